@@ -1,0 +1,28 @@
+package hostfile
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// The example at the head of the reference must be what the parser reads.
+func TestReferenceExample(t *testing.T) {
+	text, err := os.ReadFile("../docs/resource-file.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := strings.SplitN(string(text), "```", 3)
+	if len(parts) < 3 {
+		t.Fatal("no example in the reference")
+	}
+	hosts, err := Parse(strings.NewReader(parts[1]), "docs/resource-file.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "10.0.0.1: 0,1,2,3\ngpu02.example.org\nalice@10.0.0.3:2222: cpu*2\n" +
+		"[fd00::4]: 0,1\nstore1: ps\ngpu05 slots=8\n"
+	if got := Format(hosts); got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+}

@@ -1,0 +1,202 @@
+package hostfile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Filter returns the hosts that the entries of include keep and those of
+// exclude do not remove, in the order of hosts. It changes none of its
+// arguments. With no entry at all it returns the hosts as they are.
+//
+// An entry is "host" for a whole host or "host:ids" for some of its GPUs;
+// "host:2222:" and "host:2222:ids" pick one of several hosts that differ by
+// port, "user@" one that differs by user. If include has entries, a host that
+// none of them names is dropped. Where both speak of a device, exclude wins.
+// A host that loses all its devices is dropped, its server with it.
+//
+// How ids act depends on how the host names its devices:
+//
+//   - GPUs: include keeps the ids named, in the host's own order; exclude
+//     removes them. An id the host does not name is an error.
+//   - AllGPUs: include turns the host into GPUs with the ids named; exclude
+//     adds to Devices.Excluded. Whether the host has these GPUs shows when it
+//     is probed. An id the host's own line excludes is an error.
+//   - Slots: as AllGPUs, but an id not below Devices.Count is an error.
+//   - CPUs, ServerOnly: an entry with ids is an error.
+//
+// An entry that names no host, or with ids more than one, is an error, and so
+// is a result without any host.
+func Filter(hosts []Host, include, exclude []string) ([]Host, error) {
+	kept, err := choose(hosts, "--include", include)
+	if err != nil {
+		return nil, err
+	}
+	removed, err := choose(hosts, "--exclude", exclude)
+	if err != nil {
+		return nil, err
+	}
+	var result []Host
+	for i, h := range hosts {
+		h.Devices.IDs = slices.Clone(h.Devices.IDs)
+		h.Devices.Excluded = slices.Clone(h.Devices.Excluded)
+		if len(include) > 0 && !kept[i].whole {
+			h.Devices.narrow(kept[i].ids)
+		}
+		h.Devices.remove(removed[i].ids)
+		dropped := len(include) > 0 && !kept[i].named || removed[i].whole
+		if !dropped && !h.Devices.none() {
+			result = append(result, h)
+		}
+	}
+	if len(result) == 0 {
+		return nil, wrong("--include and --exclude leave no host, expected at least one")
+	}
+	return result, nil
+}
+
+// choice is what the entries of one filter say of one host.
+type choice struct {
+	named bool
+	whole bool  // the host without ids was named
+	ids   []int // ids named, none twice
+}
+
+// choose reads the entries of one filter into a choice for each host.
+func choose(hosts []Host, flag string, entries []string) ([]choice, error) {
+	choices := make([]choice, len(hosts))
+	for _, entry := range entries {
+		wanted, err := parseEntry(entry)
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: %w", flag, quoted(entry), err)
+		}
+		matches, err := wanted.matches(hosts)
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: %w", flag, quoted(entry), err)
+		}
+		for _, i := range matches {
+			choices[i].add(wanted.Devices.IDs)
+		}
+	}
+	return choices, nil
+}
+
+func (c *choice) add(ids []int) {
+	c.named = true
+	if len(ids) == 0 {
+		c.whole = true
+	}
+	for _, id := range ids {
+		if !slices.Contains(c.ids, id) {
+			c.ids = append(c.ids, id)
+		}
+	}
+}
+
+// parseEntry reads an entry, which is a line with ids or nothing for devices.
+func parseEntry(entry string) (Host, error) {
+	text, err := content(entry)
+	if err != nil {
+		return Host{}, err
+	}
+	if text == "" {
+		return Host{}, wrong("expected host or host:ids, found nothing")
+	}
+	wanted, err := parseHost(text)
+	if err != nil {
+		return Host{}, err
+	}
+	d := wanted.Devices
+	if wanted.DataAddr != "" || len(d.Excluded) > 0 || d.Kind != AllGPUs && d.Kind != GPUs {
+		return Host{}, wrong("expected host or host:ids and nothing else")
+	}
+	return wanted, nil
+}
+
+// matches returns the indices of the hosts that the entry names, at least one.
+func (h Host) matches(hosts []Host) ([]int, error) {
+	var found []int
+	for i, other := range hosts {
+		if h.names(other) {
+			found = append(found, i)
+		}
+	}
+	if len(found) == 0 {
+		return nil, hinted("hosts: "+someNames(hosts), "unknown host %s, expected one of the resource file", bracketed(h.Name))
+	}
+	if len(h.Devices.IDs) == 0 {
+		return found, nil
+	}
+	if len(found) > 1 {
+		return nil, hinted(`name the port: "host:2222:0,1"`, "host %s is both %s and %s, expected ids for one host",
+			bracketed(h.Name), hosts[found[0]].Pos, hosts[found[1]].Pos)
+	}
+	return found, hosts[found[0]].checkIDs(h.Devices.IDs)
+}
+
+// names reports whether h, an entry, names other.
+func (h Host) names(other Host) bool {
+	if h.User != "" && h.User != other.User {
+		return false
+	}
+	if h.Port == 0 {
+		h.Port = other.Port
+	}
+	return h.key() == other.key()
+}
+
+// checkIDs refuses ids that the host's line rules out.
+func (h Host) checkIDs(ids []int) error {
+	d := h.Devices
+	if d.Kind == CPUs || d.Kind == ServerOnly {
+		return wrong("host %s has no GPU ids, at %s it has %q", bracketed(h.Name), h.Pos, d.word())
+	}
+	for _, id := range ids {
+		unknown := d.Kind == GPUs && !slices.Contains(d.IDs, id) ||
+			d.Kind == Slots && id >= d.Count || slices.Contains(d.Excluded, id)
+		if unknown {
+			return wrong("host %s has no GPU %d, at %s it has %q", bracketed(h.Name), id, h.Pos, strings.Join(h.words(), " "))
+		}
+	}
+	return nil
+}
+
+// narrow keeps only ids.
+func (d *Devices) narrow(ids []int) {
+	switch d.Kind {
+	case GPUs:
+		d.IDs = slices.DeleteFunc(d.IDs, func(id int) bool { return !slices.Contains(ids, id) })
+	case AllGPUs, Slots:
+		*d = Devices{Kind: GPUs, IDs: slices.Clone(ids)}
+	}
+}
+
+// remove takes ids away, none of which is excluded already.
+func (d *Devices) remove(ids []int) {
+	switch d.Kind {
+	case GPUs:
+		d.IDs = slices.DeleteFunc(d.IDs, func(id int) bool { return slices.Contains(ids, id) })
+	case AllGPUs, Slots:
+		d.Excluded = append(d.Excluded, ids...)
+		slices.Sort(d.Excluded)
+	}
+}
+
+// none reports whether filters took every device.
+func (d *Devices) none() bool {
+	return d.Kind == GPUs && len(d.IDs) == 0 || d.Kind == Slots && len(d.Excluded) == d.Count
+}
+
+// someNames lists the first few hosts for a hint.
+func someNames(hosts []Host) string {
+	const most = 8
+	var names []string
+	for _, h := range hosts[:min(len(hosts), most)] {
+		names = append(names, bracketed(h.Name))
+	}
+	if len(hosts) > most {
+		names = append(names, fmt.Sprintf("and %d more", len(hosts)-most))
+	}
+	return strings.Join(names, ", ")
+}

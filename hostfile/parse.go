@@ -1,0 +1,154 @@
+package hostfile
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"strings"
+)
+
+const (
+	maxLine  = 4096  // bytes of a line, without its end
+	maxHosts = 65536 // hosts of a file
+)
+
+// Parse reads a resource file from r to its end. file is the name that
+// positions and errors carry. There is at least one host in the result.
+func Parse(r io.Reader, file string) ([]Host, error) {
+	lines := bufio.NewScanner(r)
+	// The scanner must hold a whole line with its end and a byte order mark.
+	lines.Buffer(make([]byte, 0, maxLine), maxLine+8)
+	var read list
+	pos := Position{File: file}
+	for lines.Scan() {
+		pos.Line++
+		line := lines.Bytes()
+		if pos.Line == 1 {
+			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
+		}
+		text, err := content(string(line))
+		if err == nil && text != "" {
+			err = read.add(text, pos)
+		}
+		if err != nil {
+			return nil, at(pos, err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		pos.Line++
+		return nil, readFailed(pos, err)
+	}
+	if len(read.hosts) == 0 {
+		return nil, hinted(exampleHint, "%s: no host in the file, expected at least one line that names one", file)
+	}
+	return read.hosts, nil
+}
+
+// exampleHint answers a file or a flag that names no host.
+const exampleHint = `a line is a host and its GPU ids, such as "gpu01: 0,1", or a host alone`
+
+// ParseFile reads the resource file at path. The error of a file that is
+// missing or cannot be read names it and wraps the cause, for a missing one
+// fs.ErrNotExist.
+func ParseFile(path string) ([]Host, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, &unreadable{path: path, cause: err}
+	}
+	defer f.Close() // only read: closing it can lose nothing
+	hosts, err := Parse(f, path)
+	var pathError *os.PathError
+	if errors.As(err, &pathError) {
+		return nil, &unreadable{path: path, cause: pathError}
+	}
+	return hosts, err
+}
+
+// ParseLines reads lines given as flags: the first has the position
+// "--host:1". Each must name a host.
+func ParseLines(lines []string) ([]Host, error) {
+	var read list
+	pos := Position{File: "--host"}
+	for _, line := range lines {
+		pos.Line++
+		text, err := content(line)
+		if err == nil && text == "" {
+			err = hinted(exampleHint, "expected a host, found nothing")
+		}
+		if err == nil {
+			err = read.add(text, pos)
+		}
+		if err != nil {
+			return nil, at(pos, err)
+		}
+	}
+	if len(read.hosts) == 0 {
+		return nil, hinted(exampleHint, "--host: expected at least one line that names a host")
+	}
+	return read.hosts, nil
+}
+
+// list is the hosts read so far.
+type list struct {
+	hosts []Host
+	seen  map[string]Position // by Host.key
+}
+
+func (l *list) add(text string, pos Position) error {
+	host, err := parseHost(text)
+	if err != nil {
+		return err
+	}
+	if len(l.hosts) == maxHosts {
+		return wrong("more than %d hosts", maxHosts)
+	}
+	host.Pos = pos
+	if first, twice := l.seen[host.key()]; twice {
+		return hinted("put all devices of a host on one line",
+			"host %s is named twice, first at %s", bracketed(host.Name), first)
+	}
+	if l.seen == nil {
+		l.seen = map[string]Position{}
+	}
+	l.seen[host.key()] = pos
+	l.hosts = append(l.hosts, host)
+	return nil
+}
+
+// content returns what a line says: without its comment and the space around.
+// Only ASCII is left in it, so that a look-alike of a space or a dash is
+// reported as what it is.
+func content(line string) (string, error) {
+	if len(line) > maxLine {
+		return "", errLongLine
+	}
+	if strings.IndexByte(line, 0) >= 0 {
+		return "", hinted("is it a text file? save it as UTF-8", "NUL byte, expected text")
+	}
+	if strings.Contains(strings.TrimRight(line, "\r\n"), "\r") {
+		return "", wrong("carriage return inside a line, expected lines that end with LF or CRLF")
+	}
+	line, _, _ = strings.Cut(line, "#")
+	line = strings.Trim(line, " \t\r\n")
+	for _, r := range line {
+		switch {
+		case r < ' ' && r != '\t', r == 0x7f:
+			return "", wrong("control character %q, expected text", r)
+		case r > '~':
+			return "", hinted("type a copied space or dash anew; an international name is written in its xn-- form",
+				"character %q, expected letters, digits and signs of ASCII", r)
+		}
+	}
+	return line, nil
+}
+
+var errLongLine = wrong("line is longer than %d bytes", maxLine)
+
+func readFailed(pos Position, err error) error {
+	if errors.Is(err, bufio.ErrTooLong) {
+		err = errLongLine
+	}
+	return at(pos, err)
+}
