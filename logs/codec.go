@@ -1,0 +1,185 @@
+package logs
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+)
+
+// Reader takes chunks off the stream that [Serve] wrote. One goroutine may use
+// it at a time.
+type Reader struct {
+	r     *bufio.Reader
+	begun bool
+	err   error // what Next returns from now on
+	data  []byte
+	tasks map[string]string // names met before, so that they are allocated once
+
+	scratch [headerSize + maxTask]byte
+}
+
+// The wire: four bytes of magic and version, then records. A record has a
+// header of 24 bytes
+//
+//	0 kind  1 stream  2 length of the task's name  3 flags
+//	4 length of the data, 4 bytes
+//	8 offset, 8 bytes  16 time in ns since 1970, 8 bytes
+//
+// (numbers little-endian), then the name, then the data. A keep-alive and the
+// end record are bare headers of zeros behind their kind.
+const (
+	magic      = "plg\x01"
+	headerSize = 24
+	maxData    = 256 << 10 // what a Reader takes
+	sendData   = 32 << 10  // what Serve sends: what is received in part is lost with a connection
+
+	kindChunk     = 1
+	kindKeepAlive = 2
+	kindEnd       = 3
+
+	flagRestart = 1
+)
+
+// NewReader returns a Reader of r. It reads ahead of what it returns.
+func NewReader(r io.Reader) *Reader {
+	return &Reader{r: bufio.NewReaderSize(r, 64<<10), tasks: map[string]string{}}
+}
+
+// Next returns the next chunk; its Data is valid until the next call. The
+// error is io.EOF when the sender has sent all it had to send,
+// io.ErrUnexpectedEOF when the stream was cut before that, another one when
+// the bytes are not of this protocol. It is returned again ever after.
+func (r *Reader) Next() (Chunk, error) {
+	if r.err != nil {
+		return Chunk{}, r.err
+	}
+	c, err := r.next()
+	if err != nil {
+		r.err = err
+		return Chunk{}, err
+	}
+	return c, nil
+}
+
+func (r *Reader) next() (Chunk, error) {
+	if err := r.begin(); err != nil {
+		return Chunk{}, err
+	}
+	header := r.scratch[:headerSize]
+	for {
+		if err := r.fill(header); err != nil {
+			return Chunk{}, err
+		}
+		switch kind := header[0]; {
+		case kind == kindChunk:
+			return r.chunk(header)
+		case [headerSize]byte(header) != [headerSize]byte{kind}:
+			return Chunk{}, fmt.Errorf("log stream: malformed record of kind %d", kind)
+		case kind == kindEnd:
+			return Chunk{}, io.EOF
+		case kind != kindKeepAlive:
+			return Chunk{}, fmt.Errorf("log stream: unknown record kind %d", kind)
+		}
+	}
+}
+
+// begin reads the magic and the version once.
+func (r *Reader) begin() error {
+	if r.begun {
+		return nil
+	}
+	var b [len(magic)]byte
+	if err := r.fill(b[:]); err != nil {
+		return err
+	}
+	if string(b[:3]) != magic[:3] {
+		return fmt.Errorf("log stream: begins with %q, not with plx's mark", b[:])
+	}
+	if b[3] != magic[3] {
+		return fmt.Errorf("log stream: version %d, this plx speaks %d", b[3], magic[3])
+	}
+	r.begun = true
+	return nil
+}
+
+// chunk reads the rest of a chunk whose header is h. Every length is checked
+// before it is used.
+func (r *Reader) chunk(h []byte) (Chunk, error) {
+	size := binary.LittleEndian.Uint32(h[4:])
+	c := Chunk{
+		Source:  Source{Stream: Stream(h[1])},
+		Offset:  int64(binary.LittleEndian.Uint64(h[8:])),
+		Time:    time.Unix(0, int64(binary.LittleEndian.Uint64(h[16:]))),
+		Restart: h[3]&flagRestart != 0,
+	}
+	if size > maxData || h[2] > maxTask || h[3]&^flagRestart != 0 ||
+		c.Offset < 0 || c.Offset > math.MaxInt64-maxData {
+		return Chunk{}, errors.New("log stream: chunk out of bounds")
+	}
+	task, err := r.task(int(h[2]))
+	if err != nil {
+		return Chunk{}, err
+	}
+	c.Task = task
+	if err := c.Source.check(); err != nil {
+		return Chunk{}, fmt.Errorf("log stream: %w", err)
+	}
+	if cap(r.data) < int(size) {
+		r.data = make([]byte, size)
+	}
+	c.Data = r.data[:size]
+	return c, r.fill(c.Data)
+}
+
+// task reads a name of n bytes.
+func (r *Reader) task(n int) (string, error) {
+	b := r.scratch[headerSize:][:n]
+	if err := r.fill(b); err != nil {
+		return "", err
+	}
+	name, ok := r.tasks[string(b)]
+	if !ok {
+		name = string(b)
+		// A sender that invents names must not fill this memory.
+		if len(r.tasks) < 4096 {
+			r.tasks[name] = name
+		}
+	}
+	return name, nil
+}
+
+// fill reads len(b) bytes. Only the end record may end the stream.
+func (r *Reader) fill(b []byte) error {
+	_, err := io.ReadFull(r.r, b)
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// writeChunk encodes c, whose Data is at most maxData long.
+func writeChunk(w *bufio.Writer, c Chunk) error {
+	var h [headerSize]byte
+	h[0], h[1], h[2] = kindChunk, byte(c.Stream), byte(len(c.Task))
+	if c.Restart {
+		h[3] = flagRestart
+	}
+	binary.LittleEndian.PutUint32(h[4:], uint32(len(c.Data)))
+	binary.LittleEndian.PutUint64(h[8:], uint64(c.Offset))
+	binary.LittleEndian.PutUint64(h[16:], uint64(c.Time.UnixNano()))
+	// A bufio.Writer keeps its first error for the last write.
+	w.Write(h[:])
+	w.WriteString(c.Task)
+	_, err := w.Write(c.Data)
+	return err
+}
+
+// writeMark encodes a record that is a bare header.
+func writeMark(w *bufio.Writer, kind byte) error {
+	_, err := w.Write([]byte{headerSize - 1: 0, 0: kind})
+	return err
+}

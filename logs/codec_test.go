@@ -1,0 +1,198 @@
+package logs
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+// encode returns the stream that carries chunks, with its end record.
+func encode(t testing.TB, chunks ...Chunk) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := bufio.NewWriter(&out)
+	w.WriteString(magic)
+	for _, c := range chunks {
+		if err := writeChunk(w, c); err != nil {
+			t.Fatal(err)
+		}
+		if err := writeMark(w, kindKeepAlive); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := writeMark(w, kindEnd); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+var someChunks = []Chunk{
+	{Source: worker0, Time: time.Unix(0, 0)},
+	{Source: server0, Offset: 1 << 40, Time: time.Unix(17, 5), Data: []byte("text\n"), Restart: true},
+	{Source: Source{Task: "agent"}, Time: time.Unix(17, 6), Data: bytes.Repeat([]byte{0xff}, maxData)},
+}
+
+func same(a, b Chunk) bool {
+	return a.Source == b.Source && a.Offset == b.Offset && a.Time.Equal(b.Time) &&
+		a.Restart == b.Restart && bytes.Equal(a.Data, b.Data)
+}
+
+func TestReaderRoundTrip(t *testing.T) {
+	r := NewReader(bytes.NewReader(encode(t, someChunks...)))
+	for i, want := range someChunks {
+		if c, err := r.Next(); err != nil || !same(c, want) {
+			t.Fatalf("chunk %d: %+v, %v", i, c.Source, err)
+		}
+	}
+	for range 2 {
+		if _, err := r.Next(); !errors.Is(err, io.EOF) {
+			t.Errorf("at the end: %v", err)
+		}
+	}
+}
+
+// TestReaderCut cuts a stream everywhere: never a clean end.
+func TestReaderCut(t *testing.T) {
+	whole := encode(t, someChunks[:2]...)
+	for n := range whole {
+		r, err := NewReader(bytes.NewReader(whole[:n])), error(nil)
+		for err == nil {
+			_, err = r.Next()
+		}
+		if !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("cut at %d: %v", n, err)
+		}
+	}
+}
+
+func TestReaderRefuses(t *testing.T) {
+	chunk := encode(t, someChunks[1])
+	change := func(at int, b byte) []byte {
+		c := bytes.Clone(chunk)
+		c[at] = b
+		return c
+	}
+	tests := []struct {
+		in   []byte
+		want string
+	}{
+		{[]byte("Welcome to gpu01"), `begins with "Welc"`},
+		{change(3, 9), "version 9"},
+		{change(4, 77), "malformed record of kind 77"},
+		{append([]byte(magic), append([]byte{77}, make([]byte, headerSize-1)...)...), "unknown record kind 77"},
+		{change(5, 2), "unknown stream"},
+		{change(6, maxTask+1), "out of bounds"},
+		{change(7, 2), "out of bounds"},
+		{change(10, 5), "out of bounds"},
+		{change(4+15, 0x80), "out of bounds"},
+		{change(4+headerSize, '/'), "task name"},
+	}
+	for _, tt := range tests {
+		_, err := NewReader(bytes.NewReader(tt.in)).Next()
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%.8q: error %v, want %q", tt.in, err, tt.want)
+		}
+	}
+}
+
+func FuzzReader(f *testing.F) {
+	f.Add(encode(f, someChunks[:2]...))
+	f.Add([]byte(magic))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		r := NewReader(bytes.NewReader(in))
+		var chunks []Chunk
+		for {
+			c, err := r.Next()
+			if err != nil {
+				break
+			}
+			if len(c.Data) > maxData || c.Source.check() != nil || c.Offset < 0 {
+				t.Fatalf("chunk out of bounds: %v at %d", c.Source, c.Offset)
+			}
+			c.Data = bytes.Clone(c.Data)
+			chunks = append(chunks, c)
+		}
+		again := NewReader(bytes.NewReader(encode(t, chunks...)))
+		for i, want := range chunks {
+			if c, err := again.Next(); err != nil || !same(c, want) {
+				t.Fatalf("chunk %d: %+v, %v, want %+v", i, c, err, want)
+			}
+		}
+	})
+}
+
+func TestCursor(t *testing.T) {
+	var k Cursor
+	req := Request{TailLines: 3, Since: time.Unix(9, 0), Follow: true}
+	if got := k.Request("gpu01", req); got.TailLines != 3 || got.From != nil {
+		t.Errorf("before anything: %+v", got)
+	}
+	steps := []struct {
+		offset  int64
+		data    string
+		restart bool
+		want    string
+		fails   string
+	}{
+		{offset: 100},
+		{offset: 100, data: "abc", restart: true, want: "abc 100 true"},
+		{offset: 101, data: "bcde", restart: true, want: "de 103 false"},
+		{offset: 90, data: "x", want: " 105 false"},
+		{offset: 107, data: "h", fails: "host gpu01: log of worker:0 stdout: 2 bytes are missing at 105"},
+		{offset: 105, data: "f", want: "f 105 false"},
+	}
+	for i, s := range steps {
+		c, err := k.Take("gpu01", Chunk{Source: worker0, Offset: s.offset, Data: []byte(s.data), Restart: s.restart})
+		got := fmt.Sprintf("%s %d %v", c.Data, c.Offset, c.Restart)
+		if s.fails != "" && (err == nil || err.Error() != s.fails) || s.fails == "" && err != nil {
+			t.Errorf("step %d: error %v", i, err)
+		}
+		if s.want != "" && got != s.want {
+			t.Errorf("step %d: %q, want %q", i, got, s.want)
+		}
+	}
+	got := k.Request("gpu01", req)
+	if fmt.Sprint(got.From) != "[worker:0 stdout]" || got.From[0].Offset != 106 || got.TailLines != -1 || !got.Since.IsZero() || !got.Follow {
+		t.Errorf("after: %+v", got)
+	}
+	if got := k.Request("gpu02", req); got.From != nil {
+		t.Errorf("another host: %+v", got)
+	}
+}
+
+func TestMerge(t *testing.T) {
+	at := func(sec int64, src Source, text string) Chunk {
+		return Chunk{Source: src, Time: time.Unix(sec, 0), Data: []byte(text)}
+	}
+	whole := encode(t, at(2, worker1, "d"), at(4, worker1, "f"))
+	hosts := map[string]*Reader{
+		"a": NewReader(bytes.NewReader(encode(t, at(0, worker0, ""), at(1, worker0, "b"), at(5, worker0, "g")))),
+		"b": NewReader(bytes.NewReader(whole[:len(whole)-1])),
+		"c": NewReader(bytes.NewReader(encode(t))),
+		"d": NewReader(bytes.NewReader(encode(t, at(1, server0, "c"), at(3, server0, "e")))),
+		"e": NewReader(strings.NewReader("noise")),
+	}
+	got := ""
+	cut, err := Merge(hosts, func(host string, c Chunk) error {
+		got += string(c.Data)
+		return nil
+	})
+	if got != "bcdefg" || err != nil {
+		t.Errorf("merged %q, %v", got, err)
+	}
+	if len(cut) != 2 || !errors.Is(cut["b"], io.ErrUnexpectedEOF) || cut["e"] == nil {
+		t.Errorf("cut %v", cut)
+	}
+	again := map[string]*Reader{"b": NewReader(bytes.NewReader(whole))}
+	if _, err := Merge(again, func(string, Chunk) error { return errCut }); !errors.Is(err, errCut) {
+		t.Errorf("an emit that fails: %v", err)
+	}
+}

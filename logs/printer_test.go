@@ -1,0 +1,367 @@
+package logs
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "write the screens in testdata anew")
+
+// scene is what a small job prints.
+var scene = []struct {
+	host, task string
+	stream     Stream
+	text       string
+}{
+	{"gpu01", "worker:0", Stdout, "step 1 loss 0.693\nstep 2 lo"},
+	{"gpu01", "ps:0", Stdout, "serving 14 partitions\n"},
+	{"gpu02", "worker:10", Stderr, "warning: slow disk\n"},
+	{"gpu01", "worker:0", Stdout, "ss 0.412\n\n"},
+	{"gpu02", "worker:10", Stdout, "\r 10%|#   |\r 50%|##  |\r100%|####|\n"},
+	{"gpu02", "worker:10", Stdout, "\x1b[31;1mred\x1b[0m \x1b[2J\x1b]0;title\x07 caf\u00e9 \xff\x9b2J \u202eevil\u009b\n"},
+	{"gpu01", "ps:0", Stderr, "dos line\r\nno newline"},
+	{"store1", "ps:1", Stdout, "\x1b[32munclosed colour\n"},
+	{"gpu01", "worker:0", Stdout, "same line\nsame line\n"},
+}
+
+// play prints the scene and returns both outputs.
+func play(t *testing.T, opts Options) (stdout, stderr string) {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	opts.Hosts = []string{"gpu01", "gpu02", "store1"}
+	opts.Tasks = []string{"worker:0", "worker:10", "ps:0", "ps:1"}
+	p := NewPrinter(&out, &errOut, opts)
+	offsets := map[string]int64{}
+	for i, s := range scene {
+		src := Source{s.task, s.stream}
+		c := Chunk{Source: src, Offset: offsets[src.file()], Time: time.Unix(1_700_000_000, int64(i)), Data: []byte(s.text)}
+		offsets[src.file()] += int64(len(s.text))
+		if err := p.Chunk(s.host, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out.String(), errOut.String()
+}
+
+func TestScreens(t *testing.T) {
+	terminal, coloured := Screen{Terminal: true}, Screen{Terminal: true, Colour: true}
+	tests := map[string]Options{
+		"pipe":            {},
+		"terminal":        {Stdout: terminal, Stderr: terminal},
+		"terminal-colour": {Stdout: coloured, Stderr: coloured},
+		"pipe-colour":     {Stdout: Screen{Colour: true}, Stderr: Screen{Colour: true}},
+		"stderr-terminal": {Stderr: coloured},
+		"grep":            {Grep: regexp.MustCompile(`^(same|no) |worker|%`)},
+		"json":            {JSON: true, Stdout: coloured},
+	}
+	for name, opts := range tests {
+		t.Run(name, func(t *testing.T) {
+			stdout, stderr := play(t, opts)
+			got := visible("-- stdout --\n" + stdout + "-- stderr --\n" + stderr)
+			path := filepath.Join("testdata", name+".screen")
+			if *update {
+				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != string(want) {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+// visible shows controls and bytes that are not UTF-8 as Go does, so that a
+// screen can be read and compared in an editor.
+func visible(text string) string {
+	var b strings.Builder
+	for _, l := range strings.SplitAfter(text, "\n") {
+		body, ended := strings.CutSuffix(l, "\n")
+		q := fmt.Sprintf("%+q", body)
+		b.WriteString(strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`))
+		if ended {
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+// noise returns bytes as no well-behaved task prints them.
+func noise(rng *rand.Rand, size int) []byte {
+	b := make([]byte, size)
+	for i := range b {
+		b[i] = byte(rng.Uint32())
+		if rng.IntN(20) == 0 {
+			b[i] = "\n\n\r\x1b"[rng.IntN(4)]
+		}
+	}
+	return b
+}
+
+// chunks cuts text anywhere.
+func chunks(rng *rand.Rand, src Source, text []byte) []Chunk {
+	var cs []Chunk
+	for at := 0; at < len(text); {
+		n := min(1+rng.IntN(5000), len(text)-at)
+		cs = append(cs, Chunk{Source: src, Offset: int64(at), Data: text[at : at+n]})
+		at += n
+	}
+	return cs
+}
+
+// checker is a writer that takes lines apart again by their prefix.
+type checker struct {
+	t    *testing.T
+	busy sync.Mutex
+	text map[string]*bytes.Buffer
+}
+
+func (k *checker) Write(p []byte) (int, error) {
+	if !k.busy.TryLock() {
+		k.t.Error("two writes at once")
+		return 0, errors.New("busy")
+	}
+	defer k.busy.Unlock()
+	for l := range bytes.Lines(p) {
+		name, text, ok := bytes.Cut(l, []byte(" "))
+		at := bytes.IndexAny(text, "|!")
+		if !ok || at < 0 || l[len(l)-1] != '\n' {
+			return 0, fmt.Errorf("no whole line: %.80q", l)
+		}
+		key := string(name) + string(text[at])
+		if k.text[key] == nil {
+			k.text[key] = &bytes.Buffer{}
+		}
+		k.text[key].Write(text[at+2:])
+	}
+	return len(p), nil
+}
+
+// TestPrinterKeepsEveryByte prints noise of many tasks at once into one pipe,
+// takes the prefixes off again and compares.
+func TestPrinterKeepsEveryByte(t *testing.T) {
+	k := &checker{t: t, text: map[string]*bytes.Buffer{}}
+	p := NewPrinter(k, k, Options{})
+	p.limit = 1 << 30
+	want := map[string][]byte{}
+	var printing sync.WaitGroup
+	for i := range 8 {
+		rng := rand.New(rand.NewPCG(uint64(i), 5))
+		src := Source{Task: fmt.Sprintf("worker:%d", i/2), Stream: Stream(i % 2)}
+		text := noise(rng, 1_000_000)
+		if i == 5 {
+			text = append(bytes.Repeat([]byte("long"), 10<<20/4), "\nshort"...)
+		}
+		want[src.Task+"|!"[i%2:][:1]] = text
+		printing.Go(func() {
+			for _, c := range chunks(rng, src, text) {
+				if err := p.Chunk("gpu01", c); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	printing.Wait()
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for key, text := range want {
+		if text[len(text)-1] != '\n' {
+			text = append(text, '\n')
+		}
+		if k.text[key] == nil || !bytes.Equal(k.text[key].Bytes(), text) {
+			t.Errorf("%s: other bytes came out", key)
+		}
+	}
+}
+
+func TestPrinterPieces(t *testing.T) {
+	var out bytes.Buffer
+	p := NewPrinter(&out, io.Discard, Options{})
+	p.limit = 10
+	for i, text := range []string{"0123456", "789abcdefghijklm", "nop\nnext", " line is long\n0123456789\n"} {
+		offset := int64(strings.Index("0123456789abcdefghijklmnop\nnext line is long", text[:3]))
+		if i == 0 {
+			offset = 0
+		}
+		if err := p.Chunk("h", Chunk{Source: worker0, Offset: offset, Data: []byte(text)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := "worker:0 h | 0123456789\nworker:0 h + abcdefghij\nworker:0 h + klmnop\n" +
+		"worker:0 h | next line \nworker:0 h + is long\nworker:0 h | 0123456789\n"
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+}
+
+func TestPrinterNeverMerges(t *testing.T) {
+	var out bytes.Buffer
+	p := NewPrinter(&out, &out, Options{})
+	for _, c := range []Chunk{
+		{Offset: 0, Data: []byte("died in the mid")},
+		{Offset: 15},
+		{Offset: 15, Data: []byte("a new life\nsecond "), Restart: true},
+		{Offset: 90, Data: []byte("after a gap\n")},
+		{Offset: 102, Data: []byte("last")},
+	} {
+		c.Source = worker0
+		if err := p.Chunk("h", c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Notice("plx: lost host h"); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Flush("h", worker0); err != nil {
+		t.Fatal(err)
+	}
+	got := strings.ReplaceAll(out.String(), "worker:0 h | ", ">")
+	if want := ">died in the mid\n>a new life\n>second \n>after a gap\nplx: lost host h\n>last\n"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestPrinterErrors(t *testing.T) {
+	p := NewPrinter(&cutter{io.Discard, 5}, io.Discard, Options{})
+	for range 2 {
+		if err := p.Chunk("h", Chunk{Source: worker0, Data: []byte("text\n")}); !errors.Is(err, errCut) {
+			t.Errorf("Chunk = %v", err)
+		}
+	}
+	if err := p.Close(); !errors.Is(err, errCut) {
+		t.Errorf("Close = %v", err)
+	}
+	if err := p.Chunk("h", Chunk{Source: Source{Task: "\x1b[2J"}}); err == nil {
+		t.Error("a control sequence was taken for a task")
+	}
+}
+
+// TestJSON reads the objects back with the standard library.
+func TestJSON(t *testing.T) {
+	var out bytes.Buffer
+	p := NewPrinter(&out, io.Discard, Options{JSON: true})
+	text := noise(rand.New(rand.NewPCG(1, 1)), 50_000)
+	text = append(text, "\nplain \"quoted\" \\ \u00e9 \u202e \u2028 \x7f \ufffd \U0001f600\nlast"...)
+	rng := rand.New(rand.NewPCG(8, 8))
+	for _, c := range chunks(rng, server0, text) {
+		c.Time = time.Unix(0, c.Offset).UTC()
+		if err := p.Chunk("gpu\x1b01", c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if i := bytes.IndexFunc(out.Bytes(), func(r rune) bool { return r != '\n' && (r < ' ' || steers(r)) }); i >= 0 {
+		t.Errorf("control %q in the output", out.Bytes()[i])
+	}
+	if got := decodeJSON(t, out.Bytes()); !bytes.Equal(got, text) {
+		t.Error("other bytes came out")
+	}
+}
+
+// decodeJSON puts the bytes of printed objects together again.
+func decodeJSON(t *testing.T, in []byte) (text []byte) {
+	t.Helper()
+	for l := range bytes.Lines(in) {
+		o := struct {
+			Time               time.Time
+			Host, Task, Stream string
+			Offset             int64
+			Line               string
+			Base64             []byte
+			Newline            *bool
+		}{}
+		if err := json.Unmarshal(l, &o); err != nil {
+			t.Fatalf("%v: %s", err, l)
+		}
+		if o.Host != "gpu\x1b01" || o.Task != "ps:0" || o.Stream != "stderr" || o.Offset != int64(len(text)) {
+			t.Fatalf("at %d: %s", len(text), l)
+		}
+		if o.Time.UnixNano() > o.Offset || o.Time.UnixNano() < o.Offset-5000 {
+			t.Errorf("line at %d has time %d", o.Offset, o.Time.UnixNano())
+		}
+		text = append(append(text, o.Line...), o.Base64...)
+		if o.Newline == nil {
+			text = append(text, '\n')
+		}
+	}
+	return text
+}
+
+func TestUseColour(t *testing.T) {
+	tests := []struct {
+		mode     string
+		terminal bool
+		env      string
+		want     bool
+	}{
+		{"auto", true, "TERM=xterm", true}, {"", true, "", true}, {"auto", false, "", false},
+		{"auto", true, "NO_COLOR=1", false}, {"auto", true, "TERM=dumb", false},
+		{"always", false, "NO_COLOR=1", true}, {"never", true, "", false},
+	}
+	for _, tt := range tests {
+		name, value, _ := strings.Cut(tt.env, "=")
+		getenv := func(key string) string {
+			if key == name {
+				return value
+			}
+			return ""
+		}
+		if got := UseColour(tt.mode, tt.terminal, getenv); got != tt.want {
+			t.Errorf("%+v: %v", tt, got)
+		}
+	}
+}
+
+// TestPalette computes contrasts as WCAG 2 defines them.
+func TestPalette(t *testing.T) {
+	for _, c := range palette {
+		l := luminance(c)
+		if dark, light := (l+0.05)/0.05, 1.05/(l+0.05); dark < 3 || light < 3 {
+			t.Errorf("colour %d: contrast %.1f on black, %.1f on white", c, dark, light)
+		}
+	}
+	seen := map[uint8]string{}
+	for i := range 8 {
+		task := fmt.Sprintf("worker:%d", i)
+		if other, ok := seen[colourOf(task)]; ok {
+			t.Errorf("%s and %s look the same", other, task)
+		}
+		seen[colourOf(task)] = task
+	}
+	// The same in every run and every version.
+	if got := colourOf("worker:0"); got != palette[fnvOf("worker:0")%16] {
+		t.Errorf("worker:0 has colour %d", got)
+	}
+}
+
+func fnvOf(s string) uint32 {
+	h := fnv.New32a()
+	h.Write([]byte(s))
+	return h.Sum32()
+}

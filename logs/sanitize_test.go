@@ -1,0 +1,162 @@
+package logs
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// luminance is that of colour c of the 256-colour cube, by WCAG 2.
+func luminance(c uint8) float64 {
+	steps := []float64{0, 95, 135, 175, 215, 255}
+	n := int(c) - 16
+	l := 0.0
+	for i, weight := range []float64{0.0722, 0.7152, 0.2126} {
+		v := steps[n/[]int{1, 6, 36}[i]%6] / 255
+		if v <= 0.03928 {
+			l += weight * v / 12.92
+		} else {
+			l += weight * math.Pow((v+0.055)/1.055, 2.4)
+		}
+	}
+	return l
+}
+
+func TestAppendSafe(t *testing.T) {
+	tests := []struct{ in, plain, coloured string }{
+		{"text\tmore", "text\tmore", ""},
+		{"caf\u00e9 \u65e5\u672c \U0001f600", "caf\u00e9 \u65e5\u672c \U0001f600", ""},
+		{"\x1b[31mred\x1b[0m", "red", "\x1b[31mred\x1b[0m\x1b[0m"},
+		{"\x1b[38:2::1:2:3mx", "x", "\x1b[38:2::1:2:3mx\x1b[0m"},
+		{"\x1b[mx", "x", "\x1b[mx\x1b[0m"},
+		{"\x1b[2J\x1b[1;1H\x1b[?1049hx\x1b[K", "x", ""},
+		{"\x1b[>4;2mx\x1b[?4mx\x1b[1 mx", "xxx", ""},
+		{"\x1b[" + strings.Repeat("1;", 40) + "mx", "x", ""},
+		{"\x1b]0;title\x07x\x1b]52;c;AAAA\x1b\\y", "xy", ""},
+		{"\x1b]8;;http://a/\x1b\\link\x1b]8;;\x1b\\", "link", ""},
+		{"\x1bP+q544e\x1b\\x\x1b_apc\x1b\\y\x1b^pm\x1b\\z", "xyz", ""},
+		{"\x1bc\x1b7\x1b(B\x1b=x\x1b#8", "x", ""},
+		{"\x1b]0;never ends", `\x1b]0;never ends`, ""},
+		{"\x1b]0;a\x1b[2Jb", `\x1b]0;ab`, ""},
+		{"\x1b[12", `\x1b[12`, ""},
+		{"\x1b[12\x00", `\x1b[12\x00`, ""},
+		{"\x1b", `\x1b`, ""},
+		{"\x1b\x1b[2Jx", `\x1bx`, ""},
+		{"a\bb\x07\x00\x7f\v\f\r", `a\x08b\x07\x00\x7f\x0b\x0c\x0d`, ""},
+		{"\x9b2J \u009b2J \xff", `\x9b2J \u009b2J \xff`, ""},
+		{"\u202eevil\u2066\u200f\u061c\u2028", `\u202eevil\u2066\u200f\u061c\u2028`, ""},
+	}
+	for _, tt := range tests {
+		if tt.coloured == "" {
+			tt.coloured = tt.plain
+		}
+		if got := string(appendSafe(nil, []byte(tt.in), false)); got != tt.plain {
+			t.Errorf("%q plain: %q, want %q", tt.in, got, tt.plain)
+		}
+		if got := string(appendSafe([]byte(">"), []byte(tt.in), true)); got != ">"+tt.coloured {
+			t.Errorf("%q coloured: %q, want %q", tt.in, got, tt.coloured)
+		}
+	}
+}
+
+var sgrOnly = regexp.MustCompile("\x1b\\[[0-9;:]{0,61}m")
+
+func FuzzAppendSafe(f *testing.F) {
+	f.Add([]byte("\x1b[31mred\x1b]0;t\x07 \u202e \x9b \xff\x1b\\"))
+	f.Add([]byte("\x1b[\x1b[1m2J"))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		for _, colour := range []bool{false, true} {
+			out := appendSafe(nil, in, colour)
+			rest := out
+			if colour {
+				rest = sgrOnly.ReplaceAll(out, nil)
+				if len(rest) < len(out) && !bytes.HasSuffix(out, []byte(sgrReset)) {
+					t.Errorf("%q: colour is not reset in %q", in, out)
+				}
+			}
+			if !utf8.Valid(rest) {
+				t.Errorf("%q: %q is not UTF-8", in, out)
+			}
+			if i := bytes.IndexFunc(rest, steersTerminal); i >= 0 {
+				t.Errorf("%q: control at %d of %q", in, i, rest)
+			}
+		}
+	})
+}
+
+// steersTerminal is written apart from the tables of the sanitizer.
+func steersTerminal(r rune) bool {
+	return r != '\t' && r < ' ' || r >= 0x7f && r < 0xa0 ||
+		strings.ContainsRune("\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069", r)
+}
+
+// naiveSplit is the splitter for a whole text and without a limit.
+func naiveSplit(text string, returns bool) (lines []string) {
+	if !returns {
+		for l := range strings.SplitAfterSeq(text, "\n") {
+			lines = append(lines, l)
+		}
+	} else {
+		for l := range strings.SplitAfterSeq(text, "\n") {
+			body, ended := strings.CutSuffix(l, "\n")
+			parts := slices.DeleteFunc(strings.Split(body, "\r"), func(s string) bool { return s == "" })
+			for i, part := range parts {
+				open := i == len(parts)-1 && !ended && !strings.HasSuffix(body, "\r")
+				lines = append(lines, part+map[bool]string{false: "\n"}[open])
+			}
+			if len(parts) == 0 && ended {
+				lines = append(lines, "\n")
+			}
+		}
+	}
+	return slices.DeleteFunc(lines, func(s string) bool { return s == "" })
+}
+
+// split runs the splitter over text in chunks of the given size.
+func split(t *testing.T, text string, returns bool, size, limit int) (lines []string) {
+	t.Helper()
+	s := splitter{limit: limit, returns: returns}
+	emit := func(l line) {
+		if got := text[l.offset:][:len(l.text)]; got != string(l.text) {
+			t.Errorf("offset %d has %q, the line %q", l.offset, got, l.text)
+		}
+		if len(l.text) > limit {
+			t.Errorf("%d bytes in a piece, limit %d", len(l.text), limit)
+		}
+		end := "\n"
+		if l.unended {
+			end = ""
+		}
+		if l.continued {
+			lines[len(lines)-1] += string(l.text) + end
+		} else {
+			lines = append(lines, string(l.text)+end)
+		}
+	}
+	for at := 0; at < len(text); at += size {
+		s.feed([]byte(text[at:min(at+size, len(text))]), emit)
+	}
+	s.flush(emit)
+	if s.next != int64(len(text)) {
+		t.Errorf("next %d, text has %d bytes", s.next, len(text))
+	}
+	return lines
+}
+
+func FuzzSplitter(f *testing.F) {
+	f.Add("one\ntwo\r\n\rthree\r four\r\r\n\n\r\nend\r", uint8(3), uint8(4))
+	f.Add("\r\n\r\n", uint8(1), uint8(1))
+	f.Fuzz(func(t *testing.T, text string, size, limit uint8) {
+		for _, returns := range []bool{false, true} {
+			got := split(t, text, returns, 1+int(size), 1+int(limit))
+			if want := naiveSplit(text, returns); fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {
+				t.Errorf("returns %v: %q\ngot  %q\nwant %q", returns, text, got, want)
+			}
+		}
+	})
+}

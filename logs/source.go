@@ -1,0 +1,113 @@
+package logs
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Source names one stream of one task. It is comparable.
+type Source struct {
+	Task   string `json:"task"` // "worker:3", "ps:0", or a role without index
+	Stream Stream `json:"stream"`
+}
+
+// Stream says which of its two streams a task wrote to.
+type Stream uint8
+
+// The streams of a task.
+const (
+	Stdout Stream = iota
+	Stderr
+)
+
+// Chunk is a run of bytes of one source. Data may be empty: then the chunk
+// only says that the source exists and where its bytes begin, and has no time.
+type Chunk struct {
+	Source
+	Offset int64     // of Data[0] in the source, in bytes since the job began
+	Time   time.Time // when the first of these bytes was written, to about 10 ms
+	Data   []byte
+
+	// Restart says that Data begins a new generation of the task: a line
+	// that was left unfinished before it stays unfinished.
+	Restart bool
+}
+
+// maxTask bounds the length of a task's name, in bytes.
+const maxTask = 40
+
+// String returns "stdout" or "stderr".
+func (s Stream) String() string {
+	if s == Stderr {
+		return "stderr"
+	}
+	return "stdout"
+}
+
+// MarshalText writes the stream's name, for JSON.
+func (s Stream) MarshalText() ([]byte, error) {
+	return []byte(s.String()), nil
+}
+
+// UnmarshalText reads a stream's name.
+func (s *Stream) UnmarshalText(text []byte) error {
+	switch string(text) {
+	case "stdout":
+		*s = Stdout
+	case "stderr":
+		*s = Stderr
+	default:
+		return fmt.Errorf("stream %q: want stdout or stderr", text)
+	}
+	return nil
+}
+
+// String returns "worker:3 stderr".
+func (s Source) String() string {
+	return s.Task + " " + s.Stream.String()
+}
+
+// file returns the name of the source's file: "worker-3.stderr".
+func (s Source) file() string {
+	return strings.Replace(s.Task, ":", "-", 1) + "." + s.Stream.String()
+}
+
+// sourceOf is the inverse of file.
+func sourceOf(name string) (Source, bool) {
+	task, ext, _ := strings.Cut(name, ".")
+	src := Source{Task: strings.Replace(task, "-", ":", 1)}
+	if src.Stream.UnmarshalText([]byte(ext)) != nil || !validTask(src.Task) {
+		return Source{}, false
+	}
+	return src, true
+}
+
+// validTask accepts a role of lower-case letters and digits, then an optional
+// index. Names come from the wire and become file names and terminal text.
+func validTask(task string) bool {
+	role, index, indexed := strings.Cut(task, ":")
+	if len(task) > maxTask || role == "" || indexed && index == "" {
+		return false
+	}
+	if role[0] < 'a' || role[0] > 'z' {
+		return false
+	}
+	for _, c := range []byte(role) {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return strings.Trim(index, "0123456789") == ""
+}
+
+// check reports a source that no file or wire may name.
+func (s Source) check() error {
+	if !validTask(s.Task) {
+		return fmt.Errorf("task name %q: want ROLE:INDEX such as worker:3", s.Task)
+	}
+	if s.Stream > Stderr {
+		return fmt.Errorf("task %s: unknown stream %d", s.Task, s.Stream)
+	}
+	return nil
+}

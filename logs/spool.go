@@ -1,0 +1,273 @@
+package logs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+// spool reads one source's files, also while they grow.
+type spool struct {
+	src   Source
+	path  string
+	data  *os.File
+	index *os.File // nil while there is none
+	limit int64    // where to stop; -1: nowhere
+
+	offset int64  // of the next byte to send
+	buf    []byte // its bytes, read and not yet sent
+	store  []byte
+	dry    bool // nothing more was there in this pass
+	ready  bool // the next chunk is known
+
+	current  record   // stands for the byte at offset
+	coming   []record // the records after it that are read
+	indexed  int64    // how many records are read
+	scratch  [4096]byte
+	headTime int64
+}
+
+// openSpool opens a spool and finds its first wanted byte.
+func openSpool(path string, src Source, req Request) (*spool, error) {
+	sp := &spool{src: src, path: path, limit: -1}
+	if err := sp.reopen(); err != nil {
+		return nil, err
+	}
+	if err := sp.position(req); err != nil {
+		return nil, errors.Join(err, sp.close())
+	}
+	return sp, nil
+}
+
+// position sets offset, limit and the place in the index.
+func (sp *spool) position(req Request) error {
+	info, err := sp.data.Stat()
+	if err != nil {
+		return err
+	}
+	if !req.Follow {
+		sp.limit = info.Size()
+	}
+	sp.offset, err = sp.start(req, info)
+	if err != nil {
+		return err
+	}
+	// This stands for bytes that no record speaks of.
+	sp.current.time = info.ModTime().UnixNano()
+	return sp.seekIndex()
+}
+
+// start returns the first byte that the request wants of a spool of this size.
+func (sp *spool) start(req Request, info os.FileInfo) (int64, error) {
+	if offset, ok := req.from(sp.src); ok {
+		return offset, nil
+	}
+	var start int64
+	if !req.Since.IsZero() {
+		since, err := sp.since(req.Since, info)
+		if err != nil {
+			return 0, err
+		}
+		start = since
+	}
+	if req.TailLines >= 0 {
+		tail, err := lastLines(sp.data, info.Size(), req.TailLines, info.Size())
+		if err != nil {
+			return 0, err
+		}
+		start = max(start, tail)
+	}
+	return start, nil
+}
+
+// since returns the start of the first line not finished before t.
+func (sp *spool) since(t time.Time, info os.FileInfo) (int64, error) {
+	if info.ModTime().Before(t) {
+		return lineStart(sp.data, info.Size())
+	}
+	n, err := sp.records()
+	if err != nil || n == 0 {
+		return 0, err
+	}
+	ns := t.UnixNano()
+	i, err := searchRecords(sp.index, n, func(r record) bool { return r.time >= ns })
+	if err != nil {
+		return 0, err
+	}
+	// The burst before may have gone on until after t.
+	rec, err := sp.record(max(i-1, 0))
+	if err != nil {
+		return 0, err
+	}
+	if i < n && rec.time < ns-int64(burst) {
+		if rec, err = sp.record(i); err != nil {
+			return 0, err
+		}
+	}
+	return lineStart(sp.data, min(rec.offset, info.Size()))
+}
+
+// records returns how many whole records the index has now.
+func (sp *spool) records() (int64, error) {
+	if sp.index == nil {
+		return 0, nil
+	}
+	info, err := sp.index.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size() / recordSize, nil
+}
+
+// record reads record number i.
+func (sp *spool) record(i int64) (record, error) {
+	var b [recordSize]byte
+	if _, err := sp.index.ReadAt(b[:], i*recordSize); err != nil {
+		return record{}, err
+	}
+	return decodeRecord(b[:]), nil
+}
+
+// seekIndex moves to the first record that stands for the byte at offset.
+func (sp *spool) seekIndex() error {
+	n, err := sp.records()
+	if err != nil || n == 0 {
+		return err
+	}
+	i, err := searchRecords(sp.index, n, func(r record) bool { return r.offset >= sp.offset })
+	sp.indexed = max(i-1, 0)
+	return err
+}
+
+// reopen opens the files again and keeps the place in them. A spool that was
+// removed is read on from the file that is still open.
+func (sp *spool) reopen() error {
+	data, err := os.Open(sp.path)
+	if errors.Is(err, os.ErrNotExist) && sp.data != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	index, err := os.Open(sp.path + indexExt)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return errors.Join(err, data.Close())
+	}
+	err = sp.close()
+	sp.data, sp.index = data, index
+	return err
+}
+
+// load makes sure that the next chunk is known, and reports whether there is one.
+func (sp *spool) load() (bool, error) {
+	if sp.ready || sp.dry {
+		return sp.ready, nil
+	}
+	if len(sp.buf) == 0 {
+		if err := sp.fill(); err != nil {
+			return false, err
+		}
+	}
+	if len(sp.buf) == 0 {
+		sp.dry = true
+		return false, nil
+	}
+	if err := sp.advance(); err != nil {
+		return false, err
+	}
+	sp.ready = true
+	return true, nil
+}
+
+// fill reads the bytes at offset: one system call when there are none.
+func (sp *spool) fill() error {
+	if sp.store == nil {
+		sp.store = make([]byte, maxData)
+	}
+	room := sp.store
+	if sp.limit >= 0 {
+		room = room[:min(int64(len(room)), max(sp.limit-sp.offset, 0))]
+	}
+	n, err := sp.data.ReadAt(room, sp.offset)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	sp.buf = room[:n]
+	return nil
+}
+
+// advance makes current stand for the byte at offset. The index is read after
+// the bytes, so their records are there.
+func (sp *spool) advance() error {
+	for {
+		for len(sp.coming) > 0 && sp.coming[0].offset <= sp.offset {
+			sp.current, sp.coming = sp.coming[0], sp.coming[1:]
+		}
+		if len(sp.coming) > 0 || sp.index == nil {
+			break
+		}
+		recs, err := readRecords(sp.index, sp.indexed, sp.scratch[:])
+		if err != nil {
+			return err
+		}
+		if len(recs) == 0 {
+			break
+		}
+		sp.coming, sp.indexed = recs, sp.indexed+int64(len(recs))
+	}
+	// A source's own order comes before what its clock says.
+	sp.headTime = max(sp.headTime, sp.current.time)
+	return nil
+}
+
+// before orders the next chunks of two spools.
+func (sp *spool) before(other *spool) bool {
+	if sp.headTime != other.headTime {
+		return sp.headTime < other.headTime
+	}
+	return sp.src.file() < other.src.file()
+}
+
+// take returns the next chunk, which load has announced: the bytes of one
+// index record, as far as they are read.
+func (sp *spool) take() Chunk {
+	n := min(len(sp.buf), sendData)
+	if len(sp.coming) > 0 {
+		n = int(min(int64(n), sp.coming[0].offset-sp.offset))
+	}
+	c := Chunk{
+		Source:  sp.src,
+		Offset:  sp.offset,
+		Time:    time.Unix(0, sp.current.time),
+		Data:    sp.buf[:n],
+		Restart: sp.current.restart && sp.current.offset == sp.offset,
+	}
+	sp.offset, sp.buf, sp.ready = sp.offset+int64(n), sp.buf[n:], false
+	return c
+}
+
+// checkLength reports a spool that ends before the byte it was to go on at.
+func (sp *spool) checkLength() error {
+	info, err := sp.data.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() < sp.offset {
+		return fmt.Errorf("has %d bytes, but %d were received before: was it replaced?", info.Size(), sp.offset)
+	}
+	return nil
+}
+
+func (sp *spool) close() error {
+	var err error
+	if sp.data != nil {
+		err = sp.data.Close()
+	}
+	if sp.index != nil {
+		err = errors.Join(err, sp.index.Close())
+	}
+	sp.data, sp.index = nil, nil
+	return err
+}
