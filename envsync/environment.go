@@ -1,0 +1,178 @@
+package envsync
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+)
+
+// maxEnvFile bounds a file of variables, in bytes.
+const maxEnvFile = 16 << 20
+
+// Environment returns the user's variables as "NAME=VALUE", sorted by name.
+// specs are those of --env, files those of --env-file. A variable given twice
+// has its last value; specs come after files. lookup finds a variable of this
+// machine (os.LookupEnv).
+//
+// A spec is NAME=VALUE, with any bytes but NUL in VALUE, or NAME alone, which
+// takes this machine's value and is an error if there is none. So is every
+// line of a file, up to its line feed. In a file blank lines and lines whose
+// first character but for spaces is "#" are left out, spaces before NAME and a
+// carriage return before the line feed are dropped, and all else stands for
+// itself: quotes, backslashes, "#" and spaces are part of the value. This is
+// the format of `docker run --env-file`.
+//
+// NAME is [A-Za-z_][A-Za-z0-9_]*. Names that plx sets itself are refused. All
+// errors are mistakes of the user; those of a file begin with file:line.
+func Environment(specs, files []string, lookup func(string) (string, bool)) ([]string, error) {
+	values := map[string]string{}
+	for _, file := range files {
+		content, err := readEnvFile(file)
+		if err != nil {
+			return nil, err
+		}
+		if err := addLines(values, file, content, lookup); err != nil {
+			return nil, err
+		}
+	}
+	for _, spec := range specs {
+		if err := addVariable(values, spec, lookup); err != nil {
+			return nil, fmt.Errorf("--env: %w", err)
+		}
+	}
+	list := make([]string, 0, len(values))
+	for name, value := range values {
+		list = append(list, name+"="+value)
+	}
+	// By name, not by line: "=" sorts after the digits.
+	slices.SortFunc(list, func(a, b string) int {
+		aName, _, _ := strings.Cut(a, "=")
+		bName, _, _ := strings.Cut(b, "=")
+		return strings.Compare(aName, bName)
+	})
+	return list, nil
+}
+
+func readEnvFile(file string) ([]byte, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, fmt.Errorf("--env-file %s: %w", file, rootCause(err))
+	}
+	if info.Size() > maxEnvFile {
+		return nil, fmt.Errorf("--env-file %s: it has %d MiB: is it a file of variables?", file, info.Size()>>20)
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("--env-file %s: %w", file, rootCause(err))
+	}
+	return content, nil
+}
+
+// addLines adds the variables of a file's content.
+func addLines(values map[string]string, file string, content []byte, lookup func(string) (string, bool)) error {
+	content = bytes.TrimPrefix(content, []byte("\ufeff"))
+	number := 0
+	for line := range strings.Lines(string(content)) {
+		number++
+		line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
+		line = strings.TrimLeft(line, " \t")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		if err := addVariable(values, line, lookup); err != nil {
+			return fmt.Errorf("%s:%d: %w", file, number, err)
+		}
+	}
+	return nil
+}
+
+// addVariable adds one NAME or NAME=VALUE.
+func addVariable(values map[string]string, spec string, lookup func(string) (string, bool)) error {
+	name, value, given := strings.Cut(spec, "=")
+	if err := checkName(name); err != nil {
+		return err
+	}
+	if !given {
+		var set bool
+		if value, set = lookup(name); !set {
+			return &hinted{
+				text: fmt.Sprintf("%s is not set on this machine", name),
+				hint: fmt.Sprintf("write %s=VALUE, or export it here first", name),
+			}
+		}
+	}
+	if strings.ContainsRune(value, 0) {
+		return fmt.Errorf("the value of %s holds a NUL byte, which no variable can", name)
+	}
+	values[name] = value
+	return nil
+}
+
+// reserved are the names that plx sets for every task, and why a user's value
+// would do harm. Names that begin with PLX_ are reserved too, but for
+// settings.
+var reserved = map[string]string{
+	"CUDA_VISIBLE_DEVICES": "it follows the devices of the resource file",
+	"CUDA_DEVICE_ORDER":    "device ids of the resource file count by PCI bus",
+	"MASTER_ADDR":          "plx chooses the address",
+	"MASTER_PORT":          "plx holds the port",
+	"RANK":                 "it differs for every task",
+	"WORLD_SIZE":           "it follows the resource file",
+	"LOCAL_RANK":           "it differs for every task",
+	"LOCAL_WORLD_SIZE":     "it follows the resource file",
+	"GROUP_RANK":           "it differs for every host",
+	"TF_CONFIG":            "it differs for every task",
+}
+
+// settings are the PLX_ names that are the user's to choose.
+var settings = []string{"PLX_LOG_LEVEL", "PLX_BLAS"}
+
+func checkName(name string) error {
+	if !validName(name) {
+		e := &hinted{text: fmt.Sprintf("%s is no name of a variable", shown(name)), hint: "a name has letters, digits and _, and no digit first"}
+		if strings.HasPrefix(name, "export ") {
+			e.hint = "leave out export: a line is NAME=VALUE"
+		}
+		return e
+	}
+	if slices.Contains(settings, name) {
+		return nil
+	}
+	why, refused := reserved[name]
+	if strings.HasPrefix(name, "PLX_") {
+		why, refused = "names that begin with PLX_ are plx's own", true
+	}
+	if refused {
+		return fmt.Errorf("%s cannot be set: %s", name, why)
+	}
+	return nil
+}
+
+func validName(name string) bool {
+	if name == "" || name[0] >= '0' && name[0] <= '9' {
+		return false
+	}
+	return !strings.ContainsFunc(name, func(r rune) bool {
+		return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	})
+}
+
+// shown quotes a wrong name for a message. What is no name may be a secret
+// without its name: only its beginning is shown.
+func shown(name string) string {
+	const limit = 20
+	if len(name) > limit {
+		return fmt.Sprintf("%q...", name[:limit])
+	}
+	return fmt.Sprintf("%q", name)
+}
+
+// hinted is a mistake of the user's with advice.
+type hinted struct{ text, hint string }
+
+func (e *hinted) Error() string { return e.text }
+
+// Hint says what to do instead.
+func (e *hinted) Hint() string { return e.hint }

@@ -1,0 +1,205 @@
+package envsync
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Host is how envsync reaches one host. Both methods may be called from
+// several goroutines; an error of Run for a script that failed has a method
+// ExitStatus() int.
+type Host interface {
+	// Run runs a POSIX shell script in the home folder.
+	Run(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) error
+	// Copy writes size bytes to a temporary name beside path and renames it.
+	// A relative path starts at the home folder.
+	Copy(ctx context.Context, r io.Reader, size int64, path string, mode fs.FileMode) error
+}
+
+// Facts is what a host is.
+type Facts struct {
+	// OS and Arch are Go's names, "linux" and "amd64", or uname's in lower
+	// case where Go has none.
+	OS, Arch string
+	// Home is the absolute path of the home folder, which holds .plx.
+	Home, User string
+	UID        int
+	// ServerAddr is the address of the host that this connection came to,
+	// from SSH_CONNECTION; empty where that is not set.
+	ServerAddr string
+	// HostName and BootID tell two names of one machine apart from two
+	// machines. A container has its machine's BootID.
+	HostName, BootID string
+	// FileSystem is a random name kept in ~/.plx/fsid. Hosts with equal ones
+	// share their home.
+	FileSystem string
+}
+
+const (
+	// shortLimit bounds scripts that send no blob: a home on a stuck file
+	// server answers never.
+	shortLimit  = 60 * time.Second
+	outputLimit = 64 << 10
+)
+
+//go:embed inspect.sh
+var inspectScript string
+
+// Inspect learns the facts of one host and makes ~/.plx and ~/.plx/blobs
+// there, for nobody but the user. It returns within a minute. The error says
+// so where the home is read-only or full.
+func Inspect(ctx context.Context, h Host) (Facts, error) {
+	ctx, cancel := context.WithTimeout(ctx, shortLimit)
+	defer cancel()
+	id := make([]byte, 16)
+	rand.Read(id) // never fails
+	out, err := script(ctx, h, "fsid="+hex.EncodeToString(id)+"\n"+inspectScript)
+	if err != nil {
+		return Facts{}, fmt.Errorf("inspect: %w", homeTrouble(err))
+	}
+	facts, err := parseFacts(out)
+	if err != nil {
+		return Facts{}, fmt.Errorf("inspect: %w", err)
+	}
+	return facts, nil
+}
+
+// parseFacts reads the lines "key=value" that inspect.sh prints. Values end
+// at the line's end, keys that are not known are left alone.
+func parseFacts(out string) (Facts, error) {
+	values := map[string]string{}
+	for line := range strings.SplitSeq(out, "\n") {
+		if key, value, ok := strings.Cut(line, "="); ok {
+			values[key] = value
+		}
+	}
+	f := Facts{
+		OS: strings.ToLower(values["os"]), Arch: goArch(values["arch"]), Home: values["home"], User: values["user"],
+		HostName: values["hostname"], BootID: values["boot"], FileSystem: values["fsid"],
+	}
+	if words := strings.Fields(values["connection"]); len(words) == 4 {
+		f.ServerAddr, _, _ = strings.Cut(words[2], "%") // the zone is the host's own
+	}
+	uid, err := strconv.Atoi(values["uid"])
+	if err != nil || uid < 0 {
+		return Facts{}, fmt.Errorf("the host's answer has no user id: %q", short(out))
+	}
+	f.UID = uid
+	for key, value := range values {
+		if strings.ContainsFunc(value, unicode.IsControl) {
+			return Facts{}, fmt.Errorf("the host's %s holds control characters: %q", short(key), short(value))
+		}
+	}
+	switch {
+	case f.OS == "" || f.Arch == "":
+		return Facts{}, fmt.Errorf("the host does not tell its platform: %q", short(out))
+	case !path.IsAbs(f.Home):
+		return Facts{}, fmt.Errorf("the host's home folder is not an absolute path: HOME=%q", short(f.Home))
+	case !isFileSystem(f.FileSystem):
+		return Facts{}, fmt.Errorf("~/.plx/fsid on the host is damaged (%q): remove it", short(f.FileSystem))
+	}
+	return f, nil
+}
+
+func isFileSystem(id string) bool {
+	b, err := hex.DecodeString(id)
+	return err == nil && len(b) == 16
+}
+
+// goArch translates uname -m.
+func goArch(machine string) string {
+	switch machine {
+	case "x86_64", "amd64":
+		return "amd64"
+	case "aarch64", "arm64":
+		return "arm64"
+	case "i386", "i486", "i586", "i686":
+		return "386"
+	case "armv6l", "armv7l", "armv8l":
+		return "arm"
+	case "loongarch64":
+		return "loong64"
+	}
+	return strings.ToLower(machine) // ppc64le, riscv64, s390x are the same
+}
+
+// script runs a script that answers briefly and returns its output. What it
+// wrote to standard error is part of the error.
+func script(ctx context.Context, h Host, command string) (string, error) {
+	var out, errs bounded
+	err := h.Run(ctx, command, nil, &out, &errs)
+	if err != nil {
+		return "", &scriptError{err: err, stderr: short(strings.Join(strings.Fields(errs.buf.String()), " "))}
+	}
+	return out.buf.String(), nil
+}
+
+// scriptError is a script that failed and what it said.
+type scriptError struct {
+	err    error
+	stderr string
+}
+
+func (e *scriptError) Error() string {
+	if e.stderr == "" {
+		return e.err.Error()
+	}
+	return e.err.Error() + ": " + e.stderr
+}
+
+func (e *scriptError) Unwrap() error { return e.err }
+
+// homeTroubles are words of the C library and what they mean for a home.
+var homeTroubles = []struct{ words, plain string }{
+	{"Read-only file system", "the home folder is read-only"},
+	{"No space left on device", "the home folder's file system is full"},
+	{"Disk quota exceeded", "the home folder's quota is used up"},
+	{"Stale file handle", "the home folder's file server has lost it"},
+	{"Input/output error", "the home folder's disk or file server is failing"},
+	{"Permission denied", "the home folder may not be written"},
+	{"Not a directory", "something that is no folder is in the way in ~/.plx"},
+}
+
+// homeTrouble says plainly what is wrong with a home that cannot be written.
+func homeTrouble(err error) error {
+	for _, t := range homeTroubles {
+		if strings.Contains(err.Error(), t.words) {
+			return fmt.Errorf("%s: %w", t.plain, err)
+		}
+	}
+	return err
+}
+
+// bounded keeps the first outputLimit bytes written to it.
+type bounded struct{ buf bytes.Buffer }
+
+func (b *bounded) Write(p []byte) (int, error) {
+	b.buf.Write(p[:min(len(p), outputLimit-b.buf.Len())])
+	return len(p), nil
+}
+
+// short makes a host's words fit for an error message.
+func short(s string) string {
+	const limit = 300
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, s)
+	if len(s) > limit {
+		s = strings.ToValidUTF8(s[:limit], "") + "..."
+	}
+	return strings.TrimSpace(s)
+}

@@ -1,0 +1,42 @@
+# What Inspect runs on a host, after a line that sets $fsid to a random name.
+LC_ALL=C
+export LC_ALL
+umask 077
+set -e
+
+cd "$HOME"
+mkdir -p .plx/blobs
+if [ ! -O .plx ]; then
+	echo "$HOME/.plx is not owned by this user" >&2
+	exit 1
+fi
+chmod 700 .plx .plx/blobs
+
+# The first of several hosts, and of several runs, gives the file system its
+# name: a link is made or not made, never half, and the name that counts is
+# read back. Where links are not to be had, mv -n comes near.
+#
+# The file is written anew each time also to find out whether the home can be
+# written at all, and by cat, which says what is wrong in words.
+mine=.plx/.fsid.$fsid
+trap 'rm -f "$mine"' EXIT
+cat >"$mine" <<EOF
+$fsid
+EOF
+if [ ! -s .plx/fsid ]; then
+	[ ! -e .plx/fsid ] || rm -f .plx/fsid # emptied by a full disk
+	ln "$mine" .plx/fsid 2>/dev/null || [ -e .plx/fsid ] || mv -n "$mine" .plx/fsid
+fi
+read -r fsid <.plx/fsid
+
+cat <<EOF
+os=$(uname -s)
+arch=$(uname -m)
+home=$HOME
+user=$(id -un 2>/dev/null || id -u)
+uid=$(id -u)
+connection=$SSH_CONNECTION
+hostname=$(uname -n)
+boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
+fsid=$fsid
+EOF
