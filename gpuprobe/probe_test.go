@@ -1,0 +1,256 @@
+package gpuprobe
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// shell is a Runner that runs the script here.
+type shell struct{ path string }
+
+func (s shell) Run(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) error {
+	c := exec.CommandContext(ctx, s.path, "-c", command)
+	c.Stdin, c.Stdout, c.Stderr = stdin, stdout, stderr
+	c.WaitDelay = 100 * time.Millisecond
+	return c.Run()
+}
+
+// machine makes a folder that stands for a host's /, with the stand-in for
+// nvidia-smi answering facts. Without facts there is no nvidia-smi.
+func machine(t *testing.T, facts string) string {
+	t.Helper()
+	root := t.TempDir()
+	write(t, root, "proc/meminfo", "MemTotal:  2097152 kB\nMemFree: 1 kB\n")
+	write(t, root, "proc/cpuinfo", "model name\t: Test CPU\n")
+	if facts == "" {
+		return root
+	}
+	tool, err := os.ReadFile("testdata/nvidia-smi")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, root, "usr/bin/nvidia-smi", string(tool))
+	write(t, root, "facts", facts)
+	t.Setenv("PLX_FAKE_GPUS", filepath.Join(root, "facts"))
+	return root
+}
+
+func write(t *testing.T, root, path, content string) {
+	t.Helper()
+	path = filepath.Join(root, path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// shells are those of the usual hosts that this machine has, sh at least.
+func shells(t *testing.T) map[string]shell {
+	found := map[string]shell{}
+	for _, name := range []string{"sh", "dash", "bash", "ash", "ksh", "mksh"} {
+		if path, err := exec.LookPath(name); err == nil {
+			found[name] = shell{path}
+		}
+	}
+	if len(found) == 0 {
+		t.Fatal("no shell")
+	}
+	return found
+}
+
+const twoGPUs = `mode ok
+driver 570.124.06
+gpu 0|GPU-aaaa|NVIDIA H200, special|00000000:3B:00.0|143771|2048|12|Default|Disabled
+gpu 1|GPU-bbbb|NVIDIA H200|00000000:86:00.0|143771|1|0|Default|Enabled
+mig 1|0|3g.71gb|MIG-cccc
+`
+
+func TestScriptOnAHostWithGPUs(t *testing.T) {
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := strconv.Itoa(os.Getpid())
+	root := machine(t, twoGPUs+"app MIG-cccc|"+pid+"|python, mine|500\n")
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, root, "proc/"+pid+"/status", string(status))
+	for name, sh := range shells(t) {
+		r, err := probe(t.Context(), sh, root, 10*time.Second)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if r.GPUTool != ToolSMI || r.GPUError != "" || len(r.GPUs) != 2 || r.Driver != "570.124.06" || r.MemoryMiB != 2048 || r.CPUs < 1 || r.CPUModel != "Test CPU" {
+			t.Fatalf("%s: %+v", name, r)
+		}
+		a, b := r.GPUs[0], r.GPUs[1]
+		if a.Name != "NVIDIA H200, special" || a.UUID != "GPU-aaaa" || a.MemoryUsedMiB != 2048 || !a.Busy || len(a.Processes) != 0 {
+			t.Errorf("%s: first GPU %+v", name, a)
+		}
+		if len(b.MIG) != 1 || b.MIG[0].Profile != "3g.71gb" || len(b.Processes) != 1 || b.Processes[0].User != me.Username || b.Processes[0].Name != "python, mine" {
+			t.Errorf("%s: second GPU %+v", name, b)
+		}
+	}
+}
+
+func TestScriptOnOtherHosts(t *testing.T) {
+	info := "Model: \t\t NVIDIA L4\nGPU UUID: \t GPU-dddd\nBus Location: \t 0000:70:00.0\n"
+	for _, c := range []struct {
+		name, facts string
+		proc        bool
+		tool        Tool
+		gpus        int
+		error       string
+	}{
+		{"no GPU", "", false, ToolNone, 0, ""},
+		{"no tool", "", true, ToolProc, 1, ""},
+		{"mismatch", "mode mismatch\ndriver 550.144.03\n", true, ToolBroken, 1, "status 18: Failed to initialize NVML: Driver/library version mismatch; NVML library version: 550.144"},
+		{"tool without driver", "mode nodriver\n", false, ToolNone, 0, ""},
+		{"no devices", "mode nodevices\n", false, ToolSMI, 0, ""},
+		{"old driver", "mode old\n" + strings.ReplaceAll(twoGPUs, "mode ok\n", ""), false, ToolSMI, 2, ""},
+		{"lost", strings.ReplaceAll(twoGPUs, "mode ok", "mode lost"), true, ToolSMI, 2, "status 15"},
+	} {
+		for name, sh := range shells(t) {
+			t.Run(c.name+" in "+name, func(t *testing.T) {
+				root := machine(t, c.facts)
+				if c.proc {
+					write(t, root, "proc/driver/nvidia/gpus/0000:70:00.0/information", info)
+				}
+				r, err := probe(t.Context(), sh, root, 10*time.Second)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if r.GPUTool != c.tool || len(r.GPUs) != c.gpus || !strings.Contains(r.GPUError, c.error) || c.error == "" && r.GPUError != "" {
+					t.Errorf("tool %q, GPUs %+v, error %q", r.GPUTool, r.GPUs, r.GPUError)
+				}
+			})
+		}
+	}
+}
+
+// A tool that hangs is given up in time and killed. One that SIGKILL does not
+// end, and that therefore keeps the output open, does not hold the probe up
+// either: the Runner is told to end once the last line has come.
+func TestScriptGivesUpAToolThatHangs(t *testing.T) {
+	for _, mode := range []string{"hang", "stuck"} {
+		for name, sh := range shells(t) {
+			t.Run(mode+" in "+name, func(t *testing.T) {
+				root := machine(t, "mode "+mode+"\n")
+				write(t, root, "proc/driver/nvidia/gpus/0000:70:00.0/information", "Model: NVIDIA L4\nGPU UUID: GPU-dddd\n")
+				start := time.Now()
+				r, err := probe(t.Context(), sh, root, time.Second)
+				if err != nil {
+					t.Fatal(err)
+				}
+				// The stuck process lives 30 s.
+				if took := time.Since(start); took > 20*time.Second {
+					t.Errorf("took %v", took)
+				}
+				if r.GPUTool != ToolHung || len(r.GPUs) != 1 || r.GPUs[0].UUID != "GPU-dddd" || r.GPUError != "nvidia-smi did not answer within 1s" {
+					t.Errorf("%+v", r)
+				}
+			})
+		}
+	}
+}
+
+// The watchdog of a call that ended in time goes with it.
+func TestScriptLeavesNoProcess(t *testing.T) {
+	word := "PLX_TEST_WORD=" + strconv.Itoa(os.Getpid()) + strconv.FormatInt(time.Now().UnixNano(), 36)
+	name, value, _ := strings.Cut(word, "=")
+	root := machine(t, twoGPUs)
+	for shellName, sh := range shells(t) {
+		t.Setenv(name, value)
+		if _, err := probe(t.Context(), sh, root, 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		os.Unsetenv(name)
+		deadline := time.Now().Add(5 * time.Second) // the kill is asynchronous, the watch lasts 10 s
+		for {
+			left := withEnvironment(t, word)
+			if len(left) == 0 {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: processes %v are left", shellName, left)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+}
+
+func withEnvironment(t *testing.T, word string) (pids []string) {
+	files, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		environ, err := os.ReadFile(file)
+		if err == nil && strings.Contains(string(environ), word) { // a process may end while it is read
+			pids = append(pids, strings.Split(file, "/")[2])
+		}
+	}
+	return pids
+}
+
+type runnerFunc func(ctx context.Context, stdout, stderr io.Writer) error
+
+func (f runnerFunc) Run(ctx context.Context, _ string, _ io.Reader, stdout, stderr io.Writer) error {
+	return f(ctx, stdout, stderr)
+}
+
+func TestProbeErrors(t *testing.T) {
+	gone := errors.New("connection lost")
+	for _, c := range []struct {
+		name string
+		run  runnerFunc
+		want string
+	}{
+		{"lost", func(context.Context, io.Writer, io.Writer) error { return gone }, "probe: connection lost"},
+		{"nologin", func(_ context.Context, _, stderr io.Writer) error {
+			_, err := io.WriteString(stderr, "This account is\x1b[31m not available\n")
+			return err
+		}, "probe: the host's shell ended early: This account is [31m not available"},
+		{"silent", func(context.Context, io.Writer, io.Writer) error { return nil }, "probe: the host's shell ended early"},
+		{"endless", func(_ context.Context, stdout, _ io.Writer) error {
+			for range 100 {
+				if _, err := stdout.Write(make([]byte, 64<<10)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, "probe: the host's shell ended early"},
+	} {
+		if _, err := Probe(t.Context(), c.run); err == nil || err.Error() != c.want {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := Probe(ctx, runnerFunc(func(ctx context.Context, _, _ io.Writer) error { <-ctx.Done(); return ctx.Err() }))
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+func TestQuote(t *testing.T) {
+	for _, s := range []string{"", "a b", `'`, `$(x)'"\`} {
+		out, err := exec.Command("sh", "-c", "printf %s "+quote(s)).Output()
+		if err != nil || string(out) != s {
+			t.Errorf("%q came out as %q: %v", s, out, err)
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package gpuprobe
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// read makes a Report of the script's sections. limit is what one call of
+// nvidia-smi was allowed to take; messages name it.
+func read(all []section, limit time.Duration) Report {
+	machine := strings.Fields(first(all, "machine") + " - -")
+	blas, _ := find(all, "blas")
+	r := Report{Arch: machine[0], Kernel: machine[1], Driver: procDriver(first(all, "driver"))}
+	r.CPUs = max(0, amount(first(all, "cpus")))
+	r.MemoryMiB = max(0, amount(strings.TrimSpace(after(first(all, "memory"))))) / 1024
+	r.CPUModel = strings.TrimSpace(after(first(all, "cpu-model")))
+	r.BLAS, r.BLASPath = blasChoice(blas.lines)
+	readGPUs(&r, all, limit)
+	readProcesses(&r, all, limit)
+	for i := range r.GPUs {
+		g := &r.GPUs[i]
+		g.Busy = busy(*g)
+		g.Driver = cmp.Or(g.Driver, r.Driver)
+		r.Driver = cmp.Or(r.Driver, g.Driver)
+	}
+	if r.GPUs == nil {
+		r.GPUs = []GPU{}
+	}
+	return r
+}
+
+func after(line string) string {
+	_, value, _ := strings.Cut(line, ":")
+	return value
+}
+
+// readGPUs fills in the list of GPUs and where it comes from.
+func readGPUs(r *Report, all []section, limit time.Duration) {
+	inProc := procGPUs(all)
+	if _, there := find(all, "tool"); !there {
+		r.GPUs, r.GPUTool = inProc, ToolProc
+		if len(inProc) == 0 {
+			r.GPUTool, r.GPUError = ToolNone, noDriver(all)
+		}
+		return
+	}
+	answer, gpus, notes := readQuery(all)
+	pci, _ := find(all, "pci")
+	hardware := len(inProc) > 0 || len(pci.lines) > 0
+	switch {
+	case answer.status == "late":
+		r.GPUs, r.GPUTool, r.GPUError = inProc, ToolHung, fmt.Sprintf("nvidia-smi did not answer within %v", limit)
+	case len(gpus) > 0:
+		r.GPUs, r.GPUTool, r.GPUError = gpus, ToolSMI, notes
+		if answer.status != "0" {
+			r.GPUs = addLost(gpus, inProc)
+			r.GPUError = fmt.Sprintf("nvidia-smi ended with status %s: %s", answer.status, notes)
+		}
+	case len(inProc) == 0 && foundNone(notes), notes == "" && answer.status == "0" && !hardware:
+		r.GPUTool = ToolSMI
+	case strings.Contains(notes, "communicate with the NVIDIA driver") && !hardware:
+		r.GPUTool = ToolNone // the tool of a machine image, on a machine without a GPU
+	default:
+		r.GPUs, r.GPUTool = inProc, ToolBroken
+		r.GPUError = fmt.Sprintf("nvidia-smi failed with status %s: %s", answer.status, cmp.Or(notes, "it printed nothing"))
+	}
+}
+
+// readQuery returns the last query that was made, its GPUs in index order and
+// the lines that are no GPUs.
+func readQuery(all []section) (answer section, gpus []GPU, notes string) {
+	answer, _ = find(all, "gpus")
+	older, isOlder := find(all, "gpus-without-mig")
+	if isOlder {
+		answer = older
+	}
+	var other []string
+	for _, line := range answer.lines {
+		g, ok := parseGPU(line, !isOlder)
+		switch {
+		case !ok:
+			other = append(other, clean(line))
+		case !slices.ContainsFunc(gpus, func(o GPU) bool { return o.Index == g.Index }):
+			gpus = append(gpus, g)
+		}
+	}
+	slices.SortFunc(gpus, func(a, b GPU) int { return cmp.Compare(a.Index, b.Index) })
+	list, _ := find(all, "list")
+	devices := parseList(list.lines)
+	for i := range gpus {
+		gpus[i].MIG = devices[gpus[i].UUID]
+	}
+	return answer, gpus, clean(strings.Join(other, "; "))
+}
+
+// foundNone knows the words of a tool that works and sees no GPU.
+func foundNone(notes string) bool {
+	low := strings.ToLower(notes)
+	return strings.Contains(low, "no devices were found") || strings.Contains(low, "no supported gpus were found")
+}
+
+// noDriver is the remark on hardware that no driver serves, if there is any.
+func noDriver(all []section) string {
+	pci, _ := find(all, "pci")
+	if len(pci.lines) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d NVIDIA device(s) on the PCI bus (%s) but no driver: install it or load it with modprobe nvidia",
+		len(pci.lines), clean(strings.Join(pci.lines, ", ")))
+}
+
+// addLost adds those GPUs of /proc that a query which failed halfway did not
+// list, as faulty ones with the free indices.
+func addLost(gpus, inProc []GPU) []GPU {
+	next := 0
+	for _, lost := range inProc {
+		if slices.ContainsFunc(gpus, func(g GPU) bool { return g.PCIBusID == lost.PCIBusID }) {
+			continue
+		}
+		for slices.ContainsFunc(gpus, func(g GPU) bool { return g.Index == next }) {
+			next++
+		}
+		lost.Index, lost.Fault = next, "nvidia-smi cannot reach it"
+		gpus = append(gpus, lost)
+	}
+	slices.SortFunc(gpus, func(a, b GPU) int { return cmp.Compare(a.Index, b.Index) })
+	return gpus
+}
+
+// readProcesses puts the compute processes on their GPUs.
+func readProcesses(r *Report, all []section, limit time.Duration) {
+	apps, asked := find(all, "apps")
+	if !asked || r.GPUTool != ToolSMI {
+		return
+	}
+	users := owners(all)
+	for _, line := range apps.lines {
+		uuid, p, ok := parseProcess(line)
+		i := slices.IndexFunc(r.GPUs, func(g GPU) bool { return g.owns(uuid) })
+		if !ok || i < 0 {
+			continue
+		}
+		if p.Name != "" { // a pid without a name is of another pid namespace
+			p.User = users[p.PID]
+		}
+		r.GPUs[i].Processes = append(r.GPUs[i].Processes, p)
+	}
+	trouble := ""
+	if apps.status == "late" {
+		trouble = fmt.Sprintf("nvidia-smi did not list the processes within %v", limit)
+	} else if status, err := strconv.Atoi(apps.status); len(r.GPUs) > 0 && (err != nil || status != 0) {
+		trouble = fmt.Sprintf("nvidia-smi failed to list the processes: status %s: %s", apps.status, clean(strings.Join(apps.lines, "; ")))
+	}
+	if r.GPUError = cmp.Or(r.GPUError, trouble); trouble != "" && r.GPUError != trouble {
+		r.GPUError += "; " + trouble
+	}
+}
+
+// owns says whether uuid names the GPU or one of its MIG devices.
+func (g GPU) owns(uuid string) bool {
+	if uuid == "" {
+		return false
+	}
+	return g.UUID == uuid || slices.ContainsFunc(g.MIG, func(m MIG) bool { return m.UUID == uuid })
+}
+
+// busy is the rule of the package documentation.
+func busy(g GPU) bool {
+	return len(g.Processes) > 0 ||
+		g.MemoryUsedMiB > BusyMemoryMiB ||
+		g.UtilizationPercent >= BusyUtilizationPercent && (g.MemoryUsedMiB == Unknown || g.MemoryUsedMiB > idleMemoryMiB)
+}

@@ -1,0 +1,212 @@
+package gpuprobe
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "write testdata/answers/*.json anew")
+
+func answerOf(t testing.TB, name string) Report {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "answers", name+".txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return read(parseSections(string(text), "plx-mark"), 10*time.Second)
+}
+
+func TestAnswersGiveTheirJSON(t *testing.T) {
+	files, err := filepath.Glob("testdata/answers/*.txt")
+	if err != nil || len(files) < 15 {
+		t.Fatalf("found %d answers: %v", len(files), err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".txt")
+		t.Run(name, func(t *testing.T) {
+			var got bytes.Buffer
+			if err := JSON(&got, []Row{{Host: name, Report: answerOf(t, name)}}); err != nil {
+				t.Fatal(err)
+			}
+			golden := strings.TrimSuffix(file, ".txt") + ".json"
+			if *update {
+				if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.String() != string(want) {
+				t.Errorf("got\n%s\nwant\n%s", got.String(), want)
+			}
+		})
+	}
+}
+
+// The distinction that decides whether a host falls back to its CPU.
+func TestToolTellsNoneFromBrokenFromHung(t *testing.T) {
+	for name, want := range map[string]struct {
+		tool  Tool
+		gpus  int
+		error string
+	}{
+		"busy-570":            {ToolSMI, 2, ""},
+		"no-gpu":              {ToolNone, 0, ""},
+		"image-without-gpu":   {ToolNone, 0, ""},
+		"no-devices":          {ToolSMI, 0, ""},
+		"no-driver":           {ToolNone, 0, "no driver"},
+		"proc-only":           {ToolProc, 1, ""},
+		"mismatch-550":        {ToolBroken, 1, "status 18: Failed to initialize NVML: Driver/library version mismatch"},
+		"driver-not-loaded":   {ToolBroken, 0, "status 9"},
+		"no-devices-but-proc": {ToolBroken, 1, "status 6: No devices were found"},
+		"hung":                {ToolHung, 1, "did not answer within 10s"},
+		"processes-hung":      {ToolSMI, 1, "did not list the processes within 10s"},
+		"lost-520":            {ToolSMI, 2, "status 15"},
+	} {
+		r := answerOf(t, name)
+		if r.GPUTool != want.tool || len(r.GPUs) != want.gpus || !strings.Contains(r.GPUError, want.error) || want.error == "" && r.GPUError != "" {
+			t.Errorf("%s: tool %q, %d GPUs, error %q; want %+v", name, r.GPUTool, len(r.GPUs), r.GPUError, want)
+		}
+	}
+}
+
+func TestFieldsThatTheToolDoesNotTell(t *testing.T) {
+	g := answerOf(t, "old-340").GPUs[0]
+	if g.MemoryTotalMiB != 127 || g.UtilizationPercent != Unknown || g.ComputeMode != "" || g.PCIBusID != "0000:01:00.0" || g.Busy {
+		t.Errorf("driver 340: %+v", g)
+	}
+	g = answerOf(t, "unified-580").GPUs[0]
+	if g.MemoryTotalMiB != Unknown || g.MemoryUsedMiB != Unknown || g.PCIBusID != "000f:01:00.0" || g.Fault != "" || g.Busy {
+		t.Errorf("unified memory: %+v", g)
+	}
+	mig := answerOf(t, "mig-535").GPUs
+	if len(mig[0].MIG) != 2 || !mig[0].Busy || mig[1].MemoryUsedMiB != Unknown || mig[1].Fault != "" || !mig[1].MIGMode {
+		t.Errorf("MIG: %+v", mig)
+	}
+}
+
+func TestProcessesAndTheirUsers(t *testing.T) {
+	got := answerOf(t, "busy-570").GPUs[0].Processes
+	want := []Process{
+		{55111, "/usr/bin/python3 -c import torch, os", "alice", 20481},
+		{55112, "python", "1003", 69000},
+		{88001, "", "", 632}, // its pid is of another namespace: root here is somebody else
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestBusy(t *testing.T) {
+	for _, c := range []struct {
+		used, util, processes int
+		want                  bool
+	}{
+		{0, 0, 0, false},
+		{4, 100, 0, false}, // the query itself woke it
+		{300, 0, 0, false}, // a desktop
+		{300, 9, 0, false},
+		{300, 10, 0, true},
+		{1024, 0, 0, false},
+		{1025, 0, 0, true},
+		{0, 0, 1, true},
+		{Unknown, 0, 0, false},
+		{Unknown, 10, 0, true},
+		{Unknown, Unknown, 0, false},
+	} {
+		g := GPU{MemoryUsedMiB: c.used, UtilizationPercent: c.util, Processes: make([]Process, c.processes)}
+		if got := busy(g); got != c.want {
+			t.Errorf("%+v: got %v", c, got)
+		}
+	}
+}
+
+func TestLacksAndCheck(t *testing.T) {
+	r := answerOf(t, "needs-reset-580")
+	if got := r.Lacks([]int{4, 0, 1, 7}); !reflect.DeepEqual(got, []int{4, 7}) {
+		t.Errorf("lacks %v", got)
+	}
+	for _, c := range []struct {
+		answer string
+		ids    []int
+		want   string
+	}{
+		{"busy-570", []int{0, 1}, ""},
+		{"busy-570", nil, ""},
+		{"busy-570", []int{1, 2, 3}, "no GPU 2, 3: the host has 0, 1"},
+		{"no-gpu", []int{0}, "no GPU 0: the host has none"},
+		{"needs-reset-580", []int{0}, ""},
+		{"needs-reset-580", []int{1}, "GPU 1 cannot be used: GPU requires reset"},
+		{"lost-520", []int{1}, "GPU 1 cannot be used: nvidia-smi cannot reach it"},
+		{"hung", []int{1}, "no GPU 1: the host has 0 (nvidia-smi did not answer within 10s)"},
+	} {
+		got := ""
+		if err := answerOf(t, c.answer).Check(c.ids); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s %v: got %q, want %q", c.answer, c.ids, got, c.want)
+		}
+	}
+}
+
+func TestBLASChoice(t *testing.T) {
+	for _, c := range []struct{ lines, file, path string }{
+		{"", "", ""},
+		{"libblis.so.4 /a\nlibmkl_rt.so.2 /b", "libmkl_rt.so.2", "/b"},
+		{"libopenblas.so /dev\nlibopenblas.so.0 /first\nlibopenblas.so.0 /second", "libopenblas.so.0", "/first"},
+		{"libopenblas_helper.so.1 /a\ngarbage", "", ""},
+	} {
+		if file, path := blasChoice(strings.Split(c.lines, "\n")); file != c.file || path != c.path {
+			t.Errorf("%q: got %q %q", c.lines, file, path)
+		}
+	}
+}
+
+func TestJSONShape(t *testing.T) {
+	var b bytes.Buffer
+	rows := []Row{{Host: "b"}, {Host: "a", Err: errors.New("dial\nrefused")}, {Host: "g", Report: answerOf(t, "unified-580")}}
+	if err := JSON(&b, rows); err != nil {
+		t.Fatal(err)
+	}
+	var got []struct {
+		Host      string
+		OK        *bool
+		Error     *string
+		CPUs      *int
+		MemoryMiB *int `json:"memory_mib"`
+		GPUs      []map[string]any
+	}
+	if err := json.Unmarshal(b.Bytes(), &got); err != nil || len(got) != 3 {
+		t.Fatalf("%v: %s", err, b.String())
+	}
+	if got[0].Host != "b" || !*got[0].OK || got[1].Host != "a" || *got[1].OK || *got[1].Error != "dial; refused" {
+		t.Errorf("wrong rows: %s", b.String())
+	}
+	if strings.Contains(b.String(), `"gpus": null`) {
+		t.Error("gpus is null")
+	}
+	gpu := got[2].GPUs[0]
+	for _, key := range []string{"index", "uuid", "name", "memory_total_mib", "memory_used_mib", "utilization_percent", "busy"} {
+		if _, there := gpu[key]; !there {
+			t.Errorf("no %s in %v", key, gpu)
+		}
+	}
+	if gpu["memory_total_mib"] != nil || gpu["utilization_percent"] != 0.0 {
+		t.Errorf("unknown numbers are to be null: %v", gpu)
+	}
+	b.Reset()
+	if err := JSON(&b, nil); err != nil || strings.TrimSpace(b.String()) != "[]" {
+		t.Errorf("no rows: %q %v", b.String(), err)
+	}
+}

@@ -1,0 +1,183 @@
+package gpuprobe
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Unknown stands in the numbers of a GPU or Process that the tool did not
+// tell. JSON output writes null for it.
+const Unknown = -1
+
+// Thresholds of Busy, as the package documentation describes.
+const (
+	BusyMemoryMiB          = 1024
+	BusyUtilizationPercent = 10
+	idleMemoryMiB          = 256
+)
+
+// Tool says where a Report's list of GPUs comes from.
+type Tool string
+
+// The values of Tool.
+const (
+	// ToolSMI: nvidia-smi answered. The list of GPUs may be empty.
+	ToolSMI Tool = "nvidia-smi"
+	// ToolProc: there is no nvidia-smi, the GPUs are those of
+	// /proc/driver/nvidia.
+	ToolProc Tool = "proc"
+	// ToolNone: neither is there. The host has no GPU that a program could use.
+	ToolNone Tool = "none"
+	// ToolBroken: nvidia-smi failed; GPUError says how. The GPUs are those of
+	// /proc/driver/nvidia, if any.
+	ToolBroken Tool = "broken"
+	// ToolHung: nvidia-smi did not answer within ten seconds. The GPUs are
+	// those of /proc/driver/nvidia, if any.
+	ToolHung Tool = "hung"
+)
+
+// Report is what one host told about itself.
+type Report struct {
+	// CPUs is the number of cores that a process started over the same
+	// connection may use (its affinity), 0 where the host did not tell.
+	CPUs int
+	// MemoryMiB is the machine's main memory.
+	MemoryMiB int
+	// CPUModel, Arch ("x86_64") and Kernel are for people to read.
+	CPUModel, Arch, Kernel string
+	// GPUs is in index order. It is never nil after Probe.
+	GPUs []GPU
+	// GPUTool says where GPUs comes from.
+	GPUTool Tool
+	// GPUError is a sentence about what is wrong with the tool, the driver or
+	// the list of processes. It may be set beside a list that is complete.
+	GPUError string
+	// Driver is the version of the NVIDIA driver, such as "535.129.03".
+	Driver string
+	// BLAS is the file name of the best BLAS library found ("libopenblas.so.0",
+	// "libmkl_rt.so.2", "libblis.so.4"), empty if there is none, and BLASPath
+	// where it lies.
+	BLAS, BLASPath string
+}
+
+// GPU is one device as nvidia-smi numbers them, which is by PCI bus address
+// and so equal to CUDA's numbers under CUDA_DEVICE_ORDER=PCI_BUS_ID.
+type GPU struct {
+	Index              int       `json:"index"`
+	UUID               string    `json:"uuid"`
+	Name               string    `json:"name"`
+	MemoryTotalMiB     int       `json:"memory_total_mib"`
+	MemoryUsedMiB      int       `json:"memory_used_mib"`
+	UtilizationPercent int       `json:"utilization_percent"`
+	Busy               bool      `json:"busy"`
+	Driver             string    `json:"driver"`
+	PCIBusID           string    `json:"pci_bus_id"`
+	ComputeMode        string    `json:"compute_mode,omitempty"`
+	Processes          []Process `json:"processes"`
+	// MIG lists the devices that the GPU is cut into. A GPU in MIG mode
+	// cannot be used whole.
+	MIG []MIG `json:"mig,omitempty"`
+	// MIGMode is set where MIG mode is on, whether or not there are devices.
+	MIGMode bool `json:"mig_mode,omitempty"`
+	// Fault says why the GPU cannot be used (lost, needs a reset); empty for
+	// a sound one.
+	Fault string `json:"fault,omitempty"`
+}
+
+// Process is one compute process on a GPU. User is empty where the process
+// cannot be seen from the host's shell, as when it runs in a container.
+type Process struct {
+	PID       int    `json:"pid"`
+	Name      string `json:"name"`
+	User      string `json:"user,omitempty"`
+	MemoryMiB int    `json:"memory_mib"`
+}
+
+// MIG is one device that a GPU is cut into.
+type MIG struct {
+	Index   int    `json:"index"`
+	Profile string `json:"profile"`
+	UUID    string `json:"uuid"`
+}
+
+// Lacks returns those of ids that the host does not have, in the order given.
+func (r Report) Lacks(ids []int) []int {
+	var missing []int
+	for _, id := range ids {
+		if !slices.ContainsFunc(r.GPUs, func(g GPU) bool { return g.Index == id }) {
+			missing = append(missing, id)
+		}
+	}
+	return missing
+}
+
+// Check returns an error that names the ids the host lacks and what it has
+// instead, or the first of ids whose GPU is faulty. The caller adds the host.
+func (r Report) Check(ids []int) error {
+	if missing := r.Lacks(ids); len(missing) > 0 {
+		return fmt.Errorf("no GPU %s: %s", joinInts(missing), r.summary())
+	}
+	for _, g := range r.GPUs {
+		if g.Fault != "" && slices.Contains(ids, g.Index) {
+			return fmt.Errorf("GPU %d cannot be used: %s", g.Index, g.Fault)
+		}
+	}
+	return nil
+}
+
+// summary is the second half of Check's message: what is there and why.
+func (r Report) summary() string {
+	have := "the host has none"
+	if len(r.GPUs) > 0 {
+		ids := make([]int, len(r.GPUs))
+		for i, g := range r.GPUs {
+			ids[i] = g.Index
+		}
+		have = "the host has " + joinInts(ids)
+	}
+	if r.GPUError != "" {
+		have += " (" + r.GPUError + ")"
+	}
+	return have
+}
+
+// MarshalJSON writes null for the numbers that are Unknown.
+func (g GPU) MarshalJSON() ([]byte, error) {
+	type plain GPU
+	if g.Processes == nil {
+		g.Processes = []Process{}
+	}
+	return json.Marshal(struct {
+		plain
+		Total *int `json:"memory_total_mib"`
+		Used  *int `json:"memory_used_mib"`
+		Util  *int `json:"utilization_percent"`
+	}{plain(g), known(g.MemoryTotalMiB), known(g.MemoryUsedMiB), known(g.UtilizationPercent)})
+}
+
+// MarshalJSON writes null for a memory use that is Unknown.
+func (p Process) MarshalJSON() ([]byte, error) {
+	type plain Process
+	return json.Marshal(struct {
+		plain
+		Memory *int `json:"memory_mib"`
+	}{plain(p), known(p.MemoryMiB)})
+}
+
+func known(n int) *int {
+	if n < 0 {
+		return nil
+	}
+	return &n
+}
+
+func joinInts(ids []int) string {
+	words := make([]string, len(ids))
+	for i, id := range ids {
+		words[i] = strconv.Itoa(id)
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,225 @@
+package gpuprobe
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/charmbracelet/lipgloss"
+	"github.com/charmbracelet/lipgloss/table"
+	"github.com/muesli/termenv"
+)
+
+// Row is one host of the resource file and its answer: a Report, or the error
+// that stands in its place.
+type Row struct {
+	Host   string
+	Report Report
+	Err    error
+}
+
+// reasonWidth is where the reason for a bad state is wrapped in a drawn table.
+const reasonWidth = 60
+
+// Table writes two tables: the hosts in the order of rows, and under it one
+// line for each of their GPUs in index order. With colour they are drawn with
+// borders, for a terminal; without, they are plain, aligned columns that never
+// wrap.
+func Table(w io.Writer, rows []Row, colour bool) error {
+	hosts := [][]string{{"HOST", "CPUS", "MEMORY", "BLAS", "GPUS", "DRIVER", "STATE"}}
+	gpus := [][]string{{"HOST", "GPU", "NAME", "MEMORY MIB", "UTIL", "USED BY", "UUID"}}
+	for _, row := range rows {
+		hosts = append(hosts, hostCells(row))
+		if row.Err != nil {
+			continue
+		}
+		for _, g := range row.Report.GPUs {
+			gpus = append(gpus, gpuCells(row.Host, g))
+			for _, m := range g.MIG {
+				gpus = append(gpus, migCells(row.Host, g, m))
+			}
+		}
+	}
+	text := render(hosts, colour)
+	if len(gpus) > 1 {
+		text += "\n" + render(gpus, colour)
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+func hostCells(row Row) []string {
+	if row.Err != nil {
+		return []string{clean(row.Host), "-", "-", "-", "-", "-", oneLine(row.Err.Error())}
+	}
+	r := row.Report
+	blas := "none found, gonum is used"
+	if r.BLAS != "" {
+		blas = r.BLAS
+	}
+	return []string{
+		clean(row.Host), strconv.Itoa(r.CPUs), fmt.Sprintf("%.1f GiB", float64(r.MemoryMiB)/1024),
+		blas, gpuCount(r), cmp.Or(r.Driver, "-"), state(r),
+	}
+}
+
+// gpuCount is "4, 3 free", or a dash where there is nothing to count.
+func gpuCount(r Report) string {
+	if len(r.GPUs) == 0 {
+		return "-"
+	}
+	if r.GPUTool != ToolSMI {
+		return strconv.Itoa(len(r.GPUs))
+	}
+	count := 0
+	for _, g := range r.GPUs {
+		if usedBy(g) == free {
+			count++
+		}
+	}
+	return fmt.Sprintf("%d, %d free", len(r.GPUs), count)
+}
+
+func state(r Report) string {
+	words := "ok"
+	if r.GPUTool == ToolProc {
+		words = "ok, but no nvidia-smi: GPUs from /proc/driver/nvidia"
+	}
+	if r.GPUError != "" {
+		words = "ok, but " + oneLine(r.GPUError)
+	}
+	return words
+}
+
+func gpuCells(host string, g GPU) []string {
+	util := "-"
+	if g.UtilizationPercent >= 0 {
+		util = strconv.Itoa(g.UtilizationPercent) + "%"
+	}
+	return []string{
+		clean(host), strconv.Itoa(g.Index), cmp.Or(g.Name, "-"),
+		number(g.MemoryUsedMiB) + "/" + number(g.MemoryTotalMiB), util, usedBy(g), cmp.Or(g.UUID, "-"),
+	}
+}
+
+func migCells(host string, g GPU, m MIG) []string {
+	return []string{clean(host), fmt.Sprintf("%d:%d", g.Index, m.Index), "MIG " + m.Profile, "-", "-", "-", m.UUID}
+}
+
+func number(n int) string {
+	if n < 0 {
+		return "-"
+	}
+	return strconv.Itoa(n)
+}
+
+// free is usedBy's word for a GPU that one may take.
+const free = "free"
+
+// usedBy names each user of a GPU once, with the number of processes where
+// there are more than one.
+func usedBy(g GPU) string {
+	switch {
+	case g.Fault != "":
+		return "unusable: " + g.Fault
+	case len(g.Processes) == 0 && g.Busy:
+		return "somebody (no process visible)"
+	case len(g.Processes) == 0 && g.MemoryUsedMiB == Unknown && g.UtilizationPercent == Unknown:
+		return "unknown"
+	case len(g.Processes) == 0:
+		return free
+	}
+	count := map[string]int{}
+	var names []string
+	for _, p := range g.Processes {
+		name := cmp.Or(p.User, "pid "+strconv.Itoa(p.PID))
+		if count[name]++; count[name] == 1 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for i, name := range names {
+		if n := count[name]; n > 1 {
+			names[i] = fmt.Sprintf("%s (%d)", name, n)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// oneLine is an error's text without line breaks and control characters. It
+// is not shortened: the reason is what the user needs.
+func oneLine(s string) string {
+	lines := strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' })
+	for i := range lines {
+		lines[i] = printable(lines[i])
+	}
+	return strings.Join(lines, "; ")
+}
+
+// render draws cells whose first line is the head.
+func render(cells [][]string, colour bool) string {
+	if !colour {
+		return plain(cells)
+	}
+	// The profile is given, not found out: the caller has decided on colour.
+	styles := lipgloss.NewRenderer(io.Discard)
+	styles.SetColorProfile(termenv.ANSI)
+	base := styles.NewStyle().Padding(0, 1)
+	head := base.Bold(true)
+	dim := base.Foreground(lipgloss.Color("8"))
+	wrap := lipgloss.NewStyle().Width(reasonWidth)
+	last := len(cells[0]) - 1
+	for _, line := range cells[1:] {
+		if lipgloss.Width(line[last]) > reasonWidth {
+			line[last] = wrap.Render(line[last])
+		}
+	}
+	drawn := table.New().Border(lipgloss.RoundedBorder()).BorderStyle(styles.NewStyle().Foreground(lipgloss.Color("8"))).
+		Headers(cells[0]...).Rows(cells[1:]...).
+		StyleFunc(func(row, col int) lipgloss.Style {
+			if row == table.HeaderRow {
+				return head
+			}
+			return cellStyle(base, dim, cells[0][col], cells[row+1][col])
+		})
+	return drawn.Render() + "\n"
+}
+
+// cellStyle paints what a user looks for: green for what is free or well, red
+// for what is not, yellow for what is taken.
+func cellStyle(base, dim lipgloss.Style, column, cell string) lipgloss.Style {
+	paint := func(colour string) lipgloss.Style { return base.Foreground(lipgloss.Color(colour)) }
+	switch {
+	case column == "STATE" && cell == "ok", column == "USED BY" && cell == free:
+		return paint("2")
+	case column == "STATE" && strings.HasPrefix(cell, "ok"), column == "USED BY" && !strings.HasPrefix(cell, "unusable"):
+		return paint("3")
+	case column == "STATE", column == "USED BY":
+		return paint("1")
+	case column == "UUID", cell == "-":
+		return dim
+	}
+	return base
+}
+
+// plain aligns columns with two spaces between them and none at the end.
+func plain(cells [][]string) string {
+	widths := make([]int, len(cells[0]))
+	for _, line := range cells {
+		for i, cell := range line {
+			widths[i] = max(widths[i], lipgloss.Width(cell))
+		}
+	}
+	var b strings.Builder
+	for _, line := range cells {
+		row := ""
+		for i, cell := range line {
+			row += cell + strings.Repeat(" ", widths[i]-lipgloss.Width(cell)+2)
+		}
+		b.WriteString(strings.TrimRight(row, " ") + "\n")
+	}
+	return b.String()
+}
