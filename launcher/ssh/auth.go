@@ -1,0 +1,196 @@
+package ssh
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	gossh "golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
+)
+
+// offer is the keys that a host is offered, in order, and what there was to
+// say about those that are not.
+type offer struct {
+	keys      []gossh.Signer
+	sources   []string // where each of keys is from
+	problems  []string // keys that could not be used, and why
+	encrypted []string // key files that only an agent can open
+	agent     net.Conn // must stay open while the agent's keys sign
+}
+
+// newOffer collects keys: those the configuration names first, for a server
+// counts every key it refuses and ends the connection at the sixth; then the
+// agent's, then the usual files.
+func newOffer(ctx context.Context, cfg Config, t target) (*offer, error) {
+	o := &offer{}
+	if len(cfg.Signers) > 0 {
+		for _, key := range cfg.Signers {
+			o.add(key, "given key")
+		}
+		return o, nil
+	}
+	agentKeys := o.askAgent(ctx, t.agent)
+	for _, path := range t.identities {
+		o.addFile(path, agentKeys, true)
+	}
+	if !t.identitiesOnly {
+		for _, key := range agentKeys {
+			o.add(key, "agent")
+		}
+	}
+	for _, path := range t.defaults {
+		o.addFile(path, agentKeys, false)
+	}
+	if len(o.keys) == 0 {
+		defer o.close()
+		return nil, o.explain(errors.New("there is no key to log in with"))
+	}
+	return o, nil
+}
+
+func (o *offer) signers() ([]gossh.Signer, error) { return o.keys, nil }
+
+func (o *offer) close() {
+	if o.agent != nil {
+		_ = o.agent.Close() // nothing was written that could be lost
+	}
+}
+
+// add appends a key unless it is there already.
+func (o *offer) add(key gossh.Signer, source string) {
+	for _, other := range o.keys {
+		if sameKey(other.PublicKey(), key.PublicKey()) {
+			return
+		}
+	}
+	o.keys = append(o.keys, key)
+	o.sources = append(o.sources, source)
+}
+
+func sameKey(a, b gossh.PublicKey) bool { return bytes.Equal(a.Marshal(), b.Marshal()) }
+
+// askAgent returns the agent's keys. ctx bounds what the agent may take, a
+// confirmation by the user included.
+func (o *offer) askAgent(ctx context.Context, socket string) []gossh.Signer {
+	if socket == "" {
+		return nil
+	}
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unix", socket)
+	if err != nil {
+		o.problems = append(o.problems, fmt.Sprintf("agent: %v", err))
+		return nil
+	}
+	o.agent = conn
+	context.AfterFunc(ctx, func() { _ = conn.Close() }) // it may wait for its user for ever
+	keys, err := agent.NewClient(conn).Signers()
+	if err != nil {
+		o.problems = append(o.problems, fmt.Sprintf("agent: %v", err))
+	}
+	return keys
+}
+
+// addFile offers a key file, with the agent's hand where the agent has it.
+// Only a file that was asked for is missed.
+func (o *offer) addFile(path string, agentKeys []gossh.Signer, asked bool) {
+	data, err := os.ReadFile(path)
+	if err != nil && !asked && errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	var key gossh.Signer
+	if err == nil {
+		key, err = gossh.ParsePrivateKey(data)
+	}
+	if err != nil {
+		o.addByAgent(path, agentKeys, err)
+		return
+	}
+	if certified := certify(path, key); certified != nil {
+		o.add(certified, path+"-cert.pub")
+	}
+	o.add(key, path)
+}
+
+// addByAgent finds the agent's key for a file that cannot be opened, by the
+// public key in it or beside it.
+func (o *offer) addByAgent(path string, agentKeys []gossh.Signer, cause error) {
+	var locked *gossh.PassphraseMissingError
+	isLocked := errors.As(cause, &locked)
+	public := readPublic(path + ".pub")
+	if isLocked && locked.PublicKey != nil {
+		public = locked.PublicKey
+	}
+	if public == nil { // IdentityFile may name the public key itself
+		public = readPublic(path)
+	}
+	for _, key := range agentKeys {
+		if public != nil && sameKey(key.PublicKey(), public) {
+			o.add(key, path+" by the agent")
+			return
+		}
+	}
+	if isLocked {
+		o.encrypted = append(o.encrypted, path)
+		cause = errors.New("has a passphrase and is not in the agent")
+	}
+	o.problems = append(o.problems, fmt.Sprintf("%s: %v", path, cause))
+}
+
+func readPublic(path string) gossh.PublicKey {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil // it need not exist
+	}
+	key, _, _, _, err := gossh.ParseAuthorizedKey(data)
+	if err != nil {
+		return nil // then it is no help
+	}
+	return key
+}
+
+// certify returns the key with the certificate beside it, nil without one.
+func certify(path string, key gossh.Signer) gossh.Signer {
+	cert, is := readPublic(path + "-cert.pub").(*gossh.Certificate)
+	if !is {
+		return nil
+	}
+	signer, err := gossh.NewCertSigner(cert, key)
+	if err != nil {
+		return nil // the certificate is of another key
+	}
+	return signer
+}
+
+// explain adds to a refusal what was offered and what was not.
+func (o *offer) explain(err error) error {
+	text := err.Error()
+	authFailed := strings.Contains(text, "unable to authenticate") ||
+		strings.Contains(text, "oo many authentication failures") || len(o.keys) == 0
+	if !authFailed {
+		return err
+	}
+	tried := "no key"
+	if len(o.sources) > 0 {
+		tried = strings.Join(o.sources, ", ")
+	}
+	err = fmt.Errorf("login refused: %w; offered: %s", err, tried)
+	if len(o.problems) > 0 {
+		err = fmt.Errorf("%w; not usable: %s", err, strings.Join(o.problems, "; "))
+	}
+	return &hintedError{err, o.hint()}
+}
+
+func (o *offer) hint() string {
+	if len(o.encrypted) > 0 {
+		return "unlock the key first: ssh-add " + Quote(o.encrypted[0])
+	}
+	if len(o.keys) > 5 {
+		return "a server takes about 6 keys: name the right one with IdentityFile in the ssh configuration"
+	}
+	return "plx logs in by key: put your public key into the host's ~/.ssh/authorized_keys (ssh-copy-id)"
+}

@@ -1,0 +1,182 @@
+package ssh_test
+
+import (
+	"crypto/rand"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	gossh "golang.org/x/crypto/ssh"
+	"golang.org/x/crypto/ssh/agent"
+
+	"github.com/plx-run/plx/launcher/ssh"
+)
+
+// emptyHome is a home that knows the server and has no key.
+func emptyHome(t *testing.T, server *sshd) string {
+	t.Helper()
+	home := newHome(t, server)
+	if err := os.Remove(filepath.Join(home, ".ssh", "id_ed25519")); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SSH_AUTH_SOCK", "")
+	return home
+}
+
+func sshConfig(t *testing.T, home, text string) {
+	t.Helper()
+	writeFile(t, filepath.Join(home, ".ssh", "config"), text, 0o600)
+}
+
+// startAgent serves keys on a socket of its own.
+func startAgent(t *testing.T, keys ...[]byte) string {
+	t.Helper()
+	ring := agent.NewKeyring()
+	for _, key := range keys {
+		private, err := gossh.ParseRawPrivateKey(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := ring.Add(agent.AddedKey{PrivateKey: private}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	socket := filepath.Join(t.TempDir(), "agent")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() }) // nothing else closes it
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_ = agent.ServeAgent(ring, conn) // io.EOF when the client is done
+				_ = conn.Close()
+			}()
+		}
+	}()
+	return socket
+}
+
+func TestLogin(t *testing.T) {
+	server := startSSHD(t, "MaxAuthTries 6")
+	locked := []byte("secret")
+	cases := []struct {
+		name string
+		set  func(t *testing.T, home string)
+		fail string // in the error; empty for success
+		hint string
+	}{
+		{name: "default key", set: func(t *testing.T, home string) {
+			writeFile(t, filepath.Join(home, ".ssh", "id_ed25519"), string(userKey(t)), 0o600)
+		}},
+		{name: "IdentityFile", set: func(t *testing.T, home string) {
+			writeFile(t, filepath.Join(home, "keys", "mine"), string(userKey(t)), 0o600)
+			sshConfig(t, home, "IdentityFile ~/keys/mine\n")
+		}},
+		{name: "second IdentityFile", set: func(t *testing.T, home string) {
+			writeKey(t, filepath.Join(home, "other"), nil)
+			writeFile(t, filepath.Join(home, "mine"), string(userKey(t)), 0o600)
+			sshConfig(t, home, "IdentityFile ~/other\nIdentityFile %d/mine\n")
+		}},
+		{name: "agent", set: func(t *testing.T, _ string) {
+			t.Setenv("SSH_AUTH_SOCK", startAgent(t, userKey(t)))
+		}},
+		{name: "IdentityAgent", set: func(t *testing.T, home string) {
+			sshConfig(t, home, "IdentityAgent "+startAgent(t, userKey(t))+"\n")
+		}},
+		{name: "IdentityFile before an agent full of keys", set: func(t *testing.T, home string) {
+			var keys [][]byte
+			for range 9 {
+				key, _ := makeKey(nil)
+				keys = append(keys, key)
+			}
+			t.Setenv("SSH_AUTH_SOCK", startAgent(t, keys...))
+			writeFile(t, filepath.Join(home, "mine"), string(userKey(t)), 0o600)
+			sshConfig(t, home, "IdentityFile ~/mine\n")
+		}},
+		{name: "locked file opened by the agent", set: func(t *testing.T, home string) {
+			private, err := gossh.ParseRawPrivateKey(userKey(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			writeFile(t, filepath.Join(home, "mine"), lockedPEM(t, private, locked), 0o600)
+			sshConfig(t, home, "IdentityFile ~/mine\nIdentitiesOnly yes\n")
+			other, _ := makeKey(nil)
+			t.Setenv("SSH_AUTH_SOCK", startAgent(t, other, userKey(t)))
+		}},
+		{name: "locked file", set: func(t *testing.T, home string) {
+			writeKey(t, filepath.Join(home, ".ssh", "id_ed25519"), locked)
+		}, fail: "passphrase", hint: "ssh-add"},
+		{name: "no key at all", set: func(*testing.T, string) {}, fail: "no key", hint: "authorized_keys"},
+		{name: "wrong key", set: func(t *testing.T, home string) {
+			writeKey(t, filepath.Join(home, ".ssh", "id_ed25519"), nil)
+		}, fail: ".ssh/id_ed25519", hint: "authorized_keys"},
+		{name: "missing IdentityFile", set: func(t *testing.T, home string) {
+			sshConfig(t, home, "IdentityFile ~/none\n")
+		}, fail: "/none", hint: "authorized_keys"},
+		{name: "not the agent's with IdentitiesOnly", set: func(t *testing.T, home string) {
+			t.Setenv("SSH_AUTH_SOCK", startAgent(t, userKey(t)))
+			writeKey(t, filepath.Join(home, "mine"), nil)
+			sshConfig(t, home, "IdentityFile ~/mine\nIdentitiesOnly yes\n")
+		}, fail: "/mine", hint: "authorized_keys"},
+		{name: "dead agent", set: func(t *testing.T, home string) {
+			t.Setenv("SSH_AUTH_SOCK", filepath.Join(home, "no-agent"))
+		}, fail: "no-agent", hint: "authorized_keys"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			home := emptyHome(t, server)
+			c.set(t, home)
+			client, err := ssh.Dial(t.Context(), server.config(home))
+			if err == nil {
+				_ = client.Close() // it was only to see
+			}
+			switch {
+			case c.fail == "" && err != nil:
+				t.Errorf("dial: %v", err)
+			case c.fail != "" && (err == nil || !strings.Contains(err.Error(), c.fail) || !strings.Contains(hintOf(err), c.hint)):
+				t.Errorf("dial: %v, hint %q, want %q, %q", err, hintOf(err), c.fail, c.hint)
+			}
+		})
+	}
+}
+
+func TestLoginByRSA(t *testing.T) {
+	home := t.TempDir()
+	public := rsaKey(t, filepath.Join(home, ".ssh", "id_rsa"))
+	authorized := filepath.Join(home, "authorized")
+	writeFile(t, authorized, string(gossh.MarshalAuthorizedKey(public)), 0o600)
+	server := startSSHD(t, "AuthorizedKeysFile "+authorized)
+	writeFile(t, knownHosts(home), line(server.address(), server.hostKey), 0o600)
+	t.Setenv("SSH_AUTH_SOCK", "")
+	dial(t, server.config(home))
+}
+
+func TestLoginByCertificate(t *testing.T) {
+	home := t.TempDir()
+	public := writeKey(t, filepath.Join(home, ".ssh", "id_ed25519"), nil)
+	authorityPEM, authority := makeKey(nil)
+	signer, err := gossh.ParsePrivateKey(authorityPEM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := &gossh.Certificate{Key: public, CertType: gossh.UserCert, ValidPrincipals: []string{"root", "plx"}, ValidBefore: gossh.CertTimeInfinity}
+	if err := cert.SignCert(rand.Reader, signer); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(home, ".ssh", "id_ed25519-cert.pub"), string(gossh.MarshalAuthorizedKey(cert)), 0o600)
+	trusted, principals := filepath.Join(home, "ca.pub"), filepath.Join(home, "principals")
+	writeFile(t, trusted, string(gossh.MarshalAuthorizedKey(authority)), 0o600)
+	writeFile(t, principals, "plx\n", 0o600)
+	server := startSSHD(t, "TrustedUserCAKeys "+trusted, "AuthorizedPrincipalsFile "+principals)
+	writeFile(t, knownHosts(home), line(server.address(), server.hostKey), 0o600)
+	t.Setenv("SSH_AUTH_SOCK", "")
+	dial(t, server.config(home))
+}

@@ -1,0 +1,4 @@
+package ssh
+
+// For tests from outside the package.
+var Validate = (*Config).validate

@@ -1,0 +1,270 @@
+package ssh_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	gossh "golang.org/x/crypto/ssh"
+
+	"github.com/plx-run/plx/launcher/embedded"
+	"github.com/plx-run/plx/launcher/ssh"
+)
+
+// onBothServers runs test with a proxy before OpenSSH and before an embedded
+// server, with deadlines of about two seconds.
+func onBothServers(t *testing.T, test func(t *testing.T, p *proxy, cfg ssh.Config)) {
+	quick := func(cfg ssh.Config, p *proxy) ssh.Config {
+		cfg.Host, cfg.Port = "127.0.0.1", p.port()
+		cfg.KeepaliveEvery, cfg.DeadAfter = 500*time.Millisecond, 2*time.Second
+		return cfg
+	}
+	t.Run("OpenSSH", func(t *testing.T) {
+		server := startSSHD(t)
+		p := startProxy(t, net.JoinHostPort("127.0.0.1", strconv.Itoa(server.port)))
+		home := newHome(t)
+		writeFile(t, knownHosts(home), p.knownAs()+" "+string(gossh.MarshalAuthorizedKey(server.hostKey)), 0o600)
+		test(t, p, quick(ssh.Config{Home: home}, p))
+	})
+	t.Run("embedded", func(t *testing.T) {
+		cluster, err := embedded.Start(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cluster.Close() }) // always nil
+		cfg := cluster.Configs()[0]
+		p := startProxy(t, net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port)))
+		test(t, p, quick(cfg, p))
+	})
+}
+
+// waiting runs a command that has said that it started, and ends with its
+// stdin. Its result comes on the channel.
+func waiting(t *testing.T, client *ssh.Client) <-chan error {
+	t.Helper()
+	reader, writer := io.Pipe()
+	t.Cleanup(func() { _ = writer.Close() }) // never fails
+	ended := make(chan error, 1)
+	started := &once{reached: make(chan struct{})}
+	go func() {
+		ended <- client.Run(context.Background(), "echo started; cat", reader, started, nil)
+	}()
+	receive(t, started.reached, 20*time.Second, "the start")
+	return ended
+}
+
+// once tells of the first write.
+type once struct {
+	reached chan struct{}
+	written bool
+}
+
+func (o *once) Write(p []byte) (int, error) {
+	if !o.written {
+		o.written = true
+		close(o.reached)
+	}
+	return len(p), nil
+}
+
+func receive[T any](t *testing.T, c <-chan T, bound time.Duration, what string) (value T) {
+	t.Helper()
+	select {
+	case value = <-c:
+	case <-time.After(bound):
+		t.Fatalf("%s took more than %v", what, bound)
+	}
+	return value
+}
+
+func checkLost(t *testing.T, err error) {
+	t.Helper()
+	var lost *ssh.LostError
+	if !errors.As(err, &lost) || lost.Host == "" {
+		t.Errorf("%v, want a LostError", err)
+	}
+}
+
+func TestCutMidRun(t *testing.T) {
+	onBothServers(t, func(t *testing.T, p *proxy, cfg ssh.Config) {
+		cfg.DeadAfter = 20 * time.Second // only the cut ends it
+		client := dial(t, cfg)
+		ended := waiting(t, client)
+		p.cut()
+		checkLost(t, receive(t, ended, 5*time.Second, "the return after the cut"))
+		checkLost(t, client.Run(t.Context(), "true", nil, nil, nil))
+		checkLost(t, client.Copy(t.Context(), strings.NewReader(""), 0, filepath.Join(t.TempDir(), "f"), 0o600))
+		again := dial(t, cfg)
+		if got := output(t, again, "echo back"); got != "back\n" {
+			t.Errorf("after dialling again: %q", got)
+		}
+	})
+}
+
+func TestSilentNetwork(t *testing.T) {
+	onBothServers(t, func(t *testing.T, p *proxy, cfg ssh.Config) {
+		client := dial(t, cfg)
+		ended := waiting(t, client)
+		p.freeze()
+		checkLost(t, receive(t, ended, 15*time.Second, "the notice of a silent network"))
+		start := time.Now()
+		if err := client.Close(); err != nil || time.Since(start) > 3*time.Second {
+			t.Errorf("close: %v after %v", err, time.Since(start))
+		}
+	})
+}
+
+func TestCutMidCopy(t *testing.T) {
+	onBothServers(t, func(t *testing.T, p *proxy, cfg ssh.Config) {
+		cfg.DeadAfter = 20 * time.Second // only the cut ends it
+		for range 5 {
+			client := dial(t, cfg)
+			source := &acting{act: p.cut, after: 1 << 20}
+			checkLost(t, client.Copy(t.Context(), source, 1<<30, filepath.Join(t.TempDir(), "f"), 0o600))
+		}
+	})
+}
+
+// The kernel's buffers are full when the network falls silent: a write blocks.
+func TestSilentNetworkMidCopy(t *testing.T) {
+	onBothServers(t, func(t *testing.T, p *proxy, cfg ssh.Config) {
+		client := dial(t, cfg)
+		source := &acting{act: p.freeze, after: 1 << 20}
+		ended := make(chan error, 1)
+		go func() {
+			ended <- client.Copy(context.Background(), source, 1<<30, filepath.Join(t.TempDir(), "f"), 0o600)
+		}()
+		checkLost(t, receive(t, ended, 15*time.Second, "the notice of a silent network"))
+	})
+}
+
+// acting is an endless source that does something on the way, again and again.
+type acting struct {
+	act   func()
+	after int
+}
+
+func (a *acting) Read(b []byte) (int, error) {
+	if a.after -= len(b); a.after < 0 {
+		a.act()
+	}
+	return len(b), nil
+}
+
+func TestSilenceBeforeTheHandshake(t *testing.T) {
+	onBothServers(t, func(t *testing.T, p *proxy, cfg ssh.Config) {
+		p.freeze()
+		cfg.DialTimeout = 300 * time.Millisecond
+		start := time.Now()
+		_, err := ssh.Dial(t.Context(), cfg)
+		if err == nil || time.Since(start) > 5*time.Second || !strings.Contains(err.Error(), "within 300ms") {
+			t.Errorf("dial: %v after %v", err, time.Since(start))
+		}
+	})
+}
+
+// A pause shorter than the deadline does no harm.
+func TestShortSilence(t *testing.T) {
+	onBothServers(t, func(t *testing.T, p *proxy, cfg ssh.Config) {
+		cfg.DeadAfter = 30 * time.Second
+		client := dial(t, cfg)
+		p.freeze()
+		ended := make(chan string, 1)
+		go func() {
+			var stdout bytes.Buffer
+			err := client.Run(context.Background(), "echo late", nil, &stdout, nil)
+			ended <- fmt.Sprint(stdout.String(), err)
+		}()
+		time.Sleep(500 * time.Millisecond) // the silence itself
+		p.unfreeze()
+		if got := receive(t, ended, 20*time.Second, "the command"); got != "late\n<nil>" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+func TestFrozenServer(t *testing.T) {
+	server := startSSHD(t)
+	cfg := server.config(newHome(t, server))
+	cfg.KeepaliveEvery, cfg.DeadAfter = 500*time.Millisecond, 2*time.Second
+	client := dial(t, cfg)
+	ended := waiting(t, client)
+	stopped := childrenOf(t, server.pid)
+	for _, pid := range stopped {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		for _, pid := range stopped {
+			_ = syscall.Kill(pid, syscall.SIGCONT) // it may have ended
+		}
+	})
+	checkLost(t, receive(t, ended, 15*time.Second, "the notice of a frozen server"))
+}
+
+func childrenOf(t *testing.T, pid int) []int {
+	t.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pids []int
+	for _, field := range strings.Fields(string(data)) {
+		child, err := strconv.Atoi(field)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pids = append(pids, child)
+	}
+	if len(pids) == 0 {
+		t.Fatal("sshd has no child for the connection")
+	}
+	return pids
+}
+
+// Without settings a dead host is noticed within 30 s.
+func TestDefaultDeadlines(t *testing.T) {
+	cfg := ssh.Config{Host: "h", Home: "/nonexistent"}
+	if err := ssh.Validate(&cfg); err != nil {
+		t.Fatal(err)
+	}
+	if worst := cfg.DeadAfter + cfg.KeepaliveEvery; worst > 30*time.Second {
+		t.Errorf("a dead host is noticed after up to %v", worst)
+	}
+}
+
+// Nothing of a client is left when it is closed.
+func TestNothingIsLeft(t *testing.T) {
+	server := startSSHD(t)
+	cfg := server.config(newHome(t, server))
+	before := runtime.NumGoroutine()
+	client := dial(t, cfg)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_ = client.Run(ctx, "sleep 1", nil, nil, nil) // it is cut short
+	output(t, client, "echo x")
+	if err := client.Copy(t.Context(), strings.NewReader("x"), 1, filepath.Join(t.TempDir(), "f"), 0o600); err != nil {
+		t.Error(err)
+	}
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
+	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			stacks := make([]byte, 1<<20)
+			t.Fatalf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
+		}
+	}
+}

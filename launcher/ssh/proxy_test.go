@@ -1,0 +1,109 @@
+package ssh_test
+
+import (
+	"net"
+	"strconv"
+	"sync"
+	"testing"
+)
+
+// proxy is a network between client and server that can fail.
+type proxy struct {
+	listener net.Listener
+	mu       sync.Mutex
+	conns    []net.Conn
+	thaw     chan struct{} // nil while bytes flow; closed to let them flow again
+	all      sync.WaitGroup
+}
+
+func startProxy(t *testing.T, to string) *proxy {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{listener: listener}
+	p.all.Go(func() { p.accept(to) })
+	t.Cleanup(func() {
+		_ = listener.Close() // tests do not close it
+		p.unfreeze()
+		p.cut()
+		p.all.Wait()
+	})
+	return p
+}
+
+func (p *proxy) port() int { return p.listener.Addr().(*net.TCPAddr).Port }
+
+func (p *proxy) accept(to string) {
+	for {
+		from, err := p.listener.Accept()
+		if err != nil {
+			return // closed
+		}
+		onward, err := net.Dial("tcp", to)
+		if err != nil {
+			_ = from.Close() // there is no server
+			continue
+		}
+		p.mu.Lock()
+		p.conns = append(p.conns, from, onward)
+		p.mu.Unlock()
+		p.all.Go(func() { p.carry(from, onward) })
+		p.all.Go(func() { p.carry(onward, from) })
+	}
+}
+
+// carry moves bytes one way, and holds them while frozen.
+func (p *proxy) carry(from, to net.Conn) {
+	defer func() { _ = from.Close(); _ = to.Close() }() // the end of one is the end of both
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		p.mu.Lock()
+		thaw := p.thaw
+		p.mu.Unlock()
+		if thaw != nil {
+			<-thaw
+		}
+		if err != nil {
+			return
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// cut resets all connections.
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, conn := range p.conns {
+		if tcp, is := conn.(*net.TCPConn); is {
+			_ = tcp.SetLinger(0) // so that the close is a reset; closed ones do not mind
+		}
+		_ = conn.Close()
+	}
+	p.conns = nil
+}
+
+// freeze lets nothing through, silently.
+func (p *proxy) freeze() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.thaw == nil {
+		p.thaw = make(chan struct{})
+	}
+}
+
+func (p *proxy) unfreeze() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.thaw != nil {
+		close(p.thaw)
+		p.thaw = nil
+	}
+}
+
+func (p *proxy) knownAs() string { return "[127.0.0.1]:" + strconv.Itoa(p.port()) }

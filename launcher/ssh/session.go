@@ -1,0 +1,155 @@
+package ssh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	gossh "golang.org/x/crypto/ssh"
+)
+
+// session is one channel that runs a command or a subsystem.
+type session struct {
+	gossh.Channel
+	client  *Client
+	exit    chan error    // receives the exit status once: nil or an *ExitError
+	ended   chan struct{} // closed when the server has closed the channel
+	release sync.Once
+}
+
+var errNoStatus = errors.New("the server ended the session without an exit status")
+
+// openSession waits for a slot and starts a session: kind is "exec" with a
+// command or "subsystem" with its name. The caller must end it.
+func (c *Client) openSession(ctx context.Context, kind, argument string) (*session, error) {
+	for {
+		if err := c.slots.acquire(ctx, c.stop); err != nil {
+			return nil, c.explain(ctx, err)
+		}
+		s, err := c.startWithin(ctx, kind, argument)
+		if err == nil {
+			return s, nil
+		}
+		var rejected *gossh.OpenChannelError
+		if !errors.As(err, &rejected) {
+			c.slots.release()
+			return nil, c.explain(ctx, err)
+		}
+		if !c.slots.refused() {
+			return nil, fmt.Errorf("host %s: the server refuses a session (MaxSessions?): %w", c.cfg.Host, err)
+		}
+	}
+}
+
+// startWithin starts a session and returns early when ctx or the connection
+// ends; a session that opens after that is closed at once.
+func (c *Client) startWithin(ctx context.Context, kind, argument string) (*session, error) {
+	type result struct {
+		s   *session
+		err error
+	}
+	results := make(chan result, 1)
+	c.workers.start(func() {
+		s, err := c.start(kind, argument)
+		results <- result{s, err}
+	})
+	select {
+	case r := <-results:
+		return r.s, r.err
+	case <-ctx.Done():
+	case <-c.stop:
+	}
+	c.workers.start(func() {
+		if r := <-results; r.s != nil {
+			_ = r.s.Close() // nobody waits for it any more
+		}
+	})
+	return nil, errClientDone
+}
+
+func (c *Client) start(kind, argument string) (*session, error) {
+	channel, requests, err := c.ssh.OpenChannel("session", nil)
+	var rejected *gossh.OpenChannelError
+	if err != nil && !errors.As(err, &rejected) {
+		err = fmt.Errorf("%w: %w", errClientDone, err) // no answer but the end
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &session{Channel: channel, client: c, exit: make(chan error, 1), ended: make(chan struct{})}
+	c.workers.start(func() { s.serve(requests) })
+	ok, err := channel.SendRequest(kind, true, gossh.Marshal(struct{ Argument string }{argument}))
+	switch {
+	case err != nil:
+		err = fmt.Errorf("%w: %w", errClientDone, err)
+	case !ok:
+		err = fmt.Errorf("host %s: the server refused to start the %s", c.cfg.Host, kind)
+	}
+	if err != nil {
+		_ = channel.Close() // the refusal is what is reported
+		return nil, err
+	}
+	return s, nil
+}
+
+// serve receives the exit status, until the channel is closed.
+func (s *session) serve(requests <-chan *gossh.Request) {
+	defer close(s.ended)
+	for request := range requests {
+		if err, is := parseExit(request); is {
+			select {
+			case s.exit <- err:
+			default: // a second status is noise
+			}
+		}
+		if request.WantReply {
+			_ = request.Reply(false, nil) // fails only when the channel is closed
+		}
+	}
+}
+
+// end closes the channel and gives the slot back.
+func (s *session) end() {
+	s.release.Do(func() {
+		_ = s.Close() // io.EOF when the server closed it first
+		s.client.slots.release()
+	})
+}
+
+// parseExit reads an exit report; is tells whether the request is one.
+func parseExit(request *gossh.Request) (exit error, is bool) {
+	switch request.Type {
+	case "exit-status":
+		var status struct{ Status uint32 }
+		if err := gossh.Unmarshal(request.Payload, &status); err != nil {
+			return fmt.Errorf("malformed exit status: %w", err), true
+		}
+		if status.Status == 0 {
+			return nil, true
+		}
+		return &ExitError{Status: int(status.Status)}, true
+	case "exit-signal":
+		var signal struct {
+			Name       string
+			CoreDumped bool
+			Message    string
+			Language   string
+		}
+		if err := gossh.Unmarshal(request.Payload, &signal); err != nil {
+			return fmt.Errorf("malformed exit signal: %w", err), true
+		}
+		return &ExitError{Status: 128 + signalNumber(signal.Name), Signal: signal.Name}, true
+	}
+	return nil, false
+}
+
+// signalNumber returns the number that Linux gives the signal, or 0.
+func signalNumber(name string) int {
+	numbers := map[string]int{
+		"HUP": 1, "INT": 2, "QUIT": 3, "ILL": 4, "TRAP": 5, "ABRT": 6, "BUS": 7, "FPE": 8, "KILL": 9,
+		"USR1": 10, "SEGV": 11, "USR2": 12, "PIPE": 13, "ALRM": 14, "TERM": 15,
+		"XCPU": 24, "XFSZ": 25, "SYS": 31, "SYS@openssh.com": 31,
+	}
+	return numbers[name]
+}
