@@ -1,0 +1,42 @@
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+STAGE := scripts/stage
+
+.PHONY: build test tools check format vet staticcheck cross unit clean
+
+# The program, static, as it is released.
+build:
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o plx .
+
+# Everything: what the tests need, what the code must look like, what it must do.
+test: tools check unit
+
+tools:
+	@$(STAGE) tools scripts/install-test-tools
+
+check: format vet staticcheck cross
+
+format:
+	@$(STAGE) format scripts/check-format
+
+vet:
+	@$(STAGE) vet go vet ./...
+
+staticcheck:
+	@$(STAGE) staticcheck go tool staticcheck ./...
+
+# plx is built without cgo, and the other platforms' releases build too.
+cross:
+	@$(STAGE) "build linux/amd64" scripts/build-for linux amd64
+	@$(STAGE) "build linux/arm64" scripts/build-for linux arm64
+	@$(STAGE) "build darwin/arm64" scripts/build-for darwin arm64
+
+# The tests, with the race detector where there is a C compiler for it. With
+# CI=true a skipped test is a failed one.
+unit:
+	@$(STAGE) tests go run ./internal/ci/runtests
+
+clean:
+	rm -rf plx dist

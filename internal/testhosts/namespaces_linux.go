@@ -1,0 +1,14 @@
+package testhosts
+
+import "syscall"
+
+// newNamespaces has a process started as process 1 of a new host, killed when
+// the thread that started it ends.
+func newNamespaces() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET |
+			syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
+		Pdeathsig: syscall.SIGKILL,
+		Setsid:    true,
+	}
+}

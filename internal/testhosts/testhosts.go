@@ -1,0 +1,82 @@
+// Package testhosts gives tests real SSH hosts on one machine.
+//
+// A host is a set of Linux namespaces with a real OpenSSH server as its
+// process 1: it has its own address, process table, host name, home, /tmp,
+// /etc/ssh and /usr/local/bin, and dies as a machine dies, at once and whole.
+// All hosts of a cluster hang on one bridge, on which the test's own machine
+// has an address too.
+//
+//	cluster := testhosts.Start(t, testhosts.Options{Hosts: 3, GPUs: []int{4, 2}})
+//	t.Setenv("HOME", cluster.Home)
+//	cluster.Hosts[0].Cut()
+//
+// It needs Linux, root and the packages openssh-server, openssh-client,
+// iproute2 and util-linux. Where one is missing the test is skipped with the
+// reason, or fails when the environment says CI=true.
+//
+// It refuses to touch what it did not make: it ends processes by the ids that
+// it recorded, never by name, uses addresses of 10.77.0.0/16 that nobody else
+// has, and changes nothing outside its own folder, its bridge and its
+// namespaces. The hosts share the machine's kernel, cores and remaining file
+// system; they have no route to anywhere but one another and the machine.
+package testhosts
+
+import (
+	"errors"
+	"testing"
+)
+
+// Options describes a cluster. Only Hosts must be set.
+type Options struct {
+	// Hosts is how many there are, 1 to 200; they are named h1, h2, and so on.
+	Hosts int
+	// GPUs is the number of fake GPUs of each host, in order; hosts beyond the
+	// end of the list have none, and no nvidia-smi.
+	GPUs []int
+	// SharedHome makes all hosts have one home, as with a network file system.
+	SharedHome bool
+	// NoisyRC gives every home a .bashrc that prints to both streams.
+	NoisyRC bool
+	// ExternalSFTP serves sftp by the sftp-server program, which bash starts
+	// and a noisy rc file therefore breaks, not inside sshd.
+	ExternalSFTP bool
+	// Port is where sshd listens; 0 means 22.
+	Port int
+	// HostKeys are the types of host keys: ed25519, ecdsa, rsa. None means
+	// ed25519 alone.
+	HostKeys []string
+	// SSHD holds further lines for sshd_config.
+	SSHD string
+	// Rate limits every host's link from the start, see [Host.Shape].
+	Rate string
+}
+
+func (o Options) validate() error {
+	if o.Hosts < 1 || o.Hosts > 200 {
+		return errors.New("testhosts: Hosts must be 1 to 200")
+	}
+	if len(o.GPUs) > o.Hosts {
+		return errors.New("testhosts: more entries in GPUs than hosts")
+	}
+	return nil
+}
+
+// Start brings a cluster up and has tb take it down at its end. It ends the
+// test if the cluster does not come up within a minute.
+func Start(tb testing.TB, o Options) *Cluster {
+	tb.Helper()
+	require(tb)
+	c, err := Open(o, tb)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			c.logServers()
+		}
+		if err := c.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return c
+}
