@@ -1,0 +1,226 @@
+// Package conductor runs a job: it carries out what a coordinator commands
+// and tells it what happens.
+//
+// It holds one connection to the agent of each host, renews their leases,
+// dials a lost connection again, and returns the verdict once every agent has
+// ended or is known to be lost. It runs in the launcher while that is
+// attached and in the agent of the chief's host when the job is detached; it
+// does not know which.
+//
+//	verdict, err := conductor.Run(ctx, plan, hosts, conductor.Options{Lease: 30 * time.Second})
+//
+// It starts no agent and reads no log.
+package conductor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/plx-run/plx/launcher/coordinator"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// Host is how one agent is reached.
+type Host struct {
+	Name string
+	// Dial returns a new connection to the agent, opened but not attached.
+	// An error that wraps ErrNoAgent says that there is none any more, and
+	// dialling again is of no use. Dial is called by one goroutine at a time.
+	Dial func(ctx context.Context) (*protocol.Conn, error)
+	// Up is called once, when the agent first answers. Nil: ignored. It must
+	// not block.
+	Up func()
+}
+
+// ErrNoAgent says that a host was reached and has no agent of the job.
+var ErrNoAgent = errors.New("no agent of the job is left on the host")
+
+// Options are what a conductor needs beside its plan.
+type Options struct {
+	// Lease is how long an agent lives without being renewed. A host that
+	// was not heard for as long is lost. Required.
+	Lease time.Duration
+	// Stop asks the job to end; it may deliver several times, the last with
+	// less grace. Nil: never.
+	Stop <-chan coordinator.StopAsked
+	// OnPhase and OnNote are called in order, by one goroutine. Nil: ignored.
+	OnPhase func(protocol.Phase)
+	OnNote  func(string)
+}
+
+// conductor is one run. Its fields belong to the goroutine of Run, but for
+// links, which lock themselves.
+type conductor struct {
+	plan    protocol.Plan
+	opts    Options
+	machine *coordinator.Machine
+	links   []*link
+	events  chan coordinator.Event
+	timers  map[coordinator.Timer]*time.Timer
+	ringing sync.WaitGroup // timers that are set
+	grace   time.Duration  // the least that tasks were given so far
+	verdict *protocol.Verdict
+	done    context.Context // ends with Run
+}
+
+// Run runs the job to its verdict. When ctx ends it gives up at once with
+// ctx's error and leaves the agents to their leases; to end a job in good
+// order use Options.Stop.
+func Run(ctx context.Context, plan protocol.Plan, hosts []Host, opts Options) (protocol.Verdict, error) {
+	if len(hosts) != len(plan.Hosts) || opts.Lease <= 0 {
+		return protocol.Verdict{}, fmt.Errorf("conduct %s: %d hosts for a plan of %d, lease %s", plan.Job, len(hosts), len(plan.Hosts), opts.Lease)
+	}
+	done, cancel := context.WithCancel(ctx)
+	c := &conductor{
+		plan: plan, opts: opts,
+		machine: coordinator.New(plan),
+		events:  make(chan coordinator.Event, 64),
+		timers:  map[coordinator.Timer]*time.Timer{},
+		grace:   plan.Grace,
+		done:    done,
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer c.ringing.Wait()
+	defer cancel()
+	defer c.stopTimers()
+	for i, h := range hosts {
+		l := newLink(i, h, opts.Lease, c.deliver)
+		c.links = append(c.links, l)
+		wg.Go(func() { l.run(done) })
+	}
+	return c.loop(ctx)
+}
+
+func (c *conductor) loop(ctx context.Context) (protocol.Verdict, error) {
+	c.carryOut(c.machine.Begin())
+	for c.verdict == nil {
+		select {
+		case <-ctx.Done():
+			return protocol.Verdict{}, ctx.Err()
+		case e := <-c.events:
+			c.carryOut(c.machine.Step(e))
+		case ask := <-c.opts.Stop:
+			c.carryOut(c.machine.Step(ask))
+		}
+	}
+	return c.end(ctx)
+}
+
+// deliver hands an event to the loop.
+func (c *conductor) deliver(e coordinator.Event) {
+	select {
+	case c.events <- e:
+	case <-c.done.Done():
+	}
+}
+
+func (c *conductor) carryOut(commands []coordinator.Command) {
+	for _, command := range commands {
+		switch command := command.(type) {
+		case coordinator.Send:
+			if stop := command.Message.Stop; stop != nil {
+				c.grace = min(c.grace, stop.Grace)
+			}
+			c.links[command.Host].send(command.Message)
+		case coordinator.SetTimer:
+			c.setTimer(command)
+		case coordinator.Note:
+			if c.opts.OnNote != nil {
+				c.opts.OnNote(command.Text)
+			}
+		case coordinator.Enter:
+			if c.opts.OnPhase != nil {
+				c.opts.OnPhase(command.Phase)
+			}
+		case coordinator.Conclude:
+			c.verdict = &command.Verdict
+		}
+	}
+}
+
+func (c *conductor) setTimer(t coordinator.SetTimer) {
+	c.stopTimer(t.Timer)
+	c.ringing.Add(1)
+	c.timers[t.Timer] = time.AfterFunc(t.After, func() {
+		defer c.ringing.Done()
+		c.deliver(coordinator.Elapsed{Timer: t.Timer})
+	})
+}
+
+func (c *conductor) stopTimer(t coordinator.Timer) {
+	if old := c.timers[t]; old != nil && old.Stop() {
+		c.ringing.Done()
+	}
+	delete(c.timers, t)
+}
+
+func (c *conductor) stopTimers() {
+	for t := range c.timers {
+		c.stopTimer(t)
+	}
+}
+
+// endMargin is added to the grace for an agent to end itself.
+const endMargin = 15 * time.Second
+
+// end sends every agent the verdict and waits, bounded, until their streams
+// end: then nothing of the job is left on their hosts.
+func (c *conductor) end(ctx context.Context) (protocol.Verdict, error) {
+	c.sendEnd()
+	limit := time.NewTimer(max(c.grace+endMargin, c.opts.Lease))
+	defer limit.Stop()
+	for _, l := range c.links {
+		for waiting := true; waiting; {
+			select {
+			case <-l.over:
+				waiting = false
+			case e := <-c.events:
+				c.late(e)
+			case ask := <-c.opts.Stop:
+				c.hurry(ask)
+			case <-limit.C:
+				return *c.verdict, c.unended()
+			case <-ctx.Done():
+				return *c.verdict, ctx.Err()
+			}
+		}
+	}
+	return *c.verdict, c.unended()
+}
+
+func (c *conductor) sendEnd() {
+	for _, l := range c.links {
+		l.finish(protocol.Message{End: &protocol.End{Grace: c.grace, Verdict: *c.verdict}})
+	}
+}
+
+// late passes on what an agent says while it ends.
+func (c *conductor) late(e coordinator.Event) {
+	if h, ok := e.(coordinator.Heard); ok && h.Message.Notice != "" && c.opts.OnNote != nil {
+		c.opts.OnNote(fmt.Sprintf("host %s: %s", c.plan.Hosts[h.Host].Host, h.Message.Notice))
+	}
+}
+
+// hurry takes grace away from agents that are ending.
+func (c *conductor) hurry(ask coordinator.StopAsked) {
+	if ask.Grace < c.grace {
+		c.grace = ask.Grace
+		c.sendEnd()
+	}
+}
+
+// unended names the hosts that could not be told to end, or did not say that
+// they had.
+func (c *conductor) unended() error {
+	var errs []error
+	for _, l := range c.links {
+		if err := l.outcome(); err != nil {
+			errs = append(errs, fmt.Errorf("host %s: end the job: %w", l.host.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,283 @@
+package conductor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/plx-run/plx/launcher/coordinator"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// link keeps one agent connected and its lease renewed.
+type link struct {
+	index   int
+	host    Host
+	lease   time.Duration
+	deliver func(coordinator.Event)
+	over    chan struct{} // closed when run has ended
+	up      sync.Once
+
+	mu    sync.Mutex
+	out   chan protocol.Message // to the present connection's writer; nil without one
+	heard time.Time             // when the agent last said anything, at first when the link was made
+	met   bool                  // the agent has said something
+	ended bool                  // it said last that its part of the job is over
+	last  *protocol.Message     // End, once the job is concluded; sent on each connection
+	err   error                 // why the agent was not seen to end
+}
+
+func newLink(index int, host Host, lease time.Duration, deliver func(coordinator.Event)) *link {
+	return &link{index: index, host: host, lease: lease, deliver: deliver,
+		over: make(chan struct{}), heard: time.Now()}
+}
+
+// Rhythm of a link. silence is well under the lease's default, so that a dead
+// connection is replaced before the lease ends.
+const (
+	renewEvery = 2 * time.Second
+	silence    = 20 * time.Second
+)
+
+// firstContact is the least time that an agent has to answer at all: it is only
+// being started, and has no lease yet.
+const firstContact = 30 * time.Second
+
+// run dials, reads and dials again until the agent has ended or is lost.
+func (l *link) run(ctx context.Context) {
+	defer close(l.over)
+	for told := false; ; {
+		connected, err := l.session(ctx)
+		switch {
+		case ctx.Err() != nil:
+			l.settle(ctx.Err())
+			return
+		case err == nil && l.wasEnded():
+			l.settle(nil)
+			return
+		case errors.Is(err, ErrNoAgent):
+			l.gone(err)
+			return
+		case l.left() <= 0:
+			l.gone(fmt.Errorf("not heard for %s: %s", l.patience(), cause(err)))
+			return
+		}
+		if connected || !told {
+			l.deliver(coordinator.Silent{Host: l.index, Cause: cause(err)})
+			told = true
+		}
+		pause(ctx, min(l.lease/30, time.Second))
+	}
+}
+
+func cause(err error) string {
+	if err == nil {
+		return "the agent closed it"
+	}
+	return err.Error()
+}
+
+// pause waits about d, jittered so that many hosts do not dial in step.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d/2 + rand.N(d)):
+	}
+}
+
+// session is one connection: a nil error means that the agent closed it.
+func (l *link) session(ctx context.Context) (connected bool, err error) {
+	dialling, cancel := context.WithTimeout(ctx, max(l.left(), time.Second))
+	defer cancel()
+	conn, err := l.host.Dial(dialling)
+	if err != nil {
+		return false, err
+	}
+	living, die := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer die()
+	out := l.open()
+	wg.Go(func() { write(living, conn, out) })
+	wg.Go(func() { l.renew(living, conn) })
+	err = l.receive(conn)
+	l.close()
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return true, err
+}
+
+// queued is how many messages may wait for a connection that takes none. One
+// more means that it is dead.
+const queued = 1024
+
+// open makes the queue of a new connection, with what is owed on it.
+func (l *link) open() <-chan protocol.Message {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.out = make(chan protocol.Message, queued)
+	l.out <- protocol.Message{Attach: &protocol.Attach{Conductor: true}}
+	if l.last != nil {
+		l.out <- *l.last
+	}
+	return l.out
+}
+
+func (l *link) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.out = nil
+}
+
+// write empties the queue onto conn, which it closes at the end. Only this
+// goroutine ever waits for the network to take bytes.
+func write(ctx context.Context, conn *protocol.Conn, out <-chan protocol.Message) {
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	defer conn.Close()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case m := <-out:
+			if conn.Send(m) != nil {
+				return // the reader reports the loss
+			}
+		}
+	}
+}
+
+func (l *link) receive(conn *protocol.Conn) error {
+	defer conn.Close()
+	for {
+		m, err := conn.Receive()
+		if err != nil {
+			return err
+		}
+		l.hear(m)
+		switch {
+		case m.State != nil:
+			if l.host.Up != nil {
+				l.up.Do(l.host.Up)
+			}
+			l.deliver(coordinator.Up{Host: l.index, State: *m.State})
+		case m.Renewed == nil:
+			l.deliver(coordinator.Heard{Host: l.index, Message: m})
+		}
+	}
+}
+
+func (l *link) hear(m protocol.Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.heard, l.met = time.Now(), true
+	if m.State != nil {
+		l.ended = m.State.Phase == protocol.Over
+	}
+}
+
+// renew keeps the lease, and closes a connection that has gone silent.
+func (l *link) renew(ctx context.Context, conn *protocol.Conn) {
+	defer conn.Close()
+	every := min(renewEvery, l.lease/6)
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	begun, answering := time.Now(), 2*every // the first word after a long silence takes a moment
+	for seq := int64(1); ; seq++ {
+		l.send(protocol.Message{Renew: &protocol.Renew{Seq: seq}})
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if l.unheard() > min(silence, l.patience()*2/3) && time.Since(begun) > answering {
+			return
+		}
+	}
+}
+
+// send queues a message, if there is a connection. Without one it is dropped:
+// the coordinator sends again what still matters.
+func (l *link) send(m protocol.Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case l.out <- m:
+	default: // nil or full; a full queue is a silent connection, which renew ends
+	}
+}
+
+// finish makes m the last word to the agent, now and after reconnecting.
+func (l *link) finish(m protocol.Message) {
+	l.mu.Lock()
+	l.last = &m
+	l.mu.Unlock()
+	l.send(m)
+}
+
+// wasEnded reports whether the agent was told to end and said that it has.
+func (l *link) wasEnded() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last != nil && l.ended
+}
+
+func (l *link) ending() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last != nil
+}
+
+func (l *link) unheard() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Since(l.heard)
+}
+
+// patience is how long the agent may stay silent.
+func (l *link) patience() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.met {
+		return max(l.lease, firstContact)
+	}
+	return l.lease
+}
+
+// left is what is left of the patience.
+func (l *link) left() time.Duration { return l.patience() - l.unheard() }
+
+// gone reports the loss of the host. An agent that is gone after End is what
+// was wanted.
+func (l *link) gone(err error) {
+	if l.ending() && errors.Is(err, ErrNoAgent) {
+		err = nil
+	}
+	l.settle(err)
+	if err != nil {
+		l.deliver(coordinator.Lost{Host: l.index, Cause: err.Error()})
+	}
+}
+
+func (l *link) settle(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.err = err
+}
+
+// outcome is why the agent was not seen to end, nil when it was.
+func (l *link) outcome() error {
+	select {
+	case <-l.over:
+	default:
+		return errors.New("no answer in time")
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}

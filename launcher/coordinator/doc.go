@@ -1,0 +1,25 @@
+// Package coordinator decides how a job runs: when sockets are opened, when
+// tasks start, who failed first and what the verdict is.
+//
+// It is a pure state machine. Events go in, commands come out; it does no
+// I/O, has no clock and starts no goroutine, so that a whole run can be
+// written down as a transcript and a test can play any order of events.
+// Package conductor carries the commands out.
+//
+//	m := coordinator.New(plan)
+//	commands := m.Step(coordinator.Up{Host: 0, State: state})
+//
+// # Course of a job
+//
+//	gathering -> preparing -> checking -> starting -> running
+//	                                                    | all workers done
+//	                                                    v
+//	      failure: settling -> stopping -> over <- finishing
+//
+// # Who is to blame
+//
+// The first failure seen is often not the cause: one task dies and its peers
+// report a lost connection a moment sooner than the death is noticed. So
+// failures are collected for Plan.Settle before one is chosen: the first that
+// does not blame a peer; when all blame peers, the peer that they blame.
+package coordinator

@@ -1,0 +1,93 @@
+package coordinator
+
+import (
+	"time"
+
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// Event is something that happened: one of the types below. Hosts are
+// indices into Plan.Hosts.
+type Event interface{ event() }
+
+// The events.
+type (
+	// Up: there is a connection to the host's agent, which is in State. It
+	// comes again after each reconnection.
+	Up struct {
+		Host  int
+		State protocol.State
+	}
+	// Silent: the connection is lost; it is being dialled again.
+	Silent struct {
+		Host  int
+		Cause string
+	}
+	// Lost: the host's agent is gone for good, and all its tasks with it.
+	Lost struct {
+		Host  int
+		Cause string
+	}
+	// Heard: the agent sent a message other than State.
+	Heard struct {
+		Host    int
+		Message protocol.Message
+	}
+	// StopAsked: the user, or a signal, wants the job to end. Grace 0 means
+	// at once.
+	StopAsked struct {
+		Reason string
+		Code   int
+		Grace  time.Duration
+	}
+	// Elapsed: a timer that a SetTimer command asked for has run out.
+	Elapsed struct{ Timer Timer }
+)
+
+func (Up) event()        {}
+func (Silent) event()    {}
+func (Lost) event()      {}
+func (Heard) event()     {}
+func (StopAsked) event() {}
+func (Elapsed) event()   {}
+
+// Timer names a timer; setting one again replaces it.
+type Timer string
+
+// The timers.
+const (
+	StartTimer  Timer = "start"  // all tasks must have started
+	MaxTimer    Timer = "max"    // the job's --max-time
+	SettleTimer Timer = "settle" // failures have been collected
+	StopTimer   Timer = "stop"   // told tasks should have ended
+)
+
+// Command is something to do: one of the types below.
+type Command interface{ command() }
+
+// The commands.
+type (
+	// Send a message to a host's agent. It is dropped when there is no
+	// connection; what still matters is sent again after Up.
+	Send struct {
+		Host    int
+		Message protocol.Message
+	}
+	// SetTimer asks for Elapsed after a time.
+	SetTimer struct {
+		Timer Timer
+		After time.Duration
+	}
+	// Note tells the user something, in one line.
+	Note struct{ Text string }
+	// Enter says which phase the job is in now.
+	Enter struct{ Phase protocol.Phase }
+	// Conclude ends the job: every agent is to be sent End.
+	Conclude struct{ Verdict protocol.Verdict }
+)
+
+func (Send) command()     {}
+func (SetTimer) command() {}
+func (Note) command()     {}
+func (Enter) command()    {}
+func (Conclude) command() {}

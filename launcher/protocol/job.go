@@ -1,0 +1,139 @@
+package protocol
+
+import (
+	"time"
+
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// Spec is all that an agent needs to know of its job. It travels on a stream
+// only: it holds the user's environment and the job's secret.
+type Spec struct {
+	Job       string `json:"job"`
+	Name      string `json:"name"`      // the user's name for the job, or ""
+	Host      string `json:"host"`      // as the resource file names it
+	HostIndex int    `json:"hostIndex"` // place among the job's hosts
+	Folder    string `json:"folder"`    // name of the host's folder under ~/.plx/jobs/<job>/
+
+	Command  Command  `json:"command"`
+	Env      []Raw    `json:"env"` // the user's NAME=VALUE, any bytes but NUL
+	Archives []string `json:"archives,omitempty"`
+	LogLevel string   `json:"logLevel"`
+	Secret   []byte   `json:"secret"`
+
+	Tasks     []TaskSpec `json:"tasks"`
+	WorldSize int        `json:"worldSize"`
+	GroupRank int        `json:"groupRank"`
+	Bind      bool       `json:"bind"` // bind workers to their share of the cores
+
+	DataAddr string        `json:"dataAddr"` // address (no port) other hosts dial
+	PortLow  int           `json:"portLow"`  // 0, 0: any port
+	PortHigh int           `json:"portHigh"`
+	Lease    time.Duration `json:"lease"`
+	Grace    time.Duration `json:"grace"`
+	Detached bool          `json:"detached"`
+}
+
+// Command is what every task runs. Exactly one of Blob and Name is set.
+type Command struct {
+	Blob  string `json:"blob,omitempty"` // content hash of a shipped executable
+	Base  Raw    `json:"base,omitempty"` // file name of that executable, for argv[0]
+	Name  Raw    `json:"name,omitempty"` // found on the host's PATH
+	Args  []Raw  `json:"args,omitempty"` // any bytes but NUL
+	Setup Raw    `json:"setup,omitempty"`
+	Chdir Raw    `json:"chdir,omitempty"` // "": the task's own folder; relative: to the home
+	Path  Raw    `json:"path,omitempty"`  // put before the host's PATH
+}
+
+// TaskSpec is one task of the host.
+type TaskSpec struct {
+	Task      cluster.Task `json:"task"`
+	Devices   string       `json:"devices"` // CUDA_VISIBLE_DEVICES; "" hides every GPU
+	LocalRank int          `json:"localRank"`
+}
+
+// LocalWorldSize is the number of the host's workers.
+func (s Spec) LocalWorldSize() int {
+	n := 0
+	for _, t := range s.Tasks {
+		if t.Task.Role == cluster.Worker {
+			n++
+		}
+	}
+	return n
+}
+
+// Phase is what a job or an agent is doing.
+type Phase string
+
+// The phases, in order.
+const (
+	Idle     Phase = "idle"     // agent up, nothing prepared
+	Ready    Phase = "ready"    // sockets open
+	Running  Phase = "running"  // tasks started
+	Stopping Phase = "stopping" // End or lease ran out
+	Over     Phase = "over"     // verdict recorded
+)
+
+// State is what an agent knows of its part of the job. It is also the content
+// of state.json in the host's folder (0600), which outlives the agent.
+type State struct {
+	Job        string `json:"job"`
+	Name       string `json:"name,omitempty"`
+	Host       string `json:"host"`
+	HostIndex  int    `json:"hostIndex"`
+	Folder     string `json:"folder"` // the host's folder under ~/.plx/jobs/<job>/
+	Binary     string `json:"binary"` // the agent's own executable, ~/.plx/blobs/<sha256>
+	Phase      Phase  `json:"phase"`
+	Generation int    `json:"generation"`
+	Addr       string `json:"addr"` // the agent's own TCP address on the data network
+	Socket     string `json:"socket,omitempty"`
+	Guardian   int    `json:"guardian"`   // pid
+	Supervisor int    `json:"supervisor"` // pid
+	// Machine tells the host apart from others that share its home folder,
+	// and from itself before a restart; the start times, in clock ticks,
+	// tell the two processes from later ones with their pids.
+	Machine         string              `json:"machine,omitempty"`
+	GuardianStart   uint64              `json:"guardianStart,omitempty"`
+	SupervisorStart uint64              `json:"supervisorStart,omitempty"`
+	Detached        bool                `json:"detached,omitempty"`
+	Tasks           map[string]*TaskNow `json:"tasks,omitempty"` // by Task.String
+	JobPhase        Phase               `json:"jobPhase,omitempty"`
+	Verdict         *Verdict            `json:"verdict,omitempty"`
+	Unkillable      []int               `json:"unkillable,omitempty"` // pids that outlived SIGKILL
+	Started         time.Time           `json:"started"`
+}
+
+// TaskNow is one task's state: running when it has a pid and no exit.
+type TaskNow struct {
+	PID    int   `json:"pid,omitempty"`
+	Native bool  `json:"native,omitempty"`
+	Step   int64 `json:"step,omitempty"`
+	Exit   *Exit `json:"exit,omitempty"`
+}
+
+// Plan is what a conductor needs to run a job.
+type Plan struct {
+	Job          string        `json:"job"`
+	Hosts        []HostPlan    `json:"hosts"` // by host index
+	Grace        time.Duration `json:"grace"`
+	Settle       time.Duration `json:"settle"`       // how long failures are collected before one is blamed
+	StartTimeout time.Duration `json:"startTimeout"` // until every task has started
+	MaxTime      time.Duration `json:"maxTime"`      // 0: no end
+}
+
+// HostPlan is one host of a plan.
+type HostPlan struct {
+	Host  string         `json:"host"`
+	Tasks []cluster.Task `json:"tasks"`
+}
+
+// Verdict is how a job ended.
+type Verdict struct {
+	Code    int      `json:"code"`              // plx's exit status
+	Reason  string   `json:"reason"`            // one line: "done", "stopped by ...", "worker:3 on gpu01 exited with 2"
+	First   *Exit    `json:"first,omitempty"`   // the task that failed first, if a task did
+	Host    string   `json:"host,omitempty"`    // where
+	Victims []string `json:"victims,omitempty"` // tasks that failed because a peer did
+	Notices []string `json:"notices,omitempty"`
+}

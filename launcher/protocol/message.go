@@ -1,0 +1,141 @@
+package protocol
+
+import (
+	"time"
+
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// Message is exactly one of its fields.
+type Message struct {
+	// From the conductor, or a visitor (Attach, Stop).
+	Spec    *Spec    `json:"spec,omitempty"`
+	Attach  *Attach  `json:"attach,omitempty"`
+	Renew   *Renew   `json:"renew,omitempty"`
+	Prepare *Prepare `json:"prepare,omitempty"`
+	Check   *Check   `json:"check,omitempty"`
+	Start   *Start   `json:"start,omitempty"`
+	Stop    *Stop    `json:"stop,omitempty"`
+	Conduct *Conduct `json:"conduct,omitempty"`
+	End     *End     `json:"end,omitempty"`
+
+	// From the agent.
+	State    *State    `json:"state,omitempty"`
+	Renewed  *Renew    `json:"renewed,omitempty"`
+	Prepared *Prepared `json:"prepared,omitempty"`
+	Checked  *Checked  `json:"checked,omitempty"`
+	Started  *Started  `json:"started,omitempty"`
+	Exited   *Exit     `json:"exited,omitempty"`
+	Said     *Said     `json:"said,omitempty"`
+	StopAsk  *Stop     `json:"stop_ask,omitempty"` // a visitor asked this agent to stop the job
+	Notice   string    `json:"notice,omitempty"`   // one line for the user
+}
+
+// Attach is the first message on every connection but the one that brings a
+// Spec. A new conductor takes the place of the one before it. A visitor gets
+// State on each change and may ask for Stop.
+type Attach struct {
+	Conductor bool `json:"conductor"`
+}
+
+// Renew keeps the lease of the host for another Spec.Lease; the answer,
+// Renewed, carries the same number.
+type Renew struct {
+	Seq int64 `json:"seq"`
+}
+
+// Prepare asks for open sockets for the tasks of a generation.
+type Prepare struct {
+	Generation int `json:"generation"`
+}
+
+// Prepared tells where the tasks of the host will serve.
+type Prepared struct {
+	Generation int                     `json:"generation"`
+	Error      string                  `json:"error,omitempty"`
+	Open       map[cluster.Task]string `json:"open,omitempty"`     // listening, inherited by the task
+	Reserved   map[cluster.Task]string `json:"reserved,omitempty"` // bound, not listening, for foreign programs
+}
+
+// Check asks the agent to reach the other agents on their data addresses.
+type Check struct {
+	Peers []Peer `json:"peers"`
+}
+
+// Peer is another agent of the job: its index among the job's hosts, its
+// name for the user and its TCP address on the data network.
+type Peer struct {
+	Index int    `json:"index"`
+	Host  string `json:"host"`
+	Addr  string `json:"addr"`
+}
+
+// Checked lists the peers that could not be reached.
+type Checked struct {
+	Failures []Unreached `json:"failures,omitempty"`
+}
+
+// Unreached says why a peer could not be reached.
+type Unreached struct {
+	Peer  Peer   `json:"peer"`
+	Cause string `json:"cause"`
+}
+
+// Start starts the tasks of the host, all with one cluster.
+type Start struct {
+	Generation int          `json:"generation"`
+	Cluster    cluster.Spec `json:"cluster"`
+	Foreign    cluster.Spec `json:"foreign"` // reserved addresses, for TF_CONFIG and MASTER_PORT
+}
+
+// Started tells that every task of the host was started, or has an Exited
+// that says why not.
+type Started struct {
+	Generation int                  `json:"generation"`
+	PIDs       map[cluster.Task]int `json:"pids"`
+}
+
+// Exit is the end of a task.
+type Exit struct {
+	Task       cluster.Task `json:"task"`
+	Generation int          `json:"generation"`
+	Code       int          `json:"code"`             // exit status; 126, 127 when it could not be started
+	Signal     int          `json:"signal,omitempty"` // the signal that ended it, else 0
+	Started    bool         `json:"started"`
+	Native     bool         `json:"native"`             // it said hello
+	Finished   bool         `json:"finished"`           // it said finished
+	Told       bool         `json:"told"`               // it had been told to stop before
+	Cause      string       `json:"cause,omitempty"`    // why it could not start, or what it said with failed
+	LostPeer   string       `json:"lostPeer,omitempty"` // the peer it blames
+	Tail       string       `json:"tail,omitempty"`     // last lines of its stderr, a few KiB
+	Time       time.Time    `json:"time"`               // the host's clock
+}
+
+// Said passes on what a task said on its control channel.
+type Said struct {
+	Task    cluster.Task           `json:"task"`
+	Message cluster.ControlMessage `json:"message"`
+}
+
+// Stop ends tasks: told, given Grace, then killed with all their
+// descendants. No tasks named: all. From a visitor it asks the conductor to
+// end the job.
+type Stop struct {
+	Tasks  []cluster.Task `json:"tasks,omitempty"`
+	Grace  time.Duration  `json:"grace"`
+	Reason string         `json:"reason,omitempty"`
+	Code   int            `json:"code,omitempty"` // the job's exit status, from a visitor
+}
+
+// Conduct makes this agent the conductor of a detached job.
+type Conduct struct {
+	Plan  Plan   `json:"plan"`
+	Peers []Peer `json:"peers"` // every agent of the job, this one too, by host index
+}
+
+// End ends all tasks, records the verdict, deletes secrets and ends the
+// agent. The stream ends once nothing of the job is left on the host.
+type End struct {
+	Grace   time.Duration `json:"grace"`
+	Verdict Verdict       `json:"verdict"`
+}

@@ -1,0 +1,26 @@
+// Package cluster is the contract between a launcher and a task.
+//
+// A launcher starts every task of a job with a few environment variables and
+// two inherited sockets. This package names them, encodes them for the
+// launcher and decodes them for the task. Start with [FromEnvironment] in a
+// task and with [Contract.Environ] in a launcher:
+//
+//	c, ok, err := cluster.FromEnvironment(os.Getenv)
+//	if err != nil { ... }
+//	if !ok { ... }               // not under a launcher: run on one device
+//	ln, err := c.Listener()      // this task's address in c.Cluster, already open
+//
+// # Control channel
+//
+// A task that speaks the contract opens its [Control] channel and says hello;
+// from then on it must say finished before it exits with 0. A program that
+// never says hello is foreign and is judged by its exit status alone.
+//
+// # Peers
+//
+// Tasks find each other through [Spec] and prove the job's secret to each
+// other before anything else, see [Dial] and [Accept].
+//
+// The package imports the standard library only and knows nothing of hosts,
+// SSH or training.
+package cluster

@@ -1,0 +1,240 @@
+package cluster
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// Contract is everything a launcher tells one task.
+type Contract struct {
+	Job        string
+	Generation int // incarnation after restarts, from 0
+	Task       Task
+	// WorldSize is the number of workers; LocalRank and LocalWorldSize count
+	// the workers of the task's host. They mean nothing for a ps.
+	WorldSize, LocalRank, LocalWorldSize int
+	Cluster                              Spec
+	ListenFD                             int // open listening socket at Cluster.Addr(Task); 0: none
+	ControlFD                            int // the task's end of the control channel; 0: none
+	SecretFile                           string
+	LogLevel                             string
+	Dir                                  string // the task's folder on its host
+	Foreign                              Foreign
+}
+
+// Foreign is what programs written for other launchers read.
+type Foreign struct {
+	MasterAddr string
+	MasterPort int
+	Cluster    Spec   // addresses for TF_CONFIG; the ports are reserved, not open
+	GroupRank  int    // index of the host among those with workers
+	Interface  string // network interface that carries the data address
+	Devices    string // CUDA_VISIBLE_DEVICES; empty hides every GPU
+	Threads    int    // OMP_NUM_THREADS; 0: not set
+}
+
+// Environ returns the contract as NAME=VALUE pairs. They are to be put behind
+// the user's own, so that they win.
+func (c Contract) Environ() []string {
+	cluster, err := json.Marshal(c.Cluster.lists())
+	if err != nil {
+		panic(err) // strings always encode
+	}
+	env := []string{
+		"PLX_JOB=" + c.Job,
+		"PLX_GENERATION=" + strconv.Itoa(c.Generation),
+		"PLX_ROLE=" + string(c.Task.Role),
+		"PLX_TASK_INDEX=" + strconv.Itoa(c.Task.Index),
+		"PLX_CLUSTER=" + string(cluster),
+		"PLX_SECRET_FILE=" + c.SecretFile,
+		"PLX_LOG_LEVEL=" + c.LogLevel,
+		"PLX_DIR=" + c.Dir,
+	}
+	if c.ListenFD > 0 {
+		env = append(env, "PLX_LISTEN_FD="+strconv.Itoa(c.ListenFD))
+	}
+	if c.ControlFD > 0 {
+		env = append(env, "PLX_CONTROL_FD="+strconv.Itoa(c.ControlFD))
+	}
+	if c.Task.Role == Worker {
+		env = append(env,
+			"PLX_RANK="+strconv.Itoa(c.Task.Index),
+			"PLX_WORLD_SIZE="+strconv.Itoa(c.WorldSize),
+			"PLX_LOCAL_RANK="+strconv.Itoa(c.LocalRank),
+			"PLX_LOCAL_WORLD_SIZE="+strconv.Itoa(c.LocalWorldSize))
+	}
+	return append(env, c.foreign()...)
+}
+
+func (c Contract) foreign() []string {
+	f := c.Foreign
+	env := []string{
+		"CUDA_VISIBLE_DEVICES=" + f.Devices,
+		"CUDA_DEVICE_ORDER=PCI_BUS_ID",
+		"PYTHONUNBUFFERED=1",
+		"TF_CONFIG=" + c.tfConfig(),
+	}
+	if f.Interface != "" {
+		env = append(env, "GLOO_SOCKET_IFNAME="+f.Interface, "NCCL_SOCKET_IFNAME="+f.Interface)
+	}
+	if f.Threads > 0 {
+		env = append(env, "OMP_NUM_THREADS="+strconv.Itoa(f.Threads))
+	}
+	if c.Task.Role != Worker {
+		return env
+	}
+	return append(env,
+		"MASTER_ADDR="+f.MasterAddr,
+		"MASTER_PORT="+strconv.Itoa(f.MasterPort),
+		"RANK="+strconv.Itoa(c.Task.Index),
+		"WORLD_SIZE="+strconv.Itoa(c.WorldSize),
+		"LOCAL_RANK="+strconv.Itoa(c.LocalRank),
+		"LOCAL_WORLD_SIZE="+strconv.Itoa(c.LocalWorldSize),
+		"GROUP_RANK="+strconv.Itoa(f.GroupRank))
+}
+
+func (c Contract) tfConfig() string {
+	addresses := c.Foreign.Cluster.lists()
+	lists := map[string][]string{"worker": addresses.Worker}
+	if len(addresses.PS) > 0 {
+		lists["ps"] = addresses.PS
+	}
+	text, err := json.Marshal(map[string]any{
+		"cluster": lists,
+		"task":    map[string]any{"type": string(c.Task.Role), "index": c.Task.Index},
+	})
+	if err != nil {
+		panic(err) // strings and numbers always encode
+	}
+	return string(text)
+}
+
+// FromEnvironment reads the contract of the running task, but for Foreign. ok
+// is false when there is none, that is when PLX_ROLE is not set. An incomplete
+// or contradictory contract is an error that names all that is wrong with it.
+func FromEnvironment(getenv func(string) string) (c Contract, ok bool, err error) {
+	if getenv("PLX_ROLE") == "" {
+		return Contract{}, false, nil
+	}
+	r := reader{getenv: getenv}
+	c = Contract{
+		Job:        r.text("PLX_JOB"),
+		Generation: r.number("PLX_GENERATION", 0),
+		Task:       Task{Role: Role(getenv("PLX_ROLE")), Index: r.number("PLX_TASK_INDEX", 0)},
+		ListenFD:   r.optional("PLX_LISTEN_FD", 3),
+		ControlFD:  r.optional("PLX_CONTROL_FD", 3),
+		SecretFile: r.text("PLX_SECRET_FILE"),
+		LogLevel:   getenv("PLX_LOG_LEVEL"),
+		Dir:        getenv("PLX_DIR"),
+	}
+	rank := 0
+	if c.Task.Role == Worker {
+		rank = r.number("PLX_RANK", 0)
+		c.WorldSize = r.number("PLX_WORLD_SIZE", 1)
+		c.LocalRank = r.number("PLX_LOCAL_RANK", 0)
+		c.LocalWorldSize = r.number("PLX_LOCAL_WORLD_SIZE", 1)
+	}
+	if err := json.Unmarshal([]byte(getenv("PLX_CLUSTER")), &c.Cluster); err != nil {
+		r.failf("PLX_CLUSTER: %w", err)
+	}
+	if len(r.errs) == 0 { // else the parts that contradict each other are only half read
+		r.check(c, rank)
+	}
+	return c, true, errors.Join(r.errs...)
+}
+
+// check looks for contradictions. rank is what PLX_RANK says.
+func (r *reader) check(c Contract, rank int) {
+	if c.Task.Role != Worker && c.Task.Role != PS {
+		r.failf("PLX_ROLE=%q: want worker or ps", c.Task.Role)
+		return
+	}
+	if c.Cluster.Addr(c.Task) == "" {
+		r.failf("PLX_CLUSTER: no address for this task, %s", c.Task)
+	}
+	if t, ok := c.Cluster.unaddressed(); ok && t != c.Task {
+		r.failf("PLX_CLUSTER: no address for %s", t)
+	}
+	if c.Task.Role != Worker {
+		return
+	}
+	if rank != c.Task.Index {
+		r.failf("PLX_RANK=%d, but PLX_TASK_INDEX=%d: a worker's index is its rank", rank, c.Task.Index)
+	}
+	if c.WorldSize != len(c.Cluster.Worker) {
+		r.failf("PLX_WORLD_SIZE=%d, but PLX_CLUSTER lists %d workers", c.WorldSize, len(c.Cluster.Worker))
+	}
+	if c.LocalWorldSize > c.WorldSize {
+		r.failf("PLX_LOCAL_WORLD_SIZE=%d, but PLX_WORLD_SIZE=%d", c.LocalWorldSize, c.WorldSize)
+	}
+	if c.LocalRank >= c.LocalWorldSize || c.LocalRank > rank {
+		r.failf("PLX_LOCAL_RANK=%d, but PLX_LOCAL_WORLD_SIZE=%d and PLX_RANK=%d", c.LocalRank, c.LocalWorldSize, rank)
+	}
+}
+
+// Listener returns the task's open listening socket. It marks the descriptor
+// close-on-exec, so that no child of the task keeps the port.
+func (c Contract) Listener() (net.Listener, error) {
+	f, err := inherited(c.ListenFD, "PLX_LISTEN_FD")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // FileListener works on its own copy
+	ln, err := net.FileListener(f)
+	if err != nil {
+		return nil, fmt.Errorf("PLX_LISTEN_FD=%d: %w", c.ListenFD, err)
+	}
+	return ln, nil
+}
+
+// Secret reads the job's secret, 32 bytes written in hex.
+func (c Contract) Secret() ([]byte, error) {
+	text, err := os.ReadFile(c.SecretFile)
+	if err != nil {
+		return nil, fmt.Errorf("read job secret: %w", err)
+	}
+	secret, err := hex.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil || len(secret) != SecretSize {
+		return nil, fmt.Errorf("job secret %s: want %d bytes in hex", c.SecretFile, SecretSize)
+	}
+	return secret, nil
+}
+
+// reader collects what is wrong with a contract, so that all of it is told.
+type reader struct {
+	getenv func(string) string
+	errs   []error
+}
+
+func (r *reader) failf(format string, args ...any) {
+	r.errs = append(r.errs, fmt.Errorf(format, args...))
+}
+
+func (r *reader) text(name string) string {
+	value := r.getenv(name)
+	if value == "" {
+		r.failf("%s is not set", name)
+	}
+	return value
+}
+
+func (r *reader) number(name string, least int) int {
+	n, err := strconv.Atoi(r.getenv(name))
+	if err != nil || n < least {
+		r.failf("%s=%q: want a number of at least %d", name, r.getenv(name), least)
+	}
+	return n
+}
+
+func (r *reader) optional(name string, least int) int {
+	if r.getenv(name) == "" {
+		return 0
+	}
+	return r.number(name, least)
+}

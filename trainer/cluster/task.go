@@ -1,0 +1,99 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Role is what a task does in its job.
+type Role string
+
+// The roles. The chief is worker 0.
+const (
+	Worker Role = "worker"
+	PS     Role = "ps"
+)
+
+// Task names one process of a job: a role and an index within the role,
+// written "worker:3" or "ps:0". A worker's index is its rank.
+type Task struct {
+	Role  Role
+	Index int
+}
+
+// Chief is the worker that initialises, reports and saves.
+var Chief = Task{Role: Worker}
+
+func (t Task) String() string { return string(t.Role) + ":" + strconv.Itoa(t.Index) }
+
+// IsChief reports whether t is worker 0.
+func (t Task) IsChief() bool { return t == Chief }
+
+// ParseTask reads what String writes.
+func ParseTask(s string) (Task, error) {
+	role, index, ok := strings.Cut(s, ":")
+	n, err := strconv.Atoi(index)
+	t := Task{Role: Role(role), Index: n}
+	if !ok || err != nil || n < 0 || (t.Role != Worker && t.Role != PS) || t.String() != s {
+		return Task{}, fmt.Errorf("task %q: want worker:N or ps:N", s)
+	}
+	return t, nil
+}
+
+// MarshalText writes the task as String does.
+func (t Task) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// UnmarshalText reads what MarshalText writes.
+func (t *Task) UnmarshalText(text []byte) error {
+	parsed, err := ParseTask(string(text))
+	*t = parsed
+	return err
+}
+
+// Spec holds the data address (host:port) of every task, by role and index.
+type Spec struct {
+	PS     []string `json:"ps"`
+	Worker []string `json:"worker"`
+}
+
+// Addr returns the address of t, or "" when the job has no such task.
+func (s Spec) Addr(t Task) string {
+	list := s.Worker
+	if t.Role == PS {
+		list = s.PS
+	}
+	if t.Index < 0 || t.Index >= len(list) {
+		return ""
+	}
+	return list[t.Index]
+}
+
+// Set records the address of t, growing the list as needed. An index that
+// comes from another process is to be bounded before.
+func (s *Spec) Set(t Task, addr string) {
+	list := &s.Worker
+	if t.Role == PS {
+		list = &s.PS
+	}
+	for len(*list) <= t.Index {
+		*list = append(*list, "")
+	}
+	(*list)[t.Index] = addr
+}
+
+// lists returns s with lists that are encoded as such even when they are
+// empty: programs in other languages count them.
+func (s Spec) lists() Spec {
+	return Spec{PS: append([]string{}, s.PS...), Worker: append([]string{}, s.Worker...)}
+}
+
+// unaddressed returns the first task that has a place but no address.
+func (s Spec) unaddressed() (Task, bool) {
+	if i := slices.Index(s.PS, ""); i >= 0 {
+		return Task{PS, i}, true
+	}
+	i := slices.Index(s.Worker, "")
+	return Task{Worker, i}, i >= 0
+}
