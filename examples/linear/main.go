@@ -1,0 +1,65 @@
+// Command linear fits y = W x + b to three points by gradient descent. It is
+// the smallest program that plx can spread over a cluster, and trains alone
+// too:
+//
+//	go run ./examples/linear
+//	plx launch --hosts resources.txt ./examples/linear
+//
+// Every worker feeds the same three points, so any number of workers goes the
+// same way to W = 1 and b = 0. The task is that of Parallax's quick start.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+
+	"github.com/plx-run/plx/trainer"
+)
+
+var steps = flag.Int("steps", 200, "`steps` to take")
+
+func main() {
+	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "linear: unexpected argument %q\n", flag.Arg(0))
+		os.Exit(2)
+	}
+	trainer.Main(train)
+}
+
+// train is one worker's part. The chief prints each twentieth step.
+func train(ctx context.Context, job *trainer.Job) error {
+	points := []float32{1, 2, 3}
+	feed := trainer.Feed{"x": column(points...), "y": column(points...)}
+	batch := trainer.GlobalBatch(len(points) * job.NumWorkers())
+	replica, err := job.Parallelize(ctx, build, trainer.SGD(0.1), batch)
+	if err != nil {
+		return err
+	}
+	for step := range *steps {
+		result, err := replica.Step(ctx, feed)
+		if err != nil {
+			return err
+		}
+		if !job.IsChief() || (step%20 != 0 && step != *steps-1) {
+			continue
+		}
+		if err := report(step, result.Loss, replica); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// report prints the loss before a step and the variables after it.
+func report(step int, loss float64, replica *trainer.Replica) error {
+	values, err := replica.Values()
+	if err != nil {
+		return err
+	}
+	w, b := values["W"].Data().([]float32)[0], values["b"].Data().([]float32)[0]
+	_, err = fmt.Printf("step %d | loss %.6f | W %.4f | b %.4f\n", step, loss, w, b)
+	return err
+}

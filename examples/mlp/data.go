@@ -1,0 +1,150 @@
+package main
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+
+	"gorgonia.org/tensor"
+)
+
+// clustersPerClass is how many separate clusters a class is made of, so that no
+// linear model can tell the classes apart.
+const clustersPerClass = 10
+
+// generator makes samples of a classification task, after scikit-learn's
+// make_classification: every cluster sits on its own vertex of the ±1 cube in
+// the informative features (the first half), and every feature carries normal
+// noise of unit variance. Clusters belong to the classes in turn.
+//
+// A sample depends on the seed and its number alone. So every worker sees the
+// same data, and each may make only the samples it needs.
+type generator struct {
+	features int
+	classes  int
+	seed     uint64
+	centres  [][]float32 // by cluster, the informative features only
+}
+
+// newGenerator places the clusters. It returns an error when the cube has
+// fewer vertices than there are clusters.
+func newGenerator(features, classes int, seed uint64) (*generator, error) {
+	informative, clusters := max(1, features/2), classes*clustersPerClass
+	if informative < 31 && 1<<informative < clusters {
+		return nil, fmt.Errorf("%d features: %d informative ones have %d vertices, too few for %d clusters (%d per class): raise --dim-in or lower --n-classes",
+			features, informative, 1<<informative, clusters, clustersPerClass)
+	}
+	g := &generator{features: features, classes: classes, seed: seed}
+	random := stream(seed, streamCentres, 0)
+	taken := make(map[string]bool, clusters)
+	for len(g.centres) < clusters {
+		centre := vertex(random, informative)
+		key := fmt.Sprint(centre)
+		if !taken[key] {
+			taken[key] = true
+			g.centres = append(g.centres, centre)
+		}
+	}
+	return g, nil
+}
+
+func vertex(random *rand.Rand, n int) []float32 {
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = float32(2*random.IntN(2) - 1)
+	}
+	return v
+}
+
+// sample writes the features of sample i into row and returns its class.
+func (g *generator) sample(i int, row []float32) (class int) {
+	random := stream(g.seed, streamNoise, uint64(i))
+	for j := range row {
+		row[j] = float32(random.NormFloat64())
+	}
+	cluster := i % len(g.centres)
+	for j, c := range g.centres[cluster] {
+		row[j] += c
+	}
+	return cluster % g.classes
+}
+
+// dataset holds samples ready to be fed.
+type dataset struct {
+	features, classes int
+	rows              []float32 // one sample after the other
+	labels            []int
+}
+
+// samples makes samples [from, to).
+func (g *generator) samples(from, to int) *dataset {
+	d := &dataset{
+		features: g.features, classes: g.classes,
+		rows: make([]float32, (to-from)*g.features), labels: make([]int, to-from),
+	}
+	for i := range d.labels {
+		d.labels[i] = g.sample(from+i, d.row(i))
+	}
+	return d
+}
+
+// all returns every sample as one batch.
+func (d *dataset) all() (x, y tensor.Tensor) {
+	indices := make([]int, len(d.labels))
+	for i := range indices {
+		indices[i] = i
+	}
+	return d.batch(indices)
+}
+
+func (d *dataset) row(i int) []float32 { return d.rows[i*d.features : (i+1)*d.features] }
+
+// batch returns the samples with the given indices: features of shape
+// (len(indices), features) and labels one-hot, of shape (len(indices), classes).
+func (d *dataset) batch(indices []int) (x, y tensor.Tensor) {
+	rows := make([]float32, 0, len(indices)*d.features)
+	hot := make([]float32, len(indices)*d.classes)
+	for i, index := range indices {
+		rows = append(rows, d.row(index)...)
+		hot[i*d.classes+d.labels[index]] = 1
+	}
+	return tensor.New(tensor.WithShape(len(indices), d.features), tensor.WithBacking(rows)),
+		tensor.New(tensor.WithShape(len(indices), d.classes), tensor.WithBacking(hot))
+}
+
+// order says which samples step takes: epochs one after the other, each in an
+// order of its own, without the last few samples that fill no batch. Every
+// worker computes the same order and takes its part of it.
+type order struct {
+	samples, batch int
+	seed           uint64
+	epoch          int
+	permutation    []int
+}
+
+func (o *order) step(step int) []int {
+	perEpoch := o.samples / o.batch
+	if epoch := step / perEpoch; o.permutation == nil || epoch != o.epoch {
+		o.epoch = epoch
+		o.permutation = stream(o.seed, streamOrder, uint64(epoch)).Perm(o.samples)
+	}
+	from := step % perEpoch * o.batch
+	return o.permutation[from : from+o.batch]
+}
+
+// Each use of randomness has a stream of its own; the first weights have
+// trainer's.
+const (
+	streamCentres = iota
+	streamNoise
+	streamOrder
+)
+
+// stream returns random numbers that depend on the three arguments alone.
+func stream(seed, use, index uint64) *rand.Rand {
+	var key [32]byte
+	binary.LittleEndian.PutUint64(key[0:], seed)
+	binary.LittleEndian.PutUint64(key[8:], use)
+	binary.LittleEndian.PutUint64(key[16:], index)
+	return rand.New(rand.NewChaCha8(key))
+}

@@ -1,0 +1,117 @@
+// Command mlp trains a small network on a classification task of its own
+// making. It trains alone, or on every worker that plx starts it on:
+//
+//	go run ./examples/mlp
+//	plx launch --hosts resources.txt ./examples/mlp --niters 500
+//
+// All workers make the same data and take their part of the same batches, so
+// that the result is that of one worker with the whole batch, whatever their
+// number. The model and its sizes are pathway2ai's exercise.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/plx-run/plx/trainer"
+)
+
+func main() {
+	s, err := parse(os.Args[1:], os.Stdout)
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "mlp: %v\n", err)
+		os.Exit(2)
+	}
+	trainer.Main(s.train)
+}
+
+// reportEvery is how many steps lie between two lines of the chief's.
+const reportEvery = 100
+
+// train is one worker's part of the training.
+func (s settings) train(ctx context.Context, job *trainer.Job) error {
+	data, err := newGenerator(s.dimIn, s.classes, s.seed)
+	if err != nil {
+		return err
+	}
+	replica, err := job.Parallelize(ctx, s.build, trainer.SGD(s.learningRate).WithSchedule(s.rate), trainer.GlobalBatch(s.batchSize))
+	if err != nil {
+		return err
+	}
+	chief := newReport(s, job, replica, data)
+	train := data.samples(0, s.trainSize)
+	batches := order{samples: s.trainSize, batch: s.batchSize, seed: s.seed}
+	rows := s.batchSize / job.NumWorkers() // Parallelize has refused a remainder
+	from := rows * job.WorkerID()
+	for step := range s.iterations {
+		x, y := train.batch(batches.step(step)[from : from+rows])
+		start := time.Now()
+		result, err := replica.Step(ctx, trainer.Feed{"x": x, "y": y})
+		if err != nil {
+			return err
+		}
+		if err := chief.step(ctx, step, result.Loss, time.Since(start)); err != nil {
+			return err
+		}
+	}
+	return chief.finish()
+}
+
+// report is what the chief prints and saves; other workers have none.
+type report struct {
+	replica *trainer.Replica
+	test    trainer.Feed
+	save    string
+	spent   time.Duration // in the steps since the last line
+	steps   int
+}
+
+func newReport(s settings, job *trainer.Job, replica *trainer.Replica, data *generator) *report {
+	if !job.IsChief() {
+		return nil
+	}
+	x, y := data.samples(s.trainSize, s.trainSize+s.testSize()).all()
+	return &report{replica: replica, test: trainer.Feed{"x": x, "y": y}, save: s.save}
+}
+
+// step counts a step, and prints a line after the first and every hundredth
+// one after it. The step time is the mean since the line before.
+func (r *report) step(ctx context.Context, step int, loss float64, spent time.Duration) error {
+	if r == nil {
+		return nil
+	}
+	r.spent += spent
+	r.steps++
+	if step%reportEvery != 0 {
+		return nil
+	}
+	test, err := r.replica.Evaluate(ctx, r.test)
+	if err != nil {
+		return err
+	}
+	milliseconds := r.spent.Seconds() * 1000 / float64(r.steps)
+	if _, err := fmt.Printf("step %d | train_loss %.4f | test_loss %.4f | step time %.2fms\n", step, loss, test.Loss, milliseconds); err != nil {
+		return err
+	}
+	r.spent, r.steps = 0, 0
+	return nil
+}
+
+// finish saves the weights where that was asked for.
+func (r *report) finish() error {
+	if r == nil || r.save == "" {
+		return nil
+	}
+	values, err := r.replica.Values()
+	if err != nil {
+		return err
+	}
+	return save(r.save, values)
+}

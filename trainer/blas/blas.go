@@ -1,0 +1,185 @@
+// Package blas chooses the linear algebra library that Gorgonia computes with.
+//
+// Most of a training step is matrix products. Gorgonia's own are gonum's,
+// written in Go; an installed OpenBLAS computes them several times faster. This
+// package looks for one at run time, without cgo, and installs it:
+//
+//	lib, err := blas.Use(os.Getenv("PLX_BLAS"), 1)
+//	if err != nil {
+//		return err
+//	}
+//	logger.Info("blas", "library", lib.String()) // OpenBLAS 0.3.21 (libopenblas.so.0, 1 thread)
+//
+// A library that was named and cannot be loaded is an error, never a silent
+// change to another one: two libraries round differently, so a job that was
+// meant to give the same numbers on every host would not. Only "auto" may end
+// with gonum, and says so.
+//
+// # Threads
+//
+// A loaded library runs each call on the calling thread unless told otherwise.
+// OpenBLAS gives other bits with two threads than with one, and a program that
+// trains several replicas side by side has its cores busy already.
+//
+// # Linking
+//
+// On Linux (amd64, arm64) a program that imports this package is dynamically
+// linked against glibc, also when it is built with CGO_ENABLED=0, and does not
+// start on a host that has musl alone. Built with -tags nodlopen it is static,
+// runs everywhere, and has gonum only. On other platforms there is gonum only.
+//
+// The package computes nothing by itself and keeps no pointer to a caller's
+// memory after a call. Complex products stay with gonum.
+package blas
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+
+	"gonum.org/v1/gonum/blas/gonum"
+	"gorgonia.org/gorgonia"
+)
+
+// Library says which library was installed. Where two hosts show the same
+// Name, Version and Config they compute the same bits for the same calls.
+type Library struct {
+	Name    string // "OpenBLAS", "MKL", "BLIS", "CBLAS" (another one) or "gonum"
+	Path    string // the file as it was opened; empty for gonum
+	Version string // as the library gives it; empty where it does not say
+	Config  string // build options and the kernel chosen for this CPU; may be empty
+	Threads int    // how many threads one call may use; 0 where the library does not say
+	Note    string // why auto settled for gonum; empty otherwise
+}
+
+// String is one line for the start of a log.
+func (l Library) String() string {
+	name := strings.TrimSpace(l.Name + " " + l.Version)
+	var in []string
+	if l.Path != "" {
+		in = append(in, filepath.Base(l.Path))
+	}
+	switch {
+	case l.Threads == 1:
+		in = append(in, "1 thread")
+	case l.Threads > 1:
+		in = append(in, fmt.Sprintf("%d threads", l.Threads))
+	}
+	if l.Note != "" {
+		in = append(in, l.Note)
+	}
+	if len(in) == 0 {
+		return name
+	}
+	return name + " (" + strings.Join(in, ", ") + ")"
+}
+
+// NotFoundError is returned when a library that was asked for by name or path
+// cannot be used.
+type NotFoundError struct {
+	Spec string // as it was asked for
+	Err  error  // what the loader said, per file tried
+}
+
+func (e *NotFoundError) Error() string {
+	return fmt.Sprintf("blas %s: %v", e.Spec, e.Err)
+}
+
+func (e *NotFoundError) Unwrap() error { return e.Err }
+
+// Hint tells the user what to do.
+func (e *NotFoundError) Hint() string {
+	return "install it on this host (Debian: libopenblas0, Fedora: openblas), or set PLX_BLAS to auto or gonum"
+}
+
+var installing sync.Mutex
+
+// Use finds the library that spec names and installs it for Gorgonia and its
+// tensors, in the whole process. Call it before the first graph runs; while a
+// graph runs it must not be called. A second call replaces the first one's
+// choice (a loaded library stays mapped).
+//
+// The spec is "auto" or empty (OpenBLAS, MKL or BLIS, whichever is found
+// first, else gonum), "openblas", "mkl", "blis", the path of a shared library
+// that has the CBLAS functions, or "gonum" or "off" for gonum. Threads is how
+// many threads one call may use, at least 1; gonum ignores it.
+//
+// Besides a NotFoundError it returns an error for a spec it does not know.
+// On an error nothing is installed.
+func Use(spec string, threads int) (Library, error) {
+	installing.Lock()
+	defer installing.Unlock()
+	impl, lib, err := choose(spec, max(threads, 1))
+	if err != nil {
+		return Library{}, err
+	}
+	gorgonia.Use(impl) // installs into gorgonia.org/tensor as well
+	return lib, nil
+}
+
+// choose resolves a spec without installing anything.
+func choose(spec string, threads int) (gorgonia.BLAS, Library, error) {
+	switch {
+	case spec == "gonum" || spec == "off":
+		return gonum.Implementation{}, gonumLibrary(""), nil
+	case spec == "auto" || spec == "":
+		return chooseAuto(threads)
+	case strings.ContainsRune(spec, filepath.Separator):
+		return named(spec, family{files: []string{spec}}, threads)
+	}
+	for _, f := range families {
+		if f.spec == spec {
+			return named(spec, f, threads)
+		}
+	}
+	return nil, Library{}, fmt.Errorf("blas %q is not known: want auto, openblas, mkl, blis, gonum or the path of a shared library", spec)
+}
+
+func named(spec string, f family, threads int) (gorgonia.BLAS, Library, error) {
+	impl, lib, err := open(f, threads)
+	if err != nil {
+		return nil, Library{}, &NotFoundError{Spec: spec, Err: err}
+	}
+	return impl, lib, nil
+}
+
+// chooseAuto never fails; what it passed over is in the Note.
+func chooseAuto(threads int) (gorgonia.BLAS, Library, error) {
+	var tried []string
+	for _, f := range families {
+		impl, lib, err := open(f, threads)
+		if err == nil {
+			return impl, lib, nil
+		}
+		tried = append(tried, f.name)
+	}
+	note := "no " + strings.Join(tried, ", no ") + " found"
+	if !loadable {
+		note = "this build loads no other library"
+	}
+	return gonum.Implementation{}, gonumLibrary(note), nil
+}
+
+// gonumLibrary describes gonum. Its result does not depend on how many
+// goroutines it uses, so Threads is only informative.
+func gonumLibrary(note string) Library {
+	return Library{Name: "gonum", Version: gonumVersion(), Threads: runtime.GOMAXPROCS(0), Note: note}
+}
+
+// gonumVersion is the module's version as linked; empty in a binary without
+// build information, such as a test.
+func gonumVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, m := range info.Deps {
+		if m.Path == "gonum.org/v1/gonum" {
+			return strings.TrimPrefix(m.Version, "v")
+		}
+	}
+	return ""
+}

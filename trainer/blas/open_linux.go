@@ -1,0 +1,185 @@
+//go:build linux && !android && !faketime && !nodlopen && (amd64 || arm64)
+
+package blas
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/ebitengine/purego"
+	"gorgonia.org/gorgonia"
+)
+
+// loadable says whether this build can load a library at run time.
+const loadable = true
+
+// threadVariables bound the threads of the libraries when they start. Setting
+// them afterwards is not enough: a library built on OpenMP keeps its number of
+// threads per calling thread, and Go calls from any thread.
+var threadVariables = []string{
+	"OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS",
+	"MKL_NUM_THREADS", "BLIS_NUM_THREADS",
+}
+
+// open loads the first file of a family that is there and computes rightly.
+// The error names each file that was tried.
+func open(f family, threads int) (gorgonia.BLAS, Library, error) {
+	var tried []string
+	for _, file := range f.files {
+		impl, lib, err := openFile(file, threads)
+		if err == nil {
+			return impl, lib, nil
+		}
+		tried = append(tried, err.Error())
+	}
+	return nil, Library{}, errors.New(strings.Join(tried, "; "))
+}
+
+func openFile(file string, threads int) (*cblas, Library, error) {
+	restore, err := setThreadVariables(threads)
+	if err != nil {
+		return nil, Library{}, fmt.Errorf("load %s: %w", file, err)
+	}
+	defer restore()
+	handle, err := purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	if err != nil {
+		return nil, Library{}, err // the loader's message names the file
+	}
+	impl, err := bind(handle)
+	if err != nil {
+		return nil, Library{}, fmt.Errorf("load %s: %w", file, err)
+	}
+	lib := describe(handle, threads)
+	lib.Path = file
+	// Inside the bounds set above, because some libraries start their threads
+	// at the first product.
+	if err := selfCheck(impl); err != nil {
+		return nil, Library{}, fmt.Errorf("load %s: %w", file, err)
+	}
+	return impl, lib, nil
+}
+
+// setThreadVariables sets the libraries' environment variables, for the C
+// library as well as for Go, and returns a function that puts them back.
+func setThreadVariables(threads int) (restore func(), err error) {
+	var undo []func() error
+	restore = func() {
+		for _, f := range undo {
+			_ = f() // the same variable could be set before, so it can be put back
+		}
+	}
+	for _, name := range threadVariables {
+		if old, was := os.LookupEnv(name); was {
+			undo = append(undo, func() error { return os.Setenv(name, old) })
+		} else {
+			undo = append(undo, func() error { return os.Unsetenv(name) })
+		}
+		if err := os.Setenv(name, strconv.Itoa(threads)); err != nil {
+			restore()
+			return nil, err
+		}
+	}
+	return restore, nil
+}
+
+// describe asks a library what it is, sets its number of threads, and reports
+// what it then says. The family is told by the functions that are there, not
+// by the file's name: libblas.so.3 may be any of them.
+func describe(handle uintptr, threads int) Library {
+	switch {
+	case has(handle, "openblas_get_config"):
+		return describeOpenBLAS(handle, threads)
+	case has(handle, "MKL_Set_Num_Threads"):
+		return describeMKL(handle, threads)
+	case has(handle, "bli_info_get_version_str"):
+		return describeBLIS(handle, threads)
+	}
+	return Library{Name: "CBLAS"}
+}
+
+// describeOpenBLAS reads a config such as
+// "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH NO_AFFINITY Haswell MAX_THREADS=64".
+func describeOpenBLAS(handle uintptr, threads int) Library {
+	lib := Library{Name: "OpenBLAS"}
+	var config func() string
+	if register(&config, handle, "openblas_get_config") {
+		lib.Config = strings.TrimSpace(config())
+	}
+	if words := strings.Fields(lib.Config); len(words) > 1 && words[0] == "OpenBLAS" {
+		lib.Version = words[1]
+	}
+	var core func() string
+	if register(&core, handle, "openblas_get_corename") && !strings.Contains(lib.Config, core()) {
+		lib.Config += " " + core()
+	}
+	var set func(int32)
+	if register(&set, handle, "openblas_set_num_threads") {
+		set(int32(threads))
+	}
+	var get func() int32
+	if register(&get, handle, "openblas_get_num_threads") {
+		lib.Threads = int(get())
+	}
+	return lib
+}
+
+func describeMKL(handle uintptr, threads int) Library {
+	lib := Library{Name: "MKL"}
+	const sequential = 1
+	var layer func(int32) int32
+	// Before any other call; with it MKL needs no OpenMP library of Intel's.
+	if threads == 1 && register(&layer, handle, "MKL_Set_Threading_Layer") {
+		layer(sequential)
+	}
+	var set func(int32)
+	if register(&set, handle, "MKL_Set_Num_Threads") {
+		set(int32(threads))
+	}
+	var get func() int32
+	if register(&get, handle, "MKL_Get_Max_Threads") {
+		lib.Threads = int(get())
+	}
+	var version func(*byte, int32)
+	if register(&version, handle, "MKL_Get_Version_String") {
+		text := make([]byte, 256)
+		version(&text[0], int32(len(text)-1))
+		lib.Config, _, _ = strings.Cut(string(text), "\x00")
+		lib.Config = strings.TrimSpace(lib.Config)
+	}
+	return lib
+}
+
+func describeBLIS(handle uintptr, threads int) Library {
+	lib := Library{Name: "BLIS"}
+	var version func() string
+	if register(&version, handle, "bli_info_get_version_str") {
+		lib.Version = version()
+	}
+	var set func(int64)
+	if register(&set, handle, "bli_thread_set_num_threads") {
+		set(int64(threads))
+	}
+	var get func() int64
+	if register(&get, handle, "bli_thread_get_num_threads") {
+		lib.Threads = int(max(get(), 1)) // -1: never set
+	}
+	return lib
+}
+
+func has(handle uintptr, symbol string) bool {
+	_, err := purego.Dlsym(handle, symbol)
+	return err == nil
+}
+
+// register binds a function, if the library has it.
+func register(fn any, handle uintptr, symbol string) bool {
+	address, err := purego.Dlsym(handle, symbol)
+	if err != nil {
+		return false
+	}
+	purego.RegisterFunc(fn, address)
+	return true
+}

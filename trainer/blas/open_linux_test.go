@@ -1,0 +1,69 @@
+//go:build linux && !nodlopen && (amd64 || arm64)
+
+package blas
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// A library that is no BLAS is named and refused.
+func TestOpenLibraryWithoutProducts(t *testing.T) {
+	_, _, err := openFile("libc.so.6", 1)
+	if err == nil || !strings.Contains(err.Error(), "libc.so.6") || !strings.Contains(err.Error(), "no function cblas_") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+// The bounds on threads last only while a library loads.
+func TestThreadVariablesAreRestored(t *testing.T) {
+	t.Setenv("OMP_NUM_THREADS", "7")
+	t.Setenv("OPENBLAS_NUM_THREADS", "placeholder so that the test puts back what was there")
+	os.Unsetenv("OPENBLAS_NUM_THREADS")
+	restore, err := setThreadVariables(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := os.Getenv("OMP_NUM_THREADS"); got != "1" {
+		t.Errorf("OMP_NUM_THREADS is %q while a library loads", got)
+	}
+	restore()
+	if got := os.Getenv("OMP_NUM_THREADS"); got != "7" {
+		t.Errorf("OMP_NUM_THREADS is %q afterwards", got)
+	}
+	if _, set := os.LookupEnv("OPENBLAS_NUM_THREADS"); set {
+		t.Error("OPENBLAS_NUM_THREADS was not set before and is afterwards")
+	}
+}
+
+func TestLoadedLibraryUsesOneThread(t *testing.T) {
+	openBLAS(t) // or skip
+	_, lib, err := choose("openblas", 1)
+	if err != nil {
+		t.Skipf("needs OpenBLAS: %v", err)
+	}
+	if lib.Name != "OpenBLAS" || lib.Threads != 1 || lib.Version == "" || lib.Config == "" || lib.Path == "" {
+		t.Errorf("got %+v", lib)
+	}
+}
+
+// A library that leaves NaN in its output, or multiplies wrongly, is refused.
+func TestSelfCheckRefusesAWrongLibrary(t *testing.T) {
+	right := openBLAS(t)
+	if err := selfCheck(right); err != nil {
+		t.Fatal(err)
+	}
+	lazy := *right
+	lazy.sgemm = func(_, _, _, _, _, _ int32, _ float32, _ *float32, _ int32, _ *float32, _ int32, _ float32, _ *float32, _ int32) {
+	}
+	if selfCheck(&lazy) == nil {
+		t.Error("a product that writes nothing passed")
+	}
+	lazy = *right
+	lazy.sgemv = func(_, _, _, _ int32, _ float32, _ *float32, _ int32, _ *float32, _ int32, _ float32, _ *float32, _ int32) {
+	}
+	if selfCheck(&lazy) == nil {
+		t.Error("a vector product that writes nothing passed")
+	}
+}

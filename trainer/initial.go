@@ -1,0 +1,117 @@
+package trainer
+
+import (
+	"fmt"
+	"math"
+
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Initialisers for gorgonia.WithInit. Unlike Gorgonia's own, which are seeded
+// by the clock, they give the same values for the same seed and variable
+// name, on any machine and in any order:
+//
+//	w := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithName("w"),
+//		gorgonia.WithShape(1024, 256), gorgonia.WithInit(trainer.KaimingUniform(seed, "w")))
+//
+// The fans of a shape: a matrix (in, out) as in x·w has in and out; with more
+// dimensions (out, in, heights...) both count the filter's area too; a vector
+// of n has n and n. Types: float32 and float64, a panic otherwise.
+
+// Zeros fills a variable with zeros.
+func Zeros() gorgonia.InitWFn {
+	return fillWith(func([]int) func(uint64) (float64, float64) {
+		return func(uint64) (a, b float64) { return 0, 0 }
+	})
+}
+
+// Uniform draws from [low, high).
+func Uniform(seed uint64, name string, low, high float64) gorgonia.InitWFn {
+	s := newStream(seed, name)
+	return fillWith(func([]int) func(uint64) (float64, float64) { return s.uniform(low, high) })
+}
+
+// Normal draws from the normal distribution (Box and Muller 1958).
+func Normal(seed uint64, name string, mean, deviation float64) gorgonia.InitWFn {
+	s := newStream(seed, name)
+	return fillWith(func([]int) func(uint64) (float64, float64) {
+		return func(i uint64) (a, b float64) {
+			u, v := s.pair(i)
+			radius := deviation * math.Sqrt(-2*math.Log(1-u)) // 1-u is never 0
+			sin, cos := math.Sincos(2 * math.Pi * v)
+			return mean + float64(radius*cos), mean + float64(radius*sin)
+		}
+	})
+}
+
+// KaimingUniform draws from [-b, b) with b = sqrt(6/fan in): it keeps the
+// variance through layers of rectifiers (He et al. 2015, equation 10).
+func KaimingUniform(seed uint64, name string) gorgonia.InitWFn {
+	s := newStream(seed, name)
+	return fillWith(func(shape []int) func(uint64) (float64, float64) {
+		in, _ := fans(shape)
+		bound := math.Sqrt(6 / in)
+		return s.uniform(-bound, bound)
+	})
+}
+
+// GlorotUniform draws from [-b, b) with b = sqrt(6/(fan in + fan out))
+// (Glorot and Bengio 2010, equation 16).
+func GlorotUniform(seed uint64, name string) gorgonia.InitWFn {
+	s := newStream(seed, name)
+	return fillWith(func(shape []int) func(uint64) (float64, float64) {
+		in, out := fans(shape)
+		bound := math.Sqrt(6 / (in + out))
+		return s.uniform(-bound, bound)
+	})
+}
+
+func (s stream) uniform(low, high float64) func(uint64) (float64, float64) {
+	return func(i uint64) (a, b float64) {
+		a, b = s.pair(i)
+		return low + float64(a*(high-low)), low + float64(b*(high-low))
+	}
+}
+
+func fans(shape []int) (in, out float64) {
+	switch len(shape) {
+	case 0:
+		return 1, 1
+	case 1:
+		return float64(shape[0]), float64(shape[0])
+	case 2:
+		return float64(shape[0]), float64(shape[1])
+	}
+	area := 1
+	for _, d := range shape[2:] {
+		area *= d
+	}
+	return float64(shape[1] * area), float64(shape[0] * area)
+}
+
+// fillWith makes an initialiser of a function that gives the elements 2i and
+// 2i+1 of a shape.
+func fillWith(pairs func(shape []int) func(i uint64) (a, b float64)) gorgonia.InitWFn {
+	return func(dt tensor.Dtype, shape ...int) any {
+		n, pair := tensor.Shape(shape).TotalSize(), pairs(shape)
+		switch dt {
+		case tensor.Float32:
+			return draw[float32](n, pair)
+		case tensor.Float64:
+			return draw[float64](n, pair)
+		}
+		panic(fmt.Sprintf("trainer: initialise %v: want float32 or float64", dt))
+	}
+}
+
+func draw[T float32 | float64](n int, pair func(i uint64) (a, b float64)) []T {
+	x := make([]T, n)
+	for i := 0; i < n; i += 2 {
+		a, b := pair(uint64(i / 2))
+		if x[i] = T(a); i+1 < n {
+			x[i+1] = T(b)
+		}
+	}
+	return x
+}

@@ -1,0 +1,78 @@
+package trainer
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// The known answers that the authors of Philox publish with it.
+func TestPhiloxKnownAnswers(t *testing.T) {
+	for _, c := range []struct {
+		key           [2]uint32
+		counter, want [4]uint32
+	}{
+		{want: [4]uint32{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+		{[2]uint32{^uint32(0), ^uint32(0)}, [4]uint32{^uint32(0), ^uint32(0), ^uint32(0), ^uint32(0)},
+			[4]uint32{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+		{[2]uint32{0xa4093822, 0x299f31d0}, [4]uint32{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+			[4]uint32{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+	} {
+		if got := philox(c.key, c.counter); got != c.want {
+			t.Errorf("key %x counter %x: got %x, want %x", c.key, c.counter, got, c.want)
+		}
+	}
+}
+
+func TestInitialisersDependOnSeedAndNameAlone(t *testing.T) {
+	draw := func(f gorgonia.InitWFn) []float32 { return f(tensor.Float32, 30, 20).([]float32) }
+	for name, make := range map[string]func(seed uint64, name string) gorgonia.InitWFn{
+		"kaiming": KaimingUniform, "glorot": GlorotUniform,
+		"uniform": func(s uint64, n string) gorgonia.InitWFn { return Uniform(s, n, -1, 1) },
+		"normal":  func(s uint64, n string) gorgonia.InitWFn { return Normal(s, n, 0, 1) },
+	} {
+		a := draw(make(1, "w"))
+		if !slices.Equal(a, draw(make(1, "w"))) {
+			t.Errorf("%s: the second draw differs", name)
+		}
+		if slices.Equal(a, draw(make(2, "w"))) || slices.Equal(a, draw(make(1, "v"))) {
+			t.Errorf("%s: another seed or name gives the same", name)
+		}
+	}
+}
+
+func TestInitialisersDistribution(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		f               gorgonia.InitWFn
+		low, high       float64
+		mean, deviation float64
+	}{
+		{"zeros", Zeros(), 0, 0, 0, 0},
+		{"uniform", Uniform(3, "u", 2, 6), 2, 6, 4, 4 / math.Sqrt(12)},
+		{"normal", Normal(3, "n", -1, 0.5), -9, 9, -1, 0.5},
+		{"kaiming", KaimingUniform(3, "k"), -math.Sqrt(6. / 200), math.Sqrt(6. / 200), 0, math.Sqrt(2. / 200)},
+		{"glorot", GlorotUniform(3, "g"), -math.Sqrt(6. / 300), math.Sqrt(6. / 300), 0, math.Sqrt(2. / 300)},
+	} {
+		x := c.f(tensor.Float64, 200, 100).([]float64)
+		var sum, squares float64
+		for _, v := range x {
+			sum += v
+			squares += v * v
+			if v < c.low || v > c.high {
+				t.Fatalf("%s: %v is outside [%v, %v]", c.name, v, c.low, c.high)
+			}
+		}
+		mean := sum / float64(len(x))
+		deviation := math.Sqrt(max(0, squares/float64(len(x))-mean*mean))
+		if math.Abs(mean-c.mean) > 0.03*c.deviation || math.Abs(deviation-c.deviation) > 0.03*c.deviation {
+			t.Errorf("%s: mean %v deviation %v, want %v and %v", c.name, mean, deviation, c.mean, c.deviation)
+		}
+	}
+	if in, out := fans([]int{8, 3, 5, 5}); in != 75 || out != 200 {
+		t.Errorf("fans of a filter: %v, %v", in, out)
+	}
+}

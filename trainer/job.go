@@ -1,0 +1,107 @@
+package trainer
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// Job is what a worker knows of the job it belongs to. A program that runs by
+// itself is the chief and only worker of a job of its own.
+type Job struct {
+	contract cluster.Contract
+	key      cluster.Key
+	level    slog.Level
+	library  string // what computes, for the start line
+
+	logging sync.Mutex
+	log     io.Writer
+
+	steps        atomic.Int64
+	parallelized atomic.Bool
+	replica      atomic.Pointer[Replica]
+}
+
+// soloContract is what a program that runs by itself is told.
+var soloContract = cluster.Contract{Task: cluster.Chief, WorldSize: 1, LocalWorldSize: 1}
+
+// newJob reads what a contract points to.
+func newJob(c cluster.Contract, log io.Writer) (*Job, error) {
+	level, err := parseLevel(c.LogLevel)
+	if err != nil {
+		return nil, err
+	}
+	j := &Job{contract: c, level: level, log: log}
+	if len(c.Cluster.PS) == 0 {
+		return j, nil
+	}
+	secret, err := c.Secret()
+	if err != nil {
+		return nil, err
+	}
+	j.key = cluster.PeerKey(secret, c.Generation)
+	return j, nil
+}
+
+// NumWorkers is the number of workers in the job.
+func (j *Job) NumWorkers() int { return j.contract.WorldSize }
+
+// WorkerID is this worker's rank, from 0.
+func (j *Job) WorkerID() int { return j.contract.Task.Index }
+
+// IsChief reports whether this is worker 0, the one that prints and saves.
+func (j *Job) IsChief() bool { return j.contract.Task.IsChief() }
+
+// LocalRank is this worker's index among those of its host.
+func (j *Job) LocalRank() int { return j.contract.LocalRank }
+
+// LocalWorldSize is the number of workers on this host.
+func (j *Job) LocalWorldSize() int { return j.contract.LocalWorldSize }
+
+// ID is the launcher's name for the job, "" without a launcher.
+func (j *Job) ID() string { return j.contract.Job }
+
+// Generation counts the job's restarts, from 0.
+func (j *Job) Generation() int { return j.contract.Generation }
+
+func (j *Job) servers() []string { return j.contract.Cluster.PS }
+
+// Logf writes a line to stderr, unless level is below PLX_LOG_LEVEL.
+func (j *Job) Logf(level slog.Level, format string, args ...any) {
+	if level < j.level {
+		return
+	}
+	text := fmt.Sprintf(format, args...)
+	if level != slog.LevelInfo {
+		text = strings.ToLower(level.String()) + ": " + text
+	}
+	j.logging.Lock()
+	defer j.logging.Unlock()
+	fmt.Fprintf(j.log, "plx: %s\n", text) // nobody is left to be told of a broken stderr
+}
+
+// parseLevel reads PLX_LOG_LEVEL: a name, or a number as Python's logging has
+// them (10 debug, 20 info, 30 warning, 40 error).
+func parseLevel(s string) (slog.Level, error) {
+	switch strings.ToLower(s) {
+	case "", "info":
+		return slog.LevelInfo, nil
+	case "debug":
+		return slog.LevelDebug, nil
+	case "warn", "warning":
+		return slog.LevelWarn, nil
+	case "error", "critical":
+		return slog.LevelError, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("PLX_LOG_LEVEL=%q: want debug, info, warn, error, or a number such as 20", s)
+	}
+	return slog.Level((n - 20) * 2 / 5), nil // 10 apart there, 4 apart here
+}

@@ -1,0 +1,268 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/plx-run/plx/trainer/blas"
+	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/ps"
+	"github.com/plx-run/plx/trainer/wire"
+)
+
+// Exit codes of a trainer program: 0, a failure of any kind, and what a shell
+// gives a program that SIGTERM ended, for one that was told to stop.
+const (
+	exitFailed  = 1
+	exitStopped = 128 + int(syscall.SIGTERM)
+)
+
+var (
+	errStopped   = errors.New("told to stop")
+	errAgentGone = errors.New("the launcher's agent is gone")
+)
+
+// Main runs a trainer program in the role that the launcher gave it: a worker
+// runs train, a server serves the workers, and without a launcher train runs
+// alone. It does not return. It parses no flags; call flag.Parse before.
+//
+// The context that train gets ends when the job is told to stop, with SIGTERM,
+// SIGINT or by the launcher; a second signal ends the process at once. When
+// train returns an error the process exits with 1 and the job fails.
+func Main(train func(ctx context.Context, job *Job) error) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		s := <-signals
+		signal.Stop(signals) // the next one ends the process
+		cancel(fmt.Errorf("%w by %v", errStopped, s))
+	}()
+	p := process{getenv: os.Getenv, log: os.Stderr}
+	os.Exit(p.run(ctx, cancel, train))
+}
+
+// process is a task with what it has of the world.
+type process struct {
+	getenv func(string) string
+	log    io.Writer
+}
+
+// run does what Main does and returns the exit code. cancel ends ctx.
+func (p process) run(ctx context.Context, cancel context.CancelCauseFunc, train func(context.Context, *Job) error) int {
+	t, err := p.open(cancel)
+	if err != nil {
+		p.complain("start", err)
+		return exitFailed
+	}
+	defer t.close()
+	name := t.job.contract.Task.String()
+	if t.job.contract.Task.Role == cluster.PS {
+		err = t.serve(ctx)
+	} else {
+		err = t.work(ctx, train)
+	}
+	stopped := errors.Is(context.Cause(ctx), errStopped)
+	if err != nil && stopped {
+		return exitStopped
+	}
+	if err != nil {
+		t.say(cluster.ControlMessage{Kind: cluster.Failed, Cause: err.Error(), Peer: t.culprit(err)})
+		p.complain(name, err)
+		return exitFailed
+	}
+	if err := t.say(cluster.ControlMessage{Kind: cluster.Finished, Step: t.job.steps.Load()}); err != nil {
+		p.complain(name, fmt.Errorf("tell the agent: %w", err))
+		return exitFailed
+	}
+	return 0
+}
+
+// complain writes an error and, where the user can do something, a hint.
+func (p process) complain(subject string, err error) {
+	fmt.Fprintf(p.log, "plx: %s: %v\n", subject, err) // nobody is left to be told of a broken stderr
+	var helpful interface{ Hint() string }
+	if errors.As(err, &helpful) {
+		fmt.Fprintf(p.log, "plx: hint: %s\n", helpful.Hint())
+	}
+}
+
+// task is a process that knows its role.
+type task struct {
+	job      *Job
+	control  *cluster.Control // nil without a launcher
+	listener net.Listener     // nil where nobody is to connect
+	quit     chan struct{}
+	running  chan struct{} // closed when beat has ended
+}
+
+// open reads the contract and says hello. cancel is called when the launcher
+// says stop or is gone.
+func (p process) open(cancel context.CancelCauseFunc) (*task, error) {
+	contract, launched, err := cluster.FromEnvironment(p.getenv)
+	if err != nil {
+		return nil, err
+	}
+	if !launched {
+		contract = soloContract
+		contract.LogLevel = p.getenv("PLX_LOG_LEVEL")
+	}
+	if err := wire.CheckHost(); err != nil {
+		return nil, err
+	}
+	t := &task{quit: make(chan struct{}), running: make(chan struct{})}
+	if t.job, err = newJob(contract, p.log); err != nil {
+		return nil, err
+	}
+	if contract.ListenFD > 0 {
+		if t.listener, err = contract.Listener(); err != nil {
+			return nil, err
+		}
+	}
+	if contract.Task.Role == cluster.Worker {
+		if t.job.library, err = p.useBLAS(contract); err != nil {
+			return nil, err
+		}
+	}
+	if contract.ControlFD > 0 {
+		if t.control, err = contract.Control(); err != nil {
+			return nil, err
+		}
+		if err := t.say(cluster.ControlMessage{Kind: cluster.Hello, Version: cluster.ControlVersion}); err != nil {
+			return nil, err
+		}
+		go t.obey(cancel) // ends when close closes the channel
+	}
+	go t.beat()
+	return t, nil
+}
+
+// useBLAS installs the library that PLX_BLAS names, with the threads that the
+// launcher grants or else this worker's share of the cores.
+func (p process) useBLAS(c cluster.Contract) (string, error) {
+	threads, err := strconv.Atoi(p.getenv("OMP_NUM_THREADS"))
+	if err != nil || threads < 1 {
+		threads = max(1, runtime.NumCPU()/max(1, c.LocalWorldSize))
+	}
+	library, err := blas.Use(p.getenv("PLX_BLAS"), threads)
+	return library.String(), err
+}
+
+// say sends a control message, where there is a launcher.
+func (t *task) say(m cluster.ControlMessage) error {
+	if t.control == nil {
+		return nil
+	}
+	return t.control.Send(m)
+}
+
+// obey hears what the agent says until the channel ends.
+func (t *task) obey(cancel context.CancelCauseFunc) {
+	for {
+		m, err := t.control.Receive()
+		switch {
+		case err != nil:
+			cancel(errAgentGone)
+			return
+		case m.Kind == cluster.Stop:
+			cancel(errStopped)
+		default:
+			t.job.Logf(slog.LevelDebug, "the agent says %s, which this version does not know", m.Kind)
+		}
+	}
+}
+
+// heartbeat is how often a task tells its agent that it lives.
+const heartbeat = 2 * time.Second
+
+func (t *task) beat() {
+	defer close(t.running)
+	ticker := time.NewTicker(heartbeat)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			t.say(cluster.ControlMessage{Kind: cluster.Heartbeat, Step: t.job.steps.Load()}) // obey notices a dead channel
+		case <-t.quit:
+			return
+		}
+	}
+}
+
+// close ends what open began.
+func (t *task) close() {
+	close(t.quit)
+	<-t.running
+	if t.control != nil {
+		t.control.Close() // the last word was said
+	}
+	if t.listener != nil {
+		t.listener.Close() // a server closed it already
+	}
+}
+
+// work runs the program as a worker.
+func (t *task) work(ctx context.Context, train func(context.Context, *Job) error) error {
+	training, cancel := context.WithCancel(ctx)
+	err := train(training, t.job)
+	cancel() // ends a step that the program left behind
+	if r := t.job.replica.Load(); r != nil {
+		if closed := r.close(err == nil); err == nil {
+			err = closed
+		}
+	}
+	return err
+}
+
+// serve runs the program as a server, until it is told to stop. Without an
+// agent to tell it, the last worker's goodbye ends it.
+func (t *task) serve(ctx context.Context) error {
+	c := t.job.contract
+	if t.listener == nil {
+		ln, err := net.Listen("tcp", c.Cluster.Addr(c.Task))
+		if err != nil {
+			return err
+		}
+		t.listener = ln
+	}
+	err := ps.Serve(ctx, t.listener, ps.ServerConfig{
+		Self: c.Task, Key: t.job.key, Generation: c.Generation,
+		Workers: len(c.Cluster.Worker), Servers: len(c.Cluster.PS),
+		Logf: func(format string, args ...any) { t.job.Logf(slog.LevelWarn, format, args...) },
+	})
+	if err == nil && t.control != nil {
+		<-ctx.Done()
+	}
+	if errors.Is(context.Cause(ctx), errStopped) {
+		return nil // it has done all that was asked
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// culprit names the peer that err, or the step that broke, is about.
+func (t *task) culprit(err error) string {
+	var peer *ps.PeerError
+	if !errors.As(err, &peer) {
+		r := t.job.replica.Load()
+		if r == nil || !errors.As(r.failure(), &peer) {
+			return ""
+		}
+	}
+	if peer.Task == t.job.contract.Task {
+		return "" // the others say that it is this task
+	}
+	return peer.Task.String()
+}

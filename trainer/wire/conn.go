@@ -1,0 +1,219 @@
+package wire
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ErrSilent says that a peer sent nothing, not even a heartbeat, for as long
+// as the connection tolerates: its process is frozen or the network is cut.
+var ErrSilent = errors.New("silent")
+
+// beats is how many heartbeats fit in the silence that a connection
+// tolerates.
+const beats = 6
+
+// Conn sends and receives frames. Any goroutine may call Send and Close; one
+// goroutine at a time calls Next and Payload, and keeps calling them, because
+// that is also how heartbeats are taken off the connection.
+type Conn struct {
+	conn       net.Conn
+	generation uint32
+	reader     *bufio.Reader
+	head       [HeaderSize]byte
+
+	write   sync.Mutex // guards the two below and whole frames on the wire
+	headers []byte
+	iovec   net.Buffers
+
+	reads   atomic.Uint64    // successful reads from the peer
+	silence atomic.Int64     // a time.Duration
+	changed [2]chan struct{} // by goroutine: silence is another one
+	closing sync.Once
+	closed  chan struct{}
+	silent  atomic.Bool
+	running sync.WaitGroup
+}
+
+// NewConn begins to exchange heartbeats over conn, which it owns from now on.
+// A peer that sends nothing for silence is given up: every call fails with
+// ErrSilent. The kernel's buffer sizes are left alone: it grows them itself,
+// past what a program may ask for.
+func NewConn(conn net.Conn, generation int, silence time.Duration) *Conn {
+	c := &Conn{conn: conn, generation: uint32(generation), closed: make(chan struct{})}
+	c.reader = bufio.NewReaderSize(counted{c}, 64<<10)
+	c.silence.Store(int64(silence))
+	for i := range c.changed {
+		c.changed[i] = make(chan struct{}, 1)
+	}
+	c.running.Go(c.beat)
+	c.running.Go(c.watch)
+	return c
+}
+
+// SetSilence changes how long the peer may be silent, from now on.
+func (c *Conn) SetSilence(d time.Duration) {
+	c.silence.Store(int64(d))
+	for _, changed := range c.changed {
+		select {
+		case changed <- struct{}{}:
+		default: // it is about to look anyway
+		}
+	}
+}
+
+// Send writes frames one after the other, without copying their payloads.
+// The payloads must not change until it returns.
+func (c *Conn) Send(frames ...Frame) error {
+	c.write.Lock()
+	defer c.write.Unlock()
+	return c.send(frames)
+}
+
+// send needs c.write.
+func (c *Conn) send(frames []Frame) error {
+	if need := len(frames) * HeaderSize; cap(c.headers) < need {
+		c.headers = make([]byte, need)
+	}
+	c.iovec = c.iovec[:0]
+	for i := range frames {
+		h := frames[i].Header
+		h.Generation, h.Length = c.generation, uint64(len(frames[i].Payload))
+		at := c.headers[i*HeaderSize : (i+1)*HeaderSize : (i+1)*HeaderSize]
+		h.put(at)
+		c.iovec = append(c.iovec, at)
+		if len(frames[i].Payload) > 0 {
+			c.iovec = append(c.iovec, frames[i].Payload)
+		}
+	}
+	whole := c.iovec
+	_, err := c.iovec.WriteTo(c.conn) // eats c.iovec from the front
+	clear(whole)
+	c.iovec = whole[:0]
+	return c.explain(err)
+}
+
+// Next returns the header of the next frame that is not a heartbeat. Its
+// payload, Length bytes, must be read next, with Payload.
+func (c *Conn) Next() (Header, error) {
+	for {
+		if _, err := io.ReadFull(c.reader, c.head[:]); err != nil {
+			return Header{}, c.explain(err)
+		}
+		h, err := parse(c.head[:])
+		if err != nil {
+			return Header{}, err
+		}
+		if h.Generation != c.generation {
+			return Header{}, fmt.Errorf("frame of generation %d, this is generation %d", h.Generation, c.generation)
+		}
+		if h.Kind != Heartbeat {
+			return h, nil
+		}
+		if h.Length != 0 {
+			return Header{}, fmt.Errorf("heartbeat with %d bytes of payload", h.Length)
+		}
+	}
+}
+
+// Payload reads len(b) bytes of the payload that Next announced.
+func (c *Conn) Payload(b []byte) error {
+	_, err := io.ReadFull(c.reader, b)
+	return c.explain(err)
+}
+
+// Drain reads and drops whatever comes until the peer hangs up or Close is
+// called, frames or not.
+func (c *Conn) Drain() {
+	io.Copy(io.Discard, c.reader) // ends with the connection, which is what is wanted
+}
+
+// Close ends the connection and waits for its goroutines. Data that the
+// kernel has taken may still arrive at the peer.
+func (c *Conn) Close() error {
+	err := c.cut()
+	c.running.Wait()
+	return err
+}
+
+// cut is Close without the waiting, for the connection's own goroutines.
+func (c *Conn) cut() (err error) {
+	c.closing.Do(func() {
+		close(c.closed)
+		err = c.conn.Close()
+	})
+	return err
+}
+
+// explain gives the reason why the connection was cut, where that is known.
+func (c *Conn) explain(err error) error {
+	if err != nil && c.silent.Load() {
+		return fmt.Errorf("%w for %v", ErrSilent, time.Duration(c.silence.Load()))
+	}
+	return err
+}
+
+// beat sends a heartbeat whenever nobody else is writing.
+func (c *Conn) beat() {
+	for c.pause(c.changed[0]) {
+		if !c.write.TryLock() {
+			continue // data is on its way, that is sign enough
+		}
+		err := c.send([]Frame{{Header: Header{Kind: Heartbeat}}})
+		c.write.Unlock()
+		if err != nil {
+			return // whoever reads or writes data learns it too
+		}
+	}
+}
+
+// watch cuts the connection when nothing was read during several pauses. It
+// counts pauses and not time, so that a process that was itself frozen first
+// reads what waits for it.
+func (c *Conn) watch() {
+	last, idle := c.reads.Load(), 0
+	for c.pause(c.changed[1]) {
+		if now := c.reads.Load(); now != last {
+			last, idle = now, 0
+			continue
+		}
+		if idle++; idle >= beats {
+			c.silent.Store(true)
+			c.cut() // the error of a dead connection tells nothing
+			return
+		}
+	}
+}
+
+// pause waits for the time between two heartbeats; false means closed.
+func (c *Conn) pause(changed <-chan struct{}) bool {
+	for {
+		timer := time.NewTimer(max(time.Duration(c.silence.Load())/beats, time.Millisecond))
+		select {
+		case <-timer.C:
+			return true
+		case <-changed:
+			timer.Stop()
+		case <-c.closed:
+			timer.Stop()
+			return false
+		}
+	}
+}
+
+// counted is the raw connection, with every successful read noticed.
+type counted struct{ c *Conn }
+
+func (r counted) Read(b []byte) (int, error) {
+	n, err := r.c.conn.Read(b)
+	if n > 0 {
+		r.c.reads.Add(1)
+	}
+	return n, err
+}

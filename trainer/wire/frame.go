@@ -1,0 +1,125 @@
+// Package wire carries training data between two tasks: frames with a fixed
+// header and a raw payload over one TCP connection.
+//
+// A sender gives headers and payloads that it keeps, a receiver looks at the
+// header and says where the payload is to go:
+//
+//	err := conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Push, Step: 7}, Payload: gradient})
+//
+//	h, err := peer.Next()
+//	// ... is this variable, offset and length what was declared?
+//	err = peer.Payload(buffer)
+//
+// # Format
+//
+// A header is 40 bytes, all numbers little-endian:
+//
+//	 0 magic "PX"   2 version   3 kind   4 generation u32
+//	 8 epoch u32   12 variable u32      16 step u64
+//	24 offset u64, in elements          32 length u64, in bytes
+//
+// The payload follows: numbers as they lie in memory on a little-endian
+// machine, JSON for declarations and errors.
+//
+// # What it refuses
+//
+// Frames of another version or generation end the connection. The package
+// never allocates for a payload: whoever reads bounds the length by what was
+// declared. It proves nobody's identity; that happens before, in package
+// cluster.
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// HeaderSize is the size of an encoded header in bytes.
+const HeaderSize = 40
+
+const (
+	magic   = 'P' | 'X'<<8
+	version = 1
+)
+
+// Kind says what a frame is for.
+type Kind uint8
+
+// The kinds, in the order in which a connection sees them.
+const (
+	Heartbeat Kind = iota + 1 // both ways, swallowed by Next
+	Declare                   // worker: JSON, what it is about to train
+	Initial                   // chief: a variable before the first step
+	Value                     // server: a variable after Step updates
+	Ready                     // server: every worker declared the same; values were sent
+	Step                      // worker: begins a step with its rate and loss
+	Push                      // worker: a gradient
+	Done                      // server: Step is complete; the batch's loss
+	Bye                       // worker: will send no more
+	Error                     // server: JSON, why training cannot go on
+	kinds
+)
+
+var kindNames = [kinds]string{
+	Heartbeat: "heartbeat", Declare: "declare", Initial: "initial", Value: "value", Ready: "ready",
+	Step: "step", Push: "push", Done: "done", Bye: "bye", Error: "error",
+}
+
+func (k Kind) String() string {
+	if k < kinds && kindNames[k] != "" {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("kind %d", uint8(k))
+}
+
+// Header tells what a payload is and how long.
+type Header struct {
+	Kind       Kind
+	Generation uint32 // incarnation of the job; filled in by Conn
+	Epoch      uint32 // version of the map from variables to owners
+	Variable   uint32 // index in the declaration
+	Step       uint64 // updates applied before this one
+	Offset     uint64 // first element within the variable
+	Length     uint64 // payload bytes; filled in by Conn
+}
+
+// Frame is a header and its payload.
+type Frame struct {
+	Header
+	Payload []byte
+}
+
+// put encodes h into b, which holds HeaderSize bytes.
+func (h Header) put(b []byte) {
+	binary.LittleEndian.PutUint16(b, magic)
+	b[2], b[3] = version, byte(h.Kind)
+	binary.LittleEndian.PutUint32(b[4:], h.Generation)
+	binary.LittleEndian.PutUint32(b[8:], h.Epoch)
+	binary.LittleEndian.PutUint32(b[12:], h.Variable)
+	binary.LittleEndian.PutUint64(b[16:], h.Step)
+	binary.LittleEndian.PutUint64(b[24:], h.Offset)
+	binary.LittleEndian.PutUint64(b[32:], h.Length)
+}
+
+// parse decodes HeaderSize bytes.
+func parse(b []byte) (Header, error) {
+	if got := binary.LittleEndian.Uint16(b); got != magic {
+		return Header{}, fmt.Errorf("not a frame: begins with %#04x", got)
+	}
+	if b[2] != version {
+		return Header{}, fmt.Errorf("frame of version %d, this is version %d", b[2], version)
+	}
+	h := Header{
+		Kind:       Kind(b[3]),
+		Generation: binary.LittleEndian.Uint32(b[4:]),
+		Epoch:      binary.LittleEndian.Uint32(b[8:]),
+		Variable:   binary.LittleEndian.Uint32(b[12:]),
+		Step:       binary.LittleEndian.Uint64(b[16:]),
+		Offset:     binary.LittleEndian.Uint64(b[24:]),
+		Length:     binary.LittleEndian.Uint64(b[32:]),
+	}
+	if h.Kind == 0 || h.Kind >= kinds {
+		return Header{}, fmt.Errorf("frame of unknown %s", h.Kind)
+	}
+	return h, nil
+}
