@@ -153,7 +153,7 @@ func (m *Machine) enter(s stage, phase protocol.Phase) {
 func (m *Machine) up(e Up) {
 	h := m.hosts[e.Host]
 	if h.silent != "" {
-		m.note("host %s: connected again", m.name(e.Host))
+		m.note("host %s: connected", m.name(e.Host))
 	}
 	h.up, h.silent, h.addr = true, "", e.State.Addr
 	if e.State.Phase == protocol.Idle || e.State.Phase == protocol.Ready {

@@ -126,9 +126,13 @@ func (m *Machine) noteUnended() {
 // waitingFor names the hosts that hold up the start.
 func (m *Machine) waitingFor() string {
 	for i, h := range m.hosts {
-		if !h.up || (m.stage > gathering && h.answered < m.stage) {
-			return "host " + m.name(i)
+		if h.up && (m.stage == gathering || h.answered >= m.stage) {
+			continue
 		}
+		if h.silent != "" {
+			return fmt.Sprintf("host %s (%s)", m.name(i), h.silent)
+		}
+		return "host " + m.name(i)
 	}
 	return "the job"
 }

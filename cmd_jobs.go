@@ -1,0 +1,159 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/plx-run/plx/gpuprobe"
+	"github.com/plx-run/plx/launcher"
+)
+
+func (c *command) probeCommand() *cli.Command {
+	return &cli.Command{
+		Name: "probe", Usage: "show the hosts: reachable, GPUs, who uses them, cores, memory",
+		Flags:  append(reachFlags(), colourFlag(), jsonFlag()),
+		Action: c.probe,
+	}
+}
+
+func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "write JSON"} }
+
+func (c *command) probe(ctx *cli.Context) error {
+	r, err := reach(ctx)
+	if err != nil {
+		return err
+	}
+	if len(r.Hosts) == 0 {
+		r.LocalHosts, r.LocalWorkers = 1, 1
+	}
+	t, err := c.terminal(ctx)
+	if err != nil {
+		return err
+	}
+	base, cancel := c.context()
+	defer cancel()
+	rows, err := launcher.Probe(base, r, t)
+	if err != nil {
+		return err
+	}
+	if ctx.Bool("json") {
+		err = gpuprobe.JSON(c.stdout, rows)
+	} else {
+		err = gpuprobe.Table(c.stdout, rows, t.StdoutColour)
+	}
+	for _, row := range rows {
+		if row.Err != nil {
+			c.code = launcher.CodePlx
+		}
+	}
+	return err
+}
+
+func (c *command) logsCommand() *cli.Command {
+	return &cli.Command{
+		Name: "logs", Usage: "print a job's logs, while it runs or after", ArgsUsage: "[JOB]",
+		Flags: append(reachFlags(), colourFlag(), jsonFlag(),
+			&cli.BoolFlag{Name: "f", Aliases: []string{"follow"}, Usage: "go on until the job ends"},
+			&cli.StringSliceFlag{Name: "task", Usage: "only `ROLE:INDEX`, such as worker:3; repeatable"},
+			&cli.IntFlag{Name: "tail", Value: -1, Usage: "only the last `N` lines of each task"},
+			&cli.DurationFlag{Name: "since", Usage: "only lines of the last `TIME`, such as 10m"},
+			&cli.StringFlag{Name: "grep", Usage: "only lines that match `RE`"}),
+		Action: c.logs,
+	}
+}
+
+// logs reads --host as names of hosts to show, where the job is known here;
+// with --hosts it also says where to look for the job.
+func (c *command) logs(ctx *cli.Context) error {
+	cfg := launcher.LogsConfig{Follow: ctx.Bool("f"), Tasks: ctx.StringSlice("task"), Tail: ctx.Int("tail"),
+		Since: ctx.Duration("since"), JSON: ctx.Bool("json")}
+	var err error
+	if cfg.Query, err = c.query(ctx); err != nil {
+		return err
+	}
+	if !ctx.IsSet("hosts") {
+		for _, h := range cfg.Reach.Hosts {
+			cfg.Hosts = append(cfg.Hosts, h.Name)
+		}
+		cfg.Reach.Hosts = nil
+	}
+	if cfg.Grep, err = pattern(ctx, "grep"); err != nil {
+		return err
+	}
+	if cfg.Since < 0 {
+		return launcher.Mistake(fmt.Errorf("--since %s is in the future", cfg.Since), "")
+	}
+	base, cancel := c.context()
+	defer cancel()
+	return launcher.Logs(base, cfg)
+}
+
+func (c *command) jobsCommand() *cli.Command {
+	return &cli.Command{
+		Name: "jobs", Usage: "list the jobs launched from here, or found on --hosts",
+		Flags: append(reachFlags(), colourFlag(), jsonFlag()),
+		Action: func(ctx *cli.Context) error {
+			q, err := c.query(ctx)
+			if err != nil {
+				return err
+			}
+			base, cancel := c.context()
+			defer cancel()
+			return launcher.Jobs(base, launcher.JobsConfig{Query: q, JSON: ctx.Bool("json")})
+		},
+	}
+}
+
+func (c *command) attachCommand() *cli.Command {
+	return &cli.Command{
+		Name: "attach", Usage: "follow a running job and exit as it does", ArgsUsage: "[JOB]",
+		Flags: append(reachFlags(), colourFlag()),
+		Action: func(ctx *cli.Context) error {
+			q, err := c.query(ctx)
+			if err != nil {
+				return err
+			}
+			base, cancel := c.context()
+			defer cancel()
+			code, err := launcher.Attach(base, q)
+			c.code = code
+			return err
+		},
+	}
+}
+
+func (c *command) stopCommand() *cli.Command {
+	return &cli.Command{
+		Name: "stop", Usage: "end a job; returns when nothing of it is left", ArgsUsage: "[JOB]",
+		Flags: append(reachFlags(), colourFlag(),
+			&cli.DurationFlag{Name: "grace", Value: -1, DefaultText: "as launched", Usage: "`TIME` between asking a task to end and killing it"}),
+		Action: func(ctx *cli.Context) error {
+			q, err := c.query(ctx)
+			if err != nil {
+				return err
+			}
+			base, cancel := c.context()
+			defer cancel()
+			return launcher.Stop(base, q, ctx.Duration("grace"))
+		},
+	}
+}
+
+func (c *command) pruneCommand() *cli.Command {
+	return &cli.Command{
+		Name: "prune", Usage: "remove what ended jobs left here and on their hosts",
+		Flags: append(reachFlags(), colourFlag(),
+			&cli.DurationFlag{Name: "older", Value: 30 * 24 * time.Hour, Usage: "only what is older than `TIME`"}),
+		Action: func(ctx *cli.Context) error {
+			q, err := c.query(ctx)
+			if err != nil {
+				return err
+			}
+			base, cancel := c.context()
+			defer cancel()
+			return launcher.Prune(base, q, ctx.Duration("older"))
+		},
+	}
+}

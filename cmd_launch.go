@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/plx-run/plx/launcher"
+)
+
+func (c *command) launchCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "launch",
+		Usage:     "run a program on all hosts: one server per host, one worker per device",
+		ArgsUsage: "PROGRAM [ARGS...]",
+		Description: "PROGRAM is a local executable (./train), a Go package folder (./examples/mlp),\n" +
+			"or the bare name of a command on the hosts' PATH. What follows it is its own.\n\n" + exitCodes,
+		Flags:  append(append(reachFlags(), colourFlag()), launchFlags()...),
+		Action: c.launch,
+	}
+}
+
+func launchFlags() []cli.Flag {
+	return append(placeFlags(), []cli.Flag{
+		&cli.StringFlag{Name: "local", Value: "2x1", Usage: "size of the embedded cluster, `HOSTSxWORKERS`, when no host is named"},
+		&cli.StringFlag{Name: "name", Usage: "the job's `NAME`"},
+		&cli.BoolFlag{Name: "detach", Usage: "return when all tasks have started, print the job's id"},
+		&cli.BoolFlag{Name: "dry-run", Usage: "print the plan and touch no host"},
+		&cli.StringSliceFlag{Name: "copy", Usage: "send `FILE-OR-FOLDER` into the tasks' working folders; repeatable"},
+		&cli.StringSliceFlag{Name: "env", Usage: "give tasks `NAME[=VALUE]`; repeatable"},
+		&cli.StringSliceFlag{Name: "env-file", Usage: "give tasks the variables of `FILE`; repeatable"},
+		&cli.StringFlag{Name: "chdir", Usage: "`FOLDER` on the hosts to run in, instead of the task's own"},
+		&cli.StringFlag{Name: "setup", Usage: "shell `LINE` to run before the program, such as 'source venv/bin/activate'"},
+		&cli.StringFlag{Name: "path", Usage: "`FOLDERS` to put before the hosts' PATH"},
+		&cli.StringFlag{Name: "log-dir", Usage: "keep a file per task in `FOLDER` on this machine"},
+		&cli.StringFlag{Name: "grep", Usage: "show only lines that match `RE`"},
+		&cli.StringFlag{Name: "port-range", Usage: "use ports `LOW-HIGH` on the hosts"},
+		&cli.DurationFlag{Name: "start-timeout", Usage: "all tasks must have started within `TIME` (5m)"},
+		&cli.DurationFlag{Name: "max-time", Usage: "end the job after `TIME`"},
+		&cli.DurationFlag{Name: "lease", Usage: "hosts end the job `TIME` after they last heard the launcher (30s)"},
+		&cli.DurationFlag{Name: "grace", Usage: "`TIME` between asking a task to end and killing it", Value: launcher.DefaultGrace},
+	}...)
+}
+
+func placeFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.IntFlag{Name: "n", Usage: "`N` workers in all"},
+		&cli.IntFlag{Name: "workers-per-host", Usage: "`N` workers on each host"},
+		&cli.StringFlag{Name: "ps", Usage: "parameter servers on `HOSTS` (host,host) only, or none"},
+		&cli.StringFlag{Name: "visible", Value: "own", Usage: "a worker sees its `own` device, or all of its host's workers (host)"},
+		&cli.BoolFlag{Name: "no-bind", Usage: "do not bind workers to their share of the cores"},
+	}
+}
+
+func (c *command) launch(ctx *cli.Context) error {
+	cfg, err := c.launchConfig(ctx)
+	if err != nil {
+		return err
+	}
+	signal.Ignore(syscall.SIGPIPE) // a job is ended in good order when nobody reads its output
+	c.code, err = launcher.Launch(context.Background(), cfg, c.signals)
+	return err
+}
+
+func (c *command) launchConfig(ctx *cli.Context) (cfg launcher.Config, err error) {
+	if cfg.Reach, err = reach(ctx); err != nil {
+		return cfg, err
+	}
+	if cfg.LocalHosts, cfg.LocalWorkers, err = local(ctx.String("local")); err != nil {
+		return cfg, err
+	}
+	if cfg.PortLow, cfg.PortHigh, err = portRange(ctx.String("port-range")); err != nil {
+		return cfg, err
+	}
+	if cfg.Terminal, err = c.terminal(ctx); err != nil {
+		return cfg, err
+	}
+	if cfg.Grep, err = pattern(ctx, "grep"); err != nil {
+		return cfg, err
+	}
+	if err := placeConfig(ctx, &cfg); err != nil {
+		return cfg, err
+	}
+	cfg.Env, cfg.EnvFiles = ctx.StringSlice("env"), ctx.StringSlice("env-file")
+	cfg.Program, cfg.Args = ctx.Args().First(), ctx.Args().Tail()
+	cfg.Name, cfg.Detach, cfg.DryRun = ctx.String("name"), ctx.Bool("detach"), ctx.Bool("dry-run")
+	cfg.Copy, cfg.Chdir, cfg.Setup, cfg.Path = ctx.StringSlice("copy"), ctx.String("chdir"), ctx.String("setup"), ctx.String("path")
+	cfg.LogDir, cfg.LogLevel = ctx.String("log-dir"), os.Getenv("PLX_LOG_LEVEL")
+	cfg.StartTimeout, cfg.MaxTime = ctx.Duration("start-timeout"), ctx.Duration("max-time")
+	cfg.Lease, cfg.Grace = ctx.Duration("lease"), ctx.Duration("grace")
+	return cfg, nil
+}
+
+func placeConfig(ctx *cli.Context, cfg *launcher.Config) error {
+	cfg.Workers, cfg.WorkersPerHost, cfg.NoBind = ctx.Int("n"), ctx.Int("workers-per-host"), ctx.Bool("no-bind")
+	switch servers := ctx.String("ps"); {
+	case servers == "none":
+		cfg.NoServers = true
+	case servers != "":
+		cfg.Servers = strings.Split(servers, ",")
+	}
+	switch visible := ctx.String("visible"); visible {
+	case "own":
+	case "host":
+		cfg.VisibleHost = true
+	default:
+		return launcher.Mistake(fmt.Errorf("--visible %s: want own or host", visible), "")
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/term"
+
+	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher"
+	"github.com/plx-run/plx/logs"
+)
+
+// reachFlags say which hosts are meant and how they are reached.
+func reachFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "hosts", Usage: "resource `FILE` of hosts and GPU ids", EnvVars: []string{"PLX_HOSTS"}},
+		&cli.StringSliceFlag{Name: "host", Usage: "one `LINE` as in a resource file; repeatable"},
+		&cli.StringSliceFlag{Name: "include", Usage: "only `HOST[:IDS]`; repeatable"},
+		&cli.StringSliceFlag{Name: "exclude", Usage: "not `HOST[:IDS]`; repeatable"},
+		&cli.BoolFlag{Name: "accept-new-host-keys", Usage: "record the key of a host of which none is known"},
+	}
+}
+
+func colourFlag() cli.Flag {
+	return &cli.StringFlag{Name: "color", Value: "auto", Usage: "`WHEN` to use colour: auto, always or never"}
+}
+
+// reach reads the flags of reachFlags. No host named at all is no error here.
+func reach(ctx *cli.Context) (launcher.Reach, error) {
+	r := launcher.Reach{AcceptNewHostKeys: ctx.Bool("accept-new-host-keys")}
+	var err error
+	if ctx.IsSet("hosts") {
+		if r.Hosts, err = hostfile.ParseFile(ctx.String("hosts")); err != nil {
+			return r, launcher.Mistake(err, launcher.Hint(err))
+		}
+	}
+	if lines := ctx.StringSlice("host"); len(lines) > 0 {
+		more, err := hostfile.ParseLines(lines)
+		if err != nil {
+			return r, launcher.Mistake(err, launcher.Hint(err))
+		}
+		if r.Hosts, err = join(r.Hosts, more); err != nil {
+			return r, err
+		}
+	}
+	include, exclude := ctx.StringSlice("include"), ctx.StringSlice("exclude")
+	if len(include)+len(exclude) == 0 {
+		return r, nil
+	}
+	if len(r.Hosts) == 0 {
+		return r, launcher.Mistake(errors.New("--include and --exclude need --hosts or --host"), "")
+	}
+	if r.Hosts, err = hostfile.Filter(r.Hosts, include, exclude); err != nil {
+		return r, launcher.Mistake(err, launcher.Hint(err))
+	}
+	return r, nil
+}
+
+// join puts the lines of --host behind those of the file. One host in both is
+// a mistake.
+func join(file, lines []hostfile.Host) ([]hostfile.Host, error) {
+	for _, l := range lines {
+		for _, f := range file {
+			if strings.EqualFold(l.Name, f.Name) && l.Port == f.Port {
+				return nil, launcher.Mistake(fmt.Errorf("%s: host %s is in %s already", l.Pos, l.Name, f.Pos), "")
+			}
+		}
+	}
+	return append(file, lines...), nil
+}
+
+// terminal says what stands at plx's outputs.
+func (c *command) terminal(ctx *cli.Context) (launcher.Terminal, error) {
+	mode := ctx.String("color")
+	if mode != "auto" && mode != "always" && mode != "never" {
+		return launcher.Terminal{}, launcher.Mistake(fmt.Errorf("--color %s: want auto, always or never", mode), "")
+	}
+	t := launcher.Terminal{Stdout: c.stdout, Stderr: c.stderr,
+		StdoutTTY: term.IsTerminal(int(c.stdout.Fd())), StderrTTY: term.IsTerminal(int(c.stderr.Fd()))}
+	t.StdoutColour = logs.UseColour(mode, t.StdoutTTY, os.Getenv)
+	t.StderrColour = logs.UseColour(mode, t.StderrTTY, os.Getenv)
+	return t, nil
+}
+
+// query reads what names a job: an argument and the flags of reachFlags.
+func (c *command) query(ctx *cli.Context) (launcher.Query, error) {
+	if ctx.NArg() > 1 {
+		return launcher.Query{}, launcher.Mistake(fmt.Errorf("one job at most, not %s", strings.Join(ctx.Args().Slice(), " ")), "flags stand before the job")
+	}
+	r, err := reach(ctx)
+	if err != nil {
+		return launcher.Query{}, err
+	}
+	t, err := c.terminal(ctx)
+	return launcher.Query{Job: ctx.Args().First(), Reach: r, Terminal: t}, err
+}
+
+// pattern reads a regular expression flag.
+func pattern(ctx *cli.Context, name string) (*regexp.Regexp, error) {
+	if ctx.String(name) == "" {
+		return nil, nil
+	}
+	re, err := regexp.Compile(ctx.String(name))
+	if err != nil {
+		return nil, launcher.Mistake(fmt.Errorf("--%s: %w", name, err), "")
+	}
+	return re, nil
+}
+
+// local reads --local HOSTSxWORKERS.
+func local(text string) (hosts, workers int, err error) {
+	h, w, _ := strings.Cut(text, "x")
+	hosts, err1 := strconv.Atoi(h)
+	workers, err2 := strconv.Atoi(w)
+	if err1 != nil || err2 != nil || hosts < 1 || workers < 1 || hosts > 64 || workers > 256 {
+		return 0, 0, launcher.Mistake(fmt.Errorf("--local %s: want HOSTSxWORKERS, such as 2x1, with 1 to 64 hosts", text), "")
+	}
+	return hosts, workers, nil
+}
+
+// portRange reads --port-range LOW-HIGH.
+func portRange(text string) (low, high int, err error) {
+	if text == "" {
+		return 0, 0, nil
+	}
+	l, h, _ := strings.Cut(text, "-")
+	low, err1 := strconv.Atoi(l)
+	high, err2 := strconv.Atoi(h)
+	if err1 != nil || err2 != nil || low < 1 || high > 65535 || low > high {
+		return 0, 0, launcher.Mistake(fmt.Errorf("--port-range %s: want LOW-HIGH, such as 20000-20100", text), "")
+	}
+	return low, high, nil
+}

@@ -1,0 +1,438 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/logs"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+func TestNewConductorReplacesTheOld(t *testing.T) {
+	h := newHost(t, 1, "wait")
+	old, _ := h.launch()
+	h.prints("worker-0.stdout", "ready")
+	l, state := h.attach(true)
+	if state.Phase != protocol.Running || state.Tasks["worker:0"].PID == 0 {
+		t.Errorf("state %+v", state)
+	}
+	select {
+	case <-old.ended:
+	case <-time.After(patience):
+		t.Fatal("the old conductor's relay did not end")
+	}
+	if old.code != 0 {
+		t.Errorf("the old relay's exit status is %d", old.code)
+	}
+	l.end(h, time.Second)
+}
+
+func TestReconnectedConductorMissesNothing(t *testing.T) {
+	h := newHost(t, 2, "native", "deaf")
+	old, pids := h.launch()
+	h.prints("worker-1.stdout", "ready")
+	old.conn.Close()
+	<-old.ended
+	kill(t, pids[worker(1)])
+	h.exitOf(worker(1))
+	l, state := h.attach(true)
+	if e := state.Tasks["worker:1"].Exit; e == nil || e.Signal != int(unix.SIGKILL) {
+		t.Errorf("exit %+v", e)
+	}
+	if now := state.Tasks["worker:0"]; now.Exit != nil || !now.Native || now.PID != pids[worker(0)] {
+		t.Errorf("worker:0 %+v", now)
+	}
+	// Asked again, the agent answers the same and starts nothing twice.
+	l.send(protocol.Message{Start: &protocol.Start{}})
+	again := l.wait("Started", func(m protocol.Message) bool { return m.Started != nil }).Started.PIDs
+	if again[worker(0)] != pids[worker(0)] {
+		t.Errorf("started again: %v, %v before", again, pids)
+	}
+	l.end(h, time.Second)
+}
+
+func TestVisitorSeesChangesAndAsksToStop(t *testing.T) {
+	h := newHost(t, 1, "wait")
+	l, _ := h.start()
+	go l.renew(time.Second)
+	v, state := h.attach(false)
+	if state.Phase != protocol.Idle {
+		t.Errorf("phase %s", state.Phase)
+	}
+	l.run(0)
+	v.wait("Running", func(m protocol.Message) bool { return m.State != nil && m.State.Phase == protocol.Running })
+	v.send(protocol.Message{End: &protocol.End{}}) // not a visitor's to say
+	v.send(protocol.Message{Stop: &protocol.Stop{Grace: time.Second, Reason: "stopped by alice", Code: 143}})
+	ask := l.wait("StopAsk", func(m protocol.Message) bool { return m.StopAsk != nil }).StopAsk
+	if ask.Reason != "stopped by alice" || ask.Code != 143 {
+		t.Errorf("%+v", ask)
+	}
+	l.end(h, time.Second)
+	v.gone(h)
+}
+
+func TestVisitorStopsWhatNobodyConducts(t *testing.T) {
+	h := newHost(t, 1, "wait")
+	l, _ := h.launch()
+	h.prints("worker-0.stdout", "ready")
+	l.conn.Close()
+	<-l.ended
+	v, _ := h.attach(false)
+	v.send(protocol.Message{Stop: &protocol.Stop{Grace: time.Second, Reason: "stopped by alice", Code: 143}})
+	state := v.gone(h)
+	if state.Verdict.Code != 143 || state.Verdict.Reason != "stopped by alice" {
+		t.Errorf("verdict %+v", state.Verdict)
+	}
+}
+
+func TestLeavingVisitorIsNotWaitedFor(t *testing.T) {
+	h := newHost(t, 1, "wait")
+	l, _ := h.launch()
+	v, _ := h.attach(false)
+	begun := time.Now()
+	v.conn.Close()
+	<-v.ended
+	if d := time.Since(begun); d > 5*time.Second || v.code != 0 {
+		t.Errorf("the relay took %s, exit status %d", d, v.code)
+	}
+	l.end(h, time.Second)
+}
+
+func TestConnectWithoutAgent(t *testing.T) {
+	h := newHost(t, 1, "wait")
+	if _, stderr, code := h.agent("connect", h.spec.Job, h.spec.Folder); code != codeNoAgent || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("unknown job: exit status %d, %q", code, stderr)
+	}
+	for _, args := range [][]string{{"connect", "../x", "y"}, {"connect", h.spec.Job, ".."}, {"logs", "a/b", "c"}} {
+		if _, stderr, code := h.agent(args...); code != codeFailed {
+			t.Errorf("%q: exit status %d, %q", args, code, stderr)
+		}
+	}
+	if _, _, code := h.agent("dance"); code != codeUsage {
+		t.Errorf("unknown subcommand: exit status %d", code)
+	}
+}
+
+func TestGarbageChangesNothing(t *testing.T) {
+	h := newHost(t, 1, "wait")
+	l, state := h.start()
+	go l.renew(time.Second)
+	l.run(0)
+	h.prints("worker-0.stdout", "ready")
+	junk := make([]byte, 64<<10)
+	rand.Read(junk)
+	frame := append([]byte("plx-agent-1\n"), 0xff, 0xff, 0xff, 0xff)
+	for _, place := range []struct{ network, addr string }{{"tcp", state.Addr}, {"unix", state.Socket}} {
+		for _, bytes := range [][]byte{nil, junk, []byte("GET / HTTP/1.1\r\n\r\n"), []byte("plx-peer-1\n"), frame, append(frame[:12:12], "\x02\x00\x00\x00{}"...)} {
+			conn, err := net.Dial(place.network, place.addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn.SetDeadline(time.Now().Add(patience))
+			conn.Write(bytes) // refused early, perhaps
+			if c, ok := conn.(interface{ CloseWrite() error }); ok {
+				c.CloseWrite()
+			}
+			if got, err := io.ReadAll(conn); os.IsTimeout(err) {
+				t.Errorf("%s: still open, said %q", place.network, got)
+			}
+			conn.Close()
+		}
+	}
+	if s, _ := readState(h.folder()); s.Phase != protocol.Running {
+		t.Errorf("phase %s", s.Phase)
+	}
+	l.end(h, time.Second)
+}
+
+func TestCheckNamesWhoCannotBeReached(t *testing.T) {
+	a, b, stranger := newHost(t, 1, "wait"), newHost(t, 1, "wait"), newHost(t, 1, "wait")
+	b.spec.HostIndex, stranger.spec.HostIndex = 1, 2
+	stranger.spec.Secret = bytes.Repeat([]byte{9}, cluster.SecretSize)
+	la, _ := a.start()
+	lb, sb := b.start()
+	ls, ss := stranger.start()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := free.Addr().String()
+	free.Close()
+	la.send(protocol.Message{Check: &protocol.Check{Peers: []protocol.Peer{
+		{Index: 0, Host: "self"}, {Index: 1, Host: "b", Addr: sb.Addr}, {Index: 3, Host: "other", Addr: sb.Addr},
+		{Index: 2, Host: "stranger", Addr: ss.Addr}, {Index: 4, Host: "nobody", Addr: nobody},
+	}}})
+	checked := la.wait("Checked", func(m protocol.Message) bool { return m.Checked != nil }).Checked
+	failed := []string{}
+	for _, f := range checked.Failures {
+		failed = append(failed, f.Peer.Host)
+		if f.Cause == "" {
+			t.Errorf("%s: no cause", f.Peer.Host)
+		}
+	}
+	slices.Sort(failed)
+	if want := []string{"nobody", "other", "stranger"}; !slices.Equal(failed, want) {
+		t.Errorf("failed %v, want %v", failed, want)
+	}
+	la.end(a, 0)
+	lb.end(b, 0)
+	ls.end(stranger, 0)
+}
+
+func TestConductorOnAnotherHost(t *testing.T) {
+	h := newHost(t, 1, "exit", "4")
+	l, state := h.start()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	raw, err := dialPeer(ctx, cluster.PeerKey(h.spec.Secret, 0), agentName(5), protocol.Peer{Addr: state.Addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := openWithin(ctx, raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.Send(protocol.Message{Attach: &protocol.Attach{Conductor: true}}); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := conn.Receive(); err != nil || m.State == nil {
+		t.Fatalf("%+v, %v, want State", m, err)
+	}
+	<-l.ended // replaced
+	if err := conn.Send(protocol.Message{End: &protocol.End{Verdict: protocol.Verdict{Code: 4, Reason: "over TCP"}}}); err != nil {
+		t.Fatal(err)
+	}
+	var last protocol.State
+	for {
+		m, err := conn.Receive()
+		if err != nil {
+			if err != io.EOF {
+				t.Errorf("the stream ended with %v", err)
+			}
+			break
+		}
+		if m.State != nil {
+			last = *m.State
+		}
+	}
+	if last.Phase != protocol.Over || last.Verdict.Reason != "over TCP" {
+		t.Errorf("the last state was %+v", last)
+	}
+	eventually(t, "nothing is left", func() bool {
+		left, err := marked(h.spec.Job, "")
+		return err == nil && len(left) == 0
+	})
+}
+
+func TestSocketsThatCannotBeOpened(t *testing.T) {
+	for name, test := range map[string]struct {
+		edit func(*protocol.Spec)
+		want []string
+	}{
+		"not this host's address": {func(s *protocol.Spec) { s.DataAddr = "192.0.2.7" }, []string{"192.0.2.7 is not an address of this host", "addr=", "127.0.0.1"}},
+		"a name":                  {func(s *protocol.Spec) { s.DataAddr = "gpu01" }, []string{"gpu01", "IP address"}},
+		"range too small":         {func(s *protocol.Spec) { s.PortLow, s.PortHigh = 47010, 47011 }, []string{"47010-47011", "--port-range"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, 1, "wait")
+			test.edit(&h.spec)
+			l, _ := h.start()
+			l.send(protocol.Message{Prepare: &protocol.Prepare{}})
+			p := l.wait("Prepared", func(m protocol.Message) bool { return m.Prepared != nil }).Prepared
+			for _, part := range test.want {
+				if !strings.Contains(p.Error, part) {
+					t.Errorf("error %q does not say %q", p.Error, part)
+				}
+			}
+			l.end(h, 0)
+		})
+	}
+}
+
+func TestPortsKeepToTheRange(t *testing.T) {
+	h := newHost(t, 2, "wait")
+	h.spec.PortLow = freePorts(t, 5) // exactly as many as needed
+	h.spec.PortHigh = h.spec.PortLow + 4
+	l, state := h.start()
+	open, reserved := l.prepare(0)
+	seen := map[string]bool{}
+	for _, addr := range append(append([]string{state.Addr}, open.Worker...), reserved.Worker...) {
+		_, port, err := net.SplitHostPort(addr)
+		n, _ := strconv.Atoi(port)
+		if err != nil || n < h.spec.PortLow || n > h.spec.PortHigh || seen[port] {
+			t.Errorf("address %s, %v", addr, err)
+		}
+		seen[port] = true
+	}
+	l.end(h, 0)
+}
+
+// freePorts returns the first of n free ports in a row, below those that the
+// kernel hands out by itself.
+func freePorts(t *testing.T, n int) int {
+	t.Helper()
+	for low := 20000; low < 30000; low += n {
+		free := 0
+		for port := low; port < low+n; port++ {
+			if ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+				ln.Close()
+				free++
+			}
+		}
+		if free == n {
+			return low
+		}
+	}
+	t.Fatal("no free ports")
+	return 0
+}
+
+func TestStartSaysWhatIsWrong(t *testing.T) {
+	h := newHost(t, 1, "wait")
+	for name, test := range map[string]struct {
+		edit func(*protocol.Spec)
+		want string
+	}{
+		"bad folder":  {func(s *protocol.Spec) { s.Folder = "../x" }, "no name"},
+		"no secret":   {func(s *protocol.Spec) { s.Secret = nil }, "secret"},
+		"no archive":  {func(s *protocol.Spec) { s.Archives = []string{strings.Repeat("cd", 32)} }, "unpack"},
+		"not the sum": {func(s *protocol.Spec) { s.Archives = []string{"x"} }, "content hash"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, 1, "wait")
+			test.edit(&h.spec)
+			l := h.dial("start")
+			l.send(protocol.Message{Spec: &h.spec})
+			<-l.ended
+			if l.code != codeFailed || !strings.Contains(l.stderr.String(), test.want) || strings.Count(l.stderr.String(), "\n") != 1 {
+				t.Errorf("exit status %d, %q, want %q", l.code, l.stderr, test.want)
+			}
+		})
+	}
+	l, _ := h.start()
+	again := h.dial("start")
+	again.send(protocol.Message{Spec: &h.spec})
+	<-again.ended
+	if again.code != codeFailed || !strings.Contains(again.stderr.String(), "already has an agent") {
+		t.Errorf("second start: exit status %d, %q", again.code, again.stderr)
+	}
+	l.end(h, 0)
+}
+
+func TestUnwritableHome(t *testing.T) {
+	h := newHost(t, 1, "wait")
+	file := h.home + "/file"
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.home = file // a folder cannot be made below a file, not even by root
+	l := h.dial("start")
+	l.send(protocol.Message{Spec: &h.spec})
+	<-l.ended
+	if l.code != codeFailed || !strings.Contains(l.stderr.String(), file) {
+		t.Errorf("exit status %d, %q", l.code, l.stderr)
+	}
+}
+
+func TestLogsFollowToTheEnd(t *testing.T) {
+	h := newHost(t, 1, "wait")
+	l, _ := h.launch()
+	cmd := h.command("logs", h.spec.Job, h.spec.Folder)
+	cmd.Stdin = strings.NewReader(`{"tail_lines":-1,"follow":true}` + "\n")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r := logs.NewReader(out)
+	text := ""
+	for text != "ready\n" {
+		c, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += string(c.Data)
+	}
+	l.end(h, time.Second)
+	for {
+		if _, err = r.Next(); err != nil {
+			break
+		}
+	}
+	if err != io.EOF {
+		t.Errorf("the logs end with %v, want io.EOF", err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestJobsAndPrune(t *testing.T) {
+	h := newHost(t, 1, "wait")
+	over := newHost(t, 1, "exit", "0")
+	over.home = h.home
+	ol, _ := over.launch()
+	ol.exits(1)
+	ol.end(over, 0)
+	h.spec.Archives = nil
+	l, _ := h.launch()
+	h.prints("worker-0.stdout", "ready")
+	out, _, _ := h.agent("jobs")
+	phases := map[string]protocol.Phase{}
+	for _, text := range strings.Split(strings.TrimSpace(out), "\n") {
+		s := decode[protocol.State](t, text)
+		phases[s.Job] = s.Phase
+	}
+	if len(phases) != 2 || phases[h.spec.Job] != protocol.Running || phases[over.spec.Job] != protocol.Over {
+		t.Errorf("jobs: %v", phases)
+	}
+	used, unused := strings.Repeat("11", 32), strings.Repeat("22", 32)
+	blobs := h.home + "/.plx/blobs/"
+	if err := os.MkdirAll(blobs, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, sum := range []string{used, unused} {
+		if err := os.WriteFile(blobs+sum, make([]byte, 1000), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(h.folder().blobs(), []byte(used+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, stderr, code := h.agent("prune"); out != "" || code != 0 {
+		t.Errorf("young things were pruned: %s%s", out, stderr)
+	}
+	out, stderr, code := h.agent("prune", "--older", "0s")
+	var removed []string
+	for _, text := range strings.Split(strings.TrimSpace(out), "\n") {
+		p := decode[Pruned](t, text)
+		removed = append(removed, p.Path)
+		if p.Bytes < 100 {
+			t.Errorf("%+v", p)
+		}
+	}
+	slices.Sort(removed)
+	if want := []string{"blobs/" + unused, fmt.Sprintf("jobs/%s/gpu01", over.spec.Job)}; code != 0 || !slices.Equal(removed, want) {
+		t.Errorf("pruned %v, want %v; %s", removed, want, stderr)
+	}
+	if _, err := os.Stat(h.folder().state()); err != nil {
+		t.Error(err)
+	}
+	l.end(h, time.Second)
+}

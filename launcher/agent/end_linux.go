@@ -1,0 +1,184 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// ending is the end of the agent, once that is decided. It cannot be undone.
+type ending struct {
+	verdict  protocol.Verdict
+	cause    string // of the exits of tasks that had to be killed
+	kill     alarm
+	overdue  bool // the grace is over
+	leased   bool // the lease is over
+	sweeping bool
+}
+
+// end tells all tasks to end and kills what is left after the grace; then it
+// records the verdict. Asked again, it can only be made to hurry.
+func (s *supervisor) end(v protocol.Verdict, grace time.Duration, cause string) {
+	if s.ending == nil {
+		s.log.Printf("ending: %s", v.Reason)
+		s.ending = &ending{verdict: v, cause: cause}
+		s.enter(protocol.Stopping)
+	}
+	for _, t := range s.tasks {
+		if t.running() {
+			s.tellToEnd(t, grace)
+		}
+	}
+	s.ending.kill.set(grace, func() {
+		s.do(func() {
+			s.ending.overdue = true
+			s.progress()
+		})
+	})
+	if grace <= 0 {
+		s.ending.overdue = true
+	}
+	s.progress()
+}
+
+// progress goes on with the end: once every task has ended, or the grace has,
+// all descendants are killed.
+func (s *supervisor) progress() {
+	if s.ending == nil || s.ending.sweeping || s.preparing {
+		return
+	}
+	for _, t := range s.tasks {
+		if t.running() && !s.ending.overdue {
+			return
+		}
+	}
+	s.ending.sweeping = true
+	for _, t := range s.tasks {
+		t.killing = t.running()
+	}
+	s.work.Go(func() {
+		left, err := s.clear()
+		s.do(func() {
+			s.killed("the job", left, err)
+			s.swept()
+		})
+	})
+}
+
+// clear kills all descendants of this process and waits, bounded, until none
+// is left, not even an unreaped one.
+func (s *supervisor) clear() (left []int, err error) {
+	_, left, err = sweep(below, killTime)
+	for deadline := time.Now().Add(time.Second); !s.kids.none() && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	return left, err
+}
+
+// swept closes what the tasks wrote to. All exits are known by then, but for
+// those of processes that could not be killed.
+func (s *supervisor) swept() {
+	tasks := s.started()
+	s.work.Go(func() {
+		s.awaitExits(len(tasks.Started.PIDs))
+		s.do(func() {
+			outs := s.outputs()
+			s.work.Go(func() {
+				err := closeOutputs(outs)
+				s.do(func() { s.conclude(err) })
+			})
+		})
+	})
+}
+
+// awaitExits waits, bounded, until the exits of n tasks are known.
+func (s *supervisor) awaitExits(n int) {
+	for deadline := time.Now().Add(drain + time.Second); time.Now().Before(deadline); {
+		known := make(chan int, 1)
+		s.do(func() {
+			k := 0
+			for _, t := range s.tasks {
+				if t.child != nil && t.now.Exit != nil {
+					k++
+				}
+			}
+			known <- k
+		})
+		select {
+		case k := <-known:
+			if k == n {
+				return
+			}
+		case <-s.quit:
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func (s *supervisor) outputs() []*output {
+	var outs []*output
+	for _, t := range s.tasks {
+		if t.child != nil {
+			outs = append(outs, t.outs[0], t.outs[1])
+		}
+	}
+	return outs
+}
+
+func closeOutputs(outs []*output) error {
+	var errs []error
+	for _, o := range outs {
+		errs = append(errs, o.close())
+	}
+	return errors.Join(errs...)
+}
+
+// conclude records the verdict. It is the last thing that run does.
+func (s *supervisor) conclude(err error) {
+	if err != nil {
+		s.notice(fmt.Sprintf("host %s: close the logs: %v", s.spec.Host, err))
+	}
+	if err := os.Remove(s.folder.secret()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		s.notice(fmt.Sprintf("host %s: delete the job's secret: %v", s.spec.Host, err))
+	}
+	s.state.Verdict = &s.ending.verdict
+	s.enter(protocol.Over)
+	snapshot := s.snapshot()
+	s.tell(protocol.Message{State: &snapshot})
+	s.over = true
+}
+
+// checkLease ends this host's part when the conductor was not heard for the
+// lease.
+func (s *supervisor) checkLease() {
+	grace, over := s.lease.left()
+	if !over || s.ending != nil && s.ending.leased {
+		return
+	}
+	s.end(protocol.Verdict{Code: codePlx, Host: s.spec.Host,
+		Reason: fmt.Sprintf("host %s: the launcher was not heard for %s", s.spec.Host, s.spec.Lease)}, grace, "the launcher was not heard")
+	s.ending.leased = true
+}
+
+// guardianLost ends everything at once: were this process killed now, nobody
+// would end the tasks.
+func (s *supervisor) guardianLost() {
+	if s.ending != nil && s.ending.sweeping {
+		return
+	}
+	reason := fmt.Sprintf("host %s: the guardian of the agent was killed", s.spec.Host)
+	s.notice(reason)
+	s.end(protocol.Verdict{Code: codePlx, Host: s.spec.Host, Reason: reason}, 0, "the agent's guardian was killed")
+}
+
+// terminated ends this host's part at the host's own wish, as when it shuts
+// down.
+func (s *supervisor) terminated(sig os.Signal) {
+	reason := fmt.Sprintf("host %s: the agent was told to end: %v", s.spec.Host, sig)
+	s.notice(reason)
+	s.end(protocol.Verdict{Code: codePlx, Host: s.spec.Host, Reason: reason}, min(s.spec.Grace, 5*time.Second), "the host told the agent to end")
+}

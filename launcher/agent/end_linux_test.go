@@ -1,0 +1,270 @@
+package agent
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// stubborn starts two tasks that ignore SIGTERM, each with a daemon that does
+// so too, in a session of its own and without a parent.
+func stubborn(t *testing.T) (*testHost, *line, map[cluster.Task]int) {
+	t.Helper()
+	h := newHost(t, 2, "stubborn")
+	l, pids := h.launch()
+	for _, name := range []string{"worker-0.stdout", "worker-1.stdout"} {
+		h.prints(name, "ready")
+		h.prints(name, "ghost")
+	}
+	if procs, err := marked(h.spec.Job, ""); err != nil || len(procs) != 6 {
+		t.Fatalf("%d processes of the job, %v, want 6: guardian, supervisor, tasks and their daemons", len(procs), err)
+	}
+	return h, l, pids
+}
+
+func TestEndKillsWhatIgnoresIt(t *testing.T) {
+	h, l, _ := stubborn(t)
+	begun := time.Now()
+	l.end(h, 300*time.Millisecond)
+	if d := time.Since(begun); d < 300*time.Millisecond || d > 10*time.Second {
+		t.Errorf("took %s with a grace of 300 ms", d)
+	}
+	state, _ := readState(h.folder())
+	if e := state.Tasks["worker:0"].Exit; e == nil || e.Signal != int(unix.SIGKILL) || !e.Told {
+		t.Errorf("%+v, want told and killed", e)
+	}
+}
+
+func TestSecondEndHurries(t *testing.T) {
+	h, l, _ := stubborn(t)
+	l.send(protocol.Message{End: &protocol.End{Grace: time.Hour, Verdict: protocol.Verdict{Code: 130, Reason: "interrupted"}}})
+	l.end(h, 0)
+	if state, _ := readState(h.folder()); state.Verdict.Code != 130 {
+		t.Errorf("verdict %+v, want that of the first End", state.Verdict)
+	}
+}
+
+func TestKilledSupervisorLeavesNothing(t *testing.T) {
+	h, l, _ := stubborn(t)
+	state, _ := readState(h.folder())
+	kill(t, state.Supervisor)
+	state = l.gone(h)
+	if v := state.Verdict; v.Code != 125 || !strings.Contains(v.Reason, "supervisor") {
+		t.Errorf("verdict %+v, want one that blames the supervisor", v)
+	}
+	if _, _, code := h.agent("connect", h.spec.Job, h.spec.Folder); code != codeNoAgent {
+		t.Errorf("connect: exit status %d, want %d", code, codeNoAgent)
+	}
+}
+
+func TestKilledGuardianLeavesNothing(t *testing.T) {
+	h, l, _ := stubborn(t)
+	state, _ := readState(h.folder())
+	kill(t, state.Guardian)
+	l.wait("Notice", func(m protocol.Message) bool { return strings.Contains(m.Notice, "guardian") })
+	for task, e := range l.exits(2) {
+		if e.Signal != int(unix.SIGKILL) || !strings.Contains(e.Cause, "guardian") {
+			t.Errorf("%s: %+v", task, e)
+		}
+	}
+	state = l.gone(h)
+	if v := state.Verdict; v.Code != 125 || !strings.Contains(v.Reason, "guardian") {
+		t.Errorf("verdict %+v, want one that blames the guardian", v)
+	}
+}
+
+func TestBothKilledLeavesNoTask(t *testing.T) {
+	h := newHost(t, 2, "wait")
+	_, _ = h.launch()
+	h.prints("worker-0.stdout", "ready")
+	h.prints("worker-1.stdout", "ready")
+	state, _ := readState(h.folder())
+	for _, pid := range []int{state.Guardian, state.Supervisor} {
+		if err := unix.Kill(pid, unix.SIGSTOP); err != nil { // neither is to notice the other's end
+			t.Fatal(err)
+		}
+	}
+	kill(t, state.Guardian)
+	kill(t, state.Supervisor)
+	eventually(t, "the tasks end with their parent", func() bool {
+		left, err := marked(h.spec.Job, "")
+		return err == nil && len(left) == 0
+	})
+}
+
+func kill(t *testing.T, pid int) {
+	t.Helper()
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReapKillsWhatTheAgentLeft(t *testing.T) {
+	h, _, _ := stubborn(t)
+	other := newHost(t, 1, "wait")
+	other.home, other.spec.Job, other.spec.Folder = h.home, h.spec.Job, "gpu02"
+	ol, _ := other.launch()
+	other.prints("worker-0.stdout", "ready")
+	out, stderr, code := h.agent("reap", h.spec.Job, h.spec.Folder)
+	if r := decode[Reaped](t, out); code != 0 || r.Killed != 6 {
+		t.Errorf("reap: %s, %s, exit status %d, want 6 killed", out, stderr, code)
+	}
+	if left, _ := marked(h.spec.Job, h.spec.Folder); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	if left, _ := marked(h.spec.Job, "gpu02"); len(left) != 3 {
+		t.Errorf("%d processes of the other host of the machine, want all 3", len(left))
+	}
+	ol.end(other, 0)
+	out, _, _ = h.agent("state", h.spec.Job, h.spec.Folder)
+	if s := decode[protocol.State](t, out); s.Phase != protocol.Over || s.Verdict.Code != 125 {
+		t.Errorf("state %+v", s)
+	}
+	if _, err := os.Stat(h.folder().secret()); err == nil {
+		t.Error("the secret is still there")
+	}
+}
+
+func TestLeaseEndsTheJob(t *testing.T) {
+	h := newHost(t, 2, "stubborn")
+	h.spec.Lease, h.spec.Grace = 3*time.Second, time.Second
+	l, _ := h.start()
+	begun := time.Now()
+	l.run(0)
+	for _, e := range l.exits(2) {
+		if e.Signal != int(unix.SIGKILL) || !e.Told {
+			t.Errorf("%+v", e)
+		}
+	}
+	state := l.gone(h)
+	if d := time.Since(begun); d > h.spec.Lease+time.Second {
+		t.Errorf("took %s with a lease of %s", d, h.spec.Lease)
+	}
+	if v := state.Verdict; v.Code != 125 || !strings.Contains(v.Reason, "not heard for 3s") {
+		t.Errorf("verdict %+v", v)
+	}
+}
+
+func TestRenewedLeaseGoesOn(t *testing.T) {
+	h := newHost(t, 1, "wait")
+	h.spec.Lease = time.Second
+	l, _ := h.launch()
+	begun := time.Now()
+	l.wait("3 s of renewals", func(m protocol.Message) bool {
+		return m.Exited != nil || m.Renewed != nil && time.Since(begun) > 3*time.Second
+	})
+	if s, _ := readState(h.folder()); s.Phase != protocol.Running {
+		t.Errorf("phase %s", s.Phase)
+	}
+	l.end(h, 0)
+}
+
+func TestLaunchersDeathEndsTheJobAfterTheLease(t *testing.T) {
+	h := newHost(t, 1, "stubborn")
+	h.spec.Lease, h.spec.Grace = 2*time.Second, 500*time.Millisecond
+	l, _ := h.launch()
+	h.prints("worker-0.stdout", "ghost")
+	kill(t, l.cmd.Process.Pid)
+	eventually(t, "the job ends", func() bool {
+		left, err := marked(h.spec.Job, "")
+		return err == nil && len(left) == 0
+	})
+}
+
+func TestStopEndsOneTaskWithItsDaemon(t *testing.T) {
+	h, l, pids := stubborn(t)
+	l.send(protocol.Message{Stop: &protocol.Stop{Tasks: []cluster.Task{worker(1)}, Grace: 200 * time.Millisecond}})
+	if e := l.exits(1)[worker(1)]; e.Signal != int(unix.SIGKILL) || !e.Told {
+		t.Errorf("%+v", e)
+	}
+	eventually(t, "the daemon is gone", func() bool {
+		left, err := marked(h.spec.Job, "")
+		return err == nil && len(left) == 4
+	})
+	if exists(pids[worker(1)], 0) {
+		t.Error("the stopped task is there")
+	}
+	if _, err := readProcess(pids[worker(0)]); err != nil {
+		t.Errorf("the other task is gone: %v", err)
+	}
+	l.end(h, 0)
+}
+
+func TestStopTellsNativeTasksFirst(t *testing.T) {
+	h := newHost(t, 1, "native", "stop", "finished")
+	l, _ := h.launch()
+	h.prints("worker-0.stdout", "ready")
+	l.send(protocol.Message{Stop: &protocol.Stop{Grace: time.Minute}})
+	if e := l.exits(1)[worker(0)]; e.Code != 0 || !e.Finished || !e.Told {
+		t.Errorf("%+v, want finished when told over the channel", e)
+	}
+	l.end(h, 0)
+}
+
+func TestDeafNativeTaskGetsSIGTERM(t *testing.T) {
+	h := newHost(t, 1, "native", "deaf")
+	l, _ := h.launch()
+	h.prints("worker-0.stdout", "ready")
+	l.send(protocol.Message{Stop: &protocol.Stop{Grace: time.Second}})
+	if e := l.exits(1)[worker(0)]; e.Signal != int(unix.SIGTERM) {
+		t.Errorf("%+v, want SIGTERM before SIGKILL", e)
+	}
+	l.end(h, 0)
+}
+
+func TestStoppedTaskHearsTheSignal(t *testing.T) {
+	h := newHost(t, 1, "wait")
+	l, pids := h.launch()
+	h.prints("worker-0.stdout", "ready")
+	if err := unix.Kill(pids[worker(0)], unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	l.send(protocol.Message{Stop: &protocol.Stop{Grace: time.Minute}})
+	if e := l.exits(1)[worker(0)]; e.Signal != int(unix.SIGTERM) {
+		t.Errorf("%+v, want SIGTERM although it was suspended", e)
+	}
+	l.end(h, 0)
+}
+
+func TestNewGenerationAfterTheOld(t *testing.T) {
+	h := newHost(t, 1, "stubborn")
+	l, _ := h.launch()
+	h.prints("worker-0.stdout", "ghost")
+	l.send(protocol.Message{Prepare: &protocol.Prepare{Generation: 1}})
+	p := l.wait("Prepared", func(m protocol.Message) bool { return m.Prepared != nil }).Prepared
+	if p.Error == "" {
+		t.Error("a generation was prepared while the one before runs")
+	}
+	l.send(protocol.Message{Stop: &protocol.Stop{}})
+	l.exits(1)
+	first := h.spool("worker-0.stdout")
+	pids := l.run(1)
+	eventually(t, "the second generation prints", func() bool { return len(h.spool("worker-0.stdout")) == 2*len(first) })
+	env, err := environment(pids[worker(0)])
+	if generation, _ := lookup(env, "PLX_GENERATION"); err != nil || generation != "1" {
+		t.Errorf("PLX_GENERATION=%q, %v", generation, err)
+	}
+	l.end(h, 0)
+}
+
+func TestShutdownOfTheHostEndsTheJob(t *testing.T) {
+	h := newHost(t, 1, "wait")
+	l, _ := h.launch()
+	h.prints("worker-0.stdout", "ready")
+	state, _ := readState(h.folder())
+	if err := unix.Kill(state.Guardian, unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if e := l.exits(1)[worker(0)]; e.Signal != int(unix.SIGTERM) {
+		t.Errorf("%+v, want SIGTERM", e)
+	}
+	if state := l.gone(h); state.Verdict.Code != 125 {
+		t.Errorf("verdict %+v", state.Verdict)
+	}
+}

@@ -1,0 +1,162 @@
+package agent
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// listen takes what a task says on its control channel, until that closes.
+func (s *supervisor) listen(t *task) {
+	for {
+		m, err := t.control.Receive()
+		if err != nil {
+			return // closed by the task's end or by us; the exit tells the rest
+		}
+		s.do(func() { s.said(t, m) })
+	}
+}
+
+// said notes a control message, and passes on what a conductor wants to know.
+func (s *supervisor) said(t *task, m cluster.ControlMessage) {
+	if t.now.Exit != nil {
+		return
+	}
+	switch m.Kind {
+	case cluster.Hello:
+		t.now.Native = true
+		if m.Version != cluster.ControlVersion {
+			t.cause = fmt.Sprintf("it speaks version %d of the control channel, this plx speaks %d: build both from one release", m.Version, cluster.ControlVersion)
+			t.control.Close() // that is how it learns of it
+		}
+		s.changed = true
+	case cluster.Heartbeat, cluster.Checkpoint:
+		t.now.Step = max(t.now.Step, m.Step)
+		s.stepped = true
+	case cluster.Failed:
+		t.cause, t.lostPeer = m.Cause, m.Peer
+	case cluster.Finished:
+		t.finished = true
+	default:
+		s.log.Printf("%s said %q, which is unknown", t.Task, m.Kind)
+		return
+	}
+	if m.Kind == cluster.Heartbeat {
+		if time.Since(t.said) < time.Second {
+			return
+		}
+		t.said = time.Now()
+	}
+	s.tell(protocol.Message{Said: &protocol.Said{Task: t.Task, Message: m}})
+}
+
+// reaped notes that a task's process has ended.
+func (s *supervisor) reaped(t *task) {
+	t.reaped = true
+	if t.told && s.ending == nil {
+		s.kill(t) // what it left behind
+	}
+	s.progress()
+}
+
+// exited reports the end of a task, once its output is read or somebody else
+// holds that open.
+func (s *supervisor) exited(t *task, quiet bool) {
+	t.term.stop()
+	t.kill.stop()
+	t.closeSockets()
+	t.control.Close() // whatever holds the other end, the task is gone
+	cause := "killed: it did not end in time"
+	if s.ending != nil && s.ending.cause != "" {
+		cause = s.ending.cause
+	}
+	t.now.Exit = t.exit(cause)
+	s.changed = true
+	if !quiet {
+		s.notice(fmt.Sprintf("host %s: %s has ended, but a process that it started still holds its output open", s.spec.Host, t.Task))
+	}
+	s.tell(protocol.Message{Exited: t.now.Exit})
+}
+
+// stop tells tasks to end and kills them after the grace.
+func (s *supervisor) stop(m protocol.Stop) {
+	if s.ending != nil {
+		return
+	}
+	names := m.Tasks
+	if len(names) == 0 {
+		for name := range s.tasks {
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
+		t := s.tasks[name]
+		if t == nil || !t.running() {
+			continue
+		}
+		s.tellToEnd(t, m.Grace)
+		t.kill.set(m.Grace, s.unlessExited(t, func() { s.kill(t) }))
+	}
+}
+
+// tellToEnd asks a task to end: over the control channel where it has one,
+// and then, or otherwise, by signal.
+func (s *supervisor) tellToEnd(t *task, grace time.Duration) {
+	first := !t.told
+	t.told = true
+	if !t.now.Native {
+		t.terminate()
+		return
+	}
+	t.term.set(grace/2, s.unlessExited(t, t.terminate))
+	if !first {
+		return
+	}
+	control := t.control
+	s.work.Go(func() {
+		// A task that does not take it gets the signal.
+		_ = control.Send(cluster.ControlMessage{Kind: cluster.Stop})
+	})
+}
+
+// unlessExited returns a timer's function that calls f, unless the task has
+// ended by then.
+func (s *supervisor) unlessExited(t *task, f func()) func() {
+	return func() {
+		s.do(func() {
+			if t.now.Exit == nil {
+				f()
+			}
+		})
+	}
+}
+
+// killTime bounds how long killed processes are waited for.
+const killTime = 5 * time.Second
+
+// kill ends all processes of a task.
+func (s *supervisor) kill(t *task) {
+	if t.killing {
+		return
+	}
+	t.killing = t.running()
+	s.work.Go(func() {
+		list := func() ([]process, error) { return t.processes(s.spec.Job, s.spec.Folder) }
+		_, left, err := sweep(list, killTime)
+		s.do(func() { s.killed(t.Task.String(), left, err) })
+	})
+}
+
+// killed reports what could not be killed.
+func (s *supervisor) killed(whose string, left []int, err error) {
+	if err != nil {
+		s.notice(fmt.Sprintf("host %s: list processes: %v", s.spec.Host, err))
+	}
+	if len(left) > 0 {
+		s.state.Unkillable = left
+		s.changed = true
+		s.notice(fmt.Sprintf("host %s: processes %v of %s did not end when killed: stuck in the kernel, or another user's", s.spec.Host, left, whose))
+	}
+}

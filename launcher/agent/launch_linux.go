@@ -1,0 +1,238 @@
+package agent
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/logs"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// Where a task finds its inherited sockets, behind the standard streams.
+const (
+	listenFD  = 3
+	controlFD = 4
+)
+
+// startTasks starts every task of the host. Those that cannot be started have
+// an Exited before Started is sent.
+func (s *supervisor) startTasks(m protocol.Start) {
+	if s.ending != nil {
+		return
+	}
+	if s.state.Phase == protocol.Running && s.state.Generation == m.Generation {
+		s.tell(s.started()) // asked again after a lost connection
+		return
+	}
+	if s.state.Phase != protocol.Ready || s.state.Generation != m.Generation {
+		s.notice(fmt.Sprintf("host %s: asked to start generation %d, but is %s at generation %d",
+			s.spec.Host, m.Generation, s.state.Phase, s.state.Generation))
+		return
+	}
+	s.enter(protocol.Running)
+	for _, spec := range s.spec.Tasks {
+		t := s.tasks[spec.Task]
+		if err := s.launch(t, m); err != nil {
+			t.closeSockets()
+			t.now.Exit = t.refused(err)
+			s.tell(protocol.Message{Exited: t.now.Exit})
+		}
+	}
+	s.tell(s.started())
+}
+
+func (s *supervisor) started() protocol.Message {
+	pids := map[cluster.Task]int{}
+	for name, t := range s.tasks {
+		if t.child != nil {
+			pids[name] = t.child.pid
+		}
+	}
+	return protocol.Message{Started: &protocol.Started{Generation: s.state.Generation, PIDs: pids}}
+}
+
+// launch starts one task.
+func (s *supervisor) launch(t *task, m protocol.Start) error {
+	own, err := makeFolder(s.folder.task(t.Task))
+	if err != nil {
+		return err
+	}
+	cwd, err := chdir(string(s.spec.Command.Chdir), own)
+	if err != nil {
+		return err
+	}
+	cores := s.share(t)
+	env := taskEnviron(s.login, s.spec, s.contract(t, m, own, len(cores)), cwd)
+	cmd, err := resolve(s.spec.Command, env, own)
+	if err != nil {
+		return err
+	}
+	files, closeFiles, err := s.connect(t)
+	if err != nil {
+		return err
+	}
+	defer closeFiles()
+	attr := &syscall.ProcAttr{Dir: cmd.dir, Env: env, Files: files, Sys: &syscall.SysProcAttr{
+		Setsid: true,
+		// The guardian kills the task when this process is killed; should
+		// both be killed, this is what is left.
+		Pdeathsig: syscall.SIGKILL,
+	}}
+	if !s.spec.Bind {
+		cores = nil
+	}
+	err = cmd.run(func() (err error) {
+		t.child, err = s.kids.start(cmd.path, cmd.argv, attr, cores)
+		return err
+	})
+	if err != nil {
+		s.disconnect(t)
+		return err
+	}
+	t.now = protocol.TaskNow{PID: t.child.pid}
+	s.follow(t)
+	return nil
+}
+
+// share returns the cores of a worker; servers are not bound.
+func (s *supervisor) share(t *task) []int {
+	if t.Task.Role != cluster.Worker {
+		return nil
+	}
+	return share(s.cores, t.LocalRank, s.spec.LocalWorldSize())
+}
+
+// contract is what the task is told.
+func (s *supervisor) contract(t *task, m protocol.Start, dir string, cores int) cluster.Contract {
+	c := cluster.Contract{
+		Job: s.spec.Job, Generation: m.Generation, Task: t.Task,
+		WorldSize: s.spec.WorldSize, LocalRank: t.LocalRank, LocalWorldSize: s.spec.LocalWorldSize(),
+		Cluster: m.Cluster, ListenFD: listenFD, ControlFD: controlFD,
+		SecretFile: s.folder.secret(), LogLevel: s.spec.LogLevel, Dir: dir,
+		Foreign: cluster.Foreign{
+			Cluster: m.Foreign, GroupRank: s.spec.GroupRank,
+			Interface: interfaceOf(s.spec.DataAddr), Devices: t.Devices,
+		},
+	}
+	if host, port, err := net.SplitHostPort(m.Foreign.Addr(cluster.Chief)); err == nil {
+		c.Foreign.MasterAddr = host
+		c.Foreign.MasterPort, _ = strconv.Atoi(port) // an agent wrote it
+	}
+	if !s.userSets("OMP_NUM_THREADS") {
+		c.Foreign.Threads = cores
+	}
+	return c
+}
+
+// userSets reports whether the user or the login gives a variable a value.
+func (s *supervisor) userSets(name string) bool {
+	env := append([]string(nil), s.login...)
+	for _, e := range s.spec.Env {
+		env = append(env, string(e))
+	}
+	_, ok := lookup(env, name)
+	return ok
+}
+
+// connect opens the task's streams and sockets. It returns the descriptors
+// that the task inherits, and what closes this process's copies of them.
+func (s *supervisor) connect(t *task) (files []uintptr, closeFiles func(), err error) {
+	var ours []int
+	closeFiles = func() {
+		for _, fd := range ours {
+			unix.Close(fd) // the task has its own
+		}
+		t.open.closeSocket()
+	}
+	defer func() {
+		if err != nil {
+			closeFiles()
+			s.disconnect(t)
+		}
+	}()
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open %s: %w", os.DevNull, err)
+	}
+	ours = append(ours, null)
+	for i, stream := range []logs.Stream{logs.Stdout, logs.Stderr} {
+		fd, err := s.spool(t, i, logs.Source{Task: t.Task.String(), Stream: stream})
+		if err != nil {
+			return nil, nil, err
+		}
+		ours = append(ours, fd)
+	}
+	control, theirs, err := cluster.ControlPair()
+	if err != nil {
+		return nil, nil, err
+	}
+	t.control = control
+	defer theirs.Close() // a copy of it goes to the task
+	fd, err := unix.FcntlInt(theirs.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("control channel: %w", err)
+	}
+	ours = append(ours, fd)
+	return []uintptr{uintptr(ours[0]), uintptr(ours[1]), uintptr(ours[2]), uintptr(t.open.fd), uintptr(fd)}, closeFiles, nil
+}
+
+// spool opens stream i of a task.
+func (s *supervisor) spool(t *task, i int, src logs.Source) (fd int, err error) {
+	w, err := logs.Create(s.folder.logs(), src)
+	if err != nil {
+		return 0, err
+	}
+	tell := func(text string) { s.do(func() { s.notice("host " + s.spec.Host + ": " + text) }) }
+	t.outs[i], fd, err = newOutput(src.String(), w, tell)
+	if err != nil {
+		w.Close() // nothing was written to it
+		return 0, err
+	}
+	return fd, nil
+}
+
+// disconnect takes back what connect made for a task that did not start.
+func (s *supervisor) disconnect(t *task) {
+	for i, o := range t.outs {
+		if o != nil {
+			o.pipe.Close() // nobody ever wrote to it
+			o.spool.Close()
+			t.outs[i] = nil
+		}
+	}
+	if t.control != nil {
+		t.control.Close() // likewise
+		t.control = nil
+	}
+}
+
+// drain bounds the wait for the output of a task that has ended.
+const drain = 2 * time.Second
+
+// follow watches a task that was started, until all of it is known.
+func (s *supervisor) follow(t *task) {
+	heard := make(chan struct{})
+	for _, o := range t.outs {
+		s.work.Go(o.run)
+	}
+	s.work.Go(func() {
+		defer close(heard)
+		s.listen(t)
+	})
+	s.work.Go(func() {
+		<-t.child.done
+		s.do(func() { s.reaped(t) })
+		deadline := time.Now().Add(drain)
+		within(time.Until(deadline), heard)
+		quiet := within(time.Until(deadline), t.outs[0].done)
+		quiet = within(time.Until(deadline), t.outs[1].done) && quiet
+		s.do(func() { s.exited(t, quiet) })
+	})
+}

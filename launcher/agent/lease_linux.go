@@ -1,0 +1,52 @@
+package agent
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// lease is how long an agent lives without a word from its conductor.
+type lease struct {
+	length time.Duration // 0: for ever
+	grace  time.Duration // between SIGTERM and SIGKILL, at the end of it
+	begun  time.Duration // by the clock
+	clock  func() time.Duration
+}
+
+// newLease starts a lease. The grace is at most half of it.
+func newLease(length, grace time.Duration, clock func() time.Duration) *lease {
+	return &lease{length: length, grace: min(grace, length/2), begun: clock(), clock: clock}
+}
+
+// renew starts the lease anew.
+func (l *lease) renew() { l.begun = l.clock() }
+
+// killed is when no process of the job may be left but the agent, and told
+// when they are told to end. Both are before the end of the lease.
+func (l *lease) killed() time.Duration {
+	return l.length - min(time.Second, l.length/10)
+}
+
+func (l *lease) told() time.Duration { return min(l.length-l.grace, l.killed()) }
+
+// left returns how long tasks may still take to end, once they are to be told
+// so; over is false before.
+func (l *lease) left() (grace time.Duration, over bool) {
+	age := l.clock() - l.begun
+	if l.length <= 0 || age < l.told() {
+		return 0, false
+	}
+	return max(l.killed()-age, 0), true
+}
+
+// uptime is the time since the machine started, with the time for which it
+// was suspended: meanwhile the rest of the job has given this host up. It
+// never jumps when somebody sets the clock.
+func uptime() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
+		panic(err) // every kernel that Go supports has it
+	}
+	return time.Duration(t.Nano())
+}

@@ -1,0 +1,129 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// tailSize is how many of the last bytes of stderr an Exit carries.
+const tailSize = 4 << 10
+
+// output carries one stream of a task from a pipe into its spool. A spool
+// that takes no bytes, for want of disk, costs bytes but never the task.
+type output struct {
+	name  string // "worker:3 stderr"
+	pipe  *os.File
+	spool io.WriteCloser
+	tell  func(string)  // a line for the user
+	done  chan struct{} // closed when all was read, or close was called
+
+	// Of run alone, until done is closed: bytes dropped in all, and since
+	// the last one that was written.
+	dropped, gap int64
+
+	mu   sync.Mutex
+	tail []byte
+}
+
+// newOutput returns an output and the end of its pipe that the task inherits,
+// which the caller closes. tell may be called from another goroutine.
+func newOutput(name string, spool io.WriteCloser, tell func(string)) (*output, int, error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, 0, fmt.Errorf("pipe for %s: %w", name, err)
+	}
+	// Only this end: the task is not to meet an output that would block.
+	if err := unix.SetNonblock(fds[0], true); err != nil {
+		unix.Close(fds[0])
+		unix.Close(fds[1])
+		return nil, 0, fmt.Errorf("pipe for %s: %w", name, err)
+	}
+	o := &output{name: name, pipe: os.NewFile(uintptr(fds[0]), name), spool: spool, tell: tell, done: make(chan struct{})}
+	return o, fds[1], nil
+}
+
+// run reads until every writer has closed its end, or close is called.
+func (o *output) run() {
+	defer close(o.done)
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := o.pipe.Read(buf)
+		o.keep(buf[:n])
+		if err != nil {
+			return // the end, or closed
+		}
+	}
+}
+
+// keep writes p to the spool and remembers the last bytes. Only run calls it.
+func (o *output) keep(p []byte) {
+	o.remember(p)
+	if o.gap > 0 && len(p) > 0 {
+		mark := fmt.Sprintf("\nplx: %d bytes are missing here: the disk was full\n", o.gap)
+		if _, err := io.WriteString(o.spool, mark); err != nil {
+			o.drop(len(p), err)
+			return
+		}
+		o.gap = 0
+	}
+	if n, err := o.spool.Write(p); err != nil {
+		o.drop(len(p)-n, err)
+	}
+}
+
+func (o *output) remember(p []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.tail = append(o.tail, p...)
+	if extra := len(o.tail) - tailSize; extra > 0 {
+		o.tail = append(o.tail[:0], o.tail[extra:]...)
+	}
+}
+
+// drop counts bytes that the spool did not take, and tells of the first.
+func (o *output) drop(n int, err error) {
+	if o.dropped == 0 {
+		o.tell(fmt.Sprintf("%s: output is being lost: %v", o.name, err))
+	}
+	o.dropped += int64(n)
+	o.gap += int64(n)
+}
+
+// lastLines returns the last bytes of the stream, from the start of a line
+// where one is in them.
+func (o *output) lastLines() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	tail := o.tail
+	if len(tail) == tailSize {
+		for i, b := range tail[:len(tail)-1] {
+			if b == '\n' {
+				tail = tail[i+1:]
+				break
+			}
+		}
+	}
+	return string(tail)
+}
+
+// close ends the reading and closes the spool. It tells how much was lost.
+func (o *output) close() error {
+	// A read that is going on returns: the pipe is in the poller.
+	err := o.pipe.Close()
+	if !within(closing, o.done) {
+		return errors.Join(err, fmt.Errorf("%s: the spool takes no bytes", o.name))
+	}
+	if o.dropped > 0 {
+		o.tell(fmt.Sprintf("%s: %d bytes of output were lost", o.name, o.dropped))
+	}
+	return errors.Join(err, o.spool.Close())
+}
+
+// closing bounds the wait for a spool's last write.
+const closing = 3 * time.Second

@@ -1,0 +1,133 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"time"
+
+	"github.com/plx-run/plx/envsync"
+	"github.com/plx-run/plx/hostfile"
+)
+
+// Terminal is where plx writes and what stands there.
+type Terminal struct {
+	// Stdout is the program's: it carries the tasks' stdout, or a command's
+	// result. Stderr carries the tasks' stderr and plx's own words.
+	Stdout, Stderr io.Writer
+	// StdoutTTY and StderrTTY say which of them is a terminal.
+	StdoutTTY, StderrTTY bool
+	// StdoutColour and StderrColour say where colour is wanted.
+	StdoutColour, StderrColour bool
+}
+
+// Reach says which hosts are meant and how they are reached.
+type Reach struct {
+	// Hosts come from the resource file. Empty: an embedded cluster.
+	Hosts []hostfile.Host
+	// Local is the size of the embedded cluster: hosts x workers of each.
+	LocalHosts, LocalWorkers int
+	// AcceptNewHostKeys records the key of a host of which none is known.
+	AcceptNewHostKeys bool
+}
+
+// Config is one launch. Validate fills the defaults.
+type Config struct {
+	Reach
+	Terminal Terminal
+
+	// Program is a local executable ("./train"), a Go package folder, or the
+	// bare name of a command on the hosts' PATH.
+	Program string
+	Args    []string
+	Name    string // the user's name for the job; "" for the program's
+
+	Env      []string // NAME=VALUE, or NAME for the value of this machine
+	EnvFiles []string
+	Copy     []string // files and folders for the tasks' working folders
+	Chdir    string
+	Setup    string
+	Path     string
+	Detach   bool
+	DryRun   bool
+
+	environ []string // what Env and EnvFiles come to
+
+	Workers        int // -n; 0: one per device
+	WorkersPerHost int
+	Servers        []string // --ps host,host; nil: every host
+	NoServers      bool     // --ps none
+	VisibleHost    bool     // --visible host
+	NoBind         bool
+	PortLow        int
+	PortHigh       int
+
+	StartTimeout time.Duration // 5m: until every task has started
+	MaxTime      time.Duration // 0: no end
+	Lease        time.Duration // 30s
+	Grace        time.Duration // see DefaultGrace; 0 kills at once
+	LogDir       string
+	LogLevel     string
+	Grep         *regexp.Regexp
+}
+
+// settle is how long failures are collected before one is blamed.
+const settle = time.Second
+
+// DefaultGrace is the time between asking a task to end and killing it.
+const DefaultGrace = 10 * time.Second
+
+// Limits of the lease: shorter than the least, a busy host would miss it.
+const (
+	leastLease   = 5 * time.Second
+	defaultLease = 30 * time.Second
+)
+
+func (c *Config) validate() error {
+	if c.Program == "" {
+		return Mistake(errors.New("no program was named"), "plx launch --hosts resources.txt ./train")
+	}
+	fill(&c.StartTimeout, 5*time.Minute)
+	fill(&c.Lease, defaultLease)
+	if c.Lease < leastLease {
+		return Mistake(fmt.Errorf("--lease %s is too short, at least %s is needed", c.Lease, leastLease), "")
+	}
+	if c.Grace < 0 || c.MaxTime < 0 || c.StartTimeout < 0 {
+		return Mistake(errors.New("a time is negative"), "")
+	}
+	if c.Workers < 0 || c.WorkersPerHost < 0 {
+		return Mistake(errors.New("a number of workers is negative"), "")
+	}
+	var err error
+	if c.environ, err = envsync.Environment(c.Env, c.EnvFiles, os.LookupEnv); err != nil {
+		return Mistake(err, Hint(err))
+	}
+	if len(c.Hosts) == 0 {
+		fillInt(&c.LocalHosts, 2)
+		fillInt(&c.LocalWorkers, 1)
+	}
+	return checkName(c.Name)
+}
+
+func fill(d *time.Duration, value time.Duration) {
+	if *d == 0 {
+		*d = value
+	}
+}
+
+func fillInt(n *int, value int) {
+	if *n == 0 {
+		*n = value
+	}
+}
+
+var jobName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+func checkName(name string) error {
+	if name != "" && !jobName.MatchString(name) {
+		return Mistake(fmt.Errorf("--name %q: a name is up to 64 letters, digits, dots, dashes and underscores, and begins with a letter or digit", name), "")
+	}
+	return nil
+}

@@ -1,0 +1,238 @@
+package launcher
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// askTime bounds one question to a host about a job.
+const askTime = 40 * time.Second
+
+// Query names a job and the way to its hosts.
+type Query struct {
+	Job string // id, or a unique beginning of one; "": the newest, or the newest running one
+	// Reach is needed only where this machine has no record of the job.
+	Reach    Reach
+	Terminal Terminal
+}
+
+// job is a job that was launched before, with connections to its hosts.
+type job struct {
+	record
+	voice    *voice
+	fleet    *fleet
+	stations []*station
+}
+
+// open finds the job and makes its stations without reaching any. With
+// running, only a job that has no verdict yet will do when none was named.
+func (q Query) open(ctx context.Context, running bool) (*job, error) {
+	v := newVoice(q.Terminal)
+	r, err := q.find(ctx, running, v)
+	if err != nil {
+		return nil, err
+	}
+	return r.open(ctx, v, q.Reach.AcceptNewHostKeys)
+}
+
+func (r record) open(ctx context.Context, v *voice, accept bool) (*job, error) {
+	reach, err := r.reach(accept)
+	if err != nil {
+		return nil, err
+	}
+	f, err := openFleet(ctx, reach, v)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	j := &job{record: r, voice: v, fleet: f}
+	for i, h := range r.Hosts {
+		j.stations = append(j.stations, &station{remote: f.remotes[i], job: r.Job, folder: h.Folder, binary: h.Binary})
+	}
+	return j, nil
+}
+
+// find looks the job up among this machine's records, or on the given hosts.
+func (q Query) find(ctx context.Context, running bool, v *voice) (record, error) {
+	rs, err := loadRecords()
+	if err != nil {
+		return record{}, err
+	}
+	if len(q.Reach.Hosts) > 0 {
+		if rs, err = searchHosts(ctx, q.Reach, v); err != nil {
+			return record{}, err
+		}
+	}
+	if q.Job != "" {
+		return match(rs, q.Job)
+	}
+	for _, r := range slices.Backward(rs) {
+		if !running || (r.Verdict == nil && stillRuns(ctx, r, v)) {
+			return r, nil
+		}
+	}
+	what := "job"
+	if running {
+		what = "running job"
+	}
+	return record{}, Mistake(fmt.Errorf("there is no %s that this machine knows of", what),
+		"name the hosts with --hosts to look there; plx jobs lists what is known")
+}
+
+// match finds the one job whose id is, or begins with, the given text; or the
+// newest of the given name.
+func match(rs []record, text string) (record, error) {
+	var found []record
+	for _, r := range rs {
+		if r.Job == text {
+			return r, nil
+		}
+		if strings.HasPrefix(r.Job, text) || r.Name == text {
+			found = append(found, r)
+		}
+	}
+	if len(found) == 0 {
+		return record{}, Mistake(fmt.Errorf("job %s: this machine knows of none", text),
+			"plx jobs lists what is known; name the hosts with --hosts to look there")
+	}
+	last := found[len(found)-1]
+	if len(found) > 1 && (last.Name != text) {
+		return record{}, Mistake(fmt.Errorf("job %s: %d jobs begin so, the newest is %s", text, len(found), last.Job), "")
+	}
+	return last, nil
+}
+
+// stillRuns asks the chief's host, and notes a verdict that it tells.
+func stillRuns(ctx context.Context, r record, v *voice) bool {
+	state, err := r.ask(ctx, v)
+	if err != nil {
+		v.say("job %s: %v", r.Job, err)
+		return true // not known to be over
+	}
+	if state.Verdict == nil {
+		return true
+	}
+	r.Verdict = state.Verdict
+	if err := saveRecord(r); err != nil {
+		v.say("%v", err)
+	}
+	return false
+}
+
+// ask learns the state of the job from the chief's host.
+func (r record) ask(ctx context.Context, v *voice) (protocol.State, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	j, err := r.open(ctx, v, false)
+	if err != nil {
+		return protocol.State{}, err
+	}
+	defer j.fleet.Close() // nothing was written
+	state, err := j.stations[r.Chief].state(ctx)
+	if err != nil {
+		return state, fmt.Errorf("host %s: %w", j.stations[r.Chief].host.Name, err)
+	}
+	return state, nil
+}
+
+// state reads what the host's agent knows, or last knew.
+func (s *station) state(ctx context.Context) (protocol.State, error) {
+	var state protocol.State
+	var stdout bytes.Buffer
+	stderr := tail{limit: 4 << 10}
+	if err := s.Run(ctx, s.command("state "+s.where()), nil, &stdout, &stderr); err != nil {
+		return state, explain(err, stderr.String())
+	}
+	if err := json.Unmarshal(stdout.Bytes(), &state); err != nil {
+		return state, fmt.Errorf("state of job %s: %w", s.job, err)
+	}
+	return state, nil
+}
+
+var safeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+// searchHosts rebuilds records from what the hosts themselves know, for a
+// machine that did not launch the job.
+func searchHosts(ctx context.Context, reach Reach, v *voice) ([]record, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	f, err := openFleet(ctx, reach, v)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	defer f.Close() // nothing was written
+	found := make([][]protocol.State, len(f.remotes))
+	index := map[*remote]int{}
+	for i, r := range f.remotes {
+		index[r] = i
+	}
+	err = f.each(ctx, func(ctx context.Context, r *remote) error {
+		states, err := r.states(ctx)
+		found[index[r]] = states
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return assemble(f, found), nil
+}
+
+// states lists the states of all jobs that the host has a folder of.
+func (r *remote) states(ctx context.Context) ([]protocol.State, error) {
+	const script = `for f in "$HOME"/.plx/jobs/*/*/state.json; do if [ -r "$f" ]; then cat "$f"; echo; fi; done`
+	var stdout bytes.Buffer
+	if err := r.Run(ctx, script, nil, &stdout, nil); err != nil {
+		return nil, fmt.Errorf("look for jobs: %w", err)
+	}
+	var states []protocol.State
+	for d := json.NewDecoder(&stdout); ; {
+		var s protocol.State
+		if err := d.Decode(&s); err != nil {
+			return states, nil // the end, or one that is just being written
+		}
+		if safeName.MatchString(s.Job) && safeName.MatchString(s.Folder) && strings.HasPrefix(s.Binary, ".plx/blobs/") && safeName.MatchString(s.Binary[len(".plx/blobs/"):]) {
+			states = append(states, s)
+		}
+	}
+}
+
+// assemble makes one record of each job from its hosts' states. Where homes
+// are shared a host sees the others' folders too: each takes its own.
+func assemble(f *fleet, found [][]protocol.State) []record {
+	jobs := map[string]*record{}
+	for i, states := range found {
+		for _, s := range states {
+			if s.Folder != f.remotes[i].folder() {
+				continue
+			}
+			r := jobs[s.Job]
+			if r == nil {
+				r = &record{Job: s.Job, Name: s.Name, Created: s.Started, Detached: s.Detached, Grace: 10 * time.Second}
+				jobs[s.Job] = r
+			}
+			h := hostRecord{Line: f.remotes[i].host.String(), Folder: s.Folder, Binary: s.Binary}
+			for task := range s.Tasks {
+				h.Tasks = append(h.Tasks, task)
+				if task == "worker:0" {
+					r.Chief, r.Verdict = len(r.Hosts), s.Verdict
+				}
+			}
+			slices.Sort(h.Tasks)
+			r.Hosts = append(r.Hosts, h)
+		}
+	}
+	var rs []record
+	for _, r := range jobs {
+		rs = append(rs, *r)
+	}
+	slices.SortFunc(rs, func(a, b record) int { return a.Created.Compare(b.Created) })
+	return rs
+}

@@ -1,0 +1,234 @@
+package launcher
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/plx-run/plx/envsync"
+	"github.com/plx-run/plx/gpuprobe"
+	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// launch is one run of Launch.
+type launch struct {
+	cfg      Config
+	voice    *voice
+	signals  *signals
+	job      string
+	fleet    *fleet
+	place    placement
+	cargo    *cargo
+	stations []*station // one per placed host, in the order of place.hosts
+	secret   []byte
+	logs     logStreams
+}
+
+// Launch runs a job from its resource file to its verdict and returns plx's
+// exit status. Detached, it returns once every task has started, and writes
+// the job's id to stdout. signals delivers what the user sends: the first
+// ends the job with its grace, the second at once.
+func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, err error) {
+	if err := cfg.validate(); err != nil {
+		return Code(err), err
+	}
+	l := &launch{cfg: cfg, voice: newVoice(cfg.Terminal)}
+	if cfg.DryRun {
+		err := l.dryRun()
+		return Code(err), err
+	}
+	ctx, l.signals = watch(ctx, sig, cfg.Grace)
+	defer l.signals.close()
+	defer func() {
+		if err := l.close(); err != nil {
+			l.voice.say("close: %v", err)
+		}
+	}()
+	if err := l.prepare(ctx); err != nil {
+		return Code(err), err
+	}
+	return l.run(ctx)
+}
+
+// prepare does all that comes before an agent is started. Interrupted, it
+// leaves nothing on a host but blobs.
+func (l *launch) prepare(ctx context.Context) error {
+	l.sayWhere()
+	fleet, err := openFleet(ctx, l.cfg.Reach, l.voice)
+	if l.fleet = fleet; err != nil {
+		return err
+	}
+	if err := fleet.survey(ctx); err != nil {
+		return err
+	}
+	if l.place, err = place(fleet.machines(), l.cfg.placing()); err != nil {
+		return err
+	}
+	l.sayIdle()
+	if err := fleet.checkTwins(l.place, l.voice); err != nil {
+		return err
+	}
+	if l.cargo, err = pack(ctx, l.cfg, l.platforms(), l.voice); err != nil {
+		return err
+	}
+	if err := l.sync(ctx); err != nil {
+		return err
+	}
+	return l.name()
+}
+
+func (l *launch) sayWhere() {
+	if len(l.cfg.Hosts) == 0 {
+		l.voice.say("no --hosts given: an embedded cluster of %d hosts with %d workers each on this machine (--local HOSTSxWORKERS)",
+			l.cfg.LocalHosts, l.cfg.LocalWorkers)
+	}
+}
+
+// sayIdle tells of GPUs that no worker gets because no driver serves them.
+func (l *launch) sayIdle() {
+	for _, r := range l.used() {
+		if k := r.host.Devices.Kind; r.report.GPUTool == gpuprobe.ToolNone && r.report.GPUError != "" && (k == hostfile.AllGPUs || k == hostfile.Slots) {
+			l.voice.say("host %s: its workers run on the CPU: %s", r.host.Name, r.report.GPUError)
+		}
+	}
+}
+
+func (c Config) placing() placing {
+	return placing{workers: c.Workers, perHost: c.WorkersPerHost, servers: c.Servers, noServers: c.NoServers, visibleHost: c.VisibleHost}
+}
+
+// used are the remotes that have tasks, in the order of the placement.
+func (l *launch) used() []*remote {
+	var rs []*remote
+	for _, h := range l.place.hosts {
+		rs = append(rs, l.fleet.remotes[h.machine])
+	}
+	return rs
+}
+
+func (r *remote) platform() platform { return platform{r.facts.OS, r.facts.Arch} }
+
+func (l *launch) platforms() []platform {
+	var ps []platform
+	seen := map[platform]bool{}
+	for _, r := range l.used() {
+		if p := r.platform(); !seen[p] {
+			seen[p] = true
+			ps = append(ps, p)
+		}
+	}
+	return ps
+}
+
+// sync sends every platform's hosts what they need.
+func (l *launch) sync(ctx context.Context) error {
+	var errs []error
+	for _, p := range l.platforms() {
+		var targets []envsync.Target
+		for _, r := range l.used() {
+			if r.platform() == p {
+				targets = append(targets, envsync.Target{Name: r.host.Name, Host: r, FileSystem: r.facts.FileSystem})
+			}
+		}
+		m := newMeter(l.cfg.Terminal, l.voice)
+		err := envsync.Sync(ctx, targets, l.cargo.blobs(p), m.moved)
+		m.close(err)
+		errs = append(errs, err)
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return errors.Join(errs...)
+}
+
+// name gives the job its id and its stations.
+func (l *launch) name() error {
+	base := l.cfg.Name
+	if base == "" {
+		base = strings.Trim(unsafeInFolder.ReplaceAllString(filepath.Base(l.cfg.Program), "-"), "-.")
+	}
+	if base == "" {
+		base = "job"
+	}
+	l.job = fmt.Sprintf("%.40s-%s-%.4s", base, time.Now().UTC().Format("20060102-150405"), strings.ToLower(rand.Text()))
+	l.secret = make([]byte, cluster.SecretSize)
+	if _, err := rand.Read(l.secret); err != nil {
+		return fmt.Errorf("make the job's secret: %w", err)
+	}
+	for _, r := range l.used() {
+		l.stations = append(l.stations, &station{remote: r, job: l.job, folder: r.folder(),
+			binary: envsync.BlobPath(l.cargo.agents[r.platform()].Sum)})
+	}
+	return saveRecord(l.record())
+}
+
+// spec is what the agent of the i-th placed host is told.
+func (l *launch) spec(i int) (protocol.Spec, error) {
+	h, s := l.place.hosts[i], l.stations[i]
+	addr, err := s.dataAddr()
+	if err != nil {
+		return protocol.Spec{}, err
+	}
+	spec := protocol.Spec{
+		Job: l.job, Name: l.cfg.Name, Host: s.host.Name, HostIndex: i, Folder: s.folder,
+		Command: l.command(s.platform()), Env: raws(l.cfg.environ), LogLevel: l.cfg.LogLevel, Secret: l.secret,
+		WorldSize: l.place.workers, GroupRank: h.groupRank, Bind: !l.cfg.NoBind,
+		DataAddr: addr, PortLow: l.cfg.PortLow, PortHigh: l.cfg.PortHigh,
+		Lease: l.cfg.Lease, Grace: l.cfg.Grace, Detached: l.cfg.Detach,
+	}
+	for _, b := range l.cargo.files {
+		spec.Archives = append(spec.Archives, b.Sum)
+	}
+	for _, t := range h.tasks {
+		spec.Tasks = append(spec.Tasks, protocol.TaskSpec{Task: t.task, Devices: t.visible, LocalRank: t.localRank})
+	}
+	return spec, nil
+}
+
+func (l *launch) command(p platform) protocol.Command {
+	c := protocol.Command{Args: raws(l.cfg.Args), Setup: protocol.Raw(l.cfg.Setup), Chdir: protocol.Raw(l.cfg.Chdir), Path: protocol.Raw(l.cfg.Path)}
+	if program, shipped := l.cargo.programs[p]; shipped {
+		c.Blob, c.Base = program.Sum, protocol.Raw(program.Name)
+	} else {
+		c.Name = protocol.Raw(l.cfg.Program)
+	}
+	return c
+}
+
+func raws(texts []string) []protocol.Raw {
+	var rs []protocol.Raw
+	for _, t := range texts {
+		rs = append(rs, protocol.Raw(t))
+	}
+	return rs
+}
+
+func (l *launch) plan() protocol.Plan {
+	p := protocol.Plan{Job: l.job, Grace: l.cfg.Grace, Settle: settle, StartTimeout: l.cfg.StartTimeout, MaxTime: l.cfg.MaxTime}
+	for i, h := range l.place.hosts {
+		hp := protocol.HostPlan{Host: l.stations[i].host.Name}
+		for _, t := range h.tasks {
+			hp.Tasks = append(hp.Tasks, t.task)
+		}
+		p.Hosts = append(p.Hosts, hp)
+	}
+	return p
+}
+
+func (l *launch) close() error {
+	var errs []error
+	if l.fleet != nil {
+		errs = append(errs, l.fleet.Close())
+	}
+	if l.cargo != nil {
+		errs = append(errs, l.cargo.Close())
+	}
+	return errors.Join(errs...)
+}

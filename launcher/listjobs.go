@@ -1,0 +1,100 @@
+package launcher
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/charmbracelet/lipgloss"
+	"github.com/charmbracelet/lipgloss/table"
+)
+
+// JobsConfig says what Jobs lists and how.
+type JobsConfig struct {
+	Query
+	JSON bool
+}
+
+// jobRow is one job of the list.
+type jobRow struct {
+	Job     string    `json:"job"`
+	Name    string    `json:"name,omitempty"`
+	Program string    `json:"program"`
+	Created time.Time `json:"created"`
+	Hosts   int       `json:"hosts"`
+	Tasks   int       `json:"tasks"`
+	State   string    `json:"state"` // running, done, failed, unknown
+	Code    *int      `json:"code,omitempty"`
+	Reason  string    `json:"reason,omitempty"`
+}
+
+// Jobs lists the jobs that this machine launched, or those found on the given
+// hosts, the oldest first.
+func Jobs(ctx context.Context, cfg JobsConfig) error {
+	v := newVoice(cfg.Terminal)
+	rs, err := loadRecords()
+	if len(cfg.Reach.Hosts) > 0 {
+		rs, err = searchHosts(ctx, cfg.Reach, v)
+	}
+	if err != nil {
+		return err
+	}
+	rows := make([]jobRow, len(rs))
+	var wg sync.WaitGroup
+	limit := make(chan struct{}, fanOut)
+	for i, r := range rs {
+		wg.Go(func() {
+			limit <- struct{}{}
+			defer func() { <-limit }()
+			rows[i] = r.row(ctx, v)
+		})
+	}
+	wg.Wait()
+	if cfg.JSON {
+		return json.NewEncoder(cfg.Terminal.Stdout).Encode(rows)
+	}
+	return printJobs(cfg.Terminal, rows)
+}
+
+func (r record) row(ctx context.Context, v *voice) jobRow {
+	row := jobRow{Job: r.Job, Name: r.Name, Program: r.Program, Created: r.Created, Hosts: len(r.Hosts), State: "running"}
+	for _, h := range r.Hosts {
+		row.Tasks += len(h.Tasks)
+	}
+	if r.Verdict == nil {
+		state, err := r.ask(ctx, v)
+		switch {
+		case err != nil:
+			row.State, row.Reason = "unknown", err.Error()
+			return row
+		case state.Verdict == nil:
+			return row
+		}
+		r.Verdict = state.Verdict
+		if err := saveRecord(r); err != nil {
+			v.say("%v", err)
+		}
+	}
+	row.State, row.Code, row.Reason = "done", &r.Verdict.Code, r.Verdict.Reason
+	if r.Verdict.Code != 0 {
+		row.State = "failed"
+	}
+	return row
+}
+
+func printJobs(term Terminal, rows []jobRow) error {
+	t := table.New().Headers("JOB", "STARTED", "HOSTS", "TASKS", "STATE", "CODE", "REASON").
+		Border(lipgloss.HiddenBorder()).BorderTop(false).BorderBottom(false).BorderLeft(false).BorderHeader(false)
+	for _, r := range rows {
+		code := ""
+		if r.Code != nil {
+			code = strconv.Itoa(*r.Code)
+		}
+		t.Row(r.Job, r.Created.Local().Format("2006-01-02 15:04:05"), strconv.Itoa(r.Hosts), strconv.Itoa(r.Tasks), r.State, code, r.Reason)
+	}
+	_, err := fmt.Fprintln(term.Stdout, t.Render())
+	return err
+}

@@ -1,0 +1,28 @@
+package launcher
+
+import (
+	"context"
+
+	"github.com/plx-run/plx/gpuprobe"
+)
+
+// Probe looks at every host, in file order, and starts nothing. A host that
+// could not be reached has its error in its row.
+func Probe(ctx context.Context, reach Reach, t Terminal) ([]gpuprobe.Row, error) {
+	f, err := openFleet(ctx, reach, newVoice(t))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // nothing was written
+	rows := make([]gpuprobe.Row, len(f.remotes))
+	index := map[*remote]int{}
+	for i, r := range f.remotes {
+		rows[i].Host, index[r] = r.host.Name, i
+	}
+	f.each(ctx, func(ctx context.Context, r *remote) error {
+		row := &rows[index[r]]
+		row.Report, row.Err = gpuprobe.Probe(ctx, r)
+		return nil
+	})
+	return rows, context.Cause(ctx)
+}

@@ -1,0 +1,105 @@
+package launcher
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+
+	"github.com/plx-run/plx/launcher/conductor"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// run starts the agents and stays until the verdict, or until a detached job
+// runs.
+func (l *launch) run(ctx context.Context) (int, error) {
+	if l.cfg.Detach {
+		return l.detach(ctx)
+	}
+	out, err := l.openOutput()
+	if err != nil {
+		return CodePlx, err
+	}
+	defer l.voice.through(nil)
+	stops := l.signals.conduct()
+	if cause := context.Cause(ctx); cause != nil {
+		return Code(cause), errors.Join(cause, out.Close())
+	}
+	verdict, err := conductor.Run(context.WithoutCancel(ctx), l.plan(), l.hosts(ctx, out), conductor.Options{
+		Lease: l.cfg.Lease, Stop: stops, OnNote: func(text string) { l.voice.say("%s", text) },
+	})
+	err = errors.Join(err, l.logs.wait(), out.Close())
+	l.finish(verdict)
+	l.voice.through(nil)
+	l.report(verdict)
+	if err != nil {
+		l.voice.say("%s", strings.ReplaceAll(err.Error(), "\n", "\n"+prefix))
+	}
+	if err != nil && verdict.Code == 0 {
+		return CodePlx, nil
+	}
+	return verdict.Code, nil
+}
+
+// hosts tells the conductor how to reach each agent: by starting it the first
+// time, later by connecting to it. A host's logs are streamed once its agent
+// is up.
+func (l *launch) hosts(ctx context.Context, out *output) []conductor.Host {
+	var hosts []conductor.Host
+	for i, s := range l.stations {
+		var once sync.Once
+		dial := func(ctx context.Context) (conn *protocol.Conn, err error) {
+			first := false
+			once.Do(func() {
+				first = true
+				conn, err = l.start(ctx, i)
+			})
+			if first {
+				return conn, err
+			}
+			return s.connect(ctx)
+		}
+		up := func() { l.logs.follow(context.WithoutCancel(ctx), s, out) }
+		hosts = append(hosts, conductor.Host{Name: s.host.Name, Dial: dial, Up: up})
+	}
+	return hosts
+}
+
+func (l *launch) start(ctx context.Context, i int) (*protocol.Conn, error) {
+	spec, err := l.spec(i)
+	if err != nil {
+		return nil, &noStart{err}
+	}
+	return l.stations[i].start(ctx, spec)
+}
+
+// report tells the verdict on stderr: who failed first, where, how, with the
+// last lines of its stderr.
+func (l *launch) report(v protocol.Verdict) { tell(l.voice, l.job, v) }
+
+func tell(voice *voice, job string, v protocol.Verdict) {
+	if v.Code == 0 {
+		voice.say("job %s: %s", job, v.Reason)
+		return
+	}
+	if v.First != nil && v.First.Tail != "" {
+		voice.say("last lines of %s on %s:", v.First.Task, v.Host)
+		for line := range strings.Lines(v.First.Tail) {
+			voice.say("  %s", harmless(line))
+		}
+	}
+	if len(v.Victims) > 0 {
+		voice.say("failed because of it: %s", strings.Join(v.Victims, ", "))
+	}
+	voice.say("job %s: %s", job, v.Reason)
+}
+
+// harmless makes text from a task fit for a terminal.
+func harmless(line string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\t' || r >= 0x7f && r < 0xa0 {
+			return -1
+		}
+		return r
+	}, line)
+}

@@ -1,0 +1,143 @@
+// Command plx launches one program on many machines over SSH and trains
+// models there. See README.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/plx-run/plx/launcher"
+)
+
+// version is set by the release build.
+var version = "dev"
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == "agent" {
+		os.Exit(launcher.Agent(os.Args[2:]))
+	}
+	os.Exit(run(os.Args, os.Stdin, os.Stdout, os.Stderr))
+}
+
+// run is main with its streams given. It returns the exit status.
+func run(args []string, stdin io.Reader, stdout, stderr *os.File) int {
+	sig := make(chan os.Signal, 4)
+	signal.Notify(sig, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(sig)
+	c := &command{stdout: stdout, stderr: stderr, signals: sig}
+	err := c.app().Run(args)
+	if err == nil {
+		return c.code
+	}
+	var verdict *ended
+	if !errors.As(err, &verdict) {
+		complain(stderr, err)
+	}
+	return codeOf(err)
+}
+
+// ended carries the exit status of a job that was reported already.
+type ended struct{ code int }
+
+func (e *ended) Error() string { return fmt.Sprintf("exit status %d", e.code) }
+
+func codeOf(err error) int {
+	var verdict *ended
+	if errors.As(err, &verdict) {
+		return verdict.code
+	}
+	return launcher.Code(err)
+}
+
+// complain writes an error line, or one for each host, and then hint lines.
+func complain(w io.Writer, err error) {
+	for line := range strings.Lines(strings.TrimSpace(err.Error())) {
+		fmt.Fprintf(w, "plx: %s\n", strings.TrimRight(line, "\n"))
+	}
+	if hint := launcher.Hint(err); hint != "" {
+		fmt.Fprintf(w, "plx: hint: %s\n", hint)
+	}
+}
+
+// command is one invocation.
+type command struct {
+	stdout, stderr *os.File
+	signals        <-chan os.Signal
+	code           int
+}
+
+func (c *command) app() *cli.App {
+	app := &cli.App{
+		Name:                      "plx",
+		Usage:                     "launch one program on many machines over SSH, and train there",
+		Version:                   version,
+		Writer:                    c.stdout,
+		ErrWriter:                 c.stderr,
+		HideHelpCommand:           true,
+		DisableSliceFlagSeparator: true, // values may hold commas
+		ExitErrHandler:            func(*cli.Context, error) {},
+		OnUsageError:              wrongUse,
+		Action:                    unknownCommand,
+		Commands: []*cli.Command{
+			c.launchCommand(), c.probeCommand(), c.logsCommand(), c.jobsCommand(),
+			c.attachCommand(), c.stopCommand(), c.pruneCommand(),
+		},
+		Description: exitCodes,
+	}
+	for _, sub := range app.Commands {
+		sub.OnUsageError, sub.HideHelpCommand = wrongUse, true
+	}
+	return app
+}
+
+// wrongUse keeps cli from printing the whole help for one wrong flag.
+func wrongUse(ctx *cli.Context, err error, _ bool) error {
+	hint := "plx --help"
+	if ctx.Command != nil && ctx.Command.Name != "" && ctx.Command.Name != "plx" {
+		hint = "plx " + ctx.Command.Name + " --help"
+	}
+	return launcher.Mistake(err, hint)
+}
+
+const exitCodes = `Exit status:
+   0          the job's workers all exited with 0
+   N          the status of the task that failed first, 128+signal where one ended it
+   2          wrong use: flags, a resource file that is missing or wrong
+   124        --max-time ran out
+   125        plx could not do its part: a host or GPU is missing, a host key was refused
+   126, 127   the program is not executable, or was not found
+   130        Ctrl-C (143: plx stop, or SIGTERM; 141: nobody reads plx's output)`
+
+func unknownCommand(ctx *cli.Context) error {
+	if ctx.NArg() == 0 {
+		return cli.ShowAppHelp(ctx)
+	}
+	return launcher.Mistake(fmt.Errorf("no command %q", ctx.Args().First()), "plx --help lists them")
+}
+
+// context returns a context that ends at the first signal, with the exit
+// status that goes with it.
+func (c *command) context() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	done := make(chan struct{})
+	go func() {
+		select {
+		case sig := <-c.signals:
+			code := 130
+			if n, ok := sig.(syscall.Signal); ok && n != syscall.SIGINT {
+				code = 128 + int(n)
+			}
+			cancel(&ended{code})
+		case <-done:
+		}
+	}()
+	return ctx, func() { close(done); cancel(nil) }
+}
