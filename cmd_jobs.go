@@ -64,20 +64,20 @@ func (c *command) logsCommand() *cli.Command {
 	}
 }
 
-// logs reads --host as names of hosts to show, where the job is known here;
-// with --hosts it also says where to look for the job.
+// logs takes --host as the names of hosts to show, not as where to look.
 func (c *command) logs(ctx *cli.Context) error {
 	cfg := launcher.LogsConfig{Follow: ctx.Bool("f"), Tasks: ctx.StringSlice("task"), Tail: ctx.Int("tail"),
-		Since: ctx.Duration("since"), JSON: ctx.Bool("json")}
-	var err error
-	if cfg.Query, err = c.query(ctx); err != nil {
+		Since: ctx.Duration("since"), JSON: ctx.Bool("json"), Hosts: ctx.StringSlice("host")}
+	if err := oneJob(ctx); err != nil {
 		return err
 	}
-	if !ctx.IsSet("hosts") {
-		for _, h := range cfg.Reach.Hosts {
-			cfg.Hosts = append(cfg.Hosts, h.Name)
-		}
-		cfg.Reach.Hosts = nil
+	cfg.Job, cfg.OnHosts = ctx.Args().First(), fileNamed(ctx)
+	var err error
+	if cfg.Reach, err = fileReach(ctx); err != nil {
+		return err
+	}
+	if cfg.Terminal, err = c.terminal(ctx); err != nil {
+		return err
 	}
 	if cfg.Grep, err = pattern(ctx, "grep"); err != nil {
 		return err

@@ -33,12 +33,9 @@ func colourFlag() cli.Flag {
 
 // reach reads the flags of reachFlags. No host named at all is no error here.
 func reach(ctx *cli.Context) (launcher.Reach, error) {
-	r := launcher.Reach{AcceptNewHostKeys: ctx.Bool("accept-new-host-keys")}
-	var err error
-	if ctx.IsSet("hosts") {
-		if r.Hosts, err = hostfile.ParseFile(ctx.String("hosts")); err != nil {
-			return r, launcher.Mistake(err, launcher.Hint(err))
-		}
+	r, err := fileReach(ctx)
+	if err != nil {
+		return r, err
 	}
 	if lines := ctx.StringSlice("host"); len(lines) > 0 {
 		more, err := hostfile.ParseLines(lines)
@@ -57,6 +54,19 @@ func reach(ctx *cli.Context) (launcher.Reach, error) {
 		return r, launcher.Mistake(errors.New("--include and --exclude need --hosts or --host"), "")
 	}
 	if r.Hosts, err = hostfile.Filter(r.Hosts, include, exclude); err != nil {
+		return r, launcher.Mistake(err, launcher.Hint(err))
+	}
+	return r, nil
+}
+
+// fileReach reads the resource file alone.
+func fileReach(ctx *cli.Context) (launcher.Reach, error) {
+	r := launcher.Reach{AcceptNewHostKeys: ctx.Bool("accept-new-host-keys")}
+	if !ctx.IsSet("hosts") {
+		return r, nil
+	}
+	var err error
+	if r.Hosts, err = hostfile.ParseFile(ctx.String("hosts")); err != nil {
 		return r, launcher.Mistake(err, launcher.Hint(err))
 	}
 	return r, nil
@@ -90,15 +100,29 @@ func (c *command) terminal(ctx *cli.Context) (launcher.Terminal, error) {
 
 // query reads what names a job: an argument and the flags of reachFlags.
 func (c *command) query(ctx *cli.Context) (launcher.Query, error) {
-	if ctx.NArg() > 1 {
-		return launcher.Query{}, launcher.Mistake(fmt.Errorf("one job at most, not %s", strings.Join(ctx.Args().Slice(), " ")), "flags stand before the job")
+	if err := oneJob(ctx); err != nil {
+		return launcher.Query{}, err
 	}
 	r, err := reach(ctx)
 	if err != nil {
 		return launcher.Query{}, err
 	}
 	t, err := c.terminal(ctx)
-	return launcher.Query{Job: ctx.Args().First(), Reach: r, Terminal: t}, err
+	return launcher.Query{Job: ctx.Args().First(), Reach: r, OnHosts: ctx.IsSet("host") || fileNamed(ctx), Terminal: t}, err
+}
+
+func oneJob(ctx *cli.Context) error {
+	if ctx.NArg() <= 1 {
+		return nil
+	}
+	return launcher.Mistake(fmt.Errorf("one job at most, not %s", strings.Join(ctx.Args().Slice(), " ")), "flags stand before the job")
+}
+
+// fileNamed reports whether the resource file was named on the command line.
+// That of PLX_HOSTS is where to look only for jobs that this machine does not
+// know.
+func fileNamed(ctx *cli.Context) bool {
+	return ctx.IsSet("hosts") && ctx.String("hosts") != os.Getenv("PLX_HOSTS")
 }
 
 // pattern reads a regular expression flag.

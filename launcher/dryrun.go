@@ -5,9 +5,6 @@ import (
 	"io"
 	"os"
 
-	"github.com/charmbracelet/lipgloss"
-	"github.com/charmbracelet/lipgloss/table"
-
 	"github.com/plx-run/plx/hostfile"
 )
 
@@ -45,8 +42,7 @@ func (l *launch) dryHosts() []hostfile.Host {
 }
 
 func printPlan(w io.Writer, machines []machine, p placement) error {
-	t := table.New().Headers("TASK", "HOST", "DEVICE", "CUDA_VISIBLE_DEVICES").
-		Border(lipgloss.HiddenBorder()).BorderTop(false).BorderBottom(false).BorderLeft(false).BorderHeader(false)
+	t := newTable("TASK", "HOST", "DEVICE", "CUDA_VISIBLE_DEVICES")
 	guess := false
 	for _, h := range p.hosts {
 		for _, task := range h.tasks {
@@ -56,7 +52,7 @@ func printPlan(w io.Writer, machines []machine, p placement) error {
 			t.Row(task.task.String(), machines[h.machine].Name, task.device, task.visible)
 		}
 	}
-	if _, err := fmt.Fprintln(w, t.Render()); err != nil {
+	if err := writeTable(w, t); err != nil {
 		return err
 	}
 	if guess {

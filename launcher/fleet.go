@@ -35,7 +35,7 @@ func openFleet(ctx context.Context, reach Reach, v *voice) (*fleet, error) {
 	}
 	for _, h := range reach.Hosts {
 		cfg := ssh.Config{User: h.User, Host: h.Name, Port: h.Port, AcceptNewHostKeys: reach.AcceptNewHostKeys,
-			Notice: func(text string) { v.say("host %s: %s", h.Name, text) }}
+			Notice: func(text string) { v.say("%s", text) }} // it names the host
 		r := &remote{host: h, dial: sshDialler(cfg)}
 		if isThisMachine(h) && refused(ctx) {
 			if err := f.serveSelf(ctx, r, v); err != nil {

@@ -20,8 +20,10 @@ const askTime = 40 * time.Second
 // Query names a job and the way to its hosts.
 type Query struct {
 	Job string // id, or a unique beginning of one; "": the newest, or the newest running one
-	// Reach is needed only where this machine has no record of the job.
+	// Reach says where to look for jobs that this machine has no record of.
+	// With OnHosts only those found there count.
 	Reach    Reach
+	OnHosts  bool
 	Terminal Terminal
 }
 
@@ -62,15 +64,25 @@ func (r record) open(ctx context.Context, v *voice, accept bool) (*job, error) {
 
 // find looks the job up among this machine's records, or on the given hosts.
 func (q Query) find(ctx context.Context, running bool, v *voice) (record, error) {
-	rs, err := loadRecords()
+	if !q.OnHosts {
+		rs, err := loadRecords()
+		if err != nil {
+			return record{}, err
+		}
+		r, err := q.pick(ctx, rs, running, v)
+		if err == nil || len(q.Reach.Hosts) == 0 {
+			return r, err
+		}
+	}
+	rs, err := searchHosts(ctx, q.Reach, v)
 	if err != nil {
 		return record{}, err
 	}
-	if len(q.Reach.Hosts) > 0 {
-		if rs, err = searchHosts(ctx, q.Reach, v); err != nil {
-			return record{}, err
-		}
-	}
+	return q.pick(ctx, rs, running, v)
+}
+
+// pick chooses among jobs, the oldest first.
+func (q Query) pick(ctx context.Context, rs []record, running bool, v *voice) (record, error) {
 	if q.Job != "" {
 		return match(rs, q.Job)
 	}

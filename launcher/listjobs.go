@@ -3,13 +3,9 @@ package launcher
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"sync"
 	"time"
-
-	"github.com/charmbracelet/lipgloss"
-	"github.com/charmbracelet/lipgloss/table"
 )
 
 // JobsConfig says what Jobs lists and how.
@@ -36,7 +32,7 @@ type jobRow struct {
 func Jobs(ctx context.Context, cfg JobsConfig) error {
 	v := newVoice(cfg.Terminal)
 	rs, err := loadRecords()
-	if len(cfg.Reach.Hosts) > 0 {
+	if cfg.OnHosts {
 		rs, err = searchHosts(ctx, cfg.Reach, v)
 	}
 	if err != nil {
@@ -86,8 +82,7 @@ func (r record) row(ctx context.Context, v *voice) jobRow {
 }
 
 func printJobs(term Terminal, rows []jobRow) error {
-	t := table.New().Headers("JOB", "STARTED", "HOSTS", "TASKS", "STATE", "CODE", "REASON").
-		Border(lipgloss.HiddenBorder()).BorderTop(false).BorderBottom(false).BorderLeft(false).BorderHeader(false)
+	t := newTable("JOB", "STARTED", "HOSTS", "TASKS", "STATE", "CODE", "REASON")
 	for _, r := range rows {
 		code := ""
 		if r.Code != nil {
@@ -95,6 +90,5 @@ func printJobs(term Terminal, rows []jobRow) error {
 		}
 		t.Row(r.Job, r.Created.Local().Format("2006-01-02 15:04:05"), strconv.Itoa(r.Hosts), strconv.Itoa(r.Tasks), r.State, code, r.Reason)
 	}
-	_, err := fmt.Fprintln(term.Stdout, t.Render())
-	return err
+	return writeTable(term.Stdout, t)
 }

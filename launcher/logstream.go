@@ -162,7 +162,7 @@ func (s *station) read(ctx context.Context, req logs.Request, out *output) (move
 	for {
 		c, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			return moved, nil
+			return moved, st.finish()
 		}
 		if err != nil {
 			return moved, err

@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/plx-run/plx/launcher/conductor"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -64,6 +65,20 @@ func (s *stream) Close() error {
 	s.out.CloseWithError(io.ErrClosedPipe)
 	<-s.done
 	return nil
+}
+
+// parting is how long a command that has said its last may take to exit.
+const parting = 5 * time.Second
+
+// finish closes the stream once the command has ended by itself, so that it
+// is not left running on the host.
+func (s *stream) finish() error {
+	s.in.Close()
+	select {
+	case <-s.done:
+	case <-time.After(parting):
+	}
+	return s.Close()
 }
 
 // exitStatus is the exit status of a command that ended by itself, else -1.
