@@ -31,6 +31,9 @@ const (
 	ToolProc Tool = "proc"
 	// ToolNone: neither is there. The host has no GPU that a program could use.
 	ToolNone Tool = "none"
+	// ToolCUDA: no other answered on this very machine, but the CUDA driver
+	// did; see [Report.AddLocal].
+	ToolCUDA Tool = "cuda"
 	// ToolBroken: nvidia-smi failed; GPUError says how. The GPUs are those of
 	// /proc/driver/nvidia, if any.
 	ToolBroken Tool = "broken"

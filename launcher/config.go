@@ -89,6 +89,9 @@ func (c *Config) validate() error {
 	if c.Program == "" {
 		return Mistake(errors.New("no program was named"), "plx launch --hosts resources.txt ./train")
 	}
+	if c.LogLevel == "" {
+		c.LogLevel = "info"
+	}
 	fill(&c.StartTimeout, 5*time.Minute)
 	fill(&c.Lease, defaultLease)
 	if c.Lease < leastLease {

@@ -22,6 +22,9 @@ func Probe(ctx context.Context, reach Reach, t Terminal) ([]gpuprobe.Row, error)
 	f.each(ctx, func(ctx context.Context, r *remote) error {
 		row := &rows[index[r]]
 		row.Report, row.Err = gpuprobe.Probe(ctx, r)
+		if r.embedded && row.Err == nil {
+			row.Report.AddLocal()
+		}
 		return nil
 	})
 	return rows, context.Cause(ctx)
