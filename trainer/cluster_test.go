@@ -69,7 +69,7 @@ func (tj *testJob) all(do func(j *Job) error) []error {
 		running.Go(func() {
 			errs[i] = do(j)
 			if r := j.replica.Load(); r != nil {
-				errs[i] = errors.Join(errs[i], r.close(errs[i] == nil))
+				errs[i] = errors.Join(errs[i], r.close(errs[i]))
 			}
 		})
 	}
@@ -301,7 +301,7 @@ func TestDyingWorkerEndsTheOthersStep(t *testing.T) {
 	})
 	for rank, err := range errs[:2] {
 		var peer *ps.PeerError
-		if !errors.As(err, &peer) || peer.Task.String() != "worker:2" || !strings.Contains(err.Error(), "step 5") {
+		if !errors.As(err, &peer) || peer.Task.String() != "worker:2" || !strings.Contains(err.Error(), dead.Error()) {
 			t.Errorf("worker:%d: %v", rank, err)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 //	w := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithName("w"),
 //		gorgonia.WithShape(1024, 256), gorgonia.WithInit(trainer.KaimingUniform(seed, "w")))
 //
-// The fans of a shape: a matrix (in, out) as in x·w has in and out; with more
+// WithShape must stand before WithInit. The fans of a shape: a matrix (in, out) as in x·w has in and out; with more
 // dimensions (out, in, heights...) both count the filter's area too; a vector
 // of n has n and n. Types: float32 and float64, a panic otherwise.
 

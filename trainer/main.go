@@ -9,8 +9,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"runtime"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -130,7 +128,7 @@ func (p process) open(cancel context.CancelCauseFunc) (*task, error) {
 		}
 	}
 	if contract.Task.Role == cluster.Worker {
-		if t.job.library, err = p.useBLAS(contract); err != nil {
+		if t.job.library, err = p.useBLAS(); err != nil {
 			return nil, err
 		}
 	}
@@ -147,14 +145,11 @@ func (p process) open(cancel context.CancelCauseFunc) (*task, error) {
 	return t, nil
 }
 
-// useBLAS installs the library that PLX_BLAS names, with the threads that the
-// launcher grants or else this worker's share of the cores.
-func (p process) useBLAS(c cluster.Contract) (string, error) {
-	threads, err := strconv.Atoi(p.getenv("OMP_NUM_THREADS"))
-	if err != nil || threads < 1 {
-		threads = max(1, runtime.NumCPU()/max(1, c.LocalWorldSize))
-	}
-	library, err := blas.Use(p.getenv("PLX_BLAS"), threads)
+// useBLAS installs the library that PLX_BLAS names, with one thread: OpenBLAS
+// adds in another order with two, so that a run's bits would depend on the
+// number of cores that a worker happens to get.
+func (p process) useBLAS() (string, error) {
+	library, err := blas.Use(p.getenv("PLX_BLAS"), 1)
 	return library.String(), err
 }
 
@@ -217,7 +212,7 @@ func (t *task) work(ctx context.Context, train func(context.Context, *Job) error
 	err := train(training, t.job)
 	cancel() // ends a step that the program left behind
 	if r := t.job.replica.Load(); r != nil {
-		if closed := r.close(err == nil); err == nil {
+		if closed := r.close(err); err == nil {
 			err = closed
 		}
 	}

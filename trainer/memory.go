@@ -2,6 +2,7 @@ package trainer
 
 import (
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/plx-run/plx/trainer/ps"
@@ -100,6 +101,22 @@ func gather[T wire.Float](to, data []T, v *tensor.Dense) error {
 		}
 	}
 	return nil
+}
+
+// tensorOf copies a variable's memory to a tensor, one without dimensions
+// for a scalar.
+func tensorOf(v ps.Variable, memory []byte) *tensor.Dense {
+	if v.Dtype == ps.Float32 {
+		return tensorFrom(v.Shape, wire.Floats[float32](memory))
+	}
+	return tensorFrom(v.Shape, wire.Floats[float64](memory))
+}
+
+func tensorFrom[T wire.Float](shape []int, data []T) *tensor.Dense {
+	if len(shape) == 0 {
+		return tensor.New(tensor.FromScalar(data[0]))
+	}
+	return tensor.New(tensor.WithShape(shape...), tensor.WithBacking(slices.Clone(data)))
 }
 
 // declared describes a variable to its owner.

@@ -34,8 +34,8 @@ type Replica struct {
 // values to the replica's memory.
 type owner interface {
 	step(ctx context.Context, rate, loss float64) (float64, error)
-	// close ends in good order, or hangs up where that is no more possible.
-	close(good bool) error
+	// close ends in good order, or hangs up and lets the others know why.
+	close(why error) error
 }
 
 // maxEvaluated bounds how many graphs are kept for evaluations of different
@@ -125,13 +125,7 @@ func (r *Replica) Values() (map[string]*tensor.Dense, error) {
 	}
 	values := make(map[string]*tensor.Dense, len(r.nodes))
 	for i, n := range r.trained.model.Variables {
-		copied := tensor.New(tensor.Of(n.Dtype()), tensor.WithShape(r.declared.Variables[i].Shape...))
-		to, ok := rowMajor(copied)
-		if !ok {
-			panic("trainer: a new tensor is not row-major")
-		}
-		copy(to, r.values[i])
-		values[n.Name()] = copied
+		values[n.Name()] = tensorOf(r.declared.Variables[i], r.values[i])
 	}
 	return values, nil
 }
@@ -145,15 +139,18 @@ func (r *Replica) failure() error {
 	return r.err
 }
 
-// close ends the replica's work.
-func (r *Replica) close(good bool) error {
+// close ends the replica's work: in good order where why is nil and no step
+// has failed.
+func (r *Replica) close(why error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	good = good && r.err == nil
+	if why == nil {
+		why = r.err
+	}
 	if r.err == nil {
 		r.err = errClosed
 	}
-	return r.owner.close(good)
+	return r.owner.close(why)
 }
 
 // alone owns the variables in the same process.
@@ -166,7 +163,7 @@ func (a alone) step(ctx context.Context, rate, loss float64) (float64, error) {
 	return a.local.Step(rate, loss)
 }
 
-func (alone) close(bool) error { return nil }
+func (alone) close(error) error { return nil }
 
 // remote is the servers' side of a job.
 type remote struct{ client *ps.Client }
@@ -175,9 +172,9 @@ func (r remote) step(ctx context.Context, rate, loss float64) (float64, error) {
 	return r.client.Step(ctx, rate, loss)
 }
 
-func (r remote) close(good bool) error {
-	if !good {
-		r.client.Abort()
+func (r remote) close(why error) error {
+	if why != nil {
+		r.client.Abort(why)
 		return nil
 	}
 	return r.client.Close()

@@ -63,7 +63,8 @@ func TestCentresAndNoise(t *testing.T) {
 			}
 			for i := c; i < len(d.labels); i += clusters {
 				mean += float64(d.row(i)[j]) / perCluster
-				squares += math.Pow(float64(d.row(i)[j])-want, 2)
+				noise := float64(d.row(i)[j]) - want
+				squares += noise * noise
 			}
 			if math.Abs(mean-want) > 6/math.Sqrt(perCluster) {
 				t.Errorf("cluster %d feature %d: mean %.3f, want about %v", c, j, mean, want)
@@ -79,14 +80,14 @@ func TestCentresAndNoise(t *testing.T) {
 // sample: the task can be learned.
 func TestSeparable(t *testing.T) {
 	g := mustGenerator(t, 1024, 32, 0)
-	d := g.samples(10000, 10500)
+	d := g.samples(10000, 10100)
 	wrong := 0
 	for i, label := range d.labels {
 		best, nearest := math.Inf(1), 0
 		for c, centre := range g.centres {
 			distance := 0.0
-			for j, v := range centre {
-				distance += math.Pow(float64(d.row(i)[j]-v), 2)
+			for j, v := range d.row(i)[:len(centre)] {
+				distance += float64((v - centre[j]) * (v - centre[j]))
 			}
 			if distance < best {
 				best, nearest = distance, c

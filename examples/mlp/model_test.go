@@ -173,10 +173,7 @@ func TestTrainsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Log(lib)
-	steps := 200
-	if lib.Name == "gonum" {
-		steps = 100
-	}
+	const steps = 100
 	s := defaults(t)
 	first, last := trainAlone(t, s, steps)
 	if first < 3.4 || first > 4.2 {
@@ -204,8 +201,8 @@ func trainAlone(t *testing.T, s settings, steps int) (first, last float64) {
 		for i, d := range m.gradients {
 			descend(m.weight(i), d.Data().([]float32), float32(s.rate(step)))
 		}
-		if step%50 == 0 || step == steps-1 {
-			spent := time.Since(start) / time.Duration(min(step, 49)+1)
+		if step%25 == 0 || step == steps-1 {
+			spent := time.Since(start) / time.Duration(min(step, 24)+1)
 			t.Logf("step %d | train_loss %.4f | test_loss %.4f | step time %.2fms", step, loss, testLoss(t, m, test, s.batchSize), spent.Seconds()*1e3)
 			start = time.Now()
 		}

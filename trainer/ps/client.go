@@ -57,34 +57,49 @@ func Dial(ctx context.Context, config ClientConfig) (*Client, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit+farewell,
 		fmt.Errorf("not ready within %v", limit))
 	defer cancel()
-	if err := c.connect(ctx, limit); err != nil {
-		c.Close()
-		return nil, err
+	err = c.connect(ctx, limit)
+	if err == nil {
+		err = c.exchange(ctx, func(l *link) error { return l.declare(body) })
 	}
-	if err := c.exchange(ctx, func(l *link) error { return l.declare(body) }); err != nil {
-		c.Close()
+	if err != nil {
+		c.Abort(err)
 		return nil, err
 	}
 	return c, nil
 }
 
-// connect opens the links, all at once.
+// connect opens the links, all at once. A server that is reached may already
+// say why there will be no training, which ends the waiting for the others.
 func (c *Client) connect(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not reached within %v", limit))
 	defer cancel()
 	c.links = make([]*link, len(c.config.Servers))
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range c.links {
-		group.Go(func() (err error) {
-			c.links[i], err = c.dial(ctx, i)
-			return err
+		group.Go(func() error {
+			l, err := c.dial(ctx, i)
+			if err != nil {
+				return err
+			}
+			c.links[i] = l
+			l.running.Go(l.receive)
+			return nil
 		})
 	}
-	err := group.Wait()
-	for _, l := range c.links {
-		if l != nil {
-			l.running.Go(l.receive)
+	connected := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-c.failed:
+			cancel()
+		case <-connected:
 		}
+	})
+	err := group.Wait()
+	close(connected)
+	watching.Wait()
+	if reason := c.reason(); reason != nil {
+		return reason
 	}
 	return err
 }
@@ -135,15 +150,6 @@ func (c *Client) exchange(ctx context.Context, send func(*link) error) error {
 	return nil
 }
 
-// hangUp lets the servers know at once that this worker is out. It returns
-// the reason.
-func (c *Client) hangUp() error {
-	for _, l := range c.links {
-		l.conn.Close() // of no more use, whatever it says
-	}
-	return c.reason()
-}
-
 // fail ends the client's work, once, with err.
 func (c *Client) fail(err error) {
 	c.mu.Lock()
@@ -157,14 +163,33 @@ func (c *Client) fail(err error) {
 func (c *Client) reason() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.err == nil && c.ended {
+		return errEnded
+	}
 	return c.err
 }
 
+// hangUp tells the servers why this worker is out, so that they pass the
+// cause on and not its consequence, and closes the links. It returns the
+// reason, in bounded time.
+func (c *Client) hangUp() error {
+	reason := c.reason()
+	var leaving sync.WaitGroup
+	for _, l := range c.links {
+		if l != nil {
+			leaving.Go(func() { l.leave(reason) })
+		}
+	}
+	leaving.Wait()
+	return reason
+}
+
 // Abort hangs up without a goodbye: the servers take the worker for lost and
-// the other workers hear of it.
-func (c *Client) Abort() {
-	c.fail(errors.New("aborted"))
-	c.Close() // without a goodbye there is nothing to fail
+// the other workers hear why.
+func (c *Client) Abort(why error) {
+	c.fail(why)
+	c.hangUp() // the reason is known
+	c.Close()  // without a goodbye there is nothing to fail
 }
 
 // Close says goodbye to every server, unless the client has failed, and hangs

@@ -2,6 +2,7 @@ package ps
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -181,7 +182,7 @@ func (c *testCluster) dial(t testing.TB) ([]*Client, []*memories) {
 		if err != nil {
 			t.Fatalf("worker:%d: %v", rank, err)
 		}
-		t.Cleanup(clients[rank].Abort)
+		t.Cleanup(func() { clients[rank].Abort(errors.New("the test is over")) })
 	}
 	return clients, all
 }

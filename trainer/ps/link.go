@@ -220,19 +220,26 @@ func (l *link) end(h wire.Header) error {
 
 // readReport returns what the server says went wrong.
 func (l *link) readReport(h wire.Header) error {
-	if h.Length > maxReport {
-		return fmt.Errorf("error report of %d bytes", h.Length)
-	}
-	body := make([]byte, h.Length)
-	if err := l.conn.Payload(body); err != nil {
+	told, err := receiveReport(l.conn, h)
+	if err != nil {
 		return err
 	}
-	told := decodeReport(body)
 	var peer *PeerError
 	if errors.As(told, &peer) {
 		return fmt.Errorf("%s (%s) reports: %w", l.task, l.addr, peer)
 	}
 	return fmt.Errorf("%s (%s) reports: %w", l.task, l.addr, &PeerError{Task: l.task, Addr: l.addr, Err: told})
+}
+
+// leave tells the server why the worker is out and closes the link.
+func (l *link) leave(why error) {
+	hangUp := time.AfterFunc(time.Second, func() { l.conn.Close() }) // ends Send and receive
+	defer hangUp.Stop()
+	err := l.conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Error}, Payload: encodeReport(why)})
+	if err == nil {
+		<-l.over // the server answers in kind
+	}
+	l.conn.Close() // of no more use, whatever it says
 }
 
 // close says goodbye where asked to, and hangs up.

@@ -53,6 +53,8 @@ func (p *peer) serve() error {
 			err = p.push(h)
 		case wire.Bye:
 			return p.goodbye(h)
+		case wire.Error:
+			err = p.leaves(h)
 		default:
 			err = fmt.Errorf("unexpected %s frame", h.Kind)
 		}
@@ -80,6 +82,9 @@ func (p *peer) start() error {
 	h, err := p.conn.Next()
 	if err != nil {
 		return err
+	}
+	if h.Kind == wire.Error {
+		return p.leaves(h)
 	}
 	if h.Kind != wire.Declare || h.Length > maxDeclaration {
 		return fmt.Errorf("%s frame of %d bytes where a declaration was due", h.Kind, h.Length)
@@ -109,6 +114,9 @@ func (p *peer) fill() error {
 		h, err := p.conn.Next()
 		if err != nil {
 			return err
+		}
+		if h.Kind == wire.Error {
+			return p.leaves(h)
 		}
 		i, err := s.store.find(h, wire.Initial)
 		if err != nil {
@@ -221,6 +229,20 @@ func (s *server) announce(event int) {
 	for _, p := range s.peers {
 		p.events <- event
 	}
+}
+
+// leaves takes the reason why a worker gives up. What it says of another peer
+// is believed, so that the others hear of the cause.
+func (p *peer) leaves(h wire.Header) error {
+	told, err := receiveReport(p.conn, h)
+	if err != nil {
+		return err
+	}
+	var other *PeerError
+	if errors.As(told, &other) {
+		return told
+	}
+	return fmt.Errorf("gave up: %w", told)
 }
 
 // goodbye ends a worker's part in good order, between two steps.

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/wire"
 )
 
 // PeerError says that training ended because of another task: it died, went
@@ -44,16 +45,31 @@ type report struct {
 }
 
 func encodeReport(err error) []byte {
-	r := report{Cause: err.Error()}
+	r := report{Cause: cut(err.Error())}
 	var peer *PeerError
 	if errors.As(err, &peer) {
-		r = report{Cause: peer.Err.Error(), Peer: &peer.Task, Addr: peer.Addr}
+		r = report{Cause: cut(peer.Err.Error()), Peer: &peer.Task, Addr: peer.Addr}
 	}
 	body, err := json.Marshal(r)
 	if err != nil {
 		return []byte(`{"cause":"unknown"}`) // only texts inside; cannot happen
 	}
 	return body
+}
+
+// cut keeps a report below maxReport, however its text is encoded.
+func cut(text string) string { return text[:min(len(text), maxReport/8)] }
+
+// receiveReport reads the payload of an error frame. told is what it says.
+func receiveReport(conn *wire.Conn, h wire.Header) (told, err error) {
+	if h.Length > maxReport {
+		return nil, fmt.Errorf("error report of %d bytes", h.Length)
+	}
+	body := make([]byte, h.Length)
+	if err := conn.Payload(body); err != nil {
+		return nil, err
+	}
+	return decodeReport(body), nil
 }
 
 func decodeReport(body []byte) error {

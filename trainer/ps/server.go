@@ -1,6 +1,7 @@
 package ps
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +42,7 @@ func Serve(ctx context.Context, ln net.Listener, config ServerConfig) error {
 		ServerConfig: config,
 		peers:        make([]*peer, config.Workers),
 		ended:        make(chan struct{}),
+		turned:       make(chan struct{}, config.Workers),
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -51,9 +53,10 @@ func Serve(ctx context.Context, ln net.Listener, config ServerConfig) error {
 		s.end(ctx.Err())
 	case <-s.ended:
 	}
+	s.farewell()
+	s.linger(ctx)
 	cancel()
 	ln.Close() // a second close tells nothing
-	s.farewell()
 	running.Wait()
 	return s.err
 }
@@ -70,6 +73,7 @@ type server struct {
 	left    int     // workers that said goodbye
 	closing bool    // nobody is let in any more
 	late    *time.Timer
+	turned  chan struct{} // a token per worker that came after the end
 	ended   chan struct{}
 	err     error
 	writers sync.WaitGroup
@@ -166,7 +170,11 @@ func (s *server) register(p *peer) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
-		return errEnded
+		select {
+		case s.turned <- struct{}{}:
+		default: // nobody counts any more
+		}
+		return cmp.Or(s.err, errEnded)
 	}
 	if other := s.peers[p.task.Index]; other != nil {
 		return fmt.Errorf("%s is already connected from %s", p.task, other.addr)
@@ -287,4 +295,28 @@ func (s *server) farewell() {
 	}
 	telling.Wait()
 	s.writers.Wait()
+}
+
+// linger tells workers that come late why a training ended before it began,
+// for a short while: they would take a closed door for a dead server.
+func (s *server) linger(ctx context.Context) {
+	s.mu.Lock()
+	opened, absent := s.opened, 0
+	for _, p := range s.peers {
+		if p == nil {
+			absent++
+		}
+	}
+	s.mu.Unlock()
+	timer := time.NewTimer(farewell)
+	defer timer.Stop()
+	for ; absent > 0 && s.err != nil && !opened; absent-- {
+		select {
+		case <-s.turned:
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }

@@ -1,0 +1,161 @@
+package trainer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// A user's mistake is an error before the first step that says what and
+// where.
+func TestModelMistakesAreNamed(t *testing.T) {
+	good := mlp(tensor.Float32, Mean, 8, 6, 3)
+	spoil := func(change func(g *gorgonia.ExprGraph, m *Model)) Build {
+		return func(g *gorgonia.ExprGraph, batch int) (Model, error) {
+			m, err := good(g, batch)
+			change(g, &m)
+			return m, err
+		}
+	}
+	lonely := func(g *gorgonia.ExprGraph, options ...gorgonia.NodeConsOpt) *gorgonia.Node {
+		return gorgonia.NewMatrix(g, tensor.Float32, append([]gorgonia.NodeConsOpt{gorgonia.WithName("lonely"), gorgonia.WithShape(2, 2)}, options...)...)
+	}
+	for _, c := range []struct {
+		want    string
+		build   Build
+		options []Option
+	}{
+		{"has no loss", spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.Loss = nil }), nil},
+		{"the loss has shape", spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.Loss = m.Fetches["logits"] }), nil},
+		{"has no variables", spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.Variables = nil }), nil},
+		{`"lonely" gets no gradient`, spoil(func(g *gorgonia.ExprGraph, m *Model) {
+			m.Variables = append(m.Variables, lonely(g, gorgonia.WithInit(Zeros())))
+		}), nil},
+		{`"lonely" has no value`, spoil(func(g *gorgonia.ExprGraph, m *Model) {
+			m.Variables = append(m.Variables, lonely(g))
+		}), nil},
+		{`the loss needs "y"`, spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.Inputs = m.Inputs[:1] }), nil},
+		{"is computed", spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.Inputs[0] = m.Fetches["logits"] }), nil},
+		{"distinct names", spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.Inputs = append(m.Inputs, m.Inputs[0]) }), nil},
+		{"input or variable 1 is nil", spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.Inputs[1] = nil }), nil},
+		{"LossKind(7)", spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.LossKind = 7 }), nil},
+		{"no file", func(*gorgonia.ExprGraph, int) (Model, error) { return Model{}, errors.New("no file") }, nil},
+		{"batch size is not known", good, []Option{GlobalBatch(0)}},
+		{"-3 rows", good, []Option{GlobalBatch(-3)}},
+		{"cannot be divided over 2 workers", good, []Option{GlobalBatch(7)}},
+		{"peer timeout", good, []Option{GlobalBatch(4), PeerTimeout(-1)}},
+	} {
+		tj := newTestJob(t, 2, 1)
+		_, err := tj.jobs[0].Parallelize(context.Background(), c.build, SGD(0.1), append([]Option{GlobalBatch(4)}, c.options...)...)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("got %v, want %q", err, c.want)
+		}
+	}
+}
+
+func TestHintsSayWhatToDo(t *testing.T) {
+	tj := newTestJob(t, 3, 0)
+	_, err := tj.jobs[0].Parallelize(context.Background(), mlp(tensor.Float32, Mean, 8, 3), SGD(0.1), GlobalBatch(6))
+	var helpful interface{ Hint() string }
+	if !errors.As(err, &helpful) || helpful.Hint() != "launch without --ps none" {
+		t.Errorf("got %v", err)
+	}
+	tj = newTestJob(t, 3, 1)
+	_, err = tj.jobs[0].Parallelize(context.Background(), mlp(tensor.Float32, Mean, 8, 3), SGD(0.1), GlobalBatch(64))
+	if !errors.As(err, &helpful) || !strings.Contains(helpful.Hint(), "66 rows") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestBadSettingsOfAnOptimiser(t *testing.T) {
+	j := &Job{contract: soloContract, log: io.Discard}
+	_, err := j.Parallelize(context.Background(), mlp(tensor.Float32, Mean, 8, 3), Momentum(0.1, 1.5), GlobalBatch(4))
+	if err == nil || !strings.Contains(err.Error(), "momentum is 1.5") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestOneReplicaPerJob(t *testing.T) {
+	j := &Job{contract: soloContract, log: io.Discard}
+	for i, want := range []bool{true, false} {
+		_, err := j.Parallelize(context.Background(), mlp(tensor.Float32, Mean, 8, 3), SGD(0.1), GlobalBatch(4))
+		if (err == nil) != want {
+			t.Errorf("replica %d: %v", i, err)
+		}
+	}
+}
+
+// A feed that does not fit is refused and harms nothing.
+func TestFeedMistakesAreNamed(t *testing.T) {
+	j := &Job{contract: soloContract, log: io.Discard}
+	ctx := context.Background()
+	r, err := j.Parallelize(ctx, mlp(tensor.Float32, Mean, 8, 6, 3), SGD(0.1), GlobalBatch(4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	feed := func(x, y tensor.Tensor) Feed { return Feed{"x": x, "y": y} }
+	x, y := dense(tensor.Float32, make([]float64, 32), 4, 8), dense(tensor.Float32, make([]float64, 12), 4, 3)
+	for want, f := range map[string]Feed{
+		`input "y" is not fed`:                       {"x": x},
+		`no input "z"`:                               {"x": x, "y": y, "z": y},
+		`input "x": type float64, the model wants`:   feed(dense(tensor.Float64, make([]float64, 32), 4, 8), y),
+		`input "x": shape (8, 4), the model wants (`: feed(dense(tensor.Float32, make([]float64, 32), 8, 4), y),
+		`input "y": column-major`:                    feed(x, tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(4, 3), tensor.AsFortran(nil))),
+	} {
+		if _, err := r.Step(ctx, f); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	if _, err := r.Step(ctx, rows(tensor.Float32, 0, 0, 4, 8, 3)); err != nil {
+		t.Errorf("a good feed after bad ones: %v", err)
+	}
+	if _, err := r.Evaluate(ctx, Feed{}); err == nil {
+		t.Error("evaluated nothing")
+	}
+}
+
+func TestStepAfterAFailureSaysWhy(t *testing.T) {
+	j := &Job{contract: soloContract, log: io.Discard}
+	r, err := j.Parallelize(context.Background(), mlp(tensor.Float32, Mean, 8, 3), SGD(0.1), GlobalBatch(4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(errStopped)
+	for range 2 {
+		if _, err := r.Step(ctx, rows(tensor.Float32, 0, 0, 4, 8, 3)); !errors.Is(err, errStopped) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if _, err := r.Values(); !errors.Is(err, errStopped) {
+		t.Errorf("values: %v", err)
+	}
+}
+
+func TestLogLevels(t *testing.T) {
+	for text, want := range map[string]slog.Level{
+		"": slog.LevelInfo, "DEBUG": slog.LevelDebug, "warning": slog.LevelWarn, "error": slog.LevelError,
+		"10": slog.LevelDebug, "20": slog.LevelInfo, "30": slog.LevelWarn, "40": slog.LevelError,
+	} {
+		if got, err := parseLevel(text); err != nil || got != want {
+			t.Errorf("%q: got %v, %v", text, got, err)
+		}
+	}
+	if _, err := parseLevel("loud"); err == nil {
+		t.Error("accepted loud")
+	}
+	var log bytes.Buffer
+	j := &Job{log: &log, level: slog.LevelWarn}
+	j.Logf(slog.LevelInfo, "no")
+	j.Logf(slog.LevelWarn, "disk %d", 3)
+	if log.String() != "plx: warn: disk 3\n" {
+		t.Errorf("got %q", log.String())
+	}
+}

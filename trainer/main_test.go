@@ -1,0 +1,311 @@
+package trainer
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/trainer/cluster"
+	"gorgonia.org/tensor"
+)
+
+// TestMain lets the test binary be a trainer program too.
+func TestMain(m *testing.M) {
+	if os.Getenv("TRAINER_TEST") != "" {
+		Main(testProgram)
+	}
+	os.Exit(m.Run())
+}
+
+// testProgram trains TRAINER_TEST steps, "forever", or fails at once.
+func testProgram(ctx context.Context, j *Job) error {
+	steps, forever := 0, os.Getenv("TRAINER_TEST") == "forever"
+	if os.Getenv("TRAINER_TEST") == "fail" {
+		return errors.New("no such file")
+	}
+	fmt.Sscan(os.Getenv("TRAINER_TEST"), &steps) // stays 0 for forever
+	r, err := j.Parallelize(ctx, mlp(tensor.Float32, Mean, 8, 6, 3), SGD(0.1), GlobalBatch(12), PeerTimeout(2*time.Second))
+	if err != nil {
+		return err
+	}
+	each := 12 / j.NumWorkers()
+	for step := 0; step < steps || forever; step++ {
+		result, err := r.Step(ctx, rows(tensor.Float32, step, j.WorkerID()*each, (j.WorkerID()+1)*each, 8, 3))
+		if err != nil {
+			return err
+		}
+		if j.IsChief() {
+			fmt.Printf("step %d loss %.6f\n", step, result.Loss)
+		}
+	}
+	return nil
+}
+
+// testProcess is a task in a process of its own, and its agent's view of it.
+type testProcess struct {
+	task    cluster.Task
+	cmd     *exec.Cmd
+	control *cluster.Control
+	out     *watched
+	stderr  bytes.Buffer
+	waited  chan struct{}
+
+	mu    sync.Mutex
+	heard []cluster.ControlMessage
+}
+
+// watched is an output that can be waited for.
+type watched struct {
+	mu   sync.Mutex
+	text strings.Builder
+	more chan struct{}
+}
+
+func (w *watched) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case w.more <- struct{}{}:
+	default:
+	}
+	return w.text.Write(b)
+}
+
+func (w *watched) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
+}
+
+// launch starts a job's tasks as an agent does.
+func launch(t *testing.T, program string, workers, servers int) map[string]*testProcess {
+	t.Helper()
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte(hex.EncodeToString(make([]byte, cluster.SecretSize))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var tasks []cluster.Task
+	for i := range servers {
+		tasks = append(tasks, cluster.Task{Role: cluster.PS, Index: i})
+	}
+	for i := range workers {
+		tasks = append(tasks, cluster.Task{Role: cluster.Worker, Index: i})
+	}
+	var spec cluster.Spec
+	var sockets []*os.File
+	for _, task := range tasks {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := ln.(*net.TCPListener).File()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ln.Close()
+		spec.Set(task, ln.Addr().String())
+		sockets = append(sockets, f)
+	}
+	all := map[string]*testProcess{}
+	for i, task := range tasks {
+		contract := cluster.Contract{Job: "j1", Task: task, WorldSize: workers, LocalRank: task.Index,
+			LocalWorldSize: workers, Cluster: spec, SecretFile: secret}
+		all[task.String()] = startTask(t, contract, program, sockets[i])
+	}
+	return all
+}
+
+func startTask(t *testing.T, c cluster.Contract, program string, socket *os.File) *testProcess {
+	t.Helper()
+	control, theirs, err := cluster.ControlPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.ListenFD, c.ControlFD = 3, 4
+	p := &testProcess{task: c.Task, control: control, waited: make(chan struct{}),
+		out: &watched{more: make(chan struct{}, 1)}, cmd: exec.Command(os.Args[0])}
+	p.cmd.Env = append(append(os.Environ(), "TRAINER_TEST="+program, "PLX_BLAS=gonum"), c.Environ()...)
+	p.cmd.ExtraFiles = []*os.File{socket, theirs}
+	p.cmd.Stdout, p.cmd.Stderr = p.out, &p.stderr
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	socket.Close()
+	theirs.Close()
+	var listening sync.WaitGroup
+	listening.Go(p.listen)
+	go func() { p.cmd.Wait(); listening.Wait(); close(p.waited) }()
+	t.Cleanup(func() {
+		p.cmd.Process.Kill() // it may have ended
+		<-p.waited
+		control.Close()
+	})
+	return p
+}
+
+func (p *testProcess) listen() {
+	for {
+		m, err := p.control.Receive()
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		p.heard = append(p.heard, m)
+		p.mu.Unlock()
+	}
+}
+
+// end waits for the process and returns its exit code and what it said that
+// was not a heartbeat.
+func (p *testProcess) end(t *testing.T) (code int, said []cluster.ControlMessage) {
+	t.Helper()
+	select {
+	case <-p.waited:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("%s did not end; stderr: %s", p.task, p.stderr.String())
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	said = slices.DeleteFunc(slices.Clone(p.heard), func(m cluster.ControlMessage) bool { return m.Kind == cluster.Heartbeat })
+	return p.cmd.ProcessState.ExitCode(), said
+}
+
+// untilStep waits until the chief has printed a step past n.
+func (p *testProcess) untilStep(t *testing.T, n int) {
+	t.Helper()
+	deadline := time.After(30 * time.Second)
+	for !strings.Contains(p.out.String(), fmt.Sprintf("step %d ", n)) {
+		select {
+		case <-p.out.more:
+		case <-p.waited:
+			t.Fatalf("%s ended: %s", p.task, p.stderr.String())
+		case <-deadline:
+			t.Fatalf("no step %d; stderr: %s", n, p.stderr.String())
+		}
+	}
+}
+
+var hello = cluster.ControlMessage{Kind: cluster.Hello, Version: cluster.ControlVersion}
+
+func wantSaid(t *testing.T, p *testProcess, code int, want ...cluster.ControlMessage) {
+	t.Helper()
+	got, said := p.end(t)
+	if got != code || !slices.Equal(said, want) {
+		t.Errorf("%s: exit code %d, said %+v; want %d, %+v; stderr: %s", p.task, got, said, code, want, p.stderr.String())
+	}
+}
+
+func TestJobOfProcesses(t *testing.T) {
+	all := launch(t, "20", 2, 2)
+	for _, name := range []string{"worker:0", "worker:1"} {
+		wantSaid(t, all[name], 0, hello, cluster.ControlMessage{Kind: cluster.Finished, Step: 20})
+	}
+	if out := all["worker:0"].out.String(); strings.Count(out, "step ") != 20 {
+		t.Errorf("the chief printed %q", out)
+	}
+	for _, name := range []string{"ps:0", "ps:1"} {
+		if err := all[name].control.Send(cluster.ControlMessage{Kind: cluster.Stop}); err != nil {
+			t.Fatal(err)
+		}
+		wantSaid(t, all[name], 0, hello, cluster.ControlMessage{Kind: cluster.Finished})
+	}
+}
+
+func TestStopEndsEverybody(t *testing.T) {
+	all := launch(t, "forever", 2, 1)
+	all["worker:0"].untilStep(t, 5)
+	for _, p := range all {
+		if err := p.control.Send(cluster.ControlMessage{Kind: cluster.Stop}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, p := range all {
+		code, _ := p.end(t)
+		if want := map[bool]int{true: 0, false: exitStopped}[p.task.Role == cluster.PS]; code != want {
+			t.Errorf("%s: exit code %d, want %d; stderr: %s", name, code, want, p.stderr.String())
+		}
+	}
+}
+
+func TestTermIsAStop(t *testing.T) {
+	all := launch(t, "forever", 1, 1)
+	all["worker:0"].untilStep(t, 2)
+	for _, name := range []string{"worker:0", "ps:0"} {
+		all[name].cmd.Process.Signal(syscall.SIGTERM)
+	}
+	wantSaid(t, all["worker:0"], exitStopped, hello)
+	if code, _ := all["ps:0"].end(t); code != 0 {
+		t.Errorf("ps:0: exit code %d", code)
+	}
+}
+
+// A process that is killed or frozen is named by everybody who waited for it.
+func TestLostProcessIsNamed(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		victim string
+		signal syscall.Signal
+	}{
+		{"killed worker", "worker:1", syscall.SIGKILL},
+		{"killed server", "ps:1", syscall.SIGKILL},
+		{"frozen worker", "worker:1", syscall.SIGSTOP},
+		{"frozen server", "ps:1", syscall.SIGSTOP},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			all := launch(t, "forever", 2, 2)
+			all["worker:0"].untilStep(t, 3)
+			if err := all[c.victim].cmd.Process.Signal(c.signal); err != nil {
+				t.Fatal(err)
+			}
+			code, said := all["worker:0"].end(t)
+			last := said[len(said)-1]
+			if code != exitFailed || last.Kind != cluster.Failed || last.Peer != c.victim {
+				t.Errorf("exit code %d, said %+v", code, last)
+			}
+			if errs := all["worker:0"].stderr.String(); !strings.Contains(errs, c.victim+" (127.0.0.1:") {
+				t.Errorf("stderr: %s", errs)
+			}
+		})
+	}
+}
+
+func TestAloneAndFailing(t *testing.T) {
+	for program, want := range map[string]int{"3": 0, "fail": exitFailed} {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), "TRAINER_TEST="+program, "PLX_BLAS=gonum", "PLX_LOG_LEVEL=info")
+		out, _ := cmd.CombinedOutput() // the exit code is what is asked about
+		if got := cmd.ProcessState.ExitCode(); got != want {
+			t.Errorf("%s: exit code %d, want %d: %s", program, got, want, out)
+		}
+		for _, line := range map[string][]string{
+			"3":    {"plx: 1 workers, batch 12", "in this process", "gonum", "step 2 loss"},
+			"fail": {"plx: worker:0: no such file"},
+		}[program] {
+			if !strings.Contains(string(out), line) {
+				t.Errorf("%s: no %q in %s", program, line, out)
+			}
+		}
+	}
+}
+
+func TestBadContractIsAnError(t *testing.T) {
+	var log bytes.Buffer
+	env := map[string]string{"PLX_ROLE": "worker", "PLX_TASK_INDEX": "x"}
+	p := process{getenv: func(name string) string { return env[name] }, log: &log}
+	code := p.run(context.Background(), func(error) {}, func(context.Context, *Job) error { return nil })
+	if code != exitFailed || !strings.Contains(log.String(), "PLX_TASK_INDEX") {
+		t.Errorf("exit code %d: %s", code, log.String())
+	}
+}
