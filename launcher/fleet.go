@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -36,7 +37,7 @@ func openFleet(ctx context.Context, reach Reach, v *voice) (*fleet, error) {
 	for _, h := range reach.Hosts {
 		cfg := ssh.Config{User: h.User, Host: h.Name, Port: h.Port, AcceptNewHostKeys: reach.AcceptNewHostKeys,
 			Notice: func(text string) { v.say("%s", text) }} // it names the host
-		r := &remote{host: h, dial: sshDialler(cfg)}
+		r := newRemote(h, sshDialler(cfg), false)
 		if isThisMachine(h) && refused(ctx) {
 			if err := f.serveSelf(ctx, r, v); err != nil {
 				return f, err
@@ -55,11 +56,8 @@ func (f *fleet) embed(ctx context.Context, reach Reach, v *voice) error {
 	}
 	f.clusters = append(f.clusters, c)
 	for _, cfg := range c.Configs() {
-		f.remotes = append(f.remotes, &remote{
-			host:     hostfile.Host{Name: cfg.Host, Devices: hostfile.Devices{Kind: hostfile.CPUs, Count: reach.LocalWorkers}},
-			dial:     sshDialler(cfg),
-			embedded: true,
-		})
+		host := hostfile.Host{Name: cfg.Host, Devices: hostfile.Devices{Kind: hostfile.CPUs, Count: reach.LocalWorkers}}
+		f.remotes = append(f.remotes, newRemote(host, sshDialler(cfg), true))
 	}
 	return nil
 }
@@ -101,7 +99,7 @@ func (f *fleet) each(ctx context.Context, work func(ctx context.Context, r *remo
 	for i, r := range f.remotes {
 		g.Go(func() error {
 			if err := work(ctx, r); err != nil {
-				errs[i] = fmt.Errorf("host %s: %w", r.host.Name, err)
+				errs[i] = r.named(err)
 			}
 			return nil
 		})
@@ -176,10 +174,12 @@ func shared(a, b placed) string {
 
 // Close ends every connection and the embedded servers, in bounded time.
 func (f *fleet) Close() error {
-	var errs []error
-	for _, r := range f.remotes {
-		errs = append(errs, r.Close())
+	errs := make([]error, len(f.remotes))
+	var wg sync.WaitGroup
+	for i, r := range f.remotes {
+		wg.Go(func() { errs[i] = r.Close() })
 	}
+	wg.Wait()
 	for _, c := range f.clusters {
 		errs = append(errs, c.Close())
 	}

@@ -99,27 +99,30 @@ func (q Query) pick(ctx context.Context, rs []record, running bool, v *voice) (r
 		"name the hosts with --hosts to look there; plx jobs lists what is known")
 }
 
-// match finds the one job whose id is, or begins with, the given text; or the
-// newest of the given name.
+// match finds the job whose id is the given text; else the newest of that
+// name; else the one job whose id begins so. Records are the oldest first.
 func match(rs []record, text string) (record, error) {
-	var found []record
+	var named, begun []record
 	for _, r := range rs {
-		if r.Job == text {
+		switch {
+		case r.Job == text:
 			return r, nil
+		case r.Name == text:
+			named = append(named, r)
+		case strings.HasPrefix(r.Job, text):
+			begun = append(begun, r)
 		}
-		if strings.HasPrefix(r.Job, text) || r.Name == text {
-			found = append(found, r)
-		}
 	}
-	if len(found) == 0 {
-		return record{}, Mistake(fmt.Errorf("job %s: this machine knows of none", text),
-			"plx jobs lists what is known; name the hosts with --hosts to look there")
+	switch {
+	case len(named) > 0:
+		return named[len(named)-1], nil
+	case len(begun) == 1:
+		return begun[0], nil
+	case len(begun) > 1:
+		return record{}, Mistake(fmt.Errorf("job %s: %d jobs begin so", text, len(begun)), "the newest is "+begun[len(begun)-1].Job)
 	}
-	last := found[len(found)-1]
-	if len(found) > 1 && (last.Name != text) {
-		return record{}, Mistake(fmt.Errorf("job %s: %d jobs begin so, the newest is %s", text, len(found), last.Job), "")
-	}
-	return last, nil
+	return record{}, Mistake(fmt.Errorf("job %s: this machine knows of none", text),
+		"plx jobs lists what is known; name the hosts with --hosts to look there")
 }
 
 // stillRuns asks the chief's host, and notes a verdict that it tells.

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/plx-run/plx/launcher/coordinator"
 	"github.com/plx-run/plx/logs"
 )
 
@@ -84,54 +86,106 @@ func (o *output) Close() error {
 
 // logStreams are the readers of a job's logs, one per host.
 type logStreams struct {
-	wg   sync.WaitGroup
-	over context.CancelFunc
-	mu   sync.Mutex
-	errs []error
+	mu  sync.Mutex
+	all []*logStream
 }
 
-// logPatience is how long, after the verdict, a host may take to be reached
-// again for the rest of its logs.
+// logStream reads the logs of one host.
+type logStream struct {
+	station *station
+	heard   hearing
+	cancel  context.CancelCauseFunc
+	done    chan struct{}
+	err     error // once done is closed
+}
+
+// logPatience is how long, after the verdict, a host may be silent before the
+// rest of its logs is given up. A host that has nothing to send says so more
+// often.
 const logPatience = 10 * time.Second
 
-// follow streams a host's logs until it has sent all of them.
-func (g *logStreams) follow(ctx context.Context, s *station, out *output) {
+// follow streams a host's logs until it has sent all of them, or was out of
+// reach for longer than its lease.
+func (g *logStreams) follow(ctx context.Context, s *station, out *output, lease time.Duration) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	st := &logStream{station: s, cancel: cancel, done: make(chan struct{})}
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.wg.Go(func() {
-		if err := s.follow(ctx, logs.Request{TailLines: -1, Follow: true}, out); err != nil {
-			g.mu.Lock()
-			g.errs = append(g.errs, fmt.Errorf("host %s: logs: %w", s.host.Name, err))
-			g.mu.Unlock()
-		}
-	})
+	g.all = append(g.all, st)
+	g.mu.Unlock()
+	go func() {
+		defer close(st.done)
+		defer cancel(nil)
+		st.err = s.follow(ctx, logs.Request{TailLines: -1, Follow: true}, out, &st.heard, lease+logPatience)
+	}()
 }
 
-// wait waits for all of them and returns what went wrong.
-func (g *logStreams) wait() error {
-	g.wg.Wait()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return errors.Join(g.errs...)
+// wait waits, after the verdict, until every host has sent all of its logs. It
+// gives up those that are silent, those that are lost at once, and all when
+// the user has no more patience.
+func (g *logStreams) wait(lost map[*station]bool, stops <-chan coordinator.StopAsked) error {
+	verdict := time.Now()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	var errs []error
+	for _, st := range g.all {
+		for waiting := true; waiting; {
+			select {
+			case <-st.done:
+				waiting = false
+			case <-stops:
+				g.leave(errors.New("the rest was not waited for"))
+			case <-tick.C:
+				if st.heard.silence() > logPatience && (lost[st.station] || time.Since(verdict) > logPatience) {
+					st.cancel(errors.New("the last lines may be missing"))
+				}
+			}
+		}
+		if st.err != nil {
+			errs = append(errs, fmt.Errorf("host %s: logs: %w", st.station.host.Name, st.err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (g *logStreams) leave(why error) {
+	for _, st := range g.all {
+		st.cancel(why)
+	}
+}
+
+// hearing remembers when a host last sent a byte.
+type hearing struct{ at atomic.Int64 }
+
+func (h *hearing) note()                  { h.at.Store(time.Now().UnixNano()) }
+func (h *hearing) silence() time.Duration { return time.Since(time.Unix(0, h.at.Load())) }
+
+// heard notes what passes through it.
+type heard struct {
+	io.Reader
+	*hearing
+}
+
+func (r heard) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if n > 0 {
+		r.note()
+	}
+	return n, err
 }
 
 // follow takes a host's log chunks to their end, over as many connections as
-// it needs. It gives up when the host was out of reach for its patience.
-func (s *station) follow(ctx context.Context, req logs.Request, out *output) error {
-	last := time.Now() // when the host was last known to be in reach
+// it needs. It gives up when nothing came for its patience.
+func (s *station) follow(ctx context.Context, req logs.Request, out *output, h *hearing, patience time.Duration) error {
+	h.note()
 	for {
-		begun := time.Now()
-		moved, err := s.read(ctx, out.cursor.Request(s.host.Name, req), out)
+		err := s.read(ctx, out.cursor.Request(s.host.Name, req), out, h)
 		if err == nil || errors.Is(err, errOutput) {
 			return err
-		}
-		if moved || time.Since(begun) > logPatience {
-			last = time.Now()
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if exitStatus(err) >= 0 || time.Since(last) > defaultLease+logPatience {
+		if exitStatus(err) >= 0 || h.silence() > patience {
 			return err
 		}
 		select {
@@ -146,10 +200,10 @@ func (s *station) follow(ctx context.Context, req logs.Request, out *output) err
 var errOutput = errors.New("write logs here")
 
 // read is one connection: nil means that the host sent its last byte.
-func (s *station) read(ctx context.Context, req logs.Request, out *output) (moved bool, err error) {
+func (s *station) read(ctx context.Context, req logs.Request, out *output, h *hearing) error {
 	line, err := json.Marshal(req)
 	if err != nil {
-		return false, err
+		return err
 	}
 	st := openStream(ctx, s.remote, s.command("logs "+s.where()))
 	defer st.Close()
@@ -158,18 +212,17 @@ func (s *station) read(ctx context.Context, req logs.Request, out *output) (move
 	go func() {
 		st.Write(append(line, '\n')) // a failed write shows as a failed read
 	}()
-	r := logs.NewReader(st)
+	r := logs.NewReader(heard{st, h})
 	for {
 		c, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			return moved, st.finish()
+			return st.finish()
 		}
 		if err != nil {
-			return moved, err
+			return err
 		}
-		moved = true
 		if err := out.take(s.host.Name, c); err != nil {
-			return moved, fmt.Errorf("%w: %w", errOutput, err)
+			return fmt.Errorf("%w: %w", errOutput, err)
 		}
 	}
 }

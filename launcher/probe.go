@@ -21,6 +21,9 @@ func Probe(ctx context.Context, reach Reach, t Terminal) ([]gpuprobe.Row, error)
 	}
 	f.each(ctx, func(ctx context.Context, r *remote) error {
 		row := &rows[index[r]]
+		if _, row.Err = r.connect(ctx); row.Err != nil {
+			return nil // what the probe would try again
+		}
 		row.Report, row.Err = gpuprobe.Probe(ctx, r)
 		if r.embedded && row.Err == nil {
 			row.Report.AddLocal()

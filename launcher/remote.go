@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/plx-run/plx/envsync"
@@ -34,9 +36,15 @@ type remote struct {
 	embedded bool
 	facts    envsync.Facts
 	report   gpuprobe.Report
+	dialling chan struct{} // holds the one that dials
 
-	mu   sync.Mutex
-	conn transport
+	mu     sync.Mutex
+	conn   transport
+	closed bool
+}
+
+func newRemote(host hostfile.Host, dial func(context.Context) (transport, error), embedded bool) *remote {
+	return &remote{host: host, dial: dial, embedded: embedded, dialling: make(chan struct{}, 1)}
 }
 
 func sshDialler(cfg ssh.Config) func(context.Context) (transport, error) {
@@ -50,19 +58,54 @@ func sshDialler(cfg ssh.Config) func(context.Context) (transport, error) {
 }
 
 // connect returns the present connection, or a new one. Others wait while one
-// dials.
+// dials, as long as their ctx lets them.
 func (r *remote) connect(ctx context.Context) (transport, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.conn != nil {
-		return r.conn, nil
+	if conn, err := r.present(); conn != nil || err != nil {
+		return conn, err
+	}
+	select {
+	case r.dialling <- struct{}{}:
+		defer func() { <-r.dialling }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if conn, err := r.present(); conn != nil || err != nil {
+		return conn, err
 	}
 	conn, err := r.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
+	return conn, r.keep(conn)
+}
+
+// named puts the host's name before an error, once: transports do so too.
+func (r *remote) named(err error) error {
+	if strings.HasPrefix(err.Error(), "host "+r.host.Name+": ") {
+		return err
+	}
+	return fmt.Errorf("host %s: %w", r.host.Name, err)
+}
+
+// present returns the connection, nil without one.
+func (r *remote) present() (transport, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, net.ErrClosed
+	}
+	return r.conn, nil
+}
+
+// keep makes conn the present connection, unless Close came first.
+func (r *remote) keep(conn transport) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return errors.Join(net.ErrClosed, conn.Close())
+	}
 	r.conn = conn
-	return conn, nil
+	return nil
 }
 
 // drop forgets a connection that was lost.
@@ -101,20 +144,25 @@ func (r *remote) Copy(ctx context.Context, from io.Reader, size int64, path stri
 	return err
 }
 
-// Close ends the connection, if there is one.
+// Close ends the connection, if there is one. It does not wait for one that is
+// being dialled.
 func (r *remote) Close() error {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.conn == nil {
+	conn := r.conn
+	r.conn, r.closed = nil, true
+	r.mu.Unlock()
+	if conn == nil {
 		return nil
 	}
-	err := r.conn.Close()
-	r.conn = nil
-	return err
+	return conn.Close()
 }
 
-// inspect learns what the host is.
+// inspect learns what the host is. Its first use of the host is to connect,
+// which is told apart from what may fail later.
 func (r *remote) inspect(ctx context.Context) error {
+	if _, err := r.connect(ctx); err != nil {
+		return err
+	}
 	facts, err := envsync.Inspect(ctx, r)
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ func (l *launch) run(ctx context.Context) (int, error) {
 	verdict, err := conductor.Run(context.WithoutCancel(ctx), l.plan(), l.hosts(ctx, out), conductor.Options{
 		Lease: l.cfg.Lease, Stop: stops, OnNote: func(text string) { l.voice.say("%s", text) },
 	})
-	err = errors.Join(err, l.logs.wait(), out.Close())
+	err = errors.Join(err, l.logs.wait(l.lost(err), stops), out.Close())
 	l.finish(verdict)
 	l.voice.through(nil)
 	l.report(verdict)
@@ -39,6 +39,20 @@ func (l *launch) run(ctx context.Context) (int, error) {
 		return CodePlx, nil
 	}
 	return verdict.Code, nil
+}
+
+// lost are the stations that were given up, as the conductor's error says.
+func (l *launch) lost(err error) map[*station]bool {
+	lost := map[*station]bool{}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, one := range joined.Unwrap() {
+			var u *conductor.UnendedError
+			if errors.As(one, &u) {
+				lost[l.stations[u.Index]] = true
+			}
+		}
+	}
+	return lost
 }
 
 // hosts tells the conductor how to reach each agent: by starting it the first
@@ -59,7 +73,7 @@ func (l *launch) hosts(ctx context.Context, out *output) []conductor.Host {
 			}
 			return s.connect(ctx)
 		}
-		up := func() { l.logs.follow(context.WithoutCancel(ctx), s, out) }
+		up := func() { l.logs.follow(context.WithoutCancel(ctx), s, out, l.cfg.Lease) }
 		hosts = append(hosts, conductor.Host{Name: s.host.Name, Dial: dial, Up: up})
 	}
 	return hosts

@@ -98,7 +98,7 @@ const (
 // kindOf decides as a shell does: only a name with a slash is a path. A
 // program that cannot be run is found out here, before any host is touched.
 func kindOf(program string) (kind, error) {
-	if !strings.ContainsRune(program, '/') {
+	if !strings.ContainsRune(program, '/') && program != "." && program != ".." {
 		return onHost, nil
 	}
 	info, err := os.Stat(program)
@@ -116,11 +116,16 @@ func kindOf(program string) (kind, error) {
 }
 
 func checkPackage(folder string) error {
-	sources, err := filepath.Glob(filepath.Join(folder, "*.go"))
-	if err != nil || len(sources) == 0 {
-		return &coded{fmt.Errorf("program %s: a folder without Go sources", folder), 126}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return &coded{fmt.Errorf("program %s: %w", folder, err), 126}
 	}
-	return nil
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".go") && !strings.HasSuffix(e.Name(), "_test.go") {
+			return nil
+		}
+	}
+	return &coded{fmt.Errorf("program %s: a folder without Go sources", folder), 126}
 }
 
 // program makes the blob of the program for p.

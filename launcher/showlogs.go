@@ -95,7 +95,7 @@ func (j *job) print(ctx context.Context, stations []*station, req logs.Request, 
 	var wg sync.WaitGroup
 	for i, s := range stations {
 		wg.Go(func() {
-			if err := s.follow(ctx, req, out); err != nil {
+			if err := s.follow(ctx, req, out, &hearing{}, defaultLease+logPatience); err != nil {
 				errs[i] = fmt.Errorf("host %s: logs: %w", s.host.Name, err)
 			}
 		})

@@ -162,13 +162,22 @@ func (e *noStart) Is(target error) bool { return target == conductor.ErrNoAgent 
 // behind is ended before ErrNoAgent is returned.
 func (s *station) connect(ctx context.Context) (*protocol.Conn, error) {
 	conn, err := s.open(ctx, "connect "+s.where())
-	if err == nil {
-		return conn, nil
-	}
 	if exitStatus(err) != noAgent {
-		return nil, err
+		return conn, err
 	}
-	return nil, errors.Join(fmt.Errorf("%w: %w", conductor.ErrNoAgent, err), s.reap(ctx))
+	if err := s.reap(ctx); err != nil {
+		return nil, err // to be tried again: something may be left
+	}
+	return nil, fmt.Errorf("%w: %s", conductor.ErrNoAgent, s.epitaph(ctx))
+}
+
+// epitaph says why the agent is gone, as far as the host knows.
+func (s *station) epitaph(ctx context.Context) string {
+	state, err := s.state(ctx)
+	if err != nil || state.Verdict == nil {
+		return "nothing is known of its end"
+	}
+	return strings.TrimPrefix(state.Verdict.Reason, "host "+s.host.Name+": ")
 }
 
 // reap ends whatever of the job still runs on the host.

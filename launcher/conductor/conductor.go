@@ -213,13 +213,26 @@ func (c *conductor) hurry(ask coordinator.StopAsked) {
 	}
 }
 
-// unended names the hosts that could not be told to end, or did not say that
-// they had.
+// UnendedError is a host that could not be told to end, or did not say that it
+// had. The error of Run joins one for each.
+type UnendedError struct {
+	Index int // into the hosts of Run
+	Host  string
+	Cause error
+}
+
+func (e *UnendedError) Error() string {
+	return fmt.Sprintf("host %s: not seen to end: %v; what may run there ends with its lease", e.Host, e.Cause)
+}
+
+func (e *UnendedError) Unwrap() error { return e.Cause }
+
+// unended names the hosts of which it is not known that nothing is left there.
 func (c *conductor) unended() error {
 	var errs []error
-	for _, l := range c.links {
+	for i, l := range c.links {
 		if err := l.outcome(); err != nil {
-			errs = append(errs, fmt.Errorf("host %s: end the job: %w", l.host.Name, err))
+			errs = append(errs, &UnendedError{Index: i, Host: l.host.Name, Cause: err})
 		}
 	}
 	return errors.Join(errs...)

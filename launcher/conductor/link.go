@@ -91,7 +91,7 @@ func pause(ctx context.Context, d time.Duration) {
 
 // session is one connection: a nil error means that the agent closed it.
 func (l *link) session(ctx context.Context) (connected bool, err error) {
-	dialling, cancel := context.WithTimeout(ctx, max(l.left(), time.Second))
+	dialling, cancel := context.WithTimeoutCause(ctx, max(l.left(), time.Second), errNoConnection)
 	defer cancel()
 	conn, err := l.host.Dial(dialling)
 	if err != nil {
@@ -106,11 +106,19 @@ func (l *link) session(ctx context.Context) (connected bool, err error) {
 	wg.Go(func() { l.renew(living, conn) })
 	err = l.receive(conn)
 	l.close()
-	if errors.Is(err, io.EOF) {
+	switch {
+	case errors.Is(err, io.EOF):
 		err = nil
+	case l.unheard() > l.mute():
+		err = fmt.Errorf("nothing was heard for %s", l.unheard().Round(time.Second))
 	}
 	return true, err
 }
+
+var errNoConnection = errors.New("no connection in time")
+
+// mute is how long a connection may carry nothing before it is replaced.
+func (l *link) mute() time.Duration { return min(silence, l.patience()*2/3) }
 
 // queued is how many messages may wait for a connection that takes none. One
 // more means that it is dead.
@@ -134,11 +142,22 @@ func (l *link) close() {
 	l.out = nil
 }
 
+// lastWords bounds how long a connection that takes nothing more is still read.
+const lastWords = 2 * time.Second
+
 // write empties the queue onto conn, which it closes at the end. Only this
 // goroutine ever waits for the network to take bytes.
 func write(ctx context.Context, conn *protocol.Conn, out <-chan protocol.Message) {
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	defer stop()
+	closed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(closed)
+		conn.Close()
+	})
+	defer func() {
+		if !stop() {
+			<-closed
+		}
+	}()
 	defer conn.Close()
 	for {
 		select {
@@ -146,7 +165,11 @@ func write(ctx context.Context, conn *protocol.Conn, out <-chan protocol.Message
 			return
 		case m := <-out:
 			if conn.Send(m) != nil {
-				return // the reader reports the loss
+				select { // the reader reports the loss, with what came before it
+				case <-ctx.Done():
+				case <-time.After(lastWords):
+				}
+				return
 			}
 		}
 	}
@@ -195,7 +218,7 @@ func (l *link) renew(ctx context.Context, conn *protocol.Conn) {
 			return
 		case <-tick.C:
 		}
-		if l.unheard() > min(silence, l.patience()*2/3) && time.Since(begun) > answering {
+		if l.unheard() > l.mute() && time.Since(begun) > answering {
 			return
 		}
 	}
@@ -252,14 +275,16 @@ func (l *link) patience() time.Duration {
 // left is what is left of the patience.
 func (l *link) left() time.Duration { return l.patience() - l.unheard() }
 
-// gone reports the loss of the host. An agent that is gone after End is what
-// was wanted.
+// gone reports the loss of the host. Where its agent is gone, so is all that
+// it ran: after End that is what was wanted.
 func (l *link) gone(err error) {
-	if l.ending() && errors.Is(err, ErrNoAgent) {
-		err = nil
+	noAgent := errors.Is(err, ErrNoAgent)
+	if noAgent {
+		l.settle(nil)
+	} else {
+		l.settle(err)
 	}
-	l.settle(err)
-	if err != nil {
+	if !noAgent || !l.ending() {
 		l.deliver(coordinator.Lost{Host: l.index, Cause: err.Error()})
 	}
 }

@@ -83,6 +83,10 @@ func dialRetry(ctx context.Context, cfg Config, t target, via *Client) (*Client,
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("host %s: %w", cfg.Host, context.Cause(ctx))
 		}
+		var refusal *HostKeyError
+		if errors.As(err, &refusal) {
+			return nil, refusal // it names the host
+		}
 		pause := backoff(attempt)
 		if !loaded || time.Now().Add(pause).After(giveUp) {
 			return nil, fmt.Errorf("host %s: %w", cfg.Host, err)
@@ -146,7 +150,11 @@ func connect(ctx context.Context, address string, via *Client) (net.Conn, error)
 		return via.ssh.DialContext(ctx, "tcp", address)
 	}
 	var dialer net.Dialer
-	return dialer.DialContext(ctx, "tcp", address)
+	conn, err := dialer.DialContext(ctx, "tcp", address)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		<-ctx.Done() // the socket's deadline is that of ctx and may ring first
+	}
+	return conn, err
 }
 
 // handshake authenticates both sides; keyShown tells that it got as far as the

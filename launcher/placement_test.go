@@ -1,0 +1,308 @@
+package launcher
+
+import (
+	"fmt"
+	"math/rand"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/plx-run/plx/gpuprobe"
+	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// machines reads lines of a resource file, each with the GPUs that were found
+// after "|": "a: 0,1 | 0 1 2"; "?" for a host that was not probed.
+func machines(t *testing.T, text string) []machine {
+	t.Helper()
+	var lines []string
+	var ms []machine
+	for line := range strings.Lines(text) {
+		line, gpus, ok := strings.Cut(strings.TrimSpace(line), "|")
+		if !ok {
+			continue
+		}
+		lines = append(lines, line)
+		var m machine
+		if strings.TrimSpace(gpus) != "?" {
+			m.report = &gpuprobe.Report{}
+			for _, word := range strings.Fields(gpus) {
+				id, err := strconv.Atoi(word)
+				if err != nil {
+					t.Fatal(err)
+				}
+				m.report.GPUs = append(m.report.GPUs, gpuprobe.GPU{Index: id})
+			}
+		}
+		ms = append(ms, m)
+	}
+	hosts, err := hostfile.ParseLines(lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range ms {
+		ms[i].Host = hosts[i]
+	}
+	return ms
+}
+
+// plan writes a placement as lines: host and group rank, then its tasks with
+// device, CUDA_VISIBLE_DEVICES and local rank.
+func plan(ms []machine, p placement) string {
+	var b strings.Builder
+	for _, h := range p.hosts {
+		fmt.Fprintf(&b, "%s group %d:", ms[h.machine].Name, h.groupRank)
+		for _, t := range h.tasks {
+			fmt.Fprintf(&b, " %s", t.task)
+			if t.task.Role == cluster.Worker {
+				fmt.Fprintf(&b, "(%s,%s,%d)", strings.ReplaceAll(t.device, " ", ""), t.visible, t.localRank)
+			}
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+func TestPlacement(t *testing.T) {
+	const mixed = `
+		gpu01: 3,1 | 0 1 2 3
+		gpu02      | 0 1
+		cpu01      |
+		cpu02: cpu*2 | 0 1
+		store: ps  | 0
+		slot01 slots=2 | 0 1 2
+		slot02 slots=2 |`
+	for name, c := range map[string]struct {
+		resources string
+		want      placing
+		plan      string
+	}{
+		"every kind": {mixed, placing{}, `
+			gpu01 group 0: ps:0 worker:0(gpu3,3,0) worker:1(gpu1,1,1)
+			gpu02 group 1: ps:1 worker:2(gpu0,0,0) worker:3(gpu1,1,1)
+			cpu01 group 2: ps:2 worker:4(cpu,,0)
+			cpu02 group 3: ps:3 worker:5(cpu,,0) worker:6(cpu,,1)
+			store group 4: ps:4
+			slot01 group 4: ps:5 worker:7(gpu0,0,0) worker:8(gpu1,1,1)
+			slot02 group 5: ps:6 worker:9(cpu,,0) worker:10(cpu,,1)`},
+		"no servers": {mixed, placing{noServers: true, workers: 5}, `
+			gpu01 group 0: worker:0(gpu3,3,0) worker:1(gpu1,1,1)
+			gpu02 group 1: worker:2(gpu0,0,0) worker:3(gpu1,1,1)
+			cpu01 group 2: worker:4(cpu,,0)`},
+		"-n in the middle of a host; a host for servers is kept": {mixed, placing{workers: 3}, `
+			gpu01 group 0: ps:0 worker:0(gpu3,3,0) worker:1(gpu1,1,1)
+			gpu02 group 1: ps:1 worker:2(gpu0,0,0)
+			store group 2: ps:2`},
+		"servers on hosts with and without workers": {mixed, placing{workers: 1, servers: []string{"CPU01", "gpu01"}}, `
+			gpu01 group 0: ps:0 worker:0(gpu3,3,0)
+			cpu01 group 1: ps:1`},
+		"a server host that is not named gets nothing": {"a: ps | 0\nb | 0", placing{servers: []string{"b"}}, `
+			b group 0: ps:0 worker:0(gpu0,0,0)`},
+		"servers by port and address": {"a:2222: 0 | 0\na:2223: 0 | 0\n[fd00::4]: 0 | 0\nb: cpu |", placing{servers: []string{"a:2223", "[fd00::4]", "b:22"}}, `
+			a group 0: worker:0(gpu0,0,0)
+			a group 1: ps:0 worker:1(gpu0,0,0)
+			fd00::4 group 2: ps:1 worker:2(gpu0,0,0)
+			b group 3: ps:2 worker:3(cpu,,0)`},
+		"visible host": {"a: 3,1 | 1 3\nb | \nc | 0 1 2", placing{noServers: true, visibleHost: true, workers: 5}, `
+			a group 0: worker:0(gpu3,3,1,0) worker:1(gpu1,3,1,1)
+			b group 1: worker:2(cpu,,0)
+			c group 2: worker:3(gpu0,0,1,0) worker:4(gpu1,0,1,1)`},
+		"workers per host": {"a | 0 1 2\nb |\nc: cpu |\nd: cpu*4 |\ne: ps | 0 1\nf slots=2 |", placing{noServers: true, perHost: 2}, `
+			a group 0: worker:0(gpu0,0,0) worker:1(gpu1,1,1)
+			b group 1: worker:2(cpu,,0) worker:3(cpu,,1)
+			c group 2: worker:4(cpu,,0) worker:5(cpu,,1)
+			d group 3: worker:6(cpu,,0) worker:7(cpu,,1)
+			f group 4: worker:8(cpu,,0) worker:9(cpu,,1)`},
+		"workers per host and -n": {"a | 0 1 2\nb | 0 1", placing{noServers: true, perHost: 2, workers: 3}, `
+			a group 0: worker:0(gpu0,0,0) worker:1(gpu1,1,1)
+			b group 1: worker:2(gpu0,0,0)`},
+		"exclusion": {"a exclude=1 | 0 1 2\nb slots=3 exclude=0,2 | 0 1 2 3", placing{noServers: true}, `
+			a group 0: worker:0(gpu0,0,0) worker:1(gpu2,2,1)
+			b group 1: worker:2(gpu1,1,0)`},
+		"excluded are GPUs: they take nothing from the cores": {"a slots=3 exclude=0,2 |", placing{noServers: true}, `
+			a group 0: worker:0(cpu,,0) worker:1(cpu,,1) worker:2(cpu,,2)`},
+		"dry run": {"a | ?\nb: 4 | ?\nc: cpu*2 | ?\nd slots=3 exclude=1 | ?\ne: ps | ?", placing{}, `
+			a group 0: ps:0 worker:0(eachGPUfoundthere,,0)
+			b group 1: ps:1 worker:1(gpu4,4,0)
+			c group 2: ps:2 worker:2(cpu,,0) worker:3(cpu,,1)
+			d group 3: ps:3 worker:4(aGPU,orcpuwherethereisnone,,0) worker:5(aGPU,orcpuwherethereisnone,,1)
+			e group 4: ps:4`},
+		"dry run with -n: what is not known is not refused": {"a | ?", placing{noServers: true, workers: 8}, `
+			a group 0: worker:0(eachGPUfoundthere,,0)`},
+		"dry run with workers per host": {"a | ?", placing{noServers: true, perHost: 2}, `
+			a group 0: worker:0(eachGPUfoundthere,,0) worker:1(eachGPUfoundthere,,1)`},
+	} {
+		ms := machines(t, c.resources)
+		p, err := place(ms, c.want)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got, want := plan(ms, p), strings.ReplaceAll(strings.TrimPrefix(c.plan, "\n"), "\t", "")+"\n"; got != want {
+			t.Errorf("%s: got\n%swant\n%s", name, got, want)
+		}
+	}
+}
+
+func TestPlacementRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		resources string
+		want      placing
+		err       string
+		code      int
+	}{
+		"an id the host lacks":             {"a: 0 | 0\nb: 0,7 | 0 1", placing{}, ":2: host b: no GPU 7: the host has 0, 1", CodePlx},
+		"an id on a host beyond -n":        {"a: 0 | 0\nb: 7 |", placing{workers: 1}, ":2: host b: no GPU 7: the host has none", CodePlx},
+		"an excluded id the host lacks":    {"a exclude=1,5 | 0 1", placing{}, ":1: host a: no GPU 5: the host has 0, 1, so it cannot be excluded", CodePlx},
+		"an exclusion where there is none": {"a exclude=0 |", placing{}, ":1: host a: no GPU 0: the host has none, so it cannot be excluded", CodePlx},
+		"everything is excluded":           {"b | 0\na exclude=0,1 | 0 1", placing{}, ":2: host a: every GPU found there is excluded", CodePlx},
+		"slots beyond the GPUs":            {"a slots=3 | 0 1", placing{}, ":1: host a: slots=3, but it has 2 GPUs", CodePlx},
+		"slots over a gap":                 {"a slots=2 | 0 2", placing{}, ":1: host a: no GPU 1: the host has 0, 2", CodePlx},
+		"-n beyond the devices":            {"a | 0 1\nb: ps | 0", placing{workers: 3}, "3 workers were asked for with -n, the hosts have devices for 2", CodePlx},
+		"workers beyond the devices":       {"a | 0 1 2\nb: 0 | 0 1 2", placing{perHost: 2}, "host b: 2 workers were asked for with --workers-per-host, it has devices for 1", CodePlx},
+		"servers only":                     {"a: ps | 0", placing{}, "no host has a device for a worker", CodeUsage},
+		"servers on a stranger":            {"a | 0", placing{servers: []string{"a", "b"}}, "--ps b: no such host", CodeUsage},
+		"servers on another port":          {"a:2222: 0 | 0", placing{servers: []string{"a:22"}}, "--ps a:22: no such host", CodeUsage},
+	} {
+		_, err := place(machines(t, c.resources), c.want)
+		if err == nil || !strings.Contains(err.Error(), c.err) || Code(err) != c.code {
+			t.Errorf("%s: %v (code %d); want %q (code %d)", name, err, Code(err), c.err, c.code)
+		}
+	}
+}
+
+// TestPlacementProperties places random resources and checks what every program
+// relies on, and the number of workers against a naive count.
+func TestPlacementProperties(t *testing.T) {
+	for seed := range int64(3000) {
+		r := rand.New(rand.NewSource(seed))
+		ms, count := randomMachines(r)
+		want := placing{noServers: r.Intn(3) == 0, visibleHost: r.Intn(2) == 0}
+		if count > 0 && r.Intn(2) == 0 {
+			want.workers = 1 + r.Intn(count)
+			count = want.workers
+		}
+		p, err := place(ms, want)
+		if count == 0 {
+			if err == nil {
+				t.Fatalf("seed %d: placed without a device", seed)
+			}
+			continue
+		}
+		if err != nil || p.workers != count {
+			t.Fatalf("seed %d: %d workers, want %d: %v", seed, p.workers, count, err)
+		}
+		if wrong := contradiction(ms, p, want); wrong != "" {
+			t.Fatalf("seed %d: %s\n%s", seed, wrong, plan(ms, p))
+		}
+	}
+}
+
+// randomMachines returns valid hosts and how many workers they have room for.
+func randomMachines(r *rand.Rand) (ms []machine, count int) {
+	for i := range 1 + r.Intn(6) {
+		m := machine{Host: hostfile.Host{Name: fmt.Sprint("h", i)}, report: gpus(r.Intn(5))}
+		gpus := len(m.report.GPUs)
+		switch m.Devices.Kind = hostfile.Kind(r.Intn(5)); m.Devices.Kind {
+		case hostfile.AllGPUs:
+			if gpus > 1 && r.Intn(2) == 0 {
+				m.Devices.Excluded = []int{r.Intn(gpus)}
+			}
+			count += max(1, gpus-len(m.Devices.Excluded))
+		case hostfile.GPUs:
+			if gpus == 0 {
+				continue
+			}
+			m.Devices.IDs = r.Perm(gpus)[:1+r.Intn(gpus)]
+			count += len(m.Devices.IDs)
+		case hostfile.CPUs:
+			m.Devices.Count = 1 + r.Intn(3)
+			count += m.Devices.Count
+		case hostfile.Slots:
+			m.Devices.Count = 1 + r.Intn(max(gpus, 1))
+			if gpus == 0 || m.Devices.Count == 1 {
+				count += m.Devices.Count
+				break
+			}
+			m.Devices.Excluded = []int{r.Intn(m.Devices.Count)}
+			count += m.Devices.Count - 1
+		}
+		ms = append(ms, m)
+	}
+	return ms, count
+}
+
+// contradiction says what is wrong with a placement, "" when nothing is.
+func contradiction(ms []machine, p placement, want placing) string {
+	rank, server, group, last := 0, 0, 0, -1
+	for _, h := range p.hosts {
+		m := ms[h.machine]
+		if h.machine <= last {
+			return "not in file order"
+		}
+		last = h.machine
+		used, local := map[string]bool{}, 0
+		var all []string
+		for _, t := range h.tasks {
+			if t.task.Role == cluster.PS {
+				if t.task.Index != server || local > 0 || t.visible != "" || want.noServers {
+					return "server " + t.task.String()
+				}
+				server++
+				continue
+			}
+			if t.task.Index != rank || t.localRank != local {
+				return "ranks have a gap at " + t.task.String()
+			}
+			if t.device != "cpu" && used[t.device] {
+				return t.device + " is used twice"
+			}
+			used[t.device] = true
+			if id, isGPU := strings.CutPrefix(t.device, "gpu "); isGPU {
+				all = append(all, id)
+				n, err := strconv.Atoi(id)
+				if err != nil || !slices.Contains(m.ids(), n) || slices.Contains(m.Devices.Excluded, n) {
+					return t.device + " is not to be used"
+				}
+				if !want.visibleHost && t.visible != id {
+					return t.device + " is not what it sees: " + t.visible
+				}
+			}
+			rank++
+			local++
+		}
+		for _, t := range h.tasks {
+			if want.visibleHost && t.task.Role == cluster.Worker && t.visible != strings.Join(all, ",") {
+				return t.task.String() + " does not see all: " + t.visible
+			}
+		}
+		if h.workers != local || local > 0 && h.groupRank != group {
+			return "group rank"
+		}
+		if local > 0 {
+			group++
+		}
+	}
+	if rank != p.workers || server != p.servers {
+		return "counts"
+	}
+	return ""
+}
+
+func TestPlacementIsPure(t *testing.T) {
+	ms := machines(t, "a: 3,1 | 0 1 2 3\nb slots=4 exclude=0 | 0 1 2 3")
+	want := placing{workers: 4}
+	first, err := place(ms, want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := plan(ms, first)
+	for range 3 {
+		again, err := place(ms, want)
+		if err != nil || plan(ms, again) != before {
+			t.Errorf("the same resources were placed otherwise: %v\n%s", err, plan(ms, again))
+		}
+	}
+}
