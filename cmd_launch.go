@@ -19,7 +19,10 @@ func (c *command) launchCommand() *cli.Command {
 		Usage:     "run a program on all hosts: one server per host, one worker per device",
 		ArgsUsage: "PROGRAM [ARGS...]",
 		Description: "PROGRAM is a local executable (./train), a Go package folder (./examples/mlp),\n" +
-			"or the bare name of a command on the hosts' PATH. What follows it is its own.\n\n" + exitCodes,
+			"or the bare name of a command on the hosts' PATH. What follows it is its own.\n" +
+			"On a host it runs in a folder of the task's own, and a shipped executable is\n" +
+			"stored under its content hash: $0 of a script is that path, and the files that\n" +
+			"lie beside it here must be sent with --copy.\n\n" + exitCodes,
 		Flags:  append(append(reachFlags(), colourFlag()), launchFlags()...),
 		Action: c.launch,
 	}
@@ -52,7 +55,7 @@ func placeFlags() []cli.Flag {
 		&cli.IntFlag{Name: "n", Usage: "`N` workers in all"},
 		&cli.IntFlag{Name: "workers-per-host", Usage: "`N` workers on each host"},
 		&cli.StringFlag{Name: "ps", Usage: "parameter servers on `HOSTS` (host,host) only, or none"},
-		&cli.StringFlag{Name: "visible", Value: "own", Usage: "a worker sees its `own` device, or all of its host's workers (host)"},
+		&cli.StringFlag{Name: "visible", Value: "own", Usage: "a worker sees `WHAT`: its own device, or those of all workers on its host (host)"},
 		&cli.BoolFlag{Name: "no-bind", Usage: "do not bind workers to their share of the cores"},
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -115,7 +116,7 @@ func oneJob(ctx *cli.Context) error {
 	if ctx.NArg() <= 1 {
 		return nil
 	}
-	return launcher.Mistake(fmt.Errorf("one job at most, not %s", strings.Join(ctx.Args().Slice(), " ")), "flags stand before the job")
+	return launcher.Mistake(fmt.Errorf("one job at most, not %s", strings.Join(ctx.Args().Slice(), " ")), "")
 }
 
 // fileNamed reports whether the resource file was named on the command line.
@@ -160,4 +161,43 @@ func portRange(text string) (low, high int, err error) {
 		return 0, 0, launcher.Mistake(fmt.Errorf("--port-range %s: want LOW-HIGH, such as 20000-20100", text), "")
 	}
 	return low, high, nil
+}
+
+// flagsFirst lets the flags of every command but launch stand behind its
+// arguments too, as in "plx logs JOB --task worker:3". What follows launch's
+// PROGRAM is the program's own.
+func flagsFirst(app *cli.App, args []string) []string {
+	if len(args) < 2 {
+		return args
+	}
+	cmd := app.Command(args[1])
+	if cmd == nil || cmd.Name == "launch" {
+		return args
+	}
+	flags, words := args[:2:2], []string{}
+	for rest := args[2:]; len(rest) > 0; rest = rest[1:] {
+		switch arg := rest[0]; {
+		case arg == "--":
+			return slices.Concat(flags, []string{"--"}, words, rest[1:])
+		case len(arg) < 2 || arg[0] != '-':
+			words = append(words, arg)
+		default:
+			flags = append(flags, arg)
+			if len(rest) > 1 && takesNext(cmd, arg) {
+				flags, rest = append(flags, rest[1]), rest[1:]
+			}
+		}
+	}
+	return append(flags, words...)
+}
+
+// takesNext reports whether the value of a flag is the argument behind it.
+func takesNext(cmd *cli.Command, arg string) bool {
+	for _, f := range cmd.Flags {
+		doc, ok := f.(cli.DocGenerationFlag)
+		if ok && doc.TakesValue() && slices.Contains(f.Names(), strings.TrimLeft(arg, "-")) {
+			return true
+		}
+	}
+	return false
 }

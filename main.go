@@ -33,7 +33,8 @@ func run(args []string, stdin io.Reader, stdout, stderr *os.File) int {
 	signal.Notify(sig, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(sig)
 	c := &command{stdout: stdout, stderr: stderr, signals: sig}
-	err := c.app().Run(args)
+	app := c.app()
+	err := app.Run(flagsFirst(app, args))
 	if err == nil {
 		return c.code
 	}

@@ -100,6 +100,9 @@ func (c *Config) validate() error {
 	if c.Grace < 0 || c.MaxTime < 0 || c.StartTimeout < 0 {
 		return Mistake(errors.New("a time is negative"), "")
 	}
+	if c.Detach && (c.LogDir != "" || c.Grep != nil) {
+		return Mistake(errors.New("--log-dir and --grep show what an attached job prints, and this one is to be detached"), "plx logs -f --grep RE")
+	}
 	if c.Workers < 0 || c.WorkersPerHost < 0 {
 		return Mistake(errors.New("a number of workers is negative"), "")
 	}

@@ -128,6 +128,9 @@ func match(rs []record, text string) (record, error) {
 // stillRuns asks the chief's host, and notes a verdict that it tells.
 func stillRuns(ctx context.Context, r record, v *voice) bool {
 	state, err := r.ask(ctx, v)
+	if errors.Is(err, errForgotten) {
+		return false
+	}
 	if err != nil {
 		v.say("job %s: %v", r.Job, err)
 		return true // not known to be over
@@ -158,12 +161,18 @@ func (r record) ask(ctx context.Context, v *voice) (protocol.State, error) {
 	return state, nil
 }
 
+// errForgotten says that a host keeps nothing of a job.
+var errForgotten = errors.New("nothing of the job is left there")
+
 // state reads what the host's agent knows, or last knew.
 func (s *station) state(ctx context.Context) (protocol.State, error) {
 	var state protocol.State
 	var stdout bytes.Buffer
 	stderr := tail{limit: 4 << 10}
 	if err := s.Run(ctx, s.command("state "+s.where()), nil, &stdout, &stderr); err != nil {
+		if code := exitStatus(err); code == noAgent || code == 127 { // 127: the agent itself was pruned
+			return state, errForgotten
+		}
 		return state, explain(err, stderr.String())
 	}
 	if err := json.Unmarshal(stdout.Bytes(), &state); err != nil {
@@ -175,7 +184,8 @@ func (s *station) state(ctx context.Context) (protocol.State, error) {
 var safeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 // searchHosts rebuilds records from what the hosts themselves know, for a
-// machine that did not launch the job.
+// machine that did not launch the job. Hosts out of reach are told of, and an
+// error only where the others know nothing.
 func searchHosts(ctx context.Context, reach Reach, v *voice) ([]record, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
@@ -194,10 +204,13 @@ func searchHosts(ctx context.Context, reach Reach, v *voice) ([]record, error) {
 		found[index[r]] = states
 		return err
 	})
-	if err != nil {
-		return nil, err
+	if rs := assemble(f, found); err == nil || len(rs) > 0 && context.Cause(ctx) == nil {
+		if err != nil {
+			v.say("%s", strings.ReplaceAll(err.Error(), "\n", "\n"+prefix))
+		}
+		return rs, nil
 	}
-	return assemble(f, found), nil
+	return nil, err
 }
 
 // states lists the states of all jobs that the host has a folder of.

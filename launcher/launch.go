@@ -44,7 +44,7 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 		err := l.dryRun()
 		return Code(err), err
 	}
-	ctx, l.signals = watch(ctx, sig, cfg.Grace)
+	ctx, l.signals = watch(ctx, sig, cfg.Grace, l.voice)
 	defer l.signals.close()
 	defer func() {
 		if err := l.close(); err != nil {

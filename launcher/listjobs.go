@@ -3,6 +3,7 @@ package launcher
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strconv"
 	"sync"
 	"time"
@@ -22,7 +23,7 @@ type jobRow struct {
 	Created time.Time `json:"created"`
 	Hosts   int       `json:"hosts"`
 	Tasks   int       `json:"tasks"`
-	State   string    `json:"state"` // running, done, failed, unknown
+	State   string    `json:"state"` // running, done, failed, gone (its hosts forgot it), unknown
 	Code    *int      `json:"code,omitempty"`
 	Reason  string    `json:"reason,omitempty"`
 }
@@ -63,6 +64,9 @@ func (r record) row(ctx context.Context, v *voice) jobRow {
 	if r.Verdict == nil {
 		state, err := r.ask(ctx, v)
 		switch {
+		case errors.Is(err, errForgotten):
+			row.State, row.Reason = "gone", err.Error()
+			return row
 		case err != nil:
 			row.State, row.Reason = "unknown", err.Error()
 			return row

@@ -173,6 +173,9 @@ func (r heard) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// killed is the least exit status of a command that a signal ended.
+const killed = 128
+
 // follow takes a host's log chunks to their end, over as many connections as
 // it needs. It gives up when nothing came for its patience.
 func (s *station) follow(ctx context.Context, req logs.Request, out *output, h *hearing, patience time.Duration) error {
@@ -185,7 +188,7 @@ func (s *station) follow(ctx context.Context, req logs.Request, out *output, h *
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if exitStatus(err) >= 0 || h.silence() > patience {
+		if status := exitStatus(err); status >= 0 && status < killed || h.silence() > patience {
 			return err
 		}
 		select {

@@ -15,6 +15,7 @@ import (
 // of the job once it does.
 type signals struct {
 	stops chan coordinator.StopAsked
+	voice *voice
 	done  chan struct{}
 	wg    sync.WaitGroup
 
@@ -24,9 +25,9 @@ type signals struct {
 
 // watch returns a context that ends at the first signal before conduct is
 // called. Its cause is the interruption, with its exit status.
-func watch(ctx context.Context, sig <-chan os.Signal, grace time.Duration) (context.Context, *signals) {
+func watch(ctx context.Context, sig <-chan os.Signal, grace time.Duration, v *voice) (context.Context, *signals) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	s := &signals{stops: make(chan coordinator.StopAsked, 8), done: make(chan struct{})}
+	s := &signals{stops: make(chan coordinator.StopAsked, 8), voice: v, done: make(chan struct{})}
 	s.wg.Go(func() {
 		defer cancel(nil)
 		for n := 0; ; {
@@ -55,6 +56,8 @@ func (s *signals) take(got os.Signal, n int, grace time.Duration, cancel context
 	}
 	if n > 1 {
 		grace = 0
+	} else if grace > 0 {
+		s.voice.say("%s: the tasks have %s to end, a second one kills them at once", name, grace)
 	}
 	s.ask(coordinator.StopAsked{Reason: "stopped by " + name, Code: code, Grace: grace})
 }

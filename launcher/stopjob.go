@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -44,13 +45,29 @@ func Stop(ctx context.Context, q Query, grace time.Duration) error {
 	return nil
 }
 
-// stop asks the host's agent and waits until its stream ends, which it does
-// when nothing of the job is left there.
+// stopTries is how often an agent is asked that ends while it is asked, as all
+// do when the chief's has been heard first.
+const stopTries = 4
+
+// stop asks the host's agent and waits until nothing of the job is left there.
 func (s *station) stop(ctx context.Context, stop protocol.Message) error {
-	conn, err := s.visit(ctx)
-	if errors.Is(err, conductor.ErrNoAgent) {
-		return s.reap(ctx)
+	for try := 1; ; try++ {
+		err := s.askStop(ctx, stop)
+		switch {
+		case err == nil, errors.Is(err, conductor.ErrNoAgent):
+			return s.reap(ctx) // whatever ended the agent: look that nothing is left
+		case ctx.Err() != nil:
+			return fmt.Errorf("it did not end in time: %w", context.Cause(ctx))
+		case try == stopTries || !(exitStatus(err) >= 0 || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
+			return err
+		}
 	}
+}
+
+// askStop returns nil once the agent's stream has ended, which it does when
+// nothing of the job is left on the host.
+func (s *station) askStop(ctx context.Context, stop protocol.Message) error {
+	conn, err := s.visit(ctx)
 	if err != nil {
 		return err
 	}
@@ -61,10 +78,7 @@ func (s *station) stop(ctx context.Context, stop protocol.Message) error {
 	}
 	for {
 		if _, err := conn.Receive(); err != nil {
-			if ctx.Err() != nil {
-				return fmt.Errorf("it did not end in time: %w", context.Cause(ctx))
-			}
-			return s.reap(ctx) // whatever ended the stream: look that nothing is left
+			return ctx.Err()
 		}
 	}
 }

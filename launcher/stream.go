@@ -12,6 +12,7 @@ import (
 
 	"github.com/plx-run/plx/launcher/conductor"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/ssh"
 )
 
 // noAgent is the exit status of "agent connect" where there is no agent.
@@ -45,8 +46,13 @@ func openStream(ctx context.Context, r *remote, command string) *stream {
 	return s
 }
 
-// explain adds what the command said on stderr to its error.
+// explain adds what the command said on stderr to its error. Who reads it
+// names the host.
 func explain(err error, said string) error {
+	var lost *ssh.LostError
+	if errors.As(err, &lost) {
+		return fmt.Errorf("ssh: %w", lost.Cause)
+	}
 	if said = strings.TrimSpace(said); said == "" {
 		return err
 	}

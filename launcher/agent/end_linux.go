@@ -60,22 +60,12 @@ func (s *supervisor) progress() {
 		t.killing = t.running()
 	}
 	s.work.Go(func() {
-		left, err := s.clear()
+		_, left, err := s.kids.clear(killTime)
 		s.do(func() {
 			s.killed("the job", left, err)
 			s.swept()
 		})
 	})
-}
-
-// clear kills all descendants of this process and waits, bounded, until none
-// is left, not even an unreaped one.
-func (s *supervisor) clear() (left []int, err error) {
-	_, left, err = sweep(below, killTime)
-	for deadline := time.Now().Add(time.Second); !s.kids.none() && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond)
-	}
-	return left, err
 }
 
 // swept closes what the tasks wrote to. All exits are known by then, but for
@@ -129,10 +119,13 @@ func (s *supervisor) outputs() []*output {
 	return outs
 }
 
+// closeOutputs closes what nobody can write to any more, but for processes
+// that could not be killed.
 func closeOutputs(outs []*output) error {
+	deadline := time.Now().Add(drain)
 	var errs []error
 	for _, o := range outs {
-		errs = append(errs, o.close())
+		errs = append(errs, o.close(deadline))
 	}
 	return errors.Join(errs...)
 }

@@ -31,6 +31,9 @@ func (s *supervisor) said(t *task, m cluster.ControlMessage) {
 			t.cause = fmt.Sprintf("it speaks version %d of the control channel, this plx speaks %d: build both from one release", m.Version, cluster.ControlVersion)
 			t.control.Close() // that is how it learns of it
 		}
+		if t.told {
+			s.sendStop(t) // told by signal before it was known to be native
+		}
 		s.changed = true
 	case cluster.Heartbeat, cluster.Checkpoint:
 		t.now.Step = max(t.now.Step, m.Step)
@@ -111,9 +114,12 @@ func (s *supervisor) tellToEnd(t *task, grace time.Duration) {
 		return
 	}
 	t.term.set(grace/2, s.unlessExited(t, t.terminate))
-	if !first {
-		return
+	if first {
+		s.sendStop(t)
 	}
+}
+
+func (s *supervisor) sendStop(t *task) {
 	control := t.control
 	s.work.Go(func() {
 		// A task that does not take it gets the signal.

@@ -153,10 +153,7 @@ func (g *guard) end() error {
 	if known && len(state.Unkillable) > 0 {
 		limit = 0 // waited for already
 	}
-	killed, left, err := sweep(below, limit)
-	for deadline := time.Now().Add(time.Second); !g.kids.none() && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond)
-	}
+	killed, left, err := g.kids.clear(limit)
 	if removed := os.Remove(g.folder.secret()); removed != nil && !errors.Is(removed, os.ErrNotExist) {
 		err = errors.Join(err, removed)
 	}

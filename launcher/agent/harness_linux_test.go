@@ -94,8 +94,11 @@ func (h *testHost) clean() {
 		h.t.Errorf("left after the test: %v, %v", left, err)
 		h.agent("reap", h.spec.Job)
 	}
+	text, _ := os.ReadFile(h.folder().log()) // not there where the agent did not start
+	if bytes.Contains(text, []byte("DATA RACE")) || bytes.Contains(text, []byte("panic:")) {
+		h.t.Error("a race or a panic in the agent")
+	}
 	if h.t.Failed() {
-		text, _ := os.ReadFile(h.folder().log())
 		h.t.Logf("agent.log:\n%s", text)
 	}
 }
@@ -107,7 +110,8 @@ func (h *testHost) command(args ...string) *exec.Cmd {
 		h.t.Fatal(err)
 	}
 	cmd := exec.Command(exe, append([]string{"agent"}, args...)...)
-	cmd.Env = append(without(os.Environ(), "HOME=", "PLX_"), "HOME="+h.home, "SSH_CONNECTION=x", "PLX_FOO=x", "LOGIN_VARIABLE=login")
+	cmd.Env = append(without(os.Environ(), "HOME=", "PLX_"), "HOME="+h.home, "SSH_CONNECTION=x", "PLX_FOO=x", "LOGIN_VARIABLE=login",
+		"GORACE=atexit_sleep_ms=0") // else every process that is built with -race takes a second to end
 	return cmd
 }
 

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,7 +21,7 @@ const (
 // number of processes killed and the pids that are still there.
 func sweep(list func() ([]process, error), limit time.Duration) (killed int, left []int, err error) {
 	deadline := time.Now().Add(limit)
-	seen := map[process]bool{}
+	seen := map[identity]bool{}
 	for pause := killPause; ; pause = min(2*pause, maxPause) {
 		living, err := stopAll(list)
 		if err != nil {
@@ -28,22 +29,65 @@ func sweep(list func() ([]process, error), limit time.Duration) (killed int, lef
 		}
 		for _, p := range living {
 			signalProcess(p, unix.SIGKILL)
-			seen[process{pid: p.pid, start: p.start}] = true
+			seen[p.identity()] = true
 		}
-		if len(living) == 0 {
+		// A process that is just ending may be in no listing any more: its
+		// environment, by which it was found, is gone before it is.
+		left := remaining(seen)
+		if len(living) == 0 && len(left) == 0 {
 			return len(seen), nil, nil
 		}
 		if time.Now().After(deadline) {
-			return len(seen), pids(living), nil
+			return len(seen), left, nil
 		}
 		time.Sleep(pause)
 	}
 }
 
+// clear kills all descendants of this process and waits, at most for limit,
+// until none is left, not even an unreaped one. A listing is not taken at one
+// moment, so a process that forks and ends all the time may be in none of
+// them; having no children is what proves that there are none.
+func (c *children) clear(limit time.Duration) (killed int, left []int, err error) {
+	deadline := time.Now().Add(limit)
+	for {
+		n, left, err := sweep(below, time.Until(deadline))
+		killed += n
+		for settled := time.Now().Add(reaping); !c.none() && time.Now().Before(settled); {
+			time.Sleep(time.Millisecond)
+		}
+		if err != nil || c.none() || !time.Now().Before(deadline) {
+			return killed, left, err
+		}
+	}
+}
+
+// reaping is how long processes that were killed may take to be reaped.
+const reaping = 50 * time.Millisecond
+
+// identity tells a process from later ones with its pid.
+type identity struct {
+	pid   int
+	start uint64
+}
+
+func (p process) identity() identity { return identity{p.pid, p.start} }
+
+func remaining(seen map[identity]bool) []int {
+	var left []int
+	for id := range seen {
+		if exists(id.pid, id.start) {
+			left = append(left, id.pid)
+		}
+	}
+	slices.Sort(left)
+	return left
+}
+
 // stopAll stops processes until a listing shows none that was not stopped
 // before, and returns that listing without the dead.
 func stopAll(list func() ([]process, error)) ([]process, error) {
-	stopped := map[process]bool{}
+	stopped := map[identity]bool{}
 	var living []process
 	for range stopRounds {
 		all, err := list()
@@ -57,8 +101,8 @@ func stopAll(list func() ([]process, error)) ([]process, error) {
 				continue
 			}
 			living = append(living, p)
-			if key := (process{pid: p.pid, start: p.start}); !stopped[key] {
-				stopped[key], fresh = true, true
+			if !stopped[p.identity()] {
+				stopped[p.identity()], fresh = true, true
 				signalProcess(p, unix.SIGSTOP)
 			}
 		}
@@ -76,12 +120,4 @@ func signalProcess(p process, sig unix.Signal) {
 		_ = h.signal(sig)
 		h.close()
 	}
-}
-
-func pids(list []process) []int {
-	var out []int
-	for _, p := range list {
-		out = append(out, p.pid)
-	}
-	return out
 }

@@ -25,7 +25,7 @@ func (l *lease) renew() { l.begun = l.clock() }
 // killed is when no process of the job may be left but the agent, and told
 // when they are told to end. Both are before the end of the lease.
 func (l *lease) killed() time.Duration {
-	return l.length - min(time.Second, l.length/10)
+	return l.length - min(2*time.Second, l.length/5)
 }
 
 func (l *lease) told() time.Duration { return min(l.length-l.grace, l.killed()) }

@@ -112,8 +112,10 @@ func (o *output) lastLines() string {
 	return string(tail)
 }
 
-// close ends the reading and closes the spool. It tells how much was lost.
-func (o *output) close() error {
+// close ends the reading, once all is read or at the deadline, and closes the
+// spool. It tells how much was lost.
+func (o *output) close(deadline time.Time) error {
+	within(time.Until(deadline), o.done)
 	// A read that is going on returns: the pipe is in the poller.
 	err := o.pipe.Close()
 	if !within(closing, o.done) {

@@ -35,7 +35,7 @@ func (s *supervisor) prepare(m protocol.Prepare) {
 		t.closeSockets()
 	}
 	s.work.Go(func() {
-		left, err := s.clear()
+		_, left, err := s.kids.clear(killTime)
 		err = errors.Join(err, closeOutputs(old))
 		tasks, answer := s.openSockets(m.Generation)
 		s.do(func() {

@@ -145,7 +145,7 @@ type handle struct {
 func hold(p process) (h handle, ok bool) {
 	fd, err := unix.PidfdOpen(p.pid, 0)
 	if errors.Is(err, unix.ESRCH) {
-		return handle{}, false
+		return handle{fd: -1}, false
 	}
 	if err != nil {
 		fd = -1
@@ -155,7 +155,7 @@ func hold(p process) (h handle, ok bool) {
 	// the pid.
 	if now, err := readProcess(p.pid); err != nil || now.start != p.start {
 		h.close()
-		return handle{}, false
+		return handle{fd: -1}, false
 	}
 	return h, true
 }

@@ -96,6 +96,9 @@ func (p *pruner) used() (map[string]bool, error) {
 		return nil, err
 	}
 	used := map[string]bool{}
+	if own, err := os.Executable(); err == nil {
+		used[filepath.Base(own)] = true // the next job wants it too
+	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {

@@ -4,8 +4,12 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,7 +35,7 @@ func serveLogs(ctx context.Context, args []string, std streams) error {
 	if err := json.Unmarshal(line, &req); err != nil {
 		return fmt.Errorf("read the log request: %w", err)
 	}
-	if _, err := readState(f); err != nil {
+	if _, err := stateOf(f); err != nil {
 		return err
 	}
 	return logs.Serve(ctx, f.logs(), req, ended(f), std.out)
@@ -48,7 +52,7 @@ func ended(f folder) func() bool {
 		}
 		looked = time.Now()
 		s, err := readState(f)
-		over = err != nil || s.Phase == protocol.Over || alive(s) == dead
+		over = errors.Is(err, os.ErrNotExist) || err == nil && (s.Phase == protocol.Over || alive(s) == dead)
 		return over
 	}
 }
@@ -62,23 +66,34 @@ func printState(_ context.Context, args []string, std streams) error {
 	if err != nil {
 		return err
 	}
-	s, err := readState(f)
+	s, err := stateOf(f)
 	if err != nil {
 		return err
 	}
 	return json.NewEncoder(std.out).Encode(settled(s))
 }
 
-// printJobs is "agent jobs": the states of this host's jobs, a line of JSON
-// each. Other hosts that share the home have their own.
+// stateOf reads a job's state; one that is not there has an exit status of its
+// own, for it may have been pruned.
+func stateOf(f folder) (protocol.State, error) {
+	s, err := readState(f)
+	if errors.Is(err, os.ErrNotExist) {
+		return s, coded{codeNoAgent, fmt.Errorf("nothing of job %s is left on this host", f.job())}
+	}
+	return s, err
+}
+
+// printJobs is "agent jobs": the states of this host's jobs, oldest first, a
+// line of JSON each. Other hosts that share the home have their own.
 func printJobs(_ context.Context, args []string, std streams) error {
 	if len(args) != 0 {
 		return usage("jobs takes no arguments")
 	}
-	all, err := states()
+	found, err := states()
 	if err != nil {
 		return err
 	}
+	all := slices.SortedFunc(maps.Values(found), func(a, b protocol.State) int { return a.Started.Compare(b.Started) })
 	here, _, _ := strings.Cut(machine(), " ")
 	out := json.NewEncoder(std.out)
 	for _, s := range all {

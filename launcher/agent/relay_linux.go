@@ -31,9 +31,13 @@ func connect(ctx context.Context, args []string, std streams) error {
 	if err != nil {
 		return err
 	}
+	absent := coded{codeNoAgent, fmt.Errorf("job %s has no agent on this host any more", args[0])}
+	if state.Socket == "" {
+		return absent
+	}
 	conn, err := dialLocal(ctx, state.Socket)
-	if state.Socket == "" || errors.Is(err, unix.ECONNREFUSED) {
-		return coded{codeNoAgent, fmt.Errorf("job %s has no agent on this host any more", args[0])}
+	if errors.Is(err, unix.ECONNREFUSED) {
+		return absent
 	}
 	if err != nil {
 		return fmt.Errorf("connect to the agent of job %s: %w", args[0], err)
@@ -110,7 +114,7 @@ type death struct {
 // mean others.
 func watchDeath(f folder) *death {
 	d := &death{folder: f, guardian: handle{fd: -1}, supervisor: handle{fd: -1}}
-	if s, err := readState(f); err == nil {
+	if s, err := readState(f); err == nil { // else nothing can be waited for
 		d.guardian, _ = hold(process{pid: s.Guardian, start: s.GuardianStart})
 		d.supervisor, _ = hold(process{pid: s.Supervisor, start: s.SupervisorStart})
 	}

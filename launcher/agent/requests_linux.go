@@ -7,6 +7,8 @@ import (
 	"net"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
@@ -45,8 +47,8 @@ func (s *supervisor) serve(conn net.Conn, check func(net.Conn) error) {
 	}
 	l, err := greet(conn)
 	if err != nil {
-		// A peer that only checks that it can reach us says nothing more.
-		if !errors.Is(err, io.EOF) {
+		// A peer that only checks that it can reach us hangs up.
+		if !errors.Is(err, io.EOF) && !errors.Is(err, unix.ECONNRESET) {
 			s.log.Printf("connection from %s: %v", conn.RemoteAddr(), err)
 		}
 		return

@@ -112,34 +112,35 @@ func (s *supervisor) open(ctx context.Context) {
 	})
 }
 
-// leave ends what run has left: the state goes to disk, connections get what
-// is queued, and a conductor of our own hears the end of other hosts.
+// leave ends what run has left: the state goes to disk and connections get
+// what is queued. A conductor of our own hears of our end and waits for that
+// of the other hosts, and visitors wait with it.
 func (s *supervisor) leave() error {
 	err := s.saver.close(5 * time.Second)
-	closed := s.local.Close()
+	err = errors.Join(err, s.local.Close())
 	if s.data != nil {
-		closed = errors.Join(closed, s.data.Close())
+		err = errors.Join(err, s.data.Close())
 	}
-	links := s.links()
-	for _, l := range links {
+	var links []*link
+	if s.conductor != nil {
+		links = append(links, s.conductor)
+		s.conductor.finish()
+	}
+	if s.conducts != nil {
+		within(max(s.spec.Grace, s.spec.Lease)+killTime+15*time.Second, s.conducts)
+	}
+	for l := range s.visitors {
+		links = append(links, l)
 		l.finish()
 	}
 	for _, l := range links {
 		within(parting+time.Second, l.sent)
 	}
-	if s.conducts != nil {
-		within(s.spec.Grace+killTime+drain+10*time.Second, s.conducts)
-	}
-	return errors.Join(err, closed)
-}
-
-func (s *supervisor) links() []*link {
-	var all []*link
-	if s.conductor != nil {
-		all = append(all, s.conductor)
-	}
-	for l := range s.visitors {
-		all = append(all, l)
-	}
-	return all
+	idle := make(chan struct{})
+	go func() {
+		defer close(idle)
+		s.work.Wait()
+	}()
+	within(parting, idle) // what is stuck ends with the process
+	return err
 }

@@ -87,6 +87,9 @@ func (s *supervisor) run(alive *os.File, lost <-chan struct{}, terms <-chan os.S
 
 // pace is how often the lease is looked at.
 func (s *supervisor) pace() time.Duration {
+	if s.spec.Lease <= 0 {
+		return beat / 4
+	}
 	return min(max(s.spec.Lease/50, 5*time.Millisecond), 250*time.Millisecond)
 }
 

@@ -90,7 +90,8 @@ func (t *task) processes(job, folder string) ([]process, error) {
 func (t *task) marks(env []string, job, folder string) bool {
 	return slices.Contains(env, markTask+"="+job) && slices.Contains(env, markFolder+"="+folder) &&
 		slices.Contains(env, "PLX_ROLE="+string(t.Task.Role)) &&
-		slices.Contains(env, "PLX_TASK_INDEX="+strconv.Itoa(t.Task.Index))
+		slices.Contains(env, "PLX_TASK_INDEX="+strconv.Itoa(t.Task.Index)) &&
+		slices.Contains(env, "PLX_GENERATION="+strconv.Itoa(t.generation))
 }
 
 // terminate asks a task that knows no control channel, or did not follow it, to

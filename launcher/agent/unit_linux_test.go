@@ -50,10 +50,10 @@ func TestLease(t *testing.T) {
 		left               time.Duration
 	}{
 		{30 * time.Second, 10 * time.Second, 19 * time.Second, false, 0},
-		{30 * time.Second, 10 * time.Second, 20 * time.Second, true, 9 * time.Second},
-		{30 * time.Second, time.Minute, 15 * time.Second, true, 14 * time.Second}, // grace is at most half
-		{30 * time.Second, 0, 28 * time.Second, false, 0},
-		{30 * time.Second, 0, 29 * time.Second, true, 0},
+		{30 * time.Second, 10 * time.Second, 20 * time.Second, true, 8 * time.Second},
+		{30 * time.Second, time.Minute, 15 * time.Second, true, 13 * time.Second}, // grace is at most half
+		{30 * time.Second, 0, 27 * time.Second, false, 0},
+		{30 * time.Second, 0, 28 * time.Second, true, 0},
 		{30 * time.Second, 10 * time.Second, time.Hour, true, 0}, // the machine was suspended
 		{0, time.Second, time.Hour, false, 0},
 	} {
@@ -118,6 +118,14 @@ func TestDescendants(t *testing.T) {
 	}
 }
 
+func pids(list []process) []int {
+	var out []int
+	for _, p := range list {
+		out = append(out, p.pid)
+	}
+	return out
+}
+
 func TestEnvironmentOrder(t *testing.T) {
 	login := []string{"PATH=/bin", "A=login", "SSH_CLIENT=x", "PLX_X=x", "A=again", "_=/usr/bin/env"}
 	spec := protocol.Spec{Folder: "f", Env: []protocol.Raw{"A=user", "RANK=user", "PATH=/user", "PLX_BLAS=gonum", "PLX_RANK=9"}, Command: protocol.Command{Path: "/first"}}
@@ -141,14 +149,14 @@ func TestEnvironmentOrder(t *testing.T) {
 
 // fullDisk takes room bytes and then none, until it is emptied.
 type fullDisk struct {
-	bytes.Buffer
+	buf  bytes.Buffer
 	room int
 }
 
 func (d *fullDisk) Write(p []byte) (int, error) {
 	n := min(len(p), d.room)
 	d.room -= n
-	d.Buffer.Write(p[:n])
+	d.buf.Write(p[:n])
 	if n < len(p) {
 		return n, errors.New("no space left on device")
 	}
@@ -176,10 +184,10 @@ func TestFullDiskCostsBytesNotTheTask(t *testing.T) {
 	}
 	task.Close()
 	<-o.done
-	if err := o.close(); err != nil {
+	if err := o.close(time.Now()); err != nil {
 		t.Error(err)
 	}
-	if got, want := disk.String(), "abcd\nplx: 5 bytes are missing here: the disk was full\njklmno"; got != want {
+	if got, want := disk.buf.String(), "abcd\nplx: 5 bytes are missing here: the disk was full\njklmno"; got != want {
 		t.Errorf("spool %q, want %q", got, want)
 	}
 	if len(told) != 2 || !strings.Contains(told[0], "no space") || !strings.Contains(told[1], "5 bytes") {
@@ -198,7 +206,7 @@ func TestCloseEndsAReadThatGoesOn(t *testing.T) {
 	task := os.NewFile(uintptr(fd), "task") // still open for writing
 	defer task.Close()
 	go o.run()
-	if err := o.close(); err != nil {
+	if err := o.close(time.Now()); err != nil {
 		t.Error(err)
 	}
 }

@@ -3,6 +3,7 @@ package ssh
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -15,8 +16,9 @@ import (
 const closeWait = 2 * time.Second
 
 var (
-	errClientDone = errors.New("the connection has ended")
-	errSilent     = errors.New("nothing came from the host within the deadline")
+	errClientDone   = errors.New("the connection has ended")
+	errClosedByHost = errors.New("the host closed it")
+	errSilent       = errors.New("nothing came from the host within the deadline")
 )
 
 // Client is a connection to one host. Its methods may be called from several
@@ -77,8 +79,11 @@ func (c *Client) giveUp(cause error) {
 // watch notices that the connection's reader ended.
 func (c *Client) watch() {
 	err := c.ssh.Wait()
-	if err == nil {
+	switch {
+	case err == nil:
 		err = errClientDone
+	case errors.Is(err, io.EOF):
+		err = errClosedByHost // not io.EOF, which readers take for an end in good order
 	}
 	c.giveUp(err)
 }

@@ -1,0 +1,82 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// detached starts the agents of a job of two hosts and makes the first one
+// its conductor.
+func detached(t *testing.T, lease time.Duration, args ...string) (a, b *testHost) {
+	t.Helper()
+	a, b = newHost(t, 1, args...), newHost(t, 1, args...)
+	b.spec.Job, b.spec.HostIndex, b.spec.Host = a.spec.Job, 1, "gpu02"
+	b.spec.Folder = "gpu02"
+	b.spec.Tasks[0].Task = worker(1)
+	a.spec.Lease, b.spec.Lease = lease, lease
+	a.spec.WorldSize, b.spec.WorldSize = 2, 2
+	a.spec.Detached, b.spec.Detached = true, true
+	la, sa := a.start()
+	lb, sb := b.start()
+	plan := protocol.Plan{Job: a.spec.Job, Grace: time.Second, Settle: 100 * time.Millisecond, StartTimeout: patience,
+		Hosts: []protocol.HostPlan{{Host: "gpu01", Tasks: []cluster.Task{worker(0)}}, {Host: "gpu02", Tasks: []cluster.Task{worker(1)}}}}
+	la.send(protocol.Message{Conduct: &protocol.Conduct{Plan: plan, Peers: []protocol.Peer{
+		{Index: 0, Host: "gpu01", Addr: sa.Addr}, {Index: 1, Host: "gpu02", Addr: sb.Addr}}}})
+	<-la.ended // their place is taken
+	<-lb.ended
+	return a, b
+}
+
+func over(t *testing.T, h *testHost) protocol.State {
+	t.Helper()
+	var state protocol.State
+	eventually(t, h.spec.Host+" is over and gone", func() bool {
+		left, err := marked(h.spec.Job, h.spec.Folder)
+		if err != nil || len(left) > 0 {
+			return false
+		}
+		state, err = readState(h.folder())
+		return err == nil && state.Phase == protocol.Over
+	})
+	return state
+}
+
+func TestDetachedJobConductsItself(t *testing.T) {
+	a, b := detached(t, 20*time.Second, "exit", "3")
+	for _, h := range []*testHost{a, b} {
+		if state := over(t, h); state.Verdict.Code != 3 || state.Verdict.First == nil {
+			t.Errorf("%s: verdict %+v", h.spec.Host, state.Verdict)
+		}
+	}
+}
+
+func TestDetachedJobCanBeWatchedAndStopped(t *testing.T) {
+	a, b := detached(t, 20*time.Second, "wait")
+	v, state := a.attach(false)
+	if state.JobPhase != protocol.Running {
+		v.wait("a running job", func(m protocol.Message) bool { return m.State != nil && m.State.JobPhase == protocol.Running })
+	}
+	vb, _ := b.attach(false) // stopped from any host
+	vb.send(protocol.Message{Stop: &protocol.Stop{Grace: time.Second, Reason: "stopped by alice", Code: 143}})
+	for _, h := range []*testHost{a, b} {
+		if state := over(t, h); state.Verdict.Code != 143 || state.Verdict.Reason != "stopped by alice" {
+			t.Errorf("%s: verdict %+v", h.spec.Host, state.Verdict)
+		}
+	}
+}
+
+func TestLostConductorEndsADetachedJob(t *testing.T) {
+	a, b := detached(t, 5*time.Second, "stubborn")
+	b.prints("worker-1.stdout", "ghost")
+	state, _ := readState(a.folder())
+	for _, pid := range []int{state.Guardian, state.Supervisor} {
+		kill(t, pid)
+	}
+	if v := over(t, b).Verdict; v.Code != 125 {
+		t.Errorf("verdict %+v", v)
+	}
+	a.agent("reap", a.spec.Job, a.spec.Folder) // both its guards were killed
+}

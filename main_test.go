@@ -1,0 +1,60 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite docs/cli.md")
+
+// docs/cli.md is what the commands' own help says.
+func TestHelpIsDocumented(t *testing.T) {
+	var want strings.Builder
+	want.WriteString("# Commands and flags\n\nWhat `plx COMMAND --help` says; written by `go test . -update`.\n")
+	for _, name := range []string{"", "launch", "probe", "logs", "jobs", "attach", "stop", "prune"} {
+		args := strings.Fields("plx " + name + " --help")
+		fmt.Fprintf(&want, "\n## %s\n\n```\n%s```\n", strings.Join(args[:len(args)-1], " "), help(t, args))
+	}
+	if *update {
+		if err := os.WriteFile("docs/cli.md", []byte(want.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile("docs/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want.String() {
+		t.Error("docs/cli.md is not what the commands say: run go test . -update")
+	}
+}
+
+// help returns what plx writes for args, without blanks at line ends.
+func help(t *testing.T, args []string) string {
+	t.Helper()
+	t.Setenv("PLX_HOSTS", "")
+	var out bytes.Buffer
+	app := (&command{}).app()
+	app.Writer = &out
+	if err := app.Run(args); err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for line := range strings.Lines(strings.TrimSpace(out.String())) {
+		text.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+	return text.String()
+}
+
+// Every error line of plx begins with its name; a hint is a line of its own.
+func TestComplain(t *testing.T) {
+	var out bytes.Buffer
+	complain(&out, fmt.Errorf("host a: x\nhost b: y"))
+	if want := "plx: host a: x\nplx: host b: y\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
