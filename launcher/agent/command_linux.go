@@ -92,14 +92,18 @@ func chdir(wanted, own string) (string, error) {
 	return wanted, nil
 }
 
+// guarded ends the shell when the user's line failed: a program that runs
+// without its setup would fail later, or compute something else.
+const guarded = "\n" + `{ s=$?; [ $s = 0 ] || { echo "plx: --setup ended with status $s" >&2; exit $s; }; unset s; }` + "\n"
+
 // setup makes a shell run the user's line and become the program, which is
 // looked up only then, as the line may change PATH.
 func setup(line, path, dir, program, name string, args []string) (command, error) {
 	if shell, err := find("bash", path, dir); err == nil {
-		argv := []string{"bash", "--noprofile", "--norc", "-c", line + "\n" + `exec -a "$1" "${@:2}"`, "plx", name, program}
+		argv := []string{"bash", "--noprofile", "--norc", "-c", line + guarded + `exec -a "$1" "${@:2}"`, "plx", name, program}
 		return command{path: shell, argv: append(argv, args...), dir: dir}, nil
 	}
-	argv := []string{"sh", "-c", line + "\n" + `exec "$@"`, "plx", program}
+	argv := []string{"sh", "-c", line + guarded + `exec "$@"`, "plx", program}
 	return command{path: "/bin/sh", argv: append(argv, args...), dir: dir}, nil
 }
 

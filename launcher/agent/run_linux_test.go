@@ -162,6 +162,7 @@ func TestCommands(t *testing.T) {
 		"setup": {command: protocol.Command{Name: "sh", Args: []protocol.Raw{"-c", "echo $FROM_SETUP \"$1\"", "x", "a  b"},
 			Setup: protocol.Raw("source " + dir + "/activate")}, prints: "yes a  b"},
 		"setup finds":     {command: protocol.Command{Name: "script", Setup: protocol.Raw("source " + dir + "/activate")}, code: 3, prints: "script from"},
+		"setup fails":     {command: protocol.Command{Name: "script", Setup: protocol.Raw("source " + dir + "/absent")}, code: 1},
 		"setup not found": {command: protocol.Command{Name: "no-such-program", Setup: ":"}, code: 127},
 		"no blob":         {command: protocol.Command{Blob: strings.Repeat("ab", 32), Base: "train"}, code: 127, cause: "no such file"},
 	} {
