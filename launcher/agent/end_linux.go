@@ -133,10 +133,10 @@ func closeOutputs(outs []*output) error {
 // conclude records the verdict. It is the last thing that run does.
 func (s *supervisor) conclude(err error) {
 	if err != nil {
-		s.notice(fmt.Sprintf("host %s: close the logs: %v", s.spec.Host, err))
+		s.notice(fmt.Sprintf("close the logs: %v", err))
 	}
 	if err := os.Remove(s.folder.secret()); err != nil && !errors.Is(err, os.ErrNotExist) {
-		s.notice(fmt.Sprintf("host %s: delete the job's secret: %v", s.spec.Host, err))
+		s.notice(fmt.Sprintf("delete the job's secret: %v", err))
 	}
 	s.state.Verdict = &s.ending.verdict
 	s.enter(protocol.Over)
@@ -163,15 +163,18 @@ func (s *supervisor) guardianLost() {
 	if s.ending != nil && s.ending.sweeping {
 		return
 	}
-	reason := fmt.Sprintf("host %s: the guardian of the agent was killed", s.spec.Host)
-	s.notice(reason)
-	s.end(protocol.Verdict{Code: codePlx, Host: s.spec.Host, Reason: reason}, 0, "the agent's guardian was killed")
+	s.endHere("the guardian of the agent was killed", 0, "the agent's guardian was killed")
 }
 
 // terminated ends this host's part at the host's own wish, as when it shuts
 // down.
 func (s *supervisor) terminated(sig os.Signal) {
-	reason := fmt.Sprintf("host %s: the agent was told to end: %v", s.spec.Host, sig)
+	s.endHere(fmt.Sprintf("the agent was told to end: %v", sig), min(s.spec.Grace, 5*time.Second), "the host told the agent to end")
+}
+
+// endHere ends this host's part of the job without being asked to by the
+// conductor, which is told why.
+func (s *supervisor) endHere(reason string, grace time.Duration, cause string) {
 	s.notice(reason)
-	s.end(protocol.Verdict{Code: codePlx, Host: s.spec.Host, Reason: reason}, min(s.spec.Grace, 5*time.Second), "the host told the agent to end")
+	s.end(protocol.Verdict{Code: codePlx, Host: s.spec.Host, Reason: "host " + s.spec.Host + ": " + reason}, grace, cause)
 }

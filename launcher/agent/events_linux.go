@@ -78,7 +78,7 @@ func (s *supervisor) exited(t *task, quiet bool) {
 	t.now.Exit = t.exit(cause)
 	s.changed = true
 	if !quiet {
-		s.notice(fmt.Sprintf("host %s: %s has ended, but a process that it started still holds its output open", s.spec.Host, t.Task))
+		s.notice(fmt.Sprintf("%s has ended, but a process that it started still holds its output open", t.Task))
 	}
 	s.tell(protocol.Message{Exited: t.now.Exit})
 }
@@ -158,11 +158,11 @@ func (s *supervisor) kill(t *task) {
 // killed reports what could not be killed.
 func (s *supervisor) killed(whose string, left []int, err error) {
 	if err != nil {
-		s.notice(fmt.Sprintf("host %s: list processes: %v", s.spec.Host, err))
+		s.notice(fmt.Sprintf("list processes: %v", err))
 	}
 	if len(left) > 0 {
 		s.state.Unkillable = left
 		s.changed = true
-		s.notice(fmt.Sprintf("host %s: processes %v of %s did not end when killed: stuck in the kernel, or another user's", s.spec.Host, left, whose))
+		s.notice(fmt.Sprintf("processes %v of %s did not end when killed: stuck in the kernel, or another user's", left, whose))
 	}
 }

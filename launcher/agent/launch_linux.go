@@ -32,8 +32,8 @@ func (s *supervisor) startTasks(m protocol.Start) {
 		return
 	}
 	if s.state.Phase != protocol.Ready || s.state.Generation != m.Generation {
-		s.notice(fmt.Sprintf("host %s: asked to start generation %d, but is %s at generation %d",
-			s.spec.Host, m.Generation, s.state.Phase, s.state.Generation))
+		s.notice(fmt.Sprintf("asked to start generation %d, but is %s at generation %d",
+			m.Generation, s.state.Phase, s.state.Generation))
 		return
 	}
 	s.enter(protocol.Running)
@@ -189,7 +189,7 @@ func (s *supervisor) spool(t *task, i int, src logs.Source) (fd int, err error) 
 	if err != nil {
 		return 0, err
 	}
-	tell := func(text string) { s.do(func() { s.notice("host " + s.spec.Host + ": " + text) }) }
+	tell := func(text string) { s.do(func() { s.notice(text) }) }
 	t.outs[i], fd, err = newOutput(src.String(), w, tell)
 	if err != nil {
 		w.Close() // nothing was written to it

@@ -23,12 +23,15 @@ func newLease(length, grace time.Duration, clock func() time.Duration) *lease {
 func (l *lease) renew() { l.begun = l.clock() }
 
 // killed is when no process of the job may be left but the agent, and told
-// when they are told to end. Both are before the end of the lease.
+// when they are told to end. Both are before the end of the lease: a grace
+// that ends with it loses what killing takes, but never all it has.
 func (l *lease) killed() time.Duration {
 	return l.length - min(2*time.Second, l.length/5)
 }
 
-func (l *lease) told() time.Duration { return min(l.length-l.grace, l.killed()) }
+func (l *lease) told() time.Duration {
+	return min(l.length-l.grace, l.killed()-min(l.grace, l.length/10))
+}
 
 // left returns how long tasks may still take to end, once they are to be told
 // so; over is false before.

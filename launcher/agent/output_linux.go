@@ -89,7 +89,7 @@ func (o *output) remember(p []byte) {
 // drop counts bytes that the spool did not take, and tells of the first.
 func (o *output) drop(n int, err error) {
 	if o.dropped == 0 {
-		o.tell(fmt.Sprintf("%s: output is being lost: %v", o.name, err))
+		o.tell(fmt.Sprintf("output is being lost: %v", err))
 	}
 	o.dropped += int64(n)
 	o.gap += int64(n)

@@ -7,10 +7,12 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
 )
@@ -93,8 +95,19 @@ func (s *supervisor) introduce() error {
 func firstState(spec protocol.Spec) protocol.State {
 	return protocol.State{
 		Job: spec.Job, Name: spec.Name, Host: spec.Host, HostIndex: spec.HostIndex, Detached: spec.Detached,
+		Folder: spec.Folder, Binary: ownBlob(),
 		Phase: protocol.Idle, Machine: machine(), Started: time.Now(),
 	}
+}
+
+// ownBlob is this executable's place under the home, by which later commands
+// call it. It was started from there, by its content hash.
+func ownBlob() string {
+	path, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	return envsync.BlobPath(filepath.Base(path))
 }
 
 // open begins to take connections.
