@@ -1,0 +1,148 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/plx-run/plx/internal/testhosts"
+)
+
+// detach launches a job and checks that its id stands on stdout alone.
+func (b *bench) detach(args ...string) string {
+	b.t.Helper()
+	res := b.want(0, append([]string{"launch", "--detach"}, args...)...)
+	id, rest, ended := strings.Cut(res.stdout, "\n")
+	if !ended || rest != "" || id == "" || strings.ContainsAny(id, " \t") {
+		b.t.Fatalf("plx launch --detach printed %q, want the id alone\nstderr:\n%s", res.stdout, res.stderr)
+	}
+	return id
+}
+
+func TestDetached(t *testing.T) {
+	b := newBench(t, testhosts.Options{Hosts: 2})
+	file := b.ResourceFile("h1", "h2")
+	t.Run("attach, leave, attach again", func(t *testing.T) { testAttach(b.in(t), file) })
+	t.Run("a task fails", func(t *testing.T) {
+		b := b.in(t)
+		program := b.holder("fails")
+		job := b.detach("--hosts", file, program.path)
+		follow := b.start("logs", "-f", job)
+		attached := b.start("attach")
+		attached.awaitLine("worker:1", "up")
+		program.end(t, 9)
+		res := attached.want(9)
+		contains(t, res.stderr, "worker:1 on h2 exited with status 9", "problem")
+		follow.want(0)
+		b.hostsGone(patience)
+		if j := b.jobsOf()[job]; j.State != "failed" || j.Code == nil || *j.Code != 9 {
+			t.Errorf("plx jobs: %+v", j)
+		}
+	})
+	t.Run("stop", func(t *testing.T) {
+		b := b.in(t)
+		job := b.detach("--hosts", file, b.holder("held").path)
+		other := b.detach("--hosts", file, b.holder("other").path)
+		attached := b.start("attach", other)
+		attached.awaitLine("worker:0", "up")
+		b.want(0, "stop", job)
+		b.nothingOf(job)
+		if jobs := b.jobsOf(); jobs[job].State != "failed" || *jobs[job].Code != 143 || jobs[other].State != "running" {
+			t.Errorf("plx jobs: %+v", jobs)
+		}
+		b.elsewhere().want(0, "stop", "--hosts", file)
+		attached.want(143)
+		b.hostsGone(0)
+	})
+	t.Run("the program is not found", func(t *testing.T) {
+		b := b.in(t)
+		res := b.want(127, "launch", "--detach", "--hosts", file, "no-such-program")
+		contains(t, res.stderr, "no-such-program")
+		if res.stdout != "" {
+			t.Errorf("stdout: %q", res.stdout)
+		}
+		b.hostsGone(patience)
+	})
+	t.Run("nothing to show", func(t *testing.T) {
+		b.in(t).want(2, "launch", "--detach", "--hosts", file, "--log-dir", t.TempDir(), "true")
+	})
+	t.Run("it ends before plx returns", func(t *testing.T) {
+		b := b.in(t)
+		b.detach("--hosts", file, "true")
+		b.hostsGone(patience)
+		// All tasks have started, and then one fails: plx may have seen both or
+		// only the first.
+		res := b.run("launch", "--detach", "--hosts", file, "--name", "short", b.script("s", "exit 3"))
+		b.hostsGone(patience)
+		if code := b.jobsOf()[b.id("short")].Code; (res.code != 0 && res.code != 3) || code == nil || *code != 3 {
+			t.Errorf("plx launch --detach: exit status %d; the job's: %v\n%s", res.code, code, res.stderr)
+		}
+	})
+	t.Run("a host that cannot be asked", func(t *testing.T) {
+		other := b.in(t).elsewhere()
+		before := other.jobsOf("--hosts", file)
+		b.Hosts[1].WrongHostKey()
+		if after := other.jobsOf("--hosts", file); len(before) == 0 || len(after) != len(before) {
+			t.Errorf("plx jobs lists %d jobs, %d when one host cannot be asked", len(before), len(after))
+		}
+	})
+}
+
+func testAttach(b *bench, file string) {
+	program := b.holder("train")
+	job := b.detach("--hosts", file, "--lease", "5s", "--name", "det", program.path)
+	if j := b.jobsOf()[job]; j.State != "running" || j.Name != "det" || j.Tasks != 4 {
+		b.t.Errorf("plx jobs: %+v", j)
+	}
+	first := b.start("attach", "det")
+	first.awaitLine("worker:0", "up")
+	first.awaitLine("worker:1", "up")
+	first.await(first.stderr, "problem")
+	first.signal(syscall.SIGINT)
+	first.want(130)
+	if j := b.jobsOf()[job]; j.State != "running" {
+		b.t.Errorf("after Ctrl-C on plx attach: %+v", j)
+	}
+	second := b.elsewhere().start("attach", "--hosts", file)
+	second.awaitLine("worker:1", "up")
+	program.end(b.t, 0)
+	res := second.want(0)
+	if got := lines(res.stdout, "worker:1"); len(got) == 0 || got[len(got)-1] != "last line" {
+		b.t.Errorf("worker:1: %q", got)
+	}
+	b.hostsGone(patience)
+	if j := b.jobsOf()[job]; j.State != "done" || j.Code == nil || *j.Code != 0 {
+		b.t.Errorf("plx jobs: %+v", j)
+	}
+	b.want(2, "stop")
+}
+
+// TestEmbeddedDetached launches on this machine, where the hosts of an
+// embedded cluster are the machine itself.
+func TestEmbeddedDetached(t *testing.T) {
+	b := local(t)
+	program := b.holder("local")
+	job := b.detach("--local", "2x2", program.path)
+	follow := b.start("logs", "-f")
+	for _, task := range []string{"worker:0", "worker:3", "ps:1"} {
+		follow.awaitLine(task, "up")
+	}
+	if home := strings.TrimSpace(string(read(t, filepath.Join(program.dir, "home")))); home != b.home {
+		t.Errorf("tasks have HOME=%s, plx %s", home, b.home)
+	}
+	attached := b.start("attach")
+	attached.awaitLine("worker:2", "up")
+	b.want(0, "stop")
+	follow.want(0)
+	attached.want(143)
+	res := b.want(0, "logs", job, "--task", "worker:3")
+	if got := lines(res.stdout, "worker:3"); len(got) != 4 {
+		t.Errorf("worker:3: %q", got)
+	}
+	b.want(0, "prune", "--older", "0s")
+	if entries, err := os.ReadDir(filepath.Join(b.home, ".plx", "jobs")); err != nil || len(entries) != 0 {
+		t.Errorf("left in ~/.plx/jobs: %v, %v", entries, err)
+	}
+}

@@ -1,0 +1,107 @@
+package e2e
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/internal/testhosts"
+)
+
+// TestHostsThatFail loses hosts of one cluster in every way that a host is
+// lost in.
+func TestHostsThatFail(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testhosts.Options{Hosts: 3})
+	file := b.ResourceFile()
+	run := func(name string, test func(b *bench, file string)) {
+		t.Run(name, func(t *testing.T) { test(b.in(t), file) })
+	}
+	run("a firewall between two hosts", firewalled)
+	run("down in the middle", downInTheMiddle)
+	run("down from the start", downFromTheStart)
+	b.Hosts[1].PowerOn()
+	run("frozen", frozen)
+}
+
+// lease is the shortest that tests here use: plx takes no less than 5 s.
+const lease = 8 * time.Second
+
+// brief are the flags of a launch that is to lose something.
+func brief(file string, more ...string) []string {
+	return append([]string{"launch", "--hosts", file, "--ps", "none", "--lease", lease.String(), "--grace", "2s"}, more...)
+}
+
+func firewalled(b *bench, file string) {
+	h1, h3 := b.Hosts[0], b.Hosts[2]
+	b.misdirect(h1, h3.Addr)
+	defer b.direct(h1, h3.Addr)
+	start := time.Now()
+	res := b.want(125, brief(file, b.script("task", patient))...)
+	b.took("a launch across a firewall", start, 30*time.Second)
+	b.says(res, "cannot reach host", "h1", "h3", "--port-range")
+	if res.stdout != "" {
+		b.t.Errorf("a task was started:\n%s", clip(res.stdout))
+	}
+	b.hostsGone(0)
+}
+
+// misdirect makes what a host sends to an address vanish on the way, as in a
+// firewall that drops.
+func (b *bench) misdirect(h *testhosts.Host, addr string) {
+	b.t.Helper()
+	b.ip(h, "neigh", "replace", addr, "lladdr", "02:00:00:00:00:01", "dev", "eth0", "nud", "permanent")
+}
+
+func (b *bench) direct(h *testhosts.Host, addr string) {
+	b.t.Helper()
+	b.ip(h, "neigh", "del", addr, "dev", "eth0")
+}
+
+func (b *bench) ip(h *testhosts.Host, args ...string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if out, err := h.Command(ctx, "ip", args...).CombinedOutput(); err != nil {
+		b.t.Fatalf("host %s: ip %q: %v: %s", h.Name, args, err, out)
+	}
+}
+
+func downInTheMiddle(b *bench, file string) {
+	r := b.start(brief(file, b.script("task", stubborn))...)
+	r.up("worker:0", "worker:1", "worker:2")
+	b.process(b.Hosts[2], "sleep", "1002")
+	b.Hosts[1].PowerOff()
+	off := time.Now()
+	res := r.want(125)
+	// The lease, a second to collect failures, and the grace of the others.
+	b.took("to notice a host that went down", off, lease+8*time.Second)
+	b.says(res, "job", "host h2")
+	b.gone(0, b.Hosts[0], b.Hosts[2])
+}
+
+func downFromTheStart(b *bench, file string) {
+	start := time.Now()
+	res := b.want(125, brief(file, b.script("task", patient))...)
+	b.took("to notice a host that is down", start, 30*time.Second)
+	b.says(res, "host h2")
+	if res.stdout != "" {
+		b.t.Errorf("a task was started:\n%s", clip(res.stdout))
+	}
+	b.gone(0, b.Hosts[0], b.Hosts[2])
+}
+
+func frozen(b *bench, file string) {
+	r := b.start(brief(file, b.script("task", stubborn))...)
+	r.up("worker:0", "worker:1", "worker:2")
+	b.Hosts[1].Freeze()
+	defer b.Hosts[1].Thaw() // again, should the test end before
+	froze := time.Now()
+	res := r.want(125)
+	b.took("to notice a frozen host", froze, lease+8*time.Second)
+	b.says(res, "job", "host h2")
+	b.gone(0, b.Hosts[0], b.Hosts[2])
+	b.Hosts[1].Thaw()
+	// Its lease has run out meanwhile.
+	b.gone(3*time.Second, b.Hosts[1])
+}

@@ -1,0 +1,264 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/internal/testhosts"
+)
+
+// lines returns the lines that a task printed, without their prefix.
+func lines(output, task string) []string {
+	var found []string
+	prefix := regexp.MustCompile(`^` + regexp.QuoteMeta(task) + `\s+\S+\s+[|!]+ ?(.*)$`)
+	for line := range strings.Lines(output) {
+		if m := prefix.FindStringSubmatch(strings.TrimRight(line, "\n")); m != nil {
+			found = append(found, m[1])
+		}
+	}
+	return found
+}
+
+// variables reads NAME=VALUE lines.
+func variables(lines []string) map[string]string {
+	vars := map[string]string{}
+	for _, l := range lines {
+		if name, value, ok := strings.Cut(l, "="); ok {
+			vars[name] = value
+		}
+	}
+	return vars
+}
+
+func TestLaunchOnThreeHosts(t *testing.T) {
+	b := newBench(t, testhosts.Options{Hosts: 3, GPUs: []int{4, 2}})
+	file := b.ResourceFile("h1: 1,3", "h2", "h3")
+	// Servers are told to end once the workers are done, so those wait for them.
+	ready := b.shared()
+	show := b.script("show", "env | sort; printf '<%s>' \"$@\"; echo; echo to-stderr >&2\n"+
+		"[ $PLX_ROLE = ps ] && touch "+ready+"/$PLX_TASK_INDEX\n"+
+		"while [ ! -e "+ready+"/2 ] || [ ! -e "+ready+"/1 ] || [ ! -e "+ready+"/0 ]; do sleep 0.05; done")
+	arg := "a b'c\"d\\$e*\n{\"json\": [1,2]}\x80"
+	res := b.want(0, "launch", "--hosts", file, "--env", "LIST=1,2,3", show, "--learning-rate", "0.1", arg, "")
+
+	t.Run("one server per host and one worker per device", func(t *testing.T) {
+		for task, want := range map[string][4]string{
+			// device, rank, local rank, group rank
+			"worker:0": {"1", "0", "0", "0"}, "worker:1": {"3", "1", "1", "0"},
+			"worker:2": {"0", "2", "0", "1"}, "worker:3": {"1", "3", "1", "1"},
+			"worker:4": {"", "4", "0", "2"},
+		} {
+			v := variables(lines(res.stdout, task))
+			got := [4]string{v["CUDA_VISIBLE_DEVICES"], v["RANK"], v["LOCAL_RANK"], v["GROUP_RANK"]}
+			if got != want {
+				t.Errorf("%s: device, rank, local rank, group rank %q, want %q", task, got, want)
+			}
+		}
+		for _, task := range []string{"ps:0", "ps:1", "ps:2"} {
+			v := variables(lines(res.stdout, task))
+			if d, set := v["CUDA_VISIBLE_DEVICES"]; !set || d != "" {
+				t.Errorf("%s: CUDA_VISIBLE_DEVICES %q, set %v", task, d, set)
+			}
+		}
+	})
+	t.Run("contract", func(t *testing.T) { checkContract(t, b, variables(lines(res.stdout, "worker:3"))) })
+	t.Run("arguments and values arrive byte for byte", func(t *testing.T) {
+		if !strings.Contains(res.stdout, "<--learning-rate><0.1><a b'c\"d\\$e*\n") || !strings.Contains(res.stdout, "{\"json\": [1,2]}\x80><>") {
+			t.Errorf("arguments changed:\n%s", clip(res.stdout))
+		}
+		if v := variables(lines(res.stdout, "worker:0")); v["LIST"] != "1,2,3" {
+			t.Errorf("LIST=%q", v["LIST"])
+		}
+	})
+	t.Run("stderr stays stderr", func(t *testing.T) {
+		if strings.Contains(res.stdout, "to-stderr") || len(lines(res.stderr, "worker:0")) != 1 {
+			t.Errorf("stdout:\n%s\nstderr:\n%s", clip(res.stdout), clip(res.stderr))
+		}
+	})
+	b.hostsGone(0 * time.Second)
+	t.Run("the second launch sends nothing", func(t *testing.T) {
+		again := b.want(0, "launch", "--hosts", file, show)
+		if !strings.Contains(res.stderr, "plx: sent ") || strings.Contains(again.stderr, "plx: sent ") {
+			t.Errorf("first:\n%s\nsecond:\n%s", res.stderr, again.stderr)
+		}
+	})
+}
+
+func checkContract(t *testing.T, b *bench, v map[string]string) {
+	h1, h2 := b.Hosts[0].Addr, b.Hosts[1].Addr
+	for name, want := range map[string]string{
+		"PLX_ROLE": "worker", "PLX_TASK_INDEX": "3", "PLX_RANK": "3", "PLX_WORLD_SIZE": "5", "PLX_LOCAL_RANK": "1",
+		"PLX_LOCAL_WORLD_SIZE": "2", "PLX_GENERATION": "0", "WORLD_SIZE": "5", "LOCAL_WORLD_SIZE": "2",
+		"MASTER_ADDR": h1, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PYTHONUNBUFFERED": "1",
+		"GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "eth0",
+	} {
+		if v[name] != want {
+			t.Errorf("%s=%q, want %q", name, v[name], want)
+		}
+	}
+	for _, name := range []string{"PLX_JOB", "PLX_LISTEN_FD", "PLX_CONTROL_FD", "PLX_SECRET_FILE", "PLX_DIR", "MASTER_PORT", "OMP_NUM_THREADS", "PLX_LOG_LEVEL"} {
+		if _, set := v[name]; !set {
+			t.Errorf("%s is not set", name)
+		}
+	}
+	var cluster struct{ PS, Worker []string }
+	if err := json.Unmarshal([]byte(v["PLX_CLUSTER"]), &cluster); err != nil {
+		t.Fatal(err)
+	}
+	if len(cluster.PS) != 3 || len(cluster.Worker) != 5 || !strings.HasPrefix(cluster.Worker[3], h2+":") {
+		t.Errorf("PLX_CLUSTER=%s", v["PLX_CLUSTER"])
+	}
+	var tf struct {
+		Cluster map[string][]string
+		Task    struct {
+			Type  string
+			Index int
+		}
+	}
+	if err := json.Unmarshal([]byte(v["TF_CONFIG"]), &tf); err != nil {
+		t.Fatal(err)
+	}
+	if tf.Task.Type != "worker" || tf.Task.Index != 3 || len(tf.Cluster["worker"]) != 5 || tf.Cluster["worker"][0] != h1+":"+v["MASTER_PORT"] {
+		t.Errorf("TF_CONFIG=%s", v["TF_CONFIG"])
+	}
+}
+
+func TestExitStatus(t *testing.T) {
+	b := newBench(t, testhosts.Options{Hosts: 2})
+	file := b.ResourceFile("h1", "h2")
+	for _, c := range []struct {
+		name, script string
+		code         int
+		says         string
+	}{
+		{"all well", "exit 0", 0, ""},
+		{"a worker fails", `[ "$PLX_RANK" = 1 ] && { echo reason-why >&2; exit 3; }; sleep 60`, 3, "worker:1 on h2 exited with status 3"},
+		{"a worker is killed", `[ "$PLX_RANK" = 0 ] && kill -9 $$; sleep 60`, 137, "worker:0 on h1 was ended by signal 9"},
+		{"a server fails", `[ "$PLX_ROLE" = ps ] && exit 7; sleep 60`, 7, "ps:"},
+		{"a server ends early", `[ "$PLX_ROLE" = ps ] && exit 0; sleep 0.3`, 0, ""},
+		{"a server stays until told", `[ "$PLX_ROLE" = ps ] && exec sleep 60; exit 0`, 0, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b.t = t
+			res := b.want(c.code, "launch", "--hosts", file, b.script("task", c.script))
+			if !strings.Contains(res.stderr, c.says) {
+				t.Errorf("stderr does not say %q:\n%s", c.says, res.stderr)
+			}
+			if c.code == 3 && !strings.Contains(res.stderr, "reason-why") {
+				t.Errorf("the last lines of stderr are missing:\n%s", res.stderr)
+			}
+			b.hostsGone(0)
+		})
+	}
+	b.t = t
+	t.Run("not found", func(t *testing.T) {
+		res := b.want(127, "launch", "--hosts", file, "no-such-command")
+		if !strings.Contains(res.stderr, "no-such-command") {
+			t.Errorf("stderr:\n%s", res.stderr)
+		}
+	})
+	t.Run("missing here", func(t *testing.T) { b.want(127, "launch", "--hosts", file, "./no-such-file") })
+	t.Run("not executable", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "plain")
+		if err := os.WriteFile(path, []byte("x"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		b.want(126, "launch", "--hosts", file, path)
+	})
+	b.hostsGone(0)
+}
+
+func TestMistakes(t *testing.T) {
+	b := local(t)
+	bad := filepath.Join(t.TempDir(), "resources.txt")
+	if err := os.WriteFile(bad, []byte("h1: 0\nh1: 1\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"launch"}, "no program"},
+		{[]string{"launch", "--hosts", "/no/such/file", "true"}, "/no/such/file"},
+		{[]string{"launch", "--hosts", bad, "true"}, bad + ":2"},
+		{[]string{"launch", "--no-such-flag"}, "no-such-flag"},
+		{[]string{"launch", "--env", "1BAD=x", "true"}, "1BAD"},
+		{[]string{"launch", "--env", "PLX_JOB=x", "true"}, "PLX_JOB"},
+		{[]string{"launch", "--visible", "some", "true"}, "--visible"},
+		{[]string{"launch", "--local", "2y", "true"}, "--local"},
+		{[]string{"launch", "--port-range", "9", "true"}, "--port-range"},
+		{[]string{"launch", "--name", "a/b", "true"}, "--name"},
+		{[]string{"launch", "--lease", "1s", "true"}, "--lease"},
+		{[]string{"frobnicate"}, "frobnicate"},
+		{[]string{"logs", "no-such-job"}, "no-such-job"},
+		{[]string{"stop"}, "no running job"},
+		{[]string{"probe", "--color", "pink"}, "--color"},
+	} {
+		res := b.want(2, c.args...)
+		if !strings.Contains(res.stderr, c.says) || res.stdout != "" {
+			t.Errorf("plx %q: stderr does not say %q, or stdout is not empty\nstdout:\n%s\nstderr:\n%s", c.args, c.says, res.stdout, res.stderr)
+		}
+		for line := range strings.Lines(res.stderr) {
+			if !strings.HasPrefix(line, "plx: ") {
+				t.Errorf("plx %q: line without prefix: %q", c.args, line)
+			}
+		}
+	}
+}
+
+func TestProbe(t *testing.T) {
+	b := newBench(t, testhosts.Options{Hosts: 3, GPUs: []int{4, 2}})
+	file := b.ResourceFile("h1: 0", "h2", "h3: ps")
+	res := b.want(0, "probe", "--hosts", file, "--json")
+	type row struct {
+		Host      string
+		OK        bool
+		Error     string
+		CPUs      int
+		MemoryMiB int `json:"memory_mib"`
+		GPUs      []struct {
+			Index int
+			UUID  string
+			Name  string
+			Total int  `json:"memory_total_mib"`
+			Busy  bool `json:"busy"`
+		}
+	}
+	var rows []row
+	if err := json.Unmarshal([]byte(res.stdout), &rows); err != nil {
+		t.Fatalf("%v\n%s", err, res.stdout)
+	}
+	var got []string
+	for _, r := range rows {
+		got = append(got, fmt.Sprintf("%s %v %d", r.Host, r.OK, len(r.GPUs)))
+		if r.CPUs < 1 || r.MemoryMiB < 1 {
+			t.Errorf("%s: cpus %d, memory %d", r.Host, r.CPUs, r.MemoryMiB)
+		}
+	}
+	if want := []string{"h1 true 4", "h2 true 2", "h3 true 0"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if g := rows[0].GPUs[3]; g.Index != 3 || !strings.HasPrefix(g.UUID, "GPU-") || g.Name == "" || g.Total == 0 {
+		t.Errorf("gpu 3: %+v", g)
+	}
+	b.Hosts[1].PowerOff()
+	res = b.want(125, "probe", "--hosts", file)
+	if !strings.Contains(res.stdout, "h2") || !strings.Contains(res.stdout, "h3") {
+		t.Errorf("table:\n%s", res.stdout)
+	}
+}
+
+func TestMissingGPU(t *testing.T) {
+	b := newBench(t, testhosts.Options{Hosts: 1, GPUs: []int{2}})
+	res := b.want(125, "launch", "--hosts", b.ResourceFile("h1: 0,7"), "true")
+	if !strings.Contains(res.stderr, "h1") || !strings.Contains(res.stderr, "GPU 7") {
+		t.Errorf("stderr:\n%s", res.stderr)
+	}
+}

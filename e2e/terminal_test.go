@@ -1,0 +1,326 @@
+package e2e
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/plx-run/plx/internal/testhosts"
+)
+
+func TestOutput(t *testing.T) {
+	b := newBench(t, testhosts.Options{Hosts: 2})
+	t.Run("every byte", func(t *testing.T) { testEveryByte(b.in(t)) })
+	t.Run("colour", func(t *testing.T) { testColour(b.in(t)) })
+	t.Run("grep", func(t *testing.T) {
+		res := b.in(t).want(0, "launch", "--host", "h1", "--ps", "none", "--grep", `^loss=\d`, b.script("s", "echo loss=1; echo no loss=2; echo loss=x; echo loss=3 >&2"))
+		if got := strings.Join(lines(res.stdout, "worker:0"), "|"); got != "loss=1" {
+			t.Errorf("stdout: %q", got)
+		}
+		if got := strings.Join(lines(res.stderr, "worker:0"), "|"); got != "loss=3" {
+			t.Errorf("stderr: %q", got)
+		}
+	})
+	t.Run("nobody reads", func(t *testing.T) { testNobodyReads(b.in(t)) })
+	t.Run("terminal", func(t *testing.T) { testTerminal(b.in(t)) })
+	t.Run("Ctrl-C on a terminal", func(t *testing.T) { testTypedInterrupt(b.in(t)) })
+	b.hostsGone(0)
+}
+
+// testEveryByte compares what a task says it wrote with what arrived: in the
+// files of --log-dir to the byte, on plx's stdout to the line.
+func testEveryByte(b *bench) {
+	out, kept := b.shared(), filepath.Join(b.t.TempDir(), "logs")
+	flood := `flood() {
+	echo first
+	head -c 7500000 /dev/urandom | base64 -w0; echo  # 10 MB in one line
+	for i in $(seq 200); do printf 'step %d\r' $i; done; echo
+	head -c 300000 /dev/urandom
+	printf '\n\n\0\0\n'
+	printf 'no newline at the end'
+}
+flood | tee ` + out + `/$PLX_RANK.out
+flood 2>/dev/null | tee ` + out + `/$PLX_RANK.err >&2
+`
+	res := b.want(0, "launch", "--hosts", b.ResourceFile("h1", "h2"), "--ps", "none", "--log-dir", kept, b.script("flood", flood))
+	for rank := range 2 {
+		for stream, name := range map[string]string{"out": "stdout", "err": "stderr"} {
+			sent := read(b.t, filepath.Join(out, fmt.Sprintf("%d.%s", rank, stream)))
+			files, err := filepath.Glob(filepath.Join(kept, fmt.Sprintf("*worker*%d*%s*", rank, name)))
+			if err != nil || len(files) != 1 {
+				b.t.Fatalf("--log-dir: files of worker:%d's %s: %q, %v; all: %v", rank, name, files, err, list(kept))
+			}
+			same(b.t, files[0], sent, read(b.t, files[0]))
+			text := map[string]string{"out": res.stdout, "err": res.stderr}[stream]
+			same(b.t, fmt.Sprintf("plx's %s of worker:%d", name, rank), append(sent, '\n'), unprefixed(text, fmt.Sprintf("worker:%d", rank)))
+		}
+	}
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func list(folder string) []string {
+	var names []string
+	entries, _ := os.ReadDir(folder) // for a message only
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func same(t *testing.T, what string, want, got []byte) {
+	t.Helper()
+	if !bytes.Equal(want, got) {
+		at := 0
+		for at < min(len(want), len(got)) && want[at] == got[at] {
+			at++
+		}
+		t.Errorf("%s: %d bytes with sha256 %.4x, the task wrote %d with %.4x; they differ at %d", what, len(got), sha256.Sum256(got), len(want), sha256.Sum256(want), at)
+	}
+}
+
+// unprefixed joins the lines of one task again.
+func unprefixed(text, task string) []byte {
+	prefix := regexp.MustCompile(`^` + task + ` +h\d [|!]+ `)
+	var all []byte
+	for line := range strings.Lines(text) {
+		if p := prefix.FindString(line); p != "" {
+			all = append(all, line[len(p):]...)
+		} else if p := strings.TrimRight(line, " \n"); strings.HasPrefix(line, task) && (strings.HasSuffix(p, "|") || strings.HasSuffix(p, "!")) {
+			all = append(all, '\n') // an empty line has no space behind its prefix
+		}
+	}
+	return all
+}
+
+func testColour(b *bench) {
+	script := b.script("s", "echo out; echo err >&2")
+	coloured := func(env []string, args ...string) (stdout, stderr bool) {
+		b.env = env
+		res := b.want(0, append(append([]string{"launch", "--host", "h1", "--ps", "none"}, args...), script)...)
+		return strings.Contains(res.stdout, "\x1b["), strings.Contains(res.stderr, "\x1b[")
+	}
+	if out, err := coloured(nil); out || err {
+		b.t.Errorf("into a pipe: colour on stdout %v, on stderr %v", out, err)
+	}
+	if out, err := coloured([]string{"NO_COLOR=1"}, "--color", "always"); !out || !err {
+		b.t.Errorf("--color always: colour on stdout %v, on stderr %v", out, err)
+	}
+}
+
+// testNobodyReads is "plx launch ... | head -1".
+func testNobodyReads(b *bench) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer r.Close()
+	cmd, stderr := b.command("launch", "--hosts", b.ResourceFile("h1", "h2"), "--grace", "2s", b.script("s", "while echo line; do sleep 0.01; done")), newWatched()
+	cmd.Stdout, cmd.Stderr = w, stderr
+	run := b.spawn(cmd, stderr)
+	w.Close()
+	if _, err := r.Read(make([]byte, 10)); err != nil {
+		b.t.Fatalf("%v\n%s", err, stderr)
+	}
+	r.Close()
+	res := run.want(141)
+	contains(b.t, res.stderr, "no longer read")
+	b.hostsGone(0)
+}
+
+// testTerminal runs plx on a terminal, with a task that would like to steer it.
+func testTerminal(b *bench) {
+	b.plx = fatter(b) // something to send: the hosts have plx already
+	script := b.script("s", `printf 'plain\n\033]0;title\007\033[2Jhidden?\033[31mred\033[0m\n\302\233bell\007 \033Pq\033\\end\n'
+printf 'one\rtwo\rthree\n'; for i in 1 2 3; do printf '\033[A\033[K'; done; echo; echo problem >&2`)
+	text := onTerminal(b, 0, nil, "launch", "--host", "h1", "--ps", "none", script)
+	for _, bad := range []string{"\x1b]", "\x1b[2J", "\x07", "\x1bP", "\xc2\x9b", "\x1b[A"} {
+		tasks := text[strings.Index(text, "plain"):]
+		if strings.Contains(tasks, bad) {
+			b.t.Errorf("%q reached the terminal:\n%q", bad, clip(text))
+		}
+	}
+	if !regexp.MustCompile(`\x1b\[0;38;5;\d+mworker:0`).MatchString(text) || !strings.Contains(text, "\x1b[31mred") {
+		b.t.Errorf("no colour:\n%q", clip(text))
+	}
+	screen := rendered(text)
+	contains(b.t, screen, "sent ", "| plain", "hidden?red", "| one\n", "| two\n", "| three\n", "problem")
+	if strings.Contains(screen, "sending") {
+		b.t.Errorf("the progress bar is still there:\n%s", screen)
+	}
+	if !strings.Contains(text, "sending") {
+		b.t.Errorf("there was no progress bar:\n%q", clip(text))
+	}
+	b.env = []string{"NO_COLOR=1"}
+	if text := onTerminal(b, 0, nil, "launch", "--host", "h1", "--ps", "none", script); regexp.MustCompile(`\x1b\[[0-9;]+m`).MatchString(text) {
+		b.t.Errorf("colour in spite of NO_COLOR:\n%q", clip(text))
+	}
+}
+
+// fatter is plx with another content hash.
+func fatter(b *bench) string {
+	dir, err := os.MkdirTemp(filepath.Dir(b.plx), "other-")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { os.RemoveAll(dir) })
+	path := filepath.Join(dir, "plx")
+	if err := os.WriteFile(path, append(read(b.t, b.plx), b.t.Name()...), 0o755); err != nil {
+		b.t.Fatal(err)
+	}
+	return path
+}
+
+// testTypedInterrupt types Ctrl-C: the terminal sends SIGINT to plx's group.
+func testTypedInterrupt(b *bench) {
+	script := b.script("s", "trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 0.05; done")
+	text := onTerminal(b, 130, func(seen string, terminal io.Writer) bool {
+		if !strings.Contains(rendered(seen), "| up") {
+			return false
+		}
+		terminal.Write([]byte{3}) // a failure shows as a plx that goes on
+		return true
+	}, "launch", "--host", "h1", "--ps", "none", script)
+	contains(b.t, text, "asked", "stopped by Ctrl-C")
+	b.hostsGone(0)
+}
+
+// onTerminal runs plx on a terminal of its own and returns what arrived
+// there. act is called with all that was seen so far until it returns true.
+func onTerminal(b *bench, code int, act func(seen string, terminal io.Writer) bool, args ...string) string {
+	b.t.Helper()
+	master, slave := openTerminal(b.t)
+	cmd := b.command(args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	cmd.Env = append(cmd.Env, "TERM=xterm-256color")
+	run := b.spawn(cmd, newWatched())
+	slave.Close()
+	var seen []byte
+	for buf := make([]byte, 64<<10); ; {
+		n, err := master.Read(buf)
+		seen = append(seen, buf[:n]...)
+		if act != nil && act(string(seen), master) {
+			act = nil
+		}
+		if err != nil {
+			break // EIO: nobody holds the other side any more
+		}
+	}
+	if act != nil {
+		cmd.Process.Kill() // it may have ended
+		b.t.Fatalf("what was waited for never came:\n%q", clip(string(seen)))
+	}
+	run.stdout.Write(seen)
+	run.want(code)
+	return string(seen)
+}
+
+func openTerminal(t *testing.T) (master, slave *os.File) {
+	t.Helper()
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	master = os.NewFile(uintptr(fd), "/dev/ptmx")
+	t.Cleanup(func() { master.Close() })
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err == nil {
+		err = master.SetReadDeadline(time.Now().Add(patience))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slave, err = os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 50, Col: 300}); err != nil {
+		t.Fatal(err)
+	}
+	return master, slave
+}
+
+// rendered is what stays on a terminal that understands carriage return,
+// newline, "erase line" and colours, and is wide enough for every line.
+func rendered(text string) string {
+	text = regexp.MustCompile(`\x1b\[[0-9;]*m`).ReplaceAllString(text, "")
+	erase := regexp.MustCompile(`^\x1b\[([02]?)K`)
+	var screen strings.Builder
+	var line []rune
+	at := 0
+	for len(text) > 0 {
+		if m := erase.FindStringSubmatch(text); m != nil {
+			if m[1] == "2" {
+				line = []rune(strings.Repeat(" ", at))
+			} else {
+				line = line[:min(at, len(line))]
+			}
+			text = text[len(m[0]):]
+			continue
+		}
+		r := []rune(text[:min(4, len(text))])[0]
+		text = text[len(string(r)):]
+		switch r {
+		case '\n':
+			screen.WriteString(strings.TrimRight(string(line), " ") + "\n")
+			line = nil
+		case '\r':
+			at = 0
+		default:
+			for len(line) <= at {
+				line = append(line, ' ')
+			}
+			line[at] = r
+			at++
+		}
+	}
+	return screen.String() + string(line)
+}
+
+// command prepares plx without starting it.
+func (b *bench) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(b.plx, args...)
+	cmd.Env = append(append(environ(), "HOME="+b.home), b.env...)
+	cmd.Dir = b.t.TempDir()
+	return cmd
+}
+
+// spawn starts a prepared plx, whose outputs the caller has set.
+func (b *bench) spawn(cmd *exec.Cmd, stderr *watched) *running {
+	b.t.Helper()
+	r := &running{t: b.t, cmd: cmd, stdout: newWatched(), stderr: stderr, done: make(chan struct{}), args: cmd.Args[1:]}
+	if err := cmd.Start(); err != nil {
+		b.t.Fatal(err)
+	}
+	go func() {
+		cmd.Wait() // the state is read from cmd
+		close(r.done)
+	}()
+	b.t.Cleanup(func() {
+		cmd.Process.Kill() // it may have ended
+		<-r.done
+	})
+	return r
+}
