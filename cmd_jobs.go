@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -90,19 +91,27 @@ func (c *command) logs(ctx *cli.Context) error {
 	return launcher.Logs(base, cfg)
 }
 
+// onJob makes an action of work on the job that the arguments name. It is
+// interrupted by the first signal.
+func (c *command) onJob(work func(ctx context.Context, q launcher.Query, flags *cli.Context) error) cli.ActionFunc {
+	return func(flags *cli.Context) error {
+		q, err := c.query(flags)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := c.context()
+		defer cancel()
+		return work(ctx, q, flags)
+	}
+}
+
 func (c *command) jobsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "jobs", Usage: "list the jobs launched from here, or found on --hosts",
 		Flags: append(reachFlags(), colourFlag(), jsonFlag()),
-		Action: func(ctx *cli.Context) error {
-			q, err := c.query(ctx)
-			if err != nil {
-				return err
-			}
-			base, cancel := c.context()
-			defer cancel()
-			return launcher.Jobs(base, launcher.JobsConfig{Query: q, JSON: ctx.Bool("json")})
-		},
+		Action: c.onJob(func(ctx context.Context, q launcher.Query, flags *cli.Context) error {
+			return launcher.Jobs(ctx, launcher.JobsConfig{Query: q, JSON: flags.Bool("json")})
+		}),
 	}
 }
 
@@ -110,17 +119,10 @@ func (c *command) attachCommand() *cli.Command {
 	return &cli.Command{
 		Name: "attach", Usage: "follow a running job and exit as it does", ArgsUsage: "[JOB]",
 		Flags: append(reachFlags(), colourFlag()),
-		Action: func(ctx *cli.Context) error {
-			q, err := c.query(ctx)
-			if err != nil {
-				return err
-			}
-			base, cancel := c.context()
-			defer cancel()
-			code, err := launcher.Attach(base, q)
-			c.code = code
+		Action: c.onJob(func(ctx context.Context, q launcher.Query, _ *cli.Context) (err error) {
+			c.code, err = launcher.Attach(ctx, q)
 			return err
-		},
+		}),
 	}
 }
 
@@ -129,15 +131,9 @@ func (c *command) stopCommand() *cli.Command {
 		Name: "stop", Usage: "end a job; returns when nothing of it is left", ArgsUsage: "[JOB]",
 		Flags: append(reachFlags(), colourFlag(),
 			&cli.DurationFlag{Name: "grace", Value: -1, DefaultText: "as launched", Usage: "`TIME` between asking a task to end and killing it"}),
-		Action: func(ctx *cli.Context) error {
-			q, err := c.query(ctx)
-			if err != nil {
-				return err
-			}
-			base, cancel := c.context()
-			defer cancel()
-			return launcher.Stop(base, q, ctx.Duration("grace"))
-		},
+		Action: c.onJob(func(ctx context.Context, q launcher.Query, flags *cli.Context) error {
+			return launcher.Stop(ctx, q, flags.Duration("grace"))
+		}),
 	}
 }
 
@@ -146,14 +142,8 @@ func (c *command) pruneCommand() *cli.Command {
 		Name: "prune", Usage: "remove what ended jobs left here and on their hosts",
 		Flags: append(reachFlags(), colourFlag(),
 			&cli.DurationFlag{Name: "older", Value: 30 * 24 * time.Hour, Usage: "only what is older than `TIME`"}),
-		Action: func(ctx *cli.Context) error {
-			q, err := c.query(ctx)
-			if err != nil {
-				return err
-			}
-			base, cancel := c.context()
-			defer cancel()
-			return launcher.Prune(base, q, ctx.Duration("older"))
-		},
+		Action: c.onJob(func(ctx context.Context, q launcher.Query, flags *cli.Context) error {
+			return launcher.Prune(ctx, q, flags.Duration("older"))
+		}),
 	}
 }

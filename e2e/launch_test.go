@@ -175,44 +175,6 @@ func TestExitStatus(t *testing.T) {
 	b.hostsGone(0)
 }
 
-func TestMistakes(t *testing.T) {
-	b := local(t)
-	bad := filepath.Join(t.TempDir(), "resources.txt")
-	if err := os.WriteFile(bad, []byte("h1: 0\nh1: 1\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		args []string
-		says string
-	}{
-		{[]string{"launch"}, "no program"},
-		{[]string{"launch", "--hosts", "/no/such/file", "true"}, "/no/such/file"},
-		{[]string{"launch", "--hosts", bad, "true"}, bad + ":2"},
-		{[]string{"launch", "--no-such-flag"}, "no-such-flag"},
-		{[]string{"launch", "--env", "1BAD=x", "true"}, "1BAD"},
-		{[]string{"launch", "--env", "PLX_JOB=x", "true"}, "PLX_JOB"},
-		{[]string{"launch", "--visible", "some", "true"}, "--visible"},
-		{[]string{"launch", "--local", "2y", "true"}, "--local"},
-		{[]string{"launch", "--port-range", "9", "true"}, "--port-range"},
-		{[]string{"launch", "--name", "a/b", "true"}, "--name"},
-		{[]string{"launch", "--lease", "1s", "true"}, "--lease"},
-		{[]string{"frobnicate"}, "frobnicate"},
-		{[]string{"logs", "no-such-job"}, "no-such-job"},
-		{[]string{"stop"}, "no running job"},
-		{[]string{"probe", "--color", "pink"}, "--color"},
-	} {
-		res := b.want(2, c.args...)
-		if !strings.Contains(res.stderr, c.says) || res.stdout != "" {
-			t.Errorf("plx %q: stderr does not say %q, or stdout is not empty\nstdout:\n%s\nstderr:\n%s", c.args, c.says, res.stdout, res.stderr)
-		}
-		for line := range strings.Lines(res.stderr) {
-			if !strings.HasPrefix(line, "plx: ") {
-				t.Errorf("plx %q: line without prefix: %q", c.args, line)
-			}
-		}
-	}
-}
-
 func TestProbe(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 3, GPUs: []int{4, 2}})
 	file := b.ResourceFile("h1: 0", "h2", "h3: ps")
