@@ -22,6 +22,9 @@ func (c *command) probeCommand() *cli.Command {
 func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "write JSON"} }
 
 func (c *command) probe(ctx *cli.Context) error {
+	if err := noArguments(ctx); err != nil {
+		return err
+	}
 	r, err := reach(ctx)
 	if err != nil {
 		return err
@@ -110,6 +113,9 @@ func (c *command) jobsCommand() *cli.Command {
 		Name: "jobs", Usage: "list the jobs launched from here, or found on --hosts",
 		Flags: append(reachFlags(), colourFlag(), jsonFlag()),
 		Action: c.onJob(func(ctx context.Context, q launcher.Query, flags *cli.Context) error {
+			if err := noArguments(flags); err != nil {
+				return err
+			}
 			return launcher.Jobs(ctx, launcher.JobsConfig{Query: q, JSON: flags.Bool("json")})
 		}),
 	}
@@ -143,6 +149,9 @@ func (c *command) pruneCommand() *cli.Command {
 		Flags: append(reachFlags(), colourFlag(),
 			&cli.DurationFlag{Name: "older", Value: 30 * 24 * time.Hour, Usage: "only what is older than `TIME`"}),
 		Action: c.onJob(func(ctx context.Context, q launcher.Query, flags *cli.Context) error {
+			if err := noArguments(flags); err != nil {
+				return err
+			}
 			return launcher.Prune(ctx, q, flags.Duration("older"))
 		}),
 	}

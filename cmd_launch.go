@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -66,8 +68,22 @@ func (c *command) launch(ctx *cli.Context) error {
 		return err
 	}
 	signal.Ignore(syscall.SIGPIPE) // a job is ended in good order when nobody reads its output
-	c.code, err = launcher.Launch(context.Background(), cfg, c.signals)
+	c.warnOfFlags(cfg)
+	signals, stop := c.signals()
+	defer stop()
+	c.code, err = launcher.Launch(context.Background(), cfg, signals)
 	return err
+}
+
+// warnOfFlags tells of flags behind the program that look like plx's own: they
+// are the program's.
+func (c *command) warnOfFlags(cfg launcher.Config) {
+	for _, arg := range cfg.Args {
+		name, _, _ := strings.Cut(arg, "=")
+		if slices.Contains([]string{"--hosts", "--host", "--ps", "--detach", "--local", "--dry-run"}, name) {
+			fmt.Fprintf(c.stderr, "plx: note: %s stands behind %s and is given to it: plx's own flags stand before the program\n", name, cfg.Program)
+		}
+	}
 }
 
 func (c *command) launchConfig(ctx *cli.Context) (cfg launcher.Config, err error) {
@@ -76,6 +92,9 @@ func (c *command) launchConfig(ctx *cli.Context) (cfg launcher.Config, err error
 	}
 	if cfg.LocalHosts, cfg.LocalWorkers, err = local(ctx.String("local")); err != nil {
 		return cfg, err
+	}
+	if ctx.IsSet("local") && len(cfg.Hosts) > 0 {
+		return cfg, launcher.Mistake(errors.New("--local is the size of the embedded cluster, which is not used where hosts are named"), "")
 	}
 	if cfg.PortLow, cfg.PortHigh, err = portRange(ctx.String("port-range")); err != nil {
 		return cfg, err

@@ -34,9 +34,12 @@ func colourFlag() cli.Flag {
 
 // reach reads the flags of reachFlags. No host named at all is no error here.
 func reach(ctx *cli.Context) (launcher.Reach, error) {
-	r, err := fileReach(ctx)
-	if err != nil {
-		return r, err
+	r := launcher.Reach{AcceptNewHostKeys: ctx.Bool("accept-new-host-keys")}
+	var err error
+	if !ctx.IsSet("host") || fileNamed(ctx) { // --host takes the place of PLX_HOSTS
+		if r, err = fileReach(ctx); err != nil {
+			return r, err
+		}
 	}
 	if lines := ctx.StringSlice("host"); len(lines) > 0 {
 		more, err := hostfile.ParseLines(lines)
@@ -65,6 +68,12 @@ func fileReach(ctx *cli.Context) (launcher.Reach, error) {
 	r := launcher.Reach{AcceptNewHostKeys: ctx.Bool("accept-new-host-keys")}
 	if !ctx.IsSet("hosts") {
 		return r, nil
+	}
+	if ctx.String("hosts") == "" {
+		if text, set := os.LookupEnv("PLX_HOSTS"); set && text == "" {
+			return r, nil
+		}
+		return r, launcher.Mistake(errors.New("--hosts: the name of the file is empty"), "an unset shell variable?")
 	}
 	var err error
 	if r.Hosts, err = hostfile.ParseFile(ctx.String("hosts")); err != nil {
@@ -110,6 +119,13 @@ func (c *command) query(ctx *cli.Context) (launcher.Query, error) {
 	}
 	t, err := c.terminal(ctx)
 	return launcher.Query{Job: ctx.Args().First(), Reach: r, OnHosts: ctx.IsSet("host") || fileNamed(ctx), Terminal: t}, err
+}
+
+func noArguments(ctx *cli.Context) error {
+	if ctx.NArg() == 0 {
+		return nil
+	}
+	return launcher.Mistake(fmt.Errorf("%s takes no arguments, not %s", ctx.Command.Name, strings.Join(ctx.Args().Slice(), " ")), "plx "+ctx.Command.Name+" --help")
 }
 
 func oneJob(ctx *cli.Context) error {

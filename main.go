@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -29,10 +30,7 @@ func main() {
 
 // run is main with its streams given. It returns the exit status.
 func run(args []string, stdin io.Reader, stdout, stderr *os.File) int {
-	sig := make(chan os.Signal, 4)
-	signal.Notify(sig, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	defer signal.Stop(sig)
-	c := &command{stdout: stdout, stderr: stderr, signals: sig}
+	c := &command{stdout: stdout, stderr: stderr}
 	app := c.app()
 	err := app.Run(flagsFirst(app, args))
 	if err == nil {
@@ -71,8 +69,15 @@ func complain(w io.Writer, err error) {
 // command is one invocation.
 type command struct {
 	stdout, stderr *os.File
-	signals        <-chan os.Signal
 	code           int
+}
+
+// signals delivers what the user sends from now on. Before, while flags and
+// files are read, a signal ends plx as it ends any program.
+func (c *command) signals() (<-chan os.Signal, func()) {
+	sig := make(chan os.Signal, 4)
+	signal.Notify(sig, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	return sig, func() { signal.Stop(sig) }
 }
 
 func (c *command) app() *cli.App {
@@ -105,8 +110,14 @@ func wrongUse(ctx *cli.Context, err error, _ bool) error {
 	if ctx.Command != nil && ctx.Command.Name != "" && ctx.Command.Name != "plx" {
 		hint = "plx " + ctx.Command.Name + " --help"
 	}
+	if m := badValue.FindStringSubmatch(err.Error()); m != nil && strings.Contains(err.Error(), "parse error") {
+		err = fmt.Errorf("-%s %s: want a number, or a time with its unit such as 90s, 5m or 1h", m[2], m[1])
+	}
 	return launcher.Mistake(err, hint)
 }
+
+// badValue is how package flag complains of a value.
+var badValue = regexp.MustCompile(`invalid value "([^"]*)" for flag (-[a-z-]+):`)
 
 const exitCodes = `Exit status:
    0          the job's workers all exited with 0
@@ -128,10 +139,11 @@ func unknownCommand(ctx *cli.Context) error {
 // status that goes with it.
 func (c *command) context() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.Background())
+	signals, stop := c.signals()
 	done := make(chan struct{})
 	go func() {
 		select {
-		case sig := <-c.signals:
+		case sig := <-signals:
 			code := 130
 			if n, ok := sig.(syscall.Signal); ok && n != syscall.SIGINT {
 				code = 128 + int(n)
@@ -140,5 +152,5 @@ func (c *command) context() (context.Context, context.CancelFunc) {
 		case <-done:
 		}
 	}()
-	return ctx, func() { close(done); cancel(nil) }
+	return ctx, func() { stop(); close(done); cancel(nil) }
 }

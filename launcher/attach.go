@@ -28,7 +28,6 @@ func Attach(ctx context.Context, q Query) (int, error) {
 	if state.Verdict == nil {
 		return CodePlx, fmt.Errorf("job %s: ended without a verdict", j.Job)
 	}
-	j.Verdict = state.Verdict
 	tell(j.voice, j.Job, *state.Verdict)
-	return state.Verdict.Code, saveRecord(j.record)
+	return state.Verdict.Code, j.over(state.Verdict)
 }

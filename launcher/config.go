@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/plx-run/plx/envsync"
@@ -97,14 +98,14 @@ func (c *Config) validate() error {
 	if c.Lease < leastLease {
 		return Mistake(fmt.Errorf("--lease %s is too short, at least %s is needed", c.Lease, leastLease), "")
 	}
-	if c.Grace < 0 || c.MaxTime < 0 || c.StartTimeout < 0 {
-		return Mistake(errors.New("a time is negative"), "")
+	if err := c.checkSigns(); err != nil {
+		return err
+	}
+	if slices.Contains(c.Copy, "") {
+		return Mistake(errors.New("--copy: the name is empty"), "an unset shell variable?")
 	}
 	if c.Detach && (c.LogDir != "" || c.Grep != nil) {
 		return Mistake(errors.New("--log-dir and --grep show what an attached job prints, and this one is to be detached"), "plx logs -f --grep RE")
-	}
-	if c.Workers < 0 || c.WorkersPerHost < 0 {
-		return Mistake(errors.New("a number of workers is negative"), "")
 	}
 	var err error
 	if c.environ, err = envsync.Environment(c.Env, c.EnvFiles, os.LookupEnv); err != nil {
@@ -115,6 +116,22 @@ func (c *Config) validate() error {
 		fillInt(&c.LocalWorkers, 1)
 	}
 	return checkName(c.Name)
+}
+
+// checkSigns refuses numbers and times below zero.
+func (c *Config) checkSigns() error {
+	for _, n := range []struct {
+		flag  string
+		value int64
+	}{
+		{"-n", int64(c.Workers)}, {"--workers-per-host", int64(c.WorkersPerHost)}, {"--grace", int64(c.Grace)},
+		{"--max-time", int64(c.MaxTime)}, {"--start-timeout", int64(c.StartTimeout)},
+	} {
+		if n.value < 0 {
+			return Mistake(fmt.Errorf("%s is negative", n.flag), "")
+		}
+	}
+	return nil
 }
 
 func fill(d *time.Duration, value time.Duration) {

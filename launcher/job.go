@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
@@ -84,7 +85,7 @@ func (q Query) find(ctx context.Context, running bool, v *voice) (record, error)
 // pick chooses among jobs, the oldest first.
 func (q Query) pick(ctx context.Context, rs []record, running bool, v *voice) (record, error) {
 	if q.Job != "" {
-		return match(rs, q.Job)
+		return q.named(ctx, rs, running, v)
 	}
 	for _, r := range slices.Backward(rs) {
 		if !running || (r.Verdict == nil && stillRuns(ctx, r, v)) {
@@ -97,6 +98,21 @@ func (q Query) pick(ctx context.Context, rs []record, running bool, v *voice) (r
 	}
 	return record{}, Mistake(fmt.Errorf("there is no %s that this machine knows of", what),
 		"name the hosts with --hosts to look there; plx jobs lists what is known")
+}
+
+// named finds the job that was named. Where a running one is wanted, one of
+// that name which runs comes before newer ones that have ended.
+func (q Query) named(ctx context.Context, rs []record, running bool, v *voice) (record, error) {
+	r, err := match(rs, q.Job)
+	if err != nil || !running || r.Name != q.Job {
+		return r, err
+	}
+	for _, other := range slices.Backward(rs) {
+		if other.Name == q.Job && other.Verdict == nil && stillRuns(ctx, other, v) {
+			return other, nil
+		}
+	}
+	return r, nil
 }
 
 // match finds the job whose id is the given text; else the newest of that
@@ -138,8 +154,7 @@ func stillRuns(ctx context.Context, r record, v *voice) bool {
 	if state.Verdict == nil {
 		return true
 	}
-	r.Verdict = state.Verdict
-	if err := saveRecord(r); err != nil {
+	if err := r.over(state.Verdict); err != nil {
 		v.say("%v", err)
 	}
 	return false
@@ -200,7 +215,7 @@ func searchHosts(ctx context.Context, reach Reach, v *voice) ([]record, error) {
 		index[r] = i
 	}
 	err = f.each(ctx, func(ctx context.Context, r *remote) error {
-		states, err := r.states(ctx)
+		states, err := r.states(ctx, v)
 		found[index[r]] = states
 		return err
 	})
@@ -213,23 +228,32 @@ func searchHosts(ctx context.Context, reach Reach, v *voice) ([]record, error) {
 	return nil, err
 }
 
-// states lists the states of all jobs that the host has a folder of.
-func (r *remote) states(ctx context.Context) ([]protocol.State, error) {
-	const script = `for f in "$HOME"/.plx/jobs/*/*/state.json; do if [ -r "$f" ]; then cat "$f"; echo; fi; done`
+// states lists the states of all jobs that the host has a folder of. One that
+// cannot be read is told of and left out.
+func (r *remote) states(ctx context.Context, v *voice) ([]protocol.State, error) {
+	const script = `for f in "$HOME"/.plx/jobs/*/*/state.json; do if [ -r "$f" ]; then printf '%s\t' "$f"; tr -d '\n' <"$f"; echo; fi; done`
 	var stdout bytes.Buffer
 	if err := r.Run(ctx, script, nil, &stdout, nil); err != nil {
 		return nil, fmt.Errorf("look for jobs: %w", err)
 	}
 	var states []protocol.State
-	for d := json.NewDecoder(&stdout); ; {
+	for line := range strings.Lines(stdout.String()) {
+		path, text, _ := strings.Cut(line, "\t")
 		var s protocol.State
-		if err := d.Decode(&s); err != nil {
-			return states, nil // the end, or one that is just being written
+		if json.Unmarshal([]byte(text), &s) != nil || !safeName.MatchString(s.Job) || !safeName.MatchString(s.Folder) || !isBlob(s.Binary) {
+			v.say("host %s: %s is not a job's state, it is left out", r.host.Name, path)
+			continue
 		}
-		if safeName.MatchString(s.Job) && safeName.MatchString(s.Folder) && strings.HasPrefix(s.Binary, ".plx/blobs/") && safeName.MatchString(s.Binary[len(".plx/blobs/"):]) {
-			states = append(states, s)
-		}
+		states = append(states, s)
 	}
+	return states, nil
+}
+
+// isBlob reports whether path is that of a blob, which can be called as an
+// agent without asking a shell what it means.
+func isBlob(path string) bool {
+	sum, ok := strings.CutPrefix(path, envsync.BlobPath(""))
+	return ok && safeName.MatchString(sum)
 }
 
 // assemble makes one record of each job from its hosts' states. Where homes
@@ -243,7 +267,7 @@ func assemble(f *fleet, found [][]protocol.State) []record {
 			}
 			r := jobs[s.Job]
 			if r == nil {
-				r = &record{Job: s.Job, Name: s.Name, Created: s.Started, Detached: s.Detached, Grace: 10 * time.Second}
+				r = &record{Job: s.Job, Name: s.Name, Created: s.Started, Detached: s.Detached, Grace: DefaultGrace, elsewhere: true}
 				jobs[s.Job] = r
 			}
 			h := hostRecord{Line: f.remotes[i].host.String(), Folder: s.Folder, Binary: s.Binary}

@@ -14,6 +14,7 @@ import (
 	"github.com/plx-run/plx/gpuprobe"
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/logs"
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
@@ -27,7 +28,9 @@ type launch struct {
 	place    placement
 	cargo    *cargo
 	stations []*station // one per placed host, in the order of place.hosts
+	created  time.Time
 	secret   []byte
+	dir      *logs.Dir // nil without --log-dir
 	logs     logStreams
 }
 
@@ -51,10 +54,24 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 			l.voice.say("close: %v", err)
 		}
 	}()
+	if err := l.openDir(); err != nil {
+		return Code(err), err
+	}
 	if err := l.prepare(ctx); err != nil {
 		return Code(err), err
 	}
 	return l.run(ctx)
+}
+
+// openDir makes the folder of --log-dir, before any host is touched.
+func (l *launch) openDir() (err error) {
+	if l.cfg.LogDir == "" {
+		return nil
+	}
+	if l.dir, err = logs.NewDir(l.cfg.LogDir); err != nil {
+		return Mistake(fmt.Errorf("--log-dir: %w", err), "")
+	}
+	return nil
 }
 
 // prepare does all that comes before an agent is started. Interrupted, it
@@ -157,7 +174,8 @@ func (l *launch) name() error {
 	if base == "" {
 		base = "job"
 	}
-	l.job = fmt.Sprintf("%.40s-%s-%.4s", base, time.Now().UTC().Format("20060102-150405"), strings.ToLower(rand.Text()))
+	l.created = time.Now().UTC()
+	l.job = fmt.Sprintf("%.40s-%s-%.4s", base, l.created.Format("20060102-150405"), strings.ToLower(rand.Text()))
 	l.secret = make([]byte, cluster.SecretSize)
 	if _, err := rand.Read(l.secret); err != nil {
 		return fmt.Errorf("make the job's secret: %w", err)

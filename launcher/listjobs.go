@@ -73,8 +73,7 @@ func (r record) row(ctx context.Context, v *voice) jobRow {
 		case state.Verdict == nil:
 			return row
 		}
-		r.Verdict = state.Verdict
-		if err := saveRecord(r); err != nil {
+		if err := r.over(state.Verdict); err != nil {
 			v.say("%v", err)
 		}
 	}

@@ -21,6 +21,9 @@ type output struct {
 	dir     *logs.Dir // nil without --log-dir
 	cursor  logs.Cursor
 	unread  func() // called when nobody reads plx's output any more; may be nil
+
+	mu     sync.Mutex
+	failed error // the first write that failed here
 }
 
 // openOutput makes the printer, through which plx speaks too from then on.
@@ -35,13 +38,7 @@ func (l *launch) openOutput() (*output, error) {
 	}
 	out := &output{printer: logs.NewPrinter(l.cfg.Terminal.Stdout, l.cfg.Terminal.Stderr, opts)}
 	out.unread = sync.OnceFunc(func() { l.signals.noReader(l.cfg.Grace) })
-	if l.cfg.LogDir != "" {
-		dir, err := logs.NewDir(l.cfg.LogDir)
-		if err != nil {
-			return nil, fmt.Errorf("--log-dir: %w", err)
-		}
-		out.dir = dir
-	}
+	out.dir = l.dir
 	l.voice.through(out.printer.Notice)
 	return out, nil
 }
@@ -72,16 +69,34 @@ func (o *output) take(host string, c logs.Chunk) error {
 	return err
 }
 
-// Close prints what has no newline at its end.
+// Close prints what has no newline at its end. Its error is the first one of
+// any write here, which every stream of logs met.
 func (o *output) Close() error {
 	err := o.printer.Close()
 	if o.unread != nil && errors.Is(err, syscall.EPIPE) {
 		err = nil // told before
 	}
 	if o.dir != nil {
-		err = errors.Join(err, o.dir.Close())
+		if failed := o.dir.Close(); err == nil {
+			err = failed
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.failed != nil {
+		return o.failed
 	}
 	return err
+}
+
+// fail keeps the first error and marks it for the stream that met it.
+func (o *output) fail(err error) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.failed == nil {
+		o.failed = err
+	}
+	return fmt.Errorf("%w: %w", errOutput, err)
 }
 
 // logStreams are the readers of a job's logs, one per host.
@@ -140,7 +155,7 @@ func (g *logStreams) wait(lost map[*station]bool, stops <-chan coordinator.StopA
 				}
 			}
 		}
-		if st.err != nil {
+		if st.err != nil && !errors.Is(st.err, errOutput) { // Close tells of that, once for all
 			errs = append(errs, fmt.Errorf("host %s: logs: %w", st.station.host.Name, st.err))
 		}
 	}
@@ -225,7 +240,7 @@ func (s *station) read(ctx context.Context, req logs.Request, out *output, h *he
 			return err
 		}
 		if err := out.take(s.host.Name, c); err != nil {
-			return fmt.Errorf("%w: %w", errOutput, err)
+			return out.fail(err)
 		}
 	}
 }

@@ -17,7 +17,7 @@ func Probe(ctx context.Context, reach Reach, t Terminal) ([]gpuprobe.Row, error)
 	rows := make([]gpuprobe.Row, len(f.remotes))
 	index := map[*remote]int{}
 	for i, r := range f.remotes {
-		rows[i].Host, index[r] = r.host.Name, i
+		rows[i].Host, index[r] = r.label(), i
 	}
 	f.each(ctx, func(ctx context.Context, r *remote) error {
 		row := &rows[index[r]]

@@ -29,6 +29,17 @@ type record struct {
 	Hosts    []hostRecord      `json:"hosts"`
 	Chief    int               `json:"chief"` // index into Hosts of worker:0's
 	Verdict  *protocol.Verdict `json:"verdict,omitempty"`
+
+	elsewhere bool // put together from what hosts know, maybe not all of it
+}
+
+// over notes a verdict, in the record of this machine where there is one.
+func (r *record) over(verdict *protocol.Verdict) error {
+	r.Verdict = verdict
+	if r.elsewhere {
+		return nil
+	}
+	return saveRecord(*r)
 }
 
 // hostRecord is one host of a record.
@@ -40,7 +51,7 @@ type hostRecord struct {
 }
 
 func (l *launch) record() record {
-	r := record{Job: l.job, Name: l.cfg.Name, Program: filepath.Base(l.cfg.Program), Created: time.Now().UTC(),
+	r := record{Job: l.job, Name: l.cfg.Name, Program: filepath.Base(l.cfg.Program), Created: l.created,
 		Detached: l.cfg.Detach, Embedded: len(l.cfg.Hosts) == 0, Launcher: os.Getpid(), Grace: l.cfg.Grace, Chief: l.chief()}
 	for i, h := range l.place.hosts {
 		s := l.stations[i]

@@ -185,6 +185,15 @@ func (r *remote) dataAddr() (string, error) {
 	return "", errors.New("its address is not known, for it sets no SSH_CONNECTION: put addr=IP behind it in the resource file")
 }
 
+// label is the host as the user tells it apart from others: with its port,
+// where the resource file gives one.
+func (r *remote) label() string {
+	if r.host.Port == 0 {
+		return r.host.Name
+	}
+	return net.JoinHostPort(r.host.Name, strconv.Itoa(r.host.Port))
+}
+
 var unsafeInFolder = regexp.MustCompile(`[^A-Za-z0-9.-]`)
 
 // folder is the name of the host's folder under ~/.plx/jobs/<job>/.

@@ -23,7 +23,7 @@ func (l *launch) run(ctx context.Context) (int, error) {
 	defer l.voice.through(nil)
 	stops := l.signals.conduct()
 	if cause := context.Cause(ctx); cause != nil {
-		return Code(cause), errors.Join(cause, out.Close())
+		return Code(cause), errors.Join(cause, out.Close(), l.record().forget())
 	}
 	verdict, err := conductor.Run(context.WithoutCancel(ctx), l.plan(), l.hosts(ctx, out), conductor.Options{
 		Lease: l.cfg.Lease, Stop: stops, OnNote: func(text string) { l.voice.say("%s", text) },

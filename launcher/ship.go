@@ -133,12 +133,29 @@ func (c *cargo) program(ctx context.Context, program string, k kind, p platform,
 	path := program
 	if k == goPackage {
 		path = filepath.Join(c.scratch, p.os+"-"+p.arch, packageName(program))
+		if err := checkMain(ctx, program); err != nil {
+			return envsync.Blob{}, err
+		}
 		v.say("building %s for %s", program, p)
 		if err := goBuild(ctx, program, ".", path, p); err != nil {
 			return envsync.Blob{}, err
 		}
 	}
 	return envsync.FileBlob(path)
+}
+
+// checkMain refuses a package that go build would make a library of.
+func checkMain(ctx context.Context, folder string) error {
+	cmd := exec.CommandContext(ctx, "go", "list", "-f", "{{.Name}}", ".")
+	cmd.Dir = folder
+	name, err := cmd.Output()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if got := strings.TrimSpace(string(name)); err == nil && got != "main" {
+		return &coded{fmt.Errorf("program %s: it is package %s, and only package main is a program", folder, got), 126}
+	}
+	return nil // what else is wrong go build tells best
 }
 
 // packageName is what go build would call the program.

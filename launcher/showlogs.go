@@ -89,13 +89,17 @@ func (j *job) print(ctx context.Context, stations []*station, req logs.Request, 
 	j.voice.through(out.printer.Notice)
 	defer j.voice.through(nil)
 	if !req.Follow {
-		return errors.Join(j.merge(ctx, stations, req, out), out.Close())
+		err := j.merge(ctx, stations, req, out)
+		if failed := out.Close(); err == nil {
+			err = failed // else it is the same, or matters less
+		}
+		return err
 	}
 	errs := make([]error, len(stations))
 	var wg sync.WaitGroup
 	for i, s := range stations {
 		wg.Go(func() {
-			if err := s.follow(ctx, req, out, &hearing{}, defaultLease+logPatience); err != nil {
+			if err := s.follow(ctx, req, out, &hearing{}, defaultLease+logPatience); err != nil && !errors.Is(err, errOutput) {
 				errs[i] = fmt.Errorf("host %s: logs: %w", s.host.Name, err)
 			}
 		})

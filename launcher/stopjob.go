@@ -22,6 +22,7 @@ func Stop(ctx context.Context, q Query, grace time.Duration) error {
 		return err
 	}
 	defer j.fleet.Close() // what was to be said has been answered
+	ended := j.Verdict != nil || !stillRuns(ctx, j.record, j.voice)
 	if grace < 0 {
 		grace = j.Grace
 	}
@@ -41,8 +42,20 @@ func Stop(ctx context.Context, q Query, grace time.Duration) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+	if ended { // its hosts were looked at all the same
+		j.voice.say("job %s: had ended already%s", j.Job, j.ending())
+		return nil
+	}
 	j.voice.say("job %s: stopped on %s", j.Job, count(len(j.stations), "host"))
 	return nil
+}
+
+// ending says how the job ended, where that is known.
+func (j *job) ending() string {
+	if j.Verdict == nil {
+		return ""
+	}
+	return ": " + j.Verdict.Reason
 }
 
 // stopTries is how often an agent is asked that ends while it is asked, as all

@@ -2,7 +2,6 @@ package logs
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"regexp"
 	"slices"
@@ -157,7 +156,9 @@ func (p *Printer) Close() error {
 	})
 	var err error
 	for _, o := range from {
-		err = errors.Join(err, p.Flush(o.host, o.Source))
+		if failed := p.Flush(o.host, o.Source); err == nil {
+			err = failed // those after a failed write are the same
+		}
 	}
 	return err
 }
