@@ -45,7 +45,7 @@ func (h *localHost) Run(ctx context.Context, command string, stdin io.Reader, st
 	c.Dir = h.home
 	c.Env = append([]string{"HOME=" + h.home, "PATH=" + os.Getenv("PATH")}, h.env...)
 	c.Stdin, c.Stdout, c.Stderr = stdin, stdout, stderr
-	c.WaitDelay = time.Second
+	c.WaitDelay = 10 * time.Second // a hundred hosts at once on a busy machine are slow
 	return c.Run()
 }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	_ "embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -172,7 +173,14 @@ var homeTroubles = []struct{ words, plain string }{
 }
 
 // homeTrouble says plainly what is wrong with a home that cannot be written.
+// A script that knows says so itself, after "plx: ".
 func homeTrouble(err error) error {
+	var e *scriptError
+	if errors.As(err, &e) {
+		if _, plain, told := strings.Cut(e.stderr, "plx: "); told {
+			return errors.New(plain)
+		}
+	}
 	for _, t := range homeTroubles {
 		if strings.Contains(err.Error(), t.words) {
 			return fmt.Errorf("%s: %w", t.plain, err)

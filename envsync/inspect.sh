@@ -4,12 +4,23 @@ export LC_ALL
 umask 077
 set -e
 
-cd "$HOME"
-mkdir -p .plx/blobs
-if [ ! -O .plx ]; then
-	echo "$HOME/.plx is not owned by this user" >&2
+refuse() {
+	printf 'plx: %s\n' "$*" >&2
 	exit 1
-fi
+}
+
+cd "$HOME"
+for folder in .plx .plx/blobs; do
+	if [ -d "$folder" ]; then
+		continue
+	elif [ -e "$folder" ]; then
+		refuse "$HOME/$folder is not a folder: remove or rename it, then plx makes its own"
+	elif [ -L "$folder" ]; then
+		refuse "$HOME/$folder is a link to a folder that is not there: make that folder, or remove the link"
+	fi
+	mkdir -p "$folder" # another launch may do it at the same time
+done
+[ -O .plx ] || refuse "$HOME/.plx is not owned by this user: rename it, then plx makes its own"
 chmod 700 .plx .plx/blobs
 
 # The first of several hosts, and of several runs, gives the file system its

@@ -98,12 +98,41 @@ func TestInspectErrors(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
+}
+
+// What is in the way is named, in one line that says what to do.
+func TestInspectNamesWhatIsInTheWay(t *testing.T) {
+	const file, link = " is not a folder: remove or rename it, then plx makes its own",
+		" is a link to a folder that is not there: make that folder, or remove the link"
+	for _, c := range []struct{ target, path, want string }{
+		{"", ".plx", file},
+		{"", ".plx/blobs", file},
+		{"nothing", ".plx", link},
+		{"nothing", ".plx/blobs", link},
+		{".plx", ".plx", link},
+	} {
+		h := newHost(t)
+		path := filepath.Join(h.home, c.path)
+		err := os.MkdirAll(filepath.Dir(path), 0o700)
+		if c.target == "" {
+			err = firstError(err, os.WriteFile(path, nil, 0o600))
+		} else {
+			err = firstError(err, os.Symlink(c.target, path))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Inspect(t.Context(), h); err == nil || err.Error() != "inspect: "+path+c.want {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	// A link to a folder is as good as a folder.
 	h := newHost(t)
-	if err := os.WriteFile(filepath.Join(h.home, ".plx"), nil, 0o600); err != nil {
+	if err := os.Symlink(t.TempDir(), filepath.Join(h.home, ".plx")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Inspect(t.Context(), h); err == nil || !strings.HasPrefix(err.Error(), "inspect: ") {
-		t.Errorf("a file in the place of .plx: %v", err)
+	if _, err := Inspect(t.Context(), h); err != nil {
+		t.Error(err)
 	}
 }
 

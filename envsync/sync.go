@@ -29,9 +29,12 @@ const maxHosts = 64
 
 // Sync brings blobs to targets, all hosts at once, and sends each blob once
 // for hosts that share a home. A blob is sent to a temporary name, its hash
-// verified on the host, and then renamed; what is there with the right size is
-// not sent, but its time is set to now, so that the oldest blobs are those no
-// longer used. On a nil error every blob is at BlobPath on every target.
+// verified on the host, flushed to its disk, and then renamed. What is there
+// already is hashed on the host, once in each boot of it unless the file has
+// changed, and sent again only if it is wrong; its time is set to now, give or
+// take an hour, so that the oldest blobs are those no longer used. What is no
+// file in a blob's place is removed. On a nil error every blob is at BlobPath
+// on every target.
 //
 // A host that fails does not stop the others. The error joins one for each
 // host that failed, which names host and blob. Sync returns early only when

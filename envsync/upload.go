@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	_ "embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -22,57 +23,59 @@ const (
 	tidyLimit = 10 * time.Second
 )
 
-// lookScript prints "have SUM" for every blob that is there with its size. It
-// reads lines "SUM SIZE" after it. Other sizes are what a full disk or a lost
-// host left behind. Of the hosts that share a home only one writes; the others
-// may see its files a little later, so they look $tries times more, a second
-// apart, and list the folder to make the file system look again.
-//
-// Temporary files of a day ago are of an upload that was cut off.
-const lookScript = `
-LC_ALL=C; export LC_ALL; umask 077
-mkdir -p .plx/blobs && cd .plx/blobs || exit 1
-find . -type f -name '.*' -mtime +0 -exec rm -f {} + 2>/dev/null
-look() {
-	[ -f "$1" ] || return 1
-	set -- "$1" "$2" $(ls -ln "$1" 2>/dev/null)
-	[ "$7" = "$2" ] || return 1
-	touch -c "$1"; chmod 700 "$1"
-	printf 'have %s\n' "$1"
+//go:embed blobs.sh
+var blobsScript string
+
+// onBlobs is a script that calls functions of blobs.sh.
+func onBlobs(calls string) string {
+	return "salt=" + rand.Text() + "\n" + blobsScript + "\n" + calls
 }
-while read -r sum size; do
-	until look "$sum" "$size"; do
-		[ "$tries" -gt 0 ] || break
-		tries=$((tries - 1)); sleep 1; ls . >/dev/null
-	done
-done <<'EOF'
-`
 
 // look asks a host which blobs it lacks. With shared it waits some seconds for
-// them to show up.
+// them to show up. A blob that is there is hashed unless that was done since
+// the host was booted and it has not changed since: after a power cut a file
+// may have its size and not its content.
 func look(ctx context.Context, h Host, blobs []Blob, shared bool) (missing map[string]bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, shortLimit)
+	looking, cancel := context.WithTimeout(ctx, shortLimit)
 	defer cancel()
 	missing = map[string]bool{}
-	command := "tries=0\n"
+	tries := 0
 	if shared {
-		command = "tries=5\n"
+		tries = 5
 	}
-	command += lookScript
+	calls := fmt.Sprintf("tries=%d\nlook_all <<'EOF'\n", tries)
 	for _, b := range blobs {
 		missing[b.Sum] = true
-		command += fmt.Sprintf("%s %d\n", b.Sum, b.Size)
+		calls += fmt.Sprintf("%s %d\n", b.Sum, b.Size)
 	}
-	out, err := script(ctx, h, command+"EOF\n")
+	out, err := script(looking, h, onBlobs(calls+"EOF\n"))
 	if err != nil {
 		return nil, homeTrouble(err)
 	}
+	said := map[string]bool{}
 	for line := range strings.Lines(out) {
-		if sum, have := strings.CutPrefix(strings.TrimSpace(line), "have "); have {
-			delete(missing, sum)
+		said[strings.TrimSpace(line)] = true
+	}
+	for _, b := range blobs {
+		if said["have "+b.Sum] || said["check "+b.Sum] && right(ctx, h, b) {
+			delete(missing, b.Sum)
 		}
 	}
 	return missing, nil
+}
+
+// right hashes a blob that is on the host. One that cannot be read is wrong
+// too: if the host is gone, sending it will tell.
+func right(ctx context.Context, h Host, b Blob) bool {
+	ctx, cancel := context.WithTimeout(ctx, hashLimit(b.Size))
+	defer cancel()
+	sum, err := hashOn(ctx, h, b.Size, "check ", b.Sum)
+	return err == nil && sum == b.Sum
+}
+
+// hashLimit bounds the work on a blob that the host has.
+func hashLimit(size int64) time.Duration {
+	return shortLimit + time.Duration(size/slowest)*time.Second
 }
 
 // upload sends one blob to a temporary name, has its hash verified and gives
@@ -96,38 +99,19 @@ func upload(ctx context.Context, h Host, b Blob, tell func(sent int64)) error {
 	return err
 }
 
-// hashScript prints the hash of $temporary, or "no hash" if the host has no
-// program for it.
-const hashScript = `
-LC_ALL=C; export LC_ALL
-cd .plx/blobs || exit 1
-if command -v sha256sum >/dev/null 2>&1; then sum=$(sha256sum <"$temporary")
-elif command -v shasum >/dev/null 2>&1; then sum=$(shasum -a 256 <"$temporary")
-elif command -v openssl >/dev/null 2>&1; then sum=$(openssl dgst -sha256 -r <"$temporary")
-else sum='no hash'
-fi || exit 1
-printf '%s\n' "$sum"
-`
-
-// settle compares the hash of an upload and renames it. A blob that is there
-// by now with the right size stays: it may be running, and on a network file
-// system a program whose file is replaced dies.
+// settle compares the hash of an upload, has it written to the disk and
+// renames it.
 func settle(ctx context.Context, h Host, b Blob, temporary string) error {
-	ctx, cancel := context.WithTimeout(ctx, shortLimit+time.Duration(b.Size/slowest)*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, hashLimit(b.Size))
 	defer cancel()
-	sum, err := hashOn(ctx, h, b.Size, temporary)
+	sum, err := hashOn(ctx, h, b.Size, `digest "$blobs"/`, temporary)
 	if err != nil {
 		return fmt.Errorf("verify it: %w", err)
 	}
 	if sum != b.Sum {
 		return fmt.Errorf("verify it: its SHA-256 on the host is %s, not %s: it was damaged on the way, or changed here while it was sent", short(sum), b.Sum)
 	}
-	_, err = script(ctx, h, fmt.Sprintf(`
-LC_ALL=C; export LC_ALL
-cd .plx/blobs && chmod 700 %[1]s || exit 1
-set -- $(ls -ln %[2]s 2>/dev/null)
-if [ "$5" = %[3]d ]; then rm -f %[1]s; else mv -f %[1]s %[2]s; fi
-`, temporary, b.Sum, b.Size))
+	_, err = script(ctx, h, onBlobs(fmt.Sprintf("settle %s %d %s\n", b.Sum, b.Size, temporary)))
 	if err != nil {
 		return fmt.Errorf("give it its name: %w", homeTrouble(err))
 	}
@@ -135,14 +119,13 @@ if [ "$5" = %[3]d ]; then rm -f %[1]s; else mv -f %[1]s %[2]s; fi
 }
 
 // hashOn returns the SHA-256 of a file in the blobs' folder, as the host
-// computes it, or from reading the file back if the host cannot.
-func hashOn(ctx context.Context, h Host, size int64, name string) (string, error) {
-	out, err := script(ctx, h, "temporary="+name+"\n"+hashScript)
+// computes it with call, or from reading the file back if the host cannot.
+func hashOn(ctx context.Context, h Host, size int64, call, name string) (string, error) {
+	out, err := script(ctx, h, onBlobs(call+name+"\n"))
 	if err != nil {
 		return "", err
 	}
-	if strings.TrimSpace(out) != "no hash" {
-		sum, _, _ := strings.Cut(strings.TrimSpace(out), " ")
+	if sum := strings.TrimSpace(out); sum != "none" {
 		return sum, nil
 	}
 	back := &sizedHash{hash: sha256.New(), left: size + 1}

@@ -22,31 +22,33 @@ show() {
 
 # limited SECONDS PROGRAM...: runs a program in a shell of its own that gives
 # up on it in time, also when SIGKILL cannot end it, and prints "end STATUS".
-# It has to be a separate process for $$ to be its own pid.
+#
+# The shell waits for the clock alone, and the program's end kills the clock:
+# with SIGKILL, and by a process id that is known before the program starts, so
+# that no clock is left over however the two meet.
 limited_script='
 	mark=$1 limit=$2
 	shift 2
-	trap late USR1
-	late() {
-		trap "" USR1
-		kill -9 "$tool" 2>/dev/null
-		printf "\n%s end late\n" "$mark"
-		exit 0
-	}
-	"$@" </dev/null 2>&1 &
-	tool=$!
+	sleep "$limit" >/dev/null 2>&1 </dev/null &
+	clock=$!
 	(
-		trap "kill \$clock 2>/dev/null; exit 0" TERM
-		clock=
-		sleep "$limit" &
-		clock=$!
-		wait "$clock"
-		kill -USR1 $$
-	) >/dev/null 2>&1 </dev/null &
-	watch=$!
-	wait "$tool"
-	status=$?
-	kill "$watch" 2>/dev/null
+		tool=
+		trap "kill -9 \$tool 2>/dev/null; exit 0" TERM
+		"$@" </dev/null 2>&1 &
+		tool=$!
+		wait "$tool"
+		status=$?
+		kill -9 "$clock" 2>/dev/null
+		exit "$status"
+	) &
+	run=$!
+	if { wait "$clock"; } 2>/dev/null; then # it came to its end
+		kill "$run" 2>/dev/null
+		status=late
+	else
+		wait "$run"
+		status=$?
+	fi
 	printf "\n%s end %s\n" "$mark" "$status"
 '
 limited() { sh -c "$limited_script" plx-probe "$mark" "$@"; }

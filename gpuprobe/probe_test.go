@@ -192,6 +192,31 @@ func TestScriptLeavesNoProcess(t *testing.T) {
 	}
 }
 
+// However soon a program ends, its clock has gone when the script goes on.
+func TestLimitedLeavesNoClock(t *testing.T) {
+	functions, _, found := strings.Cut(script, "\n# owners:")
+	if !found {
+		t.Fatal("the script has changed")
+	}
+	word := "PLX_TEST_WORD=" + strconv.Itoa(os.Getpid()) + strconv.FormatInt(time.Now().UnixNano(), 36)
+	name, value, _ := strings.Cut(word, "=")
+	for shellName, sh := range shells(t) {
+		for _, tool := range []string{"true", "sh -c 'exit 3'", "sh -c 'kill -9 $$'"} {
+			t.Setenv(name, value)
+			var out strings.Builder
+			loop := "\nmark=m i=0\nwhile [ $i -lt 150 ]; do i=$((i + 1)); limited 30 " + tool + "; done\n"
+			err := sh.Run(t.Context(), functions+loop, nil, &out, io.Discard)
+			os.Unsetenv(name)
+			if err != nil || strings.Count(out.String(), "m end ") != 150 || strings.Contains(out.String(), "late") {
+				t.Errorf("%s: %s: %v:\n%s", shellName, tool, err, out.String())
+			}
+			if left := withEnvironment(t, word); len(left) != 0 {
+				t.Fatalf("%s: %s: processes %v are left", shellName, tool, left)
+			}
+		}
+	}
+}
+
 func withEnvironment(t *testing.T, word string) (pids []string) {
 	files, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {
