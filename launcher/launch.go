@@ -103,8 +103,8 @@ func (l *launch) prepare(ctx context.Context) error {
 
 func (l *launch) sayWhere() {
 	if len(l.cfg.Hosts) == 0 {
-		l.voice.say("no --hosts given: an embedded cluster of %d hosts with %d workers each on this machine (--local HOSTSxWORKERS)",
-			l.cfg.LocalHosts, l.cfg.LocalWorkers)
+		l.voice.say("no --hosts given: an embedded cluster of %s with %s each on this machine (--local HOSTSxWORKERS)",
+			count(l.cfg.LocalHosts, "host"), count(l.cfg.LocalWorkers, "worker"))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"net"
 	"strings"
@@ -44,8 +45,9 @@ func newTestJob(t testing.TB, workers, servers int) *testJob {
 		ctx, cancel := context.WithCancel(context.Background())
 		served := make(chan error, 1)
 		tj.stop, tj.served = append(tj.stop, cancel), append(tj.served, served)
+		logf := func(_ slog.Level, format string, args ...any) { t.Logf(format, args...) }
 		go func() {
-			served <- ps.Serve(ctx, ln, ps.ServerConfig{Self: self, Key: key, Workers: workers, Servers: servers, Logf: t.Logf})
+			served <- ps.Serve(ctx, ln, ps.ServerConfig{Self: self, Key: key, Workers: workers, Servers: servers, Logf: logf})
 			close(served)
 		}()
 		t.Cleanup(func() { cancel(); <-served })

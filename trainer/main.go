@@ -233,7 +233,7 @@ func (t *task) serve(ctx context.Context) error {
 	err := ps.Serve(ctx, t.listener, ps.ServerConfig{
 		Self: c.Task, Key: t.job.key, Generation: c.Generation,
 		Workers: len(c.Cluster.Worker), Servers: len(c.Cluster.PS),
-		Logf: func(format string, args ...any) { t.job.Logf(slog.LevelWarn, format, args...) },
+		Logf: t.job.Logf,
 	})
 	if err == nil && t.control != nil {
 		<-ctx.Done()

@@ -226,28 +226,38 @@ func TestJobOfProcesses(t *testing.T) {
 func TestStopEndsEverybody(t *testing.T) {
 	all := launch(t, "forever", 2, 1)
 	all["worker:0"].untilStep(t, 5)
-	for _, p := range all {
-		if err := p.control.Send(cluster.ControlMessage{Kind: cluster.Stop}); err != nil {
-			t.Fatal(err)
-		}
+	stop := cluster.ControlMessage{Kind: cluster.Stop}
+	if err := all["worker:0"].control.Send(stop); err != nil {
+		t.Fatal(err)
 	}
-	for name, p := range all {
+	if code, _ := all["worker:0"].end(t); code != exitStopped {
+		t.Errorf("worker:0: exit code %d, want %d; stderr: %s", code, exitStopped, all["worker:0"].stderr.String())
+	}
+	for name, want := range map[string]int{"worker:1": exitStopped, "ps:0": 0} {
+		p := all[name]
+		p.control.Send(stop) // it may have failed already, for want of worker:0
 		code, _ := p.end(t)
-		if want := map[bool]int{true: 0, false: exitStopped}[p.task.Role == cluster.PS]; code != want {
+		victim := code == exitFailed && strings.Contains(p.stderr.String(), "worker:0 (")
+		if code != want && !victim {
 			t.Errorf("%s: exit code %d, want %d; stderr: %s", name, code, want, p.stderr.String())
 		}
 	}
 }
 
 func TestTermIsAStop(t *testing.T) {
-	all := launch(t, "forever", 1, 1)
-	all["worker:0"].untilStep(t, 2)
-	for _, name := range []string{"worker:0", "ps:0"} {
-		all[name].cmd.Process.Signal(syscall.SIGTERM)
-	}
-	wantSaid(t, all["worker:0"], exitStopped, hello)
-	if code, _ := all["ps:0"].end(t); code != 0 {
-		t.Errorf("ps:0: exit code %d", code)
+	for name, code := range map[string]int{"worker:0": exitStopped, "ps:0": 0} {
+		all := launch(t, "forever", 1, 1)
+		all["worker:0"].untilStep(t, 2)
+		all[name].cmd.Process.Signal(syscall.SIGTERM) // one that has ended has another exit code
+		got, said := all[name].end(t)
+		if failed := said[len(said)-1].Kind == cluster.Failed; got != code || failed {
+			t.Errorf("%s: exit code %d, said %+v; want %d; stderr: %s", name, got, said, code, all[name].stderr.String())
+		}
+		for _, p := range all { // the other one ends of that
+			if p != all[name] {
+				p.end(t)
+			}
+		}
 	}
 }
 
@@ -290,7 +300,7 @@ func TestAloneAndFailing(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %d: %s", program, got, want, out)
 		}
 		for _, line := range map[string][]string{
-			"3":    {"plx: 1 workers, batch 12", "in this process", "gonum", "step 2 loss"},
+			"3":    {"plx: 1 worker, batch 12 (12 rows each), ", "in this process", "gonum", "step 2 loss"},
 			"fail": {"plx: worker:0: no such file"},
 		}[program] {
 			if !strings.Contains(string(out), line) {

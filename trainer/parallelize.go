@@ -137,9 +137,17 @@ func (r *Replica) summary(rows int) string {
 		}
 		owners = append(owners, fmt.Sprintf("%s %s", cluster.Task{Role: cluster.PS, Index: i}, size(n)))
 	}
-	return fmt.Sprintf("%d workers, batch %d (%d rows each), %d variables of %s (%s), %s, loss %s, %s",
-		d.Workers, d.Batch, rows, len(d.Variables), size(total), strings.Join(owners, ", "),
+	return fmt.Sprintf("%s, batch %d (%s each), %s of %s (%s), %s, loss %s, %s",
+		count(d.Workers, "worker"), d.Batch, count(rows, "row"), count(len(d.Variables), "variable"),
+		size(total), strings.Join(owners, ", "),
 		d.Optimizer.Rule, r.trained.model.LossKind, r.job.library)
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func size(bytes int) string {

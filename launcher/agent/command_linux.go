@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -34,12 +33,15 @@ func unstartedf(code int, format string, args ...any) error {
 	return unstarted{code, fmt.Errorf(format, args...)}
 }
 
-// command is what is executed: a file, its arguments with argv[0], and the
-// folder it runs in.
+// command is what is executed: a file, its arguments with argv[0], the folder
+// it runs in and its environment.
 type command struct {
 	path string
 	argv []string
 	dir  string
+	env  []string
+	name string // of the user's program, in texts
+	own  int    // how many of argv are not the user's arguments
 }
 
 // resolve finds the program of a task, whose environment and own folder are
@@ -49,25 +51,54 @@ func resolve(c protocol.Command, env []string, own string) (command, error) {
 	if err != nil {
 		return command{}, err
 	}
-	program, name := string(c.Name), string(c.Name)
-	if c.Blob != "" {
-		if program, err = blobPath(c.Blob); err != nil {
-			return command{}, unstarted{codePlx, err}
-		}
-		name = string(c.Base)
-	}
 	args := []string{}
 	for _, a := range c.Args {
 		args = append(args, string(a))
 	}
 	path, _ := lookup(env, "PATH")
-	if c.Setup != "" {
-		return setup(string(c.Setup), path, dir, program, name, args)
+	program, name := string(c.Name), string(c.Name)
+	if c.Blob != "" {
+		name = string(c.Base)
+		if program, err = shipped(c.Blob, name); err != nil {
+			return command{}, err
+		}
 	}
-	if program, err = find(program, path, dir); err != nil {
+	cmd := command{dir: dir, env: env, name: name}
+	if c.Setup != "" {
+		return cmd.setup(string(c.Setup), path, program, args), nil
+	}
+	if cmd.path, err = find(program, path, dir); err != nil {
 		return command{}, err
 	}
-	return command{path: program, argv: append([]string{name}, args...), dir: dir}, nil
+	if c.Blob == "" {
+		cmd.name = cmd.path // says which of several was found
+		if why := missingInterpreter(cmd.path); why != "" {
+			return command{}, unstartedf(codeNotRunning, "%s: %s", cmd.name, why)
+		}
+	}
+	cmd.argv, cmd.own = append([]string{name}, args...), 1
+	return cmd, nil
+}
+
+// shipped returns the path of a program that was copied to this host. What
+// can be said against it is said here, as errors of a shell that runs it would
+// name a file that the user has never seen.
+func shipped(sum, name string) (string, error) {
+	path, err := blobPath(sum)
+	if err != nil {
+		return "", unstarted{codePlx, err}
+	}
+	if _, err := os.Stat(path); err != nil {
+		var cause *fs.PathError
+		if errors.As(err, &cause) {
+			err = cause.Err
+		}
+		return "", unstartedf(codeNotFound, "%s: its copy on this host, %s: %w", name, path, err)
+	}
+	if why := missingInterpreter(path); why != "" {
+		return "", unstartedf(codeNotRunning, "%s: %s", name, why)
+	}
+	return path, nil
 }
 
 // chdir returns the folder that a task runs in.
@@ -93,18 +124,29 @@ func chdir(wanted, own string) (string, error) {
 }
 
 // guarded ends the shell when the user's line failed: a program that runs
-// without its setup would fail later, or compute something else.
-const guarded = "\n" + `{ s=$?; [ $s = 0 ] || { echo "plx: --setup ended with status $s" >&2; exit $s; }; unset s; }` + "\n"
+// without its setup would fail later, or compute something else. The line is a
+// word of its own, so that nothing in it, such as an open quote, can take the
+// guard in; the empty line at its end is for one that ends in a backslash.
+func guarded(line string) string {
+	return "eval ' " + strings.ReplaceAll(line, "'", `'\''`) + "\n\n'\n" +
+		`{ s=$?; [ $s = 0 ] || { echo "plx: --setup ended with status $s" >&2; exit $s; }; unset s; }` + "\n"
+}
 
 // setup makes a shell run the user's line and become the program, which is
-// looked up only then, as the line may change PATH.
-func setup(line, path, dir, program, name string, args []string) (command, error) {
-	if shell, err := find("bash", path, dir); err == nil {
-		argv := []string{"bash", "--noprofile", "--norc", "-c", line + guarded + `exec -a "$1" "${@:2}"`, "plx", name, program}
-		return command{path: shell, argv: append(argv, args...), dir: dir}, nil
+// looked up only then, as the line may change PATH. What the shell complains
+// of is said to be in --setup.
+func (c command) setup(line, path, program string, args []string) command {
+	const subject = "plx: --setup"
+	if shell, err := find("bash", path, c.dir); err == nil {
+		c.path = shell
+		c.argv = []string{"bash", "--noprofile", "--norc", "-c", guarded(line) + `BASH_ARGV0=plx; exec -a "$1" "${@:2}"`, subject, c.name, program}
+	} else {
+		c.path = "/bin/sh"
+		c.argv = []string{"sh", "-c", guarded(line) + `exec "$@"`, subject, program}
 	}
-	argv := []string{"sh", "-c", line + guarded + `exec "$@"`, "plx", program}
-	return command{path: "/bin/sh", argv: append(argv, args...), dir: dir}, nil
+	c.own = len(c.argv)
+	c.argv = append(c.argv, args...)
+	return c
 }
 
 // find looks a name up on path, as execvp does. A name with a slash is a file,
@@ -150,29 +192,4 @@ func file(path string) (string, error) {
 		return "", unstartedf(codeNotRunning, "%s is not executable", path)
 	}
 	return path, nil
-}
-
-// busy bounds how long a program file is waited for that another process
-// still has open for writing: a copy of it that was forked at the wrong moment
-// closes it at once.
-const busy = 2 * time.Second
-
-// run starts the command with f, which returns exec's error.
-func (c command) run(f func() error) error {
-	deadline := time.Now().Add(busy)
-	err := f()
-	for errors.Is(err, unix.ETXTBSY) && time.Now().Before(deadline) {
-		time.Sleep(10 * time.Millisecond)
-		err = f()
-	}
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, unix.ENOEXEC):
-		return unstartedf(codeNotRunning, "%s: not a program for this machine: "+
-			"a script without a #! line, or built for another architecture", c.path)
-	case errors.Is(err, unix.ENOENT):
-		return unstartedf(codeNotRunning, "%s: its interpreter or dynamic loader is not on this host", c.path)
-	}
-	return unstartedf(codeNotRunning, "execute %s: %w", c.path, err)
 }

@@ -135,6 +135,9 @@ func (s *supervisor) conclude(err error) {
 	if err != nil {
 		s.notice(fmt.Sprintf("close the logs: %v", err))
 	}
+	if _, err := os.Stat(s.folder.logs()); errors.Is(err, os.ErrNotExist) {
+		s.notice(fmt.Sprintf("the job's folder %s was removed while it ran: its logs are incomplete", s.folder))
+	}
 	if err := os.Remove(s.folder.secret()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		s.notice(fmt.Sprintf("delete the job's secret: %v", err))
 	}

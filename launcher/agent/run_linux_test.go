@@ -141,6 +141,7 @@ func TestCommands(t *testing.T) {
 	write(script, "#!/bin/sh\necho $0 from $PWD; exit 3\n", 0o755)
 	write(filepath.Join(dir, "nobang"), "echo hi\n", 0o755)
 	write(filepath.Join(dir, "nointerpreter"), "#!/nowhere/sh\n", 0o755)
+	write(filepath.Join(dir, "windows"), "#!/usr/bin/env sh\r\nexit 0\r\n", 0o755)
 	write(filepath.Join(dir, "plain"), "x", 0o644)
 	write(filepath.Join(dir, "activate"), "export FROM_SETUP=yes; PATH="+dir+":$PATH\n", 0o644)
 	sh := protocol.Raw("/bin/sh")
@@ -156,6 +157,7 @@ func TestCommands(t *testing.T) {
 		"not executable": {command: protocol.Command{Name: "plain", Path: protocol.Raw(dir)}, code: 126, cause: "not executable"},
 		"no #! line":     {command: protocol.Command{Name: "nobang", Path: protocol.Raw(dir)}, code: 126, cause: "#!"},
 		"no interpreter": {command: protocol.Command{Name: "nointerpreter", Path: protocol.Raw(dir)}, code: 126, cause: "interpreter"},
+		"Windows, env":   {command: protocol.Command{Name: "windows", Path: protocol.Raw(dir)}, code: 126, cause: "windows: the file has Windows line ends"},
 		"folder":         {command: protocol.Command{Name: protocol.Raw(dir)}, code: 126, cause: "folder"},
 		"no chdir":       {command: protocol.Command{Name: sh, Chdir: "absent"}, code: 125, cause: "absent"},
 		"chdir":          {command: protocol.Command{Name: "pwd", Chdir: protocol.Raw(dir)}, prints: dir},

@@ -123,7 +123,7 @@ func unpack(ctx context.Context, sum, dir string) error {
 }
 
 // recordBlobs keeps for prune which blobs the job uses, this program among
-// them, and marks them as used today.
+// them.
 func recordBlobs(f folder, spec protocol.Spec) error {
 	sums := append([]string{}, spec.Archives...)
 	if spec.Command.Blob != "" {
@@ -132,11 +132,6 @@ func recordBlobs(f folder, spec protocol.Spec) error {
 	if own, err := os.Executable(); err == nil {
 		if sum := own[strings.LastIndexByte(own, '/')+1:]; len(sum) == 64 {
 			sums = append(sums, sum)
-		}
-	}
-	for _, sum := range sums {
-		if path, err := blobPath(sum); err == nil {
-			_ = os.Chtimes(path, time.Time{}, time.Now()) // one that is missing is found out by its use
 		}
 	}
 	if err := replace(f.blobs(), []byte(strings.Join(sums, "\n")+"\n")); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"net"
@@ -142,7 +143,7 @@ func newCluster(t testing.TB, d Declaration, servers int) *testCluster {
 		c.addrs, c.stop, c.ended = append(c.addrs, ln.Addr().String()), append(c.stop, cancel), append(c.ended, ended)
 		config := ServerConfig{
 			Self: cluster.Task{Role: cluster.PS, Index: i}, Key: c.key, Workers: d.Workers, Servers: servers,
-			Logf: func(format string, args ...any) { c.logged.Store(fmt.Sprintf(format, args...), true) },
+			Logf: func(_ slog.Level, format string, args ...any) { c.logged.Store(fmt.Sprintf(format, args...), true) },
 		}
 		go func() { ended <- Serve(ctx, ln, config); close(ended) }()
 		t.Cleanup(func() {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"sync"
 	"time"
@@ -28,9 +29,10 @@ type ServerConfig struct {
 	Generation int
 	Workers    int // in the job
 	Servers    int // in the job
-	// Logf is told what is odd but no reason to end, such as strangers that
-	// knock. It may be called by several goroutines.
-	Logf func(format string, args ...any)
+	// Logf is told what is odd but no reason to end: at most once a minute of
+	// strangers that knock, and of each at the level of debugging. It may be
+	// called by several goroutines.
+	Logf func(level slog.Level, format string, args ...any)
 }
 
 // Serve answers workers on ln, which it closes, until every worker has said
@@ -43,14 +45,16 @@ func Serve(ctx context.Context, ln net.Listener, config ServerConfig) error {
 		peers:        make([]*peer, config.Workers),
 		ended:        make(chan struct{}),
 		turned:       make(chan struct{}, config.Workers),
+		unproved:     strangers{logf: config.Logf},
 	}
+	defer s.unproved.end()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var running sync.WaitGroup
 	running.Go(func() { s.accept(ctx, ln, &running) })
 	select {
 	case <-ctx.Done():
-		s.end(ctx.Err())
+		s.end(context.Cause(ctx))
 	case <-s.ended:
 	}
 	s.farewell()
@@ -77,6 +81,8 @@ type server struct {
 	ended   chan struct{}
 	err     error
 	writers sync.WaitGroup
+
+	unproved strangers
 }
 
 // end ends the training, once, with err or in good order.
@@ -103,7 +109,7 @@ func (s *server) accept(ctx context.Context, ln net.Listener, running *sync.Wait
 			return
 		}
 		if err != nil {
-			s.Logf("accept: %v", err)
+			s.Logf(slog.LevelWarn, "accept: %v", err)
 			if !pause(ctx, 100*time.Millisecond) {
 				return
 			}
@@ -134,13 +140,17 @@ func pause(ctx context.Context, d time.Duration) bool {
 func (s *server) meet(ctx context.Context, conn net.Conn, known func()) {
 	name, err := cluster.Accept(ctx, conn, s.Key, s.Self.String())
 	known()
-	task, bad := cluster.ParseTask(name)
-	if err == nil && (bad != nil || task.Role != cluster.Worker || task.Index >= s.Workers) {
-		err = fmt.Errorf("%q is no worker of this job", name)
-	}
 	if err != nil {
-		s.Logf("refused %s: %v", conn.RemoteAddr(), err)
+		if ctx.Err() == nil { // else it was this server that ended it
+			s.unproved.refused(conn.RemoteAddr(), err)
+		}
 		conn.Close() // it was never a peer
+		return
+	}
+	task, bad := cluster.ParseTask(name)
+	if bad != nil || task.Role != cluster.Worker || task.Index >= s.Workers {
+		s.Logf(slog.LevelWarn, "refused %s: %q is no worker of this job", conn.RemoteAddr(), name)
+		conn.Close() // likewise
 		return
 	}
 	p := &peer{
@@ -152,7 +162,7 @@ func (s *server) meet(ctx context.Context, conn net.Conn, known func()) {
 	defer p.cut()
 	defer close(p.gone)
 	if err := s.register(p); err != nil {
-		s.Logf("refused %s: %v", p.addr, err)
+		s.Logf(slog.LevelWarn, "refused %s: %v", p.addr, err)
 		p.tell(err)
 		return
 	}
