@@ -160,6 +160,16 @@ func (s *supervisor) checkLease() {
 	s.ending.leased = true
 }
 
+// renew keeps the lease, unless it has run out. What was sent in time may be
+// read too late, as on a host that was frozen: meanwhile the conductor has
+// given this host up.
+func (s *supervisor) renew() {
+	s.checkLease()
+	if _, over := s.lease.left(); !over {
+		s.lease.renew()
+	}
+}
+
 // guardianLost ends everything at once: were this process killed now, nobody
 // would end the tasks.
 func (s *supervisor) guardianLost() {

@@ -187,6 +187,29 @@ func TestRenewedLeaseGoesOn(t *testing.T) {
 	l.end(h, 0)
 }
 
+// Renewals that waited in a pipe while the host was frozen come too late.
+func TestLateRenewalsDoNotRevive(t *testing.T) {
+	h := newHost(t, 1, "wait")
+	h.spec.Lease, h.spec.Grace = 2*time.Second, 0
+	h.launch() // and renews all the time
+	s, err := readState(h.folder())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(s.Supervisor, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	froze := time.Now()
+	eventually(t, "the lease runs out", func() bool { return time.Since(froze) > h.spec.Lease })
+	if err := unix.Kill(s.Supervisor, unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the job ends", func() bool {
+		left, err := marked(h.spec.Job, "")
+		return err == nil && len(left) == 0
+	})
+}
+
 func TestLaunchersDeathEndsTheJobAfterTheLease(t *testing.T) {
 	h := newHost(t, 1, "stubborn")
 	h.spec.Lease, h.spec.Grace = 2*time.Second, 500*time.Millisecond

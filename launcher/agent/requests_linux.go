@@ -68,7 +68,7 @@ func (s *supervisor) attach(l *link) {
 			s.conductor.finish()
 		}
 		s.conductor = l
-		s.lease.renew()
+		s.renew()
 	case len(s.visitors) >= maxLinks:
 		l.finish()
 		return
@@ -105,11 +105,11 @@ func (s *supervisor) handle(l *link, m protocol.Message) {
 	}
 	switch {
 	case m.Attach != nil:
-		s.lease.renew()
+		s.renew()
 		snapshot := s.snapshot()
 		l.send(protocol.Message{State: &snapshot})
 	case m.Renew != nil:
-		s.lease.renew()
+		s.renew()
 		l.send(protocol.Message{Renewed: m.Renew})
 	case m.Prepare != nil:
 		s.prepare(*m.Prepare)
