@@ -27,7 +27,8 @@ type launch struct {
 	fleet    *fleet
 	place    placement
 	cargo    *cargo
-	stations []*station // one per placed host, in the order of place.hosts
+	starting chan struct{} // holds the agents that are being started
+	stations []*station    // one per placed host, in the order of place.hosts
 	created  time.Time
 	secret   []byte
 	dir      *logs.Dir // nil without --log-dir
@@ -42,7 +43,7 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 	if err := cfg.validate(); err != nil {
 		return Code(err), err
 	}
-	l := &launch{cfg: cfg, voice: newVoice(cfg.Terminal)}
+	l := &launch{cfg: cfg, voice: newVoice(cfg.Terminal), starting: make(chan struct{}, fanOut)}
 	if cfg.DryRun {
 		err := l.dryRun()
 		return Code(err), err

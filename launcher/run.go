@@ -79,7 +79,14 @@ func (l *launch) hosts(ctx context.Context, out *output) []conductor.Host {
 	return hosts
 }
 
+// start starts the agent of a host, up to fanOut at once.
 func (l *launch) start(ctx context.Context, i int) (*protocol.Conn, error) {
+	select {
+	case l.starting <- struct{}{}:
+		defer func() { <-l.starting }()
+	case <-ctx.Done():
+		return nil, &noStart{context.Cause(ctx)}
+	}
 	spec, err := l.spec(i)
 	if err != nil {
 		return nil, &noStart{err}
