@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/plx-run/plx/trainer/random"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -15,8 +16,8 @@ import (
 //	w := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithName("w"),
 //		gorgonia.WithShape(1024, 256), gorgonia.WithInit(trainer.KaimingUniform(seed, "w")))
 //
-// WithShape must stand before WithInit. The fans of a shape: a matrix (in, out) as in x·w has in and out; with more
-// dimensions (out, in, heights...) both count the filter's area too; a vector
+// WithShape must stand before WithInit. The fans of a shape: a matrix (in, out)
+// as in x·w has in and out; with more dimensions (out, in, heights...) both count the filter's area too; a vector
 // of n has n and n. Types: float32 and float64, a panic otherwise.
 
 // Zeros fills a variable with zeros.
@@ -28,16 +29,16 @@ func Zeros() gorgonia.InitWFn {
 
 // Uniform draws from [low, high).
 func Uniform(seed uint64, name string, low, high float64) gorgonia.InitWFn {
-	s := newStream(seed, name)
+	s := stream{random.New(seed, name)}
 	return fillWith(func([]int) func(uint64) (float64, float64) { return s.uniform(low, high) })
 }
 
 // Normal draws from the normal distribution (Box and Muller 1958).
 func Normal(seed uint64, name string, mean, deviation float64) gorgonia.InitWFn {
-	s := newStream(seed, name)
+	s := stream{random.New(seed, name)}
 	return fillWith(func([]int) func(uint64) (float64, float64) {
 		return func(i uint64) (a, b float64) {
-			u, v := s.pair(i)
+			u, v := s.Pair(i)
 			radius := deviation * math.Sqrt(-2*math.Log(1-u)) // 1-u is never 0
 			sin, cos := math.Sincos(2 * math.Pi * v)
 			return mean + float64(radius*cos), mean + float64(radius*sin)
@@ -48,7 +49,7 @@ func Normal(seed uint64, name string, mean, deviation float64) gorgonia.InitWFn 
 // KaimingUniform draws from [-b, b) with b = sqrt(6/fan in): it keeps the
 // variance through layers of rectifiers (He et al. 2015, equation 10).
 func KaimingUniform(seed uint64, name string) gorgonia.InitWFn {
-	s := newStream(seed, name)
+	s := stream{random.New(seed, name)}
 	return fillWith(func(shape []int) func(uint64) (float64, float64) {
 		in, _ := fans(shape)
 		bound := math.Sqrt(6 / in)
@@ -59,7 +60,7 @@ func KaimingUniform(seed uint64, name string) gorgonia.InitWFn {
 // GlorotUniform draws from [-b, b) with b = sqrt(6/(fan in + fan out))
 // (Glorot and Bengio 2010, equation 16).
 func GlorotUniform(seed uint64, name string) gorgonia.InitWFn {
-	s := newStream(seed, name)
+	s := stream{random.New(seed, name)}
 	return fillWith(func(shape []int) func(uint64) (float64, float64) {
 		in, out := fans(shape)
 		bound := math.Sqrt(6 / (in + out))
@@ -67,9 +68,12 @@ func GlorotUniform(seed uint64, name string) gorgonia.InitWFn {
 	})
 }
 
+// stream is where a variable's first values come from.
+type stream struct{ random.Stream }
+
 func (s stream) uniform(low, high float64) func(uint64) (float64, float64) {
 	return func(i uint64) (a, b float64) {
-		a, b = s.pair(i)
+		a, b = s.Pair(i)
 		return low + float64(a*(high-low)), low + float64(b*(high-low))
 	}
 }

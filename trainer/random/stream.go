@@ -1,0 +1,60 @@
+// Package random gives numbers that depend on what they are for and not on
+// who drew others before: a seed, a name, and where it is needed the step and
+// the virtual worker.
+//
+//	s := random.New(seed, "dropout1").Derive(step, virtualWorker)
+//	a, b := s.Pair(0)
+//
+// The numbers are the same on every machine and in any order of calls. They
+// are no secrets: whoever knows the seed knows them all.
+package random
+
+// Stream is the sequence of numbers that belongs to a seed and a name. It is
+// a value; any goroutine may use it.
+type Stream struct {
+	key  [2]uint32
+	name uint64
+}
+
+// The constants of FNV-1a, 64 bits.
+const (
+	fnvOffset = 0xcbf29ce484222325
+	fnvPrime  = 0x100000001b3
+)
+
+// New returns the stream of a seed and a name.
+func New(seed uint64, name string) Stream {
+	h := uint64(fnvOffset)
+	for i := range len(name) {
+		h = (h ^ uint64(name[i])) * fnvPrime
+	}
+	return Stream{key: [2]uint32{uint32(seed), uint32(seed >> 32)}, name: h}
+}
+
+// Derive returns a stream of its own for each list of numbers, such as a step
+// and a virtual worker.
+func (s Stream) Derive(numbers ...uint64) Stream {
+	for _, n := range numbers {
+		for range 8 {
+			s.name = (s.name ^ n&0xff) * fnvPrime
+			n >>= 8
+		}
+	}
+	return s
+}
+
+// Bits returns the i-th four words of the stream.
+func (s Stream) Bits(i uint64) [4]uint32 {
+	return philox(s.key, [4]uint32{uint32(i), uint32(i >> 32), uint32(s.name), uint32(s.name >> 32)})
+}
+
+// Pair returns the i-th two numbers of the stream, uniform in [0, 1) with 53
+// bits each.
+func (s Stream) Pair(i uint64) (a, b float64) {
+	x := s.Bits(i)
+	return unit(x[0], x[1]), unit(x[2], x[3])
+}
+
+func unit(low, high uint32) float64 {
+	return float64((uint64(high)<<32|uint64(low))>>11) / (1 << 53)
+}
