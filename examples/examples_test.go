@@ -38,7 +38,7 @@ func program(t *testing.T, name string) string {
 // task is one process of a job and what it printed.
 type task struct {
 	cluster.Task
-	listener *os.File // nil where nobody is to connect
+	listener *os.File // nil alone
 	stdout   bytes.Buffer
 	stderr   bytes.Buffer
 	err      error
@@ -102,8 +102,9 @@ func job(t *testing.T, servers, workers int) ([]*task, cluster.Contract) {
 		tasks = append(tasks, &task{Task: cluster.Task{Role: cluster.PS, Index: i}, listener: listener})
 	}
 	for i := range workers {
-		contract.Cluster.Worker = append(contract.Cluster.Worker, "127.0.0.1:"+strconv.Itoa(i+1)) // nobody connects to a worker
-		tasks = append(tasks, &task{Task: cluster.Task{Role: cluster.Worker, Index: i}})
+		listener, address := listen(t)
+		contract.Cluster.Worker = append(contract.Cluster.Worker, address)
+		tasks = append(tasks, &task{Task: cluster.Task{Role: cluster.Worker, Index: i}, listener: listener})
 	}
 	return tasks, contract
 }
@@ -186,11 +187,12 @@ func TestMLPPrintsEveryHundredthStep(t *testing.T) {
 func TestMLPRefusesAnUnevenBatch(t *testing.T) {
 	path := program(t, "mlp")
 	tasks, contract := job(t, 1, 3)
-	contract.Task, contract.LocalRank = tasks[1].Task, 0
+	contract.Task, contract.LocalRank, contract.ListenFD = tasks[1].Task, 0, 3
 	c := exec.CommandContext(t.Context(), path, "--batch-size=64")
+	c.ExtraFiles = []*os.File{tasks[1].listener}
 	c.Env = append(os.Environ(), contract.Environ()...)
 	out, err := c.CombinedOutput()
-	if err == nil || !bytes.Contains(out, []byte("64 rows cannot be divided over 3 workers")) {
+	if err == nil || !bytes.Contains(out, []byte("64 rows cannot be divided over 3 virtual workers")) {
 		t.Errorf("got %v\n%s", err, out)
 	}
 }

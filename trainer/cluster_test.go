@@ -5,16 +5,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"io"
 	"math"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/plx-run/plx/trainer/cluster"
-	"github.com/plx-run/plx/trainer/ps"
+	"github.com/plx-run/plx/trainer/owner"
+	"github.com/plx-run/plx/trainer/peers"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -23,44 +25,87 @@ import (
 type testJob struct {
 	jobs   []*Job
 	logs   []*bytes.Buffer
-	stop   []context.CancelFunc
 	served []chan error
 }
 
-func newTestJob(t testing.TB, workers, servers int) *testJob {
+func newTestJob(t testing.TB, workers, servers int, settings ...Setting) *testJob {
 	t.Helper()
 	tj := &testJob{}
-	key := cluster.PeerKey([]byte("secret"), 0)
-	var spec cluster.Spec
-	for i := range workers {
-		spec.Set(cluster.Task{Role: cluster.Worker, Index: i}, "127.0.0.1:1")
+	conf := defaults()
+	for _, set := range settings {
+		set(&conf)
 	}
-	for i := range servers {
+	if err := conf.check(); err != nil {
+		t.Fatal(err)
+	}
+	spec, listeners := testSockets(t, workers, servers)
+	for task, ln := range listeners {
+		j := &Job{log: new(bytes.Buffer), key: cluster.PeerKey([]byte("secret"), 0), library: "gonum", config: conf}
+		j.contract = cluster.Contract{Task: task, WorldSize: workers, LocalRank: task.Index, LocalWorldSize: workers, Cluster: spec}
+		j.door = peers.Open(ln, j.peers())
+		if task.Role == cluster.PS {
+			tj.serve(t, j)
+		} else {
+			tj.jobs = append(tj.jobs, j)
+		}
+		t.Cleanup(func() { j.door.Close() })
+	}
+	slices.SortFunc(tj.jobs, func(a, b *Job) int { return a.WorkerID() - b.WorkerID() })
+	for _, j := range tj.jobs {
+		var err error
+		if j.leaves, err = conf.leaves(workers); err != nil {
+			t.Fatal(err)
+		}
+		j.openMesh()
+		t.Cleanup(func() { j.mesh.Close() })
+		tj.logs = append(tj.logs, j.log.(*bytes.Buffer))
+	}
+	return tj
+}
+
+// testSockets opens a socket for every task.
+func testSockets(t testing.TB, workers, servers int) (cluster.Spec, map[cluster.Task]net.Listener) {
+	var spec cluster.Spec
+	listeners := map[cluster.Task]net.Listener{}
+	for i := range workers + servers {
+		task := cluster.Task{Role: cluster.Worker, Index: i}
+		if i >= workers {
+			task = cluster.Task{Role: cluster.PS, Index: i - workers}
+		}
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		self := cluster.Task{Role: cluster.PS, Index: i}
-		spec.Set(self, ln.Addr().String())
-		ctx, cancel := context.WithCancel(context.Background())
-		served := make(chan error, 1)
-		tj.stop, tj.served = append(tj.stop, cancel), append(tj.served, served)
-		logf := func(_ slog.Level, format string, args ...any) { t.Logf(format, args...) }
-		go func() {
-			served <- ps.Serve(ctx, ln, ps.ServerConfig{Self: self, Key: key, Workers: workers, Servers: servers, Logf: logf})
-			close(served)
-		}()
-		t.Cleanup(func() { cancel(); <-served })
+		spec.Set(task, ln.Addr().String())
+		listeners[task] = ln
 	}
-	for i := range workers {
-		log := new(bytes.Buffer)
-		tj.logs = append(tj.logs, log)
-		tj.jobs = append(tj.jobs, &Job{log: log, key: key, library: "gonum", contract: cluster.Contract{
-			Task: cluster.Task{Role: cluster.Worker, Index: i}, WorldSize: workers,
-			LocalRank: i, LocalWorldSize: workers, Cluster: spec,
-		}})
+	return spec, listeners
+}
+
+// serve runs a server until the test ends.
+func (tj *testJob) serve(t testing.TB, j *Job) {
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	tj.served = append(tj.served, served)
+	go func() {
+		served <- owner.Serve(ctx, owner.ServerConfig{Peers: j.peers(), Door: j.door})
+		close(served)
+	}()
+	t.Cleanup(func() { cancel(); <-served })
+}
+
+// soloJob is a job of one process.
+func soloJob(log io.Writer, settings ...Setting) *Job {
+	conf := defaults()
+	for _, set := range settings {
+		set(&conf)
 	}
-	return tj
+	j, err := newJob(soloContract, conf, log, io.Discard)
+	if err != nil {
+		panic(err)
+	}
+	j.openMesh()
+	return j
 }
 
 // all runs what each worker does and returns their errors.
@@ -89,15 +134,15 @@ func trainMLP(j *Job, dt tensor.Dtype, kind LossKind, opt Optimizer) (losses []f
 	if err != nil {
 		return nil, nil, err
 	}
-	rowsEach := testBatch / j.NumWorkers()
+	from, to := r.Rows()
 	for step := range testSteps {
-		result, err := r.Step(ctx, rows(dt, step, j.WorkerID()*rowsEach, (j.WorkerID()+1)*rowsEach, 8, 3))
+		result, err := r.Step(ctx, rows(dt, step, from, to, 8, 3))
 		if err != nil {
 			return nil, nil, err
 		}
 		losses = append(losses, result.Loss)
 	}
-	values, err = r.Values()
+	values, err = r.Values(ctx)
 	return losses, values, err
 }
 
@@ -118,7 +163,7 @@ func TestWorkersEqualOneProcess(t *testing.T) {
 		{"adam", Adam(0.01), Mean, tensor.Float64},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			one := &Job{contract: soloContract, log: new(bytes.Buffer)}
+			one := soloJob(io.Discard)
 			wantLosses, want, err := trainMLP(one, c.dt, c.kind, c.opt)
 			if err != nil {
 				t.Fatal(err)
@@ -128,7 +173,7 @@ func TestWorkersEqualOneProcess(t *testing.T) {
 			}
 			for _, workers := range []int{1, 2, 3, 4} {
 				for servers := 1; servers <= 3; servers++ {
-					tj := newTestJob(t, workers, servers)
+					tj := newTestJob(t, workers, servers, Arch("ps"))
 					for rank, err := range tj.all(func(j *Job) error {
 						losses, values, err := trainMLP(j, c.dt, c.kind, c.opt)
 						if err != nil {
@@ -200,7 +245,7 @@ func TestLinearRegressionFindsTheLine(t *testing.T) {
 				return err
 			}
 		}
-		values, err := r.Values()
+		values, err := r.Values(context.Background())
 		if err != nil {
 			return err
 		}
@@ -230,7 +275,7 @@ func TestEverybodyStartsFromTheChief(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		firsts[j.WorkerID()], err = r.Values()
+		firsts[j.WorkerID()], err = r.Values(context.Background())
 		return err
 	}) {
 		if err != nil {
@@ -248,14 +293,14 @@ func TestEverybodyStartsFromTheChief(t *testing.T) {
 }
 
 func TestEvaluateTakesAnyBatchAndChangesNothing(t *testing.T) {
-	j := &Job{contract: soloContract, log: new(bytes.Buffer)}
+	j := soloJob(io.Discard)
 	ctx := context.Background()
 	r, err := j.Parallelize(ctx, mlp(tensor.Float32, Mean, 8, 6, 3), SGD(0.1), GlobalBatch(4))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for step := range 8 {
-		before, err := r.Values()
+		before, err := r.Values(context.Background())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -264,10 +309,10 @@ func TestEvaluateTakesAnyBatchAndChangesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := result.Fetches["logits"].Shape(); !got.Eq(tensor.Shape{n, 3}) {
+		if got := result.Fetches["logits"][0].Shape(); !got.Eq(tensor.Shape{n, 3}) {
 			t.Errorf("logits of %d rows have shape %v", n, got)
 		}
-		after, err := r.Values()
+		after, err := r.Values(context.Background())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -302,7 +347,7 @@ func TestDyingWorkerEndsTheOthersStep(t *testing.T) {
 		return err
 	})
 	for rank, err := range errs[:2] {
-		var peer *ps.PeerError
+		var peer *peers.PeerError
 		if !errors.As(err, &peer) || peer.Task.String() != "worker:2" || !strings.Contains(err.Error(), dead.Error()) {
 			t.Errorf("worker:%d: %v", rank, err)
 		}
@@ -327,7 +372,9 @@ func TestChiefSaysWhatItTrains(t *testing.T) {
 		_, err := j.Parallelize(context.Background(), mlp(tensor.Float32, Mean, 8, 6, 3), Adagrad(0.1), GlobalBatch(6))
 		return err
 	})
-	want := "plx: 2 workers, batch 6 (3 rows each), 2 variables of 264 B (ps:0 192 B, ps:1 72 B), adagrad, loss mean, gonum\n"
+	want := "plx: 2 workers, allreduce (no sparse variable), sync, batch 6 (3 rows each), 2 variables of 264 B, adagrad, loss mean, gonum\n" +
+		"plx: variable \"w0\" [8 6]: dense, 192 B, on worker:0\n" +
+		"plx: variable \"w1\" [6 3]: dense, 72 B, on worker:0\n"
 	if got := tj.logs[0].String(); got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}

@@ -1,9 +1,11 @@
 package trainer
 
 import (
+	"errors"
 	"math"
 	"testing"
 
+	"github.com/plx-run/plx/trainer/executor"
 	"github.com/plx-run/plx/trainer/wire"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -14,46 +16,43 @@ import (
 // behind must not leak into the next.
 func checkGradients(t *testing.T, build Build, batch int, feed func(step int) Feed) {
 	t.Helper()
-	trained, nodes, err := newTape(build, batch, nil, true)
+	trained, kept, err := newLane(build, batch, nil, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	probe, _, err := newTape(build, batch, nodes, false) // shares the values
+	probe, _, err := newLane(build, batch, kept, false) // shares the values
 	if err != nil {
 		t.Fatal(err)
 	}
-	lossAt := func(f Feed) float64 {
-		if err := probe.feed(f); err != nil {
+	loss := func(l *lane, f Feed) float64 {
+		if err := errors.Join(l.check(f, 1), l.load(f, 0, nil)); err != nil {
 			t.Fatal(err)
 		}
-		result, err := probe.run()
+		sums, err := l.run(executor.Call{Train: l == trained}, func(int) {}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return result.Loss
+		return sums[0]
+	}
+	for i, v := range kept {
+		memory, _ := rowMajor(v)
+		trained.gradients[i] = make([]byte, len(memory))
 	}
 	for step := range 3 {
 		f := feed(step)
-		if err := trained.feed(f); err != nil {
-			t.Fatal(err)
-		}
-		result, err := trained.run()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want := lossAt(f); math.Abs(result.Loss-want) > 1e-12 {
-			t.Errorf("step %d: loss %v in training, %v in evaluation", step, result.Loss, want)
+		if got, want := loss(trained, f), loss(probe, f); math.Abs(got-want) > 1e-12 {
+			t.Errorf("step %d: loss %v in training, %v in evaluation", step, got, want)
 		}
 		for i, n := range trained.model.Variables {
-			memory, _ := rowMajor(nodes[i])
-			values, gradient := wire.Floats[float64](memory), wire.Floats[float64](trained.reads[i].memory)
+			memory, _ := rowMajor(kept[i])
+			values, gradient := wire.Floats[float64](memory), wire.Floats[float64](trained.gradients[i])
 			for j := range values {
 				const h = 1e-5
 				at := values[j]
 				values[j] = at + h
-				up := lossAt(f)
+				up := loss(probe, f)
 				values[j] = at - h
-				down := lossAt(f)
+				down := loss(probe, f)
 				values[j] = at
 				want := (up - down) / (2 * h)
 				if math.Abs(gradient[j]-want) > 1e-6*(1+math.Abs(want)) {
@@ -61,9 +60,9 @@ func checkGradients(t *testing.T, build Build, batch int, feed func(step int) Fe
 				}
 			}
 		}
-		for i := range nodes { // move on, all variables at once
-			memory, _ := rowMajor(nodes[i])
-			for j, d := range wire.Floats[float64](trained.reads[i].memory) {
+		for i := range kept { // move on, all variables at once
+			memory, _ := rowMajor(kept[i])
+			for j, d := range wire.Floats[float64](trained.gradients[i]) {
 				wire.Floats[float64](memory)[j] -= 0.1 * d
 			}
 		}

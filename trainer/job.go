@@ -10,18 +10,27 @@ import (
 	"sync/atomic"
 
 	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/mesh"
+	"github.com/plx-run/plx/trainer/peers"
 )
 
 // Job is what a worker knows of the job it belongs to. A program that runs by
 // itself is the chief and only worker of a job of its own.
 type Job struct {
 	contract cluster.Contract
+	config   config
 	key      cluster.Key
 	level    slog.Level
 	library  string // what computes, for the start line
+	numerics string // what decides the bits of a result
+	leaves   int    // virtual workers of the whole job
 
 	logging sync.Mutex
 	log     io.Writer
+	out     io.Writer // the program's own output
+
+	door *peers.Door // nil where nobody is to connect
+	mesh *mesh.Mesh  // between the workers
 
 	steps        atomic.Int64
 	parallelized atomic.Bool
@@ -32,13 +41,18 @@ type Job struct {
 var soloContract = cluster.Contract{Task: cluster.Chief, WorldSize: 1, LocalWorldSize: 1}
 
 // newJob reads what a contract points to.
-func newJob(c cluster.Contract, log io.Writer) (*Job, error) {
+func newJob(c cluster.Contract, conf config, log, out io.Writer) (*Job, error) {
 	level, err := parseLevel(c.LogLevel)
 	if err != nil {
 		return nil, err
 	}
-	j := &Job{contract: c, level: level, log: log}
-	if len(c.Cluster.PS) == 0 {
+	j := &Job{contract: c, config: conf, level: level, log: log, out: out}
+	if c.Task.Role == cluster.Worker {
+		if j.leaves, err = conf.leaves(c.WorldSize); err != nil {
+			return nil, err
+		}
+	}
+	if c.SecretFile == "" {
 		return j, nil
 	}
 	secret, err := c.Secret()
@@ -54,6 +68,32 @@ func (j *Job) NumWorkers() int { return j.contract.WorldSize }
 
 // WorkerID is this worker's rank, from 0.
 func (j *Job) WorkerID() int { return j.contract.Task.Index }
+
+// NumReplicasPerWorker is how many virtual workers this worker computes: one
+// unless --replicas, --accumulate or --virtual-workers say more. Where the
+// number of workers does not divide the virtual ones, workers differ in it.
+func (j *Job) NumReplicasPerWorker() int {
+	lo, hi := j.shards(j.WorkerID())
+	return hi - lo
+}
+
+// NumShards is the number of data shards: one per virtual worker of the job.
+func (j *Job) NumShards() int { return j.leaves }
+
+// ShardID is this worker's data shard, the first of NumReplicasPerWorker
+// consecutive ones.
+func (j *Job) ShardID() int {
+	lo, _ := j.shards(j.WorkerID())
+	return lo
+}
+
+// shards is the half-open range of virtual workers that a worker computes.
+func (j *Job) shards(rank int) (lo, hi int) {
+	return rank * j.leaves / j.NumWorkers(), (rank + 1) * j.leaves / j.NumWorkers()
+}
+
+// Seed is what --seed says: first values, shuffling and dropout follow from it.
+func (j *Job) Seed() uint64 { return j.config.seed }
 
 // IsChief reports whether this is worker 0, the one that prints and saves.
 func (j *Job) IsChief() bool { return j.contract.Task.IsChief() }

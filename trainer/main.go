@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"os/signal"
 	"syscall"
@@ -14,14 +13,17 @@ import (
 
 	"github.com/plx-run/plx/trainer/blas"
 	"github.com/plx-run/plx/trainer/cluster"
-	"github.com/plx-run/plx/trainer/ps"
+	"github.com/plx-run/plx/trainer/owner"
+	"github.com/plx-run/plx/trainer/peers"
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Exit codes of a trainer program: 0, a failure of any kind, and what a shell
-// gives a program that SIGTERM ended, for one that was told to stop.
+// Exit codes of a trainer program: 0, a failure of any kind, a mistake in the
+// flags, and what a shell gives a program that SIGTERM ended, for one that was
+// told to stop.
 const (
 	exitFailed  = 1
+	exitUsage   = 2
 	exitStopped = 128 + int(syscall.SIGTERM)
 )
 
@@ -32,12 +34,25 @@ var (
 
 // Main runs a trainer program in the role that the launcher gave it: a worker
 // runs train, a server serves the workers, and without a launcher train runs
-// alone. It does not return. It parses no flags; call flag.Parse before.
+// alone. It does not return.
+//
+// It parses the command line, flags that the program has defined with package
+// flag and the trainer's own, which --help lists apart: define flags before,
+// and leave flag.Parse to Main.
 //
 // The context that train gets ends when the job is told to stop, with SIGTERM,
 // SIGINT or by the launcher; a second signal ends the process at once. When
-// train returns an error the process exits with 1 and the job fails.
-func Main(train func(ctx context.Context, job *Job) error) {
+// train returns an error other than ErrDone the process exits with 1 and the
+// job fails.
+func Main(train func(ctx context.Context, job *Job) error, settings ...Setting) {
+	p := process{getenv: os.Getenv, log: os.Stderr, out: os.Stdout, config: defaults()}
+	for _, set := range settings {
+		set(&p.config)
+	}
+	if err := p.config.parseCommandLine(); err != nil {
+		p.complain("start", err)
+		os.Exit(exitUsage)
+	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -46,14 +61,14 @@ func Main(train func(ctx context.Context, job *Job) error) {
 		signal.Stop(signals) // the next one ends the process
 		cancel(fmt.Errorf("%w by %v", errStopped, s))
 	}()
-	p := process{getenv: os.Getenv, log: os.Stderr}
 	os.Exit(p.run(ctx, cancel, train))
 }
 
 // process is a task with what it has of the world.
 type process struct {
-	getenv func(string) string
-	log    io.Writer
+	getenv   func(string) string
+	log, out io.Writer
+	config   config
 }
 
 // run does what Main does and returns the exit code. cancel ends ctx.
@@ -97,15 +112,14 @@ func (p process) complain(subject string, err error) {
 
 // task is a process that knows its role.
 type task struct {
-	job      *Job
-	control  *cluster.Control // nil without a launcher
-	listener net.Listener     // nil where nobody is to connect
-	quit     chan struct{}
-	running  chan struct{} // closed when beat has ended
+	job     *Job
+	control *cluster.Control // nil without a launcher
+	quit    chan struct{}
+	running chan struct{} // closed when beat has ended
 }
 
-// open reads the contract and says hello. cancel is called when the launcher
-// says stop or is gone.
+// open reads the contract, opens the door to the other tasks and says hello.
+// cancel is called when the launcher says stop or is gone.
 func (p process) open(cancel context.CancelCauseFunc) (*task, error) {
 	contract, launched, err := cluster.FromEnvironment(p.getenv)
 	if err != nil {
@@ -119,19 +133,22 @@ func (p process) open(cancel context.CancelCauseFunc) (*task, error) {
 		return nil, err
 	}
 	t := &task{quit: make(chan struct{}), running: make(chan struct{})}
-	if t.job, err = newJob(contract, p.log); err != nil {
+	if t.job, err = newJob(contract, p.config, p.log, p.out); err != nil {
 		return nil, err
 	}
-	if contract.ListenFD > 0 {
-		if t.listener, err = contract.Listener(); err != nil {
-			return nil, err
-		}
-	}
 	if contract.Task.Role == cluster.Worker {
-		if t.job.library, err = p.useBLAS(); err != nil {
+		library, err := blas.Use(p.getenv("PLX_BLAS"), 1)
+		if err != nil {
+			return nil, err
+		}
+		t.job.library, t.job.numerics = library.String(), numerics(library)
+	}
+	if launched {
+		if err := t.job.listen(); err != nil {
 			return nil, err
 		}
 	}
+	t.job.openMesh()
 	if contract.ControlFD > 0 {
 		if t.control, err = contract.Control(); err != nil {
 			return nil, err
@@ -143,14 +160,6 @@ func (p process) open(cancel context.CancelCauseFunc) (*task, error) {
 	}
 	go t.beat()
 	return t, nil
-}
-
-// useBLAS installs the library that PLX_BLAS names, with one thread: OpenBLAS
-// adds in another order with two, so that a run's bits would depend on the
-// number of cores that a worker happens to get.
-func (p process) useBLAS() (string, error) {
-	library, err := blas.Use(p.getenv("PLX_BLAS"), 1)
-	return library.String(), err
 }
 
 // say sends a control message, where there is a launcher.
@@ -198,11 +207,9 @@ func (t *task) beat() {
 func (t *task) close() {
 	close(t.quit)
 	<-t.running
+	t.job.close()
 	if t.control != nil {
 		t.control.Close() // the last word was said
-	}
-	if t.listener != nil {
-		t.listener.Close() // a server closed it already
 	}
 }
 
@@ -211,10 +218,36 @@ func (t *task) work(ctx context.Context, train func(context.Context, *Job) error
 	training, cancel := context.WithCancel(ctx)
 	err := train(training, t.job)
 	cancel() // ends a step that the program left behind
-	if r := t.job.replica.Load(); r != nil {
-		if closed := r.close(err); err == nil {
-			err = closed
-		}
+	r := t.job.replica.Load()
+	if finished(err) {
+		err = nil
+	}
+	if r == nil {
+		return err
+	}
+	if err == nil {
+		err = t.conclude(ctx, r)
+	}
+	if closed := r.close(err); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// conclude does what comes after a program that has ended well.
+func (t *task) conclude(ctx context.Context, r *Replica) error {
+	if err := r.join(ctx); err != nil {
+		return err
+	}
+	if steps, rows := r.Late(); rows > 0 {
+		t.job.Logf(slog.LevelInfo, "came too late for %s: %s dropped", count(steps, "step"), count(rows, "row"))
+	}
+	if !t.job.config.digest || !t.job.IsChief() {
+		return nil
+	}
+	line, err := r.digest(ctx)
+	if err == nil {
+		_, err = fmt.Fprintln(t.job.out, line)
 	}
 	return err
 }
@@ -222,22 +255,7 @@ func (t *task) work(ctx context.Context, train func(context.Context, *Job) error
 // serve runs the program as a server, until it is told to stop. Without an
 // agent to tell it, the last worker's goodbye ends it.
 func (t *task) serve(ctx context.Context) error {
-	c := t.job.contract
-	if t.listener == nil {
-		ln, err := net.Listen("tcp", c.Cluster.Addr(c.Task))
-		if err != nil {
-			return err
-		}
-		t.listener = ln
-	}
-	err := ps.Serve(ctx, t.listener, ps.ServerConfig{
-		Self: c.Task, Key: t.job.key, Generation: c.Generation,
-		Workers: len(c.Cluster.Worker), Servers: len(c.Cluster.PS),
-		Logf: t.job.Logf,
-	})
-	if err == nil && t.control != nil {
-		<-ctx.Done()
-	}
+	err := owner.Serve(ctx, owner.ServerConfig{Peers: t.job.peers(), Door: t.job.door})
 	if errors.Is(context.Cause(ctx), errStopped) {
 		return nil // it has done all that was asked
 	}
@@ -249,7 +267,7 @@ func (t *task) serve(ctx context.Context) error {
 
 // culprit names the peer that err, or the step that broke, is about.
 func (t *task) culprit(err error) string {
-	var peer *ps.PeerError
+	var peer *peers.PeerError
 	if !errors.As(err, &peer) {
 		r := t.job.replica.Load()
 		if r == nil || !errors.As(r.failure(), &peer) {

@@ -90,7 +90,7 @@ func (w *watched) String() string {
 }
 
 // launch starts a job's tasks as an agent does.
-func launch(t *testing.T, program string, workers, servers int) map[string]*testProcess {
+func launch(t *testing.T, program string, workers, servers int, flags ...string) map[string]*testProcess {
 	t.Helper()
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte(hex.EncodeToString(make([]byte, cluster.SecretSize))), 0o600); err != nil {
@@ -122,12 +122,12 @@ func launch(t *testing.T, program string, workers, servers int) map[string]*test
 	for i, task := range tasks {
 		contract := cluster.Contract{Job: "j1", Task: task, WorldSize: workers, LocalRank: task.Index,
 			LocalWorldSize: workers, Cluster: spec, SecretFile: secret}
-		all[task.String()] = startTask(t, contract, program, sockets[i])
+		all[task.String()] = startTask(t, contract, program, sockets[i], flags)
 	}
 	return all
 }
 
-func startTask(t *testing.T, c cluster.Contract, program string, socket *os.File) *testProcess {
+func startTask(t *testing.T, c cluster.Contract, program string, socket *os.File, flags []string) *testProcess {
 	t.Helper()
 	control, theirs, err := cluster.ControlPair()
 	if err != nil {
@@ -135,7 +135,7 @@ func startTask(t *testing.T, c cluster.Contract, program string, socket *os.File
 	}
 	c.ListenFD, c.ControlFD = 3, 4
 	p := &testProcess{task: c.Task, control: control, waited: make(chan struct{}),
-		out: &watched{more: make(chan struct{}, 1)}, cmd: exec.Command(os.Args[0])}
+		out: &watched{more: make(chan struct{}, 1)}, cmd: exec.Command(os.Args[0], flags...)}
 	p.cmd.Env = append(append(os.Environ(), "TRAINER_TEST="+program, "PLX_BLAS=gonum"), c.Environ()...)
 	p.cmd.ExtraFiles = []*os.File{socket, theirs}
 	p.cmd.Stdout, p.cmd.Stderr = p.out, &p.stderr
@@ -208,23 +208,20 @@ func wantSaid(t *testing.T, p *testProcess, code int, want ...cluster.ControlMes
 }
 
 func TestJobOfProcesses(t *testing.T) {
-	all := launch(t, "20", 2, 2)
+	all := launch(t, "20", 2, 2, "--arch=ps")
 	for _, name := range []string{"worker:0", "worker:1"} {
 		wantSaid(t, all[name], 0, hello, cluster.ControlMessage{Kind: cluster.Finished, Step: 20})
 	}
 	if out := all["worker:0"].out.String(); strings.Count(out, "step ") != 20 {
 		t.Errorf("the chief printed %q", out)
 	}
-	for _, name := range []string{"ps:0", "ps:1"} {
-		if err := all[name].control.Send(cluster.ControlMessage{Kind: cluster.Stop}); err != nil {
-			t.Fatal(err)
-		}
+	for _, name := range []string{"ps:0", "ps:1"} { // the last goodbye ends them
 		wantSaid(t, all[name], 0, hello, cluster.ControlMessage{Kind: cluster.Finished})
 	}
 }
 
 func TestStopEndsEverybody(t *testing.T) {
-	all := launch(t, "forever", 2, 1)
+	all := launch(t, "forever", 2, 1, "--arch=ps")
 	all["worker:0"].untilStep(t, 5)
 	stop := cluster.ControlMessage{Kind: cluster.Stop}
 	if err := all["worker:0"].control.Send(stop); err != nil {
@@ -246,7 +243,7 @@ func TestStopEndsEverybody(t *testing.T) {
 
 func TestTermIsAStop(t *testing.T) {
 	for name, code := range map[string]int{"worker:0": exitStopped, "ps:0": 0} {
-		all := launch(t, "forever", 1, 1)
+		all := launch(t, "forever", 1, 1, "--arch=ps")
 		all["worker:0"].untilStep(t, 2)
 		all[name].cmd.Process.Signal(syscall.SIGTERM) // one that has ended has another exit code
 		got, said := all[name].end(t)
@@ -274,7 +271,7 @@ func TestLostProcessIsNamed(t *testing.T) {
 		{"frozen server", "ps:1", syscall.SIGSTOP},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			all := launch(t, "forever", 2, 2)
+			all := launch(t, "forever", 2, 2, "--arch=ps")
 			all["worker:0"].untilStep(t, 3)
 			if err := all[c.victim].cmd.Process.Signal(c.signal); err != nil {
 				t.Fatal(err)
@@ -300,7 +297,7 @@ func TestAloneAndFailing(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %d: %s", program, got, want, out)
 		}
 		for _, line := range map[string][]string{
-			"3":    {"plx: 1 worker, batch 12 (12 rows each), ", "in this process", "gonum", "step 2 loss"},
+			"3":    {"plx: 1 worker, allreduce (alone), sync, batch 12 (12 rows each), ", "in this process", "gonum", "step 2 loss"},
 			"fail": {"plx: worker:0: no such file"},
 		}[program] {
 			if !strings.Contains(string(out), line) {
@@ -313,7 +310,7 @@ func TestAloneAndFailing(t *testing.T) {
 func TestBadContractIsAnError(t *testing.T) {
 	var log bytes.Buffer
 	env := map[string]string{"PLX_ROLE": "worker", "PLX_TASK_INDEX": "x"}
-	p := process{getenv: func(name string) string { return env[name] }, log: &log}
+	p := process{getenv: func(name string) string { return env[name] }, log: &log, config: defaults()}
 	code := p.run(context.Background(), func(error) {}, func(context.Context, *Job) error { return nil })
 	if code != exitFailed || !strings.Contains(log.String(), "PLX_TASK_INDEX") {
 		t.Errorf("exit code %d: %s", code, log.String())

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"unsafe"
 
-	"github.com/plx-run/plx/trainer/ps"
+	"github.com/plx-run/plx/trainer/owner"
 	"github.com/plx-run/plx/trainer/wire"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -32,7 +32,7 @@ func newLike(n *gorgonia.Node) (gorgonia.Value, []byte, error) {
 }
 
 // rowMajor returns v's memory, not a copy, when its elements lie in
-// row-major order without gaps.
+// row-major order without gaowner.
 func rowMajor(v gorgonia.Value) ([]byte, bool) {
 	switch v := v.(type) {
 	case *gorgonia.F32:
@@ -105,8 +105,8 @@ func gather[T wire.Float](to, data []T, v *tensor.Dense) error {
 
 // tensorOf copies a variable's memory to a tensor, one without dimensions
 // for a scalar.
-func tensorOf(v ps.Variable, memory []byte) *tensor.Dense {
-	if v.Dtype == ps.Float32 {
+func tensorOf(v owner.Variable, memory []byte) *tensor.Dense {
+	if v.Dtype == owner.Float32 {
 		return tensorFrom(v.Shape, wire.Floats[float32](memory))
 	}
 	return tensorFrom(v.Shape, wire.Floats[float64](memory))
@@ -120,8 +120,8 @@ func tensorFrom[T wire.Float](shape []int, data []T) *tensor.Dense {
 }
 
 // declared describes a variable to its owner.
-func declared(n *gorgonia.Node) (ps.Variable, error) {
-	v := ps.Variable{Name: n.Name(), Dtype: ps.Dtype(n.Dtype().String()), Shape: []int{}}
+func declared(n *gorgonia.Node) (owner.Variable, error) {
+	v := owner.Variable{Name: n.Name(), Dtype: owner.Dtype(n.Dtype().String()), Shape: []int{}}
 	if !n.IsScalar() {
 		v.Shape = append(v.Shape, n.Shape()...)
 	}

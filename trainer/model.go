@@ -11,18 +11,30 @@ import (
 )
 
 // Build makes a complete single-device model in an empty graph. batch is the
-// number of rows that one worker feeds. It is called once for training and
-// again for every batch size that is evaluated, and must build the same each
-// time: every worker compares what it built with the others.
+// number of rows that one virtual worker takes of a batch. It is called once
+// per lane and again for every batch size that is evaluated, and must build
+// the same each time: every worker compares what it built with the others.
 type Build func(g *gorgonia.ExprGraph, batch int) (Model, error)
 
 // Model names what matters in a graph.
 type Model struct {
-	Inputs    gorgonia.Nodes // fed at every step, by name
-	Variables gorgonia.Nodes // trained; each with a name and a value (gorgonia.WithInit)
-	Loss      *gorgonia.Node // a scalar, float32 or float64
-	LossKind  LossKind
-	Fetches   map[string]*gorgonia.Node // further values that a step or an evaluation returns
+	Inputs     gorgonia.Nodes // fed at every step, by name
+	Variables  gorgonia.Nodes // trained; each with a name and a value (gorgonia.WithInit)
+	Embeddings []*Embedding   // tables whose rows are looked up
+	States     []State        // running averages, such as those of nn.BatchNorm
+	Loss       *gorgonia.Node // a scalar, float32 or float64
+	LossKind   LossKind
+	Metrics    map[string]*gorgonia.Node // scalars, averaged over all virtual workers
+	Fetches    map[string]*gorgonia.Node // further values that a step or an evaluation returns
+}
+
+// State is a variable that is not trained but follows a value of the graph:
+// after a step it is Momentum times itself plus the rest times the average of
+// Batch over all virtual workers.
+type State struct {
+	Variable *gorgonia.Node // with a name and a first value
+	Batch    *gorgonia.Node // of the same type and shape
+	Momentum float64        // in [0, 1)
 }
 
 // LossKind says what the loss of a batch is, and with it how gradients of
@@ -60,11 +72,67 @@ func (m Model) check() error {
 	if m.LossKind != Mean && m.LossKind != Sum {
 		return fmt.Errorf("the loss kind is %v, want Mean or Sum", m.LossKind)
 	}
-	if len(m.Variables) == 0 {
+	if len(m.Variables)+len(m.Embeddings) == 0 {
 		return errors.New("the model has no variables: set Model.Variables")
 	}
+	if err := m.checkStates(); err != nil {
+		return err
+	}
+	if err := m.checkNames(); err != nil {
+		return err
+	}
+	for _, n := range m.kept() {
+		if n.Value() == nil {
+			return fmt.Errorf("variable %q has no value: give it one with gorgonia.WithInit", n.Name())
+		}
+	}
+	for name, n := range m.Metrics {
+		if n == nil || !n.IsScalar() {
+			return fmt.Errorf("metric %q is no scalar", name)
+		}
+	}
+	return m.checkReach()
+}
+
+// kept are the variables that lie whole in every worker: the trained ones and
+// the states.
+func (m Model) kept() gorgonia.Nodes {
+	all := slices.Clone(m.Variables)
+	for _, s := range m.States {
+		all = append(all, s.Variable)
+	}
+	return all
+}
+
+// lookups are the places where rows of tables come in, table by table.
+func (m Model) lookups() gorgonia.Nodes {
+	var all gorgonia.Nodes
+	for _, e := range m.Embeddings {
+		for _, l := range e.lookups {
+			all = append(all, l.rows)
+		}
+	}
+	return all
+}
+
+func (m Model) checkStates() error {
+	for i, s := range m.States {
+		switch {
+		case s.Variable == nil || s.Batch == nil:
+			return fmt.Errorf("state %d lacks its variable or its batch value", i)
+		case s.Variable.Dtype() != s.Batch.Dtype() || !s.Variable.Shape().Eq(s.Batch.Shape()):
+			return fmt.Errorf("state %q is %v of shape %v, its batch value %v of shape %v", s.Variable.Name(),
+				s.Variable.Dtype(), s.Variable.Shape(), s.Batch.Dtype(), s.Batch.Shape())
+		case !(s.Momentum >= 0 && s.Momentum < 1):
+			return fmt.Errorf("state %q: momentum is %v, want at least 0 and less than 1", s.Variable.Name(), s.Momentum)
+		}
+	}
+	return nil
+}
+
+func (m Model) checkNames() error {
 	seen := map[string]bool{}
-	for i, n := range slices.Concat(m.Inputs, m.Variables) {
+	for i, n := range slices.Concat(m.Inputs, m.kept(), m.lookups()) {
 		switch {
 		case n == nil:
 			return fmt.Errorf("input or variable %d is nil", i)
@@ -75,18 +143,22 @@ func (m Model) check() error {
 		}
 		seen[n.Name()] = true
 	}
-	for _, n := range m.Variables {
-		if n.Value() == nil {
-			return fmt.Errorf("variable %q has no value: give it one with gorgonia.WithInit", n.Name())
+	for i, e := range m.Embeddings {
+		switch {
+		case e == nil || len(e.lookups) == 0:
+			return fmt.Errorf("embedding %d is never looked up", i)
+		case e.Name == "" || seen[e.Name]:
+			return fmt.Errorf("embedding %q: variables need distinct names", e.Name)
 		}
+		seen[e.Name] = true
 	}
-	return m.checkReach()
+	return nil
 }
 
 // checkReach wants every variable to have a gradient, and everything that the
 // loss needs to have a value.
 func (m Model) checkReach() error {
-	reached := map[int64]bool{}
+	reached, fed := map[int64]bool{}, slices.Concat(m.Inputs, m.lookups())
 	var unset []string
 	todo := []*gorgonia.Node{m.Loss}
 	for len(todo) > 0 {
@@ -96,14 +168,14 @@ func (m Model) checkReach() error {
 			continue
 		}
 		reached[n.ID()] = true
-		if n.IsVar() && n.Value() == nil && !slices.Contains(m.Inputs, n) {
+		if n.IsVar() && n.Value() == nil && !slices.Contains(fed, n) {
 			unset = append(unset, fmt.Sprintf("%q", n.Name()))
 		}
 		for below := m.Loss.Graph().From(n.ID()); below.Next(); {
 			todo = append(todo, below.Node().(*gorgonia.Node))
 		}
 	}
-	for _, n := range m.Variables {
+	for _, n := range slices.Concat(m.Variables, m.lookups()) {
 		if !reached[n.ID()] {
 			return fmt.Errorf("variable %q gets no gradient: the loss does not depend on it", n.Name())
 		}

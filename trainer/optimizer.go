@@ -24,6 +24,22 @@ func (o Optimizer) WithSchedule(rate func(step int) float64) Optimizer {
 	return o
 }
 
+// WithDecay returns o with decay times the variable added to every gradient:
+// an L2 penalty of decay/2 times the sum of squares. Running averages do not
+// decay, and of an embedding only the rows that a step touches.
+func (o Optimizer) WithDecay(decay float64) Optimizer {
+	o.Settings.Decay, o.Settings.Decoupled = decay, false
+	return o
+}
+
+// WithDecoupledDecay returns o with every variable made smaller by rate times
+// decay of itself, apart from the gradient's own rule (Loshchilov and Hutter
+// 2019; with Adam this is AdamW).
+func (o Optimizer) WithDecoupledDecay(decay float64) Optimizer {
+	o.Settings.Decay, o.Settings.Decoupled = decay, true
+	return o
+}
+
 func (o Optimizer) rate(step int) float64 {
 	if o.Schedule != nil {
 		return o.Schedule(step)

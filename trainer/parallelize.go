@@ -5,17 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"net"
+	"slices"
 	"strings"
 
-	"github.com/plx-run/plx/trainer/cluster"
-	"github.com/plx-run/plx/trainer/ps"
+	"github.com/plx-run/plx/trainer/optimizer"
+	"github.com/plx-run/plx/trainer/owner"
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Parallelize makes a single-device model train on all workers of the job:
-// the variables are spread over the servers, fewest bytes first, and every
-// worker starts from the chief's. It returns when all workers are there, at
-// most after the start timeout. A job has one replica per worker.
+// Parallelize makes a single-device model train on all workers of the job.
+// Every variable gets an owner, as --arch has it, and every worker starts from
+// the chief's values. It returns when all workers are there, at most after the
+// start timeout. A job has one replica per worker.
 //
 // What is wrong with the model, or differs between workers, is an error here
 // and not at the first step.
@@ -34,113 +37,220 @@ func (j *Job) parallelize(ctx context.Context, build Build, opt Optimizer, optio
 	if !j.parallelized.CompareAndSwap(false, true) {
 		return nil, errors.New("the job has a replica already")
 	}
-	var s settings
-	rows, err := s.read(options, j.NumWorkers())
-	if err != nil {
+	r := &Replica{job: j, build: build, optimizer: opt, evaluated: map[int]*lane{}}
+	r.lo, r.hi = j.shards(j.WorkerID())
+	var err error
+	if r.rows, err = r.settings.read(options, j.leaves); err != nil {
 		return nil, err
 	}
-	r, err := newReplica(j, build, opt, rows, s)
-	if err != nil {
+	if err := r.makeLanes(); err != nil {
 		return nil, err
 	}
-	if err := r.own(ctx); err != nil {
+	if err := r.declare(); err != nil {
 		return nil, err
+	}
+	if err := r.hooks.open(r); err != nil {
+		return nil, err
+	}
+	if err := r.connect(ctx); err != nil {
+		return nil, errors.Join(err, r.hooks.close())
 	}
 	j.replica.Store(r)
 	if j.IsChief() {
-		j.Logf(slog.LevelInfo, "%s", r.summary(rows))
+		r.report()
 	}
 	return r, nil
 }
 
-// newReplica builds the graph and declares what is in it.
-func newReplica(j *Job, build Build, opt Optimizer, rows int, s settings) (*Replica, error) {
-	t, nodes, err := newTape(build, rows, nil, true)
+// makeLanes builds the model once per lane, on the same variables.
+func (r *Replica) makeLanes() error {
+	for range r.job.config.laneCount(r.hi-r.lo, r.job.LocalWorldSize()) {
+		l, kept, err := newLane(r.build, r.rows, r.kept, true)
+		if err != nil {
+			return err
+		}
+		r.lanes, r.kept = append(r.lanes, l), kept
+	}
+	for i, v := range r.kept {
+		memory, ok := rowMajor(v)
+		if !ok {
+			panic(fmt.Sprintf("trainer: variable %d is not row-major", i)) // newLike made it
+		}
+		r.memory = append(r.memory, memory)
+	}
+	for i, e := range r.lanes[0].model.Embeddings {
+		r.tables = append(r.tables, newTable(e, i, len(r.kept)+i))
+	}
+	return nil
+}
+
+// declare says what is trained, and where each variable lives.
+func (r *Replica) declare() error {
+	j, model := r.job, r.lanes[0].model
+	sync, err := j.sync()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	r := &Replica{job: j, build: build, optimizer: opt, trained: t, nodes: nodes, evaluated: map[int]executor{}}
-	d := ps.Declaration{
-		Workers:       j.NumWorkers(),
-		Optimizer:     opt.Settings,
-		Sum:           t.model.LossKind == Sum,
-		Batch:         s.batch,
-		StartMillis:   s.start.Milliseconds(),
-		SilenceMillis: s.peer.Milliseconds(),
+	d := owner.Declaration{
+		Leaves:        j.leaves,
+		Optimizer:     r.optimizer.Settings,
+		Sum:           model.LossKind == Sum,
+		Batch:         r.settings.batch,
+		Sync:          sync,
+		Clip:          r.settings.clip,
+		Norm:          r.settings.norm || j.config.summaries != "",
+		Metrics:       len(model.Metrics),
+		BucketBytes:   j.config.bucket,
+		Fingerprint:   j.numerics,
+		Exact:         j.config.exact(),
+		StartMillis:   r.settings.start.Milliseconds(),
+		SilenceMillis: r.settings.peer.Milliseconds(),
 	}
-	for i, n := range t.model.Variables {
+	for rank := range j.NumWorkers() {
+		lo, hi := j.shards(rank)
+		d.Workers = append(d.Workers, owner.Range{Lo: lo, Hi: hi})
+	}
+	if d.Variables, err = r.variables(); err != nil {
+		return err
+	}
+	dense := len(model.Variables)+len(model.States) > 0
+	arch, _, err := j.config.place(j.NumWorkers(), len(j.servers()), len(model.Embeddings) > 0, dense)
+	if err != nil {
+		return err
+	}
+	if arch == string(owner.Servers) && (sync.Mode == "" || sync.Mode == owner.Synchronous) {
+		d.Hosts = nil // TODO j.hosts()
+	}
+	if err := d.Place(owner.Architecture(arch), len(j.servers()), j.config.partition); err != nil {
+		return err
+	}
+	r.declared = d
+	return d.Check()
+}
+
+// sync reads --sync. A process that trains alone has nobody to wait for.
+func (j *Job) sync() (owner.Sync, error) {
+	if j.config.sync == "" {
+		return owner.Sync{}, nil
+	}
+	sync, err := owner.ParseSync(j.config.sync)
+	if err != nil {
+		return sync, fmt.Errorf("--sync: %w", err)
+	}
+	if j.NumWorkers() == 1 && len(j.servers()) == 0 {
+		return owner.Sync{}, nil
+	}
+	return sync, nil
+}
+
+// variables describes all variables: trained ones, states, tables.
+func (r *Replica) variables() (all []owner.Variable, err error) {
+	model := r.lanes[0].model
+	for i, n := range model.kept() {
 		v, err := declared(n)
 		if err != nil {
 			return nil, err
 		}
-		memory, ok := rowMajor(nodes[i])
-		if !ok {
-			panic("trainer: a variable is not row-major") // newLike made it
+		if i >= len(model.Variables) {
+			v.Update, v.Momentum = optimizer.Average, model.States[i-len(model.Variables)].Momentum
 		}
-		d.Variables = append(d.Variables, v)
-		r.values = append(r.values, memory)
-		r.gradients = append(r.gradients, t.reads[i].memory)
+		all = append(all, v)
 	}
-	d.Pieces = ps.Place(d.Variables, len(j.contract.Cluster.PS))
-	r.declared = d
-	return r, d.Check(max(len(j.contract.Cluster.PS), 1))
+	for _, e := range model.Embeddings {
+		v, err := e.declared(model.LossKind)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, v)
+	}
+	return all, nil
 }
 
-// own connects the replica with whoever owns its variables.
-func (r *Replica) own(ctx context.Context) error {
-	servers := r.job.servers()
-	if len(servers) == 0 {
-		if r.job.NumWorkers() > 1 {
-			return serverlessError{r.job.NumWorkers()}
+// hosts are the ranks of the workers of each host, told by their addresses.
+func (j *Job) hosts() []owner.Range {
+	var hosts []owner.Range
+	last := ""
+	for rank, addr := range j.contract.Cluster.Worker {
+		host, _, err := net.SplitHostPort(addr)
+		if err != nil {
+			return nil // no aggregation rather than a wrong one
 		}
-		local, err := ps.NewLocal(r.declared, r.values, r.gradients)
-		r.owner = alone{local}
-		return err
+		if rank == 0 || host != last {
+			hosts, last = append(hosts, owner.Range{Lo: rank}), host
+		}
+		hosts[len(hosts)-1].Hi = rank + 1
 	}
-	client, err := ps.Dial(ctx, ps.ClientConfig{
-		Self:        r.job.contract.Task,
-		Key:         r.job.key,
-		Generation:  r.job.contract.Generation,
-		Servers:     servers,
+	return hosts
+}
+
+// connect joins the owners.
+func (r *Replica) connect(ctx context.Context) (err error) {
+	r.client, err = owner.Connect(ctx, owner.ClientConfig{
+		Peers:       r.job.peers(),
+		Door:        r.job.door,
+		Cluster:     r.job.contract.Cluster,
 		Declaration: r.declared,
-		Values:      r.values,
-		Gradients:   r.gradients,
+		Values:      append(slices.Clone(r.memory), make([][]byte, len(r.tables))...), // tables are with their owners
+		Trace:       r.hooks.trace,
 	})
-	r.owner = remote{client}
 	return err
 }
 
-// serverlessError is a job of several workers without a server.
-type serverlessError struct{ workers int }
-
-func (e serverlessError) Error() string {
-	return fmt.Sprintf("%d workers and no server: nobody owns the variables", e.workers)
+// report is what the chief says at the start: how it trains, and where each
+// variable lives.
+func (r *Replica) report() {
+	d, j := r.declared, r.job
+	model := r.lanes[0].model
+	arch, why, _ := j.config.place(j.NumWorkers(), len(j.servers()), len(model.Embeddings) > 0, len(r.memory) > 0) // declare has checked it
+	if why != "" {
+		arch += " (" + why + ")"
+	}
+	total := 0
+	for _, v := range d.Variables {
+		n, _ := v.Elements() // Check has seen it
+		total += n * v.Dtype.Size()
+	}
+	workers := count(j.NumWorkers(), "worker")
+	if j.leaves != j.NumWorkers() {
+		workers += fmt.Sprintf(" for %d virtual ones", j.leaves)
+	}
+	j.Logf(slog.LevelInfo, "%s, %s, %s, batch %d (%s each), %s of %s, %s, loss %s, %s",
+		workers, arch, d.Sync, d.Batch, count(r.rows, "row"), count(len(d.Variables), "variable"),
+		size(total), d.Optimizer.Rule, model.LossKind, j.library)
+	for i, v := range d.Variables {
+		j.Logf(slog.LevelInfo, "%s", r.residence(i, v))
+	}
 }
 
-// Hint says how to get servers.
-func (serverlessError) Hint() string { return "launch without --ps none" }
-
-// summary is the chief's start line.
-func (r *Replica) summary(rows int) string {
-	d, bytes := r.declared, make([]int, max(len(r.job.servers()), 1))
-	total := 0
-	for _, p := range d.Pieces {
-		n := p.Count * d.Variables[p.Variable].Dtype.Size()
-		bytes[p.Server] += n
-		total += n
+// residence says where a variable lives and why there.
+func (r *Replica) residence(i int, v owner.Variable) string {
+	bytes, total := map[string]int{}, 0
+	n, _ := v.Elements() // Check has seen it
+	unit := v.Dtype.Size()
+	kind := "dense"
+	if v.Sparse != nil {
+		kind, unit = "sparse", unit*n/v.Shape[0]
 	}
-	var owners []string
-	for i, n := range bytes {
-		if len(r.job.servers()) == 0 {
-			owners = append(owners, "in this process")
-			break
+	for _, p := range r.declared.Pieces {
+		if p.Variable == i {
+			bytes[r.declared.Owners[p.Owner].String()] += p.Count * unit
+			total += p.Count * unit
 		}
-		owners = append(owners, fmt.Sprintf("%s %s", cluster.Task{Role: cluster.PS, Index: i}, size(n)))
 	}
-	return fmt.Sprintf("%s, batch %d (%s each), %s of %s (%s), %s, loss %s, %s",
-		count(d.Workers, "worker"), d.Batch, count(rows, "row"), count(len(d.Variables), "variable"),
-		size(total), strings.Join(owners, ", "),
-		d.Optimizer.Rule, r.trained.model.LossKind, r.job.library)
+	on := fmt.Sprintf("cut over %d tasks", len(bytes))
+	switch owners := slices.Sorted(maps.Keys(bytes)); {
+	case r.job.NumWorkers() == 1 && len(r.job.servers()) == 0:
+		on = "in this process"
+	case len(owners) == 1:
+		on = "on " + owners[0]
+	case len(owners) <= 4:
+		on = "on"
+		for _, owner := range owners {
+			on += fmt.Sprintf(" %s %s,", owner, size(bytes[owner]))
+		}
+		on = strings.TrimSuffix(on, ",")
+	}
+	return fmt.Sprintf("variable %q %v: %s, %s, %s", v.Name, v.Shape, kind, size(total), on)
 }
 
 func count(n int, what string) string {

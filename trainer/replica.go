@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/plx-run/plx/trainer/ps"
+	"github.com/plx-run/plx/trainer/owner"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -17,71 +17,59 @@ type Replica struct {
 	job       *Job
 	build     Build
 	optimizer Optimizer
+	settings  settings
+	rows      int // of one virtual worker
+	lo, hi    int // virtual workers of this worker
 
 	mu        sync.Mutex
-	trained   *tape
-	nodes     []gorgonia.Value // variables, shared by all executors
-	values    [][]byte         // their memory
-	gradients [][]byte
-	declared  ps.Declaration
-	evaluated map[int]executor // by rows
-	owner     owner
+	lanes     []*lane
+	kept      []gorgonia.Value // variables and states, shared by all lanes
+	memory    [][]byte         // kept's
+	tables    []table
+	declared  owner.Declaration
+	evaluated map[int]*lane // by rows
+	client    *owner.Client
+	hooks     hooks
 	step      int
+	late      int   // steps that this worker came too late for
+	dropped   int   // rows that were fed in vain
+	ended     bool  // no further step: all workers ended together
 	err       error // why no further step is possible
 }
 
-// owner holds the authoritative variables: it takes gradients and writes new
-// values to the replica's memory.
-type owner interface {
-	step(ctx context.Context, rate, loss float64) (float64, error)
-	// close ends in good order, or hangs up and lets the others know why.
-	close(why error) error
-}
+// ErrDone is what Step returns after the last step: the one that
+// --stop-at-step names, or the one at which the workers ended together. Main
+// takes a program that returns it for a success.
+var ErrDone = errors.New("training is done")
 
 // maxEvaluated bounds how many graphs are kept for evaluations of different
 // sizes.
 const maxEvaluated = 4
 
-// Step trains on this worker's rows of one batch: it computes the gradients,
-// puts them together with those of all other workers, and returns once the
-// variables are updated. Every worker must call it equally often.
-//
-// A feed that does not fit is refused and changes nothing. After any other
-// error, also when ctx ends, the replica can no longer be used: the variables
-// of the workers may differ.
-func (r *Replica) Step(ctx context.Context, feed Feed) (Result, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.err != nil {
-		return Result{}, r.err
-	}
-	if err := r.trained.feed(feed); err != nil {
-		return Result{}, fmt.Errorf("step %d: %w", r.step, err)
-	}
-	result, err := r.trained.run()
-	if err == nil {
-		result.Loss, err = r.owner.step(ctx, r.optimizer.rate(r.step), result.Loss)
-	}
-	if err != nil {
-		r.err = fmt.Errorf("step %d: %w", r.step, err)
-		return Result{}, r.err
-	}
-	r.step++
-	r.job.steps.Store(int64(r.step))
-	return result, nil
-}
+// Rows is the half-open range of a global batch's rows that this worker
+// feeds.
+func (r *Replica) Rows() (from, to int) { return r.lo * r.rows, r.hi * r.rows }
 
-// Steps is the number of steps that were taken.
+// Steps is the number of steps that the variables have seen. With
+// --sync backup:B it jumps when this worker was late.
 func (r *Replica) Steps() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.step
 }
 
-// Evaluate computes loss and fetches without training and without the other
-// workers. It takes any number of rows: the first dimension of the model's
-// first input. A graph is built for each number of rows; the last few are
-// kept.
+// Late is the number of steps that this worker came too late for, and that of
+// the rows that it fed in vain (--sync backup:B).
+func (r *Replica) Late() (steps, rows int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.late, r.dropped
+}
+
+// Evaluate computes loss, metrics and fetches without training and without
+// the other workers; only rows of embeddings are pulled. It takes any number
+// of rows: as many as the model's first input has. A graph is built for each
+// number of rows; the last few are kept.
 func (r *Replica) Evaluate(ctx context.Context, feed Feed) (Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,43 +79,78 @@ func (r *Replica) Evaluate(ctx context.Context, feed Feed) (Result, error) {
 	if err := ctx.Err(); err != nil {
 		return Result{}, context.Cause(ctx)
 	}
-	rows, err := r.trained.model.rows(feed)
-	if err != nil {
-		return Result{}, fmt.Errorf("evaluate: %w", err)
-	}
-	if r.evaluated[rows] == nil {
-		t, _, err := newTape(r.build, rows, r.nodes, false)
-		if err != nil {
-			return Result{}, fmt.Errorf("evaluate %d rows: %w", rows, err)
-		}
-		if len(r.evaluated) >= maxEvaluated {
-			clear(r.evaluated)
-		}
-		r.evaluated[rows] = t
-	}
-	if err := r.evaluated[rows].feed(feed); err != nil {
-		return Result{}, fmt.Errorf("evaluate: %w", err)
-	}
-	result, err := r.evaluated[rows].run()
+	result, err := r.evaluate(ctx, feed)
 	if err != nil {
 		return Result{}, fmt.Errorf("evaluate: %w", err)
 	}
 	return result, nil
 }
 
-// Values returns a copy of every variable, by name. They are the same on
+func (r *Replica) evaluate(ctx context.Context, feed Feed) (Result, error) {
+	rows, err := r.lanes[0].model.rows(feed, r.rows)
+	if err != nil {
+		return Result{}, err
+	}
+	l := r.evaluated[rows]
+	if l == nil {
+		if l, _, err = newLane(r.build, rows, r.kept, false); err != nil {
+			return Result{}, fmt.Errorf("%d rows: %w", rows, err)
+		}
+		if len(r.evaluated) >= maxEvaluated {
+			clear(r.evaluated)
+		}
+		r.evaluated[rows] = l
+	}
+	if err := l.check(feed, 1); err != nil {
+		return Result{}, err
+	}
+	if err := r.pull(ctx, l, feed, 1); err != nil {
+		return Result{}, err
+	}
+	if err := l.load(feed, 0, r.tables); err != nil {
+		return Result{}, err
+	}
+	sums, err := l.run(r.call(0, false), nil, nil)
+	if err != nil {
+		return Result{}, err
+	}
+	result := Result{Loss: sums[0], Metrics: l.named(sums[1:]), Fetches: map[string][]gorgonia.Value{}}
+	return result, l.fetched(false, result.Fetches)
+}
+
+// Values returns a copy of every variable, by name: trained ones, states and
+// whole embeddings, which are fetched from their owners. They are the same on
 // every worker that took as many steps.
-func (r *Replica) Values() (map[string]*tensor.Dense, error) {
+func (r *Replica) Values(ctx context.Context) (map[string]*tensor.Dense, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.err != nil {
 		return nil, r.err
 	}
-	values := make(map[string]*tensor.Dense, len(r.nodes))
-	for i, n := range r.trained.model.Variables {
-		values[n.Name()] = tensorOf(r.declared.Variables[i], r.values[i])
+	values := make(map[string]*tensor.Dense, len(r.declared.Variables))
+	for i, v := range r.declared.Variables {
+		memory, err := r.value(ctx, i)
+		if err != nil {
+			return nil, fmt.Errorf("variable %q: %w", v.Name, err)
+		}
+		values[v.Name] = tensorOf(v, memory)
 	}
 	return values, nil
+}
+
+// value returns the memory of a variable, fetched where this worker does not
+// hold it.
+func (r *Replica) value(ctx context.Context, variable int) ([]byte, error) {
+	if variable < len(r.memory) {
+		return r.memory[variable], nil
+	}
+	v := r.declared.Variables[variable]
+	n, err := v.Elements()
+	if err != nil {
+		return nil, err
+	}
+	memory := make([]byte, n*v.Dtype.Size())
+	return memory, r.client.Whole(ctx, variable, memory)
 }
 
 var errClosed = errors.New("the training has ended")
@@ -150,32 +173,10 @@ func (r *Replica) close(why error) error {
 	if r.err == nil {
 		r.err = errClosed
 	}
-	return r.owner.close(why)
-}
-
-// alone owns the variables in the same process.
-type alone struct{ local *ps.Local }
-
-func (a alone) step(ctx context.Context, rate, loss float64) (float64, error) {
-	if ctx.Err() != nil {
-		return 0, context.Cause(ctx)
-	}
-	return a.local.Step(rate, loss)
-}
-
-func (alone) close(error) error { return nil }
-
-// remote is the servers' side of a job.
-type remote struct{ client *ps.Client }
-
-func (r remote) step(ctx context.Context, rate, loss float64) (float64, error) {
-	return r.client.Step(ctx, rate, loss)
-}
-
-func (r remote) close(why error) error {
+	hooks := r.hooks.close()
 	if why != nil {
 		r.client.Abort(why)
-		return nil
+		return hooks
 	}
-	return r.client.Close()
+	return errors.Join(r.client.Close(), hooks)
 }

@@ -13,27 +13,20 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
+	"slices"
 
 	"github.com/plx-run/plx/trainer"
 )
 
 var steps = flag.Int("steps", 200, "`steps` to take")
 
-func main() {
-	flag.Parse()
-	if flag.NArg() > 0 {
-		fmt.Fprintf(os.Stderr, "linear: unexpected argument %q\n", flag.Arg(0))
-		os.Exit(2)
-	}
-	trainer.Main(train)
-}
+func main() { trainer.Main(train) }
 
 // train is one worker's part. The chief prints each twentieth step.
 func train(ctx context.Context, job *trainer.Job) error {
-	points := []float32{1, 2, 3}
+	points := slices.Repeat([]float32{1, 2, 3}, job.NumReplicasPerWorker())
 	feed := trainer.Feed{"x": column(points...), "y": column(points...)}
-	batch := trainer.GlobalBatch(len(points) * job.NumWorkers())
+	batch := trainer.GlobalBatch(3 * job.NumShards())
 	replica, err := job.Parallelize(ctx, build, trainer.SGD(0.1), batch)
 	if err != nil {
 		return err
@@ -46,7 +39,7 @@ func train(ctx context.Context, job *trainer.Job) error {
 		if !job.IsChief() || (step%20 != 0 && step != *steps-1) {
 			continue
 		}
-		if err := report(step, result.Loss, replica); err != nil {
+		if err := report(ctx, step, result.Loss, replica); err != nil {
 			return err
 		}
 	}
@@ -54,8 +47,8 @@ func train(ctx context.Context, job *trainer.Job) error {
 }
 
 // report prints the loss before a step and the variables after it.
-func report(step int, loss float64, replica *trainer.Replica) error {
-	values, err := replica.Values()
+func report(ctx context.Context, step int, loss float64, replica *trainer.Replica) error {
+	values, err := replica.Values(ctx)
 	if err != nil {
 		return err
 	}

@@ -14,46 +14,47 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/plx-run/plx/trainer"
 )
 
 func main() {
-	s, err := parse(os.Args[1:], os.Stdout)
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "mlp: %v\n", err)
-		os.Exit(2)
-	}
+	var s settings
+	s.define(flag.CommandLine)
 	trainer.Main(s.train)
 }
 
-// reportEvery is how many steps lie between two lines of the chief's.
-const reportEvery = 100
-
 // train is one worker's part of the training.
-func (s settings) train(ctx context.Context, job *trainer.Job) error {
+func (s *settings) train(ctx context.Context, job *trainer.Job) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	s.seed = job.Seed()
 	data, err := newGenerator(s.dimIn, s.classes, s.seed)
 	if err != nil {
 		return err
 	}
-	replica, err := job.Parallelize(ctx, s.build, trainer.SGD(s.learningRate).WithSchedule(s.rate), trainer.GlobalBatch(s.batchSize))
+	optimizer := optimizers[s.optimizer](s.learningRate).WithSchedule(s.rate)
+	replica, err := job.Parallelize(ctx, s.build, optimizer, trainer.GlobalBatch(s.batchSize), trainer.ClipNorm(s.clipNorm))
 	if err != nil {
 		return err
 	}
 	chief := newReport(s, job, replica, data)
 	train := data.samples(0, s.trainSize)
 	batches := order{samples: s.trainSize, batch: s.batchSize, seed: s.seed}
-	rows := s.batchSize / job.NumWorkers() // Parallelize has refused a remainder
-	from := rows * job.WorkerID()
-	for step := range s.iterations {
-		x, y := train.batch(batches.step(step)[from : from+rows])
+	from, to := replica.Rows()
+	for replica.Steps() < s.iterations {
+		step := replica.Steps()
+		x, y := train.batch(batches.step(step)[from:to])
 		start := time.Now()
+		if err := s.waste(ctx, job); err != nil {
+			return err
+		}
 		result, err := replica.Step(ctx, trainer.Feed{"x": x, "y": y})
+		if errors.Is(err, trainer.ErrDone) {
+			break
+		}
 		if err != nil {
 			return err
 		}
@@ -61,7 +62,20 @@ func (s settings) train(ctx context.Context, job *trainer.Job) error {
 			return err
 		}
 	}
-	return chief.finish()
+	return chief.finish(ctx)
+}
+
+// waste makes the slow worker slow.
+func (s *settings) waste(ctx context.Context, job *trainer.Job) error {
+	if job.WorkerID() != s.slowWorker {
+		return nil
+	}
+	select {
+	case <-time.After(s.slowBy):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // report is what the chief prints and saves; other workers have none.
@@ -69,27 +83,28 @@ type report struct {
 	replica *trainer.Replica
 	test    trainer.Feed
 	save    string
+	every   int           // steps between two lines
 	spent   time.Duration // in the steps since the last line
 	steps   int
 }
 
-func newReport(s settings, job *trainer.Job, replica *trainer.Replica, data *generator) *report {
+func newReport(s *settings, job *trainer.Job, replica *trainer.Replica, data *generator) *report {
 	if !job.IsChief() {
 		return nil
 	}
 	x, y := data.samples(s.trainSize, s.trainSize+s.testSize()).all()
-	return &report{replica: replica, test: trainer.Feed{"x": x, "y": y}, save: s.save}
+	return &report{replica: replica, test: trainer.Feed{"x": x, "y": y}, save: s.save, every: s.reportEvery}
 }
 
-// step counts a step, and prints a line after the first and every hundredth
-// one after it. The step time is the mean since the line before.
+// step counts a step, and prints a line after the first and after every so
+// many. The step time is the mean since the line before.
 func (r *report) step(ctx context.Context, step int, loss float64, spent time.Duration) error {
 	if r == nil {
 		return nil
 	}
 	r.spent += spent
 	r.steps++
-	if step%reportEvery != 0 {
+	if step%r.every != 0 {
 		return nil
 	}
 	test, err := r.replica.Evaluate(ctx, r.test)
@@ -105,11 +120,11 @@ func (r *report) step(ctx context.Context, step int, loss float64, spent time.Du
 }
 
 // finish saves the weights where that was asked for.
-func (r *report) finish() error {
+func (r *report) finish(ctx context.Context) error {
 	if r == nil || r.save == "" {
 		return nil
 	}
-	values, err := r.replica.Values()
+	values, err := r.replica.Values(ctx)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/plx-run/plx/trainer"
+	"github.com/plx-run/plx/trainer/nn"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -17,7 +18,7 @@ type network struct {
 }
 
 // build is the model as plx wants it.
-func (s settings) build(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
+func (s *settings) build(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
 	n, err := s.network(g, batch)
 	if err != nil {
 		return trainer.Model{}, err
@@ -26,7 +27,7 @@ func (s settings) build(g *gorgonia.ExprGraph, batch int) (trainer.Model, error)
 }
 
 // widths are the sizes between the layers, the input's first.
-func (s settings) widths() []int {
+func (s *settings) widths() []int {
 	w := []int{s.dimIn}
 	for range s.layers - 1 {
 		w = append(w, s.dimHidden)
@@ -35,7 +36,7 @@ func (s settings) widths() []int {
 }
 
 // network adds the model to g for a batch of the given size.
-func (s settings) network(g *gorgonia.ExprGraph, batch int) (*network, error) {
+func (s *settings) network(g *gorgonia.ExprGraph, batch int) (*network, error) {
 	n := &network{
 		x: matrix(g, "x", batch, s.dimIn),
 		y: matrix(g, "y", batch, s.classes),
@@ -49,7 +50,7 @@ func (s settings) network(g *gorgonia.ExprGraph, batch int) (*network, error) {
 		n.weights = append(n.weights, w)
 		var err error
 		if i > 0 {
-			if out, err = gorgonia.Tanh(out); err != nil {
+			if out, err = s.between(out, i); err != nil {
 				return nil, fmt.Errorf("layer %d: %w", i, err)
 			}
 		}
@@ -58,7 +59,7 @@ func (s settings) network(g *gorgonia.ExprGraph, batch int) (*network, error) {
 		}
 	}
 	var err error
-	if n.loss, err = crossEntropy(out, n.y); err != nil {
+	if n.loss, err = nn.CrossEntropy(out, n.y); err != nil {
 		return nil, fmt.Errorf("loss: %w", err)
 	}
 	return n, nil
@@ -69,43 +70,11 @@ func matrix(g *gorgonia.ExprGraph, name string, rows, cols int, options ...gorgo
 	return gorgonia.NewMatrix(g, tensor.Float32, append(first, options...)...)
 }
 
-// crossEntropy is the mean over the rows of log(sum(exp(logits))) - logits[label].
-//
-// Each row's largest logit is taken off first, so that exp cannot overflow.
-// Gorgonia's own SoftMax and LogSoftMax do not do for this: from the second
-// row on they look for the largest from the first row's first element, which
-// leaves other rows open to overflow (gorgonia.org/tensor v0.9.24).
-func crossEntropy(logits, labels *gorgonia.Node) (*gorgonia.Node, error) {
-	largest, err := gorgonia.Max(logits, 1)
-	if err != nil {
-		return nil, err
+// between is what lies between two layers.
+func (s *settings) between(x *gorgonia.Node, layer int) (*gorgonia.Node, error) {
+	x, err := gorgonia.Tanh(x)
+	if err != nil || s.dropout == 0 {
+		return x, err
 	}
-	shifted, err := gorgonia.BroadcastSub(logits, largest, nil, []byte{1})
-	if err != nil {
-		return nil, err
-	}
-	exp, err := gorgonia.Exp(shifted)
-	if err != nil {
-		return nil, err
-	}
-	sum, err := gorgonia.Sum(exp, 1)
-	if err != nil {
-		return nil, err
-	}
-	logSum, err := gorgonia.Log(sum)
-	if err != nil {
-		return nil, err
-	}
-	chosen, err := gorgonia.HadamardProd(shifted, labels)
-	if err != nil {
-		return nil, err
-	}
-	if chosen, err = gorgonia.Sum(chosen, 1); err != nil {
-		return nil, err
-	}
-	each, err := gorgonia.Sub(logSum, chosen)
-	if err != nil {
-		return nil, err
-	}
-	return gorgonia.Mean(each)
+	return nn.Dropout(x, s.dropout, fmt.Sprintf("dropout%d", layer))
 }

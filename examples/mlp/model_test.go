@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"math"
 	"os"
@@ -12,14 +13,19 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// defaults are the flags' defaults.
-func defaults(t testing.TB, arguments ...string) settings {
+// defaults are the flags' defaults, but for those that are given.
+func defaults(t testing.TB, arguments ...string) *settings {
 	t.Helper()
-	s, err := parse(arguments, os.Stderr)
-	if err != nil {
+	var s settings
+	f := flag.NewFlagSet("mlp", flag.ContinueOnError)
+	s.define(f)
+	if err := f.Parse(arguments); err != nil {
 		t.Fatal(err)
 	}
-	return s
+	if err := s.check(); err != nil {
+		t.Fatal(err)
+	}
+	return &s
 }
 
 // machine runs the model in Gorgonia's own tape machine, on one device.
@@ -30,7 +36,7 @@ type machine struct {
 	gradients []gorgonia.Value
 }
 
-func newMachine(t testing.TB, s settings, batch int) *machine {
+func newMachine(t testing.TB, s *settings, batch int) *machine {
 	t.Helper()
 	g := gorgonia.NewGraph()
 	n, err := s.network(g, batch)
@@ -80,7 +86,7 @@ func TestGradient(t *testing.T) {
 	}
 }
 
-func checkGradient(t *testing.T, s settings, batch int) {
+func checkGradient(t *testing.T, s *settings, batch int) {
 	t.Helper()
 	g, err := newGenerator(s.dimIn, s.classes, 1)
 	if err != nil {
@@ -112,7 +118,7 @@ func checkGradient(t *testing.T, s settings, batch int) {
 
 // twin computes the same loss in float64, row by row.
 type twin struct {
-	settings
+	*settings
 	x, y    []float64
 	weights [][]float64
 }
@@ -185,7 +191,7 @@ func TestTrainsAlone(t *testing.T) {
 }
 
 // trainAlone returns the test loss before and after.
-func trainAlone(t *testing.T, s settings, steps int) (first, last float64) {
+func trainAlone(t *testing.T, s *settings, steps int) (first, last float64) {
 	g, err := newGenerator(s.dimIn, s.classes, s.seed)
 	if err != nil {
 		t.Fatal(err)

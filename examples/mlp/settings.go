@@ -4,7 +4,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plx-run/plx/trainer"
 )
 
 // settings are the program's flags.
@@ -12,16 +17,16 @@ type settings struct {
 	layers, dimIn, classes, dimHidden int
 	trainSize, batchSize, iterations  int
 	learningRate                      float64
-	seed                              uint64
+	optimizer                         string
+	clipNorm, dropout                 float64
 	save                              string
+	reportEvery, slowWorker           int
+	slowBy                            time.Duration
+	seed                              uint64 // the trainer's flag
 }
 
-// parse reads the arguments. Asked for help it writes that to output and
-// returns flag.ErrHelp.
-func parse(arguments []string, output io.Writer) (settings, error) {
-	var s settings
-	f := flag.NewFlagSet("mlp", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // main reports mistakes
+// define adds the flags to f.
+func (s *settings) define(f *flag.FlagSet) {
 	f.IntVar(&s.layers, "n-layers", 4, "linear `layers`")
 	f.IntVar(&s.dimIn, "dim-in", 1024, "`features` of a sample; half of them tell something")
 	f.IntVar(&s.classes, "n-classes", 32, "`classes`, of 10 clusters each")
@@ -29,25 +34,26 @@ func parse(arguments []string, output io.Writer) (settings, error) {
 	f.IntVar(&s.trainSize, "train-size", 10000, "`samples` to train on; a tenth as many more are kept for the test")
 	f.IntVar(&s.batchSize, "batch-size", 64, "`samples` of one step, over all workers together")
 	f.Float64Var(&s.learningRate, "learning-rate", 0.1, "`rate` of the first step; it falls evenly to 0.3 of that")
+	f.StringVar(&s.optimizer, "optimizer", "sgd", "`rule` of update: sgd, momentum, adagrad or adam")
+	f.Float64Var(&s.clipNorm, "clip-norm", 0, "scale gradients down to this global `norm` (default not)")
+	f.Float64Var(&s.dropout, "dropout", 0, "`part` of each hidden layer to drop while training")
 	f.IntVar(&s.iterations, "niters", 1000, "`steps`")
-	f.Uint64Var(&s.seed, "seed", 0, "`number` that data, order and first weights follow from")
+	f.IntVar(&s.reportEvery, "report-every", 100, "`steps` between two of the chief's lines")
+	f.IntVar(&s.slowWorker, "slow-worker", -1, "`rank` of a worker that is made slow, to see what the others do (default none)")
+	f.DurationVar(&s.slowBy, "slow-by", 50*time.Millisecond, "`time` that the slow worker wastes in each step")
 	f.StringVar(&s.save, "save", "", "`file` for the chief to write the trained weights to")
-	err := f.Parse(arguments)
-	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(output, "usage: mlp [flags]") // nobody is left to be told of a broken output
-		f.SetOutput(output)
-		f.PrintDefaults()
-	}
-	if err != nil {
-		return s, err
-	}
-	if f.NArg() > 0 {
-		return s, fmt.Errorf("unexpected argument %q", f.Arg(0))
-	}
-	return s, s.check()
 }
 
-func (s settings) check() error {
+// optimizers are the rules by name, with the rates that --learning-rate gives.
+var optimizers = map[string]func(rate float64) trainer.Optimizer{
+	"sgd":      trainer.SGD,
+	"momentum": func(rate float64) trainer.Optimizer { return trainer.Momentum(rate, 0.9) },
+	"adagrad":  trainer.Adagrad,
+	"adam":     trainer.Adam,
+}
+
+// check says which flag makes no sense.
+func (s *settings) check() error {
 	for _, c := range []struct {
 		name  string
 		value int
@@ -55,7 +61,7 @@ func (s settings) check() error {
 	}{
 		{"n-layers", s.layers, 1}, {"dim-in", s.dimIn, 1}, {"n-classes", s.classes, 2},
 		{"dim-hidden", s.dimHidden, 1}, {"train-size", s.trainSize, 1},
-		{"batch-size", s.batchSize, 1}, {"niters", s.iterations, 0},
+		{"batch-size", s.batchSize, 1}, {"niters", s.iterations, 0}, {"report-every", s.reportEvery, 1},
 	} {
 		if c.value < c.least {
 			return fmt.Errorf("--%s is %d: want at least %d", c.name, c.value, c.least)
@@ -67,14 +73,24 @@ func (s settings) check() error {
 	if !(s.learningRate > 0) {
 		return errors.New("--learning-rate: want more than 0")
 	}
+	if !(s.clipNorm >= 0) {
+		return fmt.Errorf("--clip-norm is %v: want more than 0", s.clipNorm)
+	}
+	if !(s.dropout >= 0 && s.dropout < 1) {
+		return fmt.Errorf("--dropout is %v: want at least 0 and less than 1", s.dropout)
+	}
+	if optimizers[s.optimizer] == nil {
+		return fmt.Errorf("--optimizer %q: want one of %s", s.optimizer,
+			strings.Join(slices.Sorted(maps.Keys(optimizers)), ", "))
+	}
 	return nil
 }
 
 // rate is the learning rate of a step: it falls evenly from 1.0 to 0.3 of the
 // first over the run.
-func (s settings) rate(step int) float64 {
+func (s *settings) rate(step int) float64 {
 	return s.learningRate * (1 - 0.7*float64(step)/float64(s.iterations))
 }
 
 // testSize is a tenth of the training samples, at least one.
-func (s settings) testSize() int { return max(1, s.trainSize/10) }
+func (s *settings) testSize() int { return max(1, s.trainSize/10) }

@@ -46,6 +46,25 @@ var arrows = []arrow{
 		"launcher/coordinator", "launcher/conductor", "launcher/protocol", "envsync", "logs", "trainer/cluster"}},
 
 	{from: "trainer/cluster", std: true},
+	// Pure parts of the trainer: each can be understood alone.
+	{from: "trainer/random", std: true, not: []string{"net", "os"}},
+	{from: "trainer/data", std: true, to: []string{"trainer/random"}},
+	{from: "trainer/timeline", std: true},
+	{from: "trainer/summary", std: true},
+	{from: "trainer/plot", std: true},
+	{from: "trainer/graph"},
+	{from: "trainer/wire"},
+	{from: "trainer/blas"},
+	{from: "trainer/optimizer", std: true, to: []string{"trainer/wire"}, not: []string{"net"}},
+	{from: "trainer/sparse", std: true, to: []string{"trainer/optimizer", "trainer/random", "trainer/wire"}, not: []string{"net"}},
+	// What runs between tasks: peers below, the two protocols above it.
+	{from: "trainer/peers", to: []string{"trainer/cluster", "trainer/wire"}},
+	{from: "trainer/mesh", to: []string{"trainer/cluster", "trainer/peers", "trainer/wire"}},
+	{from: "trainer/owner", to: []string{"trainer/cluster", "trainer/peers", "trainer/wire",
+		"trainer/optimizer", "trainer/sparse", "trainer/timeline"}},
+	// What runs inside one: graphs and their operations.
+	{from: "trainer/executor", to: []string{"trainer/wire"}},
+	{from: "trainer/nn", to: []string{"trainer/executor", "trainer/random"}},
 	{from: "trainer/...", to: []string{"trainer/..."}},
 	{from: "examples/...", to: []string{"trainer/..."}},
 
@@ -187,7 +206,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		{"/launcher/coordinator", "sort", false},
 		{"/trainer", "/trainer/cluster", false},
 		{"/trainer", "/launcher", true},
-		{"/trainer/ps", "/hostfile", true},
+		{"/trainer/owner", "/hostfile", true},
 		{"/trainer/cluster", "golang.org/x/sys/unix", true},
 		{"/trainer/cluster", "encoding/json", false},
 		{"/launcher", "/internal/testhosts", true},

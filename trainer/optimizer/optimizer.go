@@ -1,18 +1,3 @@
-// Package optimizer applies gradients to variables.
-//
-// The owner of a variable keeps one State per piece of it:
-//
-//	s := optimizer.Settings{Rule: optimizer.Momentum, Momentum: 0.9}
-//	state, err := optimizer.New[float32](s, len(value))
-//	state.Apply(step, rate, value, gradient)
-//
-// Every update is element by element, so a variable may be cut into pieces
-// anywhere without changing a bit of the result. Products are rounded before
-// they are added (T(x*y)+z), which keeps compilers from fusing the two on
-// some machines and not on others.
-//
-// The package knows nothing of learning-rate schedules: the rate of a step is
-// given with the step. It does not clip, decay or check for NaN.
 package optimizer
 
 import (
@@ -29,8 +14,9 @@ type Rule string
 const (
 	SGD      Rule = "sgd"      // x -= r*g
 	Momentum Rule = "momentum" // m = mu*m + g; x -= r*m, or r*(g + mu*m) with Nesterov
-	Adagrad  Rule = "adagrad"  // a += g*g; x -= r*g/(sqrt(a)+eps)  (Duchi et al. 2011)
+	Adagrad  Rule = "adagrad"  // a += g*g; x -= r*g/(sqrt(accumulator+a)+eps)  (Duchi et al. 2011)
 	Adam     Rule = "adam"     // Kingma and Ba 2015, algorithm 1, with bias correction
+	Average  Rule = "average"  // x = mu*x + (1-mu)*g: running statistics, g is no gradient
 )
 
 // Settings says how to update. Workers send it to the owners, so it holds
@@ -39,18 +25,20 @@ type Settings struct {
 	Rule        Rule    `json:"rule"`
 	Momentum    float64 `json:"momentum,omitempty"` // mu, in [0, 1)
 	Nesterov    bool    `json:"nesterov,omitempty"`
-	Accumulator float64 `json:"accumulator,omitempty"` // a before the first step
+	Accumulator float64 `json:"accumulator,omitempty"` // sum of squares before the first step
 	Beta1       float64 `json:"beta1,omitempty"`       // in [0, 1)
 	Beta2       float64 `json:"beta2,omitempty"`       // in [0, 1)
 	Epsilon     float64 `json:"epsilon,omitempty"`     // added to the root
+	Decay       float64 `json:"decay,omitempty"`       // weight decay
+	Decoupled   bool    `json:"decoupled,omitempty"`   // decay beside the rule, not in the gradient
 }
 
 // Check says which setting makes no sense.
 func (s Settings) Check() error {
 	switch s.Rule {
-	case SGD, Momentum, Adagrad, Adam:
+	case SGD, Momentum, Adagrad, Adam, Average:
 	default:
-		return fmt.Errorf("optimiser %q: want sgd, momentum, adagrad or adam", s.Rule)
+		return fmt.Errorf("optimiser %q: want sgd, momentum, adagrad, adam or average", s.Rule)
 	}
 	for _, c := range []struct {
 		name  string
@@ -59,18 +47,29 @@ func (s Settings) Check() error {
 	}{
 		{"momentum", s.Momentum, 1}, {"beta1", s.Beta1, 1}, {"beta2", s.Beta2, 1},
 		{"accumulator", s.Accumulator, math.Inf(1)}, {"epsilon", s.Epsilon, math.Inf(1)},
+		{"decay", s.Decay, math.Inf(1)},
 	} {
 		if !(c.value >= 0 && c.value < c.below) {
 			return fmt.Errorf("optimiser %s: %s is %v, want at least 0 and less than %v", s.Rule, c.name, c.value, c.below)
 		}
 	}
+	if s.Rule == Average && s.Decay != 0 {
+		return fmt.Errorf("optimiser %s: decay is %v, statistics do not decay: set it to 0", s.Rule, s.Decay)
+	}
 	return nil
+}
+
+// Step is what changes from one update to the next.
+type Step struct {
+	Number uint64  // updates of the piece before this one
+	Rate   float64 // learning rate
+	Scale  float64 // factor of the gradient; 1 leaves it as it is
 }
 
 // State is what a rule remembers about one piece of a variable.
 type State[T wire.Float] struct {
 	settings      Settings
-	first, second []T
+	first, second []T // by element, or nil where the rule needs none
 }
 
 // New returns the state of n elements before the first step.
@@ -79,32 +78,74 @@ func New[T wire.Float](s Settings, n int) (*State[T], error) {
 		return nil, err
 	}
 	state := &State[T]{settings: s}
-	if s.Rule != SGD {
-		state.first = make([]T, n)
-	}
 	switch s.Rule {
-	case Adagrad:
-		for i := range state.first {
-			state.first[i] = T(s.Accumulator)
-		}
+	case Momentum, Adagrad:
+		state.first = make([]T, n)
 	case Adam:
-		state.second = make([]T, n)
+		state.first, state.second = make([]T, n), make([]T, n)
 	}
 	return state, nil
 }
 
-// Apply updates x by the gradient g of the same length, in place. step counts
-// from 0.
-func (s *State[T]) Apply(step uint64, rate float64, x, g []T) {
-	g = g[:len(x)]
-	switch s.settings.Rule {
+// Slots returns the memory of the state, not a copy: for each number that the
+// rule keeps per element a slice over the piece's elements. Whoever moves or
+// saves a piece moves these with it; the rule alone says how many there are.
+func (s *State[T]) Slots() [][]T {
+	switch {
+	case s.first == nil:
+		return nil
+	case s.second == nil:
+		return [][]T{s.first}
+	}
+	return [][]T{s.first, s.second}
+}
+
+// Apply updates x by the gradient g of the same length, in place. It does not
+// change g.
+func (s *State[T]) Apply(step Step, x, g []T) {
+	c := newConstants[T](s.settings, step)
+	s.update(&c, 0, x, g[:len(x)])
+}
+
+// ApplyRows updates rows of the table piece x by the gradients g, which lie
+// one after the other. Row index[i] is the row index[i]-first of x; index
+// must be strictly ascending.
+func (s *State[T]) ApplyRows(step Step, x []T, first int64, index []int64, g []T) {
+	if len(index) == 0 {
+		return
+	}
+	c := newConstants[T](s.settings, step)
+	width := len(g) / len(index)
+	for i, row := range index {
+		at := int(row-first) * width
+		s.update(&c, at, x[at:at+width], g[i*width:(i+1)*width])
+	}
+}
+
+// update changes the elements x, which begin at the at-th of the piece.
+func (s *State[T]) update(c *constants[T], at int, x, g []T) {
+	if !c.prepares {
+		s.rule(c, at, x, g)
+		return
+	}
+	for len(x) > 0 {
+		n := min(len(x), len(c.scratch))
+		s.rule(c, at, x[:n], c.prepare(x[:n], g[:n]))
+		x, g, at = x[n:], g[n:], at+n
+	}
+}
+
+func (s *State[T]) rule(c *constants[T], at int, x, g []T) {
+	switch end := at + len(x); s.settings.Rule {
 	case SGD:
-		sgd(T(rate), x, g)
+		c.sgd(x, g)
 	case Momentum:
-		momentum(T(rate), T(s.settings.Momentum), s.settings.Nesterov, x, g, s.first)
+		c.momentum(x, g, s.first[at:end])
 	case Adagrad:
-		adagrad(T(rate), T(s.settings.Epsilon), x, g, s.first)
+		c.adagrad(x, g, s.first[at:end])
 	case Adam:
-		s.adam(step, rate, x, g)
+		c.adam(x, g, s.first[at:end], s.second[at:end])
+	case Average:
+		c.average(x, g)
 	}
 }

@@ -2,7 +2,6 @@ package optimizer
 
 import (
 	"math"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/plx-run/plx/trainer/wire"
@@ -36,6 +35,28 @@ var closed = []struct {
 		// after bias correction both means are the constant's own
 		return x - float64(n)*rate*g/(math.Abs(g)+1e-8)
 	}},
+	{"sgd, decay", Settings{Rule: SGD, Decay: 0.5}, shrinking},
+	{"sgd, decoupled decay", Settings{Rule: SGD, Decay: 0.5, Decoupled: true}, shrinking},
+	{"momentum 0, decay", Settings{Rule: Momentum, Decay: 0.5}, shrinking},
+	{"adagrad, decoupled decay", Settings{Rule: Adagrad, Accumulator: 0.1, Decay: 0.5, Decoupled: true}, func(x, g, rate float64, n int) float64 {
+		for k := 1; k <= n; k++ {
+			x -= rate*0.5*x + rate*g/math.Sqrt(0.1+float64(k)*g*g)
+		}
+		return x
+	}},
+	{"adamw", Settings{Rule: Adam, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8, Decay: 0.5, Decoupled: true}, func(x, g, rate float64, n int) float64 {
+		// the decay of shrinking towards the sign instead of the gradient
+		return shrinking(x, g/(math.Abs(g)+1e-8), rate, n)
+	}},
+	{"average", Settings{Rule: Average, Momentum: 0.9}, func(x, g, rate float64, n int) float64 {
+		return g + (x-g)*math.Pow(0.9, float64(n))
+	}},
+}
+
+// shrinking is gradient descent with decay 0.5: the distance from where
+// decay and gradient are equal falls by 1 - rate/2 each step.
+func shrinking(x, g, rate float64, n int) float64 {
+	return -g/0.5 + (x+g/0.5)*math.Pow(1-rate*0.5, float64(n))
 }
 
 func TestClosedForms(t *testing.T) {
@@ -59,7 +80,7 @@ func checkClosed[T wire.Float](t *testing.T, s Settings, form func(x, g, rate fl
 		t.Fatal(err)
 	}
 	for step := range uint64(40) {
-		state.Apply(step, 0.01, x, g)
+		state.Apply(Step{Number: step, Rate: 0.01, Scale: 1}, x, g)
 	}
 	for i := range x {
 		if d := math.Abs(float64(x[i]) - want[i]); !(d <= within) {
@@ -68,40 +89,14 @@ func checkClosed[T wire.Float](t *testing.T, s Settings, form func(x, g, rate fl
 	}
 }
 
-// Cutting a variable changes no bit.
-func TestPiecesAreExact(t *testing.T) {
-	const n, cut = 101, 37
-	for _, c := range closed {
-		whole, _ := New[float32](c.settings, n)
-		left, _ := New[float32](c.settings, cut)
-		right, _ := New[float32](c.settings, n-cut)
-		random := rand.New(rand.NewPCG(1, 2))
-		a, g := make([]float32, n), make([]float32, n)
-		for i := range a {
-			a[i] = random.Float32()
-		}
-		b := append([]float32(nil), a...)
-		for step := range uint64(20) {
-			for i := range g {
-				g[i] = random.Float32() - 0.5
-			}
-			whole.Apply(step, 0.1, a, g)
-			left.Apply(step, 0.1, b[:cut], g[:cut])
-			right.Apply(step, 0.1, b[cut:], g[cut:])
-		}
-		for i := range a {
-			if math.Float32bits(a[i]) != math.Float32bits(b[i]) {
-				t.Fatalf("%s: element %d: %v whole, %v in pieces", c.name, i, a[i], b[i])
-			}
-		}
-	}
-}
-
 func TestZeroGradientIsHarmless(t *testing.T) {
 	for _, c := range closed {
+		if c.settings.Decay != 0 || c.settings.Rule == Average {
+			continue
+		}
 		state, _ := New[float32](c.settings, 1)
 		x := []float32{3}
-		state.Apply(0, 0.1, x, []float32{0})
+		state.Apply(Step{Rate: 0.1, Scale: 1}, x, []float32{0})
 		if x[0] != 3 {
 			t.Errorf("%s: a zero gradient moved 3 to %v", c.name, x[0])
 		}
@@ -112,7 +107,8 @@ func TestCheck(t *testing.T) {
 	for _, s := range []Settings{
 		{}, {Rule: "newton"}, {Rule: Momentum, Momentum: 1}, {Rule: Momentum, Momentum: -0.1},
 		{Rule: Adam, Beta1: math.NaN()}, {Rule: Adam, Beta2: 1.5}, {Rule: Adagrad, Accumulator: -1},
-		{Rule: Adagrad, Epsilon: math.Inf(1)},
+		{Rule: Adagrad, Epsilon: math.Inf(1)}, {Rule: SGD, Decay: -1}, {Rule: SGD, Decay: math.NaN()},
+		{Rule: Average, Momentum: 1}, {Rule: Average, Momentum: 0.9, Decay: 0.1},
 	} {
 		if _, err := New[float32](s, 1); err == nil {
 			t.Errorf("%+v: accepted", s)

@@ -33,6 +33,8 @@ type Conn struct {
 	iovec   net.Buffers
 
 	reads   atomic.Uint64    // successful reads from the peer
+	taken   atomic.Uint64    // bytes read
+	given   atomic.Uint64    // bytes written
 	silence atomic.Int64     // a time.Duration
 	changed [2]chan struct{} // by goroutine: silence is another one
 	closing sync.Once
@@ -93,7 +95,8 @@ func (c *Conn) send(frames []Frame) error {
 		}
 	}
 	whole := c.iovec
-	_, err := c.iovec.WriteTo(c.conn) // eats c.iovec from the front
+	n, err := c.iovec.WriteTo(c.conn) // eats c.iovec from the front
+	c.given.Add(uint64(n))
 	clear(whole)
 	c.iovec = whole[:0]
 	return c.explain(err)
@@ -127,6 +130,10 @@ func (c *Conn) Payload(b []byte) error {
 	_, err := io.ReadFull(c.reader, b)
 	return c.explain(err)
 }
+
+// Traffic returns how many bytes were sent and received so far, headers and
+// heartbeats included.
+func (c *Conn) Traffic() (sent, received uint64) { return c.given.Load(), c.taken.Load() }
 
 // Drain reads and drops whatever comes until the peer hangs up or Close is
 // called, frames or not.
@@ -214,6 +221,7 @@ func (r counted) Read(b []byte) (int, error) {
 	n, err := r.c.conn.Read(b)
 	if n > 0 {
 		r.c.reads.Add(1)
+		r.c.taken.Add(uint64(n))
 	}
 	return n, err
 }

@@ -12,11 +12,12 @@
 //
 // # Format
 //
-// A header is 40 bytes, all numbers little-endian:
+// A header is 44 bytes, all numbers little-endian:
 //
 //	 0 magic "PX"   2 version   3 kind   4 generation u32
 //	 8 epoch u32   12 variable u32      16 step u64
 //	24 offset u64, in elements          32 length u64, in bytes
+//	40 part u32
 //
 // The payload follows: numbers as they lie in memory on a little-endian
 // machine, JSON for declarations and errors.
@@ -35,34 +36,44 @@ import (
 )
 
 // HeaderSize is the size of an encoded header in bytes.
-const HeaderSize = 40
+const HeaderSize = 44
 
 const (
 	magic   = 'P' | 'X'<<8
-	version = 1
+	version = 2
 )
 
 // Kind says what a frame is for.
 type Kind uint8
 
-// The kinds, in the order in which a connection sees them.
+// The kinds, roughly in the order in which a connection sees them. An owner
+// is a server, or a worker that owns variables.
 const (
 	Heartbeat Kind = iota + 1 // both ways, swallowed by Next
 	Declare                   // worker: JSON, what it is about to train
 	Initial                   // chief: a variable before the first step
-	Value                     // server: a variable after Step updates
-	Ready                     // server: every worker declared the same; values were sent
-	Step                      // worker: begins a step with its rate and loss
-	Push                      // worker: a gradient
-	Done                      // server: Step is complete; the batch's loss
+	Value                     // owner: a variable after a step
+	Ready                     // owner: every worker declared the same; values were sent
+	Step                      // worker: begins a step
+	Push                      // worker: a gradient, or rows of one
+	Done                      // owner: the step is complete
+	Norm                      // owner: sums of squares of its gradients
+	Scale                     // worker that leads a group: the global norm and what to scale by
+	Pull                      // worker: indices of rows that it wants
+	Rows                      // owner: those rows
+	Commit                    // worker: has its gradients, asks whether they count
+	Verdict                   // owner: whether they count
+	Fetch                     // worker: is late, wants the values after Step steps
 	Bye                       // worker: will send no more
-	Error                     // server: JSON, why training cannot go on
+	Error                     // both ways: JSON, why training cannot go on
+	Collective                // workers: part of a collective, see package mesh
 	kinds
 )
 
 var kindNames = [kinds]string{
 	Heartbeat: "heartbeat", Declare: "declare", Initial: "initial", Value: "value", Ready: "ready",
-	Step: "step", Push: "push", Done: "done", Bye: "bye", Error: "error",
+	Step: "step", Push: "push", Done: "done", Norm: "norm", Scale: "scale", Pull: "pull", Rows: "rows",
+	Commit: "commit", Verdict: "verdict", Fetch: "fetch", Bye: "bye", Error: "error", Collective: "collective",
 }
 
 func (k Kind) String() string {
@@ -81,6 +92,7 @@ type Header struct {
 	Step       uint64 // updates applied before this one
 	Offset     uint64 // first element within the variable
 	Length     uint64 // payload bytes; filled in by Conn
+	Part       uint32 // vertex of the tree that a sum belongs to, or number of a request
 }
 
 // Frame is a header and its payload.
@@ -99,6 +111,7 @@ func (h Header) put(b []byte) {
 	binary.LittleEndian.PutUint64(b[16:], h.Step)
 	binary.LittleEndian.PutUint64(b[24:], h.Offset)
 	binary.LittleEndian.PutUint64(b[32:], h.Length)
+	binary.LittleEndian.PutUint32(b[40:], h.Part)
 }
 
 // parse decodes HeaderSize bytes.
@@ -117,6 +130,7 @@ func parse(b []byte) (Header, error) {
 		Step:       binary.LittleEndian.Uint64(b[16:]),
 		Offset:     binary.LittleEndian.Uint64(b[24:]),
 		Length:     binary.LittleEndian.Uint64(b[32:]),
+		Part:       binary.LittleEndian.Uint32(b[40:]),
 	}
 	if h.Kind == 0 || h.Kind >= kinds {
 		return Header{}, fmt.Errorf("frame of unknown %s", h.Kind)

@@ -42,7 +42,7 @@ func TestFramesArriveWhole(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var sent []Frame
 	for i := range 40 {
-		f := Frame{Header: Header{Kind: Push, Variable: uint32(i), Step: random.Uint64(), Offset: random.Uint64(), Epoch: 5}}
+		f := Frame{Header: Header{Kind: Push, Variable: uint32(i), Step: random.Uint64(), Offset: random.Uint64(), Epoch: 5, Part: random.Uint32()}}
 		f.Payload = make([]byte, []int{0, 1, 8, 63 << 10, 1 << 20}[random.IntN(5)])
 		for j := range f.Payload {
 			f.Payload[j] = byte(random.Uint32())
@@ -177,7 +177,7 @@ func TestSteadySendDoesNotAllocate(t *testing.T) {
 
 func FuzzHeader(f *testing.F) {
 	var good [HeaderSize]byte
-	Header{Kind: Push, Generation: 1, Epoch: 2, Variable: 3, Step: 4, Offset: 5, Length: 6}.put(good[:])
+	Header{Kind: Push, Generation: 1, Epoch: 2, Variable: 3, Step: 4, Offset: 5, Length: 6, Part: 7}.put(good[:])
 	f.Add(good[:])
 	f.Add(bytes.Repeat([]byte{0xff}, HeaderSize))
 	f.Add([]byte("GET / HTTP/1.1\r\nHost: 10.0.0.1:41234\r\n\r\n"))

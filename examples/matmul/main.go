@@ -1,0 +1,140 @@
+// Command matmul multiplies two matrices on all workers, in two ways, with
+// nothing but the collectives of package trainer:
+//
+//	plx launch --hosts resources.txt ./examples/matmul --size 2048
+//
+// By rows, every worker has all of B and some rows of A, and the chief puts
+// the rows of C one below the other. By reduction, every worker has some
+// columns of A and the same rows of B, and the products are added. The chief
+// checks both against a product of its own. The exercise is pathway2ai's.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/plx-run/plx/trainer"
+	"github.com/plx-run/plx/trainer/random"
+	"gonum.org/v1/gonum/blas"
+	"gorgonia.org/gorgonia"
+)
+
+var size = flag.Int("size", 1024, "rows and columns `n` of the matrices")
+
+func main() { trainer.Main(train) }
+
+// train is one worker's part.
+func train(ctx context.Context, job *trainer.Job) error {
+	if *size < 1 {
+		return fmt.Errorf("--size is %d: want at least 1", *size)
+	}
+	// Equal parts for all: the matrices are padded with zeros.
+	part := (*size + job.NumWorkers() - 1) / job.NumWorkers()
+	m := multiplication{job: job, n: *size, part: part, padded: part * job.NumWorkers()}
+	if job.IsChief() {
+		m.a, m.b = matrix(job.Seed(), "a", m.n), matrix(job.Seed(), "b", m.n)
+		m.want = make([]float32, m.n*m.n)
+		multiply(m.n, m.n, m.n, m.a, m.b, m.want)
+	}
+	if err := m.check("by rows", func() ([]float32, error) { return m.byRows(ctx) }); err != nil {
+		return err
+	}
+	return m.check("by reduction", func() ([]float32, error) { return m.byReduction(ctx) })
+}
+
+// multiplication is C = A B of n by n matrices, row by row in memory. Only
+// the chief has a, b and want.
+type multiplication struct {
+	job             *trainer.Job
+	n, part, padded int
+	a, b, want      []float32
+}
+
+// check prints how far the chief's result is from its own product.
+func (m *multiplication) check(how string, do func() ([]float32, error)) error {
+	begin := time.Now()
+	c, err := do()
+	if err != nil || !m.job.IsChief() {
+		return err
+	}
+	furthest := 0.0
+	for i, want := range m.want {
+		furthest = max(furthest, math.Abs(float64(c[i]-want)))
+	}
+	// A sum of n products of numbers below 1, added in another order.
+	if bound := 1e-6 * float64(m.n); !(furthest <= bound) {
+		return fmt.Errorf("%s: C differs by %g from the chief's own product, want at most %g", how, furthest, bound)
+	}
+	_, err = fmt.Printf("%-12s | %d workers | %.1f ms | largest difference %.2g | ok\n",
+		how, m.job.NumWorkers(), time.Since(begin).Seconds()*1000, furthest)
+	return err
+}
+
+// byRows gives every worker some rows of A.
+func (m *multiplication) byRows(ctx context.Context) ([]float32, error) {
+	b := make([]float32, m.n*m.n)
+	copy(b, m.b)
+	if err := m.job.Broadcast(ctx, b, 0); err != nil {
+		return nil, err
+	}
+	rows, all := make([]float32, m.part*m.n), make([]float32, 0)
+	if m.job.IsChief() {
+		all = make([]float32, m.padded*m.n)
+		copy(all, m.a)
+	}
+	if err := m.job.Scatter(ctx, all, rows, 0); err != nil {
+		return nil, err
+	}
+	product := make([]float32, m.part*m.n)
+	multiply(m.part, m.n, m.n, rows, b, product)
+	return all, m.job.Gather(ctx, product, all, 0)
+}
+
+// byReduction gives every worker some columns of A and the rows of B that
+// meet them.
+func (m *multiplication) byReduction(ctx context.Context) ([]float32, error) {
+	var columns, rows []float32
+	if m.job.IsChief() {
+		columns, rows = transposed(m.a, m.n, m.padded), make([]float32, m.padded*m.n)
+		copy(rows, m.b)
+	}
+	own, below := make([]float32, m.part*m.n), make([]float32, m.part*m.n)
+	if err := m.job.Scatter(ctx, columns, own, 0); err != nil {
+		return nil, err
+	}
+	if err := m.job.Scatter(ctx, rows, below, 0); err != nil {
+		return nil, err
+	}
+	c := make([]float32, m.n*m.n)
+	gorgonia.WhichBLAS().Sgemm(blas.Trans, blas.NoTrans, m.n, m.n, m.part, 1, own, m.n, below, m.n, 0, c, m.n)
+	return c, m.job.AllReduce(ctx, c)
+}
+
+// transposed has a's columns as rows, and rows of zeros up to so many.
+func transposed(a []float32, n, rows int) []float32 {
+	t := make([]float32, rows*n)
+	for i := range n {
+		for j := range n {
+			t[j*n+i] = a[i*n+j]
+		}
+	}
+	return t
+}
+
+// multiply sets c (m, n) to a (m, k) times b (k, n).
+func multiply(m, k, n int, a, b, c []float32) {
+	gorgonia.WhichBLAS().Sgemm(blas.NoTrans, blas.NoTrans, m, n, k, 1, a, k, b, n, 0, c, n)
+}
+
+// matrix has elements in [-1, 1) that follow from seed and name.
+func matrix(seed uint64, name string, n int) []float32 {
+	s, x := random.New(seed, name), make([]float32, n*n)
+	for i := range x {
+		u, _ := s.Pair(uint64(i))
+		x[i] = float32(2*u - 1)
+	}
+	return x
+}

@@ -1,0 +1,81 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/plx-run/plx/trainer/owner"
+)
+
+// advance counts a step that was taken, or one that this worker came too late
+// for, and runs what comes after each.
+func (r *Replica) advance(ctx context.Context, result Result, outcome owner.Outcome, t timing) error {
+	r.step = int(r.client.Step())
+	r.job.steps.Store(int64(r.step))
+	r.dropped += outcome.Dropped * r.rows
+	if outcome.Over {
+		r.ended = true
+		return ErrDone
+	}
+	if result.Late {
+		r.late++
+		return nil
+	}
+	if outcome.Leaves < r.job.leaves && r.settings.ending == EndTogether {
+		r.ended = true // the next call says so
+	}
+	if every := r.job.config.checkParameters; every > 0 && r.step%every == 0 {
+		if err := r.checkParameters(ctx); err != nil {
+			return err
+		}
+	}
+	return r.hooks.after(r, result, t)
+}
+
+// named gives a step's metrics their names.
+func (l *lane) named(metrics []float64) map[string]float64 {
+	if len(l.metrics) == 0 {
+		return nil
+	}
+	named := make(map[string]float64, len(l.metrics))
+	for i, name := range l.metrics {
+		named[name] = metrics[i]
+	}
+	return named
+}
+
+// join takes part in the steps of the others, with nothing of its own, until
+// nobody has anything.
+func (r *Replica) join(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.settings.ending == WaitForAll || r.err != nil || r.declared.Sync.Mode == owner.Backup {
+		return nil
+	}
+	r.job.Logf(slog.LevelDebug, "no more data after step %d: joining the others", r.step)
+	var absent []int
+	for leaf := r.lo; leaf < r.hi; leaf++ {
+		absent = append(absent, leaf)
+	}
+	for {
+		err := r.client.Begin(0, absent...)
+		var outcome owner.Outcome
+		if err == nil {
+			outcome, err = r.client.Finish(ctx, nil)
+		}
+		if err != nil {
+			r.err = fmt.Errorf("step %d, joined: %w", r.step, err)
+			return r.err
+		}
+		if outcome.Leaves == 0 {
+			return nil
+		}
+		r.step = int(r.client.Step())
+		r.job.steps.Store(int64(r.step))
+	}
+}
+
+// finished reports whether err, what the program returned, is a success.
+func finished(err error) bool { return err == nil || errors.Is(err, ErrDone) }

@@ -1,0 +1,178 @@
+package trainer
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+
+	"github.com/plx-run/plx/trainer/timeline"
+)
+
+// config is how a job trains, whatever its model: what the program says in
+// its Settings, and over that what the user says in flags.
+type config struct {
+	arch, sync      string
+	virtual         int // virtual workers of the whole job; 0: one per replica and accumulated batch
+	replicas        int // of one worker
+	accumulate      int // batches that one replica takes in a step
+	lanes           int // 0: as the cores allow
+	seed            uint64
+	digest          bool
+	stopAt          int // 0: never
+	checkParameters int // every so many steps; 0: never
+	checkNumerics   bool
+	bucket          int // bytes
+	partition       int // bytes
+	summaries       string
+	exportGraph     string
+	profileSteps    string
+	profileDir      string
+	profile         timeline.Steps
+}
+
+// Setting is a program's own choice of how it trains. The flag of the same
+// name wins over it.
+type Setting func(*config)
+
+// Arch says where variables live: ps, allreduce or hybrid. See --arch.
+func Arch(name string) Setting { return func(c *config) { c.arch = name } }
+
+// Sync says how far workers may drift apart: sync, async, ssp:K, group:G or
+// backup:B. See --sync and docs/synchronisation.md.
+func Sync(mode string) Setting { return func(c *config) { c.sync = mode } }
+
+// VirtualWorkers cuts every batch into v data shards, whatever the number of
+// workers. Where it is set the weights are the same bits for any number of
+// workers up to v, and hosts whose arithmetic differs are refused.
+func VirtualWorkers(v int) Setting { return func(c *config) { c.virtual = v } }
+
+// Replicas makes every worker drive r replicas of the model: the same as r
+// times as many workers.
+func Replicas(r int) Setting { return func(c *config) { c.replicas = r } }
+
+// Accumulate makes every replica add the gradients of n batches in a step:
+// the same as n times as many workers, with the memory of one.
+func Accumulate(n int) Setting { return func(c *config) { c.accumulate = n } }
+
+// Seed is what first values, shuffling and dropout follow from.
+func Seed(s uint64) Setting { return func(c *config) { c.seed = s } }
+
+// defaults is the configuration before settings and flags.
+func defaults() config {
+	return config{replicas: 1, accumulate: 1, bucket: 1 << 20, partition: 4 << 20, profileDir: "."}
+}
+
+// check says which value makes no sense by itself.
+func (c *config) check() error {
+	switch c.arch {
+	case "", "ps", "allreduce", "hybrid":
+	default:
+		return fmt.Errorf("--arch %q: want ps, allreduce or hybrid", c.arch)
+	}
+	for _, n := range []struct {
+		flag         string
+		value, least int
+	}{
+		{"virtual-workers", c.virtual, 0}, {"replicas", c.replicas, 1}, {"accumulate", c.accumulate, 1},
+		{"lanes", c.lanes, 0}, {"stop-at-step", c.stopAt, 0}, {"check-parameters", c.checkParameters, 0},
+		{"bucket-bytes", c.bucket, 1}, {"partition-bytes", c.partition, 1},
+	} {
+		if n.value < n.least {
+			return fmt.Errorf("--%s is %d: want at least %d", n.flag, n.value, n.least)
+		}
+	}
+	if c.profileSteps == "" {
+		return nil
+	}
+	var err error
+	if c.profile, err = timeline.ParseSteps(c.profileSteps); err != nil {
+		return fmt.Errorf("--profile-steps: %w", err)
+	}
+	return nil
+}
+
+// leaves is the number of virtual workers of a job with so many workers.
+func (c *config) leaves(workers int) (int, error) {
+	each := c.replicas * c.accumulate
+	if c.virtual == 0 {
+		return workers * each, nil
+	}
+	if each > 1 && c.virtual != workers*each {
+		return 0, fmt.Errorf("--virtual-workers %d with %d workers of %d: give --virtual-workers, or --replicas and --accumulate",
+			c.virtual, workers, each)
+	}
+	if c.virtual < workers {
+		return 0, manyWorkersError{workers, c.virtual}
+	}
+	return c.virtual, nil
+}
+
+// manyWorkersError is a job with more workers than virtual ones.
+type manyWorkersError struct{ workers, virtual int }
+
+func (e manyWorkersError) Error() string {
+	return fmt.Sprintf("%d workers, but %d virtual workers: every worker needs at least one", e.workers, e.virtual)
+}
+
+// Hint says what would fit.
+func (e manyWorkersError) Hint() string {
+	return fmt.Sprintf("raise --virtual-workers to %d or more, or launch on fewer devices", e.workers)
+}
+
+// laneCount is how many replicas a worker with so many virtual workers
+// computes side by side: one BLAS thread each.
+func (c *config) laneCount(own, onHost int) int {
+	if c.lanes > 0 {
+		return min(c.lanes, own)
+	}
+	return max(1, min(own, runtime.GOMAXPROCS(0)/max(onHost, 1)))
+}
+
+// exact reports whether the user asked for the same bits everywhere.
+func (c *config) exact() bool { return c.virtual > 0 || c.digest }
+
+var errArchNeedsServers = errors.New("no server to keep the variables on")
+
+// place decides where variables live. sparse and dense say which kinds the
+// model has.
+func (c *config) place(workers, servers int, sparse, dense bool) (arch, why string, err error) {
+	arch = c.arch
+	mode, _, _ := strings.Cut(c.sync, ":")
+	synchronous := mode == "" || mode == "sync"
+	switch {
+	case workers == 1 && servers == 0:
+		return "allreduce", "alone", nil
+	case arch == "" && !synchronous:
+		arch, why = "ps", "--sync "+c.sync+" needs servers"
+	case arch == "":
+		arch = "hybrid"
+	}
+	if !synchronous && arch != "ps" {
+		return "", "", fmt.Errorf("--sync %s with --arch %s: a worker that owns variables would hold up the others; use --arch ps", c.sync, arch)
+	}
+	switch {
+	case arch == "hybrid" && !sparse:
+		arch, why = "allreduce", "no sparse variable"
+	case arch == "hybrid" && servers == 0:
+		arch, why = "allreduce", "no server"
+	case arch == "hybrid" && !dense:
+		arch, why = "ps", "no dense variable"
+	}
+	if arch == "ps" && servers == 0 {
+		return "", "", serverlessError{workers}
+	}
+	return arch, why, nil
+}
+
+// serverlessError is a job that needs a server and has none.
+type serverlessError struct{ workers int }
+
+func (e serverlessError) Error() string {
+	return fmt.Sprintf("%s and %v", count(e.workers, "worker"), errArchNeedsServers)
+}
+
+// Hint says how to get servers, or to do without.
+func (serverlessError) Hint() string {
+	return "launch without --ps none, or train with --arch allreduce"
+}

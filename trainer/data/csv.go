@@ -1,0 +1,222 @@
+package data
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Table is a dataset of rows of numbers, all in memory.
+type Table[T float32 | float64] struct {
+	Columns []string // names, where the file has them; else empty
+	Width   int      // numbers in a row
+	Values  []T      // Len() x Width
+}
+
+// Len is the number of rows.
+func (t *Table[T]) Len() int { return len(t.Values) / max(1, t.Width) }
+
+// At returns row i, the table's own memory.
+func (t *Table[T]) At(i int) ([]T, error) {
+	if err := checkIndex(i, t.Len()); err != nil {
+		return nil, err
+	}
+	return t.Values[i*t.Width : (i+1)*t.Width : (i+1)*t.Width], nil
+}
+
+// CSV says how a file of comma-separated values is read. The zero value reads
+// every column of a file without a header.
+type CSV struct {
+	Header bool // the first line names the columns
+	// Names or Indices (from 0) choose columns and their order; without
+	// either, every column is read.
+	Names   []string
+	Indices []int
+	Comma   rune // between fields; 0: a comma
+	Comment rune // lines that begin with it are passed over; 0: none
+}
+
+// ReadCSV reads the chosen columns of a file as numbers. It refuses rows of
+// another length than the first, fields that are empty or no number, and
+// numbers that are not finite or too large for T. Fields of other columns may
+// hold anything.
+func ReadCSV[T float32 | float64](path string, c CSV) (*Table[T], error) {
+	return readFile(path, func(s *source) (*Table[T], error) { return decodeCSV[T](s, c) })
+}
+
+func decodeCSV[T float32 | float64](s *source, c CSV) (*Table[T], error) {
+	if err := c.validate(); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.name, err)
+	}
+	if bom, _ := s.reader.Peek(3); string(bom) == byteOrderMark {
+		s.reader.Discard(3) // cannot fail after the Peek
+	}
+	r := csv.NewReader(&bounded{from: s, left: maxBytes})
+	r.ReuseRecord, r.Comment = true, c.Comment
+	if c.Comma != 0 {
+		r.Comma = c.Comma
+	}
+	t := &Table[T]{}
+	names, columns, err := c.columns(r, s.name)
+	t.Columns = names
+	for err == nil {
+		var record []string
+		if record, err = r.Read(); err != nil {
+			break
+		}
+		if len(columns) == 0 {
+			columns = everyColumn(len(record))
+		}
+		t.Width = len(columns)
+		err = t.append(r, s.name, record, columns)
+	}
+	if err != io.EOF {
+		return nil, csvError(s.name, err)
+	}
+	if len(t.Values) == 0 {
+		return nil, s.fault("no rows of values")
+	}
+	return t, nil
+}
+
+// bounded is a reader that fails after so many bytes.
+type bounded struct {
+	from io.Reader
+	left int64
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.from.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, fmt.Errorf("more than the %d bytes that are read at most", int64(maxBytes))
+	}
+	return n, err
+}
+
+func (c CSV) validate() error {
+	if len(c.Names) > 0 && len(c.Indices) > 0 {
+		return errors.New("columns are chosen by name and by index, want one of the two")
+	}
+	if len(c.Names) > 0 && !c.Header {
+		return errors.New("columns are chosen by name, but Header is not set")
+	}
+	for _, i := range c.Indices {
+		if i < 0 {
+			return fmt.Errorf("column %d: columns count from 0", i)
+		}
+	}
+	return nil
+}
+
+// columns reads the header, if there is one, and returns its names and the
+// indices of the chosen columns, nil for all of a file without a header.
+func (c CSV) columns(r *csv.Reader, file string) (names []string, columns []int, err error) {
+	columns = slices.Clone(c.Indices)
+	if !c.Header {
+		return nil, columns, nil
+	}
+	header, err := r.Read()
+	if err == io.EOF {
+		err = &formatError{file: file, line: 1, cause: errors.New("the file is empty, want a header")}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range header {
+		header[i] = strings.TrimSpace(header[i])
+	}
+	if columns, err = c.choose(header, columns); err != nil {
+		line, _ := r.FieldPos(0)
+		return nil, nil, &formatError{file: file, line: line, cause: err}
+	}
+	for _, i := range columns {
+		names = append(names, header[i])
+	}
+	return names, columns, nil
+}
+
+// choose adds the columns chosen by name to those chosen by index and checks
+// that the header has them. Without a choice it takes all.
+func (c CSV) choose(header []string, columns []int) ([]int, error) {
+	for _, name := range c.Names {
+		i := slices.Index(header, name)
+		if i < 0 {
+			return nil, fmt.Errorf("no column %q, there are %.200q", name, header)
+		}
+		if slices.Contains(header[i+1:], name) {
+			return nil, fmt.Errorf("two columns are named %q, choose by index", name)
+		}
+		columns = append(columns, i)
+	}
+	if len(columns) == 0 {
+		return everyColumn(len(header)), nil
+	}
+	if last := slices.Max(columns); last >= len(header) {
+		return nil, fmt.Errorf("no column %d, there are %d", last, len(header))
+	}
+	return columns, nil
+}
+
+func everyColumn(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// append reads the chosen columns of a record.
+func (t *Table[T]) append(r *csv.Reader, file string, record []string, columns []int) error {
+	for _, column := range columns {
+		if column >= len(record) {
+			line, _ := r.FieldPos(0)
+			return &formatError{file: file, line: line, cause: fmt.Errorf("no column %d, there are %d", column, len(record))}
+		}
+		x, err := parseNumber[T](record[column])
+		if err != nil {
+			line, _ := r.FieldPos(column)
+			return &formatError{file: file, line: line, cause: fmt.Errorf("column %d: %w", column, err)}
+		}
+		t.Values = append(t.Values, x)
+	}
+	return nil
+}
+
+func parseNumber[T float32 | float64](field string) (T, error) {
+	field = strings.TrimSpace(field)
+	var one T
+	size := 64
+	if _, small := any(one).(float32); small {
+		size = 32
+	}
+	x, err := strconv.ParseFloat(field, size)
+	switch {
+	case field == "":
+		return 0, errors.New("empty, want a number")
+	case errors.Is(err, strconv.ErrRange):
+		return 0, fmt.Errorf("%.40q does not fit into float%d", field, size)
+	case err != nil:
+		return 0, fmt.Errorf("%.40q is no number", field)
+	case math.IsNaN(x) || math.IsInf(x, 0):
+		return 0, fmt.Errorf("%.40q is not finite", field)
+	}
+	return T(x), nil
+}
+
+// csvError names the file in an error of encoding/csv, which has the line.
+func csvError(file string, err error) error {
+	var syntax *csv.ParseError
+	if errors.As(err, &syntax) {
+		return &formatError{file: file, line: syntax.Line, cause: syntax.Err}
+	}
+	var ours *formatError
+	if errors.As(err, &ours) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", file, err)
+}

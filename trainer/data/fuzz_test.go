@@ -1,0 +1,206 @@
+package data
+
+import (
+	"bytes"
+	"iter"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// opened is a source of bytes as from a file; of none where they only begin as
+// a packed file does.
+func opened(t *testing.T, content []byte) *source {
+	t.Helper()
+	s, err := newSource(bytes.NewReader(content), "fuzzed")
+	if err != nil {
+		checkNamed(t, err)
+		return opened(t, nil)
+	}
+	return s
+}
+
+// checkNamed fails on an error that does not begin with the file's name.
+func checkNamed(t *testing.T, err error) {
+	t.Helper()
+	if err != nil && !strings.HasPrefix(err.Error(), "fuzzed:") {
+		t.Fatalf("the error does not name the file: %v", err)
+	}
+}
+
+// checkWhole fails on an array that does not fit its shape.
+func checkWhole(t *testing.T, a *Array) {
+	t.Helper()
+	n, err := elements(a.Shape, maxBytes)
+	if err != nil || int64(reflect.ValueOf(a.Values).Len()) != n || len(a.Float32s()) != int(n) {
+		t.Fatalf("shape %v of %d values: %v", a.Shape, reflect.ValueOf(a.Values).Len(), err)
+	}
+}
+
+func FuzzIDX(f *testing.F) {
+	f.Add([]byte{0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 1, 1, 2})
+	f.Add([]byte{0, 0, 0x0e, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0})
+	f.Add([]byte{0, 0, 8, 3, 255, 255, 255, 255, 0, 0, 0, 0, 255, 255, 255, 255})
+	f.Add(zip(f, []byte{0, 0, 0x0b, 0, 1, 2}))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		a, err := decodeIDX(opened(t, content))
+		if checkNamed(t, err); err == nil {
+			checkWhole(t, a)
+		}
+	})
+}
+
+func FuzzCIFAR10(f *testing.F) {
+	f.Add(cifar(1, 2))
+	f.Add(cifar(11))
+	f.Add(cifar(1)[:100])
+	f.Add(zip(f, cifar(1)))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		d := &Images{}
+		err := d.appendCIFAR(opened(t, content))
+		checkNamed(t, err)
+		if len(d.Pixels) != d.Len()*cifarPixels || err == nil && d.Len() == 0 {
+			t.Fatalf("%d labels, %d pixels, %v", d.Len(), len(d.Pixels), err)
+		}
+	})
+}
+
+// What is read is written and read again, the same.
+func FuzzNPY(f *testing.F) {
+	f.Add(npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }", "abcd"))
+	f.Add(npy(2, "{'descr': '>i8', 'fortran_order': True, 'shape': (), }", "abcdefgh"))
+	f.Add(npy(3, `{"shape":(2,1),"fortran_order":False,"descr":"|u1"}`, "ab"))
+	f.Add(npy(1, "{'descr': [('a', 'O')], 'fortran_order': False, 'shape': (0, 99999999999), }"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		a, err := decodeNPY(opened(t, content))
+		if checkNamed(t, err); err != nil {
+			return
+		}
+		checkWhole(t, a)
+		var once, twice bytes.Buffer
+		if err := encodeNPY(&once, a); err != nil {
+			t.Fatal(err)
+		}
+		b, err := decodeNPY(opened(t, once.Bytes()))
+		if err != nil || !slices.Equal(a.Shape, b.Shape) {
+			t.Fatalf("%v: %v, %v", a, b, err)
+		}
+		if err := encodeNPY(&twice, b); err != nil || !bytes.Equal(once.Bytes(), twice.Bytes()) {
+			t.Fatalf("%v is read and written as another array: %v", a, err)
+		}
+	})
+}
+
+func FuzzNPYHeader(f *testing.F) {
+	f.Add("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }   \n")
+	f.Add(`{"shape": (3L, 4), "fortran_order": True, "descr": '|O',}`)
+	f.Add("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2, 3, 4,), }")
+	f.Fuzz(func(t *testing.T, text string) {
+		h, err := parseNPYHeader(text)
+		if err != nil || strings.Contains(h.descr, "'") {
+			return
+		}
+		if again, err := parseNPYHeader(h.String()); err != nil || !reflect.DeepEqual(again, h) {
+			t.Fatalf("%q is %+v, written %q and read as %+v, %v", text, h, h, again, err)
+		}
+	})
+}
+
+func FuzzCSV(f *testing.F) {
+	f.Add([]byte("a,b\n1,2\n3,4\n"), true, "b", uint8(0), ',')
+	f.Add([]byte("1;2\n\"3\";-0x1p-2\n"), false, "", uint8(1), ';')
+	f.Add([]byte("\ufeff 1,inf\n,\n"), false, "", uint8(9), ',')
+	f.Fuzz(func(t *testing.T, content []byte, header bool, name string, index uint8, comma rune) {
+		for _, c := range []CSV{
+			{Header: header, Comma: comma},
+			{Header: header, Comma: comma, Names: []string{name}},
+			{Header: header, Comma: comma, Indices: []int{int(index), 0}},
+		} {
+			table, err := decodeCSV[float32](opened(t, content), c)
+			if checkNamed(t, err); err != nil {
+				continue
+			}
+			if table.Len() == 0 || table.Len()*table.Width != len(table.Values) || header && len(table.Columns) != table.Width {
+				t.Fatalf("%+v", table)
+			}
+			for _, x := range table.Values {
+				if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
+					t.Fatalf("%v was read", x)
+				}
+			}
+		}
+	})
+}
+
+// The lines are those that splitting at ends of line gives, however they are
+// cut into shards.
+func FuzzLines(f *testing.F) {
+	f.Add([]byte("one\ntwo\r\n\nthree"), uint8(3))
+	f.Add([]byte("\ufeff\n\xff"), uint8(1))
+	f.Add(zip(f, []byte("one\n")), uint8(2))
+	f.Fuzz(func(t *testing.T, content []byte, of uint8) {
+		path := filepath.Join(t.TempDir(), "fuzzed")
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		whole, err := allLines(Lines(path).All())
+		if err != nil || bytes.HasPrefix(content, []byte{0x1f, 0x8b}) {
+			return
+		}
+		want := strings.Split(strings.TrimSuffix(strings.TrimPrefix(string(content), byteOrderMark), "\n"), "\n")
+		for i := range want {
+			want[i] = strings.TrimSuffix(want[i], "\r")
+		}
+		if len(content) == 0 {
+			want = nil
+		}
+		if !slices.Equal(whole, want) {
+			t.Fatalf("lines %q, want %q", whole, want)
+		}
+		var parts []string
+		for shard := range int(of) {
+			s, err := ShardLines(path, shard, int(of))
+			if err != nil {
+				t.Fatal(err)
+			}
+			part, err := allLines(s.All())
+			if err != nil {
+				t.Fatal(err)
+			}
+			parts = append(parts, part...)
+		}
+		if of > 0 && !slices.Equal(parts, want) {
+			t.Fatalf("%d shards: %q, want %q", of, parts, want)
+		}
+	})
+}
+
+func allLines(all iter.Seq2[string, error]) (lines []string, err error) {
+	for line, err := range all {
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, line)
+	}
+	return lines, nil
+}
+
+func FuzzVocabulary(f *testing.F) {
+	f.Add([]byte("<unk>\nthe\n"))
+	f.Add([]byte("a\n<unk>\r\na\n"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		v, err := decodeVocabulary(opened(t, content), "<unk>")
+		if checkNamed(t, err); err != nil {
+			return
+		}
+		for id := range v.Len() {
+			if v.ID(v.Token(id)) != id {
+				t.Fatalf("token %q of id %d has id %d", v.Token(id), id, v.ID(v.Token(id)))
+			}
+		}
+	})
+}

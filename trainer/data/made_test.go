@@ -1,0 +1,111 @@
+package data
+
+import (
+	"reflect"
+	"testing"
+)
+
+func made(t *testing.T, digits bool, seed uint64, first, samples int) *Made {
+	t.Helper()
+	maker := MakePictures
+	if digits {
+		maker = MakeDigits
+	}
+	m, err := maker(seed, first, samples)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// An image depends on the seed and its number alone.
+func TestMadeImages(t *testing.T) {
+	for _, digits := range []bool{true, false} {
+		all, part, other := made(t, digits, 7, 0, 100), made(t, digits, 7, 40, 20), made(t, digits, 8, 0, 100)
+		size := all.Shape()[0] * all.Shape()[1] * all.Shape()[2]
+		same, counts := 0, make([]int, all.Classes())
+		for i := 99; i >= 0; i-- {
+			x, err := all.At(i)
+			if err != nil || len(x.Pixels) != size {
+				t.Fatalf("image %d: %d pixels, %v", i, len(x.Pixels), err)
+			}
+			counts[x.Label]++
+			if y, _ := other.At(i); reflect.DeepEqual(x, y) {
+				same++
+			}
+			if i < 40 || i >= 60 {
+				continue
+			}
+			if y, err := part.At(i - 40); err != nil || !reflect.DeepEqual(x, y) {
+				t.Fatalf("image %d differs in another range: %v", i, err)
+			}
+		}
+		if same > 0 {
+			t.Errorf("%d images do not depend on the seed", same)
+		}
+		for class, n := range counts {
+			if n < 1 || n > 25 {
+				t.Errorf("class %d has %d of 100 images", class, n)
+			}
+		}
+	}
+	if _, err := made(t, true, 1, 0, 5).At(5); err == nil {
+		t.Error("image 5 of 5")
+	}
+	if _, err := MakeDigits(1, -1, 5); err == nil {
+		t.Error("images before the first are made")
+	}
+}
+
+// The images are fixed for ever: results that are published name the seed.
+func TestMadeImagesStay(t *testing.T) {
+	for digits, want := range map[bool]uint64{true: 0x322d70cac7304ab2, false: 0xee4e14677d67aff7} {
+		sum, m := uint64(fnvOffset), made(t, digits, 1, 0, 50)
+		for x, err := range All(m) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range append(x.Pixels, byte(x.Label)) {
+				sum = (sum ^ uint64(p)) * fnvPrime
+			}
+		}
+		if sum != want {
+			t.Errorf("digits %v: sum %#x, want %#x", digits, sum, want)
+		}
+	}
+}
+
+const fnvOffset, fnvPrime = 0xcbf29ce484222325, 0x100000001b3
+
+// The nearest of a few known images tells the class of most others: the task
+// can be learned. Guessing is right once in ten times.
+func TestMadeImagesCanBeLearned(t *testing.T) {
+	for _, digits := range []bool{true, false} {
+		known, asked := collect(t, All(made(t, digits, 3, 0, 500))), collect(t, All(made(t, digits, 3, 500, 100)))
+		right := 0
+		for _, x := range asked {
+			best, nearest := int(^uint(0)>>1), 0
+			for _, y := range known {
+				if d := distance(x.Pixels, y.Pixels); d < best {
+					best, nearest = d, y.Label
+				}
+			}
+			if nearest == x.Label {
+				right++
+			}
+		}
+		if right < 75 {
+			t.Errorf("digits %v: %d of 100 are told right", digits, right)
+		}
+	}
+}
+
+// distance looks at every seventh pixel, which is enough.
+func distance(a, b []uint8) int {
+	sum := 0
+	for i := 0; i < len(a); i += 7 {
+		d := int(a[i]) - int(b[i])
+		sum += d * d
+	}
+	return sum
+}

@@ -1,0 +1,119 @@
+package data
+
+import (
+	"encoding/binary"
+	"math"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// npy builds a file by hand.
+func npy(version int, header string, values ...any) []byte {
+	b := join(npyMagic, version, 0)
+	if version == 1 {
+		b = binary.LittleEndian.AppendUint16(b, uint16(len(header)))
+	} else {
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(header)))
+	}
+	return join(append([]any{b, header}, values...)...)
+}
+
+func TestReadNPY(t *testing.T) {
+	le, be := binary.LittleEndian, binary.BigEndian
+	third := math.Float32bits(1.0 / 3)
+	for name, c := range map[string]struct {
+		content []byte
+		want    Array
+	}{
+		"version 1": {npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }   \n", le.AppendUint32(nil, third)), Array{[]int{1}, []float32{1.0 / 3}}},
+		"version 2": {npy(2, "{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }", be.AppendUint32(nil, third)), Array{[]int{1}, []float32{1.0 / 3}}},
+		"version 3": {npy(3, `{"shape":(2,1),"fortran_order":False,"descr":"<f8"}`, make([]byte, 16)), Array{[]int{2, 1}, []float64{0, 0}}},
+		"int32":     {npy(1, "{'descr': '<i4', 'fortran_order': False, 'shape': (), }", 255, 255, 255, 255), Array{[]int{}, []int32{-1}}},
+		"int64":     {npy(1, "{'descr': '<i8', 'fortran_order': False, 'shape': (1L,), }", 0, 1, 0, 0, 0, 0, 0, 0x80), Array{[]int{1}, []int64{math.MinInt64 + 256}}},
+		"uint8":     {npy(1, "{'descr': '|u1', 'fortran_order': True, 'shape': (3,)}", "abc"), Array{[]int{3}, []uint8("abc")}},
+		"none":      {npy(1, "{'descr': '|i1', 'fortran_order': False, 'shape': (3, 0, 2,)}"), Array{[]int{3, 0, 2}, []int8{}}},
+	} {
+		a, err := ReadNPY(file(t, "x.npy", c.content))
+		if err != nil || !reflect.DeepEqual(*a, c.want) {
+			t.Errorf("%s: %v, %v, want %v", name, a, err, c.want)
+		}
+	}
+}
+
+func TestFaultyNPY(t *testing.T) {
+	read := func(path string) error { _, err := ReadNPY(path); return err }
+	header := func(s string) []byte { return npy(1, s, "12345678") }
+	checkFaults(t, []faulty{
+		{"nothing", nil, ": byte 0: NumPy magic and version: truncated", ""},
+		{"foreign", join("PK\x03\x04 and more"), ": byte 0: not a .npy file: it begins with 50 4b 03 04", ".npz"},
+		{"version", join(npyMagic, 4, 0, 0, 0), ": byte 8: version 4 of .npy, want 1, 2 or 3", ""},
+		{"huge header", join(npyMagic, 2, 0, 255, 255, 255, 255), ": byte 12: NumPy header of 4294967295 bytes, at most 10000", ""},
+		{"cut header", join(npyMagic, 1, 0, 100, 0, "{'descr'"), ": byte 10: NumPy header: truncated: want 100 bytes, the file has 8", ""},
+		{"fortran", header("{'descr': '<f8', 'fortran_order': True, 'shape': (1, 1), }"), "Fortran order", "ascontiguousarray"},
+		{"objects", header("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }"), "pickles are not read", "astype"},
+		{"type", header("{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }"), `element type "<c8", want`, "astype"},
+		{"records", header("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }"), "named fields", ""},
+		{"no comma", header("{'descr': '<f8', 'fortran_order': False, 'shape': (1), }"), "no tuple", ""},
+		{"missing", header("{'descr': '<f8', 'shape': (1,), }"), `"fortran_order" is missing`, ""},
+		{"twice", header("{'descr': '<f8', 'descr': '<f8'}"), "twice", ""},
+		{"unknown", header("{'color': 1}"), `unknown key "color"`, ""},
+		{"code", header("__import__('os')"), `want "{", found "__import__`, ""},
+		{"after", header("{'descr': '<f8', 'fortran_order': False, 'shape': (1,), } or 1"), "follows the dictionary", ""},
+		{"negative", header("{'descr': '<f8', 'fortran_order': False, 'shape': (-1,), }"), "want a length", ""},
+		{"large", header("{'descr': '<f8', 'fortran_order': False, 'shape': (4294967296, 4294967296), }"), "elements that are read at most", ""},
+		{"larger", header("{'descr': '<f8', 'fortran_order': False, 'shape': (99999999999999999999,), }"), "want a length", ""},
+		{"deep", header("{'descr': '<f8', 'fortran_order': False, 'shape': (" + strings.Repeat("1,", 33) + "), }"), "at most 32 lengths", ""},
+		{"short", header("{'descr': '<f8', 'fortran_order': False, 'shape': (2,), }"), "float64 values of shape [2]: truncated: want 16 bytes, the file has 8", ""},
+		{"long", header("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }"), "more bytes follow the values", ""},
+	}, read)
+	checkBrokenPacking(t, header("{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }"), read)
+}
+
+// What is written is read again, and begins as NumPy's own files do.
+func TestWriteNPY(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.npy")
+	large := make([]float32, 20001)
+	for i := range large {
+		large[i] = float32(i) / 3
+	}
+	for _, a := range []Array{
+		{[]int{}, []float64{math.Pi}}, {[]int{2}, []int8{-1, 1}}, {[]int{2}, []int16{-300, 300}}, {[]int{1, 1, 1}, []int32{math.MinInt32}},
+		{[]int{2, 1}, []int64{math.MinInt64, 5}}, {[]int{3}, []uint8{1, 2, 255}}, {[]int{20001}, large}, {[]int{0, 5}, []float32{}},
+	} {
+		if err := WriteNPY(path, &a); err != nil {
+			t.Fatal(err)
+		}
+		got, err := ReadNPY(path)
+		if err != nil || !reflect.DeepEqual(*got, a) {
+			t.Errorf("%T of %v: %v, %v", a.Values, a.Shape, got, err)
+		}
+	}
+	lead := npyLead(npyHeader{descr: "<f4", shape: []int{3, 4}})
+	want := "\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }" + strings.Repeat(" ", 58) + "\n"
+	if string(lead) != want || len(lead)%64 != 0 {
+		t.Errorf("header %q, want %q", lead, want)
+	}
+	for _, a := range []Array{{[]int{2}, []int8{1}}, {[]int{1}, []string{"x"}}, {[]int{-1}, []int8{}}, {[]int{1}, nil}} {
+		if err := WriteNPY(path, &a); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%v is written: %v", a, err)
+		}
+	}
+}
+
+func TestArrays(t *testing.T) {
+	for _, values := range []any{[]uint8{7}, []int8{7}, []int16{7}, []int32{7}, []int64{7}, []float32{7}, []float64{7}} {
+		a := &Array{[]int{1}, values}
+		if got := a.Float32s(); len(got) != 1 || got[0] != 7 {
+			t.Errorf("%T: %v", values, got)
+		}
+	}
+	a := &Array{[]int{1}, []int32{7}}
+	if v, err := ValuesOf[int32](a); err != nil || v[0] != 7 {
+		t.Errorf("%v, %v", v, err)
+	}
+	if _, err := ValuesOf[float32](a); err == nil || !strings.Contains(err.Error(), "holds []int32, want []float32") {
+		t.Errorf("%v", err)
+	}
+}

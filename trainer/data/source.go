@@ -1,0 +1,214 @@
+package data
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// maxBytes bounds what one file may hold once it is unpacked.
+const maxBytes = 16 << 30
+
+// formatError says where a file is not what it should be. Lines and bytes
+// count as editors and hexdump do: from 1 and from 0.
+type formatError struct {
+	file   string
+	line   int   // 0: not a text
+	offset int64 // where line is 0
+	cause  error
+	hint   string
+}
+
+func (e *formatError) Error() string {
+	if e.line > 0 {
+		return fmt.Sprintf("%s:%d: %v", e.file, e.line, e.cause)
+	}
+	return fmt.Sprintf("%s: byte %d: %v", e.file, e.offset, e.cause)
+}
+
+func (e *formatError) Unwrap() error { return e.cause }
+
+// hintedError is a formatError that knows what to do about it.
+type hintedError struct{ *formatError }
+
+// Hint says what to do.
+func (e hintedError) Hint() string { return e.hint }
+
+func (e hintedError) Unwrap() error { return e.formatError }
+
+// source reads a file from its beginning and knows where it is. Packed files
+// are unpacked; offsets are in the unpacked bytes.
+type source struct {
+	name   string
+	reader *bufio.Reader
+	offset int64
+	size   int64       // of a file that is not packed, else unknown: -1
+	file   *os.File    // where a file was opened
+	close  []io.Closer // in this order
+}
+
+// openSource opens a file, packed with gzip or not, which its first bytes tell.
+func openSource(path string) (*source, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	s, err := newSource(f, path)
+	if err == nil {
+		s.file, s.close = f, append(s.close, f)
+		err = s.measure(f)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return s, nil
+}
+
+// measure notes the size of a regular file that is not packed.
+func (s *source) measure(f *os.File) error {
+	info, err := f.Stat()
+	if err == nil && info.Mode().IsRegular() && len(s.close) == 1 {
+		s.size = info.Size()
+	}
+	return err
+}
+
+func newSource(r io.Reader, name string) (*source, error) {
+	s := &source{name: name, size: -1, reader: bufio.NewReaderSize(r, 64<<10)}
+	magic, err := s.reader.Peek(2)
+	if err != nil && err != io.EOF {
+		return nil, s.because(err)
+	}
+	if !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		return s, nil
+	}
+	unpacked, err := gzip.NewReader(s.reader)
+	if err != nil {
+		return nil, s.fault("gzip: %v", err)
+	}
+	s.reader = bufio.NewReaderSize(unpacked, 64<<10)
+	s.close = append(s.close, unpacked)
+	return s, nil
+}
+
+// Close closes what was opened.
+func (s *source) Close() error {
+	var all error
+	for _, c := range s.close {
+		all = errors.Join(all, c.Close())
+	}
+	s.close = nil
+	return all
+}
+
+// Read is for line readers.
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.reader.Read(p)
+	s.offset += int64(n)
+	if err != nil && err != io.EOF {
+		err = s.because(err)
+	}
+	return n, err
+}
+
+// fault is an error at the present offset.
+func (s *source) fault(format string, args ...any) error {
+	return &formatError{file: s.name, offset: s.offset, cause: fmt.Errorf(format, args...)}
+}
+
+// hinted is fault with a hint.
+func (s *source) hinted(hint, format string, args ...any) error {
+	return hintedError{&formatError{file: s.name, offset: s.offset, cause: fmt.Errorf(format, args...), hint: hint}}
+}
+
+// because is an error of the file below, a broken gzip stream among them.
+func (s *source) because(err error) error {
+	if err == io.ErrUnexpectedEOF {
+		err = fmt.Errorf("truncated: the gzip stream breaks off: %w", err)
+	}
+	return &formatError{file: s.name, offset: s.offset, cause: err}
+}
+
+// take reads n bytes of what. Memory grows with what the file really holds,
+// whatever n says.
+func (s *source) take(n int64, what string) ([]byte, error) {
+	if n > maxBytes {
+		return nil, s.fault("%s: %d bytes, more than the %d that are read at most", what, n, int64(maxBytes))
+	}
+	if s.size >= 0 && n > s.size-s.offset {
+		return nil, s.truncated(what, n, s.size-s.offset)
+	}
+	b := make([]byte, 0, s.firstPiece(n))
+	for int64(len(b)) < n {
+		if len(b) == cap(b) {
+			bigger := make([]byte, len(b), min(n, 2*int64(cap(b))))
+			copy(bigger, b)
+			b = bigger
+		}
+		got, err := s.reader.Read(b[len(b):cap(b)])
+		b = b[:len(b)+got]
+		if err == io.EOF && int64(len(b)) < n {
+			return nil, s.truncated(what, n, int64(len(b)))
+		}
+		if err != nil && err != io.EOF {
+			s.offset += int64(len(b))
+			return nil, s.because(err)
+		}
+	}
+	s.offset += n
+	return b, nil
+}
+
+// firstPiece is how much to allocate before anything is read: all of it where
+// the file is known to hold it.
+func (s *source) firstPiece(n int64) int64 {
+	if s.size >= 0 {
+		return n
+	}
+	return min(n, 1<<20)
+}
+
+func (s *source) truncated(what string, want, got int64) error {
+	return s.fault("%s: truncated: want %d bytes, the file has %d", what, want, max(0, got))
+}
+
+// more reports whether there is anything left.
+func (s *source) more() (bool, error) {
+	switch _, err := s.reader.Peek(1); err {
+	case nil:
+		return true, nil
+	case io.EOF:
+		return false, nil
+	default:
+		return false, s.because(err)
+	}
+}
+
+// end checks that nothing follows.
+func (s *source) end(what string) error {
+	more, err := s.more()
+	if more {
+		return s.fault("more bytes follow the %s", what)
+	}
+	return err
+}
+
+// readFile opens a file, gives it to read and closes it.
+func readFile[T any](path string, read func(*source) (T, error)) (T, error) {
+	s, err := openSource(path)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	x, err := read(s)
+	if err == nil {
+		err = s.Close()
+	} else {
+		s.Close() // the first error is the cause
+	}
+	return x, err
+}

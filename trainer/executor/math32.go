@@ -1,0 +1,194 @@
+package executor
+
+import "math"
+
+// The functions below take one float32 and are computed in float64, so that
+// the polynomials may be short and their rounding does not show: the error is
+// at most 0.6 units in the last place, of softplus32 and pow32 one unit. They
+// are branch-free where the argument is ordinary. A product is converted
+// before it is added to, so that no compiler fuses the two and every host
+// computes the same bits.
+
+// widen is x in double precision where x is a normal number or not finite.
+// Zero and subnormal numbers come out as numbers between 2^-127 and 2^-126.
+// The processor's own conversion would make each element wait for the one
+// before: it writes half a register and so needs the other half.
+func widen(x float32) float64 {
+	u := uint64(math.Float32bits(x))
+	if u&0x7f800000 == 0x7f800000 {
+		return float64(x)
+	}
+	return math.Float64frombits(u&(1<<31)<<32 | (u&(1<<31-1)<<29 + 896<<52))
+}
+
+// tiny tells whether |x| is below a bound given by its bits.
+func tiny(x float32, bound uint32) bool {
+	return math.Float32bits(x)&(1<<31-1) < bound
+}
+
+const (
+	belowRounding = 0x33000000 // 2^-25: x*x/2 is lost beside x
+	belowCube     = 0x39000000 // 2^-13: x*x*x/3 is lost beside x
+	tanhIsOne     = 0x411051ec // 9.02
+	subnormal     = 0x00800000
+)
+
+const (
+	log2E = 1.4426950408889634
+	ln2   = 0.6931471805599453
+	// shift rounds to an integer what it is added to and taken off again.
+	shift = 1.5 * (1 << 52)
+)
+
+// expm1Parts is e^x-1 = s*p + (s-1) with s a power of two and |p| < 0.42.
+// |x| must be at most 700.
+func expm1Parts(x float64) (s, p float64) {
+	t := float64(x*log2E) + shift
+	k := t - shift
+	r := x - float64(k*ln2)
+	// Taylor's series of (e^r-1)/r for |r| <= ln(2)/2; what is left off is
+	// below 6e-10 of it.
+	r2 := r * r
+	a := 1 + float64(r*(1.0/2))
+	b := 1.0/6 + float64(r*(1.0/24))
+	c := 1.0/120 + float64(r*(1.0/720))
+	d := 1.0/5040 + float64(r*(1.0/40320))
+	q := a + float64(r2*(b+float64(r2*(c+float64(r2*d)))))
+	s = math.Float64frombits((math.Float64bits(t) + 1023) << 52)
+	return s, r * q
+}
+
+// exp32 is e^x.
+func exp32(x float32) float32 {
+	v := widen(x)
+	if !(v < 89) {
+		if x != x {
+			return x
+		}
+		return float32(math.Inf(1))
+	}
+	if v < -104 {
+		return 0
+	}
+	s, p := expm1Parts(v)
+	return float32(s + float64(s*p))
+}
+
+// expm132 is e^x-1.
+func expm132(x float32) float32 {
+	v := widen(x)
+	if !(v < 89) {
+		if x != x {
+			return x
+		}
+		return float32(math.Inf(1))
+	}
+	if v < -20 {
+		return -1
+	}
+	if tiny(x, belowRounding) {
+		return x
+	}
+	s, p := expm1Parts(v)
+	return float32(float64(s*p) + (s - 1))
+}
+
+// tanh32 is the hyperbolic tangent, by the quotient of two polynomials in x*x
+// fitted to it on [0, 9.02] so that the largest relative error is least, which
+// is 1e-9. Beyond 9.02 it rounds to one.
+func tanh32(x float32) float32 {
+	u := math.Float32bits(x)
+	size := u & (1<<31 - 1)
+	if size-belowCube >= tanhIsOne-belowCube { // also where size is less
+		switch {
+		case size < belowCube || x != x:
+			return x
+		case x < 0:
+			return -1
+		}
+		return 1
+	}
+	v := math.Float64frombits(uint64(u)&(1<<31)<<32 | (uint64(size)<<29 + 896<<52))
+	t := v * v
+	p := 0.99999999905863057 + float64(t*(0.13785355974552311+float64(t*(0.0040084983614930295+
+		float64(t*(3.1588809322241243e-5+float64(t*5.0761211510339754e-8)))))))
+	q := 1 + float64(t*(0.47118688382701725+float64(t*(0.027737474740099538+float64(t*(0.00042073875469200629+
+		float64(t*(1.617464548713993e-6+float64(t*7.3742182799759097e-10)))))))))
+	return float32(v * p / q)
+}
+
+// sigmoid32 is 1/(1+e^-x).
+func sigmoid32(x float32) float32 {
+	v := -widen(x)
+	if !(v < 104) {
+		if x != x {
+			return x
+		}
+		return 0
+	}
+	if v < -40 {
+		return 1
+	}
+	s, p := expm1Parts(v)
+	return float32(1 / (1 + (s + float64(s*p))))
+}
+
+// logMantissa is the logarithm of (1+u)/(1-u) for |u| <= 0.172: the series of
+// 2 atanh, what is left off is below 6e-11 of it.
+func logMantissa(u float64) float64 {
+	u2 := u * u
+	a := 1.0/7 + float64(u2*(1.0/9+float64(u2*(1.0/11))))
+	return 2 * float64(u*(1+float64(u2*(1.0/3+float64(u2*(1.0/5+float64(u2*a)))))))
+}
+
+// logNormal is the logarithm of a normal number above 0.
+func logNormal(v float64) float64 {
+	bits := math.Float64bits(v)
+	// Cut so that the mantissa lies between sqrt(1/2) and sqrt(2).
+	k := int64(bits-0x3fe6a09e667f3bcd) >> 52
+	m := math.Float64frombits(bits - uint64(k)<<52)
+	return float64(float64(k)*ln2) + logMantissa((m-1)/(m+1))
+}
+
+// log32 is the natural logarithm.
+func log32(x float32) float32 {
+	v := widen(x)
+	if !(v > 0 && v <= math.MaxFloat32) || tiny(x, subnormal) {
+		return float32(math.Log(float64(x)))
+	}
+	return float32(logNormal(v))
+}
+
+// log1p32 is the logarithm of 1+x.
+func log1p32(x float32) float32 {
+	v := widen(x)
+	if !(v > -1 && v <= math.MaxFloat32) {
+		return float32(math.Log1p(float64(x)))
+	}
+	if v > -0.25 && v < 0.4 {
+		if tiny(x, belowRounding) {
+			return x
+		}
+		return float32(logMantissa(v / (2 + v)))
+	}
+	return float32(logNormal(1 + v))
+}
+
+// softplus32 is log(1+e^x).
+func softplus32(x float32) float32 {
+	v := widen(x)
+	if !(v <= 30) {
+		return x
+	}
+	if v < -104 {
+		return 0
+	}
+	s, p := expm1Parts(v)
+	e := s + float64(s*p)
+	if e < 0.4 {
+		return float32(logMantissa(e / (2 + e)))
+	}
+	return float32(logNormal(1 + e))
+}
+
+func pow32(x, y float32) float32 { return float32(math.Pow(float64(x), float64(y))) }

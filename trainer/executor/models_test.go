@@ -1,0 +1,216 @@
+package executor
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// model is a graph for tests and what is wanted of it.
+type model struct {
+	g         *gorgonia.ExprGraph
+	inputs    gorgonia.Nodes
+	variables gorgonia.Nodes
+	loss      *gorgonia.Node
+	outputs   gorgonia.Nodes
+}
+
+// builder32 and so on are called once for each executor: graphs cannot be
+// shared.
+type build func(g *gorgonia.ExprGraph, dt tensor.Dtype) model
+
+func leaf(g *gorgonia.ExprGraph, dt tensor.Dtype, name string, shape ...int) *gorgonia.Node {
+	if len(shape) == 0 {
+		return gorgonia.NewScalar(g, dt, gorgonia.WithName(name))
+	}
+	return gorgonia.NewTensor(g, dt, len(shape), gorgonia.WithShape(shape...), gorgonia.WithName(name))
+}
+
+func must(n *gorgonia.Node, err error) *gorgonia.Node {
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+// crossEntropy is as in examples/mlp.
+func crossEntropy(logits, labels *gorgonia.Node) *gorgonia.Node {
+	largest := must(gorgonia.Max(logits, 1))
+	shifted := must(gorgonia.BroadcastSub(logits, largest, nil, []byte{1}))
+	logSum := must(gorgonia.Log(must(gorgonia.Sum(must(gorgonia.Exp(shifted)), 1))))
+	chosen := must(gorgonia.Sum(must(gorgonia.HadamardProd(shifted, labels)), 1))
+	return must(gorgonia.Mean(must(gorgonia.Sub(logSum, chosen))))
+}
+
+// mlp is the model of examples/mlp.
+func mlp(batch int, widths ...int) build {
+	return func(g *gorgonia.ExprGraph, dt tensor.Dtype) model {
+		x := leaf(g, dt, "x", batch, widths[0])
+		y := leaf(g, dt, "y", batch, widths[len(widths)-1])
+		m := model{g: g, inputs: gorgonia.Nodes{x, y}}
+		out := x
+		for i := range len(widths) - 1 {
+			w := leaf(g, dt, fmt.Sprint("w", i), widths[i], widths[i+1])
+			m.variables = append(m.variables, w)
+			if i > 0 {
+				out = must(gorgonia.Tanh(out))
+			}
+			out = must(gorgonia.Mul(out, w))
+		}
+		m.outputs = gorgonia.Nodes{out}
+		m.loss = crossEntropy(out, y)
+		return m
+	}
+}
+
+// values makes a value for every leaf, from one seed; positive ones where
+// they are wanted.
+func values(nodes gorgonia.Nodes, seed uint64, positive bool) []gorgonia.Value {
+	random := rand.New(rand.NewPCG(seed, 1))
+	var vs []gorgonia.Value
+	for _, n := range nodes {
+		next := func() float64 {
+			if positive {
+				return 0.2 + random.Float64()
+			}
+			return random.NormFloat64() * 0.5
+		}
+		vs = append(vs, valueOf(n.Dtype(), n.Shape(), n.IsScalar(), next))
+	}
+	return vs
+}
+
+func valueOf(dt tensor.Dtype, shape tensor.Shape, scalar bool, next func() float64) gorgonia.Value {
+	b := aligned(elements(shape) * int(dt.Size()))
+	for i := range elements(shape) {
+		if dt == tensor.Float32 {
+			view[float32](b)[i] = float32(next())
+		} else {
+			view[float64](b)[i] = next()
+		}
+	}
+	v, err := wrap(dt, shape, scalar, b)
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// floatsOf reads any value as float64s, row-major.
+func floatsOf(t testing.TB, v gorgonia.Value) []float64 {
+	t.Helper()
+	n := 1
+	if d, ok := v.(*tensor.Dense); ok {
+		n = elements(d.Shape())
+	}
+	b := make([]byte, n*int(v.Dtype().Size()), n*int(v.Dtype().Size())+8)
+	if err := copyValue(b, v); err != nil {
+		t.Fatal(err)
+	}
+	return float64s(v.Dtype(), b)
+}
+
+func float64s(dt tensor.Dtype, b []byte) []float64 {
+	if dt == tensor.Float64 {
+		return append([]float64(nil), view[float64](b)...)
+	}
+	var out []float64
+	for _, x := range view[float32](b) {
+		out = append(out, float64(x))
+	}
+	return out
+}
+
+// results are what one run gives.
+type results struct {
+	loss      float64
+	gradients [][]float64
+	outputs   [][]float64
+}
+
+// session is a compiled model with memory for its gradients.
+type session struct {
+	model     model
+	program   *Program
+	gradients [][]byte
+	values    []gorgonia.Value // of the variables
+}
+
+func compile(t testing.TB, b build, dt tensor.Dtype, seed uint64, positive bool) *session {
+	t.Helper()
+	m := b(gorgonia.NewGraph(), dt)
+	s := &session{model: m, values: values(m.variables, seed, positive)}
+	plan := Plan{Inputs: m.inputs, Fixed: m.variables, FixedValues: s.values, Loss: m.loss, Outputs: m.outputs}
+	if m.loss != nil {
+		plan.Differentiate = m.variables
+	}
+	var err error
+	if s.program, err = Compile(m.g, plan); err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range values(m.inputs, seed+1, positive) {
+		from, _ := raw(v)
+		to, _ := raw(s.program.Input(i))
+		copy(to, from)
+	}
+	for _, n := range plan.Differentiate {
+		s.gradients = append(s.gradients, aligned(elements(n.Shape())*int(dt.Size())))
+	}
+	return s
+}
+
+func (s *session) run(t testing.TB) results {
+	t.Helper()
+	loss, err := s.program.Run(Call{Train: true}, s.gradients, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := results{loss: loss}
+	for i, g := range s.gradients {
+		r.gradients = append(r.gradients, float64s(s.model.variables[i].Dtype(), g))
+	}
+	for i := range s.model.outputs {
+		r.outputs = append(r.outputs, floatsOf(t, s.program.Output(i)))
+	}
+	return r
+}
+
+// onTape runs the model on Gorgonia's tape machine with the same values.
+func onTape(t testing.TB, b build, dt tensor.Dtype, seed uint64, positive bool) results {
+	t.Helper()
+	m := b(gorgonia.NewGraph(), dt)
+	for i, v := range values(m.variables, seed, positive) {
+		check(t, gorgonia.Let(m.variables[i], v))
+	}
+	for i, v := range values(m.inputs, seed+1, positive) {
+		check(t, gorgonia.Let(m.inputs[i], v))
+	}
+	grads, err := gorgonia.Grad(m.loss, m.variables...)
+	check(t, err)
+	read := make([]gorgonia.Value, 1+len(grads)+len(m.outputs))
+	gorgonia.Read(m.loss, &read[0])
+	for i, n := range append(append(gorgonia.Nodes{}, grads...), m.outputs...) {
+		gorgonia.Read(n, &read[i+1])
+	}
+	vm := gorgonia.NewTapeMachine(m.g)
+	defer vm.Close()
+	check(t, vm.RunAll())
+	r := results{loss: floatsOf(t, read[0])[0]}
+	for i := range grads {
+		r.gradients = append(r.gradients, floatsOf(t, read[i+1]))
+	}
+	for i := range m.outputs {
+		r.outputs = append(r.outputs, floatsOf(t, read[1+len(grads)+i]))
+	}
+	return r
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,94 @@
+package executor
+
+import (
+	"fmt"
+	"testing"
+
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// naive computes vertices the simplest way there is: each by its operation's
+// own Do, from copies of its inputs, with nothing planned and nothing merged.
+type naive struct {
+	leaves map[*gorgonia.Node]gorgonia.Value
+	seen   map[*gorgonia.Node]gorgonia.Value
+}
+
+func (n *naive) value(t testing.TB, v *gorgonia.Node) gorgonia.Value {
+	t.Helper()
+	if x := n.seen[v]; x != nil {
+		return x
+	}
+	var x gorgonia.Value
+	switch {
+	case v.Op() == nil:
+		if x = n.leaves[v]; x == nil {
+			x = v.Value()
+		}
+	case isConstant(v):
+		x = v.Value()
+	default:
+		below, err := children(v)
+		check(t, err)
+		var inputs []gorgonia.Value
+		for _, c := range below {
+			inputs = append(inputs, duplicate(t, c, n.value(t, c)))
+		}
+		x, err = v.Op().Do(inputs...)
+		if err != nil {
+			t.Fatalf("%v of %v: %v", v.Op(), shapesOf(inputs), err)
+		}
+		x = duplicate(t, v, x)
+	}
+	n.seen[v] = x
+	return x
+}
+
+// duplicate copies x to the shape that the graph says it has.
+func duplicate(t testing.TB, v *gorgonia.Node, x gorgonia.Value) gorgonia.Value {
+	shape := v.Shape()
+	if v.IsScalar() {
+		shape = tensor.Shape{}
+	}
+	b := aligned(elements(shape) * int(x.Dtype().Size()))
+	if err := copyValue(b, x); err != nil {
+		t.Fatalf("%v: %v", label(v), err)
+	}
+	out, err := wrap(x.Dtype(), shape, v.IsScalar(), b)
+	check(t, err)
+	return out
+}
+
+func shapesOf(vs []gorgonia.Value) (out []string) {
+	for _, v := range vs {
+		out = append(out, fmt.Sprintf("%T%v", v, v.Shape()))
+	}
+	return out
+}
+
+// naively runs a model with the naive interpreter.
+func naively(t testing.TB, b build, dt tensor.Dtype, seed uint64, positive bool) results {
+	t.Helper()
+	m := b(gorgonia.NewGraph(), dt)
+	n := &naive{map[*gorgonia.Node]gorgonia.Value{}, map[*gorgonia.Node]gorgonia.Value{}}
+	for i, v := range values(m.variables, seed, positive) {
+		n.leaves[m.variables[i]] = v
+	}
+	for i, v := range values(m.inputs, seed+1, positive) {
+		n.leaves[m.inputs[i]] = v
+	}
+	var r results
+	if m.loss != nil {
+		grads, err := gorgonia.Grad(m.loss, m.variables...)
+		check(t, err)
+		for _, g := range grads {
+			r.gradients = append(r.gradients, floatsOf(t, n.value(t, g)))
+		}
+		r.loss = floatsOf(t, n.value(t, m.loss))[0]
+	}
+	for _, o := range m.outputs {
+		r.outputs = append(r.outputs, floatsOf(t, n.value(t, o)))
+	}
+	return r
+}

@@ -1,0 +1,78 @@
+package executor
+
+import (
+	"math"
+	"testing"
+
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// near compares two results; tolerance is of what is larger than 1, relative.
+func near(t *testing.T, what string, got, want []float64, tolerance float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d numbers, want %d", what, len(got), len(want))
+	}
+	for i := range got {
+		if math.IsNaN(got[i]) && math.IsNaN(want[i]) {
+			continue
+		}
+		if !(math.Abs(got[i]-want[i]) <= tolerance*(1+math.Abs(want[i]))) {
+			t.Fatalf("%s: element %d is %v, want %v", what, i, got[i], want[i])
+		}
+	}
+}
+
+func same(t *testing.T, got, want results, tolerance float64) {
+	t.Helper()
+	near(t, "loss", []float64{got.loss}, []float64{want.loss}, tolerance)
+	for i := range want.gradients {
+		near(t, "gradient", got.gradients[i], want.gradients[i], tolerance)
+	}
+	for i := range want.outputs {
+		near(t, "output", got.outputs[i], want.outputs[i], tolerance)
+	}
+}
+
+// linear is the model of examples/linear.
+func linear(g *gorgonia.ExprGraph, dt tensor.Dtype) model {
+	x, y := leaf(g, dt, "x", 3, 1), leaf(g, dt, "y", 3, 1)
+	w, b := leaf(g, dt, "w", 1, 1), leaf(g, dt, "b", 1, 1)
+	guess := must(gorgonia.BroadcastAdd(must(gorgonia.Mul(x, w)), b, nil, []byte{0}))
+	loss := must(gorgonia.Mean(must(gorgonia.Square(must(gorgonia.Sub(guess, y))))))
+	return model{g, gorgonia.Nodes{x, y}, gorgonia.Nodes{w, b}, loss, gorgonia.Nodes{guess}}
+}
+
+func TestAgainstTape(t *testing.T) {
+	for name, b := range map[string]build{
+		"linear": linear,
+		"mlp":    mlp(5, 7, 6, 4, 3),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
+				want := onTape(t, b, dt, 1, false)
+				s := compile(t, b, dt, 1, false)
+				tolerance := 1e-12
+				if dt == tensor.Float32 {
+					tolerance = 1e-5
+				}
+				for range 3 {
+					same(t, s.run(t), want, tolerance)
+				}
+			}
+		})
+	}
+}
+
+func TestAllocatesNothing(t *testing.T) {
+	s := compile(t, mlp(8, 32, 16, 16, 8), tensor.Float32, 1, false)
+	ready := func(int) {}
+	if n := testing.AllocsPerRun(100, func() {
+		if _, err := s.program.Run(Call{Step: 1, Train: true}, s.gradients, ready); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("a run allocates %v times, want 0", n)
+	}
+}

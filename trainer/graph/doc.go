@@ -1,0 +1,12 @@
+// Package graph writes the graph that a trainer computes, for people (DOT,
+// which Graphviz draws) and for programs (JSON).
+//
+//	described, err := graph.From(g, graph.Marks{Inputs: model.Inputs, Variables: model.Variables, Loss: model.Loss})
+//	if err != nil {
+//		return err
+//	}
+//	err = described.Save("mlp") // mlp.dot and mlp.json; then: dot -Tsvg mlp.dot > mlp.svg
+//
+// The same model gives the same bytes. Values of tensors are not written, and
+// a graph cannot be made from what is written here.
+package graph

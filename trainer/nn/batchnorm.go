@@ -1,0 +1,131 @@
+package nn
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/plx-run/plx/trainer/executor"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Normalised is what BatchNorm adds to a graph.
+type Normalised struct {
+	Out *gorgonia.Node // of x's shape
+
+	// BatchMean and BatchVariance, of shape (channels), are those of this
+	// batch in training, and in an evaluation the running ones. The variance
+	// is the mean square deviation, the same that Out is normalised by. They
+	// have no gradient of their own: Out's holds what goes through them.
+	BatchMean, BatchVariance *gorgonia.Node
+
+	// Momentum is how a training step updates the running ones, after the
+	// mean of the batches of all virtual workers is known:
+	// running = Momentum * running + (1 - Momentum) * batch.
+	Momentum float64
+}
+
+// BatchNorm makes every channel of x, (batch, channels) or (batch, channels,
+// height, width), have mean 0 and variance 1 over the batch and space, and then
+// multiplies it by its scale and adds its bias (Ioffe and Szegedy, "Batch
+// normalization", ICML 2015). In an evaluation it uses the running mean and
+// variance in place of the batch's. All four vectors have shape (channels).
+//
+// The operations have no state: nothing updates the running mean and variance
+// but their owner. They have no gradient.
+//
+// The batch is what one graph is fed, which is one virtual worker's rows.
+// Training with one element per channel is an error of the run: it would be
+// normalised to nothing.
+//
+// A machine that does not call Prepare of executor.Contextual, such as
+// Gorgonia's own, evaluates.
+func BatchNorm(x, scale, bias, runningMean, runningVariance *gorgonia.Node, momentum, epsilon float64, name string) (Normalised, error) {
+	what := fmt.Sprintf("batch norm %q", name)
+	l, dtype, err := channelled(what, x, scale, bias, runningMean, runningVariance)
+	if err != nil {
+		return Normalised{}, err
+	}
+	if !(momentum >= 0 && momentum < 1) {
+		return Normalised{}, fmt.Errorf("%s: the momentum is %v, want at least 0 and less than 1", what, momentum)
+	}
+	if !(epsilon > 0) || math.IsInf(epsilon, 1) {
+		return Normalised{}, fmt.Errorf("%s: epsilon is %v, want more than 0", what, epsilon)
+	}
+	n := norm{what: fmt.Sprintf("%s epsilon %v", what, epsilon), dtype: dtype, layout: l, epsilon: epsilon}
+	out := Normalised{Momentum: momentum}
+	if out.BatchMean, err = n.statistic("mean", batchMean[float32], batchMean[float64], x, runningMean); err != nil {
+		return Normalised{}, err
+	}
+	if out.BatchVariance, err = n.statistic("variance", batchVariance[float32], batchVariance[float64], x, out.BatchMean, runningVariance); err != nil {
+		return Normalised{}, err
+	}
+	o := &operation{
+		what:  n.what,
+		out:   operand{dtype: dtype, shape: x.Shape()},
+		run:   choose(dtype, normalise[float32], normalise[float64], n.parameters()),
+		diff:  n.gradients,
+		fixed: 2,
+	}
+	out.Out, err = o.apply(x, scale, bias, out.BatchMean, out.BatchVariance)
+	return out, err
+}
+
+// norm builds the operations of one batch norm.
+type norm struct {
+	what    string
+	dtype   tensor.Dtype
+	layout  layout
+	epsilon float64
+}
+
+// normKernel is the scratch and the call of one operation.
+type normKernel struct {
+	*sums
+	epsilon float64
+	call    *executor.Call
+}
+
+func (n norm) parameters() normKernel {
+	return normKernel{sums: newSums(n.layout), epsilon: n.epsilon, call: new(executor.Call)}
+}
+
+// statistic adds an operation that computes a number for each channel in
+// training and returns its last input in an evaluation.
+func (n norm) statistic(which string, f32, f64 func(normKernel) kernel, in ...*gorgonia.Node) (*gorgonia.Node, error) {
+	k := n.parameters()
+	o := &operation{
+		what:  fmt.Sprintf("%s of %s", which, n.what),
+		out:   operand{dtype: n.dtype, shape: tensor.Shape{n.layout.channels}},
+		run:   choose(n.dtype, f32, f64, k),
+		fixed: len(in),
+	}
+	return (&contextual{operation: o, call: k.call}).apply(in...)
+}
+
+// gradients are those of x, scale and bias. In training x's holds what goes
+// through the batch's mean and variance.
+func (n norm) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
+	x, scale, mean, variance := in[0], in[1], in[3], in[4]
+	dBias, err := sumChannels("gradient of bias of "+n.what, dy)
+	if err != nil {
+		return nil, err
+	}
+	vector := &operation{
+		what: "gradient of scale of " + n.what,
+		out:  operand{dtype: n.dtype, shape: scale.Shape()},
+		run:  choose(n.dtype, scaleGradient[float32], scaleGradient[float64], n.parameters()),
+	}
+	dScale, err := vector.apply(x, mean, variance, dy)
+	if err != nil {
+		return nil, err
+	}
+	k := n.parameters()
+	o := &operation{
+		what: "gradient of x of " + n.what,
+		out:  operand{dtype: n.dtype, shape: x.Shape()},
+		run:  choose(n.dtype, normGradient[float32], normGradient[float64], k),
+	}
+	dx, err := (&contextual{operation: o, call: k.call}).apply(x, scale, mean, variance, dy, dScale, dBias)
+	return gorgonia.Nodes{dx, dScale, dBias, nil, nil}, err
+}

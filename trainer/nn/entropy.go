@@ -1,0 +1,198 @@
+package nn
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// CrossEntropy is the mean over the rows of -log(softmax(logits)[label]).
+//
+// The logits have shape (batch, classes). The labels are either of the same
+// shape and type, one-hot or any weights of the classes, or have shape
+// (batch) and hold the classes' numbers, 0 to classes-1, as int, int32, int64,
+// float32 or float64; a number that is no class is an error of the run. The
+// labels have no gradient.
+//
+// Logits of any size are right: each row's largest is taken off first.
+func CrossEntropy(logits, labels *gorgonia.Node) (*gorgonia.Node, error) {
+	e, err := newEntropy("cross entropy", logits, labels)
+	if err != nil {
+		return nil, err
+	}
+	return e.loss(logits, labels, float64(e.rows))
+}
+
+// SumCrossEntropy is CrossEntropy summed over the rows and not divided by
+// their number.
+func SumCrossEntropy(logits, labels *gorgonia.Node) (*gorgonia.Node, error) {
+	e, err := newEntropy("summed cross entropy", logits, labels)
+	if err != nil {
+		return nil, err
+	}
+	return e.loss(logits, labels, 1)
+}
+
+// entropy is a cross entropy and its gradient. Sums are kept in float64.
+type entropy struct {
+	what          string
+	dtype         tensor.Dtype
+	rows, classes int
+	divisor       float64
+	class         func(labels gorgonia.Value, row int) float64 // nil: labels are weights of the classes
+	exp           []float64                                    // scratch: a row's exp(logit - largest)
+}
+
+// newEntropy checks the inputs. Errors begin with what.
+func newEntropy(what string, logits, labels *gorgonia.Node) (*entropy, error) {
+	dtype, err := floats(what, logits)
+	if err != nil {
+		return nil, err
+	}
+	if labels == nil {
+		return nil, fmt.Errorf("%s: labels: %w", what, errNil)
+	}
+	s := logits.Shape()
+	if len(s) != 2 {
+		return nil, fmt.Errorf("%s: the logits are %s, want (batch, classes)", what, told(logits))
+	}
+	e := &entropy{what: what, dtype: dtype, rows: s[0], classes: s[1], exp: make([]float64, s[1])}
+	switch {
+	case slices.Equal(labels.Shape(), s) && labels.Dtype() == dtype:
+	case slices.Equal(labels.Shape(), s[:1]) && classOf(labels.Dtype()) != nil:
+		e.class = classOf(labels.Dtype())
+	default:
+		return nil, fmt.Errorf("%s: the logits are %s %v, the labels %s %v: want one %v for each logit, or one class for each row",
+			what, told(logits), dtype, told(labels), labels.Dtype(), dtype)
+	}
+	return e, nil
+}
+
+func (e *entropy) loss(logits, labels *gorgonia.Node, divisor float64) (*gorgonia.Node, error) {
+	e.divisor = divisor
+	o := &operation{
+		what:  e.what,
+		out:   operand{dtype: e.dtype},
+		run:   choose(e.dtype, entropyLoss[float32], entropyLoss[float64], e),
+		diff:  e.gradient,
+		fixed: 1,
+	}
+	return o.apply(logits, labels)
+}
+
+func (e *entropy) gradient(x gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
+	o := &operation{
+		what: "gradient of " + e.what,
+		out:  operand{dtype: e.dtype, shape: x[0].Shape()},
+		run:  choose(e.dtype, entropyGradient[float32], entropyGradient[float64], e),
+	}
+	dx, err := o.apply(x[0], x[1], dy)
+	return gorgonia.Nodes{dx, nil}, err
+}
+
+func entropyLoss[T float](e *entropy) kernel {
+	return func(out gorgonia.Value, in []gorgonia.Value) error {
+		loss := 0.0
+		for i := range e.rows {
+			logits := row[T](in[0], i, e.classes)
+			largest, sum := exponentials(e.exp, logits)
+			logSum := math.Log(sum)
+			if e.class == nil {
+				for c, weight := range row[T](in[1], i, e.classes) {
+					if weight != 0 { // 0 times the infinity of a logit that cannot be is 0
+						loss += float64(float64(weight) * (logSum + (largest - float64(logits[c]))))
+					}
+				}
+				continue
+			}
+			label, err := e.label(in[1], i)
+			if err != nil {
+				return err
+			}
+			loss += logSum + (largest - float64(logits[label]))
+		}
+		data[T](out)[0] = T(loss / e.divisor)
+		return nil
+	}
+}
+
+// entropyGradient is softmax(logits) - labels, times the loss's gradient.
+func entropyGradient[T float](e *entropy) kernel {
+	return func(out gorgonia.Value, in []gorgonia.Value) error {
+		dy := float64(data[T](in[2])[0]) / e.divisor
+		for i := range e.rows {
+			_, sum := exponentials(e.exp, row[T](in[0], i, e.classes))
+			dx := row[T](out, i, e.classes)
+			if e.class != nil {
+				label, err := e.label(in[1], i)
+				if err != nil {
+					return err
+				}
+				for c, v := range e.exp {
+					dx[c] = T(dy * (v / sum))
+				}
+				dx[label] = T(dy * (e.exp[label]/sum - 1))
+				continue
+			}
+			labels, weight := row[T](in[1], i, e.classes), 0.0
+			for _, l := range labels {
+				weight += float64(l)
+			}
+			for c, v := range e.exp {
+				dx[c] = T(dy * (float64(weight*(v/sum)) - float64(labels[c])))
+			}
+		}
+		return nil
+	}
+}
+
+// label is the class of a row.
+func (e *entropy) label(labels gorgonia.Value, i int) (int, error) {
+	class := e.class(labels, i)
+	if !(class >= 0 && class < float64(e.classes)) || class != math.Trunc(class) {
+		return 0, fmt.Errorf("row %d has the label %v, want a class from 0 to %d", i, class, e.classes-1)
+	}
+	return int(class), nil
+}
+
+// classOf reads labels of a type that can hold class numbers.
+func classOf(dtype tensor.Dtype) func(labels gorgonia.Value, row int) float64 {
+	switch dtype {
+	case tensor.Int:
+		return element[int]
+	case tensor.Int32:
+		return element[int32]
+	case tensor.Int64:
+		return element[int64]
+	case tensor.Float32:
+		return element[float32]
+	case tensor.Float64:
+		return element[float64]
+	}
+	return nil
+}
+
+func element[T int | int32 | int64 | float](v gorgonia.Value, i int) float64 {
+	return float64(data[T](v)[i])
+}
+
+// row is the i-th n elements of v.
+func row[T any](v gorgonia.Value, i, n int) []T { return data[T](v)[i*n : (i+1)*n] }
+
+// exponentials writes exp(x - largest) and returns the largest of x and the
+// sum of what it wrote.
+func exponentials[T float](to []float64, x []T) (largest, sum float64) {
+	most := x[0]
+	for _, v := range x {
+		most = max(most, v)
+	}
+	largest = float64(most)
+	for i, v := range x {
+		to[i] = math.Exp(float64(v) - largest)
+		sum += to[i]
+	}
+	return largest, sum
+}

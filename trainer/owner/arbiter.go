@@ -1,0 +1,116 @@
+package owner
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// arbiter decides in backup mode, on the first owner alone, whose gradients
+// count: of every step those of the first workers that have theirs (Chen et
+// al. 2016, "Revisiting distributed synchronous SGD"). A worker sends
+// gradients only once it was accepted, so the set is the same on every owner.
+//
+// A worker may have begun a step on values of which some are newer. Then the
+// step was closed, and its gradients are not accepted for it: what counts was
+// always computed on the values after exactly the steps before.
+type arbiter struct {
+	quorum int
+
+	mu       sync.Mutex
+	step     uint64 // that is being collected
+	accepted []int  // ranks
+	alive    int    // workers that have not said goodbye
+}
+
+// verdict is what a worker is told of its gradients.
+type verdict uint32
+
+const (
+	accepted verdict = iota
+	late             // the step is closed
+	over             // too few workers are left for any further step
+	verdicts
+)
+
+func newArbiter(workers, backup int) *arbiter {
+	return &arbiter{quorum: workers - backup, alive: workers}
+}
+
+// commit answers a worker that has its gradients for a step. current is the
+// step that is being collected.
+func (a *arbiter) commit(rank int, step uint64) (v verdict, current uint64, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case step > a.step || slices.Contains(a.accepted, rank):
+		return 0, 0, fmt.Errorf("has gradients for step %d, the training is at step %d", step, a.step)
+	case a.alive < a.quorum:
+		return over, a.step, nil
+	case step < a.step:
+		return late, a.step, nil
+	}
+	a.accepted = append(a.accepted, rank)
+	if len(a.accepted) == a.quorum {
+		a.step++
+		a.accepted = nil
+	}
+	return accepted, step, nil
+}
+
+// leave counts a goodbye. It returns whom to tell that their step will not be
+// made any more.
+func (a *arbiter) leave(int) (waiting []int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.alive--
+	if a.alive >= a.quorum {
+		return nil
+	}
+	waiting, a.accepted = a.accepted, nil
+	return waiting
+}
+
+// commit takes a worker's question whether its gradients count.
+func (e *engine) commit(rank int, step uint64) (verdict, uint64, error) {
+	if e.arbiter == nil {
+		return 0, 0, fmt.Errorf("asks whether its gradients count, which is not decided here")
+	}
+	return e.arbiter.commit(rank, step)
+}
+
+// wish is a worker that waits for the values after so many steps.
+type wish struct {
+	rank  int
+	steps uint64
+}
+
+// fetch answers a late worker as soon as so many steps are made.
+func (e *engine) fetch(rank int, steps uint64) error {
+	if e.d.Sync.Mode != Backup {
+		return fmt.Errorf("asks for values, which come by themselves")
+	}
+	g := e.groups[0]
+	g.mu.Lock()
+	if steps > g.made {
+		g.wishes = append(g.wishes, wish{rank, steps})
+		g.mu.Unlock()
+		return nil
+	}
+	end := outcome{updates: g.made}
+	g.mu.Unlock()
+	e.give(rank, end)
+	return nil
+}
+
+// granted returns the wishes that are fulfilled. It needs g.mu.
+func (g *group) granted() (ranks []int) {
+	g.wishes = slices.DeleteFunc(g.wishes, func(w wish) bool {
+		if w.steps > g.made {
+			return false
+		}
+		ranks = append(ranks, w.rank)
+		return true
+	})
+	return ranks
+}

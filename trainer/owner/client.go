@@ -1,0 +1,238 @@
+package owner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/peers"
+	"github.com/plx-run/plx/trainer/timeline"
+	"github.com/plx-run/plx/trainer/wire"
+)
+
+// ClientConfig says who a worker is, whom it works with, and where its
+// variables lie.
+type ClientConfig struct {
+	Peers peers.Config
+	// Door is where others reach this worker; it may be nil where no worker
+	// owns anything and no host adds up its gradients.
+	Door        *peers.Door
+	Cluster     cluster.Spec
+	Declaration Declaration
+	// Values is the worker's memory by variable, as wire.Bytes gives it; nil
+	// for sparse ones. The client writes it during Connect and from the time
+	// when a variable was contributed by all own leaves until Finish returns.
+	// At Connect the chief's values are what everybody starts from.
+	Values [][]byte
+	Trace  *timeline.Recorder
+}
+
+// Client is a worker's side of the training, and where it owns variables the
+// owner's as well. One goroutine calls Begin, Finish and Join; other methods
+// may be called by any.
+type Client struct {
+	config ClientConfig
+	d      *Declaration
+	rank   int
+	leaves Range
+	roster *roster
+	own    []gather // by variable, and the tally's
+	parts  []int    // of own leaves
+	out    *outbox
+	values [][]byte // by variable, and the tally's
+	links  []*link  // by owner; nil: this worker is it
+	server *server  // nil: no door
+	local  *local   // this worker as an owner, nil: it is none
+	norm   *norm
+	pulls  pulls
+
+	step     uint64
+	within   bool   // a step was begun
+	absent   []bool // by own leaf, in this step
+	held     []job  // in backup mode, until the gradients are accepted
+	accepted bool   // they were
+	verdicts chan ruling
+	brought  []atomic.Bool // by own leaf and variable
+	misuse   atomic.Pointer[error]
+
+	mu      sync.Mutex
+	err     error
+	failed  chan struct{}
+	ended   bool // the connections end in good order
+	serving sync.WaitGroup
+}
+
+// Outcome is what became of a step.
+type Outcome struct {
+	Step   uint64 // that was made, from 0
+	Leaves int    // that took part, of all workers that were added up
+	// In backup mode: Late says that enough others were faster, so that the
+	// gradients of Dropped leaves do not count. Over says that too few
+	// workers are left for a further step, and that this one was not made.
+	Late    bool
+	Dropped int
+	Over    bool
+	Loss    float64
+	Metrics []float64 // valid until the next step
+	Norm    float64   // of the gradients before clipping, where asked for
+}
+
+// Connect reaches every owner, declares, and returns once all workers have
+// done so and the chief's values are in config.Values. All of it takes at
+// most the declaration's start time, and a little for the owners to say who
+// is missing.
+func Connect(ctx context.Context, config ClientConfig) (*Client, error) {
+	c, err := newClient(config)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.connect(ctx); err != nil {
+		c.Abort(err)
+		return nil, err
+	}
+	return c, nil
+}
+
+func newClient(config ClientConfig) (*Client, error) {
+	d := &config.Declaration
+	if err := d.Check(); err != nil {
+		return nil, err
+	}
+	self := config.Peers.Self
+	if self.Role != cluster.Worker || self.Index >= len(d.Workers) || len(d.Workers) != config.Peers.Workers {
+		return nil, fmt.Errorf("%s declares %d workers, the job has %d", self, len(d.Workers), config.Peers.Workers)
+	}
+	c := &Client{config: config, d: d, rank: self.Index, leaves: d.Workers[self.Index], roster: newRoster(d), failed: make(chan struct{}), verdicts: make(chan ruling, 2)}
+	c.parts = c.roster.tree.Parts(c.leaves.Lo, c.leaves.Hi)
+	c.absent = make([]bool, c.leaves.Len())
+	c.brought = make([]atomic.Bool, c.leaves.Len()*(len(d.Variables)+1))
+	inputs := make([]int, c.leaves.Len())
+	for i := range inputs {
+		inputs[i] = c.leaves.Lo + i
+	}
+	p := newPlan(c.roster.tree, inputs, c.parts)
+	for i := range len(d.Variables) + 1 {
+		v := d.variable(i)
+		c.own = append(c.own, newGather(v, p))
+		if i == d.tally() {
+			config.Values = append(slices.Clone(config.Values), wire.Bytes(make([]float64, 1+d.Metrics)))
+		}
+		if v.Sparse == nil && (i >= len(config.Values) || len(config.Values[i]) != v.elements()*v.Dtype.Size()) {
+			return nil, fmt.Errorf("variable %q: no memory of %d bytes for its values", v.Name, v.elements()*v.Dtype.Size())
+		}
+	}
+	c.values = config.Values
+	c.out = newOutbox(d, c.parts)
+	c.norm = newNorm(d)
+	c.links = make([]*link, len(d.Owners))
+	return c, c.serve()
+}
+
+// Gradient is where the gradient of a dense variable for a leaf of this
+// worker is to be written between Begin and Contribute.
+func (c *Client) Gradient(leaf, variable int) []byte {
+	return c.own[variable].memory(leaf - c.leaves.Lo)
+}
+
+// Step is the number of the step that is next or under way.
+func (c *Client) Step() uint64 { return c.step }
+
+// fail ends the client's work, once, with err.
+func (c *Client) fail(err error) {
+	c.mu.Lock()
+	first := c.err == nil && !c.ended
+	if first {
+		c.err = err
+		close(c.failed)
+	}
+	c.mu.Unlock()
+	if first && c.server != nil {
+		c.server.end(err)
+	}
+}
+
+func (c *Client) reason() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil && c.ended {
+		return errEnded
+	}
+	return c.err
+}
+
+// hangUp tells the owners why this worker is out, so that they pass the cause
+// on and not its consequence, and closes the links. It returns the reason, in
+// bounded time.
+func (c *Client) hangUp() error {
+	reason := c.reason()
+	var leaving sync.WaitGroup
+	for _, l := range c.links {
+		if l != nil {
+			leaving.Go(func() { l.leave(reason) })
+		}
+	}
+	leaving.Wait()
+	return reason
+}
+
+// Abort hangs up without a goodbye: the owners take the worker for lost and
+// the other workers hear why.
+func (c *Client) Abort(why error) {
+	c.fail(why)
+	c.hangUp() // the reason is known
+	c.Close()  // without a goodbye there is nothing to fail
+}
+
+// Close says goodbye to every owner, unless the client has failed, and hangs
+// up. An owner that did not answer the goodbye will take the worker for lost.
+// A worker that is an owner first serves the others until they have said
+// goodbye too: at most for the declaration's start time, or until one of them
+// is lost.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	wasEnded, healthy := c.ended, c.err == nil
+	c.ended = true
+	c.mu.Unlock()
+	if wasEnded {
+		return nil
+	}
+	var closing sync.WaitGroup
+	errs := make([]error, len(c.links)+1)
+	for i, l := range c.links {
+		if l != nil {
+			closing.Go(func() { errs[i] = l.close(healthy) })
+		}
+	}
+	closing.Wait()
+	errs[len(c.links)] = c.closeServer(healthy)
+	return errors.Join(errs...)
+}
+
+// closeServer ends this worker's part as an owner.
+func (c *Client) closeServer(healthy bool) error {
+	if c.server == nil {
+		return nil
+	}
+	if !healthy || c.local == nil {
+		c.server.end(nil)
+		c.serving.Wait()
+		return nil
+	}
+	if err := c.server.leave(c.rank); err != nil {
+		c.server.end(err)
+	}
+	c.server.left()
+	limit := time.AfterFunc(c.d.start(), func() {
+		c.server.end(fmt.Errorf("other workers did not say goodbye within %v", c.d.start()))
+	})
+	defer limit.Stop()
+	c.serving.Wait()
+	return c.server.err
+}
+
+func (d *Declaration) start() time.Duration { return time.Duration(d.StartMillis) * time.Millisecond }

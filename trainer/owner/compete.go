@@ -1,0 +1,97 @@
+package owner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/plx-run/plx/trainer/wire"
+)
+
+// ruling is what the arbiter says of a worker's gradients.
+type ruling struct {
+	verdict verdict
+	step    uint64 // that is being collected
+}
+
+// Error makes a ruling end a wait that it interrupts.
+func (r ruling) Error() string { return "the training has ended" }
+
+// verdict reads a ruling.
+func (l *link) verdict(h wire.Header) error {
+	if h.Length != 0 || h.Part >= uint32(verdicts) || l.index != 0 || l.client.d.Sync.Mode != Backup {
+		return fmt.Errorf("unexpected %s frame", h.Kind)
+	}
+	select {
+	case l.client.verdicts <- ruling{verdict(h.Part), h.Step}:
+		return nil
+	default:
+		return errors.New("more verdicts than questions")
+	}
+}
+
+// compete asks whether this worker's gradients count. If so they are sent and
+// the step is made; if not, it gets the values of the moment and goes on from
+// there.
+func (c *Client) compete(ctx context.Context) (Outcome, error) {
+	o := Outcome{Step: c.step}
+	r, err := c.ask(ctx)
+	if err != nil {
+		return o, err
+	}
+	switch r.verdict {
+	case accepted:
+		c.accepted = true
+		for _, j := range c.held {
+			c.post(j)
+		}
+		c.accepted = false
+	case late:
+		o.Late, o.Dropped = true, c.count()
+		for _, l := range c.links {
+			if err := l.conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Fetch, Step: r.step}}); err != nil {
+				l.sendFailed(err)
+			}
+		}
+	}
+	c.held = c.held[:0]
+	if r.verdict != over {
+		var end outcome
+		end, err = c.wait(ctx)
+		c.step = end.updates
+		o.Leaves = end.leaves
+	}
+	if r.verdict == over || errors.As(err, &r) {
+		c.step = o.Step
+		o.Over, o.Dropped = true, c.count()
+		return o, nil
+	}
+	return o, err
+}
+
+// ask returns the arbiter's ruling.
+func (c *Client) ask(ctx context.Context) (ruling, error) {
+	l := c.links[0]
+	if err := l.conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Commit, Step: c.step}}); err != nil {
+		l.sendFailed(err)
+	}
+	select {
+	case r := <-c.verdicts:
+		return r, nil
+	case <-c.failed:
+		return ruling{}, c.hangUp()
+	case <-ctx.Done():
+		c.fail(context.Cause(ctx))
+		return ruling{}, c.hangUp()
+	}
+}
+
+// count is how many own leaves have gradients in this step.
+func (c *Client) count() (n int) {
+	for _, absent := range c.absent {
+		if !absent {
+			n++
+		}
+	}
+	return n
+}

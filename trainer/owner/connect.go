@@ -1,0 +1,205 @@
+package owner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/peers"
+	"github.com/plx-run/plx/trainer/wire"
+	"golang.org/x/sync/errgroup"
+)
+
+// serve makes the worker an owner where the declaration says so. Otherwise it
+// still opens the door, to tell whoever takes it for one that they disagree.
+func (c *Client) serve() error {
+	index := c.d.ownerIndex(c.config.Peers.Self)
+	if c.config.Door == nil {
+		if index >= 0 && len(c.d.Workers) > 1 {
+			return fmt.Errorf("%s owns variables and has no door for the other workers", c.config.Peers.Self)
+		}
+		if index < 0 {
+			return nil
+		}
+	}
+	s := newServer(c.config.Peers)
+	l := &local{client: c, server: s, answered: make(chan outcome, 1)}
+	s.local = l
+	s.declared[c.rank] = c.d
+	c.server = s
+	if index >= 0 {
+		engine, err := newEngine(c.d, c.config.Peers.Self, c.pieceMemory)
+		if err != nil {
+			return err
+		}
+		engine.fail = s.end
+		engine.tell[c.rank] = l.tell
+		s.engine, s.filled, l.engine, c.local = engine, c.config.Peers.Self.IsChief(), engine, l
+		l.index, l.pieces = index, c.d.piecesOf(index)
+	}
+	return nil
+}
+
+// pieceMemory is the part of the worker's memory that holds a dense piece.
+func (c *Client) pieceMemory(p Piece) []byte {
+	v := c.d.variable(p.Variable)
+	if v.Sparse != nil {
+		return nil
+	}
+	size := v.Dtype.Size()
+	return c.values[p.Variable][p.Offset*size : (p.Offset+p.Count)*size]
+}
+
+// piecesOf returns an owner's pieces, and the tally's where it has it.
+func (d *Declaration) piecesOf(owner int) (pieces []Piece) {
+	for _, p := range d.pieces() {
+		if p.Owner == owner {
+			pieces = append(pieces, p)
+		}
+	}
+	return pieces
+}
+
+// run serves the other workers until the training ends.
+func (c *Client) run() {
+	<-c.server.ended
+	c.server.farewell()
+	ctx, cancel := context.WithTimeout(context.Background(), farewell)
+	defer cancel()
+	if c.local != nil && c.config.Door != nil {
+		c.server.linger(ctx)
+	}
+}
+
+// connect opens the links, declares and waits until all is ready.
+func (c *Client) connect(ctx context.Context) error {
+	if c.server != nil {
+		c.serving.Go(c.run)
+		c.server.mu.Lock()
+		c.server.startClock(c.d)
+		c.server.mu.Unlock()
+		if c.config.Door != nil {
+			c.config.Door.Handle(purpose, c.server.meet)
+		}
+		c.server.openIfOwner()
+	}
+	body, err := json.Marshal(c.d)
+	if err != nil {
+		return fmt.Errorf("declaration: %w", err)
+	}
+	limit := c.d.start()
+	ctx, cancel := context.WithTimeoutCause(ctx, limit+farewell, fmt.Errorf("not ready within %v", limit))
+	defer cancel()
+	if err := c.reach(ctx, limit); err != nil {
+		return err
+	}
+	for _, l := range c.links {
+		if l != nil {
+			l.running.Go(func() { l.sendFailed(l.declare(body)) })
+		}
+	}
+	if _, err := c.wait(ctx); err != nil {
+		return err
+	}
+	for _, l := range c.links {
+		if l != nil {
+			l.running.Go(l.send)
+		}
+	}
+	return nil
+}
+
+// openIfOwner opens a server whose worker is the only one.
+func (s *server) openIfOwner() {
+	if s.engine != nil {
+		s.open()
+	}
+}
+
+// reach opens the links, all at once. An owner that is reached may already
+// say why there will be no training, which ends the waiting for the others.
+func (c *Client) reach(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not reached within %v", limit))
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	for i, task := range c.d.Owners {
+		if task != c.config.Peers.Self {
+			group.Go(func() error { return c.link(ctx, i) })
+		}
+	}
+	for i := range c.config.Cluster.PS {
+		if ps := (cluster.Task{Role: cluster.PS, Index: i}); c.config.Peers.Self.IsChief() && c.d.ownerIndex(ps) < 0 {
+			group.Go(func() error { return c.dismiss(ctx, ps) })
+		}
+	}
+	connected := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-c.failed:
+			cancel()
+		case <-connected:
+		}
+	})
+	err := group.Wait()
+	close(connected)
+	watching.Wait()
+	if reason := c.reason(); reason != nil {
+		return reason
+	}
+	return err
+}
+
+// link opens the link to one owner.
+func (c *Client) link(ctx context.Context, index int) error {
+	task := c.d.Owners[index]
+	addr := c.config.Cluster.Addr(task)
+	conn, err := peers.Dial(ctx, c.config.Peers, task, addr, purpose)
+	if err != nil {
+		return err
+	}
+	l := newLink(c, index, addr, wire.NewConn(conn, c.config.Peers.Generation, c.d.silence()))
+	c.links[index] = l
+	l.running.Go(l.receive)
+	return nil
+}
+
+func (d *Declaration) silence() time.Duration {
+	return time.Duration(d.SilenceMillis) * time.Millisecond
+}
+
+// dismiss tells a server that it owns nothing.
+func (c *Client) dismiss(ctx context.Context, ps cluster.Task) error {
+	addr := c.config.Cluster.Addr(ps)
+	fail := func(err error) error { return &peers.PeerError{Task: ps, Addr: addr, Err: peers.Lost(err)} }
+	raw, err := peers.Dial(ctx, c.config.Peers, ps, addr, purpose)
+	if err != nil {
+		return err
+	}
+	conn := wire.NewConn(raw, c.config.Peers.Generation, c.d.silence())
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })() // ends Send and Next
+	body, err := json.Marshal(c.d)
+	if err != nil {
+		return fmt.Errorf("declaration: %w", err)
+	}
+	if err := conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Declare}, Payload: body}); err != nil {
+		return fail(err)
+	}
+	h, err := conn.Next()
+	if err == nil && h.Kind == wire.Error {
+		if _, err = peers.ReadReport(conn, h); err == nil {
+			err = errors.New("did not take that it owns nothing")
+		}
+	} else if err == nil && h.Kind != wire.Bye {
+		err = fmt.Errorf("unexpected %s frame", h.Kind)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return nil
+}

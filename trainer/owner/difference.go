@@ -1,0 +1,95 @@
+package owner
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+)
+
+// Difference says in words where other departs from d; "" means nowhere.
+func (d *Declaration) Difference(other *Declaration) string {
+	if a, b := len(d.Variables), len(other.Variables); a != b {
+		return fmt.Sprintf("%d variables, not %d", b, a)
+	}
+	for i, v := range d.Variables {
+		if what := v.difference(i, other.Variables[i]); what != "" {
+			return what
+		}
+	}
+	switch {
+	case d.Leaves != other.Leaves:
+		return fmt.Sprintf("%d virtual workers, not %d", other.Leaves, d.Leaves)
+	case len(d.Workers) != len(other.Workers):
+		return fmt.Sprintf("%d workers, not %d", len(other.Workers), len(d.Workers))
+	case !slices.Equal(d.Workers, other.Workers):
+		return fmt.Sprintf("virtual workers %v, not %v", other.Workers, d.Workers)
+	case d.Sync.String() != other.Sync.String():
+		return fmt.Sprintf("synchronisation %s, not %s", other.Sync, d.Sync)
+	case !slices.Equal(d.Owners, other.Owners):
+		return fmt.Sprintf("owners %v, not %v", other.Owners, d.Owners)
+	case !slices.Equal(d.Pieces, other.Pieces):
+		return "another placement of the variables on their owners"
+	case d.Optimizer != other.Optimizer:
+		return fmt.Sprintf("optimiser %+v, not %+v", other.Optimizer, d.Optimizer)
+	}
+	return d.differentNumbers(other)
+}
+
+func (d *Declaration) differentNumbers(other *Declaration) string {
+	switch {
+	case d.Sum != other.Sum:
+		return fmt.Sprintf("loss kind %s, not %s", lossKind(other.Sum), lossKind(d.Sum))
+	case d.Batch != other.Batch:
+		return fmt.Sprintf("global batch %d, not %d", other.Batch, d.Batch)
+	case d.Clip != other.Clip:
+		return fmt.Sprintf("gradients clipped at %v, not %v", other.Clip, d.Clip)
+	case d.Norm != other.Norm:
+		return fmt.Sprintf("norm of gradients reported: %t, not %t", other.Norm, d.Norm)
+	case d.Metrics != other.Metrics:
+		return fmt.Sprintf("%d metrics, not %d", other.Metrics, d.Metrics)
+	case d.BucketBytes != other.BucketBytes:
+		return fmt.Sprintf("buckets of %d bytes, not %d", other.BucketBytes, d.BucketBytes)
+	case !slices.Equal(d.Hosts, other.Hosts):
+		return fmt.Sprintf("hosts with workers %v, not %v", other.Hosts, d.Hosts)
+	case d.Exact != other.Exact:
+		return fmt.Sprintf("same bits promised: %t, not %t", other.Exact, d.Exact)
+	case d.Exact && d.Fingerprint != other.Fingerprint:
+		return fmt.Sprintf("arithmetic %q, not %q: the same bits were promised, which takes hosts that compute alike",
+			other.Fingerprint, d.Fingerprint)
+	case d.StartMillis != other.StartMillis || d.SilenceMillis != other.SilenceMillis:
+		return "other timeouts"
+	}
+	return ""
+}
+
+func (v Variable) difference(i int, o Variable) string {
+	switch {
+	case v.Name != o.Name:
+		return fmt.Sprintf("variable %d is named %q, not %q", i, o.Name, v.Name)
+	case !slices.Equal(v.Shape, o.Shape):
+		return fmt.Sprintf("variable %q has shape %v, not %v", v.Name, o.Shape, v.Shape)
+	case v.Dtype != o.Dtype:
+		return fmt.Sprintf("variable %q is %s, not %s", v.Name, o.Dtype, v.Dtype)
+	case (v.Sparse == nil) != (o.Sparse == nil):
+		return fmt.Sprintf("variable %q is %s, not %s", v.Name, o.density(), v.density())
+	case !reflect.DeepEqual(v.Sparse, o.Sparse):
+		return fmt.Sprintf("variable %q has rows %+v, not %+v", v.Name, *o.Sparse, *v.Sparse)
+	case v.Update != o.Update || v.Momentum != o.Momentum:
+		return fmt.Sprintf("variable %q is updated by %q with momentum %v, not %q with %v", v.Name, o.Update, o.Momentum, v.Update, v.Momentum)
+	}
+	return ""
+}
+
+func (v Variable) density() string {
+	if v.Sparse != nil {
+		return "sparse"
+	}
+	return "dense"
+}
+
+func lossKind(sum bool) string {
+	if sum {
+		return "sum"
+	}
+	return "mean"
+}

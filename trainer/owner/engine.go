@@ -1,0 +1,374 @@
+package owner
+
+import (
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// engine is an owner without its connections: it takes what contributors
+// bring, updates pieces and tells members what became of them. Its methods
+// may be called by any goroutine, for one rank by one at a time.
+type engine struct {
+	d       *Declaration
+	self    cluster.Task
+	roster  *roster
+	slots   []slot
+	where   map[place]int // index in slots
+	groups  []*group
+	clock   *clock        // bounded mode only
+	arbiter *arbiter      // backup mode, on the first owner only
+	fail    func(error)   // ends the training
+	tell    []func(event) // by rank; never blocks; set before the first step
+}
+
+// place names a piece within a declaration.
+type place struct{ variable, offset int }
+
+// event is what a member is told: as many per step as engine.events says.
+type event struct {
+	slot int // that is updated, -1: the norm is known
+	end  outcome
+	ask  bool // the member is to add the squares of its group instead; not counted
+	over bool // the training has ended without the member's step instead; not counted
+}
+
+// outcome is what an owner knows of a step.
+type outcome struct {
+	leaves  int // that took part
+	norm    float64
+	updates uint64 // in backup mode: steps that the training has made
+}
+
+// group is a set of contributors whose gradients are added. In backup mode it
+// is a different one every step.
+type group struct {
+	index   int
+	members []int // contributors
+
+	mu     sync.Mutex
+	begun  []bool // by contributor, of the group's members
+	count  int    // of begun
+	step   uint64 // of the group
+	rate   float64
+	leaves int // present in the step that is being begun
+
+	outcome outcome // of the step that all have begun
+	chosen  []int   // contributors whose gradients are in it
+	left    int     // slots that are to be summed in this step
+	asked   bool    // the leader is to say the norm
+	made    uint64  // steps that all slots are updated by
+	wishes  []wish
+}
+
+func newEngine(d *Declaration, self cluster.Task, memory func(Piece) []byte) (*engine, error) {
+	e := &engine{d: d, self: self, roster: newRoster(d), where: map[place]int{}, tell: make([]func(event), len(d.Workers))}
+	index := d.ownerIndex(self)
+	for _, p := range d.pieces() {
+		if p.Owner != index {
+			continue
+		}
+		made, err := e.newSlot(p, memory(p))
+		if err != nil {
+			return nil, err
+		}
+		e.where[place{p.Variable, p.Offset}] = len(e.slots)
+		e.slots = append(e.slots, made)
+	}
+	for i, members := range e.roster.groups {
+		g := &group{index: i, begun: make([]bool, len(e.roster.contributors)), rate: math.NaN(), left: len(e.slots)}
+		for m := members.Lo; m < members.Hi; m++ {
+			g.members = append(g.members, m)
+		}
+		g.chosen = g.members
+		e.groups = append(e.groups, g)
+	}
+	if d.Sync.Mode == Bounded {
+		e.clock = newClock(len(d.Workers), uint64(d.Sync.Number))
+	}
+	if d.Sync.Mode == Backup && index == 0 {
+		e.arbiter = newArbiter(len(d.Workers), d.Sync.Number)
+	}
+	return e, nil
+}
+
+func (e *engine) newSlot(p Piece, memory []byte) (slot, error) {
+	v := e.d.variable(p.Variable)
+	switch {
+	case p.Variable == e.d.tally():
+		s, err := newDense[float64](e.d, e.roster, p, memory)
+		return tally{s, e.d.Sum}, err
+	case v.Sparse != nil && v.Dtype == Float32:
+		return newRows[float32](e.d, e.roster, p)
+	case v.Sparse != nil:
+		return newRows[float64](e.d, e.roster, p)
+	case v.Dtype == Float32:
+		return newDense[float32](e.d, e.roster, p, memory)
+	}
+	return newDense[float64](e.d, e.roster, p, memory)
+}
+
+// events is how many events a member is told per step.
+func (e *engine) events() int {
+	if e.d.norms() {
+		return len(e.slots) + 1
+	}
+	return len(e.slots)
+}
+
+// audience is which copy of the values a rank is sent, -1: the values.
+func (e *engine) audience(rank int) int {
+	switch {
+	case e.d.audiences() == 0:
+		return -1
+	case e.d.Sync.Mode == Grouped:
+		return e.roster.contributor(rank).group
+	}
+	return rank
+}
+
+// beginning is what a contributor says first in a step.
+type beginning struct {
+	rate    float64
+	present []int // by part: leaves with data
+}
+
+// begin notes that a contributor begins a step and which of its parts are
+// absent.
+func (e *engine) begin(rank int, step uint64, b beginning) error {
+	c := e.roster.contributor(rank)
+	g := e.groups[c.group]
+	absent, err := e.enter(g, c, step, b)
+	if err != nil {
+		return err
+	}
+	for part, n := range b.present {
+		if n == 0 {
+			e.absent(g, c.first+part)
+		}
+	}
+	for _, i := range absent {
+		other := &e.roster.contributors[i]
+		for part := range other.parts {
+			e.absent(g, other.first+part)
+		}
+	}
+	return nil
+}
+
+// enter returns the contributors that will not take part in the step.
+func (e *engine) enter(g *group, c *contributor, step uint64, b beginning) (absent []int, err error) {
+	leaves := 0
+	for i, n := range b.present {
+		if n < 0 || n > e.roster.tree.Size(c.parts[i]) {
+			return nil, fmt.Errorf("%d leaves in a part of %d", n, e.roster.tree.Size(c.parts[i]))
+		}
+		leaves += n
+	}
+	if e.clock != nil {
+		if err := e.clock.begin(c.rank, step); err != nil {
+			return nil, err
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := e.agree(g, c, step, leaves, b.rate); err != nil {
+		return nil, err
+	}
+	g.begun[e.roster.of[c.rank]] = true
+	g.leaves += leaves
+	if g.count++; g.count < e.quorum(g) {
+		return nil, nil
+	}
+	if e.d.Sync.Mode == Backup {
+		g.chosen = nil
+		for i, begun := range g.begun {
+			if begun {
+				g.chosen = append(g.chosen, i)
+			} else {
+				absent = append(absent, i)
+			}
+		}
+	}
+	g.outcome = outcome{leaves: g.leaves, updates: g.step + 1}
+	clear(g.begun)
+	g.step, g.count, g.leaves = g.step+1, 0, 0
+	return absent, nil
+}
+
+// agree refuses what does not fit what others of the group said. It needs
+// g.mu.
+func (e *engine) agree(g *group, c *contributor, step uint64, leaves int, rate float64) error {
+	if g.begun[e.roster.of[c.rank]] {
+		return fmt.Errorf("step %d was begun twice", step)
+	}
+	if step != g.step {
+		return fmt.Errorf("begins step %d, %s is at step %d", step, e.self, g.step)
+	}
+	if g.count == 0 {
+		g.rate = math.NaN()
+	}
+	if leaves == 0 {
+		return nil // it has no say
+	}
+	if !(rate >= 0) || math.IsInf(rate, 0) {
+		return fmt.Errorf("learning rate %v at step %d", rate, step)
+	}
+	if !math.IsNaN(g.rate) && math.Float64bits(rate) != math.Float64bits(g.rate) {
+		return fmt.Errorf("learning rate %v at step %d, another worker has %v", rate, step, g.rate)
+	}
+	g.rate = rate
+	return nil
+}
+
+// quorum is how many contributors make a step of g.
+func (e *engine) quorum(g *group) int {
+	if e.d.Sync.Mode == Backup {
+		return len(g.members) - e.d.Sync.Number
+	}
+	return len(g.members)
+}
+
+func (e *engine) absent(g *group, input int) {
+	for i := range e.slots {
+		e.arrive(g, i, input, false)
+	}
+}
+
+// arrive says that an input of a slot is there, or absent, and does all that
+// it completes.
+func (e *engine) arrive(g *group, slot, input int, present bool) {
+	s := e.slots[slot]
+	if !s.arrive(g.index, input, present) {
+		return
+	}
+	s.settle(g.index, g.outcome.leaves)
+	if e.d.norms() {
+		s.measure(g.index)
+	}
+	if !e.d.clips() {
+		e.update(g, slot, 1)
+	}
+	// What is read here may change once somebody is told of the last slot.
+	g.mu.Lock()
+	end, chosen := g.outcome, g.chosen
+	g.left--
+	last := g.left == 0
+	var granted []int
+	if last {
+		g.left, g.asked = len(e.slots), e.d.norms()
+		g.made++
+		granted = g.granted()
+	}
+	made := g.made
+	g.mu.Unlock()
+	if last && e.d.norms() {
+		e.tell[e.leader(g)](event{ask: true})
+	}
+	switch {
+	case e.d.clips():
+	case e.clock == nil:
+		e.updated(g, slot, end, chosen)
+	case last && !e.d.norms():
+		e.finished(g)
+	}
+	for _, rank := range granted {
+		e.give(rank, outcome{updates: made})
+	}
+}
+
+// update applies a slot's sum.
+func (e *engine) update(g *group, slot int, scale float64) {
+	s := e.slots[slot]
+	if err := s.apply(g.index, g.rate, scale); err != nil {
+		e.fail(fmt.Errorf("%s: update variable %q: %w", e.self, e.d.variable(s.piece().Variable).Name, err))
+	}
+}
+
+// updated tells those that wait for the slot's value.
+func (e *engine) updated(g *group, slot int, end outcome, chosen []int) {
+	if e.d.Sync.Mode == Grouped {
+		e.slots[slot].keep(g.index)
+	}
+	for _, i := range chosen {
+		rank := e.roster.contributors[i].rank
+		if e.d.Sync.Mode == Asynchronous || e.d.Sync.Mode == Backup {
+			e.slots[slot].keep(rank)
+		}
+		e.tell[rank](event{slot: slot, end: end})
+	}
+}
+
+// leader is the worker that adds the norm of a group.
+func (e *engine) leader(g *group) int { return e.roster.contributors[g.members[0]].rank }
+
+// scale is the leader's answer to the squares of its group: the norm, and
+// what every gradient is multiplied by.
+func (e *engine) scale(rank int, norm, factor float64) error {
+	c := e.roster.contributor(rank)
+	g := e.groups[c.group]
+	g.mu.Lock()
+	if !g.asked || e.leader(g) != rank {
+		g.mu.Unlock()
+		return fmt.Errorf("says a norm that nobody asked for")
+	}
+	g.asked = false
+	g.outcome.norm = norm
+	end := g.outcome
+	g.mu.Unlock()
+	for i := range e.slots {
+		if !e.d.clips() {
+			break
+		}
+		e.update(g, i, factor)
+		if e.clock == nil {
+			e.updated(g, i, end, g.members)
+		}
+	}
+	if e.clock != nil {
+		e.finished(g)
+		return nil
+	}
+	for _, i := range g.members {
+		e.tell[e.roster.contributors[i].rank](event{slot: -1, end: end})
+	}
+	return nil
+}
+
+// finished notes, in bounded mode, that all pieces have a step of g's worker
+// and answers every worker that need not wait any longer.
+func (e *engine) finished(g *group) {
+	e.release(e.clock.finish(e.roster.contributors[g.members[0]].rank))
+}
+
+// release sends values as they are now.
+func (e *engine) release(ranks []int) {
+	for _, rank := range ranks {
+		e.give(rank, e.groups[e.roster.contributor(rank).group].outcome)
+	}
+}
+
+// give sends a worker all values as they are now.
+func (e *engine) give(rank int, end outcome) {
+	for i, s := range e.slots {
+		s.keep(rank)
+		e.tell[rank](event{slot: i, end: end})
+	}
+	if e.d.norms() {
+		e.tell[rank](event{slot: -1, end: end})
+	}
+}
+
+// leave notes that a worker will send no more.
+func (e *engine) leave(rank int) {
+	if e.clock != nil {
+		e.release(e.clock.leave(rank))
+	}
+	if e.arbiter != nil {
+		for _, waiting := range e.arbiter.leave(rank) {
+			e.tell[waiting](event{over: true})
+		}
+	}
+}

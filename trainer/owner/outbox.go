@@ -1,0 +1,60 @@
+package owner
+
+import "sync/atomic"
+
+// outbox holds the sums of the parts that a contributor brings until all
+// variables of a bucket have theirs.
+type outbox struct {
+	parts   []int
+	buckets [][]int // variables; every sparse one, and the tally, alone
+	of      []int   // by variable: its bucket
+	sums    [][]any // by variable and part
+	left    [][]atomic.Int32
+}
+
+func newOutbox(d *Declaration, parts []int) *outbox {
+	o := &outbox{parts: parts, buckets: Buckets(d.Variables, d.BucketBytes), of: make([]int, len(d.Variables)+1)}
+	for i, v := range d.Variables {
+		if v.Sparse != nil {
+			o.buckets = append(o.buckets, []int{i})
+		}
+	}
+	o.buckets = append(o.buckets, []int{d.tally()})
+	for b, bucket := range o.buckets {
+		left := make([]atomic.Int32, len(parts))
+		for part := range left {
+			left[part].Store(int32(len(bucket)))
+		}
+		o.left = append(o.left, left)
+		for _, v := range bucket {
+			o.of[v] = b
+		}
+	}
+	for range o.of {
+		o.sums = append(o.sums, make([]any, len(parts)))
+	}
+	return o
+}
+
+// put notes a variable's sum of a part. It reports true to the caller that
+// thereby filled the bucket's part.
+func (o *outbox) put(variable, part int, sum any) (bucket int, full bool) {
+	bucket = o.of[variable]
+	o.sums[variable][part] = sum
+	if o.left[bucket][part].Add(-1) > 0 {
+		return bucket, false
+	}
+	o.left[bucket][part].Store(int32(len(o.buckets[bucket]))) // for the next step
+	return bucket, true
+}
+
+// cutPiece returns a piece of what put was given.
+func (o *outbox) cutPiece(d *Declaration, p Piece, part int) any {
+	sum := o.sums[p.Variable][part]
+	v := d.variable(p.Variable)
+	if v.Sparse != nil {
+		return cutRows(sum, p)
+	}
+	size := v.Dtype.Size()
+	return sum.([]byte)[p.Offset*size : (p.Offset+p.Count)*size]
+}

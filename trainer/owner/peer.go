@@ -1,0 +1,334 @@
+package owner
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/peers"
+	"github.com/plx-run/plx/trainer/wire"
+)
+
+// peer is one worker as an owner sees it. One goroutine reads (serve), one
+// writes (write). turn holds a token while the worker may begin a step: the
+// writer puts it there once everything of the step before has left, so the
+// values that a step is about to change are never still being sent.
+type peer struct {
+	server *server
+	task   cluster.Task
+	addr   string
+	conn   *wire.Conn
+	events chan event    // nil: the worker sends nothing itself
+	turn   chan struct{} // see above
+	gone   chan struct{} // closed when nothing reads any more
+
+	step   uint64   // steps begun; for serve only, as are those below
+	begun  []byte   // payload of the step's first frame
+	parts  []int    // leaves present, by part
+	got    [][]bool // by slot and part: its gradient came in this step
+	need   int      // gradients that are still to come in this step
+	pulled pulled
+}
+
+// serve reads what the worker sends until it said goodbye and hung up (nil).
+func (p *peer) serve() error {
+	if err := p.start(); err != nil {
+		return err
+	}
+	p.server.open()
+	for {
+		h, err := p.conn.Next()
+		if err != nil {
+			return p.quiet(err)
+		}
+		if h.Kind == wire.Bye {
+			return p.goodbye(h)
+		}
+		if err := p.take(h); err != nil {
+			return p.quiet(err)
+		}
+	}
+}
+
+func (p *peer) take(h wire.Header) error {
+	if h.Kind == wire.Error {
+		return p.leaves(h)
+	}
+	p.server.mu.Lock()
+	opened := p.server.opened
+	p.server.mu.Unlock()
+	if !opened {
+		return fmt.Errorf("%s frame before all workers were ready", h.Kind)
+	}
+	switch {
+	case h.Kind == wire.Pull:
+		return p.pull(h)
+	case p.events == nil:
+	case h.Kind == wire.Step:
+		return p.begin(h)
+	case h.Kind == wire.Push:
+		return p.push(h)
+	case h.Kind == wire.Scale:
+		return p.scale(h)
+	case h.Kind == wire.Commit && h.Length == 0:
+		return p.commit(h)
+	case h.Kind == wire.Fetch && h.Length == 0:
+		return p.fetch(h)
+	}
+	return fmt.Errorf("unexpected %s frame", h.Kind)
+}
+
+// quiet drops an error that is only the echo of a training that has ended.
+func (p *peer) quiet(err error) error {
+	select {
+	case <-p.server.ended:
+		return nil
+	default:
+		return err
+	}
+}
+
+// start reads the declaration and, from the chief, the first values.
+func (p *peer) start() error {
+	h, err := p.conn.Next()
+	if err != nil {
+		return err
+	}
+	if h.Kind == wire.Error {
+		return p.leaves(h)
+	}
+	if h.Kind != wire.Declare || h.Length > maxDeclaration {
+		return fmt.Errorf("%s frame of %d bytes where a declaration was due", h.Kind, h.Length)
+	}
+	body := make([]byte, h.Length)
+	if err := p.conn.Payload(body); err != nil {
+		return err
+	}
+	var d Declaration
+	if err := json.Unmarshal(body, &d); err != nil {
+		return fmt.Errorf("declaration: %w", err)
+	}
+	if err := p.server.declare(p, &d); err != nil {
+		if errors.Is(err, errNothing) {
+			return p.dismissed()
+		}
+		return err
+	}
+	if p.task.IsChief() {
+		return p.fill()
+	}
+	return nil
+}
+
+// dismissed ends a server that the chief has no use for.
+func (p *peer) dismissed() error {
+	if err := p.conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Bye}}); err != nil {
+		return err
+	}
+	p.conn.Drain()
+	p.server.end(nil)
+	return nil
+}
+
+// fill reads the chief's first values, one frame per dense piece in any order.
+func (p *peer) fill() error {
+	s := p.server
+	filled := map[int]bool{}
+	for range s.engine.filled() {
+		h, err := p.conn.Next()
+		if err != nil {
+			return err
+		}
+		if h.Kind == wire.Error {
+			return p.leaves(h)
+		}
+		i, err := s.engine.find(h, wire.Initial)
+		if err != nil {
+			return err
+		}
+		into := s.engine.slots[i].value(-1)
+		if filled[i] || len(into) == 0 || h.Length != uint64(len(into)) {
+			return fmt.Errorf("first values of variable %d of %d bytes, want %d, once", h.Variable, h.Length, len(into))
+		}
+		filled[i] = true
+		if err := p.conn.Payload(into); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	s.filled = true
+	s.mu.Unlock()
+	return nil
+}
+
+// filled is how many pieces the chief sends first values of.
+func (e *engine) filled() (n int) {
+	for _, s := range e.slots {
+		if s.piece().Variable != e.d.tally() && s.value(-1) != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// find returns the slot that a frame is for.
+func (e *engine) find(h wire.Header, want wire.Kind) (int, error) {
+	if h.Kind != want {
+		return 0, fmt.Errorf("%s frame where %s was due", h.Kind, want)
+	}
+	i, ok := e.where[place{int(h.Variable), int(h.Offset)}]
+	if !ok {
+		return 0, fmt.Errorf("%s frame for variable %d from element %d, which is not kept here", h.Kind, h.Variable, h.Offset)
+	}
+	return i, nil
+}
+
+// begin takes the first frame of a step.
+func (p *peer) begin(h wire.Header) error {
+	e := p.server.engine
+	c := e.roster.contributor(p.task.Index)
+	if want := stepSize(c); h.Length != uint64(want) {
+		return fmt.Errorf("step frame of %d bytes, want %d", h.Length, want)
+	}
+	p.begun = sized(p.begun, int(h.Length))
+	if err := p.conn.Payload(p.begun); err != nil {
+		return err
+	}
+	select {
+	case <-p.turn:
+	case <-p.server.ended:
+		return errEnded
+	}
+	jumps := e.d.Sync.Mode == Backup && h.Step > p.step // it was late
+	if h.Step != p.step && !jumps || p.need > 0 {
+		return fmt.Errorf("begins step %d during step %d, with %d gradients to come", h.Step, p.step, p.need)
+	}
+	if err := p.server.advance(p.task.Index, h.Step); err != nil {
+		return err
+	}
+	p.step = h.Step + 1
+	b := decodeBeginning(p.begun, p.parts)
+	p.parts = b.present
+	p.got = make([][]bool, len(e.slots))
+	for i := range p.got {
+		p.got[i] = make([]bool, len(c.parts))
+	}
+	for _, n := range b.present {
+		if n > 0 {
+			p.need += len(e.slots)
+		}
+	}
+	return e.begin(p.task.Index, h.Step, b)
+}
+
+// push takes a gradient of the step that was begun, each exactly once.
+func (p *peer) push(h wire.Header) error {
+	if p.step == 0 || h.Step != p.step-1 {
+		return fmt.Errorf("gradient of step %d, %d steps were begun", h.Step, p.step)
+	}
+	e := p.server.engine
+	i, err := e.find(h, wire.Push)
+	if err != nil {
+		return err
+	}
+	c := e.roster.contributor(p.task.Index)
+	input, ok := c.input(h.Part)
+	if !ok || p.parts[input-c.first] == 0 {
+		return fmt.Errorf("gradient of variable %d for part %d of the tree, which it does not bring", h.Variable, h.Part)
+	}
+	if got := &p.got[i][input-c.first]; *got {
+		return fmt.Errorf("gradient of variable %d came twice in step %d", h.Variable, h.Step)
+	} else {
+		*got = true
+	}
+	p.need--
+	present, err := e.slots[i].receive(c.group, input, h.Length, p.conn.Payload)
+	if err != nil {
+		return err
+	}
+	e.arrive(e.groups[c.group], i, input, present)
+	return nil
+}
+
+// scale takes the norm of a group from the worker that leads it.
+func (p *peer) scale(h wire.Header) error {
+	var body [16]byte
+	if h.Length != uint64(len(body)) {
+		return fmt.Errorf("scale frame of %d bytes", h.Length)
+	}
+	if err := p.conn.Payload(body[:]); err != nil {
+		return err
+	}
+	return p.server.engine.scale(p.task.Index,
+		math.Float64frombits(binary.LittleEndian.Uint64(body[:8])), math.Float64frombits(binary.LittleEndian.Uint64(body[8:])))
+}
+
+// commit answers whether the worker's gradients count.
+func (p *peer) commit(h wire.Header) error {
+	v, current, err := p.server.engine.commit(p.task.Index, h.Step)
+	if err != nil {
+		return err
+	}
+	return p.conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Verdict, Part: uint32(v), Step: current}})
+}
+
+// fetch takes a late worker's wish for the values after so many steps.
+func (p *peer) fetch(h wire.Header) error {
+	select {
+	case <-p.turn:
+	case <-p.server.ended:
+		return errEnded
+	}
+	if p.need > 0 {
+		return fmt.Errorf("asks for values during step %d, with %d gradients to come", p.step, p.need)
+	}
+	return p.server.engine.fetch(p.task.Index, h.Step)
+}
+
+// leaves takes the reason why a worker gives up. What it says of another peer
+// is believed, so that the others hear of the cause.
+func (p *peer) leaves(h wire.Header) error {
+	told, err := peers.ReadReport(p.conn, h)
+	if err != nil {
+		return err
+	}
+	var other *peers.PeerError
+	if errors.As(told, &other) {
+		return told
+	}
+	return fmt.Errorf("gave up: %w", told)
+}
+
+// goodbye ends a worker's part in good order, between two steps.
+func (p *peer) goodbye(h wire.Header) error {
+	s := p.server
+	unfinished := p.need > 0 && s.engine != nil && s.engine.d.Sync.Mode != Backup
+	if s.engine == nil || h.Length != 0 || unfinished {
+		return fmt.Errorf("goodbye during step %d", h.Step)
+	}
+	if err := s.leave(p.task.Index); err != nil {
+		return err
+	}
+	err := p.conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Bye}})
+	p.conn.Drain()
+	s.left()
+	return p.quiet(err)
+}
+
+// tell sends the reason why training cannot go on. The worker may be gone.
+func (p *peer) tell(why error) {
+	p.conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Error}, Payload: peers.EncodeReport(why)})
+}
+
+// cut hangs up; serve and write notice.
+func (p *peer) cut() { p.conn.Close() } // of no more use, whatever it says
+
+func sized(b []byte, n int) []byte {
+	if cap(b) < n {
+		return make([]byte, n)
+	}
+	return b[:n]
+}

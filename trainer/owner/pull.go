@@ -1,0 +1,93 @@
+package owner
+
+import (
+	"fmt"
+
+	"github.com/plx-run/plx/trainer/sparse"
+	"github.com/plx-run/plx/trainer/wire"
+)
+
+// maxPulled bounds the bytes of whole rows that one frame asks for.
+const maxPulled = 4 << 20
+
+// table is a slot whose rows are pulled.
+type table interface {
+	slot
+	bounds() (lo, hi int64)
+	rowBytes() int
+	read(index []int64, into []byte) error
+	copyRows(first int64, into []byte) error
+}
+
+// pulled is memory for what a peer pulls.
+type pulled struct {
+	raw   []byte
+	index []int64
+	rows  []float64 // bytes of rows, aligned for any number
+}
+
+func (m *pulled) bytes(n int) []byte {
+	if cap(m.rows) < (n+7)/8 {
+		m.rows = make([]float64, (n+7)/8)
+	}
+	return wire.Bytes(m.rows[:(n+7)/8])[:n]
+}
+
+// pull answers a request for rows: of a list, or, where the frame holds none,
+// of the Epoch rows from row Step on.
+func (p *peer) pull(h wire.Header) error {
+	e := p.server.engine
+	i, err := e.find(h, wire.Pull)
+	if err != nil {
+		return err
+	}
+	t, ok := e.slots[i].(table)
+	if !ok {
+		return fmt.Errorf("pulls rows of variable %d, which is dense", h.Variable)
+	}
+	var rows []byte
+	if h.Length == 0 {
+		rows, err = p.pullRange(t, h)
+	} else {
+		rows, err = p.pullList(t, h)
+	}
+	if err != nil {
+		return fmt.Errorf("pulls rows of variable %d: %w", h.Variable, err)
+	}
+	return p.conn.Send(wire.Frame{
+		Header:  wire.Header{Kind: wire.Rows, Variable: h.Variable, Offset: h.Offset, Part: h.Part},
+		Payload: rows,
+	})
+}
+
+func (p *peer) pullRange(t table, h wire.Header) ([]byte, error) {
+	lo, hi := t.bounds()
+	n := int64(h.Epoch)
+	if h.Step < uint64(lo) || h.Step > uint64(hi) || n > hi-int64(h.Step) || n*int64(t.rowBytes()) > int64(max(maxPulled, t.rowBytes())) {
+		return nil, fmt.Errorf("%d rows from row %d of [%d, %d)", n, h.Step, lo, hi)
+	}
+	rows := p.pulled.bytes(int(n) * t.rowBytes())
+	return rows, t.copyRows(int64(h.Step), rows)
+}
+
+func (p *peer) pullList(t table, h wire.Header) ([]byte, error) {
+	lo, hi := t.bounds()
+	if most := maxRows(int(hi-lo), 0); h.Length > most {
+		return nil, fmt.Errorf("a list of %d bytes, want at most %d", h.Length, most)
+	}
+	m := &p.pulled
+	m.raw = sized(m.raw, int(h.Length))
+	if err := p.conn.Payload(m.raw); err != nil {
+		return nil, err
+	}
+	index, rest, err := sparse.DecodeIndex(m.raw, lo, hi, m.index)
+	if err != nil {
+		return nil, err
+	}
+	if len(rest) > 0 {
+		return nil, fmt.Errorf("%d bytes after the list", len(rest))
+	}
+	m.index = index
+	rows := m.bytes(len(index) * t.rowBytes())
+	return rows, t.read(index, rows)
+}

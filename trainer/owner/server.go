@@ -1,0 +1,213 @@
+package owner
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/peers"
+	"github.com/plx-run/plx/trainer/wire"
+)
+
+const (
+	purpose        = "owner"
+	maxDeclaration = 16 << 20    // bytes of JSON
+	firstSilence   = time.Minute // tolerated until a declaration says how much
+	farewell       = 2 * time.Second
+)
+
+// ServerConfig says who a server is and where workers reach it.
+type ServerConfig struct {
+	Peers peers.Config
+	Door  *peers.Door
+}
+
+// Serve answers the workers that come to the door for an owner until every
+// worker has said goodbye (nil), the chief says that this task owns nothing
+// (nil), ctx ends (its error), or training cannot go on: then every worker is
+// told why, in bounded time, and the same error is returned, a
+// [peers.PeerError] when a worker is to blame.
+//
+// A door has one server. Workers that come after its end are told so.
+func Serve(ctx context.Context, config ServerConfig) error {
+	return newServer(config.Peers).serve(ctx, config.Door)
+}
+
+// server is one training on one owner.
+type server struct {
+	config peers.Config
+	self   cluster.Task
+	local  *local // the worker in the same process, nil: none
+
+	mu       sync.Mutex
+	peers    []*peer        // by rank; nil: not there yet
+	declared []*Declaration // by rank
+	engine   *engine        // nil until the chief has declared
+	filled   bool           // the chief's values are all there
+	opened   bool           // workers may step
+	gone     []bool         // by rank: said goodbye
+	away     int            // workers whose goodbye was answered
+	steps    []uint64       // by rank: begun
+	closing  bool           // nobody is let in any more
+	late     *time.Timer
+	turned   chan struct{} // a token per worker that came after the end
+	ended    chan struct{}
+	err      error
+	writers  sync.WaitGroup
+}
+
+func newServer(config peers.Config) *server {
+	n := config.Workers
+	return &server{
+		config: config, self: config.Self,
+		peers: make([]*peer, n), declared: make([]*Declaration, n), gone: make([]bool, n), steps: make([]uint64, n),
+		turned: make(chan struct{}, n),
+		ended:  make(chan struct{}),
+	}
+}
+
+func (s *server) serve(ctx context.Context, door *peers.Door) error {
+	door.Handle(purpose, s.meet)
+	select {
+	case <-ctx.Done():
+		s.end(context.Cause(ctx))
+	case <-s.ended:
+	}
+	s.farewell()
+	s.linger(ctx)
+	return s.err
+}
+
+// end ends the training, once, with err or in good order.
+func (s *server) end(err error) {
+	s.mu.Lock()
+	select {
+	case <-s.ended:
+		s.mu.Unlock()
+		return
+	default:
+	}
+	s.err = err
+	if s.late != nil {
+		s.late.Stop()
+	}
+	close(s.ended)
+	s.mu.Unlock()
+	if s.local != nil && err != nil {
+		s.local.failed(err)
+	}
+}
+
+// lost ends the training because of a peer.
+func (s *server) lost(p *peer, err error) {
+	var known *peers.PeerError
+	if !errors.As(err, &known) {
+		err = &peers.PeerError{Task: p.task, Addr: p.addr, Err: peers.Lost(err)}
+	}
+	s.end(err)
+}
+
+// meet serves a connection to its end.
+func (s *server) meet(from peers.Peer) {
+	p := &peer{
+		server: s, task: from.Task, addr: from.Addr,
+		conn: wire.NewConn(from.Conn, s.config.Generation, firstSilence),
+		turn: make(chan struct{}, 1),
+		gone: make(chan struct{}),
+	}
+	defer p.cut()
+	defer close(p.gone)
+	if err := s.register(p); err != nil {
+		s.logf("refused %s from %s: %v", p.task, p.addr, err)
+		p.tell(err)
+		return
+	}
+	if err := p.serve(); err != nil {
+		s.lost(p, err)
+	}
+	p.conn.Drain() // what farewell says must not be lost with the connection
+}
+
+func (s *server) logf(format string, args ...any) {
+	if s.config.Logf != nil {
+		s.config.Logf(slog.LevelWarn, format, args...)
+	}
+}
+
+// errEnded is what is left to say to a worker after the training.
+var errEnded = errors.New("training has ended")
+
+func (s *server) register(p *peer) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.task.Role != cluster.Worker || p.task.Index >= len(s.peers) || p.task == s.self {
+		return errors.New("it is no worker that has a say here")
+	}
+	if s.closing {
+		select {
+		case s.turned <- struct{}{}:
+		default: // nobody counts any more
+		}
+		return cmp.Or(s.err, errEnded)
+	}
+	if other := s.peers[p.task.Index]; other != nil {
+		return fmt.Errorf("%s is already connected from %s", p.task, other.addr)
+	}
+	s.peers[p.task.Index] = p
+	return nil
+}
+
+// farewell tells every peer why the training ended, where it ended badly,
+// and hangs up: at once on those that are done, in bounded time on all.
+func (s *server) farewell() {
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
+	var telling sync.WaitGroup
+	for _, p := range s.peers {
+		if p == nil {
+			continue
+		}
+		telling.Go(func() {
+			hangUp := time.AfterFunc(farewell, p.cut)
+			defer hangUp.Stop()
+			if s.err != nil {
+				p.tell(s.err)
+				<-p.gone
+			}
+			p.cut()
+			<-p.gone
+		})
+	}
+	telling.Wait()
+	s.writers.Wait()
+}
+
+// linger tells workers that come late why a training ended before it began,
+// for a short while: they would take a closed door for a dead owner.
+func (s *server) linger(ctx context.Context) {
+	s.mu.Lock()
+	opened, absent := s.opened, 0
+	for rank, p := range s.peers {
+		if p == nil && worker(rank) != s.self {
+			absent++
+		}
+	}
+	s.mu.Unlock()
+	timer := time.NewTimer(farewell)
+	defer timer.Stop()
+	for ; absent > 0 && s.err != nil && !opened; absent-- {
+		select {
+		case <-s.turned:
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}

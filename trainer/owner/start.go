@@ -1,0 +1,186 @@
+package owner
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/peers"
+)
+
+// errNothing ends a server without an error.
+var errNothing = errors.New("owns nothing")
+
+// declare takes what a worker is about to train. The chief's word is what the
+// others are compared with; whoever is first starts the clock.
+func (s *server) declare(p *peer, d *Declaration) error {
+	if err := d.Check(); err != nil {
+		return err
+	}
+	if len(d.Workers) != len(s.peers) {
+		return fmt.Errorf("declares %d workers, the job has %d", len(d.Workers), len(s.peers))
+	}
+	p.conn.SetSilence(time.Duration(d.SilenceMillis) * time.Millisecond)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.declared[p.task.Index] = d
+	s.startClock(d)
+	if err := s.compare(); err != nil {
+		return err
+	}
+	if !p.task.IsChief() || s.engine != nil {
+		return nil
+	}
+	if d.ownerIndex(s.self) < 0 {
+		return errNothing
+	}
+	engine, err := newEngine(d, s.self, func(Piece) []byte { return nil })
+	if err != nil {
+		return err
+	}
+	engine.fail = s.end
+	s.engine = engine
+	return nil
+}
+
+// startClock needs s.mu. A worker that owns nothing waits for nobody.
+func (s *server) startClock(d *Declaration) {
+	if s.late == nil && (s.local == nil || s.engine != nil) {
+		limit := time.Duration(d.StartMillis) * time.Millisecond
+		s.late = time.AfterFunc(limit, func() { s.tooLate(limit) })
+	}
+}
+
+// compare needs s.mu. Its error blames the first worker that departs.
+func (s *server) compare() error {
+	chief, of := s.declared[0], cluster.Chief
+	if chief == nil && s.local != nil && s.engine == nil {
+		chief, of = s.declared[s.self.Index], s.self // nobody should come at all
+	}
+	if chief == nil {
+		return nil
+	}
+	for rank, d := range s.declared {
+		if d == nil {
+			continue
+		}
+		what := chief.Difference(d)
+		if what == "" {
+			continue
+		}
+		err := fmt.Errorf("declares something else than %s: %s", of, what)
+		if s.peers[rank] == nil { // this worker itself
+			return &peers.PeerError{Task: s.self, Addr: "this task", Err: err}
+		}
+		return &peers.PeerError{Task: worker(rank), Addr: s.peers[rank].addr, Err: err}
+	}
+	return nil
+}
+
+// tooLate ends a training that did not begin in time.
+func (s *server) tooLate(limit time.Duration) {
+	s.mu.Lock()
+	opened := s.opened
+	var missing []cluster.Task
+	for rank, d := range s.declared {
+		if d == nil {
+			missing = append(missing, worker(rank))
+		}
+	}
+	s.mu.Unlock()
+	switch {
+	case opened:
+	case len(missing) == 0:
+		s.end(fmt.Errorf("not ready within %v: the chief's first values did not come", limit))
+	default:
+		s.end(&peers.PeerError{Task: missing[0], Addr: "never seen",
+			Err: fmt.Errorf("not ready within %v: no sign of %v", limit, missing)})
+	}
+}
+
+// open lets the workers step once all of them have declared the same and the
+// chief's values are there.
+func (s *server) open() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opened || !s.filled || s.closing {
+		return
+	}
+	for _, d := range s.declared {
+		if d == nil {
+			return
+		}
+	}
+	s.opened = true
+	s.late.Stop()
+	for rank, p := range s.peers {
+		if p != nil && s.engine.roster.contributor(rank) != nil {
+			p.events = make(chan event, s.engine.events()+2)
+			s.engine.tell[rank] = func(e event) { p.events <- e }
+			for _, slot := range s.engine.slots {
+				slot.keep(s.engine.audience(rank)) // others may begin before it has them
+			}
+		}
+	}
+	for _, p := range s.peers {
+		if p != nil {
+			s.writers.Go(p.write)
+		}
+	}
+	if s.local != nil {
+		s.local.open()
+	}
+}
+
+// advance counts p's step. Where every step needs all workers, nobody steps
+// past one that has left.
+func (s *server) advance(rank int, step uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for other, gone := range s.gone {
+		if gone && s.together(rank, other) && s.steps[other] <= step {
+			return fmt.Errorf("goes on with step %d, but %s said goodbye after %d steps: every worker must take as many",
+				step, worker(other), s.steps[other])
+		}
+	}
+	s.steps[rank] = step + 1
+	return nil
+}
+
+// together reports whether two workers must take the same number of steps.
+func (s *server) together(a, b int) bool {
+	if s.engine.d.Sync.Mode == Backup {
+		return false
+	}
+	x, y := s.engine.roster.contributor(a), s.engine.roster.contributor(b)
+	return x != nil && y != nil && x.group == y.group
+}
+
+// leave notes a worker's goodbye, given between two steps.
+func (s *server) leave(rank int) error {
+	s.mu.Lock()
+	for other, n := range s.steps {
+		if n > s.steps[rank] && s.together(rank, other) {
+			s.mu.Unlock()
+			return fmt.Errorf("said goodbye after %d steps, but %s goes on: every worker must take as many",
+				s.steps[rank], worker(other))
+		}
+	}
+	s.gone[rank] = true
+	s.mu.Unlock()
+	s.engine.leave(rank)
+	return nil
+}
+
+// left counts a worker that has its answer to a goodbye; the last one ends
+// the training.
+func (s *server) left() {
+	s.mu.Lock()
+	s.away++
+	last := s.away == len(s.peers)
+	s.mu.Unlock()
+	if last {
+		s.end(nil)
+	}
+}

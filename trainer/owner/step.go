@@ -1,0 +1,242 @@
+package owner
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/plx-run/plx/trainer/wire"
+)
+
+// Begin begins a step at a learning rate. absent are own leaves that have no
+// data in it: nothing is contributed for them and they count in no average.
+// All workers whose gradients are added up must give the same rate, but for
+// those without any data.
+func (c *Client) Begin(rate float64, absent ...int) error {
+	if err := c.reason(); err != nil {
+		return err
+	}
+	if c.within {
+		return fmt.Errorf("step %d was begun twice", c.step)
+	}
+	clear(c.absent)
+	for _, leaf := range absent {
+		if leaf < c.leaves.Lo || leaf >= c.leaves.Hi {
+			return fmt.Errorf("begin step %d: leaf %d is not one of this worker's %d to %d", c.step, leaf, c.leaves.Lo, c.leaves.Hi-1)
+		}
+		c.absent[leaf-c.leaves.Lo] = true
+	}
+	for i := range c.brought {
+		c.brought[i].Store(false)
+	}
+	c.within = true
+	c.announce(rate)
+	for i, absent := range c.absent {
+		for variable := range c.own {
+			if absent {
+				c.arrive(i, variable, false)
+			}
+		}
+	}
+	return c.reason()
+}
+
+// announce tells every owner that the step begins.
+func (c *Client) announce(rate float64) {
+	b := beginning{rate: rate, present: make([]int, len(c.parts))}
+	for i, part := range c.parts {
+		v := c.roster.tree.vertices[part]
+		for leaf := v.lo; leaf < v.hi; leaf++ {
+			if !c.absent[leaf-c.leaves.Lo] {
+				b.present[i]++
+			}
+		}
+	}
+	c.post(job{begin: encodeBeginning(nil, b), step: c.step})
+	if c.local != nil {
+		if err := c.local.begin(c.step, b); err != nil {
+			c.fail(err)
+		}
+	}
+}
+
+// Contribute says that Gradient(leaf, variable) is complete and that no own
+// leaf reads the variable any more in this step. It adds along the tree what
+// is there, and sends what is complete. It may be called by any goroutine.
+func (c *Client) Contribute(leaf, variable int) {
+	if c.bring(leaf, variable) {
+		c.arrive(leaf-c.leaves.Lo, variable, true)
+	}
+}
+
+// ContributeRows brings the gradient of a sparse variable for a leaf: rows by
+// ascending index, each once, one after the other in values. Both slices are
+// the client's until Finish returns, and values may be changed by it.
+func (c *Client) ContributeRows(leaf, variable int, index []int64, values []byte) {
+	if variable < 0 || variable >= len(c.d.Variables) || c.d.Variables[variable].Sparse == nil {
+		c.misused(fmt.Errorf("rows for variable %d, which is not sparse", variable))
+		return
+	}
+	if !c.bring(leaf, variable) {
+		return
+	}
+	v := c.d.Variables[variable]
+	own := c.own[variable].(rowLeaves)
+	own.set(leaf-c.leaves.Lo, index, values)
+	if err := own.check(leaf-c.leaves.Lo, v.Shape[0]); err != nil {
+		c.misused(fmt.Errorf("rows of variable %q: %w", v.Name, err))
+		return
+	}
+	c.arrive(leaf-c.leaves.Lo, variable, true)
+}
+
+// bring notes a contribution, or a mistake of the caller.
+func (c *Client) bring(leaf, variable int) bool {
+	i := leaf - c.leaves.Lo
+	switch {
+	case i < 0 || i >= c.leaves.Len() || variable < 0 || variable >= len(c.d.Variables):
+		c.misused(fmt.Errorf("gradient of variable %d for leaf %d: this worker has leaves %d to %d and %d variables",
+			variable, leaf, c.leaves.Lo, c.leaves.Hi-1, len(c.d.Variables)))
+	case c.absent[i]:
+		c.misused(fmt.Errorf("gradient of variable %q for leaf %d, which was declared absent", c.d.Variables[variable].Name, leaf))
+	case !c.brought[i*len(c.own)+variable].CompareAndSwap(false, true):
+		c.misused(fmt.Errorf("gradient of variable %q for leaf %d came twice in step %d", c.d.Variables[variable].Name, leaf, c.step))
+	default:
+		return true
+	}
+	return false
+}
+
+// misused keeps the first mistake of the caller for Finish.
+func (c *Client) misused(err error) { c.misuse.CompareAndSwap(nil, &err) }
+
+// arrive adds a contribution and sends on what it completes.
+func (c *Client) arrive(leaf, variable int, present bool) {
+	part, sum, done := c.own[variable].arrive(leaf, present)
+	if !done || sum == nil {
+		return
+	}
+	if bucket, full := c.out.put(variable, part, sum); full {
+		c.dispatch(bucket, part)
+	}
+}
+
+// dispatch gives a part of a bucket to its owners.
+func (c *Client) dispatch(bucket, part int) {
+	c.post(job{bucket: bucket, part: part, step: c.step})
+	if c.local != nil {
+		c.local.contribute(bucket, part)
+	}
+}
+
+// post gives the links something to send. In backup mode it waits until the
+// worker's gradients were accepted.
+func (c *Client) post(j job) {
+	if c.d.Sync.Mode == Backup && !c.accepted {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.held = append(c.held, j)
+		return
+	}
+	for _, l := range c.links {
+		if l != nil && (j.begin != nil || j.bucket == flush || l.has[j.bucket]) {
+			l.jobs <- j
+		}
+	}
+}
+
+// Finish ends the step: it returns once all values are updated. sums hold for
+// every own leaf its loss and metrics; absent leaves may have nil. All
+// contributions must have been made.
+//
+// After an error, also after ctx ended, the client is of no more use and the
+// values are undefined; a [peers.PeerError] says who is to blame.
+func (c *Client) Finish(ctx context.Context, sums [][]float64) (Outcome, error) {
+	if err := cmp.Or(c.reason(), c.finishable(sums)); err != nil {
+		c.fail(err)
+		return Outcome{}, c.hangUp()
+	}
+	for i := range c.absent {
+		if c.absent[i] {
+			continue
+		}
+		copy(wire.Floats[float64](c.own[c.d.tally()].memory(i)), sums[i])
+		c.arrive(i, c.d.tally(), true)
+	}
+	c.post(job{bucket: flush, step: c.step})
+	began := time.Now()
+	o, err := c.settle(ctx)
+	if err != nil {
+		return Outcome{}, err
+	}
+	c.config.Trace.Span("wait", "wait", began, time.Now(), "step", o.Step)
+	result := wire.Floats[float64](c.values[c.d.tally()])
+	o.Loss, o.Metrics = result[0], result[1:]
+	c.within = false
+	return o, nil
+}
+
+// settle waits for what becomes of the step.
+func (c *Client) settle(ctx context.Context) (Outcome, error) {
+	if c.d.Sync.Mode == Backup {
+		return c.compete(ctx)
+	}
+	end, err := c.wait(ctx)
+	o := Outcome{Step: c.step, Leaves: end.leaves, Norm: end.norm}
+	c.step++
+	return o, err
+}
+
+// finishable says why the step cannot be finished.
+func (c *Client) finishable(sums [][]float64) error {
+	if err := c.misuse.Load(); err != nil {
+		return *err
+	}
+	if !c.within || len(sums) > len(c.absent) {
+		return fmt.Errorf("finish step %d, which was not begun, or with sums of %d leaves, of %d", c.step, len(sums), len(c.absent))
+	}
+	for i, absent := range c.absent {
+		if absent {
+			continue
+		}
+		if i >= len(sums) || len(sums[i]) != 1+c.d.Metrics {
+			return fmt.Errorf("finish step %d: want for leaf %d a loss and %d metrics", c.step, c.leaves.Lo+i, c.d.Metrics)
+		}
+		for variable, v := range c.d.Variables {
+			if !c.brought[i*len(c.own)+variable].Load() {
+				return fmt.Errorf("finish step %d: variable %q got no gradient for leaf %d", c.step, v.Name, c.leaves.Lo+i)
+			}
+		}
+	}
+	return nil
+}
+
+// wait returns what the first owner knows of the step when every one has
+// answered, with the fewest updates that any of them had.
+func (c *Client) wait(ctx context.Context) (end outcome, err error) {
+	for i, l := range c.links {
+		var answered <-chan outcome
+		if l != nil {
+			answered = l.answered
+		} else {
+			answered = c.local.answered
+		}
+		select {
+		case o := <-answered:
+			updates := min(end.updates, o.updates)
+			if i == 0 {
+				end, updates = o, o.updates
+			}
+			end.updates = updates
+		case v := <-c.verdicts:
+			return end, v
+		case <-c.failed:
+			return end, c.hangUp()
+		case <-ctx.Done():
+			c.fail(context.Cause(ctx))
+			return end, c.hangUp()
+		}
+	}
+	return end, nil
+}

@@ -1,0 +1,106 @@
+package owner
+
+import (
+	"github.com/plx-run/plx/trainer/wire"
+)
+
+// writer is what a peer's write needs from step to step.
+type writer struct {
+	frames []wire.Frame
+	done   [doneSize]byte
+	report []byte
+}
+
+// write sends the first values, and from then on each piece as soon as it is
+// updated, until the training ends.
+func (p *peer) write() {
+	e := p.server.engine
+	w := &writer{frames: make([]wire.Frame, 0, len(e.slots)+1)}
+	for i := range e.slots {
+		w.value(e, i, e.audience(p.task.Index), 0)
+	}
+	w.frames = append(w.frames, wire.Frame{Header: wire.Header{Kind: wire.Ready}})
+	err := p.conn.Send(w.frames...)
+	if p.events == nil && err == nil {
+		return
+	}
+	for step := uint64(1); err == nil; step++ {
+		p.turn <- struct{}{}
+		err = p.writeStep(w, step)
+	}
+	if err = p.quiet(err); err != nil {
+		p.server.lost(p, err)
+	}
+}
+
+// writeStep sends all that comes out of one step.
+func (p *peer) writeStep(w *writer, step uint64) error {
+	e, rank := p.server.engine, p.task.Index
+	var end outcome
+	for left := e.events(); left > 0; {
+		w.frames = w.frames[:0]
+		event, ok := p.event(true)
+		for ; ok; event, ok = p.event(false) {
+			switch {
+			case event.ask:
+				w.report = e.report(w.report, e.roster.contributor(rank).group)
+				w.frames = append(w.frames, wire.Frame{Header: wire.Header{Kind: wire.Norm, Step: step}, Payload: w.report})
+				continue
+			case event.over:
+				w.frames = append(w.frames, wire.Frame{Header: wire.Header{Kind: wire.Verdict, Part: uint32(over)}})
+				continue
+			case event.slot >= 0:
+				w.value(e, event.slot, e.audience(rank), step)
+			}
+			left--
+			if event.slot < 0 || !e.d.norms() {
+				end = event.end
+			}
+		}
+		select {
+		case <-p.server.ended:
+			return errEnded
+		default:
+		}
+		if left == 0 {
+			frame := wire.Frame{Header: wire.Header{Kind: wire.Done, Step: step}, Payload: encodeOutcome(w.done[:], end)}
+			w.frames = append(w.frames, frame)
+		}
+		if err := p.conn.Send(w.frames...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// event takes the next event. With wait it may take as long as the training.
+func (p *peer) event(wait bool) (event, bool) {
+	if !wait {
+		select {
+		case e := <-p.events:
+			return e, true
+		default:
+			return event{}, false
+		}
+	}
+	select {
+	case e := <-p.events:
+		return e, true
+	case <-p.server.ended:
+		return event{}, false
+	}
+}
+
+// value adds the frame of a piece after so many steps. It does not copy.
+func (w *writer) value(e *engine, slot, audience int, step uint64) {
+	s := e.slots[slot]
+	payload := s.value(audience)
+	if payload == nil {
+		return // rows are pulled
+	}
+	at := s.piece()
+	w.frames = append(w.frames, wire.Frame{
+		Header:  wire.Header{Kind: wire.Value, Variable: uint32(at.Variable), Offset: uint64(at.Offset), Step: step},
+		Payload: payload,
+	})
+}

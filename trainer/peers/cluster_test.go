@@ -1,0 +1,151 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+const limit = 20 * time.Second // for what ought to happen at once
+
+var (
+	secret = []byte("a secret of 32 bytes for testing")
+	ps0    = cluster.Task{Role: cluster.PS}
+)
+
+func worker(rank int) cluster.Task { return cluster.Task{Role: cluster.Worker, Index: rank} }
+
+// as is the configuration of a task in a job of 3 workers and 2 servers.
+func as(t cluster.Task) Config {
+	return Config{Self: t, Key: cluster.PeerKey(secret, 4), Generation: 4, Workers: 3, Servers: 2}
+}
+
+// journal keeps what is logged.
+type journal struct {
+	mu    sync.Mutex
+	lines map[slog.Level][]string
+}
+
+func (j *journal) logf(level slog.Level, format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.lines == nil {
+		j.lines = map[slog.Level][]string{}
+	}
+	j.lines[level] = append(j.lines[level], fmt.Sprintf(format, args...))
+}
+
+func (j *journal) at(level slog.Level) []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return append([]string(nil), j.lines[level]...)
+}
+
+// open opens the door of ps:0 on loopback.
+func open(t *testing.T) (*Door, string, *journal) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, c := &journal{}, as(ps0)
+	c.Logf = j.logf
+	d := Open(ln, c)
+	t.Cleanup(func() { d.Close() })
+	return d, ln.Addr().String(), j
+}
+
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// dial has a task come for a purpose.
+func dial(t *testing.T, c Config, addr, purpose string) net.Conn {
+	t.Helper()
+	conn, err := Dial(soon(t), c, ps0, addr, purpose)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(limit))
+	return conn
+}
+
+// plain is a connection that has proved nothing.
+func plain(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(limit))
+	return conn
+}
+
+// echo answers with the task's name and what it was sent.
+func echo(p Peer) {
+	defer p.Conn.Close()
+	fmt.Fprintf(p.Conn, "%s ", p.Task)
+	io.Copy(p.Conn, p.Conn)
+}
+
+// hears wants conn to be served by echo.
+func hears(t *testing.T, conn net.Conn, task cluster.Task) {
+	t.Helper()
+	if _, err := conn.Write([]byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	want := task.String() + " hello"
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(conn, got); err != nil || string(got) != want {
+		t.Fatalf("heard %q, %v, want %q", got, err, want)
+	}
+}
+
+// hungUp wants the other end to close conn without a word.
+func hungUp(t *testing.T, conn net.Conn) {
+	t.Helper()
+	n, err := conn.Read(make([]byte, 1))
+	var timeout net.Error
+	if n > 0 || err == nil || errors.As(err, &timeout) && timeout.Timeout() {
+		t.Fatalf("read %d bytes, %v, want a closed connection", n, err)
+	}
+}
+
+// blames wants err to be a PeerError about task that says what.
+func blames(t *testing.T, err error, task cluster.Task, what string) {
+	t.Helper()
+	var peer *PeerError
+	if !errors.As(err, &peer) || peer.Task != task || !strings.Contains(err.Error(), what) {
+		t.Errorf("got %v, want %s to blame, and %q", err, task, what)
+	}
+}
+
+// eventually waits for a condition.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", limit, what)
+		}
+	}
+}
+
+// waits reports how many connections of a task nobody has taken yet.
+func (d *Door) waits(task cluster.Task) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.waiting[task])
+}

@@ -1,0 +1,63 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+const (
+	firstPause  = 20 * time.Millisecond // after a failed attempt; then twice as long
+	longestWait = time.Second
+	attemptTime = 10 * time.Second // for one attempt to connect
+)
+
+// Dial reaches a task for a purpose. It tries again, with growing pauses,
+// until ctx ends: the task's process may not run yet. A proof that fails is
+// final. The error is a [*PeerError].
+func Dial(ctx context.Context, c Config, to cluster.Task, addr, purpose string) (net.Conn, error) {
+	if err := checkPurpose(purpose); err != nil {
+		return nil, &PeerError{Task: to, Addr: addr, Err: err}
+	}
+	for wait := firstPause; ; wait = min(2*wait, longestWait) {
+		conn, err := attempt(ctx, c, to, addr, purpose)
+		if err == nil {
+			return conn, nil
+		}
+		if errors.Is(err, cluster.ErrProof) {
+			return nil, &PeerError{Task: to, Addr: addr, Err: err}
+		}
+		if !pause(ctx, wait) {
+			return nil, &PeerError{Task: to, Addr: addr, Err: fmt.Errorf("%w: %w", context.Cause(ctx), err)}
+		}
+	}
+}
+
+func attempt(ctx context.Context, c Config, to cluster.Task, addr, purpose string) (net.Conn, error) {
+	dialler := net.Dialer{Timeout: attemptTime}
+	conn, err := dialler.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	if err := cluster.Dial(ctx, conn, c.Key, name(c.Self, purpose), name(to, purpose)); err != nil {
+		conn.Close() // the proof's error says it all
+		return nil, err
+	}
+	return conn, nil
+}
+
+// pause reports false when ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}

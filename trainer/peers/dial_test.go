@@ -1,0 +1,127 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+func TestWrongProofIsFinal(t *testing.T) {
+	d, addr, journal := open(t)
+	d.Handle("owner", func(p Peer) { t.Errorf("%s was let in", p.Task); p.Conn.Close() })
+	old, stranger := as(worker(1)), as(worker(1))
+	old.Key = cluster.PeerKey(secret, 3)
+	stranger.Key = cluster.PeerKey([]byte("another secret"), 4)
+	for _, test := range []struct {
+		name string
+		c    Config
+		to   cluster.Task
+	}{
+		{"old generation", old, ps0},
+		{"wrong secret", stranger, ps0},
+		{"other task", as(worker(1)), cluster.Task{Role: cluster.PS, Index: 1}},
+	} {
+		_, err := Dial(soon(t), test.c, test.to, addr, "owner")
+		if !errors.Is(err, cluster.ErrProof) {
+			t.Errorf("%s: %v", test.name, err)
+		}
+		blames(t, err, test.to, addr)
+	}
+	if got := journal.at(slog.LevelInfo); len(got) != 1 {
+		t.Errorf("told %q", got)
+	}
+}
+
+// The secret alone does not turn a connection from one purpose to another,
+// nor make a purpose that is none.
+func TestPurposeIsProved(t *testing.T) {
+	d, addr, _ := open(t)
+	served := make(chan Peer, 8)
+	d.Handle("owner", func(p Peer) { served <- p })
+	d.Handle("mesh", func(p Peer) { served <- p })
+	key := as(ps0).Key
+	for _, names := range [][2]string{
+		{"worker:1/mesh", "ps:0/owner"}, {"worker:1/owner", "ps:0/mesh"}, {"worker:1", "ps:0/owner"},
+		{"worker:1/owner", "ps:0"}, {"worker:1/owner/mesh", "ps:0/owner"},
+	} {
+		if err := cluster.Dial(soon(t), plain(t, addr), key, names[0], names[1]); !errors.Is(err, cluster.ErrProof) {
+			t.Errorf("%q: %v", names, err)
+		}
+	}
+	for _, purpose := range []string{"", "/", "Mesh", "mesh/", "owner/mesh", "a b", strings.Repeat("x", maxPurpose+1)} {
+		conn := plain(t, addr)
+		if err := cluster.Dial(soon(t), conn, key, "worker:1/"+purpose, "ps:0/"+purpose); err != nil {
+			t.Fatalf("%q: %v", purpose, err)
+		}
+		hungUp(t, conn)
+		_, err := Dial(soon(t), as(worker(1)), ps0, addr, purpose)
+		blames(t, err, ps0, "purpose")
+	}
+	d.Close()
+	if len(served) > 0 {
+		t.Errorf("%d were served", len(served))
+	}
+}
+
+func TestDialWaitsForTheTask(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := ln.Addr().String()
+	ln.Close()
+	got := make(chan error, 1)
+	go func() {
+		conn, err := Dial(soon(t), as(worker(0)), ps0, addr, "owner")
+		if err == nil {
+			conn.Close()
+		}
+		got <- err
+	}()
+	if ln, err = net.Listen("tcp", addr); err != nil {
+		t.Fatal(err)
+	}
+	rude, err := ln.Accept() // hangs up before the proof: a task that dies
+	if err != nil {
+		t.Fatal(err)
+	}
+	rude.Close()
+	d := Open(ln, as(ps0))
+	defer d.Close()
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDialEndsWithItsContext(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // accepts by the kernel, says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	reason := errors.New("the job was interrupted")
+	for _, test := range []struct{ addr, what string }{
+		{ln.Addr().String(), "interrupted"},
+		{closed.Addr().String(), "refused"},
+	} {
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 150*time.Millisecond, reason)
+		began := time.Now()
+		_, err := Dial(ctx, as(worker(0)), ps0, test.addr, "owner")
+		cancel()
+		blames(t, err, ps0, test.what)
+		if took := time.Since(began); !errors.Is(err, reason) || took > 5*time.Second {
+			t.Errorf("%v after %v", err, took)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+// Package plot draws lines as SVG, for documents and reports.
+//
+//	p := plot.New("Loss of the MLP", "step", "loss")
+//	p.LogY()
+//	p.Add("sync", steps, losses)
+//	err := p.WriteSVG(file)
+//
+// The picture has no background and can be read on a light and on a dark page;
+// series differ in dashes as well as in colour. The same numbers give the same
+// bytes. The package draws lines and nothing else: no bars, no dates.
+package plot
+
+import (
+	"bufio"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+)
+
+// Plot is one picture. It is made by one goroutine.
+type Plot struct {
+	title, xLabel, yLabel string
+	logY                  bool
+	series                []series
+	err                   error
+}
+
+type series struct {
+	name   string
+	xs, ys []float64
+}
+
+// New returns an empty plot.
+func New(title, xLabel, yLabel string) *Plot {
+	return &Plot{title: title, xLabel: xLabel, yLabel: yLabel}
+}
+
+// LogY gives the y axis a logarithmic scale; values of 0 or less are then not
+// drawn.
+func (p *Plot) LogY() { p.logY = true }
+
+// Add adds a line through the points (xs[i], ys[i]), in this order. Where
+// either is not a number or is beyond 1e300 the line has a gap. The plot keeps
+// both slices until it is written. If they differ in length, WriteSVG says so.
+func (p *Plot) Add(name string, xs, ys []float64) {
+	if len(xs) != len(ys) && p.err == nil {
+		p.err = fmt.Errorf("plot: series %q: %d x for %d y", name, len(xs), len(ys))
+	}
+	p.series = append(p.series, series{name, xs, ys})
+}
+
+// The picture, in pixels: the frame that holds the lines, and beside it the
+// legend, which makes the picture higher where it has to.
+const (
+	width, height            = 760, 420
+	left, right, top, bottom = 90, 580, 40, 360
+	legend, legendLine       = right + 20, 20
+)
+
+// Grey can be read on white and on black (contrast 4.5), the middle tones be
+// seen on both (contrast 3).
+const grey = "#767676"
+
+var (
+	colours = []string{"#0a7fd1", "#d9480f", "#0f9960", "#c2379a", "#8a63d2", "#8f7a00"}
+	dashes  = []string{"", "8 4", "2 4", "8 4 2 4", "16 4"}
+)
+
+// WriteSVG writes the picture.
+func (p *Plot) WriteSVG(w io.Writer) error {
+	if p.err != nil {
+		return p.err
+	}
+	x, y := p.axes()
+	high := max(height, top+legendLine*(len(p.series)+1))
+	out := bufio.NewWriter(w) // its error comes back from Flush
+	fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" `, width, high, width, high)
+	fmt.Fprintf(out, `font-family="sans-serif" font-size="13" fill="%s">`+"\n<title>%s</title>\n", grey, escape(p.title))
+	p.drawFrame(out, x, y)
+	for i, s := range p.series {
+		look := fmt.Sprintf(`fill="none" stroke-width="2" stroke-linecap="round" stroke="%s" stroke-dasharray="%s"`,
+			colours[i%len(colours)], dashes[i%len(dashes)])
+		at := top + legendLine*i + legendLine/2
+		fmt.Fprintf(out, `<path d="M%d %dh34" %s/>`+"\n", legend, at, look)
+		text(out, legend+42, float64(at)+4, "", short(s.name))
+		fmt.Fprintf(out, `<path class="line" d="%s" %s/>`+"\n", p.path(s, x, y), look)
+	}
+	fmt.Fprint(out, "</svg>\n")
+	return out.Flush()
+}
+
+// drawFrame draws what does not depend on the lines but for their extent.
+func (p *Plot) drawFrame(out io.Writer, x, y axis) {
+	text(out, (left+right)/2, top-15, `text-anchor="middle" font-size="16"`, p.title)
+	text(out, (left+right)/2, bottom+45, `text-anchor="middle"`, p.xLabel)
+	text(out, 0, 0, fmt.Sprintf(`text-anchor="middle" transform="translate(18 %d) rotate(-90)"`, (top+bottom)/2), p.yLabel)
+	fmt.Fprintf(out, `<path d="M%d %dV%dH%d" fill="none" stroke="%s"/>`+"\n", left, top, bottom, right, grey)
+	for _, t := range x.ticks() {
+		fmt.Fprintf(out, `<path d="M%s %dv5" stroke="%s"/>`+"\n", pixels(x.at(t)), bottom, grey)
+		text(out, x.at(t), bottom+20, `text-anchor="middle"`, x.label(t))
+	}
+	for _, t := range y.ticks() {
+		fmt.Fprintf(out, `<path d="M%d %sH%d" stroke="%s" stroke-opacity="0.3"/>`+"\n", left, pixels(y.at(t)), right, grey)
+		text(out, left-8, y.at(t)+4, `text-anchor="end"`, y.label(t))
+	}
+}
+
+// path draws the points that can be drawn; a point without neighbours becomes
+// a dot, which a line of length 0 is with round ends.
+func (p *Plot) path(s series, x, y axis) string {
+	var b strings.Builder
+	pen := 'M'
+	for i := range s.xs {
+		if !x.shows(s.xs[i]) || !y.shows(s.ys[i]) {
+			pen = 'M'
+			continue
+		}
+		fmt.Fprintf(&b, "%c%s %s", pen, pixels(x.at(s.xs[i])), pixels(y.at(s.ys[i])))
+		if pen == 'M' {
+			b.WriteString("h0")
+		}
+		pen = 'L'
+	}
+	return b.String()
+}
+
+// axes fits both to the points that are drawn.
+func (p *Plot) axes() (x, y axis) {
+	x = axis{low: math.Inf(1), high: math.Inf(-1), from: left, to: right}
+	y = axis{low: math.Inf(1), high: math.Inf(-1), from: bottom, to: top, log: p.logY}
+	for _, s := range p.series {
+		for i := range s.xs {
+			if x.shows(s.xs[i]) && y.shows(s.ys[i]) {
+				x.hold(s.xs[i])
+				y.hold(s.ys[i])
+			}
+		}
+	}
+	x.finish(0)
+	y.finish(0.05)
+	return x, y
+}
+
+func text(w io.Writer, x, y float64, attributes, s string) {
+	fmt.Fprintf(w, `<text x="%s" y="%s" %s>%s</text>`+"\n", pixels(x), pixels(y), attributes, escape(s))
+}
+
+func pixels(x float64) string { return fmt.Sprintf("%.1f", x) }
+
+// short cuts a name to what fits beside the frame.
+func short(name string) string {
+	if r := []rune(name); len(r) > 15 {
+		return string(r[:14]) + "…"
+	}
+	return name
+}
+
+func escape(s string) string {
+	var b strings.Builder
+	xml.EscapeText(&b, []byte(s)) // into memory: no error
+	return b.String()
+}

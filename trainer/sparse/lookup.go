@@ -1,0 +1,121 @@
+package sparse
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/plx-run/plx/trainer/wire"
+)
+
+// Lookup is one use of a table by a batch: which rows, and at which
+// positions. The zero value is ready; it keeps its memory from use to use.
+type Lookup[T wire.Float] struct {
+	unique   []int64
+	order    []position // by row, then by position
+	spare    []position
+	combined Rows[T]
+}
+
+// position says where a row is wanted.
+type position struct {
+	row int64
+	at  int
+}
+
+// Set takes the rows that a batch wants, in any order and any number of
+// times, and returns them ascending, each once. The result is valid until the
+// next Set.
+func (l *Lookup[T]) Set(index []int64) []int64 {
+	l.order = resize(l.order, len(index))
+	for i, row := range index {
+		l.order[i] = position{row, i}
+	}
+	l.sort()
+	l.unique = l.unique[:0]
+	for i, p := range l.order {
+		if i == 0 || p.row != l.order[i-1].row {
+			l.unique = append(l.unique, p.row)
+		}
+	}
+	return l.unique
+}
+
+// sort orders by row and keeps the order of positions: by one byte of the row
+// after the other, the lowest first.
+func (l *Lookup[T]) sort() {
+	if len(l.order) == 0 {
+		return
+	}
+	lowest, highest := l.order[0].row, l.order[0].row
+	for _, p := range l.order {
+		lowest, highest = min(lowest, p.row), max(highest, p.row)
+	}
+	l.spare = resize(l.spare, len(l.order))
+	for shift := 0; shift < bits.Len64(uint64(highest-lowest)); shift += 8 {
+		var starts [256]int
+		for _, p := range l.order {
+			starts[uint64(p.row-lowest)>>shift&0xff]++
+		}
+		sum := 0
+		for i, n := range starts {
+			starts[i] = sum
+			sum += n
+		}
+		for _, p := range l.order {
+			digit := uint64(p.row-lowest) >> shift & 0xff
+			l.spare[starts[digit]] = p
+			starts[digit]++
+		}
+		l.order, l.spare = l.spare, l.order
+	}
+}
+
+// Gather puts at position i of into the row that the batch wants there. rows
+// are the rows that Set returned, one after the other.
+func (l *Lookup[T]) Gather(rows []T, width int, into []T) {
+	l.check(len(l.unique), rows, width)
+	l.check(len(l.order), into, width)
+	l.each(func(_ bool, unique, at int) {
+		copy(into[at*width:(at+1)*width], rows[unique*width:(unique+1)*width])
+	})
+}
+
+// Combine adds the values of positions that want the same row, in the order
+// of positions. values has a row for each of them. The result is valid until
+// the next Set or Combine.
+func (l *Lookup[T]) Combine(values []T, width int) Rows[T] {
+	l.check(len(l.order), values, width)
+	l.combined.Index = append(l.combined.Index[:0], l.unique...)
+	l.combined.Values = resize(l.combined.Values, len(l.unique)*width)
+	l.combined.Width = width
+	l.each(func(first bool, unique, at int) {
+		sum, more := l.combined.Row(unique), values[at*width:(at+1)*width]
+		if first {
+			copy(sum, more) // 0 + -0 would not be -0
+			return
+		}
+		for i, v := range more {
+			sum[i] += v
+		}
+	})
+	return l.combined
+}
+
+// each calls do for every position in order: whether it is the first of its
+// row, and which of the unique rows that is.
+func (l *Lookup[T]) each(do func(first bool, unique, at int)) {
+	unique := -1
+	for i, p := range l.order {
+		first := i == 0 || p.row != l.order[i-1].row
+		if first {
+			unique++
+		}
+		do(first, unique, p.at)
+	}
+}
+
+func (l *Lookup[T]) check(rows int, values []T, width int) {
+	if width < 1 || len(values) != rows*width {
+		panic(fmt.Sprintf("sparse: %d values for %d rows of width %d", len(values), rows, width))
+	}
+}

@@ -1,0 +1,164 @@
+package sparse
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/plx-run/plx/trainer/optimizer"
+	"github.com/plx-run/plx/trainer/random"
+	"github.com/plx-run/plx/trainer/wire"
+)
+
+// Table is an owner's partition of a sparse variable: its rows [Lo, Hi) and
+// the optimiser's state for them.
+//
+// First values are drawn when they are looked at and stored when a row is
+// updated. Memory is reserved for all rows, and taken from the system as rows
+// are updated.
+//
+// Read and Copy change nothing and may run side by side; Apply and Fill must
+// run alone.
+type Table[T wire.Float] struct {
+	lo, hi  int64
+	width   int
+	initial Initial
+	stream  random.Stream
+	values  []T
+	stored  []uint64 // by row a bit: values hold it; nil when first values are zeros
+	state   *optimizer.State[T]
+}
+
+// maxBytes bounds a partition's values, so that sizes do not overflow. What a
+// host can hold is the caller's to know.
+const maxBytes = 1 << 40
+
+// NewTable returns rows [lo, hi), of width elements, of the variable name
+// before the first step.
+func NewTable[T wire.Float](name string, initial Initial, settings optimizer.Settings, lo, hi int64, width int) (*Table[T], error) {
+	t := &Table[T]{lo: lo, hi: hi, width: width, initial: initial, stream: random.New(initial.Seed, name)}
+	var one T
+	if lo < 0 || hi < lo || width < 1 || hi-lo > maxBytes/int64(unsafe.Sizeof(one))/int64(width) {
+		return nil, fmt.Errorf("table %q: rows [%d, %d) of width %d: want a range of at most %d bytes", name, lo, hi, width, int64(maxBytes))
+	}
+	if err := initial.Check(); err != nil {
+		return nil, fmt.Errorf("table %q: %w", name, err)
+	}
+	n := int(hi-lo) * width
+	var err error
+	if t.state, err = optimizer.New[T](settings, n); err != nil {
+		return nil, fmt.Errorf("table %q: %w", name, err)
+	}
+	t.values = make([]T, n)
+	if !initial.zero() {
+		t.stored = make([]uint64, (hi-lo+63)/64)
+	}
+	return t, nil
+}
+
+// Range returns the rows that the table holds, and their width in elements.
+func (t *Table[T]) Range() (lo, hi int64, width int) { return t.lo, t.hi, t.width }
+
+// Bytes is the memory of values and state once every row was updated.
+func (t *Table[T]) Bytes() int64 {
+	return int64(len(wire.Bytes(t.values))) * int64(1+len(t.state.Slots()))
+}
+
+// State is the optimiser's state of the table's elements, row after row.
+func (t *Table[T]) State() *optimizer.State[T] { return t.state }
+
+// Read copies rows, in any order, to into: len(index)*width elements.
+func (t *Table[T]) Read(index []int64, into []T) error {
+	if len(into) != len(index)*t.width {
+		return fmt.Errorf("read %d rows of width %d into %d elements", len(index), t.width, len(into))
+	}
+	for _, row := range index {
+		if row < t.lo || row >= t.hi {
+			return outside(row, t.lo, t.hi)
+		}
+	}
+	for i, row := range index {
+		t.read(row, into[i*t.width:(i+1)*t.width])
+	}
+	return nil
+}
+
+func (t *Table[T]) read(row int64, into []T) {
+	if t.has(row) {
+		copy(into, t.row(row))
+		return
+	}
+	t.draw(row, into)
+}
+
+// Apply updates rows by their gradients, and no others. It changes nothing
+// when it fails.
+func (t *Table[T]) Apply(step optimizer.Step, gradients Rows[T]) error {
+	if err := gradients.Check(t.lo, t.hi, t.width); err != nil {
+		return err
+	}
+	for _, row := range gradients.Index {
+		if !t.has(row) {
+			t.draw(row, t.row(row))
+			t.store(row)
+		}
+	}
+	t.state.ApplyRows(step, t.values, t.lo, gradients.Index, gradients.Values)
+	return nil
+}
+
+// Copy copies the rows from first on, as many as into holds.
+func (t *Table[T]) Copy(first int64, into []T) error {
+	end, err := t.span(first, len(into))
+	if err != nil {
+		return err
+	}
+	for row := first; row < end; row++ {
+		t.read(row, into[:t.width])
+		into = into[t.width:]
+	}
+	return nil
+}
+
+// Fill replaces the rows from first on by the values of whole rows.
+func (t *Table[T]) Fill(first int64, values []T) error {
+	end, err := t.span(first, len(values))
+	if err != nil {
+		return err
+	}
+	copy(t.values[int(first-t.lo)*t.width:], values)
+	for row := first; row < end; row++ {
+		t.store(row)
+	}
+	return nil
+}
+
+// span returns the end of the rows that begin with first and have n elements.
+func (t *Table[T]) span(first int64, n int) (end int64, err error) {
+	if n%t.width != 0 {
+		return 0, fmt.Errorf("%d elements are no whole rows of width %d", n, t.width)
+	}
+	if first < t.lo || first > t.hi || int64(n/t.width) > t.hi-first {
+		return 0, fmt.Errorf("%d rows from row %d are not all in [%d, %d)", n/t.width, first, t.lo, t.hi)
+	}
+	return first + int64(n/t.width), nil
+}
+
+func (t *Table[T]) row(row int64) []T {
+	at := int(row-t.lo) * t.width
+	return t.values[at : at+t.width]
+}
+
+func (t *Table[T]) draw(row int64, into []T) {
+	drawn(&t.initial, &t.stream, uint64(row)*uint64(t.width), into)
+}
+
+func (t *Table[T]) has(row int64) bool {
+	i := row - t.lo
+	return t.stored == nil || t.stored[i/64]>>(i%64)&1 == 1
+}
+
+func (t *Table[T]) store(row int64) {
+	if i := row - t.lo; t.stored != nil {
+		t.stored[i/64] |= 1 << (i % 64)
+	}
+}

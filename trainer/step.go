@@ -1,0 +1,173 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/plx-run/plx/trainer/executor"
+	"gorgonia.org/gorgonia"
+)
+
+// Step trains on this worker's rows of one batch, those of Rows: it computes
+// the gradients, puts them together with those of all other workers, and
+// returns once the variables are updated. In synchronous training every
+// worker must call it equally often, see AtEndOfData.
+//
+// A feed that does not fit is refused and changes nothing. ErrDone says that
+// the training has ended as it should. After any other error, also when ctx
+// ends, the replica can no longer be used: the variables of the workers may
+// differ.
+func (r *Replica) Step(ctx context.Context, feed Feed) (Result, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err != nil {
+		return Result{}, r.err
+	}
+	if stop := r.job.config.stopAt; r.ended || stop > 0 && r.step >= stop {
+		return Result{}, ErrDone
+	}
+	if err := r.lanes[0].check(feed, r.hi-r.lo); err != nil {
+		return Result{}, fmt.Errorf("step %d: %w", r.step, err)
+	}
+	result, err := r.train(ctx, feed)
+	if err != nil && !errors.Is(err, ErrDone) {
+		r.err = fmt.Errorf("step %d: %w", r.step, err)
+		return Result{}, r.err
+	}
+	return result, err
+}
+
+func (r *Replica) train(ctx context.Context, feed Feed) (Result, error) {
+	r.hooks.before(r.step)
+	t := timing{begin: time.Now()}
+	rate := r.optimizer.rate(r.step)
+	if err := r.pull(ctx, r.lanes[0], feed, r.hi-r.lo); err != nil {
+		return Result{}, err
+	}
+	t.pulled = time.Now()
+	if err := r.client.Begin(rate); err != nil {
+		return Result{}, err
+	}
+	result := Result{Rate: rate, Fetches: map[string][]gorgonia.Value{}}
+	sums, err := r.compute(ctx, feed, result.Fetches)
+	if err != nil {
+		return Result{}, err
+	}
+	t.computed = time.Now()
+	outcome, err := r.client.Finish(ctx, sums)
+	if err != nil {
+		return Result{}, err
+	}
+	t.end = time.Now()
+	result.Loss, result.Norm, result.Late = outcome.Loss, outcome.Norm, outcome.Late
+	result.Metrics = r.lanes[0].named(outcome.Metrics)
+	if err := r.finite(result); err != nil {
+		return Result{}, err
+	}
+	return result, r.advance(ctx, result, outcome, t)
+}
+
+// timing says when the parts of a step ended.
+type timing struct {
+	begin, pulled, computed, end time.Time
+	communicated                 time.Duration
+}
+
+// call tells operations what is computed.
+func (r *Replica) call(leaf int, train bool) executor.Call {
+	return executor.Call{
+		Step: uint64(r.step), Leaf: leaf, Leaves: r.job.leaves, Seed: r.job.config.seed, Train: train,
+	}
+}
+
+// compute runs all virtual workers of this worker, the lanes side by side. It
+// returns loss and metrics of each.
+func (r *Replica) compute(ctx context.Context, feed Feed, fetches map[string][]gorgonia.Value) ([][]float64, error) {
+	var (
+		next    atomic.Int64
+		running sync.WaitGroup
+		sums    = make([][]float64, r.hi-r.lo)
+		fetched = make([]map[string][]gorgonia.Value, r.hi-r.lo)
+		errs    = make([]error, len(r.lanes))
+	)
+	for i, l := range r.lanes {
+		running.Go(func() {
+			for errs[i] == nil {
+				shard := int(next.Add(1)) - 1
+				if shard >= len(sums) {
+					return
+				}
+				fetched[shard] = map[string][]gorgonia.Value{}
+				sums[shard], errs[i] = r.computeShard(ctx, l, i, feed, shard, fetched[shard])
+			}
+		})
+	}
+	running.Wait()
+	for _, f := range fetched {
+		for name, v := range f {
+			fetches[name] = append(fetches[name], v...)
+		}
+	}
+	return sums, errors.Join(errs...)
+}
+
+// computeShard runs one virtual worker in a lane and contributes what comes
+// of it, each gradient as soon as it is there.
+func (r *Replica) computeShard(ctx context.Context, l *lane, track int, feed Feed, shard int, fetches map[string][]gorgonia.Value) ([]float64, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err := l.load(feed, shard, r.tables); err != nil {
+		return nil, err
+	}
+	leaf, variables := r.lo+shard, len(l.model.Variables)
+	for i := range variables {
+		l.gradients[i] = r.client.Gradient(leaf, i)
+	}
+	var broken error
+	ready := func(i int) {
+		switch {
+		case broken != nil:
+		case r.job.config.checkNumerics && !finiteBytes(l.gradients[i], l.dtype(i)):
+			broken = r.notFinite("gradient of "+l.differentiated(i), leaf)
+		case i < variables:
+			r.client.Contribute(leaf, i)
+		}
+	}
+	begin := time.Now()
+	sums, err := l.run(r.call(leaf, true), ready, nil)
+	r.hooks.computed(track, leaf, begin)
+	switch {
+	case err != nil:
+		return nil, err
+	case broken != nil:
+		return nil, broken
+	case math.IsNaN(sums[0]) || math.IsInf(sums[0], 0):
+		return nil, r.diagnose(l, leaf, sums[0])
+	}
+	if err := r.contributeRest(l, shard); err != nil {
+		return nil, err
+	}
+	return sums, l.fetched(true, fetches)
+}
+
+// contributeRest gives states and rows of tables to their owners.
+func (r *Replica) contributeRest(l *lane, shard int) error {
+	leaf := r.lo + shard
+	for i, s := range l.model.States {
+		variable := len(l.model.Variables) + i
+		if err := copyInto(r.client.Gradient(leaf, variable), l.state(i)); err != nil {
+			return fmt.Errorf("state %q: %w", s.Variable.Name(), err)
+		}
+		r.client.Contribute(leaf, variable)
+	}
+	for _, t := range r.tables {
+		t.contribute(r.client, l, shard, leaf)
+	}
+	return nil
+}

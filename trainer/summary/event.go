@@ -1,0 +1,89 @@
+package summary
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"math"
+	"time"
+)
+
+// An event file is a sequence of TFRecords, each
+//
+//	uint64  length of the data
+//	uint32  masked CRC-32C of those eight bytes
+//	bytes   the data
+//	uint32  masked CRC-32C of the data
+//
+// all little-endian, and each one's data is a protocol buffer of TensorFlow's
+// message Event (core/util/event.proto, core/framework/summary.proto), of
+// which this much is needed:
+//
+//	Event:   1 double wall_time, 2 int64 step, 3 string file_version or 5 Summary
+//	Summary: 1 repeated Value
+//	Value:   1 string tag, 2 float simple_value
+//
+// The first record says fileVersion and nothing else.
+const fileVersion = "brain.Event:2"
+
+// The keys of protocol buffer fields: number of the field times 8, plus 0 for
+// a varint, 1 for eight bytes, 2 for a length and as many bytes, 5 for four.
+const (
+	eventTime    = 1<<3 | 1
+	eventStep    = 2 << 3
+	eventVersion = 3<<3 | 2
+	eventSummary = 5<<3 | 2
+	summaryValue = 1<<3 | 2
+	valueTag     = 1<<3 | 2
+	valueNumber  = 2<<3 | 5
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// masked is the checksum of a TFRecord: CRC-32C, turned and shifted so that
+// the checksum of data that holds checksums is no weaker.
+func masked(data []byte) uint32 {
+	crc := crc32.Checksum(data, castagnoli)
+	return (crc>>15 | crc<<17) + 0xa282ead8
+}
+
+func appendRecord(b, data []byte) []byte {
+	length := len(b)
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(data)))
+	b = binary.LittleEndian.AppendUint32(b, masked(b[length:]))
+	b = append(b, data...)
+	return binary.LittleEndian.AppendUint32(b, masked(data))
+}
+
+func versionEvent(at time.Time) []byte {
+	return appendBytes(appendTime(nil, at), eventVersion, []byte(fileVersion))
+}
+
+// event is the record as an Event.
+func (r record) event() []byte {
+	b := appendTime(nil, r.at)
+	if r.step != 0 { // a field of value 0 is left out
+		b = binary.AppendUvarint(append(b, eventStep), r.step)
+	}
+	var values []byte
+	for _, s := range r.fixed {
+		values = appendBytes(values, summaryValue, s.appendValue(nil, ""))
+	}
+	for _, s := range r.metrics {
+		values = appendBytes(values, summaryValue, s.appendValue(nil, metricsPrefix))
+	}
+	return appendBytes(b, eventSummary, values)
+}
+
+func (s scalar) appendValue(b []byte, prefix string) []byte {
+	b = appendBytes(b, valueTag, []byte(prefix+s.name))
+	return binary.LittleEndian.AppendUint32(append(b, valueNumber), math.Float32bits(float32(s.value)))
+}
+
+func appendTime(b []byte, at time.Time) []byte {
+	return binary.LittleEndian.AppendUint64(append(b, eventTime), math.Float64bits(seconds(at)))
+}
+
+func appendBytes(b []byte, key byte, data []byte) []byte {
+	b = binary.AppendUvarint(append(b, key), uint64(len(data)))
+	return append(b, data...)
+}
