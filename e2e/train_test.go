@@ -126,10 +126,11 @@ func TestLostPeerIsNamed(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 2})
 	mlp := testhosts.Binary(t, "github.com/plx-run/plx/examples/mlp")
 	file := b.ResourceFile("h1", "h2")
-	for _, task := range []string{"worker:1", "ps:1"} {
+	arch := map[string]string{"worker:1": "allreduce", "ps:1": "ps"}
+	for task := range arch {
 		t.Run(task, func(t *testing.T) {
 			b.t = t
-			r := b.start("launch", "--hosts", file, mlp, "--niters", "100000")
+			r := b.start("launch", "--hosts", file, mlp, "--niters", "100000", "--arch", arch[task])
 			r.await(r.stdout, "step 100 ")
 			role, index, _ := strings.Cut(task, ":")
 			b.killOne(b.Hosts[1], func(p testhosts.Process) bool {

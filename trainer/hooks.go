@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/plx-run/plx/trainer/summary"
@@ -21,6 +22,7 @@ type hooks struct {
 	job       *Job
 	summaries *summary.Writer    // the chief's, nil: none asked for
 	trace     *timeline.Recorder // nil: none asked for
+	first     atomic.Int64       // when the first gradient of the step was ready, in Unix nanoseconds
 }
 
 // open makes what the flags ask for.
@@ -48,9 +50,32 @@ func (h *hooks) open(r *Replica) (err error) {
 
 // before begins a step.
 func (h *hooks) before(step int) {
+	h.first.Store(0)
 	if h.trace != nil {
 		h.trace.Record(h.job.config.profile.Contains(uint64(step)))
 	}
+}
+
+// ready notes that a gradient is there, from now on on its way to the owners.
+func (h *hooks) ready(lane int, name func(int) string, i int) {
+	if h.summaries == nil && !h.trace.Enabled() {
+		return
+	}
+	now := time.Now()
+	h.first.CompareAndSwap(0, now.UnixNano())
+	if h.trace.Enabled() {
+		h.trace.Instant(fmt.Sprintf("lane %d", lane), "gradient of "+name(i), now)
+	}
+}
+
+// communicated is how long values travelled in a step that ended at end, from
+// the first gradient out to the last value back. Part of it is computing time
+// as well.
+func (h *hooks) communicated(end time.Time) time.Duration {
+	if first := h.first.Load(); first > 0 {
+		return end.Sub(time.Unix(0, first))
+	}
+	return 0
 }
 
 // computed notes that a lane has computed a virtual worker.
@@ -101,5 +126,5 @@ func (h *hooks) save() error {
 	if n := h.trace.Dropped(); n > 0 {
 		h.job.Logf(slog.LevelWarn, "the timeline was full: %d events are not in it", n)
 	}
-	return h.trace.Save(path, timeline.Process{Name: task.String(), Host: host})
+	return h.trace.Save(path, timeline.Process{Name: task.String(), ID: task.Index, Host: host})
 }

@@ -119,7 +119,7 @@ func (r *Replica) declare() error {
 		return err
 	}
 	if arch == string(owner.Servers) && (sync.Mode == "" || sync.Mode == owner.Synchronous) {
-		d.Hosts = nil // TODO j.hosts()
+		d.Hosts = j.hosts()
 	}
 	if err := d.Place(owner.Architecture(arch), len(j.servers()), j.config.partition); err != nil {
 		return err

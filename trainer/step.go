@@ -64,6 +64,7 @@ func (r *Replica) train(ctx context.Context, feed Feed) (Result, error) {
 		return Result{}, err
 	}
 	t.end = time.Now()
+	t.communicated = r.hooks.communicated(t.end)
 	result.Loss, result.Norm, result.Late = outcome.Loss, outcome.Norm, outcome.Late
 	result.Metrics = r.lanes[0].named(outcome.Metrics)
 	if err := r.finite(result); err != nil {
@@ -131,6 +132,7 @@ func (r *Replica) computeShard(ctx context.Context, l *lane, track int, feed Fee
 	}
 	var broken error
 	ready := func(i int) {
+		r.hooks.ready(track, l.differentiated, i)
 		switch {
 		case broken != nil:
 		case r.job.config.checkNumerics && !finiteBytes(l.gradients[i], l.dtype(i)):

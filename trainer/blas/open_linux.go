@@ -59,6 +59,7 @@ func openFile(file string, threads int) (*cblas, Library, error) {
 	if err := selfCheck(impl); err != nil {
 		return nil, Library{}, fmt.Errorf("load %s: %w", file, err)
 	}
+	impl.shorten(handle)
 	return impl, lib, nil
 }
 

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	gblas "gonum.org/v1/gonum/blas"
 )
 
 // A library that is no BLAS is named and refused.
@@ -55,13 +57,13 @@ func TestSelfCheckRefusesAWrongLibrary(t *testing.T) {
 		t.Fatal(err)
 	}
 	lazy := *right
-	lazy.sgemm = func(_, _, _, _, _, _ int32, _ float32, _ *float32, _ int32, _ *float32, _ int32, _ float32, _ *float32, _ int32) {
+	lazy.single.gemm = func(_, _ gblas.Transpose, _, _, _ int, _ float32, _ *float32, _ int, _ *float32, _ int, _ float32, _ *float32, _ int) {
 	}
 	if selfCheck(&lazy) == nil {
 		t.Error("a product that writes nothing passed")
 	}
 	lazy = *right
-	lazy.sgemv = func(_, _, _, _ int32, _ float32, _ *float32, _ int32, _ *float32, _ int32, _ float32, _ *float32, _ int32) {
+	lazy.single.gemv = func(_ gblas.Transpose, _, _ int, _ float32, _ *float32, _ int, _ *float32, _ int, _ float32, _ *float32, _ int) {
 	}
 	if selfCheck(&lazy) == nil {
 		t.Error("a vector product that writes nothing passed")

@@ -19,11 +19,7 @@ import (
 // another one, as it does for a program.
 func openBLAS(t testing.TB) *cblas {
 	t.Helper()
-	spec := os.Getenv("PLX_BLAS")
-	if spec == "" {
-		spec = "openblas"
-	}
-	impl, lib, err := choose(spec, 1)
+	impl, lib, err := choose(librarySpec(), 1)
 	if err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatal(err)
@@ -36,6 +32,13 @@ func openBLAS(t testing.TB) *cblas {
 	}
 	t.Log(lib)
 	return c
+}
+
+func librarySpec() string {
+	if spec := os.Getenv("PLX_BLAS"); spec != "" {
+		return spec
+	}
+	return "openblas"
 }
 
 type number interface{ float32 | float64 }
@@ -292,7 +295,7 @@ func BenchmarkVector(b *testing.B) {
 		a, x, y := make([]float32, n*n), make([]float32, n), make([]float32, n)
 		b.Run(fmt.Sprintf("gemv/%d/loaded", n), func(b *testing.B) {
 			for b.Loop() {
-				l.sgemv(rowMajor, code(gblas.NoTrans), int32(n), int32(n), 1, &a[0], int32(n), &x[0], 1, 0, &y[0], 1)
+				l.single.gemv(gblas.NoTrans, n, n, 1, &a[0], n, &x[0], 1, 0, &y[0], 1)
 			}
 		})
 		b.Run(fmt.Sprintf("gemv/%d/gonum", n), func(b *testing.B) {

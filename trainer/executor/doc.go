@@ -36,6 +36,15 @@
 // graph that was differentiated before, and one whose index Gorgonia has
 // broken (it does when it rewrites log(1+x) late).
 //
+// It refuses to differentiate through Log2, InverseSqrt and OuterProd, whose
+// gradients Gorgonia gets wrong, and by a variable that the loss does not
+// depend on.
+//
+// What it cannot see are vertices that Gorgonia took for one before: while a
+// graph is built, it compares hashes that leave out part of an operation. A
+// SoftMax and a LogSoftMax of one value become one, and so do two slices whose
+// bounds are 256 apart.
+//
 // # Concurrency
 //
 // A Program is used by one goroutine at a time. Programs of graphs that were

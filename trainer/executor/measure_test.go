@@ -12,7 +12,7 @@ import (
 )
 
 // BenchmarkStep runs the step of examples/mlp alternately here and on the tape
-// machine and reports the medians. It is the measurement of ARCHITECTURE.md.
+// machine and reports the medians.
 func BenchmarkStep(b *testing.B) {
 	lib, err := blas.Use("auto", 1)
 	check(b, err)

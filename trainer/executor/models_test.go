@@ -18,7 +18,7 @@ type model struct {
 	outputs   gorgonia.Nodes
 }
 
-// builder32 and so on are called once for each executor: graphs cannot be
+// build makes a model in an empty graph, once for each executor: graphs cannot be
 // shared.
 type build func(g *gorgonia.ExprGraph, dt tensor.Dtype) model
 

@@ -37,7 +37,6 @@ type target struct {
 	vertex *vertex // whose memory changes from run to run
 	name   string
 	length int
-	now    []int // non-empty where nothing need be run for it
 }
 
 // Input is the memory of input i, which the caller fills before Run.

@@ -55,7 +55,7 @@ var wrongGradients = map[string]string{
 }
 
 // vetGradients refuses to differentiate through an operation whose gradient
-// Gorgonia gets wrong. It wants the graph as it is before the gradients are
+// Gorgonia gets wrong, and by what the loss does not depend on. It wants the graph as it is before the gradients are
 // added.
 func (p Plan) vetGradients() error {
 	depends := map[*gorgonia.Node]bool{}
@@ -95,5 +95,13 @@ func (p Plan) vetGradients() error {
 		}
 		return nil
 	}
-	return visit(p.Loss)
+	if err := visit(p.Loss); err != nil {
+		return err
+	}
+	for _, n := range p.Differentiate {
+		if !known[n] {
+			return fmt.Errorf("%s gets no gradient: the loss does not depend on it", label(n))
+		}
+	}
+	return nil
 }

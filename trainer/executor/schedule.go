@@ -1,6 +1,9 @@
 package executor
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // wanted are the vertices a program is compiled for.
 type wanted struct {
@@ -29,17 +32,7 @@ func (w wanted) order() []*vertex {
 			s.add(o)
 		}
 	}
-	left := slices.Clone(w.gradients)
-	for len(left) > 0 {
-		best, least := 0, 0.0
-		for i, g := range left {
-			if c := s.left(g); i == 0 || c < least {
-				best, least = i, c
-			}
-		}
-		s.add(left[best])
-		left = slices.Delete(left, best, best+1)
-	}
+	s.addCheapest(w.gradients)
 	for _, o := range w.outputs {
 		s.add(o)
 	}
@@ -91,6 +84,30 @@ func (s *schedule) add(v *vertex) {
 	if v.computed() {
 		v.position = len(s.order)
 		s.order = append(s.order, v)
+	}
+}
+
+// candidates bounds how many gradients are weighed against each other at a
+// time, so that a thousand layers are ordered in a moment.
+const candidates = 8
+
+// addCheapest appends all of vs, next always the one with the least work left.
+func (s *schedule) addCheapest(vs []*vertex) {
+	whole := map[*vertex]float64{}
+	for _, v := range vs {
+		whole[v] = s.left(v)
+	}
+	vs = slices.Clone(vs)
+	slices.SortStableFunc(vs, func(a, b *vertex) int { return cmp.Compare(whole[a], whole[b]) })
+	for len(vs) > 0 {
+		best, least := 0, s.left(vs[0])
+		for i := 1; i < min(candidates, len(vs)); i++ {
+			if c := s.left(vs[i]); c < least {
+				best, least = i, c
+			}
+		}
+		s.add(vs[best])
+		vs = slices.Delete(vs, best, best+1)
 	}
 }
 

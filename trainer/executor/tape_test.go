@@ -48,6 +48,7 @@ func TestAgainstTape(t *testing.T) {
 	for name, b := range map[string]build{
 		"linear": linear,
 		"mlp":    mlp(5, 7, 6, 4, 3),
+		"conv":   smallConv,
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
@@ -66,13 +67,19 @@ func TestAgainstTape(t *testing.T) {
 }
 
 func TestAllocatesNothing(t *testing.T) {
-	s := compile(t, mlp(8, 32, 16, 16, 8), tensor.Float32, 1, false)
 	ready := func(int) {}
-	if n := testing.AllocsPerRun(100, func() {
-		if _, err := s.program.Run(Call{Step: 1, Train: true}, s.gradients, ready); err != nil {
-			t.Fatal(err)
+	models := map[string]build{"mlp": mlp(8, 32, 16, 16, 8), "conv": smallConv}
+	for _, e := range zoo {
+		models[e.name] = e.build
+	}
+	for name, b := range models {
+		s := compile(t, b, tensor.Float32, 1, true)
+		if n := testing.AllocsPerRun(20, func() {
+			if _, err := s.program.Run(Call{Step: 1, Train: true}, s.gradients, ready); err != nil {
+				t.Fatal(err)
+			}
+		}); n != 0 {
+			t.Errorf("%s: a run allocates %v times, want 0", name, n)
 		}
-	}); n != 0 {
-		t.Errorf("a run allocates %v times, want 0", n)
 	}
 }

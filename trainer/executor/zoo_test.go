@@ -207,7 +207,7 @@ func finiteDifferences(t *testing.T, b build, positive bool, tolerance float64) 
 }
 
 func TestModelsFiniteDifferences(t *testing.T) {
-	for name, b := range map[string]build{"linear": linear, "mlp": mlp(4, 5, 4, 3), "conv": smallConv} {
+	for name, b := range map[string]build{"linear": linear, "mlp": mlp(4, 5, 4, 3), "mlp of one row": mlp(1, 5, 4, 3), "conv": smallConv} {
 		t.Run(name, func(t *testing.T) { finiteDifferences(t, b, false, 1e-6) })
 	}
 }

@@ -27,6 +27,19 @@ func (m *Mesh) cut() {
 	}
 }
 
+// begun waits until a collective has.
+func (m *Mesh) begun() {
+	for {
+		m.mu.Lock()
+		begun := m.current != nil
+		m.mu.Unlock()
+		if begun {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 func TestKilledPeerIsNamedToAll(t *testing.T) {
 	for _, n := range []int{0, 10, 1 << 20} {
 		meshes := connected(t, 4, nil)
@@ -273,7 +286,7 @@ func TestCloseDuringACollective(t *testing.T) {
 				return m.Barrier(ctx)
 			}
 			if rank == 1 {
-				time.AfterFunc(20*time.Millisecond, func() { m.Close(); m.Close() })
+				go func() { m.begun(); m.Close(); m.Close() }()
 			}
 			return AllReduce(ctx, m, make([]float32, n))
 		})
@@ -289,15 +302,7 @@ func TestTwoAtOnceAreRefused(t *testing.T) {
 	meshes := connected(t, 2, nil)
 	first := make(chan error, 1)
 	go func() { first <- meshes[0].Barrier(t.Context()) }()
-	for { // until it has begun
-		meshes[0].mu.Lock()
-		begun := meshes[0].current != nil
-		meshes[0].mu.Unlock()
-		if begun {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+	meshes[0].begun()
 	for _, err := range []error{meshes[0].Barrier(t.Context()), <-first} {
 		if !errors.Is(err, errConcurrent) {
 			t.Errorf("got %v", err)

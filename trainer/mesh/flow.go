@@ -85,6 +85,9 @@ func (r *round) expect(l *link, f *flow, offset uint64, n int) (place, error) {
 		if offset != uint64(f.got/r.of.size()) || n != want || in.add > 0 && p.at+n > f.asked {
 			return place{}, fmt.Errorf("%s: %d bytes from element %d, want %d from %d", r.signature, n, offset, want, f.got/r.of.size())
 		}
+		if in.sent && p.at+n > f.sent {
+			return place{}, fmt.Errorf("%s: a sum to which nothing was sent yet", r.signature)
+		}
 		if in.add > 0 {
 			p.into = r.reducer.slot(l.rank, p.at, n)
 		} else {
@@ -114,6 +117,9 @@ func (m *Mesh) data(l *link, msg message, n int) error {
 	r.users.Add(1)
 	defer r.users.Done()
 	m.mu.Unlock()
+	if p.sent && !r.awaitGone(f, p.at+n) {
+		return l.skip(uint64(n))
+	}
 	if err := l.conn.Payload(p.into); err != nil {
 		return err
 	}
@@ -127,6 +133,24 @@ func (m *Mesh) data(l *link, msg message, n int) error {
 		m.mu.Unlock()
 	}
 	return nil
+}
+
+// awaitGone waits until so many bytes were sent and reports false when the mesh
+// broke. An honest peer has them already, so it takes no time.
+func (r *round) awaitGone(f *flow, bytes int) bool {
+	for {
+		r.mesh.mu.Lock()
+		gone := f.gone
+		r.mesh.mu.Unlock()
+		if gone >= bytes {
+			return true
+		}
+		select {
+		case <-f.freed:
+		case <-r.mesh.failed:
+			return false
+		}
+	}
 }
 
 // took notes that a chunk has come and reports whether one is to be summed now.
@@ -179,6 +203,10 @@ func (r *round) send(f *flow) {
 				r.mesh.fail(f.link.sendFailed(err))
 				return
 			}
+			r.mesh.mu.Lock()
+			f.gone = f.sent // it grows between two frames only
+			r.mesh.mu.Unlock()
+			poke(f.freed)
 		default:
 			select {
 			case <-f.wake:

@@ -29,15 +29,19 @@ func (m *Mesh) open(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, m.config.Start, late)
 	defer cancel()
 	m.config.Door.Handle(purpose, m.serve)
+	patient, giveUp := context.WithCancel(ctx)
+	defer giveUp()
 	var dialling sync.WaitGroup
 	dialled := make([]dialled, m.config.Rank)
 	for rank := range dialled {
-		dialling.Go(func() { dialled[rank] = m.dial(ctx, rank) })
+		dialling.Go(func() { dialled[rank] = m.dial(ctx, patient, rank) })
 	}
 	missing := m.await(ctx)
 	why := context.Cause(ctx)
-	cancel()
+	giveUp()
+	timer := time.AfterFunc(hangUp, cancel) // a proof that is cut off would look like this worker's death
 	dialling.Wait()
+	timer.Stop()
 	m.opened = len(missing) == 0
 	if m.opened {
 		return nil
@@ -107,8 +111,9 @@ type dialled struct {
 }
 
 // dial reaches a worker of a lower rank. That one says a byte once it has come
-// to its first collective: frames and their heartbeats begin only then.
-func (m *Mesh) dial(ctx context.Context, rank int) dialled {
+// to its first collective: frames and their heartbeats begin only then. The
+// byte is waited for until patient ends, all else until ctx does.
+func (m *Mesh) dial(ctx, patient context.Context, rank int) dialled {
 	addr := m.config.Addrs[rank]
 	for {
 		conn, err := peers.Dial(ctx, m.config.Peers, task(rank), addr, purpose)
@@ -119,18 +124,18 @@ func (m *Mesh) dial(ctx context.Context, rank int) dialled {
 			}
 			return dialled{err: peer.Err}
 		}
-		if err = greeted(ctx, conn); err == nil {
+		if err = greeted(patient, conn); err == nil {
 			m.join(rank, addr, conn)
 			return dialled{}
 		}
-		if ctx.Err() != nil {
+		if patient.Err() != nil {
 			return dialled{conn, fmt.Errorf("%w: it has not come to its first collective", err)}
 		}
 		conn.Close() // the task has hung up: it may be on its way out
 		select {
 		case <-time.After(again):
-		case <-ctx.Done():
-			return dialled{err: fmt.Errorf("%w: %w", context.Cause(ctx), peers.Lost(err))}
+		case <-patient.Done():
+			return dialled{err: fmt.Errorf("%w: %w", context.Cause(patient), peers.Lost(err))}
 		}
 	}
 }

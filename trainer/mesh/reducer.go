@@ -1,7 +1,7 @@
 package mesh
 
 const (
-	chunkSize  = 128 << 10 // bytes of a frame at most
+	chunkSize  = 256 << 10 // bytes of a frame at most
 	window     = 8         // chunks that a peer may be ahead of the sum
 	maxScratch = 16 << 20  // bytes for the windows of all peers, where two chunks each fit
 	eagerSize  = 64 << 10  // bytes that an announcement may carry unasked

@@ -34,16 +34,19 @@ type flow struct {
 
 	heard   bool
 	got     int           // bytes of in
-	sent    int           // bytes of out
+	sent    int           // bytes of out that were begun to be sent
+	gone    int           // bytes of out whose memory is free again
 	allowed int           // bytes that the peer takes to be added
 	asked   int           // bytes that this worker has told the peer to send to be added
-	wake    chan struct{} // a token: look again
+	wake    chan struct{} // a token for whoever sends: look again
+	freed   chan struct{} // a token for whoever reads: gone has grown
 }
 
 // inflow is memory that a peer fills, or size bytes of it that are added.
 type inflow struct {
 	memory []byte
 	relay  bool // others wait for it
+	sent   bool // it is the flow's first outflow as well: what is overwritten must be gone
 	add    int
 }
 
@@ -122,7 +125,7 @@ func (m *Mesh) begin(s signature, plan func(*round) error) (*round, error) {
 	r := &round{signature: s, mesh: m, wake: make(chan struct{}, 1), flows: make([]*flow, m.world())}
 	for rank, l := range m.links { // complete and unchanged since it was opened
 		if l != nil {
-			r.flows[rank] = &flow{link: l, wake: make(chan struct{}, 1)}
+			r.flows[rank] = &flow{link: l, wake: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
 			r.waiting++
 		}
 	}

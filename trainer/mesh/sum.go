@@ -41,7 +41,7 @@ func (m *Mesh) allReduce(ctx context.Context, of dtype, x []byte) error {
 			for other, f := range r.flows {
 				if f != nil {
 					f.out = append(f.out, outflow{memory: mine, gated: bySum})
-					f.in = append(f.in, inflow{memory: r.share(x, other)})
+					f.in = append(f.in, inflow{memory: r.share(x, other), sent: true})
 				}
 			}
 			return nil

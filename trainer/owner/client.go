@@ -46,40 +46,40 @@ type Client struct {
 	out    *outbox
 	values [][]byte // by variable, and the tally's
 	links  []*link  // by owner; nil: this worker is it
-	server *server  // nil: no door
-	local  *local   // this worker as an owner, nil: it is none
+	up     *link    // to the first worker of the host, nil: this worker sends itself
+	locals []*local // what this worker serves the others as
+	local  *local   // as an owner, nil: it is none
+	relay  *relay   // as the first worker of its host, nil: there is nobody else
 	norm   *norm
 	pulls  pulls
 
 	step     uint64
 	within   bool   // a step was begun
 	absent   []bool // by own leaf, in this step
-	held     []job  // in backup mode, until the gradients are accepted
-	accepted bool   // they were
+	gate     gate
 	verdicts chan ruling
 	brought  []atomic.Bool // by own leaf and variable
 	misuse   atomic.Pointer[error]
 
-	mu      sync.Mutex
-	err     error
-	failed  chan struct{}
-	ended   bool // the connections end in good order
-	serving sync.WaitGroup
+	mu     sync.Mutex
+	err    error
+	failed chan struct{}
+	ended  bool // the connections end in good order
 }
 
 // Outcome is what became of a step.
 type Outcome struct {
-	Step   uint64 // that was made, from 0
-	Leaves int    // that took part, of all workers that were added up
+	Step    uint64    // that was made, from 0
+	Leaves  int       // that took part, of all workers that were added up
+	Loss    float64   // over those leaves
+	Metrics []float64 // likewise; valid until the next step
+	Norm    float64   // of the gradients before clipping, where asked for
 	// In backup mode: Late says that enough others were faster, so that the
 	// gradients of Dropped leaves do not count. Over says that too few
 	// workers are left for a further step, and that this one was not made.
 	Late    bool
 	Dropped int
 	Over    bool
-	Loss    float64
-	Metrics []float64 // valid until the next step
-	Norm    float64   // of the gradients before clipping, where asked for
 }
 
 // Connect reaches every owner, declares, and returns once all workers have
@@ -127,10 +127,18 @@ func newClient(config ClientConfig) (*Client, error) {
 		}
 	}
 	c.values = config.Values
-	c.out = newOutbox(d, c.parts)
 	c.norm = newNorm(d)
 	c.links = make([]*link, len(d.Owners))
-	return c, c.serve()
+	if err := c.serve(); err != nil {
+		return nil, err
+	}
+	parts := c.parts
+	if c.relay != nil {
+		parts = c.relay.host.parts
+	}
+	c.out = newOutbox(d, parts)
+	c.gate.closed = c.relay != nil || d.Sync.Mode == Backup
+	return c, nil
 }
 
 // Gradient is where the gradient of a dense variable for a leaf of this
@@ -151,8 +159,10 @@ func (c *Client) fail(err error) {
 		close(c.failed)
 	}
 	c.mu.Unlock()
-	if first && c.server != nil {
-		c.server.end(err)
+	for _, l := range c.locals {
+		if first {
+			l.server.end(err)
+		}
 	}
 }
 
@@ -171,10 +181,8 @@ func (c *Client) reason() error {
 func (c *Client) hangUp() error {
 	reason := c.reason()
 	var leaving sync.WaitGroup
-	for _, l := range c.links {
-		if l != nil {
-			leaving.Go(func() { l.leave(reason) })
-		}
+	for _, l := range c.connected() {
+		leaving.Go(func() { l.leave(reason) })
 	}
 	leaving.Wait()
 	return reason
@@ -202,37 +210,37 @@ func (c *Client) Close() error {
 		return nil
 	}
 	var closing sync.WaitGroup
-	errs := make([]error, len(c.links)+1)
-	for i, l := range c.links {
-		if l != nil {
-			closing.Go(func() { errs[i] = l.close(healthy) })
-		}
+	links := c.connected()
+	errs := make([]error, len(links)+len(c.locals))
+	for i, l := range links {
+		closing.Go(func() { errs[i] = l.close(healthy) })
 	}
 	closing.Wait()
-	errs[len(c.links)] = c.closeServer(healthy)
+	for i, l := range c.locals {
+		closing.Go(func() { errs[len(links)+i] = l.close(healthy) })
+	}
+	closing.Wait()
 	return errors.Join(errs...)
 }
 
-// closeServer ends this worker's part as an owner.
-func (c *Client) closeServer(healthy bool) error {
-	if c.server == nil {
+// close ends this worker's part as a server of others.
+func (l *local) close(healthy bool) error {
+	s, limit := l.server, l.client.d.start()
+	if !healthy || l.engine == nil {
+		s.end(nil)
+		l.running.Wait()
 		return nil
 	}
-	if !healthy || c.local == nil {
-		c.server.end(nil)
-		c.serving.Wait()
-		return nil
+	if err := s.leave(l.client.rank); err != nil {
+		s.end(err)
 	}
-	if err := c.server.leave(c.rank); err != nil {
-		c.server.end(err)
-	}
-	c.server.left()
-	limit := time.AfterFunc(c.d.start(), func() {
-		c.server.end(fmt.Errorf("other workers did not say goodbye within %v", c.d.start()))
+	s.left()
+	late := time.AfterFunc(limit, func() {
+		s.end(fmt.Errorf("other workers did not say goodbye within %v", limit))
 	})
-	defer limit.Stop()
-	c.serving.Wait()
-	return c.server.err
+	defer late.Stop()
+	l.running.Wait()
+	return s.err
 }
 
 func (d *Declaration) start() time.Duration { return time.Duration(d.StartMillis) * time.Millisecond }

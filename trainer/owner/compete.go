@@ -41,11 +41,7 @@ func (c *Client) compete(ctx context.Context) (Outcome, error) {
 	}
 	switch r.verdict {
 	case accepted:
-		c.accepted = true
-		for _, j := range c.held {
-			c.post(j)
-		}
-		c.accepted = false
+		c.open()
 	case late:
 		o.Late, o.Dropped = true, c.count()
 		for _, l := range c.links {
@@ -54,7 +50,7 @@ func (c *Client) compete(ctx context.Context) (Outcome, error) {
 			}
 		}
 	}
-	c.held = c.held[:0]
+	c.gate.shut()
 	if r.verdict != over {
 		var end outcome
 		end, err = c.wait(ctx)

@@ -14,23 +14,29 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// serve makes the worker an owner where the declaration says so. Otherwise it
-// still opens the door, to tell whoever takes it for one that they disagree.
+// serve makes the worker an owner, or one that adds for its host, where the
+// declaration says so. Where it owns nothing it still opens the door, to tell
+// whoever takes it for an owner that they disagree.
 func (c *Client) serve() error {
 	index := c.d.ownerIndex(c.config.Peers.Self)
-	if c.config.Door == nil {
-		if index >= 0 && len(c.d.Workers) > 1 {
-			return fmt.Errorf("%s owns variables and has no door for the other workers", c.config.Peers.Self)
-		}
-		if index < 0 {
-			return nil
-		}
+	if c.config.Door == nil && index >= 0 && len(c.d.Workers) > 1 {
+		return fmt.Errorf("%s owns variables and has no door for the other workers", c.config.Peers.Self)
+	}
+	relay, err := newRelay(c)
+	if err != nil {
+		return err
+	}
+	if relay != nil {
+		c.relay, c.locals = relay, append(c.locals, relay.local)
+	}
+	if c.config.Door == nil && index < 0 {
+		return nil
 	}
 	s := newServer(c.config.Peers)
-	l := &local{client: c, server: s, answered: make(chan outcome, 1)}
+	l := &local{client: c, server: s, purpose: purpose, answered: make(chan outcome, 1)}
+	c.locals = append(c.locals, l)
 	s.local = l
 	s.declared[c.rank] = c.d
-	c.server = s
 	if index >= 0 {
 		engine, err := newEngine(c.d, c.config.Peers.Self, c.pieceMemory)
 		if err != nil {
@@ -54,8 +60,15 @@ func (c *Client) pieceMemory(p Piece) []byte {
 	return c.values[p.Variable][p.Offset*size : (p.Offset+p.Count)*size]
 }
 
-// piecesOf returns an owner's pieces, and the tally's where it has it.
+// piecesOf returns an owner's pieces, and the tally's where it has it. To the
+// workers of a host its first, -1, is the owner of all variables.
 func (d *Declaration) piecesOf(owner int) (pieces []Piece) {
+	if owner < 0 {
+		for i := range len(d.Variables) + 1 {
+			pieces = append(pieces, Piece{Variable: i, Owner: owner, Count: d.variable(i).units()})
+		}
+		return pieces
+	}
 	for _, p := range d.pieces() {
 		if p.Owner == owner {
 			pieces = append(pieces, p)
@@ -64,28 +77,33 @@ func (d *Declaration) piecesOf(owner int) (pieces []Piece) {
 	return pieces
 }
 
-// run serves the other workers until the training ends.
-func (c *Client) run() {
-	<-c.server.ended
-	c.server.farewell()
-	ctx, cancel := context.WithTimeout(context.Background(), farewell)
-	defer cancel()
-	if c.local != nil && c.config.Door != nil {
-		c.server.linger(ctx)
+// start begins to serve the other workers.
+func (l *local) start() {
+	s, door := l.server, l.client.config.Door
+	s.mu.Lock()
+	s.startClock(l.client.d)
+	s.mu.Unlock()
+	l.running.Go(func() {
+		<-s.ended
+		s.farewell()
+		ctx, cancel := context.WithTimeout(context.Background(), farewell)
+		defer cancel()
+		if l.engine != nil && door != nil {
+			s.linger(ctx)
+		}
+	})
+	if door != nil {
+		door.Handle(l.purpose, s.meet)
+	}
+	if l.engine != nil {
+		s.open() // this worker may be the only one
 	}
 }
 
 // connect opens the links, declares and waits until all is ready.
 func (c *Client) connect(ctx context.Context) error {
-	if c.server != nil {
-		c.serving.Go(c.run)
-		c.server.mu.Lock()
-		c.server.startClock(c.d)
-		c.server.mu.Unlock()
-		if c.config.Door != nil {
-			c.config.Door.Handle(purpose, c.server.meet)
-		}
-		c.server.openIfOwner()
+	for _, l := range c.locals {
+		l.start()
 	}
 	body, err := json.Marshal(c.d)
 	if err != nil {
@@ -97,27 +115,43 @@ func (c *Client) connect(ctx context.Context) error {
 	if err := c.reach(ctx, limit); err != nil {
 		return err
 	}
-	for _, l := range c.links {
-		if l != nil {
-			l.running.Go(func() { l.sendFailed(l.declare(body)) })
-		}
+	for _, l := range c.connected() {
+		l.running.Go(func() { l.sendFailed(l.declare(body)) })
 	}
-	if _, err := c.wait(ctx); err != nil {
+	if err := c.ready(ctx); err != nil {
 		return err
 	}
-	for _, l := range c.links {
-		if l != nil {
-			l.running.Go(l.send)
-		}
+	for _, l := range c.connected() {
+		l.running.Go(l.send)
 	}
 	return nil
 }
 
-// openIfOwner opens a server whose worker is the only one.
-func (s *server) openIfOwner() {
-	if s.engine != nil {
-		s.open()
+// connected returns the links that there are.
+func (c *Client) connected() (links []*link) {
+	for _, l := range append(c.links[:len(c.links):len(c.links)], c.up) {
+		if l != nil {
+			links = append(links, l)
+		}
 	}
+	return links
+}
+
+// ready waits until all tasks that this worker deals with are ready to step.
+func (c *Client) ready(ctx context.Context) error {
+	for _, l := range c.connected() {
+		if _, err := c.await(ctx, l.answered); err != nil {
+			return err
+		}
+	}
+	for _, l := range c.locals {
+		if l.engine != nil {
+			if _, err := c.await(ctx, l.answered); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // reach opens the links, all at once. An owner that is reached may already
@@ -128,8 +162,17 @@ func (c *Client) reach(ctx context.Context, limit time.Duration) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for i, task := range c.d.Owners {
 		if task != c.config.Peers.Self {
-			group.Go(func() error { return c.link(ctx, i) })
+			group.Go(func() (err error) {
+				c.links[i], err = c.link(ctx, i, task, purpose)
+				return err
+			})
 		}
+	}
+	if first := c.d.hostOf(c.rank).Lo; first != c.rank {
+		group.Go(func() (err error) {
+			c.up, err = c.link(ctx, -1, worker(first), localPurpose)
+			return err
+		})
 	}
 	for i := range c.config.Cluster.PS {
 		if ps := (cluster.Task{Role: cluster.PS, Index: i}); c.config.Peers.Self.IsChief() && c.d.ownerIndex(ps) < 0 {
@@ -154,18 +197,16 @@ func (c *Client) reach(ctx context.Context, limit time.Duration) error {
 	return err
 }
 
-// link opens the link to one owner.
-func (c *Client) link(ctx context.Context, index int) error {
-	task := c.d.Owners[index]
+// link opens the link to an owner, or to the first worker of the host.
+func (c *Client) link(ctx context.Context, index int, task cluster.Task, purpose string) (*link, error) {
 	addr := c.config.Cluster.Addr(task)
 	conn, err := peers.Dial(ctx, c.config.Peers, task, addr, purpose)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	l := newLink(c, index, addr, wire.NewConn(conn, c.config.Peers.Generation, c.d.silence()))
-	c.links[index] = l
+	l := newLink(c, index, task, addr, wire.NewConn(conn, c.config.Peers.Generation, c.d.silence()))
 	l.running.Go(l.receive)
-	return nil
+	return l, nil
 }
 
 func (d *Declaration) silence() time.Duration {

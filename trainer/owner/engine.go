@@ -20,6 +20,7 @@ type engine struct {
 	groups  []*group
 	clock   *clock        // bounded mode only
 	arbiter *arbiter      // backup mode, on the first owner only
+	relay   *relay        // sums do not end here
 	fail    func(error)   // ends the training
 	tell    []func(event) // by rank; never blocks; set before the first step
 }
@@ -112,11 +113,14 @@ func (e *engine) newSlot(p Piece, memory []byte) (slot, error) {
 
 // events is how many events a member is told per step.
 func (e *engine) events() int {
-	if e.d.norms() {
+	if e.lastEvent() {
 		return len(e.slots) + 1
 	}
 	return len(e.slots)
 }
+
+// lastEvent reports whether a step ends with an event of no slot.
+func (e *engine) lastEvent() bool { return e.relay != nil || e.d.norms() }
 
 // audience is which copy of the values a rank is sent, -1: the values.
 func (e *engine) audience(rank int) int {
@@ -155,6 +159,9 @@ func (e *engine) begin(rank int, step uint64, b beginning) error {
 			e.absent(g, other.first+part)
 		}
 	}
+	if e.relay != nil {
+		e.relay.begin(g)
+	}
 	return nil
 }
 
@@ -179,6 +186,9 @@ func (e *engine) enter(g *group, c *contributor, step uint64, b beginning) (abse
 	}
 	g.begun[e.roster.of[c.rank]] = true
 	g.leaves += leaves
+	if e.relay != nil {
+		e.relay.count(c, b)
+	}
 	if g.count++; g.count < e.quorum(g) {
 		return nil, nil
 	}

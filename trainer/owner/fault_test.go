@@ -32,13 +32,11 @@ func die(m *member) {
 	m.mu.Lock()
 	m.ended = true
 	m.mu.Unlock()
-	if m.server != nil {
-		m.server.end(nil) // in good order: it hangs up on everybody
+	for _, l := range m.locals {
+		l.server.end(nil) // in good order: it hangs up on everybody
 	}
-	for _, l := range m.links {
-		if l != nil {
-			l.conn.Close()
-		}
+	for _, l := range m.connected() {
+		l.conn.Close()
 	}
 }
 

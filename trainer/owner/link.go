@@ -17,7 +17,7 @@ const goodbyeTime = 5 * time.Second // how long an owner may take to answer a go
 // sends.
 type link struct {
 	client *Client
-	index  int // in Owners
+	index  int // in Owners, -1: the first worker of the host
 	task   cluster.Task
 	addr   string
 	conn   *wire.Conn
@@ -35,9 +35,9 @@ type link struct {
 	body  []byte
 }
 
-func newLink(c *Client, index int, addr string, conn *wire.Conn) *link {
+func newLink(c *Client, index int, task cluster.Task, addr string, conn *wire.Conn) *link {
 	l := &link{
-		client: c, index: index, task: c.d.Owners[index], addr: addr, conn: conn,
+		client: c, index: index, task: task, addr: addr, conn: conn,
 		pieces:   c.d.piecesOf(index),
 		jobs:     make(chan job, len(c.out.buckets)*len(c.out.parts)+2),
 		answered: make(chan outcome, 1),
@@ -50,6 +50,11 @@ func newLink(c *Client, index int, addr string, conn *wire.Conn) *link {
 		l.where[place{p.Variable, p.Offset}] = i
 	}
 	l.came = make([]uint64, len(l.pieces))
+	for i := range l.came {
+		if index < 0 {
+			l.came[i] = 1 // the first come from the owners
+		}
+	}
 	return l
 }
 
@@ -100,6 +105,7 @@ func (l *link) receive() {
 		case err == nil:
 		case errors.Is(err, errGoodbye):
 			l.goodbye = true
+			l.client.fail(&peers.PeerError{Task: l.task, Addr: l.addr, Err: errors.New("said goodbye in the middle of the training")})
 			return
 		default:
 			var known *peers.PeerError
@@ -127,7 +133,11 @@ var errGoodbye = errors.New("goodbye")
 // receiveStep takes every value after so many steps, and the frame that ends
 // them: ready before the first step, done after each.
 func (l *link) receiveStep(steps uint64) (outcome, error) {
-	for left := l.valued(); ; {
+	left := l.valued()
+	if l.index < 0 && steps == 0 {
+		left = 0 // first values come from the owners
+	}
+	for {
 		h, err := l.conn.Next()
 		if err != nil {
 			return outcome{}, err
@@ -184,19 +194,23 @@ func (l *link) value(h wire.Header, steps uint64) error {
 			h.Variable, h.Length, h.Step, len(into), steps)
 	}
 	l.came[i] = steps + 1
-	trace := l.client.config.Trace
-	if !trace.Enabled() {
-		return l.conn.Payload(into)
-	}
 	began := time.Now()
-	err := l.conn.Payload(into)
-	trace.Span("receive", l.client.d.variable(int(h.Variable)).Name, began, time.Now(), "bytes", len(into), "from", l.task.String())
-	return err
+	if err := l.conn.Payload(into); err != nil {
+		return err
+	}
+	if trace := l.client.config.Trace; trace.Enabled() {
+		name := l.client.d.variable(int(h.Variable)).Name
+		trace.Span("receive", name, began, time.Now(), "bucket", l.client.out.of[h.Variable], "bytes", len(into), "from", l.task.String())
+	}
+	if l.client.relay != nil && steps > 0 {
+		l.client.relay.value(int(h.Variable))
+	}
+	return nil
 }
 
 // squares reads what the owner has to say of the norm.
 func (l *link) squares(h wire.Header) error {
-	if most := l.client.d.maxReport(l.index); h.Length > most {
+	if most := l.client.d.maxReport(l.index); l.index < 0 || h.Length > most {
 		return fmt.Errorf("norm frame of %d bytes, want at most %d", h.Length, most)
 	}
 	l.body = sized(l.body, int(h.Length))

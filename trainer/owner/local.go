@@ -5,13 +5,16 @@ import "sync"
 // local is a worker in the same process as the owner: what it brings is added
 // where it lies, and values are updated in its memory.
 type local struct {
-	client *Client
-	server *server
-	engine *engine
-	index  int     // in Owners
-	pieces []Piece // its own
+	client  *Client
+	server  *server
+	purpose string
+	engine  *engine // nil: it only tells whoever comes that they disagree
+	index   int     // in Owners
+	pieces  []Piece // its own
 
 	answered chan outcome // a step is complete; first the zero outcome: workers may step
+
+	running sync.WaitGroup
 
 	mu    sync.Mutex
 	count int // events of the step

@@ -25,11 +25,11 @@ type peer struct {
 	turn   chan struct{} // see above
 	gone   chan struct{} // closed when nothing reads any more
 
-	step   uint64   // steps begun; for serve only, as are those below
-	begun  []byte   // payload of the step's first frame
-	parts  []int    // leaves present, by part
-	got    [][]bool // by slot and part: its gradient came in this step
-	need   int      // gradients that are still to come in this step
+	step   uint64 // steps begun; for serve only, as are those below
+	begun  []byte // payload of the step's first frame
+	parts  []int  // leaves present, by part
+	got    []bool // by slot and part: its gradient came in this step
+	need   int    // gradients that are still to come in this step
 	pulled pulled
 }
 
@@ -197,14 +197,14 @@ func (p *peer) begin(h wire.Header) error {
 	if err := p.conn.Payload(p.begun); err != nil {
 		return err
 	}
+	jumps := e.d.Sync.Mode == Backup && h.Step > p.step // it was late
+	if h.Step != p.step && !jumps || p.need > 0 {
+		return fmt.Errorf("begins step %d during step %d, with %d gradients to come", h.Step, p.step, p.need)
+	}
 	select {
 	case <-p.turn:
 	case <-p.server.ended:
 		return errEnded
-	}
-	jumps := e.d.Sync.Mode == Backup && h.Step > p.step // it was late
-	if h.Step != p.step && !jumps || p.need > 0 {
-		return fmt.Errorf("begins step %d during step %d, with %d gradients to come", h.Step, p.step, p.need)
 	}
 	if err := p.server.advance(p.task.Index, h.Step); err != nil {
 		return err
@@ -212,10 +212,10 @@ func (p *peer) begin(h wire.Header) error {
 	p.step = h.Step + 1
 	b := decodeBeginning(p.begun, p.parts)
 	p.parts = b.present
-	p.got = make([][]bool, len(e.slots))
-	for i := range p.got {
-		p.got[i] = make([]bool, len(c.parts))
+	if p.got == nil {
+		p.got = make([]bool, len(e.slots)*len(c.parts))
 	}
+	clear(p.got)
 	for _, n := range b.present {
 		if n > 0 {
 			p.need += len(e.slots)
@@ -239,11 +239,11 @@ func (p *peer) push(h wire.Header) error {
 	if !ok || p.parts[input-c.first] == 0 {
 		return fmt.Errorf("gradient of variable %d for part %d of the tree, which it does not bring", h.Variable, h.Part)
 	}
-	if got := &p.got[i][input-c.first]; *got {
+	got := &p.got[i*len(c.parts)+input-c.first]
+	if *got {
 		return fmt.Errorf("gradient of variable %d came twice in step %d", h.Variable, h.Step)
-	} else {
-		*got = true
 	}
+	*got = true
 	p.need--
 	present, err := e.slots[i].receive(c.group, input, h.Length, p.conn.Payload)
 	if err != nil {
@@ -277,13 +277,13 @@ func (p *peer) commit(h wire.Header) error {
 
 // fetch takes a late worker's wish for the values after so many steps.
 func (p *peer) fetch(h wire.Header) error {
+	if p.need > 0 {
+		return fmt.Errorf("asks for values during step %d, with %d gradients to come", p.step, p.need)
+	}
 	select {
 	case <-p.turn:
 	case <-p.server.ended:
 		return errEnded
-	}
-	if p.need > 0 {
-		return fmt.Errorf("asks for values during step %d, with %d gradients to come", p.step, p.need)
 	}
 	return p.server.engine.fetch(p.task.Index, h.Step)
 }

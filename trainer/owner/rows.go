@@ -64,28 +64,27 @@ func (s *rows[T]) bounds() (lo, hi int64) { return int64(s.Offset), int64(s.Offs
 func maxRows(rows, rowBytes int) uint64 { return 10 + uint64(rows)*uint64(10+rowBytes) }
 
 func (s *rows[T]) receive(group, input int, length uint64, read func([]byte) error) (bool, error) {
-	var one [1]T
-	if most := maxRows(s.Count, s.width*len(wire.Bytes(one[:]))); length > most {
-		return false, fmt.Errorf("rows of variable %d of %d bytes, want at most %d", s.Variable, length, most)
-	}
 	b := &s.sums[group].buffers[input]
-	if uint64(cap(b.raw)) < length {
-		b.raw = make([]byte, length)
-	}
-	b.raw = b.raw[:length]
-	if err := read(b.raw); err != nil {
-		return false, err
-	}
-	if length == 0 {
-		return false, nil
-	}
-	lo, hi := s.bounds()
 	var err error
-	if b.read, err = sparse.Decode(b.raw, lo, hi, s.width, b.read); err != nil {
-		return false, fmt.Errorf("rows of variable %d: %w", s.Variable, err)
+	b.input, err = b.receive(s.Piece, s.width, length, read)
+	return len(b.input.Index) > 0, err
+}
+
+// receive reads rows of a piece; no payload means none.
+func (b *rowsBuffer[T]) receive(p Piece, width int, length uint64, read func([]byte) error) (rows sparse.Rows[T], err error) {
+	var one [1]T
+	rows.Width = width
+	if most := maxRows(p.Count, width*len(wire.Bytes(one[:]))); length > most {
+		return rows, fmt.Errorf("rows of variable %d of %d bytes, want at most %d", p.Variable, length, most)
 	}
-	b.input = b.read
-	return len(b.read.Index) > 0, nil
+	b.raw = sized(b.raw, int(length))
+	if err := read(b.raw); err != nil || length == 0 {
+		return rows, err
+	}
+	if b.read, err = sparse.Decode(b.raw, int64(p.Offset), int64(p.Offset+p.Count), width, b.read); err != nil {
+		return rows, fmt.Errorf("rows of variable %d: %w", p.Variable, err)
+	}
+	return b.read, nil
 }
 
 func (s *rows[T]) lend(group, input int, memory any) {

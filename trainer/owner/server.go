@@ -43,6 +43,7 @@ type server struct {
 	config peers.Config
 	self   cluster.Task
 	local  *local // the worker in the same process, nil: none
+	ranks  Range  // whom it serves
 
 	mu       sync.Mutex
 	peers    []*peer        // by rank; nil: not there yet
@@ -64,7 +65,7 @@ type server struct {
 func newServer(config peers.Config) *server {
 	n := config.Workers
 	return &server{
-		config: config, self: config.Self,
+		config: config, self: config.Self, ranks: Range{0, n},
 		peers: make([]*peer, n), declared: make([]*Declaration, n), gone: make([]bool, n), steps: make([]uint64, n),
 		turned: make(chan struct{}, n),
 		ended:  make(chan struct{}),
@@ -145,7 +146,7 @@ var errEnded = errors.New("training has ended")
 func (s *server) register(p *peer) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p.task.Role != cluster.Worker || p.task.Index >= len(s.peers) || p.task == s.self {
+	if rank := p.task.Index; p.task.Role != cluster.Worker || rank < s.ranks.Lo || rank >= s.ranks.Hi || p.task == s.self {
 		return errors.New("it is no worker that has a say here")
 	}
 	if s.closing {
@@ -193,8 +194,8 @@ func (s *server) farewell() {
 func (s *server) linger(ctx context.Context) {
 	s.mu.Lock()
 	opened, absent := s.opened, 0
-	for rank, p := range s.peers {
-		if p == nil && worker(rank) != s.self {
+	for rank := s.ranks.Lo; rank < s.ranks.Hi; rank++ {
+		if s.peers[rank] == nil && worker(rank) != s.self {
 			absent++
 		}
 	}

@@ -124,12 +124,18 @@ func (s *dense[T]) settle(group, leaves int) {
 }
 
 func divide[T wire.Float](x []T, by int) {
-	if by == 1 {
-		return
-	}
 	divisor := T(by)
-	for i := range x {
-		x[i] /= divisor
+	switch {
+	case by == 1:
+	case by&(by-1) == 0: // the same bits, faster: the reciprocal of a power of two is exact
+		factor := 1 / divisor
+		for i := range x {
+			x[i] *= factor
+		}
+	default:
+		for i := range x {
+			x[i] /= divisor
+		}
 	}
 }
 

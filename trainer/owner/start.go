@@ -55,8 +55,8 @@ func (s *server) startClock(d *Declaration) {
 // compare needs s.mu. Its error blames the first worker that departs.
 func (s *server) compare() error {
 	chief, of := s.declared[0], cluster.Chief
-	if chief == nil && s.local != nil && s.engine == nil {
-		chief, of = s.declared[s.self.Index], s.self // nobody should come at all
+	if chief == nil && s.local != nil && (s.engine == nil || s.engine.relay != nil) {
+		chief, of = s.declared[s.self.Index], s.self // the chief does not come here
 	}
 	if chief == nil {
 		return nil
@@ -83,8 +83,8 @@ func (s *server) tooLate(limit time.Duration) {
 	s.mu.Lock()
 	opened := s.opened
 	var missing []cluster.Task
-	for rank, d := range s.declared {
-		if d == nil {
+	for rank := s.ranks.Lo; rank < s.ranks.Hi; rank++ {
+		if s.declared[rank] == nil {
 			missing = append(missing, worker(rank))
 		}
 	}
@@ -107,7 +107,7 @@ func (s *server) open() {
 	if s.opened || !s.filled || s.closing {
 		return
 	}
-	for _, d := range s.declared {
+	for _, d := range s.declared[s.ranks.Lo:s.ranks.Hi] {
 		if d == nil {
 			return
 		}
@@ -178,7 +178,7 @@ func (s *server) leave(rank int) error {
 func (s *server) left() {
 	s.mu.Lock()
 	s.away++
-	last := s.away == len(s.peers)
+	last := s.away == s.ranks.Len()
 	s.mu.Unlock()
 	if last {
 		s.end(nil)

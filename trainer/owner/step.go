@@ -53,11 +53,18 @@ func (c *Client) announce(rate float64) {
 			}
 		}
 	}
-	c.post(job{begin: encodeBeginning(nil, b), step: c.step})
-	if c.local != nil {
+	switch {
+	case c.relay != nil:
+		if err := c.relay.local.begin(c.step, b); err != nil {
+			c.fail(err)
+		}
+	case c.local != nil:
 		if err := c.local.begin(c.step, b); err != nil {
 			c.fail(err)
 		}
+		fallthrough
+	default:
+		c.post(job{begin: encodeBeginning(nil, b), step: c.step})
 	}
 }
 
@@ -117,32 +124,23 @@ func (c *Client) arrive(leaf, variable int, present bool) {
 	if !done || sum == nil {
 		return
 	}
-	if bucket, full := c.out.put(variable, part, sum); full {
-		c.dispatch(bucket, part)
+	if c.relay != nil {
+		c.relay.contribute(variable, part, sum)
+		return
 	}
+	c.forward(variable, part, sum)
 }
 
-// dispatch gives a part of a bucket to its owners.
-func (c *Client) dispatch(bucket, part int) {
+// forward takes a variable's sum of a part that this worker brings to the
+// owners, and gives them a bucket when it is full.
+func (c *Client) forward(variable, part int, sum any) {
+	bucket, full := c.out.put(variable, part, sum)
+	if !full {
+		return
+	}
 	c.post(job{bucket: bucket, part: part, step: c.step})
 	if c.local != nil {
 		c.local.contribute(bucket, part)
-	}
-}
-
-// post gives the links something to send. In backup mode it waits until the
-// worker's gradients were accepted.
-func (c *Client) post(j job) {
-	if c.d.Sync.Mode == Backup && !c.accepted {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.held = append(c.held, j)
-		return
-	}
-	for _, l := range c.links {
-		if l != nil && (j.begin != nil || j.bucket == flush || l.has[j.bucket]) {
-			l.jobs <- j
-		}
 	}
 }
 
@@ -185,6 +183,10 @@ func (c *Client) settle(ctx context.Context) (Outcome, error) {
 	end, err := c.wait(ctx)
 	o := Outcome{Step: c.step, Leaves: end.leaves, Norm: end.norm}
 	c.step++
+	if c.relay != nil && err == nil {
+		c.gate.shut() // before others of the host begin the next step
+		c.relay.finish(end)
+	}
 	return o, err
 }
 
@@ -215,28 +217,46 @@ func (c *Client) finishable(sums [][]float64) error {
 // wait returns what the first owner knows of the step when every one has
 // answered, with the fewest updates that any of them had.
 func (c *Client) wait(ctx context.Context) (end outcome, err error) {
-	for i, l := range c.links {
-		var answered <-chan outcome
-		if l != nil {
-			answered = l.answered
-		} else {
-			answered = c.local.answered
+	for i, answered := range c.answers() {
+		o, err := c.await(ctx, answered)
+		if err != nil {
+			return end, err
 		}
-		select {
-		case o := <-answered:
-			updates := min(end.updates, o.updates)
-			if i == 0 {
-				end, updates = o, o.updates
-			}
-			end.updates = updates
-		case v := <-c.verdicts:
-			return end, v
-		case <-c.failed:
-			return end, c.hangUp()
-		case <-ctx.Done():
-			c.fail(context.Cause(ctx))
-			return end, c.hangUp()
+		updates := min(end.updates, o.updates)
+		if i == 0 {
+			end, updates = o, o.updates
 		}
+		end.updates = updates
 	}
 	return end, nil
+}
+
+// answers returns where those answer that a step depends on.
+func (c *Client) answers() (all []<-chan outcome) {
+	if c.up != nil {
+		return append(all, c.up.answered)
+	}
+	for _, l := range c.links {
+		if l != nil {
+			all = append(all, l.answered)
+		} else {
+			all = append(all, c.local.answered)
+		}
+	}
+	return all
+}
+
+// await takes one answer. A ruling that comes instead is the error.
+func (c *Client) await(ctx context.Context, answered <-chan outcome) (outcome, error) {
+	select {
+	case o := <-answered:
+		return o, nil
+	case r := <-c.verdicts:
+		return outcome{}, r
+	case <-c.failed:
+		return outcome{}, c.hangUp()
+	case <-ctx.Done():
+		c.fail(context.Cause(ctx))
+		return outcome{}, c.hangUp()
+	}
 }

@@ -109,7 +109,7 @@ func (t *twin) step(lo, hi int, step uint64, rate float64, present func(leaf int
 		case v.Sparse != nil:
 			g, _ := sumRows(t.d, i, 0, t.d.Leaves, step, here)
 			if v.Sparse.Average {
-				divide(g.Values, leaves)
+				average(g.Values, leaves)
 			}
 			for _, x := range g.SumOfSquares(nil) {
 				total += x
@@ -140,7 +140,7 @@ func denseTwin[T wire.Float](t *twin, state *optimizer.State[T], i int, step uin
 	v := t.d.Variables[i]
 	g := sumDense[T](t.d, i, 0, t.d.Leaves, step, here)
 	if !t.d.Sum || v.follows() {
-		divide(g, leaves)
+		average(g, leaves)
 	}
 	for x := g; len(x) > 0 && !v.follows(); x = x[min(BlockElements, len(x)):] {
 		*total += optimizer.SumOfSquares(x[:min(BlockElements, len(x))])
@@ -255,3 +255,10 @@ func (t *twin) table(variable int) []byte {
 func everyLeaf(int) bool { return true }
 
 func nan() float64 { return math.NaN() }
+
+// average divides without any thought.
+func average[T wire.Float](x []T, by int) {
+	for i := range x {
+		x[i] /= T(by)
+	}
+}

@@ -17,7 +17,9 @@ func (p *peer) write() {
 	e := p.server.engine
 	w := &writer{frames: make([]wire.Frame, 0, len(e.slots)+1)}
 	for i := range e.slots {
-		w.value(e, i, e.audience(p.task.Index), 0)
+		if e.relay == nil { // else they come from the owners
+			w.value(e, i, e.audience(p.task.Index), 0)
+		}
 	}
 	w.frames = append(w.frames, wire.Frame{Header: wire.Header{Kind: wire.Ready}})
 	err := p.conn.Send(w.frames...)
@@ -53,7 +55,7 @@ func (p *peer) writeStep(w *writer, step uint64) error {
 				w.value(e, event.slot, e.audience(rank), step)
 			}
 			left--
-			if event.slot < 0 || !e.d.norms() {
+			if event.slot < 0 || !e.lastEvent() {
 				end = event.end
 			}
 		}

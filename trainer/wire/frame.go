@@ -49,24 +49,24 @@ type Kind uint8
 // The kinds, roughly in the order in which a connection sees them. An owner
 // is a server, or a worker that owns variables.
 const (
-	Heartbeat Kind = iota + 1 // both ways, swallowed by Next
-	Declare                   // worker: JSON, what it is about to train
-	Initial                   // chief: a variable before the first step
-	Value                     // owner: a variable after a step
-	Ready                     // owner: every worker declared the same; values were sent
-	Step                      // worker: begins a step
-	Push                      // worker: a gradient, or rows of one
-	Done                      // owner: the step is complete
-	Norm                      // owner: sums of squares of its gradients
-	Scale                     // worker that leads a group: the global norm and what to scale by
-	Pull                      // worker: indices of rows that it wants
-	Rows                      // owner: those rows
-	Commit                    // worker: has its gradients, asks whether they count
-	Verdict                   // owner: whether they count
-	Fetch                     // worker: is late, wants the values after Step steps
-	Bye                       // worker: will send no more
-	Error                     // both ways: JSON, why training cannot go on
-	Collective                // workers: part of a collective, see package mesh
+	Heartbeat  Kind = iota + 1 // both ways, swallowed by Next
+	Declare                    // worker: JSON, what it is about to train
+	Initial                    // chief: a variable before the first step
+	Value                      // owner: a variable after a step
+	Ready                      // owner: every worker declared the same; values were sent
+	Step                       // worker: begins a step
+	Push                       // worker: a gradient, or rows of one
+	Done                       // owner: the step is complete
+	Norm                       // owner: sums of squares of its gradients
+	Scale                      // worker that leads a group: the global norm and what to scale by
+	Pull                       // worker: indices of rows that it wants
+	Rows                       // owner: those rows
+	Commit                     // worker: has its gradients, asks whether they count
+	Verdict                    // owner: whether they count
+	Fetch                      // worker: is late, wants the values after Step steps
+	Bye                        // worker: will send no more
+	Error                      // both ways: JSON, why training cannot go on
+	Collective                 // workers: part of a collective, see package mesh
 	kinds
 )
 

@@ -1,0 +1,72 @@
+package e2e
+
+import (
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/plx-run/plx/internal/testhosts"
+)
+
+// Every example runs on real hosts, and its output is the chief's alone.
+// TestSameBits runs mlp, cifar and words.
+func TestExamplesOnHosts(t *testing.T) {
+	b := newBench(t, testhosts.Options{Hosts: 3})
+	file := b.ResourceFile("h1: cpu*2", "h2", "h3")
+	for _, c := range []struct {
+		name  string
+		flags []string
+		want  string
+	}{
+		{"linear", []string{"--steps=21"}, "step 20 | loss "},
+		{"matmul", []string{"--size=101"}, "by reduction | 4 workers | "},
+		{"mnist", []string{"--steps=51", "--samples=960"}, "step 50 | loss "},
+		{"mnist", []string{"--steps=51", "--samples=960", "--sync=async"}, "step 50 | loss "},
+		{"mnist", []string{"--steps=51", "--samples=960", "--sync=group:2"}, "step 50 | loss "},
+	} {
+		t.Run(c.name+" "+strings.Join(c.flags, " "), func(t *testing.T) {
+			b := b.in(t)
+			program := testhosts.Binary(t, "github.com/plx-run/plx/examples/"+c.name)
+			res := b.want(0, append([]string{"launch", "--hosts", file, program}, c.flags...)...)
+			if !strings.Contains(res.stdout, c.want) {
+				t.Errorf("no %q in\n%s", c.want, res.stdout)
+			}
+			for line := range strings.Lines(res.stdout) {
+				if !strings.HasPrefix(line, "worker:0 h1 | ") {
+					t.Errorf("not the chief's: %s", line)
+				}
+			}
+			b.hostsGone(0)
+		})
+	}
+}
+
+// A server that has nothing to keep ends with 0 while the workers go on.
+func TestIdleServersEnd(t *testing.T) {
+	b := newBench(t, testhosts.Options{Hosts: 2})
+	mlp := testhosts.Binary(t, "github.com/plx-run/plx/examples/mlp")
+	r := b.start("launch", "--hosts", b.ResourceFile("h1", "h2"), mlp, "--niters=100000", "--dim-in=64", "--n-classes=4", "--arch=allreduce")
+	r.await(r.stdout, "step 100 ")
+	for _, h := range b.Hosts {
+		all, err := h.Strays()
+		if err != nil {
+			t.Fatal(err)
+		}
+		workers := 0
+		for _, p := range all {
+			if slices.Contains(p.Environ, "PLX_ROLE=ps") {
+				t.Errorf("host %s: a server runs: %v", h.Name, p)
+			}
+			if slices.Contains(p.Environ, "PLX_ROLE=worker") {
+				workers++
+			}
+		}
+		if workers == 0 {
+			t.Errorf("host %s: no worker runs", h.Name)
+		}
+	}
+	r.signal(syscall.SIGINT)
+	r.want(130)
+	b.hostsGone(0)
+}

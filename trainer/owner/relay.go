@@ -1,0 +1,250 @@
+package owner
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/plx-run/plx/trainer/sparse"
+	"github.com/plx-run/plx/trainer/wire"
+)
+
+// localPurpose is what workers of a host come to its first worker for.
+const localPurpose = "local"
+
+// relay adds, on the first worker of a host, what the workers of the host
+// contribute, as far as the tree allows, and passes new values on to them. To
+// them it is an owner of all variables, to the owners a worker with all of
+// the host's leaves.
+type relay struct {
+	client *Client
+	local  *local
+	engine *engine
+	host   *contributor // this host, as the owners know it
+
+	present []int          // by part of the host: leaves present in the step that is being begun
+	begun   atomic.Int32   // workers that have begun the step
+	left    []atomic.Int32 // by variable: pieces whose new values are to come
+}
+
+// hostOf returns the ranks of a worker's host.
+func (d *Declaration) hostOf(rank int) Range {
+	for _, host := range d.Hosts {
+		if host.Lo <= rank && rank < host.Hi {
+			return host
+		}
+	}
+	return Range{rank, rank + 1}
+}
+
+// newRelay returns nil where the worker has nobody to relay for.
+func newRelay(c *Client) (*relay, error) {
+	ranks := c.d.hostOf(c.rank)
+	if ranks.Lo != c.rank || ranks.Len() == 1 {
+		return nil, nil
+	}
+	if c.config.Door == nil {
+		return nil, fmt.Errorf("%s adds the gradients of its host and has no door for the other workers", c.config.Peers.Self)
+	}
+	r := &relay{client: c, host: c.roster.contributor(c.rank), left: make([]atomic.Int32, len(c.own))}
+	r.present = make([]int, len(r.host.parts))
+	s := newServer(c.config.Peers)
+	r.local = &local{client: c, server: s, purpose: localPurpose, answered: make(chan outcome, 1)}
+	r.engine = r.newEngine(ranks)
+	r.engine.fail = s.end
+	r.engine.tell[c.rank] = func(event) {} // it knows
+	s.local, s.engine, s.filled, s.ranks = r.local, r.engine, true, ranks
+	s.declared[c.rank] = c.d
+	r.local.engine = r.engine
+	r.reset()
+	return r, nil
+}
+
+// newEngine returns an engine over whole variables whose sums do not end here.
+func (r *relay) newEngine(ranks Range) *engine {
+	d := r.client.d
+	e := &engine{d: d, self: r.client.config.Peers.Self, relay: r, where: map[place]int{}, tell: make([]func(event), len(d.Workers))}
+	e.roster = newHostRoster(r.client.roster.tree, d, ranks)
+	g := &group{begun: make([]bool, ranks.Len()), left: -1}
+	var inputs []int
+	for i, c := range e.roster.contributors {
+		g.members = append(g.members, i)
+		inputs = append(inputs, c.parts...)
+	}
+	g.chosen = g.members
+	e.groups = []*group{g}
+	p := newPlan(e.roster.tree, inputs, r.host.parts)
+	for i := range len(d.Variables) + 1 {
+		e.where[place{i, 0}] = i
+		e.slots = append(e.slots, r.newSlot(d.variable(i), Piece{Variable: i, Count: d.variable(i).units()}, p))
+	}
+	return e
+}
+
+// newHostRoster is the roster of the workers of one host.
+func newHostRoster(t *Tree, d *Declaration, ranks Range) *roster {
+	r := &roster{tree: t, of: make([]int, len(d.Workers))}
+	for rank := range r.of {
+		r.of[rank] = -1
+	}
+	first := 0
+	for rank := ranks.Lo; rank < ranks.Hi; rank++ {
+		r.of[rank] = len(r.contributors)
+		c := contributor{rank: rank, leaves: d.Workers[rank], first: first}
+		c.parts = t.Parts(c.leaves.Lo, c.leaves.Hi)
+		first += len(c.parts)
+		r.contributors = append(r.contributors, c)
+	}
+	return r
+}
+
+// count notes what a worker of the host has. It needs the group's mu.
+func (r *relay) count(c *contributor, b beginning) {
+	for i, part := range c.parts {
+		r.present[r.above(part)] += b.present[i]
+	}
+}
+
+// begin counts a worker that has begun the step and brings nothing more for
+// absent parts. When all of the host have, it tells the owners of the step and
+// of the sums that waited for that: from then on the step may end.
+func (r *relay) begin(g *group) {
+	if r.begun.Add(1) < int32(len(g.members)) {
+		return
+	}
+	r.begun.Store(0)
+	payload := encodeBeginning(nil, beginning{rate: g.rate, present: r.present})
+	clear(r.present)
+	r.client.open(job{begin: payload, step: r.client.step})
+}
+
+// above returns the part of the host that a vertex belongs to.
+func (r *relay) above(v int) int {
+	t := r.engine.roster.tree
+	for i, part := range r.host.parts {
+		if t.vertices[part].lo <= t.vertices[v].lo && t.vertices[v].hi <= t.vertices[part].hi {
+			return i
+		}
+	}
+	panic("owner: a worker's part is outside its host's")
+}
+
+// contribute brings what this worker itself has added.
+func (r *relay) contribute(variable, part int, sum any) {
+	me := r.engine.roster.contributor(r.client.rank)
+	r.engine.slots[variable].lend(0, me.first+part, sum)
+	r.engine.arrive(r.engine.groups[0], variable, me.first+part, true)
+}
+
+// value notes that a piece has its new value in this worker's memory; with
+// its last piece the variable goes to the other workers.
+func (r *relay) value(variable int) {
+	if r.left[variable].Add(-1) == 0 {
+		r.tell(event{slot: variable})
+	}
+}
+
+// finish tells the other workers how the step ended.
+func (r *relay) finish(end outcome) {
+	r.reset()
+	for i, v := range r.client.d.Variables {
+		if v.Sparse != nil {
+			r.tell(event{slot: i})
+		}
+	}
+	r.tell(event{slot: -1, end: end})
+}
+
+func (r *relay) tell(e event) {
+	for _, c := range r.engine.roster.contributors {
+		r.engine.tell[c.rank](e)
+	}
+}
+
+func (r *relay) reset() {
+	for i := range r.left {
+		r.left[i].Store(0)
+	}
+	for _, p := range r.client.d.pieces() {
+		r.left[p.Variable].Add(1)
+	}
+}
+
+// relayed is the slot of a relay: sums go on to the owners, values come from
+// there.
+type relayed[O any] struct {
+	Piece
+	*progress[O]
+	relay   *relay
+	inputs  []O
+	payload func(input int, length uint64, read func([]byte) error) (O, error)
+	in      func(any) O // from what a gather makes
+	out     func(O) any // and back
+}
+
+func (r *relay) newSlot(v Variable, piece Piece, p *plan) slot {
+	switch {
+	case v.Sparse != nil && v.Dtype == Float32:
+		return relayRows[float32](r, v, piece, p)
+	case v.Sparse != nil:
+		return relayRows[float64](r, v, piece, p)
+	case v.Dtype == Float32:
+		return relayDense[float32](r, piece, p)
+	}
+	return relayDense[float64](r, piece, p)
+}
+
+func relayDense[T wire.Float](r *relay, piece Piece, p *plan) *relayed[[]T] {
+	buffers := make([][]T, len(p.inputs))
+	return &relayed[[]T]{
+		Piece: piece, relay: r, progress: newProgress(p, addDense[T]), inputs: make([][]T, len(p.inputs)),
+		payload: func(input int, length uint64, read func([]byte) error) ([]T, error) {
+			if buffers[input] == nil {
+				buffers[input] = make([]T, piece.Count)
+			}
+			if want := len(wire.Bytes(buffers[input])); length != uint64(want) {
+				return nil, fmt.Errorf("gradient of variable %d of %d bytes, want %d", piece.Variable, length, want)
+			}
+			return buffers[input], read(wire.Bytes(buffers[input]))
+		},
+		in:  func(sum any) []T { return wire.Floats[T](sum.([]byte)) },
+		out: func(sum []T) any { return wire.Bytes(sum) },
+	}
+}
+
+func relayRows[T wire.Float](r *relay, v Variable, piece Piece, p *plan) *relayed[sparse.Rows[T]] {
+	buffers := make([]rowsBuffer[T], len(p.inputs))
+	return &relayed[sparse.Rows[T]]{
+		Piece: piece, relay: r, progress: newProgress(p, mergeRows[T]), inputs: make([]sparse.Rows[T], len(p.inputs)),
+		payload: func(input int, length uint64, read func([]byte) error) (sparse.Rows[T], error) {
+			return buffers[input].receive(piece, v.width(), length, read)
+		},
+		in:  func(sum any) sparse.Rows[T] { return sum.(sparse.Rows[T]) },
+		out: func(sum sparse.Rows[T]) any { return sum },
+	}
+}
+
+func (s *relayed[O]) piece() Piece { return s.Piece }
+
+func (s *relayed[O]) receive(_, input int, length uint64, read func([]byte) error) (present bool, err error) {
+	s.inputs[input], err = s.payload(input, length, read)
+	return true, err // no rows are still a contribution: the owners wait for it
+}
+
+func (s *relayed[O]) lend(_, input int, memory any) { s.inputs[input] = s.in(memory) }
+
+func (s *relayed[O]) arrive(_, input int, present bool) bool {
+	part, sum, done := s.progress.arrive(input, operand[O]{present, s.inputs[input]})
+	if done && sum.present {
+		s.relay.client.forward(s.Variable, part, s.out(sum.sum))
+	}
+	return false // the step does not end here
+}
+
+// value is what the owners sent to this worker's memory.
+func (s *relayed[O]) value(int) []byte { return s.relay.client.pieceMemory(s.Piece) }
+
+func (*relayed[O]) settle(int, int)                   {}
+func (*relayed[O]) measure(int)                       {}
+func (*relayed[O]) squares(int) []float64             { return nil }
+func (*relayed[O]) apply(int, float64, float64) error { return nil }
+func (*relayed[O]) keep(int)                          {}
