@@ -1,227 +1,101 @@
-// Package examples_test runs the examples as they are run: alone, and as the
-// workers and servers of one job on this machine.
 package examples_test
 
 import (
 	"bytes"
-	"context"
-	"crypto/rand"
-	"encoding/binary"
-	"encoding/hex"
-	"math"
-	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
-	"time"
-
-	"github.com/plx-run/plx/trainer/cluster"
 )
-
-// program is an example, built once per test as users build it.
-func program(t *testing.T, name string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	build := exec.Command("go", "build", "-o", path, "./"+name)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", name, err, out)
-	}
-	return path
-}
-
-// task is one process of a job and what it printed.
-type task struct {
-	cluster.Task
-	listener *os.File // nil alone
-	stdout   bytes.Buffer
-	stderr   bytes.Buffer
-	err      error
-}
-
-// run starts a program with so many servers and workers, or alone where there
-// is no server, and returns what the chief printed. Every task must exit 0.
-func run(t *testing.T, path string, servers, workers int, arguments ...string) string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	tasks := []*task{{Task: cluster.Chief}}
-	var contract cluster.Contract
-	if servers > 0 {
-		tasks, contract = job(t, servers, workers)
-	}
-	var ended sync.WaitGroup
-	for _, k := range tasks {
-		c := exec.CommandContext(ctx, path, arguments...)
-		c.Stdout, c.Stderr = &k.stdout, &k.stderr
-		c.Env = append(os.Environ(), "OMP_NUM_THREADS=1")
-		if servers > 0 {
-			contract.Task, contract.LocalRank, contract.ListenFD = k.Task, k.Index, 0
-			if k.listener != nil {
-				contract.ListenFD, c.ExtraFiles = 3, []*os.File{k.listener}
-			}
-			c.Env = append(c.Env, contract.Environ()...)
-		}
-		ended.Go(func() { k.err = c.Run() })
-	}
-	ended.Wait()
-	chief := ""
-	for _, k := range tasks {
-		if k.err != nil {
-			t.Errorf("%s: %v\n%s", k.Task, k.err, k.stderr.String())
-		}
-		if k.Task == cluster.Chief {
-			chief = k.stdout.String()
-		} else if k.stdout.Len() > 0 {
-			t.Errorf("%s prints, which is the chief's to do: %s", k.Task, k.stdout.String())
-		}
-	}
-	return chief
-}
-
-// job makes the contract of a job whose servers' sockets are open.
-func job(t *testing.T, servers, workers int) ([]*task, cluster.Contract) {
-	t.Helper()
-	secret := make([]byte, cluster.SecretSize)
-	rand.Read(secret) // never fails
-	file := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(file, []byte(hex.EncodeToString(secret)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	contract := cluster.Contract{Job: "example", SecretFile: file, WorldSize: workers, LocalWorldSize: workers}
-	contract.Foreign.Threads = 1
-	var tasks []*task
-	for i := range servers {
-		listener, address := listen(t)
-		contract.Cluster.PS = append(contract.Cluster.PS, address)
-		tasks = append(tasks, &task{Task: cluster.Task{Role: cluster.PS, Index: i}, listener: listener})
-	}
-	for i := range workers {
-		listener, address := listen(t)
-		contract.Cluster.Worker = append(contract.Cluster.Worker, address)
-		tasks = append(tasks, &task{Task: cluster.Task{Role: cluster.Worker, Index: i}, listener: listener})
-	}
-	return tasks, contract
-}
-
-func listen(t *testing.T) (*os.File, string) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	f, err := l.(*net.TCPListener).File()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	return f, l.Addr().String()
-}
-
-// After 50 steps the weights are those of one process with the whole batch,
-// whatever the number of workers and servers.
-func TestMLPWeightsDoNotDependOnWorkers(t *testing.T) {
-	path, folder := program(t, "mlp"), t.TempDir()
-	train := func(name string, servers, workers int) ([]float32, string) {
-		file := filepath.Join(folder, name)
-		out := run(t, path, servers, workers, "--niters=50", "--dim-in=256", "--n-classes=8", "--train-size=2000", "--save", file)
-		return weights(t, file), out
-	}
-	want, line := train("alone", 0, 1)
-	if !mlpLine.MatchString(line) {
-		t.Errorf("the chief prints %q", line)
-	}
-	for _, c := range []struct {
-		name             string
-		servers, workers int
-	}{{"1+1", 1, 1}, {"2+2", 2, 2}, {"1+4", 1, 4}, {"4+4", 4, 4}} {
-		got, _ := train(c.name, c.servers, c.workers)
-		if len(got) != len(want) {
-			t.Fatalf("%s: %d weights, alone %d", c.name, len(got), len(want))
-		}
-		furthest := 0.0
-		for i := range got {
-			furthest = max(furthest, math.Abs(float64(got[i]-want[i])))
-		}
-		t.Logf("%s: weights differ by at most %.2g", c.name, furthest)
-		if !(furthest <= 1e-5) {
-			t.Errorf("%s: weights differ by %g", c.name, furthest)
-		}
-	}
-}
-
-// mlpLine is the exercise's line, byte for byte.
-var mlpLine = regexp.MustCompile(`\A(step \d+ \| train_loss \d+\.\d{4} \| test_loss \d+\.\d{4} \| step time \d+\.\d{2}ms\n)+\z`)
-
-func TestMLPPrintsEveryHundredthStep(t *testing.T) {
-	out := run(t, program(t, "mlp"), 1, 2, "--niters=201", "--dim-in=64", "--dim-hidden=32", "--n-classes=4", "--train-size=1000")
-	if !mlpLine.MatchString(out) {
-		t.Fatalf("the chief prints %q", out)
-	}
-	var steps []string
-	var test []float64
-	for line := range strings.Lines(out) {
-		fields := strings.Fields(line)
-		steps = append(steps, fields[1])
-		loss, err := strconv.ParseFloat(fields[7], 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		test = append(test, loss)
-	}
-	if strings.Join(steps, " ") != "0 100 200" {
-		t.Errorf("steps printed: %v", steps)
-	}
-	if test[2] > 0.7*test[0] {
-		t.Errorf("the test loss does not fall: %v", test)
-	}
-}
-
-// A batch that the workers cannot share equally is refused, by all of them.
-func TestMLPRefusesAnUnevenBatch(t *testing.T) {
-	path := program(t, "mlp")
-	tasks, contract := job(t, 1, 3)
-	contract.Task, contract.LocalRank, contract.ListenFD = tasks[1].Task, 0, 3
-	c := exec.CommandContext(t.Context(), path, "--batch-size=64")
-	c.ExtraFiles = []*os.File{tasks[1].listener}
-	c.Env = append(os.Environ(), contract.Environ()...)
-	out, err := c.CombinedOutput()
-	if err == nil || !bytes.Contains(out, []byte("64 rows cannot be divided over 3 virtual workers")) {
-		t.Errorf("got %v\n%s", err, out)
-	}
-}
 
 func TestLinearFindsTheLine(t *testing.T) {
 	path := program(t, "linear")
-	alone := run(t, path, 0, 1)
-	last := alone[strings.LastIndex(strings.TrimSpace(alone), "\n")+1:]
-	if want := "step 199 | loss 0.000000 | W 0.9996 | b 0.0010\n"; last != want {
-		t.Errorf("the last line is %q, want %q", last, want)
+	want := alone(t, path)
+	last := want[strings.LastIndex(strings.TrimSpace(want), "\n")+1:]
+	if line := "step 199 | loss 0.000000 | W 0.9996 | b 0.0010\n"; last != line {
+		t.Errorf("the last line is %q, want %q", last, line)
 	}
 	for _, workers := range []int{1, 3} {
-		if got := run(t, path, 2, workers); got != alone {
-			t.Errorf("%d workers print\n%salone it is\n%s", workers, got, alone)
+		if got := run(t, path, 2, workers); got != want {
+			t.Errorf("%d workers print\n%salone it is\n%s", workers, got, want)
 		}
 	}
 }
 
-// weights reads a file of examples/mlp's --save.
-func weights(t *testing.T, path string) []float32 {
-	t.Helper()
-	file, err := os.ReadFile(path)
+// Both ways of multiplying are right for any number of workers, also where
+// they do not divide the matrices' size, or are more than its rows.
+func TestMatmulIsRight(t *testing.T) {
+	path := program(t, "matmul")
+	lines := regexp.MustCompile(`\Aby rows +\| \d workers .* \| ok\nby reduction +\| \d workers .* \| ok\n\z`)
+	for _, c := range []struct {
+		workers int
+		size    string
+	}{{1, "64"}, {2, "97"}, {3, "97"}, {3, "2"}} {
+		if out := run(t, path, 0, c.workers, "--size="+c.size); !lines.MatchString(out) {
+			t.Errorf("%d workers, size %s: %q", c.workers, c.size, out)
+		}
+	}
+	if out := alone(t, path, "--size=33", "--seed=5"); !lines.MatchString(out) {
+		t.Errorf("alone: %q", out)
+	}
+}
+
+// The words' table is on servers, the rest on workers, and the bits are those
+// of one process.
+func TestWordsLearnsTheSameBits(t *testing.T) {
+	path := program(t, "words")
+	arguments := []string{"--virtual-workers=6", "--batch-size=60", "--steps=101", "--digest"}
+	want := alone(t, path, arguments...)
+	learns(t, want, 0.5, 0.8)
+	if got := run(t, path, 2, 3, append(arguments, "--arch=hybrid")...); got != want {
+		t.Errorf("2 servers and 3 workers print\n%salone it is\n%s", got, want)
+	}
+	if digest(t, want) == digest(t, alone(t, path, append(arguments, "--seed=1")...)) {
+		t.Error("another seed gives the same variables")
+	}
+}
+
+// A mistake in a flag ends a program before it trains, and names the flag.
+func TestMistakesEndThePrograms(t *testing.T) {
+	for _, c := range []struct{ name, argument, want string }{
+		{"mnist", "--batch-size=7000", "--batch-size: epochs: 6000 samples fill no batch of 7000"},
+		{"mnist", "--learning-rate=0", "--learning-rate is 0"},
+		{"cifar", "--batch-size=2001", "--batch-size: epochs"},
+		{"cifar", "--files=missing.bin", "missing.bin"},
+		{"words", "--subjects=1", "--subjects is 1"},
+		{"matmul", "--size=0", "--size is 0"},
+		{"mlp", "--slow-worker=1", "--slow-worker is 1"},
+		{"mlp", "--save=missing/weights", "--save missing/weights"},
+	} {
+		out, stderr, err := refused(t, program(t, c.name), c.argument)
+		if err == nil || out != "" || !strings.Contains(stderr, c.want) {
+			t.Errorf("%s %s: %v, prints %q\n%s", c.name, c.argument, err, out, stderr)
+		}
+	}
+}
+
+// docs/examples.md has what --help says of the trainer's flags.
+func TestDocumentedFlags(t *testing.T) {
+	_, help, err := refused(t, program(t, "mnist"), "--help")
+	_, flags, found := strings.Cut(help, "flags of plx's trainer:\n")
+	if err != nil || !found || !strings.Contains(help, "-labels file") {
+		t.Fatalf("--help: %v\n%s", err, help)
+	}
+	docs, err := os.ReadFile("../docs/examples.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, body, _ := bytes.Cut(file, []byte("\n"))
-	values := make([]float32, len(body)/4)
-	if err := binary.Read(bytes.NewReader(body), binary.LittleEndian, values); err != nil {
-		t.Fatal(err)
+	if !strings.Contains(string(docs), flags) {
+		t.Errorf("docs/examples.md does not have these flags:\n%s", flags)
 	}
-	return values
+}
+
+// refused runs a program alone that is expected to end at once.
+func refused(t *testing.T, path string, arguments ...string) (stdout, stderr string, err error) {
+	c := exec.CommandContext(t.Context(), path, arguments...)
+	var out, complaint bytes.Buffer
+	c.Stdout, c.Stderr = &out, &complaint
+	err = c.Run()
+	return out.String(), complaint.String(), err
 }

@@ -11,6 +11,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/plx-run/plx/trainer"
@@ -22,18 +23,43 @@ import (
 type settings struct {
 	files                 string
 	samples, batch, steps int
-	rate, clip            float64
+	rate, clip, dropout   float64
 }
 
 func main() {
 	var s settings
-	flag.StringVar(&s.files, "files", "", "CIFAR-10 `files`, with commas between them (default: made pictures)")
-	flag.IntVar(&s.samples, "samples", 2000, "`number` of pictures to make where no file is given")
-	flag.IntVar(&s.batch, "batch-size", 32, "`pictures` of one step, over all workers together")
-	flag.IntVar(&s.steps, "steps", 100, "`steps` to take")
-	flag.Float64Var(&s.rate, "learning-rate", 0.002, "highest `rate` of Adam: it rises over 10 steps and falls to 0 as a cosine")
-	flag.Float64Var(&s.clip, "clip-norm", 5, "scale gradients down to this global `norm`; 0: do not")
+	s.define(flag.CommandLine)
 	trainer.Main(s.train)
+}
+
+// define adds the flags to f.
+func (s *settings) define(f *flag.FlagSet) {
+	f.StringVar(&s.files, "files", "", "CIFAR-10 `files`, with commas between them (default: made pictures)")
+	f.IntVar(&s.samples, "samples", 2000, "`number` of pictures to make where no file is given")
+	f.IntVar(&s.batch, "batch-size", 32, "`pictures` of one step, over all workers together")
+	f.IntVar(&s.steps, "steps", 100, "`steps` to take")
+	f.Float64Var(&s.rate, "learning-rate", 0.005, "highest `rate` of Adam: it rises over 10 steps and falls to 0 as a cosine")
+	f.Float64Var(&s.clip, "clip-norm", 1, "scale gradients down to this global `norm`; 0: do not, nor measure it")
+	f.Float64Var(&s.dropout, "dropout", 0.2, "`part` of the hidden layer to drop while training")
+}
+
+// check says which flag makes no sense.
+func (s *settings) check() error {
+	switch {
+	case s.samples < 1:
+		return fmt.Errorf("--samples is %d: want at least 1", s.samples)
+	case s.batch < 1:
+		return fmt.Errorf("--batch-size is %d: want at least 1", s.batch)
+	case s.steps < 0:
+		return fmt.Errorf("--steps is %d: want at least 0", s.steps)
+	case !(s.rate > 0 && s.rate <= math.MaxFloat32):
+		return fmt.Errorf("--learning-rate is %v: want more than 0", s.rate)
+	case !(s.clip >= 0):
+		return fmt.Errorf("--clip-norm is %v: want more than 0, or 0 for none", s.clip)
+	case !(s.dropout >= 0 && s.dropout < 1):
+		return fmt.Errorf("--dropout is %v: want at least 0 and less than 1", s.dropout)
+	}
+	return nil
 }
 
 // read opens the files, or makes pictures.
@@ -44,21 +70,27 @@ func (s *settings) read(seed uint64) (data.Dataset[data.Image], error) {
 	return data.MakePictures(seed, 0, s.samples)
 }
 
+// scale brings pixels to about zero mean and unit variance.
+var scale = data.Scale{Mean: []float32{0.45, 0.45, 0.45}, Std: []float32{0.25, 0.25, 0.25}}
+
 // train is one worker's part. The chief prints each tenth step.
 func (s *settings) train(ctx context.Context, job *trainer.Job) error {
+	if err := s.check(); err != nil {
+		return err
+	}
 	images, err := s.read(job.Seed())
 	if err != nil {
 		return err
 	}
 	epochs, err := data.NewEpochs(data.EpochsConfig{Samples: images.Len(), Batch: s.batch, Seed: job.Seed()})
 	if err != nil {
-		return err
+		return fmt.Errorf("--batch-size: %w", err)
 	}
-	fill, err := data.NewFiller(images, classes, data.Scale{})
+	fill, err := data.NewFiller(images, classes, scale)
 	if err != nil {
 		return err
 	}
-	net := newNetwork(job.Seed())
+	net := newNetwork(job.Seed(), s.dropout)
 	optimizer := trainer.Adam(s.rate).WithSchedule(trainer.WarmUp(10, trainer.Cosine(s.rate, 0, max(1, s.steps-10))))
 	replica, err := job.Parallelize(ctx, net.build, optimizer, trainer.GlobalBatch(s.batch), trainer.ClipNorm(s.clip))
 	if err != nil {

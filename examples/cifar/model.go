@@ -30,8 +30,8 @@ const (
 )
 
 // newNetwork is the network that the example trains.
-func newNetwork(seed uint64) network {
-	return network{seed: seed, side: 32, filters: [2]int{16, 32}, hidden: 64, dropout: 0.5, dtype: tensor.Float32}
+func newNetwork(seed uint64, dropout float64) network {
+	return network{seed: seed, side: 32, filters: [2]int{16, 32}, hidden: 128, dropout: dropout, dtype: tensor.Float32}
 }
 
 // build is the model as plx wants it. It is fed "x", (batch, 3, 32, 32), and
@@ -48,10 +48,12 @@ func (n network) build(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) 
 	h = b.bias("conv2", h, n.filters[1])
 	h = b.pool(b.apply("relu", nn.Relu, h))
 	h = b.apply("flatten", nn.Flatten, h)
-	h = b.linear("linear1", h, n.filters[1]*(n.side/4)*(n.side/4), n.hidden)
+	h = b.linear("linear1", h, n.filters[1]*(n.side/4)*(n.side/4), n.hidden, trainer.KaimingUniform(n.seed, "linear1.w"))
 	h = b.apply("relu", nn.Relu, h)
 	h = b.apply("dropout", func(x *gorgonia.Node) (*gorgonia.Node, error) { return nn.Dropout(x, n.dropout, "dropout1") }, h)
-	logits := b.linear("linear2", h, n.hidden, classes)
+	// From zeros, all classes begin as likely. Large first logits would push
+	// the hidden layer's rectifiers below zero, for good, in a few steps.
+	logits := b.linear("linear2", h, n.hidden, classes, trainer.Zeros())
 	loss := b.apply("loss", func(x *gorgonia.Node) (*gorgonia.Node, error) { return nn.CrossEntropy(x, y) }, logits)
 	accuracy := b.apply("accuracy", func(x *gorgonia.Node) (*gorgonia.Node, error) { return nn.Accuracy(x, y) }, logits)
 	return trainer.Model{
@@ -112,8 +114,8 @@ func (b *builder) pool(x *gorgonia.Node) *gorgonia.Node {
 	return b.apply("pool", func(x *gorgonia.Node) (*gorgonia.Node, error) { return nn.MaxPool2D(x, 2, 2, 0) }, x)
 }
 
-func (b *builder) linear(name string, x *gorgonia.Node, in, out int) *gorgonia.Node {
-	w := b.variable(name+".w", trainer.KaimingUniform(b.seed, name+".w"), in, out)
+func (b *builder) linear(name string, x *gorgonia.Node, in, out int, first gorgonia.InitWFn) *gorgonia.Node {
+	w := b.variable(name+".w", first, in, out)
 	bias := b.variable(name+".b", trainer.Zeros(), out)
 	return b.apply(name, func(x *gorgonia.Node) (*gorgonia.Node, error) { return nn.Linear(x, w, bias) }, x)
 }

@@ -78,7 +78,7 @@ func (s *settings) tabulate(w io.Writer, curves []curve) error {
 	for _, c := range curves {
 		bound = max(bound, c.loss[len(c.loss)-1])
 	}
-	_, err := fmt.Fprintf(w, "| mode | chief's steps | last test loss | seconds | until loss %.3f |\n|---|---|---|---|---|\n", bound)
+	_, err := fmt.Fprintf(w, "| mode | chief's steps at the last point | last test loss | seconds | until loss %.3f |\n|---|---|---|---|---|\n", bound)
 	for _, c := range curves {
 		last := len(c.steps) - 1
 		seconds, _ := c.until(bound) // the bound is a loss that it has reached

@@ -11,7 +11,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -55,8 +54,13 @@ func main() {
 
 // run measures every mode and writes table and plots.
 func (s *settings) run(ctx context.Context, table io.Writer) error {
-	if s.workers < 2 || s.steps < 1 || s.every < 1 {
-		return errors.New("--workers: want at least 2; --steps and --every: at least 1")
+	switch {
+	case s.workers < 2:
+		return fmt.Errorf("--workers is %d: want at least 2", s.workers)
+	case s.every < 1:
+		return fmt.Errorf("--every is %d: want at least 1", s.every)
+	case s.steps <= s.every:
+		return fmt.Errorf("--steps is %d: want more than --every, which is %d", s.steps, s.every)
 	}
 	folder, err := os.MkdirTemp("", "plx-compare-")
 	if err != nil {

@@ -24,16 +24,18 @@ import (
 
 var size = flag.Int("size", 1024, "rows and columns `n` of the matrices")
 
+// largest is a size whose matrices, of 1 GiB, a host may still hold.
+const largest = 1 << 14
+
 func main() { trainer.Main(train) }
 
 // train is one worker's part.
 func train(ctx context.Context, job *trainer.Job) error {
-	if *size < 1 {
-		return fmt.Errorf("--size is %d: want at least 1", *size)
+	if *size < 1 || *size > largest {
+		return fmt.Errorf("--size is %d: want 1 to %d", *size, largest)
 	}
-	// Equal parts for all: the matrices are padded with zeros.
-	part := (*size + job.NumWorkers() - 1) / job.NumWorkers()
-	m := multiplication{job: job, n: *size, part: part, padded: part * job.NumWorkers()}
+	m := newMultiplication(*size, job.NumWorkers())
+	m.job = job
 	if job.IsChief() {
 		m.a, m.b = matrix(job.Seed(), "a", m.n), matrix(job.Seed(), "b", m.n)
 		m.want = make([]float32, m.n*m.n)
@@ -43,6 +45,13 @@ func train(ctx context.Context, job *trainer.Job) error {
 		return err
 	}
 	return m.check("by reduction", func() ([]float32, error) { return m.byReduction(ctx) })
+}
+
+// newMultiplication divides n rows in equal parts: the matrices are padded
+// with zeros.
+func newMultiplication(n, workers int) *multiplication {
+	part := (n + workers - 1) / workers
+	return &multiplication{n: n, part: part, padded: part * workers}
 }
 
 // multiplication is C = A B of n by n matrices, row by row in memory. Only

@@ -14,6 +14,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/plx-run/plx/trainer"
@@ -30,6 +32,9 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if err := s.check(); err != nil {
 		return err
 	}
+	if s.slowWorker >= job.NumWorkers() {
+		return fmt.Errorf("--slow-worker is %d: the last of %d workers is %d", s.slowWorker, job.NumWorkers(), job.NumWorkers()-1)
+	}
 	s.seed = job.Seed()
 	data, err := newGenerator(s.dimIn, s.classes, s.seed)
 	if err != nil {
@@ -40,7 +45,10 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if err != nil {
 		return err
 	}
-	chief := newReport(s, job, replica, data)
+	chief, err := newReport(s, job, replica, data)
+	if err != nil {
+		return err
+	}
 	train := data.samples(0, s.trainSize)
 	batches := order{samples: s.trainSize, batch: s.batchSize, seed: s.seed}
 	from, to := replica.Rows()
@@ -88,12 +96,15 @@ type report struct {
 	steps   int
 }
 
-func newReport(s *settings, job *trainer.Job, replica *trainer.Replica, data *generator) *report {
+func newReport(s *settings, job *trainer.Job, replica *trainer.Replica, data *generator) (*report, error) {
 	if !job.IsChief() {
-		return nil
+		return nil, nil
+	}
+	if _, err := os.Stat(filepath.Dir(s.save)); err != nil {
+		return nil, fmt.Errorf("--save %s: %w", s.save, err)
 	}
 	x, y := data.samples(s.trainSize, s.trainSize+s.testSize()).all()
-	return &report{replica: replica, test: trainer.Feed{"x": x, "y": y}, save: s.save, every: s.reportEvery}
+	return &report{replica: replica, test: trainer.Feed{"x": x, "y": y}, save: s.save, every: s.reportEvery}, nil
 }
 
 // step counts a step, and prints a line after the first and after every so

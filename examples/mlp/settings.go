@@ -1,10 +1,10 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -39,7 +39,7 @@ func (s *settings) define(f *flag.FlagSet) {
 	f.Float64Var(&s.dropout, "dropout", 0, "`part` of each hidden layer to drop while training")
 	f.IntVar(&s.iterations, "niters", 1000, "`steps`")
 	f.IntVar(&s.reportEvery, "report-every", 100, "`steps` between two of the chief's lines")
-	f.IntVar(&s.slowWorker, "slow-worker", -1, "`rank` of a worker that is made slow, to see what the others do (default none)")
+	f.IntVar(&s.slowWorker, "slow-worker", -1, "`rank` of a worker that is made slow, to see what the others do; -1: none")
 	f.DurationVar(&s.slowBy, "slow-by", 50*time.Millisecond, "`time` that the slow worker wastes in each step")
 	f.StringVar(&s.save, "save", "", "`file` for the chief to write the trained weights to")
 }
@@ -70,8 +70,8 @@ func (s *settings) check() error {
 	if s.trainSize < s.batchSize {
 		return fmt.Errorf("--train-size is %d: want at least one batch of %d", s.trainSize, s.batchSize)
 	}
-	if !(s.learningRate > 0) {
-		return errors.New("--learning-rate: want more than 0")
+	if !(s.learningRate > 0 && s.learningRate <= math.MaxFloat32) {
+		return fmt.Errorf("--learning-rate is %v: want more than 0", s.learningRate)
 	}
 	if !(s.clipNorm >= 0) {
 		return fmt.Errorf("--clip-norm is %v: want more than 0", s.clipNorm)

@@ -18,16 +18,17 @@ func TestDefaults(t *testing.T) {
 
 func TestMistakesNameTheFlag(t *testing.T) {
 	for argument, want := range map[string]string{
-		"--n-layers=0":      "--n-layers",
-		"--dim-in=-1":       "--dim-in",
-		"--n-classes=1":     "--n-classes",
-		"--batch-size=0":    "--batch-size",
-		"--train-size=63":   "--train-size",
-		"--niters=-1":       "--niters",
-		"--learning-rate=0": "--learning-rate",
-		"--optimizer=adamw": "adam, momentum, sgd",
-		"--clip-norm=-1":    "--clip-norm",
-		"--dropout=1":       "--dropout",
+		"--n-layers=0":        "--n-layers",
+		"--dim-in=-1":         "--dim-in",
+		"--n-classes=1":       "--n-classes",
+		"--batch-size=0":      "--batch-size",
+		"--train-size=63":     "--train-size",
+		"--niters=-1":         "--niters",
+		"--learning-rate=0":   "--learning-rate",
+		"--learning-rate=Inf": "--learning-rate is +Inf",
+		"--optimizer=adamw":   "adam, momentum, sgd",
+		"--clip-norm=-1":      "--clip-norm",
+		"--dropout=1":         "--dropout",
 	} {
 		var s settings
 		f := flag.NewFlagSet("mlp", flag.ContinueOnError)

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 
 	"github.com/plx-run/plx/trainer"
 	"github.com/plx-run/plx/trainer/data"
@@ -29,20 +30,39 @@ type settings struct {
 
 func main() {
 	var s settings
-	flag.StringVar(&s.images, "images", "", "IDX `file` of images, may be packed with gzip (default: made images)")
-	flag.StringVar(&s.labels, "labels", "", "IDX `file` of their labels")
-	flag.IntVar(&s.samples, "samples", 6000, "`number` of images to make where no file is given")
-	flag.IntVar(&s.batch, "batch-size", 96, "`images` of one step, over all workers together")
-	flag.IntVar(&s.steps, "steps", 500, "`steps` to take")
-	flag.Float64Var(&s.rate, "learning-rate", 0.02, "`rate` of Adagrad")
+	s.define(flag.CommandLine)
 	trainer.Main(s.train)
+}
+
+// define adds the flags to f.
+func (s *settings) define(f *flag.FlagSet) {
+	f.StringVar(&s.images, "images", "", "IDX `file` of images, may be packed with gzip (default: made images)")
+	f.StringVar(&s.labels, "labels", "", "IDX `file` of their labels")
+	f.IntVar(&s.samples, "samples", 6000, "`number` of images to make where no file is given")
+	f.IntVar(&s.batch, "batch-size", 96, "`images` of one step, over all workers together")
+	f.IntVar(&s.steps, "steps", 500, "`steps` to take")
+	f.Float64Var(&s.rate, "learning-rate", 0.02, "`rate` of Adagrad")
+}
+
+// check says which flag makes no sense.
+func (s *settings) check() error {
+	switch {
+	case (s.images == "") != (s.labels == ""):
+		return errors.New("--images and --labels: give both, or none")
+	case s.samples < 1:
+		return fmt.Errorf("--samples is %d: want at least 1", s.samples)
+	case s.batch < 1:
+		return fmt.Errorf("--batch-size is %d: want at least 1", s.batch)
+	case s.steps < 0:
+		return fmt.Errorf("--steps is %d: want at least 0", s.steps)
+	case !(s.rate > 0 && s.rate <= math.MaxFloat32):
+		return fmt.Errorf("--learning-rate is %v: want more than 0", s.rate)
+	}
+	return nil
 }
 
 // read opens the files, or makes images.
 func (s *settings) read(seed uint64) (data.Dataset[data.Image], error) {
-	if (s.images == "") != (s.labels == "") {
-		return nil, errors.New("--images and --labels: give both, or none")
-	}
 	if s.images != "" {
 		return data.ReadMNIST(s.images, s.labels)
 	}
@@ -51,13 +71,16 @@ func (s *settings) read(seed uint64) (data.Dataset[data.Image], error) {
 
 // train is one worker's part. The chief prints each fiftieth step.
 func (s *settings) train(ctx context.Context, job *trainer.Job) error {
+	if err := s.check(); err != nil {
+		return err
+	}
 	images, err := s.read(job.Seed())
 	if err != nil {
 		return err
 	}
 	epochs, err := data.NewEpochs(data.EpochsConfig{Samples: images.Len(), Batch: s.batch, Seed: job.Seed()})
 	if err != nil {
-		return err
+		return fmt.Errorf("--batch-size: %w", err)
 	}
 	fill, err := data.NewFiller(images, classes, data.Scale{})
 	if err != nil {

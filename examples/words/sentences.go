@@ -7,18 +7,27 @@ import (
 	"gorgonia.org/tensor"
 )
 
+// language is what sentences are made of. The first half of the words are
+// common to all subjects, the second half is divided over them.
+type language struct {
+	vocabulary int // words, at least two per subject
+	length     int // words of a sentence
+	subjects   int
+	seed       uint64
+}
+
 // sentences makes the sentences [from, to): the indices of their words, one
 // sentence after the other, and their subjects. A sentence follows from the
 // seed and its number alone.
-func (s *settings) sentences(from, to int) (words, subjects tensor.Tensor) {
-	index := make([]int64, 0, (to-from)*s.length)
+func (l language) sentences(from, to int) (words, subjects tensor.Tensor) {
+	index := make([]int64, 0, (to-from)*l.length)
 	subject := make([]float32, 0, to-from)
 	for i := from; i < to; i++ {
-		draw := random.New(s.seed, "sentences").Derive(uint64(i))
-		_, u := draw.Pair(uint64(s.length))
-		about := min(int(u*float64(s.subjects)), s.subjects-1)
-		for at := range s.length {
-			index = append(index, s.word(draw, at, about))
+		draw := random.New(l.seed, "sentences").Derive(uint64(i))
+		_, u := draw.Pair(uint64(l.length))
+		about := min(int(u*float64(l.subjects)), l.subjects-1)
+		for at := range l.length {
+			index = append(index, l.word(draw, at, about))
 		}
 		subject = append(subject, float32(about))
 	}
@@ -27,12 +36,19 @@ func (s *settings) sentences(from, to int) (words, subjects tensor.Tensor) {
 }
 
 // word is one of the subject's own words in a third of all places, else a
-// common one: word number n as often as 1/n.
-func (s *settings) word(draw random.Stream, at, about int) int64 {
+// common one.
+func (l language) word(draw random.Stream, at, about int) int64 {
 	kind, u := draw.Pair(uint64(at))
-	own := s.vocabulary / 2 / s.subjects // words of each subject, in the second half
+	common := l.vocabulary / 2
 	if kind < 1./3 {
-		return int64(s.vocabulary/2 + about*own + int(u*float64(own)))
+		own := common / l.subjects
+		return int64(common + about*own + zipf(u, own))
 	}
-	return int64(math.Exp(u*math.Log(float64(s.vocabulary/2)))) - 1
+	return int64(zipf(u, common))
+}
+
+// zipf makes a number below n of one in [0, 1): k about as often as 1/(k+1),
+// to be exact with a probability of log((k+2)/(k+1)) / log(n+1).
+func zipf(u float64, n int) int {
+	return min(int(math.Exp(u*math.Log(float64(n+1))))-1, n-1)
 }

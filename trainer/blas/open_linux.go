@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -38,13 +39,21 @@ func open(f family, threads int) (gorgonia.BLAS, Library, error) {
 	return nil, Library{}, errors.New(strings.Join(tried, "; "))
 }
 
+// load stays on one thread, because the loader keeps the cause of a failure
+// for the thread that met it.
+func load(file string) (uintptr, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	return purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL)
+}
+
 func openFile(file string, threads int) (*cblas, Library, error) {
 	restore, err := setThreadVariables(threads)
 	if err != nil {
 		return nil, Library{}, fmt.Errorf("load %s: %w", file, err)
 	}
 	defer restore()
-	handle, err := purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	handle, err := load(file)
 	if err != nil {
 		return nil, Library{}, err // the loader's message names the file
 	}

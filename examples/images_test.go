@@ -1,0 +1,140 @@
+package examples_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/plx-run/plx/trainer/data"
+)
+
+// Every mode learns to read made digits. Synchronous training by four workers
+// is that of one process.
+func TestMNISTLearns(t *testing.T) {
+	path := program(t, "mnist")
+	arguments := []string{"--steps=201", "--samples=2000"}
+	for _, mode := range []string{"async", "group:2"} {
+		t.Run(mode, func(t *testing.T) {
+			learns(t, run(t, path, 2, 4, append(arguments, "--sync="+mode)...), 0.6, 0.5)
+		})
+	}
+	t.Run("sync", func(t *testing.T) {
+		arguments := append(arguments, "--virtual-workers=4", "--digest")
+		out := run(t, path, 2, 4, append(arguments, "--sync=sync")...)
+		learns(t, out, 0.6, 0.6)
+		if want := alone(t, path, arguments...); out != want {
+			t.Errorf("4 workers print\n%salone it is\n%s", out, want)
+		}
+	})
+}
+
+// From files, packed and not, it learns what it learns from the images that
+// are in them.
+func TestMNISTReadsFiles(t *testing.T) {
+	path, folder := program(t, "mnist"), t.TempDir()
+	images, labels := idx(t, 300)
+	files := map[string][]byte{"images.gz": packed(t, images), "images": images, "labels.gz": packed(t, labels), "labels": labels}
+	for name, content := range files {
+		save(t, filepath.Join(folder, name), content)
+	}
+	want := alone(t, path, "--steps=51", "--batch-size=30", "--samples=300")
+	learns(t, want, 0.6, 0.6)
+	for _, end := range []string{"", ".gz"} {
+		got := alone(t, path, "--steps=51", "--batch-size=30", "--images", filepath.Join(folder, "images"+end), "--labels", filepath.Join(folder, "labels"+end))
+		if got != want {
+			t.Errorf("from files%s\n%swithout\n%s", end, got, want)
+		}
+	}
+	_, stderr, err := refused(t, path, "--images", filepath.Join(folder, "labels"), "--labels", filepath.Join(folder, "images"))
+	if err == nil || !strings.Contains(stderr, "labels") {
+		t.Errorf("images for labels: %v\n%s", err, stderr)
+	}
+}
+
+// The loss falls within a few dozen steps, and three workers, with dropout,
+// batch norm, Adam and clipping, go the way of one process.
+func TestCIFARLearnsTheSameBits(t *testing.T) {
+	path := program(t, "cifar")
+	arguments := []string{"--virtual-workers=4", "--batch-size=32", "--steps=11", "--digest"}
+	want := alone(t, path, arguments...)
+	if got := run(t, path, 1, 3, arguments...); got != want {
+		t.Errorf("3 workers print\n%salone it is\n%s", got, want)
+	}
+}
+
+func TestCIFARLearnsFromFiles(t *testing.T) {
+	path, folder := program(t, "cifar"), t.TempDir()
+	made, err := data.MakePictures(0, 0, 200)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var records []byte
+	for i := range made.Len() {
+		image := must(made.At(i))
+		records = append(append(records, byte(image.Label)), image.Pixels...)
+	}
+	const half = 100 * (1 + 3*32*32)
+	first, second := filepath.Join(folder, "data_batch_1.bin"), filepath.Join(folder, "data_batch_2.bin")
+	save(t, first, records[:half])
+	save(t, second, records[half:])
+	out := alone(t, path, "--steps=41", "--files", first+","+second)
+	learns(t, out, 0.8, 0.4)
+	if want := alone(t, path, "--steps=41", "--samples=200"); out != want {
+		t.Errorf("from files\n%swithout\n%s", out, want)
+	}
+	save(t, second, records[half:len(records)-1])
+	if _, stderr, err := refused(t, path, "--files", first+","+second); err == nil || !strings.Contains(stderr, "data_batch_2.bin") {
+		t.Errorf("a file cut short: %v\n%s", err, stderr)
+	}
+}
+
+// idx is made digits in MNIST's form: a magic number, the sizes, the bytes.
+func idx(t *testing.T, samples int) (images, labels []byte) {
+	t.Helper()
+	made, err := data.MakeDigits(0, 0, samples)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []uint32{0x803, uint32(samples), 28, 28} {
+		images = binary.BigEndian.AppendUint32(images, n)
+	}
+	for _, n := range []uint32{0x801, uint32(samples)} {
+		labels = binary.BigEndian.AppendUint32(labels, n)
+	}
+	for i := range samples {
+		image := must(made.At(i))
+		images, labels = append(images, image.Pixels...), append(labels, byte(image.Label))
+	}
+	return images, labels
+}
+
+func must(image data.Image, err error) data.Image {
+	if err != nil {
+		panic(err)
+	}
+	return image
+}
+
+func packed(t *testing.T, content []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func save(t *testing.T, path string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,101 @@
+package examples_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// After 50 steps the weights are those of one process with the whole batch,
+// whatever the number of workers and servers.
+func TestMLPWeightsDoNotDependOnWorkers(t *testing.T) {
+	path, folder := program(t, "mlp"), t.TempDir()
+	arguments := []string{"--niters=50", "--dim-in=256", "--n-classes=8", "--train-size=2000", "--save"}
+	line := alone(t, path, append(arguments, filepath.Join(folder, "alone"))...)
+	want := weights(t, filepath.Join(folder, "alone"))
+	if !mlpLine.MatchString(line) {
+		t.Errorf("the chief prints %q", line)
+	}
+	for _, c := range []struct {
+		name             string
+		servers, workers int
+	}{{"1+1", 1, 1}, {"2+2", 2, 2}, {"1+4", 1, 4}, {"4+4", 4, 4}} {
+		file := filepath.Join(folder, c.name)
+		run(t, path, c.servers, c.workers, append(arguments, file)...)
+		got := weights(t, file)
+		if len(got) != len(want) {
+			t.Fatalf("%s: %d weights, alone %d", c.name, len(got), len(want))
+		}
+		furthest := 0.0
+		for i := range got {
+			furthest = max(furthest, math.Abs(float64(got[i]-want[i])))
+		}
+		t.Logf("%s: weights differ by at most %.2g", c.name, furthest)
+		if !(furthest <= 1e-5) {
+			t.Errorf("%s: weights differ by %g", c.name, furthest)
+		}
+	}
+}
+
+// mlpLine is the exercise's line, byte for byte.
+var mlpLine = regexp.MustCompile(`\A(step \d+ \| train_loss \d+\.\d{4} \| test_loss \d+\.\d{4} \| step time \d+\.\d{2}ms\n)+\z`)
+
+func TestMLPPrintsEveryHundredthStep(t *testing.T) {
+	out := run(t, program(t, "mlp"), 1, 2, "--niters=201", "--dim-in=64", "--dim-hidden=32", "--n-classes=4", "--train-size=1000")
+	if !mlpLine.MatchString(out) {
+		t.Fatalf("the chief prints %q", out)
+	}
+	var steps []string
+	var test []float64
+	for line := range strings.Lines(out) {
+		fields := strings.Fields(line)
+		steps = append(steps, fields[1])
+		loss, err := strconv.ParseFloat(fields[7], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		test = append(test, loss)
+	}
+	if strings.Join(steps, " ") != "0 100 200" {
+		t.Errorf("steps printed: %v", steps)
+	}
+	if test[2] > 0.7*test[0] {
+		t.Errorf("the test loss does not fall: %v", test)
+	}
+}
+
+// A batch that the workers cannot share equally is refused, by all of them.
+func TestMLPRefusesAnUnevenBatch(t *testing.T) {
+	path := program(t, "mlp")
+	tasks, contract := job(t, 1, 3)
+	contract.Task, contract.LocalRank, contract.ListenFD = tasks[1].Task, 0, 3
+	c := exec.CommandContext(t.Context(), path, "--batch-size=64")
+	c.ExtraFiles = []*os.File{tasks[1].listener}
+	c.Env = append(os.Environ(), contract.Environ()...)
+	out, err := c.CombinedOutput()
+	if err == nil || !bytes.Contains(out, []byte("64 rows cannot be divided over 3 virtual workers")) {
+		t.Errorf("got %v\n%s", err, out)
+	}
+}
+
+// weights reads a file of examples/mlp's --save.
+func weights(t *testing.T, path string) []float32 {
+	t.Helper()
+	file, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body, _ := bytes.Cut(file, []byte("\n"))
+	values := make([]float32, len(body)/4)
+	if err := binary.Read(bytes.NewReader(body), binary.LittleEndian, values); err != nil {
+		t.Fatal(err)
+	}
+	return values
+}

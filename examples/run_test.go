@@ -1,0 +1,203 @@
+// Package examples_test runs the examples as they are run: alone, and as the
+// workers and servers of one job on this machine.
+package examples_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// folder holds the programs, each built once, as users build them.
+var (
+	folder   string
+	programs = map[string]string{}
+)
+
+func TestMain(m *testing.M) {
+	var err error
+	if folder, err = os.MkdirTemp("", "plx-examples-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(folder) // a leftover harms nobody
+	os.Exit(code)
+}
+
+// program builds an example where no test before has, and returns its path.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	if path, ok := programs[name]; ok {
+		return path
+	}
+	path := filepath.Join(folder, name)
+	build := exec.Command("go", "build", "-o", path, "./"+name)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", name, err, out)
+	}
+	programs[name] = path
+	return path
+}
+
+// task is one process of a job and what it printed.
+type task struct {
+	cluster.Task
+	listener *os.File // nil alone
+	stdout   bytes.Buffer
+	stderr   bytes.Buffer
+	err      error
+}
+
+// alone runs a program by itself and returns what it printed.
+func alone(t *testing.T, path string, arguments ...string) string {
+	t.Helper()
+	return start(t, path, []*task{{Task: cluster.Chief}}, cluster.Contract{}, arguments)
+}
+
+// run starts a program with so many servers and workers and returns what the
+// chief printed.
+func run(t *testing.T, path string, servers, workers int, arguments ...string) string {
+	t.Helper()
+	tasks, contract := job(t, servers, workers)
+	return start(t, path, tasks, contract, arguments)
+}
+
+// start runs all tasks of a job, or one without a contract. Every task must
+// exit 0, and only the chief may print.
+func start(t *testing.T, path string, tasks []*task, contract cluster.Contract, arguments []string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var ended sync.WaitGroup
+	for _, k := range tasks {
+		c := exec.CommandContext(ctx, path, arguments...)
+		c.Stdout, c.Stderr = &k.stdout, &k.stderr
+		c.Env = append(os.Environ(), "OMP_NUM_THREADS=1")
+		if k.listener != nil {
+			contract.Task, contract.LocalRank, contract.ListenFD = k.Task, k.Index, 3
+			c.ExtraFiles = []*os.File{k.listener}
+			c.Env = append(c.Env, contract.Environ()...)
+		}
+		ended.Go(func() { k.err = c.Run() })
+	}
+	ended.Wait()
+	chief := ""
+	for _, k := range tasks {
+		if k.err != nil {
+			t.Errorf("%s: %v\n%s", k.Task, k.err, k.stderr.String())
+		}
+		if k.Task == cluster.Chief {
+			chief = k.stdout.String()
+		} else if k.stdout.Len() > 0 {
+			t.Errorf("%s prints, which is the chief's to do: %s", k.Task, k.stdout.String())
+		}
+	}
+	return chief
+}
+
+// job makes the contract of a job whose servers' sockets are open.
+func job(t *testing.T, servers, workers int) ([]*task, cluster.Contract) {
+	t.Helper()
+	secret := make([]byte, cluster.SecretSize)
+	rand.Read(secret) // never fails
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte(hex.EncodeToString(secret)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	contract := cluster.Contract{Job: "example", SecretFile: file, WorldSize: workers, LocalWorldSize: workers}
+	contract.Foreign.Threads = 1
+	var tasks []*task
+	for i := range servers {
+		listener, address := listen(t)
+		contract.Cluster.PS = append(contract.Cluster.PS, address)
+		tasks = append(tasks, &task{Task: cluster.Task{Role: cluster.PS, Index: i}, listener: listener})
+	}
+	for i := range workers {
+		listener, address := listen(t)
+		contract.Cluster.Worker = append(contract.Cluster.Worker, address)
+		tasks = append(tasks, &task{Task: cluster.Task{Role: cluster.Worker, Index: i}, listener: listener})
+	}
+	return tasks, contract
+}
+
+func listen(t *testing.T) (*os.File, string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	f, err := l.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f, l.Addr().String()
+}
+
+// series are the numbers that stand after a word in a program's lines.
+func series(t *testing.T, out, word string) []float64 {
+	t.Helper()
+	var numbers []float64
+	for _, found := range regexp.MustCompile(`\b`+word+` ([^ \n]+)`).FindAllStringSubmatch(out, -1) {
+		x, err := strconv.ParseFloat(found[1], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		numbers = append(numbers, x)
+	}
+	if len(numbers) < 2 {
+		t.Fatalf("%d times %q in\n%s", len(numbers), word, out)
+	}
+	return numbers
+}
+
+// learns wants a loss that falls to so much of the first, and an accuracy
+// that rises to so much, both on the mean of the last half of the lines: one
+// worker's batch alone says little.
+func learns(t *testing.T, out string, loss, accuracy float64) {
+	t.Helper()
+	losses, right := series(t, out, "loss"), series(t, out, "accuracy")
+	t.Logf("loss %v, accuracy %v", losses, right)
+	if !(mean(losses[(len(losses)+1)/2:]) <= loss*losses[0]) {
+		t.Errorf("the loss is %v, want it to fall to %v of the first", losses, loss)
+	}
+	if !(mean(right[(len(right)+1)/2:]) >= accuracy) || right[0] >= accuracy {
+		t.Errorf("the accuracy is %v, want it to rise to %v", right, accuracy)
+	}
+}
+
+func mean(x []float64) float64 {
+	sum := 0.0
+	for _, v := range x {
+		sum += v
+	}
+	return sum / float64(len(x))
+}
+
+var digestLine = regexp.MustCompile(`(?m)^digest step=\d+ sha256=[0-9a-f]{64}$`)
+
+// digest is the line that --digest makes the chief print.
+func digest(t *testing.T, out string) string {
+	t.Helper()
+	found := digestLine.FindAllString(out, -1)
+	if len(found) != 1 {
+		t.Fatalf("%d digests in\n%s", len(found), out)
+	}
+	return found[0]
+}
