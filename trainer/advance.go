@@ -14,13 +14,15 @@ import (
 func (r *Replica) advance(ctx context.Context, result Result, outcome owner.Outcome, t timing) error {
 	r.step = int(r.client.Step())
 	r.job.steps.Store(int64(r.step))
-	r.dropped += outcome.Dropped * r.rows
+	if outcome.Dropped > 0 {
+		r.late++
+		r.dropped += outcome.Dropped * r.rows
+	}
 	if outcome.Over {
 		r.ended = true
 		return ErrDone
 	}
 	if result.Late {
-		r.late++
 		return nil
 	}
 	if outcome.Leaves < r.job.leaves && r.settings.ending == EndTogether {

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/plx-run/plx/trainer/owner"
 	"github.com/plx-run/plx/trainer/timeline"
 )
 
@@ -29,6 +30,7 @@ type config struct {
 	profileSteps    string
 	profileDir      string
 	profile         timeline.Steps
+	curt            bool // a mistake in a flag is not followed by the usage
 }
 
 // Setting is a program's own choice of how it trains. The flag of the same
@@ -70,6 +72,11 @@ func (c *config) check() error {
 	default:
 		return fmt.Errorf("--arch %q: want ps, allreduce or hybrid", c.arch)
 	}
+	if c.sync != "" {
+		if _, err := owner.ParseSync(c.sync); err != nil {
+			return fmt.Errorf("--sync: %w", err)
+		}
+	}
 	for _, n := range []struct {
 		flag         string
 		value, least int
@@ -92,15 +99,22 @@ func (c *config) check() error {
 	return nil
 }
 
+// maxVirtual bounds the virtual workers of a job, as package owner does.
+const maxVirtual = 1 << 16
+
 // leaves is the number of virtual workers of a job with so many workers.
 func (c *config) leaves(workers int) (int, error) {
+	if c.virtual > maxVirtual || c.replicas > maxVirtual || c.accumulate > maxVirtual || workers*c.replicas*c.accumulate > maxVirtual {
+		return 0, fmt.Errorf("--virtual-workers %d, --replicas %d, --accumulate %d with %s: at most %d virtual workers are possible",
+			c.virtual, c.replicas, c.accumulate, count(workers, "worker"), maxVirtual)
+	}
 	each := c.replicas * c.accumulate
 	if c.virtual == 0 {
 		return workers * each, nil
 	}
 	if each > 1 && c.virtual != workers*each {
-		return 0, fmt.Errorf("--virtual-workers %d with %d workers of %d: give --virtual-workers, or --replicas and --accumulate",
-			c.virtual, workers, each)
+		return 0, fmt.Errorf("--virtual-workers %d, but %s times --replicas %d times --accumulate %d make %d: leave one of them out",
+			c.virtual, count(workers, "worker"), c.replicas, c.accumulate, workers*each)
 	}
 	if c.virtual < workers {
 		return 0, manyWorkersError{workers, c.virtual}

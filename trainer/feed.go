@@ -24,8 +24,8 @@ type Result struct {
 	Loss float64
 	// Metrics are the model's, averaged as the loss of a Mean model is.
 	Metrics map[string]float64
-	// Norm is the global norm of the gradient before clipping, where it was
-	// asked for; 0 otherwise.
+	// Norm is the global norm of the gradient before clipping where it was
+	// asked for, with ClipNorm or MeasureNorm; NaN otherwise.
 	Norm float64
 	// Rate is the learning rate of the step.
 	Rate float64

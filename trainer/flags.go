@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"slices"
+
+	"github.com/plx-run/plx/trainer/cluster"
 )
 
 // register adds the trainer's flags to f, with c's values as defaults. A
@@ -41,7 +43,7 @@ func (c *config) define(f *flag.FlagSet) {
 	f.IntVar(&c.bucket, "bucket-bytes", c.bucket, "`bytes` of gradients that travel together in an all-reduce")
 	f.IntVar(&c.partition, "partition-bytes", c.partition, "`bytes` above which a variable is cut over servers")
 	f.StringVar(&c.summaries, "summary-dir", c.summaries, "the chief writes TensorBoard event files and JSON lines to `folder`")
-	f.StringVar(&c.exportGraph, "export-graph", c.exportGraph, "the chief writes the model's graph to `file`, DOT and JSON")
+	f.StringVar(&c.exportGraph, "export-graph", c.exportGraph, "the chief writes the model's graph to `file`: DOT, JSON, or both where its name ends in neither")
 	f.StringVar(&c.profileSteps, "profile-steps", c.profileSteps, "write a timeline of steps `A:B`, A included, B not")
 	f.StringVar(&c.profileDir, "profile-dir", c.profileDir, "`folder` for the timelines, one file per worker")
 }
@@ -88,16 +90,23 @@ func (c *config) parse(f *flag.FlagSet, arguments []string) error {
 	if err := c.register(f); err != nil {
 		return err
 	}
-	f.Usage = func() { usage(f) }
+	f.Usage = func() {
+		if !c.curt {
+			usage(f)
+		}
+	}
 	if err := f.Parse(arguments); err != nil {
 		return err
-	}
-	if f.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
 	return c.check()
 }
 
 // parseCommandLine is parse on what the process was given. A mistake in a
 // flag's form ends the process with 2, as package flag has it.
-func (c *config) parseCommandLine() error { return c.parse(flag.CommandLine, os.Args[1:]) }
+//
+// Of the tasks of a job only the chief says how to use the program: all of
+// them were given the same.
+func (c *config) parseCommandLine(task string) error {
+	c.curt = task != "" && task != cluster.Chief.String()
+	return c.parse(flag.CommandLine, os.Args[1:])
+}

@@ -22,8 +22,55 @@ func (notFiniteError) Hint() string {
 	return "lower the learning rate, clip with trainer.ClipNorm, or look for the first bad gradient with --check-numerics"
 }
 
+// glance is how much of the first gradients is always looked at, in bytes. A
+// loss that is not finite spoils them, and all of each, as a rule.
+const glance = 16 << 10
+
+// watch looks at the gradients of a virtual worker before they are sent.
+type watch struct {
+	r      *Replica
+	l      *lane
+	leaf   int
+	sent   bool // a gradient: from then on variables may change
+	broken error
+}
+
+// passes reports whether gradient i may be sent. After one that may not, none
+// may.
+func (w *watch) passes(i int) bool {
+	gradient := w.l.gradients[i]
+	switch {
+	case w.broken != nil:
+		return false
+	case w.r.job.config.checkNumerics:
+	case w.sent:
+		return true
+	default:
+		gradient = gradient[:min(len(gradient), glance)]
+	}
+	if !finiteBytes(gradient, w.l.dtype(i)) {
+		w.broken = w.r.notFinite("the gradient of "+w.l.differentiated(i), w.leaf)
+		return false
+	}
+	w.sent = w.sent || i < len(w.l.model.Variables)
+	return true
+}
+
+// verdict is the error of a loss, or a gradient, that is not finite.
+func (w *watch) verdict(loss float64) error {
+	bad := math.IsNaN(loss) || math.IsInf(loss, 0)
+	switch {
+	case bad && !w.sent:
+		return w.r.diagnose(w.l, w.leaf, loss)
+	case bad && w.broken == nil:
+		return w.r.notFinite(fmt.Sprintf("the loss (%v)", loss), w.leaf)
+	}
+	return w.broken
+}
+
 // diagnose names the variable behind a loss that is not finite, where one of
-// them already is not, or a gradient.
+// them already is not, or a gradient. Nothing of the virtual worker was sent:
+// what was may be overwritten meanwhile.
 func (r *Replica) diagnose(l *lane, leaf int, loss float64) error {
 	what := fmt.Sprintf("the loss (%v)", loss)
 	for i, memory := range r.memory {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -33,6 +34,7 @@ func (h *hooks) open(r *Replica) (err error) {
 		if err := exportGraph(c.exportGraph, r.lanes[0].model); err != nil {
 			return fmt.Errorf("--export-graph: %w", err)
 		}
+		h.tell("the graph is in", c.exportGraph)
 	}
 	if c.profileSteps != "" {
 		if err := os.MkdirAll(c.profileDir, 0o755); err != nil {
@@ -44,8 +46,17 @@ func (h *hooks) open(r *Replica) (err error) {
 		if h.summaries, err = summary.Open(c.summaries, summary.Options{}); err != nil {
 			return fmt.Errorf("--summary-dir: %w", err)
 		}
+		h.tell("summaries go to", c.summaries)
 	}
 	return nil
+}
+
+// tell says where a file is: a relative name is below the task's own folder.
+func (h *hooks) tell(what, path string) {
+	if whole, err := filepath.Abs(path); err == nil {
+		path = whole
+	}
+	h.job.Logf(slog.LevelInfo, "%s %s", what, path)
 }
 
 // before begins a step.
@@ -93,6 +104,9 @@ func (h *hooks) after(r *Replica, result Result, t timing) error {
 	if h.summaries == nil {
 		return nil
 	}
+	if math.IsNaN(result.Norm) {
+		result.Norm = -1 // not measured
+	}
 	seconds := t.end.Sub(t.begin).Seconds()
 	return h.summaries.Step(summary.Scalars{
 		Step: uint64(r.step - 1), Loss: result.Loss, LearningRate: result.Rate, GradientNorm: result.Norm,
@@ -126,5 +140,9 @@ func (h *hooks) save() error {
 	if n := h.trace.Dropped(); n > 0 {
 		h.job.Logf(slog.LevelWarn, "the timeline was full: %d events are not in it", n)
 	}
+	if c := h.job.config; uint64(h.job.steps.Load()) <= c.profile.Start {
+		h.job.Logf(slog.LevelWarn, "--profile-steps %s: only %d steps were taken, the timeline is empty", c.profileSteps, h.job.steps.Load())
+	}
+	h.tell("the timeline is in", path)
 	return h.trace.Save(path, timeline.Process{Name: task.String(), ID: task.Index, Host: host})
 }

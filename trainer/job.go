@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/mesh"
@@ -24,6 +25,8 @@ type Job struct {
 	library  string // what computes, for the start line
 	numerics string // what decides the bits of a result
 	leaves   int    // virtual workers of the whole job
+
+	quietly time.Duration // waits without a word, 0: waitQuietly
 
 	logging sync.Mutex
 	log     io.Writer

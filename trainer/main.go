@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -49,7 +50,7 @@ func Main(train func(ctx context.Context, job *Job) error, settings ...Setting) 
 	for _, set := range settings {
 		set(&p.config)
 	}
-	if err := p.config.parseCommandLine(); err != nil {
+	if err := p.config.parseCommandLine(ownName(os.Getenv)); err != nil {
 		p.complain("start", err)
 		os.Exit(exitUsage)
 	}
@@ -62,6 +63,14 @@ func Main(train func(ctx context.Context, job *Job) error, settings ...Setting) 
 		cancel(fmt.Errorf("%w by %v", errStopped, s))
 	}()
 	os.Exit(p.run(ctx, cancel, train))
+}
+
+// ownName is the task that the launcher made this process, "" without one.
+func ownName(getenv func(string) string) string {
+	if getenv("PLX_ROLE") == "" {
+		return ""
+	}
+	return getenv("PLX_ROLE") + ":" + getenv("PLX_TASK_INDEX")
 }
 
 // process is a task with what it has of the world.
@@ -103,6 +112,10 @@ func (p process) run(ctx context.Context, cancel context.CancelCauseFunc, train 
 
 // complain writes an error and, where the user can do something, a hint.
 func (p process) complain(subject string, err error) {
+	var panicked *panicError
+	if errors.As(err, &panicked) {
+		p.log.Write(panicked.stack) // before the message, which is to be the last word
+	}
 	fmt.Fprintf(p.log, "plx: %s: %v\n", subject, err) // nobody is left to be told of a broken stderr
 	var helpful interface{ Hint() string }
 	if errors.As(err, &helpful) {
@@ -118,7 +131,7 @@ type task struct {
 	running chan struct{} // closed when beat has ended
 }
 
-// open reads the contract, opens the door to the other tasks and says hello.
+// open reads the contract, says hello and opens the door to the other tasks.
 // cancel is called when the launcher says stop or is gone.
 func (p process) open(cancel context.CancelCauseFunc) (*task, error) {
 	contract, launched, err := cluster.FromEnvironment(p.getenv)
@@ -129,26 +142,7 @@ func (p process) open(cancel context.CancelCauseFunc) (*task, error) {
 		contract = soloContract
 		contract.LogLevel = p.getenv("PLX_LOG_LEVEL")
 	}
-	if err := wire.CheckHost(); err != nil {
-		return nil, err
-	}
 	t := &task{quit: make(chan struct{}), running: make(chan struct{})}
-	if t.job, err = newJob(contract, p.config, p.log, p.out); err != nil {
-		return nil, err
-	}
-	if contract.Task.Role == cluster.Worker {
-		library, err := blas.Use(p.getenv("PLX_BLAS"), 1)
-		if err != nil {
-			return nil, err
-		}
-		t.job.library, t.job.numerics = library.String(), numerics(library)
-	}
-	if launched {
-		if err := t.job.listen(); err != nil {
-			return nil, err
-		}
-	}
-	t.job.openMesh()
 	if contract.ControlFD > 0 {
 		if t.control, err = contract.Control(); err != nil {
 			return nil, err
@@ -156,10 +150,41 @@ func (p process) open(cancel context.CancelCauseFunc) (*task, error) {
 		if err := t.say(cluster.ControlMessage{Kind: cluster.Hello, Version: cluster.ControlVersion}); err != nil {
 			return nil, err
 		}
+	}
+	if t.job, err = p.prepare(contract, launched); err != nil {
+		t.say(cluster.ControlMessage{Kind: cluster.Failed, Cause: err.Error()}) // the exit status says it too
+		return nil, err
+	}
+	if t.control != nil {
 		go t.obey(cancel) // ends when close closes the channel
 	}
 	go t.beat()
 	return t, nil
+}
+
+// prepare makes what a task needs before its role begins.
+func (p process) prepare(contract cluster.Contract, launched bool) (*Job, error) {
+	if err := wire.CheckHost(); err != nil {
+		return nil, err
+	}
+	j, err := newJob(contract, p.config, p.log, p.out)
+	if err != nil {
+		return nil, err
+	}
+	if contract.Task.Role == cluster.Worker {
+		library, err := blas.Use(p.getenv("PLX_BLAS"), 1)
+		if err != nil {
+			return nil, err
+		}
+		j.library, j.numerics = library.String(), numerics(library)
+	}
+	if launched {
+		if err := j.listen(); err != nil {
+			return nil, err
+		}
+	}
+	j.openMesh()
+	return j, nil
 }
 
 // say sends a control message, where there is a launcher.
@@ -216,7 +241,7 @@ func (t *task) close() {
 // work runs the program as a worker.
 func (t *task) work(ctx context.Context, train func(context.Context, *Job) error) error {
 	training, cancel := context.WithCancel(ctx)
-	err := train(training, t.job)
+	err := guarded(func() error { return train(training, t.job) })
 	cancel() // ends a step that the program left behind
 	r := t.job.replica.Load()
 	if finished(err) {
@@ -232,6 +257,24 @@ func (t *task) work(ctx context.Context, train func(context.Context, *Job) error
 		err = closed
 	}
 	return err
+}
+
+// panicError is a panic of the program's.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
+
+// guarded makes a panic an error, so that the job's verdict says what it was.
+func guarded(do func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &panicError{v, debug.Stack()}
+		}
+	}()
+	return do()
 }
 
 // conclude does what comes after a program that has ended well.

@@ -34,9 +34,29 @@ func (j *Job) parallelize(ctx context.Context, build Build, opt Optimizer, optio
 	if err := wire.CheckHost(); err != nil {
 		return nil, err
 	}
-	if !j.parallelized.CompareAndSwap(false, true) {
-		return nil, errors.New("the job has a replica already")
+	if build == nil {
+		return nil, errors.New("there is no model to build: Build is nil")
 	}
+	if !j.parallelized.CompareAndSwap(false, true) {
+		return nil, errors.New("the job has a replica already, or has tried to connect one")
+	}
+	r, err := j.describe(build, opt, options)
+	if err != nil {
+		j.parallelized.Store(false) // nobody has heard of it
+		return nil, err
+	}
+	if err := r.connect(ctx); err != nil {
+		return nil, errors.Join(err, r.hooks.close())
+	}
+	j.replica.Store(r)
+	if j.IsChief() {
+		r.report()
+	}
+	return r, nil
+}
+
+// describe builds and declares a replica; it talks to nobody.
+func (j *Job) describe(build Build, opt Optimizer, options []Option) (*Replica, error) {
 	r := &Replica{job: j, build: build, optimizer: opt, evaluated: map[int]*lane{}}
 	r.lo, r.hi = j.shards(j.WorkerID())
 	var err error
@@ -49,17 +69,7 @@ func (j *Job) parallelize(ctx context.Context, build Build, opt Optimizer, optio
 	if err := r.declare(); err != nil {
 		return nil, err
 	}
-	if err := r.hooks.open(r); err != nil {
-		return nil, err
-	}
-	if err := r.connect(ctx); err != nil {
-		return nil, errors.Join(err, r.hooks.close())
-	}
-	j.replica.Store(r)
-	if j.IsChief() {
-		r.report()
-	}
-	return r, nil
+	return r, r.hooks.open(r)
 }
 
 // makeLanes builds the model once per lane, on the same variables.
@@ -98,7 +108,7 @@ func (r *Replica) declare() error {
 		Batch:         r.settings.batch,
 		Sync:          sync,
 		Clip:          r.settings.clip,
-		Norm:          r.settings.norm || j.config.summaries != "",
+		Norm:          r.settings.norm || j.config.summaries != "" && sync.Mode != owner.Backup,
 		Metrics:       len(model.Metrics),
 		BucketBytes:   j.config.bucket,
 		Fingerprint:   j.numerics,
@@ -125,7 +135,25 @@ func (r *Replica) declare() error {
 		return err
 	}
 	r.declared = d
+	if err := r.checkTogether(); err != nil {
+		return err
+	}
 	return d.Check()
+}
+
+// checkTogether refuses what needs workers that are in the same step.
+func (r *Replica) checkTogether() error {
+	mode := r.declared.Sync
+	if mode.Mode == "" || mode.Mode == owner.Synchronous {
+		return nil
+	}
+	if r.job.config.checkParameters > 0 {
+		return fmt.Errorf("--check-parameters with --sync %s: only in sync do all workers have the same variables at the same time", mode)
+	}
+	if r.settings.ending == EndTogether {
+		return fmt.Errorf("EndTogether with --sync %s: only in sync is there a step that all workers take together; use JoinOthers or WaitForAll", mode)
+	}
+	return nil
 }
 
 // sync reads --sync. A process that trains alone has nobody to wait for.
@@ -185,6 +213,7 @@ func (j *Job) hosts() []owner.Range {
 
 // connect joins the owners.
 func (r *Replica) connect(ctx context.Context) (err error) {
+	defer r.job.waiting(func() string { return "Parallelize" })()
 	r.client, err = owner.Connect(ctx, owner.ClientConfig{
 		Peers:       r.job.peers(),
 		Door:        r.job.door,
@@ -218,9 +247,19 @@ func (r *Replica) report() {
 		workers, arch, d.Sync, d.Batch, count(r.rows, "row"), count(len(d.Variables), "variable"),
 		size(total), d.Optimizer.Rule, model.LossKind, j.library)
 	for i, v := range d.Variables {
-		j.Logf(slog.LevelInfo, "%s", r.residence(i, v))
+		level := slog.LevelInfo
+		if i >= maxReported {
+			level = slog.LevelDebug
+		}
+		j.Logf(level, "%s", r.residence(i, v))
+	}
+	if more := len(d.Variables) - maxReported; more > 0 {
+		j.Logf(slog.LevelInfo, "and %s, which PLX_LOG_LEVEL=debug lists", count(more, "more variable"))
 	}
 }
+
+// maxReported is how many variables the start report lists.
+const maxReported = 100
 
 // residence says where a variable lives and why there.
 func (r *Replica) residence(i int, v owner.Variable) string {

@@ -28,6 +28,9 @@ func (j *Job) CheckParameters(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if mode := r.declared.Sync; mode.Mode != "" && mode.Mode != owner.Synchronous {
+		return fmt.Errorf("check parameters: with --sync %s workers do not have the same variables at the same time", mode)
+	}
 	return r.checkParameters(ctx)
 }
 

@@ -31,7 +31,7 @@ type Replica struct {
 	client    *owner.Client
 	hooks     hooks
 	step      int
-	late      int   // steps that this worker came too late for
+	late      int   // steps that were begun and came too late
 	dropped   int   // rows that were fed in vain
 	ended     bool  // no further step: all workers ended together
 	err       error // why no further step is possible
@@ -58,8 +58,8 @@ func (r *Replica) Steps() int {
 	return r.step
 }
 
-// Late is the number of steps that this worker came too late for, and that of
-// the rows that it fed in vain (--sync backup:B).
+// Late is how often Step came too late, and how many rows it was fed in vain
+// (--sync backup:B).
 func (r *Replica) Late() (steps, rows int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -46,6 +46,9 @@ func (r *Replica) train(ctx context.Context, feed Feed) (Result, error) {
 	r.hooks.before(r.step)
 	t := timing{begin: time.Now()}
 	rate := r.optimizer.rate(r.step)
+	if !(rate >= 0) || math.IsInf(rate, 0) {
+		return Result{}, fmt.Errorf("learning rate %v: want a number of at least 0", rate)
+	}
 	if err := r.pull(ctx, r.lanes[0], feed, r.hi-r.lo); err != nil {
 		return Result{}, err
 	}
@@ -59,13 +62,18 @@ func (r *Replica) train(ctx context.Context, feed Feed) (Result, error) {
 		return Result{}, err
 	}
 	t.computed = time.Now()
+	stop := r.job.waiting(func() string { return fmt.Sprintf("step %d is computed here", r.step) })
 	outcome, err := r.client.Finish(ctx, sums)
+	stop()
 	if err != nil {
 		return Result{}, err
 	}
 	t.end = time.Now()
 	t.communicated = r.hooks.communicated(t.end)
 	result.Loss, result.Norm, result.Late = outcome.Loss, outcome.Norm, outcome.Late
+	if !r.declared.Norm && r.declared.Clip == 0 {
+		result.Norm = math.NaN()
+	}
 	result.Metrics = r.lanes[0].named(outcome.Metrics)
 	if err := r.finite(result); err != nil {
 		return Result{}, err
@@ -130,27 +138,21 @@ func (r *Replica) computeShard(ctx context.Context, l *lane, track int, feed Fee
 	for i := range variables {
 		l.gradients[i] = r.client.Gradient(leaf, i)
 	}
-	var broken error
+	w := watch{r: r, l: l, leaf: leaf}
 	ready := func(i int) {
 		r.hooks.ready(track, l.differentiated, i)
-		switch {
-		case broken != nil:
-		case r.job.config.checkNumerics && !finiteBytes(l.gradients[i], l.dtype(i)):
-			broken = r.notFinite("gradient of "+l.differentiated(i), leaf)
-		case i < variables:
+		if w.passes(i) && i < variables {
 			r.client.Contribute(leaf, i)
 		}
 	}
 	begin := time.Now()
 	sums, err := l.run(r.call(leaf, true), ready, nil)
 	r.hooks.computed(track, leaf, begin)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case broken != nil:
-		return nil, broken
-	case math.IsNaN(sums[0]) || math.IsInf(sums[0], 0):
-		return nil, r.diagnose(l, leaf, sums[0])
+	}
+	if err := w.verdict(sums[0]); err != nil {
+		return nil, err
 	}
 	if err := r.contributeRest(l, shard); err != nil {
 		return nil, err

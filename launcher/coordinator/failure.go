@@ -163,7 +163,8 @@ func (m *Machine) blame() (failure, []string) {
 
 // blamedPeer turns a set of victims that all blame peers into one failure:
 // that of the peer named most often, the first of equals. Where that is no
-// task of the job it is the victim's own, and victim tells which.
+// task of the job it is the victim's own. victim tells which of the failures
+// is the culprit's own, -1: none.
 func (m *Machine) blamedPeer() (f failure, victim int) {
 	votes := map[string]int{}
 	best := 0
@@ -186,7 +187,8 @@ func (m *Machine) blamedPeer() (f failure, victim int) {
 	// The verdict names no first exit: the peer has none, and the witness's
 	// last words are not those of the culprit.
 	return failure{host: h, exit: protocol.Exit{Code: status(witness.exit)},
-		reason: fmt.Sprintf("%s on %s stopped answering, says %s%s", peer, m.name(h), witness.exit.Task, because(witness.exit.Cause))}, -1
+		reason: fmt.Sprintf("%s on %s failed, says %s%s", peer, m.name(h), witness.exit.Task, because(witness.exit.Cause))},
+		slices.IndexFunc(m.failures, func(f failure) bool { return f.task != nil && *f.task == peer })
 }
 
 // status is the shell's view of an exit: 128 + signal where one ended it.

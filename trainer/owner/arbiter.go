@@ -79,12 +79,6 @@ func (e *engine) commit(rank int, step uint64) (verdict, uint64, error) {
 	return e.arbiter.commit(rank, step)
 }
 
-// wish is a worker that waits for the values after so many steps.
-type wish struct {
-	rank  int
-	steps uint64
-}
-
 // fetch answers a late worker as soon as so many steps are made.
 func (e *engine) fetch(rank int, steps uint64) error {
 	if e.d.Sync.Mode != Backup {
@@ -101,16 +95,4 @@ func (e *engine) fetch(rank int, steps uint64) error {
 	g.mu.Unlock()
 	e.give(rank, end)
 	return nil
-}
-
-// granted returns the wishes that are fulfilled. It needs g.mu.
-func (g *group) granted() (ranks []int) {
-	g.wishes = slices.DeleteFunc(g.wishes, func(w wish) bool {
-		if w.steps > g.made {
-			return false
-		}
-		ranks = append(ranks, w.rank)
-		return true
-	})
-	return ranks
 }

@@ -43,6 +43,28 @@
 // ones that a leaf needs, [Client.ContributeRows] pushes gradients of rows;
 // rows that nobody touched are left as they are, bit by bit.
 //
+// # Synchronisation
+//
+// Workers are cut in groups whose gradients are added; a step of a group is
+// applied at once when it is complete, and all of the group get the same
+// values. [Synchronous]: one group. [Grouped]: as many as asked for.
+// [Asynchronous]: every worker is one. [Bounded] likewise, but a worker that
+// is Number steps ahead of another is answered only when that one has moved,
+// with the values of that moment; every worker begins every step on every
+// server, also when it has nothing for it, so clocks advance. [Backup]: the
+// first owner decides whose gradients of a step count, the first that have
+// them; a late worker learns it at Finish, gets the current values and goes on
+// with the current step. All but the first need servers as owners.
+//
+// Where all gradients of a step are added up every worker must take as many
+// steps; one whose data has ended goes on without, see [Client.Join].
+//
+// # Local aggregation
+//
+// With Declaration.Hosts the first worker of a host adds what the others of
+// the host bring, sends one contribution, and passes the new values on. Rows
+// are still pulled from the servers by everybody.
+//
 // # Overlap
 //
 // Variables are fused into buckets in the reverse of their order. A bucket is

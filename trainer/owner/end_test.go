@@ -68,6 +68,7 @@ func TestOwnerStaysUntilOthersLeave(t *testing.T) {
 }
 
 func TestCloseIsBounded(t *testing.T) {
+	t.Parallel()
 	d := example(2, 2)
 	d.StartMillis = 700
 	j := newJob(t, d, AllReduce, 0)
@@ -154,4 +155,25 @@ func TestAbortIsBounded(t *testing.T) {
 			t.Errorf("took %v", took)
 		}
 	}
+}
+
+// A connection that ends before anything was said on it is no reason to end:
+// the worker comes again.
+func TestUnsaidConnectionIsForgotten(t *testing.T) {
+	j := newJob(t, example(2, 2), Servers, 1)
+	for range 3 {
+		known := func() bool {
+			j.served[0].mu.Lock()
+			defer j.served[0].mu.Unlock()
+			return j.served[0].peers[1] != nil
+		}
+		conn := proven(t, j, 1)
+		eventually(t, "the connection is known", known)
+		conn.Close()
+		eventually(t, "the connection is forgotten", func() bool { return !known() })
+	}
+	members := j.connect(t)
+	_, errs := step(members, 0, 0.1)
+	must(t, errs)
+	leave(t, j, members)
 }

@@ -143,6 +143,7 @@ func (p *proxy) carry(to io.Writer, from io.Reader) {
 // A peer behind a cut network is given up within the declared silence, by
 // both sides, and named by both.
 func TestSilentServerEndsTheStep(t *testing.T) {
+	t.Parallel()
 	d := example(2, 2)
 	d.SilenceMillis = 1500
 	j := newJob(t, d, Servers, 1)
@@ -169,6 +170,7 @@ func TestSilentServerEndsTheStep(t *testing.T) {
 
 // A worker that owns variables and freezes is named by its victims.
 func TestSilentOwnerIsNamed(t *testing.T) {
+	t.Parallel()
 	d := example(3, 3)
 	d.SilenceMillis = 1500
 	j := newJob(t, d, AllReduce, 0)
@@ -231,24 +233,25 @@ func TestSecondOfAKindIsRefused(t *testing.T) {
 // connectAll connects workers whose declarations were changed.
 func connectAll(t *testing.T, j *testJob, change func(rank int, d *Declaration)) []error {
 	t.Helper()
-	errs := make([]error, len(j.d.Workers))
+	errs, clients := make([]error, len(j.d.Workers)), make([]*Client, len(j.d.Workers))
 	var connecting sync.WaitGroup
 	for rank := range errs {
 		c := j.config(rank, firstValues(&j.d, 1))
 		c.Declaration.Variables = append([]Variable(nil), j.d.Variables...)
 		change(rank, &c.Declaration)
-		connecting.Go(func() {
-			var m *Client
-			if m, errs[rank] = Connect(context.Background(), c); m != nil {
-				m.Abort(errors.New("the test is over"))
-			}
-		})
+		connecting.Go(func() { clients[rank], errs[rank] = Connect(context.Background(), c) })
 	}
 	connecting.Wait()
+	for _, c := range clients {
+		if c != nil {
+			c.Abort(errors.New("the test is over"))
+		}
+	}
 	return errs
 }
 
 func TestDisagreementEndsTheStart(t *testing.T) {
+	t.Parallel()
 	for _, a := range []Architecture{Servers, AllReduce} {
 		j := newJob(t, example(3, 3), a, 2)
 		errs := connectAll(t, j, func(rank int, d *Declaration) {
@@ -269,6 +272,7 @@ func TestDisagreementEndsTheStart(t *testing.T) {
 // Workers that do not even agree on who owns what are told so before the time
 // to start is over.
 func TestOtherOwnersAreADisagreement(t *testing.T) {
+	t.Parallel()
 	j := newJob(t, example(3, 3), Servers, 1)
 	began := time.Now()
 	errs := connectAll(t, j, func(rank int, d *Declaration) {
@@ -305,6 +309,7 @@ func TestOtherArithmeticIsRefusedWhereBitsWerePromised(t *testing.T) {
 }
 
 func TestMissingWorkerIsNamed(t *testing.T) {
+	t.Parallel()
 	for _, a := range []Architecture{Servers, AllReduce} {
 		d := example(3, 3)
 		d.StartMillis = 500

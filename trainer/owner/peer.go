@@ -2,7 +2,6 @@ package owner
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -89,101 +88,6 @@ func (p *peer) quiet(err error) error {
 	default:
 		return err
 	}
-}
-
-// start reads the declaration and, from the chief, the first values.
-func (p *peer) start() error {
-	h, err := p.conn.Next()
-	if err != nil {
-		return err
-	}
-	if h.Kind == wire.Error {
-		return p.leaves(h)
-	}
-	if h.Kind != wire.Declare || h.Length > maxDeclaration {
-		return fmt.Errorf("%s frame of %d bytes where a declaration was due", h.Kind, h.Length)
-	}
-	body := make([]byte, h.Length)
-	if err := p.conn.Payload(body); err != nil {
-		return err
-	}
-	var d Declaration
-	if err := json.Unmarshal(body, &d); err != nil {
-		return fmt.Errorf("declaration: %w", err)
-	}
-	if err := p.server.declare(p, &d); err != nil {
-		if errors.Is(err, errNothing) {
-			return p.dismissed()
-		}
-		return err
-	}
-	if p.task.IsChief() {
-		return p.fill()
-	}
-	return nil
-}
-
-// dismissed ends a server that the chief has no use for.
-func (p *peer) dismissed() error {
-	if err := p.conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Bye}}); err != nil {
-		return err
-	}
-	p.conn.Drain()
-	p.server.end(nil)
-	return nil
-}
-
-// fill reads the chief's first values, one frame per dense piece in any order.
-func (p *peer) fill() error {
-	s := p.server
-	filled := map[int]bool{}
-	for range s.engine.filled() {
-		h, err := p.conn.Next()
-		if err != nil {
-			return err
-		}
-		if h.Kind == wire.Error {
-			return p.leaves(h)
-		}
-		i, err := s.engine.find(h, wire.Initial)
-		if err != nil {
-			return err
-		}
-		into := s.engine.slots[i].value(-1)
-		if filled[i] || len(into) == 0 || h.Length != uint64(len(into)) {
-			return fmt.Errorf("first values of variable %d of %d bytes, want %d, once", h.Variable, h.Length, len(into))
-		}
-		filled[i] = true
-		if err := p.conn.Payload(into); err != nil {
-			return err
-		}
-	}
-	s.mu.Lock()
-	s.filled = true
-	s.mu.Unlock()
-	return nil
-}
-
-// filled is how many pieces the chief sends first values of.
-func (e *engine) filled() (n int) {
-	for _, s := range e.slots {
-		if s.piece().Variable != e.d.tally() && s.value(-1) != nil {
-			n++
-		}
-	}
-	return n
-}
-
-// find returns the slot that a frame is for.
-func (e *engine) find(h wire.Header, want wire.Kind) (int, error) {
-	if h.Kind != want {
-		return 0, fmt.Errorf("%s frame where %s was due", h.Kind, want)
-	}
-	i, ok := e.where[place{int(h.Variable), int(h.Offset)}]
-	if !ok {
-		return 0, fmt.Errorf("%s frame for variable %d from element %d, which is not kept here", h.Kind, h.Variable, h.Offset)
-	}
-	return i, nil
 }
 
 // begin takes the first frame of a step.

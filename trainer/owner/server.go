@@ -124,14 +124,31 @@ func (s *server) meet(from peers.Peer) {
 	defer p.cut()
 	defer close(p.gone)
 	if err := s.register(p); err != nil {
-		s.logf("refused %s from %s: %v", p.task, p.addr, err)
-		p.tell(err)
+		s.refuse(p, err)
 		return
 	}
-	if err := p.serve(); err != nil {
+	err := p.serve()
+	if errors.Is(err, errUnsaid) && s.forget(p) {
+		return
+	}
+	if err != nil {
 		s.lost(p, err)
 	}
 	p.conn.Drain() // what farewell says must not be lost with the connection
+}
+
+// refuse tells a worker why it is not let in. It waits a little until that
+// has hung up: a close with something unread would take the words back.
+func (s *server) refuse(p *peer, why error) {
+	s.logf("refused %s from %s: %v", p.task, p.addr, why)
+	hangUp := time.AfterFunc(farewell, p.cut)
+	defer hangUp.Stop()
+	p.tell(why)
+	p.conn.Drain()
+	select {
+	case s.turned <- struct{}{}:
+	default: // nobody counts any more
+	}
 }
 
 func (s *server) logf(format string, args ...any) {
@@ -150,10 +167,6 @@ func (s *server) register(p *peer) error {
 		return errors.New("it is no worker that has a say here")
 	}
 	if s.closing {
-		select {
-		case s.turned <- struct{}{}:
-		default: // nobody counts any more
-		}
 		return cmp.Or(s.err, errEnded)
 	}
 	if other := s.peers[p.task.Index]; other != nil {
@@ -161,6 +174,19 @@ func (s *server) register(p *peer) error {
 	}
 	s.peers[p.task.Index] = p
 	return nil
+}
+
+// forget lets a worker come again whose connection ended before it said
+// anything: it may have heard, while it was still dialling, why there will be
+// no training. That is for others to tell; if it is dead it will be missed.
+func (s *server) forget(p *peer) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return false
+	}
+	s.peers[p.task.Index] = nil
+	return true
 }
 
 // farewell tells every peer why the training ended, where it ended badly,

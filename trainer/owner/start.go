@@ -140,12 +140,22 @@ func (s *server) advance(rank int, step uint64) error {
 	defer s.mu.Unlock()
 	for other, gone := range s.gone {
 		if gone && s.together(rank, other) && s.steps[other] <= step {
-			return fmt.Errorf("goes on with step %d, but %s said goodbye after %d steps: every worker must take as many",
-				step, worker(other), s.steps[other])
+			return s.blame(other, fmt.Errorf("said goodbye after %d steps, but %s goes on: every worker must take as many",
+				s.steps[other], worker(rank)))
 		}
 	}
 	s.steps[rank] = step + 1
 	return nil
+}
+
+// blame makes err that of a worker, who need not be the one that brought it
+// up. It needs s.mu.
+func (s *server) blame(rank int, err error) error {
+	addr := "this task"
+	if p := s.peers[rank]; p != nil {
+		addr = p.addr
+	}
+	return &peers.PeerError{Task: worker(rank), Addr: addr, Err: err}
 }
 
 // together reports whether two workers must take the same number of steps.

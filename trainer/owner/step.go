@@ -181,13 +181,16 @@ func (c *Client) settle(ctx context.Context) (Outcome, error) {
 		return c.compete(ctx)
 	}
 	end, err := c.wait(ctx)
+	if err != nil {
+		return Outcome{}, err
+	}
 	o := Outcome{Step: c.step, Leaves: end.leaves, Norm: end.norm}
 	c.step++
-	if c.relay != nil && err == nil {
+	if c.relay != nil {
 		c.gate.shut() // before others of the host begin the next step
 		c.relay.finish(end)
 	}
-	return o, err
+	return o, nil
 }
 
 // finishable says why the step cannot be finished.

@@ -184,7 +184,9 @@ func (d *Door) meet(ctx context.Context, conn net.Conn) {
 		d.refused.note(fmt.Sprintf("%s: %v", addr, err))
 	case ctx.Err() == nil: // else it was this door that ended it
 		d.config.logf(slog.LevelDebug, "refused %s: %s", addr, unproved(err))
-		d.unproved.note(host(addr))
+		if !unclaimed(err) {
+			d.unproved.note(host(addr))
+		}
 	}
 	conn.Close() // nobody was told of it
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/plx-run/plx/trainer/cluster"
@@ -145,4 +146,10 @@ func unproved(err error) string {
 		return "it hung up before it proved the job's secret"
 	}
 	return "connection lost before it proved the job's secret"
+}
+
+// unclaimed reports whether a connection ended before anything was claimed on
+// it: a task that died or gave up does that, and a look at an open port.
+func unclaimed(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }

@@ -1,0 +1,150 @@
+package trainer
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+)
+
+// everything has the same bits for any number of workers: Adam, clipping to
+// the global norm, dropout, batch norm, rows that several workers touch.
+func everything() map[string]trial {
+	options := []Option{GlobalBatch(24), ClipNorm(0.5), MeasureNorm()}
+	return map[string]trial{
+		"mlp with dropout":      {build: dropoutMLP, feed: classified(60), opt: Adam(0.02), options: options, steps: 6},
+		"cnn with batch norm":   {build: smallCNN, feed: classified(2, 6, 6), opt: Adam(0.02), options: options, steps: 5},
+		"embedding, duplicates": {build: words, feed: sentences, opt: Adam(0.05), options: options, steps: 6},
+	}
+}
+
+// layout is an architecture with its servers.
+type layout struct {
+	arch    string
+	servers int
+}
+
+var layouts = []layout{{"ps", 1}, {"ps", 2}, {"ps", 3}, {"allreduce", 0}, {"hybrid", 2}}
+
+// The same model, bit for bit, whatever the number of workers and wherever
+// the variables live.
+func TestSameBits(t *testing.T) {
+	for name, x := range everything() {
+		t.Run(name, func(t *testing.T) {
+			for virtual, workers := range map[int][]int{6: {1, 2, 3, 4, 5, 6}, 8: {1, 2, 4, 8}} {
+				seed := Seed(uint64(virtual))
+				want := x.alone(t, VirtualWorkers(virtual), seed)
+				if want.norms[0] <= 0.5 {
+					t.Errorf("a norm of %v is not clipped: the test shows nothing", want.norms[0])
+				}
+				for _, w := range workers {
+					for _, at := range layouts {
+						tj := newTestJob(t, w, at.servers, VirtualWorkers(virtual), seed, Arch(at.arch), scattered)
+						done, err := x.together(tj)
+						if err == nil {
+							err = done.same(want)
+						}
+						if err != nil {
+							t.Errorf("%d virtual, %d workers, %s, %d servers: %v", virtual, w, at.arch, at.servers, err)
+						}
+					}
+				}
+				if other := x.alone(t, VirtualWorkers(virtual), Seed(99)); other.digest == want.digest {
+					t.Error("another seed gives the same")
+				}
+			}
+		})
+	}
+}
+
+// A seed decides dropout too, not only the first values.
+func TestDropoutFollowsTheSeed(t *testing.T) {
+	x := everything()["mlp with dropout"]
+	x.build = func(uint64) Build { return dropoutMLP(1) }
+	if a, b := x.alone(t, Seed(1)), x.alone(t, Seed(2)); a.losses[0] == b.losses[0] {
+		t.Errorf("first losses are both %v", a.losses[0])
+	}
+}
+
+// One worker that drives several replicas, or adds up several batches, is as
+// many workers; lanes are only a matter of speed.
+func TestReplicasAreWorkers(t *testing.T) {
+	lanes := func(n int) Setting { return flags(func(c *config) { c.lanes = n }) }
+	for name, x := range everything() {
+		t.Run(name, func(t *testing.T) {
+			want, err := x.together(newTestJob(t, 6, 0, Arch("allreduce"), scattered))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range []struct {
+				workers, servers int
+				settings         []Setting
+			}{
+				{1, 0, []Setting{Replicas(6), lanes(1)}},
+				{1, 0, []Setting{Replicas(6), lanes(2)}},
+				{1, 0, []Setting{Replicas(6), lanes(6)}},
+				{2, 0, []Setting{Replicas(3), Arch("allreduce"), lanes(2)}},
+				{3, 2, []Setting{Replicas(2), Arch("ps"), lanes(1)}},
+				{3, 1, []Setting{Accumulate(2), Arch("ps"), lanes(2)}},
+				{1, 1, []Setting{Accumulate(3), Replicas(2), Arch("hybrid"), lanes(2)}},
+				{2, 1, []Setting{VirtualWorkers(6), Arch("hybrid"), lanes(2)}},
+			} {
+				done, err := x.together(newTestJob(t, c.workers, c.servers, append(c.settings, scattered)...))
+				if err == nil {
+					err = done.same(want)
+				}
+				if err != nil {
+					t.Errorf("%+v: %v", c, err)
+				}
+			}
+		})
+	}
+}
+
+// Hosts may have unequal numbers of workers: with servers as owners the
+// workers of a host add up first.
+func TestSameBitsOnUnevenHosts(t *testing.T) {
+	for name, x := range everything() {
+		t.Run(name, func(t *testing.T) {
+			want := x.alone(t, VirtualWorkers(8))
+			for _, hosts := range [][]string{
+				{"127.0.0.2", "127.0.0.2", "127.0.0.2", "127.0.0.3"},
+				{"127.0.0.2", "127.0.0.3", "127.0.0.3", "127.0.0.3", "127.0.0.3", "127.0.0.4"},
+				{"127.0.0.2", "127.0.0.2", "127.0.0.3", "127.0.0.3", "127.0.0.3"},
+				{"127.0.0.2", "127.0.0.3", "127.0.0.2"}, // not side by side
+			} {
+				for _, at := range layouts {
+					tj := newTestJobOn(t, hosts, at.servers, VirtualWorkers(8), Arch(at.arch), scattered)
+					done, err := x.together(tj)
+					if err == nil {
+						err = done.same(want)
+					}
+					if err != nil {
+						t.Errorf("%v, %s, %d servers: %v", hosts, at.arch, at.servers, err)
+					}
+					aggregated := tj.jobs[0].replica.Load().declared.Hosts
+					if want := len(slices.Compact(slices.Clone(hosts))); at.arch == "ps" && len(aggregated) != want || at.arch != "ps" && aggregated != nil {
+						t.Errorf("%v, %s: aggregated as %v", hosts, at.arch, aggregated)
+					}
+				}
+			}
+		})
+	}
+}
+
+// What is not part of the promise may change the bits: a test that the
+// comparison above can fail.
+func TestOtherCutsOfABatchHaveOtherBits(t *testing.T) {
+	x := everything()["mlp with dropout"]
+	digests := map[string]int{}
+	for _, virtual := range []int{2, 6, 8} {
+		done, err := x.run(soloJob(io.Discard, VirtualWorkers(virtual)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		digests[done.digest] = virtual
+	}
+	if len(digests) != 3 {
+		t.Error(fmt.Errorf("digests of 2, 6 and 8 virtual workers: %v", digests))
+	}
+}

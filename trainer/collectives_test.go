@@ -1,0 +1,246 @@
+package trainer
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/plx-run/plx/trainer/data"
+)
+
+// countable is what slices in collectives hold.
+type countable interface{ float32 | float64 | int64 }
+
+// contribution is what a rank brings: small whole numbers, so that sums are
+// the same in any order.
+func contribution[T countable](rank, n int) []T {
+	x := make([]T, n)
+	for i := range x {
+		x[i] = T((rank*31 + i*7) % 13)
+	}
+	return x
+}
+
+func total[T countable](workers, n int) []T {
+	sum := make([]T, n)
+	for rank := range workers {
+		for i, v := range contribution[T](rank, n) {
+			sum[i] += v
+		}
+	}
+	return sum
+}
+
+func everyone[T countable](workers, n int) (all []T) {
+	for rank := range workers {
+		all = append(all, contribution[T](rank, n)...)
+	}
+	return all
+}
+
+// collect7 uses all seven on slices of T and compares them with loops.
+func collect7[T countable](t *testing.T, j *Job, n int) error {
+	ctx, w, rank := t.Context(), j.NumWorkers(), j.WorkerID()
+	root := w - 1
+	same := func(what string, err error, got, want []T) error {
+		if err != nil || !slices.Equal(got, want) {
+			return fmt.Errorf("%s of %d %T on worker:%d of %d: %.60s, want %.60s: %v", what, n, got, rank, w, fmt.Sprint(got), fmt.Sprint(want), err)
+		}
+		return nil
+	}
+	x := contribution[T](rank, n)
+	errs := []error{j.Barrier(ctx), same("broadcast", j.Broadcast(ctx, x, root), x, contribution[T](root, n))}
+	piece := make([]T, n)
+	var from []T
+	if rank == root {
+		from = everyone[T](w, n)
+	}
+	errs = append(errs, same("scatter", j.Scatter(ctx, from, piece, root), piece, contribution[T](rank, n)))
+	var into []T
+	if rank == root {
+		into = make([]T, w*n)
+	}
+	err := j.Gather(ctx, contribution[T](rank, n), into, root)
+	if rank == root {
+		errs = append(errs, same("gather", err, into, everyone[T](w, n)))
+	}
+	whole := make([]T, w*n)
+	errs = append(errs, err, same("all-gather", j.AllGather(ctx, contribution[T](rank, n), whole), whole, everyone[T](w, n)))
+	lo := rank*(n/w) + min(rank, n%w)
+	hi := (rank+1)*(n/w) + min(rank+1, n%w)
+	share := make([]T, hi-lo)
+	errs = append(errs, same("reduce-scatter", j.ReduceScatter(ctx, contribution[T](rank, n), share), share, total[T](w, n)[lo:hi]))
+	x = contribution[T](rank, n)
+	errs = append(errs, same("all-reduce", j.AllReduce(ctx, x), x, total[T](w, n)))
+	return errors.Join(errs...)
+}
+
+func TestCollectivesOfAJob(t *testing.T) {
+	for _, workers := range []int{1, 2, 3, 5} {
+		tj := newTestJob(t, workers, 0)
+		errs := tj.all(func(j *Job) (err error) {
+			for _, n := range []int{1, 7, 1000} {
+				err = errors.Join(err, collect7[float32](t, j, n), collect7[float64](t, j, n), collect7[int64](t, j, n))
+			}
+			return err
+		})
+		if err := errors.Join(errs...); err != nil {
+			t.Errorf("%d workers: %v", workers, err)
+		}
+	}
+}
+
+// Other types are refused by name, and each collective says that it was it.
+// What one worker got wrong ends the collectives of its job, so every mistake
+// has a job of its own.
+func TestCollectivesRefuseOtherTypes(t *testing.T) {
+	ctx := t.Context()
+	for _, bad := range []any{[]int{1}, []string{"x"}, 1.5, []int32{1}, [][]float32{{1}}, (*[]float32)(nil)} {
+		for what, call := range map[string]func(j *Job) error{
+			"broadcast":      func(j *Job) error { return j.Broadcast(ctx, bad, 0) },
+			"scatter":        func(j *Job) error { return j.Scatter(ctx, bad, bad, 0) },
+			"gather":         func(j *Job) error { return j.Gather(ctx, bad, bad, 0) },
+			"all-gather":     func(j *Job) error { return j.AllGather(ctx, bad, bad) },
+			"reduce-scatter": func(j *Job) error { return j.ReduceScatter(ctx, bad, bad) },
+			"all-reduce":     func(j *Job) error { return j.AllReduce(ctx, bad) },
+		} {
+			err := call(soloJob(io.Discard))
+			if err == nil || !strings.HasPrefix(err.Error(), what+": ") || !strings.Contains(err.Error(), fmt.Sprintf("%T: want []float32, []float64 or []int64", bad)) {
+				t.Errorf("%s of %T: %v", what, bad, err)
+			}
+		}
+	}
+	for what, call := range map[string]func(j *Job) error{
+		"no worker has rank 1": func(j *Job) error { return j.Broadcast(ctx, []float32{1}, 1) },
+		"the same type":        func(j *Job) error { return j.AllGather(ctx, []float32{1}, []float64{1}) },
+		"has 2 elements":       func(j *Job) error { return j.AllGather(ctx, []float32{1}, []float32{1, 2}) },
+	} {
+		if err := call(soloJob(io.Discard)); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("got %v, want %q", err, what)
+		}
+	}
+}
+
+// Workers that do not call the same are told who does what.
+func TestCollectivesThatDiffer(t *testing.T) {
+	tj := newTestJob(t, 3, 0)
+	errs := tj.all(func(j *Job) error {
+		if j.WorkerID() == 2 {
+			return j.Broadcast(t.Context(), []float32{1, 2}, 0)
+		}
+		return j.AllReduce(t.Context(), []float32{1, 2})
+	})
+	for rank, err := range errs {
+		if err == nil || !strings.Contains(err.Error(), "worker:") || !strings.Contains(err.Error(), "same collectives") {
+			t.Errorf("worker:%d: %v", rank, err)
+		}
+	}
+}
+
+// Collectives may be used beside training.
+func TestCollectivesBetweenSteps(t *testing.T) {
+	x := everything()["mlp with dropout"]
+	want := x.alone(t, VirtualWorkers(6))
+	feed := x.feed
+	tj := newTestJob(t, 3, 0, VirtualWorkers(6))
+	got := make([]trained, 3)
+	errs := tj.all(func(j *Job) (err error) {
+		mine := x
+		mine.feed = func(step, from, to int) Feed {
+			sum := []int64{int64(step)}
+			if e := j.AllReduce(t.Context(), sum); e != nil || sum[0] != int64(3*step) {
+				t.Errorf("step %d: %v, %v", step, sum, e)
+			}
+			return feed(step, from, to)
+		}
+		got[j.WorkerID()], err = mine.run(j)
+		return err
+	})
+	if err := errors.Join(errors.Join(errs...), got[0].same(want)); err != nil {
+		t.Error(err)
+	}
+}
+
+// A dataset's elements go to the data shards in turn, each exactly once over
+// all workers, whatever the number of them.
+func TestShardGivesEveryElementOnce(t *testing.T) {
+	for _, c := range []struct{ elements, virtual, workers int }{{100, 6, 4}, {100, 8, 8}, {7, 6, 1}, {3, 6, 4}, {0, 4, 2}, {24, 6, 5}} {
+		var whole data.Slice[int]
+		for i := range c.elements {
+			whole = append(whole, i)
+		}
+		tj := newTestJob(t, c.workers, 0, VirtualWorkers(c.virtual))
+		seen, first := make([]int, c.elements), 0
+		for _, j := range tj.jobs {
+			if j.NumShards() != c.virtual || j.ShardID() != first || j.NumWorkers() != c.workers {
+				t.Errorf("%+v: %d shards, from %d, %d workers", c, j.NumShards(), j.ShardID(), j.NumWorkers())
+			}
+			share, err := Shard(j, whole)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range share.Len() {
+				x, err := share.At(i)
+				if err != nil || x%c.virtual < first || x%c.virtual >= first+j.NumReplicasPerWorker() {
+					t.Fatalf("%+v: %s has element %d: %v", c, j.contract.Task, x, err)
+				}
+				seen[x]++
+			}
+			if _, err := share.At(share.Len()); err == nil {
+				t.Errorf("%+v: an element behind the last", c)
+			}
+			if _, err := Shard(j, share); err == nil || !strings.Contains(err.Error(), "already") {
+				t.Errorf("%+v: sharded twice: %v", c, err)
+			}
+			first += j.NumReplicasPerWorker()
+		}
+		for i, n := range seen {
+			if n != 1 {
+				t.Errorf("%+v: element %d was given %d times", c, i, n)
+			}
+		}
+		if first != c.virtual {
+			t.Errorf("%+v: %d data shards are covered", c, first)
+		}
+	}
+}
+
+// A batch holds each virtual worker's rows one after the other, the same rows
+// whatever the number of workers.
+func TestShardBatches(t *testing.T) {
+	var whole data.Slice[int]
+	for i := range 50 {
+		whole = append(whole, i)
+	}
+	for _, workers := range []int{1, 2, 4} {
+		var all [3][]int
+		tj := newTestJob(t, workers, 0, VirtualWorkers(4))
+		for _, j := range tj.jobs {
+			share, err := Shard(j, whole)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for n := range all {
+				batch, err := share.Batch(n, 4)
+				if err != nil || len(batch) != 4*j.NumReplicasPerWorker() {
+					t.Fatalf("%d workers: batch %d: %v, %v", workers, n, batch, err)
+				}
+				all[n] = append(all[n], batch...)
+			}
+			if batch, err := share.Batch(3, 4); err != io.EOF || batch != nil { // 12 or 13 elements each
+				t.Errorf("%d workers: batch 3: %v, %v", workers, batch, err)
+			}
+			for _, bad := range [][2]int{{-1, 4}, {0, 0}} {
+				if _, err := share.Batch(bad[0], bad[1]); err == nil || err == io.EOF {
+					t.Errorf("batch %v: %v", bad, err)
+				}
+			}
+		}
+		if want := []int{16, 20, 24, 28, 17, 21, 25, 29, 18, 22, 26, 30, 19, 23, 27, 31}; !slices.Equal(all[1], want) {
+			t.Errorf("%d workers: batch 1 is %v, want %v", workers, all[1], want)
+		}
+	}
+}

@@ -1,0 +1,219 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// refused wants every worker to fail in Parallelize with an error that has
+// all of the words.
+func refused(t *testing.T, tj *testJob, build func(j *Job) Build, opt Optimizer, words ...string) {
+	t.Helper()
+	errs := tj.all(func(j *Job) error {
+		_, err := j.Parallelize(t.Context(), build(j), opt, GlobalBatch(24), StartTimeout(10*time.Second))
+		if err == nil {
+			return errors.New("was not refused")
+		}
+		return err
+	})
+	for rank, err := range errs {
+		for _, word := range words {
+			if err == nil || !strings.Contains(err.Error(), word) {
+				t.Errorf("worker:%d: %v; want %q", rank, err, word)
+			}
+		}
+	}
+}
+
+// threeHosts have a worker each: nobody adds up for others.
+var threeHosts = []string{"127.0.0.2", "127.0.0.3", "127.0.0.4"}
+
+// Workers that built different models hear what differs and where.
+func TestWorkersWithDifferentGraphsAreRefused(t *testing.T) {
+	renamed := func(name string, shape tensor.Shape, dt tensor.Dtype) Build {
+		return func(g *gorgonia.ExprGraph, batch int) (Model, error) {
+			x := gorgonia.NewTensor(g, dt, 2, gorgonia.WithName("x"), gorgonia.WithShape(batch, shape[0]))
+			w := gorgonia.NewTensor(g, dt, 2, gorgonia.WithName(name), gorgonia.WithShape(shape...), gorgonia.WithInit(Zeros()))
+			return Model{Inputs: gorgonia.Nodes{x}, Variables: gorgonia.Nodes{w}, Loss: gorgonia.Must(gorgonia.Mean(gorgonia.Must(gorgonia.Mul(x, w))))}, nil
+		}
+	}
+	good := renamed("w", tensor.Shape{3, 2}, tensor.Float32)
+	more := func(change func(m *Model)) Build {
+		return func(g *gorgonia.ExprGraph, batch int) (Model, error) {
+			m, err := good(g, batch)
+			change(&m)
+			return m, err
+		}
+	}
+	for name, c := range map[string]struct {
+		odd  Build
+		want string
+	}{
+		"name":    {renamed("v", tensor.Shape{3, 2}, tensor.Float32), `variable 0 is named "v", not "w"`},
+		"shape":   {renamed("w", tensor.Shape{2, 3}, tensor.Float32), `variable "w" has shape [2 3], not [3 2]`},
+		"type":    {renamed("w", tensor.Shape{3, 2}, tensor.Float64), `variable "w" is float64, not float32`},
+		"number":  {mlp(tensor.Float32, Mean, 8, 6, 3), "2 variables, not 1"},
+		"loss":    {more(func(m *Model) { m.LossKind = Sum }), "loss kind sum, not mean"},
+		"metrics": {more(func(m *Model) { m.Metrics = map[string]*gorgonia.Node{"m": m.Loss} }), "1 metrics, not 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, at := range []layout{{"ps", 1}, {"allreduce", 0}, {"hybrid", 2}} {
+				tj := newTestJobOn(t, threeHosts, at.servers, Arch(at.arch))
+				refused(t, tj, func(j *Job) Build {
+					if j.WorkerID() == 2 {
+						return c.odd
+					}
+					return good
+				}, SGD(0.1), c.want, "worker:2")
+			}
+		})
+	}
+}
+
+func TestDifferentOptimisersAreRefused(t *testing.T) {
+	tj := newTestJob(t, 2, 1, Arch("ps"))
+	errs := tj.all(func(j *Job) error {
+		_, err := j.Parallelize(t.Context(), regression{}.build, Momentum(0.1, 0.5+0.1*float64(j.WorkerID())), GlobalBatch(24))
+		return err
+	})
+	for rank, err := range errs {
+		if err == nil || !strings.Contains(err.Error(), "optimiser") || !strings.Contains(err.Error(), "worker:1") {
+			t.Errorf("worker:%d: %v", rank, err)
+		}
+	}
+}
+
+// Where bits were asked for, hosts that compute differently are refused, and
+// both are named; where they were not, they train.
+func TestDifferentArithmetic(t *testing.T) {
+	for name, promise := range map[string]Setting{
+		"virtual workers": VirtualWorkers(6),
+		"digest":          flags(func(c *config) { c.digest = true }),
+		"nothing":         func(*config) {},
+	} {
+		for _, at := range layouts[1:] {
+			tj := newTestJobOn(t, threeHosts, at.servers, Arch(at.arch), promise)
+			for _, j := range tj.jobs {
+				j.numerics = "openblas Haswell"
+			}
+			tj.jobs[2].numerics = "gonum"
+			if name != "nothing" {
+				refused(t, tj, func(*Job) Build { return regression{}.build }, SGD(0.1), `"gonum", not "openblas Haswell"`, "worker:2", "same bits")
+				continue
+			}
+			x := everything()["mlp with dropout"]
+			if _, err := x.together(tj); err != nil {
+				t.Errorf("%s: %v", at.arch, err)
+			}
+		}
+	}
+}
+
+// Combinations that cannot work are refused with the reason.
+func TestArchitecturesAndModesThatDoNotWork(t *testing.T) {
+	for _, c := range []struct {
+		arch, sync       string
+		workers, servers int
+		want             []string
+	}{
+		{"allreduce", "async", 2, 1, []string{"--sync async with --arch allreduce", "would hold up the others", "--arch ps"}},
+		{"hybrid", "async", 2, 1, []string{"--sync async with --arch hybrid", "--arch ps"}},
+		{"allreduce", "ssp:2", 2, 1, []string{"--sync ssp:2 with --arch allreduce"}},
+		{"hybrid", "ssp:2", 2, 0, []string{"--sync ssp:2 with --arch hybrid"}},
+		{"allreduce", "group:2", 2, 1, []string{"--sync group:2 with --arch allreduce"}},
+		{"hybrid", "backup:1", 2, 1, []string{"--sync backup:1 with --arch hybrid"}},
+		{"ps", "sync", 2, 0, []string{"2 workers and no server"}},
+		{"", "async", 2, 0, []string{"2 workers and no server"}},
+		{"", "group:0", 2, 1, []string{"group:0"}},
+		{"", "group:3", 2, 1, []string{"group:3"}},
+		{"", "backup:2", 2, 1, []string{"backup:2"}},
+	} {
+		t.Run(fmt.Sprint(c.arch, " ", c.sync), func(t *testing.T) {
+			refused(t, newTestJob(t, c.workers, c.servers, Arch(c.arch), Sync(c.sync)),
+				func(*Job) Build { return regression{}.build }, SGD(0.1), c.want...)
+		})
+	}
+	tj := newTestJob(t, 2, 1, Sync("backup:1"))
+	_, err := tj.jobs[0].Parallelize(t.Context(), regression{}.build, SGD(0.1), GlobalBatch(4), ClipNorm(1))
+	if err == nil || !strings.Contains(err.Error(), "backup:1") || !strings.Contains(err.Error(), "norm") {
+		t.Errorf("backup with clipping: %v", err)
+	}
+}
+
+// The numbers of a job that make no sense are refused before anything else.
+func TestVirtualWorkersThatDoNotFit(t *testing.T) {
+	for _, c := range []struct {
+		virtual, replicas, accumulate, workers int
+		want                                   string
+	}{
+		{3, 1, 1, 4, "4 workers, but 3 virtual workers: every worker needs at least one"},
+		{8, 2, 1, 2, "--virtual-workers 8, but 2 workers times --replicas 2 times --accumulate 1 make 4"},
+		{0, 1 << 40, 1 << 40, 2, "virtual workers"},
+		{0, 1 << 32, 1 << 32, 1, "virtual workers"},
+		{1 << 40, 1, 1, 1, "virtual workers"},
+	} {
+		conf := defaults()
+		conf.virtual, conf.replicas, conf.accumulate = c.virtual, c.replicas, c.accumulate
+		contract := soloContract
+		contract.WorldSize = c.workers
+		_, err := newJob(contract, conf, io.Discard, io.Discard)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	var helpful interface{ Hint() string }
+	if err := error(manyWorkersError{4, 3}); !errors.As(err, &helpful) || !strings.Contains(helpful.Hint(), "--virtual-workers to 4") {
+		t.Error(helpful.Hint())
+	}
+	j := soloJob(io.Discard, VirtualWorkers(5))
+	_, err := j.Parallelize(context.Background(), regression{}.build, SGD(0.1), GlobalBatch(24))
+	if err == nil || !strings.Contains(err.Error(), "24 rows cannot be divided over 5 virtual workers") ||
+		!errors.As(err, &helpful) || !strings.Contains(helpful.Hint(), "25 rows") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Indices and labels that fit no table or class, and tensors of other types,
+// are refused and harm nothing.
+func TestMistakesInIndicesAreNamed(t *testing.T) {
+	j := soloJob(io.Discard, Replicas(2), Seed(3))
+	r, err := j.Parallelize(t.Context(), words(3), SGD(0.1), GlobalBatch(4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := sentences(0, 0, 4)
+	index := func(change func(x []int64)) tensor.Tensor {
+		x := append([]int64(nil), good["word"].Data().([]int64)...)
+		change(x)
+		return tensor.New(tensor.WithShape(len(x)), tensor.WithBacking(x))
+	}
+	before, err := r.digest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, word := range map[string]tensor.Tensor{
+		`lookup "word": index 37 at position 15, the table "table" has 37 rows`: index(func(x []int64) { x[15] = 37 }),
+		`lookup "word": index -1 at position 3`:                                 index(func(x []int64) { x[3] = -1 }),
+		`lookup "word": 8 indices, the model wants 16`:                          tensor.New(tensor.WithShape(8), tensor.WithBacking(make([]int64, 8))),
+		`lookup "word": type float32: want int, int32 or int64`:                 dense(tensor.Float32, make([]float64, 16), 16),
+		`the indices of lookup "word" are not fed`:                              nil,
+	} {
+		if _, err := r.Step(t.Context(), Feed{"word": word, "y": good["y"]}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	if after, err := r.digest(t.Context()); err != nil || after != before {
+		t.Errorf("a refused feed changed something: %v", err)
+	}
+	if _, err := r.Step(t.Context(), good); err != nil {
+		t.Errorf("a good feed after bad ones: %v", err)
+	}
+}

@@ -1,0 +1,292 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"gorgonia.org/tensor"
+)
+
+// turns lets groups of workers step one after the other.
+type turns struct {
+	mu     sync.Mutex
+	next   *sync.Cond
+	groups int
+	size   int // of a group
+	turn   int
+	done   int // workers of the group whose turn it is
+}
+
+func newTurns(groups, size int) *turns {
+	t := &turns{groups: groups, size: size}
+	t.next = sync.NewCond(&t.mu)
+	return t
+}
+
+// take runs do when it is the turn of a worker's group. An error ends the
+// turn too.
+func (t *turns) take(rank int, do func() error) error {
+	t.mu.Lock()
+	for t.turn%t.groups != rank/t.size {
+		t.next.Wait()
+	}
+	t.mu.Unlock()
+	err := do()
+	t.mu.Lock()
+	if t.done++; t.done == t.size {
+		t.turn, t.done = t.turn+1, 0
+		t.next.Broadcast()
+	}
+	for turn := t.turn; t.done > 0 && t.turn == turn; { // the rest of the group
+		t.next.Wait()
+	}
+	t.mu.Unlock()
+	return err
+}
+
+// Asynchronous modes are those of the twin: a gradient is computed from the
+// values that its worker, or its group, last got, and applied to those that
+// the servers have by now.
+func TestAsynchronousModesEqualTheTwin(t *testing.T) {
+	const steps, rate, batch = 6, 0.2, 12
+	for _, c := range []struct {
+		sync             string
+		workers, servers int
+		groups           int // that step one after the other
+		clip             float64
+	}{
+		{"async", 1, 1, 1, 0}, {"async", 3, 2, 3, 0}, {"async", 4, 1, 4, 1.5},
+		{"ssp:1", 2, 1, 2, 0}, {"ssp:5", 3, 2, 3, 1.5},
+		{"group:3", 3, 1, 3, 0}, {"group:2", 4, 2, 2, 0}, {"group:2", 4, 1, 2, 1.5}, {"group:1", 3, 1, 1, 1.5},
+	} {
+		t.Run(fmt.Sprintf("%s of %d", c.sync, c.workers), func(t *testing.T) {
+			tj := newTestJob(t, c.workers, c.servers, Sync(c.sync))
+			order := newTurns(c.groups, c.workers/c.groups)
+			losses := make([][]float64, c.workers)
+			last := make([]map[string]*tensor.Dense, c.workers)
+			errs := tj.all(func(j *Job) error {
+				r, err := j.Parallelize(t.Context(), regression{}.build, SGD(rate), GlobalBatch(batch), ClipNorm(c.clip), MeasureNorm())
+				for step := 0; step < steps; step++ {
+					err = errors.Join(err, order.take(j.WorkerID(), func() error {
+						if err != nil {
+							return nil // the first error is the one that counts
+						}
+						from, to := r.Rows()
+						result, err := r.Step(t.Context(), regression{}.feed(step, from, to))
+						losses[j.WorkerID()] = append(losses[j.WorkerID()], result.Loss)
+						return err
+					}))
+				}
+				if err == nil {
+					last[j.WorkerID()], err = r.Values(t.Context())
+				}
+				return err
+			})
+			if err := errors.Join(errors.Join(errs...), tj.wait()); err != nil {
+				t.Fatal(err)
+			}
+			if err := staleTwin(losses, last, c.groups, rate, c.clip, batch); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// staleTwin does in loops what groups do that step one after the other, and
+// compares: losses by rank and step, and the values that workers had last.
+func staleTwin(losses [][]float64, last []map[string]*tensor.Dense, groups int, rate, clip float64, batch int) error {
+	var server regression
+	var errs []error
+	local, each, size := make([]regression, groups), batch/groups, len(losses)/groups
+	for step := range losses[0] {
+		for group := range local {
+			done := local[group].look(server.rows(step, group*each, (group+1)*each))
+			server.apply(done, rate, clip)
+			local[group] = server
+			for rank := group * size; rank < (group+1)*size; rank++ {
+				if got := losses[rank][step]; !near(got, done.loss) {
+					errs = append(errs, fmt.Errorf("worker:%d, step %d: loss %v, the twin has %v", rank, step, got, done.loss))
+				}
+			}
+		}
+	}
+	for rank, values := range last {
+		if err := local[rank/size].has(values); err != nil {
+			errs = append(errs, fmt.Errorf("worker:%d: %w", rank, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Where a mode leaves nothing open it is sync, to the bit.
+func TestModesThatMustEqualSync(t *testing.T) {
+	for name, x := range everything() {
+		t.Run(name, func(t *testing.T) {
+			x.options = []Option{GlobalBatch(24)} // backup does not clip
+			want := x.alone(t, VirtualWorkers(6))
+			for _, c := range []struct {
+				sync             string
+				workers, servers int
+			}{
+				{"sync", 3, 2}, {"group:1", 3, 2}, {"group:1", 6, 1}, {"backup:0", 3, 2}, {"backup:0", 4, 1},
+				{"async", 1, 2}, {"ssp:0", 1, 1}, {"group:1", 1, 2}, {"backup:0", 1, 1},
+			} {
+				done, err := x.together(newTestJob(t, c.workers, c.servers, Sync(c.sync), VirtualWorkers(6), scattered))
+				if err == nil {
+					err = done.same(want)
+				}
+				if err != nil {
+					t.Errorf("%+v: %v", c, err)
+				}
+			}
+		})
+	}
+}
+
+// Every mode learns, also where nobody keeps the workers in any order.
+func TestEveryModeLearns(t *testing.T) {
+	for _, mode := range []string{"sync", "async", "ssp:0", "ssp:3", "group:2", "group:4", "backup:0", "backup:1", "backup:2"} {
+		for name, x := range everything() {
+			x.options, x.opt = []Option{GlobalBatch(24)}, Adam(0.01)
+			x.steps = 40
+			tj := newTestJob(t, 4, 2, Sync(mode), scattered)
+			err := errors.Join(tj.all(func(j *Job) error {
+				done, err := x.run(j)
+				if err != nil {
+					return err
+				}
+				if first, last := mean(done.losses[:3]), mean(done.losses[max(0, len(done.losses)-3):]); len(done.losses) > 6 && !(last < 0.9*first) {
+					return fmt.Errorf("%s: the loss went from %v to %v", j.contract.Task, first, last)
+				}
+				return nil
+			})...)
+			if err := errors.Join(err, tj.wait()); err != nil {
+				t.Errorf("%s, %s: %v", mode, name, err)
+			}
+		}
+	}
+}
+
+func mean(x []float64) float64 {
+	sum := 0.0
+	for _, v := range x {
+		sum += v
+	}
+	return sum / float64(len(x))
+}
+
+// With ssp:K a worker runs K steps ahead of one that has not begun, and no
+// further.
+func TestStalenessIsBounded(t *testing.T) {
+	const bound, steps = 2, 12
+	tj := newTestJob(t, 2, 2, Sync(fmt.Sprintf("ssp:%d", bound)))
+	ahead := make(chan struct{})
+	var mu sync.Mutex
+	var begun, finished [2]int
+	count := func(at *int) error {
+		mu.Lock()
+		defer mu.Unlock()
+		*at++
+		for rank := range finished {
+			if lead := finished[rank] - begun[1-rank]; lead > bound {
+				return fmt.Errorf("worker:%d has finished %d steps, the other one has begun %d", rank, finished[rank], begun[1-rank])
+			}
+		}
+		if finished[0] == bound && at == &finished[0] {
+			close(ahead)
+		}
+		return nil
+	}
+	errs := tj.all(func(j *Job) error {
+		r, err := j.Parallelize(t.Context(), regression{}.build, SGD(0.1), GlobalBatch(4))
+		if err == nil && j.WorkerID() == 1 {
+			<-ahead // it hangs here where worker:0 does not get that far
+		}
+		for step := 0; step < steps && err == nil; step++ {
+			from, to := r.Rows()
+			if err = count(&begun[j.WorkerID()]); err == nil {
+				_, err = r.Step(t.Context(), regression{}.feed(step, from, to))
+			}
+			err = errors.Join(err, count(&finished[j.WorkerID()]))
+		}
+		return err
+	})
+	if err := errors.Join(errors.Join(errs...), tj.wait()); err != nil {
+		t.Error(err)
+	}
+}
+
+// With backup:B the gradients of a worker that is late are dropped and
+// counted, and the mean is over those that came.
+func TestLateWorkerIsLeftOut(t *testing.T) {
+	const steps, rate, batch = 12, 0.2, 9
+	tj := newTestJob(t, 3, 1, Sync("backup:1"))
+	var ahead, caught sync.WaitGroup
+	ahead.Add(2)
+	caught.Add(1)
+	var twin regression
+	errs := tj.all(func(j *Job) error {
+		r, err := j.Parallelize(t.Context(), regression{}.build, SGD(rate), GlobalBatch(batch))
+		if err != nil {
+			return err
+		}
+		from, to := r.Rows()
+		if j.WorkerID() == 2 {
+			ahead.Wait()
+			return stepLate(t.Context(), r, steps, caught.Done)
+		}
+		for calls := 0; r.Steps() < steps; calls++ {
+			result, err := r.Step(t.Context(), regression{}.feed(r.Steps(), from, to))
+			if err != nil {
+				return ended(err)
+			}
+			if calls < 5 && j.WorkerID() == 0 {
+				done := twin.look(twin.rows(calls, 0, 6))
+				twin.apply(done, rate, 0)
+				if result.Late || !near(result.Loss, done.loss) {
+					return fmt.Errorf("step %d: %+v, the twin without worker:2 has loss %v", calls, result, done.loss)
+				}
+			}
+			if calls == 4 {
+				ahead.Done()
+				caught.Wait() // else it may come after the end
+			}
+		}
+		return nil
+	})
+	if err := errors.Join(errors.Join(errs...), tj.wait()); err != nil {
+		t.Error(err)
+	}
+}
+
+// stepLate begins when five steps are over.
+func stepLate(ctx context.Context, r *Replica, steps int, caught func()) error {
+	from, to := r.Rows()
+	result, err := r.Step(ctx, regression{}.feed(0, from, to))
+	caught()
+	if err != nil {
+		return err
+	}
+	late, dropped := r.Late()
+	if !result.Late || r.Steps() != 5 || late != 1 || dropped != to-from {
+		return fmt.Errorf("late %t, now at step %d, %d steps and %d rows in vain; want late, 5, 1 and %d", result.Late, r.Steps(), late, dropped, to-from)
+	}
+	for r.Steps() < steps {
+		if _, err := r.Step(ctx, regression{}.feed(r.Steps(), from, to)); err != nil {
+			return ended(err)
+		}
+	}
+	return nil
+}
+
+// ended is nil for a training that has ended as it should: for a worker that
+// is late in the last step because too few others are left for another.
+func ended(err error) error {
+	if finished(err) {
+		return nil
+	}
+	return err
+}
