@@ -174,13 +174,16 @@ func (c *config) place(workers, servers int, sparse, dense bool) (arch, why stri
 		arch, why = "ps", "no dense variable"
 	}
 	if arch == "ps" && servers == 0 {
-		return "", "", serverlessError{workers}
+		return "", "", serverlessError{workers, synchronous}
 	}
 	return arch, why, nil
 }
 
 // serverlessError is a job that needs a server and has none.
-type serverlessError struct{ workers int }
+type serverlessError struct {
+	workers     int
+	synchronous bool // so that workers may own the variables
+}
 
 func (e serverlessError) Error() string {
 	return fmt.Sprintf("%s and %v", count(e.workers, "worker"), errArchNeedsServers)

@@ -65,7 +65,7 @@ func TestWorkersWithDifferentGraphsAreRefused(t *testing.T) {
 		"metrics": {more(func(m *Model) { m.Metrics = map[string]*gorgonia.Node{"m": m.Loss} }), "1 metrics, not 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, at := range []layout{{"ps", 1}, {"allreduce", 0}, {"hybrid", 2}} {
+			for _, at := range []layout{{"ps", 1}, {"ps", 2}, {"allreduce", 0}, {"hybrid", 2}} {
 				tj := newTestJobOn(t, threeHosts, at.servers, Arch(at.arch))
 				refused(t, tj, func(j *Job) Build {
 					if j.WorkerID() == 2 {
@@ -216,4 +216,24 @@ func TestMistakesInIndicesAreNamed(t *testing.T) {
 	if _, err := r.Step(t.Context(), good); err != nil {
 		t.Errorf("a good feed after bad ones: %v", err)
 	}
+}
+
+// The same variables in another graph compute something else: the promise
+// that all workers train the same model would be void.
+func TestWorkersWithDifferentOperationsAreRefused(t *testing.T) {
+	with := func(activation func(*gorgonia.Node) (*gorgonia.Node, error)) Build {
+		return func(g *gorgonia.ExprGraph, batch int) (Model, error) {
+			m, err := regression{}.build(g, batch)
+			if err == nil {
+				m.Loss, err = activation(m.Loss)
+			}
+			return m, err
+		}
+	}
+	refused(t, newTestJob(t, 2, 1), func(j *Job) Build {
+		if j.WorkerID() == 1 {
+			return with(gorgonia.Square)
+		}
+		return with(gorgonia.Exp)
+	}, SGD(0.1), "worker:1")
 }

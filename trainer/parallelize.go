@@ -123,6 +123,9 @@ func (r *Replica) declare() error {
 	if d.Variables, err = r.variables(); err != nil {
 		return err
 	}
+	if d.Model, err = model.digest(); err != nil {
+		return fmt.Errorf("describe the model: %w", err)
+	}
 	dense := len(model.Variables)+len(model.States) > 0
 	arch, _, err := j.config.place(j.NumWorkers(), len(j.servers()), len(model.Embeddings) > 0, dense)
 	if err != nil {

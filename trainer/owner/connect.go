@@ -233,8 +233,13 @@ func (c *Client) dismiss(ctx context.Context, ps cluster.Task) error {
 	}
 	h, err := conn.Next()
 	if err == nil && h.Kind == wire.Error {
-		if _, err = peers.ReadReport(conn, h); err == nil {
-			err = errors.New("did not take that it owns nothing")
+		told, failed := peers.ReadReport(conn, h)
+		if err = failed; err == nil {
+			var known *peers.PeerError // the reason is another task
+			if errors.As(told, &known) {
+				return fmt.Errorf("%s (%s) reports: %w", ps, addr, told)
+			}
+			err = fmt.Errorf("did not take that it owns nothing: %w", told)
 		}
 	} else if err == nil && h.Kind != wire.Bye {
 		err = fmt.Errorf("unexpected %s frame", h.Kind)

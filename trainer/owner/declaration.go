@@ -32,6 +32,8 @@ type Declaration struct {
 	// in order. Where given, the workers of a host add their gradients before
 	// one of them sends the sum. Only in sync mode with servers.
 	Hosts []Range `json:"hosts,omitempty"`
+	// Model stands for the graph that is computed, such as a hash of it.
+	Model string `json:"model,omitempty"`
 	// Fingerprint describes the arithmetic of the worker's host: library,
 	// kernel, features of the CPU. With Exact they must all be equal.
 	Fingerprint string `json:"fingerprint,omitempty"`

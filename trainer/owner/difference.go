@@ -56,6 +56,8 @@ func (d *Declaration) differentNumbers(other *Declaration) string {
 	case d.Exact && d.Fingerprint != other.Fingerprint:
 		return fmt.Sprintf("arithmetic %q, not %q: the same bits were promised, which takes hosts that compute alike",
 			other.Fingerprint, d.Fingerprint)
+	case d.Model != other.Model:
+		return "a graph of other operations or shapes"
 	case d.StartMillis != other.StartMillis || d.SilenceMillis != other.SilenceMillis:
 		return "other timeouts"
 	}

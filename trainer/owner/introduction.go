@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/plx-run/plx/trainer/peers"
 	"github.com/plx-run/plx/trainer/wire"
@@ -41,10 +43,21 @@ func (p *peer) start() error {
 		}
 		return err
 	}
+	p.introduced()
 	if p.task.IsChief() {
 		return p.fill()
 	}
 	return nil
+}
+
+// introduced notes that the peer has declared what the chief did, or that the
+// training has ended because of it. Only serve's goroutine calls it.
+func (p *peer) introduced() {
+	select {
+	case <-p.known:
+	default:
+		close(p.known)
+	}
 }
 
 // dismissed ends a server that the chief has no use for.
@@ -53,8 +66,30 @@ func (p *peer) dismissed() error {
 		return err
 	}
 	p.conn.Drain()
+	p.server.hearOut(p)
 	p.server.end(nil)
 	return nil
+}
+
+// hearOut gives workers that are here a moment to declare. They take this
+// task for an owner and the chief does not, so the difference is the reason
+// why there will be no training.
+func (s *server) hearOut(chief *peer) {
+	timer := time.NewTimer(farewell)
+	defer timer.Stop()
+	s.mu.Lock()
+	others := slices.Clone(s.peers)
+	s.mu.Unlock()
+	for _, p := range others {
+		if p == nil || p == chief {
+			continue
+		}
+		select {
+		case <-p.known:
+		case <-timer.C:
+			return
+		}
+	}
 }
 
 // fill reads the chief's first values, one frame per dense piece in any order.

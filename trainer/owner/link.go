@@ -27,6 +27,7 @@ type link struct {
 	answered chan outcome  // a step is complete; first the zero outcome: workers may step
 	over     chan struct{} // closed when nothing is received any more
 	goodbye  bool          // the owner has said it; valid once over is closed
+	cause    error         // why the owner did not; likewise
 	running  sync.WaitGroup
 
 	where map[place]int // index in pieces
@@ -112,6 +113,7 @@ func (l *link) receive() {
 			if !errors.As(err, &known) {
 				err = &peers.PeerError{Task: l.task, Addr: l.addr, Err: peers.Lost(err)}
 			}
+			l.cause = err
 			l.client.fail(err)
 			l.conn.Close() // lets the owner go on to its end; of no more use
 			return

@@ -35,6 +35,10 @@ func (l *link) farewell() error {
 	defer hangUp.Stop()
 	err := l.conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Bye}})
 	<-l.over
+	var told *peers.PeerError // what the owner said instead
+	if !l.goodbye && errors.As(l.cause, &told) && told.Task != l.task {
+		return l.cause
+	}
 	if err == nil && !l.goodbye {
 		err = errors.New("no answer to goodbye")
 	}

@@ -23,6 +23,7 @@ type peer struct {
 	events chan event    // nil: the worker sends nothing itself
 	turn   chan struct{} // see above
 	gone   chan struct{} // closed when nothing reads any more
+	known  chan struct{} // closed by introduced
 
 	step   uint64 // steps begun; for serve only, as are those below
 	begun  []byte // payload of the step's first frame

@@ -119,7 +119,7 @@ func (s *server) meet(from peers.Peer) {
 		server: s, task: from.Task, addr: from.Addr,
 		conn: wire.NewConn(from.Conn, s.config.Generation, firstSilence),
 		turn: make(chan struct{}, 1),
-		gone: make(chan struct{}),
+		gone: make(chan struct{}), known: make(chan struct{}),
 	}
 	defer p.cut()
 	defer close(p.gone)
@@ -129,11 +129,13 @@ func (s *server) meet(from peers.Peer) {
 	}
 	err := p.serve()
 	if errors.Is(err, errUnsaid) && s.forget(p) {
+		p.introduced()
 		return
 	}
 	if err != nil {
 		s.lost(p, err)
 	}
+	p.introduced()
 	p.conn.Drain() // what farewell says must not be lost with the connection
 }
 
