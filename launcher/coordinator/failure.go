@@ -187,7 +187,7 @@ func (m *Machine) blamedPeer() (f failure, victim int) {
 	// The verdict names no first exit: the peer has none, and the witness's
 	// last words are not those of the culprit.
 	return failure{host: h, exit: protocol.Exit{Code: status(witness.exit)},
-		reason: fmt.Sprintf("%s on %s failed, says %s%s", peer, m.name(h), witness.exit.Task, because(witness.exit.Cause))},
+			reason: fmt.Sprintf("%s on %s failed, says %s%s", peer, m.name(h), witness.exit.Task, because(witness.exit.Cause))},
 		slices.IndexFunc(m.failures, func(f failure) bool { return f.task != nil && *f.task == peer })
 }
 
