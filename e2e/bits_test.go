@@ -93,10 +93,11 @@ func TestEveryModeTrains(t *testing.T) {
 	} {
 		t.Run(strings.Join(mode, " "), func(t *testing.T) {
 			b := b.in(t)
-			args := append([]string{"launch", "--hosts", file, mlp, "--niters=101", "--dim-in=256", "--n-classes=8",
+			args := append([]string{"launch", "--hosts", file, mlp, "--niters=121", "--dim-in=256", "--n-classes=8",
 				"--train-size=2000", "--learning-rate=0.05"}, mode...)
 			res := b.want(0, args...)
-			first, last := testLoss(t, res.stdout, "step 0 "), testLoss(t, res.stdout, "step 100 ")
+			// A chief that was late in step 100 prints in the next.
+			first, last := testLoss(t, res.stdout, "step 0 "), testLoss(t, res.stdout, "step 1")
 			if !(last < 0.8*first) {
 				t.Errorf("the test loss went from %v to %v", first, last)
 			}
@@ -108,7 +109,7 @@ func TestEveryModeTrains(t *testing.T) {
 // testLoss is the test loss in the chief's line for a step.
 func testLoss(t *testing.T, stdout, step string) float64 {
 	t.Helper()
-	found := regexp.MustCompile(regexp.QuoteMeta(step) + `.* test_loss ([0-9.]+)`).FindStringSubmatch(stdout)
+	found := regexp.MustCompile(regexp.QuoteMeta(step) + `[0-9]*.* test_loss ([0-9.]+)`).FindStringSubmatch(stdout)
 	if found == nil {
 		t.Fatalf("no test loss of %sin\n%s", step, stdout)
 	}

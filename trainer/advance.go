@@ -57,26 +57,13 @@ func (r *Replica) join(ctx context.Context) error {
 		return nil
 	}
 	r.job.Logf(slog.LevelDebug, "no more data after step %d: joining the others", r.step)
-	var absent []int
-	for leaf := r.lo; leaf < r.hi; leaf++ {
-		absent = append(absent, leaf)
+	if err := r.client.Join(ctx); err != nil {
+		r.err = fmt.Errorf("joined after step %d: %w", r.step, err)
+		return r.err
 	}
-	for {
-		err := r.client.Begin(0, absent...)
-		var outcome owner.Outcome
-		if err == nil {
-			outcome, err = r.client.Finish(ctx, nil)
-		}
-		if err != nil {
-			r.err = fmt.Errorf("step %d, joined: %w", r.step, err)
-			return r.err
-		}
-		if outcome.Leaves == 0 {
-			return nil
-		}
-		r.step = int(r.client.Step())
-		r.job.steps.Store(int64(r.step))
-	}
+	r.step = int(r.client.Step()) - 1 // the last one had nobody's data
+	r.job.steps.Store(int64(r.step))
+	return nil
 }
 
 // finished reports whether err, what the program returned, is a success.

@@ -30,6 +30,7 @@ const (
 
 var (
 	errStopped   = errors.New("told to stop")
+	errAgentSays = fmt.Errorf("%w by the agent", errStopped)
 	errAgentGone = errors.New("the launcher's agent is gone")
 )
 
@@ -204,7 +205,7 @@ func (t *task) obey(cancel context.CancelCauseFunc) {
 			cancel(errAgentGone)
 			return
 		case m.Kind == cluster.Stop:
-			cancel(errStopped)
+			cancel(errAgentSays)
 		default:
 			t.job.Logf(slog.LevelDebug, "the agent says %s, which this version does not know", m.Kind)
 		}
@@ -285,6 +286,8 @@ func (t *task) conclude(ctx context.Context, r *Replica) error {
 	if steps, rows := r.Late(); rows > 0 {
 		t.job.Logf(slog.LevelInfo, "came too late for %s: %s dropped", count(steps, "step"), count(rows, "row"))
 	}
+	sent, received := r.traffic()
+	t.job.Logf(slog.LevelDebug, "%s: sent %s, received %s", count(r.Steps(), "step"), size(sent), size(received))
 	if !t.job.config.digest || !t.job.IsChief() {
 		return nil
 	}
@@ -295,11 +298,12 @@ func (t *task) conclude(ctx context.Context, r *Replica) error {
 	return err
 }
 
-// serve runs the program as a server, until it is told to stop. Without an
-// agent to tell it, the last worker's goodbye ends it.
+// serve runs the program as a server, until the last worker's goodbye or until
+// its agent says stop. A signal of somebody else's is no end in good order:
+// workers may still need it.
 func (t *task) serve(ctx context.Context) error {
 	err := owner.Serve(ctx, owner.ServerConfig{Peers: t.job.peers(), Door: t.job.door})
-	if errors.Is(context.Cause(ctx), errStopped) {
+	if errors.Is(context.Cause(ctx), errAgentSays) {
 		return nil // it has done all that was asked
 	}
 	if ctx.Err() != nil {

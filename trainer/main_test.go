@@ -242,7 +242,7 @@ func TestStopEndsEverybody(t *testing.T) {
 }
 
 func TestTermIsAStop(t *testing.T) {
-	for name, code := range map[string]int{"worker:0": exitStopped, "ps:0": 0} {
+	for name, code := range map[string]int{"worker:0": exitStopped, "ps:0": exitStopped} {
 		all := launch(t, "forever", 1, 1, "--arch=ps")
 		all["worker:0"].untilStep(t, 2)
 		all[name].cmd.Process.Signal(syscall.SIGTERM) // one that has ended has another exit code

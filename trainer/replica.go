@@ -153,6 +153,15 @@ func (r *Replica) value(ctx context.Context, variable int) ([]byte, error) {
 	return memory, r.client.Whole(ctx, variable, memory)
 }
 
+// traffic is the bytes of this worker's connections with owners, and with
+// workers that it serves as one.
+func (r *Replica) traffic() (sent, received int) {
+	for _, c := range r.client.Traffic() {
+		sent, received = sent+int(c.Sent), received+int(c.Received)
+	}
+	return sent, received
+}
+
 var errClosed = errors.New("the training has ended")
 
 // failure is the error that broke the replica, or nil.

@@ -66,6 +66,9 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 		if err != nil {
 			return err
 		}
+		if result.Late {
+			continue
+		}
 		if err := chief.step(ctx, step, result.Loss, time.Since(start)); err != nil {
 			return err
 		}
@@ -92,6 +95,7 @@ type report struct {
 	test    trainer.Feed
 	save    string
 	every   int           // steps between two lines
+	next    int           // step of the next line, or the first after it
 	spent   time.Duration // in the steps since the last line
 	steps   int
 }
@@ -108,16 +112,18 @@ func newReport(s *settings, job *trainer.Job, replica *trainer.Replica, data *ge
 }
 
 // step counts a step, and prints a line after the first and after every so
-// many. The step time is the mean since the line before.
+// many; where a late chief has jumped over one, after the next. The step time
+// is the mean since the line before.
 func (r *report) step(ctx context.Context, step int, loss float64, spent time.Duration) error {
 	if r == nil {
 		return nil
 	}
 	r.spent += spent
 	r.steps++
-	if step%r.every != 0 {
+	if step < r.next {
 		return nil
 	}
+	r.next = (step/r.every + 1) * r.every
 	test, err := r.replica.Evaluate(ctx, r.test)
 	if err != nil {
 		return err

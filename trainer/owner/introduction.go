@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/peers"
 	"github.com/plx-run/plx/trainer/wire"
 )
@@ -26,18 +27,11 @@ func (p *peer) start() error {
 	if h.Kind == wire.Error {
 		return p.leaves(h)
 	}
-	if h.Kind != wire.Declare || h.Length > maxDeclaration {
-		return fmt.Errorf("%s frame of %d bytes where a declaration was due", h.Kind, h.Length)
-	}
-	body := make([]byte, h.Length)
-	if err := p.conn.Payload(body); err != nil {
+	d, err := p.declaration(h)
+	if err != nil {
 		return err
 	}
-	var d Declaration
-	if err := json.Unmarshal(body, &d); err != nil {
-		return fmt.Errorf("declaration: %w", err)
-	}
-	if err := p.server.declare(p, &d); err != nil {
+	if err := p.server.declare(p, d); err != nil {
 		if errors.Is(err, errNothing) {
 			return p.dismissed()
 		}
@@ -48,6 +42,46 @@ func (p *peer) start() error {
 		return p.fill()
 	}
 	return nil
+}
+
+// declaration reads the rest of the frame that h begins.
+func (p *peer) declaration(h wire.Header) (*Declaration, error) {
+	if h.Kind != wire.Declare || h.Length > maxDeclaration {
+		return nil, fmt.Errorf("%s frame of %d bytes where a declaration was due", h.Kind, h.Length)
+	}
+	body := make([]byte, h.Length)
+	if err := p.conn.Payload(body); err != nil {
+		return nil, err
+	}
+	var d Declaration
+	if err := json.Unmarshal(body, &d); err != nil {
+		return nil, fmt.Errorf("declaration: %w", err)
+	}
+	return &d, nil
+}
+
+// odd is why a worker comes to a server that the chief had no use for: they
+// declare different things. Without a declaration in time it is why.
+func (p *peer) odd(why error) error {
+	s := p.server
+	s.mu.Lock()
+	chief := s.declared[0]
+	s.mu.Unlock()
+	if chief == nil || chief.ownerIndex(s.self) >= 0 {
+		return why
+	}
+	hangUp := time.AfterFunc(farewell, p.cut)
+	defer hangUp.Stop()
+	h, err := p.conn.Next()
+	if err != nil {
+		return why
+	}
+	d, err := p.declaration(h)
+	if err != nil || chief.Difference(d) == "" {
+		return why
+	}
+	return &peers.PeerError{Task: p.task, Addr: p.addr,
+		Err: fmt.Errorf("declares something else than %s: %s", cluster.Chief, chief.Difference(d))}
 }
 
 // introduced notes that the peer has declared what the chief did, or that the
@@ -78,6 +112,7 @@ func (s *server) hearOut(chief *peer) {
 	timer := time.NewTimer(farewell)
 	defer timer.Stop()
 	s.mu.Lock()
+	s.closing = true // who comes now is told the difference by odd
 	others := slices.Clone(s.peers)
 	s.mu.Unlock()
 	for _, p := range others {

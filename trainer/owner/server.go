@@ -124,7 +124,7 @@ func (s *server) meet(from peers.Peer) {
 	defer p.cut()
 	defer close(p.gone)
 	if err := s.register(p); err != nil {
-		s.refuse(p, err)
+		s.refuse(p, p.odd(err))
 		return
 	}
 	err := p.serve()

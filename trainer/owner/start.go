@@ -112,6 +112,9 @@ func (s *server) open() {
 			return
 		}
 	}
+	if s.compare() != nil {
+		return // whose declaration it was is about to end the training
+	}
 	s.opened = true
 	s.late.Stop()
 	for rank, p := range s.peers {
