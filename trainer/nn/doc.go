@@ -21,6 +21,15 @@
 //	...
 //	loss, err := nn.CrossEntropy(logits, labels) // labels (batch, 10), one-hot
 //
+// Sequences lie one after the other, (batch*steps, width), so that a feed is
+// cut in data shards as any other; LSTM, GRU and Attention take the number of
+// steps. SampledCrossEntropy is a softmax over a sample of many classes whose
+// weights may be a trainer.Embedding; a Sampler draws the sample:
+//
+//	layer, err := nn.LSTM{X: words, Input: w, State: u, Bias: b}.Over(steps)
+//	...
+//	loss, estimate, err := nn.SampledCrossEntropy(layer.Out, candidates)
+//
 // Everything takes float32 or float64, checks shapes when the graph is built,
 // and has a gradient for gorgonia.Grad. Images are (batch, channels, height,
 // width), row-major.

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"github.com/plx-run/plx/trainer"
+	"github.com/plx-run/plx/trainer/nn"
+	"github.com/plx-run/plx/trainer/random"
+	"gorgonia.org/tensor"
+)
+
+// feeder makes the feeds of a worker's rows.
+type feeder struct {
+	network
+	job         *trainer.Job
+	sampler     *nn.Sampler
+	rows        []func() int64 // the words of each row
+	last        []int64        // word of each row
+	state, cell *tensor.Dense  // that the next step begins with
+}
+
+func newFeeder(n network, t text, job *trainer.Job, from, to int) (*feeder, error) {
+	sampler, err := nn.NewSampler(n.vocabulary, n.drawn)
+	f := &feeder{network: n, job: job, sampler: sampler, state: tensor.New(tensor.Of(n.dtype), tensor.WithShape(to-from, n.width)),
+		cell: tensor.New(tensor.Of(n.dtype), tensor.WithShape(to-from, n.hidden))}
+	for row := from; row < to; row++ {
+		next := t(row)
+		f.rows, f.last = append(f.rows, next), append(f.last, next())
+	}
+	return f, err
+}
+
+// feed is what a step reads.
+func (f *feeder) feed(step int) trainer.Feed {
+	var words, targets []int64
+	for i, next := range f.rows {
+		for range f.length {
+			words, f.last[i] = append(words, f.last[i]), next()
+			targets = append(targets, f.last[i])
+		}
+	}
+	stream := random.New(f.seed, "samples").Derive(uint64(step))
+	samples, logs, labelLogs := f.sampler.Draw(stream, f.job.ShardID(), f.job.NumReplicasPerWorker(), targets)
+	return trainer.Feed{"state": f.state, "cell": f.cell,
+		"word": vector(words), "target": vector(targets), "label": vector(targets), "label log": vector(labelLogs),
+		"sample": vector(samples), "class": vector(samples), "class log": vector(logs)}
+}
+
+// carry keeps what the sequences ended with for the next step.
+func (f *feeder) carry(r trainer.Result) {
+	for name, to := range map[string]*tensor.Dense{"state": f.state, "cell": f.cell} {
+		into := to.Float32s()
+		for _, v := range r.Fetches[name] {
+			into = into[copy(into, v.Data().([]float32)):]
+		}
+	}
+}
+
+func vector[T any](x []T) *tensor.Dense { return tensor.New(tensor.WithBacking(x)) }

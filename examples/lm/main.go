@@ -1,0 +1,114 @@
+// Command lm is a language model: it learns which word comes next. Both of its
+// tables, the words' vectors and the softmax's weights, are embeddings, and
+// the softmax is over a sample of the vocabulary, so a step costs the same
+// however many words there are:
+//
+//	plx launch --hosts resources.txt ./examples/lm --text news.en-00001-of-00100 --words vocabulary.txt
+//
+// A text has a sentence on each line and spaces between words, as the one
+// billion word benchmark has it. Without one, words are made by a rule whose
+// perplexity is known. With --dense the tables are ordinary variables, whose
+// gradients are as large as they are.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/plx-run/plx/trainer"
+	"gorgonia.org/tensor"
+)
+
+// settings are the program's flags.
+type settings struct {
+	network
+	text, words           string
+	batch, samples, steps int
+	rate                  float64
+}
+
+func main() {
+	s := settings{network: network{dtype: tensor.Float32}}
+	s.define(flag.CommandLine)
+	trainer.Main(s.train)
+}
+
+// define adds the flags to f.
+func (s *settings) define(f *flag.FlagSet) {
+	f.StringVar(&s.text, "text", "", "`files` to read, separated by commas (default: made words)")
+	f.StringVar(&s.words, "words", "", "vocabulary `file` for them, frequent words first, alone on a line or before their counts")
+	f.IntVar(&s.vocabulary, "vocabulary", 10000, "different `words`; the first so many of --words")
+	f.IntVar(&s.width, "width", 128, "`elements` of a word's vector")
+	f.IntVar(&s.hidden, "hidden", 128, "`cells` of the LSTM, projected to --width where they are not as many")
+	f.IntVar(&s.length, "length", 20, "`words` that gradients go back")
+	f.IntVar(&s.batch, "batch-size", 32, "`rows` of text that are read side by side, over all workers together")
+	f.IntVar(&s.drawn, "samples", 512, "`words` that each virtual worker's softmax tells the next one from")
+	f.IntVar(&s.steps, "steps", 500, "`steps` to take")
+	f.Float64Var(&s.rate, "learning-rate", 0.05, "`rate` of Adagrad")
+	f.BoolVar(&s.dense, "dense", false, "make ordinary variables of the tables")
+}
+
+// check says which flag makes no sense.
+func (s *settings) check() error {
+	for _, c := range []struct {
+		name         string
+		value, least int
+	}{
+		{"samples", s.drawn, 1}, {"vocabulary", s.vocabulary, max(4, 2*s.drawn)}, {"width", s.width, 1},
+		{"hidden", s.hidden, 1}, {"length", s.length, 1}, {"batch-size", s.batch, 1}, {"steps", s.steps, 0},
+	} {
+		if c.value < c.least {
+			return fmt.Errorf("--%s is %d: want at least %d", c.name, c.value, c.least)
+		}
+	}
+	if (s.text == "") != (s.words == "") {
+		return fmt.Errorf("--text and --words: give both, or none")
+	}
+	if !(s.rate > 0 && s.rate <= math.MaxFloat32) {
+		return fmt.Errorf("--learning-rate is %v: want more than 0", s.rate)
+	}
+	return nil
+}
+
+// train is one worker's part. The chief prints each fiftieth step.
+func (s *settings) train(ctx context.Context, job *trainer.Job) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	s.seed = job.Seed()
+	text, err := s.open()
+	if err != nil {
+		return err
+	}
+	// Adagrad's first steps are large: it has seen few gradients to divide by.
+	optimizer := trainer.Adagrad(s.rate).WithSchedule(trainer.WarmUp(50, func(int) float64 { return s.rate }))
+	optimizer.Settings.Accumulator = 1e-6 // gradients of single words are small
+	replica, err := job.Parallelize(ctx, s.build, optimizer, trainer.GlobalBatch(s.batch), trainer.ClipNorm(1))
+	if err != nil {
+		return err
+	}
+	from, to := replica.Rows()
+	feeder, err := newFeeder(s.network, text, job, from, to)
+	if err != nil {
+		return err
+	}
+	entropy, steps, since := 0.0, 0, time.Now() // since the last line
+	for replica.Steps() < s.steps {
+		step := replica.Steps()
+		result, err := replica.Step(ctx, feeder.feed(step))
+		if err != nil {
+			return err
+		}
+		feeder.carry(result)
+		entropy, steps = entropy+result.Metrics["entropy"], steps+1
+		if job.IsChief() && step%50 == 0 {
+			fmt.Printf("step %d | loss %.4f | perplexity %.2f | words/s %.0f\n", step, result.Loss,
+				math.Exp(entropy/float64(steps)), float64(steps*s.batch*s.length)/time.Since(since).Seconds())
+			entropy, steps, since = 0, 0, time.Now()
+		}
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"slices"
+
+	"github.com/plx-run/plx/trainer"
+	"github.com/plx-run/plx/trainer/random"
+	"gorgonia.org/tensor"
+)
+
+// translations change a sentence into its translation.
+var translations = map[string]func(words []int64){
+	"reverse": slices.Reverse[[]int64],
+	"sort":    slices.Sort[[]int64],
+}
+
+// language is what sentences are made of.
+type language struct {
+	seed          uint64
+	words, length int
+	translate     func(words []int64)
+}
+
+// sentences are sources and their translations, each filled up to the same
+// length.
+type sentences struct {
+	length                 int
+	source, before, target []int64
+}
+
+// sentences makes the sentences [from, to). One of them follows from the seed
+// and its number alone.
+func (l language) sentences(from, to int) sentences {
+	s := sentences{length: l.length}
+	for i := from; i < to; i++ {
+		draw := random.New(l.seed, "sentences").Derive(uint64(i))
+		u, _ := draw.Pair(0)
+		source := make([]int64, l.length)
+		words := source[:1+int(u*float64(l.length))]
+		for k := range words {
+			_, u := draw.Pair(uint64(k + 1))
+			words[k] = special + int64(u*float64(l.words))
+		}
+		target := slices.Clone(source)
+		l.translate(target[:len(words)])
+		s.source, s.target = append(s.source, source...), append(s.target, target...)
+		s.before = append(append(s.before, begin), target[:l.length-1]...)
+	}
+	return s
+}
+
+func (s sentences) feed() trainer.Feed {
+	mask, target := make([]float32, len(s.source)), make([]float32, len(s.source))
+	for i, word := range s.source {
+		if target[i] = float32(s.target[i]); word != end {
+			mask[i] = 1
+		}
+	}
+	return trainer.Feed{"source": vector(s.source), "before": vector(s.before), "target": vector(target),
+		"mask": tensor.New(tensor.WithShape(len(mask)/s.length, s.length), tensor.WithBacking(mask))}
+}
+
+func vector[T any](x []T) *tensor.Dense {
+	return tensor.New(tensor.WithShape(len(x)), tensor.WithBacking(x))
+}
+
+// right translates the sources and counts those whose every word is right.
+// Each word is the likeliest after those that were written before it.
+func (s sentences) right(evaluate func(trainer.Feed) (trainer.Result, error)) (right int, err error) {
+	s.before = slices.Repeat([]int64{begin}, len(s.source))
+	written := make([]int64, len(s.source))
+	for at := range s.length {
+		result, err := evaluate(s.feed())
+		if err != nil {
+			return 0, err
+		}
+		logits := result.Fetches["logits"][0].(*tensor.Dense)
+		classes := logits.Shape()[1]
+		for i := at; i < len(written); i += s.length {
+			row := logits.Float32s()[i*classes:][:classes]
+			written[i] = int64(slices.Index(row, slices.Max(row)))
+			if at+1 < s.length {
+				s.before[i+1] = written[i]
+			}
+		}
+	}
+	for i := 0; i < len(written); i += s.length {
+		if slices.Equal(written[i:i+s.length], s.target[i:i+s.length]) {
+			right++
+		}
+	}
+	return right, nil
+}

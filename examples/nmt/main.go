@@ -1,0 +1,102 @@
+// Command nmt translates: an LSTM reads a sentence, another writes its
+// translation and looks back at the words read by attention. The language is
+// made, so what is right is known: a translation is the sentence reversed, or
+// its words sorted.
+//
+//	plx launch --hosts resources.txt ./examples/nmt --task sort
+//
+// Both languages' words are embeddings (--arch hybrid: on servers). At the end
+// the chief translates new sentences word by word, each from the words that it
+// wrote itself, and prints how many are right from beginning to end.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math"
+
+	"github.com/plx-run/plx/trainer"
+	"gorgonia.org/tensor"
+)
+
+// settings are the program's flags.
+type settings struct {
+	network
+	task         string
+	batch, steps int
+	rate         float64
+}
+
+func main() {
+	s := settings{network: network{dtype: tensor.Float32}}
+	s.define(flag.CommandLine)
+	trainer.Main(s.train)
+}
+
+// define adds the flags to f.
+func (s *settings) define(f *flag.FlagSet) {
+	f.StringVar(&s.task, "task", "reverse", "what a translation is: `reverse|sort`")
+	f.IntVar(&s.words, "vocabulary", 20, "different `words`")
+	f.IntVar(&s.length, "length", 8, "`words` of the longest sentences")
+	f.IntVar(&s.width, "width", 32, "`elements` of a word's vector")
+	f.IntVar(&s.hidden, "hidden", 64, "`cells` of each LSTM")
+	f.IntVar(&s.batch, "batch-size", 64, "`sentences` of one step, over all workers together")
+	f.IntVar(&s.steps, "steps", 600, "`steps` to take")
+	f.Float64Var(&s.rate, "learning-rate", 0.005, "`rate` of Adam")
+}
+
+// check says which flag makes no sense.
+func (s *settings) check() error {
+	for _, c := range []struct {
+		name         string
+		value, least int
+	}{
+		{"vocabulary", s.words, 2}, {"length", s.length, 1}, {"width", s.width, 1}, {"hidden", s.hidden, 1},
+		{"batch-size", s.batch, 1}, {"steps", s.steps, 0},
+	} {
+		if c.value < c.least {
+			return fmt.Errorf("--%s is %d: want at least %d", c.name, c.value, c.least)
+		}
+	}
+	if translations[s.task] == nil {
+		return fmt.Errorf("--task is %q: want reverse or sort", s.task)
+	}
+	if !(s.rate > 0 && s.rate <= math.MaxFloat32) {
+		return fmt.Errorf("--learning-rate is %v: want more than 0", s.rate)
+	}
+	return nil
+}
+
+// train is one worker's part. The chief prints each fiftieth step, and how
+// many translations are right in the end.
+func (s *settings) train(ctx context.Context, job *trainer.Job) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	s.seed = job.Seed()
+	l := language{seed: s.seed, words: s.words, length: s.length, translate: translations[s.task]}
+	replica, err := job.Parallelize(ctx, s.build, trainer.Adam(s.rate), trainer.GlobalBatch(s.batch), trainer.ClipNorm(1))
+	if err != nil {
+		return err
+	}
+	from, to := replica.Rows()
+	for replica.Steps() < s.steps {
+		step := replica.Steps()
+		result, err := replica.Step(ctx, l.sentences(step*s.batch+from, step*s.batch+to).feed())
+		if err != nil {
+			return err
+		}
+		if job.IsChief() && step%50 == 0 {
+			fmt.Printf("step %d | loss %.4f | accuracy %.3f\n", step, result.Loss, result.Metrics["accuracy"])
+		}
+	}
+	// All workers translate, so that all are there when rows are asked for.
+	const tested = 200
+	fresh := l.sentences(s.steps*s.batch, s.steps*s.batch+tested)
+	right, err := fresh.right(func(f trainer.Feed) (trainer.Result, error) { return replica.Evaluate(ctx, f) })
+	if err == nil && job.IsChief() {
+		fmt.Printf("translated %d of %d sentences right\n", right, tested)
+	}
+	return err
+}

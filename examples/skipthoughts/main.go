@@ -1,0 +1,98 @@
+// Command skipthoughts learns vectors of sentences: an encoder makes one of a
+// sentence, and from nothing but that vector two decoders write the sentences
+// before and after it in the story.
+//
+//	plx launch --hosts resources.txt ./examples/skipthoughts
+//
+// The stories are made, so what is right is known: each sentence is the one
+// before it reversed, with every word replaced by the next in the vocabulary.
+// At the end the chief prints of how many new sentences both neighbours are
+// right from beginning to end. With so many words, few of them are old.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math"
+
+	"github.com/plx-run/plx/trainer"
+	"gorgonia.org/tensor"
+)
+
+// settings are the program's flags.
+type settings struct {
+	network
+	batch, steps int
+	rate         float64
+}
+
+func main() {
+	s := settings{network: network{dtype: tensor.Float32}}
+	s.define(flag.CommandLine)
+	trainer.Main(s.train)
+}
+
+// define adds the flags to f.
+func (s *settings) define(f *flag.FlagSet) {
+	f.IntVar(&s.words, "vocabulary", 20, "different `words`")
+	f.IntVar(&s.length, "length", 5, "`words` of a sentence")
+	f.IntVar(&s.width, "width", 16, "`elements` of a word's vector")
+	f.IntVar(&s.hidden, "hidden", 64, "`elements` of a sentence's vector")
+	f.IntVar(&s.batch, "batch-size", 64, "`sentences` of one step, over all workers together")
+	f.IntVar(&s.steps, "steps", 800, "`steps` to take")
+	f.Float64Var(&s.rate, "learning-rate", 0.01, "`rate` of Adam, falling to a tenth")
+}
+
+// check says which flag makes no sense.
+func (s *settings) check() error {
+	for _, c := range []struct {
+		name         string
+		value, least int
+	}{
+		{"vocabulary", s.words, 2}, {"length", s.length, 1}, {"width", s.width, 1}, {"hidden", s.hidden, 1},
+		{"batch-size", s.batch, 1}, {"steps", s.steps, 0},
+	} {
+		if c.value < c.least {
+			return fmt.Errorf("--%s is %d: want at least %d", c.name, c.value, c.least)
+		}
+	}
+	if !(s.rate > 0 && s.rate <= math.MaxFloat32) {
+		return fmt.Errorf("--learning-rate is %v: want more than 0", s.rate)
+	}
+	return nil
+}
+
+// train is one worker's part. The chief prints each fiftieth step, and how
+// many neighbours are right in the end.
+func (s *settings) train(ctx context.Context, job *trainer.Job) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	s.seed = job.Seed()
+	stories := stories{seed: s.seed, words: s.words, length: s.length}
+	falling := func(step int) float64 { return s.rate * (1 - 0.9*float64(step)/float64(s.steps)) }
+	replica, err := job.Parallelize(ctx, s.build, trainer.Adam(s.rate).WithSchedule(falling), trainer.GlobalBatch(s.batch), trainer.ClipNorm(1))
+	if err != nil {
+		return err
+	}
+	from, to := replica.Rows()
+	for replica.Steps() < s.steps {
+		step := replica.Steps()
+		result, err := replica.Step(ctx, stories.read(step*s.batch+from, step*s.batch+to).feed())
+		if err != nil {
+			return err
+		}
+		if job.IsChief() && step%50 == 0 {
+			fmt.Printf("step %d | loss %.4f | accuracy %.3f\n", step, result.Loss, result.Metrics["accuracy"])
+		}
+	}
+	// All workers evaluate, so that all are there when rows are asked for.
+	const tested = 200
+	fresh := stories.read(s.steps*s.batch, s.steps*s.batch+tested)
+	result, err := replica.Evaluate(ctx, fresh.feed())
+	if err == nil && job.IsChief() {
+		fmt.Printf("both neighbours of %d of %d sentences right\n", fresh.right(result.Fetches["logits"][0].(*tensor.Dense)), tested)
+	}
+	return err
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"slices"
+
+	"github.com/plx-run/plx/trainer"
+	"github.com/plx-run/plx/trainer/random"
+	"gorgonia.org/tensor"
+)
+
+// stories are what sentences are in. Words have the numbers below words, and
+// that number itself begins a sentence that is written.
+type stories struct {
+	seed          uint64
+	words, length int
+}
+
+// after is the sentence that follows s in a story; with back, the one that s
+// follows.
+func (t stories) after(s []int64, back bool) []int64 {
+	by := 1
+	if back {
+		by = t.words - 1
+	}
+	next := slices.Clone(s)
+	slices.Reverse(next)
+	for i, word := range next {
+		next[i] = (word + int64(by)) % int64(t.words)
+	}
+	return next
+}
+
+// sentences are sentences and their neighbours, one after the other.
+type sentences struct {
+	stories
+	sentence, previous, next []int64
+}
+
+// read returns the sentences [from, to). One of them follows from the seed and
+// its number alone.
+func (t stories) read(from, to int) sentences {
+	s := sentences{stories: t}
+	for i := from; i < to; i++ {
+		one, draw := make([]int64, t.length), random.New(t.seed, "stories").Derive(uint64(i))
+		for k := range one {
+			u, _ := draw.Pair(uint64(k))
+			one[k] = int64(u * float64(t.words))
+		}
+		s.sentence = append(s.sentence, one...)
+		s.previous = append(s.previous, t.after(one, true)...)
+		s.next = append(s.next, t.after(one, false)...)
+	}
+	return s
+}
+
+func (s sentences) feed() trainer.Feed {
+	return trainer.Feed{"sentence": vector(s.sentence), "previous words": vector(s.begun(s.previous)), "next words": vector(s.begun(s.next)),
+		"previous": vector(numbers(s.previous)), "next": vector(numbers(s.next))}
+}
+
+// begun puts the beginning before each sentence, in place of its last word.
+func (s sentences) begun(words []int64) []int64 {
+	all := slices.Clone(words)
+	for i := range all {
+		if all[i] = int64(s.words); i%s.length > 0 {
+			all[i] = words[i-1]
+		}
+	}
+	return all
+}
+
+// right counts the sentences of whose neighbours every word is the likeliest
+// after the right ones before it: what is written word by word is then right
+// too.
+func (s sentences) right(logits *tensor.Dense) (right int) {
+	target, x := slices.Concat(s.previous, s.next), logits.Float32s()
+	wrong := map[int]bool{}
+	for i, word := range target {
+		row := x[i*s.words:][:s.words]
+		if int64(slices.Index(row, slices.Max(row))) != word {
+			wrong[i%len(s.sentence)/s.length] = true
+		}
+	}
+	return len(s.sentence)/s.length - len(wrong)
+}
+
+func numbers(words []int64) []float32 {
+	all := make([]float32, len(words))
+	for i, w := range words {
+		all[i] = float32(w)
+	}
+	return all
+}
+
+func vector[T any](x []T) *tensor.Dense {
+	return tensor.New(tensor.WithShape(len(x)), tensor.WithBacking(x))
+}

@@ -1,0 +1,243 @@
+package nn
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Candidates are what a sampled softmax tells apart: each row's own class, and
+// classes that are drawn for all rows together. Rows of a class's table are
+// (width+1) wide: its weights, and its bias at the end.
+type Candidates struct {
+	Label     *gorgonia.Node // (n): the rows' classes, whole numbers of any type
+	LabelRows *gorgonia.Node // (n, width+1): of the table
+	LabelLog  *gorgonia.Node // (n): the logarithm of how often a draw is expected to have the class
+
+	Sample     *gorgonia.Node // (s)
+	SampleRows *gorgonia.Node // (s, width+1)
+	SampleLog  *gorgonia.Node // (s)
+}
+
+// SampledCrossEntropy is the mean over the rows of x, (n, width), of the cross
+// entropy of a softmax over the row's own class and the samples only, in place
+// of all classes (Jean et al. 2015, "On using very large target vocabulary"):
+// from each logit the logarithm of the class's expected count is taken, and a
+// sample that is the row's own class does not count. It has gradients by x and
+// by the rows of both kinds.
+//
+// This loss is smaller than the cross entropy over all classes. estimate is a
+// guess at that one: the samples stand for all other classes, each as often as
+// its expected count says. It has no gradient.
+//
+// A Sampler draws classes and tells their logarithms.
+func SampledCrossEntropy(x *gorgonia.Node, c Candidates) (loss, estimate *gorgonia.Node, err error) {
+	s, err := newSampled(x, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	trace := &operation{
+		what:  s.what + " of each row",
+		out:   operand{dtype: s.dtype, shape: tensor.Shape{s.rows * (3 + s.samples)}},
+		run:   choose(s.dtype, sampledTrace[float32], sampledTrace[float64], s),
+		fixed: 7,
+	}
+	t, err := trace.apply(x, c.LabelRows, c.SampleRows, c.Label, c.Sample, c.LabelLog, c.SampleLog)
+	if err != nil {
+		return nil, nil, err
+	}
+	mean := &operation{
+		what:  s.what,
+		out:   operand{dtype: s.dtype},
+		run:   choose(s.dtype, meanOf[float32], meanOf[float64], piece{0, s.rows}),
+		diff:  s.gradients,
+		fixed: 1,
+	}
+	if loss, err = mean.apply(x, c.LabelRows, c.SampleRows, t); err != nil {
+		return nil, nil, err
+	}
+	full := &operation{
+		what:  "estimate of full cross entropy",
+		out:   operand{dtype: s.dtype},
+		run:   choose(s.dtype, meanOf[float32], meanOf[float64], piece{s.rows, 2 * s.rows}),
+		fixed: 1,
+	}
+	estimate, err = full.apply(t)
+	return loss, estimate, err
+}
+
+// sampled is the sizes of a sampled softmax.
+type sampled struct {
+	what                 string
+	dtype                tensor.Dtype
+	rows, width, samples int
+	label, sample        func(v gorgonia.Value, i int) float64
+}
+
+// piece is a half-open part of a vector.
+type piece struct{ from, to int }
+
+func newSampled(x *gorgonia.Node, c Candidates) (s sampled, err error) {
+	s.what = "sampled cross entropy"
+	if s.dtype, err = floats(s.what, x, c.LabelRows, c.SampleRows, c.LabelLog, c.SampleLog); err != nil {
+		return s, err
+	}
+	if c.Label == nil || c.Sample == nil {
+		return s, fmt.Errorf("%s: %w", s.what, errNil)
+	}
+	shape, drawn := x.Shape(), c.SampleRows.Shape()
+	if len(shape) != 2 || len(drawn) != 2 {
+		return s, fmt.Errorf("%s: x is %s, the samples' rows %s: want matrices", s.what, told(x), told(c.SampleRows))
+	}
+	s.rows, s.width, s.samples = shape[0], shape[1], drawn[0]
+	for _, want := range []struct {
+		n     *gorgonia.Node
+		shape []int
+	}{
+		{c.LabelRows, []int{s.rows, s.width + 1}}, {c.SampleRows, []int{s.samples, s.width + 1}},
+		{c.Label, []int{s.rows}}, {c.LabelLog, []int{s.rows}}, {c.Sample, []int{s.samples}}, {c.SampleLog, []int{s.samples}},
+	} {
+		if !slices.Equal(want.n.Shape(), want.shape) {
+			return s, fmt.Errorf("%s: x is %s, so %s must be %v", s.what, told(x), told(want.n), want.shape)
+		}
+	}
+	if s.label, s.sample = classOf(c.Label.Dtype()), classOf(c.Sample.Dtype()); s.label == nil || s.sample == nil {
+		return s, fmt.Errorf("%s: labels are %v, samples %v: want whole numbers", s.what, c.Label.Dtype(), c.Sample.Dtype())
+	}
+	return s, nil
+}
+
+// rests are the pieces of a sampled softmax's trace.
+type rests[T float] struct {
+	loss, full []T // of each row: its loss, and the estimate of that over all classes
+	own        []T // of each row: what is missing from 1 in its own class's probability, negative
+	others     []T // (rows, samples): the samples' probabilities
+}
+
+func cutRests[T float](s sampled, x []T) rests[T] {
+	return rests[T]{x[:s.rows], x[s.rows : 2*s.rows], x[2*s.rows : 3*s.rows], x[3*s.rows:]}
+}
+
+// sampledTrace has all inputs.
+func sampledTrace[T float](s sampled) kernel {
+	offset, classes := make([]T, s.samples), make([]float64, s.samples)
+	return func(out gorgonia.Value, in []gorgonia.Value) error {
+		t, x, own, drawn := cutRests(s, data[T](out)), data[T](in[0]), data[T](in[1]), data[T](in[2])
+		labelLog, sampleLog := data[T](in[5]), data[T](in[6])
+		for j := range offset {
+			offset[j], classes[j] = drawn[j*(s.width+1)+s.width]-sampleLog[j], s.sample(in[4], j)
+		}
+		fill(t.others, offset)
+		mul(s.rows, s.samples, s.width, whole(x, s.width), whole(drawn, s.width+1).t(), 1, whole(t.others, s.samples))
+		for i := range s.rows {
+			weights, label := own[i*(s.width+1):][:s.width+1], s.label(in[3], i)
+			logit := float64(weights[s.width])
+			for k, v := range x[i*s.width:][:s.width] {
+				logit += float64(float64(v) * float64(weights[k]))
+			}
+			others := t.others[i*s.samples:][:s.samples]
+			for j, class := range classes {
+				if class == label {
+					others[j] = T(math.Inf(-1))
+				}
+			}
+			t.row(i, logit, float64(labelLog[i]), others)
+		}
+		return nil
+	}
+}
+
+// row turns a row's logits into probabilities. logit is its own class's
+// without the correction.
+func (t rests[T]) row(i int, logit, log float64, others []T) {
+	own := logit - log
+	most := T(own)
+	for _, v := range others {
+		if v > most {
+			most = v
+		}
+	}
+	largest, sum := float64(most), exps(others, most)
+	total := sum + math.Exp(own-largest)
+	t.loss[i] = T(math.Log(total) + (largest - own))
+	t.full[i] = T(math.Log(sum+math.Exp(logit-largest)) + (largest - logit))
+	t.own[i] = T(-sum / total)
+	part := T(1 / total)
+	for j := range others {
+		others[j] *= part
+	}
+}
+
+// meanOf is the mean of a piece of the last input.
+func meanOf[T float](p piece) kernel {
+	return func(out gorgonia.Value, in []gorgonia.Value) error {
+		sum := 0.0
+		for _, v := range data[T](in[len(in)-1])[p.from:p.to] {
+			sum += float64(v)
+		}
+		data[T](out)[0] = T(sum / float64(p.to-p.from))
+		return nil
+	}
+}
+
+// gradients are those of x and of both kinds of rows.
+func (s sampled) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
+	x, own, drawn, t := in[0], in[1], in[2], in[3]
+	b := &adder{what: s.what, dtype: s.dtype}
+	return gorgonia.Nodes{
+		b.add("x", choose(s.dtype, sampledX[float32], sampledX[float64], s), x.Shape(), own, drawn, t, dy),
+		b.add("labels' rows", choose(s.dtype, sampledOwn[float32], sampledOwn[float64], s), own.Shape(), x, t, dy),
+		b.add("samples' rows", choose(s.dtype, sampledOthers[float32], sampledOthers[float64], s), drawn.Shape(), x, t, dy),
+		nil,
+	}, b.err
+}
+
+func sampledX[T float](s sampled) kernel {
+	return func(out gorgonia.Value, in []gorgonia.Value) error {
+		dx, own, drawn, t := data[T](out), data[T](in[0]), data[T](in[1]), cutRests(s, data[T](in[2]))
+		scale := T(float64(data[T](in[3])[0]) / float64(s.rows))
+		mul(s.rows, s.width, s.samples, whole(t.others, s.samples), whole(drawn, s.width+1), 0, whole(dx, s.width))
+		for i, part := range t.own {
+			to, weights := dx[i*s.width:][:s.width], own[i*(s.width+1):]
+			for k, v := range to {
+				to[k] = scale * (v + T(part*weights[k]))
+			}
+		}
+		return nil
+	}
+}
+
+func sampledOwn[T float](s sampled) kernel {
+	return func(out gorgonia.Value, in []gorgonia.Value) error {
+		x, t := data[T](in[0]), cutRests(s, data[T](in[1]))
+		scale := T(float64(data[T](in[2])[0]) / float64(s.rows))
+		for i, part := range t.own {
+			to := row[T](out, i, s.width+1)
+			for k, v := range x[i*s.width:][:s.width] {
+				to[k] = scale * part * v
+			}
+			to[s.width] = scale * part
+		}
+		return nil
+	}
+}
+
+func sampledOthers[T float](s sampled) kernel {
+	bias, scratch := make([]T, s.samples), make([]float64, s.samples)
+	return func(out gorgonia.Value, in []gorgonia.Value) error {
+		x, t, to := data[T](in[0]), cutRests(s, data[T](in[1])), data[T](out)
+		scale := T(float64(data[T](in[2])[0]) / float64(s.rows))
+		mul(s.samples, s.width, s.rows, whole(t.others, s.samples).t(), whole(x, s.width), 0, whole(to, s.width+1))
+		sumRows(bias, t.others, scratch)
+		for j, v := range bias {
+			to[j*(s.width+1)+s.width] = v
+		}
+		for i, v := range to {
+			to[i] = scale * v
+		}
+		return nil
+	}
+}
