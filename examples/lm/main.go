@@ -25,9 +25,9 @@ import (
 // settings are the program's flags.
 type settings struct {
 	network
-	text, words           string
-	batch, samples, steps int
-	rate                  float64
+	text, words  string
+	batch, steps int
+	rate         float64
 }
 
 func main() {
