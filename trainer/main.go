@@ -61,9 +61,26 @@ func Main(train func(ctx context.Context, job *Job) error, settings ...Setting) 
 	go func() {
 		s := <-signals
 		signal.Stop(signals) // the next one ends the process
-		cancel(fmt.Errorf("%w by %v", errStopped, s))
+		cancel(signalled{s})
 	}()
 	os.Exit(p.run(ctx, cancel, train))
+}
+
+// signalled is the cause of a context that a signal ended.
+type signalled struct{ signal os.Signal }
+
+func (s signalled) Error() string { return fmt.Sprintf("%v by %v", errStopped, s.signal) }
+
+// Is says that the task was told to stop.
+func (signalled) Is(target error) bool { return target == errStopped }
+
+// stoppedCode is the exit code of a task that cause has stopped.
+func stoppedCode(cause error) int {
+	var s signalled
+	if errors.As(cause, &s) && s.signal == os.Interrupt {
+		return 128 + int(syscall.SIGINT)
+	}
+	return exitStopped
 }
 
 // ownName is the task that the launcher made this process, "" without one.
@@ -97,7 +114,7 @@ func (p process) run(ctx context.Context, cancel context.CancelCauseFunc, train 
 	}
 	stopped := errors.Is(context.Cause(ctx), errStopped)
 	if err != nil && stopped {
-		return exitStopped
+		return stoppedCode(context.Cause(ctx))
 	}
 	if err != nil {
 		t.say(cluster.ControlMessage{Kind: cluster.Failed, Cause: err.Error(), Peer: t.culprit(err)})

@@ -241,6 +241,16 @@ func TestStopEndsEverybody(t *testing.T) {
 	}
 }
 
+func TestInterruptIsAStop(t *testing.T) {
+	all := launch(t, "forever", 1, 0)
+	worker := all["worker:0"]
+	worker.untilStep(t, 2)
+	worker.cmd.Process.Signal(os.Interrupt) // one that has ended has another exit code
+	if code, _ := worker.end(t); code != 130 {
+		t.Errorf("exit code %d, want 130; stderr: %s", code, worker.stderr.String())
+	}
+}
+
 func TestTermIsAStop(t *testing.T) {
 	for name, code := range map[string]int{"worker:0": exitStopped, "ps:0": exitStopped} {
 		all := launch(t, "forever", 1, 1, "--arch=ps")
