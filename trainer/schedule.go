@@ -1,6 +1,10 @@
 package trainer
 
-import "math"
+import (
+	"math"
+
+	"github.com/plx-run/plx/trainer/optimizer"
+)
 
 // Schedules give the learning rate of a step, for Optimizer.WithSchedule:
 //
@@ -25,7 +29,7 @@ func StepDecay(rate, factor float64, every int) func(step int) float64 {
 		if every < 1 || step < every {
 			return rate
 		}
-		return rate * powered(factor, step/every)
+		return rate * optimizer.Power(factor, uint64(step/every))
 	}
 }
 
@@ -63,17 +67,4 @@ func part(step, steps int) float64 {
 		return 1
 	}
 	return float64(max(step, 0)) / float64(steps)
-}
-
-// powered multiplies only: the same bits on every machine, which math.Pow
-// does not promise.
-func powered(x float64, n int) float64 {
-	result := 1.0
-	for ; n > 0; n >>= 1 {
-		if n&1 == 1 {
-			result *= x
-		}
-		x *= x
-	}
-	return result
 }

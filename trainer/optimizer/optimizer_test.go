@@ -118,7 +118,7 @@ func TestCheck(t *testing.T) {
 
 func TestPower(t *testing.T) {
 	for n := range uint64(100) {
-		if got, want := power(0.9, n), math.Pow(0.9, float64(n)); math.Abs(got-want) > 1e-14 {
+		if got, want := Power(0.9, n), math.Pow(0.9, float64(n)); math.Abs(got-want) > 1e-14 {
 			t.Errorf("0.9^%d = %v, want %v", n, got, want)
 		}
 	}

@@ -28,8 +28,8 @@ func newConstants[T wire.Float](s Settings, step Step) constants[T] {
 	}
 	if s.Rule == Adam {
 		c.beta1, c.beta2, c.rest1, c.rest2 = T(s.Beta1), T(s.Beta2), T(1-s.Beta1), T(1-s.Beta2)
-		c.corrected = T(step.Rate / (1 - power(s.Beta1, step.Number+1)))
-		c.spread = T(1 / root64(1-power(s.Beta2, step.Number+1)))
+		c.corrected = T(step.Rate / (1 - Power(s.Beta1, step.Number+1)))
+		c.spread = T(1 / root64(1-Power(s.Beta2, step.Number+1)))
 	}
 	if s.Rule == Average {
 		return c
@@ -127,9 +127,9 @@ func root[T wire.Float](x T) T { return T(root64(float64(x))) }
 // using the instruction, at a third of the speed.
 func root64(x float64) float64 { return math.Sqrt(x) }
 
-// power multiplies only: the same bits on every machine, which math.Pow does
+// Power multiplies only: the same bits on every machine, which math.Pow does
 // not promise.
-func power(x float64, n uint64) float64 {
+func Power(x float64, n uint64) float64 {
 	result := 1.0
 	for ; n > 0; n >>= 1 {
 		if n&1 == 1 {

@@ -46,8 +46,8 @@ func (e *twin[T]) apply(s Settings, step Step, g T) {
 		e.first = kept + new
 		kept, new = T(T(s.Beta2)*e.second), T(T(T(1-s.Beta2)*g)*g)
 		e.second = kept + new
-		corrected := T(step.Rate / (1 - power(s.Beta1, step.Number+1)))
-		spread := T(1 / math.Sqrt(1-power(s.Beta2, step.Number+1)))
+		corrected := T(step.Rate / (1 - Power(s.Beta1, step.Number+1)))
+		spread := T(1 / math.Sqrt(1-Power(s.Beta2, step.Number+1)))
 		scaled := T(T(math.Sqrt(float64(e.second))) * spread)
 		by = T(corrected*e.first) / (scaled + T(s.Epsilon))
 	}
