@@ -22,7 +22,7 @@ import (
 // Plot is one picture. It is made by one goroutine.
 type Plot struct {
 	title, xLabel, yLabel string
-	logY                  bool
+	logX, logY            bool
 	series                []series
 	err                   error
 }
@@ -36,6 +36,10 @@ type series struct {
 func New(title, xLabel, yLabel string) *Plot {
 	return &Plot{title: title, xLabel: xLabel, yLabel: yLabel}
 }
+
+// LogX gives the x axis a logarithmic scale; values of 0 or less are then not
+// drawn.
+func (p *Plot) LogX() { p.logX = true }
 
 // LogY gives the y axis a logarithmic scale; values of 0 or less are then not
 // drawn.
@@ -128,7 +132,7 @@ func (p *Plot) path(s series, x, y axis) string {
 
 // axes fits both to the points that are drawn.
 func (p *Plot) axes() (x, y axis) {
-	x = axis{low: math.Inf(1), high: math.Inf(-1), from: left, to: right}
+	x = axis{low: math.Inf(1), high: math.Inf(-1), from: left, to: right, log: p.logX}
 	y = axis{low: math.Inf(1), high: math.Inf(-1), from: bottom, to: top, log: p.logY}
 	for _, s := range p.series {
 		for i := range s.xs {

@@ -173,6 +173,22 @@ func TestLogarithmicAxis(t *testing.T) {
 	}
 }
 
+func TestLogarithmicX(t *testing.T) {
+	p := New("", "", "")
+	p.LogX()
+	p.Add("s", []float64{-1, 0, 1, 4, 16}, []float64{0, 1, 2, 3, 4})
+	got := draw(t, p)
+	s := got.lines[0]
+	if len(s) != 3 || s[0][0] != left || math.Abs(s[1][0]-(left+right)/2) > 0.1 || s[2][0] != right {
+		t.Errorf("points %v", s)
+	}
+	for _, want := range []string{"1", "2", "5", "10"} {
+		if !got.has(want) {
+			t.Errorf("no tick %q in %q", want, got.texts)
+		}
+	}
+}
+
 // Ticks lie on the axis, ascend, are few and have different labels.
 func TestTicks(t *testing.T) {
 	for _, c := range []struct {

@@ -1,0 +1,85 @@
+package partition
+
+import (
+	"math"
+	"slices"
+	"testing"
+)
+
+func TestAssign(t *testing.T) {
+	nan := math.NaN()
+	for _, c := range []struct {
+		loads, base []float64
+		want        []int
+	}{
+		{nil, []float64{0}, []int{}},
+		{nil, nil, []int{}},
+		{[]float64{1, 2, 3}, []float64{0}, []int{0, 0, 0}},
+		{[]float64{1, 2, 3}, []float64{0, 0}, []int{1, 1, 0}},
+		{[]float64{1, 1, 1, 1}, []float64{0, 0}, []int{0, 1, 0, 1}},
+		{[]float64{0, 0, 0}, []float64{0, 0, 0}, []int{0, 1, 2}},
+		{[]float64{1, 1}, []float64{5, 0}, []int{1, 1}},
+		{[]float64{nan, -4, 2}, []float64{nan, -1}, []int{1, 1, 0}},
+		{[]float64{math.Inf(1), 3, 2}, []float64{0, 0}, []int{0, 1, 1}},
+	} {
+		if got := Assign(c.loads, c.base); !slices.Equal(got, c.want) {
+			t.Errorf("Assign(%v, %v) = %v, want %v", c.loads, c.base, got, c.want)
+		}
+	}
+}
+
+// heaviest is the load of the owner with the most.
+func heaviest(loads, base []float64, owners []int) float64 {
+	carried := slices.Clone(base)
+	for i, o := range owners {
+		carried[o] += loads[i]
+	}
+	return slices.Max(carried)
+}
+
+// optimum tries all assignments.
+func optimum(loads, base []float64) float64 {
+	best := math.Inf(1)
+	owners := make([]int, len(loads))
+	for {
+		best = min(best, heaviest(loads, base, owners))
+		i := 0
+		for ; i < len(owners) && owners[i] == len(base)-1; i++ {
+			owners[i] = 0
+		}
+		if i == len(owners) {
+			return best
+		}
+		owners[i]++
+	}
+}
+
+// Graham's bound is (4/3 - 1/(3n)) times the optimum where nobody carries
+// anything before, and 2 - 1/n always.
+func FuzzAssign(f *testing.F) {
+	f.Add([]byte{5, 5, 4, 4, 3, 3, 3}, uint8(3), []byte{})
+	f.Add([]byte{1, 200, 3, 90, 17}, uint8(4), []byte{9, 80})
+	f.Add([]byte{}, uint8(1), []byte{})
+	f.Add([]byte{0, 0, 0}, uint8(2), []byte{1})
+	f.Fuzz(func(t *testing.T, raw []byte, n uint8, carried []byte) {
+		base := make([]float64, 1+n%4)
+		for i, b := range carried[:min(len(carried), len(base))] {
+			base[i] = float64(b)
+		}
+		var loads []float64
+		for _, b := range raw[:min(len(raw), 7)] {
+			loads = append(loads, float64(b))
+		}
+		owners := Assign(loads, base)
+		if len(owners) != len(loads) || !slices.Equal(owners, Assign(loads, base)) {
+			t.Fatalf("owners %v of %v", owners, loads)
+		}
+		bound := 4.0/3 - 1/float64(3*len(base))
+		if slices.Max(base) > 0 {
+			bound = 2 - 1/float64(len(base))
+		}
+		if got, best := heaviest(loads, base, owners), optimum(loads, base); got > bound*best+1e-9 {
+			t.Errorf("%v on %v: %v makes %v, the best is %v", loads, base, owners, got, best)
+		}
+	})
+}

@@ -1,0 +1,155 @@
+package partition
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/plx-run/plx/trainer/plot"
+)
+
+// Result is what a search has found so far.
+type Result struct {
+	P       int      // the choice, 0: nothing was measured
+	Why     string   // why this P
+	Samples []Sample // by P, also those that were skipped
+	Fit     *Fit     // nil: NoFit says why
+	NoFit   string
+}
+
+// Result returns what follows from the samples so far.
+func (s *Search) Result() Result {
+	samples := s.measured()
+	r := Result{Samples: slices.Clone(samples)}
+	for p, why := range s.skipped {
+		r.Samples = append(r.Samples, Sample{P: p, Skipped: why})
+	}
+	slices.SortFunc(r.Samples, byP)
+	r.Fit, r.NoFit = fit(samples)
+	if len(samples) == 0 {
+		r.Why = "none of them could be measured"
+		return r
+	}
+	best := choose(samples)
+	r.P, r.Why = best.P, reason(samples, best)
+	return r
+}
+
+func reason(samples []Sample, best Sample) string {
+	fastest := slices.MinFunc(samples, func(a, b Sample) int { return cmp.Compare(a.Median, b.Median) })
+	switch {
+	case len(samples) == 1:
+		return "the only one that was measured"
+	case equal(samples):
+		return "the smallest, as all times are equal within their spread"
+	case fastest.Median < best.Median:
+		return fmt.Sprintf("the smallest that is as fast as %d within the spread", fastest.P)
+	}
+	return fmt.Sprintf("the fastest of %d", len(samples))
+}
+
+// Lines describe the result for a log: samples, fit, choice. None is longer
+// than 140 characters.
+func (r Result) Lines() (lines []string) {
+	residual, worst := 0, 0.0
+	for _, s := range r.Samples {
+		if s.Skipped != "" {
+			lines = append(lines, fmt.Sprintf("P %6d: left out: %s", s.P, s.Skipped))
+			continue
+		}
+		line := fmt.Sprintf("P %6d: %9s ± %s in %d steps", s.P, digits(s.Median), digits(s.Spread), s.Steps)
+		if r.Fit != nil {
+			part := r.Fit.Residuals[residual] / s.Median.Seconds()
+			worst = max(worst, math.Abs(part))
+			line += fmt.Sprintf("; fit %s, off by %+.1f %%", seconds(r.Fit.At(float64(s.P))), 100*part)
+			residual++
+		}
+		lines = append(lines, line)
+	}
+	if f := r.Fit; f != nil {
+		lines = append(lines, fmt.Sprintf("fit t(P) = %s + %s/P + %s*P: lowest at P = %.1f, off by at most %.1f %%",
+			seconds(f.C), seconds(f.B), seconds(f.A), f.Best(), 100*worst))
+	} else {
+		lines = append(lines, "no fit: "+r.NoFit)
+	}
+	lines = append(lines, fmt.Sprintf("choice P = %d: %s", r.P, r.Why))
+	for i, line := range lines {
+		lines[i] = shorten(strings.Map(printable, line), 140)
+	}
+	return lines
+}
+
+func printable(r rune) rune {
+	if unicode.IsPrint(r) {
+		return r
+	}
+	return ' '
+}
+
+func shorten(line string, most int) string {
+	if letters := []rune(line); len(letters) > most {
+		return string(letters[:most-1]) + "…"
+	}
+	return line
+}
+
+// digits writes a duration with four of them.
+func digits(d time.Duration) string {
+	to := time.Duration(1)
+	for to < d/10_000 {
+		to *= 10
+	}
+	return d.Round(to).String()
+}
+
+// seconds writes so many; what a fit has may be below a nanosecond.
+func seconds(s float64) string {
+	if s > 0 && s < 1e-6 || s > 1e9 {
+		return fmt.Sprintf("%.3gs", s)
+	}
+	return digits(time.Duration(s * 1e9))
+}
+
+// Plot draws the samples with their spread, the fitted curve and the choice
+// as SVG.
+func (r Result) Plot(w io.Writer) error {
+	p := plot.New("Partition search", "partitions P", "time of a step, ms")
+	p.LogX()
+	var xs, ys, spreadX, spreadY []float64
+	for _, s := range r.Samples {
+		if s.Skipped != "" {
+			continue
+		}
+		x := float64(s.P)
+		xs, ys = append(xs, x), append(ys, ms(s.Median))
+		spreadX = append(spreadX, x, x, math.NaN())
+		spreadY = append(spreadY, ms(s.Median-s.Spread), ms(s.Median+s.Spread), math.NaN())
+	}
+	p.Add("median", xs, ys)
+	p.Add("spread", spreadX, spreadY)
+	if len(xs) > 0 {
+		if r.Fit != nil {
+			r.addFit(p, xs[0], xs[len(xs)-1])
+		}
+		at := float64(r.P)
+		p.Add(fmt.Sprintf("choice P = %d", r.P), []float64{at, at}, []float64{slices.Min(ys), slices.Max(ys)})
+	}
+	return p.WriteSVG(w)
+}
+
+func (r Result) addFit(p *plot.Plot, from, to float64) {
+	const points = 100
+	var xs, ys []float64
+	for i := range points + 1 {
+		x := from * math.Pow(to/from, float64(i)/points)
+		xs, ys = append(xs, x), append(ys, r.Fit.At(x)*1e3)
+	}
+	p.Add("c + b/P + a*P", xs, ys)
+}
+
+func ms(d time.Duration) float64 { return d.Seconds() * 1e3 }
