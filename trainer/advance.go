@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/plx-run/plx/trainer/owner"
 )
@@ -28,12 +29,21 @@ func (r *Replica) advance(ctx context.Context, result Result, outcome owner.Outc
 	if outcome.Leaves < r.job.leaves && r.settings.ending == EndTogether {
 		r.ended = true // the next call says so
 	}
+	if err := r.together(ctx, t.end.Sub(t.begin)); err != nil {
+		return err
+	}
+	return r.hooks.after(r, result, t)
+}
+
+// together does what all workers do together after every step that they took,
+// those without data of their own too.
+func (r *Replica) together(ctx context.Context, took time.Duration) error {
 	if every := r.job.config.checkParameters; every > 0 && r.step%every == 0 {
 		if err := r.checkParameters(ctx); err != nil {
 			return err
 		}
 	}
-	return r.hooks.after(r, result, t)
+	return r.tuner.after(ctx, r.step, took)
 }
 
 // named gives a step's metrics their names.
@@ -57,13 +67,39 @@ func (r *Replica) join(ctx context.Context) error {
 		return nil
 	}
 	r.job.Logf(slog.LevelDebug, "no more data after step %d: joining the others", r.step)
-	if err := r.client.Join(ctx); err != nil {
+	if err := r.joinSteps(ctx); err != nil {
 		r.err = fmt.Errorf("joined after step %d: %w", r.step, err)
 		return r.err
 	}
-	r.step = int(r.client.Step()) - 1 // the last one had nobody's data
-	r.job.steps.Store(int64(r.step))
 	return nil
+}
+
+func (r *Replica) joinSteps(ctx context.Context) error {
+	if mode := r.declared.Sync.Mode; mode != "" && mode != owner.Synchronous {
+		err := r.client.Join(ctx)
+		r.step = int(r.client.Step()) - 1 // the last one had nobody's data
+		r.job.steps.Store(int64(r.step))
+		return err
+	}
+	var leaves []int
+	for leaf := r.lo; leaf < r.hi; leaf++ {
+		leaves = append(leaves, leaf)
+	}
+	for {
+		begin := time.Now()
+		if err := r.client.Begin(0, leaves...); err != nil {
+			return err
+		}
+		outcome, err := r.client.Finish(ctx, nil)
+		if err != nil || outcome.Leaves == 0 {
+			return err // it was nobody's step
+		}
+		r.step = int(r.client.Step())
+		r.job.steps.Store(int64(r.step))
+		if err := r.together(ctx, time.Since(begin)); err != nil {
+			return err
+		}
+	}
 }
 
 // finished reports whether err, what the program returned, is a success.

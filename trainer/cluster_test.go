@@ -69,10 +69,8 @@ func testSockets(t testing.TB, hosts []string, servers int) (cluster.Spec, map[c
 	var spec cluster.Spec
 	listeners := map[cluster.Task]net.Listener{}
 	for i := range len(hosts) + servers {
-		task, host := cluster.Task{Role: cluster.Worker, Index: i}, "127.0.0.1"
-		if i < len(hosts) {
-			host = hosts[i]
-		} else {
+		task, host := cluster.Task{Role: cluster.Worker, Index: i}, hosts[i%len(hosts)]
+		if i >= len(hosts) {
 			task = cluster.Task{Role: cluster.PS, Index: i - len(hosts)}
 		}
 		ln, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
@@ -91,7 +89,7 @@ func (tj *testJob) serve(t testing.TB, j *Job) {
 	served := make(chan error, 1)
 	tj.served = append(tj.served, served)
 	go func() {
-		served <- owner.Serve(ctx, owner.ServerConfig{Peers: j.peers(), Door: j.door})
+		served <- owner.Serve(ctx, owner.ServerConfig{Peers: j.peers(), Door: j.door, Cluster: j.contract.Cluster})
 		close(served)
 	}()
 	t.Cleanup(func() { cancel(); <-served })

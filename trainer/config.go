@@ -25,6 +25,11 @@ type config struct {
 	checkNumerics   bool
 	bucket          int // bytes
 	partition       int // bytes
+	partitions      int // of tables with a partitioner; 0: found out
+	search          bool
+	balance         string
+	prefetch        bool
+	look, tell      int // steps after which workers meet for the first time, and to report
 	summaries       string
 	exportGraph     string
 	profileSteps    string
@@ -37,7 +42,7 @@ type config struct {
 // name wins over it.
 type Setting func(*config)
 
-// Arch says where variables live: ps, allreduce or hybrid. See --arch.
+// Arch says where variables live: ps, allreduce, hybrid or auto. See --arch.
 func Arch(name string) Setting { return func(c *config) { c.arch = name } }
 
 // Sync says how far workers may drift apart: sync, async, ssp:K, group:G or
@@ -62,15 +67,18 @@ func Seed(s uint64) Setting { return func(c *config) { c.seed = s } }
 
 // defaults is the configuration before settings and flags.
 func defaults() config {
-	return config{replicas: 1, accumulate: 1, bucket: 1 << 20, partition: 4 << 20, profileDir: "."}
+	return config{replicas: 1, accumulate: 1, bucket: 1 << 20, partition: 4 << 20, profileDir: ".", prefetch: true, search: true, balance: "load", look: 10, tell: 50}
 }
 
 // check says which value makes no sense by itself.
 func (c *config) check() error {
 	switch c.arch {
-	case "", "ps", "allreduce", "hybrid":
+	case "", "ps", "allreduce", "hybrid", "auto":
 	default:
-		return fmt.Errorf("--arch %q: want ps, allreduce or hybrid", c.arch)
+		return fmt.Errorf("--arch %q: want ps, allreduce, hybrid or auto", c.arch)
+	}
+	if c.balance != "load" && c.balance != "bytes" {
+		return fmt.Errorf("--balance %q: want load or bytes", c.balance)
 	}
 	if c.sync != "" {
 		if _, err := owner.ParseSync(c.sync); err != nil {
@@ -84,6 +92,7 @@ func (c *config) check() error {
 		{"virtual-workers", c.virtual, 0}, {"replicas", c.replicas, 1}, {"accumulate", c.accumulate, 1},
 		{"lanes", c.lanes, 0}, {"stop-at-step", c.stopAt, 0}, {"check-parameters", c.checkParameters, 0},
 		{"bucket-bytes", c.bucket, 1}, {"partition-bytes", c.partition, 1},
+		{"partitions", c.partitions, 0},
 	} {
 		if n.value < n.least {
 			return fmt.Errorf("--%s is %d: want at least %d", n.flag, n.value, n.least)
@@ -157,9 +166,9 @@ func (c *config) place(workers, servers int, sparse, dense bool) (arch, why stri
 	switch {
 	case workers == 1 && servers == 0:
 		return "allreduce", "alone", nil
-	case arch == "" && !synchronous:
+	case (arch == "" || arch == "auto") && !synchronous:
 		arch, why = "ps", "--sync "+c.sync+" needs servers"
-	case arch == "":
+	case arch == "" || arch == "auto":
 		arch = "hybrid"
 	}
 	if !synchronous && arch != "ps" {
@@ -170,7 +179,7 @@ func (c *config) place(workers, servers int, sparse, dense bool) (arch, why stri
 		arch, why = "allreduce", "no sparse variable"
 	case arch == "hybrid" && servers == 0:
 		arch, why = "allreduce", "no server"
-	case arch == "hybrid" && !dense:
+	case arch == "hybrid" && !dense && c.arch != "auto":
 		arch, why = "ps", "no dense variable"
 	}
 	if arch == "ps" && servers == 0 {

@@ -26,6 +26,7 @@ type Embedding struct {
 	Dtype       tensor.Dtype // of the elements; the zero value is float32
 	First       RowInit      // first values; the zero value is zeros
 	Combine     Combine
+	Partitioner Partitioning // may be cut in more or fewer partitions while it is trained
 	lookups     []lookup
 }
 

@@ -19,6 +19,8 @@ type Feed map[string]tensor.Tensor
 
 // Result is what a step or an evaluation gives.
 type Result struct {
+	// Step is the number of the step, the first one's is 0.
+	Step int
 	// Loss is that of the whole batch, all workers together, before the
 	// step's update; of what was fed, in an evaluation.
 	Loss float64
@@ -51,19 +53,29 @@ func (l *lane) check(feed Feed, shards int) error {
 			return fmt.Errorf("input %q: %w", n.Name(), err)
 		}
 	}
+	if err := l.checkLookups(feed, shards); err != nil {
+		return err
+	}
 	for _, to := range l.lookups {
 		known[to.name] = true
+	}
+	for name := range feed {
+		if !known[name] {
+			return fmt.Errorf("the model has no input %q", name)
+		}
+	}
+	return nil
+}
+
+// checkLookups refuses indices that do not fit.
+func (l *lane) checkLookups(feed Feed, shards int) error {
+	for _, to := range l.lookups {
 		from := feed[to.name]
 		if from == nil {
 			return fmt.Errorf("the indices of lookup %q are not fed", to.name)
 		}
 		if err := l.model.Embeddings[to.table].indices(make([]int64, shards*len(to.index)), from); err != nil {
 			return fmt.Errorf("lookup %q: %w", to.name, err)
-		}
-	}
-	for name := range feed {
-		if !known[name] {
-			return fmt.Errorf("the model has no input %q", name)
 		}
 	}
 	return nil

@@ -29,7 +29,7 @@ func (c *config) register(f *flag.FlagSet) error {
 }
 
 func (c *config) define(f *flag.FlagSet) {
-	f.StringVar(&c.arch, "arch", c.arch, "where variables live: `ps|allreduce|hybrid` (default hybrid: sparse ones on servers, dense ones all-reduced; ps where --sync needs it)")
+	f.StringVar(&c.arch, "arch", c.arch, "where variables live: `ps|allreduce|hybrid|auto` (default hybrid: sparse ones on servers, dense ones all-reduced; ps where --sync needs it; auto: as hybrid, until it is measured which is less to send)")
 	f.StringVar(&c.sync, "sync", c.sync, "how far workers may drift apart: `sync|async|ssp:K|group:G|backup:B` (default sync)")
 	f.IntVar(&c.virtual, "virtual-workers", c.virtual, "cut each batch into `V` data shards: the same bits for any number of workers up to V (default one per replica)")
 	f.IntVar(&c.replicas, "replicas", c.replicas, "replicas `R` that one worker drives: the same bits as R workers")
@@ -42,10 +42,14 @@ func (c *config) define(f *flag.FlagSet) {
 	f.BoolVar(&c.checkNumerics, "check-numerics", c.checkNumerics, "look for NaN and Inf in every gradient; the loss is always checked")
 	f.IntVar(&c.bucket, "bucket-bytes", c.bucket, "`bytes` of gradients that travel together in an all-reduce")
 	f.IntVar(&c.partition, "partition-bytes", c.partition, "`bytes` above which a variable is cut over servers")
+	f.IntVar(&c.partitions, "partitions", c.partitions, "cut tables that have a partitioner in `P` partitions (default: as many as are fastest)")
+	f.BoolVar(&c.search, "search-partitions", c.search, "find the number of partitions for which steps are fastest, while training goes on")
+	f.StringVar(&c.balance, "balance", c.balance, "cut and place tables by `load|bytes`: what was measured to travel, or their size")
+	f.BoolVar(&c.prefetch, "prefetch", c.prefetch, "ask for rows of embeddings a step ahead, where the program says which")
 	f.StringVar(&c.summaries, "summary-dir", c.summaries, "the chief writes TensorBoard event files and JSON lines to `folder`")
 	f.StringVar(&c.exportGraph, "export-graph", c.exportGraph, "the chief writes the model's graph to `file`: DOT, JSON, or both where its name ends in neither")
 	f.StringVar(&c.profileSteps, "profile-steps", c.profileSteps, "write a timeline of steps `A:B`, A included, B not")
-	f.StringVar(&c.profileDir, "profile-dir", c.profileDir, "`folder` for the timelines, one file per worker")
+	f.StringVar(&c.profileDir, "profile-dir", c.profileDir, "`folder` for the timelines, one file per worker, and for the plot of a search for partitions")
 }
 
 // trainerFlags are the names of the trainer's flags.

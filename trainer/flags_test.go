@@ -22,7 +22,9 @@ func parsed(arguments ...string) (c config, own *int, printed string, err error)
 
 func TestFlagsOutOfRangeAreRefused(t *testing.T) {
 	for argument, want := range map[string]string{
-		"--arch=tree":            `--arch "tree": want ps, allreduce or hybrid`,
+		"--arch=tree":            `--arch "tree": want ps, allreduce, hybrid or auto`,
+		"--balance=weight":       `--balance "weight": want load or bytes`,
+		"--partitions=-1":        "--partitions is -1: want at least 0",
 		"--virtual-workers=-1":   "--virtual-workers is -1: want at least 0",
 		"--replicas=0":           "--replicas is 0: want at least 1",
 		"--accumulate=-2":        "--accumulate is -2: want at least 1",

@@ -319,7 +319,7 @@ func (t *task) conclude(ctx context.Context, r *Replica) error {
 // its agent says stop. A signal of somebody else's is no end in good order:
 // workers may still need it.
 func (t *task) serve(ctx context.Context) error {
-	err := owner.Serve(ctx, owner.ServerConfig{Peers: t.job.peers(), Door: t.job.door})
+	err := owner.Serve(ctx, owner.ServerConfig{Peers: t.job.peers(), Door: t.job.door, Cluster: t.job.contract.Cluster})
 	if errors.Is(context.Cause(ctx), errAgentSays) {
 		return nil // it has done all that was asked
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/optimizer"
 	"github.com/plx-run/plx/trainer/owner"
 	"github.com/plx-run/plx/trainer/wire"
@@ -49,6 +50,7 @@ func (j *Job) parallelize(ctx context.Context, build Build, opt Optimizer, optio
 		return nil, errors.Join(err, r.hooks.close())
 	}
 	j.replica.Store(r)
+	r.tuner = r.newTuner()
 	if j.IsChief() {
 		r.report()
 	}
@@ -131,13 +133,17 @@ func (r *Replica) declare() error {
 	if err != nil {
 		return err
 	}
-	if arch == string(owner.Servers) && (sync.Mode == "" || sync.Mode == owner.Synchronous) {
-		d.Hosts = j.hosts()
-	}
+	d.Movable = len(r.tables) > 0 && sync.Together() && j.NumWorkers()+len(j.servers()) > 1
 	if err := d.Place(owner.Architecture(arch), len(j.servers()), j.config.partition); err != nil {
 		return err
 	}
+	if sync.Together() && slices.ContainsFunc(d.Owners, isServer) {
+		d.Hosts = j.hosts()
+	}
 	r.declared = d
+	if err := r.cutTables(); err != nil {
+		return err
+	}
 	if err := r.checkTogether(); err != nil {
 		return err
 	}
@@ -147,7 +153,7 @@ func (r *Replica) declare() error {
 // checkTogether refuses what needs workers that are in the same step.
 func (r *Replica) checkTogether() error {
 	mode := r.declared.Sync
-	if mode.Mode == "" || mode.Mode == owner.Synchronous {
+	if mode.Together() {
 		return nil
 	}
 	if r.job.config.checkParameters > 0 {
@@ -197,7 +203,10 @@ func (r *Replica) variables() (all []owner.Variable, err error) {
 	return all, nil
 }
 
-// hosts are the ranks of the workers of each host, told by their addresses.
+func isServer(t cluster.Task) bool { return t.Role == cluster.PS }
+
+// hosts are the ranks of the workers of each host, told by their addresses;
+// nil where no host has several.
 func (j *Job) hosts() []owner.Range {
 	var hosts []owner.Range
 	last := ""
@@ -210,6 +219,9 @@ func (j *Job) hosts() []owner.Range {
 			hosts, last = append(hosts, owner.Range{Lo: rank}), host
 		}
 		hosts[len(hosts)-1].Hi = rank + 1
+	}
+	if len(hosts) == j.NumWorkers() {
+		return nil // there is nothing to add
 	}
 	return hosts
 }
@@ -239,8 +251,7 @@ func (r *Replica) report() {
 	}
 	total := 0
 	for _, v := range d.Variables {
-		n, _ := v.Elements() // Check has seen it
-		total += n * v.Dtype.Size()
+		total += bytesOf(v)
 	}
 	workers := count(j.NumWorkers(), "worker")
 	if j.leaves != j.NumWorkers() {
@@ -258,6 +269,9 @@ func (r *Replica) report() {
 	}
 	if more := len(d.Variables) - maxReported; more > 0 {
 		j.Logf(slog.LevelInfo, "and %s, which PLX_LOG_LEVEL=debug lists", count(more, "more variable"))
+	}
+	if r.tuner != nil {
+		r.predict()
 	}
 }
 

@@ -26,10 +26,12 @@ type Replica struct {
 	kept      []gorgonia.Value // variables and states, shared by all lanes
 	memory    [][]byte         // kept's
 	tables    []table
+	ahead     prefetch
 	declared  owner.Declaration
 	evaluated map[int]*lane // by rows
 	client    *owner.Client
 	hooks     hooks
+	tuner     *tuner // nil: rows stay where they are
 	step      int
 	late      int   // steps that were begun and came too late
 	dropped   int   // rows that were fed in vain

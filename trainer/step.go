@@ -49,11 +49,15 @@ func (r *Replica) train(ctx context.Context, feed Feed) (Result, error) {
 	if !(rate >= 0) || math.IsInf(rate, 0) {
 		return Result{}, fmt.Errorf("learning rate %v: want a number of at least 0", rate)
 	}
-	if err := r.pull(ctx, r.lanes[0], feed, r.hi-r.lo); err != nil {
+	if err := r.fetch(ctx, feed); err != nil {
 		return Result{}, err
 	}
 	t.pulled = time.Now()
+	r.tuner.pulled(r.tables)
 	if err := r.client.Begin(rate); err != nil {
+		return Result{}, err
+	}
+	if err := r.wantNext(); err != nil {
 		return Result{}, err
 	}
 	result := Result{Rate: rate, Fetches: map[string][]gorgonia.Value{}}
@@ -70,7 +74,7 @@ func (r *Replica) train(ctx context.Context, feed Feed) (Result, error) {
 	}
 	t.end = time.Now()
 	t.communicated = r.hooks.communicated(t.end)
-	result.Loss, result.Norm, result.Late = outcome.Loss, outcome.Norm, outcome.Late
+	result.Step, result.Loss, result.Norm, result.Late = r.step, outcome.Loss, outcome.Norm, outcome.Late
 	if !r.declared.Norm && r.declared.Clip == 0 {
 		result.Norm = math.NaN()
 	}
@@ -139,8 +143,12 @@ func (r *Replica) computeShard(ctx context.Context, l *lane, track int, feed Fee
 		l.gradients[i] = r.client.Gradient(leaf, i)
 	}
 	w := watch{r: r, l: l, leaf: leaf}
+	fills := shard == 0 && r.tuner.looksAt(r.step)
 	ready := func(i int) {
 		r.hooks.ready(track, l.differentiated, i)
+		if fills && i < variables {
+			r.tuner.marks.fills(i, r.declared.Variables[i], l.gradients[i])
+		}
 		if w.passes(i) && i < variables {
 			r.client.Contribute(leaf, i)
 		}

@@ -11,8 +11,10 @@ import (
 
 // table is a worker's view of an embedding: the rows of the present step.
 type table interface {
-	// pull gets the rows that a checked feed asks for, for so many shards.
+	// pull gets the rows that a checked feed asks for, for so many shards, as
+	// they are at the moment.
 	pull(ctx context.Context, client *owner.Client, l *lane, feed Feed, shards int) error
+	ahead
 	// load copies the rows of a shard to the lane's inputs.
 	load(l *lane, shard int)
 	// contribute gives the gradients of a shard's rows to their owners. It
@@ -32,33 +34,49 @@ func newTable(e *Embedding, at, variable int) table {
 type tableOf[T wire.Float] struct {
 	at, variable int // index among the embeddings, and among the variables
 	width        int
-	positions    int // of one shard
-	index        []int64
-	wanted       sparse.Lookup[T]
-	pulled       []T                // rows that were asked for, each once
+	positions    int                // of one shard
+	now, asked   fetched[T]         // rows of the step, and those that were wanted ahead
+	next         []int64            // what Prefetch was told, by position
 	rows         []T                // by position
 	shards       []sparse.Lookup[T] // each one's own positions
 }
 
+// fetched are rows that somebody asks for.
+type fetched[T wire.Float] struct {
+	index  []int64 // by position
+	lookup sparse.Lookup[T]
+	unique []int64 // the rows, each once
+	pulled []T
+}
+
+// set takes the rows at all positions.
+func (f *fetched[T]) set(width int) {
+	f.unique = f.lookup.Set(f.index)
+	f.pulled = room(f.pulled, len(f.unique)*width)
+}
+
 func (t *tableOf[T]) pull(ctx context.Context, client *owner.Client, l *lane, feed Feed, shards int) error {
-	t.arrange(l, feed, shards)
-	unique := t.wanted.Set(t.index)
-	t.pulled = room(t.pulled, len(unique)*t.width)
-	if err := client.Rows(ctx, t.variable, unique, wire.Bytes(t.pulled)); err != nil {
+	t.aim(l, feed, shards)
+	if err := client.Rows(ctx, t.variable, t.now.unique, wire.Bytes(t.now.pulled)); err != nil {
 		return err
 	}
-	t.rows = room(t.rows, len(t.index)*t.width)
-	t.wanted.Gather(t.pulled, t.width, t.rows)
+	t.spread()
 	return nil
 }
 
+// spread gives every position its row.
+func (t *tableOf[T]) spread() {
+	t.rows = room(t.rows, len(t.now.index)*t.width)
+	t.now.lookup.Gather(t.now.pulled, t.width, t.rows)
+}
+
 // arrange brings the feed's indices in the order of positions.
-func (t *tableOf[T]) arrange(l *lane, feed Feed, shards int) {
+func (t *tableOf[T]) arrange(l *lane, feed Feed, shards int, into []int64) []int64 {
 	t.positions = 0
 	for _, to := range l.of(t.at) {
 		t.positions += len(to.index)
 	}
-	t.index = room(t.index, shards*t.positions)
+	into = room(into, shards*t.positions)
 	if len(t.shards) < shards {
 		t.shards = make([]sparse.Lookup[T], shards)
 	}
@@ -70,10 +88,11 @@ func (t *tableOf[T]) arrange(l *lane, feed Feed, shards int) {
 			panic(err) // the feed was checked
 		}
 		for shard := range shards {
-			copy(t.index[shard*t.positions+at:], all[shard*n:(shard+1)*n])
+			copy(into[shard*t.positions+at:], all[shard*n:(shard+1)*n])
 		}
 		at += n
 	}
+	return into
 }
 
 func (t *tableOf[T]) load(l *lane, shard int) {
@@ -87,7 +106,7 @@ func (t *tableOf[T]) load(l *lane, shard int) {
 
 func (t *tableOf[T]) contribute(client *owner.Client, l *lane, shard, leaf int) {
 	own := &t.shards[shard]
-	own.Set(t.index[shard*t.positions : (shard+1)*t.positions])
+	own.Set(t.now.index[shard*t.positions : (shard+1)*t.positions])
 	sum := own.Combine(wire.Floats[T](l.tables[t.at]), t.width)
 	client.ContributeRows(leaf, t.variable, sum.Index, wire.Bytes(sum.Values))
 }

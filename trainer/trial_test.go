@@ -22,6 +22,7 @@ type trial struct {
 	opt     Optimizer
 	options []Option
 	steps   int
+	tuned   func(r *Replica) // called before the first step, nil: nothing is
 }
 
 // trained is what came of a trial, the same on every worker.
@@ -37,6 +38,9 @@ func (x trial) run(j *Job) (done trained, err error) {
 	r, err := j.Parallelize(ctx, x.build(j.Seed()), x.opt, x.options...)
 	if err != nil {
 		return done, err
+	}
+	if x.tuned != nil {
+		x.tuned(r)
 	}
 	from, to := r.Rows()
 	for r.Steps() < x.steps {

@@ -82,40 +82,32 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if err != nil {
 		return err
 	}
-	epochs, err := data.NewEpochs(data.EpochsConfig{Samples: images.Len(), Batch: s.batch, Seed: job.Seed()})
+	net := newNetwork(job.Seed(), s.dropout)
+	batches, err := data.NewBatches(images, data.BatchesConfig{
+		Pixels: channels * net.side * net.side, Classes: classes, Scale: scale, Batch: s.batch, Seed: job.Seed()})
 	if err != nil {
 		return fmt.Errorf("--batch-size: %w", err)
 	}
-	fill, err := data.NewFiller(images, classes, scale)
-	if err != nil {
-		return err
-	}
-	net := newNetwork(job.Seed(), s.dropout)
 	optimizer := trainer.Adam(s.rate).WithSchedule(trainer.WarmUp(10, trainer.Cosine(s.rate, 0, max(1, s.steps-10))))
 	replica, err := job.Parallelize(ctx, net.build, optimizer, trainer.GlobalBatch(s.batch), trainer.ClipNorm(s.clip))
 	if err != nil {
 		return err
 	}
 	from, to := replica.Rows()
-	x, y := make([]float32, (to-from)*channels*net.side*net.side), make([]float32, (to-from)*classes)
-	feed := trainer.Feed{
-		"x": tensor.New(tensor.WithShape(to-from, channels, net.side, net.side), tensor.WithBacking(x)),
-		"y": tensor.New(tensor.WithShape(to-from, classes), tensor.WithBacking(y)),
+	feed := func(step int) (trainer.Feed, error) {
+		x, y, err := batches.Rows(step, from, to)
+		return trainer.Feed{
+			"x": tensor.New(tensor.WithShape(to-from, channels, net.side, net.side), tensor.WithBacking(x)),
+			"y": tensor.New(tensor.WithShape(to-from, classes), tensor.WithBacking(y)),
+		}, err
 	}
-	var rows []int
-	for replica.Steps() < s.steps {
-		step := replica.Steps()
-		rows = epochs.Rows(step, from, to, rows[:0])
-		if err := fill.Fill(rows, x, y); err != nil {
-			return err
-		}
-		result, err := replica.Step(ctx, feed)
+	for result, err := range replica.Train(ctx, s.steps, feed) {
 		if err != nil {
 			return err
 		}
-		if job.IsChief() && step%10 == 0 {
+		if job.IsChief() && result.Step%10 == 0 {
 			fmt.Printf("step %d | loss %.4f | accuracy %.3f | gradient norm %.2f\n",
-				step, result.Loss, result.Metrics["accuracy"], result.Norm)
+				result.Step, result.Loss, result.Metrics["accuracy"], result.Norm)
 		}
 	}
 	return nil

@@ -18,9 +18,9 @@ type feeder struct {
 }
 
 func newFeeder(n network, t text, job *trainer.Job, from, to int) (*feeder, error) {
+	first := func(width int) *tensor.Dense { return tensor.New(tensor.Of(n.dtype), tensor.WithShape(to-from, width)) }
 	sampler, err := nn.NewSampler(n.vocabulary, n.drawn)
-	f := &feeder{network: n, job: job, sampler: sampler, state: tensor.New(tensor.Of(n.dtype), tensor.WithShape(to-from, n.width)),
-		cell: tensor.New(tensor.Of(n.dtype), tensor.WithShape(to-from, n.hidden))}
+	f := &feeder{network: n, job: job, sampler: sampler, state: first(n.width), cell: first(n.hidden)}
 	for row := from; row < to; row++ {
 		next := t(row)
 		f.rows, f.last = append(f.rows, next), append(f.last, next())
@@ -28,8 +28,9 @@ func newFeeder(n network, t text, job *trainer.Job, from, to int) (*feeder, erro
 	return f, err
 }
 
-// feed is what a step reads.
-func (f *feeder) feed(step int) trainer.Feed {
+// feed is what a step reads. Its state and cell are there only when carry has
+// seen the step before.
+func (f *feeder) feed(step int) (trainer.Feed, error) {
 	var words, targets []int64
 	for i, next := range f.rows {
 		for range f.length {
@@ -41,7 +42,7 @@ func (f *feeder) feed(step int) trainer.Feed {
 	samples, logs, labelLogs := f.sampler.Draw(stream, f.job.ShardID(), f.job.NumReplicasPerWorker(), targets)
 	return trainer.Feed{"state": f.state, "cell": f.cell,
 		"word": vector(words), "target": vector(targets), "label": vector(targets), "label log": vector(labelLogs),
-		"sample": vector(samples), "class": vector(samples), "class log": vector(logs)}
+		"sample": vector(samples), "class": vector(samples), "class log": vector(logs)}, nil
 }
 
 // carry keeps what the sequences ended with for the next step.

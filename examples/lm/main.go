@@ -7,14 +7,14 @@
 //
 // A text has a sentence on each line and spaces between words, as the one
 // billion word benchmark has it. Without one, words are made by a rule whose
-// perplexity is known. With --dense the tables are ordinary variables, whose
-// gradients are as large as they are.
+// perplexity is known.
 package main
 
 import (
 	"context"
 	"flag"
 	"fmt"
+	"log/slog"
 	"math"
 	"time"
 
@@ -25,9 +25,9 @@ import (
 // settings are the program's flags.
 type settings struct {
 	network
-	text, words  string
-	batch, steps int
-	rate         float64
+	text, words         string
+	batch, steps, every int
+	rate                float64
 }
 
 func main() {
@@ -39,14 +39,15 @@ func main() {
 // define adds the flags to f.
 func (s *settings) define(f *flag.FlagSet) {
 	f.StringVar(&s.text, "text", "", "`files` to read, separated by commas (default: made words)")
-	f.StringVar(&s.words, "words", "", "vocabulary `file` for them, frequent words first, alone on a line or before their counts")
-	f.IntVar(&s.vocabulary, "vocabulary", 10000, "different `words`; the first so many of --words")
+	f.StringVar(&s.words, "words", "", "vocabulary `file` for them: a word on each line, alone, frequent ones first, or before its count")
+	f.IntVar(&s.vocabulary, "vocabulary", 10000, "different `words`; the most frequent so many of --words")
 	f.IntVar(&s.width, "width", 128, "`elements` of a word's vector")
 	f.IntVar(&s.hidden, "hidden", 128, "`cells` of the LSTM, projected to --width where they are not as many")
 	f.IntVar(&s.length, "length", 20, "`words` that gradients go back")
 	f.IntVar(&s.batch, "batch-size", 32, "`rows` of text that are read side by side, over all workers together")
 	f.IntVar(&s.drawn, "samples", 512, "`words` that each virtual worker's softmax tells the next one from")
 	f.IntVar(&s.steps, "steps", 500, "`steps` to take")
+	f.IntVar(&s.every, "every", 50, "`steps` from one printed line to the next")
 	f.Float64Var(&s.rate, "learning-rate", 0.05, "`rate` of Adagrad")
 	f.BoolVar(&s.dense, "dense", false, "make ordinary variables of the tables")
 }
@@ -58,14 +59,14 @@ func (s *settings) check() error {
 		value, least int
 	}{
 		{"samples", s.drawn, 1}, {"vocabulary", s.vocabulary, max(4, 2*s.drawn)}, {"width", s.width, 1},
-		{"hidden", s.hidden, 1}, {"length", s.length, 1}, {"batch-size", s.batch, 1}, {"steps", s.steps, 0},
+		{"hidden", s.hidden, 1}, {"length", s.length, 1}, {"batch-size", s.batch, 1}, {"steps", s.steps, 0}, {"every", s.every, 1},
 	} {
 		if c.value < c.least {
 			return fmt.Errorf("--%s is %d: want at least %d", c.name, c.value, c.least)
 		}
 	}
-	if (s.text == "") != (s.words == "") {
-		return fmt.Errorf("--text and --words: give both, or none")
+	if (s.text == "") != (s.words == "") || flag.NArg() > 0 {
+		return fmt.Errorf("--text and --words: give both, or none, and commas between texts")
 	}
 	if !(s.rate > 0 && s.rate <= math.MaxFloat32) {
 		return fmt.Errorf("--learning-rate is %v: want more than 0", s.rate)
@@ -73,15 +74,19 @@ func (s *settings) check() error {
 	return nil
 }
 
-// train is one worker's part. The chief prints each fiftieth step.
+// train is one worker's part. The chief prints the first step and each --every-th
+// up to the last: perplexity and words, all workers', since the line before.
 func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if err := s.check(); err != nil {
 		return err
 	}
 	s.seed = job.Seed()
-	text, err := s.open()
+	text, about, err := s.open()
 	if err != nil {
 		return err
+	}
+	if job.IsChief() {
+		job.Logf(slog.LevelInfo, "the text is %v", about)
 	}
 	// Adagrad's first steps are large: it has seen few gradients to divide by.
 	optimizer := trainer.Adagrad(s.rate).WithSchedule(trainer.WarmUp(50, func(int) float64 { return s.rate }))
@@ -96,16 +101,14 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 		return err
 	}
 	entropy, steps, since := 0.0, 0, time.Now() // since the last line
-	for replica.Steps() < s.steps {
-		step := replica.Steps()
-		result, err := replica.Step(ctx, feeder.feed(step))
+	for result, err := range replica.Train(ctx, s.steps, feeder.feed) {
 		if err != nil {
 			return err
 		}
 		feeder.carry(result)
 		entropy, steps = entropy+result.Metrics["entropy"], steps+1
-		if job.IsChief() && step%50 == 0 {
-			fmt.Printf("step %d | loss %.4f | perplexity %.2f | words/s %.0f\n", step, result.Loss,
+		if left := s.steps - 1 - result.Step; job.IsChief() && (result.Step == 0 || left%s.every == 0) {
+			fmt.Printf("step %d | loss %.4f | perplexity %.2f | words/s %.0f\n", result.Step, result.Loss,
 				math.Exp(entropy/float64(steps)), float64(steps*s.batch*s.length)/time.Since(since).Seconds())
 			entropy, steps, since = 0, 0, time.Now()
 		}

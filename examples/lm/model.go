@@ -40,12 +40,11 @@ func (n network) build(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) 
 		LabelRows: classes("target", count), Label: b.input("label", tensor.Int64, count), LabelLog: b.input("label log", n.dtype, count),
 		SampleRows: classes("sample", n.drawn), Sample: b.input("class", tensor.Int64, n.drawn), SampleLog: b.input("class log", n.dtype, n.drawn),
 	}
-	sequence, err := layer.Over(n.length)
+	read, err := layer.Over(n.length)
 	b.is(nil, err)
-	loss, entropy, err := nn.SampledCrossEntropy(sequence.Out, candidates)
-	b.is(nil, err)
-	b.model.Loss, b.model.Metrics = loss, map[string]*gorgonia.Node{"entropy": entropy}
-	b.model.Fetches = map[string]*gorgonia.Node{"state": sequence.Last, "cell": sequence.Cell}
+	loss, entropy, err := nn.SampledCrossEntropy(read.Out, candidates)
+	b.model.Loss, b.model.Metrics = b.is(loss, err), map[string]*gorgonia.Node{"entropy": entropy}
+	b.model.Fetches = map[string]*gorgonia.Node{"state": read.Last, "cell": read.Cell}
 	return b.model, b.err
 }
 
@@ -79,17 +78,12 @@ func (b *builder) variable(name string, first gorgonia.InitWFn, shape ...int) *g
 // table returns how to look up n rows of a new table.
 func (b *builder) table(name string, width int) func(lookup string, n int) *gorgonia.Node {
 	const bound = 0.05
-	e := &trainer.Embedding{Name: name, Rows: b.vocabulary, Width: width, Dtype: b.dtype, First: trainer.UniformRows(b.seed, -bound, bound)}
-	var all *gorgonia.Node
 	if b.dense {
-		all = b.variable(name, trainer.Uniform(b.seed, name, -bound, bound), b.vocabulary, width)
-	} else {
-		b.model.Embeddings = append(b.model.Embeddings, e)
+		all := b.variable(name, trainer.Uniform(b.seed, name, -bound, bound), b.vocabulary, width)
+		return func(lookup string, n int) *gorgonia.Node { return b.is(nn.Rows(all, b.input(lookup, tensor.Int64, n))) }
 	}
-	return func(lookup string, n int) *gorgonia.Node {
-		if b.dense {
-			return b.is(nn.Rows(all, b.input(lookup, tensor.Int64, n)))
-		}
-		return b.is(e.Lookup(b.graph, lookup, n))
-	}
+	e := &trainer.Embedding{Name: name, Rows: b.vocabulary, Width: width, Dtype: b.dtype,
+		First: trainer.UniformRows(b.seed, -bound, bound), Partitioner: trainer.Partitioner(1)}
+	b.model.Embeddings = append(b.model.Embeddings, e)
+	return func(lookup string, n int) *gorgonia.Node { return b.is(e.Lookup(b.graph, lookup, n)) }
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"flag"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,29 +18,26 @@ func save(t *testing.T, name, content string) string {
 	return path
 }
 
-// Words have the numbers of their lines, those that are not in the vocabulary
-// one for all; each row begins at a place of its own and none ends.
+// Words have the numbers of the vocabulary, each row begins at a place of its
+// own, and the vocabulary is no larger than its file.
 func TestFiles(t *testing.T) {
 	a, b := save(t, "a", "the cat sat\nthe dog\n"), save(t, "b", "  the  mat \n")
-	for vocabulary, want := range map[string][]int64{
-		"<S>\n<UNK>\nthe\nsat\ncat":      {2, 4, 3, 0, 2, 1, 0, 2, 1, 0},
-		"the 3\n<S> 3\n<UNK> 2\ncat 1\n": {2, 3, 1, 0, 2, 1, 0, 2, 1, 0},
-		"the\ncat\nsat\ndog\nmat":        {2, 3, 4, 0, 2, 5, 0, 2, 6, 0},
-	} {
-		s := settings{text: a + "," + b, words: save(t, "words", vocabulary), batch: 2, rate: 1,
-			network: network{vocabulary: 100, drawn: 1, width: 1, hidden: 1, length: 1}}
-		text, err := s.open()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []int64
-		first, second := text(0), text(1)
-		for range want {
-			got = append(got, first())
-		}
-		if !slices.Equal(got, want) || first() != want[0] || second() != want[5] {
-			t.Errorf("%q: %v, want %v", vocabulary, got, want)
-		}
+	s := settings{text: a + "," + b, words: save(t, "words", "cat 1\nthe 3\n<S> 3\n<UNK> 2\n"), batch: 2,
+		network: network{vocabulary: 100, drawn: 1}}
+	text, about, err := s.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []int64
+	first, second, want := text(0), text(1), []int64{2, 3, 1, 0, 2, 1, 0, 2, 1, 0}
+	for range want {
+		got = append(got, first())
+	}
+	if !slices.Equal(got, want) || second() != want[5] || s.vocabulary != 4 {
+		t.Errorf("%v of %d different words, want %v of 4", got, s.vocabulary, want)
+	}
+	if want := "10 words, 30.0 % of them not in the vocabulary"; about.String() != want {
+		t.Errorf("%q, want %q", about, want)
 	}
 }
 
@@ -59,8 +55,10 @@ func TestMistakesNameTheFlag(t *testing.T) {
 		"--text=x":                        "--text and --words",
 		"--words=x":                       "--text and --words",
 		"--text=missing --words=" + three: "--words: ",
-		"--text=missing --samples=1 --words=" + save(t, "few", "a\nb\nc\n"):  "--text: ",
-		"--samples=1 --words=" + save(t, "v", "a\nb\n") + " --text=" + short: "--text: 2 words for 32 rows",
+		"--text=missing --samples=1 --words=" + save(t, "few", "a\nb\nc\n"):    "--text: ",
+		"--samples=1 --words=" + save(t, "v", "a\none\n") + " --text=" + short: "--text: 2 words for 32 rows",
+		"--samples=1 --words=" + save(t, "w", "a\nb\n") + " --text=" + short:   "none of its words is in the vocabulary",
+		"--samples=3 --text=missing --words=" + save(t, "x", "a\nb\nc\n"):      "--samples is 3: want at most half of the 5 words of ",
 	} {
 		var s settings
 		f := flag.NewFlagSet("lm", flag.ContinueOnError)
@@ -73,67 +71,10 @@ func TestMistakesNameTheFlag(t *testing.T) {
 		}
 		err := s.check()
 		if err == nil {
-			_, err = s.open()
+			_, _, err = s.open()
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", arguments, err, want)
 		}
 	}
-}
-
-// Every second word follows the one before as the rule says, or by chance;
-// rows differ, and each is the same whenever it is read.
-func TestMade(t *testing.T) {
-	m := made{seed: 3, words: 1000}
-	a, again, other := m.row(1), m.row(1), m.row(2)
-	follows, same, word := 0, 0, int64(0)
-	const n = 20000
-	for range n {
-		next := a()
-		if next != again() {
-			t.Fatal("a row is not the same twice")
-		}
-		if next < 0 || next >= 1000 {
-			t.Fatalf("word %d", next)
-		}
-		if next == m.following(word) {
-			follows++
-		}
-		if next == other() {
-			same++
-		}
-		word = next
-	}
-	if follows < n/2-300 || follows > n*6/10 || same > n/5 {
-		t.Errorf("of %d words %d follow, %d are those of another row", n, follows, same)
-	}
-}
-
-// entropy is the made text's: the mean over the words of the entropy of what
-// follows, weighed by how often they come.
-func (m made) entropy() float64 {
-	chance := make([]float64, m.words)
-	for k := range chance {
-		chance[k] = math.Log1p(1/float64(k+1)) / math.Log(float64(m.words+1))
-	}
-	often := slices.Clone(chance)
-	for range 60 {
-		next := make([]float64, m.words)
-		for w, p := range often {
-			next[w] += 0.5 * chance[w]
-			next[m.following(int64(w))] += 0.5 * p
-		}
-		often = next
-	}
-	sum := 0.0
-	for w, p := range often {
-		for k, q := range chance {
-			q *= 0.5
-			if int64(k) == m.following(int64(w)) {
-				q += 0.5
-			}
-			sum -= p * q * math.Log(q)
-		}
-	}
-	return sum
 }

@@ -1,11 +1,14 @@
 package main
 
 import (
-	"math"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/plx-run/plx/examples/internal/tryout"
+	"github.com/plx-run/plx/trainer/data"
 )
 
 func TestMain(m *testing.M) { tryout.Main(m, main) }
@@ -13,7 +16,7 @@ func TestMain(m *testing.M) { tryout.Main(m, main) }
 // The perplexity falls to that of the made text, and not below it, with tables
 // of either kind and with a projection.
 func TestLearnsTheText(t *testing.T) {
-	best := math.Exp(made{words: 100}.entropy())
+	best := data.MakeText(0, 100).Perplexity()
 	for _, more := range [][]string{nil, {"--dense"}, {"--hidden=60"}} {
 		arguments := []string{"--vocabulary=100", "--width=48", "--hidden=48", "--length=10", "--samples=40", "--steps=401", "--learning-rate=0.15"}
 		all := tryout.Numbers(t, `perplexity ([^ ]+)`, append(arguments, more...)...)
@@ -32,5 +35,24 @@ func TestLearnsFiles(t *testing.T) {
 	// After <S> there are two sentences, told apart by the one before.
 	if last := all[len(all)-1]; all[0] < 7 || last > 1.05 || last < 0.999 {
 		t.Errorf("perplexity %v, want it to fall from 10 to 1", all)
+	}
+}
+
+// The last line is of the last step and the fifty before it, and the words of
+// all lines were read in the time that the program took.
+func TestLines(t *testing.T) {
+	const batch, length = 16, 5
+	begin := time.Now()
+	lines := tryout.Numbers(t, `(?:step|words/s) ([^ \n]+)`, "--steps=121", "--vocabulary=1000", "--samples=300", "--width=16", "--hidden=16",
+		fmt.Sprint("--batch-size=", batch), fmt.Sprint("--length=", length), "--virtual-workers=4")
+	took, sum, last := time.Since(begin).Seconds(), 0.0, -1.0
+	var steps []float64
+	for i := 0; i < len(lines); i += 2 {
+		steps = append(steps, lines[i])
+		sum += (lines[i] - last) * batch * length / lines[i+1]
+		last = lines[i]
+	}
+	if !slices.Equal(steps, []float64{0, 20, 70, 120}) || sum > took || sum < took/8 {
+		t.Errorf("steps and words/s %v: %.3f s in all, of %.3f s", lines, sum, took)
 	}
 }

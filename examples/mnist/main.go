@@ -78,37 +78,28 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if err != nil {
 		return err
 	}
-	epochs, err := data.NewEpochs(data.EpochsConfig{Samples: images.Len(), Batch: s.batch, Seed: job.Seed()})
+	batches, err := data.NewBatches(images, data.BatchesConfig{Pixels: pixels, Classes: classes, Batch: s.batch, Seed: job.Seed()})
 	if err != nil {
 		return fmt.Errorf("--batch-size: %w", err)
-	}
-	fill, err := data.NewFiller(images, classes, data.Scale{})
-	if err != nil {
-		return err
 	}
 	replica, err := job.Parallelize(ctx, newPerceptron(job.Seed()).build, trainer.Adagrad(s.rate), trainer.GlobalBatch(s.batch))
 	if err != nil {
 		return err
 	}
 	from, to := replica.Rows()
-	x, y := make([]float32, (to-from)*pixels), make([]float32, (to-from)*classes)
-	feed := trainer.Feed{
-		"x": tensor.New(tensor.WithShape(to-from, pixels), tensor.WithBacking(x)),
-		"y": tensor.New(tensor.WithShape(to-from, classes), tensor.WithBacking(y)),
+	feed := func(step int) (trainer.Feed, error) {
+		x, y, err := batches.Rows(step, from, to)
+		return trainer.Feed{
+			"x": tensor.New(tensor.WithShape(to-from, pixels), tensor.WithBacking(x)),
+			"y": tensor.New(tensor.WithShape(to-from, classes), tensor.WithBacking(y)),
+		}, err
 	}
-	var rows []int
-	for replica.Steps() < s.steps {
-		step := replica.Steps()
-		rows = epochs.Rows(step, from, to, rows[:0])
-		if err := fill.Fill(rows, x, y); err != nil {
-			return err
-		}
-		result, err := replica.Step(ctx, feed)
+	for result, err := range replica.Train(ctx, s.steps, feed) {
 		if err != nil {
 			return err
 		}
-		if job.IsChief() && step%50 == 0 {
-			fmt.Printf("step %d | loss %.4f | accuracy %.3f\n", step, result.Loss, result.Metrics["accuracy"])
+		if job.IsChief() && result.Step%50 == 0 {
+			fmt.Printf("step %d | loss %.4f | accuracy %.3f\n", result.Step, result.Loss, result.Metrics["accuracy"])
 		}
 	}
 	return nil

@@ -77,14 +77,15 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 		return err
 	}
 	from, to := replica.Rows()
-	for replica.Steps() < s.steps {
-		step := replica.Steps()
-		result, err := replica.Step(ctx, stories.read(step*s.batch+from, step*s.batch+to).feed())
+	feed := func(step int) (trainer.Feed, error) {
+		return stories.read(step*s.batch+from, step*s.batch+to).feed(), nil
+	}
+	for result, err := range replica.Train(ctx, s.steps, feed) {
 		if err != nil {
 			return err
 		}
-		if job.IsChief() && step%50 == 0 {
-			fmt.Printf("step %d | loss %.4f | accuracy %.3f\n", step, result.Loss, result.Metrics["accuracy"])
+		if job.IsChief() && result.Step%50 == 0 {
+			fmt.Printf("step %d | loss %.4f | accuracy %.3f\n", result.Step, result.Loss, result.Metrics["accuracy"])
 		}
 	}
 	// All workers evaluate, so that all are there when rows are asked for.

@@ -6,8 +6,8 @@
 //	plx launch --hosts resources.txt ./examples/words --vocabulary 1000000
 //
 // The sentences are made: every subject has words of its own beside those
-// common to all, and both are drawn by Zipf's law. By default servers hold the words' table and
-// workers the rest (--arch hybrid).
+// common to all, and both are drawn by Zipf's law. By default servers hold the
+// words' table and workers the rest (--arch hybrid).
 package main
 
 import (
@@ -75,15 +75,16 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 		return err
 	}
 	from, to := replica.Rows()
-	for replica.Steps() < s.steps {
-		step := replica.Steps()
+	feed := func(step int) (trainer.Feed, error) {
 		words, subjects := language.sentences(step*s.batch+from, step*s.batch+to)
-		result, err := replica.Step(ctx, trainer.Feed{"word": words, "subject": subjects})
+		return trainer.Feed{"word": words, "subject": subjects}, nil
+	}
+	for result, err := range replica.Train(ctx, s.steps, feed) {
 		if err != nil {
 			return err
 		}
-		if job.IsChief() && step%50 == 0 {
-			fmt.Printf("step %d | loss %.4f | accuracy %.3f\n", step, result.Loss, result.Metrics["accuracy"])
+		if job.IsChief() && result.Step%50 == 0 {
+			fmt.Printf("step %d | loss %.4f | accuracy %.3f\n", result.Step, result.Loss, result.Metrics["accuracy"])
 		}
 	}
 	return nil

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"math"
-
 	"github.com/plx-run/plx/trainer/random"
 	"gorgonia.org/tensor"
 )
@@ -42,13 +40,7 @@ func (l language) word(draw random.Stream, at, about int) int64 {
 	common := l.vocabulary / 2
 	if kind < 1./3 {
 		own := common / l.subjects
-		return int64(common + about*own + zipf(u, own))
+		return int64(common + about*own + random.Zipf(u, own))
 	}
-	return int64(zipf(u, common))
-}
-
-// zipf makes a number below n of one in [0, 1): k about as often as 1/(k+1),
-// to be exact with a probability of log((k+2)/(k+1)) / log(n+1).
-func zipf(u float64, n int) int {
-	return min(int(math.Exp(u*math.Log(float64(n+1))))-1, n-1)
+	return int64(random.Zipf(u, common))
 }

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"github.com/plx-run/plx/trainer/random"
 )
 
 func (l language) slices(from, to int) (words []int64, subjects []float32) {
@@ -56,16 +58,7 @@ func TestDistribution(t *testing.T) {
 		if w >= common {
 			part, k, of = 1./3/4, (w-common)%own, own
 		}
-		near(t, "word", w, n, float64(len(words)), part*math.Log(float64(k+2)/float64(k+1))/math.Log(float64(of+1)))
-	}
-}
-
-// Its ends are 0 and n-1, whatever is rounded on the way.
-func TestZipfsEnds(t *testing.T) {
-	for _, n := range []int{1, 2, 3, 1000, 1 << 40} {
-		if low, high := zipf(0, n), zipf(math.Nextafter(1, 0), n); low != 0 || high < n*9/10 || high >= n {
-			t.Errorf("of %d: %d to %d", n, low, high)
-		}
+		near(t, "word", w, n, float64(len(words)), part*random.ZipfChance(k, of))
 	}
 }
 

@@ -27,10 +27,10 @@
 //
 // # Readers
 //
-// IDX, CIFAR-10's binary version, CSV, NumPy's .npy and texts, each packed with
-// gzip or not. Errors name the file and the line or the byte, what was
-// expected and what was found. No length that a file claims is allocated
-// before the file is known to hold as much.
+// IDX, CIFAR-10's binary version, CSV, NumPy's .npy, texts and vocabularies,
+// each packed with gzip or not. Errors name the file and the line or the byte,
+// what was expected and what was found. No length that a file claims is
+// allocated before the file is known to hold as much.
 //
 // # What it refuses
 //

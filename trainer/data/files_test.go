@@ -124,6 +124,13 @@ func TestMissingFilesAndFolders(t *testing.T) {
 	}
 }
 
+// As where a comma too many divides names.
+func TestFilesHaveNames(t *testing.T) {
+	if _, err := ReadCIFAR10(""); err == nil || !strings.Contains(err.Error(), "it has no name") {
+		t.Errorf("%v", err)
+	}
+}
+
 // What a header claims is not allocated when the file does not hold it: a
 // packed one, whose length is not known beforehand, neither.
 func TestClaimsAreNotBelieved(t *testing.T) {

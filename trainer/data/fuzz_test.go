@@ -204,3 +204,76 @@ func FuzzVocabulary(f *testing.F) {
 		}
 	})
 }
+
+// Whatever the file, ids are those of the tokens, the special ones the first,
+// none twice and no more than wanted.
+func FuzzWords(f *testing.F) {
+	f.Add([]byte("a 1\nb 2\n<UNK> 3"), uint8(3))
+	f.Add([]byte("a\r\n<S>\n7"), uint8(9))
+	f.Add([]byte("a 1\nb\n"), uint8(2))
+	f.Fuzz(func(t *testing.T, content []byte, most uint8) {
+		v, err := decodeWords(opened(t, content), int(most), "<S>", "<UNK>")
+		if checkNamed(t, err); err != nil {
+			return
+		}
+		if v.Len() > int(most) || v.ID("<S>") != 0 || v.ID("<UNK>") != 1 || len(v.ids) != v.Len() {
+			t.Fatalf("%q", v.tokens)
+		}
+		for id := range v.Len() {
+			if v.ID(v.Token(id)) != id || strings.ContainsAny(v.Token(id), " \t\r\n") || v.Token(id) == "" {
+				t.Fatalf("token %q of id %d has id %d", v.Token(id), id, v.ID(v.Token(id)))
+			}
+		}
+	})
+}
+
+// The words are those that splitting all lines at blanks gives, whatever piece
+// of them a row begins with.
+func FuzzCorpus(f *testing.F) {
+	f.Add([]byte("a b\n\n c a\n"), uint8(2))
+	f.Add([]byte("\ufeffa\t\r\n\x00b \u00a0c"), uint8(3))
+	f.Add(zip(f, []byte("a\n")), uint8(1))
+	v := &Vocabulary{ids: map[string]int{"<S>": 0, "<UNK>": 1, "a": 2, "b": 3}, unknown: 1}
+	f.Fuzz(func(t *testing.T, content []byte, of uint8) {
+		path := filepath.Join(t.TempDir(), "fuzzed")
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := ReadCorpus(v, "<S>", path)
+		if err != nil && !strings.HasPrefix(err.Error(), path) {
+			t.Fatalf("the error does not name the file: %v", err)
+		}
+		if err != nil || of == 0 || bytes.HasPrefix(content, []byte{0x1f, 0x8b}) {
+			return
+		}
+		blank := func(c byte) bool { return strings.IndexByte(" \t\v\f\r\n", c) >= 0 }
+		var want []int64
+		for _, line := range bytes.Split(bytes.TrimPrefix(content, []byte(byteOrderMark)), []byte("\n")) {
+			before, begin := len(want), 0
+			for i := range len(line) + 1 {
+				if i < len(line) && !blank(line[i]) {
+					continue
+				}
+				if i > begin {
+					want = append(want, int64(v.ID(string(line[begin:i]))))
+				}
+				begin = i + 1
+			}
+			if len(want) > before {
+				want = append(want, 0)
+			}
+		}
+		for row := range int(of) {
+			from, _ := Range(len(want), row, int(of))
+			next := c.Row(row, int(of))
+			for i := range want {
+				if got := next(); got != want[(from+i)%len(want)] {
+					t.Fatalf("row %d of %d: word %d is %d, want all to be %v", row, of, i, got, want)
+				}
+			}
+		}
+		if c.Len() != len(want) {
+			t.Fatalf("%d words, want %d", c.Len(), len(want))
+		}
+	})
+}

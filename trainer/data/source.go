@@ -53,6 +53,9 @@ type source struct {
 
 // openSource opens a file, packed with gzip or not, which its first bytes tell.
 func openSource(path string) (*source, error) {
+	if path == "" {
+		return nil, errors.New("open a file: it has no name")
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err

@@ -133,6 +133,20 @@ func (l *lineReader) each(yield func(string) bool) error {
 	return nil
 }
 
+// eachLine gives every line to do, whose error names the line.
+func eachLine(s *source, do func(line string) error) error {
+	l := lineReader{source: s, number: 1}
+	var wrong error
+	err := l.each(func(line string) bool {
+		wrong = do(line)
+		return wrong == nil
+	})
+	if wrong != nil {
+		return l.wrong(wrong)
+	}
+	return err
+}
+
 // next returns the next line without its end, valid until the next call, or
 // io.EOF. The offset stays where the line begins.
 func (l *lineReader) next() ([]byte, error) {

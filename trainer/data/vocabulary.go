@@ -26,17 +26,8 @@ func ReadVocabulary(path, unknown string) (*Vocabulary, error) {
 
 func decodeVocabulary(s *source, unknown string) (*Vocabulary, error) {
 	v := &Vocabulary{ids: map[string]int{}}
-	l := lineReader{source: s, number: 1}
-	var wrong error
-	err := l.each(func(token string) bool {
-		wrong = v.add(token)
-		return wrong == nil
-	})
-	if err != nil {
+	if err := eachLine(s, v.add); err != nil {
 		return nil, err
-	}
-	if wrong != nil {
-		return nil, l.wrong(wrong)
 	}
 	id, ok := v.ids[unknown]
 	if !ok {

@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/valve"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/peers"
 	"github.com/plx-run/plx/trainer/wire"
@@ -87,72 +86,23 @@ func TestKilledInTheMiddle(t *testing.T) {
 	blames(t, errs[1], 2, "")
 }
 
-// valve carries connections until it is shut: then it keeps them open and lets
-// nothing through, as a cut network or a frozen process does.
-type valve struct {
-	ln   net.Listener
-	shut atomic.Bool
-}
-
-func newValve(t *testing.T, to string) *valve {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	v := &valve{ln: ln}
-	go func() {
-		for {
-			in, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			out, err := net.Dial("tcp", to)
-			if err != nil {
-				in.Close()
-				continue
-			}
-			t.Cleanup(func() { in.Close(); out.Close() })
-			go v.carry(in, out)
-			go v.carry(out, in)
-		}
-	}()
-	return v
-}
-
-func (v *valve) carry(to io.WriteCloser, from io.Reader) {
-	defer to.Close()
-	b := make([]byte, 4096)
-	for {
-		n, err := from.Read(b)
-		if v.shut.Load() {
-			select {}
-		}
-		if err != nil {
-			return
-		}
-		to.Write(b[:n]) // if it is gone, from will be
-	}
-}
-
 // A peer behind a cut network is given up within the silence that is tolerated
 // and named to all, in the middle of much data or of none.
 func TestFrozenPeerIsNamedToAll(t *testing.T) {
 	for _, n := range []int{0, 4 << 20} {
-		var v *valve
+		var v *valve.Valve
 		meshes := newWorld(t, 3, func(c *Config) {
 			if v == nil {
-				v = newValve(t, c.Addrs[0])
+				v = valve.New(t, c.Addrs[0])
 			}
-			c.Addrs[0] = v.ln.Addr().String()
+			c.Addrs[0] = v.Addr()
 			c.Silence = 1500 * time.Millisecond
 		})
 		must(t, meshes, func(ctx context.Context, m *Mesh, _ int) error { return m.Barrier(ctx) })
 		began := time.Now()
 		errs := each(t, meshes, func(ctx context.Context, m *Mesh, rank int) error {
 			if rank == 0 {
-				time.AfterFunc(20*time.Millisecond, func() { v.shut.Store(true) })
+				time.AfterFunc(20*time.Millisecond, v.Shut)
 			}
 			var err error
 			for err == nil {

@@ -50,7 +50,7 @@ func (s *Sampler) draw(stream random.Stream) (drawn []int64, tries int) {
 		if tries%2 == 1 {
 			u = v
 		}
-		k := s.class(u)
+		k := random.Zipf(u, s.classes)
 		if bit := uint64(1) << (k % 64); s.seen[k/64]&bit == 0 {
 			s.seen[k/64] |= bit
 			drawn = append(drawn, int64(k))
@@ -66,13 +66,8 @@ func (s *Sampler) draw(stream random.Stream) (drawn []int64, tries int) {
 // many draws.
 func (s *Sampler) logs(to []float32, classes []int64, tries int) []float32 {
 	for _, k := range classes {
-		p := math.Log1p(1/float64(k+1)) / math.Log(float64(s.classes+1))
+		p := random.ZipfChance(int(k), s.classes)
 		to = append(to, float32(math.Log(-math.Expm1(float64(tries)*math.Log1p(-p)))))
 	}
 	return to
-}
-
-// class makes a class of a number in [0, 1).
-func (s *Sampler) class(u float64) int {
-	return min(int(math.Exp(u*math.Log(float64(s.classes+1))))-1, s.classes-1)
 }

@@ -59,6 +59,18 @@ func (s Settings) Check() error {
 	return nil
 }
 
+// Slots is how many numbers the rule keeps per element: the length of
+// [State.Slots].
+func (s Settings) Slots() int {
+	switch s.Rule {
+	case Momentum, Adagrad:
+		return 1
+	case Adam:
+		return 2
+	}
+	return 0
+}
+
 // Step is what changes from one update to the next.
 type Step struct {
 	Number uint64  // updates of the piece before this one

@@ -20,7 +20,9 @@ const (
 
 // Place fills Owners and Pieces for so many servers; Workers, Variables and
 // BucketBytes must be there. Variables above limit bytes are cut over the
-// servers, 0 means DefaultLimit. Tasks that would own nothing are left out.
+// servers, 0 means DefaultLimit. Tasks that would own nothing are left out;
+// where variables are Movable all servers stay, and all workers unless the
+// architecture is ps.
 func (d *Declaration) Place(a Architecture, servers, limit int) error {
 	if err := d.placeable(a, servers); err != nil {
 		return err
@@ -36,7 +38,7 @@ func (d *Declaration) Place(a Architecture, servers, limit int) error {
 	case Hybrid:
 		pieces = d.placeHybrid(servers, limit)
 	}
-	d.settle(pieces, servers)
+	d.settle(pieces, servers, a)
 	return nil
 }
 
@@ -87,13 +89,19 @@ func (d *Declaration) placeHybrid(servers, limit int) []Piece {
 	return all
 }
 
-// settle names the owners and leaves out those without a piece.
-func (d *Declaration) settle(pieces []Piece, servers int) {
+// settle names the owners and leaves out those without a piece that will not
+// get one later.
+func (d *Declaration) settle(pieces []Piece, servers int, a Architecture) {
 	d.Owners, d.Pieces = nil, pieces
 	index := map[int]int{}
 	owners := map[int]bool{}
 	for _, p := range pieces {
 		owners[p.Owner] = true
+	}
+	for i := range servers + len(d.Workers) {
+		if d.Movable && (i < servers || a != Servers) {
+			owners[i] = true
+		}
 	}
 	if len(owners) == 0 {
 		owners[0] = true // somebody must have the tally

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+
+	"github.com/plx-run/plx/trainer/optimizer"
 )
 
 func BenchmarkStep(b *testing.B) {
@@ -40,4 +42,37 @@ func BenchmarkStep(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkRepartition moves two tables of 100,000 x 128 numbers, of whose
+// rows a ninth was updated, between four servers: from 4 pieces to 8 and back,
+// every row to another server.
+func BenchmarkRepartition(b *testing.B) {
+	d := movableTables(1, 1, optimizer.Adagrad)
+	d.Clip = 0
+	d.Variables = nil
+	for _, name := range []string{"in", "out"} {
+		d.Variables = append(d.Variables, Variable{Name: name, Dtype: Float32, Shape: []int{100_000, 128},
+			Sparse: &Sparse{First: RowInit{Kind: "uniform", A: -1, B: 1, Seed: 3}}})
+	}
+	j := newJob(b, d, Servers, 4)
+	members := j.connect(b)
+	_, errs := step(members, 0, 0.1)
+	must(b, errs)
+	spread := func(parts, shift int) (pieces []Piece) {
+		for i, v := range j.d.Variables {
+			for n, p := range v.cut(i, parts) {
+				p.Owner = (n*4/parts + shift) % 4
+				pieces = append(pieces, p)
+			}
+		}
+		return pieces
+	}
+	moves := [][]Piece{spread(8, 1), spread(4, 0)}
+	rows := len(touched(j.d.Variables[0], 0, 0)) + len(touched(j.d.Variables[1], 0, 0))
+	b.SetBytes(int64(rows * 2 * 128 * 4)) // every row changes its server, with one slot
+	for i := 0; b.Loop(); i++ {
+		must(b, repartition(members, moves[i%2]))
+	}
+	leave(b, j, members)
 }

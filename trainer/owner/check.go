@@ -100,7 +100,7 @@ func (d *Declaration) checkPieces() error {
 }
 
 // checkOwners wants every owner but the first, which has the tally, to own a
-// piece.
+// piece, unless it may get one later.
 func (d *Declaration) checkOwners() error {
 	if len(d.Owners) == 0 || len(d.Owners) > maxOwners {
 		return fmt.Errorf("declaration: %d owners, want 1 to %d", len(d.Owners), maxOwners)
@@ -117,7 +117,7 @@ func (d *Declaration) checkOwners() error {
 			return fmt.Errorf("owner %s is no task of this job", t)
 		case slices.Contains(d.Owners[:i], t):
 			return fmt.Errorf("owner %s is named twice", t)
-		case !owns[i]:
+		case !owns[i] && !d.Movable:
 			return fmt.Errorf("owner %s owns nothing", t)
 		}
 	}
@@ -129,6 +129,9 @@ func (d *Declaration) checkMode() error {
 	if err := d.Sync.check(len(d.Workers)); err != nil {
 		return err
 	}
+	if d.Movable && !d.Sync.synchronous() {
+		return fmt.Errorf("synchronisation %s keeps variables with their owners: movable ones need synchronisation sync", d.Sync)
+	}
 	if !d.Sync.synchronous() && !d.served() {
 		return fmt.Errorf("synchronisation %s works with servers as owners only: a worker that owns variables is needed in every step; "+
 			"choose the architecture ps or synchronisation sync", d.Sync)
@@ -137,14 +140,5 @@ func (d *Declaration) checkMode() error {
 		return fmt.Errorf("synchronisation %s and the norm of the gradients do not work together: which workers count is known "+
 			"to the servers step by step, nobody is there to add the norm; leave out clipping or choose another mode", d.Sync)
 	}
-	if len(d.Hosts) == 0 {
-		return nil
-	}
-	if err := covers(d.Hosts, len(d.Workers)); err != nil {
-		return fmt.Errorf("workers of the hosts: %w", err)
-	}
-	if !d.Sync.synchronous() || !d.served() {
-		return errors.New("local aggregation works with synchronisation sync and servers as owners only: leave it out")
-	}
-	return nil
+	return d.checkHosts()
 }

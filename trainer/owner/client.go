@@ -33,14 +33,14 @@ type ClientConfig struct {
 }
 
 // Client is a worker's side of the training, and where it owns variables the
-// owner's as well. One goroutine calls Begin, Finish and Join; other methods
-// may be called by any.
+// owner's as well. One goroutine calls Begin, Want, Await, Finish and Join;
+// other methods may be called by any.
 type Client struct {
 	config ClientConfig
 	d      *Declaration
 	rank   int
 	leaves Range
-	roster *roster
+	tree   *Tree
 	own    []gather // by variable, and the tally's
 	parts  []int    // of own leaves
 	out    *outbox
@@ -50,8 +50,10 @@ type Client struct {
 	locals []*local // what this worker serves the others as
 	local  *local   // as an owner, nil: it is none
 	relay  *relay   // as the first worker of its host, nil: there is nobody else
-	norm   *norm
+	layout atomic.Pointer[layout]
 	pulls  pulls
+	asking *asking // what Want asked for and nobody awaited
+	asked  uint64  // the step of the last Want, plus one
 
 	step     uint64
 	within   bool   // a step was begun
@@ -107,15 +109,15 @@ func newClient(config ClientConfig) (*Client, error) {
 	if self.Role != cluster.Worker || self.Index >= len(d.Workers) || len(d.Workers) != config.Peers.Workers {
 		return nil, fmt.Errorf("%s declares %d workers, the job has %d", self, len(d.Workers), config.Peers.Workers)
 	}
-	c := &Client{config: config, d: d, rank: self.Index, leaves: d.Workers[self.Index], roster: newRoster(d), failed: make(chan struct{}), verdicts: make(chan ruling, 2)}
-	c.parts = c.roster.tree.Parts(c.leaves.Lo, c.leaves.Hi)
+	c := &Client{config: config, d: d, rank: self.Index, leaves: d.Workers[self.Index], tree: NewTree(d.Leaves), failed: make(chan struct{}), verdicts: make(chan ruling, 2)}
+	c.parts = c.tree.Parts(c.leaves.Lo, c.leaves.Hi)
 	c.absent = make([]bool, c.leaves.Len())
 	c.brought = make([]atomic.Bool, c.leaves.Len()*(len(d.Variables)+1))
 	inputs := make([]int, c.leaves.Len())
 	for i := range inputs {
 		inputs[i] = c.leaves.Lo + i
 	}
-	p := newPlan(c.roster.tree, inputs, c.parts)
+	p := newPlan(c.tree, inputs, c.parts)
 	for i := range len(d.Variables) + 1 {
 		v := d.variable(i)
 		c.own = append(c.own, newGather(v, p))
@@ -127,17 +129,13 @@ func newClient(config ClientConfig) (*Client, error) {
 		}
 	}
 	c.values = config.Values
-	c.norm = newNorm(d)
+	c.layout.Store(newLayout(0, d))
 	c.links = make([]*link, len(d.Owners))
 	if err := c.serve(); err != nil {
 		return nil, err
 	}
-	parts := c.parts
-	if c.relay != nil {
-		parts = c.relay.host.parts
-	}
-	c.out = newOutbox(d, parts)
-	c.gate.closed = c.relay != nil || d.Sync.Mode == Backup
+	c.out = newOutbox(d, c.parts, func(variable int) bool { return c.relay == nil || !c.relay.takes(variable) })
+	c.gate.closed = d.Sync.Mode == Backup
 	return c, nil
 }
 
@@ -173,6 +171,14 @@ func (c *Client) reason() error {
 		return errEnded
 	}
 	return c.err
+}
+
+// working hangs up where the client has failed, and returns why it has.
+func (c *Client) working() error {
+	if c.reason() == nil {
+		return nil
+	}
+	return c.hangUp()
 }
 
 // hangUp tells the owners why this worker is out, so that they pass the cause
@@ -216,6 +222,9 @@ func (c *Client) Close() error {
 		closing.Go(func() { errs[i] = l.close(healthy) })
 	}
 	closing.Wait()
+	if healthy {
+		close(c.failed) // whoever still waits for something waits in vain
+	}
 	for i, l := range c.locals {
 		closing.Go(func() { errs[len(links)+i] = l.close(healthy) })
 	}
@@ -226,7 +235,7 @@ func (c *Client) Close() error {
 // close ends this worker's part as a server of others.
 func (l *local) close(healthy bool) error {
 	s, limit := l.server, l.client.d.start()
-	if !healthy || l.engine == nil {
+	if !healthy || l.serves.Load() == nil {
 		s.end(nil)
 		l.running.Wait()
 		return nil

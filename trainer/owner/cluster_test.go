@@ -57,6 +57,7 @@ type testJob struct {
 	served  []*server            // by server
 	logged  sync.Map
 	traces  []*timeline.Recorder // by worker, may be empty
+	views   []cluster.Spec       // by worker: addresses as it sees them, empty: cluster
 }
 
 func newJob(t testing.TB, d Declaration, a Architecture, servers int) *testJob {
@@ -103,6 +104,7 @@ func (j *testJob) serve(t testing.TB, i int) {
 	ended := make(chan error, 1)
 	j.stop, j.ended = append(j.stop, cancel), append(j.ended, ended)
 	s := newServer(j.peers(server0(i)))
+	s.cluster = j.cluster
 	j.served = append(j.served, s)
 	go func() {
 		ended <- s.serve(ctx, j.doors[server0(i)])
@@ -119,6 +121,9 @@ func (j *testJob) config(rank int, values [][]byte) ClientConfig {
 		Declaration: j.d, Values: values}
 	if rank < len(j.traces) {
 		c.Trace = j.traces[rank]
+	}
+	if rank < len(j.views) {
+		c.Cluster = j.views[rank]
 	}
 	return c
 }
@@ -183,7 +188,9 @@ func (m *member) take(ctx context.Context, s uint64, rate float64, present func(
 			continue
 		}
 		lanes.Go(func() { m.compute(ctx, leaf, s) })
-		sums[leaf-m.leaves.Lo] = append([]float64{lossOf(leaf, s)}, make([]float64, m.d.Metrics)...)
+		for i := range 1 + m.d.Metrics {
+			sums[leaf-m.leaves.Lo] = append(sums[leaf-m.leaves.Lo], lossOf(i, leaf, s))
+		}
 	}
 	lanes.Wait()
 	return m.Finish(ctx, sums)
@@ -271,7 +278,7 @@ func checkSteps(t *testing.T, j *testJob, steps uint64) {
 		n.step(0, j.d.Leaves, s, 0.05, everyLeaf)
 		for rank, m := range members {
 			n.compare(t, m.values, worker(rank).String())
-			if ends[rank].Loss != n.loss || ends[rank].Step != s || ends[rank].Leaves != j.d.Leaves {
+			if !n.reports(ends[rank]) || ends[rank].Step != s || ends[rank].Leaves != j.d.Leaves {
 				t.Fatalf("worker:%d: outcome %+v, want loss %v of step %d", rank, ends[rank], n.loss, s)
 			}
 			if j.d.norms() && ends[rank].Norm != n.norm {

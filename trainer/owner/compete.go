@@ -41,7 +41,7 @@ func (c *Client) compete(ctx context.Context) (Outcome, error) {
 	}
 	switch r.verdict {
 	case accepted:
-		c.open()
+		c.gate.open()
 	case late:
 		o.Late, o.Dropped = true, c.count()
 		for _, l := range c.links {

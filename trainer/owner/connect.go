@@ -33,7 +33,8 @@ func (c *Client) serve() error {
 		return nil
 	}
 	s := newServer(c.config.Peers)
-	l := &local{client: c, server: s, purpose: purpose, answered: make(chan outcome, 1)}
+	s.cluster = c.config.Cluster
+	l := newLocal(c, s, purpose)
 	c.locals = append(c.locals, l)
 	s.local = l
 	s.declared[c.rank] = c.d
@@ -44,8 +45,10 @@ func (c *Client) serve() error {
 		}
 		engine.fail = s.end
 		engine.tell[c.rank] = l.tell
-		s.engine, s.filled, l.engine, c.local = engine, c.config.Peers.Self.IsChief(), engine, l
-		l.index, l.pieces = index, c.d.piecesOf(index)
+		s.engine, s.filled, c.local = engine, c.config.Peers.Self.IsChief(), l
+		l.index = index
+		l.serves.Store(&served{engine, c.d.piecesOf(index)})
+		l.volumes = make([]volume, len(c.d.Variables)+1)
 	}
 	return nil
 }
@@ -61,11 +64,13 @@ func (c *Client) pieceMemory(p Piece) []byte {
 }
 
 // piecesOf returns an owner's pieces, and the tally's where it has it. To the
-// workers of a host its first, -1, is the owner of all variables.
+// workers of a host its first, -1, is the owner of all that the host adds up.
 func (d *Declaration) piecesOf(owner int) (pieces []Piece) {
 	if owner < 0 {
-		for i := range len(d.Variables) + 1 {
-			pieces = append(pieces, Piece{Variable: i, Owner: owner, Count: d.variable(i).units()})
+		for i, aggregated := range d.aggregated() {
+			if aggregated {
+				pieces = append(pieces, Piece{Variable: i, Owner: owner, Count: d.variable(i).units()})
+			}
 		}
 		return pieces
 	}
@@ -88,14 +93,17 @@ func (l *local) start() {
 		s.farewell()
 		ctx, cancel := context.WithTimeout(context.Background(), farewell)
 		defer cancel()
-		if l.engine != nil && door != nil {
+		if l.serves.Load() != nil && door != nil {
 			s.linger(ctx)
 		}
 	})
 	if door != nil {
 		door.Handle(l.purpose, s.meet)
+		if l == l.client.local && l.client.d.Movable {
+			door.Handle(movePurpose, s.receiveRows)
+		}
 	}
-	if l.engine != nil {
+	if l.serves.Load() != nil {
 		s.open() // this worker may be the only one
 	}
 }
@@ -115,6 +123,7 @@ func (c *Client) connect(ctx context.Context) error {
 	if err := c.reach(ctx, limit); err != nil {
 		return err
 	}
+	c.lead()
 	for _, l := range c.connected() {
 		l.running.Go(func() { l.sendFailed(l.declare(body)) })
 	}
@@ -145,7 +154,7 @@ func (c *Client) ready(ctx context.Context) error {
 		}
 	}
 	for _, l := range c.locals {
-		if l.engine != nil {
+		if l.serves.Load() != nil {
 			if _, err := c.await(ctx, l.answered); err != nil {
 				return err
 			}

@@ -29,9 +29,12 @@ type Declaration struct {
 	// DefaultBucketBytes.
 	BucketBytes int `json:"bucket_bytes,omitempty"`
 	// Hosts are the ranks of the workers of each host, together all of them,
-	// in order. Where given, the workers of a host add their gradients before
-	// one of them sends the sum. Only in sync mode with servers.
+	// in order. Where given, the workers of a host add their gradients of what
+	// servers own before one of them sends the sum. Only in sync mode.
 	Hosts []Range `json:"hosts,omitempty"`
+	// Movable lets [Client.Repartition] give sparse variables new owners; an
+	// owner may then own nothing for a while. Only in sync mode.
+	Movable bool `json:"movable,omitempty"`
 	// Model stands for the graph that is computed, such as a hash of it.
 	Model string `json:"model,omitempty"`
 	// Fingerprint describes the arithmetic of the worker's host: library,

@@ -51,6 +51,8 @@ func (d *Declaration) differentNumbers(other *Declaration) string {
 		return fmt.Sprintf("buckets of %d bytes, not %d", other.BucketBytes, d.BucketBytes)
 	case !slices.Equal(d.Hosts, other.Hosts):
 		return fmt.Sprintf("hosts with workers %v, not %v", other.Hosts, d.Hosts)
+	case d.Movable != other.Movable:
+		return fmt.Sprintf("variables that can move: %t, not %t", other.Movable, d.Movable)
 	case d.Exact != other.Exact:
 		return fmt.Sprintf("same bits promised: %t, not %t", other.Exact, d.Exact)
 	case d.Exact && d.Fingerprint != other.Fingerprint:

@@ -39,9 +39,23 @@
 //
 // # Sparse variables
 //
-// Rows of a sparse variable stay with their owners. [Client.Rows] pulls the
-// ones that a leaf needs, [Client.ContributeRows] pushes gradients of rows;
-// rows that nobody touched are left as they are, bit by bit.
+// Rows of a sparse variable stay with their owners. [Client.ContributeRows]
+// pushes gradients of rows; rows that nobody touched are left as they are, bit
+// by bit. [Client.Rows] pulls rows as they are at the moment. Where workers are
+// in step, [Client.Want] asks for all rows of a step, in one request per owner
+// and while the step before is still under way, and [Client.Await] has them:
+//
+//	err := c.Begin(rate)
+//	err = c.Want(wanted) // for the step after this one
+//	// ... contribute, and Finish
+//	err = c.Await(ctx)   // the rows, with the values after this step
+//
+// An owner remembers which rows anybody wanted for the step under way. The
+// others will hardly change, and leave at once; the rest follows when the step
+// is over, and with it those of the first that the step changed after all. So
+// values are exact, and next to nothing is sent twice.
+//
+// [Client.Volumes] says what that cost: bytes and rows by variable and owner.
 //
 // # Synchronisation
 //
@@ -62,8 +76,23 @@
 // # Local aggregation
 //
 // With Declaration.Hosts the first worker of a host adds what the others of
-// the host bring, sends one contribution, and passes the new values on. Rows
-// are still pulled from the servers by everybody.
+// the host bring for servers, sends one contribution, and passes the new
+// values on. It asks for the union of the rows that they want, when each of
+// them has wanted some or has begun the step without. Client.Rows still goes
+// to the servers. What workers own travels directly from every worker to every
+// other, in the same step; a variable belongs to one kind of owner.
+//
+// # Moving variables
+//
+// Where a Declaration is Movable, [Client.Repartition] cuts sparse variables
+// anew and gives the pieces to other owners, between two steps and without a
+// new start. Every worker tells every owner the same map; once an owner has
+// heard it from all of them it brings rows straight to where they belong, with
+// what the optimiser keeps for them, and no bit of the training changes. Rows
+// that were never updated do not travel: their values follow from the seed.
+// Frames carry the epoch of the map they were made for. An owner may own
+// nothing for a while, and is neither told of steps nor waited for meanwhile.
+// [Client.Room] asks first whether everything would fit in memory.
 //
 // # Overlap
 //
@@ -81,7 +110,8 @@
 // # What it refuses
 //
 // Workers that disagree on what they train, at which rate or on which
-// arithmetic; frames that were not declared; combinations that cannot work,
+// arithmetic, or want other owners than the others do; frames that were not
+// declared, or for another map; combinations that cannot work,
 // with the reason ([Declaration.Check]). A door has one training; to train
 // again, start again.
 package owner

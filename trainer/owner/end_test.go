@@ -83,6 +83,32 @@ func TestCloseIsBounded(t *testing.T) {
 	}
 }
 
+// A step or a pull that is under way when another goroutine closes the client
+// ends with it.
+func TestCloseEndsAStep(t *testing.T) {
+	for _, a := range []Architecture{Servers, Hybrid} {
+		d := mixed(3, 3)
+		d.Hosts, d.StartMillis = []Range{{0, 2}, {2, 3}}, 2000
+		j := newJob(t, d, a, 1)
+		members := j.connect(t)
+		got := make(chan error, 3)
+		for _, m := range members[:2] { // worker:2 never comes
+			go func() {
+				_, err := m.take(context.Background(), 0, 0.1, everyLeaf)
+				got <- err
+			}()
+		}
+		for _, m := range members[:2] {
+			go m.Close()
+		}
+		for range 2 {
+			if err := within(t, got); err == nil {
+				t.Errorf("%s: a step without worker:2", a)
+			}
+		}
+	}
+}
+
 // Garbage on the data ports, before and during training, changes nothing.
 func TestGarbageChangesNothing(t *testing.T) {
 	for _, a := range []Architecture{Servers, AllReduce} {

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/wire"
 )
 
 // engine is an owner without its connections: it takes what contributors
@@ -31,8 +32,10 @@ type place struct{ variable, offset int }
 type event struct {
 	slot int // that is updated, -1: the norm is known
 	end  outcome
-	ask  bool // the member is to add the squares of its group instead; not counted
-	over bool // the training has ended without the member's step instead; not counted
+	ask  bool        // the member is to add the squares of its group instead; not counted
+	over bool        // the training has ended without the member's step instead; not counted
+	next *successor  // variables have moved instead; not counted
+	rows *wire.Frame // that the member waits for instead; not counted
 }
 
 // outcome is what an owner knows of a step.
@@ -43,7 +46,7 @@ type outcome struct {
 }
 
 func newEngine(d *Declaration, self cluster.Task, memory func(Piece) []byte) (*engine, error) {
-	e := &engine{d: d, self: self, roster: newRoster(d), where: map[place]int{}, tell: make([]func(event), len(d.Workers))}
+	e := &engine{d: d, self: self, roster: newRoster(d, self), where: map[place]int{}, tell: make([]func(event), len(d.Workers))}
 	index := d.ownerIndex(self)
 	for _, p := range d.pieces() {
 		if p.Owner != index {
@@ -56,6 +59,18 @@ func newEngine(d *Declaration, self cluster.Task, memory func(Piece) []byte) (*e
 		e.where[place{p.Variable, p.Offset}] = len(e.slots)
 		e.slots = append(e.slots, made)
 	}
+	e.group()
+	if d.Sync.Mode == Bounded {
+		e.clock = newClock(len(d.Workers), uint64(d.Sync.Number))
+	}
+	if d.Sync.Mode == Backup && index == 0 {
+		e.arbiter = newArbiter(len(d.Workers), d.Sync.Number)
+	}
+	return e, nil
+}
+
+// group makes the groups of contributors before the first step.
+func (e *engine) group() {
 	for i, members := range e.roster.groups {
 		g := &group{index: i, begun: make([]bool, len(e.roster.contributors)), rate: math.NaN(), left: len(e.slots)}
 		for m := members.Lo; m < members.Hi; m++ {
@@ -64,13 +79,6 @@ func newEngine(d *Declaration, self cluster.Task, memory func(Piece) []byte) (*e
 		g.chosen = g.members
 		e.groups = append(e.groups, g)
 	}
-	if d.Sync.Mode == Bounded {
-		e.clock = newClock(len(d.Workers), uint64(d.Sync.Number))
-	}
-	if d.Sync.Mode == Backup && index == 0 {
-		e.arbiter = newArbiter(len(d.Workers), d.Sync.Number)
-	}
-	return e, nil
 }
 
 func (e *engine) newSlot(p Piece, memory []byte) (slot, error) {
@@ -138,6 +146,7 @@ func (e *engine) begin(rank int, step uint64, b beginning) error {
 		}
 	}
 	if e.relay != nil {
+		e.relay.union.begin(rank, step)
 		e.relay.begin(g)
 	}
 	return nil
@@ -275,6 +284,9 @@ func (e *engine) give(rank int, end outcome) {
 
 // leave notes that a worker will send no more.
 func (e *engine) leave(rank int) {
+	if e.relay != nil {
+		e.relay.union.leave(rank)
+	}
 	if e.clock != nil {
 		e.release(e.clock.leave(rank))
 	}

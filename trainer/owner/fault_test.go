@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/valve"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/peers"
 	"github.com/plx-run/plx/trainer/wire"
@@ -92,54 +91,6 @@ func TestCauseIsPassedOn(t *testing.T) {
 	}
 }
 
-// proxy carries connections to a task until it is frozen: then it keeps them
-// open and lets nothing through, as a cut network does.
-type proxy struct {
-	ln     net.Listener
-	frozen atomic.Bool
-}
-
-func newProxy(t *testing.T, to string) *proxy {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	p := &proxy{ln: ln}
-	go func() {
-		for {
-			in, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			out, err := net.Dial("tcp", to)
-			if err != nil {
-				in.Close()
-				continue
-			}
-			t.Cleanup(func() { in.Close(); out.Close() })
-			go p.carry(in, out)
-			go p.carry(out, in)
-		}
-	}()
-	return p
-}
-
-func (p *proxy) carry(to io.Writer, from io.Reader) {
-	b := make([]byte, 4096)
-	for {
-		n, err := from.Read(b)
-		if p.frozen.Load() {
-			select {}
-		}
-		if err != nil {
-			return
-		}
-		to.Write(b[:n])
-	}
-}
-
 // A peer behind a cut network is given up within the declared silence, by
 // both sides, and named by both.
 func TestSilentServerEndsTheStep(t *testing.T) {
@@ -147,12 +98,12 @@ func TestSilentServerEndsTheStep(t *testing.T) {
 	d := example(2, 2)
 	d.SilenceMillis = 1500
 	j := newJob(t, d, Servers, 1)
-	p := newProxy(t, j.cluster.PS[0])
-	j.cluster.PS[0] = p.ln.Addr().String() // for both workers
+	v := valve.New(t, j.cluster.PS[0])
+	j.cluster.PS[0] = v.Addr() // for both workers
 	members := j.connect(t)
 	_, errs := step(members, 0, 0.1)
 	must(t, errs)
-	p.frozen.Store(true)
+	v.Shut()
 	began := time.Now()
 	_, errs = step(members, 1, 0.1)
 	for _, err := range errs {
@@ -174,21 +125,16 @@ func TestSilentOwnerIsNamed(t *testing.T) {
 	d := example(3, 3)
 	d.SilenceMillis = 1500
 	j := newJob(t, d, AllReduce, 0)
-	var all []*proxy
-	real := append([]string{}, j.cluster.Worker...)
-	frozen := func(rank int) string { // as the others see worker rank
-		p := newProxy(t, real[rank])
-		all = append(all, p)
-		return p.ln.Addr().String()
-	}
-	for rank := range j.cluster.Worker {
-		j.cluster.Worker[rank] = frozen(rank)
+	var all []*valve.Valve
+	for rank, addr := range j.cluster.Worker {
+		all = append(all, valve.New(t, addr))
+		j.cluster.Worker[rank] = all[rank].Addr() // as the others see it
 	}
 	members := j.connect(t)
 	_, errs := step(members, 0, 0.1)
 	must(t, errs)
-	for _, p := range all {
-		p.frozen.Store(true)
+	for _, v := range all {
+		v.Shut()
 	}
 	_, errs = step(members, 1, 0.1)
 	for rank, err := range errs {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/plx-run/plx/trainer/sparse"
@@ -20,12 +19,13 @@ type pulls struct {
 
 // request is a piece's share of what is wanted.
 type request struct {
-	into []byte
-	done chan struct{}
+	variable int
+	into     []byte
+	done     chan struct{}
 }
 
 // add returns the number of a new request.
-func (p *pulls) add(into []byte) (uint32, *request) {
+func (p *pulls) add(variable int, into []byte) (uint32, *request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.open == nil {
@@ -33,7 +33,7 @@ func (p *pulls) add(into []byte) (uint32, *request) {
 	}
 	for p.last++; p.open[p.last] != nil; p.last++ {
 	}
-	r := &request{into: into, done: make(chan struct{})}
+	r := &request{variable: variable, into: into, done: make(chan struct{})}
 	p.open[p.last] = r
 	return p.last, r
 }
@@ -50,12 +50,15 @@ func (p *pulls) take(number uint32) *request {
 // rows reads the answer to a request to where it is wanted.
 func (l *link) rows(h wire.Header) error {
 	r := l.client.pulls.take(h.Part)
-	if r == nil || h.Length != uint64(len(r.into)) {
+	if r == nil || int(h.Variable) != r.variable || h.Length != uint64(len(r.into)) {
 		return fmt.Errorf("rows of variable %d, %d bytes, which nobody asked for", h.Variable, h.Length)
 	}
 	if err := l.conn.Payload(r.into); err != nil {
 		return err
 	}
+	v := &l.volumes[h.Variable]
+	v.pulled.Add(uint64(len(r.into) / l.client.d.Variables[h.Variable].unitSize()))
+	v.received.Add(wire.HeaderSize + h.Length)
 	close(r.done)
 	return nil
 }
@@ -65,27 +68,13 @@ func (l *link) rows(h wire.Header) error {
 // contributes. It may be called by several goroutines side by side; after an
 // error the client is of no more use.
 func (c *Client) Rows(ctx context.Context, variable int, index []int64, into []byte) error {
-	if err := c.pullable(variable); err != nil {
+	if err := c.askable(variable, index, into); err != nil {
 		return err
 	}
-	v := c.d.Variables[variable]
-	check := sparse.Rows[float64]{Index: index}
-	if err := check.Check(0, int64(v.Shape[0]), 0); err != nil {
-		return fmt.Errorf("rows of variable %q: %w", v.Name, err)
-	}
-	if len(into) != len(index)*v.unitSize() {
-		return fmt.Errorf("rows of variable %q: %d bytes for %d rows of %d", v.Name, len(into), len(index), v.unitSize())
-	}
 	var waiting []*request
-	for _, p := range c.d.Pieces {
-		cut := check.Cut(int64(p.Offset), int64(p.Offset+p.Count)).Index
-		if p.Variable != variable || len(cut) == 0 {
-			continue
-		}
-		skipped, _ := slices.BinarySearch(index, cut[0])
-		share := into[skipped*v.unitSize() : (skipped+len(cut))*v.unitSize()]
+	for _, p := range c.portions(c.layout.Load().d.Pieces, []Wanted{{variable, index, into}}) {
 		h := wire.Header{Kind: wire.Pull, Variable: uint32(variable), Offset: uint64(p.Offset)}
-		r, err := c.pull(h, p, cut, share)
+		r, err := c.pull(h, p.Piece, p.index, p.into)
 		if err != nil {
 			return err
 		}
@@ -112,15 +101,15 @@ func (c *Client) Whole(ctx context.Context, variable int, into []byte) error {
 	if err := c.pullable(variable); err != nil {
 		return err
 	}
-	most := max(1, maxPulled/v.unitSize())
-	for _, p := range c.d.Pieces {
+	most := rangeRows(v.unitSize())
+	for _, p := range c.layout.Load().d.Pieces {
 		if p.Variable != variable {
 			continue
 		}
 		for from := p.Offset; from < p.Offset+p.Count; from += most {
 			n := min(most, p.Offset+p.Count-from)
 			share := into[from*v.unitSize() : (from+n)*v.unitSize()]
-			h := wire.Header{Kind: wire.Pull, Variable: uint32(variable), Offset: uint64(p.Offset), Step: uint64(from), Epoch: uint32(n)}
+			h := wire.Header{Kind: wire.Pull, Variable: uint32(variable), Offset: uint64(p.Offset), Step: uint64(from)}
 			r, err := c.pull(h, p, nil, share)
 			if err == nil {
 				err = c.collect(ctx, []*request{r})
@@ -137,7 +126,7 @@ func (c *Client) pullable(variable int) error {
 	if variable < 0 || variable >= len(c.d.Variables) || c.d.Variables[variable].Sparse == nil {
 		return fmt.Errorf("rows of variable %d, which is not sparse", variable)
 	}
-	return c.reason()
+	return c.working()
 }
 
 // pull asks for rows of a piece: those of a list, or without one those that h
@@ -145,7 +134,7 @@ func (c *Client) pullable(variable int) error {
 func (c *Client) pull(h wire.Header, p Piece, index []int64, into []byte) (*request, error) {
 	l := c.links[p.Owner]
 	if l == nil {
-		t := c.local.engine.slots[c.local.engine.where[place{p.Variable, p.Offset}]].(table)
+		t := c.local.rowsOf(p)
 		if index == nil {
 			return nil, t.copyRows(int64(h.Step), into)
 		}
@@ -155,7 +144,8 @@ func (c *Client) pull(h wire.Header, p Piece, index []int64, into []byte) (*requ
 	if index != nil {
 		body = sparse.AppendIndex(nil, index)
 	}
-	number, r := c.pulls.add(into)
+	l.volumes[p.Variable].sent.Add(uint64(wire.HeaderSize + len(body)))
+	number, r := c.pulls.add(p.Variable, into)
 	h.Part = number
 	if err := l.conn.Send(wire.Frame{Header: h, Payload: body}); err != nil {
 		l.sendFailed(err)

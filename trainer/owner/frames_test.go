@@ -28,38 +28,51 @@ func frame(kind wire.Kind, variable uint32, part uint32, step uint64, size int) 
 // it sent is applied.
 func TestBadFramesEndTheTraining(t *testing.T) {
 	begin := stepFrame(0, 1)
+	want := func(step uint64, body []byte) wire.Frame {
+		return wire.Frame{Header: wire.Header{Kind: wire.Want, Step: step}, Payload: body}
+	}
 	push := func(variable uint32, size int) wire.Frame { return frame(wire.Push, variable, 1, 0, size) }
 	for name, c := range map[string]struct {
 		frames []wire.Frame
 		want   string
 	}{
-		"unasked gradient":    {[]wire.Frame{push(0, 60)}, "0 steps were begun"},
-		"early gradient":      {[]wire.Frame{begin, frame(wire.Push, 0, 1, 1, 60)}, "gradient of step 1"},
-		"gradient twice":      {[]wire.Frame{begin, push(0, 60), push(0, 60)}, "came twice"},
-		"unknown variable":    {[]wire.Frame{begin, push(9, 60)}, "not kept here"},
-		"other's part":        {[]wire.Frame{begin, frame(wire.Push, 0, 0, 0, 60)}, "part 0 of the tree, which it does not bring"},
-		"huge part":           {[]wire.Frame{begin, frame(wire.Push, 0, math.MaxUint32, 0, 60)}, "which it does not bring"},
-		"absent part":         {[]wire.Frame{stepFrame(0, 0), push(0, 60)}, "which it does not bring"},
-		"too many leaves":     {[]wire.Frame{stepFrame(0, 2)}, "2 leaves in a part of 1"},
-		"too long":            {[]wire.Frame{begin, push(0, 64)}, "of 64 bytes, want 60"},
-		"too short":           {[]wire.Frame{begin, push(0, 0)}, "of 0 bytes, want 60"},
-		"rows too long":       {[]wire.Frame{begin, push(5, 5000)}, "want at most"},
-		"rows of nonsense":    {[]wire.Frame{begin, push(5, 7)}, "rows of variable 5"},
-		"wrong step":          {[]wire.Frame{stepFrame(1, 1)}, "begins step 1 during step 0"},
-		"two steps":           {[]wire.Frame{begin, stepFrame(1, 1)}, "begins step 1 during step 1, with"},
-		"short step":          {[]wire.Frame{{Header: wire.Header{Kind: wire.Step}}}, "step frame of 0 bytes"},
-		"declared again":      {[]wire.Frame{{Header: wire.Header{Kind: wire.Declare}}}, "unexpected declare"},
-		"goodbye in a step":   {[]wire.Frame{begin, {Header: wire.Header{Kind: wire.Bye}}}, "goodbye during step"},
-		"norm":                {[]wire.Frame{frame(wire.Scale, 0, 0, 0, 16)}, "a norm that nobody asked for"},
-		"short norm":          {[]wire.Frame{frame(wire.Scale, 0, 0, 0, 15)}, "scale frame of 15 bytes"},
-		"commit":              {[]wire.Frame{frame(wire.Commit, 0, 0, 0, 0)}, "which is not decided here"},
-		"fetch":               {[]wire.Frame{frame(wire.Fetch, 0, 0, 0, 0)}, "which come by themselves"},
-		"rows of a dense one": {[]wire.Frame{frame(wire.Pull, 0, 0, 0, 1)}, "which is dense"},
-		"rows of nothing":     {[]wire.Frame{frame(wire.Pull, 77, 0, 0, 1)}, "not kept here"},
-		"list too long":       {[]wire.Frame{frame(wire.Pull, 5, 0, 0, 4096)}, "want at most"},
-		"list of nonsense":    {[]wire.Frame{frame(wire.Pull, 5, 0, 0, 3)}, "bytes after the list"},
-		"range outside":       {[]wire.Frame{{Header: wire.Header{Kind: wire.Pull, Variable: 5, Step: 40, Epoch: 2}}}, "2 rows from row 40 of [0, 41)"},
-		"range far outside":   {[]wire.Frame{{Header: wire.Header{Kind: wire.Pull, Variable: 5, Step: math.MaxUint64, Epoch: 1}}}, "rows from row"},
+		"unasked gradient":         {[]wire.Frame{push(0, 60)}, "0 steps were begun"},
+		"early gradient":           {[]wire.Frame{begin, frame(wire.Push, 0, 1, 1, 60)}, "gradient of step 1"},
+		"gradient twice":           {[]wire.Frame{begin, push(0, 60), push(0, 60)}, "came twice"},
+		"unknown variable":         {[]wire.Frame{begin, push(9, 60)}, "not kept here"},
+		"other's part":             {[]wire.Frame{begin, frame(wire.Push, 0, 0, 0, 60)}, "part 0 of the tree, which it does not bring"},
+		"huge part":                {[]wire.Frame{begin, frame(wire.Push, 0, math.MaxUint32, 0, 60)}, "which it does not bring"},
+		"absent part":              {[]wire.Frame{stepFrame(0, 0), push(0, 60)}, "which it does not bring"},
+		"too many leaves":          {[]wire.Frame{stepFrame(0, 2)}, "2 leaves in a part of 1"},
+		"too long":                 {[]wire.Frame{begin, push(0, 64)}, "of 64 bytes, want 60"},
+		"too short":                {[]wire.Frame{begin, push(0, 0)}, "of 0 bytes, want 60"},
+		"rows too long":            {[]wire.Frame{begin, push(5, 5000)}, "want at most"},
+		"rows of nonsense":         {[]wire.Frame{begin, push(5, 7)}, "rows of variable 5"},
+		"wrong step":               {[]wire.Frame{stepFrame(1, 1)}, "begins step 1 during step 0"},
+		"two steps":                {[]wire.Frame{begin, stepFrame(1, 1)}, "begins step 1 during step 1, with"},
+		"short step":               {[]wire.Frame{{Header: wire.Header{Kind: wire.Step}}}, "step frame of 0 bytes"},
+		"declared again":           {[]wire.Frame{{Header: wire.Header{Kind: wire.Declare}}}, "unexpected declare"},
+		"goodbye in a step":        {[]wire.Frame{begin, {Header: wire.Header{Kind: wire.Bye}}}, "goodbye during step"},
+		"norm":                     {[]wire.Frame{frame(wire.Scale, 0, 0, 0, 16)}, "a norm that nobody asked for"},
+		"short norm":               {[]wire.Frame{frame(wire.Scale, 0, 0, 0, 15)}, "scale frame of 15 bytes"},
+		"commit":                   {[]wire.Frame{frame(wire.Commit, 0, 0, 0, 0)}, "which is not decided here"},
+		"fetch":                    {[]wire.Frame{frame(wire.Fetch, 0, 0, 0, 0)}, "which come by themselves"},
+		"rows of a dense one":      {[]wire.Frame{frame(wire.Pull, 0, 0, 0, 1)}, "which is dense"},
+		"rows of nothing":          {[]wire.Frame{frame(wire.Pull, 77, 0, 0, 1)}, "not kept here"},
+		"list too long":            {[]wire.Frame{frame(wire.Pull, 5, 0, 0, 4096)}, "want at most"},
+		"list of nonsense":         {[]wire.Frame{frame(wire.Pull, 5, 0, 0, 3)}, "bytes after the list"},
+		"rows of a step to come":   {[]wire.Frame{want(1, []byte{0})}, "wants rows of step 1, 0 steps were begun"},
+		"rows of a step begun":     {[]wire.Frame{begin, want(0, []byte{0})}, "wants rows of step 0, 1 steps were begun"},
+		"rows wanted twice":        {[]wire.Frame{want(0, []byte{0}), want(0, []byte{0})}, "or twice"},
+		"wants of nothing":         {[]wire.Frame{want(0, []byte{1, 77, 0, 0})}, "not kept here"},
+		"wants of a dense one":     {[]wire.Frame{want(0, []byte{1, 0, 0, 0})}, "not kept here"},
+		"wants of one piece twice": {[]wire.Frame{want(0, []byte{2, 5, 0, 0, 5, 0, 0})}, "or twice"},
+		"wants row 41":             {[]wire.Frame{want(0, []byte{1, 5, 0, 1, 41})}, "outside [0, 41)"},
+		"wants and more":           {[]wire.Frame{want(0, []byte{1, 5, 0, 1, 3, 0, 0, 0, 9})}, "bytes after the lists"},
+		"wants too much":           {[]wire.Frame{want(0, make([]byte, 4096))}, "want at most"},
+		"wants too many":           {[]wire.Frame{want(0, []byte{200, 1})}, "no list of pieces"},
+		"range outside":            {[]wire.Frame{{Header: wire.Header{Kind: wire.Pull, Variable: 5, Step: 41}}}, "rows from row 41 of [0, 41)"},
+		"range far outside":        {[]wire.Frame{{Header: wire.Header{Kind: wire.Pull, Variable: 5, Step: math.MaxUint64}}}, "rows from row"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := mixed(2, 2)
@@ -123,8 +136,8 @@ func FuzzPeer(f *testing.F) {
 func frames(b []byte) (all []wire.Frame) {
 	for len(b) >= 8 && len(all) < 50 {
 		n := int(b[6]) * int(b[7]%9)
-		f := wire.Frame{Header: wire.Header{Kind: wire.Kind(b[0] % 20), Variable: uint32(b[1] % 9), Part: uint32(b[2] % 8),
-			Step: uint64(b[3] % 4), Offset: uint64(b[4]%3) * 1024, Epoch: uint32(b[5] % 64)}}
+		f := wire.Frame{Header: wire.Header{Kind: wire.Kind(b[0] % 24), Variable: uint32(b[1] % 9), Part: uint32(b[2] % 8),
+			Step: uint64(b[3] % 4), Offset: uint64(b[4]%3) * 1024, Epoch: uint32(b[5] % 2)}}
 		if f.Kind == 0 {
 			f.Kind = wire.Push
 		}
@@ -156,6 +169,7 @@ func FuzzServer(f *testing.F) {
 		if d.Norm = mode%2 == 0 && d.Sync.Mode != Backup; d.Norm {
 			d.Clip = 1
 		}
+		d.Movable = d.Sync.synchronous()
 		j := newJob(t, d, Servers, 1)
 		members := j.connect(t)
 		go members[0].take(context.Background(), 0, 0.1, everyLeaf)
@@ -181,6 +195,8 @@ func TestBadFramesOfAnOwnerEndTheTraining(t *testing.T) {
 		"early end":      {frame(wire.Done, 0, 0, 1, doneSize), "unexpected done frame"},
 		"ready again":    {frame(wire.Ready, 0, 0, 0, 0), "unexpected ready frame"},
 		"unasked rows":   {frame(wire.Rows, 5, 1, 0, 12), "which nobody asked for"},
+		"unasked answer": {frame(wire.Final, 0, 0, 0, 8), "which nobody asked for"},
+		"early answer":   {frame(wire.Early, 0, 0, 0, 8), "which nobody asked for"},
 		"long norm":      {frame(wire.Norm, 0, 0, 0, 1<<16), "norm frame of 65536 bytes"},
 		"bad norm":       {frame(wire.Norm, 0, 0, 0, 4), "norm frame ends before"},
 		"verdict":        {frame(wire.Verdict, 0, 0, 0, 0), "unexpected verdict"},

@@ -3,33 +3,34 @@ package owner
 import "sync"
 
 // gate holds back what is to be sent: in backup mode until the worker's
-// gradients are accepted, on the first worker of a host until all of the
-// host have begun the step.
+// gradients are accepted, of a host's sums until all of the host have begun
+// the step.
 type gate struct {
 	mu     sync.Mutex
+	links  []*link // where it leads; set once they are there
 	closed bool
 	held   []job
 }
 
 // post gives the links something to send, or holds it.
-func (c *Client) post(j job) {
-	c.gate.mu.Lock()
-	defer c.gate.mu.Unlock()
-	if c.gate.closed {
-		c.gate.held = append(c.gate.held, j)
+func (g *gate) post(j job) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		g.held = append(g.held, j)
 		return
 	}
-	c.pass(j)
+	g.pass(j)
 }
 
 // open sends what was held, behind first.
-func (c *Client) open(first ...job) {
-	c.gate.mu.Lock()
-	defer c.gate.mu.Unlock()
-	for _, j := range append(first, c.gate.held...) {
-		c.pass(j)
+func (g *gate) open(first ...job) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, j := range append(first, g.held...) {
+		g.pass(j)
 	}
-	c.gate.closed, c.gate.held = false, c.gate.held[:0]
+	g.closed, g.held = false, g.held[:0]
 }
 
 // shut holds what comes from now on. Whatever was held is dropped.
@@ -40,14 +41,39 @@ func (g *gate) shut() {
 }
 
 // pass never blocks: a link has room for all that a step brings.
-func (c *Client) pass(j job) {
-	links := c.links
-	if c.up != nil {
-		links = []*link{c.up}
-	}
-	for _, l := range links {
-		if l != nil && (j.begin != nil || j.bucket == flush || l.has[j.bucket]) {
+func (g *gate) pass(j job) {
+	for _, l := range g.links {
+		if l.takes(j) {
 			l.jobs <- j
 		}
 	}
+}
+
+// lead tells the gates where they lead, once all links are there: what is
+// added per host goes through the first worker of the host, or from there on
+// to the owners; everything else goes to them directly.
+func (c *Client) lead() {
+	var own, host []*link
+	for i, l := range c.links {
+		switch {
+		case l == nil:
+		case !c.d.aggregates(c.d.Owners[i]) || c.relay == nil && c.up == nil:
+			own = append(own, l)
+		case c.relay != nil:
+			host = append(host, l)
+		}
+	}
+	if c.up != nil {
+		own = append(own, c.up)
+	}
+	c.gate.lead(own)
+	if c.relay != nil {
+		c.relay.gate.lead(host)
+	}
+}
+
+func (g *gate) lead(to []*link) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.links = to
 }

@@ -60,14 +60,20 @@ func (p *peer) declaration(h wire.Header) (*Declaration, error) {
 	return &d, nil
 }
 
-// odd is why a worker comes to a server that the chief had no use for: they
-// declare different things. Without a declaration in time it is why.
+// odd is why a worker comes to a server that the chief had no use for, or to
+// the first worker of a host that is not its own: they declare different
+// things. Without a declaration in time it is why.
 func (p *peer) odd(why error) error {
 	s := p.server
 	s.mu.Lock()
-	chief := s.declared[0]
+	said, of := s.declared[0], cluster.Chief
+	if s.engine != nil && s.engine.relay != nil {
+		said, of = s.declared[s.self.Index], s.self // the chief does not come here
+	} else if said != nil && said.ownerIndex(s.self) >= 0 {
+		said = nil
+	}
 	s.mu.Unlock()
-	if chief == nil || chief.ownerIndex(s.self) >= 0 {
+	if said == nil {
 		return why
 	}
 	hangUp := time.AfterFunc(farewell, p.cut)
@@ -77,11 +83,11 @@ func (p *peer) odd(why error) error {
 		return why
 	}
 	d, err := p.declaration(h)
-	if err != nil || chief.Difference(d) == "" {
+	if err != nil || said.Difference(d) == "" {
 		return why
 	}
 	return &peers.PeerError{Task: p.task, Addr: p.addr,
-		Err: fmt.Errorf("declares something else than %s: %s", cluster.Chief, chief.Difference(d))}
+		Err: fmt.Errorf("declares something else than %s: %s", of, said.Difference(d))}
 }
 
 // introduced notes that the peer has declared what the chief did, or that the

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/plx-run/plx/trainer/cluster"
@@ -17,11 +18,11 @@ const goodbyeTime = 5 * time.Second // how long an owner may take to answer a go
 // sends.
 type link struct {
 	client *Client
-	index  int // in Owners, -1: the first worker of the host
+	out    *outbox // what is sent comes from there
+	index  int     // in Owners, -1: the first worker of the host
 	task   cluster.Task
 	addr   string
 	conn   *wire.Conn
-	pieces []Piece // those of the owner
 	jobs   chan job
 
 	answered chan outcome  // a step is complete; first the zero outcome: workers may step
@@ -30,27 +31,35 @@ type link struct {
 	cause    error         // why the owner did not; likewise
 	running  sync.WaitGroup
 
-	where map[place]int // index in pieces
-	has   []bool        // by bucket: a piece is of it
-	came  []uint64      // by piece: steps behind the value that came last, plus one
+	holds     atomic.Pointer[holding] // what the owner has
+	coming    atomic.Pointer[holding] // and will have when it says that variables have moved
+	moved     chan struct{}           // it has said so
+	rooms     chan RoomError          // its answer to a question for room
+	roomAsked atomic.Bool             // which was asked
+
+	demand  atomic.Pointer[demand] // what a Want has asked for and is to come
+	volumes []volume               // by variable, and the tally's
+
+	steps uint64   // for receive only: made, as are those below
+	came  []uint64 // by piece: steps behind the value that came last, plus one
 	body  []byte
 }
 
 func newLink(c *Client, index int, task cluster.Task, addr string, conn *wire.Conn) *link {
 	l := &link{
-		client: c, index: index, task: task, addr: addr, conn: conn,
-		pieces:   c.d.piecesOf(index),
-		jobs:     make(chan job, len(c.out.buckets)*len(c.out.parts)+2),
+		client: c, out: c.out, index: index, task: task, addr: addr, conn: conn,
+		volumes:  make([]volume, len(c.d.Variables)+1),
 		answered: make(chan outcome, 1),
 		over:     make(chan struct{}),
-		where:    map[place]int{},
-		has:      make([]bool, len(c.out.buckets)),
+		moved:    make(chan struct{}, 1),
+		rooms:    make(chan RoomError, 1),
 	}
-	for i, p := range l.pieces {
-		l.has[c.out.of[p.Variable]] = true
-		l.where[place{p.Variable, p.Offset}] = i
+	if c.relay != nil && c.d.aggregates(task) {
+		l.out = c.relay.out
 	}
-	l.came = make([]uint64, len(l.pieces))
+	l.jobs = make(chan job, len(l.out.buckets)*len(l.out.parts)+5) // a step, its two ends, the end of the step before, and wanted rows
+	l.holds.Store(l.newHolding(0, 0, c.d))
+	l.came = make([]uint64, len(l.holds.Load().pieces))
 	for i := range l.came {
 		if index < 0 {
 			l.came[i] = 1 // the first come from the owners
@@ -78,7 +87,7 @@ func (l *link) sendFailed(err error) {
 // declare sends what is about to be trained; the chief adds its values.
 func (l *link) declare(body []byte) error {
 	frames := []wire.Frame{{Header: wire.Header{Kind: wire.Declare}, Payload: body}}
-	for _, p := range l.pieces {
+	for _, p := range l.holds.Load().pieces {
 		if !l.client.config.Peers.Self.IsChief() || p.Variable == l.client.d.tally() {
 			continue
 		}
@@ -97,8 +106,8 @@ func (l *link) declare(body []byte) error {
 // receive takes what the owner sends until the connection ends.
 func (l *link) receive() {
 	defer close(l.over)
-	for steps := uint64(0); ; steps++ {
-		end, err := l.receiveStep(steps)
+	for ; ; l.steps++ {
+		end, err := l.receiveStep()
 		if err == nil {
 			err = l.answer(end)
 		}
@@ -132,26 +141,35 @@ func (l *link) answer(end outcome) error {
 
 var errGoodbye = errors.New("goodbye")
 
-// receiveStep takes every value after so many steps, and the frame that ends
+// receiveStep takes every value after l.steps steps, and the frame that ends
 // them: ready before the first step, done after each.
-func (l *link) receiveStep(steps uint64) (outcome, error) {
-	left := l.valued()
-	if l.index < 0 && steps == 0 {
+func (l *link) receiveStep() (outcome, error) {
+	left := l.holds.Load().valued
+	if l.index < 0 && l.steps == 0 {
 		left = 0 // first values come from the owners
 	}
 	for {
 		h, err := l.conn.Next()
+		if err == nil {
+			err = l.timely(h)
+		}
 		if err != nil {
 			return outcome{}, err
 		}
 		switch h.Kind {
 		case wire.Value:
 			left--
-			err = l.value(h, steps)
+			err = l.value(h)
+		case wire.Moved:
+			left, err = l.change(h, left)
+		case wire.Room:
+			err = l.room(h)
 		case wire.Norm:
 			err = l.squares(h)
 		case wire.Rows:
 			err = l.rows(h)
+		case wire.Early, wire.Final:
+			err = l.given(h)
 		case wire.Verdict:
 			err = l.verdict(h)
 		case wire.Error:
@@ -160,11 +178,11 @@ func (l *link) receiveStep(steps uint64) (outcome, error) {
 			err = errGoodbye
 		default:
 			want := wire.Done
-			if steps == 0 {
+			if l.steps == 0 {
 				want = wire.Ready
 			}
-			if h.Kind != want || h.Step != steps || left > 0 {
-				return outcome{}, fmt.Errorf("unexpected %s frame of step %d after %d steps", h.Kind, h.Step, steps)
+			if h.Kind != want || h.Step != l.steps || left > 0 {
+				return outcome{}, fmt.Errorf("unexpected %s frame of step %d after %d steps", h.Kind, h.Step, l.steps)
 			}
 			return l.end(h)
 		}
@@ -174,26 +192,20 @@ func (l *link) receiveStep(steps uint64) (outcome, error) {
 	}
 }
 
-// valued is how many pieces have values that are sent.
-func (l *link) valued() (n int) {
-	for _, p := range l.pieces {
-		if l.client.d.variable(p.Variable).Sparse == nil {
-			n++
-		}
-	}
-	return n
-}
-
 // value reads a value to where it belongs, once per step.
-func (l *link) value(h wire.Header, steps uint64) error {
-	i, ok := l.where[place{int(h.Variable), int(h.Offset)}]
+func (l *link) value(h wire.Header) error {
+	now, steps := l.holds.Load(), l.steps
+	i, ok := now.where[place{int(h.Variable), int(h.Offset)}]
 	if !ok {
 		return fmt.Errorf("value of variable %d from element %d, which is not kept there", h.Variable, h.Offset)
 	}
-	into := l.client.pieceMemory(l.pieces[i])
+	into := l.client.pieceMemory(now.pieces[i])
 	if into == nil || h.Step != steps || h.Length != uint64(len(into)) || l.came[i] != steps {
 		return fmt.Errorf("value of variable %d: %d bytes after %d steps, want %d bytes after %d, once",
 			h.Variable, h.Length, h.Step, len(into), steps)
+	}
+	if relay := l.client.relay; relay != nil && relay.early(int(h.Variable), steps) {
+		return fmt.Errorf("value of variable %d after step %d, before it was begun", h.Variable, steps-1)
 	}
 	l.came[i] = steps + 1
 	began := time.Now()
@@ -202,7 +214,10 @@ func (l *link) value(h wire.Header, steps uint64) error {
 	}
 	if trace := l.client.config.Trace; trace.Enabled() {
 		name := l.client.d.variable(int(h.Variable)).Name
-		trace.Span("receive", name, began, time.Now(), "bucket", l.client.out.of[h.Variable], "bytes", len(into), "from", l.task.String())
+		trace.Span("receive", name, began, time.Now(), "bucket", l.out.of[h.Variable], "bytes", len(into), "from", l.task.String())
+	}
+	if steps > 0 {
+		l.volumes[h.Variable].received.Add(wire.HeaderSize + h.Length)
 	}
 	if l.client.relay != nil && steps > 0 {
 		l.client.relay.value(int(h.Variable))
@@ -212,13 +227,14 @@ func (l *link) value(h wire.Header, steps uint64) error {
 
 // squares reads what the owner has to say of the norm.
 func (l *link) squares(h wire.Header) error {
-	if most := l.client.d.maxReport(l.index); l.index < 0 || h.Length > most {
+	if most := l.client.layout.Load().d.maxReport(l.index); l.index < 0 || h.Length > most {
 		return fmt.Errorf("norm frame of %d bytes, want at most %d", h.Length, most)
 	}
 	l.body = sized(l.body, int(h.Length))
 	if err := l.conn.Payload(l.body); err != nil {
 		return err
 	}
+	l.volumes[l.client.d.tally()].received.Add(wire.HeaderSize + h.Length)
 	l.client.takeNorm(l.index, l.body)
 	return nil
 }
@@ -235,6 +251,9 @@ func (l *link) end(h wire.Header) (outcome, error) {
 	}
 	if err := l.conn.Payload(b[:want]); err != nil {
 		return outcome{}, err
+	}
+	if h.Kind == wire.Done {
+		l.volumes[l.client.d.tally()].received.Add(wire.HeaderSize + h.Length)
 	}
 	return decodeOutcome(b[:]), nil
 }

@@ -22,12 +22,18 @@ type norm struct {
 	squares [][]float64 // by piece
 	came    []bool      // by owner
 	count   int
+	due     int // owners that report
 }
 
 func newNorm(d *Declaration) *norm {
 	n := &norm{squares: make([][]float64, len(d.Pieces)), came: make([]bool, len(d.Owners))}
 	for i := range d.Pieces {
 		n.order = append(n.order, i)
+	}
+	for _, owns := range d.owning() {
+		if owns {
+			n.due++
+		}
 	}
 	slices.SortFunc(n.order, func(a, b int) int {
 		p, q := d.Pieces[a], d.Pieces[b]
@@ -49,7 +55,7 @@ func (n *norm) take(d *Declaration, owner int, report []byte) (norm float64, com
 		return 0, false, err
 	}
 	n.came[owner] = true
-	if n.count++; n.count < len(n.came) {
+	if n.count++; n.count < n.due {
 		return 0, false, nil
 	}
 	n.count = 0
@@ -74,7 +80,8 @@ func (d *Declaration) factor(norm float64) float64 {
 // takeNorm takes the report of an owner; after the last one it tells all
 // owners how to scale.
 func (c *Client) takeNorm(owner int, report []byte) {
-	norm, complete, err := c.norm.take(c.d, owner, report)
+	now := c.layout.Load()
+	norm, complete, err := now.norm.take(now.d, owner, report)
 	if err != nil {
 		c.fail(&peers.PeerError{Task: c.d.Owners[owner], Addr: c.config.Cluster.Addr(c.d.Owners[owner]), Err: err})
 		return
@@ -85,16 +92,17 @@ func (c *Client) takeNorm(owner int, report []byte) {
 	factor := c.d.factor(norm)
 	body := binary.LittleEndian.AppendUint64(nil, math.Float64bits(norm))
 	body = binary.LittleEndian.AppendUint64(body, math.Float64bits(factor))
-	for _, l := range c.links {
-		if l == nil {
+	for i, l := range c.links {
+		if l == nil || !now.owns[i] {
 			continue
 		}
+		l.volumes[c.d.tally()].sent.Add(uint64(wire.HeaderSize + len(body)))
 		if err := l.conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Scale}, Payload: body}); err != nil {
 			l.running.Go(func() { l.sendFailed(err) })
 		}
 	}
-	if c.local != nil {
-		if err := c.local.engine.scale(c.rank, norm, factor); err != nil {
+	if c.local != nil && !c.local.idle() {
+		if err := c.local.serves.Load().engine.scale(c.rank, norm, factor); err != nil {
 			c.fail(err)
 		}
 	}

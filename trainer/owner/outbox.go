@@ -1,25 +1,35 @@
 package owner
 
-import "sync/atomic"
+import (
+	"slices"
+	"sync/atomic"
+)
 
 // outbox holds the sums of the parts that a contributor brings until all
 // variables of a bucket have theirs.
 type outbox struct {
 	parts   []int
-	buckets [][]int // variables; every sparse one, and the tally, alone
+	buckets [][]int // its variables; all sparse ones together, the tally alone
 	of      []int   // by variable: its bucket
 	sums    [][]any // by variable and part
 	left    [][]atomic.Int32
 }
 
-func newOutbox(d *Declaration, parts []int) *outbox {
-	o := &outbox{parts: parts, buckets: Buckets(d.Variables, d.BucketBytes), of: make([]int, len(d.Variables)+1)}
+func newOutbox(d *Declaration, parts []int, has func(variable int) bool) *outbox {
+	o := &outbox{parts: parts, of: make([]int, len(d.Variables)+1)}
+	all := Buckets(d.Variables, d.BucketBytes)
+	var sparse []int
 	for i, v := range d.Variables {
 		if v.Sparse != nil {
-			o.buckets = append(o.buckets, []int{i})
+			sparse = append(sparse, i)
 		}
 	}
-	o.buckets = append(o.buckets, []int{d.tally()})
+	for _, bucket := range append(all, sparse, []int{d.tally()}) {
+		bucket = slices.DeleteFunc(bucket, func(i int) bool { return !has(i) })
+		if len(bucket) > 0 {
+			o.buckets = append(o.buckets, bucket)
+		}
+	}
 	for b, bucket := range o.buckets {
 		left := make([]atomic.Int32, len(parts))
 		for part := range left {

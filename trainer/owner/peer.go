@@ -25,12 +25,14 @@ type peer struct {
 	gone   chan struct{} // closed when nothing reads any more
 	known  chan struct{} // closed by introduced
 
-	step   uint64 // steps begun; for serve only, as are those below
+	epoch  uint32 // of who owns what; for serve only, as are those below
+	step   uint64 // steps begun
 	begun  []byte // payload of the step's first frame
 	parts  []int  // leaves present, by part
 	got    []bool // by slot and part: its gradient came in this step
 	need   int    // gradients that are still to come in this step
 	pulled pulled
+	wants  wants
 }
 
 // serve reads what the worker sends until it said goodbye and hung up (nil).
@@ -63,7 +65,14 @@ func (p *peer) take(h wire.Header) error {
 	if !opened {
 		return fmt.Errorf("%s frame before all workers were ready", h.Kind)
 	}
+	if err := p.timely(h); err != nil {
+		return err
+	}
 	switch {
+	case h.Kind == wire.Remap:
+		return p.remap(h)
+	case h.Kind == wire.Room:
+		return p.room(h)
 	case h.Kind == wire.Pull:
 		return p.pull(h)
 	case p.events == nil:
@@ -71,6 +80,8 @@ func (p *peer) take(h wire.Header) error {
 		return p.begin(h)
 	case h.Kind == wire.Push:
 		return p.push(h)
+	case h.Kind == wire.Want:
+		return p.want(h)
 	case h.Kind == wire.Scale:
 		return p.scale(h)
 	case h.Kind == wire.Commit && h.Length == 0:
@@ -115,6 +126,7 @@ func (p *peer) begin(h wire.Header) error {
 		return err
 	}
 	p.step = h.Step + 1
+	p.wants.begin()
 	b := decodeBeginning(p.begun, p.parts)
 	p.parts = b.present
 	if p.got == nil {
@@ -210,6 +222,9 @@ func (p *peer) leaves(h wire.Header) error {
 // goodbye ends a worker's part in good order, between two steps.
 func (p *peer) goodbye(h wire.Header) error {
 	s := p.server
+	if err := p.timely(h); err != nil && s.engine != nil {
+		return err
+	}
 	unfinished := p.need > 0 && s.engine != nil && s.engine.d.Sync.Mode != Backup
 	if s.engine == nil || h.Length != 0 || unfinished {
 		return fmt.Errorf("goodbye during step %d", h.Step)

@@ -10,6 +10,10 @@ import (
 // maxPulled bounds the bytes of whole rows that one frame asks for.
 const maxPulled = 4 << 20
 
+// rangeRows is how many whole rows one frame asks for, where the piece has as
+// many.
+func rangeRows(rowBytes int) int { return max(1, maxPulled/rowBytes) }
+
 // table is a slot whose rows are pulled.
 type table interface {
 	slot
@@ -17,6 +21,9 @@ type table interface {
 	rowBytes() int
 	read(index []int64, into []byte) error
 	copyRows(first int64, into []byte) error
+	wanted(step uint64, index []int64)
+	split(step uint64, index []int64) (free, taken []int64)
+	changed(index []int64) []int64
 }
 
 // pulled is memory for what a peer pulls.
@@ -34,7 +41,7 @@ func (m *pulled) bytes(n int) []byte {
 }
 
 // pull answers a request for rows: of a list, or, where the frame holds none,
-// of the Epoch rows from row Step on.
+// of as many rows from row Step on as rangeRows allows.
 func (p *peer) pull(h wire.Header) error {
 	e := p.server.engine
 	i, err := e.find(h, wire.Pull)
@@ -62,11 +69,10 @@ func (p *peer) pull(h wire.Header) error {
 
 func (p *peer) pullRange(t table, h wire.Header) ([]byte, error) {
 	lo, hi := t.bounds()
-	n := int64(h.Epoch)
-	if h.Step < uint64(lo) || h.Step > uint64(hi) || n > hi-int64(h.Step) || n*int64(t.rowBytes()) > int64(max(maxPulled, t.rowBytes())) {
-		return nil, fmt.Errorf("%d rows from row %d of [%d, %d)", n, h.Step, lo, hi)
+	if h.Step < uint64(lo) || h.Step >= uint64(hi) {
+		return nil, fmt.Errorf("rows from row %d of [%d, %d)", h.Step, lo, hi)
 	}
-	rows := p.pulled.bytes(int(n) * t.rowBytes())
+	rows := p.pulled.bytes(min(rangeRows(t.rowBytes()), int(hi)-int(h.Step)) * t.rowBytes())
 	return rows, t.copyRows(int64(h.Step), rows)
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/sparse"
 	"github.com/plx-run/plx/trainer/wire"
 )
@@ -12,29 +13,27 @@ import (
 const localPurpose = "local"
 
 // relay adds, on the first worker of a host, what the workers of the host
-// contribute, as far as the tree allows, and passes new values on to them. To
-// them it is an owner of all variables, to the owners a worker with all of
-// the host's leaves.
+// contribute to what servers own, as far as the tree allows, and passes new
+// values on to them. To them it is an owner of whole variables, to the servers
+// a worker with all of the host's leaves.
 type relay struct {
 	client *Client
 	local  *local
 	engine *engine
-	host   *contributor // this host, as the owners know it
+	union  *union
+	host   *contributor // this host, as the servers know it
+	out    *outbox      // its sums
+	gate   gate         // on their way
+	slots  []int        // by variable, and the tally: its slot, -1: it is not added here
 
 	present []int          // by part of the host: leaves present in the step that is being begun
 	begun   atomic.Int32   // workers that have begun the step
+	opened  atomic.Uint64  // steps that all of the host have begun
 	left    []atomic.Int32 // by variable: pieces whose new values are to come
 }
 
-// hostOf returns the ranks of a worker's host.
-func (d *Declaration) hostOf(rank int) Range {
-	for _, host := range d.Hosts {
-		if host.Lo <= rank && rank < host.Hi {
-			return host
-		}
-	}
-	return Range{rank, rank + 1}
-}
+// first is the rank of the host's first worker.
+func (r *relay) first() int { return r.client.rank }
 
 // newRelay returns nil where the worker has nobody to relay for.
 func newRelay(c *Client) (*relay, error) {
@@ -45,25 +44,31 @@ func newRelay(c *Client) (*relay, error) {
 	if c.config.Door == nil {
 		return nil, fmt.Errorf("%s adds the gradients of its host and has no door for the other workers", c.config.Peers.Self)
 	}
-	r := &relay{client: c, host: c.roster.contributor(c.rank), left: make([]atomic.Int32, len(c.own))}
+	r := &relay{client: c, host: newRoster(c.d, cluster.Task{Role: cluster.PS}).contributor(c.rank), left: make([]atomic.Int32, len(c.own))}
+	r.gate.closed = true
 	r.present = make([]int, len(r.host.parts))
 	s := newServer(c.config.Peers)
-	r.local = &local{client: c, server: s, purpose: localPurpose, answered: make(chan outcome, 1)}
+	r.local = newLocal(c, s, localPurpose)
 	r.engine = r.newEngine(ranks)
+	r.out = newOutbox(c.d, r.host.parts, r.takes)
+	r.union = newUnion(r)
 	r.engine.fail = s.end
 	r.engine.tell[c.rank] = func(event) {} // it knows
 	s.local, s.engine, s.filled, s.ranks = r.local, r.engine, true, ranks
 	s.declared[c.rank] = c.d
-	r.local.engine = r.engine
+	r.local.serves.Store(&served{engine: r.engine})
 	r.reset()
 	return r, nil
 }
+
+// takes reports whether a variable's gradients are added here.
+func (r *relay) takes(variable int) bool { return r.slots[variable] >= 0 }
 
 // newEngine returns an engine over whole variables whose sums do not end here.
 func (r *relay) newEngine(ranks Range) *engine {
 	d := r.client.d
 	e := &engine{d: d, self: r.client.config.Peers.Self, relay: r, where: map[place]int{}, tell: make([]func(event), len(d.Workers))}
-	e.roster = newHostRoster(r.client.roster.tree, d, ranks)
+	e.roster = newHostRoster(r.client.tree, d, ranks)
 	g := &group{begun: make([]bool, ranks.Len()), left: -1}
 	var inputs []int
 	for i, c := range e.roster.contributors {
@@ -73,8 +78,13 @@ func (r *relay) newEngine(ranks Range) *engine {
 	g.chosen = g.members
 	e.groups = []*group{g}
 	p := newPlan(e.roster.tree, inputs, r.host.parts)
-	for i := range len(d.Variables) + 1 {
-		e.where[place{i, 0}] = i
+	for i, aggregated := range d.aggregated() {
+		if !aggregated {
+			r.slots = append(r.slots, -1)
+			continue
+		}
+		r.slots = append(r.slots, len(e.slots))
+		e.where[place{i, 0}] = len(e.slots)
 		e.slots = append(e.slots, r.newSlot(d.variable(i), Piece{Variable: i, Count: d.variable(i).units()}, p))
 	}
 	return e
@@ -112,9 +122,10 @@ func (r *relay) begin(g *group) {
 		return
 	}
 	r.begun.Store(0)
+	r.opened.Add(1)
 	payload := encodeBeginning(nil, beginning{rate: g.rate, present: r.present})
 	clear(r.present)
-	r.client.open(job{begin: payload, step: r.client.step})
+	r.gate.open(job{begin: payload, step: r.client.step})
 }
 
 // above returns the part of the host that a vertex belongs to.
@@ -130,25 +141,39 @@ func (r *relay) above(v int) int {
 
 // contribute brings what this worker itself has added.
 func (r *relay) contribute(variable, part int, sum any) {
-	me := r.engine.roster.contributor(r.client.rank)
-	r.engine.slots[variable].lend(0, me.first+part, sum)
-	r.engine.arrive(r.engine.groups[0], variable, me.first+part, true)
+	me, slot := r.engine.roster.contributor(r.client.rank), r.slots[variable]
+	r.engine.slots[slot].lend(0, me.first+part, sum)
+	r.engine.arrive(r.engine.groups[0], slot, me.first+part, true)
+}
+
+// forward sends the host's sum of a part, with the bucket that it fills.
+func (r *relay) forward(variable, part int, sum any) {
+	if bucket, full := r.out.put(variable, part, sum); full {
+		r.gate.post(job{bucket: bucket, part: part, step: r.client.step})
+	}
+}
+
+// early reports whether a value after so many steps cannot be: not all of the
+// host have begun the last of them.
+func (r *relay) early(variable int, steps uint64) bool {
+	return r.takes(variable) && steps > r.opened.Load()
 }
 
 // value notes that a piece has its new value in this worker's memory; with
 // its last piece the variable goes to the other workers.
 func (r *relay) value(variable int) {
-	if r.left[variable].Add(-1) == 0 {
-		r.tell(event{slot: variable})
+	if r.takes(variable) && r.left[variable].Add(-1) == 0 {
+		r.tell(event{slot: r.slots[variable]})
 	}
 }
 
 // finish tells the other workers how the step ended.
 func (r *relay) finish(end outcome) {
+	r.gate.shut() // before others of the host begin the next step
 	r.reset()
 	for i, v := range r.client.d.Variables {
-		if v.Sparse != nil {
-			r.tell(event{slot: i})
+		if v.Sparse != nil && r.takes(i) {
+			r.tell(event{slot: r.slots[i]})
 		}
 	}
 	r.tell(event{slot: -1, end: end})
@@ -235,7 +260,7 @@ func (s *relayed[O]) lend(_, input int, memory any) { s.inputs[input] = s.in(mem
 func (s *relayed[O]) arrive(_, input int, present bool) bool {
 	part, sum, done := s.progress.arrive(input, operand[O]{present, s.inputs[input]})
 	if done && sum.present {
-		s.relay.client.forward(s.Variable, part, s.out(sum.sum))
+		s.relay.forward(s.Variable, part, s.out(sum.sum))
 	}
 	return false // the step does not end here
 }

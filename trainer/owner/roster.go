@@ -1,6 +1,8 @@
 package owner
 
-// roster says who brings what to the owners of a declaration.
+import "github.com/plx-run/plx/trainer/cluster"
+
+// roster says who brings what to an owner.
 type roster struct {
 	tree         *Tree
 	contributors []contributor // by leaves
@@ -19,10 +21,11 @@ type contributor struct {
 	first  int // place of its first part among the group's inputs
 }
 
-func newRoster(d *Declaration) *roster {
+func newRoster(d *Declaration, owner cluster.Task) *roster {
 	r := &roster{tree: NewTree(d.Leaves), of: make([]int, len(d.Workers))}
 	ranks := d.Hosts
-	if len(ranks) == 0 {
+	if !d.aggregates(owner) {
+		ranks = nil
 		for i := range d.Workers {
 			ranks = append(ranks, Range{i, i + 1})
 		}

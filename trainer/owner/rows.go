@@ -19,6 +19,11 @@ type rows[T wire.Float] struct {
 	mu      sync.RWMutex
 	table   *sparse.Table[T]
 	updates uint64
+	counted bool    // updates is what the owner before said
+	last    []int64 // rows that the last step changed
+
+	wishing sync.Mutex
+	wishes  sparse.Wishes
 }
 
 // rowsSum is a group's sum.
@@ -129,6 +134,7 @@ func (s *rows[T]) apply(group int, rate, scale float64) (err error) {
 	sum.total = operand[sparse.Rows[T]]{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.last = append(s.last[:0], total.sum.Index...)
 	if total.present {
 		err = s.table.Apply(optimizer.Step{Number: s.updates, Rate: rate, Scale: scale}, total.sum)
 	}

@@ -12,6 +12,7 @@ type job struct {
 	bucket, part int
 	step         uint64
 	begin        []byte // payload of the step's first frame; it waits for the next job
+	want         []byte // payload of a request for rows
 }
 
 // flush as a job's bucket sends what waits and nothing else.
@@ -70,25 +71,31 @@ func (l *link) next(wait bool) (job, bool) {
 // frames adds those of a job. used counts the memory for rows in use.
 func (l *link) frames(frames []wire.Frame, j job, encoded *[][]byte, used int) ([]wire.Frame, int) {
 	if j.begin != nil {
+		l.volumes[l.client.d.tally()].sent.Add(uint64(wire.HeaderSize + len(j.begin)))
 		return append(frames, wire.Frame{Header: wire.Header{Kind: wire.Step, Step: j.step}, Payload: j.begin}), used
 	}
-	c := l.client
-	for _, p := range l.pieces {
-		if j.bucket == flush || c.out.of[p.Variable] != j.bucket {
+	if j.want != nil {
+		return append(frames, wire.Frame{Header: wire.Header{Kind: wire.Want, Step: j.step}, Payload: j.want}), used
+	}
+	for _, p := range l.holds.Load().pieces {
+		if j.bucket == flush || l.out.of[p.Variable] != j.bucket {
 			continue
 		}
-		payload, dense := c.out.cutPiece(c.d, p, j.part).([]byte)
+		cut, v := l.out.cutPiece(l.client.d, p, j.part), &l.volumes[p.Variable]
+		payload, dense := cut.([]byte)
 		if !dense {
 			if used == len(*encoded) {
 				*encoded = append(*encoded, nil)
 			}
-			payload = appendRows((*encoded)[used][:0], c.out.cutPiece(c.d, p, j.part))
+			payload = appendRows((*encoded)[used][:0], cut)
+			v.rows.Add(uint64(countRows(cut)))
 			(*encoded)[used] = payload
 			used++
 		}
+		v.sent.Add(uint64(wire.HeaderSize + len(payload)))
 		frames = append(frames, wire.Frame{
 			Header: wire.Header{Kind: wire.Push, Variable: uint32(p.Variable), Offset: uint64(p.Offset), Step: j.step,
-				Part: uint32(c.out.parts[j.part])},
+				Part: uint32(l.out.parts[j.part])},
 			Payload: payload,
 		})
 	}

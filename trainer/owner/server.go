@@ -23,8 +23,9 @@ const (
 
 // ServerConfig says who a server is and where workers reach it.
 type ServerConfig struct {
-	Peers peers.Config
-	Door  *peers.Door
+	Peers   peers.Config
+	Door    *peers.Door
+	Cluster cluster.Spec // where other owners are, to whom rows may move
 }
 
 // Serve answers the workers that come to the door for an owner until every
@@ -35,15 +36,19 @@ type ServerConfig struct {
 //
 // A door has one server. Workers that come after its end are told so.
 func Serve(ctx context.Context, config ServerConfig) error {
-	return newServer(config.Peers).serve(ctx, config.Door)
+	s := newServer(config.Peers)
+	s.cluster = config.Cluster
+	return s.serve(ctx, config.Door)
 }
 
 // server is one training on one owner.
 type server struct {
-	config peers.Config
-	self   cluster.Task
-	local  *local // the worker in the same process, nil: none
-	ranks  Range  // whom it serves
+	config  peers.Config
+	cluster cluster.Spec
+	memory  func() (uint64, error) // that the host has free, in bytes
+	self    cluster.Task
+	local   *local // the worker in the same process, nil: none
+	ranks   Range  // whom it serves
 
 	mu       sync.Mutex
 	peers    []*peer        // by rank; nil: not there yet
@@ -55,6 +60,8 @@ type server struct {
 	away     int            // workers whose goodbye was answered
 	steps    []uint64       // by rank: begun
 	closing  bool           // nobody is let in any more
+	epoch    uint32         // of who owns what
+	moving   *moving        // to the next one; nil: nobody has said a word of it
 	late     *time.Timer
 	turned   chan struct{} // a token per worker that came after the end
 	ended    chan struct{}
@@ -65,7 +72,7 @@ type server struct {
 func newServer(config peers.Config) *server {
 	n := config.Workers
 	return &server{
-		config: config, self: config.Self, ranks: Range{0, n},
+		config: config, self: config.Self, memory: freeMemory, ranks: Range{0, n},
 		peers: make([]*peer, n), declared: make([]*Declaration, n), gone: make([]bool, n), steps: make([]uint64, n),
 		turned: make(chan struct{}, n),
 		ended:  make(chan struct{}),
@@ -74,6 +81,7 @@ func newServer(config peers.Config) *server {
 
 func (s *server) serve(ctx context.Context, door *peers.Door) error {
 	door.Handle(purpose, s.meet)
+	door.Handle(movePurpose, s.receiveRows)
 	select {
 	case <-ctx.Done():
 		s.end(context.Cause(ctx))

@@ -119,7 +119,7 @@ func (s *server) open() {
 	s.late.Stop()
 	for rank, p := range s.peers {
 		if p != nil && s.engine.roster.contributor(rank) != nil {
-			p.events = make(chan event, s.engine.events()+2)
+			p.events = make(chan event, s.engine.events()+4)
 			s.engine.tell[rank] = func(e event) { p.events <- e }
 			for _, slot := range s.engine.slots {
 				slot.keep(s.engine.audience(rank)) // others may begin before it has them
@@ -173,6 +173,10 @@ func (s *server) together(a, b int) bool {
 // leave notes a worker's goodbye, given between two steps.
 func (s *server) leave(rank int) error {
 	s.mu.Lock()
+	if m := s.moving; m != nil && m.count > 0 {
+		s.mu.Unlock()
+		return fmt.Errorf("said goodbye, but %s wants variables to move before step %d", worker(m.first), m.step)
+	}
 	for other, n := range s.steps {
 		if n > s.steps[rank] && s.together(rank, other) {
 			s.mu.Unlock()
@@ -184,6 +188,14 @@ func (s *server) leave(rank int) error {
 	s.mu.Unlock()
 	s.engine.leave(rank)
 	return nil
+}
+
+// parted reports whether a worker has said goodbye: it cannot be lost any
+// more.
+func (s *server) parted(rank int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gone[rank]
 }
 
 // left counts a worker that has its answer to a goodbye; the last one ends

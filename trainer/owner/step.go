@@ -14,7 +14,7 @@ import (
 // All workers whose gradients are added up must give the same rate, but for
 // those without any data.
 func (c *Client) Begin(rate float64, absent ...int) error {
-	if err := c.reason(); err != nil {
+	if err := c.working(); err != nil {
 		return err
 	}
 	if c.within {
@@ -39,32 +39,28 @@ func (c *Client) Begin(rate float64, absent ...int) error {
 			}
 		}
 	}
-	return c.reason()
+	return c.working()
 }
 
 // announce tells every owner that the step begins.
 func (c *Client) announce(rate float64) {
 	b := beginning{rate: rate, present: make([]int, len(c.parts))}
 	for i, part := range c.parts {
-		v := c.roster.tree.vertices[part]
+		v := c.tree.vertices[part]
 		for leaf := v.lo; leaf < v.hi; leaf++ {
 			if !c.absent[leaf-c.leaves.Lo] {
 				b.present[i]++
 			}
 		}
 	}
-	switch {
-	case c.relay != nil:
-		if err := c.relay.local.begin(c.step, b); err != nil {
+	c.gate.post(job{begin: encodeBeginning(nil, b), step: c.step})
+	for _, l := range c.locals {
+		if l.serves.Load() == nil {
+			continue
+		}
+		if err := l.begin(c.step, b); err != nil {
 			c.fail(err)
 		}
-	case c.local != nil:
-		if err := c.local.begin(c.step, b); err != nil {
-			c.fail(err)
-		}
-		fallthrough
-	default:
-		c.post(job{begin: encodeBeginning(nil, b), step: c.step})
 	}
 }
 
@@ -124,7 +120,7 @@ func (c *Client) arrive(leaf, variable int, present bool) {
 	if !done || sum == nil {
 		return
 	}
-	if c.relay != nil {
+	if c.relay != nil && c.relay.takes(variable) {
 		c.relay.contribute(variable, part, sum)
 		return
 	}
@@ -138,7 +134,7 @@ func (c *Client) forward(variable, part int, sum any) {
 	if !full {
 		return
 	}
-	c.post(job{bucket: bucket, part: part, step: c.step})
+	c.gate.post(job{bucket: bucket, part: part, step: c.step})
 	if c.local != nil {
 		c.local.contribute(bucket, part)
 	}
@@ -162,7 +158,10 @@ func (c *Client) Finish(ctx context.Context, sums [][]float64) (Outcome, error) 
 		copy(wire.Floats[float64](c.own[c.d.tally()].memory(i)), sums[i])
 		c.arrive(i, c.d.tally(), true)
 	}
-	c.post(job{bucket: flush, step: c.step})
+	c.gate.post(job{bucket: flush, step: c.step})
+	if c.relay != nil {
+		c.relay.gate.post(job{bucket: flush, step: c.step})
+	}
 	began := time.Now()
 	o, err := c.settle(ctx)
 	if err != nil {
@@ -187,7 +186,6 @@ func (c *Client) settle(ctx context.Context) (Outcome, error) {
 	o := Outcome{Step: c.step, Leaves: end.leaves, Norm: end.norm}
 	c.step++
 	if c.relay != nil {
-		c.gate.shut() // before others of the host begin the next step
 		c.relay.finish(end)
 	}
 	return o, nil
@@ -236,15 +234,18 @@ func (c *Client) wait(ctx context.Context) (end outcome, err error) {
 
 // answers returns where those answer that a step depends on.
 func (c *Client) answers() (all []<-chan outcome) {
-	if c.up != nil {
-		return append(all, c.up.answered)
-	}
-	for _, l := range c.links {
-		if l != nil {
+	for i, l := range c.links {
+		switch {
+		case c.up != nil && c.d.aggregates(c.d.Owners[i]):
+		case !c.layout.Load().owns[i]:
+		case l != nil:
 			all = append(all, l.answered)
-		} else {
+		default:
 			all = append(all, c.local.answered)
 		}
+	}
+	if c.up != nil {
+		all = append(all, c.up.answered)
 	}
 	return all
 }

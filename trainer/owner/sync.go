@@ -69,6 +69,9 @@ func (s *Sync) UnmarshalText(text []byte) error {
 	return err
 }
 
+// Together reports whether all workers take every step together.
+func (s Sync) Together() bool { return s.synchronous() }
+
 // synchronous reports whether all workers are one group.
 func (s Sync) synchronous() bool { return s.Mode == Synchronous || s.Mode == "" }
 

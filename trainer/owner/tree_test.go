@@ -117,7 +117,7 @@ func TestAbsentIsNotZero(t *testing.T) {
 func TestRosterCoversAllLeavesOnce(t *testing.T) {
 	for _, mode := range []string{"sync", "async", "ssp:2", "group:2", "backup:1"} {
 		d := in(mode, example(7, 3))
-		r := newRoster(&d)
+		r := newRoster(&d, server0(0))
 		var leaves []int
 		for g, members := range r.groups {
 			inputs := 0

@@ -3,6 +3,7 @@ package owner
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/plx-run/plx/trainer/optimizer"
@@ -72,7 +73,7 @@ type twin struct {
 	tables []*sparse.Table[float32]
 	steps  uint64
 	norm   float64
-	loss   float64
+	loss   []float64 // and metrics
 }
 
 func newTwin(d *Declaration) *twin {
@@ -129,9 +130,12 @@ func (t *twin) step(lo, hi int, step uint64, rate float64, present func(leaf int
 	for _, f := range apply {
 		f(t.d.factor(t.norm))
 	}
-	t.loss = sumLoss(0, t.d.Leaves, step, here)
-	if !t.d.Sum {
-		t.loss /= float64(leaves)
+	t.loss = make([]float64, 1+t.d.Metrics)
+	for i := range t.loss {
+		t.loss[i] = sumLoss(i, 0, t.d.Leaves, step, here)
+		if !t.d.Sum || i > 0 {
+			t.loss[i] /= float64(leaves)
+		}
 	}
 	t.steps++
 }
@@ -211,18 +215,20 @@ func rowIn(r sparse.Rows[float32], row int64) []float32 {
 	return nil
 }
 
-// lossOf is what a leaf reports.
-func lossOf(leaf int, step uint64) float64 { return 1/float64(leaf+3) + float64(step)/7 }
+// lossOf is what a leaf reports: its loss, 0, and metrics.
+func lossOf(metric, leaf int, step uint64) float64 {
+	return 1/float64(leaf+3+5*metric) + float64(step)/7
+}
 
-func sumLoss(lo, hi int, step uint64, here func(int) bool) float64 {
+func sumLoss(metric, lo, hi int, step uint64, here func(int) bool) float64 {
 	if hi-lo == 1 {
 		if here(lo) {
-			return lossOf(lo, step)
+			return lossOf(metric, lo, step)
 		}
 		return math.NaN() // absent
 	}
 	mid := lo + (hi-lo)/2
-	a, b := sumLoss(lo, mid, step, here), sumLoss(mid, hi, step, here)
+	a, b := sumLoss(metric, lo, mid, step, here), sumLoss(metric, mid, hi, step, here)
 	switch {
 	case math.IsNaN(a):
 		return b
@@ -240,6 +246,11 @@ func (t *twin) compare(tb testing.TB, values [][]byte, who string) {
 			tb.Fatalf("%s: %s differs from the twin after %d steps", who, v.Name, t.steps)
 		}
 	}
+}
+
+// reports tells whether a worker was told the twin's loss and metrics.
+func (t *twin) reports(o Outcome) bool {
+	return o.Loss == t.loss[0] && slices.Equal(o.Metrics, t.loss[1:])
 }
 
 // table is the twin's whole sparse variable.

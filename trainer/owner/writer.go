@@ -6,16 +6,20 @@ import (
 
 // writer is what a peer's write needs from step to step.
 type writer struct {
+	engine *engine
+	events <-chan event
+	step   uint64 // steps made once the one under way is
 	frames []wire.Frame
 	done   [doneSize]byte
 	report []byte
+	rows   answer
 }
 
 // write sends the first values, and from then on each piece as soon as it is
 // updated, until the training ends.
 func (p *peer) write() {
 	e := p.server.engine
-	w := &writer{frames: make([]wire.Frame, 0, len(e.slots)+1)}
+	w := &writer{engine: e, events: p.events, step: 1, frames: make([]wire.Frame, 0, len(e.slots)+1)}
 	for i := range e.slots {
 		if e.relay == nil { // else they come from the owners
 			w.value(e, i, e.audience(p.task.Index), 0)
@@ -26,33 +30,45 @@ func (p *peer) write() {
 	if p.events == nil && err == nil {
 		return
 	}
-	for step := uint64(1); err == nil; step++ {
+	for ; err == nil; w.step++ {
 		p.turn <- struct{}{}
-		err = p.writeStep(w, step)
+		err = p.writeStep(w)
 	}
-	if err = p.quiet(err); err != nil {
+	if err = p.quiet(err); err != nil && !p.server.parted(p.task.Index) {
 		p.server.lost(p, err)
 	}
 }
 
+// due is how many events end a step. Where there is nothing to be updated, one
+// is waited for that says what there is.
+func (w *writer) due() int { return max(1, w.engine.events()) }
+
 // writeStep sends all that comes out of one step.
-func (p *peer) writeStep(w *writer, step uint64) error {
-	e, rank := p.server.engine, p.task.Index
+func (p *peer) writeStep(w *writer) error {
+	rank := p.task.Index
 	var end outcome
-	for left := e.events(); left > 0; {
+	for left := w.due(); left > 0; {
 		w.frames = w.frames[:0]
-		event, ok := p.event(true)
-		for ; ok; event, ok = p.event(false) {
+		event, ok := p.event(w, true)
+		for ; ok; event, ok = p.event(w, false) {
+			e := w.engine
 			switch {
+			case event.next != nil:
+				w.succeed(event.next, rank)
+				left = w.due()
+				continue
 			case event.ask:
 				w.report = e.report(w.report, e.roster.contributor(rank).group)
-				w.frames = append(w.frames, wire.Frame{Header: wire.Header{Kind: wire.Norm, Step: step}, Payload: w.report})
+				w.frames = append(w.frames, wire.Frame{Header: wire.Header{Kind: wire.Norm, Step: w.step}, Payload: w.report})
+				continue
+			case event.rows != nil:
+				w.frames = append(w.frames, *event.rows)
 				continue
 			case event.over:
 				w.frames = append(w.frames, wire.Frame{Header: wire.Header{Kind: wire.Verdict, Part: uint32(over)}})
 				continue
 			case event.slot >= 0:
-				w.value(e, event.slot, e.audience(rank), step)
+				w.value(e, event.slot, e.audience(rank), w.step)
 			}
 			left--
 			if event.slot < 0 || !e.lastEvent() {
@@ -65,8 +81,12 @@ func (p *peer) writeStep(w *writer, step uint64) error {
 		default:
 		}
 		if left == 0 {
-			frame := wire.Frame{Header: wire.Header{Kind: wire.Done, Step: step}, Payload: encodeOutcome(w.done[:], end)}
+			frame := wire.Frame{Header: wire.Header{Kind: wire.Done, Step: w.step}, Payload: encodeOutcome(w.done[:], end)}
 			w.frames = append(w.frames, frame)
+			w.frames = p.behindDone(w)
+		}
+		if len(w.frames) == 0 {
+			continue // variables have moved
 		}
 		if err := p.conn.Send(w.frames...); err != nil {
 			return err
@@ -76,17 +96,17 @@ func (p *peer) writeStep(w *writer, step uint64) error {
 }
 
 // event takes the next event. With wait it may take as long as the training.
-func (p *peer) event(wait bool) (event, bool) {
+func (p *peer) event(w *writer, wait bool) (event, bool) {
 	if !wait {
 		select {
-		case e := <-p.events:
+		case e := <-w.events:
 			return e, true
 		default:
 			return event{}, false
 		}
 	}
 	select {
-	case e := <-p.events:
+	case e := <-w.events:
 		return e, true
 	case <-p.server.ended:
 		return event{}, false

@@ -18,6 +18,9 @@
 //	err = table.Apply(optimizer.Step{Number: n, Rate: rate, Scale: 1}, sum)
 //	err = table.Read(index, values)
 //
+// Wishes tells an owner which rows it may send before a step is over, because
+// nobody wanted them for it.
+//
 // A row that nobody touched is absent, not zero: its value, its momentum and
 // its decay stand still.
 //

@@ -24,7 +24,7 @@ type Table[T wire.Float] struct {
 	initial Initial
 	stream  random.Stream
 	values  []T
-	stored  []uint64 // by row a bit: values hold it; nil when first values are zeros
+	stored  []uint64 // by row a bit: it was ever updated or filled, so values hold it
 	state   *optimizer.State[T]
 }
 
@@ -49,9 +49,7 @@ func NewTable[T wire.Float](name string, initial Initial, settings optimizer.Set
 		return nil, fmt.Errorf("table %q: %w", name, err)
 	}
 	t.values = make([]T, n)
-	if !initial.zero() {
-		t.stored = make([]uint64, (hi-lo+63)/64)
-	}
+	t.stored = make([]uint64, (hi-lo+63)/64)
 	return t, nil
 }
 
@@ -154,11 +152,10 @@ func (t *Table[T]) draw(row int64, into []T) {
 
 func (t *Table[T]) has(row int64) bool {
 	i := row - t.lo
-	return t.stored == nil || t.stored[i/64]>>(i%64)&1 == 1
+	return t.stored[i/64]>>(i%64)&1 == 1
 }
 
 func (t *Table[T]) store(row int64) {
-	if i := row - t.lo; t.stored != nil {
-		t.stored[i/64] |= 1 << (i % 64)
-	}
+	i := row - t.lo
+	t.stored[i/64] |= 1 << (i % 64)
 }

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -36,6 +37,7 @@ type Conn struct {
 	taken   atomic.Uint64    // bytes read
 	given   atomic.Uint64    // bytes written
 	silence atomic.Int64     // a time.Duration
+	epoch   atomic.Uint32    // 0: the frames say it
 	changed [2]chan struct{} // by goroutine: silence is another one
 	closing sync.Once
 	closed  chan struct{}
@@ -70,6 +72,9 @@ func (c *Conn) SetSilence(d time.Duration) {
 	}
 }
 
+// SetEpoch gives the frames that are sent from now on an epoch.
+func (c *Conn) SetEpoch(epoch uint32) { c.epoch.Store(epoch) }
+
 // Send writes frames one after the other, without copying their payloads.
 // The payloads must not change until it returns.
 func (c *Conn) Send(frames ...Frame) error {
@@ -84,9 +89,11 @@ func (c *Conn) send(frames []Frame) error {
 		c.headers = make([]byte, need)
 	}
 	c.iovec = c.iovec[:0]
+	epoch := c.epoch.Load()
 	for i := range frames {
 		h := frames[i].Header
 		h.Generation, h.Length = c.generation, uint64(len(frames[i].Payload))
+		h.Epoch = cmp.Or(epoch, h.Epoch)
 		at := c.headers[i*HeaderSize : (i+1)*HeaderSize : (i+1)*HeaderSize]
 		h.put(at)
 		c.iovec = append(c.iovec, at)

@@ -61,19 +61,28 @@ const (
 	Scale                      // worker that leads a group: the global norm and what to scale by
 	Pull                       // worker: indices of rows that it wants
 	Rows                       // owner: those rows
+	Want                       // worker: indices of all rows that it wants for step Step
+	Early                      // owner: those of them that the step before leaves alone
+	Final                      // owner: the others; none is to come
 	Commit                     // worker: has its gradients, asks whether they count
 	Verdict                    // owner: whether they count
 	Fetch                      // worker: is late, wants the values after Step steps
 	Bye                        // worker: will send no more
 	Error                      // both ways: JSON, why training cannot go on
 	Collective                 // workers: part of a collective, see package mesh
+	Remap                      // worker: JSON, who is to own what from a step on
+	Move                       // owner to owner: rows that it owned
+	Moved                      // owner: all rows are where they belong; or, to an owner, all of a range
+	Room                       // worker: JSON, pieces; owner: whether it could hold its share
 	kinds
 )
 
 var kindNames = [kinds]string{
 	Heartbeat: "heartbeat", Declare: "declare", Initial: "initial", Value: "value", Ready: "ready",
 	Step: "step", Push: "push", Done: "done", Norm: "norm", Scale: "scale", Pull: "pull", Rows: "rows",
+	Want: "want", Early: "early", Final: "final",
 	Commit: "commit", Verdict: "verdict", Fetch: "fetch", Bye: "bye", Error: "error", Collective: "collective",
+	Remap: "remap", Move: "move", Moved: "moved", Room: "room",
 }
 
 func (k Kind) String() string {
@@ -87,7 +96,7 @@ func (k Kind) String() string {
 type Header struct {
 	Kind       Kind
 	Generation uint32 // incarnation of the job; filled in by Conn
-	Epoch      uint32 // version of the map from variables to owners
+	Epoch      uint32 // version of the map from variables to owners; filled in by Conn where it was told one
 	Variable   uint32 // index in the declaration
 	Step       uint64 // updates applied before this one
 	Offset     uint64 // first element within the variable

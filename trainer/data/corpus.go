@@ -1,0 +1,84 @@
+package data
+
+import (
+	"fmt"
+	"iter"
+	"strings"
+)
+
+// Corpus is a text as the numbers of its words, in 4 bytes each. It does not
+// change; any goroutine may use it.
+type Corpus struct {
+	numbers []int32
+	unknown int
+}
+
+// ReadCorpus reads texts in UTF-8, packed with gzip or not, one after the
+// other, with a sentence on each line and spaces between its words, as the one
+// billion word benchmark has them. After each sentence comes the word end,
+// which must be in the vocabulary. Lines without words are passed over. A text
+// without words is an error, and one that has no word of the vocabulary.
+func ReadCorpus(v *Vocabulary, end string, paths ...string) (*Corpus, error) {
+	last, ok := v.ids[end]
+	if !ok {
+		return nil, fmt.Errorf("read a text: the word %q, which ends sentences, is not in the vocabulary", end)
+	}
+	c, sentences := &Corpus{}, 0
+	for line, err := range Lines(paths...).All() {
+		if err != nil {
+			return nil, err
+		}
+		if before := len(c.numbers); c.add(v, words(line)) > before {
+			c.numbers, sentences = append(c.numbers, int32(last)), sentences+1
+		}
+	}
+	if n := len(c.numbers) - sentences; n == c.unknown {
+		what := "no words"
+		if n > 0 {
+			what = "none of its words is in the vocabulary"
+		}
+		return nil, fmt.Errorf("%s: %s", strings.Join(paths, ", "), what)
+	}
+	return c, nil
+}
+
+// add adds the words of a line and returns how many there are now in all.
+func (c *Corpus) add(v *Vocabulary, words iter.Seq[string]) int {
+	for word := range words {
+		id, known := v.ids[word]
+		if !known {
+			id = v.unknown
+			c.unknown++
+		}
+		c.numbers = append(c.numbers, int32(id))
+	}
+	return len(c.numbers)
+}
+
+// words are the pieces of a line between blanks. Only those of ASCII divide
+// words: an unbreakable space is a part of one.
+func words(line string) iter.Seq[string] {
+	return strings.FieldsFuncSeq(line, func(r rune) bool { return r == ' ' || r >= '\t' && r <= '\r' })
+}
+
+// Len is the number of words, ends of sentences included.
+func (c *Corpus) Len() int { return len(c.numbers) }
+
+// Unknown is how many of them are not in the vocabulary.
+func (c *Corpus) Unknown() int { return c.unknown }
+
+// String tells both.
+func (c *Corpus) String() string {
+	return fmt.Sprintf("%d words, %.1f %% of them not in the vocabulary", c.Len(), 100*float64(c.unknown)/float64(c.Len()))
+}
+
+// Row begins to read one of `of` rows, which begin where the pieces of Range
+// do. A row has no end: after the text's last word comes its first.
+func (c *Corpus) Row(row, of int) (next func() int64) {
+	at, _ := Range(len(c.numbers), row, of)
+	return func() int64 {
+		word := c.numbers[at]
+		at = (at + 1) % len(c.numbers)
+		return int64(word)
+	}
+}

@@ -1,0 +1,86 @@
+package data
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/plx-run/plx/trainer/random"
+)
+
+// MadeText is a text without end in which every second word, on the average,
+// is the one that always follows the word before. The others are drawn by
+// Zipf's law: words are numbered by how often they are drawn. What is in it
+// follows from the seed alone.
+type MadeText struct {
+	seed  uint64
+	words int
+}
+
+// MakeText makes a text of so many different words, at least one.
+func MakeText(seed uint64, words int) MadeText { return MadeText{seed, max(1, words)} }
+
+// Row begins to read one of many places in the text. Rows have nothing in
+// common but the rule.
+func (m MadeText) Row(row int) (next func() int64) {
+	s, at, word := random.New(m.seed, "text").Derive(uint64(row)), uint64(0), int64(0)
+	return func() int64 {
+		rule, u := s.Pair(at)
+		if at++; rule < 0.5 {
+			word = m.following(word)
+		} else {
+			word = int64(random.Zipf(u, m.words))
+		}
+		return word
+	}
+}
+
+func (m MadeText) following(word int64) int64 {
+	u, _ := random.New(m.seed, "following").Pair(uint64(word))
+	return int64(random.Zipf(u, m.words))
+}
+
+// Perplexity is the least that a model of the text can reach: the exponential
+// of the mean, over the words as often as they come, of the entropy of what
+// follows.
+func (m MadeText) Perplexity() float64 {
+	chance, following := make([]float64, m.words), make([]int64, m.words)
+	drawn := 0.0 // the sum of what one word adds that is drawn only
+	for k := range chance {
+		chance[k], following[k] = random.ZipfChance(k, m.words), m.following(int64(k))
+		drawn += surprise(chance[k] / 2)
+	}
+	mean := 0.0
+	for word, p := range m.often(chance, following) {
+		q := chance[following[word]] / 2
+		mean += p * (drawn - surprise(q) + surprise(q+0.5))
+	}
+	return math.Exp(mean)
+}
+
+// String tells how many words there are, and the perplexity where that does
+// not take long.
+func (m MadeText) String() string {
+	about := fmt.Sprintf("made of %d words", m.words)
+	if m.words <= 1<<20 {
+		about += fmt.Sprintf(", with a perplexity of %.2f at best", m.Perplexity())
+	}
+	return about
+}
+
+// often is how often each word comes. A draw forgets all that was before, so
+// what is wrong in the beginning counts half in each round.
+func (m MadeText) often(chance []float64, following []int64) []float64 {
+	often, next := append([]float64{}, chance...), make([]float64, m.words)
+	for range 60 {
+		for k, p := range chance {
+			next[k] = p / 2
+		}
+		for word, p := range often {
+			next[following[word]] += p / 2
+		}
+		often, next = next, often
+	}
+	return often
+}
+
+func surprise(p float64) float64 { return -p * math.Log(p) }

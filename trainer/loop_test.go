@@ -1,0 +1,144 @@
+package trainer
+
+import (
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// alternating makes feeds and notes what happens in which order: 10+s is a
+// feed for step s, 20+s the step's result.
+type alternating struct {
+	r     *Replica
+	order []int
+	fails int // step without a feed
+}
+
+func newAlternating(t *testing.T, settings ...Setting) *alternating {
+	t.Helper()
+	r, err := soloJob(io.Discard, settings...).Parallelize(t.Context(), regression{}.build, SGD(0.1), GlobalBatch(6))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &alternating{r: r, fails: -1}
+}
+
+var errNoFeed = errors.New("no feed")
+
+func (a *alternating) feed(step int) (Feed, error) {
+	if step == a.fails {
+		return nil, errNoFeed
+	}
+	a.order = append(a.order, 10+step)
+	return regression{}.feed(step, 0, 6), nil
+}
+
+// train takes steps until one fails or stop is over, and wants the twin's
+// losses.
+func (a *alternating) train(t *testing.T, twin *regression, steps, stop int) error {
+	t.Helper()
+	for result, err := range a.r.Train(t.Context(), steps, a.feed) {
+		if err != nil {
+			return err
+		}
+		a.order = append(a.order, 20+result.Step)
+		done := twin.look(twin.rows(result.Step, 0, 6))
+		twin.apply(done, 0.1, 0)
+		if !near(result.Loss, done.loss) {
+			t.Errorf("step %d: loss %v, the twin has %v", result.Step, result.Loss, done.loss)
+		}
+		if result.Step == stop {
+			break
+		}
+	}
+	return nil
+}
+
+// Each step is fed what was made for it, once, and before the step ahead of
+// it. A loop that was left goes on where it was.
+func TestTrainFeedsAhead(t *testing.T) {
+	a, twin := newAlternating(t), &regression{}
+	for _, c := range []struct {
+		steps, stop int
+		want        []int
+	}{
+		{0, -1, nil},
+		{3, -1, []int{10, 11, 20, 12, 21, 22}},
+		{3, -1, nil},
+		{9, 4, []int{13, 14, 23, 15, 24}},
+		{6, -1, []int{15, 25}},
+	} {
+		a.order = nil
+		if err := a.train(t, twin, c.steps, c.stop); err != nil || !slices.Equal(a.order, c.want) {
+			t.Errorf("until %d: %v, %v, want %v", c.steps, a.order, err, c.want)
+		}
+	}
+}
+
+// The sequence ends after the first error, whoever makes it.
+func TestTrainEndsAfterAnError(t *testing.T) {
+	a, twin := newAlternating(t), &regression{}
+	for _, fails := range []int{0, 1, 1, 4} {
+		a.fails = fails
+		if err := a.train(t, twin, 9, -1); err != errNoFeed || a.r.Steps() != fails {
+			t.Errorf("no feed for step %d: %v after %d steps", fails, err, a.r.Steps())
+		}
+	}
+	stopped := newAlternating(t, flags(func(c *config) { c.stopAt = 4 }))
+	if err := stopped.train(t, &regression{}, 9, -1); err != ErrDone || stopped.r.Steps() != 4 {
+		t.Errorf("%v after %d steps, want ErrDone after 4", err, stopped.r.Steps())
+	}
+}
+
+// What is fed may be completed by what the step before it gives.
+func TestTrainCarriesValues(t *testing.T) {
+	a := newAlternating(t)
+	shared := regression{}.feed(0, 0, 6)
+	twin := &regression{}
+	for result, err := range a.r.Train(t.Context(), 3, func(int) (Feed, error) { return shared, nil }) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := twin.look(twin.rows(result.Step, 0, 6))
+		twin.apply(done, 0.1, 0)
+		if !near(result.Loss, done.loss) {
+			t.Errorf("step %d: loss %v, the twin has %v", result.Step, result.Loss, done.loss)
+		}
+		for name, x := range (regression{}).feed(result.Step+1, 0, 6) {
+			shared[name] = x
+		}
+	}
+}
+
+// The rows for the next step are asked for in each, and a feed that has the
+// wrong ones is refused when it is its turn.
+func TestTrainPrefetches(t *testing.T) {
+	x := everything()["embedding, duplicates"]
+	r, err := soloJob(io.Discard).Parallelize(t.Context(), x.build(1), x.opt, x.options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, to := r.Rows()
+	steps := 0
+	for result, err := range r.Train(t.Context(), 4, func(step int) (Feed, error) {
+		if step == 3 {
+			return Feed{}, nil
+		}
+		return x.feed(step, from, to), nil
+	}) {
+		if err != nil {
+			if steps != 3 || !strings.Contains(err.Error(), "are not fed") {
+				t.Errorf("after %d steps: %v", steps, err)
+			}
+			break
+		}
+		if steps++; r.ahead != (prefetch{asked: result.Step < 2}) {
+			t.Errorf("step %d: %+v", result.Step, r.ahead)
+		}
+	}
+	if err := r.close(nil); err != nil || steps != 3 {
+		t.Errorf("%d steps: %v", steps, err)
+	}
+}

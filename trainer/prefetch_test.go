@@ -1,0 +1,160 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"gorgonia.org/tensor"
+)
+
+// prefetched runs a trial as a program that says ahead what it will feed.
+// said tells which step's feed it says before a step; -1: none.
+func (x trial) prefetched(j *Job, said func(rank, step int) int) (done trained, err error) {
+	ctx := context.Background()
+	r, err := j.Parallelize(ctx, x.build(j.Seed()), x.opt, x.options...)
+	if err != nil {
+		return done, err
+	}
+	from, to := r.Rows()
+	for step := range x.steps {
+		if ahead := said(j.WorkerID(), step); ahead >= 0 {
+			next := x.feed(ahead, from, to)
+			if err := r.Prefetch(Feed{"word": next["word"]}); err != nil {
+				return done, err
+			}
+			clear(next["word"].Data().([]int64)) // it was copied
+		}
+		if step%4 == 3 { // as if something were to be moved between steps
+			if err := r.settle(ctx); err != nil {
+				return done, err
+			}
+		}
+		if step%3 == 1 { // it pulls other rows in between
+			if _, err := r.Evaluate(ctx, x.feed(50, 0, 2)); err != nil {
+				return done, err
+			}
+		}
+		result, err := r.Step(ctx, x.feed(step, from, to))
+		if err != nil {
+			return done, err
+		}
+		done.losses, done.norms = append(done.losses, result.Loss), append(done.norms, result.Norm)
+	}
+	done.digest, err = r.digest(ctx)
+	return done, err
+}
+
+// Prefetch changes no bit, also where what was said was wrong.
+func TestPrefetchChangesNoBit(t *testing.T) {
+	x := everything()["embedding, duplicates"]
+	want := x.alone(t, VirtualWorkers(6))
+	for name, said := range map[string]func(rank, step int) int{
+		"next":              func(_, step int) int { return step + 1 },
+		"this":              func(_, step int) int { return step },
+		"wrong":             func(_, step int) int { return step + 2 },
+		"now and then":      func(rank, step int) int { return []int{step + 1, -1, step + 7}[(rank+step)%3] },
+		"by one alone":      func(rank, step int) int { return max(-1, step+1-1000*rank) },
+		"by all but one":    func(rank, step int) int { return map[bool]int{false: step + 1, true: -1}[rank == 1] },
+		"by each its own":   func(rank, step int) int { return step + rank },
+		"wrong, then right": func(_, step int) int { return step + 1 + step%2 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, at := range layouts {
+				for _, hosts := range [][]string{{"127.0.0.2", "127.0.0.2", "127.0.0.3"}, {"127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5"}} {
+					tj := newTestJobOn(t, hosts, at.servers, VirtualWorkers(6), Arch(at.arch), scattered)
+					errs := append(tj.all(func(j *Job) error {
+						done, err := x.prefetched(j, said)
+						return errors.Join(err, done.same(want))
+					}), tj.wait())
+					if err := errors.Join(errs...); err != nil {
+						t.Errorf("%v on %v: %v", at, hosts, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// With rows that are known ahead nothing is left to be asked for between two
+// steps, and they come while the step is under way.
+func TestPrefetchHitsAndMisses(t *testing.T) {
+	x := everything()["embedding, duplicates"]
+	for _, on := range []bool{true, false} {
+		j := soloJob(io.Discard, flags(func(c *config) { c.prefetch = on }))
+		r, err := j.Parallelize(t.Context(), x.build(1), x.opt, x.options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from, to := r.Rows()
+		for step := range 3 {
+			if err := r.Prefetch(x.feed(step+1, from, to)); err != nil {
+				t.Fatal(err)
+			}
+			if r.ahead.told != on {
+				t.Errorf("step %d, prefetch %t: told is %t", step, on, r.ahead.told)
+			}
+			if _, err := r.Step(t.Context(), x.feed(step, from, to)); err != nil {
+				t.Fatal(err)
+			}
+			if r.ahead != (prefetch{asked: on}) {
+				t.Errorf("step %d, prefetch %t: %+v", step, on, r.ahead)
+			}
+		}
+		if err := r.close(nil); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Where workers are not in step nothing is asked for ahead.
+func TestPrefetchDoesNothingOutOfStep(t *testing.T) {
+	x := everything()["embedding, duplicates"]
+	for _, mode := range []string{"async", "ssp:2", "backup:1"} {
+		tj := newTestJob(t, 2, 1, Sync(mode))
+		x.options = []Option{GlobalBatch(24)}
+		errs := append(tj.all(func(j *Job) error {
+			_, err := x.prefetched(j, func(_, step int) int { return step + 1 })
+			if r := j.replica.Load(); r != nil && r.ahead != (prefetch{}) {
+				t.Errorf("%s: %+v", mode, r.ahead)
+			}
+			return err
+		}), tj.wait())
+		if err := errors.Join(errs...); err != nil {
+			t.Errorf("%s: %v", mode, err)
+		}
+	}
+}
+
+// What cannot be asked for is said at once, and the training goes on.
+func TestPrefetchRefusesWhatDoesNotFit(t *testing.T) {
+	x := everything()["embedding, duplicates"]
+	r, err := soloJob(io.Discard).Parallelize(t.Context(), x.build(1), x.opt, x.options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, to := r.Rows()
+	n := (to - from) * wordLength
+	for want, feed := range map[string]Feed{
+		"are not fed":   {},
+		"index 37":      {"word": tensor.New(tensor.WithShape(n), tensor.WithBacking(slices.Repeat([]int64{37}, n)))},
+		"1 indices":     {"word": tensor.New(tensor.WithShape(1), tensor.WithBacking([]int64{3}))},
+		"type float32:": {"word": dense(tensor.Float32, make([]float64, n), n)},
+	} {
+		if err := r.Prefetch(feed); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	if _, err := r.Step(t.Context(), x.feed(0, from, to)); err != nil {
+		t.Error(err)
+	}
+	if err := r.close(nil); err != nil {
+		t.Error(err)
+	}
+	if err := r.Prefetch(Feed{}); err != nil {
+		t.Errorf("after the end: %v", err)
+	}
+}

@@ -1,0 +1,72 @@
+package sparse
+
+import "slices"
+
+// Wishes remembers which rows of a partition were wanted for a step, for two
+// steps that follow each other. The zero value knows of none. It is guarded by
+// whoever uses it.
+type Wishes struct {
+	rows [2][]uint64 // by parity of the step; a bit per row
+	of   [2]uint64   // the step, plus one; 0: none yet
+}
+
+// Add notes that rows of the partition [lo, hi) are wanted for a step. What
+// was wanted two steps before is forgotten.
+func (w *Wishes) Add(step uint64, lo, hi int64, index []int64) {
+	at := step % 2
+	if w.of[at] > step+1 {
+		return // too late to matter
+	}
+	if n := int(hi-lo+63) / 64; len(w.rows[at]) != n {
+		w.rows[at] = make([]uint64, n)
+	} else if w.of[at] != step+1 {
+		clear(w.rows[at])
+	}
+	w.of[at] = step + 1
+	for _, row := range index {
+		w.rows[at][(row-lo)/64] |= 1 << ((row - lo) % 64)
+	}
+}
+
+// Split returns those rows that nobody wanted for a step, free, and the
+// others. Where nothing is known of the step none is free. lo is that of Add.
+func (w *Wishes) Split(step uint64, lo int64, index []int64) (free, taken []int64) {
+	at := step % 2
+	if w.of[at] == 0 || w.of[at] != step+1 {
+		return nil, index
+	}
+	for _, row := range index {
+		if w.rows[at][(row-lo)/64]>>((row-lo)%64)&1 == 0 {
+			free = append(free, row)
+		} else {
+			taken = append(taken, row)
+		}
+	}
+	return free, taken
+}
+
+// Common returns the rows that are in both of two ascending lists.
+func Common(a, b []int64) (both []int64) {
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	for _, row := range a {
+		i, found := slices.BinarySearch(b, row)
+		if found {
+			both = append(both, row)
+		}
+		b = b[i:]
+	}
+	return both
+}
+
+// Union returns the rows that are in any of some ascending lists, ascending,
+// each once.
+func Union(lists ...[]int64) []int64 {
+	if len(lists) == 1 {
+		return lists[0]
+	}
+	all := slices.Concat(lists...)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
