@@ -4,7 +4,7 @@ SHELL := /bin/bash
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 STAGE := scripts/stage
 
-.PHONY: build test tools check format vet staticcheck cross unit clean
+.PHONY: build test tools check format vet staticcheck cross unit clean bench-sparse bench-partitions
 
 # The program, static, as it is released.
 build:
@@ -37,6 +37,14 @@ cross:
 # CI=true a skipped test is a failed one.
 unit:
 	@$(STAGE) tests go run ./internal/ci/runtests
+
+# About two hours on a quiet machine, as root: what docs/benchmarks.md shows. With ARGS
+# less or more of it is measured: make bench-sparse ARGS="--hosts 4 --rounds 1"
+bench-sparse: tools
+	go run ./internal/bench/sparse $(ARGS)
+
+bench-partitions: tools
+	go run ./internal/bench/sparse partitions $(ARGS)
 
 clean:
 	rm -rf plx dist

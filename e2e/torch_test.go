@@ -12,16 +12,35 @@ import (
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
+// needTorch skips a test where there is no PyTorch; in CI that is a failure.
+func needTorch(t *testing.T) {
+	t.Helper()
+	if out, err := exec.Command("/usr/bin/python3", "-c", "import torch").CombinedOutput(); err != nil {
+		skip(t, fmt.Sprintf("needs Debian's python3-torch: %v: %s", err, out))
+	}
+}
+
+// needHosts skips a test where there can be no test hosts, as package
+// testhosts does by itself for those who start a cluster of their own.
+func needHosts(t *testing.T) {
+	t.Helper()
+	if err := testhosts.Available(); err != nil {
+		skip(t, err.Error())
+	}
+}
+
+func skip(t *testing.T, why string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}
+
 // TestTorch launches a program that was written for torch.distributed and
 // knows nothing of plx.
 func TestTorch(t *testing.T) {
-	if out, err := exec.Command("/usr/bin/python3", "-c", "import torch").CombinedOutput(); err != nil {
-		why := fmt.Sprintf("needs Debian's python3-torch: %v: %s", err, out)
-		if os.Getenv("CI") == "true" {
-			t.Fatal(why)
-		}
-		t.Skip(why)
-	}
+	needTorch(t)
 	b := newBench(t, testhosts.Options{Hosts: 2})
 	program, err := filepath.Abs("testdata/ddp.py")
 	if err != nil {

@@ -143,17 +143,21 @@ func (h *Host) setRate(rate string) error {
 	if err != nil {
 		return nil // takes effect when the power comes back
 	}
-	inside := []string{"nsenter", "--net", "--target", strconv.Itoa(pid)}
+	inside := func(name string, args ...string) error {
+		return tool("", "nsenter", append([]string{"--net", "--target", strconv.Itoa(pid), name}, args...)...)
+	}
+	burst, segment := shaping(rate)
+	err = inside("ip", "link", "set", "eth0", "gso_max_size", strconv.Itoa(segment))
 	if rate == "" {
 		// Deleting a limit that is not there is no failure.
 		_ = tool("", "tc", "qdisc", "del", "dev", h.link(), "root")
-		_ = tool("", inside[0], append(inside[1:], "tc", "qdisc", "del", "dev", "eth0", "root")...)
-		return nil
+		_ = inside("tc", "qdisc", "del", "dev", "eth0", "root")
+		return err
 	}
-	limit := []string{"root", "tbf", "rate", rate, "burst", "32kbit", "latency", "400ms"}
-	out := append([]string{"qdisc", "replace", "dev", h.link()}, limit...)
-	in := append(append(inside[1:], "tc", "qdisc", "replace", "dev", "eth0"), limit...)
-	return errors.Join(tool("", "tc", out...), tool("", inside[0], in...))
+	limit := []string{"root", "tbf", "rate", rate, "burst", strconv.Itoa(burst), "latency", "400ms"}
+	return errors.Join(err,
+		tool("", "tc", append([]string{"qdisc", "replace", "dev", h.link()}, limit...)...),
+		inside("tc", append([]string{"qdisc", "replace", "dev", "eth0"}, limit...)...))
 }
 
 // WrongHostKey restarts the host with other host keys than known_hosts says.

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"github.com/plx-run/plx/trainer/data"
+	"github.com/plx-run/plx/trainer/nn"
+	"github.com/plx-run/plx/trainer/random"
+)
+
+// Rows is how many rows of the two tables one worker touches in a step, on the
+// average: those of the words it reads, and those of the words that follow them
+// together with its samples.
+type Rows struct {
+	Words   float64 `json:"words"`
+	Classes float64 `json:"classes"`
+	Part    float64 `json:"part"` // of all rows of both
+}
+
+// countRows makes a worker's text and samples as examples/lm does when it has
+// no text to read.
+func countRows(m Model) (Rows, error) {
+	sampler, err := nn.NewSampler(m.Vocabulary, m.Samples)
+	if err != nil {
+		return Rows{}, err
+	}
+	text := data.MakeText(0, m.Vocabulary)
+	made, last := make([]func() int64, m.Batch), make([]int64, m.Batch)
+	for i := range made {
+		made[i] = text.Row(i)
+		last[i] = made[i]()
+	}
+	var r Rows
+	const steps = 50
+	for step := range uint64(steps) {
+		words, classes := map[int64]bool{}, map[int64]bool{}
+		var targets []int64
+		for i, next := range made {
+			for range m.Length {
+				words[last[i]] = true
+				last[i] = next()
+				targets, classes[last[i]] = append(targets, last[i]), true
+			}
+		}
+		samples, _, _ := sampler.Draw(random.New(0, "samples").Derive(step), 0, 1, targets)
+		for _, k := range samples {
+			classes[k] = true
+		}
+		r.Words, r.Classes = r.Words+float64(len(words))/steps, r.Classes+float64(len(classes))/steps
+	}
+	r.Part = (r.Words + r.Classes) / float64(2*m.Vocabulary)
+	return r, nil
+}
