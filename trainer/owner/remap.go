@@ -85,6 +85,9 @@ func (s *server) remap(rank int, r *remap) error {
 			return s.blame(other, fmt.Errorf("goes on after %d steps, but %s wants variables to move before step %d", n, worker(rank), r.Step))
 		}
 	}
+	if relay := s.engine.relay; relay != nil {
+		relay.union.begin(rank, r.Step) // whoever waits for its wants must not
+	}
 	m.asked[rank] = true
 	if m.count++; m.count == s.ranks.Len() && !s.closing {
 		s.writers.Go(m.run)

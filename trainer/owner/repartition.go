@@ -17,15 +17,18 @@ import (
 // as declared; one that gets no piece costs nothing from then on, and may get
 // some later. Only a Declaration that is Movable allows it.
 //
-// Nothing may be under way with rows: no Rows, Whole or Room at the same time.
-// Pieces that cannot be are refused and nothing has changed; after any other
-// error the client is of no more use.
+// Nothing may be under way with rows: no Rows, Whole or Room at the same time,
+// and every Want was awaited. Pieces that cannot be are refused and nothing has
+// changed; after any other error the client is of no more use.
 func (c *Client) Repartition(ctx context.Context, pieces []Piece) error {
 	if err := c.working(); err != nil {
 		return err
 	}
 	if c.within {
 		return fmt.Errorf("variables move between two steps, not in step %d", c.step)
+	}
+	if c.asking != nil {
+		return fmt.Errorf("variables move before step %d, but rows that were wanted for step %d were not awaited", c.step, c.asking.step)
 	}
 	now := c.layout.Load()
 	d, err := now.d.placed(pieces)
@@ -39,6 +42,9 @@ func (c *Client) Repartition(ctx context.Context, pieces []Piece) error {
 	}
 	if len(body) > maxDeclaration {
 		return fmt.Errorf("%d pieces take %d bytes, want at most %d", len(pieces), len(body), maxDeclaration)
+	}
+	if c.relay != nil {
+		c.relay.union.skip(c.step)
 	}
 	c.askToMove(next, body)
 	if err := c.awaitMoved(ctx); err != nil {

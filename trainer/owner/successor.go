@@ -75,7 +75,7 @@ func (s *server) install(m *moving) {
 func (s *server) succeed(next *successor) *engine {
 	for rank, p := range s.peers {
 		if p != nil && p.events != nil {
-			events := make(chan event, next.engine.events()+2)
+			events := make(chan event, next.engine.events()+4)
 			next.events[rank], next.tell[rank] = events, func(e event) { events <- e }
 		}
 	}

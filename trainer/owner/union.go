@@ -40,9 +40,9 @@ type hostWant struct {
 // want takes what a worker of the host wants for a step, once per step.
 func (u *union) want(step uint64, w hostWant) {
 	u.mu.Lock()
-	if u.over {
+	if u.over || step < u.step {
 		u.mu.Unlock()
-		u.refer(step, w.rank)
+		u.refer(step, w)
 		return
 	}
 	u.wants = append(u.wants, w)
@@ -89,7 +89,7 @@ func (u *union) end() {
 	u.mu.Unlock()
 	for _, g := range waiting {
 		for _, w := range g.wants {
-			u.refer(g.step, w.rank)
+			u.refer(g.step, w)
 		}
 	}
 }
@@ -97,8 +97,29 @@ func (u *union) end() {
 // direct as the part of a final frame says that the worker is to ask itself.
 const direct = 1
 
-func (u *union) refer(step uint64, rank int) {
-	u.relay.engine.tell[rank](event{rows: &wire.Frame{Header: wire.Header{Kind: wire.Final, Step: step, Part: direct}}})
+func (u *union) refer(step uint64, w hostWant) {
+	if w.asking != nil {
+		w.asking.direct = true
+		w.asking.answered()
+		return
+	}
+	u.relay.engine.tell[w.rank](event{rows: &wire.Frame{Header: wire.Header{Kind: wire.Final, Step: step, Part: direct}}})
+}
+
+// skip refers everybody to the owners for a step that is not asked for yet:
+// this worker is about to let variables move before it, and the owners would
+// not hear it meanwhile.
+func (u *union) skip(step uint64) {
+	u.mu.Lock()
+	var waiting []hostWant
+	if step == u.step {
+		waiting = u.wants
+		u.next()
+	}
+	u.mu.Unlock()
+	for _, w := range waiting {
+		u.refer(step, w)
+	}
 }
 
 // gathered is what a whole host wants for a step.
@@ -118,13 +139,18 @@ func (u *union) say(rank int) (ready *gathered) {
 	if len(u.wants) > 0 {
 		u.asked = append(u.asked, ready)
 	}
+	u.next()
+	return ready
+}
+
+// next begins to collect for the step behind. It needs u.mu.
+func (u *union) next() {
 	u.step, u.wants, u.count = u.step+1, nil, 0
 	for i, gone := range u.gone {
 		if u.said[i] = gone; gone {
 			u.count++
 		}
 	}
-	return ready
 }
 
 // ask asks the owners for all that is gathered.
