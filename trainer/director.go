@@ -53,7 +53,11 @@ func newDirector(r *Replica) *director {
 	return d
 }
 
-func (d *director) took(t time.Duration) { d.times = append(d.times, t) }
+func (d *director) took(t time.Duration) {
+	if !d.settled {
+		d.times = append(d.times, t)
+	}
+}
 
 // decide says what is to be done after so many steps.
 func (d *director) decide(ctx context.Context, steps int, sum numbers) (p plan, err error) {
@@ -71,11 +75,12 @@ func (d *director) decide(ctx context.Context, steps int, sum numbers) (p plan, 
 		d.sample()
 		p.Pieces, err = d.try(ctx)
 	}
-	if full := (*owner.RoomError)(nil); errors.As(err, &full) {
+	full := (*owner.RoomError)(nil)
+	if errors.As(err, &full) {
 		d.r.job.Logf(slog.LevelWarn, "rows stay where they are: %v", err)
 		err = nil
 	}
-	if slices.Equal(p.Pieces, d.r.declared.Pieces) {
+	if full != nil || slices.Equal(p.Pieces, d.r.declared.Pieces) {
 		p.Pieces = nil
 	}
 	d.times = d.times[:0]
@@ -166,6 +171,15 @@ func (d *director) choose(ctx context.Context) ([]owner.Piece, error) {
 	}
 	d.allotment = d.allotment.cut(d.r, result.P)
 	return d.place(ctx, d.allotment)
+}
+
+// unfinished says that training has ended before the search did.
+func (d *director) unfinished() {
+	if d.search == nil || d.settled {
+		return
+	}
+	d.r.job.Logf(slog.LevelInfo, "training ended before the search for partitions did:")
+	d.r.log(d.search.Result().Lines())
 }
 
 // plot draws the search where timelines go.

@@ -303,6 +303,9 @@ func (t *task) conclude(ctx context.Context, r *Replica) error {
 	if steps, rows := r.Late(); rows > 0 {
 		t.job.Logf(slog.LevelInfo, "came too late for %s: %s dropped", count(steps, "step"), count(rows, "row"))
 	}
+	if r.tuner != nil && r.tuner.chief != nil {
+		r.tuner.chief.unfinished()
+	}
 	sent, received := r.traffic()
 	t.job.Logf(slog.LevelDebug, "%s: sent %s, received %s", count(r.Steps(), "step"), size(sent), size(received))
 	if !t.job.config.digest || !t.job.IsChief() {

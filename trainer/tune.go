@@ -58,7 +58,7 @@ func (t *tuner) looksAt(step int) bool { return t != nil && step == filledAt }
 
 // pulled counts the rows that a step has got.
 func (t *tuner) pulled(tables []table) {
-	if t == nil {
+	if t == nil || t.meet == 0 {
 		return
 	}
 	for i, of := range tables {
