@@ -13,8 +13,6 @@ import (
 type prefetch struct {
 	told  bool // Prefetch said what a step to come will be fed
 	asked bool // rows were wanted, and are not awaited
-	here  bool // they were, and have come
-	spent bool // nothing more can be wanted for the next step
 }
 
 // ahead is the part of a table that deals with steps to come.
@@ -79,25 +77,25 @@ func (r *Replica) fetch(ctx context.Context, feed Feed) error {
 	if !r.inStep() {
 		return r.pull(ctx, l, feed, shards)
 	}
-	if r.ahead.asked {
-		if err := r.settle(ctx); err != nil {
+	asked := r.ahead.asked
+	if asked {
+		r.ahead.asked = false
+		if err := r.client.Await(ctx); err != nil {
 			return err
 		}
-	}
-	was := r.ahead
-	r.ahead = prefetch{told: was.told}
-	if was.here && r.every(func(t table) bool { return t.hit(l, feed, shards) }) {
-		for _, t := range r.tables {
-			t.take()
-			t.spread()
+		if r.every(func(t table) bool { return t.hit(l, feed, shards) }) {
+			for _, t := range r.tables {
+				t.take()
+				t.spread()
+			}
+			return nil
 		}
-		return nil
 	}
 	if r.ahead.told && r.every(func(t table) bool { return t.told(l, feed, shards) }) {
 		r.ahead.told = false // it was said of this step
 	}
-	if was.spent {
-		return r.pull(ctx, l, feed, shards)
+	if asked {
+		return r.pull(ctx, l, feed, shards) // a step's rows are wanted once
 	}
 	for _, t := range r.tables {
 		t.aim(l, feed, shards)
@@ -112,23 +110,6 @@ func (r *Replica) fetch(ctx context.Context, feed Feed) error {
 		t.spread()
 	}
 	return nil
-}
-
-// settle waits until nothing that was asked for is on its way any more. What
-// has come is good for the next step still. All workers must do so between the
-// same steps: those of a host ask together.
-func (r *Replica) settle(ctx context.Context) error {
-	if !r.inStep() || r.ahead.spent {
-		return nil
-	}
-	here := r.ahead.asked
-	if !here {
-		if err := r.client.Want(nil); err != nil {
-			return err
-		}
-	}
-	r.ahead = prefetch{told: r.ahead.told, here: here, spent: true}
-	return r.client.Await(ctx)
 }
 
 // wantNext asks for the rows of the next step, where they are known. The one

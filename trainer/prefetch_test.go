@@ -28,11 +28,6 @@ func (x trial) prefetched(j *Job, said func(rank, step int) int) (done trained, 
 			}
 			clear(next["word"].Data().([]int64)) // it was copied
 		}
-		if step%4 == 3 { // as if something were to be moved between steps
-			if err := r.settle(ctx); err != nil {
-				return done, err
-			}
-		}
 		if step%3 == 1 { // it pulls other rows in between
 			if _, err := r.Evaluate(ctx, x.feed(50, 0, 2)); err != nil {
 				return done, err
