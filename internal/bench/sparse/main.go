@@ -76,8 +76,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return errors.Join(r.write(s, stdout), r.failures())
 }
 
-// command is what repeats this run.
+// command is what repeats this run. Where its output went is nobody's business.
 func command(args []string) string {
+	args = slices.Clone(args)
+	if i := slices.IndexFunc(args, func(a string) bool { return flagName(a) == "logs" }); i >= 0 {
+		args = slices.Delete(args, i, min(i+2, len(args)))
+	}
 	target := "make bench-" + comparing
 	if len(args) > 0 && args[0] == partitioning {
 		target, args = "make bench-"+partitioning, args[1:]

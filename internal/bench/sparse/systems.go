@@ -57,7 +57,7 @@ func (s *settings) systems() ([]system, error) {
 func (s *settings) partitioned() []system {
 	var all []system
 	for _, p := range s.parts {
-		all = append(all, system{key: strconv.Itoa(p), name: fmt.Sprintf("P = %d", p), servers: true, formula: hybrid,
+		all = append(all, system{key: strconv.Itoa(p), name: fmt.Sprintf("P = %d", p), servers: true, moves: true, formula: hybrid,
 			args: []string{"--arch=hybrid", "--search-partitions=false", fmt.Sprintf("--partitions=%d", p)}})
 	}
 	return append(all, system{key: searching, name: "search", servers: true, moves: true, formula: hybrid,
