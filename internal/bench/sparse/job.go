@@ -186,8 +186,11 @@ func (b *bench) follow(ctx context.Context, x system, r *Run) error {
 // they take, others at least two and ten seconds.
 func (b *bench) windowOf(x system) window {
 	w := window{warm: min(20, b.settle), warmFor: b.window / 2, patience: 5 * b.settle, most: b.steps, length: b.window}
-	if x.moves {
+	if x.moves || x.places {
 		w.warm, w.warmFor = b.settle, 0
+	}
+	if x.places {
+		w.warm = min(w.warm, 40)
 	}
 	return w
 }

@@ -14,6 +14,7 @@ type system struct {
 	torch     bool     // PyTorch's program, not examples/lm
 	servers   bool     // with one on every host
 	moves     bool     // variables between servers, in its first steps
+	places    bool     // them once, after few steps
 	args      []string // of the program
 	wishes    []string // of the program, where it has these flags
 	formula   formula  // what its own traffic allows
@@ -57,7 +58,7 @@ func (s *settings) systems() ([]system, error) {
 func (s *settings) partitioned() []system {
 	var all []system
 	for _, p := range s.parts {
-		all = append(all, system{key: strconv.Itoa(p), name: fmt.Sprintf("P = %d", p), servers: true, moves: true, formula: hybrid,
+		all = append(all, system{key: strconv.Itoa(p), name: fmt.Sprintf("P = %d", p), servers: true, places: true, formula: hybrid,
 			args: []string{"--arch=hybrid", "--search-partitions=false", fmt.Sprintf("--partitions=%d", p)}})
 	}
 	return append(all, system{key: searching, name: "search", servers: true, moves: true, formula: hybrid,
