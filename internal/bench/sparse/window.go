@@ -65,7 +65,7 @@ func (w *window) disturbed(steps int) {
 var (
 	stepLine   = regexp.MustCompile(`^worker:0 +\S+ +[|] step (\d+) [|] loss ([^ ]+) .*words/s ([0-9.]+)`)
 	homeLine   = regexp.MustCompile(`^worker:0 +\S+ +. plx: variable "([^"]+)" .*, on (ps:\d+)$`)
-	moveLine   = regexp.MustCompile(`^worker:0 +\S+ +. plx: .*(\bP +\d+:|choice P|partition|mov(es?|ed) )`)
+	moveLine   = regexp.MustCompile(`^worker:0 +\S+ +. plx: .*(\bP +\d+:|choice P|rows moved )`)
 	choiceLine = regexp.MustCompile(`choice P = (\d+)`)
 )
 
