@@ -50,7 +50,7 @@ func (w *wants) begin() {
 // want takes a request for rows of the step that follows those begun.
 func (p *peer) want(h wire.Header) error {
 	e := p.server.engine
-	if !e.d.Sync.synchronous() || h.Step != p.step || p.wants.asked == p.step+1 {
+	if !e.d.Sync.Together() || h.Step != p.step || p.wants.asked == p.step+1 {
 		return fmt.Errorf("wants rows of step %d, %d steps were begun, or twice", h.Step, p.step)
 	}
 	p.wants.asked = p.step + 1

@@ -129,10 +129,10 @@ func (d *Declaration) checkMode() error {
 	if err := d.Sync.check(len(d.Workers)); err != nil {
 		return err
 	}
-	if d.Movable && !d.Sync.synchronous() {
+	if d.Movable && !d.Sync.Together() {
 		return fmt.Errorf("synchronisation %s keeps variables with their owners: movable ones need synchronisation sync", d.Sync)
 	}
-	if !d.Sync.synchronous() && !d.served() {
+	if !d.Sync.Together() && !d.served() {
 		return fmt.Errorf("synchronisation %s works with servers as owners only: a worker that owns variables is needed in every step; "+
 			"choose the architecture ps or synchronisation sync", d.Sync)
 	}

@@ -117,7 +117,7 @@ func worker(rank int) cluster.Task { return cluster.Task{Role: cluster.Worker, I
 // can change it while it is being sent.
 func (d *Declaration) audiences() int {
 	switch {
-	case d.Sync.synchronous():
+	case d.Sync.Together():
 		return 0
 	case d.Sync.Mode == Grouped:
 		return d.Sync.Number

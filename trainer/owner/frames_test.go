@@ -169,7 +169,7 @@ func FuzzServer(f *testing.F) {
 		if d.Norm = mode%2 == 0 && d.Sync.Mode != Backup; d.Norm {
 			d.Clip = 1
 		}
-		d.Movable = d.Sync.synchronous()
+		d.Movable = d.Sync.Together()
 		j := newJob(t, d, Servers, 1)
 		members := j.connect(t)
 		go members[0].take(context.Background(), 0, 0.1, everyLeaf)

@@ -42,7 +42,7 @@ func (d *Declaration) checkHosts() error {
 	if err := covers(d.Hosts, len(d.Workers)); err != nil {
 		return fmt.Errorf("workers of the hosts: %w", err)
 	}
-	if !d.Sync.synchronous() || !slices.ContainsFunc(d.Owners, d.aggregates) {
+	if !d.Sync.Together() || !slices.ContainsFunc(d.Owners, d.aggregates) {
 		return errors.New("local aggregation works with synchronisation sync and with servers among the owners only: leave it out")
 	}
 	aggregated := d.aggregated()

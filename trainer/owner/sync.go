@@ -69,11 +69,8 @@ func (s *Sync) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Together reports whether all workers take every step together.
-func (s Sync) Together() bool { return s.synchronous() }
-
-// synchronous reports whether all workers are one group.
-func (s Sync) synchronous() bool { return s.Mode == Synchronous || s.Mode == "" }
+// Together reports whether all workers take every step together, as one group.
+func (s Sync) Together() bool { return s.Mode == Synchronous || s.Mode == "" }
 
 // check says what is wrong with s for so many workers.
 func (s Sync) check(workers int) error {

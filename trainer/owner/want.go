@@ -44,7 +44,7 @@ func (c *Client) wantable(step uint64, wanted []Wanted) error {
 	switch {
 	case c.reason() != nil:
 		return c.reason()
-	case !c.d.Sync.synchronous():
+	case !c.d.Sync.Together():
 		return fmt.Errorf("rows wanted with synchronisation %s: workers must take their steps together; use Rows", c.d.Sync)
 	case c.asking != nil:
 		return fmt.Errorf("rows of step %d are wanted, those of step %d were not awaited", step, c.asking.step)
