@@ -15,7 +15,7 @@ func TestSearchKeepsTheBits(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 4, Rate: "200mbit"})
 	path := testhosts.Binary(t, "github.com/plx-run/plx/examples/lm")
 	flags := []string{"--vocabulary=4000", "--width=32", "--hidden=32", "--length=5", "--batch-size=16", "--samples=100",
-		"--steps=240", "--virtual-workers=8", "--digest", "--seed=3"}
+		"--steps=400", "--virtual-workers=8", "--digest", "--seed=3"}
 	want := b.digest(nil, path, flags...)
 	for layout, lines := range map[string][]string{
 		"four hosts":    {"h1", "h2", "h3", "h4"},
@@ -23,6 +23,7 @@ func TestSearchKeepsTheBits(t *testing.T) {
 	} {
 		t.Run(layout, func(t *testing.T) {
 			b := b.in(t)
+			b.env = []string{"PLX_LOG_LEVEL=debug"} // says every move: the number tried last may be the best
 			res := b.want(0, append([]string{"launch", "--hosts", b.ResourceFile(lines...), path}, flags...)...)
 			if got := digestLine.FindString(res.stdout); got != want {
 				t.Errorf("got  %s\nwant %s", got, want)

@@ -258,7 +258,7 @@ func TestOddVariablesArePointedOut(t *testing.T) {
 
 // A number of partitions that does not fit is left out, and said to be.
 func TestPartitionsThatDoNotFitAreLeftOut(t *testing.T) {
-	x := trial{build: divided, feed: sentences, opt: SGD(0.1), options: []Option{GlobalBatch(12)}, steps: 200}
+	x := trial{build: divided, feed: sentences, opt: SGD(0.1), options: []Option{GlobalBatch(12)}, steps: 400} // enough for all numbers that there are
 	want := x.alone(t, VirtualWorkers(6))
 	tj := newTestJobOn(t, hostNames(3), 3, Arch("ps"), VirtualWorkers(6), restless(t))
 	asked := 0
