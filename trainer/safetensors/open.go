@@ -1,0 +1,163 @@
+package safetensors
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"unicode/utf8"
+)
+
+// File is an opened file. Its methods may be called at the same time if the
+// reader's ReadAt may.
+type File struct {
+	reader   io.ReaderAt
+	data     int64 // where it begins in the file
+	metadata map[string]string
+	tensors  []placed // in the order of their data
+	byName   map[string]int
+}
+
+// Info describes a tensor of a file. Size is in bytes.
+type Info struct {
+	Name  string
+	Dtype Dtype
+	Shape []int
+	Size  int64
+}
+
+// placed is a tensor and the offset of its first byte in the data.
+type placed struct {
+	Info
+	begin int64
+}
+
+// Open reads the header of a file of size bytes. It takes nothing else from r,
+// which the caller keeps open for ReadAt and closes.
+func Open(r io.ReaderAt, size int64) (*File, error) {
+	text, err := readHeader(r, size)
+	if err != nil {
+		return nil, err
+	}
+	f := &File{reader: r, data: lengthSize + int64(len(text))}
+	if f.metadata, f.tensors, err = parseHeader(text); err != nil {
+		return nil, fmt.Errorf("header: %w", err)
+	}
+	if err := f.arrange(size - f.data); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// readHeader returns the header's text once its length is known to be sane.
+func readHeader(r io.ReaderAt, size int64) ([]byte, error) {
+	if size < lengthSize {
+		return nil, fmt.Errorf("file of %d bytes, too few for the length of a header", size)
+	}
+	var length [lengthSize]byte
+	if err := readFull(r, length[:], 0); err != nil {
+		return nil, fmt.Errorf("read length of the header: %w", err)
+	}
+	n := binary.LittleEndian.Uint64(length[:])
+	switch {
+	case n > maxHeader:
+		return nil, fmt.Errorf("header of %d bytes, at most %d are read", n, maxHeader)
+	case int64(n) > size-lengthSize:
+		return nil, fmt.Errorf("header of %d bytes in a file of %d: the file is cut, or no safetensors file", n, size)
+	}
+	text := make([]byte, n)
+	if err := readFull(r, text, lengthSize); err != nil {
+		return nil, fmt.Errorf("read header: %w", err)
+	}
+	switch {
+	case n == 0 || text[0] != '{':
+		return nil, errors.New("header does not begin with {: no safetensors file")
+	case !utf8.Valid(text):
+		return nil, errors.New("header is not UTF-8")
+	}
+	return text, nil
+}
+
+// arrange puts the tensors in the order of their data and checks that they
+// cover its length bytes, each once.
+func (f *File) arrange(length int64) error {
+	slices.SortStableFunc(f.tensors, func(a, b placed) int {
+		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.Size, b.Size))
+	})
+	f.byName = make(map[string]int, len(f.tensors))
+	covered := int64(0)
+	for i, t := range f.tensors {
+		switch {
+		case t.begin > covered:
+			return fmt.Errorf("tensor %.100q: begins at byte %d of the data, nothing fills the bytes from %d on", t.Name, t.begin, covered)
+		case t.begin < covered:
+			return fmt.Errorf("tensor %.100q: begins at byte %d of the data, inside of %.100q, which ends at %d", t.Name, t.begin, f.tensors[i-1].Name, covered)
+		case t.Size > length-covered:
+			return fmt.Errorf("tensor %.100q: ends at byte %d of the data, the file has %d: it is cut", t.Name, covered+t.Size, length)
+		}
+		covered += t.Size
+		f.byName[t.Name] = i
+	}
+	if covered < length {
+		return fmt.Errorf("%d bytes after the last tensor", length-covered)
+	}
+	return nil
+}
+
+// Names returns the tensors' names in the order of their data.
+func (f *File) Names() []string {
+	names := make([]string, len(f.tensors))
+	for i, t := range f.tensors {
+		names[i] = t.Name
+	}
+	return names
+}
+
+// Metadata returns a copy of what the file says of itself, nil if nothing.
+func (f *File) Metadata() map[string]string { return maps.Clone(f.metadata) }
+
+// Tensor describes the tensor of that name, or returns false.
+func (f *File) Tensor(name string) (Info, bool) {
+	i, ok := f.byName[name]
+	if !ok {
+		return Info{}, false
+	}
+	info := f.tensors[i].Info
+	info.Shape = slices.Clone(info.Shape)
+	return info, true
+}
+
+// ReadAt fills p with the bytes [off, off+len(p)) of a tensor.
+func (f *File) ReadAt(name string, p []byte, off int64) error {
+	i, ok := f.byName[name]
+	if !ok {
+		return fmt.Errorf("tensor %.100q: not in the file", name)
+	}
+	t := &f.tensors[i]
+	if off < 0 || off > t.Size-int64(len(p)) {
+		return fmt.Errorf("tensor %.100q: %d bytes from %d on are outside of its %d bytes", name, len(p), off, t.Size)
+	}
+	if err := readFull(f.reader, p, f.data+t.begin+off); err != nil {
+		return fmt.Errorf("tensor %.100q: read %d bytes from %d on: %w", name, len(p), off, err)
+	}
+	return nil
+}
+
+// readFull is ReadAt without its freedom to report io.EOF along with the last
+// bytes.
+func readFull(r io.ReaderAt, p []byte, off int64) error {
+	if len(p) == 0 {
+		return nil
+	}
+	n, err := r.ReadAt(p, off)
+	switch {
+	case n == len(p):
+		return nil
+	case err == io.EOF || err == nil:
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
