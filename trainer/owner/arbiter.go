@@ -33,8 +33,8 @@ const (
 	verdicts
 )
 
-func newArbiter(workers, backup int) *arbiter {
-	return &arbiter{quorum: workers - backup, alive: workers}
+func newArbiter(workers, backup int, first uint64) *arbiter {
+	return &arbiter{quorum: workers - backup, alive: workers, step: first}
 }
 
 // commit answers a worker that has its gradients for a step. current is the

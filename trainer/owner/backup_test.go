@@ -118,6 +118,8 @@ func TestBackupEndsWhenTooFewAreLeft(t *testing.T) {
 	members := j.connect(t)
 	_, errs := step(members[:3], 0, 0.05)
 	must(t, errs)
+	n := newTwin(&j.d)
+	n.step(0, 3, 0, 0.05, everyLeaf)
 	waiting := make(chan Outcome, 1)
 	go func() {
 		end, err := members[0].take(context.Background(), 1, 0.05, everyLeaf)
@@ -148,5 +150,9 @@ func TestBackupEndsWhenTooFewAreLeft(t *testing.T) {
 	if err != nil || !end.Over {
 		t.Errorf("late: %+v, %v", end, err)
 	}
+	if err := members[0].Save(); err != nil { // its gradients are in, and will never be applied
+		t.Error(err)
+	}
+	checkSaved(t, &j.d, j.saved(t, j.d.Pieces, 1), n.kept())
 	leave(t, j, members)
 }

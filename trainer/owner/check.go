@@ -14,6 +14,9 @@ const (
 	maxLeaves  = 1 << 16
 	maxOwners  = 1 << 16
 	maxMetrics = 1 << 10
+	maxFirst   = 1 << 60 // steps that are counted from there on do not overflow
+
+	maxCheckpoint = 256 // bytes of its name
 )
 
 // Check says what in d makes no sense, without regard to other workers.
@@ -27,6 +30,10 @@ func (d *Declaration) Check() error {
 	}
 	if !(d.Clip >= 0) || math.IsInf(d.Clip, 1) {
 		return fmt.Errorf("declaration: gradients clipped at norm %v: want a finite positive number, 0 for none", d.Clip)
+	}
+	if d.First > maxFirst || len(d.Checkpoint) > maxCheckpoint || d.Checkpoint == "" && d.First > 0 {
+		return fmt.Errorf("declaration: begins with step %d from checkpoint %q: want a step up to %d and a name of at most %d bytes, or neither",
+			d.First, d.Checkpoint, uint64(maxFirst), maxCheckpoint)
 	}
 	if err := d.Optimizer.Check(); err != nil {
 		return err

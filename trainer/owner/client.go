@@ -27,14 +27,19 @@ type ClientConfig struct {
 	// Values is the worker's memory by variable, as wire.Bytes gives it; nil
 	// for sparse ones. The client writes it during Connect and from the time
 	// when a variable was contributed by all own leaves until Finish returns.
-	// At Connect the chief's values are what everybody starts from.
+	// At Connect the chief's values are what everybody starts from, or those
+	// of Declaration.Checkpoint.
 	Values [][]byte
 	Trace  *timeline.Recorder
+	// Save and Restore are those of ServerConfig, for a worker that owns. A
+	// chief that saves has a Save in any case.
+	Save    func(Snapshot)
+	Restore func(ctx context.Context, d *Declaration, p Piece, into Restoring) error
 }
 
 // Client is a worker's side of the training, and where it owns variables the
-// owner's as well. One goroutine calls Begin, Want, Await, Finish and Join;
-// other methods may be called by any.
+// owner's as well. One goroutine calls Begin, Want, Await, Finish, Save and
+// Join; other methods may be called by any.
 type Client struct {
 	config ClientConfig
 	d      *Declaration
@@ -54,6 +59,7 @@ type Client struct {
 	pulls  pulls
 	asking *asking // what Want asked for and nobody awaited
 	asked  uint64  // the step of the last Want, plus one
+	saved  uint64  // the step before which there was a save, plus one
 
 	step     uint64
 	within   bool   // a step was begun
@@ -76,6 +82,9 @@ type Outcome struct {
 	Loss    float64   // over those leaves
 	Metrics []float64 // likewise; valid until the next step
 	Norm    float64   // of the gradients before clipping, where asked for
+	// Saved says, where workers are in step, that the chief saved right before
+	// the step.
+	Saved bool
 	// In backup mode: Late says that enough others were faster, so that the
 	// gradients of Dropped leaves do not count. Over says that too few
 	// workers are left for a further step, and that this one was not made.
@@ -85,7 +94,7 @@ type Outcome struct {
 }
 
 // Connect reaches every owner, declares, and returns once all workers have
-// done so and the chief's values are in config.Values. All of it takes at
+// done so and the first values are in config.Values. All of it takes at
 // most the declaration's start time, and a little for the owners to say who
 // is missing.
 func Connect(ctx context.Context, config ClientConfig) (*Client, error) {
@@ -109,7 +118,7 @@ func newClient(config ClientConfig) (*Client, error) {
 	if self.Role != cluster.Worker || self.Index >= len(d.Workers) || len(d.Workers) != config.Peers.Workers {
 		return nil, fmt.Errorf("%s declares %d workers, the job has %d", self, len(d.Workers), config.Peers.Workers)
 	}
-	c := &Client{config: config, d: d, rank: self.Index, leaves: d.Workers[self.Index], tree: NewTree(d.Leaves), failed: make(chan struct{}), verdicts: make(chan ruling, 2)}
+	c := &Client{config: config, d: d, rank: self.Index, leaves: d.Workers[self.Index], tree: NewTree(d.Leaves), failed: make(chan struct{}), verdicts: make(chan ruling, 2), step: d.First}
 	c.parts = c.tree.Parts(c.leaves.Lo, c.leaves.Hi)
 	c.absent = make([]bool, c.leaves.Len())
 	c.brought = make([]atomic.Bool, c.leaves.Len()*(len(d.Variables)+1))

@@ -2,6 +2,7 @@ package owner
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -19,8 +20,8 @@ type clock struct {
 	gone     []bool   // by rank
 }
 
-func newClock(workers int, bound uint64) *clock {
-	return &clock{bound: bound, finished: make([]uint64, workers), waiting: make([]bool, workers), gone: make([]bool, workers)}
+func newClock(workers int, bound, first uint64) *clock {
+	return &clock{bound: bound, finished: slices.Repeat([]uint64{first}, workers), waiting: make([]bool, workers), gone: make([]bool, workers)}
 }
 
 // begin asserts the invariant: no worker begins a step more than bound steps

@@ -58,6 +58,8 @@ type testJob struct {
 	logged  sync.Map
 	traces  []*timeline.Recorder // by worker, may be empty
 	views   []cluster.Spec       // by worker: addresses as it sees them, empty: cluster
+	shelf   shelf                // what all tasks save to and restore from
+	zeros   bool                 // are the chief's first values
 }
 
 func newJob(t testing.TB, d Declaration, a Architecture, servers int) *testJob {
@@ -104,7 +106,7 @@ func (j *testJob) serve(t testing.TB, i int) {
 	ended := make(chan error, 1)
 	j.stop, j.ended = append(j.stop, cancel), append(j.ended, ended)
 	s := newServer(j.peers(server0(i)))
-	s.cluster = j.cluster
+	s.cluster, s.keep, s.restore = j.cluster, j.shelf.save, j.shelf.restore
 	j.served = append(j.served, s)
 	go func() {
 		ended <- s.serve(ctx, j.doors[server0(i)])
@@ -118,7 +120,7 @@ func (j *testJob) serve(t testing.TB, i int) {
 
 func (j *testJob) config(rank int, values [][]byte) ClientConfig {
 	c := ClientConfig{Peers: j.peers(worker(rank)), Door: j.doors[worker(rank)], Cluster: j.cluster,
-		Declaration: j.d, Values: values}
+		Declaration: j.d, Values: values, Save: j.shelf.save, Restore: j.shelf.restore}
 	if rank < len(j.traces) {
 		c.Trace = j.traces[rank]
 	}
@@ -155,6 +157,11 @@ func (j *testJob) connect(t testing.TB) []*member {
 	var connecting sync.WaitGroup
 	for rank := range members {
 		values := firstValues(&j.d, rank+1)
+		for _, memory := range values {
+			if j.zeros {
+				clear(memory)
+			}
+		}
 		connecting.Go(func() {
 			c, err := Connect(context.Background(), j.config(rank, values))
 			members[rank], errs[rank] = &member{c, values, rank}, err

@@ -33,7 +33,7 @@ func (c *Client) serve() error {
 		return nil
 	}
 	s := newServer(c.config.Peers)
-	s.cluster = c.config.Cluster
+	s.cluster, s.keep, s.restore = c.config.Cluster, c.config.Save, c.config.Restore
 	l := newLocal(c, s, purpose)
 	c.locals = append(c.locals, l)
 	s.local = l
@@ -45,7 +45,8 @@ func (c *Client) serve() error {
 		}
 		engine.fail = s.end
 		engine.tell[c.rank] = l.tell
-		s.engine, s.filled, c.local = engine, c.config.Peers.Self.IsChief(), l
+		s.take(engine)
+		s.filled, c.local = c.config.Peers.Self.IsChief() && c.d.Checkpoint == "", l
 		l.index = index
 		l.serves.Store(&served{engine, c.d.piecesOf(index)})
 		l.volumes = make([]volume, len(c.d.Variables)+1)
@@ -87,7 +88,14 @@ func (l *local) start() {
 	s, door := l.server, l.client.config.Door
 	s.mu.Lock()
 	s.startClock(l.client.d)
+	var err error
+	if l == l.client.local && l.client.d.Checkpoint != "" {
+		err = s.startRestore()
+	}
 	s.mu.Unlock()
+	if err != nil {
+		s.end(err)
+	}
 	l.running.Go(func() {
 		<-s.ended
 		s.farewell()

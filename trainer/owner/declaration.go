@@ -35,6 +35,12 @@ type Declaration struct {
 	// Movable lets [Client.Repartition] give sparse variables new owners; an
 	// owner may then own nothing for a while. Only in sync mode.
 	Movable bool `json:"movable,omitempty"`
+	// Checkpoint names what the training goes on from: every owner restores
+	// its pieces from there, and the chief's first values are of no use. Steps
+	// are counted from First on, how many were made before. "" and 0: the
+	// training begins anew.
+	Checkpoint string `json:"checkpoint,omitempty"`
+	First      uint64 `json:"first,omitempty"`
 	// Model stands for the graph that is computed, such as a hash of it.
 	Model string `json:"model,omitempty"`
 	// Fingerprint describes the arithmetic of the worker's host: library,

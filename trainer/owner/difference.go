@@ -31,6 +31,10 @@ func (d *Declaration) Difference(other *Declaration) string {
 		return "another placement of the variables on their owners"
 	case d.Optimizer != other.Optimizer:
 		return fmt.Sprintf("optimiser %+v, not %+v", other.Optimizer, d.Optimizer)
+	case d.Checkpoint != other.Checkpoint:
+		return fmt.Sprintf("begins %s, not %s", other.origin(), d.origin())
+	case d.First != other.First:
+		return fmt.Sprintf("begins with step %d, not %d", other.First, d.First)
 	}
 	return d.differentNumbers(other)
 }
@@ -89,6 +93,13 @@ func (v Variable) density() string {
 		return "sparse"
 	}
 	return "dense"
+}
+
+func (d *Declaration) origin() string {
+	if d.Checkpoint == "" {
+		return "anew"
+	}
+	return fmt.Sprintf("from checkpoint %q", d.Checkpoint)
 }
 
 func lossKind(sum bool) string {

@@ -101,17 +101,46 @@
 // at once, while others are still being computed; values come back the same
 // way. Spans on the tracks send, receive and wait show it.
 //
+// # Checkpoints
+//
+// Between two steps the chief calls [Client.Save]. It tells every owner of
+// pieces on the connection on which it will begin the next step, and the owner
+// copies them before it reads on: values, what the optimiser keeps, how many
+// updates there were. That copy is all that the training is held for. Where
+// workers are in step nobody can finish the next step without the chief, so
+// all copies are of the same moment; elsewhere each piece is whole, with
+// updates of its own. A [Snapshot] goes to ServerConfig.Save or
+// ClientConfig.Save, which writes it where it likes, behind the training.
+// Outcome.Saved of the next step tells every worker, for what it carries
+// itself.
+//
+// A Declaration that names a Checkpoint goes on from there with step First.
+// Every owner fills its pieces through its Restore, which puts all parts that
+// overlap them, in any order: other servers, workers, hosts, partitions and
+// architectures make no difference to the bits. Workers then get values as at
+// any start. The loss is not saved; it follows from the next step.
+//
+//	func restore(ctx context.Context, d *owner.Declaration, p owner.Piece, into owner.Restoring) error {
+//		for _, part := range overlapping(p) {
+//			if err := into.Put(part); err != nil { // an owner.Kept
+//				return err
+//			}
+//		}
+//		return nil // what did not come is then an error
+//	}
+//
 // # Faults
 //
 // Within a bounded time every waiting task hears which peer died, went silent
 // or broke the protocol, as a [peers.PeerError]; a task that gives up tells
-// the others why, and they pass on the cause and not its consequence.
+// the others why, and they pass on the cause and not its consequence. A task
+// that cannot restore its pieces, or not within the time to start, says so.
 //
 // # What it refuses
 //
-// Workers that disagree on what they train, at which rate or on which
-// arithmetic, or want other owners than the others do; frames that were not
-// declared, or for another map; combinations that cannot work,
+// Workers that disagree on what they train, from which checkpoint, at which
+// rate or on which arithmetic, or want other owners than the others do; frames
+// that were not declared, or for another map; combinations that cannot work,
 // with the reason ([Declaration.Check]). A door has one training; to train
 // again, start again.
 package owner

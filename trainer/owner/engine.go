@@ -43,6 +43,7 @@ type outcome struct {
 	leaves  int // that took part
 	norm    float64
 	updates uint64 // in backup mode: steps that the training has made
+	saved   bool   // right before it
 }
 
 func newEngine(d *Declaration, self cluster.Task, memory func(Piece) []byte) (*engine, error) {
@@ -61,10 +62,10 @@ func newEngine(d *Declaration, self cluster.Task, memory func(Piece) []byte) (*e
 	}
 	e.group()
 	if d.Sync.Mode == Bounded {
-		e.clock = newClock(len(d.Workers), uint64(d.Sync.Number))
+		e.clock = newClock(len(d.Workers), uint64(d.Sync.Number), d.First)
 	}
 	if d.Sync.Mode == Backup && index == 0 {
-		e.arbiter = newArbiter(len(d.Workers), d.Sync.Number)
+		e.arbiter = newArbiter(len(d.Workers), d.Sync.Number, d.First)
 	}
 	return e, nil
 }
@@ -72,7 +73,7 @@ func newEngine(d *Declaration, self cluster.Task, memory func(Piece) []byte) (*e
 // group makes the groups of contributors before the first step.
 func (e *engine) group() {
 	for i, members := range e.roster.groups {
-		g := &group{index: i, begun: make([]bool, len(e.roster.contributors)), rate: math.NaN(), left: len(e.slots)}
+		g := &group{index: i, begun: make([]bool, len(e.roster.contributors)), rate: math.NaN(), left: len(e.slots), step: e.d.First, made: e.d.First}
 		for m := members.Lo; m < members.Hi; m++ {
 			g.members = append(g.members, m)
 		}

@@ -20,6 +20,7 @@ type group struct {
 	rate   float64
 	leaves int // present in the step that is being begun
 
+	saved   uint64  // the step before which the chief saved last, plus one
 	outcome outcome // of the step that all have begun
 	chosen  []int   // contributors whose gradients are in it
 	left    int     // slots that are to be summed in this step
@@ -65,7 +66,7 @@ func (e *engine) enter(g *group, c *contributor, step uint64, b beginning) (abse
 			}
 		}
 	}
-	g.outcome = outcome{leaves: g.leaves, updates: g.step + 1}
+	g.outcome = outcome{leaves: g.leaves, updates: g.step + 1, saved: g.saved == g.step+1}
 	clear(g.begun)
 	g.step, g.count, g.leaves = g.step+1, 0, 0
 	return absent, nil

@@ -38,7 +38,8 @@ func (p *peer) start() error {
 		return err
 	}
 	p.introduced()
-	if p.task.IsChief() {
+	p.step = d.First
+	if p.task.IsChief() && d.Checkpoint == "" {
 		return p.fill()
 	}
 	return nil

@@ -58,11 +58,12 @@ func newLink(c *Client, index int, task cluster.Task, addr string, conn *wire.Co
 		l.out = c.relay.out
 	}
 	l.jobs = make(chan job, len(l.out.buckets)*len(l.out.parts)+5) // a step, its two ends, the end of the step before, and wanted rows
-	l.holds.Store(l.newHolding(0, 0, c.d))
-	l.came = make([]uint64, len(l.holds.Load().pieces))
+	l.holds.Store(l.newHolding(0, c.d.First, c.d))
+	l.steps, l.came = c.d.First, make([]uint64, len(l.holds.Load().pieces))
 	for i := range l.came {
+		l.came[i] = l.steps
 		if index < 0 {
-			l.came[i] = 1 // the first come from the owners
+			l.came[i]++ // the first come from the owners
 		}
 	}
 	return l
@@ -84,11 +85,12 @@ func (l *link) sendFailed(err error) {
 	}
 }
 
-// declare sends what is about to be trained; the chief adds its values.
+// declare sends what is about to be trained; the chief adds its values where
+// the training begins anew.
 func (l *link) declare(body []byte) error {
 	frames := []wire.Frame{{Header: wire.Header{Kind: wire.Declare}, Payload: body}}
 	for _, p := range l.holds.Load().pieces {
-		if !l.client.config.Peers.Self.IsChief() || p.Variable == l.client.d.tally() {
+		if !l.client.config.Peers.Self.IsChief() || l.client.d.Checkpoint != "" || p.Variable == l.client.d.tally() {
 			continue
 		}
 		memory := l.client.pieceMemory(p)
@@ -145,7 +147,7 @@ var errGoodbye = errors.New("goodbye")
 // them: ready before the first step, done after each.
 func (l *link) receiveStep() (outcome, error) {
 	left := l.holds.Load().valued
-	if l.index < 0 && l.steps == 0 {
+	if l.index < 0 && l.steps == l.client.d.First {
 		left = 0 // first values come from the owners
 	}
 	for {
@@ -178,7 +180,7 @@ func (l *link) receiveStep() (outcome, error) {
 			err = errGoodbye
 		default:
 			want := wire.Done
-			if l.steps == 0 {
+			if l.steps == l.client.d.First {
 				want = wire.Ready
 			}
 			if h.Kind != want || h.Step != l.steps || left > 0 {
@@ -216,10 +218,10 @@ func (l *link) value(h wire.Header) error {
 		name := l.client.d.variable(int(h.Variable)).Name
 		trace.Span("receive", name, began, time.Now(), "bucket", l.out.of[h.Variable], "bytes", len(into), "from", l.task.String())
 	}
-	if steps > 0 {
+	if steps > l.client.d.First {
 		l.volumes[h.Variable].received.Add(wire.HeaderSize + h.Length)
 	}
-	if l.client.relay != nil && steps > 0 {
+	if l.client.relay != nil && steps > l.client.d.First {
 		l.client.relay.value(int(h.Variable))
 	}
 	return nil
@@ -255,7 +257,7 @@ func (l *link) end(h wire.Header) (outcome, error) {
 	if h.Kind == wire.Done {
 		l.volumes[l.client.d.tally()].received.Add(wire.HeaderSize + h.Length)
 	}
-	return decodeOutcome(b[:]), nil
+	return decodeOutcome(b[:])
 }
 
 // readReport returns what the owner says went wrong.

@@ -194,7 +194,7 @@ func TestBoundIsNeverExceeded(t *testing.T) {
 }
 
 func TestClockAssertsItsBound(t *testing.T) {
-	c := newClock(3, 2)
+	c := newClock(3, 2, 0)
 	for range 3 {
 		c.finish(0)
 	}

@@ -10,11 +10,11 @@ import (
 // of them are little-endian.
 //
 //	step    rate f64, by part: leaves present u32
-//	done    leaves present u64, norm f64, updates u64
+//	done    leaves present u64, norm f64, updates u64, whether it was saved before u8
 //	norm    by slot that has a gradient, in the order of the declaration's
 //	        pieces: number of sums u64, that many f64
 //	scale   norm f64, factor f64
-const doneSize = 24
+const doneSize = 25
 
 func stepSize(c *contributor) int { return 8 + 4*len(c.parts) }
 
@@ -38,16 +38,24 @@ func decodeBeginning(from []byte, present []int) beginning {
 func encodeOutcome(into []byte, o outcome) []byte {
 	into = binary.LittleEndian.AppendUint64(into[:0], uint64(o.leaves))
 	into = appendFloat(into, o.norm)
-	return binary.LittleEndian.AppendUint64(into, o.updates)
+	into = binary.LittleEndian.AppendUint64(into, o.updates)
+	if o.saved {
+		return append(into, 1)
+	}
+	return append(into, 0)
 }
 
 // decodeOutcome reads doneSize bytes.
-func decodeOutcome(from []byte) outcome {
+func decodeOutcome(from []byte) (outcome, error) {
+	if from[24] > 1 {
+		return outcome{}, fmt.Errorf("the end of a step says %d where 0 or 1 is due", from[24])
+	}
 	return outcome{
 		leaves:  int(binary.LittleEndian.Uint64(from)),
 		norm:    float(from[8:]),
 		updates: binary.LittleEndian.Uint64(from[16:]),
-	}
+		saved:   from[24] == 1,
+	}, nil
 }
 
 // report encodes the squares of a group.

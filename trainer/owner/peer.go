@@ -27,6 +27,7 @@ type peer struct {
 
 	epoch  uint32 // of who owns what; for serve only, as are those below
 	step   uint64 // steps begun
+	saved  uint64 // the step before which the chief saved last, plus one
 	begun  []byte // payload of the step's first frame
 	parts  []int  // leaves present, by part
 	got    []bool // by slot and part: its gradient came in this step
@@ -84,6 +85,8 @@ func (p *peer) take(h wire.Header) error {
 		return p.want(h)
 	case h.Kind == wire.Scale:
 		return p.scale(h)
+	case h.Kind == wire.Save:
+		return p.save(h)
 	case h.Kind == wire.Commit && h.Length == 0:
 		return p.commit(h)
 	case h.Kind == wire.Fetch && h.Length == 0:
@@ -143,7 +146,7 @@ func (p *peer) begin(h wire.Header) error {
 
 // push takes a gradient of the step that was begun, each exactly once.
 func (p *peer) push(h wire.Header) error {
-	if p.step == 0 || h.Step != p.step-1 {
+	if p.got == nil || h.Step+1 != p.step {
 		return fmt.Errorf("gradient of step %d, %d steps were begun", h.Step, p.step)
 	}
 	e := p.server.engine

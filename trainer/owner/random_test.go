@@ -25,11 +25,15 @@ func TestBitsOfRandomJobs(t *testing.T) {
 	}
 }
 
-// randomJob has hosts that add up in about half of all cases.
 func randomJob(t *testing.T, random *rand.Rand) *testJob {
+	return randomlyPlaced(t, randomDeclaration(random), random)
+}
+
+// randomlyPlaced has hosts that add up in about half of all cases.
+func randomlyPlaced(t *testing.T, d Declaration, random *rand.Rand) *testJob {
 	a := []Architecture{Servers, Hybrid, Hybrid, AllReduce}[random.IntN(4)]
 	servers := 1 + random.IntN(4)
-	j := newJob(t, randomDeclaration(random), a, servers)
+	j := newJob(t, d, a, servers)
 	if err := j.d.Place(a, servers, 1+random.IntN(200)); err != nil {
 		t.Fatal(err)
 	}

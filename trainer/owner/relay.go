@@ -52,9 +52,11 @@ func newRelay(c *Client) (*relay, error) {
 	r.engine = r.newEngine(ranks)
 	r.out = newOutbox(c.d, r.host.parts, r.takes)
 	r.union = newUnion(r)
+	r.opened.Store(c.d.First)
 	r.engine.fail = s.end
 	r.engine.tell[c.rank] = func(event) {} // it knows
-	s.local, s.engine, s.filled, s.ranks = r.local, r.engine, true, ranks
+	s.take(r.engine)
+	s.local, s.filled, s.ranks = r.local, true, ranks
 	s.declared[c.rank] = c.d
 	r.local.serves.Store(&served{engine: r.engine})
 	r.reset()
@@ -69,7 +71,7 @@ func (r *relay) newEngine(ranks Range) *engine {
 	d := r.client.d
 	e := &engine{d: d, self: r.client.config.Peers.Self, relay: r, where: map[place]int{}, tell: make([]func(event), len(d.Workers))}
 	e.roster = newHostRoster(r.client.tree, d, ranks)
-	g := &group{begun: make([]bool, ranks.Len()), left: -1}
+	g := &group{begun: make([]bool, ranks.Len()), left: -1, step: d.First}
 	var inputs []int
 	for i, c := range e.roster.contributors {
 		g.members = append(g.members, i)

@@ -20,6 +20,7 @@ type rows[T wire.Float] struct {
 	table   *sparse.Table[T]
 	updates uint64
 	counted bool    // updates is what the owner before said
+	uneven  bool    // which may differ by piece: a checkpoint of another mode than sync had it so
 	last    []int64 // rows that the last step changed
 
 	wishing sync.Mutex
@@ -43,7 +44,7 @@ type rowsBuffer[T wire.Float] struct {
 
 func newRows[T wire.Float](d *Declaration, r *roster, p Piece) (*rows[T], error) {
 	v := d.Variables[p.Variable]
-	s := &rows[T]{Piece: p, average: v.Sparse.Average, width: v.width()}
+	s := &rows[T]{Piece: p, average: v.Sparse.Average, width: v.width(), uneven: d.Checkpoint != ""}
 	for _, plan := range r.plans {
 		s.sums = append(s.sums, rowsSum[T]{
 			progress: newProgress(plan, mergeRows[T]),

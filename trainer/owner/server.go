@@ -26,6 +26,13 @@ type ServerConfig struct {
 	Peers   peers.Config
 	Door    *peers.Door
 	Cluster cluster.Spec // where other owners are, to whom rows may move
+	// Save is given a copy of the task's pieces whenever the chief saves. The
+	// training waits for it, so it must not block. nil: a save is an error.
+	Save func(Snapshot)
+	// Restore puts what Declaration.Checkpoint has of a piece. It is called for
+	// several pieces side by side, and must return soon once ctx has ended.
+	// nil: such a declaration is an error.
+	Restore func(ctx context.Context, d *Declaration, p Piece, into Restoring) error
 }
 
 // Serve answers the workers that come to the door for an owner until every
@@ -37,7 +44,7 @@ type ServerConfig struct {
 // A door has one server. Workers that come after its end are told so.
 func Serve(ctx context.Context, config ServerConfig) error {
 	s := newServer(config.Peers)
-	s.cluster = config.Cluster
+	s.cluster, s.keep, s.restore = config.Cluster, config.Save, config.Restore
 	return s.serve(ctx, config.Door)
 }
 
@@ -49,12 +56,16 @@ type server struct {
 	self    cluster.Task
 	local   *local // the worker in the same process, nil: none
 	ranks   Range  // whom it serves
+	keep    func(Snapshot)
+	restore func(ctx context.Context, d *Declaration, p Piece, into Restoring) error
+
+	restoring []*restoring // pieces; set when the training is declared
 
 	mu       sync.Mutex
 	peers    []*peer        // by rank; nil: not there yet
 	declared []*Declaration // by rank
 	engine   *engine        // nil until the chief has declared
-	filled   bool           // the chief's values are all there
+	filled   bool           // first values are all there, the chief's or a checkpoint's
 	opened   bool           // workers may step
 	gone     []bool         // by rank: said goodbye
 	away     int            // workers whose goodbye was answered
@@ -76,6 +87,14 @@ func newServer(config peers.Config) *server {
 		peers: make([]*peer, n), declared: make([]*Declaration, n), gone: make([]bool, n), steps: make([]uint64, n),
 		turned: make(chan struct{}, n),
 		ended:  make(chan struct{}),
+	}
+}
+
+// take puts an engine in force. It needs s.mu where others know of s.
+func (s *server) take(e *engine) {
+	s.engine = e
+	for rank := range s.steps {
+		s.steps[rank] = e.d.First
 	}
 }
 

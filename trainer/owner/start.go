@@ -40,7 +40,10 @@ func (s *server) declare(p *peer, d *Declaration) error {
 		return err
 	}
 	engine.fail = s.end
-	s.engine = engine
+	s.take(engine)
+	if d.Checkpoint != "" {
+		return s.startRestore()
+	}
 	return nil
 }
 
@@ -81,7 +84,7 @@ func (s *server) compare() error {
 // tooLate ends a training that did not begin in time.
 func (s *server) tooLate(limit time.Duration) {
 	s.mu.Lock()
-	opened := s.opened
+	opened, left := s.opened, unrestored(s.restoring)
 	var missing []cluster.Task
 	for rank := s.ranks.Lo; rank < s.ranks.Hi; rank++ {
 		if s.declared[rank] == nil {
@@ -91,6 +94,8 @@ func (s *server) tooLate(limit time.Duration) {
 	s.mu.Unlock()
 	switch {
 	case opened:
+	case len(missing) == 0 && left != nil:
+		s.end(s.own(fmt.Errorf("not ready within %v: %s was not restored from checkpoint %q", limit, left, left.d.Checkpoint)))
 	case len(missing) == 0:
 		s.end(fmt.Errorf("not ready within %v: the chief's first values did not come", limit))
 	default:

@@ -183,7 +183,7 @@ func (c *Client) settle(ctx context.Context) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	o := Outcome{Step: c.step, Leaves: end.leaves, Norm: end.norm}
+	o := Outcome{Step: c.step, Leaves: end.leaves, Norm: end.norm, Saved: end.saved}
 	c.step++
 	if c.relay != nil {
 		c.relay.finish(end)
@@ -216,18 +216,18 @@ func (c *Client) finishable(sums [][]float64) error {
 }
 
 // wait returns what the first owner knows of the step when every one has
-// answered, with the fewest updates that any of them had.
+// answered, with the fewest updates that any of them had, and whether any was
+// told to save.
 func (c *Client) wait(ctx context.Context) (end outcome, err error) {
 	for i, answered := range c.answers() {
 		o, err := c.await(ctx, answered)
 		if err != nil {
 			return end, err
 		}
-		updates := min(end.updates, o.updates)
 		if i == 0 {
-			end, updates = o, o.updates
+			end = o
 		}
-		end.updates = updates
+		end.updates, end.saved = min(end.updates, o.updates), end.saved || o.saved
 	}
 	return end, nil
 }

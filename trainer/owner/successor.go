@@ -32,8 +32,11 @@ func (e *engine) succeed(d *Declaration, step uint64) (*successor, error) {
 		next.slots = append(next.slots, s)
 	}
 	next.group()
-	for _, g := range next.groups {
+	for i, g := range next.groups {
 		g.step, g.made = step, step
+		e.groups[i].mu.Lock()
+		g.saved = e.groups[i].saved
+		e.groups[i].mu.Unlock()
 	}
 	return &successor{engine: next, events: make([]chan event, len(e.tell)), step: step}, nil
 }

@@ -24,8 +24,8 @@ type movable interface {
 	maxFrame(from, to int64) uint64
 	// adopt copies rows [from, to) of another slot in this process.
 	adopt(other movable, from, to int64)
-	// count and counts carry the updates, which are the same wherever pieces
-	// of a variable are.
+	// count and counts carry the updates. They are the same wherever pieces of
+	// a variable are, or the highest count holds where a checkpoint had others.
 	count() uint64
 	counts(updates uint64) error
 }
@@ -78,7 +78,10 @@ func (s *rows[T]) count() uint64 {
 func (s *rows[T]) counts(updates uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.counted && s.updates != updates {
+	switch {
+	case s.counted && s.uneven:
+		updates = max(s.updates, updates)
+	case s.counted && s.updates != updates:
 		return fmt.Errorf("%d updates of variable %d, elsewhere it had %d", updates, s.Variable, s.updates)
 	}
 	s.updates, s.counted = updates, true

@@ -26,7 +26,7 @@ type union struct {
 
 func newUnion(r *relay) *union {
 	n := len(r.engine.roster.contributors)
-	return &union{relay: r, said: make([]bool, n), gone: make([]bool, n)}
+	return &union{relay: r, step: r.client.d.First, said: make([]bool, n), gone: make([]bool, n)}
 }
 
 // hostWant is what one worker of the host wants.

@@ -161,11 +161,30 @@ func TestWantedRowsAreTheTwins(t *testing.T) {
 	}
 }
 
+// Likewise where the training goes on from a checkpoint.
+func TestWantedRowsOfARestoredTraining(t *testing.T) {
+	for _, hosts := range [][]Range{nil, {{0, 3}}, {{0, 1}, {1, 3}}} {
+		for _, a := range []Architecture{Servers, Hybrid} {
+			t.Run(fmt.Sprint(hosts, a), func(t *testing.T) {
+				t.Parallel()
+				d := wide(6, 3)
+				d.Hosts = hosts
+				checkWanting(t, restored(t, d, 3, a, 2), "mixed")
+			})
+		}
+	}
+}
+
 func checkWanting(t *testing.T, j *testJob, ahead string) {
 	members := j.connect(t)
 	all := seekers(members)
-	n := newTwin(&j.d)
-	for step := range uint64(8) {
+	n := trained(&j.d, j.d.First)
+	for step := j.d.First; step < j.d.First+8; step++ {
+		if step%2 == 0 {
+			if err := members[0].Save(); err != nil {
+				t.Fatal(err)
+			}
+		}
 		must(t, allOf(all, func(s *seeker) error { return s.await(context.Background()) }))
 		tables := n.allTables()
 		must(t, allOf(all, func(s *seeker) error { return s.check(tables) }))

@@ -19,13 +19,13 @@ type writer struct {
 // updated, until the training ends.
 func (p *peer) write() {
 	e := p.server.engine
-	w := &writer{engine: e, events: p.events, step: 1, frames: make([]wire.Frame, 0, len(e.slots)+1)}
+	w := &writer{engine: e, events: p.events, step: e.d.First + 1, frames: make([]wire.Frame, 0, len(e.slots)+1)}
 	for i := range e.slots {
 		if e.relay == nil { // else they come from the owners
-			w.value(e, i, e.audience(p.task.Index), 0)
+			w.value(e, i, e.audience(p.task.Index), e.d.First)
 		}
 	}
-	w.frames = append(w.frames, wire.Frame{Header: wire.Header{Kind: wire.Ready}})
+	w.frames = append(w.frames, wire.Frame{Header: wire.Header{Kind: wire.Ready, Step: e.d.First}})
 	err := p.conn.Send(w.frames...)
 	if p.events == nil && err == nil {
 		return

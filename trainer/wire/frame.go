@@ -40,7 +40,7 @@ const HeaderSize = 44
 
 const (
 	magic   = 'P' | 'X'<<8
-	version = 2
+	version = 3
 )
 
 // Kind says what a frame is for.
@@ -74,6 +74,9 @@ const (
 	Move                       // owner to owner: rows that it owned
 	Moved                      // owner: all rows are where they belong; or, to an owner, all of a range
 	Room                       // worker: JSON, pieces; owner: whether it could hold its share
+	Save                       // chief: keep what there is after Step steps
+	Message                    // depots: JSON, and bytes that belong to it, see package depot
+	Chunk                      // depots: part of a file
 	kinds
 )
 
@@ -82,7 +85,8 @@ var kindNames = [kinds]string{
 	Step: "step", Push: "push", Done: "done", Norm: "norm", Scale: "scale", Pull: "pull", Rows: "rows",
 	Want: "want", Early: "early", Final: "final",
 	Commit: "commit", Verdict: "verdict", Fetch: "fetch", Bye: "bye", Error: "error", Collective: "collective",
-	Remap: "remap", Move: "move", Moved: "moved", Room: "room",
+	Remap: "remap", Move: "move", Moved: "moved", Room: "room", Save: "save",
+	Message: "message", Chunk: "chunk",
 }
 
 func (k Kind) String() string {

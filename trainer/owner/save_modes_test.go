@@ -1,0 +1,305 @@
+package owner
+
+import (
+	"context"
+	"math"
+	"sync"
+	"testing"
+
+	"github.com/plx-run/plx/trainer/optimizer"
+	"github.com/plx-run/plx/trainer/wire"
+)
+
+// counting is a declaration in which every element of every variable goes
+// down by the leaves of each update: its value says how many there were.
+func counting(mode string, workers int) Declaration {
+	d := in(mode, example(workers, workers))
+	d.Variables = append(d.Variables, Variable{Name: "table", Dtype: Float32, Shape: []int{50, 3}, Sparse: &Sparse{}})
+	d.Optimizer, d.Sum = optimizer.Settings{Rule: optimizer.SGD}, true
+	return d
+}
+
+// count takes a step of ones.
+func (m *member) count() (Outcome, error) {
+	if err := m.Begin(1); err != nil {
+		return Outcome{}, err
+	}
+	for leaf := m.leaves.Lo; leaf < m.leaves.Hi; leaf++ {
+		for i, v := range m.d.Variables {
+			if v.Sparse == nil {
+				ones(v.Dtype, m.Gradient(leaf, i))
+				m.Contribute(leaf, i)
+				continue
+			}
+			index, values := make([]int64, v.units()), make([]byte, v.units()*v.unitSize())
+			for row := range index {
+				index[row] = int64(row)
+			}
+			ones(v.Dtype, values)
+			m.ContributeRows(leaf, i, index, values)
+		}
+	}
+	sums := make([][]float64, m.leaves.Len())
+	for i := range sums {
+		sums[i] = []float64{1}
+	}
+	return m.Finish(context.Background(), sums)
+}
+
+func ones(d Dtype, b []byte) {
+	if d == Float32 {
+		for i := range wire.Floats[float32](b) {
+			wire.Floats[float32](b)[i] = 1
+		}
+		return
+	}
+	for i := range wire.Floats[float64](b) {
+		wire.Floats[float64](b)[i] = 1
+	}
+}
+
+// downBy wants all of a part to have gone down by the same, and returns that.
+func downBy(t *testing.T, d *Declaration, k Kept) float64 {
+	t.Helper()
+	var all []float64
+	if d.Variables[k.Variable].Dtype == Float32 {
+		for _, x := range wire.Floats[float32](k.Values) {
+			all = append(all, float64(-x))
+		}
+	} else {
+		for _, x := range wire.Floats[float64](k.Values) {
+			all = append(all, -x)
+		}
+	}
+	for _, x := range all {
+		if x != all[0] {
+			t.Fatalf("variable %d [%d, %d): %v here, %v there: a gradient is half in", k.Variable, k.Offset, k.Offset+k.Count, all[0], x)
+		}
+	}
+	if k.Rows != nil && k.Updates > 0 && len(k.Rows) != k.Count {
+		t.Fatalf("%d of %d rows after %d updates", len(k.Rows), k.Count, k.Updates)
+	}
+	if len(all) == 0 {
+		return 0
+	}
+	return math.Abs(all[0])
+}
+
+// Saves while all workers push: every piece is as it was after the updates
+// that it says.
+func TestSaveUnderLoad(t *testing.T) {
+	const steps = 25
+	for _, c := range []struct {
+		mode string
+		per  float64 // leaves of an update
+	}{{"async", 1}, {"ssp:2", 1}, {"group:2", 2}, {"backup:1", 3}} {
+		for _, to := range []string{c.mode, "sync"} {
+			t.Run(c.mode+" to "+to, func(t *testing.T) {
+				t.Parallel()
+				j := newJob(t, counting(c.mode, 4), Servers, 3)
+				j.zeros = true
+				members := j.connect(t)
+				var running sync.WaitGroup
+				for _, m := range members {
+					running.Go(func() {
+						for m.Step() < steps {
+							if m.rank == 0 {
+								if err := m.Save(); err != nil {
+									t.Error(err)
+								}
+							}
+							end, err := m.count()
+							if err != nil || end.Saved {
+								t.Errorf("worker:%d: %+v, %v", m.rank, end, err)
+								return
+							}
+							if end.Over {
+								return
+							}
+						}
+					})
+				}
+				running.Wait()
+				leave(t, j, members)
+				before := map[place]uint64{}
+				var last []Snapshot
+				for s := range uint64(steps) {
+					all := j.shelf.at(s) // none where the chief was late
+					for _, x := range all {
+						for _, k := range x.Pieces {
+							at := place{k.Variable, k.Offset}
+							if down := downBy(t, &j.d, k); down != c.per*float64(k.Updates) || k.Updates < before[at] {
+								t.Fatalf("variable %d went down by %v with %d updates, before it had %d", k.Variable, down, k.Updates, before[at])
+							}
+							before[at] = k.Updates
+						}
+					}
+					if len(all) > 0 {
+						last = all
+					}
+				}
+				countOn(t, last, to)
+			})
+		}
+	}
+}
+
+// countOn restores in another mode and goes on: what comes then is added to
+// what was there.
+func countOn(t *testing.T, last []Snapshot, mode string) {
+	t.Helper()
+	const steps = 3
+	d := counting(mode, 2)
+	d.Leaves, d.Workers = 4, ranges(4, 2)
+	if d.Sync.Mode == Backup {
+		d.Sync.Number = 0 // so that the end is the same whoever is first
+	}
+	d.Checkpoint, d.First = "under load", last[0].Step
+	j := newJob(t, d, Servers, 2)
+	if err := j.d.Place(Servers, 2, 100); err != nil { // otherwise
+		t.Fatal(err)
+	}
+	j.shelf.fill(last)
+	members := j.connect(t)
+	if err := members[0].Save(); err != nil {
+		t.Fatal(err)
+	}
+	began := j.saved(t, j.d.Pieces, d.First)
+	counts := map[place]uint64{}
+	for _, x := range began {
+		for _, k := range x.Pieces {
+			counts[place{k.Variable, k.Offset}] = k.Updates
+			checkOverlaps(t, k, last)
+		}
+	}
+	var running sync.WaitGroup
+	for _, m := range members {
+		running.Go(func() {
+			for range steps {
+				if end, err := m.count(); err != nil || end.Over || end.Late {
+					t.Errorf("worker:%d: %+v, %v", m.rank, end, err)
+				}
+			}
+		})
+	}
+	running.Wait()
+	if err := members[0].Save(); err != nil {
+		t.Fatal(err)
+	}
+	more := uint64(steps) // updates
+	if mode == "async" || mode == "ssp:2" || mode == "group:2" {
+		more *= 2
+	}
+	for _, x := range j.saved(t, j.d.Pieces, d.First+steps) {
+		for _, k := range x.Pieces {
+			if want := counts[place{k.Variable, k.Offset}] + more; k.Updates != want {
+				t.Errorf("variable %d [%d, %d): %d updates, want %d", k.Variable, k.Offset, k.Offset+k.Count, k.Updates, want)
+			}
+		}
+	}
+	for _, m := range members {
+		if m.Step() != d.First+steps {
+			t.Errorf("worker:%d is at step %d", m.rank, m.Step())
+		}
+	}
+	leave(t, j, members)
+	checkSums(t, &j.d, last, j.shelf.at(d.First+steps), 4*steps)
+}
+
+// checkOverlaps wants a restored part to have the highest count of those that
+// it was made of.
+func checkOverlaps(t *testing.T, k Kept, from []Snapshot) {
+	t.Helper()
+	most := uint64(0)
+	for _, x := range from {
+		for _, part := range x.Pieces {
+			if part.Variable == k.Variable && part.Offset < k.Offset+k.Count && k.Offset < part.Offset+part.Count {
+				most = max(most, part.Updates)
+			}
+		}
+	}
+	if k.Updates != most {
+		t.Errorf("variable %d [%d, %d): restored with %d updates, want %d", k.Variable, k.Offset, k.Offset+k.Count, k.Updates, most)
+	}
+}
+
+// checkSums wants every element to have gone down by more than it had.
+func checkSums(t *testing.T, d *Declaration, before, after []Snapshot, more float64) {
+	t.Helper()
+	for i, v := range d.Variables {
+		a, b := spreadOut(d, before, i), spreadOut(d, after, i)
+		for at := range a {
+			if a[at]-b[at] != more {
+				t.Fatalf("%s: element %d was %v and is %v, want it to go down by %v", v.Name, at, a[at], b[at], more)
+			}
+		}
+	}
+}
+
+// spreadOut returns all elements of a variable.
+func spreadOut(d *Declaration, snapshots []Snapshot, variable int) []float64 {
+	v := d.Variables[variable]
+	all := make([]float64, v.elements())
+	for _, x := range snapshots {
+		for _, k := range x.Pieces {
+			if k.Variable != variable {
+				continue
+			}
+			width := v.width()
+			for i := range len(k.Values) / v.Dtype.Size() {
+				at := k.Offset*width + i
+				if k.Rows != nil {
+					at = int(k.Rows[i/width])*width + i%width
+				}
+				if v.Dtype == Float32 {
+					all[at] = float64(wire.Floats[float32](k.Values)[i])
+				} else {
+					all[at] = wire.Floats[float64](k.Values)[i]
+				}
+			}
+		}
+	}
+	return all
+}
+
+// Pieces that were saved after different numbers of updates may become one:
+// it has had the most of them.
+func TestUnevenCountsMove(t *testing.T) {
+	d := movableTables(2, 2, optimizer.Adam)
+	j := restored(t, d, 3, Servers, 2)
+	var parts []Kept
+	for _, k := range j.shelf.has {
+		half := (k.Count + 1) / 2
+		parts = append(parts, slice(&d, k, 0, half))
+		if k.Count > half {
+			parts = append(parts, slice(&d, k, half, k.Count))
+			parts[len(parts)-1].Updates += 4
+		}
+	}
+	j.shelf.has = parts
+	var halved []Piece // of the tables
+	for _, p := range j.d.Pieces {
+		v := j.d.Variables[p.Variable]
+		if v.Sparse == nil {
+			halved = append(halved, p)
+			continue
+		}
+		half := (v.units() + 1) / 2
+		halved = append(halved, Piece{p.Variable, 0, 0, half}, Piece{p.Variable, 1, half, v.units() - half})
+	}
+	j.d.Pieces = halved
+	members := j.connect(t)
+	must(t, repartition(members, onOwner(&j.d, 1)))
+	if err := members[0].Save(); err != nil {
+		t.Fatal(err)
+	}
+	all := j.saved(t, members[0].layout.Load().d.Pieces, 3)
+	for i, v := range d.Variables {
+		if k := whole(t, &j.d, all, i); k.Updates != 3+4 && v.units() > 1 {
+			t.Errorf("%s: %d updates, want 7", v.Name, k.Updates)
+		}
+	}
+	_, errs := step(members, 3, 0.1)
+	must(t, errs)
+	leave(t, j, members)
+}
