@@ -1,0 +1,158 @@
+package checkpoint
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// Place is what the folder of one task holds.
+type Place struct {
+	Task    cluster.Task
+	Host    string
+	Holding Holding
+}
+
+func (p Place) String() string { return p.Task.String() + " on host " + p.Host }
+
+// Candidate is a checkpoint to go on from.
+type Candidate struct {
+	ID       string
+	Manifest *Manifest // nil where no folder has a good one
+	// Holders are the tasks that hold a file at its size, by its name. Whether
+	// its sum is right only they can tell: [Folder.Verify].
+	Holders map[string][]cluster.Task
+	// Missing says why the checkpoint cannot be restored from these places, ""
+	// where it can if the sums are right.
+	Missing string
+	// Unfinished says that there is no manifest anywhere, not even a damaged
+	// one: it never was a checkpoint.
+	Unfinished bool
+}
+
+// Candidates puts together what folders hold, the newest checkpoint first.
+func Candidates(places []Place) []Candidate {
+	var all Holding
+	byID := map[string][]found{}
+	for i := range places {
+		for _, h := range places[i].Holding {
+			if _, err := parseID(h.ID); err != nil {
+				continue // comes from another host
+			}
+			byID[h.ID] = append(byID[h.ID], found{&places[i], h})
+		}
+	}
+	for _, places := range byID {
+		all = append(all, best(places))
+	}
+	slices.SortFunc(all, newestFirst)
+	var candidates []Candidate
+	for _, h := range all {
+		candidates = append(candidates, candidate(h, byID[h.ID]))
+	}
+	return candidates
+}
+
+// found is a checkpoint in one place.
+type found struct {
+	*Place
+	held Held
+}
+
+// best returns the first with a manifest.
+func best(in []found) Held {
+	for _, f := range in {
+		if f.held.Manifest != nil {
+			return f.held
+		}
+	}
+	return in[0].held
+}
+
+func candidate(h Held, in []found) Candidate {
+	c := Candidate{ID: h.ID, Manifest: h.Manifest}
+	if c.Manifest == nil {
+		why, finished := damage(in)
+		c.Missing, c.Unfinished = fmt.Sprintf("checkpoint %s: %s", c.ID, why), !finished
+		return c
+	}
+	if other := disagreeing(in, c.Manifest); other != nil {
+		c.Missing = fmt.Sprintf("checkpoint %s: %s has another manifest of it than %s: it is of another job", c.ID, other, first(in))
+		return c
+	}
+	c.Holders = map[string][]cluster.Task{}
+	var missing []string
+	for _, file := range c.Manifest.Files {
+		holders, wrong := holders(file, in)
+		if c.Holders[file.Name] = holders; len(holders) == 0 {
+			missing = append(missing, wrong)
+		}
+	}
+	if len(missing) > 0 {
+		c.Missing = fmt.Sprintf("checkpoint %s: %s", c.ID, shorten(missing))
+	}
+	return c
+}
+
+// damage says why no place has a manifest, and whether there ever was one.
+func damage(in []found) (why string, finished bool) {
+	var reasons []string
+	for _, f := range in {
+		if f.held.Damage != "" && f.held.Damage != unfinished {
+			reasons = append(reasons, fmt.Sprintf("%s: %s", f.Place, f.held.Damage))
+		}
+	}
+	if reasons == nil {
+		return "its manifest is on no host: it was not finished", false
+	}
+	return shorten(reasons), true
+}
+
+// first is the first place with a manifest.
+func first(in []found) *Place {
+	return in[slices.IndexFunc(in, func(f found) bool { return f.held.Manifest != nil })].Place
+}
+
+// disagreeing returns a place whose manifest is not m.
+func disagreeing(in []found, m *Manifest) *Place {
+	want, err := m.Encode()
+	for _, f := range in {
+		if f.held.Manifest == nil || f.held.Manifest == m {
+			continue
+		}
+		if b, other := f.held.Manifest.Encode(); err != nil || other != nil || !bytes.Equal(b, want) {
+			return f.Place
+		}
+	}
+	return nil
+}
+
+// holders are the tasks that hold a file; wrong says why there are none.
+func holders(file File, in []found) (tasks []cluster.Task, wrong string) {
+	var sizes []string
+	for _, f := range in {
+		size, ok := f.held.Files[file.Name]
+		switch {
+		case ok && size == file.Size:
+			tasks = append(tasks, f.Task)
+		case ok:
+			sizes = append(sizes, fmt.Sprintf("%s has %d bytes of it, not %d", f.Place, size, file.Size))
+		}
+	}
+	if sizes == nil {
+		return tasks, fmt.Sprintf("%s is on no host, %s wrote it", file.Name, file.Task)
+	}
+	return tasks, fmt.Sprintf("%s is whole on no host: %s", file.Name, shorten(sizes))
+}
+
+// shorten keeps a message of many parts readable.
+func shorten(parts []string) string {
+	const most = 3
+	if more := len(parts) - most; more > 0 {
+		return fmt.Sprintf("%s, and %d more", strings.Join(parts[:most], ", "), more)
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,185 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/plx-run/plx/internal/failpoint"
+)
+
+// crash ends what runs right where it is: nothing is cleaned up.
+type crash struct{}
+
+// crashing runs something that may crash.
+func crashing(do func() error) (crashed bool, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			if _, ours := p.(crash); !ours {
+				panic(p)
+			}
+			crashed = true
+		}
+	}()
+	return false, do()
+}
+
+// fault happens at the n-th hit of any hook, counted from 1.
+type fault struct {
+	n    int
+	what error // nil: a crash
+	hits int
+	at   string // where it happened, "" while it has not
+}
+
+func (x *fault) hook(name string) error {
+	if x.hits++; x.hits != x.n {
+		return nil
+	}
+	if x.at = name; x.what == nil {
+		panic(crash{})
+	}
+	return x.what
+}
+
+var hookNames = []string{"checkpoint.create", "checkpoint.manifest", "checkpoint.remove", "checkpoint.rename",
+	"checkpoint.sync", "checkpoint.syncdir", "checkpoint.write"}
+
+// TestFaultsEverywhere lets each hit of each hook fail, in a save and a Retain
+// that follow two checkpoints.
+func TestFaultsEverywhere(t *testing.T) {
+	for what, err := range map[string]error{"a full disk": syscall.ENOSPC, "half a write": failpoint.ErrShort, "an error": errors.New("broken"), "a crash": nil} {
+		seen := map[string]bool{}
+		for n := 1; ; n++ {
+			x := &fault{n: n, what: err}
+			faultAt(t, x, what)
+			if x.at == "" {
+				break // that run had no more hits
+			}
+			seen[x.at] = true
+		}
+		if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, hookNames) {
+			t.Errorf("%s: happened at %v, want %v", what, got, hookNames)
+		}
+	}
+}
+
+func faultAt(t *testing.T, x *fault, what string) {
+	f := open(t, t.TempDir())
+	saved(t, f, id(10), id(20))
+	half(t, f, id(25))
+	f.hook = x.hook
+	finished := false
+	crashed, err := crashing(func() error {
+		if err := save(f, id(30)); err != nil {
+			return err
+		}
+		finished = true
+		_, err := f.Retain(1, "")
+		return err
+	})
+	about := fmt.Sprintf("%s at %s, hit %d", what, x.at, x.n)
+	if x.what != nil && x.at != "" && (!errors.Is(err, x.what) || !strings.Contains(err.Error(), f.dir)) {
+		t.Errorf("%s: the error is %v", about, err)
+	}
+	if crashed != (x.what == nil && x.at != "") {
+		t.Fatalf("%s: crashed: %t", about, crashed)
+	}
+	left := temporaries(t, f)
+	if !crashed && len(left) > 0 {
+		t.Errorf("%s: left behind: %v", about, left)
+	}
+
+	f = open(t, f.dir)
+	// When the name of the manifest could not be made to last it may be there.
+	renamed := x.at == "checkpoint.syncdir" && offered(t, f) == id(30)
+	if got := offered(t, f); got != id(20) && !finished && !renamed || got != id(30) && finished {
+		t.Errorf("%s: %q is offered, finished: %t", about, got, finished)
+	}
+	saved(t, f, id(40))
+	if _, err := f.Retain(1, ""); err != nil {
+		t.Errorf("%s: afterwards: %v", about, err)
+	}
+	if got := ids(listed(t, f)); !slices.Equal(got, []string{id(40)}) || offered(t, f) != id(40) {
+		t.Errorf("%s: afterwards %v are left", about, got)
+	}
+}
+
+// temporaries are files that have not got their names.
+func temporaries(t *testing.T, f *Folder) []string {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join(f.dir, "*", ".*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestOrderOnDisk has what must be on the disk before what: a disk that loses
+// what was not flushed is not to be had in a test.
+func TestOrderOnDisk(t *testing.T) {
+	f := open(t, t.TempDir())
+	saved(t, f, id(10))
+	var trace []string
+	f.hook = func(name string) error {
+		trace = append(trace, strings.TrimPrefix(name, "checkpoint."))
+		return nil
+	}
+	saved(t, f, id(20))
+	if _, err := f.Retain(1, ""); err != nil {
+		t.Fatal(err)
+	}
+	file := "syncdir create write write sync rename syncdir "
+	want := file + file + "manifest " + strings.Replace(file, "write write", "write", 1) +
+		"remove syncdir remove remove remove syncdir"
+	if got := strings.Join(trace, " "); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// TestManifestGoesFirst stops Retain after each of its steps: as soon as
+// anything of a checkpoint is missing it has no manifest.
+func TestManifestGoesFirst(t *testing.T) {
+	f := open(t, t.TempDir())
+	saved(t, f, id(10), id(20))
+	steps := 0
+	f.hook = func(string) error {
+		steps++
+		for _, h := range listed(t, f) {
+			if h.Manifest != nil && len(h.Files) != len(names) {
+				t.Errorf("step %d: %s has a manifest and %v", steps, h.ID, h.Files)
+			}
+		}
+		return nil
+	}
+	if removed, err := f.Retain(1, ""); err != nil || len(removed) != 1 || steps < 5 {
+		t.Errorf("%v, %v, %d steps", removed, err, steps)
+	}
+}
+
+// TestTemporaryNames tells apart tasks of several hosts that write one file.
+func TestTemporaryNames(t *testing.T) {
+	f := open(t, t.TempDir())
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.hook = func(name string) error {
+		if name != "checkpoint.rename" {
+			return nil
+		}
+		left := temporaries(t, f)
+		prefix := fmt.Sprintf(".%s.%s.%d.", names[0], host, os.Getpid())
+		if len(left) != 1 || !strings.HasPrefix(filepath.Base(left[0]), prefix) {
+			t.Errorf("got %v, want one that begins with %s", left, prefix)
+		}
+		return nil
+	}
+	half(t, f, id(1))
+}

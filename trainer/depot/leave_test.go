@@ -1,0 +1,123 @@
+package depot
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// waiting has a task wait for its end.
+func waiting(t *testing.T, d *Depot) <-chan error {
+	ended := make(chan error, 1)
+	go func() { ended <- d.Wait(soon(t)) }()
+	<-d.leaving
+	return ended
+}
+
+func still(t *testing.T, ended <-chan error, what string) {
+	t.Helper()
+	select {
+	case err := <-ended:
+		t.Errorf("it went (%v) while %s", err, what)
+	case <-time.After(50 * time.Millisecond):
+	}
+}
+
+// A server that owns nothing and holds what others need stays until they have
+// it, and then goes; saves do without it.
+func TestHolderStaysUntilOthersHaveRestored(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 7))
+	root, _, w := saved(t, random, "a", "b")
+	remove(t, filepath.Join(root, "b"))
+	j := opened(t, root, layout{servers: 1, workers: 3, hosts: []string{"a", "b", "b", "b"}, generation: 1})
+	ended := waiting(t, j.depots[ps(0)])
+	still(t, ended, "nothing is chosen")
+	m := j.choose()
+	still(t, ended, "nobody has restored")
+	workers := j.tasks[1:]
+	d := w.declare(random, workers, m.ID)
+	j.depots[worker(1)].Restored()
+	j.depots[worker(2)].Restored()
+	still(t, ended, "the chief has not restored")
+	j.restores(w, d)
+	if err := within(t, ended); err != nil {
+		t.Fatal(err)
+	}
+	j.depots[ps(0)].Close()
+	delete(j.depots, ps(0))
+	j.tasks = workers
+	j.save(w, 30, d)
+	j.says("checkpoint of step 30", "on 1 host,")
+	j.end()
+	if got := files(t, filepath.Join(root, "a"), "000000000030*"); len(got) != 0 {
+		t.Errorf("%q", got)
+	}
+}
+
+// Nobody goes while a save is under way, and who goes without giving what is
+// wanted fails it.
+func TestWhoIsNeededStays(t *testing.T) {
+	j, w, d, _ := trained(t, patience)
+	j.expect(w, 2, d)
+	j.give(w, 2, d, worker(0), worker(2))
+	ended := waiting(t, j.depots[worker(1)])
+	still(t, ended, "a save is under way")
+	if err := j.depots[worker(2)].Wait(soon(t)); err != nil {
+		t.Error(err)
+	}
+	if err := within(t, ended); err != nil {
+		t.Error(err)
+	}
+	if err := j.chief().Wait(soon(t)); err == nil || !strings.Contains(err.Error(), "worker:2 on b: the task is ending") {
+		t.Errorf("%v", err)
+	}
+	j.kill()
+}
+
+func TestWaitsAreBounded(t *testing.T) {
+	j, w, d, _ := trained(t, patience)
+	j.expect(w, 2, d)
+	j.give(w, 2, d, ps(0))
+	why := errors.New("enough")
+	for _, task := range []cluster.Task{cluster.Chief, worker(1)} {
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, why)
+		defer cancel()
+		if err := j.depots[task].Wait(ctx); !errors.Is(err, why) {
+			t.Errorf("%s: %v", task, err)
+		}
+	}
+	began := time.Now()
+	for _, d := range j.depots {
+		for range 2 {
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if took := time.Since(began); took > 15*time.Second {
+		t.Errorf("closing took %v", took)
+	}
+	if err := j.chief().Expect(Expected{Manifest: w.manifest(3), Owners: j.tasks}); err == nil {
+		t.Error("saved after the end")
+	}
+	j.give(w, 3, d)
+}
+
+// A chief that ends lets everybody go.
+func TestChiefEndsFirst(t *testing.T) {
+	j := opened(t, t.TempDir(), layout{servers: 1, workers: 2, hosts: []string{"a", "b"}})
+	ended := waiting(t, j.depots[ps(0)])
+	j.chief().Close()
+	if err := within(t, ended); err != nil {
+		t.Error(err)
+	}
+	if err := j.depots[worker(1)].Wait(soon(t)); err != nil {
+		t.Error(err)
+	}
+}
