@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -136,10 +137,40 @@ func (c *command) stopCommand() *cli.Command {
 	return &cli.Command{
 		Name: "stop", Usage: "end a job; returns when nothing of it is left", ArgsUsage: "[JOB]",
 		Flags: append(reachFlags(), colourFlag(),
+			&cli.BoolFlag{Name: "checkpoint", Usage: "have it save a checkpoint first"},
+			&cli.DurationFlag{Name: "checkpoint-timeout", Value: 5 * time.Minute, Usage: "stop it after `TIME`, saved or not"},
 			&cli.DurationFlag{Name: "grace", Value: -1, DefaultText: "as launched", Usage: "`TIME` between asking a task to end and killing it"}),
 		Action: c.onJob(func(ctx context.Context, q launcher.Query, flags *cli.Context) error {
-			return launcher.Stop(ctx, q, flags.Duration("grace"))
+			cfg := launcher.StopConfig{Query: q, Grace: flags.Duration("grace")}
+			if flags.Bool("checkpoint") {
+				cfg.SaveTime = flags.Duration("checkpoint-timeout")
+			}
+			if cfg.SaveTime <= 0 && flags.Bool("checkpoint") || flags.IsSet("checkpoint-timeout") && !flags.Bool("checkpoint") {
+				return launcher.Mistake(errors.New("--checkpoint-timeout is the time that --checkpoint may take, more than none"), "")
+			}
+			return launcher.Stop(ctx, cfg)
 		}),
+	}
+}
+
+func (c *command) fetchCommand() *cli.Command {
+	return &cli.Command{
+		Name: "fetch", Usage: "gather a job's checkpoints from its hosts, while it runs or after", ArgsUsage: "JOB DIR",
+		Description: "Every checkpoint of which the hosts have all files, of all jobs that kept them\n" +
+			"under the same name. What DIR holds already is not replaced.",
+		Flags: append(reachFlags(), colourFlag()),
+		Action: func(flags *cli.Context) error {
+			if flags.NArg() != 2 || flags.Args().Get(1) == "" {
+				return launcher.Mistake(errors.New("want a job and a folder for its checkpoints"), "plx fetch JOB DIR")
+			}
+			q, err := c.lookUp(flags)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := c.context()
+			defer cancel()
+			return launcher.Fetch(ctx, q, flags.Args().Get(1))
+		},
 	}
 }
 

@@ -33,7 +33,9 @@ func (c *command) launchCommand() *cli.Command {
 func launchFlags() []cli.Flag {
 	return append(placeFlags(), []cli.Flag{
 		&cli.StringFlag{Name: "local", Value: "2x1", Usage: "size of the embedded cluster, `HOSTSxWORKERS`, when no host is named"},
-		&cli.StringFlag{Name: "name", Usage: "the job's `NAME`"},
+		&cli.StringFlag{Name: "name", Usage: "the job's `NAME`; a program with --ckpt-dir goes on from its checkpoints of that name"},
+		&cli.StringFlag{Name: "resume", Usage: "go on from the checkpoints of `JOB`, an id or a name"},
+		&cli.StringFlag{Name: "fetch", Usage: "at the end gather the checkpoints from all hosts into `DIR` on this machine"},
 		&cli.BoolFlag{Name: "detach", Usage: "return when all tasks have started, print the job's id"},
 		&cli.BoolFlag{Name: "dry-run", Usage: "print the plan and touch no host"},
 		&cli.StringSliceFlag{Name: "copy", Usage: "send `FILE-OR-FOLDER` into the tasks' working folders; repeatable"},
@@ -48,6 +50,7 @@ func launchFlags() []cli.Flag {
 		&cli.DurationFlag{Name: "start-timeout", Usage: "all tasks must have started within `TIME` (5m)"},
 		&cli.DurationFlag{Name: "max-time", Usage: "end the job after `TIME`"},
 		&cli.DurationFlag{Name: "lease", Usage: "hosts end the job `TIME` after they last heard the launcher (30s)"},
+		&cli.DurationFlag{Name: "checkpoint-timeout", Usage: "`TIME` to save before the end at SIGTERM or a preemption, 0 for none", Value: launcher.DefaultSaveTime},
 		&cli.DurationFlag{Name: "grace", Usage: "`TIME` between asking a task to end and killing it", Value: launcher.DefaultGrace},
 	}...)
 }
@@ -105,6 +108,9 @@ func (c *command) launchConfig(ctx *cli.Context) (cfg launcher.Config, err error
 	if cfg.Grep, err = pattern(ctx, "grep"); err != nil {
 		return cfg, err
 	}
+	if err := notEmpty(ctx, "resume", "fetch"); err != nil {
+		return cfg, err
+	}
 	if err := placeConfig(ctx, &cfg); err != nil {
 		return cfg, err
 	}
@@ -115,7 +121,18 @@ func (c *command) launchConfig(ctx *cli.Context) (cfg launcher.Config, err error
 	cfg.LogDir, cfg.LogLevel = ctx.String("log-dir"), os.Getenv("PLX_LOG_LEVEL")
 	cfg.StartTimeout, cfg.MaxTime = ctx.Duration("start-timeout"), ctx.Duration("max-time")
 	cfg.Lease, cfg.Grace = ctx.Duration("lease"), ctx.Duration("grace")
+	cfg.Resume, cfg.Fetch, cfg.SaveTime = ctx.String("resume"), ctx.String("fetch"), ctx.Duration("checkpoint-timeout")
 	return cfg, nil
+}
+
+// notEmpty refuses flags that were given an empty name.
+func notEmpty(ctx *cli.Context, names ...string) error {
+	for _, name := range names {
+		if ctx.IsSet(name) && ctx.String(name) == "" {
+			return launcher.Mistake(fmt.Errorf("--%s: the name is empty", name), "an unset shell variable?")
+		}
+	}
+	return nil
 }
 
 func placeConfig(ctx *cli.Context, cfg *launcher.Config) error {

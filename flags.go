@@ -113,6 +113,11 @@ func (c *command) query(ctx *cli.Context) (launcher.Query, error) {
 	if err := oneJob(ctx); err != nil {
 		return launcher.Query{}, err
 	}
+	return c.lookUp(ctx)
+}
+
+// lookUp is query for a command with further arguments.
+func (c *command) lookUp(ctx *cli.Context) (launcher.Query, error) {
 	r, err := reach(ctx)
 	if err != nil {
 		return launcher.Query{}, err

@@ -94,7 +94,7 @@ func (c *command) app() *cli.App {
 		Action:                    unknownCommand,
 		Commands: []*cli.Command{
 			c.launchCommand(), c.probeCommand(), c.logsCommand(), c.jobsCommand(),
-			c.attachCommand(), c.stopCommand(), c.pruneCommand(),
+			c.attachCommand(), c.stopCommand(), c.fetchCommand(), c.pruneCommand(),
 		},
 		Description: exitCodes,
 	}
@@ -124,9 +124,10 @@ const exitCodes = `Exit status:
    N          the status of the task that failed first, 128+signal where one ended it
    2          wrong use: flags, a resource file that is missing or wrong
    124        --max-time ran out
-   125        plx could not do its part: a host or GPU is missing, a host key was refused
+   125        plx could not do its part: a host or GPU is missing, a host key was refused,
+              the newest checkpoint could not be fetched (--fetch)
    126, 127   the program is not executable, or was not found
-   130        Ctrl-C (143: plx stop, or SIGTERM; 141: nobody reads plx's output)`
+   130        Ctrl-C (143: plx stop, SIGTERM or a preempted host; 141: nobody reads plx's output)`
 
 func unknownCommand(ctx *cli.Context) error {
 	if ctx.NArg() == 0 {

@@ -15,7 +15,7 @@ var update = flag.Bool("update", false, "rewrite docs/cli.md")
 func TestHelpIsDocumented(t *testing.T) {
 	var want strings.Builder
 	want.WriteString("# Commands and flags\n\nWhat `plx COMMAND --help` says; written by `go test . -update`.\n")
-	for _, name := range []string{"", "launch", "probe", "logs", "jobs", "attach", "stop", "prune"} {
+	for _, name := range []string{"", "launch", "probe", "logs", "jobs", "attach", "stop", "fetch", "prune"} {
 		args := strings.Fields("plx " + name + " --help")
 		fmt.Fprintf(&want, "\n## %s\n\n```\n%s```\n", strings.Join(args[:len(args)-1], " "), help(t, args))
 	}

@@ -72,6 +72,15 @@ type Config struct {
 	LogDir       string
 	LogLevel     string
 	Grep         *regexp.Regexp
+
+	// Resume names a job whose checkpoints this one goes on from.
+	Resume string
+	// Fetch is the folder of this machine that takes the checkpoints at the
+	// end. "": they stay on the hosts.
+	Fetch string
+	// SaveTime bounds the save that comes before the end of a job that SIGTERM
+	// or the loss of a host ends. 0: none is made.
+	SaveTime time.Duration
 }
 
 // settle is how long failures are collected before one is blamed.
@@ -79,6 +88,10 @@ const settle = time.Second
 
 // DefaultGrace is the time between asking a task to end and killing it.
 const DefaultGrace = 10 * time.Second
+
+// DefaultSaveTime is how long a job that is to end may take to save: hosts
+// that are taken away seldom leave more.
+const DefaultSaveTime = time.Minute
 
 // Limits of the lease: shorter than the least, a busy host would miss it.
 const (
@@ -99,6 +112,9 @@ func (c *Config) validate() error {
 		return Mistake(fmt.Errorf("--lease %s is too short, at least %s is needed", c.Lease, leastLease), "")
 	}
 	if err := c.checkSigns(); err != nil {
+		return err
+	}
+	if err := c.checkFetch(); err != nil {
 		return err
 	}
 	if slices.Contains(c.Copy, "") {
@@ -126,10 +142,18 @@ func (c *Config) checkSigns() error {
 	}{
 		{"-n", int64(c.Workers)}, {"--workers-per-host", int64(c.WorkersPerHost)}, {"--grace", int64(c.Grace)},
 		{"--max-time", int64(c.MaxTime)}, {"--start-timeout", int64(c.StartTimeout)},
+		{"--checkpoint-timeout", int64(c.SaveTime)},
 	} {
 		if n.value < 0 {
 			return Mistake(fmt.Errorf("%s is negative", n.flag), "")
 		}
+	}
+	return nil
+}
+
+func (c *Config) checkFetch() error {
+	if c.Fetch != "" && c.Detach {
+		return Mistake(errors.New("--fetch is done at the end of an attached job, and this one is to be detached"), "plx fetch JOB DIR, once it has ended")
 	}
 	return nil
 }

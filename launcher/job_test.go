@@ -3,6 +3,7 @@ package launcher
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -22,8 +23,17 @@ func (s shell) Run(ctx context.Context, command string, stdin io.Reader, stdout,
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
 	cmd.Env = append(os.Environ(), "HOME="+string(s))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
-	return cmd.Run()
+	err := cmd.Run()
+	if e := (&exec.ExitError{}); errors.As(err, &e) {
+		return exited{e}
+	}
+	return err
 }
+
+// exited is an exit status as transports tell it.
+type exited struct{ *exec.ExitError }
+
+func (e exited) ExitStatus() int { return e.ExitCode() }
 
 func (s shell) Copy(context.Context, io.Reader, int64, string, fs.FileMode) error {
 	panic("nothing is copied")

@@ -20,10 +20,13 @@ import (
 
 // launch is one run of Launch.
 type launch struct {
-	cfg      Config
-	voice    *voice
-	signals  *signals
-	job      string
+	cfg     Config
+	voice   *voice
+	signals *signals
+	job     string
+
+	checkpoints string // the name of the job's checkpoints
+
 	fleet    *fleet
 	place    placement
 	cargo    *cargo
@@ -48,14 +51,14 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 		err := l.dryRun()
 		return Code(err), err
 	}
-	ctx, l.signals = watch(ctx, sig, cfg.Grace, l.voice)
+	ctx, l.signals = watch(ctx, sig, cfg.ending(), l.voice)
 	defer l.signals.close()
 	defer func() {
 		if err := l.close(); err != nil {
 			l.voice.say("close: %v", err)
 		}
 	}()
-	if err := l.openDir(); err != nil {
+	if err := l.openDirs(); err != nil {
 		return Code(err), err
 	}
 	if err := l.prepare(ctx); err != nil {
@@ -64,13 +67,18 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 	return l.run(ctx)
 }
 
-// openDir makes the folder of --log-dir, before any host is touched.
-func (l *launch) openDir() (err error) {
-	if l.cfg.LogDir == "" {
-		return nil
+// openDirs makes the folders of --log-dir and --fetch, before any host is
+// touched.
+func (l *launch) openDirs() (err error) {
+	if l.cfg.LogDir != "" {
+		if l.dir, err = logs.NewDir(l.cfg.LogDir); err != nil {
+			return Mistake(fmt.Errorf("--log-dir: %w", err), "")
+		}
 	}
-	if l.dir, err = logs.NewDir(l.cfg.LogDir); err != nil {
-		return Mistake(fmt.Errorf("--log-dir: %w", err), "")
+	if l.cfg.Fetch != "" {
+		if err := os.MkdirAll(l.cfg.Fetch, 0o777); err != nil {
+			return Mistake(fmt.Errorf("--fetch: %w", err), "")
+		}
 	}
 	return nil
 }
@@ -78,6 +86,9 @@ func (l *launch) openDir() (err error) {
 // prepare does all that comes before an agent is started. Interrupted, it
 // leaves nothing on a host but blobs.
 func (l *launch) prepare(ctx context.Context) error {
+	if err := l.resume(ctx); err != nil {
+		return err
+	}
 	l.sayWhere()
 	fleet, err := openFleet(ctx, l.cfg.Reach, l.voice)
 	if l.fleet = fleet; err != nil {
@@ -97,6 +108,9 @@ func (l *launch) prepare(ctx context.Context) error {
 		return err
 	}
 	if err := l.sync(ctx); err != nil {
+		return err
+	}
+	if err := l.checkName(ctx); err != nil {
 		return err
 	}
 	return l.name()
@@ -155,7 +169,7 @@ func (l *launch) sync(ctx context.Context) error {
 				targets = append(targets, envsync.Target{Name: r.host.Name, Host: r, FileSystem: r.facts.FileSystem})
 			}
 		}
-		m := newMeter(l.cfg.Terminal, l.voice)
+		m := newMeter(l.cfg.Terminal, l.voice, "sending")
 		err := envsync.Sync(ctx, targets, l.cargo.blobs(p), m.moved)
 		m.close(err)
 		errs = append(errs, err)
@@ -177,6 +191,9 @@ func (l *launch) name() error {
 	}
 	l.created = time.Now().UTC()
 	l.job = fmt.Sprintf("%.40s-%s-%.4s", base, l.created.Format("20060102-150405"), strings.ToLower(rand.Text()))
+	if l.checkpoints == "" {
+		l.checkpoints = l.job
+	}
 	l.secret = make([]byte, cluster.SecretSize)
 	if _, err := rand.Read(l.secret); err != nil {
 		return fmt.Errorf("make the job's secret: %w", err)
@@ -196,11 +213,11 @@ func (l *launch) spec(i int) (protocol.Spec, error) {
 		return protocol.Spec{}, err
 	}
 	spec := protocol.Spec{
-		Job: l.job, Name: l.cfg.Name, Host: s.host.Name, HostIndex: i, Folder: s.folder,
+		Job: l.job, Name: l.cfg.Name, Checkpoints: l.checkpoints, Host: s.host.Name, HostIndex: i, Folder: s.folder,
 		Command: l.command(s.platform()), Env: raws(l.cfg.environ), LogLevel: l.cfg.LogLevel, Secret: l.secret,
 		WorldSize: l.place.workers, GroupRank: h.groupRank, Bind: !l.cfg.NoBind,
 		DataAddr: addr, PortLow: l.cfg.PortLow, PortHigh: l.cfg.PortHigh,
-		Lease: l.cfg.Lease, Grace: l.cfg.Grace, Detached: l.cfg.Detach,
+		Lease: l.cfg.Lease, Grace: l.cfg.Grace, Detached: l.cfg.Detach, SaveTime: l.cfg.SaveTime,
 	}
 	for _, b := range l.cargo.files {
 		spec.Archives = append(spec.Archives, b.Sum)

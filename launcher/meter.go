@@ -7,10 +7,12 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// meter shows what a sync sends: a bar on a terminal, one line otherwise.
+// meter shows how much was sent, or fetched, on a terminal. Its methods are
+// called by one goroutine at a time.
 type meter struct {
 	t     Terminal
 	voice *voice
+	doing string
 	bar   *progressbar.ProgressBar
 	begun time.Time
 	sent  map[string]int64 // by host and blob
@@ -18,8 +20,8 @@ type meter struct {
 	hosts map[string]bool
 }
 
-func newMeter(t Terminal, v *voice) *meter {
-	return &meter{t: t, voice: v, begun: time.Now(), sent: map[string]int64{}, total: map[string]int64{}, hosts: map[string]bool{}}
+func newMeter(t Terminal, v *voice, doing string) *meter {
+	return &meter{t: t, voice: v, doing: doing, begun: time.Now(), sent: map[string]int64{}, total: map[string]int64{}, hosts: map[string]bool{}}
 }
 
 // moved is an envsync.Progress.
@@ -35,17 +37,22 @@ func (m *meter) moved(host, blob string, sent, total int64) {
 	if m.bar == nil {
 		m.bar = progressbar.NewOptions64(1, progressbar.OptionSetWriter(m.t.Stderr), progressbar.OptionShowBytes(true),
 			progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond),
-			progressbar.OptionClearOnFinish(), progressbar.OptionSetDescription(prefix+"sending"))
+			progressbar.OptionClearOnFinish(), progressbar.OptionSetDescription(prefix+m.doing))
 	}
 	m.bar.ChangeMax64(sum(m.total))
 	m.bar.Set64(sum(m.sent)) // its error is that of a terminal that is gone
 }
 
-// close takes the bar away and leaves one line that stays.
-func (m *meter) close(err error) {
+// clear takes the bar away.
+func (m *meter) clear() {
 	if m.bar != nil {
 		m.bar.Finish() // as above
 	}
+}
+
+// close takes the bar of a sync away and leaves one line that stays.
+func (m *meter) close(err error) {
+	m.clear()
 	if err == nil && len(m.hosts) > 0 {
 		m.voice.say("sent %s to %s in %.1fs", size(sum(m.sent)), count(len(m.hosts), "host"), time.Since(m.begun).Seconds())
 	}

@@ -30,6 +30,8 @@ type record struct {
 	Chief    int               `json:"chief"` // index into Hosts of worker:0's
 	Verdict  *protocol.Verdict `json:"verdict,omitempty"`
 
+	Checkpoints string `json:"checkpoints,omitempty"` // their name under ~/.plx/ckpt on the hosts
+
 	elsewhere bool // put together from what hosts know, maybe not all of it
 }
 
@@ -52,7 +54,7 @@ type hostRecord struct {
 
 func (l *launch) record() record {
 	r := record{Job: l.job, Name: l.cfg.Name, Program: filepath.Base(l.cfg.Program), Created: l.created,
-		Detached: l.cfg.Detach, Embedded: len(l.cfg.Hosts) == 0, Launcher: os.Getpid(), Grace: l.cfg.Grace, Chief: l.chief()}
+		Detached: l.cfg.Detach, Embedded: len(l.cfg.Hosts) == 0, Launcher: os.Getpid(), Grace: l.cfg.Grace, Chief: l.chief(), Checkpoints: l.checkpoints}
 	for i, h := range l.place.hosts {
 		s := l.stations[i]
 		hr := hostRecord{Line: s.host.String(), Folder: s.folder, Binary: s.binary}

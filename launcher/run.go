@@ -32,11 +32,14 @@ func (l *launch) run(ctx context.Context) (int, error) {
 	l.finish(verdict)
 	l.voice.through(nil)
 	l.report(verdict)
+	if l.cfg.Fetch != "" {
+		err = errors.Join(err, l.fetch(ctx, stops))
+	}
 	if err != nil {
 		l.voice.say("%s", strings.ReplaceAll(err.Error(), "\n", "\n"+prefix))
 	}
 	if err != nil && verdict.Code == 0 {
-		return CodePlx, nil
+		return Code(err), nil
 	}
 	return verdict.Code, nil
 }

@@ -23,9 +23,22 @@ type signals struct {
 	conducting bool
 }
 
+// patience is what a job gets that a signal ends.
+type patience struct {
+	grace time.Duration
+	save  time.Duration // to save before, at SIGTERM; 0: it is not asked to
+}
+
+func (c Config) ending() patience {
+	if c.Detach { // it is only being started
+		return patience{grace: c.Grace}
+	}
+	return patience{grace: c.Grace, save: c.SaveTime}
+}
+
 // watch returns a context that ends at the first signal before conduct is
 // called. Its cause is the interruption, with its exit status.
-func watch(ctx context.Context, sig <-chan os.Signal, grace time.Duration, v *voice) (context.Context, *signals) {
+func watch(ctx context.Context, sig <-chan os.Signal, p patience, v *voice) (context.Context, *signals) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s := &signals{stops: make(chan coordinator.StopAsked, 8), voice: v, done: make(chan struct{})}
 	s.wg.Go(func() {
@@ -36,14 +49,14 @@ func watch(ctx context.Context, sig <-chan os.Signal, grace time.Duration, v *vo
 				return
 			case got := <-sig:
 				n++
-				s.take(got, n, grace, cancel)
+				s.take(got, n, p, cancel)
 			}
 		}
 	})
 	return ctx, s
 }
 
-func (s *signals) take(got os.Signal, n int, grace time.Duration, cancel context.CancelCauseFunc) {
+func (s *signals) take(got os.Signal, n int, p patience, cancel context.CancelCauseFunc) {
 	code, name := 130, "Ctrl-C"
 	if number, ok := got.(syscall.Signal); ok && number != syscall.SIGINT {
 		code, name = 128+int(number), "signal "+number.String()
@@ -54,12 +67,17 @@ func (s *signals) take(got os.Signal, n int, grace time.Duration, cancel context
 		cancel(&coded{fmt.Errorf("interrupted by %s", name), code})
 		return
 	}
-	if n > 1 {
-		grace = 0
-	} else if grace > 0 {
-		s.voice.say("%s: the tasks have %s to end, a second one kills them at once", name, grace)
+	stop := coordinator.StopAsked{Reason: "stopped by " + name, Code: code, Grace: p.grace}
+	switch {
+	case n > 1:
+		stop.Grace = 0
+	case got == syscall.SIGTERM && p.save > 0:
+		stop.SaveTime = p.save
+		s.voice.say("%s: the job is saved first, for at most %s, then the tasks have %s to end; a second one kills them at once", name, p.save, p.grace)
+	case p.grace > 0:
+		s.voice.say("%s: the tasks have %s to end, a second one kills them at once", name, p.grace)
 	}
-	s.ask(coordinator.StopAsked{Reason: "stopped by " + name, Code: code, Grace: grace})
+	s.ask(stop)
 }
 
 // codePipe is the exit status of a program that SIGPIPE ended.

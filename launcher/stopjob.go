@@ -15,23 +15,56 @@ import (
 // stopCode is the exit status of a job that plx stop ended: that of SIGTERM.
 const stopCode = 143
 
-// Stop ends a job and returns when nothing of it is left on its hosts.
-func Stop(ctx context.Context, q Query, grace time.Duration) error {
-	j, err := q.open(ctx, true)
+// StopConfig says which job is to end, and how.
+type StopConfig struct {
+	Query
+	Grace time.Duration // below 0: as launched
+	// SaveTime has the job saved first, and bounds that. 0: it is not.
+	SaveTime time.Duration
+}
+
+// Stop ends a job and returns when nothing of it is left on its hosts. One that
+// was to be saved and was not is an error.
+func Stop(ctx context.Context, cfg StopConfig) error {
+	j, err := cfg.open(ctx, true)
 	if err != nil {
 		return err
 	}
 	defer j.fleet.Close() // what was to be said has been answered
 	ended := j.Verdict != nil || !stillRuns(ctx, j.record, j.voice)
-	if grace < 0 {
-		grace = j.Grace
+	if cfg.Grace < 0 {
+		cfg.Grace = j.Grace
 	}
-	stop := protocol.Message{Stop: &protocol.Stop{Grace: grace, Reason: "stopped by plx stop", Code: stopCode}}
+	if cfg.SaveTime > 0 && !ended {
+		j.voice.say("job %s: it is saved first, for at most %s", j.Job, cfg.SaveTime)
+	}
+	if err := j.stop(ctx, cfg); err != nil {
+		return err
+	}
+	stopped := fmt.Sprintf("job %s: stopped on %s", j.Job, count(len(j.stations), "host"))
+	switch {
+	case ended: // its hosts were looked at all the same
+		j.voice.say("job %s: had ended already%s", j.Job, j.ending())
+	case cfg.SaveTime > 0:
+		step, err := j.saved(ctx)
+		if err != nil {
+			return fmt.Errorf("%s, not saved: %w", stopped, err)
+		}
+		j.voice.say("%s, saved at step %d", stopped, step)
+	default:
+		j.voice.say("%s", stopped)
+	}
+	return nil
+}
+
+// stop asks the agents of all hosts, and waits until they are gone.
+func (j *job) stop(ctx context.Context, cfg StopConfig) error {
+	stop := protocol.Message{Stop: &protocol.Stop{Grace: cfg.Grace, SaveTime: cfg.SaveTime, Reason: "stopped by plx stop", Code: stopCode}}
 	errs := make([]error, len(j.stations))
 	var wg sync.WaitGroup
 	for i, s := range j.stations {
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, grace+2*askTime)
+			ctx, cancel := context.WithTimeout(ctx, cfg.SaveTime+cfg.Grace+2*askTime)
 			defer cancel()
 			if err := s.stop(ctx, stop); err != nil {
 				errs[i] = fmt.Errorf("host %s: stop job %s: %w", s.host.Name, j.Job, err)
@@ -39,23 +72,40 @@ func Stop(ctx context.Context, q Query, grace time.Duration) error {
 		})
 	}
 	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return err
+	return errors.Join(errs...)
+}
+
+// saved is the step at which a job that was stopped was saved. Every host knows
+// the verdict; the chief's is asked first.
+func (j *job) saved(ctx context.Context) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	var errs []error
+	for i := range j.stations {
+		s := j.stations[(j.Chief+i)%len(j.stations)]
+		state, err := s.state(ctx)
+		switch {
+		case err != nil:
+			errs = append(errs, s.named(err))
+		case state.Verdict == nil || state.Verdict.Saved == nil:
+			errs = append(errs, s.named(errors.New("it ended otherwise"+endingOf(state.Verdict))))
+		case state.Verdict.Saved.Cause != "":
+			return 0, errors.New(state.Verdict.Saved.Cause)
+		default:
+			return state.Verdict.Saved.Step, nil
+		}
 	}
-	if ended { // its hosts were looked at all the same
-		j.voice.say("job %s: had ended already%s", j.Job, j.ending())
-		return nil
-	}
-	j.voice.say("job %s: stopped on %s", j.Job, count(len(j.stations), "host"))
-	return nil
+	return 0, errors.Join(errs...)
 }
 
 // ending says how the job ended, where that is known.
-func (j *job) ending() string {
-	if j.Verdict == nil {
+func (j *job) ending() string { return endingOf(j.Verdict) }
+
+func endingOf(v *protocol.Verdict) string {
+	if v == nil {
 		return ""
 	}
-	return ": " + j.Verdict.Reason
+	return ": " + v.Reason
 }
 
 // stopTries is how often an agent is asked that ends while it is asked, as all

@@ -165,6 +165,24 @@ func native(words []string) int {
 			if m, err := control.Receive(); err != nil || m.Kind != cluster.Stop {
 				return 1
 			}
+		case "save", "refuse": // waits to be asked for a checkpoint, and answers
+			fmt.Println("ready")
+			if m, err := control.Receive(); err != nil || m.Kind != cluster.Checkpoint {
+				return 1
+			}
+			answer := cluster.ControlMessage{Kind: cluster.Checkpoint, Cause: value}
+			if name == "save" {
+				answer.Cause = ""
+				answer.Step, _ = strconv.ParseInt(value, 10, 64)
+			}
+			control.Send(answer)
+		case "asked": // takes the wish for a checkpoint and leaves it at that
+			fmt.Println("ready")
+			if m, err := control.Receive(); err != nil || m.Kind != cluster.Checkpoint {
+				return 1
+			}
+		case "saved": // by itself, not asked
+			control.Send(cluster.ControlMessage{Kind: cluster.Checkpoint, Step: 3})
 		case "deaf": // takes no notice of the channel
 			fmt.Println("ready")
 			select {}

@@ -16,8 +16,9 @@
 // the lease ends its part in the same way.
 //
 // The other subcommands are short-lived: connect (relay to a running agent),
-// logs (serve the spools), state, jobs, reap (kill what an agent left) and
-// prune (remove old jobs and blobs).
+// logs (serve the spools), claim (is a name of checkpoints free), fetch (serve
+// checkpoints), state, jobs, reap (kill what an agent left) and prune (remove
+// old jobs and blobs).
 //
 //	os.Exit(agent.Main(ctx, os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
 //
@@ -40,10 +41,33 @@ type Pruned struct {
 	Bytes int64  `json:"bytes"`
 }
 
+// Wanted is what "agent fetch" reads, as a line of JSON.
+type Wanted struct {
+	Name string `json:"name"`           // under ~/.plx/ckpt
+	File string `json:"file,omitempty"` // below that, with slashes; "": the list of all checkpoints
+}
+
+// Kept is a line of the list that "agent fetch" prints, as JSON: a folder that
+// holds the manifest of a checkpoint.
+type Kept struct {
+	Folder string     `json:"folder"`           // below ~/.plx/ckpt/<name>, with slashes
+	Files  []KeptFile `json:"files,omitempty"`  // what the manifest lists, and itself as the last
+	Damage string     `json:"damage,omitempty"` // why the manifest says nothing
+}
+
+// KeptFile is one file of a checkpoint.
+type KeptFile struct {
+	Name string `json:"name"`
+	Size int64  `json:"size"`
+	Sum  string `json:"sum"`            // SHA-256, hexadecimal
+	Here bool   `json:"here,omitempty"` // this host has a file of the name and size
+}
+
 // Exit statuses of the subcommands.
 const (
 	codeFailed  = 1 // the reason is one line on standard error
 	codeUsage   = 2
 	codeNoAgent = 3 // connect: no agent of the job runs here
 	codeLeft    = 4 // connect, start: the agent was still there after its stream had ended
+	codeTaken   = 5 // claim, start: a running job keeps its checkpoints under the name
 )

@@ -6,6 +6,8 @@ import (
 	"os"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
@@ -177,6 +179,16 @@ func (s *supervisor) guardianLost() {
 		return
 	}
 	s.endHere("the guardian of the agent was killed", 0, "the agent's guardian was killed")
+}
+
+// signalled does what the host wishes: SIGUSR1 is notice that it is to be
+// taken away.
+func (s *supervisor) signalled(sig os.Signal) {
+	if sig == unix.SIGUSR1 {
+		s.preempted()
+		return
+	}
+	s.terminated(sig)
 }
 
 // terminated ends this host's part at the host's own wish, as when it shuts

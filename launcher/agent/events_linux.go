@@ -35,9 +35,14 @@ func (s *supervisor) said(t *task, m cluster.ControlMessage) {
 			s.sendStop(t) // told by signal before it was known to be native
 		}
 		s.changed = true
-	case cluster.Heartbeat, cluster.Checkpoint:
+	case cluster.Heartbeat:
 		t.now.Step = max(t.now.Step, m.Step)
 		s.stepped = true
+	case cluster.Checkpoint:
+		t.now.Step = max(t.now.Step, m.Step)
+		s.stepped = true
+		s.answered(t, m)
+		return
 	case cluster.Failed:
 		t.cause, t.lostPeer = m.Cause, m.Peer
 	case cluster.Finished:
@@ -77,6 +82,7 @@ func (s *supervisor) exited(t *task, quiet bool) {
 	}
 	t.now.Exit = t.exit(cause)
 	s.changed = true
+	s.answered(t, cluster.ControlMessage{Kind: cluster.Checkpoint, Cause: fmt.Sprintf("%s ended before it had saved", t.Task)})
 	if !quiet {
 		s.notice(fmt.Sprintf("%s has ended, but a process that it started still holds its output open", t.Task))
 	}

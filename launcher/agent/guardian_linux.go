@@ -53,8 +53,8 @@ func (g *guard) run() (err error) {
 	if g.kids, err = newChildren(); err != nil {
 		return err
 	}
-	terms := make(chan os.Signal, 1)
-	signal.Notify(terms, unix.SIGTERM)
+	terms := make(chan os.Signal, 4)
+	signal.Notify(terms, unix.SIGTERM, unix.SIGUSR1)
 	ignored := make(chan os.Signal, 1)
 	signal.Notify(ignored, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT) // not ignored: tasks would inherit that
 	life, err := g.start()
@@ -127,8 +127,8 @@ func (g *guard) watch(terms <-chan os.Signal) {
 			if missed = 0; !ok {
 				g.beats = nil
 			}
-		case <-terms:
-			g.supervisor.signal(unix.SIGTERM)
+		case sig := <-terms:
+			g.supervisor.signal(sig.(unix.Signal))
 		case <-tick.C:
 			if missed++; missed == stuck {
 				g.log.Printf("the supervisor has not been alive for %d s: killed", stuck)

@@ -69,7 +69,7 @@ func newHost(t *testing.T, n int, args ...string) *testHost {
 	h := &testHost{t: t, home: t.TempDir(), spec: protocol.Spec{
 		Job: job, Host: "gpu01", Folder: "gpu01", LogLevel: "info", Secret: bytes.Repeat([]byte{7}, cluster.SecretSize),
 		Command: protocol.Command{Name: protocol.Raw(exe)}, WorldSize: n,
-		DataAddr: "127.0.0.1", Lease: 20 * time.Second, Grace: 5 * time.Second,
+		DataAddr: "127.0.0.1", Lease: 20 * time.Second, Grace: 5 * time.Second, SaveTime: patience,
 	}}
 	for _, a := range append([]string{"task"}, args...) {
 		h.spec.Command.Args = append(h.spec.Command.Args, protocol.Raw(a))

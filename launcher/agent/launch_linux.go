@@ -121,6 +121,7 @@ func (s *supervisor) contract(t *task, m protocol.Start, dir string, cores int) 
 			Interface: interfaceOf(s.spec.DataAddr), Devices: t.Devices,
 		},
 	}
+	c.Checkpoints, _ = checkpointsOf(s.spec.Checkpoints) // looked at when the agent was started
 	if host, port, err := net.SplitHostPort(m.Foreign.Addr(cluster.Chief)); err == nil {
 		c.Foreign.MasterAddr = host
 		c.Foreign.MasterPort, _ = strconv.Atoi(port) // an agent wrote it

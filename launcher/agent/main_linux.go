@@ -44,6 +44,8 @@ func init() {
 		"guardian":   guardian,
 		"supervisor": supervisorMain,
 		"logs":       serveLogs,
+		"claim":      printClaim,
+		"fetch":      fetch,
 		"state":      printState,
 		"jobs":       printJobs,
 		"reap":       reap,
@@ -60,7 +62,7 @@ type coded struct {
 func (c coded) Unwrap() error { return c.error }
 
 func usage(problem string) error {
-	return coded{codeUsage, errors.New(problem + ", want start, connect JOB FOLDER, logs JOB FOLDER, " +
+	return coded{codeUsage, errors.New(problem + ", want start, connect JOB FOLDER, logs JOB FOLDER, claim NAME, fetch, " +
 		"state JOB FOLDER, jobs, reap JOB [FOLDER] or prune [--older AGE]")}
 }
 

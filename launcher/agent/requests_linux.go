@@ -117,6 +117,8 @@ func (s *supervisor) handle(l *link, m protocol.Message) {
 		s.check(l, *m.Check)
 	case m.Start != nil:
 		s.startTasks(*m.Start)
+	case m.Checkpoint != nil:
+		s.checkpoint()
 	case m.Stop != nil:
 		s.stop(*m.Stop)
 	case m.Conduct != nil:
@@ -134,6 +136,10 @@ func (s *supervisor) visited(m protocol.Message) {
 	case s.conductor != nil && s.ending == nil:
 		s.tell(protocol.Message{StopAsk: m.Stop})
 	default:
-		s.end(protocol.Verdict{Code: m.Stop.Code, Reason: m.Stop.Reason}, m.Stop.Grace, "the job was stopped")
+		v := protocol.Verdict{Code: m.Stop.Code, Reason: m.Stop.Reason}
+		if m.Stop.SaveTime > 0 {
+			v.Saved = &protocol.Saved{Cause: "nobody conducts the job"}
+		}
+		s.end(v, m.Stop.Grace, "the job was stopped")
 	}
 }

@@ -96,6 +96,9 @@ func fill(ctx context.Context, f folder, spec protocol.Spec, tasks []cluster.Tas
 	if err := writeState(f, state); err != nil {
 		return err
 	}
+	if err := claim(ctx, spec.Job, spec.Checkpoints); err != nil {
+		return err
+	}
 	if err := recordBlobs(f, spec); err != nil {
 		return err
 	}

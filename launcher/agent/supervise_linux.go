@@ -26,8 +26,8 @@ func supervisorMain(_ context.Context, args []string, _ streams) error {
 	if err != nil {
 		return errors.Join(err, answer(readiness{Error: err.Error()}))
 	}
-	terms := make(chan os.Signal, 1)
-	signal.Notify(terms, unix.SIGTERM)
+	terms := make(chan os.Signal, 4)
+	signal.Notify(terms, unix.SIGTERM, unix.SIGUSR1)
 	ignored := make(chan os.Signal, 1)
 	signal.Notify(ignored, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGPIPE) // not ignored: tasks would inherit that
 	lost := make(chan struct{})
@@ -95,7 +95,7 @@ func (s *supervisor) introduce() error {
 func firstState(spec protocol.Spec) protocol.State {
 	return protocol.State{
 		Job: spec.Job, Name: spec.Name, Host: spec.Host, HostIndex: spec.HostIndex, Detached: spec.Detached,
-		Folder: spec.Folder, Binary: ownBlob(),
+		Folder: spec.Folder, Binary: ownBlob(), Checkpoints: spec.Checkpoints,
 		Phase: protocol.Idle, Machine: machine(), Started: time.Now(),
 	}
 }

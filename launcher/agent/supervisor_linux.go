@@ -59,7 +59,7 @@ const beat = time.Second
 
 // run is the supervisor's life. alive is written to, to show that it goes on;
 // lost is closed when the guardian is gone, and terms delivers requests of
-// the host to end.
+// the host to end, or to be ready for that.
 func (s *supervisor) run(alive *os.File, lost <-chan struct{}, terms <-chan os.Signal) {
 	defer close(s.quit)
 	tick := time.NewTicker(s.pace())
@@ -73,7 +73,7 @@ func (s *supervisor) run(alive *os.File, lost <-chan struct{}, terms <-chan os.S
 			lost = nil
 			s.guardianLost()
 		case sig := <-terms:
-			s.terminated(sig)
+			s.signalled(sig)
 		case <-tick.C:
 			s.checkLease()
 			if time.Since(beaten) >= beat {

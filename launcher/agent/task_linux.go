@@ -31,6 +31,7 @@ type task struct {
 	cause, lostPeer       string
 	said                  time.Time // when a heartbeat was last passed on
 	term, kill            alarm
+	save                  save
 }
 
 // running reports whether the task's process is there.

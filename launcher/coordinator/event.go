@@ -34,11 +34,12 @@ type (
 		Message protocol.Message
 	}
 	// StopAsked: the user, or a signal, wants the job to end. Grace 0 means
-	// at once.
+	// at once. With a SaveTime the job is saved before, in at most that time.
 	StopAsked struct {
-		Reason string
-		Code   int
-		Grace  time.Duration
+		Reason   string
+		Code     int
+		Grace    time.Duration
+		SaveTime time.Duration
 	}
 	// Elapsed: a timer that a SetTimer command asked for has run out.
 	Elapsed struct{ Timer Timer }
@@ -60,6 +61,7 @@ const (
 	MaxTimer    Timer = "max"    // the job's --max-time
 	SettleTimer Timer = "settle" // failures have been collected
 	StopTimer   Timer = "stop"   // told tasks should have ended
+	SaveTimer   Timer = "save"   // the chief should have saved
 )
 
 // Command is something to do: one of the types below.

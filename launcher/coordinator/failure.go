@@ -30,6 +30,7 @@ func (m *Machine) exited(h int, e protocol.Exit) {
 		return
 	}
 	m.workersDone()
+	m.chiefEnded()
 }
 
 // fault says why an exit is a failure, or "" when it is none.

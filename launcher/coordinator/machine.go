@@ -47,6 +47,7 @@ type Machine struct {
 	failures []failure
 	verdict  protocol.Verdict
 	notices  []string
+	saving   *saving // the stop that waits, or waited, for a save; nil without
 	grace    time.Duration
 	out      []Command
 }
@@ -171,6 +172,7 @@ func (m *Machine) up(e Up) {
 		return
 	}
 	m.request(e.Host)
+	m.requestSave(e.Host)
 }
 
 // missed returns the exits in a state in the order in which they happened, so
@@ -280,8 +282,11 @@ func (m *Machine) heard(h int, msg protocol.Message) {
 		m.exited(h, *msg.Exited)
 	case msg.Said != nil && msg.Said.Message.Kind == cluster.Failed:
 		m.announced(h, *msg.Said)
+	case msg.Said != nil && msg.Said.Message.Kind == cluster.Checkpoint:
+		m.saved(h, *msg.Said)
 	case msg.StopAsk != nil:
-		m.stopAsked(StopAsked{Reason: msg.StopAsk.Reason, Code: msg.StopAsk.Code, Grace: msg.StopAsk.Grace})
+		s := msg.StopAsk
+		m.stopAsked(StopAsked{Reason: s.Reason, Code: s.Code, Grace: s.Grace, SaveTime: s.SaveTime})
 	case msg.Notice != "":
 		m.note("host %s: %s", m.name(h), msg.Notice)
 	}

@@ -18,7 +18,7 @@ func TestAnyOrderOfEvents(t *testing.T) {
 	if testing.Short() {
 		rounds = 1000
 	}
-	codes := map[int]int{}
+	codes, saves := map[int]int{}, map[string]int{}
 	for seed := range int64(rounds) {
 		g := newGame(t, seed)
 		g.follow(g.m.Begin())
@@ -31,11 +31,19 @@ func TestAnyOrderOfEvents(t *testing.T) {
 		}
 		g.step(g.any()) // says nothing any more
 		codes[g.verdict.Code]++
+		if s := g.verdict.Saved; s != nil {
+			saves[s.Cause]++
+		}
 	}
 	// A test whose jobs all end alike would prove little.
 	for _, code := range []int{0, 3, CodeTimeout, CodePlx, 130, 137} {
 		if codes[code] == 0 {
 			t.Errorf("no job ended with %d: %v", code, codes)
+		}
+	}
+	for _, cause := range []string{"", "disk full", "the job ended before it was saved"} {
+		if saves[cause] == 0 {
+			t.Errorf("no save ended with %q: %v", cause, saves)
 		}
 	}
 }
@@ -97,7 +105,11 @@ func (g *game) any() Event {
 		return say(protocol.Message{Notice: "hm"})
 	case 2:
 		if g.rand.Intn(3) == 0 {
-			return StopAsked{Reason: "stopped", Code: 130, Grace: time.Duration(g.rand.Intn(11)) * time.Second}
+			return StopAsked{Reason: "stopped", Code: 130, Grace: time.Duration(g.rand.Intn(11)) * time.Second,
+				SaveTime: time.Duration(g.rand.Intn(2)) * time.Minute}
+		}
+		if g.rand.Intn(3) == 0 {
+			return say(g.checkpoint())
 		}
 		return say(protocol.Message{Renewed: &protocol.Renew{}})
 	case 3:
@@ -124,8 +136,18 @@ func (g *game) any() Event {
 		if g.rand.Intn(5) == 0 {
 			return say(protocol.Message{Checked: &protocol.Checked{Failures: []protocol.Unreached{{Cause: "firewall"}}}})
 		}
+	case 10:
+		if g.m.stage == running && g.rand.Intn(2) == 0 {
+			return StopAsked{Reason: "stopped", Code: 130, Grace: time.Second, SaveTime: time.Minute}
+		}
 	}
 	return g.good(h)
+}
+
+func (g *game) checkpoint() protocol.Message {
+	cause := []string{"", "disk full"}[g.rand.Intn(2)]
+	return protocol.Message{Said: &protocol.Said{Task: cluster.Chief,
+		Message: cluster.ControlMessage{Kind: cluster.Checkpoint, Step: 7, Cause: cause}}}
 }
 
 // good is what host h would say next if all went well.
@@ -138,6 +160,9 @@ func (g *game) good(h int) Event {
 		return say(protocol.Message{Prepared: prepared(g.plan.Hosts[h], nil)})
 	case g.m.stage == checking:
 		return say(protocol.Message{Checked: &protocol.Checked{}})
+	}
+	if g.m.awaitsSave() && g.rand.Intn(2) == 0 {
+		return say(g.checkpoint())
 	}
 	return say(protocol.Message{Started: &protocol.Started{}})
 }
@@ -188,8 +213,10 @@ func (g *game) exit(t cluster.Task) protocol.Exit {
 	return e
 }
 
-// finish lets every host answer and every task end, without any timer.
+// finish lets every host answer and every task end, without any timer but that
+// of a save.
 func (g *game) finish() {
+	g.step(Elapsed{Timer: SaveTimer})
 	for range 6 {
 		for h := range g.plan.Hosts {
 			if g.verdict == nil {
@@ -270,6 +297,9 @@ func (g *game) sent(c Send) {
 	if g.gone[c.Host] || !g.m.hosts[c.Host].up {
 		g.fail("%+v goes to a host that is not there", c)
 	}
+	if c.Message.Checkpoint != nil && g.m.hostOf[cluster.Chief] != c.Host {
+		g.fail("a checkpoint is asked of host %d, which does not run the chief", c.Host)
+	}
 	if c.Message.Start == nil {
 		return
 	}
@@ -285,6 +315,12 @@ func (g *game) sent(c Send) {
 func (g *game) judge(v protocol.Verdict) {
 	if v.Reason == "" || len(v.Notices) > maxNotices {
 		g.fail("verdict %+v", v)
+	}
+	if v.Saved != nil && v.Saved.Cause == "" && v.Saved.Step != 7 {
+		g.fail("saved at step %d, the chief said 7", v.Saved.Step)
+	}
+	if v.Saved == nil && g.m.saving != nil {
+		g.fail("nothing is said of the save")
 	}
 	if v.First != nil && v.Host != g.plan.Hosts[g.m.hostOf[v.First.Task]].Host {
 		g.fail("first %s is not on host %s", v.First.Task, v.Host)

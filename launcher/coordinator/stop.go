@@ -69,6 +69,9 @@ func (m *Machine) refuse(reason string) {
 }
 
 func (m *Machine) stopAsked(e StopAsked) {
+	if e.SaveTime > 0 && m.saveFirst(e) {
+		return
+	}
 	if (m.stage == stopping || m.stage == finishing) && e.Grace >= m.grace {
 		return // already under way
 	}
@@ -109,6 +112,8 @@ func (m *Machine) elapsed(t Timer) {
 		m.stop()
 	case t == SettleTimer && m.stage == settling:
 		m.judge()
+	case t == SaveTimer:
+		m.saveOverdue()
 	case t == StopTimer && (m.stage == stopping || m.stage == finishing):
 		m.noteUnended()
 		m.conclude()
@@ -167,6 +172,7 @@ func (m *Machine) unended(h int) int {
 
 func (m *Machine) conclude() {
 	m.verdict.Notices = m.notices
+	m.recordSave()
 	m.enter(over, protocol.Over)
 	m.do(Conclude{Verdict: m.verdict})
 }

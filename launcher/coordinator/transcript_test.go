@@ -149,10 +149,10 @@ func (p *player) play(words []string) error {
 		p.run()
 	case "stop":
 		o := parse(rest)
-		p.print(p.m.Step(StopAsked{Reason: o["reason"], Code: o.number("code"), Grace: o.duration("grace")}))
+		p.print(p.m.Step(StopAsked{Reason: o["reason"], Code: o.number("code"), Grace: o.duration("grace"), SaveTime: o.duration("save")}))
 	case "elapsed":
 		p.print(p.m.Step(Elapsed{Timer: Timer(rest[0])}))
-	case "exit", "said":
+	case "exit", "said", "checkpoint":
 		return p.task(verb, rest)
 	default:
 		return p.agent(verb, rest)
@@ -195,7 +195,8 @@ func (p *player) run() {
 	p.out.WriteString(kept)
 }
 
-// task plays an event of one task: its exit, or what it said of its failure.
+// task plays an event of one task: its exit, or what it said of its failure or
+// of a checkpoint.
 func (p *player) task(verb string, words []string) error {
 	t, err := cluster.ParseTask(words[0])
 	if err != nil {
@@ -205,6 +206,11 @@ func (p *player) task(verb string, words []string) error {
 	host, known := p.m.hostOf[t]
 	if !known {
 		return fmt.Errorf("no such task")
+	}
+	if verb == "checkpoint" {
+		said := protocol.Said{Task: t, Message: cluster.ControlMessage{Kind: cluster.Checkpoint, Step: int64(o.number("step")), Cause: o["cause"]}}
+		p.print(p.m.Step(Heard{Host: host, Message: protocol.Message{Said: &said}}))
+		return nil
 	}
 	if verb == "said" {
 		said := protocol.Said{Task: t, Message: cluster.ControlMessage{Kind: cluster.Failed, Cause: o["cause"], Peer: o["lost"]}}
@@ -260,7 +266,7 @@ func event(verb string, i int, h protocol.HostPlan, words []string) (Event, erro
 	case "started":
 		return say(protocol.Message{Started: &protocol.Started{}})
 	case "asks-stop":
-		return say(protocol.Message{StopAsk: &protocol.Stop{Grace: o.duration("grace"), Reason: o["reason"], Code: o.number("code")}})
+		return say(protocol.Message{StopAsk: &protocol.Stop{Grace: o.duration("grace"), Reason: o["reason"], Code: o.number("code"), SaveTime: o.duration("save")}})
 	case "notice":
 		return say(protocol.Message{Notice: o["text"]})
 	}
@@ -329,6 +335,8 @@ func message(m protocol.Message) string {
 	switch {
 	case m.Prepare != nil:
 		return "prepare"
+	case m.Checkpoint != nil:
+		return "checkpoint"
 	case m.Check != nil:
 		var peers []string
 		for _, p := range m.Check.Peers {
@@ -356,6 +364,11 @@ func verdict(v protocol.Verdict) string {
 	}
 	if len(v.Victims) > 0 {
 		text += "; victims " + strings.Join(v.Victims, ", ")
+	}
+	if v.Saved != nil && v.Saved.Cause != "" {
+		text += "; not saved: " + v.Saved.Cause
+	} else if v.Saved != nil {
+		text += fmt.Sprintf("; saved at %d", v.Saved.Step)
 	}
 	if len(v.Notices) > 0 {
 		text += fmt.Sprintf("; %d notices", len(v.Notices))

@@ -19,6 +19,7 @@
 //	<-------- Checked                        which other agents could not be reached
 //	          Start ----------------------->
 //	<-------- Started, Exited, Said, Notice
+//	          Checkpoint ------------------>  to the chief's, which answers with Said
 //	          Stop ------------------------>  some tasks or all, the agent stays
 //	          End ------------------------->  all tasks, then the agent itself
 //	<-------- (end of stream)                nothing of the job is left on the host

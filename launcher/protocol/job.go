@@ -15,6 +15,10 @@ type Spec struct {
 	HostIndex int    `json:"hostIndex"` // place among the job's hosts
 	Folder    string `json:"folder"`    // name of the host's folder under ~/.plx/jobs/<job>/
 
+	// Checkpoints is the name under ~/.plx/ckpt by which a later job finds
+	// this one's checkpoints.
+	Checkpoints string `json:"checkpoints"`
+
 	Command  Command  `json:"command"`
 	Env      []Raw    `json:"env"` // the user's NAME=VALUE, any bytes but NUL
 	Archives []string `json:"archives,omitempty"`
@@ -32,6 +36,10 @@ type Spec struct {
 	Lease    time.Duration `json:"lease"`
 	Grace    time.Duration `json:"grace"`
 	Detached bool          `json:"detached"`
+
+	// SaveTime bounds the save that comes before the end of a job whose host
+	// is to be taken away. 0: none is made.
+	SaveTime time.Duration `json:"saveTime"`
 }
 
 // Command is what every task runs. Exactly one of Blob and Name is set.
@@ -102,6 +110,8 @@ type State struct {
 	Verdict         *Verdict            `json:"verdict,omitempty"`
 	Unkillable      []int               `json:"unkillable,omitempty"` // pids that outlived SIGKILL
 	Started         time.Time           `json:"started"`
+
+	Checkpoints string `json:"checkpoints,omitempty"` // as in Spec
 }
 
 // TaskNow is one task's state: running when it has a pid and no exit.
@@ -136,4 +146,13 @@ type Verdict struct {
 	Host    string   `json:"host,omitempty"`    // where
 	Victims []string `json:"victims,omitempty"` // tasks that failed because a peer did
 	Notices []string `json:"notices,omitempty"`
+
+	Saved *Saved `json:"saved,omitempty"` // what came of the save that a stop asked for; nil: none was asked for
+}
+
+// Saved is what came of a save: a complete checkpoint of Step or, with a
+// Cause, none.
+type Saved struct {
+	Step  int64  `json:"step"`
+	Cause string `json:"cause,omitempty"`
 }

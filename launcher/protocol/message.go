@@ -19,6 +19,8 @@ type Message struct {
 	Conduct *Conduct `json:"conduct,omitempty"`
 	End     *End     `json:"end,omitempty"`
 
+	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
+
 	// From the agent.
 	State    *State    `json:"state,omitempty"`
 	Renewed  *Renew    `json:"renewed,omitempty"`
@@ -125,7 +127,16 @@ type Stop struct {
 	Grace  time.Duration  `json:"grace"`
 	Reason string         `json:"reason,omitempty"`
 	Code   int            `json:"code,omitempty"` // the job's exit status, from a visitor
+
+	// SaveTime has the job saved first, and bounds that. From a visitor.
+	SaveTime time.Duration `json:"saveTime,omitempty"`
 }
+
+// Checkpoint has the chief, a task of the agent's, save at its next step
+// boundary. The answer is a Said of kind checkpoint: the chief's own or, where
+// that cannot answer, the agent's with a Cause. Asked again in the same
+// generation, the agent does not ask the chief twice and answers the same.
+type Checkpoint struct{}
 
 // Conduct makes this agent the conductor of a detached job.
 type Conduct struct {

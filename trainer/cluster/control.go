@@ -21,12 +21,15 @@ type ControlKind string
 
 // What a task says to its agent, and what an agent says to its task.
 const (
-	Hello      ControlKind = "hello"      // task: first message; Version is set
-	Heartbeat  ControlKind = "heartbeat"  // task: alive, at Step
-	Failed     ControlKind = "failed"     // task: about to exit; Cause, and Peer when a peer is to blame
-	Finished   ControlKind = "finished"   // task: done with its work, will exit with 0
-	Stop       ControlKind = "stop"       // agent: end now, in good order
-	Checkpoint ControlKind = "checkpoint" // agent: save at the next step boundary; task: saved at Step
+	Hello     ControlKind = "hello"     // task: first message; Version is set
+	Heartbeat ControlKind = "heartbeat" // task: alive, at Step
+	Failed    ControlKind = "failed"    // task: about to exit; Cause, and Peer when a peer is to blame
+	Finished  ControlKind = "finished"  // task: done with its work, will exit with 0
+	Stop      ControlKind = "stop"      // agent: end now, in good order
+	// Checkpoint asks the chief to save at the next step boundary, and is the
+	// chief's answer, one for each that it was asked: a checkpoint of Step is
+	// complete, or, with a Cause, there is none and that is why.
+	Checkpoint ControlKind = "checkpoint"
 )
 
 // ControlMessage is one message on the control channel.

@@ -16,6 +16,20 @@
 // from then on it must say finished before it exits with 0. A program that
 // never says hello is foreign and is judged by its exit status alone.
 //
+// # Checkpoints
+//
+// A relative folder of checkpoints lies below [Contract.Checkpoints], which
+// jobs of one name share, so that the next one finds what this one has saved.
+// Before a job ends early its agent may ask the chief, and no other task, for a
+// [Checkpoint]. The chief answers each such message with exactly one of the
+// same kind, once it is decided: with Step when a checkpoint of the state after
+// that many steps is complete, its manifest written, which was begun after the
+// question or holds all steps that were made by then; with Cause when there is
+// none. It answers at once where it keeps no checkpoints, and it goes on
+// training and hearing while it saves: stop may come before the answer, and
+// then none is wanted. The launcher waits a bounded time and then ends the job
+// as ever, with stop.
+//
 // # Peers
 //
 // Tasks find each other through [Spec] and prove the job's secret to each

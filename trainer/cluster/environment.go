@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -19,13 +20,20 @@ type Contract struct {
 	// WorldSize is the number of workers; LocalRank and LocalWorldSize count
 	// the workers of the task's host. They mean nothing for a ps.
 	WorldSize, LocalRank, LocalWorldSize int
-	Cluster                              Spec
-	ListenFD                             int // open listening socket at Cluster.Addr(Task); 0: none
-	ControlFD                            int // the task's end of the control channel; 0: none
-	SecretFile                           string
-	LogLevel                             string
-	Dir                                  string // the task's folder on its host
-	Foreign                              Foreign
+	// FirstWorldSize is the number of workers in generation 0: what is to
+	// stay the same although hosts come and go is derived from it.
+	FirstWorldSize int
+	Cluster        Spec
+	ListenFD       int // open listening socket at Cluster.Addr(Task); 0: none
+	ControlFD      int // the task's end of the control channel; 0: none
+	SecretFile     string
+	LogLevel       string
+	Dir            string // the task's folder on its host
+	Foreign        Foreign
+
+	// Checkpoints is the folder on the task's host below which a relative
+	// --ckpt-dir lies; it need not exist. "": there is none.
+	Checkpoints string
 }
 
 // Foreign is what programs written for other launchers read.
@@ -55,6 +63,7 @@ func (c Contract) Environ() []string {
 		"PLX_SECRET_FILE=" + c.SecretFile,
 		"PLX_LOG_LEVEL=" + c.LogLevel,
 		"PLX_DIR=" + c.Dir,
+		"PLX_CHECKPOINTS=" + c.Checkpoints,
 	}
 	if c.ListenFD > 0 {
 		env = append(env, "PLX_LISTEN_FD="+strconv.Itoa(c.ListenFD))
@@ -68,6 +77,9 @@ func (c Contract) Environ() []string {
 			"PLX_WORLD_SIZE="+strconv.Itoa(c.WorldSize),
 			"PLX_LOCAL_RANK="+strconv.Itoa(c.LocalRank),
 			"PLX_LOCAL_WORLD_SIZE="+strconv.Itoa(c.LocalWorldSize))
+		if c.FirstWorldSize > 0 {
+			env = append(env, "PLX_FIRST_WORLD_SIZE="+strconv.Itoa(c.FirstWorldSize))
+		}
 	}
 	return append(env, c.foreign()...)
 }
@@ -132,6 +144,8 @@ func FromEnvironment(getenv func(string) string) (c Contract, ok bool, err error
 		SecretFile: r.text("PLX_SECRET_FILE"),
 		LogLevel:   getenv("PLX_LOG_LEVEL"),
 		Dir:        getenv("PLX_DIR"),
+
+		Checkpoints: getenv("PLX_CHECKPOINTS"),
 	}
 	rank := 0
 	if c.Task.Role == Worker {
@@ -139,6 +153,7 @@ func FromEnvironment(getenv func(string) string) (c Contract, ok bool, err error
 		c.WorldSize = r.number("PLX_WORLD_SIZE", 1)
 		c.LocalRank = r.number("PLX_LOCAL_RANK", 0)
 		c.LocalWorldSize = r.number("PLX_LOCAL_WORLD_SIZE", 1)
+		c.FirstWorldSize = cmp.Or(r.optional("PLX_FIRST_WORLD_SIZE", 1), c.WorldSize)
 	}
 	if err := json.Unmarshal([]byte(getenv("PLX_CLUSTER")), &c.Cluster); err != nil {
 		r.failf("PLX_CLUSTER: %w", err)

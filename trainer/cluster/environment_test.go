@@ -12,9 +12,10 @@ import (
 // contract is that of worker:3, second of two on its host, with two servers.
 func contract() Contract {
 	return Contract{
-		Job: "mlp-1", Generation: 2, Task: Task{Worker, 3}, WorldSize: 4, LocalRank: 1, LocalWorldSize: 2,
+		Job: "mlp-1", Generation: 2, Task: Task{Worker, 3}, WorldSize: 4, LocalRank: 1, LocalWorldSize: 2, FirstWorldSize: 6,
 		Cluster:  Spec{PS: []string{"10.0.0.1:1", "10.0.0.2:1"}, Worker: []string{"10.0.0.1:2", "10.0.0.1:3", "[fd00::4]:2", "[fd00::4]:3"}},
 		ListenFD: 3, ControlFD: 4, SecretFile: "/home/a b/secret", LogLevel: "debug", Dir: "/home/a b/worker_3",
+		Checkpoints: "/home/a b/ckpt/mlp",
 		Foreign: Foreign{
 			MasterAddr: "10.0.0.1", MasterPort: 41000, GroupRank: 1, Interface: "eth0", Devices: "5", Threads: 8,
 			Cluster: Spec{PS: []string{"10.0.0.1:11", "10.0.0.2:11"}, Worker: []string{"10.0.0.1:12", "10.0.0.1:13", "[fd00::4]:12", "[fd00::4]:13"}},
@@ -38,9 +39,9 @@ func variables(t *testing.T, c Contract) map[string]string {
 func TestEnvironmentOfAWorker(t *testing.T) {
 	want := map[string]string{
 		"PLX_JOB": "mlp-1", "PLX_GENERATION": "2", "PLX_ROLE": "worker", "PLX_TASK_INDEX": "3",
-		"PLX_RANK": "3", "PLX_WORLD_SIZE": "4", "PLX_LOCAL_RANK": "1", "PLX_LOCAL_WORLD_SIZE": "2",
+		"PLX_RANK": "3", "PLX_WORLD_SIZE": "4", "PLX_LOCAL_RANK": "1", "PLX_LOCAL_WORLD_SIZE": "2", "PLX_FIRST_WORLD_SIZE": "6",
 		"PLX_CLUSTER":   `{"ps":["10.0.0.1:1","10.0.0.2:1"],"worker":["10.0.0.1:2","10.0.0.1:3","[fd00::4]:2","[fd00::4]:3"]}`,
-		"PLX_LISTEN_FD": "3", "PLX_CONTROL_FD": "4", "PLX_SECRET_FILE": "/home/a b/secret", "PLX_LOG_LEVEL": "debug", "PLX_DIR": "/home/a b/worker_3",
+		"PLX_LISTEN_FD": "3", "PLX_CONTROL_FD": "4", "PLX_SECRET_FILE": "/home/a b/secret", "PLX_LOG_LEVEL": "debug", "PLX_CHECKPOINTS": "/home/a b/ckpt/mlp", "PLX_DIR": "/home/a b/worker_3",
 		"CUDA_VISIBLE_DEVICES": "5", "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
 		"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "41000",
 		"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "1",
@@ -57,7 +58,7 @@ func TestAServerHasNoRank(t *testing.T) {
 	c.Task, c.Foreign.Devices = Task{PS, 1}, ""
 	got := variables(t, c)
 	for _, name := range []string{
-		"PLX_RANK", "PLX_WORLD_SIZE", "PLX_LOCAL_RANK", "PLX_LOCAL_WORLD_SIZE",
+		"PLX_RANK", "PLX_WORLD_SIZE", "PLX_LOCAL_RANK", "PLX_LOCAL_WORLD_SIZE", "PLX_FIRST_WORLD_SIZE",
 		"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",
 	} {
 		if value, set := got[name]; set {
@@ -95,7 +96,7 @@ func TestRoundTrip(t *testing.T) {
 	chief := contract()
 	chief.Task, chief.LocalRank = Chief, 0
 	server := contract()
-	server.Task, server.WorldSize, server.LocalRank, server.LocalWorldSize = Task{PS, 1}, 0, 0, 0
+	server.Task, server.WorldSize, server.LocalRank, server.LocalWorldSize, server.FirstWorldSize = Task{PS, 1}, 0, 0, 0, 0
 	bare := contract()
 	bare.ListenFD, bare.ControlFD, bare.LogLevel, bare.Dir = 0, 0, "", ""
 	for name, want := range map[string]Contract{"worker": contract(), "chief": chief, "ps": server, "bare": bare} {
@@ -108,6 +109,16 @@ func TestRoundTrip(t *testing.T) {
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", name, got, want)
 		}
+	}
+}
+
+// A launcher that restarts nothing need not say how many workers there were.
+func TestFirstWorldSizeIsTheWorldSizeUnlessSaid(t *testing.T) {
+	vars := variables(t, contract())
+	delete(vars, "PLX_FIRST_WORLD_SIZE")
+	got, _, err := FromEnvironment(func(name string) string { return vars[name] })
+	if err != nil || got.FirstWorldSize != 4 {
+		t.Errorf("%d workers at first, %v; want 4", got.FirstWorldSize, err)
 	}
 }
 
@@ -135,6 +146,7 @@ func TestEveryMistakeIsNamed(t *testing.T) {
 		"PLX_LOCAL_RANK=x":             {`PLX_LOCAL_RANK="x"`},
 		"PLX_LOCAL_RANK=2":             {"PLX_LOCAL_RANK=2, but PLX_LOCAL_WORLD_SIZE=2"},
 		"PLX_LOCAL_WORLD_SIZE=5":       {"PLX_LOCAL_WORLD_SIZE=5, but PLX_WORLD_SIZE=4"},
+		"PLX_FIRST_WORLD_SIZE=0":       {`PLX_FIRST_WORLD_SIZE="0": want a number of at least 1`},
 		"PLX_LISTEN_FD=2":              {`PLX_LISTEN_FD="2": want a number of at least 3`},
 		"PLX_CONTROL_FD=three":         {`PLX_CONTROL_FD="three"`},
 		"PLX_CLUSTER=":                 {"PLX_CLUSTER: unexpected end"},

@@ -1,0 +1,90 @@
+package agent
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// checkpointsOf is the folder below which jobs of a checkpoint name keep their
+// checkpoints, "" without a name. The tasks make it.
+func checkpointsOf(name string) (string, error) {
+	if name == "" {
+		return "", nil
+	}
+	if err := checkElement(name); err != nil {
+		return "", err
+	}
+	dir, err := root()
+	return filepath.Join(dir, "ckpt", name), err
+}
+
+// save is what was asked of a task about a checkpoint, and answered.
+type save struct {
+	asked  bool
+	answer *cluster.ControlMessage
+}
+
+// checkpoint asks the chief to save, once, and has it answered in any case.
+func (s *supervisor) checkpoint() {
+	t := s.tasks[cluster.Chief]
+	switch {
+	case s.ending != nil: // its end says all
+	case t == nil || t.child == nil:
+		s.unsaved(fmt.Sprintf("%s does not run on this host", cluster.Chief))
+	case t.save.answer != nil:
+		s.tell(protocol.Message{Said: &protocol.Said{Task: t.Task, Message: *t.save.answer}})
+	case t.save.asked: // the answer is coming
+	case t.now.Exit != nil:
+		s.unsaved(fmt.Sprintf("%s has ended", t.Task))
+	case !t.now.Native:
+		s.unsaved("the program does not know of checkpoints (it has not said hello)")
+	default:
+		t.save.asked = true
+		s.askSave(t)
+	}
+}
+
+func (s *supervisor) askSave(t *task) {
+	control := t.control
+	s.work.Go(func() {
+		err := control.Send(cluster.ControlMessage{Kind: cluster.Checkpoint})
+		if err != nil {
+			s.do(func() { s.answered(t, cluster.ControlMessage{Kind: cluster.Checkpoint, Cause: err.Error()}) })
+		}
+	})
+}
+
+// answered takes the first answer to what the task was asked, and passes it
+// on. A task that saves by itself may say so as well.
+func (s *supervisor) answered(t *task, m cluster.ControlMessage) {
+	if !t.save.asked || t.save.answer != nil {
+		return
+	}
+	t.save.answer = &m
+	s.tell(protocol.Message{Said: &protocol.Said{Task: t.Task, Message: m}})
+}
+
+// unsaved answers for a chief that cannot.
+func (s *supervisor) unsaved(cause string) {
+	s.tell(protocol.Message{Said: &protocol.Said{Task: cluster.Chief,
+		Message: cluster.ControlMessage{Kind: cluster.Checkpoint, Cause: cause}}})
+}
+
+// preempted asks the conductor to end the job, saved, because this host is to
+// be taken away. Without a conductor the lease ends it.
+func (s *supervisor) preempted() {
+	reason := "preempted on host " + s.spec.Host
+	if s.conductor == nil {
+		s.log.Printf("%s, and nobody conducts the job", reason)
+		return
+	}
+	s.log.Print(reason)
+	s.tell(protocol.Message{StopAsk: &protocol.Stop{Reason: reason, Code: codePreempted, Grace: s.spec.Grace, SaveTime: s.spec.SaveTime}})
+}
+
+// codePreempted is the exit status of a job whose host was taken away: that of
+// SIGTERM.
+const codePreempted = 143

@@ -1,0 +1,98 @@
+package coordinator
+
+import (
+	"fmt"
+
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// saving is a stop that waits for the chief to save. Until then the job runs
+// on: should it fail, or its work be done, that is the verdict.
+type saving struct {
+	ask     StopAsked
+	outcome *protocol.Saved // nil while it is waited for
+}
+
+// saveFirst has the job saved before a stop, and reports whether the stop is to
+// wait for that. A job that is not running has nothing to save.
+func (m *Machine) saveFirst(e StopAsked) bool {
+	if m.stage != running {
+		return false
+	}
+	if m.saving != nil { // under way: every visitor's wish comes from each host
+		return true
+	}
+	m.saving = &saving{ask: e}
+	m.timer(SaveTimer, e.SaveTime)
+	m.requestSave(m.hostOf[cluster.Chief])
+	m.chiefEnded()
+	return true
+}
+
+// requestSave asks the chief, if h is its host and the answer is still wanted.
+// It is repeated after a lost connection, which may have swallowed either.
+func (m *Machine) requestSave(h int) {
+	if _, ended := m.exits[cluster.Chief]; ended || !m.awaitsSave() || h != m.hostOf[cluster.Chief] {
+		return
+	}
+	if to := m.hosts[h]; !to.gone && to.silent == "" {
+		m.send(h, protocol.Message{Checkpoint: &protocol.Checkpoint{}})
+	}
+}
+
+func (m *Machine) awaitsSave() bool {
+	return m.stage == running && m.saving != nil && m.saving.outcome == nil
+}
+
+// saved takes the chief's answer, or its agent's for it.
+func (m *Machine) saved(h int, s protocol.Said) {
+	if s.Task != cluster.Chief || h != m.hostOf[cluster.Chief] {
+		return
+	}
+	m.endSave(protocol.Saved{Step: s.Message.Step, Cause: s.Message.Cause})
+}
+
+// chiefEnded gives up a save whose chief is done before the other workers.
+func (m *Machine) chiefEnded() {
+	if _, ended := m.exits[cluster.Chief]; ended && m.awaitsSave() {
+		m.endSave(protocol.Saved{Cause: fmt.Sprintf("%s has ended", cluster.Chief)})
+	}
+}
+
+func (m *Machine) saveOverdue() {
+	if m.awaitsSave() {
+		m.endSave(protocol.Saved{Cause: fmt.Sprintf("%s on %s had not saved within %s",
+			cluster.Chief, m.name(m.hostOf[cluster.Chief]), m.saving.ask.SaveTime)})
+	}
+}
+
+// endSave notes what came of the save, and goes on with the stop that waits
+// for it.
+func (m *Machine) endSave(outcome protocol.Saved) {
+	if m.saving == nil || m.saving.outcome != nil {
+		return // the program's own saves, or answered twice
+	}
+	m.saving.outcome = &outcome
+	ask := m.saving.ask
+	ask.SaveTime = 0
+	if outcome.Cause != "" {
+		m.note("not saved: %s", outcome.Cause)
+	} else {
+		m.note("saved at step %d", outcome.Step)
+		ask.Reason += fmt.Sprintf(", saved at step %d", outcome.Step)
+	}
+	if m.stage == running {
+		m.stopAsked(ask)
+	}
+}
+
+// recordSave puts into the verdict what came of the save.
+func (m *Machine) recordSave() {
+	if m.saving == nil {
+		return
+	}
+	if m.verdict.Saved = m.saving.outcome; m.verdict.Saved == nil {
+		m.verdict.Saved = &protocol.Saved{Cause: "the job ended before it was saved"}
+	}
+}

@@ -1,0 +1,51 @@
+package launcher
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestResume(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	begun := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i, r := range []record{
+		{Job: "old-1"}, // of before there were names of checkpoints
+		{Job: "mnist-1", Name: "mnist", Checkpoints: "mnist"},
+		{Job: "mnist-2", Name: "mnist", Checkpoints: "first"}, // resumed another
+		{Job: "train-1", Checkpoints: "train-1"},
+	} {
+		r.Created, r.Hosts = begun.Add(time.Duration(i)*time.Hour), []hostRecord{{Line: "h1"}}
+		if err := saveRecord(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		name, resume string
+		want, says   string
+	}{
+		"nothing":               {"", "", "", ""},
+		"a new name":            {"fresh", "", "fresh", ""},
+		"a name used before":    {"mnist", "", "mnist", "job mnist-1 had the name mnist too"},
+		"by id":                 {"", "train-1", "train-1", "resume job train-1"},
+		"by the newest of name": {"", "mnist", "first", "resume job mnist-2"},
+		"named otherwise":       {"other", "mnist-1", "mnist", "under the name mnist"},
+		"of old":                {"", "old-1", "old-1", "resume job old-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var said bytes.Buffer
+			l := &launch{cfg: Config{Name: c.name, Resume: c.resume}, voice: newVoice(Terminal{Stderr: &said})}
+			if err := l.resume(t.Context()); err != nil || l.checkpoints != c.want {
+				t.Errorf("%q, %v; want %q", l.checkpoints, err, c.want)
+			}
+			if !strings.Contains(said.String(), c.says) || c.says == "" && said.Len() > 0 {
+				t.Errorf("said %q, want %q", said.String(), c.says)
+			}
+		})
+	}
+	l := &launch{cfg: Config{Resume: "never"}, voice: newVoice(Terminal{Stderr: &bytes.Buffer{}})}
+	if err := l.resume(t.Context()); Code(err) != CodeUsage || Hint(err) == "" || !strings.Contains(err.Error(), "--resume: job never") {
+		t.Errorf("%v (%d, hint %q), want a mistake with a hint", err, Code(err), Hint(err))
+	}
+}

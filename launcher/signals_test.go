@@ -1,0 +1,66 @@
+package launcher
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/launcher/coordinator"
+)
+
+func TestSignals(t *testing.T) {
+	give := patience{grace: 10 * time.Second, save: time.Minute}
+	for name, c := range map[string]struct {
+		give patience
+		sent []os.Signal
+		want []coordinator.StopAsked
+		says string
+	}{
+		"Ctrl-C saves nothing": {give, []os.Signal{os.Interrupt},
+			[]coordinator.StopAsked{{Reason: "stopped by Ctrl-C", Code: 130, Grace: 10 * time.Second}}, "10s to end"},
+		"SIGTERM saves": {give, []os.Signal{syscall.SIGTERM},
+			[]coordinator.StopAsked{{Reason: "stopped by signal terminated", Code: 143, Grace: 10 * time.Second, SaveTime: time.Minute}}, "saved first, for at most 1m0s"},
+		"a second one ends at once": {give, []os.Signal{syscall.SIGTERM, syscall.SIGTERM}, []coordinator.StopAsked{
+			{Reason: "stopped by signal terminated", Code: 143, Grace: 10 * time.Second, SaveTime: time.Minute},
+			{Reason: "stopped by signal terminated", Code: 143}}, "a second one kills"},
+		"SIGHUP saves nothing": {give, []os.Signal{syscall.SIGHUP},
+			[]coordinator.StopAsked{{Reason: "stopped by signal hangup", Code: 129, Grace: 10 * time.Second}}, "10s to end"},
+		"no time to save": {patience{grace: time.Second}, []os.Signal{syscall.SIGTERM},
+			[]coordinator.StopAsked{{Reason: "stopped by signal terminated", Code: 143, Grace: time.Second}}, "1s to end"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var said bytes.Buffer
+			sent := make(chan os.Signal)
+			ctx, s := watch(context.Background(), sent, c.give, newVoice(Terminal{Stderr: &said}))
+			stops := s.conduct()
+			for i, sig := range c.sent {
+				sent <- sig
+				if got := <-stops; got != c.want[i] {
+					t.Errorf("got %+v, want %+v", got, c.want[i])
+				}
+			}
+			s.close()
+			if !strings.Contains(said.String(), c.says) {
+				t.Errorf("said %q, want %q", said.String(), c.says)
+			}
+			if context.Cause(ctx) != context.Canceled {
+				t.Errorf("the context ended with %v, want the end of watch", context.Cause(ctx))
+			}
+		})
+	}
+}
+
+func TestSignalBeforeTheJobRuns(t *testing.T) {
+	sent := make(chan os.Signal)
+	ctx, s := watch(context.Background(), sent, patience{save: time.Minute}, newVoice(Terminal{Stderr: &bytes.Buffer{}}))
+	defer s.close()
+	sent <- syscall.SIGTERM
+	<-ctx.Done()
+	if code := Code(context.Cause(ctx)); code != 143 {
+		t.Errorf("exit status %d: %v", code, context.Cause(ctx))
+	}
+}
