@@ -20,7 +20,7 @@ func (r *Replica) advance(ctx context.Context, result Result, outcome owner.Outc
 		r.dropped += outcome.Dropped * r.rows
 	}
 	if outcome.Over {
-		r.ended = true
+		r.ended, r.over = true, true
 		return ErrDone
 	}
 	if result.Late {
@@ -43,7 +43,10 @@ func (r *Replica) together(ctx context.Context, took time.Duration) error {
 			return err
 		}
 	}
-	return r.tuner.after(ctx, r.step, took)
+	if err := r.tuner.after(ctx, r.step, took); err != nil {
+		return err
+	}
+	return r.saver.after()
 }
 
 // named gives a step's metrics their names.

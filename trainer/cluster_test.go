@@ -7,17 +7,18 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/plx-run/plx/trainer/cluster"
-	"github.com/plx-run/plx/trainer/owner"
 	"github.com/plx-run/plx/trainer/peers"
 )
 
 // testJob is a job whose servers and workers are goroutines of this process.
 type testJob struct {
 	jobs   []*Job
+	ps     []*Job
 	logs   []*bytes.Buffer
 	served []chan error
 }
@@ -45,16 +46,20 @@ func newTestJobOn(t testing.TB, hosts []string, servers int, settings ...Setting
 		j.contract = cluster.Contract{Task: task, WorldSize: workers, LocalRank: task.Index, LocalWorldSize: workers, Cluster: spec}
 		j.door = peers.Open(ln, j.peers())
 		if task.Role == cluster.PS {
-			tj.serve(t, j)
+			tj.ps = append(tj.ps, j)
 		} else {
 			tj.jobs = append(tj.jobs, j)
 		}
 		t.Cleanup(func() { j.door.Close() })
 	}
+	tj.openDepots(t)
+	for _, j := range tj.ps {
+		tj.serve(t, j)
+	}
 	slices.SortFunc(tj.jobs, func(a, b *Job) int { return a.WorkerID() - b.WorkerID() })
 	for _, j := range tj.jobs {
 		var err error
-		if j.leaves, err = conf.leaves(workers); err != nil {
+		if j.leaves, err = conf.leaves(workers, 0); err != nil {
 			t.Fatal(err)
 		}
 		j.openMesh()
@@ -62,6 +67,47 @@ func newTestJobOn(t testing.TB, hosts []string, servers int, settings ...Setting
 		tj.logs = append(tj.logs, j.log.(*bytes.Buffer))
 	}
 	return tj
+}
+
+// eachHost stands for the host in the name of a folder.
+const eachHost = "HOST"
+
+// openDepots opens the checkpoint folders of all tasks.
+func (tj *testJob) openDepots(t testing.TB) {
+	t.Helper()
+	var opening sync.WaitGroup
+	all := append(slices.Clone(tj.jobs), tj.ps...)
+	errs := make([]error, len(all))
+	for i, j := range all {
+		if j.config.ckptDir == "" {
+			continue
+		}
+		host, _, err := net.SplitHostPort(j.contract.Cluster.Addr(j.contract.Task))
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.config.ckptDir = strings.ReplaceAll(j.config.ckptDir, eachHost, host)
+		opening.Go(func() { errs[i] = j.openDepot(t.Context()) })
+		t.Cleanup(func() {
+			if j.depot != nil {
+				j.depot.Close()
+			}
+		})
+	}
+	opening.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// endDepot ends it as a process that has ended with err does.
+func (j *Job) endDepot(err error) {
+	if err == nil {
+		j.leaveDepot(context.Background())
+	}
+	if j.depot != nil {
+		j.depot.Close()
+	}
 }
 
 // testSockets opens a socket for every task.
@@ -89,7 +135,9 @@ func (tj *testJob) serve(t testing.TB, j *Job) {
 	served := make(chan error, 1)
 	tj.served = append(tj.served, served)
 	go func() {
-		served <- owner.Serve(ctx, owner.ServerConfig{Peers: j.peers(), Door: j.door, Cluster: j.contract.Cluster})
+		err := (&task{job: j}).serve(ctx)
+		j.endDepot(err)
+		served <- err
 		close(served)
 	}()
 	t.Cleanup(func() { cancel(); <-served })
@@ -119,6 +167,7 @@ func (tj *testJob) all(do func(j *Job) error) []error {
 			if r := j.replica.Load(); r != nil {
 				errs[i] = errors.Join(errs[i], r.close(errs[i]))
 			}
+			j.endDepot(errs[i])
 		})
 	}
 	running.Wait()
@@ -131,7 +180,10 @@ func (tj *testJob) end(program func(ctx context.Context, j *Job) error) []error 
 	errs := make([]error, len(tj.jobs))
 	var running sync.WaitGroup
 	for i, j := range tj.jobs {
-		running.Go(func() { errs[i] = (&task{job: j}).work(context.Background(), program) })
+		running.Go(func() {
+			errs[i] = (&task{job: j}).work(context.Background(), program)
+			j.endDepot(errs[i])
+		})
 	}
 	running.Wait()
 	return errs

@@ -32,6 +32,10 @@ type config struct {
 	look, tell      int // steps after which workers meet for the first time, and to report
 	summaries       string
 	exportGraph     string
+	ckptDir         string
+	ckptSteps       int // from one checkpoint to the next; 0: see ckptSecs
+	ckptSecs        int // likewise
+	ckptKeep        int // how many are kept
 	profileSteps    string
 	profileDir      string
 	profile         timeline.Steps
@@ -67,7 +71,7 @@ func Seed(s uint64) Setting { return func(c *config) { c.seed = s } }
 
 // defaults is the configuration before settings and flags.
 func defaults() config {
-	return config{replicas: 1, accumulate: 1, bucket: 1 << 20, partition: 4 << 20, profileDir: ".", prefetch: true, search: true, balance: "load", look: 10, tell: 50}
+	return config{replicas: 1, accumulate: 1, bucket: 1 << 20, partition: 4 << 20, profileDir: ".", prefetch: true, search: true, balance: "load", look: 10, tell: 50, ckptKeep: 3}
 }
 
 // check says which value makes no sense by itself.
@@ -93,12 +97,18 @@ func (c *config) check() error {
 		{"lanes", c.lanes, 0}, {"stop-at-step", c.stopAt, 0}, {"check-parameters", c.checkParameters, 0},
 		{"bucket-bytes", c.bucket, 1}, {"partition-bytes", c.partition, 1},
 		{"partitions", c.partitions, 0},
+		{"ckpt-every-steps", c.ckptSteps, 0}, {"ckpt-every-secs", c.ckptSecs, 0}, {"ckpt-keep", c.ckptKeep, 1},
 	} {
 		if n.value < n.least {
 			return fmt.Errorf("--%s is %d: want at least %d", n.flag, n.value, n.least)
 		}
 	}
-	if c.profileSteps == "" {
+	switch {
+	case c.ckptSteps > 0 && c.ckptSecs > 0:
+		return errors.New("--ckpt-every-steps and --ckpt-every-secs: give one of them")
+	case c.ckptDir == "" && c.ckptSteps+c.ckptSecs > 0:
+		return errors.New("checkpoints are to be made, but there is no --ckpt-dir for them")
+	case c.profileSteps == "":
 		return nil
 	}
 	var err error
@@ -111,15 +121,16 @@ func (c *config) check() error {
 // maxVirtual bounds the virtual workers of a job, as package owner does.
 const maxVirtual = 1 << 16
 
-// leaves is the number of virtual workers of a job with so many workers.
-func (c *config) leaves(workers int) (int, error) {
+// leaves is the number of virtual workers of a job with so many workers, which
+// began with so many.
+func (c *config) leaves(workers, first int) (int, error) {
 	if c.virtual > maxVirtual || c.replicas > maxVirtual || c.accumulate > maxVirtual || workers*c.replicas*c.accumulate > maxVirtual {
 		return 0, fmt.Errorf("--virtual-workers %d, --replicas %d, --accumulate %d with %s: at most %d virtual workers are possible",
 			c.virtual, c.replicas, c.accumulate, count(workers, "worker"), maxVirtual)
 	}
 	each := c.replicas * c.accumulate
 	if c.virtual == 0 {
-		return workers * each, nil
+		return max(workers, first) * each, nil
 	}
 	if each > 1 && c.virtual != workers*each {
 		return 0, fmt.Errorf("--virtual-workers %d, but %s times --replicas %d times --accumulate %d make %d: leave one of them out",

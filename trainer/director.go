@@ -29,6 +29,7 @@ type director struct {
 	r         *Replica
 	allotment allotment
 	counts    [][]float64                                // by table, of all meetings
+	first     int                                        // steps that were made before this run
 	steps     int                                        // at the last meeting
 	search    *partition.Search                          // nil: the numbers of partitions are given
 	trial     int                                        // the number that is being tried
@@ -39,7 +40,7 @@ type director struct {
 }
 
 func newDirector(r *Replica) *director {
-	d := &director{r: r, settled: !r.declared.Movable, room: r.client.Room}
+	d := &director{r: r, first: r.step, steps: r.step, settled: !r.declared.Movable, room: r.client.Room}
 	if d.settled {
 		return d
 	}
@@ -108,8 +109,8 @@ func (d *director) next(steps int) int {
 	switch {
 	case !d.settled:
 		return steps + settling + min(max(int(sampleTime/max(d.typical, 1)), leastSteps), mostSteps)
-	case steps < d.r.job.config.tell:
-		return d.r.job.config.tell
+	case steps < d.first+d.r.job.config.tell:
+		return d.first + d.r.job.config.tell
 	}
 	return 0
 }
@@ -121,7 +122,7 @@ func (d *director) place(ctx context.Context, l allotment) ([]owner.Piece, error
 	if d.r.job.config.balance == "bytes" {
 		counts = nil
 	}
-	pieces := d.r.pieces(l, counts, max(d.steps, 1))
+	pieces := d.r.pieces(l, counts, max(d.steps-d.first, 1))
 	return pieces, d.room(ctx, pieces)
 }
 

@@ -48,6 +48,10 @@ func (c *config) define(f *flag.FlagSet) {
 	f.BoolVar(&c.prefetch, "prefetch", c.prefetch, "ask for rows of embeddings a step ahead, where the program says which")
 	f.StringVar(&c.summaries, "summary-dir", c.summaries, "the chief writes TensorBoard event files and JSON lines to `folder`")
 	f.StringVar(&c.exportGraph, "export-graph", c.exportGraph, "the chief writes the model's graph to `file`: DOT, JSON, or both where its name ends in neither")
+	f.StringVar(&c.ckptDir, "ckpt-dir", c.ckptDir, "`folder` on every host for checkpoints, below ~/.plx/ckpt/<job name> where it is relative; training goes on from the newest one there")
+	f.IntVar(&c.ckptSteps, "ckpt-every-steps", c.ckptSteps, "make a checkpoint every `N` steps (default only at the end)")
+	f.IntVar(&c.ckptSecs, "ckpt-every-secs", c.ckptSecs, "make a checkpoint every `N` seconds, behind the step under way")
+	f.IntVar(&c.ckptKeep, "ckpt-keep", c.ckptKeep, "keep the last `N` checkpoints")
 	f.StringVar(&c.profileSteps, "profile-steps", c.profileSteps, "write a timeline of steps `A:B`, A included, B not")
 	f.StringVar(&c.profileDir, "profile-dir", c.profileDir, "`folder` for the timelines, one file per worker, and for the plot of a search for partitions")
 }

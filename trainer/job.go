@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/depot"
 	"github.com/plx-run/plx/trainer/mesh"
 	"github.com/plx-run/plx/trainer/peers"
 )
@@ -35,6 +36,8 @@ type Job struct {
 	door *peers.Door // nil where nobody is to connect
 	mesh *mesh.Mesh  // between the workers
 
+	depot *depot.Depot // nil: no checkpoints
+
 	steps        atomic.Int64
 	parallelized atomic.Bool
 	replica      atomic.Pointer[Replica]
@@ -51,7 +54,7 @@ func newJob(c cluster.Contract, conf config, log, out io.Writer) (*Job, error) {
 	}
 	j := &Job{contract: c, config: conf, level: level, log: log, out: out}
 	if c.Task.Role == cluster.Worker {
-		if j.leaves, err = conf.leaves(c.WorldSize); err != nil {
+		if j.leaves, err = conf.leaves(c.WorldSize, c.FirstWorldSize); err != nil {
 			return nil, err
 		}
 	}

@@ -106,6 +106,11 @@ func (p process) run(ctx context.Context, cancel context.CancelCauseFunc, train 
 		return exitFailed
 	}
 	defer t.close()
+	if err := t.job.openDepot(ctx); err != nil {
+		t.say(cluster.ControlMessage{Kind: cluster.Failed, Cause: err.Error()}) // the exit status says it too
+		p.complain("start", err)
+		return exitFailed
+	}
 	name := t.job.contract.Task.String()
 	if t.job.contract.Task.Role == cluster.PS {
 		err = t.serve(ctx)
@@ -115,6 +120,9 @@ func (p process) run(ctx context.Context, cancel context.CancelCauseFunc, train 
 	stopped := errors.Is(context.Cause(ctx), errStopped)
 	if err != nil && stopped {
 		return stoppedCode(context.Cause(ctx))
+	}
+	if err == nil {
+		t.job.leaveDepot(ctx)
 	}
 	if err != nil {
 		t.say(cluster.ControlMessage{Kind: cluster.Failed, Cause: err.Error(), Peer: t.culprit(err)})
@@ -223,9 +231,34 @@ func (t *task) obey(cancel context.CancelCauseFunc) {
 			return
 		case m.Kind == cluster.Stop:
 			cancel(errAgentSays)
+		case m.Kind == cluster.Checkpoint:
+			t.checkpoint()
 		default:
 			t.job.Logf(slog.LevelDebug, "the agent says %s, which this version does not know", m.Kind)
 		}
+	}
+}
+
+// checkpoint has a checkpoint made at the next step boundary, and tells the
+// agent when all of it is written, or why there is none.
+func (t *task) checkpoint() {
+	tell := func(step int, err error) {
+		m := cluster.ControlMessage{Kind: cluster.Checkpoint, Step: int64(step)}
+		if err != nil {
+			m.Cause = err.Error()
+		}
+		t.say(m) // obey notices a dead channel
+	}
+	r := t.job.replica.Load()
+	switch {
+	case t.job.config.ckptDir == "":
+		tell(0, errors.New("there is no --ckpt-dir"))
+	case r == nil:
+		tell(0, errors.New("training has not begun"))
+	case r.saver == nil:
+		tell(0, fmt.Errorf("%s makes no checkpoints, the chief does", t.job.contract.Task))
+	default:
+		r.saver.ask(tell)
 	}
 }
 
@@ -300,6 +333,9 @@ func (t *task) conclude(ctx context.Context, r *Replica) error {
 	if err := r.join(ctx); err != nil {
 		return err
 	}
+	if err := r.lastCheckpoint(ctx); err != nil {
+		return err
+	}
 	if steps, rows := r.Late(); rows > 0 {
 		t.job.Logf(slog.LevelInfo, "came too late for %s: %s dropped", count(steps, "step"), count(rows, "row"))
 	}
@@ -322,7 +358,8 @@ func (t *task) conclude(ctx context.Context, r *Replica) error {
 // its agent says stop. A signal of somebody else's is no end in good order:
 // workers may still need it.
 func (t *task) serve(ctx context.Context) error {
-	err := owner.Serve(ctx, owner.ServerConfig{Peers: t.job.peers(), Door: t.job.door, Cluster: t.job.contract.Cluster})
+	err := owner.Serve(ctx, owner.ServerConfig{Peers: t.job.peers(), Door: t.job.door, Cluster: t.job.contract.Cluster,
+		Save: t.job.saving(), Restore: t.job.restoring()})
 	if errors.Is(context.Cause(ctx), errAgentSays) {
 		return nil // it has done all that was asked
 	}

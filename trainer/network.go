@@ -52,6 +52,9 @@ func (j *Job) openMesh() {
 
 // close ends what was opened to other tasks.
 func (j *Job) close() {
+	if j.depot != nil {
+		j.depot.Close() // what it could not write was said
+	}
 	j.mesh.Close() // whoever is left learns it from the connection
 	if j.door != nil {
 		j.door.Close() // likewise

@@ -46,11 +46,16 @@ func (j *Job) parallelize(ctx context.Context, build Build, opt Optimizer, optio
 		j.parallelized.Store(false) // nobody has heard of it
 		return nil, err
 	}
+	if err := r.restore(ctx); err != nil {
+		return nil, errors.Join(err, r.hooks.close())
+	}
 	if err := r.connect(ctx); err != nil {
 		return nil, errors.Join(err, r.hooks.close())
 	}
+	r.step = int(r.client.Step())
+	j.steps.Store(int64(r.step))
+	r.tuner, r.saver = r.newTuner(), r.newSaver()
 	j.replica.Store(r)
-	r.tuner = r.newTuner()
 	if j.IsChief() {
 		r.report()
 	}
@@ -236,6 +241,8 @@ func (r *Replica) connect(ctx context.Context) (err error) {
 		Declaration: r.declared,
 		Values:      append(slices.Clone(r.memory), make([][]byte, len(r.tables))...), // tables are with their owners
 		Trace:       r.hooks.trace,
+		Save:        r.job.saving(),
+		Restore:     r.job.restoring(),
 	})
 	return err
 }

@@ -32,10 +32,14 @@ type Replica struct {
 	client    *owner.Client
 	hooks     hooks
 	tuner     *tuner // nil: rows stay where they are
+	saver     *saver // the chief's, nil: no checkpoints
+	carried   []carried
+	restored  bool // nothing more is wanted of the checkpoint
 	step      int
 	late      int   // steps that were begun and came too late
 	dropped   int   // rows that were fed in vain
 	ended     bool  // no further step: all workers ended together
+	over      bool  // they did without this one, which may lack their last steps
 	err       error // why no further step is possible
 }
 

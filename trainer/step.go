@@ -44,6 +44,8 @@ func (r *Replica) Step(ctx context.Context, feed Feed) (Result, error) {
 
 func (r *Replica) train(ctx context.Context, feed Feed) (Result, error) {
 	r.hooks.before(r.step)
+	r.began()
+	r.keepCarried()
 	t := timing{begin: time.Now()}
 	rate := r.optimizer.rate(r.step)
 	if !(rate >= 0) || math.IsInf(rate, 0) {
@@ -73,6 +75,9 @@ func (r *Replica) train(ctx context.Context, feed Feed) (Result, error) {
 		return Result{}, err
 	}
 	t.end = time.Now()
+	if outcome.Saved {
+		r.saveCarried(r.step, func(c carried) []byte { return c.before })
+	}
 	t.communicated = r.hooks.communicated(t.end)
 	result.Step, result.Loss, result.Norm, result.Late = r.step, outcome.Loss, outcome.Norm, outcome.Late
 	if !r.declared.Norm && r.declared.Clip == 0 {

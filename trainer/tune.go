@@ -17,6 +17,7 @@ import (
 // what is computed.
 type tuner struct {
 	r     *Replica
+	first int       // steps that were made before this run
 	meet  int       // after so many steps; 0: never again
 	met   int       // steps at the last meeting
 	marks *marks    // since then
@@ -39,9 +40,9 @@ func (r *Replica) newTuner() *tuner {
 	if !r.declared.Sync.Together() || r.job.NumWorkers()+len(r.job.servers()) == 1 {
 		return nil
 	}
-	t := &tuner{r: r, meet: r.job.config.tell, marks: newMarks(r)}
+	t := &tuner{r: r, first: r.step, met: r.step, meet: r.step + r.job.config.tell, marks: newMarks(r)}
 	if r.declared.Movable {
-		t.meet = r.job.config.look
+		t.meet = r.step + r.job.config.look
 	}
 	if r.job.IsChief() {
 		t.chief = newDirector(r)
@@ -54,7 +55,7 @@ func (r *Replica) newTuner() *tuner {
 func (t *tuner) meets(steps int) bool { return t != nil && steps == t.meet }
 
 // looksAt reports whether gradients of a step are looked at for rows of zeros.
-func (t *tuner) looksAt(step int) bool { return t != nil && step == filledAt }
+func (t *tuner) looksAt(step int) bool { return t != nil && step == t.first+filledAt }
 
 // pulled counts the rows that a step has got.
 func (t *tuner) pulled(tables []table) {
@@ -95,7 +96,7 @@ func (t *tuner) confer(ctx context.Context, steps int) (p plan, err error) {
 	if err := mesh.AllReduce(ctx, m, sum.all); err != nil {
 		return p, err
 	}
-	if steps >= t.r.job.config.tell && !t.told {
+	if steps >= t.first+t.r.job.config.tell && !t.told {
 		t.told = true
 		if err := t.tell(ctx, window, sum, exchanged); err != nil {
 			return p, err

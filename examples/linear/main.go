@@ -31,7 +31,7 @@ func train(ctx context.Context, job *trainer.Job) error {
 	if err != nil {
 		return err
 	}
-	for step := range *steps {
+	for step := replica.Steps(); step < *steps; step++ {
 		result, err := replica.Step(ctx, feed)
 		if err != nil {
 			return err

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"errors"
+
 	"github.com/plx-run/plx/trainer"
 	"github.com/plx-run/plx/trainer/nn"
 	"github.com/plx-run/plx/trainer/random"
@@ -17,19 +20,19 @@ type feeder struct {
 	state, cell *tensor.Dense  // that the next step begins with
 }
 
-func newFeeder(n network, t text, job *trainer.Job, from, to int) (*feeder, error) {
+func newFeeder(ctx context.Context, n network, t text, job *trainer.Job, r *trainer.Replica) (*feeder, error) {
+	from, to := r.Rows()
 	first := func(width int) *tensor.Dense { return tensor.New(tensor.Of(n.dtype), tensor.WithShape(to-from, width)) }
 	sampler, err := nn.NewSampler(n.vocabulary, n.drawn)
 	f := &feeder{network: n, job: job, sampler: sampler, state: first(n.width), cell: first(n.hidden)}
 	for row := from; row < to; row++ {
-		next := t(row)
-		f.rows, f.last = append(f.rows, next), append(f.last, next())
+		f.rows = append(f.rows, t(row, r.Steps()*n.length))
+		f.last = append(f.last, f.rows[row-from]())
 	}
-	return f, err
+	return f, errors.Join(err, r.Carry(ctx, "state", f.state), r.Carry(ctx, "cell", f.cell))
 }
 
-// feed is what a step reads. Its state and cell are there only when carry has
-// seen the step before.
+// feed is what a step reads. Its state and cell are there once carry has seen the step before.
 func (f *feeder) feed(step int) (trainer.Feed, error) {
 	var words, targets []int64
 	for i, next := range f.rows {
@@ -38,8 +41,7 @@ func (f *feeder) feed(step int) (trainer.Feed, error) {
 			targets = append(targets, f.last[i])
 		}
 	}
-	stream := random.New(f.seed, "samples").Derive(uint64(step))
-	samples, logs, labelLogs := f.sampler.Draw(stream, f.job.ShardID(), f.job.NumReplicasPerWorker(), targets)
+	samples, logs, labelLogs := f.sampler.Draw(random.New(f.seed, "samples").Derive(uint64(step)), f.job.ShardID(), f.job.NumReplicasPerWorker(), targets)
 	return trainer.Feed{"state": f.state, "cell": f.cell,
 		"word": vector(words), "target": vector(targets), "label": vector(targets), "label log": vector(labelLogs),
 		"sample": vector(samples), "class": vector(samples), "class log": vector(logs)}, nil

@@ -74,8 +74,7 @@ func (s *settings) check() error {
 	return nil
 }
 
-// train is one worker's part. The chief prints the first step and each --every-th
-// up to the last: perplexity and words, all workers', since the line before.
+// train is one worker's part. The chief's lines are about the steps since the last one.
 func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if err := s.check(); err != nil {
 		return err
@@ -95,8 +94,7 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if err != nil {
 		return err
 	}
-	from, to := replica.Rows()
-	feeder, err := newFeeder(s.network, text, job, from, to)
+	feeder, err := newFeeder(ctx, s.network, text, job, replica)
 	if err != nil {
 		return err
 	}

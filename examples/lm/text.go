@@ -7,8 +7,8 @@ import (
 	"github.com/plx-run/plx/trainer/data"
 )
 
-// text begins to read a row of words, which has no end.
-type text func(row int) (next func() int64)
+// text begins to read a row of words, which has no end, behind some of them.
+type text func(row, skip int) (next func() int64)
 
 // open finds the text, and what to say about it: made words, or the files, which
 // may have fewer different ones than --vocabulary.
@@ -31,5 +31,5 @@ func (s *settings) open() (text, fmt.Stringer, error) {
 	if corpus.Len() < 2*s.batch {
 		return nil, nil, fmt.Errorf("--text: %d words for %d rows: want at least two for each", corpus.Len(), s.batch)
 	}
-	return func(row int) func() int64 { return corpus.Row(row, s.batch) }, corpus, nil
+	return func(row, skip int) func() int64 { return corpus.Row(row, s.batch, skip) }, corpus, nil
 }

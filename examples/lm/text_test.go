@@ -29,7 +29,7 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []int64
-	first, second, want := text(0), text(1), []int64{2, 3, 1, 0, 2, 1, 0, 2, 1, 0}
+	first, second, want := text(0, 0), text(1, 0), []int64{2, 3, 1, 0, 2, 1, 0, 2, 1, 0}
 	for range want {
 		got = append(got, first())
 	}

@@ -54,25 +54,31 @@ var arrows = []arrow{
 	{from: "trainer/plot", std: true},
 	{from: "trainer/partition", std: true, to: []string{"trainer/plot"}, not: []string{"net", "os"}},
 	{from: "trainer/cost", std: true, not: []string{"net", "os"}},
+	{from: "trainer/safetensors", std: true, not: []string{"net", "os"}},
 	{from: "trainer/graph"},
 	{from: "trainer/wire"},
 	{from: "trainer/blas"},
 	{from: "trainer/optimizer", std: true, to: []string{"trainer/wire"}, not: []string{"net"}},
 	{from: "trainer/sparse", std: true, to: []string{"trainer/optimizer", "trainer/random", "trainer/wire"}, not: []string{"net"}},
+	// Checkpoints on disk: who holds what elsewhere is for others to ask.
+	{from: "trainer/checkpoint", std: true, to: []string{"internal/failpoint", "trainer/cluster", "trainer/optimizer"}, not: []string{"net"}},
 	// What runs between tasks: peers below, the two protocols above it.
 	{from: "trainer/peers", to: []string{"trainer/cluster", "trainer/wire"}},
 	{from: "trainer/mesh", to: []string{"trainer/cluster", "trainer/peers", "trainer/wire"}},
 	{from: "trainer/owner", to: []string{"trainer/cluster", "trainer/peers", "trainer/wire",
 		"trainer/optimizer", "trainer/sparse", "trainer/timeline"}},
+	{from: "trainer/depot", to: []string{"internal/failpoint", "trainer/checkpoint", "trainer/cluster", "trainer/owner",
+		"trainer/peers", "trainer/safetensors", "trainer/wire"}},
 	// What runs inside one: graphs and their operations.
 	{from: "trainer/executor", to: []string{"trainer/wire"}},
 	{from: "trainer/nn", to: []string{"trainer/executor", "trainer/random"}},
-	{from: "trainer/...", to: []string{"trainer/..."}},
+	{from: "trainer/...", to: []string{"trainer/...", "internal/failpoint"}},
 	{from: "examples/...", to: []string{"trainer/..."}},
 
 	{from: "internal/testhosts"},
 	{from: "internal/valve", std: true},
-	{from: "internal/testhosts/cmd/...", to: []string{"internal/testhosts"}},
+	{from: "internal/failpoint", std: true, not: []string{"net", "os/exec"}},
+	{from: "internal/testhosts/cmd/...", to: []string{"internal/testhosts", "trainer/cluster"}},
 	{from: "internal/ci/...", std: true},
 	// Measures plx from outside, with what its examples are made of.
 	{from: "internal/bench/...", to: []string{"internal/testhosts", "trainer/data", "trainer/nn", "trainer/plot", "trainer/random"}},

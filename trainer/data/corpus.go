@@ -73,9 +73,11 @@ func (c *Corpus) String() string {
 }
 
 // Row begins to read one of `of` rows, which begin where the pieces of Range
-// do. A row has no end: after the text's last word comes its first.
-func (c *Corpus) Row(row, of int) (next func() int64) {
+// do, behind its first skip words. A row has no end: after the text's last word
+// comes its first.
+func (c *Corpus) Row(row, of, skip int) (next func() int64) {
 	at, _ := Range(len(c.numbers), row, of)
+	at = (at + skip) % len(c.numbers)
 	return func() int64 {
 		word := c.numbers[at]
 		at = (at + 1) % len(c.numbers)

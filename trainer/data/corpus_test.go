@@ -40,11 +40,11 @@ func TestCorpus(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []int64
-		first, second := text.Row(0, 2), text.Row(1, 2)
+		first, second := text.Row(0, 2, 0), text.Row(1, 2, 0)
 		for range c.want {
 			got = append(got, first())
 		}
-		if !slices.Equal(got, c.want) || first() != c.want[0] || second() != c.want[5] {
+		if !slices.Equal(got, c.want) || first() != c.want[0] || second() != c.want[5] || text.Row(1, 2, 7)() != c.want[2] {
 			t.Errorf("%q: %v, want %v", c.vocabulary, got, c.want)
 		}
 		if text.Len() != 10 || text.Unknown() != c.unknown {

@@ -265,7 +265,7 @@ func FuzzCorpus(f *testing.F) {
 		}
 		for row := range int(of) {
 			from, _ := Range(len(want), row, int(of))
-			next := c.Row(row, int(of))
+			next := c.Row(row, int(of), 0)
 			for i := range want {
 				if got := next(); got != want[(from+i)%len(want)] {
 					t.Fatalf("row %d of %d: word %d is %d, want all to be %v", row, of, i, got, want)

@@ -19,12 +19,17 @@ type MadeText struct {
 // MakeText makes a text of so many different words, at least one.
 func MakeText(seed uint64, words int) MadeText { return MadeText{seed, max(1, words)} }
 
-// Row begins to read one of many places in the text. Rows have nothing in
-// common but the rule.
-func (m MadeText) Row(row int) (next func() int64) {
-	s, at, word := random.New(m.seed, "text").Derive(uint64(row)), uint64(0), int64(0)
-	return func() int64 {
-		rule, u := s.Pair(at)
+// Row begins to read one of many places in the text, behind its first skip
+// words. Rows have nothing in common but the rule.
+func (m MadeText) Row(row, skip int) (next func() int64) {
+	s, at, word := random.New(m.seed, "text").Derive(uint64(row)), skip, int64(0)
+	for ; at > 0; at-- { // back to a word that follows from no other
+		if rule, _ := s.Pair(uint64(at)); rule >= 0.5 {
+			break
+		}
+	}
+	next = func() int64 {
+		rule, u := s.Pair(uint64(at))
 		if at++; rule < 0.5 {
 			word = m.following(word)
 		} else {
@@ -32,6 +37,10 @@ func (m MadeText) Row(row int) (next func() int64) {
 		}
 		return word
 	}
+	for at < skip {
+		next()
+	}
+	return next
 }
 
 func (m MadeText) following(word int64) int64 {

@@ -9,7 +9,7 @@ import (
 // rows differ, and each is the same whenever it is read.
 func TestMadeText(t *testing.T) {
 	m := MakeText(3, 1000)
-	a, again, other := m.Row(1), m.Row(1), m.Row(2)
+	a, again, other := m.Row(1, 0), m.Row(1, 0), m.Row(2, 0)
 	follows, same, word := 0, 0, int64(0)
 	const n = 20000
 	for range n {
@@ -31,7 +31,7 @@ func TestMadeText(t *testing.T) {
 	if follows < n/2-300 || follows > n*6/10 || same > n/5 {
 		t.Errorf("of %d words %d follow, %d are those of another row", n, follows, same)
 	}
-	if m.Row(0)() == MakeText(4, 1000).Row(0)() && m.Row(5)() == MakeText(4, 1000).Row(5)() {
+	if m.Row(0, 0)() == MakeText(4, 1000).Row(0, 0)() && m.Row(5, 0)() == MakeText(4, 1000).Row(5, 0)() {
 		t.Error("two seeds give the same words")
 	}
 }
@@ -46,7 +46,7 @@ func TestMadeTextPerplexity(t *testing.T) {
 			pairs[i] = make([]float64, words+1) // the sum at the end
 		}
 		count := func(row int, each func(word, next int64)) {
-			text := m.Row(row)
+			text := m.Row(row, 0)
 			for i, word := 0, text(); i < read; i++ {
 				next := text()
 				each(word, next)
@@ -67,5 +67,25 @@ func TestMadeTextPerplexity(t *testing.T) {
 	}
 	if got, want := MakeText(0, 1<<50).String(), "made of 1125899906842624 words"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// What is skipped is what would have been read.
+func TestTextIsSkipped(t *testing.T) {
+	made := MakeText(3, 50)
+	for row := range 3 {
+		whole := made.Row(row, 0)
+		for skip := range 200 {
+			part := made.Row(row, skip)
+			for range 3 {
+				part()
+			}
+			if want, got := made.Row(row, skip+3)(), part(); got != want {
+				t.Fatalf("row %d: word %d is %d behind %d words, and %d behind all before it", row, skip+3, got, skip, want)
+			}
+			if want, got := whole(), made.Row(row, skip)(); got != want {
+				t.Fatalf("row %d: word %d is %d, and %d where the row is read from the start", row, skip, got, want)
+			}
+		}
 	}
 }

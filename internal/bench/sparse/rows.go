@@ -25,7 +25,7 @@ func countRows(m Model) (Rows, error) {
 	text := data.MakeText(0, m.Vocabulary)
 	made, last := make([]func() int64, m.Batch), make([]int64, m.Batch)
 	for i := range made {
-		made[i] = text.Row(i)
+		made[i] = text.Row(i, 0)
 		last[i] = made[i]()
 	}
 	var r Rows

@@ -1,0 +1,195 @@
+package e2e
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/internal/testhosts"
+)
+
+// at5 and at7 are the checkpoints of internal/testhosts/cmd/saver: every worker
+// writes its part of the first when it starts, and the chief the whole of the
+// second when it is asked.
+const (
+	at5 = "000000000005-g0-0123abcd"
+	at7 = "000000000007-g0-0123abcd"
+)
+
+func (b *bench) saver() string {
+	b.t.Helper()
+	return testhosts.Binary(b.t, "github.com/plx-run/plx/internal/testhosts/cmd/saver")
+}
+
+// whole checks that a folder holds exactly these checkpoints, each with all
+// files of its manifest and the right sums.
+func whole(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, "*", "manifest.json"))
+	if err != nil || len(found) != len(want) {
+		t.Fatalf("%s: checkpoints %q, %v; want %q", dir, found, err, want)
+	}
+	for i, path := range found {
+		var m struct {
+			Checkpoint struct{ Files []struct{ Name, Sum string } }
+		}
+		if err := json.Unmarshal(read(t, path), &m); err != nil || len(m.Checkpoint.Files) != 2 {
+			t.Fatalf("%s: %v, %+v", path, err, m)
+		}
+		folder := filepath.Dir(path)
+		if filepath.Base(folder) != want[i] {
+			t.Errorf("%s: want %s", folder, want[i])
+		}
+		for _, f := range m.Checkpoint.Files {
+			if sum := sha256.Sum256(read(t, filepath.Join(folder, f.Name))); hex.EncodeToString(sum[:]) != f.Sum {
+				t.Errorf("%s/%s is not what its manifest says", folder, f.Name)
+			}
+		}
+		if files := list(folder); len(files) != 3 {
+			t.Errorf("%s holds %q, want two files and the manifest", folder, files)
+		}
+	}
+}
+
+func TestCheckpoints(t *testing.T) {
+	b := newBench(t, testhosts.Options{Hosts: 2})
+	file, saver := b.ResourceFile("h1", "h2"), b.saver()
+	launch := func(b *bench, args ...string) *running {
+		r := b.start(append([]string{"launch", "--hosts", file}, args...)...)
+		r.await(r.stdout, "worker:0 h1 | had ")
+		r.await(r.stdout, "worker:1 h2 | had ")
+		return r
+	}
+	t.Run("SIGTERM saves, and they are fetched", func(t *testing.T) {
+		b, dir := b.in(t), filepath.Join(t.TempDir(), "a b")
+		r := launch(b, "--name", "first", "--fetch", dir, saver, "sub folder/run")
+		r.signal(syscall.SIGTERM)
+		res := r.want(143)
+		b.says(res, "job", "stopped by signal terminated, saved at step 7")
+		contains(t, res.stderr, "fetched 2 checkpoints of first into "+dir+": 6 files, ")
+		whole(t, filepath.Join(dir, "sub folder/run"), at5, at7)
+		b.hostsGone(0)
+	})
+	t.Run("found again by name, by id and with --resume", func(t *testing.T) {
+		b := b.in(t)
+		first := b.id("first")
+		for _, args := range [][]string{{"--name", "first"}, {"--resume", "first"}, {"--resume", first, "--name", "other"}} {
+			r := launch(b, append(args, saver, "sub folder/run")...)
+			contains(t, r.stdout.String(), "worker:0 h1 | had ["+at5+" "+at7+"]", "worker:1 h2 | had ["+at5+"]")
+			contains(t, r.stderr.String(), "under")
+			r.signal(syscall.SIGINT)
+			if res := r.want(130); strings.Contains(res.stderr, "saved") {
+				t.Errorf("Ctrl-C speaks of saving:\n%s", res.stderr)
+			}
+		}
+		r := b.elsewhere().want(2, "launch", "--hosts", file, "--resume", "no-such-job", saver)
+		contains(t, r.stderr, "--resume: job no-such-job", "plx: hint: ")
+	})
+	t.Run("the name of a running job", func(t *testing.T) {
+		b := b.in(t)
+		r := launch(b, "--name", "taken", saver)
+		other := b.elsewhere()
+		res := other.want(125, "launch", "--hosts", file, "--name", "taken", saver)
+		contains(t, res.stderr, "host h1: job taken-", "plx stop taken-", "another --name")
+		other.want(125, "launch", "--hosts", file, "--resume", "taken", saver)
+		r.signal(syscall.SIGINT)
+		r.want(130)
+		b.hostsGone(0)
+	})
+	t.Run("plx stop", func(t *testing.T) { testStopSaves(b.in(t), file, saver) })
+	t.Run("a host that is to go", func(t *testing.T) {
+		b := b.in(t)
+		r := launch(b, saver)
+		p := b.process(b.Hosts[1], "plx agent guardian")
+		if err := p.Signal(syscall.SIGUSR1); err != nil {
+			t.Fatal(err)
+		}
+		b.says(r.want(143), "job", "preempted on host h2, saved at step 7")
+		b.hostsGone(0)
+	})
+	t.Run("a chief that does not save", func(t *testing.T) {
+		b := b.in(t)
+		r := launch(b, "--checkpoint-timeout", "1s", saver, "--hang")
+		r.signal(syscall.SIGTERM)
+		contains(t, r.want(143).stderr, "not saved: worker:0 on h1 had not saved within 1s")
+		r = launch(b, saver, "--hang")
+		r.signal(syscall.SIGTERM)
+		r.await(r.stdout, "worker:0 h1 | asked")
+		r.signal(syscall.SIGTERM)
+		asked := time.Now()
+		b.says(r.want(143), "job", "stopped by signal terminated")
+		b.took("to end", asked, 10*time.Second)
+		b.hostsGone(0)
+	})
+	t.Run("plx fetch", func(t *testing.T) { testFetch(b.in(t), file, saver) })
+}
+
+// testStopSaves stops jobs that can be saved, that cannot, and that know
+// nothing of it.
+func testStopSaves(b *bench, file, saver string) {
+	job := b.detach("--hosts", file, saver)
+	res := b.want(0, "stop", "--checkpoint", job)
+	contains(b.t, res.stderr, "job "+job+": stopped on 2 hosts, saved at step 7")
+	if code := b.jobsOf()[job].Code; code == nil || *code != 143 {
+		b.t.Errorf("the job's exit status: %v", code)
+	}
+	job = b.detach("--hosts", file, saver, "--refuse", "the disk is full")
+	contains(b.t, b.want(125, "stop", "--checkpoint", job).stderr, "stopped on 2 hosts, not saved: the disk is full")
+	job = b.detach("--hosts", file, saver, "--hang")
+	contains(b.t, b.want(125, "stop", "--checkpoint", "--checkpoint-timeout", "1s", job).stderr, "not saved: worker:0 on h1 had not saved within 1s")
+	job = b.detach("--hosts", file, "sleep", "1000")
+	contains(b.t, b.want(125, "stop", "--checkpoint", job).stderr, "not saved: the program does not know of checkpoints")
+	contains(b.t, b.want(0, "stop", "--checkpoint", job).stderr, "had ended already")
+	b.want(2, "stop", "--checkpoint-timeout", "1s", job)
+	b.hostsGone(0)
+}
+
+// testFetch fetches a detached job's checkpoints from a machine that did not
+// launch it, while it runs and with a host lost.
+func testFetch(b *bench, file, saver string) {
+	job := b.detach("--hosts", file, saver)
+	logs := b.start("logs", "-f", job)
+	logs.awaitLine("worker:0", `had \[\]`)
+	logs.awaitLine("worker:1", `had \[\]`)
+	other, dir := b.elsewhere(), b.t.TempDir()
+	other.want(0, "fetch", "--hosts", file, job, dir)
+	whole(b.t, dir, at5)
+	b.want(0, "stop", "--checkpoint", job)
+	logs.want(0)
+	b.Hosts[1].Cut()
+	res := b.want(0, "fetch", job, dir) // the chief's host has all of the newest; of the other one all is here
+	contains(b.t, res.stderr, "host h2: its checkpoints are not fetched: ", "checkpoint "+at5+": not fetched: ", "fetched 1 checkpoint of "+job)
+	whole(b.t, dir, at5, at7)
+	b.Hosts[1].Heal()
+	b.Hosts[0].Cut()
+	res = b.want(125, "fetch", job, b.t.TempDir())
+	contains(b.t, res.stderr, "host h1: ", "checkpoint "+at5+", the newest: no host that was reached has worker-0.safetensors")
+	b.Hosts[0].Heal()
+	b.want(2, "fetch", job)
+	contains(b.t, b.want(125, "fetch", b.detach("--hosts", file, "true"), b.t.TempDir()).stderr, "no host has checkpoints under the name")
+	b.hostsGone(patience)
+}
+
+// TestEmbeddedCheckpoints has hosts that share one home.
+func TestEmbeddedCheckpoints(t *testing.T) {
+	b := local(t)
+	dir := t.TempDir()
+	r := b.start("launch", "--name", "one", "--fetch", dir, b.saver())
+	r.await(r.stdout, "worker:0 127.0.0.2 | had ")
+	r.await(r.stdout, "worker:1 127.0.0.3 | had ")
+	r.signal(syscall.SIGTERM)
+	contains(t, r.want(143).stderr, "fetched 2 checkpoints of one into "+dir+": 6 files, ")
+	whole(t, dir, at5, at7)
+	if kept := list(filepath.Join(b.home, ".plx", "ckpt")); !slices.Equal(kept, []string{"one"}) {
+		t.Errorf("~/.plx/ckpt holds %q", kept)
+	}
+	res := b.want(125, "launch", "--name", "two", "--local", "1x1", "--fetch", dir, "true")
+	contains(t, res.stderr, "job two-", ": done", "no host has checkpoints under the name two")
+	contains(t, b.want(3, "launch", "--local", "1x1", "--fetch", dir, "sh", "-c", "exit 3").stderr, "no host has checkpoints")
+}

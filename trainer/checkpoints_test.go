@@ -1,0 +1,270 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"gorgonia.org/tensor"
+)
+
+// saving makes checkpoints below a folder, every so many steps.
+func saving(dir string, every int) Setting {
+	return flags(func(c *config) { c.ckptDir, c.ckptSteps = dir, every })
+}
+
+// until trains up to a step, as a program does that ends there.
+func (x trial) until(steps int, tj *testJob) (trained, error) {
+	x.steps = steps
+	all := make([]trained, len(tj.jobs))
+	errs := tj.end(func(_ context.Context, j *Job) (err error) {
+		all[j.WorkerID()], err = x.run(j)
+		return err
+	})
+	if err := errors.Join(errs...); err != nil {
+		return all[0], err // servers may wait for workers that will not come
+	}
+	return all[0], tj.wait()
+}
+
+// shape is how many tasks there are, and how they train.
+type shape struct {
+	workers, servers int
+	settings         []Setting
+}
+
+// resumes trains in runs of each steps, one in each shape, and wants every bit
+// that a single run has.
+func (x trial) resumes(t *testing.T, each int, shapes ...shape) {
+	x.steps = each * len(shapes)
+	want := x.alone(t, VirtualWorkers(6))
+	dir, took := t.TempDir(), 0
+	for i, s := range shapes {
+		settings := append([]Setting{VirtualWorkers(6), saving(dir, 4), restless(t)}, s.settings...)
+		tj := newTestJobOn(t, hostNames(s.workers), s.servers, settings...)
+		got, err := x.until(each*(i+1), tj)
+		if err != nil {
+			t.Fatalf("run %d: %v\n%s", i, err, tj.logs[0])
+		}
+		for k, loss := range got.losses {
+			if !sameBits(loss, want.losses[took+k]) {
+				t.Fatalf("run %d: loss %v of step %d, want %v", i, loss, took+k, want.losses[took+k])
+			}
+		}
+		if len(got.losses) != each {
+			t.Fatalf("run %d took %d steps, want %d\n%s", i, len(got.losses), each, tj.logs[0])
+		}
+		took += len(got.losses)
+		if i == len(shapes)-1 && got.digest != want.digest {
+			t.Errorf("%s, want %s", got.digest, want.digest)
+		}
+	}
+}
+
+// What is interrupted and goes on has the same bits as what is not: on any
+// number of workers and servers, in any architecture, with every optimiser,
+// with statistics and dropout.
+func TestResume(t *testing.T) {
+	shapes := []shape{
+		{3, 2, []Setting{Arch("ps")}},
+		{2, 0, []Setting{Arch("allreduce")}},
+		{6, 3, []Setting{Arch("hybrid")}},
+		{1, 0, nil},
+		{2, 1, []Setting{Arch("ps"), scattered}},
+		{4, 2, []Setting{Arch("hybrid"), flags(func(c *config) { c.look, c.tell = 3, 8 })}},
+	}
+	options := []Option{GlobalBatch(12), ClipNorm(0.5)}
+	for name, opt := range map[string]Optimizer{
+		"sgd": SGD(0.1), "momentum": Momentum(0.1, 0.9), "adagrad": Adagrad(0.1), "adam": Adam(0.01),
+	} {
+		t.Run(name, func(t *testing.T) {
+			trial{build: divided, feed: sentences, opt: opt, options: options}.resumes(t, 6, shapes...)
+		})
+	}
+	t.Run("batch norm", func(t *testing.T) {
+		trial{build: smallCNN, feed: classified(2, 6, 6), opt: Adam(0.02), options: options}.resumes(t, 3, shapes...)
+	})
+	t.Run("schedule", func(t *testing.T) {
+		opt := Momentum(0.1, 0.9).WithSchedule(func(step int) float64 { return 0.1 / float64(step+1) })
+		trial{build: dropoutMLP, feed: classified(60), opt: opt, options: options}.resumes(t, 3, shapes...)
+	})
+}
+
+var savedAt = regexp.MustCompile(`checkpoint of step (\d+):`)
+
+// What is saved in any mode can be gone on from in any other.
+func TestResumeInOtherModes(t *testing.T) {
+	x := trial{build: words, feed: sentences, opt: Adam(0.01), options: []Option{GlobalBatch(12)}}
+	dir, last := t.TempDir(), "training begins anew"
+	for i, mode := range []string{"async", "sync", "ssp:2", "backup:1", "group:2", "async"} {
+		tj := newTestJobOn(t, hostNames(3), 2, VirtualWorkers(6), saving(dir, 3), Arch("ps"), Sync(mode))
+		if _, err := x.until(8*(i+1), tj); err != nil {
+			t.Fatalf("%s: %v\n%s", mode, err, tj.logs[0])
+		}
+		said := tj.logs[0].String()
+		saved := savedAt.FindAllStringSubmatch(said, -1)
+		if !strings.Contains(said, last) {
+			t.Fatalf("%s does not say %q:\n%s", mode, last, said)
+		}
+		if mode == "backup:1" && len(saved) == 0 {
+			continue // the chief was always late
+		}
+		last = "going on after step " + saved[len(saved)-1][1] + ","
+		if at := saved[len(saved)-1][1]; mode != "backup:1" && at != strconv.Itoa(8*(i+1)) {
+			t.Errorf("%s: the last checkpoint is of step %s:\n%s", mode, at, said)
+		}
+	}
+}
+
+// counting is a program whose state at every row is what was fed to it so far.
+func counting(t *testing.T, j *Job, steps int) error {
+	r, err := j.Parallelize(t.Context(), regression{}.build, SGD(0.1), GlobalBatch(12))
+	if err != nil {
+		return err
+	}
+	from, to := r.Rows()
+	state := tensor.New(tensor.Of(tensor.Float64), tensor.WithShape(to-from, 2))
+	if err := r.Carry(t.Context(), "state", state); err != nil {
+		return err
+	}
+	sums := state.Float64s()
+	for r.Steps() < steps {
+		for row := from; row < to; row++ {
+			var want float64
+			for step := range r.Steps() {
+				want += float64(100*step + row)
+			}
+			if got := sums[2*(row-from)+1]; got != want {
+				return fmt.Errorf("step %d: row %d carries %v, want %v", r.Steps(), row, got, want)
+			}
+		}
+		step := r.Steps()
+		if _, err := r.Step(t.Context(), regression{}.feed(step, from, to)); err != nil {
+			return err
+		}
+		for row := from; row < to; row++ {
+			sums[2*(row-from)+1] += float64(100*step + row)
+		}
+	}
+	return nil
+}
+
+// State of the program's goes with the rows that it belongs to.
+func TestCarry(t *testing.T) {
+	dir := t.TempDir()
+	for i, workers := range []int{3, 2, 6, 1, 4} {
+		settings := []Setting{VirtualWorkers(12), saving(dir, 3)}
+		tj := newTestJobOn(t, hostNames(workers), i%2, append(settings, Arch([]string{"allreduce", "ps"}[i%2]))...)
+		steps := 5 * (i + 1)
+		errs := tj.end(func(_ context.Context, j *Job) error { return counting(t, j, steps) })
+		if err := errors.Join(append(errs, tj.wait())...); err != nil {
+			t.Fatalf("%d workers: %v\n%s", workers, err, tj.logs[0])
+		}
+		if got := tj.jobs[0].replica.Load().Steps(); got != steps {
+			t.Fatalf("%d workers: %d steps, want %d", workers, got, steps)
+		}
+	}
+}
+
+// A checkpoint that is damaged on all hosts is skipped, said so, and the one
+// before is taken; where none is good nothing begins anew in silence.
+func TestDamagedCheckpoints(t *testing.T) {
+	x := trial{build: words, feed: sentences, opt: Adam(0.01), options: []Option{GlobalBatch(12)}, steps: 12}
+	want := x.alone(t, VirtualWorkers(6))
+	dir := t.TempDir()
+	settings := []Setting{VirtualWorkers(6), saving(filepath.Join(dir, eachHost), 4), Arch("hybrid")}
+	if _, err := x.until(8, newTestJobOn(t, hostNames(2), 2, settings...)); err != nil {
+		t.Fatal(err)
+	}
+	damage(t, filepath.Join(dir, "*", "000000000008-*", "*.safetensors"), func(b []byte) []byte { b[len(b)/2] ^= 0x10; return b })
+	tj := newTestJobOn(t, hostNames(2), 2, settings...)
+	got, err := x.until(12, tj)
+	if err != nil || got.digest != want.digest || len(got.losses) != 8 {
+		t.Errorf("%v: %d steps to %s, want 8 to %s\n%s", err, len(got.losses), got.digest, want.digest, tj.logs[0])
+	}
+	if said := tj.logs[0].String(); !strings.Contains(said, "000000000008-g0-") || !strings.Contains(said, "127.0.0.") {
+		t.Errorf("it does not say what was skipped:\n%s", said)
+	}
+	damage(t, filepath.Join(dir, "*", "*", "*.safetensors"), func(b []byte) []byte { return b[:len(b)-1] })
+	if _, err := x.until(16, newTestJobOn(t, hostNames(2), 2, settings...)); err == nil || !strings.Contains(err.Error(), "checkpoint") {
+		t.Errorf("with no good checkpoint: %v", err)
+	}
+}
+
+// damage changes files.
+func damage(t *testing.T, pattern string, change func([]byte) []byte) {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s: %v, %d files", pattern, err, len(files))
+	}
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, change(b), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The loss of a host's folder loses nothing.
+func TestCheckpointSurvivesAHost(t *testing.T) {
+	x := trial{build: words, feed: sentences, opt: Momentum(0.1, 0.9), options: []Option{GlobalBatch(12)}, steps: 10}
+	want := x.alone(t, VirtualWorkers(6))
+	for lost := range 3 {
+		dir := t.TempDir()
+		settings := []Setting{VirtualWorkers(6), saving(filepath.Join(dir, eachHost), 0), Arch("hybrid")}
+		if _, err := x.until(5, newTestJobOn(t, hostNames(3), 3, settings...)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.RemoveAll(filepath.Join(dir, hostNames(3)[lost])); err != nil {
+			t.Fatal(err)
+		}
+		tj := newTestJobOn(t, hostNames(3), 3, settings...)
+		if got, err := x.until(10, tj); err != nil || got.digest != want.digest || len(got.losses) != 5 {
+			t.Errorf("without host %d: %v: %d steps to %s, want 5 to %s\n%s", lost, err, len(got.losses), got.digest, want.digest, tj.logs[0])
+		}
+	}
+}
+
+func TestForeignCheckpoint(t *testing.T) {
+	dir := t.TempDir()
+	x := trial{build: words, feed: sentences, opt: SGD(0.1), options: []Option{GlobalBatch(4)}, steps: 3}
+	if _, err := x.until(3, newTestJob(t, 2, 0, saving(dir, 0))); err != nil {
+		t.Fatal(err)
+	}
+	for what, y := range map[string]trial{
+		"optimiser": {build: words, feed: sentences, opt: Adam(0.1), options: x.options},
+		"variable":  {build: func(uint64) Build { return regression{}.build }, feed: regression{}.feed, opt: SGD(0.1), options: x.options},
+	} {
+		if _, err := y.until(5, newTestJob(t, 2, 0, saving(dir, 0))); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("another %s: %v", what, err)
+		}
+	}
+}
+
+func TestCheckpointFlags(t *testing.T) {
+	for _, c := range []struct {
+		set  func(*config)
+		want string
+	}{
+		{func(c *config) { c.ckptDir, c.ckptSteps, c.ckptSecs = "x", 1, 1 }, "give one of them"},
+		{func(c *config) { c.ckptSteps = 1 }, "no --ckpt-dir"},
+		{func(c *config) { c.ckptDir, c.ckptKeep = "x", 0 }, "--ckpt-keep is 0"},
+		{func(c *config) { c.ckptDir, c.ckptSecs = "x", -1 }, "--ckpt-every-secs is -1"},
+	} {
+		conf := defaults()
+		c.set(&conf)
+		if err := conf.check(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %q", err, c.want)
+		}
+	}
+}
