@@ -256,7 +256,9 @@ func (r *Replica) began() {
 	}
 }
 
-// lastCheckpoint is every worker's part in the one at the end.
+// lastCheckpoint is every worker's part in the one at the end. Workers that
+// carry state leave together: it comes from each, and the chief may ask for it
+// after another has done its last step.
 func (r *Replica) lastCheckpoint(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -264,6 +266,13 @@ func (r *Replica) lastCheckpoint(ctx context.Context) error {
 		return nil
 	}
 	r.began()
+	if err := r.makeLast(ctx); err != nil || len(r.carried) == 0 || !r.declared.Sync.Together() {
+		return err
+	}
+	return r.job.Barrier(ctx)
+}
+
+func (r *Replica) makeLast(ctx context.Context) error {
 	if r.over && r.job.IsChief() {
 		r.job.Logf(slog.LevelWarn, "no checkpoint at the end: the others made steps without this worker")
 		return nil

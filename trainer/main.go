@@ -106,15 +106,13 @@ func (p process) run(ctx context.Context, cancel context.CancelCauseFunc, train 
 		return exitFailed
 	}
 	defer t.close()
-	if err := t.job.openDepot(ctx); err != nil {
-		t.say(cluster.ControlMessage{Kind: cluster.Failed, Cause: err.Error()}) // the exit status says it too
-		p.complain("start", err)
-		return exitFailed
-	}
 	name := t.job.contract.Task.String()
-	if t.job.contract.Task.Role == cluster.PS {
+	err = t.job.openDepot(ctx)
+	switch {
+	case err != nil:
+	case t.job.contract.Task.Role == cluster.PS:
 		err = t.serve(ctx)
-	} else {
+	default:
 		err = t.work(ctx, train)
 	}
 	stopped := errors.Is(context.Cause(ctx), errStopped)
@@ -125,7 +123,7 @@ func (p process) run(ctx context.Context, cancel context.CancelCauseFunc, train 
 		t.job.leaveDepot(ctx)
 	}
 	if err != nil {
-		t.say(cluster.ControlMessage{Kind: cluster.Failed, Cause: err.Error(), Peer: t.culprit(err)})
+		t.say(cluster.ControlMessage{Kind: cluster.Failed, Step: t.job.steps.Load(), Cause: err.Error(), Peer: t.culprit(err)})
 		p.complain(name, err)
 		return exitFailed
 	}

@@ -23,7 +23,7 @@ type ControlKind string
 const (
 	Hello     ControlKind = "hello"     // task: first message; Version is set
 	Heartbeat ControlKind = "heartbeat" // task: alive, at Step
-	Failed    ControlKind = "failed"    // task: about to exit; Cause, and Peer when a peer is to blame
+	Failed    ControlKind = "failed"    // task: about to exit, at Step; Cause, and Peer when a peer is to blame
 	Finished  ControlKind = "finished"  // task: done with its work, will exit with 0
 	Stop      ControlKind = "stop"      // agent: end now, in good order
 	// Checkpoint asks the chief to save at the next step boundary, and is the

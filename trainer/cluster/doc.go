@@ -13,8 +13,10 @@
 // # Control channel
 //
 // A task that speaks the contract opens its [Control] channel and says hello;
-// from then on it must say finished before it exits with 0. A program that
-// never says hello is foreign and is judged by its exit status alone.
+// from then on it must say finished before it exits with 0, and send a
+// heartbeat every few seconds: one that is silent for long has frozen, and is
+// killed. A program that never says hello is foreign and is judged by its exit
+// status alone.
 //
 // # Checkpoints
 //

@@ -144,7 +144,7 @@ type Depot struct {
 	part    *part // of the save that is under way, nil: none
 	begun   chan struct{}
 	early   *owner.Snapshot // of a save that this task has not heard of yet
-	ahead   *state          // likewise
+	ahead   []state         // likewise, by step
 }
 
 // turn is something that happens once, well or badly.

@@ -47,8 +47,13 @@ func (d *Depot) SaveCarried(step uint64, lo, hi int, values map[string]Carried) 
 		give(p.state, s, p.step == step && p.wanted.State)
 		return
 	}
-	d.ahead = &s
+	d.ahead = append(d.ahead, s)
+	d.ahead = d.ahead[max(0, len(d.ahead)-mostAhead):]
 }
+
+// mostAhead is how many states wait for the chief's word: of the save that it is
+// about to announce, and of the last step, which a worker brings unasked.
+const mostAhead = 2
 
 // give is for something that is wanted once at most.
 func give[T any](to chan T, x T, wanted bool) {
@@ -80,9 +85,9 @@ func (d *Depot) begin(ctx context.Context, m message) error {
 		give(p.pieces, *s, s.Step == p.step)
 		d.early = nil
 	}
-	if s := d.ahead; s != nil && s.step <= p.step {
-		give(p.state, *s, s.step == p.step)
-		d.ahead = nil
+	for len(d.ahead) > 0 && d.ahead[0].step <= p.step {
+		give(p.state, d.ahead[0], d.ahead[0].step == p.step)
+		d.ahead = d.ahead[1:]
 	}
 	if p.wanted.Pieces {
 		d.work(p, func() { d.report(p, d.savePieces(ctx, p)) })

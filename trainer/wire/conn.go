@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/plx-run/plx/internal/failpoint"
 )
 
 // ErrSilent says that a peer sent nothing, not even a heartbeat, for as long
@@ -80,6 +82,9 @@ func (c *Conn) SetEpoch(epoch uint32) { c.epoch.Store(epoch) }
 func (c *Conn) Send(frames ...Frame) error {
 	c.write.Lock()
 	defer c.write.Unlock()
+	if err := failpoint.Here("wire.send"); err != nil {
+		return c.tear(frames, err)
+	}
 	return c.send(frames)
 }
 
@@ -96,6 +101,9 @@ func (c *Conn) send(frames []Frame) error {
 		h.Epoch = cmp.Or(epoch, h.Epoch)
 		at := c.headers[i*HeaderSize : (i+1)*HeaderSize : (i+1)*HeaderSize]
 		h.put(at)
+		if h.Length > 0 && failpoint.Here("wire.corrupt") != nil {
+			flip(at)
+		}
 		c.iovec = append(c.iovec, at)
 		if len(frames[i].Payload) > 0 {
 			c.iovec = append(c.iovec, frames[i].Payload)
