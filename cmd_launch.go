@@ -31,7 +31,7 @@ func (c *command) launchCommand() *cli.Command {
 }
 
 func launchFlags() []cli.Flag {
-	return append(placeFlags(), []cli.Flag{
+	return append(append(placeFlags(), restartFlags()...), []cli.Flag{
 		&cli.StringFlag{Name: "local", Value: "2x1", Usage: "size of the embedded cluster, `HOSTSxWORKERS`, when no host is named"},
 		&cli.StringFlag{Name: "name", Usage: "the job's `NAME`; a program with --ckpt-dir goes on from its checkpoints of that name"},
 		&cli.StringFlag{Name: "resume", Usage: "go on from the checkpoints of `JOB`, an id or a name"},
@@ -114,6 +114,7 @@ func (c *command) launchConfig(ctx *cli.Context) (cfg launcher.Config, err error
 	if err := placeConfig(ctx, &cfg); err != nil {
 		return cfg, err
 	}
+	restartConfig(ctx, &cfg)
 	cfg.Env, cfg.EnvFiles = ctx.StringSlice("env"), ctx.StringSlice("env-file")
 	cfg.Program, cfg.Args = ctx.Args().First(), ctx.Args().Tail()
 	cfg.Name, cfg.Detach, cfg.DryRun = ctx.String("name"), ctx.Bool("detach"), ctx.Bool("dry-run")

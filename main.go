@@ -121,7 +121,8 @@ var badValue = regexp.MustCompile(`invalid value "([^"]*)" for flag (-[a-z-]+):`
 
 const exitCodes = `Exit status:
    0          the job's workers all exited with 0
-   N          the status of the task that failed first, 128+signal where one ended it
+   N          the status of the task that failed first, 128+signal where one ended it;
+              with --max-restarts, in the last generation
    2          wrong use: flags, a resource file that is missing or wrong
    124        --max-time ran out
    125        plx could not do its part: a host or GPU is missing, a host key was refused,

@@ -18,7 +18,7 @@ import (
 // jobLine is what plx jobs --json tells of a job.
 type jobLine struct {
 	Job, Name, Program, State string
-	Hosts, Tasks              int
+	Hosts, Tasks, Generation  int
 	Code                      *int
 }
 

@@ -14,6 +14,7 @@ import (
 // weights are those of a process alone that nothing happened to. Then its
 // checkpoints are damaged on all hosts: that is said, and is no fresh start.
 func TestResume(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 3})
 	path := testhosts.Binary(t, "github.com/plx-run/plx/examples/lm")
 	flags := []string{"--vocabulary=2000", "--width=16", "--hidden=16", "--length=4", "--batch-size=12", "--samples=50",

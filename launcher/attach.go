@@ -16,10 +16,13 @@ func Attach(ctx context.Context, q Query) (int, error) {
 		return Code(err), err
 	}
 	defer j.fleet.Close() // nothing was written
-	j.voice.say("attached to job %s: Ctrl-C leaves it running, plx stop ends it", j.Job)
+	j.voice.say("attached to job %s%s: Ctrl-C leaves it running, plx stop ends it", j.Job, j.generation(ctx))
 	req := logs.Request{TailLines: 10, Follow: true}
 	if err := j.print(ctx, j.stations, req, printing(q.Terminal), q.Terminal); err != nil {
-		return Code(err), err
+		if !j.Restarts || ctx.Err() != nil {
+			return Code(err), err
+		}
+		j.voice.say("%v", err) // of a host, perhaps, without which the job went on
 	}
 	state, err := j.stations[j.Chief].state(ctx)
 	if err != nil {
@@ -30,4 +33,16 @@ func Attach(ctx context.Context, q Query) (int, error) {
 	}
 	tell(j.voice, j.Job, *state.Verdict)
 	return state.Verdict.Code, j.over(state.Verdict)
+}
+
+// generation says in which generation a job is that was restarted.
+func (j *job) generation(ctx context.Context) string {
+	if !j.Restarts {
+		return ""
+	}
+	state, err := j.stations[j.Chief].state(ctx)
+	if err != nil || state.Generation == 0 {
+		return "" // what follows says what is wrong
+	}
+	return fmt.Sprintf(", generation %d", state.Generation)
 }

@@ -67,6 +67,8 @@ type Config struct {
 
 	StartTimeout time.Duration // 5m: until every task has started
 	MaxTime      time.Duration // 0: no end
+	Freeze       time.Duration // a task of the trainer's without heartbeats for as long has failed; 0: never
+	Restarts     Restarts
 	Lease        time.Duration // 30s
 	Grace        time.Duration // see DefaultGrace; 0 kills at once
 	LogDir       string
@@ -117,6 +119,9 @@ func (c *Config) validate() error {
 	if err := c.checkFetch(); err != nil {
 		return err
 	}
+	if err := c.Restarts.validate(); err != nil {
+		return err
+	}
 	if slices.Contains(c.Copy, "") {
 		return Mistake(errors.New("--copy: the name is empty"), "an unset shell variable?")
 	}
@@ -141,7 +146,7 @@ func (c *Config) checkSigns() error {
 		value int64
 	}{
 		{"-n", int64(c.Workers)}, {"--workers-per-host", int64(c.WorkersPerHost)}, {"--grace", int64(c.Grace)},
-		{"--max-time", int64(c.MaxTime)}, {"--start-timeout", int64(c.StartTimeout)},
+		{"--max-time", int64(c.MaxTime)}, {"--start-timeout", int64(c.StartTimeout)}, {"--freeze-timeout", int64(c.Freeze)},
 		{"--checkpoint-timeout", int64(c.SaveTime)},
 	} {
 		if n.value < 0 {

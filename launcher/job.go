@@ -260,6 +260,7 @@ func isBlob(path string) bool {
 // are shared a host sees the others' folders too: each takes its own.
 func assemble(f *fleet, found [][]protocol.State) []record {
 	jobs := map[string]*record{}
+	chief := map[string]int{} // the generation of the chief that was found
 	for i, states := range found {
 		for _, s := range states {
 			if s.Folder != f.remotes[i].folder() {
@@ -273,10 +274,11 @@ func assemble(f *fleet, found [][]protocol.State) []record {
 			h := hostRecord{Line: f.remotes[i].host.String(), Folder: s.Folder, Binary: s.Binary}
 			for task := range s.Tasks {
 				h.Tasks = append(h.Tasks, task)
-				if task == "worker:0" {
-					r.Chief, r.Verdict = len(r.Hosts), s.Verdict
+				if task == "worker:0" && s.Generation >= chief[s.Job] { // a host that was left out has an older one
+					r.Chief, r.Verdict, chief[s.Job] = len(r.Hosts), s.Verdict, s.Generation
 				}
 			}
+			r.Restarts = r.Restarts || s.Generation > 0
 			slices.Sort(h.Tasks)
 			r.Hosts = append(r.Hosts, h)
 		}

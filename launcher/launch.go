@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/plx-run/plx/envsync"
@@ -36,6 +37,8 @@ type launch struct {
 	secret   []byte
 	dir      *logs.Dir // nil without --log-dir
 	logs     logStreams
+	lost     []atomic.Bool       // by station: it has no agent
+	laid     []protocol.HostPlan // where tasks run now; nil in the first generation
 }
 
 // Launch runs a job from its resource file to its verdict and returns plx's
@@ -101,6 +104,9 @@ func (l *launch) prepare(ctx context.Context) error {
 		return err
 	}
 	l.sayIdle()
+	if err := l.cfg.Restarts.fit(l.place); err != nil {
+		return err
+	}
 	if err := fleet.checkTwins(l.place, l.voice); err != nil {
 		return err
 	}
@@ -202,12 +208,13 @@ func (l *launch) name() error {
 		l.stations = append(l.stations, &station{remote: r, job: l.job, folder: r.folder(),
 			binary: envsync.BlobPath(l.cargo.agents[r.platform()].Sum)})
 	}
+	l.lost = make([]atomic.Bool, len(l.stations))
 	return saveRecord(l.record())
 }
 
 // spec is what the agent of the i-th placed host is told.
 func (l *launch) spec(i int) (protocol.Spec, error) {
-	h, s := l.place.hosts[i], l.stations[i]
+	s := l.stations[i]
 	addr, err := s.dataAddr()
 	if err != nil {
 		return protocol.Spec{}, err
@@ -215,17 +222,23 @@ func (l *launch) spec(i int) (protocol.Spec, error) {
 	spec := protocol.Spec{
 		Job: l.job, Name: l.cfg.Name, Checkpoints: l.checkpoints, Host: s.host.Name, HostIndex: i, Folder: s.folder,
 		Command: l.command(s.platform()), Env: raws(l.cfg.environ), LogLevel: l.cfg.LogLevel, Secret: l.secret,
-		WorldSize: l.place.workers, GroupRank: h.groupRank, Bind: !l.cfg.NoBind,
+		Tasks: l.tasks(i), WorldSize: l.place.workers, Bind: !l.cfg.NoBind,
 		DataAddr: addr, PortLow: l.cfg.PortLow, PortHigh: l.cfg.PortHigh,
-		Lease: l.cfg.Lease, Grace: l.cfg.Grace, Detached: l.cfg.Detach, SaveTime: l.cfg.SaveTime,
+		Lease: l.cfg.Lease, Grace: l.cfg.Grace, Freeze: l.cfg.Freeze, Detached: l.cfg.Detach, SaveTime: l.cfg.SaveTime,
 	}
 	for _, b := range l.cargo.files {
 		spec.Archives = append(spec.Archives, b.Sum)
 	}
-	for _, t := range h.tasks {
-		spec.Tasks = append(spec.Tasks, protocol.TaskSpec{Task: t.task, Devices: t.visible, LocalRank: t.localRank})
-	}
 	return spec, nil
+}
+
+// tasks are those of the i-th placed host in the first generation.
+func (l *launch) tasks(i int) []protocol.TaskSpec {
+	var specs []protocol.TaskSpec
+	for _, t := range l.place.hosts[i].tasks {
+		specs = append(specs, protocol.TaskSpec{Task: t.task, Devices: t.visible, LocalRank: t.localRank})
+	}
+	return specs
 }
 
 func (l *launch) command(p platform) protocol.Command {
@@ -247,13 +260,10 @@ func raws(texts []string) []protocol.Raw {
 }
 
 func (l *launch) plan() protocol.Plan {
-	p := protocol.Plan{Job: l.job, Grace: l.cfg.Grace, Settle: settle, StartTimeout: l.cfg.StartTimeout, MaxTime: l.cfg.MaxTime}
-	for i, h := range l.place.hosts {
-		hp := protocol.HostPlan{Host: l.stations[i].host.Name}
-		for _, t := range h.tasks {
-			hp.Tasks = append(hp.Tasks, t.task)
-		}
-		p.Hosts = append(p.Hosts, hp)
+	p := protocol.Plan{Job: l.job, Grace: l.cfg.Grace, Settle: settle, StartTimeout: l.cfg.StartTimeout, MaxTime: l.cfg.MaxTime,
+		Lease: l.cfg.Lease, Restarts: l.cfg.Restarts.plan(!l.cfg.Detach)}
+	for i, s := range l.stations {
+		p.Hosts = append(p.Hosts, protocol.HostPlan{Host: s.host.Name, Tasks: l.tasks(i), Seat: l.cfg.Detach && i == l.chief()})
 	}
 	return p
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -26,6 +27,8 @@ type jobRow struct {
 	State   string    `json:"state"` // running, done, failed, gone (its hosts forgot it), unknown
 	Code    *int      `json:"code,omitempty"`
 	Reason  string    `json:"reason,omitempty"`
+	// Generation is how often the job was restarted.
+	Generation int `json:"generation,omitempty"`
 }
 
 // Jobs lists the jobs that this machine launched, or those found on the given
@@ -71,13 +74,14 @@ func (r record) row(ctx context.Context, v *voice) jobRow {
 			row.State, row.Reason = "unknown", err.Error()
 			return row
 		case state.Verdict == nil:
+			row.Generation = state.Generation
 			return row
 		}
 		if err := r.over(state.Verdict); err != nil {
 			v.say("%v", err)
 		}
 	}
-	row.State, row.Code, row.Reason = "done", &r.Verdict.Code, r.Verdict.Reason
+	row.State, row.Code, row.Reason, row.Generation = "done", &r.Verdict.Code, r.Verdict.Reason, r.Verdict.Generation
 	if r.Verdict.Code != 0 {
 		row.State = "failed"
 	}
@@ -90,6 +94,8 @@ func printJobs(term Terminal, rows []jobRow) error {
 		code := ""
 		if r.Code != nil {
 			code = strconv.Itoa(*r.Code)
+		} else if r.Generation > 0 {
+			r.State = fmt.Sprintf("%s, generation %d", r.State, r.Generation)
 		}
 		t.Row(r.Job, r.Created.Local().Format("2006-01-02 15:04:05"), strconv.Itoa(r.Hosts), strconv.Itoa(r.Tasks), r.State, code, r.Reason)
 	}

@@ -108,6 +108,7 @@ type logStreams struct {
 // logStream reads the logs of one host.
 type logStream struct {
 	station *station
+	before  *logStream // of an agent before; nil for the first
 	heard   hearing
 	cancel  context.CancelCauseFunc
 	done    chan struct{}
@@ -121,23 +122,50 @@ const logPatience = 10 * time.Second
 
 // follow streams a host's logs until it has sent all of them, or was out of
 // reach for longer than its lease.
+//
+// Called again, for the agent that has taken another's place, it goes on where
+// the reader before has ended.
 func (g *logStreams) follow(ctx context.Context, s *station, out *output, lease time.Duration) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	st := &logStream{station: s, cancel: cancel, done: make(chan struct{})}
-	g.mu.Lock()
-	g.all = append(g.all, st)
-	g.mu.Unlock()
+	st.heard.note()
+	before := g.add(st)
 	go func() {
 		defer close(st.done)
 		defer cancel(nil)
+		if before != nil {
+			<-before.done // it ends by itself, or is cancelled like this one
+		}
 		st.err = s.follow(ctx, logs.Request{TailLines: -1, Follow: true}, out, &st.heard, lease+logPatience)
 	}()
 }
 
+// add puts st in the place of the host's stream before, which it returns.
+func (g *logStreams) add(st *logStream) (before *logStream) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, old := range g.all {
+		if old.station == st.station {
+			g.all[i] = st
+			st.before = old
+			return old
+		}
+	}
+	g.all = append(g.all, st)
+	return nil
+}
+
+// stop gives the stream up, and that which it would go on from.
+func (st *logStream) stop(why error) {
+	for ; st != nil; st = st.before {
+		st.cancel(why)
+	}
+}
+
 // wait waits, after the verdict, until every host has sent all of its logs. It
 // gives up those that are silent, those that are lost at once, and all when
-// the user has no more patience.
-func (g *logStreams) wait(lost map[*station]bool, stops <-chan coordinator.StopAsked) error {
+// the user has no more patience. An error of a host that forgive takes is none.
+func (g *logStreams) wait(lost map[*station]bool, stops <-chan coordinator.StopAsked, forgive func(*station, error) bool) error {
 	verdict := time.Now()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -151,11 +179,11 @@ func (g *logStreams) wait(lost map[*station]bool, stops <-chan coordinator.StopA
 				g.leave(errors.New("the rest was not waited for"))
 			case <-tick.C:
 				if st.heard.silence() > logPatience && (lost[st.station] || time.Since(verdict) > logPatience) {
-					st.cancel(errors.New("the last lines may be missing"))
+					st.stop(errors.New("the last lines may be missing"))
 				}
 			}
 		}
-		if st.err != nil && !errors.Is(st.err, errOutput) { // Close tells of that, once for all
+		if st.err != nil && !errors.Is(st.err, errOutput) && !forgive(st.station, st.err) { // Close tells of the former, once for all
 			errs = append(errs, fmt.Errorf("host %s: logs: %w", st.station.host.Name, st.err))
 		}
 	}
@@ -164,7 +192,7 @@ func (g *logStreams) wait(lost map[*station]bool, stops <-chan coordinator.StopA
 
 func (g *logStreams) leave(why error) {
 	for _, st := range g.all {
-		st.cancel(why)
+		st.stop(why)
 	}
 }
 

@@ -52,10 +52,9 @@ type placement struct {
 
 // placed is one host with its tasks, the servers first.
 type placed struct {
-	machine   int // index into the machines
-	tasks     []placedTask
-	workers   int
-	groupRank int // index among the hosts with workers
+	machine int // index into the machines
+	tasks   []placedTask
+	workers int
 }
 
 type placedTask struct {
@@ -97,7 +96,7 @@ func place(machines []machine, want placing) (placement, error) {
 
 // add gives machine i its workers, on the given slots, and its server.
 func (p *placement) add(i int, m machine, slots []slot, want placing) {
-	h := placed{machine: i, workers: len(slots), groupRank: p.groups()}
+	h := placed{machine: i, workers: len(slots)}
 	if want.serves(m, len(slots) > 0) {
 		h.tasks = append(h.tasks, placedTask{task: cluster.Task{Role: cluster.PS, Index: p.servers}})
 		p.servers++
@@ -114,16 +113,6 @@ func (p *placement) add(i int, m machine, slots []slot, want placing) {
 	if len(h.tasks) > 0 {
 		p.hosts = append(p.hosts, h)
 	}
-}
-
-func (p *placement) groups() int {
-	n := 0
-	for _, h := range p.hosts {
-		if h.workers > 0 {
-			n++
-		}
-	}
-	return n
 }
 
 // serves reports whether m gets a server.

@@ -48,12 +48,11 @@ func machines(t *testing.T, text string) []machine {
 	return ms
 }
 
-// plan writes a placement as lines: host and group rank, then its tasks with
-// device, CUDA_VISIBLE_DEVICES and local rank.
+// plan writes a placement as lines: host, then its tasks with device, CUDA_VISIBLE_DEVICES and local rank.
 func plan(ms []machine, p placement) string {
 	var b strings.Builder
 	for _, h := range p.hosts {
-		fmt.Fprintf(&b, "%s group %d:", ms[h.machine].Name, h.groupRank)
+		fmt.Fprintf(&b, "%s:", ms[h.machine].Name)
 		for _, t := range h.tasks {
 			fmt.Fprintf(&b, " %s", t.task)
 			if t.task.Role == cluster.Worker {
@@ -80,59 +79,59 @@ func TestPlacement(t *testing.T) {
 		plan      string
 	}{
 		"every kind": {mixed, placing{}, `
-			gpu01 group 0: ps:0 worker:0(gpu3,3,0) worker:1(gpu1,1,1)
-			gpu02 group 1: ps:1 worker:2(gpu0,0,0) worker:3(gpu1,1,1)
-			cpu01 group 2: ps:2 worker:4(cpu,,0)
-			cpu02 group 3: ps:3 worker:5(cpu,,0) worker:6(cpu,,1)
-			store group 4: ps:4
-			slot01 group 4: ps:5 worker:7(gpu0,0,0) worker:8(gpu1,1,1)
-			slot02 group 5: ps:6 worker:9(cpu,,0) worker:10(cpu,,1)`},
+			gpu01: ps:0 worker:0(gpu3,3,0) worker:1(gpu1,1,1)
+			gpu02: ps:1 worker:2(gpu0,0,0) worker:3(gpu1,1,1)
+			cpu01: ps:2 worker:4(cpu,,0)
+			cpu02: ps:3 worker:5(cpu,,0) worker:6(cpu,,1)
+			store: ps:4
+			slot01: ps:5 worker:7(gpu0,0,0) worker:8(gpu1,1,1)
+			slot02: ps:6 worker:9(cpu,,0) worker:10(cpu,,1)`},
 		"no servers": {mixed, placing{noServers: true, workers: 5}, `
-			gpu01 group 0: worker:0(gpu3,3,0) worker:1(gpu1,1,1)
-			gpu02 group 1: worker:2(gpu0,0,0) worker:3(gpu1,1,1)
-			cpu01 group 2: worker:4(cpu,,0)`},
+			gpu01: worker:0(gpu3,3,0) worker:1(gpu1,1,1)
+			gpu02: worker:2(gpu0,0,0) worker:3(gpu1,1,1)
+			cpu01: worker:4(cpu,,0)`},
 		"-n in the middle of a host; a host for servers is kept": {mixed, placing{workers: 3}, `
-			gpu01 group 0: ps:0 worker:0(gpu3,3,0) worker:1(gpu1,1,1)
-			gpu02 group 1: ps:1 worker:2(gpu0,0,0)
-			store group 2: ps:2`},
+			gpu01: ps:0 worker:0(gpu3,3,0) worker:1(gpu1,1,1)
+			gpu02: ps:1 worker:2(gpu0,0,0)
+			store: ps:2`},
 		"servers on hosts with and without workers": {mixed, placing{workers: 1, servers: []string{"CPU01", "gpu01"}}, `
-			gpu01 group 0: ps:0 worker:0(gpu3,3,0)
-			cpu01 group 1: ps:1`},
+			gpu01: ps:0 worker:0(gpu3,3,0)
+			cpu01: ps:1`},
 		"a server host that is not named gets nothing": {"a: ps | 0\nb | 0", placing{servers: []string{"b"}}, `
-			b group 0: ps:0 worker:0(gpu0,0,0)`},
+			b: ps:0 worker:0(gpu0,0,0)`},
 		"servers by port and address": {"a:2222: 0 | 0\na:2223: 0 | 0\n[fd00::4]: 0 | 0\nb: cpu |", placing{servers: []string{"a:2223", "[fd00::4]", "b:22"}}, `
-			a group 0: worker:0(gpu0,0,0)
-			a group 1: ps:0 worker:1(gpu0,0,0)
-			fd00::4 group 2: ps:1 worker:2(gpu0,0,0)
-			b group 3: ps:2 worker:3(cpu,,0)`},
+			a: worker:0(gpu0,0,0)
+			a: ps:0 worker:1(gpu0,0,0)
+			fd00::4: ps:1 worker:2(gpu0,0,0)
+			b: ps:2 worker:3(cpu,,0)`},
 		"visible host": {"a: 3,1 | 1 3\nb | \nc | 0 1 2", placing{noServers: true, visibleHost: true, workers: 5}, `
-			a group 0: worker:0(gpu3,3,1,0) worker:1(gpu1,3,1,1)
-			b group 1: worker:2(cpu,,0)
-			c group 2: worker:3(gpu0,0,1,0) worker:4(gpu1,0,1,1)`},
+			a: worker:0(gpu3,3,1,0) worker:1(gpu1,3,1,1)
+			b: worker:2(cpu,,0)
+			c: worker:3(gpu0,0,1,0) worker:4(gpu1,0,1,1)`},
 		"workers per host": {"a | 0 1 2\nb |\nc: cpu |\nd: cpu*4 |\ne: ps | 0 1\nf slots=2 |", placing{noServers: true, perHost: 2}, `
-			a group 0: worker:0(gpu0,0,0) worker:1(gpu1,1,1)
-			b group 1: worker:2(cpu,,0) worker:3(cpu,,1)
-			c group 2: worker:4(cpu,,0) worker:5(cpu,,1)
-			d group 3: worker:6(cpu,,0) worker:7(cpu,,1)
-			f group 4: worker:8(cpu,,0) worker:9(cpu,,1)`},
+			a: worker:0(gpu0,0,0) worker:1(gpu1,1,1)
+			b: worker:2(cpu,,0) worker:3(cpu,,1)
+			c: worker:4(cpu,,0) worker:5(cpu,,1)
+			d: worker:6(cpu,,0) worker:7(cpu,,1)
+			f: worker:8(cpu,,0) worker:9(cpu,,1)`},
 		"workers per host and -n": {"a | 0 1 2\nb | 0 1", placing{noServers: true, perHost: 2, workers: 3}, `
-			a group 0: worker:0(gpu0,0,0) worker:1(gpu1,1,1)
-			b group 1: worker:2(gpu0,0,0)`},
+			a: worker:0(gpu0,0,0) worker:1(gpu1,1,1)
+			b: worker:2(gpu0,0,0)`},
 		"exclusion": {"a exclude=1 | 0 1 2\nb slots=3 exclude=0,2 | 0 1 2 3", placing{noServers: true}, `
-			a group 0: worker:0(gpu0,0,0) worker:1(gpu2,2,1)
-			b group 1: worker:2(gpu1,1,0)`},
+			a: worker:0(gpu0,0,0) worker:1(gpu2,2,1)
+			b: worker:2(gpu1,1,0)`},
 		"excluded are GPUs: they take nothing from the cores": {"a slots=3 exclude=0,2 |", placing{noServers: true}, `
-			a group 0: worker:0(cpu,,0) worker:1(cpu,,1) worker:2(cpu,,2)`},
+			a: worker:0(cpu,,0) worker:1(cpu,,1) worker:2(cpu,,2)`},
 		"dry run": {"a | ?\nb: 4 | ?\nc: cpu*2 | ?\nd slots=3 exclude=1 | ?\ne: ps | ?", placing{}, `
-			a group 0: ps:0 worker:0(eachGPUfoundthere,,0)
-			b group 1: ps:1 worker:1(gpu4,4,0)
-			c group 2: ps:2 worker:2(cpu,,0) worker:3(cpu,,1)
-			d group 3: ps:3 worker:4(aGPU,orcpuwherethereisnone,,0) worker:5(aGPU,orcpuwherethereisnone,,1)
-			e group 4: ps:4`},
+			a: ps:0 worker:0(eachGPUfoundthere,,0)
+			b: ps:1 worker:1(gpu4,4,0)
+			c: ps:2 worker:2(cpu,,0) worker:3(cpu,,1)
+			d: ps:3 worker:4(aGPU,orcpuwherethereisnone,,0) worker:5(aGPU,orcpuwherethereisnone,,1)
+			e: ps:4`},
 		"dry run with -n: what is not known is not refused": {"a | ?", placing{noServers: true, workers: 8}, `
-			a group 0: worker:0(eachGPUfoundthere,,0)`},
+			a: worker:0(eachGPUfoundthere,,0)`},
 		"dry run with workers per host": {"a | ?", placing{noServers: true, perHost: 2}, `
-			a group 0: worker:0(eachGPUfoundthere,,0) worker:1(eachGPUfoundthere,,1)`},
+			a: worker:0(eachGPUfoundthere,,0) worker:1(eachGPUfoundthere,,1)`},
 	} {
 		ms := machines(t, c.resources)
 		p, err := place(ms, c.want)
@@ -236,7 +235,7 @@ func randomMachines(r *rand.Rand) (ms []machine, count int) {
 
 // contradiction says what is wrong with a placement, "" when nothing is.
 func contradiction(ms []machine, p placement, want placing) string {
-	rank, server, group, last := 0, 0, 0, -1
+	rank, server, last := 0, 0, -1
 	for _, h := range p.hosts {
 		m := ms[h.machine]
 		if h.machine <= last {
@@ -278,11 +277,8 @@ func contradiction(ms []machine, p placement, want placing) string {
 				return t.task.String() + " does not see all: " + t.visible
 			}
 		}
-		if h.workers != local || local > 0 && h.groupRank != group {
-			return "group rank"
-		}
-		if local > 0 {
-			group++
+		if h.workers != local {
+			return "local workers"
 		}
 	}
 	if rank != p.workers || server != p.servers {

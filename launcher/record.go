@@ -23,11 +23,12 @@ type record struct {
 	Program  string            `json:"program"`
 	Created  time.Time         `json:"created"`
 	Detached bool              `json:"detached,omitempty"`
+	Restarts bool              `json:"restarts,omitempty"` // tasks may move to other hosts
 	Embedded bool              `json:"embedded,omitempty"`
 	Launcher int               `json:"launcher"` // pid of an attached launcher
 	Grace    time.Duration     `json:"grace"`
 	Hosts    []hostRecord      `json:"hosts"`
-	Chief    int               `json:"chief"` // index into Hosts of worker:0's
+	Chief    int               `json:"chief"` // index into Hosts: where the verdict will be
 	Verdict  *protocol.Verdict `json:"verdict,omitempty"`
 
 	Checkpoints string `json:"checkpoints,omitempty"` // their name under ~/.plx/ckpt on the hosts
@@ -49,12 +50,13 @@ type hostRecord struct {
 	Line   string   `json:"line"` // as in a resource file
 	Folder string   `json:"folder"`
 	Binary string   `json:"binary"` // relative to the home
-	Tasks  []string `json:"tasks"`
+	Tasks  []string `json:"tasks"`  // in the first generation
 }
 
 func (l *launch) record() record {
 	r := record{Job: l.job, Name: l.cfg.Name, Program: filepath.Base(l.cfg.Program), Created: l.created,
-		Detached: l.cfg.Detach, Embedded: len(l.cfg.Hosts) == 0, Launcher: os.Getpid(), Grace: l.cfg.Grace, Chief: l.chief(), Checkpoints: l.checkpoints}
+		Detached: l.cfg.Detach, Embedded: len(l.cfg.Hosts) == 0, Launcher: os.Getpid(), Grace: l.cfg.Grace, Chief: l.teller(),
+		Restarts: l.cfg.Restarts.Max > 0, Checkpoints: l.checkpoints}
 	for i, h := range l.place.hosts {
 		s := l.stations[i]
 		hr := hostRecord{Line: s.host.String(), Folder: s.folder, Binary: s.binary}
@@ -76,6 +78,19 @@ func (l *launch) chief() int {
 		}
 	}
 	panic("placement without a chief") // place refuses it
+}
+
+// teller is the host that knows of the job's state: the one that conducts it
+// when it is detached, else where worker:0 is now.
+func (l *launch) teller() int {
+	for i, h := range l.laid {
+		for _, t := range h.Tasks {
+			if t.Task.IsChief() && !l.cfg.Detach {
+				return i
+			}
+		}
+	}
+	return l.chief()
 }
 
 // finish notes the verdict in the record.

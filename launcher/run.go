@@ -26,9 +26,9 @@ func (l *launch) run(ctx context.Context) (int, error) {
 		return Code(cause), errors.Join(cause, out.Close(), l.record().forget())
 	}
 	verdict, err := conductor.Run(context.WithoutCancel(ctx), l.plan(), l.hosts(ctx, out), conductor.Options{
-		Lease: l.cfg.Lease, Stop: stops, OnNote: func(text string) { l.voice.say("%s", text) },
+		Lease: l.cfg.Lease, Stop: stops, OnNote: func(text string) { l.voice.say("%s", text) }, OnLay: l.lay,
 	})
-	err = errors.Join(err, l.logs.wait(l.lost(err), stops), out.Close())
+	err = errors.Join(err, l.logs.wait(l.unended(err), stops, l.forgive), out.Close())
 	l.finish(verdict)
 	l.voice.through(nil)
 	l.report(verdict)
@@ -44,9 +44,15 @@ func (l *launch) run(ctx context.Context) (int, error) {
 	return verdict.Code, nil
 }
 
-// lost are the stations that were given up, as the conductor's error says.
-func (l *launch) lost(err error) map[*station]bool {
+// unended are the stations that were given up: those that the conductor's error
+// names, and those that were lost before.
+func (l *launch) unended(err error) map[*station]bool {
 	lost := map[*station]bool{}
+	for i := range l.lost {
+		if l.lost[i].Load() {
+			lost[l.stations[i]] = true
+		}
+	}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, one := range joined.Unwrap() {
 			var u *conductor.UnendedError
@@ -76,8 +82,13 @@ func (l *launch) hosts(ctx context.Context, out *output) []conductor.Host {
 			}
 			return s.connect(ctx)
 		}
-		up := func() { l.logs.follow(context.WithoutCancel(ctx), s, out, l.cfg.Lease) }
-		hosts = append(hosts, conductor.Host{Name: s.host.Name, Dial: dial, Up: up})
+		hosts = append(hosts, conductor.Host{Name: s.host.Name, Dial: dial, Swept: true,
+			Revive: func(ctx context.Context) (*protocol.Conn, error) { return l.revive(ctx, i) },
+			Lost:   func() { l.lost[i].Store(true) },
+			Up: func() {
+				l.lost[i].Store(false)
+				l.logs.follow(context.WithoutCancel(ctx), s, out, l.cfg.Lease)
+			}})
 	}
 	return hosts
 }

@@ -57,7 +57,7 @@ func (j *job) choose(hosts, tasks []string) ([]*station, error) {
 	var chosen []*station
 	for i, s := range j.stations {
 		wanted := len(hosts) == 0 || slices.Contains(hosts, s.host.Name)
-		if len(tasks) > 0 && !slices.ContainsFunc(tasks, func(t string) bool { return slices.Contains(j.Hosts[i].Tasks, t) }) {
+		if len(tasks) > 0 && !j.Restarts && !slices.ContainsFunc(tasks, func(t string) bool { return slices.Contains(j.Hosts[i].Tasks, t) }) {
 			wanted = false
 		}
 		if wanted {

@@ -56,7 +56,7 @@ var arrows = []arrow{
 	{from: "trainer/cost", std: true, not: []string{"net", "os"}},
 	{from: "trainer/safetensors", std: true, not: []string{"net", "os"}},
 	{from: "trainer/graph"},
-	{from: "trainer/wire"},
+	{from: "trainer/wire", to: []string{"internal/failpoint"}},
 	{from: "trainer/blas"},
 	{from: "trainer/optimizer", std: true, to: []string{"trainer/wire"}, not: []string{"net"}},
 	{from: "trainer/sparse", std: true, to: []string{"trainer/optimizer", "trainer/random", "trainer/wire"}, not: []string{"net"}},
@@ -76,12 +76,16 @@ var arrows = []arrow{
 	{from: "examples/...", to: []string{"trainer/..."}},
 
 	{from: "internal/testhosts"},
+	{from: "internal/measured", std: true},
+	// Tries plx from outside; what it trains is a program like any other.
+	{from: "internal/faultgrid/trainee", to: []string{"trainer/..."}},
+	{from: "internal/faultgrid", to: []string{"internal/measured", "internal/testhosts"}},
 	{from: "internal/valve", std: true},
 	{from: "internal/failpoint", std: true, not: []string{"net", "os/exec"}},
 	{from: "internal/testhosts/cmd/...", to: []string{"internal/testhosts", "trainer/cluster"}},
 	{from: "internal/ci/...", std: true},
 	// Measures plx from outside, with what its examples are made of.
-	{from: "internal/bench/...", to: []string{"internal/testhosts", "trainer/data", "trainer/nn", "trainer/plot", "trainer/random"}},
+	{from: "internal/bench/...", to: []string{"internal/measured", "internal/testhosts", "trainer/data", "trainer/nn", "trainer/plot", "trainer/random"}},
 	{from: "internal/arrows", std: true},
 	// Tests, and no other code.
 	{from: "e2e/..."},

@@ -13,11 +13,15 @@
 //
 // An entry is a place, what happens there and, after @, at which hit, counted
 // from 1 in each process; without @ it happens at every hit that has no entry
-// of its own. A place's name is made of letters, digits and . - _.
+// of its own. A place's name is made of letters, digits and . - _. With the
+// path of a file, as in "wire.send=error@/tmp/now", it happens at the first hit
+// that finds such a file and can remove it: a test that sees how far a program
+// has come can say when, and it happens once, in whichever process.
 //
 //	error    Here returns an error
 //	enospc   Here returns an error that wraps syscall.ENOSPC
 //	short    Here returns ErrShort, and the caller writes half of what it has
+//	exit     the process exits with status 0
 //	kill     the process sends itself SIGKILL
 //	stop     the process sends itself SIGSTOP; Here returns nil after SIGCONT
 //
@@ -71,6 +75,13 @@ func Here(name string) error {
 type faults struct {
 	actions map[place]action
 	hits    map[string]*atomic.Uint64
+	files   map[string][]awaited // by the place's name
+}
+
+// awaited happens once the file is there.
+type awaited struct {
+	file string
+	what action
 }
 
 // place is a hit of a name; hit 0 stands for those that have no other entry.
@@ -84,10 +95,7 @@ func (f *faults) hit(name string) error {
 	if count == nil {
 		return nil
 	}
-	a, wanted := f.actions[place{name, count.Add(1)}]
-	if !wanted {
-		a, wanted = f.actions[place{name, 0}]
-	}
+	a, wanted := f.wanted(name, count.Add(1))
 	if !wanted {
 		return nil
 	}
@@ -98,6 +106,19 @@ func (f *faults) hit(name string) error {
 	return nil
 }
 
+func (f *faults) wanted(name string, hit uint64) (action, bool) {
+	for _, w := range f.files[name] {
+		if os.Remove(w.file) == nil {
+			return w.what, true
+		}
+	}
+	if a, wanted := f.actions[place{name, hit}]; wanted {
+		return a, true
+	}
+	a, wanted := f.actions[place{name, 0}]
+	return a, wanted
+}
+
 type action string
 
 // actions are what can be asked for, and what does it.
@@ -105,11 +126,17 @@ var actions = map[action]func() error{
 	"error":  func() error { return errors.New("an error") },
 	"enospc": func() error { return syscall.ENOSPC },
 	"short":  func() error { return ErrShort },
+	"exit":   exit,
 	"kill":   kill,
 	"stop":   stop,
 }
 
 func (a action) do() error { return actions[a]() }
+
+func exit() error {
+	os.Exit(0)
+	return nil
+}
 
 // kill does not return. The signal may be another thread's to take: until it
 // has come this one must not go on.

@@ -99,6 +99,14 @@ func TestKill(t *testing.T) {
 	p.checkSaid(t, "1 <nil>\n", "failpoint file.write: kill\n")
 }
 
+func TestExit(t *testing.T) {
+	p := start(t, "file.write=exit@2")
+	if err := p.Wait(); err != nil {
+		t.Error(err)
+	}
+	p.checkSaid(t, "1 <nil>\n", "failpoint file.write: exit\n")
+}
+
 func TestStop(t *testing.T) {
 	p := start(t, "file.write=stop@2")
 	var status syscall.WaitStatus
@@ -122,7 +130,7 @@ func TestMisspelt(t *testing.T) {
 	if err := p.Wait(); !errors.As(err, &ended) || ended.ExitCode() != 2 {
 		t.Errorf("ended with %v", err)
 	}
-	p.checkSaid(t, "", "PLX_FAILPOINTS: entry \"file.write=kil\": action \"kil\", want one of enospc, error, kill, short, stop\n")
+	p.checkSaid(t, "", "PLX_FAILPOINTS: entry \"file.write=kil\": action \"kil\", want one of enospc, error, exit, kill, short, stop\n")
 }
 
 func TestErrorsAreTyped(t *testing.T) {
@@ -159,6 +167,30 @@ func TestHitsAreCounted(t *testing.T) {
 	all.Wait()
 	if n := failed.Load(); n != 1 {
 		t.Errorf("%d of 20 hits failed", n)
+	}
+}
+
+// A file says when, once, to one of many goroutines.
+func TestFilesAreAwaited(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "now")
+	f, err := parse("a=enospc@" + file + ";a=error@3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.hit("a"); err != nil {
+		t.Errorf("before there is a file: %v", err)
+	}
+	if err := create(t, filepath.Dir(file), "now").Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.hit("a"); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("when the file is there: %v", err)
+	}
+	if err := f.hit("a"); err == nil || errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("the third hit: %v", err)
+	}
+	if err := f.hit("a"); err != nil {
+		t.Errorf("after it: %v", err)
 	}
 }
 

@@ -110,24 +110,6 @@ func (h *Host) powerOn() error {
 	return nil
 }
 
-// Cut takes the host's network link down. Both sides keep what they sent.
-func (h *Host) Cut() {
-	h.cluster.report.Helper()
-	h.cluster.check("cut "+h.Name, h.setLink("down"))
-}
-
-// Heal takes the link up again.
-func (h *Host) Heal() {
-	h.cluster.report.Helper()
-	h.cluster.check("heal "+h.Name, h.setLink("up"))
-}
-
-func (h *Host) link() string { return h.cluster.net.link(h.number) }
-
-func (h *Host) setLink(state string) error {
-	return tool("", "ip", "link", "set", h.link(), state)
-}
-
 // Shape limits the host's link in both directions to a rate as tc(8) writes
 // it, such as 100mbit, with a queue of 400 ms; an empty rate lifts the limit.
 func (h *Host) Shape(rate string) {
@@ -143,9 +125,7 @@ func (h *Host) setRate(rate string) error {
 	if err != nil {
 		return nil // takes effect when the power comes back
 	}
-	inside := func(name string, args ...string) error {
-		return tool("", "nsenter", append([]string{"--net", "--target", strconv.Itoa(pid), name}, args...)...)
-	}
+	inside := inNetwork(pid)
 	burst, segment := shaping(rate)
 	err = inside("ip", "link", "set", "eth0", "gso_max_size", strconv.Itoa(segment))
 	if rate == "" {
@@ -158,6 +138,13 @@ func (h *Host) setRate(rate string) error {
 	return errors.Join(err,
 		tool("", "tc", append([]string{"qdisc", "replace", "dev", h.link()}, limit...)...),
 		inside("tc", append([]string{"qdisc", "replace", "dev", "eth0"}, limit...)...))
+}
+
+// inNetwork runs the machine's programs in the network of a process.
+func inNetwork(pid int) func(name string, args ...string) error {
+	return func(name string, args ...string) error {
+		return tool("", "nsenter", append([]string{"--net", "--target", strconv.Itoa(pid), name}, args...)...)
+	}
 }
 
 // WrongHostKey restarts the host with other host keys than known_hosts says.

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -186,6 +187,11 @@ func native(words []string) int {
 		case "deaf": // takes no notice of the channel
 			fmt.Println("ready")
 			select {}
+		case "beats": // until it is ended
+			fmt.Println("ready")
+			for range time.Tick(200 * time.Millisecond) {
+				control.Send(cluster.ControlMessage{Kind: cluster.Heartbeat})
+			}
 		case "exit":
 			code, _ := strconv.Atoi(value)
 			return code

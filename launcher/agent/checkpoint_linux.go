@@ -35,7 +35,7 @@ func (s *supervisor) checkpoint() {
 	case t == nil || t.child == nil:
 		s.unsaved(fmt.Sprintf("%s does not run on this host", cluster.Chief))
 	case t.save.answer != nil:
-		s.tell(protocol.Message{Said: &protocol.Said{Task: t.Task, Message: *t.save.answer}})
+		s.tell(protocol.Message{Said: &protocol.Said{Task: t.Task, Generation: t.generation, Message: *t.save.answer}})
 	case t.save.asked: // the answer is coming
 	case t.now.Exit != nil:
 		s.unsaved(fmt.Sprintf("%s has ended", t.Task))
@@ -64,26 +64,34 @@ func (s *supervisor) answered(t *task, m cluster.ControlMessage) {
 		return
 	}
 	t.save.answer = &m
-	s.tell(protocol.Message{Said: &protocol.Said{Task: t.Task, Message: m}})
+	s.tell(protocol.Message{Said: &protocol.Said{Task: t.Task, Generation: t.generation, Message: m}})
 }
 
 // unsaved answers for a chief that cannot.
 func (s *supervisor) unsaved(cause string) {
-	s.tell(protocol.Message{Said: &protocol.Said{Task: cluster.Chief,
+	s.tell(protocol.Message{Said: &protocol.Said{Task: cluster.Chief, Generation: s.state.Generation,
 		Message: cluster.ControlMessage{Kind: cluster.Checkpoint, Cause: cause}}})
 }
 
 // preempted asks the conductor to end the job, saved, because this host is to
-// be taken away. Without a conductor the lease ends it.
+// be taken away. Without a conductor the lease ends it; one that has gone on
+// without this host does not need it.
 func (s *supervisor) preempted() {
 	reason := "preempted on host " + s.spec.Host
-	if s.conductor == nil {
+	switch {
+	case s.conductor == nil:
 		s.log.Printf("%s, and nobody conducts the job", reason)
-		return
+	case s.spare():
+		s.notice("it is to be taken away; the job has no tasks here and goes on")
+	default:
+		s.log.Print(reason)
+		s.tell(protocol.Message{StopAsk: &protocol.Stop{Reason: reason, Code: codePreempted, Grace: s.spec.Grace, SaveTime: s.spec.SaveTime}})
 	}
-	s.log.Print(reason)
-	s.tell(protocol.Message{StopAsk: &protocol.Stop{Reason: reason, Code: codePreempted, Grace: s.spec.Grace, SaveTime: s.spec.SaveTime}})
 }
+
+// spare reports whether this host has no part in the present generation: it was
+// left out, or has come back and is for the next one.
+func (s *supervisor) spare() bool { return s.state.Least > 0 && len(s.layout.Tasks) == 0 }
 
 // codePreempted is the exit status of a job whose host was taken away: that of
 // SIGTERM.

@@ -38,7 +38,13 @@ func TestCheckpointGoesToTheChief(t *testing.T) {
 			// A second wish that came through would end the task with 1.
 			h := newHost(t, 1, append(append([]string{"native"}, c.words...), "stop", "finished")...)
 			l, _ := h.launch()
-			h.prints("worker-0.stdout", "ready")
+			h.greets(0)
+			if name == "said before" {
+				eventually(t, "the agent has heard that", func() bool {
+					l.send(protocol.Message{Attach: &protocol.Attach{Conductor: true}})
+					return l.wait("State", func(m protocol.Message) bool { return m.State != nil }).State.Tasks["worker:0"].Step == 3
+				})
+			}
 			for range 2 { // asked again, as after a lost connection
 				if said := l.saves(); said.Task != cluster.Chief || said.Message != c.want {
 					t.Errorf("%+v, want %+v", said, c.want)
@@ -71,6 +77,9 @@ func TestAgentAnswersForAChiefThatCannot(t *testing.T) {
 			h.spec.Tasks[0].Task = c.task
 			l, _ := h.launch()
 			h.prints(fmt.Sprintf("worker-%d.stdout", c.task.Index), "ready")
+			if c.words[0] == "native" {
+				h.greets(0)
+			}
 			if said := l.saves(); !strings.Contains(said.Message.Cause, c.want) {
 				t.Errorf("%+v, want %q", said, c.want)
 			}
@@ -119,7 +128,7 @@ func TestPreemptionNoticeAsksTheConductor(t *testing.T) {
 // A host that is to go ends a detached job, saved by the chief of another.
 func TestPreemptionOfADetachedJobSavesAndEndsIt(t *testing.T) {
 	a, b := detached(t, 20*time.Second, "native", "save=7", "stop", "finished")
-	a.prints("worker-0.stdout", "ready")
+	a.greets(0)
 	b.prints("worker-1.stdout", "ready")
 	eventually(t, "the job runs", func() bool {
 		state, err := readState(a.folder())

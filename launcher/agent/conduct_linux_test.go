@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/launcher/protocol"
-	"github.com/plx-run/plx/trainer/cluster"
 )
 
 // detached starts the agents of a job of two hosts and makes the first one
@@ -22,7 +21,7 @@ func detached(t *testing.T, lease time.Duration, args ...string) (a, b *testHost
 	la, sa := a.start()
 	lb, sb := b.start()
 	plan := protocol.Plan{Job: a.spec.Job, Grace: time.Second, Settle: 100 * time.Millisecond, StartTimeout: patience,
-		Hosts: []protocol.HostPlan{{Host: "gpu01", Tasks: []cluster.Task{worker(0)}}, {Host: "gpu02", Tasks: []cluster.Task{worker(1)}}}}
+		Hosts: []protocol.HostPlan{{Host: "gpu01", Tasks: a.spec.Tasks, Seat: true}, {Host: "gpu02", Tasks: b.spec.Tasks}}}
 	la.send(protocol.Message{Conduct: &protocol.Conduct{Plan: plan, Peers: []protocol.Peer{
 		{Index: 0, Host: "gpu01", Addr: sa.Addr}, {Index: 1, Host: "gpu02", Addr: sb.Addr}}}})
 	<-la.ended // their place is taken

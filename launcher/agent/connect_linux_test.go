@@ -250,8 +250,7 @@ func TestSocketsThatCannotBeOpened(t *testing.T) {
 			h := newHost(t, 1, "wait")
 			test.edit(&h.spec)
 			l, _ := h.start()
-			l.send(protocol.Message{Prepare: &protocol.Prepare{}})
-			p := l.wait("Prepared", func(m protocol.Message) bool { return m.Prepared != nil }).Prepared
+			p := l.ask(0, h.spec.Tasks)
 			for _, part := range test.want {
 				if !strings.Contains(p.Error, part) {
 					t.Errorf("error %q does not say %q", p.Error, part)

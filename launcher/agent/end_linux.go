@@ -157,18 +157,22 @@ func (s *supervisor) checkLease() {
 	if !over || s.ending != nil && s.ending.leased {
 		return
 	}
+	who := "the launcher"
+	if s.spec.Detached {
+		who = "the host that conducts the job"
+	}
 	s.end(protocol.Verdict{Code: codePlx, Host: s.spec.Host,
-		Reason: fmt.Sprintf("host %s: the launcher was not heard for %s", s.spec.Host, s.spec.Lease)}, grace, "the launcher was not heard")
+		Reason: fmt.Sprintf("host %s: %s was not heard for %s", s.spec.Host, who, s.spec.Lease)}, grace, who+" was not heard")
 	s.ending.leased = true
 }
 
 // renew keeps the lease, unless it has run out. What was sent in time may be
 // read too late, as on a host that was frozen: meanwhile the conductor has
 // given this host up.
-func (s *supervisor) renew() {
+func (s *supervisor) renew(m protocol.Renew) {
 	s.checkLease()
 	if _, over := s.lease.left(); !over {
-		s.lease.renew()
+		s.lease.renew(m.Clock, m.Sent)
 	}
 }
 

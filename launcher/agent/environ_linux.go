@@ -47,7 +47,7 @@ func taskEnviron(login []string, spec protocol.Spec, c cluster.Contract, cwd str
 // contractNames begin the variables of plx's own contract.
 var contractNames = func() []string {
 	var names []string
-	full := cluster.Contract{Task: cluster.Chief, ListenFD: listenFD, ControlFD: controlFD}
+	full := cluster.Contract{Task: cluster.Chief, ListenFD: listenFD, ControlFD: controlFD, FirstWorldSize: 1}
 	for _, e := range full.Environ() {
 		if name, _, _ := strings.Cut(e, "="); strings.HasPrefix(name, "PLX_") {
 			names = append(names, name+"=")

@@ -24,6 +24,7 @@ func (s *supervisor) said(t *task, m cluster.ControlMessage) {
 	if t.now.Exit != nil {
 		return
 	}
+	t.quiet = 0
 	switch m.Kind {
 	case cluster.Hello:
 		t.now.Native = true
@@ -45,6 +46,7 @@ func (s *supervisor) said(t *task, m cluster.ControlMessage) {
 		return
 	case cluster.Failed:
 		t.cause, t.lostPeer = m.Cause, m.Peer
+		t.now.Step = max(t.now.Step, m.Step)
 	case cluster.Finished:
 		t.finished = true
 	default:
@@ -57,7 +59,34 @@ func (s *supervisor) said(t *task, m cluster.ControlMessage) {
 		}
 		t.said = time.Now()
 	}
-	s.tell(protocol.Message{Said: &protocol.Said{Task: t.Task, Message: m}})
+	s.tell(protocol.Message{Said: &protocol.Said{Task: t.Task, Generation: t.generation, Message: m}})
+}
+
+// feelPulse looks, once a beat, for tasks whose heartbeats have stopped. Beats
+// are counted, so that a host that was suspended with its tasks kills none.
+func (s *supervisor) feelPulse() {
+	if s.spec.Freeze <= 0 {
+		return
+	}
+	for _, t := range s.tasks {
+		if !t.running() || !t.now.Native || t.told || t.finished || t.killing {
+			continue
+		}
+		if t.quiet++; time.Duration(t.quiet)*beat > s.spec.Freeze {
+			s.frozen(t)
+		}
+	}
+}
+
+// frozen ends a task that does not go on. Its word is sent first: should it
+// not be killed either, that is all there will be.
+func (s *supervisor) frozen(t *task) {
+	if t.cause == "" {
+		t.cause = fmt.Sprintf("it froze: no heartbeat for %s", s.spec.Freeze)
+	}
+	s.tell(protocol.Message{Said: &protocol.Said{Task: t.Task, Generation: t.generation,
+		Message: cluster.ControlMessage{Kind: cluster.Failed, Cause: t.cause}}})
+	s.kill(t)
 }
 
 // reaped notes that a task's process has ended.

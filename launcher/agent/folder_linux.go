@@ -77,25 +77,27 @@ func blobPath(sum string) (string, error) {
 }
 
 // create makes the folder with what is in it before the agent runs. A folder
-// that an agent has left is used again.
-func (f folder) create(tasks []cluster.Task, secret []byte) error {
-	if old, err := readState(f); err == nil && alive(old) != dead {
-		return fmt.Errorf("job %s already has an agent on this host, pid %d", f.job(), old.Supervisor)
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+// that an agent has left is used again, for generations after those that it
+// may have run: least is the first of them.
+func (f folder) create(secret []byte) (least int, err error) {
+	old, err := readState(f)
+	switch {
+	case err == nil && alive(old) != dead:
+		return 0, fmt.Errorf("job %s already has an agent on this host, pid %d", f.job(), old.Supervisor)
+	case err == nil && old.Supervisor == 0: // it was not started, and has run nothing
+		least = old.Least
+	case err == nil:
+		least = max(old.Least, old.Generation+1)
+	case !errors.Is(err, fs.ErrNotExist):
+		return 0, err
 	}
 	if err := os.MkdirAll(f.logs(), 0o700); err != nil {
-		return fmt.Errorf("make the job's folder: %w", err)
-	}
-	for _, t := range tasks {
-		if err := os.MkdirAll(f.task(t), 0o700); err != nil {
-			return fmt.Errorf("make the folder of %s: %w", t, err)
-		}
+		return 0, fmt.Errorf("make the job's folder: %w", err)
 	}
 	if err := replace(f.secret(), []byte(hex.EncodeToString(secret)+"\n")); err != nil {
-		return fmt.Errorf("write the job's secret: %w", err)
+		return 0, fmt.Errorf("write the job's secret: %w", err)
 	}
-	return nil
+	return least, nil
 }
 
 // replace writes a file for its owner only, whole or not at all.

@@ -43,6 +43,7 @@ func guardian(_ context.Context, args []string, _ streams) error {
 
 type guard struct {
 	folder     folder
+	stuck      int // so many seconds without a beat end the supervisor
 	log        *log.Logger
 	kids       *children
 	supervisor *child
@@ -50,6 +51,11 @@ type guard struct {
 }
 
 func (g *guard) run() (err error) {
+	state, err := readState(g.folder)
+	if err != nil {
+		return err
+	}
+	g.stuck = stuckAfter(state.Lease)
 	if g.kids, err = newChildren(); err != nil {
 		return err
 	}
@@ -108,10 +114,22 @@ func (g *guard) hear(beats *os.File) {
 	}
 }
 
-// stuck is how many seconds without a beat make a supervisor that neither
+// Bounds on how many seconds without a beat make a supervisor that neither
 // works nor ends. They are counted, not measured, so that a machine that was
 // suspended does not count.
-const stuck = 30
+const (
+	leastStuck = 3
+	mostStuck  = 30
+)
+
+// stuckAfter is how many it is: a supervisor that is stuck does not look at the
+// lease, at whose end nothing may be left.
+func stuckAfter(lease time.Duration) int {
+	if lease <= 0 {
+		return mostStuck
+	}
+	return min(max(int(lease.Seconds()*0.6), leastStuck), mostStuck)
+}
 
 // watch waits until the supervisor has ended.
 func (g *guard) watch(terms <-chan os.Signal) {
@@ -130,8 +148,8 @@ func (g *guard) watch(terms <-chan os.Signal) {
 		case sig := <-terms:
 			g.supervisor.signal(sig.(unix.Signal))
 		case <-tick.C:
-			if missed++; missed == stuck {
-				g.log.Printf("the supervisor has not been alive for %d s: killed", stuck)
+			if missed++; missed == g.stuck {
+				g.log.Printf("the supervisor has not been alive for %d s: killed", g.stuck)
 				g.supervisor.signal(unix.SIGKILL)
 			}
 		}

@@ -44,6 +44,7 @@ type testHost struct {
 // line is a connection to an agent, through a relay process.
 type line struct {
 	t      *testing.T
+	host   *testHost
 	cmd    *exec.Cmd
 	conn   *protocol.Conn
 	in     chan protocol.Message
@@ -131,7 +132,7 @@ func (h *testHost) agent(args ...string) (stdout, stderr string, code int) {
 // dial opens a connection through a relay.
 func (h *testHost) dial(args ...string) *line {
 	h.t.Helper()
-	l := &line{t: h.t, cmd: h.command(args...), in: make(chan protocol.Message, 4096), stderr: &bytes.Buffer{}, ended: make(chan struct{})}
+	l := &line{t: h.t, host: h, cmd: h.command(args...), in: make(chan protocol.Message, 4096), stderr: &bytes.Buffer{}, ended: make(chan struct{})}
 	stdin, err := l.cmd.StdinPipe()
 	if err != nil {
 		h.t.Fatal(err)
@@ -218,8 +219,7 @@ func (l *line) run(generation int) map[cluster.Task]int {
 
 func (l *line) prepare(generation int) (open, reserved cluster.Spec) {
 	l.t.Helper()
-	l.send(protocol.Message{Prepare: &protocol.Prepare{Generation: generation}})
-	p := l.wait("Prepared", func(m protocol.Message) bool { return m.Prepared != nil }).Prepared
+	p := l.ask(generation, l.host.spec.Tasks)
 	if p.Error != "" {
 		l.t.Fatalf("prepare: %s", p.Error)
 	}
@@ -228,6 +228,13 @@ func (l *line) prepare(generation int) (open, reserved cluster.Spec) {
 		reserved.Set(task, p.Reserved[task])
 	}
 	return open, reserved
+}
+
+// ask asks for the sockets of tasks and returns the answer.
+func (l *line) ask(generation int, tasks []protocol.TaskSpec) *protocol.Prepared {
+	l.t.Helper()
+	l.send(protocol.Message{Prepare: &protocol.Prepare{Generation: generation, Tasks: tasks}})
+	return l.wait("Prepared", func(m protocol.Message) bool { return m.Prepared != nil && m.Prepared.Generation == generation }).Prepared
 }
 
 func (l *line) send(m protocol.Message) {

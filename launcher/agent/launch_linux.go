@@ -37,7 +37,8 @@ func (s *supervisor) startTasks(m protocol.Start) {
 		return
 	}
 	s.enter(protocol.Running)
-	for _, spec := range s.spec.Tasks {
+	s.state.Least = m.Generation + 1
+	for _, spec := range s.layout.Tasks {
 		t := s.tasks[spec.Task]
 		if err := s.launch(t, m); err != nil {
 			t.closeSockets()
@@ -106,18 +107,19 @@ func (s *supervisor) share(t *task) []int {
 	if t.Task.Role != cluster.Worker {
 		return nil
 	}
-	return share(s.cores, t.LocalRank, s.spec.LocalWorldSize())
+	return share(s.cores, t.LocalRank, protocol.Workers(s.layout.Tasks))
 }
 
 // contract is what the task is told.
 func (s *supervisor) contract(t *task, m protocol.Start, dir string, cores int) cluster.Contract {
 	c := cluster.Contract{
 		Job: s.spec.Job, Generation: m.Generation, Task: t.Task,
-		WorldSize: s.spec.WorldSize, LocalRank: t.LocalRank, LocalWorldSize: s.spec.LocalWorldSize(),
-		Cluster: m.Cluster, ListenFD: listenFD, ControlFD: controlFD,
+		WorldSize: len(m.Cluster.Worker), LocalRank: t.LocalRank, LocalWorldSize: protocol.Workers(s.layout.Tasks),
+		FirstWorldSize: s.spec.WorldSize,
+		Cluster:        m.Cluster, ListenFD: listenFD, ControlFD: controlFD,
 		SecretFile: s.folder.secret(), LogLevel: s.spec.LogLevel, Dir: dir,
 		Foreign: cluster.Foreign{
-			Cluster: m.Foreign, GroupRank: s.spec.GroupRank,
+			Cluster: m.Foreign, GroupRank: s.layout.GroupRank,
 			Interface: interfaceOf(s.spec.DataAddr), Devices: t.Devices,
 		},
 	}
@@ -189,6 +191,11 @@ func (s *supervisor) spool(t *task, i int, src logs.Source) (fd int, err error) 
 	w, err := logs.Create(s.folder.logs(), src)
 	if err != nil {
 		return 0, err
+	}
+	if i == 1 && t.generation > 0 {
+		// It parts what the generations said. A disk that is full is told of
+		// at the task's own words.
+		_, _ = fmt.Fprintf(w, "plx: generation %d\n", t.generation)
 	}
 	tell := func(text string) { s.do(func() { s.notice(text) }) }
 	t.outs[i], fd, err = newOutput(src.String(), w, tell)

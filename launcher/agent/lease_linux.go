@@ -12,6 +12,12 @@ type lease struct {
 	grace  time.Duration // between SIGTERM and SIGKILL, at the end of it
 	begun  time.Duration // by the clock
 	clock  func() time.Duration
+
+	// sender is the clock that renewals are stamped with, and ahead how far
+	// this one is ahead of it, with the way of the fastest renewal; seen is
+	// when that was last looked at.
+	sender      string
+	ahead, seen time.Duration
 }
 
 // newLease starts a lease. The grace is at most half of it.
@@ -19,8 +25,28 @@ func newLease(length, grace time.Duration, clock func() time.Duration) *lease {
 	return &lease{length: length, grace: min(grace, length/2), begun: clock(), clock: clock}
 }
 
-// renew starts the lease anew.
-func (l *lease) renew() { l.begun = l.clock() }
+// drift is by how much two clocks may part, for each unit of time.
+const drift = 1e-3
+
+// renew starts the lease anew, from when the renewal was sent: one that was
+// held up on its way, as by a network that was cut, is worth as much less.
+// Without the sender's clock, or where that is a new one, it starts now.
+func (l *lease) renew(sender string, sent time.Duration) {
+	now := l.clock()
+	if sender == "" {
+		l.begun = now
+		return
+	}
+	ahead := now - sent
+	slack := time.Duration(drift * float64(now-l.seen))
+	if sender != l.sender || ahead < l.ahead+slack {
+		l.sender, l.ahead = sender, ahead
+	} else {
+		l.ahead += slack
+	}
+	l.seen = now
+	l.begun = max(l.begun, sent+l.ahead)
+}
 
 // killed is when no process of the job may be left but the agent, and told
 // when they are told to end. Both are before the end of the lease: a grace

@@ -12,59 +12,82 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// prepare opens the sockets of a generation. What an earlier generation left
-// is ended first. Asked again for the same generation, it answers the same.
+// prepare ends what is left of the generation before and opens the sockets of
+// the next. Asked again for the same one, it answers the same; what was over
+// does not come back.
 func (s *supervisor) prepare(m protocol.Prepare) {
-	if s.preparing || s.ending != nil {
-		return // the answer is coming, or none is wanted
-	}
-	if s.prepared != nil && s.prepared.Error == "" && s.prepared.Generation == m.Generation && s.state.Phase == protocol.Ready {
+	switch {
+	case s.ending != nil:
+		return // no answer is wanted
+	case m.Generation < s.state.Least:
+		s.tell(protocol.Message{Prepared: &protocol.Prepared{Generation: m.Generation,
+			Error: fmt.Sprintf("generation %d is over, the next one here is %d", m.Generation, s.state.Least)}})
+		return
+	case s.preparing:
+		s.next = &m
+		return
+	case s.state.Phase == protocol.Ready && s.prepared.Generation == m.Generation:
 		s.tell(protocol.Message{Prepared: s.prepared})
 		return
 	}
+	s.preparing, s.layout, s.state.Least = true, m, m.Generation
+	s.enter(protocol.Idle) // what was prepared before is so no more
 	for _, t := range s.tasks {
-		if !t.settled() {
-			s.tell(protocol.Message{Prepared: &protocol.Prepared{Generation: m.Generation,
-				Error: fmt.Sprintf("%s of generation %d is still running", t.Task, t.generation)}})
-			return
-		}
+		t.killing = t.running()
 	}
-	s.preparing = true
-	old := s.outputs()
-	for _, t := range s.tasks {
-		t.closeSockets()
-	}
+	running, outs := len(s.started().Started.PIDs), s.outputs()
 	s.work.Go(func() {
 		_, left, err := s.kids.clear(killTime)
-		err = errors.Join(err, closeOutputs(old))
-		tasks, answer := s.openSockets(m.Generation)
+		s.awaitExits(running)
+		err = errors.Join(err, closeOutputs(outs))
+		stuck := make(chan string, 1)
 		s.do(func() {
 			s.killed("the generation before", left, err)
-			s.ready(tasks, answer)
+			stuck <- s.retire()
 		})
+		tasks, answer := s.openSockets(m, stuck)
+		s.do(func() { s.ready(tasks, answer) })
 	})
+}
+
+// retire gives up the ports of tasks that have ended. It says which has not.
+func (s *supervisor) retire() string {
+	for _, t := range s.tasks {
+		if !t.settled() {
+			return fmt.Sprintf("%s of generation %d did not end when killed", t.Task, t.generation)
+		}
+		t.closeSockets()
+	}
+	return ""
 }
 
 func (s *supervisor) ready(tasks map[cluster.Task]*task, answer *protocol.Prepared) {
 	s.preparing = false
-	s.prepared, s.tasks, s.state.Generation = answer, tasks, answer.Generation
+	if answer.Error == "" {
+		s.prepared, s.tasks, s.state.Generation = answer, tasks, answer.Generation
+	}
 	if s.ending == nil && answer.Error == "" {
 		s.enter(protocol.Ready)
 	}
 	s.tell(protocol.Message{Prepared: answer})
 	s.progress() // an end may have waited for this
+	if next := s.next; next != nil {
+		s.next = nil
+		s.prepare(*next)
+	}
 }
 
-// openSockets makes the tasks of a generation, each with its two ports.
-func (s *supervisor) openSockets(generation int) (map[cluster.Task]*task, *protocol.Prepared) {
-	answer := &protocol.Prepared{Generation: generation, Open: map[cluster.Task]string{}, Reserved: map[cluster.Task]string{}}
+// openSockets makes the tasks of a generation, each with its folder and two
+// ports. stuck delivers what is in the way, "" for nothing.
+func (s *supervisor) openSockets(m protocol.Prepare, stuck <-chan string) (map[cluster.Task]*task, *protocol.Prepared) {
+	answer := &protocol.Prepared{Generation: m.Generation, Open: map[cluster.Task]string{}, Reserved: map[cluster.Task]string{}}
 	tasks := map[cluster.Task]*task{}
-	err := s.noData
-	for _, spec := range s.spec.Tasks {
+	err := s.mayOpen(m, stuck)
+	for _, spec := range m.Tasks {
 		if err != nil {
 			break
 		}
-		t := &task{TaskSpec: spec, generation: generation}
+		t := &task{TaskSpec: spec, generation: m.Generation}
 		tasks[spec.Task] = t
 		if err = t.openSockets(s.place()); err == nil {
 			answer.Open[spec.Task], answer.Reserved[spec.Task] = t.open.addr, t.reserved.addr
@@ -76,7 +99,23 @@ func (s *supervisor) openSockets(generation int) (map[cluster.Task]*task, *proto
 	for _, t := range tasks {
 		t.closeSockets()
 	}
-	return nil, &protocol.Prepared{Generation: generation, Error: err.Error()}
+	return nil, &protocol.Prepared{Generation: m.Generation, Error: err.Error()}
+}
+
+// mayOpen makes sure of what sockets are of no use without.
+func (s *supervisor) mayOpen(m protocol.Prepare, stuck <-chan string) error {
+	select {
+	case why := <-stuck:
+		if why != "" {
+			return errors.New(why)
+		}
+	case <-s.quit:
+		return errors.New("the agent has ended")
+	}
+	if len(m.Tasks) > 0 && s.noData != nil {
+		return s.noData
+	}
+	return s.folder.furnish(context.Background(), m.Tasks, s.spec.Archives)
 }
 
 func (t *task) openSockets(p place) (err error) {
@@ -104,7 +143,7 @@ func (s *supervisor) check(l *link, m protocol.Check) {
 	s.work.Go(func() {
 		var mu sync.Mutex
 		var wg sync.WaitGroup
-		answer := &protocol.Checked{}
+		answer := &protocol.Checked{Generation: m.Generation}
 		slots := make(chan struct{}, checkMany)
 		for _, peer := range m.Peers {
 			if peer.Index == s.spec.HostIndex {

@@ -68,7 +68,6 @@ func (s *supervisor) attach(l *link) {
 			s.conductor.finish()
 		}
 		s.conductor = l
-		s.renew()
 	case len(s.visitors) >= maxLinks:
 		l.finish()
 		return
@@ -105,11 +104,10 @@ func (s *supervisor) handle(l *link, m protocol.Message) {
 	}
 	switch {
 	case m.Attach != nil:
-		s.renew()
 		snapshot := s.snapshot()
 		l.send(protocol.Message{State: &snapshot})
 	case m.Renew != nil:
-		s.renew()
+		s.renew(*m.Renew)
 		l.send(protocol.Message{Renewed: m.Renew})
 	case m.Prepare != nil:
 		s.prepare(*m.Prepare)

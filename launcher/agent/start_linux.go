@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -71,28 +72,26 @@ func prepareFolder(ctx context.Context, spec protocol.Spec) (folder, error) {
 	if len(spec.Secret) != cluster.SecretSize {
 		return "", fmt.Errorf("the job's secret has %d bytes, want %d", len(spec.Secret), cluster.SecretSize)
 	}
-	var tasks []cluster.Task
-	for _, t := range spec.Tasks {
-		tasks = append(tasks, t.Task)
-	}
-	if err := f.create(tasks, spec.Secret); err != nil {
+	least, err := f.create(spec.Secret)
+	if err != nil {
 		return "", err
 	}
-	if err := fill(ctx, f, spec, tasks); err != nil {
+	if err := fill(ctx, f, spec, least); err != nil {
 		return "", errors.Join(err, abandon(f, spec, err))
 	}
 	return f, nil
 }
 
-// fill writes what the folder holds beside the secret.
-func fill(ctx context.Context, f folder, spec protocol.Spec, tasks []cluster.Task) error {
+// fill writes what the folder holds beside the secret. least is the first
+// generation that may be prepared there.
+func fill(ctx context.Context, f folder, spec protocol.Spec, least int) error {
 	own, err := readProcess(os.Getpid())
 	if err != nil {
 		return err
 	}
 	// Until the guardian is there, this process stands for it.
 	state := firstState(spec)
-	state.Guardian, state.GuardianStart = own.pid, own.start
+	state.Guardian, state.GuardianStart, state.Least = own.pid, own.start, least
 	if err := writeState(f, state); err != nil {
 		return err
 	}
@@ -102,12 +101,41 @@ func fill(ctx context.Context, f folder, spec protocol.Spec, tasks []cluster.Tas
 	if err := recordBlobs(f, spec); err != nil {
 		return err
 	}
-	for _, sum := range spec.Archives {
-		for _, t := range tasks {
-			if err := unpack(ctx, sum, f.task(t)); err != nil {
-				return fmt.Errorf("unpack files for %s: %w", t, err)
-			}
+	return f.furnish(ctx, spec.Tasks, spec.Archives)
+}
+
+// furnish makes the working folders of tasks, with the files that the user
+// sent. A folder that is there is left as it is: a later generation finds it as
+// the one before left it.
+func (f folder) furnish(ctx context.Context, tasks []protocol.TaskSpec, archives []string) error {
+	for _, t := range tasks {
+		if _, err := os.Stat(f.task(t.Task)); err == nil {
+			continue
 		}
+		if err := f.furnishOne(ctx, f.task(t.Task), archives); err != nil {
+			return fmt.Errorf("make the folder of %s: %w", t.Task, err)
+		}
+	}
+	return nil
+}
+
+// furnishOne fills a folder under another name first, so that one that is
+// there is whole.
+func (f folder) furnishOne(ctx context.Context, dir string, archives []string) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return err
+	}
+	temporary, err := os.MkdirTemp(filepath.Dir(dir), "."+filepath.Base(dir)+"-"+hostPid()+"-*")
+	if err != nil {
+		return err
+	}
+	for _, sum := range archives {
+		if err := unpack(ctx, sum, temporary); err != nil {
+			return errors.Join(fmt.Errorf("unpack files: %w", err), os.RemoveAll(temporary))
+		}
+	}
+	if err := os.Rename(temporary, dir); err != nil {
+		return errors.Join(err, os.RemoveAll(temporary))
 	}
 	return nil
 }
@@ -146,6 +174,9 @@ func recordBlobs(f folder, spec protocol.Spec) error {
 // abandon leaves a folder without secret and with the reason.
 func abandon(f folder, spec protocol.Spec, cause error) error {
 	state := firstState(spec)
+	if before, err := readState(f); err == nil {
+		state.Least = before.Least
+	}
 	state.Phase = protocol.Over
 	state.Verdict = &protocol.Verdict{Code: codePlx, Host: spec.Host, Reason: fmt.Sprintf("host %s: %v", spec.Host, cause)}
 	err := os.Remove(f.secret())

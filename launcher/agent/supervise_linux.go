@@ -81,9 +81,13 @@ func (s *supervisor) introduce() error {
 	if err != nil {
 		return err
 	}
+	before, err := readState(s.folder)
+	if err != nil {
+		return err
+	}
 	socket := s.state.Socket
 	s.state = firstState(s.spec)
-	s.state.Socket = socket
+	s.state.Socket, s.state.Least = socket, before.Least
 	s.state.Guardian, s.state.GuardianStart = parent.pid, parent.start
 	s.state.Supervisor, s.state.SupervisorStart = own.pid, own.start
 	if s.data != nil {
@@ -94,7 +98,7 @@ func (s *supervisor) introduce() error {
 
 func firstState(spec protocol.Spec) protocol.State {
 	return protocol.State{
-		Job: spec.Job, Name: spec.Name, Host: spec.Host, HostIndex: spec.HostIndex, Detached: spec.Detached,
+		Job: spec.Job, Name: spec.Name, Host: spec.Host, HostIndex: spec.HostIndex, Detached: spec.Detached, Lease: spec.Lease,
 		Folder: spec.Folder, Binary: ownBlob(), Checkpoints: spec.Checkpoints,
 		Phase: protocol.Idle, Machine: machine(), Started: time.Now(),
 	}

@@ -34,8 +34,10 @@ type supervisor struct {
 
 	state     protocol.State
 	tasks     map[cluster.Task]*task
-	prepared  *protocol.Prepared // the answer to the last Prepare
+	layout    protocol.Prepare   // what was prepared last, or is being
+	prepared  *protocol.Prepared // the answer to it
 	preparing bool
+	next      *protocol.Prepare // came meanwhile
 	ending    *ending
 	conductor *link
 	visitors  map[*link]bool
@@ -79,6 +81,7 @@ func (s *supervisor) run(alive *os.File, lost <-chan struct{}, terms <-chan os.S
 			if time.Since(beaten) >= beat {
 				beaten = time.Now()
 				_, _ = alive.Write([]byte{'.'}) // a guardian that is gone is seen by lost
+				s.feelPulse()
 			}
 		}
 		s.show()

@@ -30,6 +30,7 @@ type task struct {
 	finished              bool
 	cause, lostPeer       string
 	said                  time.Time // when a heartbeat was last passed on
+	quiet                 int       // beats since the task said anything
 	term, kill            alarm
 	save                  save
 }

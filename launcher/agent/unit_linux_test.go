@@ -63,7 +63,7 @@ func TestLease(t *testing.T) {
 		if left, over := l.left(); left != test.left || over != test.over {
 			t.Errorf("%+v: %s, %v", test, left, over)
 		}
-		l.renew()
+		l.renew("", 0)
 		if _, over := l.left(); over {
 			t.Errorf("%+v: over after it was renewed", test)
 		}

@@ -21,16 +21,21 @@ import (
 type agent struct {
 	t     *testing.T
 	name  string
-	tasks []cluster.Task
+	tasks []cluster.Task // of the present generation
 
 	mu    sync.Mutex
 	phase protocol.Phase
+	gen   int
 	exits map[cluster.Task]*protocol.Exit
 	conn  *protocol.Conn // the present one
 	dials int
 	got   []protocol.Message // all but Renew
 	times []time.Time        // when each of got came
+	renew time.Time          // when the last Renew came
+	lives int                // how often it was revived
+	hangs bool               // revive does so now
 	wg    sync.WaitGroup
+	specs []protocol.TaskSpec // of the first generation
 
 	// What is wrong with the agent.
 	noAgent   bool   // it is gone
@@ -41,6 +46,8 @@ type agent struct {
 	stubborn  bool   // it does not end
 	vanishes  bool   // at End it closes the connection and is gone, without a word
 	slow      bool   // tasks that are told to end do not
+	down      bool   // no new agent can be started
+	hung      bool   // starting one takes for ever
 	clumsy    string // the first request of each kind, or its answer, is lost with the connection
 }
 
@@ -49,8 +56,17 @@ func newAgent(t *testing.T, name string, tasks ...string) *agent {
 	for _, text := range tasks {
 		a.tasks = append(a.tasks, task(text))
 	}
+	a.specs = specs(a.tasks)
 	t.Cleanup(a.wg.Wait)
 	return a
+}
+
+func specs(tasks []cluster.Task) []protocol.TaskSpec {
+	var all []protocol.TaskSpec
+	for _, t := range tasks {
+		all = append(all, protocol.TaskSpec{Task: t})
+	}
+	return all
 }
 
 func task(text string) cluster.Task {
@@ -83,6 +99,27 @@ func (a *agent) dial(ctx context.Context) (*protocol.Conn, error) {
 	ours, theirs := net.Pipe()
 	a.wg.Go(func() { a.serve(theirs, flaps) })
 	return protocol.Open(ours)
+}
+
+// revive is conductor.Host.Revive.
+func (a *agent) revive(ctx context.Context) (*protocol.Conn, error) {
+	a.mu.Lock()
+	if a.hung {
+		a.hangs = true
+		a.mu.Unlock()
+		<-ctx.Done()
+		a.set(func() { a.hangs = false })
+		return nil, ctx.Err()
+	}
+	if a.down {
+		a.mu.Unlock()
+		return nil, errors.New("dial: no route to host")
+	}
+	a.lives++
+	a.phase, a.gen, a.tasks, a.exits = protocol.Idle, 0, nil, map[cluster.Task]*protocol.Exit{}
+	a.noAgent, a.mute, a.deaf, a.unreached = false, false, false, false
+	a.mu.Unlock()
+	return a.dial(ctx)
 }
 
 func (a *agent) serve(stream net.Conn, flaps bool) {
@@ -123,6 +160,8 @@ func (a *agent) handle(conn *protocol.Conn, m protocol.Message) bool {
 	a.mu.Lock()
 	if m.Renew == nil {
 		a.got, a.times = append(a.got, m), append(a.times, time.Now())
+	} else {
+		a.renew = time.Now()
 	}
 	mute, clumsy := a.mute, a.clumsy != "" && a.first(m)
 	if clumsy && a.clumsy == "answers" {
@@ -144,10 +183,10 @@ func (a *agent) handle(conn *protocol.Conn, m protocol.Message) bool {
 		a.set(func() { a.act(m) })
 		return conn.Send(a.prepared()) == nil
 	case m.Check != nil:
-		return conn.Send(protocol.Message{Checked: &protocol.Checked{}}) == nil
+		return conn.Send(protocol.Message{Checked: &protocol.Checked{Generation: m.Check.Generation}}) == nil
 	case m.Start != nil:
 		a.set(func() { a.act(m) })
-		return conn.Send(protocol.Message{Started: &protocol.Started{}}) == nil
+		return conn.Send(protocol.Message{Started: &protocol.Started{Generation: m.Start.Generation}}) == nil
 	case m.Stop != nil:
 		a.stop(m.Stop.Tasks)
 	case m.End != nil:
@@ -185,7 +224,13 @@ func kind(m protocol.Message) string {
 func (a *agent) act(m protocol.Message) {
 	switch {
 	case m.Prepare != nil:
-		a.phase = protocol.Ready
+		if a.phase = protocol.Ready; m.Prepare.Generation > a.gen {
+			a.exits = map[cluster.Task]*protocol.Exit{}
+		}
+		a.gen, a.tasks = m.Prepare.Generation, nil
+		for _, t := range m.Prepare.Tasks {
+			a.tasks = append(a.tasks, t.Task)
+		}
 	case m.Start != nil:
 		a.phase = protocol.Running
 	}
@@ -194,7 +239,7 @@ func (a *agent) act(m protocol.Message) {
 func (a *agent) state() protocol.Message {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := protocol.State{Host: a.name, Addr: a.name + ":99", Phase: a.phase, Tasks: map[string]*protocol.TaskNow{}}
+	s := protocol.State{Host: a.name, Addr: a.name + ":99", Phase: a.phase, Generation: a.gen, Tasks: map[string]*protocol.TaskNow{}}
 	for _, t := range a.tasks {
 		s.Tasks[t.String()] = &protocol.TaskNow{Exit: a.exits[t]}
 	}
@@ -202,7 +247,9 @@ func (a *agent) state() protocol.Message {
 }
 
 func (a *agent) prepared() protocol.Message {
-	p := protocol.Prepared{Open: map[cluster.Task]string{}}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := protocol.Prepared{Generation: a.gen, Open: map[cluster.Task]string{}}
 	for i, t := range a.tasks {
 		p.Open[t] = fmt.Sprintf("%s:%d", a.name, 1000+i)
 	}
@@ -211,9 +258,9 @@ func (a *agent) prepared() protocol.Message {
 
 func (a *agent) stop(tasks []cluster.Task) {
 	a.mu.Lock()
-	slow := a.slow
+	slow, all := a.slow, a.tasks
 	a.mu.Unlock()
-	for _, t := range a.tasks {
+	for _, t := range all {
 		if !slow && (len(tasks) == 0 || slices.Contains(tasks, t)) {
 			a.exit(protocol.Exit{Task: t, Started: true, Told: true})
 		}
@@ -240,6 +287,7 @@ func (a *agent) end(conn *protocol.Conn) bool {
 func (a *agent) exit(e protocol.Exit) {
 	a.mu.Lock()
 	conn, ended := a.conn, a.exits[e.Task] != nil
+	e.Generation = a.gen
 	if !ended {
 		a.exits[e.Task] = &e
 	}

@@ -30,9 +30,18 @@ type Host struct {
 	// An error that wraps ErrNoAgent says that there is none any more, and
 	// dialling again is of no use. Dial is called by one goroutine at a time.
 	Dial func(ctx context.Context) (*protocol.Conn, error)
-	// Up is called once, when the agent first answers. Nil: ignored. It must
-	// not block.
-	Up func()
+	// Revive ends what the agent that was lost has left on the host, and
+	// returns a connection to a new one. It is called again until it succeeds
+	// or the job ends, by the goroutine that calls Dial. Nil: a host that is
+	// lost is lost for good.
+	Revive func(ctx context.Context) (*protocol.Conn, error)
+	// Swept says that Dial returns ErrNoAgent only when nothing of what the
+	// agent ran is left either.
+	Swept bool
+	// Up is called when an agent first answers: the first one, and each that
+	// takes its place; Lost when it is given up. Nil: ignored. They must not
+	// block.
+	Up, Lost func()
 }
 
 // ErrNoAgent says that a host was reached and has no agent of the job.
@@ -49,6 +58,8 @@ type Options struct {
 	// OnPhase and OnNote are called in order, by one goroutine. Nil: ignored.
 	OnPhase func(protocol.Phase)
 	OnNote  func(string)
+	// OnLay is told where the tasks of a generation after the first run.
+	OnLay func(generation int, hosts []protocol.HostPlan)
 }
 
 // conductor is one run. Its fields belong to the goroutine of Run, but for
@@ -59,7 +70,8 @@ type conductor struct {
 	machine *coordinator.Machine
 	links   []*link
 	events  chan coordinator.Event
-	timers  map[coordinator.Timer]*time.Timer
+	timers  map[coordinator.Timer]*timer
+	rings   chan *timer
 	ringing sync.WaitGroup // timers that are set
 	grace   time.Duration  // the least that tasks were given so far
 	verdict *protocol.Verdict
@@ -78,7 +90,8 @@ func Run(ctx context.Context, plan protocol.Plan, hosts []Host, opts Options) (p
 		plan: plan, opts: opts,
 		machine: coordinator.New(plan),
 		events:  make(chan coordinator.Event, 64),
-		timers:  map[coordinator.Timer]*time.Timer{},
+		timers:  map[coordinator.Timer]*timer{},
+		rings:   make(chan *timer),
 		grace:   plan.Grace,
 		done:    done,
 	}
@@ -88,6 +101,9 @@ func Run(ctx context.Context, plan protocol.Plan, hosts []Host, opts Options) (p
 	defer cancel()
 	defer c.stopTimers()
 	for i, h := range hosts {
+		if plan.Restarts.Max <= 0 {
+			h.Revive = nil
+		}
 		l := newLink(i, h, opts.Lease, c.deliver)
 		c.links = append(c.links, l)
 		wg.Go(func() { l.run(done) })
@@ -103,6 +119,10 @@ func (c *conductor) loop(ctx context.Context) (protocol.Verdict, error) {
 			return protocol.Verdict{}, ctx.Err()
 		case e := <-c.events:
 			c.carryOut(c.machine.Step(e))
+		case t := <-c.rings:
+			if c.timers[t.name] == t { // else it was set anew when it rang
+				c.carryOut(c.machine.Step(coordinator.Elapsed{Timer: t.name}))
+			}
 		case ask := <-c.opts.Stop:
 			c.carryOut(c.machine.Step(ask))
 		}
@@ -136,26 +156,42 @@ func (c *conductor) carryOut(commands []coordinator.Command) {
 			if c.opts.OnPhase != nil {
 				c.opts.OnPhase(command.Phase)
 			}
+		case coordinator.Lay:
+			if c.opts.OnLay != nil {
+				c.opts.OnLay(command.Generation, command.Hosts)
+			}
 		case coordinator.Conclude:
 			c.verdict = &command.Verdict
 		}
 	}
 }
 
-func (c *conductor) setTimer(t coordinator.SetTimer) {
-	c.stopTimer(t.Timer)
+// timer is one that the machine has set. One of the same name takes its place,
+// even if it is just ringing.
+type timer struct {
+	name coordinator.Timer
+	*time.Timer
+}
+
+func (c *conductor) setTimer(set coordinator.SetTimer) {
+	c.stopTimer(set.Timer)
 	c.ringing.Add(1)
-	c.timers[t.Timer] = time.AfterFunc(t.After, func() {
+	t := &timer{name: set.Timer}
+	c.timers[set.Timer] = t
+	t.Timer = time.AfterFunc(set.After, func() {
 		defer c.ringing.Done()
-		c.deliver(coordinator.Elapsed{Timer: t.Timer})
+		select {
+		case c.rings <- t:
+		case <-c.done.Done():
+		}
 	})
 }
 
-func (c *conductor) stopTimer(t coordinator.Timer) {
-	if old := c.timers[t]; old != nil && old.Stop() {
+func (c *conductor) stopTimer(name coordinator.Timer) {
+	if old := c.timers[name]; old != nil && old.Stop() {
 		c.ringing.Done()
 	}
-	delete(c.timers, t)
+	delete(c.timers, name)
 }
 
 func (c *conductor) stopTimers() {

@@ -31,7 +31,9 @@ type job struct {
 	stops  chan coordinator.StopAsked
 	phases []protocol.Phase
 	notes  []string
+	lays   []string
 	ups    atomic.Int32
+	losses atomic.Int32
 	begun  time.Time
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -50,8 +52,12 @@ func startPlan(t *testing.T, plan protocol.Plan, agents ...*agent) *job {
 	j := &job{t: t, agents: agents, plan: plan, stops: make(chan coordinator.StopAsked), begun: time.Now(), cancel: cancel, done: make(chan struct{})}
 	var hosts []conductor.Host
 	for _, a := range agents {
-		j.plan.Hosts = append(j.plan.Hosts, protocol.HostPlan{Host: a.name, Tasks: a.tasks})
-		hosts = append(hosts, conductor.Host{Name: a.name, Dial: a.dial, Up: func() { j.ups.Add(1) }})
+		j.plan.Hosts = append(j.plan.Hosts, protocol.HostPlan{Host: a.name, Tasks: a.specs})
+		host := conductor.Host{Name: a.name, Dial: a.dial, Swept: true, Up: func() { j.ups.Add(1) }, Lost: func() { j.losses.Add(1) }}
+		if plan.Restarts.Revive {
+			host.Revive = a.revive
+		}
+		hosts = append(hosts, host)
 	}
 	go func() {
 		defer close(j.done)
@@ -59,6 +65,13 @@ func startPlan(t *testing.T, plan protocol.Plan, agents ...*agent) *job {
 			Lease: lease, Stop: j.stops,
 			OnPhase: func(p protocol.Phase) { j.phases = append(j.phases, p) },
 			OnNote:  func(text string) { j.notes = append(j.notes, text) },
+			OnLay: func(generation int, hosts []protocol.HostPlan) {
+				text := fmt.Sprint(generation)
+				for _, h := range hosts {
+					text += fmt.Sprintf(" %s:%d", h.Host, len(h.Tasks))
+				}
+				j.lays = append(j.lays, text)
+			},
 		})
 		j.took = time.Since(j.begun)
 		if left := goroutines(); left != "" {

@@ -13,14 +13,16 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// link keeps one agent connected and its lease renewed.
+// link keeps one agent connected and its lease renewed, and the one that takes
+// its place.
 type link struct {
-	index   int
-	host    Host
-	lease   time.Duration
-	deliver func(coordinator.Event)
-	over    chan struct{} // closed when run has ended
-	up      sync.Once
+	index    int
+	host     Host
+	lease    time.Duration
+	deliver  func(coordinator.Event)
+	over     chan struct{} // closed when run has ended
+	finished chan struct{} // closed when the job is concluded
+	greeted  bool          // Up was called for the present agent; run's alone
 
 	mu    sync.Mutex
 	out   chan protocol.Message // to the present connection's writer; nil without one
@@ -29,11 +31,14 @@ type link struct {
 	ended bool                  // it said last that its part of the job is over
 	last  *protocol.Message     // End, once the job is concluded; sent on each connection
 	err   error                 // why the agent was not seen to end
+	clock stamper
+	sent  time.Time // when the last renewal was sent; zero without one
+	clear time.Time // when nothing runs any more of an agent that was lost
 }
 
 func newLink(index int, host Host, lease time.Duration, deliver func(coordinator.Event)) *link {
 	return &link{index: index, host: host, lease: lease, deliver: deliver,
-		over: make(chan struct{}), heard: time.Now()}
+		over: make(chan struct{}), finished: make(chan struct{}), heard: time.Now()}
 }
 
 // Rhythm of a link. silence is well under the lease's default, so that a dead
@@ -47,24 +52,38 @@ const (
 // being started, and has no lease yet.
 const firstContact = 30 * time.Second
 
-// run dials, reads and dials again until the agent has ended or is lost.
+// run keeps one agent after the other connected, until the job is over or no
+// agent is to be had any more.
 func (l *link) run(ctx context.Context) {
 	defer close(l.over)
-	for told := false; ; {
-		connected, err := l.session(ctx)
+	for conn := (*protocol.Conn)(nil); ; {
+		err := l.live(ctx, conn)
+		if err == nil || ctx.Err() != nil {
+			l.settle(err)
+			return
+		}
+		l.lose(err)
+		if conn = l.revive(ctx); conn == nil {
+			return
+		}
+		l.renewed()
+	}
+}
+
+// live dials, reads and dials again until the agent has ended, which is no
+// error, or is lost. conn is a connection to begin with, nil for none.
+func (l *link) live(ctx context.Context, conn *protocol.Conn) error {
+	for told := false; ; conn = nil {
+		connected, err := l.session(ctx, conn)
 		switch {
 		case ctx.Err() != nil:
-			l.settle(ctx.Err())
-			return
+			return ctx.Err()
 		case err == nil && l.wasEnded():
-			l.settle(nil)
-			return
+			return nil
 		case errors.Is(err, ErrNoAgent):
-			l.gone(err)
-			return
+			return err
 		case l.left() <= 0:
-			l.gone(fmt.Errorf("not heard for %s: %s", l.patience(), cause(err)))
-			return
+			return fmt.Errorf("not heard for %s: %s", l.patience(), cause(err))
 		}
 		if connected || !told {
 			l.deliver(coordinator.Silent{Host: l.index, Cause: cause(err)})
@@ -90,12 +109,13 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // session is one connection: a nil error means that the agent closed it.
-func (l *link) session(ctx context.Context) (connected bool, err error) {
-	dialling, cancel := context.WithTimeoutCause(ctx, max(l.left(), time.Second), errNoConnection)
-	defer cancel()
-	conn, err := l.host.Dial(dialling)
-	if err != nil {
-		return false, err
+func (l *link) session(ctx context.Context, conn *protocol.Conn) (connected bool, err error) {
+	if conn == nil {
+		dialling, cancel := context.WithTimeoutCause(ctx, max(l.left(), time.Second), errNoConnection)
+		defer cancel()
+		if conn, err = l.host.Dial(dialling); err != nil {
+			return false, err
+		}
 	}
 	living, die := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -185,9 +205,11 @@ func (l *link) receive(conn *protocol.Conn) error {
 		l.hear(m)
 		switch {
 		case m.State != nil:
-			if l.host.Up != nil {
-				l.up.Do(l.host.Up)
+			if l.host.Up != nil && !l.greeted {
+				l.host.Up()
 			}
+			l.greeted = true
+			l.sendRenewal()
 			l.deliver(coordinator.Up{Host: l.index, State: *m.State})
 		case m.Renewed == nil:
 			l.deliver(coordinator.Heard{Host: l.index, Message: m})
@@ -204,23 +226,42 @@ func (l *link) hear(m protocol.Message) {
 	}
 }
 
-// renew keeps the lease, and closes a connection that has gone silent.
+// renew keeps the lease, and closes a connection that has gone silent. An agent
+// that does not answer is not sent any more renewals: it is lost the sooner, and
+// sooner is it known that nothing runs there.
 func (l *link) renew(ctx context.Context, conn *protocol.Conn) {
 	defer conn.Close()
 	every := min(renewEvery, l.lease/6)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	begun, answering := time.Now(), 2*every // the first word after a long silence takes a moment
-	for seq := int64(1); ; seq++ {
-		l.send(protocol.Message{Renew: &protocol.Renew{Seq: seq}})
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
+		if l.unheard() <= l.lease/3 {
+			l.sendRenewal()
+		}
 		if l.unheard() > l.mute() && time.Since(begun) > answering {
 			return
 		}
+	}
+}
+
+// sendRenewal queues a renewal, if there is a connection.
+func (l *link) sendRenewal() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.out == nil {
+		return
+	}
+	r := l.clock.stamp(time.Now())
+	l.sent = time.Now()
+	select {
+	case l.out <- protocol.Message{Renew: &r}:
+	default: // as in send
 	}
 }
 
@@ -238,8 +279,12 @@ func (l *link) send(m protocol.Message) {
 // finish makes m the last word to the agent, now and after reconnecting.
 func (l *link) finish(m protocol.Message) {
 	l.mu.Lock()
+	first := l.last == nil
 	l.last = &m
 	l.mu.Unlock()
+	if first {
+		close(l.finished)
+	}
 	l.send(m)
 }
 
@@ -275,27 +320,14 @@ func (l *link) patience() time.Duration {
 // left is what is left of the patience.
 func (l *link) left() time.Duration { return l.patience() - l.unheard() }
 
-// gone reports the loss of the host. Where its agent is gone, so is all that
-// it ran: after End that is what was wanted.
-func (l *link) gone(err error) {
-	noAgent := errors.Is(err, ErrNoAgent)
-	if noAgent {
-		l.settle(nil)
-	} else {
-		l.settle(err)
-	}
-	if !noAgent || !l.ending() {
-		l.deliver(coordinator.Lost{Host: l.index, Cause: err.Error()})
-	}
-}
-
 func (l *link) settle(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.err = err
 }
 
-// outcome is why the agent was not seen to end, nil when it was.
+// outcome is why the agent was not seen to end, nil when it was, or when it was
+// lost so long ago that nothing is left of it.
 func (l *link) outcome() error {
 	select {
 	case <-l.over:
@@ -304,5 +336,8 @@ func (l *link) outcome() error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !l.clear.IsZero() && !time.Now().Before(l.clear) {
+		return nil
+	}
 	return l.err
 }

@@ -15,6 +15,22 @@
 //	                                                    | all workers done
 //	                                                    v
 //	      failure: settling -> stopping -> over <- finishing
+//	                              | Plan.Restarts
+//	                              v
+//	                          regrouping -> preparing the next generation
+//
+// # Generations
+//
+// There is one number, and it is counted here. Whatever an agent says carries
+// it, and what is said of another generation counts for nothing. While it
+// regroups nothing of the job runs: the next generation begins when the backoff
+// is over and of each host it is known that it has an agent that is connected,
+// or that nothing can run there any more. Hosts without an agent, and those
+// that were blamed too often, get no tasks; the others' are numbered anew.
+//
+// What only a mistake can be is not repeated: a failure before tasks were
+// started, a program that cannot be started, wrong use, a task that gives up
+// before any has made a step.
 //
 // # Who is to blame
 //

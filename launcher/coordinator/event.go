@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/plx-run/plx/launcher/protocol"
@@ -23,10 +24,16 @@ type (
 		Host  int
 		Cause string
 	}
-	// Lost: the host's agent is gone for good, and all its tasks with it.
+	// Lost: the host's agent is gone for good. Its tasks are gone with it
+	// after Clear at the latest, which is as long as its lease may still run.
+	// Answers says that the host was reached: a new agent may be there soon.
+	// Where the plan lets hosts be revived, an Up that follows is that of a
+	// new agent.
 	Lost struct {
-		Host  int
-		Cause string
+		Host    int
+		Cause   string
+		Clear   time.Duration
+		Answers bool
 	}
 	// Heard: the agent sent a message other than State.
 	Heard struct {
@@ -57,12 +64,23 @@ type Timer string
 
 // The timers.
 const (
-	StartTimer  Timer = "start"  // all tasks must have started
-	MaxTimer    Timer = "max"    // the job's --max-time
-	SettleTimer Timer = "settle" // failures have been collected
-	StopTimer   Timer = "stop"   // told tasks should have ended
-	SaveTimer   Timer = "save"   // the chief should have saved
+	StartTimer   Timer = "start"   // all tasks must have started
+	MaxTimer     Timer = "max"     // the job's --max-time
+	SettleTimer  Timer = "settle"  // failures have been collected
+	StopTimer    Timer = "stop"    // told tasks should have ended
+	SaveTimer    Timer = "save"    // the chief should have saved
+	SteadyTimer  Timer = "steady"  // a generation has run well for long
+	BackoffTimer Timer = "backoff" // the next generation may begin
+	ReviveTimer  Timer = "revive"  // hosts that answer should have a new agent
+	WaitTimer    Timer = "wait"    // the job's --wait-host
+	RegroupTimer Timer = "regroup" // by now every host should be there or lost
 )
+
+// hourTimer is when restart n is an hour ago.
+func hourTimer(n int) Timer { return Timer(fmt.Sprintf("hour %d", n)) }
+
+// clearTimer is when nothing runs any more on host h, which was lost.
+func clearTimer(h int) Timer { return Timer(fmt.Sprintf("clear %d", h)) }
 
 // Command is something to do: one of the types below.
 type Command interface{ command() }
@@ -84,6 +102,11 @@ type (
 	Note struct{ Text string }
 	// Enter says which phase the job is in now.
 	Enter struct{ Phase protocol.Phase }
+	// Lay says where the tasks of a generation after the first run.
+	Lay struct {
+		Generation int
+		Hosts      []protocol.HostPlan
+	}
 	// Conclude ends the job: every agent is to be sent End.
 	Conclude struct{ Verdict protocol.Verdict }
 )
@@ -92,4 +115,5 @@ func (Send) command()     {}
 func (SetTimer) command() {}
 func (Note) command()     {}
 func (Enter) command()    {}
+func (Lay) command()      {}
 func (Conclude) command() {}

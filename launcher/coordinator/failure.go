@@ -17,14 +17,19 @@ type failure struct {
 	task   *cluster.Task
 	exit   protocol.Exit
 	reason string
+	// hearsay: another host says so, which could not reach it.
+	hearsay bool
 }
 
 // exited takes the end of a task, once.
 func (m *Machine) exited(h int, e protocol.Exit) {
-	if _, seen := m.exits[e.Task]; seen || m.hostOf[e.Task] != h {
+	if _, seen := m.exits[e.Task]; seen || !m.runs(h, e.Task) || e.Generation != m.generation {
 		return
 	}
 	m.exits[e.Task] = e
+	if e.Told && (m.beforeStop() || m.stage == settling) {
+		m.hosts[h].leaving = true // not by us: the agent ends
+	}
 	if reason := m.fault(h, e); reason != "" {
 		m.fail(failure{host: h, task: &e.Task, exit: e, reason: reason})
 		return
@@ -44,7 +49,7 @@ func (m *Machine) fault(h int, e protocol.Exit) string {
 	case !e.Started:
 		return fmt.Sprintf("%s could not start: %s", who, e.Cause)
 	case e.Signal != 0:
-		return fmt.Sprintf("%s was ended by signal %d (%s)", who, e.Signal, syscall.Signal(e.Signal))
+		return fmt.Sprintf("%s was ended by signal %d (%s)", who, e.Signal, syscall.Signal(e.Signal)) + because(e.Cause)
 	case e.Code != 0:
 		return fmt.Sprintf("%s exited with status %d", who, e.Code) + because(e.Cause)
 	case e.Native && !e.Finished:
@@ -60,10 +65,30 @@ func because(cause string) string {
 	return ": " + cause
 }
 
+// runs reports whether a task of this generation is host h's.
+func (m *Machine) runs(h int, t cluster.Task) bool {
+	of, known := m.hostOf[t]
+	return known && of == h
+}
+
+// said takes what a task said to its agent.
+func (m *Machine) said(h int, s protocol.Said) {
+	if !m.runs(h, s.Task) {
+		return
+	}
+	m.stepped = m.stepped || s.Message.Step > 0
+	switch s.Message.Kind {
+	case cluster.Failed:
+		m.announced(h, s)
+	case cluster.Checkpoint:
+		m.saved(s)
+	}
+}
+
 // announced takes a task's own word that it failed. Its exit is to follow;
 // if it does not, the word is enough.
 func (m *Machine) announced(h int, s protocol.Said) {
-	if _, ended := m.exits[s.Task]; ended || m.hostOf[s.Task] != h {
+	if _, ended := m.exits[s.Task]; ended {
 		return
 	}
 	for _, f := range m.failures {
@@ -78,7 +103,7 @@ func (m *Machine) announced(h int, s protocol.Said) {
 // fail records a failure. The first begins the settling time.
 func (m *Machine) fail(f failure) {
 	switch m.stage {
-	case stopping:
+	case stopping, regrouping:
 		return // torn down by us
 	case finishing:
 		m.note("%s, after all workers were done", f.reason)
@@ -111,17 +136,24 @@ func (m *Machine) lost(e Lost) {
 	if h.gone {
 		return
 	}
-	h.gone, h.silent = true, e.Cause
-	if m.unended(e.Host) == 0 && h.answered >= starting {
+	ended := m.unended(e.Host) == 0 && h.answered >= starting
+	idle := !h.in || m.generation > 0 && len(h.tasks) == 0
+	h.gone, h.silent, h.in, h.leaving = true, e.Cause, false, false
+	h.answers, h.clearing = e.Answers, e.Clear > 0
+	m.timer(clearTimer(e.Host), e.Clear)
+	switch {
+	case idle:
+		m.proceed() // others may have answered before
+	case ended:
 		m.note("host %s: %s, after its tasks had ended", m.name(e.Host), e.Cause)
-		return
+	default:
+		m.fail(failure{host: e.Host, reason: fmt.Sprintf("host %s: %s", m.name(e.Host), e.Cause), exit: protocol.Exit{Code: CodePlx}})
 	}
-	m.fail(failure{host: e.Host, reason: fmt.Sprintf("host %s: %s", m.name(e.Host), e.Cause), exit: protocol.Exit{Code: CodePlx}})
 }
 
-// judge chooses who is to blame and stops everything. Where all workers have
-// turned out to be done meanwhile, what failed are servers that lost them: no
-// failure of the job.
+// judge chooses who is to blame and stops everything, to begin anew where that
+// may help. Where all workers have turned out to be done meanwhile, what failed
+// are servers that lost them: no failure of the job.
 func (m *Machine) judge() {
 	if m.allWorkersDone() {
 		m.finish()
@@ -130,17 +162,20 @@ func (m *Machine) judge() {
 		}
 		return
 	}
-	m.sentence()
+	m.decide(m.sentence())
 	m.stop()
 }
 
-func (m *Machine) sentence() {
+// sentence puts the verdict on what has failed in place, and returns the
+// culprit.
+func (m *Machine) sentence() failure {
 	culprit, victims := m.blame()
 	m.verdict = protocol.Verdict{Code: status(culprit.exit), Reason: culprit.reason, Host: m.name(culprit.host), Victims: victims}
 	if culprit.task != nil {
 		e := culprit.exit
 		m.verdict.First = &e
 	}
+	return culprit
 }
 
 // blame returns the culprit and the tasks that failed because a peer did.
@@ -148,7 +183,7 @@ func (m *Machine) blame() (failure, []string) {
 	culprit := slices.IndexFunc(m.failures, func(f failure) bool { return f.exit.LostPeer == "" })
 	var guilty failure
 	if culprit >= 0 {
-		guilty = m.failures[culprit]
+		guilty = m.failures[m.outvoted(culprit)]
 	} else {
 		guilty, culprit = m.blamedPeer()
 	}
@@ -160,6 +195,27 @@ func (m *Machine) blame() (failure, []string) {
 	}
 	sort.Strings(victims)
 	return guilty, victims
+}
+
+// outvoted replaces a host that another could not reach by the one that most
+// could not reach: of two hosts that are cut off from each other, the one that
+// is cut off from others too. Any other failure is left as it is.
+func (m *Machine) outvoted(culprit int) int {
+	if !m.failures[culprit].hearsay {
+		return culprit
+	}
+	votes := map[int]int{}
+	for _, f := range m.failures {
+		if f.hearsay {
+			votes[f.host]++
+		}
+	}
+	for i, f := range m.failures {
+		if f.hearsay && votes[f.host] > votes[m.failures[culprit].host] {
+			culprit = i
+		}
+	}
+	return culprit
 }
 
 // blamedPeer turns a set of victims that all blame peers into one failure:

@@ -1,9 +1,8 @@
 package coordinator
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/plx-run/plx/launcher/protocol"
@@ -31,24 +30,30 @@ const (
 	finishing // workers are done, servers are told to end
 	settling  // something failed, more may be reported
 	stopping
+	regrouping // nothing runs; another generation begins once hosts and time allow
 	over
 )
 
 // Machine is the state of one job. It is not safe for concurrent use.
 type Machine struct {
-	plan    protocol.Plan
-	stage   stage
-	hosts   []*host
-	exits   map[cluster.Task]protocol.Exit
-	hostOf  map[cluster.Task]int
-	cluster cluster.Spec
-	foreign cluster.Spec
+	plan       protocol.Plan
+	stage      stage
+	hosts      []*host
+	generation int
+	exits      map[cluster.Task]protocol.Exit // of this generation
+	hostOf     map[cluster.Task]int           // likewise
+	cluster    cluster.Spec
+	foreign    cluster.Spec
+	launched   bool // Start was sent, in this generation or one before
+	stepped    bool // a task has said that it made a step, likewise
 
 	failures []failure
-	verdict  protocol.Verdict
+	verdict  protocol.Verdict // of this generation; the job's own when it is concluded
 	notices  []string
 	saving   *saving // the stop that waits, or waited, for a save; nil without
 	grace    time.Duration
+	expired  bool // --max-time has run out
+	restarts restarts
 	out      []Command
 }
 
@@ -58,24 +63,25 @@ type host struct {
 	silent   string // why the connection is lost; "" while it is there
 	gone     bool
 	addr     string
-	answered stage // the last stage whose request the agent answered
-	told     bool  // Start was sent: tasks may run
+	tasks    []protocol.TaskSpec // in this generation
+	in       bool                // takes part in this generation, perhaps without tasks
+	answered stage               // the last stage whose request the agent answered
+	told     bool                // Start was sent: tasks may run
+
+	leaving  bool // its agent ends, and not because we said so
+	clearing bool // gone, but something may still run there
+	answers  bool // gone, but a new agent may be there soon
+	blamed   int  // how often in a row the culprit was here
+	barred   bool // left out from the next restart on
 }
 
 // New returns the machine of a job that has not begun.
 func New(plan protocol.Plan) *Machine {
-	m := &Machine{
-		plan:   plan,
-		exits:  map[cluster.Task]protocol.Exit{},
-		hostOf: map[cluster.Task]int{},
-		grace:  plan.Grace,
-	}
-	for i, h := range plan.Hosts {
+	m := &Machine{plan: plan, grace: plan.Grace}
+	for range plan.Hosts {
 		m.hosts = append(m.hosts, &host{})
-		for _, t := range h.Tasks {
-			m.hostOf[t] = i
-		}
 	}
+	m.lay(0)
 	return m
 }
 
@@ -88,16 +94,15 @@ func (m *Machine) Begin() []Command {
 
 // Step takes one event and returns what is to be done, in order.
 //
-// What a host that is Lost is still heard to say counts for nothing.
+// What a host that is Lost is still heard to say counts for nothing, and what
+// is said of another generation than the present one as little.
 func (m *Machine) Step(e Event) []Command {
 	if m.stage == over {
 		return nil
 	}
 	switch e := e.(type) {
 	case Up:
-		if !m.hosts[e.Host].gone {
-			m.up(e)
-		}
+		m.up(e)
 	case Silent:
 		m.fellSilent(e)
 	case Lost:
@@ -112,7 +117,33 @@ func (m *Machine) Step(e Event) []Command {
 		m.elapsed(e.Timer)
 	}
 	m.settleIfAllGone()
+	if m.stage == regrouping {
+		m.regroup()
+	}
 	return m.take()
+}
+
+func (m *Machine) elapsed(t Timer) {
+	switch {
+	case t == StartTimer && m.stage < running:
+		h, who := m.waitingFor()
+		m.refuse(h, fmt.Sprintf("%s did not start within %s", who, m.plan.StartTimeout))
+	case t == MaxTimer:
+		m.expire()
+	case t == SettleTimer && m.stage == settling:
+		m.judge()
+	case t == SaveTimer:
+		m.saveOverdue()
+	case t == StopTimer && (m.stage == stopping || m.stage == finishing):
+		m.noteUnended()
+		m.stopped()
+	case t == SteadyTimer && m.stage == running:
+		m.forgive()
+	case strings.HasPrefix(string(t), "hour "):
+		m.restarts.recent--
+	default:
+		m.waited(t)
+	}
 }
 
 func (m *Machine) take() []Command {
@@ -149,207 +180,39 @@ func (m *Machine) enter(s stage, phase protocol.Phase) {
 	m.do(Enter{Phase: phase})
 }
 
-// up takes the state of an agent that just connected: the first time as its
-// arrival, later as what was missed in between.
-func (m *Machine) up(e Up) {
-	h := m.hosts[e.Host]
-	if h.silent != "" {
-		m.note("host %s: connected", m.name(e.Host))
-	}
-	h.up, h.silent, h.addr = true, "", e.State.Addr
-	if e.State.Phase == protocol.Idle || e.State.Phase == protocol.Ready {
-		h.told = false // Start was lost on the way: no task runs
-	}
-	before := m.stage
-	for _, exit := range missed(e.State) {
-		m.exited(e.Host, exit)
-	}
-	if m.stage != before {
-		return // what was missed changed it, and this host was told with the others
-	}
-	if m.stage == gathering {
-		m.gathered()
-		return
-	}
-	m.request(e.Host)
-	m.requestSave(e.Host)
-}
-
-// missed returns the exits in a state in the order in which they happened, so
-// that the first failure is blamed.
-func missed(s protocol.State) []protocol.Exit {
-	var exits []protocol.Exit
-	for _, now := range s.Tasks {
-		if now != nil && now.Exit != nil {
-			exits = append(exits, *now.Exit)
+// lay begins a generation: every host that is there takes part in it, and
+// those that are not left out get tasks.
+func (m *Machine) lay(generation int) {
+	m.generation = generation
+	m.exits, m.hostOf = map[cluster.Task]protocol.Exit{}, map[cluster.Task]int{}
+	m.cluster, m.foreign = cluster.Spec{}, cluster.Spec{}
+	m.failures, m.verdict = nil, protocol.Verdict{}
+	for i, tasks := range renumber(m.plan.Hosts, m.available) {
+		h := m.hosts[i]
+		h.tasks, h.in, h.answered, h.told = tasks, !h.gone, gathering, false
+		for _, t := range tasks {
+			m.hostOf[t.Task] = i
 		}
 	}
-	slices.SortFunc(exits, func(a, b protocol.Exit) int {
-		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Task.Role, b.Task.Role), cmp.Compare(a.Task.Index, b.Task.Index))
-	})
-	return exits
 }
 
-func (m *Machine) fellSilent(e Silent) {
-	h := m.hosts[e.Host]
-	if h.gone {
-		return
-	}
-	h.silent = e.Cause
-	if h.up {
-		m.note("host %s: connection lost: %s; dialling again", m.name(e.Host), e.Cause)
-		return
-	}
-	m.note("host %s: no connection yet: %s; dialling again", m.name(e.Host), e.Cause)
-}
-
-func (m *Machine) gathered() {
-	for _, h := range m.hosts {
-		if !h.up {
-			return
-		}
-	}
-	m.advance(preparing)
-}
-
-// advance enters a stage in which every agent has to answer one request.
-func (m *Machine) advance(s stage) {
-	phase := protocol.Ready
-	if s == preparing {
-		phase = protocol.Idle
-	}
-	m.enter(s, phase)
-	for i := range m.hosts {
-		m.request(i)
-	}
-}
-
-// request sends the stage's request to a host that has not answered it. One
-// without a connection gets it after Up, so that it gets it once.
-func (m *Machine) request(h int) {
-	if to := m.hosts[h]; to.gone || !to.up || to.silent != "" || to.answered >= m.stage {
-		return
-	}
-	switch m.stage {
-	case preparing:
-		m.send(h, protocol.Message{Prepare: &protocol.Prepare{}})
-	case checking:
-		m.send(h, protocol.Message{Check: &protocol.Check{Peers: m.peers(h)}})
-	case starting:
-		m.hosts[h].told = true
-		m.send(h, protocol.Message{Start: &protocol.Start{Cluster: m.cluster, Foreign: m.foreign}})
-	case finishing:
-		m.endServers(h)
-	case stopping: // not while settling: what is told to end fails no more
-		m.send(h, protocol.Message{Stop: &protocol.Stop{Grace: m.grace}})
-	}
-}
-
-func (m *Machine) peers(of int) []protocol.Peer {
-	var peers []protocol.Peer
-	for i, h := range m.hosts {
-		if i != of {
-			peers = append(peers, protocol.Peer{Index: i, Host: m.name(i), Addr: h.addr})
-		}
-	}
-	return peers
-}
-
-// answer notes that a host answered the stage's request and tells whether
-// all have.
-func (m *Machine) answer(h int, s stage) bool {
-	m.hosts[h].answered = max(m.hosts[h].answered, s)
-	if m.stage != s {
-		return false
-	}
-	for _, other := range m.hosts {
-		if other.answered < s {
-			return false
-		}
-	}
-	return true
-}
-
+// heard takes what an agent said. State is no such message, see Up.
 func (m *Machine) heard(h int, msg protocol.Message) {
 	switch {
-	case msg.Prepared != nil:
+	case msg.Prepared != nil && msg.Prepared.Generation == m.generation:
 		m.prepared(h, *msg.Prepared)
-	case msg.Checked != nil:
+	case msg.Checked != nil && msg.Checked.Generation == m.generation:
 		m.checked(h, *msg.Checked)
-	case msg.Started != nil:
+	case msg.Started != nil && msg.Started.Generation == m.generation:
 		m.started(h)
 	case msg.Exited != nil:
 		m.exited(h, *msg.Exited)
-	case msg.Said != nil && msg.Said.Message.Kind == cluster.Failed:
-		m.announced(h, *msg.Said)
-	case msg.Said != nil && msg.Said.Message.Kind == cluster.Checkpoint:
-		m.saved(h, *msg.Said)
+	case msg.Said != nil && msg.Said.Generation == m.generation:
+		m.said(h, *msg.Said)
 	case msg.StopAsk != nil:
 		s := msg.StopAsk
 		m.stopAsked(StopAsked{Reason: s.Reason, Code: s.Code, Grace: s.Grace, SaveTime: s.SaveTime})
 	case msg.Notice != "":
 		m.note("host %s: %s", m.name(h), msg.Notice)
-	}
-}
-
-func (m *Machine) prepared(h int, p protocol.Prepared) {
-	if m.stage != preparing {
-		return // answered twice: Prepare was sent again after a lost connection
-	}
-	if p.Error == "" {
-		p.Error = m.mismatch(h, p)
-	}
-	if p.Error != "" {
-		m.refuse(fmt.Sprintf("host %s: open sockets: %s", m.name(h), p.Error))
-		return
-	}
-	for t, addr := range p.Open {
-		m.cluster.Set(t, addr)
-	}
-	for t, addr := range p.Reserved {
-		m.foreign.Set(t, addr)
-	}
-	if m.answer(h, preparing) {
-		m.advance(checking)
-	}
-}
-
-// mismatch says what is wrong with a host's addresses: there is to be one for
-// each of its tasks, and none for another's.
-func (m *Machine) mismatch(h int, p protocol.Prepared) string {
-	for _, t := range m.plan.Hosts[h].Tasks {
-		if p.Open[t] == "" {
-			return fmt.Sprintf("the agent gave no address for %s", t)
-		}
-	}
-	for _, addresses := range []map[cluster.Task]string{p.Open, p.Reserved} {
-		for t := range addresses {
-			if of, known := m.hostOf[t]; !known || of != h {
-				return fmt.Sprintf("the agent gave an address for %s, which is not its task", t)
-			}
-		}
-	}
-	return ""
-}
-
-func (m *Machine) checked(h int, c protocol.Checked) {
-	if m.stage != checking {
-		return // answered twice, as in prepared
-	}
-	if len(c.Failures) > 0 {
-		f := c.Failures[0]
-		m.refuse(fmt.Sprintf("host %s cannot reach host %s at %s: %s (a firewall? see --port-range, or addr= in the resource file)",
-			m.name(h), f.Peer.Host, f.Peer.Addr, f.Cause))
-		return
-	}
-	if m.answer(h, checking) {
-		m.advance(starting)
-	}
-}
-
-func (m *Machine) started(h int) {
-	if m.answer(h, starting) {
-		m.enter(running, protocol.Running)
-		m.workersDone()
 	}
 }

@@ -2,7 +2,10 @@ package coordinator
 
 import (
 	"fmt"
+	"maps"
 	"math/rand"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,28 +14,36 @@ import (
 )
 
 // TestAnyOrderOfEvents plays random events, sensible and senseless ones, and
-// then lets every host answer and every task end. Whatever came before, the
-// machine keeps its promises; see game.follow.
+// then lets the world come to an end in one of some ways. Whatever came
+// before, the machine keeps its promises, see game.follow, and concludes.
 func TestAnyOrderOfEvents(t *testing.T) {
-	rounds := 4000
+	rounds := 6000
 	if testing.Short() {
-		rounds = 1000
+		rounds = 2000
 	}
-	codes, saves := map[int]int{}, map[string]int{}
+	codes, generations, saves, later := map[int]int{}, map[int]int{}, map[string]int{}, 0
 	for seed := range int64(rounds) {
 		g := newGame(t, seed)
 		g.follow(g.m.Begin())
-		for range g.rand.Intn(40) {
+		for range g.rand.Intn(120) {
+			if g.rand.Intn(10) == 0 {
+				g.drive()
+			}
 			g.step(g.any())
 		}
-		g.finish()
+		ends := []func(){g.allGoesWell, g.allIsLost, g.stopped, g.onlyTimersRun}
+		ends[g.rand.Intn(len(ends))]()
 		if g.verdict == nil {
-			t.Fatalf("seed %d: every task has ended, but the job has not:\n%s", seed, g.log())
+			g.fail("the job has not ended")
 		}
 		g.step(g.any()) // says nothing any more
 		codes[g.verdict.Code]++
+		generations[g.m.generation]++
 		if s := g.verdict.Saved; s != nil {
 			saves[s.Cause]++
+			if g.m.generation > 0 && s.Cause == "" {
+				later++
+			}
 		}
 	}
 	// A test whose jobs all end alike would prove little.
@@ -41,10 +52,18 @@ func TestAnyOrderOfEvents(t *testing.T) {
 			t.Errorf("no job ended with %d: %v", code, codes)
 		}
 	}
-	for _, cause := range []string{"", "disk full", "the job ended before it was saved"} {
+	for n := range 4 {
+		if generations[n] < rounds/300 {
+			t.Errorf("%d jobs ended in generation %d: %v", generations[n], n, generations)
+		}
+	}
+	for _, cause := range []string{"", "disk full", "the job ended before it was saved", "the job had not started", "it was being restarted"} {
 		if saves[cause] == 0 {
 			t.Errorf("no save ended with %q: %v", cause, saves)
 		}
+	}
+	if later == 0 {
+		t.Error("no later generation was saved")
 	}
 }
 
@@ -58,36 +77,65 @@ type game struct {
 	events  []Event
 	verdict *protocol.Verdict
 
-	gone    map[int]bool
-	checked map[int]bool
-	started map[int]int // Starts that were sent since the host's last Up
-	exits   map[cluster.Task]protocol.Exit
-	timers  map[Timer]bool
+	generation int
+	gone       map[int]bool
+	unclear    map[int]bool // hosts that are gone where something may still run
+	member     map[int]bool // hosts that were asked to prepare this generation
+	prepared   map[int]bool
+	checked    map[int]bool
+	started    map[int]int // Starts that were sent since the host's last Up
+	tasks      map[cluster.Task]int
+	exits      map[cluster.Task]protocol.Exit
+	timers     map[Timer]bool
+
+	asked  bool                    // to stop
+	wants  bool                    // to be saved before
+	answer *cluster.ControlMessage // the chief's, the first since
 }
 
 func newGame(t *testing.T, seed int64) *game {
-	g := &game{t: t, seed: seed, rand: rand.New(rand.NewSource(seed)),
-		gone: map[int]bool{}, checked: map[int]bool{}, started: map[int]int{}, exits: map[cluster.Task]protocol.Exit{}, timers: map[Timer]bool{}}
+	g := &game{t: t, seed: seed, rand: rand.New(rand.NewSource(seed)), gone: map[int]bool{}, unclear: map[int]bool{}, timers: map[Timer]bool{}}
 	g.plan = protocol.Plan{Job: "j", Grace: 10 * time.Second, Settle: time.Duration(g.rand.Intn(2)) * time.Second,
-		StartTimeout: time.Minute, MaxTime: time.Duration(g.rand.Intn(2)) * time.Hour}
+		StartTimeout: time.Minute, MaxTime: time.Duration(g.rand.Intn(2)) * time.Hour, Lease: 30 * time.Second}
+	if g.rand.Intn(3) > 0 {
+		g.plan.Restarts = protocol.Restarts{Max: g.rand.Intn(6), PerHour: g.rand.Intn(5), MinWorkers: g.rand.Intn(3),
+			WaitHost: time.Duration(g.rand.Intn(2)) * time.Minute, Backoff: time.Second, Revive: g.rand.Intn(2) == 0}
+	}
+	g.populate()
+	g.m = New(g.plan)
+	g.begin(0, g.plan.Hosts)
+	return g
+}
+
+// populate gives the plan hosts with tasks.
+func (g *game) populate() {
 	workers, servers := 0, 0
 	for i := range 1 + g.rand.Intn(3) {
-		h := protocol.HostPlan{Host: fmt.Sprintf("h%d", i)}
+		h := protocol.HostPlan{Host: fmt.Sprintf("h%d", i), Seat: i == 0 && !g.plan.Restarts.Revive && g.rand.Intn(2) == 0}
 		if g.rand.Intn(2) == 0 {
-			h.Tasks = append(h.Tasks, cluster.Task{Role: cluster.PS, Index: servers})
+			h.Tasks = append(h.Tasks, protocol.TaskSpec{Task: cluster.Task{Role: cluster.PS, Index: servers}})
 			servers++
 		}
-		for range g.rand.Intn(3) {
-			h.Tasks = append(h.Tasks, cluster.Task{Role: cluster.Worker, Index: workers})
+		for rank := range g.rand.Intn(3) {
+			h.Tasks = append(h.Tasks, protocol.TaskSpec{Task: cluster.Task{Role: cluster.Worker, Index: workers}, LocalRank: rank})
 			workers++
 		}
 		g.plan.Hosts = append(g.plan.Hosts, h)
 	}
 	if workers == 0 {
-		g.plan.Hosts[0].Tasks = append(g.plan.Hosts[0].Tasks, cluster.Chief)
+		g.plan.Hosts[0].Tasks = append(g.plan.Hosts[0].Tasks, protocol.TaskSpec{Task: cluster.Chief})
 	}
-	g.m = New(g.plan)
-	return g
+}
+
+func (g *game) begin(generation int, hosts []protocol.HostPlan) {
+	g.generation = generation
+	g.member, g.prepared, g.checked, g.started = map[int]bool{}, map[int]bool{}, map[int]bool{}, map[int]int{}
+	g.exits, g.tasks = map[cluster.Task]protocol.Exit{}, map[cluster.Task]int{}
+	for i, h := range hosts {
+		for _, t := range h.Tasks {
+			g.tasks[t.Task] = i
+		}
+	}
 }
 
 // any is a random event. Good ones are more frequent, so that jobs get
@@ -100,54 +148,104 @@ func (g *game) any() Event {
 		return Silent{Host: h, Cause: "cut"}
 	case 1:
 		if g.rand.Intn(4) == 0 {
-			return Lost{Host: h, Cause: "lost"}
+			return g.lose(h)
 		}
 		return say(protocol.Message{Notice: "hm"})
 	case 2:
-		if g.rand.Intn(3) == 0 {
+		if g.rand.Intn(15) == 0 {
 			return StopAsked{Reason: "stopped", Code: 130, Grace: time.Duration(g.rand.Intn(11)) * time.Second,
 				SaveTime: time.Duration(g.rand.Intn(2)) * time.Minute}
 		}
 		if g.rand.Intn(3) == 0 {
-			return say(g.checkpoint())
+			return say(g.checkpoint(h))
 		}
 		return say(protocol.Message{Renewed: &protocol.Renew{}})
-	case 3:
-		for timer := range g.timers { // any of those that are set
-			delete(g.timers, timer)
-			return Elapsed{Timer: timer}
+	case 3, 4:
+		if e, ok := g.ring(); ok {
+			return e
 		}
-		return Elapsed{Timer: SettleTimer}
-	case 4, 5, 6:
+	case 5, 6:
 		if task, ok := g.task(h); ok {
 			e := g.exit(task)
+			e.Generation = g.of()
 			return say(protocol.Message{Exited: &e})
 		}
 	case 7:
 		if task, ok := g.task(h); ok && g.rand.Intn(3) == 0 {
-			return say(protocol.Message{Said: &protocol.Said{Task: task,
-				Message: cluster.ControlMessage{Kind: cluster.Failed, Cause: "failed", Peer: g.peer()}}})
+			return say(protocol.Message{Said: &protocol.Said{Task: task, Generation: g.of(),
+				Message: cluster.ControlMessage{Kind: cluster.Failed, Cause: "failed", Peer: g.peer(), Step: int64(g.rand.Intn(2))}}})
 		}
 	case 8:
 		if g.rand.Intn(5) == 0 {
-			return say(protocol.Message{Prepared: &protocol.Prepared{Error: "no port"}})
+			return say(protocol.Message{Prepared: &protocol.Prepared{Generation: g.of(), Error: "no port"}})
 		}
 	case 9:
 		if g.rand.Intn(5) == 0 {
-			return say(protocol.Message{Checked: &protocol.Checked{Failures: []protocol.Unreached{{Cause: "firewall"}}}})
+			return say(protocol.Message{Checked: &protocol.Checked{Generation: g.of(),
+				Failures: []protocol.Unreached{{Peer: protocol.Peer{Index: g.rand.Intn(5) - 1}, Cause: "firewall"}}}})
 		}
 	case 10:
-		if g.m.stage == running && g.rand.Intn(2) == 0 {
+		if g.m.stage == running && g.seed%3 == 0 && g.rand.Intn(3) == 0 { // some games are about saves, not restarts
 			return StopAsked{Reason: "stopped", Code: 130, Grace: time.Second, SaveTime: time.Minute}
 		}
 	}
 	return g.good(h)
 }
 
-func (g *game) checkpoint() protocol.Message {
-	cause := []string{"", "disk full"}[g.rand.Intn(2)]
-	return protocol.Message{Said: &protocol.Said{Task: cluster.Chief,
-		Message: cluster.ControlMessage{Kind: cluster.Checkpoint, Step: 7, Cause: cause}}}
+// checkpoint is what host h says of one: as a rule its chief's answer.
+func (g *game) checkpoint(h int) protocol.Message {
+	said := &protocol.Said{Task: cluster.Chief, Generation: g.of(),
+		Message: cluster.ControlMessage{Kind: cluster.Checkpoint, Cause: []string{"", "disk full"}[g.rand.Intn(2)]}}
+	said.Message.Step = int64(7 + said.Generation)
+	if task, ok := g.task(h); ok && g.rand.Intn(4) == 0 {
+		said.Task = task
+	}
+	return protocol.Message{Said: said}
+}
+
+// drive plays what brings a job on, as a rule until it runs.
+func (g *game) drive() {
+	for range 40 {
+		switch g.m.stage {
+		case running, finishing, over:
+			return
+		case settling, stopping, regrouping:
+			for _, t := range []Timer{SettleTimer, StopTimer, BackoffTimer, ReviveTimer} {
+				if g.timers[t] {
+					delete(g.timers, t)
+					g.step(Elapsed{Timer: t})
+				}
+			}
+		}
+		h := g.rand.Intn(len(g.plan.Hosts))
+		if g.m.hosts[h].leaving && !g.gone[h] {
+			g.step(g.lose(h))
+		}
+		g.step(g.good(h))
+	}
+}
+
+// of is the generation that a message is of: mostly the present one.
+func (g *game) of() int {
+	if g.rand.Intn(6) == 0 {
+		return g.generation + g.rand.Intn(3) - 1
+	}
+	return g.generation
+}
+
+func (g *game) lose(h int) Event {
+	return Lost{Host: h, Cause: "lost", Clear: time.Duration(g.rand.Intn(2)) * time.Minute, Answers: g.rand.Intn(2) == 0}
+}
+
+// ring is any of the timers that are set.
+func (g *game) ring() (Event, bool) {
+	set := slices.Sorted(maps.Keys(g.timers))
+	if len(set) == 0 {
+		return nil, false
+	}
+	timer := set[g.rand.Intn(len(set))]
+	delete(g.timers, timer)
+	return Elapsed{Timer: timer}, true
 }
 
 // good is what host h would say next if all went well.
@@ -155,39 +253,45 @@ func (g *game) good(h int) Event {
 	say := func(m protocol.Message) Event { return Heard{Host: h, Message: m} }
 	switch host := g.m.hosts[h]; {
 	case !host.up || host.silent != "" || g.m.stage == gathering:
-		return Up{Host: h, State: protocol.State{Addr: "a:1", Phase: protocol.Running, Tasks: g.missed(h)}}
+		state := protocol.State{Addr: "a:1", Phase: protocol.Running, Generation: g.generation, Tasks: g.missed(h)}
+		if host.gone {
+			state.Phase, state.Tasks = protocol.Idle, nil
+		}
+		return Up{Host: h, State: state}
 	case g.m.stage == preparing:
-		return say(protocol.Message{Prepared: prepared(g.plan.Hosts[h], nil)})
+		p := prepared(protocol.HostPlan{Host: "h", Tasks: host.tasks}, nil)
+		p.Generation = g.generation
+		return say(protocol.Message{Prepared: p})
 	case g.m.stage == checking:
-		return say(protocol.Message{Checked: &protocol.Checked{}})
+		return say(protocol.Message{Checked: &protocol.Checked{Generation: g.generation}})
 	}
 	if g.m.awaitsSave() && g.rand.Intn(2) == 0 {
-		return say(g.checkpoint())
+		return say(g.checkpoint(h))
 	}
-	return say(protocol.Message{Started: &protocol.Started{}})
+	return say(protocol.Message{Started: &protocol.Started{Generation: g.generation}})
 }
 
 func (g *game) missed(h int) map[string]*protocol.TaskNow {
 	tasks := map[string]*protocol.TaskNow{"ps:77": nil}
-	for _, t := range g.plan.Hosts[h].Tasks {
+	for _, t := range g.m.hosts[h].tasks {
 		now := &protocol.TaskNow{}
-		if e, ended := g.exits[t]; ended {
+		if e, ended := g.exits[t.Task]; ended {
 			now.Exit = &e
 		} else if g.m.stage >= running && g.rand.Intn(4) == 0 {
-			e := g.exit(t)
+			e := g.exit(t.Task)
 			now.Exit = &e
 		}
-		tasks[t.String()] = now
+		tasks[t.Task.String()] = now
 	}
 	return tasks
 }
 
 func (g *game) task(h int) (cluster.Task, bool) {
-	tasks := g.plan.Hosts[h].Tasks
+	tasks := g.m.hosts[h].tasks
 	if len(tasks) == 0 {
 		return cluster.Task{}, false
 	}
-	return tasks[g.rand.Intn(len(tasks))], true
+	return tasks[g.rand.Intn(len(tasks))].Task, true
 }
 
 func (g *game) peer() string {
@@ -195,9 +299,9 @@ func (g *game) peer() string {
 }
 
 func (g *game) exit(t cluster.Task) protocol.Exit {
-	e := protocol.Exit{Task: t, Started: true, Time: time.Unix(g.rand.Int63n(9), 0)}
+	e := protocol.Exit{Task: t, Generation: g.generation, Started: true, Time: time.Unix(g.rand.Int63n(9), 0)}
 	switch g.rand.Intn(12) {
-	case 0:
+	case 0, 6:
 		e.Code, e.LostPeer = 3, g.peer()
 	case 1:
 		e.Signal, e.Code = 9, 137
@@ -213,141 +317,66 @@ func (g *game) exit(t cluster.Task) protocol.Exit {
 	return e
 }
 
-// finish lets every host answer and every task end, without any timer but that
-// of a save.
-func (g *game) finish() {
-	g.step(Elapsed{Timer: SaveTimer})
-	for range 6 {
+// allGoesWell lets every host answer, every task end and every timer run out,
+// over and over. A host that is lost comes back where that may be.
+func (g *game) allGoesWell() {
+	for range 60 {
+		for h := range g.plan.Hosts {
+			for range 6 {
+				if g.verdict == nil && (!g.m.hosts[h].leaving || g.gone[h]) {
+					g.step(g.good(h))
+				}
+			}
+			if g.m.hosts[h].leaving && g.verdict == nil {
+				g.step(g.lose(h))
+			}
+		}
+		for _, t := range slices.SortedFunc(maps.Keys(g.tasks), func(a, b cluster.Task) int { return strings.Compare(a.String(), b.String()) }) {
+			if h := g.tasks[t]; g.verdict == nil {
+				e := protocol.Exit{Task: t, Generation: g.generation, Started: true, Told: g.m.stage == stopping}
+				g.step(Heard{Host: h, Message: protocol.Message{Exited: &e}})
+			}
+		}
+		g.ringAll()
+	}
+}
+
+// allIsLost loses every host for good.
+func (g *game) allIsLost() {
+	for range 60 {
 		for h := range g.plan.Hosts {
 			if g.verdict == nil {
-				g.step(g.good(h))
+				g.step(g.lose(h))
 			}
 		}
+		g.ringAll()
 	}
-	for h, p := range g.plan.Hosts {
-		for _, t := range p.Tasks {
-			e := protocol.Exit{Task: t, Started: true, Told: g.m.stage == stopping}
-			g.step(Heard{Host: h, Message: protocol.Message{Exited: &e}})
+}
+
+// stopped asks for an end that nobody takes part in.
+func (g *game) stopped() {
+	if g.verdict == nil {
+		g.step(StopAsked{Reason: "stopped", Code: 130, SaveTime: time.Duration(g.rand.Intn(2)) * time.Minute})
+	}
+	g.ringAll()
+	g.ringAll()
+}
+
+// onlyTimersRun lets nobody say anything any more. What runs, runs on until it
+// is lost.
+func (g *game) onlyTimersRun() {
+	for range 60 {
+		g.ringAll()
+		if g.verdict == nil && g.m.stage == running {
+			g.step(g.lose(g.rand.Intn(len(g.plan.Hosts))))
 		}
 	}
 }
 
-// step plays an event and notes what it tells.
-func (g *game) step(e Event) {
-	g.events = append(g.events, e)
-	was := g.m.stage
-	switch e := e.(type) {
-	case Lost:
-		g.gone[e.Host] = true
-	case Up:
-		if g.gone[e.Host] {
-			break
-		}
-		g.started[e.Host] = 0
-		for _, exit := range missed(e.State) {
-			g.note(exit)
-		}
-	case Heard:
-		if g.gone[e.Host] {
-			break
-		}
-		if e.Message.Checked != nil && was == checking {
-			g.checked[e.Host] = true
-		}
-		if e.Message.Exited != nil {
-			g.note(*e.Message.Exited)
+func (g *game) ringAll() {
+	for range 30 {
+		if e, ok := g.ring(); ok && g.verdict == nil {
+			g.step(e)
 		}
 	}
-	over := g.verdict != nil
-	commands := g.m.Step(e)
-	if over && len(commands) > 0 {
-		g.fail("after the end: %+v", commands)
-	}
-	g.follow(commands)
-}
-
-func (g *game) note(e protocol.Exit) {
-	if _, twice := g.exits[e.Task]; !twice {
-		g.exits[e.Task] = e
-	}
-}
-
-// follow checks commands against what the machine promises.
-func (g *game) follow(commands []Command) {
-	for _, c := range commands {
-		switch c := c.(type) {
-		case Send:
-			g.sent(c)
-		case SetTimer:
-			if c.After <= 0 {
-				g.fail("timer %s of %s", c.Timer, c.After)
-			}
-			g.timers[c.Timer] = true
-		case Conclude:
-			if g.verdict != nil {
-				g.fail("concluded twice")
-			}
-			g.verdict = &c.Verdict
-			g.judge(c.Verdict)
-		}
-	}
-}
-
-func (g *game) sent(c Send) {
-	if g.gone[c.Host] || !g.m.hosts[c.Host].up {
-		g.fail("%+v goes to a host that is not there", c)
-	}
-	if c.Message.Checkpoint != nil && g.m.hostOf[cluster.Chief] != c.Host {
-		g.fail("a checkpoint is asked of host %d, which does not run the chief", c.Host)
-	}
-	if c.Message.Start == nil {
-		return
-	}
-	if len(g.checked) != len(g.plan.Hosts) {
-		g.fail("Start before all hosts were checked: %v", g.checked)
-	}
-	if g.started[c.Host]++; g.started[c.Host] > 1 {
-		g.fail("host %d was told twice to start", c.Host)
-	}
-}
-
-// judge is a naive reading of the exit statuses that plx promises.
-func (g *game) judge(v protocol.Verdict) {
-	if v.Reason == "" || len(v.Notices) > maxNotices {
-		g.fail("verdict %+v", v)
-	}
-	if v.Saved != nil && v.Saved.Cause == "" && v.Saved.Step != 7 {
-		g.fail("saved at step %d, the chief said 7", v.Saved.Step)
-	}
-	if v.Saved == nil && g.m.saving != nil {
-		g.fail("nothing is said of the save")
-	}
-	if v.First != nil && v.Host != g.plan.Hosts[g.m.hostOf[v.First.Task]].Host {
-		g.fail("first %s is not on host %s", v.First.Task, v.Host)
-	}
-	good := true
-	for _, p := range g.plan.Hosts {
-		for _, t := range p.Tasks {
-			e, ended := g.exits[t]
-			if t.Role == cluster.Worker && (!ended || e.Code != 0 || e.Signal != 0 || !e.Started || e.Native && !e.Finished || e.Told) {
-				good = false
-			}
-		}
-	}
-	if v.Code == 0 && !good {
-		g.fail("success, though not all workers exited with 0: %+v", g.exits)
-	}
-}
-
-func (g *game) fail(format string, args ...any) {
-	g.t.Helper()
-	g.t.Fatalf("seed %d: %s\n%s", g.seed, fmt.Sprintf(format, args...), g.log())
-}
-
-func (g *game) log() string {
-	text := fmt.Sprintf("plan %+v\n", g.plan)
-	for _, e := range g.events {
-		text += fmt.Sprintf("%T%+v\n", e, e)
-	}
-	return text
 }

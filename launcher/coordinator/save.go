@@ -8,26 +8,42 @@ import (
 )
 
 // saving is a stop that waits for the chief to save. Until then the job runs
-// on: should it fail, or its work be done, that is the verdict.
+// on: should its work be done, or it fail, that is the verdict. It is not begun
+// anew then, as the user wants it to end.
 type saving struct {
 	ask     StopAsked
 	outcome *protocol.Saved // nil while it is waited for
 }
 
 // saveFirst has the job saved before a stop, and reports whether the stop is to
-// wait for that. A job that is not running has nothing to save.
+// wait for that. While nothing runs there is nothing to save: what earlier
+// generations have saved is on the disks.
 func (m *Machine) saveFirst(e StopAsked) bool {
-	if m.stage != running {
-		return false
-	}
-	if m.saving != nil { // under way: every visitor's wish comes from each host
+	switch {
+	case m.stage == running && m.saving != nil: // under way: every visitor's wish comes from each host
 		return true
+	case m.stage == running:
+	case m.stage < running || m.between():
+		m.nothingToSave(e)
+		return false
+	default: // it has ended, or failed: that is the verdict
+		return false
 	}
 	m.saving = &saving{ask: e}
 	m.timer(SaveTimer, e.SaveTime)
 	m.requestSave(m.hostOf[cluster.Chief])
 	m.chiefEnded()
 	return true
+}
+
+// nothingToSave notes that a stop came when no task ran that could save.
+func (m *Machine) nothingToSave(e StopAsked) {
+	cause := "the job had not started"
+	if m.generation > 0 || m.between() {
+		cause = "it was being restarted"
+	}
+	m.saving = &saving{ask: e, outcome: &protocol.Saved{Cause: cause}}
+	m.note("not saved: %s", cause)
 }
 
 // requestSave asks the chief, if h is its host and the answer is still wanted.
@@ -46,11 +62,10 @@ func (m *Machine) awaitsSave() bool {
 }
 
 // saved takes the chief's answer, or its agent's for it.
-func (m *Machine) saved(h int, s protocol.Said) {
-	if s.Task != cluster.Chief || h != m.hostOf[cluster.Chief] {
-		return
+func (m *Machine) saved(s protocol.Said) {
+	if s.Task == cluster.Chief {
+		m.endSave(protocol.Saved{Step: s.Message.Step, Cause: s.Message.Cause})
 	}
-	m.endSave(protocol.Saved{Step: s.Message.Step, Cause: s.Message.Cause})
 }
 
 // chiefEnded gives up a save whose chief is done before the other workers.

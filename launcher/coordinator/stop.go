@@ -32,7 +32,7 @@ func (m *Machine) allWorkersDone() bool {
 // fails the job.
 func (m *Machine) finish() {
 	m.stage = finishing
-	m.verdict = protocol.Verdict{Reason: "done"}
+	m.verdict = protocol.Verdict{Reason: m.done()}
 	m.endAllServers()
 }
 
@@ -44,24 +44,29 @@ func (m *Machine) endAllServers() {
 }
 
 func (m *Machine) endServers(h int) {
-	if servers := m.servers(m.plan.Hosts[h]); len(servers) > 0 {
+	if servers := m.servers(m.hosts[h].tasks); len(servers) > 0 {
 		m.send(h, protocol.Message{Stop: &protocol.Stop{Tasks: servers, Grace: m.grace}})
 	}
 }
 
-func (m *Machine) servers(p protocol.HostPlan) []cluster.Task {
+func (m *Machine) servers(tasks []protocol.TaskSpec) []cluster.Task {
 	var servers []cluster.Task
-	for _, t := range p.Tasks {
-		if _, ended := m.exits[t]; t.Role == cluster.PS && !ended {
-			servers = append(servers, t)
+	for _, t := range tasks {
+		if _, ended := m.exits[t.Task]; t.Task.Role == cluster.PS && !ended {
+			servers = append(servers, t.Task)
 		}
 	}
 	return servers
 }
 
-// refuse ends a job that cannot start.
-func (m *Machine) refuse(reason string) {
+// refuse ends a job that cannot start, because of host h. What started once is
+// begun anew, as after any failure.
+func (m *Machine) refuse(h int, reason string) {
 	if !m.beforeStop() {
+		return
+	}
+	if m.generation > 0 {
+		m.fail(failure{host: h, reason: reason, exit: protocol.Exit{Code: CodePlx}})
 		return
 	}
 	m.verdict = protocol.Verdict{Code: CodePlx, Reason: reason}
@@ -72,23 +77,38 @@ func (m *Machine) stopAsked(e StopAsked) {
 	if e.SaveTime > 0 && m.saveFirst(e) {
 		return
 	}
-	if (m.stage == stopping || m.stage == finishing) && e.Grace >= m.grace {
-		return // already under way
+	underWay := m.stage == finishing || m.stage == stopping && !m.restarts.coming
+	if underWay && e.Grace >= m.grace {
+		return
 	}
 	m.grace = min(m.grace, e.Grace)
-	switch m.stage {
-	case finishing: // the work is done: only hurry
+	switch {
+	case m.stage == finishing: // the work is done: only hurry
 		m.endAllServers()
 		return
-	case stopping:
-	case settling:
+	case underWay:
+	case m.stage == settling:
 		m.sentence() // on what is known: the user wants to go
 	default:
 		if e.Code == 0 {
 			e.Code = CodePlx // 0 would say that the work was done
 		}
+		m.noteRestart()
 		m.verdict = protocol.Verdict{Code: e.Code, Reason: e.Reason}
 	}
+	m.restarts.coming = false
+	m.stop()
+}
+
+// expire ends a job that has had its time.
+func (m *Machine) expire() {
+	m.expired = true
+	if !m.beforeStop() && !m.between() {
+		return
+	}
+	m.noteRestart()
+	m.restarts.coming = false
+	m.verdict = protocol.Verdict{Code: CodeTimeout, Reason: fmt.Sprintf("--max-time %s ran out", m.plan.MaxTime)}
 	m.stop()
 }
 
@@ -103,23 +123,6 @@ func (m *Machine) stop() {
 	m.timer(StopTimer, m.grace+stopMargin)
 }
 
-func (m *Machine) elapsed(t Timer) {
-	switch {
-	case t == StartTimer && m.stage < running:
-		m.refuse(fmt.Sprintf("%s did not start within %s", m.waitingFor(), m.plan.StartTimeout))
-	case t == MaxTimer && m.beforeStop():
-		m.verdict = protocol.Verdict{Code: CodeTimeout, Reason: fmt.Sprintf("--max-time %s ran out", m.plan.MaxTime)}
-		m.stop()
-	case t == SettleTimer && m.stage == settling:
-		m.judge()
-	case t == SaveTimer:
-		m.saveOverdue()
-	case t == StopTimer && (m.stage == stopping || m.stage == finishing):
-		m.noteUnended()
-		m.conclude()
-	}
-}
-
 func (m *Machine) noteUnended() {
 	for i, h := range m.hosts {
 		if n := m.unended(i); h.told && !h.gone && n > 0 {
@@ -128,18 +131,18 @@ func (m *Machine) noteUnended() {
 	}
 }
 
-// waitingFor names the hosts that hold up the start.
-func (m *Machine) waitingFor() string {
+// waitingFor names a host that holds up the start.
+func (m *Machine) waitingFor() (host int, who string) {
 	for i, h := range m.hosts {
-		if h.up && (m.stage == gathering || h.answered >= m.stage) {
+		if !h.in || h.up && (m.stage == gathering || h.answered >= m.stage) {
 			continue
 		}
 		if h.silent != "" {
-			return fmt.Sprintf("host %s (%s)", m.name(i), h.silent)
+			return i, fmt.Sprintf("host %s (%s)", m.name(i), h.silent)
 		}
-		return "host " + m.name(i)
+		return i, "host " + m.name(i)
 	}
-	return "the job"
+	return 0, "the job"
 }
 
 // settleIfAllGone concludes a stop, or cuts the settling time short, once no
@@ -150,20 +153,28 @@ func (m *Machine) settleIfAllGone() {
 			return
 		}
 	}
-	switch m.stage {
-	case settling:
+	if m.stage == settling && !m.failures[0].hearsay { // there, others are still to be heard
 		m.judge()
-		m.conclude()
-	case stopping, finishing:
-		m.conclude()
 	}
+	if m.stage == stopping || m.stage == finishing {
+		m.stopped()
+	}
+}
+
+// stopped goes on when no task is left, or is waited for any more.
+func (m *Machine) stopped() {
+	if m.restarts.coming {
+		m.retreat()
+		return
+	}
+	m.conclude()
 }
 
 // unended counts the host's tasks that have not ended.
 func (m *Machine) unended(h int) int {
 	n := 0
-	for _, t := range m.plan.Hosts[h].Tasks {
-		if _, ended := m.exits[t]; !ended {
+	for _, t := range m.hosts[h].tasks {
+		if _, ended := m.exits[t.Task]; !ended {
 			n++
 		}
 	}
@@ -171,7 +182,7 @@ func (m *Machine) unended(h int) int {
 }
 
 func (m *Machine) conclude() {
-	m.verdict.Notices = m.notices
+	m.verdict.Notices, m.verdict.Generation = m.notices, m.generation
 	m.recordSave()
 	m.enter(over, protocol.Over)
 	m.do(Conclude{Verdict: m.verdict})

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/launcher/protocol"
-	"github.com/plx-run/plx/trainer/cluster"
 )
 
 var update = flag.Bool("update", false, "write what the machine says now into the transcripts")
@@ -122,192 +121,6 @@ func (o options) duration(key string) time.Duration {
 	return d
 }
 
-// player plays one transcript.
-type player struct {
-	plan protocol.Plan
-	m    *Machine
-	out  strings.Builder
-}
-
-// play plays one line: "plan" and "host" describe the job, all others are
-// events.
-func (p *player) play(words []string) error {
-	verb, rest := words[0], words[1:]
-	switch verb {
-	case "plan":
-		return p.describe(parse(rest))
-	case "host":
-		return p.host(rest)
-	}
-	if p.m == nil {
-		p.m = New(p.plan)
-	}
-	switch verb {
-	case "begin":
-		p.print(p.m.Begin())
-	case "running":
-		p.run()
-	case "stop":
-		o := parse(rest)
-		p.print(p.m.Step(StopAsked{Reason: o["reason"], Code: o.number("code"), Grace: o.duration("grace"), SaveTime: o.duration("save")}))
-	case "elapsed":
-		p.print(p.m.Step(Elapsed{Timer: Timer(rest[0])}))
-	case "exit", "said", "checkpoint":
-		return p.task(verb, rest)
-	default:
-		return p.agent(verb, rest)
-	}
-	return nil
-}
-
-func (p *player) describe(o options) error {
-	for key, d := range map[string]*time.Duration{"grace": &p.plan.Grace, "settle": &p.plan.Settle, "start-timeout": &p.plan.StartTimeout, "max-time": &p.plan.MaxTime} {
-		if o[key] != "" {
-			*d = o.duration(key)
-		}
-	}
-	return nil
-}
-
-func (p *player) host(words []string) error {
-	h := protocol.HostPlan{Host: words[0]}
-	for _, w := range words[1:] {
-		t, err := cluster.ParseTask(w)
-		if err != nil {
-			return err
-		}
-		h.Tasks = append(h.Tasks, t)
-	}
-	p.plan.Hosts = append(p.plan.Hosts, h)
-	return nil
-}
-
-// run plays the start of a job without printing it.
-func (p *player) run() {
-	kept := p.out.String()
-	p.m.Begin()
-	for _, verb := range []string{"up", "prepared", "checked", "started"} {
-		if err := p.agent(verb, []string{"*"}); err != nil {
-			panic(err)
-		}
-	}
-	p.out.Reset()
-	p.out.WriteString(kept)
-}
-
-// task plays an event of one task: its exit, or what it said of its failure or
-// of a checkpoint.
-func (p *player) task(verb string, words []string) error {
-	t, err := cluster.ParseTask(words[0])
-	if err != nil {
-		return err
-	}
-	o := parse(words[1:])
-	host, known := p.m.hostOf[t]
-	if !known {
-		return fmt.Errorf("no such task")
-	}
-	if verb == "checkpoint" {
-		said := protocol.Said{Task: t, Message: cluster.ControlMessage{Kind: cluster.Checkpoint, Step: int64(o.number("step")), Cause: o["cause"]}}
-		p.print(p.m.Step(Heard{Host: host, Message: protocol.Message{Said: &said}}))
-		return nil
-	}
-	if verb == "said" {
-		said := protocol.Said{Task: t, Message: cluster.ControlMessage{Kind: cluster.Failed, Cause: o["cause"], Peer: o["lost"]}}
-		p.print(p.m.Step(Heard{Host: host, Message: protocol.Message{Said: &said}}))
-		return nil
-	}
-	e := exit(t, o)
-	p.print(p.m.Step(Heard{Host: host, Message: protocol.Message{Exited: &e}}))
-	return nil
-}
-
-func exit(t cluster.Task, o options) protocol.Exit {
-	return protocol.Exit{
-		Task: t, Code: o.number("code"), Signal: o.number("signal"), Started: o["unstarted"] == "",
-		Native: o["native"] != "", Finished: o["finished"] != "", Told: o["told"] != "",
-		Cause: o["cause"], LostPeer: o["lost"], Time: time.Unix(int64(o.number("at")), 0),
-	}
-}
-
-// agent plays an event of one host, or of each.
-func (p *player) agent(verb string, words []string) error {
-	for i, h := range p.plan.Hosts {
-		if words[0] == h.Host || words[0] == "*" {
-			e, err := event(verb, i, h, words[1:])
-			if err != nil {
-				return err
-			}
-			p.print(p.m.Step(e))
-		}
-	}
-	return nil
-}
-
-func event(verb string, i int, h protocol.HostPlan, words []string) (Event, error) {
-	o := parse(words)
-	say := func(m protocol.Message) (Event, error) { return Heard{Host: i, Message: m}, nil }
-	switch verb {
-	case "up":
-		state, err := state(h, words)
-		return Up{Host: i, State: state}, err
-	case "silent":
-		return Silent{Host: i, Cause: o["cause"]}, nil
-	case "lost":
-		return Lost{Host: i, Cause: o["cause"]}, nil
-	case "prepared":
-		return say(protocol.Message{Prepared: prepared(h, o)})
-	case "checked":
-		c := &protocol.Checked{}
-		if o["unreached"] != "" {
-			c.Failures = []protocol.Unreached{{Peer: protocol.Peer{Host: o["unreached"], Addr: o["addr"]}, Cause: o["cause"]}}
-		}
-		return say(protocol.Message{Checked: c})
-	case "started":
-		return say(protocol.Message{Started: &protocol.Started{}})
-	case "asks-stop":
-		return say(protocol.Message{StopAsk: &protocol.Stop{Grace: o.duration("grace"), Reason: o["reason"], Code: o.number("code"), SaveTime: o.duration("save")}})
-	case "notice":
-		return say(protocol.Message{Notice: o["text"]})
-	}
-	return nil, fmt.Errorf("unknown event %s", verb)
-}
-
-// prepared gives task k of a host the ports 1000+k and 2000+k.
-func prepared(h protocol.HostPlan, o options) *protocol.Prepared {
-	if o["error"] != "" {
-		return &protocol.Prepared{Error: o["error"]}
-	}
-	p := &protocol.Prepared{Open: map[cluster.Task]string{}, Reserved: map[cluster.Task]string{}}
-	for k, t := range h.Tasks {
-		p.Open[t], p.Reserved[t] = fmt.Sprintf("%s:%d", h.Host, 1000+k), fmt.Sprintf("%s:%d", h.Host, 2000+k)
-	}
-	if t, err := cluster.ParseTask(o["also"]); err == nil {
-		p.Open[t] = h.Host + ":3000"
-	}
-	if t, err := cluster.ParseTask(o["without"]); err == nil {
-		delete(p.Open, t)
-	}
-	return p
-}
-
-// state is that of an agent; after each "missed" follows an exit of a task.
-func state(h protocol.HostPlan, words []string) (protocol.State, error) {
-	s := protocol.State{Addr: h.Host + ":99", Tasks: map[string]*protocol.TaskNow{}}
-	parts := strings.Split(strings.Join(words, " "), "missed ")
-	s.Phase = protocol.Phase(parse(split(strings.TrimSpace(parts[0])))["phase"])
-	for _, part := range parts[1:] {
-		w := split(strings.TrimSpace(part))
-		t, err := cluster.ParseTask(w[0])
-		if err != nil {
-			return s, err
-		}
-		e := exit(t, parse(w[1:]))
-		s.Tasks[t.String()] = &protocol.TaskNow{Exit: &e}
-	}
-	return s, nil
-}
-
 // print writes commands as they stand in a transcript.
 func (p *player) print(commands []Command) {
 	for _, c := range commands {
@@ -325,14 +138,30 @@ func (p *player) text(c Command) string {
 		return "note: " + c.Text
 	case Enter:
 		return "enter " + string(c.Phase)
+	case Lay:
+		var hosts []string
+		for _, h := range c.Hosts {
+			hosts = append(hosts, h.Host+" "+tasks(h.Tasks))
+		}
+		return fmt.Sprintf("lay %d: %s", c.Generation, strings.Join(hosts, ", "))
 	case Conclude:
 		return verdict(c.Verdict)
 	}
 	return fmt.Sprintf("%#v", c)
 }
 
+func tasks(specs []protocol.TaskSpec) string {
+	var names []string
+	for _, t := range specs {
+		names = append(names, t.Task.String())
+	}
+	return fmt.Sprint(names)
+}
+
 func message(m protocol.Message) string {
 	switch {
+	case m.Prepare != nil && m.Prepare.Generation > 0:
+		return fmt.Sprintf("prepare %d, group %d: %s", m.Prepare.Generation, m.Prepare.GroupRank, tasks(m.Prepare.Tasks))
 	case m.Prepare != nil:
 		return "prepare"
 	case m.Checkpoint != nil:
@@ -369,6 +198,9 @@ func verdict(v protocol.Verdict) string {
 		text += "; not saved: " + v.Saved.Cause
 	} else if v.Saved != nil {
 		text += fmt.Sprintf("; saved at %d", v.Saved.Step)
+	}
+	if v.Generation > 0 {
+		text += fmt.Sprintf("; generation %d", v.Generation)
 	}
 	if len(v.Notices) > 0 {
 		text += fmt.Sprintf("; %d notices", len(v.Notices))

@@ -131,9 +131,9 @@ func TestCloseEndsOpen(t *testing.T) {
 	}
 }
 
-func TestLocalWorldSize(t *testing.T) {
-	s := Spec{Tasks: []TaskSpec{{Task: cluster.Task{Role: cluster.PS}}, {Task: cluster.Chief}, {Task: cluster.Task{Role: cluster.Worker, Index: 1}}}}
-	if n := s.LocalWorldSize(); n != 2 {
+func TestWorkersAreCountedWithoutServers(t *testing.T) {
+	tasks := []TaskSpec{{Task: cluster.Task{Role: cluster.PS}}, {Task: cluster.Chief}, {Task: cluster.Task{Role: cluster.Worker, Index: 1}}}
+	if n := Workers(tasks); n != 2 {
 		t.Errorf("%d workers, want 2", n)
 	}
 }

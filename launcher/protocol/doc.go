@@ -21,8 +21,12 @@
 //	<-------- Started, Exited, Said, Notice
 //	          Checkpoint ------------------>  to the chief's, which answers with Said
 //	          Stop ------------------------>  some tasks or all, the agent stays
+//	          Prepare, ...                   the next generation, perhaps with other tasks
 //	          End ------------------------->  all tasks, then the agent itself
 //	<-------- (end of stream)                nothing of the job is left on the host
+//
+// An agent ends what is left of a generation before it prepares the next, and
+// refuses one that is over.
 //
 // Messages are JSON in frames of a little-endian uint32 length. A lost
 // connection loses no fact: State repeats all that Exited and Said told.

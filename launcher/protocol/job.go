@@ -25,9 +25,11 @@ type Spec struct {
 	LogLevel string   `json:"logLevel"`
 	Secret   []byte   `json:"secret"`
 
+	// Tasks are those of generation 0, whose folders are filled before the
+	// agent runs; what is started is what Prepare names. WorldSize is the
+	// number of workers in generation 0.
 	Tasks     []TaskSpec `json:"tasks"`
 	WorldSize int        `json:"worldSize"`
-	GroupRank int        `json:"groupRank"`
 	Bind      bool       `json:"bind"` // bind workers to their share of the cores
 
 	DataAddr string        `json:"dataAddr"` // address (no port) other hosts dial
@@ -35,6 +37,7 @@ type Spec struct {
 	PortHigh int           `json:"portHigh"`
 	Lease    time.Duration `json:"lease"`
 	Grace    time.Duration `json:"grace"`
+	Freeze   time.Duration `json:"freeze"` // a task without heartbeats for as long is killed; 0: never
 	Detached bool          `json:"detached"`
 
 	// SaveTime bounds the save that comes before the end of a job whose host
@@ -60,10 +63,10 @@ type TaskSpec struct {
 	LocalRank int          `json:"localRank"`
 }
 
-// LocalWorldSize is the number of the host's workers.
-func (s Spec) LocalWorldSize() int {
+// Workers counts the workers among tasks.
+func Workers(tasks []TaskSpec) int {
 	n := 0
-	for _, t := range s.Tasks {
+	for _, t := range tasks {
 		if t.Task.Role == cluster.Worker {
 			n++
 		}
@@ -94,7 +97,8 @@ type State struct {
 	Binary     string `json:"binary"` // the agent's own executable, ~/.plx/blobs/<sha256>
 	Phase      Phase  `json:"phase"`
 	Generation int    `json:"generation"`
-	Addr       string `json:"addr"` // the agent's own TCP address on the data network
+	Least      int    `json:"least,omitempty"` // generations before this one are over
+	Addr       string `json:"addr"`            // the agent's own TCP address on the data network
 	Socket     string `json:"socket,omitempty"`
 	Guardian   int    `json:"guardian"`   // pid
 	Supervisor int    `json:"supervisor"` // pid
@@ -104,6 +108,7 @@ type State struct {
 	Machine         string              `json:"machine,omitempty"`
 	GuardianStart   uint64              `json:"guardianStart,omitempty"`
 	SupervisorStart uint64              `json:"supervisorStart,omitempty"`
+	Lease           time.Duration       `json:"lease,omitempty"`
 	Detached        bool                `json:"detached,omitempty"`
 	Tasks           map[string]*TaskNow `json:"tasks,omitempty"` // by Task.String
 	JobPhase        Phase               `json:"jobPhase,omitempty"`
@@ -128,24 +133,38 @@ type Plan struct {
 	Hosts        []HostPlan    `json:"hosts"` // by host index
 	Grace        time.Duration `json:"grace"`
 	Settle       time.Duration `json:"settle"`       // how long failures are collected before one is blamed
-	StartTimeout time.Duration `json:"startTimeout"` // until every task has started
+	StartTimeout time.Duration `json:"startTimeout"` // until every task of a generation has started
 	MaxTime      time.Duration `json:"maxTime"`      // 0: no end
+	Lease        time.Duration `json:"lease"`        // within it a host without a connection is back or Lost
+	Restarts     Restarts      `json:"restarts"`
 }
 
 // HostPlan is one host of a plan.
 type HostPlan struct {
-	Host  string         `json:"host"`
-	Tasks []cluster.Task `json:"tasks"`
+	Host  string     `json:"host"`
+	Tasks []TaskSpec `json:"tasks"`          // in generation 0, in order of their indices
+	Seat  bool       `json:"seat,omitempty"` // the conductor runs here: without it nothing goes on
+}
+
+// Restarts says when a job that fails is begun anew on the hosts that are left.
+type Restarts struct {
+	Max        int           `json:"max"`        // in all; 0: none
+	PerHour    int           `json:"perHour"`    // 0: as many as Max allows
+	MinWorkers int           `json:"minWorkers"` // it takes; 0: as many as the job began with
+	WaitHost   time.Duration `json:"waitHost"`   // for hosts to come back when fewer are left
+	Backoff    time.Duration `json:"backoff"`    // before the first restart; twice as long before each next
+	Revive     bool          `json:"revive"`     // the conductor can start an agent on a host that has none any more
 }
 
 // Verdict is how a job ended.
 type Verdict struct {
-	Code    int      `json:"code"`              // plx's exit status
-	Reason  string   `json:"reason"`            // one line: "done", "stopped by ...", "worker:3 on gpu01 exited with 2"
-	First   *Exit    `json:"first,omitempty"`   // the task that failed first, if a task did
-	Host    string   `json:"host,omitempty"`    // where
-	Victims []string `json:"victims,omitempty"` // tasks that failed because a peer did
-	Notices []string `json:"notices,omitempty"`
+	Code       int      `json:"code"`              // plx's exit status
+	Reason     string   `json:"reason"`            // one line: "done", "stopped by ...", "worker:3 on gpu01 exited with 2"
+	First      *Exit    `json:"first,omitempty"`   // the task that failed first, if a task did
+	Host       string   `json:"host,omitempty"`    // where
+	Victims    []string `json:"victims,omitempty"` // tasks that failed because a peer did
+	Notices    []string `json:"notices,omitempty"`
+	Generation int      `json:"generation,omitempty"` // the last one that was begun
 
 	Saved *Saved `json:"saved,omitempty"` // what came of the save that a stop asked for; nil: none was asked for
 }

@@ -41,14 +41,24 @@ type Attach struct {
 }
 
 // Renew keeps the lease of the host for another Spec.Lease; the answer,
-// Renewed, carries the same number.
+// Renewed, carries the same.
+//
+// Sent is when it was sent by a clock of the sender's, which Clock names. The
+// agent compares it with those before it by the same clock, never with its
+// own: one that took longer on its way than others is worth as much less.
+// Without Clock the lease counts from when the message is read.
 type Renew struct {
-	Seq int64 `json:"seq"`
+	Seq   int64         `json:"seq"`
+	Clock string        `json:"clock,omitempty"`
+	Sent  time.Duration `json:"sent,omitempty"`
 }
 
-// Prepare asks for open sockets for the tasks of a generation.
+// Prepare asks for open sockets for the tasks of a generation, once nothing of
+// the one before is left on the host. A host may have no tasks.
 type Prepare struct {
-	Generation int `json:"generation"`
+	Generation int        `json:"generation"`
+	Tasks      []TaskSpec `json:"tasks"`
+	GroupRank  int        `json:"groupRank"` // index of the host among those with workers
 }
 
 // Prepared tells where the tasks of the host will serve.
@@ -61,7 +71,8 @@ type Prepared struct {
 
 // Check asks the agent to reach the other agents on their data addresses.
 type Check struct {
-	Peers []Peer `json:"peers"`
+	Generation int    `json:"generation"`
+	Peers      []Peer `json:"peers"`
 }
 
 // Peer is another agent of the job: its index among the job's hosts, its
@@ -74,7 +85,8 @@ type Peer struct {
 
 // Checked lists the peers that could not be reached.
 type Checked struct {
-	Failures []Unreached `json:"failures,omitempty"`
+	Generation int         `json:"generation"`
+	Failures   []Unreached `json:"failures,omitempty"`
 }
 
 // Unreached says why a peer could not be reached.
@@ -115,8 +127,9 @@ type Exit struct {
 
 // Said passes on what a task said on its control channel.
 type Said struct {
-	Task    cluster.Task           `json:"task"`
-	Message cluster.ControlMessage `json:"message"`
+	Task       cluster.Task           `json:"task"`
+	Generation int                    `json:"generation"`
+	Message    cluster.ControlMessage `json:"message"`
 }
 
 // Stop ends tasks: told, given Grace, then killed with all their

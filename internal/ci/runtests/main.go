@@ -23,8 +23,9 @@ func run(args []string, strict bool) int {
 	if len(args) == 0 {
 		args = []string{"./..."}
 	}
-	// Two packages at once: more would only make each other's waits longer.
-	args = append([]string{"test", "-json", "-p", "2", "-timeout", "10m"}, args...)
+	// Two packages at once: more would only make each other's waits longer. Of a
+	// package's parallel tests, which mostly wait for leases to end, four.
+	args = append([]string{"test", "-json", "-p", "2", "-parallel", "4", "-timeout", "15m"}, args...)
 	if raceWorks() {
 		args = append(args[:1], append([]string{"-race"}, args[1:]...)...)
 	} else if strict {

@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/plx-run/plx/trainer/cluster"
 )
@@ -55,6 +56,7 @@ func (s saver) run() error {
 	if err := control.Send(cluster.ControlMessage{Kind: cluster.Hello, Version: cluster.ControlVersion}); err != nil {
 		return err
 	}
+	go beat(control)
 	if s.contract.Task.Role == cluster.Worker {
 		if err := s.begin(); err != nil {
 			return err
@@ -77,6 +79,15 @@ func (s saver) run() error {
 		}
 		if err != nil {
 			return err
+		}
+	}
+}
+
+// beat shows that the task goes on, until it ends.
+func beat(control *cluster.Control) {
+	for range time.Tick(time.Second) {
+		if control.Send(cluster.ControlMessage{Kind: cluster.Heartbeat}) != nil {
+			return
 		}
 	}
 }
