@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/plx-run/plx/internal/measured"
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
@@ -194,7 +195,7 @@ func (b *bench) one(ctx context.Context, x system, hosts int, rate string, round
 			return err
 		}
 	}
-	return b.results.save(b.file())
+	return measured.Save(b.file(), b.results)
 }
 
 func (b *bench) close() error {

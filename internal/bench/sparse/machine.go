@@ -1,15 +1,14 @@
 package main
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/plx-run/plx/internal/measured"
 )
 
 // cpu is what the machine's cores have done since it started, in ticks.
@@ -59,72 +58,15 @@ func (c cpu) busyCores(before cpu) float64 {
 
 // Machine is what a reader must know to judge the numbers.
 type Machine struct {
-	Date      string `json:"date"`
-	Processor string `json:"processor"`
-	Cores     int    `json:"cores"`
-	Memory    string `json:"memory"`
-	Kernel    string `json:"kernel"`
-	System    string `json:"system"`
-	Go        string `json:"go"`
-	PyTorch   string `json:"pytorch"`
-	OpenBLAS  string `json:"openblas"`
-	Commit    string `json:"commit"`
-	Load      string `json:"load"` // before the first run: other programs' share
-	Command   string `json:"command"`
+	measured.Machine
+	PyTorch  string `json:"pytorch"`
+	OpenBLAS string `json:"openblas"`
 }
 
 func describeMachine(root, command string) Machine {
 	return Machine{
-		Date:      time.Now().UTC().Format("2006-01-02 15:04 UTC"),
-		Processor: field("/proc/cpuinfo", "model name", ":"),
-		Cores:     runtime.NumCPU(),
-		Memory:    field("/proc/meminfo", "MemTotal", ":"),
-		Kernel:    said("", "uname", "-sr"),
-		System:    strings.Trim(field("/etc/os-release", "PRETTY_NAME", "="), `"`),
-		Go:        runtime.Version(),
-		PyTorch:   said("", "dpkg-query", "-W", "-f", "${Version}", "python3-torch"),
-		OpenBLAS:  said("", "dpkg-query", "-W", "-f", "${Version}", "libopenblas0-pthread"),
-		Commit:    said(root, "git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude", "*"),
-		Load:      strings.Join(strings.Fields(content("/proc/loadavg"))[:min(3, len(strings.Fields(content("/proc/loadavg"))))], " "),
-		Command:   command,
+		Machine:  measured.Describe(root, command),
+		PyTorch:  measured.Said("", "dpkg-query", "-W", "-f", "${Version}", "python3-torch"),
+		OpenBLAS: measured.Said("", "dpkg-query", "-W", "-f", "${Version}", "libopenblas0-pthread"),
 	}
-}
-
-// field finds a line's value in a file of lines NAME SEPARATOR VALUE.
-func field(path, name, separator string) string {
-	for line := range strings.Lines(content(path)) {
-		if key, value, found := strings.Cut(line, separator); found && strings.TrimSpace(key) == name {
-			return strings.TrimSpace(value)
-		}
-	}
-	return "unknown"
-}
-
-func content(path string) string {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "" // as good as a file that says nothing
-	}
-	return string(text)
-}
-
-// said is what a program prints, or unknown: nothing is measured by it.
-func said(dir, name string, args ...string) string {
-	cmd := exec.Command(name, args...)
-	cmd.Dir = dir
-	out, err := cmd.Output()
-	if text := string(bytes.TrimSpace(out)); err == nil && text != "" {
-		return text
-	}
-	return "unknown"
-}
-
-// moduleRoot is the folder of the module that the program is run in.
-func moduleRoot() (string, error) {
-	mod := said("", "go", "env", "GOMOD")
-	root, found := strings.CutSuffix(mod, "/go.mod")
-	if !found {
-		return "", errors.New("run it inside plx's source: go run ./internal/bench/sparse")
-	}
-	return root, nil
 }

@@ -27,6 +27,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/plx-run/plx/internal/measured"
 )
 
 func main() {
@@ -55,8 +57,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	if s.render {
-		r, err := load(s.file())
-		if err != nil {
+		r := &Results{}
+		if err := measured.Load(s.file(), r); err != nil {
 			return err
 		}
 		return r.write(s, stdout)

@@ -11,28 +11,6 @@ import (
 	"github.com/plx-run/plx/trainer/plot"
 )
 
-// insert puts a part into a document, between the lines that mark its place.
-// A document that is not there is made.
-func insert(path, name, part string) error {
-	begin, end := fmt.Sprintf("<!-- %s: begin -->\n", name), fmt.Sprintf("<!-- %s: end -->\n", name)
-	text, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		text, err = []byte("# Benchmarks\n\n"+begin+end), nil
-	}
-	if err != nil {
-		return err
-	}
-	before, rest, found := strings.Cut(string(text), begin)
-	_, after, ended := strings.Cut(rest, end)
-	if !found || !ended {
-		return fmt.Errorf("%s: the lines %q and %q are not there", path, strings.TrimSpace(begin), strings.TrimSpace(end))
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(path, []byte(before+begin+part+end+after), 0o644)
-}
-
 // markdown is what was measured, for a reader.
 func (r *Results) markdown() string {
 	var b strings.Builder

@@ -1,13 +1,13 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/plx-run/plx/internal/measured"
 )
 
 // Results are all samples, and what is needed to read them.
@@ -21,41 +21,13 @@ type Results struct {
 	Runs    []Run    `json:"runs"`
 }
 
-// save keeps the samples, also of a measurement that is not complete.
-func (r *Results) save(path string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	text, err := json.MarshalIndent(r, "", " ")
-	if err != nil {
-		return err
-	}
-	next := path + ".new"
-	if err := os.WriteFile(next, append(text, '\n'), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(next, path)
-}
-
-func load(path string) (*Results, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	r := &Results{}
-	if err := json.Unmarshal(text, r); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return r, nil
-}
-
 // write makes the document's part and the plots, and prints the part.
 func (r *Results) write(s *settings, w io.Writer) error {
 	part := r.markdown()
 	if _, err := io.WriteString(w, part); err != nil {
 		return err
 	}
-	return errors.Join(insert(filepath.Join(s.out, "benchmarks.md"), r.Mode, part), r.plots(filepath.Join(s.out, "benchmarks")))
+	return errors.Join(measured.Insert(filepath.Join(s.out, "benchmarks.md"), "Benchmarks", r.Mode, part), r.plots(filepath.Join(s.out, "benchmarks")))
 }
 
 // failures is an error that names the runs that failed.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/plx-run/plx/internal/measured"
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
@@ -74,7 +75,7 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 		s.beQuick(set)
 	}
 	var err error
-	if s.root, err = moduleRoot(); err != nil && (s.out == "" || s.plx == "" || s.lm == "") {
+	if s.root, err = measured.Root(); err != nil && (s.out == "" || s.plx == "" || s.lm == "") {
 		return nil, err
 	}
 	if s.out == "" {

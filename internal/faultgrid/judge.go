@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// judgeSurvival waits for a job that is to survive, and says what is wrong.
+func (r *run) judgeSurvival(ctx context.Context) error {
+	if err := r.survive(ctx); err != nil {
+		return err
+	}
+	code, err := r.job.wait(ctx)
+	if err != nil {
+		return err
+	}
+	ended := time.Now()
+	lines, _ := r.script.so()
+	r.take(lines, code, ended)
+	if r.cell.Victim == departed {
+		r.sample.Noticed, r.sample.Back = -1, 0 // whoever followed was away, the training was not
+	}
+	return errors.Join(verdict(r.cell.promise(), *r.sample, r.digest), r.named(lines),
+		r.nothingLeft(ctx, lease), r.launchersGone())
+}
+
+// survive does what a job needs whose launching machine was struck: once it is
+// cut off for so long that nothing is left on the hosts, the network is whole
+// again; and a detached job is followed anew.
+func (r *run) survive(ctx context.Context) error {
+	switch {
+	case r.cell.Victim == departed:
+		return r.follow(ctx)
+	case r.cell.Victim == launching && slices.Contains([]fault{stop, cut, mute, deaf}, r.cell.Fault):
+		return errors.Join(r.nothingLeft(ctx, lease+2*time.Second), r.undo(ctx))
+	}
+	return nil
+}
+
+// follow waits for a detached job's end after its follower was struck, and then
+// follows it again.
+func (r *run) follow(ctx context.Context) error {
+	if err := r.nothingLeft(ctx, limit); err != nil {
+		return err
+	}
+	if err := r.undo(ctx); err != nil {
+		return err
+	}
+	r.job.stop()
+	var err error
+	r.job, err = r.start(r.script, "attach", "--color", "never", r.id)
+	return err
+}
+
+// take notes what was measured.
+func (r *run) take(lines []line, code int, ended time.Time) {
+	r.sample.measures = measure(lines, r.struck)
+	r.sample.Code, r.sample.Ended = code, ended.Sub(r.struck).Seconds()
+}
+
+// named fails where plx has not said what the promise wants it to say.
+func (r *run) named(lines []line) error {
+	p := r.cell.promise()
+	for _, c := range []struct {
+		words []string
+		who   string
+		meant func(string) bool
+	}{
+		{p.says, "plx", own},
+		{p.warns, "a task", func(text string) bool { return !own(text) && !firedLine.MatchString(text) }},
+	} {
+		words := r.names(c.words)
+		if len(words) == 0 {
+			continue
+		}
+		text, found := saying(lines, r.struck, words, c.meant)
+		if !found {
+			return fmt.Errorf("no line of %s says %q", c.who, words)
+		}
+		r.sample.Said = text
+	}
+	return nil
+}
+
+// names puts the victim's names into words.
+func (r *run) names(words []string) []string {
+	if r.cell.Victim.host() < 0 {
+		return words
+	}
+	names := strings.NewReplacer("VICTIM", r.cell.Victim.task(), "HOST", r.host().Name, "ADDRESS", r.host().Addr)
+	words = slices.Clone(words)
+	for i, w := range words {
+		words[i] = names.Replace(w)
+	}
+	return words
+}
+
+// verdict says in what a job that was to survive has broken the promise.
+func verdict(p promise, s Sample, digest string) error {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if s.Code != 0 {
+		wrong("exit status %d", s.Code)
+	}
+	if s.Digest != digest {
+		wrong("the weights are not those without the fault: digest %q, want %q", s.Digest, digest)
+	}
+	switch {
+	case p.outcome == recovers && s.Generations == 0:
+		wrong("it made no other generation")
+	case p.outcome == goesOn && s.Generations > 0:
+		wrong("it made %d more generations, none was needed", s.Generations)
+	}
+	if limit := p.within.Seconds(); s.Back < 0 || s.Back > limit {
+		wrong("training went on after %.1f s, want at most %.0f", s.Back, limit)
+	}
+	if s.Unsaved > 0 && len(p.warns) == 0 {
+		wrong("%d checkpoints were not made", s.Unsaved)
+	}
+	// A checkpoint is written while training goes on: the newest may not be whole.
+	if most := s.Generations * 3 * checkpointEvery; s.Redone > most {
+		wrong("%d steps were made twice, want at most %d", s.Redone, most)
+	}
+	return errors.Join(errs...)
+}
+
+// learning is how long it may take whoever follows a job from outside to learn
+// that its hosts are gone.
+const learning = time.Minute
+
+// judgeEnd waits for a job that is to end, launches another of its name, and
+// says what is wrong.
+func (r *run) judgeEnd(ctx context.Context) error {
+	p := r.cell.promise()
+	if err := r.nothingLeft(ctx, p.within); err != nil {
+		return fmt.Errorf("it was to end within %v: %w", p.within, err)
+	}
+	gone := time.Now()
+	told, cancel := context.WithTimeoutCause(ctx, learning, fmt.Errorf("nobody was told for %v", learning))
+	defer cancel()
+	code, err := r.job.wait(told)
+	if err != nil {
+		return err
+	}
+	lines, _ := r.script.so()
+	r.take(lines, code, gone)
+	if !slices.Contains(p.codes, code) {
+		err = fmt.Errorf("exit status %d, want one of %v", code, p.codes)
+	}
+	err = errors.Join(err, r.named(lines), r.undo(ctx), r.nothingLeft(ctx, 2*lease), r.launchersGone())
+	return errors.Join(err, r.resume(ctx))
+}
+
+// resume launches a job of the same name, which must go on from a checkpoint.
+func (r *run) resume(ctx context.Context) error {
+	log, err := r.openLog(r.cell.Name() + "-resumed")
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	script := newTranscript(log)
+	j, err := r.start(script, r.launch(r.cell.Arch, r.name, fast)...)
+	if err != nil {
+		return err
+	}
+	code, err := j.wait(ctx)
+	if err != nil {
+		return fmt.Errorf("the next launch: %w", err)
+	}
+	lines, _ := script.so()
+	next := measure(lines, time.Now())
+	r.sample.Resumed, r.sample.Digest = next.Resumed, next.Digest
+	switch {
+	case code != 0:
+		return fmt.Errorf("the next launch: exit status %d: %s", code, last(lines))
+	case next.Resumed < r.sample.Struck-3*checkpointEvery:
+		return fmt.Errorf("the next launch went on after step %d, the fault came behind step %d", next.Resumed, r.sample.Struck)
+	case next.Digest != r.digest:
+		return fmt.Errorf("the next launch: the weights are not those without the fault: digest %q, want %q", next.Digest, r.digest)
+	}
+	return r.nothingLeft(ctx, lease)
+}
