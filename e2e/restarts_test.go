@@ -156,7 +156,7 @@ func mistakesAreNotRepeated(b *bench) {
 	res = b.want(2, again(file, b.script("usage", "exit 2"))...)
 	b.says(res, "job", "exited with status 2", "not restarted")
 	b.want(2, "launch", "--hosts", file, "--max-restarts", "1", "--min-workers", "4", "true")
-	b.want(2, "launch", "--hosts", file, "--min-workers", "2", "true")
+	b.want(2, "launch", "--hosts", file, "--min-workers", "4", "true")
 	b.hostsGone(0)
 }
 

@@ -2,7 +2,6 @@ package launcher
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 type Restarts struct {
 	Max        int           // at most, in all
 	PerHour    int           // at most, within an hour; 0: any number
-	MinWorkers int           // it goes on with as many; 0: with all that it began with
+	MinWorkers int           // it goes on with as many; 0: is restarted with all that it began with
 	WaitHost   time.Duration // for hosts to come back when fewer are left
 	Backoff    time.Duration // before the first restart; twice as long before each next
 }
@@ -30,9 +29,6 @@ func (r Restarts) validate() error {
 		if n.value < 0 {
 			return Mistake(fmt.Errorf("%s is negative", n.flag), "")
 		}
-	}
-	if r.MinWorkers > 0 && r.Max == 0 {
-		return Mistake(errors.New("--min-workers says when a job is restarted, and this one never is"), "--max-restarts N allows it")
 	}
 	return nil
 }

@@ -38,6 +38,8 @@ type Job struct {
 
 	depot *depot.Depot // nil: no checkpoints
 
+	tell func(cluster.ControlMessage) error // the agent; nil: there is none
+
 	steps        atomic.Int64
 	parallelized atomic.Bool
 	replica      atomic.Pointer[Replica]

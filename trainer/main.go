@@ -179,6 +179,7 @@ func (p process) open(cancel context.CancelCauseFunc) (*task, error) {
 		t.say(cluster.ControlMessage{Kind: cluster.Failed, Cause: err.Error()}) // the exit status says it too
 		return nil, err
 	}
+	t.job.tell = t.say
 	if t.control != nil {
 		go t.obey(cancel) // ends when close closes the channel
 	}

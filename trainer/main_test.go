@@ -298,6 +298,37 @@ func TestLostProcessIsNamed(t *testing.T) {
 	}
 }
 
+// Where nobody waits for a worker the others make all their steps without it,
+// and end well. The chief's agent was told that they would.
+func TestLostProcessIsDoneWithout(t *testing.T) {
+	bears := cluster.ControlMessage{Kind: cluster.Bears}
+	for _, sync := range []string{"async", "ssp:2", "backup:1"} {
+		for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGTERM} {
+			t.Run(sync+" "+signal.String(), func(t *testing.T) {
+				t.Parallel()
+				all := launch(t, "1500", 3, 2, "--sync="+sync)
+				all["worker:0"].untilStep(t, 20)
+				if err := all["worker:1"].cmd.Process.Signal(signal); err != nil {
+					t.Fatal(err)
+				}
+				code, said := all["worker:0"].end(t)
+				if code != 0 || len(said) != 3 || said[1] != bears || said[2].Kind != cluster.Finished {
+					t.Errorf("worker:0: exit code %d, said %+v; stderr: %s", code, said, all["worker:0"].stderr.String())
+				}
+				if code, said := all["worker:2"].end(t); code != 0 || len(said) != 2 {
+					t.Errorf("worker:2: exit code %d, said %+v; stderr: %s", code, said, all["worker:2"].stderr.String())
+				}
+				for _, name := range []string{"ps:0", "ps:1"} {
+					code, _ := all[name].end(t)
+					if text := all[name].stderr.String(); code != 0 || !strings.Contains(text, "worker:1 (127.0.0.1:") || !strings.Contains(text, "; the training goes on without it") {
+						t.Errorf("%s: exit code %d; stderr: %s", name, code, text)
+					}
+				}
+			})
+		}
+	}
+}
+
 func TestAloneAndFailing(t *testing.T) {
 	for program, want := range map[string]int{"3": 0, "fail": exitFailed} {
 		cmd := exec.Command(os.Args[0])

@@ -58,8 +58,17 @@ func (j *Job) parallelize(ctx context.Context, build Build, opt Optimizer, optio
 	j.replica.Store(r)
 	if j.IsChief() {
 		r.report()
+		r.tellWhatItBears()
 	}
 	return r, nil
+}
+
+// tellWhatItBears tells the agent of a job that goes on when workers other than
+// the chief are lost, from now on: until all were there they could not be.
+func (r *Replica) tellWhatItBears() {
+	if j := r.job; j.tell != nil && j.NumWorkers() > 1 && r.declared.Sync.BearsLoss() {
+		j.tell(cluster.ControlMessage{Kind: cluster.Bears}) // a dead channel is noticed elsewhere
+	}
 }
 
 // describe builds and declares a replica; it talks to nobody.

@@ -27,8 +27,7 @@ type injection struct {
 
 type strike func(ctx context.Context, r *run) (proof string, err error)
 
-// slowRate is the rate of a slow link: a step's values take about ten times as
-// long as without it.
+// slowRate is the rate of a slow link between tasks.
 const slowRate = "2mbit"
 
 // slowestRate is that of a link that carries orders alone.

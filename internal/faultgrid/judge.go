@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -148,11 +151,33 @@ func (r *run) judgeEnd(ctx context.Context) error {
 	}
 	lines, _ := r.script.so()
 	r.take(lines, code, gone)
+	// Nobody was told of the steps that were made before the lease was over.
+	if r.sample.Reached, err = r.spooled(); err != nil {
+		return err
+	}
 	if !slices.Contains(p.codes, code) {
 		err = fmt.Errorf("exit status %d, want one of %v", code, p.codes)
 	}
 	err = errors.Join(err, r.named(lines), r.undo(ctx), r.nothingLeft(ctx, 2*lease), r.launchersGone())
 	return errors.Join(err, r.resume(ctx))
+}
+
+// spooled is the last step that the chief has printed to its spool.
+func (r *run) spooled() (int, error) {
+	path := filepath.Join(r.cluster.Hosts[chief.host()].HomeDir, ".plx", "jobs", "*", "*", "logs", "worker-0.stdout")
+	spools, err := filepath.Glob(path)
+	if err != nil || len(spools) != 1 {
+		return 0, fmt.Errorf("%d spools of the chief's, want 1: %v", len(spools), err)
+	}
+	text, err := os.ReadFile(spools[0])
+	if err != nil {
+		return 0, err
+	}
+	found := spoolLine.FindAllStringSubmatch(string(text), -1)
+	if len(found) == 0 {
+		return 0, fmt.Errorf("no step in %s", spools[0])
+	}
+	return strconv.Atoi(found[len(found)-1][1])
 }
 
 // resume launches a job of the same name, which must go on from a checkpoint.
@@ -174,11 +199,12 @@ func (r *run) resume(ctx context.Context) error {
 	lines, _ := script.so()
 	next := measure(lines, time.Now())
 	r.sample.Resumed, r.sample.Digest = next.Resumed, next.Digest
+	r.sample.Redone = r.sample.Reached + 1 - next.Resumed
 	switch {
 	case code != 0:
 		return fmt.Errorf("the next launch: exit status %d: %s", code, last(lines))
-	case next.Resumed < r.sample.Struck-3*checkpointEvery:
-		return fmt.Errorf("the next launch went on after step %d, the fault came behind step %d", next.Resumed, r.sample.Struck)
+	case next.Resumed < 0 || r.sample.Redone > 3*checkpointEvery:
+		return fmt.Errorf("the next launch went on after %d steps, there had been %d", next.Resumed, r.sample.Reached+1)
 	case next.Digest != r.digest:
 		return fmt.Errorf("the next launch: the weights are not those without the fault: digest %q, want %q", next.Digest, r.digest)
 	}

@@ -11,9 +11,10 @@ import (
 type measures struct {
 	Noticed     float64 `json:"noticed"`     // the first line about it
 	Back        float64 `json:"back"`        // the first step of the last generation; without another one the next step
-	Redone      int     `json:"redone"`      // steps that were made twice, of all generations
+	Redone      int     `json:"redone"`      // steps that were made twice, of all generations, or by the next launch
 	Generations int     `json:"generations"` // after the first
 	Struck      int     `json:"struck"`      // the last step before it
+	Reached     int     `json:"reached"`     // the last step of a job that ended
 	Resumed     int     `json:"resumed"`     // steps that were not made again by the launch that went on; -1: none did
 	Unsaved     int     `json:"unsaved"`     // checkpoints that the last generation could not make
 	Digest      string  `json:"digest"`      // of all weights at the end

@@ -92,11 +92,11 @@ func ofFault(f fault, of []Sample) []string {
 		if s.Noticed >= 0 {
 			noticed = append(noticed, s.Noticed)
 		}
-		took, twice := s.Back, s.Redone
+		took := s.Back
 		if s.Outcome == ends {
-			took, twice = s.Ended, s.Struck+1-s.Resumed
+			took = s.Ended
 		}
-		back, redone = append(back, took), append(redone, float64(twice))
+		back, redone = append(back, took), append(redone, float64(s.Redone))
 	}
 	verdict := fmt.Sprintf("%d of %d", kept, len(of))
 	if kept < len(of) {

@@ -16,7 +16,7 @@ func made() *Results {
 		r.keep(Sample{Cell: Cell{arch, worker, kill}.Name(), Outcome: recovers, measures: measures{Noticed: 0.25 * float64(i), Back: 3, Redone: 4 + i, Generations: 1}})
 	}
 	r.keep(Sample{Cell: "ps/worker/stop", Outcome: recovers, Failed: "exit status 1\nthe weights are others"})
-	r.keep(Sample{Cell: "ps/launcher/kill", Outcome: ends, Ended: 4.5, measures: measures{Noticed: -1, Back: -1, Struck: 20, Resumed: 14}})
+	r.keep(Sample{Cell: "ps/launcher/kill", Outcome: ends, Ended: 4.5, measures: measures{Noticed: -1, Back: -1, Redone: 7, Reached: 20, Resumed: 14}})
 	return r
 }
 

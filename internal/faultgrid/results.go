@@ -67,7 +67,7 @@ func (s Sample) summary() string {
 		text += fmt.Sprintf(", noticed after %.1f s", s.Noticed)
 	}
 	if s.Outcome == ends {
-		return text + fmt.Sprintf(", ended after %.1f s, the next launch went on after step %d of %d; %s", s.Ended, s.Resumed, s.Struck+1, s.Proof)
+		return text + fmt.Sprintf(", ended after %.1f s, the next launch went on after %d steps of %d; %s", s.Ended, s.Resumed, s.Reached+1, s.Proof)
 	}
 	return text + fmt.Sprintf(", back after %.1f s, %d steps redone; %s", s.Back, s.Redone, s.Proof)
 }

@@ -84,6 +84,7 @@ func (t *transcript) await(ctx context.Context, ended <-chan struct{}, meant fun
 // What the chief and plx write.
 var (
 	stepLine   = regexp.MustCompile(`^worker:0 +\S+ +\| generation (\d+) \| step (\d+) \|`)
+	spoolLine  = regexp.MustCompile(`(?m)^generation \d+ \| step (\d+) \|`)
 	digestLine = regexp.MustCompile(`digest step=(\d+) sha256=([0-9a-f]{64})`)
 	resumeLine = regexp.MustCompile(`going on after step (\d+), from checkpoint`)
 	savedLine  = regexp.MustCompile(`\d+ checkpoints? of .* made, (\d+) failed`)

@@ -145,6 +145,8 @@ func native(words []string) int {
 			control.Send(cluster.ControlMessage{Kind: cluster.Heartbeat, Step: n})
 		case "failed":
 			control.Send(cluster.ControlMessage{Kind: cluster.Failed, Cause: value, Peer: "worker:1 on gpu02"})
+		case "bears":
+			control.Send(cluster.ControlMessage{Kind: cluster.Bears})
 		case "finished":
 			control.Send(cluster.ControlMessage{Kind: cluster.Finished})
 		case "listen":

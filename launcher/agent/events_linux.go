@@ -47,6 +47,9 @@ func (s *supervisor) said(t *task, m cluster.ControlMessage) {
 	case cluster.Failed:
 		t.cause, t.lostPeer = m.Cause, m.Peer
 		t.now.Step = max(t.now.Step, m.Step)
+	case cluster.Bears:
+		t.now.Bears = true
+		s.changed = true
 	case cluster.Finished:
 		t.finished = true
 	default:

@@ -265,6 +265,21 @@ func TestHeartbeatsAreThinnedAndKept(t *testing.T) {
 	}
 }
 
+// That a job bears the loss of workers is passed on, and kept for a conductor
+// that was not there.
+func TestWhatTheJobBearsIsPassedOn(t *testing.T) {
+	h := newHost(t, 1, "native", "bears", "finished")
+	l, _ := h.launch()
+	l.wait("Said", func(m protocol.Message) bool {
+		return m.Said != nil && m.Said.Message.Kind == cluster.Bears && m.Said.Task == worker(0)
+	})
+	l.exits(1)
+	l.end(h, 0)
+	if s, _ := readState(h.folder()); !s.Tasks["worker:0"].Bears {
+		t.Errorf("%+v", s.Tasks["worker:0"])
+	}
+}
+
 func TestInheritedListenerServes(t *testing.T) {
 	h := newHost(t, 1, "native", "listen", "finished")
 	l, _ := h.start()

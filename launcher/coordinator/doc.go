@@ -32,6 +32,15 @@
 // started, a program that cannot be started, wrong use, a task that gives up
 // before any has made a step.
 //
+// # Workers that are not needed
+//
+// The chief may say that its job goes on when other workers are lost: the
+// trainer does where no step waits for them. From then on a worker that fails,
+// or a host without the chief and without servers, is a notice, and the job is
+// done when the workers that are left are. Fewer than Restarts.MinWorkers are
+// too few. A worker that blames a task which is needed is in doubt for
+// Plan.Settle: should that one fail too, it was its victim.
+//
 // # Who is to blame
 //
 // The first failure seen is often not the cause: one task dies and its peers

@@ -67,6 +67,7 @@ const (
 	StartTimer   Timer = "start"   // all tasks must have started
 	MaxTimer     Timer = "max"     // the job's --max-time
 	SettleTimer  Timer = "settle"  // failures have been collected
+	DoubtTimer   Timer = "doubt"   // what a worker blames has not failed
 	StopTimer    Timer = "stop"    // told tasks should have ended
 	SaveTimer    Timer = "save"    // the chief should have saved
 	SteadyTimer  Timer = "steady"  // a generation has run well for long

@@ -78,6 +78,8 @@ func (m *Machine) said(h int, s protocol.Said) {
 	}
 	m.stepped = m.stepped || s.Message.Step > 0
 	switch s.Message.Kind {
+	case cluster.Bears:
+		m.bearing.on = m.bearing.on || s.Task.IsChief()
 	case cluster.Failed:
 		m.announced(h, s)
 	case cluster.Checkpoint:
@@ -106,9 +108,16 @@ func (m *Machine) fail(f failure) {
 	case stopping, regrouping:
 		return // torn down by us
 	case finishing:
-		m.note("%s, after all workers were done", f.reason)
+		if !m.isWithout(f) {
+			m.note("%s, after all workers were done", f.reason)
+		}
 		return
 	}
+	if m.isWithout(f) || m.bear(f) {
+		return
+	}
+	m.failures = append(m.failures, m.bearing.doubt...)
+	m.bearing.doubt = nil
 	for i, old := range m.failures {
 		if f.task != nil && old.task != nil && *old.task == *f.task {
 			if f.exit.LostPeer == "" {
@@ -170,7 +179,7 @@ func (m *Machine) judge() {
 // culprit.
 func (m *Machine) sentence() failure {
 	culprit, victims := m.blame()
-	m.verdict = protocol.Verdict{Code: status(culprit.exit), Reason: culprit.reason, Host: m.name(culprit.host), Victims: victims}
+	m.verdict = protocol.Verdict{Code: status(culprit.exit), Reason: culprit.reason + m.bearing.short, Host: m.name(culprit.host), Victims: victims}
 	if culprit.task != nil {
 		e := culprit.exit
 		m.verdict.First = &e

@@ -46,6 +46,7 @@ type Machine struct {
 	foreign    cluster.Spec
 	launched   bool // Start was sent, in this generation or one before
 	stepped    bool // a task has said that it made a step, likewise
+	bearing    bearing
 
 	failures []failure
 	verdict  protocol.Verdict // of this generation; the job's own when it is concluded
@@ -132,10 +133,16 @@ func (m *Machine) elapsed(t Timer) {
 		m.expire()
 	case t == SettleTimer && m.stage == settling:
 		m.judge()
+	case t == DoubtTimer && (m.stage == starting || m.stage == running):
+		m.resolve()
 	case t == SaveTimer:
 		m.saveOverdue()
 	case t == StopTimer && (m.stage == stopping || m.stage == finishing):
 		m.noteUnended()
+		if m.stage == finishing && m.unclear() {
+			m.waitForNobodyElse()
+			return
+		}
 		m.stopped()
 	case t == SteadyTimer && m.stage == running:
 		m.forgive()
@@ -187,6 +194,7 @@ func (m *Machine) lay(generation int) {
 	m.exits, m.hostOf = map[cluster.Task]protocol.Exit{}, map[cluster.Task]int{}
 	m.cluster, m.foreign = cluster.Spec{}, cluster.Spec{}
 	m.failures, m.verdict = nil, protocol.Verdict{}
+	m.bearing = bearing{without: map[cluster.Task]bool{}}
 	for i, tasks := range renumber(m.plan.Hosts, m.available) {
 		h := m.hosts[i]
 		h.tasks, h.in, h.answered, h.told = tasks, !h.gone, gathering, false

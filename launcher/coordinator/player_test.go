@@ -152,6 +152,8 @@ func word(verb string, o options) cluster.ControlMessage {
 	switch {
 	case verb == "checkpoint":
 		return cluster.ControlMessage{Kind: cluster.Checkpoint, Step: step, Cause: o["cause"]}
+	case o["bears"] != "":
+		return cluster.ControlMessage{Kind: cluster.Bears}
 	case o["step"] != "":
 		return cluster.ControlMessage{Kind: cluster.Heartbeat, Step: step}
 	}
@@ -244,7 +246,11 @@ func prepared(h protocol.HostPlan, o options) *protocol.Prepared {
 func state(h protocol.HostPlan, generation int, words []string) (protocol.State, error) {
 	s := protocol.State{Addr: h.Host + ":99", Generation: generation, Tasks: map[string]*protocol.TaskNow{}}
 	parts := strings.Split(strings.Join(words, " "), "missed ")
-	s.Phase = protocol.Phase(parse(split(strings.TrimSpace(parts[0])))["phase"])
+	about := parse(split(strings.TrimSpace(parts[0])))
+	s.Phase = protocol.Phase(about["phase"])
+	if about["bears"] != "" {
+		s.Tasks[cluster.Chief.String()] = &protocol.TaskNow{Bears: true}
+	}
 	for _, part := range parts[1:] {
 		w := split(strings.TrimSpace(part))
 		t, err := cluster.ParseTask(w[0])

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
@@ -17,6 +18,9 @@ func (g *game) step(e Event) {
 		if !g.gone[e.Host] {
 			g.gone[e.Host], g.unclear[e.Host] = true, e.Clear > 0
 			delete(g.member, e.Host)
+			for t, h := range g.tasks {
+				g.gaveUp[t] = g.gaveUp[t] || h == e.Host
+			}
 		}
 	case Up:
 		if g.gone[e.Host] && !g.plan.Restarts.Revive {
@@ -24,8 +28,11 @@ func (g *game) step(e Event) {
 		}
 		g.gone[e.Host], g.unclear[e.Host] = false, false
 		g.started[e.Host] = 0
+		if now := e.State.Tasks[cluster.Chief.String()]; now != nil && g.runs(e.Host, cluster.Chief) && e.State.Generation == g.generation {
+			g.bears = g.bears || now.Bears
+		}
 		for _, exit := range missedExits(e.State) {
-			g.note(e.Host, exit)
+			g.note(e.Host, exit, was)
 		}
 	case StopAsked:
 		g.asked = true
@@ -59,7 +66,13 @@ func (g *game) heard(e Heard, was stage) {
 		g.checked[e.Host] = true
 	}
 	if m.Exited != nil {
-		g.note(e.Host, *m.Exited)
+		g.note(e.Host, *m.Exited, was)
+	}
+	if s := m.Said; s != nil && s.Message.Kind == cluster.Failed {
+		g.gaveUp[s.Task] = true
+	}
+	if s := m.Said; s != nil && s.Message.Kind == cluster.Bears && s.Task == cluster.Chief && s.Generation == g.generation && g.runs(e.Host, s.Task) {
+		g.bears = true
 	}
 	if s := m.Said; s != nil && s.Message.Kind == cluster.Checkpoint && s.Task == cluster.Chief && s.Generation == g.generation &&
 		g.runs(e.Host, s.Task) && g.wants && g.answer == nil {
@@ -72,12 +85,13 @@ func (g *game) runs(h int, t cluster.Task) bool {
 	return known && of == h
 }
 
-func (g *game) note(h int, e protocol.Exit) {
+func (g *game) note(h int, e protocol.Exit, was stage) {
 	if !g.runs(h, e.Task) || e.Generation != g.generation {
 		return
 	}
 	if _, twice := g.exits[e.Task]; !twice {
 		g.exits[e.Task] = e
+		g.borne[e.Task] = g.bears && (was == starting || was == running) && e.Task.Role == cluster.Worker && !e.Task.IsChief()
 	}
 }
 
@@ -179,15 +193,34 @@ func (g *game) judge(v protocol.Verdict) {
 	if v.First != nil && v.Host != g.plan.Hosts[g.tasks[v.First.Task]].Host {
 		g.fail("first %s is not on host %s", v.First.Task, v.Host)
 	}
-	good := true
+	good, gaveUp, workers, chief := 0, 0, 0, false
 	for t := range g.tasks {
-		e, ended := g.exits[t]
-		if t.Role == cluster.Worker && (!ended || e.Code != 0 || e.Signal != 0 || !e.Started || e.Native && !e.Finished || e.Told) {
-			good = false
+		if t.Role != cluster.Worker {
+			continue
+		}
+		workers++
+		if e, ended := g.exits[t]; ended && e.Code == 0 && e.Signal == 0 && e.Started && (!e.Native || e.Finished) && !e.Told {
+			good++
+			chief = chief || t.IsChief()
+			if g.gaveUp[t] {
+				gaveUp++ // it exited with 0 all the same
+			}
 		}
 	}
-	if v.Code == 0 && !good {
+	if v.Code == 0 && good < workers && (!g.bears || !chief || good < g.plan.Restarts.MinWorkers) {
 		g.fail("success, though not all workers exited with 0: %+v", g.exits)
+	}
+	without := 0
+	if _, after, ok := strings.Cut(v.Reason, ", without "); ok {
+		fmt.Sscan(after, &without) // 0 is wrong then
+	}
+	if v.Code == 0 && (without < workers-good || without > workers-good+gaveUp) {
+		g.fail("success with %d of %d workers, and the reason is %q", good, workers, v.Reason)
+	}
+	if v.First != nil && g.borne[v.First.Task] && !strings.Contains(v.Reason, "(--min-workers)") {
+		if _, needed := g.tasks[cluster.Chief]; needed && v.First.LostPeer == "" {
+			g.fail("%s ends the job, which bears its loss", v.First.Task)
+		}
 	}
 }
 

@@ -21,6 +21,7 @@ func TestAnyOrderOfEvents(t *testing.T) {
 	if testing.Short() {
 		rounds = 2000
 	}
+	without, short := 0, 0
 	codes, generations, saves, later := map[int]int{}, map[int]int{}, map[string]int{}, 0
 	for seed := range int64(rounds) {
 		g := newGame(t, seed)
@@ -39,6 +40,12 @@ func TestAnyOrderOfEvents(t *testing.T) {
 		g.step(g.any()) // says nothing any more
 		codes[g.verdict.Code]++
 		generations[g.m.generation]++
+		if strings.Contains(g.verdict.Reason, ", without ") {
+			without++
+		}
+		if g.bears && strings.Contains(g.verdict.Reason, "(--min-workers)") {
+			short++
+		}
 		if s := g.verdict.Saved; s != nil {
 			saves[s.Cause]++
 			if g.m.generation > 0 && s.Cause == "" {
@@ -61,6 +68,9 @@ func TestAnyOrderOfEvents(t *testing.T) {
 		if saves[cause] == 0 {
 			t.Errorf("no save ended with %q: %v", cause, saves)
 		}
+	}
+	if without < rounds/300 || short == 0 {
+		t.Errorf("%d jobs were done without some workers, %d had too few", without, short)
 	}
 	if later == 0 {
 		t.Error("no later generation was saved")
@@ -87,6 +97,10 @@ type game struct {
 	tasks      map[cluster.Task]int
 	exits      map[cluster.Task]protocol.Exit
 	timers     map[Timer]bool
+
+	bears  bool                  // the chief has said so
+	borne  map[cluster.Task]bool // workers whose exits came when it had
+	gaveUp map[cluster.Task]bool // they said so, or their host was lost
 
 	asked  bool                    // to stop
 	wants  bool                    // to be saved before
@@ -131,6 +145,7 @@ func (g *game) begin(generation int, hosts []protocol.HostPlan) {
 	g.generation = generation
 	g.member, g.prepared, g.checked, g.started = map[int]bool{}, map[int]bool{}, map[int]bool{}, map[int]int{}
 	g.exits, g.tasks = map[cluster.Task]protocol.Exit{}, map[cluster.Task]int{}
+	g.bears, g.borne, g.gaveUp = false, map[cluster.Task]bool{}, map[cluster.Task]bool{}
 	for i, h := range hosts {
 		for _, t := range h.Tasks {
 			g.tasks[t.Task] = i
@@ -188,19 +203,12 @@ func (g *game) any() Event {
 		if g.m.stage == running && g.seed%3 == 0 && g.rand.Intn(3) == 0 { // some games are about saves, not restarts
 			return StopAsked{Reason: "stopped", Code: 130, Grace: time.Second, SaveTime: time.Minute}
 		}
+	case 11:
+		if task, ok := g.task(h); ok && g.rand.Intn(3) == 0 {
+			return say(g.bearing(task, g.of()))
+		}
 	}
 	return g.good(h)
-}
-
-// checkpoint is what host h says of one: as a rule its chief's answer.
-func (g *game) checkpoint(h int) protocol.Message {
-	said := &protocol.Said{Task: cluster.Chief, Generation: g.of(),
-		Message: cluster.ControlMessage{Kind: cluster.Checkpoint, Cause: []string{"", "disk full"}[g.rand.Intn(2)]}}
-	said.Message.Step = int64(7 + said.Generation)
-	if task, ok := g.task(h); ok && g.rand.Intn(4) == 0 {
-		said.Task = task
-	}
-	return protocol.Message{Said: said}
 }
 
 // drive plays what brings a job on, as a rule until it runs.
@@ -268,13 +276,16 @@ func (g *game) good(h int) Event {
 	if g.m.awaitsSave() && g.rand.Intn(2) == 0 {
 		return say(g.checkpoint(h))
 	}
+	if g.seed%3 == 1 && !g.bears && g.runs(h, cluster.Chief) && g.rand.Intn(2) == 0 { // some games are about losses
+		return say(g.bearing(cluster.Chief, g.generation))
+	}
 	return say(protocol.Message{Started: &protocol.Started{Generation: g.generation}})
 }
 
 func (g *game) missed(h int) map[string]*protocol.TaskNow {
 	tasks := map[string]*protocol.TaskNow{"ps:77": nil}
 	for _, t := range g.m.hosts[h].tasks {
-		now := &protocol.TaskNow{}
+		now := &protocol.TaskNow{Bears: g.seed%3 == 1 && g.rand.Intn(4) == 0}
 		if e, ended := g.exits[t.Task]; ended {
 			now.Exit = &e
 		} else if g.m.stage >= running && g.rand.Intn(4) == 0 {
@@ -284,37 +295,6 @@ func (g *game) missed(h int) map[string]*protocol.TaskNow {
 		tasks[t.Task.String()] = now
 	}
 	return tasks
-}
-
-func (g *game) task(h int) (cluster.Task, bool) {
-	tasks := g.m.hosts[h].tasks
-	if len(tasks) == 0 {
-		return cluster.Task{}, false
-	}
-	return tasks[g.rand.Intn(len(tasks))].Task, true
-}
-
-func (g *game) peer() string {
-	return []string{"", "worker:0", "worker:1 at h:1", "ps:0", "10.0.0.1:7"}[g.rand.Intn(5)]
-}
-
-func (g *game) exit(t cluster.Task) protocol.Exit {
-	e := protocol.Exit{Task: t, Generation: g.generation, Started: true, Time: time.Unix(g.rand.Int63n(9), 0)}
-	switch g.rand.Intn(12) {
-	case 0, 6:
-		e.Code, e.LostPeer = 3, g.peer()
-	case 1:
-		e.Signal, e.Code = 9, 137
-	case 2:
-		e.Started, e.Code = false, 127
-	case 3:
-		e.Told = true
-	case 4:
-		e.Native = true
-	case 5:
-		e.Native, e.Finished = true, true
-	}
-	return e
 }
 
 // allGoesWell lets every host answer, every task end and every timer run out,

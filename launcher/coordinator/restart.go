@@ -175,10 +175,11 @@ func (m *Machine) forgive() {
 
 // done is the reason of a verdict that is none.
 func (m *Machine) done() string {
-	if m.restarts.made == 0 {
-		return "done"
+	reason := "done"
+	if m.restarts.made > 0 {
+		reason += ", after " + count(m.restarts.made, "restart")
 	}
-	return "done, after " + count(m.restarts.made, "restart")
+	return reason + m.fewer()
 }
 
 // between reports whether one generation has failed, or is being ended, and

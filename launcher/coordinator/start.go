@@ -41,10 +41,12 @@ func (m *Machine) up(e Up) {
 
 // missed takes what a state tells of the tasks.
 func (m *Machine) missed(h int, s protocol.State) {
-	for _, now := range s.Tasks {
-		if now != nil && now.Step > 0 && s.Generation == m.generation {
-			m.stepped = true
+	for name, now := range s.Tasks {
+		if now == nil || s.Generation != m.generation {
+			continue
 		}
+		m.stepped = m.stepped || now.Step > 0
+		m.bearing.on = m.bearing.on || now.Bears && name == cluster.Chief.String() && m.runs(h, cluster.Chief)
 	}
 	for _, exit := range missedExits(s) {
 		m.exited(h, exit)

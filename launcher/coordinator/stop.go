@@ -18,7 +18,7 @@ func (m *Machine) workersDone() {
 // allWorkersDone reports whether every worker has ended without a fault.
 func (m *Machine) allWorkersDone() bool {
 	for t, h := range m.hostOf {
-		if t.Role != cluster.Worker {
+		if t.Role != cluster.Worker || m.bearing.without[t] {
 			continue
 		}
 		if e, ended := m.exits[t]; !ended || m.fault(h, e) != "" {
@@ -44,8 +44,8 @@ func (m *Machine) endAllServers() {
 }
 
 func (m *Machine) endServers(h int) {
-	if servers := m.servers(m.hosts[h].tasks); len(servers) > 0 {
-		m.send(h, protocol.Message{Stop: &protocol.Stop{Tasks: servers, Grace: m.grace}})
+	if tasks := append(m.servers(m.hosts[h].tasks), m.lingering(h)...); len(tasks) > 0 {
+		m.send(h, protocol.Message{Stop: &protocol.Stop{Tasks: tasks, Grace: m.grace}})
 	}
 }
 
@@ -156,7 +156,7 @@ func (m *Machine) settleIfAllGone() {
 	if m.stage == settling && !m.failures[0].hearsay { // there, others are still to be heard
 		m.judge()
 	}
-	if m.stage == stopping || m.stage == finishing {
+	if m.stage == stopping || m.stage == finishing && !m.unclear() {
 		m.stopped()
 	}
 }

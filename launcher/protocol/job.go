@@ -124,6 +124,7 @@ type TaskNow struct {
 	PID    int   `json:"pid,omitempty"`
 	Native bool  `json:"native,omitempty"`
 	Step   int64 `json:"step,omitempty"`
+	Bears  bool  `json:"bears,omitempty"` // it said so
 	Exit   *Exit `json:"exit,omitempty"`
 }
 

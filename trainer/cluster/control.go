@@ -25,6 +25,7 @@ const (
 	Heartbeat ControlKind = "heartbeat" // task: alive, at Step
 	Failed    ControlKind = "failed"    // task: about to exit, at Step; Cause, and Peer when a peer is to blame
 	Finished  ControlKind = "finished"  // task: done with its work, will exit with 0
+	Bears     ControlKind = "bears"     // chief: from now on the job goes on when another worker is lost
 	Stop      ControlKind = "stop"      // agent: end now, in good order
 	// Checkpoint asks the chief to save at the next step boundary, and is the
 	// chief's answer, one for each that it was asked: a checkpoint of Step is

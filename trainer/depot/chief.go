@@ -212,7 +212,7 @@ func (c *chief) parted(m *member, err error) {
 		c.config.logf(slog.LevelDebug, "checkpoints: %v", err)
 	}
 	m.gone.take(err)
-	if c.saving != nil && err != nil {
+	if c.saving != nil && err != nil && c.saving.needs(m.task) {
 		c.saving.fail(err)
 	}
 	c.note()

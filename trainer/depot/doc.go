@@ -33,7 +33,8 @@
 // reported, one task of every group writes the manifest; with it the checkpoint
 // exists. Then older checkpoints are removed. A save that fails is a warning:
 // what there is of it is removed, the training goes on and the checkpoints
-// before stay.
+// before stay. A task that was lost has no part in later saves, and none takes it
+// for its buddy; where nothing is wanted of it the one under way does without it.
 //
 // # A restore
 //

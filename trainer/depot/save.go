@@ -117,6 +117,17 @@ func (s *save) fail(err error) {
 	}
 }
 
+// needs reports whether something is still to come from a task, or to be copied
+// to it. A worker that has no part in a save may be lost meanwhile.
+func (s *save) needs(t cluster.Task) bool {
+	for due := range s.due {
+		if buddy := s.buddies[due.task]; due.task == t || buddy != nil && *buddy == t {
+			return true
+		}
+	}
+	return false
+}
+
 // complete reports whether nothing is waited for any more.
 func (s *save) complete() bool {
 	select {

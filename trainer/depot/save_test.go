@@ -166,6 +166,65 @@ func TestTaskIsLostThatOwesSomething(t *testing.T) {
 	j.kill()
 }
 
+// lose ends a task's part as its death does, and waits until the chief knows.
+func (j *testJob) lose(task cluster.Task) {
+	j.t.Helper()
+	j.depots[task].leave()
+	eventually(j.t, "the chief knows", func() bool {
+		c := j.chief().chief
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.members[task].lost()
+	})
+}
+
+// Workers that own nothing are lost, one after the other. A save of which one is
+// no part goes on without it, one that was to have a copy there fails with a
+// warning, and the next copies go to whoever is left on another host.
+func TestLostWorkersAreNotMissed(t *testing.T) {
+	random := rand.New(rand.NewPCG(9, 9))
+	root := t.TempDir()
+	nobody := cluster.Task{}
+	j := opened(t, root, layout{servers: 1, workers: 4, hosts: []string{"a", "a", "b", "b", "c"}})
+	w := newTwin(random, optimizer.Adam)
+	d := w.declare(random, []cluster.Task{ps(0)}, "")
+	j.choose()
+	pieces := owner.Snapshot{Declaration: d, Owner: ps(0), Held: 1}
+	for _, p := range d.Pieces {
+		pieces.Pieces = append(pieces.Pieces, w.kept(p))
+	}
+	for _, c := range []struct {
+		lost cluster.Task // during the save
+		on   []string     // hosts that have the file then; nil: it fails
+	}{
+		{worker(2), []string{"a", "b"}}, {worker(1), nil}, {nobody, []string{"a", "c"}}, {worker(3), nil}, {nobody, []string{"a"}},
+	} {
+		pieces.Step++
+		if err := j.chief().Expect(Expected{Manifest: w.manifest(pieces.Step), Owners: []cluster.Task{ps(0)}}); err != nil {
+			t.Fatal(err)
+		}
+		if c.lost != nobody {
+			j.lose(c.lost)
+		}
+		j.depots[ps(0)].Save(pieces)
+		err := j.chief().Wait(soon(t))
+		if (err == nil) != (c.on != nil) {
+			t.Errorf("step %d: %v", pieces.Step, err)
+		}
+		var on []string
+		for _, path := range files(t, root, fmt.Sprintf("%012d-*/ps-0.safetensors", pieces.Step)) {
+			on = append(on, filepath.Base(filepath.Dir(filepath.Dir(path))))
+		}
+		if c.on != nil && !slices.Equal(on, c.on) {
+			t.Errorf("step %d is on %q, want %q", pieces.Step, on, c.on)
+		}
+	}
+	if all := len(j.lines("WARN")); all != 2 || len(j.lines("WARN", "checkpoint of step 2 has failed", "worker:1")) != 1 {
+		t.Errorf("warns %q", j.lines("WARN"))
+	}
+	j.kill()
+}
+
 // A copy that is not the same is none.
 func TestBuddyKeepsSomethingElse(t *testing.T) {
 	j, w, d, _ := trained(t, patience)

@@ -18,9 +18,10 @@ type arbiter struct {
 	quorum int
 
 	mu       sync.Mutex
-	step     uint64 // that is being collected
-	accepted []int  // ranks
-	alive    int    // workers that have not said goodbye
+	step     uint64   // that is being collected
+	accepted []int    // ranks
+	counts   []uint64 // by rank: it was accepted for no step from this one on
+	alive    int      // workers that have not said goodbye and are not lost
 }
 
 // verdict is what a worker is told of its gradients.
@@ -34,7 +35,7 @@ const (
 )
 
 func newArbiter(workers, backup int, first uint64) *arbiter {
-	return &arbiter{quorum: workers - backup, alive: workers, step: first}
+	return &arbiter{quorum: workers - backup, alive: workers, step: first, counts: slices.Repeat([]uint64{first}, workers)}
 }
 
 // commit answers a worker that has its gradients for a step. current is the
@@ -50,7 +51,7 @@ func (a *arbiter) commit(rank int, step uint64) (v verdict, current uint64, err 
 	case step < a.step:
 		return late, a.step, nil
 	}
-	a.accepted = append(a.accepted, rank)
+	a.accepted, a.counts[rank] = append(a.accepted, rank), step+1
 	if len(a.accepted) == a.quorum {
 		a.step++
 		a.accepted = nil
@@ -58,9 +59,11 @@ func (a *arbiter) commit(rank int, step uint64) (v verdict, current uint64, err 
 	return accepted, step, nil
 }
 
-// leave counts a goodbye. It returns whom to tell that their step will not be
-// made any more.
-func (a *arbiter) leave(int) (waiting []int) {
+// leave counts a worker that says goodbye or is lost. It returns whom to tell
+// that their step will not be made any more. One that is lost after it was
+// accepted keeps its place in that step: others may have what it sent, and
+// nobody takes the place twice.
+func (a *arbiter) leave() (waiting []int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.alive--
@@ -69,6 +72,13 @@ func (a *arbiter) leave(int) (waiting []int) {
 	}
 	waiting, a.accepted = a.accepted, nil
 	return waiting
+}
+
+// counted returns the step from which on a worker counts in none.
+func (a *arbiter) counted(rank int) uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.counts[rank]
 }
 
 // commit takes a worker's question whether its gradients count.

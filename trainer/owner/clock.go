@@ -48,7 +48,7 @@ func (c *clock) finish(rank int) []int {
 func (c *clock) leave(rank int) []int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.gone[rank] = true
+	c.gone[rank], c.waiting[rank] = true, false
 	return c.release()
 }
 

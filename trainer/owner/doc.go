@@ -136,6 +136,18 @@
 // the others why, and they pass on the cause and not its consequence. A task
 // that cannot restore its pieces, or not within the time to start, says so.
 //
+// Where [Sync.BearsLoss], and once all are ready, a worker other than the chief
+// that is lost in any of these ways ends nothing: every server logs it and
+// takes it for one that has left, and the other workers notice nothing. What it
+// sends is checked before it changes anything, so that holds for one that breaks
+// the protocol too. Gradients of which not all bytes came count as absent;
+// pieces that have its last gradient keep it. In Backup mode the first owner says
+// up to which step the lost one counts, and the workers pass that on to the other
+// owners: a step that had accepted it is made without what is missing, divided by
+// the leaves that are in, piece by piece, and the servers log that. It does not
+// come back. The loss of more workers than may be late, of the chief, or of an
+// owner, ends the training.
+//
 // # What it refuses
 //
 // Workers that disagree on what they train, from which checkpoint, at which

@@ -35,7 +35,7 @@ type event struct {
 	ask  bool        // the member is to add the squares of its group instead; not counted
 	over bool        // the training has ended without the member's step instead; not counted
 	next *successor  // variables have moved instead; not counted
-	rows *wire.Frame // that the member waits for instead; not counted
+	say  *wire.Frame // instead, as it is; not counted
 }
 
 // outcome is what an owner knows of a step.
@@ -166,7 +166,7 @@ func (e *engine) arrive(g *group, slot, input int, present bool) {
 	if !s.arrive(g.index, input, present) {
 		return
 	}
-	s.settle(g.index, g.outcome.leaves)
+	s.settle(g.index, g.leavesIn(slot))
 	if e.d.norms() {
 		s.measure(g.index)
 	}
@@ -292,7 +292,7 @@ func (e *engine) leave(rank int) {
 		e.release(e.clock.leave(rank))
 	}
 	if e.arbiter != nil {
-		for _, waiting := range e.arbiter.leave(rank) {
+		for _, waiting := range e.arbiter.leave() {
 			e.tell[waiting](event{over: true})
 		}
 	}

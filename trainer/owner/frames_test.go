@@ -72,6 +72,7 @@ func TestBadFramesEndTheTraining(t *testing.T) {
 		"wants too much":           {[]wire.Frame{want(0, make([]byte, 4096))}, "want at most"},
 		"wants too many":           {[]wire.Frame{want(0, []byte{200, 1})}, "no list of pieces"},
 		"range outside":            {[]wire.Frame{{Header: wire.Header{Kind: wire.Pull, Variable: 5, Step: 41}}}, "rows from row 41 of [0, 41)"},
+		"a lost worker":            {[]wire.Frame{frame(wire.Without, 0, 1, 0, 0)}, "unexpected without frame"},
 		"range far outside":        {[]wire.Frame{{Header: wire.Header{Kind: wire.Pull, Variable: 5, Step: math.MaxUint64}}}, "rows from row"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -136,7 +137,7 @@ func FuzzPeer(f *testing.F) {
 func frames(b []byte) (all []wire.Frame) {
 	for len(b) >= 8 && len(all) < 50 {
 		n := int(b[6]) * int(b[7]%9)
-		f := wire.Frame{Header: wire.Header{Kind: wire.Kind(b[0] % 27), Variable: uint32(b[1] % 9), Part: uint32(b[2] % 8),
+		f := wire.Frame{Header: wire.Header{Kind: wire.Kind(b[0] % 28), Variable: uint32(b[1] % 9), Part: uint32(b[2] % 8),
 			Step: uint64(b[3] % 4), Offset: uint64(b[4]%3) * 1024, Epoch: uint32(b[5] % 2)}}
 		if f.Kind == 0 {
 			f.Kind = wire.Push
@@ -192,6 +193,7 @@ func TestBadFramesOfAnOwnerEndTheTraining(t *testing.T) {
 		"early value":    {frame(wire.Value, 0, 0, 2, 60), "want 60 bytes after 1, once"},
 		"short value":    {frame(wire.Value, 0, 0, 1, 56), "56 bytes after 1 steps, want 60"},
 		"rows for value": {frame(wire.Value, 5, 0, 1, 492), "want 0 bytes"},
+		"a lost worker":  {frame(wire.Without, 0, 1, 0, 0), "unexpected without frame"},
 		"early end":      {frame(wire.Done, 0, 0, 1, doneSize), "unexpected done frame"},
 		"ready again":    {frame(wire.Ready, 0, 0, 0, 0), "unexpected ready frame"},
 		"unasked rows":   {frame(wire.Rows, 5, 1, 0, 12), "which nobody asked for"},

@@ -27,6 +27,7 @@ type group struct {
 	asked   bool    // the leader is to say the norm
 	made    uint64  // steps that all slots are updated by
 	wishes  []wish
+	lacking map[int]int // by slot: leaves that began the step and do not come
 }
 
 // enter returns the contributors that will not take part in the step.
@@ -95,6 +96,25 @@ func (e *engine) agree(g *group, c *contributor, step uint64, leaves int, rate f
 	}
 	g.rate = rate
 	return nil
+}
+
+// lack notes leaves that will not be in a slot's sum of the step that was begun.
+func (g *group) lack(slot, leaves int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.lacking == nil {
+		g.lacking = map[int]int{}
+	}
+	g.lacking[slot] += leaves
+}
+
+// leavesIn is how many leaves are in a slot's sum, which is complete.
+func (g *group) leavesIn(slot int) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := g.outcome.leaves - g.lacking[slot]
+	delete(g.lacking, slot)
+	return n
 }
 
 // quorum is how many contributors make a step of g.

@@ -174,6 +174,8 @@ func (l *link) receiveStep() (outcome, error) {
 			err = l.given(h)
 		case wire.Verdict:
 			err = l.verdict(h)
+		case wire.Without:
+			err = l.without(h)
 		case wire.Error:
 			err = l.readReport(h)
 		case wire.Bye:

@@ -256,18 +256,17 @@ func TestAsynchronousStepsLoseNothing(t *testing.T) {
 	}
 }
 
-// A worker's failure reaches those that do not wait for it in any step.
-func TestLostWorkerIsNamedInEveryMode(t *testing.T) {
-	for _, mode := range []string{"async", "ssp:3", "group:3"} {
-		j := newJob(t, in(mode, example(3, 3)), Servers, 2)
-		members := j.connect(t)
-		die(members[1])
-		for _, rank := range []int{0, 2} {
-			var err error
-			for s := uint64(0); err == nil; s++ {
-				_, err = members[rank].take(context.Background(), s, 0.1, everyLeaf)
-			}
-			blames(t, err, worker(1), "connection lost")
+// A worker's failure reaches those that do not wait for it in any step, where
+// it leaves a group that cannot go on.
+func TestLostMemberOfAGroupIsNamed(t *testing.T) {
+	j := newJob(t, in("group:3", example(3, 3)), Servers, 2)
+	members := j.connect(t)
+	die(members[1])
+	for _, rank := range []int{0, 2} {
+		var err error
+		for s := uint64(0); err == nil; s++ {
+			_, err = members[rank].take(context.Background(), s, 0.1, everyLeaf)
 		}
+		blames(t, err, worker(1), "connection lost")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/peers"
@@ -23,10 +24,11 @@ type peer struct {
 	events chan event    // nil: the worker sends nothing itself
 	turn   chan struct{} // see above
 	gone   chan struct{} // closed when nothing reads any more
+	out    chan struct{} // closed by fall
 	known  chan struct{} // closed by introduced
 
 	epoch  uint32 // of who owns what; for serve only, as are those below
-	step   uint64 // steps begun
+	step   uint64 // steps begun; after the loss for settle, as are parts, got and need
 	saved  uint64 // the step before which the chief saved last, plus one
 	begun  []byte // payload of the step's first frame
 	parts  []int  // leaves present, by part
@@ -34,6 +36,13 @@ type peer struct {
 	need   int    // gradients that are still to come in this step
 	pulled pulled
 	wants  wants
+
+	falling sync.Once
+	cause   error // of the fall
+
+	// Guarded by the server's mu.
+	lost   bool    // the others go on without it, and nothing is read from it any more
+	counts *uint64 // the step from which on it counts in none, nil: the first owner has not said it
 }
 
 // serve reads what the worker sends until it said goodbye and hung up (nil).
@@ -59,6 +68,9 @@ func (p *peer) serve() error {
 func (p *peer) take(h wire.Header) error {
 	if h.Kind == wire.Error {
 		return p.leaves(h)
+	}
+	if h.Kind == wire.Without {
+		return p.without(h)
 	}
 	p.server.mu.Lock()
 	opened := p.server.opened
@@ -124,14 +136,18 @@ func (p *peer) begin(h wire.Header) error {
 	case <-p.turn:
 	case <-p.server.ended:
 		return errEnded
+	case <-p.out:
+		return p.cause
 	}
 	if err := p.server.advance(p.task.Index, h.Step); err != nil {
 		return err
 	}
-	p.step = h.Step + 1
 	p.wants.begin()
 	b := decodeBeginning(p.begun, p.parts)
-	p.parts = b.present
+	if err := e.begin(p.task.Index, h.Step, b); err != nil {
+		return err
+	}
+	p.step, p.parts = h.Step+1, b.present
 	if p.got == nil {
 		p.got = make([]bool, len(e.slots)*len(c.parts))
 	}
@@ -141,7 +157,7 @@ func (p *peer) begin(h wire.Header) error {
 			p.need += len(e.slots)
 		}
 	}
-	return e.begin(p.task.Index, h.Step, b)
+	return nil
 }
 
 // push takes a gradient of the step that was begun, each exactly once.
@@ -163,12 +179,12 @@ func (p *peer) push(h wire.Header) error {
 	if *got {
 		return fmt.Errorf("gradient of variable %d came twice in step %d", h.Variable, h.Step)
 	}
-	*got = true
-	p.need--
 	present, err := e.slots[i].receive(c.group, input, h.Length, p.conn.Payload)
 	if err != nil {
 		return err
 	}
+	*got = true
+	p.need--
 	e.arrive(e.groups[c.group], i, input, present)
 	return nil
 }
@@ -204,6 +220,8 @@ func (p *peer) fetch(h wire.Header) error {
 	case <-p.turn:
 	case <-p.server.ended:
 		return errEnded
+	case <-p.out:
+		return p.cause
 	}
 	return p.server.engine.fetch(p.task.Index, h.Step)
 }
@@ -239,6 +257,15 @@ func (p *peer) goodbye(h wire.Header) error {
 	p.conn.Drain()
 	s.left()
 	return p.quiet(err)
+}
+
+// hear takes an event for the writer. It does not block: there is room for all
+// that a worker which takes part can be told, and none is needed for a lost one.
+func (p *peer) hear(e event) {
+	select {
+	case p.events <- e:
+	case <-p.out:
+	}
 }
 
 // tell sends the reason why training cannot go on. The worker may be gone.

@@ -68,7 +68,8 @@ type server struct {
 	filled   bool           // first values are all there, the chief's or a checkpoint's
 	opened   bool           // workers may step
 	gone     []bool         // by rank: said goodbye
-	away     int            // workers whose goodbye was answered
+	away     int            // workers whose goodbye was answered, or that were lost
+	losses   int            // of workers, that the training has borne
 	steps    []uint64       // by rank: begun
 	closing  bool           // nobody is let in any more
 	epoch    uint32         // of who owns what
@@ -133,11 +134,16 @@ func (s *server) end(err error) {
 
 // lost ends the training because of a peer.
 func (s *server) lost(p *peer, err error) {
+	s.end(s.guilty(p, err))
+}
+
+// guilty makes an error that of a peer, unless it is another's.
+func (s *server) guilty(p *peer, err error) error {
 	var known *peers.PeerError
-	if !errors.As(err, &known) {
-		err = &peers.PeerError{Task: p.task, Addr: p.addr, Err: peers.Lost(err)}
+	if errors.As(err, &known) {
+		return err
 	}
-	s.end(err)
+	return &peers.PeerError{Task: p.task, Addr: p.addr, Err: peers.Lost(err)}
 }
 
 // meet serves a connection to its end.
@@ -146,7 +152,7 @@ func (s *server) meet(from peers.Peer) {
 		server: s, task: from.Task, addr: from.Addr,
 		conn: wire.NewConn(from.Conn, s.config.Generation, firstSilence),
 		turn: make(chan struct{}, 1),
-		gone: make(chan struct{}), known: make(chan struct{}),
+		gone: make(chan struct{}), known: make(chan struct{}), out: make(chan struct{}),
 	}
 	defer p.cut()
 	defer close(p.gone)
@@ -159,7 +165,11 @@ func (s *server) meet(from peers.Peer) {
 		p.introduced()
 		return
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+	case s.spares(p):
+		s.goOn(p, err)
+	default:
 		s.lost(p, err)
 	}
 	p.introduced()

@@ -124,8 +124,8 @@ func (s *server) open() {
 	s.late.Stop()
 	for rank, p := range s.peers {
 		if p != nil && s.engine.roster.contributor(rank) != nil {
-			p.events = make(chan event, s.engine.events()+4)
-			s.engine.tell[rank] = func(e event) { p.events <- e }
+			p.events = make(chan event, s.engine.events()+4+len(s.peers)) // a step, and what may come beside it
+			s.engine.tell[rank] = p.hear
 			for _, slot := range s.engine.slots {
 				slot.keep(s.engine.audience(rank)) // others may begin before it has them
 			}

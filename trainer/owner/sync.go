@@ -72,6 +72,12 @@ func (s *Sync) UnmarshalText(text []byte) error {
 // Together reports whether all workers take every step together, as one group.
 func (s Sync) Together() bool { return s.Mode == Synchronous || s.Mode == "" }
 
+// BearsLoss reports whether training goes on when a worker other than the
+// chief is lost: nobody's step needs that one's.
+func (s Sync) BearsLoss() bool {
+	return s.Mode == Asynchronous || s.Mode == Bounded || s.Mode == Backup
+}
+
 // check says what is wrong with s for so many workers.
 func (s Sync) check(workers int) error {
 	switch {

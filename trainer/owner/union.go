@@ -103,7 +103,7 @@ func (u *union) refer(step uint64, w hostWant) {
 		w.asking.answered()
 		return
 	}
-	u.relay.engine.tell[w.rank](event{rows: &wire.Frame{Header: wire.Header{Kind: wire.Final, Step: step, Part: direct}}})
+	u.relay.engine.tell[w.rank](event{say: &wire.Frame{Header: wire.Header{Kind: wire.Final, Step: step, Part: direct}}})
 }
 
 // skip refers everybody to the owners for a step that is not asked for yet:
@@ -201,7 +201,7 @@ func (u *union) answer(g *gathered, came []Wanted) {
 		}
 		var a answer
 		f := a.frame(wire.Final, g.step, u.owed(w.items, came))
-		u.relay.engine.tell[w.rank](event{rows: &f})
+		u.relay.engine.tell[w.rank](event{say: &f})
 	}
 }
 

@@ -34,7 +34,11 @@ func (p *peer) write() {
 		p.turn <- struct{}{}
 		err = p.writeStep(w)
 	}
-	if err = p.quiet(err); err != nil && !p.server.parted(p.task.Index) {
+	switch err = p.quiet(err); {
+	case err == nil || p.server.parted(p.task.Index):
+	case p.server.spares(p):
+		p.fall(err) // its reader says it, who hears whatever it has still said
+	default:
 		p.server.lost(p, err)
 	}
 }
@@ -61,8 +65,8 @@ func (p *peer) writeStep(w *writer) error {
 				w.report = e.report(w.report, e.roster.contributor(rank).group)
 				w.frames = append(w.frames, wire.Frame{Header: wire.Header{Kind: wire.Norm, Step: w.step}, Payload: w.report})
 				continue
-			case event.rows != nil:
-				w.frames = append(w.frames, *event.rows)
+			case event.say != nil:
+				w.frames = append(w.frames, *event.say)
 				continue
 			case event.over:
 				w.frames = append(w.frames, wire.Frame{Header: wire.Header{Kind: wire.Verdict, Part: uint32(over)}})
@@ -78,6 +82,8 @@ func (p *peer) writeStep(w *writer) error {
 		select {
 		case <-p.server.ended:
 			return errEnded
+		case <-p.out:
+			return p.cause
 		default:
 		}
 		if left == 0 {
@@ -109,6 +115,8 @@ func (p *peer) event(w *writer, wait bool) (event, bool) {
 	case e := <-w.events:
 		return e, true
 	case <-p.server.ended:
+		return event{}, false
+	case <-p.out:
 		return event{}, false
 	}
 }

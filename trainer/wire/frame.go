@@ -75,6 +75,7 @@ const (
 	Moved                      // owner: all rows are where they belong; or, to an owner, all of a range
 	Room                       // worker: JSON, pieces; owner: whether it could hold its share
 	Save                       // chief: keep what there is after Step steps
+	Without                    // first owner: worker Part is lost, it counts in steps before Step only; workers pass it on
 	Message                    // depots: JSON, and bytes that belong to it, see package depot
 	Chunk                      // depots: part of a file
 	kinds
@@ -85,7 +86,7 @@ var kindNames = [kinds]string{
 	Step: "step", Push: "push", Done: "done", Norm: "norm", Scale: "scale", Pull: "pull", Rows: "rows",
 	Want: "want", Early: "early", Final: "final",
 	Commit: "commit", Verdict: "verdict", Fetch: "fetch", Bye: "bye", Error: "error", Collective: "collective",
-	Remap: "remap", Move: "move", Moved: "moved", Room: "room", Save: "save",
+	Remap: "remap", Move: "move", Moved: "moved", Room: "room", Save: "save", Without: "without",
 	Message: "message", Chunk: "chunk",
 }
 
