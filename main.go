@@ -94,7 +94,7 @@ func (c *command) app() *cli.App {
 		Action:                    unknownCommand,
 		Commands: []*cli.Command{
 			c.launchCommand(), c.probeCommand(), c.logsCommand(), c.jobsCommand(),
-			c.attachCommand(), c.stopCommand(), c.fetchCommand(), c.pruneCommand(),
+			c.attachCommand(), c.scaleCommand(), c.stopCommand(), c.fetchCommand(), c.pruneCommand(),
 		},
 		Description: exitCodes,
 	}

@@ -21,7 +21,9 @@ func (b *bench) bearing(sync string, more ...string) *running {
 	r := b.start(slices.Concat([]string{"launch", "--hosts", b.ResourceFile(), "--ps", "h1,h2", "--lease", lease.String(), "--grace", "2s",
 		"--freeze-timeout", "4s"}, strings.Fields(plx), []string{mlp, "--sync", sync, "--niters", "4000", "--batch-size", "66",
 		"--dim-in", "64", "--dim-hidden", "32", "--train-size", "2000"}, strings.Fields(own))...)
-	r.awaitLine("worker:0", `step [1-9].*`)
+	if !strings.Contains(plx, "--detach") {
+		r.awaitLine("worker:0", `step [1-9].*`)
+	}
 	return r
 }
 
@@ -84,6 +86,19 @@ func TestLostWorkersAreDoneWithout(t *testing.T) {
 			t.Errorf("stderr:\n%s", clip(res.stderr))
 		}
 		b.hostsGone(0)
+	})
+	t.Run("detached", func(t *testing.T) {
+		b := b.in(t)
+		b.bearing("async", "--detach --name left").want(0)
+		job := b.id("left")
+		follow := b.start("attach", job)
+		follow.awaitLine("worker:0", `step [1-9].*`)
+		b.kill(b.worker(b.Hosts[2]))
+		b.says(follow.want(0), "job", "done, without 1 of 3 workers")
+		b.hostsGone(patience)
+		if j := b.jobsOf()[job]; j.State != "done" || j.Code == nil || *j.Code != 0 {
+			t.Errorf("plx jobs: %+v", j)
+		}
 	})
 	t.Run("too few are left", func(t *testing.T) {
 		b := b.in(t)

@@ -18,7 +18,7 @@ func Attach(ctx context.Context, q Query) (int, error) {
 	defer j.fleet.Close() // nothing was written
 	j.voice.say("attached to job %s%s: Ctrl-C leaves it running, plx stop ends it", j.Job, j.generation(ctx))
 	req := logs.Request{TailLines: 10, Follow: true}
-	if err := j.print(ctx, j.stations, req, printing(q.Terminal), q.Terminal); err != nil {
+	if err := j.print(ctx, j.present(), req, printing(q.Terminal), q.Terminal); err != nil {
 		if !j.Restarts || ctx.Err() != nil {
 			return Code(err), err
 		}
@@ -33,6 +33,16 @@ func Attach(ctx context.Context, q Query) (int, error) {
 	}
 	tell(j.voice, j.Job, *state.Verdict)
 	return state.Verdict.Code, j.over(state.Verdict)
+}
+
+// present are the stations of the hosts that have not left the job.
+func (j *job) present() (present []*station) {
+	for i, s := range j.stations {
+		if !j.Hosts[i].Left {
+			present = append(present, s)
+		}
+	}
+	return present
 }
 
 // generation says in which generation a job is that was restarted.

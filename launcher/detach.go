@@ -66,7 +66,7 @@ func (l *launch) startAll(ctx context.Context) ([]*protocol.Conn, []protocol.Pee
 }
 
 func (l *launch) startOne(ctx context.Context, i int) (*protocol.Conn, protocol.State, error) {
-	conn, err := l.start(ctx, i)
+	conn, err := l.start(ctx, i, l.stations[i], l.tasks(i))
 	if err != nil {
 		return nil, protocol.State{}, err
 	}

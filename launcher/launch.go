@@ -37,7 +37,8 @@ type launch struct {
 	secret   []byte
 	dir      *logs.Dir // nil without --log-dir
 	logs     logStreams
-	lost     []atomic.Bool       // by station: it has no agent
+	lost     []*atomic.Bool      // by station: it has no agent
+	joined   []protocol.Joining  // stations behind those that were placed
 	laid     []protocol.HostPlan // where tasks run now; nil in the first generation
 }
 
@@ -205,16 +206,15 @@ func (l *launch) name() error {
 		return fmt.Errorf("make the job's secret: %w", err)
 	}
 	for _, r := range l.used() {
+		l.lost = append(l.lost, new(atomic.Bool))
 		l.stations = append(l.stations, &station{remote: r, job: l.job, folder: r.folder(),
 			binary: envsync.BlobPath(l.cargo.agents[r.platform()].Sum)})
 	}
-	l.lost = make([]atomic.Bool, len(l.stations))
 	return saveRecord(l.record())
 }
 
-// spec is what the agent of the i-th placed host is told.
-func (l *launch) spec(i int) (protocol.Spec, error) {
-	s := l.stations[i]
+// spec is what the agent of host i is told.
+func (l *launch) spec(i int, s *station, tasks []protocol.TaskSpec) (protocol.Spec, error) {
 	addr, err := s.dataAddr()
 	if err != nil {
 		return protocol.Spec{}, err
@@ -222,7 +222,7 @@ func (l *launch) spec(i int) (protocol.Spec, error) {
 	spec := protocol.Spec{
 		Job: l.job, Name: l.cfg.Name, Checkpoints: l.checkpoints, Host: s.host.Name, HostIndex: i, Folder: s.folder,
 		Command: l.command(s.platform()), Env: raws(l.cfg.environ), LogLevel: l.cfg.LogLevel, Secret: l.secret,
-		Tasks: l.tasks(i), WorldSize: l.place.workers, Bind: !l.cfg.NoBind,
+		Tasks: tasks, WorldSize: l.place.workers, Bind: !l.cfg.NoBind,
 		DataAddr: addr, PortLow: l.cfg.PortLow, PortHigh: l.cfg.PortHigh,
 		Lease: l.cfg.Lease, Grace: l.cfg.Grace, Freeze: l.cfg.Freeze, Detached: l.cfg.Detach, SaveTime: l.cfg.SaveTime,
 	}
@@ -234,8 +234,11 @@ func (l *launch) spec(i int) (protocol.Spec, error) {
 
 // tasks are those of the i-th placed host in the first generation.
 func (l *launch) tasks(i int) []protocol.TaskSpec {
-	var specs []protocol.TaskSpec
-	for _, t := range l.place.hosts[i].tasks {
+	return l.place.hosts[i].specs()
+}
+
+func (h placed) specs() (specs []protocol.TaskSpec) {
+	for _, t := range h.tasks {
 		specs = append(specs, protocol.TaskSpec{Task: t.task, Devices: t.visible, LocalRank: t.localRank})
 	}
 	return specs
@@ -263,7 +266,7 @@ func (l *launch) plan() protocol.Plan {
 	p := protocol.Plan{Job: l.job, Grace: l.cfg.Grace, Settle: settle, StartTimeout: l.cfg.StartTimeout, MaxTime: l.cfg.MaxTime,
 		Lease: l.cfg.Lease, Restarts: l.cfg.Restarts.plan(!l.cfg.Detach)}
 	for i, s := range l.stations {
-		p.Hosts = append(p.Hosts, protocol.HostPlan{Host: s.host.Name, Tasks: l.tasks(i), Seat: l.cfg.Detach && i == l.chief()})
+		p.Hosts = append(p.Hosts, protocol.HostPlan{Host: s.host.Name, Tasks: l.tasks(i), Folder: s.folder, Seat: l.cfg.Detach && i == l.chief()})
 	}
 	return p
 }

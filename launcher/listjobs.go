@@ -60,8 +60,12 @@ func Jobs(ctx context.Context, cfg JobsConfig) error {
 }
 
 func (r record) row(ctx context.Context, v *voice) jobRow {
-	row := jobRow{Job: r.Job, Name: r.Name, Program: r.Program, Created: r.Created, Hosts: len(r.Hosts), State: "running"}
+	row := jobRow{Job: r.Job, Name: r.Name, Program: r.Program, Created: r.Created, State: "running"}
 	for _, h := range r.Hosts {
+		if h.Left {
+			continue
+		}
+		row.Hosts++
 		row.Tasks += len(h.Tasks)
 	}
 	if r.Verdict == nil {

@@ -49,23 +49,50 @@ func (r *record) over(verdict *protocol.Verdict) error {
 type hostRecord struct {
 	Line   string   `json:"line"` // as in a resource file
 	Folder string   `json:"folder"`
-	Binary string   `json:"binary"` // relative to the home
-	Tasks  []string `json:"tasks"`  // in the first generation
+	Binary string   `json:"binary"`         // relative to the home
+	Tasks  []string `json:"tasks"`          // in its first generation
+	Left   bool     `json:"left,omitempty"` // it is no host of the job any more: logs may lie there
 }
 
 func (l *launch) record() record {
 	r := record{Job: l.job, Name: l.cfg.Name, Program: filepath.Base(l.cfg.Program), Created: l.created,
-		Detached: l.cfg.Detach, Embedded: len(l.cfg.Hosts) == 0, Launcher: os.Getpid(), Grace: l.cfg.Grace, Chief: l.teller(),
-		Restarts: l.cfg.Restarts.Max > 0, Checkpoints: l.checkpoints}
-	for i, h := range l.place.hosts {
-		s := l.stations[i]
-		hr := hostRecord{Line: s.host.String(), Folder: s.folder, Binary: s.binary}
-		for _, t := range h.tasks {
-			hr.Tasks = append(hr.Tasks, t.task.String())
+		Detached: l.cfg.Detach, Embedded: len(l.cfg.Hosts) == 0, Launcher: os.Getpid(), Grace: l.cfg.Grace,
+		Restarts: l.cfg.Restarts.Max > 0 || len(l.laid) > 0, Checkpoints: l.checkpoints}
+	teller := l.teller()
+	for i, s := range l.stations[:max(len(l.place.hosts), len(l.laid))] {
+		hr := hostRecord{Line: s.host.String(), Folder: s.folder, Binary: s.binary, Left: i < len(l.laid) && l.laid[i].Left, Tasks: l.taskNames(i)}
+		if i == teller {
+			r.Chief = len(r.Hosts)
 		}
-		r.Hosts = append(r.Hosts, hr)
+		if !hr.Left || !l.again(i) {
+			r.Hosts = append(r.Hosts, hr)
+		}
 	}
 	return r
+}
+
+// taskNames are the tasks that host i began with.
+func (l *launch) taskNames(i int) (names []string) {
+	var tasks []protocol.TaskSpec
+	if i < len(l.place.hosts) {
+		tasks = l.tasks(i)
+	} else if tasks = l.laid[i].Tasks; len(tasks) == 0 {
+		tasks = l.joined[i-len(l.place.hosts)].Tasks
+	}
+	for _, t := range tasks {
+		names = append(names, t.Task.String())
+	}
+	return names
+}
+
+// again reports whether host i, which has left, has joined again, or tried to.
+func (l *launch) again(i int) bool {
+	for _, s := range l.stations[i+1 : max(len(l.place.hosts), len(l.laid))] {
+		if s.folder == l.stations[i].folder {
+			return true
+		}
+	}
+	return false
 }
 
 // chief is the index of the host that runs worker:0.

@@ -49,8 +49,12 @@ func (r Restarts) plan(revive bool) protocol.Restarts {
 
 // revive starts a new agent on a host whose agent is gone, or does not answer
 // any more. The host may have lost its files too.
-func (l *launch) revive(ctx context.Context, i int) (*protocol.Conn, error) {
-	s := l.stations[i]
+func (l *launch) revive(ctx context.Context, i int, s *station, tasks []protocol.TaskSpec) (*protocol.Conn, error) {
+	if s.facts.OS == "" { // it has joined: plx scale has looked at it
+		if err := s.inspect(ctx); err != nil {
+			return nil, err
+		}
+	}
 	target := envsync.Target{Name: s.host.Name, Host: s.remote, FileSystem: s.facts.FileSystem}
 	if err := envsync.Sync(ctx, []envsync.Target{target}, l.cargo.blobs(s.platform()), nil); err != nil {
 		return nil, err
@@ -58,7 +62,7 @@ func (l *launch) revive(ctx context.Context, i int) (*protocol.Conn, error) {
 	if err := s.reap(ctx); err != nil {
 		return nil, err
 	}
-	return l.start(ctx, i)
+	return l.start(ctx, i, s, tasks)
 }
 
 // lay notes where the tasks of a new generation run.

@@ -26,7 +26,7 @@ func (l *launch) run(ctx context.Context) (int, error) {
 		return Code(cause), errors.Join(cause, out.Close(), l.record().forget())
 	}
 	verdict, err := conductor.Run(context.WithoutCancel(ctx), l.plan(), l.hosts(ctx, out), conductor.Options{
-		Lease: l.cfg.Lease, Stop: stops, OnNote: func(text string) { l.voice.say("%s", text) }, OnLay: l.lay,
+		Lease: l.cfg.Lease, Stop: stops, OnNote: func(text string) { l.voice.say("%s", text) }, OnLay: l.lay, Join: l.join(ctx, out),
 	})
 	err = errors.Join(err, l.logs.wait(l.unended(err), stops, l.forgive), out.Close())
 	l.finish(verdict)
@@ -70,42 +70,50 @@ func (l *launch) unended(err error) map[*station]bool {
 func (l *launch) hosts(ctx context.Context, out *output) []conductor.Host {
 	var hosts []conductor.Host
 	for i, s := range l.stations {
+		tasks := l.tasks(i)
 		var once sync.Once
-		dial := func(ctx context.Context) (conn *protocol.Conn, err error) {
+		h := l.host(ctx, out, i, s, tasks)
+		h.Dial = func(ctx context.Context) (conn *protocol.Conn, err error) {
 			first := false
 			once.Do(func() {
 				first = true
-				conn, err = l.start(ctx, i)
+				conn, err = l.start(ctx, i, s, tasks)
 			})
 			if first {
 				return conn, err
 			}
 			return s.connect(ctx)
 		}
-		hosts = append(hosts, conductor.Host{Name: s.host.Name, Dial: dial, Swept: true,
-			Revive: func(ctx context.Context) (*protocol.Conn, error) { return l.revive(ctx, i) },
-			Lost:   func() { l.lost[i].Store(true) },
-			Up: func() {
-				l.lost[i].Store(false)
-				l.logs.follow(context.WithoutCancel(ctx), s, out, l.cfg.Lease)
-			}})
+		hosts = append(hosts, h)
 	}
 	return hosts
 }
 
+// host is how a host is reached whose agent runs.
+func (l *launch) host(ctx context.Context, out *output, i int, s *station, tasks []protocol.TaskSpec) conductor.Host {
+	lost := l.lost[i]
+	return conductor.Host{Name: s.host.Name, Dial: s.connect, Swept: true,
+		Revive: func(ctx context.Context) (*protocol.Conn, error) { return l.revive(ctx, i, s, tasks) },
+		Lost:   func() { lost.Store(true) },
+		Up: func() {
+			lost.Store(false)
+			l.logs.follow(context.WithoutCancel(ctx), s, out, l.cfg.Lease)
+		}}
+}
+
 // start starts the agent of a host, up to fanOut at once.
-func (l *launch) start(ctx context.Context, i int) (*protocol.Conn, error) {
+func (l *launch) start(ctx context.Context, i int, s *station, tasks []protocol.TaskSpec) (*protocol.Conn, error) {
 	select {
 	case l.starting <- struct{}{}:
 		defer func() { <-l.starting }()
 	case <-ctx.Done():
 		return nil, &noStart{context.Cause(ctx)}
 	}
-	spec, err := l.spec(i)
+	spec, err := l.spec(i, s, tasks)
 	if err != nil {
 		return nil, &noStart{err}
 	}
-	return l.stations[i].start(ctx, spec)
+	return s.start(ctx, spec)
 }
 
 // report tells the verdict on stderr: who failed first, where, how, with the

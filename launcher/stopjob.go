@@ -63,6 +63,9 @@ func (j *job) stop(ctx context.Context, cfg StopConfig) error {
 	errs := make([]error, len(j.stations))
 	var wg sync.WaitGroup
 	for i, s := range j.stations {
+		if j.Hosts[i].Left {
+			continue
+		}
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, cfg.SaveTime+cfg.Grace+2*askTime)
 			defer cancel()

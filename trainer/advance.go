@@ -15,6 +15,9 @@ import (
 func (r *Replica) advance(ctx context.Context, result Result, outcome owner.Outcome, t timing) error {
 	r.step = int(r.client.Step())
 	r.job.steps.Store(int64(r.step))
+	if r.job.begun != nil {
+		r.job.first.Do(func() { close(r.job.begun) })
+	}
 	if outcome.Dropped > 0 {
 		r.late++
 		r.dropped += outcome.Dropped * r.rows
@@ -46,7 +49,7 @@ func (r *Replica) together(ctx context.Context, took time.Duration) error {
 	if err := r.tuner.after(ctx, r.step, took); err != nil {
 		return err
 	}
-	return r.saver.after()
+	return r.saver.after(ctx)
 }
 
 // named gives a step's metrics their names.

@@ -24,7 +24,8 @@ type saver struct {
 
 	telling sync.WaitGroup
 	mu      sync.Mutex
-	asked   []func(step int, err error) // who wants one made, and to be told
+	asked   []request // who wants one made, and to be told
+	resting *rest     // the chief is held, or is about to be
 }
 
 // openDepot joins the other tasks' checkpoint folders, where there are to be any.
@@ -115,11 +116,11 @@ func (r *Replica) newSaver() *saver {
 	return s
 }
 
-// ask has a checkpoint made at the next step boundary and told tell of.
-func (s *saver) ask(tell func(step int, err error)) {
+// ask has a checkpoint made at the next step boundary.
+func (s *saver) ask(r request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked = append(s.asked, tell)
+	s.asked = append(s.asked, r)
 }
 
 func (s *saver) wanted() bool {
@@ -129,10 +130,17 @@ func (s *saver) wanted() bool {
 }
 
 // after is called between two steps.
-func (s *saver) after() error {
+func (s *saver) after(ctx context.Context) error {
 	if s == nil {
 		return nil
 	}
+	if err := s.saveDue(); err != nil {
+		return err
+	}
+	return s.rest(ctx)
+}
+
+func (s *saver) saveDue() error {
 	c := &s.r.job.config
 	s.due = s.due || s.wanted() || c.ckptSteps > 0 && s.r.step/c.ckptSteps > max(s.at, 0)/c.ckptSteps ||
 		c.ckptSecs > 0 && time.Since(s.last) >= time.Duration(c.ckptSecs)*time.Second
@@ -149,15 +157,21 @@ func (s *saver) save() error {
 	s.mu.Lock()
 	asked := s.asked
 	s.asked = nil
+	resting := s.hold(asked)
 	s.mu.Unlock()
-	if err := r.job.depot.Expect(depot.Expected{Owners: r.owning(), Carriers: r.carriers(), Manifest: r.manifest()}); err != nil {
+	expected := depot.Expected{Owners: r.owning(), Carriers: r.carriers(), Manifest: r.manifest()}
+	if resting != nil {
+		expected.Leaving = resting.leaving
+	}
+	if err := r.job.depot.Expect(expected); err != nil {
 		return err
 	}
 	if err := r.client.Save(); err != nil {
 		return err
 	}
 	if len(asked) > 0 {
-		s.telling.Go(func() { tellAll(asked, r.step, r.job.depot.Wait(context.Background())) }) // Close ends it
+		step := r.step
+		s.telling.Go(func() { s.tell(asked, resting, step, r.job.depot.Wait(context.Background())) }) // Close ends it
 	}
 	return nil
 }
@@ -190,13 +204,6 @@ func (r *Replica) manifest() checkpoint.Manifest {
 		Job: j.contract.Job, Generation: j.contract.Generation, Step: r.client.Step(),
 		Leaves: j.leaves, Batch: r.settings.batch, Seed: j.config.seed, Model: r.declared.Model,
 		Optimizer: r.declared.Optimizer, Variables: r.checkpointed(),
-	}
-}
-
-// tellAll tells those who asked for a checkpoint what became of it.
-func tellAll(asked []func(int, error), step int, err error) {
-	for _, tell := range asked {
-		tell(step, err)
 	}
 }
 

@@ -41,6 +41,8 @@ type Job struct {
 	tell func(cluster.ControlMessage) error // the agent; nil: there is none
 
 	steps        atomic.Int64
+	first        sync.Once     // step of this process
+	begun        chan struct{} // closed when it was made; nil where nobody is to hear of it
 	parallelized atomic.Bool
 	replica      atomic.Pointer[Replica]
 }
@@ -54,7 +56,7 @@ func newJob(c cluster.Contract, conf config, log, out io.Writer) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &Job{contract: c, config: conf, level: level, log: log, out: out}
+	j := &Job{contract: c, config: conf, level: level, log: log, out: out, begun: make(chan struct{})}
 	if c.Task.Role == cluster.Worker {
 		if j.leaves, err = conf.leaves(c.WorldSize, c.FirstWorldSize); err != nil {
 			return nil, err

@@ -231,33 +231,14 @@ func (t *task) obey(cancel context.CancelCauseFunc) {
 		case m.Kind == cluster.Stop:
 			cancel(errAgentSays)
 		case m.Kind == cluster.Checkpoint:
-			t.checkpoint()
+			t.checkpoint(m)
+		case m.Kind == cluster.Resume:
+			if r := t.job.replica.Load(); r != nil && r.saver != nil {
+				r.saver.resume(m.Request)
+			}
 		default:
 			t.job.Logf(slog.LevelDebug, "the agent says %s, which this version does not know", m.Kind)
 		}
-	}
-}
-
-// checkpoint has a checkpoint made at the next step boundary, and tells the
-// agent when all of it is written, or why there is none.
-func (t *task) checkpoint() {
-	tell := func(step int, err error) {
-		m := cluster.ControlMessage{Kind: cluster.Checkpoint, Step: int64(step)}
-		if err != nil {
-			m.Cause = err.Error()
-		}
-		t.say(m) // obey notices a dead channel
-	}
-	r := t.job.replica.Load()
-	switch {
-	case t.job.config.ckptDir == "":
-		tell(0, errors.New("there is no --ckpt-dir"))
-	case r == nil:
-		tell(0, errors.New("training has not begun"))
-	case r.saver == nil:
-		tell(0, fmt.Errorf("%s makes no checkpoints, the chief does", t.job.contract.Task))
-	default:
-		r.saver.ask(tell)
 	}
 }
 
@@ -268,8 +249,12 @@ func (t *task) beat() {
 	defer close(t.running)
 	ticker := time.NewTicker(heartbeat)
 	defer ticker.Stop()
+	first := t.job.begun
 	for {
 		select {
+		case <-first:
+			first = nil
+			t.say(cluster.ControlMessage{Kind: cluster.Heartbeat, Step: t.job.steps.Load()})
 		case <-ticker.C:
 			t.say(cluster.ControlMessage{Kind: cluster.Heartbeat, Step: t.job.steps.Load()}) // obey notices a dead channel
 		case <-t.quit:

@@ -170,15 +170,31 @@ func native(words []string) int {
 			}
 		case "save", "refuse": // waits to be asked for a checkpoint, and answers
 			fmt.Println("ready")
-			if m, err := control.Receive(); err != nil || m.Kind != cluster.Checkpoint {
+			m, err := control.Receive()
+			if err != nil || m.Kind != cluster.Checkpoint {
 				return 1
 			}
-			answer := cluster.ControlMessage{Kind: cluster.Checkpoint, Cause: value}
+			answer := cluster.ControlMessage{Kind: cluster.Checkpoint, Request: m.Request, Cause: value}
 			if name == "save" {
 				answer.Cause = ""
 				answer.Step, _ = strconv.ParseInt(value, 10, 64)
 			}
 			control.Send(answer)
+		case "hold": // answers as much as it is asked for, and waits to go on
+			fmt.Println("ready")
+			m, err := control.Receive()
+			if err != nil || m.Kind != cluster.Checkpoint || !m.Hold {
+				return 1
+			}
+			m.Step, _ = strconv.ParseInt(value, 10, 64)
+			late := m
+			late.Request--
+			control.Send(late)
+			control.Send(m)
+			if m, err = control.Receive(); err != nil || m.Kind != cluster.Resume {
+				return 1
+			}
+			fmt.Println("resumed")
 		case "asked": // takes the wish for a checkpoint and leaves it at that
 			fmt.Println("ready")
 			if m, err := control.Receive(); err != nil || m.Kind != cluster.Checkpoint {

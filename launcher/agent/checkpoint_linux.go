@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
@@ -23,44 +24,70 @@ func checkpointsOf(name string) (string, error) {
 
 // save is what was asked of a task about a checkpoint, and answered.
 type save struct {
-	asked  bool
-	answer *cluster.ControlMessage
+	request int
+	asked   bool
+	answer  *cluster.ControlMessage
 }
 
-// checkpoint asks the chief to save, once, and has it answered in any case.
-func (s *supervisor) checkpoint() {
+// checkpoint asks the chief to save, once for each request, and has it answered
+// in any case.
+func (s *supervisor) checkpoint(m protocol.Checkpoint) {
 	t := s.tasks[cluster.Chief]
+	if m.Resume {
+		s.resume(t, m.Request)
+		return
+	}
+	if t != nil && t.save.request != m.Request {
+		t.save = save{request: m.Request}
+	}
 	switch {
 	case s.ending != nil: // its end says all
 	case t == nil || t.child == nil:
-		s.unsaved(fmt.Sprintf("%s does not run on this host", cluster.Chief))
+		s.unsaved(m, fmt.Sprintf("%s does not run on this host", cluster.Chief))
 	case t.save.answer != nil:
 		s.tell(protocol.Message{Said: &protocol.Said{Task: t.Task, Generation: t.generation, Message: *t.save.answer}})
 	case t.save.asked: // the answer is coming
 	case t.now.Exit != nil:
-		s.unsaved(fmt.Sprintf("%s has ended", t.Task))
+		s.unsaved(m, fmt.Sprintf("%s has ended", t.Task))
 	case !t.now.Native:
-		s.unsaved("the program does not know of checkpoints (it has not said hello)")
+		s.unsaved(m, "the program does not know of checkpoints (it has not said hello)")
 	default:
 		t.save.asked = true
-		s.askSave(t)
+		s.askSave(t, m)
 	}
 }
 
-func (s *supervisor) askSave(t *task) {
+func (s *supervisor) askSave(t *task, m protocol.Checkpoint) {
+	control := t.control
+	ask := cluster.ControlMessage{Kind: cluster.Checkpoint, Request: m.Request}
+	if m.Hold != nil {
+		ask.Hold, ask.Workers, ask.Leaving = true, m.Hold.Workers, strings.Join(m.Hold.Leaving, " ")
+	}
+	s.work.Go(func() {
+		err := control.Send(ask)
+		if err != nil {
+			s.do(func() {
+				s.answered(t, cluster.ControlMessage{Kind: cluster.Checkpoint, Request: m.Request, Cause: err.Error()})
+			})
+		}
+	})
+}
+
+// resume lets a chief go on that is held.
+func (s *supervisor) resume(t *task, request int) {
+	if t == nil || !t.running() || !t.now.Native {
+		return
+	}
 	control := t.control
 	s.work.Go(func() {
-		err := control.Send(cluster.ControlMessage{Kind: cluster.Checkpoint})
-		if err != nil {
-			s.do(func() { s.answered(t, cluster.ControlMessage{Kind: cluster.Checkpoint, Cause: err.Error()}) })
-		}
+		_ = control.Send(cluster.ControlMessage{Kind: cluster.Resume, Request: request}) // a channel that takes nothing is seen by its heartbeats
 	})
 }
 
 // answered takes the first answer to what the task was asked, and passes it
 // on. A task that saves by itself may say so as well.
 func (s *supervisor) answered(t *task, m cluster.ControlMessage) {
-	if !t.save.asked || t.save.answer != nil {
+	if !t.save.asked || t.save.answer != nil || t.save.request != m.Request {
 		return
 	}
 	t.save.answer = &m
@@ -68,9 +95,9 @@ func (s *supervisor) answered(t *task, m cluster.ControlMessage) {
 }
 
 // unsaved answers for a chief that cannot.
-func (s *supervisor) unsaved(cause string) {
+func (s *supervisor) unsaved(m protocol.Checkpoint, cause string) {
 	s.tell(protocol.Message{Said: &protocol.Said{Task: cluster.Chief, Generation: s.state.Generation,
-		Message: cluster.ControlMessage{Kind: cluster.Checkpoint, Cause: cause}}})
+		Message: cluster.ControlMessage{Kind: cluster.Checkpoint, Request: m.Request, Cause: cause}}})
 }
 
 // preempted asks the conductor to end the job, saved, because this host is to

@@ -37,6 +37,9 @@ func (s *supervisor) said(t *task, m cluster.ControlMessage) {
 		}
 		s.changed = true
 	case cluster.Heartbeat:
+		if t.now.Step == 0 && m.Step > 0 {
+			t.said = time.Time{} // the first step is waited for
+		}
 		t.now.Step = max(t.now.Step, m.Step)
 		s.stepped = true
 	case cluster.Checkpoint:
@@ -114,7 +117,7 @@ func (s *supervisor) exited(t *task, quiet bool) {
 	}
 	t.now.Exit = t.exit(cause)
 	s.changed = true
-	s.answered(t, cluster.ControlMessage{Kind: cluster.Checkpoint, Cause: fmt.Sprintf("%s ended before it had saved", t.Task)})
+	s.answered(t, cluster.ControlMessage{Kind: cluster.Checkpoint, Request: t.save.request, Cause: fmt.Sprintf("%s ended before it had saved", t.Task)})
 	if !quiet {
 		s.notice(fmt.Sprintf("%s has ended, but a process that it started still holds its output open", t.Task))
 	}

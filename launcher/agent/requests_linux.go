@@ -96,7 +96,7 @@ func (s *supervisor) detach(l *link, err error) {
 // all of it.
 func (s *supervisor) handle(l *link, m protocol.Message) {
 	if s.visitors[l] {
-		s.visited(m)
+		s.visited(l, m)
 		return
 	}
 	if s.conductor != l {
@@ -116,9 +116,13 @@ func (s *supervisor) handle(l *link, m protocol.Message) {
 	case m.Start != nil:
 		s.startTasks(*m.Start)
 	case m.Checkpoint != nil:
-		s.checkpoint()
+		s.checkpoint(*m.Checkpoint)
 	case m.Stop != nil:
 		s.stop(*m.Stop)
+	case m.Scaled != nil:
+		for v := range s.visitors {
+			v.send(m)
+		}
 	case m.Conduct != nil:
 		s.conduct(*m.Conduct)
 	case m.End != nil:
@@ -126,10 +130,17 @@ func (s *supervisor) handle(l *link, m protocol.Message) {
 	}
 }
 
-// visited passes a visitor's wish to end the job to the conductor. Where
-// nobody conducts, the agent ends its part.
-func (s *supervisor) visited(m protocol.Message) {
+// visited passes a visitor's wishes to the conductor. Where nobody conducts and
+// the job is to end, the agent ends its part.
+func (s *supervisor) visited(l *link, m protocol.Message) {
 	switch {
+	case m.SpecAsk:
+		spec := s.spec
+		l.send(protocol.Message{Spec: &spec})
+	case m.Scale != nil && (s.conductor == nil || s.ending != nil):
+		l.send(protocol.Message{Scaled: &protocol.Scaled{ID: m.Scale.ID, Cause: "nobody conducts the job"}})
+	case m.Scale != nil:
+		s.tell(m)
 	case m.Stop == nil:
 	case s.conductor != nil && s.ending == nil:
 		s.tell(protocol.Message{StopAsk: m.Stop})

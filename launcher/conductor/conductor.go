@@ -60,6 +60,9 @@ type Options struct {
 	OnNote  func(string)
 	// OnLay is told where the tasks of a generation after the first run.
 	OnLay func(generation int, hosts []protocol.HostPlan)
+	// Join returns how a host is reached that the job is to go on with, whose
+	// agent runs already; it is called like OnNote. Nil: there is no way.
+	Join func(index int, j protocol.Joining) Host
 }
 
 // conductor is one run. Its fields belong to the goroutine of Run, but for
@@ -76,6 +79,9 @@ type conductor struct {
 	grace   time.Duration  // the least that tasks were given so far
 	verdict *protocol.Verdict
 	done    context.Context // ends with Run
+	running *sync.WaitGroup // links
+	left    map[int]bool    // hosts that the job goes on without
+	held    time.Time       // since when the chief holds the job for a change of hosts
 }
 
 // Run runs the job to its verdict. When ctx ends it gives up at once with
@@ -94,21 +100,28 @@ func Run(ctx context.Context, plan protocol.Plan, hosts []Host, opts Options) (p
 		rings:   make(chan *timer),
 		grace:   plan.Grace,
 		done:    done,
+		left:    map[int]bool{},
 	}
 	var wg sync.WaitGroup
+	c.running = &wg
 	defer wg.Wait()
 	defer c.ringing.Wait()
 	defer cancel()
 	defer c.stopTimers()
 	for i, h := range hosts {
-		if plan.Restarts.Max <= 0 {
-			h.Revive = nil
-		}
-		l := newLink(i, h, opts.Lease, c.deliver)
-		c.links = append(c.links, l)
-		wg.Go(func() { l.run(done) })
+		c.link(i, h)
 	}
 	return c.loop(ctx)
+}
+
+// link begins to look after a host.
+func (c *conductor) link(index int, h Host) {
+	if c.plan.Restarts.Max <= 0 {
+		h.Revive = nil
+	}
+	l := newLink(index, h, c.opts.Lease, c.deliver)
+	c.links = append(c.links, l)
+	c.running.Go(func() { l.run(c.done) })
 }
 
 func (c *conductor) loop(ctx context.Context) (protocol.Verdict, error) {
@@ -160,6 +173,15 @@ func (c *conductor) carryOut(commands []coordinator.Command) {
 			if c.opts.OnLay != nil {
 				c.opts.OnLay(command.Generation, command.Hosts)
 			}
+		case coordinator.Join:
+			c.join(command)
+		case coordinator.Leave:
+			c.left[command.Host] = true
+			c.links[command.Host].finish(protocol.Message{End: &protocol.End{Verdict: protocol.Verdict{Reason: "the job goes on without this host"}}})
+		case coordinator.Holding:
+			c.held = time.Now().Add(-command.For)
+		case coordinator.Answer:
+			c.answer(command)
 		case coordinator.Conclude:
 			c.verdict = &command.Verdict
 		}
@@ -237,7 +259,7 @@ func (c *conductor) sendEnd() {
 // late passes on what an agent says while it ends.
 func (c *conductor) late(e coordinator.Event) {
 	if h, ok := e.(coordinator.Heard); ok && h.Message.Notice != "" && c.opts.OnNote != nil {
-		c.opts.OnNote(fmt.Sprintf("host %s: %s", c.plan.Hosts[h.Host].Host, h.Message.Notice))
+		c.opts.OnNote(fmt.Sprintf("host %s: %s", c.links[h.Host].host.Name, h.Message.Notice))
 	}
 }
 
@@ -267,7 +289,12 @@ func (e *UnendedError) Unwrap() error { return e.Cause }
 func (c *conductor) unended() error {
 	var errs []error
 	for i, l := range c.links {
-		if err := l.outcome(); err != nil {
+		err := l.outcome()
+		if err != nil && c.left[i] {
+			if c.opts.OnNote != nil {
+				c.opts.OnNote(fmt.Sprintf("host %s, which has left the job, was not seen to end: %v", l.host.Name, err))
+			}
+		} else if err != nil {
 			errs = append(errs, &UnendedError{Index: i, Host: l.host.Name, Cause: err})
 		}
 	}

@@ -70,6 +70,7 @@ const (
 	DoubtTimer   Timer = "doubt"   // what a worker blames has not failed
 	StopTimer    Timer = "stop"    // told tasks should have ended
 	SaveTimer    Timer = "save"    // the chief should have saved
+	ScaleTimer   Timer = "scale"   // the present part of a change of hosts should be over
 	SteadyTimer  Timer = "steady"  // a generation has run well for long
 	BackoffTimer Timer = "backoff" // the next generation may begin
 	ReviveTimer  Timer = "revive"  // hosts that answer should have a new agent
@@ -108,6 +109,23 @@ type (
 		Generation int
 		Hosts      []protocol.HostPlan
 	}
+	// Join adds a host, whose index is the next one: its agent is to be
+	// connected.
+	Join struct {
+		Host    int
+		Joining protocol.Joining
+	}
+	// Leave ends the agent of a host that is no host of the job any more.
+	// What becomes of it counts for nothing.
+	Leave struct{ Host int }
+	// Holding: the job has taken no step for so long, because hosts are changed.
+	Holding struct{ For time.Duration }
+	// Answer tells the agent of a host, for its visitor, what came of a Scale.
+	// The pause is the conductor's to fill in: it counts from Holding.
+	Answer struct {
+		Host   int
+		Scaled protocol.Scaled
+	}
 	// Conclude ends the job: every agent is to be sent End.
 	Conclude struct{ Verdict protocol.Verdict }
 )
@@ -117,4 +135,8 @@ func (SetTimer) command() {}
 func (Note) command()     {}
 func (Enter) command()    {}
 func (Lay) command()      {}
+func (Join) command()     {}
+func (Leave) command()    {}
+func (Holding) command()  {}
+func (Answer) command()   {}
 func (Conclude) command() {}

@@ -77,6 +77,9 @@ func (m *Machine) said(h int, s protocol.Said) {
 		return
 	}
 	m.stepped = m.stepped || s.Message.Step > 0
+	if s.Message.Kind == cluster.Heartbeat && s.Message.Step > 0 {
+		m.sawStep()
+	}
 	switch s.Message.Kind {
 	case cluster.Bears:
 		m.bearing.on = m.bearing.on || s.Task.IsChief()

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,6 +56,9 @@ type Machine struct {
 	grace    time.Duration
 	expired  bool // --max-time has run out
 	restarts restarts
+	scale    *scaling // a change of hosts that is under way; nil without
+	scales   int      // how many were asked for
+	scaled   Answer   // to the last one
 	out      []Command
 }
 
@@ -74,11 +78,24 @@ type host struct {
 	answers  bool // gone, but a new agent may be there soon
 	blamed   int  // how often in a row the culprit was here
 	barred   bool // left out from the next restart on
+
+	place membership
 }
+
+// membership is what a host is to the job.
+type membership int
+
+const (
+	member  membership = iota
+	joining            // its agent is there, or is to be; no tasks yet
+	parting            // no tasks any more, but the job may have to come back to it
+	left
+)
 
 // New returns the machine of a job that has not begun.
 func New(plan protocol.Plan) *Machine {
 	m := &Machine{plan: plan, grace: plan.Grace}
+	m.plan.Hosts = slices.Clone(plan.Hosts) // there may be more
 	for range plan.Hosts {
 		m.hosts = append(m.hosts, &host{})
 	}
@@ -98,7 +115,7 @@ func (m *Machine) Begin() []Command {
 // What a host that is Lost is still heard to say counts for nothing, and what
 // is said of another generation than the present one as little.
 func (m *Machine) Step(e Event) []Command {
-	if m.stage == over {
+	if m.stage == over || m.foreignTo(e) {
 		return nil
 	}
 	switch e := e.(type) {
@@ -117,6 +134,7 @@ func (m *Machine) Step(e Event) []Command {
 	case Elapsed:
 		m.elapsed(e.Timer)
 	}
+	m.goOnScaling()
 	m.settleIfAllGone()
 	if m.stage == regrouping {
 		m.regroup()
@@ -137,6 +155,8 @@ func (m *Machine) elapsed(t Timer) {
 		m.resolve()
 	case t == SaveTimer:
 		m.saveOverdue()
+	case t == ScaleTimer:
+		m.scaleOverdue()
 	case t == StopTimer && (m.stage == stopping || m.stage == finishing):
 		m.noteUnended()
 		if m.stage == finishing && m.unclear() {
@@ -197,7 +217,7 @@ func (m *Machine) lay(generation int) {
 	m.bearing = bearing{without: map[cluster.Task]bool{}}
 	for i, tasks := range renumber(m.plan.Hosts, m.available) {
 		h := m.hosts[i]
-		h.tasks, h.in, h.answered, h.told = tasks, !h.gone, gathering, false
+		h.tasks, h.in, h.answered, h.told = tasks, !h.gone && h.place == member, gathering, false
 		for _, t := range tasks {
 			m.hostOf[t.Task] = i
 		}
@@ -220,6 +240,8 @@ func (m *Machine) heard(h int, msg protocol.Message) {
 	case msg.StopAsk != nil:
 		s := msg.StopAsk
 		m.stopAsked(StopAsked{Reason: s.Reason, Code: s.Code, Grace: s.Grace, SaveTime: s.SaveTime})
+	case msg.Scale != nil:
+		m.scaleAsked(h, *msg.Scale)
 	case msg.Notice != "":
 		m.note("host %s: %s", m.name(h), msg.Notice)
 	}

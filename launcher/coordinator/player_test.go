@@ -43,6 +43,10 @@ func (p *player) play(words []string) error {
 		p.print(p.m.Step(StopAsked{Reason: o["reason"], Code: o.number("code"), Grace: o.duration("grace"), SaveTime: o.duration("save")}))
 	case "elapsed":
 		p.print(p.m.Step(Elapsed{Timer: Timer(strings.Join(rest, " "))}))
+	case "scale":
+		return p.scale(rest)
+	case "held":
+		p.held(parse(rest))
 	case "exit", "said", "checkpoint":
 		return p.task(verb, rest)
 	default:

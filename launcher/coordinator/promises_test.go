@@ -13,6 +13,10 @@ import (
 func (g *game) step(e Event) {
 	g.events = append(g.events, e)
 	was := g.m.stage
+	if g.about(e) {
+		g.follow(g.m.Step(e))
+		return
+	}
 	switch e := e.(type) {
 	case Lost:
 		if !g.gone[e.Host] {
@@ -59,6 +63,12 @@ func (g *game) heard(e Heard, was stage) {
 		return
 	}
 	m := e.Message
+	if m.Scale != nil && was != over {
+		if _, again := g.scales.asked[m.Scale.ID]; !again {
+			g.scales.asked[m.Scale.ID] = 0
+		}
+		g.scales.last = m.Scale.ID
+	}
 	if m.Prepared != nil && was == preparing && m.Prepared.Generation == g.generation && m.Prepared.Error == "" {
 		g.prepared[e.Host] = true
 	}
@@ -75,7 +85,7 @@ func (g *game) heard(e Heard, was stage) {
 		g.bears = true
 	}
 	if s := m.Said; s != nil && s.Message.Kind == cluster.Checkpoint && s.Task == cluster.Chief && s.Generation == g.generation &&
-		g.runs(e.Host, s.Task) && g.wants && g.answer == nil {
+		s.Message.Request == 0 && g.runs(e.Host, s.Task) && g.wants && g.answer == nil {
 		g.answer = &s.Message
 	}
 }
@@ -97,8 +107,23 @@ func (g *game) note(h int, e protocol.Exit, was stage) {
 
 // follow checks commands against what the machine promises.
 func (g *game) follow(commands []Command) {
+	g.plan.Hosts = g.m.plan.Hosts
 	for _, c := range commands {
 		switch c := c.(type) {
+		case Join:
+			if c.Host >= len(g.plan.Hosts) || c.Joining.Host != g.plan.Hosts[c.Host].Host {
+				g.fail("%+v joins %+v", c, g.plan.Hosts)
+			}
+		case Leave:
+			g.leaves(c.Host)
+		case Holding:
+			g.scales.holds++
+		case Answer:
+			g.answered(c)
+		case Note:
+			if strings.HasPrefix(c.Text, "not scaled: ") && strings.Contains(c.Text, "back to the old hosts") {
+				g.scales.wentBack++
+			}
 		case Send:
 			g.sent(c)
 		case SetTimer:
@@ -121,7 +146,7 @@ func (g *game) follow(commands []Command) {
 // laid checks a new generation.
 func (g *game) laid(l Lay) {
 	r := g.plan.Restarts
-	if l.Generation != g.generation+1 || l.Generation > r.Max {
+	if l.Generation != g.generation+1 || l.Generation > max(r.Max, 0)+g.scales.holds+g.scales.wentBack {
 		g.fail("generation %d after %d, of %d restarts", l.Generation, g.generation, r.Max)
 	}
 	if g.asked {
@@ -130,6 +155,12 @@ func (g *game) laid(l Lay) {
 	workers, all := 0, 0
 	in := map[int]bool{}
 	for i, h := range l.Hosts {
+		if h.Left && len(h.Tasks) > 0 || g.scales.left[i] && !h.Left {
+			g.fail("host %d has left with %+v", i, h)
+		}
+		if h.Left {
+			continue
+		}
 		if g.unclear[i] {
 			g.fail("generation %d while something may still run on host %d", l.Generation, i)
 		}
@@ -150,7 +181,7 @@ func (g *game) laid(l Lay) {
 }
 
 func (g *game) sent(c Send) {
-	if g.gone[c.Host] || !g.m.hosts[c.Host].up {
+	if g.gone[c.Host] || g.scales.left[c.Host] || !g.m.hosts[c.Host].up {
 		g.fail("%+v goes to a host that is not there", c)
 	}
 	if p := c.Message.Prepare; p != nil {
@@ -165,7 +196,7 @@ func (g *game) sent(c Send) {
 			g.fail("%+v in generation %d, with %d groups before", p, g.generation, len(groups))
 		}
 	}
-	if _, ended := g.exits[cluster.Chief]; c.Message.Checkpoint != nil && (ended || !g.wants || !g.runs(c.Host, cluster.Chief)) {
+	if _, ended := g.exits[cluster.Chief]; c.Message.Checkpoint != nil && c.Message.Checkpoint.Hold == nil && !c.Message.Checkpoint.Resume && (ended || !g.wants || !g.runs(c.Host, cluster.Chief)) {
 		g.fail("a checkpoint is asked of host %d: ended %v, wanted %v, of %v", c.Host, ended, g.wants, g.tasks)
 	}
 	if c.Message.Start == nil {
@@ -199,7 +230,7 @@ func (g *game) judge(v protocol.Verdict) {
 			continue
 		}
 		workers++
-		if e, ended := g.exits[t]; ended && e.Code == 0 && e.Signal == 0 && e.Started && (!e.Native || e.Finished) && !e.Told {
+		if e, ended := g.exits[t]; ended && e.Code == 0 && e.Signal == 0 && e.Started && (!e.Native || e.Finished) && (!e.Told || e.Finished) {
 			good++
 			chief = chief || t.IsChief()
 			if g.gaveUp[t] {
@@ -231,6 +262,9 @@ func (g *game) judgeSave(s *protocol.Saved) {
 	}
 	if s == nil || s.Cause != "" && s.Cause != "disk full" {
 		return
+	}
+	if g.answer == nil && g.scales.holds > 0 && s.Cause == "" {
+		return // that with which the hosts were to be changed
 	}
 	if g.answer == nil || g.answer.Step != s.Step || g.answer.Cause != s.Cause {
 		g.fail("the verdict says %+v of the save, the chief said %+v", s, g.answer)

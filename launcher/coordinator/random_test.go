@@ -23,6 +23,7 @@ func TestAnyOrderOfEvents(t *testing.T) {
 	}
 	without, short := 0, 0
 	codes, generations, saves, later := map[int]int{}, map[int]int{}, map[string]int{}, 0
+	scaled := scales{}
 	for seed := range int64(rounds) {
 		g := newGame(t, seed)
 		g.follow(g.m.Begin())
@@ -38,6 +39,10 @@ func TestAnyOrderOfEvents(t *testing.T) {
 			g.fail("the job has not ended")
 		}
 		g.step(g.any()) // says nothing any more
+		g.unanswered()
+		scaled.done += g.scales.done
+		scaled.refused += g.scales.refused
+		scaled.wentBack += g.scales.wentBack
 		codes[g.verdict.Code]++
 		generations[g.m.generation]++
 		if strings.Contains(g.verdict.Reason, ", without ") {
@@ -60,7 +65,7 @@ func TestAnyOrderOfEvents(t *testing.T) {
 		}
 	}
 	for n := range 4 {
-		if generations[n] < rounds/300 {
+		if generations[n] < rounds/600 {
 			t.Errorf("%d jobs ended in generation %d: %v", generations[n], n, generations)
 		}
 	}
@@ -71,6 +76,9 @@ func TestAnyOrderOfEvents(t *testing.T) {
 	}
 	if without < rounds/300 || short == 0 {
 		t.Errorf("%d jobs were done without some workers, %d had too few", without, short)
+	}
+	if scaled.done < 20 || scaled.refused < 50 || scaled.wentBack < 3 {
+		t.Errorf("%d changes of hosts, %d refused, %d gone back on", scaled.done, scaled.refused, scaled.wentBack)
 	}
 	if later == 0 {
 		t.Error("no later generation was saved")
@@ -98,9 +106,11 @@ type game struct {
 	exits      map[cluster.Task]protocol.Exit
 	timers     map[Timer]bool
 
-	bears  bool                  // the chief has said so
-	borne  map[cluster.Task]bool // workers whose exits came when it had
-	gaveUp map[cluster.Task]bool // they said so, or their host was lost
+	scales    scales
+	scaleable bool
+	bears     bool                  // the chief has said so
+	borne     map[cluster.Task]bool // workers whose exits came when it had
+	gaveUp    map[cluster.Task]bool // they said so, or their host was lost
 
 	asked  bool                    // to stop
 	wants  bool                    // to be saved before
@@ -108,13 +118,15 @@ type game struct {
 }
 
 func newGame(t *testing.T, seed int64) *game {
-	g := &game{t: t, seed: seed, rand: rand.New(rand.NewSource(seed)), gone: map[int]bool{}, unclear: map[int]bool{}, timers: map[Timer]bool{}}
+	g := &game{t: t, seed: seed, rand: rand.New(rand.NewSource(seed)), gone: map[int]bool{}, unclear: map[int]bool{}, timers: map[Timer]bool{},
+		scales: scales{asked: map[string]int{}, left: map[int]bool{}}}
 	g.plan = protocol.Plan{Job: "j", Grace: 10 * time.Second, Settle: time.Duration(g.rand.Intn(2)) * time.Second,
 		StartTimeout: time.Minute, MaxTime: time.Duration(g.rand.Intn(2)) * time.Hour, Lease: 30 * time.Second}
 	if g.rand.Intn(3) > 0 {
 		g.plan.Restarts = protocol.Restarts{Max: g.rand.Intn(6), PerHour: g.rand.Intn(5), MinWorkers: g.rand.Intn(3),
 			WaitHost: time.Duration(g.rand.Intn(2)) * time.Minute, Backoff: time.Second, Revive: g.rand.Intn(2) == 0}
 	}
+	g.scaleable = g.rand.Intn(2) == 0
 	g.populate()
 	g.m = New(g.plan)
 	g.begin(0, g.plan.Hosts)
@@ -207,6 +219,10 @@ func (g *game) any() Event {
 		if task, ok := g.task(h); ok && g.rand.Intn(3) == 0 {
 			return say(g.bearing(task, g.of()))
 		}
+	case 12, 13, 14, 15:
+		if g.scaleable {
+			return say(g.scaling(h))
+		}
 	}
 	return g.good(h)
 }
@@ -272,6 +288,12 @@ func (g *game) good(h int) Event {
 		return say(protocol.Message{Prepared: p})
 	case g.m.stage == checking:
 		return say(protocol.Message{Checked: &protocol.Checked{Generation: g.generation}})
+	}
+	if s := g.m.scale; s != nil && s.asked && !s.ending && !s.moved && g.rand.Intn(2) == 0 {
+		return say(g.holding())
+	}
+	if s := g.m.scale; s != nil && s.moved && g.rand.Intn(4) == 0 {
+		return say(g.steps(h))
 	}
 	if g.m.awaitsSave() && g.rand.Intn(2) == 0 {
 		return say(g.checkpoint(h))

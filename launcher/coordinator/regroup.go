@@ -17,6 +17,10 @@ const regroupMargin = time.Minute
 func (m *Machine) retreat() {
 	pause := m.backoff()
 	m.restarts.coming, m.restarts.early, m.restarts.waiting = false, true, false
+	if m.scale != nil && m.scale.ending {
+		pause, m.restarts.early = 0, false
+		m.change()
+	}
 	m.restarts.alone, m.restarts.waited = false, m.plan.Restarts.WaitHost <= 0
 	m.enter(regrouping, protocol.Idle)
 	m.timer(BackoffTimer, pause)
@@ -57,6 +61,12 @@ func (m *Machine) regroup() {
 		return
 	}
 	short := m.shortage(m.available)
+	if short != "" && m.scale != nil {
+		m.verdict.Reason = short + m.missing()
+		m.goBack()
+		m.restarts.coming = false
+		short = m.shortage(m.available)
+	}
 	switch {
 	case short == "":
 		m.again()
@@ -82,11 +92,12 @@ func (m *Machine) waitForHosts(short string) {
 func (m *Machine) awaited() int {
 	for i, h := range m.hosts {
 		switch {
+		case h.place == joining || h.place == left: // nothing has run there, or it is seen to
 		case !h.gone && (h.silent != "" || h.leaving || !h.up):
 			return i
 		case h.gone && h.clearing:
 			return i
-		case h.gone && !h.barred && h.answers && m.plan.Restarts.Revive && !m.restarts.alone:
+		case h.place == member && h.gone && !h.barred && h.answers && m.plan.Restarts.Revive && !m.restarts.alone:
 			return i
 		}
 	}
@@ -97,7 +108,7 @@ func (m *Machine) awaited() int {
 func (m *Machine) missing() string {
 	text := ""
 	for i, h := range m.hosts {
-		if h.gone && !h.barred {
+		if h.gone && !h.barred && h.place == member {
 			text += fmt.Sprintf("; host %s: %s", m.name(i), h.silent)
 		}
 	}
@@ -113,10 +124,7 @@ func (m *Machine) giveUp(why string) {
 // again begins the next generation on the hosts that are there.
 func (m *Machine) again() {
 	after := m.verdict.Reason
-	m.restarts.made++
-	m.restarts.recent++
-	m.restarts.doubled++
-	m.timer(hourTimer(m.restarts.made), time.Hour)
+	m.charge()
 	m.lay(m.generation + 1)
 	plan := m.layout()
 	hosts, workers := 0, 0
@@ -126,18 +134,35 @@ func (m *Machine) again() {
 			hosts++
 		}
 	}
-	m.note("restarted (%d of %d) after %s; generation %d starts on %s with %s%s", m.restarts.made, m.plan.Restarts.Max,
-		after, m.generation, count(hosts, "host"), count(workers, "worker"), m.leftOut())
+	where := fmt.Sprintf("generation %d starts on %s with %s%s", m.generation, count(hosts, "host"), count(workers, "worker"), m.leftOut())
+	if m.restarts.free != "" {
+		m.note("%s; %s", m.restarts.free, where)
+	} else {
+		m.note("restarted (%d of %d) after %s; %s", m.restarts.made, m.plan.Restarts.Max, after, where)
+	}
+	m.restarts.free = ""
 	m.do(Lay{Generation: m.generation, Hosts: plan})
+	m.release()
 	m.timer(StartTimer, m.plan.StartTimeout)
 	m.advance(preparing)
+}
+
+// charge counts a restart, if it is one.
+func (m *Machine) charge() {
+	if m.restarts.free != "" {
+		return
+	}
+	m.restarts.made++
+	m.restarts.recent++
+	m.restarts.doubled++
+	m.timer(hourTimer(m.restarts.made), time.Hour)
 }
 
 // layout is where the tasks of the present generation run.
 func (m *Machine) layout() []protocol.HostPlan {
 	var plan []protocol.HostPlan
 	for i, h := range m.plan.Hosts {
-		h.Tasks = m.hosts[i].tasks
+		h.Tasks, h.Left = m.hosts[i].tasks, m.hosts[i].place != member
 		plan = append(plan, h)
 	}
 	return plan

@@ -27,10 +27,11 @@ type restarts struct {
 	recent  int // within the last hour
 	doubled int // how often the backoff was doubled
 	coming  bool
-	early   bool // the backoff is not over
-	alone   bool // hosts that answer have had their time to get a new agent
-	waiting bool // the user knows that hosts are waited for
-	waited  bool // --wait-host is over
+	early   bool   // the backoff is not over
+	free    string // not counted, as it is no failure of the job's: what is said of it
+	alone   bool   // hosts that answer have had their time to get a new agent
+	waiting bool   // the user knows that hosts are waited for
+	waited  bool   // --wait-host is over
 }
 
 // decide charges the culprit's host and says whether the job goes on with
@@ -43,6 +44,9 @@ func (m *Machine) decide(culprit failure) {
 		}
 	}
 	m.hosts[culprit.host].blamed++
+	if m.goBack() {
+		return
+	}
 	if m.plan.Restarts.Max <= 0 || m.expired {
 		return
 	}
@@ -113,11 +117,13 @@ func (m *Machine) bar(h int) string {
 }
 
 // available reports whether host h can be given tasks.
-func (m *Machine) available(h int) bool { return !m.hosts[h].gone && !m.hosts[h].barred }
+func (m *Machine) available(h int) bool {
+	return m.hosts[h].place == member && !m.hosts[h].gone && !m.hosts[h].barred
+}
 
 // mayCome reports whether host h has, or may come to have, an agent.
 func (m *Machine) mayCome(h int) bool {
-	return !m.hosts[h].barred && (!m.hosts[h].gone || m.plan.Restarts.Revive)
+	return m.hosts[h].place == member && !m.hosts[h].barred && (!m.hosts[h].gone || m.plan.Restarts.Revive && m.plan.Restarts.Max > 0)
 }
 
 // shortage says what is missing where only the hosts that count are there; ""
@@ -125,6 +131,9 @@ func (m *Machine) mayCome(h int) bool {
 func (m *Machine) shortage(counts func(h int) bool) string {
 	workers, servers, all, allServers := 0, 0, 0, 0
 	for i, h := range m.plan.Hosts {
+		if m.hosts[i].place != member {
+			continue
+		}
 		w := protocol.Workers(h.Tasks)
 		all, allServers = all+w, allServers+len(h.Tasks)-w
 		if counts(i) {
@@ -200,7 +209,7 @@ func (m *Machine) noteRestart() {
 func (m *Machine) leftOut() string {
 	var names []string
 	for i, h := range m.hosts {
-		if len(h.tasks) == 0 {
+		if len(h.tasks) == 0 && h.place == member {
 			names = append(names, m.name(i))
 		}
 	}

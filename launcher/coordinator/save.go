@@ -29,6 +29,7 @@ func (m *Machine) saveFirst(e StopAsked) bool {
 	default: // it has ended, or failed: that is the verdict
 		return false
 	}
+	m.unscale(e.Reason)
 	m.saving = &saving{ask: e}
 	m.timer(SaveTimer, e.SaveTime)
 	m.requestSave(m.hostOf[cluster.Chief])
@@ -41,6 +42,10 @@ func (m *Machine) nothingToSave(e StopAsked) {
 	cause := "the job had not started"
 	if m.generation > 0 || m.between() {
 		cause = "it was being restarted"
+	}
+	if s := m.scale; s != nil && (s.ending || s.moved) {
+		m.saving = &saving{ask: e, outcome: &protocol.Saved{Step: s.step}}
+		return
 	}
 	m.saving = &saving{ask: e, outcome: &protocol.Saved{Cause: cause}}
 	m.note("not saved: %s", cause)
@@ -63,9 +68,14 @@ func (m *Machine) awaitsSave() bool {
 
 // saved takes the chief's answer, or its agent's for it.
 func (m *Machine) saved(s protocol.Said) {
-	if s.Task == cluster.Chief {
-		m.endSave(protocol.Saved{Step: s.Message.Step, Cause: s.Message.Cause})
+	if s.Task != cluster.Chief {
+		return
 	}
+	if s.Message.Request > 0 {
+		m.heldAt(s.Message)
+		return
+	}
+	m.endSave(protocol.Saved{Step: s.Message.Step, Cause: s.Message.Cause})
 }
 
 // chiefEnded gives up a save whose chief is done before the other workers.

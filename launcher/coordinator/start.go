@@ -37,6 +37,7 @@ func (m *Machine) up(e Up) {
 	}
 	m.request(e.Host)
 	m.requestSave(e.Host)
+	m.requestHold(e.Host)
 }
 
 // missed takes what a state tells of the tasks.
@@ -45,7 +46,10 @@ func (m *Machine) missed(h int, s protocol.State) {
 		if now == nil || s.Generation != m.generation {
 			continue
 		}
-		m.stepped = m.stepped || now.Step > 0
+		if now.Step > 0 {
+			m.stepped = true
+			m.sawStep()
+		}
 		m.bearing.on = m.bearing.on || now.Bears && name == cluster.Chief.String() && m.runs(h, cluster.Chief)
 	}
 	for _, exit := range missedExits(s) {

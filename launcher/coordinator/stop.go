@@ -31,6 +31,7 @@ func (m *Machine) allWorkersDone() bool {
 // finish ends the servers of a job whose work is done. From here on nothing
 // fails the job.
 func (m *Machine) finish() {
+	m.unscale("all workers are done")
 	m.stage = finishing
 	m.verdict = protocol.Verdict{Reason: m.done()}
 	m.endAllServers()
@@ -114,6 +115,12 @@ func (m *Machine) expire() {
 
 // stop tells every task to end. The verdict is in place.
 func (m *Machine) stop() {
+	m.unscale(m.verdict.Reason)
+	m.stopAll()
+}
+
+// stopAll is stop without a verdict.
+func (m *Machine) stopAll() {
 	if m.stage != stopping {
 		m.enter(stopping, protocol.Stopping)
 	}
@@ -163,6 +170,11 @@ func (m *Machine) settleIfAllGone() {
 
 // stopped goes on when no task is left, or is waited for any more.
 func (m *Machine) stopped() {
+	if m.scale != nil && m.scale.ending && m.finishedMeanwhile() {
+		m.verdict = protocol.Verdict{Reason: m.done()}
+		m.restarts.coming = false
+		m.unscale("all workers are done")
+	}
 	if m.restarts.coming {
 		m.retreat()
 		return
@@ -182,6 +194,8 @@ func (m *Machine) unended(h int) int {
 }
 
 func (m *Machine) conclude() {
+	m.restarts.coming = false
+	m.unscale(m.verdict.Reason)
 	m.verdict.Notices, m.verdict.Generation = m.notices, m.generation
 	m.recordSave()
 	m.enter(over, protocol.Over)

@@ -129,9 +129,12 @@ func (p *player) print(commands []Command) {
 }
 
 func (p *player) text(c Command) string {
+	if text, ok := scaleText(p.m.plan.Hosts, c); ok {
+		return text
+	}
 	switch c := c.(type) {
 	case Send:
-		return "to " + p.plan.Hosts[c.Host].Host + ": " + message(c.Message)
+		return "to " + p.m.plan.Hosts[c.Host].Host + ": " + message(c.Message)
 	case SetTimer:
 		return fmt.Sprintf("timer %s %s", c.Timer, c.After)
 	case Note:
@@ -164,6 +167,10 @@ func message(m protocol.Message) string {
 		return fmt.Sprintf("prepare %d, group %d: %s", m.Prepare.Generation, m.Prepare.GroupRank, tasks(m.Prepare.Tasks))
 	case m.Prepare != nil:
 		return "prepare"
+	case m.Checkpoint != nil && m.Checkpoint.Hold != nil:
+		return fmt.Sprintf("checkpoint %d, hold for %d workers without %s", m.Checkpoint.Request, m.Checkpoint.Hold.Workers, m.Checkpoint.Hold.Leaving)
+	case m.Checkpoint != nil && m.Checkpoint.Resume:
+		return "resume"
 	case m.Checkpoint != nil:
 		return "checkpoint"
 	case m.Check != nil:

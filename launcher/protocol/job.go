@@ -145,6 +145,9 @@ type HostPlan struct {
 	Host  string     `json:"host"`
 	Tasks []TaskSpec `json:"tasks"`          // in generation 0, in order of their indices
 	Seat  bool       `json:"seat,omitempty"` // the conductor runs here: without it nothing goes on
+
+	Folder string `json:"folder,omitempty"` // as in Spec
+	Left   bool   `json:"left,omitempty"`   // it is no host of the job any more
 }
 
 // Restarts says when a job that fails is begun anew on the hosts that are left.

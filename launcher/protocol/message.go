@@ -20,6 +20,12 @@ type Message struct {
 	End     *End     `json:"end,omitempty"`
 
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
+	Scaled     *Scaled     `json:"scaled,omitempty"` // the agent passes it on to its visitors
+
+	// From a visitor: the agent passes Scale on to the conductor, and answers
+	// SpecAsk with its Spec.
+	Scale   *Scale `json:"scale,omitempty"`
+	SpecAsk bool   `json:"spec_ask,omitempty"`
 
 	// From the agent.
 	State    *State    `json:"state,omitempty"`
@@ -149,7 +155,20 @@ type Stop struct {
 // boundary. The answer is a Said of kind checkpoint: the chief's own or, where
 // that cannot answer, the agent's with a Cause. Asked again in the same
 // generation, the agent does not ask the chief twice and answers the same.
-type Checkpoint struct{}
+//
+// With Hold the chief takes no further step once it has saved, until it is asked
+// to Resume or told to stop. Another Request is another question.
+type Checkpoint struct {
+	Request int   `json:"request,omitempty"`
+	Hold    *Hold `json:"hold,omitempty"`
+	Resume  bool  `json:"resume,omitempty"` // save nothing, go on if it was held by Request or one before
+}
+
+// Hold says how the job is to go on from a checkpoint.
+type Hold struct {
+	Workers int      `json:"workers"`
+	Leaving []string `json:"leaving,omitempty"` // tasks whose hosts leave
+}
 
 // Conduct makes this agent the conductor of a detached job.
 type Conduct struct {

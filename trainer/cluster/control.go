@@ -31,6 +31,9 @@ const (
 	// chief's answer, one for each that it was asked: a checkpoint of Step is
 	// complete, or, with a Cause, there is none and that is why.
 	Checkpoint ControlKind = "checkpoint"
+	// Resume, from the agent: a chief that was asked to hold, by Request or one
+	// before it, goes on.
+	Resume ControlKind = "resume"
 )
 
 // ControlMessage is one message on the control channel.
@@ -40,6 +43,19 @@ type ControlMessage struct {
 	Step    int64       `json:"step,omitempty"`
 	Cause   string      `json:"cause,omitempty"`
 	Peer    string      `json:"peer,omitempty"`
+
+	// Hold has a Checkpoint make the chief take no further step until Resume or
+	// Stop: the job goes on with Workers workers, without the tasks of Leaving (a
+	// list with spaces) and their hosts. Held, in the answer, is for how long it has been doing so,
+	// and Loose that the other workers go on meanwhile.
+	//
+	// An answer carries the Request of what it answers.
+	Request int           `json:"request,omitempty"`
+	Hold    bool          `json:"hold,omitempty"`
+	Workers int           `json:"workers,omitempty"`
+	Leaving string        `json:"leaving,omitempty"`
+	Held    time.Duration `json:"held,omitempty"`
+	Loose   bool          `json:"loose,omitempty"`
 }
 
 // maxControl bounds one encoded message, so that a confused task cannot make

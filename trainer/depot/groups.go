@@ -114,6 +114,47 @@ func (c *chief) here() (groups [][]*member) {
 	return groups
 }
 
+// staying returns the groups of here that have a task which does not leave,
+// each without those that do. It needs c.mu.
+func (c *chief) staying(leaving []cluster.Task) (groups [][]*member) {
+	if len(leaving) == 0 {
+		return c.here()
+	}
+	for _, group := range c.here() {
+		group = slices.DeleteFunc(group, func(m *member) bool { return slices.Contains(leaving, m.task) })
+		if len(group) > 0 {
+			groups = append(groups, group)
+		}
+	}
+	return groups
+}
+
+// keeper returns the buddy of a task where only the groups of stay will be
+// within reach; kept is false where a task that leaves would take the only copy
+// along. It needs c.mu.
+func (c *chief) keeper(stay [][]*member, of cluster.Task) (to *cluster.Task, kept bool) {
+	holds := func(group []*member) bool {
+		return slices.ContainsFunc(group, func(m *member) bool { return m.task == of })
+	}
+	if slices.ContainsFunc(stay, holds) {
+		return c.buddy(stay, of), true
+	}
+	for _, own := range c.here() {
+		if !holds(own) {
+			continue
+		}
+		others := [][]*member{own}
+		for _, group := range stay {
+			if !slices.Contains(own, group[0]) {
+				others = append(others, group)
+			}
+		}
+		to = c.buddy(others, of)
+		return to, to != nil || len(others) <= len(stay)
+	}
+	return nil, true // it is not there, which is told of elsewhere
+}
+
 // buddy returns who keeps a second copy of what a task writes: the next group,
 // of another host where there is one, and in it a task by the task's place in
 // its own, so that copies are spread. With one group there is none.

@@ -23,6 +23,9 @@ type Expected struct {
 	// call SaveCarried.
 	Owners   []cluster.Task
 	Carriers []cluster.Task
+	// Leaving are tasks whose folders are about to be out of reach: what they
+	// write must have a copy elsewhere.
+	Leaving []cluster.Task
 }
 
 // save is one that is under way, as the chief sees it. It is guarded by the
@@ -74,11 +77,14 @@ func (d *Depot) Expect(e Expected) error {
 		return errClosed
 	}
 	c.saving = s
-	groups := c.here()
+	stay := c.staying(e.Leaving)
 	for _, to := range c.present() {
 		w := wanted{Pieces: s.due[source{to.task, false}], State: s.due[source{to.task, true}]}
 		if w.Pieces || w.State {
-			w.Buddy = c.buddy(groups, to.task)
+			kept := false
+			if w.Buddy, kept = c.keeper(stay, to.task); !kept {
+				s.fail(fmt.Errorf("%s leaves, and no host that stays can keep what it has", c.config.name(to.task)))
+			}
 			s.buddies[to.task] = w.Buddy
 		}
 		to.out.post(message{Kind: begin, ID: s.id, Step: e.Manifest.Step, Wanted: &w})

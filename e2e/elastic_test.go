@@ -1,0 +1,111 @@
+package e2e
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/plx-run/plx/internal/testhosts"
+)
+
+// elasticFlags are those of a language model whose bits do not depend on how
+// many workers it has.
+var elasticFlags = []string{"--vocabulary=2000", "--width=16", "--hidden=16", "--length=4", "--batch-size=12", "--samples=50",
+	"--virtual-workers=6", "--digest", "--seed=3", "--steps=6000"}
+
+// A language model is trained on two hosts, goes on on three and then on one,
+// and ends with the weights of a process alone. What cannot be is refused, and
+// changes nothing.
+func TestElastic(t *testing.T) {
+	b := newBench(t, testhosts.Options{Hosts: 3})
+	path := testhosts.Binary(t, "github.com/plx-run/plx/examples/lm")
+	want := b.digest(nil, path, elasticFlags...)
+	for _, mode := range []string{"attached", "detached"} {
+		t.Run(mode, func(t *testing.T) { scaled(b.in(t), path, mode == "detached", want) })
+	}
+	t.Run("refused", func(t *testing.T) { notScaled(b.in(t), path) })
+}
+
+func scaled(b *bench, path string, detached bool, want string) {
+	name := map[bool]string{false: "attached", true: "detached"}[detached]
+	job := append([]string{path, "--ckpt-dir=saved"}, elasticFlags...)
+	two, three, one := b.ResourceFile("h1", "h2"), b.ResourceFile("h1", "h2", "h3"), b.ResourceFile("h1")
+	var follow *running
+	if detached {
+		follow = b.start("attach", b.detach(append([]string{"--hosts", two, "--name", name}, job...)...))
+	} else {
+		follow = b.start(append([]string{"launch", "--hosts", two, "--name", name}, job...)...)
+	}
+	follow.await(follow.stderr, "bytes per step at the busiest link, predicted")
+
+	res := b.want(0, "scale", name, "--hosts", three)
+	b.says(res, "scaled from 2 to 3 workers behind step", "paused for")
+	if !detached { // attach looks at the hosts that it found
+		follow.await(follow.stderr, "scaled from 2 to 3 workers")
+		follow.await(follow.stderr, "worker:2")
+	}
+	b.says(b.want(0, "scale", name, "--hosts", three), "these are its hosts already")
+	if j := b.jobsOf()[b.jobNamed(name)]; j.Hosts != 3 || j.Generation != 1 {
+		b.t.Errorf("plx jobs: %+v", j)
+	}
+
+	b.says(b.want(0, "scale", name, "--hosts", one), "scaled from 3 to 1 workers behind step")
+	b.gone(patience, b.Hosts[1], b.Hosts[2])
+	if j := b.jobsOf()[b.jobNamed(name)]; j.Hosts != 1 || j.Generation != 2 {
+		b.t.Errorf("plx jobs: %+v", j)
+	}
+	if res := follow.want(0); digestLine.FindString(res.stdout) != want {
+		b.t.Errorf("got  %s\nwant %s\n%s", digestLine.FindString(res.stdout), want, clip(res.stderr))
+	}
+	b.hostsGone(patience)
+}
+
+// jobNamed is the id of the newest job of a name.
+func (b *bench) jobNamed(name string) (id string) {
+	for job, j := range b.jobsOf() {
+		if j.Name == name && job > id {
+			id = job
+		}
+	}
+	return id
+}
+
+func notScaled(b *bench, path string) {
+	two, three := b.ResourceFile("h1", "h2"), b.ResourceFile("h1", "h2", "h3: cpu*5")
+	launch := func(name string, words ...string) *running {
+		r := b.start(append([]string{"launch", "--hosts", two, "--name", name}, words...)...)
+		return r
+	}
+	refused := func(name, file string, words ...string) {
+		b.t.Helper()
+		res := b.want(125, "scale", name, "--hosts", file)
+		for _, w := range append(words, "not scaled") {
+			if !strings.Contains(res.stderr, w) {
+				b.t.Errorf("plx scale %s does not say %q:\n%s", name, w, res.stderr)
+			}
+		}
+		b.gone(patience, b.Hosts[2])
+	}
+	end := func(r *running) {
+		r.signal(syscall.SIGINT)
+		r.want(130)
+	}
+	foreign := launch("foreign", b.script("waits", "echo up; sleep 100"))
+	foreign.up("worker:0", "worker:1")
+	refused("foreign", three, "does not know of checkpoints")
+	end(foreign)
+
+	train := append([]string{path}, elasticFlags...)
+	unsaved := launch("unsaved", train...)
+	unsaved.await(unsaved.stderr, "bytes per step at the busiest link, predicted")
+	refused("unsaved", three, "there is no --ckpt-dir")
+	end(unsaved)
+
+	many := launch("many", append(train, "--ckpt-dir=saved")...)
+	many.await(many.stderr, "bytes per step at the busiest link, predicted")
+	refused("many", three, "7 workers", "6 virtual")
+	refused("many", b.ResourceFile("h3"), "no host would stay")
+	end(many)
+	b.want(2, "scale", "many")
+	b.hostsGone(0)
+}

@@ -1,0 +1,73 @@
+package launcher
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+func TestContrast(t *testing.T) {
+	have := []protocol.HostPlan{{Host: "a", Folder: "a"}, {Host: "b", Folder: "b_2222"}, {Host: "c", Folder: "c", Left: true}}
+	for _, x := range []struct {
+		want  []hostfile.Host
+		fresh []string
+		leave []int
+	}{
+		{[]hostfile.Host{{Name: "a"}, {Name: "b", Port: 2222}}, nil, nil},
+		{[]hostfile.Host{{Name: "a"}, {Name: "b"}}, []string{"b"}, []int{1}},
+		{[]hostfile.Host{{Name: "a", User: "u"}, {Name: "b", Port: 2222}, {Name: "c"}}, []string{"c"}, nil}, // it has left, and comes again
+		{[]hostfile.Host{{Name: "d"}}, []string{"d"}, []int{0, 1}},
+	} {
+		fresh, leave := contrast(x.want, have)
+		var names []string
+		for _, h := range fresh {
+			names = append(names, h.Name)
+		}
+		if !reflect.DeepEqual(names, x.fresh) || !reflect.DeepEqual(leave, x.leave) {
+			t.Errorf("%v: new %v, leaving %v; want %v, %v", x.want, names, leave, x.fresh, x.leave)
+		}
+	}
+}
+
+// A conductor's word about a new host may make nothing be run but an agent.
+func TestNewStationsAreLookedAt(t *testing.T) {
+	good := protocol.Joining{HostPlan: protocol.HostPlan{Host: "h9", Folder: "h9"}, Line: "h9", Binary: ".plx/blobs/abc"}
+	for name, spoil := range map[string]func(*protocol.Joining){
+		"":          func(*protocol.Joining) {},
+		"binary":    func(j *protocol.Joining) { j.Binary = "bin/rm" },
+		"shell":     func(j *protocol.Joining) { j.Binary = ".plx/blobs/a;rm" },
+		"folder":    func(j *protocol.Joining) { j.Folder = "../h9" },
+		"name":      func(j *protocol.Joining) { j.Host = "h8" },
+		"line":      func(j *protocol.Joining) { j.Line = "h9\nh10" },
+		"two lines": func(j *protocol.Joining) { j.Line = "" },
+	} {
+		j := good
+		spoil(&j)
+		l := &launch{fleet: &fleet{}, voice: newVoice(Terminal{}), job: "j"}
+		if _, err := l.newStation(t.Context(), j); (err == nil) != (name == "") {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+func TestPlacingOf(t *testing.T) {
+	task := func(role cluster.Role, devices string) protocol.TaskSpec {
+		return protocol.TaskSpec{Task: cluster.Task{Role: role}, Devices: devices}
+	}
+	for _, x := range []struct {
+		tasks []protocol.TaskSpec
+		want  placing
+	}{
+		{[]protocol.TaskSpec{task(cluster.Worker, "0"), task(cluster.Worker, "1")}, placing{noServers: true}},
+		{[]protocol.TaskSpec{task(cluster.PS, ""), task(cluster.Worker, "0")}, placing{}},
+		{[]protocol.TaskSpec{task(cluster.Worker, "0,1"), task(cluster.Worker, "0,1")}, placing{noServers: true, visibleHost: true}},
+		{[]protocol.TaskSpec{task(cluster.Worker, ""), task(cluster.Worker, "")}, placing{noServers: true}},
+	} {
+		if got := placingOf([]protocol.HostPlan{{Tasks: x.tasks}}); !reflect.DeepEqual(got, x.want) {
+			t.Errorf("%+v: %+v, want %+v", x.tasks, got, x.want)
+		}
+	}
+}
