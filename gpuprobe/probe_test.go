@@ -20,7 +20,7 @@ type shell struct{ path string }
 func (s shell) Run(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) error {
 	c := exec.CommandContext(ctx, s.path, "-c", command)
 	c.Stdin, c.Stdout, c.Stderr = stdin, stdout, stderr
-	c.WaitDelay = 100 * time.Millisecond
+	c.WaitDelay = 5 * time.Second
 	return c.Run()
 }
 
