@@ -233,7 +233,7 @@ func TestBuddyKeepsSomethingElse(t *testing.T) {
 		defer conn.Close()
 		m, err := receiveMessage(conn, maxSmall)
 		if err != nil || receiveFile(conn, newWatch(conn, patience), io.Discard, m.File.Size) != nil {
-			t.Errorf("%+v, %v", m, err)
+			return // given up, as another copy was found out before
 		}
 		m.File.Sum = strings.Repeat("0", 64)
 		if err := sendMessage(conn, message{Kind: stored, File: m.File}); err == nil {
