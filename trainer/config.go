@@ -39,6 +39,7 @@ type config struct {
 	profileSteps    string
 	profileDir      string
 	profile         timeline.Steps
+	fresh           bool // no process is kept from one generation to the next
 	curt            bool // a mistake in a flag is not followed by the usage
 }
 
@@ -68,6 +69,10 @@ func Accumulate(n int) Setting { return func(c *config) { c.accumulate = n } }
 
 // Seed is what first values, shuffling and dropout follow from.
 func Seed(s uint64) Setting { return func(c *config) { c.seed = s } }
+
+// FreshProcess has every generation of a task be a process of its own. It is
+// for programs whose result depends on what they keep in package variables.
+func FreshProcess() Setting { return func(c *config) { c.fresh = true } }
 
 // defaults is the configuration before settings and flags.
 func defaults() config {

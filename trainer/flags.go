@@ -52,6 +52,7 @@ func (c *config) define(f *flag.FlagSet) {
 	f.IntVar(&c.ckptSteps, "ckpt-every-steps", c.ckptSteps, "make a checkpoint every `N` steps (default only at the end)")
 	f.IntVar(&c.ckptSecs, "ckpt-every-secs", c.ckptSecs, "make a checkpoint every `N` seconds, behind the step under way")
 	f.IntVar(&c.ckptKeep, "ckpt-keep", c.ckptKeep, "keep the last `N` checkpoints")
+	f.BoolVar(&c.fresh, "fresh-process", c.fresh, "start a process anew for every generation of a job, even where only another task was lost")
 	f.StringVar(&c.profileSteps, "profile-steps", c.profileSteps, "write a timeline of steps `A:B`, A included, B not")
 	f.StringVar(&c.profileDir, "profile-dir", c.profileDir, "`folder` for the timelines, one file per worker, and for the plot of a search for partitions")
 }

@@ -41,7 +41,10 @@ func testProgram(ctx context.Context, j *Job) error {
 		return err
 	}
 	each := 12 / j.NumWorkers()
-	for step := 0; step < steps || forever; step++ {
+	if j.Generation() > 0 && j.IsChief() {
+		fmt.Printf("generation %d of process %d behind step %d\n", j.Generation(), os.Getpid(), r.Steps())
+	}
+	for step := r.Steps(); step < steps || forever; step++ {
 		result, err := r.Step(ctx, rows(tensor.Float32, step, j.WorkerID()*each, (j.WorkerID()+1)*each, 8, 3))
 		if err != nil {
 			return err
@@ -92,6 +95,12 @@ func (w *watched) String() string {
 // launch starts a job's tasks as an agent does.
 func launch(t *testing.T, program string, workers, servers int, flags ...string) map[string]*testProcess {
 	t.Helper()
+	return launchTasks(t, program, workers, servers, false, flags...)
+}
+
+// launchTasks starts them in a job that may be begun anew.
+func launchTasks(t *testing.T, program string, workers, servers int, restarts bool, flags ...string) map[string]*testProcess {
+	t.Helper()
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte(hex.EncodeToString(make([]byte, cluster.SecretSize))), 0o600); err != nil {
 		t.Fatal(err)
@@ -103,8 +112,19 @@ func launch(t *testing.T, program string, workers, servers int, flags ...string)
 	for i := range workers {
 		tasks = append(tasks, cluster.Task{Role: cluster.Worker, Index: i})
 	}
-	var spec cluster.Spec
-	var sockets []*os.File
+	spec, sockets := listeners(t, tasks)
+	all := map[string]*testProcess{}
+	for i, task := range tasks {
+		contract := cluster.Contract{Job: "j1", Task: task, WorldSize: workers, LocalRank: task.Index,
+			LocalWorldSize: workers, Cluster: spec, SecretFile: secret, Restarts: restarts}
+		all[task.String()] = startTask(t, contract, program, sockets[i], flags)
+	}
+	return all
+}
+
+// listeners opens a socket for each task.
+func listeners(t *testing.T, tasks []cluster.Task) (spec cluster.Spec, sockets []*os.File) {
+	t.Helper()
 	for _, task := range tasks {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -118,13 +138,7 @@ func launch(t *testing.T, program string, workers, servers int, flags ...string)
 		spec.Set(task, ln.Addr().String())
 		sockets = append(sockets, f)
 	}
-	all := map[string]*testProcess{}
-	for i, task := range tasks {
-		contract := cluster.Contract{Job: "j1", Task: task, WorldSize: workers, LocalRank: task.Index,
-			LocalWorldSize: workers, Cluster: spec, SecretFile: secret}
-		all[task.String()] = startTask(t, contract, program, sockets[i], flags)
-	}
-	return all
+	return spec, sockets
 }
 
 func startTask(t *testing.T, c cluster.Contract, program string, socket *os.File, flags []string) *testProcess {
@@ -197,7 +211,7 @@ func (p *testProcess) untilStep(t *testing.T, n int) {
 	}
 }
 
-var hello = cluster.ControlMessage{Kind: cluster.Hello, Version: cluster.ControlVersion}
+var hello = cluster.ControlMessage{Kind: cluster.Hello, Version: cluster.ControlVersion, Keeps: true}
 
 func wantSaid(t *testing.T, p *testProcess, code int, want ...cluster.ControlMessage) {
 	t.Helper()

@@ -50,13 +50,15 @@ func (j *Job) openMesh() {
 	})
 }
 
-// close ends what was opened to other tasks.
-func (j *Job) close() {
+// close ends what was opened to other tasks. An error means that something of
+// it may still run.
+func (j *Job) close() (err error) {
 	if j.depot != nil {
-		j.depot.Close() // what it could not write was said
+		err = j.depot.Close()
 	}
 	j.mesh.Close() // whoever is left learns it from the connection
 	if j.door != nil {
 		j.door.Close() // likewise
 	}
+	return err
 }

@@ -42,7 +42,7 @@ func (s *supervisor) checkpoint(m protocol.Checkpoint) {
 	}
 	switch {
 	case s.ending != nil: // its end says all
-	case t == nil || t.child == nil:
+	case t == nil || t.body == nil:
 		s.unsaved(m, fmt.Sprintf("%s does not run on this host", cluster.Chief))
 	case t.save.answer != nil:
 		s.tell(protocol.Message{Said: &protocol.Said{Task: t.Task, Generation: t.generation, Message: *t.save.answer}})
@@ -92,6 +92,11 @@ func (s *supervisor) answered(t *task, m cluster.ControlMessage) {
 	}
 	t.save.answer = &m
 	s.tell(protocol.Message{Said: &protocol.Said{Task: t.Task, Generation: t.generation, Message: m}})
+}
+
+// unsavedBy answers what a task that has ended was asked and did not answer.
+func (s *supervisor) unsavedBy(t *task) {
+	s.answered(t, cluster.ControlMessage{Kind: cluster.Checkpoint, Request: t.save.request, Cause: fmt.Sprintf("%s ended before it had saved", t.Task)})
 }
 
 // unsaved answers for a chief that cannot.

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
 )
 
 // ending is the end of the agent, once that is decided. It cannot be undone.
@@ -31,8 +32,11 @@ func (s *supervisor) end(v protocol.Verdict, grace time.Duration, cause string) 
 	}
 	for _, t := range s.tasks {
 		if t.running() {
-			s.tellToEnd(t, grace)
+			s.tellToEnd(t, grace, false)
 		}
+	}
+	for _, b := range s.kept {
+		s.say(b, cluster.Stop)
 	}
 	s.ending.kill.set(grace, func() {
 		s.do(func() {
@@ -56,6 +60,9 @@ func (s *supervisor) progress() {
 		if t.running() && !s.ending.overdue {
 			return
 		}
+	}
+	if len(s.kept) > 0 && !s.ending.overdue {
+		return
 	}
 	s.ending.sweeping = true
 	for _, t := range s.tasks {
@@ -93,7 +100,7 @@ func (s *supervisor) awaitExits(n int) {
 		s.do(func() {
 			k := 0
 			for _, t := range s.tasks {
-				if t.child != nil && t.now.Exit != nil {
+				if t.body != nil && t.now.Exit != nil {
 					k++
 				}
 			}
@@ -114,9 +121,19 @@ func (s *supervisor) awaitExits(n int) {
 func (s *supervisor) outputs() []*output {
 	var outs []*output
 	for _, t := range s.tasks {
-		if t.child != nil {
-			outs = append(outs, t.outs[0], t.outs[1])
+		if t.body != nil {
+			outs = append(outs, t.outs[:]...)
 		}
+	}
+	return append(outs, outputsOf(s.kept)...)
+}
+
+// outputsOf returns what processes that wait write to. The caller closes it.
+func outputsOf(waiting []*body) []*output {
+	var outs []*output
+	for _, b := range waiting {
+		b.closed = true
+		outs = append(outs, b.outs[:]...)
 	}
 	return outs
 }

@@ -8,14 +8,18 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// listen takes what a task says on its control channel, until that closes.
-func (s *supervisor) listen(t *task) {
+// listen takes what a process says on its control channel, until that closes.
+func (s *supervisor) listen(b *body) {
 	for {
-		m, err := t.control.Receive()
+		m, err := b.control.Receive()
 		if err != nil {
 			return // closed by the task's end or by us; the exit tells the rest
 		}
-		s.do(func() { s.said(t, m) })
+		s.do(func() {
+			if b.task != nil { // one that waits only says that it lives
+				s.said(b.task, m)
+			}
+		})
 	}
 }
 
@@ -27,7 +31,7 @@ func (s *supervisor) said(t *task, m cluster.ControlMessage) {
 	t.quiet = 0
 	switch m.Kind {
 	case cluster.Hello:
-		t.now.Native = true
+		t.now.Native, t.keeps = true, m.Keeps
 		if m.Version != cluster.ControlVersion {
 			t.cause = fmt.Sprintf("it speaks version %d of the control channel, this plx speaks %d: build both from one release", m.Version, cluster.ControlVersion)
 			t.control.Close() // that is how it learns of it
@@ -55,6 +59,9 @@ func (s *supervisor) said(t *task, m cluster.ControlMessage) {
 		s.changed = true
 	case cluster.Finished:
 		t.finished = true
+	case cluster.Waiting:
+		s.waits(t)
+		return
 	default:
 		s.log.Printf("%s said %q, which is unknown", t.Task, m.Kind)
 		return
@@ -97,6 +104,9 @@ func (s *supervisor) frozen(t *task) {
 
 // reaped notes that a task's process has ended.
 func (s *supervisor) reaped(t *task) {
+	if t == nil {
+		return // it waited
+	}
 	t.reaped = true
 	if t.told && s.ending == nil {
 		s.kill(t) // what it left behind
@@ -107,9 +117,7 @@ func (s *supervisor) reaped(t *task) {
 // exited reports the end of a task, once its output is read or somebody else
 // holds that open.
 func (s *supervisor) exited(t *task, quiet bool) {
-	t.term.stop()
-	t.kill.stop()
-	t.closeSockets()
+	t.over()
 	t.control.Close() // whatever holds the other end, the task is gone
 	cause := "killed: it did not end in time"
 	if s.ending != nil && s.ending.cause != "" {
@@ -117,7 +125,7 @@ func (s *supervisor) exited(t *task, quiet bool) {
 	}
 	t.now.Exit = t.exit(cause)
 	s.changed = true
-	s.answered(t, cluster.ControlMessage{Kind: cluster.Checkpoint, Request: t.save.request, Cause: fmt.Sprintf("%s ended before it had saved", t.Task)})
+	s.unsavedBy(t)
 	if !quiet {
 		s.notice(fmt.Sprintf("%s has ended, but a process that it started still holds its output open", t.Task))
 	}
@@ -140,32 +148,40 @@ func (s *supervisor) stop(m protocol.Stop) {
 		if t == nil || !t.running() {
 			continue
 		}
-		s.tellToEnd(t, m.Grace)
+		s.tellToEnd(t, m.Grace, m.Keep)
 		t.kill.set(m.Grace, s.unlessExited(t, func() { s.kill(t) }))
 	}
 }
 
 // tellToEnd asks a task to end: over the control channel where it has one,
-// and then, or otherwise, by signal.
-func (s *supervisor) tellToEnd(t *task, grace time.Duration) {
-	first := !t.told
-	t.told = true
+// and then, or otherwise, by signal. With keep its process need not, if it can
+// be another generation's; once it was told to end altogether, that holds.
+func (s *supervisor) tellToEnd(t *task, grace time.Duration, keep bool) {
+	regroup := keep && t.keeps && (t.regrouping || !t.told)
+	news := !t.told || t.regrouping != regroup
+	t.told, t.regrouping = true, regroup
 	if !t.now.Native {
 		t.terminate()
 		return
 	}
 	t.term.set(grace/2, s.unlessExited(t, t.terminate))
-	if first {
+	if news {
 		s.sendStop(t)
 	}
 }
 
 func (s *supervisor) sendStop(t *task) {
-	control := t.control
-	s.work.Go(func() {
-		// A task that does not take it gets the signal.
-		_ = control.Send(cluster.ControlMessage{Kind: cluster.Stop})
-	})
+	if t.regrouping {
+		s.say(t.body, cluster.Regroup)
+		return
+	}
+	s.say(t.body, cluster.Stop)
+}
+
+// say tells a process to end, or its generation. One that does not take it gets
+// a signal.
+func (s *supervisor) say(b *body, kind cluster.ControlKind) {
+	s.work.Go(func() { _ = b.control.Send(cluster.ControlMessage{Kind: kind}) })
 }
 
 // unlessExited returns a timer's function that calls f, unless the task has

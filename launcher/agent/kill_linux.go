@@ -44,15 +44,22 @@ func sweep(list func() ([]process, error), limit time.Duration) (killed int, lef
 	}
 }
 
-// clear kills all descendants of this process and waits, at most for limit,
-// until none is left, not even an unreaped one. A listing is not taken at one
-// moment, so a process that forks and ends all the time may be in none of
-// them; having no children is what proves that there are none.
-func (c *children) clear(limit time.Duration) (killed int, left []int, err error) {
+// clear kills all descendants of this process but those spared and what is
+// below them, and waits, at most for limit, until none is left, not even an
+// unreaped one. A listing is not taken at one moment, so a process that forks
+// and ends all the time may be in none of them; having no children is what
+// proves that there are none. Where some are spared, two listings have to do.
+func (c *children) clear(limit time.Duration, spared ...int) (killed int, left []int, err error) {
 	deadline := time.Now().Add(limit)
 	for {
-		n, left, err := sweep(below, time.Until(deadline))
+		n, left, err := sweep(func() ([]process, error) { return below(spared...) }, time.Until(deadline))
 		killed += n
+		if len(spared) > 0 {
+			if err != nil || n == 0 || !time.Now().Before(deadline) {
+				return killed, left, err
+			}
+			continue
+		}
 		for settled := time.Now().Add(reaping); !c.none() && time.Now().Before(settled); {
 			time.Sleep(time.Millisecond)
 		}

@@ -52,7 +52,7 @@ func (s *supervisor) startTasks(m protocol.Start) {
 func (s *supervisor) started() protocol.Message {
 	pids := map[cluster.Task]int{}
 	for name, t := range s.tasks {
-		if t.child != nil {
+		if t.body != nil {
 			pids[name] = t.child.pid
 		}
 	}
@@ -69,13 +69,18 @@ func (s *supervisor) launch(t *task, m protocol.Start) error {
 	if err != nil {
 		return err
 	}
-	cores := s.share(t)
-	env := taskEnviron(s.login, s.spec, s.contract(t, m, own, len(cores)), cwd)
+	cores := s.share(t.TaskSpec)
+	contract := s.contract(t, m, own, len(cores))
+	if t.heir != nil && !t.heir.child.over() {
+		return s.carryOn(t, t.heir, contract, cwd)
+	}
+	env := taskEnviron(s.login, s.spec, contract, cwd)
 	cmd, err := resolve(s.spec.Command, env, own)
 	if err != nil {
 		return err
 	}
-	files, closeFiles, err := s.connect(t)
+	b := &body{born: birth{t.Task, t.generation}, cores: cores}
+	files, closeFiles, err := s.connect(t, b)
 	if err != nil {
 		return err
 	}
@@ -90,20 +95,20 @@ func (s *supervisor) launch(t *task, m protocol.Start) error {
 		cores = nil
 	}
 	err = cmd.run(func() (err error) {
-		t.child, err = s.kids.start(cmd.path, cmd.argv, attr, cores)
+		b.child, err = s.kids.start(cmd.path, cmd.argv, attr, cores)
 		return err
 	})
 	if err != nil {
-		s.disconnect(t)
+		b.disconnect()
 		return err
 	}
-	t.now = protocol.TaskNow{PID: t.child.pid}
-	s.follow(t)
+	t.give(b)
+	s.follow(b)
 	return nil
 }
 
 // share returns the cores of a worker; servers are not bound.
-func (s *supervisor) share(t *task) []int {
+func (s *supervisor) share(t protocol.TaskSpec) []int {
 	if t.Task.Role != cluster.Worker {
 		return nil
 	}
@@ -117,7 +122,7 @@ func (s *supervisor) contract(t *task, m protocol.Start, dir string, cores int) 
 		WorldSize: len(m.Cluster.Worker), LocalRank: t.LocalRank, LocalWorldSize: protocol.Workers(s.layout.Tasks),
 		FirstWorldSize: s.spec.WorldSize,
 		Cluster:        m.Cluster, ListenFD: listenFD, ControlFD: controlFD,
-		SecretFile: s.folder.secret(), LogLevel: s.spec.LogLevel, Dir: dir,
+		SecretFile: s.folder.secret(), LogLevel: s.spec.LogLevel, Dir: dir, Restarts: m.Restarts,
 		Foreign: cluster.Foreign{
 			Cluster: m.Foreign, GroupRank: s.layout.GroupRank,
 			Interface: interfaceOf(s.spec.DataAddr), Devices: t.Devices,
@@ -144,9 +149,9 @@ func (s *supervisor) userSets(name string) bool {
 	return ok
 }
 
-// connect opens the task's streams and sockets. It returns the descriptors
+// connect opens the task's streams and sockets, and keeps our ends in b. It returns the descriptors
 // that the task inherits, and what closes this process's copies of them.
-func (s *supervisor) connect(t *task) (files []uintptr, closeFiles func(), err error) {
+func (s *supervisor) connect(t *task, b *body) (files []uintptr, closeFiles func(), err error) {
 	var ours []int
 	closeFiles = func() {
 		for _, fd := range ours {
@@ -157,7 +162,7 @@ func (s *supervisor) connect(t *task) (files []uintptr, closeFiles func(), err e
 	defer func() {
 		if err != nil {
 			closeFiles()
-			s.disconnect(t)
+			b.disconnect()
 		}
 	}()
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -166,8 +171,15 @@ func (s *supervisor) connect(t *task) (files []uintptr, closeFiles func(), err e
 	}
 	ours = append(ours, null)
 	for i, stream := range []logs.Stream{logs.Stdout, logs.Stderr} {
-		fd, err := s.spool(t, i, logs.Source{Task: t.Task.String(), Stream: stream})
+		src := logs.Source{Task: t.Task.String(), Stream: stream}
+		w, err := s.spool(t, src)
 		if err != nil {
+			return nil, nil, err
+		}
+		var fd int
+		tell := func(text string) { s.do(func() { s.notice(text) }) }
+		if b.outs[i], fd, err = newOutput(src.String(), w, tell); err != nil {
+			w.Close() // nothing was written to it
 			return nil, nil, err
 		}
 		ours = append(ours, fd)
@@ -176,7 +188,7 @@ func (s *supervisor) connect(t *task) (files []uintptr, closeFiles func(), err e
 	if err != nil {
 		return nil, nil, err
 	}
-	t.control = control
+	b.control = control
 	defer theirs.Close() // a copy of it goes to the task
 	fd, err := unix.FcntlInt(theirs.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -186,61 +198,56 @@ func (s *supervisor) connect(t *task) (files []uintptr, closeFiles func(), err e
 	return []uintptr{uintptr(ours[0]), uintptr(ours[1]), uintptr(ours[2]), uintptr(t.open.fd), uintptr(fd)}, closeFiles, nil
 }
 
-// spool opens stream i of a task.
-func (s *supervisor) spool(t *task, i int, src logs.Source) (fd int, err error) {
+// spool opens the log of one of a task's streams.
+func (s *supervisor) spool(t *task, src logs.Source) (*logs.Writer, error) {
 	w, err := logs.Create(s.folder.logs(), src)
-	if err != nil {
-		return 0, err
-	}
-	if i == 1 && t.generation > 0 {
+	if err == nil && src.Stream == logs.Stderr && t.generation > 0 {
 		// It parts what the generations said. A disk that is full is told of
 		// at the task's own words.
 		_, _ = fmt.Fprintf(w, "plx: generation %d\n", t.generation)
 	}
-	tell := func(text string) { s.do(func() { s.notice(text) }) }
-	t.outs[i], fd, err = newOutput(src.String(), w, tell)
-	if err != nil {
-		w.Close() // nothing was written to it
-		return 0, err
-	}
-	return fd, nil
+	return w, err
 }
 
-// disconnect takes back what connect made for a task that did not start.
-func (s *supervisor) disconnect(t *task) {
-	for i, o := range t.outs {
+// disconnect takes back what connect made for a process that did not start.
+func (b *body) disconnect() {
+	for _, o := range b.outs {
 		if o != nil {
 			o.pipe.Close() // nobody ever wrote to it
-			o.spool.Close()
-			t.outs[i] = nil
+			o.Close()
 		}
 	}
-	if t.control != nil {
-		t.control.Close() // likewise
-		t.control = nil
+	if b.control != nil {
+		b.control.Close() // likewise
 	}
 }
 
 // drain bounds the wait for the output of a task that has ended.
 const drain = 2 * time.Second
 
-// follow watches a task that was started, until all of it is known.
-func (s *supervisor) follow(t *task) {
+// follow watches a process that was started, until all of it is known.
+func (s *supervisor) follow(b *body) {
 	heard := make(chan struct{})
-	for _, o := range t.outs {
+	for _, o := range b.outs {
 		s.work.Go(o.run)
 	}
 	s.work.Go(func() {
 		defer close(heard)
-		s.listen(t)
+		s.listen(b)
 	})
 	s.work.Go(func() {
-		<-t.child.done
-		s.do(func() { s.reaped(t) })
+		<-b.child.done
+		s.do(func() { s.reaped(b.task) })
 		deadline := time.Now().Add(drain)
 		within(time.Until(deadline), heard)
-		quiet := within(time.Until(deadline), t.outs[0].done)
-		quiet = within(time.Until(deadline), t.outs[1].done) && quiet
-		s.do(func() { s.exited(t, quiet) })
+		quiet := within(time.Until(deadline), b.outs[0].done)
+		quiet = within(time.Until(deadline), b.outs[1].done) && quiet
+		s.do(func() {
+			if b.task == nil {
+				s.left(b)
+				return
+			}
+			s.exited(b.task, quiet)
+		})
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,11 +18,12 @@ const tailSize = 4 << 10
 // output carries one stream of a task from a pipe into its spool. A spool
 // that takes no bytes, for want of disk, costs bytes but never the task.
 type output struct {
-	name  string // "worker:3 stderr"
-	pipe  *os.File
-	spool io.WriteCloser
-	tell  func(string)  // a line for the user
-	done  chan struct{} // closed when all was read, or close was called
+	pipe *os.File
+	tell func(string)          // a line for the user
+	done chan struct{}         // closed when all was read, or close was called
+	next atomic.Pointer[spool] // what comes now belongs there
+
+	spool // of run alone, until done is closed
 
 	// Of run alone, until done is closed: bytes dropped in all, and since
 	// the last one that was written.
@@ -31,9 +33,15 @@ type output struct {
 	tail []byte
 }
 
+// spool is where a stream is kept.
+type spool struct {
+	name string // "worker:3 stderr"
+	io.WriteCloser
+}
+
 // newOutput returns an output and the end of its pipe that the task inherits,
 // which the caller closes. tell may be called from another goroutine.
-func newOutput(name string, spool io.WriteCloser, tell func(string)) (*output, int, error) {
+func newOutput(name string, to io.WriteCloser, tell func(string)) (*output, int, error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
 		return nil, 0, fmt.Errorf("pipe for %s: %w", name, err)
@@ -44,7 +52,7 @@ func newOutput(name string, spool io.WriteCloser, tell func(string)) (*output, i
 		unix.Close(fds[1])
 		return nil, 0, fmt.Errorf("pipe for %s: %w", name, err)
 	}
-	o := &output{name: name, pipe: os.NewFile(uintptr(fds[0]), name), spool: spool, tell: tell, done: make(chan struct{})}
+	o := &output{spool: spool{name, to}, pipe: os.NewFile(uintptr(fds[0]), name), tell: tell, done: make(chan struct{})}
 	return o, fds[1], nil
 }
 
@@ -61,18 +69,42 @@ func (o *output) run() {
 	}
 }
 
+// turn has what comes from now on written to another spool: the stream is
+// another task's. The last bytes are forgotten with it.
+func (o *output) turn(name string, to io.WriteCloser) {
+	o.mu.Lock()
+	o.tail = nil
+	o.mu.Unlock()
+	if unused := o.next.Swap(&spool{name, to}); unused != nil {
+		unused.Close() // nothing was written to it
+	}
+}
+
+// turned begins with the next spool, if there is one, and ends the one before.
+func (o *output) turned() {
+	next := o.next.Swap(nil)
+	if next == nil {
+		return
+	}
+	if err := o.Close(); err != nil {
+		o.tell(fmt.Sprintf("%s: %v", o.name, err))
+	}
+	o.spool = *next
+}
+
 // keep writes p to the spool and remembers the last bytes. Only run calls it.
 func (o *output) keep(p []byte) {
+	o.turned()
 	o.remember(p)
 	if o.gap > 0 && len(p) > 0 {
 		mark := fmt.Sprintf("\nplx: %d bytes are missing here: the disk was full\n", o.gap)
-		if _, err := io.WriteString(o.spool, mark); err != nil {
+		if _, err := io.WriteString(o.WriteCloser, mark); err != nil {
 			o.drop(len(p), err)
 			return
 		}
 		o.gap = 0
 	}
-	if n, err := o.spool.Write(p); err != nil {
+	if n, err := o.Write(p); err != nil {
 		o.drop(len(p)-n, err)
 	}
 }
@@ -121,10 +153,11 @@ func (o *output) close(deadline time.Time) error {
 	if !within(closing, o.done) {
 		return errors.Join(err, fmt.Errorf("%s: the spool takes no bytes", o.name))
 	}
+	o.turned()
 	if o.dropped > 0 {
 		o.tell(fmt.Sprintf("%s: %d bytes of output were lost", o.name, o.dropped))
 	}
-	return errors.Join(err, o.spool.Close())
+	return errors.Join(err, o.Close())
 }
 
 // closing bounds the wait for a spool's last write.

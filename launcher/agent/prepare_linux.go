@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,9 +36,10 @@ func (s *supervisor) prepare(m protocol.Prepare) {
 	for _, t := range s.tasks {
 		t.killing = t.running()
 	}
-	running, outs := len(s.started().Started.PIDs), s.outputs()
+	heirs := s.heirs(m.Tasks)
+	running, outs, spared := s.unneeded(heirs)
 	s.work.Go(func() {
-		_, left, err := s.kids.clear(killTime)
+		_, left, err := s.kids.clear(killTime, spared...)
 		s.awaitExits(running)
 		err = errors.Join(err, closeOutputs(outs))
 		stuck := make(chan string, 1)
@@ -46,8 +48,29 @@ func (s *supervisor) prepare(m protocol.Prepare) {
 			stuck <- s.retire()
 		})
 		tasks, answer := s.openSockets(m, stuck)
+		for name, t := range tasks {
+			t.heir = heirs[name]
+		}
 		s.do(func() { s.ready(tasks, answer) })
 	})
+}
+
+// unneeded tells what a next generation clears away: how many tasks still have
+// a process, and outputs that nobody is to write to any more. The processes of
+// heirs are spared.
+func (s *supervisor) unneeded(heirs map[cluster.Task]*body) (running int, outs []*output, spared []int) {
+	waiting := slices.Clone(s.kept)
+	for _, b := range heirs {
+		spared = append(spared, b.child.pid)
+		waiting = slices.DeleteFunc(waiting, func(w *body) bool { return w == b })
+	}
+	for _, t := range s.tasks {
+		if t.body != nil {
+			running++
+			outs = append(outs, t.outs[:]...)
+		}
+	}
+	return running, append(outs, outputsOf(waiting)...), spared
 }
 
 // retire gives up the ports of tasks that have ended. It says which has not.

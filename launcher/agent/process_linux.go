@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -105,11 +106,12 @@ func descendants(list []process, self int, root func(process) bool) []process {
 	return found
 }
 
-// below returns all descendants of this process.
-func below() ([]process, error) {
+// below returns the descendants of this process, without children that are
+// spared and those below them.
+func below(spared ...int) ([]process, error) {
 	list, err := processes()
 	self := os.Getpid()
-	return descendants(list, self, func(p process) bool { return p.parent == self }), err
+	return descendants(list, self, func(p process) bool { return p.parent == self && !slices.Contains(spared, p.pid) }), err
 }
 
 // environment returns the variables that a process was started with. It

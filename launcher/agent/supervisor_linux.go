@@ -34,6 +34,7 @@ type supervisor struct {
 
 	state     protocol.State
 	tasks     map[cluster.Task]*task
+	kept      []*body            // processes that wait for the next generation
 	layout    protocol.Prepare   // what was prepared last, or is being
 	prepared  *protocol.Prepared // the answer to it
 	preparing bool

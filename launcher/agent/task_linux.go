@@ -5,13 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/launcher/protocol"
-	"github.com/plx-run/plx/trainer/cluster"
 )
 
 // task is one task of the host in the present generation.
@@ -19,13 +17,13 @@ type task struct {
 	protocol.TaskSpec
 	generation     int
 	open, reserved *socket
+	heir           *body // a process that waits to be this task's; nil: one is started
 
-	child   *child // nil until started
-	control *cluster.Control
-	outs    [2]*output // stdout, stderr
-	now     protocol.TaskNow
+	*body // its process; nil until started, and once that waits for the next generation
+	now   protocol.TaskNow
 
 	told, termed, killing bool
+	regrouping            bool // told to keep its process
 	reaped                bool // its process has ended; its output may go on
 	finished              bool
 	cause, lostPeer       string
@@ -36,10 +34,17 @@ type task struct {
 }
 
 // running reports whether the task's process is there.
-func (t *task) running() bool { return t.child != nil && !t.reaped }
+func (t *task) running() bool { return t.body != nil && !t.reaped }
 
 // settled reports whether the task has ended and all about it is known.
-func (t *task) settled() bool { return t.child == nil || t.now.Exit != nil }
+func (t *task) settled() bool { return t.body == nil || t.now.Exit != nil }
+
+// over is the end of all that concerns the running task.
+func (t *task) over() {
+	t.term.stop()
+	t.kill.stop()
+	t.closeSockets()
+}
 
 // closeSockets gives the task's ports up.
 func (t *task) closeSockets() {
@@ -80,7 +85,7 @@ func (a *alarm) stop() {
 func (t *task) processes(job, folder string) ([]process, error) {
 	all, err := below()
 	return descendants(all, os.Getpid(), func(p process) bool {
-		if t.child != nil && !t.child.over() && p.session == t.child.pid {
+		if t.body != nil && !t.child.over() && p.session == t.child.pid {
 			return true
 		}
 		env, err := environment(p.pid)
@@ -91,9 +96,7 @@ func (t *task) processes(job, folder string) ([]process, error) {
 // marks reports whether env is that of the task.
 func (t *task) marks(env []string, job, folder string) bool {
 	return slices.Contains(env, markTask+"="+job) && slices.Contains(env, markFolder+"="+folder) &&
-		slices.Contains(env, "PLX_ROLE="+string(t.Task.Role)) &&
-		slices.Contains(env, "PLX_TASK_INDEX="+strconv.Itoa(t.Task.Index)) &&
-		slices.Contains(env, "PLX_GENERATION="+strconv.Itoa(t.generation))
+		(birth{t.Task, t.generation}.in(env) || t.body != nil && t.born.in(env))
 }
 
 // terminate asks a task that knows no control channel, or did not follow it, to

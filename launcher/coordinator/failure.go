@@ -19,6 +19,7 @@ type failure struct {
 	reason string
 	// hearsay: another host says so, which could not reach it.
 	hearsay bool
+	waits   bool // it said that it fails, and its process stays
 }
 
 // exited takes the end of a task, once.
@@ -101,7 +102,7 @@ func (m *Machine) announced(h int, s protocol.Said) {
 			return
 		}
 	}
-	m.fail(failure{host: h, task: &s.Task, reason: fmt.Sprintf("%s on %s failed%s", s.Task, m.name(h), because(s.Message.Cause)),
+	m.fail(failure{host: h, task: &s.Task, waits: s.Message.Keeps, reason: fmt.Sprintf("%s on %s failed%s", s.Task, m.name(h), because(s.Message.Cause)),
 		exit: protocol.Exit{Task: s.Task, Code: 1, Started: true, Native: true, Cause: s.Message.Cause, LostPeer: s.Message.Peer}})
 }
 

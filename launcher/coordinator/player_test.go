@@ -161,7 +161,7 @@ func word(verb string, o options) cluster.ControlMessage {
 	case o["step"] != "":
 		return cluster.ControlMessage{Kind: cluster.Heartbeat, Step: step}
 	}
-	return cluster.ControlMessage{Kind: cluster.Failed, Cause: o["cause"], Peer: o["lost"]}
+	return cluster.ControlMessage{Kind: cluster.Failed, Cause: o["cause"], Peer: o["lost"], Keeps: o["waits"] != ""}
 }
 
 func (p *player) generation(o options) int {
@@ -174,7 +174,7 @@ func (p *player) generation(o options) int {
 func exit(t cluster.Task, o options) protocol.Exit {
 	return protocol.Exit{
 		Task: t, Code: o.number("code"), Signal: o.number("signal"), Started: o["unstarted"] == "",
-		Native: o["native"] != "", Finished: o["finished"] != "", Told: o["told"] != "",
+		Native: o["native"] != "", Finished: o["finished"] != "", Told: o["told"] != "" || o["kept"] != "", Kept: o["kept"] != "",
 		Cause: o["cause"], LostPeer: o["lost"], Time: time.Unix(int64(o.number("at")), 0),
 	}
 }

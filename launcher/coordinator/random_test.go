@@ -200,7 +200,7 @@ func (g *game) any() Event {
 	case 7:
 		if task, ok := g.task(h); ok && g.rand.Intn(3) == 0 {
 			return say(protocol.Message{Said: &protocol.Said{Task: task, Generation: g.of(),
-				Message: cluster.ControlMessage{Kind: cluster.Failed, Cause: "failed", Peer: g.peer(), Step: int64(g.rand.Intn(2))}}})
+				Message: cluster.ControlMessage{Kind: cluster.Failed, Cause: "failed", Peer: g.peer(), Step: int64(g.rand.Intn(2)), Keeps: g.rand.Intn(2) == 0}}})
 		}
 	case 8:
 		if g.rand.Intn(5) == 0 {

@@ -119,11 +119,12 @@ func (m *Machine) request(h int) {
 		m.send(h, protocol.Message{Check: &protocol.Check{Generation: m.generation, Peers: m.peers(h)}})
 	case starting:
 		to.told, m.launched = true, true
-		m.send(h, protocol.Message{Start: &protocol.Start{Generation: m.generation, Cluster: m.cluster, Foreign: m.foreign}})
+		m.send(h, protocol.Message{Start: &protocol.Start{Generation: m.generation, Cluster: m.cluster, Foreign: m.foreign,
+			Restarts: m.plan.Restarts.Max > m.restarts.made}})
 	case finishing:
 		m.endServers(h)
 	case stopping: // not while settling: what is told to end fails no more
-		m.send(h, protocol.Message{Stop: &protocol.Stop{Grace: m.grace}})
+		m.send(h, protocol.Message{Stop: &protocol.Stop{Grace: m.grace, Keep: m.restarts.coming}})
 	}
 }
 

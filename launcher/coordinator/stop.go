@@ -153,15 +153,19 @@ func (m *Machine) waitingFor() (host int, who string) {
 }
 
 // settleIfAllGone concludes a stop, or cuts the settling time short, once no
-// task is left.
+// task is left of which more is to be heard.
 func (m *Machine) settleIfAllGone() {
+	ended, waiting := true, true
 	for i, h := range m.hosts {
-		if h.told && !h.gone && m.unended(i) > 0 {
-			return
+		if n := m.unended(i); h.told && !h.gone && n > 0 {
+			ended, waiting = false, waiting && n == m.waiting(i)
 		}
 	}
-	if m.stage == settling && !m.failures[0].hearsay { // there, others are still to be heard
+	if waiting && m.stage == settling && !m.failures[0].hearsay { // there, others are still to be heard
 		m.judge()
+	}
+	if !ended {
+		return
 	}
 	if m.stage == stopping || m.stage == finishing && !m.unclear() {
 		m.stopped()
@@ -187,6 +191,18 @@ func (m *Machine) unended(h int) int {
 	n := 0
 	for _, t := range m.hosts[h].tasks {
 		if _, ended := m.exits[t.Task]; !ended {
+			n++
+		}
+	}
+	return n
+}
+
+// waiting counts the host's tasks that have failed, and wait in their processes
+// for what is next.
+func (m *Machine) waiting(h int) int {
+	n := 0
+	for _, f := range m.failures {
+		if f.host == h && f.waits {
 			n++
 		}
 	}

@@ -180,12 +180,12 @@ func message(m protocol.Message) string {
 		}
 		return "check " + strings.Join(peers, ", ")
 	case m.Start != nil:
-		return fmt.Sprintf("start ps %v, worker %v; for others ps %v, worker %v",
-			m.Start.Cluster.PS, m.Start.Cluster.Worker, m.Start.Foreign.PS, m.Start.Foreign.Worker)
+		return fmt.Sprintf("start ps %v, worker %v; for others ps %v, worker %v%s",
+			m.Start.Cluster.PS, m.Start.Cluster.Worker, m.Start.Foreign.PS, m.Start.Foreign.Worker, mayStay(m.Start.Restarts))
 	case m.Stop != nil && m.Stop.Tasks != nil:
 		return fmt.Sprintf("stop %v in %s", m.Stop.Tasks, m.Stop.Grace)
 	case m.Stop != nil:
-		return fmt.Sprintf("stop all in %s", m.Stop.Grace)
+		return fmt.Sprintf("stop all in %s%s", m.Stop.Grace, mayStay(m.Stop.Keep))
 	}
 	return fmt.Sprintf("%+v", m)
 }
@@ -213,4 +213,12 @@ func verdict(v protocol.Verdict) string {
 		text += fmt.Sprintf("; %d notices", len(v.Notices))
 	}
 	return text
+}
+
+// mayStay says that processes are of use to the next generation.
+func mayStay(keep bool) string {
+	if keep {
+		return "; processes may stay"
+	}
+	return ""
 }

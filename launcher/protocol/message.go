@@ -105,7 +105,8 @@ type Unreached struct {
 type Start struct {
 	Generation int          `json:"generation"`
 	Cluster    cluster.Spec `json:"cluster"`
-	Foreign    cluster.Spec `json:"foreign"` // reserved addresses, for TF_CONFIG and MASTER_PORT
+	Foreign    cluster.Spec `json:"foreign"`            // reserved addresses, for TF_CONFIG and MASTER_PORT
+	Restarts   bool         `json:"restarts,omitempty"` // the job may be begun anew when it fails
 }
 
 // Started tells that every task of the host was started, or has an Exited
@@ -125,6 +126,7 @@ type Exit struct {
 	Native     bool         `json:"native"`             // it said hello
 	Finished   bool         `json:"finished"`           // it said finished
 	Told       bool         `json:"told"`               // it had been told to stop before
+	Kept       bool         `json:"kept,omitempty"`     // its process is there and waits for the next generation
 	Cause      string       `json:"cause,omitempty"`    // why it could not start, or what it said with failed
 	LostPeer   string       `json:"lostPeer,omitempty"` // the peer it blames
 	Tail       string       `json:"tail,omitempty"`     // last lines of its stderr, a few KiB
@@ -146,6 +148,10 @@ type Stop struct {
 	Grace  time.Duration  `json:"grace"`
 	Reason string         `json:"reason,omitempty"`
 	Code   int            `json:"code,omitempty"` // the job's exit status, from a visitor
+
+	// Keep lets a process stay that can be a task of the next generation: its
+	// Exit says so.
+	Keep bool `json:"keep,omitempty"`
 
 	// SaveTime has the job saved first, and bounds that. From a visitor.
 	SaveTime time.Duration `json:"saveTime,omitempty"`

@@ -14,7 +14,7 @@ import (
 
 // ControlVersion is the version of the control channel's messages. A task
 // and an agent of different versions refuse each other at hello.
-const ControlVersion = 1
+const ControlVersion = 2
 
 // ControlKind says what a control message means.
 type ControlKind string
@@ -34,6 +34,12 @@ const (
 	// Resume, from the agent: a chief that was asked to hold, by Request or one
 	// before it, goes on.
 	Resume ControlKind = "resume"
+	// Regroup, from the agent: give the generation up, and keep the process for
+	// the next one. Waiting, from the task: it has. Begin, from the agent: be the
+	// task that Next describes; the listening socket comes with the message.
+	Regroup ControlKind = "regroup"
+	Waiting ControlKind = "waiting"
+	Begin   ControlKind = "begin"
 )
 
 // ControlMessage is one message on the control channel.
@@ -56,11 +62,23 @@ type ControlMessage struct {
 	Leaving string        `json:"leaving,omitempty"`
 	Held    time.Duration `json:"held,omitempty"`
 	Loose   bool          `json:"loose,omitempty"`
+
+	// Keeps, in Hello, says that the process can be a task of one generation
+	// after the other; in Failed, that it does not exit but waits to be asked
+	// to Regroup, or to Stop.
+	Keeps bool  `json:"keeps,omitempty"`
+	Next  *Next `json:"next,omitempty"`
+}
+
+// Next is what a process gets that becomes a task of another generation.
+type Next struct {
+	Environ [][]byte `json:"environ"` // NAME=VALUE, as Contract.Environ has it
+	Dir     []byte   `json:"dir"`     // the working folder
 }
 
 // maxControl bounds one encoded message, so that a confused task cannot make
-// its agent allocate more.
-const maxControl = 64 << 10
+// its agent allocate more. The contract of a task of thousands fits.
+const maxControl = 1 << 20
 
 // controlWrite bounds one Send: the other side reads all the time, so a
 // channel that takes no bytes for this long is dead.
@@ -122,7 +140,14 @@ func (c Contract) Control() (*Control, error) {
 }
 
 // Send writes one message, in bounded time.
-func (c *Control) Send(m ControlMessage) error {
+func (c *Control) Send(m ControlMessage) error { return c.send(m, nil) }
+
+// SendSocket is Send with a descriptor, of which the other side gets a copy.
+func (c *Control) SendSocket(m ControlMessage, fd int) error {
+	return c.send(m, syscall.UnixRights(fd))
+}
+
+func (c *Control) send(m ControlMessage, rights []byte) error {
 	body, err := json.Marshal(m)
 	if err != nil {
 		return fmt.Errorf("send %s: %w", m.Kind, err)
@@ -139,7 +164,7 @@ func (c *Control) Send(m ControlMessage) error {
 	if err := c.conn.SetWriteDeadline(time.Now().Add(controlWrite)); err != nil {
 		return fmt.Errorf("send %s: %w", m.Kind, err)
 	}
-	n, err := c.conn.Write(frame)
+	n, err := c.write(frame, rights)
 	if err != nil && n > 0 {
 		c.torn = err
 	}
@@ -149,29 +174,61 @@ func (c *Control) Send(m ControlMessage) error {
 	return nil
 }
 
+// write sends a frame, with rights on its first byte.
+func (c *Control) write(frame, rights []byte) (n int, err error) {
+	if len(rights) == 0 {
+		return c.conn.Write(frame)
+	}
+	local, ok := c.conn.(*net.UnixConn)
+	if !ok {
+		return 0, fmt.Errorf("a %T takes no descriptors", c.conn)
+	}
+	if n, _, err = local.WriteMsgUnix(frame, rights, nil); err != nil {
+		return n, err
+	}
+	rest, err := c.conn.Write(frame[n:])
+	return n + rest, err
+}
+
 // Receive reads one message. It blocks until there is one or the other side
 // is gone (io.EOF) or Close is called.
 func (c *Control) Receive() (ControlMessage, error) {
-	var m ControlMessage
-	var size [4]byte
-	if _, err := io.ReadFull(c.conn, size[:]); err != nil {
-		return m, err
+	m, socket, err := c.ReceiveSocket()
+	if socket != nil {
+		socket.Close() // nobody asked for it
 	}
-	n := binary.LittleEndian.Uint32(size[:])
+	return m, err
+}
+
+// ReceiveSocket is Receive. socket, close-on-exec and the caller's to close, is
+// what came with the message, else nil.
+func (c *Control) ReceiveSocket() (m ControlMessage, socket *os.File, err error) {
+	var size [4]byte
+	if socket, err = c.head(size[:]); err == nil {
+		err = c.body(binary.LittleEndian.Uint32(size[:]), &m)
+	}
+	if err != nil && socket != nil {
+		socket.Close() // of a message that is none
+		socket = nil
+	}
+	return m, socket, err
+}
+
+func (c *Control) body(n uint32, m *ControlMessage) error {
 	if n > maxControl {
-		return m, fmt.Errorf("control message of %d bytes, at most %d are allowed", n, maxControl)
+		return fmt.Errorf("control message of %d bytes, at most %d are allowed", n, maxControl)
 	}
 	body := make([]byte, n)
 	if _, err := io.ReadFull(c.conn, body); err != nil {
 		if err == io.EOF { // not the end between two messages that it stands for
 			err = io.ErrUnexpectedEOF
 		}
-		return m, fmt.Errorf("control message cut short: %w", err)
+		return fmt.Errorf("control message cut short: %w", err)
 	}
-	if err := json.Unmarshal(body, &m); err != nil {
-		return m, fmt.Errorf("control message: %w", err)
+	if err := json.Unmarshal(body, m); err != nil {
+		return fmt.Errorf("control message: %w", err)
 	}
-	return m, nil
+	return nil
 }
 
 // Close ends the channel. A blocked Receive returns.

@@ -1,0 +1,218 @@
+package trainer
+
+import (
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// until waits for something that the process says to its agent.
+func (p *testProcess) until(t *testing.T, kind cluster.ControlKind) cluster.ControlMessage {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		p.mu.Lock()
+		i := slices.IndexFunc(p.heard, func(m cluster.ControlMessage) bool { return m.Kind == kind })
+		var m cluster.ControlMessage
+		if i >= 0 {
+			m = p.heard[i]
+		}
+		p.mu.Unlock()
+		if i >= 0 {
+			return m
+		}
+		select {
+		case <-p.waited:
+			t.Fatalf("%s ended with %d and did not say %s; stderr: %s", p.task, p.cmd.ProcessState.ExitCode(), kind, p.stderr.String())
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s did not say %s", p.task, kind)
+		}
+	}
+}
+
+// nextGeneration makes the processes that are left the next generation's tasks,
+// those of a role in the order of their numbers, and starts what is missing.
+func nextGeneration(t *testing.T, all map[string]*testProcess, program string, workers, servers int, flags ...string) map[string]*testProcess {
+	t.Helper()
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte(hex.EncodeToString(make([]byte, cluster.SecretSize))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var tasks []cluster.Task
+	for i := range servers {
+		tasks = append(tasks, cluster.Task{Role: cluster.PS, Index: i})
+	}
+	for i := range workers {
+		tasks = append(tasks, cluster.Task{Role: cluster.Worker, Index: i})
+	}
+	spec, sockets := listeners(t, tasks)
+	left := map[cluster.Role][]*testProcess{}
+	for _, p := range all {
+		left[p.task.Role] = append(left[p.task.Role], p)
+	}
+	next := map[string]*testProcess{}
+	for i, task := range tasks {
+		c := cluster.Contract{Job: "j1", Generation: 1, Task: task, WorldSize: workers, LocalRank: task.Index,
+			LocalWorldSize: workers, Cluster: spec, SecretFile: secret, FirstWorldSize: workers, ListenFD: 3, ControlFD: 4, Restarts: true}
+		mine := left[task.Role]
+		if len(mine) == 0 {
+			next[task.String()] = startTask(t, c, program, sockets[i], flags)
+			continue
+		}
+		first := slices.MinFunc(mine, func(a, b *testProcess) int { return a.task.Index - b.task.Index })
+		left[task.Role] = slices.DeleteFunc(mine, func(p *testProcess) bool { return p == first })
+		first.task = task
+		m := cluster.ControlMessage{Kind: cluster.Begin, Next: &cluster.Next{Dir: []byte(t.TempDir())}}
+		for _, pair := range c.Environ() {
+			m.Next.Environ = append(m.Next.Environ, []byte(pair))
+		}
+		if err := first.control.SendSocket(m, int(sockets[i].Fd())); err != nil {
+			t.Fatal(err)
+		}
+		sockets[i].Close()
+		next[task.String()] = first
+	}
+	return next
+}
+
+var digestLine = regexp.MustCompile(`(?m)^.*[0-9a-f]{64}.*$`)
+
+// regrouped tells the processes to give their generation up, and waits for that.
+func regrouped(t *testing.T, all map[string]*testProcess) {
+	t.Helper()
+	for _, p := range all {
+		if err := p.control.Send(cluster.ControlMessage{Kind: cluster.Regroup}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range all {
+		p.until(t, cluster.Waiting)
+	}
+}
+
+// Who only lost a peer is there for the next generation, in the same process,
+// whatever number it has then, and the weights are as if nothing had happened.
+// So it is where nobody was lost.
+func TestSurvivorsKeepTheirProcess(t *testing.T) {
+	for arch, servers := range map[string]int{"ps": 1, "allreduce": 0} {
+		want := ""
+		for _, c := range []struct {
+			lost    string
+			workers int // in the next generation
+		}{{"", 2}, {"worker:1", 2}, {"ps:0", 2}, {"worker:0", 2}, {"worker:1", 1}} {
+			if c.lost == "ps:0" && servers == 0 {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s without %s to %d", arch, c.lost, c.workers), func(t *testing.T) {
+				flags := []string{"--arch=" + arch, "--virtual-workers=2", "--digest", "--ckpt-dir=" + t.TempDir(), "--ckpt-every-steps=10"}
+				if want == "" {
+					alone := launch(t, "60", 2, servers, flags[:3]...)
+					for _, p := range alone {
+						p.end(t)
+					}
+					want = digestLine.FindString(alone["worker:0"].out.String())
+				}
+				all := launchTasks(t, "60", 2, servers, true, flags...)
+				all["worker:0"].untilStep(t, 25)
+				survivors := all
+				if c.lost != "" {
+					if err := all[c.lost].cmd.Process.Signal(syscall.SIGKILL); err != nil {
+						t.Fatal(err)
+					}
+					delete(survivors, c.lost)
+					for _, p := range survivors {
+						if m := p.until(t, cluster.Failed); !m.Keeps || m.Peer == "" {
+							t.Errorf("%s said %+v", p.task, m)
+						}
+					}
+				}
+				regrouped(t, survivors)
+				pid := 0
+				if p := survivors["worker:0"]; p != nil {
+					pid = p.cmd.Process.Pid
+				} else {
+					pid = survivors["worker:1"].cmd.Process.Pid
+				}
+				next := nextGeneration(t, survivors, "60", c.workers, servers, flags...)
+				for name, p := range next {
+					if code, said := p.end(t); code != 0 || said[len(said)-1].Kind != cluster.Finished {
+						t.Errorf("%s: exit code %d, said %+v; stderr: %s", name, code, said, p.stderr.String())
+					}
+				}
+				out := next["worker:0"].out.String()
+				if !strings.Contains(out, fmt.Sprintf("generation 1 of process %d behind step ", pid)) || strings.Contains(out, "behind step 0\n") {
+					t.Errorf("the chief, process %d, printed %q; stderr: %s", pid, out, next["worker:0"].stderr.String())
+				}
+				if got := digestLine.FindString(out); got != want || got == "" {
+					t.Errorf("digest %q, want %q", got, want)
+				}
+			})
+		}
+	}
+}
+
+// A process that is not to be kept, or that failed by itself, ends.
+func TestWhoDoesNotWait(t *testing.T) {
+	t.Run("it is to be a fresh one", func(t *testing.T) {
+		all := launchTasks(t, "forever", 2, 0, true, "--fresh-process")
+		all["worker:0"].untilStep(t, 3)
+		if err := all["worker:1"].cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		code, said := all["worker:0"].end(t)
+		if last := said[len(said)-1]; code != exitFailed || said[0].Keeps || last.Keeps || last.Peer != "worker:1" {
+			t.Errorf("exit code %d, said %+v", code, said)
+		}
+	})
+	t.Run("it failed itself", func(t *testing.T) {
+		all := launchTasks(t, "fail", 1, 0, true)
+		if code, said := all["worker:0"].end(t); code != exitFailed || said[len(said)-1].Keeps {
+			t.Errorf("exit code %d, said %+v", code, said)
+		}
+	})
+	t.Run("the job does without it", func(t *testing.T) {
+		all := launchTasks(t, "forever", 2, 1, true, "--sync=async")
+		all["worker:0"].untilStep(t, 3)
+		if err := all["ps:0"].cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if code, said := all["worker:1"].end(t); code != exitFailed || said[len(said)-1].Keeps {
+			t.Errorf("exit code %d, said %+v", code, said)
+		}
+	})
+}
+
+// What a process that waits is told, or is not told any more, ends it.
+func TestWaitingEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		do   func(p *testProcess) error
+		code int
+	}{
+		"told to":           {func(p *testProcess) error { return p.control.Send(cluster.ControlMessage{Kind: cluster.Stop}) }, exitStopped},
+		"SIGTERM":           {func(p *testProcess) error { return p.cmd.Process.Signal(syscall.SIGTERM) }, exitStopped},
+		"the agent is gone": {func(p *testProcess) error { return p.control.Close() }, exitFailed},
+		"nothing is next":   {func(p *testProcess) error { return p.control.Send(cluster.ControlMessage{Kind: cluster.Begin}) }, exitFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := launchTasks(t, "forever", 1, 0, true)
+			all["worker:0"].untilStep(t, 3)
+			regrouped(t, all)
+			if err := c.do(all["worker:0"]); err != nil {
+				t.Fatal(err)
+			}
+			if code, _ := all["worker:0"].end(t); code != c.code {
+				t.Errorf("exit code %d, want %d; stderr: %s", code, c.code, all["worker:0"].stderr.String())
+			}
+		})
+	}
+}
