@@ -18,6 +18,16 @@
 // killed. A program that never says hello is foreign and is judged by its exit
 // status alone.
 //
+// # Generations
+//
+// A process whose hello says so can be a task of one generation after the other.
+// Asked to [Regroup] it ends its part in the present one, closes all that belongs
+// to it, says [Waiting], and stays. [Begin] brings what a new process would find
+// in its environment, its working folder, and its listening socket; or else stop
+// comes. With [Contract].Restarts such a process that has lost a peer need not
+// exit: it says failed, with the peer and that it keeps its process, and waits to
+// be asked to regroup, or to stop.
+//
 // # Checkpoints
 //
 // A relative folder of checkpoints lies below [Contract.Checkpoints], which
