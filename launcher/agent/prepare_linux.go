@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
 )
@@ -157,6 +159,9 @@ func (s *supervisor) place() place {
 const (
 	checkTime = 10 * time.Second
 	checkMany = 64
+	// The kernel asks three times, a second apart.
+	neighbourTime  = 4 * time.Second
+	neighbourPause = 100 * time.Millisecond
 )
 
 // check dials the agents of other hosts and answers the conductor that asked.
@@ -175,7 +180,8 @@ func (s *supervisor) check(l *link, m protocol.Check) {
 			slots <- struct{}{}
 			wg.Go(func() {
 				defer func() { <-slots }()
-				if err := reach(key, self, peer); err != nil {
+				dial := func(ctx context.Context) (net.Conn, error) { return dialPeer(ctx, key, self, peer) }
+				if err := reach(dial); err != nil {
 					mu.Lock()
 					defer mu.Unlock()
 					answer.Failures = append(answer.Failures, protocol.Unreached{Peer: peer, Cause: err.Error()})
@@ -187,14 +193,22 @@ func (s *supervisor) check(l *link, m protocol.Check) {
 	})
 }
 
-func reach(key cluster.Key, self string, peer protocol.Peer) error {
+// reach makes sure that a peer answers. One that has been silent is unreachable
+// for the kernel until it has asked for its address again, as right after a
+// network was mended: that is not believed at once.
+func reach(dial func(context.Context) (net.Conn, error)) error {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTime)
 	defer cancel()
-	conn, err := dialPeer(ctx, key, self, peer)
-	if err != nil {
-		return err
+	for began := time.Now(); ; {
+		conn, err := dial(ctx)
+		if err == nil {
+			return conn.Close()
+		}
+		if !errors.Is(err, unix.EHOSTUNREACH) || time.Since(began) > neighbourTime {
+			return err
+		}
+		time.Sleep(neighbourPause)
 	}
-	return conn.Close()
 }
 
 // dialPeer connects to the agent of another host and proves the job's secret.

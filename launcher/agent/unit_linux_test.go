@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
 )
@@ -281,6 +283,32 @@ func TestStatesOfOtherMachines(t *testing.T) {
 		test.edit(&s)
 		if got := alive(s); got != test.want {
 			t.Errorf("%s: %v, want %v", what, got, test.want)
+		}
+	}
+}
+
+// Right after a network was mended a peer may still count as unreachable.
+func TestReachAsksAgain(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Err: unix.EHOSTUNREACH}
+	for _, c := range []struct {
+		errs []error
+		want error
+		asks int
+	}{
+		{[]error{nil}, nil, 1},
+		{[]error{refused, refused, nil}, nil, 3},
+		{[]error{refused, unix.ECONNREFUSED, nil}, unix.ECONNREFUSED, 2},
+		{[]error{context.DeadlineExceeded, nil}, context.DeadlineExceeded, 1},
+	} {
+		asked := 0
+		err := reach(func(context.Context) (net.Conn, error) {
+			asked++
+			ours, theirs := net.Pipe()
+			theirs.Close()
+			return ours, c.errs[asked-1]
+		})
+		if !errors.Is(err, c.want) || asked != c.asks {
+			t.Errorf("%v: %v after %d, want %v after %d", c.errs, err, asked, c.want, c.asks)
 		}
 	}
 }
