@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -24,7 +23,6 @@ type post struct {
 	control *cluster.Control // nil: there is no launcher
 	regroup chan struct{}    // has a token: the generation is to be given up
 	begin   chan beginning
-	steps   atomic.Int64 // of the last task
 
 	mu   sync.Mutex
 	task *task // of the present generation; nil between two
@@ -77,9 +75,6 @@ func (p *post) close() {
 func (p *post) enter(t *task) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if t == nil && p.task != nil {
-		p.steps.Store(p.task.job.steps.Load())
-	}
 	p.task = t
 	if t != nil && len(p.regroup) > 0 {
 		t.end(errRegroup)
@@ -164,7 +159,7 @@ func (p *post) await(ctx context.Context) (beginning, error) {
 	ticker := time.NewTicker(heartbeat)
 	defer ticker.Stop()
 	for {
-		m := cluster.ControlMessage{Kind: cluster.Heartbeat, Step: p.steps.Load()}
+		m := cluster.ControlMessage{Kind: cluster.Heartbeat} // of no task: it has made no step
 		select {
 		case b := <-p.begin:
 			return b, nil
