@@ -31,7 +31,7 @@ func (r *run) judgeSurvival(ctx context.Context) error {
 	if r.cell.loose() {
 		digest = "" // nobody prints one
 	}
-	return errors.Join(verdict(r.cell.promise(), *r.sample, digest), r.sample.toldOf(r.cell), r.named(lines), r.audited(),
+	return errors.Join(verdict(r.cell.promise(), *r.sample, digest), r.sample.toldOf(r.cell), r.named(lines), r.audited(lines),
 		r.nothingLeft(ctx, lease), r.launchersGone())
 }
 
