@@ -132,6 +132,14 @@ var promises = []row{
 	{"", []victim{launching}, []fault{slow, reset}, promise{outcome: goesOn, within: silent}},
 	{"", []victim{launching}, []fault{exit, full, fsync}, promise{why: "the launcher computes nothing and writes no checkpoints"}},
 
+	{"", tasks, []fault{starting, again}, promise{outcome: recovers, within: silent, says: []string{"(2 of 3)", "VICTIM", "HOST", "signal 9"}}},
+	{"", []victim{worker}, []fault{regrouping}, promise{outcome: recovers, within: twoLease, says: []string{"VICTIM", "HOST", "signal 9", "without h3"}}},
+	{"", victims[:7], []fault{starting, again, regrouping}, promise{why: "two faults: a few cells"}},
+	// plx scale may succeed or not, and says which (scaled.go).
+	{"", []victim{scaledChief, scaledWorker}, []fault{kill, cut, power}, promise{outcome: either, within: twoLease}},
+	{"", []victim{joining}, []fault{cut, power}, promise{outcome: either, within: twoLease}},
+	{"", []victim{scaledChief, scaledWorker, joining}, faults, promise{why: "a change of hosts that meets a fault: a few cells"}},
+
 	{"", []victim{departed}, []fault{kill, cut, power}, promise{outcome: goesOn, within: silent}},
 	{"", []victim{stray}, []fault{kill}, promise{outcome: recovers, within: soon, says: []string{"1 restart"}}},
 	{"", []victim{stray}, []fault{power}, promise{outcome: recovers, within: twoLease, says: []string{"1 restart"}}},
