@@ -12,6 +12,7 @@ type progress struct {
 	chief      int64 // the chief's steps
 	exact      bool  // it makes no more of them
 	most       int64 // any worker's
+	held       bool  // it was held behind a checkpoint, for a change of hosts
 }
 
 // progressed takes what a task says of its steps.
@@ -60,7 +61,7 @@ func (m *Machine) noteRedone(w cluster.ControlMessage) {
 	case w.From == 0: // the chief says that it begins anew
 	case lost > 0:
 		m.note("generation %d goes on behind step %d: %s%s%s %s made again%s", m.generation, w.From, least, count(int(lost), "step"), whose, are(lost), others)
-	case m.scale != nil: // it was held there
+	case p.held: // nothing was lost, or the answer says so
 	case p.exact:
 		m.note("generation %d goes on behind step %d: no step%s is made again%s", m.generation, w.From, whose, others)
 	default:

@@ -148,6 +148,7 @@ func (m *Machine) heldAt(said cluster.ControlMessage) {
 		return
 	}
 	s.ending, s.step, s.loose = true, said.Step, said.Loose
+	m.progress.held = true
 	m.verdict = protocol.Verdict{Code: CodePlx, Reason: "its hosts were being changed"}
 	m.do(Holding{For: said.Held})
 	m.restarts.coming = true
