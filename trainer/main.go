@@ -7,7 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/plx-run/plx/trainer/blas"
@@ -115,16 +115,16 @@ func (p *process) run(ctx context.Context, cancel context.CancelCauseFunc, train
 		if !waits {
 			return code
 		}
-		runtime.GC() // the next generation may need the memory of this one
+		debug.FreeOSMemory() // others may need it, and the next generation here
 		next, err := post.await(ctx)
-		if err == nil {
-			err = p.become(next)
-		}
 		switch {
 		case errors.Is(err, errStopped):
 			return stoppedCode(err)
-		case err != nil:
-			p.complain("start", err)
+		case err == nil:
+			err = p.become(next)
+		}
+		if err != nil {
+			p.complain("start", post.failed(err))
 			return exitFailed
 		}
 	}
@@ -152,6 +152,8 @@ func (p *process) generation(ctx context.Context, post *post, train func(context
 // outcome tells what has become of a task.
 func (p *process) outcome(ctx context.Context, t *task, err error) (code int, waits bool) {
 	cause, step := context.Cause(ctx), t.job.steps.Load()
+	var own *panicError
+	panicked := errors.As(err, &own)
 	switch {
 	case err == nil:
 		if err := t.say(cluster.ControlMessage{Kind: cluster.Finished, Step: step}); err != nil {
@@ -161,11 +163,11 @@ func (p *process) outcome(ctx context.Context, t *task, err error) (code int, wa
 		return 0, false
 	case errors.Is(cause, errStopped):
 		return stoppedCode(cause), false
-	case errors.Is(cause, errRegroup):
+	case (errors.Is(cause, errRegroup) || t.foretold(err)) && !panicked:
 		return exitFailed, true
 	}
 	peer := t.culprit(err)
-	waits = peer != "" && t.survives()
+	waits = peer != "" && !panicked && t.survives()
 	t.say(cluster.ControlMessage{Kind: cluster.Failed, Step: step, Cause: err.Error(), Peer: peer, Keeps: waits})
 	p.complain(t.name(), err)
 	return exitFailed, waits

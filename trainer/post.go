@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -24,7 +23,6 @@ type post struct {
 	control *cluster.Control // nil: there is no launcher
 	regroup chan struct{}    // has a token: the generation is to be given up
 	begin   chan beginning
-	steps   atomic.Int64 // of the last task
 
 	mu   sync.Mutex
 	task *task // of the present generation; nil between two
@@ -77,9 +75,6 @@ func (p *post) close() {
 func (p *post) enter(t *task) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if t == nil && p.task != nil {
-		p.steps.Store(p.task.job.steps.Load())
-	}
 	p.task = t
 	if t != nil && len(p.regroup) > 0 {
 		t.end(errRegroup)
@@ -164,7 +159,10 @@ func (p *post) await(ctx context.Context) (beginning, error) {
 	ticker := time.NewTicker(heartbeat)
 	defer ticker.Stop()
 	for {
-		m := cluster.ControlMessage{Kind: cluster.Heartbeat, Step: p.steps.Load()}
+		if ctx.Err() != nil {
+			return beginning{}, context.Cause(ctx)
+		}
+		m := cluster.ControlMessage{Kind: cluster.Heartbeat}
 		select {
 		case b := <-p.begin:
 			return b, nil
@@ -185,14 +183,16 @@ func (p *process) become(b beginning) error {
 	if b.next == nil || b.socket == nil {
 		return errors.New("the agent did not say what is next")
 	}
+	if dir, err := os.Getwd(); err == nil && dir == os.Getenv("PWD") { // else the program has chosen another
+		if err := os.Chdir(string(b.next.Dir)); err != nil {
+			return fmt.Errorf("enter the working folder: %w", err)
+		}
+	}
 	for _, pair := range b.next.Environ {
 		name, value, _ := strings.Cut(string(pair), "=")
 		if err := os.Setenv(name, value); err != nil {
 			return fmt.Errorf("set %s: %w", name, err)
 		}
-	}
-	if err := os.Chdir(string(b.next.Dir)); err != nil {
-		return fmt.Errorf("enter the working folder: %w", err)
 	}
 	syscall.ForkLock.RLock() // until it is close-on-exec no child may be made
 	defer syscall.ForkLock.RUnlock()

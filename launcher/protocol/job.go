@@ -125,7 +125,9 @@ type TaskNow struct {
 	Native bool  `json:"native,omitempty"`
 	Step   int64 `json:"step,omitempty"`
 	Bears  bool  `json:"bears,omitempty"` // it said so
-	Exit   *Exit `json:"exit,omitempty"`
+	// Failed is its word that it fails, which may come long before its exit.
+	Failed *cluster.ControlMessage `json:"failed,omitempty"`
+	Exit   *Exit                   `json:"exit,omitempty"`
 }
 
 // Plan is what a conductor needs to run a job.
