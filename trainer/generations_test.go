@@ -177,12 +177,27 @@ func TestSurvivorsKeepTheirProcess(t *testing.T) {
 				if !strings.Contains(out, fmt.Sprintf("generation 1 of process %d behind step ", pid)) || strings.Contains(out, "behind step 0\n") {
 					t.Errorf("the chief, process %d, printed %q; stderr: %s", pid, out, next["worker:0"].stderr.String())
 				}
+				if !next["worker:0"].madeStep(t) {
+					t.Errorf("the chief's agent never heard of a step behind a checkpoint's: %+v", next["worker:0"].heard)
+				}
 				if got := digestLine.FindString(out); got != want || got == "" {
 					t.Errorf("digest %q, want %q", got, want)
 				}
 			})
 		}
 	}
+}
+
+// madeStep reports whether a process that has ended had told of a step that it
+// made behind those of a checkpoint.
+func (p *testProcess) madeStep(t *testing.T) bool {
+	t.Helper()
+	p.end(t)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.heard, func(m cluster.ControlMessage) bool {
+		return m.Kind == cluster.Heartbeat && m.From > 0 && m.Step == m.From+1 && !m.Loose
+	})
 }
 
 // A process that is not to be kept, or that failed by itself, ends.

@@ -86,9 +86,10 @@ func (s *saver) rest(ctx context.Context) error {
 	}
 }
 
-// loose reports whether the other workers go on while the chief is held.
-func (s *saver) loose() bool {
-	mode := s.r.declared.Sync.Mode
+// loose reports whether workers go on without the chief's steps, as while it is
+// held.
+func (r *Replica) loose() bool {
+	mode := r.declared.Sync.Mode
 	return mode != "" && mode != owner.Synchronous
 }
 

@@ -151,12 +151,12 @@ func (p *process) generation(ctx context.Context, post *post, train func(context
 
 // outcome tells what has become of a task.
 func (p *process) outcome(ctx context.Context, t *task, err error) (code int, waits bool) {
-	cause, step := context.Cause(ctx), t.job.steps.Load()
+	cause := context.Cause(ctx)
 	var own *panicError
 	panicked := errors.As(err, &own)
 	switch {
 	case err == nil:
-		if err := t.say(cluster.ControlMessage{Kind: cluster.Finished, Step: step}); err != nil {
+		if err := t.say(cluster.ControlMessage{Kind: cluster.Finished, Step: t.job.steps.Load()}); err != nil {
 			p.complain(t.name(), fmt.Errorf("tell the agent: %w", err))
 			return exitFailed, false
 		}
@@ -168,7 +168,9 @@ func (p *process) outcome(ctx context.Context, t *task, err error) (code int, wa
 	}
 	peer := t.culprit(err)
 	waits = peer != "" && !panicked && t.survives()
-	t.say(cluster.ControlMessage{Kind: cluster.Failed, Step: step, Cause: err.Error(), Peer: peer, Keeps: waits})
+	m := t.word(cluster.Failed)
+	m.Cause, m.Peer, m.Keeps = err.Error(), peer, waits
+	t.say(m)
 	p.complain(t.name(), err)
 	return exitFailed, waits
 }

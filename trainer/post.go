@@ -162,7 +162,7 @@ func (p *post) await(ctx context.Context) (beginning, error) {
 		if ctx.Err() != nil {
 			return beginning{}, context.Cause(ctx)
 		}
-		m := cluster.ControlMessage{Kind: cluster.Heartbeat}
+		m := cluster.ControlMessage{Kind: cluster.Heartbeat} // of no task: it has made no step
 		select {
 		case b := <-p.begin:
 			return b, nil

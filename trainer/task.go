@@ -100,13 +100,22 @@ func (t *task) beat() {
 		select {
 		case <-first:
 			first = nil
-			t.say(cluster.ControlMessage{Kind: cluster.Heartbeat, Step: t.job.steps.Load()})
+			t.say(t.word(cluster.Heartbeat))
 		case <-ticker.C:
-			t.say(cluster.ControlMessage{Kind: cluster.Heartbeat, Step: t.job.steps.Load()}) // obey notices a dead channel
+			t.say(t.word(cluster.Heartbeat)) // obey notices a dead channel
 		case <-t.quit:
 			return
 		}
 	}
+}
+
+// word is a message that tells how far the task has come.
+func (t *task) word(kind cluster.ControlKind) cluster.ControlMessage {
+	m := cluster.ControlMessage{Kind: kind, Step: t.job.steps.Load()} // first: parallelize counts once there is a replica
+	if r := t.job.replica.Load(); r != nil {
+		m.From, m.Loose = int64(r.declared.First), r.loose()
+	}
+	return m
 }
 
 // close ends what open began. An error means that something of it may still

@@ -143,8 +143,10 @@ func native(words []string) int {
 		name, value, _ := strings.Cut(w, "=")
 		switch name {
 		case "beat":
-			n, _ := strconv.ParseInt(value, 10, 64)
-			control.Send(cluster.ControlMessage{Kind: cluster.Heartbeat, Step: n})
+			text, behind, _ := strings.Cut(value, "-")
+			n, _ := strconv.ParseInt(text, 10, 64)
+			from, _ := strconv.ParseInt(behind, 10, 64) // most begin at 0
+			control.Send(cluster.ControlMessage{Kind: cluster.Heartbeat, Step: n, From: from})
 		case "failed":
 			control.Send(cluster.ControlMessage{Kind: cluster.Failed, Cause: value, Peer: "worker:1 on gpu02"})
 		case "bears":

@@ -42,7 +42,7 @@ func (s *supervisor) said(t *task, m cluster.ControlMessage) {
 		}
 		s.changed = true
 	case cluster.Heartbeat:
-		if t.now.Step == 0 && m.Step > 0 {
+		if t.now.Step <= m.From && m.Step > m.From {
 			t.said = time.Time{} // the first step is waited for
 		}
 		t.now.Step = max(t.now.Step, m.Step)

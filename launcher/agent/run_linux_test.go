@@ -265,6 +265,18 @@ func TestHeartbeatsAreThinnedAndKept(t *testing.T) {
 	}
 }
 
+// The first step of a generation is not thinned out, also where it went on from
+// a checkpoint and had said so.
+func TestTheFirstStepIsPassedOn(t *testing.T) {
+	h := newHost(t, 1, "native", "beat=0", "beat=28-28", "beat=29-28", "finished")
+	l, _ := h.launch()
+	l.wait("the first step", func(m protocol.Message) bool {
+		return m.Said != nil && m.Said.Message.Kind == cluster.Heartbeat && m.Said.Message.Step == 29 && m.Said.Message.From == 28
+	})
+	l.exits(1)
+	l.end(h, 0)
+}
+
 // That a job bears the loss of workers is passed on, and kept for a conductor
 // that was not there.
 func TestWhatTheJobBearsIsPassedOn(t *testing.T) {

@@ -32,6 +32,10 @@
 // started, a program that cannot be started, wrong use, a task that gives up
 // before any has made a step.
 //
+// Tasks tell how many steps they have made, and from which checkpoint their
+// generation went on. So once the chief has made one the user is told how many
+// of those before are made again.
+//
 // # Workers that are not needed
 //
 // The chief may say that its job goes on when other workers are lost: the

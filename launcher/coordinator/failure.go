@@ -77,10 +77,7 @@ func (m *Machine) said(h int, s protocol.Said) {
 	if !m.runs(h, s.Task) {
 		return
 	}
-	m.stepped = m.stepped || s.Message.Step > 0
-	if s.Message.Kind == cluster.Heartbeat && s.Message.Step > 0 {
-		m.sawStep()
-	}
+	m.progressed(s)
 	switch s.Message.Kind {
 	case cluster.Bears:
 		m.bearing.on = m.bearing.on || s.Task.IsChief()

@@ -48,6 +48,7 @@ type Machine struct {
 	launched   bool // Start was sent, in this generation or one before
 	stepped    bool // a task has said that it made a step, likewise
 	bearing    bearing
+	progress   progress
 
 	failures []failure
 	verdict  protocol.Verdict // of this generation; the job's own when it is concluded

@@ -124,8 +124,8 @@ func (p *player) begun() {
 	p.out.WriteString(kept)
 }
 
-// task plays an event of one task: its exit, or what it said of its failure or
-// of a checkpoint.
+// task plays an event of one task: its exit, or what it said of its steps, of its
+// failure or of a checkpoint.
 func (p *player) task(verb string, words []string) error {
 	t, err := cluster.ParseTask(words[0])
 	if err != nil {
@@ -158,10 +158,13 @@ func word(verb string, o options) cluster.ControlMessage {
 		return cluster.ControlMessage{Kind: cluster.Checkpoint, Step: step, Cause: o["cause"]}
 	case o["bears"] != "":
 		return cluster.ControlMessage{Kind: cluster.Bears}
-	case o["step"] != "":
-		return cluster.ControlMessage{Kind: cluster.Heartbeat, Step: step}
 	}
-	return cluster.ControlMessage{Kind: cluster.Failed, Cause: o["cause"], Peer: o["lost"], Keeps: o["waits"] != ""}
+	m := cluster.ControlMessage{Kind: cluster.Failed, Cause: o["cause"], Peer: o["lost"], Keeps: o["waits"] != "",
+		Step: step, From: int64(o.number("behind")), Loose: o["loose"] != ""}
+	if o["step"] != "" && m.Cause == "" {
+		m.Kind = cluster.Heartbeat
+	}
+	return m
 }
 
 func (p *player) generation(o options) int {

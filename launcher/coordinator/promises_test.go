@@ -81,6 +81,9 @@ func (g *game) heard(e Heard, was stage) {
 	if s := m.Said; s != nil && s.Message.Kind == cluster.Failed {
 		g.gaveUp[s.Task] = true
 	}
+	if s := m.Said; s != nil && s.Generation == g.generation && s.Task.Role == cluster.Worker && g.runs(e.Host, s.Task) {
+		g.most[g.generation] = max(g.most[g.generation], s.Message.Step)
+	}
 	if s := m.Said; s != nil && s.Message.Kind == cluster.Bears && s.Task == cluster.Chief && s.Generation == g.generation && g.runs(e.Host, s.Task) {
 		g.bears = true
 	}
@@ -124,6 +127,7 @@ func (g *game) follow(commands []Command) {
 			if strings.HasPrefix(c.Text, "not scaled: ") && strings.Contains(c.Text, "back to the old hosts") {
 				g.scales.wentBack++
 			}
+			g.behind(c.Text)
 		case Send:
 			g.sent(c)
 		case SetTimer:
@@ -141,6 +145,25 @@ func (g *game) follow(commands []Command) {
 			g.judge(c.Verdict)
 		}
 	}
+}
+
+// behind checks what is said of steps that are made again: once in a generation,
+// and no more than had been told.
+func (g *game) behind(text string) {
+	var generation int
+	var from, lost, most int64
+	if n, _ := fmt.Sscanf(text, "generation %d goes on behind step %d:", &generation, &from); n < 2 {
+		return
+	}
+	_, what, _ := strings.Cut(text, ": ")
+	fmt.Sscanf(strings.TrimPrefix(what, "at least "), "%d", &lost) // else none is said
+	for _, m := range g.most {
+		most = max(most, m)
+	}
+	if generation != g.generation || generation <= g.noted || from == 0 || from+lost > most {
+		g.fail("%q in generation %d, the last was of %d; steps %v", text, g.generation, g.noted, g.most)
+	}
+	g.noted, g.redone = generation, g.redone+1
 }
 
 // laid checks a new generation.

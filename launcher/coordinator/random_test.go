@@ -23,7 +23,7 @@ func TestAnyOrderOfEvents(t *testing.T) {
 	}
 	without, short := 0, 0
 	codes, generations, saves, later := map[int]int{}, map[int]int{}, map[string]int{}, 0
-	scaled := scales{}
+	scaled, redone := scales{}, 0
 	for seed := range int64(rounds) {
 		g := newGame(t, seed)
 		g.follow(g.m.Begin())
@@ -40,6 +40,7 @@ func TestAnyOrderOfEvents(t *testing.T) {
 		}
 		g.step(g.any()) // says nothing any more
 		g.unanswered()
+		redone += g.redone
 		scaled.done += g.scales.done
 		scaled.refused += g.scales.refused
 		scaled.wentBack += g.scales.wentBack
@@ -80,6 +81,9 @@ func TestAnyOrderOfEvents(t *testing.T) {
 	if scaled.done < 20 || scaled.refused < 50 || scaled.wentBack < 3 {
 		t.Errorf("%d changes of hosts, %d refused, %d gone back on", scaled.done, scaled.refused, scaled.wentBack)
 	}
+	if redone < rounds/100 {
+		t.Errorf("of %d generations it was said how many steps they make again", redone)
+	}
 	if later == 0 {
 		t.Error("no later generation was saved")
 	}
@@ -112,13 +116,17 @@ type game struct {
 	borne     map[cluster.Task]bool // workers whose exits came when it had
 	gaveUp    map[cluster.Task]bool // they said so, or their host was lost
 
+	most   map[int]int64 // steps that workers have told, by generation
+	noted  int           // the last generation of which it was said what is made again
+	redone int           // how often
+
 	asked  bool                    // to stop
 	wants  bool                    // to be saved before
 	answer *cluster.ControlMessage // the chief's, the first since
 }
 
 func newGame(t *testing.T, seed int64) *game {
-	g := &game{t: t, seed: seed, rand: rand.New(rand.NewSource(seed)), gone: map[int]bool{}, unclear: map[int]bool{}, timers: map[Timer]bool{},
+	g := &game{t: t, seed: seed, rand: rand.New(rand.NewSource(seed)), gone: map[int]bool{}, unclear: map[int]bool{}, timers: map[Timer]bool{}, most: map[int]int64{},
 		scales: scales{asked: map[string]int{}, left: map[int]bool{}}}
 	g.plan = protocol.Plan{Job: "j", Grace: 10 * time.Second, Settle: time.Duration(g.rand.Intn(2)) * time.Second,
 		StartTimeout: time.Minute, MaxTime: time.Duration(g.rand.Intn(2)) * time.Hour, Lease: 30 * time.Second}
@@ -219,7 +227,9 @@ func (g *game) any() Event {
 		if task, ok := g.task(h); ok && g.rand.Intn(3) == 0 {
 			return say(g.bearing(task, g.of()))
 		}
-	case 12, 13, 14, 15:
+	case 12:
+		return say(g.steps(h))
+	case 13, 14, 15, 16:
 		if g.scaleable {
 			return say(g.scaling(h))
 		}

@@ -143,7 +143,7 @@ func (m *Machine) request(h int) {
 	case finishing:
 		m.endServers(h)
 	case stopping: // not while settling: what is told to end fails no more
-		m.send(h, protocol.Message{Stop: &protocol.Stop{Grace: m.grace, Keep: m.restarts.coming}})
+		m.send(h, protocol.Message{Stop: &protocol.Stop{Grace: m.grace, Keep: m.restarts.coming && m.worked()}})
 	}
 }
 

@@ -22,8 +22,8 @@ type ControlKind string
 // What a task says to its agent, and what an agent says to its task.
 const (
 	Hello     ControlKind = "hello"     // task: first message; Version is set
-	Heartbeat ControlKind = "heartbeat" // task: alive, at Step
-	Failed    ControlKind = "failed"    // task: about to exit, at Step; Cause, and Peer when a peer is to blame
+	Heartbeat ControlKind = "heartbeat" // task: alive, at Step, having begun at From
+	Failed    ControlKind = "failed"    // task: about to exit, at Step, having begun at From; Cause, and Peer when a peer is to blame
 	Finished  ControlKind = "finished"  // task: done with its work, will exit with 0
 	Bears     ControlKind = "bears"     // chief: from now on the job goes on when another worker is lost
 	Stop      ControlKind = "stop"      // agent: end now, in good order
@@ -47,13 +47,15 @@ type ControlMessage struct {
 	Kind    ControlKind `json:"kind"`
 	Version int         `json:"version,omitempty"`
 	Step    int64       `json:"step,omitempty"`
+	From    int64       `json:"from,omitempty"` // the steps of the checkpoint that this generation went on from
 	Cause   string      `json:"cause,omitempty"`
 	Peer    string      `json:"peer,omitempty"`
 
 	// Hold has a Checkpoint make the chief take no further step until Resume or
 	// Stop: the job goes on with Workers workers, without the tasks of Leaving (a
 	// list with spaces) and their hosts. Held, in the answer, is for how long it has been doing so,
-	// and Loose that the other workers go on meanwhile.
+	// and Loose, as in a Heartbeat, that the other workers go on meanwhile: they do not wait for
+	// each other.
 	//
 	// An answer carries the Request of what it answers.
 	Request int           `json:"request,omitempty"`
