@@ -171,6 +171,7 @@ type Verdict struct {
 	Victims    []string `json:"victims,omitempty"` // tasks that failed because a peer did
 	Notices    []string `json:"notices,omitempty"`
 	Generation int      `json:"generation,omitempty"` // the last one that was begun
+	Stepped    bool     `json:"stepped,omitempty"`    // a task has said that it made a step
 
 	Saved *Saved `json:"saved,omitempty"` // what came of the save that a stop asked for; nil: none was asked for
 }
