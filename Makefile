@@ -46,7 +46,7 @@ bench-sparse: tools
 bench-partitions: tools
 	go run ./internal/bench/sparse partitions $(ARGS)
 
-# Under an hour, as root: every fault on every victim, what docs/reliability.md
+# About an hour, as root: every fault on every victim, what docs/reliability.md
 # shows. With ARGS a part of it: make fault-grid ARGS="--run ps/worker/ --more"
 fault-grid: tools
 	go run ./internal/faultgrid $(ARGS)

@@ -44,8 +44,8 @@ func TestFaultGrid(t *testing.T) {
 	if err := json.Unmarshal(text, &all); err != nil {
 		t.Fatal(err)
 	}
-	if len(all.Samples) != 7 {
-		t.Errorf("%d cells, want 7\n%s", len(all.Samples), text)
+	if len(all.Samples) != 10 {
+		t.Errorf("%d cells, want 10\n%s", len(all.Samples), text)
 	}
 	for _, s := range all.Samples {
 		if s.Proof == "" && s.Failed == "" {

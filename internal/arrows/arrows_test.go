@@ -78,8 +78,9 @@ var arrows = []arrow{
 	{from: "internal/testhosts"},
 	{from: "internal/measured", std: true},
 	// Tries plx from outside; what it trains is a program like any other.
-	{from: "internal/faultgrid/trainee", to: []string{"trainer/..."}},
-	{from: "internal/faultgrid", to: []string{"internal/measured", "internal/testhosts"}},
+	{from: "internal/faultgrid/ledger", std: true, not: []string{"net", "os/exec"}},
+	{from: "internal/faultgrid/trainee", to: []string{"internal/faultgrid/ledger", "trainer/..."}},
+	{from: "internal/faultgrid", to: []string{"internal/faultgrid/ledger", "internal/measured", "internal/testhosts"}},
 	{from: "internal/valve", std: true},
 	{from: "internal/failpoint", std: true, not: []string{"net", "os/exec"}},
 	{from: "internal/testhosts/cmd/...", to: []string{"internal/testhosts", "trainer/cluster"}},

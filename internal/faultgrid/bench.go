@@ -16,13 +16,14 @@ import (
 // bench is the hosts and the programs of a grid.
 type bench struct {
 	*settings
-	results *Results
-	cluster *testhosts.Cluster
-	file    string // of resources
-	dir     string
-	digest  string // of the weights without a fault
-	started []*job // that may still run
-	stderr  io.Writer
+	results   *Results
+	cluster   *testhosts.Cluster
+	file      string // of resources
+	looseFile string // likewise, where workers do not wait for each other
+	dir       string
+	digest    string // of the weights without a fault
+	started   []*job // that may still run
+	stderr    io.Writer
 }
 
 // reporter passes on what the hosts say.
@@ -51,7 +52,7 @@ func openBench(s *settings, r *Results, stderr io.Writer) (b *bench, err error) 
 	if b.cluster, err = testhosts.Open(testhosts.Options{Hosts: len(resources)}, reporter{stderr}); err != nil {
 		return b, err
 	}
-	b.file = b.cluster.ResourceFile(resources...)
+	b.file, b.looseFile = b.cluster.ResourceFile(resources...), b.cluster.ResourceFile(looseResources...)
 	return b, nil
 }
 

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Cell is one fault of one victim in one architecture.
+// Cell is one fault of one victim in one architecture, or in one mode in which
+// workers do not wait for each other.
 type Cell struct {
 	Arch   string
 	Victim victim
@@ -83,13 +84,30 @@ var described = map[fault]string{
 
 var architectures = []string{"ps", "allreduce", "hybrid"}
 
+// modes are those in which workers do not wait for each other, and what --sync
+// is then. They train in ps.
+var (
+	modes = []string{"async", "ssp", "backup"}
+	syncs = map[string]string{"async": "async", "ssp": fmt.Sprint("ssp:", bound), "backup": fmt.Sprint("backup:", spares)}
+)
+
+// How far workers may be apart in ssp, and how many are not waited for in
+// backup.
+const (
+	bound  = 2
+	spares = 1
+)
+
+// loose says that workers do not wait for each other.
+func (c Cell) loose() bool { return syncs[c.Arch] != "" }
+
 // Name is the cell's path, such as ps/worker/kill.
 func (c Cell) Name() string { return fmt.Sprintf("%s/%s/%s", c.Arch, c.Victim, c.Fault) }
 
 // every is the whole grid, with the cells that cannot be.
 func every() []Cell {
 	var all []Cell
-	for _, a := range architectures {
+	for _, a := range slices.Concat(architectures, modes) {
 		for _, v := range victims {
 			for _, f := range faults {
 				all = append(all, Cell{a, v, f})
@@ -114,6 +132,9 @@ func quick() []Cell {
 		{"ps", worker, full},
 		{"allreduce", worker, power},
 		{"hybrid", launching, kill},
+		{"async", worker, kill},
+		{"ssp", server, kill},
+		{"backup", worker, reset},
 	}
 }
 
@@ -147,6 +168,9 @@ const (
 
 func (c Cell) pace() time.Duration {
 	slow := c.Victim == launching || c.Victim == seat || c.Victim.task() == "" && c.Fault == stop
+	if c.loose() { // nobody waits for who is lost, and they must not be done before that is noticed
+		slow = c.promise().outcome == goesOn && slices.Contains([]fault{stop, cut, power}, c.Fault)
+	}
 	if slow {
 		return unhurried
 	}

@@ -9,7 +9,7 @@ import (
 // Every victim and fault has its promise, or a reason why there is no cell.
 func TestEveryCellIsSpokenFor(t *testing.T) {
 	all, tried := every(), grid()
-	if want := len(architectures) * len(victims) * len(faults); len(all) != want {
+	if want := (len(architectures) + len(modes)) * len(victims) * len(faults); len(all) != want {
 		t.Errorf("%d cells, want %d", len(all), want)
 	}
 	for _, c := range all {

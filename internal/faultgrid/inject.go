@@ -84,7 +84,7 @@ func stopped(ctx context.Context, r *run) (string, error) {
 
 // signal sends a signal to the victim's processes and waits for what it does.
 func (r *run) signal(ctx context.Context, s syscall.Signal, state byte, so string) (string, error) {
-	ps, err := r.cell.Victim.processes(r.host())
+	ps, err := r.cell.processes(r.host())
 	if err != nil {
 		return "", err
 	}
@@ -121,7 +121,7 @@ func wakened(_ context.Context, r *run) error {
 // starved has the kernel kill the victim; where that is not possible, so that
 // it looks the same.
 func starved(ctx context.Context, r *run) (string, error) {
-	ps, err := r.cell.Victim.processes(r.host())
+	ps, err := r.cell.processes(r.host())
 	if err != nil {
 		return "", err
 	}
@@ -154,7 +154,7 @@ func fired(ctx context.Context, r *run) (string, error) {
 		return "", fmt.Errorf("the failpoint %s never happened", place)
 	}
 	who = strings.Join(strings.Fields(strings.TrimRight(who, "! ")), " on ")
-	if want := fmt.Sprintf("%s on %s", r.cell.Victim.task(), r.host().Name); who != want && !r.inject.anyone {
+	if want := fmt.Sprintf("%s on %s", r.cell.task(), r.host().Name); who != want && !r.inject.anyone {
 		return "", fmt.Errorf("the failpoint %s happened in %s, not in %s", place, who, want)
 	}
 	return fmt.Sprintf("failpoint %s in %s", said, who), nil
@@ -165,7 +165,7 @@ func (r *run) trigger() string {
 	if r.inject.anyone {
 		return triggers
 	}
-	return triggers + "-" + strings.ReplaceAll(r.cell.Victim.task(), ":", "-")
+	return triggers + "-" + strings.ReplaceAll(r.cell.task(), ":", "-")
 }
 
 const triggers = "/tmp/plx-fault"

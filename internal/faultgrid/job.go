@@ -97,13 +97,23 @@ func (j *job) stop() {
 }
 
 // launch are the words of a launch; more stands before the program.
-func (b *bench) launch(arch, name string, pace time.Duration, more ...string) []string {
-	args := []string{"launch", "--color", "never", "--hosts", b.file, "--name", name, "--lease", lease.String(), "--grace", "2s",
+func (b *bench) launch(c Cell, name string, pace time.Duration, more ...string) []string {
+	file, own := b.file, []string{"--arch", c.Arch, "--virtual-workers", "4", "--digest", "--partition-bytes", "8192", "--bucket-bytes", "8192"}
+	if c.loose() {
+		file, more = b.looseFile, append(more, "--ps", looseServers, "--freeze-timeout", "4s")
+		own = []string{"--arch", "ps", "--sync", syncs[c.Arch], "--partition-bytes", "2048", "--ledger", ledgers}
+		if c.Arch == "backup" {
+			own = append(own, "--quiet", "0")
+		}
+	}
+	args := []string{"launch", "--color", "never", "--hosts", file, "--name", name, "--lease", lease.String(), "--grace", "2s",
 		"--start-timeout", "60s", "--max-time", "3m", "--max-restarts", "3", "--min-workers", "1"}
-	return append(append(args, more...), b.trainee, "--arch", arch, "--virtual-workers", "4", "--digest",
-		"--partition-bytes", "8192", "--bucket-bytes", "8192", "--ckpt-dir", "kept",
-		"--ckpt-every-steps", fmt.Sprint(checkpointEvery), "--steps", fmt.Sprint(steps), "--pace", pace.String())
+	return slices.Concat(args, more, []string{b.trainee}, own, []string{"--ckpt-dir", "kept",
+		"--ckpt-every-steps", fmt.Sprint(checkpointEvery), "--steps", fmt.Sprint(steps), "--pace", pace.String()})
 }
+
+// ledgers is where workers note what they were told.
+const ledgers = "ledger"
 
 // detached launches a job that needs no launcher, and follows it.
 func (b *bench) detached(ctx context.Context, script *transcript, args []string) (*job, string, error) {

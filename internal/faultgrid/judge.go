@@ -27,7 +27,11 @@ func (r *run) judgeSurvival(ctx context.Context) error {
 	if r.cell.Victim == departed {
 		r.sample.Noticed, r.sample.Back = -1, 0 // whoever followed was away, the training was not
 	}
-	return errors.Join(verdict(r.cell.promise(), *r.sample, r.digest), r.named(lines),
+	digest := r.digest
+	if r.cell.loose() {
+		digest = "" // nobody prints one
+	}
+	return errors.Join(verdict(r.cell.promise(), *r.sample, digest), r.sample.toldOf(r.cell), r.named(lines), r.audited(),
 		r.nothingLeft(ctx, lease), r.launchersGone())
 }
 
@@ -94,7 +98,7 @@ func (r *run) names(words []string) []string {
 	if r.cell.Victim.host() < 0 {
 		return words
 	}
-	names := strings.NewReplacer("VICTIM", r.cell.Victim.task(), "HOST", r.host().Name, "ADDRESS", r.host().Addr)
+	names := strings.NewReplacer("VICTIM", r.cell.task(), "HOST", r.host().Name, "ADDRESS", r.host().Addr)
 	words = slices.Clone(words)
 	for i, w := range words {
 		words[i] = names.Replace(w)
@@ -121,7 +125,7 @@ func verdict(p promise, s Sample, digest string) error {
 	if limit := p.within.Seconds(); s.Back < 0 || s.Back > limit {
 		wrong("training went on after %.1f s, want at most %.0f", s.Back, limit)
 	}
-	if s.Unsaved > 0 && len(p.warns) == 0 {
+	if s.Unsaved > p.unsaved && len(p.warns) == 0 {
 		wrong("%d checkpoints were not made", s.Unsaved)
 	}
 	// A checkpoint is written while training goes on: the newest may not be whole.
@@ -129,6 +133,22 @@ func verdict(p promise, s Sample, digest string) error {
 		wrong("%d steps were made twice, want at most %d", s.Redone, most)
 	}
 	return errors.Join(errs...)
+}
+
+// toldOf says in what plx has told wrongly how many steps are made twice. Where
+// it could not know it says at least so many, and another worker may have come a
+// step further than the chief had printed; in backup the chief skips steps for
+// which it comes too late, and those it counts.
+func (s Sample) toldOf(c Cell) error {
+	switch {
+	case s.Generations == 0 || c.Victim.detached() || c.Arch == "backup":
+		return nil
+	case s.Told < 0:
+		return errors.New("nothing was said of the steps that are made twice")
+	case s.Least && s.Told > s.Redone+1, !s.Least && s.Told != s.Redone:
+		return fmt.Errorf("%d steps were made twice, plx says %d (at least: %t)", s.Redone, s.Told, s.Least)
+	}
+	return nil
 }
 
 // learning is how long it may take whoever follows a job from outside to learn
@@ -188,7 +208,7 @@ func (r *run) resume(ctx context.Context) error {
 	}
 	defer log.Close()
 	script := newTranscript(log)
-	j, err := r.start(script, r.launch(r.cell.Arch, r.name, fast)...)
+	j, err := r.start(script, r.launch(r.cell, r.name, fast)...)
 	if err != nil {
 		return err
 	}

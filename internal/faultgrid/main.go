@@ -2,9 +2,11 @@
 // each victim, in each architecture, on hosts of package testhosts. It kills
 // and freezes processes, cuts and slows links, breaks connections in the middle
 // of a frame, fills disks, takes the power away, and wants the weights at the
-// end to be the same bits as without the fault:
+// end to be the same bits as without the fault. Where workers do not wait for
+// each other there are no such bits: there it counts how often every gradient
+// was applied (audit.go).
 //
-//	make fault-grid                                   # all of it, under an hour: docs/reliability.md
+//	make fault-grid                                   # all of it, about an hour: docs/reliability.md
 //	make fault-grid ARGS="--run 'ps/worker/.*'"       # a part
 //	go run ./internal/faultgrid --quick --out DIR     # a few cells, in a minute or two
 //	go run ./internal/faultgrid --list                # the cells, and what they must come to

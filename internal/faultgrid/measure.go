@@ -18,11 +18,16 @@ type measures struct {
 	Resumed     int     `json:"resumed"`     // steps that were not made again by the launch that went on; -1: none did
 	Unsaved     int     `json:"unsaved"`     // checkpoints that the last generation could not make
 	Digest      string  `json:"digest"`      // of all weights at the end
+	Told        int     `json:"told"`        // steps made twice, as plx says, of all generations; -1: it says nothing
+	Least       bool    `json:"least"`       // it says at least so many
 }
+
+// unmeasured is what is known without a transcript.
+var unmeasured = measures{Noticed: -1, Back: -1, Struck: -1, Resumed: -1, Told: -1}
 
 // measure reads what happened around a fault that came at a time.
 func measure(lines []line, fault time.Time) measures {
-	m := measures{Noticed: -1, Back: -1, Struck: -1, Resumed: -1}
+	m := unmeasured
 	generation, last := 0, -1
 	for _, l := range lines {
 		m.read(l.text)
@@ -65,6 +70,7 @@ func nextStep(lines []line, fault time.Time, noticed float64) float64 {
 
 // read takes what a line says once for the whole run.
 func (m *measures) read(text string) {
+	m.readLoss(text)
 	if found := digestLine.FindStringSubmatch(text); found != nil {
 		m.Digest = found[2]
 	}
@@ -74,6 +80,17 @@ func (m *measures) read(text string) {
 	if found := resumeLine.FindStringSubmatch(text); found != nil {
 		m.Resumed, _ = strconv.Atoi(found[1]) // digits that are no number would be a step past all numbers
 	}
+}
+
+// readLoss takes what plx says of steps that are made twice.
+func (m *measures) readLoss(text string) {
+	found := lossLine.FindStringSubmatch(text)
+	if found == nil {
+		return
+	}
+	n, err := strconv.Atoi(found[2])
+	m.Told = max(m.Told, 0) + n // 0 where it says that there are none
+	m.Least = m.Least || err != nil && found[2] != "no" || found[1] != ""
 }
 
 // about says that a line tells of trouble: neither the fault's own word nor that

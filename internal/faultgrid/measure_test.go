@@ -40,36 +40,40 @@ func TestMeasure(t *testing.T) {
 			2.5 plx: worker:1 on h2 was ended by signal 9 (killed)
 			6 worker:0 h1 ! plx: going on after step 14, from checkpoint 000000000014-g0-5f3a9c1e of job a, made 2s ago
 			6.5 worker:0 h1 | generation 1 | step 14 | loss 1
+			6.6 plx: generation 1 goes on behind step 14: 4 steps are made again
 			7 worker:0 h1 | generation 1 | step 15 | loss 1
 			8 worker:0 h1 | digest step=16 sha256=` + sum,
-			measures{Noticed: 0.5, Back: 4.5, Redone: 4, Generations: 1, Struck: 17, Resumed: 14, Digest: sum}},
+			measures{Noticed: 0.5, Back: 4.5, Redone: 4, Generations: 1, Struck: 17, Resumed: 14, Digest: sum, Told: 4}},
 		"a step between the fault and the first word": {`
 			1 worker:0 h1 | generation 0 | step 16 | loss 1
 			2.5 worker:0 h1 | generation 0 | step 17 | loss 1
 			3 plx: host h2: not heard for 5s
-			9 worker:0 h2 | generation 1 | step 14 | loss 1`,
-			measures{Noticed: 1, Back: 7, Redone: 4, Generations: 1, Struck: 16, Resumed: -1}},
+			9 worker:0 h2 | generation 1 | step 14 | loss 1
+			9 plx: generation 1 goes on behind step 14: steps made since are made again, it is not known how many`,
+			measures{Noticed: 1, Back: 7, Redone: 4, Generations: 1, Struck: 16, Resumed: -1, Least: true}},
 		"two restarts": {`
 			1 worker:0 h1 | generation 0 | step 16 | loss 1
 			3 plx: worker:1 on h2 exited with status 0 before its work was finished
 			4 worker:0 h1 | generation 1 | step 14 | loss 1
-			5 worker:0 h1 | generation 2 | step 7 | loss 1`,
-			measures{Noticed: 1, Back: 3, Redone: 11, Generations: 2, Struck: 16, Resumed: -1}},
+			4.5 plx: generation 1 goes on behind step 14: at least 2 steps of the chief are made again; what the other workers have made since is lost
+			5 worker:0 h1 | generation 2 | step 7 | loss 1
+			6 plx: generation 2 goes on behind step 7: no step is made again`,
+			measures{Noticed: 1, Back: 3, Redone: 11, Generations: 2, Struck: 16, Resumed: -1, Told: 2, Least: true}},
 		"nobody notices": {`
 			1 worker:0 h1 | generation 0 | step 16 | loss 1
 			2.5 worker:0 h1 | generation 0 | step 17 | loss 1
 			3 worker:0 h1 | generation 0 | step 18 | loss 1`,
-			measures{Noticed: -1, Back: 0.5, Struck: 16, Resumed: -1}},
+			measures{Noticed: -1, Back: 0.5, Struck: 16, Resumed: -1, Told: -1}},
 		"it goes on with a warning": {`
 			1 worker:0 h1 | generation 0 | step 20 | loss 1
 			2.5 worker:0 h1 ! plx: warning: host h2: no space left on device
 			3 worker:0 h1 | generation 0 | step 21 | loss 1
 			4 worker:0 h1 ! plx: 4 checkpoints of 419 KiB made, 8 failed; steps held for 50µs at most, 160µs in all`,
-			measures{Noticed: 0.5, Back: 1, Struck: 20, Resumed: -1, Unsaved: 8}},
+			measures{Noticed: 0.5, Back: 1, Struck: 20, Resumed: -1, Told: -1, Unsaved: 8}},
 		"the end": {`
 			1 worker:0 h1 | generation 0 | step 20 | loss 1
 			4 plx: job a: host h1: not heard for 5s`,
-			measures{Noticed: 2, Back: -1, Struck: 20, Resumed: -1}},
+			measures{Noticed: 2, Back: -1, Struck: 20, Resumed: -1, Told: -1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := measure(told(t, c.text), epoch.Add(2*time.Second)); got != c.want {

@@ -35,6 +35,8 @@ type promise struct {
 	says []string
 	// warns are words that one line of a task's must hold.
 	warns []string
+	// unsaved is how many checkpoints need not be made.
+	unsaved int
 	// codes are the exit statuses of a job that ends.
 	codes []int
 	// why there is no cell.
@@ -54,19 +56,33 @@ const (
 )
 
 // row gives a promise to all cells of some victims and faults in one
-// architecture, or in all.
+// architecture, in all, or in all modes in which workers do not wait for each
+// other.
 type row struct {
-	arch    string
+	arch    string // "" for all
 	victims []victim
 	faults  []fault
 	promise promise
 }
 
 func (r row) holds(c Cell) bool {
-	return (r.arch == "" || r.arch == c.Arch) && slices.Contains(r.victims, c.Victim) && slices.Contains(r.faults, c.Fault)
+	in := r.arch == c.Arch || r.arch == "" && !c.loose() || r.arch == loosely && c.loose()
+	return in && slices.Contains(r.victims, c.Victim) && slices.Contains(r.faults, c.Fault)
 }
 
-var tasks = []victim{chief, worker, server}
+var (
+	tasks  = []victim{chief, worker, server}
+	needed = []victim{chief, server}
+)
+
+// loosely stands for all modes in which workers do not wait for each other.
+const loosely = "loosely"
+
+// oneCopy is the checkpoint of which a copy was on its way to who is lost.
+const oneCopy = 1
+
+// without are the words that a job goes on without its second worker.
+const without = "the job goes on without "
 
 // promises: the first row that has the victim and the fault holds.
 var promises = []row{
@@ -94,6 +110,19 @@ var promises = []row{
 	{"", []victim{supervisor, guardian, agent, launching}, []fault{corrupt}, promise{why: "SSH refuses what was changed on its way; the cell is reset"}},
 	{"", []victim{supervisor, guardian}, []fault{reset}, promise{why: "the agent's connections: its own cell"}},
 	{"", []victim{guardian, agent}, []fault{oom}, promise{why: "as kill; tried on the supervisor"}},
+
+	{loosely, []victim{worker}, []fault{kill}, promise{outcome: goesOn, within: soon, unsaved: oneCopy, says: []string{"VICTIM", "HOST", "signal 9", without}}},
+	{loosely, []victim{worker}, []fault{stop}, promise{outcome: goesOn, within: silent, unsaved: oneCopy, says: []string{"VICTIM", "HOST", "it froze", without}}},
+	{loosely, []victim{worker}, []fault{exit}, promise{outcome: goesOn, within: soon, unsaved: oneCopy, says: []string{"VICTIM", "HOST", "exited with status 0", without}}},
+	{loosely, []victim{worker}, []fault{reset}, promise{outcome: goesOn, within: soon, unsaved: oneCopy, says: []string{"VICTIM", "HOST", without}}},
+	{loosely, []victim{worker}, []fault{cut, power}, promise{outcome: goesOn, within: silent, unsaved: oneCopy, says: []string{"host HOST", without + "worker:1"}}},
+	{loosely, []victim{supervisor}, []fault{kill, stop}, promise{outcome: goesOn, within: silent, unsaved: oneCopy, says: []string{"HOST", without}}},
+	{loosely, needed, []fault{kill}, promise{outcome: recovers, within: soon, says: []string{"VICTIM", "HOST", "signal 9"}}},
+	{loosely, needed, []fault{stop}, promise{outcome: recovers, within: silent, says: []string{"VICTIM", "HOST"}}},
+	{loosely, needed, []fault{exit}, promise{outcome: recovers, within: soon, says: []string{"VICTIM", "HOST", "exited with status 0"}}},
+	{loosely, needed, []fault{reset}, promise{outcome: recovers, within: soon, says: []string{" on h"}}},
+	{loosely, needed, []fault{cut, power}, promise{outcome: recovers, within: twoLease, says: []string{"host HOST"}}},
+	{loosely, victims, faults, promise{why: "as where workers wait for each other: a few cells show what the modes are about"}},
 
 	{"", []victim{launching}, []fault{kill, oom, power}, promise{outcome: ends, within: lease + 2*time.Second, codes: []int{137}}},
 	// For --wait-host after that the launcher goes on when it can.

@@ -12,7 +12,7 @@ func (r *Results) markdown() string {
 	var b strings.Builder
 	r.circumstances(&b)
 	for _, v := range victims {
-		rows := r.rows(v)
+		rows := r.rows(v, architectures)
 		if len(rows) == 0 {
 			continue
 		}
@@ -21,8 +21,23 @@ func (r *Results) markdown() string {
 			fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
 		}
 	}
+	r.loosely(&b)
 	r.broken(&b)
 	return b.String()
+}
+
+// loosely is the table of the modes in which workers do not wait for each other.
+func (r *Results) loosely(b *strings.Builder) {
+	begun := false
+	for _, v := range victims {
+		for _, row := range r.rows(v, modes) {
+			if !begun {
+				fmt.Fprintf(b, "\n### async, ssp:%d and backup:%d\n\n| victim | fault | what happens | noticed after | training again after | steps made twice | kept |\n|---|---|---|---|---|---|---|\n", bound, spares)
+				begun = true
+			}
+			fmt.Fprintf(b, "| %s | %s |\n", titles[v], strings.Join(row, " | "))
+		}
+	}
 }
 
 // titles say whom the cells of a victim are about.
@@ -64,11 +79,12 @@ func (r *Results) circumstances(b *strings.Builder) {
 	}
 }
 
-// rows are those of a victim: one for each fault that was tried.
-func (r *Results) rows(v victim) (rows [][]string) {
+// rows are those of a victim in some architectures or modes: one for each fault
+// that was tried.
+func (r *Results) rows(v victim, in []string) (rows [][]string) {
 	for _, f := range faults {
 		var of []Sample
-		for _, a := range architectures {
+		for _, a := range in {
 			if s := r.sample(Cell{a, v, f}); s != nil {
 				of = append(of, *s)
 			}

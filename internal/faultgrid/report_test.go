@@ -16,6 +16,9 @@ func made() *Results {
 		r.keep(Sample{Cell: Cell{arch, worker, kill}.Name(), Outcome: recovers, measures: measures{Noticed: 0.25 * float64(i), Back: 3, Redone: 4 + i, Generations: 1}})
 	}
 	r.keep(Sample{Cell: "ps/worker/stop", Outcome: recovers, Failed: "exit status 1\nthe weights are others"})
+	for _, mode := range modes {
+		r.keep(Sample{Cell: Cell{mode, worker, kill}.Name(), Outcome: goesOn, measures: measures{Noticed: 0.5, Back: 0.5}})
+	}
 	r.keep(Sample{Cell: "ps/launcher/kill", Outcome: ends, Ended: 4.5, measures: measures{Noticed: -1, Back: -1, Redone: 7, Reached: 20, Resumed: 14}})
 	return r
 }
@@ -26,7 +29,8 @@ func TestMarkdown(t *testing.T) {
 		"| SIGKILL | recovers | 0.0 to 0.5 s | 3.0 s | 4 to 6 | 3 of 3 |",
 		"| SIGSTOP | recovers | - | - | - | **0 of 1** |",
 		"| SIGKILL | ends | - | 4.5 s | 7 | 1 of 1 |",
-		"in 5.0 to 6.5 s", "5 tried of", "4 have kept",
+		"| Another worker, or its host | SIGKILL | goes on | 0.5 s | 0.5 s | 0 | 3 of 3 |",
+		"in 5.0 to 6.5 s", "8 tried of", "7 have kept",
 		"- ps/worker/stop, which recovers: exit status 1 the weights are others\n",
 	} {
 		if !strings.Contains(text, want) {
@@ -71,7 +75,7 @@ func TestFailuresAreNamed(t *testing.T) {
 	}
 	r := made()
 	r.keep(Sample{Cell: "ps/worker/stop"})
-	if err := r.failures(); err != nil || len(r.Samples) != 5 {
+	if err := r.failures(); err != nil || len(r.Samples) != 8 {
 		t.Errorf("%v, %d samples", err, len(r.Samples))
 	}
 }

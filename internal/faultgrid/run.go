@@ -50,7 +50,7 @@ const limit = 3 * time.Minute
 func (b *bench) try(ctx context.Context, c Cell) (s Sample) {
 	began := time.Now()
 	s = Sample{Cell: c.Name(), Outcome: c.promise().outcome, Began: began.UTC().Format(time.RFC3339), Commit: b.results.Machine.Commit,
-		Seed: b.seed, Target: c.target(b.seed), measures: measures{Noticed: -1, Back: -1, Struck: -1, Resumed: -1}}
+		Seed: b.seed, Target: c.target(b.seed), measures: unmeasured}
 	log, err := b.openLog(c.Name())
 	if err != nil {
 		s.Failed = err.Error()
@@ -110,10 +110,10 @@ func (r *run) begin(ctx context.Context) (err error) {
 		more = append(more, "--setup", r.inject.setup())
 	}
 	if r.cell.Victim.detached() {
-		r.job, r.id, err = r.detached(ctx, r.script, r.launch(r.cell.Arch, r.name, r.cell.pace(), append(more, "--detach")...))
+		r.job, r.id, err = r.detached(ctx, r.script, r.launch(r.cell, r.name, r.cell.pace(), append(more, "--detach")...))
 		return err
 	}
-	r.job, err = r.start(r.script, r.launch(r.cell.Arch, r.name, r.cell.pace(), more...)...)
+	r.job, err = r.start(r.script, r.launch(r.cell, r.name, r.cell.pace(), more...)...)
 	return err
 }
 

@@ -88,6 +88,7 @@ var (
 	digestLine = regexp.MustCompile(`digest step=(\d+) sha256=([0-9a-f]{64})`)
 	resumeLine = regexp.MustCompile(`going on after step (\d+), from checkpoint`)
 	savedLine  = regexp.MustCompile(`\d+ checkpoints? of .* made, (\d+) failed`)
+	lossLine   = regexp.MustCompile(`^plx: generation \d+ goes on behind step \d+: (at least )?(\d+|no|)(?: step|steps made since)`)
 	firedLine  = regexp.MustCompile(`! failpoint [a-z.]+: [a-z]+$`)
 	troubled   = regexp.MustCompile(`\b(lost|silent|ended|exited|failed|refused|reset|gone|heard|killed|broken|error|space|cut|frame|deadline|timeout|timed out|EOF|not)\b`)
 )

@@ -14,7 +14,22 @@ import (
 // The others have a server too.
 var resources = []string{"h1: cpu", "h2: cpu", "h3: ps"}
 
+// The same hosts where workers do not wait for each other: the job can do
+// without the second, which has a worker and nothing else. The third has both.
+var (
+	looseResources = []string{"h1: cpu", "h2: cpu", "h3: cpu"}
+	looseServers   = "h1,h3"
+)
+
 // task is the victim's name as a task, "" for those that are none.
+func (c Cell) task() string {
+	if c.loose() && c.Victim == server {
+		return "ps:1"
+	}
+	return c.Victim.task()
+}
+
+// task is the victim's name where all workers wait for each other.
 func (v victim) task() string {
 	switch v {
 	case chief:
@@ -41,29 +56,29 @@ func (v victim) host() int {
 }
 
 // runs says that a process of the victim's host is the victim, or a part of it.
-func (v victim) runs(p testhosts.Process) bool {
-	if task := v.task(); task != "" {
+func (c Cell) runs(p testhosts.Process) bool {
+	if task := c.task(); task != "" {
 		role, index, _ := strings.Cut(task, ":")
 		return slices.Contains(p.Environ, "PLX_ROLE="+role) && slices.Contains(p.Environ, "PLX_TASK_INDEX="+index)
 	}
 	command := strings.Join(p.Args, " ")
-	return v != guardian && strings.Contains(command, "plx agent supervisor") ||
-		v != supervisor && strings.Contains(command, "plx agent guardian")
+	return c.Victim != guardian && strings.Contains(command, "plx agent supervisor") ||
+		c.Victim != supervisor && strings.Contains(command, "plx agent guardian")
 }
 
 // processes are those of a victim that is not the launcher.
-func (v victim) processes(h *testhosts.Host) ([]testhosts.Process, error) {
+func (c Cell) processes(h *testhosts.Host) ([]testhosts.Process, error) {
 	all, err := h.Processes()
 	if err != nil {
 		return nil, err
 	}
-	found := slices.DeleteFunc(all, func(p testhosts.Process) bool { return !v.runs(p) })
+	found := slices.DeleteFunc(all, func(p testhosts.Process) bool { return !c.runs(p) })
 	want := 1
-	if v == agent || v == seat {
+	if c.Victim == agent || c.Victim == seat {
 		want = 2
 	}
 	if len(found) != want {
-		return nil, fmt.Errorf("host %s: %d processes are the %s, not %d: %v", h.Name, len(found), v, want, found)
+		return nil, fmt.Errorf("host %s: %d processes are the %s, not %d: %v", h.Name, len(found), c.Victim, want, found)
 	}
 	return found, nil
 }

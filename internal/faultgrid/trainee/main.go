@@ -5,6 +5,10 @@
 // that a fault hits the step that it is meant for.
 //
 // The chief prints every step.
+//
+// With --ledger it trains something else, in which every gradient that was
+// applied can be counted: what workers that do not wait for each other come to
+// has no bits that could be compared.
 package main
 
 import (
@@ -21,6 +25,8 @@ type settings struct {
 	steps   int
 	pace    time.Duration
 	silence time.Duration
+	ledger  string
+	quiet   int
 }
 
 func main() {
@@ -28,7 +34,14 @@ func main() {
 	flag.IntVar(&s.steps, "steps", 80, "`steps` to take")
 	flag.DurationVar(&s.pace, "pace", 30*time.Millisecond, "`time` that a step takes at least")
 	flag.DurationVar(&s.silence, "peer-timeout", 3*time.Second, "`time` for which another task may be silent")
-	trainer.Main(s.train)
+	flag.StringVar(&s.ledger, "ledger", "", "count gradients, and note what workers are told in this `folder` of the job's checkpoints")
+	flag.IntVar(&s.quiet, "quiet", 60, "with --ledger: `steps` of nobody's, without a change, after which nothing more is to come")
+	trainer.Main(func(ctx context.Context, job *trainer.Job) error {
+		if s.ledger != "" {
+			return s.count(ctx, job)
+		}
+		return s.train(ctx, job)
+	})
 }
 
 // batch is the rows of a step, over all workers together.
