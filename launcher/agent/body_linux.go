@@ -164,7 +164,10 @@ func (s *supervisor) stayed(t *task, err error) {
 func (s *supervisor) turn(t *task, b *body) error {
 	for i, stream := range []logs.Stream{logs.Stdout, logs.Stderr} {
 		src := logs.Source{Task: t.Task.String(), Stream: stream}
-		err := b.outs[i].turn(src.String(), func() (io.WriteCloser, error) { return s.spool(t, src) })
+		before, err := b.outs[i].turn(src.String(), func() (io.WriteCloser, error) { return s.spool(t, src) })
+		if before != nil {
+			s.notice(before.Error())
+		}
 		if err != nil {
 			return err
 		}

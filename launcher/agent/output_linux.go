@@ -66,23 +66,28 @@ func (o *output) run() {
 }
 
 // turn has what comes from now on written to another spool, which is opened once
-// the one before is closed: the stream is another task's. The last bytes are
-// forgotten with it.
-func (o *output) turn(name string, open func() (io.WriteCloser, error)) error {
+// the one before is closed, or could not be: the stream is another task's. The
+// last bytes are forgotten with it. What is wrong with the one before is
+// returned and not told: whoever is told may be who calls it.
+func (o *output) turn(name string, open func() (io.WriteCloser, error)) (before, opening error) {
 	o.mu.Lock()
 	o.tail = nil
 	o.mu.Unlock()
 	o.writing.Lock()
 	defer o.writing.Unlock()
-	if err := o.Close(); err != nil {
-		o.tell(fmt.Sprintf("%s: %v", o.name, err))
+	err := o.Close()
+	if err == nil && o.dropped > 0 {
+		err = o.lost()
 	}
-	to, err := open()
 	if err != nil {
-		to = lostSpool{err}
+		before = fmt.Errorf("%s: %w", o.name, err)
+	}
+	to, opening := open()
+	if opening != nil {
+		to = lostSpool{opening}
 	}
 	o.spool = spool{name: name, WriteCloser: to}
-	return err
+	return before, opening
 }
 
 // lostSpool is one that could not be opened.
@@ -94,19 +99,26 @@ func (lostSpool) Close() error                { return nil }
 // keep writes p to the spool and remembers the last bytes. Only run calls it.
 func (o *output) keep(p []byte) {
 	o.remember(p)
+	if err := o.put(p); err != nil { // not before turn may go on
+		o.tell(fmt.Sprintf("output is being lost: %v", err))
+	}
+}
+
+// put writes p. Its error is why the first bytes of a spool were lost.
+func (o *output) put(p []byte) error {
 	o.writing.Lock()
 	defer o.writing.Unlock()
 	if o.gap > 0 && len(p) > 0 {
 		mark := fmt.Sprintf("\nplx: %d bytes are missing here: the disk was full\n", o.gap)
 		if _, err := io.WriteString(o.WriteCloser, mark); err != nil {
-			o.drop(len(p), err)
-			return
+			return o.drop(len(p), err)
 		}
 		o.gap = 0
 	}
 	if n, err := o.Write(p); err != nil {
-		o.drop(len(p)-n, err)
+		return o.drop(len(p)-n, err)
 	}
+	return nil
 }
 
 func (o *output) remember(p []byte) {
@@ -118,14 +130,18 @@ func (o *output) remember(p []byte) {
 	}
 }
 
-// drop counts bytes that the spool did not take, and tells of the first.
-func (o *output) drop(n int, err error) {
-	if o.dropped == 0 {
-		o.tell(fmt.Sprintf("output is being lost: %v", err))
+// drop counts bytes that the spool did not take. Its error is that of the first.
+func (o *output) drop(n int, err error) error {
+	if o.dropped > 0 {
+		err = nil // it was told
 	}
 	o.dropped += int64(n)
 	o.gap += int64(n)
+	return err
 }
+
+// lost says how much was.
+func (s *spool) lost() error { return fmt.Errorf("%d bytes of output were lost", s.dropped) }
 
 // lastLines returns the last bytes of the stream, from the start of a line
 // where one is in them.
@@ -156,7 +172,7 @@ func (o *output) close(deadline time.Time) error {
 	o.writing.Lock()
 	defer o.writing.Unlock()
 	if o.dropped > 0 {
-		o.tell(fmt.Sprintf("%s: %d bytes of output were lost", o.name, o.dropped))
+		o.tell(fmt.Sprintf("%s: %v", o.name, o.lost()))
 	}
 	return errors.Join(err, o.Close())
 }
