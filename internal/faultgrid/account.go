@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"strconv"
 
 	"github.com/plx-run/plx/internal/faultgrid/ledger"
 )
@@ -84,15 +85,33 @@ func (a *account) count(name string, k key, step int) float64 {
 	return a.applied[name][ledger.Push{Generation: k.generation, Worker: k.worker, Step: step}.Row()]
 }
 
+// lostWorkers are those that the last generation went on without, as plx says.
+func lostWorkers(lines []line) (lost []int) {
+	for _, l := range lines {
+		if !own(l.text) {
+			continue
+		}
+		if anewLine.MatchString(l.text) {
+			lost = nil
+		}
+		if found := withoutLine.FindStringSubmatch(l.text); found != nil {
+			for _, task := range taskName.FindAllStringSubmatch(found[1]+found[2], -1) {
+				worker, err := strconv.Atoi(task[1])
+				if err == nil { // digits that are no number are no worker's
+					lost = append(lost, worker)
+				}
+			}
+		}
+	}
+	return lost
+}
+
 // audited reads what a job has left on its hosts, and audits it.
-func (r *run) audited() error {
+func (r *run) audited(lines []line) error {
 	if !r.cell.loose() {
 		return nil
 	}
-	a := account{mode: r.cell.Arch}
-	if r.cell.promise().outcome == goesOn {
-		a.lost = []int{1}
-	}
+	a := account{mode: r.cell.Arch, lost: lostWorkers(lines)}
 	var errs []error
 	for _, h := range r.cluster.Hosts {
 		folders, err := filepath.Glob(filepath.Join(h.HomeDir, ".plx", "ckpt", "*", ledgers))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -231,4 +232,17 @@ func without39(all []ledger.Entry) (kept []ledger.Entry) {
 		}
 	}
 	return kept
+}
+
+func TestLostWorkers(t *testing.T) {
+	for text, want := range map[string][]int{
+		"1 plx: worker:1 on h2 was ended by signal 9 (killed); the job goes on without it":                                                                          {1},
+		"1 plx: host h2: not heard for 5s; the job goes on without worker:1, worker:2":                                                                              {1, 2},
+		"1 worker:0 h1 ! plx: worker:1 on h2 has gone; the job goes on without it":                                                                                  nil,
+		"1 plx: worker:2 on h3 failed: x; the job goes on without it\n2 plx: restarted (1 of 3) after host h1: lost; generation 1 starts on 2 hosts with 2 workers": nil,
+	} {
+		if got := lostWorkers(told(t, text)); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", text, got, want)
+		}
+	}
 }

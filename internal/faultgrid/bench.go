@@ -19,6 +19,7 @@ type bench struct {
 	results   *Results
 	cluster   *testhosts.Cluster
 	file      string // of resources
+	fewFile   string // the first two hosts, each with a worker
 	looseFile string // likewise, where workers do not wait for each other
 	dir       string
 	digest    string // of the weights without a fault
@@ -52,7 +53,7 @@ func openBench(s *settings, r *Results, stderr io.Writer) (b *bench, err error) 
 	if b.cluster, err = testhosts.Open(testhosts.Options{Hosts: len(resources)}, reporter{stderr}); err != nil {
 		return b, err
 	}
-	b.file, b.looseFile = b.cluster.ResourceFile(resources...), b.cluster.ResourceFile(looseResources...)
+	b.file, b.looseFile, b.fewFile = b.cluster.ResourceFile(resources...), b.cluster.ResourceFile(looseResources...), b.cluster.ResourceFile(looseResources[:2]...)
 	return b, nil
 }
 

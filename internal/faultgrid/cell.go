@@ -24,29 +24,38 @@ type victim string
 // processes of the agent on the worker's host. What is launched with --detach
 // has no launcher: there the departed is who follows the job, the stray worker
 // one of its tasks, and the seat is the agent that conducts it, on the chief's
-// host.
+// host. The last three are victims while the job is scaled from the first two
+// hosts to all: two of its tasks, and the host that joins.
 const (
-	chief      victim = "chief"
-	worker     victim = "worker"
-	server     victim = "server"
-	supervisor victim = "supervisor"
-	guardian   victim = "guardian"
-	agent      victim = "agent" // both processes at once
-	launching  victim = "launcher"
-	departed   victim = "detached-launcher"
-	stray      victim = "detached-worker"
-	seat       victim = "detached-seat"
+	chief        victim = "chief"
+	worker       victim = "worker"
+	server       victim = "server"
+	supervisor   victim = "supervisor"
+	guardian     victim = "guardian"
+	agent        victim = "agent" // both processes at once
+	launching    victim = "launcher"
+	departed     victim = "detached-launcher"
+	stray        victim = "detached-worker"
+	seat         victim = "detached-seat"
+	scaledChief  victim = "scaled-chief"
+	scaledWorker victim = "scaled-worker"
+	joining      victim = "scaled-joining"
 )
 
-var victims = []victim{chief, worker, server, supervisor, guardian, agent, launching, departed, stray, seat}
+var victims = []victim{chief, worker, server, supervisor, guardian, agent, launching, departed, stray, seat,
+	scaledChief, scaledWorker, joining}
 
 // detached says whether the victim's job has no launcher.
 func (v victim) detached() bool { return strings.HasPrefix(string(v), "detached-") }
 
+// scaled says whether the victim's job is being scaled.
+func (v victim) scaled() bool { return strings.HasPrefix(string(v), "scaled-") }
+
 // fault is what befalls it.
 type fault string
 
-// The faults. Those of the network befall the victim's host.
+// The faults. Those of the network befall the victim's host. The last three are
+// two faults, the second while the job recovers from the first.
 const (
 	kill    fault = "kill"
 	stop    fault = "stop"
@@ -61,9 +70,13 @@ const (
 	full    fault = "full"
 	fsync   fault = "fsync"
 	power   fault = "power"
+
+	starting   fault = "starting"
+	again      fault = "again"
+	regrouping fault = "regrouping"
 )
 
-var faults = []fault{kill, stop, exit, oom, cut, mute, deaf, slow, reset, corrupt, full, fsync, power}
+var faults = []fault{kill, stop, exit, oom, cut, mute, deaf, slow, reset, corrupt, full, fsync, power, starting, again, regrouping}
 
 // described says what a fault is.
 var described = map[fault]string{
@@ -80,6 +93,10 @@ var described = map[fault]string{
 	full:    "no space left on the disk of the checkpoints",
 	fsync:   "fsync of a checkpoint's file fails",
 	power:   "power off",
+
+	starting:   "SIGKILL, and again as soon as it runs anew",
+	again:      "SIGKILL, and again behind the first step of the next generation",
+	regrouping: "SIGKILL, and the link of the last host goes down before the next generation starts",
 }
 
 var architectures = []string{"ps", "allreduce", "hybrid"}
@@ -167,7 +184,7 @@ const (
 )
 
 func (c Cell) pace() time.Duration {
-	slow := c.Victim == launching || c.Victim == seat || c.Victim.task() == "" && c.Fault == stop
+	slow := c.Victim == launching || c.Victim == seat || c.Victim.scaled() || c.Victim.task() == "" && c.Fault == stop
 	if c.loose() { // nobody waits for who is lost, and they must not be done before that is noticed
 		slow = c.promise().outcome == goesOn && slices.Contains([]fault{stop, cut, power}, c.Fault)
 	}

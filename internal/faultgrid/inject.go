@@ -21,6 +21,8 @@ type injection struct {
 	before func(ctx context.Context, r *run) error
 	// strike brings the fault about and returns what proves that it came.
 	strike strike
+	// then brings a second one about. It waits for when that is to come.
+	then strike
 	// after undoes it, once the job has ended.
 	after func(ctx context.Context, r *run) error
 }
@@ -41,7 +43,11 @@ func (c Cell) injection() injection {
 	if c.Victim == agent && c.Fault == reset {
 		return injection{strike: endConnections}
 	}
-	return hostFaults[c.Fault]
+	i := hostFaults[c.Fault]
+	if c.Victim.scaled() {
+		i.strike = whileScaled(i.strike, c.Fault != kill)
+	}
+	return i
 }
 
 // hostFaults befall a host or what runs there.
@@ -59,6 +65,10 @@ var hostFaults = map[fault]injection{
 	full:    {before: smallDisk, strike: filled, after: wholeDisk},
 	fsync:   {failpoint: "checkpoint.sync=error", anyone: true, strike: fired},
 	power:   {strike: poweredOff, after: poweredOn},
+
+	starting:   {strike: killed, then: killedAnew},
+	again:      {strike: killed, then: killedAgain},
+	regrouping: {strike: killed, then: lastHostCut, after: lastHostHealed},
 }
 
 // launcherFaults befall what runs on the launching machine.

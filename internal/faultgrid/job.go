@@ -99,6 +99,9 @@ func (j *job) stop() {
 // launch are the words of a launch; more stands before the program.
 func (b *bench) launch(c Cell, name string, pace time.Duration, more ...string) []string {
 	file, own := b.file, []string{"--arch", c.Arch, "--virtual-workers", "4", "--digest", "--partition-bytes", "8192", "--bucket-bytes", "8192"}
+	if c.Victim.scaled() {
+		file = b.fewFile
+	}
 	if c.loose() {
 		file, more = b.looseFile, append(more, "--ps", looseServers, "--freeze-timeout", "4s")
 		own = []string{"--arch", "ps", "--sync", syncs[c.Arch], "--partition-bytes", "2048", "--ledger", ledgers}

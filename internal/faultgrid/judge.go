@@ -24,6 +24,7 @@ func (r *run) judgeSurvival(ctx context.Context) error {
 	ended := time.Now()
 	lines, _ := r.script.so()
 	r.take(lines, code, ended)
+	scaled := r.scaling.judge(ctx)
 	if r.cell.Victim == departed {
 		r.sample.Noticed, r.sample.Back = -1, 0 // whoever followed was away, the training was not
 	}
@@ -31,7 +32,7 @@ func (r *run) judgeSurvival(ctx context.Context) error {
 	if r.cell.loose() {
 		digest = "" // nobody prints one
 	}
-	return errors.Join(verdict(r.cell.promise(), *r.sample, digest), r.sample.toldOf(r.cell), r.named(lines), r.audited(),
+	return errors.Join(verdict(r.cell.promise(), *r.sample, digest), r.sample.toldOf(r.cell), r.named(lines), r.audited(lines), scaled,
 		r.nothingLeft(ctx, lease), r.launchersGone())
 }
 
@@ -138,10 +139,11 @@ func verdict(p promise, s Sample, digest string) error {
 // toldOf says in what plx has told wrongly how many steps are made twice. Where
 // it could not know it says at least so many, and another worker may have come a
 // step further than the chief had printed; in backup the chief skips steps for
-// which it comes too late, and those it counts.
+// which it comes too late, and those it counts. Whoever scales a job is told
+// elsewhere.
 func (s Sample) toldOf(c Cell) error {
 	switch {
-	case s.Generations == 0 || c.Victim.detached() || c.Arch == "backup":
+	case s.Generations == 0 || c.Victim.detached() || c.Victim.scaled() || c.Arch == "backup":
 		return nil
 	case s.Told < 0:
 		return errors.New("nothing was said of the steps that are made twice")

@@ -10,11 +10,13 @@ import (
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
-func takenDown(ctx context.Context, r *run) (string, error) {
-	r.host().Cut()
-	return "its link is down", until(ctx, "the link is down", func() (bool, error) {
-		out, err := r.inside(ctx, "cat /sys/class/net/eth0/operstate")
-		return strings.TrimSpace(out) != "up", err
+func takenDown(ctx context.Context, r *run) (string, error) { return linkDown(ctx, r.host()) }
+
+func linkDown(ctx context.Context, h *testhosts.Host) (string, error) {
+	h.Cut()
+	return "the link of " + h.Name + " is down", until(ctx, "the link is down", func() (bool, error) {
+		out, err := h.Command(ctx, "cat", "/sys/class/net/eth0/operstate").CombinedOutput()
+		return strings.TrimSpace(string(out)) != "up", err
 	})
 }
 

@@ -120,7 +120,9 @@ var promises = []row{
 	{loosely, needed, []fault{kill}, promise{outcome: recovers, within: soon, says: []string{"VICTIM", "HOST", "signal 9"}}},
 	{loosely, needed, []fault{stop}, promise{outcome: recovers, within: silent, says: []string{"VICTIM", "HOST"}}},
 	{loosely, needed, []fault{exit}, promise{outcome: recovers, within: soon, says: []string{"VICTIM", "HOST", "exited with status 0"}}},
-	{loosely, needed, []fault{reset}, promise{outcome: recovers, within: soon, says: []string{" on h"}}},
+	{loosely, []victim{chief}, []fault{reset}, promise{outcome: recovers, within: soon, says: []string{" on h"}}},
+	// It may have been the connection with a worker that is not needed.
+	{loosely, []victim{server}, []fault{reset}, promise{outcome: either, within: soon, unsaved: oneCopy, says: []string{" on h"}}},
 	{loosely, needed, []fault{cut, power}, promise{outcome: recovers, within: twoLease, says: []string{"host HOST"}}},
 	{loosely, victims, faults, promise{why: "as where workers wait for each other: a few cells show what the modes are about"}},
 
@@ -129,6 +131,14 @@ var promises = []row{
 	{"", []victim{launching}, []fault{stop, cut, mute, deaf}, promise{outcome: recovers, within: twoLease, says: []string{"host h"}}},
 	{"", []victim{launching}, []fault{slow, reset}, promise{outcome: goesOn, within: silent}},
 	{"", []victim{launching}, []fault{exit, full, fsync}, promise{why: "the launcher computes nothing and writes no checkpoints"}},
+
+	{"", tasks, []fault{starting, again}, promise{outcome: recovers, within: silent, says: []string{"(2 of 3)", "VICTIM", "HOST", "signal 9"}}},
+	{"", []victim{worker}, []fault{regrouping}, promise{outcome: recovers, within: twoLease, says: []string{"VICTIM", "HOST", "signal 9", "without h3"}}},
+	{"", victims[:7], []fault{starting, again, regrouping}, promise{why: "two faults: a few cells"}},
+	// plx scale may succeed or not, and says which (scaled.go).
+	{"", []victim{scaledChief, scaledWorker}, []fault{kill, cut, power}, promise{outcome: either, within: twoLease}},
+	{"", []victim{joining}, []fault{cut, power}, promise{outcome: either, within: twoLease}},
+	{"", []victim{scaledChief, scaledWorker, joining}, faults, promise{why: "a change of hosts that meets a fault: a few cells"}},
 
 	{"", []victim{departed}, []fault{kill, cut, power}, promise{outcome: goesOn, within: silent}},
 	{"", []victim{stray}, []fault{kill}, promise{outcome: recovers, within: soon, says: []string{"1 restart"}}},

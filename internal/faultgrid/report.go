@@ -52,6 +52,10 @@ var titles = map[victim]string{
 	departed:   "Whoever follows a detached job, or their machine",
 	stray:      "A worker of a detached job, or its host",
 	seat:       "The agent that conducts a detached job, or its host",
+
+	scaledChief:  "The chief, or its host, while the job is scaled",
+	scaledWorker: "Another worker, or its host, while the job is scaled",
+	joining:      "The host that joins while the job is scaled",
 }
 
 func (r *Results) circumstances(b *strings.Builder) {

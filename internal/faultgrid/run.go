@@ -36,6 +36,7 @@ type run struct {
 	name    string // the job's
 	id      string // of a detached one
 	job     *job
+	scaling *scaling // nil: the job is not scaled
 	stopped []testhosts.Process
 	struck  time.Time
 	sample  *Sample
@@ -83,6 +84,13 @@ func (r *run) all(ctx context.Context) error {
 		return fmt.Errorf("the fault: %w", err)
 	}
 	r.sample.Proof = proof
+	if r.inject.then != nil {
+		more, err := r.inject.then(ctx, r)
+		if err != nil {
+			return fmt.Errorf("the second fault: %w", err)
+		}
+		r.sample.Proof += "; then " + more
+	}
 	if r.cell.promise().outcome == ends {
 		return r.judgeEnd(ctx)
 	}

@@ -32,9 +32,9 @@ func (c Cell) task() string {
 // task is the victim's name where all workers wait for each other.
 func (v victim) task() string {
 	switch v {
-	case chief:
+	case chief, scaledChief:
 		return "worker:0"
-	case worker, stray:
+	case worker, stray, scaledWorker:
 		return "worker:1"
 	case server:
 		return "ps:2"
@@ -45,11 +45,11 @@ func (v victim) task() string {
 // host is the index of the victim's host, -1 for a launcher.
 func (v victim) host() int {
 	switch v {
-	case chief, seat:
+	case chief, seat, scaledChief:
 		return 0
-	case worker, stray, supervisor, guardian, agent:
+	case worker, stray, supervisor, guardian, agent, scaledWorker:
 		return 1
-	case server:
+	case server, joining:
 		return 2
 	}
 	return -1

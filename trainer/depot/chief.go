@@ -46,6 +46,7 @@ type member struct {
 	restored  bool
 	leaving   bool
 	dismissed bool
+	failed    bool // a copy of another's file
 }
 
 // gather waits for all tasks and finds out who shares a folder.

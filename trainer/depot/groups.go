@@ -157,10 +157,17 @@ func (c *chief) keeper(stay [][]*member, of cluster.Task) (to *cluster.Task, kep
 
 // buddy returns who keeps a second copy of what a task writes: the next group,
 // of another host where there is one, and in it a task by the task's place in
-// its own, so that copies are spread. With one group there is none.
+// its own, so that copies are spread. With one group there is none. Where a copy
+// has failed before there is none as long as another group is left.
 func (c *chief) buddy(groups [][]*member, of cluster.Task) *cluster.Task {
 	place := func(group []*member) int {
 		return slices.IndexFunc(group, func(m *member) bool { return m.task == of })
+	}
+	good := slices.DeleteFunc(slices.Clone(groups), func(group []*member) bool {
+		return place(group) < 0 && slices.ContainsFunc(group, func(m *member) bool { return m.failed })
+	})
+	if len(good) > 1 {
+		groups = good
 	}
 	own := slices.IndexFunc(groups, func(group []*member) bool { return place(group) >= 0 })
 	if own < 0 || len(groups) < 2 {

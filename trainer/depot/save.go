@@ -150,6 +150,9 @@ func (c *chief) take(s *save, from *member, r *report) {
 	if !s.due[which] || s.complete() {
 		return // it was said before, or all is over
 	}
+	if buddy := s.buddies[from.task]; r.Err != "" && r.Copy && buddy != nil && c.members[*buddy] != nil {
+		c.members[*buddy].failed = true
+	}
 	if err := s.check(from.task, r); err != nil {
 		s.fail(fmt.Errorf("%s: %w", c.config.name(from.task), err))
 		return
@@ -235,10 +238,28 @@ func (c *chief) commit(ctx context.Context, s *save, m *checkpoint.Manifest) err
 		writing.Go(func() error {
 			q := message{Kind: commit, ID: s.id, Body: body}
 			_, err := c.ask(ctx, group[0], q, c.config.patience(int64(len(body))))
+			if err != nil && c.lostForNothing(s, group) {
+				return nil
+			}
 			return err
 		})
 	}
 	return writing.Wait()
+}
+
+// lostForNothing reports whether the tasks of a group have no part in a save and
+// some are lost: what they hold of it, a manifest, nobody misses.
+func (c *chief) lostForNothing(s *save, group []*member) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for of, buddy := range s.buddies {
+		for _, m := range group {
+			if m.task == of || buddy != nil && m.task == *buddy {
+				return false
+			}
+		}
+	}
+	return slices.ContainsFunc(group, (*member).lost)
 }
 
 // commit writes the manifest of the save that is under way.
