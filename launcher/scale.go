@@ -51,8 +51,9 @@ func Scale(ctx context.Context, cfg ScaleConfig) error {
 		j.voice.say("job %s: these are its hosts already, and they keep the devices that they have", j.Job)
 		return nil
 	}
-	j.voice.say("job %s: %s", j.Job, answer)
-	return j.moved(answer, s.join)
+	err = j.moved(answer, s.join)
+	j.voice.say("job %s: %s", j.Job, answer) // behind it: whoever reads may have gone
+	return err
 }
 
 // scaler is one run of Scale.
