@@ -249,6 +249,9 @@ func TestAReplicaIsOfItsGenerationAlone(t *testing.T) {
 	if last := said[len(said)-1]; code != exitFailed || last.Keeps || last.Peer != "" || !strings.Contains(last.Cause, "generation 0 is over") {
 		t.Errorf("exit code %d, said %+v; stderr: %s", code, last, next["worker:0"].stderr.String())
 	}
+	if said := next["worker:0"].stderr.String(); !strings.Contains(said, "plx: hint: the process has stayed") {
+		t.Errorf("no hint: %s", said)
+	}
 }
 
 // What a process that waits is told, or is not told any more, ends it.
