@@ -51,7 +51,7 @@ func (m *Machine) nothingToSave(e *StopAsked) {
 		return
 	}
 	m.saving = &saving{ask: *e, outcome: &protocol.Saved{Cause: cause}}
-	m.note("not saved: %s", cause)
+	e.Reason += m.noteUnsaved(cause)
 }
 
 // requestSave asks the chief, if h is its host and the answer is still wanted.
@@ -105,7 +105,7 @@ func (m *Machine) endSave(outcome protocol.Saved) {
 	ask := m.saving.ask
 	ask.SaveTime = 0
 	if outcome.Cause != "" {
-		m.note("not saved: %s", outcome.Cause)
+		ask.Reason += m.noteUnsaved(outcome.Cause)
 	} else {
 		ask.Reason += m.noteSaved(outcome.Step)
 	}
@@ -119,6 +119,12 @@ func (m *Machine) endSave(outcome protocol.Saved) {
 func (m *Machine) noteSaved(step int64) string {
 	m.note("saved at step %d", step)
 	return fmt.Sprintf(", saved at step %d", step)
+}
+
+// noteUnsaved is noteSaved for a job that is not.
+func (m *Machine) noteUnsaved(cause string) string {
+	m.note("not saved: %s", cause)
+	return ", not saved: " + cause
 }
 
 // recordSave puts into the verdict what came of the save.
