@@ -33,6 +33,7 @@ func (l *launch) run(ctx context.Context) (int, error) {
 	l.voice.through(nil)
 	l.report(verdict)
 	if l.cfg.Fetch != "" {
+		l.signals.end()
 		err = errors.Join(err, l.fetch(ctx, stops))
 	}
 	if err != nil {

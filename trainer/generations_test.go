@@ -231,6 +231,29 @@ func TestWhoDoesNotWait(t *testing.T) {
 	})
 }
 
+// A program that goes on with the replica of the generation before fails by
+// itself: that a peer was lost then is no reason to blame it again.
+func TestAReplicaIsOfItsGenerationAlone(t *testing.T) {
+	all := launch(t, "stale", 2, 0)
+	all["worker:0"].untilStep(t, 3)
+	if err := all["worker:1"].cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	delete(all, "worker:1")
+	if m := all["worker:0"].until(t, cluster.Failed); !m.Keeps || m.Peer != "worker:1" {
+		t.Errorf("worker:0 said %+v", m)
+	}
+	regrouped(t, all)
+	next := nextGeneration(t, all, "forever", 2, 0)
+	code, said := next["worker:0"].end(t)
+	if last := said[len(said)-1]; code != exitFailed || last.Keeps || last.Peer != "" || !strings.Contains(last.Cause, "generation 0 is over") {
+		t.Errorf("exit code %d, said %+v; stderr: %s", code, last, next["worker:0"].stderr.String())
+	}
+	if said := next["worker:0"].stderr.String(); !strings.Contains(said, "plx: hint: the process has stayed") {
+		t.Errorf("no hint: %s", said)
+	}
+}
+
 // What a process that waits is told, or is not told any more, ends it.
 func TestWaitingEnds(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -100,6 +100,7 @@ type process struct {
 	config   config
 
 	library *blas.Library // nil until it is installed
+	stayed  bool          // for another generation than its first
 }
 
 // run does what Main does and returns the exit code. cancel ends ctx.
@@ -121,7 +122,7 @@ func (p *process) run(ctx context.Context, cancel context.CancelCauseFunc, train
 		case errors.Is(err, errStopped):
 			return stoppedCode(err)
 		case err == nil:
-			err = p.become(next)
+			p.stayed, err = true, p.become(next)
 		}
 		if err != nil {
 			p.complain("start", post.failed(err))
@@ -172,6 +173,9 @@ func (p *process) outcome(ctx context.Context, t *task, err error) (code int, wa
 	m.Cause, m.Peer, m.Keeps = err.Error(), peer, waits
 	t.say(m)
 	p.complain(t.name(), err)
+	if p.stayed && peer == "" && m.Step <= m.From {
+		p.hint("the process has stayed, and train was called again in it: a program that cannot bear that says trainer.FreshProcess(), or is launched with --fresh-process")
+	}
 	return exitFailed, waits
 }
 
@@ -184,6 +188,8 @@ func (p *process) complain(subject string, err error) {
 	fmt.Fprintf(p.log, "plx: %s: %v\n", subject, err) // nobody is left to be told of a broken stderr
 	var helpful interface{ Hint() string }
 	if errors.As(err, &helpful) {
-		fmt.Fprintf(p.log, "plx: hint: %s\n", helpful.Hint())
+		p.hint(helpful.Hint())
 	}
 }
+
+func (p *process) hint(text string) { fmt.Fprintf(p.log, "plx: hint: %s\n", text) }

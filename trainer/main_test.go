@@ -2,6 +2,7 @@ package trainer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -29,9 +30,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// kept is a replica that a program uses although the generation is over.
+var kept *Replica
+
 // testProgram trains TRAINER_TEST steps, "forever", or fails at once. With
 // "60@30" the chief takes none after the 30th, until its context ends; in a
-// later generation it takes the rest.
+// later generation it takes the rest. "stale" trains with the first replica
+// that it got.
 func testProgram(ctx context.Context, j *Job) error {
 	steps, forever := 0, os.Getenv("TRAINER_TEST") == "forever"
 	if os.Getenv("TRAINER_TEST") == "fail" {
@@ -43,6 +48,10 @@ func testProgram(ctx context.Context, j *Job) error {
 	r, err := j.Parallelize(ctx, mlp(tensor.Float32, Mean, 8, 6, 3), SGD(0.1), GlobalBatch(12), PeerTimeout(2*time.Second))
 	if err != nil {
 		return err
+	}
+	if os.Getenv("TRAINER_TEST") == "stale" {
+		kept, forever = cmp.Or(kept, r), true
+		r = kept
 	}
 	each, hold := 12/j.NumWorkers(), 0
 	fmt.Sscan(last, &hold)

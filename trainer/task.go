@@ -122,6 +122,7 @@ func (t *task) word(kind cluster.ControlKind) cluster.ControlMessage {
 // run.
 func (t *task) close() error {
 	t.post.enter(nil)
+	t.job.over.Store(true)
 	close(t.quit)
 	<-t.running
 	err := t.job.close()

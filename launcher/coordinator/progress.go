@@ -12,6 +12,12 @@ type progress struct {
 	chief      int64 // the chief's steps
 	exact      bool  // it makes no more of them
 	most       int64 // any worker's
+	held       int64 // it was held behind this step, which is saved; 0: it was not
+}
+
+// holdAt notes that the job stands still behind a step.
+func (p *progress) holdAt(step int64) {
+	p.chief, p.most, p.exact, p.held = max(p.chief, step), max(p.most, step), true, step
 }
 
 // progressed takes what a task says of its steps.
@@ -64,7 +70,7 @@ func (m *Machine) noteRedone(w cluster.ControlMessage) {
 	case w.From == 0: // the chief says that it begins anew
 	case lost > 0:
 		m.note("generation %d goes on behind step %d: %s%s%s %s made again%s", m.generation, w.From, least, count(int(lost), "step"), whose, are(lost), others)
-	case m.scale != nil: // it was held there
+	case p.held > 0: // and goes on there
 	case p.exact:
 		m.note("generation %d goes on behind step %d: no step%s is made again%s", m.generation, w.From, whose, others)
 	default:

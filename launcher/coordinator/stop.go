@@ -75,7 +75,7 @@ func (m *Machine) refuse(h int, reason string) {
 }
 
 func (m *Machine) stopAsked(e StopAsked) {
-	if e.SaveTime > 0 && m.saveFirst(e) {
+	if e.SaveTime > 0 && m.saveFirst(&e) {
 		return
 	}
 	underWay := m.stage == finishing || m.stage == stopping && !m.restarts.coming
