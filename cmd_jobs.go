@@ -160,7 +160,7 @@ func (c *command) fetchCommand() *cli.Command {
 			"under the same name. What DIR holds already is not replaced.",
 		Flags: append(reachFlags(), colourFlag()),
 		Action: func(flags *cli.Context) error {
-			if flags.NArg() != 2 || flags.Args().Get(1) == "" {
+			if flags.NArg() != 2 || flags.Args().First() == "" || flags.Args().Get(1) == "" {
 				return launcher.Mistake(errors.New("want a job and a folder for its checkpoints"), "plx fetch JOB DIR")
 			}
 			q, err := c.lookUp(flags)

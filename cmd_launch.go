@@ -108,7 +108,7 @@ func (c *command) launchConfig(ctx *cli.Context) (cfg launcher.Config, err error
 	if cfg.Grep, err = pattern(ctx, "grep"); err != nil {
 		return cfg, err
 	}
-	if err := notEmpty(ctx, "resume", "fetch"); err != nil {
+	if err := notEmpty(ctx, "name", "resume", "fetch"); err != nil {
 		return cfg, err
 	}
 	if err := placeConfig(ctx, &cfg); err != nil {

@@ -133,11 +133,16 @@ func noArguments(ctx *cli.Context) error {
 	return launcher.Mistake(fmt.Errorf("%s takes no arguments, not %s", ctx.Command.Name, strings.Join(ctx.Args().Slice(), " ")), "plx "+ctx.Command.Name+" --help")
 }
 
+// oneJob refuses a job without a name too: with none at all the newest is
+// meant, which is not what an unset variable of a shell wants.
 func oneJob(ctx *cli.Context) error {
-	if ctx.NArg() <= 1 {
-		return nil
+	switch {
+	case ctx.NArg() > 1:
+		return launcher.Mistake(fmt.Errorf("one job at most, not %s", strings.Join(ctx.Args().Slice(), " ")), "")
+	case ctx.NArg() == 1 && ctx.Args().First() == "":
+		return launcher.Mistake(errors.New("the name of the job is empty"), "an unset shell variable?")
 	}
-	return launcher.Mistake(fmt.Errorf("one job at most, not %s", strings.Join(ctx.Args().Slice(), " ")), "")
+	return nil
 }
 
 // fileNamed reports whether the resource file was named on the command line.

@@ -26,12 +26,12 @@ func Attach(ctx context.Context, q Query) (int, error) {
 	}
 	state, err := j.stations[j.Chief].state(ctx)
 	if err != nil {
-		return CodePlx, fmt.Errorf("host %s: %w", j.stations[j.Chief].host.Name, err)
+		return CodePlx, j.resumable(fmt.Errorf("host %s: %w", j.stations[j.Chief].host.Name, err))
 	}
 	if state.Verdict == nil {
 		return CodePlx, fmt.Errorf("job %s: ended without a verdict", j.Job)
 	}
-	tell(j.voice, j.Job, *state.Verdict)
+	tell(j.voice, j.Job, *state.Verdict, j.Saves)
 	return state.Verdict.Code, j.over(state.Verdict)
 }
 

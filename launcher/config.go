@@ -101,6 +101,10 @@ const (
 	defaultLease = 30 * time.Second
 )
 
+// leastFreeze is two heartbeats of a task: with less, one that comes a moment
+// late would be its end.
+const leastFreeze = 4 * time.Second
+
 func (c *Config) validate() error {
 	if c.Program == "" {
 		return Mistake(errors.New("no program was named"), "plx launch --hosts resources.txt ./train")
@@ -115,6 +119,9 @@ func (c *Config) validate() error {
 	}
 	if err := c.checkSigns(); err != nil {
 		return err
+	}
+	if c.Freeze > 0 && c.Freeze < leastFreeze {
+		return Mistake(fmt.Errorf("--freeze-timeout %s is too short, at least %s is needed: tasks show that they live every 2s", c.Freeze, leastFreeze), "")
 	}
 	if err := c.checkFetch(); err != nil {
 		return err

@@ -21,6 +21,15 @@ func (m *mistake) Hint() string  { return m.hint }
 // Mistake marks err as the user's own, with a hint that may be empty.
 func Mistake(err error, hint string) error { return &mistake{error: err, hint: hint} }
 
+// hinted advises what to do.
+type hinted struct {
+	error
+	hint string
+}
+
+func (h *hinted) Unwrap() error { return h.error }
+func (h *hinted) Hint() string  { return h.hint }
+
 // coded carries an exit status of its own.
 type coded struct {
 	error

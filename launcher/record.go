@@ -32,6 +32,7 @@ type record struct {
 	Verdict  *protocol.Verdict `json:"verdict,omitempty"`
 
 	Checkpoints string `json:"checkpoints,omitempty"` // their name under ~/.plx/ckpt on the hosts
+	Saves       bool   `json:"saves,omitempty"`       // the program was told to make some
 
 	elsewhere bool // put together from what hosts know, maybe not all of it
 }
@@ -57,7 +58,7 @@ type hostRecord struct {
 func (l *launch) record() record {
 	r := record{Job: l.job, Name: l.cfg.Name, Program: filepath.Base(l.cfg.Program), Created: l.created,
 		Detached: l.cfg.Detach, Embedded: len(l.cfg.Hosts) == 0, Launcher: os.Getpid(), Grace: l.cfg.Grace,
-		Restarts: l.cfg.Restarts.Max > 0 || len(l.laid) > 0, Checkpoints: l.checkpoints}
+		Restarts: l.cfg.Restarts.Max > 0 || len(l.laid) > 0, Checkpoints: l.checkpoints, Saves: saves(l.cfg.Args)}
 	teller := l.teller()
 	for i, s := range l.stations[:max(len(l.place.hosts), len(l.laid))] {
 		hr := hostRecord{Line: s.host.String(), Folder: s.folder, Binary: s.binary, Left: i < len(l.laid) && l.laid[i].Left, Tasks: l.taskNames(i)}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/plx-run/plx/envsync"
@@ -73,4 +74,25 @@ func (l *launch) checkName(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// saves reports whether a program is told to make checkpoints.
+func saves(args []string) bool {
+	return slices.ContainsFunc(args, func(a string) bool {
+		name, _, _ := strings.Cut(a, "=")
+		return name == "-ckpt-dir" || name == "--ckpt-dir"
+	})
+}
+
+// goOn says what to do about a job that has ended before its work was done.
+func goOn(job string) string {
+	return fmt.Sprintf("plx launch --resume %s goes on from its newest checkpoint", job)
+}
+
+// resumable adds that to an error of a job that made checkpoints.
+func (j *job) resumable(err error) error {
+	if !j.Saves {
+		return err
+	}
+	return &hinted{err, goOn(j.Job)}
 }

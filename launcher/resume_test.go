@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/plx-run/plx/launcher/protocol"
 )
 
 func TestResume(t *testing.T) {
@@ -47,5 +49,28 @@ func TestResume(t *testing.T) {
 	l := &launch{cfg: Config{Resume: "never"}, voice: newVoice(Terminal{Stderr: &bytes.Buffer{}})}
 	if err := l.resume(t.Context()); Code(err) != CodeUsage || Hint(err) == "" || !strings.Contains(err.Error(), "--resume: job never") {
 		t.Errorf("%v (%d, hint %q), want a mistake with a hint", err, Code(err), Hint(err))
+	}
+}
+
+// Who has lost work is told how to go on with it, and nobody else.
+func TestGoingOnIsAdvised(t *testing.T) {
+	for _, c := range []struct {
+		args    []string
+		code    int
+		stepped bool
+		want    bool
+	}{
+		{[]string{"--steps", "9", "--ckpt-dir=saved"}, 1, true, true},
+		{[]string{"-ckpt-dir", "saved"}, 143, true, true},
+		{[]string{"--ckpt-dir", "saved"}, 0, true, false},
+		{[]string{"--ckpt-dir", "saved"}, 1, false, false}, // it may be the checkpoint that is wrong
+		{[]string{"--ckpt-dirs", "saved", "ckpt-dir"}, 1, true, false},
+	} {
+		var said bytes.Buffer
+		l := &launch{job: "mnist-1", cfg: Config{Args: c.args}, voice: newVoice(Terminal{Stderr: &said})}
+		l.report(protocol.Verdict{Code: c.code, Reason: "over", Stepped: c.stepped})
+		if got := strings.Contains(said.String(), "hint: plx launch --resume mnist-1 goes on"); got != c.want {
+			t.Errorf("%+v: said %q", c, said.String())
+		}
 	}
 }

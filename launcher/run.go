@@ -33,6 +33,7 @@ func (l *launch) run(ctx context.Context) (int, error) {
 	l.voice.through(nil)
 	l.report(verdict)
 	if l.cfg.Fetch != "" {
+		l.signals.end()
 		err = errors.Join(err, l.fetch(ctx, stops))
 	}
 	if err != nil {
@@ -118,9 +119,11 @@ func (l *launch) start(ctx context.Context, i int, s *station, tasks []protocol.
 
 // report tells the verdict on stderr: who failed first, where, how, with the
 // last lines of its stderr.
-func (l *launch) report(v protocol.Verdict) { tell(l.voice, l.job, v) }
+func (l *launch) report(v protocol.Verdict) {
+	tell(l.voice, l.job, v, saves(l.cfg.Args))
+}
 
-func tell(voice *voice, job string, v protocol.Verdict) {
+func tell(voice *voice, job string, v protocol.Verdict, saves bool) {
 	if v.Code == 0 {
 		voice.say("job %s: %s", job, v.Reason)
 		return
@@ -135,6 +138,9 @@ func tell(voice *voice, job string, v protocol.Verdict) {
 		voice.say("failed because of it: %s", strings.Join(v.Victims, ", "))
 	}
 	voice.say("job %s: %s", job, v.Reason)
+	if saves && v.Stepped {
+		voice.say("hint: %s", goOn(job))
+	}
 }
 
 // harmless makes text from a task fit for a terminal.

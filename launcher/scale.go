@@ -36,20 +36,24 @@ func Scale(ctx context.Context, cfg ScaleConfig) error {
 	case j.Verdict != nil || !stillRuns(ctx, j.record, j.voice):
 		return fmt.Errorf("job %s: it has ended%s", j.Job, j.ending())
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*cfg.SaveTime+startTime)
+	bounded, cancel := context.WithTimeout(ctx, 2*cfg.SaveTime+startTime)
 	defer cancel()
 	s := &scaler{job: j, cfg: cfg}
 	defer s.close()
-	answer, err := s.scale(ctx)
+	answer, err := s.scale(bounded)
+	if err != nil && ctx.Err() != nil {
+		j.voice.say("job %s: %s", j.Job, s.interrupted())
+	}
 	if err != nil {
 		return fmt.Errorf("job %s: not scaled: %w", j.Job, err)
 	}
 	if answer.To == 0 {
-		j.voice.say("job %s: these are its hosts already", j.Job)
+		j.voice.say("job %s: these are its hosts already, and they keep the devices that they have", j.Job)
 		return nil
 	}
-	j.voice.say("job %s: %s", j.Job, answer)
-	return j.moved(answer, s.join)
+	err = j.moved(answer, s.join)
+	j.voice.say("job %s: %s", j.Job, answer) // behind it: whoever reads may have gone
+	return err
 }
 
 // scaler is one run of Scale.
@@ -62,6 +66,15 @@ type scaler struct {
 	fresh   []*station // the new hosts' agents
 	conns   []*protocol.Conn
 	join    []protocol.Joining
+	asked   bool // the conductor, and has not answered
+}
+
+// interrupted says what becomes of a job when the user leaves.
+func (s *scaler) interrupted() string {
+	if s.asked {
+		return "interrupted: it goes on with the other hosts, or with those that it has: plx jobs"
+	}
+	return "interrupted: it is not scaled and goes on with the hosts that it has"
 }
 
 func (s *scaler) scale(ctx context.Context) (answer protocol.Scaled, err error) {
@@ -77,7 +90,8 @@ func (s *scaler) scale(ctx context.Context) (answer protocol.Scaled, err error) 
 		return answer, errors.Join(err, s.endFresh(err))
 	}
 	answer, err = s.ask(ctx, protocol.Scale{ID: rand.Text(), Known: len(layout.Hosts), Join: s.join, Leave: leave, SaveTime: s.cfg.SaveTime})
-	if answer.Cause != "" {
+	s.asked = answer.Cause == ""
+	if !s.asked {
 		err = errors.Join(err, s.endFresh(err))
 	} else if err != nil { // the conductor may have them by now, else their leases end them
 		err = fmt.Errorf("no answer: %w; it may still be: plx jobs", err)

@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/plx-run/plx/hostfile"
@@ -68,6 +69,16 @@ func TestPlacingOf(t *testing.T) {
 	} {
 		if got := placingOf([]protocol.HostPlan{{Tasks: x.tasks}}); !reflect.DeepEqual(got, x.want) {
 			t.Errorf("%+v: %+v, want %+v", x.tasks, got, x.want)
+		}
+	}
+}
+
+// Whoever interrupts plx scale is told whether the job may change its hosts all
+// the same.
+func TestWhatAnInterruptedScaleLeaves(t *testing.T) {
+	for asked, want := range map[bool]string{false: "it is not scaled", true: "or with those that it has: plx jobs"} {
+		if got := (&scaler{asked: asked}).interrupted(); !strings.Contains(got, want) {
+			t.Errorf("asked %v: %q, want %q", asked, got, want)
 		}
 	}
 }

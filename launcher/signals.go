@@ -21,6 +21,7 @@ type signals struct {
 
 	mu         sync.Mutex
 	conducting bool
+	ended      bool // the job: there is nothing to save, and nothing to end
 }
 
 // patience is what a job gets that a signal ends.
@@ -69,6 +70,7 @@ func (s *signals) take(got os.Signal, n int, p patience, cancel context.CancelCa
 	}
 	stop := coordinator.StopAsked{Reason: "stopped by " + name, Code: code, Grace: p.grace}
 	switch {
+	case s.ended:
 	case n > 1:
 		stop.Grace = 0
 	case got == syscall.SIGTERM && p.save > 0:
@@ -102,6 +104,13 @@ func (s *signals) conduct() <-chan coordinator.StopAsked {
 	defer s.mu.Unlock()
 	s.conducting = true
 	return s.stops
+}
+
+// end says that the job has ended, and plx goes on.
+func (s *signals) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
 }
 
 func (s *signals) close() {

@@ -64,3 +64,21 @@ func TestSignalBeforeTheJobRuns(t *testing.T) {
 		t.Errorf("exit status %d: %v", code, context.Cause(ctx))
 	}
 }
+
+// While checkpoints are gathered nothing runs that could be saved or killed,
+// and nobody says so.
+func TestSignalOnceTheJobHasEnded(t *testing.T) {
+	var said bytes.Buffer
+	sent := make(chan os.Signal)
+	_, s := watch(context.Background(), sent, patience{grace: time.Second, save: time.Minute}, newVoice(Terminal{Stderr: &said}))
+	stops := s.conduct()
+	s.end()
+	sent <- syscall.SIGTERM
+	if got := <-stops; got.Code != 143 || got.SaveTime != 0 {
+		t.Errorf("got %+v", got)
+	}
+	s.close()
+	if said.Len() > 0 {
+		t.Errorf("said %q", said.String())
+	}
+}

@@ -39,6 +39,9 @@ func Stop(ctx context.Context, cfg StopConfig) error {
 		j.voice.say("job %s: it is saved first, for at most %s", j.Job, cfg.SaveTime)
 	}
 	if err := j.stop(ctx, cfg); err != nil {
+		if ctx.Err() != nil {
+			j.voice.say("job %s: interrupted: hosts that have been asked end it all the same: plx jobs", j.Job)
+		}
 		return err
 	}
 	stopped := fmt.Sprintf("job %s: stopped on %s", j.Job, count(len(j.stations), "host"))

@@ -64,7 +64,11 @@ func (j *Job) Any(ctx context.Context, yes bool) (bool, error) {
 
 func (j *Job) collect(what string, do func() error) error {
 	defer j.waiting(func() string { return what })()
-	if err := do(); err != nil {
+	err := j.usable()
+	if err == nil {
+		err = do()
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil

@@ -35,7 +35,9 @@ func (p *testProcess) until(t *testing.T, kind cluster.ControlKind) cluster.Cont
 		default:
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s did not say %s", p.task, kind)
+			p.cmd.Process.Signal(syscall.SIGQUIT) // to see where it stands
+			<-p.waited
+			t.Fatalf("%s did not say %s; stderr: %s", p.task, kind, p.stderr.String())
 		}
 	}
 }
@@ -63,7 +65,7 @@ func nextGeneration(t *testing.T, all map[string]*testProcess, program string, w
 	next := map[string]*testProcess{}
 	for i, task := range tasks {
 		c := cluster.Contract{Job: "j1", Generation: 1, Task: task, WorldSize: workers, LocalRank: task.Index,
-			LocalWorldSize: workers, Cluster: spec, SecretFile: secret, FirstWorldSize: workers, ListenFD: 3, ControlFD: 4, Restarts: true}
+			LocalWorldSize: workers, Cluster: spec, SecretFile: secret, FirstWorldSize: workers, ListenFD: 3, ControlFD: 4}
 		mine := left[task.Role]
 		if len(mine) == 0 {
 			next[task.String()] = startTask(t, c, program, sockets[i], flags)
@@ -100,6 +102,15 @@ func regrouped(t *testing.T, all map[string]*testProcess) {
 	}
 }
 
+func manifests(t *testing.T, dir string) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, "*", "manifest.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
 // Who only lost a peer is there for the next generation, in the same process,
 // whatever number it has then, and the weights are as if nothing had happened.
 // So it is where nobody was lost.
@@ -114,7 +125,8 @@ func TestSurvivorsKeepTheirProcess(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s without %s to %d", arch, c.lost, c.workers), func(t *testing.T) {
-				flags := []string{"--arch=" + arch, "--virtual-workers=2", "--digest", "--ckpt-dir=" + t.TempDir(), "--ckpt-every-steps=10"}
+				dir := t.TempDir()
+				flags := []string{"--arch=" + arch, "--virtual-workers=2", "--digest", "--ckpt-dir=" + dir, "--ckpt-every-steps=10"}
 				if want == "" {
 					alone := launch(t, "60", 2, servers, flags[:3]...)
 					for _, p := range alone {
@@ -122,8 +134,13 @@ func TestSurvivorsKeepTheirProcess(t *testing.T) {
 					}
 					want = digestLine.FindString(alone["worker:0"].out.String())
 				}
-				all := launchTasks(t, "60", 2, servers, true, flags...)
-				all["worker:0"].untilStep(t, 25)
+				all := launch(t, "60@30", 2, servers, flags...)
+				all["worker:0"].untilStep(t, 30)
+				for deadline := time.Now().Add(30 * time.Second); len(manifests(t, dir)) == 0; time.Sleep(time.Millisecond) {
+					if time.Now().After(deadline) {
+						t.Fatal("no checkpoint")
+					}
+				}
 				survivors := all
 				if c.lost != "" {
 					if err := all[c.lost].cmd.Process.Signal(syscall.SIGKILL); err != nil {
@@ -131,7 +148,10 @@ func TestSurvivorsKeepTheirProcess(t *testing.T) {
 					}
 					delete(survivors, c.lost)
 					for _, p := range survivors {
-						if m := p.until(t, cluster.Failed); !m.Keeps || m.Peer == "" {
+						if p.task.IsChief() {
+							continue // it does not take the step that would fail
+						}
+						if m := p.until(t, cluster.Failed); !m.Keeps || m.Peer != c.lost {
 							t.Errorf("%s said %+v", p.task, m)
 						}
 					}
@@ -143,10 +163,14 @@ func TestSurvivorsKeepTheirProcess(t *testing.T) {
 				} else {
 					pid = survivors["worker:1"].cmd.Process.Pid
 				}
-				next := nextGeneration(t, survivors, "60", c.workers, servers, flags...)
+				next := nextGeneration(t, survivors, "60@30", c.workers, servers, flags...)
 				for name, p := range next {
-					if code, said := p.end(t); code != 0 || said[len(said)-1].Kind != cluster.Finished {
+					code, said := p.end(t)
+					if code != 0 || said[len(said)-1].Kind != cluster.Finished {
 						t.Errorf("%s: exit code %d, said %+v; stderr: %s", name, code, said, p.stderr.String())
+					}
+					if slices.ContainsFunc(said, func(m cluster.ControlMessage) bool { return m.Kind == cluster.Failed && (!m.Keeps || m.Peer != c.lost) }) {
+						t.Errorf("%s said %+v", name, said)
 					}
 				}
 				out := next["worker:0"].out.String()
@@ -179,7 +203,7 @@ func (p *testProcess) madeStep(t *testing.T) bool {
 // A process that is not to be kept, or that failed by itself, ends.
 func TestWhoDoesNotWait(t *testing.T) {
 	t.Run("it is to be a fresh one", func(t *testing.T) {
-		all := launchTasks(t, "forever", 2, 0, true, "--fresh-process")
+		all := launch(t, "forever", 2, 0, "--fresh-process")
 		all["worker:0"].untilStep(t, 3)
 		if err := all["worker:1"].cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
@@ -190,13 +214,13 @@ func TestWhoDoesNotWait(t *testing.T) {
 		}
 	})
 	t.Run("it failed itself", func(t *testing.T) {
-		all := launchTasks(t, "fail", 1, 0, true)
+		all := launch(t, "fail", 1, 0)
 		if code, said := all["worker:0"].end(t); code != exitFailed || said[len(said)-1].Keeps {
 			t.Errorf("exit code %d, said %+v", code, said)
 		}
 	})
 	t.Run("the job does without it", func(t *testing.T) {
-		all := launchTasks(t, "forever", 2, 1, true, "--sync=async")
+		all := launch(t, "forever", 2, 1, "--sync=async")
 		all["worker:0"].untilStep(t, 3)
 		if err := all["ps:0"].cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
@@ -205,6 +229,29 @@ func TestWhoDoesNotWait(t *testing.T) {
 			t.Errorf("exit code %d, said %+v", code, said)
 		}
 	})
+}
+
+// A program that goes on with the replica of the generation before fails by
+// itself: that a peer was lost then is no reason to blame it again.
+func TestAReplicaIsOfItsGenerationAlone(t *testing.T) {
+	all := launch(t, "stale", 2, 0)
+	all["worker:0"].untilStep(t, 3)
+	if err := all["worker:1"].cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	delete(all, "worker:1")
+	if m := all["worker:0"].until(t, cluster.Failed); !m.Keeps || m.Peer != "worker:1" {
+		t.Errorf("worker:0 said %+v", m)
+	}
+	regrouped(t, all)
+	next := nextGeneration(t, all, "forever", 2, 0)
+	code, said := next["worker:0"].end(t)
+	if last := said[len(said)-1]; code != exitFailed || last.Keeps || last.Peer != "" || !strings.Contains(last.Cause, "generation 0 is over") {
+		t.Errorf("exit code %d, said %+v; stderr: %s", code, last, next["worker:0"].stderr.String())
+	}
+	if said := next["worker:0"].stderr.String(); !strings.Contains(said, "plx: hint: the process has stayed") {
+		t.Errorf("no hint: %s", said)
+	}
 }
 
 // What a process that waits is told, or is not told any more, ends it.
@@ -219,7 +266,7 @@ func TestWaitingEnds(t *testing.T) {
 		"nothing is next":   {func(p *testProcess) error { return p.control.Send(cluster.ControlMessage{Kind: cluster.Begin}) }, exitFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			all := launchTasks(t, "forever", 1, 0, true)
+			all := launch(t, "forever", 1, 0)
 			all["worker:0"].untilStep(t, 3)
 			regrouped(t, all)
 			if err := c.do(all["worker:0"]); err != nil {

@@ -43,6 +43,7 @@ type Job struct {
 	steps        atomic.Int64
 	first        sync.Once     // step of this process
 	begun        chan struct{} // closed when it was made; nil where nobody is to hear of it
+	over         atomic.Bool   // the process goes on with another generation
 	parallelized atomic.Bool
 	replica      atomic.Pointer[Replica]
 }
@@ -121,6 +122,15 @@ func (j *Job) ID() string { return j.contract.Job }
 func (j *Job) Generation() int { return j.contract.Generation }
 
 func (j *Job) servers() []string { return j.contract.Cluster.PS }
+
+// usable refuses what a program has kept of a generation that is over. Why that
+// one broke is no error of the present one.
+func (j *Job) usable() error {
+	if j.over.Load() {
+		return fmt.Errorf("generation %d is over: a job and its replica are of use only in the call of train that was given them", j.Generation())
+	}
+	return nil
+}
 
 // Logf writes a line to stderr, unless level is below PLX_LOG_LEVEL.
 func (j *Job) Logf(level slog.Level, format string, args ...any) {

@@ -7,7 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/plx-run/plx/trainer/blas"
@@ -100,6 +100,7 @@ type process struct {
 	config   config
 
 	library *blas.Library // nil until it is installed
+	stayed  bool          // for another generation than its first
 }
 
 // run does what Main does and returns the exit code. cancel ends ctx.
@@ -115,16 +116,16 @@ func (p *process) run(ctx context.Context, cancel context.CancelCauseFunc, train
 		if !waits {
 			return code
 		}
-		runtime.GC() // the next generation may need the memory of this one
+		debug.FreeOSMemory() // others may need it, and the next generation here
 		next, err := post.await(ctx)
-		if err == nil {
-			err = p.become(next)
-		}
 		switch {
 		case errors.Is(err, errStopped):
 			return stoppedCode(err)
-		case err != nil:
-			p.complain("start", err)
+		case err == nil:
+			p.stayed, err = true, p.become(next)
+		}
+		if err != nil {
+			p.complain("start", post.failed(err))
 			return exitFailed
 		}
 	}
@@ -152,6 +153,8 @@ func (p *process) generation(ctx context.Context, post *post, train func(context
 // outcome tells what has become of a task.
 func (p *process) outcome(ctx context.Context, t *task, err error) (code int, waits bool) {
 	cause := context.Cause(ctx)
+	var own *panicError
+	panicked := errors.As(err, &own)
 	switch {
 	case err == nil:
 		if err := t.say(cluster.ControlMessage{Kind: cluster.Finished, Step: t.job.steps.Load()}); err != nil {
@@ -161,15 +164,18 @@ func (p *process) outcome(ctx context.Context, t *task, err error) (code int, wa
 		return 0, false
 	case errors.Is(cause, errStopped):
 		return stoppedCode(cause), false
-	case errors.Is(cause, errRegroup):
+	case (errors.Is(cause, errRegroup) || t.foretold(err)) && !panicked:
 		return exitFailed, true
 	}
 	peer := t.culprit(err)
-	waits = peer != "" && t.survives()
+	waits = peer != "" && !panicked && t.survives()
 	m := t.word(cluster.Failed)
 	m.Cause, m.Peer, m.Keeps = err.Error(), peer, waits
 	t.say(m)
 	p.complain(t.name(), err)
+	if p.stayed && peer == "" && m.Step <= m.From {
+		p.hint("the process has stayed, and train was called again in it: a program that cannot bear that says trainer.FreshProcess(), or is launched with --fresh-process")
+	}
 	return exitFailed, waits
 }
 
@@ -182,6 +188,8 @@ func (p *process) complain(subject string, err error) {
 	fmt.Fprintf(p.log, "plx: %s: %v\n", subject, err) // nobody is left to be told of a broken stderr
 	var helpful interface{ Hint() string }
 	if errors.As(err, &helpful) {
-		fmt.Fprintf(p.log, "plx: hint: %s\n", helpful.Hint())
+		p.hint(helpful.Hint())
 	}
 }
+
+func (p *process) hint(text string) { fmt.Fprintf(p.log, "plx: hint: %s\n", text) }

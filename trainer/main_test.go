@@ -2,6 +2,7 @@ package trainer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -29,18 +30,31 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// testProgram trains TRAINER_TEST steps, "forever", or fails at once.
+// kept is a replica that a program uses although the generation is over.
+var kept *Replica
+
+// testProgram trains TRAINER_TEST steps, "forever", or fails at once. With
+// "60@30" the chief takes none after the 30th, until its context ends; in a
+// later generation it takes the rest. "stale" trains with the first replica
+// that it got.
 func testProgram(ctx context.Context, j *Job) error {
 	steps, forever := 0, os.Getenv("TRAINER_TEST") == "forever"
 	if os.Getenv("TRAINER_TEST") == "fail" {
 		return errors.New("no such file")
 	}
-	fmt.Sscan(os.Getenv("TRAINER_TEST"), &steps) // stays 0 for forever
+	first, last, held := strings.Cut(os.Getenv("TRAINER_TEST"), "@")
+	fmt.Sscan(first, &steps) // stays 0 for forever
+	held = held && j.IsChief() && j.Generation() == 0
 	r, err := j.Parallelize(ctx, mlp(tensor.Float32, Mean, 8, 6, 3), SGD(0.1), GlobalBatch(12), PeerTimeout(2*time.Second))
 	if err != nil {
 		return err
 	}
-	each := 12 / j.NumWorkers()
+	if os.Getenv("TRAINER_TEST") == "stale" {
+		kept, forever = cmp.Or(kept, r), true
+		r = kept
+	}
+	each, hold := 12/j.NumWorkers(), 0
+	fmt.Sscan(last, &hold)
 	if j.Generation() > 0 && j.IsChief() {
 		fmt.Printf("generation %d of process %d behind step %d\n", j.Generation(), os.Getpid(), r.Steps())
 	}
@@ -51,6 +65,10 @@ func testProgram(ctx context.Context, j *Job) error {
 		}
 		if j.IsChief() {
 			fmt.Printf("step %d loss %.6f\n", step, result.Loss)
+		}
+		if held && step == hold {
+			<-ctx.Done()
+			return context.Cause(ctx)
 		}
 	}
 	return nil
@@ -95,12 +113,6 @@ func (w *watched) String() string {
 // launch starts a job's tasks as an agent does.
 func launch(t *testing.T, program string, workers, servers int, flags ...string) map[string]*testProcess {
 	t.Helper()
-	return launchTasks(t, program, workers, servers, false, flags...)
-}
-
-// launchTasks starts them in a job that may be begun anew.
-func launchTasks(t *testing.T, program string, workers, servers int, restarts bool, flags ...string) map[string]*testProcess {
-	t.Helper()
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte(hex.EncodeToString(make([]byte, cluster.SecretSize))), 0o600); err != nil {
 		t.Fatal(err)
@@ -116,7 +128,7 @@ func launchTasks(t *testing.T, program string, workers, servers int, restarts bo
 	all := map[string]*testProcess{}
 	for i, task := range tasks {
 		contract := cluster.Contract{Job: "j1", Task: task, WorldSize: workers, LocalRank: task.Index,
-			LocalWorldSize: workers, Cluster: spec, SecretFile: secret, Restarts: restarts}
+			LocalWorldSize: workers, Cluster: spec, SecretFile: secret}
 		all[task.String()] = startTask(t, contract, program, sockets[i], flags)
 	}
 	return all
@@ -248,7 +260,7 @@ func TestStopEndsEverybody(t *testing.T) {
 		p := all[name]
 		p.control.Send(stop) // it may have failed already, for want of worker:0
 		code, _ := p.end(t)
-		victim := code == exitFailed && strings.Contains(p.stderr.String(), "worker:0 (")
+		victim := code == exitStopped && strings.Contains(p.stderr.String(), "worker:0 (")
 		if code != want && !victim {
 			t.Errorf("%s: exit code %d, want %d; stderr: %s", name, code, want, p.stderr.String())
 		}
@@ -276,6 +288,7 @@ func TestTermIsAStop(t *testing.T) {
 		}
 		for _, p := range all { // the other one ends of that
 			if p != all[name] {
+				p.control.Send(cluster.ControlMessage{Kind: cluster.Stop}) // or is told to
 				p.end(t)
 			}
 		}
@@ -295,7 +308,7 @@ func TestLostProcessIsNamed(t *testing.T) {
 		{"frozen server", "ps:1", syscall.SIGSTOP},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			all := launch(t, "forever", 2, 2, "--arch=ps")
+			all := launch(t, "forever", 2, 2, "--arch=ps", "--fresh-process")
 			all["worker:0"].untilStep(t, 3)
 			if err := all[c.victim].cmd.Process.Signal(c.signal); err != nil {
 				t.Fatal(err)

@@ -159,6 +159,9 @@ func (p *post) await(ctx context.Context) (beginning, error) {
 	ticker := time.NewTicker(heartbeat)
 	defer ticker.Stop()
 	for {
+		if ctx.Err() != nil {
+			return beginning{}, context.Cause(ctx)
+		}
 		m := cluster.ControlMessage{Kind: cluster.Heartbeat} // of no task: it has made no step
 		select {
 		case b := <-p.begin:
@@ -180,14 +183,16 @@ func (p *process) become(b beginning) error {
 	if b.next == nil || b.socket == nil {
 		return errors.New("the agent did not say what is next")
 	}
+	if dir, err := os.Getwd(); err == nil && dir == os.Getenv("PWD") { // else the program has chosen another
+		if err := os.Chdir(string(b.next.Dir)); err != nil {
+			return fmt.Errorf("enter the working folder: %w", err)
+		}
+	}
 	for _, pair := range b.next.Environ {
 		name, value, _ := strings.Cut(string(pair), "=")
 		if err := os.Setenv(name, value); err != nil {
 			return fmt.Errorf("set %s: %w", name, err)
 		}
-	}
-	if err := os.Chdir(string(b.next.Dir)); err != nil {
-		return fmt.Errorf("enter the working folder: %w", err)
 	}
 	syscall.ForkLock.RLock() // until it is close-on-exec no child may be made
 	defer syscall.ForkLock.RUnlock()

@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,8 +80,8 @@ func (r *Replica) Late() (steps, rows int) {
 func (r *Replica) Evaluate(ctx context.Context, feed Feed) (Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.err != nil {
-		return Result{}, r.err
+	if err := r.usable(); err != nil {
+		return Result{}, err
 	}
 	if err := ctx.Err(); err != nil {
 		return Result{}, context.Cause(ctx)
@@ -130,8 +131,8 @@ func (r *Replica) evaluate(ctx context.Context, feed Feed) (Result, error) {
 func (r *Replica) Values(ctx context.Context) (map[string]*tensor.Dense, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.err != nil {
-		return nil, r.err
+	if err := r.usable(); err != nil {
+		return nil, err
 	}
 	values := make(map[string]*tensor.Dense, len(r.declared.Variables))
 	for i, v := range r.declared.Variables {
@@ -167,6 +168,9 @@ func (r *Replica) traffic() (sent, received int) {
 	}
 	return sent, received
 }
+
+// usable says why the replica cannot be used any more. It needs r.mu.
+func (r *Replica) usable() error { return cmp.Or(r.job.usable(), r.err) }
 
 var errClosed = errors.New("the training has ended")
 

@@ -25,8 +25,8 @@ import (
 func (r *Replica) Step(ctx context.Context, feed Feed) (Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.err != nil {
-		return Result{}, r.err
+	if err := r.usable(); err != nil {
+		return Result{}, err
 	}
 	if stop := r.job.config.stopAt; r.ended || stop > 0 && r.step >= stop {
 		return Result{}, ErrDone

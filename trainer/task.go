@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/plx-run/plx/trainer/blas"
@@ -121,9 +122,14 @@ func (t *task) word(kind cluster.ControlKind) cluster.ControlMessage {
 // run.
 func (t *task) close() error {
 	t.post.enter(nil)
+	t.job.over.Store(true)
 	close(t.quit)
 	<-t.running
-	return t.job.close()
+	err := t.job.close()
+	if r := t.job.replica.Load(); r != nil && r.saver != nil {
+		r.saver.telling.Wait() // the depot is closed: soon
+	}
+	return err
 }
 
 // run does what the task's role asks for.
@@ -238,13 +244,16 @@ func (t *task) culprit(err error) string {
 	return peer.Task.String()
 }
 
+// foretold reports whether a peer was asked before this task to give the
+// generation up: its own agent is about to say so.
+func (t *task) foretold(err error) bool {
+	return t.culprit(err) != "" && strings.HasSuffix(err.Error(), errRegroup.Error()) && t.post.control != nil
+}
+
 // survives reports whether the process, after it has lost a peer, is of use to
 // the next generation: not where the job may do without this task, which then
 // ends.
 func (t *task) survives() bool {
-	if !t.job.contract.Restarts || t.job.config.fresh || t.post.control == nil {
-		return false
-	}
-	r := t.job.replica.Load()
-	return r == nil || !r.declared.Sync.BearsLoss()
+	sync, err := t.job.sync()
+	return err == nil && !sync.BearsLoss() && !t.job.config.fresh && t.post.control != nil
 }

@@ -2,7 +2,9 @@ package agent
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"time"
@@ -23,10 +25,56 @@ type body struct {
 	born    birth
 	cores   []int // it may use
 	keeps   bool  // it said that it can go on with another generation
+	words   chan word
 
 	task   *task             // nil: it waits for the next generation
 	last   protocol.TaskSpec // what it was before
 	closed bool              // somebody closes its outputs
+}
+
+// word is something to say to a process.
+type word struct {
+	cluster.ControlMessage
+	socket int         // goes with it, and is closed; 0: none
+	failed func(error) // called when it could not be said; may be nil
+}
+
+// mostWords is how many may wait for a process that does not listen.
+const mostWords = 16
+
+// say has a process told something, in the order of the calls. One that does not
+// listen is dealt with by signals.
+func (b *body) say(w word) {
+	select {
+	case b.words <- w:
+	default:
+		w.over(errors.New("it does not listen"))
+	}
+}
+
+// speak says one word after the other, until hushed is closed.
+func (b *body) speak(hushed <-chan struct{}) {
+	for {
+		select {
+		case w := <-b.words:
+			if w.socket > 0 {
+				w.over(b.control.SendSocket(w.ControlMessage, w.socket))
+				continue
+			}
+			w.over(b.control.Send(w.ControlMessage))
+		case <-hushed:
+			return
+		}
+	}
+}
+
+func (w word) over(err error) {
+	if w.socket > 0 {
+		unix.Close(w.socket) // the process has its own
+	}
+	if err != nil && w.failed != nil {
+		w.failed(err)
+	}
 }
 
 // birth is as what a process was started. It stays in its environment, and in
@@ -51,8 +99,8 @@ func (t *task) give(b *body) {
 // waits takes a process's word that nothing of its generation is left in it: its
 // task has ended.
 func (s *supervisor) waits(t *task) {
-	if !t.regrouping || t.killing {
-		return // it is to end
+	if !t.regrouping || t.killing || t.reaped {
+		return // it is to end, or has
 	}
 	t.over()
 	t.now.Exit = &protocol.Exit{Task: t.Task, Generation: t.generation, Started: true, Native: true, Told: true, Kept: true, Time: time.Now()}
@@ -67,7 +115,7 @@ func (s *supervisor) waits(t *task) {
 // heirs chooses, for tasks of the next generation, processes that wait for one:
 // they keep their devices and cores. The rest are of no use to it.
 func (s *supervisor) heirs(tasks []protocol.TaskSpec) map[cluster.Task]*body {
-	free := slices.DeleteFunc(slices.Clone(s.kept), func(b *body) bool { return b.child.over() })
+	free := slices.DeleteFunc(slices.Clone(s.kept), func(b *body) bool { return b.closed || b.child.over() })
 	slices.SortFunc(free, func(a, b *body) int { return cmp.Compare(a.last.Task.Index, b.last.Task.Index) })
 	chosen := map[cluster.Task]*body{}
 	for _, spec := range tasks {
@@ -95,17 +143,12 @@ func (s *supervisor) carryOn(t *task, b *body, c cluster.Contract, dir string) e
 	s.kept = slices.DeleteFunc(s.kept, func(k *body) bool { return k == b })
 	t.give(b)
 	t.open.closeSocket()
-	m := cluster.ControlMessage{Kind: cluster.Begin, Next: &cluster.Next{Dir: []byte(dir)}}
+	m := word{ControlMessage: cluster.ControlMessage{Kind: cluster.Begin, Next: &cluster.Next{Dir: []byte(dir)}}, socket: socket,
+		failed: func(err error) { s.work.Go(func() { s.do(func() { s.stayed(t, err) }) }) }}
 	for _, pair := range append(c.Environ(), "PWD="+dir) {
 		m.Next.Environ = append(m.Next.Environ, []byte(pair))
 	}
-	s.work.Go(func() {
-		err := b.control.SendSocket(m, socket)
-		unix.Close(socket) // the process has its own
-		if err != nil {
-			s.do(func() { s.stayed(t, err) })
-		}
-	})
+	b.say(m)
 	return nil
 }
 
@@ -121,11 +164,13 @@ func (s *supervisor) stayed(t *task, err error) {
 func (s *supervisor) turn(t *task, b *body) error {
 	for i, stream := range []logs.Stream{logs.Stdout, logs.Stderr} {
 		src := logs.Source{Task: t.Task.String(), Stream: stream}
-		w, err := s.spool(t, src)
+		before, err := b.outs[i].turn(src.String(), func() (io.WriteCloser, error) { return s.spool(t, src) })
+		if before != nil {
+			s.notice(before.Error())
+		}
 		if err != nil {
 			return err
 		}
-		b.outs[i].turn(src.String(), w)
 	}
 	return nil
 }

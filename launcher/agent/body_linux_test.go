@@ -28,7 +28,7 @@ func keepers(t *testing.T, n int, words ...string) (*testHost, *line, map[cluste
 	h := newHost(t, n, append([]string{"keeper"}, words...)...)
 	l, pids := h.launch()
 	for i := range n {
-		h.prints(fmt.Sprintf("worker-%d.stdout", i), fmt.Sprintf("worker:%d 0 in worker-%d, restarts false", i, i))
+		h.prints(fmt.Sprintf("worker-%d.stdout", i), fmt.Sprintf("worker:%d 0 in worker-%d", i, i))
 	}
 	return h, l, pids
 }
@@ -57,7 +57,7 @@ func (l *line) begin(generation int, tasks []protocol.TaskSpec) (*protocol.Prepa
 	for task, addr := range p.Open {
 		open.Set(task, addr)
 	}
-	l.send(protocol.Message{Start: &protocol.Start{Generation: generation, Cluster: open, Foreign: open, Restarts: true}})
+	l.send(protocol.Message{Start: &protocol.Start{Generation: generation, Cluster: open, Foreign: open}})
 	return p, l.wait("Started", func(m protocol.Message) bool { return m.Started != nil }).Started.PIDs
 }
 
@@ -73,8 +73,8 @@ func TestProcessGoesOnAsTheNextTask(t *testing.T) {
 	l, _ := h.start()
 	go l.renew(time.Second)
 	_, before := l.begin(0, tasks)
-	h.prints("worker-1.stdout", "worker:1 0 in worker-1, restarts true")
-	h.prints("worker-2.stdout", "worker:2 0 in worker-2, restarts true")
+	h.prints("worker-1.stdout", "worker:1 0 in worker-1")
+	h.prints("worker-2.stdout", "worker:2 0 in worker-2")
 	wantKept(t, l.regroup(2, time.Minute))
 	for i := range tasks { // the first of all hosts is lost: numbers move up
 		tasks[i].Task = worker(i)
@@ -93,8 +93,8 @@ func TestProcessGoesOnAsTheNextTask(t *testing.T) {
 		}
 		conn.Close()
 	}
-	h.prints("worker-0.stdout", "worker:0 1 in worker-0, restarts true")
-	h.prints("worker-1.stdout", "worker:1 1 in worker-1, restarts true")
+	h.prints("worker-0.stdout", "worker:0 1 in worker-0")
+	h.prints("worker-1.stdout", "worker:1 1 in worker-1")
 	if log := h.spool("worker-2.stdout"); strings.Count(log, " in ") != 1 {
 		t.Errorf("the old name's log: %q", log)
 	}
@@ -121,7 +121,7 @@ func TestProcessKeepsItsDevices(t *testing.T) {
 	if now := l.run(1); now[worker(0)] == pids[worker(0)] || now[worker(0)] == 0 {
 		t.Errorf("pids %v, %v before", now, pids)
 	}
-	h.prints("worker-0.stdout", "worker:0 1 in worker-0, restarts false")
+	h.prints("worker-0.stdout", "worker:0 1 in worker-0")
 	l.end(h, time.Minute)
 }
 
@@ -151,7 +151,7 @@ func TestWaitingProcessIsLost(t *testing.T) {
 			if now[worker(1)] != pids[worker(1)] || now[worker(0)] == pids[worker(0)] || now[worker(0)] == 0 {
 				t.Errorf("pids %v, %v before", now, pids)
 			}
-			h.prints("worker-0.stdout", "worker:0 1 in worker-0, restarts false")
+			h.prints("worker-0.stdout", "worker:0 1 in worker-0")
 			l.end(h, time.Minute)
 		})
 	}

@@ -58,19 +58,17 @@ func (s *supervisor) checkpoint(m protocol.Checkpoint) {
 }
 
 func (s *supervisor) askSave(t *task, m protocol.Checkpoint) {
-	control := t.control
 	ask := cluster.ControlMessage{Kind: cluster.Checkpoint, Request: m.Request}
 	if m.Hold != nil {
 		ask.Hold, ask.Workers, ask.Leaving = true, m.Hold.Workers, strings.Join(m.Hold.Leaving, " ")
 	}
-	s.work.Go(func() {
-		err := control.Send(ask)
-		if err != nil {
+	t.say(word{ControlMessage: ask, failed: func(err error) {
+		s.work.Go(func() {
 			s.do(func() {
 				s.answered(t, cluster.ControlMessage{Kind: cluster.Checkpoint, Request: m.Request, Cause: err.Error()})
 			})
-		}
-	})
+		})
+	}})
 }
 
 // resume lets a chief go on that is held.
@@ -78,10 +76,7 @@ func (s *supervisor) resume(t *task, request int) {
 	if t == nil || !t.running() || !t.now.Native {
 		return
 	}
-	control := t.control
-	s.work.Go(func() {
-		_ = control.Send(cluster.ControlMessage{Kind: cluster.Resume, Request: request}) // a channel that takes nothing is seen by its heartbeats
-	})
+	t.say(word{ControlMessage: cluster.ControlMessage{Kind: cluster.Resume, Request: request}}) // a channel that takes nothing is seen by its heartbeats
 }
 
 // answered takes the first answer to what the task was asked, and passes it

@@ -36,7 +36,7 @@ func (s *supervisor) end(v protocol.Verdict, grace time.Duration, cause string) 
 		}
 	}
 	for _, b := range s.kept {
-		s.say(b, cluster.Stop)
+		b.say(word{ControlMessage: cluster.ControlMessage{Kind: cluster.Stop}})
 	}
 	s.ending.kill.set(grace, func() {
 		s.do(func() {
@@ -132,8 +132,10 @@ func (s *supervisor) outputs() []*output {
 func outputsOf(waiting []*body) []*output {
 	var outs []*output
 	for _, b := range waiting {
-		b.closed = true
-		outs = append(outs, b.outs[:]...)
+		if !b.closed {
+			b.closed = true
+			outs = append(outs, b.outs[:]...)
+		}
 	}
 	return outs
 }

@@ -31,7 +31,8 @@ func (s *supervisor) said(t *task, m cluster.ControlMessage) {
 	t.quiet = 0
 	switch m.Kind {
 	case cluster.Hello:
-		t.now.Native, t.keeps = true, m.Keeps
+		// What a --setup line has made of the environment is not known.
+		t.now.Native, t.keeps = true, m.Keeps && s.spec.Command.Setup == ""
 		if m.Version != cluster.ControlVersion {
 			t.cause = fmt.Sprintf("it speaks version %d of the control channel, this plx speaks %d: build both from one release", m.Version, cluster.ControlVersion)
 			t.control.Close() // that is how it learns of it
@@ -52,7 +53,8 @@ func (s *supervisor) said(t *task, m cluster.ControlMessage) {
 		s.answered(t, m)
 		return
 	case cluster.Failed:
-		t.cause, t.lostPeer = m.Cause, m.Peer
+		t.cause, t.lostPeer, t.now.Failed = m.Cause, m.Peer, &m
+		s.changed = true
 		t.now.Step = max(t.now.Step, m.Step)
 	case cluster.Bears:
 		t.now.Bears = true
@@ -170,18 +172,14 @@ func (s *supervisor) tellToEnd(t *task, grace time.Duration, keep bool) {
 	}
 }
 
+// sendStop tells a task to end, or its generation. One that does not take it
+// gets a signal.
 func (s *supervisor) sendStop(t *task) {
+	kind := cluster.Stop
 	if t.regrouping {
-		s.say(t.body, cluster.Regroup)
-		return
+		kind = cluster.Regroup
 	}
-	s.say(t.body, cluster.Stop)
-}
-
-// say tells a process to end, or its generation. One that does not take it gets
-// a signal.
-func (s *supervisor) say(b *body, kind cluster.ControlKind) {
-	s.work.Go(func() { _ = b.control.Send(cluster.ControlMessage{Kind: kind}) })
+	t.say(word{ControlMessage: cluster.ControlMessage{Kind: kind}})
 }
 
 // unlessExited returns a timer's function that calls f, unless the task has
@@ -205,8 +203,9 @@ func (s *supervisor) kill(t *task) {
 		return
 	}
 	t.killing = t.running()
+	b, as := t.body, birth{t.Task, t.generation}
 	s.work.Go(func() {
-		list := func() ([]process, error) { return t.processes(s.spec.Job, s.spec.Folder) }
+		list := func() ([]process, error) { return b.processes(as, s.spec.Job, s.spec.Folder) }
 		_, left, err := sweep(list, killTime)
 		s.do(func() { s.killed(t.Task.String(), left, err) })
 	})

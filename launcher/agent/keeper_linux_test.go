@@ -31,7 +31,7 @@ func keeper(words []string) int {
 		}
 		go greetAll(ln)
 		dir, _ := os.Getwd()
-		fmt.Printf("%s %d in %s, restarts %v\n", c.Task, c.Generation, dir[strings.LastIndexByte(dir, '/')+1:], c.Restarts)
+		fmt.Printf("%s %d in %s\n", c.Task, c.Generation, dir[strings.LastIndexByte(dir, '/')+1:])
 		if strings.Join(words, " ") == "lost" {
 			control.Send(cluster.ControlMessage{Kind: cluster.Failed, Cause: "lost", Peer: "worker:9", Keeps: true})
 		}

@@ -79,7 +79,7 @@ func (s *supervisor) launch(t *task, m protocol.Start) error {
 	if err != nil {
 		return err
 	}
-	b := &body{born: birth{t.Task, t.generation}, cores: cores}
+	b := &body{born: birth{t.Task, t.generation}, cores: cores, words: make(chan word, mostWords)}
 	files, closeFiles, err := s.connect(t, b)
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func (s *supervisor) contract(t *task, m protocol.Start, dir string, cores int) 
 		WorldSize: len(m.Cluster.Worker), LocalRank: t.LocalRank, LocalWorldSize: protocol.Workers(s.layout.Tasks),
 		FirstWorldSize: s.spec.WorldSize,
 		Cluster:        m.Cluster, ListenFD: listenFD, ControlFD: controlFD,
-		SecretFile: s.folder.secret(), LogLevel: s.spec.LogLevel, Dir: dir, Restarts: m.Restarts,
+		SecretFile: s.folder.secret(), LogLevel: s.spec.LogLevel, Dir: dir,
 		Foreign: cluster.Foreign{
 			Cluster: m.Foreign, GroupRank: s.layout.GroupRank,
 			Interface: interfaceOf(s.spec.DataAddr), Devices: t.Devices,
@@ -235,6 +235,7 @@ func (s *supervisor) follow(b *body) {
 		defer close(heard)
 		s.listen(b)
 	})
+	s.work.Go(func() { b.speak(b.child.done) })
 	s.work.Go(func() {
 		<-b.child.done
 		s.do(func() { s.reaped(b.task) })

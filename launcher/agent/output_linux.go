@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,15 +18,11 @@ const tailSize = 4 << 10
 // that takes no bytes, for want of disk, costs bytes but never the task.
 type output struct {
 	pipe *os.File
-	tell func(string)          // a line for the user
-	done chan struct{}         // closed when all was read, or close was called
-	next atomic.Pointer[spool] // what comes now belongs there
+	tell func(string)  // a line for the user
+	done chan struct{} // closed when all was read, or close was called
 
-	spool // of run alone, until done is closed
-
-	// Of run alone, until done is closed: bytes dropped in all, and since
-	// the last one that was written.
-	dropped, gap int64
+	writing sync.Mutex
+	spool
 
 	mu   sync.Mutex
 	tail []byte
@@ -37,6 +32,7 @@ type output struct {
 type spool struct {
 	name string // "worker:3 stderr"
 	io.WriteCloser
+	dropped, gap int64 // bytes in all, and since the last one that was written
 }
 
 // newOutput returns an output and the end of its pipe that the task inherits,
@@ -52,7 +48,7 @@ func newOutput(name string, to io.WriteCloser, tell func(string)) (*output, int,
 		unix.Close(fds[1])
 		return nil, 0, fmt.Errorf("pipe for %s: %w", name, err)
 	}
-	o := &output{spool: spool{name, to}, pipe: os.NewFile(uintptr(fds[0]), name), tell: tell, done: make(chan struct{})}
+	o := &output{spool: spool{name: name, WriteCloser: to}, pipe: os.NewFile(uintptr(fds[0]), name), tell: tell, done: make(chan struct{})}
 	return o, fds[1], nil
 }
 
@@ -69,44 +65,60 @@ func (o *output) run() {
 	}
 }
 
-// turn has what comes from now on written to another spool: the stream is
-// another task's. The last bytes are forgotten with it.
-func (o *output) turn(name string, to io.WriteCloser) {
+// turn has what comes from now on written to another spool, which is opened once
+// the one before is closed, or could not be: the stream is another task's. The
+// last bytes are forgotten with it. What is wrong with the one before is
+// returned and not told: whoever is told may be who calls it.
+func (o *output) turn(name string, open func() (io.WriteCloser, error)) (before, opening error) {
 	o.mu.Lock()
 	o.tail = nil
 	o.mu.Unlock()
-	if unused := o.next.Swap(&spool{name, to}); unused != nil {
-		unused.Close() // nothing was written to it
+	o.writing.Lock()
+	defer o.writing.Unlock()
+	err := o.Close()
+	if err == nil && o.dropped > 0 {
+		err = o.lost()
 	}
+	if err != nil {
+		before = fmt.Errorf("%s: %w", o.name, err)
+	}
+	to, opening := open()
+	if opening != nil {
+		to = lostSpool{opening}
+	}
+	o.spool = spool{name: name, WriteCloser: to}
+	return before, opening
 }
 
-// turned begins with the next spool, if there is one, and ends the one before.
-func (o *output) turned() {
-	next := o.next.Swap(nil)
-	if next == nil {
-		return
-	}
-	if err := o.Close(); err != nil {
-		o.tell(fmt.Sprintf("%s: %v", o.name, err))
-	}
-	o.spool = *next
-}
+// lostSpool is one that could not be opened.
+type lostSpool struct{ error }
+
+func (l lostSpool) Write([]byte) (int, error) { return 0, l.error }
+func (lostSpool) Close() error                { return nil }
 
 // keep writes p to the spool and remembers the last bytes. Only run calls it.
 func (o *output) keep(p []byte) {
-	o.turned()
 	o.remember(p)
+	if err := o.put(p); err != nil { // not before turn may go on
+		o.tell(fmt.Sprintf("output is being lost: %v", err))
+	}
+}
+
+// put writes p. Its error is why the first bytes of a spool were lost.
+func (o *output) put(p []byte) error {
+	o.writing.Lock()
+	defer o.writing.Unlock()
 	if o.gap > 0 && len(p) > 0 {
 		mark := fmt.Sprintf("\nplx: %d bytes are missing here: the disk was full\n", o.gap)
 		if _, err := io.WriteString(o.WriteCloser, mark); err != nil {
-			o.drop(len(p), err)
-			return
+			return o.drop(len(p), err)
 		}
 		o.gap = 0
 	}
 	if n, err := o.Write(p); err != nil {
-		o.drop(len(p)-n, err)
+		return o.drop(len(p)-n, err)
 	}
+	return nil
 }
 
 func (o *output) remember(p []byte) {
@@ -118,14 +130,18 @@ func (o *output) remember(p []byte) {
 	}
 }
 
-// drop counts bytes that the spool did not take, and tells of the first.
-func (o *output) drop(n int, err error) {
-	if o.dropped == 0 {
-		o.tell(fmt.Sprintf("output is being lost: %v", err))
+// drop counts bytes that the spool did not take. Its error is that of the first.
+func (o *output) drop(n int, err error) error {
+	if o.dropped > 0 {
+		err = nil // it was told
 	}
 	o.dropped += int64(n)
 	o.gap += int64(n)
+	return err
 }
+
+// lost says how much was.
+func (s *spool) lost() error { return fmt.Errorf("%d bytes of output were lost", s.dropped) }
 
 // lastLines returns the last bytes of the stream, from the start of a line
 // where one is in them.
@@ -151,11 +167,12 @@ func (o *output) close(deadline time.Time) error {
 	// A read that is going on returns: the pipe is in the poller.
 	err := o.pipe.Close()
 	if !within(closing, o.done) {
-		return errors.Join(err, fmt.Errorf("%s: the spool takes no bytes", o.name))
+		return errors.Join(err, errors.New("a spool takes no bytes"))
 	}
-	o.turned()
+	o.writing.Lock()
+	defer o.writing.Unlock()
 	if o.dropped > 0 {
-		o.tell(fmt.Sprintf("%s: %d bytes of output were lost", o.name, o.dropped))
+		o.tell(fmt.Sprintf("%s: %v", o.name, o.lost()))
 	}
 	return errors.Join(err, o.Close())
 }

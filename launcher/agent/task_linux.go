@@ -78,25 +78,21 @@ func (a *alarm) stop() {
 	}
 }
 
-// processes lists what the task has started and is still there: its session,
-// what is marked with its name, and their descendants. A process that has left
+// processes lists what a task has started and is still there: its session,
+// what is marked with the name that it has or was born with, and their
+// descendants. A process that has left
 // the session, lost its parent and cleared its environment is nobody's; the
 // end of the job finds it all the same.
-func (t *task) processes(job, folder string) ([]process, error) {
+func (b *body) processes(as birth, job, folder string) ([]process, error) {
 	all, err := below()
 	return descendants(all, os.Getpid(), func(p process) bool {
-		if t.body != nil && !t.child.over() && p.session == t.child.pid {
+		if !b.child.over() && p.session == b.child.pid {
 			return true
 		}
 		env, err := environment(p.pid)
-		return err == nil && t.marks(env, job, folder)
+		return err == nil && slices.Contains(env, markTask+"="+job) && slices.Contains(env, markFolder+"="+folder) &&
+			(as.in(env) || b.born.in(env))
 	}), err
-}
-
-// marks reports whether env is that of the task.
-func (t *task) marks(env []string, job, folder string) bool {
-	return slices.Contains(env, markTask+"="+job) && slices.Contains(env, markFolder+"="+folder) &&
-		(birth{t.Task, t.generation}.in(env) || t.body != nil && t.born.in(env))
 }
 
 // terminate asks a task that knows no control channel, or did not follow it, to

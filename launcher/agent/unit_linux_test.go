@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"slices"
@@ -197,6 +198,47 @@ func TestFullDiskCostsBytesNotTheTask(t *testing.T) {
 	}
 	if got := o.lastLines(); got != "abcdefghijklmno" {
 		t.Errorf("tail %q", got)
+	}
+}
+
+// TestATurnWaitsForNobodyWhoIsTold has a stream that loses bytes turned to
+// another spool while it tells of that: the supervisor, which turns it, does not
+// listen meanwhile.
+func TestATurnWaitsForNobodyWhoIsTold(t *testing.T) {
+	telling, listen := make(chan string, 3), make(chan struct{})
+	o, fd, err := newOutput("worker:0 stdout", &fullDisk{room: 4}, func(s string) { telling <- s; <-listen })
+	if err != nil {
+		t.Fatal(err)
+	}
+	task := os.NewFile(uintptr(fd), "task")
+	go o.run()
+	if _, err := task.WriteString("abcdef"); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-telling; !strings.Contains(got, "no space") {
+		t.Errorf("told %q", got)
+	}
+	turned := make(chan error)
+	go func() {
+		before, err := o.turn("worker:1 stdout", func() (io.WriteCloser, error) { return &fullDisk{room: 100}, nil })
+		if err != nil {
+			t.Error(err)
+		}
+		turned <- before
+	}()
+	select {
+	case before := <-turned:
+		if before == nil || before.Error() != "worker:0 stdout: 2 bytes of output were lost" {
+			t.Errorf("of the spool before: %v", before)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the turn waits for who is told")
+	}
+	close(listen)
+	task.Close()
+	<-o.done
+	if err := o.close(time.Now()); err != nil || len(telling) > 0 {
+		t.Errorf("%v, and it told %d times more", err, len(telling))
 	}
 }
 

@@ -264,6 +264,11 @@ func state(h protocol.HostPlan, generation int, words []string) (protocol.State,
 		if err != nil {
 			return s, err
 		}
+		if o := parse(w[1:]); o["waits"] != "" {
+			failed := word("said", o)
+			s.Tasks[t.String()] = &protocol.TaskNow{Failed: &failed}
+			continue
+		}
 		e := exit(t, parse(w[1:]))
 		e.Generation = generation
 		s.Tasks[t.String()] = &protocol.TaskNow{Exit: &e}

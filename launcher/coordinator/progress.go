@@ -12,7 +12,12 @@ type progress struct {
 	chief      int64 // the chief's steps
 	exact      bool  // it makes no more of them
 	most       int64 // any worker's
-	held       bool  // it was held behind a checkpoint, for a change of hosts
+	held       int64 // it was held behind this step, which is saved; 0: it was not
+}
+
+// holdAt notes that the job stands still behind a step.
+func (p *progress) holdAt(step int64) {
+	p.chief, p.most, p.exact, p.held = max(p.chief, step), max(p.most, step), true, step
 }
 
 // progressed takes what a task says of its steps.
@@ -39,6 +44,10 @@ func (m *Machine) progressed(s protocol.Said) {
 	}
 }
 
+// worked reports whether the chief has made a step in this generation. Where it
+// has not the processes themselves may be what is wrong: none is kept.
+func (m *Machine) worked() bool { return m.stepped && m.progress.generation == m.generation }
+
 // noteRedone tells, once a generation has made a step, how many were lost with
 // the ones before it. Workers that wait for each other are in the same step, so
 // that the word of any is good where the chief had no time for its last; what
@@ -61,7 +70,7 @@ func (m *Machine) noteRedone(w cluster.ControlMessage) {
 	case w.From == 0: // the chief says that it begins anew
 	case lost > 0:
 		m.note("generation %d goes on behind step %d: %s%s%s %s made again%s", m.generation, w.From, least, count(int(lost), "step"), whose, are(lost), others)
-	case p.held: // nothing was lost, or the answer says so
+	case p.held > 0: // and goes on there
 	case p.exact:
 		m.note("generation %d goes on behind step %d: no step%s is made again%s", m.generation, w.From, whose, others)
 	default:

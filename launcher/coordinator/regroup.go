@@ -71,7 +71,7 @@ func (m *Machine) regroup() {
 	case short == "":
 		m.again()
 	case m.shortage(m.mayCome) != "":
-		m.giveUp(short)
+		m.giveUp(short + m.missing())
 	case !m.restarts.waited:
 		m.waitForHosts(short)
 	default:

@@ -17,38 +17,41 @@ type saving struct {
 
 // saveFirst has the job saved before a stop, and reports whether the stop is to
 // wait for that. While nothing runs there is nothing to save: what earlier
-// generations have saved is on the disks.
-func (m *Machine) saveFirst(e StopAsked) bool {
+// generations have saved is on the disks. Nor is there where the job goes on
+// from where it was held, and has made no step since.
+func (m *Machine) saveFirst(e *StopAsked) bool {
 	switch {
 	case m.stage == running && m.saving != nil: // under way: every visitor's wish comes from each host
 		return true
-	case m.stage == running:
-	case m.stage < running || m.between():
+	case m.stage == running && m.progress.held == 0:
+	case m.stage <= running || m.between():
 		m.nothingToSave(e)
 		return false
 	default: // it has ended, or failed: that is the verdict
 		return false
 	}
 	m.unscale(e.Reason)
-	m.saving = &saving{ask: e}
+	m.saving = &saving{ask: *e}
 	m.timer(SaveTimer, e.SaveTime)
 	m.requestSave(m.hostOf[cluster.Chief])
 	m.chiefEnded()
 	return true
 }
 
-// nothingToSave notes that a stop came when no task ran that could save.
-func (m *Machine) nothingToSave(e StopAsked) {
+// nothingToSave notes that a stop came when no task ran that could save, or
+// had anything to.
+func (m *Machine) nothingToSave(e *StopAsked) {
 	cause := "the job had not started"
 	if m.generation > 0 || m.between() {
 		cause = "it was being restarted"
 	}
-	if s := m.scale; s != nil && (s.ending || s.moved) {
-		m.saving = &saving{ask: e, outcome: &protocol.Saved{Step: s.step}}
+	if step := m.progress.held; step > 0 {
+		m.saving = &saving{ask: *e, outcome: &protocol.Saved{Step: step}}
+		e.Reason += m.noteSaved(step)
 		return
 	}
-	m.saving = &saving{ask: e, outcome: &protocol.Saved{Cause: cause}}
-	m.note("not saved: %s", cause)
+	m.saving = &saving{ask: *e, outcome: &protocol.Saved{Cause: cause}}
+	e.Reason += m.noteUnsaved(cause)
 }
 
 // requestSave asks the chief, if h is its host and the answer is still wanted.
@@ -102,14 +105,26 @@ func (m *Machine) endSave(outcome protocol.Saved) {
 	ask := m.saving.ask
 	ask.SaveTime = 0
 	if outcome.Cause != "" {
-		m.note("not saved: %s", outcome.Cause)
+		ask.Reason += m.noteUnsaved(outcome.Cause)
 	} else {
-		m.note("saved at step %d", outcome.Step)
-		ask.Reason += fmt.Sprintf(", saved at step %d", outcome.Step)
+		ask.Reason += m.noteSaved(outcome.Step)
 	}
 	if m.stage == running {
 		m.stopAsked(ask)
 	}
+}
+
+// noteSaved notes that the job is saved, and returns what that adds to the
+// reason of its end.
+func (m *Machine) noteSaved(step int64) string {
+	m.note("saved at step %d", step)
+	return fmt.Sprintf(", saved at step %d", step)
+}
+
+// noteUnsaved is noteSaved for a job that is not.
+func (m *Machine) noteUnsaved(cause string) string {
+	m.note("not saved: %s", cause)
+	return ", not saved: " + cause
 }
 
 // recordSave puts into the verdict what came of the save.

@@ -148,8 +148,8 @@ func (m *Machine) heldAt(said cluster.ControlMessage) {
 		return
 	}
 	s.ending, s.step, s.loose = true, said.Step, said.Loose
-	m.progress.held = true
 	m.verdict = protocol.Verdict{Code: CodePlx, Reason: "its hosts were being changed"}
+	m.progress.holdAt(s.step)
 	m.do(Holding{For: said.Held})
 	m.restarts.coming = true
 	m.restarts.free = fmt.Sprintf("saved behind step %d to go on with other hosts", s.step)

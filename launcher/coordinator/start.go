@@ -55,6 +55,9 @@ func (m *Machine) missed(h int, s protocol.State) {
 	for _, exit := range missedExits(s) {
 		m.exited(h, exit)
 	}
+	for _, said := range missedWords(s) {
+		m.said(h, said)
+	}
 }
 
 // missedExits returns the exits in a state in the order in which they
@@ -70,6 +73,23 @@ func missedExits(s protocol.State) []protocol.Exit {
 		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Task.Role, b.Task.Role), cmp.Compare(a.Task.Index, b.Task.Index))
 	})
 	return exits
+}
+
+// missedWords returns what tasks said of their failure that have not ended.
+func missedWords(s protocol.State) []protocol.Said {
+	var words []protocol.Said
+	for name, now := range s.Tasks {
+		if now == nil || now.Exit != nil || now.Failed == nil {
+			continue
+		}
+		if t, err := cluster.ParseTask(name); err == nil {
+			words = append(words, protocol.Said{Task: t, Generation: s.Generation, Message: *now.Failed})
+		}
+	}
+	slices.SortFunc(words, func(a, b protocol.Said) int {
+		return cmp.Or(cmp.Compare(a.Task.Role, b.Task.Role), cmp.Compare(a.Task.Index, b.Task.Index))
+	})
+	return words
 }
 
 func (m *Machine) fellSilent(e Silent) {
@@ -119,12 +139,11 @@ func (m *Machine) request(h int) {
 		m.send(h, protocol.Message{Check: &protocol.Check{Generation: m.generation, Peers: m.peers(h)}})
 	case starting:
 		to.told, m.launched = true, true
-		m.send(h, protocol.Message{Start: &protocol.Start{Generation: m.generation, Cluster: m.cluster, Foreign: m.foreign,
-			Restarts: m.plan.Restarts.Max > m.restarts.made}})
+		m.send(h, protocol.Message{Start: &protocol.Start{Generation: m.generation, Cluster: m.cluster, Foreign: m.foreign}})
 	case finishing:
 		m.endServers(h)
 	case stopping: // not while settling: what is told to end fails no more
-		m.send(h, protocol.Message{Stop: &protocol.Stop{Grace: m.grace, Keep: m.restarts.coming}})
+		m.send(h, protocol.Message{Stop: &protocol.Stop{Grace: m.grace, Keep: m.restarts.coming && m.worked()}})
 	}
 }
 

@@ -75,7 +75,7 @@ func (m *Machine) refuse(h int, reason string) {
 }
 
 func (m *Machine) stopAsked(e StopAsked) {
-	if e.SaveTime > 0 && m.saveFirst(e) {
+	if e.SaveTime > 0 && m.saveFirst(&e) {
 		return
 	}
 	underWay := m.stage == finishing || m.stage == stopping && !m.restarts.coming
@@ -212,7 +212,7 @@ func (m *Machine) waiting(h int) int {
 func (m *Machine) conclude() {
 	m.restarts.coming = false
 	m.unscale(m.verdict.Reason)
-	m.verdict.Notices, m.verdict.Generation = m.notices, m.generation
+	m.verdict.Notices, m.verdict.Generation, m.verdict.Stepped = m.notices, m.generation, m.stepped
 	m.recordSave()
 	m.enter(over, protocol.Over)
 	m.do(Conclude{Verdict: m.verdict})

@@ -180,8 +180,8 @@ func message(m protocol.Message) string {
 		}
 		return "check " + strings.Join(peers, ", ")
 	case m.Start != nil:
-		return fmt.Sprintf("start ps %v, worker %v; for others ps %v, worker %v%s",
-			m.Start.Cluster.PS, m.Start.Cluster.Worker, m.Start.Foreign.PS, m.Start.Foreign.Worker, mayStay(m.Start.Restarts))
+		return fmt.Sprintf("start ps %v, worker %v; for others ps %v, worker %v",
+			m.Start.Cluster.PS, m.Start.Cluster.Worker, m.Start.Foreign.PS, m.Start.Foreign.Worker)
 	case m.Stop != nil && m.Stop.Tasks != nil:
 		return fmt.Sprintf("stop %v in %s", m.Stop.Tasks, m.Stop.Grace)
 	case m.Stop != nil:

@@ -125,7 +125,9 @@ type TaskNow struct {
 	Native bool  `json:"native,omitempty"`
 	Step   int64 `json:"step,omitempty"`
 	Bears  bool  `json:"bears,omitempty"` // it said so
-	Exit   *Exit `json:"exit,omitempty"`
+	// Failed is its word that it fails, which may come long before its exit.
+	Failed *cluster.ControlMessage `json:"failed,omitempty"`
+	Exit   *Exit                   `json:"exit,omitempty"`
 }
 
 // Plan is what a conductor needs to run a job.
@@ -169,6 +171,7 @@ type Verdict struct {
 	Victims    []string `json:"victims,omitempty"` // tasks that failed because a peer did
 	Notices    []string `json:"notices,omitempty"`
 	Generation int      `json:"generation,omitempty"` // the last one that was begun
+	Stepped    bool     `json:"stepped,omitempty"`    // a task has said that it made a step
 
 	Saved *Saved `json:"saved,omitempty"` // what came of the save that a stop asked for; nil: none was asked for
 }

@@ -105,8 +105,7 @@ type Unreached struct {
 type Start struct {
 	Generation int          `json:"generation"`
 	Cluster    cluster.Spec `json:"cluster"`
-	Foreign    cluster.Spec `json:"foreign"`            // reserved addresses, for TF_CONFIG and MASTER_PORT
-	Restarts   bool         `json:"restarts,omitempty"` // the job may be begun anew when it fails
+	Foreign    cluster.Spec `json:"foreign"` // reserved addresses, for TF_CONFIG and MASTER_PORT
 }
 
 // Started tells that every task of the host was started, or has an Exited

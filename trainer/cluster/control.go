@@ -78,9 +78,12 @@ type Next struct {
 	Dir     []byte   `json:"dir"`     // the working folder
 }
 
-// maxControl bounds one encoded message, so that a confused task cannot make
-// its agent allocate more. The contract of a task of thousands fits.
-const maxControl = 1 << 20
+// Bounds of an encoded message, so that a confused task cannot make its agent
+// allocate more. What begins a generation has the addresses of all tasks.
+const (
+	maxControl = 64 << 10
+	maxBegin   = 1 << 20
+)
 
 // controlWrite bounds one Send: the other side reads all the time, so a
 // channel that takes no bytes for this long is dead.
@@ -90,12 +93,13 @@ const controlWrite = 10 * time.Second
 // goroutine, Receive by one at a time.
 type Control struct {
 	conn net.Conn
+	most uint32 // bytes of a message that comes
 	mu   sync.Mutex
 	torn error // why a message went out in part; nothing can follow it
 }
 
 // NewControl wraps one end of a connected pair. It owns conn.
-func NewControl(conn net.Conn) *Control { return &Control{conn: conn} }
+func NewControl(conn net.Conn) *Control { return &Control{conn: conn, most: maxControl} }
 
 // ControlPair returns the agent's end of a new control channel, and the file
 // that the task inherits. The caller closes both.
@@ -138,7 +142,7 @@ func (c Contract) Control() (*Control, error) {
 	if err != nil {
 		return nil, fmt.Errorf("PLX_CONTROL_FD=%d: %w", c.ControlFD, err)
 	}
-	return NewControl(conn), nil
+	return &Control{conn: conn, most: maxBegin}, nil
 }
 
 // Send writes one message, in bounded time.
@@ -154,8 +158,12 @@ func (c *Control) send(m ControlMessage, rights []byte) error {
 	if err != nil {
 		return fmt.Errorf("send %s: %w", m.Kind, err)
 	}
-	if len(body) > maxControl {
-		return fmt.Errorf("send %s: %d bytes, at most %d fit", m.Kind, len(body), maxControl)
+	most := maxControl
+	if m.Kind == Begin {
+		most = maxBegin
+	}
+	if len(body) > most {
+		return fmt.Errorf("send %s: %d bytes, at most %d fit", m.Kind, len(body), most)
 	}
 	frame := append(binary.LittleEndian.AppendUint32(nil, uint32(len(body))), body...)
 	c.mu.Lock()
@@ -217,8 +225,8 @@ func (c *Control) ReceiveSocket() (m ControlMessage, socket *os.File, err error)
 }
 
 func (c *Control) body(n uint32, m *ControlMessage) error {
-	if n > maxControl {
-		return fmt.Errorf("control message of %d bytes, at most %d are allowed", n, maxControl)
+	if n > c.most {
+		return fmt.Errorf("control message of %d bytes, at most %d are allowed", n, c.most)
 	}
 	body := make([]byte, n)
 	if _, err := io.ReadFull(c.conn, body); err != nil {

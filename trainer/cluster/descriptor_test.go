@@ -30,6 +30,7 @@ func opened(t *testing.T, text string) *os.File {
 // and with one that does not fit into the socket's buffer at once.
 func TestSocketComesWithItsMessage(t *testing.T) {
 	agent, task := controls(t)
+	task.most = maxBegin
 	long := &Next{Environ: [][]byte{[]byte("A=" + strings.Repeat("\xff", 600<<10))}, Dir: []byte("/home/u")}
 	sent := make(chan error, 1)
 	go func() {

@@ -24,9 +24,9 @@
 // Asked to [Regroup] it ends its part in the present one, closes all that belongs
 // to it, says [Waiting], and stays. [Begin] brings what a new process would find
 // in its environment, its working folder, and its listening socket; or else stop
-// comes. With [Contract].Restarts such a process that has lost a peer need not
-// exit: it says failed, with the peer and that it keeps its process, and waits to
-// be asked to regroup, or to stop.
+// comes. Such a process that has lost a peer need not exit: it says failed, with
+// the peer and that it keeps its process, and waits to be asked to regroup, or to
+// stop.
 //
 // # Checkpoints
 //

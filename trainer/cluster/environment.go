@@ -34,9 +34,6 @@ type Contract struct {
 	// Checkpoints is the folder on the task's host below which a relative
 	// --ckpt-dir lies; it need not exist. "": there is none.
 	Checkpoints string
-	// Restarts: after a failure there may be another generation, so a process
-	// that has only lost a peer is of use to it.
-	Restarts bool
 }
 
 // Foreign is what programs written for other launchers read.
@@ -57,10 +54,6 @@ func (c Contract) Environ() []string {
 	if err != nil {
 		panic(err) // strings always encode
 	}
-	restarts := 0
-	if c.Restarts {
-		restarts = 1
-	}
 	env := []string{
 		"PLX_JOB=" + c.Job,
 		"PLX_GENERATION=" + strconv.Itoa(c.Generation),
@@ -71,7 +64,6 @@ func (c Contract) Environ() []string {
 		"PLX_LOG_LEVEL=" + c.LogLevel,
 		"PLX_DIR=" + c.Dir,
 		"PLX_CHECKPOINTS=" + c.Checkpoints,
-		"PLX_RESTARTS=" + strconv.Itoa(restarts),
 	}
 	if c.ListenFD > 0 {
 		env = append(env, "PLX_LISTEN_FD="+strconv.Itoa(c.ListenFD))
@@ -154,7 +146,6 @@ func FromEnvironment(getenv func(string) string) (c Contract, ok bool, err error
 		Dir:        getenv("PLX_DIR"),
 
 		Checkpoints: getenv("PLX_CHECKPOINTS"),
-		Restarts:    getenv("PLX_RESTARTS") == "1",
 	}
 	rank := 0
 	if c.Task.Role == Worker {

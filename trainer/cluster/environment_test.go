@@ -15,7 +15,7 @@ func contract() Contract {
 		Job: "mlp-1", Generation: 2, Task: Task{Worker, 3}, WorldSize: 4, LocalRank: 1, LocalWorldSize: 2, FirstWorldSize: 6,
 		Cluster:  Spec{PS: []string{"10.0.0.1:1", "10.0.0.2:1"}, Worker: []string{"10.0.0.1:2", "10.0.0.1:3", "[fd00::4]:2", "[fd00::4]:3"}},
 		ListenFD: 3, ControlFD: 4, SecretFile: "/home/a b/secret", LogLevel: "debug", Dir: "/home/a b/worker_3",
-		Checkpoints: "/home/a b/ckpt/mlp", Restarts: true,
+		Checkpoints: "/home/a b/ckpt/mlp",
 		Foreign: Foreign{
 			MasterAddr: "10.0.0.1", MasterPort: 41000, GroupRank: 1, Interface: "eth0", Devices: "5", Threads: 8,
 			Cluster: Spec{PS: []string{"10.0.0.1:11", "10.0.0.2:11"}, Worker: []string{"10.0.0.1:12", "10.0.0.1:13", "[fd00::4]:12", "[fd00::4]:13"}},
@@ -41,7 +41,7 @@ func TestEnvironmentOfAWorker(t *testing.T) {
 		"PLX_JOB": "mlp-1", "PLX_GENERATION": "2", "PLX_ROLE": "worker", "PLX_TASK_INDEX": "3",
 		"PLX_RANK": "3", "PLX_WORLD_SIZE": "4", "PLX_LOCAL_RANK": "1", "PLX_LOCAL_WORLD_SIZE": "2", "PLX_FIRST_WORLD_SIZE": "6",
 		"PLX_CLUSTER":   `{"ps":["10.0.0.1:1","10.0.0.2:1"],"worker":["10.0.0.1:2","10.0.0.1:3","[fd00::4]:2","[fd00::4]:3"]}`,
-		"PLX_LISTEN_FD": "3", "PLX_CONTROL_FD": "4", "PLX_SECRET_FILE": "/home/a b/secret", "PLX_LOG_LEVEL": "debug", "PLX_CHECKPOINTS": "/home/a b/ckpt/mlp", "PLX_RESTARTS": "1", "PLX_DIR": "/home/a b/worker_3",
+		"PLX_LISTEN_FD": "3", "PLX_CONTROL_FD": "4", "PLX_SECRET_FILE": "/home/a b/secret", "PLX_LOG_LEVEL": "debug", "PLX_CHECKPOINTS": "/home/a b/ckpt/mlp", "PLX_DIR": "/home/a b/worker_3",
 		"CUDA_VISIBLE_DEVICES": "5", "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
 		"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "41000",
 		"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "1",
