@@ -136,9 +136,10 @@ func verdict(p promise, s Sample, digest string) error {
 	return errors.Join(errs...)
 }
 
-// toldOf says in what plx has told wrongly how many steps are made twice. Where
-// it could not know it says at least so many, and another worker may have come a
-// step further than the chief had printed; in backup the chief skips steps for
+// toldOf says in what plx has told wrongly how many steps are made twice. It may
+// know of one more than the chief has printed: the connection broke when that was
+// made, before the program was told, or another worker had come a step further.
+// Where it could not know it says at least so many; in backup the chief skips steps for
 // which it comes too late, and those it counts. Whoever scales a job is told
 // elsewhere.
 func (s Sample) toldOf(c Cell) error {
@@ -147,7 +148,7 @@ func (s Sample) toldOf(c Cell) error {
 		return nil
 	case s.Told < 0:
 		return errors.New("nothing was said of the steps that are made twice")
-	case s.Least && s.Told > s.Redone+1, !s.Least && s.Told != s.Redone:
+	case s.Told > s.Redone+1, !s.Least && s.Told < s.Redone:
 		return fmt.Errorf("%d steps were made twice, plx says %d (at least: %t)", s.Redone, s.Told, s.Least)
 	}
 	return nil

@@ -50,7 +50,9 @@ func TestToldOf(t *testing.T) {
 		good   bool
 	}{
 		"right":                {Cell{"ps", worker, kill}, measures{Generations: 1, Redone: 5, Told: 5}, true},
-		"wrong":                {Cell{"ps", worker, kill}, measures{Generations: 1, Redone: 5, Told: 4}, false},
+		"one was not printed":  {Cell{"ps", worker, kill}, measures{Generations: 1, Redone: 5, Told: 6}, true},
+		"two were not":         {Cell{"ps", worker, kill}, measures{Generations: 1, Redone: 5, Told: 7}, false},
+		"too few":              {Cell{"ps", worker, kill}, measures{Generations: 1, Redone: 5, Told: 4}, false},
 		"at least":             {Cell{"ps", chief, kill}, measures{Generations: 1, Redone: 5, Told: 2, Least: true}, true},
 		"a step further":       {Cell{"ps", chief, kill}, measures{Generations: 1, Redone: 5, Told: 6, Least: true}, true},
 		"too much":             {Cell{"ps", chief, kill}, measures{Generations: 1, Redone: 5, Told: 7, Least: true}, false},
