@@ -240,7 +240,7 @@ func Fetch(ctx context.Context, q Query, dir string) error {
 		return err
 	}
 	defer j.fleet.Close() // nothing was written there
-	if err := os.MkdirAll(dir, 0o777); err != nil {
+	if err := writable(dir); err != nil {
 		return Mistake(err, "")
 	}
 	f := &fetcher{stations: j.stations, name: j.checkpointName(), dir: dir, voice: j.voice, meter: newMeter(q.Terminal, j.voice, "fetching")}
