@@ -25,8 +25,9 @@ func (l *launch) join(ctx context.Context, out *output) func(int, protocol.Joini
 
 // newStation reads what an agent passed on: it may make nothing be run here or
 // there but an agent.
-func (l *launch) newStation(ctx context.Context, j protocol.Joining) (*station, error) {
-	none := &station{remote: newRemote(hostfile.Host{Name: j.Host}, nil, false), job: l.job}
+func (l *launch) newStation(ctx context.Context, j protocol.Joining) (s *station, err error) {
+	unreached := func(context.Context) (transport, error) { return nil, err }
+	none := &station{remote: newRemote(hostfile.Host{Name: j.Host}, unreached, false), job: l.job}
 	hosts, err := hostfile.ParseLines([]string{j.Line})
 	if err == nil && len(hosts) != 1 {
 		err = fmt.Errorf("%d hosts in a line of one", len(hosts))

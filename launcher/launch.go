@@ -80,11 +80,24 @@ func (l *launch) openDirs() (err error) {
 		}
 	}
 	if l.cfg.Fetch != "" {
-		if err := os.MkdirAll(l.cfg.Fetch, 0o777); err != nil {
+		if err := writable(l.cfg.Fetch); err != nil {
 			return Mistake(fmt.Errorf("--fetch: %w", err), "")
 		}
 	}
 	return nil
+}
+
+// writable makes a folder and makes sure that it takes files: later may be days
+// later.
+func writable(dir string) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	trial, err := os.CreateTemp(dir, ".plx-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(trial.Close(), os.Remove(trial.Name()))
 }
 
 // prepare does all that comes before an agent is started. Interrupted, it
