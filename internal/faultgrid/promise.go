@@ -133,7 +133,7 @@ var promises = []row{
 	{"", []victim{launching}, []fault{exit, full, fsync}, promise{why: "the launcher computes nothing and writes no checkpoints"}},
 
 	{"", tasks, []fault{starting, again}, promise{outcome: recovers, within: silent, says: []string{"(2 of 3)", "VICTIM", "HOST", "signal 9"}}},
-	{"", []victim{worker}, []fault{regrouping}, promise{outcome: recovers, within: twoLease, says: []string{"VICTIM", "HOST", "signal 9", "without h3"}}},
+	{"", []victim{worker}, []fault{regrouping}, promise{outcome: recovers, within: twoLease, says: []string{"without h3"}}},
 	{"", victims[:7], []fault{starting, again, regrouping}, promise{why: "two faults: a few cells"}},
 	// plx scale may succeed or not, and says which (scaled.go).
 	{"", []victim{scaledChief, scaledWorker}, []fault{kill, cut, power}, promise{outcome: either, within: twoLease}},
