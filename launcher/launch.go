@@ -279,7 +279,8 @@ func (l *launch) plan() protocol.Plan {
 	p := protocol.Plan{Job: l.job, Grace: l.cfg.Grace, Settle: settle, StartTimeout: l.cfg.StartTimeout, MaxTime: l.cfg.MaxTime,
 		Lease: l.cfg.Lease, Restarts: l.cfg.Restarts.plan(!l.cfg.Detach)}
 	for i, s := range l.stations {
-		p.Hosts = append(p.Hosts, protocol.HostPlan{Host: s.host.Name, Tasks: l.tasks(i), Folder: s.folder, Seat: l.cfg.Detach && i == l.chief()})
+		p.Hosts = append(p.Hosts, protocol.HostPlan{Host: s.host.Name, Tasks: l.tasks(i), Seat: l.cfg.Detach && i == l.chief(),
+			Folder: s.folder, Line: s.host.String(), Binary: s.binary})
 	}
 	return p
 }
