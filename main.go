@@ -73,10 +73,15 @@ type command struct {
 }
 
 // signals delivers what the user sends from now on. Before, while flags and
-// files are read, a signal ends plx as it ends any program.
+// files are read, a signal ends plx as it ends any program. Under nohup(1) the
+// end of the terminal is none of plx's affair.
 func (c *command) signals() (<-chan os.Signal, func()) {
 	sig := make(chan os.Signal, 4)
-	signal.Notify(sig, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	heed := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT}
+	if !signal.Ignored(syscall.SIGHUP) {
+		heed = append(heed, syscall.SIGHUP)
+	}
+	signal.Notify(sig, heed...)
 	return sig, func() { signal.Stop(sig) }
 }
 

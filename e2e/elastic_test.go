@@ -60,6 +60,33 @@ func scaled(b *bench, path string, detached bool, want string) {
 	b.hostsGone(patience)
 }
 
+// A detached job that another machine has scaled is whole to the one that
+// launched it: its logs, its hosts, its end and what they have saved.
+func TestScaledFromElsewhere(t *testing.T) {
+	b := newBench(t, testhosts.Options{Hosts: 4})
+	path := testhosts.Binary(t, "github.com/plx-run/plx/examples/lm")
+	job := append([]string{path, "--ckpt-dir=saved"}, append(elasticFlags, "--steps=1000000")...)
+	b.detach(append([]string{"--hosts", b.ResourceFile("h1", "h2"), "--name", "moved"}, job...)...)
+	follow := b.start("attach", "moved")
+	follow.await(follow.stderr, "bytes per step at the busiest link, predicted")
+	b.says(b.elsewhere().want(0, "scale", "moved", "--hosts", b.ResourceFile("h1", "h3", "h4")), "scaled from 2 to 3 workers")
+	b.gone(patience, b.Hosts[1])
+
+	res := b.want(0, "logs", "moved")
+	for _, task := range []string{"worker:0", "worker:1", "worker:2"} {
+		if len(lines(res.stderr, task)) == 0 {
+			t.Errorf("plx logs has nothing of %s", task)
+		}
+	}
+	if j := b.jobsOf()[b.jobNamed("moved")]; j.Hosts != 3 || j.Generation != 1 {
+		t.Errorf("plx jobs: %+v", j)
+	}
+	b.says(b.want(0, "stop", "--checkpoint", "moved"), "stopped on 3 hosts, saved at step")
+	b.says(b.want(0, "fetch", "moved", t.TempDir()), "fetched")
+	follow.wait()
+	b.hostsGone(patience)
+}
+
 // jobNamed is the id of the newest job of a name.
 func (b *bench) jobNamed(name string) (id string) {
 	for job, j := range b.jobsOf() {

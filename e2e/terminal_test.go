@@ -34,6 +34,7 @@ func TestOutput(t *testing.T) {
 		}
 	})
 	t.Run("nobody reads", func(t *testing.T) { testNobodyReads(b.in(t)) })
+	t.Run("nohup", func(t *testing.T) { testNoHangup(b.in(t)) })
 	t.Run("terminal", func(t *testing.T) { testTerminal(b.in(t)) })
 	t.Run("Ctrl-C on a terminal", func(t *testing.T) { testTypedInterrupt(b.in(t)) })
 	b.hostsGone(0)
@@ -144,6 +145,22 @@ func testNobodyReads(b *bench) {
 	r.Close()
 	res := run.want(141)
 	contains(b.t, res.stderr, "no longer read")
+	b.hostsGone(0)
+}
+
+// testNoHangup closes the terminal of "nohup plx launch ...".
+func testNoHangup(b *bench) {
+	program, plx := b.holder("nohup"), b.plx
+	b.plx = "nohup"
+	r := b.start(plx, "launch", "--host", "h1", "--ps", "none", program.path)
+	r.awaitLine("worker:0", "up")
+	r.signal(syscall.SIGHUP)
+	b.plx = plx
+	if j := b.jobsOf()[b.id("nohup")]; j.State != "running" {
+		b.t.Errorf("plx jobs: %+v", j)
+	}
+	program.end(b.t, 0)
+	contains(b.t, r.want(0).stdout, "last line")
 	b.hostsGone(0)
 }
 

@@ -32,7 +32,7 @@ func Attach(ctx context.Context, q Query) (int, error) {
 		return CodePlx, fmt.Errorf("job %s: ended without a verdict", j.Job)
 	}
 	tell(j.voice, j.Job, *state.Verdict, j.Saves)
-	return state.Verdict.Code, j.over(state.Verdict)
+	return state.Verdict.Code, j.learn(state, j.voice)
 }
 
 // present are the stations of the hosts that have not left the job.

@@ -27,6 +27,7 @@ type fetcher struct {
 	meter    *meter
 
 	mu    sync.Mutex
+	taken map[string]bool // by name
 	files int
 	there int // of these, there already
 	bytes int64
@@ -34,45 +35,6 @@ type fetcher struct {
 
 // atOnce is how many files are fetched at the same time.
 const atOnce = 8
-
-// run fetches every checkpoint of which the hosts have all files. A host out of
-// reach, and a checkpoint that cannot be fetched, is told of; it is an error
-// where that is the newest of its folder, or where there is none at all.
-func (f *fetcher) run(ctx context.Context) error {
-	lists, unreached := f.list(ctx)
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
-	all := gather(lists)
-	if len(all) == 0 {
-		if unreached != nil {
-			return fmt.Errorf("no host that was reached has checkpoints under the name %s", f.name)
-		}
-		return fmt.Errorf("no host has checkpoints under the name %s, in ~/.plx/ckpt/%s", f.name, f.name)
-	}
-	f.announce(all)
-	var errs []error
-	fetched, folder := 0, ""
-	for _, c := range all {
-		newest := path.Dir(c.folder) != folder
-		folder = path.Dir(c.folder)
-		err := f.checkpoint(ctx, c)
-		switch {
-		case context.Cause(ctx) != nil:
-			f.meter.clear()
-			return context.Cause(ctx)
-		case err == nil:
-			fetched++
-		case newest:
-			errs = append(errs, fmt.Errorf("checkpoint %s, the newest: %w", c.folder, err))
-		default:
-			f.voice.say("checkpoint %s: not fetched: %v", c.folder, err)
-		}
-	}
-	f.meter.clear()
-	f.report(fetched)
-	return errors.Join(errs...)
-}
 
 func (f *fetcher) report(fetched int) {
 	already := ""
@@ -147,7 +109,7 @@ func (f *fetcher) file(ctx context.Context, folder string, file keptFile, turn i
 			return s.fetch(ctx, agent.Wanted{Name: f.name, File: name}, &passing{w: w, f: f, name: name, size: file.Size})
 		})
 		if err == nil {
-			f.took(file, there)
+			f.took(name, file, there)
 			return nil
 		}
 		if errors.As(err, new(ownFault)) || ctx.Err() != nil {
@@ -158,9 +120,16 @@ func (f *fetcher) file(ctx context.Context, folder string, file keptFile, turn i
 	return errors.Join(errs...)
 }
 
-func (f *fetcher) took(file keptFile, there bool) {
+func (f *fetcher) took(name string, file keptFile, there bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.taken[name] {
+		return // in a round before
+	}
+	if f.taken == nil {
+		f.taken = map[string]bool{}
+	}
+	f.taken[name] = true
 	f.files++
 	if there {
 		f.there++
@@ -271,7 +240,7 @@ func Fetch(ctx context.Context, q Query, dir string) error {
 		return err
 	}
 	defer j.fleet.Close() // nothing was written there
-	if err := os.MkdirAll(dir, 0o777); err != nil {
+	if err := writable(dir); err != nil {
 		return Mistake(err, "")
 	}
 	f := &fetcher{stations: j.stations, name: j.checkpointName(), dir: dir, voice: j.voice, meter: newMeter(q.Terminal, j.voice, "fetching")}

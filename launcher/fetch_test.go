@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -218,6 +219,49 @@ func TestFetchTakesAnotherCopyOfADamagedFile(t *testing.T) {
 	}
 	if got := tree(t, dir); slices.Contains(got, newer+"/manifest.json") || slices.Contains(got, newer+"/p") || len(got) > 1 {
 		t.Errorf("%q: want neither the damaged file nor a manifest", got)
+	}
+}
+
+// meddled is a host on which something happens between two commands.
+type meddled struct {
+	transport
+	before func(command string, stdin []byte)
+}
+
+func (m meddled) Run(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) error {
+	text, err := io.ReadAll(stdin)
+	if err != nil {
+		return err
+	}
+	m.before(command, text)
+	return m.transport.Run(ctx, command, bytes.NewReader(text), stdout, stderr)
+}
+
+// A job that runs removes the newest checkpoint that it had before its files are
+// fetched, and has made another one: that one is fetched, and nothing is wrong.
+func TestFetchFollowsAJobThatRuns(t *testing.T) {
+	const newest = "sub/000000000030-g0-cccccccc"
+	h := newHomes(t, 1)
+	h.checkpoint(newer, "pw")
+	removes := func(_ string, stdin []byte) {
+		if strings.Contains(string(stdin), newer) {
+			h.checkpoint(newest, "pw")
+			if err := os.RemoveAll(filepath.Join(h.dirs[0], ".plx/ckpt/mnist", newer)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	h.stations[0].remote = newRemote(h.stations[0].host, func(context.Context) (transport, error) { return meddled{shell(h.dirs[0]), removes}, nil }, false)
+	dir := t.TempDir()
+	if err := h.fetch(dir); err != nil {
+		t.Error(err)
+	}
+	h.says("fetched 1 checkpoint of mnist into " + dir + ": 3 files, ")
+	if got := tree(t, dir); len(got) != 3 || !slices.Contains(got, newest+"/manifest.json") {
+		t.Errorf("%q", got)
+	}
+	if strings.Contains(h.said.String(), newer) {
+		t.Errorf("plx said %q", h.said.String())
 	}
 }
 

@@ -168,8 +168,8 @@ func (s *scaler) startOne(ctx context.Context, k, index int, h placed) error {
 		return err
 	}
 	go keep(conn) // ends with conn
-	s.join[k] = protocol.Joining{Line: r.host.String(), Binary: st.binary, Addr: state.Addr,
-		HostPlan: protocol.HostPlan{Host: r.host.Name, Folder: st.folder, Tasks: h.specs()}}
+	s.join[k] = protocol.Joining{Addr: state.Addr, HostPlan: protocol.HostPlan{
+		Host: r.host.Name, Folder: st.folder, Tasks: h.specs(), Line: r.host.String(), Binary: st.binary}}
 	return nil
 }
 
@@ -210,42 +210,4 @@ func (s *scaler) close() {
 	if s.scratch != "" {
 		os.RemoveAll(s.scratch)
 	}
-}
-
-// moved notes the new hosts of a job without a launcher, which would do so.
-func (j *job) moved(answer protocol.Scaled, joined []protocol.Joining) error {
-	if !j.Detached || j.elsewhere {
-		return nil
-	}
-	r, chief := j.record, j.Hosts[j.Chief].Folder
-	known := map[string]hostRecord{}
-	for _, h := range r.Hosts {
-		known[h.Folder] = h
-	}
-	for _, h := range joined {
-		known[h.Folder] = hostRecord{Line: h.Line, Folder: h.Folder, Binary: h.Binary}
-	}
-	last := map[string]int{}
-	for i, h := range answer.Hosts {
-		last[h.Folder] = i
-	}
-	r.Hosts, r.Restarts = nil, true
-	for i, h := range answer.Hosts {
-		hr, ok := known[h.Folder]
-		if !ok || last[h.Folder] != i {
-			continue
-		}
-		hr.Left, hr.Tasks = h.Left, hr.Tasks[:len(hr.Tasks):len(hr.Tasks)]
-		if len(h.Tasks) > 0 {
-			hr.Tasks = nil
-		}
-		for _, t := range h.Tasks {
-			hr.Tasks = append(hr.Tasks, t.Task.String())
-		}
-		if h.Folder == chief {
-			r.Chief = len(r.Hosts)
-		}
-		r.Hosts = append(r.Hosts, hr)
-	}
-	return saveRecord(r)
 }

@@ -36,15 +36,20 @@ type job struct {
 	stations []*station
 }
 
-// open finds the job and makes its stations without reaching any. With
-// running, only a job that has no verdict yet will do when none was named.
+// open finds the job and makes its stations. Of these it reaches at most that of
+// the host that conducts it, to learn which they are. With running, only a job
+// that has no verdict yet will do when none was named.
 func (q Query) open(ctx context.Context, running bool) (*job, error) {
 	v := newVoice(q.Terminal)
 	r, err := q.find(ctx, running, v)
 	if err != nil {
 		return nil, err
 	}
-	return r.open(ctx, v, q.Reach.AcceptNewHostKeys)
+	j, err := r.open(ctx, v, q.Reach.AcceptNewHostKeys)
+	if err != nil {
+		return nil, err
+	}
+	return j.refreshed(ctx, q.Reach.AcceptNewHostKeys)
 }
 
 func (r record) open(ctx context.Context, v *voice, accept bool) (*job, error) {
@@ -88,7 +93,7 @@ func (q Query) pick(ctx context.Context, rs []record, running bool, v *voice) (r
 		return q.named(ctx, rs, running, v)
 	}
 	for _, r := range slices.Backward(rs) {
-		if !running || (r.Verdict == nil && stillRuns(ctx, r, v)) {
+		if !running || (r.Verdict == nil && stillRuns(ctx, &r, v)) {
 			return r, nil
 		}
 	}
@@ -108,7 +113,7 @@ func (q Query) named(ctx context.Context, rs []record, running bool, v *voice) (
 		return r, err
 	}
 	for _, other := range slices.Backward(rs) {
-		if other.Name == q.Job && other.Verdict == nil && stillRuns(ctx, other, v) {
+		if other.Name == q.Job && other.Verdict == nil && stillRuns(ctx, &other, v) {
 			return other, nil
 		}
 	}
@@ -141,8 +146,8 @@ func match(rs []record, text string) (record, error) {
 		"plx jobs lists what is known; name the hosts with --hosts to look there")
 }
 
-// stillRuns asks the chief's host, and notes a verdict that it tells.
-func stillRuns(ctx context.Context, r record, v *voice) bool {
+// stillRuns asks the chief's host, and notes what it tells.
+func stillRuns(ctx context.Context, r *record, v *voice) bool {
 	state, err := r.ask(ctx, v)
 	if errors.Is(err, errForgotten) {
 		return false
@@ -151,13 +156,16 @@ func stillRuns(ctx context.Context, r record, v *voice) bool {
 		v.say("job %s: %v", r.Job, err)
 		return true // not known to be over
 	}
-	if state.Verdict == nil {
-		return true
-	}
-	if err := r.over(state.Verdict); err != nil {
+	if err := r.learn(state, v); err != nil {
 		v.say("%v", err)
 	}
-	return false
+	return state.Verdict == nil
+}
+
+// ended reports whether the job has. Its stations stay as they are.
+func (j *job) ended(ctx context.Context) bool {
+	r := j.record
+	return r.Verdict != nil || !stillRuns(ctx, &r, j.voice)
 }
 
 // ask learns the state of the job from the chief's host.

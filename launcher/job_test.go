@@ -87,10 +87,10 @@ func TestFoundRecordsAreNotSaved(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := record{Job: "j", Hosts: []hostRecord{{Line: "h2"}}, elsewhere: true}
-	if err := found.over(&protocol.Verdict{Code: 3}); err != nil {
+	if err := found.learn(protocol.State{Verdict: &protocol.Verdict{Code: 3}}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := own.over(&protocol.Verdict{Code: 4}); err != nil {
+	if err := own.learn(protocol.State{Verdict: &protocol.Verdict{Code: 4}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	rs, err := loadRecords()

@@ -2,7 +2,6 @@ package launcher
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 
 	"github.com/plx-run/plx/hostfile"
@@ -25,23 +24,17 @@ func (l *launch) join(ctx context.Context, out *output) func(int, protocol.Joini
 
 // newStation reads what an agent passed on: it may make nothing be run here or
 // there but an agent.
-func (l *launch) newStation(ctx context.Context, j protocol.Joining) (*station, error) {
-	none := &station{remote: newRemote(hostfile.Host{Name: j.Host}, nil, false), job: l.job}
-	hosts, err := hostfile.ParseLines([]string{j.Line})
-	if err == nil && len(hosts) != 1 {
-		err = fmt.Errorf("%d hosts in a line of one", len(hosts))
-	}
+func (l *launch) newStation(ctx context.Context, j protocol.Joining) (s *station, err error) {
+	unreached := func(context.Context) (transport, error) { return nil, err }
+	none := &station{remote: newRemote(hostfile.Host{Name: j.Host}, unreached, false), job: l.job}
+	host, err := readHost(j.HostPlan)
 	if err != nil {
 		return none, err
 	}
-	f, err := openFleet(ctx, Reach{Hosts: hosts, AcceptNewHostKeys: l.cfg.AcceptNewHostKeys}, l.voice)
+	f, err := openFleet(ctx, Reach{Hosts: []hostfile.Host{host}, AcceptNewHostKeys: l.cfg.AcceptNewHostKeys}, l.voice)
 	l.fleet.remotes, l.fleet.clusters = append(l.fleet.remotes, f.remotes...), append(l.fleet.clusters, f.clusters...)
 	if err != nil {
 		return none, err
 	}
-	r := f.remotes[0]
-	if r.folder() != j.Folder || r.host.Name != j.Host || !isBlob(j.Binary) {
-		return none, fmt.Errorf("its folder or agent are not what they should be")
-	}
-	return &station{remote: r, job: l.job, folder: j.Folder, binary: j.Binary}, nil
+	return &station{remote: f.remotes[0], job: l.job, folder: j.Folder, binary: j.Binary}, nil
 }

@@ -80,11 +80,24 @@ func (l *launch) openDirs() (err error) {
 		}
 	}
 	if l.cfg.Fetch != "" {
-		if err := os.MkdirAll(l.cfg.Fetch, 0o777); err != nil {
+		if err := writable(l.cfg.Fetch); err != nil {
 			return Mistake(fmt.Errorf("--fetch: %w", err), "")
 		}
 	}
 	return nil
+}
+
+// writable makes a folder and makes sure that it takes files: later may be days
+// later.
+func writable(dir string) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	trial, err := os.CreateTemp(dir, ".plx-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(trial.Close(), os.Remove(trial.Name()))
 }
 
 // prepare does all that comes before an agent is started. Interrupted, it
@@ -266,7 +279,8 @@ func (l *launch) plan() protocol.Plan {
 	p := protocol.Plan{Job: l.job, Grace: l.cfg.Grace, Settle: settle, StartTimeout: l.cfg.StartTimeout, MaxTime: l.cfg.MaxTime,
 		Lease: l.cfg.Lease, Restarts: l.cfg.Restarts.plan(!l.cfg.Detach)}
 	for i, s := range l.stations {
-		p.Hosts = append(p.Hosts, protocol.HostPlan{Host: s.host.Name, Tasks: l.tasks(i), Folder: s.folder, Seat: l.cfg.Detach && i == l.chief()})
+		p.Hosts = append(p.Hosts, protocol.HostPlan{Host: s.host.Name, Tasks: l.tasks(i), Seat: l.cfg.Detach && i == l.chief(),
+			Folder: s.folder, Line: s.host.String(), Binary: s.binary})
 	}
 	return p
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/plx-run/plx/launcher/protocol"
 )
 
 // JobsConfig says what Jobs lists and how.
@@ -61,6 +63,16 @@ func Jobs(ctx context.Context, cfg JobsConfig) error {
 
 func (r record) row(ctx context.Context, v *voice) jobRow {
 	row := jobRow{Job: r.Job, Name: r.Name, Program: r.Program, Created: r.Created, State: "running"}
+	err := error(nil)
+	if r.Verdict == nil {
+		var state protocol.State
+		if state, err = r.ask(ctx, v); err == nil {
+			row.Generation = state.Generation
+			if err := r.learn(state, v); err != nil {
+				v.say("%v", err)
+			}
+		}
+	}
 	for _, h := range r.Hosts {
 		if h.Left {
 			continue
@@ -68,22 +80,15 @@ func (r record) row(ctx context.Context, v *voice) jobRow {
 		row.Hosts++
 		row.Tasks += len(h.Tasks)
 	}
-	if r.Verdict == nil {
-		state, err := r.ask(ctx, v)
-		switch {
-		case errors.Is(err, errForgotten):
-			row.State, row.Reason = "gone", err.Error()
-			return row
-		case err != nil:
-			row.State, row.Reason = "unknown", err.Error()
-			return row
-		case state.Verdict == nil:
-			row.Generation = state.Generation
-			return row
-		}
-		if err := r.over(state.Verdict); err != nil {
-			v.say("%v", err)
-		}
+	switch {
+	case errors.Is(err, errForgotten):
+		row.State, row.Reason = "gone", err.Error()
+		return row
+	case err != nil:
+		row.State, row.Reason = "unknown", err.Error()
+		return row
+	case r.Verdict == nil:
+		return row
 	}
 	row.State, row.Code, row.Reason, row.Generation = "done", &r.Verdict.Code, r.Verdict.Reason, r.Verdict.Generation
 	if r.Verdict.Code != 0 {

@@ -21,7 +21,7 @@ func Prune(ctx context.Context, q Query, older time.Duration) error {
 	}
 	var old []record
 	for _, r := range rs {
-		if time.Since(r.Created) >= older && (r.Verdict != nil || !stillRuns(ctx, r, v)) {
+		if time.Since(r.Created) >= older && (r.Verdict != nil || !stillRuns(ctx, &r, v)) {
 			old = append(old, r)
 		}
 	}

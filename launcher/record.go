@@ -28,22 +28,14 @@ type record struct {
 	Launcher int               `json:"launcher"` // pid of an attached launcher
 	Grace    time.Duration     `json:"grace"`
 	Hosts    []hostRecord      `json:"hosts"`
-	Chief    int               `json:"chief"` // index into Hosts: where the verdict will be
+	Chief    int               `json:"chief"`          // index into Hosts: where the verdict will be
+	Laid     int               `json:"laid,omitempty"` // generation of the layout that Hosts are of, where an agent told it
 	Verdict  *protocol.Verdict `json:"verdict,omitempty"`
 
 	Checkpoints string `json:"checkpoints,omitempty"` // their name under ~/.plx/ckpt on the hosts
 	Saves       bool   `json:"saves,omitempty"`       // the program was told to make some
 
 	elsewhere bool // put together from what hosts know, maybe not all of it
-}
-
-// over notes a verdict, in the record of this machine where there is one.
-func (r *record) over(verdict *protocol.Verdict) error {
-	r.Verdict = verdict
-	if r.elsewhere {
-		return nil
-	}
-	return saveRecord(*r)
 }
 
 // hostRecord is one host of a record.

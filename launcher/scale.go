@@ -33,7 +33,7 @@ func Scale(ctx context.Context, cfg ScaleConfig) error {
 	switch {
 	case j.Embedded:
 		return Mistake(fmt.Errorf("job %s: it runs on an embedded cluster, which has no other hosts", j.Job), "launch it with --hosts")
-	case j.Verdict != nil || !stillRuns(ctx, j.record, j.voice):
+	case j.ended(ctx):
 		return fmt.Errorf("job %s: it has ended%s", j.Job, j.ending())
 	}
 	bounded, cancel := context.WithTimeout(ctx, 2*cfg.SaveTime+startTime)
@@ -51,7 +51,7 @@ func Scale(ctx context.Context, cfg ScaleConfig) error {
 		j.voice.say("job %s: these are its hosts already, and they keep the devices that they have", j.Job)
 		return nil
 	}
-	err = j.moved(answer, s.join)
+	err = j.moved(answer)
 	j.voice.say("job %s: %s", j.Job, answer) // behind it: whoever reads may have gone
 	return err
 }

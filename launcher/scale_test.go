@@ -35,7 +35,7 @@ func TestContrast(t *testing.T) {
 
 // A conductor's word about a new host may make nothing be run but an agent.
 func TestNewStationsAreLookedAt(t *testing.T) {
-	good := protocol.Joining{HostPlan: protocol.HostPlan{Host: "h9", Folder: "h9"}, Line: "h9", Binary: ".plx/blobs/abc"}
+	good := protocol.Joining{HostPlan: protocol.HostPlan{Host: "h9", Folder: "h9", Line: "h9", Binary: ".plx/blobs/abc"}}
 	for name, spoil := range map[string]func(*protocol.Joining){
 		"":          func(*protocol.Joining) {},
 		"binary":    func(j *protocol.Joining) { j.Binary = "bin/rm" },

@@ -31,7 +31,7 @@ func Stop(ctx context.Context, cfg StopConfig) error {
 		return err
 	}
 	defer j.fleet.Close() // what was to be said has been answered
-	ended := j.Verdict != nil || !stillRuns(ctx, j.record, j.voice)
+	ended := j.ended(ctx)
 	if cfg.Grace < 0 {
 		cfg.Grace = j.Grace
 	}
@@ -44,7 +44,7 @@ func Stop(ctx context.Context, cfg StopConfig) error {
 		}
 		return err
 	}
-	stopped := fmt.Sprintf("job %s: stopped on %s", j.Job, count(len(j.stations), "host"))
+	stopped := fmt.Sprintf("job %s: stopped on %s", j.Job, count(len(j.present()), "host"))
 	switch {
 	case ended: // its hosts were looked at all the same
 		j.voice.say("job %s: had ended already%s", j.Job, j.ending())

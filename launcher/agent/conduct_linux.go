@@ -31,6 +31,9 @@ func (s *supervisor) conduct(m protocol.Conduct) {
 		Lease:   s.spec.Lease,
 		OnPhase: func(p protocol.Phase) { s.do(func() { s.state.JobPhase = p; s.changed = true }) },
 		OnNote:  func(text string) { s.log.Print(text) },
+		OnLay: func(generation int, hosts []protocol.HostPlan) {
+			s.do(func() { s.state.Laid = &protocol.Layout{Generation: generation, Hosts: hosts}; s.changed = true })
+		},
 		Join: func(index int, j protocol.Joining) conductor.Host {
 			return conductor.Host{Name: j.Host, Dial: s.dialler(protocol.Peer{Index: index, Host: j.Host, Addr: j.Addr})}
 		},

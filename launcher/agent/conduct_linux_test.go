@@ -11,6 +11,12 @@ import (
 // its conductor.
 func detached(t *testing.T, lease time.Duration, args ...string) (a, b *testHost) {
 	t.Helper()
+	return restarting(t, lease, protocol.Restarts{}, args...)
+}
+
+// restarting is one that is begun anew.
+func restarting(t *testing.T, lease time.Duration, restarts protocol.Restarts, args ...string) (a, b *testHost) {
+	t.Helper()
 	a, b = newHost(t, 1, args...), newHost(t, 1, args...)
 	b.spec.Job, b.spec.HostIndex, b.spec.Host = a.spec.Job, 1, "gpu02"
 	b.spec.Folder = "gpu02"
@@ -20,7 +26,7 @@ func detached(t *testing.T, lease time.Duration, args ...string) (a, b *testHost
 	a.spec.Detached, b.spec.Detached = true, true
 	la, sa := a.start()
 	lb, sb := b.start()
-	plan := protocol.Plan{Job: a.spec.Job, Grace: time.Second, Settle: 100 * time.Millisecond, StartTimeout: patience,
+	plan := protocol.Plan{Job: a.spec.Job, Grace: time.Second, Settle: 100 * time.Millisecond, StartTimeout: patience, Restarts: restarts,
 		Hosts: []protocol.HostPlan{{Host: "gpu01", Tasks: a.spec.Tasks, Seat: true}, {Host: "gpu02", Tasks: b.spec.Tasks}}}
 	la.send(protocol.Message{Conduct: &protocol.Conduct{Plan: plan, Peers: []protocol.Peer{
 		{Index: 0, Host: "gpu01", Addr: sa.Addr}, {Index: 1, Host: "gpu02", Addr: sb.Addr}}}})
@@ -49,6 +55,19 @@ func TestDetachedJobConductsItself(t *testing.T) {
 		if state := over(t, h); state.Verdict.Code != 3 || state.Verdict.First == nil {
 			t.Errorf("%s: verdict %+v", h.spec.Host, state.Verdict)
 		}
+	}
+}
+
+// Where the tasks are now is kept on the conductor's host, for machines that
+// have not seen them move.
+func TestTheConductorKeepsTheLayout(t *testing.T) {
+	a, b := restarting(t, 20*time.Second, protocol.Restarts{Max: 1}, "exit", "3")
+	laid := over(t, a).Laid
+	if laid == nil || laid.Generation != 1 || len(laid.Hosts) != 2 || laid.Hosts[1].Host != "gpu02" || len(laid.Hosts[1].Tasks) != 1 {
+		t.Errorf("layout %+v", laid)
+	}
+	if laid := over(t, b).Laid; laid != nil {
+		t.Errorf("on the other host: %+v", laid)
 	}
 }
 

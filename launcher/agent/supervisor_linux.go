@@ -115,6 +115,7 @@ func (s *supervisor) show() {
 		s.saver.save(snapshot)
 		s.saved = now
 	}
+	snapshot.Laid = nil // it may be long, and who wants it reads the file
 	for l := range s.visitors {
 		l.send(protocol.Message{State: &snapshot})
 	}

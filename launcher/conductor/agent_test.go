@@ -43,6 +43,7 @@ type agent struct {
 	deaf      bool   // it does not even read
 	unreached bool   // dialling hangs
 	flaps     bool   // it closes each connection at once
+	stillborn error  // it says so on the first connection, and is gone
 	stubborn  bool   // it does not end
 	vanishes  bool   // at End it closes the connection and is gone, without a word
 	slow      bool   // tasks that are told to end do not
@@ -87,7 +88,7 @@ func (a *agent) set(f func()) {
 func (a *agent) dial(ctx context.Context) (*protocol.Conn, error) {
 	a.mu.Lock()
 	a.dials++
-	noAgent, unreached, flaps := a.noAgent, a.unreached, a.flaps
+	noAgent, unreached, flaps, stillborn := a.noAgent || a.stillborn != nil && a.dials > 1, a.unreached, a.flaps, a.stillborn
 	a.mu.Unlock()
 	switch {
 	case noAgent:
@@ -97,8 +98,25 @@ func (a *agent) dial(ctx context.Context) (*protocol.Conn, error) {
 		return nil, errors.New("dial: no route to host")
 	}
 	ours, theirs := net.Pipe()
-	a.wg.Go(func() { a.serve(theirs, flaps) })
+	a.wg.Go(func() { a.serve(theirs, flaps || stillborn != nil) })
+	if stillborn != nil {
+		return protocol.Open(dying{ours, stillborn})
+	}
 	return protocol.Open(ours)
+}
+
+// dying is a connection whose end says why.
+type dying struct {
+	net.Conn
+	why error
+}
+
+func (d dying) Read(p []byte) (int, error) {
+	n, err := d.Conn.Read(p)
+	if err != nil {
+		err = d.why
+	}
+	return n, err
 }
 
 // revive is conductor.Host.Revive.

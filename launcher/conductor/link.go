@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -73,6 +74,7 @@ func (l *link) run(ctx context.Context) {
 // live dials, reads and dials again until the agent has ended, which is no
 // error, or is lost. conn is a connection to begin with, nil for none.
 func (l *link) live(ctx context.Context, conn *protocol.Conn) error {
+	var said error // why the first connection was lost
 	for told := false; ; conn = nil {
 		connected, err := l.session(ctx, conn)
 		switch {
@@ -81,7 +83,7 @@ func (l *link) live(ctx context.Context, conn *protocol.Conn) error {
 		case err == nil && l.wasEnded():
 			return nil
 		case errors.Is(err, ErrNoAgent):
-			return err
+			return l.stillborn(err, said)
 		case l.left() <= 0:
 			return fmt.Errorf("not heard for %s: %s", l.patience(), cause(err))
 		}
@@ -89,8 +91,22 @@ func (l *link) live(ctx context.Context, conn *protocol.Conn) error {
 			l.deliver(coordinator.Silent{Host: l.index, Cause: cause(err)})
 			told = true
 		}
+		if said == nil {
+			said = err
+		}
 		pause(ctx, min(l.lease/30, time.Second))
 	}
+}
+
+// stillborn adds to the end of an agent that has never answered what it said
+// when it could not start: on a full disk nothing else is known of it.
+func (l *link) stillborn(end, said error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.met || said == nil || strings.Contains(said.Error(), strings.TrimPrefix(end.Error(), ErrNoAgent.Error()+": ")) {
+		return end
+	}
+	return fmt.Errorf("%w; when it was started: %w", end, said)
 }
 
 func cause(err error) string {

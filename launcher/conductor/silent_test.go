@@ -1,6 +1,7 @@
 package conductor_test
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,6 +66,14 @@ func TestNoAgent(t *testing.T) {
 			if b.dials != 1 {
 				t.Errorf("dialled %d times", b.dials)
 			}
+		})
+	})
+	t.Run("it could not start", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			a, b := two(t)
+			b.stillborn = errors.New("no space left on device")
+			j := start(t, a, b)
+			j.wait(coordinator.CodePlx, "host h2: connect: no agent of the job is left on the host; when it was started: no space left on device")
 		})
 	})
 	t.Run("later", func(t *testing.T) {

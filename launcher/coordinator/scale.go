@@ -216,7 +216,7 @@ func (m *Machine) sawStep() {
 func (m *Machine) scaleDone() {
 	s := m.scale
 	m.scale = nil
-	m.reply(s, protocol.Scaled{Hosts: m.everybody(), From: s.workers, To: m.workersNow(), Step: s.step, Again: s.loose})
+	m.reply(s, protocol.Scaled{Generation: m.generation, Hosts: m.everybody(), From: s.workers, To: m.workersNow(), Step: s.step, Again: s.loose})
 	m.release()
 }
 

@@ -117,6 +117,10 @@ type State struct {
 	Started         time.Time           `json:"started"`
 
 	Checkpoints string `json:"checkpoints,omitempty"` // as in Spec
+
+	// Laid is the present layout, of an agent that conducts a job which is not
+	// in its first generation any more.
+	Laid *Layout `json:"laid,omitempty"`
 }
 
 // TaskNow is one task's state: running when it has a pid and no exit.
@@ -150,6 +154,14 @@ type HostPlan struct {
 
 	Folder string `json:"folder,omitempty"` // as in Spec
 	Left   bool   `json:"left,omitempty"`   // it is no host of the job any more
+	Line   string `json:"line,omitempty"`   // as in a resource file
+	Binary string `json:"binary,omitempty"` // the agent's, relative to the home
+}
+
+// Layout says where the tasks of a generation run.
+type Layout struct {
+	Generation int        `json:"generation"`
+	Hosts      []HostPlan `json:"hosts"` // all that the job has had, by index
 }
 
 // Restarts says when a job that fails is begun anew on the hosts that are left.

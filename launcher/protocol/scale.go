@@ -22,21 +22,20 @@ type Scale struct {
 // indices of its tasks are given by the conductor.
 type Joining struct {
 	HostPlan
-	Line   string `json:"line"`   // as in a resource file
-	Binary string `json:"binary"` // the agent's, relative to the home
-	Addr   string `json:"addr"`   // the agent's own, as in State
+	Addr string `json:"addr"` // the agent's own, as in State
 }
 
 // Scaled is the answer: with a Cause nothing was changed, and that is why.
 type Scaled struct {
-	ID    string        `json:"id"`
-	Cause string        `json:"cause,omitempty"`
-	Hosts []HostPlan    `json:"hosts,omitempty"` // all that the job has had, by index
-	From  int           `json:"from,omitempty"`  // workers before
-	To    int           `json:"to,omitempty"`    // and now
-	Step  int64         `json:"step,omitempty"`  // behind which the hosts were changed
-	Pause time.Duration `json:"pause,omitempty"` // from there to the end of the next step
-	Again bool          `json:"again,omitempty"` // workers that did not wait have made steps since, which are lost
+	ID         string        `json:"id"`
+	Cause      string        `json:"cause,omitempty"`
+	Generation int           `json:"generation,omitempty"` // whose the tasks of Hosts are
+	Hosts      []HostPlan    `json:"hosts,omitempty"`      // all that the job has had, by index
+	From       int           `json:"from,omitempty"`       // workers before
+	To         int           `json:"to,omitempty"`         // and now
+	Step       int64         `json:"step,omitempty"`       // behind which the hosts were changed
+	Pause      time.Duration `json:"pause,omitempty"`      // from there to the end of the next step
+	Again      bool          `json:"again,omitempty"`      // workers that did not wait have made steps since, which are lost
 }
 
 // String says what was done, for the user.

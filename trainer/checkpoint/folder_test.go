@@ -137,6 +137,24 @@ func TestFolderIsPrivate(t *testing.T) {
 	}
 }
 
+// A folder that is removed while a job runs costs what was in it, and not what is
+// saved from then on.
+func TestAFolderThatWasRemovedIsMadeAnew(t *testing.T) {
+	top := t.TempDir()
+	dir := filepath.Join(top, "a", "b")
+	f := open(t, dir)
+	if err := os.RemoveAll(filepath.Join(top, "a")); err != nil {
+		t.Fatal(err)
+	}
+	want := content(id(1), names[0])
+	if _, _, err := f.Write(id(1), names[0], filling(want)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, id(1), names[0])); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}
+
 func TestOpenFolderNamesWhatIsInTheWay(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

@@ -53,6 +53,9 @@ func (f *Folder) WriteManifest(m *Manifest) error {
 
 // put has no deferred clean-up: tests stop it anywhere, as a crash does.
 func (f *Folder) put(id, name string, fill func(io.Writer) error) (int64, string, error) {
+	if err := f.makeFolders(f.dir); err != nil { // somebody may have removed it since
+		return 0, "", err
+	}
 	folder := filepath.Join(f.dir, id)
 	if err := os.Mkdir(folder, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return 0, "", err
