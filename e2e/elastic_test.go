@@ -4,6 +4,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/plx-run/plx/internal/testhosts"
 )
@@ -36,7 +37,7 @@ func scaled(b *bench, path string, detached bool, want string) {
 	} else {
 		follow = b.start(append([]string{"launch", "--hosts", two, "--name", name}, job...)...)
 	}
-	follow.await(follow.stderr, "bytes per step at the busiest link, predicted")
+	b.trains(name)
 
 	res := b.want(0, "scale", name, "--hosts", three)
 	b.says(res, "scaled from 2 to 3 workers behind step", "paused for")
@@ -68,7 +69,7 @@ func TestScaledFromElsewhere(t *testing.T) {
 	job := append([]string{path, "--ckpt-dir=saved"}, append(elasticFlags, "--steps=1000000")...)
 	b.detach(append([]string{"--hosts", b.ResourceFile("h1", "h2"), "--name", "moved"}, job...)...)
 	follow := b.start("attach", "moved")
-	follow.await(follow.stderr, "bytes per step at the busiest link, predicted")
+	b.trains("moved")
 	b.says(b.elsewhere().want(0, "scale", "moved", "--hosts", b.ResourceFile("h1", "h3", "h4")), "scaled from 2 to 3 workers")
 	b.gone(patience, b.Hosts[1])
 
@@ -85,6 +86,20 @@ func TestScaledFromElsewhere(t *testing.T) {
 	b.says(b.want(0, "fetch", "moved", t.TempDir()), "fetched")
 	follow.wait()
 	b.hostsGone(patience)
+}
+
+// trains waits until a job makes steps. Who attaches to one may be too late for
+// the line that says so.
+func (b *bench) trains(name string) {
+	b.t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		if b.jobNamed(name) != "" && strings.Contains(b.run("logs", name).stderr, "bytes per step at the busiest link, predicted") {
+			return
+		}
+		if time.Now().After(deadline) {
+			b.t.Fatalf("job %s does not train", name)
+		}
+	}
 }
 
 // jobNamed is the id of the newest job of a name.
