@@ -1,9 +1,7 @@
 package trainer
 
 import (
-	"encoding/hex"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -46,17 +44,7 @@ func (p *testProcess) until(t *testing.T, kind cluster.ControlKind) cluster.Cont
 // those of a role in the order of their numbers, and starts what is missing.
 func nextGeneration(t *testing.T, all map[string]*testProcess, program string, workers, servers int, flags ...string) map[string]*testProcess {
 	t.Helper()
-	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte(hex.EncodeToString(make([]byte, cluster.SecretSize))), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var tasks []cluster.Task
-	for i := range servers {
-		tasks = append(tasks, cluster.Task{Role: cluster.PS, Index: i})
-	}
-	for i := range workers {
-		tasks = append(tasks, cluster.Task{Role: cluster.Worker, Index: i})
-	}
+	secret, tasks := secretFile(t), tasksOf(workers, servers)
 	spec, sockets := listeners(t, tasks)
 	left := map[cluster.Role][]*testProcess{}
 	for _, p := range all {

@@ -113,17 +113,7 @@ func (w *watched) String() string {
 // launch starts a job's tasks as an agent does.
 func launch(t *testing.T, program string, workers, servers int, flags ...string) map[string]*testProcess {
 	t.Helper()
-	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte(hex.EncodeToString(make([]byte, cluster.SecretSize))), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var tasks []cluster.Task
-	for i := range servers {
-		tasks = append(tasks, cluster.Task{Role: cluster.PS, Index: i})
-	}
-	for i := range workers {
-		tasks = append(tasks, cluster.Task{Role: cluster.Worker, Index: i})
-	}
+	secret, tasks := secretFile(t), tasksOf(workers, servers)
 	spec, sockets := listeners(t, tasks)
 	all := map[string]*testProcess{}
 	for i, task := range tasks {
@@ -132,6 +122,26 @@ func launch(t *testing.T, program string, workers, servers int, flags ...string)
 		all[task.String()] = startTask(t, contract, program, sockets[i], flags)
 	}
 	return all
+}
+
+// secretFile writes a job's secret.
+func secretFile(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(path, []byte(hex.EncodeToString(make([]byte, cluster.SecretSize))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func tasksOf(workers, servers int) (tasks []cluster.Task) {
+	for i := range servers {
+		tasks = append(tasks, cluster.Task{Role: cluster.PS, Index: i})
+	}
+	for i := range workers {
+		tasks = append(tasks, cluster.Task{Role: cluster.Worker, Index: i})
+	}
+	return tasks
 }
 
 // listeners opens a socket for each task.

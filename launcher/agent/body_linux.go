@@ -52,7 +52,8 @@ func (b *body) say(w word) {
 	}
 }
 
-// speak says one word after the other, until hushed is closed.
+// speak says one word after the other, until hushed is closed. What was not said
+// by then is over.
 func (b *body) speak(hushed <-chan struct{}) {
 	for {
 		select {
@@ -63,6 +64,9 @@ func (b *body) speak(hushed <-chan struct{}) {
 			}
 			w.over(b.control.Send(w.ControlMessage))
 		case <-hushed:
+			for len(b.words) > 0 {
+				(<-b.words).over(errors.New("it has ended"))
+			}
 			return
 		}
 	}
@@ -132,7 +136,7 @@ func (s *supervisor) heirs(tasks []protocol.TaskSpec) map[cluster.Task]*body {
 
 // carryOn makes t, of the next generation, the task of a process that waits.
 func (s *supervisor) carryOn(t *task, b *body, c cluster.Contract, dir string) error {
-	socket, err := unix.FcntlInt(uintptr(t.open.fd), unix.F_DUPFD_CLOEXEC, 0)
+	socket, err := unix.FcntlInt(uintptr(t.open.fd), unix.F_DUPFD_CLOEXEC, 3) // behind the standard streams
 	if err != nil {
 		return fmt.Errorf("listening socket: %w", err)
 	}
