@@ -136,6 +136,9 @@ func (d *Declaration) checkMode() error {
 	if err := d.Sync.check(len(d.Workers)); err != nil {
 		return err
 	}
+	if err := d.checkCut(); err != nil {
+		return err
+	}
 	if d.Movable && !d.Sync.Together() {
 		return fmt.Errorf("synchronisation %s keeps variables with their owners: movable ones need synchronisation sync", d.Sync)
 	}

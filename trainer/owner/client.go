@@ -57,10 +57,13 @@ type Client struct {
 	relay  *relay   // as the first worker of its host, nil: there is nobody else
 	layout atomic.Pointer[layout]
 	pulls  pulls
-	asking *asking // what Want asked for and nobody awaited
-	asked  uint64  // the step of the last Want, plus one
-	saved  uint64  // the step before which there was a save, plus one
+	asking *asking  // what Want asked for and nobody awaited
+	asked  uint64   // the step of the last Want, plus one
+	saved  uint64   // the step before which there was a save, plus one
+	cut    []uint64 // that was agreed on and is to be saved
+	holds  bool     // it is one that holds the others
 
+	begun    uint64 // steps behind the values that the owners send first
 	step     uint64
 	within   bool   // a step was begun
 	absent   []bool // by own leaf, in this step
@@ -102,7 +105,11 @@ func Connect(ctx context.Context, config ClientConfig) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.connect(ctx); err != nil {
+	err = c.connect(ctx)
+	if err == nil && c.begun < c.step {
+		_, err = c.wait(ctx) // however long the others take
+	}
+	if err != nil {
 		c.Abort(err)
 		return nil, err
 	}
@@ -118,7 +125,7 @@ func newClient(config ClientConfig) (*Client, error) {
 	if self.Role != cluster.Worker || self.Index >= len(d.Workers) || len(d.Workers) != config.Peers.Workers {
 		return nil, fmt.Errorf("%s declares %d workers, the job has %d", self, len(d.Workers), config.Peers.Workers)
 	}
-	c := &Client{config: config, d: d, rank: self.Index, leaves: d.Workers[self.Index], tree: NewTree(d.Leaves), failed: make(chan struct{}), verdicts: make(chan ruling, 2), step: d.First}
+	c := &Client{config: config, d: d, rank: self.Index, leaves: d.Workers[self.Index], tree: NewTree(d.Leaves), failed: make(chan struct{}), verdicts: make(chan ruling, 2), step: d.first(self.Index), begun: d.answered(self.Index)}
 	c.parts = c.tree.Parts(c.leaves.Lo, c.leaves.Hi)
 	c.absent = make([]bool, c.leaves.Len())
 	c.brought = make([]atomic.Bool, c.leaves.Len()*(len(d.Variables)+1))

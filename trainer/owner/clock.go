@@ -20,8 +20,16 @@ type clock struct {
 	gone     []bool   // by rank
 }
 
-func newClock(workers int, bound, first uint64) *clock {
-	return &clock{bound: bound, finished: slices.Repeat([]uint64{first}, workers), waiting: make([]bool, workers), gone: make([]bool, workers)}
+// newClock begins where every worker has finished so many steps. Who is ahead
+// of the bound waits.
+func newClock(finished []uint64, bound uint64) *clock {
+	n := len(finished)
+	c := &clock{bound: bound, finished: slices.Clone(finished), waiting: make([]bool, n), gone: make([]bool, n)}
+	for rank := range c.waiting {
+		c.waiting[rank] = true
+	}
+	c.release()
+	return c
 }
 
 // begin asserts the invariant: no worker begins a step more than bound steps

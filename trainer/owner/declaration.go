@@ -41,6 +41,10 @@ type Declaration struct {
 	// training begins anew.
 	Checkpoint string `json:"checkpoint,omitempty"`
 	First      uint64 `json:"first,omitempty"`
+	// Cut, where workers are not in step, is how many steps of each group were
+	// made before, the first of which has made First: every group goes on with
+	// its own. nil: all with First.
+	Cut []uint64 `json:"cut,omitempty"`
 	// Model stands for the graph that is computed, such as a hash of it.
 	Model string `json:"model,omitempty"`
 	// Fingerprint describes the arithmetic of the worker's host: library,

@@ -35,6 +35,8 @@ func (d *Declaration) Difference(other *Declaration) string {
 		return fmt.Sprintf("begins %s, not %s", other.origin(), d.origin())
 	case d.First != other.First:
 		return fmt.Sprintf("begins with step %d, not %d", other.First, d.First)
+	case !slices.Equal(d.Cut, other.Cut):
+		return fmt.Sprintf("begins with steps %v, not %v", other.Cut, d.Cut)
 	}
 	return d.differentNumbers(other)
 }

@@ -20,6 +20,7 @@ type engine struct {
 	groups  []*group
 	clock   *clock        // bounded mode only
 	arbiter *arbiter      // backup mode, on the first owner only
+	barrier *barrier      // nil: workers are in step
 	relay   *relay        // sums do not end here
 	fail    func(error)   // ends the training
 	tell    []func(event) // by rank; never blocks; set before the first step
@@ -62,10 +63,13 @@ func newEngine(d *Declaration, self cluster.Task, memory func(Piece) []byte) (*e
 	}
 	e.group()
 	if d.Sync.Mode == Bounded {
-		e.clock = newClock(len(d.Workers), uint64(d.Sync.Number), d.First)
+		e.clock = newClock(d.firsts(), uint64(d.Sync.Number))
 	}
 	if d.Sync.Mode == Backup && index == 0 {
-		e.arbiter = newArbiter(len(d.Workers), d.Sync.Number, d.First)
+		e.arbiter = newArbiter(len(d.Workers), d.Sync.Number, d.first(0))
+	}
+	if !d.Sync.Together() {
+		e.barrier = newBarrier(e.groups)
 	}
 	return e, nil
 }
@@ -73,7 +77,8 @@ func newEngine(d *Declaration, self cluster.Task, memory func(Piece) []byte) (*e
 // group makes the groups of contributors before the first step.
 func (e *engine) group() {
 	for i, members := range e.roster.groups {
-		g := &group{index: i, begun: make([]bool, len(e.roster.contributors)), rate: math.NaN(), left: len(e.slots), step: e.d.First, made: e.d.First}
+		first := e.d.firstOf(i)
+		g := &group{index: i, begun: make([]bool, len(e.roster.contributors)), rate: math.NaN(), left: len(e.slots), step: first, made: first, applied: first}
 		for m := members.Lo; m < members.Hi; m++ {
 			g.members = append(g.members, m)
 		}
@@ -162,10 +167,18 @@ func (e *engine) absent(g *group, input int) {
 // arrive says that an input of a slot is there, or absent, and does all that
 // it completes.
 func (e *engine) arrive(g *group, slot, input int, present bool) {
-	s := e.slots[slot]
-	if !s.arrive(g.index, input, present) {
+	if e.slots[slot].arrive(g.index, input, present) {
+		e.complete(g, slot)
+	}
+}
+
+// complete does all that the sum of a slot brings about.
+func (e *engine) complete(g *group, slot int) {
+	if !e.barrier.enter(g, func() { e.complete(g, slot) }) {
 		return
 	}
+	defer e.barrier.exit()
+	s := e.slots[slot]
 	s.settle(g.index, g.leavesIn(slot))
 	if e.d.norms() {
 		s.measure(g.index)
@@ -178,6 +191,9 @@ func (e *engine) arrive(g *group, slot, input int, present bool) {
 	end, chosen := g.outcome, g.chosen
 	g.left--
 	last := g.left == 0
+	if !e.d.clips() {
+		g.apply(last)
+	}
 	var granted []int
 	if last {
 		g.left, g.asked = len(e.slots), e.d.norms()
@@ -240,23 +256,41 @@ func (e *engine) scale(rank int, norm, factor float64) error {
 	g.outcome.norm = norm
 	end := g.outcome
 	g.mu.Unlock()
+	if e.d.clips() {
+		e.clip(g, end, factor)
+		return nil
+	}
+	e.normed(g, end)
+	return nil
+}
+
+// clip updates all slots by their sums times factor.
+func (e *engine) clip(g *group, end outcome, factor float64) {
+	if !e.barrier.enter(g, func() { e.clip(g, end, factor) }) {
+		return
+	}
+	defer e.barrier.exit()
 	for i := range e.slots {
-		if !e.d.clips() {
-			break
-		}
 		e.update(g, i, factor)
 		if e.clock == nil {
 			e.updated(g, i, end, g.members)
 		}
 	}
+	g.mu.Lock()
+	g.apply(true)
+	g.mu.Unlock()
+	e.normed(g, end)
+}
+
+// normed ends a step whose norm is known.
+func (e *engine) normed(g *group, end outcome) {
 	if e.clock != nil {
 		e.finished(g)
-		return nil
+		return
 	}
 	for _, i := range g.members {
 		e.tell[e.roster.contributors[i].rank](event{slot: -1, end: end})
 	}
-	return nil
 }
 
 // finished notes, in bounded mode, that all pieces have a step of g's worker
@@ -287,6 +321,10 @@ func (e *engine) give(rank int, end outcome) {
 func (e *engine) leave(rank int) {
 	if e.relay != nil {
 		e.relay.union.leave(rank)
+	}
+	if e.barrier != nil {
+		e.groups[e.roster.contributor(rank).group].leave()
+		e.barrier.wake()
 	}
 	if e.clock != nil {
 		e.release(e.clock.leave(rank))

@@ -25,7 +25,10 @@ type group struct {
 	chosen  []int   // contributors whose gradients are in it
 	left    int     // slots that are to be summed in this step
 	asked   bool    // the leader is to say the norm
-	made    uint64  // steps that all slots are updated by
+	made    uint64  // steps that all slots have the sums of
+	applied uint64  // steps that all slots are updated by
+	partly  bool    // and some by one more
+	away    int     // members that have left or are lost
 	wishes  []wish
 	lacking map[int]int // by slot: leaves that began the step and do not come
 }
@@ -123,6 +126,43 @@ func (e *engine) quorum(g *group) int {
 		return len(g.members) - e.d.Sync.Number
 	}
 	return len(g.members)
+}
+
+// apply notes that a slot was updated by the step under way, the last one or
+// not. It needs g.mu.
+func (g *group) apply(last bool) {
+	if g.partly = !last; last {
+		g.applied++
+	}
+}
+
+// steps is how many steps all slots are updated by, touched how many some are.
+func (g *group) steps() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.applied
+}
+
+func (g *group) touched() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.partly {
+		return g.applied + 1
+	}
+	return g.applied
+}
+
+func (g *group) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.away++
+}
+
+// gone reports whether nothing more will come of the group.
+func (g *group) gone() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.away == len(g.members)
 }
 
 // wish is a worker that waits for the values after so many steps.

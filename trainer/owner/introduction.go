@@ -38,7 +38,7 @@ func (p *peer) start() error {
 		return err
 	}
 	p.introduced()
-	p.step = d.First
+	p.step = d.first(p.task.Index)
 	if p.task.IsChief() && d.Checkpoint == "" {
 		return p.fill()
 	}

@@ -34,6 +34,7 @@ type link struct {
 	holds     atomic.Pointer[holding] // what the owner has
 	coming    atomic.Pointer[holding] // and will have when it says that variables have moved
 	moved     chan struct{}           // it has said so
+	cuts      chan []uint64           // its answer to a question for a cut
 	rooms     chan RoomError          // its answer to a question for room
 	roomAsked atomic.Bool             // which was asked
 
@@ -49,17 +50,18 @@ func newLink(c *Client, index int, task cluster.Task, addr string, conn *wire.Co
 	l := &link{
 		client: c, out: c.out, index: index, task: task, addr: addr, conn: conn,
 		volumes:  make([]volume, len(c.d.Variables)+1),
-		answered: make(chan outcome, 1),
+		answered: make(chan outcome, 1+c.step-c.begun), // what the owners answer at once is that they are ready
 		over:     make(chan struct{}),
 		moved:    make(chan struct{}, 1),
+		cuts:     make(chan []uint64, 1),
 		rooms:    make(chan RoomError, 1),
 	}
 	if c.relay != nil && c.d.aggregates(task) {
 		l.out = c.relay.out
 	}
 	l.jobs = make(chan job, len(l.out.buckets)*len(l.out.parts)+5) // a step, its two ends, the end of the step before, and wanted rows
-	l.holds.Store(l.newHolding(0, c.d.First, c.d))
-	l.steps, l.came = c.d.First, make([]uint64, len(l.holds.Load().pieces))
+	l.holds.Store(l.newHolding(0, c.begun, c.d))
+	l.steps, l.came = c.begun, make([]uint64, len(l.holds.Load().pieces))
 	for i := range l.came {
 		l.came[i] = l.steps
 		if index < 0 {
@@ -147,7 +149,7 @@ var errGoodbye = errors.New("goodbye")
 // them: ready before the first step, done after each.
 func (l *link) receiveStep() (outcome, error) {
 	left := l.holds.Load().valued
-	if l.index < 0 && l.steps == l.client.d.First {
+	if l.index < 0 && l.steps == l.client.begun {
 		left = 0 // first values come from the owners
 	}
 	for {
@@ -166,6 +168,8 @@ func (l *link) receiveStep() (outcome, error) {
 			left, err = l.change(h, left)
 		case wire.Room:
 			err = l.room(h)
+		case wire.Cut:
+			err = l.cut(h)
 		case wire.Norm:
 			err = l.squares(h)
 		case wire.Rows:
@@ -182,7 +186,7 @@ func (l *link) receiveStep() (outcome, error) {
 			err = errGoodbye
 		default:
 			want := wire.Done
-			if l.steps == l.client.d.First {
+			if l.steps == l.client.begun {
 				want = wire.Ready
 			}
 			if h.Kind != want || h.Step != l.steps || left > 0 {
@@ -220,10 +224,10 @@ func (l *link) value(h wire.Header) error {
 		name := l.client.d.variable(int(h.Variable)).Name
 		trace.Span("receive", name, began, time.Now(), "bucket", l.out.of[h.Variable], "bytes", len(into), "from", l.task.String())
 	}
-	if steps > l.client.d.First {
+	if steps > l.client.begun {
 		l.volumes[h.Variable].received.Add(wire.HeaderSize + h.Length)
 	}
-	if l.client.relay != nil && steps > l.client.d.First {
+	if l.client.relay != nil && steps > l.client.begun {
 		l.client.relay.value(int(h.Variable))
 	}
 	return nil

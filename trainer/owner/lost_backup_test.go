@@ -29,7 +29,7 @@ func (m *member) brings(t *testing.T, server, gradients int) {
 		v := m.d.variable(p.Variable)
 		f := frame(wire.Push, uint32(p.Variable), uint32(m.rank), 0, p.Count*v.Dtype.Size())
 		f.Offset = uint64(p.Offset)
-		ones(v.Dtype, f.Payload)
+		fill(v.Dtype, f.Payload, 1)
 		all = append(all, f)
 	}
 	if err := m.links[server].conn.Send(all...); err != nil {
@@ -93,9 +93,7 @@ func TestAcceptedWorkerIsLost(t *testing.T) {
 					}()
 				}
 				must(t, []error{within(t, done), within(t, done)})
-				if err := members[0].Save(); err != nil {
-					t.Fatal(err)
-				}
+				members[0].saveCut(t, Passing)
 				for _, x := range j.saved(t, j.d.Pieces, 2) {
 					for _, k := range x.Pieces {
 						want := 2.0 // steps

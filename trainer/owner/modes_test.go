@@ -194,7 +194,7 @@ func TestBoundIsNeverExceeded(t *testing.T) {
 }
 
 func TestClockAssertsItsBound(t *testing.T) {
-	c := newClock(3, 2, 0)
+	c := newClock([]uint64{0, 0, 0}, 2)
 	for range 3 {
 		c.finish(0)
 	}

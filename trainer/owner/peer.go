@@ -27,13 +27,15 @@ type peer struct {
 	out    chan struct{} // closed by fall
 	known  chan struct{} // closed by introduced
 
-	epoch  uint32 // of who owns what; for serve only, as are those below
-	step   uint64 // steps begun; after the loss for settle, as are parts, got and need
-	saved  uint64 // the step before which the chief saved last, plus one
-	begun  []byte // payload of the step's first frame
-	parts  []int  // leaves present, by part
-	got    []bool // by slot and part: its gradient came in this step
-	need   int    // gradients that are still to come in this step
+	epoch  uint32        // of who owns what; for serve only, as are those below
+	step   uint64        // steps begun; after the loss for settle, as are parts, got and need
+	saved  uint64        // the step before which the chief saved last, plus one
+	holds  bool          // nothing behind the cut counts until the chief goes on
+	copied chan struct{} // closed: what was to be saved is
+	begun  []byte        // payload of the step's first frame
+	parts  []int         // leaves present, by part
+	got    []bool        // by slot and part: its gradient came in this step
+	need   int           // gradients that are still to come in this step
 	pulled pulled
 	wants  wants
 
@@ -99,6 +101,8 @@ func (p *peer) take(h wire.Header) error {
 		return p.scale(h)
 	case h.Kind == wire.Save:
 		return p.save(h)
+	case h.Kind == wire.Cut && h.Length == 0:
+		return p.askCut(h)
 	case h.Kind == wire.Commit && h.Length == 0:
 		return p.commit(h)
 	case h.Kind == wire.Fetch && h.Length == 0:
@@ -142,6 +146,7 @@ func (p *peer) begin(h wire.Header) error {
 	if err := p.server.advance(p.task.Index, h.Step); err != nil {
 		return err
 	}
+	p.goOn()
 	p.wants.begin()
 	b := decodeBeginning(p.begun, p.parts)
 	if err := e.begin(p.task.Index, h.Step, b); err != nil {
@@ -250,6 +255,7 @@ func (p *peer) goodbye(h wire.Header) error {
 	if s.engine == nil || h.Length != 0 || unfinished {
 		return fmt.Errorf("goodbye during step %d", h.Step)
 	}
+	p.goOn()
 	if err := s.leave(p.task.Index); err != nil {
 		return err
 	}

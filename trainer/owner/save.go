@@ -13,11 +13,11 @@ import (
 // Snapshot is a copy of all that one owner has. It is whose it is given to;
 // the Declaration must not be changed.
 type Snapshot struct {
-	Step        uint64       // steps that the chief has made
+	Step        uint64       // steps that the chief's group has made
 	Declaration *Declaration // with the pieces of the time
 	Owner       cluster.Task
 	Pieces      []Kept
-	Held        time.Duration // the training, for the copy
+	Held        time.Duration // the training, or what lies behind the cut
 }
 
 // Save makes every owner that has pieces hand a copy of them to its
@@ -26,10 +26,38 @@ type Snapshot struct {
 // owners make them before they read what the chief sends next.
 //
 // Where workers are in step the copies of all owners are of the same moment,
-// and [Outcome] of the next step tells every worker of it. In other modes each
-// piece is as it is when it is copied, with no gradient half in, and nobody
-// is told.
+// and [Outcome] of the next step tells every worker of it. In other modes they
+// are of the same cut, for which the chief asks before with [Client.Cut], and
+// nobody is told.
 func (c *Client) Save() error {
+	inStep := c.d.Sync.Together()
+	if err := c.savable(); err != nil {
+		return err
+	}
+	switch {
+	case inStep && c.saved == c.step+1:
+		return fmt.Errorf("saved twice before step %d", c.step)
+	case !inStep && c.cut == nil:
+		return fmt.Errorf("saved before step %d and asked for no cut", c.step)
+	}
+	frame := wire.Frame{Header: wire.Header{Kind: wire.Save, Step: c.step}, Payload: encodeCut(c.cut)}
+	if c.holds {
+		frame.Part = 1
+	}
+	c.saved, c.cut, c.holds = c.step+1, nil, false
+	if err := c.tellOwners(frame); err != nil {
+		return err
+	}
+	if c.local != nil && !c.local.idle() {
+		if err := c.local.server.save(c.local.serves.Load().engine, c.step, time.Now()); err != nil {
+			c.fail(err)
+		}
+	}
+	return c.working()
+}
+
+// savable says why nothing can be saved now.
+func (c *Client) savable() error {
 	if err := c.working(); err != nil {
 		return err
 	}
@@ -40,57 +68,54 @@ func (c *Client) Save() error {
 		return fmt.Errorf("%s saves and was not configured to: nobody would take the copies", self)
 	case c.within:
 		return fmt.Errorf("saved between two steps, not in step %d", c.step)
-	case c.saved == c.step+1:
-		return fmt.Errorf("saved twice before step %d", c.step)
 	}
-	c.saved = c.step + 1
+	return nil
+}
+
+// tellOwners sends a frame to all others that have pieces.
+func (c *Client) tellOwners(frame wire.Frame) error {
 	owns := c.layout.Load().owns
 	for i, l := range c.links {
 		if l == nil || !owns[i] {
 			continue
 		}
-		if err := l.conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Save, Step: c.step}}); err != nil {
+		if err := l.conn.Send(frame); err != nil {
 			l.sendFailed(err)
 			return c.working()
 		}
 	}
-	if c.local != nil && !c.local.idle() {
-		if err := c.local.server.save(c.local.serves.Load().engine, c.step); err != nil {
-			c.fail(err)
-		}
-	}
-	return c.working()
+	return nil
 }
 
 // save takes the chief's word that everything is to be saved. Where workers
-// are in step its own must be over: the others cannot go on without it, so
-// every owner has made as many.
+// are in step its own step must be over: the others cannot go on without it,
+// so every owner has made as many.
 func (p *peer) save(h wire.Header) error {
 	e := p.server.engine
-	inStep := e.d.Sync.Together()
 	switch {
 	case !p.task.IsChief() || e.relay != nil:
 		return fmt.Errorf("unexpected %s frame", h.Kind)
-	case h.Length != 0 || p.need > 0 || inStep && h.Step != p.step:
+	case e.barrier != nil:
+		return p.saveCut(h)
+	case h.Length != 0 || p.need > 0 || h.Step != p.step:
 		return fmt.Errorf("%s frame for step %d, with %d bytes, during step %d, with %d gradients to come",
 			h.Kind, h.Step, h.Length, p.step, p.need)
 	case p.saved == h.Step+1:
 		return fmt.Errorf("saves twice before step %d", h.Step)
 	}
 	p.saved = h.Step + 1
-	if inStep {
-		select {
-		case <-p.turn:
-			p.turn <- struct{}{} // only the end of a step brings another
-		case <-p.server.ended:
-			return errEnded
-		}
+	select {
+	case <-p.turn:
+		p.turn <- struct{}{} // only the end of a step brings another
+	case <-p.server.ended:
+		return errEnded
 	}
-	return p.server.save(e, h.Step)
+	return p.server.save(e, h.Step, time.Now())
 }
 
-// save hands on a copy of what an engine has.
-func (s *server) save(e *engine, step uint64) error {
+// save hands on a copy of what an engine has, for which the training was held
+// since some time.
+func (s *server) save(e *engine, step uint64, since time.Time) error {
 	e.noteSave(step)
 	slots := e.lasting()
 	if len(slots) == 0 {
@@ -100,11 +125,10 @@ func (s *server) save(e *engine, step uint64) error {
 		return s.own(errors.New("is to save its variables and was not configured to"))
 	}
 	snapshot := Snapshot{Step: step, Declaration: e.d, Owner: s.self}
-	began := time.Now()
 	for _, slot := range slots {
 		snapshot.Pieces = append(snapshot.Pieces, slot.preserve())
 	}
-	snapshot.Held = time.Since(began)
+	snapshot.Held = time.Since(since)
 	s.keep(snapshot)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/optimizer"
 	"github.com/plx-run/plx/trainer/wire"
 )
@@ -20,14 +21,17 @@ func counting(mode string, workers int) Declaration {
 }
 
 // count takes a step of ones.
-func (m *member) count() (Outcome, error) {
+func (m *member) count() (Outcome, error) { return m.add(1) }
+
+// add takes a step in which every gradient is x.
+func (m *member) add(x float64) (Outcome, error) {
 	if err := m.Begin(1); err != nil {
 		return Outcome{}, err
 	}
 	for leaf := m.leaves.Lo; leaf < m.leaves.Hi; leaf++ {
 		for i, v := range m.d.Variables {
 			if v.Sparse == nil {
-				ones(v.Dtype, m.Gradient(leaf, i))
+				fill(v.Dtype, m.Gradient(leaf, i), x)
 				m.Contribute(leaf, i)
 				continue
 			}
@@ -35,7 +39,7 @@ func (m *member) count() (Outcome, error) {
 			for row := range index {
 				index[row] = int64(row)
 			}
-			ones(v.Dtype, values)
+			fill(v.Dtype, values, x)
 			m.ContributeRows(leaf, i, index, values)
 		}
 	}
@@ -46,15 +50,15 @@ func (m *member) count() (Outcome, error) {
 	return m.Finish(context.Background(), sums)
 }
 
-func ones(d Dtype, b []byte) {
+func fill(d Dtype, b []byte, x float64) {
 	if d == Float32 {
 		for i := range wire.Floats[float32](b) {
-			wire.Floats[float32](b)[i] = 1
+			wire.Floats[float32](b)[i] = float32(x)
 		}
 		return
 	}
 	for i := range wire.Floats[float64](b) {
-		wire.Floats[float64](b)[i] = 1
+		wire.Floats[float64](b)[i] = x
 	}
 }
 
@@ -85,8 +89,23 @@ func downBy(t *testing.T, d *Declaration, k Kept) float64 {
 	return math.Abs(all[0])
 }
 
-// Saves while all workers push: every piece is as it was after the updates
-// that it says.
+// saves are what all owners handed over, in the order of saves.
+func (s *shelf) saves() (all [][]Snapshot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := map[cluster.Task]int{}
+	for _, x := range s.took {
+		n := of[x.Owner]
+		if of[x.Owner]++; n == len(all) {
+			all = append(all, nil)
+		}
+		all[n] = append(all[n], x)
+	}
+	return all
+}
+
+// Saves while all workers push: every piece has the steps before the cut, and no
+// other.
 func TestSaveUnderLoad(t *testing.T) {
 	const steps = 25
 	for _, c := range []struct {
@@ -100,13 +119,12 @@ func TestSaveUnderLoad(t *testing.T) {
 				j.zeros = true
 				members := j.connect(t)
 				var running sync.WaitGroup
+				var cuts [][]uint64 // the chief's
 				for _, m := range members {
 					running.Go(func() {
 						for m.Step() < steps {
 							if m.rank == 0 {
-								if err := m.Save(); err != nil {
-									t.Error(err)
-								}
+								cuts = append(cuts, m.saveCut(t, Passing))
 							}
 							end, err := m.count()
 							if err != nil || end.Saved {
@@ -121,27 +139,49 @@ func TestSaveUnderLoad(t *testing.T) {
 				}
 				running.Wait()
 				leave(t, j, members)
-				before := map[place]uint64{}
-				var last []Snapshot
-				for s := range uint64(steps) {
-					all := j.shelf.at(s) // none where the chief was late
-					for _, x := range all {
-						for _, k := range x.Pieces {
-							at := place{k.Variable, k.Offset}
-							if down := downBy(t, &j.d, k); down != c.per*float64(k.Updates) || k.Updates < before[at] {
-								t.Fatalf("variable %d went down by %v with %d updates, before it had %d", k.Variable, down, k.Updates, before[at])
-							}
-							before[at] = k.Updates
-						}
-					}
-					if len(all) > 0 {
-						last = all
-					}
+				saves := j.shelf.saves()
+				if len(saves) != len(cuts) || len(cuts) == 0 {
+					t.Fatalf("%d saves of %d cuts", len(saves), len(cuts))
 				}
-				countOn(t, last, to)
+				for i, all := range saves {
+					checkCut(t, &j.d, all, cuts[i], c.per)
+				}
+				countOn(t, saves[len(saves)-1], to)
 			})
 		}
 	}
+}
+
+// checkCut wants all owners to have made the steps before a cut.
+func checkCut(t *testing.T, d *Declaration, all []Snapshot, cut []uint64, per float64) {
+	t.Helper()
+	want := uint64(0)
+	for _, steps := range cut {
+		want += steps
+	}
+	if len(all) != len(d.Owners) {
+		t.Fatalf("%d of %d owners have saved", len(all), len(d.Owners))
+	}
+	for _, x := range all {
+		for _, k := range x.Pieces {
+			if down := downBy(t, d, k); k.Updates != want || down != per*float64(want) || x.Step != cut[0] {
+				t.Fatalf("%s has variable %d down by %v after %d updates, and the chief at step %d, of the cut %v", x.Owner, k.Variable, down, k.Updates, x.Step, cut)
+			}
+		}
+	}
+}
+
+// saveCut saves as the chief does.
+func (m *member) saveCut(t *testing.T, kind CutKind) []uint64 {
+	t.Helper()
+	cut, err := m.Cut(context.Background(), kind)
+	if err == nil {
+		err = m.Save()
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	return cut
 }
 
 // countOn restores in another mode and goes on: what comes then is added to
@@ -161,9 +201,7 @@ func countOn(t *testing.T, last []Snapshot, mode string) {
 	}
 	j.shelf.fill(last)
 	members := j.connect(t)
-	if err := members[0].Save(); err != nil {
-		t.Fatal(err)
-	}
+	members[0].saveCut(t, Passing)
 	began := j.saved(t, j.d.Pieces, d.First)
 	counts := map[place]uint64{}
 	for _, x := range began {
@@ -183,9 +221,7 @@ func countOn(t *testing.T, last []Snapshot, mode string) {
 		})
 	}
 	running.Wait()
-	if err := members[0].Save(); err != nil {
-		t.Fatal(err)
-	}
+	members[0].saveCut(t, Passing)
 	more := uint64(steps) // updates
 	if mode == "async" || mode == "ssp:2" || mode == "group:2" {
 		more *= 2

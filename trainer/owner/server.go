@@ -75,6 +75,7 @@ type server struct {
 	epoch    uint32         // of who owns what
 	moving   *moving        // to the next one; nil: nobody has said a word of it
 	late     *time.Timer
+	alone    chan struct{} // closed: only the chief is left
 	turned   chan struct{} // a token per worker that came after the end
 	ended    chan struct{}
 	err      error
@@ -83,19 +84,24 @@ type server struct {
 
 func newServer(config peers.Config) *server {
 	n := config.Workers
-	return &server{
+	s := &server{
 		config: config, self: config.Self, memory: freeMemory, ranks: Range{0, n},
 		peers: make([]*peer, n), declared: make([]*Declaration, n), gone: make([]bool, n), steps: make([]uint64, n),
+		alone:  make(chan struct{}),
 		turned: make(chan struct{}, n),
 		ended:  make(chan struct{}),
 	}
+	if n == 1 {
+		close(s.alone)
+	}
+	return s
 }
 
 // take puts an engine in force. It needs s.mu where others know of s.
 func (s *server) take(e *engine) {
 	s.engine = e
 	for rank := range s.steps {
-		s.steps[rank] = e.d.First
+		s.steps[rank] = e.d.first(rank)
 	}
 }
 
@@ -153,7 +159,9 @@ func (s *server) meet(from peers.Peer) {
 		conn: wire.NewConn(from.Conn, s.config.Generation, firstSilence),
 		turn: make(chan struct{}, 1),
 		gone: make(chan struct{}), known: make(chan struct{}), out: make(chan struct{}),
+		copied: make(chan struct{}),
 	}
+	close(p.copied) // nothing is
 	defer p.cut()
 	defer close(p.gone)
 	if err := s.register(p); err != nil {

@@ -209,6 +209,9 @@ func (s *server) left() {
 	s.mu.Lock()
 	s.away++
 	last := s.away == s.ranks.Len()
+	if s.away == s.ranks.Len()-1 && !s.gone[0] {
+		close(s.alone)
+	}
 	s.mu.Unlock()
 	if last {
 		s.end(nil)

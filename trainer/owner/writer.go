@@ -19,19 +19,23 @@ type writer struct {
 // updated, until the training ends.
 func (p *peer) write() {
 	e := p.server.engine
-	w := &writer{engine: e, events: p.events, step: e.d.First + 1, frames: make([]wire.Frame, 0, len(e.slots)+1)}
+	rank := p.task.Index
+	first := e.d.answered(rank)
+	w := &writer{engine: e, events: p.events, step: first + 1, frames: make([]wire.Frame, 0, len(e.slots)+1)}
 	for i := range e.slots {
 		if e.relay == nil { // else they come from the owners
-			w.value(e, i, e.audience(p.task.Index), e.d.First)
+			w.value(e, i, e.audience(rank), first)
 		}
 	}
-	w.frames = append(w.frames, wire.Frame{Header: wire.Header{Kind: wire.Ready, Step: e.d.First}})
+	w.frames = append(w.frames, wire.Frame{Header: wire.Header{Kind: wire.Ready, Step: first}})
 	err := p.conn.Send(w.frames...)
 	if p.events == nil && err == nil {
 		return
 	}
 	for ; err == nil; w.step++ {
-		p.turn <- struct{}{}
+		if w.step > e.d.first(rank) { // else it still waits for the answer to its last step
+			p.turn <- struct{}{}
+		}
 		err = p.writeStep(w)
 	}
 	switch err = p.quiet(err); {

@@ -1,0 +1,437 @@
+package owner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/plx-run/plx/trainer/wire"
+)
+
+// base makes a number of what every worker has had applied: one digit each, up
+// to 24 bits of a float32 for four of them.
+const base = 1 << 6
+
+// digits takes a number apart.
+func digits(x float64, workers int) (steps []uint64) {
+	for n := uint64(x); len(steps) < workers; n /= base {
+		steps = append(steps, n%base)
+	}
+	return steps
+}
+
+// every worker adds its own digit until it has made so many steps.
+func (m *member) adds(t *testing.T, to uint64, before func()) {
+	for m.Step() < to {
+		if before != nil {
+			before()
+		}
+		if _, err := m.add(float64(uint64(1) << (6 * m.rank))); err != nil {
+			t.Errorf("worker:%d: %v", m.rank, err)
+			return
+		}
+	}
+}
+
+// holdsCut wants all pieces to have exactly the steps of a cut, worker by worker.
+func holdsCut(t *testing.T, d *Declaration, all []Snapshot, cut []uint64) {
+	t.Helper()
+	if len(all) != len(d.Owners) {
+		t.Fatalf("%d of %d owners have saved", len(all), len(d.Owners))
+	}
+	for _, x := range all {
+		for _, k := range x.Pieces {
+			if got := digits(downBy(t, d, k), len(cut)); !slices.Equal(got, cut) {
+				t.Errorf("%s has of variable %d steps %v of the workers, of the cut %v", x.Owner, k.Variable, got, cut)
+			}
+		}
+	}
+}
+
+// With a cut every worker goes on where it was: at the end each has had each of
+// its steps applied once, whatever was lost in between.
+func TestCutIsGoneOnFrom(t *testing.T) {
+	const steps = 40
+	for _, mode := range []string{"async", "ssp:0", "ssp:2"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			first := counting(mode, 4)
+			j := newJob(t, first, Servers, 3)
+			j.zeros = true
+			members := j.connect(t)
+			var running sync.WaitGroup
+			var cuts [][]uint64
+			for _, m := range members {
+				running.Go(func() {
+					m.adds(t, steps, func() {
+						if m.rank == 0 {
+							cuts = append(cuts, m.saveCut(t, Passing))
+						}
+					})
+				})
+			}
+			running.Wait()
+			leave(t, j, members)
+			for i, all := range j.shelf.saves() {
+				holdsCut(t, &j.d, all, cuts[i])
+			}
+			at := len(cuts) / 2
+			finish(t, first, j.shelf.saves()[at], cuts[at], steps)
+		})
+	}
+}
+
+// finish goes on from a cut with other servers, to the end.
+func finish(t *testing.T, d Declaration, from []Snapshot, cut []uint64, steps uint64) {
+	t.Helper()
+	d.Checkpoint, d.First, d.Cut = "the cut", cut[0], cut
+	j := newJob(t, d, Servers, 2)
+	j.shelf.fill(from)
+	members := make([]*member, len(d.Workers))
+	var running sync.WaitGroup
+	for rank := range members { // one that is ahead is connected only when others have made a step
+		running.Go(func() {
+			values := firstValues(&j.d, rank+1)
+			c, err := Connect(context.Background(), j.config(rank, values))
+			if err != nil {
+				t.Errorf("worker:%d: %v", rank, err)
+				return
+			}
+			m := &member{c, values, rank}
+			if members[rank] = m; m.Step() != cut[rank] {
+				t.Errorf("worker:%d begins with step %d of the cut %v", rank, m.Step(), cut)
+			}
+			m.adds(t, steps, nil)
+		})
+	}
+	running.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	members[0].saveCut(t, Passing)
+	eventually(t, "everything was saved", func() bool { return len(j.shelf.saves()) == 1 && len(j.shelf.saves()[0]) == 2 })
+	holdsCut(t, &j.d, j.shelf.saves()[0], slices.Repeat([]uint64{steps}, len(members)))
+	leave(t, j, members)
+}
+
+// A worker that was ahead when the cut was made waits as it did then.
+func TestWhoIsAheadOfACutWaits(t *testing.T) {
+	d := counting("ssp:2", 3)
+	d.Checkpoint, d.First, d.Cut = "the cut", 5, []uint64{5, 8, 7}
+	j := newJob(t, d, Servers, 2)
+	for i, v := range j.d.Variables {
+		if v.Sparse == nil {
+			j.shelf.has = append(j.shelf.has, Kept{Variable: i, Count: v.units(), Values: make([]byte, v.units()*v.unitSize())})
+			continue
+		}
+		j.shelf.has = append(j.shelf.has, Kept{Variable: i, Count: v.units(), Rows: []int64{}})
+	}
+	members, connected := make([]*member, 3), make([]chan struct{}, 3)
+	for rank := range connected {
+		connected[rank] = make(chan struct{})
+		go func() {
+			defer close(connected[rank])
+			values := firstValues(&j.d, rank+1)
+			c, err := Connect(context.Background(), j.config(rank, values))
+			if members[rank] = (&member{c, values, rank}); err != nil {
+				t.Errorf("worker:%d: %v", rank, err)
+			}
+		}()
+	}
+	within(t, connected[0])
+	within(t, connected[2])
+	answered := make(chan error, 1)
+	go func() {
+		_, err := members[2].count() // its eighth step: the answer has to wait too
+		answered <- err
+	}()
+	eventually(t, "both wait", func() bool { return waitFor(t, j, 1, 2) })
+	select {
+	case <-connected[1]:
+		t.Fatal("worker:1 goes on with step 8, worker:0 has made 5")
+	case err := <-answered:
+		t.Fatalf("worker:2 goes on with step 8, worker:0 has made 5: %v", err)
+	default:
+	}
+	if _, err := members[0].count(); err != nil {
+		t.Fatal(err)
+	}
+	within(t, connected[1])
+	if err := within(t, answered); err != nil {
+		t.Fatal(err)
+	}
+	if first := wire.Floats[float32](members[1].values[0])[0]; members[1].Step() != 8 || first != -2 {
+		t.Errorf("worker:1 begins with step %d and values that went down by %v, want 8 and 2", members[1].Step(), -first)
+	}
+	var running sync.WaitGroup
+	for _, m := range members {
+		running.Go(func() { m.adds(t, 10, nil) })
+	}
+	running.Wait()
+	leave(t, j, members)
+}
+
+// waitFor reports whether workers wait on every server.
+func waitFor(t *testing.T, j *testJob, ranks ...int) bool {
+	for i := range j.served {
+		c := serverOf(t, j, i).engine.clock
+		c.mu.Lock()
+		waiting := slices.Clone(c.waiting)
+		c.mu.Unlock()
+		for _, rank := range ranks {
+			if !waiting[rank] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// While the others are held nobody's step counts, and none is lost.
+func TestHoldingCut(t *testing.T) {
+	const steps = 12
+	for _, mode := range []string{"async", "ssp:20"} {
+		j := newJob(t, counting(mode, 4), Servers, 3)
+		j.zeros = true
+		members := j.connect(t)
+		members[0].adds(t, 1, nil)
+		cut := members[0].saveCut(t, Holding)
+		var running sync.WaitGroup
+		for _, m := range members[1:] {
+			running.Go(func() { m.adds(t, steps, nil) })
+		}
+		eventually(t, "all wait", func() bool { return heldBack(t, j, 3) })
+		if err := members[0].Save(); err == nil || !strings.Contains(err.Error(), "asked for no cut") {
+			t.Errorf("saved again: %v", err)
+		}
+		running.Go(func() { members[0].adds(t, steps, nil) })
+		running.Wait()
+		members[0].saveCut(t, Passing)
+		eventually(t, "everything was saved", func() bool { all := j.shelf.saves(); return len(all) == 2 && len(all[1]) == 3 })
+		holdsCut(t, &j.d, j.shelf.saves()[0], cut)
+		holdsCut(t, &j.d, j.shelf.saves()[1], slices.Repeat([]uint64{steps}, 4))
+		leave(t, j, members)
+	}
+}
+
+// heldBack reports whether on every server so many workers wait with a whole
+// step.
+func heldBack(t *testing.T, j *testJob, workers int) bool {
+	for i := range j.served {
+		s := serverOf(t, j, i)
+		b := s.engine.barrier
+		b.mu.Lock()
+		n := len(b.kept)
+		b.mu.Unlock()
+		if n != workers*len(s.engine.slots) {
+			return false
+		}
+	}
+	return true
+}
+
+// A cut at the end has everything.
+func TestFinalCut(t *testing.T) {
+	const steps = 20
+	for _, mode := range []string{"async", "ssp:1"} {
+		j := newJob(t, counting(mode, 4), Servers, 3)
+		j.zeros = true
+		members := j.connect(t)
+		var running sync.WaitGroup
+		for _, m := range members[1:] {
+			running.Go(func() {
+				m.adds(t, steps, nil)
+				if err := m.Close(); err != nil {
+					t.Errorf("worker:%d: %v", m.rank, err)
+				}
+			})
+		}
+		members[0].adds(t, steps, nil)
+		if cut := members[0].saveCut(t, Final); !slices.Equal(cut, []uint64{steps, steps, steps, steps}) {
+			t.Errorf("cut %v", cut)
+		}
+		running.Wait()
+		eventually(t, "everything was saved", func() bool { all := j.shelf.saves(); return len(all) == 1 && len(all[0]) == 3 })
+		holdsCut(t, &j.d, j.shelf.saves()[0], []uint64{steps, steps, steps, steps})
+		leave(t, j, members[:1])
+	}
+}
+
+// Who is lost keeps no cut from being reached.
+func TestCutWithoutALostWorker(t *testing.T) {
+	const steps = 30
+	for _, mode := range []string{"async", "ssp:30"} {
+		j := newJob(t, counting(mode, 4), Servers, 3)
+		j.zeros = true
+		members := j.connect(t)
+		var running sync.WaitGroup
+		for _, m := range members[1:3] {
+			running.Go(func() {
+				m.adds(t, steps, nil)
+				if err := m.Close(); err != nil {
+					t.Errorf("worker:%d: %v", m.rank, err)
+				}
+			})
+		}
+		running.Go(func() {
+			members[3].adds(t, 4, nil)
+			die(members[3])
+		})
+		saves := 1
+		members[0].adds(t, steps, func() { members[0].saveCut(t, Passing); saves++ })
+		cut := members[0].saveCut(t, Final)
+		running.Wait()
+		if want := []uint64{steps, steps, steps, 4}; !slices.Equal(cut, want) {
+			t.Errorf("cut %v, want %v", cut, want)
+		}
+		eventually(t, "everything was saved", func() bool { all := j.shelf.saves(); return len(all) == saves && len(all[saves-1]) == 3 })
+		holdsCut(t, &j.d, j.shelf.saves()[saves-1], cut)
+		leave(t, j, members[:1])
+	}
+}
+
+// What nobody may say about cuts ends the training, with words.
+func TestBadCutFramesEndTheTraining(t *testing.T) {
+	ask := wire.Frame{Header: wire.Header{Kind: wire.Cut}}
+	save := func(steps ...uint64) wire.Frame {
+		return wire.Frame{Header: wire.Header{Kind: wire.Save}, Payload: encodeCut(steps)}
+	}
+	for name, c := range map[string]struct {
+		rank   int
+		frames []wire.Frame
+		want   string
+	}{
+		"not the chief":    {1, []wire.Frame{ask}, "unexpected cut frame"},
+		"of no kind":       {0, []wire.Frame{{Header: wire.Header{Kind: wire.Cut, Part: uint32(cutKinds)}}}, "unexpected cut frame"},
+		"with a payload":   {0, []wire.Frame{frame(wire.Cut, 0, 0, 0, 8)}, "unexpected cut frame"},
+		"twice":            {0, []wire.Frame{ask, ask}, "before that of the last one is saved"},
+		"saved unasked":    {0, []wire.Frame{save(0, 0)}, "were asked for"},
+		"asked in between": {0, []wire.Frame{ask, ask, save(0, 0)}, "before that of the last one is saved"},
+		"saved twice":      {0, []wire.Frame{ask, save(0, 0), save(0, 0)}, "were asked for"},
+		"too few groups":   {0, []wire.Frame{ask, save(0)}, "save frame of 8 bytes, want 16"},
+		"too many groups":  {0, []wire.Frame{ask, save(0, 0, 0)}, "save frame of 24 bytes, want 16"},
+		"too far":          {0, []wire.Frame{ask, save(0, 2)}, "saves group 1 behind 2 steps"},
+		"beyond all steps": {0, []wire.Frame{ask, save(0, maxFirst+1)}, "steps of a group"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := newJob(t, in("group:2", example(2, 2)), Servers, 1)
+			members := j.connect(t)
+			if err := members[c.rank].links[0].conn.Send(c.frames...); err != nil {
+				t.Fatal(err)
+			}
+			blames(t, within(t, j.ended[0]), worker(c.rank), c.want)
+		})
+	}
+}
+
+// What an owner may not say of a cut is its mistake.
+func TestBadAnswersToACut(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode   string
+		frames []wire.Frame
+		want   string
+	}{
+		"in step":      {"sync", []wire.Frame{frame(wire.Cut, 0, 0, 0, 8)}, "unexpected cut frame"},
+		"of no groups": {"async", []wire.Frame{frame(wire.Cut, 0, 0, 0, 8)}, "cut frame of 8 bytes, want 16"},
+		"unasked":      {"async", []wire.Frame{frame(wire.Cut, 0, 0, 0, 16), frame(wire.Cut, 0, 0, 0, 16)}, "said twice"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := newJob(t, in(c.mode, example(2, 2)), Servers, 1)
+			members := j.connect(t)
+			s := serverOf(t, j, 0)
+			s.mu.Lock()
+			to := s.peers[1]
+			s.mu.Unlock()
+			if err := to.conn.Send(c.frames...); err != nil {
+				t.Fatal(err)
+			}
+			within(t, members[1].failed)
+			blames(t, members[1].reason(), server0(0), c.want)
+		})
+	}
+}
+
+func TestCutMisuse(t *testing.T) {
+	j := newJob(t, in("async", example(2, 2)), Servers, 1)
+	members := j.connect(t)
+	if _, err := members[1].Cut(context.Background(), Passing); err == nil || !strings.Contains(err.Error(), "which is for worker:0 to do") {
+		t.Errorf("another worker: %v", err)
+	}
+	if err := members[0].Save(); err == nil || !strings.Contains(err.Error(), "asked for no cut") {
+		t.Errorf("without a cut: %v", err)
+	}
+	if _, err := members[0].Cut(context.Background(), Passing); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := members[0].Cut(context.Background(), Passing); err == nil || !strings.Contains(err.Error(), "two cuts before step 0") {
+		t.Errorf("a second cut: %v", err)
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(errors.New("enough"))
+	if err := members[0].Save(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := members[0].Cut(ctx, Final); err == nil || !strings.Contains(err.Error(), "enough") {
+		t.Errorf("a cut that nobody waits for: %v", err)
+	}
+}
+
+func TestCutsAreChecked(t *testing.T) {
+	for _, c := range []struct {
+		mode  string
+		first uint64
+		cut   []uint64
+		fine  bool
+	}{
+		{"async", 3, []uint64{3, 4, 1}, true}, {"ssp:1", 0, []uint64{0, 0, 7}, true}, {"group:2", 3, []uint64{3, 2}, true}, {"backup:1", 3, []uint64{3}, true},
+		{"sync", 3, []uint64{3}, false}, {"async", 3, []uint64{3, 4}, false}, {"async", 3, []uint64{4, 3, 3}, false},
+		{"async", 3, []uint64{3, maxFirst + 1, 3}, false}, {"async", 3, []uint64{}, false},
+	} {
+		d := in(c.mode, example(3, 3))
+		if err := d.Place(Servers, 1, 0); err != nil {
+			t.Fatal(err)
+		}
+		d.Checkpoint, d.First, d.Cut = "x", c.first, c.cut
+		if err := d.Check(); (err == nil) != c.fine {
+			t.Errorf("%s, step %d, cut %v: %v", c.mode, c.first, c.cut, err)
+		}
+	}
+	d := in("group:3", example(8, 8))
+	roster := newRoster(&d, server0(0))
+	for rank := range d.Workers {
+		if got, want := d.groupOf(rank), roster.contributor(rank).group; got != want {
+			t.Errorf("%s: worker:%d is of group %d, want %d", fmt.Sprint(d.Sync), rank, got, want)
+		}
+	}
+}
+
+// A step that a lost worker has brought to one server only is waited for by no
+// other, whether it is lost before the cut or in it.
+func TestCutOfAStepThatDoesNotCome(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		j := newJob(t, in("async", example(4, 4)), Servers, 3)
+		members := j.connect(t)
+		members[3].brings(t, 0, len(j.d.piecesOf(0)))
+		first := serverOf(t, j, 0)
+		eventually(t, "the step is there", func() bool { return first.engine.groups[3].steps() == 1 })
+		if !late {
+			die(members[3])
+		}
+		cut, err := members[0].Cut(context.Background(), Passing)
+		if want := []uint64{0, 0, 0, 1}; err != nil || !slices.Equal(cut, want) {
+			t.Fatalf("cut %v, %v, want %v", cut, err, want)
+		}
+		if err := members[0].Save(); err != nil {
+			t.Fatal(err)
+		}
+		if late {
+			die(members[3])
+		}
+		j.saved(t, j.d.Pieces, 0)
+		leave(t, j, members[:3])
+	}
+}
