@@ -29,7 +29,6 @@ func (t *task) word(kind cluster.ControlKind) cluster.ControlMessage {
 	m := cluster.ControlMessage{Kind: kind, Step: t.job.steps.Load()} // first: parallelize counts once there is a replica
 	if r := t.job.replica.Load(); r != nil {
 		m.From, m.Group, m.Groups = int64(r.standing.from), r.standing.group, r.standing.groups
-		m.Loose = r.loose()
 		if t.job.IsChief() && !r.declared.Sync.Together() {
 			m.Cut = listed(r.cut)
 		}

@@ -61,7 +61,7 @@ func (g *game) holding() protocol.Message {
 // checkpoint.
 func (g *game) steps(h int) protocol.Message {
 	task, _ := g.task(h)
-	m := cluster.ControlMessage{Kind: cluster.Heartbeat, Loose: g.seed%3 == 1}
+	m := cluster.ControlMessage{Kind: cluster.Heartbeat}
 	if g.generation > 0 {
 		m.From = int64(g.rand.Intn(9))
 	}

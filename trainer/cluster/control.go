@@ -53,21 +53,17 @@ type ControlMessage struct {
 
 	// Hold has a Checkpoint make the chief take no further step until Resume or
 	// Stop: the job goes on with Workers workers, without the tasks of Leaving (a
-	// list with spaces) and their hosts. Held, in the answer, is for how long it has been doing so,
-	// and Loose, as in a Heartbeat, that the other workers go on meanwhile: they do not wait for
-	// each other.
-	//
+	// list with spaces) and their hosts. Held, in the answer, is for how long it has been doing so.
 	// An answer carries the Request of what it answers.
 	Request int           `json:"request,omitempty"`
 	Hold    bool          `json:"hold,omitempty"`
 	Workers int           `json:"workers,omitempty"`
 	Leaving string        `json:"leaving,omitempty"`
 	Held    time.Duration `json:"held,omitempty"`
-	Loose   bool          `json:"loose,omitempty"`
 
 	// What a Heartbeat, Failed and Finished tell of steps, beside Step and From.
 	// A worker's are those of its Group, one of Groups whose workers take every
-	// step together: 0 of 1 where all do. A server's are in Made: by group, how many
+	// step together: 0 of 1 where all do, as of 0. A server's are in Made: by group, how many
 	// it has applied completely. Last says that the task makes no more of them, and
 	// that its word is good for the whole group, or for all.
 	//
