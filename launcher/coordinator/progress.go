@@ -79,7 +79,7 @@ func (m *Machine) worked() bool { return m.stepped && (m.generation == 0 || m.pr
 // end closes the account of a generation. Where the chief has made no step in it,
 // what others have made adds to what was there before.
 func (p *progress) end(workers int) {
-	if p.stepped || p.now.held > 0 || p.past.groups == 0 {
+	if p.stepped || p.now.held > 0 || len(p.past.by) == 0 {
 		p.past = p.now.account(workers)
 	} else {
 		p.past.add(p.now)
@@ -89,7 +89,7 @@ func (p *progress) end(workers int) {
 
 // holdAt notes that the job stands still behind a step.
 func (p *progress) holdAt(step int64) {
-	p.now.held, p.now.groups = step, max(p.now.groups, 1)
+	p.now.held = step
 	chief := p.now.group(0)
 	chief.last = max(chief.last, step)
 }
@@ -167,8 +167,11 @@ func (a *account) add(later tally) {
 			for j := range a.by {
 				a.by[j].exact = false
 			}
-		} else if i < len(a.by) {
-			a.by[i] = sum{max(a.by[i].steps, now.steps), a.by[i].exact && now.exact}
+			continue
 		}
+		for len(a.by) <= i {
+			a.by = append(a.by, sum{steps: -1})
+		}
+		a.by[i] = sum{max(a.by[i].steps, now.steps), a.by[i].exact && now.exact}
 	}
 }

@@ -51,17 +51,17 @@ func (a *account) lost(w cluster.ControlMessage) loss {
 }
 
 func (l loss) String() string {
-	least, whose, theirs := "", "of the chief", "of other workers"
+	least, whose, others := "", "of the chief", "other workers"
 	if !l.exact {
 		least = "at least "
 	}
 	if l.shared {
-		whose, theirs = "of the chief's group", "of other groups"
+		whose, others = "of the chief's group", "other groups"
 	}
 	steps := count(int(l.chief), "step")
 	switch {
 	case l.uncounted:
-		return fmt.Sprintf("%s%s %s %s made again; there are too many others to count theirs", least, steps, whose, are(l.chief))
+		return fmt.Sprintf("%s%s %s %s made again; there are too many %s to count theirs", least, steps, whose, are(l.chief), others)
 	case l.chief+l.others == 0 && l.exact:
 		return "no step is made again"
 	case l.chief+l.others == 0:
@@ -69,9 +69,9 @@ func (l loss) String() string {
 	case !l.several:
 		return fmt.Sprintf("%s%s %s made again", least, steps, are(l.chief))
 	case l.again:
-		return fmt.Sprintf("%s%s %s and %d %s are made again", least, steps, whose, l.others, theirs)
+		return fmt.Sprintf("%s%s %s and %d of %s are made again", least, steps, whose, l.others, others)
 	}
-	return fmt.Sprintf("%s%s %s %s made again, and %d %s %s lost", least, steps, whose, are(l.chief), l.others, theirs, are(l.others))
+	return fmt.Sprintf("%s%s %s %s made again, and %d of %s %s lost", least, steps, whose, are(l.chief), l.others, others, are(l.others))
 }
 
 func are(n int64) string {
