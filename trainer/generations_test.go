@@ -184,7 +184,7 @@ func (p *testProcess) madeStep(t *testing.T) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.ContainsFunc(p.heard, func(m cluster.ControlMessage) bool {
-		return m.Kind == cluster.Heartbeat && m.From > 0 && m.Step == m.From+1 && !m.Loose
+		return m.Kind == cluster.Heartbeat && m.From > 0 && m.Step == m.From+1
 	})
 }
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/trainer/cluster"
-	"github.com/plx-run/plx/trainer/owner"
 )
 
 // request is somebody's wish for a checkpoint. With hold the chief takes no
@@ -84,13 +83,6 @@ func (s *saver) rest(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// loose reports whether workers go on without the chief's steps, as while it is
-// held.
-func (r *Replica) loose() bool {
-	mode := r.declared.Sync.Mode
-	return mode != "" && mode != owner.Synchronous
 }
 
 // bears says why the job cannot go on with so many workers.

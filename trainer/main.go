@@ -157,19 +157,21 @@ func (p *process) outcome(ctx context.Context, t *task, err error) (code int, wa
 	panicked := errors.As(err, &own)
 	switch {
 	case err == nil:
-		if err := t.say(cluster.ControlMessage{Kind: cluster.Finished, Step: t.job.steps.Load()}); err != nil {
+		if err := t.say(t.lastWord(cluster.Finished)); err != nil {
 			p.complain(t.name(), fmt.Errorf("tell the agent: %w", err))
 			return exitFailed, false
 		}
 		return 0, false
 	case errors.Is(cause, errStopped):
+		t.say(t.lastWord(cluster.Heartbeat)) // its exit follows
 		return stoppedCode(cause), false
 	case (errors.Is(cause, errRegroup) || t.foretold(err)) && !panicked:
+		t.say(t.lastWord(cluster.Heartbeat)) // obey notices a dead channel
 		return exitFailed, true
 	}
 	peer := t.culprit(err)
 	waits = peer != "" && !panicked && t.survives()
-	m := t.word(cluster.Failed)
+	m := t.lastWord(cluster.Failed)
 	m.Cause, m.Peer, m.Keeps = err.Error(), peer, waits
 	t.say(m)
 	p.complain(t.name(), err)

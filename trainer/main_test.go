@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -238,15 +239,15 @@ var hello = cluster.ControlMessage{Kind: cluster.Hello, Version: cluster.Control
 func wantSaid(t *testing.T, p *testProcess, code int, want ...cluster.ControlMessage) {
 	t.Helper()
 	got, said := p.end(t)
-	if got != code || !slices.Equal(said, want) {
+	if got != code || !reflect.DeepEqual(said, want) {
 		t.Errorf("%s: exit code %d, said %+v; want %d, %+v; stderr: %s", p.task, got, said, code, want, p.stderr.String())
 	}
 }
 
 func TestJobOfProcesses(t *testing.T) {
 	all := launch(t, "20", 2, 2, "--arch=ps")
-	for _, name := range []string{"worker:0", "worker:1"} {
-		wantSaid(t, all[name], 0, hello, cluster.ControlMessage{Kind: cluster.Finished, Step: 20})
+	for rank, name := range []string{"worker:0", "worker:1"} {
+		wantSaid(t, all[name], 0, hello, cluster.ControlMessage{Kind: cluster.Finished, Step: 20, Groups: 1, Last: rank == 0})
 	}
 	if out := all["worker:0"].out.String(); strings.Count(out, "step ") != 20 {
 		t.Errorf("the chief printed %q", out)
@@ -349,7 +350,7 @@ func TestLostProcessIsDoneWithout(t *testing.T) {
 					t.Fatal(err)
 				}
 				code, said := all["worker:0"].end(t)
-				if code != 0 || len(said) != 3 || said[1] != bears || said[2].Kind != cluster.Finished {
+				if code != 0 || len(said) != 3 || !reflect.DeepEqual(said[1], bears) || said[2].Kind != cluster.Finished {
 					t.Errorf("worker:0: exit code %d, said %+v; stderr: %s", code, said, all["worker:0"].stderr.String())
 				}
 				if code, said := all["worker:2"].end(t); code != 0 || len(said) != 2 {

@@ -53,7 +53,7 @@ func (j *Job) parallelize(ctx context.Context, build Build, opt Optimizer, optio
 		return nil, errors.Join(err, r.hooks.close())
 	}
 	r.step = int(r.client.Step())
-	r.tuner, r.saver = r.newTuner(), r.newSaver()
+	r.standing, r.tuner, r.saver = r.stands(), r.newTuner(), r.newSaver()
 	j.replica.Store(r)
 	j.steps.Store(int64(r.step))
 	if j.IsChief() {

@@ -35,7 +35,9 @@ type Replica struct {
 	tuner     *tuner // nil: rows stay where they are
 	saver     *saver // the chief's, nil: no checkpoints
 	carried   []carried
-	restored  bool // nothing more is wanted of the checkpoint
+	restored  bool     // nothing more is wanted of the checkpoint
+	cut       []uint64 // how many steps of each group it holds, nil: it is of workers that wait for each other
+	standing  standing
 	step      int
 	late      int   // steps that were begun and came too late
 	dropped   int   // rows that were fed in vain

@@ -18,7 +18,7 @@ func (t *task) checkpoint(asked cluster.ControlMessage) {
 		if err != nil {
 			m.Cause = err.Error()
 		} else if asked.Hold {
-			m.Hold, m.Held, m.Loose = true, held, r.loose()
+			m.Hold, m.Held = true, held
 		}
 		t.say(m) // obey notices a dead channel
 	}

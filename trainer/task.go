@@ -23,6 +23,8 @@ type task struct {
 	end     context.CancelCauseFunc // ends its context
 	quit    chan struct{}
 	running chan struct{} // closed when beat has ended
+
+	progress owner.Progress // of a server
 }
 
 func (t *task) name() string { return t.job.contract.Task.String() }
@@ -107,15 +109,6 @@ func (t *task) beat() {
 			return
 		}
 	}
-}
-
-// word is a message that tells how far the task has come.
-func (t *task) word(kind cluster.ControlKind) cluster.ControlMessage {
-	m := cluster.ControlMessage{Kind: kind, Step: t.job.steps.Load()} // first: parallelize counts once there is a replica
-	if r := t.job.replica.Load(); r != nil {
-		m.From, m.Loose = int64(r.declared.First), r.loose()
-	}
-	return m
 }
 
 // close ends what open began. An error means that something of it may still
@@ -219,7 +212,7 @@ func (t *task) conclude(ctx context.Context, r *Replica) error {
 // workers may still need it.
 func (t *task) serve(ctx context.Context) error {
 	err := owner.Serve(ctx, owner.ServerConfig{Peers: t.job.peers(), Door: t.job.door, Cluster: t.job.contract.Cluster,
-		Save: t.job.saving(), Restore: t.job.restoring()})
+		Save: t.job.saving(), Restore: t.job.restoring(), Progress: &t.progress})
 	if errors.Is(context.Cause(ctx), errAgentSays) {
 		return nil // it has done all that was asked
 	}

@@ -142,11 +142,11 @@ func native(words []string) int {
 	for _, w := range words {
 		name, value, _ := strings.Cut(w, "=")
 		switch name {
-		case "beat":
+		case "beat", "last":
 			text, behind, _ := strings.Cut(value, "-")
 			n, _ := strconv.ParseInt(text, 10, 64)
 			from, _ := strconv.ParseInt(behind, 10, 64) // most begin at 0
-			control.Send(cluster.ControlMessage{Kind: cluster.Heartbeat, Step: n, From: from})
+			control.Send(cluster.ControlMessage{Kind: cluster.Heartbeat, Step: n, From: from, Last: name == "last"})
 		case "failed":
 			control.Send(cluster.ControlMessage{Kind: cluster.Failed, Cause: value, Peer: "worker:1 on gpu02"})
 		case "bears":

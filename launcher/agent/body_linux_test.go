@@ -113,6 +113,34 @@ func TestProcessGoesOnAsTheNextTask(t *testing.T) {
 	l.end(h, time.Minute)
 }
 
+// What a task says of its steps when it gives a generation up is said of that one.
+// It is none of the next one's.
+func TestTheLastWordIsOfItsGeneration(t *testing.T) {
+	h, l, _ := keepers(t, 1, "tells")
+	l.send(protocol.Message{Stop: &protocol.Stop{Grace: time.Minute, Keep: true}})
+	var last cluster.ControlMessage
+	l.wait("Exited", func(m protocol.Message) bool {
+		if m.Said != nil && m.Said.Message.Last {
+			last = m.Said.Message
+			if m.Said.Generation != 0 || last.Step != 7 || last.From != 4 || last.Group != 1 || last.Groups != 2 {
+				t.Errorf("%+v", m.Said)
+			}
+		}
+		return m.Exited != nil
+	})
+	if !last.Last {
+		t.Error("its last word did not come before its exit")
+	}
+	l.begin(1, h.spec.Tasks)
+	h.prints("worker-0.stdout", "worker:0 1 in worker-0")
+	l.send(protocol.Message{Attach: &protocol.Attach{Conductor: true}})
+	state := l.wait("State", func(m protocol.Message) bool { return m.State != nil && m.State.Generation == 1 }).State
+	if now := state.Tasks["worker:0"]; now.Word != nil || now.Step != 0 {
+		t.Errorf("in the next generation: %+v", now)
+	}
+	l.end(h, time.Minute)
+}
+
 // A process is for the devices that it was started with.
 func TestProcessKeepsItsDevices(t *testing.T) {
 	h, l, pids := keepers(t, 1)

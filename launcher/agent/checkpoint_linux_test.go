@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -46,7 +47,7 @@ func TestCheckpointGoesToTheChief(t *testing.T) {
 				})
 			}
 			for range 2 { // asked again, as after a lost connection
-				if said := l.saves(); said.Task != cluster.Chief || said.Message != c.want {
+				if said := l.saves(); said.Task != cluster.Chief || !reflect.DeepEqual(said.Message, c.want) {
 					t.Errorf("%+v, want %+v", said, c.want)
 				}
 			}
@@ -54,7 +55,7 @@ func TestCheckpointGoesToTheChief(t *testing.T) {
 			if e := l.exits(1)[worker(0)]; e.Code != 0 || !e.Finished {
 				t.Errorf("%+v, want finished when told to stop after the checkpoint", e)
 			}
-			if said := l.saves(); said.Message != c.want {
+			if said := l.saves(); !reflect.DeepEqual(said.Message, c.want) {
 				t.Errorf("after its end: %+v, want %+v", said, c.want)
 			}
 			l.end(h, 0)

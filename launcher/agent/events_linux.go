@@ -68,8 +68,11 @@ func (s *supervisor) said(t *task, m cluster.ControlMessage) {
 		s.log.Printf("%s said %q, which is unknown", t.Task, m.Kind)
 		return
 	}
+	if m.Step > 0 || m.Groups > 0 || m.Made != nil {
+		t.now.Word = &m
+	}
 	if m.Kind == cluster.Heartbeat {
-		if time.Since(t.said) < time.Second {
+		if !m.Last && time.Since(t.said) < time.Second {
 			return
 		}
 		t.said = time.Now()

@@ -11,7 +11,8 @@ import (
 
 // keeper is a task whose process can be that of one generation after the other.
 // In each it prints who it is, and says hello to whoever connects. "lost" has
-// it fail for want of a peer, "deaf" has it hear of no next generation.
+// it fail for want of a peer, "deaf" has it hear of no next generation, "tells" has
+// it say how far it was when it gives one up.
 func keeper(words []string) int {
 	c, _, err := cluster.FromEnvironment(os.Getenv)
 	if err != nil {
@@ -43,6 +44,10 @@ func keeper(words []string) int {
 		if strings.Join(words, " ") == "deaf" {
 			fmt.Println("deaf")
 			select {}
+		}
+		if strings.Join(words, " ") == "tells" {
+			control.Send(cluster.ControlMessage{Kind: cluster.Heartbeat, Step: 6, From: 4, Groups: 2, Group: 1})
+			control.Send(cluster.ControlMessage{Kind: cluster.Heartbeat, Step: 7, From: 4, Groups: 2, Group: 1, Last: true})
 		}
 		control.Send(cluster.ControlMessage{Kind: cluster.Waiting})
 		if c, ln, err = nextLife(control); err == errTold {

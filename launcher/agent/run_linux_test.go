@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -274,6 +275,27 @@ func TestTheFirstStepIsPassedOn(t *testing.T) {
 		return m.Said != nil && m.Said.Message.Kind == cluster.Heartbeat && m.Said.Message.Step == 29 && m.Said.Message.From == 28
 	})
 	l.exits(1)
+	l.end(h, 0)
+}
+
+// Nor is the last word of a task, which is kept too, for a conductor that was not
+// there: one that is no task's word of its steps does not take its place.
+func TestTheLastWordIsPassedOn(t *testing.T) {
+	h := newHost(t, 1, "native", "beat=29-28", "beat=30-28", "last=31-28", "beat=0", "finished")
+	l, _ := h.launch()
+	want := cluster.ControlMessage{Kind: cluster.Heartbeat, Step: 31, From: 28, Last: true}
+	l.wait("the last word", func(m protocol.Message) bool {
+		if m.Exited != nil {
+			t.Fatal("it has ended, and its last word did not come")
+		}
+		return m.Said != nil && reflect.DeepEqual(m.Said.Message, want)
+	})
+	l.exits(1)
+	l.send(protocol.Message{Attach: &protocol.Attach{Conductor: true}})
+	state := l.wait("State", func(m protocol.Message) bool { return m.State != nil }).State
+	if now := state.Tasks["worker:0"]; now.Exit == nil || now.Word == nil || !reflect.DeepEqual(*now.Word, want) {
+		t.Errorf("%+v, want the word %+v", now, want)
+	}
 	l.end(h, 0)
 }
 

@@ -22,14 +22,14 @@ func TestTheChiefHoldsAndGoesOn(t *testing.T) {
 		}).Said.Message
 	}
 	want := cluster.ControlMessage{Kind: cluster.Checkpoint, Request: 3, Hold: true, Workers: 4, Leaving: "worker:1 ps:1", Step: 7}
-	if got := said(); got != want {
+	if got := said(); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	l.send(protocol.Message{Checkpoint: &protocol.Checkpoint{Request: 3, Resume: true}})
 	h.prints("worker-0.stdout", "resumed") // wishes may overtake each other
 	l.send(protocol.Message{Checkpoint: &protocol.Checkpoint{Request: 4}})
 	want = cluster.ControlMessage{Kind: cluster.Checkpoint, Request: 4, Step: 9}
-	if got := said(); got != want {
+	if got := said(); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	l.end(h, time.Minute)

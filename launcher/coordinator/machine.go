@@ -211,6 +211,7 @@ func (m *Machine) enter(s stage, phase protocol.Phase) {
 // lay begins a generation: every host that is there takes part in it, and
 // those that are not left out get tasks.
 func (m *Machine) lay(generation int) {
+	m.progress.end(m.workers())
 	m.generation = generation
 	m.exits, m.hostOf = map[cluster.Task]protocol.Exit{}, map[cluster.Task]int{}
 	m.cluster, m.foreign = cluster.Spec{}, cluster.Spec{}

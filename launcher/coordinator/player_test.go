@@ -160,8 +160,12 @@ func word(verb string, o options) cluster.ControlMessage {
 		return cluster.ControlMessage{Kind: cluster.Bears}
 	}
 	m := cluster.ControlMessage{Kind: cluster.Failed, Cause: o["cause"], Peer: o["lost"], Keeps: o["waits"] != "",
-		Step: step, From: int64(o.number("behind")), Loose: o["loose"] != ""}
-	if o["step"] != "" && m.Cause == "" {
+		Step: step, From: int64(o.number("behind")), Group: o.number("group"), Groups: o.number("groups"), Last: o["last"] != "",
+		Made: o.numbers("made"), Cut: o.numbers("cut")}
+	switch {
+	case o["done"] != "":
+		m.Kind = cluster.Finished
+	case o["step"]+o["made"] != "" && m.Cause == "":
 		m.Kind = cluster.Heartbeat
 	}
 	return m
@@ -249,7 +253,7 @@ func prepared(h protocol.HostPlan, o options) *protocol.Prepared {
 	return p
 }
 
-// state is that of an agent; after each "missed" follows an exit of a task.
+// state is that of an agent; after each "missed" follows what it says of a task.
 func state(h protocol.HostPlan, generation int, words []string) (protocol.State, error) {
 	s := protocol.State{Addr: h.Host + ":99", Generation: generation, Tasks: map[string]*protocol.TaskNow{}}
 	parts := strings.Split(strings.Join(words, " "), "missed ")
@@ -264,14 +268,24 @@ func state(h protocol.HostPlan, generation int, words []string) (protocol.State,
 		if err != nil {
 			return s, err
 		}
-		if o := parse(w[1:]); o["waits"] != "" {
-			failed := word("said", o)
-			s.Tasks[t.String()] = &protocol.TaskNow{Failed: &failed}
-			continue
-		}
-		e := exit(t, parse(w[1:]))
-		e.Generation = generation
-		s.Tasks[t.String()] = &protocol.TaskNow{Exit: &e}
+		s.Tasks[t.String()] = missing(t, generation, parse(w[1:]))
 	}
 	return s, nil
+}
+
+// missing is what a state says of a task: that it waits, said something of its
+// steps, or has ended, after such a word where one is given.
+func missing(t cluster.Task, generation int, o options) *protocol.TaskNow {
+	said, now := word("said", o), &protocol.TaskNow{}
+	if o["step"]+o["made"] != "" {
+		now.Word = &said
+	}
+	if o["waits"] != "" {
+		now.Failed = &said
+	} else if o["runs"] == "" {
+		e := exit(t, o)
+		e.Generation = generation
+		now.Exit = &e
+	}
+	return now
 }

@@ -35,6 +35,9 @@ func (g *game) step(e Event) {
 		if now := e.State.Tasks[cluster.Chief.String()]; now != nil && g.runs(e.Host, cluster.Chief) && e.State.Generation == g.generation {
 			g.bears = g.bears || now.Bears
 		}
+		for _, said := range missedWords(e.State, func(now *protocol.TaskNow) *cluster.ControlMessage { return now.Word }) {
+			g.told(e.Host, said)
+		}
 		for _, exit := range missedExits(e.State) {
 			g.note(e.Host, exit, was)
 		}
@@ -56,6 +59,9 @@ func (g *game) step(e Event) {
 		g.fail("after the end: %+v", commands)
 	}
 	g.follow(commands)
+	if g.expected != "" && !over {
+		g.fail("it was not said that %s", g.expected)
+	}
 }
 
 func (g *game) heard(e Heard, was stage) {
@@ -81,8 +87,8 @@ func (g *game) heard(e Heard, was stage) {
 	if s := m.Said; s != nil && s.Message.Kind == cluster.Failed {
 		g.gaveUp[s.Task] = true
 	}
-	if s := m.Said; s != nil && s.Generation == g.generation && s.Task.Role == cluster.Worker && g.runs(e.Host, s.Task) {
-		g.most[g.generation] = max(g.most[g.generation], s.Message.Step)
+	if s := m.Said; s != nil && was != over {
+		g.told(e.Host, *s)
 	}
 	if s := m.Said; s != nil && s.Message.Kind == cluster.Bears && s.Task == cluster.Chief && s.Generation == g.generation && g.runs(e.Host, s.Task) {
 		g.bears = true
@@ -121,6 +127,7 @@ func (g *game) follow(commands []Command) {
 			g.leaves(c.Host)
 		case Holding:
 			g.scales.holds++
+			g.held()
 		case Answer:
 			g.answered(c)
 		case Note:
@@ -145,25 +152,6 @@ func (g *game) follow(commands []Command) {
 			g.judge(c.Verdict)
 		}
 	}
-}
-
-// behind checks what is said of steps that are made again: once in a generation,
-// and no more than had been told.
-func (g *game) behind(text string) {
-	var generation int
-	var from, lost, most int64
-	if n, _ := fmt.Sscanf(text, "generation %d goes on behind step %d:", &generation, &from); n < 2 {
-		return
-	}
-	_, what, _ := strings.Cut(text, ": ")
-	fmt.Sscanf(strings.TrimPrefix(what, "at least "), "%d", &lost) // else none is said
-	for _, m := range g.most {
-		most = max(most, m)
-	}
-	if generation != g.generation || generation <= g.noted || from == 0 || from+lost > most {
-		g.fail("%q in generation %d, the last was of %d; steps %v", text, g.generation, g.noted, g.most)
-	}
-	g.noted, g.redone = generation, g.redone+1
 }
 
 // laid checks a new generation.

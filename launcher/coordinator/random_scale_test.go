@@ -54,19 +54,7 @@ func (g *game) wish() *protocol.Scale {
 // holding is what the chief says when it holds the job.
 func (g *game) holding() protocol.Message {
 	return protocol.Message{Said: &protocol.Said{Task: cluster.Chief, Generation: g.generation,
-		Message: cluster.ControlMessage{Kind: cluster.Checkpoint, Request: g.m.scales, Hold: true, Step: int64(7 + g.generation)}}}
-}
-
-// steps is what a task says of its steps: a later generation goes on from some
-// checkpoint.
-func (g *game) steps(h int) protocol.Message {
-	task, _ := g.task(h)
-	m := cluster.ControlMessage{Kind: cluster.Heartbeat, Loose: g.seed%3 == 1}
-	if g.generation > 0 {
-		m.From = int64(g.rand.Intn(9))
-	}
-	m.Step = m.From + int64(g.rand.Intn(9))
-	return protocol.Message{Said: &protocol.Said{Task: task, Generation: g.generation, Message: m}}
+		Message: cluster.ControlMessage{Kind: cluster.Checkpoint, Request: g.m.scales, Hold: true, Step: heldStep(g.generation)}}}
 }
 
 // answered checks what is said to those who asked.

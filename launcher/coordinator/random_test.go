@@ -116,9 +116,9 @@ type game struct {
 	borne     map[cluster.Task]bool // workers whose exits came when it had
 	gaveUp    map[cluster.Task]bool // they said so, or their host was lost
 
-	most   map[int]int64 // steps that workers have told, by generation
-	noted  int           // the last generation of which it was said what is made again
-	redone int           // how often
+	courses  []course // by generation
+	expected string   // what is to be said of steps that were lost
+	redone   int      // how often it was
 
 	asked  bool                    // to stop
 	wants  bool                    // to be saved before
@@ -126,7 +126,7 @@ type game struct {
 }
 
 func newGame(t *testing.T, seed int64) *game {
-	g := &game{t: t, seed: seed, rand: rand.New(rand.NewSource(seed)), gone: map[int]bool{}, unclear: map[int]bool{}, timers: map[Timer]bool{}, most: map[int]int64{},
+	g := &game{t: t, seed: seed, rand: rand.New(rand.NewSource(seed)), gone: map[int]bool{}, unclear: map[int]bool{}, timers: map[Timer]bool{},
 		scales: scales{asked: map[string]int{}, left: map[int]bool{}}}
 	g.plan = protocol.Plan{Job: "j", Grace: 10 * time.Second, Settle: time.Duration(g.rand.Intn(2)) * time.Second,
 		StartTimeout: time.Minute, MaxTime: time.Duration(g.rand.Intn(2)) * time.Hour, Lease: 30 * time.Second}
@@ -171,6 +171,7 @@ func (g *game) begin(generation int, hosts []protocol.HostPlan) {
 			g.tasks[t.Task] = i
 		}
 	}
+	g.courses = append(g.courses, g.course())
 }
 
 // any is a random event. Good ones are more frequent, so that jobs get
@@ -207,8 +208,9 @@ func (g *game) any() Event {
 		}
 	case 7:
 		if task, ok := g.task(h); ok && g.rand.Intn(3) == 0 {
-			return say(protocol.Message{Said: &protocol.Said{Task: task, Generation: g.of(),
-				Message: cluster.ControlMessage{Kind: cluster.Failed, Cause: "failed", Peer: g.peer(), Step: int64(g.rand.Intn(2)), Keeps: g.rand.Intn(2) == 0}}})
+			m := g.word(task)
+			m.Kind, m.Cause, m.Peer, m.Keeps = cluster.Failed, "failed", g.peer(), g.rand.Intn(2) == 0
+			return say(protocol.Message{Said: &protocol.Said{Task: task, Generation: g.of(), Message: m}})
 		}
 	case 8:
 		if g.rand.Intn(5) == 0 {
@@ -323,6 +325,9 @@ func (g *game) missed(h int) map[string]*protocol.TaskNow {
 		} else if g.m.stage >= running && g.rand.Intn(4) == 0 {
 			e := g.exit(t.Task)
 			now.Exit = &e
+		}
+		if w := g.word(t.Task); g.m.stage >= starting && g.rand.Intn(2) == 0 {
+			now.Word = &w
 		}
 		tasks[t.Task.String()] = now
 	}

@@ -23,7 +23,7 @@ func (m *Machine) saveFirst(e *StopAsked) bool {
 	switch {
 	case m.stage == running && m.saving != nil: // under way: every visitor's wish comes from each host
 		return true
-	case m.stage == running && m.progress.held == 0:
+	case m.stage == running && m.progress.held() == 0:
 	case m.stage <= running || m.between():
 		m.nothingToSave(e)
 		return false
@@ -45,7 +45,7 @@ func (m *Machine) nothingToSave(e *StopAsked) {
 	if m.generation > 0 || m.between() {
 		cause = "it was being restarted"
 	}
-	if step := m.progress.held; step > 0 {
+	if step := m.progress.held(); step > 0 {
 		m.saving = &saving{ask: *e, outcome: &protocol.Saved{Step: step}}
 		e.Reason += m.noteSaved(step)
 		return

@@ -23,11 +23,10 @@ type scaling struct {
 	leaving []int
 	workers int   // before
 	step    int64 // behind which hosts are changed
-	loose   bool
-	asked   bool // the chief, to save and hold
-	ending  bool // it holds: the generation is being ended
-	moved   bool // the next one is laid
-	stepped bool // and has made a step
+	asked   bool  // the chief, to save and hold
+	ending  bool  // it holds: the generation is being ended
+	moved   bool  // the next one is laid
+	stepped bool  // and has made a step
 }
 
 // foreignTo reports whether an event is about a host that has left the job.
@@ -147,7 +146,7 @@ func (m *Machine) heldAt(said cluster.ControlMessage) {
 		m.unscale("not saved: " + said.Cause)
 		return
 	}
-	s.ending, s.step, s.loose = true, said.Step, said.Loose
+	s.ending, s.step = true, said.Step
 	m.verdict = protocol.Verdict{Code: CodePlx, Reason: "its hosts were being changed"}
 	m.progress.holdAt(s.step)
 	m.do(Holding{For: said.Held})
@@ -216,7 +215,7 @@ func (m *Machine) sawStep() {
 func (m *Machine) scaleDone() {
 	s := m.scale
 	m.scale = nil
-	m.reply(s, protocol.Scaled{Generation: m.generation, Hosts: m.everybody(), From: s.workers, To: m.workersNow(), Step: s.step, Again: s.loose})
+	m.reply(s, protocol.Scaled{Generation: m.generation, Hosts: m.everybody(), From: s.workers, To: m.workersNow(), Step: s.step})
 	m.release()
 }
 

@@ -42,20 +42,21 @@ func (m *Machine) up(e Up) {
 
 // missed takes what a state tells of the tasks.
 func (m *Machine) missed(h int, s protocol.State) {
+	if s.Generation != m.generation {
+		return
+	}
 	for name, now := range s.Tasks {
-		if now == nil || s.Generation != m.generation {
-			continue
+		m.bearing.on = m.bearing.on || now != nil && now.Bears && name == cluster.Chief.String() && m.runs(h, cluster.Chief)
+	}
+	for _, said := range missedWords(s, func(now *protocol.TaskNow) *cluster.ControlMessage { return now.Word }) {
+		if m.runs(h, said.Task) {
+			m.progressed(said)
 		}
-		if now.Step > 0 {
-			m.stepped = true
-			m.sawStep()
-		}
-		m.bearing.on = m.bearing.on || now.Bears && name == cluster.Chief.String() && m.runs(h, cluster.Chief)
 	}
 	for _, exit := range missedExits(s) {
 		m.exited(h, exit)
 	}
-	for _, said := range missedWords(s) {
+	for _, said := range missedWords(s, failed) {
 		m.said(h, said)
 	}
 }
@@ -75,15 +76,23 @@ func missedExits(s protocol.State) []protocol.Exit {
 	return exits
 }
 
-// missedWords returns what tasks said of their failure that have not ended.
-func missedWords(s protocol.State) []protocol.Said {
+// failed is what a task that has not ended said of its failure.
+func failed(now *protocol.TaskNow) *cluster.ControlMessage {
+	if now.Exit != nil {
+		return nil
+	}
+	return now.Failed
+}
+
+// missedWords returns words of tasks in the order of these; nil is none.
+func missedWords(s protocol.State, word func(*protocol.TaskNow) *cluster.ControlMessage) []protocol.Said {
 	var words []protocol.Said
 	for name, now := range s.Tasks {
-		if now == nil || now.Exit != nil || now.Failed == nil {
+		if now == nil || word(now) == nil {
 			continue
 		}
 		if t, err := cluster.ParseTask(name); err == nil {
-			words = append(words, protocol.Said{Task: t, Generation: s.Generation, Message: *now.Failed})
+			words = append(words, protocol.Said{Task: t, Generation: s.Generation, Message: *word(now)})
 		}
 	}
 	slices.SortFunc(words, func(a, b protocol.Said) int {

@@ -113,6 +113,14 @@ func (o options) number(key string) int {
 	return n
 }
 
+// numbers reads "1,2,3"; nil where the option is not there.
+func (o options) numbers(key string) (all []int64) {
+	for _, text := range strings.FieldsFunc(o[key], func(r rune) bool { return r == ',' }) {
+		all = append(all, int64(options{key: text}.number(key)))
+	}
+	return all
+}
+
 func (o options) duration(key string) time.Duration {
 	d, err := time.ParseDuration(o[key])
 	if err != nil && o[key] != "" {

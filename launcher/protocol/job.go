@@ -129,6 +129,8 @@ type TaskNow struct {
 	Native bool  `json:"native,omitempty"`
 	Step   int64 `json:"step,omitempty"`
 	Bears  bool  `json:"bears,omitempty"` // it said so
+	// Word is what it said last of its steps.
+	Word *cluster.ControlMessage `json:"word,omitempty"`
 	// Failed is its word that it fails, which may come long before its exit.
 	Failed *cluster.ControlMessage `json:"failed,omitempty"`
 	Exit   *Exit                   `json:"exit,omitempty"`

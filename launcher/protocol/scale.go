@@ -35,14 +35,9 @@ type Scaled struct {
 	To         int           `json:"to,omitempty"`         // and now
 	Step       int64         `json:"step,omitempty"`       // behind which the hosts were changed
 	Pause      time.Duration `json:"pause,omitempty"`      // from there to the end of the next step
-	Again      bool          `json:"again,omitempty"`      // workers that did not wait have made steps since, which are lost
 }
 
 // String says what was done, for the user.
 func (s Scaled) String() string {
-	text := fmt.Sprintf("scaled from %d to %d workers behind step %d: paused for %s", s.From, s.To, s.Step, s.Pause.Round(10*time.Millisecond))
-	if s.Again {
-		text += "; what workers that do not wait for each other had done since is done again"
-	}
-	return text
+	return fmt.Sprintf("scaled from %d to %d workers behind step %d: paused for %s", s.From, s.To, s.Step, s.Pause.Round(10*time.Millisecond))
 }

@@ -14,7 +14,7 @@ import (
 
 // ControlVersion is the version of the control channel's messages. A task
 // and an agent of different versions refuse each other at hello.
-const ControlVersion = 2
+const ControlVersion = 3
 
 // ControlKind says what a control message means.
 type ControlKind string
@@ -53,17 +53,28 @@ type ControlMessage struct {
 
 	// Hold has a Checkpoint make the chief take no further step until Resume or
 	// Stop: the job goes on with Workers workers, without the tasks of Leaving (a
-	// list with spaces) and their hosts. Held, in the answer, is for how long it has been doing so,
-	// and Loose, as in a Heartbeat, that the other workers go on meanwhile: they do not wait for
-	// each other.
-	//
+	// list with spaces) and their hosts. Held, in the answer, is for how long it has been doing so.
 	// An answer carries the Request of what it answers.
 	Request int           `json:"request,omitempty"`
 	Hold    bool          `json:"hold,omitempty"`
 	Workers int           `json:"workers,omitempty"`
 	Leaving string        `json:"leaving,omitempty"`
 	Held    time.Duration `json:"held,omitempty"`
-	Loose   bool          `json:"loose,omitempty"`
+
+	// What a Heartbeat, Failed and Finished tell of steps, beside Step and From.
+	// A worker's are those of its Group, one of Groups whose workers take every
+	// step together: 0 of 1 where all do, as of 0. A server's are in Made: by group, how many
+	// it has applied completely. Last says that the task makes no more of them, and
+	// that its word is good for the whole group, or for all.
+	//
+	// Cut is the chief's, where there may be several groups: by group, of the
+	// generation that made the checkpoint which this one went on from, how many of
+	// its steps that holds. Where there are more than MaxGroups there are no lists.
+	Group  int     `json:"group,omitempty"`
+	Groups int     `json:"groups,omitempty"`
+	Last   bool    `json:"last,omitempty"`
+	Made   []int64 `json:"made,omitzero"`
+	Cut    []int64 `json:"cut,omitzero"`
 
 	// Keeps, in Hello, says that the process can be a task of one generation
 	// after the other; in Failed, that it does not exit but waits to be asked
@@ -77,6 +88,9 @@ type Next struct {
 	Environ [][]byte `json:"environ"` // NAME=VALUE, as Contract.Environ has it
 	Dir     []byte   `json:"dir"`     // the working folder
 }
+
+// MaxGroups bounds Made and Cut, of which one fits into a message.
+const MaxGroups = 4096
 
 // Bounds of an encoded message, so that a confused task cannot make its agent
 // allocate more. What begins a generation has the addresses of all tasks.

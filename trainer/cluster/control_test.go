@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,11 +31,22 @@ func controls(t *testing.T) (agent, task *Control) {
 	return agent, task
 }
 
+// most is a list that is as long as may be, of numbers of so many digits.
+func most(digits int) []int64 {
+	n := int64(1)
+	for range digits {
+		n *= 10
+	}
+	return slices.Repeat([]int64{n - 1}, MaxGroups)
+}
+
 func TestControlMessages(t *testing.T) {
 	agent, task := controls(t)
 	sent := []ControlMessage{
 		{Kind: Hello, Version: ControlVersion}, {Kind: Heartbeat, Step: 1 << 40},
 		{Kind: Failed, Cause: "it's \"broken\"\n", Peer: "worker:1 at 10.0.0.1:1"}, {Kind: Finished},
+		{Kind: Heartbeat, Step: 7, From: 5, Group: 2, Groups: 3, Last: true}, {Kind: Heartbeat, Made: []int64{0, 1 << 40}},
+		{Kind: Finished, Step: 9, From: 3, Groups: 2, Cut: []int64{3, 8}}, {Kind: Heartbeat, Made: most(9), Last: true}, {Kind: Failed, Cut: most(9)},
 	}
 	for _, m := range sent {
 		if err := task.Send(m); err != nil {
@@ -45,7 +57,7 @@ func TestControlMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range sent {
-		if got, err := agent.Receive(); err != nil || got != want {
+		if got, err := agent.Receive(); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v, %v; want %+v", got, err, want)
 		}
 	}
@@ -193,6 +205,8 @@ func TestReceiveRefuses(t *testing.T) {
 func FuzzControlReceive(f *testing.F) {
 	f.Add(frame(`{"kind":"hello","version":1}`))
 	f.Add(append(frame(`{"kind":"heartbeat","step":7}`), frame(`{"kind":"failed","cause":"\u0000","peer":"ps:0"}`)...))
+	f.Add(frame(`{"kind":"heartbeat","step":9,"from":4,"group":1,"groups":3,"last":true,"cut":[4,0,7]}`))
+	f.Add(frame(`{"kind":"finished","made":[],"cut":null,"group":-1}`))
 	f.Add([]byte{255, 255, 255, 127})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		got, _ := receiveAll(data)

@@ -46,15 +46,7 @@ func newRoster(d *Declaration, owner cluster.Task) *roster {
 
 // group makes the groups of a synchronisation mode.
 func (r *roster) group(s Sync) {
-	n, groups := len(r.contributors), 1
-	switch s.Mode {
-	case Asynchronous, Bounded:
-		groups = n
-	case Grouped:
-		groups = s.Number
-	}
-	for g := range groups {
-		members := Range{n * g / groups, n * (g + 1) / groups}
+	for g, members := range s.groups(len(r.contributors)) {
 		var inputs []int
 		for i := members.Lo; i < members.Hi; i++ {
 			c := &r.contributors[i]
@@ -64,6 +56,21 @@ func (r *roster) group(s Sync) {
 		r.groups = append(r.groups, members)
 		r.plans = append(r.plans, newPlan(r.tree, inputs, []int{r.tree.Root()}))
 	}
+}
+
+// groups cuts n contributors, which are all workers where there are several.
+func (s Sync) groups(n int) (all []Range) {
+	groups := 1
+	switch s.Mode {
+	case Asynchronous, Bounded:
+		groups = n
+	case Grouped:
+		groups = s.Number
+	}
+	for g := range groups {
+		all = append(all, Range{n * g / groups, n * (g + 1) / groups})
+	}
+	return all
 }
 
 // contributor returns the contributor that rank is, nil: it is none.

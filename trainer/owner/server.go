@@ -33,6 +33,8 @@ type ServerConfig struct {
 	// several pieces side by side, and must return soon once ctx has ended.
 	// nil: such a declaration is an error.
 	Restore func(ctx context.Context, d *Declaration, p Piece, into Restoring) error
+	// Progress tells, once Serve is called, how far the server is; it may be nil.
+	Progress *Progress
 }
 
 // Serve answers the workers that come to the door for an owner until every
@@ -45,6 +47,9 @@ type ServerConfig struct {
 func Serve(ctx context.Context, config ServerConfig) error {
 	s := newServer(config.Peers)
 	s.cluster, s.keep, s.restore = config.Cluster, config.Save, config.Restore
+	if config.Progress != nil {
+		config.Progress.server.Store(s)
+	}
 	return s.serve(ctx, config.Door)
 }
 
