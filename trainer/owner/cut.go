@@ -11,28 +11,6 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// groups is how many groups of workers wait for each other.
-func (d *Declaration) groups() int {
-	switch d.Sync.Mode {
-	case Asynchronous, Bounded:
-		return len(d.Workers)
-	case Grouped:
-		return d.Sync.Number
-	}
-	return 1
-}
-
-// groupOf returns the group of a worker.
-func (d *Declaration) groupOf(rank int) int {
-	switch d.Sync.Mode {
-	case Asynchronous, Bounded:
-		return rank
-	case Grouped:
-		return (rank*d.Sync.Number + d.Sync.Number - 1) / len(d.Workers)
-	}
-	return 0
-}
-
 // firstOf is the step that a group begins with, first the one of a worker.
 func (d *Declaration) firstOf(group int) uint64 {
 	if d.Cut == nil {
@@ -41,7 +19,9 @@ func (d *Declaration) firstOf(group int) uint64 {
 	return d.Cut[group]
 }
 
-func (d *Declaration) first(rank int) uint64 { return d.firstOf(d.groupOf(rank)) }
+func (d *Declaration) first(rank int) uint64 {
+	return d.firstOf(slices.IndexFunc(d.Groups(), func(g Range) bool { return rank < g.Hi }))
+}
 
 func (d *Declaration) firsts() (all []uint64) {
 	for rank := range d.Workers {
@@ -66,9 +46,9 @@ func (d *Declaration) checkCut() error {
 	switch {
 	case d.Cut == nil:
 		return nil
-	case d.Checkpoint == "" || d.Sync.Together() || len(d.Cut) != d.groups() || d.Cut[0] != d.First:
+	case d.Checkpoint == "" || d.Sync.Together() || len(d.Cut) != len(d.Groups()) || d.Cut[0] != d.First:
 		return fmt.Errorf("declaration: begins with steps %v, the first with %d, from checkpoint %q, in %d groups with synchronisation %s",
-			d.Cut, d.First, d.Checkpoint, d.groups(), d.Sync)
+			d.Cut, d.First, d.Checkpoint, len(d.Groups()), d.Sync)
 	case slices.Max(d.Cut) > maxFirst:
 		return fmt.Errorf("declaration: begins with step %d: want one up to %d", slices.Max(d.Cut), uint64(maxFirst))
 	}
@@ -104,7 +84,7 @@ func (c *Client) Cut(ctx context.Context, kind CutKind) ([]uint64, error) {
 	if err := c.tellOwners(wire.Frame{Header: wire.Header{Kind: wire.Cut, Step: c.step, Part: uint32(kind)}}); err != nil {
 		return nil, err
 	}
-	cut, owns := make([]uint64, c.d.groups()), c.layout.Load().owns
+	cut, owns := make([]uint64, c.len(d.Groups())), c.layout.Load().owns
 	for i, l := range c.links {
 		if !owns[i] {
 			continue
@@ -135,7 +115,7 @@ func encodeCut(cut []uint64) (b []byte) {
 
 // readCut reads the payload of a frame, of which h is the header.
 func (d *Declaration) readCut(h wire.Header, conn *wire.Conn) ([]uint64, error) {
-	n := d.groups()
+	n := len(d.Groups())
 	if h.Length != uint64(8*n) {
 		return nil, fmt.Errorf("%s frame of %d bytes, want %d for %d groups", h.Kind, h.Length, 8*n, n)
 	}

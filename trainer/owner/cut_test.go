@@ -3,7 +3,6 @@ package owner
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -398,13 +397,6 @@ func TestCutsAreChecked(t *testing.T) {
 		d.Checkpoint, d.First, d.Cut = "x", c.first, c.cut
 		if err := d.Check(); (err == nil) != c.fine {
 			t.Errorf("%s, step %d, cut %v: %v", c.mode, c.first, c.cut, err)
-		}
-	}
-	d := in("group:3", example(8, 8))
-	roster := newRoster(&d, server0(0))
-	for rank := range d.Workers {
-		if got, want := d.groupOf(rank), roster.contributor(rank).group; got != want {
-			t.Errorf("%s: worker:%d is of group %d, want %d", fmt.Sprint(d.Sync), rank, got, want)
 		}
 	}
 }

@@ -24,20 +24,20 @@ func (p *Progress) Steps() []uint64 {
 	}
 	steps := make([]uint64, len(e.groups))
 	for i, g := range e.groups {
-		steps[i] = g.applied()
+		steps[i] = g.counted()
 	}
 	return steps
 }
 
-// applied is how many steps of the group all slots are updated by. The one with
+// counted is how many steps of the group all slots are updated by. The one with
 // which a group finds out that nobody has data is none.
-func (g *group) applied() uint64 {
+func (g *group) counted() uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if last := g.outcome; last.updates > 0 && last.updates == g.made && last.leaves == 0 {
-		return g.made - 1
+	if last := g.outcome; last.updates > 0 && last.updates == g.applied && last.leaves == 0 {
+		return g.applied - 1
 	}
-	return g.made
+	return g.applied
 }
 
 // Groups returns the ranks of the workers that take every step together.
