@@ -23,7 +23,7 @@ func (r *Replica) advance(ctx context.Context, result Result, outcome owner.Outc
 		r.dropped += outcome.Dropped * r.rows
 	}
 	if outcome.Over {
-		r.ended, r.over = true, true
+		r.ended = true
 		return ErrDone
 	}
 	if result.Late {

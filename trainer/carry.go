@@ -48,7 +48,7 @@ func (r *Replica) carry(ctx context.Context, name string, state *tensor.Dense) e
 		return fmt.Errorf("a tensor of %v: want float32 or float64 in row-major order", state.Dtype())
 	case state.Dims() == 0 || state.Shape()[0] != to-from:
 		return fmt.Errorf("shape %v: want %s first, which is what this worker feeds", state.Shape(), count(to-from, "row"))
-	case r.step != int(r.declared.First):
+	case r.step != r.standing.from:
 		return fmt.Errorf("after step %d: it must be said before this run's first step", r.step)
 	}
 	for _, c := range r.carried {

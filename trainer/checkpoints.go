@@ -65,13 +65,29 @@ func (r *Replica) restore(ctx context.Context) error {
 	if err != nil || m == nil {
 		return err
 	}
-	r.declared.First, r.declared.Checkpoint = m.Step, m.ID
+	r.declared.First, r.declared.Checkpoint, r.cut = m.Step, m.ID, m.Cut
+	if len(m.Cut) == len(r.declared.Groups()) && !r.declared.Sync.Together() {
+		r.declared.Cut = m.Cut
+	}
 	if j.IsChief() {
 		j.Logf(slog.LevelInfo, "going on after step %d, from checkpoint %s of job %s, made %v ago",
 			m.Step, m.ID, m.Job, time.Since(m.Time).Round(time.Second))
 		r.compare(m)
+		r.compareCut(m)
 	}
 	return nil
+}
+
+// compareCut says where workers go on that do not wait for each other.
+func (r *Replica) compareCut(m *checkpoint.Manifest) {
+	switch {
+	case len(m.Cut) < 2 || slices.Min(m.Cut) == slices.Max(m.Cut) && r.declared.Cut != nil:
+	case r.declared.Cut != nil:
+		r.job.Logf(slog.LevelInfo, "the others go on where they were, after steps %d to %d", slices.Min(m.Cut), slices.Max(m.Cut))
+	default:
+		r.job.Logf(slog.LevelWarn, "the checkpoint has %d to %d steps of workers that did not wait for each other: as there are others now, all go on after step %d",
+			slices.Min(m.Cut), slices.Max(m.Cut), m.Step)
+	}
 }
 
 // compare says what in a checkpoint makes this run differ from one that was
@@ -134,24 +150,25 @@ func (s *saver) after(ctx context.Context) error {
 	if s == nil {
 		return nil
 	}
-	if err := s.saveDue(); err != nil {
+	if err := s.saveDue(ctx); err != nil {
 		return err
 	}
 	return s.rest(ctx)
 }
 
-func (s *saver) saveDue() error {
+func (s *saver) saveDue(ctx context.Context) error {
 	c := &s.r.job.config
 	s.due = s.due || s.wanted() || c.ckptSteps > 0 && s.r.step/c.ckptSteps > max(s.at, 0)/c.ckptSteps ||
 		c.ckptSecs > 0 && time.Since(s.last) >= time.Duration(c.ckptSecs)*time.Second
 	if !s.due || s.r.job.depot.Busy() {
 		return nil
 	}
-	return s.save()
+	return s.save(ctx, owner.Passing)
 }
 
-// save has every owner save what it has now.
-func (s *saver) save() error {
+// save has every owner save what it has now or, where workers are not in step,
+// at a cut.
+func (s *saver) save(ctx context.Context, kind owner.CutKind) error {
 	r := s.r
 	s.due, s.last, s.at = false, time.Now(), r.step
 	s.mu.Lock()
@@ -159,7 +176,14 @@ func (s *saver) save() error {
 	s.asked = nil
 	resting := s.hold(asked)
 	s.mu.Unlock()
-	expected := depot.Expected{Owners: r.owning(), Carriers: r.carriers(), Manifest: r.manifest()}
+	if resting != nil && kind == owner.Passing {
+		kind = owner.Holding
+	}
+	cut, err := r.client.Cut(ctx, kind)
+	if err != nil {
+		return err
+	}
+	expected := depot.Expected{Owners: r.owning(), Carriers: r.carriers(), Manifest: r.manifest(cut)}
 	if resting != nil {
 		expected.Leaving = resting.leaving
 	}
@@ -170,7 +194,7 @@ func (s *saver) save() error {
 		return err
 	}
 	if len(asked) > 0 {
-		step := r.step
+		step := int(expected.Manifest.Step)
 		s.telling.Go(func() { s.tell(asked, resting, step, r.job.depot.Wait(context.Background())) }) // Close ends it
 	}
 	return nil
@@ -197,26 +221,34 @@ func (r *Replica) carriers() (all []cluster.Task) {
 	return all
 }
 
-// manifest is what a checkpoint says of the job.
-func (r *Replica) manifest() checkpoint.Manifest {
+// manifest is what a checkpoint says of the job. Where workers are not in step it
+// is of a cut, else nil: of all that the chief has.
+func (r *Replica) manifest(cut []uint64) checkpoint.Manifest {
 	j := r.job
+	step := r.client.Step()
+	if cut != nil {
+		step = cut[0]
+	}
 	return checkpoint.Manifest{
-		Job: j.contract.Job, Generation: j.contract.Generation, Step: r.client.Step(),
+		Job: j.contract.Job, Generation: j.contract.Generation, Step: step, Cut: cut,
 		Leaves: j.leaves, Batch: r.settings.batch, Seed: j.config.seed, Model: r.declared.Model,
 		Optimizer: r.declared.Optimizer, Variables: r.checkpointed(),
 	}
 }
 
 // conclude makes the last checkpoint, of a training that has ended well, and
-// waits until all is written. One that fails was said to.
+// waits until all is written. One that fails was said to. Where workers are not in
+// step it has the last step of each.
 func (s *saver) conclude(ctx context.Context) error {
 	if s == nil {
 		return nil
 	}
 	d := s.r.job.depot
 	d.Wait(ctx)
-	if s.at != s.r.step || s.wanted() {
-		if err := s.save(); err != nil {
+	if s.at != s.r.step || s.wanted() || !s.r.declared.Sync.Together() {
+		stop := s.r.job.waiting(func() string { return "the other workers' last steps" })
+		err := s.save(ctx, owner.Final)
+		if stop(); err != nil {
 			return err
 		}
 		d.Wait(ctx)
@@ -280,10 +312,6 @@ func (r *Replica) lastCheckpoint(ctx context.Context) error {
 }
 
 func (r *Replica) makeLast(ctx context.Context) error {
-	if r.over && r.job.IsChief() {
-		r.job.Logf(slog.LevelWarn, "no checkpoint at the end: the others made steps without this worker")
-		return nil
-	}
 	r.saveCarried(int(r.client.Step()), func(c carried) []byte { return c.memory })
 	return r.saver.conclude(ctx)
 }

@@ -42,7 +42,6 @@ type Replica struct {
 	late      int   // steps that were begun and came too late
 	dropped   int   // rows that were fed in vain
 	ended     bool  // no further step: all workers ended together
-	over      bool  // they did without this one, which may lack their last steps
 	err       error // why no further step is possible
 }
 

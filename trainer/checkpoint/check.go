@@ -29,6 +29,8 @@ func (m *Manifest) check() error {
 		return err
 	case named.step != m.Step || named.generation != m.Generation:
 		return fmt.Errorf("checkpoint %s: step %d and generation %d are not its name's", m.ID, m.Step, m.Generation)
+	case len(m.Cut) > maxLeaves || len(m.Cut) > 0 && m.Cut[0] != m.Step:
+		return fmt.Errorf("step %d, and a cut of %d groups that begins otherwise", m.Step, len(m.Cut))
 	case m.Leaves < 1 || m.Leaves > maxLeaves || m.Batch < 0:
 		return fmt.Errorf("%d virtual workers and batch %d: want 1 to %d, and not negative", m.Leaves, m.Batch, maxLeaves)
 	case !utf8.ValidString(m.Job) || !utf8.ValidString(m.Model):

@@ -19,16 +19,19 @@ const (
 
 // Manifest says what a checkpoint is made of.
 type Manifest struct {
-	Format     int       `json:"format"` // set by Encode
-	ID         string    `json:"id"`
-	Job        string    `json:"job"`
-	Generation int       `json:"generation"`
-	Step       uint64    `json:"step"` // steps made
-	Time       time.Time `json:"time"`
-	Leaves     int       `json:"leaves"` // virtual workers
-	Batch      int       `json:"batch"`  // rows of the global batch
-	Seed       uint64    `json:"seed"`
-	Model      string    `json:"model,omitempty"`
+	Format     int    `json:"format"` // set by Encode
+	ID         string `json:"id"`
+	Job        string `json:"job"`
+	Generation int    `json:"generation"`
+	Step       uint64 `json:"step"` // steps made
+	// Cut is by group of workers, where several do not wait for each other, how
+	// many steps of each are in it. The first is Step.
+	Cut    []uint64  `json:"cut,omitempty"`
+	Time   time.Time `json:"time"`
+	Leaves int       `json:"leaves"` // virtual workers
+	Batch  int       `json:"batch"`  // rows of the global batch
+	Seed   uint64    `json:"seed"`
+	Model  string    `json:"model,omitempty"`
 
 	Optimizer optimizer.Settings `json:"optimizer"`
 	Variables []Variable         `json:"variables"`

@@ -84,7 +84,7 @@ func (c *Client) Cut(ctx context.Context, kind CutKind) ([]uint64, error) {
 	if err := c.tellOwners(wire.Frame{Header: wire.Header{Kind: wire.Cut, Step: c.step, Part: uint32(kind)}}); err != nil {
 		return nil, err
 	}
-	cut, owns := make([]uint64, c.len(d.Groups())), c.layout.Load().owns
+	cut, owns := make([]uint64, len(c.d.Groups())), c.layout.Load().owns
 	for i, l := range c.links {
 		if !owns[i] {
 			continue
