@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 
 	"github.com/plx-run/plx/internal/faultgrid/ledger"
 )
@@ -43,6 +46,13 @@ func (b *book) open() (n int) {
 
 // untold says that a step was begun, and that its worker was told nothing.
 func (b *book) untold(step int) bool { return b.begun[step] && !b.made[step] && !b.late[step] }
+
+// keys are those of all books, in order.
+func (a *account) keys() []key {
+	return slices.SortedFunc(maps.Keys(a.books), func(x, y key) int {
+		return cmp.Or(cmp.Compare(x.generation, y.generation), cmp.Compare(x.worker, y.worker))
+	})
+}
 
 // sort puts entries into books.
 func (a *account) sort() error {

@@ -40,7 +40,8 @@ func (a *account) audit() error {
 		return err // what follows needs both
 	}
 	errs := []error{a.strangers()}
-	for k, b := range a.books {
+	for _, k := range a.keys() {
+		b := a.books[k]
 		for _, name := range counters {
 			errs = append(errs, a.examine(name, k, b))
 		}
@@ -124,7 +125,7 @@ func (a *account) shared(name string, k key, b *book) error {
 	for step := range ledger.Steps {
 		n := a.count(name, k, step)
 		most, least := 0.0, 0.0
-		if step < cut && b.begun[step] && !b.late[step] {
+		if step < cut && !b.late[step] {
 			most = 1
 		}
 		if step < cut && b.made[step] {

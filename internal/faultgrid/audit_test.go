@@ -15,11 +15,15 @@ func TestAudit(t *testing.T) {
 		"fewer workers":                   {fewer, func(*world) {}, ""},
 		"more workers":                    {more, func(*world) {}, ""},
 		"back twice":                      {thrice, func(*world) {}, ""},
+		"back to an older checkpoint":     {older, func(*world) {}, ""},
+		"back to a newer checkpoint":      {newer, func(*world) {}, ""},
+		"fewer workers for a while":       {between, func(*world) {}, ""},
 		"twice":                           {wentOn, func(w *world) { w.add(push{Worker: 2, Step: 79}, 1) }, "applied 2 times"},
 		"lost":                            {wentOn, func(w *world) { w.add(push{Worker: 2, Step: 3}, -1) }, "right: generation 0, worker:2, step 3: acknowledged and lost"},
 		"lost of the lost":                {wentOn, func(w *world) { w.add(push{Worker: 1, Step: 39}, -1) }, "acknowledged and lost"},
 		"a part":                          {wentOn, func(w *world) { w.add(push{Worker: 1, Step: 40}, -0.5, "left") }, "applied 0.5 times"},
 		"what nobody began":               {wentOn, func(w *world) { w.add(push{Worker: 1, Step: 41}, 1) }, "never begun"},
+		"of whom nobody has heard":        {wentOn, func(w *world) { w.add(push{Generation: 1, Step: 3}, 1) }, "left: generation 1, worker:0, step 3: applied, and was never begun"},
 		"a survivor is told nothing":      {wentOn, func(w *world) { w.lost[0] = nil }, "its worker was told nothing"},
 		"a survivor stops early":          {wentOn, func(w *world) { w.entries = w.entries[:len(w.entries)-2] }, "79 steps made"},
 		"no count":                        {wentOn, func(w *world) { w.applied = nil }, "nobody has noted"},
@@ -117,26 +121,48 @@ func TestAuditOfScaling(t *testing.T) {
 // which loses worker 1 behind step 60 of its second generation.
 func inStep(string) *world {
 	w := newWorld("backup")
-	inTime := func(g, from, until, cut, all int, workers ...int) {
-		for step := from; step < until; step++ {
-			w.step(g, step, all, workers...)
-			for _, worker := range workers {
-				if step < cut {
-					w.add(push{Generation: g, Worker: worker, Step: step}, 1)
-				}
-			}
-		}
-	}
 	w.generation(0, []int{0, 0, 0}, 0, nil)
-	inTime(0, 0, 40, 28, 3, 0, 1)
+	w.inTime(0, 0, 40, 28, 3, 0, 1)
 	w.begin(0, 10, 3, 2)
 	w.entries = append(w.entries, ledger.Entry{Push: push{Worker: 2, Step: 10}, Kind: ledger.Late})
 	w.generation(1, []int{28, 28, 28}, 0, nil)
-	inTime(1, 28, 60, ledger.Steps, 3, 0, 1)
+	w.inTime(1, 28, 60, ledger.Steps, 3, 0, 1)
 	w.lost[1] = []int{1}
-	inTime(1, 60, ledger.Steps, ledger.Steps, 3, 0, 2)
+	w.inTime(1, 60, ledger.Steps, ledger.Steps, 3, 0, 2)
 	w.resumed = []resumption{{28, 0}}
 	w.story.told[1] = loss{generation: 1, behind: 28, chief: amount{n: 12}}
+	return w
+}
+
+// inTime lets some of all workers make steps in backup, of which those before a
+// cut are in effect.
+func (w *world) inTime(g, from, until, cut, all int, workers ...int) {
+	for step := from; step < until; step++ {
+		w.step(g, step, all, workers...)
+		for _, worker := range workers {
+			if step < cut {
+				w.add(push{Generation: g, Worker: worker, Step: step}, 1)
+			}
+		}
+	}
+}
+
+// inStepBack is a job in backup that loses a host, has made steps in vain with two
+// workers, and goes on with three behind the step that it had gone back to.
+func inStepBack(string) *world {
+	w := newWorld("backup")
+	w.generation(0, []int{0, 0, 0}, 0, nil)
+	w.inTime(0, 0, 40, 28, 3, 1, 2)
+	w.generation(1, []int{28, 28}, 0, nil)
+	w.inTime(1, 28, 50, 0, 2, 0)
+	w.generation(2, []int{35, 35}, 0, nil)
+	w.inTime(2, 35, 40, 0, 2, 1)
+	w.generation(3, []int{28, 28, 28}, 0, nil)
+	w.inTime(3, 28, ledger.Steps, ledger.Steps, 3, 0, 2)
+	w.resumed = []resumption{{28, 0}, {35, 1}}
+	w.story.told[1] = loss{generation: 1, behind: 28, chief: amount{n: 12}}
+	w.story.told[2] = loss{generation: 2, behind: 35, chief: amount{n: 15}}
+	w.story.told[3] = loss{generation: 3, behind: 28, chief: amount{n: 7 + 5}}
 	return w
 }
 
@@ -146,7 +172,11 @@ func TestAuditOfBackup(t *testing.T) {
 		w.cutOut(func(e ledger.Entry) bool { return e.Push == lost && e.Kind == ledger.Made })
 	}
 	for name, c := range map[string]spoiled{
-		"well":                      {inStep, func(*world) {}, ""},
+		"well":       {inStep, func(*world) {}, ""},
+		"back twice": {inStepBack, func(*world) {}, ""},
+		"late twice": {inStep, func(w *world) {
+			w.entries = append(w.entries, ledger.Entry{Push: push{Worker: 2, Step: 10}, Kind: ledger.Late})
+		}, "step 10 is late out of turn"},
 		"the last of the lost":      {inStep, func(w *world) { toldNothing(w); w.add(lost, -1, "right") }, ""},
 		"the last but one":          {inStep, func(w *world) { toldNothing(w); w.add(push{Generation: 1, Worker: 1, Step: 58}, -1) }, "step 58 has the gradients of 1 workers"},
 		"told, and lost":            {inStep, func(w *world) { w.add(lost, -1) }, "acknowledged and lost"},
@@ -164,13 +194,14 @@ func TestAuditOfBackup(t *testing.T) {
 	}
 }
 
-// others has a step of generation 0 made by one worker in place of another, which
-// were both told nothing of it.
+// others has the last step of generation 0 made by one worker in place of
+// another, which were both told nothing of it.
 func others(step, one, by int, names ...string) func(*world) {
 	return func(w *world) {
 		w.cutOut(func(e ledger.Entry) bool {
-			return e.Generation == 0 && e.Worker == one && (e.Step > step || e.Step == step && e.Kind == ledger.Made)
+			return e.Generation == 0 && (e.Step > step || e.Step == step && e.Worker == one && e.Kind == ledger.Made)
 		})
+		w.story.told[1] = loss{generation: 1, behind: 28}
 		w.begin(0, step, 3, by)
 		w.entries[len(w.entries)-1].Seen[by] = 0
 		w.add(push{Worker: one, Step: step}, -1, names...)

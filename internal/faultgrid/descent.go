@@ -31,7 +31,8 @@ func (a *account) trace() error {
 // as the one in effect, with another step of some worker's.
 func (a *account) alike() error {
 	var errs []error
-	for k, b := range a.books {
+	for _, k := range a.keys() {
+		b := a.books[k]
 		g, effective := a.next[a.origin[k.generation]]
 		if !effective || g == k.generation || a.apart(g) != a.apart(k.generation) || a.books[key{g, 0}].from != a.books[key{k.generation, 0}].from {
 			continue
@@ -81,7 +82,7 @@ func (a *account) together(g int) error {
 // apart says that a generation's workers begin with a step of their own each: as
 // many of them have made the checkpoint, in which they were apart.
 func (a *account) apart(g int) bool {
-	return a.mode != "backup" && a.origin[g] >= 0 && a.workers[a.origin[g]] == a.workers[g]
+	return a.mode != "backup" && a.workers[a.origin[g]] == a.workers[g]
 }
 
 // cut is the step behind which the checkpoint from which generation later goes on

@@ -16,6 +16,11 @@ func TestDescent(t *testing.T) {
 		"the chief is not there":   {wentBack, func(w *world) { w.cutOut(of(1, 0)) }, "the chief has noted nothing in generation 1, the last"},
 		"a worker is not there":    {wentBack, func(w *world) { w.cutOut(of(0, 2)) }, "worker:2 has noted nothing in generation 0, which is in effect"},
 		"it was not there in vain": {thrice, func(w *world) { w.cutOut(of(1, 2)); w.story.told[1] = least(1); w.story.told[2] = least(2) }, ""},
+		"nor was the chief": {thrice, func(w *world) {
+			w.cutOut(of(1, 0))
+			delete(w.story.told, 1)
+			w.story.told[2] = loss{2, 28, amount{n: 12}, amount{n: 11 + 13 + 1 + 3}}
+		}, ""},
 		"fewer with a step of its own": {fewer, func(w *world) {
 			w.cutOut(func(e ledger.Entry) bool {
 				return e.Generation == 1 && e.Worker == 1 && e.Step == 28 && e.Kind != ledger.Joined
@@ -87,7 +92,9 @@ func over(mode string) *world {
 func TestStory(t *testing.T) {
 	s := tell(told(t, `
 		1 plx: worker:1 on h2 was ended by signal 9 (killed); the job goes on without it
+		1 worker:0 h1 ! plx: generation 7 starts on 3 hosts
 		2 worker:0 h1 ! plx: worker:2 on h1 has gone; the job goes on without it
+		2 plx: worker:2 on h3 was ended by signal 9 (killed); the job goes on without it
 		2 plx: worker:0 on h1 was ended by signal 9 (killed): generation 0 is ended, to restart in 1s (1 of 3)
 		3 plx: restarted (1 of 3) after worker:0 on h1 was ended by signal 9 (killed); generation 1 starts on 3 hosts with 3 workers
 		4 worker:0 h1 ! plx: going on after step 28, from checkpoint 000000000028-g0-5f3a9c1e of job a, made 2s ago
@@ -96,7 +103,7 @@ func TestStory(t *testing.T) {
 		6 plx: scaling: saved behind step 41, generation 1 is ended
 		6 plx: saved behind step 41 to go on with other hosts; generation 2 starts on 3 hosts with 3 workers
 		7 worker:0 h1 ! plx: going on after step 41, from checkpoint 000000000041-g1-5f3a9c1e of job a, made 0s ago`))
-	if !slices.Equal(s.lost[0], []int{1}) || !slices.Equal(s.lost[1], []int{1, 2}) || len(s.lost) != 2 {
+	if !slices.Equal(s.lost[0], []int{1, 2}) || !slices.Equal(s.lost[1], []int{1, 2}) || len(s.lost) != 2 {
 		t.Errorf("lost: %v", s.lost)
 	}
 	if want := (loss{1, 28, amount{n: 5}, amount{n: 9}}); s.told[1] != want || len(s.told) != 1 {

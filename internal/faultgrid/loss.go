@@ -102,12 +102,13 @@ func (a *account) losses() error {
 func (a *account) lostAt(g int, before map[key]map[int]bool) (chief, others gone) {
 	type step struct{ generation, number int }
 	together := map[step]bool{} // in backup: whether anybody was told that it is made
-	for k, b := range a.books {
+	for _, k := range a.keys() {
+		b := a.books[k]
 		if before[k] == nil {
 			before[k] = map[int]bool{}
 		}
 		for n := range b.begun {
-			if k.generation >= g || before[k][n] || b.late[n] || a.kept(g, k, n) {
+			if k.generation >= g || before[k][n] || a.kept(g, k, n) {
 				continue
 			}
 			before[k][n] = true

@@ -87,6 +87,14 @@ func TestAuditOfLosses(t *testing.T) {
 			w.cutOut(func(e ledger.Entry) bool { return e.Push == push{Step: 39} && e.Kind == ledger.Made })
 			says(1, amount{n: 11}, amount{})(w)
 		}, "12 steps of the chief were lost"},
+		"one that another was not told": {inStep, func(w *world) {
+			w.cutOut(func(e ledger.Entry) bool { return e.Push == push{Worker: 1, Step: 39} && e.Kind == ledger.Made })
+			says(1, amount{n: 11}, amount{})(w)
+		}, "12 steps of the chief were lost"},
+		"the same steps of two generations": {inStepBack, func(w *world) {
+			delete(w.story.told, 1)
+			says(2, amount{n: 12 + 15}, amount{})(w)
+		}, ""},
 	} {
 		c.try(t, name, "backup")
 	}

@@ -7,71 +7,9 @@ import (
 	"github.com/plx-run/plx/internal/faultgrid/ledger"
 )
 
-// complete fails for a worker that was there at the end and has not made all
-// steps, and for one that has more than one step of which it was told nothing.
-func (a *account) complete(k key, b *book) error {
-	if b.open() > 1 {
-		return fmt.Errorf("worker:%d in generation %d: %d steps are begun and not ended", k.worker, k.generation, b.open())
-	}
-	if k.generation < a.last || a.without(k) || a.mode == "backup" {
-		return nil
-	}
-	if want := max(ledger.Steps-b.from, 0); len(b.made) != want {
-		return fmt.Errorf("worker:%d in generation %d: %d steps made, want %d", k.worker, k.generation, len(b.made), want)
-	}
-	return nil
-}
-
-// quorums fails where in backup a step was not made by as many workers as it
-// takes. The last step of a worker that was lost may lack its gradient.
-func (a *account) quorums(name string, g int) error {
-	later, effective := a.next[g]
-	end := ledger.Steps
-	if effective {
-		end, _ = a.cut(key{g, 0}, later)
-	}
-	if a.mode != "backup" || g < a.last && !effective {
-		return nil
-	}
-	want := max(a.workers[g]-spares, 1)
-	var errs []error
-	for step := a.books[key{g, 0}].from; step < end; step++ {
-		n, lacking := 0, 0
-		for w := range a.workers[g] {
-			k := key{g, w}
-			if a.count(name, k, step) > 0 {
-				n++
-			} else if a.excused(k, step) {
-				lacking++
-			}
-		}
-		if n > want || n+lacking < want {
-			errs = append(errs, fmt.Errorf("%s: generation %d, step %d has the gradients of %d workers, want %d", name, g, step, n, want))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// within fails in ssp for a checkpoint that has of a worker more or fewer steps
-// than it can have come to while the chief came to its own.
-func (a *account) within(k key, b *book) error {
-	later, effective := a.next[k.generation]
-	if a.mode != "ssp" || !effective {
-		return nil
-	}
-	chief, _ := a.cut(key{k.generation, 0}, later)
-	end := 0
-	for _, name := range counters {
-		end = max(end, a.end(name, k, b))
-	}
-	if end < min(chief-bound, b.from+len(b.made)) || end > chief+bound+1 {
-		return fmt.Errorf("worker:%d in generation %d: the checkpoint has its steps before %d, and the chief's before %d", k.worker, k.generation, end, chief)
-	}
-	return nil
-}
-
-// stale fails where a worker did not see its own steps, and in ssp where it did
-// not see all steps of another that lie more than the bound before its own.
+// stale fails where a worker did not see its own steps; in ssp where it did not
+// see all steps of another that lie more than the bound before its own; in backup
+// where what it made was not computed from exactly the steps before.
 func (a *account) stale() error {
 	var errs []error
 	made := map[key]int{} // so far
@@ -87,11 +25,33 @@ func (a *account) stale() error {
 			errs = append(errs, fmt.Errorf("worker:%d in generation %d saw %d of its %d steps before step %d", e.Worker, e.Generation, e.Seen[e.Worker], made[k], e.Step))
 		}
 		for other, n := range e.Seen {
-			b := a.books[key{e.Generation, other}]
-			if a.mode == "ssp" && b != nil && b.from+n < min(e.Step-bound, b.from+len(b.made)) {
-				errs = append(errs, fmt.Errorf("worker:%d in generation %d saw worker:%d at step %d before its own step %d", e.Worker, e.Generation, other, b.from+n, e.Step))
+			if least, most := a.visible(key{e.Generation, other}, e); n < least || n > most {
+				errs = append(errs, fmt.Errorf("worker:%d in generation %d saw %d steps of worker:%d before its own step %d, want %d to %d", e.Worker, e.Generation, n, other, e.Step, least, most))
 			}
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// visible is how many steps of a worker another has seen, at least and at most,
+// when it began one of its own.
+func (a *account) visible(k key, e ledger.Entry) (least, most int) {
+	b := a.books[k]
+	most = ledger.Steps
+	switch {
+	case b == nil:
+	case a.mode == "ssp":
+		least = min(e.Step-bound-b.from, len(b.made))
+	case a.mode == "backup" && a.books[key{e.Generation, e.Worker}].made[e.Step]:
+		most = 0
+		for step := range b.begun {
+			if step < e.Step && b.made[step] {
+				least++
+			}
+			if step < e.Step && !b.late[step] {
+				most++
+			}
+		}
+	}
+	return least, most
 }

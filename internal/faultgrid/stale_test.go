@@ -16,10 +16,36 @@ func TestAuditOfSight(t *testing.T) {
 	} {
 		c.try(t, name, "async", "ssp")
 	}
-	late := spoiled{wentBack, seen(0, bound+1), "saw worker:0 at step 76 before its own step 79"}
+	late := spoiled{wentBack, seen(0, bound+1), "saw 48 steps of worker:0 before its own step 79, want 49 to 80"}
 	late.try(t, "another too late", "ssp")
 	late.want = ""
 	late.try(t, "another too late", "async")
+}
+
+// In backup a gradient that counts was computed from exactly the steps before.
+func TestAuditOfSightInBackup(t *testing.T) {
+	begun := func(w *world, p push) *ledger.Entry {
+		for i, e := range w.entries {
+			if e.Push == p && e.Kind == ledger.Begun {
+				return &w.entries[i]
+			}
+		}
+		return nil
+	}
+	for name, c := range map[string]spoiled{
+		"one too few":        {inStep, func(w *world) { begun(w, push{Step: 30}).Seen[1]-- }, "worker:0 in generation 0 saw 29 steps of worker:1 before its own step 30, want 30 to 30"},
+		"one too many":       {inStep, func(w *world) { begun(w, push{Step: 30}).Seen[1]++ }, "saw 31 steps of worker:1"},
+		"one that came late": {inStep, func(w *world) { begun(w, push{Step: 30}).Seen[2]++ }, "saw 1 steps of worker:2"},
+		"who comes too late": {inStep, func(w *world) { begun(w, push{Worker: 2, Step: 10}).Seen[1]++ }, ""},
+		"one that nobody was told": {inStep, func(w *world) {
+			w.cutOut(func(e ledger.Entry) bool {
+				return e.Push == push{Generation: 1, Worker: 1, Step: 59} && e.Kind == ledger.Made
+			})
+			begun(w, push{Generation: 1, Step: 70}).Seen[1]--
+		}, ""},
+	} {
+		c.try(t, name, "backup")
+	}
 }
 
 // What ssp bounds in a checkpoint, async does not.

@@ -145,6 +145,49 @@ func thrice(mode string) *world {
 	return w
 }
 
+// older is a job that went on from a checkpoint of its first generation, then
+// from one of the second, which was lost, and then from the first again.
+func older(mode string) *world {
+	w := newWorld(mode)
+	first, second := []int{28, 29, 27}, []int{35, 35, 35}
+	w.generation(0, []int{0, 0, 0}, 40, first)
+	w.generation(1, first, 38, []int{0, 0, 0})
+	w.generation(2, second, 50, second)
+	w.generation(3, first, ledger.Steps, nil)
+	w.resumed = []resumption{{28, 0}, {35, 1}, {28, 0}}
+	w.story.told[1] = loss{1, 28, amount{n: 12}, amount{n: 11 + 13}}
+	w.story.told[2] = loss{2, 35, amount{n: 3}, amount{n: 3 + 3}}
+	w.story.told[3] = loss{3, 28, amount{n: 7 + 15}, amount{n: 6 + 15 + 8 + 15}}
+	return w
+}
+
+// newer is a job that went on with an older checkpoint than it had, and then,
+// with the host back, with the newer one.
+func newer(mode string) *world {
+	w := newWorld(mode)
+	old, young := []int{21, 22, 21}, []int{28, 29, 27}
+	w.generation(0, []int{0, 0, 0}, 40, young)
+	w.generation(1, old, 24, old)
+	w.generation(2, young, ledger.Steps, nil)
+	w.resumed = []resumption{{21, 0}, {28, 0}}
+	w.story.told[1] = loss{1, 21, amount{n: 19}, amount{n: 18 + 19}}
+	w.story.told[2] = loss{2, 28, amount{n: 3}, amount{n: 2 + 3}}
+	return w
+}
+
+// between is a job that went on in vain with two workers, and then with three.
+func between(mode string) *world {
+	w := newWorld(mode)
+	cut := []int{28, 30, 27}
+	w.generation(0, []int{0, 0, 0}, 40, cut)
+	w.generation(1, []int{28, 28}, 31, []int{0, 0})
+	w.generation(2, cut, ledger.Steps, nil)
+	w.resumed = []resumption{{28, 0}, {28, 0}}
+	w.story.told[1] = loss{1, 28, amount{n: 12}, amount{n: 10 + 13}}
+	w.story.told[2] = loss{2, 28, amount{n: 3}, amount{n: 3}}
+	return w
+}
+
 // spoiled is a world with something that is wrong with it, or not.
 type spoiled struct {
 	world func(mode string) *world
