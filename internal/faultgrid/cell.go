@@ -186,7 +186,7 @@ const (
 func (c Cell) pace() time.Duration {
 	slow := c.Victim == launching || c.Victim == seat || c.Victim.scaled() || c.Victim.task() == "" && c.Fault == stop
 	if c.loose() { // nobody waits for who is lost, and they must not be done before that is noticed
-		slow = c.promise().outcome == goesOn && slices.Contains([]fault{stop, cut, power}, c.Fault)
+		slow = c.Victim.scaled() || c.promise().outcome == goesOn && slices.Contains([]fault{stop, cut, power}, c.Fault)
 	}
 	if slow {
 		return unhurried

@@ -103,8 +103,11 @@ func (b *bench) launch(c Cell, name string, pace time.Duration, more ...string) 
 		file = b.fewFile
 	}
 	if c.loose() {
-		file, more = b.looseFile, append(more, "--ps", looseServers, "--freeze-timeout", "4s")
-		own = []string{"--arch", "ps", "--sync", syncs[c.Arch], "--partition-bytes", "2048", "--ledger", ledgers}
+		more = append(more, "--freeze-timeout", "4s")
+		if !c.Victim.scaled() {
+			file, more = b.looseFile, append(more, "--ps", looseServers)
+		}
+		own = []string{"--arch", "ps", "--sync", syncs[c.Arch], "--partition-bytes", "2048", "--virtual-workers", fmt.Sprint(len(looseResources)), "--ledger", ledgers}
 		if c.Arch == "backup" {
 			own = append(own, "--quiet", "0")
 		}

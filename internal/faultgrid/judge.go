@@ -139,12 +139,11 @@ func verdict(p promise, s Sample, digest string) error {
 // toldOf says in what plx has told wrongly how many steps are made twice. It may
 // know of one more than the chief has printed: the connection broke when that was
 // made, before the program was told, or another worker had come a step further.
-// Where it could not know it says at least so many; in backup the chief skips
-// steps for which it comes too late, and those it counts. Whoever scales a job is
-// told elsewhere.
+// Where it could not know it says at least so many. Whoever scales a job is told
+// elsewhere; where workers do not wait for each other their books say it (loss.go).
 func (s Sample) toldOf(c Cell) error {
 	switch {
-	case s.Generations == 0 || c.Victim.detached() || c.Victim.scaled() || c.Arch == "backup":
+	case s.Generations == 0 || c.Victim.detached() || c.Victim.scaled() || c.loose():
 		return nil
 	case s.Told < 0:
 		return errors.New("nothing was said of the steps that are made twice")

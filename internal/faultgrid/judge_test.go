@@ -49,18 +49,17 @@ func TestToldOf(t *testing.T) {
 		sample measures
 		good   bool
 	}{
-		"right":                {Cell{"ps", worker, kill}, measures{Generations: 1, Redone: 5, Told: 5}, true},
-		"one was not printed":  {Cell{"ps", worker, kill}, measures{Generations: 1, Redone: 5, Told: 6}, true},
-		"two were not":         {Cell{"ps", worker, kill}, measures{Generations: 1, Redone: 5, Told: 7}, false},
-		"too few":              {Cell{"ps", worker, kill}, measures{Generations: 1, Redone: 5, Told: 4}, false},
-		"at least":             {Cell{"ps", chief, kill}, measures{Generations: 1, Redone: 5, Told: 2, Least: true}, true},
-		"a step further":       {Cell{"ps", chief, kill}, measures{Generations: 1, Redone: 5, Told: 6, Least: true}, true},
-		"too much":             {Cell{"ps", chief, kill}, measures{Generations: 1, Redone: 5, Told: 7, Least: true}, false},
-		"nothing":              {Cell{"ps", chief, kill}, measures{Generations: 1, Redone: 5, Told: -1}, false},
-		"nothing was lost":     {Cell{"ps", agent, reset}, measures{Told: -1}, true},
-		"nobody was there":     {Cell{"ps", stray, kill}, measures{Generations: 1, Redone: 5, Told: -1}, true},
-		"the chief came late":  {Cell{"backup", chief, kill}, measures{Generations: 1, Redone: 5, Told: 9}, true},
-		"async is no such job": {Cell{"async", chief, kill}, measures{Generations: 1, Redone: 5, Told: 9}, false},
+		"right":               {Cell{"ps", worker, kill}, measures{Generations: 1, Redone: 5, Told: 5}, true},
+		"one was not printed": {Cell{"ps", worker, kill}, measures{Generations: 1, Redone: 5, Told: 6}, true},
+		"two were not":        {Cell{"ps", worker, kill}, measures{Generations: 1, Redone: 5, Told: 7}, false},
+		"too few":             {Cell{"ps", worker, kill}, measures{Generations: 1, Redone: 5, Told: 4}, false},
+		"at least":            {Cell{"ps", chief, kill}, measures{Generations: 1, Redone: 5, Told: 2, Least: true}, true},
+		"a step further":      {Cell{"ps", chief, kill}, measures{Generations: 1, Redone: 5, Told: 6, Least: true}, true},
+		"too much":            {Cell{"ps", chief, kill}, measures{Generations: 1, Redone: 5, Told: 7, Least: true}, false},
+		"nothing":             {Cell{"ps", chief, kill}, measures{Generations: 1, Redone: 5, Told: -1}, false},
+		"nothing was lost":    {Cell{"ps", agent, reset}, measures{Told: -1}, true},
+		"nobody was there":    {Cell{"ps", stray, kill}, measures{Generations: 1, Redone: 5, Told: -1}, true},
+		"the books say it":    {Cell{"async", chief, kill}, measures{Generations: 1, Redone: 5, Told: 9}, true},
 	} {
 		if err := (Sample{measures: c.sample}).toldOf(c.cell); (err == nil) != c.good {
 			t.Errorf("%s: %v", name, err)

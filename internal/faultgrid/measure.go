@@ -84,13 +84,10 @@ func (m *measures) read(text string) {
 
 // readLoss takes what plx says of steps that are made twice.
 func (m *measures) readLoss(text string) {
-	found := lossLine.FindStringSubmatch(text)
-	if found == nil {
-		return
+	if l, ok := lossOf(text); ok {
+		m.Told = max(m.Told, 0) + l.chief.n + l.others.n // 0 where it says that there are none
+		m.Least = m.Least || l.chief.least || l.others.least
 	}
-	n, err := strconv.Atoi(found[2])
-	m.Told = max(m.Told, 0) + n // 0 where it says that there are none
-	m.Least = m.Least || err != nil && found[2] != "no" || found[1] != ""
 }
 
 // about says that a line tells of trouble: neither the fault's own word nor that

@@ -124,6 +124,12 @@ var promises = []row{
 	// It may have been the connection with a worker that is not needed.
 	{loosely, []victim{server}, []fault{reset}, promise{outcome: either, within: soon, unsaved: oneCopy, says: []string{" on h"}}},
 	{loosely, needed, []fault{cut, power}, promise{outcome: recovers, within: twoLease, says: []string{"host HOST"}}},
+	{loosely, needed, []fault{again}, promise{outcome: recovers, within: silent, says: []string{"(2 of 3)", "VICTIM", "HOST", "signal 9"}}},
+	{loosely, []victim{scaledChief, scaledWorker}, []fault{kill}, promise{outcome: either, within: twoLease, unsaved: oneCopy}},
+	{loosely, []victim{joining}, []fault{cut}, promise{outcome: either, within: twoLease, unsaved: oneCopy}},
+	// backup:1 needs two workers, and only one may be left.
+	{"async", []victim{scaledWorker}, []fault{cut}, promise{outcome: either, within: twoLease, unsaved: oneCopy}},
+	{"ssp", []victim{scaledChief}, []fault{power}, promise{outcome: either, within: twoLease, unsaved: oneCopy}},
 	{loosely, victims, faults, promise{why: "as where workers wait for each other: a few cells show what the modes are about"}},
 
 	{"", []victim{launching}, []fault{kill, oom, power}, promise{outcome: ends, within: lease + 2*time.Second, codes: []int{137}}},

@@ -87,14 +87,9 @@ var (
 	spoolLine  = regexp.MustCompile(`(?m)^generation \d+ \| step (\d+) \|`)
 	digestLine = regexp.MustCompile(`digest step=(\d+) sha256=([0-9a-f]{64})`)
 	resumeLine = regexp.MustCompile(`going on after step (\d+), from checkpoint`)
-	// Where a task is lost "it" stands for that, else the workers are named.
-	withoutLine = regexp.MustCompile(`^plx: (worker:\d+|host) .*; the job goes on without (.*)$`)
-	anewLine    = regexp.MustCompile(`generation \d+ starts on`)
-	taskName    = regexp.MustCompile(`worker:(\d+)`)
-	savedLine   = regexp.MustCompile(`\d+ checkpoints? of .* made, (\d+) failed`)
-	lossLine    = regexp.MustCompile(`^plx: generation \d+ goes on behind step \d+: (at least )?(\d+|no|)(?: step|steps made since)`)
-	firedLine   = regexp.MustCompile(`! failpoint [a-z.]+: [a-z]+$`)
-	troubled    = regexp.MustCompile(`\b(lost|silent|ended|exited|failed|refused|reset|gone|heard|killed|broken|error|space|cut|frame|deadline|timeout|timed out|EOF|not)\b`)
+	savedLine  = regexp.MustCompile(`\d+ checkpoints? of .* made, (\d+) failed`)
+	firedLine  = regexp.MustCompile(`! failpoint [a-z.]+: [a-z]+$`)
+	troubled   = regexp.MustCompile(`\b(lost|silent|ended|exited|failed|refused|reset|gone|heard|killed|broken|error|space|cut|frame|deadline|timeout|timed out|EOF|not)\b`)
 )
 
 // stepOf is the generation and the number of the step that a line reports.

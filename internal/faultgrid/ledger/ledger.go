@@ -4,7 +4,8 @@
 //
 //	book, err := ledger.Create(folder, generation, rank)
 //	...
-//	err = book.Note(ledger.Entry{Push: push, Kind: ledger.Begun})
+//	err = book.Note(ledger.Entry{Push: first, Kind: ledger.Joined, Workers: n})
+//	err = book.Note(ledger.Entry{Push: push, Kind: ledger.Begun, Seen: counts})
 //	err = book.Note(ledger.Entry{Push: push, Kind: ledger.Made})
 //
 // What was written is in the file before Note returns: it outlives the process.
@@ -55,8 +56,8 @@ func (p Push) Check() error {
 type Kind string
 
 // The kinds. A push is Begun, and then Made, or Late where it was told that it
-// does not count; with neither nobody was told. Joined comes once: the worker is
-// there, and Step is the first that it is to make.
+// does not count; with neither nobody was told. Joined comes once, before all
+// others: the worker is there, and Step is the first that it is to make.
 const (
 	Joined Kind = "joined"
 	Begun  Kind = "begun"
@@ -68,9 +69,23 @@ const (
 type Entry struct {
 	Push
 	Kind Kind `json:"kind"`
+	// Workers, of one that has Joined, is how many the generation has.
+	Workers int `json:"workers,omitempty"`
 	// Seen, of one that was Begun, counts the pushes of this generation that
 	// were in the values which its gradient was computed from, by worker.
 	Seen []int `json:"seen,omitempty"`
+}
+
+// check says why an entry means nothing. A worker may join that has no step left
+// to make.
+func (e Entry) check() error {
+	if e.Kind != Joined {
+		return e.Push.Check()
+	}
+	if e.Step < 0 || e.Workers <= e.Worker || e.Workers > Workers {
+		return fmt.Errorf("%+v: want a step, and at most %d workers, of which it is one", e, Workers)
+	}
+	return Push{Generation: e.Generation, Worker: e.Worker}.Check()
 }
 
 // Book is one worker's, of one generation.
@@ -113,7 +128,7 @@ func read(path string) (all []Entry, err error) {
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			return all, fmt.Errorf("%s: entry %d: %w", path, len(all)+1, err)
 		}
-		if err := e.Check(); err != nil && e.Kind != Joined {
+		if err := e.check(); err != nil {
 			return all, fmt.Errorf("%s: entry %d: %w", path, len(all)+1, err)
 		}
 		all = append(all, e)

@@ -36,8 +36,8 @@ func TestRows(t *testing.T) {
 func TestBooks(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "new")
 	want := []Entry{
-		{Push: Push{0, 0, 100}, Kind: Joined}, {Push: Push{0, 0, 7}, Kind: Begun, Seen: []int{7, 6}}, {Push: Push{0, 0, 7}, Kind: Made},
-		{Push: Push{1, 2, 0}, Kind: Joined}, {Push: Push{1, 2, 0}, Kind: Late},
+		{Push: Push{0, 0, 100}, Kind: Joined, Workers: 1}, {Push: Push{0, 0, 7}, Kind: Begun, Seen: []int{7, 6}}, {Push: Push{0, 0, 7}, Kind: Made},
+		{Push: Push{1, 2, 0}, Kind: Joined, Workers: 3}, {Push: Push{1, 2, 0}, Kind: Late},
 	}
 	for _, part := range [][]Entry{want[:3], want[3:]} {
 		b, err := Create(folder, part[0].Generation, part[0].Worker)
@@ -59,7 +59,8 @@ func TestBooks(t *testing.T) {
 	if _, err := Create(folder, 0, 0); err == nil {
 		t.Error("a book was begun twice")
 	}
-	for _, text := range []string{"{", `{"kind":"made","step":80}`} {
+	for _, text := range []string{"{", `{"kind":"made","step":80}`, `{"kind":"joined"}`, `{"kind":"joined","workers":4}`,
+		`{"kind":"joined","workers":2,"worker":2}`, `{"kind":"joined","workers":2,"step":-1}`, `{"kind":"joined","workers":2,"generation":4}`} {
 		if err := os.WriteFile(filepath.Join(folder, "3-0.jsonl"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -94,6 +95,7 @@ func TestApplied(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add(`{"kind":"made","step":8}`)
 	f.Add("{}\n{}\n")
+	f.Add(`{"kind":"joined","step":80,"workers":3,"worker":2}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		path := filepath.Join(t.TempDir(), "0-0.jsonl")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -101,7 +103,7 @@ func FuzzRead(f *testing.F) {
 		}
 		entries, err := Read(filepath.Dir(path))
 		for _, e := range entries {
-			if e.Kind != Joined && e.Check() != nil {
+			if (e.Kind != Joined && e.Push.Check() != nil) || (e.Kind == Joined && (e.Worker < 0 || e.Worker >= e.Workers || e.Workers > Workers || e.Step < 0)) {
 				t.Errorf("%+v of %q, %v", e, text, err)
 			}
 		}

@@ -89,7 +89,8 @@ func (s *settings) count(ctx context.Context, job *trainer.Job) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.book.Close()) }()
-	if err := c.book.Note(ledger.Entry{Push: c.push(c.replica.Steps()), Kind: ledger.Joined}); err != nil {
+	joined := ledger.Entry{Push: c.push(c.replica.Steps()), Kind: ledger.Joined, Workers: job.NumWorkers()}
+	if err := c.book.Note(joined); err != nil {
 		return err
 	}
 	if err := c.loop(ctx); err != nil {
