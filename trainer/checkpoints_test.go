@@ -112,12 +112,60 @@ func TestResumeInOtherModes(t *testing.T) {
 		if !strings.Contains(said, last) {
 			t.Fatalf("%s does not say %q:\n%s", mode, last, said)
 		}
-		if mode == "backup:1" && len(saved) == 0 {
-			continue // the chief was always late
+		if len(saved) == 0 || saved[len(saved)-1][1] != strconv.Itoa(8*(i+1)) {
+			t.Fatalf("%s: checkpoints %v, want the last of step %d:\n%s", mode, saved, 8*(i+1), said)
 		}
 		last = "going on after step " + saved[len(saved)-1][1] + ","
-		if at := saved[len(saved)-1][1]; mode != "backup:1" && at != strconv.Itoa(8*(i+1)) {
-			t.Errorf("%s: the last checkpoint is of step %s:\n%s", mode, at, said)
+	}
+}
+
+// Workers that do not wait for each other go on each where it was, as long as
+// they are as many.
+func TestResumeEachWhereItWas(t *testing.T) {
+	const ahead = 4 // steps of the last worker before the chief
+	dir := t.TempDir()
+	for i, c := range []struct {
+		mode           string
+		workers, begin int // of the chief
+		even           bool
+		says           string
+	}{
+		{"async", 3, 0, true, "training begins anew"},
+		{"async", 3, 10, false, "the others go on where they were, after steps 10 to 14"},
+		{"ssp:9", 3, 20, false, "the others go on where they were, after steps 20 to 24"},
+		{"async", 2, 30, true, "as there are others now, all go on after step 30"},
+		{"backup:0", 2, 40, true, "as there are others now, all go on after step 40"},
+		{"async", 2, 50, true, "going on after step 50,"},
+	} {
+		tj := newTestJobOn(t, hostNames(c.workers), 2, VirtualWorkers(6), saving(dir, 3), Arch("ps"), Sync(c.mode))
+		errs := tj.end(func(_ context.Context, j *Job) error {
+			r, err := j.Parallelize(t.Context(), regression{}.build, SGD(0.01), GlobalBatch(12))
+			if err != nil {
+				return err
+			}
+			want, extra := c.begin, ahead*j.WorkerID()/(c.workers-1)
+			if !c.even {
+				want += extra
+			}
+			if c.mode == "backup:0" {
+				extra = 0
+			}
+			if r.Steps() != want {
+				return fmt.Errorf("begins after step %d, want %d", r.Steps(), want)
+			}
+			from, to := r.Rows()
+			for r.Steps() < 10*(i+1)+extra {
+				if _, err := r.Step(t.Context(), regression{}.feed(r.Steps(), from, to)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err := errors.Join(append(errs, tj.wait())...); err != nil {
+			t.Fatalf("%s: %v\n%s", c.mode, err, tj.logs[0])
+		}
+		if said := tj.logs[0].String(); !strings.Contains(said, c.says) {
+			t.Errorf("%s, run %d does not say %q:\n%s", c.mode, i, c.says, said)
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 func example() *Manifest {
 	sum := strings.Repeat("0123456789abcdef", 4)
 	return &Manifest{
-		Format: format, ID: "000000000040-g1-5f3a9c1e", Job: "mlp", Generation: 1, Step: 40,
+		Format: format, ID: "000000000040-g1-5f3a9c1e", Job: "mlp", Generation: 1, Step: 40, Cut: []uint64{40, 43},
 		Time: time.Date(2026, 3, 4, 5, 6, 7, 8, time.UTC), Leaves: 4, Batch: 8, Seed: 1<<64 - 1, Model: "ab",
 		Optimizer: optimizer.Settings{Rule: optimizer.Momentum, Momentum: 0.9},
 		Variables: []Variable{
@@ -72,6 +72,8 @@ func TestManifestsThatContradictThemselves(t *testing.T) {
 		`checkpoint "40": a checkpoint's name is like`:        func(m *Manifest) { m.ID = "40" },
 		"step 41 and generation 1 are not its name's":         func(m *Manifest) { m.Step = 41 },
 		"step 40 and generation 2 are not":                    func(m *Manifest) { m.Generation = 2 },
+		"step 40, and a cut of 2 groups":                      func(m *Manifest) { m.Cut = []uint64{39, 40} },
+		"step 40, and a cut of 65537 groups":                  func(m *Manifest) { m.Cut = slices.Repeat([]uint64{40}, 65537) },
 		"0 virtual workers":                                   func(m *Manifest) { m.Leaves = 0 },
 		"65537 virtual workers":                               func(m *Manifest) { m.Leaves = 65537 },
 		"batch -1":                                            func(m *Manifest) { m.Batch = -1 },
