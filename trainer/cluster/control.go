@@ -47,13 +47,15 @@ type ControlMessage struct {
 	Kind    ControlKind `json:"kind"`
 	Version int         `json:"version,omitempty"`
 	Step    int64       `json:"step,omitempty"`
-	From    int64       `json:"from,omitempty"` // the steps of the checkpoint that this generation went on from
+	From    int64       `json:"from,omitempty"` // the steps behind which this generation went on
 	Cause   string      `json:"cause,omitempty"`
 	Peer    string      `json:"peer,omitempty"`
 
 	// Hold has a Checkpoint make the chief take no further step until Resume or
 	// Stop: the job goes on with Workers workers, without the tasks of Leaving (a
-	// list with spaces) and their hosts. Held, in the answer, is for how long it has been doing so.
+	// list with spaces) and their hosts. Held, in the answer, is for how long it
+	// has been doing so.
+	//
 	// An answer carries the Request of what it answers.
 	Request int           `json:"request,omitempty"`
 	Hold    bool          `json:"hold,omitempty"`
@@ -62,14 +64,17 @@ type ControlMessage struct {
 	Held    time.Duration `json:"held,omitempty"`
 
 	// What a Heartbeat, Failed and Finished tell of steps, beside Step and From.
-	// A worker's are those of its Group, one of Groups whose workers take every
-	// step together: 0 of 1 where all do, as of 0. A server's are in Made: by group, how many
-	// it has applied completely. Last says that the task makes no more of them, and
-	// that its word is good for the whole group, or for all.
+	// Those of a worker are its Group's, of workers that take every step together:
+	// one of Groups, of which there is one where nothing is said. Those of a server
+	// are in Made: by group, how many it has applied to all that it owns. Last says
+	// that the task makes no more of them and is exact about its group, or about
+	// all of which it says something.
 	//
-	// Cut is the chief's, where there may be several groups: by group, of the
-	// generation that made the checkpoint which this one went on from, how many of
-	// its steps that holds. Where there are more than MaxGroups there are no lists.
+	// Cut is the chief's, where not all workers are in step: how many steps of each
+	// group the checkpoint holds that this generation went on from, by groups of
+	// the generation that made it.
+	//
+	// Where there are more than MaxGroups neither list is there.
 	Group  int     `json:"group,omitempty"`
 	Groups int     `json:"groups,omitempty"`
 	Last   bool    `json:"last,omitempty"`

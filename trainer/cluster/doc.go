@@ -18,6 +18,12 @@
 // killed. A program that never says hello is foreign and is judged by its exit
 // status alone.
 //
+// # Steps
+//
+// Heartbeats, failed and finished tell how far a task is, see [ControlMessage]. A
+// task that is told to end, or to give a generation up, says so a last time before
+// it does: whoever counts what a restart loses has no other source.
+//
 // # Generations
 //
 // A process whose hello says so can be a task of one generation after the other.
