@@ -83,7 +83,7 @@ func (r *Replica) compareCut(m *checkpoint.Manifest) {
 	switch {
 	case len(m.Cut) < 2 || slices.Min(m.Cut) == slices.Max(m.Cut) && r.declared.Cut != nil:
 	case r.declared.Cut != nil:
-		r.job.Logf(slog.LevelInfo, "the others go on where they were, after steps %d to %d", slices.Min(m.Cut), slices.Max(m.Cut))
+		r.job.Logf(slog.LevelInfo, "each worker goes on where it was, after steps %d to %d", slices.Min(m.Cut), slices.Max(m.Cut))
 	default:
 		r.job.Logf(slog.LevelWarn, "the checkpoint has %d to %d steps of workers that did not wait for each other: as there are others now, all go on after step %d",
 			slices.Min(m.Cut), slices.Max(m.Cut), m.Step)

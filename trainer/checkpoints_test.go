@@ -131,8 +131,8 @@ func TestResumeEachWhereItWas(t *testing.T) {
 		says           string
 	}{
 		{"async", 3, 0, true, "training begins anew"},
-		{"async", 3, 10, false, "the others go on where they were, after steps 10 to 14"},
-		{"ssp:9", 3, 20, false, "the others go on where they were, after steps 20 to 24"},
+		{"async", 3, 10, false, "each worker goes on where it was, after steps 10 to 14"},
+		{"ssp:9", 3, 20, false, "each worker goes on where it was, after steps 20 to 24"},
 		{"async", 2, 30, true, "as there are others now, all go on after step 30"},
 		{"backup:0", 2, 40, true, "as there are others now, all go on after step 40"},
 		{"async", 2, 50, true, "going on after step 50,"},
