@@ -154,9 +154,9 @@ func inStepBack(string) *world {
 	w.generation(0, []int{0, 0, 0}, 0, nil)
 	w.inTime(0, 0, 40, 28, 3, 1, 2)
 	w.generation(1, []int{28, 28}, 0, nil)
-	w.inTime(1, 28, 50, 0, 2, 0)
+	w.inTime(1, 28, 50, 0, 2, 1)
 	w.generation(2, []int{35, 35}, 0, nil)
-	w.inTime(2, 35, 40, 0, 2, 1)
+	w.inTime(2, 35, 40, 0, 2, 0)
 	w.generation(3, []int{28, 28, 28}, 0, nil)
 	w.inTime(3, 28, ledger.Steps, ledger.Steps, 3, 0, 2)
 	w.resumed = []resumption{{28, 0}, {35, 1}}
@@ -166,14 +166,27 @@ func inStepBack(string) *world {
 	return w
 }
 
+// inStepFewer is a job in backup that loses a host and goes on with two workers.
+func inStepFewer(string) *world {
+	w := newWorld("backup")
+	w.generation(0, []int{0, 0, 0}, 0, nil)
+	w.inTime(0, 0, 40, 28, 3, 1, 2)
+	w.generation(1, []int{28, 28}, 0, nil)
+	w.inTime(1, 28, ledger.Steps, ledger.Steps, 2, 1)
+	w.resumed = []resumption{{28, 0}}
+	w.story.told[1] = loss{generation: 1, behind: 28, chief: amount{n: 12}}
+	return w
+}
+
 func TestAuditOfBackup(t *testing.T) {
 	lost := push{Generation: 1, Worker: 1, Step: 59}
 	toldNothing := func(w *world) {
 		w.cutOut(func(e ledger.Entry) bool { return e.Push == lost && e.Kind == ledger.Made })
 	}
 	for name, c := range map[string]spoiled{
-		"well":       {inStep, func(*world) {}, ""},
-		"back twice": {inStepBack, func(*world) {}, ""},
+		"well":          {inStep, func(*world) {}, ""},
+		"back twice":    {inStepBack, func(*world) {}, ""},
+		"fewer workers": {inStepFewer, func(*world) {}, ""},
 		"late twice": {inStep, func(w *world) {
 			w.entries = append(w.entries, ledger.Entry{Push: push{Worker: 2, Step: 10}, Kind: ledger.Late})
 		}, "step 10 is late out of turn"},

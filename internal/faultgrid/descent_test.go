@@ -21,6 +21,7 @@ func TestDescent(t *testing.T) {
 			delete(w.story.told, 1)
 			w.story.told[2] = loss{2, 28, amount{n: 12}, amount{n: 11 + 13 + 1 + 3}}
 		}, ""},
+		"nor was the chief, of which plx tells": {thrice, func(w *world) { w.cutOut(of(1, 0)) }, "plx says what generation 1 has lost, whose chief has noted nothing"},
 		"fewer with a step of its own": {fewer, func(w *world) {
 			w.cutOut(func(e ledger.Entry) bool {
 				return e.Generation == 1 && e.Worker == 1 && e.Step == 28 && e.Kind != ledger.Joined

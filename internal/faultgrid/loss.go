@@ -74,16 +74,17 @@ func (a *account) losses() error {
 	var errs []error
 	before := map[key]map[int]bool{} // told of
 	for g := 1; g <= a.last; g++ {
-		b := a.books[key{g, 0}]
-		if b == nil {
-			continue // its chief was never there
-		}
 		told, said := a.told[g]
-		if said && told.behind != b.from {
-			errs = append(errs, fmt.Errorf("generation %d goes on behind step %d, plx says %d", g, b.from, told.behind))
-		}
 		if !said && g < a.last {
 			continue
+		}
+		b := a.books[key{g, 0}]
+		if b == nil {
+			errs = append(errs, fmt.Errorf("plx says what generation %d has lost, whose chief has noted nothing", g))
+			continue
+		}
+		if said && told.behind != b.from {
+			errs = append(errs, fmt.Errorf("generation %d goes on behind step %d, plx says %d", g, b.from, told.behind))
 		}
 		chief, others := a.lostAt(g, before)
 		switch {

@@ -145,19 +145,20 @@ func thrice(mode string) *world {
 	return w
 }
 
-// older is a job that went on from a checkpoint of its first generation, then
-// from one of the second, which was lost, and then from the first again.
+// older is a job that went on with two workers from a checkpoint of its first
+// generation, then from one of the second, and then, that being lost, with three
+// from the first again.
 func older(mode string) *world {
 	w := newWorld(mode)
-	first, second := []int{28, 29, 27}, []int{35, 35, 35}
+	first, second := []int{28, 29, 27}, []int{35, 34}
 	w.generation(0, []int{0, 0, 0}, 40, first)
-	w.generation(1, first, 38, []int{0, 0, 0})
+	w.generation(1, []int{28, 28}, 38, []int{0, 0})
 	w.generation(2, second, 50, second)
 	w.generation(3, first, ledger.Steps, nil)
 	w.resumed = []resumption{{28, 0}, {35, 1}, {28, 0}}
 	w.story.told[1] = loss{1, 28, amount{n: 12}, amount{n: 11 + 13}}
-	w.story.told[2] = loss{2, 35, amount{n: 3}, amount{n: 3 + 3}}
-	w.story.told[3] = loss{3, 28, amount{n: 7 + 15}, amount{n: 6 + 15 + 8 + 15}}
+	w.story.told[2] = loss{2, 35, amount{n: 3}, amount{n: 4}}
+	w.story.told[3] = loss{3, 28, amount{n: 7 + 15}, amount{n: 6 + 16}}
 	return w
 }
 
