@@ -23,7 +23,7 @@ type amount struct {
 // counts steps: the number, and whose they are.
 var (
 	lossLine = regexp.MustCompile(`^plx: generation (\d+) goes on behind step (\d+): (.*)$`)
-	amountOf = regexp.MustCompile(`(at least )?\b(\d+|no)(?: steps?)?(?: of (?:the )?(chief|other workers|another worker))?(?: and | (?:is|are) made again)`)
+	amountOf = regexp.MustCompile(`(at least )?\b(\d+|no)(?: steps?)?(?: of (?:the )?(chief|other workers|another worker))?(?:,? and | (?:is|are) (?:made again|lost))`)
 	unknown  = regexp.MustCompile(`it is not known how many`)
 )
 
@@ -47,7 +47,7 @@ func lossOf(text string) (l loss, ok bool) {
 		if part[3] != "" && part[3] != "chief" {
 			of = &l.others
 		}
-		of.least = part[1] != ""
+		of.least = part[1] != "" || l.chief.least // it is said once, of all
 		if part[2] != "no" {
 			of.n = number(part[2])
 		}

@@ -8,20 +8,22 @@ import (
 
 func TestLossOf(t *testing.T) {
 	for text, want := range map[string]loss{
-		"5 steps are made again":                                              {chief: amount{n: 5}},
-		"1 step is made again":                                                {chief: amount{n: 1}},
-		"at least 5 steps are made again":                                     {chief: amount{5, true}},
-		"no step is made again":                                               {},
-		"no step of the chief is made again":                                  {},
-		"steps made since are made again, it is not known how many":           {chief: amount{0, true}, others: amount{0, true}},
-		"5 steps of the chief are made again":                                 {chief: amount{n: 5}},
-		"5 steps of the chief and 9 of other workers are made again":          {chief: amount{n: 5}, others: amount{n: 9}},
-		"1 step of the chief and 1 of another worker is made again":           {chief: amount{n: 1}, others: amount{n: 1}},
-		"1 step of the chief and 1 of other workers are made again":           {chief: amount{n: 1}, others: amount{n: 1}},
-		"no step of the chief and 9 of the other workers are made again":      {others: amount{n: 9}},
-		"9 steps of other workers are made again":                             {others: amount{n: 9}},
-		"at least 5 steps of the chief and 9 of other workers are made again": {chief: amount{5, true}, others: amount{n: 9}},
-		"5 steps of the chief and at least 9 of other workers are made again": {chief: amount{n: 5}, others: amount{9, true}},
+		"5 steps are made again":                                                      {chief: amount{n: 5}},
+		"1 step is made again":                                                        {chief: amount{n: 1}},
+		"at least 5 steps are made again":                                             {chief: amount{5, true}},
+		"no step is made again":                                                       {},
+		"no step of the chief is made again":                                          {},
+		"steps made since are made again, it is not known how many":                   {chief: amount{0, true}, others: amount{0, true}},
+		"5 steps of the chief are made again":                                         {chief: amount{n: 5}},
+		"5 steps of the chief and 9 of other workers are made again":                  {chief: amount{n: 5}, others: amount{n: 9}},
+		"1 step of the chief and 1 of another worker is made again":                   {chief: amount{n: 1}, others: amount{n: 1}},
+		"1 step of the chief and 1 of other workers are made again":                   {chief: amount{n: 1}, others: amount{n: 1}},
+		"no step of the chief and 9 of the other workers are made again":              {others: amount{n: 9}},
+		"9 steps of other workers are made again":                                     {others: amount{n: 9}},
+		"at least 5 steps of the chief and 9 of other workers are made again":         {chief: amount{5, true}, others: amount{9, true}},
+		"5 steps of the chief are made again, and 9 of other workers are lost":        {chief: amount{n: 5}, others: amount{n: 9}},
+		"at least 1 step of the chief is made again, and 9 of other workers are lost": {chief: amount{1, true}, others: amount{9, true}},
+		"5 steps of the chief and at least 9 of other workers are made again":         {chief: amount{n: 5}, others: amount{9, true}},
 	} {
 		want.generation, want.behind = 2, 28
 		if got, ok := lossOf("plx: generation 2 goes on behind step 28: " + text); !ok || got != want {

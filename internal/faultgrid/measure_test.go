@@ -58,7 +58,7 @@ func TestMeasure(t *testing.T) {
 			4.5 plx: generation 1 goes on behind step 14: at least 2 steps of the chief and 9 of other workers are made again
 			5 worker:0 h1 | generation 2 | step 7 | loss 1
 			6 plx: generation 2 goes on behind step 7: no step is made again`,
-			measures{Noticed: 1, Back: 3, Redone: 11, Generations: 2, Struck: 16, Resumed: -1, Told: 2, Least: true}},
+			measures{Noticed: 1, Back: 3, Redone: 11, Generations: 2, Struck: 16, Resumed: -1, Told: 11, Least: true}},
 		"nobody notices": {`
 			1 worker:0 h1 | generation 0 | step 16 | loss 1
 			2.5 worker:0 h1 | generation 0 | step 17 | loss 1
