@@ -4,7 +4,7 @@ SHELL := /bin/bash
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 STAGE := scripts/stage
 
-.PHONY: build test tools check format vet staticcheck cross unit clean bench-sparse bench-partitions fault-grid
+.PHONY: build test tools check format vet staticcheck cross unit clean bench-sparse bench-partitions bench-restart fault-grid
 
 # The program, static, as it is released.
 build:
@@ -45,6 +45,10 @@ bench-sparse: tools
 
 bench-partitions: tools
 	go run ./internal/bench/sparse partitions $(ARGS)
+
+# Some minutes, as root: the table of docs/restarts.md.
+bench-restart: tools
+	go run ./internal/bench/restart $(ARGS)
 
 # About an hour, as root: every fault on every victim, what docs/reliability.md
 # shows. With ARGS a part of it: make fault-grid ARGS="--run ps/worker/ --more"
