@@ -62,7 +62,7 @@ type CutKind uint32
 const (
 	Passing  CutKind = iota // the others go on as soon as it is saved
 	Holding                 // they go on when the chief begins its next step
-	Final                   // it is made when all others have left
+	Final                   // it is made when all others have left; the chief takes no further step
 	cutKinds                // how many there are
 )
 
@@ -154,12 +154,15 @@ func (l *link) cut(h wire.Header) error {
 func (p *peer) askCut(h wire.Header) error {
 	s, e := p.server, p.server.engine
 	switch {
-	case !p.task.IsChief() || e.barrier == nil || h.Part >= uint32(cutKinds) || p.need > 0:
+	case !p.task.IsChief() || e.barrier == nil || h.Part >= uint32(cutKinds) || p.unfinished():
 		return fmt.Errorf("unexpected %s frame of kind %d", h.Kind, h.Part)
 	}
 	p.goOn()
 	after := []chan struct{}{p.copied}
 	if CutKind(h.Part) == Final {
+		if err := s.concluded(); err != nil {
+			return err
+		}
 		after = append(after, s.alone)
 	}
 	over := func(ch chan struct{}) bool {
@@ -202,7 +205,7 @@ func (e *engine) sayCut() error {
 // saveCut takes the cut, and saves once all before it is there.
 func (p *peer) saveCut(h wire.Header) error {
 	s, e := p.server, p.server.engine
-	if h.Part > 1 || p.need > 0 {
+	if h.Part > 1 || p.unfinished() {
 		return fmt.Errorf("%s frame of kind %d, with %d gradients to come", h.Kind, h.Part, p.need)
 	}
 	cut, err := e.d.readCut(h, p.conn)

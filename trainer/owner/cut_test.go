@@ -122,13 +122,7 @@ func TestWhoIsAheadOfACutWaits(t *testing.T) {
 	d := counting("ssp:2", 3)
 	d.Checkpoint, d.First, d.Cut = "the cut", 5, []uint64{5, 8, 7}
 	j := newJob(t, d, Servers, 2)
-	for i, v := range j.d.Variables {
-		if v.Sparse == nil {
-			j.shelf.has = append(j.shelf.has, Kept{Variable: i, Count: v.units(), Values: make([]byte, v.units()*v.unitSize())})
-			continue
-		}
-		j.shelf.has = append(j.shelf.has, Kept{Variable: i, Count: v.units(), Rows: []int64{}})
-	}
+	j.shelf.has = nothing(&j.d)
 	members, connected := make([]*member, 3), make([]chan struct{}, 3)
 	for rank := range connected {
 		connected[rank] = make(chan struct{})
@@ -172,6 +166,18 @@ func TestWhoIsAheadOfACutWaits(t *testing.T) {
 	}
 	running.Wait()
 	leave(t, j, members)
+}
+
+// nothing is a checkpoint of zeros, with an optimiser that keeps nothing.
+func nothing(d *Declaration) (all []Kept) {
+	for i, v := range d.Variables {
+		k := Kept{Variable: i, Count: v.units(), Rows: []int64{}}
+		if v.Sparse == nil {
+			k.Rows, k.Values = nil, make([]byte, v.units()*v.unitSize())
+		}
+		all = append(all, k)
+	}
+	return all
 }
 
 // waitFor reports whether workers wait on every server.
