@@ -94,8 +94,14 @@ func (e *engine) commit(rank int, step uint64) (verdict, uint64, error) {
 	return e.arbiter.commit(rank, step)
 }
 
-// fetch answers a late worker as soon as so many steps are made.
+// fetch answers a late worker as soon as so many steps are made, and one that is
+// ahead when it may go on.
 func (e *engine) fetch(rank int, steps uint64) error {
+	if e.clock != nil {
+		ranks, err := e.clock.resume(rank, steps)
+		e.release(ranks)
+		return err
+	}
 	if e.d.Sync.Mode != Backup {
 		return fmt.Errorf("asks for values, which come by themselves")
 	}

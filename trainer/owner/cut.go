@@ -30,15 +30,10 @@ func (d *Declaration) firsts() (all []uint64) {
 	return all
 }
 
-// answered is how many steps of a worker need no answer any more when the
-// training begins: all that it has made, but for the last one of a worker that
-// is so far ahead of another that it has to wait.
-func (d *Declaration) answered(rank int) uint64 {
-	first := d.first(rank)
-	if d.Sync.Mode == Bounded && first > slices.Min(d.firsts())+uint64(d.Sync.Number) {
-		return first - 1
-	}
-	return first
+// ahead reports whether a worker begins further ahead of another than is
+// allowed: when the checkpoint was made it had finished its step and waited.
+func (d *Declaration) ahead(rank int) bool {
+	return d.Sync.Mode == Bounded && d.first(rank) > slices.Min(d.firsts())+uint64(d.Sync.Number)
 }
 
 // checkCut refuses a cut of other groups than there are.

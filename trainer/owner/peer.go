@@ -216,7 +216,7 @@ func (p *peer) commit(h wire.Header) error {
 	return p.conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Verdict, Part: uint32(v), Step: current}})
 }
 
-// fetch takes a late worker's wish for the values after so many steps.
+// fetch takes a worker's wish for the values after so many steps, perhaps later.
 func (p *peer) fetch(h wire.Header) error {
 	if p.need > 0 {
 		return fmt.Errorf("asks for values during step %d, with %d gradients to come", p.step, p.need)
