@@ -51,6 +51,9 @@ func (r *Replica) train(ctx context.Context, feed Feed) (Result, error) {
 	if !(rate >= 0) || math.IsInf(rate, 0) {
 		return Result{}, fmt.Errorf("learning rate %v: want a number of at least 0", rate)
 	}
+	if err := r.resume(ctx); err != nil {
+		return Result{}, err
+	}
 	if err := r.fetch(ctx, feed); err != nil {
 		return Result{}, err
 	}
@@ -88,6 +91,16 @@ func (r *Replica) train(ctx context.Context, feed Feed) (Result, error) {
 		return Result{}, err
 	}
 	return result, r.advance(ctx, result, outcome, t)
+}
+
+// resume waits, before the first step, for workers that may not fall further
+// behind.
+func (r *Replica) resume(ctx context.Context) error {
+	if r.step != r.standing.from {
+		return nil
+	}
+	defer r.job.waiting(func() string { return "workers that are behind" })()
+	return r.client.Resume(ctx)
 }
 
 // timing says when the parts of a step ended.

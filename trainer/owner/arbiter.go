@@ -21,7 +21,8 @@ type arbiter struct {
 	step     uint64   // that is being collected
 	accepted []int    // ranks
 	counts   []uint64 // by rank: it was accepted for no step from this one on
-	alive    int      // workers that have not said goodbye and are not lost
+	stopped  []bool   // by rank: takes no further step, or is lost
+	alive    int      // the others
 }
 
 // verdict is what a worker is told of its gradients.
@@ -35,7 +36,7 @@ const (
 )
 
 func newArbiter(workers, backup int, first uint64) *arbiter {
-	return &arbiter{quorum: workers - backup, alive: workers, step: first, counts: slices.Repeat([]uint64{first}, workers)}
+	return &arbiter{quorum: workers - backup, stopped: make([]bool, workers), alive: workers, step: first, counts: slices.Repeat([]uint64{first}, workers)}
 }
 
 // commit answers a worker that has its gradients for a step. current is the
@@ -59,13 +60,17 @@ func (a *arbiter) commit(rank int, step uint64) (v verdict, current uint64, err 
 	return accepted, step, nil
 }
 
-// leave counts a worker that says goodbye or is lost. It returns whom to tell
+// leave counts, once, a worker that is done or lost. It returns whom to tell
 // that their step will not be made any more. One that is lost after it was
 // accepted keeps its place in that step: others may have what it sent, and
 // nobody takes the place twice.
-func (a *arbiter) leave() (waiting []int) {
+func (a *arbiter) leave(rank int) (waiting []int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.stopped[rank] {
+		return nil
+	}
+	a.stopped[rank] = true
 	a.alive--
 	if a.alive >= a.quorum {
 		return nil
@@ -89,8 +94,14 @@ func (e *engine) commit(rank int, step uint64) (verdict, uint64, error) {
 	return e.arbiter.commit(rank, step)
 }
 
-// fetch answers a late worker as soon as so many steps are made.
+// fetch answers a late worker as soon as so many steps are made, and one that is
+// ahead when it may go on.
 func (e *engine) fetch(rank int, steps uint64) error {
+	if e.clock != nil {
+		ranks, err := e.clock.resume(rank, steps)
+		e.release(ranks)
+		return err
+	}
 	if e.d.Sync.Mode != Backup {
 		return fmt.Errorf("asks for values, which come by themselves")
 	}

@@ -38,8 +38,8 @@ type ClientConfig struct {
 }
 
 // Client is a worker's side of the training, and where it owns variables the
-// owner's as well. One goroutine calls Begin, Want, Await, Finish, Save and
-// Join; other methods may be called by any.
+// owner's as well. One goroutine calls Resume, Begin, Want, Await, Finish,
+// Cut, Save and Join; other methods may be called by any.
 type Client struct {
 	config ClientConfig
 	d      *Declaration
@@ -63,8 +63,9 @@ type Client struct {
 	cut    []uint64 // that was agreed on and is to be saved
 	holds  bool     // it is one that holds the others
 
-	begun    uint64 // steps behind the values that the owners send first
+	first    uint64 // step
 	step     uint64
+	ahead    bool   // further than is allowed, until Resume
 	within   bool   // a step was begun
 	absent   []bool // by own leaf, in this step
 	gate     gate
@@ -96,6 +97,19 @@ type Outcome struct {
 	Over    bool
 }
 
+// Resume waits where a checkpoint has this worker further ahead of another than
+// is allowed, as it waited when that was made, and gets the values of that
+// moment. It comes before the first step.
+func (c *Client) Resume(ctx context.Context) error {
+	if !c.ahead {
+		return nil
+	}
+	c.ahead = false
+	c.fetch(c.step)
+	_, err := c.wait(ctx)
+	return err
+}
+
 // Connect reaches every owner, declares, and returns once all workers have
 // done so and the first values are in config.Values. All of it takes at
 // most the declaration's start time, and a little for the owners to say who
@@ -105,11 +119,7 @@ func Connect(ctx context.Context, config ClientConfig) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = c.connect(ctx)
-	if err == nil && c.begun < c.step {
-		_, err = c.wait(ctx) // however long the others take
-	}
-	if err != nil {
+	if err := c.connect(ctx); err != nil {
 		c.Abort(err)
 		return nil, err
 	}
@@ -125,7 +135,7 @@ func newClient(config ClientConfig) (*Client, error) {
 	if self.Role != cluster.Worker || self.Index >= len(d.Workers) || len(d.Workers) != config.Peers.Workers {
 		return nil, fmt.Errorf("%s declares %d workers, the job has %d", self, len(d.Workers), config.Peers.Workers)
 	}
-	c := &Client{config: config, d: d, rank: self.Index, leaves: d.Workers[self.Index], tree: NewTree(d.Leaves), failed: make(chan struct{}), verdicts: make(chan ruling, 2), step: d.first(self.Index), begun: d.answered(self.Index)}
+	c := &Client{config: config, d: d, rank: self.Index, leaves: d.Workers[self.Index], tree: NewTree(d.Leaves), failed: make(chan struct{}), verdicts: make(chan ruling, 2), first: d.first(self.Index), step: d.first(self.Index), ahead: d.ahead(self.Index)}
 	c.parts = c.tree.Parts(c.leaves.Lo, c.leaves.Hi)
 	c.absent = make([]bool, c.leaves.Len())
 	c.brought = make([]atomic.Bool, c.leaves.Len()*(len(d.Variables)+1))

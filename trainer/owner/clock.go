@@ -20,16 +20,22 @@ type clock struct {
 	gone     []bool   // by rank
 }
 
-// newClock begins where every worker has finished so many steps. Who is ahead
-// of the bound waits.
+// newClock begins where every worker has finished so many steps.
 func newClock(finished []uint64, bound uint64) *clock {
 	n := len(finished)
-	c := &clock{bound: bound, finished: slices.Clone(finished), waiting: make([]bool, n), gone: make([]bool, n)}
-	for rank := range c.waiting {
-		c.waiting[rank] = true
+	return &clock{bound: bound, finished: slices.Clone(finished), waiting: make([]bool, n), gone: make([]bool, n)}
+}
+
+// resume has a worker wait that has finished so many steps, where it is too far
+// ahead for another one. It returns whom to answer.
+func (c *clock) resume(rank int, steps uint64) ([]int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.finished[rank] != steps {
+		return nil, fmt.Errorf("asks for values after step %d, and has finished %d", steps, c.finished[rank])
 	}
-	c.release()
-	return c
+	c.waiting[rank] = true
+	return c.release(), nil
 }
 
 // begin asserts the invariant: no worker begins a step more than bound steps

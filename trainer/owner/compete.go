@@ -44,11 +44,7 @@ func (c *Client) compete(ctx context.Context) (Outcome, error) {
 		c.gate.open()
 	case late:
 		o.Late, o.Dropped = true, c.count()
-		for _, l := range c.links {
-			if err := l.conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Fetch, Step: r.step}}); err != nil {
-				l.sendFailed(err)
-			}
-		}
+		c.fetch(r.step)
 	}
 	c.gate.shut()
 	if r.verdict != over {
@@ -63,6 +59,15 @@ func (c *Client) compete(ctx context.Context) (Outcome, error) {
 		return o, nil
 	}
 	return o, err
+}
+
+// fetch asks all owners for the values after so many steps.
+func (c *Client) fetch(steps uint64) {
+	for _, l := range c.links {
+		if err := l.conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Fetch, Step: steps}}); err != nil {
+			l.sendFailed(err)
+		}
+	}
 }
 
 // ask returns the arbiter's ruling.

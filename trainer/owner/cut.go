@@ -30,15 +30,10 @@ func (d *Declaration) firsts() (all []uint64) {
 	return all
 }
 
-// answered is how many steps of a worker need no answer any more when the
-// training begins: all that it has made, but for the last one of a worker that
-// is so far ahead of another that it has to wait.
-func (d *Declaration) answered(rank int) uint64 {
-	first := d.first(rank)
-	if d.Sync.Mode == Bounded && first > slices.Min(d.firsts())+uint64(d.Sync.Number) {
-		return first - 1
-	}
-	return first
+// ahead reports whether a worker begins further ahead of another than is
+// allowed: when the checkpoint was made it had finished its step and waited.
+func (d *Declaration) ahead(rank int) bool {
+	return d.Sync.Mode == Bounded && d.first(rank) > slices.Min(d.firsts())+uint64(d.Sync.Number)
 }
 
 // checkCut refuses a cut of other groups than there are.
@@ -62,7 +57,7 @@ type CutKind uint32
 const (
 	Passing  CutKind = iota // the others go on as soon as it is saved
 	Holding                 // they go on when the chief begins its next step
-	Final                   // it is made when all others have left
+	Final                   // it is made when all others have left; the chief takes no further step
 	cutKinds                // how many there are
 )
 
@@ -154,12 +149,15 @@ func (l *link) cut(h wire.Header) error {
 func (p *peer) askCut(h wire.Header) error {
 	s, e := p.server, p.server.engine
 	switch {
-	case !p.task.IsChief() || e.barrier == nil || h.Part >= uint32(cutKinds) || p.need > 0:
+	case !p.task.IsChief() || e.barrier == nil || h.Part >= uint32(cutKinds) || p.unfinished():
 		return fmt.Errorf("unexpected %s frame of kind %d", h.Kind, h.Part)
 	}
 	p.goOn()
 	after := []chan struct{}{p.copied}
 	if CutKind(h.Part) == Final {
+		if err := s.concluded(); err != nil {
+			return err
+		}
 		after = append(after, s.alone)
 	}
 	over := func(ch chan struct{}) bool {
@@ -202,7 +200,7 @@ func (e *engine) sayCut() error {
 // saveCut takes the cut, and saves once all before it is there.
 func (p *peer) saveCut(h wire.Header) error {
 	s, e := p.server, p.server.engine
-	if h.Part > 1 || p.need > 0 {
+	if h.Part > 1 || p.unfinished() {
 		return fmt.Errorf("%s frame of kind %d, with %d gradients to come", h.Kind, h.Part, p.need)
 	}
 	cut, err := e.d.readCut(h, p.conn)

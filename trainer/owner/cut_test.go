@@ -90,19 +90,15 @@ func finish(t *testing.T, d Declaration, from []Snapshot, cut []uint64, steps ui
 	d.Checkpoint, d.First, d.Cut = "the cut", cut[0], cut
 	j := newJob(t, d, Servers, 2)
 	j.shelf.fill(from)
-	members := make([]*member, len(d.Workers))
+	members := j.connect(t)
 	var running sync.WaitGroup
-	for rank := range members { // one that is ahead is connected only when others have made a step
+	for rank, m := range members {
 		running.Go(func() {
-			values := firstValues(&j.d, rank+1)
-			c, err := Connect(context.Background(), j.config(rank, values))
-			if err != nil {
-				t.Errorf("worker:%d: %v", rank, err)
-				return
-			}
-			m := &member{c, values, rank}
-			if members[rank] = m; m.Step() != cut[rank] {
+			if m.Step() != cut[rank] {
 				t.Errorf("worker:%d begins with step %d of the cut %v", rank, m.Step(), cut)
+			}
+			if err := m.Resume(context.Background()); err != nil {
+				t.Errorf("worker:%d: %v", rank, err)
 			}
 			m.adds(t, steps, nil)
 		})
@@ -117,32 +113,19 @@ func finish(t *testing.T, d Declaration, from []Snapshot, cut []uint64, steps ui
 	leave(t, j, members)
 }
 
-// A worker that was ahead when the cut was made waits as it did then.
+// A worker that was ahead when the cut was made waits as it did then, and not
+// before its first step.
 func TestWhoIsAheadOfACutWaits(t *testing.T) {
 	d := counting("ssp:2", 3)
 	d.Checkpoint, d.First, d.Cut = "the cut", 5, []uint64{5, 8, 7}
 	j := newJob(t, d, Servers, 2)
-	for i, v := range j.d.Variables {
-		if v.Sparse == nil {
-			j.shelf.has = append(j.shelf.has, Kept{Variable: i, Count: v.units(), Values: make([]byte, v.units()*v.unitSize())})
-			continue
-		}
-		j.shelf.has = append(j.shelf.has, Kept{Variable: i, Count: v.units(), Rows: []int64{}})
+	j.shelf.has = nothing(&j.d)
+	members := j.connect(t)
+	if err := members[1].Begin(1); err == nil || !strings.Contains(err.Error(), "before Resume") {
+		t.Errorf("worker:1 begins: %v", err)
 	}
-	members, connected := make([]*member, 3), make([]chan struct{}, 3)
-	for rank := range connected {
-		connected[rank] = make(chan struct{})
-		go func() {
-			defer close(connected[rank])
-			values := firstValues(&j.d, rank+1)
-			c, err := Connect(context.Background(), j.config(rank, values))
-			if members[rank] = (&member{c, values, rank}); err != nil {
-				t.Errorf("worker:%d: %v", rank, err)
-			}
-		}()
-	}
-	within(t, connected[0])
-	within(t, connected[2])
+	resumed := make(chan error, 1)
+	go func() { resumed <- members[1].Resume(context.Background()) }()
 	answered := make(chan error, 1)
 	go func() {
 		_, err := members[2].count() // its eighth step: the answer has to wait too
@@ -150,8 +133,8 @@ func TestWhoIsAheadOfACutWaits(t *testing.T) {
 	}()
 	eventually(t, "both wait", func() bool { return waitFor(t, j, 1, 2) })
 	select {
-	case <-connected[1]:
-		t.Fatal("worker:1 goes on with step 8, worker:0 has made 5")
+	case err := <-resumed:
+		t.Fatalf("worker:1 goes on with step 8, worker:0 has made 5: %v", err)
 	case err := <-answered:
 		t.Fatalf("worker:2 goes on with step 8, worker:0 has made 5: %v", err)
 	default:
@@ -159,9 +142,10 @@ func TestWhoIsAheadOfACutWaits(t *testing.T) {
 	if _, err := members[0].count(); err != nil {
 		t.Fatal(err)
 	}
-	within(t, connected[1])
-	if err := within(t, answered); err != nil {
-		t.Fatal(err)
+	for _, over := range []chan error{resumed, answered} {
+		if err := within(t, over); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if first := wire.Floats[float32](members[1].values[0])[0]; members[1].Step() != 8 || first != -2 {
 		t.Errorf("worker:1 begins with step %d and values that went down by %v, want 8 and 2", members[1].Step(), -first)
@@ -172,6 +156,51 @@ func TestWhoIsAheadOfACutWaits(t *testing.T) {
 	}
 	running.Wait()
 	leave(t, j, members)
+}
+
+// Who is ahead of workers that leave, or are lost, waits for them no longer,
+// whether it has asked before or not.
+func TestWhoIsAheadOfNobody(t *testing.T) {
+	for _, before := range []bool{true, false} {
+		d := counting("ssp:1", 3)
+		d.Checkpoint, d.First, d.Cut = "the cut", 9, []uint64{9, 2, 3}
+		j := newJob(t, d, Servers, 2)
+		j.shelf.has = nothing(&j.d)
+		members := j.connect(t)
+		resumed := make(chan error, 1)
+		resume := func() { resumed <- members[0].Resume(context.Background()) }
+		if before {
+			go resume()
+			eventually(t, "worker:0 waits", func() bool { return waitFor(t, j, 0) })
+		}
+		die(members[1])
+		if err := members[2].Close(); err != nil {
+			t.Error(err)
+		}
+		if !before {
+			go resume()
+		}
+		if err := within(t, resumed); err != nil {
+			t.Fatal(err)
+		}
+		members[0].adds(t, 11, nil)
+		if cut := within(t, members[0].final(t)); !slices.Equal(cut, []uint64{11, 2, 3}) {
+			t.Errorf("cut %v", cut)
+		}
+		leave(t, j, members[:1])
+	}
+}
+
+// nothing is a checkpoint of zeros, with an optimiser that keeps nothing.
+func nothing(d *Declaration) (all []Kept) {
+	for i, v := range d.Variables {
+		k := Kept{Variable: i, Count: v.units(), Rows: []int64{}}
+		if v.Sparse == nil {
+			k.Rows, k.Values = nil, make([]byte, v.units()*v.unitSize())
+		}
+		all = append(all, k)
+	}
+	return all
 }
 
 // waitFor reports whether workers wait on every server.

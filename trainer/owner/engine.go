@@ -326,11 +326,16 @@ func (e *engine) leave(rank int) {
 		e.groups[e.roster.contributor(rank).group].leave()
 		e.barrier.wake()
 	}
+	e.stop(rank)
+}
+
+// stop notes that a worker takes no further step, perhaps before it leaves.
+func (e *engine) stop(rank int) {
 	if e.clock != nil {
 		e.release(e.clock.leave(rank))
 	}
 	if e.arbiter != nil {
-		for _, waiting := range e.arbiter.leave() {
+		for _, waiting := range e.arbiter.leave(rank) {
 			e.tell[waiting](event{over: true})
 		}
 	}

@@ -18,6 +18,9 @@ func (c *Client) Join(ctx context.Context) error {
 	for leaf := c.leaves.Lo; leaf < c.leaves.Hi; leaf++ {
 		leaves = append(leaves, leaf)
 	}
+	if err := c.Resume(ctx); err != nil {
+		return err
+	}
 	for {
 		if err := c.Begin(0, leaves...); err != nil {
 			return err

@@ -50,7 +50,7 @@ func newLink(c *Client, index int, task cluster.Task, addr string, conn *wire.Co
 	l := &link{
 		client: c, out: c.out, index: index, task: task, addr: addr, conn: conn,
 		volumes:  make([]volume, len(c.d.Variables)+1),
-		answered: make(chan outcome, 1+c.step-c.begun), // what the owners answer at once is that they are ready
+		answered: make(chan outcome, 1),
 		over:     make(chan struct{}),
 		moved:    make(chan struct{}, 1),
 		cuts:     make(chan []uint64, 1),
@@ -60,8 +60,8 @@ func newLink(c *Client, index int, task cluster.Task, addr string, conn *wire.Co
 		l.out = c.relay.out
 	}
 	l.jobs = make(chan job, len(l.out.buckets)*len(l.out.parts)+5) // a step, its two ends, the end of the step before, and wanted rows
-	l.holds.Store(l.newHolding(0, c.begun, c.d))
-	l.steps, l.came = c.begun, make([]uint64, len(l.holds.Load().pieces))
+	l.holds.Store(l.newHolding(0, c.step, c.d))
+	l.steps, l.came = c.step, make([]uint64, len(l.holds.Load().pieces))
 	for i := range l.came {
 		l.came[i] = l.steps
 		if index < 0 {
@@ -149,7 +149,7 @@ var errGoodbye = errors.New("goodbye")
 // them: ready before the first step, done after each.
 func (l *link) receiveStep() (outcome, error) {
 	left := l.holds.Load().valued
-	if l.index < 0 && l.steps == l.client.begun {
+	if l.index < 0 && l.steps == l.client.first {
 		left = 0 // first values come from the owners
 	}
 	for {
@@ -186,7 +186,7 @@ func (l *link) receiveStep() (outcome, error) {
 			err = errGoodbye
 		default:
 			want := wire.Done
-			if l.steps == l.client.begun {
+			if l.steps == l.client.first {
 				want = wire.Ready
 			}
 			if h.Kind != want || h.Step != l.steps || left > 0 {
@@ -224,10 +224,10 @@ func (l *link) value(h wire.Header) error {
 		name := l.client.d.variable(int(h.Variable)).Name
 		trace.Span("receive", name, began, time.Now(), "bucket", l.out.of[h.Variable], "bytes", len(into), "from", l.task.String())
 	}
-	if steps > l.client.begun {
+	if steps > l.client.first {
 		l.volumes[h.Variable].received.Add(wire.HeaderSize + h.Length)
 	}
-	if l.client.relay != nil && steps > l.client.begun {
+	if l.client.relay != nil && steps > l.client.first {
 		l.client.relay.value(int(h.Variable))
 	}
 	return nil

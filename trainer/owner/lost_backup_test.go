@@ -189,17 +189,20 @@ func TestArbiterKeepsThePlaceOfTheLost(t *testing.T) {
 		}
 	}
 	say(1, 7, accepted)
-	if got := a.leave(); got != nil || a.counted(1) != 8 || a.counted(2) != 7 {
+	if got := a.leave(1); got != nil || a.counted(1) != 8 || a.counted(2) != 7 {
 		t.Errorf("%v to be told, counted %d and %d", got, a.counted(1), a.counted(2))
 	}
 	say(2, 7, accepted)
 	say(3, 7, accepted) // with the lost one the third
 	say(4, 7, late)
 	say(4, 8, accepted)
-	if got := a.leave(); got != nil {
+	if got := a.leave(2); got != nil {
 		t.Errorf("%v to be told while three are left", got)
 	}
-	if got := a.leave(); !slices.Equal(got, []int{4}) {
+	if got := a.leave(2); got != nil {
+		t.Errorf("%v to be told of one that has left before", got)
+	}
+	if got := a.leave(3); !slices.Equal(got, []int{4}) {
 		t.Errorf("%v to be told, want worker:4", got)
 	}
 	say(0, 8, over)

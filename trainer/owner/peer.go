@@ -216,7 +216,7 @@ func (p *peer) commit(h wire.Header) error {
 	return p.conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Verdict, Part: uint32(v), Step: current}})
 }
 
-// fetch takes a late worker's wish for the values after so many steps.
+// fetch takes a worker's wish for the values after so many steps, perhaps later.
 func (p *peer) fetch(h wire.Header) error {
 	if p.need > 0 {
 		return fmt.Errorf("asks for values during step %d, with %d gradients to come", p.step, p.need)
@@ -251,8 +251,13 @@ func (p *peer) goodbye(h wire.Header) error {
 	if err := p.timely(h); err != nil && s.engine != nil {
 		return err
 	}
-	unfinished := p.need > 0 && s.engine != nil && s.engine.d.Sync.Mode != Backup
-	if s.engine == nil || h.Length != 0 || unfinished {
+	s.mu.Lock()
+	opened := s.opened
+	s.mu.Unlock()
+	switch {
+	case !opened:
+		return errors.New("goodbye before all workers were ready")
+	case h.Length != 0 || p.unfinished():
 		return fmt.Errorf("goodbye during step %d", h.Step)
 	}
 	p.goOn()
@@ -264,6 +269,10 @@ func (p *peer) goodbye(h wire.Header) error {
 	s.left()
 	return p.quiet(err)
 }
+
+// unfinished reports whether gradients of a step are still to come that will be
+// made. In backup mode it may be one that is not.
+func (p *peer) unfinished() bool { return p.need > 0 && p.server.engine.d.Sync.Mode != Backup }
 
 // hear takes an event for the writer. It does not block: there is room for all
 // that a worker which takes part can be told, and none is needed for a lost one.

@@ -72,6 +72,7 @@ type server struct {
 	engine   *engine        // nil until the chief has declared
 	filled   bool           // first values are all there, the chief's or a checkpoint's
 	opened   bool           // workers may step
+	stopped  []bool         // by rank: takes no further step
 	gone     []bool         // by rank: said goodbye
 	away     int            // workers whose goodbye was answered, or that were lost
 	losses   int            // of workers, that the training has borne
@@ -91,7 +92,7 @@ func newServer(config peers.Config) *server {
 	n := config.Workers
 	s := &server{
 		config: config, self: config.Self, memory: freeMemory, ranks: Range{0, n},
-		peers: make([]*peer, n), declared: make([]*Declaration, n), gone: make([]bool, n), steps: make([]uint64, n),
+		peers: make([]*peer, n), declared: make([]*Declaration, n), stopped: make([]bool, n), gone: make([]bool, n), steps: make([]uint64, n),
 		alone:  make(chan struct{}),
 		turned: make(chan struct{}, n),
 		ended:  make(chan struct{}),

@@ -146,10 +146,9 @@ func (s *server) open() {
 func (s *server) advance(rank int, step uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for other, gone := range s.gone {
-		if gone && s.together(rank, other) && s.steps[other] <= step {
-			return s.blame(other, fmt.Errorf("said goodbye after %d steps, but %s goes on: every worker must take as many",
-				s.steps[other], worker(rank)))
+	for other, stopped := range s.stopped {
+		if stopped && s.together(rank, other) && s.steps[other] <= step {
+			return s.blame(other, notAsMany(s.steps[other], rank))
 		}
 	}
 	s.steps[rank] = step + 1
@@ -175,24 +174,47 @@ func (s *server) together(a, b int) bool {
 	return x != nil && y != nil && x.group == y.group
 }
 
-// leave notes a worker's goodbye, given between two steps.
-func (s *server) leave(rank int) error {
-	s.mu.Lock()
+func notAsMany(steps uint64, other int) error {
+	return fmt.Errorf("is done after %d steps, but %s goes on: every worker must take as many", steps, worker(other))
+}
+
+// stop notes, between two steps, that a worker takes no further one. It needs
+// s.mu.
+func (s *server) stop(rank int) error {
 	if m := s.moving; m != nil && m.count > 0 {
-		s.mu.Unlock()
 		return fmt.Errorf("said goodbye, but %s wants variables to move before step %d", worker(m.first), m.step)
 	}
 	for other, n := range s.steps {
 		if n > s.steps[rank] && s.together(rank, other) {
-			s.mu.Unlock()
-			return fmt.Errorf("said goodbye after %d steps, but %s goes on: every worker must take as many",
-				s.steps[rank], worker(other))
+			return notAsMany(s.steps[rank], other)
 		}
 	}
-	s.gone[rank] = true
-	s.mu.Unlock()
-	s.engine.leave(rank)
+	s.stopped[rank] = true
 	return nil
+}
+
+// leave notes a worker's goodbye.
+func (s *server) leave(rank int) error {
+	s.mu.Lock()
+	err := s.stop(rank)
+	s.gone[rank] = err == nil
+	s.mu.Unlock()
+	if err == nil {
+		s.engine.leave(rank)
+	}
+	return err
+}
+
+// concluded notes that the chief takes no further step, but stays: nobody is to
+// wait for one.
+func (s *server) concluded() error {
+	s.mu.Lock()
+	err := s.stop(0)
+	s.mu.Unlock()
+	if err == nil {
+		s.engine.stop(0)
+	}
+	return err
 }
 
 // parted reports whether a worker has said goodbye: it cannot be lost any

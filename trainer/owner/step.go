@@ -17,8 +17,8 @@ func (c *Client) Begin(rate float64, absent ...int) error {
 	if err := c.working(); err != nil {
 		return err
 	}
-	if c.within {
-		return fmt.Errorf("step %d was begun twice", c.step)
+	if c.within || c.ahead {
+		return fmt.Errorf("step %d was begun twice, or before Resume", c.step)
 	}
 	clear(c.absent)
 	for _, leaf := range absent {

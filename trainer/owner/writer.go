@@ -20,7 +20,7 @@ type writer struct {
 func (p *peer) write() {
 	e := p.server.engine
 	rank := p.task.Index
-	first := e.d.answered(rank)
+	first := e.d.first(rank)
 	w := &writer{engine: e, events: p.events, step: first + 1, frames: make([]wire.Frame, 0, len(e.slots)+1)}
 	for i := range e.slots {
 		if e.relay == nil { // else they come from the owners
@@ -33,9 +33,7 @@ func (p *peer) write() {
 		return
 	}
 	for ; err == nil; w.step++ {
-		if w.step > e.d.first(rank) { // else it still waits for the answer to its last step
-			p.turn <- struct{}{}
-		}
+		p.turn <- struct{}{}
 		err = p.writeStep(w)
 	}
 	switch err = p.quiet(err); {

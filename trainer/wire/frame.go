@@ -66,7 +66,7 @@ const (
 	Final                      // owner: the others; none is to come
 	Commit                     // worker: has its gradients, asks whether they count
 	Verdict                    // owner: whether they count
-	Fetch                      // worker: is late, wants the values after Step steps
+	Fetch                      // worker: is late or ahead, wants the values after Step steps
 	Bye                        // worker: will send no more
 	Error                      // both ways: JSON, why training cannot go on
 	Collective                 // workers: part of a collective, see package mesh
