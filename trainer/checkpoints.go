@@ -245,7 +245,11 @@ func (s *saver) conclude(ctx context.Context) error {
 	}
 	d := s.r.job.depot
 	d.Wait(ctx)
-	if s.at != s.r.step || s.wanted() || !s.r.declared.Sync.Together() {
+	loose := !s.r.declared.Sync.Together()
+	if loose {
+		s.r.job.mesh.Close() // before others wait there for this worker, which waits for them
+	}
+	if s.at != s.r.step || s.wanted() || loose {
 		stop := s.r.job.waiting(func() string { return "the other workers' last steps" })
 		err := s.save(ctx, owner.Final)
 		if stop(); err != nil {
