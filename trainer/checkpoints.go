@@ -183,7 +183,7 @@ func (s *saver) save(ctx context.Context, kind owner.CutKind) error {
 	if err != nil {
 		return err
 	}
-	expected := depot.Expected{Owners: r.owning(), Carriers: r.carriers(), Manifest: r.manifest(cut)}
+	expected := depot.Expected{Number: r.client.Saves(), Owners: r.owning(), Carriers: r.carriers(), Manifest: r.manifest(cut)}
 	if resting != nil {
 		expected.Leaving = resting.leaving
 	}

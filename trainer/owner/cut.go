@@ -215,15 +215,15 @@ func (p *peer) saveCut(h wire.Header) error {
 	p.copied = copied
 	s.writers.Go(func() {
 		defer close(copied)
-		s.copyCut(e, cut[0])
+		s.copyCut(e, cut[0], h.Offset)
 	})
 	return nil
 }
 
-func (s *server) copyCut(e *engine, step uint64) {
+func (s *server) copyCut(e *engine, step, number uint64) {
 	for e.barrier.run(); ; {
 		var err error
-		if e.barrier.copy(func(since time.Time) { err = s.save(e, step, since) }) {
+		if e.barrier.copy(func(since time.Time) { err = s.save(e, step, number, since) }) {
 			e.barrier.run()
 			if err != nil {
 				s.end(s.own(err))

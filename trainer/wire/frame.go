@@ -75,7 +75,7 @@ const (
 	Moved                      // owner: all rows are where they belong; or, to an owner, all of a range
 	Room                       // worker: JSON, pieces; owner: whether it could hold its share
 	Cut                        // chief: asks for a cut; owner: u64 by group of workers, how many steps it has, if only in part
-	Save                       // chief: keep what there is after Step steps, or, u64 by group, after as many of each
+	Save                       // chief: keep what there is after Step steps, or, u64 by group, after as many of each; Offset: saves before
 	Without                    // first owner: worker Part is lost, it counts in steps before Step only; workers pass it on
 	Message                    // depots: JSON, and bytes that belong to it, see package depot
 	Chunk                      // depots: part of a file
