@@ -247,12 +247,13 @@ func (s *saver) conclude(ctx context.Context) error {
 	d.Wait(ctx)
 	loose := !s.r.declared.Sync.Together()
 	if loose {
-		s.r.job.mesh.Close() // before others wait there for this worker, which waits for them
+		if err := s.outlast(ctx); err != nil {
+			return err
+		}
+		d.Wait(ctx)
 	}
 	if s.at != s.r.step || s.wanted() || loose {
-		stop := s.r.job.waiting(func() string { return "the other workers' last steps" })
-		err := s.save(ctx, owner.Final)
-		if stop(); err != nil {
+		if err := s.save(ctx, owner.Passing); err != nil {
 			return err
 		}
 		d.Wait(ctx)
@@ -263,6 +264,22 @@ func (s *saver) conclude(ctx context.Context) error {
 			count(sum.Saved, "checkpoint"), size(int(sum.Bytes)), sum.Failed, brief(sum.LongestHeld), brief(sum.Held))
 	}
 	return nil
+}
+
+// outlast waits until all other workers have left, where none waits for another.
+// Meanwhile what is due and asked for is saved, as between two steps.
+func (s *saver) outlast(ctx context.Context) error {
+	s.r.job.mesh.Close() // before others wait there for this worker
+	defer s.r.job.waiting(func() string { return "the other workers' last steps" })()
+	for {
+		alone, err := s.r.client.Conclude(ctx, time.Second)
+		if alone || err != nil {
+			return err
+		}
+		if err := s.after(ctx); err != nil {
+			return err
+		}
+	}
 }
 
 // brief is a time to ten microseconds.

@@ -88,3 +88,42 @@ func TestCollectivesAfterTheChief(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A chief that is done makes the checkpoints that are asked for while others go
+// on, and holds them where it is asked to.
+func TestCheckpointsAfterTheChief(t *testing.T) {
+	for _, hold := range []bool{false, true} {
+		tj := newTestJobOn(t, hostNames(2), 2, saving(t.TempDir(), 0), Arch("ps"), Sync("ssp:1"))
+		told := make(chan error, 1)
+		errs := tj.end(func(_ context.Context, j *Job) error {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			r, err := j.Parallelize(ctx, regression{}.build, SGD(0.01), GlobalBatch(12))
+			if err != nil || j.IsChief() {
+				return err
+			}
+			lo, hi := r.Rows()
+			for r.Steps() < 5 {
+				if _, err := r.Step(ctx, regression{}.feed(r.Steps(), lo, hi)); err != nil {
+					return err
+				}
+			}
+			s := tj.jobs[0].replica.Load().saver
+			s.ask(request{hold: hold, tell: func(_ int, _ time.Duration, err error) { told <- err }})
+			select {
+			case err = <-told:
+			case <-ctx.Done():
+				err = ctx.Err()
+			}
+			s.resume(0)
+			if err != nil {
+				return fmt.Errorf("a checkpoint was asked for: %w", err)
+			}
+			_, err = r.Step(ctx, regression{}.feed(5, lo, hi))
+			return err
+		})
+		if err := errors.Join(append(errs, tj.wait())...); err != nil {
+			t.Errorf("%v\n%s", err, tj.logs[0])
+		}
+	}
+}
