@@ -183,7 +183,7 @@ func (s *saver) save(ctx context.Context, kind owner.CutKind) error {
 	if err != nil {
 		return err
 	}
-	expected := depot.Expected{Owners: r.owning(), Carriers: r.carriers(), Manifest: r.manifest(cut)}
+	expected := depot.Expected{Number: r.client.Saves(), Owners: r.owning(), Carriers: r.carriers(), Manifest: r.manifest(cut)}
 	if resting != nil {
 		expected.Leaving = resting.leaving
 	}
@@ -245,10 +245,15 @@ func (s *saver) conclude(ctx context.Context) error {
 	}
 	d := s.r.job.depot
 	d.Wait(ctx)
-	if s.at != s.r.step || s.wanted() || !s.r.declared.Sync.Together() {
-		stop := s.r.job.waiting(func() string { return "the other workers' last steps" })
-		err := s.save(ctx, owner.Final)
-		if stop(); err != nil {
+	loose := !s.r.declared.Sync.Together()
+	if loose {
+		if err := s.outlast(ctx); err != nil {
+			return err
+		}
+		d.Wait(ctx)
+	}
+	if s.at != s.r.step || s.wanted() || loose {
+		if err := s.save(ctx, owner.Passing); err != nil {
 			return err
 		}
 		d.Wait(ctx)
@@ -259,6 +264,22 @@ func (s *saver) conclude(ctx context.Context) error {
 			count(sum.Saved, "checkpoint"), size(int(sum.Bytes)), sum.Failed, brief(sum.LongestHeld), brief(sum.Held))
 	}
 	return nil
+}
+
+// outlast waits until all other workers have left, where none waits for another.
+// Meanwhile what is due and asked for is saved, as between two steps.
+func (s *saver) outlast(ctx context.Context) error {
+	s.r.job.mesh.Close() // before others wait there for this worker
+	defer s.r.job.waiting(func() string { return "the other workers' last steps" })()
+	for {
+		alone, err := s.r.client.Conclude(ctx, time.Second)
+		if alone || err != nil {
+			return err
+		}
+		if err := s.after(ctx); err != nil {
+			return err
+		}
+	}
 }
 
 // brief is a time to ten microseconds.

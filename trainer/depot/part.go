@@ -1,6 +1,7 @@
 package depot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 type part struct {
 	id     string
 	step   uint64
+	number uint64 // of the snapshot
 	wanted wanted
 	cancel context.CancelCauseFunc
 	pieces chan owner.Snapshot // the owner's, one
@@ -29,11 +31,17 @@ type part struct {
 func (d *Depot) Save(s owner.Snapshot) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if p := d.part; p != nil && p.step >= s.Step {
-		give(p.pieces, s, p.step == s.Step && p.wanted.Pieces)
+	if p := d.part; p != nil && p.behind(s) <= 0 {
+		give(p.pieces, s, p.behind(s) == 0 && p.wanted.Pieces)
 		return
 	}
 	d.early = &s // the chief's word is on its way
+}
+
+// behind compares a snapshot with the one that p is to have: one of a save before
+// may come late, one of the next may be early.
+func (p *part) behind(s owner.Snapshot) int {
+	return cmp.Or(cmp.Compare(s.Step, p.step), cmp.Compare(s.Number, p.number))
 }
 
 // SaveCarried takes what a worker carried over from so many steps for the rows
@@ -74,15 +82,15 @@ func (d *Depot) begin(ctx context.Context, m message) error {
 	}
 	d.cancelPart(errors.New("the next save has begun"))
 	ctx, cancel := context.WithCancelCause(ctx)
-	p := &part{id: m.ID, step: m.Step, wanted: *m.Wanted, cancel: cancel,
+	p := &part{id: m.ID, step: m.Step, number: m.Number, wanted: *m.Wanted, cancel: cancel,
 		pieces: make(chan owner.Snapshot, 1), state: make(chan state, 1)}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.part = p
 	close(d.begun)
 	d.begun = make(chan struct{})
-	if s := d.early; s != nil && s.Step <= p.step {
-		give(p.pieces, *s, s.Step == p.step)
+	if s := d.early; s != nil && p.behind(*s) <= 0 {
+		give(p.pieces, *s, p.behind(*s) == 0)
 		d.early = nil
 	}
 	for len(d.ahead) > 0 && d.ahead[0].step <= p.step {

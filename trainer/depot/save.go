@@ -19,6 +19,8 @@ type Expected struct {
 	// Manifest is what is known before: all but Format, ID, Time, Files, Parts
 	// and Carried.
 	Manifest checkpoint.Manifest
+	// Number is that of the owners' snapshots.
+	Number uint64
 	// Owners are the tasks that have pieces; Carriers the workers that will
 	// call SaveCarried.
 	Owners   []cluster.Task
@@ -87,7 +89,7 @@ func (d *Depot) Expect(e Expected) error {
 			}
 			s.buddies[to.task] = w.Buddy
 		}
-		to.out.post(message{Kind: begin, ID: s.id, Step: e.Manifest.Step, Wanted: &w})
+		to.out.post(message{Kind: begin, ID: s.id, Step: e.Manifest.Step, Number: e.Number, Wanted: &w})
 	}
 	for due := range s.due {
 		if m := c.members[due.task]; m == nil || m.dismissed || m.lost() {

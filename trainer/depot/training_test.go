@@ -143,7 +143,7 @@ func (r *training) step(step uint64) {
 // save saves what there is now.
 func (r *training) save() {
 	r.j.t.Helper()
-	e := Expected{Manifest: checkpoint.Manifest{Step: r.clients[0].Step(), Leaves: leaves, Batch: 8, Optimizer: r.d.Optimizer}}
+	e := Expected{Number: r.clients[0].Saves(), Manifest: checkpoint.Manifest{Step: r.clients[0].Step(), Leaves: leaves, Batch: 8, Optimizer: r.d.Optimizer}}
 	for _, v := range r.d.Variables {
 		e.Manifest.Variables = append(e.Manifest.Variables, checkpoint.Variable{Name: v.Name, Dtype: string(v.Dtype), Shape: v.Shape, Sparse: v.Sparse != nil})
 	}

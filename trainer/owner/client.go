@@ -60,6 +60,7 @@ type Client struct {
 	asking *asking  // what Want asked for and nobody awaited
 	asked  uint64   // the step of the last Want, plus one
 	saved  uint64   // the step before which there was a save, plus one
+	saves  uint64   // how many there were
 	cut    []uint64 // that was agreed on and is to be saved
 	holds  bool     // it is one that holds the others
 

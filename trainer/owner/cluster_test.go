@@ -16,7 +16,7 @@ import (
 	"github.com/plx-run/plx/trainer/timeline"
 )
 
-const patience = 6 * time.Second // for what ought to happen at once
+const patience = 30 * time.Second // for what ought to happen at once
 
 func server0(index int) cluster.Task { return cluster.Task{Role: cluster.PS, Index: index} }
 

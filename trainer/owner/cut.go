@@ -56,8 +56,7 @@ type CutKind uint32
 // The kinds of cuts.
 const (
 	Passing  CutKind = iota // the others go on as soon as it is saved
-	Holding                 // they go on when the chief begins its next step
-	Final                   // it is made when all others have left; the chief takes no further step
+	Holding                 // they go on when the chief begins its next step, or concludes
 	cutKinds                // how many there are
 )
 
@@ -144,44 +143,28 @@ func (l *link) cut(h wire.Header) error {
 	}
 }
 
-// askCut answers the chief how far everybody is, once the cut before is saved,
-// and where it asks for that, when only it is left.
+// askCut answers the chief how far everybody is, once the cut before is saved.
 func (p *peer) askCut(h wire.Header) error {
 	s, e := p.server, p.server.engine
-	switch {
-	case !p.task.IsChief() || e.barrier == nil || h.Part >= uint32(cutKinds) || p.unfinished():
+	if !p.task.IsChief() || e.barrier == nil || h.Part >= uint32(cutKinds) || p.unfinished() {
 		return fmt.Errorf("unexpected %s frame of kind %d", h.Kind, h.Part)
 	}
 	p.goOn()
-	after := []chan struct{}{p.copied}
-	if CutKind(h.Part) == Final {
-		if err := s.concluded(); err != nil {
-			return err
-		}
-		after = append(after, s.alone)
-	}
-	over := func(ch chan struct{}) bool {
-		select {
-		case <-ch:
-			return true
-		default:
-			return false
-		}
-	}
-	if after = slices.DeleteFunc(after, over); len(after) == 0 {
+	select {
+	case <-p.copied:
 		return e.sayCut()
+	default:
+		before := p.copied
+		s.writers.Go(func() { s.sayCutAfter(p, before) })
+		return nil
 	}
-	s.writers.Go(func() { s.sayCutAfter(p, after) })
-	return nil
 }
 
-func (s *server) sayCutAfter(chief *peer, all []chan struct{}) {
-	for _, over := range all {
-		select {
-		case <-over:
-		case <-s.ended:
-			return
-		}
+func (s *server) sayCutAfter(chief *peer, before <-chan struct{}) {
+	select {
+	case <-before:
+	case <-s.ended:
+		return
 	}
 	if err := s.engine.sayCut(); err != nil {
 		s.lost(chief, err)
@@ -215,15 +198,15 @@ func (p *peer) saveCut(h wire.Header) error {
 	p.copied = copied
 	s.writers.Go(func() {
 		defer close(copied)
-		s.copyCut(e, cut[0])
+		s.copyCut(e, cut[0], h.Offset)
 	})
 	return nil
 }
 
-func (s *server) copyCut(e *engine, step uint64) {
+func (s *server) copyCut(e *engine, step, number uint64) {
 	for e.barrier.run(); ; {
 		var err error
-		if e.barrier.copy(func(since time.Time) { err = s.save(e, step, since) }) {
+		if e.barrier.copy(func(since time.Time) { err = s.save(e, step, number, since) }) {
 			e.barrier.run()
 			if err != nil {
 				s.end(s.own(err))

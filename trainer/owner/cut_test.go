@@ -279,7 +279,7 @@ func TestFinalCut(t *testing.T) {
 			})
 		}
 		members[0].adds(t, steps, nil)
-		if cut := members[0].saveCut(t, Final); !slices.Equal(cut, []uint64{steps, steps, steps, steps}) {
+		if cut := within(t, members[0].final(t)); !slices.Equal(cut, []uint64{steps, steps, steps, steps}) {
 			t.Errorf("cut %v", cut)
 		}
 		running.Wait()
@@ -311,7 +311,7 @@ func TestCutWithoutALostWorker(t *testing.T) {
 		})
 		saves := 1
 		members[0].adds(t, steps, func() { members[0].saveCut(t, Passing); saves++ })
-		cut := members[0].saveCut(t, Final)
+		cut := within(t, members[0].final(t))
 		running.Wait()
 		if want := []uint64{steps, steps, steps, 4}; !slices.Equal(cut, want) {
 			t.Errorf("cut %v, want %v", cut, want)
@@ -336,6 +336,8 @@ func TestBadCutFramesEndTheTraining(t *testing.T) {
 		"not the chief":    {1, []wire.Frame{ask}, "unexpected cut frame"},
 		"of no kind":       {0, []wire.Frame{{Header: wire.Header{Kind: wire.Cut, Part: uint32(cutKinds)}}}, "unexpected cut frame"},
 		"with a payload":   {0, []wire.Frame{frame(wire.Cut, 0, 0, 0, 8)}, "unexpected cut frame"},
+		"concluded by it":  {1, []wire.Frame{{Header: wire.Header{Kind: wire.Alone}}}, "unexpected alone frame"},
+		"goes on anyway":   {0, []wire.Frame{{Header: wire.Header{Kind: wire.Alone}}, stepFrame(0, 1)}, "is done after 0 steps"},
 		"twice":            {0, []wire.Frame{ask, ask}, "before that of the last one is saved"},
 		"saved unasked":    {0, []wire.Frame{save(0, 0)}, "were asked for"},
 		"asked in between": {0, []wire.Frame{ask, ask, save(0, 0)}, "before that of the last one is saved"},
@@ -363,9 +365,11 @@ func TestBadAnswersToACut(t *testing.T) {
 		frames []wire.Frame
 		want   string
 	}{
-		"in step":      {"sync", []wire.Frame{frame(wire.Cut, 0, 0, 0, 8)}, "unexpected cut frame"},
-		"of no groups": {"async", []wire.Frame{frame(wire.Cut, 0, 0, 0, 8)}, "cut frame of 8 bytes, want 16"},
-		"unasked":      {"async", []wire.Frame{frame(wire.Cut, 0, 0, 0, 16), frame(wire.Cut, 0, 0, 0, 16)}, "said twice"},
+		"in step":       {"sync", []wire.Frame{frame(wire.Cut, 0, 0, 0, 8)}, "unexpected cut frame"},
+		"of no groups":  {"async", []wire.Frame{frame(wire.Cut, 0, 0, 0, 8)}, "cut frame of 8 bytes, want 16"},
+		"alone in step": {"sync", []wire.Frame{frame(wire.Alone, 0, 0, 0, 0)}, "unexpected alone frame"},
+		"alone twice":   {"async", []wire.Frame{frame(wire.Alone, 0, 0, 0, 0), frame(wire.Alone, 0, 0, 0, 0)}, "said twice"},
+		"unasked":       {"async", []wire.Frame{frame(wire.Cut, 0, 0, 0, 16), frame(wire.Cut, 0, 0, 0, 16)}, "said twice"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := newJob(t, in(c.mode, example(2, 2)), Servers, 1)
@@ -403,7 +407,7 @@ func TestCutMisuse(t *testing.T) {
 	if err := members[0].Save(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := members[0].Cut(ctx, Final); err == nil || !strings.Contains(err.Error(), "enough") {
+	if _, err := members[0].Conclude(ctx, patience); err == nil || !strings.Contains(err.Error(), "enough") {
 		t.Errorf("a cut that nobody waits for: %v", err)
 	}
 }

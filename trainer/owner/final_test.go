@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/plx-run/plx/trainer/wire"
 )
@@ -14,7 +15,12 @@ import (
 // final makes the last cut while others may go on, and says what it has.
 func (m *member) final(t *testing.T) <-chan []uint64 {
 	made := make(chan []uint64, 1)
-	go func() { made <- m.saveCut(t, Final) }()
+	go func() {
+		if alone, err := m.Conclude(context.Background(), patience); !alone || err != nil {
+			t.Errorf("not alone: %v", err)
+		}
+		made <- m.saveCut(t, Passing)
+	}()
 	return made
 }
 
@@ -47,6 +53,63 @@ func TestFinalCutOfAChiefThatIsDoneFirst(t *testing.T) {
 			holdsCut(t, &j.d, j.shelf.saves()[0], cut)
 			leave(t, j, members[:1])
 		})
+	}
+}
+
+// While it waits the chief saves, and holds, as between two steps.
+func TestSavesOfAChiefThatIsDone(t *testing.T) {
+	j := newJob(t, counting("ssp:0", 3), Servers, 2)
+	j.zeros = true
+	members := j.connect(t)
+	members[0].adds(t, 0, nil)
+	alone := func(most time.Duration) bool {
+		alone, err := members[0].Conclude(context.Background(), most)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return alone
+	}
+	if alone(time.Millisecond) {
+		t.Fatal("two others are there")
+	}
+	before := members[0].saveCut(t, Holding)
+	var running sync.WaitGroup
+	for _, m := range members[1:] {
+		running.Go(func() {
+			m.adds(t, 9, nil)
+			if err := m.Close(); err != nil {
+				t.Errorf("worker:%d: %v", m.rank, err)
+			}
+		})
+	}
+	eventually(t, "both wait", func() bool { return heldBack(t, j, 2) })
+	if !alone(patience) {
+		t.Fatal("they were held for ever")
+	}
+	after := members[0].saveCut(t, Passing)
+	running.Wait()
+	eventually(t, "everything was saved", func() bool { all := j.shelf.saves(); return len(all) == 2 && len(all[1]) == 2 })
+	for i, cut := range [][]uint64{before, after} {
+		holdsCut(t, &j.d, j.shelf.saves()[i], cut)
+	}
+	if !slices.Equal(before, []uint64{0, 0, 0}) || !slices.Equal(after, []uint64{0, 9, 9}) {
+		t.Errorf("cuts %v and %v", before, after)
+	}
+	leave(t, j, members[:1])
+}
+
+func TestConcludeMisuse(t *testing.T) {
+	for mode, want := range map[string]string{"sync": "the last one of all workers", "async": "which is for worker:0 to do"} {
+		j := newJob(t, in(mode, example(2, 2)), Servers, 1)
+		members := j.connect(t)
+		m := members[0]
+		if mode == "async" {
+			m = members[1]
+		}
+		if _, err := m.Conclude(context.Background(), patience); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", mode, err)
+		}
+		leave(t, j, members)
 	}
 }
 
@@ -100,7 +163,7 @@ func TestFinalCutThatAGroupGoesOnAfter(t *testing.T) {
 		}
 		failed := make(chan error, 1)
 		go func() {
-			_, err := members[0].Cut(context.Background(), Final)
+			_, err := members[0].Conclude(context.Background(), patience)
 			failed <- err
 		}()
 		if !before {

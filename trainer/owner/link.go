@@ -35,6 +35,7 @@ type link struct {
 	coming    atomic.Pointer[holding] // and will have when it says that variables have moved
 	moved     chan struct{}           // it has said so
 	cuts      chan []uint64           // its answer to a question for a cut
+	alone     chan struct{}           // closed: it has said that all others have left
 	rooms     chan RoomError          // its answer to a question for room
 	roomAsked atomic.Bool             // which was asked
 
@@ -54,6 +55,7 @@ func newLink(c *Client, index int, task cluster.Task, addr string, conn *wire.Co
 		over:     make(chan struct{}),
 		moved:    make(chan struct{}, 1),
 		cuts:     make(chan []uint64, 1),
+		alone:    make(chan struct{}),
 		rooms:    make(chan RoomError, 1),
 	}
 	if c.relay != nil && c.d.aggregates(task) {
@@ -170,6 +172,8 @@ func (l *link) receiveStep() (outcome, error) {
 			err = l.room(h)
 		case wire.Cut:
 			err = l.cut(h)
+		case wire.Alone:
+			err = l.isAlone(h)
 		case wire.Norm:
 			err = l.squares(h)
 		case wire.Rows:

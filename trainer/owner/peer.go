@@ -27,17 +27,18 @@ type peer struct {
 	out    chan struct{} // closed by fall
 	known  chan struct{} // closed by introduced
 
-	epoch  uint32        // of who owns what; for serve only, as are those below
-	step   uint64        // steps begun; after the loss for settle, as are parts, got and need
-	saved  uint64        // the step before which the chief saved last, plus one
-	holds  bool          // nothing behind the cut counts until the chief goes on
-	copied chan struct{} // closed: what was to be saved is
-	begun  []byte        // payload of the step's first frame
-	parts  []int         // leaves present, by part
-	got    []bool        // by slot and part: its gradient came in this step
-	need   int           // gradients that are still to come in this step
-	pulled pulled
-	wants  wants
+	epoch     uint32        // of who owns what; for serve only, as are those below
+	step      uint64        // steps begun; after the loss for settle, as are parts, got and need
+	saved     uint64        // the step before which the chief saved last, plus one
+	holds     bool          // nothing behind the cut counts until the chief goes on
+	copied    chan struct{} // closed: what was to be saved is
+	concluded bool          // it takes no further step
+	begun     []byte        // payload of the step's first frame
+	parts     []int         // leaves present, by part
+	got       []bool        // by slot and part: its gradient came in this step
+	need      int           // gradients that are still to come in this step
+	pulled    pulled
+	wants     wants
 
 	falling sync.Once
 	cause   error // of the fall
@@ -103,6 +104,8 @@ func (p *peer) take(h wire.Header) error {
 		return p.save(h)
 	case h.Kind == wire.Cut && h.Length == 0:
 		return p.askCut(h)
+	case h.Kind == wire.Alone && h.Length == 0:
+		return p.conclude()
 	case h.Kind == wire.Commit && h.Length == 0:
 		return p.commit(h)
 	case h.Kind == wire.Fetch && h.Length == 0:

@@ -14,6 +14,7 @@ import (
 // the Declaration must not be changed.
 type Snapshot struct {
 	Step        uint64       // steps that the chief's group has made
+	Number      uint64       // of saves before: where workers are not in step there may be several of a step
 	Declaration *Declaration // with the pieces of the time
 	Owner       cluster.Task
 	Pieces      []Kept
@@ -40,21 +41,26 @@ func (c *Client) Save() error {
 	case !inStep && c.cut == nil:
 		return fmt.Errorf("saved before step %d and asked for no cut", c.step)
 	}
-	frame := wire.Frame{Header: wire.Header{Kind: wire.Save, Step: c.step}, Payload: encodeCut(c.cut)}
+	frame := wire.Frame{Header: wire.Header{Kind: wire.Save, Step: c.step, Offset: c.saves}, Payload: encodeCut(c.cut)}
 	if c.holds {
 		frame.Part = 1
 	}
+	number := c.saves
 	c.saved, c.cut, c.holds = c.step+1, nil, false
+	c.saves++
 	if err := c.tellOwners(frame); err != nil {
 		return err
 	}
 	if c.local != nil && !c.local.idle() {
-		if err := c.local.server.save(c.local.serves.Load().engine, c.step, time.Now()); err != nil {
+		if err := c.local.server.save(c.local.serves.Load().engine, c.step, number, time.Now()); err != nil {
 			c.fail(err)
 		}
 	}
 	return c.working()
 }
+
+// Saves returns how many times Save was called.
+func (c *Client) Saves() uint64 { return c.saves }
 
 // savable says why nothing can be saved now.
 func (c *Client) savable() error {
@@ -110,12 +116,12 @@ func (p *peer) save(h wire.Header) error {
 	case <-p.server.ended:
 		return errEnded
 	}
-	return p.server.save(e, h.Step, time.Now())
+	return p.server.save(e, h.Step, h.Offset, time.Now())
 }
 
 // save hands on a copy of what an engine has, for which the training was held
 // since some time.
-func (s *server) save(e *engine, step uint64, since time.Time) error {
+func (s *server) save(e *engine, step, number uint64, since time.Time) error {
 	e.noteSave(step)
 	slots := e.lasting()
 	if len(slots) == 0 {
@@ -124,7 +130,7 @@ func (s *server) save(e *engine, step uint64, since time.Time) error {
 	if s.keep == nil {
 		return s.own(errors.New("is to save its variables and was not configured to"))
 	}
-	snapshot := Snapshot{Step: step, Declaration: e.d, Owner: s.self}
+	snapshot := Snapshot{Step: step, Number: number, Declaration: e.d, Owner: s.self}
 	for _, slot := range slots {
 		snapshot.Pieces = append(snapshot.Pieces, slot.preserve())
 	}

@@ -205,18 +205,6 @@ func (s *server) leave(rank int) error {
 	return err
 }
 
-// concluded notes that the chief takes no further step, but stays: nobody is to
-// wait for one.
-func (s *server) concluded() error {
-	s.mu.Lock()
-	err := s.stop(0)
-	s.mu.Unlock()
-	if err == nil {
-		s.engine.stop(0)
-	}
-	return err
-}
-
 // parted reports whether a worker has said goodbye: it cannot be lost any
 // more.
 func (s *server) parted(rank int) bool {

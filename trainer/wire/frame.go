@@ -75,7 +75,8 @@ const (
 	Moved                      // owner: all rows are where they belong; or, to an owner, all of a range
 	Room                       // worker: JSON, pieces; owner: whether it could hold its share
 	Cut                        // chief: asks for a cut; owner: u64 by group of workers, how many steps it has, if only in part
-	Save                       // chief: keep what there is after Step steps, or, u64 by group, after as many of each
+	Alone                      // chief: takes no further step; owner: all others have left
+	Save                       // chief: keep what there is after Step steps, or, u64 by group, after as many of each; Offset: saves before
 	Without                    // first owner: worker Part is lost, it counts in steps before Step only; workers pass it on
 	Message                    // depots: JSON, and bytes that belong to it, see package depot
 	Chunk                      // depots: part of a file
@@ -87,7 +88,7 @@ var kindNames = [kinds]string{
 	Step: "step", Push: "push", Done: "done", Norm: "norm", Scale: "scale", Pull: "pull", Rows: "rows",
 	Want: "want", Early: "early", Final: "final",
 	Commit: "commit", Verdict: "verdict", Fetch: "fetch", Bye: "bye", Error: "error", Collective: "collective",
-	Remap: "remap", Move: "move", Moved: "moved", Room: "room", Cut: "cut", Save: "save", Without: "without",
+	Remap: "remap", Move: "move", Moved: "moved", Room: "room", Cut: "cut", Alone: "alone", Save: "save", Without: "without",
 	Message: "message", Chunk: "chunk",
 }
 

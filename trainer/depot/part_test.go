@@ -1,0 +1,43 @@
+package depot
+
+import (
+	"context"
+	"testing"
+
+	"github.com/plx-run/plx/trainer/owner"
+)
+
+// Where workers are not in step there may be several saves of one step: what
+// comes of each is that one's alone, whatever is on its way beside it.
+func TestSavesOfOneStep(t *testing.T) {
+	d := &Depot{begun: make(chan struct{})}
+	begin := func(number uint64) *part {
+		t.Helper()
+		if err := d.begin(context.Background(), message{Kind: begin, Step: 5, Number: number, Wanted: &wanted{}}); err != nil {
+			t.Fatal(err)
+		}
+		d.part.wanted.Pieces = true // and nobody is to work on it
+		return d.part
+	}
+	has := func(p *part, number uint64) {
+		t.Helper()
+		select {
+		case s := <-p.pieces:
+			if s.Number != number {
+				t.Errorf("has snapshot %d, want %d", s.Number, number)
+			}
+		default:
+			t.Errorf("has no snapshot, want %d", number)
+		}
+	}
+	p := begin(0)
+	d.Save(owner.Snapshot{Step: 5})
+	has(p, 0)
+	d.Save(owner.Snapshot{Step: 5, Number: 1}) // before this depot has heard that the save is over
+	has(begin(1), 1)
+	d.cancelPart(errClosed)
+	d.Save(owner.Snapshot{Step: 5, Number: 2}) // for a save that has failed
+	p = begin(3)
+	d.Save(owner.Snapshot{Step: 5, Number: 3})
+	has(p, 3)
+}
