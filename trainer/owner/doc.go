@@ -110,19 +110,18 @@
 // workers are in step nobody can finish the next step without the chief, so
 // all copies are of the same moment. Elsewhere [Client.Cut] comes first: owners
 // say how many steps of each group they have, and apply nothing behind the most
-// of them until they have copied what lies before. With [Client.Conclude] the chief
-// waits until it is alone, so that the last cut has everything. A [Snapshot] goes to ServerConfig.Save or
-// ClientConfig.Save, which writes it where it likes, behind the training.
-// Outcome.Saved of the next step tells every worker, for what it carries
-// itself.
+// of them until they have copied what lies before; with [Client.Conclude] the
+// chief waits until it is alone, so that the last cut has everything. A
+// [Snapshot] goes to ServerConfig.Save or ClientConfig.Save, which writes it
+// where it likes, behind the training. Outcome.Saved of the next step tells
+// every worker, for what it carries itself.
 //
 // A Declaration that names a Checkpoint goes on from there with step First, or
 // each group with its own of a Cut; who is too far ahead there waits in
-// [Client.Resume].
-// Every owner fills its pieces through its Restore, which puts all parts that
-// overlap them, in any order: other servers, workers, hosts, partitions and
-// architectures make no difference to the bits. Workers then get values as at
-// any start. The loss is not saved; it follows from the next step.
+// [Client.Resume]. Every owner fills its pieces through its Restore, which puts
+// all parts that overlap them, in any order: other servers, workers, hosts,
+// partitions and architectures make no difference to the bits. Workers then get
+// values as at any start. The loss is not saved; it follows from the next step.
 //
 //	func restore(ctx context.Context, d *owner.Declaration, p owner.Piece, into owner.Restoring) error {
 //		for _, part := range overlapping(p) {
