@@ -46,13 +46,15 @@ func parseID(id string) (identity, error) {
 	return identity{step: step, generation: int(generation)}, nil
 }
 
-// newestFirst orders checkpoints by step, then generation, then time. The name
-// decides where the manifests are equal in all that, or missing.
+// newestFirst orders checkpoints by step, then time, then generation: another job
+// has generations of its own, and where workers are not in step it may have made
+// more than the chief's steps tell. The name decides where the manifests are equal
+// in all that, or missing.
 func newestFirst(a, b Held) int {
 	x, _ := parseID(a.ID) // List and Candidates take no other names
 	y, _ := parseID(b.ID)
-	return -cmp.Or(cmp.Compare(x.step, y.step), cmp.Compare(x.generation, y.generation),
-		a.time().Compare(b.time()), cmp.Compare(a.ID, b.ID))
+	return -cmp.Or(cmp.Compare(x.step, y.step), a.time().Compare(b.time()),
+		cmp.Compare(x.generation, y.generation), cmp.Compare(a.ID, b.ID))
 }
 
 const (
