@@ -266,6 +266,14 @@ func (s *saver) conclude(ctx context.Context) error {
 	return nil
 }
 
+// meanwhile is the time between two checkpoints behind the chief's last step, where
+// they are counted in steps, of which it makes none any more.
+const meanwhile = time.Minute
+
+func (s *saver) overdue() bool {
+	return s.r.job.config.ckptSteps > 0 && time.Since(s.last) >= meanwhile
+}
+
 // outlast waits until all other workers have left, where none waits for another.
 // Meanwhile what is due and asked for is saved, as between two steps.
 func (s *saver) outlast(ctx context.Context) error {
@@ -276,6 +284,7 @@ func (s *saver) outlast(ctx context.Context) error {
 		if alone || err != nil {
 			return err
 		}
+		s.due = s.due || s.overdue()
 		if err := s.after(ctx); err != nil {
 			return err
 		}
