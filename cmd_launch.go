@@ -83,11 +83,15 @@ func (c *command) launch(ctx *cli.Context) error {
 func (c *command) warnOfFlags(cfg launcher.Config) {
 	for _, arg := range cfg.Args {
 		name, _, _ := strings.Cut(arg, "=")
-		if slices.Contains([]string{"--hosts", "--host", "--ps", "--detach", "--local", "--dry-run"}, name) {
+		if slices.Contains(ownFlags, name) {
 			fmt.Fprintf(c.stderr, "plx: note: %s stands behind %s and is given to it: plx's own flags stand before the program\n", name, cfg.Program)
 		}
 	}
 }
+
+// ownFlags are flags of plx launch that programs hardly have.
+var ownFlags = []string{"--hosts", "--host", "--ps", "--detach", "--local", "--dry-run", "--fetch", "--max-restarts",
+	"--min-workers", "--wait-host", "--workers-per-host", "--checkpoint-timeout"}
 
 func (c *command) launchConfig(ctx *cli.Context) (cfg launcher.Config, err error) {
 	if cfg.Reach, err = reach(ctx); err != nil {

@@ -1,9 +1,15 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/plx-run/plx/launcher"
 )
 
 func TestFlagsFirst(t *testing.T) {
@@ -25,5 +31,24 @@ func TestFlagsFirst(t *testing.T) {
 		if got := flagsFirst(app, strings.Fields(args)); !slices.Equal(got, strings.Fields(want)) {
 			t.Errorf("%s:\n got %s\nwant %s", args, strings.Join(got, " "), want)
 		}
+	}
+}
+
+// Flags of plx's own that stand behind the program are noticed, by their names.
+func TestFlagsBehindTheProgram(t *testing.T) {
+	launch := (&command{}).launchCommand()
+	for _, name := range ownFlags {
+		if !slices.ContainsFunc(launch.Flags, func(f cli.Flag) bool { return "--"+f.Names()[0] == name }) {
+			t.Errorf("%s is no flag of plx launch", name)
+		}
+	}
+	said, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	(&command{stderr: said}).warnOfFlags(launcher.Config{Program: "./train", Args: []string{"--name", "x", "--max-restarts=3"}})
+	if b, err := os.ReadFile(said.Name()); err != nil || strings.Count(string(b), "\n") != 1 || !strings.Contains(string(b), "--max-restarts stands behind ./train") {
+		t.Errorf("%v, %q", err, b)
 	}
 }
