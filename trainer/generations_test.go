@@ -16,9 +16,14 @@ import (
 // until waits for something that the process says to its agent.
 func (p *testProcess) until(t *testing.T, kind cluster.ControlKind) cluster.ControlMessage {
 	t.Helper()
+	return p.untilSaid(t, string(kind), func(m cluster.ControlMessage) bool { return m.Kind == kind })
+}
+
+func (p *testProcess) untilSaid(t *testing.T, what string, said func(cluster.ControlMessage) bool) cluster.ControlMessage {
+	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		p.mu.Lock()
-		i := slices.IndexFunc(p.heard, func(m cluster.ControlMessage) bool { return m.Kind == kind })
+		i := slices.IndexFunc(p.heard, said)
 		var m cluster.ControlMessage
 		if i >= 0 {
 			m = p.heard[i]
@@ -29,13 +34,13 @@ func (p *testProcess) until(t *testing.T, kind cluster.ControlKind) cluster.Cont
 		}
 		select {
 		case <-p.waited:
-			t.Fatalf("%s ended with %d and did not say %s; stderr: %s", p.task, p.cmd.ProcessState.ExitCode(), kind, p.stderr.String())
+			t.Fatalf("%s ended with %d and did not say %s; stderr: %s", p.task, p.cmd.ProcessState.ExitCode(), what, p.stderr.String())
 		default:
 		}
 		if time.Now().After(deadline) {
 			p.cmd.Process.Signal(syscall.SIGQUIT) // to see where it stands
 			<-p.waited
-			t.Fatalf("%s did not say %s; stderr: %s", p.task, kind, p.stderr.String())
+			t.Fatalf("%s did not say %s; stderr: %s", p.task, what, p.stderr.String())
 		}
 	}
 }

@@ -127,6 +127,9 @@ func TestALastWordIsSaid(t *testing.T) {
 				groups := (&owner.Declaration{Sync: sync, Workers: make([]owner.Range, 3)}).Groups()
 				all := launch(t, "forever", 3, 2, "--sync="+mode)
 				all["worker:0"].untilStep(t, 20)
+				for _, name := range []string{"worker:1", "worker:2"} {
+					all[name].untilSaid(t, "that it has made a step", func(m cluster.ControlMessage) bool { return m.Step > 0 })
+				}
 				end(t, all)
 				one, other := all["ps:0"].lastWord(t), all["ps:1"].lastWord(t)
 				if !one.Last || !other.Last || len(one.Made) != len(groups) || len(other.Made) != len(groups) {
