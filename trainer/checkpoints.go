@@ -26,6 +26,7 @@ type saver struct {
 	mu      sync.Mutex
 	asked   []request // who wants one made, and to be told
 	resting *rest     // the chief is held, or is about to be
+	result  *result   // what became of the last one; nil: it is yet to be made
 }
 
 // openDepot joins the other tasks' checkpoint folders, where there are to be any.
@@ -81,7 +82,7 @@ func (r *Replica) restore(ctx context.Context) error {
 // compareCut says where workers go on that do not wait for each other.
 func (r *Replica) compareCut(m *checkpoint.Manifest) {
 	switch {
-	case len(m.Cut) < 2 || slices.Min(m.Cut) == slices.Max(m.Cut) && r.declared.Cut != nil:
+	case len(m.Cut) < 2 || slices.Min(m.Cut) == slices.Max(m.Cut):
 	case r.declared.Cut != nil:
 		r.job.Logf(slog.LevelInfo, "each worker goes on where it was, after steps %d to %d", slices.Min(m.Cut), slices.Max(m.Cut))
 	default:
@@ -135,8 +136,14 @@ func (r *Replica) newSaver() *saver {
 // ask has a checkpoint made at the next step boundary.
 func (s *saver) ask(r request) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.asked = append(s.asked, r)
+	over := s.result
+	if over == nil {
+		s.asked = append(s.asked, r)
+	}
+	s.mu.Unlock()
+	if over != nil {
+		r.tell(over.step, 0, over.err)
+	}
 }
 
 func (s *saver) wanted() bool {
@@ -236,64 +243,6 @@ func (r *Replica) manifest(cut []uint64) checkpoint.Manifest {
 	}
 }
 
-// conclude makes the last checkpoint, of a training that has ended well, and
-// waits until all is written. One that fails was said to. Where workers are not in
-// step it has the last step of each.
-func (s *saver) conclude(ctx context.Context) error {
-	if s == nil {
-		return nil
-	}
-	d := s.r.job.depot
-	d.Wait(ctx)
-	loose := !s.r.declared.Sync.Together()
-	if loose {
-		if err := s.outlast(ctx); err != nil {
-			return err
-		}
-		d.Wait(ctx)
-	}
-	if s.at != s.r.step || s.wanted() || loose {
-		if err := s.save(ctx, owner.Passing); err != nil {
-			return err
-		}
-		d.Wait(ctx)
-	}
-	s.telling.Wait()
-	if sum := d.Summary(); sum.Saved+sum.Failed > 0 {
-		s.r.job.Logf(slog.LevelInfo, "%s of %s made, %d failed; steps held for %v at most, %v in all",
-			count(sum.Saved, "checkpoint"), size(int(sum.Bytes)), sum.Failed, brief(sum.LongestHeld), brief(sum.Held))
-	}
-	return nil
-}
-
-// meanwhile is the time between two checkpoints behind the chief's last step, where
-// they are counted in steps, of which it makes none any more.
-const meanwhile = time.Minute
-
-func (s *saver) overdue() bool {
-	return s.r.job.config.ckptSteps > 0 && time.Since(s.last) >= meanwhile
-}
-
-// outlast waits until all other workers have left, where none waits for another.
-// Meanwhile what is due and asked for is saved, as between two steps.
-func (s *saver) outlast(ctx context.Context) error {
-	s.r.job.mesh.Close() // before others wait there for this worker
-	defer s.r.job.waiting(func() string { return "the other workers' last steps" })()
-	for {
-		alone, err := s.r.client.Conclude(ctx, time.Second)
-		if alone || err != nil {
-			return err
-		}
-		s.due = s.due || s.overdue()
-		if err := s.after(ctx); err != nil {
-			return err
-		}
-	}
-}
-
-// brief is a time to ten microseconds.
-func brief(t time.Duration) time.Duration { return t.Round(10 * time.Microsecond) }
-
 // leaveDepot waits until no other task needs anything of this one's folder.
 func (j *Job) leaveDepot(ctx context.Context) {
 	if j.depot != nil {
@@ -323,25 +272,4 @@ func (r *Replica) began() {
 		r.restored = true
 		r.job.depot.Restored()
 	}
-}
-
-// lastCheckpoint is every worker's part in the one at the end. Workers that
-// carry state leave together: it comes from each, and the chief may ask for it
-// after another has done its last step.
-func (r *Replica) lastCheckpoint(ctx context.Context) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.err != nil || r.job.depot == nil {
-		return nil
-	}
-	r.began()
-	if err := r.makeLast(ctx); err != nil || len(r.carried) == 0 || !r.declared.Sync.Together() {
-		return err
-	}
-	return r.job.Barrier(ctx)
-}
-
-func (r *Replica) makeLast(ctx context.Context) error {
-	r.saveCarried(int(r.client.Step()), func(c carried) []byte { return c.memory })
-	return r.saver.conclude(ctx)
 }

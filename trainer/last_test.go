@@ -1,0 +1,143 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// inThisStep has a checkpoint made that somebody asks for, and returns what
+// becomes of it.
+func inThisStep(t *testing.T, s *saver, r request) (step int) {
+	t.Helper()
+	told := make(chan error, 1)
+	r.tell = func(at int, _ time.Duration, err error) { step = at; told <- err }
+	s.ask(r)
+	select {
+	case err := <-told:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("nobody answers")
+	}
+	return step
+}
+
+// A chief that has made its last step saves what the others make after it, and
+// holds them, when it is asked to; and once all is done there is nothing more to
+// save.
+func TestSaveBehindTheChiefsLastStep(t *testing.T) {
+	for _, mode := range []string{"async", "ssp:9", "group:2"} {
+		dir, asked, each := t.TempDir(), make(chan struct{}), regression{}
+		for run, steps := range [][]int{{5, 9}, {5, 12}} {
+			tj := newTestJobOn(t, hostNames(2), 2, VirtualWorkers(6), saving(dir, 0), Arch("ps"), Sync(mode))
+			go func() {
+				defer close(asked)
+				if !eventuallyAt(t, tj.jobs[0], 5) || run > 0 {
+					return
+				}
+				s := tj.jobs[0].replica.Load().saver
+				if step := inThisStep(t, s, request{}); step != 5 {
+					t.Errorf("%s: saved behind step %d, want 5", mode, step)
+				}
+				inThisStep(t, s, request{hold: true, number: 1})
+				s.resume(1)
+			}()
+			errs := tj.end(func(ctx context.Context, j *Job) error {
+				r, err := j.Parallelize(ctx, each.build, SGD(0.01), GlobalBatch(12))
+				if err != nil {
+					return err
+				}
+				begin := []int{0, 0}
+				if run > 0 {
+					begin = []int{5, 9}
+				}
+				if r.Steps() != begin[j.WorkerID()] {
+					return fmt.Errorf("begins after step %d, want %d", r.Steps(), begin[j.WorkerID()])
+				}
+				from, to := r.Rows()
+				for r.Steps() < steps[j.WorkerID()] {
+					if r.Steps() == 7 {
+						<-asked
+					}
+					if _, err := r.Step(ctx, each.feed(r.Steps(), from, to)); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err := errors.Join(append(errs, tj.wait())...); err != nil {
+				t.Fatalf("%s, run %d: %v\n%s", mode, run, err, tj.logs[0])
+			}
+			<-asked
+			if step := inThisStep(t, tj.jobs[0].replica.Load().saver, request{}); step != 5 {
+				t.Errorf("%s, run %d: when all is done: behind step %d, want 5", mode, run, step)
+			}
+			if said := tj.logs[0].String(); run > 0 && !strings.Contains(said, "each worker goes on where it was, after steps 5 to 9") {
+				t.Errorf("%s: does not say where it goes on:\n%s", mode, said)
+			}
+			asked = make(chan struct{})
+		}
+	}
+}
+
+// Who asks in step when the last checkpoint is made, or is about to be, is told
+// of that one.
+func TestAskedForWhenAllIsSaved(t *testing.T) {
+	each, told := regression{}, make(chan error, 1)
+	tj := newTestJobOn(t, hostNames(2), 1, VirtualWorkers(6), saving(t.TempDir(), 4))
+	errs := tj.end(func(ctx context.Context, j *Job) error {
+		r, err := j.Parallelize(ctx, each.build, SGD(0.01), GlobalBatch(12))
+		if err != nil {
+			return err
+		}
+		from, to := r.Rows()
+		for r.Steps() < 8 {
+			eventuallyFree(j)
+			if _, err := r.Step(ctx, each.feed(r.Steps(), from, to)); err != nil {
+				return err
+			}
+		}
+		if j.IsChief() {
+			r.saver.ask(request{tell: func(step int, _ time.Duration, err error) {
+				if step != 8 {
+					err = errors.Join(err, fmt.Errorf("behind step %d, want 8", step))
+				}
+				told <- err
+			}})
+		}
+		return nil
+	})
+	if err := errors.Join(append(errs, tj.wait())...); err != nil {
+		t.Fatalf("%v\n%s", err, tj.logs[0])
+	}
+	if err := <-told; err != nil {
+		t.Error(err)
+	}
+	if step := inThisStep(t, tj.jobs[0].replica.Load().saver, request{}); step != 8 {
+		t.Errorf("afterwards: behind step %d, want 8", step)
+	}
+}
+
+// eventuallyFree waits until the chief may begin another save.
+func eventuallyFree(j *Job) {
+	for j.IsChief() && j.depot.Busy() {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// eventuallyAt waits until a task has begun so many steps.
+func eventuallyAt(t *testing.T, j *Job, steps int64) bool {
+	for j.steps.Load() < steps {
+		select {
+		case <-t.Context().Done():
+			return false
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return true
+}
