@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/owner"
@@ -91,6 +92,16 @@ func (p *testProcess) lastWord(t *testing.T) cluster.ControlMessage {
 	return last
 }
 
+// untilMade waits for a worker's word that it has made a step.
+func (p *testProcess) untilMade(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); p.lastWord(t).Step == 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s has not made a step; stderr: %s", p.task, p.stderr.String())
+		}
+	}
+}
+
 // However a task ends, it says before how far it is; a server as far as the workers
 // have come whose word it is, or a step that was under way further.
 func TestALastWordIsSaid(t *testing.T) {
@@ -127,6 +138,9 @@ func TestALastWordIsSaid(t *testing.T) {
 				groups := (&owner.Declaration{Sync: sync, Workers: make([]owner.Range, 3)}).Groups()
 				all := launch(t, "forever", 3, 2, "--sync="+mode)
 				all["worker:0"].untilStep(t, 20)
+				for rank := range 3 { // nobody waits for the others, which may not train yet
+					all[cluster.Task{Role: cluster.Worker, Index: rank}.String()].untilMade(t)
+				}
 				end(t, all)
 				one, other := all["ps:0"].lastWord(t), all["ps:1"].lastWord(t)
 				if !one.Last || !other.Last || len(one.Made) != len(groups) || len(other.Made) != len(groups) {
