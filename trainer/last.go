@@ -75,7 +75,7 @@ func (s *saver) outlast(ctx context.Context) error {
 		if alone || err != nil {
 			return err
 		}
-		s.due = s.due || s.behind()
+		s.due = s.due || s.overdue()
 		if err := s.after(ctx); err != nil {
 			return err
 		}
@@ -86,8 +86,8 @@ func (s *saver) outlast(ctx context.Context) error {
 // they are counted in steps, of which the chief makes none any more.
 const meanwhile = time.Minute
 
-// behind reports whether it is time for another one of these.
-func (s *saver) behind() bool {
+// overdue reports whether it is time for another one of these.
+func (s *saver) overdue() bool {
 	return s.r.job.config.ckptSteps > 0 && time.Since(s.last) >= meanwhile
 }
 

@@ -130,23 +130,6 @@ func eventuallyFree(j *Job) {
 	}
 }
 
-// Behind the chief's last step there are no steps to count by, but time.
-func TestCheckpointsBehindTheLastStep(t *testing.T) {
-	for _, c := range []struct {
-		conf config
-		last time.Duration // ago
-		want bool
-	}{
-		{config{ckptSteps: 5}, meanwhile, true}, {config{ckptSteps: 5}, meanwhile / 2, false},
-		{config{ckptSecs: 900}, meanwhile, false}, {config{}, time.Hour, false},
-	} {
-		s := &saver{r: &Replica{job: &Job{config: c.conf}}, last: time.Now().Add(-c.last)}
-		if got := s.behind(); got != c.want {
-			t.Errorf("%+v, %v ago: %t", c.conf, c.last, got)
-		}
-	}
-}
-
 // eventuallyAt waits until a task has begun so many steps.
 func eventuallyAt(t *testing.T, j *Job, steps int64) bool {
 	for j.steps.Load() < steps {

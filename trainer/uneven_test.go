@@ -127,3 +127,17 @@ func TestCheckpointsAfterTheChief(t *testing.T) {
 		}
 	}
 }
+
+// Behind the chief's last step the clock says when a checkpoint is due.
+func TestWhatIsDueAfterTheChief(t *testing.T) {
+	for _, c := range []struct {
+		steps int
+		since time.Duration
+		want  bool
+	}{{5, meanwhile, true}, {5, meanwhile / 2, false}, {0, 2 * meanwhile, false}} {
+		s := &saver{r: &Replica{job: &Job{config: config{ckptSteps: c.steps}}}, last: time.Now().Add(-c.since)}
+		if got := s.overdue(); got != c.want {
+			t.Errorf("every %d steps, the last %v ago: %t", c.steps, c.since, got)
+		}
+	}
+}
