@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/plx-run/plx/launcher/agent"
@@ -18,7 +19,8 @@ import (
 
 // checkpoint is one that hosts keep, put together from what each of them says.
 type checkpoint struct {
-	folder  string // below the name's, with slashes
+	folder  string    // below the name's, with slashes
+	made    time.Time // as most hosts say
 	files   []keptFile
 	missing string // why it cannot be fetched, "" where it can
 }
@@ -63,7 +65,7 @@ type version struct {
 }
 
 func newVersion(k agent.Kept) *version {
-	v := &version{checkpoint: checkpoint{folder: k.Folder}}
+	v := &version{checkpoint: checkpoint{folder: k.Folder, made: k.Made}}
 	for _, f := range k.Files {
 		v.files = append(v.files, keptFile{KeptFile: f})
 	}
@@ -125,12 +127,12 @@ func (v *version) look() {
 	}
 }
 
-// newestFirst orders checkpoints by the folder they lie in, then by step and
-// generation, which begin their names, the highest first.
+// newestFirst orders checkpoints by the folder they lie in, then as trainers do:
+// by step, time and generation, the highest first.
 func newestFirst(a, b checkpoint) int {
 	x, y := stepAndGeneration(a.folder), stepAndGeneration(b.folder)
 	return cmp.Or(cmp.Compare(path.Dir(a.folder), path.Dir(b.folder)),
-		cmp.Compare(y[0], x[0]), cmp.Compare(y[1], x[1]), cmp.Compare(b.folder, a.folder))
+		cmp.Compare(y[0], x[0]), b.made.Compare(a.made), cmp.Compare(y[1], x[1]), cmp.Compare(b.folder, a.folder))
 }
 
 var checkpointID = regexp.MustCompile(`^([0-9]{12,20})-g([0-9]{1,10})-`)

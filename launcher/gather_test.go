@@ -2,20 +2,27 @@ package launcher
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/plx-run/plx/launcher/agent"
 )
 
 // lists reads one host's list per text: a line per checkpoint, its folder, its
-// files and then the sum of its manifest. A file that the host has bears a "+".
+// files and then the sum of its manifest. A file that the host has bears a "+", a
+// folder may have a time.
 func lists(texts ...string) (all [][]agent.Kept) {
 	for _, text := range texts {
 		var list []agent.Kept
 		for line := range strings.Lines(text) {
 			words := strings.Fields(line)
-			k := agent.Kept{Folder: words[0]}
+			folder, second, _ := strings.Cut(words[0], "@")
+			k := agent.Kept{Folder: folder}
+			if n, err := strconv.Atoi(second); err == nil {
+				k.Made = time.Unix(int64(n), 0)
+			}
 			if words[1] == "damaged" {
 				k.Damage = "its sum is wrong"
 				list = append(list, k)
@@ -66,6 +73,11 @@ func TestGather(t *testing.T) {
 			[]string{"000000000009-g0-aa p+ s\n000000000010-g2-aa p+ s\n000000000010-g10-aa p+ s\n1000000000000-g0-aa p+ s"},
 			"1000000000000-g0-aa: p[0] manifest.json[0]\n000000000010-g10-aa: p[0] manifest.json[0]\n" +
 				"000000000010-g2-aa: p[0] manifest.json[0]\n000000000009-g0-aa: p[0] manifest.json[0]",
+		},
+		"of one step the latest": {
+			[]string{"000000000010-g2-aa@3 p+ s\n000000000010-g0-bb@7 p+ s\n000000000010-g2-cc@5 p+ s\n000000000010-g3-dd@5 p+ s"},
+			"000000000010-g0-bb: p[0] manifest.json[0]\n000000000010-g3-dd: p[0] manifest.json[0]\n" +
+				"000000000010-g2-cc: p[0] manifest.json[0]\n000000000010-g2-aa: p[0] manifest.json[0]",
 		},
 		"folder by folder": {
 			[]string{"big/000000000001-g0-aa p+ s\nsmall/000000000002-g0-aa p+ s\nbig/000000000003-g0-aa p+ s"},

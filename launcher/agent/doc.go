@@ -28,6 +28,8 @@
 // It runs on Linux; elsewhere Main only says so.
 package agent
 
+import "time"
+
 // Reaped is what "agent reap" prints, as JSON.
 type Reaped struct {
 	Killed     int   `json:"killed"`
@@ -51,6 +53,7 @@ type Wanted struct {
 // holds the manifest of a checkpoint.
 type Kept struct {
 	Folder string     `json:"folder"`           // below ~/.plx/ckpt/<name>, with slashes
+	Made   time.Time  `json:"made,omitzero"`    // as the manifest says
 	Files  []KeptFile `json:"files,omitempty"`  // what the manifest lists, and itself as the last
 	Damage string     `json:"damage,omitempty"` // why the manifest says nothing
 }

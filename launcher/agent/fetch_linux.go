@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"time"
 
 	"github.com/plx-run/plx/launcher/protocol"
 )
@@ -92,7 +93,7 @@ func listKept(root *os.Root, out *json.Encoder) error {
 			return fmt.Errorf("more than %d checkpoints", maxKept)
 		}
 		kept := Kept{Folder: folder}
-		if kept.Files, err = listFiles(root, folder); err != nil {
+		if err := kept.read(root); err != nil {
 			kept.Damage = err.Error()
 		}
 		if err := out.Encode(kept); err != nil {
@@ -102,11 +103,11 @@ func listKept(root *os.Root, out *json.Encoder) error {
 	})
 }
 
-// listFiles reads a checkpoint's manifest.
-func listFiles(root *os.Root, folder string) ([]KeptFile, error) {
-	f, err := root.Open(path.Join(folder, manifestName))
+// read takes what the checkpoint's manifest says.
+func (k *Kept) read(root *os.Root) error {
+	f, err := root.Open(path.Join(k.Folder, manifestName))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer f.Close() // only read
 	text, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
@@ -114,46 +115,49 @@ func listFiles(root *os.Root, folder string) ([]KeptFile, error) {
 		err = fmt.Errorf("more than %d bytes", maxManifest)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	files, err := filesOf(text)
+	files, made, err := filesOf(text)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for i := range files {
-		info, err := root.Stat(path.Join(folder, files[i].Name))
+		info, err := root.Stat(path.Join(k.Folder, files[i].Name))
 		files[i].Here = err == nil && info.Mode().IsRegular() && info.Size() == files[i].Size
 	}
 	own := sha256.Sum256(text)
-	return append(files, KeptFile{Name: manifestName, Size: int64(len(text)), Sum: hex.EncodeToString(own[:]), Here: true}), nil
+	k.Made, k.Files = made, append(files, KeptFile{Name: manifestName, Size: int64(len(text)), Sum: hex.EncodeToString(own[:]), Here: true})
+	return nil
 }
 
-// filesOf returns the files of a manifest, of which it needs to know no more:
+// filesOf returns the files of a manifest, and when it was made, of which it needs
+// to know no more:
 // {"sum":"<SHA-256 of the bytes of checkpoint>","checkpoint":{"files":[...],...}}.
-func filesOf(manifest []byte) ([]KeptFile, error) {
+func filesOf(manifest []byte) (files []KeptFile, made time.Time, err error) {
 	var envelope struct {
 		Sum        string          `json:"sum"`
 		Checkpoint json.RawMessage `json:"checkpoint"`
 	}
 	if err := json.Unmarshal(manifest, &envelope); err != nil {
-		return nil, err
+		return nil, made, err
 	}
 	if sum := sha256.Sum256(envelope.Checkpoint); envelope.Sum != hex.EncodeToString(sum[:]) {
-		return nil, errors.New("its sum is wrong: it is damaged")
+		return nil, made, errors.New("its sum is wrong: it is damaged")
 	}
 	var body struct {
+		Time  time.Time  `json:"time"`
 		Files []KeptFile `json:"files"`
 	}
 	if err := json.Unmarshal(envelope.Checkpoint, &body); err != nil {
-		return nil, err
+		return nil, made, err
 	}
 	seen := map[string]bool{manifestName: true}
 	for i, f := range body.Files {
 		if sum, err := hex.DecodeString(f.Sum); err != nil || len(sum) != sha256.Size || f.Size < 0 ||
 			!fs.ValidPath(f.Name) || path.Base(f.Name) != f.Name || seen[f.Name] {
-			return nil, fmt.Errorf("file %d, %q, makes no sense", i, f.Name)
+			return nil, made, fmt.Errorf("file %d, %q, makes no sense", i, f.Name)
 		}
 		seen[f.Name], body.Files[i].Here = true, false
 	}
-	return body.Files, nil
+	return body.Files, body.Time, nil
 }

@@ -118,7 +118,7 @@ func FuzzFilesOf(f *testing.F) {
 	}
 	f.Add([]byte(`{"sum":"","checkpoint":null}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		files, err := filesOf(text)
+		files, _, err := filesOf(text)
 		if err != nil {
 			return
 		}

@@ -60,7 +60,7 @@ func TestFetchListsWhatTheTrainerWrites(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("exit status %d: %s", code, stderr)
 	}
-	if got := decode[Kept](t, out); got.Folder != "run 1/"+m.ID || got.Damage != "" || !slices.Equal(got.Files, want) {
+	if got := decode[Kept](t, out); got.Folder != "run 1/"+m.ID || !got.Made.Equal(m.Time) || got.Damage != "" || !slices.Equal(got.Files, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
@@ -74,18 +74,18 @@ func TestDamagedManifestsOfTheTrainer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good, err := filesOf(manifest)
+	good, _, err := filesOf(manifest)
 	if err != nil || len(good) != len(m.Files) {
 		t.Fatalf("%+v, %v", good, err)
 	}
 	for i := range manifest {
-		if _, err := filesOf(manifest[:i]); err == nil && i < len(manifest)-1 { // it ends with a new line
+		if _, _, err := filesOf(manifest[:i]); err == nil && i < len(manifest)-1 { // it ends with a new line
 			t.Errorf("cut after %d bytes of %d: no error", i, len(manifest))
 		}
 		for bit := range 8 {
 			bad := slices.Clone(manifest)
 			bad[i] ^= 1 << bit
-			if files, err := filesOf(bad); err == nil && !slices.Equal(files, good) {
+			if files, _, err := filesOf(bad); err == nil && !slices.Equal(files, good) {
 				t.Errorf("bit %d of byte %d flipped: %+v", bit, i, files)
 			}
 		}
