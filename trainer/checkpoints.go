@@ -26,6 +26,7 @@ type saver struct {
 	mu      sync.Mutex
 	asked   []request // who wants one made, and to be told
 	resting *rest     // the chief is held, or is about to be
+	done    bool      // the chief takes no further step, others may
 	result  *result   // what became of the last one; nil: it is yet to be made
 }
 
@@ -102,7 +103,7 @@ func (r *Replica) compare(m *checkpoint.Manifest) {
 		{"rows in a batch", m.Batch, r.settings.batch},
 		{"seed", m.Seed, r.job.config.seed},
 	} {
-		if d.then != d.now {
+		if d.then != d.now && r.declared.Sync.Together() { // in other modes bits are never the same
 			r.job.Logf(slog.LevelWarn, "the checkpoint was made with %s %v, now it is %v: the bits will be others than without the interruption", d.what, d.then, d.now)
 		}
 	}
@@ -136,12 +137,15 @@ func (r *Replica) newSaver() *saver {
 // ask has a checkpoint made at the next step boundary.
 func (s *saver) ask(r request) {
 	s.mu.Lock()
-	over := s.result
-	if over == nil {
+	over, err := s.result, s.refuses(r)
+	if over == nil && err == nil {
 		s.asked = append(s.asked, r)
 	}
 	s.mu.Unlock()
-	if over != nil {
+	switch {
+	case err != nil:
+		r.tell(0, 0, err)
+	case over != nil:
 		r.tell(over.step, 0, over.err)
 	}
 }
@@ -170,12 +174,12 @@ func (s *saver) saveDue(ctx context.Context) error {
 	if !s.due || s.r.job.depot.Busy() {
 		return nil
 	}
-	return s.save(ctx, owner.Passing)
+	return s.save(ctx)
 }
 
 // save has every owner save what it has now or, where workers are not in step,
 // at a cut.
-func (s *saver) save(ctx context.Context, kind owner.CutKind) error {
+func (s *saver) save(ctx context.Context) error {
 	r := s.r
 	s.due, s.last, s.at = false, time.Now(), r.step
 	s.mu.Lock()
@@ -183,7 +187,8 @@ func (s *saver) save(ctx context.Context, kind owner.CutKind) error {
 	s.asked = nil
 	resting := s.hold(asked)
 	s.mu.Unlock()
-	if resting != nil && kind == owner.Passing {
+	kind := owner.Passing
+	if resting != nil {
 		kind = owner.Holding
 	}
 	cut, err := r.client.Cut(ctx, kind)

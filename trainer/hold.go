@@ -15,6 +15,7 @@ type request struct {
 	tell    func(step int, held time.Duration, err error)
 	number  int // of later ones it is higher
 	hold    bool
+	workers int // with hold: so many there will be
 	leaving []cluster.Task
 }
 

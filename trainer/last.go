@@ -2,10 +2,11 @@ package trainer
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
-	"github.com/plx-run/plx/trainer/owner"
+	"github.com/plx-run/plx/trainer/cluster"
 )
 
 // result is what became of a checkpoint.
@@ -52,7 +53,7 @@ func (s *saver) conclude(ctx context.Context) error {
 		d.Wait(ctx)
 	}
 	if s.at != s.r.step || loose {
-		if err := s.save(ctx, owner.Passing); err != nil {
+		if err := s.save(ctx); err != nil {
 			return err
 		}
 	}
@@ -69,6 +70,7 @@ func (s *saver) conclude(ctx context.Context) error {
 // Meanwhile what is due and asked for is saved, as between two steps.
 func (s *saver) outlast(ctx context.Context) error {
 	s.r.job.mesh.Close() // before others wait there for this worker
+	s.outlasts()
 	defer s.r.job.waiting(func() string { return "the other workers' last steps" })()
 	for {
 		alone, err := s.r.client.Conclude(ctx, time.Second)
@@ -80,6 +82,29 @@ func (s *saver) outlast(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// outlasts refuses what can no longer be done for those who have asked.
+func (s *saver) outlasts() {
+	s.mu.Lock()
+	s.done = true
+	asked := s.asked
+	s.asked = nil
+	s.mu.Unlock()
+	for _, r := range asked {
+		s.ask(r)
+	}
+}
+
+// refuses says why nothing can be saved for a request: another number of workers
+// would begin with the chief's step, so that what others have still to make would
+// never be made. It needs s.mu.
+func (s *saver) refuses(r request) error {
+	if !s.done || !r.hold || r.workers == s.r.job.NumWorkers() {
+		return nil
+	}
+	return fmt.Errorf("%s has made its last step, and others have not: only as many workers as now, %d, can go on, not %d",
+		cluster.Chief, s.r.job.NumWorkers(), r.workers)
 }
 
 // meanwhile is the time between two checkpoints behind the chief's last step where

@@ -44,7 +44,12 @@ func TestSaveBehindTheChiefsLastStep(t *testing.T) {
 				if step := inThisStep(t, s, request{}); step != 5 {
 					t.Errorf("%s: saved behind step %d, want 5", mode, step)
 				}
-				inThisStep(t, s, request{hold: true, number: 1})
+				refused := make(chan error, 1)
+				s.ask(request{hold: true, workers: 3, tell: func(_ int, _ time.Duration, err error) { refused <- err }})
+				if err := <-refused; err == nil || !strings.Contains(err.Error(), "only as many workers as now, 2, can go on, not 3") {
+					t.Errorf("%s: asked to go on with another worker: %v", mode, err)
+				}
+				inThisStep(t, s, request{hold: true, number: 1, workers: 2})
 				s.resume(1)
 			}()
 			errs := tj.end(func(ctx context.Context, j *Job) error {

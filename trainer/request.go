@@ -41,7 +41,7 @@ func (t *task) checkpoint(asked cluster.ControlMessage) {
 
 // request reads what is asked for.
 func (j *Job) request(m cluster.ControlMessage) (request, error) {
-	q := request{hold: m.Hold, number: m.Request}
+	q := request{hold: m.Hold, number: m.Request, workers: m.Workers}
 	if !m.Hold {
 		return q, nil
 	}

@@ -109,7 +109,7 @@ func TestCheckpointsAfterTheChief(t *testing.T) {
 				}
 			}
 			s := tj.jobs[0].replica.Load().saver
-			s.ask(request{hold: hold, tell: func(_ int, _ time.Duration, err error) { told <- err }})
+			s.ask(request{hold: hold, workers: 2, tell: func(_ int, _ time.Duration, err error) { told <- err }})
 			select {
 			case err = <-told:
 			case <-ctx.Done():
