@@ -96,6 +96,16 @@ func (s *saver) outlasts() {
 	}
 }
 
+// isDone reports whether the chief takes no further step, while others may.
+func (s *saver) isDone() bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.done
+}
+
 // refuses says why nothing can be saved for a request: another number of workers
 // would begin with the chief's step, so that what others have still to make would
 // never be made. It needs s.mu.

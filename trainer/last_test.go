@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/plx-run/plx/trainer/cluster"
 )
 
 // inThisStep has a checkpoint made that somebody asks for, and returns what
@@ -48,6 +50,9 @@ func TestSaveBehindTheChiefsLastStep(t *testing.T) {
 				s.ask(request{hold: true, workers: 3, tell: func(_ int, _ time.Duration, err error) { refused <- err }})
 				if err := <-refused; err == nil || !strings.Contains(err.Error(), "only as many workers as now, 2, can go on, not 3") {
 					t.Errorf("%s: asked to go on with another worker: %v", mode, err)
+				}
+				if w := (&task{job: tj.jobs[0]}).word(cluster.Heartbeat); !w.Last || w.Step != 5 {
+					t.Errorf("%s: a chief that is done says %+v", mode, w)
 				}
 				inThisStep(t, s, request{hold: true, number: 1, workers: 2})
 				s.resume(1)

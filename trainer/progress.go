@@ -31,6 +31,7 @@ func (t *task) word(kind cluster.ControlKind) cluster.ControlMessage {
 		m.From, m.Group, m.Groups = int64(r.standing.from), r.standing.group, r.standing.groups
 		if t.job.IsChief() && !r.declared.Sync.Together() {
 			m.Cut = listed(r.cut)
+			m.Last = r.standing.speaks && r.saver.isDone()
 		}
 	}
 	m.Made = listed(t.progress.Steps())

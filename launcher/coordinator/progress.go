@@ -12,7 +12,7 @@ import (
 type progress struct {
 	now     tally   // in the present generation
 	past    account // in those before, until it is told what was lost of that
-	stepped bool    // the chief has made a step in the present one
+	stepped bool    // the chief has made a step in the present one, or has none to make
 }
 
 // tally is what tasks have told of a generation's steps. Workers count those that
@@ -58,7 +58,8 @@ func (m *Machine) progressed(s protocol.Said) {
 	if stepped && w.Kind == cluster.Heartbeat {
 		m.sawStep()
 	}
-	if stepped && s.Task.IsChief() && !p.stepped {
+	done := w.Kind == cluster.Heartbeat && w.Last && w.Cut != nil && m.stage == running // it waits for the others
+	if (stepped || done) && s.Task.IsChief() && !p.stepped {
 		if m.generation > 0 {
 			m.noteRedone(w)
 		}

@@ -158,7 +158,9 @@ func (g *game) told(h int, s protocol.Said) {
 		return
 	}
 	c := &g.courses[g.generation]
-	if w := s.Message; s.Task.IsChief() && w.Step > w.From && !c.chief {
+	w := s.Message
+	done := w.Kind == cluster.Heartbeat && w.Last && w.Cut != nil && g.m.stage == running
+	if s.Task.IsChief() && (w.Step > w.From || done) && !c.chief {
 		c.chief = true
 		g.expected = g.lost(w)
 	}
