@@ -36,6 +36,14 @@ func (m *member) adds(t *testing.T, to uint64, before func()) {
 	}
 }
 
+// works adds until it has made so many steps, and leaves.
+func (m *member) works(t *testing.T, to uint64) {
+	m.adds(t, to, nil)
+	if err := m.Close(); err != nil {
+		t.Errorf("worker:%d: %v", m.rank, err)
+	}
+}
+
 // holdsCut wants all pieces to have exactly the steps of a cut, worker by worker.
 func holdsCut(t *testing.T, d *Declaration, all []Snapshot, cut []uint64) {
 	t.Helper()
@@ -271,12 +279,7 @@ func TestFinalCut(t *testing.T) {
 		members := j.connect(t)
 		var running sync.WaitGroup
 		for _, m := range members[1:] {
-			running.Go(func() {
-				m.adds(t, steps, nil)
-				if err := m.Close(); err != nil {
-					t.Errorf("worker:%d: %v", m.rank, err)
-				}
-			})
+			running.Go(func() { m.works(t, steps) })
 		}
 		members[0].adds(t, steps, nil)
 		if cut := within(t, members[0].final(t)); !slices.Equal(cut, []uint64{steps, steps, steps, steps}) {
@@ -298,12 +301,7 @@ func TestCutWithoutALostWorker(t *testing.T) {
 		members := j.connect(t)
 		var running sync.WaitGroup
 		for _, m := range members[1:3] {
-			running.Go(func() {
-				m.adds(t, steps, nil)
-				if err := m.Close(); err != nil {
-					t.Errorf("worker:%d: %v", m.rank, err)
-				}
-			})
+			running.Go(func() { m.works(t, steps) })
 		}
 		running.Go(func() {
 			members[3].adds(t, 4, nil)

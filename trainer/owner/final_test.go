@@ -36,12 +36,7 @@ func TestFinalCutOfAChiefThatIsDoneFirst(t *testing.T) {
 			members := j.connect(t)
 			var running sync.WaitGroup
 			for _, m := range members[1:] {
-				running.Go(func() {
-					m.adds(t, steps, nil)
-					if err := m.Close(); err != nil {
-						t.Errorf("worker:%d: %v", m.rank, err)
-					}
-				})
+				running.Go(func() { m.works(t, steps) })
 			}
 			members[0].adds(t, 2, nil)
 			cut := within(t, members[0].final(t))
@@ -75,12 +70,7 @@ func TestSavesOfAChiefThatIsDone(t *testing.T) {
 	before := members[0].saveCut(t, Holding)
 	var running sync.WaitGroup
 	for _, m := range members[1:] {
-		running.Go(func() {
-			m.adds(t, 9, nil)
-			if err := m.Close(); err != nil {
-				t.Errorf("worker:%d: %v", m.rank, err)
-			}
-		})
+		running.Go(func() { m.works(t, 9) })
 	}
 	eventually(t, "both wait", func() bool { return heldBack(t, j, 2) })
 	if !alone(patience) {
