@@ -34,12 +34,14 @@ func (a *account) stale() error {
 }
 
 // visible is how many steps of a worker another has seen, at least and at most,
-// when it began one of its own.
+// when it began one of its own. In ssp one that a checkpoint has too far ahead waits
+// in its first step, after it has noted what it sees.
 func (a *account) visible(k key, e ledger.Entry) (least, most int) {
 	b := a.books[k]
 	most = ledger.Steps
 	switch {
 	case b == nil:
+	case a.mode == "ssp" && e.Step == a.books[key{e.Generation, e.Worker}].from:
 	case a.mode == "ssp":
 		least = min(e.Step-bound-b.from, len(b.made))
 	case a.mode == "backup" && a.books[key{e.Generation, e.Worker}].made[e.Step]:

@@ -22,16 +22,17 @@ func TestAuditOfSight(t *testing.T) {
 	late.try(t, "another too late", "async")
 }
 
+func begun(w *world, p push) *ledger.Entry {
+	for i, e := range w.entries {
+		if e.Push == p && e.Kind == ledger.Begun {
+			return &w.entries[i]
+		}
+	}
+	return nil
+}
+
 // In backup a gradient that counts was computed from exactly the steps before.
 func TestAuditOfSightInBackup(t *testing.T) {
-	begun := func(w *world, p push) *ledger.Entry {
-		for i, e := range w.entries {
-			if e.Push == p && e.Kind == ledger.Begun {
-				return &w.entries[i]
-			}
-		}
-		return nil
-	}
 	for name, c := range map[string]spoiled{
 		"one too few":        {inStep, func(w *world) { begun(w, push{Step: 30}).Seen[1]-- }, "worker:0 in generation 0 saw 29 steps of worker:1 before its own step 30, want 30 to 30"},
 		"one too many":       {inStep, func(w *world) { begun(w, push{Step: 30}).Seen[1]++ }, "saw 31 steps of worker:1"},
@@ -48,18 +49,34 @@ func TestAuditOfSightInBackup(t *testing.T) {
 	}
 }
 
+// ahead is a job that goes on where each worker was.
+func ahead(cut ...int) func(string) *world {
+	return func(mode string) *world {
+		w := newWorld(mode)
+		w.generation(0, []int{0, 0, 0}, 40, cut)
+		w.generation(1, cut, ledger.Steps, nil)
+		w.resumed = []resumption{{cut[0], 0}}
+		w.story.told[1] = loss{1, cut[0], amount{n: 40 - cut[0]}, amount{n: 80 - cut[1] - cut[2]}}
+		return w
+	}
+}
+
+// Who begins too far ahead sees the others when it has waited for them.
+func TestAuditOfSightFromACut(t *testing.T) {
+	sees := func(step, n int) func(*world) {
+		return func(w *world) { begun(w, push{Generation: 1, Worker: 1, Step: step}).Seen[2] = n }
+	}
+	for name, c := range map[string]spoiled{
+		"before it waits": {ahead(28, 31, 26), sees(31, 0), ""},
+		"enough":          {ahead(28, 31, 26), sees(32, 4), ""},
+		"too few":         {ahead(28, 31, 26), sees(32, 3), "saw 3 steps of worker:2 before its own step 32, want 4 to 80"},
+	} {
+		c.try(t, name, "ssp")
+	}
+}
+
 // What ssp bounds in a checkpoint, async does not.
 func TestAuditOfBounds(t *testing.T) {
-	ahead := func(cut ...int) func(string) *world {
-		return func(mode string) *world {
-			w := newWorld(mode)
-			w.generation(0, []int{0, 0, 0}, 40, cut)
-			w.generation(1, cut, ledger.Steps, nil)
-			w.resumed = []resumption{{cut[0], 0}}
-			w.story.told[1] = loss{1, cut[0], amount{n: 40 - cut[0]}, amount{n: 80 - cut[1] - cut[2]}}
-			return w
-		}
-	}
 	well := func(*world) {}
 	for name, c := range map[string]spoiled{
 		"ahead":      {ahead(28, 32, 28), well, "worker:1 in generation 0: the checkpoint has its steps before 32, and the chief's before 28"},
