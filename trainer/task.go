@@ -145,6 +145,7 @@ func (t *task) run(ctx context.Context, train func(context.Context, *Job) error)
 // work runs the program as a worker.
 func (t *task) work(ctx context.Context, train func(context.Context, *Job) error) error {
 	training, cancel := context.WithCancel(ctx)
+	defer context.AfterFunc(ctx, func() { t.giveUp(context.Cause(ctx)) })()
 	err := guarded(func() error { return train(training, t.job) })
 	cancel() // ends a step that the program left behind
 	r := t.job.replica.Load()
@@ -161,6 +162,18 @@ func (t *task) work(ctx context.Context, train func(context.Context, *Job) error
 		err = closed
 	}
 	return err
+}
+
+// giveUp begins to leave mesh and depots while the step is still being given up: where
+// a host is gone each waits for it a while, and the next generation for all of them.
+func (t *task) giveUp(why error) {
+	if !errors.Is(why, errRegroup) {
+		return
+	}
+	t.job.mesh.Abort(why)
+	if t.job.depot != nil {
+		t.job.depot.Dismiss()
+	}
 }
 
 // panicError is a panic of the program's.

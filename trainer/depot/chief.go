@@ -21,6 +21,8 @@ type chief struct {
 	config Config
 	tasks  []cluster.Task
 
+	dismissing sync.Once
+
 	mu      sync.Mutex
 	members map[cluster.Task]*member // who has come
 	changed chan struct{}            // a token: somebody came or is gone

@@ -263,9 +263,7 @@ func (d *Depot) self() string { return d.config.name(d.config.Peers.Self) }
 // Close hangs up, in bounded time and whatever is under way: see Wait. A write
 // that the operating system does not end is left behind.
 func (d *Depot) Close() error {
-	if d.chief != nil {
-		d.chief.dismiss()
-	}
+	d.Dismiss()
 	d.mu.Lock()
 	d.closed = true
 	d.mu.Unlock()

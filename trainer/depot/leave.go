@@ -67,6 +67,15 @@ func (c *chief) release() {
 	}
 }
 
+// Dismiss is the chief's first part of Close, which a task whose generation is given
+// up may begin while it still ends other things: it lets everybody go, and waits, in
+// bounded time, until they have hung up. No save is completed any more.
+func (d *Depot) Dismiss() {
+	if d.chief != nil {
+		d.chief.dismissing.Do(d.chief.dismiss)
+	}
+}
+
 // dismiss lets everybody go, in bounded time, because the chief is ending.
 func (c *chief) dismiss() {
 	c.mu.Lock()

@@ -121,3 +121,37 @@ func TestChiefEndsFirst(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A member whose host is gone hangs up never: it is waited for once, also where the
+// wait is begun before the end.
+func TestTheLostAreAwaitedOnce(t *testing.T) {
+	j := newJob(t, t.TempDir(), layout{workers: 2, hosts: []string{"a"}})
+	opening := make(chan map[cluster.Task]error, 1)
+	go func() { opening <- j.open(worker(1)) }()
+	conn := j.control(worker(1)) // it stays open until the test ends
+	if err := sendMessage(conn, message{Kind: hello, Token: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	asked, err := receiveMessage(conn, maxMessage)
+	if err != nil || asked.Kind != look {
+		t.Fatalf("asked %v, %v", asked.Kind, err)
+	}
+	if err := sendMessage(conn, message{Kind: answer, Number: asked.Number}); err != nil {
+		t.Fatal(err)
+	}
+	if err := within(t, opening)[cluster.Chief]; err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	j.chief().Dismiss()
+	if took := time.Since(began); took < farewell {
+		t.Errorf("worker:1 was awaited for %v", took)
+	}
+	began = time.Now()
+	if err := j.chief().Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > farewell/2 {
+		t.Errorf("closing took another %v", took)
+	}
+}

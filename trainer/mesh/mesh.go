@@ -97,6 +97,10 @@ func (m *Mesh) Close() error {
 	return nil
 }
 
+// Abort breaks off a collective that runs, and tells all workers why none will be
+// any more. It does not wait until they have heard it; Close does.
+func (m *Mesh) Abort(why error) { m.fail(why) }
+
 // leave says goodbye to every peer. It needs m.mu.
 func (m *Mesh) leave() {
 	m.err = errClosed
