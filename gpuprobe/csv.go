@@ -44,16 +44,19 @@ func parseGPU(line string, withMIG bool) (g GPU, ok bool) {
 }
 
 // fault finds the words in a line's fields that tell of a GPU that no program
-// can use. An unknown error counts only for the memory: the utilisation of
-// some sound GPUs has one.
+// can use. An unknown error counts only for the memory and the name: the
+// utilisation of some sound GPUs has one.
 func fault(fields []string) string {
 	for i, f := range fields {
 		low := strings.ToLower(f)
+		unreadable := strings.Contains(low, "unknown error") || low == "err!"
 		switch {
 		case strings.Contains(low, "requires reset"), strings.Contains(low, "is lost"):
 			return strings.Trim(f, "[]")
-		case (i == 4 || i == 5) && (strings.Contains(low, "unknown error") || low == "err!"):
+		case unreadable && (i == 4 || i == 5):
 			return "nvidia-smi cannot read its memory: " + strings.Trim(f, "[]")
+		case unreadable && i == len(fields)-1:
+			return "nvidia-smi cannot read its name: " + strings.Trim(f, "[]")
 		}
 	}
 	return ""

@@ -82,7 +82,8 @@ func TestScriptOnAHostWithGPUs(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := strconv.Itoa(os.Getpid())
-	root := machine(t, twoGPUs+"app MIG-cccc|"+pid+"|python, mine|500\n")
+	// A process in a MIG device is listed with that one's UUID or with the GPU's.
+	root := machine(t, twoGPUs+"app MIG-cccc|"+pid+"|python, mine|500\napp GPU-bbbb|"+pid+"|python, mine|500\n")
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +101,7 @@ func TestScriptOnAHostWithGPUs(t *testing.T) {
 		if a.Name != "NVIDIA H200, special" || a.UUID != "GPU-aaaa" || a.MemoryUsedMiB != 2048 || !a.Busy || len(a.Processes) != 0 {
 			t.Errorf("%s: first GPU %+v", name, a)
 		}
-		if len(b.MIG) != 1 || b.MIG[0].Profile != "3g.71gb" || len(b.Processes) != 1 || b.Processes[0].User != me.Username || b.Processes[0].Name != "python, mine" {
+		if len(b.MIG) != 1 || b.MIG[0].Profile != "3g.71gb" || len(b.Processes) != 2 || b.Processes[0] != b.Processes[1] || b.Processes[0].User != me.Username || b.Processes[0].Name != "python, mine" {
 			t.Errorf("%s: second GPU %+v", name, b)
 		}
 	}

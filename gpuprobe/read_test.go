@@ -95,6 +95,25 @@ func TestFieldsThatTheToolDoesNotTell(t *testing.T) {
 	}
 }
 
+// A GPU that has failed says so in some of its fields only.
+func TestFaultInOneField(t *testing.T) {
+	const sound = "0, GPU-aaaa, 00000000:3B:00.0, 570.124.06, 81559, 0, 100, Default, Disabled, NVIDIA H100"
+	for _, c := range []struct{ field, words, want string }{
+		{"100", "100", ""},
+		{"100", "[GPU requires reset]", "GPU requires reset"},
+		{"100", "[Unknown Error]", ""},
+		{"100", "ERR!", ""},
+		{"GPU-aaaa", "[GPU is lost]", "GPU is lost"},
+		{"81559", "[Unknown Error]", "nvidia-smi cannot read its memory: Unknown Error"},
+		{"NVIDIA H100", "ERR!", "nvidia-smi cannot read its name: ERR!"},
+	} {
+		g, ok := parseGPU(strings.Replace(sound, c.field, c.words, 1), true)
+		if !ok || g.Fault != c.want {
+			t.Errorf("%s for %s: %v, %q", c.words, c.field, ok, g.Fault)
+		}
+	}
+}
+
 func TestProcessesAndTheirUsers(t *testing.T) {
 	got := answerOf(t, "busy-570").GPUs[0].Processes
 	want := []Process{

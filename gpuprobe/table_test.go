@@ -20,12 +20,14 @@ func tableRows(t *testing.T) []Row {
 	}
 }
 
-func TestPlainTable(t *testing.T) {
+func TestPlainTable(t *testing.T) { compareTable(t, "testdata/table.txt", tableRows(t)) }
+
+func compareTable(t *testing.T, golden string, rows []Row) {
+	t.Helper()
 	var b strings.Builder
-	if err := Table(&b, tableRows(t), false); err != nil {
+	if err := Table(&b, rows, false); err != nil {
 		t.Fatal(err)
 	}
-	const golden = "testdata/table.txt"
 	if *update {
 		if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)

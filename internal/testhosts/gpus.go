@@ -2,17 +2,22 @@ package testhosts
 
 import (
 	"fmt"
-	"hash/crc32"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 )
 
-// SetGPUs gives the host so many fake GPUs, by the stand-in for nvidia-smi of
-// gpuprobe's test data in /usr/local/bin. Further lines are facts for the
-// stand-in, such as "mode hang" or "driver 550.54.15"; its first lines say
-// which it knows. No GPUs and no facts take the tool away.
+// machines are the recordings of gpuprobe's test data that fake GPUs are taken from.
+var machines = []string{"v100-sxm3-418", "quadro-rtx4000-535", "l40s-550"}
+
+// SetGPUs gives the host so many fake GPUs, six at most, by the stand-in for
+// nvidia-smi of gpuprobe's test data in /usr/local/bin. They are the first ones of a
+// real machine whose nvidia-smi was recorded, another one on the next host as far as
+// there is one with so many. Further lines are facts for the stand-in, such as "mode
+// hang" or "driver 550.54.15"; its first lines say which it knows. No GPUs and no
+// facts take the tool away.
 func (h *Host) SetGPUs(count int, facts ...string) {
 	h.cluster.report.Helper()
 	h.cluster.check("set the GPUs of "+h.Name, h.setGPUs(count, facts...))
@@ -22,15 +27,15 @@ func (h *Host) setGPUs(count int, facts ...string) error {
 	if count == 0 && len(facts) == 0 {
 		return h.setTool("nvidia-smi", "")
 	}
-	standIn, err := smi()
+	standIn, err := testData("nvidia-smi")
 	if err != nil {
 		return err
 	}
-	seed := crc32.ChecksumIEEE([]byte(h.Name))
-	for i := range count {
-		facts = append(facts, fmt.Sprintf("gpu %d|GPU-%08x-0000-4000-8000-%012x|NVIDIA A100-SXM4-80GB|00000000:%02x:00.0|81920|4|0|Default|Disabled",
-			i, seed, i, i+1))
+	recorded, err := h.recorded(count)
+	if err != nil {
+		return err
 	}
+	facts = append(recorded, facts...) // the last of two that differ counts
 	if err := replaceFile(h.path("gpus/facts"), strings.Join(facts, "\n")+"\n", 0o644); err != nil {
 		return err
 	}
@@ -40,13 +45,43 @@ func (h *Host) setGPUs(count int, facts ...string) error {
 	return h.setTool("nvidia-smi", "#!/bin/sh\nPLX_FAKE_GPUS=/run/gpus/facts exec /run/gpus/nvidia-smi \"$@\"\n")
 }
 
-// smi is the text of the stand-in. It is not embedded, being another package's
-// test data.
-var smi = sync.OnceValues(func() (string, error) {
-	module, err := goTool("list", "-m", "-f", "{{.Dir}}")
+// recorded are the facts of a machine with so many GPUs or more, without those that
+// are too many.
+func (h *Host) recorded(count int) ([]string, error) {
+	var fit [][]string
+	for _, name := range machines {
+		text, err := testData("recorded/" + name + ".txt")
+		if err != nil {
+			return nil, err
+		}
+		before, _, _ := strings.Cut(text, "\nrecorded\n")
+		gpus := 0
+		facts := slices.DeleteFunc(strings.Split(before, "\n"), func(fact string) bool {
+			if strings.HasPrefix(fact, "gpu ") {
+				gpus++
+				return gpus > count
+			}
+			return strings.HasPrefix(fact, "#")
+		})
+		if gpus >= count {
+			fit = append(fit, facts)
+		}
+	}
+	if len(fit) == 0 {
+		return nil, fmt.Errorf("no machine with %d GPUs was recorded", count)
+	}
+	return fit[(h.number-1)%len(fit)], nil
+}
+
+// testData is a file of gpuprobe's test data. It is not embedded, being another
+// package's.
+func testData(name string) (string, error) {
+	module, err := moduleFolder()
 	if err != nil {
 		return "", err
 	}
-	text, err := os.ReadFile(filepath.Join(module, "gpuprobe", "testdata", "nvidia-smi"))
+	text, err := os.ReadFile(filepath.Join(module, "gpuprobe", "testdata", filepath.FromSlash(name)))
 	return string(text), err
-})
+}
+
+var moduleFolder = sync.OnceValues(func() (string, error) { return goTool("list", "-m", "-f", "{{.Dir}}") })

@@ -1,0 +1,184 @@
+package gpuprobe
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A recording is a file of testdata/recorded: facts for the stand-in, and calls of
+// nvidia-smi on a real machine with what they printed.
+type recording struct {
+	path  string
+	facts []string
+	calls []call
+}
+
+type call struct {
+	arguments []string
+	output    string
+	status    string // "?" if nobody has said it
+}
+
+func recordings(t *testing.T) (all []recording) {
+	t.Helper()
+	paths, err := filepath.Glob("testdata/recorded/*.txt")
+	if err != nil || len(paths) < 20 {
+		t.Fatalf("%d recordings: %v", len(paths), err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		facts, calls, ok := strings.Cut(string(text), "\nrecorded\n\n$ nvidia-smi")
+		if !ok {
+			t.Fatalf("%s: nothing is recorded", path)
+		}
+		r := recording{path: path}
+		for line := range strings.Lines(facts) {
+			if line = strings.TrimSpace(line); !strings.HasPrefix(line, "#") {
+				r.facts = append(r.facts, line)
+			}
+		}
+		for _, block := range strings.Split(calls, "\n\n$ nvidia-smi") {
+			r.calls = append(r.calls, readCall(t, path, block))
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+func readCall(t *testing.T, path, block string) call {
+	t.Helper()
+	first, rest, _ := strings.Cut(block, "\n")
+	output, status, ok := strings.Cut(rest, "\n= ")
+	if !ok {
+		t.Fatalf("%s: %q has no status", path, first)
+	}
+	return call{strings.Fields(first), output + "\n", strings.TrimSpace(status)}
+}
+
+// standIn runs the stand-in.
+func standIn(t *testing.T, facts string, arguments ...string) (output, status string) {
+	t.Helper()
+	c := exec.Command("testdata/nvidia-smi", arguments...)
+	c.Env = append(os.Environ(), "PLX_FAKE_GPUS="+facts)
+	out, err := c.Output()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return string(out), strconv.Itoa(c.ProcessState.ExitCode())
+}
+
+// asked makes of a recorded query the one for those of its fields that the stand-in
+// knows, and what the real tool has answered to these.
+func (c call) asked(t *testing.T, facts string) (arguments []string, want string) {
+	t.Helper()
+	at := slices.IndexFunc(c.arguments, func(a string) bool { return strings.HasPrefix(a, "--query-") })
+	kind, list, _ := strings.Cut(c.arguments[at], "=")
+	var known []string
+	var columns []int
+	for i, field := range strings.Split(list, ",") {
+		if _, status := standIn(t, facts, kind+"="+field, "--format=csv"); status == "0" {
+			known, columns = append(known, field), append(columns, i)
+		}
+	}
+	for line := range strings.Lines(c.output) {
+		cells := strings.Split(strings.TrimSuffix(line, "\n"), ", ")
+		var kept []string
+		for _, i := range columns {
+			kept = append(kept, cells[i])
+		}
+		want += strings.Join(kept, ", ") + "\n"
+	}
+	for i, a := range c.arguments {
+		switch {
+		case i == at:
+			arguments = append(arguments, kind+"="+strings.Join(known, ","))
+		case strings.HasPrefix(a, "--format="):
+			arguments = append(arguments, a)
+		}
+	}
+	return arguments, want
+}
+
+// What the stand-in prints is byte for byte what the real tool has printed.
+func TestStandInAnswersAsRecorded(t *testing.T) {
+	compared := 0
+	for _, r := range recordings(t) {
+		for _, c := range r.calls {
+			arguments, want := c.arguments, c.output
+			line := strings.Join(c.arguments, " ")
+			failed := c.status != "0" && c.status != "?" || len(r.facts) > 0 && slices.Contains([]string{"mode lost", "mode nodevices"}, r.facts[0])
+			switch {
+			case strings.Contains(line, "--query-") && failed:
+			case strings.Contains(line, "--query-"):
+				arguments, want = c.asked(t, r.path)
+			case failed:
+				arguments = []string{"--query-gpu=index", "--format=csv,noheader"}
+			case line != "-L" && line != "--list-gpus":
+				continue // the table and the log, which it does not know
+			}
+			got, status := standIn(t, r.path, arguments...)
+			if got != want || c.status != "?" && status != c.status {
+				t.Errorf("%s: %q: status %s\n%swant %s\n%s", r.path, arguments, status, got, c.status, want)
+			}
+			compared++
+		}
+	}
+	if compared < 20 {
+		t.Errorf("%d calls compared", compared)
+	}
+}
+
+// No fact that a recording has for the stand-in is made up.
+func TestFactsAreRecorded(t *testing.T) {
+	for _, r := range recordings(t) {
+		var printed strings.Builder
+		for _, c := range r.calls {
+			printed.WriteString(c.output)
+		}
+		for _, fact := range r.facts {
+			key, value, _ := strings.Cut(fact, " ")
+			if key == "mode" {
+				continue
+			}
+			for _, v := range strings.Split(value, "|") {
+				// With some drivers, or words, the domain has four digits.
+				if v != "[N/A]" && !strings.Contains(printed.String(), strings.TrimPrefix(v, "0000")) {
+					t.Errorf("%s: %s: nobody has printed %q", r.path, fact, v)
+				}
+			}
+		}
+	}
+}
+
+// The script and what reads it, on the machines whose GPUs were recorded with an
+// index.
+func TestProbeOfRecordedMachines(t *testing.T) {
+	var rows []Row
+	for _, r := range recordings(t) {
+		if !slices.ContainsFunc(r.facts, func(f string) bool { return strings.HasPrefix(f, "gpu 0|GPU-") }) {
+			continue
+		}
+		text, err := os.ReadFile(r.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		report, err := probe(t.Context(), shell{"/bin/sh"}, machine(t, string(text)), 10*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		report.CPUs, report.BLAS = 2, "" // this machine's
+		rows = append(rows, Row{Host: strings.TrimSuffix(filepath.Base(r.path), ".txt"), Report: report})
+	}
+	compareTable(t, "testdata/recorded-table.txt", rows)
+}
