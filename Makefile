@@ -4,7 +4,7 @@ SHELL := /bin/bash
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 STAGE := scripts/stage
 
-.PHONY: build test tools check format vet staticcheck cross unit clean bench-sparse bench-partitions bench-restart fault-grid
+.PHONY: build test tools check format vet staticcheck cross cuda unit clean bench-sparse bench-partitions bench-restart fault-grid
 
 # The program, static, as it is released.
 build:
@@ -16,7 +16,7 @@ test: tools check unit
 tools:
 	@$(STAGE) tools scripts/install-test-tools
 
-check: format vet staticcheck cross
+check: format vet staticcheck cross cuda
 
 format:
 	@$(STAGE) format scripts/check-format
@@ -32,6 +32,10 @@ cross:
 	@$(STAGE) "build linux/amd64" scripts/build-for linux amd64
 	@$(STAGE) "build linux/arm64" scripts/build-for linux arm64
 	@$(STAGE) "build darwin/arm64" scripts/build-for darwin arm64
+
+# What needs cgo: the devices of this machine as the CUDA driver tells them.
+cuda:
+	@$(STAGE) "tag cuda" scripts/check-cuda.sh
 
 # The tests, with the race detector where there is a C compiler for it. With
 # CI=true a skipped test is a failed one.

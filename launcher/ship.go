@@ -47,8 +47,12 @@ func pack(ctx context.Context, cfg Config, platforms []platform, v *voice) (c *c
 	if err != nil {
 		return c, err
 	}
+	self, err := os.Executable()
+	if err != nil {
+		return c, fmt.Errorf("find plx's own binary: %w", err)
+	}
 	for _, p := range platforms {
-		if c.agents[p], err = c.agent(ctx, p); err != nil {
+		if c.agents[p], err = c.agent(ctx, self, p); err != nil {
 			return c, err
 		}
 		if kind == onHost {
@@ -137,8 +141,10 @@ func (c *cargo) program(ctx context.Context, program string, k kind, p platform,
 			return envsync.Blob{}, err
 		}
 		v.say("building %s for %s", program, p)
-		if err := goBuild(ctx, program, ".", path, p); err != nil {
+		if err := goBuild(ctx, program, ".", path, p); ctx.Err() != nil {
 			return envsync.Blob{}, err
+		} else if err != nil {
+			return envsync.Blob{}, &coded{err, 126}
 		}
 	}
 	return envsync.FileBlob(path)
@@ -178,36 +184,40 @@ func goBuild(ctx context.Context, folder, pkg, out string, p platform) error {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		return &coded{fmt.Errorf("go build %s for %s: %w\n%s", folder, p, err, strings.TrimSpace(string(said))), 126}
+		return fmt.Errorf("go build %s for %s: %w\n%s", folder, p, err, strings.TrimSpace(string(said)))
 	}
 	return nil
 }
 
-// agent makes the blob of plx itself for p: this binary where it fits, else
+// agent makes the blob of plx itself for p: the binary self where it fits, else
 // the one of the release beside it, else one built from source.
-func (c *cargo) agent(ctx context.Context, p platform) (envsync.Blob, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return envsync.Blob{}, fmt.Errorf("find plx's own binary: %w", err)
-	}
+func (c *cargo) agent(ctx context.Context, self string, p platform) (envsync.Blob, error) {
 	if p == here && !needsLibc(self) {
 		return envsync.FileBlob(self)
 	}
-	beside := filepath.Join(filepath.Dir(self), "plx-"+p.os+"-"+p.arch)
-	if _, err := os.Stat(beside); err == nil {
+	folder, release := filepath.Dir(self), "plx-"+p.os+"-"+p.arch
+	if beside := filepath.Join(folder, release); exists(beside) {
 		return envsync.FileBlob(beside)
 	}
+	hint := fmt.Sprintf("put %s of the same release into %s, or run plx from its source folder", release, folder)
 	if source := sourceFolder(); source != "" {
 		out := filepath.Join(c.scratch, p.os+"-"+p.arch, "plx")
-		if err := goBuild(ctx, source, ".", out, p); err != nil {
-			return envsync.Blob{}, fmt.Errorf("build the agent: %w", err)
+		if err := goBuild(ctx, source, ".", out, p); ctx.Err() != nil {
+			return envsync.Blob{}, err
+		} else if err != nil {
+			return envsync.Blob{}, &hinted{fmt.Errorf("build the agent: %w", err), hint}
 		}
 		return envsync.FileBlob(out)
 	}
 	if p == here {
 		return envsync.FileBlob(self)
 	}
-	return envsync.Blob{}, fmt.Errorf("no agent for %s: put plx-%s-%s of the same release beside %s, or run plx from its source folder", p, p.os, p.arch, self)
+	return envsync.Blob{}, &hinted{fmt.Errorf("no agent for %s: neither the release's nor the source of plx is here", p), hint}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // needsLibc reports whether the binary was built with cgo, and so may not

@@ -148,9 +148,7 @@ func TestPreemptionOfADetachedJobSavesAndEndsIt(t *testing.T) {
 }
 
 func TestStopWithoutAConductorSavesNothing(t *testing.T) {
-	h := newHost(t, 1, "wait")
-	l, _ := h.launch()
-	h.prints("worker-0.stdout", "ready")
+	h, l, _ := ready(t, "wait")
 	v, _ := h.attach(false)
 	kill(t, l.cmd.Process.Pid)
 	<-l.ended

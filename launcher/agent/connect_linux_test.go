@@ -21,9 +21,7 @@ import (
 )
 
 func TestNewConductorReplacesTheOld(t *testing.T) {
-	h := newHost(t, 1, "wait")
-	old, _ := h.launch()
-	h.prints("worker-0.stdout", "ready")
+	h, old, _ := ready(t, "wait")
 	l, state := h.attach(true)
 	if state.Phase != protocol.Running || state.Tasks["worker:0"].PID == 0 {
 		t.Errorf("state %+v", state)
@@ -84,9 +82,7 @@ func TestVisitorSeesChangesAndAsksToStop(t *testing.T) {
 }
 
 func TestVisitorStopsWhatNobodyConducts(t *testing.T) {
-	h := newHost(t, 1, "wait")
-	l, _ := h.launch()
-	h.prints("worker-0.stdout", "ready")
+	h, l, _ := ready(t, "wait")
 	l.conn.Close()
 	<-l.ended
 	v, _ := h.attach(false)

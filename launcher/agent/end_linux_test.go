@@ -265,9 +265,7 @@ func TestStopEndsOneTaskWithItsDaemon(t *testing.T) {
 }
 
 func TestStopTellsNativeTasksFirst(t *testing.T) {
-	h := newHost(t, 1, "native", "stop", "finished")
-	l, _ := h.launch()
-	h.prints("worker-0.stdout", "ready")
+	h, l, _ := ready(t, "native", "stop", "finished")
 	l.send(protocol.Message{Stop: &protocol.Stop{Grace: time.Minute}})
 	if e := l.exits(1)[worker(0)]; e.Code != 0 || !e.Finished || !e.Told {
 		t.Errorf("%+v, want finished when told over the channel", e)
@@ -276,9 +274,7 @@ func TestStopTellsNativeTasksFirst(t *testing.T) {
 }
 
 func TestDeafNativeTaskGetsSIGTERM(t *testing.T) {
-	h := newHost(t, 1, "native", "deaf")
-	l, _ := h.launch()
-	h.prints("worker-0.stdout", "ready")
+	h, l, _ := ready(t, "native", "deaf")
 	l.send(protocol.Message{Stop: &protocol.Stop{Grace: time.Second}})
 	if e := l.exits(1)[worker(0)]; e.Signal != int(unix.SIGTERM) {
 		t.Errorf("%+v, want SIGTERM before SIGKILL", e)
@@ -287,9 +283,7 @@ func TestDeafNativeTaskGetsSIGTERM(t *testing.T) {
 }
 
 func TestStoppedTaskHearsTheSignal(t *testing.T) {
-	h := newHost(t, 1, "wait")
-	l, pids := h.launch()
-	h.prints("worker-0.stdout", "ready")
+	h, l, pids := ready(t, "wait")
 	if err := unix.Kill(pids[worker(0)], unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -301,9 +295,7 @@ func TestStoppedTaskHearsTheSignal(t *testing.T) {
 }
 
 func TestNewGenerationAfterTheOld(t *testing.T) {
-	h := newHost(t, 1, "stubborn")
-	l, _ := h.launch()
-	h.prints("worker-0.stdout", "ready")
+	h, l, _ := ready(t, "stubborn")
 	h.prints("worker-0.stdout", "ghost")
 	l.send(protocol.Message{Stop: &protocol.Stop{}})
 	l.exits(1)
@@ -318,9 +310,7 @@ func TestNewGenerationAfterTheOld(t *testing.T) {
 }
 
 func TestShutdownOfTheHostEndsTheJob(t *testing.T) {
-	h := newHost(t, 1, "wait")
-	l, _ := h.launch()
-	h.prints("worker-0.stdout", "ready")
+	h, l, _ := ready(t, "wait")
 	state, _ := readState(h.folder())
 	if err := unix.Kill(state.Guardian, unix.SIGTERM); err != nil {
 		t.Fatal(err)

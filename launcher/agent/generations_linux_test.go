@@ -59,9 +59,7 @@ func TestAnOldGenerationIsRefused(t *testing.T) {
 // An agent that takes the place of one that died knows which generations that
 // has run, and leaves the tasks' folders and logs as they are.
 func TestANewAgentGoesOnInTheOldFolder(t *testing.T) {
-	h := newHost(t, 1, "wait")
-	l, _ := h.launch()
-	h.prints("worker-0.stdout", "ready")
+	h, l, _ := ready(t, "wait")
 	kept := filepath.Join(h.folder().task(worker(0)), "kept")
 	if err := os.WriteFile(kept, []byte("by the program"), 0o600); err != nil {
 		t.Fatal(err)

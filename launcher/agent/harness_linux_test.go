@@ -201,6 +201,16 @@ func (h *testHost) launch() (*line, map[cluster.Task]int) {
 	return l, l.run(0)
 }
 
+// ready launches a job of one foreign worker that runs args, and waits until it
+// says that it is.
+func ready(t *testing.T, args ...string) (*testHost, *line, map[cluster.Task]int) {
+	t.Helper()
+	h := newHost(t, 1, args...)
+	l, pids := h.launch()
+	h.prints("worker-0.stdout", "ready")
+	return h, l, pids
+}
+
 func (l *line) renew(every time.Duration) {
 	for range time.Tick(every) {
 		if l.conn.Send(protocol.Message{Renew: &protocol.Renew{Seq: 1}}) != nil {

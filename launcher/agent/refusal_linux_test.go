@@ -183,9 +183,7 @@ func TestRemovedFolderIsSaid(t *testing.T) {
 	for name, remove := range map[string]bool{"removed": true, "kept": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHost(t, 1, "wait")
-			l, _ := h.launch()
-			h.prints("worker-0.stdout", "ready")
+			h, l, _ := ready(t, "wait")
 			if remove {
 				if err := os.RemoveAll(filepath.Dir(string(h.folder()))); err != nil {
 					t.Fatal(err)

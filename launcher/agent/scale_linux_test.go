@@ -12,9 +12,7 @@ import (
 // The chief is asked to hold the job, goes on, and is asked for another
 // checkpoint: an answer is of what was asked last.
 func TestTheChiefHoldsAndGoesOn(t *testing.T) {
-	h := newHost(t, 1, "native", "hold=7", "save=9", "stop", "finished")
-	l, _ := h.launch()
-	h.prints("worker-0.stdout", "ready")
+	h, l, _ := ready(t, "native", "hold=7", "save=9", "stop", "finished")
 	l.send(protocol.Message{Checkpoint: &protocol.Checkpoint{Request: 3, Hold: &protocol.Hold{Workers: 4, Leaving: []string{"worker:1", "ps:1"}}}})
 	said := func() cluster.ControlMessage {
 		return l.wait("Said checkpoint", func(m protocol.Message) bool {
@@ -38,9 +36,7 @@ func TestTheChiefHoldsAndGoesOn(t *testing.T) {
 // A visitor gets the Spec, and what it wants of the conductor passes through the
 // agent, as does the answer.
 func TestAVisitorScales(t *testing.T) {
-	h := newHost(t, 1, "wait")
-	l, _ := h.launch()
-	h.prints("worker-0.stdout", "ready")
+	h, l, _ := ready(t, "wait")
 	v, _ := h.attach(false)
 	v.send(protocol.Message{SpecAsk: true})
 	spec := v.wait("Spec", func(m protocol.Message) bool { return m.Spec != nil }).Spec

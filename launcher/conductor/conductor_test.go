@@ -146,6 +146,13 @@ func (j *job) errorNames(hosts ...string) {
 // done makes a worker exit with 0.
 func (a *agent) done(name string) { a.exit(protocol.Exit{Task: task(name), Started: true}) }
 
+// finish waits, and then both workers exit with 0.
+func finish(after time.Duration, a, b *agent) {
+	time.Sleep(after)
+	a.done("worker:0")
+	b.done("worker:1")
+}
+
 func two(t *testing.T) (*agent, *agent) {
 	return newAgent(t, "h1", "ps:0", "worker:0"), newAgent(t, "h2", "ps:1", "worker:1")
 }
@@ -154,9 +161,7 @@ func TestNormalRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t)
 		j := start(t, a, b)
-		time.Sleep(10 * time.Minute) // many leases
-		a.done("worker:0")
-		b.done("worker:1")
+		finish(10 * time.Minute, a, b) // many leases
 		j.wait(0, "done")
 		j.noError()
 		j.within(10*time.Minute, 10*time.Minute)
@@ -203,9 +208,7 @@ func TestCutsWhileStarting(t *testing.T) {
 				a, b := two(t)
 				a.clumsy = lost
 				j := start(t, a, b)
-				time.Sleep(time.Minute)
-				a.done("worker:0")
-				b.done("worker:1")
+				finish(time.Minute, a, b)
 				j.wait(0, "done")
 				j.noError()
 				if starts, _ := a.heard(isStart); a.dials != 5 || len(starts) != 2 {
@@ -257,9 +260,7 @@ func TestAnAgentThatDoesNotEnd(t *testing.T) {
 		a, b := two(t)
 		b.stubborn = true
 		j := start(t, a, b)
-		time.Sleep(time.Minute)
-		a.done("worker:0")
-		b.done("worker:1")
+		finish(time.Minute, a, b)
 		j.wait(0, "done")
 		j.within(time.Minute+lease, time.Minute+lease+time.Second)
 		j.errorNames("h2")
@@ -274,9 +275,7 @@ func TestAnEndWithoutAWord(t *testing.T) {
 			a, b := two(t)
 			b.vanishes = true
 			j := start(t, a, b)
-			time.Sleep(time.Minute)
-			a.done("worker:0")
-			b.done("worker:1")
+			finish(time.Minute, a, b)
 			j.wait(0, "done")
 			j.noError()
 			if b.dials != 2 {
@@ -289,9 +288,7 @@ func TestAnEndWithoutAWord(t *testing.T) {
 			a, b := two(t)
 			b.stubborn = true
 			j := start(t, a, b)
-			time.Sleep(time.Minute)
-			a.done("worker:0")
-			b.done("worker:1")
+			finish(time.Minute, a, b)
 			time.Sleep(time.Second) // End has come
 			b.set(func() { b.stubborn = false })
 			b.cut()
@@ -335,9 +332,7 @@ func TestStopWhileEnding(t *testing.T) {
 		a, b := two(t)
 		a.stubborn, b.stubborn = true, true
 		j := start(t, a, b)
-		time.Sleep(time.Minute)
-		a.done("worker:0")
-		b.done("worker:1")
+		finish(time.Minute, a, b)
 		time.Sleep(time.Second)
 		b.cut() // hears it all the same, on its next connection
 		j.stops <- coordinator.StopAsked{Reason: "stopped by Ctrl-C", Code: 130, Grace: grace}

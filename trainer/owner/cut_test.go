@@ -59,6 +59,23 @@ func holdsCut(t *testing.T, d *Declaration, all []Snapshot, cut []uint64) {
 	}
 }
 
+// fromZeros starts a job whose variables begin as zeros.
+func fromZeros(t *testing.T, d Declaration, servers int) (*testJob, []*member) {
+	t.Helper()
+	j := newJob(t, d, Servers, servers)
+	j.zeros = true
+	return j, j.connect(t)
+}
+
+// savedTimes waits until every owner has saved so many times.
+func (j *testJob) savedTimes(t *testing.T, n int) {
+	t.Helper()
+	eventually(t, "everything was saved", func() bool {
+		all := j.shelf.saves()
+		return len(all) == n && len(all[n-1]) == len(j.d.Owners)
+	})
+}
+
 // With a cut every worker goes on where it was: at the end each has had each of
 // its steps applied once, whatever was lost in between.
 func TestCutIsGoneOnFrom(t *testing.T) {
@@ -67,9 +84,7 @@ func TestCutIsGoneOnFrom(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			first := counting(mode, 4)
-			j := newJob(t, first, Servers, 3)
-			j.zeros = true
-			members := j.connect(t)
+			j, members := fromZeros(t, first, 3)
 			var running sync.WaitGroup
 			var cuts [][]uint64
 			for _, m := range members {
@@ -116,7 +131,7 @@ func finish(t *testing.T, d Declaration, from []Snapshot, cut []uint64, steps ui
 		t.FailNow()
 	}
 	members[0].saveCut(t, Passing)
-	eventually(t, "everything was saved", func() bool { return len(j.shelf.saves()) == 1 && len(j.shelf.saves()[0]) == 2 })
+	j.savedTimes(t, 1)
 	holdsCut(t, &j.d, j.shelf.saves()[0], slices.Repeat([]uint64{steps}, len(members)))
 	leave(t, j, members)
 }
@@ -231,9 +246,7 @@ func waitFor(t *testing.T, j *testJob, ranks ...int) bool {
 func TestHoldingCut(t *testing.T) {
 	const steps = 12
 	for _, mode := range []string{"async", "ssp:20"} {
-		j := newJob(t, counting(mode, 4), Servers, 3)
-		j.zeros = true
-		members := j.connect(t)
+		j, members := fromZeros(t, counting(mode, 4), 3)
 		members[0].adds(t, 1, nil)
 		cut := members[0].saveCut(t, Holding)
 		var running sync.WaitGroup
@@ -247,7 +260,7 @@ func TestHoldingCut(t *testing.T) {
 		running.Go(func() { members[0].adds(t, steps, nil) })
 		running.Wait()
 		members[0].saveCut(t, Passing)
-		eventually(t, "everything was saved", func() bool { all := j.shelf.saves(); return len(all) == 2 && len(all[1]) == 3 })
+		j.savedTimes(t, 2)
 		holdsCut(t, &j.d, j.shelf.saves()[0], cut)
 		holdsCut(t, &j.d, j.shelf.saves()[1], slices.Repeat([]uint64{steps}, 4))
 		leave(t, j, members)
@@ -274,9 +287,7 @@ func heldBack(t *testing.T, j *testJob, workers int) bool {
 func TestFinalCut(t *testing.T) {
 	const steps = 20
 	for _, mode := range []string{"async", "ssp:1"} {
-		j := newJob(t, counting(mode, 4), Servers, 3)
-		j.zeros = true
-		members := j.connect(t)
+		j, members := fromZeros(t, counting(mode, 4), 3)
 		var running sync.WaitGroup
 		for _, m := range members[1:] {
 			running.Go(func() { m.works(t, steps) })
@@ -286,7 +297,7 @@ func TestFinalCut(t *testing.T) {
 			t.Errorf("cut %v", cut)
 		}
 		running.Wait()
-		eventually(t, "everything was saved", func() bool { all := j.shelf.saves(); return len(all) == 1 && len(all[0]) == 3 })
+		j.savedTimes(t, 1)
 		holdsCut(t, &j.d, j.shelf.saves()[0], []uint64{steps, steps, steps, steps})
 		leave(t, j, members[:1])
 	}
@@ -296,9 +307,7 @@ func TestFinalCut(t *testing.T) {
 func TestCutWithoutALostWorker(t *testing.T) {
 	const steps = 30
 	for _, mode := range []string{"async", "ssp:30"} {
-		j := newJob(t, counting(mode, 4), Servers, 3)
-		j.zeros = true
-		members := j.connect(t)
+		j, members := fromZeros(t, counting(mode, 4), 3)
 		var running sync.WaitGroup
 		for _, m := range members[1:3] {
 			running.Go(func() { m.works(t, steps) })
@@ -314,7 +323,7 @@ func TestCutWithoutALostWorker(t *testing.T) {
 		if want := []uint64{steps, steps, steps, 4}; !slices.Equal(cut, want) {
 			t.Errorf("cut %v, want %v", cut, want)
 		}
-		eventually(t, "everything was saved", func() bool { all := j.shelf.saves(); return len(all) == saves && len(all[saves-1]) == 3 })
+		j.savedTimes(t, saves)
 		holdsCut(t, &j.d, j.shelf.saves()[saves-1], cut)
 		leave(t, j, members[:1])
 	}

@@ -31,9 +31,7 @@ func TestFinalCutOfAChiefThatIsDoneFirst(t *testing.T) {
 	for _, mode := range []string{"async", "ssp:0", "ssp:1", "group:3"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
-			j := newJob(t, counting(mode, 3), Servers, 2)
-			j.zeros = true
-			members := j.connect(t)
+			j, members := fromZeros(t, counting(mode, 3), 2)
 			var running sync.WaitGroup
 			for _, m := range members[1:] {
 				running.Go(func() { m.works(t, steps) })
@@ -44,7 +42,7 @@ func TestFinalCutOfAChiefThatIsDoneFirst(t *testing.T) {
 				t.Errorf("cut %v", cut)
 			}
 			running.Wait()
-			eventually(t, "everything was saved", func() bool { all := j.shelf.saves(); return len(all) == 1 && len(all[0]) == 2 })
+			j.savedTimes(t, 1)
 			holdsCut(t, &j.d, j.shelf.saves()[0], cut)
 			leave(t, j, members[:1])
 		})
@@ -53,9 +51,7 @@ func TestFinalCutOfAChiefThatIsDoneFirst(t *testing.T) {
 
 // While it waits the chief saves, and holds, as between two steps.
 func TestSavesOfAChiefThatIsDone(t *testing.T) {
-	j := newJob(t, counting("ssp:0", 3), Servers, 2)
-	j.zeros = true
-	members := j.connect(t)
+	j, members := fromZeros(t, counting("ssp:0", 3), 2)
 	members[0].adds(t, 0, nil)
 	alone := func(most time.Duration) bool {
 		alone, err := members[0].Conclude(context.Background(), most)
@@ -78,7 +74,7 @@ func TestSavesOfAChiefThatIsDone(t *testing.T) {
 	}
 	after := members[0].saveCut(t, Passing)
 	running.Wait()
-	eventually(t, "everything was saved", func() bool { all := j.shelf.saves(); return len(all) == 2 && len(all[1]) == 2 })
+	j.savedTimes(t, 2)
 	for i, cut := range [][]uint64{before, after} {
 		holdsCut(t, &j.d, j.shelf.saves()[i], cut)
 	}

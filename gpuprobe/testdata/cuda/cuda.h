@@ -1,0 +1,109 @@
+/* A stand-in for the header of the CUDA driver, so that the build tag cuda is
+ * compiled and vetted on machines without CUDA: what gorgonia.org/cu v0.9.6
+ * names, and no more. It was written for plx from the calls in that package.
+ *
+ * It is for compiling only. What gpuprobe itself calls is as in the driver; of
+ * the rest the names and types are, but not the numbers of constants, and not
+ * the symbols of functions that have several versions. A plx for use is built
+ * with NVIDIA's header: scripts/check-cuda.sh says how.
+ */
+#ifndef PLX_STAND_IN_CUDA_H
+#define PLX_STAND_IN_CUDA_H
+
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "constants.h"
+
+#define CUDA_VERSION 0
+
+/* The only function of gpuprobe's whose symbol has a version. */
+#define cuDeviceTotalMem cuDeviceTotalMem_v2
+
+typedef int CUdevice;
+typedef unsigned long long CUdeviceptr;
+typedef uint32_t cuuint32_t;
+typedef struct { char bytes[16]; } CUuuid;
+
+/* What only the driver looks into. */
+typedef struct plx_array *CUarray;
+typedef struct plx_context *CUcontext;
+typedef struct plx_event *CUevent;
+typedef struct plx_function *CUfunction;
+typedef struct plx_graph *CUgraph;
+typedef struct plx_graph_exec *CUgraphExec;
+typedef struct plx_graph_member *CUgraphNode;
+typedef struct plx_link *CUlinkState;
+typedef struct plx_module *CUmodule;
+typedef struct plx_stream *CUstream;
+typedef struct plx_surface *CUsurfref;
+typedef struct plx_texture *CUtexref;
+typedef void (*CUhostFn)(void *data);
+
+typedef struct {
+	size_t Width, Height;
+	CUarray_format Format;
+	unsigned NumChannels;
+} CUDA_ARRAY_DESCRIPTOR;
+
+typedef struct {
+	size_t Width, Height, Depth;
+	CUarray_format Format;
+	unsigned NumChannels, Flags;
+} CUDA_ARRAY3D_DESCRIPTOR;
+
+typedef struct {
+	size_t srcXInBytes, srcY;
+	CUmemorytype srcMemoryType;
+	const void *srcHost;
+	CUdeviceptr srcDevice;
+	CUarray srcArray;
+	size_t srcPitch, dstXInBytes, dstY;
+	CUmemorytype dstMemoryType;
+	void *dstHost;
+	CUdeviceptr dstDevice;
+	CUarray dstArray;
+	size_t dstPitch, WidthInBytes, Height;
+} CUDA_MEMCPY2D;
+
+/* The two copies in three dimensions differ in what names a context. */
+#define COPY3D(name, source, destination)                                      \
+	typedef struct {                                                           \
+		size_t srcXInBytes, srcY, srcZ, srcLOD;                                \
+		CUmemorytype srcMemoryType;                                            \
+		const void *srcHost;                                                   \
+		CUdeviceptr srcDevice;                                                 \
+		CUarray srcArray;                                                      \
+		source;                                                                \
+		size_t srcPitch, srcHeight, dstXInBytes, dstY, dstZ, dstLOD;           \
+		CUmemorytype dstMemoryType;                                            \
+		void *dstHost;                                                         \
+		CUdeviceptr dstDevice;                                                 \
+		CUarray dstArray;                                                      \
+		destination;                                                           \
+		size_t dstPitch, dstHeight, WidthInBytes, Height, Depth;               \
+	} name
+COPY3D(CUDA_MEMCPY3D, void *reserved0, void *reserved1);
+COPY3D(CUDA_MEMCPY3D_PEER, CUcontext srcContext, CUcontext dstContext);
+
+typedef struct {
+	CUfunction func;
+	unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
+	void **kernelParams, **extra;
+} CUDA_KERNEL_NODE_PARAMS;
+
+typedef struct {
+	CUdeviceptr dst;
+	size_t pitch;
+	unsigned value, elementSize;
+	size_t width, height;
+} CUDA_MEMSET_NODE_PARAMS;
+
+typedef struct {
+	CUhostFn fn;
+	void *userData;
+} CUDA_HOST_NODE_PARAMS;
+
+#include "functions.h"
+
+#endif
