@@ -175,7 +175,8 @@ func TestBLASChoice(t *testing.T) {
 
 func TestJSONShape(t *testing.T) {
 	var b bytes.Buffer
-	rows := []Row{{Host: "b"}, {Host: "a", Err: errors.New("dial\nrefused")}, {Host: "g", Report: answerOf(t, "unified-580")}}
+	rows := []Row{{Host: "b"}, {Host: "a", Err: errors.New("dial\nrefused")}, {Host: "g", Report: answerOf(t, "unified-580")},
+		{Host: "short", Report: answerOf(t, "unified-580"), Unmet: errors.New("no GPU 7:\nthe host has 0")}}
 	if err := JSON(&b, rows); err != nil {
 		t.Fatal(err)
 	}
@@ -187,8 +188,11 @@ func TestJSONShape(t *testing.T) {
 		MemoryMiB *int `json:"memory_mib"`
 		GPUs      []map[string]any
 	}
-	if err := json.Unmarshal(b.Bytes(), &got); err != nil || len(got) != 3 {
+	if err := json.Unmarshal(b.Bytes(), &got); err != nil || len(got) != 4 {
 		t.Fatalf("%v: %s", err, b.String())
+	}
+	if short := got[3]; *short.OK || *short.Error != "no GPU 7:; the host has 0" || *short.CPUs == 0 || len(short.GPUs) != 1 {
+		t.Errorf("a host that lacks a GPU: %+v", short)
 	}
 	if got[0].Host != "b" || !*got[0].OK || got[1].Host != "a" || *got[1].OK || *got[1].Error != "dial; refused" {
 		t.Errorf("wrong rows: %s", b.String())
