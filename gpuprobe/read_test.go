@@ -158,6 +158,10 @@ func TestLacksAndCheck(t *testing.T) {
 			t.Errorf("%s %v: got %q, want %q", c.answer, c.ids, got, c.want)
 		}
 	}
+	mute := Report{GPUTool: ToolHung, GPUError: "it is late"} // nothing says what the host has
+	if err := mute.Check([]int{0, 1}); err == nil || err.Error() != "GPU 0, 1 was not found: it is late" {
+		t.Errorf("without any list: %v", err)
+	}
 }
 
 func TestBLASChoice(t *testing.T) {
