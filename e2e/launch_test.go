@@ -201,7 +201,7 @@ func readProbed(t *testing.T, stdout string) (rows []probed) {
 
 func TestProbe(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 3, GPUs: []int{4, 2}})
-	file := b.ResourceFile("h1: 0", "h2", "h3: ps")
+	file := b.ResourceFile("h3: ps", "h1: 0", "h2") // not in the order of their names
 	rows := readProbed(t, b.want(0, "probe", "--hosts", file, "--json").stdout)
 	var got []string
 	for _, r := range rows {
@@ -210,17 +210,31 @@ func TestProbe(t *testing.T) {
 			t.Errorf("%s: cpus %d, memory %d", r.Host, r.CPUs, r.MemoryMiB)
 		}
 	}
-	if want := []string{"h1 true 4", "h2 true 2", "h3 true 0"}; !slices.Equal(got, want) {
+	if want := []string{"h3 true 0", "h1 true 4", "h2 true 2"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if g := rows[0].GPUs[3]; g.Index != 3 || !strings.HasPrefix(g.UUID, "GPU-") || g.Name == "" || g.Total == 0 {
+	if g := rows[1].GPUs[3]; g.Index != 3 || !strings.HasPrefix(g.UUID, "GPU-") || g.Name == "" || g.Total == 0 {
 		t.Errorf("gpu 3: %+v", g)
 	}
 	t.Run("ids that the hosts lack", func(t *testing.T) { testMissingIDs(b.in(t)) })
+	t.Run("troubled hosts", func(t *testing.T) { testTroubledHosts(b.in(t), file) })
+}
+
+// testTroubledHosts asks a host with a tool that hangs, within the limit that
+// users have, beside one that is down, which takes longer.
+func testTroubledHosts(b *bench, file string) {
+	b.Hosts[0].SetGPUs(2, "mode hang")
 	b.Hosts[1].PowerOff()
+	begun := time.Now()
 	res := b.want(125, "probe", "--hosts", file)
-	if !strings.Contains(res.stdout, "h2") || !strings.Contains(res.stdout, "h3") {
-		t.Errorf("table:\n%s", res.stdout)
+	b.took("a probe of a tool that hangs and a host that is down", begun, 30*time.Second)
+	want := `^HOST .*STATE
+h3 .* ok
+h1 .*GPU 0 was not found: nvidia-smi did not answer within 10s
+h2 +- +- .* host h2: connect to \S+: no connection within 15s
+$`
+	if !regexp.MustCompile(want).MatchString(res.stdout) {
+		b.t.Errorf("table:\n%s\nwant:\n%s", res.stdout, want)
 	}
 }
 
