@@ -50,8 +50,9 @@ func (c *command) probe(ctx *cli.Context) error {
 	}
 	for _, row := range rows {
 		if row.Err != nil {
-			c.code = launcher.CodePlx
+			c.code = launcher.CodePlx // why stands in the output
 		}
+		err = errors.Join(err, row.Unmet)
 	}
 	return err
 }

@@ -43,11 +43,11 @@ func reach(ctx *cli.Context) (launcher.Reach, error) {
 	}
 	if lines := ctx.StringSlice("host"); len(lines) > 0 {
 		more, err := hostfile.ParseLines(lines)
+		if err == nil {
+			r.Hosts, err = hostfile.Join(r.Hosts, more)
+		}
 		if err != nil {
 			return r, launcher.Mistake(err, launcher.Hint(err))
-		}
-		if r.Hosts, err = join(r.Hosts, more); err != nil {
-			return r, err
 		}
 	}
 	include, exclude := ctx.StringSlice("include"), ctx.StringSlice("exclude")
@@ -80,19 +80,6 @@ func fileReach(ctx *cli.Context) (launcher.Reach, error) {
 		return r, launcher.Mistake(err, launcher.Hint(err))
 	}
 	return r, nil
-}
-
-// join puts the lines of --host behind those of the file. One host in both is
-// a mistake.
-func join(file, lines []hostfile.Host) ([]hostfile.Host, error) {
-	for _, l := range lines {
-		for _, f := range file {
-			if strings.EqualFold(l.Name, f.Name) && l.Port == f.Port {
-				return nil, launcher.Mistake(fmt.Errorf("%s: host %s is in %s already", l.Pos, l.Name, f.Pos), "")
-			}
-		}
-	}
-	return append(file, lines...), nil
 }
 
 // terminal says what stands at plx's outputs.

@@ -175,28 +175,34 @@ func TestExitStatus(t *testing.T) {
 	b.hostsGone(0)
 }
 
+// probed is what a test reads of plx probe --json.
+type probed struct {
+	Host      string
+	OK        bool
+	Error     string
+	CPUs      int
+	MemoryMiB int `json:"memory_mib"`
+	GPUs      []struct {
+		Index int
+		UUID  string
+		Name  string
+		Total int  `json:"memory_total_mib"`
+		Busy  bool `json:"busy"`
+	}
+}
+
+func readProbed(t *testing.T, stdout string) (rows []probed) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(stdout), &rows); err != nil {
+		t.Fatalf("%v\n%s", err, stdout)
+	}
+	return rows
+}
+
 func TestProbe(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 3, GPUs: []int{4, 2}})
-	file := b.ResourceFile("h1: 0", "h2", "h3: ps")
-	res := b.want(0, "probe", "--hosts", file, "--json")
-	type row struct {
-		Host      string
-		OK        bool
-		Error     string
-		CPUs      int
-		MemoryMiB int `json:"memory_mib"`
-		GPUs      []struct {
-			Index int
-			UUID  string
-			Name  string
-			Total int  `json:"memory_total_mib"`
-			Busy  bool `json:"busy"`
-		}
-	}
-	var rows []row
-	if err := json.Unmarshal([]byte(res.stdout), &rows); err != nil {
-		t.Fatalf("%v\n%s", err, res.stdout)
-	}
+	file := b.ResourceFile("h3: ps", "h1: 0", "h2") // not in the order of their names
+	rows := readProbed(t, b.want(0, "probe", "--hosts", file, "--json").stdout)
 	var got []string
 	for _, r := range rows {
 		got = append(got, fmt.Sprintf("%s %v %d", r.Host, r.OK, len(r.GPUs)))
@@ -204,16 +210,51 @@ func TestProbe(t *testing.T) {
 			t.Errorf("%s: cpus %d, memory %d", r.Host, r.CPUs, r.MemoryMiB)
 		}
 	}
-	if want := []string{"h1 true 4", "h2 true 2", "h3 true 0"}; !slices.Equal(got, want) {
+	if want := []string{"h3 true 0", "h1 true 4", "h2 true 2"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if g := rows[0].GPUs[3]; g.Index != 3 || !strings.HasPrefix(g.UUID, "GPU-") || g.Name == "" || g.Total == 0 {
+	if g := rows[1].GPUs[3]; g.Index != 3 || !strings.HasPrefix(g.UUID, "GPU-") || g.Name == "" || g.Total == 0 {
 		t.Errorf("gpu 3: %+v", g)
 	}
+	t.Run("ids that the hosts lack", func(t *testing.T) { testMissingIDs(b.in(t)) })
+	t.Run("troubled hosts", func(t *testing.T) { testTroubledHosts(b.in(t), file) })
+}
+
+// testTroubledHosts asks a host with a tool that hangs, within the limit that
+// users have, beside one that is down, which takes longer.
+func testTroubledHosts(b *bench, file string) {
+	b.Hosts[0].SetGPUs(2, "mode hang")
 	b.Hosts[1].PowerOff()
-	res = b.want(125, "probe", "--hosts", file)
-	if !strings.Contains(res.stdout, "h2") || !strings.Contains(res.stdout, "h3") {
-		t.Errorf("table:\n%s", res.stdout)
+	begun := time.Now()
+	res := b.want(125, "probe", "--hosts", file)
+	b.took("a probe of a tool that hangs and a host that is down", begun, 30*time.Second)
+	want := `^HOST .*STATE
+h3 .* ok
+h1 .*GPU 0 was not found: nvidia-smi did not answer within 10s
+h2 +- +- .* host h2: connect to \S+: no connection within 15s
+$`
+	if !regexp.MustCompile(want).MatchString(res.stdout) {
+		b.t.Errorf("table:\n%s\nwant:\n%s", res.stdout, want)
+	}
+}
+
+// testMissingIDs names GPUs that are not there: an error, and all the output.
+func testMissingIDs(b *bench) {
+	hosts := []string{"--host", "h2: 1,5", "--host", "h1: 0", "--host", "h3 exclude=3"}
+	complaints := []string{"plx: --host:1: host h2: no GPU 5: the host has 0, 1", "plx: --host:3: host h3: no GPU 3"}
+	res := b.want(125, append([]string{"probe", "--json"}, hosts...)...)
+	contains(b.t, res.stderr, complaints...)
+	rows := readProbed(b.t, res.stdout)
+	if len(rows) != 3 || rows[0].OK || !rows[1].OK || rows[2].OK || rows[1].Error != "" || len(rows[0].GPUs) != 2 || len(rows[1].GPUs) != 4 {
+		b.t.Errorf("%+v", rows)
+	}
+	contains(b.t, rows[0].Error, "host h2", "GPU 5")
+	res = b.want(125, append([]string{"probe"}, hosts...)...)
+	contains(b.t, res.stderr, complaints...)
+	for _, row := range []string{`h2 .*no GPU 5`, `h1 .*ok$`, `h1 +3 `, `h2 +1 `} {
+		if !regexp.MustCompile(`(?m)^` + row).MatchString(res.stdout) {
+			b.t.Errorf("the table has no %q:\n%s", row, res.stdout)
+		}
 	}
 }
 

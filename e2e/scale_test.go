@@ -16,13 +16,14 @@ func TestSixteenHosts(t *testing.T) {
 	// Servers are told to end once the workers are done, so those wait for them.
 	show := b.script("show", fmt.Sprintf(`echo "on $(cat /etc/hostname) of ${WORLD_SIZE:-all}"; [ $PLX_ROLE = ps ] && touch %s/$PLX_TASK_INDEX
 while [ "$(ls %[1]s | wc -l)" -lt %d ]; do sleep 0.1; done`, ready, hosts))
-	for _, run := range []string{"first", "second"} {
+	for earlier, run := range []string{"first", "second"} {
 		begun := time.Now()
 		res := b.want(0, "launch", "--hosts", b.ResourceFile(), show)
 		t.Logf("%s launch on %d hosts: %.1f s", run, hosts, time.Since(begun).Seconds())
 		if sent := strings.Contains(res.stderr, "plx: sent "); sent != (run == "first") {
 			t.Errorf("%s launch: sent: %v\n%s", run, sent, res.stderr)
 		}
+		oneLogin(b, earlier+1)
 		if run == "second" {
 			break // by now the servers' files are there: they may end at once
 		}
@@ -36,4 +37,15 @@ while [ "$(ls %[1]s | wc -l)" -lt %d ]; do sleep 0.1; done`, ready, hosts))
 		b.hostsGone(0)
 	}
 	b.hostsGone(0)
+}
+
+// oneLogin fails the test unless each of so many launches has made one
+// connection to each host.
+func oneLogin(b *bench, launches int) {
+	b.t.Helper()
+	for _, h := range b.Hosts {
+		if n, err := h.Logins(); n != launches || err != nil {
+			b.t.Errorf("host %s: %d connections by %d launches, %v", h.Name, n, launches, err)
+		}
+	}
 }

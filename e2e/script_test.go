@@ -1,8 +1,11 @@
 package e2e
 
 import (
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -18,6 +21,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"status": status},
 		Setup: func(env *testscript.Env) error {
 			for _, v := range goEnv() {
 				name, value, _ := strings.Cut(v, "=")
@@ -29,4 +33,25 @@ func TestScripts(t *testing.T) {
 			return os.Mkdir(home, 0o700)
 		},
 	})
+}
+
+// status is the scripts' "status N program args...": as exec, but the program
+// has to end with that very status.
+func status(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: status N program [args...]")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	err = ts.Exec(args[1], args[2:]...)
+	var ended *exec.ExitError
+	if errors.As(err, &ended) {
+		got = ended.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("exit status %d, want %d", got, want)
+	}
 }

@@ -25,17 +25,20 @@ type answer struct {
 }
 
 // JSON writes an array with one object for each of rows, in their order. ok
-// tells whether the host answered, and error why it did not. gpus is an array
+// tells whether the host answered and has what was asked of it, and error why
+// not: that of a host that answered stands beside what it has. gpus is an array
 // even if it is empty; a number the tool did not tell is null.
 func JSON(w io.Writer, rows []Row) error {
 	answers := make([]answer, 0, len(rows))
 	for _, row := range rows {
 		a := answer{Host: row.Host, GPUs: []GPU{}}
-		if row.Err != nil {
-			a.Error = cmp.Or(oneLine(row.Err.Error()), "unknown error")
-		} else {
+		if row.Err == nil {
 			a.fill(row.Report)
 		}
+		if err := cmp.Or(row.Err, row.Unmet); err != nil {
+			a.Error = cmp.Or(oneLine(err.Error()), "unknown error")
+		}
+		a.OK = a.Error == ""
 		answers = append(answers, a)
 	}
 	encoder := json.NewEncoder(w)
@@ -45,7 +48,6 @@ func JSON(w io.Writer, rows []Row) error {
 }
 
 func (a *answer) fill(r Report) {
-	a.OK = true
 	a.CPUs, a.MemoryMiB = r.CPUs, r.MemoryMiB
 	if r.GPUs != nil {
 		a.GPUs = r.GPUs

@@ -177,6 +177,10 @@ func TestLacksAndCheck(t *testing.T) {
 			t.Errorf("%s %v: got %q, want %q", c.answer, c.ids, got, c.want)
 		}
 	}
+	mute := Report{GPUTool: ToolHung, GPUError: "it is late"} // nothing says what the host has
+	if err := mute.Check([]int{0, 1}); err == nil || err.Error() != "GPU 0, 1 was not found: it is late" {
+		t.Errorf("without any list: %v", err)
+	}
 }
 
 func TestBLASChoice(t *testing.T) {
@@ -194,7 +198,8 @@ func TestBLASChoice(t *testing.T) {
 
 func TestJSONShape(t *testing.T) {
 	var b bytes.Buffer
-	rows := []Row{{Host: "b"}, {Host: "a", Err: errors.New("dial\nrefused")}, {Host: "g", Report: answerOf(t, "unified-580")}}
+	rows := []Row{{Host: "b"}, {Host: "a", Err: errors.New("dial\nrefused")}, {Host: "g", Report: answerOf(t, "unified-580")},
+		{Host: "short", Report: answerOf(t, "unified-580"), Unmet: errors.New("no GPU 7:\nthe host has 0")}}
 	if err := JSON(&b, rows); err != nil {
 		t.Fatal(err)
 	}
@@ -206,8 +211,11 @@ func TestJSONShape(t *testing.T) {
 		MemoryMiB *int `json:"memory_mib"`
 		GPUs      []map[string]any
 	}
-	if err := json.Unmarshal(b.Bytes(), &got); err != nil || len(got) != 3 {
+	if err := json.Unmarshal(b.Bytes(), &got); err != nil || len(got) != 4 {
 		t.Fatalf("%v: %s", err, b.String())
+	}
+	if short := got[3]; *short.OK || *short.Error != "no GPU 7:; the host has 0" || *short.CPUs == 0 || len(short.GPUs) != 1 {
+		t.Errorf("a host that lacks a GPU: %+v", short)
 	}
 	if got[0].Host != "b" || !*got[0].OK || got[1].Host != "a" || *got[1].OK || *got[1].Error != "dial; refused" {
 		t.Errorf("wrong rows: %s", b.String())

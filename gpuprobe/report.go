@@ -121,6 +121,9 @@ func (r Report) Lacks(ids []int) []int {
 // instead, or the first of ids whose GPU is faulty. The caller adds the host.
 func (r Report) Check(ids []int) error {
 	if missing := r.Lacks(ids); len(missing) > 0 {
+		if len(r.GPUs) == 0 && (r.GPUTool == ToolBroken || r.GPUTool == ToolHung) {
+			return fmt.Errorf("GPU %s was not found: %s", joinInts(missing), r.GPUError) // it may be there
+		}
 		return fmt.Errorf("no GPU %s: %s", joinInts(missing), r.summary())
 	}
 	for _, g := range r.GPUs {

@@ -19,6 +19,8 @@ type Row struct {
 	Host   string
 	Report Report
 	Err    error
+	// Unmet says, beside a Report, what was asked of the host and it lacks.
+	Unmet error
 }
 
 // reasonWidth is where the reason for a bad state is wrapped in a drawn table.
@@ -62,7 +64,7 @@ func hostCells(row Row) []string {
 	}
 	return []string{
 		clean(row.Host), strconv.Itoa(r.CPUs), fmt.Sprintf("%.1f GiB", float64(r.MemoryMiB)/1024),
-		blas, gpuCount(r), cmp.Or(r.Driver, "-"), state(r),
+		blas, gpuCount(r), cmp.Or(r.Driver, "-"), state(row),
 	}
 }
 
@@ -83,8 +85,11 @@ func gpuCount(r Report) string {
 	return fmt.Sprintf("%d, %d free", len(r.GPUs), count)
 }
 
-func state(r Report) string {
-	words := "ok"
+func state(row Row) string {
+	if row.Unmet != nil {
+		return oneLine(row.Unmet.Error())
+	}
+	r, words := row.Report, "ok"
 	if r.GPUTool == ToolProc {
 		words = "ok, but no nvidia-smi: GPUs from /proc/driver/nvidia"
 	}

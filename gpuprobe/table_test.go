@@ -17,6 +17,7 @@ func tableRows(t *testing.T) []Row {
 		{Host: "cpu01", Report: answerOf(t, "no-gpu")},
 		{Host: "sick", Report: answerOf(t, "mismatch-550")},
 		{Host: "reset", Report: answerOf(t, "needs-reset-580")},
+		{Host: "short", Report: answerOf(t, "unified-580"), Unmet: errors.New("h.txt:7: host short: no GPU 7:\nthe host has 0")},
 	}
 }
 

@@ -12,7 +12,8 @@
 //	gpu05 slots=8                # as other launchers write it
 //
 // Start with [ParseFile] or, for lines given on the command line,
-// [ParseLines]; narrow the result with [Filter].
+// [ParseLines]; put the two together with [Join], narrow the result with
+// [Filter].
 //
 // # Grammar
 //

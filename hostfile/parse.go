@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -90,6 +91,19 @@ func ParseLines(lines []string) ([]Host, error) {
 	return read.hosts, nil
 }
 
+// Join returns the hosts with more behind them, which were read elsewhere. It
+// changes none of its arguments. A host in both is a mistake, and its error says
+// where the two stand.
+func Join(hosts, more []Host) ([]Host, error) {
+	var all list
+	for _, host := range slices.Concat(hosts, more) {
+		if err := all.append(host); err != nil {
+			return nil, at(host.Pos, err)
+		}
+	}
+	return all.hosts, nil
+}
+
 // list is the hosts read so far.
 type list struct {
 	hosts []Host
@@ -101,10 +115,14 @@ func (l *list) add(text string, pos Position) error {
 	if err != nil {
 		return err
 	}
+	host.Pos = pos
+	return l.append(host)
+}
+
+func (l *list) append(host Host) error {
 	if len(l.hosts) == maxHosts {
 		return wrong("more than %d hosts", maxHosts)
 	}
-	host.Pos = pos
 	if first, twice := l.seen[host.key()]; twice {
 		return hinted("put all devices of a host on one line",
 			"host %s is named twice, first at %s", bracketed(host.Name), first)
@@ -112,7 +130,7 @@ func (l *list) add(text string, pos Position) error {
 	if l.seen == nil {
 		l.seen = map[string]Position{}
 	}
-	l.seen[host.key()] = pos
+	l.seen[host.key()] = host.Pos
 	l.hosts = append(l.hosts, host)
 	return nil
 }

@@ -305,6 +305,37 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
+// Lines of two sources are compared as those of one are.
+func TestJoin(t *testing.T) {
+	file, err := Parse(strings.NewReader("gpu01: 0\n[::ffff:10.0.0.1]:22:\n"), "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ line, want string }{
+		{"gpu01:2222:", ""},
+		{"gpu02", ""},
+		{"GPU01:22: 1", "--host:1: host GPU01 is named twice, first at f:1"},
+		{"b@gpu01", "--host:1: host gpu01 is named twice, first at f:1"},
+		{"10.0.0.1", "--host:1: host 10.0.0.1 is named twice, first at f:2"},
+	} {
+		more, err := ParseLines([]string{test.line})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := Join(file, more)
+		if test.want == "" {
+			if err != nil || len(all) != 3 || all[0].Name != "gpu01" || !reflect.DeepEqual(all[2], more[0]) {
+				t.Errorf("%s: %v, %v", test.line, all, err)
+			}
+		} else if err == nil || err.Error() != test.want {
+			t.Errorf("%s: %v, want %s", test.line, err, test.want)
+		}
+	}
+	if all, err := Join(nil, nil); err != nil || len(all) != 0 {
+		t.Errorf("nothing: %v, %v", all, err)
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add(exampleFile)
 	f.Add("alice@10.0.0.3:2222: cpu*2\n[fd00::4%eth0]:22: 0,1 addr=fd00::9\nstore1: ps")

@@ -26,18 +26,21 @@ const fanOut = 64
 type fleet struct {
 	remotes  []*remote
 	clusters []*embedded.Cluster
+	turns    chan struct{} // holds one for each host that is being dialled
 }
+
+func newFleet() *fleet { return &fleet{turns: make(chan struct{}, fanOut)} }
 
 // openFleet makes a fleet of the wanted hosts without reaching any.
 func openFleet(ctx context.Context, reach Reach, v *voice) (*fleet, error) {
-	f := &fleet{}
+	f := newFleet()
 	if len(reach.Hosts) == 0 {
 		return f, f.embed(ctx, reach, v)
 	}
 	for _, h := range reach.Hosts {
 		cfg := ssh.Config{User: h.User, Host: h.Name, Port: h.Port, AcceptNewHostKeys: reach.AcceptNewHostKeys,
 			Notice: func(text string) { v.say("%s", text) }} // it names the host
-		r := newRemote(h, sshDialler(cfg), false)
+		r := newRemote(h, f.overSSH(cfg), false)
 		if isThisMachine(h) && refused(ctx) {
 			if err := f.serveSelf(ctx, r, v); err != nil {
 				return f, err
@@ -46,6 +49,31 @@ func openFleet(ctx context.Context, reach Reach, v *voice) (*fleet, error) {
 		f.remotes = append(f.remotes, r)
 	}
 	return f, nil
+}
+
+// overSSH dials with a configuration.
+func (f *fleet) overSSH(cfg ssh.Config) dialler {
+	return f.bounded(func(ctx context.Context) (transport, error) {
+		c, err := ssh.Dial(ctx, cfg)
+		if err != nil {
+			return nil, err
+		}
+		return c, nil
+	})
+}
+
+// bounded dials once it is the host's turn: up to fanOut of a fleet's are dialled
+// at once, also by a command that works on all of them for as long as a job runs.
+func (f *fleet) bounded(dial dialler) dialler {
+	return func(ctx context.Context) (transport, error) {
+		select {
+		case f.turns <- struct{}{}:
+			defer func() { <-f.turns }()
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		return dial(ctx)
+	}
 }
 
 // embed starts the embedded cluster.
@@ -57,7 +85,7 @@ func (f *fleet) embed(ctx context.Context, reach Reach, v *voice) error {
 	f.clusters = append(f.clusters, c)
 	for _, cfg := range c.Configs() {
 		host := hostfile.Host{Name: cfg.Host, Devices: hostfile.Devices{Kind: hostfile.CPUs, Count: reach.LocalWorkers}}
-		f.remotes = append(f.remotes, newRemote(host, sshDialler(cfg), true))
+		f.remotes = append(f.remotes, newRemote(host, f.overSSH(cfg), true))
 	}
 	return nil
 }
@@ -86,7 +114,7 @@ func (f *fleet) serveSelf(ctx context.Context, r *remote, v *voice) error {
 	}
 	v.say("host %s: no SSH server listens here, plx serves it itself", r.host.Name)
 	f.clusters = append(f.clusters, c)
-	r.dial, r.embedded = sshDialler(c.Configs()[0]), true
+	r.dial, r.embedded = f.overSSH(c.Configs()[0]), true
 	return nil
 }
 

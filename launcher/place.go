@@ -215,8 +215,8 @@ func found(m machine, perHost int) ([]slot, error) {
 	if err := counted(m); err != nil {
 		return nil, err
 	}
-	if lacks := m.report.Lacks(m.Devices.Excluded); len(lacks) > 0 {
-		return nil, fmt.Errorf("%w, so it cannot be excluded", m.wrong(m.report.Check(lacks)))
+	if err := m.named(); err != nil {
+		return nil, err
 	}
 	if len(m.report.GPUs) == 0 {
 		return cpus(max(1, perHost)), nil
@@ -249,6 +249,28 @@ func present(m machine, ids []int) ([]slot, error) {
 	return s, nil
 }
 
+// named refuses a host without a GPU that its line names, to use it or to leave
+// it out. What the line does not name is not missed, nor while it is not known
+// which GPUs there are.
+func (m machine) named() error {
+	d, found := m.Devices, len(m.report.GPUs)
+	if d.Kind == hostfile.GPUs {
+		_, err := present(m, d.IDs)
+		return err
+	}
+	if counted(m) != nil {
+		return nil
+	}
+	lacks := m.report.Lacks(d.Excluded)
+	switch {
+	case d.Kind == hostfile.AllGPUs && len(lacks) > 0:
+		return fmt.Errorf("%w, so it cannot be excluded", m.wrong(m.report.Check(lacks)))
+	case d.Kind == hostfile.Slots && found > 0 && found < d.Count:
+		return m.wrong(fmt.Errorf("slots=%d, but it has %s", d.Count, count(found, "GPU")))
+	}
+	return nil
+}
+
 // slotted reads "slots=N": the GPUs 0 to N-1, or N CPU workers where there is
 // no GPU. What is excluded are GPUs: it takes nothing from the cores.
 func slotted(m machine) ([]slot, error) {
@@ -262,8 +284,8 @@ func slotted(m machine) ([]slot, error) {
 	if len(m.report.GPUs) == 0 {
 		return cpus(n), nil
 	}
-	if len(m.report.GPUs) < n {
-		return nil, m.wrong(fmt.Errorf("slots=%d, but it has %s", n, count(len(m.report.GPUs), "GPU")))
+	if err := m.named(); err != nil {
+		return nil, err
 	}
 	var ids []int
 	for id := range n {

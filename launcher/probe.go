@@ -7,7 +7,8 @@ import (
 )
 
 // Probe looks at every host, in file order, and starts nothing. A host that
-// could not be reached has its error in its row.
+// could not be reached has its error in its row, and so has one that lacks what
+// its line names, for which a launch would be refused.
 func Probe(ctx context.Context, reach Reach, t Terminal) ([]gpuprobe.Row, error) {
 	f, err := openFleet(ctx, reach, newVoice(t))
 	if err != nil {
@@ -27,6 +28,9 @@ func Probe(ctx context.Context, reach Reach, t Terminal) ([]gpuprobe.Row, error)
 		row.Report, row.Err = gpuprobe.Probe(ctx, r)
 		if r.embedded && row.Err == nil {
 			row.Report.AddLocal()
+		}
+		if row.Err == nil {
+			row.Unmet = machine{Host: r.host, report: &row.Report}.named()
 		}
 		return nil
 	})

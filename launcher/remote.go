@@ -28,11 +28,14 @@ type transport interface {
 	Close() error
 }
 
+// dialler reaches one host anew.
+type dialler func(ctx context.Context) (transport, error)
+
 // remote is one host of a launch. It is a transport itself: it dials when
 // there is no connection, so that work goes on after one was lost.
 type remote struct {
 	host     hostfile.Host
-	dial     func(ctx context.Context) (transport, error)
+	dial     dialler
 	embedded bool
 	facts    envsync.Facts
 	report   gpuprobe.Report
@@ -43,18 +46,8 @@ type remote struct {
 	closed bool
 }
 
-func newRemote(host hostfile.Host, dial func(context.Context) (transport, error), embedded bool) *remote {
+func newRemote(host hostfile.Host, dial dialler, embedded bool) *remote {
 	return &remote{host: host, dial: dial, embedded: embedded, dialling: make(chan struct{}, 1)}
-}
-
-func sshDialler(cfg ssh.Config) func(context.Context) (transport, error) {
-	return func(ctx context.Context) (transport, error) {
-		c, err := ssh.Dial(ctx, cfg)
-		if err != nil {
-			return nil, err
-		}
-		return c, nil
-	}
 }
 
 // connect returns the present connection, or a new one. Others wait while one

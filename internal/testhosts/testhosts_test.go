@@ -89,6 +89,9 @@ func TestHostsAreMachinesOfTheirOwn(t *testing.T) {
 		if err != nil || string(text) != "from-"+h.Name+"\n" {
 			t.Errorf("%s: home seen from outside: %q, %v", h.Name, text, err)
 		}
+		if n, err := h.Logins(); n != 2 || err != nil {
+			t.Errorf("%s: %d logins, %v, after two commands", h.Name, n, err)
+		}
 	}
 }
 

@@ -23,6 +23,16 @@ func (h *Host) Traffic() (from, to uint64, err error) {
 	return from, to, nil
 }
 
+// Logins is how often somebody has logged in over SSH so far: every connection
+// counts once, whatever runs on it.
+func (h *Host) Logins() (int, error) {
+	log, err := os.ReadFile(h.path("log"))
+	if err != nil {
+		return 0, fmt.Errorf("testhosts: logins of %s: %w", h.Name, err)
+	}
+	return strings.Count("\n"+string(log), "\nAccepted "), nil
+}
+
 func readCount(path string) (uint64, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

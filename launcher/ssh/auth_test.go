@@ -1,6 +1,8 @@
 package ssh_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
 	"net"
 	"os"
@@ -148,15 +150,31 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-func TestLoginByRSA(t *testing.T) {
+// The default keys of other types, with the configuration as ssh tells it and
+// as plx reads it.
+func TestLoginByOtherDefaultKeys(t *testing.T) {
 	home := t.TempDir()
-	public := rsaKey(t, filepath.Join(home, ".ssh", "id_rsa"))
+	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := map[string]gossh.PublicKey{
+		"id_rsa":   rsaKey(t, filepath.Join(home, "id_rsa")),
+		"id_ecdsa": writePrivate(t, filepath.Join(home, "id_ecdsa"), curve),
+	}
 	authorized := filepath.Join(home, "authorized")
-	writeFile(t, authorized, string(gossh.MarshalAuthorizedKey(public)), 0o600)
+	writeFile(t, authorized, string(gossh.MarshalAuthorizedKey(keys["id_rsa"]))+string(gossh.MarshalAuthorizedKey(keys["id_ecdsa"])), 0o600)
 	server := startSSHD(t, "AuthorizedKeysFile "+authorized)
-	writeFile(t, knownHosts(home), line(server.address(), server.hostKey), 0o600)
-	t.Setenv("SSH_AUTH_SOCK", "")
-	dial(t, server.config(home))
+	for name := range keys {
+		for way, path := range map[string]string{"as ssh tells it": os.Getenv("PATH"), "without ssh": t.TempDir()} {
+			t.Run(name+" "+way, func(t *testing.T) {
+				t.Setenv("PATH", path)
+				user := emptyHome(t, server)
+				writeFile(t, filepath.Join(user, ".ssh", name), readFile(t, filepath.Join(home, name)), 0o600)
+				dial(t, server.config(user))
+			})
+		}
+	}
 }
 
 func TestLoginByCertificate(t *testing.T) {

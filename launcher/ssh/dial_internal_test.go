@@ -26,6 +26,23 @@ func TestConnectDeadline(t *testing.T) {
 	}
 }
 
+// Hosts that were refused together come back one by one: pauses grow, and no
+// two need be equal.
+func TestPausesVary(t *testing.T) {
+	for attempt, longest := range map[int]time.Duration{0: 200 * time.Millisecond, 1: 400 * time.Millisecond, 4: 3200 * time.Millisecond, 5: 4 * time.Second, 99: 4 * time.Second} {
+		seen := map[time.Duration]bool{}
+		least, most := longest, time.Duration(0)
+		for range 500 {
+			pause := backoff(attempt)
+			seen[pause] = true
+			least, most = min(least, pause), max(most, pause)
+		}
+		if least < longest/4 || least > longest/2 || most > longest || most < longest*3/4 || len(seen) < 400 {
+			t.Errorf("attempt %d: %d pauses from %v to %v, want 500 from %v to %v", attempt, len(seen), least, most, longest/4, longest)
+		}
+	}
+}
+
 // fullListener returns the address of a listener with a queue of no length.
 func fullListener(t *testing.T) string {
 	t.Helper()

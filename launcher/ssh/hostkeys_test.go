@@ -1,6 +1,7 @@
 package ssh_test
 
 import (
+	"crypto"
 	"crypto/rand"
 	"crypto/rsa"
 	"encoding/pem"
@@ -27,6 +28,7 @@ func TestKnownHosts(t *testing.T) {
 	_, other := makeKey(nil)
 	cases := []struct {
 		name, file      string
+		config          string // of the user
 		unknown, change bool
 	}{
 		{name: "plain", file: line(server.address(), server.hostKey)},
@@ -42,11 +44,16 @@ func TestKnownHosts(t *testing.T) {
 		{name: "authority of others", file: "@cert-authority * " + strings.TrimPrefix(line("", other), " "), unknown: true},
 		{name: "changed", file: line("x", other) + line(server.address(), other), change: true},
 		{name: "revoked", file: "@revoked * " + strings.TrimPrefix(line("", server.hostKey), " ") + line(server.address(), server.hostKey), change: true},
+		// Keys are always checked, and recorded where plx is told to.
+		{name: "unknown, unchecked", config: "StrictHostKeyChecking no\n", unknown: true},
+		{name: "unknown, taken as new", config: "StrictHostKeyChecking accept-new\n", unknown: true},
+		{name: "changed, unchecked", file: line("x", other) + line(server.address(), other), config: "StrictHostKeyChecking no\n", change: true},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			home := newHome(t)
 			writeFile(t, knownHosts(home), c.file, 0o600)
+			sshConfig(t, home, c.config)
 			client, err := ssh.Dial(t.Context(), server.config(home))
 			if err == nil {
 				_ = client.Close() // it was only to see
@@ -61,7 +68,7 @@ func TestKnownHosts(t *testing.T) {
 			case is && (refused.Changed() != c.change || (hintOf(err) == "") != c.change):
 				t.Errorf("dial: %v, hint %q, want changed %v", err, hintOf(err), c.change)
 			}
-			if c.name == "changed" && !strings.Contains(err.Error(), knownHosts(home)+":2") {
+			if strings.HasPrefix(c.name, "changed") && !strings.Contains(err.Error(), knownHosts(home)+":2") {
 				t.Errorf("%v: file and line are missing", err)
 			}
 			if readFile(t, knownHosts(home)) != c.file {
@@ -148,12 +155,17 @@ func rsaKey(t *testing.T, path string) gossh.PublicKey {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return writePrivate(t, path, private)
+}
+
+func writePrivate(t *testing.T, path string, private crypto.Signer) gossh.PublicKey {
+	t.Helper()
 	block, err := gossh.MarshalPrivateKey(private, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	writeFile(t, path, string(pem.EncodeToMemory(block)), 0o600)
-	public, err := gossh.NewPublicKey(&private.PublicKey)
+	public, err := gossh.NewPublicKey(private.Public())
 	if err != nil {
 		t.Fatal(err)
 	}
