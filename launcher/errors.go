@@ -30,6 +30,15 @@ type hinted struct {
 func (h *hinted) Unwrap() error { return h.error }
 func (h *hinted) Hint() string  { return h.hint }
 
+// retold is an error in other words.
+type retold struct {
+	error
+	words string
+}
+
+func (r *retold) Error() string { return r.words }
+func (r *retold) Unwrap() error { return r.error }
+
 // coded carries an exit status of its own.
 type coded struct {
 	error

@@ -2,12 +2,9 @@ package launcher
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -50,18 +47,26 @@ func printing(t Terminal) logs.Options {
 	}
 }
 
-// take prints a chunk, once, whatever was sent twice after a reconnection.
-func (o *output) take(host string, c logs.Chunk) error {
-	c, err := o.cursor.Take(host, c)
-	if err != nil {
-		return err
+// take prints a chunk, once, whatever was sent twice after a reconnection. Its
+// error is an errOutput.
+func (o *output) take(from *remote, c logs.Chunk) error {
+	c, err := o.cursor.Take(from.label(), c)
+	if err == nil {
+		err = o.write(from.host.Name, c)
 	}
+	if err != nil {
+		return o.fail(err)
+	}
+	return nil
+}
+
+func (o *output) write(host string, c logs.Chunk) error {
 	if o.dir != nil {
 		if err := o.dir.Chunk(host, c); err != nil {
 			return err
 		}
 	}
-	err = o.printer.Chunk(host, c)
+	err := o.printer.Chunk(host, c)
 	if o.unread != nil && errors.Is(err, syscall.EPIPE) {
 		o.unread()
 		return nil // --log-dir goes on
@@ -89,6 +94,10 @@ func (o *output) Close() error {
 	return err
 }
 
+// errOutput marks an error of this machine's side, which no reconnection
+// mends, and of which Close tells.
+var errOutput = errors.New("write logs here")
+
 // fail keeps the first error and marks it for the stream that met it.
 func (o *output) fail(err error) error {
 	o.mu.Lock()
@@ -114,11 +123,6 @@ type logStream struct {
 	done    chan struct{}
 	err     error // once done is closed
 }
-
-// logPatience is how long, after the verdict, a host may be silent before the
-// rest of its logs is given up. A host that has nothing to send says so more
-// often.
-const logPatience = 10 * time.Second
 
 // follow streams a host's logs until it has sent all of them, or was out of
 // reach for longer than its lease.
@@ -193,82 +197,5 @@ func (g *logStreams) wait(lost map[*station]bool, stops <-chan coordinator.StopA
 func (g *logStreams) leave(why error) {
 	for _, st := range g.all {
 		st.stop(why)
-	}
-}
-
-// hearing remembers when a host last sent a byte.
-type hearing struct{ at atomic.Int64 }
-
-func (h *hearing) note()                  { h.at.Store(time.Now().UnixNano()) }
-func (h *hearing) silence() time.Duration { return time.Since(time.Unix(0, h.at.Load())) }
-
-// heard notes what passes through it.
-type heard struct {
-	io.Reader
-	*hearing
-}
-
-func (r heard) Read(p []byte) (int, error) {
-	n, err := r.Reader.Read(p)
-	if n > 0 {
-		r.note()
-	}
-	return n, err
-}
-
-// killed is the least exit status of a command that a signal ended.
-const killed = 128
-
-// follow takes a host's log chunks to their end, over as many connections as
-// it needs. It gives up when nothing came for its patience.
-func (s *station) follow(ctx context.Context, req logs.Request, out *output, h *hearing, patience time.Duration) error {
-	h.note()
-	for {
-		err := s.read(ctx, out.cursor.Request(s.host.Name, req), out, h)
-		if err == nil || errors.Is(err, errOutput) {
-			return err
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if status := exitStatus(err); status >= 0 && status < killed || h.silence() > patience {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(500 * time.Millisecond):
-		}
-	}
-}
-
-// errOutput marks an error of this machine's side, which no reconnection
-// mends.
-var errOutput = errors.New("write logs here")
-
-// read is one connection: nil means that the host sent its last byte.
-func (s *station) read(ctx context.Context, req logs.Request, out *output, h *hearing) error {
-	line, err := json.Marshal(req)
-	if err != nil {
-		return err
-	}
-	st := openStream(ctx, s.remote, s.command("logs "+s.where()))
-	defer st.Close()
-	stop := context.AfterFunc(ctx, func() { st.Close() })
-	defer stop()
-	go func() {
-		st.Write(append(line, '\n')) // a failed write shows as a failed read
-	}()
-	r := logs.NewReader(heard{st, h})
-	for {
-		c, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return st.finish()
-		}
-		if err != nil {
-			return err
-		}
-		if err := out.take(s.host.Name, c); err != nil {
-			return out.fail(err)
-		}
 	}
 }

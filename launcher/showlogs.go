@@ -2,7 +2,6 @@ package launcher
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -88,45 +87,44 @@ func (j *job) print(ctx context.Context, stations []*station, req logs.Request, 
 	out := &output{printer: logs.NewPrinter(t.Stdout, t.Stderr, opts)}
 	j.voice.through(out.printer.Notice)
 	defer j.voice.through(nil)
-	if !req.Follow {
-		err := j.merge(ctx, stations, req, out)
-		if failed := out.Close(); err == nil {
-			err = failed // else it is the same, or matters less
+	show := merge
+	if req.Follow {
+		show = followAll
+	}
+	errs := show(ctx, stations, req, out)
+	for i, err := range errs {
+		if errors.Is(err, errOutput) {
+			errs[i] = nil // Close tells of it, once for all
+		} else if err != nil {
+			errs[i] = fmt.Errorf("host %s: logs: %w", stations[i].host.Name, err)
 		}
-		return err
 	}
-	errs := make([]error, len(stations))
-	var wg sync.WaitGroup
-	for i, s := range stations {
-		wg.Go(func() {
-			if err := s.follow(ctx, req, out, &hearing{}, defaultLease+logPatience); err != nil && !errors.Is(err, errOutput) {
-				errs[i] = fmt.Errorf("host %s: logs: %w", s.host.Name, err)
-			}
-		})
-	}
-	wg.Wait()
 	return errors.Join(append(errs, out.Close())...)
 }
 
-func (j *job) merge(ctx context.Context, stations []*station, req logs.Request, out *output) error {
-	line, err := json.Marshal(req)
-	if err != nil {
-		return err
+// awayPatience is how long a host of a job that is looked at may be away.
+const awayPatience = defaultLease + logPatience
+
+// followAll prints what comes as it comes, and returns each station's error.
+func followAll(ctx context.Context, stations []*station, req logs.Request, out *output) []error {
+	errs := make([]error, len(stations))
+	var wg sync.WaitGroup
+	for i, s := range stations {
+		wg.Go(func() { errs[i] = s.follow(ctx, req, out, &hearing{}, awayPatience) })
 	}
-	readers := map[string]*logs.Reader{}
+	wg.Wait()
+	return errs
+}
+
+// merge prints what is there in the order of time, and returns each station's
+// error.
+func merge(ctx context.Context, stations []*station, req logs.Request, out *output) []error {
+	var next []func() (logs.Chunk, error)
 	for _, s := range stations {
-		st := openStream(ctx, s.remote, s.command("logs "+s.where()))
-		defer st.Close()
-		defer context.AfterFunc(ctx, func() { st.Close() })()
-		go func() {
-			st.Write(append(line, '\n')) // a failed write shows as a failed read
-		}()
-		readers[s.host.Name] = logs.NewReader(st)
+		f := &feed{station: s, req: req, cursor: &out.cursor, heard: &hearing{}, patience: awayPatience}
+		defer f.close()
+		f.open(ctx) // all at once, for the first chunks are waited for one by one
+		next = append(next, func() (logs.Chunk, error) { return f.next(ctx) })
 	}
-	cut, err := logs.Merge(readers, out.take)
-	errs := []error{err}
-	for host, why := range cut {
-		errs = append(errs, fmt.Errorf("host %s: logs: %w", host, why))
-	}
-	return errors.Join(errs...)
+	return logs.Merge(next, func(i int, c logs.Chunk) error { return out.take(stations[i].remote, c) })
 }

@@ -23,13 +23,14 @@ const noAgent = 3
 type stream struct {
 	in     *io.PipeWriter
 	out    *io.PipeReader
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 	done   chan struct{}
+	ended  time.Time // once done is closed
 }
 
 // openStream runs command on r until Close; the end of ctx does not end it.
 func openStream(ctx context.Context, r *remote, command string) *stream {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	s := &stream{in: inW, out: outR, cancel: cancel, done: make(chan struct{})}
@@ -38,8 +39,9 @@ func openStream(ctx context.Context, r *remote, command string) *stream {
 		stderr := &tail{limit: 4 << 10}
 		err := r.Run(ctx, command, inR, outW, stderr)
 		if err != nil {
-			err = explain(err, stderr.String())
+			err = bare(explain(err, stderr.String()), r.host.Name)
 		}
+		s.ended = time.Now()
 		outW.CloseWithError(err) // nil reads as io.EOF
 		inR.CloseWithError(io.ErrClosedPipe)
 	}()
@@ -51,7 +53,7 @@ func openStream(ctx context.Context, r *remote, command string) *stream {
 func explain(err error, said string) error {
 	var lost *ssh.LostError
 	if errors.As(err, &lost) {
-		return fmt.Errorf("ssh: %w", lost.Cause)
+		return &retold{err, "ssh: " + lost.Cause.Error()}
 	}
 	if said = strings.TrimSpace(said); said == "" {
 		return err
@@ -59,15 +61,35 @@ func explain(err error, said string) error {
 	return fmt.Errorf("%s (%w)", said, err)
 }
 
+// bare takes the host's name off a transport's error: who reads it names the
+// host.
+func bare(err error, host string) error {
+	words, named := strings.CutPrefix(err.Error(), "host "+host+": ")
+	if !named {
+		return err
+	}
+	return &retold{err, words}
+}
+
 func (s *stream) Read(p []byte) (int, error)  { return s.out.Read(p) }
 func (s *stream) Write(p []byte) (int, error) { return s.in.Write(p) }
+
+// alive is when the connection was last known to be there.
+func (s *stream) alive() time.Time {
+	select {
+	case <-s.done:
+		return s.ended
+	default:
+		return time.Now()
+	}
+}
 
 // Close ends the command's input and, at once, the command. What the host
 // does with a command whose channel is closed is its own affair; agents are
 // built for it.
 func (s *stream) Close() error {
 	s.in.Close()
-	s.cancel()
+	s.cancel(nil)
 	s.out.CloseWithError(io.ErrClosedPipe)
 	<-s.done
 	return nil

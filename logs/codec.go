@@ -49,9 +49,12 @@ func NewReader(r io.Reader) *Reader {
 	return &Reader{r: bufio.NewReaderSize(r, 64<<10), tasks: map[string]string{}}
 }
 
+// ErrMalformed is the error of bytes that no Serve of this version wrote.
+var ErrMalformed = errors.New("log stream")
+
 // Next returns the next chunk; its Data is valid until the next call. The
-// error is io.EOF when the sender has sent all it had to send,
-// io.ErrUnexpectedEOF when the stream was cut before that, another one when
+// error is io.EOF itself when the sender has sent all it had to send,
+// io.ErrUnexpectedEOF when the stream was cut before that, an [ErrMalformed] when
 // the bytes are not of this protocol. It is returned again ever after.
 func (r *Reader) Next() (Chunk, error) {
 	if r.err != nil {
@@ -78,11 +81,11 @@ func (r *Reader) next() (Chunk, error) {
 		case kind == kindChunk:
 			return r.chunk(header)
 		case [headerSize]byte(header) != [headerSize]byte{kind}:
-			return Chunk{}, fmt.Errorf("log stream: malformed record of kind %d", kind)
+			return Chunk{}, fmt.Errorf("%w: malformed record of kind %d", ErrMalformed, kind)
 		case kind == kindEnd:
 			return Chunk{}, io.EOF
 		case kind != kindKeepAlive:
-			return Chunk{}, fmt.Errorf("log stream: unknown record kind %d", kind)
+			return Chunk{}, fmt.Errorf("%w: unknown record kind %d", ErrMalformed, kind)
 		}
 	}
 }
@@ -97,10 +100,10 @@ func (r *Reader) begin() error {
 		return err
 	}
 	if string(b[:3]) != magic[:3] {
-		return fmt.Errorf("log stream: begins with %q, not with plx's mark", b[:])
+		return fmt.Errorf("%w: begins with %q, not with plx's mark", ErrMalformed, b[:])
 	}
 	if b[3] != magic[3] {
-		return fmt.Errorf("log stream: version %d, this plx speaks %d", b[3], magic[3])
+		return fmt.Errorf("%w: version %d, this plx speaks %d", ErrMalformed, b[3], magic[3])
 	}
 	r.begun = true
 	return nil
@@ -118,7 +121,7 @@ func (r *Reader) chunk(h []byte) (Chunk, error) {
 	}
 	if size > maxData || h[2] > maxTask || h[3]&^flagRestart != 0 ||
 		c.Offset < 0 || c.Offset > math.MaxInt64-maxData {
-		return Chunk{}, errors.New("log stream: chunk out of bounds")
+		return Chunk{}, fmt.Errorf("%w: chunk out of bounds", ErrMalformed)
 	}
 	task, err := r.task(int(h[2]))
 	if err != nil {
@@ -126,7 +129,7 @@ func (r *Reader) chunk(h []byte) (Chunk, error) {
 	}
 	c.Task = task
 	if err := c.Source.check(); err != nil {
-		return Chunk{}, fmt.Errorf("log stream: %w", err)
+		return Chunk{}, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	if cap(r.data) < int(size) {
 		r.data = make([]byte, size)
@@ -155,7 +158,7 @@ func (r *Reader) task(n int) (string, error) {
 // fill reads len(b) bytes. Only the end record may end the stream.
 func (r *Reader) fill(b []byte) error {
 	_, err := io.ReadFull(r.r, b)
-	if errors.Is(err, io.EOF) {
+	if err == io.EOF { // one that is wrapped says more
 		return io.ErrUnexpectedEOF
 	}
 	return err

@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 )
 
@@ -70,6 +71,14 @@ func TestReaderCut(t *testing.T) {
 		if !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("cut at %d: %v", n, err)
 		}
+		why := fmt.Errorf("connection lost: %w", io.EOF)
+		r = NewReader(io.MultiReader(bytes.NewReader(whole[:n]), iotest.ErrReader(why)))
+		for err = nil; err == nil; {
+			_, err = r.Next()
+		}
+		if err != why {
+			t.Errorf("lost at %d: %v", n, err)
+		}
 	}
 }
 
@@ -97,7 +106,7 @@ func TestReaderRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		_, err := NewReader(bytes.NewReader(tt.in)).Next()
-		if err == nil || !strings.Contains(err.Error(), tt.want) {
+		if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%.8q: error %v, want %q", tt.in, err, tt.want)
 		}
 	}
@@ -173,26 +182,30 @@ func TestMerge(t *testing.T) {
 		return Chunk{Source: src, Time: time.Unix(sec, 0), Data: []byte(text)}
 	}
 	whole := encode(t, at(2, worker1, "d"), at(4, worker1, "f"))
-	hosts := map[string]*Reader{
-		"a": NewReader(bytes.NewReader(encode(t, at(0, worker0, ""), at(1, worker0, "b"), at(5, worker0, "g")))),
-		"b": NewReader(bytes.NewReader(whole[:len(whole)-1])),
-		"c": NewReader(bytes.NewReader(encode(t))),
-		"d": NewReader(bytes.NewReader(encode(t, at(1, server0, "c"), at(3, server0, "e")))),
-		"e": NewReader(strings.NewReader("noise")),
+	hosts := []func() (Chunk, error){
+		NewReader(bytes.NewReader(encode(t, at(0, worker0, ""), at(1, worker0, "b"), at(5, worker0, "g")))).Next,
+		NewReader(bytes.NewReader(whole[:len(whole)-1])).Next,
+		NewReader(bytes.NewReader(encode(t))).Next,
+		NewReader(bytes.NewReader(encode(t, at(1, server0, "c"), at(3, server0, "e")))).Next,
+		NewReader(strings.NewReader("noise")).Next,
+		func() (Chunk, error) { return Chunk{}, fmt.Errorf("dial: %w", io.EOF) },
 	}
 	got := ""
-	cut, err := Merge(hosts, func(host string, c Chunk) error {
+	errs := Merge(hosts, func(_ int, c Chunk) error {
 		got += string(c.Data)
 		return nil
 	})
-	if got != "bcdefg" || err != nil {
-		t.Errorf("merged %q, %v", got, err)
+	if got != "bcdefg" {
+		t.Errorf("merged %q", got)
 	}
-	if len(cut) != 2 || !errors.Is(cut["b"], io.ErrUnexpectedEOF) || cut["e"] == nil {
-		t.Errorf("cut %v", cut)
+	want := []error{nil, io.ErrUnexpectedEOF, nil, nil, ErrMalformed, io.EOF}
+	for i, err := range errs {
+		if !errors.Is(err, want[i]) || (err == nil) != (want[i] == nil) {
+			t.Errorf("host %d: %v, want %v", i, err, want[i])
+		}
 	}
-	again := map[string]*Reader{"b": NewReader(bytes.NewReader(whole))}
-	if _, err := Merge(again, func(string, Chunk) error { return errCut }); !errors.Is(err, errCut) {
-		t.Errorf("an emit that fails: %v", err)
+	again := []func() (Chunk, error){hosts[2], NewReader(bytes.NewReader(whole)).Next}
+	if errs := Merge(again, func(int, Chunk) error { return errCut }); errs[0] != nil || !errors.Is(errs[1], errCut) {
+		t.Errorf("an emit that fails: %v", errs)
 	}
 }

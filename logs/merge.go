@@ -2,53 +2,55 @@ package logs
 
 import (
 	"container/heap"
-	"errors"
 	"io"
 )
 
-// Merge reads all hosts' chunks to their ends and emits them in order of time,
-// as far as the hosts' clocks agree; chunks of one host keep their order. It
-// waits for the slowest host, so it is for requests without Follow.
+// Merge takes all hosts' chunks to their ends, with a function for each that is
+// like [Reader.Next], and emits them in order of time, as far as the hosts'
+// clocks agree; chunks of one host keep their order, and the next is asked for
+// once the one before was emitted. It waits for the slowest host, so it is for
+// requests without Follow.
 //
-// A host whose stream ends before its end record does not stop the others: cut
-// says which, and with what error, after all they sent was emitted. The error
-// is that of emit, which ends the merge.
-func Merge(hosts map[string]*Reader, emit func(host string, c Chunk) error) (cut map[string]error, err error) {
-	cut = map[string]error{}
+// A host whose chunks end with an error does not stop the others. Merge returns
+// each host's error, nil for the good ones; that of emit, which ends it, is the
+// error of the host whose chunk it was.
+func Merge(hosts []func() (Chunk, error), emit func(host int, c Chunk) error) []error {
+	errs := make([]error, len(hosts))
 	var heads headHeap
-	for host, r := range hosts {
-		h := head{host: host, r: r}
-		if h.advance(cut) {
+	for i, next := range hosts {
+		h := head{host: i, next: next}
+		if h.advance(errs) {
 			heads = append(heads, h)
 		}
 	}
 	heap.Init(&heads)
 	for len(heads) > 0 {
 		if err := emit(heads[0].host, heads[0].chunk); err != nil {
-			return cut, err
+			errs[heads[0].host] = err
+			return errs
 		}
 		// Not before emit is done: reading on takes its bytes away.
-		if heads[0].advance(cut) {
+		if heads[0].advance(errs) {
 			heap.Fix(&heads, 0)
 		} else {
 			heap.Pop(&heads)
 		}
 	}
-	return cut, nil
+	return errs
 }
 
 // head is the next chunk of a host.
 type head struct {
-	host  string
-	r     *Reader
+	host  int
+	next  func() (Chunk, error)
 	chunk Chunk
 }
 
-// advance reads the next chunk and reports whether there is one.
-func (h *head) advance(cut map[string]error) bool {
-	c, err := h.r.Next()
-	if err != nil && !errors.Is(err, io.EOF) {
-		cut[h.host] = err
+// advance asks for the next chunk and reports whether there is one.
+func (h *head) advance(errs []error) bool {
+	c, err := h.next()
+	if err != nil && err != io.EOF { // others may wrap it
+		errs[h.host] = err
 	}
 	h.chunk = c
 	return err == nil
