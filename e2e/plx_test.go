@@ -132,7 +132,7 @@ func (r *running) wait() result {
 	select {
 	case <-r.done:
 	case <-time.After(patience):
-		r.cmd.Process.Signal(syscall.SIGQUIT) // its goroutines say where it hangs
+		r.cmd.Process.Signal(syscall.SIGABRT) // its goroutines say where it hangs; SIGQUIT is a wish to stop
 		<-r.done
 		r.t.Fatalf("plx %q did not end\nstdout:\n%s\nstderr:\n%s", r.args, clip(r.stdout.String()), clip(r.stderr.String()))
 	}
