@@ -178,13 +178,22 @@ type watched struct {
 	mu      sync.Mutex
 	buf     bytes.Buffer
 	changed chan struct{}
+	pause   time.Duration // before each write
 }
 
 func newWatched() *watched { return &watched{changed: make(chan struct{})} }
 
+// delay makes whoever writes wait each time, as for a slow reader.
+func (w *watched) delay(pause time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pause = pause
+}
+
 func (w *watched) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	time.Sleep(w.pause)
 	w.buf.Write(p)
 	close(w.changed)
 	w.changed = make(chan struct{})
