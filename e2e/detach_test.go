@@ -22,6 +22,7 @@ func (b *bench) detach(args ...string) string {
 }
 
 func TestDetached(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})
 	file := b.ResourceFile("h1", "h2")
 	t.Run("attach, leave, attach again", func(t *testing.T) { testAttach(b.in(t), file) })
@@ -43,11 +44,14 @@ func TestDetached(t *testing.T) {
 	})
 	t.Run("stop", func(t *testing.T) {
 		b := b.in(t)
-		job := b.detach("--hosts", file, b.holder("held").path)
-		other := b.detach("--hosts", file, b.holder("other").path)
+		job := b.detach("--hosts", file, b.script("stubborn", stubborn))
+		other := b.detach("--hosts", file, b.script("other", "echo up; exec sleep 300"))
 		attached := b.start("attach", other)
 		attached.awaitLine("worker:0", "up")
-		b.want(0, "stop", job)
+		for _, h := range b.Hosts {
+			b.process(h, "sleep 1002") // which does not say whose it is
+		}
+		b.want(0, "stop", "--grace", "1s", job)
 		b.nothingOf(job)
 		if jobs := b.jobsOf(); jobs[job].State != "failed" || *jobs[job].Code != 143 || jobs[other].State != "running" {
 			t.Errorf("plx jobs: %+v", jobs)

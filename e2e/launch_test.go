@@ -3,8 +3,6 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -128,51 +126,6 @@ func checkContract(t *testing.T, b *bench, v map[string]string) {
 	if tf.Task.Type != "worker" || tf.Task.Index != 3 || len(tf.Cluster["worker"]) != 5 || tf.Cluster["worker"][0] != h1+":"+v["MASTER_PORT"] {
 		t.Errorf("TF_CONFIG=%s", v["TF_CONFIG"])
 	}
-}
-
-func TestExitStatus(t *testing.T) {
-	b := newBench(t, testhosts.Options{Hosts: 2})
-	file := b.ResourceFile("h1", "h2")
-	for _, c := range []struct {
-		name, script string
-		code         int
-		says         string
-	}{
-		{"all well", "exit 0", 0, ""},
-		{"a worker fails", `[ "$PLX_RANK" = 1 ] && { echo reason-why >&2; exit 3; }; sleep 60`, 3, "worker:1 on h2 exited with status 3"},
-		{"a worker is killed", `[ "$PLX_RANK" = 0 ] && kill -9 $$; sleep 60`, 137, "worker:0 on h1 was ended by signal 9"},
-		{"a server fails", `[ "$PLX_ROLE" = ps ] && exit 7; sleep 60`, 7, "ps:"},
-		{"a server ends early", `[ "$PLX_ROLE" = ps ] && exit 0; sleep 0.3`, 0, ""},
-		{"a server stays until told", `[ "$PLX_ROLE" = ps ] && exec sleep 60; exit 0`, 0, ""},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			b.t = t
-			res := b.want(c.code, "launch", "--hosts", file, b.script("task", c.script))
-			if !strings.Contains(res.stderr, c.says) {
-				t.Errorf("stderr does not say %q:\n%s", c.says, res.stderr)
-			}
-			if c.code == 3 && !strings.Contains(res.stderr, "reason-why") {
-				t.Errorf("the last lines of stderr are missing:\n%s", res.stderr)
-			}
-			b.hostsGone(0)
-		})
-	}
-	b.t = t
-	t.Run("not found", func(t *testing.T) {
-		res := b.want(127, "launch", "--hosts", file, "no-such-command")
-		if !strings.Contains(res.stderr, "no-such-command") {
-			t.Errorf("stderr:\n%s", res.stderr)
-		}
-	})
-	t.Run("missing here", func(t *testing.T) { b.want(127, "launch", "--hosts", file, "./no-such-file") })
-	t.Run("not executable", func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "plain")
-		if err := os.WriteFile(path, []byte("x"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		b.want(126, "launch", "--hosts", file, path)
-	})
-	b.hostsGone(0)
 }
 
 // probed is what a test reads of plx probe --json.

@@ -132,7 +132,7 @@ func (r *running) wait() result {
 	select {
 	case <-r.done:
 	case <-time.After(patience):
-		r.cmd.Process.Signal(syscall.SIGQUIT) // its goroutines say where it hangs
+		r.cmd.Process.Signal(syscall.SIGABRT) // its goroutines say where it hangs; SIGQUIT is a wish to stop
 		<-r.done
 		r.t.Fatalf("plx %q did not end\nstdout:\n%s\nstderr:\n%s", r.args, clip(r.stdout.String()), clip(r.stderr.String()))
 	}
@@ -178,13 +178,22 @@ type watched struct {
 	mu      sync.Mutex
 	buf     bytes.Buffer
 	changed chan struct{}
+	pause   time.Duration // before each write
 }
 
 func newWatched() *watched { return &watched{changed: make(chan struct{})} }
 
+// delay makes whoever writes wait each time, as for a slow reader.
+func (w *watched) delay(pause time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pause = pause
+}
+
 func (w *watched) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	time.Sleep(w.pause)
 	w.buf.Write(p)
 	close(w.changed)
 	w.changed = make(chan struct{})

@@ -75,7 +75,7 @@ func distance(t *testing.T, a, b string) float64 {
 }
 
 // After 50 steps, 1, 2x2 and 4 hosts have the weights of one process that
-// sees the whole batch.
+// sees the whole batch, whether servers or workers own them.
 func TestTrainingIsThatOfOneProcess(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 4})
 	mlp := testhosts.Binary(t, "github.com/plx-run/plx/examples/mlp")
@@ -102,21 +102,22 @@ func TestTrainingIsThatOfOneProcess(t *testing.T) {
 		"2x2": {"h1: cpu*2", "h2: cpu*2"},
 		"4":   {"h1", "h2", "h3", "h4"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			b.t = t
-			path := filepath.Join(shared, "on-"+name)
-			args := append([]string{"launch", "--hosts", b.ResourceFile(lines...), mlp}, append(flags, path)...)
-			res := b.want(0, args...)
-			if !strings.Contains(res.stdout, "worker:0 h1 | step 0 | train_loss ") {
-				t.Errorf("the chief's line is missing:\n%s", res.stdout)
-			}
-			d := distance(t, alone, path)
-			t.Logf("%s: largest difference %g", name, d)
-			if d > 1e-5 {
-				t.Errorf("weights differ by up to %g from one process's", d)
-			}
-			b.hostsGone(0)
-		})
+		for owner, arch := range map[string][]string{"worker": nil, "ps": {"--arch", "ps"}} {
+			t.Run(name+" "+owner, func(t *testing.T) {
+				b := b.in(t)
+				path := filepath.Join(shared, owner+name)
+				args := append([]string{"launch", "--hosts", b.ResourceFile(lines...), mlp}, append(flags, path)...)
+				res := b.want(0, append(args, arch...)...)
+				contains(t, res.stdout, "worker:0 h1 | step 0 | train_loss ")
+				contains(t, res.stderr, `variable "w0" [1024 256]: dense, 1024 KiB, on `+owner+":0")
+				d := distance(t, alone, path)
+				t.Logf("largest difference %g", d)
+				if d > 1e-5 {
+					t.Errorf("weights differ by up to %g from one process's", d)
+				}
+				b.hostsGone(0)
+			})
+		}
 	}
 }
 

@@ -1,0 +1,98 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/internal/testhosts"
+)
+
+// noisy prints to both streams until it is ended.
+const noisy = "\nwhile :; do echo noise; echo noise >&2; sleep 0.01; done"
+
+func TestExitStatus(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testhosts.Options{Hosts: 2})
+	file := b.ResourceFile("h1", "h2")
+	for _, c := range []struct {
+		name, script string
+		code         int
+		last         []string // the last lines of stderr, without what all begin with
+	}{
+		{"all well", "exit 0", 0, []string{`job \S+: done`}},
+		{"a worker fails", `[ "$PLX_RANK" = 1 ] && { echo reason >&2; echo why >&2; exit 3; }` + noisy, 3,
+			[]string{`last lines of worker:1 on h2:`, `  reason`, `  why`, `job \S+: worker:1 on h2 exited with status 3`}},
+		{"a worker is killed", `[ "$PLX_RANK" = 0 ] && kill -9 $$` + noisy, 137, []string{`job \S+: worker:0 on h1 was ended by signal 9.*`}},
+		{"a server fails", `[ "$PLX_ROLE" = ps ] && exit 7` + noisy, 7, []string{`job \S+: ps:[01] on h[12] exited with status 7`}},
+		{"a server ends early", `[ "$PLX_ROLE" = ps ] && exit 0; sleep 0.3`, 0, []string{`job \S+: done`}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := b.in(t)
+			res := b.want(c.code, "launch", "--hosts", file, b.script("task", c.script))
+			b.endsWith(res, c.last)
+			b.hostsGone(0)
+		})
+	}
+	t.Run("tasks print while they end", func(t *testing.T) { testLastLines(b.in(t), file) })
+	t.Run("a server stays until told", func(t *testing.T) { testServersAreTold(b.in(t), file) })
+	t.Run("not found", func(t *testing.T) {
+		res := b.want(127, "launch", "--hosts", file, "no-such-command")
+		if !strings.Contains(res.stderr, "no-such-command") {
+			t.Errorf("stderr:\n%s", res.stderr)
+		}
+	})
+	t.Run("missing here", func(t *testing.T) { b.want(127, "launch", "--hosts", file, "./no-such-file") })
+	t.Run("not executable", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "plain")
+		if err := os.WriteFile(path, []byte("x"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		b.want(126, "launch", "--hosts", file, path)
+	})
+	b.hostsGone(0)
+}
+
+// endsWith fails the test unless stderr ends with these lines of plx's own.
+func (b *bench) endsWith(res result, last []string) {
+	b.t.Helper()
+	text := res.stderr[max(0, len(res.stderr)-1<<10):]
+	if !regexp.MustCompile(`(?:^|\n)plx: ` + strings.Join(last, `\nplx: `) + `\n\z`).MatchString(text) {
+		b.t.Errorf("stderr does not end with %q but\n%s", last, text)
+	}
+}
+
+// testLastLines has a task print much once it is told to end, for somebody who
+// reads slowly: plx knows how the job ended while there is much to print.
+func testLastLines(b *bench, file string) {
+	r := b.start("launch", "--hosts", file, "--ps", "none", b.script("task", `[ "$PLX_RANK" = 1 ] && { echo reason >&2; exit 3; }
+trap "seq 200000 >&2; exit" TERM`+noisy))
+	r.stderr.delay(10 * time.Millisecond)
+	res := r.want(3)
+	b.endsWith(res, []string{"last lines of worker:1 on h2:", "  reason", `job \S+: worker:1 on h2 exited with status 3`})
+	contains(b.t, res.stderr, "\nworker:0 h1 ! 199999\nworker:0 h1 ! 200000\n")
+	b.hostsGone(0)
+}
+
+// testServersAreTold gives servers that stay more time to end than the test
+// waits: they go because they are told to, or the test fails.
+func testServersAreTold(b *bench, file string) {
+	dir := b.shared()
+	res := b.want(0, "launch", "--hosts", file, "--grace", "10m", b.script("task", `cd `+dir+`
+if [ "$PLX_ROLE" = ps ]; then
+	trap 'echo told; exit 0' TERM
+	touch $PLX_TASK_INDEX
+	while :; do sleep 0.05; done
+fi
+until [ -e 0 ] && [ -e 1 ]; do sleep 0.05; done`))
+	for _, server := range []string{"ps:0", "ps:1"} {
+		if got := lines(res.stdout, server); !slices.Equal(got, []string{"told"}) {
+			b.t.Errorf("%s printed %q", server, got)
+		}
+	}
+	b.hostsGone(0)
+}
