@@ -45,7 +45,7 @@ func probeThree(b *bench, file string) {
 	table := b.want(0, "probe", "--hosts", file).stdout
 	var hosts []string
 	for _, found := range regexp.MustCompile(`(?m)^(h\d) .* ok$`).FindAllStringSubmatch(table, -1) {
-		gpu := regexp.MustCompile(`(?m)^` + found[1] + ` +\d +NVIDIA .* free +GPU-`)
+		gpu := regexp.MustCompile(`(?m)^` + found[1] + ` +\d +(Tesla V100-SXM3-32GB|Quadro RTX 4000) .* GPU-`)
 		hosts = append(hosts, fmt.Sprint(found[1], " ", len(gpu.FindAllString(table, -1))))
 	}
 	if want := []string{"h2 2", "h3 0", "h1 4"}; !slices.Equal(hosts, want) {
