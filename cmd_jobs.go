@@ -63,7 +63,7 @@ func (c *command) logsCommand() *cli.Command {
 		Flags: append(reachFlags(), colourFlag(), jsonFlag(),
 			&cli.BoolFlag{Name: "f", Aliases: []string{"follow"}, Usage: "go on until the job ends"},
 			&cli.StringSliceFlag{Name: "task", Usage: "only `ROLE:INDEX`, such as worker:3; repeatable"},
-			&cli.IntFlag{Name: "tail", Value: -1, Usage: "only the last `N` lines of each task"},
+			&cli.IntFlag{Name: "tail", Value: -1, Usage: "only the last `N` lines of each task's stdout and of its stderr"},
 			&cli.DurationFlag{Name: "since", Usage: "only lines of the last `TIME`, such as 10m"},
 			&cli.StringFlag{Name: "grep", Usage: "only lines that match `RE`"}),
 		Action: c.logs,

@@ -44,7 +44,7 @@ func launchFlags() []cli.Flag {
 		&cli.StringFlag{Name: "chdir", Usage: "`FOLDER` on the hosts to run in, instead of the task's own"},
 		&cli.StringFlag{Name: "setup", Usage: "shell `LINE` to run before the program, such as 'source venv/bin/activate'"},
 		&cli.StringFlag{Name: "path", Usage: "`FOLDERS` to put before the hosts' PATH"},
-		&cli.StringFlag{Name: "log-dir", Usage: "keep a file per task in `FOLDER` on this machine"},
+		&cli.StringFlag{Name: "log-dir", Usage: "keep a file of each task's stdout and one of its stderr in `FOLDER` on this machine"},
 		&cli.StringFlag{Name: "grep", Usage: "show only lines that match `RE`"},
 		&cli.StringFlag{Name: "port-range", Usage: "use ports `LOW-HIGH` on the hosts"},
 		&cli.DurationFlag{Name: "start-timeout", Usage: "all tasks must have started within `TIME` (5m)"},

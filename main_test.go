@@ -11,13 +11,16 @@ import (
 
 var update = flag.Bool("update", false, "rewrite docs/cli.md")
 
-// docs/cli.md is what the commands' own help says.
+// docs/cli.md is what the help of plx and of each of its commands says.
 func TestHelpIsDocumented(t *testing.T) {
 	var want strings.Builder
 	want.WriteString("# Commands and flags\n\nWhat `plx COMMAND --help` says; written by `go test . -update`.\n")
-	for _, name := range []string{"", "launch", "probe", "logs", "jobs", "attach", "stop", "fetch", "prune"} {
-		args := strings.Fields("plx " + name + " --help")
-		fmt.Fprintf(&want, "\n## %s\n\n```\n%s```\n", strings.Join(args[:len(args)-1], " "), help(t, args))
+	names := []string{"plx"}
+	for _, c := range (&command{}).app().Commands {
+		names = append(names, "plx "+c.Name)
+	}
+	for _, name := range names {
+		fmt.Fprintf(&want, "\n## %s\n\n```\n%s```\n", name, help(t, append(strings.Fields(name), "--help")))
 	}
 	if *update {
 		if err := os.WriteFile("docs/cli.md", []byte(want.String()), 0o644); err != nil {
