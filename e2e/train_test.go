@@ -150,21 +150,26 @@ func TestEmbeddedCluster(t *testing.T) {
 	b := local(t)
 	mlp := testhosts.Binary(t, "github.com/plx-run/plx/examples/mlp")
 	res := b.want(0, "launch", mlp, "--niters", "101", "--train-size", "2000")
-	if !strings.Contains(res.stderr, "embedded cluster") || len(lines(res.stdout, "worker:0")) != 2 {
-		t.Errorf("stdout:\n%s\nstderr:\n%s", res.stdout, res.stderr)
-	}
-	var first, last float64
-	for i, line := range lines(res.stdout, "worker:0") {
-		var step int
-		if _, err := fmt.Sscanf(line, "step %d | train_loss %f", &step, []*float64{&first, &last}[i]); err != nil {
-			t.Errorf("%q: %v", line, err)
-		}
-	}
-	if last > 0.7*first {
-		t.Errorf("the loss went from %g to %g", first, last)
+	contains(t, res.stderr, "embedded cluster")
+	if losses := trainLosses(t, res.stdout); len(losses) != 2 || losses[1] > 0.7*losses[0] {
+		t.Errorf("losses %v in\n%s", losses, res.stdout)
 	}
 	res = b.want(0, "launch", "--local", "1x3", testhosts.Binary(t, "github.com/plx-run/plx/examples/linear"))
 	if !strings.Contains(res.stdout, "worker:0") {
 		t.Errorf("stdout:\n%s", res.stdout)
 	}
+}
+
+// trainLosses are those that the chief of examples/mlp printed, every 100 steps.
+func trainLosses(t *testing.T, stdout string) (losses []float64) {
+	t.Helper()
+	for i, line := range lines(stdout, "worker:0") {
+		var step int
+		var loss float64
+		if _, err := fmt.Sscanf(line, "step %d | train_loss %f", &step, &loss); err != nil || step != 100*i {
+			t.Errorf("line %d is %q, want that of step %d: %v", i, line, 100*i, err)
+		}
+		losses = append(losses, loss)
+	}
+	return losses
 }
