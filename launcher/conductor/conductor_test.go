@@ -161,7 +161,7 @@ func TestNormalRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t)
 		j := start(t, a, b)
-		finish(10 * time.Minute, a, b) // many leases
+		finish(10*time.Minute, a, b) // many leases
 		j.wait(0, "done")
 		j.noError()
 		j.within(10*time.Minute, 10*time.Minute)

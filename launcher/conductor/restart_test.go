@@ -143,7 +143,7 @@ func TestAKilledAgentIsReplaced(t *testing.T) {
 		time.Sleep(time.Minute)
 		b.set(func() { b.noAgent = true })
 		b.cut()
-		finish(10 * time.Second, a, b)
+		finish(10*time.Second, a, b)
 		j.wait(0, "done, after 1 restart")
 		j.noError()
 		j.noted("host h2: connect: no agent of the job is left", "generation 1 starts on 2 hosts with 2 workers")
