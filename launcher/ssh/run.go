@@ -29,9 +29,10 @@ const (
 // program in the background that holds the output of an exited command is
 // waited for only while it writes, or was silent for less than 5 s.
 //
-// After Run returned nothing more is written. A Read that blocks on stdin at
-// that time is left to return by itself, for there is no way to interrupt it:
-// what it returns is lost.
+// After Run returned nothing more is written. A stdin that is an [io.PipeReader] is
+// closed by then, so that nobody writes to it in vain. A Read that blocks on another
+// one is left to return by itself, for there is no way to interrupt it: what it
+// returns is lost.
 func (c *Client) Run(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) error {
 	sentinel := newSentinel()
 	line, err := wrap(command, sentinel)
@@ -67,6 +68,9 @@ func (c *Client) converse(ctx context.Context, s *session, stdin io.Reader, out,
 	s.end()
 	out.stop(settle)
 	errs.stop(settle)
+	if pipe, ok := stdin.(*io.PipeReader); ok {
+		_ = pipe.Close() // never fails
+	}
 	select { // a stdin that does not block is not read after Run returned
 	case <-fed:
 	case <-time.After(settle):

@@ -34,7 +34,16 @@ func testStream(t *testing.T, open func(*testing.T) Transport) {
 		blocked, end := io.Pipe()
 		defer func() { _ = end.Close() }()
 		within(t, bound, "a command that does not read its stdin", func() {
-			checkStatus(t, transport.Run(t.Context(), "exit 5", blocked, nil, nil), 5)
+			checkStatus(t, transport.Run(t.Context(), "exit 5", struct{ io.Reader }{blocked}, nil, nil), 5)
+		})
+	})
+	t.Run("stdin is a pipe", func(t *testing.T) {
+		stdin, end := io.Pipe()
+		within(t, bound, "who writes to a command that has ended", func() {
+			checkStatus(t, transport.Run(t.Context(), "exit 5", stdin, nil, nil), 5)
+			if _, err := end.Write([]byte("a")); !errors.Is(err, io.ErrClosedPipe) {
+				t.Errorf("wrote to a command that has ended: %v", err)
+			}
 		})
 	})
 	t.Run("stdin fails", func(t *testing.T) {
