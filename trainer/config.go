@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"strings"
 
 	"github.com/plx-run/plx/trainer/owner"
 	"github.com/plx-run/plx/trainer/timeline"
@@ -171,24 +170,51 @@ func (c *config) laneCount(own, onHost int) int {
 // exact reports whether the user asked for the same bits everywhere.
 func (c *config) exact() bool { return c.virtual > 0 || c.digest }
 
-var errArchNeedsServers = errors.New("no server to keep the variables on")
+// mode is how far workers drift apart. One that trains alone has nobody to wait
+// for.
+func (c *config) mode(workers, servers int) (owner.Sync, error) {
+	if c.sync == "" || workers == 1 && servers == 0 {
+		return owner.Sync{}, nil
+	}
+	mode, err := owner.ParseSync(c.sync)
+	if err != nil {
+		return mode, fmt.Errorf("--sync: %w", err)
+	}
+	return mode, nil
+}
 
-// place decides where variables live. sparse and dense say which kinds the
-// model has.
-func (c *config) place(workers, servers int, sparse, dense bool) (arch, why string, err error) {
+// suits says what of this cannot be done by so many workers and servers. It needs
+// no model, so that a program hears of it before it reads its data.
+func (c *config) suits(workers, servers int) error {
+	mode, err := c.mode(workers, servers)
+	if err != nil {
+		return err
+	}
+	loose := !mode.Together()
+	switch {
+	case loose && c.arch != "" && c.arch != "auto" && c.arch != "ps":
+		return fmt.Errorf("--sync %s with --arch %s: a worker that owns variables would hold up the others; use --arch ps", mode, c.arch)
+	case workers > 1 && servers == 0 && (loose || c.arch == "ps"):
+		return serverlessError{workers, loose}
+	}
+	if err := mode.Check(workers); err != nil {
+		return fmt.Errorf("--sync: %w", err)
+	}
+	return nil
+}
+
+// place decides where variables live, for what suits. sparse and dense say which
+// kinds the model has.
+func (c *config) place(workers, servers int, sparse, dense bool) (arch, why string) {
+	mode, _ := c.mode(workers, servers) // checked at the start
 	arch = c.arch
-	mode, _, _ := strings.Cut(c.sync, ":")
-	synchronous := mode == "" || mode == "sync"
 	switch {
 	case workers == 1 && servers == 0:
-		return "allreduce", "alone", nil
-	case (arch == "" || arch == "auto") && !synchronous:
+		return "allreduce", "alone"
+	case (arch == "" || arch == "auto") && !mode.Together():
 		arch, why = "ps", "--sync "+c.sync+" needs servers"
 	case arch == "" || arch == "auto":
 		arch = "hybrid"
-	}
-	if !synchronous && arch != "ps" {
-		return "", "", fmt.Errorf("--sync %s with --arch %s: a worker that owns variables would hold up the others; use --arch ps", c.sync, arch)
 	}
 	switch {
 	case arch == "hybrid" && !sparse:
@@ -198,23 +224,23 @@ func (c *config) place(workers, servers int, sparse, dense bool) (arch, why stri
 	case arch == "hybrid" && !dense && c.arch != "auto":
 		arch, why = "ps", "no dense variable"
 	}
-	if arch == "ps" && servers == 0 {
-		return "", "", serverlessError{workers, synchronous}
-	}
-	return arch, why, nil
+	return arch, why
 }
 
 // serverlessError is a job that needs a server and has none.
 type serverlessError struct {
-	workers     int
-	synchronous bool // so that workers may own the variables
+	workers int
+	loose   bool // workers that do not wait for each other cannot own variables
 }
 
 func (e serverlessError) Error() string {
-	return fmt.Sprintf("%s and %v", count(e.workers, "worker"), errArchNeedsServers)
+	return count(e.workers, "worker") + " and no server to keep the variables on"
 }
 
 // Hint says how to get servers, or to do without.
-func (serverlessError) Hint() string {
+func (e serverlessError) Hint() string {
+	if e.loose {
+		return "launch without --ps none, or train with --sync sync"
+	}
 	return "launch without --ps none, or train with --arch allreduce"
 }

@@ -88,6 +88,9 @@ func (s *saver) rest(ctx context.Context) error {
 
 // bears says why the job cannot go on with so many workers.
 func (j *Job) bears(workers int) error {
+	if err := j.config.suits(workers, len(j.servers())); err != nil {
+		return err
+	}
 	leaves, err := j.config.leaves(workers, j.contract.FirstWorldSize)
 	if err == nil && leaves != j.leaves {
 		err = fmt.Errorf("%s, and it trains with %s: launch it with --virtual-workers %d", count(workers, "worker"), count(j.leaves, "virtual worker"), leaves)

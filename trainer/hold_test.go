@@ -98,8 +98,11 @@ func TestHowManyWorkersAJobBears(t *testing.T) {
 		{config{virtual: 6, replicas: 1, accumulate: 1}, 6, 2, 7, "7 workers"},
 		{config{replicas: 1, accumulate: 1}, 4, 4, 1, ""},
 		{config{replicas: 1, accumulate: 1}, 4, 4, 5, "launch it with --virtual-workers 5"},
+		{config{replicas: 1, accumulate: 1, sync: "group:3"}, 4, 4, 3, ""},
+		{config{replicas: 1, accumulate: 1, sync: "group:3"}, 4, 4, 2, "group:3: want 1 to 2 groups"},
+		{config{replicas: 1, accumulate: 1, sync: "backup:1"}, 4, 4, 1, "backup:1: want 0 to 0"},
 	} {
-		j := &Job{config: x.conf, leaves: x.leaves, contract: cluster.Contract{FirstWorldSize: x.first}}
+		j := &Job{config: x.conf, leaves: x.leaves, contract: cluster.Contract{FirstWorldSize: x.first, Cluster: cluster.Spec{PS: []string{"h1:1"}}}}
 		err := j.bears(x.workers)
 		if (err == nil) != (x.want == "") || err != nil && !strings.Contains(err.Error(), x.want) {
 			t.Errorf("%d workers: %v, want %q", x.workers, err, x.want)

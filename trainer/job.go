@@ -13,6 +13,7 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/depot"
 	"github.com/plx-run/plx/trainer/mesh"
+	"github.com/plx-run/plx/trainer/owner"
 	"github.com/plx-run/plx/trainer/peers"
 )
 
@@ -59,6 +60,9 @@ func newJob(c cluster.Contract, conf config, log, out io.Writer) (*Job, error) {
 	}
 	j := &Job{contract: c, config: conf, level: level, log: log, out: out, begun: make(chan struct{})}
 	if c.Task.Role == cluster.Worker {
+		if err := conf.suits(c.WorldSize, len(c.Cluster.PS)); err != nil {
+			return nil, err
+		}
 		if j.leaves, err = conf.leaves(c.WorldSize, c.FirstWorldSize); err != nil {
 			return nil, err
 		}
@@ -122,6 +126,9 @@ func (j *Job) ID() string { return j.contract.Job }
 func (j *Job) Generation() int { return j.contract.Generation }
 
 func (j *Job) servers() []string { return j.contract.Cluster.PS }
+
+// mode is how far workers drift apart.
+func (j *Job) mode() (owner.Sync, error) { return j.config.mode(j.NumWorkers(), len(j.servers())) }
 
 // usable refuses what a program has kept of a generation that is over. Why that
 // one broke is no error of the present one.

@@ -3,7 +3,6 @@ package trainer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -117,34 +116,67 @@ func TestDifferentArithmetic(t *testing.T) {
 	}
 }
 
-// Combinations that cannot work are refused with the reason.
+// Combinations that cannot work are refused with the reason, and with what to do
+// instead, before the program has read its data.
 func TestArchitecturesAndModesThatDoNotWork(t *testing.T) {
 	for _, c := range []struct {
 		arch, sync       string
 		workers, servers int
-		want             []string
+		want             string // "": it works
 	}{
-		{"allreduce", "async", 2, 1, []string{"--sync async with --arch allreduce", "would hold up the others", "--arch ps"}},
-		{"hybrid", "async", 2, 1, []string{"--sync async with --arch hybrid", "--arch ps"}},
-		{"allreduce", "ssp:2", 2, 1, []string{"--sync ssp:2 with --arch allreduce"}},
-		{"hybrid", "ssp:2", 2, 0, []string{"--sync ssp:2 with --arch hybrid"}},
-		{"allreduce", "group:2", 2, 1, []string{"--sync group:2 with --arch allreduce"}},
-		{"hybrid", "backup:1", 2, 1, []string{"--sync backup:1 with --arch hybrid"}},
-		{"ps", "sync", 2, 0, []string{"2 workers and no server"}},
-		{"", "async", 2, 0, []string{"2 workers and no server"}},
-		{"", "group:0", 2, 1, []string{"group:0"}},
-		{"", "group:3", 2, 1, []string{"group:3"}},
-		{"", "backup:2", 2, 1, []string{"backup:2"}},
+		{"allreduce", "async", 2, 1, "--sync async with --arch allreduce: a worker that owns variables would hold up the others; use --arch ps"},
+		{"hybrid", "async", 2, 1, "--sync async with --arch hybrid: a worker that owns variables would hold up the others; use --arch ps"},
+		{"allreduce", "ssp:2", 2, 1, "--sync ssp:2 with --arch allreduce"},
+		{"hybrid", "ssp:2", 2, 0, "--sync ssp:2 with --arch hybrid"},
+		{"allreduce", "group:2", 2, 1, "--sync group:2 with --arch allreduce"},
+		{"hybrid", "backup:1", 2, 1, "--sync backup:1 with --arch hybrid"},
+		{"ps", "sync", 2, 0, "2 workers and no server to keep the variables on"},
+		{"", "async", 2, 0, "2 workers and no server to keep the variables on"},
+		{"ps", "group:2", 2, 0, "2 workers and no server to keep the variables on"},
+		{"", "group:0", 2, 1, "--sync: synchronisation group:0: want 1 to 2 groups"},
+		{"", "group:3", 2, 1, "--sync: synchronisation group:3: want 1 to 2 groups"},
+		{"", "backup:2", 2, 1, "--sync: synchronisation backup:2: want 0 to 1 backup workers among 2"},
+		{"auto", "async", 2, 1, ""},
+		{"ps", "backup:1", 2, 1, ""},
+		{"hybrid", "", 2, 0, ""},
+		{"allreduce", "sync", 2, 0, ""},
+		{"hybrid", "group:2", 1, 0, ""}, // alone
 	} {
-		t.Run(fmt.Sprint(c.arch, " ", c.sync), func(t *testing.T) {
-			refused(t, newTestJob(t, c.workers, c.servers, Arch(c.arch), Sync(c.sync)),
-				func(*Job) Build { return regression{}.build }, SGD(0.1), c.want...)
-		})
+		conf := defaults()
+		conf.arch, conf.sync = c.arch, c.sync
+		contract := soloContract
+		contract.WorldSize, contract.Cluster.PS = c.workers, make([]string, c.servers)
+		_, err := newJob(contract, conf, io.Discard, io.Discard)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v", c, err)
+		}
 	}
 	tj := newTestJob(t, 2, 1, Sync("backup:1"))
 	_, err := tj.jobs[0].Parallelize(t.Context(), regression{}.build, SGD(0.1), GlobalBatch(4), ClipNorm(1))
 	if err == nil || !strings.Contains(err.Error(), "backup:1") || !strings.Contains(err.Error(), "norm") {
 		t.Errorf("backup with clipping: %v", err)
+	}
+}
+
+// What a job is told to do about a server that is missing can be done.
+func TestHintsOfJobsWithoutServers(t *testing.T) {
+	for _, mode := range []string{"sync", "async", "group:2"} {
+		conf := defaults()
+		conf.arch, conf.sync = "ps", mode
+		var helpful interface{ Hint() string }
+		if err := conf.suits(2, 0); !errors.As(err, &helpful) {
+			t.Fatal(mode, err)
+		}
+		name, value, _ := strings.Cut(strings.TrimPrefix(helpful.Hint(), "launch without --ps none, or train with --"), " ")
+		switch name {
+		case "arch":
+			conf.arch = value
+		case "sync":
+			conf.arch, conf.sync = "", value
+		}
+		if err := conf.suits(2, 0); err != nil {
+			t.Errorf("%s: %q: %v", mode, helpful.Hint(), err)
+		}
 	}
 }
 

@@ -113,7 +113,7 @@ func (r *Replica) makeLanes() error {
 // declare says what is trained, and where each variable lives.
 func (r *Replica) declare() error {
 	j, model := r.job, r.lanes[0].model
-	sync, err := j.sync()
+	sync, err := j.mode()
 	if err != nil {
 		return err
 	}
@@ -143,10 +143,7 @@ func (r *Replica) declare() error {
 		return fmt.Errorf("describe the model: %w", err)
 	}
 	dense := len(model.Variables)+len(model.States) > 0
-	arch, _, err := j.config.place(j.NumWorkers(), len(j.servers()), len(model.Embeddings) > 0, dense)
-	if err != nil {
-		return err
-	}
+	arch, _ := j.config.place(j.NumWorkers(), len(j.servers()), len(model.Embeddings) > 0, dense)
 	d.Movable = len(r.tables) > 0 && sync.Together() && j.NumWorkers()+len(j.servers()) > 1
 	if err := d.Place(owner.Architecture(arch), len(j.servers()), j.config.partition); err != nil {
 		return err
@@ -177,21 +174,6 @@ func (r *Replica) checkTogether() error {
 		return fmt.Errorf("EndTogether with --sync %s: only in sync is there a step that all workers take together; use JoinOthers or WaitForAll", mode)
 	}
 	return nil
-}
-
-// sync reads --sync. A process that trains alone has nobody to wait for.
-func (j *Job) sync() (owner.Sync, error) {
-	if j.config.sync == "" {
-		return owner.Sync{}, nil
-	}
-	sync, err := owner.ParseSync(j.config.sync)
-	if err != nil {
-		return sync, fmt.Errorf("--sync: %w", err)
-	}
-	if j.NumWorkers() == 1 && len(j.servers()) == 0 {
-		return owner.Sync{}, nil
-	}
-	return sync, nil
 }
 
 // variables describes all variables: trained ones, states, tables.
@@ -261,7 +243,7 @@ func (r *Replica) connect(ctx context.Context) (err error) {
 func (r *Replica) report() {
 	d, j := r.declared, r.job
 	model := r.lanes[0].model
-	arch, why, _ := j.config.place(j.NumWorkers(), len(j.servers()), len(model.Embeddings) > 0, len(r.memory) > 0) // declare has checked it
+	arch, why := j.config.place(j.NumWorkers(), len(j.servers()), len(model.Embeddings) > 0, len(r.memory) > 0)
 	if why != "" {
 		arch += " (" + why + ")"
 	}

@@ -260,6 +260,6 @@ func (t *task) foretold(err error) bool {
 // the next generation: not where the job may do without this task, which then
 // ends.
 func (t *task) survives() bool {
-	sync, err := t.job.sync()
+	sync, err := t.job.mode()
 	return err == nil && !sync.BearsLoss() && !t.job.config.fresh && t.post.control != nil
 }

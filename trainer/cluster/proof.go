@@ -67,7 +67,11 @@ func Dial(ctx context.Context, conn net.Conn, key Key, self, peer string) error 
 	if _, err := conn.Write(tag(key, "dial", self, peer, c, s)); err != nil {
 		return fmt.Errorf("prove to %s: %w", peer, err)
 	}
-	if err := expect(conn, tag(key, "accept", self, peer, c, s)); err != nil {
+	err := expect(conn, tag(key, "accept", self, peer, c, s))
+	if errors.Is(err, io.EOF) { // so does one that does not believe it
+		err = fmt.Errorf("%w: connection closed", ErrProof)
+	}
+	if err != nil {
 		return fmt.Errorf("prove to %s: %w", peer, err)
 	}
 	return nil
@@ -75,7 +79,8 @@ func Dial(ctx context.Context, conn net.Conn, key Key, self, peer string) error 
 
 // Accept is the other side of [Dial]. It returns the dialler's name once that
 // has proved the secret and that it meant to reach self. Nothing that arrives
-// before is believed, and at most about 600 bytes of it are read.
+// before is believed, and at most about 600 bytes of it are read. A dialler that
+// hangs up first is no [ErrProof]: one that gave up does that.
 func Accept(ctx context.Context, conn net.Conn, key Key, self string) (peer string, err error) {
 	defer bound(ctx, conn)()
 	if err := expect(conn, []byte(proofMagic)); err != nil {
@@ -130,10 +135,7 @@ func readName(r io.Reader) (string, error) {
 
 func expect(r io.Reader, want []byte) error {
 	got := make([]byte, len(want))
-	if n, err := io.ReadFull(r, got); err != nil {
-		if n == 0 && errors.Is(err, io.EOF) {
-			return fmt.Errorf("%w: connection closed", ErrProof)
-		}
+	if _, err := io.ReadFull(r, got); err != nil {
 		return err
 	}
 	if !hmac.Equal(got, want) {

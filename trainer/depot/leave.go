@@ -79,6 +79,7 @@ func (d *Depot) Dismiss() {
 // dismiss lets everybody go, in bounded time, because the chief is ending.
 func (c *chief) dismiss() {
 	c.mu.Lock()
+	c.abandon()
 	for _, m := range c.present() {
 		m.dismissed = true
 		m.out.post(message{Kind: bye})
@@ -95,5 +96,19 @@ func (c *chief) dismiss() {
 		case <-timer.C:
 			return
 		}
+	}
+}
+
+// abandon has everybody remove what there is of a save that is yet to be reported
+// on: it cannot be completed any more. Once all reports are there a manifest may be
+// written. It needs c.mu.
+func (c *chief) abandon() {
+	s := c.saving
+	if s == nil || s.complete() {
+		return
+	}
+	s.fail(errClosed)
+	for _, to := range c.present() {
+		to.out.post(message{Kind: abandon, ID: s.id, Remove: true})
 	}
 }

@@ -109,6 +109,31 @@ func TestWaitsAreBounded(t *testing.T) {
 	j.give(w, 3, d)
 }
 
+// A chief that ends in the middle of a save has the others remove what they have
+// of it, and they go.
+func TestAChiefThatEndsTakesItsSaveWithIt(t *testing.T) {
+	j, w, d, root := trained(t, patience)
+	j.expect(w, 2, d)
+	j.give(w, 2, d, worker(1))
+	eventually(t, "others have written", func() bool { return len(files(t, root, "000000000002-*/ps-0.safetensors")) == 2 })
+	j.chief().Close()
+	for _, task := range []cluster.Task{ps(0), worker(1), worker(2)} {
+		if err := j.depots[task].Wait(soon(t)); err != nil {
+			t.Errorf("%s: %v", task, err)
+		}
+		if err := j.depots[task].Close(); err != nil {
+			t.Errorf("%s: %v", task, err)
+		}
+	}
+	if left := files(t, root, "000000000002-*/*"); len(left) != 0 {
+		t.Errorf("left %q", names(left))
+	}
+	if kept := files(t, root, "000000000001-*/manifest.json"); len(kept) != 2 {
+		t.Errorf("of the one before there are %q", kept)
+	}
+	j.kill()
+}
+
 // A chief that ends lets everybody go.
 func TestChiefEndsFirst(t *testing.T) {
 	j := opened(t, t.TempDir(), layout{servers: 1, workers: 2, hosts: []string{"a", "b"}})

@@ -133,7 +133,7 @@ func (d *Declaration) checkOwners() error {
 
 // checkMode refuses what does not work together, with the reason.
 func (d *Declaration) checkMode() error {
-	if err := d.Sync.check(len(d.Workers)); err != nil {
+	if err := d.Sync.Check(len(d.Workers)); err != nil {
 		return err
 	}
 	if err := d.checkCut(); err != nil {

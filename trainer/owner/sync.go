@@ -78,11 +78,11 @@ func (s Sync) BearsLoss() bool {
 	return s.Mode == Asynchronous || s.Mode == Bounded || s.Mode == Backup
 }
 
-// check says what is wrong with s for so many workers.
-func (s Sync) check(workers int) error {
+// Check says what is wrong with s for so many workers.
+func (s Sync) Check(workers int) error {
 	switch {
 	case s.Mode == Grouped && (s.Number < 1 || s.Number > workers):
-		return fmt.Errorf("synchronisation %s: want 1 to %d groups of %d workers", s, workers, workers)
+		return fmt.Errorf("synchronisation %s: want 1 to %d groups, as many as there are workers", s, workers)
 	case s.Mode == Backup && (s.Number < 0 || s.Number >= workers):
 		return fmt.Errorf("synchronisation %s: want 0 to %d backup workers among %d", s, workers-1, workers)
 	case s.Number < 0:

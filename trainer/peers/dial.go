@@ -23,6 +23,7 @@ func Dial(ctx context.Context, c Config, to cluster.Task, addr, purpose string) 
 	if err := checkPurpose(purpose); err != nil {
 		return nil, &PeerError{Task: to, Addr: addr, Err: err}
 	}
+	var before error // what the last whole attempt came to
 	for wait := firstPause; ; wait = min(2*wait, longestWait) {
 		conn, err := attempt(ctx, c, to, addr, purpose)
 		if err == nil {
@@ -31,10 +32,19 @@ func Dial(ctx context.Context, c Config, to cluster.Task, addr, purpose string) 
 		if errors.Is(err, cluster.ErrProof) {
 			return nil, &PeerError{Task: to, Addr: addr, Err: err}
 		}
+		if before == nil || !over(ctx) { // one that was cut short says less
+			before = err
+		}
 		if !pause(ctx, wait) {
-			return nil, &PeerError{Task: to, Addr: addr, Err: fmt.Errorf("%w: %w", context.Cause(ctx), err)}
+			return nil, &PeerError{Task: to, Addr: addr, Err: fmt.Errorf("%w: %w", context.Cause(ctx), before)}
 		}
 	}
+}
+
+// over reports whether ctx has ended, or is about to: a dialler may notice first.
+func over(ctx context.Context) bool {
+	deadline, bounded := ctx.Deadline()
+	return ctx.Err() != nil || bounded && !time.Now().Before(deadline)
 }
 
 func attempt(ctx context.Context, c Config, to cluster.Task, addr, purpose string) (net.Conn, error) {

@@ -88,6 +88,31 @@ func TestStrangersAreRefusedQuietly(t *testing.T) {
 	}
 }
 
+// A task that gives up while it proves itself, as a save does that has failed
+// elsewhere, is no stranger: nobody is told.
+func TestWhoGivesUpIsNoStranger(t *testing.T) {
+	_, addr, journal := open(t)
+	hello := "plx-peer-1\n\x0eworker:1/owner\x0aps:0/owner" + strings.Repeat("c", 32)
+	for said := range len(hello) + 1 {
+		conn := plain(t, addr)
+		conn.Write([]byte(hello[:said]))
+		if said == len(hello) { // the acceptor's nonce: its turn is over
+			if _, err := io.ReadFull(conn, make([]byte, 32)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		conn.Close()
+	}
+	for deadline := time.Now().Add(proofTime); len(journal.at(slog.LevelDebug)) <= len(hello); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d are over", len(journal.at(slog.LevelDebug)), len(hello)+1)
+		}
+	}
+	if got := journal.at(slog.LevelInfo); len(got) != 0 {
+		t.Errorf("told %q", got)
+	}
+}
+
 // hungUpAfterAll reads what an acceptor says before it refuses.
 func hungUpAfterAll(t *testing.T, conn net.Conn) {
 	t.Helper()
