@@ -78,7 +78,7 @@ func gpuCount(r Report) string {
 	}
 	count := 0
 	for _, g := range r.GPUs {
-		if usedBy(g) == free {
+		if g.UsedBy() == free {
 			count++
 		}
 	}
@@ -106,7 +106,7 @@ func gpuCells(host string, g GPU) []string {
 	}
 	return []string{
 		clean(host), strconv.Itoa(g.Index), cmp.Or(g.Name, "-"),
-		number(g.MemoryUsedMiB) + "/" + number(g.MemoryTotalMiB), util, usedBy(g), cmp.Or(g.UUID, "-"),
+		number(g.MemoryUsedMiB) + "/" + number(g.MemoryTotalMiB), util, g.UsedBy(), cmp.Or(g.UUID, "-"),
 	}
 }
 
@@ -121,12 +121,12 @@ func number(n int) string {
 	return strconv.Itoa(n)
 }
 
-// free is usedBy's word for a GPU that one may take.
+// free is UsedBy's word for a GPU that one may take.
 const free = "free"
 
-// usedBy names each user of a GPU once, with the number of processes where
-// there are more than one.
-func usedBy(g GPU) string {
+// UsedBy names each user of the GPU once, with the number of processes where
+// there are more than one, or says that it is free or that this is not known.
+func (g GPU) UsedBy() string {
 	switch {
 	case g.Fault != "":
 		return "unusable: " + g.Fault

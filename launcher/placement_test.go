@@ -302,3 +302,37 @@ func TestPlacementIsPure(t *testing.T) {
 		}
 	}
 }
+
+// Who shares a GPU hears of it: a worker's that somebody uses, and no other.
+func TestSharedGPUs(t *testing.T) {
+	ms := machines(t, `
+		a: 1,2 | 0 1 2 3
+		b      | 0 1
+		c: cpu | 0
+		d      | 0
+		e: 0   | 0`)
+	use := func(m, gpu int, users ...string) {
+		g := &ms[m].report.GPUs[gpu]
+		g.Busy = true
+		for _, u := range users {
+			g.Processes = append(g.Processes, gpuprobe.Process{PID: 7, User: u})
+		}
+	}
+	use(0, 0, "alice")
+	use(0, 1, "bob", "alice", "bob")
+	use(0, 2)
+	use(1, 1, "")
+	use(2, 0, "alice")
+	use(4, 0, "alice") // -n leaves it out
+	p, err := place(ms, placing{workers: 6})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"host a: its workers share what is in use: GPU 1 by alice, bob (2); GPU 2 by somebody (no process visible)",
+		"host b: its workers share what is in use: GPU 1 by pid 7",
+	}
+	if got := p.shared(ms); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -43,6 +43,12 @@ func (v *voice) say(format string, args ...any) {
 	fmt.Fprintln(v.w, text)
 }
 
+func (v *voice) sayAll(lines []string) {
+	for _, line := range lines {
+		v.say("%s", line)
+	}
+}
+
 // through makes the voice speak through a printer, nil for itself again.
 func (v *voice) through(line func(string) error) {
 	v.mu.Lock()
