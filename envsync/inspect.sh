@@ -11,14 +11,16 @@ refuse() {
 
 cd "$HOME"
 for folder in .plx .plx/blobs; do
-	if [ -d "$folder" ]; then
+	# Another launch may make it at any moment: what is in the way is looked for only
+	# once making it has failed.
+	if [ -d "$folder" ] || mkdir -p "$folder" 2>/dev/null || [ -d "$folder" ]; then
 		continue
 	elif [ -e "$folder" ]; then
 		refuse "$HOME/$folder is not a folder: remove or rename it, then plx makes its own"
 	elif [ -L "$folder" ]; then
 		refuse "$HOME/$folder is a link to a folder that is not there: make that folder, or remove the link"
 	fi
-	mkdir -p "$folder" # another launch may do it at the same time
+	mkdir -p "$folder" # says why it cannot
 done
 [ -O .plx ] || refuse "$HOME/.plx is not owned by this user: rename it, then plx makes its own"
 chmod 700 .plx .plx/blobs

@@ -100,6 +100,16 @@ func TestInspectErrors(t *testing.T) {
 	}
 }
 
+// A folder that another launch makes in the moment before is nothing in the way.
+func TestInspectWhileAnotherMakesTheFolder(t *testing.T) {
+	h := newHost(t)
+	withPrograms(t, h, []string{"cat", "chmod", "rm", "mv", "ln", "uname", "id"}, map[string]string{
+		"mkdir": "/bin/mkdir \"$2\"\necho \"mkdir: cannot create directory '$2': File exists\" >&2\nexit 1\n"})
+	if _, err := Inspect(t.Context(), h); err != nil {
+		t.Error(err)
+	}
+}
+
 // What is in the way is named, in one line that says what to do.
 func TestInspectNamesWhatIsInTheWay(t *testing.T) {
 	const file, link = " is not a folder: remove or rename it, then plx makes its own",
