@@ -199,7 +199,13 @@ func (h *Host) environ() []string {
 // acknowledge what arrives.
 func (h *Host) Freeze() {
 	h.cluster.report.Helper()
+	asked := map[int]bool{}
 	h.cluster.check("freeze "+h.Name, h.signalUntil(syscall.SIGSTOP, func(p Process) bool {
+		if p.State == 'D' { // as one in vfork whose child was stopped before its exec: it stops before it does anything else
+			waits := asked[p.PID]
+			asked[p.PID] = true
+			return waits
+		}
 		return p.State == 'T' || p.State == 'Z'
 	}))
 }
