@@ -56,6 +56,9 @@ func (s *slots) refused() bool {
 	s.active--
 	if s.active > 0 {
 		s.limit = min(s.limit, s.active)
+		return true
 	}
-	return s.active > 0
+	close(s.changed) // who waits for this one, which was refused too, tries again
+	s.changed = make(chan struct{})
+	return false
 }
