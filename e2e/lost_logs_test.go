@@ -20,7 +20,7 @@ func TestLogsThroughLostConnections(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})
 	dir := b.shared()
-	job := b.detach("--hosts", b.ResourceFile(), "--ps", "none", b.script("flood", `echo up
+	job := b.detach("--hosts", b.ResourceFile(), "--ps", "none", "--lease", lease.String(), b.script("flood", `echo up
 while [ ! -e `+dir+`/go ]; do sleep 0.05; done
 i=0
 while [ ! -e `+dir+`/end ]; do seq -f "%0120.0f of worker:$PLX_RANK" $i $((i+1999)); i=$((i+2000)); sleep 0.1; done
@@ -79,7 +79,7 @@ func testHostStaysAway(b *bench, job string) {
 	r.goOn()
 	lost := time.Now()
 	res := r.want(125)
-	b.took("to give the host up", lost, 80*time.Second)
+	b.took("to give the host up", lost, lease+40*time.Second) // which is not the default lease
 	b.says(res, "host h2: logs: out of reach for ", "connect to "+h2.Addr)
 	b.says(res, "hint: ", advice)
 	same(b.t, "what was received of the other host", append(r.kept(0), '\n'), r.received(0))

@@ -276,7 +276,7 @@ func assemble(f *fleet, found [][]protocol.State) []record {
 			}
 			r := jobs[s.Job]
 			if r == nil {
-				r = &record{Job: s.Job, Name: s.Name, Created: s.Started, Detached: s.Detached, Grace: DefaultGrace, Checkpoints: s.Checkpoints, elsewhere: true}
+				r = &record{Job: s.Job, Name: s.Name, Created: s.Started, Detached: s.Detached, Grace: DefaultGrace, Lease: s.Lease, Checkpoints: s.Checkpoints, elsewhere: true}
 				jobs[s.Job] = r
 			}
 			h := hostRecord{Line: f.remotes[i].host.String(), Folder: s.Folder, Binary: s.Binary}

@@ -27,6 +27,7 @@ type record struct {
 	Embedded bool              `json:"embedded,omitempty"`
 	Launcher int               `json:"launcher"` // pid of an attached launcher
 	Grace    time.Duration     `json:"grace"`
+	Lease    time.Duration     `json:"lease,omitempty"`
 	Hosts    []hostRecord      `json:"hosts"`
 	Chief    int               `json:"chief"`          // index into Hosts: where the verdict will be
 	Laid     int               `json:"laid,omitempty"` // generation of the layout that Hosts are of, where an agent told it
@@ -49,7 +50,7 @@ type hostRecord struct {
 
 func (l *launch) record() record {
 	r := record{Job: l.job, Name: l.cfg.Name, Program: filepath.Base(l.cfg.Program), Created: l.created,
-		Detached: l.cfg.Detach, Embedded: len(l.cfg.Hosts) == 0, Launcher: os.Getpid(), Grace: l.cfg.Grace,
+		Detached: l.cfg.Detach, Embedded: len(l.cfg.Hosts) == 0, Launcher: os.Getpid(), Grace: l.cfg.Grace, Lease: l.cfg.Lease,
 		Restarts: l.cfg.Restarts.Max > 0 || len(l.laid) > 0, Checkpoints: l.checkpoints, Saves: saves(l.cfg.Args)}
 	teller := l.teller()
 	for i, s := range l.stations[:max(len(l.place.hosts), len(l.laid))] {

@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,7 +92,7 @@ func (j *job) print(ctx context.Context, stations []*station, req logs.Request, 
 	if req.Follow {
 		show = followAll
 	}
-	errs := show(ctx, stations, req, out)
+	errs := show(ctx, stations, req, out, j.absence())
 	for i, err := range errs {
 		if errors.Is(err, errOutput) {
 			errs[i] = nil // Close tells of it, once for all
@@ -102,15 +103,16 @@ func (j *job) print(ctx context.Context, stations []*station, req logs.Request, 
 	return errors.Join(append(errs, out.Close())...)
 }
 
-// awayPatience is how long a host of a job that is looked at may be away.
-const awayPatience = defaultLease + logPatience
+// absence is how long a host of the job may be away while its logs are read: an
+// agent that is back within its lease goes on with its tasks.
+func (j *job) absence() time.Duration { return cmp.Or(j.Lease, defaultLease) + logPatience }
 
 // followAll prints what comes as it comes, and returns each station's error.
-func followAll(ctx context.Context, stations []*station, req logs.Request, out *output) []error {
+func followAll(ctx context.Context, stations []*station, req logs.Request, out *output, patience time.Duration) []error {
 	errs := make([]error, len(stations))
 	var wg sync.WaitGroup
 	for i, s := range stations {
-		wg.Go(func() { errs[i] = s.follow(ctx, req, out, &hearing{}, awayPatience) })
+		wg.Go(func() { errs[i] = s.follow(ctx, req, out, &hearing{}, patience) })
 	}
 	wg.Wait()
 	return errs
@@ -118,10 +120,10 @@ func followAll(ctx context.Context, stations []*station, req logs.Request, out *
 
 // merge prints what is there in the order of time, and returns each station's
 // error.
-func merge(ctx context.Context, stations []*station, req logs.Request, out *output) []error {
+func merge(ctx context.Context, stations []*station, req logs.Request, out *output, patience time.Duration) []error {
 	var next []func() (logs.Chunk, error)
 	for _, s := range stations {
-		f := &feed{station: s, req: req, cursor: &out.cursor, heard: &hearing{}, patience: awayPatience}
+		f := &feed{station: s, req: req, cursor: &out.cursor, heard: &hearing{}, patience: patience}
 		defer f.close()
 		f.open(ctx) // all at once, for the first chunks are waited for one by one
 		next = append(next, func() (logs.Chunk, error) { return f.next(ctx) })
