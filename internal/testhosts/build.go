@@ -52,7 +52,7 @@ func build(pkg string) (string, error) {
 		return "", err
 	}
 	program := filepath.Join(dir, path.Base(name))
-	if _, err := goTool("build", "-trimpath", "-buildvcs=false", "-o", program, pkg); err != nil {
+	if _, err := goTool("build", "-buildvcs=false", "-o", program, pkg); err != nil {
 		return "", err
 	}
 	return keep(root, program)

@@ -46,6 +46,7 @@ func run(args []string, strict bool) int {
 // test runs go test and passes its report on.
 func test(args []string) ([]skip, error) {
 	cmd := exec.Command("go", args...)
+	cmd.Env = environ()
 	cmd.Stderr = os.Stderr
 	events, err := cmd.StdoutPipe()
 	if err != nil {
@@ -56,6 +57,17 @@ func test(args []string) ([]skip, error) {
 	}
 	skipped, err := report(events, os.Stdout)
 	return skipped, errors.Join(err, cmd.Wait())
+}
+
+// environ is the environment of the tests. Under the race detector a program would
+// sleep for a second before it ends, in case its goroutines still do something:
+// here that is each of some hundred tests and programs of theirs, when all that
+// they were asked to do is done.
+func environ() []string {
+	if _, set := os.LookupEnv("GORACE"); set {
+		return os.Environ()
+	}
+	return append(os.Environ(), "GORACE=atexit_sleep_ms=50")
 }
 
 func verdict(skipped []skip, err error, strict bool) int {
