@@ -58,6 +58,7 @@ func whole(t *testing.T, dir string, want ...string) {
 }
 
 func TestCheckpoints(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})
 	file, saver := b.ResourceFile("h1", "h2"), b.saver()
 	launch := func(b *bench, args ...string) *running {

@@ -17,11 +17,14 @@ func TestDetachedRestarts(t *testing.T) {
 		t.Run(name, func(t *testing.T) { test(b.in(t)) })
 	}
 	run("a killed task", detachedTaskKilled)
-	run("without a host that went down", detachedWithoutAHost)
-	b.Hosts[2].PowerOn()
 	run("too few workers are left", detachedTooFew)
 	b.Hosts[2].PowerOn()
 	run("without the host that conducts", detachedConductorLost)
+}
+
+func TestDetachedWithoutAHost(t *testing.T) {
+	t.Parallel()
+	detachedWithoutAHost(newBench(t, testhosts.Options{Hosts: 3}))
 }
 
 // detachedJob launches a detached job and follows it.

@@ -18,6 +18,7 @@ var elasticFlags = []string{"--vocabulary=2000", "--width=16", "--hidden=16", "-
 // and ends with the weights of a process alone. What cannot be is refused, and
 // changes nothing.
 func TestElastic(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 3})
 	path := testhosts.Binary(t, "github.com/plx-run/plx/examples/lm")
 	want := b.digest(nil, path, elasticFlags...)

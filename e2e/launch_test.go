@@ -153,6 +153,7 @@ func readProbed(t *testing.T, stdout string) (rows []probed) {
 }
 
 func TestProbe(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 3, GPUs: []int{4, 2}})
 	file := b.ResourceFile("h3: ps", "h1: 0", "h2") // not in the order of their names
 	rows := readProbed(t, b.want(0, "probe", "--hosts", file, "--json").stdout)

@@ -34,64 +34,71 @@ func inThisStep(t *testing.T, s *saver, r request) (step int) {
 // save.
 func TestSaveBehindTheChiefsLastStep(t *testing.T) {
 	for _, mode := range []string{"async", "ssp:9", "group:2"} {
-		dir, asked, each := t.TempDir(), make(chan struct{}), regression{}
-		for run, steps := range [][]int{{5, 9}, {5, 12}} {
-			tj := newTestJobOn(t, hostNames(2), 2, VirtualWorkers(6), saving(dir, 0), Arch("ps"), Sync(mode))
-			go func() {
-				defer close(asked)
-				if !eventuallyAt(t, tj.jobs[0], 5) || run > 0 {
-					return
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			testSaveBehindTheChiefsLastStep(t, mode)
+		})
+	}
+}
+
+func testSaveBehindTheChiefsLastStep(t *testing.T, mode string) {
+	dir, asked, each := t.TempDir(), make(chan struct{}), regression{}
+	for run, steps := range [][]int{{5, 9}, {5, 12}} {
+		tj := newTestJobOn(t, hostNames(2), 2, VirtualWorkers(6), saving(dir, 0), Arch("ps"), Sync(mode))
+		go func() {
+			defer close(asked)
+			if !eventuallyAt(t, tj.jobs[0], 5) || run > 0 {
+				return
+			}
+			s := tj.jobs[0].replica.Load().saver
+			if step := inThisStep(t, s, request{}); step != 5 {
+				t.Errorf("%s: saved behind step %d, want 5", mode, step)
+			}
+			refused := make(chan error, 1)
+			s.ask(request{hold: true, workers: 3, tell: func(_ int, _ time.Duration, err error) { refused <- err }})
+			if err := <-refused; err == nil || !strings.Contains(err.Error(), "only as many workers as now, 2, can go on, not 3") {
+				t.Errorf("%s: asked to go on with another worker: %v", mode, err)
+			}
+			if w := (&task{job: tj.jobs[0]}).word(cluster.Heartbeat); !w.Last || w.Step != 5 {
+				t.Errorf("%s: a chief that is done says %+v", mode, w)
+			}
+			inThisStep(t, s, request{hold: true, number: 1, workers: 2})
+			s.resume(1)
+		}()
+		errs := tj.end(func(ctx context.Context, j *Job) error {
+			r, err := j.Parallelize(ctx, each.build, SGD(0.01), GlobalBatch(12))
+			if err != nil {
+				return err
+			}
+			begin := []int{0, 0}
+			if run > 0 {
+				begin = []int{5, 9}
+			}
+			if r.Steps() != begin[j.WorkerID()] {
+				return fmt.Errorf("begins after step %d, want %d", r.Steps(), begin[j.WorkerID()])
+			}
+			from, to := r.Rows()
+			for r.Steps() < steps[j.WorkerID()] {
+				if r.Steps() == 7 {
+					<-asked
 				}
-				s := tj.jobs[0].replica.Load().saver
-				if step := inThisStep(t, s, request{}); step != 5 {
-					t.Errorf("%s: saved behind step %d, want 5", mode, step)
-				}
-				refused := make(chan error, 1)
-				s.ask(request{hold: true, workers: 3, tell: func(_ int, _ time.Duration, err error) { refused <- err }})
-				if err := <-refused; err == nil || !strings.Contains(err.Error(), "only as many workers as now, 2, can go on, not 3") {
-					t.Errorf("%s: asked to go on with another worker: %v", mode, err)
-				}
-				if w := (&task{job: tj.jobs[0]}).word(cluster.Heartbeat); !w.Last || w.Step != 5 {
-					t.Errorf("%s: a chief that is done says %+v", mode, w)
-				}
-				inThisStep(t, s, request{hold: true, number: 1, workers: 2})
-				s.resume(1)
-			}()
-			errs := tj.end(func(ctx context.Context, j *Job) error {
-				r, err := j.Parallelize(ctx, each.build, SGD(0.01), GlobalBatch(12))
-				if err != nil {
+				if _, err := r.Step(ctx, each.feed(r.Steps(), from, to)); err != nil {
 					return err
 				}
-				begin := []int{0, 0}
-				if run > 0 {
-					begin = []int{5, 9}
-				}
-				if r.Steps() != begin[j.WorkerID()] {
-					return fmt.Errorf("begins after step %d, want %d", r.Steps(), begin[j.WorkerID()])
-				}
-				from, to := r.Rows()
-				for r.Steps() < steps[j.WorkerID()] {
-					if r.Steps() == 7 {
-						<-asked
-					}
-					if _, err := r.Step(ctx, each.feed(r.Steps(), from, to)); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-			if err := errors.Join(append(errs, tj.wait())...); err != nil {
-				t.Fatalf("%s, run %d: %v\n%s", mode, run, err, tj.logs[0])
 			}
-			<-asked
-			if step := inThisStep(t, tj.jobs[0].replica.Load().saver, request{}); step != 5 {
-				t.Errorf("%s, run %d: when all is done: behind step %d, want 5", mode, run, step)
-			}
-			if said := tj.logs[0].String(); run > 0 && !strings.Contains(said, "each worker goes on where it was, after steps 5 to 9") {
-				t.Errorf("%s: does not say where it goes on:\n%s", mode, said)
-			}
-			asked = make(chan struct{})
+			return nil
+		})
+		if err := errors.Join(append(errs, tj.wait())...); err != nil {
+			t.Fatalf("%s, run %d: %v\n%s", mode, run, err, tj.logs[0])
 		}
+		<-asked
+		if step := inThisStep(t, tj.jobs[0].replica.Load().saver, request{}); step != 5 {
+			t.Errorf("%s, run %d: when all is done: behind step %d, want 5", mode, run, step)
+		}
+		if said := tj.logs[0].String(); run > 0 && !strings.Contains(said, "each worker goes on where it was, after steps 5 to 9") {
+			t.Errorf("%s: does not say where it goes on:\n%s", mode, said)
+		}
+		asked = make(chan struct{})
 	}
 }
 

@@ -319,6 +319,7 @@ func TestLostProcessIsNamed(t *testing.T) {
 		{"frozen server", "ps:1", syscall.SIGSTOP},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			all := launch(t, "forever", 2, 2, "--arch=ps", "--fresh-process")
 			all["worker:0"].untilStep(t, 3)
 			if err := all[c.victim].cmd.Process.Signal(c.signal); err != nil {

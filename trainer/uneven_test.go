@@ -92,6 +92,7 @@ func TestCollectivesAfterTheChief(t *testing.T) {
 // A chief that is done makes the checkpoints that are asked for while others go
 // on, and holds them where it is asked to.
 func TestCheckpointsAfterTheChief(t *testing.T) {
+	t.Parallel()
 	for _, hold := range []bool{false, true} {
 		tj := newTestJobOn(t, hostNames(2), 2, saving(t.TempDir(), 0), Arch("ps"), Sync("ssp:1"))
 		told := make(chan error, 1)

@@ -87,6 +87,7 @@ func TestDetachedJobCanBeWatchedAndStopped(t *testing.T) {
 }
 
 func TestLostConductorEndsADetachedJob(t *testing.T) {
+	t.Parallel()
 	a, b := detached(t, 5*time.Second, "stubborn")
 	b.prints("worker-1.stdout", "ghost")
 	state, _ := readState(a.folder())

@@ -188,6 +188,7 @@ func TestCheckNamesWhoCannotBeReached(t *testing.T) {
 }
 
 func TestConductorOnAnotherHost(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, 1, "exit", "4")
 	l, state := h.start()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -154,6 +154,7 @@ func TestReapKillsWhatTheAgentLeft(t *testing.T) {
 }
 
 func TestLeaseEndsTheJob(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, 2, "stubborn")
 	h.spec.Lease, h.spec.Grace = 5*time.Second, time.Second
 	l, _ := h.start()
@@ -174,6 +175,7 @@ func TestLeaseEndsTheJob(t *testing.T) {
 }
 
 func TestRenewedLeaseGoesOn(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, 1, "wait")
 	h.spec.Lease = time.Second
 	l, _ := h.launch()
@@ -189,6 +191,7 @@ func TestRenewedLeaseGoesOn(t *testing.T) {
 
 // Renewals that waited in a pipe while the host was frozen come too late.
 func TestLateRenewalsDoNotRevive(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, 1, "wait")
 	h.spec.Lease, h.spec.Grace = 2*time.Second, 0
 	h.launch() // and renews all the time
@@ -212,6 +215,7 @@ func TestLateRenewalsDoNotRevive(t *testing.T) {
 
 // A supervisor that is stuck looks at no lease: its guardian does for it.
 func TestAStuckSupervisorKeepsTheLease(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, 1, "stubborn")
 	h.spec.Lease, h.spec.Grace = 6*time.Second, 0
 	h.launch() // and renews all the time
@@ -234,6 +238,7 @@ func TestAStuckSupervisorKeepsTheLease(t *testing.T) {
 }
 
 func TestLaunchersDeathEndsTheJobAfterTheLease(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, 1, "stubborn")
 	h.spec.Lease, h.spec.Grace = 2*time.Second, 500*time.Millisecond
 	l, _ := h.launch()

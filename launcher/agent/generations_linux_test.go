@@ -150,6 +150,7 @@ func TestPreparesInARow(t *testing.T) {
 }
 
 func TestAFrozenTaskIsKilledAndReported(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, 2, "native", "beats")
 	h.spec.Freeze = 3 * time.Second
 	l, pids := h.launch()
@@ -178,6 +179,7 @@ func TestAFrozenTaskIsKilledAndReported(t *testing.T) {
 // A program that knows nothing of heartbeats does not freeze for the lack of
 // them.
 func TestAForeignTaskDoesNotFreeze(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, 1, "wait")
 	h.spec.Freeze = time.Second
 	l, _ := h.launch()

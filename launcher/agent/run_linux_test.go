@@ -375,6 +375,7 @@ func TestOutputIsComplete(t *testing.T) {
 }
 
 func TestHeldOutputIsBoundedAndTold(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, 1, "holder")
 	l, _ := h.launch()
 	told := false

@@ -113,6 +113,7 @@ func TestCutMidRun(t *testing.T) {
 }
 
 func TestSilentNetwork(t *testing.T) {
+	t.Parallel()
 	onBothServers(t, func(t *testing.T, p *proxy, cfg ssh.Config) {
 		client := dial(t, cfg)
 		ended := waiting(t, client)
@@ -138,6 +139,7 @@ func TestCutMidCopy(t *testing.T) {
 
 // The kernel's buffers are full when the network falls silent: a write blocks.
 func TestSilentNetworkMidCopy(t *testing.T) {
+	t.Parallel()
 	onBothServers(t, func(t *testing.T, p *proxy, cfg ssh.Config) {
 		client := dial(t, cfg)
 		source := &acting{act: p.freeze, after: 1 << 20}
@@ -195,6 +197,7 @@ func TestShortSilence(t *testing.T) {
 }
 
 func TestFrozenServer(t *testing.T) {
+	t.Parallel()
 	server := startSSHD(t)
 	cfg := server.config(newHome(t, server))
 	cfg.KeepaliveEvery, cfg.DeadAfter = 500*time.Millisecond, 2*time.Second

@@ -16,6 +16,7 @@ import (
 )
 
 func TestTransport(t *testing.T) {
+	t.Parallel()
 	server := startSSHD(t)
 	home := newHome(t, server)
 	transporttest.Run(t, func(t *testing.T) transporttest.Transport { return dial(t, server.config(home)) })
@@ -24,6 +25,7 @@ func TestTransport(t *testing.T) {
 // A start-up file that prints breaks the external sftp server and writes into
 // every command's output.
 func TestTransportWithNoisyStartUpFile(t *testing.T) {
+	t.Parallel()
 	if _, err := os.Stat("/usr/lib/openssh/sftp-server"); err != nil {
 		t.Skip("needs /usr/lib/openssh/sftp-server")
 	}

@@ -189,6 +189,7 @@ func TestFinalCutOfAStepThatIsOver(t *testing.T) {
 
 // Who leaves before all are there is refused, also where another waits for it.
 func TestGoodbyeBeforeAllAreReady(t *testing.T) {
+	t.Parallel()
 	d := counting("ssp:1", 3)
 	d.Checkpoint, d.First, d.Cut = "the cut", 0, []uint64{0, 2, 5}
 	j := newJob(t, d, Servers, 1)

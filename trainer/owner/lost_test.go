@@ -306,41 +306,45 @@ func TestLostChiefEndsTheTraining(t *testing.T) {
 // Before all are ready nobody may be missing.
 func TestLossBeforeTheStartIsAnError(t *testing.T) {
 	for _, mode := range bearing {
-		j := newJob(t, in(mode, example(4, 4)), Servers, 2)
-		errs := make(chan error, 3)
-		f, at := newFuse(t, j.cluster.PS...)
-		for rank := range 3 { // worker:3 never comes
-			c := j.config(rank, firstValues(&j.d, 1))
-			if rank == 1 {
-				c.Cluster.PS = at
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t, in(mode, example(4, 4)), Servers, 2)
+			errs := make(chan error, 3)
+			f, at := newFuse(t, j.cluster.PS...)
+			for rank := range 3 { // worker:3 never comes
+				c := j.config(rank, firstValues(&j.d, 1))
+				if rank == 1 {
+					c.Cluster.PS = at
+				}
+				go func() {
+					_, err := Connect(context.Background(), c)
+					errs <- err
+				}()
 			}
-			go func() {
-				_, err := Connect(context.Background(), c)
-				errs <- err
-			}()
-		}
-		for _, s := range j.served {
-			eventually(t, "three have declared", func() bool {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				return s.declared[0] != nil && s.declared[1] != nil && s.declared[2] != nil
-			})
-		}
-		f.blow()
-		for i := range j.ended {
-			blames(t, within(t, j.ended[i]), worker(1), "connection lost")
-		}
-		for range 3 {
-			if err := within(t, errs); err == nil {
-				t.Errorf("%s: began without worker:1", mode)
+			for _, s := range j.served {
+				eventually(t, "three have declared", func() bool {
+					s.mu.Lock()
+					defer s.mu.Unlock()
+					return s.declared[0] != nil && s.declared[1] != nil && s.declared[2] != nil
+				})
 			}
-		}
+			f.blow()
+			for i := range j.ended {
+				blames(t, within(t, j.ended[i]), worker(1), "connection lost")
+			}
+			for range 3 {
+				if err := within(t, errs); err == nil {
+					t.Error("began without worker:1")
+				}
+			}
+		})
 	}
 }
 
 // A server that was not ready when the first owner lost a worker ends the
 // training: that worker may never have come to it.
 func TestWordOfALossBeforeTheStart(t *testing.T) {
+	t.Parallel()
 	j := newJob(t, in("backup:1", example(3, 3)), Servers, 2)
 	for rank := range 2 {
 		c := j.config(rank, firstValues(&j.d, 1))

@@ -15,17 +15,21 @@ import (
 // else.
 func gradient(d *Declaration, into []byte, variable, leaf int, step uint64) {
 	random := rand.New(rand.NewPCG(uint64(leaf)+1000, step*1000+uint64(variable)))
-	spread := func() float64 { return random.NormFloat64() * math.Ldexp(1, random.IntN(12)-6) }
 	if d.variable(variable).Dtype == Float32 {
-		for i := range wire.Floats[float32](into) {
-			wire.Floats[float32](into)[i] = float32(spread())
-		}
-		return
-	}
-	for i := range wire.Floats[float64](into) {
-		wire.Floats[float64](into)[i] = spread()
+		scatter(random, wire.Floats[float32](into))
+	} else {
+		scatter(random, wire.Floats[float64](into))
 	}
 }
+
+// scatter draws values of many magnitudes, so that the order of additions shows.
+func scatter[F wire.Float](random *rand.Rand, into []F) {
+	for i := range into {
+		into[i] = F(random.NormFloat64() * magnitudes[random.IntN(len(magnitudes))])
+	}
+}
+
+var magnitudes = [12]float64{1. / 64, 1. / 32, 1. / 16, 1. / 8, 1. / 4, 1. / 2, 1, 2, 4, 8, 16, 32}
 
 // firstValues is what the chief begins with.
 func firstValues(d *Declaration, seed int) (values [][]byte) {
