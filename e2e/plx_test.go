@@ -166,10 +166,22 @@ func clip(s string) string {
 // await waits until plx has written text to the given stream.
 func (r *running) await(w *watched, text string) {
 	r.t.Helper()
+	r.awaitTimes(w, text, 1)
+}
+
+// saves waits until n checkpoints are made. After which steps that is depends on the
+// disk: one that is due while another is being written comes later.
+func (r *running) saves(n int) {
+	r.t.Helper()
+	r.awaitTimes(r.stderr, "checkpoint of step ", n)
+}
+
+func (r *running) awaitTimes(w *watched, text string, n int) {
+	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if !w.await(ctx, text, r.done) {
-		r.t.Fatalf("plx %q never wrote %q\nstdout:\n%s\nstderr:\n%s", r.args, text, clip(r.stdout.String()), clip(r.stderr.String()))
+	if !w.await(ctx, text, n, r.done) {
+		r.t.Fatalf("plx %q has not written %q %d times\nstdout:\n%s\nstderr:\n%s", r.args, text, n, clip(r.stdout.String()), clip(r.stderr.String()))
 	}
 }
 
@@ -206,10 +218,11 @@ func (w *watched) String() string {
 	return w.buf.String()
 }
 
-func (w *watched) await(ctx context.Context, text string, done <-chan struct{}) bool {
+// await waits until n times text was written.
+func (w *watched) await(ctx context.Context, text string, n int, done <-chan struct{}) bool {
 	for {
 		w.mu.Lock()
-		found, changed := strings.Contains(w.buf.String(), text), w.changed
+		found, changed := strings.Count(w.buf.String(), text) >= n, w.changed
 		w.mu.Unlock()
 		if found {
 			return true
@@ -217,7 +230,7 @@ func (w *watched) await(ctx context.Context, text string, done <-chan struct{}) 
 		select {
 		case <-changed:
 		case <-done:
-			return strings.Contains(w.String(), text)
+			return strings.Count(w.String(), text) >= n
 		case <-ctx.Done():
 			return false
 		}

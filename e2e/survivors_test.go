@@ -34,7 +34,7 @@ func TestSurvivorsKeepTheirProcess(t *testing.T) {
 	want := b.digest(nil, path, append(slices.Clone(flags), "--virtual-workers=3")...)
 	launch := []string{"launch", "--hosts", b.ResourceFile(), "--lease", lease.String(), "--max-restarts", "2", "--restart-backoff", "200ms", "--min-workers", "2", path}
 	r := b.start(append(launch, append(flags, "--ckpt-dir=.", "--ckpt-every-steps=100")...)...)
-	r.await(r.stderr, "checkpoint of step 200: ")
+	r.saves(2)
 	var before []map[string]int
 	servers := 0
 	for i, h := range b.Hosts {
