@@ -99,16 +99,15 @@ func (c *chief) dismiss() {
 	}
 }
 
-// abandon has everybody remove what there is of a save that is yet to be reported
-// on: it cannot be completed any more. Once all reports are there a manifest may be
-// written. It needs c.mu.
+// abandon gives up a save of which no manifest is being written yet: it cannot be
+// completed any more. It needs c.mu.
 func (c *chief) abandon() {
 	s := c.saving
-	if s == nil || s.complete() {
+	if s == nil || s.sealing {
 		return
 	}
-	s.fail(errClosed)
-	for _, to := range c.present() {
-		to.out.post(message{Kind: abandon, ID: s.id, Remove: true})
+	if s.fail(errClosed); s.err == nil { // all is reported
+		s.err = errClosed
 	}
+	c.withdraw(s)
 }

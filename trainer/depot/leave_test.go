@@ -180,3 +180,21 @@ func TestTheLostAreAwaitedOnce(t *testing.T) {
 		t.Errorf("closing took another %v", took)
 	}
 }
+
+// A save that has all its parts, and is given up before anybody writes a manifest,
+// was not made, and nothing stays of it.
+func TestDismissedBeforeTheManifest(t *testing.T) {
+	j, w, d, root := trained(t, patience)
+	j.fault(cluster.Chief, at("depot.manifest", func() error { j.chief().Dismiss(); return nil }))
+	j.expect(w, 2, d)
+	j.give(w, 2, d)
+	if err := j.chief().Wait(soon(t)); !errors.Is(err, errClosed) {
+		t.Errorf("wait: %v", err)
+	}
+	if s := j.chief().Summary(); s.Saved != 1 || s.Failed != 1 {
+		t.Errorf("summary %+v", s)
+	}
+	eventually(t, "what there was of it is gone", func() bool {
+		return len(files(t, root, "000000000002-*")) == 0
+	})
+}

@@ -43,6 +43,7 @@ type save struct {
 	buddies  map[cluster.Task]*cluster.Task
 	held     time.Duration
 	done     chan struct{} // closed: it is over
+	sealing  bool          // manifests are being written: it may be good already
 }
 
 // source is a task's pieces or its state.
@@ -232,9 +233,10 @@ func (c *chief) commit(ctx context.Context, s *save, m *checkpoint.Manifest) err
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	groups := c.here()
-	c.mu.Unlock()
+	groups, err := c.seal(s)
+	if err != nil {
+		return err
+	}
 	writing, ctx := errgroup.WithContext(ctx)
 	for _, group := range groups {
 		writing.Go(func() error {
@@ -247,6 +249,14 @@ func (c *chief) commit(ctx context.Context, s *save, m *checkpoint.Manifest) err
 		})
 	}
 	return writing.Wait()
+}
+
+// seal returns who writes the manifest, unless the save was given up meanwhile.
+func (c *chief) seal(s *save) ([][]*member, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.sealing = s.err == nil
+	return c.here(), s.err
 }
 
 // lostForNothing reports whether the tasks of a group have no part in a save and
@@ -294,9 +304,7 @@ func (c *chief) conclude(s *save, m *checkpoint.Manifest, err error) {
 		c.last = fmt.Errorf("checkpoint of step %d: %w", step, err)
 		c.summary.Failed++
 		c.config.logf(slog.LevelWarn, "checkpoint of step %d has failed, the training goes on and earlier checkpoints stay: %v", step, err)
-		for _, to := range c.present() {
-			to.out.post(message{Kind: abandon, ID: s.id, Remove: true})
-		}
+		c.withdraw(s)
 		return
 	}
 	c.summary.add(s, m)
@@ -306,5 +314,13 @@ func (c *chief) conclude(s *save, m *checkpoint.Manifest, err error) {
 	}
 	for _, group := range c.here() {
 		group[0].out.post(message{Kind: retain, Keep: c.config.Keep})
+	}
+}
+
+// withdraw has everybody remove what there is of a save that has failed. It needs
+// c.mu.
+func (c *chief) withdraw(s *save) {
+	for _, to := range c.present() {
+		to.out.post(message{Kind: abandon, ID: s.id, Remove: true})
 	}
 }
