@@ -18,7 +18,6 @@ import (
 // that meets a fault has the weights of one that does not. As the cells have
 // deadlines it runs by itself.
 func TestFaultGrid(t *testing.T) {
-	t.Parallel()
 	needHosts(t)
 	out, logs := t.TempDir(), t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)

@@ -46,14 +46,16 @@ func (f *fetcher) report(fetched int) {
 
 // list asks every host. Those out of reach are told of.
 func (f *fetcher) list(ctx context.Context) (lists [][]agent.Kept, err error) {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
 	lists = make([][]agent.Kept, len(f.stations))
 	errs := make([]error, len(f.stations))
 	var wg sync.WaitGroup
 	for i, s := range f.stations {
 		wg.Go(func() {
-			if lists[i], errs[i] = s.kept(ctx, f.name); errs[i] != nil {
+			errs[i] = s.within(ctx, askTime, func(ctx context.Context) (err error) {
+				lists[i], err = s.kept(ctx, f.name)
+				return err
+			})
+			if errs[i] != nil {
 				f.voice.say("%v", s.named(fmt.Errorf("its checkpoints are not fetched: %w", errs[i])))
 			}
 			for _, k := range lists[i] {

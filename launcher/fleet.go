@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -62,10 +63,17 @@ func (f *fleet) overSSH(cfg ssh.Config) dialler {
 	})
 }
 
-// bounded dials once it is the host's turn: up to fanOut of a fleet's are dialled
-// at once, also by a command that works on all of them for as long as a job runs.
+// bounded dials for the first time once it is the host's turn: up to fanOut of a
+// fleet's are dialled at once, also by a command that works on all of them for as
+// long as a job runs. A host that was there does not wait for others that are gone:
+// its lease would run out meanwhile.
 func (f *fleet) bounded(dial dialler) dialler {
-	return func(ctx context.Context) (transport, error) {
+	var reached atomic.Bool
+	return func(ctx context.Context) (conn transport, err error) {
+		if reached.Load() {
+			return dial(ctx)
+		}
+		defer func() { reached.Store(err == nil) }()
 		select {
 		case f.turns <- struct{}{}:
 			defer func() { <-f.turns }()

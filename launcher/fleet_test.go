@@ -90,12 +90,51 @@ func TestEveryHostWaitsForItsTurn(t *testing.T) {
 	}
 }
 
+// Nobody waits for his turn again: what a host may be away counts meanwhile.
+func TestWhoWasThereIsDialledAtOnce(t *testing.T) {
+	f, down := newFleet(), errors.New("down")
+	results := []error{down, nil, down, nil}
+	dial := f.bounded(func(context.Context) (transport, error) {
+		err := results[0]
+		results = results[1:]
+		return nil, err
+	})
+	enough := errors.New("enough")
+	over, cancel := context.WithCancelCause(t.Context())
+	cancel(enough)
+	all := func(take bool) {
+		for range fanOut {
+			if take {
+				f.turns <- struct{}{}
+			} else {
+				<-f.turns
+			}
+		}
+	}
+	for i, c := range []struct {
+		full bool
+		want error
+	}{{false, down}, {true, enough}, {false, nil}, {true, down}, {true, nil}} {
+		ctx := t.Context()
+		if c.full {
+			all(true)
+			ctx = over
+		}
+		if _, err := dial(ctx); err != c.want {
+			t.Errorf("dial %d: %v, want %v", i, err, c.want)
+		}
+		if c.full {
+			all(false)
+		}
+	}
+}
+
 // A host whose turn comes late has all its time to end the job, and of one that
 // cannot be reached nothing is said but why.
 func TestStopCountsFromTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dials := 0
-		down := errors.New("down")
+		down := errors.New("host h1: down") // as a transport says it
 		r := newRemote(hostfile.Host{Name: "h1"}, func(context.Context) (transport, error) {
 			dials++
 			time.Sleep(time.Hour) // the fake clock's

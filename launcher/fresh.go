@@ -31,7 +31,7 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, have []prot
 	if err != nil {
 		return err
 	}
-	s.voice.sayAll(placed.shared(s.fleet.machines()))
+	s.voice.sayAll(placed.inUse(s.fleet.machines()))
 	if err := s.fleet.checkTwins(placed, s.voice); err != nil {
 		return err
 	}

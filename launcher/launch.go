@@ -118,7 +118,7 @@ func (l *launch) prepare(ctx context.Context) error {
 		return err
 	}
 	l.sayIdle()
-	l.voice.sayAll(l.place.shared(fleet.machines()))
+	l.voice.sayAll(l.place.inUse(fleet.machines()))
 	if err := l.cfg.Restarts.fit(l.place); err != nil {
 		return err
 	}

@@ -215,7 +215,7 @@ func found(m machine, perHost int) ([]slot, error) {
 	if err := counted(m); err != nil {
 		return nil, err
 	}
-	if err := m.named(); err != nil {
+	if err := m.unmet(); err != nil {
 		return nil, err
 	}
 	if len(m.report.GPUs) == 0 {
@@ -249,10 +249,10 @@ func present(m machine, ids []int) ([]slot, error) {
 	return s, nil
 }
 
-// named refuses a host without a GPU that its line names, to use it or to leave
+// unmet refuses a host without a GPU that its line names, to use it or to leave
 // it out. What the line does not name is not missed, nor while it is not known
 // which GPUs there are.
-func (m machine) named() error {
+func (m machine) unmet() error {
 	d, found := m.Devices, len(m.report.GPUs)
 	if d.Kind == hostfile.GPUs {
 		_, err := present(m, d.IDs)
@@ -284,7 +284,7 @@ func slotted(m machine) ([]slot, error) {
 	if len(m.report.GPUs) == 0 {
 		return cpus(n), nil
 	}
-	if err := m.named(); err != nil {
+	if err := m.unmet(); err != nil {
 		return nil, err
 	}
 	var ids []int

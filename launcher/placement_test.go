@@ -332,7 +332,7 @@ func TestSharedGPUs(t *testing.T) {
 		"host a: its workers share what is in use: GPU 1 by alice, bob (2); GPU 2 by somebody (no process visible)",
 		"host b: its workers share what is in use: GPU 1 by pid 7",
 	}
-	if got := p.shared(ms); !slices.Equal(got, want) {
+	if got := p.inUse(ms); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

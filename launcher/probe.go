@@ -20,18 +20,19 @@ func Probe(ctx context.Context, reach Reach, t Terminal) ([]gpuprobe.Row, error)
 	for i, r := range f.remotes {
 		rows[i].Host, index[r] = r.label(), i
 	}
-	f.each(ctx, func(ctx context.Context, r *remote) error {
+	f.each(ctx, func(ctx context.Context, r *remote) error { // none returns an error: the rows tell
 		row := &rows[index[r]]
-		if _, row.Err = r.connect(ctx); row.Err != nil {
-			return nil // what the probe would try again
+		if _, row.Err = r.connect(ctx); row.Err == nil { // else the probe would dial again
+			row.Report, row.Err = gpuprobe.Probe(ctx, r)
 		}
-		row.Report, row.Err = gpuprobe.Probe(ctx, r)
-		if r.embedded && row.Err == nil {
+		if row.Err != nil {
+			row.Err = r.named(row.Err)
+			return nil
+		}
+		if r.embedded {
 			row.Report.AddLocal()
 		}
-		if row.Err == nil {
-			row.Unmet = machine{Host: r.host, report: &row.Report}.named()
-		}
+		row.Unmet = machine{Host: r.host, report: &row.Report}.unmet()
 		return nil
 	})
 	return rows, context.Cause(ctx)

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/gpuprobe"
@@ -20,8 +21,8 @@ import (
 
 // transport is how one host is reached: over SSH, to a server of the host's
 // own or to one of an embedded cluster. Its methods may be called from many
-// goroutines. An error that is an *ssh.LostError says that the connection is
-// gone; every other concerns the one call.
+// goroutines, and their errors may name the host. One that is an *ssh.LostError
+// says that the connection is gone; every other concerns the one call.
 type transport interface {
 	Run(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) error
 	Copy(ctx context.Context, r io.Reader, size int64, path string, mode fs.FileMode) error
@@ -67,17 +68,36 @@ func (r *remote) connect(ctx context.Context) (transport, error) {
 	}
 	conn, err := r.dial(ctx)
 	if err != nil {
-		return nil, err
+		return nil, r.bare(err)
 	}
 	return conn, r.keep(conn)
 }
 
-// named puts the host's name before an error, once: transports do so too.
-func (r *remote) named(err error) error {
-	if strings.HasPrefix(err.Error(), "host "+r.host.Name+": ") {
+// within gives work on the host its time, which begins when there is a connection:
+// the host may have had to wait for its turn.
+func (r *remote) within(ctx context.Context, limit time.Duration, work func(context.Context) error) error {
+	if _, err := r.connect(ctx); err != nil {
 		return err
 	}
-	return fmt.Errorf("host %s: %w", r.host.Name, err)
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return work(ctx)
+}
+
+// named puts the host's name before an error.
+func (r *remote) named(err error) error { return fmt.Errorf("host %s: %w", r.host.Name, err) }
+
+// bare takes the host's name off an error that has it, as those of transports do:
+// who tells of it names the host, once.
+func (r *remote) bare(err error) error {
+	if err == nil {
+		return nil
+	}
+	words, named := strings.CutPrefix(err.Error(), "host "+r.host.Name+": ")
+	if !named {
+		return err
+	}
+	return &retold{err, words}
 }
 
 // present returns the connection, nil without one.
@@ -123,7 +143,7 @@ func (r *remote) Run(ctx context.Context, command string, stdin io.Reader, stdou
 	}
 	err = conn.Run(ctx, command, stdin, stdout, stderr)
 	r.drop(conn, err)
-	return err
+	return r.bare(err)
 }
 
 // Copy writes a file on the host.
@@ -134,7 +154,7 @@ func (r *remote) Copy(ctx context.Context, from io.Reader, size int64, path stri
 	}
 	err = conn.Copy(ctx, from, size, path, mode)
 	r.drop(conn, err)
-	return err
+	return r.bare(err)
 }
 
 // Close ends the connection, if there is one. It does not wait for one that is

@@ -57,7 +57,7 @@ func (l *launch) revive(ctx context.Context, i int, s *station, tasks []protocol
 	}
 	target := envsync.Target{Name: s.host.Name, Host: s.remote, FileSystem: s.facts.FileSystem}
 	if err := envsync.Sync(ctx, []envsync.Target{target}, l.cargo.blobs(s.platform()), nil); err != nil {
-		return nil, err
+		return nil, s.bare(err)
 	}
 	if err := s.reap(ctx); err != nil {
 		return nil, err

@@ -141,10 +141,10 @@ func (c *cargo) program(ctx context.Context, program string, k kind, p platform,
 			return envsync.Blob{}, err
 		}
 		v.say("building %s for %s", program, p)
-		if err := goBuild(ctx, program, ".", path, p); ctx.Err() != nil {
-			return envsync.Blob{}, err
-		} else if err != nil {
+		if err := goBuild(ctx, program, ".", path, p); err != nil && ctx.Err() == nil {
 			return envsync.Blob{}, &coded{err, 126}
+		} else if err != nil {
+			return envsync.Blob{}, err
 		}
 	}
 	return envsync.FileBlob(path)
@@ -202,10 +202,10 @@ func (c *cargo) agent(ctx context.Context, self string, p platform) (envsync.Blo
 	hint := fmt.Sprintf("put %s of the same release into %s, or run plx from its source folder", release, folder)
 	if source := sourceFolder(); source != "" {
 		out := filepath.Join(c.scratch, p.os+"-"+p.arch, "plx")
-		if err := goBuild(ctx, source, ".", out, p); ctx.Err() != nil {
-			return envsync.Blob{}, err
-		} else if err != nil {
+		if err := goBuild(ctx, source, ".", out, p); err != nil && ctx.Err() == nil {
 			return envsync.Blob{}, &hinted{fmt.Errorf("build the agent: %w", err), hint}
+		} else if err != nil {
+			return envsync.Blob{}, err
 		}
 		return envsync.FileBlob(out)
 	}

@@ -70,14 +70,9 @@ func (j *job) stop(ctx context.Context, cfg StopConfig) error {
 			continue
 		}
 		wg.Go(func() {
-			_, err := s.remote.connect(ctx) // its time begins when it has been its turn
-			ctx, cancel := context.WithTimeout(ctx, cfg.SaveTime+cfg.Grace+2*askTime)
-			defer cancel()
-			if err == nil {
-				err = s.stop(ctx, stop)
-			}
+			err := s.within(ctx, cfg.SaveTime+cfg.Grace+2*askTime, func(ctx context.Context) error { return s.stop(ctx, stop) })
 			if err != nil {
-				errs[i] = fmt.Errorf("host %s: stop job %s: %w", s.host.Name, j.Job, err)
+				errs[i] = s.named(fmt.Errorf("stop job %s: %w", j.Job, err))
 			}
 		})
 	}

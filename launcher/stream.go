@@ -39,7 +39,7 @@ func openStream(ctx context.Context, r *remote, command string) *stream {
 		stderr := &tail{limit: 4 << 10}
 		err := r.Run(ctx, command, inR, outW, stderr)
 		if err != nil {
-			err = bare(explain(err, stderr.String()), r.host.Name)
+			err = explain(err, stderr.String())
 		}
 		s.ended = time.Now()
 		outW.CloseWithError(err) // nil reads as io.EOF
@@ -59,16 +59,6 @@ func explain(err error, said string) error {
 		return err
 	}
 	return fmt.Errorf("%s (%w)", said, err)
-}
-
-// bare takes the host's name off a transport's error: who reads it names the
-// host.
-func bare(err error, host string) error {
-	words, named := strings.CutPrefix(err.Error(), "host "+host+": ")
-	if !named {
-		return err
-	}
-	return &retold{err, words}
 }
 
 func (s *stream) Read(p []byte) (int, error)  { return s.out.Read(p) }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 
 	"github.com/plx-run/plx/trainer/owner"
 	"github.com/plx-run/plx/trainer/timeline"
@@ -195,7 +196,7 @@ func (c *config) suits(workers, servers int) error {
 	case loose && c.arch != "" && c.arch != "auto" && c.arch != "ps":
 		return fmt.Errorf("--sync %s with --arch %s: a worker that owns variables would hold up the others; use --arch ps", mode, c.arch)
 	case workers > 1 && servers == 0 && (loose || c.arch == "ps"):
-		return serverlessError{workers, loose}
+		return serverlessError{workers, loose, c.arch == "ps"}
 	}
 	if err := mode.Check(workers); err != nil {
 		return fmt.Errorf("--sync: %w", err)
@@ -231,6 +232,7 @@ func (c *config) place(workers, servers int, sparse, dense bool) (arch, why stri
 type serverlessError struct {
 	workers int
 	loose   bool // workers that do not wait for each other cannot own variables
+	chosen  bool // --arch ps was
 }
 
 func (e serverlessError) Error() string {
@@ -239,8 +241,12 @@ func (e serverlessError) Error() string {
 
 // Hint says how to get servers, or to do without.
 func (e serverlessError) Hint() string {
+	var other []string
 	if e.loose {
-		return "launch without --ps none, or train with --sync sync"
+		other = append(other, "--sync sync")
 	}
-	return "launch without --ps none, or train with --arch allreduce"
+	if e.chosen {
+		other = append(other, "--arch allreduce")
+	}
+	return "launch without --ps none, or train with " + strings.Join(other, " ")
 }

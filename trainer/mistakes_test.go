@@ -160,22 +160,27 @@ func TestArchitecturesAndModesThatDoNotWork(t *testing.T) {
 
 // What a job is told to do about a server that is missing can be done.
 func TestHintsOfJobsWithoutServers(t *testing.T) {
-	for _, mode := range []string{"sync", "async", "group:2"} {
+	for _, c := range []struct{ arch, sync, hint string }{
+		{"ps", "sync", "--arch allreduce"},
+		{"ps", "async", "--sync sync --arch allreduce"},
+		{"ps", "group:2", "--sync sync --arch allreduce"},
+		{"", "async", "--sync sync"},
+		{"auto", "group:2", "--sync sync"},
+	} {
 		conf := defaults()
-		conf.arch, conf.sync = "ps", mode
+		conf.arch, conf.sync = c.arch, c.sync
 		var helpful interface{ Hint() string }
 		if err := conf.suits(2, 0); !errors.As(err, &helpful) {
-			t.Fatal(mode, err)
+			t.Fatal(c, err)
 		}
-		name, value, _ := strings.Cut(strings.TrimPrefix(helpful.Hint(), "launch without --ps none, or train with --"), " ")
-		switch name {
-		case "arch":
-			conf.arch = value
-		case "sync":
-			conf.arch, conf.sync = "", value
+		if want := "launch without --ps none, or train with " + c.hint; helpful.Hint() != want {
+			t.Errorf("--arch %s --sync %s: %q, want %q", c.arch, c.sync, helpful.Hint(), want)
+		}
+		for words := strings.Fields(c.hint); len(words) > 0; words = words[2:] {
+			*map[string]*string{"--arch": &conf.arch, "--sync": &conf.sync}[words[0]] = words[1]
 		}
 		if err := conf.suits(2, 0); err != nil {
-			t.Errorf("%s: %q: %v", mode, helpful.Hint(), err)
+			t.Errorf("--arch %s --sync %s: after %q: %v", c.arch, c.sync, c.hint, err)
 		}
 	}
 }

@@ -28,7 +28,7 @@ func TestPlxKnowsNoLibc(t *testing.T) {
 	}
 }
 
-// TestPlxIsStatic builds it as it is released and asks the result.
+// TestPlxIsStatic builds it without cgo, as it is released, and asks the result.
 func TestPlxIsStatic(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "plx")
 	cmd := exec.Command("go", "build", "-o", program, ".")

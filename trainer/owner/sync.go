@@ -82,7 +82,7 @@ func (s Sync) BearsLoss() bool {
 func (s Sync) Check(workers int) error {
 	switch {
 	case s.Mode == Grouped && (s.Number < 1 || s.Number > workers):
-		return fmt.Errorf("synchronisation %s: want 1 to %d groups, as many as there are workers", s, workers)
+		return fmt.Errorf("synchronisation %s: want 1 to %d groups, at most one per worker", s, workers)
 	case s.Mode == Backup && (s.Number < 0 || s.Number >= workers):
 		return fmt.Errorf("synchronisation %s: want 0 to %d backup workers among %d", s, workers-1, workers)
 	case s.Number < 0:

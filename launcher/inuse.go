@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// shared says, a line for each host, which GPUs get a worker although somebody uses
+// inUse says, a line for each host, which GPUs get a worker although somebody uses
 // them, and who. That is no reason to refuse the job: who wrote the resource file may
 // know about it.
-func (p placement) shared(machines []machine) (lines []string) {
+func (p placement) inUse(machines []machine) (lines []string) {
 	for _, h := range p.hosts {
 		m := machines[h.machine]
 		var gpus []string
