@@ -26,6 +26,7 @@ type feed struct {
 	chunks *logs.Reader
 	unbind func() bool  // of the stream from ctx
 	kills  int          // of readers on the host, since one sent anything new
+	vain   time.Time    // since when no connection has brought anything whole; zero: the last did
 	asked  atomic.Int64 // when next began to wait; 0: it does not
 }
 
@@ -58,18 +59,23 @@ func (f *feed) open(ctx context.Context) {
 }
 
 // watch ends a connection that is up but brings nothing while it is waited
-// for: without Follow a host has no reason to pause. It returns with the
-// connection.
+// for: without Follow a host has no reason to pause. Dialling has an end of its
+// own. It returns with the connection.
 func (f *feed) watch(st *stream) {
 	tick := time.NewTicker(f.patience / 10)
 	defer tick.Stop()
+	up := time.Now()
 	for {
 		select {
 		case <-st.done:
 			return
 		case <-tick.C:
+			if conn, _ := f.station.present(); conn == nil { // a closed one is none
+				up = time.Now()
+				continue
+			}
 			asked := f.asked.Load()
-			if asked != 0 && min(time.Since(time.Unix(0, asked)), f.heard.silence()) > f.patience {
+			if asked != 0 && min(time.Since(up), time.Since(time.Unix(0, asked)), f.heard.silence()) > f.patience {
 				st.cancel(fmt.Errorf("it sends nothing, for %v", f.patience))
 			}
 		}
@@ -86,8 +92,9 @@ func (f *feed) close() {
 
 // next returns the next chunk, of a new connection where one was lost, and
 // io.EOF when the host has sent its last byte. A host that was never reached is
-// not waited for, unless the hearing says that it was; one that stays away is
-// for the patience, and is dialled once at least.
+// not waited for, unless the hearing says that it was; one that stays away, or
+// whose connections all break before they bring anything whole, is for the
+// patience, and is dialled once at least.
 func (f *feed) next(ctx context.Context) (logs.Chunk, error) {
 	if f.st != nil {
 		f.heard.until(f.st.alive()) // what was not read could not be heard
@@ -101,10 +108,12 @@ func (f *feed) next(ctx context.Context) (logs.Chunk, error) {
 			return c, context.Cause(ctx)
 		case f.hopeless(err):
 			return c, err
-		case f.heard.never() && !lost(err):
+		case f.heard.never() && (tries > 0 || !lost(err)):
 			return c, f.away(err)
 		case tries > 0 && f.heard.silence() > f.patience:
 			return c, f.away(fmt.Errorf("out of reach for %v: %w", f.heard.silence().Round(time.Second), err))
+		case !f.vain.IsZero() && time.Since(f.vain) > f.patience:
+			return c, f.away(fmt.Errorf("every connection breaks at once: %w", err))
 		}
 		select {
 		case <-ctx.Done():
@@ -126,6 +135,7 @@ func (f *feed) read(ctx context.Context) (logs.Chunk, error) {
 		f.st.finish() // all has come
 		f.close()
 	case err != nil:
+		f.failed(err)
 		f.close()
 	case len(c.Data) > 0:
 		f.kills = 0
@@ -133,12 +143,22 @@ func (f *feed) read(ctx context.Context) (logs.Chunk, error) {
 	return c, err
 }
 
+// failed notes how a connection has ended, or that there was none.
+func (f *feed) failed(err error) {
+	if exitStatus(err) >= killed {
+		f.kills++
+	}
+	switch {
+	case f.chunks.Brought():
+		f.vain = time.Time{}
+	case f.vain.IsZero():
+		f.vain = time.Now()
+	}
+}
+
 // hopeless reports whether the next connection would fare no better.
 func (f *feed) hopeless(err error) bool {
 	status := exitStatus(err)
-	if status >= killed {
-		f.kills++
-	}
 	return status >= 0 && status < killed || f.kills > maxKills || errors.Is(err, logs.ErrMalformed)
 }
 

@@ -241,7 +241,7 @@ func TestLogsOfAHostThatIsStuck(t *testing.T) {
 	t.Parallel()
 	s := newSpooler(t, func(int) int { return 50_000 }, 2000, "worker:1")
 	s.stuck = true
-	f := s.feed(200 * time.Millisecond)
+	f := s.feed(time.Second)
 	defer f.close()
 	n, err := f.drain(t.Context())
 	if n == 0 || err == io.EOF || !strings.Contains(err.Error(), "sends nothing") || Hint(err) == "" || s.tries.Load() < 2 {
@@ -265,6 +265,31 @@ func TestAnUnreadHostIsNotAway(t *testing.T) {
 	f.heard.at.Store(time.Now().Add(-time.Hour).UnixNano())
 	if _, err := f.drain(t.Context()); err != io.EOF || s.tries.Load() < 2 {
 		t.Errorf("%v, after %d connections", err, s.tries.Load())
+	}
+}
+
+// A host whose connections break again and again before anything whole has come is
+// not waited for without end, and it is said how it is.
+func TestLogsOverConnectionsThatBreakAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		limit int
+		says  string
+		tries int64
+	}{
+		"before a byte":       {0, "ssh: the host closed it", 2},
+		"in the first record": {20, "every connection breaks at once: ssh: the host closed it", 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSpooler(t, func(int) int { return tt.limit }, 10, "worker:1")
+			f := s.feed(time.Second)
+			defer f.close()
+			_, err := f.drain(t.Context())
+			if err == nil || err.Error() != tt.says || Hint(err) == "" || s.tries.Load() < tt.tries {
+				t.Errorf("%v, after %d connections", err, s.tries.Load())
+			}
+		})
 	}
 }
 

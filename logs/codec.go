@@ -16,6 +16,7 @@ type Reader struct {
 	r     *bufio.Reader
 	begun bool
 	err   error // what Next returns from now on
+	whole bool  // a record has come
 	data  []byte
 	tasks map[string]string // names met before, so that they are allocated once
 
@@ -52,6 +53,9 @@ func NewReader(r io.Reader) *Reader {
 // ErrMalformed is the error of bytes that no Serve of this version wrote.
 var ErrMalformed = errors.New("log stream")
 
+// Brought reports whether anything has come whole, be it that there is nothing new.
+func (r *Reader) Brought() bool { return r.whole }
+
 // Next returns the next chunk; its Data is valid until the next call. The
 // error is io.EOF itself when the sender has sent all it had to send,
 // io.ErrUnexpectedEOF when the stream was cut before that, an [ErrMalformed] when
@@ -65,6 +69,7 @@ func (r *Reader) Next() (Chunk, error) {
 		r.err = err
 		return Chunk{}, err
 	}
+	r.whole = true
 	return c, nil
 }
 
@@ -87,6 +92,7 @@ func (r *Reader) next() (Chunk, error) {
 		case kind != kindKeepAlive:
 			return Chunk{}, fmt.Errorf("%w: unknown record kind %d", ErrMalformed, kind)
 		}
+		r.whole = true
 	}
 }
 

@@ -30,9 +30,9 @@ const (
 // waited for only while it writes, or was silent for less than 5 s.
 //
 // After Run returned nothing more is written. A stdin that is an [io.PipeReader] is
-// closed by then, so that nobody writes to it in vain. A Read that blocks on another
-// one is left to return by itself, for there is no way to interrupt it: what it
-// returns is lost.
+// closed by then if the command was started, so that nobody writes to it in vain. A
+// Read that blocks on another one is left to return by itself, for there is no way to
+// interrupt it: what it returns is lost.
 func (c *Client) Run(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) error {
 	sentinel := newSentinel()
 	line, err := wrap(command, sentinel)
