@@ -283,12 +283,14 @@ func (b *bench) nothingOf(job string) {
 	b.t.Helper()
 	serves := regexp.MustCompile(`^\S+ agent (logs|start|connect)\b`)
 	for _, h := range b.Hosts {
-		strays, err := h.Strays()
-		if err != nil {
-			b.t.Fatal(err)
+		sessions := map[int]bool{}
+		all := b.processes(h)
+		for _, p := range all {
+			sessions[p.PID] = p.Server && p.PID != 1
 		}
-		for _, p := range strays {
-			if !serves.MatchString(strings.Join(p.Args, " ")) && (job == "" || !ofAnother(p, job)) {
+		for _, p := range all {
+			served := p.State == 'Z' && sessions[p.PPID] // it has ended, as its sshd is about to see
+			if !p.Server && !served && !serves.MatchString(strings.Join(p.Args, " ")) && (job == "" || !ofAnother(p, job)) {
 				b.t.Errorf("host %s: left of job %s: %s", h.Name, job, p)
 			}
 		}
