@@ -4,29 +4,45 @@ SHELL := /bin/bash
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 STAGE := scripts/stage
 
-.PHONY: build test tools check format vet staticcheck cross cuda unit clean bench-sparse bench-partitions bench-restart fault-grid
+.PHONY: build quick test test-long tools check format vet staticcheck errors cross cuda unit clean bench-sparse bench-partitions fault-grid
 
 # The program, static, as it is released.
 build:
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o plx .
 
-# Everything: what the tests need, what the code must look like, what it must do.
+# What the tests need, what the code must look like, what it must do: at most 15
+# minutes on two cores. What takes longer is test-long.
 test: tools check unit
+
+# The whole fault grid, fuzzing, tests with the build tag long, one point of a
+# benchmark, the comparison with an earlier version: at most 50 minutes, as root. With
+# ARGS a part of it: make test-long ARGS="-run '^fuzz '"; ARGS=-list names the parts.
+test-long: tools
+	@$(STAGE) "long tests" go run ./internal/ci/longtests $(ARGS)
+
+# The quick loop: what needs neither root nor seconds. Results of packages that have
+# not changed are reused.
+quick: format vet
+	@CGO_ENABLED=0 $(STAGE) "tests -short" go test -short -vet=off ./...
 
 tools:
 	@$(STAGE) tools scripts/install-test-tools
 
-check: format vet staticcheck cross cuda
+check: format vet staticcheck errors cross cuda
 
 format:
 	@$(STAGE) format scripts/check-format
 
 # Without cgo, as plx is built: what is compiled for one stage serves the others.
 vet:
-	@CGO_ENABLED=0 $(STAGE) vet go vet ./...
+	@CGO_ENABLED=0 $(STAGE) vet go vet -tags long ./...
 
 staticcheck:
-	@CGO_ENABLED=0 $(STAGE) staticcheck go tool staticcheck ./...
+	@CGO_ENABLED=0 $(STAGE) staticcheck go tool staticcheck -tags long ./...
+
+# No error is dropped without a word.
+errors:
+	@CGO_ENABLED=0 $(STAGE) errors scripts/check-errors
 
 # plx is built without cgo, and the other platforms' releases build too.
 cross:
@@ -51,14 +67,10 @@ bench-sparse: tools
 bench-partitions: tools
 	go run ./internal/bench/sparse partitions $(ARGS)
 
-# Some minutes, as root: the table of docs/restarts.md.
-bench-restart: tools
-	go run ./internal/bench/restart $(ARGS)
-
-# About an hour, as root: every fault on every victim, what docs/reliability.md
-# shows. With ARGS a part of it: make fault-grid ARGS="--run ps/worker/ --more"
+# About an hour, as root: every fault on every victim, the table of
+# docs/reliability.md. With ARGS some cells: make fault-grid ARGS="--run ps/worker/"
 fault-grid: tools
-	go run ./internal/faultgrid $(ARGS)
+	go run ./internal/chaos $(ARGS)
 
 clean:
 	rm -rf plx dist

@@ -9,7 +9,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/plx-run/plx/gpuprobe"
-	"github.com/plx-run/plx/launcher"
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/jobs"
 )
 
 func (c *command) probeCommand() *cli.Command {
@@ -39,7 +41,7 @@ func (c *command) probe(ctx *cli.Context) error {
 	}
 	base, cancel := c.context()
 	defer cancel()
-	rows, err := launcher.Probe(base, r, t)
+	rows, err := hosts.Probe(base, r, t)
 	if err != nil {
 		return err
 	}
@@ -50,7 +52,7 @@ func (c *command) probe(ctx *cli.Context) error {
 	}
 	for _, row := range rows {
 		if row.Err != nil {
-			c.code = launcher.CodePlx // why stands in the output
+			c.code = exit.CodePlx // the output has the reason
 		}
 		err = errors.Join(err, row.Unmet)
 	}
@@ -61,7 +63,7 @@ func (c *command) logsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "logs", Usage: "print a job's logs, while it runs or after", ArgsUsage: "[JOB]",
 		Flags: append(reachFlags(), colourFlag(), jsonFlag(),
-			&cli.BoolFlag{Name: "f", Aliases: []string{"follow"}, Usage: "go on until the job ends"},
+			&cli.BoolFlag{Name: "f", Aliases: []string{"follow"}, Usage: "follow the job until it ends"},
 			&cli.StringSliceFlag{Name: "task", Usage: "only `ROLE:INDEX`, such as worker:3; repeatable"},
 			&cli.IntFlag{Name: "tail", Value: -1, Usage: "only the last `N` lines of each task's stdout and of its stderr"},
 			&cli.DurationFlag{Name: "since", Usage: "only lines of the last `TIME`, such as 10m"},
@@ -70,9 +72,9 @@ func (c *command) logsCommand() *cli.Command {
 	}
 }
 
-// logs takes --host as the names of hosts to show, not as where to look.
+// logs reads --host as the names of the hosts to show, not of the hosts to look on.
 func (c *command) logs(ctx *cli.Context) error {
-	cfg := launcher.LogsConfig{Follow: ctx.Bool("f"), Tasks: ctx.StringSlice("task"), Tail: ctx.Int("tail"),
+	cfg := jobs.LogsConfig{Follow: ctx.Bool("f"), Tasks: ctx.StringSlice("task"), Tail: ctx.Int("tail"),
 		Since: ctx.Duration("since"), JSON: ctx.Bool("json"), Hosts: ctx.StringSlice("host")}
 	if err := oneJob(ctx); err != nil {
 		return err
@@ -89,16 +91,16 @@ func (c *command) logs(ctx *cli.Context) error {
 		return err
 	}
 	if cfg.Since < 0 {
-		return launcher.Mistake(fmt.Errorf("--since %s is in the future", cfg.Since), "")
+		return exit.Mistake(fmt.Errorf("--since %s is in the future", cfg.Since), "")
 	}
 	base, cancel := c.context()
 	defer cancel()
-	return launcher.Logs(base, cfg)
+	return jobs.Logs(base, cfg)
 }
 
-// onJob makes an action of work on the job that the arguments name. It is
-// interrupted by the first signal.
-func (c *command) onJob(work func(ctx context.Context, q launcher.Query, flags *cli.Context) error) cli.ActionFunc {
+// onJob makes an action of work on the job that the arguments name. The first signal
+// interrupts the work.
+func (c *command) onJob(work func(ctx context.Context, q jobs.Query, flags *cli.Context) error) cli.ActionFunc {
 	return func(flags *cli.Context) error {
 		q, err := c.query(flags)
 		if err != nil {
@@ -114,42 +116,63 @@ func (c *command) jobsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "jobs", Usage: "list the jobs launched from here, or found on --hosts",
 		Flags: append(reachFlags(), colourFlag(), jsonFlag()),
-		Action: c.onJob(func(ctx context.Context, q launcher.Query, flags *cli.Context) error {
+		Action: c.onJob(func(ctx context.Context, q jobs.Query, flags *cli.Context) error {
 			if err := noArguments(flags); err != nil {
 				return err
 			}
-			return launcher.Jobs(ctx, launcher.JobsConfig{Query: q, JSON: flags.Bool("json")})
+			return jobs.List(ctx, q, flags.Bool("json"))
 		}),
 	}
 }
 
 func (c *command) attachCommand() *cli.Command {
 	return &cli.Command{
-		Name: "attach", Usage: "follow a running job and exit as it does", ArgsUsage: "[JOB]",
+		Name: "attach", Usage: "follow a running job and exit with its status", ArgsUsage: "[JOB]",
 		Flags: append(reachFlags(), colourFlag()),
-		Action: c.onJob(func(ctx context.Context, q launcher.Query, _ *cli.Context) (err error) {
-			c.code, err = launcher.Attach(ctx, q)
+		Action: c.onJob(func(ctx context.Context, q jobs.Query, _ *cli.Context) (err error) {
+			c.code, err = jobs.Attach(ctx, q)
 			return err
+		}),
+	}
+}
+
+func (c *command) scaleCommand() *cli.Command {
+	return &cli.Command{
+		Name: "scale", Usage: "change the hosts of a running job", ArgsUsage: "[JOB]",
+		Description: "--hosts names all hosts that the job will have: new hosts join, missing ones leave,\n" +
+			"and the others keep their devices. The job saves a checkpoint and resumes from it,\n" +
+			"so its program needs --ckpt-dir: see docs/elastic.md.",
+		Flags: append(reachFlags(), colourFlag(),
+			&cli.DurationFlag{Name: "checkpoint-timeout", Value: 5 * time.Minute, Usage: "keep the old hosts if nothing is saved within `TIME`"}),
+		Action: c.onJob(func(ctx context.Context, q jobs.Query, flags *cli.Context) error {
+			q.OnHosts = false
+			if len(q.Reach.Hosts) == 0 {
+				return exit.Mistake(errors.New("the hosts are missing"), "plx scale JOB --hosts FILE")
+			}
+			if flags.Duration("checkpoint-timeout") <= 0 {
+				return exit.Mistake(errors.New("--checkpoint-timeout must be more than 0: it is the time that the checkpoint may take"), "")
+			}
+			return jobs.Scale(ctx, jobs.ScaleConfig{Query: q, SaveTime: flags.Duration("checkpoint-timeout")})
 		}),
 	}
 }
 
 func (c *command) stopCommand() *cli.Command {
 	return &cli.Command{
-		Name: "stop", Usage: "end a job; returns when nothing of it is left", ArgsUsage: "[JOB]",
+		Name: "stop", Usage: "end a job and wait until nothing of it is left", ArgsUsage: "[JOB]",
 		Flags: append(reachFlags(), colourFlag(),
-			&cli.BoolFlag{Name: "checkpoint", Usage: "have it save a checkpoint first"},
-			&cli.DurationFlag{Name: "checkpoint-timeout", Value: 5 * time.Minute, Usage: "stop it after `TIME`, saved or not"},
+			&cli.BoolFlag{Name: "checkpoint", Usage: "save a checkpoint first"},
+			&cli.DurationFlag{Name: "checkpoint-timeout", Value: 5 * time.Minute, Usage: "stop the job after `TIME` even if nothing is saved"},
 			&cli.DurationFlag{Name: "grace", Value: -1, DefaultText: "as launched", Usage: "`TIME` between asking a task to end and killing it"}),
-		Action: c.onJob(func(ctx context.Context, q launcher.Query, flags *cli.Context) error {
-			cfg := launcher.StopConfig{Query: q, Grace: flags.Duration("grace")}
+		Action: c.onJob(func(ctx context.Context, q jobs.Query, flags *cli.Context) error {
+			cfg := jobs.StopConfig{Query: q, Grace: flags.Duration("grace")}
 			if flags.Bool("checkpoint") {
 				cfg.SaveTime = flags.Duration("checkpoint-timeout")
 			}
 			if cfg.SaveTime <= 0 && flags.Bool("checkpoint") || flags.IsSet("checkpoint-timeout") && !flags.Bool("checkpoint") {
-				return launcher.Mistake(errors.New("--checkpoint-timeout is the time that --checkpoint may take, more than none"), "")
+				return exit.Mistake(errors.New("--checkpoint-timeout must be more than 0 and needs --checkpoint: it is the time that the checkpoint may take"), "")
 			}
-			return launcher.Stop(ctx, cfg)
+			return jobs.Stop(ctx, cfg)
 		}),
 	}
 }
@@ -157,12 +180,12 @@ func (c *command) stopCommand() *cli.Command {
 func (c *command) fetchCommand() *cli.Command {
 	return &cli.Command{
 		Name: "fetch", Usage: "gather a job's checkpoints from its hosts, while it runs or after", ArgsUsage: "JOB DIR",
-		Description: "Every checkpoint of which the hosts have all files, of all jobs that kept them\n" +
-			"under the same name. What DIR holds already is not replaced.",
+		Description: "It gathers every checkpoint of which the hosts have all files, of all jobs with the\n" +
+			"same checkpoint name. It replaces no file in DIR.",
 		Flags: append(reachFlags(), colourFlag()),
 		Action: func(flags *cli.Context) error {
 			if flags.NArg() != 2 || flags.Args().First() == "" || flags.Args().Get(1) == "" {
-				return launcher.Mistake(errors.New("want a job and a folder for its checkpoints"), "plx fetch JOB DIR")
+				return exit.Mistake(errors.New("want a job and a folder for its checkpoints"), "plx fetch JOB DIR")
 			}
 			q, err := c.lookUp(flags)
 			if err != nil {
@@ -170,7 +193,7 @@ func (c *command) fetchCommand() *cli.Command {
 			}
 			ctx, cancel := c.context()
 			defer cancel()
-			return launcher.Fetch(ctx, q, flags.Args().Get(1))
+			return jobs.Fetch(ctx, q, flags.Args().Get(1))
 		},
 	}
 }
@@ -180,11 +203,11 @@ func (c *command) pruneCommand() *cli.Command {
 		Name: "prune", Usage: "remove what ended jobs left here and on their hosts",
 		Flags: append(reachFlags(), colourFlag(),
 			&cli.DurationFlag{Name: "older", Value: 30 * 24 * time.Hour, Usage: "only what is older than `TIME`"}),
-		Action: c.onJob(func(ctx context.Context, q launcher.Query, flags *cli.Context) error {
+		Action: c.onJob(func(ctx context.Context, q jobs.Query, flags *cli.Context) error {
 			if err := noArguments(flags); err != nil {
 				return err
 			}
-			return launcher.Prune(ctx, q, flags.Duration("older"))
+			return jobs.Prune(ctx, q, flags.Duration("older"))
 		}),
 	}
 }

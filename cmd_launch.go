@@ -13,6 +13,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/plx-run/plx/launcher"
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/jobs"
 )
 
 func (c *command) launchCommand() *cli.Command {
@@ -21,10 +23,10 @@ func (c *command) launchCommand() *cli.Command {
 		Usage:     "run a program on all hosts: one server per host, one worker per device",
 		ArgsUsage: "PROGRAM [ARGS...]",
 		Description: "PROGRAM is a local executable (./train), a Go package folder (./examples/mlp),\n" +
-			"or the bare name of a command on the hosts' PATH. What follows it is its own.\n" +
-			"On a host it runs in a folder of the task's own, and a shipped executable is\n" +
-			"stored under its content hash: $0 of a script is that path, and the files that\n" +
-			"lie beside it here must be sent with --copy.\n\n" + exitCodes,
+			"or the bare name of a command on the hosts' PATH. What follows it is for the program.\n" +
+			"On a host each task runs in a folder of its own. An executable is stored there\n" +
+			"under its content hash: that path is $0 of a script, and files beside the script\n" +
+			"must be sent with --copy.\n\n" + exitCodes,
 		Flags:  append(append(reachFlags(), colourFlag()), launchFlags()...),
 		Action: c.launch,
 	}
@@ -33,11 +35,11 @@ func (c *command) launchCommand() *cli.Command {
 func launchFlags() []cli.Flag {
 	return append(append(placeFlags(), restartFlags()...), []cli.Flag{
 		&cli.StringFlag{Name: "local", Value: "2x1", Usage: "size of the embedded cluster, `HOSTSxWORKERS`, when no host is named"},
-		&cli.StringFlag{Name: "name", Usage: "the job's `NAME`; a program with --ckpt-dir goes on from its checkpoints of that name"},
-		&cli.StringFlag{Name: "resume", Usage: "go on from the checkpoints of `JOB`, an id or a name"},
-		&cli.StringFlag{Name: "fetch", Usage: "at the end gather the checkpoints from all hosts into `DIR` on this machine"},
+		&cli.StringFlag{Name: "name", Usage: "the job's `NAME`; a program with --ckpt-dir resumes from checkpoints of that name"},
+		&cli.StringFlag{Name: "resume", Usage: "resume from the checkpoints of `JOB`, an id or a name"},
+		&cli.StringFlag{Name: "fetch", Usage: "after the job, gather the checkpoints from all hosts into `DIR` on this machine"},
 		&cli.BoolFlag{Name: "detach", Usage: "return when all tasks have started, print the job's id"},
-		&cli.BoolFlag{Name: "dry-run", Usage: "print the plan and touch no host"},
+		&cli.BoolFlag{Name: "dry-run", Usage: "print the plan and connect to no host"},
 		&cli.StringSliceFlag{Name: "copy", Usage: "send `FILE-OR-FOLDER` into the tasks' working folders; repeatable"},
 		&cli.StringSliceFlag{Name: "env", Usage: "give tasks `NAME[=VALUE]`; repeatable"},
 		&cli.StringSliceFlag{Name: "env-file", Usage: "give tasks the variables of `FILE`; repeatable"},
@@ -49,9 +51,9 @@ func launchFlags() []cli.Flag {
 		&cli.StringFlag{Name: "port-range", Usage: "use ports `LOW-HIGH` on the hosts"},
 		&cli.DurationFlag{Name: "start-timeout", Usage: "all tasks must have started within `TIME` (5m)"},
 		&cli.DurationFlag{Name: "max-time", Usage: "end the job after `TIME`"},
-		&cli.DurationFlag{Name: "lease", Usage: "hosts end the job `TIME` after they last heard the launcher (30s)"},
-		&cli.DurationFlag{Name: "checkpoint-timeout", Usage: "`TIME` to save before the end at SIGTERM or a preemption, 0 for none", Value: launcher.DefaultSaveTime},
-		&cli.DurationFlag{Name: "grace", Usage: "`TIME` between asking a task to end and killing it", Value: launcher.DefaultGrace},
+		&cli.DurationFlag{Name: "lease", Usage: "a host ends its tasks `TIME` after it last heard the launcher (30s)"},
+		&cli.DurationFlag{Name: "checkpoint-timeout", Usage: "`TIME` to save a checkpoint before SIGTERM or a preemption ends the job, 0 for none", Value: launcher.DefaultSaveTime},
+		&cli.DurationFlag{Name: "grace", Usage: "`TIME` between asking a task to end and killing it", Value: jobs.DefaultGrace},
 	}...)
 }
 
@@ -78,18 +80,18 @@ func (c *command) launch(ctx *cli.Context) error {
 	return err
 }
 
-// warnOfFlags tells of flags behind the program that look like plx's own: they
-// are the program's.
+// warnOfFlags prints a note for each flag after the program that looks like plx's own. The
+// program gets such a flag.
 func (c *command) warnOfFlags(cfg launcher.Config) {
 	for _, arg := range cfg.Args {
 		name, _, _ := strings.Cut(arg, "=")
 		if slices.Contains(ownFlags, name) {
-			fmt.Fprintf(c.stderr, "plx: note: %s stands behind %s and is given to it: plx's own flags stand before the program\n", name, cfg.Program)
+			fmt.Fprintf(c.stderr, "plx: note: %s comes after %s and is given to it: plx's own flags come before the program\n", name, cfg.Program) // a note may be lost
 		}
 	}
 }
 
-// ownFlags are flags of plx launch that programs hardly have.
+// ownFlags are flags of plx launch that few programs have.
 var ownFlags = []string{"--hosts", "--host", "--ps", "--detach", "--local", "--dry-run", "--fetch", "--max-restarts",
 	"--min-workers", "--wait-host", "--workers-per-host", "--checkpoint-timeout"}
 
@@ -101,7 +103,7 @@ func (c *command) launchConfig(ctx *cli.Context) (cfg launcher.Config, err error
 		return cfg, err
 	}
 	if ctx.IsSet("local") && len(cfg.Hosts) > 0 {
-		return cfg, launcher.Mistake(errors.New("--local is the size of the embedded cluster, which is not used where hosts are named"), "")
+		return cfg, exit.Mistake(errors.New("--local is the size of the embedded cluster, which is not used where hosts are named"), "")
 	}
 	if cfg.PortLow, cfg.PortHigh, err = portRange(ctx.String("port-range")); err != nil {
 		return cfg, err
@@ -130,11 +132,11 @@ func (c *command) launchConfig(ctx *cli.Context) (cfg launcher.Config, err error
 	return cfg, nil
 }
 
-// notEmpty refuses flags that were given an empty name.
+// notEmpty refuses flags with an empty name.
 func notEmpty(ctx *cli.Context, names ...string) error {
 	for _, name := range names {
 		if ctx.IsSet(name) && ctx.String(name) == "" {
-			return launcher.Mistake(fmt.Errorf("--%s: the name is empty", name), "an unset shell variable?")
+			return exit.Mistake(fmt.Errorf("--%s: the name is empty", name), "an unset shell variable?")
 		}
 	}
 	return nil
@@ -153,7 +155,7 @@ func placeConfig(ctx *cli.Context, cfg *launcher.Config) error {
 	case "host":
 		cfg.VisibleHost = true
 	default:
-		return launcher.Mistake(fmt.Errorf("--visible %s: want own or host", visible), "")
+		return exit.Mistake(fmt.Errorf("--visible %s: want own or host", visible), "")
 	}
 	return nil
 }

@@ -13,18 +13,21 @@ import (
 	"golang.org/x/term"
 
 	"github.com/plx-run/plx/hostfile"
-	"github.com/plx-run/plx/launcher"
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/jobs"
 	"github.com/plx-run/plx/logs"
 )
 
-// reachFlags say which hosts are meant and how they are reached.
+// reachFlags tell which hosts are meant and how to reach them.
 func reachFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "hosts", Usage: "resource `FILE` of hosts and GPU ids", EnvVars: []string{"PLX_HOSTS"}},
 		&cli.StringSliceFlag{Name: "host", Usage: "one `LINE` as in a resource file; repeatable"},
 		&cli.StringSliceFlag{Name: "include", Usage: "only `HOST[:IDS]`; repeatable"},
 		&cli.StringSliceFlag{Name: "exclude", Usage: "not `HOST[:IDS]`; repeatable"},
-		&cli.BoolFlag{Name: "accept-new-host-keys", Usage: "record the key of a host of which none is known"},
+		&cli.BoolFlag{Name: "accept-new-host-keys", Usage: "record the key of a host that has none on record"},
 	}
 }
 
@@ -32,9 +35,9 @@ func colourFlag() cli.Flag {
 	return &cli.StringFlag{Name: "color", Value: "auto", Usage: "`WHEN` to use colour: auto, always or never"}
 }
 
-// reach reads the flags of reachFlags. No host named at all is no error here.
-func reach(ctx *cli.Context) (launcher.Reach, error) {
-	r := launcher.Reach{AcceptNewHostKeys: ctx.Bool("accept-new-host-keys")}
+// reach reads the flags of reachFlags. It returns no error if no host is named.
+func reach(ctx *cli.Context) (hosts.Reach, error) {
+	r := hosts.Reach{AcceptNewHostKeys: ctx.Bool("accept-new-host-keys")}
 	var err error
 	if !ctx.IsSet("host") || fileNamed(ctx) { // --host takes the place of PLX_HOSTS
 		if r, err = fileReach(ctx); err != nil {
@@ -47,7 +50,7 @@ func reach(ctx *cli.Context) (launcher.Reach, error) {
 			r.Hosts, err = hostfile.Join(r.Hosts, more)
 		}
 		if err != nil {
-			return r, launcher.Mistake(err, launcher.Hint(err))
+			return r, exit.Mistake(err, exit.Hint(err))
 		}
 	}
 	include, exclude := ctx.StringSlice("include"), ctx.StringSlice("exclude")
@@ -55,17 +58,17 @@ func reach(ctx *cli.Context) (launcher.Reach, error) {
 		return r, nil
 	}
 	if len(r.Hosts) == 0 {
-		return r, launcher.Mistake(errors.New("--include and --exclude need --hosts or --host"), "")
+		return r, exit.Mistake(errors.New("--include and --exclude need --hosts or --host"), "")
 	}
 	if r.Hosts, err = hostfile.Filter(r.Hosts, include, exclude); err != nil {
-		return r, launcher.Mistake(err, launcher.Hint(err))
+		return r, exit.Mistake(err, exit.Hint(err))
 	}
 	return r, nil
 }
 
 // fileReach reads the resource file alone.
-func fileReach(ctx *cli.Context) (launcher.Reach, error) {
-	r := launcher.Reach{AcceptNewHostKeys: ctx.Bool("accept-new-host-keys")}
+func fileReach(ctx *cli.Context) (hosts.Reach, error) {
+	r := hosts.Reach{AcceptNewHostKeys: ctx.Bool("accept-new-host-keys")}
 	if !ctx.IsSet("hosts") {
 		return r, nil
 	}
@@ -73,68 +76,67 @@ func fileReach(ctx *cli.Context) (launcher.Reach, error) {
 		if text, set := os.LookupEnv("PLX_HOSTS"); set && text == "" {
 			return r, nil
 		}
-		return r, launcher.Mistake(errors.New("--hosts: the name of the file is empty"), "an unset shell variable?")
+		return r, exit.Mistake(errors.New("--hosts: the name of the file is empty"), "an unset shell variable?")
 	}
 	var err error
 	if r.Hosts, err = hostfile.ParseFile(ctx.String("hosts")); err != nil {
-		return r, launcher.Mistake(err, launcher.Hint(err))
+		return r, exit.Mistake(err, exit.Hint(err))
 	}
 	return r, nil
 }
 
-// terminal says what stands at plx's outputs.
-func (c *command) terminal(ctx *cli.Context) (launcher.Terminal, error) {
+// terminal describes plx's outputs.
+func (c *command) terminal(ctx *cli.Context) (console.Terminal, error) {
 	mode := ctx.String("color")
 	if mode != "auto" && mode != "always" && mode != "never" {
-		return launcher.Terminal{}, launcher.Mistake(fmt.Errorf("--color %s: want auto, always or never", mode), "")
+		return console.Terminal{}, exit.Mistake(fmt.Errorf("--color %s: want auto, always or never", mode), "")
 	}
-	t := launcher.Terminal{Stdout: c.stdout, Stderr: c.stderr,
+	t := console.Terminal{Stdout: c.stdout, Stderr: c.stderr,
 		StdoutTTY: term.IsTerminal(int(c.stdout.Fd())), StderrTTY: term.IsTerminal(int(c.stderr.Fd()))}
 	t.StdoutColour = logs.UseColour(mode, t.StdoutTTY, os.Getenv)
 	t.StderrColour = logs.UseColour(mode, t.StderrTTY, os.Getenv)
 	return t, nil
 }
 
-// query reads what names a job: an argument and the flags of reachFlags.
-func (c *command) query(ctx *cli.Context) (launcher.Query, error) {
+// query reads the argument and the flags that name a job.
+func (c *command) query(ctx *cli.Context) (jobs.Query, error) {
 	if err := oneJob(ctx); err != nil {
-		return launcher.Query{}, err
+		return jobs.Query{}, err
 	}
 	return c.lookUp(ctx)
 }
 
 // lookUp is query for a command with further arguments.
-func (c *command) lookUp(ctx *cli.Context) (launcher.Query, error) {
+func (c *command) lookUp(ctx *cli.Context) (jobs.Query, error) {
 	r, err := reach(ctx)
 	if err != nil {
-		return launcher.Query{}, err
+		return jobs.Query{}, err
 	}
 	t, err := c.terminal(ctx)
-	return launcher.Query{Job: ctx.Args().First(), Reach: r, OnHosts: ctx.IsSet("host") || fileNamed(ctx), Terminal: t}, err
+	return jobs.Query{Job: ctx.Args().First(), Reach: r, OnHosts: ctx.IsSet("host") || fileNamed(ctx), Terminal: t}, err
 }
 
 func noArguments(ctx *cli.Context) error {
 	if ctx.NArg() == 0 {
 		return nil
 	}
-	return launcher.Mistake(fmt.Errorf("%s takes no arguments, not %s", ctx.Command.Name, strings.Join(ctx.Args().Slice(), " ")), "plx "+ctx.Command.Name+" --help")
+	return exit.Mistake(fmt.Errorf("%s takes no arguments, not %s", ctx.Command.Name, strings.Join(ctx.Args().Slice(), " ")), "plx "+ctx.Command.Name+" --help")
 }
 
-// oneJob refuses a job without a name too: with none at all the newest is
-// meant, which is not what an unset variable of a shell wants.
+// oneJob refuses several jobs, and an empty name. Without an argument the newest job is
+// meant, but an empty one comes from an unset shell variable.
 func oneJob(ctx *cli.Context) error {
 	switch {
 	case ctx.NArg() > 1:
-		return launcher.Mistake(fmt.Errorf("one job at most, not %s", strings.Join(ctx.Args().Slice(), " ")), "")
+		return exit.Mistake(fmt.Errorf("one job at most, not %s", strings.Join(ctx.Args().Slice(), " ")), "")
 	case ctx.NArg() == 1 && ctx.Args().First() == "":
-		return launcher.Mistake(errors.New("the name of the job is empty"), "an unset shell variable?")
+		return exit.Mistake(errors.New("the name of the job is empty"), "an unset shell variable?")
 	}
 	return nil
 }
 
-// fileNamed reports whether the resource file was named on the command line.
-// That of PLX_HOSTS is where to look only for jobs that this machine does not
-// know.
+// fileNamed reports whether the resource file was named on the command line. The file
+// of PLX_HOSTS is used only for jobs that this machine does not know.
 func fileNamed(ctx *cli.Context) bool {
 	return ctx.IsSet("hosts") && ctx.String("hosts") != os.Getenv("PLX_HOSTS")
 }
@@ -146,7 +148,7 @@ func pattern(ctx *cli.Context, name string) (*regexp.Regexp, error) {
 	}
 	re, err := regexp.Compile(ctx.String(name))
 	if err != nil {
-		return nil, launcher.Mistake(fmt.Errorf("--%s: %w", name, err), "")
+		return nil, exit.Mistake(fmt.Errorf("--%s: %w", name, err), "")
 	}
 	return re, nil
 }
@@ -157,7 +159,7 @@ func local(text string) (hosts, workers int, err error) {
 	hosts, err1 := strconv.Atoi(h)
 	workers, err2 := strconv.Atoi(w)
 	if err1 != nil || err2 != nil || hosts < 1 || workers < 1 || hosts > 64 || workers > 256 {
-		return 0, 0, launcher.Mistake(fmt.Errorf("--local %s: want HOSTSxWORKERS, such as 2x1, with 1 to 64 hosts", text), "")
+		return 0, 0, exit.Mistake(fmt.Errorf("--local %s: want HOSTSxWORKERS, such as 2x1, with 1 to 64 hosts", text), "")
 	}
 	return hosts, workers, nil
 }
@@ -171,14 +173,14 @@ func portRange(text string) (low, high int, err error) {
 	low, err1 := strconv.Atoi(l)
 	high, err2 := strconv.Atoi(h)
 	if err1 != nil || err2 != nil || low < 1 || high > 65535 || low > high {
-		return 0, 0, launcher.Mistake(fmt.Errorf("--port-range %s: want LOW-HIGH, such as 20000-20100", text), "")
+		return 0, 0, exit.Mistake(fmt.Errorf("--port-range %s: want LOW-HIGH, such as 20000-20100", text), "")
 	}
 	return low, high, nil
 }
 
-// flagsFirst lets the flags of every command but launch stand behind its
-// arguments too, as in "plx logs JOB --task worker:3". What follows launch's
-// PROGRAM is the program's own.
+// flagsFirst moves the flags of every command but launch before its arguments, so that
+// "plx logs JOB --task worker:3" works. What follows launch's PROGRAM is for the
+// program.
 func flagsFirst(app *cli.App, args []string) []string {
 	if len(args) < 2 {
 		return args
@@ -204,7 +206,7 @@ func flagsFirst(app *cli.App, args []string) []string {
 	return append(flags, words...)
 }
 
-// takesNext reports whether the value of a flag is the argument behind it.
+// takesNext reports whether the value of a flag is the next argument.
 func takesNext(cmd *cli.Command, arg string) bool {
 	for _, f := range cmd.Flags {
 		doc, ok := f.(cli.DocGenerationFlag)

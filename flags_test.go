@@ -48,7 +48,7 @@ func TestFlagsBehindTheProgram(t *testing.T) {
 	}
 	defer said.Close()
 	(&command{stderr: said}).warnOfFlags(launcher.Config{Program: "./train", Args: []string{"--name", "x", "--max-restarts=3"}})
-	if b, err := os.ReadFile(said.Name()); err != nil || strings.Count(string(b), "\n") != 1 || !strings.Contains(string(b), "--max-restarts stands behind ./train") {
+	if b, err := os.ReadFile(said.Name()); err != nil || strings.Count(string(b), "\n") != 1 || !strings.Contains(string(b), "--max-restarts comes after ./train") {
 		t.Errorf("%v, %q", err, b)
 	}
 }

@@ -15,7 +15,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/plx-run/plx/launcher"
+	"github.com/plx-run/plx/launcher/agent"
+	"github.com/plx-run/plx/launcher/exit"
 )
 
 // version is set by the release build.
@@ -23,12 +24,12 @@ var version = "dev"
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "agent" {
-		os.Exit(launcher.Agent(os.Args[2:]))
+		os.Exit(agent.Main(context.Background(), os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	os.Exit(run(os.Args, os.Stdin, os.Stdout, os.Stderr))
 }
 
-// run is main with its streams given. It returns the exit status.
+// run runs one command line with the given streams, and returns the exit status.
 func run(args []string, stdin io.Reader, stdout, stderr *os.File) int {
 	c := &command{stdout: stdout, stderr: stderr}
 	app := c.app()
@@ -43,7 +44,7 @@ func run(args []string, stdin io.Reader, stdout, stderr *os.File) int {
 	return codeOf(err)
 }
 
-// ended carries the exit status of a job that was reported already.
+// ended carries the exit status of a job whose end was printed already.
 type ended struct{ code int }
 
 func (e *ended) Error() string { return fmt.Sprintf("exit status %d", e.code) }
@@ -53,15 +54,15 @@ func codeOf(err error) int {
 	if errors.As(err, &verdict) {
 		return verdict.code
 	}
-	return launcher.Code(err)
+	return exit.Code(err)
 }
 
-// complain writes an error line, or one for each host, and then hint lines.
+// complain prints an error, a line for each host, and then the hint.
 func complain(w io.Writer, err error) {
 	for line := range strings.Lines(strings.TrimSpace(err.Error())) {
 		fmt.Fprintf(w, "plx: %s\n", strings.TrimRight(line, "\n"))
 	}
-	if hint := launcher.Hint(err); hint != "" {
+	if hint := exit.Hint(err); hint != "" {
 		fmt.Fprintf(w, "plx: hint: %s\n", hint)
 	}
 }
@@ -72,9 +73,8 @@ type command struct {
 	code           int
 }
 
-// signals delivers what the user sends from now on. Before, while flags and
-// files are read, a signal ends plx as it ends any program. Under nohup(1) the
-// end of the terminal is none of plx's affair.
+// signals delivers the user's signals from now on. Before, while flags and files are
+// read, a signal ends plx as it ends any program. Under nohup(1), SIGHUP stays ignored.
 func (c *command) signals() (<-chan os.Signal, func()) {
 	sig := make(chan os.Signal, 4)
 	heed := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT}
@@ -109,7 +109,7 @@ func (c *command) app() *cli.App {
 	return app
 }
 
-// wrongUse keeps cli from printing the whole help for one wrong flag.
+// wrongUse returns an error with a hint, instead of the whole help, for a wrong flag.
 func wrongUse(ctx *cli.Context, err error, _ bool) error {
 	hint := "plx --help"
 	if ctx.Command != nil && ctx.Command.Name != "" && ctx.Command.Name != "plx" {
@@ -118,32 +118,32 @@ func wrongUse(ctx *cli.Context, err error, _ bool) error {
 	if m := badValue.FindStringSubmatch(err.Error()); m != nil && strings.Contains(err.Error(), "parse error") {
 		err = fmt.Errorf("-%s %s: want a number, or a time with its unit such as 90s, 5m or 1h", m[2], m[1])
 	}
-	return launcher.Mistake(err, hint)
+	return exit.Mistake(err, hint)
 }
 
-// badValue is how package flag complains of a value.
+// badValue matches the errors of package flag for a value.
 var badValue = regexp.MustCompile(`invalid value "([^"]*)" for flag (-[a-z-]+):`)
 
 const exitCodes = `Exit status:
    0          the job's workers all exited with 0
-   N          the status of the task that failed first, 128+signal where one ended it;
-              with --max-restarts, in the last generation
-   2          wrong use: flags, a resource file that is missing or wrong
+   N          the status of the task that failed first, 128+signal if a signal
+              ended it; with --max-restarts, in the last generation
+   2          wrong use: flags, or a resource file that is missing or wrong
    124        --max-time ran out
-   125        plx could not do its part: a host or GPU is missing, a host key was refused,
+   125        plx failed: a host or GPU is missing, a host key was refused,
               the newest checkpoint could not be fetched (--fetch)
    126, 127   the program is not executable, or was not found
-   130        Ctrl-C (143: plx stop, SIGTERM or a preempted host; 141: nobody reads plx's output)`
+   130        Ctrl-C (143: plx stop, SIGTERM or a preempted host; 141: the reader of plx's output is gone)`
 
 func unknownCommand(ctx *cli.Context) error {
 	if ctx.NArg() == 0 {
 		return cli.ShowAppHelp(ctx)
 	}
-	return launcher.Mistake(fmt.Errorf("no command %q", ctx.Args().First()), "plx --help lists them")
+	return exit.Mistake(fmt.Errorf("no command %q", ctx.Args().First()), "plx --help lists them")
 }
 
-// context returns a context that ends at the first signal, with the exit
-// status that goes with it.
+// context returns a context that ends at the first signal. Its cause has the exit
+// status.
 func (c *command) context() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals, stop := c.signals()

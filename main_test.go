@@ -22,12 +22,12 @@ func TestHelpIsDocumented(t *testing.T) {
 	for _, name := range names {
 		fmt.Fprintf(&want, "\n## %s\n\n```\n%s```\n", name, help(t, append(strings.Fields(name), "--help")))
 	}
+	got, err := os.ReadFile("docs/cli.md") // before it is written: a run that changes it fails
 	if *update {
 		if err := os.WriteFile("docs/cli.md", []byte(want.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	got, err := os.ReadFile("docs/cli.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,3 +1,5 @@
+//go:build long
+
 package e2e
 
 import (
@@ -18,8 +20,8 @@ import (
 // its numbers say nothing: every system must train on two hosts, and the
 // document's tables must come out whole.
 func TestBenchSparse(t *testing.T) {
-	needHosts(t)
 	needTorch(t)
+	needHosts(t)
 	out := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -96,5 +98,14 @@ func wholeTables(t *testing.T, page, row string) {
 		if strings.Contains(page, wrong) {
 			t.Errorf("the page says %q:\n%s", wrong, page)
 		}
+	}
+}
+
+// needHosts skips a test where there can be no test hosts, as package
+// testhosts does by itself for those who start a cluster of their own.
+func needHosts(t *testing.T) {
+	t.Helper()
+	if err := testhosts.Available(); err != nil {
+		skip(t, err.Error())
 	}
 }

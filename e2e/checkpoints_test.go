@@ -107,7 +107,7 @@ func TestCheckpoints(t *testing.T) {
 	t.Run("a host that is to go", func(t *testing.T) {
 		b := b.in(t)
 		r := launch(b, saver)
-		p := b.process(b.Hosts[1], "plx agent guardian")
+		p := b.process(b.Hosts[1], "plx agent watchdog")
 		if err := p.Signal(syscall.SIGUSR1); err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +149,7 @@ func testStopSaves(b *bench, file, saver string) {
 	stop := b.start("stop", "--checkpoint", "--checkpoint-timeout", "5s", job)
 	attached.awaitLine("worker:0", "asked")
 	stop.signal(syscall.SIGINT)
-	b.says(stop.want(130), "job "+job, "interrupted: hosts that have been asked end it all the same")
+	b.says(stop.want(130), "job "+job, "interrupted: hosts that were asked still end it")
 	attached.want(143)
 	job = b.detach("--hosts", file, "sleep", "1000")
 	contains(b.t, b.want(125, "stop", "--checkpoint", job).stderr, "not saved: the program does not know of checkpoints")

@@ -62,20 +62,17 @@ func (f *flood) end() result {
 	return res
 }
 
-// TestNetworkCut takes the link of one host away for 10 s, which TCP bears, and
-// that of another for longer than an SSH connection may be silent, so that it
-// is replaced. Not a byte may be lost.
+// TestNetworkCut takes the link of one host away for 10 s, which TCP tolerates, and
+// that of another until plx gives its SSH connection up for silence and replaces it.
+// Not a byte may be lost.
 func TestNetworkCut(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})
 	f := startFlood(b, "--lease", "60s")
-	cut := time.Now()
-	for _, h := range b.Hosts {
-		h.Cut()
-	}
-	time.Sleep(time.Until(cut.Add(10 * time.Second)))
-	b.Hosts[0].Heal()
-	time.Sleep(time.Until(cut.Add(25 * time.Second)))
+	healedFirst := b.Hosts[0].CutFor(10 * time.Second)
+	b.Hosts[1].Cut()
+	f.await(f.stderr, "host h2: connection lost")
+	<-healedFirst
 	b.Hosts[1].Heal()
 	healed := time.Now()
 	f.flows()

@@ -41,17 +41,17 @@ func scaled(b *bench, path string, detached bool, want string) {
 	b.trains(name)
 
 	res := b.want(0, "scale", name, "--hosts", three)
-	b.says(res, "scaled from 2 to 3 workers behind step", "paused for")
+	b.says(res, "scaled from 2 to 3 workers after step", "paused for")
 	if !detached { // attach looks at the hosts that it found
 		follow.await(follow.stderr, "scaled from 2 to 3 workers")
 		follow.await(follow.stderr, "worker:2")
 	}
-	b.says(b.want(0, "scale", name, "--hosts", three), "these are its hosts already")
+	b.says(b.want(0, "scale", name, "--hosts", three), "it has these hosts already")
 	if j := b.jobsOf()[b.jobNamed(name)]; j.Hosts != 3 || j.Generation != 1 {
 		b.t.Errorf("plx jobs: %+v", j)
 	}
 
-	b.says(b.want(0, "scale", name, "--hosts", one), "scaled from 3 to 1 workers behind step")
+	b.says(b.want(0, "scale", name, "--hosts", one), "scaled from 3 to 1 workers after step")
 	b.gone(patience, b.Hosts[1], b.Hosts[2])
 	if j := b.jobsOf()[b.jobNamed(name)]; j.Hosts != 1 || j.Generation != 2 {
 		b.t.Errorf("plx jobs: %+v", j)
@@ -94,7 +94,7 @@ func TestScaledFromElsewhere(t *testing.T) {
 func (b *bench) trains(name string) {
 	b.t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
-		if b.jobNamed(name) != "" && strings.Contains(b.run("logs", name).stderr, "bytes per step at the busiest link, predicted") {
+		if b.jobNamed(name) != "" && strings.Contains(b.run("logs", name).stderr, ", loss mean, ") {
 			return
 		}
 		if time.Now().After(deadline) {
@@ -140,12 +140,12 @@ func notScaled(b *bench, path string) {
 
 	train := append([]string{path}, elasticFlags...)
 	unsaved := launch("unsaved", train...)
-	unsaved.await(unsaved.stderr, "bytes per step at the busiest link, predicted")
+	unsaved.await(unsaved.stderr, ", loss mean, ")
 	refused("unsaved", three, "there is no --ckpt-dir")
 	end(unsaved)
 
 	many := launch("many", append(train, "--ckpt-dir=saved")...)
-	many.await(many.stderr, "bytes per step at the busiest link, predicted")
+	many.await(many.stderr, ", loss mean, ")
 	refused("many", three, "7 workers", "6 virtual")
 	refused("many", b.ResourceFile("h3"), "no host would stay")
 	end(many)

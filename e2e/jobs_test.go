@@ -269,7 +269,7 @@ func TestStop(t *testing.T) {
 		launch := b.start("launch", "--hosts", file, "--grace", "100s", deaf)
 		launch.awaitLine("worker:0", "up")
 		launch.signal(syscall.SIGINT)
-		launch.await(launch.stderr, "a second one kills")
+		launch.await(launch.stderr, "a second signal kills")
 		launch.signal(syscall.SIGINT)
 		launch.want(130)
 		b.hostsGone(0)

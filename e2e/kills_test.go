@@ -52,8 +52,8 @@ func TestAgentKilled(t *testing.T) {
 		says   string
 	}{
 		{"supervisor", []string{"supervisor"}, "supervisor"},
-		{"guardian", []string{"guardian"}, "guardian"},
-		{"both", []string{"guardian", "supervisor"}, "agent"},
+		{"watchdog", []string{"watchdog"}, "watchdog"},
+		{"both", []string{"watchdog", "supervisor"}, "agent"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b, h2 := b.in(t), b.Hosts[1]

@@ -28,7 +28,7 @@ func TestSearchKeepsTheBits(t *testing.T) {
 			if got := digestLine.FindString(res.stdout); got != want {
 				t.Errorf("got  %s\nwant %s", got, want)
 			}
-			for _, want := range []string{"choice P = ", "rows moved between step", "; measured over "} {
+			for _, want := range []string{"choice P = ", "rows moved between step", "busiest link, measured over "} {
 				if !strings.Contains(res.stderr, want) {
 					t.Errorf("the chief does not say %q:\n%s", want, clip(res.stderr))
 				}

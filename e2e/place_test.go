@@ -87,7 +87,7 @@ func testNoDevice(b *bench, file string) {
 	refused("h2 slots=1", "host h2: which GPUs it has is not known")
 	b.want(0, "launch", "--host", "h2: cpu", "true")
 	b.Hosts[1].SetGPUs(2, "app GPU-d6de6afc-bdfe-75c4-5273-0544439153fc|4711|python|500")
-	b.says(b.want(0, "launch", "--ps", "none", "--host", "h2", "true"), "host h2: its workers share what is in use: GPU 1 by pid 4711")
+	b.says(b.want(0, "launch", "--ps", "none", "--host", "h2", "true"), "host h2: its workers share GPUs that are in use: GPU 1 by pid 4711")
 	b.Hosts[1].SetGPUs(2)
 }
 

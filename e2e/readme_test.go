@@ -13,6 +13,9 @@ import (
 // README's first command, as it stands there, for somebody with an empty home:
 // it builds plx and the example, and trains.
 func TestFirstCommandOfREADME(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds plx")
+	}
 	const command = "go run . launch ./examples/mlp"
 	contains(t, string(read(t, "../README.md")), "\n"+command+"\n")
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience) // it may have all to build

@@ -118,7 +118,7 @@ func agentReplaced(b *bench) {
 	r := b.start(again(b.ResourceFile(), l.path)...)
 	r.up("worker:0", "worker:1", "worker:2")
 	var victims []testhosts.Process
-	for _, name := range []string{"guardian", "supervisor"} {
+	for _, name := range []string{"watchdog", "supervisor"} {
 		victims = append(victims, b.process(b.Hosts[1], "plx agent "+name))
 	}
 	for _, p := range victims { // neither is to act on the other's end
@@ -162,7 +162,7 @@ func mistakesAreNotRepeated(b *bench) {
 
 func stoppedBetween(b *bench) {
 	r := b.start(append(again(b.ResourceFile()), "--restart-backoff", "10m", b.script("fails", "exit 5"))...)
-	r.await(r.stderr, "generation 0 is ended, to restart in 10m0s (1 of 2)")
+	r.await(r.stderr, "restarting in 10m0s (attempt 1 of 2)")
 	r.signal(syscall.SIGINT)
 	asked := time.Now()
 	res := r.want(130)
@@ -251,7 +251,7 @@ func TestAFrozenTaskIsRestarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	stopped := time.Now()
-	r.await(r.stderr, "generation 0 is ended, to restart")
+	r.await(r.stderr, ": restarting in ")
 	b.took("to notice a frozen task", stopped, 15*time.Second)
 	res := r.want(0)
 	b.says(res, "restarted (1 of 2) after worker:1 on h2", "it froze: no heartbeat for 4s")

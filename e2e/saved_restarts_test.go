@@ -64,7 +64,7 @@ func failsWhileSaved(b *bench, saver string) {
 func savedBetween(b *bench, saver string) {
 	r := b.saves("--restart-backoff", "10m", "--name", "between", saver, "run")
 	b.kill(b.process(b.Hosts[1], "saver run"))
-	r.await(r.stderr, "generation 0 is ended, to restart in 10m0s (1 of 2)")
+	r.await(r.stderr, "restarting in 10m0s (attempt 1 of 2)")
 	asked := time.Now()
 	res := b.want(125, "stop", "--checkpoint", "between")
 	b.took("to stop", asked, 15*time.Second)

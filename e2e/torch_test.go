@@ -12,20 +12,15 @@ import (
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
-// needTorch skips a test where there is no PyTorch; in CI that is a failure.
+// needTorch skips a test where there is no PyTorch; in CI that is a failure. With
+// -short it skips every test.
 func needTorch(t *testing.T) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("runs PyTorch")
+	}
 	if out, err := exec.Command("/usr/bin/python3", "-c", "import torch").CombinedOutput(); err != nil {
 		skip(t, fmt.Sprintf("needs Debian's python3-torch: %v: %s", err, out))
-	}
-}
-
-// needHosts skips a test where there can be no test hosts, as package
-// testhosts does by itself for those who start a cluster of their own.
-func needHosts(t *testing.T) {
-	t.Helper()
-	if err := testhosts.Available(); err != nil {
-		skip(t, err.Error())
 	}
 }
 

@@ -1,7 +1,6 @@
 package envsync
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -55,15 +54,6 @@ func FileBlob(path string) (Blob, error) {
 		mode = 0o700
 	}
 	return Blob{Name: filepath.Base(path), Sum: hex.EncodeToString(hash.Sum(nil)), Size: size, Mode: mode, open: open}, nil
-}
-
-// BytesBlob makes a blob of content, which must not change afterwards.
-func BytesBlob(name string, content []byte) Blob {
-	sum := sha256.Sum256(content)
-	return Blob{
-		Name: name, Sum: hex.EncodeToString(sum[:]), Size: int64(len(content)), Mode: 0o600,
-		open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil },
-	}
 }
 
 // Close removes what the blob holds on this machine, which is nothing but for

@@ -28,11 +28,15 @@ type Host interface {
 	Copy(ctx context.Context, r io.Reader, size int64, path string, mode fs.FileMode) error
 }
 
+// Platform is an operating system and a processor. OS and Arch are Go's names, "linux"
+// and "amd64", or uname's in lower case if Go has none.
+type Platform struct{ OS, Arch string }
+
+func (p Platform) String() string { return p.OS + "/" + p.Arch }
+
 // Facts is what a host is.
 type Facts struct {
-	// OS and Arch are Go's names, "linux" and "amd64", or uname's in lower
-	// case where Go has none.
-	OS, Arch string
+	Platform
 	// Home is the absolute path of the home folder, which holds .plx.
 	Home, User string
 	UID        int
@@ -86,7 +90,7 @@ func parseFacts(out string) (Facts, error) {
 		}
 	}
 	f := Facts{
-		OS: strings.ToLower(values["os"]), Arch: goArch(values["arch"]), Home: values["home"], User: values["user"],
+		Platform: Platform{OS: strings.ToLower(values["os"]), Arch: goArch(values["arch"])}, Home: values["home"], User: values["user"],
 		HostName: values["hostname"], BootID: values["boot"], FileSystem: values["fsid"],
 	}
 	if words := strings.Fields(values["connection"]); len(words) == 4 {

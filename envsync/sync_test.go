@@ -3,6 +3,8 @@ package envsync
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -93,6 +95,9 @@ func TestSharedHomeWithAHostDown(t *testing.T) {
 
 // Two machines made from one disk image have one name for two file systems.
 func TestEqualNamesOfTwoFileSystems(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	a, b := newHost(t), newHost(t)
 	program, content := programBlob(t, 1000)
 	if err := Sync(t.Context(), []Target{{"a", a, "same"}, {"b", b, "same"}}, []Blob{program}, nil); err != nil {
@@ -255,6 +260,9 @@ func TestExplainAsksTheHost(t *testing.T) {
 // As many hosts are served at once as may be. None gets anything before, so that
 // none is done yet and another in its place when they are counted.
 func TestManyHostsAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	all := make(chan struct{})
@@ -337,5 +345,14 @@ func TestOldTemporaryFilesAreRemoved(t *testing.T) {
 	}
 	if left := h.leftovers(t); len(left) != 1 || filepath.Base(left[0]) != ".new" {
 		t.Errorf("left over: %v", left)
+	}
+}
+
+// BytesBlob makes a blob of content, which must not change afterwards.
+func BytesBlob(name string, content []byte) Blob {
+	sum := sha256.Sum256(content)
+	return Blob{
+		Name: name, Sum: hex.EncodeToString(sum[:]), Size: int64(len(content)), Mode: 0o600,
+		open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil },
 	}
 }

@@ -102,6 +102,9 @@ func TestABlobIsHashedOnceInABoot(t *testing.T) {
 // What a power cut, or anybody's hand, makes of a blob of the right size is
 // found out and replaced, and never written into.
 func TestWrongContentIsReplaced(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	const reboot = "0a0a0a0a-0000-4000-8000-000000000003"
 	program, content := programBlob(t, 5000)
 	wrong := bytes.Repeat([]byte{'x'}, len(content))
@@ -191,6 +194,9 @@ func TestWhatCannotBeRemovedIsNamed(t *testing.T) {
 
 // Marks that are no marks cost a hashing and nothing else.
 func TestDamagedMarks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	program, _ := programBlob(t, 5000)
 	for name, damage := range map[string]func(marks string) error{
 		"empty":       func(marks string) error { return os.Truncate(marks, 0) },

@@ -38,9 +38,13 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// program builds an example where no test before has, and returns its path.
+// program builds an example unless an earlier test has, and returns its path. With
+// -short it skips the test.
 func program(t *testing.T, name string) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("builds and runs an example")
+	}
 	if path, ok := programs[name]; ok {
 		return path
 	}

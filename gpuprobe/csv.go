@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// maxIndex bounds a GPU's index: nobody has more, and a wrong line is no GPU.
+// maxIndex is the largest index of a GPU; a line with a larger one is no GPU.
 const maxIndex = 1023
 
 // parseGPU reads one line of the script's GPU query:
@@ -43,9 +43,9 @@ func parseGPU(line string, withMIG bool) (g GPU, ok bool) {
 	return g, true
 }
 
-// fault finds the words in a line's fields that tell of a GPU that no program
-// can use. An unknown error counts only for the memory and the name: the
-// utilisation of some sound GPUs has one.
+// fault returns the reason if the fields describe a GPU that no program can use.
+// "Unknown error" counts only in the memory and the name: some sound GPUs have
+// it in their utilisation.
 func fault(fields []string) string {
 	for i, f := range fields {
 		low := strings.ToLower(f)
@@ -62,7 +62,7 @@ func fault(fields []string) string {
 	return ""
 }
 
-// told returns a field's value, or nothing for the words that stand for none.
+// told returns a field's value, "" if the tool did not report it.
 func told(field string) string {
 	if strings.HasPrefix(field, "[") || field == "N/A" || field == "ERR!" {
 		return ""
@@ -70,7 +70,7 @@ func told(field string) string {
 	return field
 }
 
-// amount reads a number with or without a unit, Unknown if it is not one.
+// amount parses a number with or without a unit. Other text gives Unknown.
 func amount(field string) int {
 	digits, _, _ := strings.Cut(field, " ")
 	n, err := strconv.Atoi(digits)

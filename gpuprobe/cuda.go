@@ -2,9 +2,8 @@
 
 package gpuprobe
 
-// The CUDA driver library is loaded when Local is called and not before, so
-// that one binary serves machines with a driver and without. Three things are
-// needed for it:
+// Local loads the CUDA driver library at its first call, so that one binary
+// serves machines with and without a driver. This takes three steps:
 //
 //   - gorgonia.org/cu asks the linker for libcuda. scripts/check-cuda.sh gives
 //     it an empty one, so that the binary does not name the library as one it
@@ -68,9 +67,9 @@ var openCUDA = sync.OnceValues(func() (devices bool, err error) {
 	}
 })
 
-// Local returns the devices of this machine as the CUDA driver tells them,
-// in PCI bus order as everywhere in plx. It sees only the devices that
-// CUDA_VISIBLE_DEVICES leaves, and tells neither who uses them nor how much.
+// Local returns the devices that the CUDA driver of this machine reports, in the
+// order of their PCI bus addresses. It sees only the devices that
+// CUDA_VISIBLE_DEVICES allows, and reports neither their users nor their use.
 func Local() ([]GPU, error) {
 	there, err := openCUDA()
 	if err != nil || !there {

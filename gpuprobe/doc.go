@@ -1,7 +1,6 @@
-// Package gpuprobe asks one host which accelerators it has and whether they
-// are free.
+// Package gpuprobe finds out which GPUs one host has and whether they are free.
 //
-// Probe sends one POSIX shell script over a Runner and reads what it prints:
+// Probe runs one POSIX shell script through a Runner and reads its output:
 //
 //	report, err := gpuprobe.Probe(ctx, client)
 //	if err != nil {
@@ -11,26 +10,26 @@
 //		return fmt.Errorf("host %s: %w", name, err)
 //	}
 //
-// The script reads nvidia-smi's CSV queries and falls back to
-// /proc/driver/nvidia. Each call of nvidia-smi may take ten seconds; a tool
-// that is stuck in the kernel and cannot be killed does not hold the probe up.
-// A report tells apart a host without a GPU, a tool that is broken and a tool
-// that hangs: see Tool.
+// The script runs nvidia-smi's CSV queries and falls back to
+// /proc/driver/nvidia. Each call of nvidia-smi may take ten seconds. A call that
+// is stuck in the kernel and cannot be killed does not delay the probe. A report
+// distinguishes a host without a GPU, a broken tool and a tool that hangs: see
+// [Tool].
 //
 // # When a GPU is busy
 //
 // A GPU is busy if at least one of these holds:
 //
-//   - a compute process is on it, or on one of its MIG devices;
-//   - more than BusyMemoryMiB of its memory are in use, whoever uses them
-//     (processes of other pid namespaces are invisible to nvidia-smi);
-//   - it is utilised by at least BusyUtilizationPercent and more than
-//     idleMemoryMiB are in use, or the use is unknown. Utilisation alone does
-//     not count: without persistence mode the query itself wakes the GPU and
-//     reports up to 100 % for an idle one.
+//   - a compute process runs on it, or on one of its MIG devices;
+//   - more than BusyMemoryMiB of its memory are in use, even if no process is
+//     visible (nvidia-smi does not see processes of other pid namespaces);
+//   - its utilisation is at least BusyUtilizationPercent, and its memory use is
+//     more than idleMemoryMiB or unknown. Utilisation alone does not count:
+//     without persistence mode the query itself wakes the GPU, which then
+//     reports up to 100 %.
 //
 // # What it does not do
 //
-// It knows no ssh and no placement, changes nothing on the host, writes no
-// file there, and does not reset, configure or reserve a GPU.
+// The package knows neither ssh nor placement. It changes nothing on the host,
+// writes no file there, and does not reset, configure or reserve a GPU.
 package gpuprobe

@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// answer is one host in JSON. The first six fields are a promise to scripts.
+// answer is one host in JSON. Scripts may rely on the first six fields.
 type answer struct {
 	Host      string `json:"host"`
 	OK        bool   `json:"ok"`
@@ -24,10 +24,10 @@ type answer struct {
 	Kernel    string `json:"kernel"`
 }
 
-// JSON writes an array with one object for each of rows, in their order. ok
-// tells whether the host answered and has what was asked of it, and error why
-// not: that of a host that answered stands beside what it has. gpus is an array
-// even if it is empty; a number the tool did not tell is null.
+// JSON writes an array with one object per row, in the order of rows. ok reports
+// whether the host answered and has what the caller asked for; error gives the
+// reason if not. A host that answered has its values beside the error. gpus is
+// always an array; a number that the tool did not report is null.
 func JSON(w io.Writer, rows []Row) error {
 	answers := make([]answer, 0, len(rows))
 	for _, row := range rows {

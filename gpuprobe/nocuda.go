@@ -4,9 +4,8 @@ package gpuprobe
 
 import "errors"
 
-// Local returns the devices of this machine as the CUDA driver tells them, in
-// a build with the tag cuda. This is a build without it, and an error that
-// says so.
+// Local returns the devices that the CUDA driver of this machine reports. This
+// build lacks the tag cuda, so Local always returns an error.
 func Local() ([]GPU, error) {
 	return nil, errors.New("read the local CUDA devices: this plx was built without -tags cuda")
 }

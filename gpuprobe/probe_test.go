@@ -108,6 +108,9 @@ func TestScriptOnAHostWithGPUs(t *testing.T) {
 }
 
 func TestScriptOnOtherHosts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	info := "Model: \t\t NVIDIA L4\nGPU UUID: \t GPU-dddd\nBus Location: \t 0000:70:00.0\n"
 	for _, c := range []struct {
 		name, facts string
@@ -146,6 +149,9 @@ func TestScriptOnOtherHosts(t *testing.T) {
 // end, and that therefore keeps the output open, does not hold the probe up
 // either: the Runner is told to end once the last line has come.
 func TestScriptGivesUpAToolThatHangs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for _, mode := range []string{"hang", "stuck"} {
 		for name, sh := range shells(t) {
 			t.Run(mode+" in "+name, func(t *testing.T) {
@@ -195,6 +201,9 @@ func TestScriptLeavesNoProcess(t *testing.T) {
 
 // However soon a program ends, its clock has gone when the script goes on.
 func TestLimitedLeavesNoClock(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	functions, _, found := strings.Cut(script, "\n# owners:")
 	if !found {
 		t.Fatal("the script has changed")

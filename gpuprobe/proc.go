@@ -36,8 +36,8 @@ func procGPUs(all []section) []GPU {
 	return gpus
 }
 
-// procUUID drops the question marks that stand there until the driver has
-// first opened the GPU.
+// procUUID returns "" for a UUID of question marks, which stands there until the
+// driver first opens the GPU.
 func procUUID(uuid string) string {
 	if strings.Contains(uuid, "?") {
 		return ""
@@ -69,9 +69,9 @@ func procDriver(line string) string {
 	return ""
 }
 
-// blasChoice picks from lines "FILE PATH": OpenBLAS before MKL before BLIS,
-// the first path of a file, and a name with a version before one without,
-// since the latter is for compilers.
+// blasChoice chooses from lines "FILE PATH". It prefers OpenBLAS to MKL and MKL
+// to BLIS, then a name with a version to one without, which is for compilers,
+// then the first path.
 func blasChoice(lines []string) (file, path string) {
 	best := 0
 	for _, line := range lines {

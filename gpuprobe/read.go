@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// read makes a Report of the script's sections. limit is what one call of
-// nvidia-smi was allowed to take; messages name it.
+// read makes a Report from the script's sections. limit is the time that one
+// call of nvidia-smi could take; messages name it.
 func read(all []section, limit time.Duration) Report {
 	machine := strings.Fields(first(all, "machine") + " - -")
 	blas, _ := find(all, "blas")
@@ -23,8 +23,7 @@ func read(all []section, limit time.Duration) Report {
 	readProcesses(&r, all, limit)
 	for i := range r.GPUs {
 		g := &r.GPUs[i]
-		g.Busy = busy(*g)
-		g.Driver = cmp.Or(g.Driver, r.Driver)
+		g.judge(r.Driver)
 		r.Driver = cmp.Or(r.Driver, g.Driver)
 	}
 	if r.GPUs == nil {
@@ -97,13 +96,14 @@ func readQuery(all []section) (answer section, gpus []GPU, notes string) {
 	return answer, gpus, clean(strings.Join(other, "; "))
 }
 
-// foundNone knows the words of a tool that works and sees no GPU.
+// foundNone reports whether notes are those of a tool that works and sees no GPU.
 func foundNone(notes string) bool {
 	low := strings.ToLower(notes)
 	return strings.Contains(low, "no devices were found") || strings.Contains(low, "no supported gpus were found")
 }
 
-// noDriver is the remark on hardware that no driver serves, if there is any.
+// noDriver returns a remark about NVIDIA hardware without a driver, "" if the
+// host has none.
 func noDriver(all []section) string {
 	pci, _ := find(all, "pci")
 	if len(pci.lines) == 0 {
@@ -113,8 +113,8 @@ func noDriver(all []section) string {
 		len(pci.lines), clean(strings.Join(pci.lines, ", ")))
 }
 
-// addLost adds those GPUs of /proc that a query which failed halfway did not
-// list, as faulty ones with the free indices.
+// addLost adds the GPUs of /proc that an incomplete query did not list. It marks
+// them as faulty and gives them the free indices.
 func addLost(gpus, inProc []GPU) []GPU {
 	next := 0
 	for _, lost := range inProc {
@@ -131,7 +131,7 @@ func addLost(gpus, inProc []GPU) []GPU {
 	return gpus
 }
 
-// readProcesses puts the compute processes on their GPUs.
+// readProcesses assigns the compute processes to their GPUs.
 func readProcesses(r *Report, all []section, limit time.Duration) {
 	apps, asked := find(all, "apps")
 	if !asked || r.GPUTool != ToolSMI {
@@ -147,7 +147,7 @@ func readProcesses(r *Report, all []section, limit time.Duration) {
 		if p.Name != "" { // a pid without a name is of another pid namespace
 			p.User = users[p.PID]
 		}
-		r.GPUs[i].Processes = append(r.GPUs[i].Processes, p)
+		r.GPUs[i].add(p)
 	}
 	trouble := ""
 	if apps.status == "late" {
@@ -160,7 +160,7 @@ func readProcesses(r *Report, all []section, limit time.Duration) {
 	}
 }
 
-// owns says whether uuid names the GPU or one of its MIG devices.
+// owns reports whether uuid names the GPU or one of its MIG devices.
 func (g GPU) owns(uuid string) bool {
 	if uuid == "" {
 		return false
@@ -168,9 +168,13 @@ func (g GPU) owns(uuid string) bool {
 	return g.UUID == uuid || slices.ContainsFunc(g.MIG, func(m MIG) bool { return m.UUID == uuid })
 }
 
-// busy is the rule of the package documentation.
-func busy(g GPU) bool {
-	return len(g.Processes) > 0 ||
+func (g *GPU) add(p Process) { g.Processes = append(g.Processes, p) }
+
+// judge sets Busy by the rule of the package documentation, and Driver if the
+// GPU's own query did not give it.
+func (g *GPU) judge(driver string) {
+	g.Busy = len(g.Processes) > 0 ||
 		g.MemoryUsedMiB > BusyMemoryMiB ||
 		g.UtilizationPercent >= BusyUtilizationPercent && (g.MemoryUsedMiB == Unknown || g.MemoryUsedMiB > idleMemoryMiB)
+	g.Driver = cmp.Or(g.Driver, driver)
 }

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Unknown stands in the numbers of a GPU or Process that the tool did not
-// tell. JSON output writes null for it.
+// Unknown is the value of a number that the tool did not report. JSON output
+// writes null for it.
 const Unknown = -1
 
 // Thresholds of Busy, as the package documentation describes.
@@ -19,7 +19,7 @@ const (
 	idleMemoryMiB          = 256
 )
 
-// Tool says where a Report's list of GPUs comes from.
+// Tool is the source of a Report's list of GPUs.
 type Tool string
 
 // The values of Tool.
@@ -31,8 +31,8 @@ const (
 	ToolProc Tool = "proc"
 	// ToolNone: neither is there. The host has no GPU that a program could use.
 	ToolNone Tool = "none"
-	// ToolCUDA: no other answered on this very machine, but the CUDA driver
-	// did; see [Report.AddLocal].
+	// ToolCUDA: on this machine only the CUDA driver answered; see
+	// [Report.AddLocal].
 	ToolCUDA Tool = "cuda"
 	// ToolBroken: nvidia-smi failed; GPUError says how. The GPUs are those of
 	// /proc/driver/nvidia, if any.
@@ -42,10 +42,10 @@ const (
 	ToolHung Tool = "hung"
 )
 
-// Report is what one host told about itself.
+// Report is the result of probing one host.
 type Report struct {
 	// CPUs is the number of cores that a process started over the same
-	// connection may use (its affinity), 0 where the host did not tell.
+	// connection may use (its affinity); 0 if unknown.
 	CPUs int
 	// MemoryMiB is the machine's main memory.
 	MemoryMiB int
@@ -53,16 +53,15 @@ type Report struct {
 	CPUModel, Arch, Kernel string
 	// GPUs is in index order. It is never nil after Probe.
 	GPUs []GPU
-	// GPUTool says where GPUs comes from.
+	// GPUTool is the source of GPUs.
 	GPUTool Tool
-	// GPUError is a sentence about what is wrong with the tool, the driver or
-	// the list of processes. It may be set beside a list that is complete.
+	// GPUError describes what is wrong with the tool, the driver or the list of
+	// processes. The list of GPUs may be complete all the same.
 	GPUError string
 	// Driver is the version of the NVIDIA driver, such as "535.129.03".
 	Driver string
-	// BLAS is the file name of the best BLAS library found ("libopenblas.so.0",
-	// "libmkl_rt.so.2", "libblis.so.4"), empty if there is none, and BLASPath
-	// where it lies.
+	// BLAS is the file name of the best BLAS library of the host, such as
+	// "libopenblas.so.0", and BLASPath its path. Both are empty without one.
 	BLAS, BLASPath string
 }
 
@@ -80,18 +79,18 @@ type GPU struct {
 	PCIBusID           string    `json:"pci_bus_id"`
 	ComputeMode        string    `json:"compute_mode,omitempty"`
 	Processes          []Process `json:"processes"`
-	// MIG lists the devices that the GPU is cut into. A GPU in MIG mode
-	// cannot be used whole.
+	// MIG lists the devices into which the GPU is divided. A GPU in MIG mode
+	// cannot be used as a whole.
 	MIG []MIG `json:"mig,omitempty"`
-	// MIGMode is set where MIG mode is on, whether or not there are devices.
+	// MIGMode reports whether MIG mode is on, with or without devices.
 	MIGMode bool `json:"mig_mode,omitempty"`
-	// Fault says why the GPU cannot be used (lost, needs a reset); empty for
-	// a sound one.
+	// Fault is the reason why no program can use the GPU (lost, needs a reset);
+	// empty for a sound one.
 	Fault string `json:"fault,omitempty"`
 }
 
-// Process is one compute process on a GPU. User is empty where the process
-// cannot be seen from the host's shell, as when it runs in a container.
+// Process is one compute process on a GPU. User is empty if the host's shell
+// does not see the process, for example in a container.
 type Process struct {
 	PID       int    `json:"pid"`
 	Name      string `json:"name"`
@@ -99,7 +98,7 @@ type Process struct {
 	MemoryMiB int    `json:"memory_mib"`
 }
 
-// MIG is one device that a GPU is cut into.
+// MIG is one of the devices into which a GPU is divided.
 type MIG struct {
 	Index   int    `json:"index"`
 	Profile string `json:"profile"`
@@ -122,7 +121,7 @@ func (r Report) Lacks(ids []int) []int {
 func (r Report) Check(ids []int) error {
 	if missing := r.Lacks(ids); len(missing) > 0 {
 		if len(r.GPUs) == 0 && (r.GPUTool == ToolBroken || r.GPUTool == ToolHung) {
-			return fmt.Errorf("GPU %s was not found: %s", joinInts(missing), r.GPUError) // it may be there
+			return fmt.Errorf("GPU %s was not found: %s", joinInts(missing), r.GPUError) // it may exist
 		}
 		return fmt.Errorf("no GPU %s: %s", joinInts(missing), r.summary())
 	}
@@ -134,7 +133,7 @@ func (r Report) Check(ids []int) error {
 	return nil
 }
 
-// summary is the second half of Check's message: what is there and why.
+// summary is the second half of Check's message: the GPUs that the host has.
 func (r Report) summary() string {
 	have := "the host has none"
 	if len(r.GPUs) > 0 {

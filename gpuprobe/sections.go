@@ -6,11 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// section is what the script printed between two of its own lines.
+// section is the output between two of the script's own lines.
 type section struct {
 	name, word string
-	// status is the exit status of the program whose output this is, "late"
-	// if it was given up, empty where there was no program.
+	// status is the exit status of the program that printed the section: "late"
+	// if the script gave it up, "" if there was no program.
 	status string
 	lines  []string
 }
@@ -34,8 +34,8 @@ func parseSections(text, mark string) []section {
 	return all
 }
 
-// command obeys one of the script's own lines and says whether a section is
-// open after it.
+// command handles one of the script's own lines and reports whether a section
+// is open after it.
 func command(all []section, own string) (_ []section, open bool) {
 	words := strings.Fields(own)
 	switch {
@@ -51,7 +51,7 @@ func command(all []section, own string) (_ []section, open bool) {
 	return all, false
 }
 
-// find returns the first section of a name, and whether there is one.
+// find returns the first section called name.
 func find(all []section, name string) (section, bool) {
 	for _, s := range all {
 		if s.name == name {
@@ -61,7 +61,7 @@ func find(all []section, name string) (section, bool) {
 	return section{}, false
 }
 
-// first is the first line of a section, cleaned; empty if there is none.
+// first returns the first line of a section, cleaned; "" if there is none.
 func first(all []section, name string) string {
 	s, _ := find(all, name)
 	if len(s.lines) == 0 {
@@ -85,8 +85,8 @@ func clean(s string) string {
 	return s[:cut] + "..."
 }
 
-// printable puts a space in the place of every control character and of every
-// byte that is no UTF-8.
+// printable replaces every control character and every byte that is not UTF-8
+// by a space.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {

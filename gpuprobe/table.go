@@ -13,13 +13,13 @@ import (
 	"github.com/muesli/termenv"
 )
 
-// Row is one host of the resource file and its answer: a Report, or the error
-// that stands in its place.
+// Row is one host of the resource file with its Report, or with the error of
+// the probe.
 type Row struct {
 	Host   string
 	Report Report
 	Err    error
-	// Unmet says, beside a Report, what was asked of the host and it lacks.
+	// Unmet names what the caller asked for and the host lacks; nil if nothing.
 	Unmet error
 }
 
@@ -68,7 +68,7 @@ func hostCells(row Row) []string {
 	}
 }
 
-// gpuCount is "4, 3 free", or a dash where there is nothing to count.
+// gpuCount returns a text such as "4, 3 free", or a dash for no GPU.
 func gpuCount(r Report) string {
 	if len(r.GPUs) == 0 {
 		return "-"
@@ -121,11 +121,11 @@ func number(n int) string {
 	return strconv.Itoa(n)
 }
 
-// free is UsedBy's word for a GPU that one may take.
+// free is UsedBy's word for a GPU that a job may use.
 const free = "free"
 
-// UsedBy names each user of the GPU once, with the number of processes where
-// there are more than one, or says that it is free or that this is not known.
+// UsedBy names each user of the GPU once, followed by the number of processes if
+// there are several. It is "free" or "unknown" for a GPU without known users.
 func (g GPU) UsedBy() string {
 	switch {
 	case g.Fault != "":
@@ -154,8 +154,8 @@ func (g GPU) UsedBy() string {
 	return strings.Join(names, ", ")
 }
 
-// oneLine is an error's text without line breaks and control characters. It
-// is not shortened: the reason is what the user needs.
+// oneLine returns an error's text without line breaks and control characters.
+// It does not shorten the text: the user needs the reason.
 func oneLine(s string) string {
 	lines := strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' })
 	for i := range lines {
@@ -169,7 +169,7 @@ func render(cells [][]string, colour bool) string {
 	if !colour {
 		return plain(cells)
 	}
-	// The profile is given, not found out: the caller has decided on colour.
+	// The caller has decided on colour, so the renderer must not detect it.
 	styles := lipgloss.NewRenderer(io.Discard)
 	styles.SetColorProfile(termenv.ANSI)
 	base := styles.NewStyle().Padding(0, 1)
@@ -193,8 +193,8 @@ func render(cells [][]string, colour bool) string {
 	return drawn.Render() + "\n"
 }
 
-// cellStyle paints what a user looks for: green for what is free or well, red
-// for what is not, yellow for what is taken.
+// cellStyle colours states and users: green for free or ok, yellow for taken,
+// red for faulty.
 func cellStyle(base, dim lipgloss.Style, column, cell string) lipgloss.Style {
 	paint := func(colour string) lipgloss.Style { return base.Foreground(lipgloss.Color(colour)) }
 	switch {
@@ -212,19 +212,13 @@ func cellStyle(base, dim lipgloss.Style, column, cell string) lipgloss.Style {
 
 // plain aligns columns with two spaces between them and none at the end.
 func plain(cells [][]string) string {
-	widths := make([]int, len(cells[0]))
-	for _, line := range cells {
-		for i, cell := range line {
-			widths[i] = max(widths[i], lipgloss.Width(cell))
-		}
-	}
+	gap := lipgloss.NewStyle().PaddingRight(2)
+	drawn := table.New().Border(lipgloss.HiddenBorder()).BorderTop(false).BorderBottom(false).BorderLeft(false).BorderRight(false).
+		BorderHeader(false).BorderColumn(false).
+		Headers(cells[0]...).Rows(cells[1:]...).StyleFunc(func(int, int) lipgloss.Style { return gap })
 	var b strings.Builder
-	for _, line := range cells {
-		row := ""
-		for i, cell := range line {
-			row += cell + strings.Repeat(" ", widths[i]-lipgloss.Width(cell)+2)
-		}
-		b.WriteString(strings.TrimRight(row, " ") + "\n")
+	for line := range strings.Lines(drawn.Render()) {
+		b.WriteString(strings.TrimRight(line, " \n") + "\n")
 	}
 	return b.String()
 }

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// maxID bounds GPU ids. No driver has more than 64 devices on a host, and
-	// so a larger number can be told for a port.
+	// maxID is the largest GPU id. No driver has more than 64 devices on a
+	// host, so a larger number must be a port.
 	maxID    = 63
 	maxCount = 4096 // CPU workers or slots of a host
 )
@@ -17,27 +17,31 @@ const (
 // known lists what may follow an address.
 const known = "GPU ids such as 0,1, or cpu, cpu*N, ps, slots=N, addr=IP, exclude=IDS"
 
-// readDevices reads what stands between address and options. glued says that
-// it touches the last colon.
-func (h *Host) readDevices(found []string, colon, glued bool) error {
-	if !colon {
-		return hinted(fmt.Sprintf("such as %q", bracketed(h.Name)+": 0,1"),
-			"%s after the host, expected a colon before its devices", quoted(found[0]))
-	}
-	if len(found) > 1 {
-		return h.tooMany(found)
-	}
-	word := found[0]
-	if n, ok := number(word); ok && h.Port == 0 && h.looksLikePort(n, glued) {
-		return h.portAsID(n)
-	}
-	devices, err := parseDevices(word)
-	h.Devices = devices
-	return err
+// A deviceField is the part of a line between address and options.
+type deviceField struct {
+	words []string
+	colon bool // a colon stands before it
+	glued bool // the first word touches that colon
 }
 
-// tooMany explains a second word where only options may follow.
-func (h *Host) tooMany(found []string) error {
+// devicesOf reads the device field of the host's line.
+func (h Host) devicesOf(f deviceField) (Devices, error) {
+	if !f.colon {
+		return Devices{}, hinted(fmt.Sprintf("such as %q", bracketed(h.Name)+": 0,1"),
+			"%s after the host, expected a colon before its devices", quoted(f.words[0]))
+	}
+	if len(f.words) > 1 {
+		return Devices{}, tooMany(f.words)
+	}
+	word := f.words[0]
+	if n, ok := number(word); ok && h.Port == 0 && looksLikePort(n, f.glued) {
+		return Devices{}, portAsID(h.Name, n)
+	}
+	return parseDevices(word)
+}
+
+// tooMany returns the error for a second word where only options may follow.
+func tooMany(found []string) error {
 	if _, ok := number(found[1]); ok {
 		return wrong("%s after %s, expected a comma between ids", quoted(found[1]), quoted(found[0]))
 	}
@@ -46,12 +50,12 @@ func (h *Host) tooMany(found []string) error {
 
 // looksLikePort reports whether a single number, where ids stand, was more
 // likely meant as a port.
-func (h *Host) looksLikePort(n int, glued bool) bool {
+func looksLikePort(n int, glued bool) bool {
 	return n > maxID && n <= maxPort || glued && n == defaultPort
 }
 
-func (h *Host) portAsID(n int) error {
-	name := bracketed(h.Name)
+func portAsID(name string, n int) error {
+	name = bracketed(name)
 	advice := fmt.Sprintf(`port %d is written "%s:%d:" or "%s:%d: 0,1"; ids are written "%s: 0,1"`,
 		n, name, n, name, n, name)
 	if n == defaultPort {

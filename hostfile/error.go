@@ -6,11 +6,10 @@ import (
 	"io/fs"
 )
 
-// mistake is an error in what the user wrote. Its hint, where there is one,
-// says how to write it instead.
+// mistake is an error in the user's text.
 type mistake struct {
 	text string
-	hint string
+	hint string // how to write it instead; "" without
 }
 
 func (m *mistake) Error() string { return m.text }
@@ -26,7 +25,7 @@ func hinted(hint, format string, args ...any) error {
 	return &mistake{text: fmt.Sprintf(format, args...), hint: hint}
 }
 
-// unreadable is a resource file that could not be opened or read.
+// unreadable is the error of a resource file that cannot be opened or read.
 type unreadable struct {
 	path  string
 	cause error
@@ -52,8 +51,8 @@ func (u *unreadable) Hint() string {
 	return ""
 }
 
-// quoted returns text as it may stand in an error: quoted, control sequences
-// made visible, and not longer than a line.
+// quoted returns text for an error message: in quotes, with visible control
+// sequences, and cut after 80 bytes.
 func quoted(text string) string {
 	const most = 80
 	if len(text) > most {
@@ -62,5 +61,5 @@ func quoted(text string) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// at puts the place in front of err.
+// at puts file and line before err.
 func at(pos Position, err error) error { return fmt.Errorf("%s: %w", pos, err) }

@@ -56,10 +56,10 @@ func Filter(hosts []Host, include, exclude []string) ([]Host, error) {
 	return result, nil
 }
 
-// choice is what the entries of one filter say of one host.
+// choice is the sum of all entries of one filter that name one host.
 type choice struct {
-	named bool
-	whole bool  // the host without ids was named
+	named bool  // an entry names the host
+	whole bool  // an entry names the host without ids
 	ids   []int // ids named, none twice
 }
 
@@ -94,7 +94,7 @@ func (c *choice) add(ids []int) {
 	}
 }
 
-// parseEntry reads an entry, which is a line with ids or nothing for devices.
+// parseEntry reads an entry: a line with GPU ids or without devices.
 func parseEntry(entry string) (Host, error) {
 	text, err := content(entry)
 	if err != nil {
@@ -146,7 +146,7 @@ func (h Host) names(other Host) bool {
 	return h.key() == other.key()
 }
 
-// checkIDs refuses ids that the host's line rules out.
+// checkIDs returns an error if the host's line excludes one of ids.
 func (h Host) checkIDs(ids []int) error {
 	d := h.Devices
 	if d.Kind == CPUs || d.Kind == ServerOnly {
@@ -172,7 +172,7 @@ func (d *Devices) narrow(ids []int) {
 	}
 }
 
-// remove takes ids away, none of which is excluded already.
+// remove takes ids away. None of them may be excluded already.
 func (d *Devices) remove(ids []int) {
 	switch d.Kind {
 	case GPUs:
@@ -183,7 +183,7 @@ func (d *Devices) remove(ids []int) {
 	}
 }
 
-// none reports whether filters took every device.
+// none reports whether no device is left.
 func (d *Devices) none() bool {
 	return d.Kind == GPUs && len(d.IDs) == 0 || d.Kind == Slots && len(d.Excluded) == d.Count
 }

@@ -6,17 +6,18 @@ import (
 	"strings"
 )
 
-// Host is one host of a resource file and what of it a job may use.
+// Host is one line of a resource file: a host and the devices that a job may
+// use on it.
 type Host struct {
 	User     string   // login name; "" when not given
 	Name     string   // name or address as written, an IPv6 address without brackets
 	Port     int      // SSH port; 0 when not given
-	Devices  Devices  // what workers may use
+	Devices  Devices  // devices that workers may use
 	DataAddr string   // IP address that other hosts' tasks dial; "" for the default
-	Pos      Position // where the line stood
+	Pos      Position // file and line of the host
 }
 
-// Kind says how the devices of a host were named.
+// Kind is the way in which a line names the devices of its host.
 type Kind int
 
 const (
@@ -34,9 +35,9 @@ const (
 	Slots
 )
 
-// Devices is what workers may use of a host. Unlike ids, AllGPUs and Slots can
-// only be told apart into devices once the host was probed; Excluded keeps the
-// ids to leave out until then.
+// Devices names the devices of a host that workers may use. AllGPUs and Slots
+// become single devices only after plx has probed the host; until then
+// Excluded keeps the ids to leave out.
 type Devices struct {
 	Kind     Kind
 	IDs      []int // GPUs only: at least one, none twice, in the order given
@@ -55,8 +56,8 @@ func (p Position) String() string {
 	return p.File + ":" + strconv.Itoa(p.Line)
 }
 
-// String returns the line of a resource file that means h. Parsing it gives h
-// again, but for Pos.
+// String returns a line of a resource file. Parsing that line gives h, except
+// for Pos.
 func (h Host) String() string {
 	var b strings.Builder
 	if h.User != "" {
@@ -77,7 +78,7 @@ func (h Host) String() string {
 	return b.String()
 }
 
-// words returns what stands after the address.
+// words returns the words of the line after the address.
 func (h Host) words() []string {
 	var words []string
 	if word := h.Devices.word(); word != "" {
@@ -95,8 +96,8 @@ func (h Host) words() []string {
 	return words
 }
 
-// word returns the devices as they stand after the colon, "" for those that
-// are said by an option or by nothing.
+// word returns the word for the devices after the colon. It is "" for AllGPUs
+// and Slots, which are written without one.
 func (d Devices) word() string {
 	switch d.Kind {
 	case GPUs:
@@ -111,16 +112,6 @@ func (d Devices) word() string {
 	default:
 		return ""
 	}
-}
-
-// Format returns a resource file that means hosts, one canonical line each.
-func Format(hosts []Host) string {
-	var b strings.Builder
-	for _, h := range hosts {
-		b.WriteString(h.String())
-		b.WriteByte('\n')
-	}
-	return b.String()
 }
 
 func joinIDs(ids []int) string {
@@ -138,7 +129,8 @@ func bracketed(name string) string {
 	return name
 }
 
-// key returns what two lines have in common when they name the same host.
+// key returns a text that is equal for two lines if and only if they name the
+// same host: lower-case name or address, and port.
 func (h Host) key() string {
 	name := strings.ToLower(h.Name)
 	if addr, err := netip.ParseAddr(name); err == nil {

@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// spaced matches the signs that may have space around them.
+// spaced matches a sign with the spaces and tabs around it.
 var spaced = regexp.MustCompile(`[ \t]*([=,*])[ \t]*`)
 
 // parseHost reads the content of a line, which is not empty.
 func parseHost(text string) (Host, error) {
-	var host Host
-	rest, err := host.readAddress(text)
+	user, name, rest, err := cutAddress(text)
 	if err != nil {
 		return Host{}, err
 	}
+	host := Host{User: user, Name: name}
 	rest = strings.TrimLeft(rest, " \t")
 	after, colon := strings.CutPrefix(rest, ":")
 	if colon {
-		if rest, err = host.readPort(after); err != nil {
+		if host.Port, rest, err = cutPort(after); err != nil {
 			return Host{}, err
 		}
 	}
@@ -32,55 +32,57 @@ func parseHost(text string) (Host, error) {
 		named++
 	}
 	if named > 0 {
-		if err := host.readDevices(words[:named], colon, glued); err != nil {
+		if host.Devices, err = host.devicesOf(deviceField{words[:named], colon, glued}); err != nil {
 			return Host{}, err
 		}
 	}
-	if err := host.readOptions(words[named:], named > 0); err != nil {
+	given, err := parseOptions(words[named:], named > 0)
+	if err != nil {
 		return Host{}, err
 	}
+	host.Devices, host.DataAddr = given.apply(host.Devices), given.addr
 	return host, nil
 }
 
-// readAddress reads user and name from the start of text and returns the rest.
-func (h *Host) readAddress(text string) (string, error) {
+// cutAddress cuts user and name from the start of text.
+func cutAddress(text string) (user, name, rest string, err error) {
 	first := text
 	if end := strings.IndexAny(text, " \t"); end >= 0 {
 		first = text[:end]
 	}
 	if sign := strings.LastIndexByte(first, '@'); sign >= 0 {
-		h.User = text[:sign]
-		if err := checkUser(h.User); err != nil {
-			return "", err
+		user = text[:sign]
+		if err := checkUser(user); err != nil {
+			return "", "", "", err
 		}
 		text, first = text[sign+1:], first[sign+1:]
 	}
 	if strings.HasPrefix(text, "[") {
-		return h.readBrackets(text)
+		name, rest, err = cutBrackets(text)
+		return user, name, rest, err
 	}
 	if bareIPv6(first) {
-		return "", hinted(`such as "[fd00::4]" or "[fd00::4]: 0,1"`,
+		return "", "", "", hinted(`such as "[fd00::4]" or "[fd00::4]: 0,1"`,
 			"IPv6 address without brackets in %s, expected it in brackets", quoted(first))
 	}
-	h.Name, _, _ = strings.Cut(first, ":")
-	return text[len(h.Name):], checkName(h.Name)
+	name, _, _ = strings.Cut(first, ":")
+	return user, name, text[len(name):], checkName(name)
 }
 
-// readBrackets reads an IPv6 address and returns the rest.
-func (h *Host) readBrackets(text string) (string, error) {
+// cutBrackets cuts an IPv6 address in brackets from the start of text.
+func cutBrackets(text string) (name, rest string, err error) {
 	inside, rest, closed := strings.Cut(text[1:], "]")
 	if !closed {
-		return "", wrong("%s has no closing bracket, expected an IPv6 address in brackets", quoted(text))
+		return "", "", wrong("%s has no closing bracket, expected an IPv6 address in brackets", quoted(text))
 	}
 	addr, err := netip.ParseAddr(inside)
 	if err != nil || !addr.Is6() || !plainZone(addr.Zone()) {
-		return "", wrong("%s is not an IPv6 address, expected one in the brackets", quoted(inside))
+		return "", "", wrong("%s is not an IPv6 address, expected one in the brackets", quoted(inside))
 	}
 	if rest != "" && !strings.ContainsRune(": \t", rune(rest[0])) {
-		return "", wrong("%s after the bracket, expected a colon or a space", quoted(rest))
+		return "", "", wrong("%s after the bracket, expected a colon or a space", quoted(rest))
 	}
-	h.Name = addr.String()
-	return rest, nil
+	return addr.String(), rest, nil
 }
 
 // bareIPv6 reports whether the first word of a line holds an IPv6 address that
@@ -90,7 +92,7 @@ func bareIPv6(word string) bool {
 	if err == nil && addr.Is6() {
 		return true
 	}
-	// "fd00::4:0,1" is no address as a whole, yet nobody names a host so.
+	// "fd00::4:0,1" as a whole is no address, but it is no host name either.
 	parts := strings.SplitN(word, ":", 4)
 	if !strings.Contains(word, "::") && len(parts) < 4 {
 		return false
@@ -103,23 +105,22 @@ func bareIPv6(word string) bool {
 	return len(parts) > 2
 }
 
-// readPort reads the port, if one stands before a second colon in what follows
-// the first, and returns the rest.
-func (h *Host) readPort(text string) (string, error) {
+// cutPort cuts the port from text, which follows the first colon of a line.
+// The port ends with a second colon; without one it is 0.
+func cutPort(text string) (port int, rest string, err error) {
 	before, rest, second := strings.Cut(text, ":")
 	before = strings.Trim(before, " \t")
-	// The colons of "gpu01: addr=fd00::4" are an address's own.
+	// In "gpu01: addr=fd00::4" the second colon belongs to the address.
 	if !second || strings.ContainsAny(before, "= \t") {
-		return text, nil
+		return 0, text, nil
 	}
 	if before == "" {
-		return "", wrong("nothing between two colons, expected a port there")
+		return 0, "", wrong("nothing between two colons, expected a port there")
 	}
 	port, ok := number(before)
 	if !ok || port < 1 || port > maxPort {
-		return "", hinted(`a line with both is written "host:2222: 0,1"`,
+		return 0, "", hinted(`a line with both is written "host:2222: 0,1"`,
 			"bad port %s, expected 1 to %d between the two colons", quoted(before), maxPort)
 	}
-	h.Port = port
-	return rest, nil
+	return port, rest, nil
 }

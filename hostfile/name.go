@@ -13,8 +13,8 @@ const (
 	maxUser     = 64  // bytes of a login name
 )
 
-// checkUser refuses what is no plain login name. It is what keeps options and
-// shell syntax out of whatever a login name is later put into.
+// checkUser returns an error unless user is a plain login name. This keeps
+// options and shell syntax out of the commands that contain the name.
 func checkUser(user string) error {
 	const expected = "expected letters, digits and . _ - + before the @, not beginning with -"
 	switch {
@@ -27,8 +27,8 @@ func checkUser(user string) error {
 	return nil
 }
 
-// checkName refuses what is neither a host name, nor an alias of the ssh
-// config in plain letters, nor an IPv4 address.
+// checkName returns an error unless name is a host name, an alias of the ssh
+// config in plain letters, or an IPv4 address.
 func checkName(name string) error {
 	const expected = "expected letters, digits and . _ -, not beginning with -"
 	switch {
@@ -63,12 +63,12 @@ func plain(text, signs string) bool {
 	return true
 }
 
-// number reads a number of decimal digits alone: no sign, no space. One too
-// large for any use here is the largest int.
+// number parses text that consists of decimal digits only. A number that
+// overflows becomes the largest int.
 func number(text string) (int, bool) {
 	if text == "" || strings.Trim(text, "0123456789") != "" {
 		return 0, false
 	}
-	n, _ := strconv.Atoi(text) // digits alone: what can fail is the range, and then n is the largest
+	n, _ := strconv.Atoi(text) // only the range can fail, and n is then the largest int
 	return n, true
 }

@@ -5,32 +5,34 @@ import (
 	"strings"
 )
 
-// options is what the words name=value at the end of a line say.
+// options holds the words name=value at the end of a line.
 type options struct {
-	seen     map[string]bool
-	slots    int
-	maxSlots int
-	addr     string
-	exclude  []int
+	seen     map[string]bool // names given
+	slots    int             // 0 without slots=
+	maxSlots int             // 0 without max_slots=
+	addr     string          // canonical IP address, "" without addr=
+	exclude  []int           // GPU ids, ascending
 }
 
-// readOptions reads the options of a line into h. devices says that devices
+// parseOptions reads the options of a line. devices reports whether devices
 // stand before them.
-func (h *Host) readOptions(words []string, devices bool) error {
+func parseOptions(words []string, devices bool) (options, error) {
 	given := options{seen: map[string]bool{}}
 	for _, word := range words {
 		if err := given.set(word); err != nil {
-			return err
+			return options{}, err
 		}
 	}
-	if err := given.check(devices); err != nil {
-		return err
+	return given, given.check(devices)
+}
+
+// apply returns d as the options change it.
+func (o *options) apply(d Devices) Devices {
+	if o.seen["slots"] {
+		d.Kind, d.Count = Slots, o.slots
 	}
-	if given.seen["slots"] {
-		h.Devices.Kind, h.Devices.Count = Slots, given.slots
-	}
-	h.Devices.Excluded, h.DataAddr = given.exclude, given.addr
-	return nil
+	d.Excluded = o.exclude
+	return d
 }
 
 func (o *options) set(word string) error {

@@ -15,8 +15,8 @@ const (
 	maxHosts = 65536 // hosts of a file
 )
 
-// Parse reads a resource file from r to its end. file is the name that
-// positions and errors carry. There is at least one host in the result.
+// Parse reads a resource file from r to its end and returns at least one host.
+// file is the file's name in positions and errors.
 func Parse(r io.Reader, file string) ([]Host, error) {
 	lines := bufio.NewScanner(r)
 	// The scanner must hold a whole line with its end and a byte order mark.
@@ -47,12 +47,11 @@ func Parse(r io.Reader, file string) ([]Host, error) {
 	return read.hosts, nil
 }
 
-// exampleHint answers a file or a flag that names no host.
+// exampleHint is the hint for a file or a flag that names no host.
 const exampleHint = `a line is a host and its GPU ids, such as "gpu01: 0,1", or a host alone`
 
-// ParseFile reads the resource file at path. The error of a file that is
-// missing or cannot be read names it and wraps the cause, for a missing one
-// fs.ErrNotExist.
+// ParseFile reads the resource file at path. If the file cannot be read, the
+// error names it and wraps the cause, such as fs.ErrNotExist.
 func ParseFile(path string) ([]Host, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -67,8 +66,8 @@ func ParseFile(path string) ([]Host, error) {
 	return hosts, err
 }
 
-// ParseLines reads lines given as flags: the first has the position
-// "--host:1". Each must name a host.
+// ParseLines reads the values of --host. The first has the position "--host:1".
+// Each must name a host.
 func ParseLines(lines []string) ([]Host, error) {
 	var read list
 	pos := Position{File: "--host"}
@@ -91,9 +90,8 @@ func ParseLines(lines []string) ([]Host, error) {
 	return read.hosts, nil
 }
 
-// Join returns the hosts with more behind them, which were read elsewhere. It
-// changes none of its arguments. A host in both is a mistake, and its error says
-// where the two stand.
+// Join returns hosts followed by more. It changes none of its arguments. If a
+// host is in both, the error gives the positions of the two.
 func Join(hosts, more []Host) ([]Host, error) {
 	var all list
 	for _, host := range slices.Concat(hosts, more) {
@@ -104,7 +102,7 @@ func Join(hosts, more []Host) ([]Host, error) {
 	return all.hosts, nil
 }
 
-// list is the hosts read so far.
+// list collects the hosts read so far.
 type list struct {
 	hosts []Host
 	seen  map[string]Position // by Host.key
@@ -135,9 +133,9 @@ func (l *list) append(host Host) error {
 	return nil
 }
 
-// content returns what a line says: without its comment and the space around.
-// Only ASCII is left in it, so that a look-alike of a space or a dash is
-// reported as what it is.
+// content returns a line without its comment and without the space around it.
+// It refuses all but ASCII, so that a character that only looks like a space or
+// a dash is reported.
 func content(line string) (string, error) {
 	if len(line) > maxLine {
 		return "", errLongLine

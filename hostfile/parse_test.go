@@ -375,3 +375,13 @@ func checkHost(t *testing.T, h Host) {
 		t.Fatalf("impossible host %+v", h)
 	}
 }
+
+// Format returns a resource file with one canonical line per host.
+func Format(hosts []Host) string {
+	var b strings.Builder
+	for _, h := range hosts {
+		b.WriteString(h.String())
+		b.WriteByte('\n')
+	}
+	return b.String()
+}

@@ -6,80 +6,80 @@ import (
 	"os"
 
 	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/artifacts"
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/placement"
 )
 
-// dryRun prints the plan on stdout and touches no host.
-func (l *launch) dryRun() error {
-	var machines []machine
-	for _, h := range l.dryHosts() {
-		machines = append(machines, machine{Host: h})
+// dryRun prints the placement and the artifacts on stdout. It connects to no host.
+func dryRun(cfg Config) error {
+	var machines []placement.Machine
+	for _, h := range dryHosts(cfg) {
+		machines = append(machines, placement.Machine{Host: h})
 	}
-	p, err := place(machines, l.cfg.placing())
+	p, err := placement.Place(machines, cfg.wishes())
 	if err != nil {
 		return err
 	}
-	k, err := kindOf(l.cfg.Program)
+	k, err := artifacts.KindOf(cfg.Program)
 	if err != nil {
 		return err
 	}
-	w := l.cfg.Terminal.Stdout
+	w := cfg.Terminal.Stdout
 	if err := printPlan(w, machines, p); err != nil {
 		return err
 	}
-	return l.printCargo(w, k)
+	return printArtifacts(cfg, w, k)
 }
 
-func (l *launch) dryHosts() []hostfile.Host {
-	if len(l.cfg.Hosts) > 0 {
-		return l.cfg.Hosts
+func dryHosts(cfg Config) []hostfile.Host {
+	if len(cfg.Hosts) > 0 {
+		return cfg.Hosts
 	}
 	var hosts []hostfile.Host
-	for i := range l.cfg.LocalHosts {
+	for i := range cfg.LocalHosts {
 		hosts = append(hosts, hostfile.Host{Name: fmt.Sprintf("127.0.0.%d", i+2),
-			Devices: hostfile.Devices{Kind: hostfile.CPUs, Count: l.cfg.LocalWorkers}})
+			Devices: hostfile.Devices{Kind: hostfile.CPUs, Count: cfg.LocalWorkers}})
 	}
 	return hosts
 }
 
-func printPlan(w io.Writer, machines []machine, p placement) error {
-	t := newTable("TASK", "HOST", "DEVICE", "CUDA_VISIBLE_DEVICES")
-	guess := false
-	for _, h := range p.hosts {
-		for _, task := range h.tasks {
-			if task.device == unknown.String() {
-				guess = true
-			}
-			t.Row(task.task.String(), machines[h.machine].Name, task.device, task.visible)
+func printPlan(w io.Writer, machines []placement.Machine, p placement.Placement) error {
+	t := console.NewTable("TASK", "HOST", "DEVICE", "CUDA_VISIBLE_DEVICES")
+	for _, h := range p.Hosts {
+		for _, task := range h.Tasks {
+			t.Row(task.Task.String(), machines[h.Machine].Name, task.Device, task.Visible)
 		}
 	}
-	if err := writeTable(w, t); err != nil {
+	if err := console.WriteTable(w, t); err != nil {
 		return err
 	}
-	if guess {
+	if p.Guessed {
 		_, err := fmt.Fprintln(w, "hosts without ids get one worker for each GPU found there, or one on the CPU; later workers move up accordingly")
 		return err
 	}
 	return nil
 }
 
-// printCargo lists what would be sent to each host.
-func (l *launch) printCargo(w io.Writer, k kind) error {
+// printArtifacts lists what a launch would send to each host.
+func printArtifacts(cfg Config, w io.Writer, k artifacts.Kind) error {
 	lines := []string{"send: plx itself, as agent, once per host"}
 	switch k {
-	case local:
-		info, err := os.Stat(l.cfg.Program)
+	case artifacts.Local:
+		info, err := os.Stat(cfg.Program)
 		if err != nil {
 			return err
 		}
-		lines = append(lines, fmt.Sprintf("send: %s (%s)", l.cfg.Program, size(info.Size())))
-	case goPackage:
-		lines = append(lines, fmt.Sprintf("build and send: Go package %s", l.cfg.Program))
-	case onHost:
-		lines = append(lines, fmt.Sprintf("run: %s, found on each host's PATH", l.cfg.Program))
+		lines = append(lines, fmt.Sprintf("send: %s (%s)", cfg.Program, console.Size(info.Size())))
+	case artifacts.GoPackage:
+		lines = append(lines, fmt.Sprintf("build and send: Go package %s", cfg.Program))
+	case artifacts.OnHost:
+		lines = append(lines, fmt.Sprintf("run: %s, found on each host's PATH", cfg.Program))
 	}
-	for _, path := range l.cfg.Copy {
+	for _, path := range cfg.Copy {
 		if _, err := os.Stat(path); err != nil {
-			return Mistake(fmt.Errorf("--copy: %w", err), "")
+			return exit.Mistake(fmt.Errorf("--copy: %w", err), "")
 		}
 		lines = append(lines, "send: "+path+" into each task's folder")
 	}

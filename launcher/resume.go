@@ -1,98 +1,73 @@
 package launcher
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/plx-run/plx/envsync"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/jobs"
 )
 
-// checkpointName is the name under which the job keeps its checkpoints on its
-// hosts. Jobs of before there were any say nothing of it.
-func (r record) checkpointName() string { return cmp.Or(r.Checkpoints, r.Name, r.Job) }
-
-// resume decides under which name the job keeps its checkpoints: that of the
-// job to resume, else its own. The user is told where there may be some to go
-// on from; what is there the hosts know, and the chief says it.
-func (l *launch) resume(ctx context.Context) error {
+// checkpointName returns the name of the job's checkpoints: that of the job to resume,
+// else the user's name for this one, else "" for the job's id. It tells the user if
+// hosts may have checkpoints of that name already.
+func (l *launch) checkpointName(ctx context.Context) (string, error) {
 	if l.cfg.Resume == "" {
-		l.checkpoints = l.cfg.Name // without one it is the job's id
-		return l.sayUsed()
+		return l.cfg.Name, l.reportUse(l.cfg.Name)
 	}
-	r, err := Query{Job: l.cfg.Resume, Reach: l.cfg.Reach}.find(ctx, false, l.voice)
+	r, err := jobs.Query{Job: l.cfg.Resume, Reach: l.cfg.Reach}.Find(ctx, false, l.printer)
 	if err != nil {
-		return fmt.Errorf("--resume: %w", err)
+		return "", fmt.Errorf("--resume: %w", err)
 	}
-	if l.checkpoints = r.checkpointName(); !jobName.MatchString(l.checkpoints) {
-		return fmt.Errorf("--resume: job %s keeps its checkpoints under %q, which is no name", r.Job, l.checkpoints)
+	name := r.CheckpointName()
+	if !jobName.MatchString(name) {
+		return "", fmt.Errorf("--resume: job %s keeps its checkpoints under %q, which is no name", r.Job, name)
 	}
-	l.voice.say("resume job %s: this one goes on from what checkpoints its hosts have under the name %s", r.Job, l.checkpoints)
-	return nil
+	l.printer.Printf("resume job %s: this job resumes from the checkpoints that its hosts have under the name %s", r.Job, name)
+	return name, nil
 }
 
-// sayUsed tells of a job that has used the name before.
-func (l *launch) sayUsed() error {
-	if l.checkpoints == "" {
+// reportUse reports the newest job that used the name before.
+func (l *launch) reportUse(name string) error {
+	if name == "" {
 		return nil
 	}
-	rs, err := loadRecords()
+	rs, err := jobs.Records()
 	if err != nil {
 		return err
 	}
-	for i := len(rs) - 1; i >= 0; i-- {
-		if rs[i].checkpointName() == l.checkpoints {
-			l.voice.say("job %s had the name %s too: this one goes on from what checkpoints the hosts have under it", rs[i].Job, l.checkpoints)
+	for _, r := range slices.Backward(rs) {
+		if r.CheckpointName() == name {
+			l.printer.Printf("job %s had the name %s too: this job resumes from the checkpoints that hosts have under it", r.Job, name)
 			return nil
 		}
 	}
 	return nil
 }
 
-// nameTaken is the exit status of "agent claim" where a running job has the name.
+// nameTaken is the exit status of "agent claim" if a running job has the name.
 const nameTaken = 5
 
-// checkName asks every host whether a running job keeps its checkpoints under
-// the same name. Agents look again when they start, but then it is late.
+// checkName asks every host whether a running job has checkpoints of the same name.
+// Agents check it too when they start, but then the job has begun.
 func (l *launch) checkName(ctx context.Context) error {
 	if l.checkpoints == "" {
 		return nil // to be the job's id
 	}
-	used := &fleet{remotes: l.used()}
-	return used.each(ctx, func(ctx context.Context, r *remote) error {
-		s := station{remote: r, binary: envsync.BlobPath(l.cargo.agents[r.platform()].Sum)}
-		stderr := tail{limit: 4 << 10}
-		err := s.Run(ctx, s.command("claim "+l.checkpoints), nil, nil, &stderr)
-		if exitStatus(err) == nameTaken {
-			return errors.New(strings.TrimPrefix(strings.TrimSpace(stderr.String()), "plx agent: "))
+	used := &hosts.Set{Hosts: l.used()}
+	return used.Each(ctx, func(ctx context.Context, _ int, h *hosts.Host) error {
+		a := hosts.AgentHost{Host: h, Binary: l.artifacts.AgentPath(h.Facts.Platform)}
+		err := a.Call(ctx, "claim "+l.checkpoints, nil, nil)
+		var said *hosts.ScriptError
+		if hosts.ExitStatus(err) == nameTaken && errors.As(err, &said) {
+			return errors.New(strings.TrimPrefix(said.Stderr, "plx agent: "))
 		}
 		if err != nil {
-			return fmt.Errorf("look for jobs: %w", explain(err, stderr.String()))
+			return fmt.Errorf("look for jobs: %w", err)
 		}
 		return nil
 	})
-}
-
-// saves reports whether a program is told to make checkpoints.
-func saves(args []string) bool {
-	return slices.ContainsFunc(args, func(a string) bool {
-		name, _, _ := strings.Cut(a, "=")
-		return name == "-ckpt-dir" || name == "--ckpt-dir"
-	})
-}
-
-// goOn says what to do about a job that has ended before its work was done.
-func goOn(job string) string {
-	return fmt.Sprintf("plx launch --resume %s goes on from its newest checkpoint", job)
-}
-
-// resumable adds that to an error of a job that made checkpoints.
-func (j *job) resumable(err error) error {
-	if !j.Saves {
-		return err
-	}
-	return &hinted{err, goOn(j.Job)}
 }

@@ -6,20 +6,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/jobs"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
 func TestResume(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	begun := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	for i, r := range []record{
+	for i, r := range []jobs.Record{
 		{Job: "old-1"}, // of before there were names of checkpoints
 		{Job: "mnist-1", Name: "mnist", Checkpoints: "mnist"},
 		{Job: "mnist-2", Name: "mnist", Checkpoints: "first"}, // resumed another
 		{Job: "train-1", Checkpoints: "train-1"},
 	} {
-		r.Created, r.Hosts = begun.Add(time.Duration(i)*time.Hour), []hostRecord{{Line: "h1"}}
-		if err := saveRecord(r); err != nil {
+		r.Created, r.Hosts = begun.Add(time.Duration(i)*time.Hour), []jobs.HostRecord{{Line: "h1"}}
+		if err := r.Save(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -37,18 +40,18 @@ func TestResume(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var said bytes.Buffer
-			l := &launch{cfg: Config{Name: c.name, Resume: c.resume}, voice: newVoice(Terminal{Stderr: &said})}
-			if err := l.resume(t.Context()); err != nil || l.checkpoints != c.want {
-				t.Errorf("%q, %v; want %q", l.checkpoints, err, c.want)
+			l := &launch{cfg: Config{Name: c.name, Resume: c.resume}, printer: console.NewPrinter(console.Terminal{Stderr: &said})}
+			if name, err := l.checkpointName(t.Context()); err != nil || name != c.want {
+				t.Errorf("%q, %v; want %q", name, err, c.want)
 			}
 			if !strings.Contains(said.String(), c.says) || c.says == "" && said.Len() > 0 {
 				t.Errorf("said %q, want %q", said.String(), c.says)
 			}
 		})
 	}
-	l := &launch{cfg: Config{Resume: "never"}, voice: newVoice(Terminal{Stderr: &bytes.Buffer{}})}
-	if err := l.resume(t.Context()); Code(err) != CodeUsage || Hint(err) == "" || !strings.Contains(err.Error(), "--resume: job never") {
-		t.Errorf("%v (%d, hint %q), want a mistake with a hint", err, Code(err), Hint(err))
+	l := &launch{cfg: Config{Resume: "never"}, printer: console.NewPrinter(console.Terminal{Stderr: &bytes.Buffer{}})}
+	if _, err := l.checkpointName(t.Context()); exit.Code(err) != exit.CodeUsage || exit.Hint(err) == "" || !strings.Contains(err.Error(), "--resume: job never") {
+		t.Errorf("%v (%d, hint %q), want a mistake with a hint", err, exit.Code(err), exit.Hint(err))
 	}
 }
 
@@ -67,9 +70,9 @@ func TestGoingOnIsAdvised(t *testing.T) {
 		{[]string{"--ckpt-dirs", "saved", "ckpt-dir"}, 1, true, false},
 	} {
 		var said bytes.Buffer
-		l := &launch{job: "mnist-1", cfg: Config{Args: c.args}, voice: newVoice(Terminal{Stderr: &said})}
-		l.report(protocol.Verdict{Code: c.code, Reason: "over", Stepped: c.stepped})
-		if got := strings.Contains(said.String(), "hint: plx launch --resume mnist-1 goes on"); got != c.want {
+		jobs.PrintVerdict(console.NewPrinter(console.Terminal{Stderr: &said}), "mnist-1",
+			protocol.Verdict{Code: c.code, Reason: "over", Stepped: c.stepped}, newRecord(Config{Args: c.args}).Saves)
+		if got := strings.Contains(said.String(), "hint: plx launch --resume mnist-1 resumes"); got != c.want {
 			t.Errorf("%+v: said %q", c, said.String())
 		}
 	}

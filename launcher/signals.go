@@ -8,40 +8,42 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/plx-run/plx/launcher/coordinator"
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/jobstate"
 )
 
-// signals turns what the user sends into an end: of ctx while nothing runs,
-// of the job once it does.
+// signals turns the user's signals into an end: of the context before listen is called, of
+// the job after.
 type signals struct {
-	stops chan coordinator.StopAsked
-	voice *voice
-	done  chan struct{}
-	wg    sync.WaitGroup
+	stops   chan jobstate.StopAsked
+	printer *console.Printer
+	done    chan struct{} // closed by close
+	wg      sync.WaitGroup
 
-	mu         sync.Mutex
-	conducting bool
-	ended      bool // the job: there is nothing to save, and nothing to end
+	mu        sync.Mutex
+	listening bool
+	ended     bool // the job has ended: a signal saves and ends nothing
 }
 
-// patience is what a job gets that a signal ends.
+// patience is the time that a job has after a signal.
 type patience struct {
-	grace time.Duration
-	save  time.Duration // to save before, at SIGTERM; 0: it is not asked to
+	grace time.Duration // between asking a task to end and killing it
+	save  time.Duration // for a checkpoint before, after SIGTERM; 0: none is made
 }
 
 func (c Config) ending() patience {
-	if c.Detach { // it is only being started
+	if c.Detach { // this process sees only the start
 		return patience{grace: c.Grace}
 	}
 	return patience{grace: c.Grace, save: c.SaveTime}
 }
 
-// watch returns a context that ends at the first signal before conduct is
-// called. Its cause is the interruption, with its exit status.
-func watch(ctx context.Context, sig <-chan os.Signal, p patience, v *voice) (context.Context, *signals) {
+// watch returns a context that ends at the first signal before listen is called. Its
+// cause has the exit status.
+func watch(ctx context.Context, sig <-chan os.Signal, p patience, v *console.Printer) (context.Context, *signals) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	s := &signals{stops: make(chan coordinator.StopAsked, 8), voice: v, done: make(chan struct{})}
+	s := &signals{stops: make(chan jobstate.StopAsked, 8), printer: v, done: make(chan struct{})}
 	s.wg.Go(func() {
 		defer cancel(nil)
 		for n := 0; ; {
@@ -64,20 +66,20 @@ func (s *signals) take(got os.Signal, n int, p patience, cancel context.CancelCa
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.conducting {
-		cancel(&coded{fmt.Errorf("interrupted by %s", name), code})
+	if !s.listening {
+		cancel(exit.WithCode(fmt.Errorf("interrupted by %s", name), code))
 		return
 	}
-	stop := coordinator.StopAsked{Reason: "stopped by " + name, Code: code, Grace: p.grace}
+	stop := jobstate.StopAsked{Reason: "stopped by " + name, Code: code, Grace: p.grace}
 	switch {
 	case s.ended:
 	case n > 1:
 		stop.Grace = 0
 	case got == syscall.SIGTERM && p.save > 0:
 		stop.SaveTime = p.save
-		s.voice.say("%s: the job is saved first, for at most %s, then the tasks have %s to end; a second one kills them at once", name, p.save, p.grace)
+		s.printer.Printf("%s: the job is saved first, for at most %s, then the tasks have %s to end; a second signal kills them at once", name, p.save, p.grace)
 	case p.grace > 0:
-		s.voice.say("%s: the tasks have %s to end, a second one kills them at once", name, p.grace)
+		s.printer.Printf("%s: the tasks have %s to end, a second signal kills them at once", name, p.grace)
 	}
 	s.ask(stop)
 }
@@ -85,28 +87,28 @@ func (s *signals) take(got os.Signal, n int, p patience, cancel context.CancelCa
 // codePipe is the exit status of a program that SIGPIPE ended.
 const codePipe = 128 + int(syscall.SIGPIPE)
 
-// noReader ends a job whose output nobody reads any more, as in
+// noReader ends a job because the reader of its output is gone, as in
 // "plx launch ... | head".
 func (s *signals) noReader(grace time.Duration) {
-	s.ask(coordinator.StopAsked{Reason: "stopped because its output is no longer read", Code: codePipe, Grace: grace})
+	s.ask(jobstate.StopAsked{Reason: "stopped because its output is no longer read", Code: codePipe, Grace: grace})
 }
 
-func (s *signals) ask(stop coordinator.StopAsked) {
+func (s *signals) ask(stop jobstate.StopAsked) {
 	select {
 	case s.stops <- stop:
-	default: // it has been asked often enough
+	default: // enough stops are waiting
 	}
 }
 
-// conduct says that a conductor listens from now on.
-func (s *signals) conduct() <-chan coordinator.StopAsked {
+// listen returns the stops that the user asks for from now on.
+func (s *signals) listen() <-chan jobstate.StopAsked {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.conducting = true
+	s.listening = true
 	return s.stops
 }
 
-// end says that the job has ended, and plx goes on.
+// end notes that the job has ended while this process goes on.
 func (s *signals) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

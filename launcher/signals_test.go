@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/launcher/coordinator"
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/jobstate"
 )
 
 func TestSignals(t *testing.T) {
@@ -17,26 +19,26 @@ func TestSignals(t *testing.T) {
 	for name, c := range map[string]struct {
 		give patience
 		sent []os.Signal
-		want []coordinator.StopAsked
+		want []jobstate.StopAsked
 		says string
 	}{
 		"Ctrl-C saves nothing": {give, []os.Signal{os.Interrupt},
-			[]coordinator.StopAsked{{Reason: "stopped by Ctrl-C", Code: 130, Grace: 10 * time.Second}}, "10s to end"},
+			[]jobstate.StopAsked{{Reason: "stopped by Ctrl-C", Code: 130, Grace: 10 * time.Second}}, "10s to end"},
 		"SIGTERM saves": {give, []os.Signal{syscall.SIGTERM},
-			[]coordinator.StopAsked{{Reason: "stopped by signal terminated", Code: 143, Grace: 10 * time.Second, SaveTime: time.Minute}}, "saved first, for at most 1m0s"},
-		"a second one ends at once": {give, []os.Signal{syscall.SIGTERM, syscall.SIGTERM}, []coordinator.StopAsked{
+			[]jobstate.StopAsked{{Reason: "stopped by signal terminated", Code: 143, Grace: 10 * time.Second, SaveTime: time.Minute}}, "saved first, for at most 1m0s"},
+		"a second one ends at once": {give, []os.Signal{syscall.SIGTERM, syscall.SIGTERM}, []jobstate.StopAsked{
 			{Reason: "stopped by signal terminated", Code: 143, Grace: 10 * time.Second, SaveTime: time.Minute},
-			{Reason: "stopped by signal terminated", Code: 143}}, "a second one kills"},
+			{Reason: "stopped by signal terminated", Code: 143}}, "a second signal kills"},
 		"SIGHUP saves nothing": {give, []os.Signal{syscall.SIGHUP},
-			[]coordinator.StopAsked{{Reason: "stopped by signal hangup", Code: 129, Grace: 10 * time.Second}}, "10s to end"},
+			[]jobstate.StopAsked{{Reason: "stopped by signal hangup", Code: 129, Grace: 10 * time.Second}}, "10s to end"},
 		"no time to save": {patience{grace: time.Second}, []os.Signal{syscall.SIGTERM},
-			[]coordinator.StopAsked{{Reason: "stopped by signal terminated", Code: 143, Grace: time.Second}}, "1s to end"},
+			[]jobstate.StopAsked{{Reason: "stopped by signal terminated", Code: 143, Grace: time.Second}}, "1s to end"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var said bytes.Buffer
 			sent := make(chan os.Signal)
-			ctx, s := watch(context.Background(), sent, c.give, newVoice(Terminal{Stderr: &said}))
-			stops := s.conduct()
+			ctx, s := watch(context.Background(), sent, c.give, console.NewPrinter(console.Terminal{Stderr: &said}))
+			stops := s.listen()
 			for i, sig := range c.sent {
 				sent <- sig
 				if got := <-stops; got != c.want[i] {
@@ -56,11 +58,11 @@ func TestSignals(t *testing.T) {
 
 func TestSignalBeforeTheJobRuns(t *testing.T) {
 	sent := make(chan os.Signal)
-	ctx, s := watch(context.Background(), sent, patience{save: time.Minute}, newVoice(Terminal{Stderr: &bytes.Buffer{}}))
+	ctx, s := watch(context.Background(), sent, patience{save: time.Minute}, console.NewPrinter(console.Terminal{Stderr: &bytes.Buffer{}}))
 	defer s.close()
 	sent <- syscall.SIGTERM
 	<-ctx.Done()
-	if code := Code(context.Cause(ctx)); code != 143 {
+	if code := exit.Code(context.Cause(ctx)); code != 143 {
 		t.Errorf("exit status %d: %v", code, context.Cause(ctx))
 	}
 }
@@ -70,8 +72,8 @@ func TestSignalBeforeTheJobRuns(t *testing.T) {
 func TestSignalOnceTheJobHasEnded(t *testing.T) {
 	var said bytes.Buffer
 	sent := make(chan os.Signal)
-	_, s := watch(context.Background(), sent, patience{grace: time.Second, save: time.Minute}, newVoice(Terminal{Stderr: &said}))
-	stops := s.conduct()
+	_, s := watch(context.Background(), sent, patience{grace: time.Second, save: time.Minute}, console.NewPrinter(console.Terminal{Stderr: &said}))
+	stops := s.listen()
 	s.end()
 	sent <- syscall.SIGTERM
 	if got := <-stops; got.Code != 143 || got.SaveTime != 0 {

@@ -1,12 +1,12 @@
-// Package logs carries what tasks print from their hosts to the user: spool,
-// wire, order, prefix, colour.
+// Package logs carries the output of tasks from their hosts to the user: spool,
+// wire format, order, prefix and colour.
 //
-// On a host a [Writer] keeps the bytes of each task and stream in a plain file
-// with an index of times beside it. [Serve] reads these files and writes them
-// as chunks onto any stream; a [Reader] takes them off at the other end. A
-// [Cursor] remembers how far each stream was received, so that after a lost
-// connection it goes on at that byte. A [Printer] assembles lines and writes
-// them with a prefix that names task and host; a [Dir] keeps them in files.
+// On a host a [Writer] keeps the bytes of each task and stream in a plain file,
+// with an index of times beside it. [Serve] reads these files and writes chunks
+// to any stream. At the other end a [Reader] reads them. A [Cursor] remembers how
+// far each stream was received, so that a new connection continues at that byte.
+// A [Printer] assembles lines and prints them with a prefix of task and host. A
+// [Dir] keeps them in files.
 //
 //	w, err := logs.Create(dir, logs.Source{Task: "worker:3", Stream: logs.Stderr})
 //	...
@@ -25,11 +25,11 @@
 //		err = p.Chunk("gpu01", c)
 //	}
 //
-// Bytes are never dropped, reordered within a stream or compared with what was
-// printed before. In a pipe they pass unchanged behind the prefix; on a
-// terminal whatever could steer the terminal is taken out or made visible.
+// The package drops no bytes and keeps their order within a stream. In a pipe
+// they follow the prefix unchanged. On a terminal the Printer removes control
+// sequences or makes them visible.
 //
-// The package knows no process, no SSH and no job: it neither starts tasks nor
-// decides when a job has ended. It refuses task names that could leave its
-// folder, lengths beyond its bounds, and to overwrite a log file that exists.
+// The package knows no process, no SSH and no job: it does not start tasks and
+// does not decide when a job has ended. It refuses task names that could leave
+// its folder and lengths beyond its bounds. It overwrites no existing log file.
 package logs

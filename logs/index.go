@@ -10,13 +10,13 @@ import (
 // indexExt is appended to a spool's name for its index.
 const indexExt = ".index"
 
-// record says when the bytes from offset on were written. In the file it is
-// two little-endian 64-bit words: the offset, whose top bit is the restart
-// mark, and the time in nanoseconds since 1970. Offsets and times never fall.
+// record gives the time at which the bytes from offset on were written. In the
+// file it is two little-endian 64-bit words: the offset, whose top bit is the
+// restart mark, and the time. Offsets and times never fall.
 type record struct {
-	offset  int64
-	time    int64
-	restart bool
+	offset  int64 // in bytes
+	time    int64 // nanoseconds since 1970
+	restart bool  // a new generation of the task begins here
 }
 
 const (
@@ -42,8 +42,8 @@ func decodeRecord(b []byte) record {
 	}
 }
 
-// readRecords reads whole records of an index from record n on, at most as
-// many as fit buf. A torn last record is left for later.
+// readRecords reads whole records of an index from record n on, as many as fit
+// into buf. It leaves an incomplete last record for later.
 func readRecords(index io.ReaderAt, n int64, buf []byte) ([]record, error) {
 	got, err := index.ReadAt(buf[:len(buf)/recordSize*recordSize], n*recordSize)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -56,8 +56,8 @@ func readRecords(index io.ReaderAt, n int64, buf []byte) ([]record, error) {
 	return recs, nil
 }
 
-// searchRecords returns the number of the first of n records for which after
-// is true, n when there is none. After must not turn false again.
+// searchRecords returns the number of the first of n records for which after is
+// true, or n. If after is true for a record, it must be true for all later ones.
 func searchRecords(index io.ReaderAt, n int64, after func(record) bool) (int64, error) {
 	var buf [recordSize]byte
 	var failed error

@@ -1,7 +1,6 @@
 package logs
 
 import (
-	"bytes"
 	"io"
 	"regexp"
 	"slices"
@@ -10,48 +9,47 @@ import (
 	"time"
 )
 
-// Printer writes what tasks print as lines behind a prefix with task and host:
-// the tasks' stdout to one writer and their stderr to another. Its methods may
-// be called from any goroutine, and two writes never run at once; chunks of
-// one source must come in order.
+// Printer writes the output of tasks as lines, each after a prefix with task and
+// host. The tasks' stdout goes to one writer and their stderr to another. Its
+// methods may be called from any goroutine, and two writes never run at once.
+// Chunks of one source must come in order.
 //
-// A line is written once it is complete, in one piece, whatever other tasks
-// print meanwhile. In a pipe its bytes are unchanged. On a terminal each part
-// that ends in a carriage return gets a line of its own, since a redraw would
-// overwrite other tasks' lines, and control sequences are made harmless. A
-// line beyond 64 MiB is written in pieces of that size; the prefix of a piece
-// that continues one ends in + and not in |.
+// Printer writes a line in one piece after it is complete. In a pipe its bytes
+// are unchanged. On a terminal each part that ends in a carriage return gets its
+// own line, because a redraw would overwrite other tasks' lines, and control
+// sequences are made harmless. A line longer than 64 MiB is written in pieces;
+// the prefix of a piece that continues a line ends in + instead of |.
 type Printer struct {
 	opts    Options
 	outputs [2]output
-	task    int // width of the prefix's columns
-	host    int
-	limit   int
+	task    int // width of the prefix's column for tasks, in bytes
+	host    int // width of its column for hosts
+	limit   int // longest line written in one piece, in bytes
 
 	mu      sync.Mutex // guards streams; taken before a stream's own
 	streams map[origin]*stream
 
 	write sync.Mutex // held for each write; taken after a stream's own
-	err   error      // of a write; all later calls return it
+	err   error      // of the first write that failed; all later calls return it
 }
 
-// Options says how a Printer writes.
+// Options configures a Printer.
 type Options struct {
 	Stdout, Stderr Screen
-	// Hosts and Tasks that will print: they set the width of the prefix.
-	// Another name is printed too, but out of line.
+	// Hosts and Tasks are the names that set the width of the prefix. Other
+	// names are printed too, but not aligned.
 	Hosts, Tasks []string
-	Grep         *regexp.Regexp // only lines it matches; the prefix is not looked at
-	JSON         bool           // an object per line, of both streams, on stdout
+	Grep         *regexp.Regexp // print only lines that match, without their prefix; nil prints all
+	JSON         bool           // print one object per line of either stream on stdout
 }
 
-// Screen is what stands behind a writer.
+// Screen describes a writer.
 type Screen struct {
-	Terminal bool // make lines harmless
-	Colour   bool // see [UseColour]
+	Terminal bool // it is a terminal: make lines harmless
+	Colour   bool // it shows colours, see [UseColour]
 }
 
-// output is a writer and what it is.
+// output is a writer with its description.
 type output struct {
 	Screen
 	w io.Writer
@@ -70,11 +68,11 @@ type stream struct {
 	from   origin
 	output *output
 	split  splitter
-	emit   func(line) // add, made once
+	emit   func(line) // adds a line to out
 	time   time.Time  // when the unfinished line began
-	first  []byte     // the prefix of a line
-	more   []byte     // of a piece that continues one
-	after  []byte     // behind the text
+	first  []byte     // prefix of a line
+	more   []byte     // prefix of a piece that continues a line
+	after  []byte     // bytes after the text of a line
 	out    []byte     // lines not yet written
 }
 
@@ -84,8 +82,8 @@ const maxLine = 64 << 20
 // maxPadding bounds how wide one name makes a column, in bytes.
 const maxPadding = 32
 
-// NewPrinter returns a Printer. The writers stay the caller's; nobody else
-// should write to them before Close, except through Notice.
+// NewPrinter returns a Printer. It does not close the writers. Until Close only
+// the Printer should write to them; Notice serves for other text.
 func NewPrinter(stdout, stderr io.Writer, opts Options) *Printer {
 	p := &Printer{opts: opts, limit: maxLine, streams: map[origin]*stream{}}
 	p.outputs[Stdout] = output{opts.Stdout, stdout}
@@ -99,35 +97,19 @@ func NewPrinter(stdout, stderr io.Writer, opts Options) *Printer {
 	return p
 }
 
-// Chunk prints the lines that c completes and keeps the rest. An unfinished
-// line is printed as it is when c does not follow the bytes before it, or
-// begins a new generation. The error is that of a writer, or of c's source.
+// Chunk prints the lines that c completes and keeps the rest. If c does not
+// follow the bytes before it, or begins a new generation, Chunk prints the
+// unfinished line as it is. It returns an error if a write failed or c's source
+// is invalid.
 func (p *Printer) Chunk(host string, c Chunk) error {
 	s, err := p.stream(origin{host, c.Source})
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c.Restart || c.Offset != s.split.next {
-		s.split.flush(s.emit)
-		s.split.next = c.Offset
-	}
-	// The line that was begun keeps its time: it is given to the first line
-	// only, so feed that one alone.
-	if len(s.split.partial) > 0 {
-		n := 1 + bytes.IndexByte(c.Data, '\n')
-		s.split.feed(c.Data[:n], s.emit)
-		c.Data = c.Data[n:]
-	}
-	if len(s.split.partial) == 0 {
-		s.time = c.Time
-	}
-	s.split.feed(c.Data, s.emit)
-	return s.flush()
+	return s.add(c)
 }
 
-// Flush prints the unfinished line of a source that has ended.
+// Flush prints the unfinished line of a source after the source has ended.
 func (p *Printer) Flush(host string, src Source) error {
 	s, err := p.stream(origin{host, src})
 	if err != nil {
@@ -139,7 +121,7 @@ func (p *Printer) Flush(host string, src Source) error {
 	return s.flush()
 }
 
-// Close prints what is unfinished of all sources, in order of task and host.
+// Close prints the unfinished lines of all sources, in order of task and host.
 // It may be called again.
 func (p *Printer) Close() error {
 	p.mu.Lock()
@@ -157,14 +139,14 @@ func (p *Printer) Close() error {
 	var err error
 	for _, o := range from {
 		if failed := p.Flush(o.host, o.Source); err == nil {
-			err = failed // those after a failed write are the same
+			err = failed // after a failed write all later errors are equal
 		}
 	}
 	return err
 }
 
-// Notice writes text, which is plx's own, to stderr between the lines of
-// tasks. It ends it with a newline where it has none.
+// Notice writes text of plx itself to stderr, between the lines of tasks. It
+// adds a newline if text does not end with one.
 func (p *Printer) Notice(text string) error {
 	if !strings.HasSuffix(text, "\n") {
 		text += "\n"
@@ -172,7 +154,7 @@ func (p *Printer) Notice(text string) error {
 	return p.send(&p.outputs[Stderr], []byte(text))
 }
 
-// send writes to an output, unless a write has failed before.
+// send writes to an output, unless an earlier write failed.
 func (p *Printer) send(o *output, b []byte) error {
 	p.write.Lock()
 	defer p.write.Unlock()
@@ -182,7 +164,7 @@ func (p *Printer) send(o *output, b []byte) error {
 	return p.err
 }
 
-// stream returns the state of an origin, new at its first chunk.
+// stream returns the state of an origin and creates it at the first call.
 func (p *Printer) stream(o origin) (*stream, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

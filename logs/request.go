@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// Request says which bytes of a host's spools are wanted. It travels as JSON.
-// Note that its zero value asks for none: TailLines -1 asks for all.
+// Request names the bytes of a host's spools that a receiver wants. It travels
+// as JSON. The zero value requests nothing: TailLines -1 requests everything.
 type Request struct {
-	Tasks     []string   `json:"tasks,omitempty"` // empty: all
-	From      []Position `json:"from,omitempty"`
-	TailLines int        `json:"tail_lines"`     // the last lines of each source; -1: all
-	Since     time.Time  `json:"since,omitzero"` // lines that were not finished before it
-	Follow    bool       `json:"follow,omitempty"`
+	Tasks     []string   `json:"tasks,omitempty"`  // names such as worker:3; empty means all tasks
+	From      []Position `json:"from,omitempty"`   // where to continue an earlier request; empty for a first one
+	TailLines int        `json:"tail_lines"`       // number of last lines of each source; -1 means all
+	Since     time.Time  `json:"since,omitzero"`   // skip lines finished before this time; zero skips none
+	Follow    bool       `json:"follow,omitempty"` // continue while the job runs
 }
 
-// Position is the first byte of a source that is wanted. When a Request has
-// any, it continues an earlier one: a source that is not named starts at its
-// first byte, and TailLines and Since do not apply.
+// Position is the offset at which a receiver continues a source. If a Request has
+// any, a source without a Position starts at its first byte, and TailLines and
+// Since have no effect.
 type Position struct {
 	Source
 	Offset int64 `json:"offset"`
 }
 
-// check reports a request that no receiver would send.
+// check returns an error for a request that no receiver sends.
 func (r Request) check() error {
 	for _, task := range r.Tasks {
 		if err := (Source{Task: task}).check(); err != nil {
@@ -42,12 +42,18 @@ func (r Request) check() error {
 	return nil
 }
 
-// wants reports whether src is asked for.
+// whole returns r for spools that the receiver wants from their first byte.
+func (r Request) whole() Request {
+	r.TailLines, r.Since = -1, time.Time{}
+	return r
+}
+
+// wants reports whether r requests src.
 func (r Request) wants(src Source) bool {
 	return len(r.Tasks) == 0 || slices.Contains(r.Tasks, src.Task)
 }
 
-// from returns the offset at which src is to be continued.
+// from returns the offset at which r continues src, if r continues anything.
 func (r Request) from(src Source) (int64, bool) {
 	for _, p := range r.From {
 		if p.Source == src {

@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// Serve writes the wanted bytes of the spools in dir to w, oldest first as far
-// as their indexes tell, and then an end record. Chunks of one source come in
-// order and without gaps, whatever the clock did.
+// Serve writes the requested bytes of the spools in dir to w and then an end
+// record. It sends the oldest bytes first, by the times of the indexes. Chunks of
+// one source come in order and without gaps, even if the clock changed.
 //
-// Without Follow it ends at the sizes it met. With Follow it goes on, new
-// spools included, until a pass that began after ended returned true finds
-// nothing more; ended may be nil, then only ctx ends it. It returns an error,
-// and sends no end record, when w fails, when a spool cannot be read or is
-// shorter than what it is to be continued from, when ctx ends, and without
-// Follow when there is no dir. A write that blocks is the caller's to unblock:
-// by closing what is behind w.
+// Without Follow, Serve ends at the sizes that it finds at the start. With Follow
+// it continues, also with new spools, until ended returns true and a later pass
+// finds no more bytes. If ended is nil, only ctx ends it.
+//
+// Serve returns an error and sends no end record if w fails, ctx ends, a spool
+// cannot be read or is shorter than the offset to continue from, or dir does not
+// exist and Follow is not set. To unblock a write, close the stream behind w.
 func Serve(ctx context.Context, dir string, req Request, ended func() bool, w io.Writer) error {
 	if err := req.check(); err != nil {
 		return fmt.Errorf("log request: %w", err)
@@ -37,8 +37,8 @@ type server struct {
 	out      *bufio.Writer
 	spools   map[Source]*spool
 	looked   time.Time // when dir was last read
-	reopened time.Time
-	sent     time.Time
+	reopened time.Time // when the spools were last opened again
+	sent     time.Time // when bytes were last sent
 }
 
 const (
@@ -46,7 +46,8 @@ const (
 	maxPoll     = 100 * time.Millisecond
 	keepAlive   = 5 * time.Second
 	reopenEvery = 2 * time.Second
-	// passChunks bounds a pass, so that a flood hides neither new spools nor ctx.
+	// passChunks is the largest number of chunks of a pass, so that a flood does
+	// not delay new spools or the end of ctx.
 	passChunks = 256
 )
 
@@ -61,7 +62,7 @@ func newServer(dir string, req Request, ended func() bool, w io.Writer) *server 
 	}
 }
 
-// serve is the whole of Serve for a request that was checked.
+// serve is Serve for a valid request.
 func (s *server) serve(ctx context.Context) error {
 	defer s.close()
 	if _, err := s.out.WriteString(magic); err != nil {
@@ -99,9 +100,9 @@ func (s *server) run(ctx context.Context) error {
 	}
 }
 
-// discover opens the spools that have appeared. With anew set, and now and
-// then, it also opens the known ones again: on NFS that is what makes the
-// newest size visible.
+// discover opens new spools. If anew is set, and otherwise every two seconds, it
+// also opens the known spools again, which makes their newest size visible on
+// NFS.
 func (s *server) discover(anew bool) error {
 	now := time.Now()
 	if !anew && now.Sub(s.looked) < maxPoll {
@@ -117,7 +118,7 @@ func (s *server) discover(anew bool) error {
 		}
 	}
 	entries, err := os.ReadDir(s.dir)
-	// A job that is followed may not have begun: its folder may yet come.
+	// A followed job may not have begun: its folder may still appear.
 	if err != nil && (!s.req.Follow || !errors.Is(err, os.ErrNotExist)) {
 		return fmt.Errorf("log folder: %w", err)
 	}
@@ -130,14 +131,13 @@ func (s *server) discover(anew bool) error {
 			return err
 		}
 	}
-	// Whatever appears from now on is new: all of it is wanted.
-	s.req.TailLines, s.req.Since = -1, time.Time{}
+	s.req = s.req.whole() // the receiver wants all bytes of spools that appear later
 	return nil
 }
 
-// add opens the spool of src and announces where it starts, so that a receiver
-// that is cut off knows where it stood. The announcement has no time: it must
-// not hold back older bytes in a merge.
+// add opens the spool of src and announces its first offset, so that a receiver
+// whose connection is lost knows where to continue. The announcement has the time
+// zero, because it must not delay older bytes in a merge.
 func (s *server) add(src Source) error {
 	sp, err := openSpool(filepath.Join(s.dir, src.file()), src, s.req)
 	if err != nil {
@@ -147,10 +147,10 @@ func (s *server) add(src Source) error {
 	return writeChunk(s.out, Chunk{Source: src, Offset: sp.offset, Time: time.Unix(0, 0)})
 }
 
-// pass sends what is there, the oldest chunk first, and returns how many.
+// pass sends chunks, the oldest first, and returns their number.
 func (s *server) pass() (n int, err error) {
 	for _, sp := range s.spools {
-		sp.dry = false
+		sp.beginPass()
 	}
 	for n < passChunks {
 		sp, err := s.oldest()
@@ -171,7 +171,7 @@ func (s *server) pass() (n int, err error) {
 	return n, s.out.Flush()
 }
 
-// oldest returns the spool with the oldest unsent chunk, nil when there is none.
+// oldest returns the spool with the oldest unsent chunk, or nil.
 func (s *server) oldest() (*spool, error) {
 	var best *spool
 	for _, sp := range s.spools {
@@ -186,7 +186,7 @@ func (s *server) oldest() (*spool, error) {
 	return best, nil
 }
 
-// idle waits, and sends a keep-alive when nothing was sent for long.
+// idle waits. It sends a keep-alive if nothing was sent for keepAlive.
 func (s *server) idle(ctx context.Context, wait time.Duration) error {
 	if time.Since(s.sent) > keepAlive {
 		s.sent = time.Now()

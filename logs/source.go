@@ -12,7 +12,7 @@ type Source struct {
 	Stream Stream `json:"stream"`
 }
 
-// Stream says which of its two streams a task wrote to.
+// Stream is one of the two output streams of a task.
 type Stream uint8
 
 // The streams of a task.
@@ -21,20 +21,20 @@ const (
 	Stderr
 )
 
-// Chunk is a run of bytes of one source. Data may be empty: then the chunk
-// only says that the source exists and where its bytes begin, and has no time.
+// Chunk is a run of bytes of one source. A chunk without Data announces a source
+// and its first offset; it has no time.
 type Chunk struct {
 	Source
-	Offset int64     // of Data[0] in the source, in bytes since the job began
+	Offset int64     // offset of Data[0] in the source, in bytes since the job began
 	Time   time.Time // when the first of these bytes was written, to about 10 ms
 	Data   []byte
 
-	// Restart says that Data begins a new generation of the task: a line
-	// that was left unfinished before it stays unfinished.
+	// Restart reports whether Data begins a new generation of the task. A line
+	// that is unfinished at this point stays unfinished.
 	Restart bool
 }
 
-// maxTask bounds the length of a task's name, in bytes.
+// maxTask is the longest name of a task, in bytes.
 const maxTask = 40
 
 // String returns "stdout" or "stderr".
@@ -83,8 +83,9 @@ func sourceOf(name string) (Source, bool) {
 	return src, true
 }
 
-// validTask accepts a role of lower-case letters and digits, then an optional
-// index. Names come from the wire and become file names and terminal text.
+// validTask reports whether task is a role of lower-case letters and digits with
+// an optional index. Names come from the wire and become file names and terminal
+// text.
 func validTask(task string) bool {
 	role, index, indexed := strings.Cut(task, ":")
 	if len(task) > maxTask || role == "" || indexed && index == "" {
@@ -101,7 +102,7 @@ func validTask(task string) bool {
 	return strings.Trim(index, "0123456789") == ""
 }
 
-// check reports a source that no file or wire may name.
+// check returns an error for a source that no file or message may name.
 func (s Source) check() error {
 	if !validTask(s.Task) {
 		return fmt.Errorf("task name %q: want ROLE:INDEX such as worker:3", s.Task)

@@ -2,30 +2,31 @@ package logs
 
 import "bytes"
 
-// line is a run of text that is shown on a line of its own.
+// line is text that is printed on a line of its own.
 type line struct {
 	text      []byte // valid during the call that emits it
 	offset    int64  // of its first byte in the source
-	continued bool   // goes on with a line that was too long
-	unended   bool   // without a newline in the source
+	continued bool   // continues a line that was too long
+	unended   bool   // has no newline in the source
 }
 
-// splitter assembles the lines of one source from chunks cut anywhere. Every
-// byte but the line ends comes out once, in order.
+// splitter assembles the lines of one source from chunks of any size. It emits
+// every byte except the line ends once, in order.
 type splitter struct {
-	limit   int  // longer lines come out in pieces of this many bytes
-	returns bool // a carriage return ends a line too: on a terminal
+	limit   int  // a longer line is emitted in pieces of this many bytes
+	returns bool // a carriage return ends a line too; true on a terminal
 
 	partial   []byte // the unfinished line
 	next      int64  // offset of the next byte
-	continued bool
-	returned  bool // nothing but carriage returns since one ended a line
+	continued bool   // the unfinished line continues one that was too long
+	returned  bool   // only carriage returns followed the one that ended the last line
 }
 
-// keepBuffer is how much memory stays with a splitter for the next long line.
+// keepBuffer is the size of the buffer that a splitter keeps for later lines, in
+// bytes.
 const keepBuffer = 1 << 20
 
-// feed takes the bytes at next and emits the lines they finish.
+// feed takes the bytes at offset next and emits the lines that they finish.
 func (s *splitter) feed(data []byte, emit func(line)) {
 	for len(data) > 0 {
 		i := s.find(data)
@@ -46,9 +47,9 @@ func (s *splitter) find(data []byte) int {
 	return bytes.IndexByte(data, '\n')
 }
 
-// finish ends the line whose last part is text. A carriage return with no text
-// before it moves a cursor that stands at the left already: it ends nothing,
-// and a newline behind one only completes it.
+// finish ends the line whose last part is text. A carriage return without text
+// before it ends nothing, because the cursor is at the left already. A newline
+// after a carriage return only completes that line end.
 func (s *splitter) finish(text []byte, end byte, emit func(line)) {
 	empty := len(text) == 0 && len(s.partial) == 0
 	switch {
@@ -69,7 +70,8 @@ func (s *splitter) finish(text []byte, end byte, emit func(line)) {
 	s.continued, s.returned = false, end == '\r'
 }
 
-// keep adds text to the unfinished line, and emits pieces of it beyond the limit.
+// keep adds text to the unfinished line and emits a piece whenever it reaches
+// the limit.
 func (s *splitter) keep(text []byte, emit func(line)) {
 	for {
 		n := min(s.limit-len(s.partial), len(text))
@@ -84,7 +86,10 @@ func (s *splitter) keep(text []byte, emit func(line)) {
 	}
 }
 
-// flush emits an unfinished line: its end will not come.
+// skipTo makes offset the offset of the next byte.
+func (s *splitter) skipTo(offset int64) { s.next = offset }
+
+// flush emits the unfinished line, whose end will not come.
 func (s *splitter) flush(emit func(line)) {
 	if len(s.partial) > 0 {
 		s.emit(s.partial, s.next-int64(len(s.partial)), true, emit)
@@ -97,7 +102,7 @@ func (s *splitter) emit(text []byte, offset int64, unended bool, emit func(line)
 	emit(line{text: text, offset: offset, continued: s.continued, unended: unended})
 }
 
-// drop forgets the unfinished line, and its memory when that is much.
+// drop forgets the unfinished line, and frees its buffer if that is large.
 func (s *splitter) drop() {
 	s.partial = s.partial[:0]
 	if cap(s.partial) > keepBuffer {

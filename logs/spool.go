@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// spool reads one source's files, also while they grow.
+// spool reads the files of one source, also while they grow.
 type spool struct {
 	src   Source
 	path  string
 	data  *os.File
 	index *os.File // nil while there is none
-	limit int64    // where to stop; -1: nowhere
+	limit int64    // offset at which to stop; -1: never
 
 	offset int64  // of the next byte to send
-	buf    []byte // its bytes, read and not yet sent
-	store  []byte
-	dry    bool // nothing more was there in this pass
-	ready  bool // the next chunk is known
+	buf    []byte // bytes read from offset on and not yet sent
+	store  []byte // memory of buf
+	dry    bool   // this pass found no more bytes
+	ready  bool   // the next chunk is known
 
-	current  record   // stands for the byte at offset
-	coming   []record // the records after it that are read
-	indexed  int64    // how many records are read
+	current  record   // covers the byte at offset
+	coming   []record // records read that follow current
+	indexed  int64    // number of records read
 	scratch  [4096]byte
 	headTime int64
 }
@@ -41,7 +41,7 @@ func openSpool(path string, src Source, req Request) (*spool, error) {
 	return sp, nil
 }
 
-// position sets offset, limit and the place in the index.
+// position sets offset, limit and the next record of the index.
 func (sp *spool) position(req Request) error {
 	info, err := sp.data.Stat()
 	if err != nil {
@@ -54,8 +54,8 @@ func (sp *spool) position(req Request) error {
 	if err != nil {
 		return err
 	}
-	// This stands for bytes that no record speaks of.
-	sp.current.time = info.ModTime().UnixNano()
+	// The time of bytes that no record covers.
+	sp.current = record{time: info.ModTime().UnixNano()}
 	return sp.seekIndex()
 }
 
@@ -73,7 +73,7 @@ func (sp *spool) start(req Request, info os.FileInfo) (int64, error) {
 		start = since
 	}
 	if req.TailLines >= 0 {
-		tail, err := lastLines(sp.data, info.Size(), req.TailLines, info.Size())
+		tail, err := lastLines(sp.data, info.Size(), req.TailLines)
 		if err != nil {
 			return 0, err
 		}
@@ -85,7 +85,7 @@ func (sp *spool) start(req Request, info os.FileInfo) (int64, error) {
 // since returns the start of the first line not finished before t.
 func (sp *spool) since(t time.Time, info os.FileInfo) (int64, error) {
 	if info.ModTime().Before(t) {
-		return lineStart(sp.data, info.Size())
+		return lastLines(sp.data, info.Size(), 0)
 	}
 	n, err := sp.records()
 	if err != nil || n == 0 {
@@ -96,7 +96,7 @@ func (sp *spool) since(t time.Time, info os.FileInfo) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The burst before may have gone on until after t.
+	// The burst before may have lasted until after t.
 	rec, err := sp.record(max(i-1, 0))
 	if err != nil {
 		return 0, err
@@ -106,10 +106,10 @@ func (sp *spool) since(t time.Time, info os.FileInfo) (int64, error) {
 			return 0, err
 		}
 	}
-	return lineStart(sp.data, min(rec.offset, info.Size()))
+	return lastLines(sp.data, min(rec.offset, info.Size()), 0)
 }
 
-// records returns how many whole records the index has now.
+// records returns the number of whole records in the index.
 func (sp *spool) records() (int64, error) {
 	if sp.index == nil {
 		return 0, nil
@@ -130,7 +130,7 @@ func (sp *spool) record(i int64) (record, error) {
 	return decodeRecord(b[:]), nil
 }
 
-// seekIndex moves to the first record that stands for the byte at offset.
+// seekIndex moves to the first record that covers the byte at offset.
 func (sp *spool) seekIndex() error {
 	n, err := sp.records()
 	if err != nil || n == 0 {
@@ -141,8 +141,8 @@ func (sp *spool) seekIndex() error {
 	return err
 }
 
-// reopen opens the files again and keeps the place in them. A spool that was
-// removed is read on from the file that is still open.
+// reopen opens the files again and keeps the offsets in them. If the spool was
+// removed, the file that is open stays in use.
 func (sp *spool) reopen() error {
 	data, err := os.Open(sp.path)
 	if errors.Is(err, os.ErrNotExist) && sp.data != nil {
@@ -160,7 +160,7 @@ func (sp *spool) reopen() error {
 	return err
 }
 
-// load makes sure that the next chunk is known, and reports whether there is one.
+// load finds the next chunk and reports whether there is one.
 func (sp *spool) load() (bool, error) {
 	if sp.ready || sp.dry {
 		return sp.ready, nil
@@ -181,7 +181,7 @@ func (sp *spool) load() (bool, error) {
 	return true, nil
 }
 
-// fill reads the bytes at offset: one system call when there are none.
+// fill reads the bytes at offset, in one system call.
 func (sp *spool) fill() error {
 	if sp.store == nil {
 		sp.store = make([]byte, maxData)
@@ -198,8 +198,8 @@ func (sp *spool) fill() error {
 	return nil
 }
 
-// advance makes current stand for the byte at offset. The index is read after
-// the bytes, so their records are there.
+// advance makes current the record that covers the byte at offset. The index is
+// read after the bytes, so it has their records.
 func (sp *spool) advance() error {
 	for {
 		for len(sp.coming) > 0 && sp.coming[0].offset <= sp.offset {
@@ -217,12 +217,12 @@ func (sp *spool) advance() error {
 		}
 		sp.coming, sp.indexed = recs, sp.indexed+int64(len(recs))
 	}
-	// A source's own order comes before what its clock says.
+	// The order within a source is more reliable than its clock.
 	sp.headTime = max(sp.headTime, sp.current.time)
 	return nil
 }
 
-// before orders the next chunks of two spools.
+// before reports whether the next chunk of sp comes before that of other.
 func (sp *spool) before(other *spool) bool {
 	if sp.headTime != other.headTime {
 		return sp.headTime < other.headTime
@@ -230,8 +230,8 @@ func (sp *spool) before(other *spool) bool {
 	return sp.src.file() < other.src.file()
 }
 
-// take returns the next chunk, which load has announced: the bytes of one
-// index record, as far as they are read.
+// take returns the next chunk, which load has found: the bytes of one index
+// record, as far as they are read.
 func (sp *spool) take() Chunk {
 	n := min(len(sp.buf), sendData)
 	if len(sp.coming) > 0 {
@@ -248,7 +248,10 @@ func (sp *spool) take() Chunk {
 	return c
 }
 
-// checkLength reports a spool that ends before the byte it was to go on at.
+// beginPass lets load look for bytes again.
+func (sp *spool) beginPass() { sp.dry = false }
+
+// checkLength returns an error if the spool ends before offset.
 func (sp *spool) checkLength() error {
 	info, err := sp.data.Stat()
 	if err != nil {

@@ -1,8 +1,11 @@
 package logs
 
-import "strings"
+import (
+	"bytes"
+	"strings"
+)
 
-// newStream prepares what all lines of an origin share.
+// newStream returns the state of an origin, with the prefix of its lines.
 func (p *Printer) newStream(o origin) *stream {
 	s := &stream{p: p, from: o, output: &p.outputs[o.Stream]}
 	s.split.limit = p.limit
@@ -22,13 +25,13 @@ func (p *Printer) newStream(o origin) *stream {
 	return s
 }
 
-// server reports whether the task serves and does not train.
+// server reports whether the task is a parameter server.
 func (s Source) server() bool {
 	return s.Task == "ps" || strings.HasPrefix(s.Task, "ps:")
 }
 
-// prefix returns what stands before a line: task, host and a bar, which is a !
-// for stderr so that it shows without colour too.
+// prefix returns the text before a line: task, host and a bar. For stderr the bar
+// is a !, which shows without colour too.
 func (s *stream) prefix(bar string) []byte {
 	if s.from.Stream == Stderr {
 		bar = strings.Replace(bar, "|", "!", 1)
@@ -60,6 +63,26 @@ func pad(dst []byte, name string, width int) []byte {
 		dst = append(dst, ' ')
 	}
 	return dst
+}
+
+// add takes a chunk and writes the lines that it completes.
+func (s *stream) add(c Chunk) error {
+	if c.Restart || c.Offset != s.split.next {
+		s.split.flush(s.emit)
+		s.split.skipTo(c.Offset)
+	}
+	// All lines of a chunk have its time, except a line that began earlier.
+	// Therefore feed that line alone.
+	if len(s.split.partial) > 0 {
+		n := 1 + bytes.IndexByte(c.Data, '\n')
+		s.split.feed(c.Data[:n], s.emit)
+		c.Data = c.Data[n:]
+	}
+	if len(s.split.partial) == 0 {
+		s.time = c.Time
+	}
+	s.split.feed(c.Data, s.emit)
+	return s.flush()
 }
 
 // addPlain adds a line with its bytes unchanged.
@@ -103,7 +126,7 @@ func (s *stream) begin(l line) {
 	s.out = append(s.out, s.first...)
 }
 
-// flush writes the lines that were added, in one write.
+// flush writes the added lines in one write.
 func (s *stream) flush() error {
 	err := s.p.send(s.output, s.out)
 	s.out = s.out[:0]

@@ -169,31 +169,27 @@ func TestWriterTornIndex(t *testing.T) {
 	}
 }
 
-func TestTail(t *testing.T) {
-	dir := t.TempDir()
-	if got, err := Tail(dir, worker0, 3, 100); got != nil || err != nil {
-		t.Errorf("no spool: %q, %v", got, err)
-	}
-	w, whole := create(t, dir, worker0), ""
+func TestLastLines(t *testing.T) {
+	whole := ""
 	rng := rand.New(rand.NewPCG(3, 4))
 	for i := range 200 {
-		text := strings.Repeat("x", rng.IntN(30)*rng.IntN(60)) + strings.Repeat("\n", rng.IntN(3))
-		write(t, w, text)
-		whole += text
-		lines, limit := rng.IntN(12), rng.IntN(40_000)
-		got, err := Tail(dir, worker0, lines, int64(limit))
-		if want := naiveTail(whole, lines, limit); err != nil || string(got) != want {
-			t.Fatalf("step %d, %d lines, limit %d: %d bytes, %v, want %d", i, lines, limit, len(got), err, len(want))
+		whole += strings.Repeat("x", rng.IntN(30)*rng.IntN(60)) + strings.Repeat("\n", rng.IntN(3))
+		lines := rng.IntN(12)
+		got, err := lastLines(strings.NewReader(whole), int64(len(whole)), lines)
+		if want := naiveLastLines(whole, lines); err != nil || got != int64(want) {
+			t.Fatalf("step %d, %d lines: %d, %v, want %d", i, lines, got, err, want)
 		}
 	}
 }
 
-// naiveTail is Tail on a string.
-func naiveTail(text string, lines, limit int) string {
+// naiveLastLines is lastLines on a string.
+func naiveLastLines(text string, lines int) int {
+	if lines == 0 {
+		return strings.LastIndexByte(text, '\n') + 1
+	}
 	parts := strings.SplitAfter(text, "\n")
 	if parts[len(parts)-1] == "" {
 		parts = parts[:len(parts)-1]
 	}
-	tail := strings.Join(parts[max(len(parts)-lines, 0):], "")
-	return tail[max(len(tail)-limit, 0):]
+	return len(strings.Join(parts[:max(len(parts)-lines, 0)], ""))
 }

@@ -5,6 +5,9 @@ import (
 	"io"
 	"slices"
 	"testing"
+
+	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/config"
 )
 
 // everything has the same bits for any number of workers: Adam, clipping to
@@ -18,13 +21,13 @@ func everything() map[string]trial {
 	}
 }
 
-// layout is an architecture with its servers.
-type layout struct {
+// architecture is one with its servers.
+type architecture struct {
 	arch    string
 	servers int
 }
 
-var layouts = []layout{{"ps", 1}, {"ps", 2}, {"ps", 3}, {"allreduce", 0}, {"hybrid", 2}}
+var layouts = []architecture{{"ps", 1}, {"ps", 2}, {"ps", 3}, {"allreduce", 0}, {"hybrid", 2}}
 
 // The same model, bit for bit, whatever the number of workers and wherever
 // the variables live.
@@ -69,7 +72,7 @@ func TestDropoutFollowsTheSeed(t *testing.T) {
 // One worker that drives several replicas, or adds up several batches, is as
 // many workers; lanes are only a matter of speed.
 func TestReplicasAreWorkers(t *testing.T) {
-	lanes := func(n int) Setting { return flags(func(c *config) { c.lanes = n }) }
+	lanes := func(n int) Setting { return flags(func(c *config.Config) { c.Parallel = n }) }
 	for name, x := range everything() {
 		t.Run(name, func(t *testing.T) {
 			want, err := x.together(newTestJob(t, 6, 0, Arch("allreduce"), scattered))
@@ -104,6 +107,9 @@ func TestReplicasAreWorkers(t *testing.T) {
 // Hosts may have unequal numbers of workers: what servers own the workers of a
 // host add up first.
 func TestSameBitsOnUnevenHosts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for name, x := range everything() {
 		t.Run(name, func(t *testing.T) {
 			want := x.alone(t, VirtualWorkers(8))
@@ -122,9 +128,9 @@ func TestSameBitsOnUnevenHosts(t *testing.T) {
 					if err != nil {
 						t.Errorf("%v, %s, %d servers: %v", hosts, at.arch, at.servers, err)
 					}
-					aggregated := tj.jobs[0].replica.Load().declared.Hosts
+					aggregated := tj.jobs[0].replica.Load().training.declared.Hosts
 					want := len(slices.Compact(slices.Clone(hosts)))
-					if want == len(hosts) || !slices.ContainsFunc(tj.jobs[0].replica.Load().declared.Owners, isServer) {
+					if want == len(hosts) || !slices.ContainsFunc(tj.jobs[0].replica.Load().training.declared.Holders, func(t cluster.Task) bool { return t.Role == cluster.PS }) {
 						want = 0
 					}
 					if len(aggregated) != want {

@@ -2,279 +2,194 @@ package trainer
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/plx-run/plx/trainer/checkpoint"
+	"github.com/plx-run/plx/trainer/checkpoint/saver"
+	"github.com/plx-run/plx/trainer/checkpoint/store"
 	"github.com/plx-run/plx/trainer/cluster"
-	"github.com/plx-run/plx/trainer/depot"
-	"github.com/plx-run/plx/trainer/owner"
+	"github.com/plx-run/plx/trainer/exchange"
 )
 
-// saver is the chief's part in checkpoints: it decides when one is made.
-type saver struct {
-	r    *Replica
-	due  bool      // one is to be made as soon as none is under way
-	last time.Time // when the last one began
-	at   int       // steps that it has seen, or that this run began with
-
-	telling sync.WaitGroup
-	mu      sync.Mutex
-	asked   []request // who wants one made, and to be told
-	resting *rest     // the chief is held, or is about to be
-	done    bool      // the chief takes no further step, others may
-	result  *result   // what became of the last one; nil: it is yet to be made
+// saving is one worker's part in checkpoints. Without checkpoints it does nothing.
+type saving struct {
+	training *training
+	network  *network
+	client   *exchange.Client
+	carriage carriage
+	saver    *saver.Saver // decides when; nil on all workers but the chief
+	restored bool         // this worker wants nothing more of the checkpoint that training resumes from
 }
 
-// openDepot joins the other tasks' checkpoint folders, where there are to be any.
-func (j *Job) openDepot(ctx context.Context) (err error) {
-	dir := j.config.ckptDir
-	if dir == "" {
-		return nil
+func newSaving(t *training, n *network, client *exchange.Client) *saving {
+	d := &t.declared
+	from, to := t.feeds()
+	s := &saving{training: t, network: n, client: client, restored: d.Checkpoint == "",
+		carriage: carriage{store: n.store, inStep: d.Sync.InStep(), checkpoint: d.Checkpoint, from: from, to: to}}
+	if n.store == nil || !n.contract.Task.IsChief() {
+		return s
 	}
-	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(j.contract.Checkpoints, dir) // without a launcher, below the working folder
+	saved := int(client.Step())
+	if d.Checkpoint == "" {
+		saved = -1
 	}
-	j.depot, err = depot.Open(ctx, depot.Config{
-		Peers: j.peers(), Door: j.door, Cluster: j.contract.Cluster, Dir: dir, Keep: j.config.ckptKeep,
-		Start: meshStart, Silence: meshSilence, Job: j.contract.Job, Logf: j.Logf,
+	s.saver = saver.New(saver.Config{
+		Steps: t.config.CheckpointSteps, Period: time.Duration(t.config.CheckpointSecs) * time.Second,
+		Saved: saved, InStep: d.Sync.InStep(), Workers: len(d.Workers),
+		Store: n.store, Exchange: client, Describe: s.describe, Waiting: n.log.waiting,
 	})
-	if err != nil {
-		return fmt.Errorf("--ckpt-dir %s: %w", j.config.ckptDir, err)
-	}
-	return nil
-}
-
-// restore learns which checkpoint training goes on from. Owners read it when
-// they hear of it in the declaration.
-func (r *Replica) restore(ctx context.Context) error {
-	j := r.job
-	if j.depot == nil {
-		return nil
-	}
-	defer j.waiting(func() string { return "which checkpoint to go on from" })()
-	var m *checkpoint.Manifest
-	var err error
-	if j.IsChief() {
-		m, err = j.depot.Choose(ctx, r.fits)
-	} else {
-		m, err = j.depot.Chosen(ctx)
-	}
-	if err != nil || m == nil {
-		return err
-	}
-	r.declared.First, r.declared.Checkpoint, r.cut = m.Step, m.ID, m.Cut
-	if len(m.Cut) == len(r.declared.Groups()) && !r.declared.Sync.Together() {
-		r.declared.Cut = m.Cut
-	}
-	if j.IsChief() {
-		j.Logf(slog.LevelInfo, "going on after step %d, from checkpoint %s of job %s, made %v ago",
-			m.Step, m.ID, m.Job, time.Since(m.Time).Round(time.Second))
-		r.compare(m)
-		r.compareCut(m)
-	}
-	return nil
-}
-
-// compareCut says where workers go on that do not wait for each other.
-func (r *Replica) compareCut(m *checkpoint.Manifest) {
-	switch {
-	case len(m.Cut) < 2 || slices.Min(m.Cut) == slices.Max(m.Cut):
-	case r.declared.Cut != nil:
-		r.job.Logf(slog.LevelInfo, "each worker goes on where it was, after steps %d to %d", slices.Min(m.Cut), slices.Max(m.Cut))
-	default:
-		r.job.Logf(slog.LevelWarn, "the checkpoint has %d to %d steps of workers that did not wait for each other: as there are others now, all go on after step %d",
-			slices.Min(m.Cut), slices.Max(m.Cut), m.Step)
-	}
-}
-
-// compare says what in a checkpoint makes this run differ from one that was
-// never interrupted.
-func (r *Replica) compare(m *checkpoint.Manifest) {
-	for _, d := range []struct {
-		what      string
-		then, now any
-	}{
-		{"virtual workers", m.Leaves, r.job.leaves},
-		{"rows in a batch", m.Batch, r.settings.batch},
-		{"seed", m.Seed, r.job.config.seed},
-	} {
-		if d.then != d.now && r.declared.Sync.Together() { // in other modes bits are never the same
-			r.job.Logf(slog.LevelWarn, "the checkpoint was made with %s %v, now it is %v: the bits will be others than without the interruption", d.what, d.then, d.now)
-		}
-	}
-}
-
-// fits says why this program cannot go on from a checkpoint.
-func (r *Replica) fits(m *checkpoint.Manifest) error {
-	return m.Fits(r.checkpointed(), r.declared.Optimizer)
-}
-
-// checkpointed describes the variables as a manifest does.
-func (r *Replica) checkpointed() (all []checkpoint.Variable) {
-	for _, v := range r.declared.Variables {
-		all = append(all, checkpoint.Variable{Name: v.Name, Dtype: string(v.Dtype), Shape: slices.Clone(v.Shape),
-			Sparse: v.Sparse != nil, Update: v.Update, Momentum: v.Momentum})
-	}
-	return all
-}
-
-func (r *Replica) newSaver() *saver {
-	if r.job.depot == nil || !r.job.IsChief() {
-		return nil
-	}
-	s := &saver{r: r, last: time.Now(), at: r.step}
-	if r.declared.Checkpoint == "" {
-		s.at = -1
-	}
 	return s
 }
 
-// ask has a checkpoint made at the next step boundary.
-func (s *saver) ask(r request) {
-	s.mu.Lock()
-	over, err := s.result, s.refuses(r)
-	if over == nil && err == nil {
-		s.asked = append(s.asked, r)
+// before begins a step.
+func (s *saving) before() {
+	if !s.restored {
+		s.restored = true
+		s.network.store.Restored()
 	}
-	s.mu.Unlock()
-	switch {
-	case err != nil:
-		r.tell(0, 0, err)
-	case over != nil:
-		r.tell(over.step, 0, over.err)
-	}
+	s.carriage.keep()
 }
 
-func (s *saver) wanted() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.asked) > 0
+// describe says who takes part in a checkpoint, and what it is of. cut is the
+// number of steps of each group, nil if all workers are in the same step.
+func (s *saving) describe(cut []uint64) store.Expected {
+	return store.Expected{Number: s.client.Saves(), Holders: s.holders(), Carriers: s.carriers(), Manifest: s.manifest(cut)}
 }
 
-// after is called between two steps.
-func (s *saver) after(ctx context.Context) error {
-	if s == nil {
-		return nil
-	}
-	if err := s.saveDue(ctx); err != nil {
-		return err
-	}
-	return s.rest(ctx)
-}
-
-func (s *saver) saveDue(ctx context.Context) error {
-	c := &s.r.job.config
-	s.due = s.due || s.wanted() || c.ckptSteps > 0 && s.r.step/c.ckptSteps > max(s.at, 0)/c.ckptSteps ||
-		c.ckptSecs > 0 && time.Since(s.last) >= time.Duration(c.ckptSecs)*time.Second
-	if !s.due || s.r.job.depot.Busy() {
-		return nil
-	}
-	return s.save(ctx)
-}
-
-// save has every owner save what it has now or, where workers are not in step,
-// at a cut.
-func (s *saver) save(ctx context.Context) error {
-	r := s.r
-	s.due, s.last, s.at = false, time.Now(), r.step
-	s.mu.Lock()
-	asked := s.asked
-	s.asked = nil
-	resting := s.hold(asked)
-	s.mu.Unlock()
-	kind := owner.Passing
-	if resting != nil {
-		kind = owner.Holding
-	}
-	cut, err := r.client.Cut(ctx, kind)
-	if err != nil {
-		return err
-	}
-	expected := depot.Expected{Number: r.client.Saves(), Owners: r.owning(), Carriers: r.carriers(), Manifest: r.manifest(cut)}
-	if resting != nil {
-		expected.Leaving = resting.leaving
-	}
-	if err := r.job.depot.Expect(expected); err != nil {
-		return err
-	}
-	if err := r.client.Save(); err != nil {
-		return err
-	}
-	if len(asked) > 0 {
-		step := int(expected.Manifest.Step)
-		s.telling.Go(func() { s.tell(asked, resting, step, r.job.depot.Wait(context.Background())) }) // Close ends it
-	}
-	return nil
-}
-
-// owning are the tasks that own something for the time being.
-func (r *Replica) owning() (all []cluster.Task) {
-	for _, p := range r.declared.Pieces {
-		if task := r.declared.Owners[p.Owner]; !slices.Contains(all, task) {
+// holders are the tasks that hold something now.
+func (s *saving) holders() (all []cluster.Task) {
+	for _, p := range s.training.declared.Pieces {
+		if task := s.training.declared.Holders[p.Holder]; !slices.Contains(all, task) {
 			all = append(all, task)
 		}
 	}
 	return all
 }
 
-// carriers are the workers that bring state of their own.
-func (r *Replica) carriers() (all []cluster.Task) {
-	if len(r.carried) == 0 || !r.declared.Sync.Together() {
+// carriers are the workers that add state of their own.
+func (s *saving) carriers() (all []cluster.Task) {
+	if !s.carriage.saves() {
 		return nil
 	}
-	for rank := range r.job.NumWorkers() {
+	for rank := range s.training.declared.Workers {
 		all = append(all, cluster.Task{Role: cluster.Worker, Index: rank})
 	}
 	return all
 }
 
-// manifest is what a checkpoint says of the job. Where workers are not in step it
-// is of a cut, else nil: of all that the chief has.
-func (r *Replica) manifest(cut []uint64) checkpoint.Manifest {
-	j := r.job
-	step := r.client.Step()
+func (s *saving) manifest(cut []uint64) checkpoint.Manifest {
+	c, t := &s.network.contract, s.training
+	step := s.client.Step()
 	if cut != nil {
-		step = cut[0]
+		step = cut[0] // the chief's
 	}
 	return checkpoint.Manifest{
-		Job: j.contract.Job, Generation: j.contract.Generation, Step: step, Cut: cut,
-		Leaves: j.leaves, Batch: r.settings.batch, Seed: j.config.seed, Model: r.declared.Model,
-		Optimizer: r.declared.Optimizer, Variables: r.checkpointed(),
+		Job: c.Job, Generation: c.Generation, Step: step, Cut: cut,
+		VirtualWorkers: t.declared.VirtualWorkers, Batch: t.settings.batch, Seed: t.config.Seed, Model: t.declared.Model,
+		Optimizer: t.declared.Optimizer, Variables: t.checkpointed(),
 	}
 }
 
-// leaveDepot waits until no other task needs anything of this one's folder.
-func (j *Job) leaveDepot(ctx context.Context) {
-	if j.depot != nil {
-		j.depot.Wait(ctx) // what failed was said
-	}
-}
-
-// hooks of the owner's for checkpoints; nil where there are none.
-func (j *Job) saving() func(owner.Snapshot) {
-	if j.depot == nil {
+// last is this worker's part in the checkpoint at the end, after so many steps.
+// Workers that carry state leave together: the state comes from each, and the
+// chief may ask for it after another has taken its last step.
+func (s *saving) last(ctx context.Context, step int) error {
+	if s.network.store == nil {
 		return nil
 	}
-	return j.depot.Save
-}
-
-func (j *Job) restoring() func(context.Context, *owner.Declaration, owner.Piece, owner.Restoring) error {
-	if j.depot == nil {
+	s.before()
+	s.carriage.saveNow(int(s.client.Step()))
+	if s.saver != nil && !s.training.declared.Sync.InStep() {
+		s.network.group.Close() // else others would wait there for this worker
+	}
+	if err := s.saver.Conclude(ctx, step); err != nil {
+		return err
+	}
+	if sum := s.network.store.Summary(); s.saver != nil && sum.Saved+sum.Failed > 0 {
+		s.network.log.Logf(slog.LevelInfo, "%s of %s made, %d failed; steps held for %v at most, %v in all",
+			count(sum.Saved, "checkpoint"), size(int(sum.Bytes)), sum.Failed, brief(sum.LongestHeld), brief(sum.Held))
+	}
+	if !s.carriage.saves() {
 		return nil
 	}
-	return j.depot.Restore
+	defer s.network.log.waiting(func() string { return "the last checkpoint of the other workers" })()
+	return s.network.group.Barrier(ctx)
 }
 
-// began notes that this worker has all that it wants of the checkpoint that
-// training goes on from.
-func (r *Replica) began() {
-	if r.declared.Checkpoint != "" && !r.restored {
-		r.restored = true
-		r.job.depot.Restored()
+// brief is a time to ten microseconds.
+func brief(t time.Duration) time.Duration { return t.Round(10 * time.Microsecond) }
+
+// restore makes training begin with the checkpoint that the chief chooses, if
+// there is one.
+func (t *training) restore(ctx context.Context, n *network) error {
+	if n.store == nil {
+		return nil
 	}
+	defer n.log.waiting(func() string { return "which checkpoint to resume from" })()
+	var m *checkpoint.Manifest
+	var err error
+	chief := n.contract.Task.IsChief()
+	if chief {
+		m, err = n.store.Choose(ctx, func(m *checkpoint.Manifest) error {
+			return m.Fits(t.checkpointed(), t.declared.Optimizer)
+		})
+	} else {
+		m, err = n.store.Chosen(ctx)
+	}
+	if err != nil || m == nil {
+		return err
+	}
+	t.resume(m)
+	if chief {
+		n.log.Logf(slog.LevelInfo, "going on after step %d, from checkpoint %s of job %s, made %v ago",
+			m.Step, m.ID, m.Job, time.Since(m.Time).Round(time.Second))
+		t.compare(m, n.log)
+	}
+	return nil
+}
+
+// resume makes training begin with a checkpoint. Shard holders read it when they
+// get the declaration.
+func (t *training) resume(m *checkpoint.Manifest) {
+	d := &t.declared
+	d.First, d.Checkpoint = m.Step, m.ID
+	if d.Sync.Cuts() && len(m.Cut) == len(d.Groups()) {
+		d.Cut = m.Cut
+	}
+}
+
+// compare reports what in a checkpoint makes this run differ from one that was
+// never interrupted.
+func (t *training) compare(m *checkpoint.Manifest, log *printer) {
+	for _, d := range []struct {
+		what      string
+		then, now any
+	}{
+		{"virtual workers", m.VirtualWorkers, t.declared.VirtualWorkers},
+		{"rows in a batch", m.Batch, t.settings.batch},
+		{"seed", m.Seed, t.config.Seed},
+	} {
+		if d.then != d.now && t.declared.Sync.InStep() { // in other modes bits are never the same
+			log.Logf(slog.LevelWarn, "the checkpoint was made with %s %v, now it is %v: the bits will be others than without the interruption", d.what, d.then, d.now)
+		}
+	}
+	switch {
+	case len(m.Cut) < 2 || slices.Min(m.Cut) == slices.Max(m.Cut):
+	case t.declared.Cut != nil:
+		log.Logf(slog.LevelInfo, "each worker goes on where it was, after steps %d to %d", slices.Min(m.Cut), slices.Max(m.Cut))
+	default:
+		log.Logf(slog.LevelWarn, "the checkpoint has %d to %d steps of workers that did not wait for each other: as there are others now, all go on after step %d",
+			slices.Min(m.Cut), slices.Max(m.Cut), m.Step)
+	}
+}
+
+// checkpointed describes the variables as a manifest does.
+func (t *training) checkpointed() (all []checkpoint.Variable) {
+	for _, v := range t.declared.Variables {
+		all = append(all, checkpoint.Variable{Name: v.Name, Dtype: string(v.Dtype), Shape: slices.Clone(v.Shape),
+			Sparse: v.Sparse != nil, Update: v.Update, Momentum: v.Momentum})
+	}
+	return all
 }

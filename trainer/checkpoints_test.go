@@ -12,11 +12,13 @@ import (
 	"testing"
 
 	"gorgonia.org/tensor"
+
+	"github.com/plx-run/plx/trainer/config"
 )
 
 // saving makes checkpoints below a folder, every so many steps.
-func saving(dir string, every int) Setting {
-	return flags(func(c *config) { c.ckptDir, c.ckptSteps = dir, every })
+func everySteps(dir string, every int) Setting {
+	return flags(func(c *config.Config) { c.CheckpointDir, c.CheckpointSteps = dir, every })
 }
 
 // until trains up to a step, as a program does that ends there.
@@ -46,7 +48,7 @@ func (x trial) resumes(t *testing.T, each int, shapes ...shape) {
 	want := x.alone(t, VirtualWorkers(6))
 	dir, took := t.TempDir(), 0
 	for i, s := range shapes {
-		settings := append([]Setting{VirtualWorkers(6), saving(dir, 4), restless(t)}, s.settings...)
+		settings := append([]Setting{VirtualWorkers(6), everySteps(dir, 4), restless(t)}, s.settings...)
 		tj := newTestJobOn(t, hostNames(s.workers), s.servers, settings...)
 		got, err := x.until(each*(i+1), tj)
 		if err != nil {
@@ -71,13 +73,16 @@ func (x trial) resumes(t *testing.T, each int, shapes ...shape) {
 // number of workers and servers, in any architecture, with every optimiser,
 // with statistics and dropout.
 func TestResume(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	shapes := []shape{
 		{3, 2, []Setting{Arch("ps")}},
 		{2, 0, []Setting{Arch("allreduce")}},
 		{6, 3, []Setting{Arch("hybrid")}},
 		{1, 0, nil},
 		{2, 1, []Setting{Arch("ps"), scattered}},
-		{4, 2, []Setting{Arch("hybrid"), flags(func(c *config) { c.look, c.tell = 3, 8 })}},
+		{4, 2, []Setting{Arch("hybrid"), flags(func(c *config.Config) { c.FirstMeeting, c.Report = 3, 8 })}},
 	}
 	options := []Option{GlobalBatch(12), ClipNorm(0.5)}
 	for name, opt := range map[string]Optimizer{
@@ -103,7 +108,7 @@ func TestResumeInOtherModes(t *testing.T) {
 	x := trial{build: words, feed: sentences, opt: Adam(0.01), options: []Option{GlobalBatch(12)}}
 	dir, last := t.TempDir(), "training begins anew"
 	for i, mode := range []string{"async", "sync", "ssp:2", "backup:1", "group:2", "async"} {
-		tj := newTestJobOn(t, hostNames(3), 2, VirtualWorkers(6), saving(dir, 3), Arch("ps"), Sync(mode))
+		tj := newTestJobOn(t, hostNames(3), 2, VirtualWorkers(6), everySteps(dir, 3), Arch("ps"), Sync(mode))
 		if _, err := x.until(8*(i+1), tj); err != nil {
 			t.Fatalf("%s: %v\n%s", mode, err, tj.logs[0])
 		}
@@ -137,7 +142,7 @@ func TestResumeEachWhereItWas(t *testing.T) {
 		{"backup:0", 2, 40, true, "as there are others now, all go on after step 40"},
 		{"async", 2, 50, true, "going on after step 50,"},
 	} {
-		tj := newTestJobOn(t, hostNames(c.workers), 2, VirtualWorkers(6), saving(dir, 3), Arch("ps"), Sync(c.mode))
+		tj := newTestJobOn(t, hostNames(c.workers), 2, VirtualWorkers(6), everySteps(dir, 3), Arch("ps"), Sync(c.mode))
 		errs := tj.end(func(_ context.Context, j *Job) error {
 			r, err := j.Parallelize(t.Context(), regression{}.build, SGD(0.01), GlobalBatch(12))
 			if err != nil {
@@ -207,7 +212,7 @@ func counting(t *testing.T, j *Job, steps int) error {
 func TestCarry(t *testing.T) {
 	dir := t.TempDir()
 	for i, workers := range []int{3, 2, 6, 1, 4} {
-		settings := []Setting{VirtualWorkers(12), saving(dir, 3)}
+		settings := []Setting{VirtualWorkers(12), everySteps(dir, 3)}
 		tj := newTestJobOn(t, hostNames(workers), i%2, append(settings, Arch([]string{"allreduce", "ps"}[i%2]))...)
 		steps := 5 * (i + 1)
 		errs := tj.end(func(_ context.Context, j *Job) error { return counting(t, j, steps) })
@@ -226,7 +231,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 	x := trial{build: words, feed: sentences, opt: Adam(0.01), options: []Option{GlobalBatch(12)}, steps: 12}
 	want := x.alone(t, VirtualWorkers(6))
 	dir := t.TempDir()
-	settings := []Setting{VirtualWorkers(6), saving(filepath.Join(dir, eachHost), 4), Arch("hybrid")}
+	settings := []Setting{VirtualWorkers(6), everySteps(filepath.Join(dir, eachHost), 4), Arch("hybrid")}
 	if _, err := x.until(8, newTestJobOn(t, hostNames(2), 2, settings...)); err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +274,7 @@ func TestCheckpointSurvivesAHost(t *testing.T) {
 	want := x.alone(t, VirtualWorkers(6))
 	for lost := range 3 {
 		dir := t.TempDir()
-		settings := []Setting{VirtualWorkers(6), saving(filepath.Join(dir, eachHost), 0), Arch("hybrid")}
+		settings := []Setting{VirtualWorkers(6), everySteps(filepath.Join(dir, eachHost), 0), Arch("hybrid")}
 		if _, err := x.until(5, newTestJobOn(t, hostNames(3), 3, settings...)); err != nil {
 			t.Fatal(err)
 		}
@@ -286,14 +291,14 @@ func TestCheckpointSurvivesAHost(t *testing.T) {
 func TestForeignCheckpoint(t *testing.T) {
 	dir := t.TempDir()
 	x := trial{build: words, feed: sentences, opt: SGD(0.1), options: []Option{GlobalBatch(4)}, steps: 3}
-	if _, err := x.until(3, newTestJob(t, 2, 0, saving(dir, 0))); err != nil {
+	if _, err := x.until(3, newTestJob(t, 2, 0, everySteps(dir, 0))); err != nil {
 		t.Fatal(err)
 	}
 	for what, y := range map[string]trial{
 		"optimiser": {build: words, feed: sentences, opt: Adam(0.1), options: x.options},
 		"variable":  {build: func(uint64) Build { return regression{}.build }, feed: regression{}.feed, opt: SGD(0.1), options: x.options},
 	} {
-		if _, err := y.until(5, newTestJob(t, 2, 0, saving(dir, 0))); err == nil || !strings.Contains(err.Error(), what) {
+		if _, err := y.until(5, newTestJob(t, 2, 0, everySteps(dir, 0))); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("another %s: %v", what, err)
 		}
 	}
@@ -301,17 +306,17 @@ func TestForeignCheckpoint(t *testing.T) {
 
 func TestCheckpointFlags(t *testing.T) {
 	for _, c := range []struct {
-		set  func(*config)
+		set  func(*config.Config)
 		want string
 	}{
-		{func(c *config) { c.ckptDir, c.ckptSteps, c.ckptSecs = "x", 1, 1 }, "give one of them"},
-		{func(c *config) { c.ckptSteps = 1 }, "no --ckpt-dir"},
-		{func(c *config) { c.ckptDir, c.ckptKeep = "x", 0 }, "--ckpt-keep is 0"},
-		{func(c *config) { c.ckptDir, c.ckptSecs = "x", -1 }, "--ckpt-every-secs is -1"},
+		{func(c *config.Config) { c.CheckpointDir, c.CheckpointSteps, c.CheckpointSecs = "x", 1, 1 }, "give one of them"},
+		{func(c *config.Config) { c.CheckpointSteps = 1 }, "no --ckpt-dir"},
+		{func(c *config.Config) { c.CheckpointDir, c.CheckpointKeep = "x", 0 }, "--ckpt-keep is 0"},
+		{func(c *config.Config) { c.CheckpointDir, c.CheckpointSecs = "x", -1 }, "--ckpt-every-secs is -1"},
 	} {
-		conf := defaults()
+		conf := config.Default()
 		c.set(&conf)
-		if err := conf.check(); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := conf.Check(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %q", err, c.want)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/config"
 	"github.com/plx-run/plx/trainer/peers"
 )
 
@@ -32,39 +33,38 @@ func newTestJob(t testing.TB, workers, servers int, settings ...Setting) *testJo
 func newTestJobOn(t testing.TB, hosts []string, servers int, settings ...Setting) *testJob {
 	t.Helper()
 	tj, workers := &testJob{}, len(hosts)
-	conf := defaults()
+	conf := config.Default()
 	for _, set := range settings {
 		set(&conf)
 	}
-	if err := conf.check(); err != nil {
+	if err := conf.Check(); err != nil {
 		t.Fatal(err)
 	}
 	spec, listeners := testSockets(t, hosts, servers)
 	for task, ln := range listeners {
-		j := &Job{log: new(bytes.Buffer), key: cluster.PeerKey([]byte("secret"), 0), library: "gonum", config: conf}
-		j.out = new(bytes.Buffer)
-		j.contract = cluster.Contract{Task: task, WorldSize: workers, LocalRank: task.Index, LocalWorldSize: workers, Cluster: spec}
-		j.door = peers.Open(ln, j.peers())
+		contract := cluster.Contract{Task: task, WorldSize: workers, LocalRank: task.Index, LocalWorldSize: workers, Cluster: spec}
+		j, err := newJob(contract, conf, new(bytes.Buffer), new(bytes.Buffer), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.host.library, j.network.key = "gonum", cluster.PeerKey([]byte("secret"), 0)
+		j.network.listener = peers.Listen(ln, j.network.peers())
 		if task.Role == cluster.PS {
 			tj.ps = append(tj.ps, j)
 		} else {
 			tj.jobs = append(tj.jobs, j)
 		}
-		t.Cleanup(func() { j.door.Close() })
+		t.Cleanup(func() { j.network.listener.Close() })
 	}
-	tj.openDepots(t)
+	tj.openStores(t)
 	for _, j := range tj.ps {
 		tj.serve(t, j)
 	}
 	slices.SortFunc(tj.jobs, func(a, b *Job) int { return a.WorkerID() - b.WorkerID() })
 	for _, j := range tj.jobs {
-		var err error
-		if j.leaves, err = conf.leaves(workers, 0); err != nil {
-			t.Fatal(err)
-		}
-		j.openMesh()
-		t.Cleanup(func() { j.mesh.Close() })
-		tj.logs = append(tj.logs, j.log.(*bytes.Buffer))
+		j.network.openGroup()
+		t.Cleanup(func() { j.network.group.Close() })
+		tj.logs = append(tj.logs, j.log.out.(*bytes.Buffer))
 	}
 	return tj
 }
@@ -72,25 +72,25 @@ func newTestJobOn(t testing.TB, hosts []string, servers int, settings ...Setting
 // eachHost stands for the host in the name of a folder.
 const eachHost = "HOST"
 
-// openDepots opens the checkpoint folders of all tasks.
-func (tj *testJob) openDepots(t testing.TB) {
+// openStores opens the checkpoint folders of all tasks.
+func (tj *testJob) openStores(t testing.TB) {
 	t.Helper()
 	var opening sync.WaitGroup
 	all := append(slices.Clone(tj.jobs), tj.ps...)
 	errs := make([]error, len(all))
 	for i, j := range all {
-		if j.config.ckptDir == "" {
+		if j.config.CheckpointDir == "" {
 			continue
 		}
 		host, _, err := net.SplitHostPort(j.contract.Cluster.Addr(j.contract.Task))
 		if err != nil {
 			t.Fatal(err)
 		}
-		j.config.ckptDir = strings.ReplaceAll(j.config.ckptDir, eachHost, host)
-		opening.Go(func() { errs[i] = j.openDepot(t.Context()) })
+		j.config.CheckpointDir = strings.ReplaceAll(j.config.CheckpointDir, eachHost, host)
+		opening.Go(func() { errs[i] = j.network.openStore(t.Context(), j.config.CheckpointDir, j.config.CheckpointKeep) })
 		t.Cleanup(func() {
-			if j.depot != nil {
-				j.depot.Close()
+			if j.network.store != nil {
+				j.network.store.Close()
 			}
 		})
 	}
@@ -100,13 +100,13 @@ func (tj *testJob) openDepots(t testing.TB) {
 	}
 }
 
-// endDepot ends it as a process that has ended with err does.
-func (j *Job) endDepot(err error) {
+// endStore ends it as a process that has ended with err does.
+func (j *Job) endStore(err error) {
 	if err == nil {
-		j.leaveDepot(context.Background())
+		j.network.leaveStore(context.Background())
 	}
-	if j.depot != nil {
-		j.depot.Close()
+	if j.network.store != nil {
+		j.network.store.Close()
 	}
 }
 
@@ -136,7 +136,7 @@ func (tj *testJob) serve(t testing.TB, j *Job) {
 	tj.served = append(tj.served, served)
 	go func() {
 		err := (&task{job: j}).serve(ctx)
-		j.endDepot(err)
+		j.endStore(err)
 		served <- err
 		close(served)
 	}()
@@ -145,15 +145,15 @@ func (tj *testJob) serve(t testing.TB, j *Job) {
 
 // soloJob is a job of one process.
 func soloJob(log io.Writer, settings ...Setting) *Job {
-	conf := defaults()
+	conf := config.Default()
 	for _, set := range settings {
 		set(&conf)
 	}
-	j, err := newJob(soloContract, conf, log, io.Discard)
+	j, err := newJob(soloContract, conf, log, io.Discard, nil)
 	if err != nil {
 		panic(err)
 	}
-	j.openMesh()
+	j.network.openGroup()
 	return j
 }
 
@@ -167,7 +167,7 @@ func (tj *testJob) all(do func(j *Job) error) []error {
 			if r := j.replica.Load(); r != nil {
 				errs[i] = errors.Join(errs[i], r.close(errs[i]))
 			}
-			j.endDepot(errs[i])
+			j.endStore(errs[i])
 		})
 	}
 	running.Wait()
@@ -182,7 +182,7 @@ func (tj *testJob) end(program func(ctx context.Context, j *Job) error) []error 
 	for i, j := range tj.jobs {
 		running.Go(func() {
 			errs[i] = (&task{job: j}).work(context.Background(), program)
-			j.endDepot(errs[i])
+			j.endStore(errs[i])
 		})
 	}
 	running.Wait()

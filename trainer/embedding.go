@@ -3,15 +3,17 @@ package trainer
 import (
 	"fmt"
 
-	"github.com/plx-run/plx/trainer/owner"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
+
+	"github.com/plx-run/plx/trainer/layout"
 )
 
 // Embedding is a table of rows that a model looks up by index. No worker holds
-// it: the rows of a step are pulled from their owners, and only they travel
-// back, duplicates added first. The optimiser updates touched rows alone; a
-// row that no worker touched is left as it was, also where others decay.
+// all of it: a worker pulls the rows of a step from their shard holders, and sends
+// back the gradients of these rows, duplicates added first. The optimiser updates
+// touched rows alone. A row that no worker touched stays as it was, even with weight
+// decay.
 //
 //	words := &trainer.Embedding{Name: "words", Rows: 100_000, Width: 128, First: trainer.UniformRows(seed, -0.1, 0.1)}
 //	x, err := words.Lookup(g, "word", batch*length) // (batch*length, 128)
@@ -25,7 +27,7 @@ type Embedding struct {
 	Rows, Width int
 	Dtype       tensor.Dtype // of the elements; the zero value is float32
 	First       RowInit      // first values; the zero value is zeros
-	Combine     Combine
+	Combine     Combine      // of gradients; the zero value follows the loss
 	Partitioner Partitioning // may be cut in more or fewer partitions while it is trained
 	lookups     []lookup
 }
@@ -40,10 +42,10 @@ type lookup struct {
 // are put together.
 type Combine int
 
-// ByLoss averages where the loss is a mean and adds where it is a sum, as for
-// any other variable: the same as one process on the whole batch. AddRows and
-// AverageRows do the same whatever the loss; an average divides by all
-// virtual workers, also by those that did not touch the row.
+// ByLoss averages if the loss is a mean and adds if it is a sum, as for any other
+// variable: the result is that of one process on the whole batch. AddRows adds and
+// AverageRows averages, whatever the loss. An average divides by all virtual
+// workers, also by those that did not touch the row.
 const (
 	ByLoss Combine = iota
 	AddRows
@@ -51,17 +53,17 @@ const (
 )
 
 // RowInit says what a table's rows begin with. A row's values follow from the
-// seed, the table's name and the row, not from who owns it.
-type RowInit struct{ init owner.RowInit }
+// seed, the table's name and the row, whichever task holds it.
+type RowInit struct{ init layout.RowInit }
 
 // UniformRows draws from [low, high).
 func UniformRows(seed uint64, low, high float64) RowInit {
-	return RowInit{owner.RowInit{Kind: "uniform", A: low, B: high, Seed: seed}}
+	return RowInit{layout.RowInit{Kind: "uniform", A: low, B: high, Seed: seed}}
 }
 
 // NormalRows draws from the normal distribution.
 func NormalRows(seed uint64, mean, deviation float64) RowInit {
-	return RowInit{owner.RowInit{Kind: "normal", A: mean, B: deviation, Seed: seed}}
+	return RowInit{layout.RowInit{Kind: "normal", A: mean, B: deviation, Seed: seed}}
 }
 
 // Lookup adds n rows of the table to the graph, of shape (n, Width). name is
@@ -84,8 +86,8 @@ func (e *Embedding) dtype() tensor.Dtype {
 	return e.Dtype
 }
 
-// declared describes the table to its owners.
-func (e *Embedding) declared(kind LossKind) (owner.Variable, error) {
+// declared describes the table to its shard holders.
+func (e *Embedding) declared(kind LossKind) (layout.Variable, error) {
 	average := kind == Mean
 	switch e.Combine {
 	case ByLoss:
@@ -94,55 +96,27 @@ func (e *Embedding) declared(kind LossKind) (owner.Variable, error) {
 	case AverageRows:
 		average = true
 	default:
-		return owner.Variable{}, fmt.Errorf("embedding %q: combine is %d: want ByLoss, AddRows or AverageRows", e.Name, e.Combine)
+		return layout.Variable{}, fmt.Errorf("embedding %q: combine is %d: want ByLoss, AddRows or AverageRows", e.Name, e.Combine)
 	}
-	v := owner.Variable{
-		Name: e.Name, Dtype: owner.Dtype(e.dtype().String()), Shape: []int{e.Rows, e.Width},
-		Sparse: &owner.Sparse{First: e.First.init, Average: average},
+	v := layout.Variable{
+		Name: e.Name, Dtype: layout.Dtype(e.dtype().String()), Shape: []int{e.Rows, e.Width},
+		Sparse: &layout.Sparse{First: e.First.init, Average: average},
 	}
 	_, err := v.Elements()
 	return v, err
 }
 
-// indices reads what a feed gives for a lookup: n indices of rows.
-func (e *Embedding) indices(into []int64, from tensor.Tensor) error {
-	n, err := copyIndices(into, from)
-	if err != nil {
-		return err
-	}
-	if n != len(into) {
-		return fmt.Errorf("%d indices, the model wants %d", n, len(into))
-	}
-	for i, row := range into {
-		if row < 0 || row >= int64(e.Rows) {
-			return fmt.Errorf("index %d at position %d, the table %q has %d rows", row, i, e.Name, e.Rows)
-		}
-	}
-	return nil
-}
+// Partitioning says in how many partitions a table may be cut.
+type Partitioning struct{ least int }
 
-// copyIndices returns how many indices there are; it copies them where they
-// fit.
-func copyIndices(into []int64, from tensor.Tensor) (int, error) {
-	if from.RequiresIterator() || from.DataOrder().IsColMajor() {
-		return 0, fmt.Errorf("the indices do not lie in row-major order")
-	}
-	switch data := from.Data().(type) {
-	case []int64:
-		return narrow(into, data), nil
-	case []int32:
-		return narrow(into, data), nil
-	case []int:
-		return narrow(into, data), nil
-	}
-	return 0, fmt.Errorf("type %v: want int, int32 or int64", from.Dtype())
-}
-
-func narrow[T int | int32 | int64](into []int64, from []T) int {
-	if len(into) == len(from) {
-		for i, x := range from {
-			into[i] = int64(x)
-		}
-	}
-	return len(from)
-}
+// Partitioner lets the trainer cut a table in any number of partitions from
+// least on: as many as --partitions says, or else as many as make steps
+// fastest, which it finds out while it trains (--search-partitions). All
+// tables with a partitioner are cut in the same number. Least is for tables
+// that are too large for fewer hosts; below 1 it is 1.
+//
+//	words := &trainer.Embedding{Name: "words", ..., Partitioner: trainer.Partitioner(1)}
+//
+// How a table is cut changes where its rows lie and nothing else: the weights
+// are the same bits.
+func Partitioner(least int) Partitioning { return Partitioning{max(least, 1)} }

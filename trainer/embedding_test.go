@@ -9,6 +9,8 @@ import (
 
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
+
+	"github.com/plx-run/plx/trainer/config"
 )
 
 // lookupOf trains a table alone: the loss is the mean of the squares of the rows
@@ -39,8 +41,8 @@ func TestTableBeginsAsADenseVariable(t *testing.T) {
 		"zeros":   {RowInit{}, Zeros()},
 	} {
 		for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
-			for _, at := range append(layouts, layout{"hybrid", 3}) {
-				tj := newTestJob(t, 3, at.servers, Arch(at.arch), flags(func(c *config) { c.partition = 200 }))
+			for _, at := range append(layouts, architecture{"hybrid", 3}) {
+				tj := newTestJob(t, 3, at.servers, Arch(at.arch), flags(func(c *config.Config) { c.PartitionBytes = 200 }))
 				errs := tj.all(func(j *Job) error {
 					table := func() *Embedding {
 						return &Embedding{Name: "table", Rows: rows, Width: width, Dtype: dt, First: c.first}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/plx-run/plx/trainer/config"
 )
 
 // endsAfter is a program that has data for so many steps, by rank.
@@ -29,7 +31,7 @@ func endsAfter(steps []int, ending Ending, took func(rank, step int, result Resu
 }
 
 // architectures are those that a synchronous job can have.
-var architectures = []layout{{"ps", 2}, {"allreduce", 0}}
+var architectures = []architecture{{"ps", 2}, {"allreduce", 0}}
 
 // That all take as many steps is the program's promise: who breaks it is named.
 func TestWaitForAllNamesWhoLeft(t *testing.T) {
@@ -49,7 +51,7 @@ func TestWaitForAllNamesWhoLeft(t *testing.T) {
 func TestJoinersDoNotCount(t *testing.T) {
 	for _, at := range architectures {
 		for _, steps := range [][]int{{3, 6, 4}, {6, 3, 3}, {0, 2, 5}} {
-			tj := newTestJob(t, 3, at.servers, Arch(at.arch), flags(func(c *config) { c.digest = true }))
+			tj := newTestJob(t, 3, at.servers, Arch(at.arch), flags(func(c *config.Config) { c.Digest = true }))
 			losses := make([][]float64, 3)
 			errs := tj.end(endsAfter(steps, JoinOthers, func(rank, _ int, result Result, _ error) {
 				losses[rank] = append(losses[rank], result.Loss)
@@ -76,7 +78,7 @@ func TestJoinersDoNotCount(t *testing.T) {
 			}
 			for rank, j := range tj.jobs {
 				r := j.replica.Load()
-				if err := allNear("w", floats64(r.memory[0]), twin.w[:]); err != nil || r.step != max(steps[0], steps[1], steps[2]) {
+				if err := allNear("w", floats64(r.training.group.Memory()[0]), twin.w[:]); err != nil || r.step != max(steps[0], steps[1], steps[2]) {
 					t.Errorf("%v, %s: worker:%d at step %d: %v", steps, at.arch, rank, r.step, err)
 				}
 			}
@@ -113,7 +115,7 @@ func TestEndTogether(t *testing.T) {
 					t.Errorf("%v, %s: worker:%d: %d steps, then %v, at step %d; want %d, %v, %d",
 						steps, at.arch, rank, taken[rank], ends[rank], r.step, took, want, short+1)
 				}
-				if err := allNear("w", floats64(r.memory[0]), floats64(tj.jobs[0].replica.Load().memory[0])); err != nil {
+				if err := allNear("w", floats64(r.training.group.Memory()[0]), floats64(tj.jobs[0].replica.Load().training.group.Memory()[0])); err != nil {
 					t.Errorf("%v, %s: worker:%d and worker:0: %v", steps, at.arch, rank, err)
 				}
 			}
@@ -124,7 +126,7 @@ func TestEndTogether(t *testing.T) {
 // --stop-at-step ends with ErrDone, which is a success, and the digest is that
 // of the step.
 func TestStopAtStep(t *testing.T) {
-	stop := flags(func(c *config) { c.stopAt, c.digest = 4, true })
+	stop := flags(func(c *config.Config) { c.StopAt, c.Digest = 4, true })
 	for _, at := range architectures {
 		tj := newTestJob(t, 2, at.servers, Arch(at.arch), stop)
 		errs := tj.end(func(ctx context.Context, j *Job) error {

@@ -5,7 +5,9 @@ import (
 	"math"
 	"testing"
 
-	"github.com/plx-run/plx/trainer/executor"
+	"github.com/plx-run/plx/trainer/operation"
+
+	"github.com/plx-run/plx/trainer/replica"
 	"github.com/plx-run/plx/trainer/wire"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -16,36 +18,40 @@ import (
 // behind must not leak into the next.
 func checkGradients(t *testing.T, build Build, batch int, feed func(step int) Feed) {
 	t.Helper()
-	trained, kept, err := newLane(build, batch, nil, true)
+	var model Model
+	group, err := replica.NewGroup(func(g *gorgonia.ExprGraph, rows int) (replica.Model, error) {
+		m, err := build(g, rows)
+		model = m
+		return m.nodes(), err
+	}, batch, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	probe, _, err := newLane(build, batch, kept, false) // shares the values
+	trained, kept := group.First(), group.Memory()
+	probe, err := group.Evaluator(batch) // shares the values
 	if err != nil {
 		t.Fatal(err)
 	}
-	loss := func(l *lane, f Feed) float64 {
-		if err := errors.Join(l.check(f, 1), l.load(f, 0, nil)); err != nil {
+	loss := func(r *replica.Replica, f Feed) float64 {
+		if err := errors.Join(r.Check(f, 1), r.Load(f, 0)); err != nil {
 			t.Fatal(err)
 		}
-		sums, err := l.run(executor.Call{Train: l == trained}, func(int) {}, nil)
+		sums, err := r.Run(operation.Call{Train: r == trained}, func(int) {})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return sums[0]
 	}
-	for i, v := range kept {
-		memory, _ := rowMajor(v)
-		trained.gradients[i] = make([]byte, len(memory))
+	for i, memory := range kept {
+		trained.SetGradient(i, make([]byte, len(memory)))
 	}
 	for step := range 3 {
 		f := feed(step)
 		if got, want := loss(trained, f), loss(probe, f); math.Abs(got-want) > 1e-12 {
 			t.Errorf("step %d: loss %v in training, %v in evaluation", step, got, want)
 		}
-		for i, n := range trained.model.Variables {
-			memory, _ := rowMajor(kept[i])
-			values, gradient := wire.Floats[float64](memory), wire.Floats[float64](trained.gradients[i])
+		for i, n := range model.Variables {
+			values, gradient := wire.Floats[float64](kept[i]), wire.Floats[float64](trained.Gradient(i))
 			for j := range values {
 				const h = 1e-5
 				at := values[j]
@@ -60,9 +66,8 @@ func checkGradients(t *testing.T, build Build, batch int, feed func(step int) Fe
 				}
 			}
 		}
-		for i := range kept { // move on, all variables at once
-			memory, _ := rowMajor(kept[i])
-			for j, d := range wire.Floats[float64](trained.gradients[i]) {
+		for i, memory := range kept { // move on, all variables at once
+			for j, d := range wire.Floats[float64](trained.Gradient(i)) {
 				wire.Floats[float64](memory)[j] -= 0.1 * d
 			}
 		}
@@ -94,20 +99,4 @@ func TestGradientsOfOddGraphs(t *testing.T) {
 		return Model{Inputs: gorgonia.Nodes{x, y}, Variables: gorgonia.Nodes{w, b}, Loss: loss}, nil
 	}
 	checkGradients(t, build, 5, func(step int) Feed { return rows(tensor.Float64, step, 0, 5, 4, 4) })
-}
-
-func TestGatherFollowsStrides(t *testing.T) {
-	v := tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]float32{1, 2, 3, 4, 5, 6}))
-	if err := v.T(); err != nil {
-		t.Fatal(err)
-	}
-	to := make([]float32, 6)
-	if err := copyInto(wire.Bytes(to), v); err != nil {
-		t.Fatal(err)
-	}
-	for i, want := range []float32{1, 4, 2, 5, 3, 6} {
-		if to[i] != want {
-			t.Fatalf("got %v", to)
-		}
-	}
 }

@@ -1,13 +1,14 @@
 package trainer
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/trainer/checkpoint/saver"
 	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/config"
 )
 
 // A job that is held stands still behind the checkpoint that was asked for,
@@ -15,12 +16,12 @@ import (
 func TestAHeldJobGoesOn(t *testing.T) {
 	x := trial{build: words, feed: sentences, opt: Adam(0.01), options: []Option{GlobalBatch(12)}, steps: 30}
 	want := x.alone(t, VirtualWorkers(6))
-	tj := newTestJobOn(t, hostNames(3), 1, VirtualWorkers(6), saving(t.TempDir(), 0), Arch("ps"))
+	tj := newTestJobOn(t, hostNames(3), 1, VirtualWorkers(6), everySteps(t.TempDir(), 0), Arch("ps"))
 	chief := tj.jobs[0]
 	told := make(chan int, 1)
 	stopped := make(chan error, 1)
 	go func() { // a job that ends before it was held fails the test below
-		for chief.steps.Load() < 3 {
+		for chief.progress.steps.Load() < 3 {
 			select {
 			case <-t.Context().Done():
 				return
@@ -28,8 +29,8 @@ func TestAHeldJobGoesOn(t *testing.T) {
 			}
 		}
 		r := chief.replica.Load()
-		r.saver.ask(request{hold: true, leaving: []cluster.Task{{Role: cluster.Worker, Index: 2}},
-			tell: func(step int, _ time.Duration, err error) {
+		r.saving.saver.Ask(saver.Request{Hold: true, Leaving: []cluster.Task{{Role: cluster.Worker, Index: 2}},
+			Tell: func(step int, _ time.Duration, err error) {
 				if err != nil {
 					stopped <- err
 					return
@@ -38,13 +39,15 @@ func TestAHeldJobGoesOn(t *testing.T) {
 			}})
 		select {
 		case step := <-told:
-			before := chief.steps.Load()
-			time.Sleep(100 * time.Millisecond) // steps take one or two
-			if after := chief.steps.Load(); after != before || int(after) != step {
-				stopped <- errors.New("it goes on while it is held")
+			before := chief.progress.steps.Load()
+			for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) { // steps take one or two
+				if after := chief.progress.steps.Load(); after != before || int(after) != step {
+					stopped <- errors.New("it goes on while it is held")
+					break
+				}
 			}
 			close(stopped)
-			r.saver.resume(0)
+			r.saving.saver.Resume(0)
 		case <-t.Context().Done():
 		}
 	}()
@@ -65,45 +68,25 @@ func TestAHeldJobGoesOn(t *testing.T) {
 	}
 }
 
-// A chief that is told to stop while it holds the job ends.
-func TestAHeldJobEnds(t *testing.T) {
-	s := &saver{r: &Replica{job: &Job{}}}
-	s.hold([]request{{}, {hold: true, number: 3}})
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errAgentSays)
-	s.resting.step = 1
-	if err := s.rest(ctx); !errors.Is(err, errStopped) {
-		t.Errorf("got %v", err)
-	}
-	s.resume(2) // of a request before
-	if s.resting == nil {
-		t.Fatal("the word of another request ended it")
-	}
-	s.resume(3)
-	if err := s.rest(t.Context()); err != nil {
-		t.Errorf("resumed: %v", err)
-	}
-}
-
 func TestHowManyWorkersAJobBears(t *testing.T) {
 	for _, x := range []struct {
-		conf    config
+		conf    config.Config
 		leaves  int
 		first   int
 		workers int
 		want    string
 	}{
-		{config{virtual: 6, replicas: 1, accumulate: 1}, 6, 2, 3, ""},
-		{config{virtual: 6, replicas: 1, accumulate: 1}, 6, 2, 6, ""},
-		{config{virtual: 6, replicas: 1, accumulate: 1}, 6, 2, 7, "7 workers"},
-		{config{replicas: 1, accumulate: 1}, 4, 4, 1, ""},
-		{config{replicas: 1, accumulate: 1}, 4, 4, 5, "launch it with --virtual-workers 5"},
-		{config{replicas: 1, accumulate: 1, sync: "group:3"}, 4, 4, 3, ""},
-		{config{replicas: 1, accumulate: 1, sync: "group:3"}, 4, 4, 2, "group:3: want 1 to 2 groups"},
-		{config{replicas: 1, accumulate: 1, sync: "backup:1"}, 4, 4, 1, "backup:1: want 0 to 0"},
+		{config.Config{VirtualWorkers: 6, Replicas: 1, Accumulate: 1}, 6, 2, 3, ""},
+		{config.Config{VirtualWorkers: 6, Replicas: 1, Accumulate: 1}, 6, 2, 6, ""},
+		{config.Config{VirtualWorkers: 6, Replicas: 1, Accumulate: 1}, 6, 2, 7, "7 workers"},
+		{config.Config{Replicas: 1, Accumulate: 1}, 4, 4, 1, ""},
+		{config.Config{Replicas: 1, Accumulate: 1}, 4, 4, 5, "launch it with --virtual-workers 5"},
+		{config.Config{Replicas: 1, Accumulate: 1, Sync: "group:3"}, 4, 4, 3, ""},
+		{config.Config{Replicas: 1, Accumulate: 1, Sync: "group:3"}, 4, 4, 2, "group:3: want 1 to 2 groups"},
+		{config.Config{Replicas: 1, Accumulate: 1, Sync: "backup:1"}, 4, 4, 1, "backup:1: want 0 to 0"},
 	} {
-		j := &Job{config: x.conf, leaves: x.leaves, contract: cluster.Contract{FirstWorldSize: x.first, Cluster: cluster.Spec{PS: []string{"h1:1"}}}}
-		err := j.bears(x.workers)
+		j := &Job{config: x.conf, virtual: x.leaves, contract: cluster.Contract{FirstWorldSize: x.first, Cluster: cluster.Spec{PS: []string{"h1:1"}}}}
+		err := j.tolerates(x.workers)
 		if (err == nil) != (x.want == "") || err != nil && !strings.Contains(err.Error(), x.want) {
 			t.Errorf("%d workers: %v, want %q", x.workers, err, x.want)
 		}

@@ -68,7 +68,7 @@ func GlorotUniform(seed uint64, name string) gorgonia.InitWFn {
 	})
 }
 
-// stream is where a variable's first values come from.
+// stream is the random numbers of one variable.
 type stream struct{ random.Stream }
 
 func (s stream) uniform(low, high float64) func(uint64) (float64, float64) {

@@ -147,9 +147,9 @@ func TestLogLevels(t *testing.T) {
 		t.Error("accepted loud")
 	}
 	var log bytes.Buffer
-	j := &Job{log: &log, level: slog.LevelWarn}
-	j.Logf(slog.LevelInfo, "no")
-	j.Logf(slog.LevelWarn, "disk %d", 3)
+	p := &printer{out: &log, level: slog.LevelWarn}
+	p.Logf(slog.LevelInfo, "no")
+	p.Logf(slog.LevelWarn, "disk %d", 3)
 	if log.String() != "plx: warn: disk 3\n" {
 		t.Errorf("got %q", log.String())
 	}

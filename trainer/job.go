@@ -4,78 +4,72 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/plx-run/plx/trainer/cluster"
-	"github.com/plx-run/plx/trainer/depot"
-	"github.com/plx-run/plx/trainer/mesh"
-	"github.com/plx-run/plx/trainer/owner"
-	"github.com/plx-run/plx/trainer/peers"
+	"github.com/plx-run/plx/trainer/config"
 )
 
 // Job is what a worker knows of the job it belongs to. A program that runs by
 // itself is the chief and only worker of a job of its own.
 type Job struct {
 	contract cluster.Contract
-	config   config
-	key      cluster.Key
-	level    slog.Level
-	library  string // what computes, for the start line
-	numerics string // what decides the bits of a result
-	leaves   int    // virtual workers of the whole job
+	config   config.Config
+	virtual  int // virtual workers of the whole job
+	host     host
+	log      *printer
+	out      io.Writer                          // the program's own output
+	tell     func(cluster.ControlMessage) error // sends to the agent; nil without one
+	network  *network
+	progress progress
 
-	quietly time.Duration // waits without a word, 0: waitQuietly
-
-	logging sync.Mutex
-	log     io.Writer
-	out     io.Writer // the program's own output
-
-	door *peers.Door // nil where nobody is to connect
-	mesh *mesh.Mesh  // between the workers
-
-	depot *depot.Depot // nil: no checkpoints
-
-	tell func(cluster.ControlMessage) error // the agent; nil: there is none
-
-	steps        atomic.Int64
-	first        sync.Once     // step of this process
-	begun        chan struct{} // closed when it was made; nil where nobody is to hear of it
-	over         atomic.Bool   // the process goes on with another generation
 	parallelized atomic.Bool
-	replica      atomic.Pointer[Replica]
+	replica      atomic.Pointer[Replica] // nil until Parallelize has returned
 }
 
-// soloContract is what a program that runs by itself is told.
+// host is what a worker computes with.
+type host struct {
+	library  string // for matrices, for the start line
+	numerics string // what decides the bits of a result
+}
+
+// progress is how far this worker has come. The task reports it to the agent.
+type progress struct {
+	steps atomic.Int64
+	once  sync.Once
+	begun chan struct{} // closed after the first step of this process
+}
+
+// took notes that a step of this process has ended, after which there are so many.
+func (p *progress) took(steps int) {
+	p.steps.Store(int64(steps))
+	p.once.Do(func() { close(p.begun) })
+}
+
+// soloContract is the contract of a program that runs by itself.
 var soloContract = cluster.Contract{Task: cluster.Chief, WorldSize: 1, LocalWorldSize: 1}
 
-// newJob reads what a contract points to.
-func newJob(c cluster.Contract, conf config, log, out io.Writer) (*Job, error) {
+// newJob reads what a contract points to. tell sends to the agent, nil without one.
+func newJob(c cluster.Contract, conf config.Config, log, out io.Writer, tell func(cluster.ControlMessage) error) (*Job, error) {
 	level, err := parseLevel(c.LogLevel)
 	if err != nil {
 		return nil, err
 	}
-	j := &Job{contract: c, config: conf, level: level, log: log, out: out, begun: make(chan struct{})}
-	if c.Task.Role == cluster.Worker {
-		if err := conf.suits(c.WorldSize, len(c.Cluster.PS)); err != nil {
-			return nil, err
-		}
-		if j.leaves, err = conf.leaves(c.WorldSize, c.FirstWorldSize); err != nil {
-			return nil, err
-		}
-	}
-	if c.SecretFile == "" {
-		return j, nil
-	}
-	secret, err := c.Secret()
+	p := &printer{level: level, out: log}
+	n, err := newNetwork(c, p)
 	if err != nil {
 		return nil, err
 	}
-	j.key = cluster.PeerKey(secret, c.Generation)
-	return j, nil
+	j := &Job{contract: c, config: conf, log: p, out: out, tell: tell, network: n, progress: progress{begun: make(chan struct{})}}
+	if c.Task.Role != cluster.Worker {
+		return j, nil
+	}
+	if err := conf.Suits(c.WorldSize, len(c.Cluster.PS)); err != nil {
+		return nil, err
+	}
+	j.virtual, err = conf.CountVirtual(c.WorldSize, c.FirstWorldSize)
+	return j, err
 }
 
 // NumWorkers is the number of workers in the job.
@@ -85,30 +79,31 @@ func (j *Job) NumWorkers() int { return j.contract.WorldSize }
 func (j *Job) WorkerID() int { return j.contract.Task.Index }
 
 // NumReplicasPerWorker is how many virtual workers this worker computes: one
-// unless --replicas, --accumulate or --virtual-workers say more. Where the
-// number of workers does not divide the virtual ones, workers differ in it.
+// unless --replicas, --accumulate or --virtual-workers say more. If the number of
+// workers does not divide the number of virtual workers, workers differ in it.
 func (j *Job) NumReplicasPerWorker() int {
-	lo, hi := j.shards(j.WorkerID())
+	lo, hi := j.part(j.WorkerID())
 	return hi - lo
 }
 
-// NumShards is the number of data shards: one per virtual worker of the job.
-func (j *Job) NumShards() int { return j.leaves }
+// NumShards is the number of virtual workers of the job. Data is cut in as many
+// shards, see [Shard].
+func (j *Job) NumShards() int { return j.virtual }
 
-// ShardID is this worker's data shard, the first of NumReplicasPerWorker
-// consecutive ones.
+// ShardID is this worker's first virtual worker, and the shard of the data that
+// belongs to it. NumReplicasPerWorker consecutive ones are this worker's.
 func (j *Job) ShardID() int {
-	lo, _ := j.shards(j.WorkerID())
+	lo, _ := j.part(j.WorkerID())
 	return lo
 }
 
-// shards is the half-open range of virtual workers that a worker computes.
-func (j *Job) shards(rank int) (lo, hi int) {
-	return rank * j.leaves / j.NumWorkers(), (rank + 1) * j.leaves / j.NumWorkers()
+// part is the half-open range of virtual workers that a worker computes.
+func (j *Job) part(rank int) (lo, hi int) {
+	return rank * j.virtual / j.NumWorkers(), (rank + 1) * j.virtual / j.NumWorkers()
 }
 
-// Seed is what --seed says: first values, shuffling and dropout follow from it.
-func (j *Job) Seed() uint64 { return j.config.seed }
+// Seed is the number of --seed: first values, shuffling and dropout follow from it.
+func (j *Job) Seed() uint64 { return j.config.Seed }
 
 // IsChief reports whether this is worker 0, the one that prints and saves.
 func (j *Job) IsChief() bool { return j.contract.Task.IsChief() }
@@ -125,50 +120,20 @@ func (j *Job) ID() string { return j.contract.Job }
 // Generation counts the job's restarts, from 0.
 func (j *Job) Generation() int { return j.contract.Generation }
 
-func (j *Job) servers() []string { return j.contract.Cluster.PS }
-
-// mode is how far workers drift apart.
-func (j *Job) mode() (owner.Sync, error) { return j.config.mode(j.NumWorkers(), len(j.servers())) }
-
-// usable refuses what a program has kept of a generation that is over. Why that
-// one broke is no error of the present one.
-func (j *Job) usable() error {
-	if j.over.Load() {
-		return fmt.Errorf("generation %d is over: a job and its replica are of use only in the call of train that was given them", j.Generation())
-	}
-	return nil
-}
+// servers is the number of parameter servers.
+func (j *Job) servers() int { return len(j.contract.Cluster.PS) }
 
 // Logf writes a line to stderr, unless level is below PLX_LOG_LEVEL.
-func (j *Job) Logf(level slog.Level, format string, args ...any) {
-	if level < j.level {
-		return
-	}
-	text := fmt.Sprintf(format, args...)
-	if level != slog.LevelInfo {
-		text = strings.ToLower(level.String()) + ": " + text
-	}
-	j.logging.Lock()
-	defer j.logging.Unlock()
-	fmt.Fprintf(j.log, "plx: %s\n", text) // nobody is left to be told of a broken stderr
-}
+func (j *Job) Logf(level slog.Level, format string, args ...any) { j.log.Logf(level, format, args...) }
 
-// parseLevel reads PLX_LOG_LEVEL: a name, or a number as Python's logging has
-// them (10 debug, 20 info, 30 warning, 40 error).
-func parseLevel(s string) (slog.Level, error) {
-	switch strings.ToLower(s) {
-	case "", "info":
-		return slog.LevelInfo, nil
-	case "debug":
-		return slog.LevelDebug, nil
-	case "warn", "warning":
-		return slog.LevelWarn, nil
-	case "error", "critical":
-		return slog.LevelError, nil
+// tolerates returns why the job cannot go on with so many workers.
+func (j *Job) tolerates(workers int) error {
+	if err := j.config.Suits(workers, j.servers()); err != nil {
+		return err
 	}
-	n, err := strconv.Atoi(s)
-	if err != nil || n < 0 {
-		return 0, fmt.Errorf("PLX_LOG_LEVEL=%q: want debug, info, warn, error, or a number such as 20", s)
+	virtual, err := j.config.CountVirtual(workers, j.contract.FirstWorldSize)
+	if err == nil && virtual != j.virtual {
+		err = fmt.Errorf("%s, and it trains with %s: launch it with --virtual-workers %d", count(workers, "worker"), count(j.virtual, "virtual worker"), virtual)
 	}
-	return slog.Level((n - 20) * 2 / 5), nil // 10 apart there, 4 apart here
+	return err
 }

@@ -8,16 +8,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/trainer/checkpoint/saver"
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
 // inThisStep has a checkpoint made that somebody asks for, and returns what
 // becomes of it.
-func inThisStep(t *testing.T, s *saver, r request) (step int) {
+func inThisStep(t *testing.T, s *saver.Saver, r saver.Request) (step int) {
 	t.Helper()
 	told := make(chan error, 1)
-	r.tell = func(at int, _ time.Duration, err error) { step = at; told <- err }
-	s.ask(r)
+	r.Tell = func(at int, _ time.Duration, err error) { step = at; told <- err }
+	s.Ask(r)
 	select {
 	case err := <-told:
 		if err != nil {
@@ -33,6 +34,9 @@ func inThisStep(t *testing.T, s *saver, r request) (step int) {
 // holds them, when it is asked to; and once all is done there is nothing more to
 // save.
 func TestSaveBehindTheChiefsLastStep(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for _, mode := range []string{"async", "ssp:9", "group:2"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
@@ -44,26 +48,26 @@ func TestSaveBehindTheChiefsLastStep(t *testing.T) {
 func testSaveBehindTheChiefsLastStep(t *testing.T, mode string) {
 	dir, asked, each := t.TempDir(), make(chan struct{}), regression{}
 	for run, steps := range [][]int{{5, 9}, {5, 12}} {
-		tj := newTestJobOn(t, hostNames(2), 2, VirtualWorkers(6), saving(dir, 0), Arch("ps"), Sync(mode))
+		tj := newTestJobOn(t, hostNames(2), 2, VirtualWorkers(6), everySteps(dir, 0), Arch("ps"), Sync(mode))
 		go func() {
 			defer close(asked)
 			if !eventuallyAt(t, tj.jobs[0], 5) || run > 0 {
 				return
 			}
-			s := tj.jobs[0].replica.Load().saver
-			if step := inThisStep(t, s, request{}); step != 5 {
+			s := tj.jobs[0].replica.Load().saving.saver
+			if step := inThisStep(t, s, saver.Request{}); step != 5 {
 				t.Errorf("%s: saved behind step %d, want 5", mode, step)
 			}
 			refused := make(chan error, 1)
-			s.ask(request{hold: true, workers: 3, tell: func(_ int, _ time.Duration, err error) { refused <- err }})
+			s.Ask(saver.Request{Hold: true, Workers: 3, Tell: func(_ int, _ time.Duration, err error) { refused <- err }})
 			if err := <-refused; err == nil || !strings.Contains(err.Error(), "only as many workers as now, 2, can go on, not 3") {
 				t.Errorf("%s: asked to go on with another worker: %v", mode, err)
 			}
-			if w := (&task{job: tj.jobs[0]}).word(cluster.Heartbeat); !w.Last || w.Step != 5 {
+			if w := (&task{job: tj.jobs[0]}).word(cluster.Heartbeat); w.Step != 5 {
 				t.Errorf("%s: a chief that is done says %+v", mode, w)
 			}
-			inThisStep(t, s, request{hold: true, number: 1, workers: 2})
-			s.resume(1)
+			inThisStep(t, s, saver.Request{Hold: true, Number: 1, Workers: 2})
+			s.Resume(1)
 		}()
 		errs := tj.end(func(ctx context.Context, j *Job) error {
 			r, err := j.Parallelize(ctx, each.build, SGD(0.01), GlobalBatch(12))
@@ -92,7 +96,7 @@ func testSaveBehindTheChiefsLastStep(t *testing.T, mode string) {
 			t.Fatalf("%s, run %d: %v\n%s", mode, run, err, tj.logs[0])
 		}
 		<-asked
-		if step := inThisStep(t, tj.jobs[0].replica.Load().saver, request{}); step != 5 {
+		if step := inThisStep(t, tj.jobs[0].replica.Load().saving.saver, saver.Request{}); step != 5 {
 			t.Errorf("%s, run %d: when all is done: behind step %d, want 5", mode, run, step)
 		}
 		if said := tj.logs[0].String(); run > 0 && !strings.Contains(said, "each worker goes on where it was, after steps 5 to 9") {
@@ -106,7 +110,7 @@ func testSaveBehindTheChiefsLastStep(t *testing.T, mode string) {
 // of that one.
 func TestAskedForWhenAllIsSaved(t *testing.T) {
 	each, told := regression{}, make(chan error, 1)
-	tj := newTestJobOn(t, hostNames(2), 1, VirtualWorkers(6), saving(t.TempDir(), 4))
+	tj := newTestJobOn(t, hostNames(2), 1, VirtualWorkers(6), everySteps(t.TempDir(), 4))
 	errs := tj.end(func(ctx context.Context, j *Job) error {
 		r, err := j.Parallelize(ctx, each.build, SGD(0.01), GlobalBatch(12))
 		if err != nil {
@@ -120,7 +124,7 @@ func TestAskedForWhenAllIsSaved(t *testing.T) {
 			}
 		}
 		if j.IsChief() {
-			r.saver.ask(request{tell: func(step int, _ time.Duration, err error) {
+			r.saving.saver.Ask(saver.Request{Tell: func(step int, _ time.Duration, err error) {
 				if step != 8 {
 					err = errors.Join(err, fmt.Errorf("behind step %d, want 8", step))
 				}
@@ -135,21 +139,21 @@ func TestAskedForWhenAllIsSaved(t *testing.T) {
 	if err := <-told; err != nil {
 		t.Error(err)
 	}
-	if step := inThisStep(t, tj.jobs[0].replica.Load().saver, request{}); step != 8 {
+	if step := inThisStep(t, tj.jobs[0].replica.Load().saving.saver, saver.Request{}); step != 8 {
 		t.Errorf("afterwards: behind step %d, want 8", step)
 	}
 }
 
 // eventuallyFree waits until the chief may begin another save.
 func eventuallyFree(j *Job) {
-	for j.IsChief() && j.depot.Busy() {
+	for end := time.Now().Add(time.Minute); j.IsChief() && j.network.store.Busy() && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 }
 
 // eventuallyAt waits until a task has begun so many steps.
 func eventuallyAt(t *testing.T, j *Job, steps int64) bool {
-	for j.steps.Load() < steps {
+	for j.progress.steps.Load() < steps {
 		select {
 		case <-t.Context().Done():
 			return false

@@ -2,6 +2,7 @@ package trainer
 
 import (
 	"context"
+	"fmt"
 	"iter"
 )
 
@@ -49,4 +50,33 @@ func (r *Replica) Train(ctx context.Context, steps int, feed func(step int) (Fee
 			}
 		}
 	}
+}
+
+// Prefetch announces the feed of a step to come, so that the rows of embeddings
+// for it travel while the step before it is computed. Only indices of lookups
+// count:
+//
+//	for ... {
+//		err := replica.Prefetch(next)
+//		result, err := replica.Step(ctx, feed)
+//		feed, next = next, ...
+//	}
+//
+// Shard holders send rows that the step changes once more, so results are the same
+// bits with Prefetch and without. They are also the same if the step gets another
+// feed; then the time is not saved. Prefetch returns at once. The next Step sends
+// the request, unless it is the step that gets this feed.
+//
+// It does nothing without embeddings, with --prefetch=false, and with a --sync
+// other than sync, because it is unknown there which step is next.
+func (r *Replica) Prefetch(feed Feed) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.job.config.Prefetch || r.err != nil || r.ended {
+		return nil
+	}
+	if err := r.worker.prefetch(feed); err != nil {
+		return fmt.Errorf("prefetch: %w", err)
+	}
+	return nil
 }

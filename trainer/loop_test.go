@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/plx-run/plx/trainer/config"
 )
 
 // alternating makes feeds and notes what happens in which order: 10+s is a
@@ -86,7 +88,7 @@ func TestTrainEndsAfterAnError(t *testing.T) {
 			t.Errorf("no feed for step %d: %v after %d steps", fails, err, a.r.Steps())
 		}
 	}
-	stopped := newAlternating(t, flags(func(c *config) { c.stopAt = 4 }))
+	stopped := newAlternating(t, flags(func(c *config.Config) { c.StopAt = 4 }))
 	if err := stopped.train(t, &regression{}, 9, -1); err != ErrDone || stopped.r.Steps() != 4 {
 		t.Errorf("%v after %d steps, want ErrDone after 4", err, stopped.r.Steps())
 	}
@@ -134,8 +136,9 @@ func TestTrainPrefetches(t *testing.T) {
 			}
 			break
 		}
-		if steps++; r.ahead != (prefetch{asked: result.Step < 2}) {
-			t.Errorf("step %d: %+v", result.Step, r.ahead)
+		steps++
+		if known, requested := r.worker.tables.Ahead(); known || requested != (result.Step < 2) {
+			t.Errorf("step %d: known %t, requested %t", result.Step, known, requested)
 		}
 	}
 	if err := r.close(nil); err != nil || steps != 3 {

@@ -7,11 +7,10 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
-	"github.com/plx-run/plx/trainer/blas"
 	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/config"
 )
 
 // Exit codes of a trainer program: 0, a failure of any kind, a mistake in the
@@ -42,17 +41,15 @@ var (
 // train returns an error other than ErrDone the process exits with 1 and the
 // job fails.
 //
-// When the job is begun anew because another task was lost, or hosts join or
-// leave, the process stays, unless FreshProcess says otherwise: that context
-// ends, and train is called again with the job as it then is. What the program
-// keeps in package variables is still there, so that data need not be read
-// again; what a result depends on must follow from the job alone.
+// When the job restarts, because a task was lost or because hosts join or leave,
+// the launcher starts the program again: every generation of a job has processes
+// of its own.
 func Main(train func(ctx context.Context, job *Job) error, settings ...Setting) {
-	p := process{getenv: os.Getenv, log: os.Stderr, out: os.Stdout, config: defaults()}
+	p := process{getenv: os.Getenv, log: os.Stderr, out: os.Stdout, config: config.Default()}
 	for _, set := range settings {
 		set(&p.config)
 	}
-	if err := p.config.parseCommandLine(ownName(os.Getenv)); err != nil {
+	if err := p.config.ParseCommandLine(ownName(os.Getenv)); err != nil {
 		p.complain("start", err)
 		os.Exit(exitUsage)
 	}
@@ -72,7 +69,7 @@ type signalled struct{ signal os.Signal }
 
 func (s signalled) Error() string { return fmt.Sprintf("%v by %v", errStopped, s.signal) }
 
-// Is says that the task was told to stop.
+// Is makes it an errStopped.
 func (signalled) Is(target error) bool { return target == errStopped }
 
 // stoppedCode is the exit code of a task that cause has stopped.
@@ -92,97 +89,48 @@ func ownName(getenv func(string) string) string {
 	return getenv("PLX_ROLE") + ":" + getenv("PLX_TASK_INDEX")
 }
 
-// process is what runs a task, or one after the other those of several
-// generations, with what it has of the world.
+// process is what a task has of the world: its environment, its output streams
+// and the program's configuration.
 type process struct {
 	getenv   func(string) string
 	log, out io.Writer
-	config   config
-
-	library *blas.Library // nil until it is installed
-	stayed  bool          // for another generation than its first
+	config   config.Config
 }
 
 // run does what Main does and returns the exit code. cancel ends ctx.
-func (p *process) run(ctx context.Context, cancel context.CancelCauseFunc, train func(context.Context, *Job) error) int {
-	post, err := p.report(cancel)
+func (p process) run(ctx context.Context, cancel context.CancelCauseFunc, train func(context.Context, *Job) error) int {
+	t, err := p.open(cancel)
 	if err != nil {
 		p.complain("start", err)
 		return exitFailed
 	}
-	defer post.close()
-	for {
-		code, waits := p.generation(ctx, post, train)
-		if !waits {
-			return code
-		}
-		debug.FreeOSMemory() // others may need it, and the next generation here
-		next, err := post.await(ctx)
-		switch {
-		case errors.Is(err, errStopped):
-			return stoppedCode(err)
-		case err == nil:
-			p.stayed, err = true, p.become(next)
-		}
-		if err != nil {
-			p.complain("start", post.failed(err))
-			return exitFailed
-		}
-	}
+	defer t.close()
+	return p.outcome(ctx, t, t.run(ctx, train))
 }
 
-// generation is the process's life as one task, until nothing of it runs. waits
-// says that the process can be the next generation's.
-func (p *process) generation(ctx context.Context, post *post, train func(context.Context, *Job) error) (code int, waits bool) {
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	t, err := p.open(post, end)
-	if err != nil {
-		p.complain("start", err)
-		return exitFailed, false
-	}
-	err = t.run(ctx, train)
-	code, waits = p.outcome(ctx, t, err)
-	if err := t.close(); err != nil && waits {
-		p.complain(t.name(), fmt.Errorf("wait for the next generation: %w", err))
-		waits = false
-	}
-	return code, waits
-}
-
-// outcome tells what has become of a task.
-func (p *process) outcome(ctx context.Context, t *task, err error) (code int, waits bool) {
+// outcome tells the agent, and on a failure the user, how a task ended, and
+// returns the exit code.
+func (p process) outcome(ctx context.Context, t *task, err error) int {
 	cause := context.Cause(ctx)
-	var own *panicError
-	panicked := errors.As(err, &own)
 	switch {
 	case err == nil:
-		if err := t.say(t.lastWord(cluster.Finished)); err != nil {
+		if err := t.say(t.word(cluster.Finished)); err != nil {
 			p.complain(t.name(), fmt.Errorf("tell the agent: %w", err))
-			return exitFailed, false
+			return exitFailed
 		}
-		return 0, false
+		return 0
 	case errors.Is(cause, errStopped):
-		t.say(t.lastWord(cluster.Heartbeat)) // its exit follows
-		return stoppedCode(cause), false
-	case (errors.Is(cause, errRegroup) || t.foretold(err)) && !panicked:
-		t.say(t.lastWord(cluster.Heartbeat)) // obey notices a dead channel
-		return exitFailed, true
+		return stoppedCode(cause)
 	}
-	peer := t.culprit(err)
-	waits = peer != "" && !panicked && t.survives()
-	m := t.lastWord(cluster.Failed)
-	m.Cause, m.Peer, m.Keeps = err.Error(), peer, waits
-	t.say(m)
+	m := t.word(cluster.Failed)
+	m.Cause, m.Peer = err.Error(), t.culprit(err)
+	t.say(m) // the exit status says it too
 	p.complain(t.name(), err)
-	if p.stayed && peer == "" && m.Step <= m.From {
-		p.hint("the process has stayed, and train was called again in it: a program that cannot bear that says trainer.FreshProcess(), or is launched with --fresh-process")
-	}
-	return exitFailed, waits
+	return exitFailed
 }
 
-// complain writes an error and, where the user can do something, a hint.
-func (p *process) complain(subject string, err error) {
+// complain writes an error and, if the error has one, a hint.
+func (p process) complain(subject string, err error) {
 	var panicked *panicError
 	if errors.As(err, &panicked) {
 		p.log.Write(panicked.stack) // before the message, which is to be the last word
@@ -190,8 +138,6 @@ func (p *process) complain(subject string, err error) {
 	fmt.Fprintf(p.log, "plx: %s: %v\n", subject, err) // nobody is left to be told of a broken stderr
 	var helpful interface{ Hint() string }
 	if errors.As(err, &helpful) {
-		p.hint(helpful.Hint())
+		fmt.Fprintf(p.log, "plx: hint: %s\n", helpful.Hint())
 	}
 }
-
-func (p *process) hint(text string) { fmt.Fprintf(p.log, "plx: hint: %s\n", text) }

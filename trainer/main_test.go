@@ -2,7 +2,6 @@ package trainer
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -19,8 +18,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/trainer/cluster"
 	"gorgonia.org/tensor"
+
+	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/config"
 )
 
 // TestMain lets the test binary be a trainer program too.
@@ -31,45 +32,25 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// kept is a replica that a program uses although the generation is over.
-var kept *Replica
-
-// testProgram trains TRAINER_TEST steps, "forever", or fails at once. With
-// "60@30" the chief takes none after the 30th, until its context ends; in a
-// later generation it takes the rest. "stale" trains with the first replica
-// that it got.
+// testProgram trains TRAINER_TEST steps, "forever", or fails at once.
 func testProgram(ctx context.Context, j *Job) error {
 	steps, forever := 0, os.Getenv("TRAINER_TEST") == "forever"
 	if os.Getenv("TRAINER_TEST") == "fail" {
 		return errors.New("no such file")
 	}
-	first, last, held := strings.Cut(os.Getenv("TRAINER_TEST"), "@")
-	fmt.Sscan(first, &steps) // stays 0 for forever
-	held = held && j.IsChief() && j.Generation() == 0
+	fmt.Sscan(os.Getenv("TRAINER_TEST"), &steps) // stays 0 for forever
 	r, err := j.Parallelize(ctx, mlp(tensor.Float32, Mean, 8, 6, 3), SGD(0.1), GlobalBatch(12), PeerTimeout(2*time.Second))
 	if err != nil {
 		return err
 	}
-	if os.Getenv("TRAINER_TEST") == "stale" {
-		kept, forever = cmp.Or(kept, r), true
-		r = kept
-	}
-	each, hold := 12/j.NumWorkers(), 0
-	fmt.Sscan(last, &hold)
-	if j.Generation() > 0 && j.IsChief() {
-		fmt.Printf("generation %d of process %d behind step %d\n", j.Generation(), os.Getpid(), r.Steps())
-	}
-	for step := r.Steps(); step < steps || forever; step++ {
+	each := 12 / j.NumWorkers()
+	for step := 0; step < steps || forever; step++ {
 		result, err := r.Step(ctx, rows(tensor.Float32, step, j.WorkerID()*each, (j.WorkerID()+1)*each, 8, 3))
 		if err != nil {
 			return err
 		}
 		if j.IsChief() {
 			fmt.Printf("step %d loss %.6f\n", step, result.Loss)
-		}
-		if held && step == hold {
-			<-ctx.Done()
-			return context.Cause(ctx)
 		}
 	}
 	return nil
@@ -234,7 +215,7 @@ func (p *testProcess) untilStep(t *testing.T, n int) {
 	}
 }
 
-var hello = cluster.ControlMessage{Kind: cluster.Hello, Version: cluster.ControlVersion, Keeps: true}
+var hello = cluster.ControlMessage{Kind: cluster.Hello, Version: cluster.ControlVersion}
 
 func wantSaid(t *testing.T, p *testProcess, code int, want ...cluster.ControlMessage) {
 	t.Helper()
@@ -246,8 +227,8 @@ func wantSaid(t *testing.T, p *testProcess, code int, want ...cluster.ControlMes
 
 func TestJobOfProcesses(t *testing.T) {
 	all := launch(t, "20", 2, 2, "--arch=ps")
-	for rank, name := range []string{"worker:0", "worker:1"} {
-		wantSaid(t, all[name], 0, hello, cluster.ControlMessage{Kind: cluster.Finished, Step: 20, Groups: 1, Last: rank == 0})
+	for _, name := range []string{"worker:0", "worker:1"} {
+		wantSaid(t, all[name], 0, hello, cluster.ControlMessage{Kind: cluster.Finished, Step: 20})
 	}
 	if out := all["worker:0"].out.String(); strings.Count(out, "step ") != 20 {
 		t.Errorf("the chief printed %q", out)
@@ -271,7 +252,7 @@ func TestStopEndsEverybody(t *testing.T) {
 		p := all[name]
 		p.control.Send(stop) // it may have failed already, for want of worker:0
 		code, _ := p.end(t)
-		victim := code == exitStopped && strings.Contains(p.stderr.String(), "worker:0 (")
+		victim := code == exitFailed && strings.Contains(p.stderr.String(), "worker:0 (")
 		if code != want && !victim {
 			t.Errorf("%s: exit code %d, want %d; stderr: %s", name, code, want, p.stderr.String())
 		}
@@ -308,6 +289,9 @@ func TestTermIsAStop(t *testing.T) {
 
 // A process that is killed or frozen is named by everybody who waited for it.
 func TestLostProcessIsNamed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for _, c := range []struct {
 		name   string
 		victim string
@@ -320,7 +304,7 @@ func TestLostProcessIsNamed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			all := launch(t, "forever", 2, 2, "--arch=ps", "--fresh-process")
+			all := launch(t, "forever", 2, 2, "--arch=ps")
 			all["worker:0"].untilStep(t, 3)
 			if err := all[c.victim].cmd.Process.Signal(c.signal); err != nil {
 				t.Fatal(err)
@@ -340,7 +324,10 @@ func TestLostProcessIsNamed(t *testing.T) {
 // Where nobody waits for a worker the others make all their steps without it,
 // and end well. The chief's agent was told that they would.
 func TestLostProcessIsDoneWithout(t *testing.T) {
-	bears := cluster.ControlMessage{Kind: cluster.Bears}
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	bears := cluster.ControlMessage{Kind: cluster.ToleratesLoss}
 	for _, sync := range []string{"async", "ssp:2", "backup:1"} {
 		for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGTERM} {
 			t.Run(sync+" "+signal.String(), func(t *testing.T) {
@@ -390,7 +377,7 @@ func TestAloneAndFailing(t *testing.T) {
 func TestBadContractIsAnError(t *testing.T) {
 	var log bytes.Buffer
 	env := map[string]string{"PLX_ROLE": "worker", "PLX_TASK_INDEX": "x"}
-	p := process{getenv: func(name string) string { return env[name] }, log: &log, config: defaults()}
+	p := process{getenv: func(name string) string { return env[name] }, log: &log, config: config.Default()}
 	code := p.run(context.Background(), func(error) {}, func(context.Context, *Job) error { return nil })
 	if code != exitFailed || !strings.Contains(log.String(), "PLX_TASK_INDEX") {
 		t.Errorf("exit code %d: %s", code, log.String())

@@ -1,18 +1,23 @@
 package trainer
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/plx-run/plx/trainer/embedding"
+	"github.com/plx-run/plx/trainer/graph"
+	"github.com/plx-run/plx/trainer/replica"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
 // Build makes a complete single-device model in an empty graph. batch is the
 // number of rows that one virtual worker takes of a batch. It is called once
-// per lane and again for every batch size that is evaluated, and must build
+// per replica and again for every batch size that is evaluated, and must build
 // the same each time: every worker compares what it built with the others.
 type Build func(g *gorgonia.ExprGraph, batch int) (Model, error)
 
@@ -37,8 +42,8 @@ type State struct {
 	Momentum float64        // in [0, 1)
 }
 
-// LossKind says what the loss of a batch is, and with it how gradients of
-// several workers are put together.
+// LossKind is what the loss of a batch is. It decides how gradients of several
+// workers are put together.
 type LossKind int
 
 // A Mean over the rows makes workers average their gradients, a Sum over the
@@ -58,7 +63,7 @@ func (k LossKind) String() string {
 	return fmt.Sprintf("LossKind(%d)", int(k))
 }
 
-// check says what is wrong with m before anything is compiled.
+// check refuses a model that cannot be trained, before anything is compiled.
 func (m Model) check() error {
 	if m.Loss == nil {
 		return errors.New("the model has no loss: set Model.Loss")
@@ -94,8 +99,8 @@ func (m Model) check() error {
 	return m.checkReach()
 }
 
-// kept are the variables that lie whole in every worker: the trained ones and
-// the states.
+// kept are the variables that every worker holds whole: the trained ones, then
+// those of the states.
 func (m Model) kept() gorgonia.Nodes {
 	all := slices.Clone(m.Variables)
 	for _, s := range m.States {
@@ -113,6 +118,20 @@ func (m Model) lookups() gorgonia.Nodes {
 		}
 	}
 	return all
+}
+
+// nodes returns m as package replica computes it.
+func (m Model) nodes() replica.Model {
+	n := replica.Model{Inputs: m.Inputs, Variables: m.Variables, Loss: m.Loss, Metrics: m.Metrics, Fetches: m.Fetches}
+	for _, s := range m.States {
+		n.States = append(n.States, replica.State{Variable: s.Variable, Batch: s.Batch})
+	}
+	for i, e := range m.Embeddings {
+		for _, l := range e.lookups {
+			n.Lookups = append(n.Lookups, replica.Lookup{Table: e.Name, At: i, Rows: l.rows})
+		}
+	}
+	return n
 }
 
 func (m Model) checkStates() error {
@@ -184,4 +203,31 @@ func (m Model) checkReach() error {
 		return fmt.Errorf("the loss needs %s: list it in Model.Inputs or give it a value", strings.Join(unset, ", "))
 	}
 	return nil
+}
+
+// tables describes the tables to package embedding.
+func (m Model) tables() (all []embedding.Table) {
+	for i, e := range m.Embeddings {
+		all = append(all, embedding.Table{
+			Name: e.Name, Variable: len(m.kept()) + i, Rows: e.Rows, Width: e.Width, Dtype: e.dtype(),
+		})
+	}
+	return all
+}
+
+// digest stands for the model's graph: names, operations, shapes and types.
+func (m Model) digest() (string, error) {
+	described, err := m.describe()
+	if err != nil {
+		return "", err
+	}
+	var text bytes.Buffer
+	if err := described.WriteJSON(&text); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(text.Bytes())), nil
+}
+
+func (m Model) describe() (graph.Graph, error) {
+	return graph.From(m.Loss.Graph(), graph.Marks{Inputs: slices.Concat(m.Inputs, m.lookups()), Variables: m.kept(), Loss: m.Loss})
 }

@@ -148,6 +148,9 @@ func TestModesThatMustEqualSync(t *testing.T) {
 
 // Every mode learns, also where nobody keeps the workers in any order.
 func TestEveryModeLearns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for _, mode := range []string{"sync", "async", "ssp:0", "ssp:3", "group:2", "group:4", "backup:0", "backup:1", "backup:2"} {
 		for name, x := range everything() {
 			x.options, x.opt = []Option{GlobalBatch(24)}, Adam(0.01)

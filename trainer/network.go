@@ -1,64 +1,171 @@
 package trainer
 
 import (
+	"context"
+	"fmt"
 	"net"
+	"path/filepath"
 	"time"
 
-	"github.com/plx-run/plx/trainer/mesh"
+	"github.com/plx-run/plx/trainer/autotune/cost"
+	"github.com/plx-run/plx/trainer/checkpoint/store"
+	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/collective"
+	"github.com/plx-run/plx/trainer/exchange/transition"
+	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/peers"
 )
 
-// How long workers wait for one another in a collective, and how long one may
-// be silent; PeerTimeout and StartTimeout say the same of training.
+// Workers wait for one another in a collective for groupStart, and one may be
+// silent for groupSilence. StartTimeout and PeerTimeout are the same for training.
 const (
-	meshStart   = 2 * time.Minute
-	meshSilence = 30 * time.Second
+	groupStart   = 2 * time.Minute
+	groupSilence = 30 * time.Second
 )
 
-// peers says who this task is to the others.
-func (j *Job) peers() peers.Config {
+// network is what a task shares with the other tasks of the job.
+type network struct {
+	contract cluster.Contract
+	key      cluster.Key // proves to others that this task is of the job
+	log      *printer
+	listener *peers.Listener   // nil: nobody is to connect
+	group    *collective.Group // the workers
+	store    *store.Store      // nil: no checkpoints
+}
+
+// newNetwork reads the job's secret. It connects to nobody.
+func newNetwork(c cluster.Contract, log *printer) (*network, error) {
+	n := &network{contract: c, log: log}
+	if c.SecretFile == "" {
+		return n, nil
+	}
+	secret, err := c.Secret()
+	if err != nil {
+		return nil, err
+	}
+	n.key = cluster.PeerKey(secret, c.Generation)
+	return n, nil
+}
+
+// peers describes this task to the others.
+func (n *network) peers() peers.Config {
+	spec := n.contract.Cluster
 	return peers.Config{
-		Self: j.contract.Task, Key: j.key, Generation: j.contract.Generation,
-		Workers: max(1, len(j.contract.Cluster.Worker)), Servers: len(j.contract.Cluster.PS), Logf: j.Logf,
+		Self: n.contract.Task, Key: n.key, Generation: n.contract.Generation,
+		Workers: max(1, len(spec.Worker)), Servers: len(spec.PS), Logf: n.log.Logf,
 	}
 }
 
-// listen opens the door to the other tasks, on the socket that the launcher
+// listen accepts connections of the other tasks, on the socket that the launcher
 // has opened or at the address that it gave.
-func (j *Job) listen() (err error) {
+func (n *network) listen() (err error) {
 	var ln net.Listener
-	if j.contract.ListenFD > 0 {
-		ln, err = j.contract.Listener()
+	if n.contract.ListenFD > 0 {
+		ln, err = n.contract.Listener()
 	} else {
-		ln, err = net.Listen("tcp", j.contract.Cluster.Addr(j.contract.Task))
+		ln, err = net.Listen("tcp", n.contract.Cluster.Addr(n.contract.Task))
 	}
 	if err == nil {
-		j.door = peers.Open(ln, j.peers())
+		n.listener = peers.Listen(ln, n.peers())
 	}
 	return err
 }
 
-// openMesh prepares the collectives; connections are made when one is used.
-func (j *Job) openMesh() {
-	addrs := j.contract.Cluster.Worker
+// openGroup prepares the collectives. Connections are made when one is used.
+func (n *network) openGroup() {
+	addrs := n.contract.Cluster.Worker
 	if len(addrs) == 0 {
 		addrs = []string{"alone"}
 	}
-	j.mesh = mesh.New(mesh.Config{
-		Peers: j.peers(), Door: j.door, Rank: j.WorkerID(), Addrs: addrs,
-		Start: meshStart, Silence: meshSilence,
+	n.group = collective.New(collective.Config{
+		Peers: n.peers(), Listener: n.listener, Rank: n.contract.Task.Index, Addrs: addrs,
+		Start: groupStart, Silence: groupSilence,
 	})
 }
 
-// close ends what was opened to other tasks. An error means that something of
-// it may still run.
-func (j *Job) close() (err error) {
-	if j.depot != nil {
-		err = j.depot.Close()
+// openStore joins the checkpoint folders of all tasks; dir is that of this one.
+// Without one there are no checkpoints.
+func (n *network) openStore(ctx context.Context, dir string, keep int) (err error) {
+	if dir == "" {
+		return nil
 	}
-	j.mesh.Close() // whoever is left learns it from the connection
-	if j.door != nil {
-		j.door.Close() // likewise
+	path := dir
+	if !filepath.IsAbs(dir) {
+		path = filepath.Join(n.contract.Checkpoints, dir) // without a launcher, below the working folder
 	}
-	return err
+	n.store, err = store.Open(ctx, store.Config{
+		Peers: n.peers(), Listener: n.listener, Cluster: n.contract.Cluster, Dir: path, Keep: keep,
+		Start: groupStart, Silence: groupSilence, Job: n.contract.Job, Logf: n.log.Logf,
+	})
+	if err != nil {
+		return fmt.Errorf("--ckpt-dir %s: %w", dir, err)
+	}
+	return nil
+}
+
+// leaveStore waits until no other task needs a file of this one's folder.
+func (n *network) leaveStore(ctx context.Context) {
+	if n.store != nil {
+		n.store.Wait(ctx) // the store has logged what failed
+	}
+}
+
+// checkpoints is where this task's shards are saved to and restored from; nil:
+// there is no store.
+func (n *network) checkpoints() transition.Checkpoints {
+	if n.store == nil {
+		return nil
+	}
+	return n.store
+}
+
+// close ends what was opened to other tasks.
+func (n *network) close() {
+	if n.store != nil {
+		n.store.Close() // the store has logged what it could not write
+	}
+	n.group.Close() // others notice the closed connection
+	if n.listener != nil {
+		n.listener.Close() // others notice the closed connection
+	}
+}
+
+// machines names the host of each worker and server by its data address.
+func (n *network) machines() (c cost.Cluster) {
+	spec := n.contract.Cluster
+	for i := range n.contract.WorldSize {
+		c.Workers = append(c.Workers, hostOf(spec.Addr(cluster.Task{Role: cluster.Worker, Index: i})))
+	}
+	for _, addr := range spec.PS {
+		c.Servers = append(c.Servers, hostOf(addr))
+	}
+	return c
+}
+
+// hostOf is the host of a data address, or all of an address without a port.
+func hostOf(addr string) string {
+	if host, _, err := net.SplitHostPort(addr); err == nil {
+		return host
+	}
+	return addr
+}
+
+// together are the ranks of the workers of each host, nil if no host has several
+// or an address cannot be read: then nobody adds gradients for others.
+func (n *network) together() []layout.Range {
+	var hosts []layout.Range
+	workers, from := n.contract.Cluster.Worker, 0
+	for rank, addr := range workers {
+		if _, _, err := net.SplitHostPort(addr); err != nil {
+			return nil
+		}
+		if last := rank + 1; last == len(workers) || hostOf(workers[last]) != hostOf(addr) {
+			hosts = append(hosts, layout.Range{Lo: from, Hi: last})
+			from = last
+		}
+	}
+	if len(hosts) == len(workers) {
+		return nil
+	}
+	return hosts
 }

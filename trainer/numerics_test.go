@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
+
+	"github.com/plx-run/plx/trainer/config"
+	"github.com/plx-run/plx/trainer/replica"
+	"github.com/plx-run/plx/trainer/wire"
 )
 
 // roots is a model whose loss, the mean of the roots of x·w, stays finite
@@ -55,7 +60,7 @@ func TestNotFiniteIsNamed(t *testing.T) {
 	} {
 		for _, at := range layouts[1:] {
 			t.Run(c.name+" "+at.arch, func(t *testing.T) {
-				tj := newTestJob(t, 3, at.servers, Arch(at.arch), VirtualWorkers(6), flags(func(f *config) { f.checkNumerics = c.check }))
+				tj := newTestJob(t, 3, at.servers, Arch(at.arch), VirtualWorkers(6), flags(func(f *config.Config) { f.CheckNumerics = c.check }))
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 				defer cancel()
 				errs := tj.all(func(j *Job) error {
@@ -90,8 +95,8 @@ func TestNotFiniteIsNamed(t *testing.T) {
 				}
 				for rank, j := range tj.jobs {
 					r := j.replica.Load()
-					for i, memory := range r.memory {
-						if !finiteBytes(memory, tensor.Float32) {
+					for i, memory := range r.training.group.Memory() {
+						if slices.ContainsFunc(wire.Floats[float32](memory), func(x float32) bool { return !replica.Finite(float64(x)) }) {
 							t.Errorf("worker:%d: the bad gradient has travelled to variable %d", rank, i)
 						}
 					}
@@ -103,7 +108,7 @@ func TestNotFiniteIsNamed(t *testing.T) {
 
 // Rows of an embedding are looked at too.
 func TestNotFiniteRowsAreNamed(t *testing.T) {
-	j := soloJob(&strings.Builder{}, flags(func(f *config) { f.checkNumerics = true }))
+	j := soloJob(&strings.Builder{}, flags(func(f *config.Config) { f.CheckNumerics = true }))
 	build := func(g *gorgonia.ExprGraph, batch int) (Model, error) {
 		table := &Embedding{Name: "table", Rows: 4, Width: 2}
 		rows, err := table.Lookup(g, "row", batch)

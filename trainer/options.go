@@ -3,6 +3,8 @@ package trainer
 import (
 	"fmt"
 	"time"
+
+	"github.com/plx-run/plx/trainer/config"
 )
 
 // Option changes how a model is parallelised.
@@ -16,31 +18,30 @@ type settings struct {
 	start, peer time.Duration
 }
 
-// GlobalBatch says how many rows all workers together take in a step. It is
-// needed, and the number of virtual workers must divide it.
+// GlobalBatch sets how many rows all workers together take in a step. Every
+// program must set it, and the number of virtual workers must divide it.
 func GlobalBatch(rows int) Option { return func(s *settings) { s.batch = rows } }
 
 // ClipNorm scales the gradient of a step down to the global norm max, the
-// root of the sum of all squares over all variables, where it is larger
-// (Pascanu et al. 2013).
+// root of the sum of all squares over all variables, if it is larger (Pascanu et
+// al. 2013).
 func ClipNorm(max float64) Option { return func(s *settings) { s.clip = max } }
 
 // MeasureNorm makes every step tell the gradient's global norm.
 func MeasureNorm() Option { return func(s *settings) { s.norm = true } }
 
-// Ending says what becomes of the others when one worker's program returns
-// from train before theirs.
+// Ending is what the other workers do when one worker's program returns from train
+// before theirs.
 type Ending int
 
 const (
-	// WaitForAll makes the others wait for it: that all take as many steps is
-	// the program's promise, and breaking it is an error that names the worker.
+	// WaitForAll makes the others wait for it. The program promises that all
+	// workers take equally many steps; if one does not, the error names it.
 	WaitForAll Ending = iota
-	// JoinOthers makes it take part in the steps of the others with nothing of
-	// its own, until the last one has ended. A mean is then one over those
-	// that still have data.
+	// JoinOthers makes it take part in the steps of the others, without data,
+	// until the last one has ended. A mean is then over those that have data.
 	JoinOthers
-	// EndTogether ends all after the first step that it has no data for.
+	// EndTogether ends all workers after the first step that one has no data for.
 	EndTogether
 )
 
@@ -55,9 +56,9 @@ func StartTimeout(d time.Duration) Option { return func(s *settings) { s.start =
 // heartbeat, before it is taken for lost: 30 seconds unless set.
 func PeerTimeout(d time.Duration) Option { return func(s *settings) { s.peer = d } }
 
-// read applies options for so many virtual workers. It returns the rows of
-// one.
-func (s *settings) read(options []Option, leaves int) (rows int, err error) {
+// read applies options for so many virtual workers. It returns how many rows each
+// takes.
+func (s *settings) read(options []Option, virtual int) (rows int, err error) {
 	*s = settings{start: 2 * time.Minute, peer: 30 * time.Second}
 	for _, o := range options {
 		o(s)
@@ -67,8 +68,8 @@ func (s *settings) read(options []Option, leaves int) (rows int, err error) {
 		return 0, fmt.Errorf("the batch size is not known: give trainer.GlobalBatch(rows) to Parallelize")
 	case s.batch < 0:
 		return 0, fmt.Errorf("global batch of %d rows: want at least 1", s.batch)
-	case s.batch%leaves != 0:
-		return 0, batchError{s.batch, leaves}
+	case s.batch%virtual != 0:
+		return 0, batchError{s.batch, virtual}
 	case !(s.clip >= 0):
 		return 0, fmt.Errorf("clip norm %v: want more than 0", s.clip)
 	case s.ending < WaitForAll || s.ending > EndTogether:
@@ -76,18 +77,50 @@ func (s *settings) read(options []Option, leaves int) (rows int, err error) {
 	case s.start < time.Millisecond || s.peer < 10*time.Millisecond:
 		return 0, fmt.Errorf("start timeout %v, peer timeout %v: want at least 1ms and 10ms", s.start, s.peer)
 	}
-	return s.batch / leaves, nil
+	return s.batch / virtual, nil
 }
 
-// batchError is a batch that cannot be cut in equal shards.
-type batchError struct{ batch, leaves int }
+// batchError is a batch that cannot be cut in equal parts.
+type batchError struct{ batch, virtual int }
 
 func (e batchError) Error() string {
-	return fmt.Sprintf("a global batch of %d rows cannot be divided over %d virtual workers", e.batch, e.leaves)
+	return fmt.Sprintf("a global batch of %d rows cannot be divided over %d virtual workers", e.batch, e.virtual)
 }
 
 // Hint names the nearest batch that works.
 func (e batchError) Hint() string {
 	return fmt.Sprintf("use a batch of %d rows, or another number of workers or virtual workers",
-		(e.batch+e.leaves-1)/e.leaves*e.leaves)
+		(e.batch+e.virtual-1)/e.virtual*e.virtual)
 }
+
+// Setting is a program's own choice of how it trains. The flag of the same
+// name wins over it.
+type Setting func(*config.Config)
+
+// Arch chooses which tasks hold variables: ps, allreduce, hybrid or auto. See --arch.
+func Arch(name string) Setting { return func(c *config.Config) { c.Arch = name } }
+
+// Sync chooses how far workers may drift apart: sync, async, ssp:K, group:G or
+// backup:B. See --sync and docs/synchronisation.md.
+func Sync(mode string) Setting { return func(c *config.Config) { c.Sync = mode } }
+
+// VirtualWorkers cuts every batch into v equal parts, whatever the number of
+// workers. The weights are then the same bits for any number of workers up to v,
+// and a job on hosts whose arithmetic differs is refused.
+func VirtualWorkers(v int) Setting { return func(c *config.Config) { c.VirtualWorkers = v } }
+
+// Replicas makes every worker drive r replicas of the model: the same as r
+// times as many workers.
+func Replicas(r int) Setting { return func(c *config.Config) { c.Replicas = r } }
+
+// Accumulate makes every replica add the gradients of n batches in a step:
+// the same as n times as many workers, with the memory of one.
+func Accumulate(n int) Setting { return func(c *config.Config) { c.Accumulate = n } }
+
+// Seed sets the number that first values, shuffling and dropout follow from.
+func Seed(s uint64) Setting { return func(c *config.Config) { c.Seed = s } }
+
+// FreshProcess does nothing: every generation of a task has a process of its own.
+//
+// Deprecated: programs need not call it any more.
+func FreshProcess() Setting { return func(*config.Config) {} }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/plx-run/plx/trainer/config"
 	"github.com/plx-run/plx/trainer/random"
 )
 
@@ -12,7 +13,7 @@ import (
 func TestCheckParametersPasses(t *testing.T) {
 	for _, at := range layouts {
 		for name, x := range everything() {
-			tj := newTestJob(t, 3, at.servers, Arch(at.arch), scattered, flags(func(c *config) { c.checkParameters = 2 }))
+			tj := newTestJob(t, 3, at.servers, Arch(at.arch), scattered, flags(func(c *config.Config) { c.CheckParameters = 2 }))
 			if _, err := x.together(tj); err != nil {
 				t.Errorf("%s, %s: %v", at.arch, name, err)
 			}
@@ -32,7 +33,7 @@ func TestCheckParametersFindsABit(t *testing.T) {
 				tj := newTestJob(t, 3, 0, Arch("allreduce"))
 				for rank, j := range tj.jobs {
 					if inStep && rank != poked {
-						j.config.checkParameters = 3
+						j.config.CheckParameters = 3
 					}
 				}
 				names := make([]string, 3)
@@ -47,9 +48,10 @@ func TestCheckParametersFindsABit(t *testing.T) {
 							return err // of the check, where it is in Step
 						}
 					}
-					names[j.WorkerID()] = r.declared.Variables[variable].Name
+					names[j.WorkerID()] = r.training.declared.Variables[variable].Name
 					if j.WorkerID() == poked { // it has no check in Step: the others wait for it here
-						r.memory[variable][int(bits[2])%len(r.memory[variable])] ^= 1 << (bits[3] % 8)
+						memory := r.training.group.Memory()[variable]
+						memory[int(bits[2])%len(memory)] ^= 1 << (bits[3] % 8)
 					}
 					return j.CheckParameters(t.Context())
 				})

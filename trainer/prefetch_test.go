@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"gorgonia.org/tensor"
+
+	"github.com/plx-run/plx/trainer/config"
 )
 
 // prefetched runs a trial as a program that says ahead what it will feed.
@@ -79,7 +81,7 @@ func TestPrefetchChangesNoBit(t *testing.T) {
 func TestPrefetchHitsAndMisses(t *testing.T) {
 	x := everything()["embedding, duplicates"]
 	for _, on := range []bool{true, false} {
-		j := soloJob(io.Discard, flags(func(c *config) { c.prefetch = on }))
+		j := soloJob(io.Discard, flags(func(c *config.Config) { c.Prefetch = on }))
 		r, err := j.Parallelize(t.Context(), x.build(1), x.opt, x.options...)
 		if err != nil {
 			t.Fatal(err)
@@ -89,14 +91,14 @@ func TestPrefetchHitsAndMisses(t *testing.T) {
 			if err := r.Prefetch(x.feed(step+1, from, to)); err != nil {
 				t.Fatal(err)
 			}
-			if r.ahead.told != on {
-				t.Errorf("step %d, prefetch %t: told is %t", step, on, r.ahead.told)
+			if known, _ := r.worker.tables.Ahead(); known != on {
+				t.Errorf("step %d, prefetch %t: known is %t", step, on, known)
 			}
 			if _, err := r.Step(t.Context(), x.feed(step, from, to)); err != nil {
 				t.Fatal(err)
 			}
-			if r.ahead != (prefetch{asked: on}) {
-				t.Errorf("step %d, prefetch %t: %+v", step, on, r.ahead)
+			if known, requested := r.worker.tables.Ahead(); known || requested != on {
+				t.Errorf("step %d, prefetch %t: known %t, requested %t", step, on, known, requested)
 			}
 		}
 		if err := r.close(nil); err != nil {
@@ -113,8 +115,10 @@ func TestPrefetchDoesNothingOutOfStep(t *testing.T) {
 		x.options = []Option{GlobalBatch(24)}
 		errs := append(tj.all(func(j *Job) error {
 			_, err := x.prefetched(j, func(_, step int) int { return step + 1 })
-			if r := j.replica.Load(); r != nil && r.ahead != (prefetch{}) {
-				t.Errorf("%s: %+v", mode, r.ahead)
+			if r := j.replica.Load(); r != nil {
+				if known, requested := r.worker.tables.Ahead(); known || requested {
+					t.Errorf("%s: known %t, requested %t", mode, known, requested)
+				}
 			}
 			return err
 		}), tj.wait())

@@ -5,10 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 
-	"github.com/plx-run/plx/trainer/owner"
-	"gorgonia.org/gorgonia"
+	"github.com/plx-run/plx/trainer/exchange"
+	"github.com/plx-run/plx/trainer/telemetry"
 	"gorgonia.org/tensor"
 )
 
@@ -16,33 +17,20 @@ import (
 // goroutine; they run one after the other.
 type Replica struct {
 	job       *Job
-	build     Build
-	optimizer Optimizer
-	settings  settings
-	rows      int // of one virtual worker
-	lo, hi    int // virtual workers of this worker
+	training  *training
+	client    *exchange.Client
+	worker    *worker
+	variables variables
+	saving    *saving
+	telemetry *telemetry.Recorder
+	from      int // step after which this generation began
 
-	mu        sync.Mutex
-	lanes     []*lane
-	kept      []gorgonia.Value // variables and states, shared by all lanes
-	memory    [][]byte         // kept's
-	tables    []table
-	ahead     prefetch
-	declared  owner.Declaration
-	evaluated map[int]*lane // by rows
-	client    *owner.Client
-	hooks     hooks
-	tuner     *tuner // nil: rows stay where they are
-	saver     *saver // the chief's, nil: no checkpoints
-	carried   []carried
-	restored  bool     // nothing more is wanted of the checkpoint
-	cut       []uint64 // how many steps of each group it holds, nil: it is of workers that wait for each other
-	standing  standing
-	step      int
-	late      int   // steps that were begun and came too late
-	dropped   int   // rows that were fed in vain
-	ended     bool  // no further step: all workers ended together
-	err       error // why no further step is possible
+	mu      sync.Mutex
+	step    int   // steps that the variables have seen
+	late    int   // steps that were begun and came too late
+	dropped int   // rows that were fed in vain
+	ended   bool  // no further step: all workers ended together
+	err     error // why no further step is possible; nil: one is
 }
 
 // ErrDone is what Step returns after the last step: the one that
@@ -50,13 +38,11 @@ type Replica struct {
 // takes a program that returns it for a success.
 var ErrDone = errors.New("training is done")
 
-// maxEvaluated bounds how many graphs are kept for evaluations of different
-// sizes.
-const maxEvaluated = 4
+var errClosed = errors.New("the training has ended")
 
 // Rows is the half-open range of a global batch's rows that this worker
 // feeds.
-func (r *Replica) Rows() (from, to int) { return r.lo * r.rows, r.hi * r.rows }
+func (r *Replica) Rows() (from, to int) { return r.training.feeds() }
 
 // Steps is the number of steps that the variables have seen. With
 // --sync backup:B it jumps when this worker was late.
@@ -81,87 +67,79 @@ func (r *Replica) Late() (steps, rows int) {
 func (r *Replica) Evaluate(ctx context.Context, feed Feed) (Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.usable(); err != nil {
-		return Result{}, err
+	if r.err != nil {
+		return Result{}, r.err
 	}
 	if err := ctx.Err(); err != nil {
 		return Result{}, context.Cause(ctx)
 	}
-	result, err := r.evaluate(ctx, feed)
+	result, err := r.worker.evaluate(ctx, r.step, feed)
 	if err != nil {
 		return Result{}, fmt.Errorf("evaluate: %w", err)
 	}
 	return result, nil
 }
 
-func (r *Replica) evaluate(ctx context.Context, feed Feed) (Result, error) {
-	rows, err := r.lanes[0].model.rows(feed, r.rows)
-	if err != nil {
-		return Result{}, err
-	}
-	l := r.evaluated[rows]
-	if l == nil {
-		if l, _, err = newLane(r.build, rows, r.kept, false); err != nil {
-			return Result{}, fmt.Errorf("%d rows: %w", rows, err)
-		}
-		if len(r.evaluated) >= maxEvaluated {
-			clear(r.evaluated)
-		}
-		r.evaluated[rows] = l
-	}
-	if err := l.check(feed, 1); err != nil {
-		return Result{}, err
-	}
-	if err := r.pull(ctx, l, feed, 1); err != nil {
-		return Result{}, err
-	}
-	if err := l.load(feed, 0, r.tables); err != nil {
-		return Result{}, err
-	}
-	sums, err := l.run(r.call(0, false), nil, nil)
-	if err != nil {
-		return Result{}, err
-	}
-	result := Result{Loss: sums[0], Metrics: l.named(sums[1:]), Fetches: map[string][]gorgonia.Value{}}
-	return result, l.fetched(false, result.Fetches)
-}
-
 // Values returns a copy of every variable, by name: trained ones, states and
-// whole embeddings, which are fetched from their owners. They are the same on
-// every worker that took as many steps.
+// whole embeddings, which are fetched from their shard holders. They are the same
+// on every worker that took as many steps.
 func (r *Replica) Values(ctx context.Context) (map[string]*tensor.Dense, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.usable(); err != nil {
-		return nil, err
+	if r.err != nil {
+		return nil, r.err
 	}
-	values := make(map[string]*tensor.Dense, len(r.declared.Variables))
-	for i, v := range r.declared.Variables {
-		memory, err := r.value(ctx, i)
-		if err != nil {
-			return nil, fmt.Errorf("variable %q: %w", v.Name, err)
-		}
-		values[v.Name] = tensorOf(v, memory)
-	}
-	return values, nil
+	return r.variables.all(ctx)
 }
 
-// value returns the memory of a variable, fetched where this worker does not
-// hold it.
-func (r *Replica) value(ctx context.Context, variable int) ([]byte, error) {
-	if variable < len(r.memory) {
-		return r.memory[variable], nil
+// Carry makes state that the program keeps from one step to the next, such as
+// what an LSTM's sequences ended with, part of checkpoints. Its first dimension
+// are the rows that this worker feeds, see Rows: after a restart the worker that
+// computes a row gets the state of that row. Every worker calls Carry with the
+// same names, before its first step. It may change state whenever no Step is under
+// way.
+//
+// If training resumes from a checkpoint, Carry fills state with what it was then.
+// It does nothing without --ckpt-dir. With a --sync other than sync such state
+// begins anew, because there is no moment that all workers share.
+func (r *Replica) Carry(ctx context.Context, name string, state *tensor.Dense) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c, err, found := &r.saving.carriage, r.err, false
+	switch {
+	case err != nil:
+	case r.step != r.from:
+		err = fmt.Errorf("after step %d: call it before this run's first step", r.step)
+	default:
+		found, err = c.add(ctx, name, state)
 	}
-	v := r.declared.Variables[variable]
-	n, err := v.Elements()
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("carry %q: %w", name, err)
 	}
-	memory := make([]byte, n*v.Dtype.Size())
-	return memory, r.client.Whole(ctx, variable, memory)
+	if !found {
+		r.job.Logf(slog.LevelWarn, "checkpoint %s has no %q: it begins anew", c.checkpoint, name)
+	}
+	return nil
 }
 
-// traffic is the bytes of this worker's connections with owners, and with
+// digest hashes all variables.
+func (r *Replica) digest(ctx context.Context) (string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.variables.digest(ctx, r.step)
+}
+
+// compare compares the variables of all workers.
+func (r *Replica) compare(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if mode := r.training.declared.Sync; !mode.InStep() {
+		return fmt.Errorf("check parameters: with --sync %s workers do not have the same variables at the same time", mode)
+	}
+	return r.variables.compare(ctx, r.job.network.group, r.step)
+}
+
+// traffic is the bytes of this worker's connections with shard holders, and with
 // workers that it serves as one.
 func (r *Replica) traffic() (sent, received int) {
 	for _, c := range r.client.Traffic() {
@@ -170,11 +148,6 @@ func (r *Replica) traffic() (sent, received int) {
 	return sent, received
 }
 
-// usable says why the replica cannot be used any more. It needs r.mu.
-func (r *Replica) usable() error { return cmp.Or(r.job.usable(), r.err) }
-
-var errClosed = errors.New("the training has ended")
-
 // failure is the error that broke the replica, or nil.
 func (r *Replica) failure() error {
 	r.mu.Lock()
@@ -182,21 +155,26 @@ func (r *Replica) failure() error {
 	return r.err
 }
 
-// close ends the replica's work: in good order where why is nil and no step
-// has failed.
+// lastCheckpoint is this worker's part in the checkpoint at the end.
+func (r *Replica) lastCheckpoint(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err != nil {
+		return nil
+	}
+	return r.saving.last(ctx, r.step)
+}
+
+// close ends the replica's work: in good order if why is nil and no step has
+// failed.
 func (r *Replica) close(why error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if why == nil {
-		why = r.err
-	}
-	if r.err == nil {
-		r.err = errClosed
-	}
-	hooks := r.hooks.close()
+	why, r.err = cmp.Or(why, r.err), cmp.Or(r.err, errClosed)
+	written := r.telemetry.Close(r.step)
 	if why != nil {
 		r.client.Abort(why)
-		return hooks
+		return written
 	}
-	return errors.Join(r.client.Close(), hooks)
+	return errors.Join(r.client.Close(), written)
 }

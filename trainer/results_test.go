@@ -47,7 +47,7 @@ func checkResult(r *Replica, result Result, twin *regression, step, batch int) (
 			err = errors.Join(err, allNear(name, v.Data().([]float64), want))
 		}
 	}
-	twin.apply(done, result.Rate, r.settings.clip)
+	twin.apply(done, result.Rate, r.training.settings.clip)
 	return all, err
 }
 

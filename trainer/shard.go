@@ -7,21 +7,21 @@ import (
 	"github.com/plx-run/plx/trainer/data"
 )
 
-// DataShard is a worker's share of a dataset: the data shards of its virtual
-// workers, one after the other from ShardID on.
+// DataShard is a worker's share of a dataset: the elements of its virtual workers,
+// one virtual worker after the other from ShardID on.
 type DataShard[T any] struct {
-	shards []data.Dataset[T] // by own virtual worker
-	first  int
-	of     int
+	shards []data.Dataset[T] // by virtual worker of this worker
+	first  int               // virtual worker of this worker
+	of     int               // virtual workers of the job
 }
 
-// Shard gives every worker its share of a dataset: element i belongs to data
-// shard i mod NumShards. What is a share of something already is refused.
+// Shard gives every worker its share of a dataset: element i belongs to virtual
+// worker i mod NumShards. It refuses a dataset that is a share already.
 func Shard[T any](j *Job, d data.Dataset[T]) (*DataShard[T], error) {
-	lo, hi := j.shards(j.WorkerID())
-	s := &DataShard[T]{first: lo, of: j.leaves}
+	lo, hi := j.part(j.WorkerID())
+	s := &DataShard[T]{first: lo, of: j.virtual}
 	for shard := lo; shard < hi; shard++ {
-		part, err := data.Shard(d, shard, j.leaves)
+		part, err := data.Shard(d, shard, j.virtual)
 		if err != nil {
 			return nil, err
 		}
@@ -30,7 +30,8 @@ func Shard[T any](j *Job, d data.Dataset[T]) (*DataShard[T], error) {
 	return s, nil
 }
 
-// DataShard tells that s is a data shard, so that it is not sharded again.
+// DataShard is which share s is, and of how many. Shard refuses datasets that have
+// this method.
 func (s *DataShard[T]) DataShard() (shard, of int) { return s.first, s.of }
 
 // Len is the number of elements.
@@ -46,7 +47,7 @@ func (s *DataShard[T]) Len() int {
 func (s *DataShard[T]) At(i int) (T, error) {
 	if i < 0 || i >= s.Len() {
 		var none T
-		return none, fmt.Errorf("element %d of a data shard of %d", i, s.Len())
+		return none, fmt.Errorf("element %d of a share of %d", i, s.Len())
 	}
 	return s.shards[i%len(s.shards)].At(i / len(s.shards))
 }

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/plx-run/plx/trainer/executor"
+	"github.com/plx-run/plx/trainer/exchange"
+	"github.com/plx-run/plx/trainer/replica"
+	"github.com/plx-run/plx/trainer/telemetry"
 	"gorgonia.org/gorgonia"
 )
 
@@ -18,20 +19,20 @@ import (
 // returns once the variables are updated. In synchronous training every
 // worker must call it equally often, see AtEndOfData.
 //
-// A feed that does not fit is refused and changes nothing. ErrDone says that
+// Step refuses a feed that does not fit, and nothing changes. ErrDone means that
 // the training has ended as it should. After any other error, also when ctx
 // ends, the replica can no longer be used: the variables of the workers may
 // differ.
 func (r *Replica) Step(ctx context.Context, feed Feed) (Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.usable(); err != nil {
-		return Result{}, err
+	if r.err != nil {
+		return Result{}, r.err
 	}
-	if stop := r.job.config.stopAt; r.ended || stop > 0 && r.step >= stop {
+	if stop := r.job.config.StopAt; r.ended || stop > 0 && r.step >= stop {
 		return Result{}, ErrDone
 	}
-	if err := r.lanes[0].check(feed, r.hi-r.lo); err != nil {
+	if err := r.worker.checkStep(feed); err != nil {
 		return Result{}, fmt.Errorf("step %d: %w", r.step, err)
 	}
 	result, err := r.train(ctx, feed)
@@ -42,162 +43,161 @@ func (r *Replica) Step(ctx context.Context, feed Feed) (Result, error) {
 	return result, err
 }
 
+// train takes one step.
 func (r *Replica) train(ctx context.Context, feed Feed) (Result, error) {
-	r.hooks.before(r.step)
-	r.began()
-	r.keepCarried()
-	t := timing{begin: time.Now()}
-	rate := r.optimizer.rate(r.step)
+	r.telemetry.Before(r.step)
+	r.saving.before()
+	t := telemetry.Timing{Begin: time.Now()}
+	rate := r.training.optimizer.rate(r.step)
 	if !(rate >= 0) || math.IsInf(rate, 0) {
 		return Result{}, fmt.Errorf("learning rate %v: want a number of at least 0", rate)
 	}
-	if err := r.resume(ctx); err != nil {
+	if err := r.catchUp(ctx); err != nil {
 		return Result{}, err
 	}
-	if err := r.fetch(ctx, feed); err != nil {
+	if err := r.worker.pull(ctx, feed); err != nil {
 		return Result{}, err
 	}
-	t.pulled = time.Now()
-	r.tuner.pulled(r.tables)
+	t.Pulled = time.Now()
 	if err := r.client.Begin(rate); err != nil {
 		return Result{}, err
 	}
-	if err := r.wantNext(); err != nil {
+	if err := r.worker.requestNext(r.step); err != nil {
 		return Result{}, err
 	}
-	result := Result{Rate: rate, Fetches: map[string][]gorgonia.Value{}}
-	sums, err := r.compute(ctx, feed, result.Fetches)
+	fetches := map[string][]gorgonia.Value{}
+	sums, err := r.worker.compute(ctx, r.step, feed, fetches)
 	if err != nil {
 		return Result{}, err
 	}
-	t.computed = time.Now()
-	stop := r.job.waiting(func() string { return fmt.Sprintf("step %d is computed here", r.step) })
-	outcome, err := r.client.Finish(ctx, sums)
-	stop()
+	t.Computed = time.Now()
+	outcome, err := r.finish(ctx, sums)
 	if err != nil {
 		return Result{}, err
 	}
-	t.end = time.Now()
-	if outcome.Saved {
-		r.saveCarried(r.step, func(c carried) []byte { return c.before })
-	}
-	t.communicated = r.hooks.communicated(t.end)
-	result.Step, result.Loss, result.Norm, result.Late = r.step, outcome.Loss, outcome.Norm, outcome.Late
-	if !r.declared.Norm && r.declared.Clip == 0 {
-		result.Norm = math.NaN()
-	}
-	result.Metrics = r.lanes[0].named(outcome.Metrics)
-	if err := r.finite(result); err != nil {
-		return Result{}, err
+	t.End = time.Now()
+	result := r.result(outcome)
+	result.Rate, result.Fetches = rate, fetches
+	if !result.Late && !replica.Finite(result.Loss) {
+		return Result{}, replica.NotFiniteError(fmt.Sprintf("the loss of the whole batch is %v", result.Loss))
 	}
 	return result, r.advance(ctx, result, outcome, t)
 }
 
-// resume waits, before the first step, for workers that may not fall further
+// catchUp waits, before the first step, for workers that may not fall further
 // behind.
-func (r *Replica) resume(ctx context.Context) error {
-	if r.step != r.standing.from {
+func (r *Replica) catchUp(ctx context.Context) error {
+	if r.step != r.from {
 		return nil
 	}
-	defer r.job.waiting(func() string { return "workers that are behind" })()
+	defer r.job.log.waiting(func() string { return "workers that are behind" })()
 	return r.client.Resume(ctx)
 }
 
-// timing says when the parts of a step ended.
-type timing struct {
-	begin, pulled, computed, end time.Time
-	communicated                 time.Duration
+// finish waits until the variables are updated.
+func (r *Replica) finish(ctx context.Context, sums [][]float64) (exchange.Outcome, error) {
+	defer r.job.log.waiting(func() string { return fmt.Sprintf("step %d is computed here", r.step) })()
+	outcome, err := r.client.Finish(ctx, sums)
+	if err == nil && outcome.Saved {
+		r.saving.carriage.saveBefore(r.step)
+	}
+	return outcome, err
 }
 
-// call tells operations what is computed.
-func (r *Replica) call(leaf int, train bool) executor.Call {
-	return executor.Call{
-		Step: uint64(r.step), Leaf: leaf, Leaves: r.job.leaves, Seed: r.job.config.seed, Train: train,
+// result is what the program gets to know of a step.
+func (r *Replica) result(outcome exchange.Outcome) Result {
+	result := Result{Step: r.step, Loss: outcome.Loss, Norm: outcome.Norm, Late: outcome.Late}
+	if !r.training.declared.Norms() {
+		result.Norm = math.NaN()
 	}
+	result.Metrics = r.training.group.First().Named(outcome.Metrics)
+	return result
 }
 
-// compute runs all virtual workers of this worker, the lanes side by side. It
-// returns loss and metrics of each.
-func (r *Replica) compute(ctx context.Context, feed Feed, fetches map[string][]gorgonia.Value) ([][]float64, error) {
-	var (
-		next    atomic.Int64
-		running sync.WaitGroup
-		sums    = make([][]float64, r.hi-r.lo)
-		fetched = make([]map[string][]gorgonia.Value, r.hi-r.lo)
-		errs    = make([]error, len(r.lanes))
-	)
-	for i, l := range r.lanes {
-		running.Go(func() {
-			for errs[i] == nil {
-				shard := int(next.Add(1)) - 1
-				if shard >= len(sums) {
-					return
-				}
-				fetched[shard] = map[string][]gorgonia.Value{}
-				sums[shard], errs[i] = r.computeShard(ctx, l, i, feed, shard, fetched[shard])
-			}
-		})
+// advance counts a step that was taken, or one that this worker came too late
+// for, and runs what comes after each.
+func (r *Replica) advance(ctx context.Context, result Result, outcome exchange.Outcome, t telemetry.Timing) error {
+	r.step = int(r.client.Step())
+	r.job.progress.took(r.step)
+	if outcome.Dropped > 0 {
+		r.late++
+		r.dropped += outcome.Dropped * r.training.rows
 	}
-	running.Wait()
-	for _, f := range fetched {
-		for name, v := range f {
-			fetches[name] = append(fetches[name], v...)
-		}
+	if outcome.Over {
+		r.ended = true
+		return ErrDone
 	}
-	return sums, errors.Join(errs...)
+	if result.Late {
+		return nil
+	}
+	if outcome.VirtualWorkers < r.job.virtual && r.training.settings.ending == EndTogether {
+		r.ended = true // the next call returns ErrDone
+	}
+	if err := r.together(ctx, t.End.Sub(t.Begin)); err != nil {
+		return err
+	}
+	return r.telemetry.After(telemetry.Step{Step: r.step - 1, Rows: r.training.settings.batch, Loss: result.Loss, Rate: result.Rate,
+		Norm: result.Norm, Metrics: result.Metrics, Timing: t})
 }
 
-// computeShard runs one virtual worker in a lane and contributes what comes
-// of it, each gradient as soon as it is there.
-func (r *Replica) computeShard(ctx context.Context, l *lane, track int, feed Feed, shard int, fetches map[string][]gorgonia.Value) ([]float64, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	if err := l.load(feed, shard, r.tables); err != nil {
-		return nil, err
-	}
-	leaf, variables := r.lo+shard, len(l.model.Variables)
-	for i := range variables {
-		l.gradients[i] = r.client.Gradient(leaf, i)
-	}
-	w := watch{r: r, l: l, leaf: leaf}
-	fills := shard == 0 && r.tuner.looksAt(r.step)
-	ready := func(i int) {
-		r.hooks.ready(track, l.differentiated, i)
-		if fills && i < variables {
-			r.tuner.marks.fills(i, r.declared.Variables[i], l.gradients[i])
-		}
-		if w.passes(i) && i < variables {
-			r.client.Contribute(leaf, i)
+// together does what all workers do after every step that they took, those
+// without data of their own too.
+func (r *Replica) together(ctx context.Context, took time.Duration) error {
+	if every := r.job.config.CheckParameters; every > 0 && r.step%every == 0 {
+		if err := r.variables.compare(ctx, r.job.network.group, r.step); err != nil {
+			return err
 		}
 	}
-	begin := time.Now()
-	sums, err := l.run(r.call(leaf, true), ready, nil)
-	r.hooks.computed(track, leaf, begin)
+	moved, err := r.worker.tuner.After(ctx, r.step, took)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := w.verdict(sums[0]); err != nil {
-		return nil, err
+	if moved != nil {
+		r.training.moved(moved)
 	}
-	if err := r.contributeRest(l, shard); err != nil {
-		return nil, err
-	}
-	return sums, l.fetched(true, fetches)
+	return r.saving.saver.After(ctx, r.step)
 }
 
-// contributeRest gives states and rows of tables to their owners.
-func (r *Replica) contributeRest(l *lane, shard int) error {
-	leaf := r.lo + shard
-	for i, s := range l.model.States {
-		variable := len(l.model.Variables) + i
-		if err := copyInto(r.client.Gradient(leaf, variable), l.state(i)); err != nil {
-			return fmt.Errorf("state %q: %w", s.Variable.Name(), err)
-		}
-		r.client.Contribute(leaf, variable)
+// join takes part in the steps of the others, with nothing of its own, until
+// nobody has anything.
+func (r *Replica) join(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.training.settings.ending == WaitForAll || r.err != nil || r.training.declared.Sync.Competes() {
+		return nil
 	}
-	for _, t := range r.tables {
-		t.contribute(r.client, l, shard, leaf)
+	r.job.Logf(slog.LevelDebug, "no more data after step %d: joining the others", r.step)
+	if err := r.joinSteps(ctx); err != nil {
+		r.err = fmt.Errorf("joined after step %d: %w", r.step, err)
+		return r.err
 	}
 	return nil
+}
+
+func (r *Replica) joinSteps(ctx context.Context) error {
+	if !r.training.declared.Sync.InStep() {
+		err := r.client.Join(ctx)
+		r.step = int(r.client.Step()) - 1 // the last one had nobody's data
+		r.job.progress.steps.Store(int64(r.step))
+		return err
+	}
+	var absent []int
+	for vw := r.training.lo; vw < r.training.hi; vw++ {
+		absent = append(absent, vw)
+	}
+	for {
+		begin := time.Now()
+		if err := r.client.Begin(0, absent...); err != nil {
+			return err
+		}
+		outcome, err := r.client.Finish(ctx, nil)
+		if err != nil || outcome.VirtualWorkers == 0 {
+			return err // it was nobody's step
+		}
+		r.step = int(r.client.Step())
+		r.job.progress.steps.Store(int64(r.step))
+		if err := r.together(ctx, time.Since(begin)); err != nil {
+			return err
+		}
+	}
 }

@@ -5,89 +5,123 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"time"
 
 	"github.com/plx-run/plx/trainer/blas"
+	"github.com/plx-run/plx/trainer/checkpoint/saver"
 	"github.com/plx-run/plx/trainer/cluster"
-	"github.com/plx-run/plx/trainer/owner"
+	"github.com/plx-run/plx/trainer/exchange"
 	"github.com/plx-run/plx/trainer/peers"
 	"github.com/plx-run/plx/trainer/wire"
+	"golang.org/x/sys/cpu"
 )
 
-// task is a process that knows its role in one generation.
+// task is a process that knows its role in the job.
 type task struct {
 	job     *Job
-	post    *post
-	end     context.CancelCauseFunc // ends its context
+	control *cluster.Control // to the agent; nil without a launcher
 	quit    chan struct{}
 	running chan struct{} // closed when beat has ended
-
-	progress owner.Progress // of a server
 }
 
 func (t *task) name() string { return t.job.contract.Task.String() }
 
-// say sends a control message, where there is a launcher.
-func (t *task) say(m cluster.ControlMessage) error { return t.post.say(m) }
-
-// open reads the contract and opens the door to the other tasks. end ends the
-// context of the task.
-func (p *process) open(post *post, end context.CancelCauseFunc) (*task, error) {
+// open reads the contract, says hello to the agent and opens the listener to the
+// other tasks. cancel is called when the agent says stop or is gone.
+func (p process) open(cancel context.CancelCauseFunc) (*task, error) {
 	contract, launched, err := cluster.FromEnvironment(p.getenv)
 	if err != nil {
-		return nil, post.failed(err)
+		return nil, err
 	}
 	if !launched {
 		contract = soloContract
 		contract.LogLevel = p.getenv("PLX_LOG_LEVEL")
 	}
-	t := &task{post: post, end: end, quit: make(chan struct{}), running: make(chan struct{})}
-	if t.job, err = p.prepare(contract, launched); err != nil {
-		return nil, post.failed(err)
+	t := &task{quit: make(chan struct{}), running: make(chan struct{})}
+	if contract.ControlFD > 0 {
+		if t.control, err = contract.Control(); err != nil {
+			return nil, err
+		}
+		if err := t.say(cluster.ControlMessage{Kind: cluster.Hello, Version: cluster.ControlVersion}); err != nil {
+			return nil, err
+		}
 	}
-	t.job.tell = t.say
-	post.enter(t)
+	if t.job, err = p.prepare(contract, launched, t.say); err != nil {
+		t.say(cluster.ControlMessage{Kind: cluster.Failed, Cause: err.Error()}) // the exit status says it too
+		return nil, err
+	}
+	if t.control != nil {
+		go t.obey(cancel) // ends when close closes the channel
+	}
 	go t.beat()
 	return t, nil
 }
 
 // prepare makes what a task needs before its role begins.
-func (p *process) prepare(contract cluster.Contract, launched bool) (*Job, error) {
+func (p process) prepare(contract cluster.Contract, launched bool, tell func(cluster.ControlMessage) error) (*Job, error) {
 	if err := wire.CheckHost(); err != nil {
 		return nil, err
 	}
-	j, err := newJob(contract, p.config, p.log, p.out)
+	j, err := newJob(contract, p.config, p.log, p.out, tell)
 	if err != nil {
 		return nil, err
 	}
 	if contract.Task.Role == cluster.Worker {
-		if err := p.install(); err != nil {
+		library, err := blas.Use(p.getenv("PLX_BLAS"), 1)
+		if err != nil {
 			return nil, err
 		}
-		j.library, j.numerics = p.library.String(), numerics(*p.library)
+		j.host = host{library.String(), numerics(library)}
 	}
 	if launched {
-		if err := j.listen(); err != nil {
+		if err := j.network.listen(); err != nil {
 			return nil, err
 		}
 	}
-	j.openMesh()
+	j.network.openGroup()
 	return j, nil
 }
 
-// install chooses what computes, once: nothing may compute meanwhile.
-func (p *process) install() error {
-	if p.library != nil {
+// say sends a control message to the agent. Without a launcher it does nothing.
+func (t *task) say(m cluster.ControlMessage) error {
+	if t.control == nil {
 		return nil
 	}
-	library, err := blas.Use(p.getenv("PLX_BLAS"), 1)
-	if err != nil {
-		return err
+	return t.control.Send(m)
+}
+
+// obey carries out what the agent asks for, until the control channel ends.
+func (t *task) obey(cancel context.CancelCauseFunc) {
+	for {
+		m, err := t.control.Receive()
+		switch {
+		case err != nil:
+			cancel(errAgentGone)
+			return
+		case m.Kind == cluster.Stop:
+			cancel(errAgentSays)
+		case m.Kind == cluster.Checkpoint:
+			t.checkpoint(m)
+		case m.Kind == cluster.Resume:
+			if r := t.job.replica.Load(); r != nil {
+				r.saving.saver.Resume(m.Request)
+			}
+		default:
+			t.job.Logf(slog.LevelDebug, "the agent says %s, which this version does not know", m.Kind)
+		}
 	}
-	p.library = &library
-	return nil
+}
+
+// word is a message that tells how far the task has come.
+func (t *task) word(kind cluster.ControlKind) cluster.ControlMessage {
+	m := cluster.ControlMessage{Kind: kind, Step: t.job.progress.steps.Load()} // first: parallelize counts once there is a replica
+	if r := t.job.replica.Load(); r != nil {
+		m.From = int64(r.from)
+	}
+	return m
 }
 
 // heartbeat is how often a task tells its agent that it lives.
@@ -97,12 +131,12 @@ func (t *task) beat() {
 	defer close(t.running)
 	ticker := time.NewTicker(heartbeat)
 	defer ticker.Stop()
-	first := t.job.begun
+	first := t.job.progress.begun
 	for {
 		select {
 		case <-first:
 			first = nil
-			t.say(t.word(cluster.Heartbeat))
+			t.say(t.word(cluster.Heartbeat)) // obey notices a dead channel
 		case <-ticker.C:
 			t.say(t.word(cluster.Heartbeat)) // obey notices a dead channel
 		case <-t.quit:
@@ -111,23 +145,22 @@ func (t *task) beat() {
 	}
 }
 
-// close ends what open began. An error means that something of it may still
-// run.
-func (t *task) close() error {
-	t.post.enter(nil)
-	t.job.over.Store(true)
+// close ends what open began.
+func (t *task) close() {
 	close(t.quit)
 	<-t.running
-	err := t.job.close()
-	if r := t.job.replica.Load(); r != nil && r.saver != nil {
-		r.saver.telling.Wait() // the depot is closed: soon
+	t.job.network.close()
+	if r := t.job.replica.Load(); r != nil {
+		r.saving.saver.Wait() // soon: the store is closed
 	}
-	return err
+	if t.control != nil {
+		t.control.Close()
+	}
 }
 
 // run does what the task's role asks for.
 func (t *task) run(ctx context.Context, train func(context.Context, *Job) error) error {
-	err := t.job.openDepot(ctx)
+	err := t.job.network.openStore(ctx, t.job.config.CheckpointDir, t.job.config.CheckpointKeep)
 	switch {
 	case err != nil:
 		return err
@@ -137,7 +170,7 @@ func (t *task) run(ctx context.Context, train func(context.Context, *Job) error)
 		err = t.work(ctx, train)
 	}
 	if err == nil {
-		t.job.leaveDepot(ctx)
+		t.job.network.leaveStore(ctx)
 	}
 	return err
 }
@@ -145,7 +178,6 @@ func (t *task) run(ctx context.Context, train func(context.Context, *Job) error)
 // work runs the program as a worker.
 func (t *task) work(ctx context.Context, train func(context.Context, *Job) error) error {
 	training, cancel := context.WithCancel(ctx)
-	defer context.AfterFunc(ctx, func() { t.giveUp(context.Cause(ctx)) })()
 	err := guarded(func() error { return train(training, t.job) })
 	cancel() // ends a step that the program left behind
 	r := t.job.replica.Load()
@@ -164,18 +196,6 @@ func (t *task) work(ctx context.Context, train func(context.Context, *Job) error
 	return err
 }
 
-// giveUp begins to leave mesh and depots while the step is still being given up: where
-// a host is gone each waits for it a while, and the next generation for all of them.
-func (t *task) giveUp(why error) {
-	if !errors.Is(why, errRegroup) {
-		return
-	}
-	t.job.mesh.Abort(why)
-	if t.job.depot != nil {
-		t.job.depot.Dismiss()
-	}
-}
-
 // panicError is a panic of the program's.
 type panicError struct {
 	value any
@@ -184,7 +204,7 @@ type panicError struct {
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
-// guarded makes a panic an error, so that the job's verdict says what it was.
+// guarded makes a panic an error, which becomes the cause in the job's verdict.
 func guarded(do func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -205,12 +225,10 @@ func (t *task) conclude(ctx context.Context, r *Replica) error {
 	if steps, rows := r.Late(); rows > 0 {
 		t.job.Logf(slog.LevelInfo, "came too late for %s: %s dropped", count(steps, "step"), count(rows, "row"))
 	}
-	if r.tuner != nil && r.tuner.chief != nil {
-		r.tuner.chief.unfinished()
-	}
+	r.worker.tuner.Close()
 	sent, received := r.traffic()
 	t.job.Logf(slog.LevelDebug, "%s: sent %s, received %s", count(r.Steps(), "step"), size(sent), size(received))
-	if !t.job.config.digest || !t.job.IsChief() {
+	if !t.job.config.Digest || !t.job.IsChief() {
 		return nil
 	}
 	line, err := r.digest(ctx)
@@ -220,12 +238,15 @@ func (t *task) conclude(ctx context.Context, r *Replica) error {
 	return err
 }
 
+// finished reports whether err, what the program returned, is a success.
+func finished(err error) bool { return err == nil || errors.Is(err, ErrDone) }
+
 // serve runs the program as a server, until the last worker's goodbye or until
 // its agent says stop. A signal of somebody else's is no end in good order:
 // workers may still need it.
 func (t *task) serve(ctx context.Context) error {
-	err := owner.Serve(ctx, owner.ServerConfig{Peers: t.job.peers(), Door: t.job.door, Cluster: t.job.contract.Cluster,
-		Save: t.job.saving(), Restore: t.job.restoring(), Progress: &t.progress})
+	err := exchange.Serve(ctx, exchange.ServerConfig{Peers: t.job.network.peers(), Door: t.job.network.listener, Cluster: t.job.contract.Cluster,
+		Checkpoints: t.job.network.checkpoints()})
 	if errors.Is(context.Cause(ctx), errAgentSays) {
 		return nil // it has done all that was asked
 	}
@@ -245,21 +266,61 @@ func (t *task) culprit(err error) string {
 		}
 	}
 	if peer.Task == t.job.contract.Task {
-		return "" // the others say that it is this task
+		return "" // the other tasks report this one
 	}
 	return peer.Task.String()
 }
 
-// foretold reports whether a peer was asked before this task to give the
-// generation up: its own agent is about to say so.
-func (t *task) foretold(err error) bool {
-	return t.culprit(err) != "" && strings.HasSuffix(err.Error(), errRegroup.Error()) && t.post.control != nil
+// numerics names what decides the bits of this host's results: the library
+// with the kernel it chose for the processor, the architecture that Go was
+// compiled for, and whether Go's math functions fuse multiplications here.
+func numerics(l blas.Library) string {
+	return fmt.Sprintf("%s %s [%s], %s, fused math %t",
+		l.Name, l.Version, l.Config, runtime.GOARCH, cpu.X86.HasFMA && cpu.X86.HasAVX)
 }
 
-// survives reports whether the process, after it has lost a peer, is of use to
-// the next generation: not where the job may do without this task, which then
-// ends.
-func (t *task) survives() bool {
-	sync, err := t.job.mode()
-	return err == nil && !sync.BearsLoss() && !t.job.config.fresh && t.post.control != nil
+// checkpoint has a checkpoint made at the next step boundary, and tells the
+// agent when all of it is written, or why there is none.
+func (t *task) checkpoint(asked cluster.ControlMessage) {
+	r := t.job.replica.Load()
+	tell := func(step int, held time.Duration, err error) {
+		m := cluster.ControlMessage{Kind: cluster.Checkpoint, Step: int64(step), Request: asked.Request}
+		if err != nil {
+			m.Cause = err.Error()
+		} else if asked.Hold {
+			m.Hold, m.Held = true, held
+		}
+		t.say(m) // obey notices a dead channel
+	}
+	q, err := t.request(asked)
+	switch {
+	case t.job.config.CheckpointDir == "":
+		err = errors.New("there is no --ckpt-dir")
+	case r == nil:
+		err = errors.New("training has not begun")
+	case r.saving.saver == nil:
+		err = fmt.Errorf("%s makes no checkpoints, the chief does", t.job.contract.Task)
+	}
+	if err != nil {
+		tell(0, 0, err)
+		return
+	}
+	q.Tell = tell
+	r.saving.saver.Ask(q)
+}
+
+// request reads what is asked for.
+func (t *task) request(m cluster.ControlMessage) (saver.Request, error) {
+	q := saver.Request{Hold: m.Hold, Number: m.Request, Workers: m.Workers}
+	if !m.Hold {
+		return q, nil
+	}
+	for _, name := range strings.Fields(m.Leaving) {
+		task, err := cluster.ParseTask(name)
+		if err != nil {
+			return q, err
+		}
+		q.Leaving = append(q.Leaving, task)
+	}
+	return q, t.job.tolerates(m.Workers)
 }

@@ -9,10 +9,12 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/plx-run/plx/trainer/nn"
-	"github.com/plx-run/plx/trainer/random"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
+
+	"github.com/plx-run/plx/trainer/config"
+	"github.com/plx-run/plx/trainer/nn"
+	"github.com/plx-run/plx/trainer/random"
 )
 
 // trial is a training that tests run in several ways.
@@ -100,11 +102,11 @@ func (d trained) same(want trained) error {
 func sameBits(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) }
 
 // flags sets what has no Setting.
-func flags(set func(c *config)) Setting { return func(c *config) { set(c) } }
+func flags(set func(c *config.Config)) Setting { return func(c *config.Config) { set(c) } }
 
 // scattered makes small models travel as large ones do: in several buckets,
 // cut over several owners.
-var scattered = flags(func(c *config) { c.bucket, c.partition = 3000, 4096 })
+var scattered = flags(func(c *config.Config) { c.BucketBytes, c.PartitionBytes = 3000, 4096 })
 
 // layers adds to a graph until the first error.
 type layers struct {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/plx-run/plx/trainer/checkpoint/saver"
 )
 
 // Workers that do not wait for each other may end in any order: the last
@@ -20,7 +22,7 @@ func TestCheckpointsOfUnevenEnds(t *testing.T) {
 				t.Parallel()
 				dir, begun := t.TempDir(), []int{0, 0, 0}
 				for _, more := range [][]int{{2, 9, 5}, {9, 2, 5}, {2, 3, 4}} {
-					tj := newTestJobOn(t, hostNames(3), 2, saving(dir, 3), Arch("ps"), Sync(mode))
+					tj := newTestJobOn(t, hostNames(3), 2, everySteps(dir, 3), Arch("ps"), Sync(mode))
 					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 					errs := tj.end(func(_ context.Context, j *Job) error {
 						r, err := j.Parallelize(ctx, regression{}.build, SGD(0.01), GlobalBatch(12), AtEndOfData(ending))
@@ -61,7 +63,7 @@ func TestCheckpointsOfUnevenEnds(t *testing.T) {
 // A worker that wants to put something together with a chief that is done hears
 // that it is.
 func TestCollectivesAfterTheChief(t *testing.T) {
-	tj := newTestJobOn(t, hostNames(2), 1, saving(t.TempDir(), 0), Arch("ps"), Sync("async"))
+	tj := newTestJobOn(t, hostNames(2), 1, everySteps(t.TempDir(), 0), Arch("ps"), Sync("async"))
 	errs := tj.end(func(_ context.Context, j *Job) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
@@ -92,9 +94,12 @@ func TestCollectivesAfterTheChief(t *testing.T) {
 // A chief that is done makes the checkpoints that are asked for while others go
 // on, and holds them where it is asked to.
 func TestCheckpointsAfterTheChief(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	t.Parallel()
 	for _, hold := range []bool{false, true} {
-		tj := newTestJobOn(t, hostNames(2), 2, saving(t.TempDir(), 0), Arch("ps"), Sync("ssp:1"))
+		tj := newTestJobOn(t, hostNames(2), 2, everySteps(t.TempDir(), 0), Arch("ps"), Sync("ssp:1"))
 		told := make(chan error, 1)
 		errs := tj.end(func(_ context.Context, j *Job) error {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -109,14 +114,14 @@ func TestCheckpointsAfterTheChief(t *testing.T) {
 					return err
 				}
 			}
-			s := tj.jobs[0].replica.Load().saver
-			s.ask(request{hold: hold, workers: 2, tell: func(_ int, _ time.Duration, err error) { told <- err }})
+			s := tj.jobs[0].replica.Load().saving.saver
+			s.Ask(saver.Request{Hold: hold, Workers: 2, Tell: func(_ int, _ time.Duration, err error) { told <- err }})
 			select {
 			case err = <-told:
 			case <-ctx.Done():
 				err = ctx.Err()
 			}
-			s.resume(0)
+			s.Resume(0)
 			if err != nil {
 				return fmt.Errorf("a checkpoint was asked for: %w", err)
 			}
@@ -125,20 +130,6 @@ func TestCheckpointsAfterTheChief(t *testing.T) {
 		})
 		if err := errors.Join(append(errs, tj.wait())...); err != nil {
 			t.Errorf("%v\n%s", err, tj.logs[0])
-		}
-	}
-}
-
-// Behind the chief's last step the clock says when a checkpoint is due.
-func TestWhatIsDueAfterTheChief(t *testing.T) {
-	for _, c := range []struct {
-		steps int
-		since time.Duration
-		want  bool
-	}{{5, meanwhile, true}, {5, meanwhile / 2, false}, {0, 2 * meanwhile, false}} {
-		s := &saver{r: &Replica{job: &Job{config: config{ckptSteps: c.steps}}}, last: time.Now().Add(-c.since)}
-		if got := s.overdue(); got != c.want {
-			t.Errorf("every %d steps, the last %v ago: %t", c.steps, c.since, got)
 		}
 	}
 }

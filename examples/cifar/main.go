@@ -1,10 +1,10 @@
-// Command cifar teaches a small convolutional network to tell ten kinds of
-// pictures apart, on every worker that plx starts it on:
+// Command cifar trains a small convolutional network to classify pictures into
+// ten classes, on every worker that plx starts:
 //
 //	plx launch --hosts resources.txt ./examples/cifar --files data_batch_1.bin,data_batch_2.bin
 //
-// The files are CIFAR-10's in its binary version. Without them it makes
-// pictures of the same shape.
+// The files are CIFAR-10's in its binary version. Without files it uses
+// artificial pictures of the same shape.
 package main
 
 import (
@@ -34,16 +34,16 @@ func main() {
 
 // define adds the flags to f.
 func (s *settings) define(f *flag.FlagSet) {
-	f.StringVar(&s.files, "files", "", "CIFAR-10 `files`, with commas between them (default: made pictures)")
-	f.IntVar(&s.samples, "samples", 2000, "`number` of pictures to make where no file is given")
-	f.IntVar(&s.batch, "batch-size", 32, "`pictures` of one step, over all workers together")
+	f.StringVar(&s.files, "files", "", "CIFAR-10 `files`, separated by commas (default: artificial pictures)")
+	f.IntVar(&s.samples, "samples", 2000, "`number` of artificial pictures if no file is given")
+	f.IntVar(&s.batch, "batch-size", 32, "`pictures` of one step, for all workers together")
 	f.IntVar(&s.steps, "steps", 100, "`steps` to take")
 	f.Float64Var(&s.rate, "learning-rate", 0.005, "highest `rate` of Adam: it rises over 10 steps and falls to 0 as a cosine")
-	f.Float64Var(&s.clip, "clip-norm", 1, "scale gradients down to this global `norm`; 0: do not, nor measure it")
-	f.Float64Var(&s.dropout, "dropout", 0.2, "`part` of the hidden layer to drop while training")
+	f.Float64Var(&s.clip, "clip-norm", 1, "scale gradients down to this global `norm`; with 0 they are neither scaled nor measured")
+	f.Float64Var(&s.dropout, "dropout", 0.2, "`fraction` of the hidden layer to drop in training")
 }
 
-// check says which flag makes no sense.
+// check reports a flag that makes no sense.
 func (s *settings) check() error {
 	switch {
 	case s.samples < 1:
@@ -62,7 +62,7 @@ func (s *settings) check() error {
 	return nil
 }
 
-// read opens the files, or makes pictures.
+// read reads the files, or makes artificial pictures.
 func (s *settings) read(seed uint64) (data.Dataset[data.Image], error) {
 	if s.files != "" {
 		return data.ReadCIFAR10(strings.Split(s.files, ",")...)
@@ -73,7 +73,7 @@ func (s *settings) read(seed uint64) (data.Dataset[data.Image], error) {
 // scale brings pixels to about zero mean and unit variance.
 var scale = data.Scale{Mean: []float32{0.45, 0.45, 0.45}, Std: []float32{0.25, 0.25, 0.25}}
 
-// train is one worker's part. The chief prints each tenth step.
+// train is one worker's part. The chief prints every tenth step.
 func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if err := s.check(); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/plx-run/plx/trainer"
 	"github.com/plx-run/plx/trainer/executor"
+	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -57,7 +58,7 @@ func compile(t *testing.T, n network, batch int) *compiled {
 	return c
 }
 
-func (c *compiled) loss(t *testing.T, call executor.Call) float64 {
+func (c *compiled) loss(t *testing.T, call operation.Call) float64 {
 	t.Helper()
 	loss, err := c.Run(call, c.bytes, func(int) {})
 	if err != nil {
@@ -85,7 +86,7 @@ func small(t *testing.T, batch int) *compiled {
 func TestGradient(t *testing.T) {
 	for _, batch := range []int{1, 3} {
 		c := small(t, batch)
-		for _, call := range []executor.Call{{Step: 2, Leaf: 1, Seed: 5, Train: true}, {}} {
+		for _, call := range []operation.Call{{Step: 2, VirtualWorker: 1, Seed: 5, Train: true}, {}} {
 			c.loss(t, call)
 			var gradients [][]float64
 			for _, g := range c.gradients {
@@ -103,7 +104,7 @@ func TestGradient(t *testing.T) {
 	}
 }
 
-func (c *compiled) difference(t *testing.T, call executor.Call, x *float64) float64 {
+func (c *compiled) difference(t *testing.T, call operation.Call, x *float64) float64 {
 	const h = 1e-6
 	at := *x
 	*x = at + h
@@ -122,18 +123,18 @@ func TestStates(t *testing.T) {
 		t.Fatalf("states %v", c.model.States)
 	}
 	mean, variance := c.values[len(c.values)-2], c.values[len(c.values)-1]
-	first := c.loss(t, executor.Call{})
+	first := c.loss(t, operation.Call{})
 	if !slices.Equal(c.Output(1).Data().([]float64), mean) || !slices.Equal(c.Output(2).Data().([]float64), variance) {
 		t.Error("an evaluation's statistics are not the running ones")
 	}
-	trained := c.loss(t, executor.Call{Train: true})
+	trained := c.loss(t, operation.Call{Train: true})
 	batch := slices.Clone(c.Output(1).Data().([]float64))
 	mean[0] += 0.5
 	variance[1] *= 2
-	if c.loss(t, executor.Call{}) == first {
+	if c.loss(t, operation.Call{}) == first {
 		t.Error("the running statistics do not matter in an evaluation")
 	}
-	if c.loss(t, executor.Call{Train: true}) != trained || !slices.Equal(c.Output(1).Data().([]float64), batch) {
+	if c.loss(t, operation.Call{Train: true}) != trained || !slices.Equal(c.Output(1).Data().([]float64), batch) {
 		t.Error("the running statistics matter in training")
 	}
 }
@@ -142,8 +143,8 @@ func TestStates(t *testing.T) {
 // training.
 func TestDropout(t *testing.T) {
 	c := small(t, 4)
-	seen := map[float64]executor.Call{}
-	for _, call := range []executor.Call{{}, {Train: true}, {Train: true, Step: 1}, {Train: true, Leaf: 1}, {Train: true, Seed: 1}} {
+	seen := map[float64]operation.Call{}
+	for _, call := range []operation.Call{{}, {Train: true}, {Train: true, Step: 1}, {Train: true, VirtualWorker: 1}, {Train: true, Seed: 1}} {
 		loss := c.loss(t, call)
 		if other, ok := seen[loss]; ok {
 			t.Errorf("calls %+v and %+v have the same loss", call, other)
@@ -153,7 +154,7 @@ func TestDropout(t *testing.T) {
 		}
 		seen[loss] = call
 	}
-	if c.loss(t, executor.Call{}) != c.loss(t, executor.Call{Step: 9, Leaf: 9, Seed: 9}) {
+	if c.loss(t, operation.Call{}) != c.loss(t, operation.Call{Step: 9, VirtualWorker: 9, Seed: 9}) {
 		t.Error("an evaluation depends on the step")
 	}
 }
@@ -163,7 +164,7 @@ func TestFirstLoss(t *testing.T) {
 	n := newNetwork(1, 0.5)
 	n.dtype = tensor.Float64
 	c := compile(t, n, 4)
-	if loss := c.loss(t, executor.Call{Train: true}); math.Abs(loss-math.Log(classes)) > 1e-12 {
+	if loss := c.loss(t, operation.Call{Train: true}); math.Abs(loss-math.Log(classes)) > 1e-12 {
 		t.Errorf("the first loss is %v, want log(10)", loss)
 	}
 }

@@ -15,17 +15,17 @@ import (
 )
 
 // curve is a run of one mode: the test loss by the chief's step, and by the
-// seconds since its first line.
+// seconds since the chief's first line.
 type curve struct {
 	mode                 string
 	steps, seconds, loss []float64
-	ended                time.Duration // the whole run's, all workers
+	ended                time.Duration // when all workers had ended
 }
 
 // line is what the chief prints.
 var line = regexp.MustCompile(`step (\d+) \| train_loss [^|]* \| test_loss ([0-9.]+|NaN|\+Inf) `)
 
-// follow reads a chief's lines as they come.
+// follow reads a chief's lines as they arrive.
 func follow(mode string, out io.Reader) (curve, error) {
 	c := curve{mode: mode}
 	var begin time.Time
@@ -61,7 +61,7 @@ func follow(mode string, out io.Reader) (curve, error) {
 	return c, nil
 }
 
-// until returns the seconds until the test loss was first at or below bound.
+// until returns the seconds until the test loss first was at most bound.
 func (c curve) until(bound float64) (seconds float64, ok bool) {
 	for i, loss := range c.loss {
 		if loss <= bound {
@@ -71,7 +71,7 @@ func (c curve) until(bound float64) (seconds float64, ok bool) {
 	return 0, false
 }
 
-// tabulate writes a Markdown table. Its bound is the worst last loss of all
+// tabulate writes a Markdown table. Its bound is the largest last loss of all
 // modes, which every mode has reached.
 func (s *settings) tabulate(w io.Writer, curves []curve) error {
 	bound := 0.0
@@ -81,7 +81,7 @@ func (s *settings) tabulate(w io.Writer, curves []curve) error {
 	_, err := fmt.Fprintf(w, "| mode | chief's steps at the last point | last test loss | seconds | until loss %.3f |\n|---|---|---|---|---|\n", bound)
 	for _, c := range curves {
 		last := len(c.steps) - 1
-		seconds, _ := c.until(bound) // the bound is a loss that it has reached
+		seconds, _ := c.until(bound) // every mode reaches the bound
 		if err == nil {
 			_, err = fmt.Fprintf(w, "| %s | %.0f | %.4f | %.1f | %.1f s |\n", c.mode, c.steps[last]+1, c.loss[last], c.ended.Seconds(), seconds)
 		}

@@ -1,12 +1,11 @@
-// Command compare shows what each way of synchronising workers does when one
-// of them is slow. It launches examples/mlp once per mode, on the hosts it is
-// given or on an embedded cluster, and plots the test loss against steps and
-// against time:
+// Command compare shows the effect of a slow worker on each synchronisation
+// mode. It launches examples/mlp once per mode, on given hosts or on an
+// embedded cluster, and plots the test loss against steps and against time:
 //
 //	go run ./examples/compare --out docs
 //
 // The modes are those of the PALLAS group's guide to parallel training, and
-// bounded staleness and backup workers beside them.
+// also bounded staleness and backup workers.
 package main
 
 import (
@@ -37,7 +36,7 @@ func main() {
 	flag.StringVar(&s.plx, "plx", "", "the plx `program` (default: built from this source)")
 	flag.StringVar(&s.hosts, "hosts", "", "resource `file`; its last worker is the slow one (default an embedded cluster)")
 	flag.StringVar(&s.modes, "modes", "sync,async,ssp:3,group:2,backup:1", "`modes` to compare")
-	flag.IntVar(&s.workers, "workers", 4, "`workers` of the embedded cluster, or as many as --hosts has")
+	flag.IntVar(&s.workers, "workers", 4, "`workers` of the embedded cluster, or of --hosts")
 	flag.IntVar(&s.steps, "steps", 300, "`steps` of every worker")
 	flag.IntVar(&s.every, "every", 10, "`steps` between two points")
 	flag.DurationVar(&s.slowBy, "slow-by", 50*time.Millisecond, "`time` that the slow worker wastes in each step")
@@ -66,7 +65,7 @@ func (s *settings) run(ctx context.Context, table io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(folder) // a leftover harms nobody
+	defer os.RemoveAll(folder) // a folder that remains does no harm
 	mlp := filepath.Join(folder, "mlp")
 	if err := build(ctx, mlp, "./examples/mlp"); err != nil {
 		return err
@@ -110,7 +109,7 @@ func (s *settings) measure(ctx context.Context, mlp, mode string) (curve, error)
 		"--report-every="+strconv.Itoa(s.every), "--learning-rate="+strconv.FormatFloat(s.rate, 'g', -1, 64),
 		"--slow-worker="+strconv.Itoa(s.workers-1), "--slow-by="+s.slowBy.String())
 	cmd := exec.CommandContext(ctx, s.plx, args...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // plx ends what it has started
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // plx ends the processes that it has started
 	cmd.WaitDelay = time.Minute
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()

@@ -1,12 +1,12 @@
 // Command linear fits y = W x + b to three points by gradient descent. It is
-// the smallest program that plx can spread over a cluster, and trains alone
-// too:
+// the smallest program that plx can run on a cluster, and it trains alone too:
 //
 //	go run ./examples/linear
 //	plx launch --hosts resources.txt ./examples/linear
 //
-// Every worker feeds the same three points, so any number of workers goes the
-// same way to W = 1 and b = 0. The task is that of Parallax's quick start.
+// Every worker feeds the same three points. So the training is the same for any
+// number of workers, and ends at W = 1 and b = 0. The task is that of
+// Parallax's quick start.
 package main
 
 import (
@@ -22,7 +22,7 @@ var steps = flag.Int("steps", 200, "`steps` to take")
 
 func main() { trainer.Main(train) }
 
-// train is one worker's part. The chief prints each twentieth step.
+// train is one worker's part. The chief prints every twentieth step.
 func train(ctx context.Context, job *trainer.Job) error {
 	points := slices.Repeat([]float32{1, 2, 3}, job.NumReplicasPerWorker())
 	feed := trainer.Feed{"x": column(points...), "y": column(points...)}

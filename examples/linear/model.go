@@ -6,7 +6,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// seed is what the first W and b follow from.
+// seed determines the first values of W and b.
 const seed = 1
 
 // regression is the line y = W x + b and its mean squared error.
@@ -16,7 +16,7 @@ type regression struct {
 	loss *gorgonia.Node
 }
 
-// build is the model as plx wants it.
+// build makes the model for plx.
 func build(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
 	r, err := newRegression(g, batch)
 	if err != nil {

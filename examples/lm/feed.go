@@ -10,14 +10,14 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// feeder makes the feeds of a worker's rows.
+// feeder makes the feeds of a worker's rows of text.
 type feeder struct {
 	network
 	job         *trainer.Job
 	sampler     *nn.Sampler
-	rows        []func() int64 // the words of each row
-	last        []int64        // word of each row
-	state, cell *tensor.Dense  // that the next step begins with
+	rows        []func() int64 // by row: returns the next word
+	last        []int64        // by row: the last word that was fed
+	state, cell *tensor.Dense  // state and cell at the beginning of the next step
 }
 
 func newFeeder(ctx context.Context, n network, t text, job *trainer.Job, r *trainer.Replica) (*feeder, error) {
@@ -32,7 +32,8 @@ func newFeeder(ctx context.Context, n network, t text, job *trainer.Job, r *trai
 	return f, errors.Join(err, r.Carry(ctx, "state", f.state), r.Carry(ctx, "cell", f.cell))
 }
 
-// feed is what a step reads. Its state and cell are there once carry has seen the step before.
+// feed returns the feed of a step. Its state and cell are right once carry has
+// seen the step before.
 func (f *feeder) feed(step int) (trainer.Feed, error) {
 	var words, targets []int64
 	for i, next := range f.rows {
@@ -47,7 +48,7 @@ func (f *feeder) feed(step int) (trainer.Feed, error) {
 		"sample": vector(samples), "class": vector(samples), "class log": vector(logs)}, nil
 }
 
-// carry keeps what the sequences ended with for the next step.
+// carry keeps the state and cell at the end of the sequences for the next step.
 func (f *feeder) carry(r trainer.Result) {
 	for name, to := range map[string]*tensor.Dense{"state": f.state, "cell": f.cell} {
 		into := to.Float32s()

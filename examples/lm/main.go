@@ -1,13 +1,13 @@
-// Command lm is a language model: it learns which word comes next. Both of its
-// tables, the words' vectors and the softmax's weights, are embeddings, and
-// the softmax is over a sample of the vocabulary, so a step costs the same
-// however many words there are:
+// Command lm is a language model: it learns to predict the next word. Both of
+// its tables, the words' vectors and the softmax's weights, are embeddings. The
+// softmax is over a sample of the vocabulary. So the cost of a step does not
+// depend on the number of words:
 //
 //	plx launch --hosts resources.txt ./examples/lm --text news.en-00001-of-00100 --words vocabulary.txt
 //
-// A text has a sentence on each line and spaces between words, as the one
-// billion word benchmark has it. Without one, words are made by a rule whose
-// perplexity is known.
+// A text has a sentence on each line and spaces between words, as in the one
+// billion word benchmark. Without a text, a rule with known perplexity
+// generates the words.
 package main
 
 import (
@@ -38,21 +38,21 @@ func main() {
 
 // define adds the flags to f.
 func (s *settings) define(f *flag.FlagSet) {
-	f.StringVar(&s.text, "text", "", "`files` to read, separated by commas (default: made words)")
-	f.StringVar(&s.words, "words", "", "vocabulary `file` for them: a word on each line, alone, frequent ones first, or before its count")
-	f.IntVar(&s.vocabulary, "vocabulary", 10000, "different `words`; the most frequent so many of --words")
+	f.StringVar(&s.text, "text", "", "`files` to read, separated by commas (default: artificial text)")
+	f.StringVar(&s.words, "words", "", "their vocabulary `file`: a word on each line, the most frequent first, or a word followed by its count")
+	f.IntVar(&s.vocabulary, "vocabulary", 10000, "different `words`; of --words, the most frequent ones")
 	f.IntVar(&s.width, "width", 128, "`elements` of a word's vector")
-	f.IntVar(&s.hidden, "hidden", 128, "`cells` of the LSTM, projected to --width where they are not as many")
-	f.IntVar(&s.length, "length", 20, "`words` that gradients go back")
-	f.IntVar(&s.batch, "batch-size", 32, "`rows` of text that are read side by side, over all workers together")
-	f.IntVar(&s.drawn, "samples", 512, "`words` that each virtual worker's softmax tells the next one from")
+	f.IntVar(&s.hidden, "hidden", 128, "`cells` of the LSTM; they are projected to --width if it is another number")
+	f.IntVar(&s.length, "length", 20, "`words` that gradients flow back through")
+	f.IntVar(&s.batch, "batch-size", 32, "`rows` of text that are read side by side, for all workers together")
+	f.IntVar(&s.drawn, "samples", 512, "`words` among which each virtual worker's softmax finds the next word")
 	f.IntVar(&s.steps, "steps", 500, "`steps` to take")
-	f.IntVar(&s.every, "every", 50, "`steps` from one printed line to the next")
+	f.IntVar(&s.every, "every", 50, "`steps` between two lines")
 	f.Float64Var(&s.rate, "learning-rate", 0.05, "`rate` of Adagrad")
-	f.BoolVar(&s.dense, "dense", false, "make ordinary variables of the tables")
+	f.BoolVar(&s.dense, "dense", false, "tables are ordinary variables")
 }
 
-// check says which flag makes no sense.
+// check reports a flag that makes no sense.
 func (s *settings) check() error {
 	for _, c := range []struct {
 		name         string
@@ -74,12 +74,13 @@ func (s *settings) check() error {
 	return nil
 }
 
-// train is one worker's part. The chief's lines are about the steps since the last one.
+// train is one worker's part. The chief's lines are about the steps since the
+// last line.
 func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	s.seed = job.Seed()
+	s.network = s.seeded(job.Seed())
 	text, about, err := s.open()
 	if err != nil {
 		return err
@@ -87,7 +88,8 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if job.IsChief() {
 		job.Logf(slog.LevelInfo, "the text is %v", about)
 	}
-	// Adagrad's first steps are large: it has seen few gradients to divide by.
+	// Adagrad's first steps are large, because it has seen few gradients to
+	// divide by.
 	optimizer := trainer.Adagrad(s.rate).WithSchedule(trainer.WarmUp(50, func(int) float64 { return s.rate }))
 	optimizer.Settings.Accumulator = 1e-6 // gradients of single words are small
 	replica, err := job.Parallelize(ctx, s.build, optimizer, trainer.GlobalBatch(s.batch), trainer.ClipNorm(1))

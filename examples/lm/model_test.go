@@ -5,13 +5,13 @@ import (
 	"math"
 	"testing"
 
-	"github.com/plx-run/plx/examples/internal/tryout"
+	"github.com/plx-run/plx/examples/internal/exampletest"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
 // fill gives whole numbers below words where they are whole.
-func fill(words int) tryout.Fill {
+func fill(words int) exampletest.Fill {
 	return func(n *gorgonia.Node, i int, into *tensor.Dense) {
 		if n.Dtype() == tensor.Int64 {
 			for k, x := 0, into.Int64s(); k < len(x); k++ {
@@ -39,7 +39,7 @@ func TestGradient(t *testing.T) {
 			if n.dense {
 				lookups = nil
 			}
-			tryout.Gradients(t, n.build, 2, fill(n.vocabulary), lookups...)
+			exampletest.Gradients(t, n.build, 2, fill(n.vocabulary), lookups...)
 		})
 	}
 }

@@ -1,12 +1,12 @@
-// Command matmul multiplies two matrices on all workers, in two ways, with
-// nothing but the collectives of package trainer:
+// Command matmul multiplies two matrices on all workers, in two ways, with the
+// collectives of package trainer only:
 //
 //	plx launch --hosts resources.txt ./examples/matmul --size 2048
 //
-// By rows, every worker has all of B and some rows of A, and the chief puts
-// the rows of C one below the other. By reduction, every worker has some
-// columns of A and the same rows of B, and the products are added. The chief
-// checks both against a product of its own. The exercise is pathway2ai's.
+// By rows, every worker has all of B and some rows of A, and the chief joins
+// the rows of C. By reduction, every worker has some columns of A and the same
+// rows of B, and the products are added. The chief compares both with its own
+// product. The exercise is pathway2ai's.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 
 var size = flag.Int("size", 1024, "rows and columns `n` of the matrices")
 
-// largest is a size whose matrices, of 1 GiB, a host may still hold.
+// largest is the largest size. Its matrices take 1 GiB each.
 const largest = 1 << 14
 
 func main() { trainer.Main(train) }
@@ -35,31 +35,37 @@ func train(ctx context.Context, job *trainer.Job) error {
 		return fmt.Errorf("--size is %d: want 1 to %d", *size, largest)
 	}
 	m := newMultiplication(*size, job.NumWorkers())
-	m.job = job
-	if job.IsChief() {
-		m.a, m.b = matrix(job.Seed(), "a", m.n), matrix(job.Seed(), "b", m.n)
-		m.want = make([]float32, m.n*m.n)
-		multiply(m.n, m.n, m.n, m.a, m.b, m.want)
-	}
+	m.join(job)
 	if err := m.check("by rows", func() ([]float32, error) { return m.byRows(ctx) }); err != nil {
 		return err
 	}
 	return m.check("by reduction", func() ([]float32, error) { return m.byReduction(ctx) })
 }
 
-// newMultiplication divides n rows in equal parts: the matrices are padded
+// newMultiplication divides n rows into equal parts. The matrices are padded
 // with zeros.
 func newMultiplication(n, workers int) *multiplication {
 	part := (n + workers - 1) / workers
 	return &multiplication{n: n, part: part, padded: part * workers}
 }
 
-// multiplication is C = A B of n by n matrices, row by row in memory. Only
-// the chief has a, b and want.
+// multiplication is C = A B of n by n matrices, in row-major order. Only the
+// chief has a, b and want.
 type multiplication struct {
 	job             *trainer.Job
 	n, part, padded int
 	a, b, want      []float32
+}
+
+// join gives the chief the matrices.
+func (m *multiplication) join(job *trainer.Job) {
+	m.job = job
+	if !job.IsChief() {
+		return
+	}
+	m.a, m.b = matrix(job.Seed(), "a", m.n), matrix(job.Seed(), "b", m.n)
+	m.want = make([]float32, m.n*m.n)
+	multiply(m.n, m.n, m.n, m.a, m.b, m.want)
 }
 
 // check prints how far the chief's result is from its own product.
@@ -73,7 +79,7 @@ func (m *multiplication) check(how string, do func() ([]float32, error)) error {
 	for i, want := range m.want {
 		furthest = max(furthest, math.Abs(float64(c[i]-want)))
 	}
-	// A sum of n products of numbers below 1, added in another order.
+	// The result is a sum of n products of numbers below 1, in another order.
 	if bound := 1e-6 * float64(m.n); !(furthest <= bound) {
 		return fmt.Errorf("%s: C differs by %g from the chief's own product, want at most %g", how, furthest, bound)
 	}
@@ -102,8 +108,7 @@ func (m *multiplication) byRows(ctx context.Context) ([]float32, error) {
 	return all, m.job.Gather(ctx, product, all, 0)
 }
 
-// byReduction gives every worker some columns of A and the rows of B that
-// meet them.
+// byReduction gives every worker some columns of A and the same rows of B.
 func (m *multiplication) byReduction(ctx context.Context) ([]float32, error) {
 	var columns, rows []float32
 	if m.job.IsChief() {
@@ -122,7 +127,7 @@ func (m *multiplication) byReduction(ctx context.Context) ([]float32, error) {
 	return c, m.job.AllReduce(ctx, c)
 }
 
-// transposed has a's columns as rows, and rows of zeros up to so many.
+// transposed returns the columns of a as rows, padded with rows of zeros.
 func transposed(a []float32, n, rows int) []float32 {
 	t := make([]float32, rows*n)
 	for i := range n {
@@ -138,7 +143,7 @@ func multiply(m, k, n int, a, b, c []float32) {
 	gorgonia.WhichBLAS().Sgemm(blas.NoTrans, blas.NoTrans, m, n, k, 1, a, k, b, n, 0, c, n)
 }
 
-// matrix has elements in [-1, 1) that follow from seed and name.
+// matrix returns elements in [-1, 1) that depend on seed and name.
 func matrix(seed uint64, name string, n int) []float32 {
 	s, x := random.New(seed, name), make([]float32, n*n)
 	for i := range x {

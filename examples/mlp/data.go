@@ -8,17 +8,17 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// clustersPerClass is how many separate clusters a class is made of, so that no
-// linear model can tell the classes apart.
+// clustersPerClass is the number of separate clusters of a class. With several,
+// no linear model can separate the classes.
 const clustersPerClass = 10
 
-// generator makes samples of a classification task, after scikit-learn's
-// make_classification: every cluster sits on its own vertex of the ±1 cube in
-// the informative features (the first half), and every feature carries normal
-// noise of unit variance. Clusters belong to the classes in turn.
+// generator makes samples of a classification task, like scikit-learn's
+// make_classification. Every cluster has its own vertex of the ±1 cube in the
+// informative features (the first half). Every feature has normal noise of unit
+// variance. Clusters belong to the classes in turn.
 //
-// A sample depends on the seed and its number alone. So every worker sees the
-// same data, and each may make only the samples it needs.
+// A sample depends only on the seed and its number. So every worker sees the
+// same data, and may make only the samples that it needs.
 type generator struct {
 	features int
 	classes  int
@@ -26,8 +26,8 @@ type generator struct {
 	centres  [][]float32 // by cluster, the informative features only
 }
 
-// newGenerator places the clusters. It returns an error when the cube has
-// fewer vertices than there are clusters.
+// newGenerator places the clusters. It returns an error if the cube has fewer
+// vertices than there are clusters.
 func newGenerator(features, classes int, seed uint64) (*generator, error) {
 	informative, clusters := max(1, features/2), classes*clustersPerClass
 	if informative < 31 && 1<<informative < clusters {
@@ -69,7 +69,7 @@ func (g *generator) sample(i int, row []float32) (class int) {
 	return cluster % g.classes
 }
 
-// dataset holds samples ready to be fed.
+// dataset holds samples in the form of feeds.
 type dataset struct {
 	features, classes int
 	rows              []float32 // one sample after the other
@@ -100,7 +100,7 @@ func (d *dataset) all() (x, y tensor.Tensor) {
 func (d *dataset) row(i int) []float32 { return d.rows[i*d.features : (i+1)*d.features] }
 
 // batch returns the samples with the given indices: features of shape
-// (len(indices), features) and labels one-hot, of shape (len(indices), classes).
+// (len(indices), features) and one-hot labels of shape (len(indices), classes).
 func (d *dataset) batch(indices []int) (x, y tensor.Tensor) {
 	rows := make([]float32, 0, len(indices)*d.features)
 	hot := make([]float32, len(indices)*d.classes)
@@ -112,9 +112,9 @@ func (d *dataset) batch(indices []int) (x, y tensor.Tensor) {
 		tensor.New(tensor.WithShape(len(indices), d.classes), tensor.WithBacking(hot))
 }
 
-// order says which samples step takes: epochs one after the other, each in an
-// order of its own, without the last few samples that fill no batch. Every
-// worker computes the same order and takes its part of it.
+// order says which samples a step takes. Epochs follow one another, each in a
+// new order, without the last samples that do not fill a batch. Every worker
+// computes the same order and takes its part of it.
 type order struct {
 	samples, batch int
 	seed           uint64
@@ -132,7 +132,7 @@ func (o *order) step(step int) []int {
 	return o.permutation[from : from+o.batch]
 }
 
-// Each use of randomness has a stream of its own; the first weights have
+// Each use of randomness has its own stream. The first weights use the
 // trainer's.
 const (
 	streamCentres = iota
@@ -140,7 +140,7 @@ const (
 	streamOrder
 )
 
-// stream returns random numbers that depend on the three arguments alone.
+// stream returns random numbers that depend only on the three arguments.
 func stream(seed, use, index uint64) *rand.Rand {
 	var key [32]byte
 	binary.LittleEndian.PutUint64(key[0:], seed)

@@ -1,12 +1,12 @@
-// Command mlp trains a small network on a classification task of its own
-// making. It trains alone, or on every worker that plx starts it on:
+// Command mlp trains a small network on an artificial classification task. It
+// trains alone, or on every worker that plx starts:
 //
 //	go run ./examples/mlp
 //	plx launch --hosts resources.txt ./examples/mlp --niters 500
 //
-// All workers make the same data and take their part of the same batches, so
-// that the result is that of one worker with the whole batch, whatever their
-// number. The model and its sizes are pathway2ai's exercise.
+// All workers make the same data and take their part of the same batches. So
+// the result is that of one worker with the whole batch, for any number of
+// workers. The model and its sizes are pathway2ai's exercise.
 package main
 
 import (
@@ -89,14 +89,15 @@ func (s *settings) waste(ctx context.Context, job *trainer.Job) error {
 	}
 }
 
-// report is what the chief prints and saves; other workers have none.
+// report prints the chief's lines and saves the weights. Other workers have
+// none.
 type report struct {
 	replica *trainer.Replica
 	test    trainer.Feed
 	save    string
 	every   int           // steps between two lines
 	next    int           // step of the next line, or the first after it
-	spent   time.Duration // in the steps since the last line
+	spent   time.Duration // time of the steps since the last line
 	steps   int
 }
 
@@ -111,9 +112,9 @@ func newReport(s *settings, job *trainer.Job, replica *trainer.Replica, data *ge
 	return &report{replica: replica, test: trainer.Feed{"x": x, "y": y}, save: s.save, every: s.reportEvery}, nil
 }
 
-// step counts a step, and prints a line after the first and after every so
-// many; where a late chief has jumped over one, after the next. The step time
-// is the mean since the line before.
+// step counts a step. It prints a line after the first step and after every
+// further `every` steps. If a late chief has jumped over that step, it prints
+// after the next one. The step time is the mean since the last line.
 func (r *report) step(ctx context.Context, step int, loss float64, spent time.Duration) error {
 	if r == nil {
 		return nil
@@ -136,7 +137,7 @@ func (r *report) step(ctx context.Context, step int, loss float64, spent time.Du
 	return nil
 }
 
-// finish saves the weights where that was asked for.
+// finish saves the weights if --save is given.
 func (r *report) finish(ctx context.Context) error {
 	if r == nil || r.save == "" {
 		return nil

@@ -17,7 +17,7 @@ type network struct {
 	loss    *gorgonia.Node
 }
 
-// build is the model as plx wants it.
+// build makes the model for plx.
 func (s *settings) build(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
 	n, err := s.network(g, batch)
 	if err != nil {
@@ -26,7 +26,7 @@ func (s *settings) build(g *gorgonia.ExprGraph, batch int) (trainer.Model, error
 	return trainer.Model{Inputs: gorgonia.Nodes{n.x, n.y}, Variables: n.weights, Loss: n.loss}, nil
 }
 
-// widths are the sizes between the layers, the input's first.
+// widths returns the sizes between the layers, beginning with the input's.
 func (s *settings) widths() []int {
 	w := []int{s.dimIn}
 	for range s.layers - 1 {
@@ -70,7 +70,7 @@ func matrix(g *gorgonia.ExprGraph, name string, rows, cols int, options ...gorgo
 	return gorgonia.NewMatrix(g, tensor.Float32, append(first, options...)...)
 }
 
-// between is what lies between two layers.
+// between adds the operations between two layers.
 func (s *settings) between(x *gorgonia.Node, layer int) (*gorgonia.Node, error) {
 	x, err := gorgonia.Tanh(x)
 	if err != nil || s.dropout == 0 {

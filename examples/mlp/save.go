@@ -12,7 +12,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// header is the first line of a file of weights. The values follow it as
+// header is the first line of a file of weights. The values follow as
 // little-endian float32, row by row, one variable after the other in this
 // order.
 type header struct {
@@ -25,7 +25,7 @@ type variable struct {
 }
 
 // save writes the variables, in the order of their names, to a file that
-// appears whole or not at all.
+// appears complete or not at all.
 func save(path string, values map[string]*tensor.Dense) (err error) {
 	temporary := fmt.Sprintf("%s.%d.tmp", path, os.Getpid())
 	f, err := os.Create(temporary)

@@ -28,23 +28,23 @@ type settings struct {
 // define adds the flags to f.
 func (s *settings) define(f *flag.FlagSet) {
 	f.IntVar(&s.layers, "n-layers", 4, "linear `layers`")
-	f.IntVar(&s.dimIn, "dim-in", 1024, "`features` of a sample; half of them tell something")
+	f.IntVar(&s.dimIn, "dim-in", 1024, "`features` of a sample; half of them are informative")
 	f.IntVar(&s.classes, "n-classes", 32, "`classes`, of 10 clusters each")
 	f.IntVar(&s.dimHidden, "dim-hidden", 256, "`width` between the layers")
-	f.IntVar(&s.trainSize, "train-size", 10000, "`samples` to train on; a tenth as many more are kept for the test")
-	f.IntVar(&s.batchSize, "batch-size", 64, "`samples` of one step, over all workers together")
-	f.Float64Var(&s.learningRate, "learning-rate", 0.1, "`rate` of the first step; it falls evenly to 0.3 of that")
+	f.IntVar(&s.trainSize, "train-size", 10000, "training `samples`; the test has a tenth as many more")
+	f.IntVar(&s.batchSize, "batch-size", 64, "`samples` of one step, for all workers together")
+	f.Float64Var(&s.learningRate, "learning-rate", 0.1, "`rate` of the first step; it falls linearly to 0.3 of that")
 	f.StringVar(&s.optimizer, "optimizer", "sgd", "`rule` of update: sgd, momentum, adagrad or adam")
 	f.Float64Var(&s.clipNorm, "clip-norm", 0, "scale gradients down to this global `norm` (default not)")
-	f.Float64Var(&s.dropout, "dropout", 0, "`part` of each hidden layer to drop while training")
+	f.Float64Var(&s.dropout, "dropout", 0, "`fraction` of each hidden layer to drop in training")
 	f.IntVar(&s.iterations, "niters", 1000, "`steps`")
 	f.IntVar(&s.reportEvery, "report-every", 100, "`steps` between two of the chief's lines")
-	f.IntVar(&s.slowWorker, "slow-worker", -1, "`rank` of a worker that is made slow, to see what the others do; -1: none")
+	f.IntVar(&s.slowWorker, "slow-worker", -1, "`rank` of a worker that is made slow; -1 means none")
 	f.DurationVar(&s.slowBy, "slow-by", 50*time.Millisecond, "`time` that the slow worker wastes in each step")
-	f.StringVar(&s.save, "save", "", "`file` for the chief to write the trained weights to")
+	f.StringVar(&s.save, "save", "", "`file` to which the chief writes the trained weights")
 }
 
-// optimizers are the rules by name, with the rates that --learning-rate gives.
+// optimizers are the rules by name. --learning-rate is their rate.
 var optimizers = map[string]func(rate float64) trainer.Optimizer{
 	"sgd":      trainer.SGD,
 	"momentum": func(rate float64) trainer.Optimizer { return trainer.Momentum(rate, 0.9) },
@@ -52,7 +52,7 @@ var optimizers = map[string]func(rate float64) trainer.Optimizer{
 	"adam":     trainer.Adam,
 }
 
-// check says which flag makes no sense.
+// check reports a flag that makes no sense.
 func (s *settings) check() error {
 	for _, c := range []struct {
 		name  string
@@ -86,8 +86,8 @@ func (s *settings) check() error {
 	return nil
 }
 
-// rate is the learning rate of a step: it falls evenly from 1.0 to 0.3 of the
-// first over the run.
+// rate is the learning rate of a step: it falls linearly from 1.0 to 0.3 of the
+// first rate.
 func (s *settings) rate(step int) float64 {
 	return s.learningRate * (1 - 0.7*float64(step)/float64(s.iterations))
 }

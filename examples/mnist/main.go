@@ -1,12 +1,12 @@
-// Command mnist teaches a network of one hidden layer to read digits, on
-// every worker that plx starts it on:
+// Command mnist trains a network with one hidden layer to read digits, on every
+// worker that plx starts:
 //
 //	plx launch --hosts resources.txt ./examples/mnist --sync group:2 \
 //		--images train-images-idx3-ubyte.gz --labels train-labels-idx1-ubyte.gz
 //
-// Without files it makes images of the same shape. Network and optimiser,
-// 784-100-10 and Adagrad at 0.02 on a summed loss, are those of the PALLAS
-// group's guide to parallel training.
+// Without files it uses artificial images of the same shape. Network and
+// optimiser, 784-100-10 and Adagrad at 0.02 on a summed loss, are those of the
+// PALLAS group's guide to parallel training.
 package main
 
 import (
@@ -36,15 +36,15 @@ func main() {
 
 // define adds the flags to f.
 func (s *settings) define(f *flag.FlagSet) {
-	f.StringVar(&s.images, "images", "", "IDX `file` of images, may be packed with gzip (default: made images)")
+	f.StringVar(&s.images, "images", "", "IDX `file` of images, packed with gzip or not (default: artificial images)")
 	f.StringVar(&s.labels, "labels", "", "IDX `file` of their labels")
-	f.IntVar(&s.samples, "samples", 6000, "`number` of images to make where no file is given")
-	f.IntVar(&s.batch, "batch-size", 96, "`images` of one step, over all workers together")
+	f.IntVar(&s.samples, "samples", 6000, "`number` of artificial images if no file is given")
+	f.IntVar(&s.batch, "batch-size", 96, "`images` of one step, for all workers together")
 	f.IntVar(&s.steps, "steps", 500, "`steps` to take")
 	f.Float64Var(&s.rate, "learning-rate", 0.02, "`rate` of Adagrad")
 }
 
-// check says which flag makes no sense.
+// check reports a flag that makes no sense.
 func (s *settings) check() error {
 	switch {
 	case (s.images == "") != (s.labels == ""):
@@ -61,7 +61,7 @@ func (s *settings) check() error {
 	return nil
 }
 
-// read opens the files, or makes images.
+// read reads the files, or makes artificial images.
 func (s *settings) read(seed uint64) (data.Dataset[data.Image], error) {
 	if s.images != "" {
 		return data.ReadMNIST(s.images, s.labels)
@@ -69,7 +69,7 @@ func (s *settings) read(seed uint64) (data.Dataset[data.Image], error) {
 	return data.MakeDigits(seed, 0, s.samples)
 }
 
-// train is one worker's part. The chief prints each fiftieth step.
+// train is one worker's part. The chief prints every fiftieth step.
 func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if err := s.check(); err != nil {
 		return err

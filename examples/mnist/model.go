@@ -24,14 +24,14 @@ type perceptron struct {
 	dtype  tensor.Dtype // float32 or float64
 }
 
-// newPerceptron is the network that the example trains: 784-100-10.
+// newPerceptron returns the network that the example trains: 784-100-10.
 func newPerceptron(seed uint64) perceptron {
 	return perceptron{seed: seed, in: pixels, hidden: 100, dtype: tensor.Float32}
 }
 
-// build is the model as plx wants it. It is fed "x", (batch, 784), and "y",
-// the classes one-hot, (batch, 10). The metric "accuracy" is the part of the
-// batch that is told right.
+// build makes the model for plx. Its inputs are "x", (batch, 784), and "y", the
+// classes one-hot, (batch, 10). The metric "accuracy" is the fraction of the
+// batch that is classified correctly.
 func (p perceptron) build(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
 	x, y := p.input(g, "x", batch, p.in), p.input(g, "y", batch, classes)
 	w0, b0 := p.layer(g, "0", p.in, p.hidden)
@@ -68,7 +68,7 @@ func (p perceptron) input(g *gorgonia.ExprGraph, name string, batch, width int) 
 	return gorgonia.NewMatrix(g, p.dtype, gorgonia.WithShape(batch, width), gorgonia.WithName(name))
 }
 
-// layer is the weights and the biases of a linear layer.
+// layer returns the weights and the biases of a linear layer.
 func (p perceptron) layer(g *gorgonia.ExprGraph, number string, in, out int) (w, b *gorgonia.Node) {
 	name := "w" + number
 	w = gorgonia.NewMatrix(g, p.dtype, gorgonia.WithShape(in, out), gorgonia.WithName(name),

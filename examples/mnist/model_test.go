@@ -8,6 +8,7 @@ import (
 
 	"github.com/plx-run/plx/trainer"
 	"github.com/plx-run/plx/trainer/executor"
+	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -56,7 +57,7 @@ func compile(t *testing.T, p perceptron, batch int) *compiled {
 
 func (c *compiled) loss(t *testing.T) float64 {
 	t.Helper()
-	loss, err := c.Run(executor.Call{Train: true}, c.bytes, func(int) {})
+	loss, err := c.Run(operation.Call{Train: true}, c.bytes, func(int) {})
 	if err != nil {
 		t.Fatal(err)
 	}

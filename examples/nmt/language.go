@@ -8,28 +8,27 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// translations change a sentence into its translation.
+// translations turn a sentence into its translation, in place.
 var translations = map[string]func(words []int64){
 	"reverse": slices.Reverse[[]int64],
 	"sort":    slices.Sort[[]int64],
 }
 
-// language is what sentences are made of.
+// language generates sentences.
 type language struct {
 	seed          uint64
 	words, length int
 	translate     func(words []int64)
 }
 
-// sentences are sources and their translations, each filled up to the same
-// length.
+// sentences are sources and their translations, padded to the same length.
 type sentences struct {
 	length                 int
 	source, before, target []int64
 }
 
-// sentences makes the sentences [from, to). One of them follows from the seed
-// and its number alone.
+// sentences makes the sentences [from, to). A sentence depends only on the seed
+// and its number.
 func (l language) sentences(from, to int) sentences {
 	s := sentences{length: l.length}
 	for i := from; i < to; i++ {
@@ -64,8 +63,8 @@ func vector[T any](x []T) *tensor.Dense {
 	return tensor.New(tensor.WithShape(len(x)), tensor.WithBacking(x))
 }
 
-// right translates the sources and counts those whose every word is right.
-// Each word is the likeliest after those that were written before it.
+// right translates the sources and counts those without a wrong word. Each word
+// is the likeliest one after the words that were written before it.
 func (s sentences) right(evaluate func(trainer.Feed) (trainer.Result, error)) (right int, err error) {
 	s.before = slices.Repeat([]int64{begin}, len(s.source))
 	written := make([]int64, len(s.source))

@@ -1,13 +1,14 @@
-// Command nmt translates: an LSTM reads a sentence, another writes its
-// translation and looks back at the words read by attention. The language is
-// made, so what is right is known: a translation is the sentence reversed, or
-// its words sorted.
+// Command nmt translates. An LSTM reads a sentence. Another LSTM writes its
+// translation, and looks back at the words by attention. The language is
+// artificial, so the right answer is known: a translation is the reversed
+// sentence, or its sorted words.
 //
 //	plx launch --hosts resources.txt ./examples/nmt --task sort
 //
-// Both languages' words are embeddings (--arch hybrid: on servers). At the end
-// the chief translates new sentences word by word, each from the words that it
-// wrote itself, and prints how many are right from beginning to end.
+// The words of both languages are embeddings (--arch hybrid: on servers). At
+// the end the chief translates new sentences word by word, each word from the
+// words that it wrote before. It prints how many translations are completely
+// right.
 package main
 
 import (
@@ -36,17 +37,17 @@ func main() {
 
 // define adds the flags to f.
 func (s *settings) define(f *flag.FlagSet) {
-	f.StringVar(&s.task, "task", "reverse", "what a translation is: `reverse|sort`")
+	f.StringVar(&s.task, "task", "reverse", "kind of translation: `reverse|sort`")
 	f.IntVar(&s.words, "vocabulary", 20, "different `words`")
 	f.IntVar(&s.length, "length", 8, "`words` of the longest sentences")
 	f.IntVar(&s.width, "width", 32, "`elements` of a word's vector")
 	f.IntVar(&s.hidden, "hidden", 64, "`cells` of each LSTM")
-	f.IntVar(&s.batch, "batch-size", 64, "`sentences` of one step, over all workers together")
+	f.IntVar(&s.batch, "batch-size", 64, "`sentences` of one step, for all workers together")
 	f.IntVar(&s.steps, "steps", 600, "`steps` to take")
 	f.Float64Var(&s.rate, "learning-rate", 0.005, "`rate` of Adam")
 }
 
-// check says which flag makes no sense.
+// check reports a flag that makes no sense.
 func (s *settings) check() error {
 	for _, c := range []struct {
 		name         string
@@ -68,13 +69,13 @@ func (s *settings) check() error {
 	return nil
 }
 
-// train is one worker's part. The chief prints each fiftieth step, and how
-// many translations are right in the end.
+// train is one worker's part. The chief prints every fiftieth step, and the
+// number of right translations at the end.
 func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	s.seed = job.Seed()
+	s.network = s.seeded(job.Seed())
 	l := language{seed: s.seed, words: s.words, length: s.length, translate: translations[s.task]}
 	replica, err := job.Parallelize(ctx, s.build, trainer.Adam(s.rate), trainer.GlobalBatch(s.batch), trainer.ClipNorm(1))
 	if err != nil {
@@ -92,7 +93,8 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 			fmt.Printf("step %d | loss %.4f | accuracy %.3f\n", result.Step, result.Loss, result.Metrics["accuracy"])
 		}
 	}
-	// All workers translate, so that all are there when rows are asked for.
+	// All workers translate, because all must be present when rows are
+	// requested.
 	const tested = 200
 	fresh := l.sentences(s.steps*s.batch, s.steps*s.batch+tested)
 	right, err := fresh.right(func(f trainer.Feed) (trainer.Result, error) { return replica.Evaluate(ctx, f) })

@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/plx-run/plx/examples/internal/tryout"
+	"github.com/plx-run/plx/examples/internal/exampletest"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
 // fill gives some words. Of the second sentence the mask hides all but the
 // first.
-func fill(words int) tryout.Fill {
+func fill(words int) exampletest.Fill {
 	return func(n *gorgonia.Node, _ int, into *tensor.Dense) {
 		x, length := into.Float64s(), n.Shape()[n.Dims()-1]
 		for k := range x {
@@ -35,7 +35,7 @@ func TestGradient(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%+v", n), func(t *testing.T) {
 			n.dtype = tensor.Float64
-			tryout.Gradients(t, n.build, 2, fill(n.words), "source", "before")
+			exampletest.Gradients(t, n.build, 2, fill(n.words), "source", "before")
 		})
 	}
 }

@@ -1,13 +1,14 @@
-// Command skipthoughts learns vectors of sentences: an encoder makes one of a
-// sentence, and from nothing but that vector two decoders write the sentences
+// Command skipthoughts learns vectors of sentences. An encoder turns a sentence
+// into a vector. From this vector alone, two decoders write the sentences
 // before and after it in the story.
 //
 //	plx launch --hosts resources.txt ./examples/skipthoughts
 //
-// The stories are made, so what is right is known: each sentence is the one
-// before it reversed, with every word replaced by the next in the vocabulary.
-// At the end the chief prints of how many new sentences both neighbours are
-// right from beginning to end. With so many words, few of them are old.
+// The stories are artificial, so the right answer is known: each sentence is
+// the sentence before it, reversed, with every word replaced by the next word
+// of the vocabulary. At the end the chief prints for how many new sentences
+// both neighbours are completely right. The vocabulary is large enough that few
+// of these sentences occurred in training.
 package main
 
 import (
@@ -39,12 +40,12 @@ func (s *settings) define(f *flag.FlagSet) {
 	f.IntVar(&s.length, "length", 5, "`words` of a sentence")
 	f.IntVar(&s.width, "width", 16, "`elements` of a word's vector")
 	f.IntVar(&s.hidden, "hidden", 64, "`elements` of a sentence's vector")
-	f.IntVar(&s.batch, "batch-size", 64, "`sentences` of one step, over all workers together")
+	f.IntVar(&s.batch, "batch-size", 64, "`sentences` of one step, for all workers together")
 	f.IntVar(&s.steps, "steps", 800, "`steps` to take")
 	f.Float64Var(&s.rate, "learning-rate", 0.01, "`rate` of Adam, falling to a tenth")
 }
 
-// check says which flag makes no sense.
+// check reports a flag that makes no sense.
 func (s *settings) check() error {
 	for _, c := range []struct {
 		name         string
@@ -63,13 +64,13 @@ func (s *settings) check() error {
 	return nil
 }
 
-// train is one worker's part. The chief prints each fiftieth step, and how
-// many neighbours are right in the end.
+// train is one worker's part. The chief prints every fiftieth step, and the
+// number of right neighbours at the end.
 func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	s.seed = job.Seed()
+	s.network = s.seeded(job.Seed())
 	stories := stories{seed: s.seed, words: s.words, length: s.length}
 	falling := func(step int) float64 { return s.rate * (1 - 0.9*float64(step)/float64(s.steps)) }
 	replica, err := job.Parallelize(ctx, s.build, trainer.Adam(s.rate).WithSchedule(falling), trainer.GlobalBatch(s.batch), trainer.ClipNorm(1))
@@ -88,7 +89,8 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 			fmt.Printf("step %d | loss %.4f | accuracy %.3f\n", result.Step, result.Loss, result.Metrics["accuracy"])
 		}
 	}
-	// All workers evaluate, so that all are there when rows are asked for.
+	// All workers evaluate, because all must be present when rows are
+	// requested.
 	const tested = 200
 	fresh := stories.read(s.steps*s.batch, s.steps*s.batch+tested)
 	result, err := replica.Evaluate(ctx, fresh.feed())

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/plx-run/plx/examples/internal/tryout"
+	"github.com/plx-run/plx/examples/internal/exampletest"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
 // fill gives some words.
-func fill(words int) tryout.Fill {
+func fill(words int) exampletest.Fill {
 	return func(_ *gorgonia.Node, i int, into *tensor.Dense) {
 		for k, x := 0, into.Float64s(); k < len(x); k++ {
 			x[k] = float64((5*k + i + 2) % words)
@@ -28,7 +28,7 @@ func TestGradient(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%+v", n), func(t *testing.T) {
 			n.dtype = tensor.Float64
-			tryout.Gradients(t, n.build, 2, fill(n.words), "sentence", "previous words", "next words")
+			exampletest.Gradients(t, n.build, 2, fill(n.words), "sentence", "previous words", "next words")
 		})
 	}
 }

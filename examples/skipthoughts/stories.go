@@ -8,15 +8,15 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// stories are what sentences are in. Words have the numbers below words, and
-// that number itself begins a sentence that is written.
+// stories generate sentences. Words have numbers below words; the number words
+// itself begins a sentence that is written.
 type stories struct {
 	seed          uint64
 	words, length int
 }
 
-// after is the sentence that follows s in a story; with back, the one that s
-// follows.
+// after returns the sentence after s in a story; with back, the sentence before
+// s.
 func (t stories) after(s []int64, back bool) []int64 {
 	by := 1
 	if back {
@@ -36,8 +36,8 @@ type sentences struct {
 	sentence, previous, next []int64
 }
 
-// read returns the sentences [from, to). One of them follows from the seed and
-// its number alone.
+// read returns the sentences [from, to). A sentence depends only on the seed
+// and its number.
 func (t stories) read(from, to int) sentences {
 	s := sentences{stories: t}
 	for i := from; i < to; i++ {
@@ -58,7 +58,8 @@ func (s sentences) feed() trainer.Feed {
 		"previous": vector(numbers(s.previous)), "next": vector(numbers(s.next))}
 }
 
-// begun puts the beginning before each sentence, in place of its last word.
+// begun moves the words of each sentence by one place: the beginning comes
+// first and the last word is dropped.
 func (s sentences) begun(words []int64) []int64 {
 	all := slices.Clone(words)
 	for i := range all {
@@ -69,9 +70,9 @@ func (s sentences) begun(words []int64) []int64 {
 	return all
 }
 
-// right counts the sentences of whose neighbours every word is the likeliest
-// after the right ones before it: what is written word by word is then right
-// too.
+// right counts the sentences whose neighbours are right: every word is the
+// likeliest one after the right words before it. Written word by word, the
+// neighbours are then right too.
 func (s sentences) right(logits *tensor.Dense) (right int) {
 	target, x := slices.Concat(s.previous, s.next), logits.Float32s()
 	wrong := map[int]bool{}

@@ -1,13 +1,13 @@
-// Command words learns which subject a sentence is about from the words in
-// it. The words' vectors are an embedding: only the rows that a batch touches
-// travel, however long the vocabulary:
+// Command words learns the subject of a sentence from its words. The words'
+// vectors are an embedding: only the rows that a batch touches travel, however
+// large the vocabulary is:
 //
 //	go run ./examples/words
 //	plx launch --hosts resources.txt ./examples/words --vocabulary 1000000
 //
-// The sentences are made: every subject has words of its own beside those
-// common to all, and both are drawn by Zipf's law. By default servers hold the
-// words' table and workers the rest (--arch hybrid).
+// The sentences are artificial. Every subject has its own words, and there are
+// words common to all; both are drawn by Zipf's law. By default servers hold
+// the words' table and workers hold the rest (--arch hybrid).
 package main
 
 import (
@@ -39,12 +39,12 @@ func (s *settings) define(f *flag.FlagSet) {
 	f.IntVar(&s.width, "width", 16, "`elements` of a word's vector")
 	f.IntVar(&s.length, "length", 12, "`words` of a sentence")
 	f.IntVar(&s.subjects, "subjects", 8, "different `subjects`")
-	f.IntVar(&s.batch, "batch-size", 64, "`sentences` of one step, over all workers together")
+	f.IntVar(&s.batch, "batch-size", 64, "`sentences` of one step, for all workers together")
 	f.IntVar(&s.steps, "steps", 300, "`steps` to take")
 	f.Float64Var(&s.rate, "learning-rate", 0.02, "`rate` of Adam")
 }
 
-// check says which flag makes no sense.
+// check reports a flag that makes no sense.
 func (s *settings) check() error {
 	for _, c := range []struct {
 		name         string
@@ -63,7 +63,7 @@ func (s *settings) check() error {
 	return nil
 }
 
-// train is one worker's part. The chief prints each fiftieth step.
+// train is one worker's part. The chief prints every fiftieth step.
 func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if err := s.check(); err != nil {
 		return err

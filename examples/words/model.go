@@ -7,7 +7,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// classifier tells a sentence's subject from the mean of its words' vectors,
+// classifier predicts a sentence's subject from the mean of its words' vectors,
 // by one linear layer and the mean cross-entropy of its softmax.
 type classifier struct {
 	language
@@ -15,10 +15,10 @@ type classifier struct {
 	dtype tensor.Dtype // float32 or float64
 }
 
-// build is the model as plx wants it. It is fed "word", the indices of a
-// sentence's words, one sentence after the other, and "subject", (batch), the
-// numbers of the subjects. The metric "accuracy" is the part of the batch that
-// is told right.
+// build makes the model for plx. Its inputs are "word", the indices of the
+// sentences' words, one sentence after the other, and "subject", (batch), the
+// numbers of the subjects. The metric "accuracy" is the fraction of the batch
+// that is classified correctly.
 func (c classifier) build(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
 	table := &trainer.Embedding{Name: "words", Rows: c.vocabulary, Width: c.width, Dtype: c.dtype,
 		First: trainer.UniformRows(c.seed, -0.1, 0.1)}

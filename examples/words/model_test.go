@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/plx-run/plx/trainer/executor"
+	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -64,7 +65,7 @@ func TestGradient(t *testing.T) {
 		t.Run(fmt.Sprintf("%+v", size), func(t *testing.T) {
 			l := language{vocabulary: 20, length: size.length, subjects: size.subjects}
 			p := compile(t, classifier{language: l, width: size.width, dtype: tensor.Float64}, size.batch)
-			loss, err := p.Run(executor.Call{Train: true}, p.bytes, func(int) {})
+			loss, err := p.Run(operation.Call{Train: true}, p.bytes, func(int) {})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -5,8 +5,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// language is what sentences are made of. The first half of the words are
-// common to all subjects, the second half is divided over them.
+// language generates sentences. The first half of the words is common to all
+// subjects, the second half is divided among them.
 type language struct {
 	vocabulary int // words, at least two per subject
 	length     int // words of a sentence
@@ -14,9 +14,9 @@ type language struct {
 	seed       uint64
 }
 
-// sentences makes the sentences [from, to): the indices of their words, one
-// sentence after the other, and their subjects. A sentence follows from the
-// seed and its number alone.
+// sentences makes the sentences [from, to). It returns the indices of their
+// words, one sentence after the other, and their subjects. A sentence depends
+// only on the seed and its number.
 func (l language) sentences(from, to int) (words, subjects tensor.Tensor) {
 	index := make([]int64, 0, (to-from)*l.length)
 	subject := make([]float32, 0, to-from)
@@ -33,8 +33,8 @@ func (l language) sentences(from, to int) (words, subjects tensor.Tensor) {
 		tensor.New(tensor.WithShape(len(subject)), tensor.WithBacking(subject))
 }
 
-// word is one of the subject's own words in a third of all places, else a
-// common one.
+// word returns one of the subject's own words at a third of all places, and a
+// common word elsewhere.
 func (l language) word(draw random.Stream, at, about int) int64 {
 	kind, u := draw.Pair(uint64(at))
 	common := l.vocabulary / 2

@@ -9,39 +9,36 @@
 //
 // and a test starts the program with
 //
-//	PLX_FAILPOINTS="checkpoint.rename=kill@2;checkpoint.write=enospc"
+//	PLX_FAILPOINTS="checkpoint.rename=kill@2;checkpoint.write=error"
 //
 // An entry is a place, what happens there and, after @, at which hit, counted
-// from 1 in each process; without @ it happens at every hit that has no entry
-// of its own. A place's name is made of letters, digits and . - _. With the
-// path of a file, as in "wire.send=error@/tmp/now", it happens at the first hit
-// that finds such a file and can remove it: a test that sees how far a program
-// has come can say when, and it happens once, in whichever process.
+// from 1 in each process. Without @ it happens at every hit. A place's name is made
+// of letters, digits and . - _. With the path of a file, as in
+// "wire.send=error@/tmp/now", it happens at the first hit that can remove such a
+// file: a test that sees how far a program has come decides when. It then happens
+// once, in whichever process.
 //
 //	error    Here returns an error
-//	enospc   Here returns an error that wraps syscall.ENOSPC
 //	short    Here returns ErrShort, and the caller writes half of what it has
 //	exit     the process exits with status 0
 //	kill     the process sends itself SIGKILL
-//	stop     the process sends itself SIGSTOP; Here returns nil after SIGCONT
 //
-// Each time, a line "failpoint checkpoint.rename: kill" is on standard error
-// before it happens, so that a test can tell a fault that came from one that
-// did not.
+// Before each fault a line "failpoint checkpoint.rename: kill" is written to
+// standard error: a test can tell a fault that came from one that did not.
 //
-// The variable is read when the process starts. One that cannot be read ends
-// it there, with exit status 2: a test must not pass because of a fault that
-// was misspelt. Without the variable Here is one comparison.
+// The variable is read when the process starts. If it cannot be read the process
+// exits with status 2: no test may pass because a fault was misspelt. Without the
+// variable Here is one comparison.
 //
-// It is no place for behaviour that a user may want: nothing here is part of
-// what plx promises.
+// Users get nothing here: no part of this package is what plx promises.
 package failpoint
 
 import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 )
@@ -51,8 +48,8 @@ var ErrShort = errors.New("half a write")
 
 const variable = "PLX_FAILPOINTS"
 
-// armed is nil where no faults are wanted. It does not change.
-var armed *faults
+// armed are the faults of this process; nil means none. It does not change.
+var armed faults
 
 func init() {
 	var err error
@@ -62,8 +59,8 @@ func init() {
 	}
 }
 
-// Here is a place called name: it does what is wanted there, and returns nil
-// where that is nothing. Any goroutine may call it.
+// Here is a place called name. It does what the first entry wants that is due
+// there, and returns nil if none is. Any goroutine may call it.
 func Here(name string) error {
 	if armed == nil {
 		return nil
@@ -71,94 +68,91 @@ func Here(name string) error {
 	return armed.hit(name)
 }
 
-// faults is what is wanted, and how often each place was hit.
-type faults struct {
-	actions map[place]action
-	hits    map[string]*atomic.Uint64
-	files   map[string][]awaited // by the place's name
+type faults []*fault
+
+// fault is one entry of the variable.
+type fault struct {
+	name, action string
+	hit          uint64        // number of the hit at which it happens, from 1; 0 means every hit
+	file         string        // it happens at the hit that removes this file; "" means hit counts
+	seen         atomic.Uint64 // hits so far
 }
 
-// awaited happens once the file is there.
-type awaited struct {
-	file string
-	what action
-}
-
-// place is a hit of a name; hit 0 stands for those that have no other entry.
-type place struct {
-	name string
-	hit  uint64
-}
-
-func (f *faults) hit(name string) error {
-	count := f.hits[name]
-	if count == nil {
-		return nil
-	}
-	a, wanted := f.wanted(name, count.Add(1))
-	if !wanted {
-		return nil
-	}
-	fmt.Fprintf(os.Stderr, "failpoint %s: %s\n", name, a)
-	if err := a.do(); err != nil {
-		return fmt.Errorf("failpoint %s: %w", name, err)
-	}
-	return nil
-}
-
-func (f *faults) wanted(name string, hit uint64) (action, bool) {
-	for _, w := range f.files[name] {
-		if os.Remove(w.file) == nil {
-			return w.what, true
+func (all faults) hit(name string) error {
+	var due *fault
+	for _, f := range all {
+		if f.name == name && f.due() && due == nil {
+			due = f
 		}
 	}
-	if a, wanted := f.actions[place{name, hit}]; wanted {
-		return a, true
+	if due == nil {
+		return nil
 	}
-	a, wanted := f.actions[place{name, 0}]
-	return a, wanted
+	fmt.Fprintf(os.Stderr, "failpoint %s: %s\n", name, due.action)
+	return fmt.Errorf("failpoint %s: %w", name, actions[due.action]())
 }
 
-type action string
-
-// actions are what can be asked for, and what does it.
-var actions = map[action]func() error{
-	"error":  func() error { return errors.New("an error") },
-	"enospc": func() error { return syscall.ENOSPC },
-	"short":  func() error { return ErrShort },
-	"exit":   exit,
-	"kill":   kill,
-	"stop":   stop,
+func (f *fault) due() bool {
+	if f.file != "" {
+		return os.Remove(f.file) == nil
+	}
+	n := f.seen.Add(1)
+	return f.hit == 0 || f.hit == n
 }
 
-func (a action) do() error { return actions[a]() }
-
-func exit() error {
-	os.Exit(0)
-	return nil
+// actions do what an entry asks for. Those that return give the error of Here.
+var actions = map[string]func() error{
+	"error": func() error { return errors.New("an error") },
+	"short": func() error { return ErrShort },
+	"exit":  func() error { os.Exit(0); return nil },
+	"kill":  kill,
 }
 
-// kill does not return. The signal may be another thread's to take: until it
-// has come this one must not go on.
+// kill does not return. Another thread may take the signal: until it comes this
+// one must not go on.
 func kill() error {
 	for {
-		send(syscall.SIGKILL)
+		if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
+			panic(err) // a process may always signal itself
+		}
 	}
 }
 
-// stop returns after the process went on. As with kill this thread could be
-// ahead of the signal, so it waits for the one that ends the pause.
-func stop() error {
-	goOn := make(chan os.Signal, 1)
-	signal.Notify(goOn, syscall.SIGCONT)
-	defer signal.Stop(goOn)
-	send(syscall.SIGSTOP)
-	<-goOn
-	return nil
+// parse reads the variable; of an empty one it returns nil.
+func parse(text string) (faults, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var all faults
+	for entry := range strings.SplitSeq(text, ";") {
+		f, err := parseEntry(entry)
+		if err != nil {
+			return nil, fmt.Errorf("entry %q: %w", entry, err)
+		}
+		all = append(all, f)
+	}
+	return all, nil
 }
 
-func send(s syscall.Signal) {
-	if err := syscall.Kill(os.Getpid(), s); err != nil {
-		panic(err) // a process may always signal itself
+const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
+
+// parseEntry reads name=action, name=action@n or name=action@/path.
+func parseEntry(entry string) (*fault, error) {
+	name, rest, _ := strings.Cut(entry, "=")
+	action, when, counted := strings.Cut(rest, "@")
+	f := &fault{name: name, action: action}
+	var err error
+	switch {
+	case name == "" || strings.Trim(name, letters) != "":
+		return nil, fmt.Errorf("name %q, want letters, digits and . - _", name)
+	case actions[action] == nil:
+		return nil, fmt.Errorf("action %q, want error, exit, kill or short", action)
+	case strings.HasPrefix(when, "/"):
+		f.file = when
+	case counted:
+		if f.hit, err = strconv.ParseUint(when, 10, 64); err != nil || f.hit == 0 {
+			return nil, fmt.Errorf("hit %q, want a whole number from 1 on, or a file's path from the root", when)
+		}
 	}
+	return f, nil
 }

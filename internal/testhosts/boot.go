@@ -33,8 +33,8 @@ func startBoot(h *Host) (*boot, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer linked.Close() // likewise
-	defer commands.Close()
+	defer linked.Close()   // likewise
+	defer commands.Close() // the host has its own copy
 
 	cmd := exec.Command("sh", "-c", bootScript, "boot", h.Name, h.path(""), h.cluster.root, stateDir, sshd)
 	cmd.Dir = "/"

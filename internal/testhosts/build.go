@@ -25,9 +25,13 @@ var builds sync.Map // package to func() (string, error)
 
 // Binary builds a Go package, named as for go build in the test's own folder,
 // without cgo, and returns the program's path. It builds once per process; the
-// path is one that hosts see too, and holds nothing but this very build.
+// path is one that hosts see too, and holds nothing but this very build. With
+// -short it skips the test.
 func Binary(tb testing.TB, pkg string) string {
 	tb.Helper()
+	if testing.Short() {
+		tb.Skip("builds ", pkg)
+	}
 	once, _ := builds.LoadOrStore(pkg, sync.OnceValues(func() (string, error) { return build(pkg) }))
 	path, err := once.(func() (string, error))()
 	if err != nil {
@@ -46,7 +50,7 @@ func build(pkg string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(dir)
+	defer os.RemoveAll(dir) // removeOld tries again
 	name, err := goTool("list", "-f", "{{.ImportPath}}", pkg)
 	if err != nil {
 		return "", err

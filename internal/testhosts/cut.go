@@ -6,12 +6,26 @@ import (
 	"os/exec"
 	"regexp"
 	"strconv"
+	"time"
 )
 
 // Cut takes the host's network link down. Both sides keep what they sent.
 func (h *Host) Cut() {
 	h.cluster.report.Helper()
 	h.cluster.check("cut "+h.Name, h.setLink("down"))
+}
+
+// CutFor cuts the host's link and heals it after a time. Then it closes the channel,
+// for which the caller waits before it closes the cluster.
+func (h *Host) CutFor(d time.Duration) <-chan struct{} {
+	h.cluster.report.Helper()
+	h.Cut()
+	healed := make(chan struct{})
+	time.AfterFunc(d, func() {
+		defer close(healed)
+		h.Heal()
+	})
+	return healed
 }
 
 // Mute makes whatever the host sends vanish; it goes on to receive.

@@ -195,8 +195,8 @@ func (h *Host) environ() []string {
 	}
 }
 
-// Freeze stops all processes of the host where they are. The kernel goes on to
-// acknowledge what arrives.
+// Freeze stops all processes of the host. The kernel still acknowledges what
+// arrives.
 func (h *Host) Freeze() {
 	h.cluster.report.Helper()
 	asked := map[int]bool{}
@@ -210,9 +210,18 @@ func (h *Host) Freeze() {
 	}))
 }
 
-// Thaw lets all processes go on, also those that were stopped before Freeze.
+// Thaw continues all processes, also those that were stopped before Freeze. It first
+// continues every process, stopped or not: one in vfork is not stopped yet, and
+// SIGCONT takes back the SIGSTOP that waits for it.
 func (h *Host) Thaw() {
 	h.cluster.report.Helper()
+	frozen, err := h.Processes()
+	h.cluster.check("thaw "+h.Name, err)
+	for _, p := range frozen {
+		if err := p.Signal(syscall.SIGCONT); !errors.Is(err, os.ErrProcessDone) {
+			h.cluster.check("thaw "+h.Name, err)
+		}
+	}
 	h.cluster.check("thaw "+h.Name, h.signalUntil(syscall.SIGCONT, func(p Process) bool {
 		return p.State != 'T'
 	}))

@@ -88,8 +88,8 @@ func (g memoryGroup) fill() string {
 	if err != nil {
 		return err.Error()
 	}
-	defer os.Remove(file.Name())
-	defer file.Close()
+	defer os.Remove(file.Name()) // it lies in memory
+	defer file.Close()           // it is removed
 	script := fmt.Sprintf("echo $$ >%s/cgroup.procs && exec head -c %d /dev/zero", g.folder, 2*groupLimit)
 	var complaint strings.Builder
 	cmd := exec.Command("sh", "-c", script)

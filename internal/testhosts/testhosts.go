@@ -23,6 +23,8 @@ package testhosts
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"testing"
 )
 
@@ -80,3 +82,14 @@ func Start(tb testing.TB, o Options) *Cluster {
 	})
 	return c
 }
+
+// ReportTo returns a Reporter for programs that are no tests: it prints lines.
+func ReportTo(w io.Writer) Reporter { return printer{w} }
+
+type printer struct{ io.Writer }
+
+func (printer) Helper() {}
+
+func (p printer) Errorf(format string, args ...any) { p.Logf(format, args...) }
+
+func (p printer) Logf(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) } // a report may be lost

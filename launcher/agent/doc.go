@@ -1,76 +1,40 @@
-// Package agent is what runs on a host: it owns the tasks of one job there.
+// Package agent is "plx agent": what runs on a host.
 //
-// The launcher starts the plx binary as "plx agent start" over SSH. That
-// process makes the job's folder, starts the agent proper and from then on
-// only relays its standard input and output to the agent's local socket:
+// The launcher runs the plx binary as "plx agent start" over SSH. That process
+// makes the job's folder and starts the agent. From then on it relays between its
+// standard streams and the agent's local socket:
 //
 //	plx agent start          speaks package protocol; ends with its connection
-//	plx agent guardian       own session; outlives the connection
-//	  plx agent supervisor   owns tasks, spools, sockets and the lease
-//	    ps:0, worker:0, ...  own sessions
+//	plx agent watchdog       a session of its own; outlives the connection
+//	  plx agent supervisor   owns the tasks, their output, the sockets and the lease
+//	    ps:0, worker:0, ...  sessions of their own
 //
-// Guardian and supervisor are both reapers of orphans (child subreapers), and
-// each sees the other die. Whichever is killed, the other ends every process
-// of the job on this host: all descendants are stopped, killed by pidfd, and
-// listed again until there are none. A host whose conductor is not heard for
-// the lease ends its part in the same way.
+// Watchdog and supervisor adopt all orphans among the tasks' processes, and each
+// sees the other end. If one is killed, the other kills every process of the job on
+// this host. The supervisor also does so if it does not hear its driver for the
+// lease. See packages watchdog, supervisor, process and lease.
 //
-// The other subcommands are short-lived: connect (relay to a running agent),
-// logs (serve the spools), claim (is a name of checkpoints free), fetch (serve
-// checkpoints), state, jobs, reap (kill what an agent left) and prune (remove
-// old jobs and blobs).
+// This package has the short-lived commands:
 //
-//	os.Exit(agent.Main(ctx, os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
+//	start    make the job's folder, start the agent and relay
+//	connect  relay to a running agent
+//	logs     print the output of the tasks
+//	state    print the state of one job, as JSON
+//	jobs     print the states of all jobs of this host
+//	claim    check that no running job keeps checkpoints under a name
+//	fetch    list checkpoints, or print a file of one
+//	reap     kill what a dead agent has left
+//	prune    remove old jobs and blobs
 //
-// The package knows no host but its own and decides nothing about the job: it
-// reports facts, and a conductor decides. It never signals a process by name,
-// nor one that it has not found to be its descendant or marked with the job.
-// It runs on Linux; elsewhere Main only says so.
+// An agent knows no host but its own. It reports facts and decides nothing about the
+// job. It runs on Linux only; elsewhere Main fails.
 package agent
 
-import "time"
-
-// Reaped is what "agent reap" prints, as JSON.
-type Reaped struct {
-	Killed     int   `json:"killed"`
-	Unkillable []int `json:"unkillable,omitempty"` // pids that outlived SIGKILL
-}
-
-// Pruned is a line of what "agent prune" prints, as JSON: something under
-// ~/.plx that was removed, and its size.
-type Pruned struct {
-	Path  string `json:"path"` // relative to ~/.plx
-	Bytes int64  `json:"bytes"`
-}
-
-// Wanted is what "agent fetch" reads, as a line of JSON.
-type Wanted struct {
-	Name string `json:"name"`           // under ~/.plx/ckpt
-	File string `json:"file,omitempty"` // below that, with slashes; "": the list of all checkpoints
-}
-
-// Kept is a line of the list that "agent fetch" prints, as JSON: a folder that
-// holds the manifest of a checkpoint.
-type Kept struct {
-	Folder string     `json:"folder"`           // below ~/.plx/ckpt/<name>, with slashes
-	Made   time.Time  `json:"made,omitzero"`    // as the manifest says
-	Files  []KeptFile `json:"files,omitempty"`  // what the manifest lists, and itself as the last
-	Damage string     `json:"damage,omitempty"` // why the manifest says nothing
-}
-
-// KeptFile is one file of a checkpoint.
-type KeptFile struct {
-	Name string `json:"name"`
-	Size int64  `json:"size"`
-	Sum  string `json:"sum"`            // SHA-256, hexadecimal
-	Here bool   `json:"here,omitempty"` // this host has a file of the name and size
-}
-
-// Exit statuses of the subcommands.
+// Exit statuses of the commands.
 const (
 	codeFailed  = 1 // the reason is one line on standard error
-	codeUsage   = 2
-	codeNoAgent = 3 // connect: no agent of the job runs here
-	codeLeft    = 4 // connect, start: the agent was still there after its stream had ended
+	codeUsage   = 2 // wrong arguments
+	codeNoAgent = 3 // connect, logs, state: no agent of the job, or nothing of it, is here
+	codeLeft    = 4 // connect, start: the agent still ran after its stream had ended
 	codeTaken   = 5 // claim, start: a running job keeps its checkpoints under the name
 )

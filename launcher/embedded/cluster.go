@@ -58,12 +58,12 @@ func (c *Cluster) Configs() []ssh.Config {
 	return configs
 }
 
-// Kill ends server i and its connections at once, as a host that goes down.
+// Kill ends server i and its connections at once, like the failure of a host.
 func (c *Cluster) Kill(i int) { c.servers[i].close() }
 
-// Close ends the servers and their connections. Like sshd it leaves what
-// commands started: their streams end, and they are reaped in the background
-// while this process lives. It is idempotent and returns within about 2 s.
+// Close ends the servers and their connections. Like sshd it leaves the processes that
+// commands started: their streams end, and this process reaps them in the background.
+// Close is idempotent and returns within about 2 s.
 func (c *Cluster) Close() error {
 	var all sync.WaitGroup
 	for _, s := range c.servers {

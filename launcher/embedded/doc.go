@@ -9,12 +9,10 @@
 //	defer cluster.Close()
 //	client, err := ssh.Dial(ctx, cluster.Configs()[0])
 //
-// Keys are made at the start and kept in memory only: nobody else can log in.
-// Commands run as the user of this process, in the home and with the
-// environment of it.
+// Start makes the keys and keeps them in memory only, so nobody else can log in. Commands
+// run as the user of this process, in its home and with its environment.
 //
-// It behaves as sshd does where plx can tell the difference: a command outlives
-// its channel, exit statuses and signals are reported, SSH_CONNECTION is set.
-// It refuses to do anything else that sshd does: no terminals, no forwarding,
-// no passwords, no login shell and so no start-up files.
+// A server behaves as sshd does where plx depends on it: a command outlives its channel,
+// exit statuses and signals are reported, and SSH_CONNECTION is set. It refuses terminals,
+// forwarding and passwords, and it has no login shell and so no start-up files.
 package embedded

@@ -3,9 +3,9 @@ package embedded_test
 import (
 	"testing"
 
+	"github.com/plx-run/plx/internal/transporttest"
 	"github.com/plx-run/plx/launcher/embedded"
 	"github.com/plx-run/plx/launcher/ssh"
-	"github.com/plx-run/plx/launcher/transporttest"
 )
 
 // start starts a cluster that ends with the test.
@@ -34,6 +34,9 @@ func dial(t *testing.T, cfg ssh.Config) *ssh.Client {
 }
 
 func TestTransport(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	cluster := start(t, 1)
 	transporttest.Run(t, func(t *testing.T) transporttest.Transport { return dial(t, cluster.Configs()[0]) })
 }

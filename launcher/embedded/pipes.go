@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipes are a command's three streams. They are our own and not those of
-// exec.Cmd, whose Wait would wait for all who hold them.
+// pipes are a command's three streams. The pipes of exec.Cmd would make Wait wait for every
+// process that holds them.
 type pipes struct {
 	stdin, stdout, stderr *os.File
 	theirs                []*os.File

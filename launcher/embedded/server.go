@@ -31,7 +31,7 @@ type server struct {
 	serves sync.WaitGroup // the accept loop and the connections
 }
 
-// startServer serves on a free port of ip for whoever has the key allowed.
+// startServer serves on a free port of ip. Only the key allowed can log in.
 func startServer(ctx context.Context, ip string, allowed gossh.PublicKey) (*server, error) {
 	key, err := newKey()
 	if err != nil {
@@ -62,12 +62,12 @@ func (s *server) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // such as too many open files: others may end
+		if err != nil { // such as too many open files: wait until some are closed
 			time.Sleep(50 * time.Millisecond)
 			continue
 		}
 		if !s.admit(conn) {
-			_ = conn.Close() // refused: there is nothing to lose
+			_ = conn.Close() // the error of a refused connection says nothing
 			continue
 		}
 		s.serves.Go(func() {
@@ -77,7 +77,7 @@ func (s *server) accept() {
 	}
 }
 
-// admit takes a connection in unless there are too many.
+// admit registers a connection, unless there are too many.
 func (s *server) admit(conn net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +89,7 @@ func (s *server) admit(conn net.Conn) bool {
 }
 
 func (s *server) dismiss(conn net.Conn) {
-	_ = conn.Close() // it has ended, or is to
+	_ = conn.Close() // it has ended, or must end
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, conn)
@@ -98,11 +98,11 @@ func (s *server) dismiss(conn net.Conn) {
 // serve handles one connection to its end.
 func (s *server) serve(conn net.Conn) {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
-		return // closed already
+		return // it is closed
 	}
 	inner, channels, requests, err := gossh.NewServerConn(conn, s.config)
 	if err != nil {
-		return // the client is told by the protocol
+		return // the protocol tells the client
 	}
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return
@@ -133,9 +133,9 @@ func (s *server) serve(conn net.Conn) {
 func (s *server) close() {
 	s.mu.Lock()
 	s.closed = true
-	_ = s.listener.Close() // an error says that it was closed before
+	_ = s.listener.Close() // fails only if it is closed
 	for conn := range s.conns {
-		_ = conn.Close() // likewise
+		_ = conn.Close() // fails only if it is closed
 	}
 	s.mu.Unlock()
 	ended := make(chan struct{})

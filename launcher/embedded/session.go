@@ -56,12 +56,12 @@ func serveFiles(channel gossh.Channel) {
 	if err != nil {
 		return
 	}
-	_ = files.Serve() // how the client ended it is the client's
-	_ = files.Close() // closes files that it left open
+	_ = files.Serve() // its error is how the client ended it
+	_ = files.Close() // closes files that the client left open
 }
 
-// execute runs a command until it has exited and its output has ended, or the
-// channel was closed. The process is never killed.
+// execute runs a command until it has exited and its output has ended, or the channel was
+// closed. It never kills the process.
 func execute(conn net.Conn, channel gossh.Channel, request *gossh.Request, requests <-chan *gossh.Request, command string) {
 	cmd := exec.Command("/bin/sh", "-c", command)
 	cmd.Dir = homeFolder()
@@ -86,12 +86,12 @@ func execute(conn net.Conn, channel gossh.Channel, request *gossh.Request, reque
 	relay(channel, cmd, pipes, closed)
 }
 
-// relay moves the streams and reports the exit.
+// relay moves the streams and sends the exit report.
 func relay(channel gossh.Channel, cmd *exec.Cmd, pipes *pipes, closed <-chan struct{}) {
 	defer pipes.close() // the command's stdin ends, its output breaks
 	go func() {
-		// Ends with the client's end of file, with the channel, or when nobody
-		// reads: then the close below ends the write.
+		// It ends with the client's end of file, with the channel, or when pipes.close
+		// breaks the write.
 		_, _ = io.Copy(pipes.stdin, channel)
 		_ = pipes.stdin.Close()
 	}()
@@ -143,7 +143,7 @@ func report(channel gossh.Channel, err error) {
 	sendStatus(channel, uint32(exit.ExitCode()))
 }
 
-// sendStatus fails only when the channel is closed, and then nobody asks.
+// sendStatus sends the exit status. It fails only if the channel is closed.
 func sendStatus(channel gossh.Channel, status uint32) {
 	_, _ = channel.SendRequest("exit-status", false, gossh.Marshal(struct{ Status uint32 }{status}))
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// Message is exactly one of its fields.
+// Message is one message: exactly one field is set.
 type Message struct {
-	// From the conductor, or a visitor (Attach, Stop).
+	// From the driver; Attach and Stop from a visitor too.
 	Spec    *Spec    `json:"spec,omitempty"`
 	Attach  *Attach  `json:"attach,omitempty"`
 	Renew   *Renew   `json:"renew,omitempty"`
@@ -16,14 +16,14 @@ type Message struct {
 	Check   *Check   `json:"check,omitempty"`
 	Start   *Start   `json:"start,omitempty"`
 	Stop    *Stop    `json:"stop,omitempty"`
-	Conduct *Conduct `json:"conduct,omitempty"`
+	Drive   *Drive   `json:"conduct,omitempty"`
 	End     *End     `json:"end,omitempty"`
 
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
-	Scaled     *Scaled     `json:"scaled,omitempty"` // the agent passes it on to its visitors
+	Scaled     *Scaled     `json:"scaled,omitempty"` // for a visitor: the agent passes it on
 
-	// From a visitor: the agent passes Scale on to the conductor, and answers
-	// SpecAsk with its Spec.
+	// From a visitor. The agent passes Scale on to the driver and answers SpecAsk
+	// with its Spec.
 	Scale   *Scale `json:"scale,omitempty"`
 	SpecAsk bool   `json:"spec_ask,omitempty"`
 
@@ -39,35 +39,35 @@ type Message struct {
 	Notice   string    `json:"notice,omitempty"`   // one line for the user
 }
 
-// Attach is the first message on every connection but the one that brings a
-// Spec. A new conductor takes the place of the one before it. A visitor gets
-// State on each change and may ask for Stop.
+// Attach is the first message on every connection except the one that brings a Spec.
+// A new driver replaces the one before it. A visitor gets State on each change and
+// may ask for Stop.
 type Attach struct {
-	Conductor bool `json:"conductor"`
+	Driver bool `json:"conductor"` // false: a visitor
 }
 
-// Renew keeps the lease of the host for another Spec.Lease; the answer,
-// Renewed, carries the same.
+// Renew keeps the lease of the host for another Spec.Lease. The answer, Renewed,
+// carries the same.
 //
-// Sent is when it was sent by a clock of the sender's, which Clock names. The
-// agent compares it with those before it by the same clock, never with its
-// own: one that took longer on its way than others is worth as much less.
-// Without Clock the lease counts from when the message is read.
+// Sent is the time of sending by a clock of the driver's, which Clock names. The
+// agent compares it with earlier stamps of the same clock, never with its own clock.
+// A renewal that took longer on its way than others is worth as much less. Without
+// Clock the lease counts from the moment at which the agent reads the message.
 type Renew struct {
 	Seq   int64         `json:"seq"`
 	Clock string        `json:"clock,omitempty"`
 	Sent  time.Duration `json:"sent,omitempty"`
 }
 
-// Prepare asks for open sockets for the tasks of a generation, once nothing of
-// the one before is left on the host. A host may have no tasks.
+// Prepare asks for open sockets for the tasks of a generation. The agent opens them
+// when nothing of the generation before is left on the host. A host may have no tasks.
 type Prepare struct {
 	Generation int        `json:"generation"`
 	Tasks      []TaskSpec `json:"tasks"`
 	GroupRank  int        `json:"groupRank"` // index of the host among those with workers
 }
 
-// Prepared tells where the tasks of the host will serve.
+// Prepared tells where the tasks of the host will serve, or the Error.
 type Prepared struct {
 	Generation int                     `json:"generation"`
 	Error      string                  `json:"error,omitempty"`
@@ -81,8 +81,8 @@ type Check struct {
 	Peers      []Peer `json:"peers"`
 }
 
-// Peer is another agent of the job: its index among the job's hosts, its
-// name for the user and its TCP address on the data network.
+// Peer is another agent of the job: its index among the job's hosts, its name for the
+// user and its TCP address on the data network.
 type Peer struct {
 	Index int    `json:"index"`
 	Host  string `json:"host"`
@@ -101,15 +101,15 @@ type Unreached struct {
 	Cause string `json:"cause"`
 }
 
-// Start starts the tasks of the host, all with one cluster.
+// Start starts the tasks of the host. All tasks of the job get the same cluster.
 type Start struct {
 	Generation int          `json:"generation"`
 	Cluster    cluster.Spec `json:"cluster"`
 	Foreign    cluster.Spec `json:"foreign"` // reserved addresses, for TF_CONFIG and MASTER_PORT
 }
 
-// Started tells that every task of the host was started, or has an Exited
-// that says why not.
+// Started reports that every task of the host was started, or has an Exited that says
+// why not.
 type Started struct {
 	Generation int                  `json:"generation"`
 	PIDs       map[cluster.Task]int `json:"pids"`
@@ -122,67 +122,63 @@ type Exit struct {
 	Code       int          `json:"code"`             // exit status; 126, 127 when it could not be started
 	Signal     int          `json:"signal,omitempty"` // the signal that ended it, else 0
 	Started    bool         `json:"started"`
-	Native     bool         `json:"native"`             // it said hello
-	Finished   bool         `json:"finished"`           // it said finished
-	Told       bool         `json:"told"`               // it had been told to stop before
-	Kept       bool         `json:"kept,omitempty"`     // its process is there and waits for the next generation
-	Cause      string       `json:"cause,omitempty"`    // why it could not start, or what it said with failed
+	Native     bool         `json:"native"`             // it has said hello
+	Finished   bool         `json:"finished"`           // it has said finished
+	Told       bool         `json:"told"`               // the agent had told it to stop
+	Cause      string       `json:"cause,omitempty"`    // why it could not start, or the cause that it reported
 	LostPeer   string       `json:"lostPeer,omitempty"` // the peer it blames
 	Tail       string       `json:"tail,omitempty"`     // last lines of its stderr, a few KiB
 	Time       time.Time    `json:"time"`               // the host's clock
 }
 
-// Said passes on what a task said on its control channel.
+// Said passes on a message of a task's control channel.
 type Said struct {
 	Task       cluster.Task           `json:"task"`
 	Generation int                    `json:"generation"`
 	Message    cluster.ControlMessage `json:"message"`
 }
 
-// Stop ends tasks: told, given Grace, then killed with all their
-// descendants. No tasks named: all. From a visitor it asks the conductor to
-// end the job.
+// Stop ends tasks. The agent tells them, and after Grace kills them with all their
+// descendants. Without Tasks it ends all. From a visitor it asks the driver to end
+// the job.
 type Stop struct {
 	Tasks  []cluster.Task `json:"tasks,omitempty"`
 	Grace  time.Duration  `json:"grace"`
 	Reason string         `json:"reason,omitempty"`
 	Code   int            `json:"code,omitempty"` // the job's exit status, from a visitor
 
-	// Keep lets a process stay that can be a task of the next generation: its
-	// Exit says so.
-	Keep bool `json:"keep,omitempty"`
-
-	// SaveTime has the job saved first, and bounds that. From a visitor.
+	// SaveTime bounds a save before the end of the job; 0: the job is not saved. From
+	// a visitor.
 	SaveTime time.Duration `json:"saveTime,omitempty"`
 }
 
-// Checkpoint has the chief, a task of the agent's, save at its next step
-// boundary. The answer is a Said of kind checkpoint: the chief's own or, where
-// that cannot answer, the agent's with a Cause. Asked again in the same
-// generation, the agent does not ask the chief twice and answers the same.
+// Checkpoint asks the chief, a task of the agent's, to save after its present step.
+// The answer is a Said of kind checkpoint. It is the chief's or, if the chief cannot
+// answer, the agent's with a Cause. If the driver asks again in the same generation
+// the agent does not ask the chief twice and answers the same. Another Request is
+// another question.
 //
-// With Hold the chief takes no further step once it has saved, until it is asked
-// to Resume or told to stop. Another Request is another question.
+// With Hold the chief makes no further step after the save, until Resume or Stop.
 type Checkpoint struct {
 	Request int   `json:"request,omitempty"`
 	Hold    *Hold `json:"hold,omitempty"`
-	Resume  bool  `json:"resume,omitempty"` // save nothing, go on if it was held by Request or one before
+	Resume  bool  `json:"resume,omitempty"` // save nothing; a chief that holds because of Request or an earlier one makes steps again
 }
 
-// Hold says how the job is to go on from a checkpoint.
+// Hold says how the job is to continue from a checkpoint.
 type Hold struct {
 	Workers int      `json:"workers"`
-	Leaving []string `json:"leaving,omitempty"` // tasks whose hosts leave
+	Leaving []string `json:"leaving,omitempty"` // tasks on hosts that leave
 }
 
-// Conduct makes this agent the conductor of a detached job.
-type Conduct struct {
+// Drive makes this agent the driver of a detached job.
+type Drive struct {
 	Plan  Plan   `json:"plan"`
 	Peers []Peer `json:"peers"` // every agent of the job, this one too, by host index
 }
 
-// End ends all tasks, records the verdict, deletes secrets and ends the
-// agent. The stream ends once nothing of the job is left on the host.
+// End asks the agent to end all tasks, record the verdict, delete secrets and end. The
+// stream ends when nothing of the job is left on the host.
 type End struct {
 	Grace   time.Duration `json:"grace"`
 	Verdict Verdict       `json:"verdict"`

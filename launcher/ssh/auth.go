@@ -9,24 +9,24 @@ import (
 	"os"
 	"strings"
 
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/ssh/sshconfig"
 	gossh "golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 )
 
-// offer is the keys that a host is offered, in order, and what there was to
-// say about those that are not.
+// offer is the keys to offer to a host, in order, and the keys that cannot be used.
 type offer struct {
 	keys      []gossh.Signer
-	sources   []string // where each of keys is from
-	problems  []string // keys that could not be used, and why
-	encrypted []string // key files that only an agent can open
-	agent     net.Conn // must stay open while the agent's keys sign
+	sources   []string // as keys: where each is from
+	problems  []string // keys that cannot be used, and why
+	encrypted []string // key files with a passphrase that the agent does not have
+	agent     net.Conn // stays open while the agent's keys sign; nil: no agent
 }
 
-// newOffer collects keys: those the configuration names first, for a server
-// counts every key it refuses and ends the connection at the sixth; then the
-// agent's, then the usual files.
-func newOffer(ctx context.Context, cfg Config, t target) (*offer, error) {
+// newOffer collects keys: those of the configuration, then the agent's, then the usual
+// files. The order matters, since a server ends the connection after about six keys.
+func newOffer(ctx context.Context, cfg Config, t sshconfig.Target) (*offer, error) {
 	o := &offer{}
 	if len(cfg.Signers) > 0 {
 		for _, key := range cfg.Signers {
@@ -34,16 +34,16 @@ func newOffer(ctx context.Context, cfg Config, t target) (*offer, error) {
 		}
 		return o, nil
 	}
-	agentKeys := o.askAgent(ctx, t.agent)
-	for _, path := range t.identities {
+	agentKeys := o.askAgent(ctx, t.Agent)
+	for _, path := range t.Identities {
 		o.addFile(path, agentKeys, true)
 	}
-	if !t.identitiesOnly {
+	if !t.IdentitiesOnly {
 		for _, key := range agentKeys {
 			o.add(key, "agent")
 		}
 	}
-	for _, path := range t.defaults {
+	for _, path := range t.Defaults {
 		o.addFile(path, agentKeys, false)
 	}
 	if len(o.keys) == 0 {
@@ -57,7 +57,7 @@ func (o *offer) signers() ([]gossh.Signer, error) { return o.keys, nil }
 
 func (o *offer) close() {
 	if o.agent != nil {
-		_ = o.agent.Close() // nothing was written that could be lost
+		_ = o.agent.Close() // the error loses nothing
 	}
 }
 
@@ -74,8 +74,7 @@ func (o *offer) add(key gossh.Signer, source string) {
 
 func sameKey(a, b gossh.PublicKey) bool { return bytes.Equal(a.Marshal(), b.Marshal()) }
 
-// askAgent returns the agent's keys. ctx bounds what the agent may take, a
-// confirmation by the user included.
+// askAgent returns the agent's keys. ctx bounds the agent, which may wait for its user.
 func (o *offer) askAgent(ctx context.Context, socket string) []gossh.Signer {
 	if socket == "" {
 		return nil
@@ -87,7 +86,7 @@ func (o *offer) askAgent(ctx context.Context, socket string) []gossh.Signer {
 		return nil
 	}
 	o.agent = conn
-	context.AfterFunc(ctx, func() { _ = conn.Close() }) // it may wait for its user for ever
+	context.AfterFunc(ctx, func() { _ = conn.Close() }) // it may wait for its user
 	keys, err := agent.NewClient(conn).Signers()
 	if err != nil {
 		o.problems = append(o.problems, fmt.Sprintf("agent: %v", err))
@@ -95,8 +94,8 @@ func (o *offer) askAgent(ctx context.Context, socket string) []gossh.Signer {
 	return keys
 }
 
-// addFile offers a key file, with the agent's hand where the agent has it.
-// Only a file that was asked for is missed.
+// addFile offers a key file, or the agent's key for it. A missing file is a problem only
+// if the configuration names it.
 func (o *offer) addFile(path string, agentKeys []gossh.Signer, asked bool) {
 	data, err := os.ReadFile(path)
 	if err != nil && !asked && errors.Is(err, os.ErrNotExist) {
@@ -116,8 +115,8 @@ func (o *offer) addFile(path string, agentKeys []gossh.Signer, asked bool) {
 	o.add(key, path)
 }
 
-// addByAgent finds the agent's key for a file that cannot be opened, by the
-// public key in it or beside it.
+// addByAgent offers the agent's key for a file that cannot be read. It knows the key by the
+// public key in the file or in FILE.pub.
 func (o *offer) addByAgent(path string, agentKeys []gossh.Signer, cause error) {
 	var locked *gossh.PassphraseMissingError
 	isLocked := errors.As(cause, &locked)
@@ -144,16 +143,16 @@ func (o *offer) addByAgent(path string, agentKeys []gossh.Signer, cause error) {
 func readPublic(path string) gossh.PublicKey {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil // it need not exist
+		return nil // the file is optional
 	}
 	key, _, _, _, err := gossh.ParseAuthorizedKey(data)
 	if err != nil {
-		return nil // then it is no help
+		return nil // it is not a public key
 	}
 	return key
 }
 
-// certify returns the key with the certificate beside it, nil without one.
+// certify returns the key with the certificate of FILE-cert.pub, or nil.
 func certify(path string, key gossh.Signer) gossh.Signer {
 	cert, is := readPublic(path + "-cert.pub").(*gossh.Certificate)
 	if !is {
@@ -161,12 +160,12 @@ func certify(path string, key gossh.Signer) gossh.Signer {
 	}
 	signer, err := gossh.NewCertSigner(cert, key)
 	if err != nil {
-		return nil // the certificate is of another key
+		return nil // the certificate belongs to another key
 	}
 	return signer
 }
 
-// explain adds to a refusal what was offered and what was not.
+// explain adds to a refusal which keys were offered, and which could not be used.
 func (o *offer) explain(err error) error {
 	text := err.Error()
 	authFailed := strings.Contains(text, "unable to authenticate") ||
@@ -182,7 +181,7 @@ func (o *offer) explain(err error) error {
 	if len(o.problems) > 0 {
 		err = fmt.Errorf("%w; not usable: %s", err, strings.Join(o.problems, "; "))
 	}
-	return &hintedError{err, o.hint()}
+	return exit.WithHint(err, o.hint())
 }
 
 func (o *offer) hint() string {

@@ -27,16 +27,16 @@ type Client struct {
 	cfg   Config
 	conn  *timedConn
 	ssh   *gossh.Client
-	via   *Client // the hop before, owned; nil when dialled directly
+	via   *Client // the jump host, which the Client closes; nil: none
 	slots *slots
 
-	stop    chan struct{} // closed by the first give-up
+	stop    chan struct{} // closed by the first giveUp
 	once    sync.Once
-	cause   error // why, written before stop is closed
+	cause   error // of the end; written before stop is closed
 	workers group
 
-	noisy  atomic.Bool // the notice about start-up files was given
-	noSFTP atomic.Bool // sftp did not start once, so Copy uses a command
+	noisy  atomic.Bool // the notice about start-up files was sent
+	noSFTP atomic.Bool // sftp did not start, so Copy uses a command
 }
 
 func newClient(cfg Config, conn *timedConn, client *gossh.Client, via *Client) *Client {
@@ -50,10 +50,9 @@ func newClient(cfg Config, conn *timedConn, client *gossh.Client, via *Client) *
 	return c
 }
 
-// Close ends the connection and what is outstanding on it, which returns a
-// LostError. It is idempotent and returns within about 2 s. It cannot end what
-// commands left running on the host, nor a goroutine that is blocked in a
-// reader or writer the caller gave to Run.
+// Close ends the connection. Calls under way return a LostError. Close is idempotent and
+// returns within about 2 s. It cannot end processes that commands left on the host, nor
+// a goroutine that blocks in a reader or writer of Run's caller.
 func (c *Client) Close() error {
 	c.giveUp(net.ErrClosed)
 	c.workers.wait(closeWait)
@@ -68,28 +67,28 @@ func (c *Client) giveUp(cause error) {
 	c.once.Do(func() {
 		c.cause = cause
 		close(c.stop)
-		// The net.Conn itself, for ssh.Client.Close may wait behind a write
-		// that the network does not take. Its error says nothing: the
-		// connection is given up in any case. Through a jump host even this
-		// may wait for a write, until that host's connection is given up.
+		// The net.Conn itself: ssh.Client.Close may wait for a write that the
+		// network does not take. The error says nothing about a connection that
+		// is given up. Through a jump host even this may wait for a write, until
+		// that host's connection is given up.
 		c.workers.start(func() { _ = c.conn.Close() })
 	})
 }
 
-// watch notices that the connection's reader ended.
+// watch gives the connection up when its reader has ended.
 func (c *Client) watch() {
 	err := c.ssh.Wait()
 	switch {
 	case err == nil:
 		err = errClientDone
 	case errors.Is(err, io.EOF):
-		err = errClosedByHost // not io.EOF, which readers take for an end in good order
+		err = errClosedByHost // not io.EOF, which readers take for a normal end
 	}
 	c.giveUp(err)
 }
 
-// keepalive asks the host for a sign of life and gives up when none came for
-// DeadAfter. Anything that comes counts.
+// keepalive sends requests, and gives the connection up if nothing arrives for
+// DeadAfter. Any byte counts.
 func (c *Client) keepalive() {
 	ticker := time.NewTicker(c.cfg.KeepaliveEvery)
 	defer ticker.Stop()
@@ -107,12 +106,12 @@ func (c *Client) keepalive() {
 		select {
 		case asking <- struct{}{}:
 			c.workers.start(func() {
-				// The answer, even a refusal, is a read on the connection, and
-				// a failure ends that: there is nothing to do with the error.
+				// An answer is a read on the connection, even a refusal. A
+				// failure ends the connection. So the error is not needed.
 				_, _, _ = c.ssh.SendRequest("keepalive@openssh.com", true, nil)
 				<-asking
 			})
-		default: // still waiting for the answer to the last
+		default: // the last request is not answered yet
 		}
 	}
 }
@@ -127,13 +126,13 @@ func (c *Client) lost() error {
 	}
 }
 
-// explain turns the failure of something outstanding into what ended it: the
-// caller's context, the connection, or the failure itself.
+// explain returns what ended a failed call: the end of ctx, the loss of the connection,
+// or else err.
 func (c *Client) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	// The reader ends a moment after it has ended the channels.
+	// The reader ends the channels a moment before it ends itself.
 	if errors.Is(err, errNoStatus) || isDrop(err) {
 		select {
 		case <-c.stop:

@@ -5,35 +5,35 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
+	"github.com/plx-run/plx/launcher/ssh/sshconfig"
 	gossh "golang.org/x/crypto/ssh"
 )
 
-// Config says which host to reach and how. The zero value of every field but
-// Host is usable. Dial keeps its own copy.
+// Config tells which host to dial and how. Only Host is required. Dial keeps its own
+// copy.
 type Config struct {
-	// User, Host and Port as the resource file has them. Host may be an alias of
-	// the ssh configuration. An empty User or a zero Port is taken from there,
-	// then from the local user and 22.
+	// User, Host and Port are as in the resource file. Host may be an alias of the
+	// ssh configuration. Empty User, zero Port: those of the configuration, then the
+	// local user and 22.
 	User, Host string
 	Port       int
 
-	// Home is what ~ means in keys, configuration and known_hosts; empty for
-	// $HOME. The password file is never asked.
+	// Home is ~ in keys, configuration and known_hosts. Empty: $HOME. The password
+	// file is not read.
 	Home string
-	// ConfigFile is empty for <Home>/.ssh/config. A missing file is an empty one.
+	// ConfigFile is the ssh configuration. Empty: <Home>/.ssh/config. A missing file
+	// counts as an empty one.
 	ConfigFile string
-	// KnownHostsFile is empty for UserKnownHostsFile of the configuration, then
-	// <Home>/.ssh/known_hosts.
+	// KnownHostsFile has the keys of hosts. Empty: UserKnownHostsFile of the
+	// configuration, then <Home>/.ssh/known_hosts.
 	KnownHostsFile string
-	// AcceptNewHostKeys records the key of a host of which no key is known.
+	// AcceptNewHostKeys records the key of a host that has none on record.
 	AcceptNewHostKeys bool
 
-	// Signers and HostKey, where either is set, replace configuration files,
-	// agent and known_hosts: only these keys are offered, and only this host key
-	// is accepted. Both must then be set.
+	// Signers and HostKey replace the configuration, the agent and known_hosts: only
+	// these keys are offered, and only this host key is accepted. Set both or none.
 	Signers []gossh.Signer
 	HostKey gossh.PublicKey
 
@@ -41,32 +41,32 @@ type Config struct {
 	// called from several goroutines at once. Nil drops them.
 	Notice func(string)
 
-	// DialTimeout bounds one attempt to connect, handshake and authentication
-	// included, for each hop. 15 s, or ConnectTimeout of the configuration.
+	// DialTimeout bounds one attempt to connect, with handshake and authentication,
+	// for each hop. 0: ConnectTimeout of the configuration, then 15 s.
 	DialTimeout time.Duration
-	// RetryFor bounds the time in which attempts are repeated that the server
-	// refused for load. 30 s.
+	// RetryFor bounds the attempts that follow one which the server refused for load.
+	// 0: 30 s.
 	RetryFor time.Duration
-	// KeepaliveEvery is the pause between two keepalive requests. 5 s.
+	// KeepaliveEvery is the time between two keepalive requests. 0: 5 s.
 	KeepaliveEvery time.Duration
-	// DeadAfter is how long nothing may come from the host before the connection
-	// counts as lost. At least KeepaliveEvery. 20 s, so that a dead host is
-	// noticed within 30 s.
+	// DeadAfter is how long the host may send nothing before the connection counts as
+	// lost. It is at least KeepaliveEvery. 0: 20 s, so that a dead host is noticed
+	// within 30 s.
 	DeadAfter time.Duration
-	// Sessions is how many commands and copies run at once on the connection;
-	// more wait. 8, for sshd allows 10.
+	// Sessions is how many commands and copies run at once on the connection; the
+	// others wait. 0: 8, since sshd allows 10.
 	Sessions int
 }
 
-// validate rejects what cannot be meant and fills the defaults.
+// validate refuses impossible values and fills in the defaults.
 func (c *Config) validate() error {
-	if err := checkName("host", c.Host); err != nil {
+	if err := sshconfig.CheckName("host", c.Host); err != nil {
 		return err
 	}
 	if c.Host == "" {
 		return errors.New("host is empty")
 	}
-	if err := checkName("user", c.User); err != nil {
+	if err := sshconfig.CheckName("user", c.User); err != nil {
 		return err
 	}
 	if c.Port < 0 || c.Port > 65535 {
@@ -111,23 +111,4 @@ func (c *Config) fillTimes() {
 	if c.Notice == nil {
 		c.Notice = func(string) {}
 	}
-}
-
-// defaultDialTimeout holds where neither Config nor ConnectTimeout says another.
-const defaultDialTimeout = 15 * time.Second
-
-// checkName keeps option injection and nonsense out of what is handed to ssh
-// and to the resolver: a name that begins with "-" would be an option to ssh.
-func checkName(what, name string) error {
-	if strings.HasPrefix(name, "-") {
-		return fmt.Errorf("%s %q begins with -", what, name)
-	}
-	bad := func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("/'\"`$;&|<>()\\", r) }
-	if i := strings.IndexFunc(name, bad); i >= 0 {
-		return fmt.Errorf("%s %q has a character that no name has", what, name)
-	}
-	if what == "host" && strings.Contains(name, "@") {
-		return fmt.Errorf("host %q has a user in it", name)
-	}
-	return nil
 }

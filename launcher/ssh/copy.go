@@ -18,34 +18,33 @@ import (
 // cleanUpTimeout bounds the removal of a temporary file after a failure.
 const cleanUpTimeout = 5 * time.Second
 
-// Copy writes the size bytes of r to path on the host, absolute or relative to
-// the user's home, with the permissions of mode. The bytes go to a temporary
-// name in the same folder, are counted there, and are renamed over path: nobody
-// sees half a file, and of copies at the same time one wins whole. The folder
-// must exist. r must end after size bytes.
+// Copy writes the size bytes of r to path, which is absolute or relative to the user's
+// home, with the permissions of mode. It writes a temporary file in the same folder,
+// checks its size, and renames it to path. So nobody sees half a file, and one of several
+// copies at the same time wins. The folder must exist. r must end after size bytes.
 //
-// On failure the temporary file is removed, unless the connection is lost.
-// errors.Is tells fs.ErrPermission, fs.ErrNotExist, syscall.ENOSPC and
-// syscall.EROFS where the host says so. Nothing is flushed to the host's disk.
+// After a failure Copy removes the temporary file, unless the connection is lost.
+// errors.Is finds fs.ErrPermission, fs.ErrNotExist, syscall.ENOSPC and syscall.EROFS if
+// the host reports them. Copy does not flush the host's disk.
 func (c *Client) Copy(ctx context.Context, r io.Reader, size int64, path string, mode fs.FileMode) error {
-	file := upload{to: path, temporary: temporaryName(path), size: size, mode: mode.Perm(), r: &exactly{r: r, left: size}}
+	u := &upload{client: c, to: path, temporary: temporaryName(path), size: size, mode: mode.Perm(), r: &exactly{r: r, left: size}}
 	err := errNoSFTP
 	if !c.noSFTP.Load() {
-		err = c.copySFTP(ctx, &file)
+		err = u.bySFTP(ctx)
 	}
 	if errors.Is(err, errNoSFTP) {
 		c.noSFTP.Store(true)
-		err = c.copyShell(ctx, &file)
+		err = u.byShell(ctx)
 	}
 	if err == nil {
 		return nil
 	}
-	if !file.r.failed.Load() || ctx.Err() != nil {
+	if !u.r.failed.Load() || ctx.Err() != nil {
 		err = c.explain(ctx, err)
 	}
 	var lost *LostError
-	if file.created.Load() && !errors.As(err, &lost) {
-		c.remove(file.temporary)
+	if u.created.Load() && !errors.As(err, &lost) {
+		u.remove()
 	}
 	if errors.As(err, &lost) {
 		return err
@@ -53,42 +52,43 @@ func (c *Client) Copy(ctx context.Context, r io.Reader, size int64, path string,
 	return fmt.Errorf("host %s: copy to %s: %w", c.cfg.Host, path, err)
 }
 
-// upload is one file on its way.
+// upload is one call of Copy.
 type upload struct {
+	client        *Client
 	to, temporary string
 	size          int64
 	mode          fs.FileMode
 	r             *exactly
-	created       atomic.Bool // the temporary file may exist
+	created       atomic.Bool // the temporary file may be there
 }
 
-// remove deletes a temporary file; it is only tidiness, so a failure is not
-// reported beside the one that led here.
-func (c *Client) remove(temporary string) {
+// remove deletes the temporary file. It ignores an error: the caller reports the failure
+// of the copy.
+func (u *upload) remove() {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanUpTimeout)
 	defer cancel()
-	_ = c.Run(ctx, "rm -f -- "+Quote(temporary), nil, nil, nil)
+	_ = u.client.Run(ctx, "rm -f -- "+Quote(u.temporary), nil, nil, nil)
 }
 
-// temporaryName returns a name beside to that no other host, process or copy
-// uses: the folder may be shared by many hosts.
+// temporaryName returns a name in the folder of to. No other host, process or copy uses
+// it: many hosts may share the folder.
 func temporaryName(to string) string {
 	folder, base := path.Split(to)
-	host, _ := os.Hostname() // the random part tells copies apart without it
+	host, _ := os.Hostname() // without it the random part still differs
 	host, _, _ = strings.Cut(host, ".")
 	var random [8]byte
 	_, _ = rand.Read(random[:]) // never fails since Go 1.24
 	return fmt.Sprintf("%s.%s.%s.%d.%s.tmp", folder, shorten(base, 100), shorten(host, 32), os.Getpid(), hex.EncodeToString(random[:]))
 }
 
-// shorten cuts s to at most n bytes, so that the name stays below 255.
+// shorten cuts s to n bytes: file names have at most 255.
 func shorten(s string, n int) string { return s[:min(len(s), n)] }
 
-// exactly reads a source that must have a certain length.
+// exactly reads a source, and fails unless it has the announced length.
 type exactly struct {
 	r      io.Reader
 	left   int64
-	failed atomic.Bool // something was wrong with the source
+	failed atomic.Bool // the source failed, or has another length
 }
 
 func (e *exactly) Read(p []byte) (int, error) {
@@ -120,7 +120,7 @@ func (e *exactly) mustEnd() error {
 	for range 100 {
 		n, err := e.r.Read(one[:])
 		if n > 0 {
-			return errors.New("the source is longer than was said")
+			return errors.New("the source is longer than announced")
 		}
 		if err != nil {
 			return err

@@ -14,16 +14,17 @@ import (
 	"github.com/pkg/sftp"
 )
 
-// sftpStart bounds the greeting: a start-up file's output may look like the
-// beginning of a long packet.
+// sftpStart bounds the start of the protocol: the output of a start-up file may look like
+// the beginning of a long packet.
 const sftpStart = 15 * time.Second
 
-// errNoSFTP says that the subsystem does not work, before anything was written.
+// errNoSFTP says that sftp does not work on the host. Nothing was written.
 var errNoSFTP = errors.New("no sftp on the host")
 
-// copySFTP sends the file over a session of its own, which ctx can end without
-// harm to others.
-func (c *Client) copySFTP(ctx context.Context, file *upload) error {
+// bySFTP sends the file over a session of its own, so that the end of ctx harms no other
+// call.
+func (u *upload) bySFTP(ctx context.Context) error {
+	c := u.client
 	s, err := c.openSession(ctx, "subsystem", "sftp")
 	if err != nil {
 		var lost *LostError
@@ -33,12 +34,12 @@ func (c *Client) copySFTP(ctx context.Context, file *upload) error {
 		return errNoSFTP
 	}
 	defer s.end()
-	remote, err := c.greet(ctx, s)
+	remote, err := u.greet(ctx, s)
 	if err != nil {
 		return err
 	}
 	sent := make(chan error, 1)
-	c.workers.start(func() { sent <- send(remote, file) })
+	c.workers.start(func() { sent <- u.send(remote) })
 	select {
 	case err = <-sent:
 	case <-ctx.Done():
@@ -47,13 +48,14 @@ func (c *Client) copySFTP(ctx context.Context, file *upload) error {
 		err = errClientDone
 	}
 	s.end()
-	// The channel is closed: this only ends the goroutine of the sftp client.
+	// The channel is closed: this ends only the goroutine of the sftp client.
 	c.workers.start(func() { _ = remote.Close() })
 	return err
 }
 
 // greet starts the protocol, within sftpStart.
-func (c *Client) greet(ctx context.Context, s *session) (*sftp.Client, error) {
+func (u *upload) greet(ctx context.Context, s *session) (*sftp.Client, error) {
+	c := u.client
 	type result struct {
 		remote *sftp.Client
 		err    error
@@ -79,31 +81,31 @@ func (c *Client) greet(ctx context.Context, s *session) (*sftp.Client, error) {
 	}
 }
 
-// send writes, counts and renames.
-func send(remote *sftp.Client, file *upload) error {
-	file.created.Store(true)
-	f, err := remote.OpenFile(file.temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+// send writes the temporary file, checks its size, and renames it.
+func (u *upload) send(remote *sftp.Client) error {
+	u.created.Store(true)
+	f, err := remote.OpenFile(u.temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {
-		return reason(remote, file, fmt.Errorf("create %s: %w", file.temporary, err))
+		return u.reason(remote, fmt.Errorf("create %s: %w", u.temporary, err))
 	}
-	// Before the content, which may be secret.
-	err = f.Chmod(file.mode)
+	// Before the content is written: it may be secret.
+	err = f.Chmod(u.mode)
 	if err == nil {
-		_, err = f.ReadFromWithConcurrency(file.r, 64)
+		_, err = f.ReadFromWithConcurrency(u.r, 64)
 	}
 	if err == nil {
-		err = checkSize(f, file.size)
+		err = checkSize(f, u.size)
 	}
 	if closing := f.Close(); err == nil {
 		err = closing
 	}
 	if err != nil {
-		return reason(remote, file, fmt.Errorf("write: %w", err))
+		return u.reason(remote, fmt.Errorf("write: %w", err))
 	}
-	if err := remote.PosixRename(file.temporary, file.to); err != nil {
-		return reason(remote, file, fmt.Errorf("rename: %w", err))
+	if err := remote.PosixRename(u.temporary, u.to); err != nil {
+		return u.reason(remote, fmt.Errorf("rename: %w", err))
 	}
-	file.created.Store(false)
+	u.created.Store(false)
 	return nil
 }
 
@@ -118,9 +120,9 @@ func checkSize(f *sftp.File, size int64) error {
 	return nil
 }
 
-// reason finds the cause of a status that says no more than "failure": the
-// protocol has none for a full or read-only file system.
-func reason(remote *sftp.Client, file *upload, err error) error {
+// reason adds the cause to a status "failure": the protocol has no status for a full or a
+// read-only file system.
+func (u *upload) reason(remote *sftp.Client, err error) error {
 	var status *sftp.StatusError
 	if !errors.As(err, &status) || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -128,22 +130,22 @@ func reason(remote *sftp.Client, file *upload, err error) error {
 	if cause := causeIn(err.Error()); cause != nil {
 		return fmt.Errorf("%w: %w", err, cause)
 	}
-	folder := path.Dir(file.to)
+	folder := path.Dir(u.to)
 	disk, statErr := remote.StatVFS(folder)
 	if statErr != nil {
-		return err // a server without the extension: there is no more to know
+		return err // the server lacks the extension
 	}
 	const readOnly = 1
 	switch {
 	case disk.Flag&readOnly != 0:
 		return fmt.Errorf("%w: %w", err, syscall.EROFS)
-	case disk.Bavail*disk.Frsize < uint64(min(file.size, 1<<20)), disk.Files > 0 && disk.Favail == 0:
+	case disk.Bavail*disk.Frsize < uint64(min(u.size, 1<<20)), disk.Files > 0 && disk.Favail == 0:
 		return fmt.Errorf("%w: %w", err, syscall.ENOSPC)
 	}
 	return err
 }
 
-// causeIn recognises the system's own words in a message.
+// causeIn finds the system's error in the text of a message.
 func causeIn(text string) error {
 	text = strings.ToLower(text)
 	for words, cause := range map[string]error{

@@ -7,14 +7,13 @@ import (
 	"strings"
 )
 
-// copyShell sends the file through a command, for a host whose sftp does not
-// work: a start-up file that prints breaks it.
-func (c *Client) copyShell(ctx context.Context, file *upload) error {
-	file.created.Store(true)
-	temporary, to := Quote(withFolder(file.temporary)), Quote(withFolder(file.to))
-	// umask first: the content may be secret. The shell's noclobber makes the
-	// creation exclusive. The size is compared as text without the blanks that
-	// some wc print.
+// byShell sends the file through a command, for a host whose sftp does not work: a
+// start-up file that prints breaks it.
+func (u *upload) byShell(ctx context.Context) error {
+	u.created.Store(true)
+	temporary, to := Quote(withFolder(u.temporary)), Quote(withFolder(u.to))
+	// umask first: the content may be secret. The shell's noclobber makes the creation
+	// exclusive. Some wc print blanks before the size.
 	script := fmt.Sprintf(`LC_ALL=C; export LC_ALL
 set -e
 umask 077
@@ -26,11 +25,11 @@ size=$(wc -c < %[1]s | tr -d ' ')
 if [ "$size" != %[3]d ]; then echo "$size bytes arrived of %[3]d" >&2; exit 1; fi
 chmod %[4]o %[1]s
 if [ -d %[2]s ]; then echo "is a directory" >&2; exit 1; fi
-mv -f %[1]s %[2]s`, temporary, to, file.size, file.mode)
+mv -f %[1]s %[2]s`, temporary, to, u.size, u.mode)
 	var stderr message
-	err := c.Run(ctx, script, file.r, nil, &stderr)
+	err := u.client.Run(ctx, script, u.r, nil, &stderr)
 	if err == nil {
-		file.created.Store(false)
+		u.created.Store(false)
 		return nil
 	}
 	if text := strings.TrimSpace(stderr.String()); text != "" {
@@ -50,7 +49,7 @@ func withFolder(name string) string {
 	return "./" + name
 }
 
-// message keeps the first bytes of what is written, enough for a message.
+// message keeps the first KiB that is written to it.
 type message struct{ bytes.Buffer }
 
 func (t *message) Write(p []byte) (int, error) {

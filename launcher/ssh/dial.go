@@ -1,6 +1,7 @@
 package ssh
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,16 +15,17 @@ import (
 	"time"
 
 	"github.com/pkg/sftp"
+	"github.com/plx-run/plx/launcher/ssh/sshconfig"
 	gossh "golang.org/x/crypto/ssh"
 )
 
-// maxHops bounds a chain of jump hosts, which a configuration can make endless.
+// maxHops bounds a chain of jump hosts: a configuration can make it endless.
 const maxHops = 8
 
-// Dial connects to a host, checks its key and authenticates, through jump hosts
-// where the configuration says so. An attempt that the server refuses for load
-// is repeated, after pauses of random length, for at most cfg.RetryFor.
-// A [HostKeyError] tells why a host's key was refused.
+// Dial connects to a host, through jump hosts if the configuration names some, checks its
+// key and authenticates. If the server refuses an attempt for load, Dial tries again
+// after random pauses, for at most cfg.RetryFor. A key that is not accepted is a
+// [HostKeyError].
 func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -31,9 +33,8 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	return dialHop(ctx, cfg, nil, 0)
 }
 
-// dialHop reaches one hop. path are the hops before it, which overrule what
-// the configuration says of it; nil for none known.
-func dialHop(ctx context.Context, cfg Config, path []hop, depth int) (*Client, error) {
+// dialHop dials one hop. path has the hops before it; nil: those of the configuration.
+func dialHop(ctx context.Context, cfg Config, path []sshconfig.Hop, depth int) (*Client, error) {
 	if depth >= maxHops {
 		return nil, fmt.Errorf("host %s: more than %d jump hosts", cfg.Host, maxHops)
 	}
@@ -42,38 +43,38 @@ func dialHop(ctx context.Context, cfg Config, path []hop, depth int) (*Client, e
 		return nil, fmt.Errorf("host %s: %w", cfg.Host, err)
 	}
 	if path != nil {
-		t.jumps = path
+		t.Jumps = path
 	}
 	if cfg.DialTimeout <= 0 {
-		cfg.DialTimeout = t.timeout
+		cfg.DialTimeout = t.Timeout
 	}
-	if len(t.jumps) == 0 {
+	if len(t.Jumps) == 0 {
 		return dialRetry(ctx, cfg, t, nil)
 	}
-	last := len(t.jumps) - 1
+	last := len(t.Jumps) - 1
 	next := cfg
-	next.User, next.Host, next.Port = t.jumps[last].user, t.jumps[last].host, t.jumps[last].port
-	via, err := dialHop(ctx, next, pathBefore(t.jumps), depth+1)
+	next.User, next.Host, next.Port = t.Jumps[last].User, t.Jumps[last].Host, t.Jumps[last].Port
+	via, err := dialHop(ctx, next, pathBefore(t.Jumps), depth+1)
 	if err != nil {
 		return nil, fmt.Errorf("host %s: through jump host: %w", cfg.Host, err)
 	}
 	c, err := dialRetry(ctx, cfg, t, via)
 	if err != nil {
-		_ = via.Close() // the hop behind it is what failed
+		_ = via.Close() // the next hop failed
 	}
 	return c, err
 }
 
 // pathBefore returns the hops before the last, nil when there are none.
-func pathBefore(jumps []hop) []hop {
+func pathBefore(jumps []sshconfig.Hop) []sshconfig.Hop {
 	if len(jumps) < 2 {
 		return nil
 	}
 	return jumps[:len(jumps)-1]
 }
 
-// dialRetry repeats attempts that were refused for load.
-func dialRetry(ctx context.Context, cfg Config, t target, via *Client) (*Client, error) {
+// dialRetry tries again while the server refuses for load.
+func dialRetry(ctx context.Context, cfg Config, t sshconfig.Target, via *Client) (*Client, error) {
 	giveUp := time.Now().Add(cfg.RetryFor)
 	for attempt := 0; ; attempt++ {
 		c, loaded, err := dialOnce(ctx, cfg, t, via)
@@ -85,7 +86,7 @@ func dialRetry(ctx context.Context, cfg Config, t target, via *Client) (*Client,
 		}
 		var refusal *HostKeyError
 		if errors.As(err, &refusal) {
-			return nil, refusal // it names the host
+			return nil, refusal // its text has the host
 		}
 		pause := backoff(attempt)
 		if !loaded || time.Now().Add(pause).After(giveUp) {
@@ -98,28 +99,28 @@ func dialRetry(ctx context.Context, cfg Config, t target, via *Client) (*Client,
 	}
 }
 
-// backoff returns a random pause that doubles from 200 ms to 4 s: random, for
-// the hosts that were refused together would come back together.
+// backoff returns a pause that doubles from 200 ms to 4 s. It is random: connections that
+// were refused together must not come back together.
 func backoff(attempt int) time.Duration {
 	longest := min(200*time.Millisecond<<min(attempt, 10), 4*time.Second)
 	return longest/4 + rand.N(longest*3/4)
 }
 
-// dialOnce makes one attempt. loaded tells that the server ended it before it
-// showed a key, as sshd does beyond MaxStartups.
-func dialOnce(ctx context.Context, cfg Config, t target, via *Client) (c *Client, loaded bool, err error) {
+// dialOnce makes one attempt. loaded reports that the server ended it before it showed a
+// key, as sshd does beyond MaxStartups.
+func dialOnce(ctx context.Context, cfg Config, t sshconfig.Target, via *Client) (c *Client, loaded bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, cfg.DialTimeout,
 		fmt.Errorf("no connection within %v", cfg.DialTimeout))
 	defer cancel()
-	raw, err := connect(ctx, t.address, via)
+	raw, err := connect(ctx, t.Address, via)
 	if err != nil {
-		return nil, isRefusal(ctx, err), fmt.Errorf("connect to %s: %w", t.address, causeOr(ctx, plain(err)))
+		return nil, isRefusal(ctx, err), fmt.Errorf("connect to %s: %w", t.Address, causeOr(ctx, plain(err)))
 	}
 	conn := newTimedConn(raw, cfg.DeadAfter)
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // ends the handshake
 	client, keyShown, err := handshake(ctx, cfg, t, conn)
 	if !stop() && err == nil {
-		_ = client.Close() // the deadline came first
+		_ = client.Close() // the deadline was first
 		err = context.Cause(ctx)
 	}
 	if err != nil {
@@ -136,7 +137,7 @@ func causeOr(ctx context.Context, err error) error {
 	return err
 }
 
-// plain takes the address off an error of the network, which is named already.
+// plain removes the address from an error of the network: the caller adds it.
 func plain(err error) error {
 	var op *net.OpError
 	if errors.As(err, &op) {
@@ -152,14 +153,13 @@ func connect(ctx context.Context, address string, via *Client) (net.Conn, error)
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		<-ctx.Done() // the socket's deadline is that of ctx and may ring first
+		<-ctx.Done() // the socket has the deadline of ctx, and may be first
 	}
 	return conn, err
 }
 
-// handshake authenticates both sides; keyShown tells that it got as far as the
-// host's key.
-func handshake(ctx context.Context, cfg Config, t target, conn net.Conn) (client *gossh.Client, keyShown bool, err error) {
+// handshake authenticates both sides. keyShown reports that the host showed its key.
+func handshake(ctx context.Context, cfg Config, t sshconfig.Target, conn net.Conn) (client *gossh.Client, keyShown bool, err error) {
 	keys, err := newHostKeys(cfg, t)
 	if err != nil {
 		return nil, true, err
@@ -170,7 +170,7 @@ func handshake(ctx context.Context, cfg Config, t target, conn net.Conn) (client
 	}
 	defer offer.close()
 	config := &gossh.ClientConfig{
-		User:              t.user,
+		User:              t.User,
 		Auth:              []gossh.AuthMethod{gossh.PublicKeysCallback(offer.signers)},
 		HostKeyAlgorithms: keys.algorithms,
 		HostKeyCallback: func(name string, remote net.Addr, key gossh.PublicKey) error {
@@ -185,13 +185,13 @@ func handshake(ctx context.Context, cfg Config, t target, conn net.Conn) (client
 	return gossh.NewClient(inner, channels, requests), true, nil
 }
 
-// isRefusal tells how a server under load ends a connection that it has no room
-// for from other failures, such as the deadline of the attempt.
+// isRefusal reports whether a server under load ended the connection, as opposed to
+// another failure such as the deadline of the attempt.
 func isRefusal(ctx context.Context, err error) bool {
 	return ctx.Err() == nil && (isDrop(err) || strings.Contains(err.Error(), "Exceeded MaxStartups"))
 }
 
-// isDrop tells the end of a connection from other failures.
+// isDrop reports whether err is the end of a connection.
 func isDrop(err error) bool {
 	for _, end := range []error{
 		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE, os.ErrDeadlineExceeded, errClientDone,
@@ -205,3 +205,14 @@ func isDrop(err error) bool {
 }
 
 func joinAddress(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
+
+// resolve looks the host up in the ssh configuration, unless cfg brings its own keys.
+func resolve(ctx context.Context, cfg Config) (sshconfig.Target, error) {
+	if cfg.HostKey == nil {
+		return sshconfig.Resolve(ctx, sshconfig.Query{Host: cfg.Host, User: cfg.User, Port: cfg.Port,
+			Home: cfg.Home, ConfigFile: cfg.ConfigFile, KnownHostsFile: cfg.KnownHostsFile})
+	}
+	t := sshconfig.Target{HostName: cfg.Host, Port: cmp.Or(cfg.Port, 22), User: cfg.User, Timeout: sshconfig.DefaultTimeout}
+	t.Address = joinAddress(t.HostName, t.Port)
+	return t, nil
+}

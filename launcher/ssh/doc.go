@@ -10,27 +10,25 @@
 //
 // # What is believed
 //
-// A host is looked up in the user's ssh configuration (ssh -G where there is an
-// ssh, a parser of the common keywords otherwise) and its key in known_hosts,
-// always: StrictHostKeyChecking is not read. An unknown key is refused unless
-// [Config].AcceptNewHostKeys is set, a key that differs from the recorded one
-// is refused in any case. "~" is [Config].Home in every one of these files.
+// Dial looks the host up in the user's ssh configuration (package sshconfig) and its key
+// in known_hosts. It always checks the key: it does not read StrictHostKeyChecking. It
+// refuses an unknown key unless [Config].AcceptNewHostKeys is set. It always refuses a
+// key that differs from the recorded one. "~" is [Config].Home in all of these files.
 //
 // # What is clean
 //
-// Commands are scripts for /bin/sh whatever the user's login shell is. What the
-// shell's start-up files print never reaches the caller's writers.
+// Commands are scripts for /bin/sh, whatever the user's login shell is. The output of the
+// shell's start-up files never reaches the caller's writers.
 //
 // # What is bounded
 //
-// Dial and handshake have a deadline, a connection over which nothing came for
-// [Config].DeadAfter is given up, and everything outstanding on it then returns
-// a [LostError].
+// Dial and handshake have a deadline. If nothing arrives for [Config].DeadAfter, the
+// Client gives the connection up, and all calls under way return a [LostError].
 //
 // # What it refuses to do
 //
-// It asks for no password or passphrase, allocates no terminal, forwards no
-// agent and no port, sends no signal (many servers ignore the request) and does
-// not kill what a command left running. It knows nothing of jobs or tasks, and
-// redialling is for its callers.
+// It asks for no password or passphrase, allocates no terminal, and forwards no agent and
+// no port. It sends no signal, since many servers ignore the request, and does not kill
+// processes that a command left. It knows nothing of jobs or tasks. It does not dial
+// again: package hosts does.
 package ssh

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// ExitError is the end of a command that ran and did not exit with 0.
+// ExitError is the end of a command that did not exit with 0.
 type ExitError struct {
-	Status int    // exit status; 128 + number where a signal ended it and the number is known
-	Signal string // name without SIG of the signal that ended it, else empty
+	Status int    // exit status; 128 + number of the signal, or 128 if the number is not known
+	Signal string // name, without SIG, of the signal that ended the command; empty: none
 }
 
 func (e *ExitError) Error() string {
@@ -18,12 +18,11 @@ func (e *ExitError) Error() string {
 	return fmt.Sprintf("exit status %d", e.Status)
 }
 
-// ExitStatus returns the status as a shell reports it.
+// ExitStatus returns the status as a shell does.
 func (e *ExitError) ExitStatus() int { return e.Status }
 
-// LostError says that the connection to a host is gone, by the network, the
-// host or Close. Whether a command outstanding on it still runs is not known.
-// The caller may dial again.
+// LostError says that the network, the host or Close ended the connection. It is not
+// known whether a command under way still runs. The caller may dial again.
 type LostError struct {
 	Host  string
 	Cause error
@@ -35,19 +34,23 @@ func (e *LostError) Error() string {
 
 func (e *LostError) Unwrap() error { return e.Cause }
 
-// HostKeyError refuses a host for the key it showed.
+// ConnectionLost says why the connection is gone, for callers that do not know which
+// transport they use.
+func (e *LostError) ConnectionLost() string { return "ssh: " + e.Cause.Error() }
+
+// HostKeyError says that the host showed a key which is not accepted.
 type HostKeyError struct {
 	Host        string   // as in the resource file, or the hop on the way to it
 	Address     string   // as written in known_hosts
 	KeyType     string   // such as ssh-ed25519
 	Fingerprint string   // SHA256:...
-	Recorded    []string // "file:line: type" of the differing keys on record; none: the host is unknown
+	Recorded    []string // "file:line: type" of the other keys on record; empty: the host is unknown
 	Revoked     bool     // the key is marked @revoked
 
 	scan string // the command that fetches the key
 }
 
-// Changed tells a key that contradicts the record from one without any.
+// Changed reports whether the key contradicts the record. False: there is no record.
 func (e *HostKeyError) Changed() bool { return len(e.Recorded) > 0 || e.Revoked }
 
 func (e *HostKeyError) Error() string {
@@ -64,8 +67,8 @@ func (e *HostKeyError) Error() string {
 	return b.String()
 }
 
-// Hint says how to accept an unknown key. For a key that changed there is no
-// hint: that decision needs more than a copied command.
+// Hint says how to accept an unknown key. A changed key has no hint: to accept it needs
+// more than a copied command.
 func (e *HostKeyError) Hint() string {
 	if e.Changed() {
 		return ""
@@ -76,12 +79,3 @@ func (e *HostKeyError) Hint() string {
 	}
 	return hint
 }
-
-// hintedError carries advice for the user beside the cause.
-type hintedError struct {
-	error
-	hint string
-}
-
-func (e *hintedError) Hint() string  { return e.hint }
-func (e *hintedError) Unwrap() error { return e.error }

@@ -4,6 +4,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -13,6 +14,7 @@ type proxy struct {
 	mu       sync.Mutex
 	conns    []net.Conn
 	thaw     chan struct{} // nil while bytes flow; closed to let them flow again
+	held     atomic.Int32  // how often bytes had to wait
 	all      sync.WaitGroup
 }
 
@@ -64,6 +66,7 @@ func (p *proxy) carry(from, to net.Conn) {
 		thaw := p.thaw
 		p.mu.Unlock()
 		if thaw != nil {
+			p.held.Add(1)
 			<-thaw
 		}
 		if err != nil {

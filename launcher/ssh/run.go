@@ -7,32 +7,32 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/plx-run/plx/launcher/exit"
 )
 
 const (
-	// settle is how long Run waits for its own goroutines once it is decided.
+	// settle is how long Run waits for its own goroutines after the command's end.
 	settle = 200 * time.Millisecond
-	// drainIdle ends the reading of a command that has exited while something
-	// it left behind holds its output open and writes nothing.
+	// drainIdle bounds the silence of a process that an exited command left, and that
+	// holds the command's output open.
 	drainIdle = 5 * time.Second
 )
 
-// Run runs command, a script for /bin/sh, and returns when it has exited and
-// its output has been written: nil for exit status 0, else an [ExitError]. A
-// lost connection is a [LostError]; when ctx ends first its error is returned
-// promptly. Streams that are nil are empty or dropped. The command's own bytes
-// reach stdout and stderr unchanged, and nothing else does; it is limited to
-// about 64 KiB, the rest belongs on stdin.
+// Run runs command, a script for /bin/sh of at most about 64 KiB. It returns after the
+// command has exited and its output was written. The error is nil for exit status 0, an
+// [ExitError] for another one, and a [LostError] if the connection is lost. If ctx ends
+// first, Run returns its cause at once. A nil stdin is empty, a nil writer drops the
+// output. Only the command's own bytes reach stdout and stderr.
 //
-// The command starts in the user's home with the server's environment. It is
-// not killed when Run returns early: its stdin ends and its output breaks. A
-// program in the background that holds the output of an exited command is
-// waited for only while it writes, or was silent for less than 5 s.
+// The command starts in the user's home with the server's environment. If Run returns
+// early it does not kill the command: stdin ends and the output breaks. A process in the
+// background may hold the output of an exited command open. Run waits for it while it
+// writes, and until it was silent for 5 s.
 //
-// After Run returned nothing more is written. A stdin that is an [io.PipeReader] is
-// closed by then if the command was started, so that nobody writes to it in vain. A
-// Read that blocks on another one is left to return by itself, for there is no way to
-// interrupt it: what it returns is lost.
+// Run writes nothing after it returned. If stdin is an [io.PipeReader] and the command
+// was started, Run closes it, so that nobody writes to it in vain. A Read that blocks in
+// another stdin cannot be interrupted: its bytes are lost.
 func (c *Client) Run(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) error {
 	sentinel := newSentinel()
 	line, err := wrap(command, sentinel)
@@ -49,11 +49,11 @@ func (c *Client) Run(ctx context.Context, command string, stdin io.Reader, stdou
 	return c.verdict(ctx, err, out, errs)
 }
 
-// converse moves the streams until the command is over, and returns its exit.
+// converse moves the streams until the command has ended, and returns its exit error.
 func (c *Client) converse(ctx context.Context, s *session, stdin io.Reader, out, errs *cleanWriter) error {
 	sent, drained := make(chan error, 1), make(chan error, 2)
-	// Not among the workers that Close waits for: it may block in a Read that
-	// only the caller can end.
+	// Close does not wait for this goroutine: only the caller can end a Read that
+	// blocks.
 	fed := make(chan struct{})
 	go func() {
 		defer close(fed)
@@ -115,7 +115,7 @@ func (c *Client) await(ctx context.Context, s *session, sent, drained <-chan err
 	return exit
 }
 
-// finalExit looks for a status that came right before the channel's end.
+// finalExit takes a status that arrived just before the channel's end.
 func (s *session) finalExit(exit error, exited bool) (error, bool) {
 	if exited {
 		return exit, true
@@ -128,21 +128,21 @@ func (s *session) finalExit(exit error, exited bool) (error, bool) {
 	}
 }
 
-// feed sends stdin and its end. Only a failure to read is an error: a command
-// need not read what it is given.
+// feed sends stdin and its end. Only a failure to read is an error: a command need not
+// read its stdin.
 func feed(s *session, stdin io.Reader) error {
 	if stdin != nil {
 		source := &readErrors{r: stdin}
-		_, _ = io.Copy(s, source) // a failure to write shows in the exit status
+		_, _ = io.Copy(s, source) // a failed write shows in the exit status
 		if source.err != nil {
 			return source.err
 		}
 	}
-	_ = s.CloseWrite() // likewise
+	_ = s.CloseWrite() // a failure shows in the exit status
 	return nil
 }
 
-// readErrors keeps the error of a reader apart from those of its writer.
+// readErrors remembers the errors of a reader.
 type readErrors struct {
 	r   io.Reader
 	err error
@@ -167,12 +167,13 @@ func drain(to *cleanWriter, from io.Reader) error {
 			}
 		}
 		if err != nil {
-			return nil // the channel's end; why is for the exit status to say
+			return nil // the exit status says why the channel ended
 		}
 	}
 }
 
-// verdict names what ended the command: it, its shell, the connection or ctx.
+// verdict returns the error of what ended the command: itself, its shell, the connection
+// or ctx.
 func (c *Client) verdict(ctx context.Context, err error, out, errs *cleanWriter) error {
 	found, dropped, noise := out.state()
 	foundErr, droppedErr, noiseErr := errs.state()
@@ -195,7 +196,7 @@ func (c *Client) verdict(ctx context.Context, err error, out, errs *cleanWriter)
 
 func (c *Client) named(err error) error { return fmt.Errorf("host %s: %w", c.cfg.Host, err) }
 
-// shellError says that the login shell did not get as far as the command.
+// shellError says that the login shell did not start the command.
 func (c *Client) shellError(cause error, noise string) error {
 	if cause == nil {
 		cause = errors.New("it exited with 0")
@@ -204,5 +205,5 @@ func (c *Client) shellError(cause error, noise string) error {
 	if noise = strings.TrimSpace(noise); noise != "" {
 		err = fmt.Errorf("%w; it printed %q", err, noise)
 	}
-	return &hintedError{err, "check the user's shell and its start-up files on the host: ssh " + c.cfg.Host + " true must print nothing"}
+	return exit.WithHint(err, "check the user's shell and its start-up files on the host: ssh "+c.cfg.Host+" true must print nothing")
 }

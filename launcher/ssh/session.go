@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	gossh "golang.org/x/crypto/ssh"
 )
@@ -23,12 +24,14 @@ var errNoStatus = errors.New("the server ended the session without an exit statu
 // openSession waits for a slot and starts a session: kind is "exec" with a
 // command or "subsystem" with its name. The caller must end it.
 func (c *Client) openSession(ctx context.Context, kind, argument string) (*session, error) {
+	var since time.Time // of refusals while no session was open
 	for {
 		if err := c.slots.acquire(ctx, c.stop); err != nil {
 			return nil, c.explain(ctx, err)
 		}
 		s, err := c.startWithin(ctx, kind, argument)
 		if err == nil {
+			c.slots.opened()
 			return s, nil
 		}
 		var rejected *gossh.OpenChannelError
@@ -36,11 +39,30 @@ func (c *Client) openSession(ctx context.Context, kind, argument string) (*sessi
 			c.slots.release()
 			return nil, c.explain(ctx, err)
 		}
-		if !c.slots.refused() {
+		if c.slots.refused() {
+			since = time.Time{} // another session ends: that is waited for
+			continue
+		}
+		if since.IsZero() {
+			since = time.Now()
+		}
+		if !c.slots.used() || time.Since(since) > freeing {
 			return nil, fmt.Errorf("host %s: the server refuses a session (MaxSessions?): %w", c.cfg.Host, err)
+		}
+		select {
+		case <-time.After(freeEvery):
+		case <-ctx.Done(): // acquire returns the reason
+		case <-c.stop:
 		}
 	}
 }
+
+// A server counts a session for a moment after it has ended, and may refuse others:
+// the client tries again for so long, and so often.
+const (
+	freeing   = 5 * time.Second
+	freeEvery = 20 * time.Millisecond
+)
 
 // startWithin starts a session and returns early when ctx or the connection
 // ends; a session that opens after that is closed at once.

@@ -8,30 +8,29 @@ import (
 	"strings"
 )
 
-// maxCommand is the longest encoded command, in bytes. Linux takes 128 KiB in
-// one argument, and the login shell gets the whole line as one.
+// maxCommand bounds the encoded command, in bytes. The login shell gets the command as one
+// argument, and Linux allows 128 KiB for an argument.
 const maxCommand = 64 << 10
 
-// Quote returns arg as one word of a POSIX shell: in single quotes, where
-// nothing is special but the quote itself. NUL cannot be in an argument; Quote
-// leaves it to the shell to refuse.
+// Quote returns arg as one word of a POSIX shell, in single quotes. It does not refuse
+// NUL: the shell does.
 func Quote(arg string) string {
 	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 }
 
-// newSentinel returns a word that no start-up file prints.
+// newSentinel returns a random word, which no start-up file prints.
 func newSentinel() string {
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // never fails since Go 1.24
 	return "plx-" + hex.EncodeToString(random[:])
 }
 
-// wrap returns the line for the user's login shell, whichever that is, that
-// prints sentinel on both streams and then runs script in /bin/sh.
+// wrap returns a line for the user's login shell. It prints sentinel on both streams and
+// then runs script in /bin/sh.
 //
-// The shells agree on single quotes only while there is no quote, backslash
-// pair, exclamation mark or newline between them. So the script travels with
-// these (and all that is not printable ASCII) as \0ooo, for printf's %b.
+// Login shells treat single quotes alike only without a quote, a backslash pair, an
+// exclamation mark or a newline between them. So wrap encodes these, and all that is not
+// printable ASCII, as \0ooo for printf's %b.
 func wrap(script, sentinel string) (string, error) {
 	if strings.IndexByte(script, 0) >= 0 {
 		return "", errors.New("the command has a NUL byte")

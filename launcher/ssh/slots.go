@@ -12,6 +12,7 @@ type slots struct {
 	limit   int
 	active  int
 	changed chan struct{} // closed and replaced at each release
+	once    bool          // a session was opened; never reset
 }
 
 func newSlots(limit int) *slots {
@@ -37,6 +38,20 @@ func (s *slots) acquire(ctx context.Context, done <-chan struct{}) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// opened notes that the server gave a session.
+func (s *slots) opened() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.once = true
+}
+
+// used reports whether the server has ever given a session.
+func (s *slots) used() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.once
 }
 
 func (s *slots) release() {

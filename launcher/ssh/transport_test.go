@@ -11,8 +11,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/plx-run/plx/internal/transporttest"
 	"github.com/plx-run/plx/launcher/ssh"
-	"github.com/plx-run/plx/launcher/transporttest"
 )
 
 func TestTransport(t *testing.T) {

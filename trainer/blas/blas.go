@@ -1,8 +1,8 @@
 // Package blas chooses the linear algebra library that Gorgonia computes with.
 //
-// Most of a training step is matrix products. Gorgonia's own are gonum's,
-// written in Go; an installed OpenBLAS computes them several times faster. This
-// package looks for one at run time, without cgo, and installs it:
+// Most of a training step is matrix products. Gorgonia uses gonum, which is
+// written in Go. An installed OpenBLAS is several times faster. This package
+// looks for one at run time, without cgo, and installs it:
 //
 //	lib, err := blas.Use(os.Getenv("PLX_BLAS"), 1)
 //	if err != nil {
@@ -10,26 +10,26 @@
 //	}
 //	logger.Info("blas", "library", lib.String()) // OpenBLAS 0.3.21 (libopenblas.so.0, 1 thread)
 //
-// A library that was named and cannot be loaded is an error, never a silent
-// change to another one: two libraries round differently, so a job that was
-// meant to give the same numbers on every host would not. Only "auto" may end
-// with gonum, and says so.
+// If a named library cannot be loaded, Use returns an error. It never changes
+// to another library silently: two libraries round differently, and a job that
+// must give the same numbers on every host would not. Only "auto" may fall back
+// to gonum; the Library's Note then says why.
 //
 // # Threads
 //
-// A loaded library runs each call on the calling thread unless told otherwise.
-// OpenBLAS gives other bits with two threads than with one, and a program that
-// trains several replicas side by side has its cores busy already.
+// A loaded library runs each call on the calling thread unless Use is told
+// otherwise. OpenBLAS gives other bits with two threads than with one. A
+// program that computes several replicas side by side uses its cores already.
 //
 // # Linking
 //
 // On Linux (amd64, arm64) a program that imports this package is dynamically
-// linked against glibc, also when it is built with CGO_ENABLED=0, and does not
-// start on a host that has musl alone. Built with -tags nodlopen it is static,
-// runs everywhere, and has gonum only. On other platforms there is gonum only.
+// linked against glibc, even with CGO_ENABLED=0. It does not start on a host
+// that only has musl. Built with -tags nodlopen it is static, runs everywhere,
+// and has gonum only. On other platforms there is gonum only.
 //
-// The package computes nothing by itself and keeps no pointer to a caller's
-// memory after a call. Complex products stay with gonum.
+// The package computes nothing itself and keeps no pointer to a caller's memory
+// after a call. Complex products stay with gonum.
 package blas
 
 import (
@@ -44,15 +44,15 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Library says which library was installed. Where two hosts show the same
-// Name, Version and Config they compute the same bits for the same calls.
+// Library describes the installed library. Two hosts with the same Name,
+// Version and Config compute the same bits for the same calls.
 type Library struct {
 	Name    string // "OpenBLAS", "MKL", "BLIS", "CBLAS" (another one) or "gonum"
 	Path    string // the file as it was opened; empty for gonum
-	Version string // as the library gives it; empty where it does not say
+	Version string // from the library; empty if it reports none
 	Config  string // build options and the kernel chosen for this CPU; may be empty
-	Threads int    // how many threads one call may use; 0 where the library does not say
-	Note    string // why auto settled for gonum; empty otherwise
+	Threads int    // threads that one call may use; 0 if the library does not report them
+	Note    string // why auto chose gonum; empty otherwise
 }
 
 // String is one line for the start of a log.
@@ -77,11 +77,11 @@ func (l Library) String() string {
 	return name + " (" + strings.Join(in, ", ") + ")"
 }
 
-// NotFoundError is returned when a library that was asked for by name or path
-// cannot be used.
+// NotFoundError is returned if a library that was named by name or path cannot
+// be used.
 type NotFoundError struct {
-	Spec string // as it was asked for
-	Err  error  // what the loader said, per file tried
+	Spec string // the spec given to Use
+	Err  error  // the loader's error for each file tried
 }
 
 func (e *NotFoundError) Error() string {
@@ -98,17 +98,17 @@ func (e *NotFoundError) Hint() string {
 var installing sync.Mutex
 
 // Use finds the library that spec names and installs it for Gorgonia and its
-// tensors, in the whole process. Call it before the first graph runs; while a
-// graph runs it must not be called. A second call replaces the first one's
-// choice (a loaded library stays mapped).
+// tensors, in the whole process. Call it before the first graph runs, and never
+// while a graph runs. A second call replaces the choice of the first; a loaded
+// library stays in memory.
 //
-// The spec is "auto" or empty (OpenBLAS, MKL or BLIS, whichever is found
-// first, else gonum), "openblas", "mkl", "blis", the path of a shared library
-// that has the CBLAS functions, or "gonum" or "off" for gonum. Threads is how
-// many threads one call may use, at least 1; gonum ignores it.
+// The spec is "auto" or empty (the first of OpenBLAS, MKL and BLIS that is
+// found, else gonum), "openblas", "mkl", "blis", the path of a shared library
+// with the CBLAS functions, or "gonum" or "off" for gonum. Threads is the
+// number of threads that one call may use, at least 1; gonum ignores it.
 //
-// Besides a NotFoundError it returns an error for a spec it does not know.
-// On an error nothing is installed.
+// Use also returns an error for an unknown spec. After an error nothing is
+// installed.
 func Use(spec string, threads int) (Library, error) {
 	installing.Lock()
 	defer installing.Unlock()
@@ -120,7 +120,7 @@ func Use(spec string, threads int) (Library, error) {
 	return lib, nil
 }
 
-// choose resolves a spec without installing anything.
+// choose resolves a spec without installing a library.
 func choose(spec string, threads int) (gorgonia.BLAS, Library, error) {
 	switch {
 	case spec == "gonum" || spec == "off":
@@ -146,7 +146,7 @@ func named(spec string, f family, threads int) (gorgonia.BLAS, Library, error) {
 	return impl, lib, nil
 }
 
-// chooseAuto never fails; what it passed over is in the Note.
+// chooseAuto never fails. The Note names the libraries that it could not use.
 func chooseAuto(threads int) (gorgonia.BLAS, Library, error) {
 	var tried []string
 	for _, f := range families {
@@ -169,8 +169,8 @@ func gonumLibrary(note string) Library {
 	return Library{Name: "gonum", Version: gonumVersion(), Threads: runtime.GOMAXPROCS(0), Note: note}
 }
 
-// gonumVersion is the module's version as linked; empty in a binary without
-// build information, such as a test.
+// gonumVersion is the version of the linked module. It is empty in a binary
+// without build information, such as a test.
 func gonumVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -9,22 +9,21 @@ import (
 	"gonum.org/v1/gonum/blas/gonum"
 )
 
-// cblas is gonum with the products that Gorgonia calls done by a loaded
-// library. A call that the library could not be trusted with (a wrong shape, a
-// slice that is too short, an empty matrix) goes to gonum, which panics with
-// its own message or does the little there is to do: so the two cannot differ
-// in what they accept.
+// cblas is gonum with a loaded library for the products that Gorgonia calls.
+// Calls with a wrong shape, a slice that is too short or an empty matrix go to
+// gonum, which panics with its own message or returns at once. So both accept
+// the same calls.
 //
 // Dot products, outer products and small products with a vector stay with
-// gonum: entering C costs more than it saves.
+// gonum, because entering C costs more than it saves.
 type cblas struct {
 	gonum.Implementation
 	single products[float32]
 	double products[float64]
 }
 
-// products are one way into a library. They take row-major matrices whose
-// sizes were found to fit, keep no pointer, and may be called side by side.
+// products are one way to call a library. They take row-major matrices whose
+// sizes have been checked, keep no pointer, and may be called side by side.
 type products[T float32 | float64] struct {
 	gemm gemmFunc[T]
 	gemv gemvFunc[T]
@@ -47,7 +46,7 @@ func bind(handle uintptr) (*cblas, error) {
 	return &cblas{single: single, double: double}, nil
 }
 
-// shorten replaces the ways in that have a quicker one with the same bits.
+// shorten replaces functions by quicker ones that give the same bits.
 func (l *cblas) shorten(handle uintptr) {
 	if p, ok := bindFortran[float32](handle, "s"); ok && agree(p, l.single) {
 		l.single = p
@@ -93,15 +92,15 @@ func (l *cblas) Dgemv(tA blas.Transpose, m, n int, alpha float64, a []float64, l
 	l.double.gemv(tA, m, n, alpha, &a[0], lda, &x[0], incX, beta, &y[0], incY)
 }
 
-// smallest is how many elements a matrix must have for its product with a
-// vector to be worth entering C by the CBLAS functions, which takes about a
-// microsecond (see BenchmarkRoutes and BenchmarkVector). By the quicker route
-// the bound could be lower; it is the same for both, so that the route never
-// decides which library rounds.
+// smallest is the least number of elements of a matrix whose product with a
+// vector goes to C. A call of a CBLAS function takes about a microsecond (see
+// BenchmarkRoutes and BenchmarkVector). The quicker route could have a lower
+// bound. Both have the same, so that the route never decides which library
+// rounds.
 const smallest = 1 << 15
 
-// gemmFits reports whether a product may go to C: nothing empty, and every
-// element that C will touch inside its slice.
+// gemmFits reports whether a product may go to C: no operand is empty, and
+// every element that C touches is inside its slice.
 func gemmFits(tA, tB blas.Transpose, m, n, k, lenA, lda, lenB, ldb, lenC, ldc int) bool {
 	rowsA, colsA := m, k
 	if tA != blas.NoTrans {
@@ -117,8 +116,8 @@ func gemmFits(tA, tB blas.Transpose, m, n, k, lenA, lda, lenB, ldb, lenC, ldc in
 		matrixFits(m, n, ldc, lenC)
 }
 
-// gemvFits does the same for a product with a vector, and turns down those that
-// gonum is quicker at.
+// gemvFits is gemmFits for a product with a vector. It also refuses products
+// that gonum computes faster.
 func gemvFits(tA blas.Transpose, m, n, lenA, lda, lenX, incX, lenY, incY int) bool {
 	nX, nY := n, m
 	if tA != blas.NoTrans {
@@ -132,7 +131,7 @@ func known(t blas.Transpose) bool {
 	return t == blas.NoTrans || t == blas.Trans || t == blas.ConjTrans
 }
 
-// matrixFits bounds every factor before it multiplies, so nothing overflows.
+// matrixFits bounds every factor before it multiplies, so no product overflows.
 func matrixFits(rows, cols, ld, length int) bool {
 	return rows > 0 && cols > 0 && ld >= cols &&
 		rows <= math.MaxInt32 && ld <= math.MaxInt32 &&

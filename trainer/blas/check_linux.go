@@ -9,8 +9,9 @@ import (
 	"gonum.org/v1/gonum/blas"
 )
 
-// selfCheck computes one product whose result is known, onto a matrix of NaN
-// that a beta of zero must overwrite: what Gorgonia hands over is not zeroed.
+// selfCheck computes a product with a known result. The result's memory holds
+// NaN, which a beta of zero must overwrite, because Gorgonia does not clear
+// memory.
 func selfCheck(l *cblas) error {
 	nan := float32(math.NaN())
 	a := []float32{1, 2, 3, 4, 5, 6}
@@ -30,13 +31,14 @@ func selfCheck(l *cblas) error {
 	return nil
 }
 
-// agreeShapes are m, n, k. None is so large that a library uses threads. Some
-// builds of OpenBLAS have a kernel for small products that only the CBLAS
-// functions use; it differs where k is longer than a block of the other one.
+// agreeShapes are values of m, n and k. They are too small for a library to use
+// threads. Some builds of OpenBLAS have a kernel for small products that only
+// the CBLAS functions use; it differs if k is longer than a block of the other
+// kernel.
 var agreeShapes = [][3]int{{1, 1, 1}, {3, 5, 7}, {1, 9, 700}, {9, 1, 700}, {8, 8, 1100}, {17, 33, 129}, {16, 32, 64}}
 
-// agree reports whether two ways into a library give the same bits. Both must
-// be right by themselves.
+// agree reports whether two ways to call a library give the same bits. It also
+// checks that both are right.
 func agree[T float32 | float64](p, q products[T]) bool {
 	for _, s := range agreeShapes {
 		for _, factors := range [][2]T{{1, 0}, {-0.5, 1}} {
@@ -80,7 +82,7 @@ func agreeGemv[T float32 | float64](p, q products[T], tA blas.Transpose, m, n in
 }
 
 // sample fills a matrix with numbers in [-1, 1) whose sums depend on their
-// order; the numbers are those of Knuth's multiplicative hash.
+// order. They come from Knuth's multiplicative hash.
 func sample[T float32 | float64](n int, salt uint32) []T {
 	s := make([]T, n)
 	for i := range s {
@@ -89,7 +91,7 @@ func sample[T float32 | float64](n int, salt uint32) []T {
 	return s
 }
 
-// sameBits tells 0 from -0.
+// sameBits distinguishes 0 from -0.
 func sameBits[T float32 | float64](a, b []T) bool {
 	for i, v := range a {
 		if math.Float64bits(float64(v)) != math.Float64bits(float64(b[i])) {

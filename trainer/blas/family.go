@@ -1,16 +1,16 @@
 package blas
 
-// family is a kind of CBLAS library: where it lies and how to talk to it
-// beyond the CBLAS functions, which all have in common.
+// family is a kind of CBLAS library: its files, and how to talk to it beyond
+// the CBLAS functions that all have in common.
 type family struct {
-	spec  string   // as PLX_BLAS names it
-	name  string   // as a person names it
-	files []string // tried in order; a bare name is looked up by the system's loader
+	spec  string   // its name in PLX_BLAS
+	name  string   // its name in messages
+	files []string // tried in this order; the system's loader finds names without a folder
 }
 
 // families are the libraries known by name, in the order that auto tries them.
 // Files with 64-bit integers or suffixed symbols are left out: their names do
-// not say whether the functions are called cblas_sgemm.
+// not show whether the functions are called cblas_sgemm.
 var families = []family{
 	{spec: "openblas", name: "OpenBLAS", files: []string{
 		"libopenblas.so.0", "libopenblas.so", "libopenblasp.so.0", "libopenblaso.so.0",

@@ -14,19 +14,19 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// loadable says whether this build can load a library at run time.
+// loadable reports whether this build can load a library at run time.
 const loadable = true
 
 // threadVariables bound the threads of the libraries when they start. Setting
-// them afterwards is not enough: a library built on OpenMP keeps its number of
-// threads per calling thread, and Go calls from any thread.
+// the number later is not enough: a library built on OpenMP keeps it per
+// calling thread, and Go calls from any thread.
 var threadVariables = []string{
 	"OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS",
 	"MKL_NUM_THREADS", "BLIS_NUM_THREADS",
 }
 
-// open loads the first file of a family that is there and computes rightly.
-// The error names each file that was tried.
+// open loads the first file of a family that exists and computes correctly. The
+// error names each file that was tried.
 func open(f family, threads int) (gorgonia.BLAS, Library, error) {
 	var tried []string
 	for _, file := range f.files {
@@ -39,8 +39,8 @@ func open(f family, threads int) (gorgonia.BLAS, Library, error) {
 	return nil, Library{}, errors.New(strings.Join(tried, "; "))
 }
 
-// load stays on one thread, because the loader keeps the cause of a failure
-// for the thread that met it.
+// load stays on one thread, because the loader keeps the cause of a failure per
+// thread.
 func load(file string) (uintptr, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -63,8 +63,8 @@ func openFile(file string, threads int) (*cblas, Library, error) {
 	}
 	lib := describe(handle, threads)
 	lib.Path = file
-	// Inside the bounds set above, because some libraries start their threads
-	// at the first product.
+	// The check runs while the thread variables are set, because some libraries
+	// start their threads at the first product.
 	if err := selfCheck(impl); err != nil {
 		return nil, Library{}, fmt.Errorf("load %s: %w", file, err)
 	}
@@ -73,12 +73,12 @@ func openFile(file string, threads int) (*cblas, Library, error) {
 }
 
 // setThreadVariables sets the libraries' environment variables, for the C
-// library as well as for Go, and returns a function that puts them back.
+// library and for Go. It returns a function that restores them.
 func setThreadVariables(threads int) (restore func(), err error) {
 	var undo []func() error
 	restore = func() {
 		for _, f := range undo {
-			_ = f() // the same variable could be set before, so it can be put back
+			_ = f() // the variable could be set before, so it can be restored
 		}
 	}
 	for _, name := range threadVariables {
@@ -95,9 +95,9 @@ func setThreadVariables(threads int) (restore func(), err error) {
 	return restore, nil
 }
 
-// describe asks a library what it is, sets its number of threads, and reports
-// what it then says. The family is told by the functions that are there, not
-// by the file's name: libblas.so.3 may be any of them.
+// describe asks a library what it is, sets its number of threads, and returns
+// what the library then reports. The library's functions show its family. Its
+// file name does not: libblas.so.3 may be any of them.
 func describe(handle uintptr, threads int) Library {
 	switch {
 	case has(handle, "openblas_get_config"):
@@ -140,7 +140,8 @@ func describeMKL(handle uintptr, threads int) Library {
 	lib := Library{Name: "MKL"}
 	const sequential = 1
 	var layer func(int32) int32
-	// Before any other call; with it MKL needs no OpenMP library of Intel's.
+	// This call must come first. With it MKL needs no OpenMP library of
+	// Intel's.
 	if threads == 1 && register(&layer, handle, "MKL_Set_Threading_Layer") {
 		layer(sequential)
 	}
@@ -184,7 +185,7 @@ func has(handle uintptr, symbol string) bool {
 	return err == nil
 }
 
-// register binds a function, if the library has it.
+// register binds a function. It reports whether the library has it.
 func register(fn any, handle uintptr, symbol string) bool {
 	address, err := purego.Dlsym(handle, symbol)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 // rowMajor is CBLAS_ORDER's CblasRowMajor.
 const rowMajor int32 = 101
 
-// code is CBLAS_TRANSPOSE's value. On real numbers a conjugate is nothing.
+// code is the value of CBLAS_TRANSPOSE. For real numbers, conjugation changes
+// nothing.
 func code(t blas.Transpose) int32 {
 	if t == blas.NoTrans {
 		return 111
@@ -23,12 +24,12 @@ func code(t blas.Transpose) int32 {
 	return 112
 }
 
-// bindCBLAS binds the functions that every CBLAS library has; the precision
-// is s or d. Their numbers are passed by value, which takes purego's general and
-// slow way: about a microsecond and a dozen allocations a call.
+// bindCBLAS binds the functions that every CBLAS library has. The precision is
+// s or d. The functions take numbers by value, which needs purego's general way
+// to call: about a microsecond and a dozen allocations per call.
 //
-// Integers are passed as 32 bits and arrive sign extended in 64, so a library
-// built with 64-bit integers reads the same.
+// Integers are passed as 32 bits and arrive sign-extended to 64, so a library
+// built with 64-bit integers reads the same numbers.
 func bindCBLAS[T float32 | float64](handle uintptr, precision string) (products[T], error) {
 	var gemm func(order, tA, tB, m, n, k int32, alpha T, a *T, lda int32, b *T, ldb int32, beta T, c *T, ldc int32)
 	var gemv func(order, tA, m, n int32, alpha T, a *T, lda int32, x *T, incX int32, beta T, y *T, incY int32)
@@ -47,24 +48,25 @@ func bindCBLAS[T float32 | float64](handle uintptr, precision string) (products[
 	}, nil
 }
 
-// fortran enters a library by its Fortran functions. They take every argument
-// by address, so a call needs no more than purego.SyscallN, and the addresses
-// can be prepared: a call allocates nothing.
+// fortran calls a library's Fortran functions. They take every argument by
+// address, so purego.SyscallN suffices and the addresses can be prepared: a
+// call allocates nothing.
 //
-// Fortran's matrices lie column by column, so it sees each of ours transposed,
-// and C' = op(B)' op(A)' is asked for: the operands trade places, as in most
-// libraries' own CBLAS functions.
+// Fortran stores matrices column by column, so it sees each of ours transposed.
+// The call asks for C' = op(B)' op(A)': the operands change places, as in the
+// CBLAS functions of most libraries.
 type fortran[T float32 | float64] struct {
 	gemmAt, gemvAt       uintptr
 	gemmCalls, gemvCalls sync.Pool // of *call[T]
 }
 
-// call holds the arguments of one call and their addresses. It lies on the
-// heap, and so does whatever its pointers refer to; the collector moves neither
-// and keeps both as long as the call is in use. (A goroutine's stack may move.)
+// call holds the arguments of one call and their addresses. A call and
+// everything that it points to are on the heap. The garbage collector does not
+// move them, and keeps them as long as the call is used. (It may move a
+// goroutine's stack.)
 //
-// Sizes have 64 bits: both processors are little endian, so a library that
-// reads 32 finds the same number.
+// Sizes have 64 bits. Both processors are little-endian, so a library that
+// reads 32 bits finds the same number.
 type call[T float32 | float64] struct {
 	left, right          byte // transpositions
 	m, n, k              int64
@@ -73,10 +75,10 @@ type call[T float32 | float64] struct {
 	alpha, beta          T
 	first, second, out   *T
 	addresses            [15]uintptr
-	at1, at2, atOut, all int // of the operands in addresses; how many there are
+	at1, at2, atOut, all int // indices of the operands in addresses; number of addresses in use
 }
 
-// bindFortran binds the functions, if the library has them.
+// bindFortran binds the functions. It reports false if the library lacks one.
 func bindFortran[T float32 | float64](handle uintptr, precision string) (products[T], bool) {
 	gemm, err := purego.Dlsym(handle, precision+"gemm_")
 	if err != nil {
@@ -92,8 +94,8 @@ func bindFortran[T float32 | float64](handle uintptr, precision string) (product
 	return products[T]{gemm: f.gemm, gemv: f.gemv}, true
 }
 
-// character is the length of a letter argument, which Fortran passes hidden
-// behind the arguments that one sees.
+// character is the length of a letter argument. Fortran passes it as a hidden
+// argument after the visible ones.
 const character = 1
 
 // newGemmCall prepares the arguments of xGEMM in their order.
@@ -122,38 +124,48 @@ func address[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }
 
 func (f *fortran[T]) gemm(tA, tB blas.Transpose, m, n, k int, alpha T, a *T, lda int, b *T, ldb int, beta T, c *T, ldc int) {
 	x := f.gemmCalls.Get().(*call[T])
-	x.left, x.right = letter(tB), letter(tA)
-	x.m, x.n, x.k = int64(n), int64(m), int64(k)
-	x.alpha, x.beta = alpha, beta
-	x.first, x.second, x.out = b, a, c
-	x.stride1, x.stride2, x.strideOut = int64(ldb), int64(lda), int64(ldc)
+	x.transpose(letter(tB), letter(tA))
+	x.size(n, m, k)
+	x.scale(alpha, beta)
+	x.operands(b, ldb, a, lda, c, ldc)
 	x.enter(f.gemmAt)
 	f.gemmCalls.Put(x)
 }
 
-// gemv asks for the product with the other transposition.
+// gemv asks for the product with the opposite transposition.
 func (f *fortran[T]) gemv(tA blas.Transpose, m, n int, alpha T, a *T, lda int, v *T, incV int, beta T, y *T, incY int) {
 	x := f.gemvCalls.Get().(*call[T])
-	x.left = 'T' + 'N' - letter(tA)
-	x.m, x.n = int64(n), int64(m)
-	x.alpha, x.beta = alpha, beta
-	x.first, x.second, x.out = a, v, y
-	x.stride1, x.stride2, x.strideOut = int64(lda), int64(incV), int64(incY)
+	x.transpose('T'+'N'-letter(tA), 0)
+	x.size(n, m, 0)
+	x.scale(alpha, beta)
+	x.operands(a, lda, v, incV, y, incY)
 	x.enter(f.gemvAt)
 	f.gemvCalls.Put(x)
 }
 
-// enter calls the function. The prepared slice is passed as it is: a list of
-// arguments would be allocated anew for each call.
+func (x *call[T]) transpose(left, right byte) { x.left, x.right = left, right }
+
+func (x *call[T]) size(m, n, k int) { x.m, x.n, x.k = int64(m), int64(n), int64(k) }
+
+func (x *call[T]) scale(alpha, beta T) { x.alpha, x.beta = alpha, beta }
+
+// operands sets the operands, each with its stride.
+func (x *call[T]) operands(first *T, stride1 int, second *T, stride2 int, out *T, strideOut int) {
+	x.first, x.second, x.out = first, second, out
+	x.stride1, x.stride2, x.strideOut = int64(stride1), int64(stride2), int64(strideOut)
+}
+
+// enter calls the function. It passes the prepared slice, because a list of
+// arguments would be allocated for each call.
 func (x *call[T]) enter(function uintptr) {
 	x.addresses[x.at1], x.addresses[x.at2], x.addresses[x.atOut] = address(x.first), address(x.second), address(x.out)
 	purego.SyscallN(function, x.addresses[:x.all]...)
-	runtime.KeepAlive(x)                     // and with it what it points to
-	x.first, x.second, x.out = nil, nil, nil // a pool must not hold on to matrices
+	runtime.KeepAlive(x)                     // and everything that it points to
+	x.first, x.second, x.out = nil, nil, nil // the pool must not keep matrices alive
 }
 
-// letter is Fortran's name of a transposition. On real numbers a conjugate is
-// nothing.
+// letter is Fortran's name of a transposition. For real numbers, conjugation
+// changes nothing.
 func letter(t blas.Transpose) byte {
 	if t == blas.NoTrans {
 		return 'N'

@@ -18,18 +18,18 @@ type Place struct {
 
 func (p Place) String() string { return p.Task.String() + " on host " + p.Host }
 
-// Candidate is a checkpoint to go on from.
+// Candidate is a checkpoint from which a training may resume.
 type Candidate struct {
 	ID       string
-	Manifest *Manifest // nil where no folder has a good one
-	// Holders are the tasks that hold a file at its size, by its name. Whether
-	// its sum is right only they can tell: [Folder.Verify].
+	Manifest *Manifest // nil: no folder has a good one
+	// Holders are the tasks that hold a file at its size, by its name. Only they
+	// can verify its sum: [Folder.Verify].
 	Holders map[string][]cluster.Task
-	// Missing says why the checkpoint cannot be restored from these places, ""
-	// where it can if the sums are right.
+	// Missing says why the checkpoint cannot be restored from these places.
+	// Empty means that it can, if the sums are right.
 	Missing string
-	// Unfinished says that there is no manifest anywhere, not even a damaged
-	// one: it never was a checkpoint.
+	// Unfinished means that there is no manifest anywhere, not even a damaged
+	// one: the checkpoint was never completed.
 	Unfinished bool
 }
 
@@ -40,7 +40,7 @@ func Candidates(places []Place) []Candidate {
 	for i := range places {
 		for _, h := range places[i].Holding {
 			if _, err := parseID(h.ID); err != nil {
-				continue // comes from another host
+				continue // the name comes from another host
 			}
 			byID[h.ID] = append(byID[h.ID], found{&places[i], h})
 		}
@@ -62,7 +62,7 @@ type found struct {
 	held Held
 }
 
-// best returns the first with a manifest.
+// best returns the first one with a manifest, or else the first.
 func best(in []found) Held {
 	for _, f := range in {
 		if f.held.Manifest != nil {
@@ -116,7 +116,7 @@ func first(in []found) *Place {
 	return in[slices.IndexFunc(in, func(f found) bool { return f.held.Manifest != nil })].Place
 }
 
-// disagreeing returns a place whose manifest is not m.
+// disagreeing returns a place whose manifest differs from m.
 func disagreeing(in []found, m *Manifest) *Place {
 	want, err := m.Encode()
 	for _, f := range in {
@@ -130,7 +130,7 @@ func disagreeing(in []found, m *Manifest) *Place {
 	return nil
 }
 
-// holders are the tasks that hold a file; wrong says why there are none.
+// holders returns the tasks that hold a file, and why there are none.
 func holders(file File, in []found) (tasks []cluster.Task, wrong string) {
 	var sizes []string
 	for _, f := range in {

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	maxElements = 1 << 56 // of a tensor: sizes in bytes, slots included, do not overflow
-	maxFile     = 1 << 50 // bytes
-	maxLeaves   = 1 << 16
+	maxElements       = 1 << 56 // of a tensor: sizes in bytes, slots included, do not overflow
+	maxFile           = 1 << 50 // bytes
+	maxVirtualWorkers = 1 << 16
 )
 
 var sumPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// check says what in m makes no sense.
+// check returns what in m makes no sense.
 func (m *Manifest) check() error {
 	if m.Format != format {
 		return fmt.Errorf("format %d: want %d", m.Format, format)
@@ -29,10 +29,10 @@ func (m *Manifest) check() error {
 		return err
 	case named.step != m.Step || named.generation != m.Generation:
 		return fmt.Errorf("checkpoint %s: step %d and generation %d are not its name's", m.ID, m.Step, m.Generation)
-	case len(m.Cut) > maxLeaves || len(m.Cut) > 0 && m.Cut[0] != m.Step:
+	case len(m.Cut) > maxVirtualWorkers || len(m.Cut) > 0 && m.Cut[0] != m.Step:
 		return fmt.Errorf("step %d, and a cut of %d groups that begins otherwise", m.Step, len(m.Cut))
-	case m.Leaves < 1 || m.Leaves > maxLeaves || m.Batch < 0:
-		return fmt.Errorf("%d virtual workers and batch %d: want 1 to %d, and not negative", m.Leaves, m.Batch, maxLeaves)
+	case m.VirtualWorkers < 1 || m.VirtualWorkers > maxVirtualWorkers || m.Batch < 0:
+		return fmt.Errorf("%d virtual workers and batch %d: want 1 to %d, and not negative", m.VirtualWorkers, m.Batch, maxVirtualWorkers)
 	case !utf8.ValidString(m.Job) || !utf8.ValidString(m.Model):
 		return errors.New("job and model: want UTF-8")
 	}
@@ -51,7 +51,7 @@ func (m *Manifest) check() error {
 	return nil
 }
 
-// checker remembers what the later lists of a manifest refer to.
+// checker keeps what later lists of a manifest refer to.
 type checker struct {
 	m         *Manifest
 	variables map[string]*Variable
@@ -94,7 +94,8 @@ func (v *Variable) settings(of optimizer.Settings) optimizer.Settings {
 	return of
 }
 
-// units is what parts count, rows or elements, and width the elements of one.
+// units returns how many units, rows or elements, a variable has, and how many
+// elements a unit has.
 func (v *Variable) units() (n, width int) {
 	if v.Sparse {
 		return v.Shape[0], elements(v.Shape[1:])
@@ -102,7 +103,7 @@ func (v *Variable) units() (n, width int) {
 	return elements(v.Shape), 1
 }
 
-// elements returns how many elements a tensor has, 0 for a shape that makes no
+// elements returns how many elements a tensor has; zero: the shape makes no
 // sense.
 func elements(shape []int) int {
 	n := 1
@@ -140,7 +141,7 @@ func (c *checker) checkFiles() error {
 	return nil
 }
 
-// take notes that a tensor of some bytes is in a file.
+// take counts a tensor of some bytes in a file.
 func (c *checker) take(file, tensor string, size int64) error {
 	left, ok := c.room[file]
 	switch {

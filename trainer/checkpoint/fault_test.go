@@ -54,6 +54,9 @@ var hookNames = []string{"checkpoint.create", "checkpoint.manifest", "checkpoint
 // TestFaultsEverywhere lets each hit of each hook fail, in a save and a Retain
 // that follow two checkpoints.
 func TestFaultsEverywhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for what, err := range map[string]error{"a full disk": syscall.ENOSPC, "half a write": failpoint.ErrShort, "an error": errors.New("broken"), "a crash": nil} {
 		seen := map[string]bool{}
 		for n := 1; ; n++ {

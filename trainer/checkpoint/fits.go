@@ -7,10 +7,10 @@ import (
 	"github.com/plx-run/plx/trainer/optimizer"
 )
 
-// Fits says why a program with these variables and this optimiser cannot go on
-// from the checkpoint; nil: it can. What the optimiser's state was made with
-// must be the same. Decay, epsilon and the learning rate may differ, but then
-// the training is not the one that was interrupted.
+// Fits returns why a program with these variables and this optimiser cannot
+// resume from the checkpoint; nil: it can. The settings on which the optimiser's
+// state depends must be equal. Decay, epsilon and the learning rate may differ,
+// but then the training is not the one that was interrupted.
 func (m *Manifest) Fits(variables []Variable, opt optimizer.Settings) error {
 	saved := map[string]*Variable{}
 	for i := range m.Variables {
@@ -38,7 +38,8 @@ func (m *Manifest) Fits(variables []Variable, opt optimizer.Settings) error {
 	return nil
 }
 
-// difference says where this program's v departs from s, "" for nowhere.
+// difference returns in what v, of this program, differs from s; empty: in
+// nothing.
 func (s *Variable) difference(v *Variable) string {
 	switch {
 	case s.Dtype != v.Dtype:
@@ -67,7 +68,7 @@ func updating(v *Variable) string {
 	return fmt.Sprintf("by %s with momentum %v", v.Update, v.Momentum)
 }
 
-// optimizerDifference compares what the slots depend on.
+// optimizerDifference compares the settings on which the slots depend.
 func optimizerDifference(s, opt optimizer.Settings) string {
 	if s.Rule != opt.Rule {
 		return fmt.Sprintf("%s in it and %s in this program", s.Rule, opt.Rule)

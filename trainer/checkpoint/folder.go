@@ -14,16 +14,16 @@ import (
 	"github.com/plx-run/plx/internal/failpoint"
 )
 
-// Folder is where one or several tasks keep checkpoints. Its methods may be
-// called at once, by goroutines, processes and hosts that share it.
+// Folder is where one or several tasks keep checkpoints. Goroutines, processes
+// and hosts that share it may call its methods at the same time.
 type Folder struct {
 	dir     string
-	hostPid string                  // in temporary names
-	hook    func(name string) error // where tests put faults
-	flush   func(*os.File) error    // to the disk: where tests watch
+	hostPid string                   // in temporary names
+	hook    func(place string) error // where tests put faults
+	flush   func(*os.File) error     // to the disk; tests replace it
 }
 
-// OpenFolder makes the folder, for its owner only, where there is none.
+// OpenFolder makes the folder if it is missing. Only its owner may use it.
 func OpenFolder(dir string) (*Folder, error) {
 	path, err := filepath.Abs(dir)
 	if err != nil {
@@ -36,7 +36,7 @@ func OpenFolder(dir string) (*Folder, error) {
 	return f, nil
 }
 
-// makeFolders makes path and what is above it, to stay.
+// makeFolders makes path and the folders above it, and flushes them.
 func (f *Folder) makeFolders(path string) error {
 	info, err := os.Stat(path)
 	if err == nil && !info.IsDir() {
@@ -55,7 +55,7 @@ func (f *Folder) makeFolders(path string) error {
 	return f.syncFolder(above)
 }
 
-// hostPid makes temporary names of hosts that share a folder differ.
+// hostPid is a part of temporary names that differs between hosts and processes.
 func hostPid() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -96,8 +96,8 @@ func checkPlace(id, name string) error {
 	return checkName(name)
 }
 
-// Verify reads a file and says in what it is not the one that a manifest
-// lists.
+// Verify reads a file and returns in what it differs from the one that a
+// manifest lists.
 func (f *Folder) Verify(id string, file File) error {
 	if err := f.verify(id, file); err != nil {
 		return fmt.Errorf("checkpoint %s: %s in %s: %w", id, file.Name, f.dir, cause(err))
@@ -130,7 +130,45 @@ func (f *Folder) verify(id string, file File) error {
 	return nil
 }
 
-// cause drops the operation and the path that messages have already.
+// Probe puts a file named by a token into the folder. By it, other tasks find
+// out whether their folder is the same one. The token is random.
+func (f *Folder) Probe(token string) error {
+	if err := checkName(token); err != nil {
+		return fmt.Errorf("checkpoint folder %s: probe: %w", f.dir, err)
+	}
+	file, err := os.OpenFile(f.probe(token), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		err = file.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("checkpoint folder %s: probe: %w", f.dir, cause(err))
+	}
+	return nil
+}
+
+// Sees reports whether a probe of that token is in the folder.
+func (f *Folder) Sees(token string) bool {
+	if checkName(token) != nil {
+		return false
+	}
+	_, err := os.Lstat(f.probe(token))
+	return err == nil
+}
+
+// Unprobe removes a probe, if there is one.
+func (f *Folder) Unprobe(token string) error {
+	if err := checkName(token); err != nil {
+		return fmt.Errorf("checkpoint folder %s: remove the probe: %w", f.dir, err)
+	}
+	if err := unlessGone(os.Remove(f.probe(token))); err != nil {
+		return fmt.Errorf("checkpoint folder %s: remove the probe: %w", f.dir, cause(err))
+	}
+	return nil
+}
+
+func (f *Folder) probe(token string) string { return filepath.Join(f.dir, ".probe-"+token) }
+
+// cause drops the operation and the path, which messages have already.
 func cause(err error) error {
 	switch e := err.(type) {
 	case *fs.PathError:

@@ -57,7 +57,7 @@ func manifest(id string, files ...File) *Manifest {
 	if err != nil {
 		panic(err)
 	}
-	return &Manifest{ID: id, Step: named.step, Generation: named.generation, Leaves: 1,
+	return &Manifest{ID: id, Step: named.step, Generation: named.generation, VirtualWorkers: 1,
 		Time: epoch.Add(time.Duration(named.step) * time.Second), Optimizer: optimizer.Settings{Rule: optimizer.SGD}, Files: files}
 }
 

@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// NewID names a checkpoint of the state after step steps. Two calls give two
-// names.
+// NewID names a checkpoint of the state after step steps. Every call returns
+// another name.
 func NewID(step uint64, generation int) string {
 	var salt [4]byte
 	rand.Read(salt[:]) // never fails
@@ -46,10 +46,10 @@ func parseID(id string) (identity, error) {
 	return identity{step: step, generation: int(generation)}, nil
 }
 
-// newestFirst orders checkpoints by step, then time, then generation: another job
-// has generations of its own, and where workers are not in step it may have made
-// more than the chief's steps tell. The name decides where the manifests are equal
-// in all that, or missing.
+// newestFirst orders checkpoints by step, then time, then generation. Time comes
+// before generation because another job has generations of its own, and because
+// workers that are not in step may have made more steps than the chief. If all
+// three are equal, or manifests are missing, the name decides.
 func newestFirst(a, b Held) int {
 	x, _ := parseID(a.ID) // List and Candidates take no other names
 	y, _ := parseID(b.ID)
@@ -59,13 +59,13 @@ func newestFirst(a, b Held) int {
 
 const (
 	manifestName = "manifest.json"
-	longestName  = 128 // leaves room for what is put around it in a temporary name
+	longestName  = 128 // bytes; a temporary name is longer
 )
 
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
 
-// checkName wants a name that is plain on every system: it comes from other
-// hosts and becomes part of a path.
+// checkName refuses a name that is not plain on every system: names come from
+// other hosts and become parts of paths.
 func checkName(name string) error {
 	switch {
 	case len(name) > longestName || !namePattern.MatchString(name):

@@ -22,7 +22,7 @@ type Held struct {
 	Files    map[string]int64 `json:"files,omitempty"`  // sizes by name, without the manifest
 }
 
-// time is when the checkpoint was made, as far as that is known.
+// time is when the checkpoint was made; zero without a manifest.
 func (h Held) time() time.Time {
 	if h.Manifest == nil {
 		return time.Time{}
@@ -32,9 +32,9 @@ func (h Held) time() time.Time {
 
 const unfinished = "no manifest: it was not finished"
 
-// List says what the folder holds. What is damaged is no error, it is in
-// [Held.Damage]; sizes are to be compared with the manifest's, sums with
-// [Folder.Verify].
+// List returns what the folder holds. A damaged checkpoint is no error: see
+// [Held.Damage]. List does not compare sizes with the manifest's, and sums
+// neither: see [Candidates] and [Folder.Verify].
 func (f *Folder) List() (Holding, error) {
 	all, err := f.look()
 	if err != nil {
@@ -47,10 +47,10 @@ func (f *Folder) List() (Holding, error) {
 	return holding, nil
 }
 
-// sight is a checkpoint as look found it.
+// sight is a checkpoint as look finds it.
 type sight struct {
 	Held
-	changed time.Time // the last change of a file in it, of itself if it is empty
+	changed time.Time // last change of a file in the folder, or of the folder if it is empty
 }
 
 func (f *Folder) look() ([]sight, error) {
@@ -83,7 +83,7 @@ func (f *Folder) sight(id string) (sight, error) {
 	if err != nil {
 		return s, err
 	}
-	// The manifest first: when it is there, so are the files written before it.
+	// The manifest comes first: if it is there, all files are.
 	s.Manifest, err = readManifest(folder)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

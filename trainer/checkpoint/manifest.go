@@ -23,15 +23,16 @@ type Manifest struct {
 	ID         string `json:"id"`
 	Job        string `json:"job"`
 	Generation int    `json:"generation"`
-	Step       uint64 `json:"step"` // steps made
-	// Cut is by group of workers, where several do not wait for each other, how
-	// many steps of each are in it. The first is Step.
-	Cut    []uint64  `json:"cut,omitempty"`
-	Time   time.Time `json:"time"`
-	Leaves int       `json:"leaves"` // virtual workers
-	Batch  int       `json:"batch"`  // rows of the global batch
-	Seed   uint64    `json:"seed"`
-	Model  string    `json:"model,omitempty"`
+	Step       uint64 `json:"step"` // number of steps before the checkpoint
+	// Cut is the number of steps of each group of workers before the
+	// checkpoint, if groups do not wait for each other. The first is Step. nil
+	// means that all have made Step steps.
+	Cut            []uint64  `json:"cut,omitempty"`
+	Time           time.Time `json:"time"`
+	VirtualWorkers int       `json:"leaves"`
+	Batch          int       `json:"batch"` // rows of the global batch
+	Seed           uint64    `json:"seed"`
+	Model          string    `json:"model,omitempty"`
 
 	Optimizer optimizer.Settings `json:"optimizer"`
 	Variables []Variable         `json:"variables"`
@@ -46,8 +47,9 @@ type Variable struct {
 	Dtype  string `json:"dtype"` // float32 or float64
 	Shape  []int  `json:"shape"`
 	Sparse bool   `json:"sparse,omitempty"` // its parts count rows, the first dimension, and not elements
-	// Update and Momentum are set for running statistics, optimizer.Average,
-	// which keep no slots whatever the optimiser.
+	// Update and Momentum are set for running statistics: optimizer.Average.
+	// They have no slots, whatever the optimiser. Empty and zero: the optimiser
+	// updates the variable.
 	Update   optimizer.Rule `json:"update,omitempty"`
 	Momentum float64        `json:"momentum,omitempty"`
 }
@@ -66,11 +68,11 @@ type File struct {
 type Part struct {
 	Variable string `json:"variable"`
 	File     string `json:"file"`
-	Tensor   string `json:"tensor"` // beside it lie the rows' numbers and the slots
+	Tensor   string `json:"tensor"` // of its values; package checkpoint/tensors names the others
 	Offset   int    `json:"offset"`
 	Count    int    `json:"count"`
-	Rows     int    `json:"rows"`    // how many rows of a sparse variable are stored, -1: it is dense
-	Updates  uint64 `json:"updates"` // what the owner's optimiser counted
+	Rows     int    `json:"rows"`    // stored rows of a sparse variable; -1: it is dense
+	Updates  uint64 `json:"updates"` // that the shard holder's optimiser has counted
 	Slots    int    `json:"slots"`   // tensors of the optimiser's state
 }
 
@@ -88,7 +90,8 @@ type Carried struct {
 }
 
 // The file is {"sum":"<SHA-256 of the checkpoint's bytes>","checkpoint":{...}}
-// to the byte, in every format: what is damaged is told from what is newer.
+// to the byte, in every format, so that a damaged manifest differs from a newer
+// one.
 const (
 	beforeSum  = `{"sum":"`
 	beforeBody = `","checkpoint":`
@@ -96,8 +99,8 @@ const (
 	bodyAt     = len(beforeSum) + 2*sha256.Size + len(beforeBody)
 )
 
-// Encode returns the manifest as it is stored, in the current format, or says
-// what in it makes no sense.
+// Encode returns the manifest as it is stored, in the current format. It refuses
+// one that contradicts itself.
 func (m *Manifest) Encode() ([]byte, error) {
 	body, err := m.body()
 	if err != nil {
@@ -142,7 +145,7 @@ func decode(b []byte) (*Manifest, error) {
 	var version struct {
 		Format int `json:"format"`
 	}
-	if err := json.Unmarshal(body, &version); err != nil { // also for what is behind the value
+	if err := json.Unmarshal(body, &version); err != nil { // it also refuses bytes after the value
 		return nil, err
 	}
 	if version.Format > format {

@@ -20,7 +20,7 @@ func example() *Manifest {
 	sum := strings.Repeat("0123456789abcdef", 4)
 	return &Manifest{
 		Format: format, ID: "000000000040-g1-5f3a9c1e", Job: "mlp", Generation: 1, Step: 40, Cut: []uint64{40, 43},
-		Time: time.Date(2026, 3, 4, 5, 6, 7, 8, time.UTC), Leaves: 4, Batch: 8, Seed: 1<<64 - 1, Model: "ab",
+		Time: time.Date(2026, 3, 4, 5, 6, 7, 8, time.UTC), VirtualWorkers: 4, Batch: 8, Seed: 1<<64 - 1, Model: "ab",
 		Optimizer: optimizer.Settings{Rule: optimizer.Momentum, Momentum: 0.9},
 		Variables: []Variable{
 			{Name: "w1", Dtype: "float32", Shape: []int{3, 4}},
@@ -74,8 +74,8 @@ func TestManifestsThatContradictThemselves(t *testing.T) {
 		"step 40 and generation 2 are not":                    func(m *Manifest) { m.Generation = 2 },
 		"step 40, and a cut of 2 groups":                      func(m *Manifest) { m.Cut = []uint64{39, 40} },
 		"step 40, and a cut of 65537 groups":                  func(m *Manifest) { m.Cut = slices.Repeat([]uint64{40}, 65537) },
-		"0 virtual workers":                                   func(m *Manifest) { m.Leaves = 0 },
-		"65537 virtual workers":                               func(m *Manifest) { m.Leaves = 65537 },
+		"0 virtual workers":                                   func(m *Manifest) { m.VirtualWorkers = 0 },
+		"65537 virtual workers":                               func(m *Manifest) { m.VirtualWorkers = 65537 },
 		"batch -1":                                            func(m *Manifest) { m.Batch = -1 },
 		"job and model: want UTF-8":                           func(m *Manifest) { m.Job = "\xff" },
 		"time in the year 10000":                              func(m *Manifest) { m.Time = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) },

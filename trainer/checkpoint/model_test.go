@@ -28,6 +28,9 @@ type model struct {
 // TestAgainstModel makes random saves, faults, crashes and Retains, and has
 // the folder agree with the model after each.
 func TestAgainstModel(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for seed := range uint64(20) {
 		m := &model{t: t, r: rand.New(rand.NewPCG(seed, 1)), clock: epoch,
 			begun: map[string]int64{}, made: map[string]*Manifest{}}

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// checkParts wants parts that cover each variable exactly once.
+// checkParts refuses parts that do not cover each variable exactly once.
 func (c *checker) checkParts() error {
 	spans := map[string][]span{}
 	for _, p := range c.m.Parts {
@@ -52,7 +52,8 @@ func (c *checker) checkPart(p Part) error {
 	return c.take(p.File, p.Tensor, size)
 }
 
-// checkCarried wants of each name the whole global batch, alike everywhere.
+// checkCarried refuses states of a name that do not cover the global batch, or
+// differ in type or shape.
 func (c *checker) checkCarried() error {
 	spans, first := map[string][]span{}, map[string]*Carried{}
 	for i := range c.m.Carried {
@@ -93,7 +94,7 @@ func (c *checker) checkState(s *Carried) error {
 // span is [from, from+count).
 type span struct{ from, count int }
 
-// cover wants spans that together are [0, n), each number in one of them.
+// cover refuses spans that do not cover [0, n), each number once.
 func cover(spans []span, n int) error {
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	end := 0

@@ -59,6 +59,9 @@ func run(t *testing.T, what, dir, faults string) (string, error) {
 
 // TestKilledEverywhere kills a process at each place there is.
 func TestKilledEverywhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	for _, name := range hookNames {
 		killed := 0
 		for ; ; killed++ {

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// Retain removes all but the newest keep finished checkpoints, and what is
-// left of unfinished and damaged ones before the newest finished one. It
-// returns the names of those that are gone. It leaves alone what is newer than
-// the newest finished one, and the checkpoint busy, "" for none. Several tasks
-// that share the folder may do this at the same time.
+// Retain removes all but the newest keep finished checkpoints, and unfinished
+// and damaged ones older than the newest finished one. It returns the names of
+// those that it has removed. It does not touch checkpoints newer than the newest
+// finished one, nor the checkpoint busy; empty: none. Several tasks that share
+// the folder may call it at the same time.
 //
-// After a restart from an older checkpoint steps and times may disagree on
-// what is newest: then the newest keep by either stay.
+// After a restart from an older checkpoint, steps and times may disagree on
+// which is the newest. Then the newest keep by either order stay.
 func (f *Folder) Retain(keep int, busy string) (removed []string, err error) {
 	if keep < 1 {
 		return nil, fmt.Errorf("checkpoint folder %s: keep %d checkpoints: want at least 1", f.dir, keep)
@@ -43,8 +43,8 @@ func (f *Folder) Retain(keep int, busy string) (removed []string, err error) {
 	return removed, errors.Join(failures...)
 }
 
-// Discard removes what was written of a checkpoint that will not be finished,
-// such as one for which the disk had no room. It refuses one with a manifest.
+// Discard removes the files of a checkpoint that will not be finished, for
+// example because the disk is full. It refuses a checkpoint with a manifest.
 func (f *Folder) Discard(id string) error {
 	if _, err := parseID(id); err != nil {
 		return err
@@ -62,7 +62,8 @@ func (f *Folder) Discard(id string) error {
 	return nil
 }
 
-// expired are the names of what Retain removes, the newest first as in all.
+// expired returns the names of the checkpoints that Retain removes, the newest
+// first, as in all.
 func expired(all []sight, keep int, busy string) []string {
 	finished := slices.DeleteFunc(slices.Clone(all), func(s sight) bool { return !s.finished() })
 	if len(finished) == 0 {
@@ -90,8 +91,8 @@ func keepFirst(kept map[string]bool, sights []sight, keep int) {
 	}
 }
 
-// finished reports whether there is nothing wrong with the checkpoint as far
-// as this folder shows: most files may be on other hosts.
+// finished reports whether this folder shows nothing wrong with the checkpoint.
+// Most of its files may be on other hosts.
 func (s sight) finished() bool {
 	if s.Manifest == nil {
 		return false
@@ -104,17 +105,17 @@ func (s sight) finished() bool {
 	return true
 }
 
-// abandoned reports whether nobody will finish the checkpoint: it is older
-// than the newest finished one by name, and nothing in it changed since the
-// last one was finished. The second matters after a restart from an older
-// checkpoint, when steps are counted from there again.
+// abandoned reports whether nobody will finish the checkpoint: it is older than
+// the newest finished one by name, and nothing in it has changed since the last
+// one was finished. The second condition matters after a restart from an older
+// checkpoint, because steps are then counted from there again.
 func (s sight) abandoned(newest sight, last time.Time) bool {
 	return newestFirst(s.Held, newest.Held) > 0 && !s.changed.After(last)
 }
 
-// remove takes the manifest away before anything else and for good, so that
-// what is half removed never looks finished. It reports false where something
-// keeps the folder from going, such as a file that another host has open.
+// remove removes the manifest first, and flushes that, so that a half removed
+// checkpoint never looks finished. It reports false if the folder stays, for
+// example because another host has a file open.
 func (f *Folder) remove(id string) (gone bool, err error) {
 	folder := filepath.Join(f.dir, id)
 	if err := f.removeName(filepath.Join(folder, manifestName)); err != nil {
@@ -141,7 +142,7 @@ func (f *Folder) remove(id string) (gone bool, err error) {
 	return true, nil
 }
 
-// removeName is content when another task has removed it.
+// removeName returns nil if another task has removed the name.
 func (f *Folder) removeName(path string) error {
 	if err := f.hook("checkpoint.remove"); err != nil {
 		return err

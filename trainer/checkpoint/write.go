@@ -18,9 +18,9 @@ import (
 )
 
 // Write makes a file of the checkpoint from what fill writes, and returns its
-// size and SHA-256. When it returns nil the file is on the disk, whole and
-// under its name. When it fails there is no such file, or the one of before;
-// only when the folder could not be flushed may it be there all the same, whole.
+// size and SHA-256. If it returns nil, the file is on the disk, whole and under
+// its name. If it fails, there is no such file, or an earlier one. Only if the
+// folder could not be flushed may the new file be there, whole.
 func (f *Folder) Write(id, name string, fill func(io.Writer) error) (size int64, sum string, err error) {
 	if err := checkPlace(id, name); err != nil {
 		return 0, "", fmt.Errorf("checkpoint: write %s: %w", name, err)
@@ -32,8 +32,8 @@ func (f *Folder) Write(id, name string, fill func(io.Writer) error) (size int64,
 	return size, sum, nil
 }
 
-// WriteManifest makes the checkpoint one: to be called when every file that m
-// lists was written, wherever that is.
+// WriteManifest completes the checkpoint. The caller has written every file that
+// m lists, on whatever host.
 func (f *Folder) WriteManifest(m *Manifest) error {
 	b, err := m.Encode()
 	if err != nil {
@@ -51,9 +51,9 @@ func (f *Folder) WriteManifest(m *Manifest) error {
 	return nil
 }
 
-// put has no deferred clean-up: tests stop it anywhere, as a crash does.
+// put has no deferred clean-up, because tests stop it anywhere, as a crash does.
 func (f *Folder) put(id, name string, fill func(io.Writer) error) (int64, string, error) {
-	if err := f.makeFolders(f.dir); err != nil { // somebody may have removed it since
+	if err := f.makeFolders(f.dir); err != nil { // it may have been removed since OpenFolder
 		return 0, "", err
 	}
 	folder := filepath.Join(f.dir, id)
@@ -92,7 +92,7 @@ func (f *Folder) rename(from, to string) error {
 	return os.Rename(from, to)
 }
 
-// syncFolder makes names that were made or removed in a folder stay so.
+// syncFolder flushes a folder: names that were made or removed stay so.
 func (f *Folder) syncFolder(path string) error {
 	if err := f.hook("checkpoint.syncdir"); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (f *Folder) syncFolder(path string) error {
 	}
 	err = f.flush(folder)
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
-		err = nil // file systems that cannot do it for a folder say so
+		err = nil // of file systems that cannot flush a folder
 	}
 	if closed := folder.Close(); err == nil {
 		err = closed
@@ -146,5 +146,5 @@ func (s *sink) Write(b []byte) (int, error) {
 	n, err := s.file.Write(b)
 	s.hash.Write(b[:n]) // never fails
 	s.size += int64(n)
-	return n, cmp.Or(broken, cause(err)) // fill may put words around it
+	return n, cmp.Or(broken, cause(err)) // fill may wrap it
 }

@@ -12,116 +12,68 @@ import (
 	"time"
 )
 
-// ControlVersion is the version of the control channel's messages. A task
-// and an agent of different versions refuse each other at hello.
+// ControlVersion is the version of the control channel's messages. An agent refuses a
+// task of another version at its hello.
 const ControlVersion = 3
 
 // ControlKind says what a control message means.
 type ControlKind string
 
-// What a task says to its agent, and what an agent says to its task.
+// Messages of a task to its agent.
 const (
-	Hello     ControlKind = "hello"     // task: first message; Version is set
-	Heartbeat ControlKind = "heartbeat" // task: alive, at Step, having begun at From
-	Failed    ControlKind = "failed"    // task: about to exit, at Step, having begun at From; Cause, and Peer when a peer is to blame
-	Finished  ControlKind = "finished"  // task: done with its work, will exit with 0
-	Bears     ControlKind = "bears"     // chief: from now on the job goes on when another worker is lost
-	Stop      ControlKind = "stop"      // agent: end now, in good order
-	// Checkpoint asks the chief to save at the next step boundary, and is the
-	// chief's answer, one for each that it was asked: a checkpoint of Step is
-	// complete, or, with a Cause, there is none and that is why.
-	Checkpoint ControlKind = "checkpoint"
-	// Resume, from the agent: a chief that was asked to hold, by Request or one
-	// before it, goes on.
-	Resume ControlKind = "resume"
-	// Regroup, from the agent: give the generation up, and keep the process for
-	// the next one. Waiting, from the task: it has. Begin, from the agent: be the
-	// task that Next describes; the listening socket comes with the message.
-	Regroup ControlKind = "regroup"
-	Waiting ControlKind = "waiting"
-	Begin   ControlKind = "begin"
+	Hello         ControlKind = "hello"     // the first one; with Version
+	Heartbeat     ControlKind = "heartbeat" // the task is alive; with Step and From
+	Failed        ControlKind = "failed"    // it is about to exit; with Cause, Step, From, and Peer if a peer is to blame
+	Finished      ControlKind = "finished"  // it has done its work and will exit with status 0; with Step and From
+	ToleratesLoss ControlKind = "bears"     // chief: from now on the job goes on if another worker is lost
+)
+
+// Messages of an agent to its task. Checkpoint is also the chief's answer.
+const (
+	Stop       ControlKind = "stop"       // end now, in good order
+	Checkpoint ControlKind = "checkpoint" // save at the next step boundary; see the package's documentation
+	Resume     ControlKind = "resume"     // go on, if held by Request or an earlier one
 )
 
 // ControlMessage is one message on the control channel.
 type ControlMessage struct {
 	Kind    ControlKind `json:"kind"`
-	Version int         `json:"version,omitempty"`
-	Step    int64       `json:"step,omitempty"`
-	From    int64       `json:"from,omitempty"` // the steps behind which this generation went on
-	Cause   string      `json:"cause,omitempty"`
-	Peer    string      `json:"peer,omitempty"`
+	Version int         `json:"version,omitempty"` // of a Hello: the task's ControlVersion
+	Step    int64       `json:"step,omitempty"`    // last step that the task has made; 0 means none
+	From    int64       `json:"from,omitempty"`    // step after which its generation began
+	Cause   string      `json:"cause,omitempty"`   // why the task fails, or has no checkpoint
+	Peer    string      `json:"peer,omitempty"`    // the task that it blames, as "worker:1 on gpu02"
 
-	// Hold has a Checkpoint make the chief take no further step until Resume or
-	// Stop: the job goes on with Workers workers, without the tasks of Leaving (a
-	// list with spaces) and their hosts. Held, in the answer, is for how long it
-	// has been doing so.
-	//
-	// An answer carries the Request of what it answers.
-	Request int           `json:"request,omitempty"`
-	Hold    bool          `json:"hold,omitempty"`
-	Workers int           `json:"workers,omitempty"`
-	Leaving string        `json:"leaving,omitempty"`
-	Held    time.Duration `json:"held,omitempty"`
-
-	// What a Heartbeat, Failed and Finished tell of steps, beside Step and From.
-	// Those of a worker are its Group's, of workers that take every step together:
-	// one of Groups, of which there is one where nothing is said. Those of a server
-	// are in Made: by group, how many it has applied to all that it owns. Last says
-	// that the task makes no more of them and is exact about its group, or about
-	// all of which it says something.
-	//
-	// Cut is the chief's, where not all workers are in step: how many steps of each
-	// group the checkpoint holds that this generation went on from, by groups of
-	// the generation that made it.
-	//
-	// Where there are more than MaxGroups neither list is there.
-	Group  int     `json:"group,omitempty"`
-	Groups int     `json:"groups,omitempty"`
-	Last   bool    `json:"last,omitempty"`
-	Made   []int64 `json:"made,omitzero"`
-	Cut    []int64 `json:"cut,omitzero"`
-
-	// Keeps, in Hello, says that the process can be a task of one generation
-	// after the other; in Failed, that it does not exit but waits to be asked
-	// to Regroup, or to Stop.
-	Keeps bool  `json:"keeps,omitempty"`
-	Next  *Next `json:"next,omitempty"`
+	// These belong to Checkpoint and Resume.
+	Request int           `json:"request,omitempty"` // number of the request, also in its answer
+	Hold    bool          `json:"hold,omitempty"`    // request: take no step after saving until Resume or Stop
+	Workers int           `json:"workers,omitempty"` // with Hold: number of workers with which the job will go on
+	Leaving string        `json:"leaving,omitempty"` // with Hold: tasks that will leave, separated by spaces
+	Held    time.Duration `json:"held,omitempty"`    // answer: for how long the chief has held
 }
 
-// Next is what a process gets that becomes a task of another generation.
-type Next struct {
-	Environ [][]byte `json:"environ"` // NAME=VALUE, as Contract.Environ has it
-	Dir     []byte   `json:"dir"`     // the working folder
-}
+// maxControl bounds an encoded message in bytes, so that a faulty task cannot make its
+// agent allocate more.
+const maxControl = 64 << 10
 
-// MaxGroups bounds Made and Cut, of which one fits into a message.
-const MaxGroups = 4096
-
-// Bounds of an encoded message, so that a confused task cannot make its agent
-// allocate more. What begins a generation has the addresses of all tasks.
-const (
-	maxControl = 64 << 10
-	maxBegin   = 1 << 20
-)
-
-// controlWrite bounds one Send: the other side reads all the time, so a
-// channel that takes no bytes for this long is dead.
+// controlWrite bounds one Send. The other side reads all the time, so a channel that
+// takes no bytes for this long is dead.
 const controlWrite = 10 * time.Second
 
-// Control is one end of the control channel. Send may be called by any
-// goroutine, Receive by one at a time.
+// Control is one end of the control channel. Any goroutine may call Send; one at a
+// time may call Receive.
 type Control struct {
 	conn net.Conn
-	most uint32 // bytes of a message that comes
 	mu   sync.Mutex
-	torn error // why a message went out in part; nothing can follow it
+	torn error // why a message was sent in part, so that nothing can follow it; nil: none was
 }
 
-// NewControl wraps one end of a connected pair. It owns conn.
-func NewControl(conn net.Conn) *Control { return &Control{conn: conn, most: maxControl} }
+// NewControl returns the end of a control channel whose messages travel on conn. The
+// Control owns conn.
+func NewControl(conn net.Conn) *Control { return &Control{conn: conn} }
 
-// ControlPair returns the agent's end of a new control channel, and the file
-// that the task inherits. The caller closes both.
+// ControlPair returns the agent's end of a new control channel and the file that the
+// task inherits. The caller closes both.
 func ControlPair() (*Control, *os.File, error) {
 	fds, err := socketpair()
 	if err != nil {
@@ -131,14 +83,14 @@ func ControlPair() (*Control, *os.File, error) {
 	defer ours.Close() // FileConn works on its own copy
 	conn, err := net.FileConn(ours)
 	if err != nil {
-		theirs.Close()
+		theirs.Close() // nothing was written to it
 		return nil, nil, fmt.Errorf("control channel: %w", err)
 	}
 	return NewControl(conn), theirs, nil
 }
 
-// socketpair returns two connected descriptors, both close-on-exec before any
-// other goroutine can fork.
+// socketpair returns two connected descriptors. Both are close-on-exec before another
+// goroutine can fork.
 func socketpair() ([2]int, error) {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
@@ -161,39 +113,28 @@ func (c Contract) Control() (*Control, error) {
 	if err != nil {
 		return nil, fmt.Errorf("PLX_CONTROL_FD=%d: %w", c.ControlFD, err)
 	}
-	return &Control{conn: conn, most: maxBegin}, nil
+	return &Control{conn: conn}, nil
 }
 
 // Send writes one message, in bounded time.
-func (c *Control) Send(m ControlMessage) error { return c.send(m, nil) }
-
-// SendSocket is Send with a descriptor, of which the other side gets a copy.
-func (c *Control) SendSocket(m ControlMessage, fd int) error {
-	return c.send(m, syscall.UnixRights(fd))
-}
-
-func (c *Control) send(m ControlMessage, rights []byte) error {
+func (c *Control) Send(m ControlMessage) error {
 	body, err := json.Marshal(m)
 	if err != nil {
 		return fmt.Errorf("send %s: %w", m.Kind, err)
 	}
-	most := maxControl
-	if m.Kind == Begin {
-		most = maxBegin
-	}
-	if len(body) > most {
-		return fmt.Errorf("send %s: %d bytes, at most %d fit", m.Kind, len(body), most)
+	if len(body) > maxControl {
+		return fmt.Errorf("send %s: %d bytes, at most %d fit", m.Kind, len(body), maxControl)
 	}
 	frame := append(binary.LittleEndian.AppendUint32(nil, uint32(len(body))), body...)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.torn != nil {
-		return fmt.Errorf("send %s: an earlier message went out in part: %w", m.Kind, c.torn)
+		return fmt.Errorf("send %s: an earlier message was sent in part: %w", m.Kind, c.torn)
 	}
 	if err := c.conn.SetWriteDeadline(time.Now().Add(controlWrite)); err != nil {
 		return fmt.Errorf("send %s: %w", m.Kind, err)
 	}
-	n, err := c.write(frame, rights)
+	n, err := c.conn.Write(frame)
 	if err != nil && n > 0 {
 		c.torn = err
 	}
@@ -203,69 +144,37 @@ func (c *Control) send(m ControlMessage, rights []byte) error {
 	return nil
 }
 
-// write sends a frame, with rights on its first byte.
-func (c *Control) write(frame, rights []byte) (n int, err error) {
-	if len(rights) == 0 {
-		return c.conn.Write(frame)
-	}
-	local, ok := c.conn.(*net.UnixConn)
-	if !ok {
-		return 0, fmt.Errorf("a %T takes no descriptors", c.conn)
-	}
-	if n, _, err = local.WriteMsgUnix(frame, rights, nil); err != nil {
-		return n, err
-	}
-	rest, err := c.conn.Write(frame[n:])
-	return n + rest, err
-}
-
-// Receive reads one message. It blocks until there is one or the other side
-// is gone (io.EOF) or Close is called.
+// Receive reads one message. It blocks until one comes, the other side is gone
+// (io.EOF) or Close is called.
 func (c *Control) Receive() (ControlMessage, error) {
-	m, socket, err := c.ReceiveSocket()
-	if socket != nil {
-		socket.Close() // nobody asked for it
-	}
-	return m, err
-}
-
-// ReceiveSocket is Receive. socket, close-on-exec and the caller's to close, is
-// what came with the message, else nil.
-func (c *Control) ReceiveSocket() (m ControlMessage, socket *os.File, err error) {
+	var m ControlMessage
 	var size [4]byte
-	if socket, err = c.head(size[:]); err == nil {
-		err = c.body(binary.LittleEndian.Uint32(size[:]), &m)
+	if _, err := io.ReadFull(c.conn, size[:]); err != nil {
+		return m, err
 	}
-	if err != nil && socket != nil {
-		socket.Close() // of a message that is none
-		socket = nil
-	}
-	return m, socket, err
-}
-
-func (c *Control) body(n uint32, m *ControlMessage) error {
-	if n > c.most {
-		return fmt.Errorf("control message of %d bytes, at most %d are allowed", n, c.most)
+	n := binary.LittleEndian.Uint32(size[:])
+	if n > maxControl {
+		return m, fmt.Errorf("control message of %d bytes, at most %d are allowed", n, maxControl)
 	}
 	body := make([]byte, n)
 	if _, err := io.ReadFull(c.conn, body); err != nil {
-		if err == io.EOF { // not the end between two messages that it stands for
+		if err == io.EOF { // io.EOF means an end between two messages
 			err = io.ErrUnexpectedEOF
 		}
-		return fmt.Errorf("control message cut short: %w", err)
+		return m, fmt.Errorf("control message cut short: %w", err)
 	}
-	if err := json.Unmarshal(body, m); err != nil {
-		return fmt.Errorf("control message: %w", err)
+	if err := json.Unmarshal(body, &m); err != nil {
+		return m, fmt.Errorf("control message: %w", err)
 	}
-	return nil
+	return m, nil
 }
 
 // Close ends the channel. A blocked Receive returns.
 func (c *Control) Close() error { return c.conn.Close() }
 
-// inherited returns the descriptor that the variable named, close-on-exec so
-// that no child of the task keeps it. A child that inherits the variable
-// alone is told so: the number may be anything there, even the runtime's own.
+// inherited returns the descriptor that a variable names. It marks it close-on-exec, so
+// that no child of the task keeps it. In a child that inherits only the variable, the
+// number can mean any descriptor; inherited refuses one that is no socket.
 func inherited(fd int, name string) (*os.File, error) {
 	if fd < 3 {
 		return nil, fmt.Errorf("%s is not set: the task was not started by a launcher", name)

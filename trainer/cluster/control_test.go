@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -31,22 +30,12 @@ func controls(t *testing.T) (agent, task *Control) {
 	return agent, task
 }
 
-// most is a list that is as long as may be, of numbers of so many digits.
-func most(digits int) []int64 {
-	n := int64(1)
-	for range digits {
-		n *= 10
-	}
-	return slices.Repeat([]int64{n - 1}, MaxGroups)
-}
-
 func TestControlMessages(t *testing.T) {
 	agent, task := controls(t)
 	sent := []ControlMessage{
 		{Kind: Hello, Version: ControlVersion}, {Kind: Heartbeat, Step: 1 << 40},
 		{Kind: Failed, Cause: "it's \"broken\"\n", Peer: "worker:1 at 10.0.0.1:1"}, {Kind: Finished},
-		{Kind: Heartbeat, Step: 7, From: 5, Group: 2, Groups: 3, Last: true}, {Kind: Heartbeat, Made: []int64{0, 1 << 40}},
-		{Kind: Finished, Step: 9, From: 3, Groups: 2, Cut: []int64{3, 8}}, {Kind: Heartbeat, Made: most(9), Last: true}, {Kind: Failed, Cut: most(9)},
+		{Kind: Heartbeat, Step: 7, From: 5}, {Kind: Finished, Step: 9, From: 3},
 	}
 	for _, m := range sent {
 		if err := task.Send(m); err != nil {

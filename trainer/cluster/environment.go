@@ -12,34 +12,29 @@ import (
 	"strings"
 )
 
-// Contract is everything a launcher tells one task.
+// Contract is everything that a launcher tells one task.
 type Contract struct {
-	Job        string
-	Generation int // incarnation after restarts, from 0
-	Task       Task
-	// WorldSize is the number of workers; LocalRank and LocalWorldSize count
-	// the workers of the task's host. They mean nothing for a ps.
-	WorldSize, LocalRank, LocalWorldSize int
-	// FirstWorldSize is the number of workers in generation 0: what is to
-	// stay the same although hosts come and go is derived from it.
-	FirstWorldSize int
-	Cluster        Spec
-	ListenFD       int // open listening socket at Cluster.Addr(Task); 0: none
-	ControlFD      int // the task's end of the control channel; 0: none
-	SecretFile     string
+	Job            string
+	Generation     int // 0 at the job's start, one more after each restart
+	Task           Task
+	WorldSize      int    // number of workers; a ps is not told it, nor the next three
+	LocalRank      int    // index of the worker among those of its host
+	LocalWorldSize int    // number of workers on its host
+	FirstWorldSize int    // number of workers in generation 0; what must not change with the hosts is derived from it
+	Cluster        Spec   // data addresses of all tasks
+	ListenFD       int    // open listening socket at Cluster.Addr(Task); 0: none
+	ControlFD      int    // the task's end of the control channel; 0: none
+	SecretFile     string // path of the job's secret on the task's host
 	LogLevel       string
-	Dir            string // the task's folder on its host
-	Foreign        Foreign
-
-	// Checkpoints is the folder on the task's host below which a relative
-	// --ckpt-dir lies; it need not exist. "": there is none.
-	Checkpoints string
+	Dir            string  // the task's own folder on its host
+	Checkpoints    string  // folder below which a relative --ckpt-dir lies; it need not exist; "": none
+	Foreign        Foreign // for programs written for other launchers
 }
 
 // Foreign is what programs written for other launchers read.
 type Foreign struct {
-	MasterAddr string
-	MasterPort int
+	MasterAddr string // MASTER_ADDR: the chief's host
+	MasterPort int    // MASTER_PORT: a port that is reserved there
 	Cluster    Spec   // addresses for TF_CONFIG; the ports are reserved, not open
 	GroupRank  int    // index of the host among those with workers
 	Interface  string // network interface that carries the data address
@@ -47,8 +42,8 @@ type Foreign struct {
 	Threads    int    // OMP_NUM_THREADS; 0: not set
 }
 
-// Environ returns the contract as NAME=VALUE pairs. They are to be put behind
-// the user's own, so that they win.
+// Environ returns the contract as NAME=VALUE pairs. The launcher appends them to the
+// user's variables, so that they count.
 func (c Contract) Environ() []string {
 	cluster, err := json.Marshal(c.Cluster.lists())
 	if err != nil {
@@ -84,6 +79,8 @@ func (c Contract) Environ() []string {
 	return append(env, c.foreign()...)
 }
 
+// foreign returns the variables that other launchers set: RANK and WORLD_SIZE for
+// PyTorch, TF_CONFIG for TensorFlow, and their like.
 func (c Contract) foreign() []string {
 	f := c.Foreign
 	env := []string{
@@ -127,9 +124,9 @@ func (c Contract) tfConfig() string {
 	return string(text)
 }
 
-// FromEnvironment reads the contract of the running task, but for Foreign. ok
-// is false when there is none, that is when PLX_ROLE is not set. An incomplete
-// or contradictory contract is an error that names all that is wrong with it.
+// FromEnvironment reads the contract of the running task, without Foreign. ok is false
+// if PLX_ROLE is not set: no launcher has started this process. The error names
+// everything that is missing or contradictory.
 func FromEnvironment(getenv func(string) string) (c Contract, ok bool, err error) {
 	if getenv("PLX_ROLE") == "" {
 		return Contract{}, false, nil
@@ -158,13 +155,13 @@ func FromEnvironment(getenv func(string) string) (c Contract, ok bool, err error
 	if err := json.Unmarshal([]byte(getenv("PLX_CLUSTER")), &c.Cluster); err != nil {
 		r.failf("PLX_CLUSTER: %w", err)
 	}
-	if len(r.errs) == 0 { // else the parts that contradict each other are only half read
+	if len(r.errs) == 0 { // otherwise c is incomplete
 		r.check(c, rank)
 	}
 	return c, true, errors.Join(r.errs...)
 }
 
-// check looks for contradictions. rank is what PLX_RANK says.
+// check looks for contradictions. rank is the value of PLX_RANK.
 func (r *reader) check(c Contract, rank int) {
 	if c.Task.Role != Worker && c.Task.Role != PS {
 		r.failf("PLX_ROLE=%q: want worker or ps", c.Task.Role)
@@ -194,7 +191,7 @@ func (r *reader) check(c Contract, rank int) {
 }
 
 // Listener returns the task's open listening socket. It marks the descriptor
-// close-on-exec, so that no child of the task keeps the port.
+// close-on-exec, so that no child of the task keeps the port. It can be called once.
 func (c Contract) Listener() (net.Listener, error) {
 	f, err := inherited(c.ListenFD, "PLX_LISTEN_FD")
 	if err != nil {
@@ -208,7 +205,7 @@ func (c Contract) Listener() (net.Listener, error) {
 	return ln, nil
 }
 
-// Secret reads the job's secret, 32 bytes written in hex.
+// Secret reads the job's secret, SecretSize bytes in hex.
 func (c Contract) Secret() ([]byte, error) {
 	text, err := os.ReadFile(c.SecretFile)
 	if err != nil {
@@ -221,7 +218,7 @@ func (c Contract) Secret() ([]byte, error) {
 	return secret, nil
 }
 
-// reader collects what is wrong with a contract, so that all of it is told.
+// reader reads variables and collects everything that is wrong with them.
 type reader struct {
 	getenv func(string) string
 	errs   []error

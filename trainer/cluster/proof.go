@@ -16,8 +16,8 @@ import (
 // SecretSize is the size of a job's secret in bytes.
 const SecretSize = 32
 
-// ErrProof says that a peer could not prove the job's secret: a stranger, or
-// a task of another job or generation.
+// ErrProof says that a peer could not prove the job's secret: it belongs to no job, to
+// another job or to another generation.
 var ErrProof = errors.New("peer did not prove the job's secret")
 
 const (
@@ -26,20 +26,20 @@ const (
 	maxName    = 255
 )
 
-// Key proves membership in one generation of one job.
+// Key is the secret of one generation of one job.
 type Key [sha256.Size]byte
 
-// PeerKey derives the key of a generation from the job's secret, so that a
-// task of an earlier generation is refused.
+// PeerKey derives the key of a generation from the job's secret, so that tasks refuse
+// those of earlier generations.
 func PeerKey(secret []byte, generation int) Key {
 	mac := hmac.New(sha256.New, secret)
 	io.WriteString(mac, "plx peer key, generation "+strconv.Itoa(generation)) // a hash never fails to write
 	return Key(mac.Sum(nil))
 }
 
-// Dial proves self to the task called peer at the other end of conn and makes
-// it prove itself. It returns in bounded time: when ctx ends, or after its
-// deadline. On an error the caller closes conn.
+// Dial proves to the other end of conn that this task is called self and knows key. The
+// other end must prove that it is called peer and knows key. Dial returns when ctx ends, and after
+// 10 s at the latest. On an error the caller closes conn.
 //
 // Protocol (challenge and response, HMAC-SHA256, both names inside):
 //
@@ -68,7 +68,7 @@ func Dial(ctx context.Context, conn net.Conn, key Key, self, peer string) error 
 		return fmt.Errorf("prove to %s: %w", peer, err)
 	}
 	err := expect(conn, tag(key, "accept", self, peer, c, s))
-	if errors.Is(err, io.EOF) { // so does one that does not believe it
+	if errors.Is(err, io.EOF) { // a peer that refuses the proof closes the connection
 		err = fmt.Errorf("%w: connection closed", ErrProof)
 	}
 	if err != nil {
@@ -77,11 +77,13 @@ func Dial(ctx context.Context, conn net.Conn, key Key, self, peer string) error 
 	return nil
 }
 
-// Accept is the other side of [Dial]. It returns the dialler's name once that
-// has proved the secret and that it meant to reach self. Nothing that arrives
-// before is believed, and at most about 600 bytes of it are read. A dialler that
-// hangs up first is no [ErrProof]: one that gave up does that.
-func Accept(ctx context.Context, conn net.Conn, key Key, self string) (peer string, err error) {
+// Accept is the other side of [Dial]. It returns the dialler's name after the dialler
+// has proved that it knows key and means to reach self. Before that it reads at most
+// about 600 bytes. If the dialler hangs up, the error is not [ErrProof]: a dialler that
+// gives up does that.
+//
+// self returns what this task is called by a dialler of a name, which is not proved yet.
+func Accept(ctx context.Context, conn net.Conn, key Key, self func(dialler string) string) (peer string, err error) {
 	defer bound(ctx, conn)()
 	if err := expect(conn, []byte(proofMagic)); err != nil {
 		return "", err
@@ -107,8 +109,8 @@ func Accept(ctx context.Context, conn net.Conn, key Key, self string) (peer stri
 	if err := expect(conn, tag(key, "dial", peer, meant, c, s)); err != nil {
 		return "", err
 	}
-	if meant != self {
-		return "", fmt.Errorf("%s meant to reach %s, this is %s: %w", peer, meant, self, ErrProof)
+	if own := self(peer); meant != own {
+		return "", fmt.Errorf("%s meant to reach %s, this is %s: %w", peer, meant, own, ErrProof)
 	}
 	_, err = conn.Write(tag(key, "accept", peer, meant, c, s))
 	return peer, err
@@ -117,7 +119,7 @@ func Accept(ctx context.Context, conn net.Conn, key Key, self string) (peer stri
 func tag(key Key, side, dialler, acceptor string, c, s [nonceSize]byte) []byte {
 	mac := hmac.New(sha256.New, key[:])
 	for _, part := range [][]byte{[]byte(side), []byte(dialler), []byte(acceptor), c[:], s[:]} {
-		mac.Write([]byte{byte(len(part))}) // lengths keep two names from running together
+		mac.Write([]byte{byte(len(part))}) // lengths separate the two names
 		mac.Write(part)
 	}
 	return mac.Sum(nil)
@@ -144,11 +146,11 @@ func expect(r io.Reader, want []byte) error {
 	return nil
 }
 
-// proofTime bounds a handshake whose context has no deadline.
+// proofTime bounds a handshake.
 const proofTime = 10 * time.Second
 
-// bound makes conn's reads and writes end with ctx, at the latest after
-// proofTime. The function it returns takes the deadline away again.
+// bound makes conn's reads and writes fail after ctx has ended, or after proofTime.
+// release removes the deadline.
 func bound(ctx context.Context, conn net.Conn) (release func()) {
 	deadline := time.Now().Add(proofTime)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {

@@ -35,10 +35,13 @@ func dial(conn net.Conn, key Key, self, peer string) <-chan outcome {
 	return done
 }
 
+// named is a task that every dialler knows by one name.
+func named(self string) func(string) string { return func(string) string { return self } }
+
 func accept(conn net.Conn, key Key, self string) <-chan outcome {
 	done := make(chan outcome, 1)
 	go func() {
-		peer, err := Accept(context.Background(), conn, key, self)
+		peer, err := Accept(context.Background(), conn, key, named(self))
 		if err != nil {
 			conn.Close()
 		}
@@ -119,7 +122,7 @@ func TestASilentPeerIsLeft(t *testing.T) {
 	calls := map[string]func(context.Context, net.Conn) error{
 		"dial": func(ctx context.Context, c net.Conn) error { return Dial(ctx, c, key, "worker:0", "ps:0") },
 		"accept": func(ctx context.Context, c net.Conn) error {
-			_, err := Accept(ctx, c, key, "ps:0")
+			_, err := Accept(ctx, c, key, named("ps:0"))
 			return err
 		},
 	}
@@ -159,7 +162,7 @@ func TestCancelEndsAHandshake(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		time.AfterFunc(3*time.Second, cancel)
 		begun := time.Now()
-		if _, err := Accept(ctx, ours, key, "ps:0"); err == nil || time.Since(begun) != 3*time.Second {
+		if _, err := Accept(ctx, ours, key, named("ps:0")); err == nil || time.Since(begun) != 3*time.Second {
 			t.Errorf("%v after %v, want an error after 3s", err, time.Since(begun))
 		}
 	})
@@ -180,6 +183,15 @@ func (r *recorder) Read(p []byte) (int, error) {
 func (r *recorder) Write(p []byte) (int, error) {
 	r.written.Write(p)
 	return r.Conn.Write(p)
+}
+
+// Names that run together to the same bytes have different proofs.
+func TestTagSeparatesNames(t *testing.T) {
+	var key Key
+	var c, s [nonceSize]byte
+	if bytes.Equal(tag(key, "dial", "ab", "c", c, s), tag(key, "dial", "a", "bc", c, s)) {
+		t.Error("the proof of ab to c is that of a to bc")
+	}
 }
 
 func TestAReplayIsRefused(t *testing.T) {
@@ -321,7 +333,7 @@ func FuzzAccept(f *testing.F) {
 			written <- n + m
 		}()
 		go io.Copy(io.Discard, theirs)
-		if peer, err := Accept(context.Background(), ours, key, "ps:0"); err == nil {
+		if peer, err := Accept(context.Background(), ours, key, named("ps:0")); err == nil {
 			t.Errorf("%q proved the secret to be %q", first, peer)
 		}
 		ours.Close()

@@ -23,7 +23,7 @@ type Task struct {
 	Index int
 }
 
-// Chief is the worker that initialises, reports and saves.
+// Chief is worker 0, which initialises the variables, reports and saves.
 var Chief = Task{Role: Worker}
 
 func (t Task) String() string { return string(t.Role) + ":" + strconv.Itoa(t.Index) }
@@ -58,7 +58,7 @@ type Spec struct {
 	Worker []string `json:"worker"`
 }
 
-// Addr returns the address of t, or "" when the job has no such task.
+// Addr returns the address of t, or "" if the job has no such task.
 func (s Spec) Addr(t Task) string {
 	list := s.Worker
 	if t.Role == PS {
@@ -70,8 +70,8 @@ func (s Spec) Addr(t Task) string {
 	return list[t.Index]
 }
 
-// Set records the address of t, growing the list as needed. An index that
-// comes from another process is to be bounded before.
+// Set records the address of t and grows the list as needed. The caller must bound an
+// index that comes from another process.
 func (s *Spec) Set(t Task, addr string) {
 	list := &s.Worker
 	if t.Role == PS {
@@ -83,13 +83,13 @@ func (s *Spec) Set(t Task, addr string) {
 	(*list)[t.Index] = addr
 }
 
-// lists returns s with lists that are encoded as such even when they are
-// empty: programs in other languages count them.
+// lists returns s with empty lists instead of nil ones, which JSON would encode as
+// null: programs in other languages count the elements.
 func (s Spec) lists() Spec {
 	return Spec{PS: append([]string{}, s.PS...), Worker: append([]string{}, s.Worker...)}
 }
 
-// unaddressed returns the first task that has a place but no address.
+// unaddressed returns the first task that has an index but no address.
 func (s Spec) unaddressed() (Task, bool) {
 	if i := slices.Index(s.PS, ""); i >= 0 {
 		return Task{PS, i}, true

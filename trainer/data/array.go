@@ -6,13 +6,13 @@ import (
 	"math"
 )
 
-// Array is numbers in row-major order, as files of IDX and NumPy hold them.
+// Array is the numbers of an IDX or NumPy file, in row-major order.
 type Array struct {
-	// Shape holds the lengths by dimension, the slowest first. It is empty
+	// Shape holds the lengths of the dimensions, the slowest first. It is empty
 	// for a single number.
 	Shape []int
 	// Values is one of []uint8, []int8, []int16, []int32, []int64, []float32
-	// and []float64, as long as the product of the shape.
+	// and []float64. Its length is the product of the shape.
 	Values any
 }
 
@@ -21,8 +21,8 @@ type Number interface {
 	uint8 | int8 | int16 | int32 | int64 | float32 | float64
 }
 
-// ValuesOf returns an array's values, not a copy, or an error that names their
-// type when it is another.
+// ValuesOf returns an array's values without a copy. The error names their type
+// if it is another.
 func ValuesOf[T Number](a *Array) ([]T, error) {
 	values, ok := a.Values.([]T)
 	if !ok {
@@ -31,8 +31,8 @@ func ValuesOf[T Number](a *Array) ([]T, error) {
 	return values, nil
 }
 
-// Float32s returns an array's values as float32: the values themselves where
-// they are, else rounded to the nearest.
+// Float32s returns an array's values as float32, rounded to the nearest. If
+// they are float32 already it returns them without a copy.
 func (a *Array) Float32s() []float32 {
 	switch v := a.Values.(type) {
 	case []float32:
@@ -61,11 +61,11 @@ func rounded[T Number](from []T) []float32 {
 	return to
 }
 
-// maxDimensions is NumPy's own bound (IDX allows 255).
+// maxDimensions is NumPy's own bound; IDX allows 255.
 const maxDimensions = 32
 
-// elements is the product of a shape, or an error when it has negative lengths
-// or is more than max.
+// elements returns the product of a shape. It refuses negative lengths and a
+// product above max.
 func elements(shape []int, max int64) (int64, error) {
 	if len(shape) > maxDimensions {
 		return 0, fmt.Errorf("%d dimensions, at most %d are read", len(shape), maxDimensions)
@@ -94,10 +94,10 @@ func elements(shape []int, max int64) (int64, error) {
 type element struct {
 	name   string
 	size   int
-	decode func(order binary.ByteOrder, b []byte) any // whole elements
+	decode func(order binary.ByteOrder, b []byte) any // b holds whole elements
 }
 
-// The element types of both formats, by NumPy's name.
+// elementTypes are the element types of both formats, by NumPy's name.
 var elementTypes = map[string]element{
 	"u1": {"uint8", 1, func(_ binary.ByteOrder, b []byte) any { return b }},
 	"i1": {"int8", 1, func(_ binary.ByteOrder, b []byte) any {
@@ -128,8 +128,8 @@ func decoded[T Number](b []byte, size int, one func([]byte) T) []T {
 	return to
 }
 
-// takeArray reads the elements of a shape, the rest of a file.
-func (s *source) takeArray(shape []int, e element, order binary.ByteOrder) (*Array, error) {
+// takeArray reads the elements of a shape. They are the rest of a file.
+func (e element) takeArray(s *source, shape []int, order binary.ByteOrder) (*Array, error) {
 	n, err := elements(shape, maxBytes/int64(e.size))
 	if err != nil {
 		return nil, s.because(err)

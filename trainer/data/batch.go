@@ -3,11 +3,11 @@ package data
 import "fmt"
 
 // Scale turns pixels into numbers. The zero value divides by 255, into [0, 1].
-// With Mean and Std, one number for each channel, in units of [0, 1], the
-// number is (pixel/255 - mean)/std.
+// With Mean and Std, one number for each channel in units of [0, 1], the result
+// is (pixel/255 - mean)/std.
 type Scale struct{ Mean, Std []float32 }
 
-// tables is what each pixel becomes, by channel.
+// tables holds by channel what each pixel becomes.
 func (s Scale) tables() ([][256]float32, error) {
 	if len(s.Mean) != len(s.Std) {
 		return nil, fmt.Errorf("scale of pixels: %d means and %d deviations, want one of each for a channel", len(s.Mean), len(s.Std))
@@ -35,7 +35,7 @@ type Filler struct {
 	classes int
 }
 
-// NewFiller returns one for images of so many classes.
+// NewFiller returns a filler for images of a number of classes.
 func NewFiller(images Dataset[Image], classes int, s Scale) (*Filler, error) {
 	tables, err := s.tables()
 	if err != nil {
@@ -47,9 +47,9 @@ func NewFiller(images Dataset[Image], classes int, s Scale) (*Filler, error) {
 	return &Filler{images, tables, classes}, nil
 }
 
-// Fill writes the samples with the given indices: their pixels, scaled, to x,
-// of shape (len(indices), channels, height, width), and their labels, one-hot,
-// to y, of shape (len(indices), classes). Row i is sample indices[i].
+// Fill writes samples to a batch. Row i is sample indices[i]. It writes the
+// scaled pixels to x, of shape (len(indices), channels, height, width), and the
+// labels, one-hot, to y, of shape (len(indices), classes).
 func (f *Filler) Fill(indices []int, x, y []float32) error {
 	if len(y) != len(indices)*f.classes {
 		return fmt.Errorf("fill a batch: room for %d labels, want %d rows of %d", len(y), len(indices), f.classes)
@@ -86,36 +86,4 @@ func (f *Filler) scale(pixels []uint8, x []float32) {
 			to[i] = table[pixel]
 		}
 	}
-}
-
-// Gather copies the rows with the given indices from a matrix with rows of
-// width numbers to into, of shape (len(indices), width).
-func Gather[T Number](from []T, width int, indices []int, into []T) error {
-	if width < 1 || len(from)%width != 0 || len(into) != len(indices)*width {
-		return fmt.Errorf("gather rows of %d numbers: %d numbers hold no whole rows, or room for %d does not fit %d rows",
-			width, len(from), len(into), len(indices))
-	}
-	for i, index := range indices {
-		if err := checkIndex(index, len(from)/width); err != nil {
-			return fmt.Errorf("gather rows: %w", err)
-		}
-		copy(into[i*width:(i+1)*width], from[index*width:])
-	}
-	return nil
-}
-
-// OneHot writes labels to into, of shape (len(labels), classes): 1 at the
-// label, 0 elsewhere.
-func OneHot(labels []int, classes int, into []float32) error {
-	if classes < 1 || len(into) != len(labels)*classes {
-		return fmt.Errorf("one-hot labels: room for %d, want %d rows of %d", len(into), len(labels), classes)
-	}
-	clear(into)
-	for i, label := range labels {
-		if label < 0 || label >= classes {
-			return fmt.Errorf("one-hot labels: label %d of row %d, want 0 to %d", label, i, classes-1)
-		}
-		into[i*classes+label] = 1
-	}
-	return nil
 }

@@ -1,16 +1,16 @@
 package data
 
-// BatchesConfig says what batches of images are.
+// BatchesConfig describes batches of images.
 type BatchesConfig struct {
-	Pixels  int // of an image, all channels together
+	Pixels  int // pixels of an image, all channels together
 	Classes int
 	Scale   Scale
-	Batch   int    // images of the global batch, all workers together
-	Seed    uint64 // of the job
+	Batch   int    // images of the global batch, for all workers together
+	Seed    uint64 // seed of the job
 }
 
-// Batches are the batches of images that Epochs choose, as a Filler fills
-// them. Any number of goroutines may use them.
+// Batches are batches of images: Epochs choose the images, a Filler fills the
+// batches. Any number of goroutines may use them.
 type Batches struct {
 	epochs *Epochs
 	fill   *Filler
@@ -27,9 +27,9 @@ func NewBatches(images Dataset[Image], c BatchesConfig) (*Batches, error) {
 	return &Batches{epochs, fill, c}, err
 }
 
-// Rows returns the rows [lo, hi) of a step's batch in memory of their own:
-// pixels, of shape (hi-lo, channels, height, width), and labels, one-hot, of
-// shape (hi-lo, classes). Images of another size are an error.
+// Rows returns the rows [lo, hi) of a step's batch in new memory: pixels, of
+// shape (hi-lo, channels, height, width), and one-hot labels, of shape (hi-lo,
+// classes). An image of another size is an error.
 func (b *Batches) Rows(step, lo, hi int) (x, y []float32, err error) {
 	indices := b.epochs.Rows(step, lo, hi, nil)
 	x, y = make([]float32, len(indices)*b.config.Pixels), make([]float32, len(indices)*b.config.Classes)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Corpus is a text as the numbers of its words, in 4 bytes each. It does not
+// Corpus is a text as the numbers of its words, 4 bytes each. It does not
 // change; any goroutine may use it.
 type Corpus struct {
 	numbers []int32
@@ -14,17 +14,17 @@ type Corpus struct {
 }
 
 // ReadCorpus reads texts in UTF-8, packed with gzip or not, one after the
-// other, with a sentence on each line and spaces between its words, as the one
-// billion word benchmark has them. After each sentence comes the word end,
-// which must be in the vocabulary. Lines without words are passed over. A text
-// without words is an error, and one that has no word of the vocabulary.
+// other. Each line is a sentence with spaces between its words, as in the one
+// billion word benchmark. ReadCorpus adds the word end after each sentence; it
+// must be in the vocabulary. It skips lines without words. It refuses a text
+// without words or without a word of the vocabulary.
 func ReadCorpus(v *Vocabulary, end string, paths ...string) (*Corpus, error) {
 	last, ok := v.ids[end]
 	if !ok {
 		return nil, fmt.Errorf("read a text: the word %q, which ends sentences, is not in the vocabulary", end)
 	}
 	c, sentences := &Corpus{}, 0
-	for line, err := range Lines(paths...).All() {
+	for line, err := range Lines(paths...) {
 		if err != nil {
 			return nil, err
 		}
@@ -42,7 +42,7 @@ func ReadCorpus(v *Vocabulary, end string, paths ...string) (*Corpus, error) {
 	return c, nil
 }
 
-// add adds the words of a line and returns how many there are now in all.
+// add adds the words of a line and returns the number of words so far.
 func (c *Corpus) add(v *Vocabulary, words iter.Seq[string]) int {
 	for word := range words {
 		id, known := v.ids[word]
@@ -55,8 +55,8 @@ func (c *Corpus) add(v *Vocabulary, words iter.Seq[string]) int {
 	return len(c.numbers)
 }
 
-// words are the pieces of a line between blanks. Only those of ASCII divide
-// words: an unbreakable space is a part of one.
+// words returns the pieces of a line between blanks. Only ASCII blanks divide
+// words: an unbreakable space is part of a word.
 func words(line string) iter.Seq[string] {
 	return strings.FieldsFuncSeq(line, func(r rune) bool { return r == ' ' || r >= '\t' && r <= '\r' })
 }
@@ -64,17 +64,17 @@ func words(line string) iter.Seq[string] {
 // Len is the number of words, ends of sentences included.
 func (c *Corpus) Len() int { return len(c.numbers) }
 
-// Unknown is how many of them are not in the vocabulary.
+// Unknown is the number of words that are not in the vocabulary.
 func (c *Corpus) Unknown() int { return c.unknown }
 
-// String tells both.
+// String describes both numbers.
 func (c *Corpus) String() string {
 	return fmt.Sprintf("%d words, %.1f %% of them not in the vocabulary", c.Len(), 100*float64(c.unknown)/float64(c.Len()))
 }
 
-// Row begins to read one of `of` rows, which begin where the pieces of Range
-// do, behind its first skip words. A row has no end: after the text's last word
-// comes its first.
+// Row begins to read one of `of` rows after its first skip words. The rows
+// begin where the pieces of Range do. A row has no end: the text's first word
+// follows its last.
 func (c *Corpus) Row(row, of, skip int) (next func() int64) {
 	at, _ := Range(len(c.numbers), row, of)
 	at = (at + skip) % len(c.numbers)

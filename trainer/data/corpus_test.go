@@ -64,7 +64,7 @@ func TestFaultyCorpus(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	v, err := ReadVocabulary(file(t, "words", []byte("a\nb\n")), "b")
+	v, err := ReadWords(file(t, "words", []byte("a\nb\n")), 4, "<S>", "<UNK>")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestReadWords(t *testing.T) {
 	checkFaults(t, []faulty{
 		{"empty", nil, ": no words", ""},
 		{"empty line", []byte("a\n\nb"), ":2: an empty line", ""},
-		{"count first", []byte("12 a\n"), `:1: "12 a": want a word, and behind it its count`, ""},
+		{"count first", []byte("12 a\n"), `:1: "12 a": want a word, followed by its count`, ""},
 		{"negative", []byte("a -1\n"), `:1: "a -1"`, ""},
 		{"huge", []byte("a 18446744073709551616\n"), `:1: "a 1844`, ""},
 		{"three", []byte("a 1 b\n"), `:1: "a 1 b"`, ""},

@@ -13,7 +13,7 @@ import (
 
 // Table is a dataset of rows of numbers, all in memory.
 type Table[T float32 | float64] struct {
-	Columns []string // names, where the file has them; else empty
+	Columns []string // names of the columns; empty if the file has none
 	Width   int      // numbers in a row
 	Values  []T      // Len() x Width
 }
@@ -21,7 +21,7 @@ type Table[T float32 | float64] struct {
 // Len is the number of rows.
 func (t *Table[T]) Len() int { return len(t.Values) / max(1, t.Width) }
 
-// At returns row i, the table's own memory.
+// At returns row i in the table's own memory.
 func (t *Table[T]) At(i int) ([]T, error) {
 	if err := checkIndex(i, t.Len()); err != nil {
 		return nil, err
@@ -33,23 +33,23 @@ func (t *Table[T]) At(i int) ([]T, error) {
 // every column of a file without a header.
 type CSV struct {
 	Header bool // the first line names the columns
-	// Names or Indices (from 0) choose columns and their order; without
-	// either, every column is read.
+	// Names or Indices (from 0) choose columns and their order. Without either,
+	// every column is read.
 	Names   []string
 	Indices []int
-	Comma   rune // between fields; 0: a comma
-	Comment rune // lines that begin with it are passed over; 0: none
+	Comma   rune // separates fields; 0 means a comma
+	Comment rune // lines that begin with it are skipped; 0 means none
 }
 
-// ReadCSV reads the chosen columns of a file as numbers. It refuses rows of
-// another length than the first, fields that are empty or no number, and
-// numbers that are not finite or too large for T. Fields of other columns may
-// hold anything.
+// ReadCSV reads the chosen columns of a file as numbers. It refuses rows that
+// are longer or shorter than the first, empty fields, fields that are not
+// numbers, and numbers that are not finite or too large for T. Other columns
+// may hold anything.
 func ReadCSV[T float32 | float64](path string, c CSV) (*Table[T], error) {
-	return readFile(path, func(s *source) (*Table[T], error) { return decodeCSV[T](s, c) })
+	return readFile(path, func(s *source) (*Table[T], error) { return decodeCSV[T](c, s) })
 }
 
-func decodeCSV[T float32 | float64](s *source, c CSV) (*Table[T], error) {
+func decodeCSV[T float32 | float64](c CSV, s *source) (*Table[T], error) {
 	if err := c.validate(); err != nil {
 		return nil, fmt.Errorf("%s: %w", s.name, err)
 	}
@@ -84,7 +84,7 @@ func decodeCSV[T float32 | float64](s *source, c CSV) (*Table[T], error) {
 	return t, nil
 }
 
-// bounded is a reader that fails after so many bytes.
+// bounded is a reader that fails after a number of bytes.
 type bounded struct {
 	from io.Reader
 	left int64
@@ -113,8 +113,9 @@ func (c CSV) validate() error {
 	return nil
 }
 
-// columns reads the header, if there is one, and returns its names and the
-// indices of the chosen columns, nil for all of a file without a header.
+// columns reads the header, if there is one. It returns the names and the
+// indices of the chosen columns. Nil indices mean all columns of a file without
+// a header.
 func (c CSV) columns(r *csv.Reader, file string) (names []string, columns []int, err error) {
 	columns = slices.Clone(c.Indices)
 	if !c.Header {
@@ -140,8 +141,8 @@ func (c CSV) columns(r *csv.Reader, file string) (names []string, columns []int,
 	return names, columns, nil
 }
 
-// choose adds the columns chosen by name to those chosen by index and checks
-// that the header has them. Without a choice it takes all.
+// choose adds the columns chosen by name to those chosen by index, and checks
+// that the header has them. Without a choice it returns all columns.
 func (c CSV) choose(header []string, columns []int) ([]int, error) {
 	for _, name := range c.Names {
 		i := slices.Index(header, name)

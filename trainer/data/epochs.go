@@ -9,32 +9,32 @@ import (
 	"github.com/plx-run/plx/trainer/random"
 )
 
-// Last is what becomes of the samples at the end of an epoch that fill no
-// batch.
+// Last says what happens to the samples at the end of an epoch that do not fill
+// a batch.
 type Last int
 
 const (
-	// Drop leaves them out of this epoch; which samples these are differs
-	// from epoch to epoch. Every batch is full.
+	// Drop leaves them out of this epoch. They are other samples in each epoch.
+	// Every batch is full.
 	Drop Last = iota
-	// Keep makes a short batch of them: see Size.
+	// Keep makes a short batch of them; see Size.
 	Keep
 	// Wrap fills the batch with the first samples of the next epoch. Every
-	// batch is full; a sample can be in the batch twice, once for each epoch.
+	// batch is full. A sample can be in the batch twice, once for each epoch.
 	Wrap
 )
 
-// EpochsConfig says what the epochs are of.
+// EpochsConfig describes the epochs.
 type EpochsConfig struct {
-	Samples int    // in the dataset
-	Batch   int    // rows of the global batch, all workers together
-	Seed    uint64 // of the job
+	Samples int    // samples in the dataset
+	Batch   int    // rows of the global batch, for all workers together
+	Seed    uint64 // seed of the job
 	Last    Last
-	Ordered bool // every epoch in the dataset's own order, not shuffled
+	Ordered bool // epochs keep the dataset's order and are not shuffled
 }
 
-// maxSamples bounds samples and batch, so that products with a step's number
-// stay below 2^63 for a billion steps.
+// maxSamples bounds samples and batch. So products with a step's number stay
+// below 2^63 for a billion steps.
 const maxSamples = 1 << 32
 
 func (c EpochsConfig) validate() error {
@@ -53,24 +53,24 @@ func (c EpochsConfig) validate() error {
 	return nil
 }
 
-// Epochs says which samples are in the global batch of each step. Each epoch
-// is a permutation of the dataset that depends on the seed and the epoch's
-// number alone: every worker computes the same and takes its rows of it, so
-// that the global batch is the same for any number of workers. Any step can be
-// asked for at any time, from any goroutine.
+// Epochs says which samples are in the global batch of each step. Each epoch is
+// a permutation of the dataset that depends only on the seed and the epoch's
+// number. Every worker computes the same permutation and takes its rows of it,
+// so the global batch is the same for any number of workers. Any goroutine may
+// ask for any step at any time.
 type Epochs struct {
 	config EpochsConfig
 	stream random.Stream
 
 	mu     sync.Mutex
-	recent [2]drawn // a batch reaches into two epochs at most in most uses
+	recent [2]drawn // orders of two epochs: most batches reach into at most two
 	oldest int
 }
 
 // drawn is an epoch's order.
 type drawn struct {
 	epoch int
-	order permutation // nil: none yet
+	order permutation // nil if none was drawn yet
 }
 
 // NewEpochs checks the configuration.
@@ -81,12 +81,9 @@ func NewEpochs(c EpochsConfig) (*Epochs, error) {
 	return &Epochs{config: c, stream: random.New(c.Seed, "shuffle")}, nil
 }
 
-// Cursor is a place in the training data: so many whole epochs, and so many
-// samples of the next one. It is what a checkpoint keeps.
-type Cursor struct {
-	Epoch    int `json:"epoch"`
-	Position int `json:"position"`
-}
+// cursor is a place in the training data: a number of whole epochs, and a
+// number of samples of the next one.
+type cursor struct{ epoch, position int }
 
 // perEpoch is the number of steps in an epoch, for Drop and Keep.
 func (e *Epochs) perEpoch() int {
@@ -96,8 +93,7 @@ func (e *Epochs) perEpoch() int {
 	return e.config.Samples / e.config.Batch
 }
 
-// Steps is the number of steps after which every sample that the epochs do not
-// drop was in a batch as many times as there are epochs.
+// Steps returns the number of steps that a number of epochs takes.
 func (e *Epochs) Steps(epochs int) int {
 	if e.config.Last == Wrap {
 		return (epochs*e.config.Samples + e.config.Batch - 1) / e.config.Batch
@@ -105,59 +101,41 @@ func (e *Epochs) Steps(epochs int) int {
 	return epochs * e.perEpoch()
 }
 
-// Cursor is where a step's batch begins. Steps count from 0.
-func (e *Epochs) Cursor(step int) Cursor {
+// cursor returns where a step's batch begins. Steps count from 0.
+func (e *Epochs) cursor(step int) cursor {
 	if step < 0 {
 		panic(fmt.Sprintf("data: step %d of an epoch", step))
 	}
 	if e.config.Last == Wrap {
 		taken := step * e.config.Batch
-		return Cursor{taken / e.config.Samples, taken % e.config.Samples}
+		return cursor{taken / e.config.Samples, taken % e.config.Samples}
 	}
 	n := e.perEpoch()
-	return Cursor{step / n, step % n * e.config.Batch}
+	return cursor{step / n, step % n * e.config.Batch}
 }
 
-// Step is the step whose batch begins at a cursor; an error when none does,
-// as when the cursor is of a run with another batch or dataset.
-func (e *Epochs) Step(c Cursor) (int, error) {
-	step := -1
-	switch {
-	case c.Epoch < 0 || c.Position < 0 || c.Position >= e.config.Samples:
-	case e.config.Last == Wrap:
-		step = (c.Epoch*e.config.Samples + c.Position) / e.config.Batch
-	default:
-		step = c.Epoch*e.perEpoch() + c.Position/e.config.Batch
-	}
-	if step < 0 || e.Cursor(step) != c {
-		return 0, fmt.Errorf("epochs: no step begins at epoch %d, position %d, with %d samples in batches of %d",
-			c.Epoch, c.Position, e.config.Samples, e.config.Batch)
-	}
-	return step, nil
-}
-
-// Size is the number of rows in a step's batch: the configured one but for the
-// last of an epoch under Keep.
+// Size returns the number of rows in a step's batch. Under Keep the last batch
+// of an epoch can be short; every other batch has the configured size.
 func (e *Epochs) Size(step int) int {
 	if e.config.Last != Keep {
 		return e.config.Batch
 	}
-	return min(e.config.Batch, e.config.Samples-e.Cursor(step).Position)
+	return min(e.config.Batch, e.config.Samples-e.cursor(step).position)
 }
 
 // Rows appends the samples of rows [lo, hi) of a step's batch to into and
-// returns it. Rows that a short batch does not have are left out: with lo and
-// hi from the full batch a virtual worker can have fewer or none; with those
-// of Range(e.Size(step), v, V) they are spread evenly.
+// returns it. It leaves out rows that a short batch does not have. With lo and
+// hi of the full batch, a virtual worker can then have fewer rows or none. With
+// those of Range(e.Size(step), v, V) the rows are divided evenly.
 func (e *Epochs) Rows(step, lo, hi int, into []int) []int {
-	at, n := e.Cursor(step), e.config.Samples
+	at, n := e.cursor(step), e.config.Samples
 	hi = min(hi, e.Size(step))
 	if lo < 0 {
 		panic(fmt.Sprintf("data: row %d of a batch", lo))
 	}
 	for lo < hi {
-		position := at.Position + lo
-		order := e.order(at.Epoch + position/n)
+		position := at.position + lo
+		order := e.order(at.epoch + position/n)
 		end := min(hi, lo+n-position%n) // where this epoch ends
 		for i := position % n; lo < end; i, lo = i+1, lo+1 {
 			into = append(into, order.at(i))
@@ -184,8 +162,8 @@ func (e *Epochs) order(epoch int) permutation {
 	return d.order
 }
 
-// All is the sequence of steps from `from` up to but not including `to`, each
-// with the samples of rows [lo, hi) of its batch. The slice is the caller's.
+// All returns the steps from `from` up to but not including `to`, each with the
+// samples of rows [lo, hi) of its batch. The caller owns the slices.
 func (e *Epochs) All(from, to, lo, hi int) iter.Seq2[int, []int] {
 	return func(yield func(int, []int) bool) {
 		for step := from; step < to; step++ {

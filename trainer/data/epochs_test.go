@@ -1,7 +1,6 @@
 package data
 
 import (
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -140,34 +139,6 @@ func TestEpochsDiffer(t *testing.T) {
 	for step, rows := range e.All(2, 4, 10, 20) {
 		if !slices.Equal(rows, e.Rows(step, 10, 20, nil)) || step < 2 || step > 3 {
 			t.Errorf("step %d: %v", step, rows)
-		}
-	}
-}
-
-// A saved cursor leads to its step and no other run's cursor is taken for one.
-func TestCursors(t *testing.T) {
-	for _, last := range []Last{Drop, Keep, Wrap} {
-		e := mustEpochs(t, EpochsConfig{Samples: 103, Batch: 10, Last: last})
-		seen := map[Cursor]bool{}
-		for step := range 500 {
-			c := e.Cursor(step)
-			if back, err := e.Step(c); err != nil || back != step || seen[c] {
-				t.Fatalf("policy %d: step %d is at %+v, which is step %d, %v", last, step, c, back, err)
-			}
-			seen[c] = true
-		}
-		for epoch := range 10 {
-			for position := range 200 {
-				c := Cursor{epoch, position}
-				if _, err := e.Step(c); err == nil != seen[c] {
-					t.Fatalf("policy %d: cursor %+v: %v, a step begins there: %v", last, c, err, seen[c])
-				}
-			}
-		}
-		for _, c := range []Cursor{{-1, 0}, {0, -10}, {math.MaxInt, 0}, {math.MaxInt / 2, 10}, {0, math.MaxInt}} {
-			if step, err := e.Step(c); err == nil {
-				t.Errorf("policy %d: cursor %+v is step %d", last, c, step)
-			}
 		}
 	}
 }

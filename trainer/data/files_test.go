@@ -111,7 +111,7 @@ func TestMissingFilesAndFolders(t *testing.T) {
 			"csv": func() error { _, err := ReadCSV[float32](path, CSV{}); return err },
 			"c10": func() error { _, err := ReadCIFAR10(path); return err },
 			"txt": func() error {
-				for _, err := range Lines(path).All() {
+				for _, err := range Lines(path) {
 					return err
 				}
 				return nil

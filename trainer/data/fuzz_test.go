@@ -2,6 +2,7 @@ package data
 
 import (
 	"bytes"
+	"fmt"
 	"iter"
 	"math"
 	"os"
@@ -69,7 +70,6 @@ func FuzzCIFAR10(f *testing.F) {
 	})
 }
 
-// What is read is written and read again, the same.
 func FuzzNPY(f *testing.F) {
 	f.Add(npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }", "abcd"))
 	f.Add(npy(2, "{'descr': '>i8', 'fortran_order': True, 'shape': (), }", "abcdefgh"))
@@ -81,20 +81,22 @@ func FuzzNPY(f *testing.F) {
 			return
 		}
 		checkWhole(t, a)
-		var once, twice bytes.Buffer
-		if err := encodeNPY(&once, a); err != nil {
-			t.Fatal(err)
-		}
-		b, err := decodeNPY(opened(t, once.Bytes()))
-		if err != nil || !slices.Equal(a.Shape, b.Shape) {
-			t.Fatalf("%v: %v, %v", a, b, err)
-		}
-		if err := encodeNPY(&twice, b); err != nil || !bytes.Equal(once.Bytes(), twice.Bytes()) {
-			t.Fatalf("%v is read and written as another array: %v", a, err)
-		}
 	})
 }
 
+// written is a header as NumPy writes it.
+func written(h npyHeader) string {
+	order, shape := "False", ""
+	if h.fortran {
+		order = "True"
+	}
+	for _, n := range h.shape {
+		shape += fmt.Sprintf("%d, ", n)
+	}
+	return fmt.Sprintf("{'descr': '%s', 'fortran_order': %s, 'shape': (%s), }", h.descr, order, strings.TrimSuffix(shape, " "))
+}
+
+// A header that was read and written again is read as the same.
 func FuzzNPYHeader(f *testing.F) {
 	f.Add("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }   \n")
 	f.Add(`{"shape": (3L, 4), "fortran_order": True, "descr": '|O',}`)
@@ -104,8 +106,8 @@ func FuzzNPYHeader(f *testing.F) {
 		if err != nil || strings.Contains(h.descr, "'") {
 			return
 		}
-		if again, err := parseNPYHeader(h.String()); err != nil || !reflect.DeepEqual(again, h) {
-			t.Fatalf("%q is %+v, written %q and read as %+v, %v", text, h, h, again, err)
+		if again, err := parseNPYHeader(written(h)); err != nil || !reflect.DeepEqual(again, h) {
+			t.Fatalf("%q is %+v, written %q and read as %+v, %v", text, h, written(h), again, err)
 		}
 	})
 }
@@ -120,7 +122,7 @@ func FuzzCSV(f *testing.F) {
 			{Header: header, Comma: comma, Names: []string{name}},
 			{Header: header, Comma: comma, Indices: []int{int(index), 0}},
 		} {
-			table, err := decodeCSV[float32](opened(t, content), c)
+			table, err := decodeCSV[float32](c, opened(t, content))
 			if checkNamed(t, err); err != nil {
 				continue
 			}
@@ -136,18 +138,17 @@ func FuzzCSV(f *testing.F) {
 	})
 }
 
-// The lines are those that splitting at ends of line gives, however they are
-// cut into shards.
+// The lines are those that splitting at ends of line gives.
 func FuzzLines(f *testing.F) {
-	f.Add([]byte("one\ntwo\r\n\nthree"), uint8(3))
-	f.Add([]byte("\ufeff\n\xff"), uint8(1))
-	f.Add(zip(f, []byte("one\n")), uint8(2))
-	f.Fuzz(func(t *testing.T, content []byte, of uint8) {
+	f.Add([]byte("one\ntwo\r\n\nthree"))
+	f.Add([]byte("\ufeff\n\xff"))
+	f.Add(zip(f, []byte("one\n")))
+	f.Fuzz(func(t *testing.T, content []byte) {
 		path := filepath.Join(t.TempDir(), "fuzzed")
 		if err := os.WriteFile(path, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		whole, err := allLines(Lines(path).All())
+		whole, err := allLines(Lines(path))
 		if err != nil || bytes.HasPrefix(content, []byte{0x1f, 0x8b}) {
 			return
 		}
@@ -160,21 +161,6 @@ func FuzzLines(f *testing.F) {
 		}
 		if !slices.Equal(whole, want) {
 			t.Fatalf("lines %q, want %q", whole, want)
-		}
-		var parts []string
-		for shard := range int(of) {
-			s, err := ShardLines(path, shard, int(of))
-			if err != nil {
-				t.Fatal(err)
-			}
-			part, err := allLines(s.All())
-			if err != nil {
-				t.Fatal(err)
-			}
-			parts = append(parts, part...)
-		}
-		if of > 0 && !slices.Equal(parts, want) {
-			t.Fatalf("%d shards: %q, want %q", of, parts, want)
 		}
 	})
 }
@@ -189,22 +175,6 @@ func allLines(all iter.Seq2[string, error]) (lines []string, err error) {
 	return lines, nil
 }
 
-func FuzzVocabulary(f *testing.F) {
-	f.Add([]byte("<unk>\nthe\n"))
-	f.Add([]byte("a\n<unk>\r\na\n"))
-	f.Fuzz(func(t *testing.T, content []byte) {
-		v, err := decodeVocabulary(opened(t, content), "<unk>")
-		if checkNamed(t, err); err != nil {
-			return
-		}
-		for id := range v.Len() {
-			if v.ID(v.Token(id)) != id {
-				t.Fatalf("token %q of id %d has id %d", v.Token(id), id, v.ID(v.Token(id)))
-			}
-		}
-	})
-}
-
 // Whatever the file, ids are those of the tokens, the special ones the first,
 // none twice and no more than wanted.
 func FuzzWords(f *testing.F) {
@@ -212,7 +182,7 @@ func FuzzWords(f *testing.F) {
 	f.Add([]byte("a\r\n<S>\n7"), uint8(9))
 	f.Add([]byte("a 1\nb\n"), uint8(2))
 	f.Fuzz(func(t *testing.T, content []byte, most uint8) {
-		v, err := decodeWords(opened(t, content), int(most), "<S>", "<UNK>")
+		v, err := wordList{int(most), "<S>", "<UNK>"}.decode(opened(t, content))
 		if checkNamed(t, err); err != nil {
 			return
 		}

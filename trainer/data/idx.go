@@ -5,12 +5,13 @@ import (
 	"fmt"
 )
 
-// idxTypes are the element types of IDX by their code.
+// idxTypes are the element types of IDX, by their code.
 var idxTypes = map[byte]string{0x08: "u1", 0x09: "i1", 0x0b: "i2", 0x0c: "i4", 0x0d: "f4", 0x0e: "f8"}
 
-// ReadIDX reads a file in the IDX format of the MNIST data, packed with gzip
-// or not: two zero bytes, the element type, the number of dimensions, the
-// length of each as a big-endian uint32, and the elements, big-endian.
+// ReadIDX reads a file in the IDX format of the MNIST data, packed with gzip or
+// not. The file holds two zero bytes, the element type, the number of
+// dimensions, the length of each as a big-endian uint32, and the elements,
+// big-endian.
 func ReadIDX(path string) (*Array, error) { return readFile(path, decodeIDX) }
 
 func decodeIDX(s *source) (*Array, error) {
@@ -20,7 +21,7 @@ func decodeIDX(s *source) (*Array, error) {
 	}
 	name, known := idxTypes[head[2]]
 	if head[0] != 0 || head[1] != 0 || !known {
-		s.offset = 0
+		s.back(s.offset)
 		return nil, s.hinted("MNIST's files are named like train-images-idx3-ubyte.gz",
 			"not an IDX file: it begins with % x, want 00 00, an element type (08, 09, 0b, 0c, 0d, 0e) and the number of dimensions", head)
 	}
@@ -32,12 +33,12 @@ func decodeIDX(s *source) (*Array, error) {
 	for i := range shape {
 		shape[i] = int(binary.BigEndian.Uint32(lengths[4*i:]))
 	}
-	return s.takeArray(shape, elementTypes[name], binary.BigEndian)
+	return elementTypes[name].takeArray(s, shape, binary.BigEndian)
 }
 
-// ReadMNIST reads an images file and the labels file that belongs to it: 10
-// classes of grey images, one channel. It takes MNIST, Fashion-MNIST and what
-// else has their form.
+// ReadMNIST reads a file of images and the file of their labels: 10 classes of
+// grey images with one channel. It takes MNIST, Fashion-MNIST and other data of
+// this form.
 func ReadMNIST(images, labels string) (*Images, error) {
 	pixels, err := readBytes(images, 3, "images")
 	if err != nil {
@@ -62,7 +63,7 @@ func ReadMNIST(images, labels string) (*Images, error) {
 	return d, nil
 }
 
-// readBytes reads an IDX file that must hold bytes in so many dimensions.
+// readBytes reads an IDX file that must hold bytes with a number of dimensions.
 func readBytes(path string, dimensions int, what string) (*Array, error) {
 	a, err := ReadIDX(path)
 	if err != nil {

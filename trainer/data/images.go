@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Image is a sample: its pixels, channel after channel, row after row, and its
+// Image is a sample: its pixels, channel by channel and row by row, and its
 // class.
 type Image struct {
 	Pixels []uint8
@@ -23,7 +23,7 @@ type Images struct {
 // Len is the number of images.
 func (d *Images) Len() int { return len(d.Labels) }
 
-// At returns image i; its pixels are the dataset's own memory.
+// At returns image i. Its pixels are the dataset's own memory.
 func (d *Images) At(i int) (Image, error) {
 	if err := checkIndex(i, d.Len()); err != nil {
 		return Image{}, err
@@ -32,8 +32,8 @@ func (d *Images) At(i int) (Image, error) {
 	return Image{Pixels: d.Pixels[i*size : (i+1)*size : (i+1)*size], Label: int(d.Labels[i])}, nil
 }
 
-// The form of CIFAR-10: a record is a byte for the label and three channels of
-// 32 rows of 32.
+// A record of CIFAR-10 is one byte for the label and three channels of 32 rows
+// of 32 pixels.
 const (
 	cifarSide    = 32
 	cifarPixels  = 3 * cifarSide * cifarSide
@@ -41,8 +41,8 @@ const (
 	cifarClasses = 10
 )
 
-// ReadCIFAR10 reads the files of CIFAR-10's binary version, packed with gzip
-// or not, one after the other into one dataset.
+// ReadCIFAR10 reads files of CIFAR-10's binary version, packed with gzip or
+// not, one after the other into one dataset.
 func ReadCIFAR10(paths ...string) (*Images, error) {
 	if len(paths) == 0 {
 		return nil, fmt.Errorf("read CIFAR-10: no files named")
@@ -74,7 +74,7 @@ func (d *Images) appendCIFAR(s *source) error {
 			return err
 		}
 		if b[0] >= cifarClasses {
-			s.offset -= cifarRecord
+			s.back(cifarRecord)
 			return s.hinted("of CIFAR's versions the binary one of CIFAR-10 is read, not CIFAR-100, Python's or Matlab's",
 				"record %d: label %d, want 0 to %d", record, b[0], cifarClasses-1)
 		}

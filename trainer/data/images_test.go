@@ -112,27 +112,3 @@ func TestFillIsRefused(t *testing.T) {
 		t.Error("no classes are accepted")
 	}
 }
-
-func TestGatherAndOneHot(t *testing.T) {
-	into := make([]float64, 4)
-	if err := Gather([]float64{1, 2, 3, 4, 5, 6}, 2, []int{2, 0}, into); err != nil || !slices.Equal(into, []float64{5, 6, 1, 2}) {
-		t.Errorf("%v, %v", into, err)
-	}
-	for _, err := range []error{
-		Gather([]float64{1, 2, 3}, 2, []int{0, 1}, into), Gather(into, 0, nil, nil), Gather(into, 2, []int{0}, into),
-		Gather(into, 2, []int{0, 2}, into), Gather(into, 2, []int{0, -1}, into),
-	} {
-		if err == nil {
-			t.Error("a wrong Gather is accepted")
-		}
-	}
-	hot := []float32{7, 7, 7, 7, 7, 7}
-	if err := OneHot([]int{2, 0}, 3, hot); err != nil || !slices.Equal(hot, []float32{0, 0, 1, 1, 0, 0}) {
-		t.Errorf("%v, %v", hot, err)
-	}
-	for _, err := range []error{OneHot([]int{3, 0}, 3, hot), OneHot([]int{-1, 0}, 3, hot), OneHot([]int{1}, 3, hot), OneHot(nil, 0, nil)} {
-		if err == nil {
-			t.Error("wrong labels are accepted")
-		}
-	}
-}

@@ -7,23 +7,23 @@ import (
 	"github.com/plx-run/plx/trainer/random"
 )
 
-// MadeText is a text without end in which every second word, on the average,
-// is the one that always follows the word before. The others are drawn by
-// Zipf's law: words are numbered by how often they are drawn. What is in it
-// follows from the seed alone.
+// MadeText is an endless artificial text. On average, every second word is the
+// one that always follows the word before it. The other words are drawn by
+// Zipf's law: words are numbered by how often they are drawn. The text depends
+// only on the seed.
 type MadeText struct {
 	seed  uint64
 	words int
 }
 
-// MakeText makes a text of so many different words, at least one.
+// MakeText makes a text of a number of different words, at least one.
 func MakeText(seed uint64, words int) MadeText { return MadeText{seed, max(1, words)} }
 
-// Row begins to read one of many places in the text, behind its first skip
-// words. Rows have nothing in common but the rule.
+// Row begins to read the text at one of many places, after its first skip
+// words. Rows share only the rule.
 func (m MadeText) Row(row, skip int) (next func() int64) {
 	s, at, word := random.New(m.seed, "text").Derive(uint64(row)), skip, int64(0)
-	for ; at > 0; at-- { // back to a word that follows from no other
+	for ; at > 0; at-- { // go back to a word that was drawn
 		if rule, _ := s.Pair(uint64(at)); rule >= 0.5 {
 			break
 		}
@@ -48,12 +48,12 @@ func (m MadeText) following(word int64) int64 {
 	return int64(random.Zipf(u, m.words))
 }
 
-// Perplexity is the least that a model of the text can reach: the exponential
-// of the mean, over the words as often as they come, of the entropy of what
-// follows.
+// Perplexity is the least perplexity that a model of the text can reach. It is
+// the exponential of the mean entropy of the next word, over all words as often
+// as they occur.
 func (m MadeText) Perplexity() float64 {
 	chance, following := make([]float64, m.words), make([]int64, m.words)
-	drawn := 0.0 // the sum of what one word adds that is drawn only
+	drawn := 0.0 // sum of the surprises of words that are only drawn
 	for k := range chance {
 		chance[k], following[k] = random.ZipfChance(k, m.words), m.following(int64(k))
 		drawn += surprise(chance[k] / 2)
@@ -66,8 +66,8 @@ func (m MadeText) Perplexity() float64 {
 	return math.Exp(mean)
 }
 
-// String tells how many words there are, and the perplexity where that does
-// not take long.
+// String describes the number of words, and the perplexity if it is quick to
+// compute.
 func (m MadeText) String() string {
 	about := fmt.Sprintf("made of %d words", m.words)
 	if m.words <= 1<<20 {
@@ -76,8 +76,8 @@ func (m MadeText) String() string {
 	return about
 }
 
-// often is how often each word comes. A draw forgets all that was before, so
-// what is wrong in the beginning counts half in each round.
+// often computes how often each word occurs. A drawn word does not depend on
+// the words before it, so the error of the first guess halves in each round.
 func (m MadeText) often(chance []float64, following []int64) []float64 {
 	often, next := append([]float64{}, chance...), make([]float64, m.words)
 	for range 60 {

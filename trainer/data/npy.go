@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 )
 
@@ -14,13 +12,13 @@ import (
 // for NumPy arrays", and the module numpy.lib.format for versions 2 and 3).
 const npyMagic = "\x93NUMPY"
 
-// maxNPYHeader bounds the header, as NumPy itself does for files it does not
-// trust.
+// maxNPYHeader bounds the header. NumPy has the same bound for files that it
+// does not trust.
 const maxNPYHeader = 10000
 
-// ReadNPY reads a .npy file of version 1, 2 or 3: int8, int16, int32, int64,
-// uint8, float32 or float64 of either byte order, in C order. Arrays of two
-// dimensions or more in Fortran order and pickled objects are refused.
+// ReadNPY reads a .npy file of version 1, 2 or 3 with int8, int16, int32,
+// int64, uint8, float32 or float64 of either byte order, in C order. It refuses
+// Fortran order with two dimensions or more, and pickled objects.
 func ReadNPY(path string) (*Array, error) { return readFile(path, decodeNPY) }
 
 func decodeNPY(s *source) (*Array, error) {
@@ -40,17 +38,17 @@ func decodeNPY(s *source) (*Array, error) {
 		return nil, s.hinted("save it in C order: numpy.save(file, numpy.ascontiguousarray(array))",
 			"the array of shape %v is in Fortran order, which is not read", h.shape)
 	}
-	return s.takeArray(h.shape, e, order)
+	return e.takeArray(s, h.shape, order)
 }
 
-// takeNPYHeader reads up to where the values begin and returns the header's text.
+// takeNPYHeader reads up to the first value and returns the header's text.
 func (s *source) takeNPYHeader() (string, error) {
 	lead, err := s.take(int64(len(npyMagic))+2, "NumPy magic and version")
 	if err != nil {
 		return "", err
 	}
 	if !bytes.HasPrefix(lead, []byte(npyMagic)) {
-		s.offset = 0
+		s.back(s.offset)
 		return "", s.hinted("an .npz archive is unpacked first: it holds one .npy file for each array",
 			"not a .npy file: it begins with % x, want % x", lead[:len(npyMagic)], npyMagic)
 	}
@@ -78,8 +76,8 @@ func (s *source) takeNPYHeader() (string, error) {
 	return string(header), err
 }
 
-// element is the header's element type. NumPy writes |, < or > for the byte
-// order and a letter and a size for the type.
+// element returns the header's element type. NumPy writes |, < or > for the
+// byte order, then a letter and a size for the type.
 func (h npyHeader) element() (element, binary.ByteOrder, error) {
 	var order binary.ByteOrder = binary.LittleEndian
 	name := h.descr
@@ -98,100 +96,4 @@ func (h npyHeader) element() (element, binary.ByteOrder, error) {
 		return e, nil, fmt.Errorf("element type %q, want int8 to int64, uint8, float32 or float64", h.descr)
 	}
 	return e, order, nil
-}
-
-// WriteNPY writes an array as a .npy file of version 1, little-endian, in C
-// order. The file is new or overwritten; after an error it may be incomplete.
-func WriteNPY(path string, a *Array) (err error) {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := encodeNPY(f, a); err != nil {
-		return fmt.Errorf("%s: write: %w", path, err)
-	}
-	return nil
-}
-
-func encodeNPY(w io.Writer, a *Array) error {
-	descr, n, err := npyDescr(a.Values)
-	if err != nil {
-		return err
-	}
-	want, err := elements(a.Shape, maxBytes)
-	if err == nil && want != int64(n) {
-		err = fmt.Errorf("shape %v of %d values", a.Shape, n)
-	}
-	if err != nil {
-		return err
-	}
-	if _, err := w.Write(npyLead(npyHeader{descr: descr, shape: a.Shape})); err != nil {
-		return err
-	}
-	return writeValues(w, a.Values)
-}
-
-// npyLead is everything before the values; they begin at a multiple of 64.
-func npyLead(h npyHeader) []byte {
-	text := h.String()
-	before := len(npyMagic) + 4
-	text += strings.Repeat(" ", 63-(before+len(text))%64) + "\n"
-	lead := append([]byte(npyMagic), 1, 0)
-	lead = binary.LittleEndian.AppendUint16(lead, uint16(len(text)))
-	return append(lead, text...)
-}
-
-func npyDescr(values any) (descr string, n int, err error) {
-	switch v := values.(type) {
-	case []uint8:
-		return "|u1", len(v), nil
-	case []int8:
-		return "|i1", len(v), nil
-	case []int16:
-		return "<i2", len(v), nil
-	case []int32:
-		return "<i4", len(v), nil
-	case []int64:
-		return "<i8", len(v), nil
-	case []float32:
-		return "<f4", len(v), nil
-	case []float64:
-		return "<f8", len(v), nil
-	}
-	return "", 0, fmt.Errorf("values of type %T, want a slice of int8 to int64, uint8, float32 or float64", values)
-}
-
-// writeValues writes in pieces, so that no second copy of a large array is made.
-func writeValues(w io.Writer, values any) error {
-	switch v := values.(type) {
-	case []uint8:
-		_, err := w.Write(v)
-		return err
-	case []int8:
-		return writePieces(w, v)
-	case []int16:
-		return writePieces(w, v)
-	case []int32:
-		return writePieces(w, v)
-	case []int64:
-		return writePieces(w, v)
-	case []float32:
-		return writePieces(w, v)
-	case []float64:
-		return writePieces(w, v)
-	}
-	return nil
-}
-
-func writePieces[T Number](w io.Writer, v []T) error {
-	const piece = 8192
-	for len(v) > 0 {
-		n := min(piece, len(v))
-		if err := binary.Write(w, binary.LittleEndian, v[:n]); err != nil {
-			return err
-		}
-		v = v[n:]
-	}
-	return nil
 }

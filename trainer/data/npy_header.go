@@ -14,26 +14,9 @@ type npyHeader struct {
 	shape   []int
 }
 
-// String writes the header as NumPy does.
-func (h npyHeader) String() string {
-	var shape strings.Builder
-	for _, n := range h.shape {
-		fmt.Fprintf(&shape, "%d, ", n)
-	}
-	tuple := strings.TrimSuffix(shape.String(), " ")
-	if len(h.shape) > 1 {
-		tuple = strings.TrimSuffix(tuple, ",")
-	}
-	order := "False"
-	if h.fortran {
-		order = "True"
-	}
-	return fmt.Sprintf("{'descr': '%s', 'fortran_order': %s, 'shape': (%s), }", h.descr, order, tuple)
-}
-
-// parseNPYHeader reads the one dictionary with the three keys, each once and
-// in any order. It knows of Python strings without escapes, True and False,
-// and tuples of whole numbers, and no more.
+// parseNPYHeader reads a dictionary with three keys, each once and in any
+// order. It accepts Python strings without escapes, True and False, and tuples
+// of whole numbers, and nothing else.
 func parseNPYHeader(text string) (npyHeader, error) {
 	p := npyParser{rest: text}
 	var h npyHeader
@@ -50,7 +33,7 @@ func parseNPYHeader(text string) (npyHeader, error) {
 			return h, fmt.Errorf("key %q is there twice", key)
 		}
 		seen[key] = true
-		if err := p.value(key, &h); err != nil {
+		if err := h.value(&p, key); err != nil {
 			return h, err
 		}
 		if !p.accept(",") {
@@ -93,14 +76,14 @@ func (p *npyParser) expect(token string) error {
 }
 
 // value reads the colon and the value of a key.
-func (p *npyParser) value(key string, h *npyHeader) (err error) {
+func (h *npyHeader) value(p *npyParser, key string) (err error) {
 	if err := p.expect(":"); err != nil {
 		return err
 	}
 	switch key {
 	case "descr":
 		if p.accept("[") {
-			return errors.New("records with named fields are not read, save each field as an array")
+			return errors.New("records with named fields are not read: save each field as an array")
 		}
 		h.descr, err = p.quoted()
 	case "fortran_order":
@@ -133,8 +116,8 @@ func (p *npyParser) truth() (bool, error) {
 	return false, p.expect("False")
 }
 
-// tuple reads "()", "(3,)", "(3, 4)" and "(3, 4,)". "(3)" is a number in
-// Python, not a tuple.
+// tuple reads "()", "(3,)", "(3, 4)" and "(3, 4,)". In Python, "(3)" is a
+// number and not a tuple.
 func (p *npyParser) tuple() ([]int, error) {
 	if err := p.expect("("); err != nil {
 		return nil, err

@@ -3,7 +3,6 @@ package data
 import (
 	"encoding/binary"
 	"math"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -69,37 +68,6 @@ func TestFaultyNPY(t *testing.T) {
 		{"long", header("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }"), "more bytes follow the values", ""},
 	}, read)
 	checkBrokenPacking(t, header("{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }"), read)
-}
-
-// What is written is read again, and begins as NumPy's own files do.
-func TestWriteNPY(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.npy")
-	large := make([]float32, 20001)
-	for i := range large {
-		large[i] = float32(i) / 3
-	}
-	for _, a := range []Array{
-		{[]int{}, []float64{math.Pi}}, {[]int{2}, []int8{-1, 1}}, {[]int{2}, []int16{-300, 300}}, {[]int{1, 1, 1}, []int32{math.MinInt32}},
-		{[]int{2, 1}, []int64{math.MinInt64, 5}}, {[]int{3}, []uint8{1, 2, 255}}, {[]int{20001}, large}, {[]int{0, 5}, []float32{}},
-	} {
-		if err := WriteNPY(path, &a); err != nil {
-			t.Fatal(err)
-		}
-		got, err := ReadNPY(path)
-		if err != nil || !reflect.DeepEqual(*got, a) {
-			t.Errorf("%T of %v: %v, %v", a.Values, a.Shape, got, err)
-		}
-	}
-	lead := npyLead(npyHeader{descr: "<f4", shape: []int{3, 4}})
-	want := "\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }" + strings.Repeat(" ", 58) + "\n"
-	if string(lead) != want || len(lead)%64 != 0 {
-		t.Errorf("header %q, want %q", lead, want)
-	}
-	for _, a := range []Array{{[]int{2}, []int8{1}}, {[]int{1}, []string{"x"}}, {[]int{-1}, []int8{}}, {[]int{1}, nil}} {
-		if err := WriteNPY(path, &a); err == nil || !strings.Contains(err.Error(), path) {
-			t.Errorf("%v is written: %v", a, err)
-		}
-	}
 }
 
 func TestArrays(t *testing.T) {

@@ -9,11 +9,12 @@ import (
 // permutation maps 0..n-1 onto itself, each number once.
 type permutation interface{ at(i int) int }
 
-// maxTable is the number of samples up to which an epoch's order is a table.
-// Drawing one of this size takes a few milliseconds; above, no memory is used.
+// maxTable is the largest number of samples for which an epoch's order is a
+// table. Drawing a table of this size takes a few milliseconds. Larger orders
+// take no memory.
 const maxTable = 1 << 16
 
-// newPermutation draws one from a stream.
+// newPermutation draws a permutation from a stream.
 func newPermutation(n int, s random.Stream) permutation {
 	if n <= maxTable {
 		return newTable(n, s)
@@ -21,16 +22,16 @@ func newPermutation(n int, s random.Stream) permutation {
 	return newFeistel(n, s)
 }
 
-// inOrder is the permutation that leaves everything where it is.
+// inOrder is the identity.
 type inOrder struct{}
 
 func (inOrder) at(i int) int { return i }
 
-// table is a permutation written out.
+// table is a permutation as a table.
 type table []uint32
 
-// newTable draws every permutation with the same probability (Fisher and
-// Yates, Durstenfeld's form), but for a bias of n/2^64.
+// newTable draws every permutation with the same probability, but for a bias of
+// n/2^64 (Fisher and Yates, Durstenfeld's form).
 func newTable(n int, s random.Stream) table {
 	t := make(table, n)
 	for i := range t {
@@ -46,20 +47,20 @@ func newTable(n int, s random.Stream) table {
 
 func (t table) at(i int) int { return int(t[i]) }
 
-// feistel is a permutation that is computed at each place: a Feistel network
-// over the smallest power of two that holds n, its halves of one length or
-// differing by a bit, walked again until the result is below n (Black and
-// Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002). Fewer than
-// two walks are needed on average. It reaches a tiny part of all permutations,
-// as any generator with a seed of 64 bits does.
+// feistel is a permutation that is computed at each place. It is a Feistel
+// network over the smallest power of two that holds n, whose halves differ by
+// at most one bit. It is repeated until the result is below n (Black and
+// Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002); that takes
+// fewer than two repetitions on average. It reaches only a small part of all
+// permutations, like any generator with a seed of 64 bits.
 type feistel struct {
 	stream   random.Stream
 	n        uint64
 	low, top uint // bits in the lower and in the upper half
 }
 
-// feistelRounds is even, so that the halves end with the lengths they began
-// with, and above the four that make a permutation from random functions look
+// feistelRounds is even, so that the halves end with their first lengths. It is
+// above the four rounds that make a permutation of random functions look
 // random.
 const feistelRounds = 8
 

@@ -6,18 +6,17 @@ import (
 	"sync"
 )
 
-// Prefetch is the sequence that produce returns, made in the background up to
-// `ahead` items before they are asked for (at least one), in order, errors
-// included. It ends after the first error.
+// Prefetch returns the sequence that produce returns, computed in the
+// background up to `ahead` items (at least one) before they are needed. The
+// items keep their order. The sequence ends after the first error.
 //
-// When ctx ends, the sequence gives its error and ends. When the caller stops
-// ranging, or ctx ends, the context that produce was given ends, and the
-// sequence waits for the producer before it returns: a producer must end soon
-// after its context. No goroutine is left. Each range over the sequence calls
-// produce again.
+// When ctx ends, the sequence yields its error and ends. When the caller stops
+// ranging or ctx ends, Prefetch cancels the context of produce and waits for
+// the producer, so that no goroutine is left. A producer must therefore end
+// soon after its context. Each range over the sequence calls produce again.
 //
-// An item belongs to the caller until it asks for the next one. So a producer
-// that fills ahead+1 buffers in turn never touches one that is still read.
+// The caller owns an item until it asks for the next one. So a producer that
+// fills ahead+1 buffers in turn never writes to a buffer that is still read.
 func Prefetch[T any](ctx context.Context, ahead int, produce func(context.Context) iter.Seq2[T, error]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		inner, cancel := context.WithCancel(ctx)
@@ -37,7 +36,7 @@ func Prefetch[T any](ctx context.Context, ahead int, produce func(context.Contex
 	}
 }
 
-// item is what a producer made or why it could not.
+// item is a value of the producer, or its error.
 type item[T any] struct {
 	value T
 	err   error
@@ -52,18 +51,19 @@ func send[T any](ctx context.Context, items chan<- item[T], x item[T]) bool {
 	}
 }
 
-// deliver passes items on until there are no more, the caller stops or ctx ends.
+// deliver passes items on until there are no more, the caller stops, or ctx
+// ends.
 func deliver[T any](ctx context.Context, items <-chan item[T], yield func(T, error) bool) {
 	for {
 		var x item[T]
 		more := true
-		if ctx.Err() == nil { // an ended context goes before items that are ready
+		if ctx.Err() == nil { // an ended context takes precedence over items that are ready
 			select {
 			case x, more = <-items:
 			case <-ctx.Done():
 			}
 		}
-		// A producer that saw the context end closes without an item.
+		// A producer whose context ended closes the channel without an item.
 		if err := ctx.Err(); err != nil {
 			x, more = item[T]{err: context.Cause(ctx)}, true
 		}

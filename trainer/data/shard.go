@@ -2,32 +2,31 @@ package data
 
 import (
 	"fmt"
-	"slices"
 )
 
-// Part is what a dataset implements that is one data shard of a larger one. A
-// dataset of a program's own that wraps a data shard should pass it on; then
-// it is not sharded twice by mistake.
+// Part is implemented by a dataset that is one shard of a larger one. A dataset
+// that wraps a shard should implement it too; then it is not sharded twice by
+// mistake.
 type Part interface {
-	DataShard() (shard, of int) // of is 0 for what is no data shard
+	DataShard() (shard, of int) // of is 0 if the dataset is no shard
 }
 
-// nestedError is the refusal to shard what is a data shard already.
+// nestedError is the refusal to shard a shard.
 type nestedError struct{ shard, of int }
 
 func (e nestedError) Error() string {
-	return fmt.Sprintf("shard a dataset: it is data shard %d of %d already", e.shard, e.of)
+	return fmt.Sprintf("shard a dataset: it is already shard %d of %d", e.shard, e.of)
 }
 
 // Hint says what to do instead.
 func (nestedError) Hint() string {
-	return "shard once, the whole dataset; with more shards than one per worker, shard by the product"
+	return "shard the whole dataset once; for several virtual workers per worker, use the number of all virtual workers"
 }
 
-// checkShard refuses numbers that make no data shard and a second sharding.
+// checkShard refuses shards that do not exist and a second sharding.
 func checkShard(d any, shard, of int) error {
 	if of < 1 || shard < 0 || shard >= of {
-		return fmt.Errorf("shard a dataset: there is no data shard %d of %d, want 0 <= shard < of", shard, of)
+		return fmt.Errorf("shard a dataset: there is no shard %d of %d, want 0 <= shard < of", shard, of)
 	}
 	if p, ok := d.(Part); ok {
 		if shard, of := p.DataShard(); of > 0 {
@@ -43,13 +42,12 @@ type sharded[T any] struct {
 	shard, of int
 }
 
-// Shard is a data shard of d: the elements whose index is shard modulo of, in
-// order. All shards together hold each element once; their lengths differ by
-// one at most. A data shard of one is a data shard too: sharding it again is
-// an error, whatever the numbers.
+// Shard returns a shard of d: the elements whose index is shard modulo of, in
+// order. All shards together hold each element once; their lengths differ by at
+// most one. A shard of one is a shard too: sharding it again is an error.
 //
-// Sharded by virtual worker the samples of a virtual worker do not depend on
-// the number of workers; sharded by worker they do.
+// If the virtual workers shard a dataset, the samples of each do not depend on
+// the number of workers. If the workers do, they depend on it.
 func Shard[T any](d Dataset[T], shard, of int) (Dataset[T], error) {
 	if err := checkShard(d, shard, of); err != nil {
 		return nil, err
@@ -69,33 +67,10 @@ func (s sharded[T]) At(i int) (T, error) {
 
 func (s sharded[T]) DataShard() (shard, of int) { return s.shard, s.of }
 
-// ShardStream is Shard for a stream. Every shard reads the whole stream and
-// leaves out what is not its own; an error ends all of them.
-func ShardStream[T any](s Stream[T], shard, of int) (Stream[T], error) {
-	if err := checkShard(s, shard, of); err != nil {
-		return Stream[T]{}, err
-	}
-	all := func(yield func(T, error) bool) {
-		next := shard // how many elements to pass over
-		for x, err := range s.All() {
-			if err == nil && next > 0 {
-				next--
-				continue
-			}
-			if !yield(x, err) || err != nil {
-				return
-			}
-			next = of - 1
-		}
-	}
-	return Stream[T]{all: all, shard: shard, of: of}, nil
-}
-
-// Range is the half-open piece [lo, hi) of n things that belongs to shard of
-// `of`: [shard*n/of, (shard+1)*n/of), divided downwards. The pieces of all
-// shards follow one another, cover each thing once and differ by one in length
-// at most; with n < of some are empty. A shard that does not exist is a panic,
-// as an index out of range is.
+// Range returns the piece [lo, hi) of n things that belongs to a shard:
+// [shard*n/of, (shard+1)*n/of), rounded down. The pieces follow one another,
+// cover each thing once, and differ by at most one in length. With n < of some
+// are empty. Range panics if the shard does not exist.
 func Range(n, shard, of int) (lo, hi int) {
 	if n < 0 || of < 1 || shard < 0 || shard >= of {
 		panic(fmt.Sprintf("data: there is no shard %d of %d of %d things", shard, of, n))
@@ -103,17 +78,4 @@ func Range(n, shard, of int) (lo, hi int) {
 	// shard*n would overflow for large n: floor(s*n/of) = s*q + floor(s*r/of).
 	q, r := n/of, n%of
 	return shard*q + shard*r/of, (shard+1)*q + (shard+1)*r/of
-}
-
-// FileShards returns the files that belong to a data shard: the piece that
-// Range gives of the names in sorted order, as hosts list a folder in orders
-// of their own. With fewer files than shards some shards have none. The
-// argument is not changed.
-func FileShards(names []string, shard, of int) ([]string, error) {
-	if err := checkShard(nil, shard, of); err != nil {
-		return nil, err
-	}
-	sorted := slices.Sorted(slices.Values(names))
-	lo, hi := Range(len(sorted), shard, of)
-	return sorted[lo:hi:hi], nil
 }

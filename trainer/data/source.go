@@ -10,15 +10,15 @@ import (
 	"os"
 )
 
-// maxBytes bounds what one file may hold once it is unpacked.
+// maxBytes bounds the unpacked size of a file.
 const maxBytes = 16 << 30
 
-// formatError says where a file is not what it should be. Lines and bytes
-// count as editors and hexdump do: from 1 and from 0.
+// formatError says where a file is wrong. Lines count from 1, like in editors;
+// bytes count from 0, like in hexdump.
 type formatError struct {
 	file   string
-	line   int   // 0: not a text
-	offset int64 // where line is 0
+	line   int   // 0 if the file is not a text
+	offset int64 // used if line is 0
 	cause  error
 	hint   string
 }
@@ -32,7 +32,7 @@ func (e *formatError) Error() string {
 
 func (e *formatError) Unwrap() error { return e.cause }
 
-// hintedError is a formatError that knows what to do about it.
+// hintedError is a formatError with a hint.
 type hintedError struct{ *formatError }
 
 // Hint says what to do.
@@ -40,18 +40,17 @@ func (e hintedError) Hint() string { return e.hint }
 
 func (e hintedError) Unwrap() error { return e.formatError }
 
-// source reads a file from its beginning and knows where it is. Packed files
-// are unpacked; offsets are in the unpacked bytes.
+// source reads a file from its beginning and knows its place in it. It unpacks
+// packed files; offsets count unpacked bytes.
 type source struct {
 	name   string
 	reader *bufio.Reader
 	offset int64
-	size   int64       // of a file that is not packed, else unknown: -1
-	file   *os.File    // where a file was opened
-	close  []io.Closer // in this order
+	size   int64       // in bytes; -1 if it is unknown or the file is packed
+	close  []io.Closer // closed in this order
 }
 
-// openSource opens a file, packed with gzip or not, which its first bytes tell.
+// openSource opens a file. Its first bytes show whether it is packed with gzip.
 func openSource(path string) (*source, error) {
 	if path == "" {
 		return nil, errors.New("open a file: it has no name")
@@ -62,7 +61,7 @@ func openSource(path string) (*source, error) {
 	}
 	s, err := newSource(f, path)
 	if err == nil {
-		s.file, s.close = f, append(s.close, f)
+		s.close = append(s.close, f)
 		err = s.measure(f)
 	}
 	if err != nil {
@@ -71,7 +70,7 @@ func openSource(path string) (*source, error) {
 	return s, nil
 }
 
-// measure notes the size of a regular file that is not packed.
+// measure records the size of a regular file that is not packed.
 func (s *source) measure(f *os.File) error {
 	info, err := f.Stat()
 	if err == nil && info.Mode().IsRegular() && len(s.close) == 1 {
@@ -128,7 +127,7 @@ func (s *source) hinted(hint, format string, args ...any) error {
 	return hintedError{&formatError{file: s.name, offset: s.offset, cause: fmt.Errorf(format, args...), hint: hint}}
 }
 
-// because is an error of the file below, a broken gzip stream among them.
+// because is an error of the underlying file, such as a broken gzip stream.
 func (s *source) because(err error) error {
 	if err == io.ErrUnexpectedEOF {
 		err = fmt.Errorf("truncated: the gzip stream breaks off: %w", err)
@@ -136,7 +135,7 @@ func (s *source) because(err error) error {
 	return &formatError{file: s.name, offset: s.offset, cause: err}
 }
 
-// take reads n bytes of what. Memory grows with what the file really holds,
+// take reads n bytes of what. It allocates no more memory than the file holds,
 // whatever n says.
 func (s *source) take(n int64, what string) ([]byte, error) {
 	if n > maxBytes {
@@ -166,7 +165,7 @@ func (s *source) take(n int64, what string) ([]byte, error) {
 	return b, nil
 }
 
-// firstPiece is how much to allocate before anything is read: all of it where
+// firstPiece is the memory to allocate before anything is read: all of it if
 // the file is known to hold it.
 func (s *source) firstPiece(n int64) int64 {
 	if s.size >= 0 {
@@ -174,6 +173,12 @@ func (s *source) firstPiece(n int64) int64 {
 	}
 	return min(n, 1<<20)
 }
+
+// back moves the offset that errors name back by n bytes.
+func (s *source) back(n int64) { s.offset -= n }
+
+// passed moves the offset that errors name forward by n bytes.
+func (s *source) passed(n int64) { s.offset += n }
 
 func (s *source) truncated(what string, want, got int64) error {
 	return s.fault("%s: truncated: want %d bytes, the file has %d", what, want, max(0, got))

@@ -1,9 +1,11 @@
 package data
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"iter"
+	"slices"
+	"strconv"
 )
 
 // maxVocabulary bounds the tokens of a vocabulary: ids fit into an int32.
@@ -16,25 +18,80 @@ type Vocabulary struct {
 	unknown int
 }
 
-// ReadVocabulary reads a vocabulary file: a token on each line, whose id is
-// the number of lines before it. Every token that is not in the file counts as
-// the token unknown, which must be in it. Empty lines and tokens that are
-// there twice are errors.
-func ReadVocabulary(path, unknown string) (*Vocabulary, error) {
-	return readFile(path, func(s *source) (*Vocabulary, error) { return decodeVocabulary(s, unknown) })
+// ReadWords reads a vocabulary for ReadCorpus: a word on each line, alone or
+// followed by its count. The words end and unknown get the ids 0 and 1, even if
+// the file does not have them. The other words follow, the most frequent first:
+// by their counts, or in the file's order if it has no counts. Words beyond
+// most are left out. A word that occurs twice is an error.
+func ReadWords(path string, most int, end, unknown string) (*Vocabulary, error) {
+	return readFile(path, wordList{most, end, unknown}.decode)
 }
 
-func decodeVocabulary(s *source, unknown string) (*Vocabulary, error) {
-	v := &Vocabulary{ids: map[string]int{}}
-	if err := eachLine(s, v.add); err != nil {
+// wordList says how a vocabulary file is read.
+type wordList struct {
+	most         int // words to read
+	end, unknown string
+}
+
+func (w wordList) decode(s *source) (*Vocabulary, error) {
+	all, err := w.counts(s)
+	if err != nil {
 		return nil, err
 	}
-	id, ok := v.ids[unknown]
-	if !ok {
-		return nil, fmt.Errorf("%s: the token %q, which stands for unknown ones, is none of its %d tokens", s.name, unknown, v.Len())
+	slices.SortStableFunc(all, func(a, b counted) int { return cmp.Compare(b.count, a.count) })
+	v := &Vocabulary{ids: map[string]int{w.end: 0, w.unknown: 1}, tokens: []string{w.end, w.unknown}, unknown: 1}
+	if len(v.ids) < 2 || w.most < 2 {
+		return nil, fmt.Errorf("%s: at most %d words: want %q and another unknown word at least", s.name, w.most, w.end)
 	}
-	v.unknown = id
+	for _, c := range all {
+		if _, special := v.ids[c.word]; !special && v.Len() < w.most {
+			v.ids[c.word], v.tokens = v.Len(), append(v.tokens, c.word)
+		}
+	}
 	return v, nil
+}
+
+// counted is a word of a vocabulary file.
+type counted struct {
+	word  string
+	count uint64
+	given bool // the file gives the count
+}
+
+// counts reads a file's words in their order.
+func (w wordList) counts(s *source) (all []counted, err error) {
+	seen := Vocabulary{ids: map[string]int{}} // by line
+	l := lineReader{source: s, number: 1}
+	err = l.check(func(line string) error {
+		c, err := parseCounted(line)
+		if err != nil {
+			return err
+		}
+		if all = append(all, c); c.given != all[0].given {
+			return fmt.Errorf("%.80q: want a count on every line, or on none", line)
+		}
+		return seen.add(c.word)
+	})
+	if err == nil && len(all) == 0 {
+		err = fmt.Errorf("%s: no words", s.name)
+	}
+	return all, err
+}
+
+func parseCounted(line string) (counted, error) {
+	fields := slices.Collect(words(line))
+	if len(fields) == 0 {
+		return counted{}, errors.New("an empty line, want a word")
+	}
+	c := counted{word: fields[0], given: len(fields) > 1}
+	var err error
+	if c.given {
+		c.count, err = strconv.ParseUint(fields[1], 10, 64)
+	}
+	if err != nil || len(fields) > 2 {
+		return c, fmt.Errorf("%.80q: want a word, followed by its count or nothing", line)
+	}
+	return c, nil
 }
 
 func (v *Vocabulary) add(token string) error {
@@ -52,10 +109,10 @@ func (v *Vocabulary) add(token string) error {
 	return nil
 }
 
-// Len is the number of tokens, the unknown one included.
+// Len is the number of words, the unknown one included.
 func (v *Vocabulary) Len() int { return len(v.tokens) }
 
-// ID is a token's number, that of the unknown token where it has none.
+// ID returns a word's number, or the number of the unknown word.
 func (v *Vocabulary) ID(token string) int {
 	if id, ok := v.ids[token]; ok {
 		return id
@@ -63,15 +120,5 @@ func (v *Vocabulary) ID(token string) int {
 	return v.unknown
 }
 
-// Token is the token with a number, 0 <= id < Len().
+// Token returns the word with a number, 0 <= id < Len().
 func (v *Vocabulary) Token(id int) string { return v.tokens[id] }
-
-// Append appends the ids of tokens to ids and returns it:
-//
-//	ids = v.Append(ids[:0], strings.FieldsSeq(line))
-func (v *Vocabulary) Append(ids []int, tokens iter.Seq[string]) []int {
-	for token := range tokens {
-		ids = append(ids, v.ID(token))
-	}
-	return ids
-}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/plx-run/plx/trainer/executor/memory"
+	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -15,7 +17,7 @@ import (
 type failing struct {
 	gorgonia.Iop
 	how   *string
-	calls *[]Call
+	calls *[]operation.Call
 }
 
 func (f failing) Run(out gorgonia.Value, inputs ...gorgonia.Value) error {
@@ -29,11 +31,11 @@ func (f failing) Run(out gorgonia.Value, inputs ...gorgonia.Value) error {
 	return nil
 }
 
-func (f failing) Prepare(c Call) { *f.calls = append(*f.calls, c) }
-func (f failing) String() string { return "umbrella" }
+func (f failing) Prepare(c operation.Call) { *f.calls = append(*f.calls, c) }
+func (f failing) String() string           { return "umbrella" }
 
 func TestKernelAndContext(t *testing.T) {
-	how, calls := "", []Call(nil)
+	how, calls := "", []operation.Call(nil)
 	g := gorgonia.NewGraph()
 	x := leaf(g, tensor.Float32, "x", 2, 2)
 	y := must(gorgonia.ApplyOp(failing{how: &how, calls: &calls}, x))
@@ -41,7 +43,7 @@ func TestKernelAndContext(t *testing.T) {
 	p, err := Compile(g, Plan{Inputs: nodes{x}, Outputs: nodes{z}})
 	check(t, err)
 	copy(p.Input(0).Data().([]float32), []float32{1, 2, 3, 4})
-	c := Call{Step: 7, Leaf: 2, Leaves: 4, Seed: 9, Train: true}
+	c := operation.Call{Step: 7, VirtualWorker: 2, VirtualWorkers: 4, Seed: 9, Train: true}
 	if n := testing.AllocsPerRun(10, func() { calls = calls[:0]; _, err = p.Run(c, nil, nil) }); n != 0 || err != nil {
 		t.Errorf("a run allocates %v times, error %v", n, err)
 	}
@@ -78,7 +80,7 @@ func TestForeignOperations(t *testing.T) {
 	check(t, err)
 	n := &naive{map[*gorgonia.Node]gorgonia.Value{m.variables[0]: vs[0], m.variables[1]: vs[1]}, map[*gorgonia.Node]gorgonia.Value{}}
 	for range 2 {
-		_, err := p.Run(Call{}, nil, nil)
+		_, err := p.Run(operation.Call{}, nil, nil)
 		check(t, err)
 		for i, o := range m.outputs {
 			if got, want := fmt.Sprint(p.Output(i).Data()), fmt.Sprint(n.value(t, o).Data()); got != want {
@@ -99,10 +101,10 @@ func TestIndices(t *testing.T) {
 	p, err := Compile(g, Plan{Inputs: nodes{index}, Fixed: nodes{table}, FixedValues: []gorgonia.Value{value}, Loss: loss, Differentiate: nodes{table}, Outputs: nodes{index}})
 	check(t, err)
 	copy(p.Input(0).Ints(), []int{4, 0, 3})
-	gradient := aligned(5 * 2 * 8)
-	_, err = p.Run(Call{}, [][]byte{gradient}, nil)
+	gradient := memory.Aligned(5 * 2 * 8)
+	_, err = p.Run(operation.Call{}, [][]byte{gradient}, nil)
 	check(t, err)
-	x, got := floatsOf(t, value), view[float64](gradient)
+	x, got := floatsOf(t, value), memory.View[float64](gradient)
 	for row, times := range []float64{1, 0, 0, 1, 1} {
 		for i := range 2 {
 			if at := 2*row + i; got[at] != 2*times*x[at] {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/plx-run/plx/trainer/executor/memory"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -85,7 +86,7 @@ func (r *grower) grow() {
 	case op == 12:
 		n = r.broadcast(a)
 	}
-	if n != nil && !n.IsScalar() && elements(n.Shape()) < 400 {
+	if n != nil && !n.IsScalar() && memory.Elements(n.Shape()) < 400 {
 		r.pool = append(r.pool, n)
 	}
 }
@@ -156,7 +157,7 @@ func FuzzGraph(f *testing.F) {
 		if huge(want) {
 			return
 		}
-		s := compile(t, b, tensor.Float64, 5, false)
+		s := compiled(t, b, tensor.Float64, 5, false)
 		first := s.run(t)
 		same(t, first, want, 1e-9)
 		same(t, s.run(t), first, 0)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/trainer/blas"
+	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -19,14 +20,14 @@ func BenchmarkStep(b *testing.B) {
 	b.Log(lib)
 	defer blas.Use("gonum", 1)
 	model := mlp(64, 1024, 256, 256, 256, 32)
-	s := compile(b, model, tensor.Float32, 1, false)
+	s := compiled(b, model, tensor.Float32, 1, false)
 	calm(s.values)
 	vm := tapeFor(b, model)
 	defer vm.Close()
 	var here, tape []time.Duration
 	for range max(b.N, 20) {
 		start := time.Now()
-		_, err := s.program.Run(Call{Train: true}, s.gradients, nil)
+		_, err := s.program.Run(operation.Call{Train: true}, s.gradients, nil)
 		check(b, err)
 		here = append(here, time.Since(start))
 		start = time.Now()
@@ -63,7 +64,9 @@ func tapeFor(t testing.TB, b build) gorgonia.VM {
 func calm(weights []gorgonia.Value) {
 	for _, w := range weights {
 		x := w.Data().([]float32)
-		mulVS(x, x, float32(2/math.Sqrt(float64(w.Shape()[0]))))
+		for i := range x {
+			x[i] *= float32(2 / math.Sqrt(float64(w.Shape()[0])))
+		}
 	}
 }
 

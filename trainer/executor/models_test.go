@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/plx-run/plx/trainer/executor/memory"
+	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -84,15 +86,15 @@ func values(nodes gorgonia.Nodes, seed uint64, positive bool) []gorgonia.Value {
 }
 
 func valueOf(dt tensor.Dtype, shape tensor.Shape, scalar bool, next func() float64) gorgonia.Value {
-	b := aligned(elements(shape) * int(dt.Size()))
-	for i := range elements(shape) {
+	b := memory.Aligned(memory.Elements(shape) * int(dt.Size()))
+	for i := range memory.Elements(shape) {
 		if dt == tensor.Float32 {
-			view[float32](b)[i] = float32(next())
+			memory.View[float32](b)[i] = float32(next())
 		} else {
-			view[float64](b)[i] = next()
+			memory.View[float64](b)[i] = next()
 		}
 	}
-	v, err := wrap(dt, shape, scalar, b)
+	v, err := memory.Wrap(dt, shape, scalar, b)
 	if err != nil {
 		panic(err)
 	}
@@ -104,10 +106,10 @@ func floatsOf(t testing.TB, v gorgonia.Value) []float64 {
 	t.Helper()
 	n := 1
 	if d, ok := v.(*tensor.Dense); ok {
-		n = elements(d.Shape())
+		n = memory.Elements(d.Shape())
 	}
 	b := make([]byte, n*int(v.Dtype().Size()), n*int(v.Dtype().Size())+8)
-	if err := copyValue(b, v); err != nil {
+	if err := memory.Copy(b, v); err != nil {
 		t.Fatal(err)
 	}
 	return float64s(v.Dtype(), b)
@@ -115,10 +117,10 @@ func floatsOf(t testing.TB, v gorgonia.Value) []float64 {
 
 func float64s(dt tensor.Dtype, b []byte) []float64 {
 	if dt == tensor.Float64 {
-		return append([]float64(nil), view[float64](b)...)
+		return append([]float64(nil), memory.View[float64](b)...)
 	}
 	var out []float64
-	for _, x := range view[float32](b) {
+	for _, x := range memory.View[float32](b) {
 		out = append(out, float64(x))
 	}
 	return out
@@ -139,7 +141,7 @@ type session struct {
 	values    []gorgonia.Value // of the variables
 }
 
-func compile(t testing.TB, b build, dt tensor.Dtype, seed uint64, positive bool) *session {
+func compiled(t testing.TB, b build, dt tensor.Dtype, seed uint64, positive bool) *session {
 	t.Helper()
 	m := b(gorgonia.NewGraph(), dt)
 	s := &session{model: m, values: values(m.variables, seed, positive)}
@@ -152,19 +154,19 @@ func compile(t testing.TB, b build, dt tensor.Dtype, seed uint64, positive bool)
 		t.Fatal(err)
 	}
 	for i, v := range values(m.inputs, seed+1, positive) {
-		from, _ := raw(v)
-		to, _ := raw(s.program.Input(i))
+		from, _ := memory.Raw(v)
+		to, _ := memory.Raw(s.program.Input(i))
 		copy(to, from)
 	}
 	for _, n := range plan.Differentiate {
-		s.gradients = append(s.gradients, aligned(elements(n.Shape())*int(dt.Size())))
+		s.gradients = append(s.gradients, memory.Aligned(memory.Elements(n.Shape())*int(dt.Size())))
 	}
 	return s
 }
 
 func (s *session) run(t testing.TB) results {
 	t.Helper()
-	loss, err := s.program.Run(Call{Train: true}, s.gradients, nil)
+	loss, err := s.program.Run(operation.Call{Train: true}, s.gradients, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,8 +2,11 @@ package executor
 
 import (
 	"fmt"
+	"reflect"
+	"strings"
 	"testing"
 
+	"github.com/plx-run/plx/trainer/executor/memory"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -29,12 +32,11 @@ func (n *naive) value(t testing.TB, v *gorgonia.Node) gorgonia.Value {
 	case isConstant(v):
 		x = v.Value()
 	default:
-		below, err := children(v)
-		check(t, err)
 		var inputs []gorgonia.Value
-		for _, c := range below {
+		for _, c := range children(v) {
 			inputs = append(inputs, duplicate(t, c, n.value(t, c)))
 		}
+		var err error
 		x, err = v.Op().Do(inputs...)
 		if err != nil {
 			t.Fatalf("%v of %v: %v", v.Op(), shapesOf(inputs), err)
@@ -45,17 +47,31 @@ func (n *naive) value(t testing.TB, v *gorgonia.Node) gorgonia.Value {
 	return x
 }
 
+// isConstant reports whether a vertex is one of Gorgonia's constants.
+func isConstant(v *gorgonia.Node) bool {
+	return strings.Contains(fmt.Sprintf("%T", v.Op()), "gorgonia.constant")
+}
+
+// children are the inputs of a vertex. Gorgonia does not export them.
+func children(v *gorgonia.Node) (below gorgonia.Nodes) {
+	f := reflect.ValueOf(v).Elem().FieldByName("children")
+	for i := range f.Len() {
+		below = append(below, (*gorgonia.Node)(f.Index(i).UnsafePointer()))
+	}
+	return below
+}
+
 // duplicate copies x to the shape that the graph says it has.
 func duplicate(t testing.TB, v *gorgonia.Node, x gorgonia.Value) gorgonia.Value {
 	shape := v.Shape()
 	if v.IsScalar() {
 		shape = tensor.Shape{}
 	}
-	b := aligned(elements(shape) * int(x.Dtype().Size()))
-	if err := copyValue(b, x); err != nil {
-		t.Fatalf("%v: %v", label(v), err)
+	b := memory.Aligned(memory.Elements(shape) * int(x.Dtype().Size()))
+	if err := memory.Copy(b, x); err != nil {
+		t.Fatalf("%v: %v", v, err)
 	}
-	out, err := wrap(x.Dtype(), shape, v.IsScalar(), b)
+	out, err := memory.Wrap(x.Dtype(), shape, v.IsScalar(), b)
 	check(t, err)
 	return out
 }

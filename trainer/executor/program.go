@@ -2,138 +2,111 @@ package executor
 
 import (
 	"fmt"
-	"time"
 	"unsafe"
 
+	"github.com/plx-run/plx/trainer/executor/compile"
+	"github.com/plx-run/plx/trainer/executor/cpu"
+	"github.com/plx-run/plx/trainer/executor/memory"
+	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
 // Program runs what Compile was asked for. It is for one goroutine at a time.
 type Program struct {
-	// Trace, when it is set, is called after every instruction of a run with
-	// the name of its operation and vertex.
-	Trace func(name string, start, end time.Time)
-
-	instructions []instruction
-	contextual   []Contextual
-	inputs       []*tensor.Dense
-	outputs      []gorgonia.Value
-	loss         *vertex
-	gradients    []target
-	at           int // the instruction that is running
-	description  Description
+	compiled *compile.Program
+	machine  *cpu.Machine
+	inputs   []*tensor.Dense
+	outputs  []gorgonia.Value
 }
 
-type instruction struct {
-	kernel kernel
-	vertex *vertex
-	name   string
-	ready  []int // gradients to announce after it
-}
-
-// target is where a gradient goes.
-type target struct {
-	vertex *vertex // whose memory changes from run to run
-	name   string
-	length int
+func newProgram(compiled *compile.Program, machine *cpu.Machine) (*Program, error) {
+	p := &Program{compiled: compiled, machine: machine}
+	for i, v := range compiled.Inputs {
+		value, err := memory.Wrap(v.Dtype, v.Shape, false, machine.Input(i))
+		if err != nil {
+			return nil, fmt.Errorf("input %s: %w", v.Label(), err)
+		}
+		p.inputs = append(p.inputs, value.(*tensor.Dense))
+	}
+	for i, v := range compiled.Outputs {
+		value, err := memory.Wrap(v.Dtype, v.Shape, v.Scalar, machine.Output(i))
+		if err != nil {
+			return nil, fmt.Errorf("output %s: %w", v.Label(), err)
+		}
+		p.outputs = append(p.outputs, value)
+	}
+	return p, nil
 }
 
 // Input is the memory of input i, which the caller fills before Run.
 func (p *Program) Input(i int) *tensor.Dense { return p.inputs[i] }
 
-// Output is the value of output i after a run, valid until the next one.
+// Output is the value of output i after a run, valid until the next run.
 func (p *Program) Output(i int) gorgonia.Value { return p.outputs[i] }
 
-// Run computes. gradients[i] is row-major memory, aligned for its type, to
-// which the gradient of Plan.Differentiate[i] is written. ready(i), where
-// ready is not nil, is called once for each i, on this goroutine, as soon as
-// gradients[i] is complete and no instruction of this run will read variable
-// i or gradients[i] any more. The loss is 0 where the plan has none.
+// Run computes everything that the plan wants. It writes the gradient of
+// Plan.Differentiate[i] to gradients[i]: row-major memory, aligned for its
+// type. The loss is 0 if the plan has none.
 //
-// After an error the gradients that were not announced and the outputs hold
-// nothing of use; the next run is not affected.
-func (p *Program) Run(c Call, gradients [][]byte, ready func(i int)) (loss float64, err error) {
-	if err := p.bind(gradients); err != nil {
-		return 0, err
+// Run calls ready(i), if ready is not nil, once for each i, on this goroutine:
+// gradients[i] is complete, and no later instruction of this run reads variable
+// i or gradients[i].
+//
+// After an error, the outputs and the gradients that were not announced are
+// undefined. The next run is not affected.
+func (p *Program) Run(c operation.Call, gradients [][]byte, ready func(i int)) (loss float64, err error) {
+	if err := p.check(gradients); err != nil {
+		return 0, fmt.Errorf("run the program: %w", err)
 	}
-	p.at = -1
+	if err := p.prepare(c); err != nil {
+		return 0, fmt.Errorf("run the program: %w", err)
+	}
+	if err := p.machine.Run(gradients, ready); err != nil {
+		return 0, fmt.Errorf("run the program: %w", err)
+	}
+	return p.loss(), nil
+}
+
+// check wants memory of the right size and alignment for every gradient.
+func (p *Program) check(gradients [][]byte) error {
+	if len(gradients) != len(p.compiled.Gradients) {
+		return fmt.Errorf("memory for %d gradients, want %d", len(gradients), len(p.compiled.Gradients))
+	}
+	for i, g := range p.compiled.Gradients {
+		b := gradients[i]
+		if len(b) != g.Value.Length() {
+			return fmt.Errorf("gradient of %q: %d bytes of memory, want %d", g.Name, len(b), g.Value.Length())
+		}
+		if len(b) > 0 && uintptr(unsafe.Pointer(&b[0]))%g.Value.Dtype.Size() != 0 {
+			return fmt.Errorf("gradient of %q: its memory is not aligned for %v", g.Name, g.Value.Dtype)
+		}
+	}
+	return nil
+}
+
+// prepare tells the contextual operations about the run. A panic of an
+// operation becomes an error.
+func (p *Program) prepare(c operation.Call) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = p.failed(fmt.Errorf("%v", r))
+			err = fmt.Errorf("%v", r)
 		}
 	}()
-	for _, o := range p.contextual {
+	for _, o := range p.compiled.Contextual {
 		o.Prepare(c)
 	}
-	if err := p.run(ready); err != nil {
-		return 0, p.failed(err)
-	}
-	return p.readLoss(), nil
-}
-
-func (p *Program) run(ready func(i int)) error {
-	for i := range p.instructions {
-		in := &p.instructions[i]
-		p.at = i
-		if p.Trace != nil {
-			start := time.Now()
-			if err := in.kernel.run(); err != nil {
-				return err
-			}
-			p.Trace(in.name, start, time.Now())
-		} else if err := in.kernel.run(); err != nil {
-			return err
-		}
-		if ready != nil {
-			for _, g := range in.ready {
-				ready(g)
-			}
-		}
-	}
 	return nil
 }
 
-// bind points the gradients to where they are wanted.
-func (p *Program) bind(gradients [][]byte) error {
-	if len(gradients) != len(p.gradients) {
-		return fmt.Errorf("run the program: memory for %d gradients, want %d", len(gradients), len(p.gradients))
-	}
-	for i, t := range p.gradients {
-		b := gradients[i]
-		if len(b) != t.length {
-			return fmt.Errorf("run the program: gradient of %q: %d bytes of memory, want %d", t.name, len(b), t.length)
-		}
-		if t.length == 0 {
-			continue
-		}
-		if uintptr(unsafe.Pointer(&b[0]))%t.vertex.dtype.Size() != 0 {
-			return fmt.Errorf("run the program: gradient of %q: its memory is not aligned for %v", t.name, t.vertex.dtype)
-		}
-		switch cell := t.vertex.cell.(type) {
-		case *memory[float32]:
-			cell.data = view[float32](b)
-		case *memory[float64]:
-			cell.data = view[float64](b)
-		}
-	}
-	return nil
-}
-
-func (p *Program) readLoss() float64 {
-	if p.loss == nil {
+func (p *Program) loss() float64 {
+	if !p.compiled.HasLoss {
 		return 0
 	}
-	if p.loss.dtype == tensor.Float32 {
-		return float64(view[float32](p.loss.root.bytes)[0])
+	last := len(p.compiled.Outputs) - 1
+	b := p.machine.Output(last)
+	if p.compiled.Outputs[last].Dtype == tensor.Float32 {
+		return float64(memory.View[float32](b)[0])
 	}
-	return view[float64](p.loss.root.bytes)[0]
-}
-
-// failed names the instruction that an error came from.
-func (p *Program) failed(err error) error {
-	if p.at < 0 {
-		return fmt.Errorf("run the program: %w", err)
-	}
-	return fmt.Errorf("run the program: %s: %w", p.instructions[p.at].vertex.label(), err)
+	return memory.View[float64](b)[0]
 }

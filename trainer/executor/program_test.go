@@ -2,11 +2,12 @@ package executor
 
 import (
 	"slices"
-	"strings"
 	"sync"
 	"testing"
-	"time"
 
+	"github.com/plx-run/plx/trainer/executor/compile"
+	"github.com/plx-run/plx/trainer/executor/memory"
+	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -14,15 +15,15 @@ import (
 // The last layer's gradient is announced first, each once, and not before the
 // last instruction that reads its variable.
 func TestReadyOrder(t *testing.T) {
-	s := compile(t, mlp(4, 6, 5, 4, 3), tensor.Float32, 1, false)
+	s := compiled(t, mlp(4, 6, 5, 4, 3), tensor.Float32, 1, false)
 	var order []int
-	_, err := s.program.Run(Call{}, s.gradients, func(i int) { order = append(order, i) })
+	_, err := s.program.Run(operation.Call{}, s.gradients, func(i int) { order = append(order, i) })
 	check(t, err)
 	if !slices.Equal(order, []int{2, 1, 0}) {
 		t.Errorf("announced %v, want the last layer first", order)
 	}
-	first := slices.IndexFunc(s.program.instructions, func(in instruction) bool { return len(in.ready) > 0 })
-	if n := len(s.program.instructions); first > n*3/4 {
+	first := slices.IndexFunc(s.program.compiled.Instructions, func(in compile.Instruction) bool { return len(in.Ready) > 0 })
+	if n := len(s.program.compiled.Instructions); first > n*3/4 {
 		t.Errorf("the first gradient is announced after instruction %d of %d", first, n)
 	}
 }
@@ -32,18 +33,18 @@ func TestReadyOrder(t *testing.T) {
 func TestVariablesMayBeOverwrittenWhenReady(t *testing.T) {
 	for name, b := range map[string]build{"mlp": mlp(4, 6, 5, 4, 3), "conv": smallConv, "reads variables": readsVariables, "shared gradient": sharedGradient} {
 		t.Run(name, func(t *testing.T) {
-			want := compile(t, b, tensor.Float64, 1, false).run(t)
-			s := compile(t, b, tensor.Float64, 1, false)
+			want := compiled(t, b, tensor.Float64, 1, false).run(t)
+			s := compiled(t, b, tensor.Float64, 1, false)
 			got := results{gradients: make([][]float64, len(s.gradients))}
 			var err error
-			got.loss, err = s.program.Run(Call{}, s.gradients, func(i int) {
+			got.loss, err = s.program.Run(operation.Call{}, s.gradients, func(i int) {
 				if got.gradients[i] != nil {
 					t.Errorf("gradient %d is announced twice", i)
 				}
 				got.gradients[i] = float64s(tensor.Float64, s.gradients[i])
-				fill(view[float64](s.gradients[i]), 1e30)
-				b, _ := raw(s.values[i])
-				fill(view[float64](b), 1e30)
+				poison(memory.View[float64](s.gradients[i]))
+				b, _ := memory.Raw(s.values[i])
+				poison(memory.View[float64](b))
 			})
 			check(t, err)
 			for i := range s.model.outputs {
@@ -51,6 +52,12 @@ func TestVariablesMayBeOverwrittenWhenReady(t *testing.T) {
 			}
 			same(t, got, want, 0)
 		})
+	}
+}
+
+func poison(x []float64) {
+	for i := range x {
+		x[i] = 1e30
 	}
 }
 
@@ -83,7 +90,7 @@ func TestOutputsAreNotOverwritten(t *testing.T) {
 		}
 		return m
 	}
-	same(t, compile(t, every, tensor.Float64, 1, false).run(t), naively(t, every, tensor.Float64, 1, false), 1e-12)
+	same(t, compiled(t, every, tensor.Float64, 1, false).run(t), naively(t, every, tensor.Float64, 1, false), 1e-12)
 }
 
 func TestEvaluation(t *testing.T) {
@@ -93,9 +100,9 @@ func TestEvaluation(t *testing.T) {
 		m.loss = nil
 		return m
 	}
-	s := compile(t, b, tensor.Float32, 1, false)
+	s := compiled(t, b, tensor.Float32, 1, false)
 	same(t, s.run(t), naively(t, b, tensor.Float32, 1, false), 1e-5)
-	if n := len(s.program.Describe().Instructions); n > 15 {
+	if n := len(s.program.compiled.Instructions); n > 15 {
 		t.Errorf("an evaluation takes %d instructions: gradients are computed", n)
 	}
 }
@@ -110,30 +117,16 @@ func TestMerging(t *testing.T) {
 		logarithm := must(gorgonia.LogSoftMax(must(gorgonia.Sqrt(scaled)), 1))
 		return model{g, nil, nodes{a, tall}, nil, nodes{soft, logarithm}}
 	}
-	same(t, compile(t, b, tensor.Float64, 1, true).run(t), naively(t, b, tensor.Float64, 1, true), 1e-12)
-
-	forged := newBuilder(Plan{})
-	g := gorgonia.NewGraph()
-	a := leaf(g, tensor.Float64, "a", 3, 4)
-	forged.roles[a] = operation{kind: kindInput}
-	in, err := forged.vertex(a)
-	check(t, err)
-	var vs []*vertex
-	for _, op := range []operation{{kind: kindSoftMax, axes: []int{1}}, {kind: kindSoftMax, axes: []int{1}, log: true}, {kind: kindSoftMax, axes: []int{1}}, {kind: kindSoftMax, axes: []int{0}}} {
-		vs = append(vs, forged.merge(forged.make(a, op, []*vertex{in})))
-	}
-	if vs[0] == vs[1] || vs[0] != vs[2] || vs[0] == vs[3] {
-		t.Errorf("merged: softmax with its logarithm %t, with itself %t, with another axis %t", vs[0] == vs[1], vs[0] == vs[2], vs[0] == vs[3])
-	}
+	same(t, compiled(t, b, tensor.Float64, 1, true).run(t), naively(t, b, tensor.Float64, 1, true), 1e-12)
 }
 
-// Four lanes run at the same time and share their variables.
-func TestLanes(t *testing.T) {
-	const lanes = 4
-	want := compile(t, smallConv, tensor.Float32, 1, false).run(t)
-	shared := compile(t, smallConv, tensor.Float32, 1, false)
+// Four replicas run at the same time and share their variables.
+func TestReplicas(t *testing.T) {
+	const replicas = 4
+	want := compiled(t, smallConv, tensor.Float32, 1, false).run(t)
+	shared := compiled(t, smallConv, tensor.Float32, 1, false)
 	sessions := []*session{shared}
-	for range lanes - 1 {
+	for range replicas - 1 {
 		m := smallConv(gorgonia.NewGraph(), tensor.Float32)
 		s := &session{model: m, values: shared.values}
 		var err error
@@ -143,11 +136,11 @@ func TestLanes(t *testing.T) {
 			check(t, tensor.Copy(s.program.Input(i), shared.program.Input(i)))
 		}
 		for _, g := range shared.gradients {
-			s.gradients = append(s.gradients, aligned(len(g)))
+			s.gradients = append(s.gradients, memory.Aligned(len(g)))
 		}
 		sessions = append(sessions, s)
 	}
-	all := make([]results, lanes)
+	all := make([]results, replicas)
 	var wg sync.WaitGroup
 	for i, s := range sessions {
 		wg.Go(func() {
@@ -162,55 +155,65 @@ func TestLanes(t *testing.T) {
 	}
 }
 
-func TestTraceAndDescribe(t *testing.T) {
-	s := compile(t, smallConv, tensor.Float32, 1, false)
-	d := s.program.Describe()
-	var names []string
-	s.program.Trace = func(name string, start, end time.Time) {
-		if end.Before(start) {
-			t.Errorf("%s ends before it starts", name)
-		}
-		names = append(names, name)
-	}
-	s.run(t)
-	if len(names) != len(d.Instructions) {
-		t.Fatalf("%d instructions traced, %d described", len(names), len(d.Instructions))
-	}
+// Every instruction reads what was computed before it.
+func TestInstructionOrder(t *testing.T) {
+	s := compiled(t, smallConv, tensor.Float32, 1, false)
 	announced := 0
-	computed := map[int]bool{}
-	for i, in := range d.Instructions {
-		if in.Name != names[i] {
-			t.Errorf("instruction %d is called %q and %q", i, in.Name, names[i])
-		}
+	computed := map[*compile.Value]bool{}
+	for _, in := range s.program.compiled.Instructions {
 		announced += len(in.Ready)
-		for _, from := range d.Vertices[in.Vertex].Inputs {
-			v := d.Vertices[from]
-			root := d.Vertices[v.SharesOf]
-			if (root.Memory == "arena" || strings.HasPrefix(root.Memory, "gradient")) && v.Operation != "alias" && !computed[from] {
-				t.Errorf("%s reads %s, which is not computed yet", in.Name, v.Name)
+		for _, from := range in.Value.Inputs {
+			switch from.Root.Place.Area {
+			case compile.InArena, compile.InGradients:
+				if !computed[from] && from.Op.Kind != compile.Alias {
+					t.Errorf("%s reads %s, which is not computed yet", in.Value.Label(), from.Label())
+				}
 			}
 		}
-		computed[in.Vertex] = true
+		computed[in.Value] = true
 	}
-	if announced != 3 || d.Arena == 0 {
-		t.Errorf("%d gradients announced, arena of %d bytes", announced, d.Arena)
+	if announced != 3 || s.program.compiled.ArenaBytes == 0 {
+		t.Errorf("%d gradients announced, arena of %d bytes", announced, s.program.compiled.ArenaBytes)
 	}
 }
 
-// Memory that is alive at the same time must not overlap, checked without the
-// planner's own words: every value is poisoned as soon as it is dead.
+// lifetime is the first and the last instruction that reads or writes a root.
+type lifetime struct{ first, last int }
+
+// lifetimes finds them from the instructions, without the planner.
+func lifetimes(p *compile.Program) map[*compile.Value]lifetime {
+	all := map[*compile.Value]lifetime{}
+	touch := func(v *compile.Value, at int) {
+		l, known := all[v.Root]
+		if !known {
+			l.first = at
+		}
+		l.last = max(l.last, at)
+		all[v.Root] = l
+	}
+	for i, in := range p.Instructions {
+		touch(in.Value, i)
+		for _, v := range in.Value.Inputs {
+			touch(v, i)
+		}
+	}
+	for _, v := range p.Outputs {
+		touch(v, len(p.Instructions))
+	}
+	return all
+}
+
+// Values that are alive at the same time do not overlap.
 func TestMemoryPlan(t *testing.T) {
 	for name, b := range map[string]build{"mlp": mlp(4, 6, 5, 4, 3), "conv": smallConv} {
-		s := compile(t, b, tensor.Float32, 1, false)
-		order := s.program.instructions
-		for i, in := range order {
-			for _, other := range order[:i] {
-				a, b := in.vertex.root, other.vertex.root
-				if a == b || !a.planned || !b.planned || b.last < a.position {
+		all := lifetimes(compiled(t, b, tensor.Float32, 1, false).program.compiled)
+		for v, a := range all {
+			for w, b := range all {
+				if v == w || v.Place.Area != compile.InArena || w.Place.Area != compile.InArena || a.last < b.first || b.last < a.first {
 					continue
 				}
-				if a.offset < b.offset+b.length() && b.offset < a.offset+a.length() {
-					t.Errorf("%s: %s overwrites %s, which is still needed", name, in.name, other.name)
+				if v.Place.Index < w.Place.Index+w.Length() && w.Place.Index < v.Place.Index+v.Length() {
+					t.Errorf("%s: %s overlaps %s", name, v.Label(), w.Label())
 				}
 			}
 		}
@@ -218,11 +221,11 @@ func TestMemoryPlan(t *testing.T) {
 }
 
 func TestRunRefusesWrongMemory(t *testing.T) {
-	s := compile(t, mlp(4, 6, 5, 3), tensor.Float32, 1, false)
-	for _, gradients := range [][][]byte{nil, {s.gradients[0]}, {s.gradients[0], s.gradients[1][:8]}, {s.gradients[0], aligned(len(s.gradients[1]) + 1)[1:]}} {
-		if _, err := s.program.Run(Call{}, gradients, nil); err == nil {
+	s := compiled(t, mlp(4, 6, 5, 3), tensor.Float32, 1, false)
+	for _, gradients := range [][][]byte{nil, {s.gradients[0]}, {s.gradients[0], s.gradients[1][:8]}, {s.gradients[0], memory.Aligned(len(s.gradients[1]) + 1)[1:]}} {
+		if _, err := s.program.Run(operation.Call{}, gradients, nil); err == nil {
 			t.Errorf("%d gradients are accepted", len(gradients))
 		}
 	}
-	same(t, s.run(t), compile(t, mlp(4, 6, 5, 3), tensor.Float32, 1, false).run(t), 0)
+	same(t, s.run(t), compiled(t, mlp(4, 6, 5, 3), tensor.Float32, 1, false).run(t), 0)
 }

@@ -36,7 +36,7 @@ func TestRefusals(t *testing.T) {
 		{`"z" (2, 2, 4, 4) has no value`, func(x *gorgonia.Node) *gorgonia.Node {
 			return must(gorgonia.Add(x, leaf(x.Graph(), x.Dtype(), "z", x.Shape()...)))
 		}},
-		{"gradient of it is wrong", func(x *gorgonia.Node) *gorgonia.Node { return must(gorgonia.Log2(x)) }},
+		{"computes its gradient wrongly", func(x *gorgonia.Node) *gorgonia.Node { return must(gorgonia.Log2(x)) }},
 		{"holds pointers or functions", func(x *gorgonia.Node) *gorgonia.Node {
 			return must(gorgonia.ApplyOp(secretive{state: new(int)}, x))
 		}},

@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -53,7 +54,7 @@ func TestAgainstTape(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
 				want := onTape(t, b, dt, 1, false)
-				s := compile(t, b, dt, 1, false)
+				s := compiled(t, b, dt, 1, false)
 				tolerance := 1e-12
 				if dt == tensor.Float32 {
 					tolerance = 1e-5
@@ -73,9 +74,9 @@ func TestAllocatesNothing(t *testing.T) {
 		models[e.name] = e.build
 	}
 	for name, b := range models {
-		s := compile(t, b, tensor.Float32, 1, true)
+		s := compiled(t, b, tensor.Float32, 1, true)
 		if n := testing.AllocsPerRun(20, func() {
-			if _, err := s.program.Run(Call{Step: 1, Train: true}, s.gradients, ready); err != nil {
+			if _, err := s.program.Run(operation.Call{Step: 1, Train: true}, s.gradients, ready); err != nil {
 				t.Fatal(err)
 			}
 		}); n != 0 {

@@ -4,6 +4,8 @@ import (
 	"math"
 	"testing"
 
+	"github.com/plx-run/plx/trainer/executor/compile"
+	"github.com/plx-run/plx/trainer/executor/memory"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -15,7 +17,7 @@ type exhibit struct {
 	name     string
 	shapes   [][]int // of its variables; no dimensions is a scalar
 	positive bool
-	noGrad   bool // Gorgonia has no gradient for it, or a wrong one (see refuse.go)
+	noGrad   bool // Gorgonia has no gradient for it, or a wrong one (see compile/refuse.go)
 	f        func(v nodes) *gorgonia.Node
 }
 
@@ -151,7 +153,7 @@ func TestZooAgainstNaive(t *testing.T) {
 				if dt == tensor.Float32 {
 					tolerance = 2e-5
 				}
-				s := compile(t, e.build, dt, 7, e.positive)
+				s := compiled(t, e.build, dt, 7, e.positive)
 				want := naively(t, e.build, dt, 7, e.positive)
 				for range 2 {
 					same(t, s.run(t), want, tolerance)
@@ -167,9 +169,9 @@ func TestZooAgainstNaive(t *testing.T) {
 // ownKernels fails where an instruction is left to Gorgonia's code.
 func (s *session) ownKernels(t *testing.T) {
 	t.Helper()
-	for _, in := range s.program.instructions {
-		if in.vertex.op.kind == kindOther {
-			t.Errorf("%s has no kernel", in.vertex.label())
+	for _, in := range s.program.compiled.Instructions {
+		if in.Value.Op.Kind == compile.Other {
+			t.Errorf("%s has no kernel", in.Value.Label())
 		}
 	}
 }
@@ -185,11 +187,11 @@ func TestZooFiniteDifferences(t *testing.T) {
 // finiteDifferences compares every gradient with the loss's own slope.
 func finiteDifferences(t *testing.T, b build, positive bool, tolerance float64) {
 	t.Helper()
-	s := compile(t, b, tensor.Float64, 3, positive)
+	s := compiled(t, b, tensor.Float64, 3, positive)
 	got := s.run(t).gradients
 	for i, v := range s.values {
-		bytes, _ := raw(v)
-		x := view[float64](bytes)
+		bytes, _ := memory.Raw(v)
+		x := memory.View[float64](bytes)
 		for j := range x {
 			const h = 1e-5
 			was := x[j]

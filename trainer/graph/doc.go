@@ -7,6 +7,6 @@
 //	}
 //	err = described.Save("mlp") // mlp.dot and mlp.json; then: dot -Tsvg mlp.dot > mlp.svg
 //
-// The same model gives the same bytes. Values of tensors are not written, and
-// a graph cannot be made from what is written here.
+// The same model gives the same bytes. The files hold no values of tensors, and
+// a graph cannot be rebuilt from them.
 package graph

@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// WriteDOT writes the graph in the language DOT. A label is the vertex's name,
-// operation, shape and type; inputs stand at the top. Names longer than 80
-// characters are cut in labels.
+// WriteDOT writes the graph in the language DOT. A label has the vertex's name,
+// operation, shape and type. Inputs are at the top. Names longer than 80
+// characters are cut.
 func (g Graph) WriteDOT(w io.Writer) error {
 	out := bufio.NewWriter(w) // its error comes back from Flush
 	fmt.Fprintf(out, "digraph {\n\tlabel=%s;\n", quote(g.Name))
@@ -30,7 +30,7 @@ func (g Graph) WriteDOT(w io.Writer) error {
 	return out.Flush()
 }
 
-// looks tell the kinds apart by shape too, for who sees or prints no colours.
+// looks distinguish the kinds by shape as well as by colour.
 var looks = map[Kind]string{
 	Input:    `shape=invhouse, fillcolor="#cfe2ff"`,
 	Variable: `shape=box3d, fillcolor="#ffe3b3"`,
@@ -64,10 +64,10 @@ func short(s string) string {
 	return string([]rune(s)[:maxLabel-1]) + "…"
 }
 
-// quote writes s as a quoted string of DOT that is drawn as s. In such a
-// string only \" means anything to the language; in a label \\ and \n do too,
-// and & begins an HTML entity. Control characters, which Graphviz does not
-// draw, and bytes that are not UTF-8 become the replacement character.
+// quote writes s as a quoted string of DOT that is drawn as s. In such a string
+// only \" has a meaning to the language. In a label \\ and \n have one too, and
+// & begins an HTML entity. Control characters, which Graphviz does not draw,
+// and bytes that are not UTF-8 become the replacement character.
 func quote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

@@ -8,9 +8,9 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Marks says which vertices of a Gorgonia graph are more than computed values.
-// Any may be left out; a leaf that is not marked is an input. Where a vertex
-// is marked twice the first of loss, gradient, variable, input counts.
+// Marks says what vertices of a Gorgonia graph are for. All of them may be left
+// out. A leaf without a mark is an input. Of several marks the first of loss,
+// gradient, variable, input counts.
 type Marks struct {
 	Name      string // of the graph
 	Inputs    gorgonia.Nodes
@@ -19,13 +19,13 @@ type Marks struct {
 	Loss      *gorgonia.Node
 }
 
-// From describes g. A vertex comes after its operands, and otherwise when
-// Gorgonia came to know it: ids count vertices in that order. Statements, such
-// as gorgonia.Read, are vertices too. A marked vertex that is not in g, and a
-// circle, are errors. g must not be changed meanwhile, nor given to another
-// call of Gorgonia.
+// From describes g. A vertex comes after its operands, and otherwise in the
+// order in which Gorgonia created the vertices. Ids count vertices in this
+// order. Statements such as gorgonia.Read are vertices too. A marked vertex
+// that is not in g is an error, and so is a circle. Nothing else may use g
+// meanwhile.
 func From(g *gorgonia.ExprGraph, m Marks) (Graph, error) {
-	w := walk{from: g, ids: map[*gorgonia.Node]int{}, kinds: m.kinds(), out: Graph{Name: m.Name}}
+	w := walk{from: g, ids: map[*gorgonia.Node]int{}, kinds: m.kinds()}
 	for _, n := range g.AllNodes() {
 		if err := w.visit(n); err != nil {
 			return Graph{}, err
@@ -36,7 +36,7 @@ func From(g *gorgonia.ExprGraph, m Marks) (Graph, error) {
 			return Graph{}, fmt.Errorf("graph: the %s %q is not in the graph", kind, n.Name())
 		}
 	}
-	return w.out, nil
+	return Graph{Name: m.Name, Vertices: w.vertices, Edges: w.edges}, nil
 }
 
 func (m Marks) kinds() map[*gorgonia.Node]Kind {
@@ -56,12 +56,14 @@ func (m Marks) kinds() map[*gorgonia.Node]Kind {
 
 type walk struct {
 	from  *gorgonia.ExprGraph
-	ids   map[*gorgonia.Node]int // -1: its operands are being visited
-	kinds map[*gorgonia.Node]Kind
-	out   Graph
+	ids   map[*gorgonia.Node]int  // by vertex; -1 while its operands are visited
+	kinds map[*gorgonia.Node]Kind // of marked vertices
+
+	vertices []Vertex
+	edges    []Edge
 }
 
-// visit adds n and what it is computed from, unless it is there.
+// visit adds n and everything that it is computed from, once.
 func (w *walk) visit(n *gorgonia.Node) error {
 	if id, ok := w.ids[n]; ok {
 		if id < 0 {
@@ -76,17 +78,17 @@ func (w *walk) visit(n *gorgonia.Node) error {
 			return err
 		}
 	}
-	id := len(w.out.Vertices)
+	id := len(w.vertices)
 	w.ids[n] = id
-	w.out.Vertices = append(w.out.Vertices, w.vertex(id, n))
+	w.vertices = append(w.vertices, w.vertex(id, n))
 	for i, operand := range operands {
-		w.out.Edges = append(w.out.Edges, Edge{From: w.ids[operand], To: id, Operand: i})
+		w.edges = append(w.edges, Edge{From: w.ids[operand], To: id, Operand: i})
 	}
 	return nil
 }
 
-// operands are n's, in order. Gorgonia's edges lead from a result to its
-// operands.
+// operands returns n's operands in order. Gorgonia's edges lead from a result
+// to its operands.
 func (w *walk) operands(n *gorgonia.Node) gorgonia.Nodes {
 	var operands gorgonia.Nodes
 	for all := w.from.From(n.ID()); all != nil && all.Next(); {
@@ -104,20 +106,21 @@ func (w *walk) vertex(id int, n *gorgonia.Node) Vertex {
 		return v
 	}
 	v.Op = n.Op().String()
-	// Gorgonia makes up names of computed vertices, out of ids of its own.
+	// Gorgonia invents names of computed vertices from its own ids.
 	if strings.HasPrefix(v.Name, v.Op+"(") {
 		v.Name = ""
 	}
 	if v.Kind == Gradient && v.Name == "" {
 		v.Name = gradientName(n)
 	}
-	// A flag of every binary operation that means something where it is set:
-	// the comparison's result is a number.
+	// Every binary operation has this flag. It is only of interest if it is
+	// set: then the result of a comparison is a number.
 	v.Op = strings.TrimSuffix(v.Op, " false")
 	return v
 }
 
-// gradientName says what n is the gradient of, where Gorgonia knows leaves.
+// gradientName names the leaves that n is the gradient of, if Gorgonia knows
+// them.
 func gradientName(n *gorgonia.Node) string {
 	var names []string
 	for _, of := range n.DerivOf() {
@@ -142,8 +145,8 @@ func kindOf(n *gorgonia.Node) Kind {
 	return Computed
 }
 
-// dtype is the type of n's elements, or "" for a statement: of what has no
-// element Gorgonia panics.
+// dtype is the type of n's elements, or "" for a statement, for which Gorgonia
+// panics.
 func dtype(n *gorgonia.Node) (name string) {
 	defer func() {
 		if recover() != nil {

@@ -16,12 +16,12 @@ type Graph struct {
 	Edges    []Edge   `json:"edges"`    // by To, then by Operand
 }
 
-// Vertex is a tensor and how it comes to be.
+// Vertex is a tensor and the operation that computes it.
 type Vertex struct {
 	ID    int    `json:"id"`
 	Name  string `json:"name,omitempty"`
-	Op    string `json:"op,omitempty"` // none: somebody else sets the value
-	Shape []int  `json:"shape"`        // empty: a scalar
+	Op    string `json:"op,omitempty"` // empty for a leaf
+	Shape []int  `json:"shape"`        // empty for a scalar
 	Dtype string `json:"dtype,omitempty"`
 	Kind  Kind   `json:"kind"`
 }
@@ -39,8 +39,8 @@ const (
 	Gradient Kind = "gradient" // of the loss, by a variable or an input
 )
 
-// Edge says that the vertex From is the operand number Operand, from 0, of the
-// vertex To.
+// Edge says that vertex From is the operand with number Operand, counted from
+// 0, of vertex To.
 type Edge struct {
 	From    int `json:"from"`
 	To      int `json:"to"`
@@ -62,9 +62,9 @@ func (g Graph) WriteJSON(w io.Writer) error {
 }
 
 // Save writes the graph to a file whose name ends in .dot or .json, in that
-// form; to any other name it adds both endings and writes both. Each file is
-// written under a temporary name first. It makes the folder where there is
-// none.
+// format. If the name ends otherwise, it writes both files, with both endings.
+// It writes each file under a temporary name first. It creates the folder if
+// necessary.
 func (g Graph) Save(path string) error {
 	switch {
 	case path == "":
@@ -111,7 +111,7 @@ func replace(path, text string) error {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		os.Remove(f.Name())
+		os.Remove(f.Name()) // the first error says more
 	}
 	return err
 }

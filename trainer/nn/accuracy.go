@@ -6,15 +6,15 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Accuracy is the part of the rows whose label has the largest logit; of
-// equals the first counts. The inputs are those of CrossEntropy. It has no
+// Accuracy is the fraction of rows whose label has the largest logit. Of equal
+// logits the first counts. The inputs are those of CrossEntropy. It has no
 // gradient.
 func Accuracy(logits, labels *gorgonia.Node) (*gorgonia.Node, error) {
 	e, err := newEntropy("accuracy", logits, labels)
 	if err != nil {
 		return nil, err
 	}
-	o := &operation{
+	o := &op{
 		what:  e.what,
 		out:   operand{dtype: e.dtype},
 		run:   choose(e.dtype, accuracy[float32], accuracy[float64], e),
@@ -45,5 +45,5 @@ func accuracy[T float](e *entropy) kernel {
 	}
 }
 
-// first is the index of the first of the largest.
+// first returns the index of the first of the largest elements.
 func first[T float](x []T) int { return slices.Index(x, slices.Max(x)) }

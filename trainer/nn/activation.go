@@ -22,17 +22,17 @@ func Tanh(x *gorgonia.Node) (*gorgonia.Node, error) {
 	return newActivation("tanh", x, tanh[float32], tanh[float64], tanhGradient[float32], tanhGradient[float64])
 }
 
-// newActivation is an operation on elements. Its gradient is computed from
-// its result y and that one's gradient dy.
+// newActivation makes an operation on elements. Its gradient is computed from
+// its result y and the gradient dy of y.
 func newActivation(what string, x *gorgonia.Node, run32, run64, diff32, diff64 kernel) (*gorgonia.Node, error) {
 	dtype, err := floats(what, x)
 	if err != nil {
 		return nil, err
 	}
 	out := operand{dtype: dtype, shape: x.Shape()}
-	o := &operation{what: what, out: out, run: pick(dtype, run32, run64)}
+	o := &op{what: what, out: out, run: pick(dtype, run32, run64)}
 	o.diff = func(_ gorgonia.Nodes, y, dy *gorgonia.Node) (gorgonia.Nodes, error) {
-		d := &operation{what: "gradient of " + what, out: out, run: pick(dtype, diff32, diff64)}
+		d := &op{what: "gradient of " + what, out: out, run: pick(dtype, diff32, diff64)}
 		return one(d.apply(y, dy))
 	}
 	return o.apply(x)

@@ -4,18 +4,21 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/plx-run/plx/trainer/nn/matrix"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
-// Attention gives for each query the mean of a memory's rows, each weighed by
-// the softmax of its product with the query over the root of their width
-// (Vaswani et al. 2017, "Attention is all you need", with keys and values one).
+// Attention returns for each query a weighted mean of a memory's rows. The
+// weights are the softmax of the products of query and rows, divided by the
+// square root of their width (Vaswani et al. 2017, "Attention is all you need",
+// with keys equal to values).
 //
-// query is (batch*asked, width) and memory (batch*kept, width), one sequence
-// after the other; mask is (batch, kept): 1 for the rows that count and 0 for
-// those that only fill a sequence up. A sequence without a row that counts is
-// an error of the run. The result is (batch*asked, width).
+// query has shape (batch*asked, width) and memory (batch*kept, width), one
+// sequence after the other. mask has shape (batch, kept): 1 for rows that
+// count, 0 for rows that only fill a sequence up. The result has shape
+// (batch*asked, width). A sequence without a row that counts is an error of the
+// run.
 func Attention(query, memory, mask *gorgonia.Node) (*gorgonia.Node, error) {
 	const what = "attention"
 	dtype, err := floats(what, query, memory, mask)
@@ -28,7 +31,7 @@ func Attention(query, memory, mask *gorgonia.Node) (*gorgonia.Node, error) {
 			what, told(query), told(memory), told(mask))
 	}
 	a := attention{dtype: dtype, batch: k[0], asked: q[0] / k[0], kept: k[1], width: q[1]}
-	weights := &operation{
+	weights := &op{
 		what:  "weights of attention",
 		out:   operand{dtype: dtype, shape: tensor.Shape{q[0], a.kept}},
 		run:   choose(dtype, attentionWeights[float32], attentionWeights[float64], a),
@@ -38,7 +41,7 @@ func Attention(query, memory, mask *gorgonia.Node) (*gorgonia.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &operation{
+	o := &op{
 		what:  what,
 		out:   operand{dtype: dtype, shape: q},
 		run:   choose(dtype, attend[float32], attend[float64], a),
@@ -54,9 +57,9 @@ type attention struct {
 	batch, asked, kept, width int
 }
 
-// of are the rows of a value that belong to one sequence.
-func of[T float](x []T, i, rows, columns int) block[T] {
-	return whole(x[i*rows*columns:][:rows*columns], columns)
+// of returns the rows of one sequence.
+func of[T float](x []T, i, rows, columns int) matrix.Matrix[T] {
+	return matrix.Whole(x[i*rows*columns:][:rows*columns], columns)
 }
 
 func (a attention) scale() float64 { return 1 / math.Sqrt(float64(a.width)) }
@@ -67,9 +70,9 @@ func attentionWeights[T float](a attention) kernel {
 		to, query, memory, mask := data[T](out), data[T](in[0]), data[T](in[1]), data[T](in[2])
 		for i := range a.batch {
 			weights, keep := of(to, i, a.asked, a.kept), mask[i*a.kept:][:a.kept]
-			mul(a.asked, a.kept, a.width, of(query, i, a.asked, a.width), of(memory, i, a.kept, a.width).t(), 0, weights)
+			matrix.Mul(a.asked, a.kept, a.width, of(query, i, a.asked, a.width), of(memory, i, a.kept, a.width).T(), 0, weights)
 			for r := range a.asked {
-				w := weights.row(r, a.kept)
+				w := weights.Row(r, a.kept)
 				for j, k := range keep {
 					if w[j] *= T(a.scale()); k == 0 {
 						w[j] = T(math.Inf(-1))
@@ -88,18 +91,18 @@ func attentionWeights[T float](a attention) kernel {
 	}
 }
 
-// attend has the query, the memory and the weights.
+// attend takes the query, the memory and the weights.
 func attend[T float](a attention) kernel {
 	return func(out gorgonia.Value, in []gorgonia.Value) error {
 		memory, weights := data[T](in[1]), data[T](in[2])
 		for i := range a.batch {
-			mul(a.asked, a.width, a.kept, of(weights, i, a.asked, a.kept), of(memory, i, a.kept, a.width), 0, of(data[T](out), i, a.asked, a.width))
+			matrix.Mul(a.asked, a.width, a.kept, of(weights, i, a.asked, a.kept), of(memory, i, a.kept, a.width), 0, of(data[T](out), i, a.asked, a.width))
 		}
 		return nil
 	}
 }
 
-// gradients are those of the query and the memory.
+// gradients returns those of the query and the memory.
 func (a attention) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 	query, memory, weights := in[0], in[1], in[2]
 	b := &adder{what: "attention", dtype: a.dtype}
@@ -117,9 +120,9 @@ func attentionScores[T float](a attention) kernel {
 		memory, weights, dy := data[T](in[0]), data[T](in[1]), data[T](in[2])
 		for i := range a.batch {
 			d, w := of(data[T](out), i, a.asked, a.kept), of(weights, i, a.asked, a.kept)
-			mul(a.asked, a.kept, a.width, of(dy, i, a.asked, a.width), of(memory, i, a.kept, a.width).t(), 0, d)
+			matrix.Mul(a.asked, a.kept, a.width, of(dy, i, a.asked, a.width), of(memory, i, a.kept, a.width).T(), 0, d)
 			for r := range a.asked {
-				d, w := d.row(r, a.kept), w.row(r, a.kept)
+				d, w := d.Row(r, a.kept), w.Row(r, a.kept)
 				sum := 0.0
 				for j, v := range d {
 					sum += float64(float64(v) * float64(w[j]))
@@ -137,7 +140,7 @@ func attentionQuery[T float](a attention) kernel {
 	return func(out gorgonia.Value, in []gorgonia.Value) error {
 		memory, d := data[T](in[0]), data[T](in[1])
 		for i := range a.batch {
-			mul(a.asked, a.width, a.kept, of(d, i, a.asked, a.kept), of(memory, i, a.kept, a.width), 0, of(data[T](out), i, a.asked, a.width))
+			matrix.Mul(a.asked, a.width, a.kept, of(d, i, a.asked, a.kept), of(memory, i, a.kept, a.width), 0, of(data[T](out), i, a.asked, a.width))
 		}
 		return nil
 	}
@@ -148,8 +151,8 @@ func attentionMemory[T float](a attention) kernel {
 		query, weights, d, dy := data[T](in[0]), data[T](in[1]), data[T](in[2]), data[T](in[3])
 		for i := range a.batch {
 			to := of(data[T](out), i, a.kept, a.width)
-			mul(a.kept, a.width, a.asked, of(weights, i, a.asked, a.kept).t(), of(dy, i, a.asked, a.width), 0, to)
-			mul(a.kept, a.width, a.asked, of(d, i, a.asked, a.kept).t(), of(query, i, a.asked, a.width), 1, to)
+			matrix.Mul(a.kept, a.width, a.asked, of(weights, i, a.asked, a.kept).T(), of(dy, i, a.asked, a.width), 0, to)
+			matrix.Mul(a.kept, a.width, a.asked, of(d, i, a.asked, a.kept).T(), of(query, i, a.asked, a.width), 1, to)
 		}
 		return nil
 	}

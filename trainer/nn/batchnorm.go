@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/plx-run/plx/trainer/executor"
+	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -13,32 +13,32 @@ import (
 type Normalised struct {
 	Out *gorgonia.Node // of x's shape
 
-	// BatchMean and BatchVariance, of shape (channels), are those of this
-	// batch in training, and in an evaluation the running ones. The variance
-	// is the mean square deviation, the same that Out is normalised by. They
-	// have no gradient of their own: Out's holds what goes through them.
+	// BatchMean and BatchVariance, of shape (channels), are those of this batch
+	// in training and the running ones in an evaluation. The variance is the
+	// mean square deviation, which also normalises Out. They have no gradient
+	// of their own; the gradient of Out includes what goes through them.
 	BatchMean, BatchVariance *gorgonia.Node
 
-	// Momentum is how a training step updates the running ones, after the
-	// mean of the batches of all virtual workers is known:
-	// running = Momentum * running + (1 - Momentum) * batch.
+	// Momentum says how a training step updates the running ones, from the mean
+	// of all virtual workers' batches: running = Momentum * running + (1 -
+	// Momentum) * batch.
 	Momentum float64
 }
 
-// BatchNorm makes every channel of x, (batch, channels) or (batch, channels,
-// height, width), have mean 0 and variance 1 over the batch and space, and then
-// multiplies it by its scale and adds its bias (Ioffe and Szegedy, "Batch
-// normalization", ICML 2015). In an evaluation it uses the running mean and
-// variance in place of the batch's. All four vectors have shape (channels).
+// BatchNorm gives every channel of x mean 0 and variance 1 over batch and
+// space, multiplies it by its scale and adds its bias (Ioffe and Szegedy,
+// "Batch normalization", ICML 2015). x has shape (batch, channels) or (batch,
+// channels, height, width), the four vectors have shape (channels). In an
+// evaluation the running mean and variance replace the batch's.
 //
-// The operations have no state: nothing updates the running mean and variance
-// but their owner. They have no gradient.
+// The operations have no state. Package trainer updates the running mean and
+// variance, which have no gradient.
 //
-// The batch is what one graph is fed, which is one virtual worker's rows.
-// Training with one element per channel is an error of the run: it would be
-// normalised to nothing.
+// The batch is the rows of one virtual worker. Training with one element per
+// channel is an error of the run, because the element would be normalised to
+// zero.
 //
-// A machine that does not call Prepare of executor.Contextual, such as
+// A machine that does not call Prepare of operation.Contextual, such as
 // Gorgonia's own, evaluates.
 func BatchNorm(x, scale, bias, runningMean, runningVariance *gorgonia.Node, momentum, epsilon float64, name string) (Normalised, error) {
 	what := fmt.Sprintf("batch norm %q", name)
@@ -60,7 +60,7 @@ func BatchNorm(x, scale, bias, runningMean, runningVariance *gorgonia.Node, mome
 	if out.BatchVariance, err = n.statistic("variance", batchVariance[float32], batchVariance[float64], x, out.BatchMean, runningVariance); err != nil {
 		return Normalised{}, err
 	}
-	o := &operation{
+	o := &op{
 		what:  n.what,
 		out:   operand{dtype: dtype, shape: x.Shape()},
 		run:   choose(dtype, normalise[float32], normalise[float64], n.parameters()),
@@ -79,39 +79,39 @@ type norm struct {
 	epsilon float64
 }
 
-// normKernel is the scratch and the call of one operation.
+// normKernel is the scratch memory and the call of one operation.
 type normKernel struct {
 	*sums
 	epsilon float64
-	call    *executor.Call
+	call    *operation.Call
 }
 
 func (n norm) parameters() normKernel {
-	return normKernel{sums: newSums(n.layout), epsilon: n.epsilon, call: new(executor.Call)}
+	return normKernel{sums: newSums(n.layout), epsilon: n.epsilon, call: new(operation.Call)}
 }
 
 // statistic adds an operation that computes a number for each channel in
-// training and returns its last input in an evaluation.
+// training, and returns its last input in an evaluation.
 func (n norm) statistic(which string, f32, f64 func(normKernel) kernel, in ...*gorgonia.Node) (*gorgonia.Node, error) {
 	k := n.parameters()
-	o := &operation{
+	o := &op{
 		what:  fmt.Sprintf("%s of %s", which, n.what),
 		out:   operand{dtype: n.dtype, shape: tensor.Shape{n.layout.channels}},
 		run:   choose(n.dtype, f32, f64, k),
 		fixed: len(in),
 	}
-	return (&contextual{operation: o, call: k.call}).apply(in...)
+	return (&contextual{op: o, call: k.call}).apply(in...)
 }
 
-// gradients are those of x, scale and bias. In training x's holds what goes
-// through the batch's mean and variance.
+// gradients returns those of x, scale and bias. In training the gradient of x
+// includes what goes through the batch's mean and variance.
 func (n norm) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 	x, scale, mean, variance := in[0], in[1], in[3], in[4]
 	dBias, err := sumChannels("gradient of bias of "+n.what, dy)
 	if err != nil {
 		return nil, err
 	}
-	vector := &operation{
+	vector := &op{
 		what: "gradient of scale of " + n.what,
 		out:  operand{dtype: n.dtype, shape: scale.Shape()},
 		run:  choose(n.dtype, scaleGradient[float32], scaleGradient[float64], n.parameters()),
@@ -121,11 +121,11 @@ func (n norm) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes
 		return nil, err
 	}
 	k := n.parameters()
-	o := &operation{
+	o := &op{
 		what: "gradient of x of " + n.what,
 		out:  operand{dtype: n.dtype, shape: x.Shape()},
 		run:  choose(n.dtype, normGradient[float32], normGradient[float64], k),
 	}
-	dx, err := (&contextual{operation: o, call: k.call}).apply(x, scale, mean, variance, dy, dScale, dBias)
+	dx, err := (&contextual{op: o, call: k.call}).apply(x, scale, mean, variance, dy, dScale, dBias)
 	return gorgonia.Nodes{dx, dScale, dBias, nil, nil}, err
 }

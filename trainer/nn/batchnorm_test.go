@@ -7,7 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/trainer/executor"
+	"github.com/plx-run/plx/trainer/executor/memory"
+	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -34,7 +35,7 @@ func normInputs(s []int) ([][]int, [][]float64) {
 
 // moments are the mean and the variance of each channel.
 func moments(x []float64, s []int) (mean, variance []float64) {
-	space := elements(s[2:])
+	space := memory.Elements(s[2:])
 	for c := range s[1] {
 		var all []float64
 		for i, v := range x {
@@ -59,8 +60,8 @@ func TestBatchNorm(t *testing.T) {
 	for _, s := range [][]int{{2, 1}, {5, 3}, {1, 2, 3, 3}, {3, 2, 1, 2}, {2, 3, 4}, {4, 1, 2, 5}} {
 		shapes, values := normInputs(s)
 		mean, variance := moments(values[0], s)
-		space := elements(s[2:])
-		for _, call := range []executor.Call{training, {}} {
+		space := memory.Elements(s[2:])
+		for _, call := range []operation.Call{training, {}} {
 			if !call.Train {
 				mean, variance = values[3], values[4]
 			}
@@ -86,13 +87,13 @@ func TestBatchNorm(t *testing.T) {
 func TestBatchNormHasNoState(t *testing.T) {
 	shapes, values := normInputs([]int{4, 3})
 	f := feed(t, shapes, values, normal(wholeOut))
-	f.run(t, executor.Call{})
+	f.run(t, operation.Call{})
 	first := f.get(f.out)
 	f.run(t, training)
 	if slices.Equal(first, f.get(f.out)) {
 		t.Error("training and evaluation give the same")
 	}
-	f.run(t, executor.Call{})
+	f.run(t, operation.Call{})
 	if !slices.Equal(first, f.get(f.out)) {
 		t.Error("a training run changed the evaluation after it")
 	}
@@ -113,9 +114,9 @@ func TestBatchNormOfLargeMean(t *testing.T) {
 func TestBatchNormRefusesOneElementInTraining(t *testing.T) {
 	shapes, values := normInputs([]int{1, 3})
 	f := feed(t, shapes, values, normal(wholeOut))
-	f.run(t, executor.Call{})
+	f.run(t, operation.Call{})
 	for _, n := range f.graph.AllNodes() {
-		if op, ok := n.Op().(executor.Contextual); ok {
+		if op, ok := n.Op().(operation.Contextual); ok {
 			op.Prepare(training)
 		}
 	}

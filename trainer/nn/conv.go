@@ -3,18 +3,17 @@ package nn
 import (
 	"fmt"
 
-	"gonum.org/v1/gonum/blas"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
 // Conv2D correlates x (batch, channels, height, width) with filters (count,
-// channels, kernel height, kernel width): each filter walks over each image in
-// strides, with pad zeros on every side. The result is (batch, count, places
-// down, places across). AddBias adds a bias to it.
+// channels, kernel height, kernel width). Each filter moves over each image in
+// strides, with pad zeros on every side. The result has shape (batch, count,
+// places down, places across). AddBias adds a bias to it.
 //
-// Each image is one matrix product in the BLAS library that Gorgonia uses, so
-// the result of an image does not depend on the batch that it is in.
+// Each image is one matrix product in the BLAS library that Gorgonia uses. So
+// the result of an image does not depend on the rest of the batch.
 func Conv2D(x, filters *gorgonia.Node, stride, pad int) (*gorgonia.Node, error) {
 	what := "convolution"
 	dtype, err := floats(what, x, filters)
@@ -34,17 +33,17 @@ func Conv2D(x, filters *gorgonia.Node, stride, pad int) (*gorgonia.Node, error) 
 	return c.operation("convolution", w.out(fs[0]), convolve[float32], convolve[float64], c.gradients).apply(x, filters)
 }
 
-// convolution is the product of the matrix of the filters, a row for each,
-// with the matrix of patches of an image (Chellapilla et al., "High
-// performance convolutional neural networks for document processing", 2006).
+// convolution is the product of the matrix of filters, one row per filter, and
+// the matrix of an image's patches (Chellapilla et al., "High performance
+// convolutional neural networks for document processing", 2006).
 type convolution struct {
 	window
 	filters int
 	dtype   tensor.Dtype
 }
 
-func (c convolution) operation(what string, shape tensor.Shape, f32, f64 func(convolution) kernel, diff differentiate) *operation {
-	return &operation{
+func (c convolution) operation(what string, shape tensor.Shape, f32, f64 func(convolution) kernel, diff differentiate) *op {
+	return &op{
 		what: fmt.Sprintf("%s %v", what, c.window),
 		out:  operand{dtype: c.dtype, shape: shape},
 		run:  choose(c.dtype, f32, f64, c),
@@ -64,12 +63,12 @@ func (c convolution) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgoni
 // patch is the number of elements under the kernel, in all channels.
 func (c convolution) patch() int { return c.channels * c.kernelHeight * c.kernelWidth }
 
-// direct says that the matrix of patches is the image itself.
+// direct reports whether the matrix of patches is the image itself.
 func (c convolution) direct() bool {
 	return c.kernelHeight == 1 && c.kernelWidth == 1 && c.stride == 1 && c.pad == 0
 }
 
-// scratch holds the patches of one image; see fillPatches.
+// scratch returns memory for the patches of one image; see fillPatches.
 func scratch[T float](c convolution) []T {
 	if c.direct() {
 		return nil
@@ -91,7 +90,7 @@ func convolve[T float](c convolution) kernel {
 
 func imageGradient[T float](c convolution) kernel {
 	patches := scratch[T](c)
-	p := product{m: c.patch(), n: c.places(), k: c.filters, left: blas.Trans}
+	p := product{m: c.patch(), n: c.places(), k: c.filters, left: true}
 	return func(out gorgonia.Value, in []gorgonia.Value) error {
 		for i := range c.batch {
 			dx, dy := row[T](out, i, c.image()), row[T](in[1], i, c.filters*c.places())
@@ -106,10 +105,10 @@ func imageGradient[T float](c convolution) kernel {
 	}
 }
 
-// filterGradient adds the images one after another.
+// filterGradient adds the images one after the other.
 func filterGradient[T float](c convolution) kernel {
 	patches := scratch[T](c)
-	p := product{m: c.filters, n: c.patch(), k: c.places(), right: blas.Trans}
+	p := product{m: c.filters, n: c.patch(), k: c.places(), right: true}
 	return func(out gorgonia.Value, in []gorgonia.Value) error {
 		beta := T(0)
 		for i := range c.batch {
@@ -121,8 +120,8 @@ func filterGradient[T float](c convolution) kernel {
 	}
 }
 
-// patchesOf writes the patches of an image into scratch, unless they are the
-// image.
+// patchesOf writes the patches of an image into scratch. If the image is its
+// own matrix of patches, it returns the image.
 func patchesOf[T float](c convolution, image, scratch []T) []T {
 	if c.direct() {
 		return image

@@ -5,24 +5,24 @@ import (
 	"math"
 	"unsafe"
 
-	"github.com/plx-run/plx/trainer/executor"
+	"github.com/plx-run/plx/trainer/executor/memory"
+	"github.com/plx-run/plx/trainer/operation"
 	"github.com/plx-run/plx/trainer/random"
 	"gorgonia.org/gorgonia"
 )
 
 // Dropout sets each element of x to 0 with probability p in training and
-// multiplies the others by 1/(1-p); its gradient does the same to the same
+// multiplies the others by 1/(1-p). Its gradient does the same to the same
 // elements. In an evaluation it returns x (Srivastava et al., "Dropout: a
 // simple way to prevent neural networks from overfitting", JMLR 2014).
 //
-// A p that is no multiple of 1/65536 is rounded to one when elements are drawn.
-// Which elements are dropped depends on the seed, the name, the step, the
-// virtual worker and the element's index alone, so it is the same whatever
-// host computes it. The name belongs to one dropout of the graph. A p outside
-// [0, 1), a name that is empty or was used before, and an x that holds no
-// floats are refused.
+// p is rounded to a multiple of 1/65536. The dropped elements depend only on
+// the seed, the name, the step, the virtual worker and the element's index, so
+// every host computes the same. The name belongs to one dropout of the graph.
+// It refuses a p outside [0, 1), a name that is empty or used, and an x that
+// holds no floats.
 //
-// A machine that does not call Prepare of executor.Contextual, such as
+// A machine that does not call Prepare of operation.Contextual, such as
 // Gorgonia's own, evaluates.
 func Dropout(x *gorgonia.Node, p float64, name string) (*gorgonia.Node, error) {
 	what := fmt.Sprintf("dropout %q", name)
@@ -40,27 +40,27 @@ func Dropout(x *gorgonia.Node, p float64, name string) (*gorgonia.Node, error) {
 			return nil, fmt.Errorf("%s: the graph has one of this name: two would drop the same elements", what)
 		}
 	}
-	return (&mask{name: name, p: p, keep: make([]byte, elements(x.Shape()))}).apply(x)
+	return (&mask{name: name, p: p, keep: make([]byte, memory.Elements(x.Shape()))}).apply(x)
 }
 
-// mask is what the dropout of a value and that of its gradient share. It is
-// drawn once for both.
+// mask is shared by the dropout of a value and the dropout of its gradient. It
+// is drawn once for both.
 type mask struct {
 	name  string
 	p     float64
-	call  executor.Call // of the run
-	drawn executor.Call // keep belongs to it, once Train is set
-	keep  []byte        // 1 for the elements that are kept, 0 for the others
+	call  operation.Call // of the next run
+	drawn operation.Call // the call that keep was drawn for; without Train: none yet
+	keep  []byte         // by element: 1 if it is kept, 0 if it is dropped
 }
 
 func (m *mask) apply(x *gorgonia.Node) (*gorgonia.Node, error) {
-	o := &operation{
+	o := &op{
 		what: fmt.Sprintf("dropout %q p %v", m.name, m.p),
 		out:  operand{dtype: x.Dtype(), shape: x.Shape()},
 		run:  choose(x.Dtype(), dropout[float32], dropout[float64], m),
 		diff: func(_ gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) { return one(m.apply(dy)) },
 	}
-	return (&contextual{operation: o, stream: m.name, call: &m.call}).apply(x)
+	return (&contextual{op: o, stream: m.name, call: &m.call}).apply(x)
 }
 
 func dropout[T float](m *mask) kernel {
@@ -79,13 +79,13 @@ func dropout[T float](m *mask) kernel {
 	}
 }
 
-// draw makes keep that of the call: element i is kept when the i-th 16 bits of
-// the call's stream are not among the lowest p of all 16 bits.
+// draw computes keep for the call. Element i is kept if the i-th 16 bits of the
+// call's stream are not among the lowest p of all 16-bit numbers.
 func (m *mask) draw() {
 	if m.drawn == m.call {
 		return
 	}
-	stream := random.New(m.call.Seed, m.name).Derive(m.call.Step, uint64(m.call.Leaf))
+	stream := random.New(m.call.Seed, m.name).Derive(m.call.Step, uint64(m.call.VirtualWorker))
 	lowest := min(uint64(math.Round(m.p*(1<<16))), 1<<16-1)
 	for i := 0; i < len(m.keep); i += 8 {
 		words := stream.Bits(uint64(i / 8))
@@ -97,8 +97,8 @@ func (m *mask) draw() {
 	m.drawn = m.call
 }
 
-// masked is v where keep is 1 and 0 where it is 0. A branch on random numbers
-// would be guessed wrong half of the time, and a product would keep a NaN.
+// masked returns v if keep is 1, and 0 if keep is 0. A branch on random numbers
+// would be mispredicted half of the time; a product would keep a NaN.
 func masked[T float](v T, keep byte) T {
 	if unsafe.Sizeof(v) == 4 {
 		return T(math.Float32frombits(math.Float32bits(float32(v)) & -uint32(keep)))

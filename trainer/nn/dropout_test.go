@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/trainer/executor"
+	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -15,7 +15,7 @@ func dropping(p float64, name string) model {
 	return func(in []*gorgonia.Node) (*gorgonia.Node, error) { return Dropout(in[0], p, name) }
 }
 
-func dropped(t *testing.T, x []float64, p float64, name string, call executor.Call) []float64 {
+func dropped(t *testing.T, x []float64, p float64, name string, call operation.Call) []float64 {
 	t.Helper()
 	f := feed(t, [][]int{{len(x)}}, [][]float64{x}, dropping(p, name))
 	f.run(t, call)
@@ -60,12 +60,12 @@ func TestDropoutDependsOnNameAndCall(t *testing.T) {
 	x := numbers(2, []int{101})[0]
 	first := dropped(t, x, 0.5, "d", training)
 	more := training
-	more.Leaves = 99
+	more.VirtualWorkers = 99
 	if !slices.Equal(first, dropped(t, x, 0.5, "d", training)) || !slices.Equal(first, dropped(t, x, 0.5, "d", more)) {
 		t.Error("the same call dropped other elements")
 	}
 	step, leaf, seed := training, training, training
-	step.Step, leaf.Leaf, seed.Seed = 4, 2, 8
+	step.Step, leaf.VirtualWorker, seed.Seed = 4, 2, 8
 	for what, other := range map[string][]float64{
 		"name": dropped(t, x, 0.5, "e", training), "step": dropped(t, x, 0.5, "d", step),
 		"leaf": dropped(t, x, 0.5, "d", leaf), "seed": dropped(t, x, 0.5, "d", seed),
@@ -90,7 +90,7 @@ func TestDropoutFollowsTheCall(t *testing.T) {
 	evaluation.Train = false
 	next := training
 	next.Step++
-	for _, call := range []executor.Call{{}, training, evaluation, training, next} {
+	for _, call := range []operation.Call{{}, training, evaluation, training, next} {
 		f.run(t, call)
 		if !slices.Equal(f.get(f.out), dropped(t, x, 0.4, "d", call)) {
 			t.Errorf("call %+v: not what a new graph computes", call)
@@ -102,7 +102,7 @@ func TestDropoutGradient(t *testing.T) {
 	for _, s := range [][]int{{1}, {7}, {3, 5}, {2, 3, 3, 1}} {
 		for _, p := range []float64{0, 0.3, 0.5, 0.9} {
 			checkGradient(t, [][]int{s}, numbers(4, s), 1, training, dropping(p, "d"))
-			checkGradient(t, [][]int{s}, numbers(4, s), 1, executor.Call{}, dropping(p, "d"))
+			checkGradient(t, [][]int{s}, numbers(4, s), 1, operation.Call{}, dropping(p, "d"))
 		}
 	}
 }

@@ -11,13 +11,13 @@ import (
 
 // CrossEntropy is the mean over the rows of -log(softmax(logits)[label]).
 //
-// The logits have shape (batch, classes). The labels are either of the same
-// shape and type, one-hot or any weights of the classes, or have shape
-// (batch) and hold the classes' numbers, 0 to classes-1, as int, int32, int64,
-// float32 or float64; a number that is no class is an error of the run. The
-// labels have no gradient.
+// The logits have shape (batch, classes). The labels have either the same shape
+// and type, one-hot or any weights of the classes, or shape (batch). In the
+// second case they hold class numbers from 0 to classes-1, as int, int32,
+// int64, float32 or float64; another number is an error of the run. The labels
+// have no gradient.
 //
-// Logits of any size are right: each row's largest is taken off first.
+// Logits of any size are safe: each row's largest logit is subtracted first.
 func CrossEntropy(logits, labels *gorgonia.Node) (*gorgonia.Node, error) {
 	e, err := newEntropy("cross entropy", logits, labels)
 	if err != nil {
@@ -26,8 +26,8 @@ func CrossEntropy(logits, labels *gorgonia.Node) (*gorgonia.Node, error) {
 	return e.loss(logits, labels, float64(e.rows))
 }
 
-// SumCrossEntropy is CrossEntropy summed over the rows and not divided by
-// their number.
+// SumCrossEntropy is CrossEntropy summed over the rows, not divided by their
+// number.
 func SumCrossEntropy(logits, labels *gorgonia.Node) (*gorgonia.Node, error) {
 	e, err := newEntropy("summed cross entropy", logits, labels)
 	if err != nil {
@@ -42,8 +42,8 @@ type entropy struct {
 	dtype         tensor.Dtype
 	rows, classes int
 	divisor       float64
-	class         func(labels gorgonia.Value, row int) float64 // nil: labels are weights of the classes
-	exp           []float64                                    // scratch: a row's exp(logit - largest)
+	class         func(labels gorgonia.Value, row int) float64 // reads the label of a row; nil if labels are weights of the classes
+	exp           []float64                                    // scratch memory for a row's exp(logit - largest)
 }
 
 // newEntropy checks the inputs. Errors begin with what.
@@ -73,7 +73,7 @@ func newEntropy(what string, logits, labels *gorgonia.Node) (*entropy, error) {
 
 func (e *entropy) loss(logits, labels *gorgonia.Node, divisor float64) (*gorgonia.Node, error) {
 	e.divisor = divisor
-	o := &operation{
+	o := &op{
 		what:  e.what,
 		out:   operand{dtype: e.dtype},
 		run:   choose(e.dtype, entropyLoss[float32], entropyLoss[float64], e),
@@ -84,7 +84,7 @@ func (e *entropy) loss(logits, labels *gorgonia.Node, divisor float64) (*gorgoni
 }
 
 func (e *entropy) gradient(x gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
-	o := &operation{
+	o := &op{
 		what: "gradient of " + e.what,
 		out:  operand{dtype: e.dtype, shape: x[0].Shape()},
 		run:  choose(e.dtype, entropyGradient[float32], entropyGradient[float64], e),
@@ -102,7 +102,7 @@ func entropyLoss[T float](e *entropy) kernel {
 			logSum := math.Log(sum)
 			if e.class == nil {
 				for c, weight := range row[T](in[1], i, e.classes) {
-					if weight != 0 { // 0 times the infinity of a logit that cannot be is 0
+					if weight != 0 { // a logit of -Inf has infinite loss, and weight 0 must not make NaN of it
 						loss += float64(float64(weight) * (logSum + (largest - float64(logits[c]))))
 					}
 				}
@@ -158,7 +158,8 @@ func (e *entropy) label(labels gorgonia.Value, i int) (int, error) {
 	return int(class), nil
 }
 
-// classOf reads labels of a type that can hold class numbers.
+// classOf returns how to read labels of a type, or nil if the type cannot hold
+// class numbers.
 func classOf(dtype tensor.Dtype) func(labels gorgonia.Value, row int) float64 {
 	switch dtype {
 	case tensor.Int:
@@ -179,11 +180,11 @@ func element[T int | int32 | int64 | float](v gorgonia.Value, i int) float64 {
 	return float64(data[T](v)[i])
 }
 
-// row is the i-th n elements of v.
+// row returns elements i*n to (i+1)*n of v.
 func row[T any](v gorgonia.Value, i, n int) []T { return data[T](v)[i*n : (i+1)*n] }
 
-// exponentials writes exp(x - largest) and returns the largest of x and the
-// sum of what it wrote.
+// exponentials writes exp(x - largest). It returns the largest of x and the sum
+// of what it wrote.
 func exponentials[T float](to []float64, x []T) (largest, sum float64) {
 	most := x[0]
 	for _, v := range x {

@@ -6,6 +6,8 @@ import (
 	"unsafe"
 
 	"github.com/plx-run/plx/trainer/executor"
+	"github.com/plx-run/plx/trainer/executor/memory"
+	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -35,14 +37,14 @@ func compile(t *testing.T, shapes [][]int, gradient int, m model) *program {
 		copy(data[float64](p.Input(i)), v)
 	}
 	for _, s := range shapes[:gradient] {
-		x := make([]float64, elements(s))
+		x := make([]float64, memory.Elements(s))
 		p.gradients = append(p.gradients, x)
 		p.bytes = append(p.bytes, unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), 8*len(x)))
 	}
 	return p
 }
 
-func (p *program) run(t *testing.T, call executor.Call) {
+func (p *program) run(t *testing.T, call operation.Call) {
 	_, err := p.Run(call, p.bytes, nothing)
 	must(t, err)
 }
@@ -57,7 +59,7 @@ func TestExecutor(t *testing.T) {
 		l := newLane(t, tensor.Float64, c.shapes, c.gradient, c.build)
 		next := training
 		next.Step++
-		for _, call := range []executor.Call{training, {}, next} {
+		for _, call := range []operation.Call{training, {}, next} {
 			p.run(t, call)
 			must(t, l.run(call))
 			near(t, name, get(p.Output(0)), get(l.values[l.want[c.gradient]]), 0)

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"slices"
 
-	"gonum.org/v1/gonum/blas"
+	"github.com/plx-run/plx/trainer/nn/matrix"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
-// Linear is x·w + b: x (batch, in), w (in, out), b (out). A nil b is no bias.
-// The product is one call of the BLAS library that Gorgonia uses.
+// Linear is x·w + b, with x (batch, in), w (in, out) and b (out). A nil b means
+// no bias. The product is one call of the BLAS library that Gorgonia uses.
 func Linear(x, w, b *gorgonia.Node) (*gorgonia.Node, error) {
 	in := []*gorgonia.Node{x, w}
 	if b != nil {
@@ -27,7 +27,7 @@ func Linear(x, w, b *gorgonia.Node) (*gorgonia.Node, error) {
 	if b != nil && !slices.Equal(b.Shape(), ws[1:]) {
 		return nil, fmt.Errorf("linear: w is %s, so b, which is %s, must be (%d)", told(w), told(b), ws[1])
 	}
-	o := &operation{
+	o := &op{
 		what: "linear",
 		out:  operand{dtype: dtype, shape: tensor.Shape{xs[0], ws[1]}},
 		run:  choose(dtype, linear[float32], linear[float64], product{m: xs[0], n: ws[1], k: xs[1]}),
@@ -38,11 +38,11 @@ func Linear(x, w, b *gorgonia.Node) (*gorgonia.Node, error) {
 
 func linearGradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 	xs, ws := in[0].Shape(), in[1].Shape()
-	dx, err := newProduct("gradient of linear's x", product{m: xs[0], n: xs[1], k: ws[1], right: blas.Trans}, dy, in[1])
+	dx, err := newProduct("gradient of linear's x", product{m: xs[0], n: xs[1], k: ws[1], right: true}, dy, in[1])
 	if err != nil {
 		return nil, err
 	}
-	dw, err := newProduct("gradient of linear's w", product{m: ws[0], n: ws[1], k: xs[0], left: blas.Trans}, in[0], dy)
+	dw, err := newProduct("gradient of linear's w", product{m: ws[0], n: ws[1], k: xs[0], left: true}, in[0], dy)
 	if err != nil || len(in) == 2 {
 		return gorgonia.Nodes{dx, dw}, err
 	}
@@ -50,15 +50,15 @@ func linearGradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, e
 	return gorgonia.Nodes{dx, dw, db}, err
 }
 
-// product is a matrix (m, n) that is the product of two others, each of which
-// may be taken transposed.
+// product is a product of two matrices, each of which may be transposed. The
+// result has shape (m, n); each of its elements is a sum of k terms.
 type product struct {
 	m, n, k     int
-	left, right blas.Transpose // zero: as it is
+	left, right bool // the operand is transposed
 }
 
 func newProduct(what string, p product, a, b *gorgonia.Node) (*gorgonia.Node, error) {
-	o := &operation{
+	o := &op{
 		what: what,
 		out:  operand{dtype: a.Dtype(), shape: tensor.Shape{p.m, p.n}},
 		run:  choose(a.Dtype(), multiply[float32], multiply[float64], p),
@@ -73,7 +73,7 @@ func multiply[T float](p product) kernel {
 	}
 }
 
-// linear starts from the bias, which saves a pass over the result.
+// linear begins with the bias in the result, which saves a pass over it.
 func linear[T float](p product) kernel {
 	return func(out gorgonia.Value, in []gorgonia.Value) error {
 		y, beta := data[T](out), T(0)
@@ -89,20 +89,14 @@ func linear[T float](p product) kernel {
 	}
 }
 
-// gemm is c = a·b + beta c for row-major matrices without gaps.
+// gemm computes c = a·b + beta c for row-major matrices without gaps.
 func gemm[T float](p product, a, b []T, beta T, c []T) {
-	lda, ldb := p.k, p.n
-	left, right := blas.Transpose(blas.NoTrans), blas.Transpose(blas.NoTrans)
-	if p.left == blas.Trans {
-		left, lda = blas.Trans, p.m
+	left, right := matrix.Whole(a, p.k), matrix.Whole(b, p.n)
+	if p.left {
+		left = matrix.Whole(a, p.m).T()
 	}
-	if p.right == blas.Trans {
-		right, ldb = blas.Trans, p.k
+	if p.right {
+		right = matrix.Whole(b, p.k).T()
 	}
-	switch c := any(&c).(type) {
-	case *[]float32:
-		gorgonia.WhichBLAS().Sgemm(left, right, p.m, p.n, p.k, 1, as[float32](a), lda, as[float32](b), ldb, float32(beta), *c, p.n)
-	case *[]float64:
-		gorgonia.WhichBLAS().Dgemm(left, right, p.m, p.n, p.k, 1, as[float64](a), lda, as[float64](b), ldb, float64(beta), *c, p.n)
-	}
+	matrix.Mul(p.m, p.n, p.k, left, right, beta, matrix.Whole(c, p.n))
 }

@@ -2,8 +2,8 @@ package nn
 
 import (
 	"fmt"
-	"slices"
 
+	"github.com/plx-run/plx/trainer/nn/recurrent"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -16,49 +16,42 @@ type LSTM struct {
 	State *gorgonia.Node // (out, 4*units)
 	Bias  *gorgonia.Node // (4*units)
 
-	// Forget is added to the forget gate's bias: 1 makes cells begin by
-	// keeping what they hold (Jozefowicz et al. 2015).
+	// Forget is added to the forget gate's bias. With 1, cells keep their
+	// contents at first (Jozefowicz et al. 2015).
 	Forget float64
 
-	// Projection, (units, out), makes what the layer gives and feeds back
-	// narrower than its cells (Sak et al. 2014). Without one out is units.
+	// Projection (units, out) makes the outputs, which are also fed back,
+	// narrower than the cells (Sak et al. 2014). Without one, out is units.
 	Projection *gorgonia.Node
-	// First, (batch, out), and FirstCell, (batch, units), are what the
-	// sequences begin with. Both nil are zeros.
+	// First (batch, out) and FirstCell (batch, units) are the outputs and cells
+	// that the sequences begin with. Both nil means zeros.
 	First, FirstCell *gorgonia.Node
 }
 
-// Sequence is what a recurrent layer gives. All of it has a gradient.
-type Sequence struct {
-	Out  *gorgonia.Node // (batch*steps, out)
-	Last *gorgonia.Node // (batch, out): the last step of Out
-	Cell *gorgonia.Node // (batch, units): the cells after the last step; nil for a GRU
-}
-
-// Over adds the layer to the graph, for sequences of so many steps. With
-// i, f, g, o the gates of x·Input + h·State + Bias,
+// Over adds the layer to the graph, for sequences of the given number of steps.
+// With i, f, g, o the gates of x·Input + h·State + Bias,
 //
 //	c = sigmoid(f + Forget) c + sigmoid(i) tanh(g)
 //	h = sigmoid(o) tanh(c), times Projection
 //
-// Gates of all steps are computed by one product for X and one per step for
-// the state.
+// One product computes the part of x in the gates of all steps. One product per
+// step computes the part of the state.
 func (l LSTM) Over(steps int) (Sequence, error) {
 	s, err := l.sizes(steps)
 	if err != nil {
 		return Sequence{}, err
 	}
 	in := gorgonia.Nodes{l.X, l.Input, l.State, l.Bias}
-	if s.projected {
+	if s.Projected {
 		in = append(in, l.Projection)
 	}
-	if s.started {
+	if s.Started {
 		in = append(in, l.First, l.FirstCell)
 	}
-	trace := &operation{
+	trace := &op{
 		what:  s.what,
-		out:   operand{dtype: s.dtype, shape: tensor.Shape{s.traced()}},
-		run:   choose(s.dtype, lstmTrace[float32], lstmTrace[float64], s),
+		out:   operand{dtype: s.dtype, shape: tensor.Shape{s.TraceLength()}},
+		run:   pass(s.dtype, recurrent.LSTMForward[float32], recurrent.LSTMForward[float64], s.LSTM),
 		fixed: len(in),
 	}
 	t, err := trace.apply(in...)
@@ -68,19 +61,17 @@ func (l LSTM) Over(steps int) (Sequence, error) {
 	return s.outputs(append(in, t))
 }
 
-// lstm is the sizes of a layer and where its numbers lie.
+// lstm is an LSTM layer of a graph.
 type lstm struct {
-	what               string
-	dtype              tensor.Dtype
-	batch, steps       int
-	in, units, width   int // width of what it gives
-	projected, started bool
-	forget             float64
+	recurrent.LSTM
+	what  string
+	dtype tensor.Dtype
 }
 
 // sizes checks the layer.
 func (l LSTM) sizes(steps int) (lstm, error) {
-	s := lstm{what: fmt.Sprintf("lstm of %d steps", steps), steps: steps, forget: l.Forget, projected: l.Projection != nil, started: l.First != nil}
+	s := lstm{what: fmt.Sprintf("lstm of %d steps", steps),
+		LSTM: recurrent.LSTM{Steps: steps, Forget: l.Forget, Projected: l.Projection != nil, Started: l.First != nil}}
 	if l.Forget != 0 {
 		s.what += fmt.Sprintf(" that keeps %v", l.Forget)
 	}
@@ -101,58 +92,29 @@ func (l LSTM) sizes(steps int) (lstm, error) {
 	if steps < 1 || len(x) != 2 || x[0]%max(steps, 1) != 0 || len(w) != 2 || w[1]%4 != 0 {
 		return s, fmt.Errorf("%s: X is %s and State %s, want (batch*%d, in) and (out, 4*units)", s.what, told(l.X), told(l.State), steps)
 	}
-	s.batch, s.in, s.units, s.width = x[0]/steps, x[1], w[1]/4, w[0]
-	return s, s.fit(l)
+	s.Batch, s.In, s.Units, s.Width = x[0]/steps, x[1], w[1]/4, w[0]
+	err = wantShapes(s.what, []wanted{
+		{"Input", l.Input, []int{s.In, 4 * s.Units}},
+		{"State", l.State, []int{s.Width, 4 * s.Units}},
+		{"Bias", l.Bias, []int{4 * s.Units}},
+		{"Projection", l.Projection, []int{s.Units, s.Width}},
+		{"First", l.First, []int{s.Batch, s.Width}},
+		{"FirstCell", l.FirstCell, []int{s.Batch, s.Units}},
+	})
+	if err == nil && !s.Projected && s.Width != s.Units {
+		err = fmt.Errorf("%s: State is %s, want (%d, %d) without a projection", s.what, told(l.State), s.Units, 4*s.Units)
+	}
+	return s, err
 }
 
-// fit wants the layer's values to have the shapes that follow from the sizes.
-func (s lstm) fit(l LSTM) error {
-	for _, c := range []struct {
-		name string
-		n    *gorgonia.Node
-		want []int
-	}{
-		{"Input", l.Input, []int{s.in, 4 * s.units}},
-		{"State", l.State, []int{s.width, 4 * s.units}},
-		{"Bias", l.Bias, []int{4 * s.units}},
-		{"Projection", l.Projection, []int{s.units, s.width}},
-		{"First", l.First, []int{s.batch, s.width}},
-		{"FirstCell", l.FirstCell, []int{s.batch, s.units}},
-	} {
-		if c.n != nil && !slices.Equal(c.n.Shape(), c.want) {
-			return fmt.Errorf("%s: %s is %s, want %v", s.what, c.name, told(c.n), c.want)
-		}
-	}
-	if !s.projected && s.width != s.units {
-		return fmt.Errorf("%s: State is %s, want (%d, %d) without a projection", s.what, told(l.State), s.units, 4*s.units)
-	}
-	return nil
-}
-
-// rows are the steps of all sequences.
-func (s lstm) rows() int { return s.batch * s.steps }
-
-// traced is the number of elements of a trace: what the forward pass computes
-// and the backward pass reads.
-func (s lstm) traced() int {
-	n := s.rows() * 7 * s.units
-	if s.projected {
-		n += s.rows() * s.width
-	}
-	return n
-}
-
-// given is the number of elements of what the layer gives: Out, Last, Cell.
-func (s lstm) given() int { return (s.rows()+s.batch)*s.width + s.batch*s.units }
-
-// outputs adds an operation that holds all that the layer gives, and its
-// pieces. in ends with the trace, which has no gradient: that of what the
-// layer gives is computed from it.
+// outputs adds one operation that holds all outputs, and their pieces. in ends
+// with the trace. The trace has no gradient; the gradient of the outputs is
+// computed from it.
 func (s lstm) outputs(in gorgonia.Nodes) (q Sequence, err error) {
-	o := &operation{
+	o := &op{
 		what:  "results of " + s.what,
-		out:   operand{dtype: s.dtype, shape: tensor.Shape{s.given()}},
-		run:   choose(s.dtype, lstmGive[float32], lstmGive[float64], s),
+		out:   operand{dtype: s.dtype, shape: tensor.Shape{s.OutputLength()}},
+		run:   pass(s.dtype, recurrent.LSTMOutputs[float32], recurrent.LSTMOutputs[float64], s.LSTM),
 		diff:  s.gradients,
 		fixed: 1,
 	}
@@ -160,12 +122,41 @@ func (s lstm) outputs(in gorgonia.Nodes) (q Sequence, err error) {
 	if err != nil {
 		return q, err
 	}
-	if q.Out, err = part("output of "+s.what, all, 0, s.rows(), s.width); err != nil {
+	if q.Out, err = part("output of "+s.what, all, 0, s.Rows(), s.Width); err != nil {
 		return q, err
 	}
-	if q.Last, err = part("last of "+s.what, all, s.rows()*s.width, s.batch, s.width); err != nil {
+	if q.Last, err = part("last of "+s.what, all, s.Rows()*s.Width, s.Batch, s.Width); err != nil {
 		return q, err
 	}
-	q.Cell, err = part("cells of "+s.what, all, (s.rows()+s.batch)*s.width, s.batch, s.units)
+	q.Cell, err = part("cells of "+s.what, all, (s.Rows()+s.Batch)*s.Width, s.Batch, s.Units)
 	return q, err
+}
+
+// gradients are those of all inputs. The trace, the last input, has none.
+func (s lstm) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
+	trace, shape := in[len(in)-1], s.LSTM
+	b := &adder{what: s.what, dtype: s.dtype}
+	add := func(which string, f32 func(recurrent.LSTM) recurrent.Pass[float32], f64 func(recurrent.LSTM) recurrent.Pass[float64], to tensor.Shape, from ...*gorgonia.Node) *gorgonia.Node {
+		return b.add(which, pass(s.dtype, f32, f64, shape), to, from...)
+	}
+	d := add("backward pass", recurrent.LSTMBackward[float32], recurrent.LSTMBackward[float64], tensor.Shape{s.BackwardLength()}, append(in[:len(in):len(in)], dy)...)
+	state := gorgonia.Nodes{trace, d}
+	if s.Started {
+		state = append(state, in[len(in)-3])
+	}
+	all := gorgonia.Nodes{
+		b.product("X", product{m: s.Rows(), n: s.In, k: 4 * s.Units, right: true}, d, in[1]),
+		b.product("Input", product{m: s.In, n: 4 * s.Units, k: s.Rows(), left: true}, in[0], d),
+		add("State", recurrent.LSTMStateGradient[float32], recurrent.LSTMStateGradient[float64], in[2].Shape(), state...),
+		add("Bias", recurrent.LSTMBiasGradient[float32], recurrent.LSTMBiasGradient[float64], in[3].Shape(), d),
+	}
+	if s.Projected {
+		all = append(all, add("Projection", recurrent.LSTMProjectionGradient[float32], recurrent.LSTMProjectionGradient[float64], in[4].Shape(), trace, d))
+	}
+	if s.Started {
+		all = append(all,
+			add("First", recurrent.LSTMFirstGradient[float32], recurrent.LSTMFirstGradient[float64], tensor.Shape{s.Batch, s.Width}, in[2], d),
+			add("FirstCell", recurrent.LSTMFirstCellGradient[float32], recurrent.LSTMFirstCellGradient[float64], tensor.Shape{s.Batch, s.Units}, d))
+	}
+	return append(all, nil), b.err
 }

@@ -7,7 +7,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// batchMean has the inputs x and the running mean.
+// batchMean takes x and the running mean.
 func batchMean[T float](k normKernel) kernel {
 	add := channelSums[T](k.sums)
 	return func(out gorgonia.Value, in []gorgonia.Value) error {
@@ -25,9 +25,9 @@ func batchMean[T float](k normKernel) kernel {
 	}
 }
 
-// batchVariance has the inputs x, the mean and the running variance. It needs
-// a pass of its own over x: the difference of mean square and squared mean
-// loses everything where the mean is large.
+// batchVariance takes x, the mean and the running variance. It needs a separate
+// pass over x: the difference of mean square and squared mean would lose all
+// precision if the mean is large.
 func batchVariance[T float](k normKernel) kernel {
 	return func(out gorgonia.Value, in []gorgonia.Value) error {
 		y, x, mean := data[T](out), data[T](in[0]), data[T](in[1])
@@ -58,10 +58,10 @@ func batchVariance[T float](k normKernel) kernel {
 	}
 }
 
-// inverse is 1 over the deviation of a channel.
+// inverse is 1 over the standard deviation of a channel.
 func (k normKernel) inverse(variance float64) float64 { return 1 / math.Sqrt(variance+k.epsilon) }
 
-// normalise has the inputs x, scale, bias, mean and variance.
+// normalise takes x, scale, bias, mean and variance.
 func normalise[T float](k normKernel) kernel {
 	return func(out gorgonia.Value, in []gorgonia.Value) error {
 		y, x, scale, bias := data[T](out), data[T](in[0]), data[T](in[1]), data[T](in[2])
@@ -83,7 +83,7 @@ func normalise[T float](k normKernel) kernel {
 	}
 }
 
-// scaleGradient has the inputs x, mean, variance and dy.
+// scaleGradient takes x, mean, variance and dy.
 func scaleGradient[T float](k normKernel) kernel {
 	return func(out gorgonia.Value, in []gorgonia.Value) error {
 		x, mean, variance, dy := data[T](in[0]), data[T](in[1]), data[T](in[2]), data[T](in[3])
@@ -106,9 +106,9 @@ func scaleGradient[T float](k normKernel) kernel {
 	}
 }
 
-// normGradient has the inputs x, scale, mean, variance, dy and the gradients
-// of scale and bias, which are the sums that a change of the batch's variance
-// and mean brings in.
+// normGradient takes x, scale, mean, variance, dy and the gradients of scale
+// and bias. The last two are also the sums through which the batch's mean and
+// variance depend on x.
 func normGradient[T float](k normKernel) kernel {
 	type slope struct{ factor, mean, shift, slope T }
 	slopes := make([]slope, k.channels)
@@ -118,10 +118,11 @@ func normGradient[T float](k normKernel) kernel {
 		n := float64(k.count())
 		for c := range slopes {
 			inverse := k.inverse(float64(variance[c]))
-			slopes[c] = slope{factor: T(float64(scale[c]) * inverse), mean: mean[c]}
+			s := slope{factor: T(float64(scale[c]) * inverse), mean: mean[c]}
 			if k.call.Train {
-				slopes[c].shift, slopes[c].slope = T(float64(dBias[c])/n), T(float64(dScale[c])*inverse/n)
+				s.shift, s.slope = T(float64(dBias[c])/n), T(float64(dScale[c])*inverse/n)
 			}
+			slopes[c] = s
 		}
 		at := 0
 		for range k.batch {

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/chewxy/hm"
+	"github.com/plx-run/plx/trainer/executor/memory"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -12,7 +14,7 @@ import (
 // float are the types that this package computes with.
 type float interface{ float32 | float64 }
 
-// choose returns the kernel for a type of float.
+// choose returns the kernel for one of the two types.
 func choose[P any](dtype tensor.Dtype, f32, f64 func(P) kernel, parameters P) kernel {
 	if dtype == tensor.Float32 {
 		return f32(parameters)
@@ -20,8 +22,8 @@ func choose[P any](dtype tensor.Dtype, f32, f64 func(P) kernel, parameters P) ke
 	return f64(parameters)
 }
 
-// floats wants all of in to be of one type, float32 or float64, without an
-// axis of length 0. Errors begin with what.
+// floats checks that all inputs have one type, float32 or float64, and no axis
+// of length 0. Errors begin with what.
 func floats(what string, in ...*gorgonia.Node) (tensor.Dtype, error) {
 	for _, n := range in {
 		if n == nil {
@@ -45,8 +47,8 @@ func floats(what string, in ...*gorgonia.Node) (tensor.Dtype, error) {
 	return dtype, nil
 }
 
-// told names a vertex in an error: its shape, and its name if the user gave
-// it one.
+// told names a vertex in an error: by its shape, and by its name if the user
+// gave it one.
 func told(n *gorgonia.Node) string {
 	shape := strings.ReplaceAll(strings.Trim(fmt.Sprint([]int(n.Shape())), "[]"), " ", ", ")
 	if n.IsVar() {
@@ -55,7 +57,16 @@ func told(n *gorgonia.Node) string {
 	return "(" + shape + ")"
 }
 
-// zero is a new value.
+// typed returns x with the type that Gorgonia gives such a value.
+func (x operand) typed() operand {
+	x.hm = hm.Type(x.dtype)
+	if len(x.shape) > 0 {
+		x.hm = gorgonia.TensorType{Dims: len(x.shape), Of: x.dtype}
+	}
+	return x
+}
+
+// zero returns a new value.
 func (x operand) zero() gorgonia.Value {
 	switch {
 	case len(x.shape) > 0:
@@ -66,25 +77,25 @@ func (x operand) zero() gorgonia.Value {
 	return gorgonia.NewF64(0)
 }
 
-// check wants v to have x's type and number of elements.
+// check reports a value that has another type or number of elements than x.
 func (x operand) check(v gorgonia.Value) error {
 	switch v := v.(type) {
 	case *gorgonia.F32, *gorgonia.F64:
 	case *tensor.Dense:
-		if len(v.Raw) < elements(v.Shape())*int(v.Dtype().Size()) {
+		if len(v.Raw) < memory.Elements(v.Shape())*int(v.Dtype().Size()) {
 			return fmt.Errorf("a value of shape %v has %d bytes of memory", v.Shape(), len(v.Raw))
 		}
 	default:
 		return fmt.Errorf("a value is a %T, want a tensor", v)
 	}
-	if v.Dtype() != x.dtype || elements(v.Shape()) != elements(x.shape) {
+	if v.Dtype() != x.dtype || memory.Elements(v.Shape()) != memory.Elements(x.shape) {
 		return fmt.Errorf("a value is %v %v, want %v %v", v.Dtype(), v.Shape(), x.dtype, x.shape)
 	}
 	return nil
 }
 
-// check wants values that fit the operation.
-func (o *operation) check(out gorgonia.Value, in []gorgonia.Value) error {
+// check reports values that do not fit the operation.
+func (o *op) check(out gorgonia.Value, in []gorgonia.Value) error {
 	if len(in) != len(o.in) {
 		return fmt.Errorf("%s: %d inputs, want %d", o.what, len(in), len(o.in))
 	}
@@ -102,9 +113,9 @@ func (o *operation) check(out gorgonia.Value, in []gorgonia.Value) error {
 	return nil
 }
 
-// plain returns the inputs with row-major memory. It copies those that have
-// none, such as the result of a transposition.
-func (o *operation) plain(in []gorgonia.Value) ([]gorgonia.Value, error) {
+// plain returns the inputs in row-major memory. It copies inputs that are not,
+// such as the result of a transposition.
+func (o *op) plain(in []gorgonia.Value) ([]gorgonia.Value, error) {
 	var copied []gorgonia.Value
 	for i, v := range in {
 		if isPlain(v) {
@@ -125,7 +136,7 @@ func (o *operation) plain(in []gorgonia.Value) ([]gorgonia.Value, error) {
 	return in, nil
 }
 
-// isPlain says whether v's elements lie in row-major order without gaps.
+// isPlain reports whether v's elements lie in row-major order without gaps.
 func isPlain(v gorgonia.Value) bool {
 	d, ok := v.(*tensor.Dense)
 	return !ok || !d.RequiresIterator() && !d.DataOrder().IsColMajor()
@@ -133,36 +144,16 @@ func isPlain(v gorgonia.Value) bool {
 
 // rowMajor copies v, following its strides.
 func rowMajor(v *tensor.Dense) (*tensor.Dense, error) {
-	shape, strides := v.Shape(), v.Strides()
-	if len(strides) != len(shape) {
-		return nil, fmt.Errorf("cannot read a tensor of shape %v with strides %v", shape, strides)
-	}
-	c := tensor.New(tensor.Of(v.Dtype()), tensor.WithShape(shape.Clone()...))
-	size := v.Dtype().Size()
-	from, to := v.Raw, c.Raw
-	index := make([]int, len(shape))
-	for i := range elements(shape) {
-		at := 0
-		for d, k := range index {
-			at += k * strides[d]
-		}
-		copy(to[uintptr(i)*size:][:size], from[uintptr(at)*size:])
-		for d := len(index) - 1; d >= 0; d-- {
-			if index[d]++; index[d] < shape[d] {
-				break
-			}
-			index[d] = 0
-		}
-	}
-	return c, nil
+	c := tensor.New(tensor.Of(v.Dtype()), tensor.WithShape(v.Shape().Clone()...))
+	return c, memory.Copy(c.Raw, v)
 }
 
-// data is the memory of v, which is row-major and of type T. A scalar has one
-// element.
+// data returns the memory of v, which is row-major and of type T. A scalar has
+// one element.
 func data[T any](v gorgonia.Value) []T {
 	switch v := v.(type) {
 	case *tensor.Dense:
-		return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(v.Raw))), elements(v.Shape()))
+		return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(v.Raw))), memory.Elements(v.Shape()))
 	case *gorgonia.F32:
 		return unsafe.Slice((*T)(unsafe.Pointer(v)), 1)
 	case *gorgonia.F64:
@@ -171,20 +162,7 @@ func data[T any](v gorgonia.Value) []T {
 	panic(fmt.Sprintf("nn: a value is a %T", v))
 }
 
-func elements(shape []int) int {
-	n := 1
-	for _, d := range shape {
-		n *= d
-	}
-	return n
-}
-
-// as is x for a caller that knows that its types are the same.
-func as[To, From float](x []From) []To {
-	return unsafe.Slice((*To)(unsafe.Pointer(unsafe.SliceData(x))), len(x))
-}
-
-// pick is choose for a kernel without parameters.
+// pick is choose for kernels without parameters.
 func pick(dtype tensor.Dtype, f32, f64 kernel) kernel {
 	if dtype == tensor.Float32 {
 		return f32

@@ -1,10 +1,10 @@
 package nn
 
-// fillPatches writes a matrix of which column p holds what the kernel covers
-// of an image at place p, and so row (channel, down, across) what that element
-// of the kernel lies on at all places. It does not touch the elements of the
-// matrix that lie on the pad: they are the same for all images, and 0 since
-// the matrix was made.
+// fillPatches writes the matrix of an image's patches. Column p holds what the
+// kernel covers at place p; row (channel, down, across) holds what that element
+// of the kernel covers at all places. It does not write elements that lie on
+// the pad: they are zero for all images, from the time the matrix was
+// allocated.
 func fillPatches[T float](w window, to, image []T) {
 	for ; len(image) > 0; image = image[w.plane():] {
 		for down := range w.kernelHeight {
@@ -21,8 +21,8 @@ func fillPatches[T float](w window, to, image []T) {
 	}
 }
 
-// offset is where element (down, across) of the kernel lies in a channel when
-// it is at the place (i, j), if that is not on the pad.
+// offset is the place in a channel that element (down, across) of the kernel
+// covers at place (i, j). The caller knows that it is not on the pad.
 func (w window) offset(down, across, i, j int) int {
 	return (i*w.stride-w.pad+down)*w.width + j*w.stride - w.pad + across
 }
@@ -37,8 +37,8 @@ func copyLine[T float](w window, to, from []T) {
 	}
 }
 
-// addPatches is the reverse of fillPatches: each element of the image becomes
-// the sum of what lies on it, in the order of the matrix.
+// addPatches reverses fillPatches: each element of the image becomes the sum of
+// the matrix's elements that cover it, in the order of the matrix.
 func addPatches[T float](w window, image, from []T) {
 	clear(image)
 	for ; len(image) > 0; image = image[w.plane():] {

@@ -6,18 +6,18 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// MaxPool2D is the largest element under a square kernel that walks over x
-// (batch, channels, height, width), kernel wide, in strides, with pad rows and
-// columns around each image that are never the largest. The gradient goes to
-// the first of equals in row-major order. NaN counts as the largest.
+// MaxPool2D is the largest element under a square kernel that moves over x
+// (batch, channels, height, width) in strides. Pad rows and columns around each
+// image are never the largest. The gradient goes to the first of equal elements
+// in row-major order. NaN counts as the largest.
 func MaxPool2D(x *gorgonia.Node, kernel, stride, pad int) (*gorgonia.Node, error) {
 	return newPool("max pool", x, kernel, stride, pad, poolKernels{
 		maxPool[float32], maxPool[float64], maxPoolGradient[float32], maxPoolGradient[float64],
 	})
 }
 
-// AvgPool2D is the mean of the elements under a kernel that walks as
-// MaxPool2D's does. The pad counts neither in the sum nor in the divisor.
+// AvgPool2D is the mean of the elements under a kernel that moves like
+// MaxPool2D's. The pad counts neither in the sum nor in the divisor.
 func AvgPool2D(x *gorgonia.Node, kernel, stride, pad int) (*gorgonia.Node, error) {
 	return newPool("average pool", x, kernel, stride, pad, poolKernels{
 		avgPool[float32], avgPool[float64], avgPoolGradient[float32], avgPoolGradient[float64],
@@ -41,9 +41,9 @@ func newPool(what string, x *gorgonia.Node, size, stride, pad int, k poolKernels
 		return nil, fmt.Errorf("%s: a pad of %d needs a kernel larger than %d", what, pad, size)
 	}
 	what = fmt.Sprintf("%s %v", what, w)
-	o := &operation{what: what, out: operand{dtype: dtype, shape: w.out(w.channels)}, run: choose(dtype, k.run32, k.run64, w)}
+	o := &op{what: what, out: operand{dtype: dtype, shape: w.out(w.channels)}, run: choose(dtype, k.run32, k.run64, w)}
 	o.diff = func(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
-		d := &operation{
+		d := &op{
 			what: "gradient of " + what,
 			out:  operand{dtype: dtype, shape: in[0].Shape()},
 			run:  choose(dtype, k.diff32, k.diff64, w),
@@ -96,9 +96,9 @@ func maxPoolGradient[T float](w window) kernel {
 	}
 }
 
-// largest is the index of the first of the largest elements in a rectangle of
-// an image that is width wide, or of the first NaN. It avoids branches that
-// depend on the numbers, which would be guessed wrong too often.
+// largest returns the index of the first of the largest elements in a rectangle
+// of an image of the given width, or of the first NaN. It avoids branches that
+// depend on the numbers, which the processor would mispredict.
 func largest[T float](x []T, width, top, bottom, left, right int) int {
 	best := top*width + left
 	most := x[best]

@@ -8,12 +8,12 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Rows looks up rows of a table, (rows, width), by index, (n), a vector of int,
-// int32, int64, float32 or float64. The result is (n, width). An index that is
-// no row is an error of the run.
+// Rows looks up rows of a table (rows, width) by index: a vector (n) of int,
+// int32, int64, float32 or float64. The result has shape (n, width). An index
+// that is not a row is an error of the run.
 //
-// The gradient has the table's size, zero where no index points: for a table
-// that travels by the rows a step touches, use trainer.Embedding.
+// The gradient has the size of the table, and is zero at rows without an index.
+// Use trainer.Embedding for a table of which only the touched rows travel.
 func Rows(table, index *gorgonia.Node) (*gorgonia.Node, error) {
 	dtype, err := floats("rows", table)
 	if err != nil {
@@ -28,14 +28,14 @@ func Rows(table, index *gorgonia.Node) (*gorgonia.Node, error) {
 			told(table), told(index), index.Dtype())
 	}
 	g := gather{rows: s[0], width: s[1], n: index.Shape()[0], index: read}
-	o := &operation{
+	o := &op{
 		what:  "rows",
 		out:   operand{dtype: dtype, shape: tensor.Shape{g.n, g.width}},
 		run:   choose(dtype, gatherRows[float32], gatherRows[float64], g),
 		fixed: 1,
 	}
 	o.diff = func(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
-		d := &operation{
+		d := &op{
 			what: "gradient of rows",
 			out:  operand{dtype: dtype, shape: s},
 			run:  choose(dtype, scatterRows[float32], scatterRows[float64], g),
@@ -46,13 +46,13 @@ func Rows(table, index *gorgonia.Node) (*gorgonia.Node, error) {
 	return o.apply(table, index)
 }
 
-// gather is a look-up of n rows of a table.
+// gather is the lookup of n rows of a table.
 type gather struct {
 	rows, width, n int
 	index          func(v gorgonia.Value, i int) float64
 }
 
-// at is the row that the i-th index points to.
+// at returns the row of the i-th index.
 func (g gather) at(index gorgonia.Value, i int) (int, error) {
 	row := g.index(index, i)
 	if !(row >= 0 && row < float64(g.rows)) || row != math.Trunc(row) {

@@ -5,41 +5,43 @@ import (
 	"math"
 	"slices"
 
+	"github.com/plx-run/plx/trainer/nn/exponential"
+	"github.com/plx-run/plx/trainer/nn/matrix"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
-// Candidates are what a sampled softmax tells apart: each row's own class, and
-// classes that are drawn for all rows together. Rows of a class's table are
-// (width+1) wide: its weights, and its bias at the end.
+// Candidates are the classes among which a sampled softmax chooses: each row's
+// own class, and classes that are sampled for all rows together. A row of the
+// classes' table has width+1 elements: the class's weights, then its bias.
 type Candidates struct {
 	Label     *gorgonia.Node // (n): the rows' classes, whole numbers of any type
 	LabelRows *gorgonia.Node // (n, width+1): of the table
-	LabelLog  *gorgonia.Node // (n): the logarithm of how often a draw is expected to have the class
+	LabelLog  *gorgonia.Node // (n): logarithm of the class's expected count in a draw
 
-	Sample     *gorgonia.Node // (s)
-	SampleRows *gorgonia.Node // (s, width+1)
-	SampleLog  *gorgonia.Node // (s)
+	Sample     *gorgonia.Node // (s): the sampled classes
+	SampleRows *gorgonia.Node // (s, width+1): of the table
+	SampleLog  *gorgonia.Node // (s): logarithm of the class's expected count in a draw
 }
 
-// SampledCrossEntropy is the mean over the rows of x, (n, width), of the cross
-// entropy of a softmax over the row's own class and the samples only, in place
-// of all classes (Jean et al. 2015, "On using very large target vocabulary"):
-// from each logit the logarithm of the class's expected count is taken, and a
-// sample that is the row's own class does not count. It has gradients by x and
-// by the rows of both kinds.
+// SampledCrossEntropy is the mean, over the rows of x (n, width), of the cross
+// entropy of a softmax over the row's own class and the samples, instead of all
+// classes (Jean et al. 2015, "On using very large target vocabulary"). From
+// each logit it subtracts the logarithm of the class's expected count. A sample
+// that equals the row's own class does not count. The loss has gradients by x
+// and by both kinds of rows.
 //
-// This loss is smaller than the cross entropy over all classes. estimate is a
-// guess at that one: the samples stand for all other classes, each as often as
-// its expected count says. It has no gradient.
+// The loss is smaller than the cross entropy over all classes. estimate
+// estimates the latter: the samples stand for all other classes, each as often
+// as its expected count says. It has no gradient.
 //
-// A Sampler draws classes and tells their logarithms.
+// A Sampler draws classes and returns their logarithms.
 func SampledCrossEntropy(x *gorgonia.Node, c Candidates) (loss, estimate *gorgonia.Node, err error) {
 	s, err := newSampled(x, c)
 	if err != nil {
 		return nil, nil, err
 	}
-	trace := &operation{
+	trace := &op{
 		what:  s.what + " of each row",
 		out:   operand{dtype: s.dtype, shape: tensor.Shape{s.rows * (3 + s.samples)}},
 		run:   choose(s.dtype, sampledTrace[float32], sampledTrace[float64], s),
@@ -49,7 +51,7 @@ func SampledCrossEntropy(x *gorgonia.Node, c Candidates) (loss, estimate *gorgon
 	if err != nil {
 		return nil, nil, err
 	}
-	mean := &operation{
+	mean := &op{
 		what:  s.what,
 		out:   operand{dtype: s.dtype},
 		run:   choose(s.dtype, meanOf[float32], meanOf[float64], piece{0, s.rows}),
@@ -59,7 +61,7 @@ func SampledCrossEntropy(x *gorgonia.Node, c Candidates) (loss, estimate *gorgon
 	if loss, err = mean.apply(x, c.LabelRows, c.SampleRows, t); err != nil {
 		return nil, nil, err
 	}
-	full := &operation{
+	full := &op{
 		what:  "estimate of full cross entropy",
 		out:   operand{dtype: s.dtype},
 		run:   choose(s.dtype, meanOf[float32], meanOf[float64], piece{s.rows, 2 * s.rows}),
@@ -112,8 +114,8 @@ func newSampled(x *gorgonia.Node, c Candidates) (s sampled, err error) {
 
 // rests are the pieces of a sampled softmax's trace.
 type rests[T float] struct {
-	loss, full []T // of each row: its loss, and the estimate of that over all classes
-	own        []T // of each row: what is missing from 1 in its own class's probability, negative
+	loss, full []T // by row: its loss, and its estimate of the loss over all classes
+	own        []T // by row: probability of its own class, minus 1
 	others     []T // (rows, samples): the samples' probabilities
 }
 
@@ -121,7 +123,7 @@ func cutRests[T float](s sampled, x []T) rests[T] {
 	return rests[T]{x[:s.rows], x[s.rows : 2*s.rows], x[2*s.rows : 3*s.rows], x[3*s.rows:]}
 }
 
-// sampledTrace has all inputs.
+// sampledTrace takes all inputs.
 func sampledTrace[T float](s sampled) kernel {
 	offset, classes := make([]T, s.samples), make([]float64, s.samples)
 	return func(out gorgonia.Value, in []gorgonia.Value) error {
@@ -130,8 +132,8 @@ func sampledTrace[T float](s sampled) kernel {
 		for j := range offset {
 			offset[j], classes[j] = drawn[j*(s.width+1)+s.width]-sampleLog[j], s.sample(in[4], j)
 		}
-		fill(t.others, offset)
-		mul(s.rows, s.samples, s.width, whole(x, s.width), whole(drawn, s.width+1).t(), 1, whole(t.others, s.samples))
+		matrix.Fill(t.others, offset)
+		matrix.Mul(s.rows, s.samples, s.width, matrix.Whole(x, s.width), matrix.Whole(drawn, s.width+1).T(), 1, matrix.Whole(t.others, s.samples))
 		for i := range s.rows {
 			weights, label := own[i*(s.width+1):][:s.width+1], s.label(in[3], i)
 			logit := float64(weights[s.width])
@@ -150,8 +152,8 @@ func sampledTrace[T float](s sampled) kernel {
 	}
 }
 
-// row turns a row's logits into probabilities. logit is its own class's
-// without the correction.
+// row turns a row's logits into probabilities. logit is the logit of the row's
+// own class before the correction.
 func (t rests[T]) row(i int, logit, log float64, others []T) {
 	own := logit - log
 	most := T(own)
@@ -160,7 +162,7 @@ func (t rests[T]) row(i int, logit, log float64, others []T) {
 			most = v
 		}
 	}
-	largest, sum := float64(most), exps(others, most)
+	largest, sum := float64(most), exponential.Shifted(others, most)
 	total := sum + math.Exp(own-largest)
 	t.loss[i] = T(math.Log(total) + (largest - own))
 	t.full[i] = T(math.Log(sum+math.Exp(logit-largest)) + (largest - logit))
@@ -171,7 +173,7 @@ func (t rests[T]) row(i int, logit, log float64, others []T) {
 	}
 }
 
-// meanOf is the mean of a piece of the last input.
+// meanOf computes the mean of a piece of the last input.
 func meanOf[T float](p piece) kernel {
 	return func(out gorgonia.Value, in []gorgonia.Value) error {
 		sum := 0.0
@@ -183,7 +185,7 @@ func meanOf[T float](p piece) kernel {
 	}
 }
 
-// gradients are those of x and of both kinds of rows.
+// gradients returns those of x and of both kinds of rows.
 func (s sampled) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 	x, own, drawn, t := in[0], in[1], in[2], in[3]
 	b := &adder{what: s.what, dtype: s.dtype}
@@ -199,7 +201,7 @@ func sampledX[T float](s sampled) kernel {
 	return func(out gorgonia.Value, in []gorgonia.Value) error {
 		dx, own, drawn, t := data[T](out), data[T](in[0]), data[T](in[1]), cutRests(s, data[T](in[2]))
 		scale := T(float64(data[T](in[3])[0]) / float64(s.rows))
-		mul(s.rows, s.width, s.samples, whole(t.others, s.samples), whole(drawn, s.width+1), 0, whole(dx, s.width))
+		matrix.Mul(s.rows, s.width, s.samples, matrix.Whole(t.others, s.samples), matrix.Whole(drawn, s.width+1), 0, matrix.Whole(dx, s.width))
 		for i, part := range t.own {
 			to, weights := dx[i*s.width:][:s.width], own[i*(s.width+1):]
 			for k, v := range to {
@@ -230,8 +232,8 @@ func sampledOthers[T float](s sampled) kernel {
 	return func(out gorgonia.Value, in []gorgonia.Value) error {
 		x, t, to := data[T](in[0]), cutRests(s, data[T](in[1])), data[T](out)
 		scale := T(float64(data[T](in[2])[0]) / float64(s.rows))
-		mul(s.samples, s.width, s.rows, whole(t.others, s.samples).t(), whole(x, s.width), 0, whole(to, s.width+1))
-		sumRows(bias, t.others, scratch)
+		matrix.Mul(s.samples, s.width, s.rows, matrix.Whole(t.others, s.samples).T(), matrix.Whole(x, s.width), 0, matrix.Whole(to, s.width+1))
+		matrix.SumRows(bias, t.others, scratch)
 		for j, v := range bias {
 			to[j*(s.width+1)+s.width] = v
 		}

@@ -7,18 +7,18 @@ import (
 	"github.com/plx-run/plx/trainer/random"
 )
 
-// Sampler draws classes for a sampled softmax: of classes numbered by how often
-// they come, class k with the probability log((k+2)/(k+1)) / log(classes+1),
-// which is nearly Zipf's law, until so many different ones are there. It holds
-// scratch memory, so it is for one goroutine at a time; what it draws depends
-// on its arguments alone.
+// Sampler draws classes for a sampled softmax. Classes are numbered by how
+// often they occur. It draws class k with probability log((k+2)/(k+1)) /
+// log(classes+1), which is close to Zipf's law, until enough different classes
+// are drawn. It holds scratch memory, so it is for one goroutine at a time.
+// What it draws depends only on its arguments.
 type Sampler struct {
 	classes, samples int
 	seen             []uint64 // a bit for each class
 }
 
-// NewSampler draws so many samples of so many classes. More than half of them
-// would take long to draw, and are refused.
+// NewSampler returns a sampler of a number of classes. It refuses more samples
+// than half of the classes, which would take long to draw.
 func NewSampler(classes, samples int) (*Sampler, error) {
 	if samples < 1 || samples > classes/2 {
 		return nil, fmt.Errorf("sampler: %d samples of %d classes: want at least 1 and at most half", samples, classes)
@@ -26,11 +26,11 @@ func NewSampler(classes, samples int) (*Sampler, error) {
 	return &Sampler{classes: classes, samples: samples, seen: make([]uint64, (classes+63)/64)}, nil
 }
 
-// Draw draws samples for each of so many virtual workers, the first of them
-// with a number, from streams of their own: what one draws does not depend on
-// who computes it. labels are those of all of them, as many for each. It returns
-// different samples for each, and the logarithms of how often samples and
-// labels were to be expected among as many draws as that took:
+// Draw draws samples for a number of virtual workers, beginning with the
+// virtual worker first. Each has a stream of its own, so its samples do not
+// depend on who draws them. labels are those of all these virtual workers,
+// equally many for each. Draw returns each one's different samples, and the
+// logarithms of the expected counts of samples and labels:
 //
 //	samples, logs, labelLogs := s.Draw(random.New(seed, "samples").Derive(step), job.ShardID(), job.NumReplicasPerWorker(), labels)
 func (s *Sampler) Draw(stream random.Stream, first, workers int, labels []int64) (samples []int64, logs, labelLogs []float32) {
@@ -43,7 +43,8 @@ func (s *Sampler) Draw(stream random.Stream, first, workers int, labels []int64)
 	return samples, logs, labelLogs
 }
 
-// draw draws until there are enough different classes.
+// draw draws until there are enough different classes. It returns the number of
+// tries.
 func (s *Sampler) draw(stream random.Stream) (drawn []int64, tries int) {
 	for ; len(drawn) < s.samples; tries++ {
 		u, v := stream.Pair(uint64(tries / 2))
@@ -62,8 +63,8 @@ func (s *Sampler) draw(stream random.Stream) (drawn []int64, tries int) {
 	return drawn, tries
 }
 
-// logs appends the logarithms of the probabilities that classes are among so
-// many draws.
+// logs appends the logarithms of the probabilities that the classes are drawn
+// in a number of tries.
 func (s *Sampler) logs(to []float32, classes []int64, tries int) []float32 {
 	for _, k := range classes {
 		p := random.ZipfChance(int(k), s.classes)

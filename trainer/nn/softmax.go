@@ -6,19 +6,19 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Softmax is exp(x) / sum(exp(x)) over the last axis. It is right for x of
-// any size, where Gorgonia's overflows.
+// Softmax is exp(x) / sum(exp(x)) over the last axis. It does not overflow, as
+// Gorgonia's does.
 func Softmax(x *gorgonia.Node) (*gorgonia.Node, error) {
 	return newRowwise("softmax", x, softmax[float32], softmax[float64], softmaxGradient[float32], softmaxGradient[float64])
 }
 
-// LogSoftmax is the logarithm of Softmax, without computing that first.
+// LogSoftmax is the logarithm of Softmax, computed directly.
 func LogSoftmax(x *gorgonia.Node) (*gorgonia.Node, error) {
 	return newRowwise("log softmax", x, logSoftmax[float32], logSoftmax[float64], logSoftmaxGradient[float32], logSoftmaxGradient[float64])
 }
 
-// newRowwise is an operation on rows whose gradient follows from its result.
-// The kernels are given scratch for a row.
+// newRowwise makes an operation on rows whose gradient follows from its result.
+// The kernels get scratch memory for a row.
 func newRowwise(what string, x *gorgonia.Node, run32, run64, diff32, diff64 func([]float64) kernel) (*gorgonia.Node, error) {
 	dtype, err := floats(what, x)
 	if err != nil {
@@ -29,9 +29,9 @@ func newRowwise(what string, x *gorgonia.Node, run32, run64, diff32, diff64 func
 		classes = s[len(s)-1]
 	}
 	out := operand{dtype: dtype, shape: s}
-	o := &operation{what: what, out: out, run: choose(dtype, run32, run64, make([]float64, classes))}
+	o := &op{what: what, out: out, run: choose(dtype, run32, run64, make([]float64, classes))}
 	o.diff = func(_ gorgonia.Nodes, y, dy *gorgonia.Node) (gorgonia.Nodes, error) {
-		d := &operation{what: "gradient of " + what, out: out, run: choose(dtype, diff32, diff64, make([]float64, classes))}
+		d := &op{what: "gradient of " + what, out: out, run: choose(dtype, diff32, diff64, make([]float64, classes))}
 		return one(d.apply(y, dy))
 	}
 	return o.apply(x)

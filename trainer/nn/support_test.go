@@ -7,7 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/plx-run/plx/trainer/executor"
+	"github.com/plx-run/plx/trainer/executor/memory"
+	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -15,7 +16,7 @@ import (
 // model builds a result from inputs.
 type model func(in []*gorgonia.Node) (*gorgonia.Node, error)
 
-var training = executor.Call{Step: 3, Leaf: 1, Leaves: 4, Seed: 7, Train: true}
+var training = operation.Call{Step: 3, VirtualWorker: 1, VirtualWorkers: 4, Seed: 7, Train: true}
 
 // fed is a graph with values for its inputs, run by Gorgonia's tape machine.
 type fed struct {
@@ -52,13 +53,13 @@ func (f *fed) want(n *gorgonia.Node) {
 	gorgonia.Read(n, f.read[n])
 }
 
-func (f *fed) run(t *testing.T, call executor.Call) {
+func (f *fed) run(t *testing.T, call operation.Call) {
 	t.Helper()
 	if f.machine == nil {
 		f.machine = gorgonia.NewTapeMachine(f.graph)
 	}
 	for _, n := range f.graph.AllNodes() {
-		if op, ok := n.Op().(executor.Contextual); ok {
+		if op, ok := n.Op().(operation.Contextual); ok {
 			op.Prepare(call)
 		}
 	}
@@ -70,9 +71,9 @@ func (f *fed) get(n *gorgonia.Node) []float64 { return slices.Clone(data[float64
 
 // weigh is the sum of x, each element times a weight of its own.
 func weigh(x *gorgonia.Node) (*gorgonia.Node, error) {
-	n := elements(x.Shape())
+	n := memory.Elements(x.Shape())
 	weight := func(i int) float64 { return math.Sin(float64(3*i+1)) + 0.3 }
-	o := &operation{what: "weigh", out: operand{dtype: x.Dtype()}}
+	o := &op{what: "weigh", out: operand{dtype: x.Dtype()}}
 	o.run = func(out gorgonia.Value, in []gorgonia.Value) error {
 		sum := 0.0
 		for i, v := range data[float64](in[0]) {
@@ -82,7 +83,7 @@ func weigh(x *gorgonia.Node) (*gorgonia.Node, error) {
 		return nil
 	}
 	o.diff = func(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
-		d := &operation{what: "gradient of weigh", out: operand{dtype: x.Dtype(), shape: x.Shape()}}
+		d := &op{what: "gradient of weigh", out: operand{dtype: x.Dtype(), shape: x.Shape()}}
 		d.run = func(out gorgonia.Value, in []gorgonia.Value) error {
 			for i := range n {
 				data[float64](out)[i] = data[float64](in[1])[0] * weight(i)
@@ -96,7 +97,7 @@ func weigh(x *gorgonia.Node) (*gorgonia.Node, error) {
 
 // checkGradient compares the gradients of the first n inputs with finite
 // differences and returns the result's values.
-func checkGradient(t *testing.T, shapes [][]int, values [][]float64, n int, call executor.Call, m model) []float64 {
+func checkGradient(t *testing.T, shapes [][]int, values [][]float64, n int, call operation.Call, m model) []float64 {
 	t.Helper()
 	plain, graded := feed(t, shapes, values, m), feed(t, shapes, values, m)
 	gradients, err := gorgonia.Grad(graded.loss, graded.in[:n]...)
@@ -121,7 +122,7 @@ func checkGradient(t *testing.T, shapes [][]int, values [][]float64, n int, call
 }
 
 // difference is the derivative of f's loss by x.
-func difference(t *testing.T, f *fed, x *float64, call executor.Call) float64 {
+func difference(t *testing.T, f *fed, x *float64, call operation.Call) float64 {
 	t.Helper()
 	at := *x
 	h := 1e-5 * max(1, math.Abs(at))
@@ -139,7 +140,7 @@ func numbers(seed uint64, shapes ...[]int) [][]float64 {
 	r := rand.New(rand.NewPCG(seed, 1))
 	var all [][]float64
 	for _, s := range shapes {
-		v := make([]float64, elements(s))
+		v := make([]float64, memory.Elements(s))
 		for i := range v {
 			v[i] = r.NormFloat64()
 		}

@@ -7,16 +7,16 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// window is how a kernel walks over images (batch, channels, height, width):
-// from the top left corner of the padded image in strides, as long as it fits.
+// window says how a kernel moves over images (batch, channels, height, width):
+// from the top left corner of the padded image, in strides, as long as it fits.
 type window struct {
 	batch, channels, height, width int // of the images
 	kernelHeight, kernelWidth      int
 	stride, pad                    int // in both directions; pad on all four sides
-	outHeight, outWidth            int // how many places there are
+	outHeight, outWidth            int // number of places
 }
 
-// newWindow errors begin with what.
+// newWindow checks the sizes. Errors begin with what.
 func newWindow(what string, x *gorgonia.Node, kernelHeight, kernelWidth, stride, pad int) (window, error) {
 	s := x.Shape()
 	if len(s) != 4 {
@@ -42,8 +42,8 @@ func (w window) String() string {
 	return fmt.Sprintf("%dx%d stride %d pad %d", w.kernelHeight, w.kernelWidth, w.stride, w.pad)
 }
 
-// image and plane are the numbers of elements of an image and of a channel of
-// it; places those of a channel of the result.
+// image and plane are the numbers of elements of an image and of one of its
+// channels; places is the number of elements of a channel of the result.
 func (w window) image() int  { return w.channels * w.plane() }
 func (w window) plane() int  { return w.height * w.width }
 func (w window) places() int { return w.outHeight * w.outWidth }
@@ -53,16 +53,16 @@ func (w window) out(channels int) tensor.Shape {
 	return tensor.Shape{w.batch, channels, w.outHeight, w.outWidth}
 }
 
-// inside returns which elements [from, to) of an axis of the image, size
-// long, the kernel covers at a place.
+// inside returns the elements [from, to) of an image's axis that the kernel
+// covers at a place. The axis has size elements.
 func (w window) inside(place, kernel, size int) (from, to int) {
 	at := place*w.stride - w.pad
 	return max(at, 0), min(at+kernel, size)
 }
 
-// within returns the places [from, to) at which element k of the kernel lies
-// on the image, along an axis with that many places and an image size long:
-// none unless from < to.
+// within returns the places [from, to) at which element k of the kernel lies on
+// the image. The axis has a number of places and size elements. There are none
+// unless from < to.
 func (w window) within(k, places, size int) (from, to int) {
 	if first := w.pad - k; first > 0 {
 		from = (first + w.stride - 1) / w.stride

@@ -2,10 +2,10 @@ package optimizer
 
 import "github.com/plx-run/plx/trainer/wire"
 
-// SumOfSquares adds the squares of g in float64: element i belongs to the
+// SumOfSquares adds the squares of g in float64. Element i belongs to the
 // partial sum i mod 4, and the result is (s0 + s1) + (s2 + s3). The order is
-// part of the promise of same bits, so a norm over a variable is a sum over
-// blocks whose bounds do not depend on who owns what.
+// part of the promise of equal bits. So a variable's norm is a sum over blocks
+// whose bounds do not depend on the shards.
 func SumOfSquares[T wire.Float](g []T) float64 {
 	var s0, s1, s2, s3 float64
 	for ; len(g) >= 4; g = g[4:] {
@@ -27,5 +27,5 @@ func SumOfSquares[T wire.Float](g []T) float64 {
 	return (s0 + s1) + (s2 + s3)
 }
 
-// square rounds before anything is added; of a float32 it is exact.
+// square rounds before the addition. The square of a float32 is exact.
 func square[T wire.Float](x T) float64 { return float64(float64(x) * float64(x)) }

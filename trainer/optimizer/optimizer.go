@@ -10,7 +10,7 @@ import (
 // Rule names an update rule.
 type Rule string
 
-// The rules. g is the gradient, r the step's rate, x the variable.
+// The rules. g is the gradient, r is the step's rate, x is the variable.
 const (
 	SGD      Rule = "sgd"      // x -= r*g
 	Momentum Rule = "momentum" // m = mu*m + g; x -= r*m, or r*(g + mu*m) with Nesterov
@@ -19,8 +19,8 @@ const (
 	Average  Rule = "average"  // x = mu*x + (1-mu)*g: running statistics, g is no gradient
 )
 
-// Settings says how to update. Workers send it to the owners, so it holds
-// numbers only. The zero value of a number means zero, not a default.
+// Settings says how to update. Workers send it to the shard holders, so it
+// holds numbers only. The zero value of a number means zero, not a default.
 type Settings struct {
 	Rule        Rule    `json:"rule"`
 	Momentum    float64 `json:"momentum,omitempty"` // mu, in [0, 1)
@@ -30,10 +30,10 @@ type Settings struct {
 	Beta2       float64 `json:"beta2,omitempty"`       // in [0, 1)
 	Epsilon     float64 `json:"epsilon,omitempty"`     // added to the root
 	Decay       float64 `json:"decay,omitempty"`       // weight decay
-	Decoupled   bool    `json:"decoupled,omitempty"`   // decay beside the rule, not in the gradient
+	Decoupled   bool    `json:"decoupled,omitempty"`   // decay is applied to x, and not added to the gradient
 }
 
-// Check says which setting makes no sense.
+// Check reports a setting that makes no sense.
 func (s Settings) Check() error {
 	switch s.Rule {
 	case SGD, Momentum, Adagrad, Adam, Average:
@@ -59,7 +59,7 @@ func (s Settings) Check() error {
 	return nil
 }
 
-// Slots is how many numbers the rule keeps per element: the length of
+// Slots is the number of numbers that the rule keeps per element: the length of
 // [State.Slots].
 func (s Settings) Slots() int {
 	switch s.Rule {
@@ -73,15 +73,15 @@ func (s Settings) Slots() int {
 
 // Step is what changes from one update to the next.
 type Step struct {
-	Number uint64  // updates of the piece before this one
+	Number uint64  // updates of the shard before this one
 	Rate   float64 // learning rate
 	Scale  float64 // factor of the gradient; 1 leaves it as it is
 }
 
-// State is what a rule remembers about one piece of a variable.
+// State is what a rule keeps for one shard of a variable.
 type State[T wire.Float] struct {
 	settings      Settings
-	first, second []T // by element, or nil where the rule needs none
+	first, second []T // by element; nil if the rule does not need it
 }
 
 // New returns the state of n elements before the first step.
@@ -99,9 +99,9 @@ func New[T wire.Float](s Settings, n int) (*State[T], error) {
 	return state, nil
 }
 
-// Slots returns the memory of the state, not a copy: for each number that the
-// rule keeps per element a slice over the piece's elements. Whoever moves or
-// saves a piece moves these with it; the rule alone says how many there are.
+// Slots returns the memory of the state, without a copy: for each number that
+// the rule keeps per element, a slice over the shard's elements. Whoever moves
+// or saves a shard must move these with it.
 func (s *State[T]) Slots() [][]T {
 	switch {
 	case s.first == nil:
@@ -119,8 +119,8 @@ func (s *State[T]) Apply(step Step, x, g []T) {
 	s.update(&c, 0, x, g[:len(x)])
 }
 
-// ApplyRows updates rows of the table piece x by the gradients g, which lie
-// one after the other. Row index[i] is the row index[i]-first of x; index
+// ApplyRows updates rows of the table shard x by the gradients g, which lie one
+// after the other. Row index[i] of the table is row index[i]-first of x. index
 // must be strictly ascending.
 func (s *State[T]) ApplyRows(step Step, x []T, first int64, index []int64, g []T) {
 	if len(index) == 0 {
@@ -134,7 +134,7 @@ func (s *State[T]) ApplyRows(step Step, x []T, first int64, index []int64, g []T
 	}
 }
 
-// update changes the elements x, which begin at the at-th of the piece.
+// update changes the elements x, which begin with element at of the shard.
 func (s *State[T]) update(c *constants[T], at int, x, g []T) {
 	if !c.prepares {
 		s.rule(c, at, x, g)

@@ -15,10 +15,10 @@ type constants[T wire.Float] struct {
 	rest1, rest2         T
 	corrected, spread    T // Adam's rate and root factor after bias correction
 
-	prepares      bool // the gradient is not used as it is
+	prepares      bool // the gradient must be changed before the rule uses it
 	scale         T
-	decay, shrink T      // of both at most one is not 0
-	scratch       [256]T // a prepared gradient, small enough to stay in the first cache
+	decay, shrink T      // at most one of them is not 0
+	scratch       [256]T // memory for a prepared gradient, small enough for the first cache
 }
 
 func newConstants[T wire.Float](s Settings, step Step) constants[T] {
@@ -44,7 +44,7 @@ func newConstants[T wire.Float](s Settings, step Step) constants[T] {
 	return c
 }
 
-// prepare makes the gradient that the rule sees, and decays x where that is
+// prepare returns the gradient that the rule uses, and decays x if the decay is
 // decoupled. x and g have at most len(c.scratch) elements.
 func (c *constants[T]) prepare(x, g []T) []T {
 	into := c.scratch[:len(x)]
@@ -121,14 +121,14 @@ func (c *constants[T]) average(x, g []T) {
 // rounded to float32, is the float32 root.
 func root[T wire.Float](x T) T { return T(root64(float64(x))) }
 
-// root64 has no type parameter, so that it is compiled with this package: a
-// generic function is compiled with the package that uses it, and where that
-// one does not import math, the compiler (1.26) calls a function instead of
-// using the instruction, at a third of the speed.
+// root64 has no type parameter, so that the compiler compiles it with this
+// package. It compiles a generic function with the package that uses it. If
+// that package does not import math, the compiler (1.26) calls a function
+// instead of the instruction, at a third of the speed.
 func root64(x float64) float64 { return math.Sqrt(x) }
 
-// Power multiplies only: the same bits on every machine, which math.Pow does
-// not promise.
+// Power only multiplies. So it gives the same bits on every machine, which
+// math.Pow does not promise.
 func Power(x float64, n uint64) float64 {
 	result := 1.0
 	for ; n > 0; n >>= 1 {

@@ -50,8 +50,8 @@ func (j *journal) at(level slog.Level) []string {
 	return append([]string(nil), j.lines[level]...)
 }
 
-// open opens the door of ps:0 on loopback.
-func open(t *testing.T) (*Door, string, *journal) {
+// open opens the listener of ps:0 on loopback.
+func open(t *testing.T) (*Listener, string, *journal) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -59,9 +59,9 @@ func open(t *testing.T) (*Door, string, *journal) {
 	}
 	j, c := &journal{}, as(ps0)
 	c.Logf = j.logf
-	d := Open(ln, c)
-	t.Cleanup(func() { d.Close() })
-	return d, ln.Addr().String(), j
+	l := Listen(ln, c)
+	t.Cleanup(func() { l.Close() })
+	return l, ln.Addr().String(), j
 }
 
 func soon(t *testing.T) context.Context {
@@ -144,8 +144,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 // waits reports how many connections of a task nobody has taken yet.
-func (d *Door) waits(task cluster.Task) int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.waiting[task])
+func (l *Listener) waits(task cluster.Task) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.waiting[task])
 }

@@ -13,8 +13,8 @@ import (
 )
 
 func TestWrongProofIsFinal(t *testing.T) {
-	d, addr, journal := open(t)
-	d.Handle("owner", func(p Peer) { t.Errorf("%s was let in", p.Task); p.Conn.Close() })
+	l, addr, journal := open(t)
+	l.Handle("owner", func(p Peer) { t.Errorf("%s was let in", p.Task); p.Conn.Close() })
 	old, stranger := as(worker(1)), as(worker(1))
 	old.Key = cluster.PeerKey(secret, 3)
 	stranger.Key = cluster.PeerKey([]byte("another secret"), 4)
@@ -41,10 +41,10 @@ func TestWrongProofIsFinal(t *testing.T) {
 // The secret alone does not turn a connection from one purpose to another,
 // nor make a purpose that is none.
 func TestPurposeIsProved(t *testing.T) {
-	d, addr, _ := open(t)
+	l, addr, _ := open(t)
 	served := make(chan Peer, 8)
-	d.Handle("owner", func(p Peer) { served <- p })
-	d.Handle("mesh", func(p Peer) { served <- p })
+	l.Handle("owner", func(p Peer) { served <- p })
+	l.Handle("mesh", func(p Peer) { served <- p })
 	key := as(ps0).Key
 	for _, names := range [][2]string{
 		{"worker:1/mesh", "ps:0/owner"}, {"worker:1/owner", "ps:0/mesh"}, {"worker:1", "ps:0/owner"},
@@ -63,7 +63,7 @@ func TestPurposeIsProved(t *testing.T) {
 		_, err := Dial(soon(t), as(worker(1)), ps0, addr, purpose)
 		blames(t, err, ps0, "purpose")
 	}
-	d.Close()
+	l.Close()
 	if len(served) > 0 {
 		t.Errorf("%d were served", len(served))
 	}
@@ -92,8 +92,8 @@ func TestDialWaitsForTheTask(t *testing.T) {
 		t.Fatal(err)
 	}
 	rude.Close()
-	d := Open(ln, as(ps0))
-	defer d.Close()
+	l := Listen(ln, as(ps0))
+	defer l.Close()
 	if err := <-got; err != nil {
 		t.Error(err)
 	}

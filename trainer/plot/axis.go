@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// axis maps the values low to high, of which log says whether they are common
-// logarithms, to the pixels from to to.
+// axis maps the values low to high to the pixels from to to. If log is set, the
+// values are common logarithms.
 type axis struct {
 	low, high, from, to float64
 	log                 bool
@@ -22,19 +22,19 @@ func (a axis) scaled(v float64) float64 {
 	return v
 }
 
-// at is where v is drawn.
+// at returns the pixel of v.
 func (a axis) at(v float64) float64 {
 	part := (a.scaled(v) - a.low) / (a.high - a.low)
 	return a.from + float64(part*(a.to-a.from))
 }
 
-// hold widens the axis so that v lies on it.
+// hold widens the axis so that it contains v.
 func (a *axis) hold(v float64) {
 	a.low, a.high = min(a.low, a.scaled(v)), max(a.high, a.scaled(v))
 }
 
-// finish leaves a part of the axis free at both ends, and gives an axis that
-// holds nothing, or values that cannot be told apart, some length.
+// finish leaves part of the axis free at both ends. It gives some length to an
+// axis without values or with equal values.
 func (a *axis) finish(free float64) {
 	if a.low > a.high {
 		a.low, a.high = 0, 1
@@ -51,12 +51,13 @@ func (a *axis) finish(free float64) {
 	a.low, a.high = a.low-pad, a.high+pad
 }
 
-// rounding is by how much a tick at the very end may seem to lie outside.
+// rounding is the relative distance by which a tick at the very end may seem to
+// lie outside.
 const rounding = 1e-9
 
-// ticks are the values that get a mark, about six: multiples of 1, 2 or 5
-// times a power of ten, and on a logarithmic axis powers of ten or, where
-// there are few, 1, 2 and 5 times those.
+// ticks returns about six values to mark. They are multiples of 1, 2 or 5 times
+// a power of ten. On a logarithmic axis they are powers of ten; if there are
+// few, also 2 and 5 times those.
 func (a axis) ticks() []float64 {
 	if a.log && a.high-a.low > 1 {
 		return a.decades()
@@ -73,7 +74,7 @@ func (a axis) ticks() []float64 {
 	return ticks
 }
 
-// values are those at the ends of the axis.
+// values returns the values at the ends of the axis.
 func (a axis) values() (low, high float64) {
 	if a.log {
 		return math.Pow(10, a.low), math.Pow(10, a.high)
@@ -98,7 +99,7 @@ func (a axis) decades() []float64 {
 	return ticks
 }
 
-// niceStep is the least 1, 2 or 5 times a power of ten that is no less than x.
+// niceStep returns the least 1, 2 or 5 times a power of ten that is at least x.
 func niceStep(x float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(x)))
 	for _, f := range []float64{1, 2, 5} {
@@ -109,7 +110,7 @@ func niceStep(x float64) float64 {
 	return 10 * power
 }
 
-// label writes a tick with as many digits as tell it from the next one.
+// label writes a tick with enough digits to tell it from the next one.
 func (a axis) label(tick float64) string {
 	low, high := a.values()
 	size := max(math.Abs(low), math.Abs(high))

@@ -5,8 +5,8 @@
 //	p.Add("sync", steps, losses)
 //	err := p.WriteSVG(file)
 //
-// The picture has no background and can be read on a light and on a dark page;
-// series differ in dashes as well as in colour. The same numbers give the same
+// The picture has no background and is readable on light and on dark pages.
+// Series differ in dashes as well as in colour. The same numbers give the same
 // bytes. The package draws lines and nothing else: no bars, no dates.
 package plot
 
@@ -19,7 +19,7 @@ import (
 	"strings"
 )
 
-// Plot is one picture. It is made by one goroutine.
+// Plot is one picture. It is for one goroutine.
 type Plot struct {
 	title, xLabel, yLabel string
 	logX, logY            bool
@@ -37,17 +37,18 @@ func New(title, xLabel, yLabel string) *Plot {
 	return &Plot{title: title, xLabel: xLabel, yLabel: yLabel}
 }
 
-// LogX gives the x axis a logarithmic scale; values of 0 or less are then not
+// LogX gives the x axis a logarithmic scale. Values of 0 or less are then not
 // drawn.
 func (p *Plot) LogX() { p.logX = true }
 
-// LogY gives the y axis a logarithmic scale; values of 0 or less are then not
+// LogY gives the y axis a logarithmic scale. Values of 0 or less are then not
 // drawn.
 func (p *Plot) LogY() { p.logY = true }
 
-// Add adds a line through the points (xs[i], ys[i]), in this order. Where
-// either is not a number or is beyond 1e300 the line has a gap. The plot keeps
-// both slices until it is written. If they differ in length, WriteSVG says so.
+// Add adds a line through the points (xs[i], ys[i]), in this order. The line
+// has a gap at points with NaN or a number beyond 1e300. The plot keeps both
+// slices until it is written. If they differ in length, WriteSVG returns an
+// error.
 func (p *Plot) Add(name string, xs, ys []float64) {
 	if len(xs) != len(ys) && p.err == nil {
 		p.err = fmt.Errorf("plot: series %q: %d x for %d y", name, len(xs), len(ys))
@@ -55,16 +56,16 @@ func (p *Plot) Add(name string, xs, ys []float64) {
 	p.series = append(p.series, series{name, xs, ys})
 }
 
-// The picture, in pixels: the frame that holds the lines, and beside it the
-// legend, which makes the picture higher where it has to.
+// The picture, in pixels: the frame with the lines, and beside it the legend. A
+// long legend makes the picture higher.
 const (
 	width, height            = 760, 420
 	left, right, top, bottom = 90, 580, 40, 360
 	legend, legendLine       = right + 20, 20
 )
 
-// Grey can be read on white and on black (contrast 4.5), the middle tones be
-// seen on both (contrast 3).
+// Grey is readable on white and on black (contrast 4.5). The colours are
+// visible on both (contrast 3).
 const grey = "#767676"
 
 var (
@@ -95,7 +96,7 @@ func (p *Plot) WriteSVG(w io.Writer) error {
 	return out.Flush()
 }
 
-// drawFrame draws what does not depend on the lines but for their extent.
+// drawFrame draws the frame, the axes and the texts.
 func (p *Plot) drawFrame(out io.Writer, x, y axis) {
 	text(out, (left+right)/2, top-15, `text-anchor="middle" font-size="16"`, p.title)
 	text(out, (left+right)/2, bottom+45, `text-anchor="middle"`, p.xLabel)
@@ -111,8 +112,8 @@ func (p *Plot) drawFrame(out io.Writer, x, y axis) {
 	}
 }
 
-// path draws the points that can be drawn; a point without neighbours becomes
-// a dot, which a line of length 0 is with round ends.
+// path draws the points of a series. A point without neighbours becomes a dot:
+// a line of length 0 with round ends.
 func (p *Plot) path(s series, x, y axis) string {
 	var b strings.Builder
 	pen := 'M'
@@ -130,7 +131,7 @@ func (p *Plot) path(s series, x, y axis) string {
 	return b.String()
 }
 
-// axes fits both to the points that are drawn.
+// axes fits both axes to the points that are drawn.
 func (p *Plot) axes() (x, y axis) {
 	x = axis{low: math.Inf(1), high: math.Inf(-1), from: left, to: right, log: p.logX}
 	y = axis{low: math.Inf(1), high: math.Inf(-1), from: bottom, to: top, log: p.logY}
@@ -153,7 +154,7 @@ func text(w io.Writer, x, y float64, attributes, s string) {
 
 func pixels(x float64) string { return fmt.Sprintf("%.1f", x) }
 
-// short cuts a name to what fits beside the frame.
+// short cuts a name to the width beside the frame.
 func short(name string) string {
 	if r := []rune(name); len(r) > 15 {
 		return string(r[:14]) + "…"
@@ -163,6 +164,6 @@ func short(name string) string {
 
 func escape(s string) string {
 	var b strings.Builder
-	xml.EscapeText(&b, []byte(s)) // into memory: no error
+	xml.EscapeText(&b, []byte(s)) // writing to memory cannot fail
 	return b.String()
 }

@@ -4,8 +4,8 @@ package random
 // et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). The same
 // key and counter give the same four numbers anywhere.
 //
-// The words are variables of their own, which stay in registers; an array
-// would be copied through memory each round.
+// The words are separate variables, which stay in registers. An array would be
+// copied through memory in each round.
 func philox(key [2]uint32, counter [4]uint32) [4]uint32 {
 	const (
 		multiply0, multiply1 = 0xD2511F53, 0xCD9E8D57

@@ -20,7 +20,7 @@ func TestPhiloxKnownAnswers(t *testing.T) {
 	}
 }
 
-// Each list of numbers has a stream of its own, and the same one always.
+// Each list of numbers always has the same stream, and no other list has it.
 func TestDerivedStreamsDiffer(t *testing.T) {
 	s := New(1, "dropout")
 	seen := map[[4]uint32]string{}
@@ -36,6 +36,18 @@ func TestDerivedStreamsDiffer(t *testing.T) {
 	}
 	if s.Derive(3, 4).Bits(5) != s.Derive(3).Derive(4).Bits(5) {
 		t.Error("deriving twice is not deriving from both")
+	}
+}
+
+// All 64 bits of the index count.
+func TestIndexBits(t *testing.T) {
+	s, seen := New(1, "index"), map[[4]uint32]uint64{}
+	for bit := range 64 {
+		i := uint64(1) << bit
+		if other, ok := seen[s.Bits(i)]; ok || s.Bits(i) == s.Bits(0) {
+			t.Errorf("index %#x gives the words of %#x", i, other)
+		}
+		seen[s.Bits(i)] = i
 	}
 }
 

@@ -1,19 +1,19 @@
-// Package random gives numbers that depend on what they are for and not on
-// who drew others before: a seed, a name, and where it is needed the step and
-// the virtual worker.
+// Package random gives numbers that depend on their purpose only: a seed, a
+// name and, if given, the step and the virtual worker. They do not depend on
+// other draws.
 //
 //	s := random.New(seed, "dropout1").Derive(step, virtualWorker)
 //	a, b := s.Pair(0)
 //
-// The numbers are the same on every machine and in any order of calls. They
-// are no secrets: whoever knows the seed knows them all.
+// The numbers are the same on every machine and in any order of calls. They are
+// not secret: whoever knows the seed knows all of them.
 package random
 
-// Stream is the sequence of numbers that belongs to a seed and a name. It is
-// a value; any goroutine may use it.
+// Stream is the sequence of numbers of a seed and a name. It is a value; any
+// goroutine may use it.
 type Stream struct {
-	key  [2]uint32
-	name uint64
+	key  [2]uint32 // the seed
+	name uint64    // hash of the name and of the numbers that Derive added
 }
 
 // The constants of FNV-1a, 64 bits.
@@ -31,8 +31,8 @@ func New(seed uint64, name string) Stream {
 	return Stream{key: [2]uint32{uint32(seed), uint32(seed >> 32)}, name: h}
 }
 
-// Derive returns a stream of its own for each list of numbers, such as a step
-// and a virtual worker.
+// Derive returns a separate stream for each list of numbers, such as a step and
+// a virtual worker.
 func (s Stream) Derive(numbers ...uint64) Stream {
 	for _, n := range numbers {
 		for range 8 {
@@ -43,13 +43,13 @@ func (s Stream) Derive(numbers ...uint64) Stream {
 	return s
 }
 
-// Bits returns the i-th four words of the stream.
+// Bits returns four words: the i-th four of the stream.
 func (s Stream) Bits(i uint64) [4]uint32 {
 	return philox(s.key, [4]uint32{uint32(i), uint32(i >> 32), uint32(s.name), uint32(s.name >> 32)})
 }
 
-// Pair returns the i-th two numbers of the stream, uniform in [0, 1) with 53
-// bits each.
+// Pair returns two numbers, uniform in [0, 1) with 53 bits each: the i-th two
+// of the stream. Pair and Bits use the same words.
 func (s Stream) Pair(i uint64) (a, b float64) {
 	x := s.Bits(i)
 	return unit(x[0], x[1]), unit(x[2], x[3])

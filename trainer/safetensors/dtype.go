@@ -8,8 +8,8 @@ import (
 // Dtype is the type of a tensor's elements, as the header names it.
 type Dtype string
 
-// The types that checkpoints are made of. Tensors of the format's other types
-// are read and written too.
+// The types of checkpoints. Tensors of the format's other types can be read and
+// written too.
 const (
 	F32 Dtype = "F32"
 	F64 Dtype = "F64"
@@ -19,7 +19,7 @@ const (
 )
 
 // elementBits has all types of the format. Elements of fewer than 8 bits are
-// packed, and a tensor of them fills whole bytes.
+// packed; a tensor of them fills whole bytes.
 var elementBits = map[Dtype]uint64{
 	"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6,
 	"BOOL": 8, U8: 8, "I8": 8,
@@ -29,9 +29,9 @@ var elementBits = map[Dtype]uint64{
 	U64: 64, I64: 64, F64: 64, "C64": 64,
 }
 
-// sizeOf is the number of bytes of a tensor. A shape whose other dimensions
-// have too many elements is refused with a dimension of 0 as well, so that
-// nobody who multiplies them in another order overflows.
+// sizeOf returns the number of bytes of a tensor. It refuses a shape whose
+// other dimensions have too many elements even if one dimension is 0. So a
+// reader that multiplies them in another order does not overflow.
 func sizeOf(dtype Dtype, shape []int) (int64, error) {
 	size, known := elementBits[dtype]
 	if !known {

@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	lengthSize  = 8       // of the header's length
-	maxHeader   = 1 << 24 // bytes
+	lengthSize  = 8       // bytes of the header's length
+	maxHeader   = 1 << 24 // bytes of the header
 	metadataKey = "__metadata__"
 
-	maxDimensions = 64 // what NumPy has room for
+	maxDimensions = 64 // NumPy's own bound
 )
 
 // parseHeader returns the tensors in the header's order. text must be UTF-8.
@@ -52,8 +52,8 @@ func (p *parser) metadata() (map[string]string, error) {
 	return m, err
 }
 
-// tensor returns a tensor whose offsets fit its shape, and that is all that is
-// known of them.
+// tensor returns a tensor whose offsets fit its shape. Nothing else is known of
+// the offsets yet.
 func (p *parser) tensor(name string) (placed, error) {
 	t := placed{Info: Info{Name: name}}
 	if name == "" {

@@ -10,21 +10,19 @@ import (
 	"unicode/utf16"
 )
 
-// parser takes the header apart, one JSON token after the other. A decoder
-// into structs would take a key that comes twice, or drop one that it does not
-// know, without a word.
+// parser reads the header token by token. A decoder into structs would silently
+// accept a key that occurs twice, and silently drop an unknown key.
 type parser struct {
 	text []byte
 	json *json.Decoder
-	at   int64 // where the latest token and what separates it begin
+	at   int64 // offset of the latest token, with the separator before it
 }
 
 func (p *parser) fault(format string, args ...any) error {
 	return fmt.Errorf("after byte %d: "+format, append([]any{p.at}, args...)...)
 }
 
-// next is the next token; a string among them is text that can be written
-// again as it was.
+// next returns the next token. A string can be written again without a change.
 func (p *parser) next() (json.Token, error) {
 	p.at = p.json.InputOffset()
 	token, err := p.json.Token()
@@ -40,7 +38,7 @@ func (p *parser) next() (json.Token, error) {
 	return token, nil
 }
 
-// object calls each for every key; each takes the key's value.
+// object calls each for every key. The callback reads the key's value.
 func (p *parser) object(each func(key string) error) error {
 	if err := p.expect('{', "an object"); err != nil {
 		return err
@@ -79,7 +77,7 @@ func (p *parser) string() (string, error) {
 	return s, err
 }
 
-// numbers reads an array of at most so many whole numbers from 0 on. It is
+// numbers reads an array of at most most non-negative whole numbers. It is
 // never nil.
 func (p *parser) numbers(most int) ([]int64, error) {
 	all := []int64{}
@@ -104,8 +102,8 @@ func (p *parser) numbers(most int) ([]int64, error) {
 	return all, p.expect(']', "the end of an array")
 }
 
-// halfPair finds an escaped surrogate without its other half, which Go's
-// decoder would replace in silence. text is valid JSON.
+// halfPair finds an escaped surrogate without its other half. Go's decoder
+// would replace it silently. text is valid JSON.
 func halfPair(text []byte) bool {
 	for {
 		_, after, found := bytes.Cut(text, []byte(`\`))
@@ -126,7 +124,7 @@ func halfPair(text []byte) bool {
 	}
 }
 
-// escaped is the code of "u1234...".
+// escaped returns the code of "u1234...".
 func escaped(text []byte) rune {
 	code, _ := strconv.ParseUint(string(text[1:5]), 16, 16) // the JSON is valid
 	return rune(code)

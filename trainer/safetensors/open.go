@@ -11,32 +11,32 @@ import (
 	"unicode/utf8"
 )
 
-// File is an opened file. Its methods may be called at the same time if the
-// reader's ReadAt may.
+// File is an open file. Its methods may run side by side if the reader's ReadAt
+// may.
 type File struct {
 	reader   io.ReaderAt
-	data     int64 // where it begins in the file
+	data     int64 // offset of the data in the file
 	metadata map[string]string
 	tensors  []placed // in the order of their data
 	byName   map[string]int
 }
 
-// Info describes a tensor of a file. Size is in bytes.
+// Info describes a tensor of a file.
 type Info struct {
 	Name  string
 	Dtype Dtype
 	Shape []int
-	Size  int64
+	Size  int64 // bytes
 }
 
-// placed is a tensor and the offset of its first byte in the data.
+// placed is a tensor with the offset of its first byte in the data.
 type placed struct {
 	Info
 	begin int64
 }
 
-// Open reads the header of a file of size bytes. It takes nothing else from r,
-// which the caller keeps open for ReadAt and closes.
+// Open reads the header of a file of size bytes. It reads nothing else from r.
+// The caller keeps r open for ReadAt, and closes it.
 func Open(r io.ReaderAt, size int64) (*File, error) {
 	text, err := readHeader(r, size)
 	if err != nil {
@@ -52,7 +52,7 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 	return f, nil
 }
 
-// readHeader returns the header's text once its length is known to be sane.
+// readHeader checks the header's length and returns its text.
 func readHeader(r io.ReaderAt, size int64) ([]byte, error) {
 	if size < lengthSize {
 		return nil, fmt.Errorf("file of %d bytes, too few for the length of a header", size)
@@ -81,7 +81,7 @@ func readHeader(r io.ReaderAt, size int64) ([]byte, error) {
 	return text, nil
 }
 
-// arrange puts the tensors in the order of their data and checks that they
+// arrange puts the tensors in the order of their data. It checks that they
 // cover its length bytes, each once.
 func (f *File) arrange(length int64) error {
 	slices.SortStableFunc(f.tensors, func(a, b placed) int {
@@ -116,10 +116,10 @@ func (f *File) Names() []string {
 	return names
 }
 
-// Metadata returns a copy of what the file says of itself, nil if nothing.
+// Metadata returns a copy of the file's metadata, or nil if it has none.
 func (f *File) Metadata() map[string]string { return maps.Clone(f.metadata) }
 
-// Tensor describes the tensor of that name, or returns false.
+// Tensor describes the tensor of that name. It returns false if there is none.
 func (f *File) Tensor(name string) (Info, bool) {
 	i, ok := f.byName[name]
 	if !ok {
@@ -146,8 +146,7 @@ func (f *File) ReadAt(name string, p []byte, off int64) error {
 	return nil
 }
 
-// readFull is ReadAt without its freedom to report io.EOF along with the last
-// bytes.
+// readFull is ReadAt, but does not return io.EOF together with the last bytes.
 func readFull(r io.ReaderAt, p []byte, off int64) error {
 	if len(p) == 0 {
 		return nil

@@ -10,8 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Tensor is what is written of one tensor. Data has its elements in C order,
-// little-endian.
+// Tensor is a tensor to write. Data has its elements in C order, little-endian.
 type Tensor struct {
 	Name  string
 	Dtype Dtype
@@ -19,10 +18,10 @@ type Tensor struct {
 	Data  []byte
 }
 
-// Write writes a file and returns how many bytes w took. Tensors are written
-// in the order given; those with wide elements first keep all of them aligned
-// for readers that map the file. Everything is checked before the first byte
-// is written, and no tensor is copied.
+// Write writes a file and returns the number of bytes that w took. It writes
+// tensors in the given order. If wide elements come first, all of them are
+// aligned for readers that map the file. Write checks everything before the
+// first byte, and copies no tensor.
 func Write(w io.Writer, metadata map[string]string, tensors []Tensor) (int64, error) {
 	header, err := encodeHeader(metadata, tensors)
 	if err != nil {
@@ -53,8 +52,8 @@ func writeAll(w io.Writer, b []byte) (int64, error) {
 	return int64(n), err
 }
 
-// encodeHeader returns all that comes before the data, which begins at a
-// multiple of 8.
+// encodeHeader returns everything before the data, which begin at a multiple of
+// 8.
 func encodeHeader(metadata map[string]string, tensors []Tensor) ([]byte, error) {
 	b := bytes.NewBuffer(make([]byte, lengthSize, 512))
 	b.WriteByte('{')
@@ -93,14 +92,14 @@ func encodeHeader(metadata map[string]string, tensors []Tensor) ([]byte, error) 
 	return header, nil
 }
 
-// entry is a tensor in the header.
+// entry is a tensor of the header.
 type entry struct {
 	Dtype   Dtype    `json:"dtype"`
 	Shape   []int    `json:"shape"`
 	Offsets [2]int64 `json:"data_offsets"`
 }
 
-// encodeMetadata writes the first member of the header, keys in order.
+// encodeMetadata writes the first member of the header, with sorted keys.
 func encodeMetadata(b *bytes.Buffer, metadata map[string]string) error {
 	for key, value := range metadata {
 		if !utf8.ValidString(key) || !utf8.ValidString(value) {
@@ -112,17 +111,18 @@ func encodeMetadata(b *bytes.Buffer, metadata map[string]string) error {
 	return nil
 }
 
-// encodeJSON writes strings, maps of them and entries, which cannot fail.
+// encodeJSON writes strings, maps of strings and entries. Encoding them cannot
+// fail.
 func encodeJSON(b *bytes.Buffer, v any) {
 	e := json.NewEncoder(b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
 		panic(err)
 	}
-	b.Truncate(b.Len() - 1) // the line's end
+	b.Truncate(b.Len() - 1) // the line end
 }
 
-// check is for text that JSON would change, and for data of another size.
+// check refuses text that JSON would change, and data of the wrong size.
 func (t Tensor) check() error {
 	switch {
 	case t.Name == "":

@@ -14,13 +14,15 @@ import (
 //	uvarint count
 //	uvarint first row, then for each further row the number of rows skipped
 //
-// and rows with values add
+// Rows with values add
 //
-//	count*width numbers, little-endian, as they lie in memory
+//	count*width numbers, little-endian, in the order of memory
 //
-// Every list has one encoding: numbers longer than need be are refused.
+// Every list has exactly one encoding: Decode refuses numbers that are longer
+// than necessary.
 
-// AppendIndex appends a list of rows, strictly ascending and not negative.
+// AppendIndex appends a list of rows. They must be strictly ascending and not
+// negative.
 func AppendIndex(b []byte, index []int64) []byte {
 	b = binary.AppendUvarint(b, uint64(len(index)))
 	next := int64(0)
@@ -31,20 +33,20 @@ func AppendIndex(b []byte, index []int64) []byte {
 	return b
 }
 
-// Append appends rows. Whoever can send from two places sends AppendIndex and
-// then wire.Bytes(r.Values), which is the same.
+// Append appends rows. It writes the same as AppendIndex followed by
+// wire.Bytes(r.Values), which a sender can use to send from two places.
 func Append[T wire.Float](b []byte, r Rows[T]) []byte {
 	return append(AppendIndex(b, r.Index), wire.Bytes(r.Values)...)
 }
 
-// DecodeIndex reads a list of rows within [lo, hi) into the memory of into,
-// and returns the bytes after it.
+// DecodeIndex reads a list of rows within [lo, hi) into the memory of into. It
+// returns the bytes after the list.
 func DecodeIndex(b []byte, lo, hi int64, into []int64) (index []int64, rest []byte, err error) {
 	return decodeIndex(b, lo, hi, 1, into)
 }
 
-// Decode reads what Append wrote, rows of width elements within [lo, hi),
-// into the memory of into. b must hold nothing else.
+// Decode reads what Append wrote, rows of width elements within [lo, hi), into
+// the memory of into. b must hold nothing else.
 func Decode[T wire.Float](b []byte, lo, hi int64, width int, into Rows[T]) (Rows[T], error) {
 	var one T
 	if width < 1 || int64(width) > maxBytes/int64(unsafe.Sizeof(one)) {
@@ -60,11 +62,11 @@ func Decode[T wire.Float](b []byte, lo, hi int64, width int, into Rows[T]) (Rows
 	}
 	into.Index, into.Width = index, width
 	into.Values = resize(into.Values, len(index)*width)
-	copy(wire.Bytes(into.Values), rest) // rest may lie anywhere, numbers must not
+	copy(wire.Bytes(into.Values), rest) // rest may be unaligned, numbers must not
 	return into, nil
 }
 
-// decodeIndex allocates for no more rows than b can hold, given that each
+// decodeIndex allocates memory only for as many rows as b can hold, if each
 // takes at least least bytes.
 func decodeIndex(b []byte, lo, hi int64, least int, into []int64) (index []int64, rest []byte, err error) {
 	count, b, err := uvarint(b)

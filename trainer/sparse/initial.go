@@ -11,15 +11,15 @@ import (
 // Kind names a way to draw first values.
 type Kind string
 
-// The kinds. No name means zeros.
+// The kinds. An empty name means zeros.
 const (
 	Zeros   Kind = "zeros"
 	Uniform Kind = "uniform" // from [A, B)
 	Normal  Kind = "normal"  // mean A, standard deviation B (Box and Muller 1958)
 )
 
-// Initial says what a table holds before the first step. Workers send it to
-// the owners.
+// Initial says what a table holds before the first step. Workers send it to the
+// shard holders.
 type Initial struct {
 	Kind Kind    `json:"kind"`
 	A    float64 `json:"a,omitempty"`
@@ -27,7 +27,7 @@ type Initial struct {
 	Seed uint64  `json:"seed,omitempty"`
 }
 
-// Check says which number makes no sense.
+// Check reports a number that makes no sense.
 func (s Initial) Check() error {
 	switch {
 	case s.zero():
@@ -46,9 +46,9 @@ func (s Initial) Check() error {
 
 func (s Initial) zero() bool { return s.Kind == "" || s.Kind == Zeros }
 
-// drawn fills x with the elements at, at+1, ... of the variable that the
-// stream belongs to: element 2i and 2i+1 come from the i-th pair, as in the
-// initialisers of dense variables.
+// drawn fills x with elements of the variable that the stream belongs to,
+// beginning with element at. Elements 2i and 2i+1 come from the i-th pair, as
+// for dense variables.
 func drawn[T wire.Float](s *Initial, stream *random.Stream, at uint64, x []T) {
 	if s.zero() {
 		clear(x)
@@ -68,7 +68,7 @@ func drawn[T wire.Float](s *Initial, stream *random.Stream, at uint64, x []T) {
 	}
 }
 
-// pair is the stream's i-th pair, brought to the distribution.
+// pair returns the stream's i-th pair in the distribution of s.
 func (s *Initial) pair(stream *random.Stream, i uint64) (a, b float64) {
 	u, v := stream.Pair(i)
 	if s.Kind == Uniform {

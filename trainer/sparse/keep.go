@@ -8,16 +8,17 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Kept are rows of a table as they outlive a training: Index is strictly
-// ascending, Values and every slot of the optimiser hold the rows one after
-// the other. The bytes may lie anywhere.
+// Kept are rows of a table for a checkpoint. Index is strictly ascending.
+// Values and every slot of the optimiser hold the rows one after the other. The
+// bytes need no alignment.
 type Kept struct {
 	Index  []int64
 	Values []byte
 	Slots  [][]byte
 }
 
-// Check says why k is not rows within [lo, hi) of so many bytes and slots.
+// Check reports why k is not rows within [lo, hi) with the given bytes per row
+// and slots.
 func (k Kept) Check(lo, hi int64, rowBytes, slots int) error {
 	if len(k.Slots) != slots {
 		return fmt.Errorf("%d slots of the optimiser, want %d", len(k.Slots), slots)
@@ -34,8 +35,8 @@ func (k Kept) Check(lo, hi int64, rowBytes, slots int) error {
 	return checkIndex(k.Index, lo, hi)
 }
 
-// Cut returns the rows of k within [lo, hi), not a copy. k must have passed a
-// check for rows of so many bytes.
+// Cut returns the rows of k within [lo, hi), without a copy. k must have passed
+// Check with the same rowBytes.
 func (k Kept) Cut(lo, hi int64, rowBytes int) Kept {
 	from, _ := slices.BinarySearch(k.Index, lo)
 	to, _ := slices.BinarySearch(k.Index, hi)
@@ -46,8 +47,8 @@ func (k Kept) Cut(lo, hi int64, rowBytes int) Kept {
 	return cut
 }
 
-// Keep copies every row that was ever updated or filled, with what the
-// optimiser keeps for it. The others follow from the seed.
+// Keep copies every row that was ever updated or filled, with its optimiser
+// state. The other rows follow from the seed.
 func (t *Table[T]) Keep() Kept {
 	n := 0
 	for _, word := range t.stored {
@@ -61,8 +62,9 @@ func (t *Table[T]) Keep() Kept {
 	return k
 }
 
-// gather copies rows of a slice over the table's elements. Neighbours travel
-// together: most rows of a table that was trained for long have some.
+// gather copies rows of a slice over the table's elements. It copies neighbours
+// together, because most rows of a table that was trained for long have
+// neighbours.
 func (t *Table[T]) gather(index []int64, from []T) []byte {
 	all := make([]T, len(index)*t.width)
 	into := all
@@ -78,8 +80,8 @@ func (t *Table[T]) gather(index []int64, from []T) []byte {
 	return wire.Bytes(all)
 }
 
-// Put replaces rows by what Keep copied of a table of the variable that was
-// updated by the same rule. It changes nothing when it fails.
+// Put replaces rows by rows that Keep copied from a table of the same variable
+// and rule. If it fails it changes nothing.
 func (t *Table[T]) Put(k Kept) error {
 	slots := t.state.Slots()
 	size := t.MoveSize() / (1 + len(slots))

@@ -7,8 +7,9 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Lookup is one use of a table by a batch: which rows, and at which
-// positions. The zero value is ready; it keeps its memory from use to use.
+// Lookup is one use of a table by a batch: the rows, and the positions that
+// want them. The zero value is ready for use. It keeps its memory from use to
+// use.
 type Lookup[T wire.Float] struct {
 	unique   []int64
 	order    []position // by row, then by position
@@ -16,15 +17,14 @@ type Lookup[T wire.Float] struct {
 	combined Rows[T]
 }
 
-// position says where a row is wanted.
+// position is a place in a batch that wants a row.
 type position struct {
 	row int64
 	at  int
 }
 
-// Set takes the rows that a batch wants, in any order and any number of
-// times, and returns them ascending, each once. The result is valid until the
-// next Set.
+// Set takes the rows that a batch wants, in any order and with repetitions. It
+// returns them ascending, each once. The result is valid until the next Set.
 func (l *Lookup[T]) Set(index []int64) []int64 {
 	l.order = resize(l.order, len(index))
 	for i, row := range index {
@@ -40,8 +40,8 @@ func (l *Lookup[T]) Set(index []int64) []int64 {
 	return l.unique
 }
 
-// sort orders by row and keeps the order of positions: by one byte of the row
-// after the other, the lowest first.
+// sort orders by row and keeps the order of positions. It sorts by one byte of
+// the row after the other, the lowest first.
 func (l *Lookup[T]) sort() {
 	if len(l.order) == 0 {
 		return
@@ -70,8 +70,8 @@ func (l *Lookup[T]) sort() {
 	}
 }
 
-// Gather puts at position i of into the row that the batch wants there. rows
-// are the rows that Set returned, one after the other.
+// Gather writes the wanted row to each position of into. rows are the rows that
+// Set returned, one after the other.
 func (l *Lookup[T]) Gather(rows []T, width int, into []T) {
 	l.check(len(l.unique), rows, width)
 	l.check(len(l.order), into, width)
@@ -80,9 +80,9 @@ func (l *Lookup[T]) Gather(rows []T, width int, into []T) {
 	})
 }
 
-// Combine adds the values of positions that want the same row, in the order
-// of positions. values has a row for each of them. The result is valid until
-// the next Set or Combine.
+// Combine adds the values of positions that want the same row, in the order of
+// positions. values has a row for each position. The result is valid until the
+// next Set or Combine.
 func (l *Lookup[T]) Combine(values []T, width int) Rows[T] {
 	l.check(len(l.order), values, width)
 	l.combined.Index = append(l.combined.Index[:0], l.unique...)
@@ -102,7 +102,7 @@ func (l *Lookup[T]) Combine(values []T, width int) Rows[T] {
 }
 
 // each calls do for every position in order: whether it is the first of its
-// row, and which of the unique rows that is.
+// row, and the index of its row among the unique rows.
 func (l *Lookup[T]) each(do func(first bool, unique, at int)) {
 	unique := -1
 	for i, p := range l.order {

@@ -7,9 +7,9 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Merge adds two contributions of the same width: the rows of both, where
-// rows in both are a + b. a is the lower subtree. The result uses into's
-// memory where it is large enough; into must not share memory with a or b.
+// Merge adds two contributions of the same width. It returns the rows of both;
+// rows in both are a + b. a is the lower subtree. The result uses into's memory
+// if it is large enough; into must not share memory with a or b.
 func Merge[T wire.Float](into, a, b Rows[T]) Rows[T] {
 	if a.Width != b.Width {
 		panic(fmt.Sprintf("sparse: merge rows of width %d and %d", a.Width, b.Width))
@@ -58,7 +58,7 @@ func union(a, b []int64) int {
 	return n
 }
 
-// alone counts the rows at the head of index that come before all of other.
+// alone counts the first rows of index that come before all of other.
 func alone(index, other []int64) int {
 	if len(other) == 0 {
 		return len(index)

@@ -7,13 +7,12 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Rows that move from one owner to another travel as a list of rows, as
-// AppendIndex writes it, and then for each row its values and, slot by slot,
-// what the optimiser keeps for it.
+// Rows move from one shard holder to another as a list of rows, as AppendIndex
+// writes it. For each row its values and its optimiser slots follow.
 
 // Updated appends to into the rows of [from, to) that were ever updated or
-// filled, at most most of them, ascending. All other rows are what was drawn
-// for them, without a trace in the optimiser's state.
+// filled, ascending and at most most of them. All other rows have their drawn
+// values and no optimiser state.
 func (t *Table[T]) Updated(from, to int64, most int, into []int64) []int64 {
 	from, to = max(from, t.lo), min(to, t.hi)
 	for row := from; row < to && most > 0; {
@@ -32,14 +31,14 @@ func (t *Table[T]) Updated(from, to int64, most int, into []int64) []int64 {
 	return into
 }
 
-// MoveSize is the bytes of one row with its slots.
+// MoveSize is the number of bytes of one row with its slots.
 func (t *Table[T]) MoveSize() int {
 	var one [1]T
 	return t.width * len(wire.Bytes(one[:])) * (1 + len(t.state.Slots()))
 }
 
-// Export appends rows with their slots. The rows, strictly ascending, must
-// have been Updated.
+// Export appends rows with their slots. Updated must have returned the rows;
+// they are strictly ascending.
 func (t *Table[T]) Export(b []byte, index []int64) []byte {
 	b = AppendIndex(b, index)
 	slots := t.state.Slots()
@@ -53,9 +52,9 @@ func (t *Table[T]) Export(b []byte, index []int64) []byte {
 	return b
 }
 
-// Import takes what Export made of another table of the variable: rows of
-// [lo, hi), at least one. It returns the row after the last, and changes
-// nothing when it fails.
+// Import takes what Export wrote of another table of the variable: at least one
+// row of [lo, hi). It returns the row after the last one. If it fails it
+// changes nothing.
 func (t *Table[T]) Import(b []byte, lo, hi int64) (next int64, err error) {
 	if lo < t.lo || hi > t.hi {
 		return 0, fmt.Errorf("rows [%d, %d) are not all in [%d, %d)", lo, hi, t.lo, t.hi)
@@ -80,8 +79,8 @@ func (t *Table[T]) Import(b []byte, lo, hi int64) (next int64, err error) {
 	return index[len(index)-1] + 1, nil
 }
 
-// Adopt copies rows with their slots from another table of the variable that
-// has been updated by the same rule. Both must hold them.
+// Adopt copies rows with their slots from another table of the same variable
+// and rule. Both tables must hold them.
 func (t *Table[T]) Adopt(from *Table[T], index []int64) {
 	mine, slots := t.state.Slots(), from.state.Slots()
 	for _, row := range index {

@@ -33,7 +33,7 @@ func update[T wire.Float](t testing.TB, table *Table[T], step uint64, index []in
 	t.Helper()
 	random := rand.New(rand.NewPCG(step, 1))
 	g := Rows[T]{Index: index, Values: noise[T](random, 3*len(index)), Width: 3}
-	lo, hi, _ := table.Range()
+	lo, hi := table.lo, table.hi
 	if err := table.Apply(optimizer.Step{Number: step, Rate: 0.1, Scale: 1}, g.Cut(lo, hi)); err != nil {
 		t.Fatal(err)
 	}
@@ -69,8 +69,8 @@ func TestRowsMove(t *testing.T) {
 			if stays.Copy(0, x) != nil || all.Copy(0, y) != nil || !slices.Equal(x, y) {
 				t.Errorf("%s: values differ after the move", s.Rule)
 			}
-			for i, slot := range stays.State().Slots() {
-				if !slices.Equal(slot, all.State().Slots()[i]) {
+			for i, slot := range stays.state.Slots() {
+				if !slices.Equal(slot, all.state.Slots()[i]) {
 					t.Errorf("%s: slot %d differs after the move", s.Rule, i)
 				}
 			}

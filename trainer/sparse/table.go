@@ -9,14 +9,13 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Table is an owner's partition of a sparse variable: its rows [Lo, Hi) and
-// the optimiser's state for them.
+// Table is a shard of a sparse variable: its rows [lo, hi) and their optimiser
+// state.
 //
-// First values are drawn when they are looked at and stored when a row is
-// updated. Memory is reserved for all rows, and taken from the system as rows
-// are updated.
+// First values are drawn when they are read, and stored when a row is updated.
+// Memory is reserved for all rows; the system provides it as rows are updated.
 //
-// Read and Copy change nothing and may run side by side; Apply and Fill must
+// Read and Copy change nothing and may run side by side. Apply and Fill must
 // run alone.
 type Table[T wire.Float] struct {
 	lo, hi  int64
@@ -24,16 +23,16 @@ type Table[T wire.Float] struct {
 	initial Initial
 	stream  random.Stream
 	values  []T
-	stored  []uint64 // by row a bit: it was ever updated or filled, so values hold it
+	stored  []uint64 // by row one bit: the row was ever updated or filled, so values hold it
 	state   *optimizer.State[T]
 }
 
-// maxBytes bounds a partition's values, so that sizes do not overflow. What a
-// host can hold is the caller's to know.
+// maxBytes bounds a table's values, so that sizes do not overflow. The caller
+// knows how much a host can hold.
 const maxBytes = 1 << 40
 
-// NewTable returns rows [lo, hi), of width elements, of the variable name
-// before the first step.
+// NewTable returns rows [lo, hi), of width elements, of a variable before the
+// first step.
 func NewTable[T wire.Float](name string, initial Initial, settings optimizer.Settings, lo, hi int64, width int) (*Table[T], error) {
 	t := &Table[T]{lo: lo, hi: hi, width: width, initial: initial, stream: random.New(initial.Seed, name)}
 	var one T
@@ -53,18 +52,7 @@ func NewTable[T wire.Float](name string, initial Initial, settings optimizer.Set
 	return t, nil
 }
 
-// Range returns the rows that the table holds, and their width in elements.
-func (t *Table[T]) Range() (lo, hi int64, width int) { return t.lo, t.hi, t.width }
-
-// Bytes is the memory of values and state once every row was updated.
-func (t *Table[T]) Bytes() int64 {
-	return int64(len(wire.Bytes(t.values))) * int64(1+len(t.state.Slots()))
-}
-
-// State is the optimiser's state of the table's elements, row after row.
-func (t *Table[T]) State() *optimizer.State[T] { return t.state }
-
-// Read copies rows, in any order, to into: len(index)*width elements.
+// Read copies rows, in any order, to into, which has len(index)*width elements.
 func (t *Table[T]) Read(index []int64, into []T) error {
 	if len(into) != len(index)*t.width {
 		return fmt.Errorf("read %d rows of width %d into %d elements", len(index), t.width, len(into))
@@ -88,8 +76,8 @@ func (t *Table[T]) read(row int64, into []T) {
 	t.draw(row, into)
 }
 
-// Apply updates rows by their gradients, and no others. It changes nothing
-// when it fails.
+// Apply updates rows by their gradients, and no others. If it fails it changes
+// nothing.
 func (t *Table[T]) Apply(step optimizer.Step, gradients Rows[T]) error {
 	if err := gradients.Check(t.lo, t.hi, t.width); err != nil {
 		return err
@@ -104,7 +92,7 @@ func (t *Table[T]) Apply(step optimizer.Step, gradients Rows[T]) error {
 	return nil
 }
 
-// Copy copies the rows from first on, as many as into holds.
+// Copy copies as many rows as into holds, beginning with first.
 func (t *Table[T]) Copy(first int64, into []T) error {
 	end, err := t.span(first, len(into))
 	if err != nil {
@@ -117,7 +105,7 @@ func (t *Table[T]) Copy(first int64, into []T) error {
 	return nil
 }
 
-// Fill replaces the rows from first on by the values of whole rows.
+// Fill replaces rows, beginning with first, by the values of whole rows.
 func (t *Table[T]) Fill(first int64, values []T) error {
 	end, err := t.span(first, len(values))
 	if err != nil {
@@ -130,7 +118,8 @@ func (t *Table[T]) Fill(first int64, values []T) error {
 	return nil
 }
 
-// span returns the end of the rows that begin with first and have n elements.
+// span returns the end of the rows that begin with first and have n elements
+// together.
 func (t *Table[T]) span(first int64, n int) (end int64, err error) {
 	if n%t.width != 0 {
 		return 0, fmt.Errorf("%d elements are no whole rows of width %d", n, t.width)

@@ -122,10 +122,7 @@ func checkTable(t *testing.T, first Initial, s optimizer.Settings) {
 		for i, row := range g.Index {
 			states[row-lo].Apply(step, want[(row-lo)*width:(row-lo+1)*width], g.Row(i))
 		}
-		pieces, err := g.Split([]int64{lo, cut, hi}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pieces := []Rows[float64]{g.Cut(lo, cut), g.Cut(cut, hi)}
 		for i, table := range tables {
 			if err := table.Apply(step, pieces[i]); err != nil {
 				t.Fatal(err)
@@ -145,9 +142,9 @@ func checkTable(t *testing.T, first Initial, s optimizer.Settings) {
 // compare looks at all rows, and at some in any order.
 func compare(t *testing.T, tables []*Table[float64], want []float64, source *rand.Rand) {
 	t.Helper()
-	base, _, width := tables[0].Range()
+	base, width := tables[0].lo, tables[0].width
 	for _, table := range tables {
-		lo, hi, _ := table.Range()
+		lo, hi := table.lo, table.hi
 		all := make([]float64, int(hi-lo)*width)
 		if err := table.Copy(lo, all); err != nil {
 			t.Fatal(err)
@@ -179,8 +176,8 @@ func TestMove(t *testing.T) {
 	if err := there.Fill(10, values); err != nil {
 		t.Fatal(err)
 	}
-	for i, slot := range there.State().Slots() {
-		copy(slot, here.State().Slots()[i][10*5:30*5])
+	for i, slot := range there.state.Slots() {
+		copy(slot, here.state.Slots()[i][10*5:30*5])
 	}
 	g := someRows[float32](source, 10, 30, 5, 0.5)
 	for _, table := range []*Table[float32]{here, there} {
@@ -192,15 +189,6 @@ func TestMove(t *testing.T) {
 	here.Copy(10, values)
 	there.Copy(10, moved)
 	sameBits(t, moved, values)
-}
-
-func TestBytes(t *testing.T) {
-	for rule, want := range map[optimizer.Rule]int64{optimizer.SGD: 240, optimizer.Momentum: 480, optimizer.Adam: 720} {
-		table := newTable[float64](t, Initial{}, optimizer.Settings{Rule: rule}, 5, 15, 3)
-		if got := table.Bytes(); got != want {
-			t.Errorf("%s: %d bytes, want %d", rule, got, want)
-		}
-	}
 }
 
 // A refused call says why and changes nothing.

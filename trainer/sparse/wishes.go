@@ -2,20 +2,19 @@ package sparse
 
 import "slices"
 
-// Wishes remembers which rows of a partition were wanted for a step, for two
-// steps that follow each other. The zero value knows of none. It is guarded by
-// whoever uses it.
+// Wishes records which rows of a shard workers request for a step, for two
+// consecutive steps. The zero value knows none. Its user guards it.
 type Wishes struct {
-	rows [2][]uint64 // by parity of the step; a bit per row
-	of   [2]uint64   // the step, plus one; 0: none yet
+	rows [2][]uint64 // by parity of the step: one bit per row
+	of   [2]uint64   // by parity: 1 + the step; 0 means none
 }
 
-// Add notes that rows of the partition [lo, hi) are wanted for a step. What
-// was wanted two steps before is forgotten.
+// Add records that rows of the shard [lo, hi) are requested for a step. It
+// forgets the requests of two steps before.
 func (w *Wishes) Add(step uint64, lo, hi int64, index []int64) {
 	at := step % 2
 	if w.of[at] > step+1 {
-		return // too late to matter
+		return // a request for a past step changes nothing
 	}
 	if n := int(hi-lo+63) / 64; len(w.rows[at]) != n {
 		w.rows[at] = make([]uint64, n)
@@ -28,8 +27,8 @@ func (w *Wishes) Add(step uint64, lo, hi int64, index []int64) {
 	}
 }
 
-// Split returns those rows that nobody wanted for a step, free, and the
-// others. Where nothing is known of the step none is free. lo is that of Add.
+// Split returns the rows that no worker requested for a step, free, and the
+// others. If nothing is known of the step, none is free. lo is that of Add.
 func (w *Wishes) Split(step uint64, lo int64, index []int64) (free, taken []int64) {
 	at := step % 2
 	if w.of[at] == 0 || w.of[at] != step+1 {
@@ -60,8 +59,8 @@ func Common(a, b []int64) (both []int64) {
 	return both
 }
 
-// Union returns the rows that are in any of some ascending lists, ascending,
-// each once.
+// Union returns the rows that are in any of several ascending lists, ascending
+// and each once.
 func Union(lists ...[]int64) []int64 {
 	if len(lists) == 1 {
 		return lists[0]

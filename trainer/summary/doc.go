@@ -1,6 +1,5 @@
 // Package summary writes what a training reports of its steps, twice: as an
-// event file that TensorBoard shows, and as lines of JSON for every other
-// tool.
+// event file for TensorBoard, and as lines of JSON for every other tool.
 //
 //	w, err := summary.Open("runs/today", summary.Options{})
 //	...
@@ -9,8 +8,8 @@
 //	...
 //	err = w.Close()
 //
-// Files are always new; none is overwritten or appended to. The two of one
-// writer differ in the ends of their names:
+// The files are always new: the writer overwrites no file and appends to none.
+// The two files of one writer have the names:
 //
 //	events.out.tfevents.<Unix seconds>.<host>.<pid>.<number>
 //	steps.<Unix seconds>.<host>.<pid>.<number>.jsonl
@@ -21,10 +20,10 @@
 //	 "gradient_norm":1.5,"samples_per_second":8000,"compute_ms":10.5,
 //	 "communication_ms":2,"wait_ms":0.5,"metrics":{"accuracy":0.9}}
 //
-// Time is in Unix seconds. What JSON has no number for is one of the strings
-// "NaN", "+Inf" and "-Inf". The event file holds the same values, narrowed to
-// float32, under the same names; a metric's begins with "metrics/".
+// Time is in Unix seconds. Values that JSON cannot write as numbers are the
+// strings "NaN", "+Inf" and "-Inf". The event file holds the same values as
+// float32, under the same names. The name of a metric begins with "metrics/".
 //
-// The package writes scalars: no images, no histograms, no graphs. It does not
-// read event files.
+// The package writes scalars: no images, no histograms, no graphs. It reads
+// neither file.
 package summary

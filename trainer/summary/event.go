@@ -14,19 +14,20 @@ import (
 //	bytes   the data
 //	uint32  masked CRC-32C of the data
 //
-// all little-endian, and each one's data is a protocol buffer of TensorFlow's
-// message Event (core/util/event.proto, core/framework/summary.proto), of
-// which this much is needed:
+// All numbers are little-endian. The data is a protocol buffer of TensorFlow's
+// message Event (core/util/event.proto, core/framework/summary.proto). These
+// fields are used:
 //
 //	Event:   1 double wall_time, 2 int64 step, 3 string file_version or 5 Summary
 //	Summary: 1 repeated Value
 //	Value:   1 string tag, 2 float simple_value
 //
-// The first record says fileVersion and nothing else.
+// The first record holds fileVersion only.
 const fileVersion = "brain.Event:2"
 
-// The keys of protocol buffer fields: number of the field times 8, plus 0 for
-// a varint, 1 for eight bytes, 2 for a length and as many bytes, 5 for four.
+// The keys of protocol buffer fields: the field's number times 8, plus 0 for a
+// varint, 1 for eight bytes, 2 for a length and that many bytes, 5 for four
+// bytes.
 const (
 	eventTime    = 1<<3 | 1
 	eventStep    = 2 << 3
@@ -39,8 +40,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// masked is the checksum of a TFRecord: CRC-32C, turned and shifted so that
-// the checksum of data that holds checksums is no weaker.
+// masked is the checksum of a TFRecord: CRC-32C, rotated and shifted, so that
+// the checksum of data that contains checksums is no weaker.
 func masked(data []byte) uint32 {
 	crc := crc32.Checksum(data, castagnoli)
 	return (crc>>15 | crc<<17) + 0xa282ead8
@@ -58,7 +59,7 @@ func versionEvent(at time.Time) []byte {
 	return appendBytes(appendTime(nil, at), eventVersion, []byte(fileVersion))
 }
 
-// event is the record as an Event.
+// event encodes the record as an Event.
 func (r record) event() []byte {
 	b := appendTime(nil, r.at)
 	if r.step != 0 { // a field of value 0 is left out

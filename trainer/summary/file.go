@@ -6,13 +6,13 @@ import (
 	"os"
 )
 
-// file is one of the two: whole records wait in pending, so that nobody ever
-// reads half of one.
+// file is one of the two files. Whole records wait in pending, so that no
+// reader sees half a record.
 type file struct {
 	storage
 	path    string
 	pending []byte
-	size    int64 // of what lies in the file
+	size    int64 // bytes written to the file
 }
 
 type storage interface {
@@ -28,13 +28,17 @@ func createFile(path string) (*file, error) {
 	return &file{storage: f, path: path}, nil
 }
 
+// add adds a whole record, which flush writes.
+func (f *file) add(record []byte) { f.pending = append(f.pending, record...) }
+
 func (f *file) flush() error {
 	if len(f.pending) == 0 {
 		return nil
 	}
 	n, err := f.Write(f.pending)
 	if err != nil {
-		// A full disk may have taken a part; without it the file can be read.
+		// A full disk may have accepted part of the record. Without that part
+		// the file remains readable.
 		if cut := f.Truncate(f.size); n > 0 && cut != nil {
 			err = fmt.Errorf("%w (and the last record stays cut: %v)", err, cut)
 		}
@@ -45,8 +49,8 @@ func (f *file) flush() error {
 	return nil
 }
 
-// discard removes a file that nothing was written to.
+// discard removes an empty file.
 func (f *file) discard() {
-	f.Close()
-	os.Remove(f.path)
+	f.Close()         // nothing was written to it
+	os.Remove(f.path) // an empty file harms nobody
 }

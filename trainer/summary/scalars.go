@@ -10,31 +10,31 @@ import (
 	"time"
 )
 
-// Scalars is what one step reports.
+// Scalars is the report of one step.
 type Scalars struct {
 	Step uint64
-	Time time.Time // the zero time: now
+	Time time.Time // the zero time means now
 
 	Loss, LearningRate float64
-	GradientNorm       float64 // before clipping; below 0: nobody knows it, left out
+	GradientNorm       float64 // before clipping; a number below 0 means unknown and is not written
 	SamplesPerSecond   float64
 
-	// How the step's time was spent.
+	// The parts of the step's time.
 	Compute, Communication, Wait time.Duration
 
 	Metrics map[string]float64 // by name
 }
 
-// scalar is one value under the name that it has in both files.
+// scalar is one value, with its name in both files.
 type scalar struct {
 	name  string
 	value float64
 }
 
-// metricsPrefix sets metrics apart from the names that every step has.
+// metricsPrefix distinguishes metrics from the names that every step has.
 const metricsPrefix = "metrics/"
 
-// record is what one write adds to the files.
+// record is the content of one write.
 type record struct {
 	step           uint64
 	at             time.Time
@@ -60,7 +60,7 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 func sorted(metrics map[string]float64) []scalar {
 	list := make([]scalar, 0, len(metrics))
 	for _, name := range slices.Sorted(maps.Keys(metrics)) {
-		// Both formats want UTF-8.
+		// Both formats require UTF-8.
 		list = append(list, scalar{strings.ToValidUTF8(name, "\ufffd"), metrics[name]})
 	}
 	return list
@@ -98,7 +98,7 @@ func (s scalar) appendMember(b []byte) []byte {
 	return strconv.AppendFloat(b, s.value, 'g', -1, 64)
 }
 
-// seconds is a moment in Unix seconds, exact to about a microsecond.
+// seconds returns a time in Unix seconds, exact to about a microsecond.
 func seconds(at time.Time) float64 {
 	return float64(at.Unix()) + float64(at.Nanosecond())/1e9
 }

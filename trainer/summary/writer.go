@@ -13,20 +13,20 @@ import (
 
 // Options says how a Writer writes.
 type Options struct {
-	// Flush is for how long what was written may wait in memory: a process
-	// that dies loses no step older than that. The time is looked at when
-	// something is written and when the writer closes. 0: five seconds.
+	// Flush is the longest time that reports wait in memory. A process that
+	// dies loses no step older than that. The writer checks the time at every
+	// report and when it closes. 0 means five seconds.
 	Flush time.Duration
 }
 
 const defaultFlush = 5 * time.Second
 
-// flushBytes bounds what waits in memory for each file.
+// flushBytes bounds the reports that wait in memory, for each file.
 const flushBytes = 1 << 16
 
-// Writer writes an event file and a file of JSON lines. Its methods may be
-// called by any goroutine. After an error, which names the file, it writes no
-// more and returns that error again.
+// Writer writes an event file and a file of JSON lines. Any goroutine may call
+// its methods. After an error, which names the file, it writes nothing more and
+// returns the same error again.
 type Writer struct {
 	interval time.Duration
 	now      func() time.Time
@@ -38,7 +38,7 @@ type Writer struct {
 	err           error
 }
 
-// Open makes the folder where there is none and two new files in it.
+// Open creates two new files in a folder, and the folder if necessary.
 func Open(dir string, o Options) (*Writer, error) { return open(dir, o, time.Now) }
 
 func open(dir string, o Options, now func() time.Time) (*Writer, error) {
@@ -55,18 +55,18 @@ func open(dir string, o Options, now func() time.Time) (*Writer, error) {
 	if err := w.create(dir); err != nil {
 		return nil, fmt.Errorf("summary: %w", err)
 	}
-	w.events.pending = appendRecord(nil, versionEvent(w.flushed))
-	if err := w.flush(); err != nil { // a viewer finds the file from the start
-		w.Close()
+	w.events.add(appendRecord(nil, versionEvent(w.flushed)))
+	if err := w.flush(); err != nil { // so that a viewer finds the file at once
+		w.Close() // the first error says more
 		return nil, err
 	}
 	return w, nil
 }
 
-// maxNumber bounds how often a name is tried that is taken.
+// maxNumber bounds the number of names that are tried.
 const maxNumber = 10000
 
-// create makes both files with the first number that neither has.
+// create creates both files with the first number that is free for both.
 func (w *Writer) create(dir string) error {
 	host, err := os.Hostname()
 	if err != nil {
@@ -88,7 +88,7 @@ func (w *Writer) create(dir string) error {
 	return err
 }
 
-// inName keeps of a host's name what a file's name can hold anywhere.
+// inName replaces characters of a host name that some file systems refuse.
 func inName(host string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '.' || r == '_' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
@@ -98,17 +98,11 @@ func inName(host string) string {
 	}, host)
 }
 
-// Paths are the names of the event file and of the file of JSON lines.
+// Paths returns the names of the event file and of the file of JSON lines.
 func (w *Writer) Paths() (events, lines string) { return w.events.path, w.lines.path }
 
-// Step writes what a step reports. s.Metrics is not kept.
+// Step writes the report of a step. It does not keep s.Metrics.
 func (w *Writer) Step(s Scalars) error { return w.write(s.record()) }
-
-// Metrics writes metrics alone, such as those of an evaluation after a step.
-// The zero time stands for now. metrics is not kept.
-func (w *Writer) Metrics(step uint64, at time.Time, metrics map[string]float64) error {
-	return w.write(record{step: step, at: at, metrics: sorted(metrics)})
-}
 
 func (w *Writer) write(r record) error {
 	w.mu.Lock()
@@ -123,8 +117,8 @@ func (w *Writer) write(r record) error {
 	if r.at.IsZero() {
 		r.at = now
 	}
-	w.events.pending = appendRecord(w.events.pending, r.event())
-	w.lines.pending = r.appendLine(w.lines.pending)
+	w.events.add(appendRecord(nil, r.event()))
+	w.lines.add(r.appendLine(nil))
 	if now.Sub(w.flushed) < w.interval && max(len(w.events.pending), len(w.lines.pending)) < flushBytes {
 		return nil
 	}
@@ -132,9 +126,9 @@ func (w *Writer) write(r record) error {
 	return w.flush()
 }
 
-// Close writes what waits and closes the files. Closing again does nothing
-// and returns what the first call did. What is written lies with the operating
-// system: it survives the process, not a host that loses power.
+// Close writes the waiting reports and closes the files. A second call does
+// nothing and returns the result of the first. The reports are then with the
+// operating system: they survive the process, but not a host that loses power.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -152,7 +146,7 @@ func (w *Writer) Close() error {
 	return err
 }
 
-// flush hands what waits to the operating system; the caller holds mu.
+// flush writes the waiting reports to the files. The caller holds mu.
 func (w *Writer) flush() error {
 	for _, f := range []*file{w.events, w.lines} {
 		if w.err == nil {

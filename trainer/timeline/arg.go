@@ -27,8 +27,8 @@ const (
 	real
 )
 
-// argsOf copies key and value pairs. It is written so that the values do not
-// escape: a call that records nothing allocates nothing.
+// argsOf copies pairs of key and value. The values do not escape, so a call
+// that records nothing allocates nothing.
 func argsOf(pairs []any) []arg {
 	if len(pairs) == 0 {
 		return nil
@@ -96,7 +96,7 @@ func wholeArg(key string, value any) arg {
 	return arg{key: key, text: reflect.TypeOf(value).String()}
 }
 
-// appendJSON writes the value. Numbers that JSON lacks become strings.
+// appendJSON writes the value. Numbers that JSON cannot write become strings.
 func (a arg) appendJSON(b []byte) []byte {
 	switch a.kind {
 	case logical:
@@ -114,7 +114,7 @@ func (a arg) appendJSON(b []byte) []byte {
 	return appendString(b, a.text)
 }
 
-// appendString writes s as a JSON string; bytes that are not UTF-8 become the
+// appendString writes s as a JSON string. Bytes that are not UTF-8 become the
 // replacement character.
 func appendString(b []byte, s string) []byte {
 	quoted, err := json.Marshal(s)

@@ -11,23 +11,22 @@ import (
 	"time"
 )
 
-// Process says whose timeline a file holds.
+// Process describes the process of a timeline.
 type Process struct {
 	Name string // the task, such as "worker:3"
 	Host string
-	// ID, from 0, tells the processes of a job apart where their files are
-	// read together.
+	// ID, counted from 0, distinguishes the processes of a job if their files
+	// are read together.
 	ID int
 
-	// Clock is the moment that the file calls 0, as this host's clock shows
-	// it: with the same one in all files of a job their spans line up as well
-	// as the hosts' clocks agree. Where it is the zero time, 0 is the
-	// recorder's earliest event.
+	// Clock is time 0 of the file, in this host's clock. With the same Clock in
+	// all files of a job, spans line up as well as the hosts' clocks agree. The
+	// zero time means the recorder's earliest event.
 	Clock time.Time
 }
 
-// Save writes the timeline to a file, under a temporary name first, so that
-// path is never half a file. It makes the folder where there is none.
+// Save writes the timeline to a file. It writes under a temporary name first,
+// so that path is never half a file. It creates the folder if necessary.
 func (r *Recorder) Save(path string, p Process) error {
 	if err := r.save(path, p); err != nil {
 		return fmt.Errorf("timeline: write %s: %w", path, err)
@@ -46,8 +45,8 @@ func (r *Recorder) save(path string, p Process) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
+			f.Close()           // the first error says more
+			os.Remove(f.Name()) // the first error says more
 		}
 	}()
 	if err := r.Write(f, p); err != nil {
@@ -62,12 +61,12 @@ func (r *Recorder) save(path string, p Process) (err error) {
 	return os.Rename(f.Name(), path)
 }
 
-// Write writes the timeline in the JSON object form of the trace event format:
-// spans are complete events ("X"), instants are instant events ("i") of their
-// track, tracks are threads, named by metadata events ("M"). Times are
+// Write writes the timeline in the JSON object form of the trace event format.
+// Spans are complete events ("X"), instants are instant events ("i") of their
+// track. Tracks are threads, named by metadata events ("M"). Times are
 // microseconds with three digits after the point.
 //
-// The events stay recorded; recording may go on meanwhile. A nil recorder
+// The events stay recorded, and recording may go on meanwhile. A nil recorder
 // writes a timeline without events.
 func (r *Recorder) Write(w io.Writer, p Process) error {
 	events, dropped := r.taken()
@@ -85,15 +84,15 @@ func (r *Recorder) Write(w io.Writer, p Process) error {
 	}
 	for i, e := range events {
 		b = p.appendEvent(append(b, ",\n"...), e, rows.of[i])
-		out.Write(b) // the error stays and comes back from Flush
+		out.Write(b) // Flush returns the error
 		b = b[:0]
 	}
 	out.Write(append(b, "\n]}\n"...))
 	return out.Flush()
 }
 
-// origin is Clock with the monotonic reading that first has: however the wall
-// clock was set meanwhile, distances between events stay what they were.
+// origin is Clock with the monotonic reading of first. So distances between
+// events stay right if the wall clock is set meanwhile.
 func (p Process) origin(first time.Time) time.Time {
 	if p.Clock.IsZero() {
 		return first
@@ -101,8 +100,8 @@ func (p Process) origin(first time.Time) time.Time {
 	return first.Add(-first.Sub(p.Clock))
 }
 
-// inOrder sorts by start, and of spans that start together the longest first,
-// which then contains the others.
+// inOrder sorts by start. Of spans that start together, the longest comes first
+// and contains the others.
 func inOrder(a, b event) int {
 	if c := a.start.Compare(b.start); c != 0 {
 		return c
@@ -161,8 +160,8 @@ func (p Process) appendEvent(b []byte, e event, row int) []byte {
 	return append(b, '}')
 }
 
-// appendPlace counts processes and threads from 1: number 0 is the kernel's
-// idle one to some viewers.
+// appendPlace counts processes and threads from 1. Some viewers take number 0
+// for the kernel's idle process.
 func (p Process) appendPlace(b []byte, row int) []byte {
 	b = strconv.AppendInt(append(b, `,"pid":`...), int64(p.ID)+1, 10)
 	return strconv.AppendInt(append(b, `,"tid":`...), int64(row)+1, 10)

@@ -7,7 +7,7 @@ import (
 )
 
 // Recorder keeps the spans and instants of one task. A nil Recorder is valid
-// and records nothing. Its methods may be called by any goroutine.
+// and records nothing. Any goroutine may call its methods.
 type Recorder struct {
 	on    atomic.Bool
 	limit int
@@ -17,7 +17,7 @@ type Recorder struct {
 	dropped int
 }
 
-// event is a span, or an instant where end is the zero time.
+// event is a span, or an instant if end is the zero time.
 type event struct {
 	track, name string
 	start, end  time.Time
@@ -26,32 +26,32 @@ type event struct {
 
 func (e event) instant() bool { return e.end.IsZero() }
 
-// New returns a recorder that is off and holds at most limit events; where
-// limit is reached further ones are dropped and counted. An event takes about
-// 100 bytes, and as much again where it has arguments.
+// New returns a recorder that is off and holds at most limit events. It drops
+// and counts further events. An event takes about 100 bytes, and about 100 more
+// if it has arguments.
 func New(limit int) *Recorder { return &Recorder{limit: limit} }
 
-// Record switches recording on or off. An event is kept if recording is on
-// when it is given to the recorder: a span when it has ended.
+// Record switches recording on or off. The recorder keeps an event if it is on
+// when the event arrives; a span arrives when it has ended.
 func (r *Recorder) Record(on bool) {
 	if r != nil {
 		r.on.Store(on)
 	}
 }
 
-// Enabled reports whether events are kept now. It costs one atomic load: ask
-// before work that is done only for the recorder.
+// Enabled reports whether the recorder keeps events now. It costs one atomic
+// load. Call it before work that only the recorder needs.
 func (r *Recorder) Enabled() bool { return r != nil && r.on.Load() }
 
-// Span records that name went on from start to end on the named track. args
-// are pairs of a key and a value: the key a string, the value a string, bool,
-// int, uint or float of any size, or a time.Duration (written in seconds); of
-// any other value only its type is kept. A call while recording is off
-// allocates nothing. A span that ends before it starts is recorded as if it
-// ended at its start.
+// Span records that name lasted from start to end on the named track. args are
+// pairs of key and value. A key is a string. A value is a string, bool, int,
+// uint or float of any size, or a time.Duration (written in seconds); of any
+// other value only the type is kept. While recording is off, Span allocates
+// nothing. A span that ends before it starts is recorded with its start as its
+// end.
 //
-// Spans of one track may overlap; those that neither contain nor miss one
-// another are shown in rows below it.
+// Spans of one track may overlap. Those that neither contain nor miss each
+// other are shown in further rows.
 func (r *Recorder) Span(track, name string, start, end time.Time, args ...any) {
 	if !r.Enabled() {
 		return
@@ -62,7 +62,7 @@ func (r *Recorder) Span(track, name string, start, end time.Time, args ...any) {
 	r.add(event{track, name, start, end, argsOf(args)})
 }
 
-// Instant records that name happened at a moment. args are those of Span.
+// Instant records that name happened at a time. args are those of Span.
 func (r *Recorder) Instant(track, name string, at time.Time, args ...any) {
 	if !r.Enabled() {
 		return
@@ -70,7 +70,7 @@ func (r *Recorder) Instant(track, name string, at time.Time, args ...any) {
 	r.add(event{track: track, name: name, start: at, args: argsOf(args)})
 }
 
-// Dropped is the number of events that found no room.
+// Dropped is the number of dropped events.
 func (r *Recorder) Dropped() int {
 	if r == nil {
 		return 0
@@ -90,8 +90,8 @@ func (r *Recorder) add(e event) {
 	r.events = append(r.events, e)
 }
 
-// taken returns the events up to now, in the order they came. The caller must
-// not change them.
+// taken returns the events so far, in the order of their arrival. The caller
+// must not change them.
 func (r *Recorder) taken() (events []event, dropped int) {
 	if r == nil {
 		return nil, 0

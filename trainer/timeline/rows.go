@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// rows is where events are drawn. A viewer wants the spans of a row to nest or
-// to miss one another, which spans from several goroutines need not do: a
-// track takes as many rows as that needs.
+// rows says in which row each event is drawn. A viewer wants the spans of a row
+// to nest or to be disjoint. Spans from several goroutines may do neither, so a
+// track takes as many rows as necessary.
 type rows struct {
-	names []string // by row: the track, and from its second row on a number
-	of    []int    // by event
+	names []string // by row: the track, with a number from its second row on
+	of    []int    // by event: its row
 }
 
-// layOut gives each event the first row of its track that can take it. events
-// are in order. Tracks come in the order of their first event, a track's rows
-// below one another.
+// layOut gives each event the first possible row of its track. events are
+// sorted. Tracks come in the order of their first event; a track's rows are
+// next to each other.
 func layOut(events []event) rows {
 	tracks, order := map[string]*track{}, []*track(nil)
 	place := make([]int, len(events))
@@ -27,9 +27,9 @@ func layOut(events []event) rows {
 		}
 		place[i] = t.place(e)
 	}
-	var r rows
+	r, first := rows{}, map[string]int{} // by track: its first row
 	for _, t := range order {
-		t.first = len(r.names)
+		first[t.name] = len(r.names)
 		for i := range max(1, len(t.open)) {
 			name := t.name
 			if i > 0 {
@@ -39,19 +39,18 @@ func layOut(events []event) rows {
 		}
 	}
 	for i, e := range events {
-		place[i] += tracks[e.track].first
+		place[i] += first[e.track]
 	}
 	r.of = place
 	return r
 }
 
 type track struct {
-	name  string
-	first int           // its first row
-	open  [][]time.Time // by row: ends of the spans that may still hold others, the innermost last
+	name string
+	open [][]time.Time // by row: ends of the open spans, the innermost last
 }
 
-// place returns a row, counted within the track.
+// place returns a row of the track, counted from 0.
 func (t *track) place(e event) int {
 	if e.instant() {
 		return 0

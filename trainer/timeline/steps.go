@@ -7,13 +7,13 @@ import (
 )
 
 // Steps is the half-open interval [Start, End) of steps, counted from 0. The
-// zero value has none.
+// zero value contains none.
 type Steps struct {
 	Start, End uint64
 }
 
-// ParseSteps reads what String writes: "A:B" is the steps from A, inclusive,
-// to B, exclusive. Both are decimal numbers and A is less than B.
+// ParseSteps reads "A:B": the steps from A, inclusive, to B, exclusive. Both
+// are decimal numbers and A is less than B.
 func ParseSteps(s string) (Steps, error) {
 	first, end, ok := strings.Cut(s, ":")
 	if !ok {
@@ -33,7 +33,7 @@ func ParseSteps(s string) (Steps, error) {
 	return steps, nil
 }
 
-// Contains reports whether step is one of s.
+// Contains reports whether step is in s.
 func (s Steps) Contains(step uint64) bool { return s.Start <= step && step < s.End }
 
 func (s Steps) String() string { return fmt.Sprintf("%d:%d", s.Start, s.End) }

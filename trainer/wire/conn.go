@@ -14,42 +14,43 @@ import (
 	"github.com/plx-run/plx/internal/failpoint"
 )
 
-// ErrSilent says that a peer sent nothing, not even a heartbeat, for as long
-// as the connection tolerates: its process is frozen or the network is cut.
+// ErrSilent is the error after a peer has sent nothing, not even a heartbeat,
+// for as long as the connection tolerates: its process is frozen, or the network
+// is cut.
 var ErrSilent = errors.New("silent")
 
 // beats is how many heartbeats fit in the silence that a connection
 // tolerates.
 const beats = 6
 
-// Conn sends and receives frames. Any goroutine may call Send and Close; one
-// goroutine at a time calls Next and Payload, and keeps calling them, because
-// that is also how heartbeats are taken off the connection.
+// Conn sends and receives frames. Any goroutine may call Send and Close. One
+// goroutine at a time calls Next and Payload. It must keep calling them: they
+// also read the peer's heartbeats.
 type Conn struct {
 	conn       net.Conn
 	generation uint32
 	reader     *bufio.Reader
 	head       [HeaderSize]byte
 
-	write   sync.Mutex // guards the two below and whole frames on the wire
+	write   sync.Mutex // held while frames are written; guards headers and iovec
 	headers []byte
 	iovec   net.Buffers
 
 	reads   atomic.Uint64    // successful reads from the peer
 	taken   atomic.Uint64    // bytes read
 	given   atomic.Uint64    // bytes written
-	silence atomic.Int64     // a time.Duration
-	epoch   atomic.Uint32    // 0: the frames say it
-	changed [2]chan struct{} // by goroutine: silence is another one
+	silence atomic.Int64     // nanoseconds that the peer may send nothing
+	epoch   atomic.Uint32    // of frames that are sent; zero: as their headers say
+	changed [2]chan struct{} // tokens for beat and watch: silence has changed
 	closing sync.Once
 	closed  chan struct{}
-	silent  atomic.Bool
+	silent  atomic.Bool // watch has closed the connection
 	running sync.WaitGroup
 }
 
 // NewConn begins to exchange heartbeats over conn, which it owns from now on.
-// A peer that sends nothing for silence is given up: every call fails with
-// ErrSilent. The kernel's buffer sizes are left alone: it grows them itself,
+// After a peer has sent nothing for silence, every call fails with ErrSilent.
+// NewConn does not set the kernel's buffer sizes: the kernel grows them itself,
 // past what a program may ask for.
 func NewConn(conn net.Conn, generation int, silence time.Duration) *Conn {
 	c := &Conn{conn: conn, generation: uint32(generation), closed: make(chan struct{})}
@@ -63,22 +64,22 @@ func NewConn(conn net.Conn, generation int, silence time.Duration) *Conn {
 	return c
 }
 
-// SetSilence changes how long the peer may be silent, from now on.
+// SetSilence changes how long the peer may send nothing, from now on.
 func (c *Conn) SetSilence(d time.Duration) {
 	c.silence.Store(int64(d))
 	for _, changed := range c.changed {
 		select {
 		case changed <- struct{}{}:
-		default: // it is about to look anyway
+		default: // a token is there already
 		}
 	}
 }
 
-// SetEpoch gives the frames that are sent from now on an epoch.
+// SetEpoch sets the epoch of all frames that are sent from now on.
 func (c *Conn) SetEpoch(epoch uint32) { c.epoch.Store(epoch) }
 
-// Send writes frames one after the other, without copying their payloads.
-// The payloads must not change until it returns.
+// Send writes frames one after the other and does not copy their payloads. The
+// payloads must not change until it returns.
 func (c *Conn) Send(frames ...Frame) error {
 	c.write.Lock()
 	defer c.write.Unlock()
@@ -88,7 +89,7 @@ func (c *Conn) Send(frames ...Frame) error {
 	return c.send(frames)
 }
 
-// send needs c.write.
+// send is Send for callers that hold c.write.
 func (c *Conn) send(frames []Frame) error {
 	if need := len(frames) * HeaderSize; cap(c.headers) < need {
 		c.headers = make([]byte, need)
@@ -117,8 +118,8 @@ func (c *Conn) send(frames []Frame) error {
 	return c.explain(err)
 }
 
-// Next returns the header of the next frame that is not a heartbeat. Its
-// payload, Length bytes, must be read next, with Payload.
+// Next returns the header of the next frame that is not a heartbeat. The caller
+// reads its payload, Length bytes, with Payload before it calls Next again.
 func (c *Conn) Next() (Header, error) {
 	for {
 		if _, err := io.ReadFull(c.reader, c.head[:]); err != nil {
@@ -150,21 +151,21 @@ func (c *Conn) Payload(b []byte) error {
 // heartbeats included.
 func (c *Conn) Traffic() (sent, received uint64) { return c.given.Load(), c.taken.Load() }
 
-// Drain reads and drops whatever comes until the peer hangs up or Close is
-// called, frames or not.
+// Drain reads and drops all bytes, frames or not, until the peer hangs up or
+// Close is called.
 func (c *Conn) Drain() {
-	io.Copy(io.Discard, c.reader) // ends with the connection, which is what is wanted
+	io.Copy(io.Discard, c.reader) // its error is the end of the connection
 }
 
-// Close ends the connection and waits for its goroutines. Data that the
-// kernel has taken may still arrive at the peer.
+// Close ends the connection and waits for its goroutines. Data that the kernel
+// has taken may still arrive at the peer.
 func (c *Conn) Close() error {
 	err := c.cut()
 	c.running.Wait()
 	return err
 }
 
-// cut is Close without the waiting, for the connection's own goroutines.
+// cut is Close for the connection's own goroutines: it does not wait for them.
 func (c *Conn) cut() (err error) {
 	c.closing.Do(func() {
 		close(c.closed)
@@ -173,7 +174,7 @@ func (c *Conn) cut() (err error) {
 	return err
 }
 
-// explain gives the reason why the connection was cut, where that is known.
+// explain replaces err by the reason why watch has closed the connection.
 func (c *Conn) explain(err error) error {
 	if err != nil && c.silent.Load() {
 		return fmt.Errorf("%w for %v", ErrSilent, time.Duration(c.silence.Load()))
@@ -181,23 +182,23 @@ func (c *Conn) explain(err error) error {
 	return err
 }
 
-// beat sends a heartbeat whenever nobody else is writing.
+// beat sends heartbeats, except while Send writes.
 func (c *Conn) beat() {
 	for c.pause(c.changed[0]) {
 		if !c.write.TryLock() {
-			continue // data is on its way, that is sign enough
+			continue // the peer sees the data
 		}
 		err := c.send([]Frame{{Header: Header{Kind: Heartbeat}}})
 		c.write.Unlock()
 		if err != nil {
-			return // whoever reads or writes data learns it too
+			return // Next and Send fail too
 		}
 	}
 }
 
-// watch cuts the connection when nothing was read during several pauses. It
+// watch closes the connection when nothing was read during several pauses. It
 // counts pauses and not time, so that a process that was itself frozen first
-// reads what waits for it.
+// reads what has come.
 func (c *Conn) watch() {
 	last, idle := c.reads.Load(), 0
 	for c.pause(c.changed[1]) {
@@ -207,7 +208,7 @@ func (c *Conn) watch() {
 		}
 		if idle++; idle >= beats {
 			c.silent.Store(true)
-			c.cut() // the error of a dead connection tells nothing
+			c.cut() // its error says nothing more
 			return
 		}
 	}
@@ -229,7 +230,7 @@ func (c *Conn) pause(changed <-chan struct{}) bool {
 	}
 }
 
-// counted is the raw connection, with every successful read noticed.
+// counted is the raw connection; it counts successful reads.
 type counted struct{ c *Conn }
 
 func (r counted) Read(b []byte) (int, error) {

@@ -1,8 +1,8 @@
-// Package wire carries training data between two tasks: frames with a fixed
-// header and a raw payload over one TCP connection.
+// Package wire carries frames between two tasks over one TCP connection: a
+// fixed header and a raw payload.
 //
-// A sender gives headers and payloads that it keeps, a receiver looks at the
-// header and says where the payload is to go:
+// The sender keeps the payload; Send does not copy it. The receiver looks at the
+// header and decides where the payload goes:
 //
 //	err := conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Push, Step: 7}, Payload: gradient})
 //
@@ -20,14 +20,14 @@
 //	40 part u32
 //
 // The payload follows: numbers as they lie in memory on a little-endian
-// machine, JSON for declarations and errors.
+// machine, or JSON for declarations, messages and errors.
 //
 // # What it refuses
 //
-// Frames of another version or generation end the connection. The package
-// never allocates for a payload: whoever reads bounds the length by what was
-// declared. It proves nobody's identity; that happens before, in package
-// cluster.
+// A frame of another version or generation ends the connection. The package
+// never allocates memory for a payload: the reader bounds the length by what was
+// declared. The package proves nobody's identity; package cluster does that
+// before.
 package wire
 
 import (
@@ -46,40 +46,41 @@ const (
 // Kind says what a frame is for.
 type Kind uint8
 
-// The kinds, roughly in the order in which a connection sees them. An owner
-// is a server, or a worker that owns variables.
+// The kinds, roughly in the order in which a connection sees them. The comment
+// names who sends the frame: a worker, the chief, which is the first worker, or
+// a shard holder, which is a server or a worker that holds shards.
 const (
-	Heartbeat  Kind = iota + 1 // both ways, swallowed by Next
+	Heartbeat  Kind = iota + 1 // both: nothing; Next skips it
 	Declare                    // worker: JSON, what it is about to train
 	Initial                    // chief: a variable before the first step
-	Value                      // owner: a variable after a step
-	Ready                      // owner: every worker declared the same; values were sent
-	Step                       // worker: begins a step
+	Value                      // holder: a variable after a step
+	Ready                      // holder: every worker has declared the same; the values were sent
+	Step                       // worker: it begins a step
 	Push                       // worker: a gradient, or rows of one
-	Done                       // owner: the step is complete
-	Norm                       // owner: sums of squares of its gradients
-	Scale                      // worker that leads a group: the global norm and what to scale by
-	Pull                       // worker: indices of rows that it wants
-	Rows                       // owner: those rows
-	Want                       // worker: indices of all rows that it wants for step Step
-	Early                      // owner: those of them that the step before leaves alone
-	Final                      // owner: the others; none is to come
-	Commit                     // worker: has its gradients, asks whether they count
-	Verdict                    // owner: whether they count
-	Fetch                      // worker: is late or ahead, wants the values after Step steps
-	Bye                        // worker: will send no more
-	Error                      // both ways: JSON, why training cannot go on
-	Collective                 // workers: part of a collective, see package mesh
-	Remap                      // worker: JSON, who is to own what from a step on
-	Move                       // owner to owner: rows that it owned
-	Moved                      // owner: all rows are where they belong; or, to an owner, all of a range
-	Room                       // worker: JSON, pieces; owner: whether it could hold its share
-	Cut                        // chief: asks for a cut; owner: u64 by group of workers, how many steps it has, if only in part
-	Alone                      // chief: takes no further step; owner: all others have left
-	Save                       // chief: keep what there is after Step steps, or, u64 by group, after as many of each; Offset: saves before
-	Without                    // first owner: worker Part is lost, it counts in steps before Step only; workers pass it on
-	Message                    // depots: JSON, and bytes that belong to it, see package depot
-	Chunk                      // depots: part of a file
+	Done                       // holder: the step is complete
+	Norm                       // holder: sums of squares of its gradients
+	Scale                      // worker that leads a group: the global norm and the factor to scale by
+	Pull                       // worker: indices of rows that it needs
+	Rows                       // holder: those rows
+	Want                       // worker: prefetch request, indices of all rows that it needs for step Step
+	Early                      // holder: early reply, those rows that the step before does not change
+	Final                      // holder: final reply, the other rows
+	Commit                     // worker: it has its gradients and asks whether they count
+	Verdict                    // holder: whether they count
+	Fetch                      // worker: it is late or ahead and asks for the values after Step steps
+	Bye                        // both: it will send no more
+	Error                      // both: JSON, why the sender stops
+	Collective                 // worker: part of a collective, see package collective
+	Remap                      // worker: JSON, who holds what from a step on
+	Move                       // holder, to another: rows that it held
+	Moved                      // holder, to a worker: all rows are where they belong; to a holder: all rows of a range were sent
+	Room                       // worker: JSON, pieces; holder: whether it has memory for its share
+	Cut                        // chief: it asks for a cut; holder: u64 by group of workers, how many steps it has, if it has some in part
+	Alone                      // chief: it takes no further step; holder: all other workers have left
+	Save                       // chief: save what there is after Step steps or, u64 by group, after as many of each; Offset: number of saves before
+	Without                    // first holder: worker Part is lost and counts only in steps before Step; workers pass it on
+	Message                    // task: JSON about checkpoints, see checkpoint/store and checkpoint/transfer
+	Chunk                      // task: part of a file
 	kinds
 )
 
@@ -99,15 +100,15 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// Header tells what a payload is and how long.
+// Header says what a payload is, and its length.
 type Header struct {
 	Kind       Kind
-	Generation uint32 // incarnation of the job; filled in by Conn
-	Epoch      uint32 // version of the map from variables to owners; filled in by Conn where it was told one
+	Generation uint32 // of the job, raised by every restart; Conn sets it
+	Epoch      uint32 // version of the map from variables to shard holders; Conn sets it after SetEpoch
 	Variable   uint32 // index in the declaration
-	Step       uint64 // updates applied before this one
-	Offset     uint64 // first element within the variable
-	Length     uint64 // payload bytes; filled in by Conn
+	Step       uint64 // number of steps before this one
+	Offset     uint64 // first element within the variable, unless the kind says otherwise
+	Length     uint64 // bytes of payload; Conn sets it
 	Part       uint32 // vertex of the tree that a sum belongs to, or number of a request
 }
 

@@ -33,15 +33,6 @@ type bench struct {
 	stderr      io.Writer
 }
 
-// reporter passes on what the hosts say.
-type reporter struct{ io.Writer }
-
-func (reporter) Helper() {}
-
-func (r reporter) Errorf(format string, args ...any) { r.Logf(format, args...) }
-
-func (r reporter) Logf(format string, args ...any) { fmt.Fprintf(r, format+"\n", args...) }
-
 // openBench builds the programs and starts the hosts. The caller closes it.
 func openBench(s *settings, r *Results, stderr io.Writer) (b *bench, err error) {
 	b = &bench{settings: s, results: r, plx: s.plx, lm: s.lm, files: map[int]string{}, stderr: stderr}
@@ -62,7 +53,7 @@ func openBench(s *settings, r *Results, stderr io.Writer) (b *bench, err error) 
 	if err := b.ask(); err != nil {
 		return b, err
 	}
-	if b.cluster, err = testhosts.Open(testhosts.Options{Hosts: max(2, slices.Max(s.hosts))}, reporter{stderr}); err != nil {
+	if b.cluster, err = testhosts.Open(testhosts.Options{Hosts: max(2, slices.Max(s.hosts))}, testhosts.ReportTo(stderr)); err != nil {
 		return b, err
 	}
 	for _, n := range s.hosts {
@@ -121,7 +112,7 @@ func (b *bench) ask() error {
 		_, no := x.granted(b.known)
 		for _, wish := range no {
 			fmt.Fprintf(b.stderr, "%s: left out %s, which this plx does not have\n", x.name, wish)
-			b.results.LeftOut = append(b.results.LeftOut, x.name+" "+wish)
+			b.results.leaveOut(x.name + " " + wish)
 		}
 		if x.torch {
 			if out, err := exec.Command("/usr/bin/python3", "-c", "import torch").CombinedOutput(); err != nil {
@@ -169,7 +160,7 @@ func (b *bench) shape(ctx context.Context, rate string, round int) error {
 	if err != nil {
 		return fmt.Errorf("measure the links: %w", err)
 	}
-	b.results.Raw = append(b.results.Raw, raw)
+	b.results.addRaw(raw)
 	fmt.Fprintf(b.stderr, "links of %s: TCP carries %s one way, %s and %s both ways at once; %s are left by the headers\n",
 		rate, megabytes(raw.One), megabytes(raw.There), megabytes(raw.Back), megabytes(raw.Net))
 	return nil
@@ -180,7 +171,7 @@ func (b *bench) one(ctx context.Context, x system, hosts int, rate string, round
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	b.results.Runs = append(b.results.Runs, r)
+	b.results.addRun(r)
 	where := fmt.Sprintf("round %d, %s, %s, %s", round, rate, counted(hosts), x.name)
 	if r.Failed != "" {
 		fmt.Fprintf(b.stderr, "%s: failed: %s\n", where, r.Failed)

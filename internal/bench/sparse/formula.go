@@ -8,14 +8,14 @@ type demand struct {
 
 // formula is what a step of n workers, one on each of n hosts, asks of the
 // links whatever a program does.
-type formula func(m Model, rows Rows, n float64, at homes) demand
+type formula func(m modelSettings, rows Rows, n float64, at homes) demand
 
 // element is the size of what is trained.
 const element = 4
 
 // sizes are the bytes of the model's parts: a row of each table, the dense
 // variables, and all of it as if it were dense.
-func (m Model) sizes() (word, class, dense, all float64) {
+func (m modelSettings) sizes() (word, class, dense, all float64) {
 	word, class = element*float64(m.Width), element*float64(m.Width+1)
 	cells := 4 * float64(m.Hidden)
 	dense = element * (2*float64(m.Width)*cells + cells)
@@ -26,28 +26,28 @@ func (m Model) sizes() (word, class, dense, all float64) {
 }
 
 // pushed are the bytes of the rows that one worker touches.
-func (m Model) pushed(r Rows) float64 {
+func (m modelSettings) pushed(r Rows) float64 {
 	word, class, _, _ := m.sizes()
 	return r.Words*word + r.Classes*class
 }
 
 // allReduce of everything: 2(n-1)/n of all bytes, in both directions of every
 // link.
-func allReduce(m Model, _ Rows, n float64, _ homes) demand {
+func allReduce(m modelSettings, _ Rows, n float64, _ homes) demand {
 	_, _, _, all := m.sizes()
 	return demand{direction: 2 * (n - 1) / n * all}
 }
 
 // allGather is PyTorch's for sparse gradients: every worker gets the rows of
 // all others, and an index of 8 bytes with each. The rest is an all-reduce.
-func allGather(m Model, r Rows, n float64, _ homes) demand {
+func allGather(m modelSettings, r Rows, n float64, _ homes) demand {
 	_, _, dense, _ := m.sizes()
 	return demand{direction: (n-1)*(m.pushed(r)+8*(r.Words+r.Classes)) + 2*(n-1)/n*dense}
 }
 
 // hybrid spreads rows evenly over the hosts' servers, each worker's own host
 // being one of them, and all-reduces the rest.
-func hybrid(m Model, r Rows, n float64, _ homes) demand {
+func hybrid(m modelSettings, r Rows, n float64, _ homes) demand {
 	_, _, dense, _ := m.sizes()
 	return demand{direction: 2 * (n - 1) / n * (m.pushed(r) + dense)}
 }
@@ -57,7 +57,7 @@ func hybrid(m Model, r Rows, n float64, _ homes) demand {
 // rows cannot be asked for before the last step's gradients are in, so nothing
 // overlaps. Where it is not known who lives where, there is one variable on
 // each server.
-func plainServers(m Model, r Rows, n float64, at homes) demand {
+func plainServers(m modelSettings, r Rows, n float64, at homes) demand {
 	traffic, total := map[string]float64{}, 0.0
 	for variable, bytes := range m.variables(r) {
 		home := at[variable]
@@ -80,7 +80,7 @@ func plainServers(m Model, r Rows, n float64, at homes) demand {
 }
 
 // variables are the bytes of each that one worker touches in a step.
-func (m Model) variables(r Rows) map[string]float64 {
+func (m modelSettings) variables(r Rows) map[string]float64 {
 	word, class, _, _ := m.sizes()
 	matrix := element * 4 * float64(m.Width) * float64(m.Hidden)
 	all := map[string]float64{"words": r.Words * word, "classes": r.Classes * class,

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-var small = Model{Vocabulary: 1000, Width: 10, Hidden: 10, Length: 5, Batch: 2, Samples: 20}
+var small = modelSettings{Vocabulary: 1000, Width: 10, Hidden: 10, Length: 5, Batch: 2, Samples: 20}
 
 func TestDemands(t *testing.T) {
 	rows := Rows{Words: 8, Classes: 30}

@@ -102,12 +102,9 @@ func (f *follower) line(line string, now time.Time) (done bool, err error) {
 			f.last = f.last[1:]
 		}
 		if found := homeLine.FindStringSubmatch(line); found != nil {
-			if f.run.Homes == nil {
-				f.run.Homes = homes{}
-			}
-			f.run.Homes[found[1]] = found[2]
+			f.run.addHome(found[1], found[2])
 		} else if moveLine.MatchString(line) {
-			f.run.Said = append(f.run.Said, line)
+			f.run.addMove(line)
 			f.window.disturbed(f.settle)
 			if found := choiceLine.FindStringSubmatch(line); found != nil {
 				_, err = fmt.Sscan(found[1], &f.run.Choice)
@@ -126,21 +123,33 @@ func (f *follower) line(line string, now time.Time) (done bool, err error) {
 }
 
 // tell fills the run.
-func (f *follower) tell() {
-	r := f.run
-	r.First, r.Millis = f.window.begin, f.window.millis
+func (f *follower) tell() { f.run.fill(&f.window, f.before, f.after, f.words) }
+
+func (r *Run) addHome(variable, home string) {
+	if r.Homes == nil {
+		r.Homes = homes{}
+	}
+	r.Homes[variable] = home
+}
+
+func (r *Run) addMove(line string) { r.Said = append(r.Said, line) }
+
+// fill records the steps of a window, in each of which words were trained, and
+// what the machine did from one look to the other.
+func (r *Run) fill(w *window, before, after look, words int) {
+	r.First, r.Millis = w.begin, w.millis
 	sum := 0.0
 	for i, ms := range r.Millis {
 		sum += ms
 		r.Millis[i] = math.Round(ms*100) / 100
 	}
 	steps := float64(len(r.Millis))
-	r.Words = 1000 * steps * float64(f.words) / sum
-	r.Cores = f.after.cpu.busyCores(f.before.cpu)
+	r.Words = 1000 * steps * float64(words) / sum
+	r.Cores = after.cpu.busyCores(before.cpu)
 	// Lines come late by what waits in the links: a rate knows nothing of that.
-	perStep := sum / steps / 1000 / f.after.cpu.at.Sub(f.before.cpu.at).Seconds()
-	for i := range f.before.from {
-		busiest := max(f.after.from[i]-f.before.from[i], f.after.to[i]-f.before.to[i])
+	perStep := sum / steps / 1000 / after.cpu.at.Sub(before.cpu.at).Seconds()
+	for i := range before.from {
+		busiest := max(after.from[i]-before.from[i], after.to[i]-before.to[i])
 		r.Link = max(r.Link, math.Round(float64(busiest)*perStep))
 	}
 }
@@ -161,13 +170,13 @@ func (b *bench) follow(ctx context.Context, x system, r *Run) error {
 	if err != nil {
 		return err
 	}
-	defer log.Close()
+	defer log.Close() // for a reader only
 	cmd := b.command(ctx, x, r.Hosts)
 	out, in, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	defer out.Close()
+	defer out.Close() // only read
 	cmd.Stdout, cmd.Stderr = in, in
 	if err := errors.Join(cmd.Start(), in.Close()); err != nil {
 		return err

@@ -15,9 +15,13 @@ import (
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
-// needTorch skips a test where there is no PyTorch; in CI that is a failure.
+// needTorch skips a test where there is no PyTorch; in CI that is a failure. With
+// -short it skips every test.
 func needTorch(t *testing.T) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("runs PyTorch")
+	}
 	if out, err := exec.Command("/usr/bin/python3", "-c", "import torch").CombinedOutput(); err != nil {
 		why := fmt.Sprintf("needs Debian's python3-torch: %v: %s", err, out)
 		if os.Getenv("CI") == "true" {

@@ -12,14 +12,18 @@ import (
 
 // Results are all samples, and what is needed to read them.
 type Results struct {
-	Mode    string   `json:"mode"`
-	Machine Machine  `json:"machine"`
-	Model   Model    `json:"model"`
-	Rows    Rows     `json:"rows"`
-	Raw     []Raw    `json:"raw"`
-	LeftOut []string `json:"leftOut,omitempty"` // flags that the programs do not have
-	Runs    []Run    `json:"runs"`
+	Mode    string        `json:"mode"`
+	Machine Machine       `json:"machine"`
+	Model   modelSettings `json:"model"`
+	Rows    Rows          `json:"rows"`
+	Raw     []Raw         `json:"raw"`
+	LeftOut []string      `json:"leftOut,omitempty"` // flags that the programs do not have
+	Runs    []Run         `json:"runs"`
 }
+
+func (r *Results) leaveOut(flag string) { r.LeftOut = append(r.LeftOut, flag) }
+func (r *Results) addRaw(raw Raw)       { r.Raw = append(r.Raw, raw) }
+func (r *Results) addRun(run Run)       { r.Runs = append(r.Runs, run) }
 
 // write makes the document's part and the plots, and prints the part.
 func (r *Results) write(s *settings, w io.Writer) error {

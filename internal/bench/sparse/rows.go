@@ -17,7 +17,7 @@ type Rows struct {
 
 // countRows makes a worker's text and samples as examples/lm does when it has
 // no text to read.
-func countRows(m Model) (Rows, error) {
+func countRows(m modelSettings) (Rows, error) {
 	sampler, err := nn.NewSampler(m.Vocabulary, m.Samples)
 	if err != nil {
 		return Rows{}, err

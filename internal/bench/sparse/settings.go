@@ -13,8 +13,8 @@ import (
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
-// Model is the size of the language model and of a worker's batch.
-type Model struct {
+// modelSettings is the size of the language model and of a worker's batch.
+type modelSettings struct {
 	Vocabulary int `json:"vocabulary"`
 	Width      int `json:"width"`
 	Hidden     int `json:"hidden"`
@@ -24,7 +24,7 @@ type Model struct {
 }
 
 // words is how many of them a step of so many workers reads.
-func (m Model) words(workers int) int { return workers * m.Batch * m.Length }
+func (m modelSettings) words(workers int) int { return workers * m.Batch * m.Length }
 
 // The two modes.
 const (
@@ -35,7 +35,7 @@ const (
 // settings are the program's flags.
 type settings struct {
 	mode         string
-	model        Model
+	model        modelSettings
 	hosts, parts []int
 	rates        []string
 	only         []string // systems; none: all
@@ -112,7 +112,7 @@ func (s *settings) define(f *flag.FlagSet) {
 // beQuick takes little of everything that was not asked for.
 func (s *settings) beQuick(set map[string]bool) {
 	quick := settings{hosts: []int{2}, parts: []int{1, 2}, rates: []string{"1gbit"}, rounds: 1, steps: 5, settle: 5, window: time.Second, raw: 0.2,
-		limit: time.Minute, model: Model{Vocabulary: 2000, Width: 16, Hidden: 16, Length: 5, Batch: 4, Samples: 32}}
+		limit: time.Minute, model: modelSettings{Vocabulary: 2000, Width: 16, Hidden: 16, Length: 5, Batch: 4, Samples: 32}}
 	for name, take := range map[string]func(){
 		"hosts": func() { s.hosts = quick.hosts }, "partitions": func() { s.parts = quick.parts }, "rates": func() { s.rates = quick.rates },
 		"rounds": func() { s.rounds = quick.rounds }, "steps": func() { s.steps = quick.steps }, "settle": func() { s.settle = quick.settle },

@@ -97,7 +97,7 @@ func (x system) granted(known map[string]bool) (yes, no []string) {
 }
 
 // arguments are what the program is given for so many workers.
-func (x system) arguments(m Model, workers int, known map[string]bool) []string {
+func (x system) arguments(m modelSettings, workers int, known map[string]bool) []string {
 	args := []string{
 		fmt.Sprintf("--vocabulary=%d", m.Vocabulary), fmt.Sprintf("--width=%d", m.Width), fmt.Sprintf("--hidden=%d", m.Hidden),
 		fmt.Sprintf("--length=%d", m.Length), fmt.Sprintf("--batch-size=%d", workers*m.Batch), fmt.Sprintf("--samples=%d", m.Samples),

@@ -72,6 +72,9 @@ func TestReportNamesSkips(t *testing.T) {
 }
 
 func TestReportShowsFailures(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles tests")
+	}
 	for _, test := range []struct{ pkg, want string }{
 		{"./bad", "the complaint"},
 		{"./crash", "panic: the crash"},

@@ -41,7 +41,7 @@ func run() error {
 	// Before the hosts start, so that no Ctrl-C is missed.
 	interrupt := make(chan os.Signal, 1)
 	signal.Notify(interrupt, os.Interrupt, syscall.SIGTERM)
-	cluster, err := testhosts.Open(o, terminal{})
+	cluster, err := testhosts.Open(o, testhosts.ReportTo(os.Stderr))
 	if err != nil {
 		return err
 	}
@@ -84,15 +84,4 @@ func endOfInput() <-chan struct{} {
 		_, _ = io.Copy(io.Discard, os.Stdin) // an error is an end too
 	}()
 	return end
-}
-
-// terminal reports to whoever started the program.
-type terminal struct{}
-
-func (terminal) Helper() {}
-
-func (terminal) Errorf(format string, args ...any) { terminal{}.Logf(format, args...) }
-
-func (terminal) Logf(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "plxhosts: "+format+"\n", args...)
 }

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Cell is one fault of one victim in one architecture, or in one mode in which
+// workers do not wait for each other.
+type Cell struct {
+	Arch   string
+	Victim victim
+	Fault  fault
+}
+
+// victim is whom a fault befalls.
+type victim string
+
+// The victims. The first three are tasks, on a host each; the next three are
+// processes of the agent on the worker's host. A detached job has no launcher:
+// its departed victim follows the job, its stray victim is one of its tasks, and
+// its seat is the agent on the chief's host that drives it. The last three are
+// victims while the job is scaled from the first two hosts to all: two of its
+// tasks, and the host that joins.
+const (
+	chief        victim = "chief"
+	worker       victim = "worker"
+	server       victim = "server"
+	supervisor   victim = "supervisor"
+	watchdog     victim = "watchdog"
+	agent        victim = "agent" // both processes at once
+	launching    victim = "launcher"
+	departed     victim = "detached-launcher"
+	stray        victim = "detached-worker"
+	seat         victim = "detached-seat"
+	scaledChief  victim = "scaled-chief"
+	scaledWorker victim = "scaled-worker"
+	joining      victim = "scaled-joining"
+)
+
+// person is what the grid knows about a victim.
+type person struct {
+	victim
+	title string // in the report
+	task  string // its name where all workers wait for each other; "" for a victim that is no task
+	host  int    // index of its host; -1 for the launching machine
+}
+
+var people = []person{
+	{chief, "The chief (worker:0), or its host", "worker:0", 0},
+	{worker, "Another worker, or its host", "worker:1", 1},
+	{server, "A parameter server, or its host", "ps:2", 2},
+	{supervisor, "A host's supervisor", "", 1},
+	{watchdog, "A host's watchdog", "", 1},
+	{agent, "Supervisor and watchdog of a host, or the connection to them", "", 1},
+	{launching, "The launcher, or its machine", "", -1},
+	{departed, "Whoever follows a detached job, or their machine", "", -1},
+	{stray, "A worker of a detached job, or its host", "worker:1", 1},
+	{seat, "The agent that drives a detached job, or its host", "", 0},
+	{scaledChief, "The chief, or its host, while the job is scaled", "worker:0", 0},
+	{scaledWorker, "Another worker, or its host, while the job is scaled", "worker:1", 1},
+	{joining, "The host that joins while the job is scaled", "", 2},
+}
+
+func (v victim) person() person {
+	return people[slices.IndexFunc(people, func(p person) bool { return p.victim == v })]
+}
+
+// detached reports whether the victim's job has no launcher.
+func (v victim) detached() bool { return strings.HasPrefix(string(v), "detached-") }
+
+// scaled reports whether the victim's job is being scaled.
+func (v victim) scaled() bool { return strings.HasPrefix(string(v), "scaled-") }
+
+// task is the victim's name as a task, "" if it is none.
+func (c Cell) task() string {
+	if c.loose() && c.Victim == server {
+		return "ps:1"
+	}
+	return c.Victim.person().task
+}
+
+var architectures = []string{"ps", "allreduce", "hybrid"}
+
+// modes are those in which workers do not wait for each other, and syncs what
+// --sync is then. They train in ps.
+var (
+	modes = []string{"async", "ssp", "backup"}
+	syncs = map[string]string{"async": "async", "ssp": fmt.Sprint("ssp:", bound), "backup": fmt.Sprint("backup:", spares)}
+)
+
+// How many steps workers may be apart in ssp, and how many workers nobody waits
+// for in backup.
+const (
+	bound  = 2
+	spares = 1
+)
+
+// loose reports whether the cell's workers do not wait for each other.
+func (c Cell) loose() bool { return syncs[c.Arch] != "" }
+
+// Name is the cell's path, such as ps/worker/kill.
+func (c Cell) Name() string { return fmt.Sprintf("%s/%s/%s", c.Arch, c.Victim, c.Fault) }
+
+// every returns all combinations, with the cells that cannot be.
+func every() []Cell {
+	var all []Cell
+	for _, a := range slices.Concat(architectures, modes) {
+		for _, p := range people {
+			for _, f := range faults {
+				all = append(all, Cell{a, p.victim, f.fault})
+			}
+		}
+	}
+	return all
+}
+
+// grid returns the cells that can be tried.
+func grid() []Cell {
+	return slices.DeleteFunc(every(), func(c Cell) bool { return c.promise().outcome == none })
+}
+
+// A run has so many steps, with a checkpoint after every seventh.
+const (
+	checkpointEvery = 7
+	steps           = 80
+)
+
+// target is the step after which the fault comes. It follows from the seed and the
+// cell's name, lies in the first half of the run, and neither it nor its successor
+// is a checkpoint's.
+func (c Cell) target(seed uint64) int {
+	name := fnv.New64a()
+	name.Write([]byte(c.Name())) // a hash never fails to write
+	random := rand.New(rand.NewPCG(seed, name.Sum64()))
+	for {
+		step := 2*checkpointEvery + random.IntN(steps/2-2*checkpointEvery)
+		if step%checkpointEvery != 0 && (step+1)%checkpointEvery != 0 {
+			return step
+		}
+	}
+}
+
+// The shortest time of a step: unhurried if the job must outlast a lease.
+const (
+	fast      = 30 * time.Millisecond
+	unhurried = 150 * time.Millisecond
+)
+
+func (c Cell) pace() time.Duration {
+	slow := c.Victim == launching || c.Victim == seat || c.Victim.scaled() || c.Victim.person().task == "" && c.Fault == stop
+	if c.loose() { // nobody waits for a lost worker, and the others must not be done before the loss is noticed
+		slow = c.Victim.scaled() || c.promise().outcome == goesOn && slices.Contains([]fault{stop, cut, power}, c.Fault)
+	}
+	if slow {
+		return unhurried
+	}
+	return fast
+}

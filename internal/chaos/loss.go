@@ -1,0 +1,85 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+)
+
+// loss is what plx says of a generation that resumes from a checkpoint.
+type loss struct {
+	behind int // step after which it resumes
+	chief  int // steps that the chief recomputes at least
+}
+
+// lossOf reads a line about a generation that resumes.
+func lossOf(text string) (generation int, l loss, ok bool) {
+	found := resumeLine.FindStringSubmatch(text)
+	if found == nil {
+		return 0, loss{}, false
+	}
+	if found[3] != "" {
+		l.chief = number(found[3])
+	}
+	l.behind = number(found[2])
+	return number(found[1]), l, true
+}
+
+// losses compares what plx has said with the books. plx says nothing of a
+// generation whose chief made no step; it counts the steps of that generation
+// when a later one makes a step.
+func (a *account) losses() error {
+	type step struct{ generation, number int }
+	counted := map[step]bool{}
+	var errs []error
+	for g := 1; g <= a.last; g++ {
+		told, said := a.told[g]
+		if !said && g < a.last {
+			continue
+		}
+		b := a.books[key{g, 0}]
+		if b == nil {
+			errs = append(errs, fmt.Errorf("plx says after which step generation %d resumes, whose chief has noted nothing", g))
+			continue
+		}
+		if said && told.behind != b.from {
+			errs = append(errs, fmt.Errorf("generation %d resumes after step %d, plx says %d", g, b.from, told.behind))
+		}
+		// The chief's steps that were lost: those that it was told of, and those that it
+		// was told nothing of. In backup a step is everybody's.
+		lost := map[step]bool{}
+		for _, k := range a.keys() {
+			for n := range a.books[k].begun {
+				if s := (step{k.generation, n}); k.generation < g && (k.worker == 0 || a.mode == "backup") && !counted[s] && !a.kept(g, k, n) {
+					lost[s] = lost[s] || a.books[k].made[n]
+				}
+			}
+		}
+		made := 0
+		for s, told := range lost {
+			counted[s] = true
+			if told {
+				made++
+			}
+		}
+		switch {
+		case b.from == 0: // everything is recomputed, and plx says that the generation starts from the beginning
+		case said && told.chief > len(lost):
+			errs = append(errs, fmt.Errorf("the chief lost %d steps, and %d more of which it was not told; plx says at least %d", made, len(lost)-made, told.chief))
+		case !said && made > 0:
+			errs = append(errs, fmt.Errorf("generation %d has lost %d steps of the chief, and nobody was told", g, made))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// kept reports whether a push is in effect when generation g begins.
+func (a *account) kept(g int, k key, step int) bool {
+	for later := g; later > k.generation; {
+		made := a.origin[later]
+		if made == k.generation {
+			return step < a.cut(counters[0], k, later)
+		}
+		later = made
+	}
+	return false
+}

@@ -1,0 +1,86 @@
+// Trainee is what the fault grid trains: a table of rows, dense weights that
+// are cut over all workers, dropout, momentum, a rate that falls, state that
+// each row of the batch carries from step to step. All of that has to come back
+// after a fault. A step takes a few milliseconds, but no less than --pace, so
+// that a fault hits the step that it is meant for.
+//
+// The chief prints every step.
+//
+// With --ledger it trains something else, in which every gradient that was
+// applied can be counted: what workers that do not wait for each other come to
+// has no bits that could be compared.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"time"
+
+	"github.com/plx-run/plx/trainer"
+)
+
+// settings are the program's flags.
+type settings struct {
+	steps   int
+	batch   int
+	clip    float64
+	pace    time.Duration
+	silence time.Duration
+	ledger  string
+	quiet   int
+}
+
+func main() {
+	var s settings
+	flag.IntVar(&s.steps, "steps", 80, "`steps` to take")
+	flag.IntVar(&s.batch, "batch", 16, "`rows` of a step, over all workers together")
+	flag.Float64Var(&s.clip, "clip", 1, "`norm` to which gradients are clipped; 0: they are not")
+	flag.DurationVar(&s.pace, "pace", 30*time.Millisecond, "`time` that a step takes at least")
+	flag.DurationVar(&s.silence, "peer-timeout", 3*time.Second, "`time` for which another task may be silent")
+	flag.StringVar(&s.ledger, "ledger", "", "count gradients, and note what workers are told in this `folder` of the job's checkpoints")
+	flag.IntVar(&s.quiet, "quiet", 60, "with --ledger: `steps` of nobody's, without a change, after which nothing more is to come")
+	trainer.Main(func(ctx context.Context, job *trainer.Job) error {
+		if s.ledger != "" {
+			return s.count(ctx, job)
+		}
+		return s.train(ctx, job)
+	})
+}
+
+func (s *settings) train(ctx context.Context, job *trainer.Job) error {
+	model := model{seed: job.Seed()}
+	falling := trainer.Momentum(0.2, 0.9).WithSchedule(func(step int) float64 { return 0.2 / (1 + float64(step)/20) })
+	replica, err := job.Parallelize(ctx, model.build, falling, trainer.GlobalBatch(s.batch), trainer.ClipNorm(s.clip),
+		trainer.PeerTimeout(s.silence), trainer.StartTimeout(30*time.Second))
+	if err != nil {
+		return err
+	}
+	from, to := replica.Rows()
+	memory := newMemory(model, from, to)
+	if err := replica.Carry(ctx, "memory", memory.values); err != nil {
+		return err
+	}
+	pace := time.NewTicker(s.pace)
+	defer pace.Stop()
+	feed := func(step int) (trainer.Feed, error) {
+		f := model.feed(step, from, to)
+		f["memory"] = memory.values
+		return f, nil
+	}
+	for result, err := range replica.Train(ctx, s.steps, feed) {
+		if err != nil {
+			return err
+		}
+		memory.step(result.Step)
+		if job.IsChief() {
+			fmt.Printf("generation %d | step %d | loss %.4f\n", job.Generation(), result.Step, result.Loss)
+		}
+		select {
+		case <-pace.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,302 @@
+package importtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/plx-run/plx"
+
+// arrow says what a package may import. Patterns are paths within the module;
+// one that ends in /... means the folder and all below it, "main" is the root.
+type arrow struct {
+	from string
+	to   []string // packages of plx
+	std  bool     // and, of others, the standard library only
+	not  []string // packages of the standard library that it must do without
+}
+
+// arrows: the first row that matches a package holds.
+var arrows = []arrow{
+	{from: "main", to: []string{"launcher", "launcher/agent", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/jobs", "hostfile", "gpuprobe", "logs"}},
+	// Text to hosts: no network, no probing.
+	{from: "hostfile", std: true, not: []string{"net", "os/exec"}},
+	{from: "gpuprobe"},
+	{from: "envsync"},
+	{from: "logs"},
+
+	{from: "launcher", to: []string{
+		"hostfile", "gpuprobe", "envsync", "logs", "trainer/cluster",
+		"launcher/console", "launcher/exit", "launcher/placement", "launcher/artifacts",
+		"launcher/hosts", "launcher/fetch", "launcher/jobs", "launcher/logstream",
+		"launcher/protocol", "launcher/jobstate", "launcher/driver"}},
+	{from: "launcher/exit", std: true, not: []string{"net", "os"}},
+	{from: "launcher/console", to: []string{"logs"}},
+	{from: "launcher/artifacts", to: []string{"envsync", "launcher/console", "launcher/exit"}},
+	{from: "launcher/hosts", to: []string{
+		"hostfile", "gpuprobe", "envsync", "launcher/console", "launcher/placement", "launcher/ssh", "launcher/embedded",
+		"launcher/driver", "launcher/protocol"}},
+	{from: "launcher/fetch", to: []string{"launcher/console", "launcher/hosts", "launcher/protocol"}},
+	{from: "launcher/logstream", to: []string{"launcher/console", "launcher/exit", "launcher/hosts", "launcher/jobstate", "logs"}},
+	{from: "launcher/jobs", to: []string{
+		"hostfile", "envsync", "logs", "trainer/cluster", "launcher/console", "launcher/exit", "launcher/fetch", "launcher/hosts",
+		"launcher/logstream", "launcher/placement", "launcher/driver", "launcher/protocol"}},
+	// Pure: machines and wishes in, ranks out.
+	{from: "launcher/placement", std: true, not: []string{"os", "os/exec"},
+		to: []string{"hostfile", "gpuprobe", "launcher/exit", "launcher/protocol", "trainer/cluster"}},
+	{from: "launcher/ssh", to: []string{"launcher/exit", "launcher/ssh/sshconfig"}},
+	{from: "launcher/ssh/sshconfig", to: []string{"launcher/exit"}},
+	{from: "internal/transporttest"},
+	{from: "launcher/embedded", to: []string{"launcher/ssh"}},
+	{from: "launcher/protocol", to: []string{"trainer/cluster"}},
+	// A pure state machine: no network, no files, no programs.
+	{from: "launcher/jobstate", std: true,
+		to:  []string{"launcher/protocol", "trainer/cluster"},
+		not: []string{"net", "os", "os/exec"}},
+	{from: "launcher/driver", to: []string{"launcher/jobstate", "launcher/protocol", "trainer/cluster"}},
+	{from: "launcher/agent/process", to: []string{"trainer/cluster"}},
+	// Pure but for the function that reads the clock of the machine.
+	{from: "launcher/agent/lease"},
+	{from: "launcher/agent/jobfolder", to: []string{"launcher/agent/process", "launcher/protocol", "envsync", "trainer/cluster"}},
+	{from: "launcher/agent/program", to: []string{"launcher/agent/jobfolder", "launcher/agent/process", "launcher/protocol", "trainer/cluster"}},
+	{from: "launcher/agent/sockets", to: []string{"launcher/protocol", "trainer/cluster"}},
+	{from: "launcher/agent/watchdog", to: []string{"launcher/agent/jobfolder", "launcher/agent/process", "launcher/agent/program", "launcher/protocol"}},
+	{from: "launcher/agent/supervisor", to: []string{"launcher/agent/jobfolder", "launcher/agent/lease", "launcher/agent/process",
+		"launcher/agent/program", "launcher/agent/sockets", "launcher/agent/watchdog", "launcher/driver", "launcher/protocol",
+		"logs", "trainer/cluster"}},
+	{from: "launcher/agent", to: []string{"launcher/agent/...", "launcher/protocol", "logs", "trainer/cluster"}},
+
+	{from: "trainer/cluster", std: true},
+	// Pure parts of the trainer: each can be understood alone.
+	{from: "trainer/random", std: true, not: []string{"net", "os"}},
+	{from: "trainer/data", std: true, to: []string{"trainer/random"}},
+	{from: "trainer/timeline", std: true},
+	{from: "trainer/summary", std: true},
+	{from: "trainer/plot", std: true},
+	{from: "trainer/autotune/partition", std: true, to: []string{"trainer/plot"}, not: []string{"net", "os"}},
+	{from: "trainer/autotune/cost", std: true, not: []string{"net", "os"}},
+	{from: "trainer/safetensors", std: true, not: []string{"net", "os"}},
+	{from: "trainer/graph"},
+	{from: "trainer/wire", to: []string{"internal/failpoint"}},
+	{from: "trainer/blas"},
+	{from: "trainer/optimizer", std: true, to: []string{"trainer/wire"}, not: []string{"net"}},
+	{from: "trainer/sparse", std: true, to: []string{"trainer/optimizer", "trainer/random", "trainer/wire"}, not: []string{"net"}},
+	// Checkpoints on disk: who holds what elsewhere is for others to ask.
+	{from: "trainer/checkpoint", std: true, to: []string{"internal/failpoint", "trainer/cluster", "trainer/optimizer"}, not: []string{"net"}},
+	// What runs between tasks: peers below, the two protocols above it.
+	{from: "trainer/peers", to: []string{"trainer/cluster", "trainer/wire"}},
+	{from: "trainer/collective", to: []string{"trainer/cluster", "trainer/peers", "trainer/wire"}},
+	// Who waits for whom, and who holds what: no network.
+	{from: "trainer/policy", std: true, to: []string{"trainer/optimizer"}, not: []string{"net", "os"}},
+	{from: "trainer/layout", std: true, to: []string{"trainer/cluster", "trainer/optimizer", "trainer/policy", "trainer/sparse"}, not: []string{"net", "os"}},
+	// Sums, optimisers and values of shards: no network, no files.
+	{from: "trainer/aggregate", std: true, to: []string{"trainer/cluster", "trainer/layout", "trainer/optimizer", "trainer/policy", "trainer/sparse", "trainer/wire"}, not: []string{"net", "os"}},
+	{from: "trainer/exchange/transition", to: []string{"trainer/aggregate", "trainer/cluster", "trainer/layout", "trainer/peers", "trainer/wire"}},
+	{from: "trainer/exchange", to: []string{"trainer/exchange/transition", "trainer/aggregate", "trainer/cluster", "trainer/peers", "trainer/wire", "trainer/layout", "trainer/policy",
+		"trainer/optimizer", "trainer/sparse", "trainer/timeline"}},
+	{from: "trainer/lifetime", std: true, not: []string{"net", "os"}},
+	// How one is chosen, how it lies in files, how files travel; who decides all that.
+	{from: "trainer/checkpoint/choose", std: true, to: []string{"trainer/checkpoint", "trainer/cluster"}, not: []string{"net", "os"}},
+	{from: "trainer/checkpoint/tensors", std: true, to: []string{"trainer/aggregate", "trainer/checkpoint", "trainer/cluster", "trainer/exchange/transition", "trainer/layout", "trainer/safetensors"}, not: []string{"net", "os"}},
+	{from: "trainer/checkpoint/transfer", to: []string{"trainer/checkpoint", "trainer/cluster", "trainer/lifetime", "trainer/peers", "trainer/safetensors", "trainer/wire"}},
+	{from: "trainer/checkpoint/store", to: []string{"internal/failpoint", "trainer/checkpoint", "trainer/checkpoint/choose",
+		"trainer/checkpoint/tensors", "trainer/checkpoint/transfer", "trainer/cluster", "trainer/exchange/transition", "trainer/layout", "trainer/lifetime",
+		"trainer/peers", "trainer/safetensors", "trainer/wire"}},
+	// When a checkpoint is made: the store writes it.
+	{from: "trainer/checkpoint/saver", std: true, to: []string{"trainer/checkpoint/store", "trainer/cluster", "trainer/exchange"}, not: []string{"net", "os"}},
+	// Flags and settings, without a model.
+	{from: "trainer/config", std: true, to: []string{"trainer/cluster", "trainer/policy", "trainer/timeline"}, not: []string{"net"}},
+	{from: "trainer/telemetry", std: true, to: []string{"trainer/cluster", "trainer/config", "trainer/summary", "trainer/timeline"}, not: []string{"net"}},
+	// What a worker computes with: graphs, and rows of tables for them.
+	{from: "trainer/replica", to: []string{"trainer/executor", "trainer/executor/memory", "trainer/operation", "trainer/wire"}},
+	{from: "trainer/embedding", to: []string{"trainer/exchange", "trainer/replica", "trainer/sparse", "trainer/wire"}},
+	// Where rows are to be: decided here, moved by the exchange.
+	{from: "trainer/autotune", std: true, not: []string{"net"}, to: []string{"trainer/autotune/cost", "trainer/autotune/partition", "trainer/cluster",
+		"trainer/collective", "trainer/exchange", "trainer/exchange/transition", "trainer/layout", "trainer/timeline"}},
+	// What runs inside one: graphs and their operations.
+	{from: "trainer/operation"},
+	{from: "trainer/executor/memory"},
+	// Pure: it computes nothing and knows no device.
+	{from: "trainer/executor/compile", to: []string{"trainer/executor/memory", "trainer/operation"}, not: []string{"net", "os"}},
+	{from: "trainer/executor/cpu", to: []string{"trainer/executor/compile", "trainer/executor/memory", "trainer/operation"}},
+	{from: "trainer/executor", to: []string{"trainer/executor/compile", "trainer/executor/cpu", "trainer/executor/memory", "trainer/operation"}},
+	{from: "trainer/nn/matrix"},
+	{from: "trainer/nn/exponential", to: []string{"trainer/nn/matrix"}},
+	// Passes over memory: no graph.
+	{from: "trainer/nn/recurrent", to: []string{"trainer/nn/exponential", "trainer/nn/matrix"}},
+	{from: "trainer/nn", to: []string{"trainer/executor/memory", "trainer/nn/exponential", "trainer/nn/matrix", "trainer/nn/recurrent",
+		"trainer/operation", "trainer/random"}},
+	{from: "trainer/...", to: []string{"trainer/...", "internal/failpoint"}},
+	{from: "examples/...", to: []string{"trainer/...", "examples/internal/builder"}},
+
+	{from: "internal/statetwin", std: true, to: []string{"trainer/aggregate", "trainer/checkpoint", "trainer/cluster", "trainer/exchange", "trainer/layout", "trainer/optimizer"}},
+	{from: "internal/testhosts"},
+	{from: "internal/measured", std: true},
+	// Tries plx from outside; what it trains is a program like any other.
+	{from: "internal/chaos/ledger", std: true, not: []string{"net", "os/exec"}},
+	{from: "internal/chaos/workload", to: []string{"internal/chaos/ledger", "trainer/..."}},
+	{from: "internal/chaos", to: []string{"internal/chaos/ledger", "internal/measured", "internal/testhosts"}},
+	{from: "internal/netcut", std: true},
+	{from: "internal/failpoint", std: true, not: []string{"net", "os/exec"}},
+	{from: "internal/testhosts/cmd/...", to: []string{"internal/testhosts", "trainer/cluster"}},
+	{from: "internal/ci/...", std: true},
+	// Measures plx from outside, with what its examples are made of.
+	{from: "internal/bench/...", to: []string{"internal/measured", "internal/testhosts", "trainer/data", "trainer/nn", "trainer/plot", "trainer/random"}},
+	{from: "internal/importtest"},
+	// Tests, and no other code.
+	{from: "e2e/..."},
+}
+
+// namesOfNothing say nothing about what is in a package.
+var namesOfNothing = []string{"util", "utils", "common", "types", "helper", "helpers", "misc", "base", "shared", "node"}
+
+// listed is what go list says of a package.
+type listed struct {
+	ImportPath string
+	Name       string
+	Standard   bool
+	Imports    []string
+	CgoFiles   []string
+}
+
+func list(t *testing.T, args ...string) []listed {
+	t.Helper()
+	args = append([]string{"list", "-json=ImportPath,Name,Standard,Imports,CgoFiles"}, args...)
+	cmd := exec.Command("go", args...)
+	cmd.Dir = root
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go %v: %v: %s", args, err, &complaint)
+	}
+	var all []listed
+	for stream := json.NewDecoder(bytes.NewReader(out)); stream.More(); {
+		var p listed
+		if err := stream.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// within is a package's path in the module: "main" for the root, false for a
+// package of another module.
+func within(path string) (string, bool) {
+	if path == module {
+		return "main", true
+	}
+	return strings.CutPrefix(path, module+"/")
+}
+
+func matches(pattern, path string) bool {
+	if folder, below := strings.CutSuffix(pattern, "/..."); below {
+		return path == folder || strings.HasPrefix(path, folder+"/")
+	}
+	return pattern == path
+}
+
+// breach says what is wrong with one import, or nothing. The dot of a domain
+// tells other modules' packages from the standard library's.
+func (a arrow) breach(imported string) string {
+	if path, ours := within(imported); ours {
+		if !slices.ContainsFunc(a.to, func(p string) bool { return matches(p, path) }) {
+			return "is not among the packages of plx that it may know"
+		}
+		return ""
+	}
+	first, _, _ := strings.Cut(imported, "/")
+	if a.std && strings.Contains(first, ".") {
+		return "is not of the standard library"
+	}
+	if slices.Contains(a.not, imported) {
+		return "is what this package promises to do without"
+	}
+	return ""
+}
+
+// forTests are the packages that hold tests' tools: only they may know testing.
+var forTests = []string{"examples/internal/exampletest", "internal/testhosts", "internal/netcut", "internal/transporttest"}
+
+// check returns a line for every import of a package that is against the rules.
+func check(p listed) []string {
+	path, ours := within(p.ImportPath)
+	if !ours {
+		return nil
+	}
+	row := slices.IndexFunc(arrows, func(a arrow) bool { return matches(a.from, path) })
+	if row < 0 {
+		return []string{path + " has no row in the table of arrows"}
+	}
+	var wrong []string
+	for _, imported := range p.Imports {
+		if why := arrows[row].breach(imported); why != "" {
+			wrong = append(wrong, path+" imports "+imported+", which "+why)
+		}
+		if imported == "testing" && !slices.Contains(forTests, path) {
+			wrong = append(wrong, path+" imports testing and holds no tests' tools")
+		}
+	}
+	return wrong
+}
+
+func TestArrows(t *testing.T) {
+	packages := list(t, "./...")
+	if len(packages) == 0 {
+		t.Fatal("no packages found")
+	}
+	for _, p := range packages {
+		for _, wrong := range check(p) {
+			t.Error(wrong)
+		}
+	}
+}
+
+func TestPackageNames(t *testing.T) {
+	for _, p := range list(t, "./...") {
+		for part := range strings.SplitSeq(strings.TrimPrefix(p.ImportPath, module), "/") {
+			if slices.Contains(namesOfNothing, part) || slices.Contains(namesOfNothing, p.Name) {
+				t.Errorf("package %s has a name that says nothing", p.ImportPath)
+			}
+		}
+	}
+}
+
+func TestCheckFindsWhatIsWrong(t *testing.T) {
+	for _, test := range []struct {
+		from, imported string
+		wrong          bool
+	}{
+		{"", "/launcher", false},
+		{"", "/trainer", true},
+		{"/hostfile", "/logs", true},
+		{"/launcher", "/launcher/hosts", false},
+		{"/launcher", "/launcher/ssh", true},
+		{"/launcher/ssh", "/launcher", true},
+		{"/launcher/jobstate", "net", true},
+		{"/launcher/jobstate", "sort", false},
+		{"/trainer", "/trainer/cluster", false},
+		{"/trainer", "/launcher", true},
+		{"/trainer/exchange", "/hostfile", true},
+		{"/trainer/cluster", "golang.org/x/sys/unix", true},
+		{"/trainer/cluster", "encoding/json", false},
+		{"/launcher", "/internal/testhosts", true},
+		{"/launcher", "/internal/transporttest", true},
+		{"/logs", "testing", true},
+		{"/nowhere", "fmt", true},
+	} {
+		imported := test.imported
+		if strings.HasPrefix(imported, "/") {
+			imported = module + imported
+		}
+		wrong := check(listed{ImportPath: module + test.from, Imports: []string{imported}})
+		if (len(wrong) > 0) != test.wrong {
+			t.Errorf("%s imports %s: %v", test.from, test.imported, wrong)
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package transporttest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+)
+
+// Shell is a Transport to this machine for tests of other packages. Its value is the
+// home folder. It copies nothing.
+type Shell string
+
+// Run runs a script of /bin/sh.
+func (s Shell) Run(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) error {
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
+	cmd.Env = append(os.Environ(), "HOME="+string(s))
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
+	err := cmd.Run()
+	if e := (&exec.ExitError{}); errors.As(err, &e) {
+		return exited{e}
+	}
+	return err
+}
+
+// exited is an exit status as transports report it.
+type exited struct{ *exec.ExitError }
+
+func (e exited) ExitStatus() int { return e.ExitCode() }
+
+// Copy panics.
+func (s Shell) Copy(context.Context, io.Reader, int64, string, fs.FileMode) error {
+	panic("transporttest: a Shell copies nothing")
+}
+
+// Close returns nil.
+func (s Shell) Close() error { return nil }

@@ -1,0 +1,242 @@
+package transporttest
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// testStream proves that bytes arrive as they were sent, in any amount and at
+// any pace.
+func testStream(t *testing.T, open func(*testing.T) Transport) {
+	transport := opened(t, open)
+	t.Run("binary", func(t *testing.T) {
+		sent := noise(1, 300000)
+		var stdout, stderr bytes.Buffer
+		err := transport.Run(t.Context(), "cat; echo done >&2", bytes.NewReader(sent), &stdout, &stderr)
+		checkStatus(t, err, 0)
+		if !bytes.Equal(stdout.Bytes(), sent) || stderr.String() != "done\n" {
+			t.Errorf("%d bytes came back of %d, or others; stderr %q", stdout.Len(), len(sent), stderr.String())
+		}
+	})
+	t.Run("50 MB", func(t *testing.T) { testLarge(t, transport) })
+	t.Run("stdin unread", func(t *testing.T) {
+		err := transport.Run(t.Context(), "exit 7", bytes.NewReader(make([]byte, 10<<20)), nil, nil)
+		checkStatus(t, err, 7)
+	})
+	t.Run("stdin blocks", func(t *testing.T) {
+		blocked, end := io.Pipe()
+		defer func() { _ = end.Close() }()
+		within(t, bound, "a command that does not read its stdin", func() {
+			checkStatus(t, transport.Run(t.Context(), "exit 5", struct{ io.Reader }{blocked}, nil, nil), 5)
+		})
+	})
+	t.Run("stdin is a pipe", func(t *testing.T) {
+		stdin, end := io.Pipe()
+		within(t, bound, "who writes to a command that has ended", func() {
+			checkStatus(t, transport.Run(t.Context(), "exit 5", stdin, nil, nil), 5)
+			if _, err := end.Write([]byte("a")); !errors.Is(err, io.ErrClosedPipe) {
+				t.Errorf("wrote to a command that has ended: %v", err)
+			}
+		})
+	})
+	t.Run("stdin fails", func(t *testing.T) {
+		broken := errors.New("broken")
+		within(t, bound, "the end of a run whose stdin broke", func() {
+			err := transport.Run(t.Context(), "cat", io.MultiReader(bytes.NewReader([]byte("a")), failing{broken}), nil, nil)
+			if !errors.Is(err, broken) {
+				t.Errorf("run: %v, want %v", err, broken)
+			}
+		})
+	})
+	t.Run("stdout fails", func(t *testing.T) {
+		broken := errors.New("broken")
+		within(t, bound, "the end of a run whose stdout broke", func() {
+			err := transport.Run(t.Context(), "echo a; exec cat /dev/zero", nil, failing{broken}, nil)
+			if !errors.Is(err, broken) {
+				t.Errorf("run: %v, want %v", err, broken)
+			}
+		})
+	})
+	t.Run("dialogue", func(t *testing.T) { testDialogue(t, transport) })
+	t.Run("slow reader", func(t *testing.T) { testSlowReader(t, transport) })
+}
+
+func testLarge(t *testing.T, transport Transport) {
+	sent := noise(2, 50_000_000)
+	got := sha256.New()
+	err := transport.Run(t.Context(), "cat", bytes.NewReader(sent), got, nil)
+	checkStatus(t, err, 0)
+	if want := sha256.Sum256(sent); !bytes.Equal(got.Sum(nil), want[:]) {
+		t.Error("other bytes came back")
+	}
+}
+
+// testDialogue needs each line to arrive before the next is sent.
+func testDialogue(t *testing.T, transport Transport) {
+	in, toHost := io.Pipe()
+	fromHost, out := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := transport.Run(t.Context(), "while read -r line; do echo \"got $line\"; done", in, out, nil)
+		_ = out.Close() // never fails
+		ended <- err
+	}()
+	within(t, bound, "the dialogue", func() {
+		for i := range 5 {
+			fmt.Fprintf(toHost, "%d\n", i) // the answer shows whether it came
+			answer := make([]byte, len("got 0\n"))
+			if _, err := io.ReadFull(fromHost, answer); err != nil || string(answer) != fmt.Sprintf("got %d\n", i) {
+				t.Errorf("answer %q, %v", answer, err)
+			}
+		}
+		_ = toHost.Close() // never fails
+		checkStatus(t, <-ended, 0)
+	})
+}
+
+// testSlowReader holds one output back for ever and needs another command to
+// be served meanwhile.
+func testSlowReader(t *testing.T, transport Transport) {
+	gate := &gated{open: make(chan struct{}), reached: make(chan struct{})}
+	const size = 8 << 20
+	ended := make(chan error, 1)
+	go func() {
+		ended <- transport.Run(t.Context(), fmt.Sprintf("head -c %d /dev/zero", size), nil, gate, nil)
+	}()
+	within(t, bound, "the first output", func() { <-gate.reached })
+	within(t, bound, "a command beside a stalled one", func() {
+		var stdout bytes.Buffer
+		checkStatus(t, transport.Run(t.Context(), "echo alive", nil, &stdout, nil), 0)
+		if stdout.String() != "alive\n" {
+			t.Errorf("stdout %q", stdout.String())
+		}
+	})
+	close(gate.open)
+	within(t, bound, "the stalled command", func() { checkStatus(t, <-ended, 0) })
+	if gate.count != size {
+		t.Errorf("%d bytes arrived, want %d", gate.count, size)
+	}
+}
+
+// gated blocks writes until it is opened.
+type gated struct {
+	open, reached chan struct{}
+	count         int
+}
+
+func (g *gated) Write(p []byte) (int, error) {
+	if g.count == 0 {
+		close(g.reached)
+	}
+	g.count += len(p)
+	<-g.open
+	return len(p), nil
+}
+
+// failing fails every read and write.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error)  { return 0, f.err }
+func (f failing) Write([]byte) (int, error) { return 0, f.err }
+
+// noise returns n bytes that do not compress and are the same each time.
+func noise(seed byte, n int) []byte {
+	data := make([]byte, n)
+	source := rand.NewChaCha8([32]byte{seed})
+	_, _ = source.Read(data) // never fails
+	return data
+}
+
+// started is a writer that tells when the first byte came.
+type started struct {
+	bytes.Buffer
+	first chan struct{}
+}
+
+func newStarted() *started { return &started{first: make(chan struct{})} }
+
+func (s *started) Write(p []byte) (int, error) {
+	if s.Len() == 0 && len(p) > 0 {
+		defer close(s.first)
+	}
+	return s.Buffer.Write(p)
+}
+
+// testEnd proves how a run ends that does not end by itself.
+func testEnd(t *testing.T, open func(*testing.T) Transport) {
+	t.Run("cancel", func(t *testing.T) {
+		transport := opened(t, open)
+		ctx, cancel := context.WithCancel(t.Context())
+		output, ended := newStarted(), make(chan error, 1)
+		// It ends by itself once its stdin has: nothing is left behind.
+		go func() { ended <- transport.Run(ctx, "echo started; cat >/dev/null", neverEnds(t), output, nil) }()
+		within(t, bound, "the start", func() { <-output.first })
+		cancel()
+		within(t, 2*time.Second, "the return after cancel", func() {
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Errorf("run: %v, want %v", err, context.Canceled)
+			}
+		})
+		checkStatus(t, transport.Run(t.Context(), "true", nil, nil, nil), 0)
+	})
+	t.Run("deadline", func(t *testing.T) {
+		transport := opened(t, open)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if err := transport.Run(ctx, "cat", neverEnds(t), nil, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("run: %v, want %v", err, context.DeadlineExceeded)
+		}
+	})
+	t.Run("output held open", func(t *testing.T) {
+		transport := opened(t, open)
+		var stdout bytes.Buffer
+		within(t, bound, "a command that left its output to another", func() {
+			checkStatus(t, transport.Run(t.Context(), "sleep 60 & echo $!; exit 3", nil, &stdout, nil), 3)
+		})
+		checkStatus(t, transport.Run(t.Context(), "kill "+stdout.String(), nil, nil, nil), 0)
+	})
+	t.Run("close", func(t *testing.T) { testClose(t, open) })
+}
+
+func testClose(t *testing.T, open func(*testing.T) Transport) {
+	transport := open(t)
+	output, ended := newStarted(), make(chan error, 1)
+	go func() { ended <- transport.Run(t.Context(), "echo started; cat", neverEnds(t), output, nil) }()
+	within(t, bound, "the start", func() { <-output.first })
+	within(t, 5*time.Second, "close, twice at once and once more", func() {
+		again := make(chan error, 1)
+		go func() { again <- transport.Close() }()
+		first, second := transport.Close(), <-again
+		if third := transport.Close(); first != nil || second != nil || third != nil {
+			t.Errorf("close: %v, %v, %v", first, second, third)
+		}
+	})
+	within(t, 5*time.Second, "the return of what was outstanding", func() {
+		checkLost(t, "run across close", <-ended)
+	})
+	checkLost(t, "run after close", transport.Run(t.Context(), "true", nil, nil, nil))
+	checkLost(t, "copy after close", transport.Copy(t.Context(), bytes.NewReader(nil), 0, t.TempDir()+"/f", 0o600))
+}
+
+// checkLost fails unless err says, and why, that the connection is gone.
+func checkLost(t *testing.T, what string, err error) {
+	t.Helper()
+	var lost interface{ ConnectionLost() string }
+	if !errors.As(err, &lost) || lost.ConnectionLost() == "" {
+		t.Errorf("%s: %v, want an error with ConnectionLost", what, err)
+	}
+}
+
+// neverEnds is a reader that blocks until the test is over.
+func neverEnds(t *testing.T) io.Reader {
+	reader, writer := io.Pipe()
+	t.Cleanup(func() { _ = writer.Close() }) // never fails
+	return reader
+}

@@ -1,0 +1,232 @@
+//go:build linux
+
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/plx-run/plx/launcher/agent/process"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// behave is what a test's task does.
+func behave(how string, args []string) int {
+	switch how {
+	case "exit":
+		code, _ := strconv.Atoi(args[0])
+		return code
+	case "signal":
+		n, _ := strconv.Atoi(args[0])
+		syscall.Kill(os.Getpid(), syscall.Signal(n))
+		return hang()
+	case "wait":
+		fmt.Println("ready")
+		return hang()
+	case "stubborn": // ignores SIGTERM, and so does a daemon that it leaves
+		signal.Ignore(unix.SIGTERM, unix.SIGHUP)
+		if err := daemon("hidden"); err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		fmt.Println("ready")
+		return hang()
+	case "hidden": // first fork of a daemon
+		exe, _ := os.Executable()
+		cmd := exec.Command(exe, "task", "ghost")
+		cmd.Stdout = os.Stdout
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if err := cmd.Start(); err != nil {
+			return 1
+		}
+		return 0
+	case "ghost":
+		signal.Ignore(unix.SIGTERM, unix.SIGHUP)
+		fmt.Println("ghost")
+		return hang()
+	case "holder": // exits and leaves a process that holds its output
+		if err := daemon("hidden"); err != nil {
+			return 1
+		}
+		return 0
+	case "echo":
+		return echo(args)
+	case "flood":
+		n, _ := strconv.Atoi(args[0])
+		os.Stdout.Write(bytes.Repeat([]byte("0123456789abcde\n"), n/16))
+		os.Stderr.Write(bytes.Repeat([]byte("e"), n))
+		return 0
+	case "native":
+		return native(args)
+	case "serve": // a foreign program that serves on its reserved port
+		ln, err := net.Listen("tcp", net.JoinHostPort(os.Getenv("MASTER_ADDR"), os.Getenv("MASTER_PORT")))
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		fmt.Println("ready")
+		ln.Accept()
+		return 0
+	}
+	return 99
+}
+
+// hang waits for the signal that ends the process. The runtime would report a
+// deadlock if only an empty select waited and the program had no C code.
+func hang() int {
+	for {
+		time.Sleep(time.Hour)
+	}
+}
+
+// daemon starts a process of its own session, whose parent ends at once.
+func daemon(how string) error {
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(exe, "task", how)
+	cmd.Stdout = os.Stdout
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	return cmd.Run()
+}
+
+// seen is what the task "echo" prints.
+type seen struct {
+	Args     [][]byte
+	Env      [][]byte
+	Dir      string
+	Argv0    string
+	Session  bool
+	Affinity []int
+	FDs      []int
+}
+
+func echo(args []string) int {
+	s := seen{Argv0: os.Args[0]}
+	for _, a := range args {
+		s.Args = append(s.Args, []byte(a))
+	}
+	for _, e := range os.Environ() {
+		s.Env = append(s.Env, []byte(e))
+	}
+	s.Dir, _ = os.Getwd()
+	sid, _ := unix.Getsid(0)
+	s.Session = sid == os.Getpid()
+	s.Affinity, _ = process.AllowedCores()
+	fds, _ := process.OpenDescriptors()
+	for _, fd := range fds {
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			s.FDs = append(s.FDs, fd)
+		}
+	}
+	json.NewEncoder(os.Stdout).Encode(s)
+	return 0
+}
+
+// native is a task that follows the contract. It does what the words say, in order.
+func native(words []string) int {
+	c, ok, err := cluster.FromEnvironment(os.Getenv)
+	if err != nil || !ok {
+		fmt.Println(ok, err)
+		return 1
+	}
+	control, err := c.Control()
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	control.Send(cluster.ControlMessage{Kind: cluster.Hello, Version: cluster.ControlVersion})
+	for _, w := range words {
+		name, value, _ := strings.Cut(w, "=")
+		switch name {
+		case "beat":
+			text, behind, _ := strings.Cut(value, "-")
+			n, _ := strconv.ParseInt(text, 10, 64)
+			from, _ := strconv.ParseInt(behind, 10, 64) // most begin at 0
+			control.Send(cluster.ControlMessage{Kind: cluster.Heartbeat, Step: n, From: from})
+		case "failed":
+			control.Send(cluster.ControlMessage{Kind: cluster.Failed, Cause: value, Peer: "worker:1 on gpu02"})
+		case "bears":
+			control.Send(cluster.ControlMessage{Kind: cluster.ToleratesLoss})
+		case "finished":
+			control.Send(cluster.ControlMessage{Kind: cluster.Finished})
+		case "listen":
+			ln, err := c.Listener()
+			if err != nil {
+				fmt.Println(err)
+				return 1
+			}
+			fmt.Println("ready")
+			conn, err := ln.Accept()
+			if err != nil {
+				return 1
+			}
+			conn.Write([]byte("hello"))
+			conn.Close()
+		case "stop": // waits for a stop on the channel, ignores SIGTERM
+			signal.Ignore(unix.SIGTERM)
+			fmt.Println("ready")
+			if m, err := control.Receive(); err != nil || m.Kind != cluster.Stop {
+				return 1
+			}
+		case "save", "refuse": // waits for a request to save, and answers
+			fmt.Println("ready")
+			m, err := control.Receive()
+			if err != nil || m.Kind != cluster.Checkpoint {
+				return 1
+			}
+			answer := cluster.ControlMessage{Kind: cluster.Checkpoint, Request: m.Request, Cause: value}
+			if name == "save" {
+				answer.Cause = ""
+				answer.Step, _ = strconv.ParseInt(value, 10, 64)
+			}
+			control.Send(answer)
+		case "hold": // answers a request to hold, and waits for resume
+			fmt.Println("ready")
+			m, err := control.Receive()
+			if err != nil || m.Kind != cluster.Checkpoint || !m.Hold {
+				return 1
+			}
+			m.Step, _ = strconv.ParseInt(value, 10, 64)
+			late := m
+			late.Request--
+			control.Send(late)
+			control.Send(m)
+			if m, err = control.Receive(); err != nil || m.Kind != cluster.Resume {
+				return 1
+			}
+			fmt.Println("resumed")
+		case "asked": // reads a request to save and does not answer
+			fmt.Println("ready")
+			if m, err := control.Receive(); err != nil || m.Kind != cluster.Checkpoint {
+				return 1
+			}
+		case "saved": // reports a checkpoint that nobody asked for
+			control.Send(cluster.ControlMessage{Kind: cluster.Checkpoint, Step: 3})
+		case "deaf": // does not read the channel
+			fmt.Println("ready")
+			return hang()
+		case "beats": // sends heartbeats until it is killed
+			fmt.Println("ready")
+			for range time.Tick(200 * time.Millisecond) {
+				control.Send(cluster.ControlMessage{Kind: cluster.Heartbeat})
+			}
+		case "exit":
+			code, _ := strconv.Atoi(value)
+			return code
+		}
+	}
+	return 0
+}

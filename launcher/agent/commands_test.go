@@ -1,0 +1,211 @@
+//go:build linux
+
+package agent
+
+import (
+	"archive/tar"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/logs"
+)
+
+func TestStartSaysWhatIsWrong(t *testing.T) {
+	h := newHost(t, 1, "wait")
+	for name, test := range map[string]struct {
+		edit func(*protocol.Spec)
+		want string
+	}{
+		"bad folder":  {func(s *protocol.Spec) { s.Folder = "../x" }, "not a valid name"},
+		"no secret":   {func(s *protocol.Spec) { s.Secret = nil }, "secret"},
+		"no archive":  {func(s *protocol.Spec) { s.Archives = []string{strings.Repeat("cd", 32)} }, "unpack"},
+		"not the sum": {func(s *protocol.Spec) { s.Archives = []string{"x"} }, "content hash"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, 1, "wait")
+			test.edit(&h.spec)
+			l := h.dial("start")
+			l.send(protocol.Message{Spec: &h.spec})
+			<-l.ended
+			if l.code != codeFailed || !strings.Contains(l.stderr.String(), test.want) || strings.Count(l.stderr.String(), "\n") != 1 {
+				t.Errorf("exit status %d, %q, want %q", l.code, l.stderr, test.want)
+			}
+		})
+	}
+	l, _ := h.start()
+	again := h.dial("start")
+	again.send(protocol.Message{Spec: &h.spec})
+	<-again.ended
+	if again.code != codeFailed || !strings.Contains(again.stderr.String(), "already has an agent") {
+		t.Errorf("second start: exit status %d, %q", again.code, again.stderr)
+	}
+	l.end(h, 0)
+}
+
+func TestUnwritableHome(t *testing.T) {
+	h := newHost(t, 1, "wait")
+	file := h.home + "/file"
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.home = file // a folder cannot be made below a file, not even by root
+	l := h.dial("start")
+	l.send(protocol.Message{Spec: &h.spec})
+	<-l.ended
+	if l.code != codeFailed || !strings.Contains(l.stderr.String(), file) {
+		t.Errorf("exit status %d, %q", l.code, l.stderr)
+	}
+}
+
+func TestLogsFollowToTheEnd(t *testing.T) {
+	h := newHost(t, 1, "wait")
+	l, _ := h.launch()
+	cmd := h.command("logs", h.spec.Job, h.spec.Folder)
+	cmd.Stdin = strings.NewReader(`{"tail_lines":-1,"follow":true}` + "\n")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r := logs.NewReader(out)
+	text := ""
+	for text != "ready\n" {
+		c, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += string(c.Data)
+	}
+	l.end(h, time.Second)
+	for {
+		if _, err = r.Next(); err != nil {
+			break
+		}
+	}
+	if err != io.EOF {
+		t.Errorf("the logs end with %v, want io.EOF", err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestJobsAndPrune(t *testing.T) {
+	h := newHost(t, 1, "wait")
+	over := newHost(t, 1, "exit", "0")
+	over.home = h.home
+	ol, _ := over.launch()
+	ol.exits(1)
+	ol.end(over, 0)
+	h.spec.Archives = nil
+	l, _ := h.launch()
+	h.prints("worker-0.stdout", "ready")
+	out, _, _ := h.agent("jobs")
+	phases := map[string]protocol.Phase{}
+	for _, text := range strings.Split(strings.TrimSpace(out), "\n") {
+		s := decode[protocol.State](t, text)
+		phases[s.Job] = s.Phase
+	}
+	if len(phases) != 2 || phases[h.spec.Job] != protocol.Running || phases[over.spec.Job] != protocol.Over {
+		t.Errorf("jobs: %v", phases)
+	}
+	used, unused := strings.Repeat("11", 32), strings.Repeat("22", 32)
+	blobs := h.home + "/.plx/blobs/"
+	if err := os.MkdirAll(blobs, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, sum := range []string{used, unused} {
+		if err := os.WriteFile(blobs+sum, make([]byte, 1000), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(h.folder().Blobs(), []byte(used+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, stderr, code := h.agent("prune"); out != "" || code != 0 {
+		t.Errorf("young things were pruned: %s%s", out, stderr)
+	}
+	out, stderr, code := h.agent("prune", "--older", "0s")
+	var removed []string
+	for _, text := range strings.Split(strings.TrimSpace(out), "\n") {
+		p := decode[pruned](t, text)
+		removed = append(removed, p.Path)
+		if p.Bytes < 100 {
+			t.Errorf("%+v", p)
+		}
+	}
+	slices.Sort(removed)
+	if want := []string{"blobs/" + unused, fmt.Sprintf("jobs/%s/gpu01", over.spec.Job)}; code != 0 || !slices.Equal(removed, want) {
+		t.Errorf("pruned %v, want %v; %s", removed, want, stderr)
+	}
+	if _, err := os.Stat(h.folder().State()); err != nil {
+		t.Error(err)
+	}
+	l.end(h, time.Second)
+}
+
+func TestArchivesAreUnpackedForEveryTask(t *testing.T) {
+	h := newHost(t, 2)
+	sum := strings.Repeat("ef", 32)
+	packed(t, h, sum, "conf/a.txt", "hello")
+	h.spec.Archives = []string{sum}
+	h.spec.Command = protocol.Command{Name: "cat", Args: []protocol.Raw{"conf/a.txt"}}
+	l, _ := h.launch()
+	l.exits(2)
+	for _, name := range []string{"worker-0.stdout", "worker-1.stdout"} {
+		if got := h.spool(name); got != "hello" {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if text, err := os.ReadFile(h.folder().Blobs()); err != nil || strings.TrimSpace(string(text)) != sum {
+		t.Errorf("blobs in use: %q, %v", text, err)
+	}
+	l.end(h, 0)
+}
+
+// packed makes a blob that is an archive of one file.
+func packed(t *testing.T, h *testHost, sum, name, content string) {
+	t.Helper()
+	dir := filepath.Join(h.home, ".plx", "blobs")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(filepath.Join(dir, sum))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := zstd.NewWriter(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := tar.NewWriter(z)
+	for _, header := range []*tar.Header{
+		{Name: filepath.Dir(name), Typeflag: tar.TypeDir, Mode: 0o755},
+		{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(content))},
+	} {
+		if err := w.WriteHeader(header); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := io.WriteString(w, content); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,372 @@
+//go:build linux
+
+package agent
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/plx-run/plx/launcher/agent/jobfolder"
+	"github.com/plx-run/plx/launcher/agent/process"
+	"github.com/plx-run/plx/launcher/agent/program"
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// stubborn starts two tasks that ignore SIGTERM. Each has a daemon that ignores it too,
+// in a session of its own and without a parent.
+func stubborn(t *testing.T) (*testHost, *line, map[cluster.Task]int) {
+	t.Helper()
+	h := newHost(t, 2, "stubborn")
+	l, pids := h.launch()
+	for _, name := range []string{"worker-0.stdout", "worker-1.stdout"} {
+		h.prints(name, "ready")
+		h.prints(name, "ghost")
+	}
+	if procs, err := process.OfJob(h.spec.Job, ""); err != nil || len(procs) != 6 {
+		t.Fatalf("%d processes of the job, %v, want 6: watchdog, supervisor, tasks and their daemons", len(procs), err)
+	}
+	return h, l, pids
+}
+
+func TestEndKillsWhatIgnoresIt(t *testing.T) {
+	h, l, _ := stubborn(t)
+	begun := time.Now()
+	l.end(h, 300*time.Millisecond)
+	if d := time.Since(begun); d < 300*time.Millisecond || d > 10*time.Second {
+		t.Errorf("took %s with a grace of 300 ms", d)
+	}
+	state, _ := h.folder().ReadState()
+	if e := state.Tasks["worker:0"].Exit; e == nil || e.Signal != int(unix.SIGKILL) || !e.Told {
+		t.Errorf("%+v, want told and killed", e)
+	}
+}
+
+// A process that forks, leaves its session and ends, over and over, has a new pid every
+// few milliseconds.
+const hopper = `echo ready; hop='(setsid sh -c "$hop" &)'; export hop; sh -c "$hop"; exec sleep 1000`
+
+func TestForkingProcessIsKilled(t *testing.T) {
+	for name, kills := range map[string]bool{"end": false, "killed supervisor": true} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, 1)
+			h.spec.Command = protocol.Command{Name: "sh", Args: []protocol.Raw{"-c", hopper}}
+			l, _ := h.launch()
+			h.prints("worker-0.stdout", "ready")
+			if !kills {
+				l.end(h, 0)
+				return
+			}
+			state, _ := h.folder().ReadState()
+			kill(t, state.Supervisor)
+			l.gone(h)
+		})
+	}
+}
+
+func TestSecondEndHurries(t *testing.T) {
+	h, l, _ := stubborn(t)
+	l.send(protocol.Message{End: &protocol.End{Grace: time.Hour, Verdict: protocol.Verdict{Code: 130, Reason: "interrupted"}}})
+	l.end(h, 0)
+	if state, _ := h.folder().ReadState(); state.Verdict.Code != 130 {
+		t.Errorf("verdict %+v, want that of the first End", state.Verdict)
+	}
+}
+
+func TestKilledSupervisorLeavesNothing(t *testing.T) {
+	h, l, _ := stubborn(t)
+	state, _ := h.folder().ReadState()
+	kill(t, state.Supervisor)
+	state = l.gone(h)
+	if v := state.Verdict; v.Code != 125 || !strings.Contains(v.Reason, "supervisor") {
+		t.Errorf("verdict %+v, want one that blames the supervisor", v)
+	}
+	if _, _, code := h.agent("connect", h.spec.Job, h.spec.Folder); code != codeNoAgent {
+		t.Errorf("connect: exit status %d, want %d", code, codeNoAgent)
+	}
+}
+
+func TestKilledWatchdogLeavesNothing(t *testing.T) {
+	h, l, _ := stubborn(t)
+	state, _ := h.folder().ReadState()
+	kill(t, state.Watchdog)
+	l.wait("Notice", func(m protocol.Message) bool { return strings.Contains(m.Notice, "watchdog") })
+	for task, e := range l.exits(2) {
+		if e.Signal != int(unix.SIGKILL) || !strings.Contains(e.Cause, "watchdog") {
+			t.Errorf("%s: %+v", task, e)
+		}
+	}
+	state = l.gone(h)
+	if v := state.Verdict; v.Code != 125 || !strings.Contains(v.Reason, "watchdog") {
+		t.Errorf("verdict %+v, want one that blames the watchdog", v)
+	}
+}
+
+func TestBothKilledLeavesNoTask(t *testing.T) {
+	h := newHost(t, 2, "wait")
+	_, _ = h.launch()
+	h.prints("worker-0.stdout", "ready")
+	h.prints("worker-1.stdout", "ready")
+	state, _ := h.folder().ReadState()
+	for _, pid := range []int{state.Watchdog, state.Supervisor} {
+		if err := unix.Kill(pid, unix.SIGSTOP); err != nil { // so that neither notices that the other has ended
+			t.Fatal(err)
+		}
+	}
+	kill(t, state.Watchdog)
+	kill(t, state.Supervisor)
+	eventually(t, "the tasks end with their parent", func() bool {
+		left, err := process.OfJob(h.spec.Job, "")
+		return err == nil && len(left) == 0
+	})
+}
+
+func kill(t *testing.T, pid int) {
+	t.Helper()
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReapKillsWhatTheAgentLeft(t *testing.T) {
+	h, _, _ := stubborn(t)
+	other := newHost(t, 1, "wait")
+	other.home, other.spec.Job, other.spec.Folder = h.home, h.spec.Job, "gpu02"
+	ol, _ := other.launch()
+	other.prints("worker-0.stdout", "ready")
+	out, stderr, code := h.agent("reap", h.spec.Job, h.spec.Folder)
+	if r := decode[reaped](t, out); code != 0 || r.Killed != 6 {
+		t.Errorf("reap: %s, %s, exit status %d, want 6 killed", out, stderr, code)
+	}
+	if left, _ := process.OfJob(h.spec.Job, h.spec.Folder); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	if left, _ := process.OfJob(h.spec.Job, "gpu02"); len(left) != 3 {
+		t.Errorf("%d processes of the other host of the machine, want all 3", len(left))
+	}
+	ol.end(other, 0)
+	out, _, _ = h.agent("state", h.spec.Job, h.spec.Folder)
+	if s := decode[protocol.State](t, out); s.Phase != protocol.Over || s.Verdict.Code != 125 {
+		t.Errorf("state %+v", s)
+	}
+	if _, err := os.Stat(h.folder().Secret()); err == nil {
+		t.Error("the secret is still there")
+	}
+}
+
+// A job whose agent runs on another machine that shares the home is not touched.
+func TestReapLeavesOtherMachines(t *testing.T) {
+	h := newHost(t, 0)
+	if err := os.MkdirAll(string(h.folder()), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	state := jobfolder.FirstState(h.spec)
+	state.Phase, state.Machine = protocol.Running, "elsewhere 1 pid:[1]"
+	if err := errors.Join(h.folder().WriteState(state), os.WriteFile(h.folder().Secret(), []byte("x"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if _, stderr, code := h.agent("reap", h.spec.Job); code != 0 {
+		t.Errorf("reap: exit status %d: %s", code, stderr)
+	}
+	if _, err := os.Stat(h.folder().Secret()); err != nil {
+		t.Error(err)
+	}
+	if now, err := h.folder().ReadState(); err != nil || now.Phase != protocol.Running {
+		t.Errorf("phase %s, %v", now.Phase, err)
+	}
+}
+
+func TestLeaseEndsTheJob(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	t.Parallel()
+	h := newHost(t, 2, "stubborn")
+	h.spec.Lease, h.spec.Grace = 5*time.Second, time.Second
+	l, _ := h.start()
+	heard := time.Now() // or a moment before
+	l.run(0)
+	for _, e := range l.exits(2) {
+		if e.Signal != int(unix.SIGKILL) || !e.Told {
+			t.Errorf("%+v", e)
+		}
+		if d := e.Time.Sub(heard); d < 3*time.Second || d > h.spec.Lease {
+			t.Errorf("%s ended after %s, with a lease of %s", e.Task, d, h.spec.Lease)
+		}
+	}
+	state := l.gone(h)
+	if v := state.Verdict; v.Code != 125 || !strings.Contains(v.Reason, "not heard for 5s") {
+		t.Errorf("verdict %+v", v)
+	}
+}
+
+func TestRenewedLeaseGoesOn(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	t.Parallel()
+	h := newHost(t, 1, "wait")
+	h.spec.Lease = time.Second
+	l, _ := h.launch()
+	begun := time.Now()
+	l.wait("3 s of renewals", func(m protocol.Message) bool {
+		return m.Exited != nil || m.Renewed != nil && time.Since(begun) > 3*time.Second
+	})
+	if s, _ := h.folder().ReadState(); s.Phase != protocol.Running {
+		t.Errorf("phase %s", s.Phase)
+	}
+	l.end(h, 0)
+}
+
+// Renewals that waited in a pipe while the host was frozen are too late.
+func TestLateRenewalsDoNotRevive(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	t.Parallel()
+	h := newHost(t, 1, "wait")
+	h.spec.Lease, h.spec.Grace = 2*time.Second, 0
+	h.launch() // it renews all the time
+	s, err := h.folder().ReadState()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(s.Supervisor, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	froze := time.Now()
+	eventually(t, "the lease runs out", func() bool { return time.Since(froze) > h.spec.Lease })
+	if err := unix.Kill(s.Supervisor, unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the job ends", func() bool {
+		left, err := process.OfJob(h.spec.Job, "")
+		return err == nil && len(left) == 0
+	})
+}
+
+// A stuck supervisor does not check the lease. Its watchdog kills it before the end.
+func TestAStuckSupervisorKeepsTheLease(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	t.Parallel()
+	h := newHost(t, 1, "stubborn")
+	h.spec.Lease, h.spec.Grace = 6*time.Second, 0
+	h.launch() // it renews all the time
+	h.prints("worker-0.stdout", "ghost")
+	s, err := h.folder().ReadState()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(s.Supervisor, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	froze := time.Now()
+	eventually(t, "nothing is left", func() bool {
+		left, err := process.OfJob(h.spec.Job, "")
+		return err == nil && len(left) == 0
+	})
+	if took := time.Since(froze); took > h.spec.Lease {
+		t.Errorf("it took %s, the lease is %s", took, h.spec.Lease)
+	}
+}
+
+func TestLaunchersDeathEndsTheJobAfterTheLease(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	t.Parallel()
+	h := newHost(t, 1, "stubborn")
+	h.spec.Lease, h.spec.Grace = 2*time.Second, 500*time.Millisecond
+	l, _ := h.launch()
+	h.prints("worker-0.stdout", "ghost")
+	kill(t, l.cmd.Process.Pid)
+	eventually(t, "the job ends", func() bool {
+		left, err := process.OfJob(h.spec.Job, "")
+		return err == nil && len(left) == 0
+	})
+}
+
+func TestStopEndsOneTaskWithItsDaemon(t *testing.T) {
+	h, l, pids := stubborn(t)
+	l.send(protocol.Message{Stop: &protocol.Stop{Tasks: []cluster.Task{worker(1)}, Grace: 200 * time.Millisecond}})
+	if e := l.exits(1)[worker(1)]; e.Signal != int(unix.SIGKILL) || !e.Told {
+		t.Errorf("%+v", e)
+	}
+	eventually(t, "the daemon is gone", func() bool {
+		left, err := process.OfJob(h.spec.Job, "")
+		return err == nil && len(left) == 4
+	})
+	if _, err := process.Read(pids[worker(1)]); err == nil {
+		t.Error("the stopped task is there")
+	}
+	if _, err := process.Read(pids[worker(0)]); err != nil {
+		t.Errorf("the other task is gone: %v", err)
+	}
+	l.end(h, 0)
+}
+
+func TestStopTellsNativeTasksFirst(t *testing.T) {
+	h, l, _ := ready(t, "native", "stop", "finished")
+	l.send(protocol.Message{Stop: &protocol.Stop{Grace: time.Minute}})
+	if e := l.exits(1)[worker(0)]; e.Code != 0 || !e.Finished || !e.Told {
+		t.Errorf("%+v, want finished when told over the channel", e)
+	}
+	l.end(h, 0)
+}
+
+func TestDeafNativeTaskGetsSIGTERM(t *testing.T) {
+	h, l, _ := ready(t, "native", "deaf")
+	l.send(protocol.Message{Stop: &protocol.Stop{Grace: time.Second}})
+	if e := l.exits(1)[worker(0)]; e.Signal != int(unix.SIGTERM) {
+		t.Errorf("%+v, want SIGTERM before SIGKILL", e)
+	}
+	l.end(h, 0)
+}
+
+func TestStoppedTaskHearsTheSignal(t *testing.T) {
+	h, l, pids := ready(t, "wait")
+	if err := unix.Kill(pids[worker(0)], unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	l.send(protocol.Message{Stop: &protocol.Stop{Grace: time.Minute}})
+	if e := l.exits(1)[worker(0)]; e.Signal != int(unix.SIGTERM) {
+		t.Errorf("%+v, want SIGTERM although it was suspended", e)
+	}
+	l.end(h, 0)
+}
+
+func TestNewGenerationAfterTheOld(t *testing.T) {
+	h, l, _ := ready(t, "stubborn")
+	h.prints("worker-0.stdout", "ghost")
+	l.send(protocol.Message{Stop: &protocol.Stop{}})
+	l.exits(1)
+	first := h.spool("worker-0.stdout")
+	pids := l.run(1)
+	eventually(t, "the second generation prints", func() bool { return len(h.spool("worker-0.stdout")) == 2*len(first) })
+	env, err := process.Environment(pids[worker(0)])
+	if generation, _ := program.Lookup(env, "PLX_GENERATION"); err != nil || generation != "1" {
+		t.Errorf("PLX_GENERATION=%q, %v", generation, err)
+	}
+	l.end(h, 0)
+}
+
+func TestShutdownOfTheHostEndsTheJob(t *testing.T) {
+	h, l, _ := ready(t, "wait")
+	state, _ := h.folder().ReadState()
+	if err := unix.Kill(state.Watchdog, unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if e := l.exits(1)[worker(0)]; e.Signal != int(unix.SIGTERM) {
+		t.Errorf("%+v, want SIGTERM", e)
+	}
+	if state := l.gone(h); state.Verdict.Code != 125 {
+		t.Errorf("verdict %+v", state.Verdict)
+	}
+}

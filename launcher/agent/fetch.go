@@ -1,0 +1,172 @@
+//go:build linux
+
+package agent
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"time"
+
+	"github.com/plx-run/plx/launcher/agent/jobfolder"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// Bounds of what fetch reads.
+const (
+	maxManifest = 64 << 20 // bytes
+	maxKept     = 10_000   // checkpoints of one name
+)
+
+const manifestName = "manifest.json"
+
+// fetch is "agent fetch": it reads a protocol.FetchRequest, one line of JSON, and
+// prints the list of the checkpoints of a name, or the bytes of one file. It
+// verifies manifests only; who takes another file knows its sum.
+func fetch(_ context.Context, args []string, std streams) error {
+	if len(args) != 0 {
+		return usage("fetch takes no arguments")
+	}
+	line, err := bufio.NewReader(io.LimitReader(std.in, protocol.MaxMessage)).ReadBytes('\n')
+	var want protocol.FetchRequest
+	if err == nil {
+		err = json.Unmarshal(line, &want)
+	}
+	if err != nil {
+		return fmt.Errorf("read the request: %w", err)
+	}
+	dir, err := jobfolder.Checkpoints(want.Name)
+	if err != nil || dir == "" {
+		return fmt.Errorf("checkpoints of %q: %w", want.Name, errors.Join(err, jobfolder.CheckName(want.Name)))
+	}
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) && want.File == "" {
+		return nil // the name has no checkpoints
+	}
+	if err != nil {
+		return fmt.Errorf("open checkpoints: %w", err)
+	}
+	defer root.Close() // only read
+	if want.File != "" {
+		return sendFile(root, want.File, std.out)
+	}
+	return listKept(root, json.NewEncoder(std.out))
+}
+
+// sendFile prints a file. It follows no link out of the name's folder.
+func sendFile(root *os.Root, name string, out io.Writer) error {
+	if !fs.ValidPath(name) {
+		return fmt.Errorf("%q is not the path of a file of a checkpoint", name)
+	}
+	info, err := root.Stat(name)
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a file", name)
+	}
+	if err != nil {
+		return err
+	}
+	f, err := root.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close() // only read
+	_, err = io.Copy(out, f)
+	return err
+}
+
+// listKept prints every folder that has a manifest.
+func listKept(root *os.Root, out *json.Encoder) error {
+	n := 0
+	return fs.WalkDir(root.FS(), ".", func(folder string, e fs.DirEntry, err error) error {
+		if err != nil || !e.IsDir() {
+			return nil // the folder was removed meanwhile, or cannot be read
+		}
+		if _, err := root.Lstat(path.Join(folder, manifestName)); err != nil || folder == "." {
+			return nil
+		}
+		if n++; n > maxKept {
+			return fmt.Errorf("more than %d checkpoints", maxKept)
+		}
+		if err := out.Encode(checkpointIn(root, folder)); err != nil {
+			return err
+		}
+		return fs.SkipDir
+	})
+}
+
+// checkpointIn returns what the manifest in a folder says, or what is wrong with it.
+func checkpointIn(root *os.Root, folder string) protocol.HostCheckpoint {
+	files, made, err := readManifest(root, folder)
+	if err != nil {
+		return protocol.HostCheckpoint{Folder: folder, Damage: err.Error()}
+	}
+	return protocol.HostCheckpoint{Folder: folder, Made: made, Files: files}
+}
+
+// readManifest returns the files of the checkpoint in a folder, the manifest last,
+// and when the checkpoint was made.
+func readManifest(root *os.Root, folder string) (files []protocol.CheckpointFile, made time.Time, err error) {
+	f, err := root.Open(path.Join(folder, manifestName))
+	if err != nil {
+		return nil, made, err
+	}
+	defer f.Close() // only read
+	text, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
+	if err == nil && len(text) > maxManifest {
+		err = fmt.Errorf("more than %d bytes", maxManifest)
+	}
+	if err != nil {
+		return nil, made, err
+	}
+	listed, made, err := filesOf(text)
+	if err != nil {
+		return nil, made, err
+	}
+	for _, f := range listed {
+		info, err := root.Stat(path.Join(folder, f.Name))
+		f.Here = err == nil && info.Mode().IsRegular() && info.Size() == f.Size
+		files = append(files, f)
+	}
+	own := sha256.Sum256(text)
+	return append(files, protocol.CheckpointFile{Name: manifestName, Size: int64(len(text)), Sum: hex.EncodeToString(own[:]), Here: true}), made, nil
+}
+
+// filesOf returns the files that a manifest lists, and when it was made. Of a
+// manifest it knows only
+// {"sum":"<SHA-256 of the bytes of checkpoint>","checkpoint":{"files":[...],...}}.
+func filesOf(manifest []byte) (files []protocol.CheckpointFile, made time.Time, err error) {
+	var envelope struct {
+		Sum        string          `json:"sum"`
+		Checkpoint json.RawMessage `json:"checkpoint"`
+	}
+	if err := json.Unmarshal(manifest, &envelope); err != nil {
+		return nil, made, err
+	}
+	if sum := sha256.Sum256(envelope.Checkpoint); envelope.Sum != hex.EncodeToString(sum[:]) {
+		return nil, made, errors.New("the manifest is damaged: its checksum is wrong")
+	}
+	var body struct {
+		Time  time.Time                 `json:"time"`
+		Files []protocol.CheckpointFile `json:"files"`
+	}
+	if err := json.Unmarshal(envelope.Checkpoint, &body); err != nil {
+		return nil, made, err
+	}
+	seen := map[string]bool{manifestName: true}
+	for i, f := range body.Files {
+		if sum, err := hex.DecodeString(f.Sum); err != nil || len(sum) != sha256.Size || f.Size < 0 ||
+			!fs.ValidPath(f.Name) || path.Base(f.Name) != f.Name || seen[f.Name] {
+			return nil, made, fmt.Errorf("the manifest is wrong: file %d, %q", i, f.Name)
+		}
+		seen[f.Name] = true
+	}
+	return body.Files, body.Time, nil
+}

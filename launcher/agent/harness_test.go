@@ -1,0 +1,370 @@
+//go:build linux
+
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/launcher/agent/jobfolder"
+	"github.com/plx-run/plx/launcher/agent/process"
+	"github.com/plx-run/plx/launcher/agent/program"
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// TestMain lets the test binary be an agent and a task too.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "agent" {
+		os.Exit(Main(context.Background(), os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	if len(os.Args) > 2 && os.Args[1] == "task" {
+		os.Exit(behave(os.Args[2], os.Args[3:]))
+	}
+	os.Exit(m.Run())
+}
+
+// patience bounds each wait of these tests.
+const patience = 30 * time.Second
+
+// testHost is one host and job: a home folder and an agent.
+type testHost struct {
+	t    *testing.T
+	home string
+	spec protocol.Spec
+}
+
+// line is a connection to an agent, through a relay process.
+type line struct {
+	t      *testing.T
+	host   *testHost
+	cmd    *exec.Cmd
+	conn   *protocol.Conn
+	in     chan protocol.Message
+	stderr *bytes.Buffer
+	ended  chan struct{} // the relay has ended
+	code   int
+}
+
+var jobNumber = func() func() int {
+	var mu sync.Mutex
+	n := 0
+	return func() int { mu.Lock(); defer mu.Unlock(); n++; return n }
+}()
+
+// newHost makes a host whose job has n foreign workers that run args.
+func newHost(t *testing.T, n int, args ...string) *testHost {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := fmt.Sprintf("test-%d-%d", os.Getpid(), jobNumber())
+	h := &testHost{t: t, home: t.TempDir(), spec: protocol.Spec{
+		Job: job, Host: "gpu01", Folder: "gpu01", LogLevel: "info", Secret: bytes.Repeat([]byte{7}, cluster.SecretSize),
+		Command: protocol.Command{Name: protocol.Raw(exe)}, WorldSize: n,
+		DataAddr: "127.0.0.1", Lease: 20 * time.Second, Grace: 5 * time.Second, SaveTime: patience,
+	}}
+	for _, a := range append([]string{"task"}, args...) {
+		h.spec.Command.Args = append(h.spec.Command.Args, protocol.Raw(a))
+	}
+	for i := range n {
+		h.spec.Tasks = append(h.spec.Tasks, protocol.TaskSpec{Task: worker(i), LocalRank: i})
+	}
+	t.Cleanup(h.clean)
+	return h
+}
+
+func worker(i int) cluster.Task { return cluster.Task{Role: cluster.Worker, Index: i} }
+
+func (h *testHost) folder() jobfolder.Folder {
+	return jobfolder.Folder(filepath.Join(h.home, ".plx", "jobs", h.spec.Job, h.spec.Folder))
+}
+
+// clean checks that nothing is left, and shows the agent's log of a failed test.
+func (h *testHost) clean() {
+	if left, err := process.OfJob(h.spec.Job, ""); err != nil || len(left) > 0 {
+		h.t.Errorf("left after the test: %v, %v", left, err)
+		h.agent("reap", h.spec.Job)
+	}
+	text, _ := os.ReadFile(h.folder().Log()) // missing if the agent did not start
+	if bytes.Contains(text, []byte("DATA RACE")) || bytes.Contains(text, []byte("panic:")) {
+		h.t.Error("a race or a panic in the agent")
+	}
+	if h.t.Failed() {
+		h.t.Logf("agent.log:\n%s", text)
+	}
+}
+
+// command returns "agent args" on this host.
+func (h *testHost) command(args ...string) *exec.Cmd {
+	exe, err := os.Executable()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	cmd := exec.Command(exe, append([]string{"agent"}, args...)...)
+	cmd.Env = append(program.Without(os.Environ(), "HOME=", "PLX_"), "HOME="+h.home, "SSH_CONNECTION=x", "PLX_FOO=x", "LOGIN_VARIABLE=login",
+		"GORACE=atexit_sleep_ms=0") // otherwise every process that is built with -race takes a second to end
+	return cmd
+}
+
+// agent runs a short-lived command.
+func (h *testHost) agent(args ...string) (stdout, stderr string, code int) {
+	h.t.Helper()
+	cmd := h.command(args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if e := (&exec.ExitError{}); err != nil && !errors.As(err, &e) {
+		h.t.Fatal(err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// dial opens a connection through a relay.
+func (h *testHost) dial(args ...string) *line {
+	h.t.Helper()
+	l := &line{t: h.t, host: h, cmd: h.command(args...), in: make(chan protocol.Message, 4096), stderr: &bytes.Buffer{}, ended: make(chan struct{})}
+	stdin, err := l.cmd.StdinPipe()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	l.cmd.Stdout, l.cmd.Stderr = write, l.stderr
+	if err := l.cmd.Start(); err != nil {
+		h.t.Fatal(err)
+	}
+	write.Close()
+	go func() {
+		l.cmd.Wait()
+		l.code = l.cmd.ProcessState.ExitCode()
+		close(l.ended)
+	}()
+	if l.conn, err = protocol.Open(duplexPipe{read, stdin}); err != nil {
+		l.conn = nil
+		close(l.in)
+		return l
+	}
+	go func() {
+		defer close(l.in)
+		for {
+			m, err := l.conn.Receive()
+			if err != nil {
+				return
+			}
+			l.in <- m
+		}
+	}()
+	h.t.Cleanup(func() { l.conn.Close(); <-l.ended })
+	return l
+}
+
+type duplexPipe struct {
+	io.ReadCloser
+	w io.WriteCloser
+}
+
+func (d duplexPipe) Write(p []byte) (int, error) { return d.w.Write(p) }
+func (d duplexPipe) Close() error                { return errors.Join(d.w.Close(), d.ReadCloser.Close()) }
+
+// start starts the agent and returns its first state.
+func (h *testHost) start() (*line, protocol.State) {
+	h.t.Helper()
+	l := h.dial("start")
+	l.send(protocol.Message{Spec: &h.spec})
+	return l, *l.wait("State", func(m protocol.Message) bool { return m.State != nil }).State
+}
+
+func (h *testHost) attach(conductor bool) (*line, protocol.State) {
+	h.t.Helper()
+	l := h.dial("connect", h.spec.Job, h.spec.Folder)
+	l.send(protocol.Message{Attach: &protocol.Attach{Driver: conductor}})
+	return l, *l.wait("State", func(m protocol.Message) bool { return m.State != nil }).State
+}
+
+// launch starts the agent and its tasks, and renews the lease.
+func (h *testHost) launch() (*line, map[cluster.Task]int) {
+	h.t.Helper()
+	l, _ := h.start()
+	go l.renew(h.spec.Lease / 5)
+	return l, l.run(0)
+}
+
+// ready launches a job of one foreign worker that runs args, and waits until the worker
+// has printed "ready".
+func ready(t *testing.T, args ...string) (*testHost, *line, map[cluster.Task]int) {
+	t.Helper()
+	h := newHost(t, 1, args...)
+	l, pids := h.launch()
+	h.prints("worker-0.stdout", "ready")
+	return h, l, pids
+}
+
+func (l *line) renew(every time.Duration) {
+	for range time.Tick(every) {
+		if l.conn.Send(protocol.Message{Renew: &protocol.Renew{Seq: 1}}) != nil {
+			return
+		}
+	}
+}
+
+// run prepares and starts a generation and returns the pids.
+func (l *line) run(generation int) map[cluster.Task]int {
+	l.t.Helper()
+	spec, foreign := l.prepare(generation)
+	l.send(protocol.Message{Start: &protocol.Start{Generation: generation, Cluster: spec, Foreign: foreign}})
+	return l.wait("Started", func(m protocol.Message) bool { return m.Started != nil }).Started.PIDs
+}
+
+func (l *line) prepare(generation int) (open, reserved cluster.Spec) {
+	l.t.Helper()
+	p := l.ask(generation, l.host.spec.Tasks)
+	if p.Error != "" {
+		l.t.Fatalf("prepare: %s", p.Error)
+	}
+	for task, addr := range p.Open {
+		open.Set(task, addr)
+		reserved.Set(task, p.Reserved[task])
+	}
+	return open, reserved
+}
+
+// ask asks for the sockets of tasks and returns the answer.
+func (l *line) ask(generation int, tasks []protocol.TaskSpec) *protocol.Prepared {
+	l.t.Helper()
+	l.send(protocol.Message{Prepare: &protocol.Prepare{Generation: generation, Tasks: tasks}})
+	return l.wait("Prepared", func(m protocol.Message) bool { return m.Prepared != nil && m.Prepared.Generation == generation }).Prepared
+}
+
+func (l *line) send(m protocol.Message) {
+	l.t.Helper()
+	if l.conn == nil {
+		<-l.ended
+		l.t.Fatalf("no connection: %s", l.stderr)
+	}
+	if err := l.conn.Send(m); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// wait returns the first message that ok accepts; others are dropped.
+func (l *line) wait(what string, ok func(protocol.Message) bool) protocol.Message {
+	l.t.Helper()
+	limit := time.After(patience)
+	for {
+		select {
+		case m, open := <-l.in:
+			if !open {
+				<-l.ended
+				l.t.Fatalf("the stream ended before %s: exit status %d: %s", what, l.code, l.stderr)
+			}
+			if ok(m) {
+				return m
+			}
+		case <-limit:
+			l.t.Fatalf("no %s within %s", what, patience)
+		}
+	}
+}
+
+// exits waits for the exits of n tasks.
+func (l *line) exits(n int) map[cluster.Task]protocol.Exit {
+	l.t.Helper()
+	all := map[cluster.Task]protocol.Exit{}
+	for len(all) < n {
+		e := *l.wait("Exited", func(m protocol.Message) bool { return m.Exited != nil }).Exited
+		all[e.Task] = e
+	}
+	return all
+}
+
+// end ends the job, waits until the relay has ended and checks that nothing is left.
+func (l *line) end(h *testHost, grace time.Duration) {
+	l.t.Helper()
+	l.send(protocol.Message{End: &protocol.End{Grace: grace, Verdict: protocol.Verdict{Reason: "done"}}})
+	l.gone(h)
+}
+
+// gone waits until the relay has ended and checks that nothing is left.
+func (l *line) gone(h *testHost) protocol.State {
+	l.t.Helper()
+	select {
+	case <-l.ended:
+	case <-time.After(patience):
+		l.t.Fatal("the relay did not end")
+	}
+	if l.code != 0 {
+		l.t.Errorf("the relay ended with %d: %s", l.code, l.stderr)
+	}
+	if left, err := process.OfJob(h.spec.Job, ""); err != nil || len(left) > 0 {
+		for _, p := range left {
+			cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
+			l.t.Logf("%+v %q", p, cmdline)
+		}
+		l.t.Errorf("left when the relay had ended: %v, %v", left, err)
+	}
+	state, err := h.folder().ReadState()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if state.Phase != protocol.Over || state.Verdict == nil {
+		l.t.Errorf("state.json says %s, verdict %v", state.Phase, state.Verdict)
+	}
+	if _, err := os.Stat(h.folder().Secret()); !errors.Is(err, os.ErrNotExist) {
+		l.t.Errorf("the secret is still there: %v", err)
+	}
+	return state
+}
+
+// eventually waits for a condition.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %s: %s", patience, what)
+		}
+	}
+}
+
+// spool returns what a task has printed.
+func (h *testHost) spool(name string) string {
+	h.t.Helper()
+	text, err := os.ReadFile(filepath.Join(h.folder().Logs(), name))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// prints waits until a task has printed line.
+func (h *testHost) prints(name, line string) {
+	h.t.Helper()
+	eventually(h.t, name+" says "+line, func() bool {
+		text, err := os.ReadFile(filepath.Join(h.folder().Logs(), name))
+		return err == nil && slices.Contains(strings.Split(string(text), "\n"), line)
+	})
+}
+
+func decode[T any](t *testing.T, text string) T {
+	t.Helper()
+	var v T
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	return v
+}

@@ -1,0 +1,34 @@
+//go:build linux
+
+package jobfolder
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/plx-run/plx/launcher/agent/process"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+func TestStatesOfOtherMachines(t *testing.T) {
+	own, _ := process.Read(os.Getpid())
+	here := protocol.State{Phase: protocol.Running, Processes: protocol.Processes{Machine: Machine(), Supervisor: own.PID, SupervisorStart: own.Start}}
+	name, rest, _ := strings.Cut(Machine(), " ")
+	for what, test := range map[string]struct {
+		edit func(*protocol.State)
+		want Life
+	}{
+		"here":           {func(*protocol.State) {}, Living},
+		"pid used again": {func(s *protocol.State) { s.SupervisorStart++ }, Dead},
+		"shared home":    {func(s *protocol.State) { s.Machine = "other " + rest }, Unknown},
+		"over, shared":   {func(s *protocol.State) { s.Machine = "other " + rest; s.Phase = protocol.Over }, Dead},
+		"restarted":      {func(s *protocol.State) { s.Machine = name + " 1234 pid:[1]" }, Dead},
+	} {
+		s := here
+		test.edit(&s)
+		if got := LifeOf(s); got != test.want {
+			t.Errorf("%s: %v, want %v", what, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+//go:build linux
+
+package jobfolder
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/plx-run/plx/envsync"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// ReadState reads state.json.
+func (f Folder) ReadState() (protocol.State, error) {
+	var s protocol.State
+	text, err := os.ReadFile(f.State())
+	if err != nil {
+		return s, fmt.Errorf("read the agent's state: %w", err)
+	}
+	if err := json.Unmarshal(text, &s); err != nil {
+		return s, fmt.Errorf("read the agent's state: %s: %w", f.State(), err)
+	}
+	return s, nil
+}
+
+// WriteState replaces state.json.
+func (f Folder) WriteState(s protocol.State) error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("encode the agent's state: %w", err)
+	}
+	if err := replace(f.State(), append(text, '\n')); err != nil {
+		return fmt.Errorf("write the agent's state: %w", err)
+	}
+	return nil
+}
+
+// FirstState is the state of an agent that has prepared nothing.
+func FirstState(spec protocol.Spec) protocol.State {
+	return protocol.State{
+		Job: spec.Job, Name: spec.Name, Host: spec.Host, HostIndex: spec.HostIndex, Detached: spec.Detached, Lease: spec.Lease,
+		Folder: spec.Folder, Binary: ownBlob(), Checkpoints: spec.Checkpoints,
+		Phase: protocol.Idle, Processes: protocol.Processes{Machine: Machine()}, Started: time.Now(),
+	}
+}
+
+// ownBlob is the path of this executable relative to the home. Later commands
+// start it from there.
+func ownBlob() string {
+	path, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	return envsync.BlobPath(filepath.Base(path))
+}
+
+// codePlx is the exit status of a job that plx itself could not bring to an end.
+const codePlx = 125
+
+// Failed is the verdict of a job that ends because of something other than a task
+// on a host.
+func Failed(host, reason string) protocol.Verdict {
+	return protocol.Verdict{Code: codePlx, Host: host, Reason: "host " + host + ": " + reason}
+}
+
+// Ended returns the state of a part of a job that ended for a reason of its host.
+func Ended(s protocol.State, reason string) protocol.State {
+	v := Failed(s.Host, reason)
+	s.Phase, s.Verdict = protocol.Over, &v
+	return s
+}
+
+// RemoveSecret deletes the job's secret. It is no error if there is none.
+func (f Folder) RemoveSecret() error {
+	err := os.Remove(f.Secret())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// States returns the folders of all jobs under ~/.plx with their states, without
+// those whose state cannot be read.
+func States() (map[Folder]protocol.State, error) {
+	files, err := each("state.json")
+	if err != nil {
+		return nil, err
+	}
+	found := map[Folder]protocol.State{}
+	for _, file := range files {
+		f := Folder(filepath.Dir(file))
+		if s, err := f.ReadState(); err == nil {
+			found[f] = s
+		}
+	}
+	return found, nil
+}
+
+// each returns the paths of the file of a name in all folders of jobs.
+func each(name string) ([]string, error) {
+	dir, err := Root()
+	if err != nil {
+		return nil, err
+	}
+	literal := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
+	return filepath.Glob(filepath.Join(literal, "jobs", "*", "*", name))
+}

@@ -1,0 +1,131 @@
+//go:build linux
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/plx-run/plx/launcher/agent/jobfolder"
+	"github.com/plx-run/plx/launcher/agent/process"
+	"github.com/plx-run/plx/launcher/agent/supervisor"
+	"github.com/plx-run/plx/launcher/agent/watchdog"
+)
+
+// Main runs "plx agent" with args, which begin with the command, and returns the
+// exit status. It prints an error as one line on stderr. The process must be nothing
+// but an agent: Main marks every descriptor from 3 up close-on-exec.
+func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if len(args) == 0 {
+		return fail(stderr, usage("a subcommand is missing"))
+	}
+	if err := closeOnExec(); err != nil {
+		return fail(stderr, err)
+	}
+	s := streams{in: stdin, out: stdout, err: stderr}
+	run, ok := commands()[args[0]]
+	if !ok {
+		return fail(stderr, usage(fmt.Sprintf("there is no subcommand %q", args[0])))
+	}
+	return fail(stderr, run(ctx, args[1:], s))
+}
+
+// streams are the standard streams of a command.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+func commands() map[string]func(context.Context, []string, streams) error {
+	return map[string]func(context.Context, []string, streams) error{
+		"start":      start,
+		"connect":    ofHost(connect),
+		"watchdog":   inFolder(watchdog.Run),
+		"guardian":   inFolder(watchdog.Run), // the watchdog's name in earlier versions
+		"supervisor": inFolder(supervisor.Run),
+		"logs":       ofHost(printLogs),
+		"claim":      printClaim,
+		"fetch":      fetch,
+		"state":      ofHost(printState),
+		"jobs":       printJobs,
+		"reap":       reap,
+		"prune":      prune,
+	}
+}
+
+// inFolder is a command of the agent itself, which takes the path of its folder.
+func inFolder(run func(jobfolder.Folder) error) func(context.Context, []string, streams) error {
+	return func(_ context.Context, args []string, _ streams) error {
+		if len(args) != 1 {
+			return usage("want the path of a job's folder")
+		}
+		return run(jobfolder.Folder(args[0]))
+	}
+}
+
+// ofHost is a command that takes the names of a job and of its host's folder.
+func ofHost(run func(context.Context, jobfolder.Folder, streams) error) func(context.Context, []string, streams) error {
+	return func(ctx context.Context, args []string, std streams) error {
+		if len(args) != 2 {
+			return usage("want a job and a folder")
+		}
+		f, err := jobfolder.Of(args[0], args[1])
+		if err != nil {
+			return err
+		}
+		return run(ctx, f, std)
+	}
+}
+
+// coded is an error with an exit status of its own.
+type coded struct {
+	code int
+	error
+}
+
+func (c coded) Unwrap() error { return c.error }
+
+func usage(problem string) error {
+	return coded{codeUsage, errors.New(problem + ", want start, connect JOB FOLDER, logs JOB FOLDER, claim NAME, fetch, " +
+		"state JOB FOLDER, jobs, reap JOB [FOLDER] or prune [--older AGE]")}
+}
+
+// fail prints err in one line and returns the exit status that it stands for.
+func fail(stderr io.Writer, err error) int {
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(stderr, "plx agent: "+oneLine(err.Error())) // if that fails, nobody can be told
+	if c := (coded{}); errors.As(err, &c) {
+		return c.code
+	}
+	return codeFailed
+}
+
+func oneLine(s string) string {
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+}
+
+// closeOnExec marks every inherited descriptor but the standard ones. A task that
+// kept one open would delay whoever waits for its end.
+func closeOnExec() error {
+	err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
+	if err == nil {
+		return nil
+	}
+	fds, err := process.OpenDescriptors() // kernels before 5.11
+	if err != nil {
+		return fmt.Errorf("list open descriptors: %w", err)
+	}
+	for _, fd := range fds {
+		if fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+//go:build linux
+
+package process
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Children starts processes. It reaps them and the orphans that this process
+// adopts. No other code of the process may wait for a child, so os/exec and
+// os.StartProcess must not be used beside it.
+type Children struct {
+	mu     sync.Mutex     // held from a fork until the child is in live
+	live   map[int]*Child // started and not reaped, by pid
+	forks  chan func()    // run by fork, in order
+	forked chan struct{}  // wakes the reaper after a child was started
+	cores  []int          // that this process may run on
+}
+
+// Child is a process that Children has started.
+type Child struct {
+	PID int
+
+	mu     sync.Mutex
+	ended  bool
+	status syscall.WaitStatus
+	done   chan struct{}
+}
+
+// NewChildren makes this process the reaper of its orphaned descendants. It
+// starts two goroutines that live as long as the process.
+func NewChildren() (*Children, error) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return nil, fmt.Errorf("become the reaper of orphaned tasks: %w", err)
+	}
+	cores, err := AllowedCores()
+	if err != nil {
+		return nil, err
+	}
+	c := &Children{live: map[int]*Child{}, forks: make(chan func()), forked: make(chan struct{}, 1), cores: cores}
+	go c.fork()
+	go c.reap()
+	return c, nil
+}
+
+// fork runs all forks on one thread that never ends: the kernel sends a child's
+// parent-death signal when the thread that forked it ends.
+func (c *Children) fork() {
+	runtime.LockOSThread()
+	for f := range c.forks {
+		f()
+	}
+}
+
+// Start starts a process with the given descriptors. It binds the process to cores; if
+// that is empty, the process may use those of this one.
+func (c *Children) Start(path string, argv []string, attr *syscall.ProcAttr, cores []int) (*Child, error) {
+	if len(cores) == 0 {
+		cores = c.cores
+	}
+	started := &Child{done: make(chan struct{})}
+	result := make(chan error, 1)
+	c.forks <- func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		err := bind(cores)
+		if err == nil {
+			started.PID, err = syscall.ForkExec(path, argv, attr)
+		}
+		if err == nil {
+			c.live[started.PID] = started
+		}
+		result <- err
+	}
+	if err := <-result; err != nil {
+		return nil, err
+	}
+	select {
+	case c.forked <- struct{}{}:
+	default:
+	}
+	return started, nil
+}
+
+// reap waits for children for ever.
+func (c *Children) reap() {
+	for {
+		// WNOWAIT leaves the child to be reaped under the lock, so that its
+		// pid is not used again before its entry is gone.
+		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		switch {
+		case errors.Is(err, unix.ECHILD):
+			<-c.forked
+		case err == nil:
+			c.collect()
+		}
+	}
+}
+
+// collect reaps all children that have ended.
+func (c *Children) collect() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if err != nil || pid <= 0 {
+			return
+		}
+		if child := c.live[pid]; child != nil {
+			delete(c.live, pid)
+			child.end(status)
+		}
+	}
+}
+
+// none reports whether this process has no descendants, zombies included. The
+// kernel gives orphans to this process before their parent can be reaped, so a
+// process without children has no descendants.
+func (c *Children) none() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return errors.Is(unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil), unix.ECHILD)
+}
+
+// end records that the child was reaped.
+func (ch *Child) end(status syscall.WaitStatus) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.ended, ch.status = true, status
+	close(ch.done)
+}
+
+// Done is closed when the child was reaped.
+func (ch *Child) Done() <-chan struct{} { return ch.done }
+
+// Over reports whether the child was reaped.
+func (ch *Child) Over() bool {
+	select {
+	case <-ch.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Status is how the child ended. It is valid once Done is closed.
+func (ch *Child) Status() syscall.WaitStatus {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.status
+}
+
+// Signal signals the child, unless it was reaped.
+func (ch *Child) Signal(sig unix.Signal) { ch.kill(ch.PID, sig) }
+
+// SignalGroup sends signals to the child's process group, unless the child was
+// reaped.
+func (ch *Child) SignalGroup(sigs ...unix.Signal) { ch.kill(-ch.PID, sigs...) }
+
+func (ch *Child) kill(pid int, sigs ...unix.Signal) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	for _, sig := range sigs {
+		if !ch.ended { // not reaped, so the pid is still the child's
+			unix.Kill(pid, sig) // the reaper reports a child that is just ending
+		}
+	}
+}

@@ -1,0 +1,119 @@
+//go:build linux
+
+// Package program decides what a task executes: the file and its arguments, its
+// working folder and its environment, RANK and the rest of the contract included.
+// It says in words why a program cannot be executed.
+//
+//	dir, err := program.WorkingFolder(spec.Command.Chdir, own)
+//	env := program.Environment(login, spec, contract, dir)
+//	command, err := program.Resolve(spec.Command, env, dir)
+//	err = command.Run(func() error { ... execute command.Path ... })
+//
+// The package starts no process and changes no file.
+package program
+
+import (
+	"strings"
+
+	"github.com/plx-run/plx/launcher/agent/process"
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// Descriptors of a task's inherited sockets; 0, 1 and 2 are its streams.
+const (
+	ListenFD  = 3 // listening, at the task's own address
+	ControlFD = 4 // the control channel
+)
+
+// defaultPath is the PATH if the login has none.
+const defaultPath = "/usr/local/bin:/usr/bin:/bin"
+
+// AgentEnvironment is the environment of watchdog and supervisor: the login's,
+// with the marks of the job and its host folder.
+func AgentEnvironment(login []string, job, folder string) []string {
+	env := Without(login, "PLX_")
+	return append(env, process.MarkAgent+"="+job, process.MarkFolder+"="+folder)
+}
+
+// LoginOf returns the login's environment from that of an agent.
+func LoginOf(agent []string) []string {
+	return Without(agent, process.MarkAgent+"=", process.MarkFolder+"=")
+}
+
+// Environment is the environment of a task: the login's, then the user's, then
+// the contract's. Of variables that are set twice the later value counts.
+func Environment(login []string, spec protocol.Spec, c cluster.Contract, cwd string) []string {
+	env := Without(login, "PLX_", "SSH_", "_=", "OLDPWD=")
+	for _, e := range spec.Env {
+		env = append(env, string(e))
+	}
+	env = Without(env, contractNames...) // a server would take the user's rank for its own
+	path, ok := Lookup(env, "PATH")
+	if !ok {
+		path = defaultPath
+	}
+	if spec.Command.Path != "" {
+		path = string(spec.Command.Path) + ":" + path
+	}
+	if _, ok := Lookup(env, "OMP_NUM_THREADS"); ok {
+		c.Foreign.Threads = 0 // the user's value counts
+	}
+	env = append(env, "PATH="+path, "PWD="+cwd, process.MarkFolder+"="+spec.Folder)
+	return lastWins(append(env, c.Environ()...))
+}
+
+// contractNames are the beginnings, up to "=", of all variables of plx's own
+// contract.
+var contractNames = func() []string {
+	var names []string
+	full := cluster.Contract{Task: cluster.Chief, ListenFD: ListenFD, ControlFD: ControlFD, FirstWorldSize: 1}
+	for _, e := range full.Environ() {
+		if name, _, _ := strings.Cut(e, "="); strings.HasPrefix(name, "PLX_") {
+			names = append(names, name+"=")
+		}
+	}
+	return names
+}()
+
+// Without returns env without the variables that begin with one of the prefixes.
+func Without(env []string, prefixes ...string) []string {
+	var kept []string
+	for _, e := range env {
+		drop := false
+		for _, p := range prefixes {
+			drop = drop || strings.HasPrefix(e, p)
+		}
+		if !drop {
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}
+
+// Lookup returns the value of a variable, the last one if it is set twice.
+func Lookup(env []string, name string) (value string, ok bool) {
+	for _, e := range env {
+		if n, v, found := strings.Cut(e, "="); found && n == name {
+			value, ok = v, true
+		}
+	}
+	return value, ok
+}
+
+// lastWins keeps the last of equally named variables, because programs that are
+// given two use either.
+func lastWins(env []string) []string {
+	at := map[string]int{}
+	var kept []string
+	for _, e := range env {
+		name, _, _ := strings.Cut(e, "=")
+		if i, ok := at[name]; ok {
+			kept[i] = e
+			continue
+		}
+		at[name] = len(kept)
+		kept = append(kept, e)
+	}
+	return kept
+}

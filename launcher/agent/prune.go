@@ -1,0 +1,116 @@
+//go:build linux
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/plx-run/plx/launcher/agent/jobfolder"
+)
+
+// pruned is a line of what "agent prune" prints, as JSON: something that it removed.
+type pruned struct {
+	Path  string `json:"path"` // relative to ~/.plx
+	Bytes int64  `json:"bytes"`
+}
+
+// prune is "agent prune [--older AGE]": it removes folders of jobs that are over and
+// blobs that no job uses, if they have not changed for AGE. It prints what it
+// removes.
+func prune(_ context.Context, args []string, std streams) error {
+	flags := flag.NewFlagSet("prune", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	older := flags.Duration("older", 720*time.Hour, "")
+	if err := flags.Parse(args); err != nil || flags.NArg() > 0 || *older < 0 {
+		return usage("prune: want --older with an age such as 720h")
+	}
+	dir, err := jobfolder.Root()
+	if err != nil {
+		return err
+	}
+	p := &pruner{root: dir, before: time.Now().Add(-*older), out: json.NewEncoder(std.out)}
+	return errors.Join(p.jobs(), p.blobs())
+}
+
+type pruner struct {
+	root   string    // ~/.plx
+	before time.Time // only what was last changed before that is removed
+	out    *json.Encoder
+}
+
+// jobs removes folders of jobs whose agent is dead.
+func (p *pruner) jobs() error {
+	all, err := jobfolder.States()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for f, s := range all {
+		info, err := os.Stat(f.State())
+		if err != nil || !info.ModTime().Before(p.before) || jobfolder.LifeOf(s) != jobfolder.Dead {
+			continue
+		}
+		if err := p.remove(string(f)); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		_ = os.Remove(filepath.Dir(string(f))) // fails while it has folders of other hosts or of the launcher
+	}
+	return errors.Join(errs...)
+}
+
+// blobs removes unused blobs and uploads that were never completed.
+func (p *pruner) blobs() error {
+	used, err := jobfolder.UsedBlobs()
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(p.root, "blobs")
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list blobs: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || used[e.Name()] || !info.ModTime().Before(p.before) {
+			continue
+		}
+		errs = append(errs, p.remove(filepath.Join(dir, e.Name())))
+	}
+	return errors.Join(errs...)
+}
+
+// remove removes path and prints its size.
+func (p *pruner) remove(path string) error {
+	var bytes int64
+	err := filepath.WalkDir(path, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // counted as nothing; RemoveAll reports the error
+		}
+		if info, err := e.Info(); err == nil && e.Type().IsRegular() {
+			bytes += info.Size()
+		}
+		return nil
+	})
+	if err = errors.Join(err, os.RemoveAll(path)); err != nil {
+		return fmt.Errorf("prune: %w", err)
+	}
+	relative, err := filepath.Rel(p.root, path)
+	if err != nil {
+		return fmt.Errorf("prune: %w", err)
+	}
+	return p.out.Encode(pruned{Path: relative, Bytes: bytes})
+}

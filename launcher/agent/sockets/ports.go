@@ -1,0 +1,245 @@
+//go:build linux
+
+// Package sockets opens the sockets of a host and connects agents.
+//
+// A [Place] opens the ports on which tasks and the agent serve the other hosts.
+// A [Gate] admits connections from other agents, which an [Identity] makes. The
+// agent's local socket serves commands of the same user on the same host.
+package sockets
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Place is where a host opens sockets.
+type Place struct {
+	Addr      string // the host's data address, without a port
+	Low, High int    // first and last allowed port; 0 and 0: any
+}
+
+// Socket is a bound TCP socket and the claim on its port.
+type Socket struct {
+	FD    int
+	Addr  string // host:port
+	port  int
+	once  sync.Once
+	claim int // descriptor that keeps other agents off the port; -1: none
+}
+
+// CloseSocket closes the descriptor and keeps the claim on the port.
+func (s *Socket) CloseSocket() {
+	s.once.Do(func() { unix.Close(s.FD) }) // nothing was written to it
+}
+
+// Close closes the descriptor and gives the port up. It may be called again.
+func (s *Socket) Close() {
+	s.CloseSocket()
+	if s.claim >= 0 {
+		unix.Close(s.claim)
+		s.claim = -1
+	}
+}
+
+// Open binds a socket to a free port. With listen it listens; otherwise it
+// reserves the port for a program that binds it with SO_REUSEADDR.
+func (p Place) Open(listen bool) (*Socket, error) {
+	ip, err := netip.ParseAddr(strings.Trim(p.Addr, "[]"))
+	if err != nil {
+		return nil, fmt.Errorf("data address %q: want an IP address of this host: set addr=ADDRESS for it in the resource file", p.Addr)
+	}
+	ip = ip.Unmap()
+	if p.Low == 0 && p.High == 0 {
+		s, err := bind(ip, 0, listen)
+		return s, p.explain(err)
+	}
+	n := p.High - p.Low + 1
+	first := rand.IntN(max(n, 1))
+	for i := range n {
+		port := p.Low + (first+i)%n
+		s, err := claimed(ip, port, listen)
+		if err == nil {
+			return s, nil
+		}
+		if !errors.Is(err, unix.EADDRINUSE) && !errors.Is(err, unix.EACCES) {
+			return nil, p.explain(err)
+		}
+	}
+	return nil, fmt.Errorf("no port of %s is free in the range %d-%d: every task needs two of them, and the agent one: widen --port-range", p.Addr, p.Low, p.High)
+}
+
+// explain says in the error of a foreign address which addresses this host has.
+func (p Place) explain(err error) error {
+	if !errors.Is(err, unix.EADDRNOTAVAIL) {
+		return err
+	}
+	return fmt.Errorf("data address %s is not an address of this host, which has %s: "+
+		"set addr=ADDRESS for it in the resource file", p.Addr, strings.Join(ownAddresses(), ", "))
+}
+
+func ownAddresses() []string {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return []string{"none that can be listed"}
+	}
+	var list []string
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok && !n.IP.IsLinkLocalUnicast() {
+			list = append(list, n.IP.String())
+		}
+	}
+	return list
+}
+
+// claimed binds a given port. The kernel lets several sockets with SO_REUSEADDR
+// bind one port, so agents first claim it by an abstract socket. Abstract
+// sockets, like ports, belong to the network namespace.
+func claimed(ip netip.Addr, port int, listen bool) (*Socket, error) {
+	claim, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("claim port %d: %w", port, err)
+	}
+	name := fmt.Sprintf("@plx-port-%s-%d", ip, port)
+	if err := unix.Bind(claim, &unix.SockaddrUnix{Name: name}); err != nil {
+		unix.Close(claim)
+		return nil, fmt.Errorf("claim port %d: %w", port, err)
+	}
+	s, err := bind(ip, port, listen)
+	if err != nil {
+		unix.Close(claim)
+		return nil, err
+	}
+	s.claim = claim
+	return s, nil
+}
+
+// bind makes a socket. For port 0 it sets SO_REUSEADDR only after binding, so
+// that the kernel chooses a port that no socket has.
+func bind(ip netip.Addr, port int, listen bool) (*Socket, error) {
+	family := unix.AF_INET
+	if ip.Is6() {
+		family = unix.AF_INET6
+	}
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open a socket: %w", err)
+	}
+	s := &Socket{FD: fd, claim: -1}
+	if err := s.prepare(ip, port, listen); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("bind %s: %w", net.JoinHostPort(ip.String(), strconv.Itoa(port)), err)
+	}
+	s.Addr = net.JoinHostPort(ip.String(), strconv.Itoa(s.port))
+	return s, nil
+}
+
+// backlog is that of listening sockets; the kernel bounds it by
+// net.core.somaxconn.
+const backlog = 4096
+
+func (s *Socket) prepare(ip netip.Addr, port int, listen bool) error {
+	reuse := func() error { return unix.SetsockoptInt(s.FD, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) }
+	to, err := sockaddr(ip, port)
+	if err != nil {
+		return err
+	}
+	if port != 0 {
+		if err := reuse(); err != nil {
+			return err
+		}
+	}
+	if err := unix.Bind(s.FD, to); err != nil {
+		return err
+	}
+	if err := reuse(); err != nil {
+		return err
+	}
+	if listen {
+		if err := unix.Listen(s.FD, backlog); err != nil {
+			return err
+		}
+	}
+	got, err := unix.Getsockname(s.FD)
+	if err != nil {
+		return err
+	}
+	switch got := got.(type) {
+	case *unix.SockaddrInet4:
+		s.port = got.Port
+	case *unix.SockaddrInet6:
+		s.port = got.Port
+	}
+	return nil
+}
+
+func sockaddr(ip netip.Addr, port int) (unix.Sockaddr, error) {
+	if ip.Is4() {
+		return &unix.SockaddrInet4{Port: port, Addr: ip.As4()}, nil
+	}
+	to := &unix.SockaddrInet6{Port: port, Addr: ip.As16()}
+	if zone := ip.Zone(); zone != "" {
+		link, err := net.InterfaceByName(zone)
+		if err != nil {
+			return nil, err
+		}
+		to.ZoneId = uint32(link.Index)
+	}
+	return to, nil
+}
+
+// Interface returns the name of the network interface that has addr, or "" if
+// none has.
+func Interface(addr string) string {
+	ip, err := netip.ParseAddr(strings.Trim(addr, "[]"))
+	if err != nil {
+		return ""
+	}
+	ip = ip.WithZone("").Unmap()
+	links, err := net.Interfaces()
+	if err != nil {
+		return ""
+	}
+	for _, link := range links {
+		addrs, err := link.Addrs()
+		if err != nil {
+			continue
+		}
+		for _, a := range addrs {
+			if n, ok := a.(*net.IPNet); ok && owns(n, ip) {
+				return link.Name
+			}
+		}
+	}
+	return ""
+}
+
+// owns reports whether an interface with network n answers for ip. The loopback
+// interface answers for all addresses of its network.
+func owns(n *net.IPNet, ip netip.Addr) bool {
+	own, ok := netip.AddrFromSlice(n.IP)
+	return ok && (own.Unmap() == ip || own.Unmap().IsLoopback() && n.Contains(ip.AsSlice()))
+}
+
+// ListenData opens the agent's own socket on the data network.
+func (p Place) ListenData() (net.Listener, error) {
+	s, err := p.Open(true)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(s.FD), "agent")
+	defer f.Close() // FileListener works on its own copy
+	ln, err := net.FileListener(f)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", s.Addr, err)
+	}
+	return ln, nil // the process keeps the claim on the port to its end
+}

@@ -1,0 +1,89 @@
+//go:build linux
+
+package supervisor
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// checkpoint is what the chief was asked to save. Each request of the driver gets
+// exactly one answer: the chief's, or the supervisor's if the chief cannot answer.
+type checkpoint struct {
+	loop     *loop
+	sessions *sessions
+	record   *record
+
+	chief   *task                   // that the fields below are about; nil: none was asked
+	request int                     // number of the last request
+	asked   bool                    // the chief was asked
+	answer  *cluster.ControlMessage // its answer; nil: it has not answered
+}
+
+// ask asks the chief to save, once for each request. chief is nil if it does not
+// run on this host.
+func (c *checkpoint) ask(chief *task, m protocol.Checkpoint) {
+	if chief != nil && (c.chief != chief || c.request != m.Request) {
+		c.chief, c.request, c.asked, c.answer = chief, m.Request, false, nil
+	}
+	switch {
+	case c.record.ending(): // the verdict says all
+	case chief == nil || chief.running == nil:
+		c.refuse(m, fmt.Sprintf("%s does not run on this host", cluster.Chief))
+	case c.answer != nil:
+		c.sessions.tell(chief.said(*c.answer))
+	case c.asked: // the answer is coming
+	case chief.exit != nil:
+		c.refuse(m, fmt.Sprintf("%s has ended", chief.Task))
+	case !chief.report.native:
+		c.refuse(m, "the program does not know of checkpoints (it has not said hello)")
+	default:
+		c.asked = true
+		c.send(chief, m)
+	}
+}
+
+func (c *checkpoint) send(chief *task, m protocol.Checkpoint) {
+	ask := cluster.ControlMessage{Kind: cluster.Checkpoint, Request: m.Request}
+	if m.Hold != nil {
+		ask.Hold, ask.Workers, ask.Leaving = true, m.Hold.Workers, strings.Join(m.Hold.Leaving, " ")
+	}
+	chief.send(ask, func(err error) {
+		c.loop.later(func() {
+			c.answered(chief, cluster.ControlMessage{Kind: cluster.Checkpoint, Request: m.Request, Cause: err.Error()})
+		})
+	})
+}
+
+// resume lets a chief that holds its steps go on. If the chief does not read that,
+// its heartbeats show it.
+func (c *checkpoint) resume(chief *task, request int) {
+	if chief == nil || !chief.alive() || !chief.report.native {
+		return
+	}
+	chief.send(cluster.ControlMessage{Kind: cluster.Resume, Request: request}, nil)
+}
+
+// answered passes on the first answer to the last request. A task that saves on
+// its own reports that too, and nobody has asked for it.
+func (c *checkpoint) answered(t *task, m cluster.ControlMessage) {
+	if c.chief != t || !c.asked || c.answer != nil || c.request != m.Request {
+		return
+	}
+	c.answer = &m
+	c.sessions.tell(t.said(m))
+}
+
+// ended answers for a task that has ended without an answer.
+func (c *checkpoint) ended(t *task) {
+	c.answered(t, cluster.ControlMessage{Kind: cluster.Checkpoint, Request: c.request, Cause: fmt.Sprintf("%s ended before it had saved", t.Task)})
+}
+
+// refuse answers for a chief that cannot.
+func (c *checkpoint) refuse(m protocol.Checkpoint, cause string) {
+	c.sessions.tell(protocol.Message{Said: &protocol.Said{Task: cluster.Chief, Generation: c.record.generation,
+		Message: cluster.ControlMessage{Kind: cluster.Checkpoint, Request: m.Request, Cause: cause}}})
+}

@@ -1,0 +1,113 @@
+//go:build linux
+
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/plx-run/plx/launcher/agent/sockets"
+	"github.com/plx-run/plx/launcher/driver"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// driving runs the driver of a detached job in the agent of the chief's host.
+type driving struct {
+	host     *host
+	loop     *loop
+	record   *record
+	shutdown *shutdown
+	done     chan struct{} // closed when the driver has returned; nil: it was not started
+}
+
+// start makes this agent the driver of its job: it dials itself and the other
+// agents, and runs the job to its verdict.
+func (d *driving) start(m protocol.Drive) {
+	if d.done != nil || d.record.ending() {
+		return
+	}
+	d.done = make(chan struct{})
+	d.record.drives(protocol.Idle)
+	hosts := make([]driver.Host, len(m.Peers))
+	for i, peer := range m.Peers {
+		hosts[i] = d.reach(peer)
+	}
+	opts := driver.Options{
+		Lease:    d.host.spec.Lease,
+		Observer: d,
+		Join: func(index int, j protocol.Joining) driver.Host {
+			return d.reach(protocol.Peer{Index: index, Host: j.Host, Addr: j.Addr})
+		},
+	}
+	go func() {
+		defer close(d.done)
+		v, err := driver.Run(context.Background(), m.Plan, hosts, opts)
+		d.loop.do(func() { d.returned(v, err) })
+	}()
+}
+
+// returned ends this host's part. If the job has a verdict, the driver has asked for
+// that before.
+func (d *driving) returned(v protocol.Verdict, err error) {
+	if err != nil {
+		d.host.log.Printf("conduct the job: %v", err)
+	}
+	if v.Reason == "" {
+		v = d.host.failed(fmt.Sprintf("conduct the job: %v", err))
+	}
+	d.shutdown.end(v, d.host.spec.Grace, "the job's driver failed")
+}
+
+// wait waits, bounded, for the driver to end the job on the other hosts.
+func (d *driving) wait(limit time.Duration) {
+	if d.done != nil {
+		within(limit, d.done)
+	}
+}
+
+// Entered records the phase of the job.
+func (d *driving) Entered(p protocol.Phase) { d.loop.do(func() { d.record.drives(p) }) }
+
+// Noted writes a line of the driver's to the agent's log.
+func (d *driving) Noted(line string) { d.host.log.Print(line) }
+
+// Laid records where the tasks of a new generation run.
+func (d *driving) Laid(generation int, hosts []protocol.HostPlan) {
+	d.loop.do(func() { d.record.lay(protocol.Layout{Generation: generation, Hosts: hosts}) })
+}
+
+// reach returns how the driver reaches the agent of peer from here.
+func (d *driving) reach(peer protocol.Peer) driver.Host {
+	return driver.Host{Name: peer.Host, Agent: peerDialer{peer: peer, self: d.host.identity(), socket: d.record.first.Socket}}
+}
+
+// peerDialer connects to the agent of a peer: over the local socket if that is this
+// agent itself, else over TCP.
+type peerDialer struct {
+	peer   protocol.Peer
+	self   sockets.Identity
+	socket string
+}
+
+// Dial connects to the agent.
+func (p peerDialer) Dial(ctx context.Context) (*protocol.Conn, error) {
+	var conn net.Conn
+	var err error
+	if p.peer.Index == p.self.HostIndex {
+		conn, err = sockets.DialLocal(ctx, p.socket)
+	} else {
+		conn, err = p.self.Dial(ctx, p.peer)
+	}
+	if errors.Is(err, unix.ECONNREFUSED) { // the host answers and has no agent any more
+		err = fmt.Errorf("%w: %w", driver.ErrNoAgent, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return sockets.Open(ctx, conn)
+}

@@ -1,0 +1,136 @@
+//go:build linux
+
+package supervisor
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// generation prepares the tasks of one generation after the other and starts them.
+type generation struct {
+	host     *host
+	loop     *loop
+	sessions *sessions
+	record   *record
+	tasks    *tasks
+	noData   error // why the agent cannot serve on the data network; nil: it can
+
+	layout    protocol.Prepare   // the tasks that were prepared last, or are being prepared
+	prepared  *protocol.Prepared // the answer when they were prepared
+	preparing bool
+	next      *protocol.Prepare // a request that came meanwhile; nil: none
+}
+
+// prepare ends what is left of the generation before and opens the sockets of the
+// next one. Asked again for the same generation, it answers the same. It refuses a
+// generation that is over.
+func (g *generation) prepare(m protocol.Prepare) {
+	switch {
+	case g.record.ending():
+		return // no answer is wanted
+	case m.Generation < g.record.least:
+		g.answer(failedPrepare(m, fmt.Errorf("generation %d is over, the next one here is %d", m.Generation, g.record.least)))
+		return
+	case g.preparing:
+		g.next = &m
+		return
+	case g.record.phase == protocol.Ready && g.prepared.Generation == m.Generation:
+		g.answer(g.prepared)
+		return
+	}
+	g.preparing, g.layout = true, m
+	g.record.prepare(m.Generation)
+	g.tasks.clear("the generation before", func(err error) {
+		if err != nil {
+			g.sessions.notice(fmt.Sprintf("close the logs: %v", err))
+		}
+		g.open(m, g.tasks.retire())
+	})
+}
+
+// open opens the sockets of a generation in the background, unless there is an
+// obstacle.
+func (g *generation) open(m protocol.Prepare, obstacle error) {
+	g.loop.background(func() {
+		tasks, answer := g.openSockets(m, obstacle)
+		g.loop.do(func() { g.ready(tasks, answer) })
+	})
+}
+
+// openSockets makes the tasks of a generation, each with its folder and two ports.
+func (g *generation) openSockets(m protocol.Prepare, err error) (map[cluster.Task]*task, *protocol.Prepared) {
+	if err == nil && len(m.Tasks) > 0 {
+		err = g.noData
+	}
+	if err == nil {
+		err = g.host.folder.Furnish(context.Background(), m.Tasks, g.host.spec.Archives)
+	}
+	answer := &protocol.Prepared{Generation: m.Generation, Open: map[cluster.Task]string{}, Reserved: map[cluster.Task]string{}}
+	tasks := map[cluster.Task]*task{}
+	for _, spec := range m.Tasks {
+		if err != nil {
+			break
+		}
+		var t *task
+		if t, err = newTask(spec, m.Generation, g.host.place()); err == nil {
+			tasks[spec.Task] = t
+			answer.Open[spec.Task], answer.Reserved[spec.Task] = t.open.Addr, t.reserved.Addr
+		}
+	}
+	if err == nil {
+		return tasks, answer
+	}
+	for _, t := range tasks {
+		t.closeSockets()
+	}
+	return nil, failedPrepare(m, err)
+}
+
+func failedPrepare(m protocol.Prepare, err error) *protocol.Prepared {
+	return &protocol.Prepared{Generation: m.Generation, Error: err.Error()}
+}
+
+// ready takes the tasks of a generation and answers the driver.
+func (g *generation) ready(tasks map[cluster.Task]*task, answer *protocol.Prepared) {
+	g.preparing = false
+	if answer.Error == "" {
+		g.prepared = answer
+		g.tasks.replace(tasks)
+		g.record.ready(answer.Generation)
+	}
+	g.answer(answer)
+	if next := g.next; next != nil {
+		g.next = nil
+		g.prepare(*next)
+	}
+}
+
+func (g *generation) answer(p *protocol.Prepared) {
+	g.sessions.tell(protocol.Message{Prepared: p})
+}
+
+// start starts every task of the prepared generation. Asked again, it answers the
+// same.
+func (g *generation) start(m protocol.Start) {
+	switch {
+	case g.record.ending():
+		return
+	case g.record.phase == protocol.Running && g.record.generation == m.Generation:
+		// The first answer was lost with its connection.
+	case g.record.phase == protocol.Ready && g.record.generation == m.Generation:
+		g.record.start()
+		g.tasks.start(g.layout, m)
+	default:
+		g.sessions.notice(fmt.Sprintf("asked to start generation %d, but is %s at generation %d", m.Generation, g.record.phase, g.record.generation))
+		return
+	}
+	g.sessions.tell(g.tasks.started())
+}
+
+// spare reports whether this host has no task in the present generation: the job
+// goes on without it, or it waits for the next generation.
+func (g *generation) spare() bool { return g.record.least > 0 && len(g.layout.Tasks) == 0 }

@@ -1,0 +1,87 @@
+//go:build linux
+
+package supervisor
+
+import (
+	"sync"
+	"time"
+)
+
+// loop runs functions one after the other, in the goroutine of supervisor.run.
+type loop struct {
+	calls chan func()    // functions to run
+	quit  chan struct{}  // closed when no more functions are run
+	over  bool           // run is to return
+	work  sync.WaitGroup // background goroutines
+}
+
+func newLoop() *loop { return &loop{calls: make(chan func()), quit: make(chan struct{})} }
+
+// do makes the loop run f. It returns when f has begun, or after the loop has
+// ended. The loop itself must not call it.
+func (l *loop) do(f func()) {
+	select {
+	case l.calls <- f:
+	case <-l.quit:
+	}
+}
+
+// later is do for any caller. It does not wait.
+func (l *loop) later(f func()) { l.background(func() { l.do(f) }) }
+
+// background runs f in a goroutine of its own.
+func (l *loop) background(f func()) { l.work.Go(f) }
+
+// stop makes run return. Only a function that the loop runs calls it.
+func (l *loop) stop() { l.over = true }
+
+// wait waits for the background goroutines, at most d. What is stuck ends with the
+// process.
+func (l *loop) wait(d time.Duration) {
+	idle := make(chan struct{})
+	go func() {
+		defer close(idle)
+		l.work.Wait()
+	}()
+	within(d, idle)
+}
+
+// within waits until done is closed, at most d. It reports whether it was.
+func within(d time.Duration, done <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+	}
+	select { // both may have been ready
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
+// alarm calls a function once, at the earliest of the times that it was set to.
+type alarm struct {
+	at    time.Time
+	timer *time.Timer // nil: never set
+}
+
+func (a *alarm) set(d time.Duration, f func()) {
+	at := time.Now().Add(d)
+	if a.timer != nil {
+		if at.After(a.at) {
+			return
+		}
+		a.timer.Stop()
+	}
+	a.at, a.timer = at, time.AfterFunc(d, f)
+}
+
+func (a *alarm) stop() {
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+}

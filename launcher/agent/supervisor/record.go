@@ -1,0 +1,174 @@
+//go:build linux
+
+package supervisor
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/plx-run/plx/launcher/agent/jobfolder"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// record is what is known of this host's part of the job. It goes to state.json
+// and to visitors.
+type record struct {
+	first      protocol.State // what does not change
+	phase      protocol.Phase
+	generation int               // that was prepared last
+	least      int               // generations before this one are over
+	unkillable []int             // pids of processes that outlived SIGKILL
+	verdict    *protocol.Verdict // how the job has ended; nil: it has not
+
+	jobPhase protocol.Phase   // of the job whose driver runs in this process; "": none does
+	laid     *protocol.Layout // where that driver has laid the tasks; nil: as the launcher has
+
+	saver   *saver
+	changed bool      // state.json and visitors do not know the latest change
+	stepped bool      // they do not know the latest steps
+	shown   time.Time // when visitors were last sent the state; zero means never
+	saved   time.Time // when state.json was last written; zero means never
+}
+
+// Bounds on how often a state of which only steps have changed goes out.
+const (
+	showEvery = time.Second      // to visitors
+	saveEvery = 10 * time.Second // to state.json
+)
+
+func newRecord(first protocol.State, saver *saver) *record {
+	return &record{first: first, phase: first.Phase, least: first.Least, saver: saver}
+}
+
+// touch says that a task's state has changed.
+func (r *record) touch() { r.changed = true }
+
+// step says that a task's step has changed.
+func (r *record) step() { r.stepped = true }
+
+// ending reports whether this host's part of the job ends or has ended.
+func (r *record) ending() bool { return r.phase == protocol.Stopping || r.phase == protocol.Over }
+
+// enter changes the phase. A part that ends is not prepared or started any more.
+func (r *record) enter(p protocol.Phase) {
+	if r.ending() && p != protocol.Over {
+		return
+	}
+	r.phase = p
+	r.changed = true
+}
+
+// prepare notes that a generation is being prepared: those before it are over.
+func (r *record) prepare(generation int) {
+	r.least = generation
+	r.enter(protocol.Idle)
+}
+
+// ready notes that the sockets of a generation are open.
+func (r *record) ready(generation int) {
+	r.generation = generation
+	r.enter(protocol.Ready)
+}
+
+// start notes that the tasks of the generation are being started. It cannot be
+// prepared again.
+func (r *record) start() {
+	r.least = r.generation + 1
+	r.enter(protocol.Running)
+}
+
+// unkilled notes the pids of processes that outlived SIGKILL.
+func (r *record) unkilled(pids []int) {
+	r.unkillable = pids
+	r.changed = true
+}
+
+// drives notes the phase of the job whose driver runs in this process.
+func (r *record) drives(p protocol.Phase) {
+	r.jobPhase = p
+	r.changed = true
+}
+
+// lay notes where that driver has laid the tasks.
+func (r *record) lay(l protocol.Layout) {
+	r.laid = &l
+	r.changed = true
+}
+
+// conclude notes how the job has ended.
+func (r *record) conclude(v protocol.Verdict) {
+	r.verdict = &v
+	r.enter(protocol.Over)
+}
+
+// snapshot returns the state, with that of the tasks.
+func (r *record) snapshot(tasks map[string]*protocol.TaskNow) protocol.State {
+	s := r.first
+	s.Phase, s.Generation, s.Least = r.phase, r.generation, r.least
+	s.Unkillable, s.Verdict = r.unkillable, r.verdict
+	s.JobPhase, s.Laid = r.jobPhase, r.laid
+	s.Tasks = tasks
+	return s
+}
+
+// due reports whether the state is to be published.
+func (r *record) due(now time.Time) bool {
+	return r.changed || r.stepped && now.Sub(r.shown) >= showEvery
+}
+
+// publish writes a snapshot to state.json, unless only steps have changed and it
+// was written lately. The caller shows it to visitors.
+func (r *record) publish(snapshot protocol.State, now time.Time) {
+	if r.changed || now.Sub(r.saved) >= saveEvery {
+		r.saver.save(snapshot)
+		r.saved = now
+	}
+	r.changed, r.stepped, r.shown = false, false, now
+}
+
+// saver writes states in the background, so that a file system that hangs delays
+// neither lease nor tasks. A newer state replaces one that waits.
+type saver struct {
+	next chan protocol.State // the state that waits
+	done chan struct{}       // closed after the last one was written
+	mu   sync.Mutex
+	err  error // of the last write
+}
+
+func newSaver(f jobfolder.Folder) *saver {
+	s := &saver{next: make(chan protocol.State, 1), done: make(chan struct{})}
+	go s.run(f)
+	return s
+}
+
+func (s *saver) run(f jobfolder.Folder) {
+	defer close(s.done)
+	for state := range s.next {
+		err := f.WriteState(state)
+		s.mu.Lock()
+		s.err = err
+		s.mu.Unlock()
+	}
+}
+
+// save queues a state, which must not be changed any more. One goroutine calls it.
+func (s *saver) save(state protocol.State) {
+	select {
+	case <-s.next:
+	default:
+	}
+	s.next <- state
+}
+
+// close waits until the last state is written, at most d, and returns the error of
+// that write.
+func (s *saver) close(d time.Duration) error {
+	close(s.next)
+	if !within(d, s.done) {
+		return errors.New("the disk did not take the agent's state in time")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}

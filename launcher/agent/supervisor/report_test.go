@@ -1,0 +1,106 @@
+//go:build linux
+
+package supervisor
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+func TestReportOfATask(t *testing.T) {
+	var r report
+	for _, m := range []cluster.ControlMessage{
+		{Kind: cluster.Hello, Version: cluster.ControlVersion},
+		{Kind: cluster.Heartbeat, Step: 7, From: 5},
+		{Kind: cluster.Heartbeat, Step: 6, From: 5}, // overtaken
+		{Kind: cluster.Checkpoint, Step: 9},
+		{Kind: cluster.Heartbeat},
+	} {
+		r.hear(m)
+	}
+	if !r.native || r.step != 9 || r.progress == nil || r.progress.Step != 6 || r.cause != "" || r.finished {
+		t.Errorf("%+v", r)
+	}
+	r.hear(cluster.ControlMessage{Kind: cluster.Failed, Step: 10, Cause: "broken", Peer: "worker:1 on gpu02"})
+	r.hear(cluster.ControlMessage{Kind: "from a later version", Step: 99})
+	if r.step != 10 || r.failed == nil || r.cause != "broken" || r.lostPeer != "worker:1 on gpu02" {
+		t.Errorf("after it failed: %+v", r)
+	}
+	r.hear(cluster.ControlMessage{Kind: cluster.Hello, Version: cluster.ControlVersion + 1})
+	if !strings.Contains(r.cause, "build both from one release") {
+		t.Errorf("cause of another version: %q", r.cause)
+	}
+}
+
+// A heartbeat a second is passed on, and that of the first step of a generation.
+func TestHeartbeatsThatArePassedOn(t *testing.T) {
+	var r report
+	for i, test := range []struct {
+		step int64
+		want bool
+	}{{5, true}, {5, false}, {6, true}, {7, false}} {
+		r.hear(cluster.ControlMessage{Kind: cluster.Heartbeat, Step: test.step, From: 5})
+		if got := r.passOn(); got != test.want {
+			t.Errorf("heartbeat %d of step %d is passed on: %v", i, test.step, got)
+		}
+	}
+}
+
+func TestSilenceIsCountedInBeats(t *testing.T) {
+	var r report
+	for range 3 {
+		if r.froze(3 * beat) {
+			t.Fatal("frozen too early")
+		}
+	}
+	r.hear(cluster.ControlMessage{Kind: cluster.Heartbeat})
+	for i := range 4 {
+		if got := r.froze(3 * beat); got != (i == 3) {
+			t.Errorf("frozen after beat %d: %v", i, got)
+		}
+	}
+	if !strings.Contains(r.cause, "no heartbeat for 3s") {
+		t.Errorf("cause %q", r.cause)
+	}
+}
+
+// What ends is neither prepared nor started again.
+func TestAnEndIsFinal(t *testing.T) {
+	r := newRecord(protocol.State{Phase: protocol.Idle, Least: 2}, nil)
+	r.prepare(3)
+	r.ready(3)
+	if s := r.snapshot(nil); s.Phase != protocol.Ready || s.Generation != 3 || s.Least != 3 {
+		t.Errorf("prepared: %+v", s)
+	}
+	r.enter(protocol.Stopping)
+	r.ready(4)
+	r.start()
+	if !r.ending() || r.phase != protocol.Stopping {
+		t.Errorf("phase %s after the end had begun", r.phase)
+	}
+	r.conclude(protocol.Verdict{Code: 3})
+	if s := r.snapshot(nil); s.Phase != protocol.Over || s.Verdict.Code != 3 {
+		t.Errorf("concluded: %+v", s)
+	}
+}
+
+func TestStepsGoOutOnceASecond(t *testing.T) {
+	r := newRecord(protocol.State{}, nil)
+	now := time.Now()
+	r.shown = now
+	r.step()
+	if r.due(now.Add(showEvery - 1)) {
+		t.Error("steps are published too early")
+	}
+	if !r.due(now.Add(showEvery)) {
+		t.Error("steps are not published")
+	}
+	r.touch()
+	if !r.due(now) {
+		t.Error("a change waits")
+	}
+}

@@ -1,0 +1,123 @@
+//go:build linux
+
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/plx-run/plx/launcher/agent/lease"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// shutdown ends this host's part of the job: the tasks are told to end, killed after
+// a grace, and the verdict is recorded. The driver asks for it; so do the host, a
+// lost watchdog and a lease that has run out.
+type shutdown struct {
+	host       *host
+	loop       *loop
+	sessions   *sessions
+	record     *record
+	tasks      *tasks
+	generation *generation
+
+	lease   *lease.Lease
+	expired bool // the tasks were told to end because of the lease
+
+	verdict  *protocol.Verdict // how the job ends; nil: it does not
+	kill     alarm             // the end of the grace
+	overdue  bool              // the grace is over
+	clearing bool              // all tasks are being killed
+}
+
+// end tells all tasks to end and has them killed after the grace. Asked again, it
+// keeps the first verdict, and the shorter grace holds. killed is the cause that a
+// task gives that had to be killed, "" for the usual one.
+func (s *shutdown) end(v protocol.Verdict, grace time.Duration, killed string) {
+	if s.verdict == nil {
+		s.host.log.Printf("ending: %s", v.Reason)
+		s.verdict = &v
+		s.record.enter(protocol.Stopping)
+	} else {
+		killed = "" // the first cause holds
+	}
+	s.tasks.end(grace, killed)
+	if grace <= 0 {
+		s.overdue = true
+	}
+	s.kill.set(grace, func() { s.loop.do(func() { s.overdue = true }) })
+}
+
+// advance kills all descendants once every task has ended, or the grace has. The
+// loop calls it after every function that it runs.
+func (s *shutdown) advance() {
+	if s.verdict == nil || s.clearing || s.generation.preparing || s.tasks.alive() && !s.overdue {
+		return
+	}
+	s.clearing = true
+	s.tasks.clear("the job", s.conclude)
+}
+
+// conclude records the verdict and ends the loop. err is that of closing the logs.
+func (s *shutdown) conclude(err error) {
+	if err != nil {
+		s.sessions.notice(fmt.Sprintf("close the logs: %v", err))
+	}
+	if _, err := os.Stat(s.host.folder.Logs()); errors.Is(err, os.ErrNotExist) {
+		s.sessions.notice(fmt.Sprintf("the job's folder %s was removed while it ran: its logs are incomplete", s.host.folder))
+	}
+	if err := s.host.folder.RemoveSecret(); err != nil {
+		s.sessions.notice(fmt.Sprintf("delete the job's secret: %v", err))
+	}
+	s.record.conclude(*s.verdict)
+	state := s.record.snapshot(s.tasks.now())
+	s.sessions.tell(protocol.Message{State: &state})
+	s.loop.stop()
+}
+
+// checkLease ends this host's part if the driver was not heard for the lease.
+func (s *shutdown) checkLease() {
+	grace, over := s.lease.Left()
+	if !over || s.expired {
+		return
+	}
+	s.expired = true
+	who := "the launcher"
+	if s.host.spec.Detached {
+		who = "the host that conducts the job"
+	}
+	s.end(s.host.failed(fmt.Sprintf("%s was not heard for %s", who, s.host.spec.Lease)), grace, who+" was not heard")
+}
+
+// renew keeps the lease, unless it has run out. A renewal that was sent in time can
+// be read too late, as on a host that was frozen; the driver has given this host up
+// meanwhile.
+func (s *shutdown) renew(m protocol.Renew) {
+	s.checkLease()
+	if _, over := s.lease.Left(); !over {
+		s.lease.Renew(m.Clock, m.Sent)
+	}
+}
+
+// watchdogLost ends everything at once: if this process were killed now, nobody
+// would kill the tasks.
+func (s *shutdown) watchdogLost() {
+	if !s.clearing {
+		s.endHere("the agent's watchdog was killed", 0, "the agent's watchdog was killed")
+	}
+}
+
+// terminated ends this host's part because the host asks for it, as when it shuts
+// down.
+func (s *shutdown) terminated(sig os.Signal) {
+	s.endHere(fmt.Sprintf("the agent was told to end: %v", sig), min(s.host.spec.Grace, 5*time.Second), "the host told the agent to end")
+}
+
+// endHere ends this host's part and tells the driver, which has not asked for it,
+// why.
+func (s *shutdown) endHere(reason string, grace time.Duration, killed string) {
+	s.sessions.notice(reason)
+	s.end(s.host.failed(reason), grace, killed)
+}

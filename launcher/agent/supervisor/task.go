@@ -1,0 +1,176 @@
+//go:build linux
+
+package supervisor
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/plx-run/plx/launcher/agent/program"
+	"github.com/plx-run/plx/launcher/agent/sockets"
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// task is one task of the host in one generation.
+type task struct {
+	protocol.TaskSpec
+	generation     int
+	open, reserved *sockets.Socket // the port that it serves on, and one for a foreign program
+	*running                       // its process; nil until it is started
+
+	report report         // what it said
+	reaped bool           // its process has ended; its output may still come
+	exit   *protocol.Exit // its end; nil until all about that is known
+	over   chan struct{}  // closed when exit is set after it was started
+
+	told, termed, killing bool  // it was told to end, sent SIGTERM, is being killed
+	term, kill            alarm // when the latter two are to be done
+}
+
+// newTask opens the sockets of a task.
+func newTask(spec protocol.TaskSpec, generation int, place sockets.Place) (*task, error) {
+	t := &task{TaskSpec: spec, generation: generation, over: make(chan struct{})}
+	var err error
+	if t.open, err = place.Open(true); err == nil {
+		t.reserved, err = place.Open(false)
+	}
+	if err != nil {
+		t.closeSockets()
+		return nil, err
+	}
+	return t, nil
+}
+
+// closeSockets gives the task's ports up.
+func (t *task) closeSockets() {
+	for _, s := range []*sockets.Socket{t.open, t.reserved} {
+		if s != nil {
+			s.Close()
+		}
+	}
+}
+
+// alive reports whether the task's process runs.
+func (t *task) alive() bool { return t.running != nil && !t.reaped }
+
+// settled reports whether the task was not started, or has ended and all about it
+// is known.
+func (t *task) settled() bool { return t.running == nil || t.exit != nil }
+
+// now is what State says of the task.
+func (t *task) now() *protocol.TaskNow {
+	now := protocol.TaskNow{Native: t.report.native, ToleratesLoss: t.report.tolerates, Step: t.report.step,
+		Word: t.report.progress, Failed: t.report.failed, Exit: t.exit}
+	if t.running != nil {
+		now.PID = t.child.PID
+	}
+	return &now
+}
+
+// started takes the process of the task.
+func (t *task) started(r *running) { t.running = r }
+
+// refused records that the task could not be started.
+func (t *task) refused(err error) {
+	t.closeSockets()
+	t.exit = &protocol.Exit{Task: t.Task, Generation: t.generation, Code: program.ExitCode(err), Told: t.told, Cause: err.Error(), Time: time.Now()}
+}
+
+// said is the message that passes m on to the driver.
+func (t *task) said(m cluster.ControlMessage) protocol.Message {
+	return protocol.Message{Said: &protocol.Said{Task: t.Task, Generation: t.generation, Message: m}}
+}
+
+// hear notes a message of the task.
+func (t *task) hear(m cluster.ControlMessage) {
+	t.report.hear(m)
+	if m.Kind != cluster.Hello {
+		return
+	}
+	if m.Version != cluster.ControlVersion {
+		t.control.Close() // the task fails when it sees that
+	}
+	if t.told {
+		t.sendStop() // before, it was told by a signal only
+	}
+}
+
+// froze counts a beat of the supervisor. It reports whether the task is native and
+// has sent no message for longer than limit.
+func (t *task) froze(limit time.Duration) bool {
+	if !t.alive() || !t.report.native || t.report.finished || t.told || t.killing {
+		return false
+	}
+	return t.report.froze(limit)
+}
+
+// tellToEnd asks the task to end. A foreign task gets SIGTERM. A native one is told on
+// the control channel, and terminate is called after half of the grace.
+func (t *task) tellToEnd(grace time.Duration, terminate func()) {
+	first := !t.told
+	t.told = true
+	if !t.report.native {
+		t.terminate()
+		return
+	}
+	t.term.set(grace/2, terminate)
+	if first {
+		t.sendStop()
+	}
+}
+
+// sendStop tells the task to end. A task that does not read it gets a signal later.
+func (t *task) sendStop() {
+	t.send(cluster.ControlMessage{Kind: cluster.Stop}, nil)
+}
+
+// terminate sends SIGTERM, once: many programs take a second one to mean "at once".
+func (t *task) terminate() {
+	if t.alive() && !t.termed {
+		t.termed = true
+		t.child.SignalGroup(unix.SIGTERM, unix.SIGCONT)
+	}
+}
+
+// killIn calls kill after the grace, or earlier if that was set before.
+func (t *task) killIn(grace time.Duration, kill func()) { t.kill.set(grace, kill) }
+
+// startKilling notes that the task is being killed. It reports whether it was not.
+func (t *task) startKilling() bool {
+	if t.killing {
+		return false
+	}
+	t.killing = t.alive()
+	return true
+}
+
+// reap notes that the process has ended.
+func (t *task) reap() { t.reaped = true }
+
+// end records the end of the task. killed is the cause if the task had to be killed
+// and nobody said why.
+func (t *task) end(killed string) *protocol.Exit {
+	t.term.stop()
+	t.kill.stop()
+	t.closeSockets()
+	t.control.Close() // whatever holds the other end, the task is gone
+	e := &protocol.Exit{
+		Task: t.Task, Generation: t.generation, Started: true,
+		Native: t.report.native, Finished: t.report.finished, Told: t.told,
+		Cause: t.report.cause, LostPeer: t.report.lostPeer, Tail: t.outs[1].lastLines(), Time: time.Now(),
+	}
+	if e.Cause == "" && t.killing {
+		e.Cause = killed
+	}
+	status := t.child.Status()
+	e.Code = status.ExitStatus()
+	if status.Signaled() {
+		e.Signal = int(status.Signal())
+		e.Code = 128 + e.Signal
+	}
+	t.exit = e
+	close(t.over)
+	return e
+}

@@ -1,0 +1,301 @@
+//go:build linux
+
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/plx-run/plx/launcher/agent/process"
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// tasks are the tasks of the generation that was prepared last. They are started,
+// heard and ended here.
+type tasks struct {
+	host       *host
+	loop       *loop
+	sessions   *sessions
+	record     *record
+	checkpoint *checkpoint
+
+	all    map[cluster.Task]*task
+	killed string // the cause that the Exit of a killed task gives if nobody said why
+}
+
+// replace takes the tasks of the next generation.
+func (ts *tasks) replace(all map[cluster.Task]*task) { ts.all = all }
+
+// launched returns the tasks whose process was started.
+func (ts *tasks) launched() []*task {
+	var started []*task
+	for _, t := range ts.all {
+		if t.running != nil {
+			started = append(started, t)
+		}
+	}
+	return started
+}
+
+// alive reports whether a task's process runs.
+func (ts *tasks) alive() bool {
+	for _, t := range ts.all {
+		if t.alive() {
+			return true
+		}
+	}
+	return false
+}
+
+// now is what State says of the tasks.
+func (ts *tasks) now() map[string]*protocol.TaskNow {
+	all := make(map[string]*protocol.TaskNow, len(ts.all))
+	for name, t := range ts.all {
+		all[name.String()] = t.now()
+	}
+	return all
+}
+
+// started is the message that all tasks of the generation were started, or have an
+// Exit.
+func (ts *tasks) started() protocol.Message {
+	pids := map[cluster.Task]int{}
+	for _, t := range ts.launched() {
+		pids[t.Task] = t.child.PID
+	}
+	return protocol.Message{Started: &protocol.Started{Generation: ts.record.generation, PIDs: pids}}
+}
+
+// start starts the tasks of layout. A task that cannot be started has an Exit at
+// once.
+func (ts *tasks) start(layout protocol.Prepare, m protocol.Start) {
+	tell := func(text string) { ts.loop.do(func() { ts.sessions.notice(text) }) }
+	for _, spec := range layout.Tasks {
+		t := ts.all[spec.Task]
+		r, err := launch{host: ts.host, task: t, layout: layout, start: m, tell: tell}.run()
+		if err != nil {
+			t.refused(err)
+			ts.sessions.tell(protocol.Message{Exited: t.exit})
+			continue
+		}
+		t.started(r)
+		ts.follow(t)
+	}
+}
+
+// drain bounds the wait for the output of a task that has ended.
+const drain = 2 * time.Second
+
+// follow watches a task that was started until all about its end is known.
+func (ts *tasks) follow(t *task) {
+	heard := make(chan struct{})
+	for _, o := range t.outs {
+		ts.loop.background(o.run)
+	}
+	ts.loop.background(func() {
+		defer close(heard)
+		ts.listen(t)
+	})
+	ts.loop.background(t.write)
+	ts.loop.background(func() {
+		<-t.child.Done()
+		ts.loop.do(func() { ts.reaped(t) })
+		deadline := time.Now().Add(drain)
+		within(time.Until(deadline), heard)
+		quiet := within(time.Until(deadline), t.outs[0].done)
+		quiet = within(time.Until(deadline), t.outs[1].done) && quiet
+		ts.loop.do(func() { ts.exited(t, quiet) })
+	})
+}
+
+// listen reads the task's control channel until it is closed.
+func (ts *tasks) listen(t *task) {
+	for {
+		m, err := t.control.Receive()
+		if err != nil {
+			return // closed by the task's end or by us; the Exit tells the rest
+		}
+		ts.loop.do(func() { ts.hear(t, m) })
+	}
+}
+
+// hear takes a message of a task and passes on what concerns the driver.
+func (ts *tasks) hear(t *task, m cluster.ControlMessage) {
+	if t.exit != nil {
+		return
+	}
+	t.hear(m)
+	switch m.Kind {
+	case cluster.Heartbeat:
+		ts.record.step()
+		if !t.report.passOn() {
+			return
+		}
+	case cluster.Checkpoint:
+		ts.record.step()
+		ts.checkpoint.answered(t, m)
+		return
+	case cluster.Hello, cluster.Failed, cluster.ToleratesLoss:
+		ts.record.touch()
+	case cluster.Finished:
+	default:
+		ts.host.log.Printf("%s said %q, which is unknown", t.Task, m.Kind)
+		return
+	}
+	ts.sessions.tell(t.said(m))
+}
+
+// killFrozen is called once a beat. It kills tasks whose heartbeats have stopped for
+// longer than Spec.Freeze. It counts beats, so a host that was suspended with its tasks
+// kills none. The driver is told first, in case the task cannot be killed.
+func (ts *tasks) killFrozen() {
+	if ts.host.spec.Freeze <= 0 {
+		return
+	}
+	for _, t := range ts.all {
+		if t.froze(ts.host.spec.Freeze) {
+			ts.sessions.tell(t.said(cluster.ControlMessage{Kind: cluster.Failed, Cause: t.report.cause}))
+			ts.kill(t)
+		}
+	}
+}
+
+// reaped takes the end of a task's process. If the task alone was told to end, what
+// it has left is killed; at the end of all tasks shutdown does that.
+func (ts *tasks) reaped(t *task) {
+	t.reap()
+	if t.told && !ts.record.ending() {
+		ts.kill(t)
+	}
+}
+
+// exited reports the end of a task. It is called when all output was read, or, with
+// quiet false, after drain.
+func (ts *tasks) exited(t *task, quiet bool) {
+	exit := t.end(ts.killed)
+	ts.record.touch()
+	ts.checkpoint.ended(t)
+	if !quiet {
+		ts.sessions.notice(fmt.Sprintf("%s has ended, but a process that it started still holds its output open", t.Task))
+	}
+	ts.sessions.tell(protocol.Message{Exited: exit})
+}
+
+// stop tells tasks to end and kills them after the grace.
+func (ts *tasks) stop(m protocol.Stop) {
+	if ts.record.ending() {
+		return
+	}
+	names := m.Tasks
+	if len(names) == 0 {
+		for name := range ts.all {
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
+		t := ts.all[name]
+		if t == nil || !t.alive() {
+			continue
+		}
+		t.tellToEnd(m.Grace, ts.unlessExited(t, t.terminate))
+		t.killIn(m.Grace, ts.unlessExited(t, func() { ts.kill(t) }))
+	}
+}
+
+// end tells all tasks to end. killed is the cause of those that have to be killed,
+// "" for the usual one.
+func (ts *tasks) end(grace time.Duration, killed string) {
+	if killed != "" {
+		ts.killed = killed
+	}
+	for _, t := range ts.all {
+		if t.alive() {
+			t.tellToEnd(grace, ts.unlessExited(t, t.terminate))
+		}
+	}
+}
+
+// unlessExited returns a function for a timer: it runs f on the loop unless the task
+// has ended by then.
+func (ts *tasks) unlessExited(t *task, f func()) func() {
+	return func() {
+		ts.loop.do(func() {
+			if t.exit == nil {
+				f()
+			}
+		})
+	}
+}
+
+// kill kills all processes of a task.
+func (ts *tasks) kill(t *task) {
+	if !t.startKilling() {
+		return
+	}
+	mark := process.TaskMark{Job: ts.host.spec.Job, Folder: ts.host.spec.Folder, Task: t.Task, Generation: t.generation}
+	ts.loop.background(func() {
+		list := func() ([]process.Process, error) { return process.OfTask(t.child, mark) }
+		_, left, err := process.Sweep(list, process.KillTime)
+		ts.loop.do(func() { ts.unkillable(t.Task.String(), left, err) })
+	})
+}
+
+// clear kills every descendant of this process in the background. Then it waits
+// until the ends of all tasks are known, closes their spools and calls done on the
+// loop with the error of that. whose says in messages what is cleared.
+func (ts *tasks) clear(whose string, done func(error)) {
+	started := ts.launched()
+	for _, t := range started {
+		t.startKilling()
+	}
+	ts.loop.background(func() {
+		_, left, err := ts.host.children.Clear(process.KillTime)
+		deadline := time.Now().Add(drain + time.Second)
+		for _, t := range started {
+			within(time.Until(deadline), t.over)
+		}
+		closing := closeOutputs(started)
+		ts.loop.do(func() {
+			ts.unkillable(whose, left, err)
+			done(closing)
+		})
+	})
+}
+
+// closeOutputs closes spools. Only processes that could not be killed can still
+// write to them.
+func closeOutputs(all []*task) error {
+	deadline := time.Now().Add(drain)
+	var errs []error
+	for _, t := range all {
+		for _, o := range t.outs {
+			errs = append(errs, o.close(deadline))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// unkillable reports processes that outlived SIGKILL, and the error of listing.
+func (ts *tasks) unkillable(whose string, left []int, err error) {
+	if err != nil {
+		ts.sessions.notice(fmt.Sprintf("list processes: %v", err))
+	}
+	if len(left) > 0 {
+		ts.record.unkilled(left)
+		ts.sessions.notice(fmt.Sprintf("processes %v of %s did not end when killed: stuck in the kernel, or another user's", left, whose))
+	}
+}
+
+// retire gives up the ports of the generation's tasks. It fails if one of them has
+// not ended.
+func (ts *tasks) retire() error {
+	for _, t := range ts.all {
+		if !t.settled() {
+			return fmt.Errorf("%s of generation %d did not end when killed", t.Task, t.generation)
+		}
+		t.closeSockets()
+	}
+	return nil
+}

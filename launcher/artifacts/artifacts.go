@@ -1,0 +1,122 @@
+// Package artifacts makes the files that a launch sends to its hosts: for each
+// platform plx itself as agent and the user's program, and the files of --copy.
+//
+//	set, err := artifacts.Pack(ctx, artifacts.Source{Program: "./train"}, platforms, printer)
+//	if err != nil {
+//		return err
+//	}
+//	defer set.Close()
+//	blobs := set.Blobs(envsync.Platform{OS: "linux", Arch: "arm64"})
+//
+// It sends nothing: package envsync does.
+package artifacts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+
+	"github.com/plx-run/plx/envsync"
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/exit"
+)
+
+// here is the platform of this process.
+var here = envsync.Platform{OS: runtime.GOOS, Arch: runtime.GOARCH}
+
+// Source is what the user wants to send.
+type Source struct {
+	// Program is a local executable, a Go package folder, or the bare name of a
+	// command of the hosts.
+	Program string
+	// Copy lists files and folders of this machine.
+	Copy []string
+}
+
+// Set is what a launch sends. Close must be called.
+type Set struct {
+	agents   map[envsync.Platform]envsync.Blob
+	programs map[envsync.Platform]envsync.Blob // empty if the program is a command of the hosts
+	files    []envsync.Blob                    // archives of Source.Copy
+	scratch  string                            // folder of what was built
+}
+
+// Pack makes the Set of a launch for the given platforms. It builds what is not there
+// yet, and tells the printer.
+func Pack(ctx context.Context, src Source, platforms []envsync.Platform, printer *console.Printer) (s *Set, err error) {
+	scratch, err := os.MkdirTemp("", "plx-build-")
+	if err != nil {
+		return nil, err
+	}
+	s = &Set{agents: map[envsync.Platform]envsync.Blob{}, programs: map[envsync.Platform]envsync.Blob{}, scratch: scratch}
+	defer func() {
+		if err != nil {
+			s.Close() // the first error says more
+		}
+	}()
+	kind, err := KindOf(src.Program)
+	if err != nil {
+		return s, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return s, fmt.Errorf("find plx's own binary: %w", err)
+	}
+	for _, p := range platforms {
+		if s.agents[p], err = s.agent(ctx, self, p); err != nil {
+			return s, err
+		}
+		if kind == OnHost {
+			continue
+		}
+		if s.programs[p], err = s.program(ctx, src.Program, kind, p, printer); err != nil {
+			return s, err
+		}
+	}
+	if len(src.Copy) > 0 {
+		files, err := envsync.ArchiveBlob(src.Copy)
+		if err != nil {
+			return s, exit.Mistake(fmt.Errorf("--copy: %w", err), "")
+		}
+		s.files = append(s.files, files)
+	}
+	return s, nil
+}
+
+// Blobs returns what a host of platform p needs.
+func (s *Set) Blobs(p envsync.Platform) []envsync.Blob {
+	blobs := []envsync.Blob{s.agents[p]}
+	if program, ok := s.programs[p]; ok {
+		blobs = append(blobs, program)
+	}
+	return append(blobs, s.files...)
+}
+
+// Close removes what was built or packed on this machine.
+func (s *Set) Close() error {
+	var errs []error
+	for _, b := range s.files {
+		errs = append(errs, b.Close())
+	}
+	return errors.Join(append(errs, os.RemoveAll(s.scratch))...)
+}
+
+// AgentPath returns the path of the agent binary on a host of platform p, relative to
+// the home.
+func (s *Set) AgentPath(p envsync.Platform) string { return envsync.BlobPath(s.agents[p].Sum) }
+
+// Program returns the program for platform p. False: it is a command of the hosts.
+func (s *Set) Program(p envsync.Platform) (envsync.Blob, bool) {
+	b, ok := s.programs[p]
+	return b, ok
+}
+
+// Archives returns the content hashes of the user's files.
+func (s *Set) Archives() (sums []string) {
+	for _, b := range s.files {
+		sums = append(sums, b.Sum)
+	}
+	return sums
+}

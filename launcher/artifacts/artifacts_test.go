@@ -1,0 +1,234 @@
+package artifacts
+
+import (
+	"context"
+	"debug/elf"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/plx-run/plx/envsync"
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/exit"
+)
+
+// foreign is a platform other than this machine's, and the machine that its
+// programs name.
+func foreign() (envsync.Platform, elf.Machine) {
+	if runtime.GOARCH == "arm64" {
+		return envsync.Platform{OS: "linux", Arch: "amd64"}, elf.EM_X86_64
+	}
+	return envsync.Platform{OS: "linux", Arch: "arm64"}, elf.EM_AARCH64
+}
+
+// raspberry is one that Go has no name for.
+var raspberry = envsync.Platform{OS: "linux", Arch: "armv7l"}
+
+// source makes a folder of a module with a program that compiles in no time. The
+// module bears plx's name, so that the folder passes for plx's source.
+func source(t *testing.T) string {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "go.mod"), "module github.com/plx-run/plx\n\ngo 1.26\n")
+	write(t, filepath.Join(dir, "main.go"), "package main\n\nfunc main() {}\n")
+	write(t, filepath.Join(dir, "tool", "main.go"), "package main\n\nfunc main() { println(1) }\n")
+	return dir
+}
+
+func write(t *testing.T, path, text string) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// sameBlob fails the test unless b is the file at path.
+func sameBlob(t *testing.T, b envsync.Blob, path string) {
+	t.Helper()
+	want, err := envsync.FileBlob(path)
+	if err != nil || b.Sum != want.Sum || b.Mode != 0o700 {
+		t.Errorf("blob %s %s, mode %o; want %s with %s (%v)", b.Name, b.Sum, b.Mode, path, want.Sum, err)
+	}
+}
+
+// machineOf is the processor that the program at path is for.
+func machineOf(t *testing.T, path string) elf.Machine {
+	t.Helper()
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	return f.Machine
+}
+
+// wantError fails the test unless err has this exit status and says all of words,
+// the hint included.
+func wantError(t *testing.T, err error, code int, words ...string) {
+	t.Helper()
+	if exit.Code(err) != code {
+		t.Errorf("%v: status %d, want %d", err, exit.Code(err), code)
+	}
+	for _, w := range words {
+		if err != nil && !strings.Contains(err.Error()+"\n"+exit.Hint(err), w) {
+			t.Errorf("%v (hint %q) does not say %q", err, exit.Hint(err), w)
+		}
+	}
+}
+
+// The agent for a host of another platform is the release's beside plx, also
+// where the source is at hand.
+func TestAgentOfTheRelease(t *testing.T) {
+	t.Chdir(source(t))
+	folder, c := t.TempDir(), &Set{scratch: t.TempDir()}
+	self := write(t, filepath.Join(folder, "plx"), "this platform's")
+	other, _ := foreign()
+	for _, p := range []envsync.Platform{other, raspberry} {
+		want := write(t, filepath.Join(folder, "plx-linux-"+p.Arch), "of "+p.String())
+		b, err := c.agent(t.Context(), self, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameBlob(t, b, want)
+	}
+	b, err := c.agent(t.Context(), self, here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameBlob(t, b, self)
+}
+
+// Without it the agent is built, wherever in plx's source the user is.
+func TestAgentFromSource(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds plx")
+	}
+	other, machine := foreign()
+	dir := source(t)
+	c := &Set{scratch: t.TempDir()}
+	self := write(t, filepath.Join(t.TempDir(), "plx"), "this platform's")
+	t.Chdir(filepath.Join(dir, "tool"))
+	b, err := c.agent(t.Context(), self, other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	built := filepath.Join(c.scratch, "linux-"+other.Arch, "plx")
+	sameBlob(t, b, built)
+	if got := machineOf(t, built); got != machine {
+		t.Errorf("the agent for %s is for %s", other, got)
+	}
+	_, err = c.agent(t.Context(), self, raspberry)
+	wantError(t, err, exit.CodePlx, "build the agent", "linux/armv7l", "unsupported", "put plx-linux-armv7l of the same release into "+filepath.Dir(self))
+	write(t, filepath.Join(dir, "main.go"), "package main\n\nfunc main() { nonsense }\n")
+	_, err = c.agent(t.Context(), self, other)
+	wantError(t, err, exit.CodePlx, "build the agent", other.String(), "nonsense", "put plx-linux-"+other.Arch)
+}
+
+// Without source there is no agent, and the user is told what to do.
+func TestNoAgent(t *testing.T) {
+	other, _ := foreign()
+	elsewhere := t.TempDir()
+	write(t, filepath.Join(elsewhere, "go.mod"), "module example.org/other\n")
+	write(t, filepath.Join(elsewhere, "main.go"), "package main\n\nfunc main() {}\n")
+	self := write(t, filepath.Join(t.TempDir(), "plx"), "this platform's")
+	c := &Set{scratch: t.TempDir()}
+	for _, dir := range []string{t.TempDir(), elsewhere} {
+		t.Chdir(dir)
+		for _, p := range []envsync.Platform{other, raspberry} {
+			_, err := c.agent(t.Context(), self, p)
+			wantError(t, err, exit.CodePlx, "no agent for "+p.String(), "put plx-linux-"+p.Arch+" of the same release into "+filepath.Dir(self), "source folder")
+		}
+	}
+}
+
+// A package folder is built for the hosts' platform, an executable is sent as it
+// is, and a user's mistake in either has the status of a shell.
+func TestProgramForAnotherPlatform(t *testing.T) {
+	other, machine := foreign()
+	dir, c, v := source(t), &Set{scratch: t.TempDir()}, console.NewPrinter(console.Terminal{Stderr: io.Discard})
+	tool := filepath.Join(dir, "tool")
+	b, err := c.program(t.Context(), tool, GoPackage, other, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	built := filepath.Join(c.scratch, "linux-"+other.Arch, "tool")
+	sameBlob(t, b, built)
+	if got := machineOf(t, built); got != machine || b.Name != "tool" {
+		t.Errorf("program %s for %s is for %s", b.Name, other, got)
+	}
+	script := write(t, filepath.Join(dir, "script"), "#!/bin/sh\n")
+	if b, err = c.program(t.Context(), script, Local, other, v); err != nil {
+		t.Fatal(err)
+	}
+	sameBlob(t, b, script)
+
+	_, err = c.program(t.Context(), tool, GoPackage, raspberry, v)
+	wantError(t, err, 126, tool, "linux/armv7l", "unsupported")
+	write(t, filepath.Join(tool, "main.go"), "package main\n\nfunc main() { nonsense }\n")
+	_, err = c.program(t.Context(), tool, GoPackage, other, v)
+	wantError(t, err, 126, tool, other.String(), "nonsense")
+	write(t, filepath.Join(tool, "main.go"), "package tool\n")
+	_, err = c.program(t.Context(), tool, GoPackage, other, v)
+	wantError(t, err, 126, tool, "package tool")
+}
+
+// Every platform gets its own files, and nothing that was built is left.
+func TestFilesOfTwoPlatforms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds plx")
+	}
+	other, _ := foreign()
+	dir, scratch, v := source(t), t.TempDir(), console.NewPrinter(console.Terminal{Stderr: io.Discard})
+	t.Setenv("TMPDIR", scratch)
+	t.Chdir(dir)
+	c, err := Pack(t.Context(), Source{Program: "./tool", Copy: []string{"go.mod"}}, []envsync.Platform{here, other}, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []envsync.Platform{here, other} {
+		if got := c.Blobs(p); len(got) != 3 || got[0].Sum != c.agents[p].Sum || got[1].Sum != c.programs[p].Sum || got[2].Sum != c.files[0].Sum {
+			t.Errorf("%s gets %+v", p, got)
+		}
+	}
+	if c.agents[here].Sum == c.agents[other].Sum || c.programs[here].Sum == c.programs[other].Sum {
+		t.Errorf("%s and %s get the same files", here, other)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	_, err = Pack(t.Context(), Source{Program: "./tool"}, []envsync.Platform{other, raspberry}, v)
+	wantError(t, err, exit.CodePlx, "linux/armv7l")
+	if left, err := os.ReadDir(scratch); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}
+
+// canceller is the user's terminal: Ctrl-C comes at the first line.
+type canceller context.CancelCauseFunc
+
+func (c canceller) Write(p []byte) (int, error) {
+	c(exit.WithCode(errors.New("interrupted"), 130))
+	return len(p), nil
+}
+
+// An interrupted build is neither a program that is wrong nor an agent that is
+// missing.
+func TestBuildInterrupted(t *testing.T) {
+	dir, c := source(t), &Set{scratch: t.TempDir()}
+	t.Chdir(dir)
+	other, _ := foreign()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	_, err := c.program(ctx, filepath.Join(dir, "tool"), GoPackage, other, console.NewPrinter(console.Terminal{Stderr: canceller(cancel)}))
+	wantError(t, err, 130)
+	if _, err = c.agent(ctx, filepath.Join(dir, "plx"), other); exit.Hint(err) != "" {
+		t.Errorf("interrupted, and advised: %s", exit.Hint(err))
+	}
+	wantError(t, err, 130)
+}

@@ -1,0 +1,45 @@
+package artifacts
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/plx-run/plx/launcher/exit"
+)
+
+func TestKindOf(t *testing.T) {
+	dir := t.TempDir()
+	make := func(name string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("x"), mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for program, want := range map[string]Kind{
+		"python3":                             OnHost,
+		"train-that-is-not-here":              OnHost,
+		make("train", 0o755):                  Local,
+		filepath.Dir(make("pkg/a.go", 0o644)): GoPackage,
+	} {
+		if got, err := KindOf(program); err != nil || got != want {
+			t.Errorf("%s: %v, %v; want %v", program, got, err, want)
+		}
+	}
+	for program, want := range map[string]int{
+		dir + "/none":       127,
+		make("data", 0o644): 126,
+		filepath.Dir(make("empty/README", 0o644)): 126,
+		"/dev/null":                             126,
+		filepath.Join(make("file", 0o755), "x"): 126,
+	} {
+		if _, err := KindOf(program); exit.Code(err) != want || !strings.Contains(err.Error(), program) {
+			t.Errorf("%s: %v (%d); want code %d and its name", program, err, exit.Code(err), want)
+		}
+	}
+}

@@ -1,0 +1,129 @@
+// Package console prints what plx itself has to say: notices, progress and
+// tables.
+//
+//	p := console.NewPrinter(console.Terminal{Stdout: os.Stdout, Stderr: os.Stderr})
+//	p.Printf("host %s: no SSH server listens here", "gpu03")
+//
+// Notices and progress go to stderr behind the prefix "plx: ", results of a
+// command to stdout. Package logs prints what tasks write.
+package console
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/charmbracelet/lipgloss"
+	"github.com/muesli/termenv"
+
+	"github.com/plx-run/plx/logs"
+)
+
+// Terminal describes plx's two outputs.
+type Terminal struct {
+	// Stdout carries the tasks' stdout, or the result of a command. Stderr
+	// carries the tasks' stderr and plx's notices.
+	Stdout, Stderr io.Writer
+	// StdoutTTY and StderrTTY tell whether the output is a terminal.
+	StdoutTTY, StderrTTY bool
+	// StdoutColour and StderrColour tell whether to write colours.
+	StdoutColour, StderrColour bool
+}
+
+// Logs returns how a logs.Printer writes to the terminal.
+func (t Terminal) Logs() logs.Options {
+	return logs.Options{
+		Stdout: logs.Screen{Terminal: t.StdoutTTY, Colour: t.StdoutColour},
+		Stderr: logs.Screen{Terminal: t.StderrTTY, Colour: t.StderrColour},
+	}
+}
+
+// prefix begins every line that plx prints on stderr.
+const prefix = "plx:"
+
+// Printer writes plx's notices to stderr, each line behind the prefix. Its
+// methods may be called from several goroutines at once.
+type Printer struct {
+	style lipgloss.Style // of the prefix
+
+	mu   sync.Mutex
+	w    io.Writer
+	logs *logs.Printer // writes the lines while it is set; nil: w does
+}
+
+// NewPrinter returns a Printer for the stderr of t.
+func NewPrinter(t Terminal) *Printer {
+	r := lipgloss.NewRenderer(t.Stderr)
+	r.SetColorProfile(termenv.Ascii)
+	if t.StderrColour {
+		r.SetColorProfile(termenv.ANSI)
+	}
+	return &Printer{w: t.Stderr, style: r.NewStyle().Bold(true)}
+}
+
+// Printf prints one line. It ignores errors: there is no other place to report
+// that stderr is gone.
+func (p *Printer) Printf(format string, args ...any) {
+	text := p.style.Render(prefix) + " " + fmt.Sprintf(format, args...)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.logs != nil {
+		p.logs.Notice(text) // see above
+		return
+	}
+	fmt.Fprintln(p.w, text)
+}
+
+// Lines prints every line.
+func (p *Printer) Lines(lines []string) {
+	for _, line := range lines {
+		p.Printf("%s", line)
+	}
+}
+
+// Error prints err. Each line of it gets the prefix.
+func (p *Printer) Error(err error) {
+	p.Printf("%s", strings.ReplaceAll(err.Error(), "\n", "\n"+prefix+" "))
+}
+
+// Through makes the Printer write through the printer of the tasks' logs, so
+// that no notice falls into the middle of a task's line. After nil it writes to
+// stderr itself.
+func (p *Printer) Through(l *logs.Printer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.logs = l
+}
+
+// Printable removes the characters with which text from a host could control a
+// terminal. It keeps tabs.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\t' || r >= 0x7f && r < 0xa0 {
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// Size formats a number of bytes, such as "3.5 MiB".
+func Size(n int64) string {
+	const unit = 1024
+	if n < unit {
+		return fmt.Sprintf("%d B", n)
+	}
+	value, exp := float64(n)/unit, 0
+	for ; value >= unit && exp < 4; exp++ {
+		value /= unit
+	}
+	return fmt.Sprintf("%.1f %ciB", value, "KMGTP"[exp])
+}
+
+// Count formats a number of things, such as "1 host" or "3 hosts".
+func Count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

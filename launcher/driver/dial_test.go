@@ -1,0 +1,124 @@
+package driver_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/plx-run/plx/launcher/jobstate"
+)
+
+func TestASilentAgentIsLost(t *testing.T) {
+	for name, fault := range map[string]func(*agent){
+		"reads and does not answer": func(a *agent) { a.mute = true },
+		"does not read":             func(a *agent) { a.deaf = true },
+	} {
+		for _, again := range []string{"cannot be dialled", "can be dialled"} {
+			t.Run(name+", "+again, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					a, b := two(t)
+					j := start(t, a, b)
+					time.Sleep(time.Minute)
+					b.set(func() { fault(b); b.unreached = again == "cannot be dialled" })
+					if again == "can be dialled" && b.deaf {
+						b.set(func() { b.deaf, b.mute = false, true }) // a pipe that nobody reads blocks its greeting
+					}
+					j.wait(jobstate.CodePlx, "host h2: not heard for 30s")
+					j.within(time.Minute+lease-3*time.Second, time.Minute+lease+10*time.Second)
+					j.errorNames("h2")
+					if stops, _ := a.heard(isStop); len(stops) != 1 {
+						t.Errorf("h1 was told to stop %d times", len(stops))
+					}
+				})
+			})
+		}
+	}
+}
+
+// A queue that nobody empties holds up neither the other hosts nor the stop.
+func TestABlockedWriterBlocksNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := two(t)
+		j := start(t, a, b)
+		time.Sleep(time.Minute)
+		b.set(func() { b.deaf, b.unreached = true, true })
+		time.Sleep(5 * time.Second) // a Renew waits on b's pipe
+		asked := time.Now()
+		j.stops <- jobstate.StopAsked{Reason: "stopped by Ctrl-C", Code: 130, Grace: grace}
+		synctest.Wait()
+		if _, times := a.heard(isStop); len(times) != 1 || !times[0].Equal(asked) {
+			t.Errorf("h1 was told at %v, asked at %v", times, asked)
+		}
+		j.wait(130, "stopped by Ctrl-C")
+		j.errorNames("h2")
+	})
+}
+
+func TestNoAgent(t *testing.T) {
+	t.Run("from the start", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			a, b := two(t)
+			b.noAgent = true
+			j := start(t, a, b)
+			j.wait(jobstate.CodePlx, "host h2: connect: no agent")
+			j.within(0, time.Second)
+			if b.dials != 1 {
+				t.Errorf("dialled %d times", b.dials)
+			}
+		})
+	})
+	t.Run("it could not start", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			a, b := two(t)
+			b.stillborn = errors.New("no space left on device")
+			j := start(t, a, b)
+			j.wait(jobstate.CodePlx, "host h2: connect: no agent of the job is left on the host; when it was started: no space left on device")
+		})
+	})
+	t.Run("later", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			a, b := two(t)
+			j := start(t, a, b)
+			time.Sleep(time.Minute)
+			b.set(func() { b.noAgent = true })
+			b.cut()
+			j.wait(jobstate.CodePlx, "host h2: connect: no agent")
+			j.within(time.Minute, time.Minute+5*time.Second)
+		})
+	})
+}
+
+func TestAnAgentThatNeverAnswers(t *testing.T) {
+	for name, fault := range map[string]func(*agent){
+		"unreached": func(a *agent) { a.unreached = true },
+		"flaps":     func(a *agent) { a.flaps = true },
+		"mute":      func(a *agent) { a.mute = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, b := two(t)
+				fault(b)
+				j := start(t, a, b)
+				j.wait(jobstate.CodePlx, "host h2: not heard for 30s")
+				j.within(20*time.Second, 45*time.Second)
+			})
+		})
+	}
+}
+
+// An agent that takes connections and closes them is not waited for forever.
+func TestAnAgentThatFlaps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := two(t)
+		j := start(t, a, b)
+		time.Sleep(time.Minute)
+		b.set(func() { b.flaps = true })
+		b.cut()
+		j.wait(jobstate.CodePlx, "host h2: not heard for 30s: the agent closed it")
+		j.within(time.Minute+lease-3*time.Second, time.Minute+lease+5*time.Second)
+		if len(j.verdict.Notices) > 100 {
+			t.Errorf("%d notices", len(j.verdict.Notices))
+		}
+	})
+}

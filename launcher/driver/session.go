@@ -1,0 +1,188 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/plx-run/plx/launcher/jobstate"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// serve carries messages over one connection until it ends. A nil error means that
+// the agent has closed it.
+func (c *contact) serve(ctx context.Context, conn *protocol.Conn) error {
+	living, die := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer die()
+	queue := c.out.open()
+	wg.Go(func() { write(living, conn, queue) })
+	wg.Go(func() { c.renew(living, conn) })
+	err := c.receive(conn)
+	c.out.close()
+	switch silence := c.hearing.silence(); {
+	case errors.Is(err, io.EOF):
+		return nil
+	case silence > c.hearing.mute():
+		return fmt.Errorf("nothing was heard for %s", silence.Round(time.Second))
+	}
+	return err
+}
+
+// receive reports every message of the agent, until the connection ends.
+func (c *contact) receive(conn *protocol.Conn) error {
+	defer conn.Close()
+	for {
+		m, err := conn.Receive()
+		if err != nil {
+			return err
+		}
+		c.hearing.hear(m)
+		switch {
+		case m.State != nil:
+			if c.watcher != nil && !c.greeted {
+				c.watcher.Up()
+			}
+			c.greeted = true
+			c.sendRenewal()
+			c.deliver(jobstate.Up{Host: c.index, State: *m.State})
+		case m.Renewed == nil:
+			c.deliver(jobstate.Heard{Host: c.index, Message: m})
+		}
+	}
+}
+
+// lastWords bounds how long a connection that takes nothing more is still read.
+const lastWords = 2 * time.Second
+
+// write empties the queue onto conn, which it closes at the end. Only this goroutine
+// ever waits for the network to take bytes.
+func write(ctx context.Context, conn *protocol.Conn, queue <-chan protocol.Message) {
+	closed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(closed)
+		conn.Close()
+	})
+	defer func() {
+		if !stop() {
+			<-closed
+		}
+	}()
+	defer conn.Close()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case m := <-queue:
+			if conn.Send(m) != nil {
+				select { // the reader reports the loss, after what the agent sent before
+				case <-ctx.Done():
+				case <-time.After(lastWords):
+				}
+				return
+			}
+		}
+	}
+}
+
+// renewEvery is how often the lease is renewed.
+const renewEvery = 2 * time.Second
+
+// renew renews the lease, and closes a connection that has gone silent. It no longer
+// renews the lease of an agent that does not answer: the sooner it is known that
+// nothing runs there.
+func (c *contact) renew(ctx context.Context, conn *protocol.Conn) {
+	defer conn.Close()
+	every := min(renewEvery, c.lease/6)
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	begun, answering := time.Now(), 2*every // the first answer after a long silence takes a moment
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if c.hearing.silence() <= c.lease/3 {
+			c.sendRenewal()
+		}
+		if c.hearing.silence() > c.hearing.mute() && time.Since(begun) > answering {
+			return
+		}
+	}
+}
+
+// sendRenewal queues a renewal, if there is a connection.
+func (c *contact) sendRenewal() {
+	if c.out.isOpen() {
+		r := c.renewals.next(time.Now())
+		c.out.send(protocol.Message{Renew: &r})
+	}
+}
+
+// mostQueued bounds the messages that wait for a connection that takes none. One
+// more means that the connection is dead.
+const mostQueued = 1024
+
+// outbox is the queue of messages to an agent. Any goroutine may call its methods.
+type outbox struct {
+	mu    sync.Mutex
+	queue chan protocol.Message // to the present connection's writer; nil without one
+	last  *protocol.Message     // End, once the job is concluded; sent on each connection
+}
+
+// open makes the queue of a new connection, with what every connection begins with.
+func (o *outbox) open() <-chan protocol.Message {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.queue = make(chan protocol.Message, mostQueued)
+	o.queue <- protocol.Message{Attach: &protocol.Attach{Driver: true}}
+	if o.last != nil {
+		o.queue <- *o.last
+	}
+	return o.queue
+}
+
+func (o *outbox) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.queue = nil
+}
+
+// isOpen reports whether there is a connection.
+func (o *outbox) isOpen() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.queue != nil
+}
+
+// send queues a message. Without a connection it drops the message: the state
+// machine sends again what still matters. It drops it too if the queue is full:
+// that is a silent connection, which renew ends.
+func (o *outbox) send(m protocol.Message) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	select {
+	case o.queue <- m:
+	default:
+	}
+}
+
+// finish makes m the last message, now and on every later connection.
+func (o *outbox) finish(m protocol.Message) {
+	o.mu.Lock()
+	o.last = &m
+	o.mu.Unlock()
+	o.send(m)
+}
+
+// finishing reports whether the agent is to end.
+func (o *outbox) finishing() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.last != nil
+}

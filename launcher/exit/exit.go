@@ -1,0 +1,79 @@
+// Package exit decides with which status plx exits after an error, and which
+// hint it prints.
+//
+//	err := exit.Mistake(errors.New("no program was named"), "plx launch ./train")
+//	fmt.Fprintln(os.Stderr, err, exit.Hint(err))
+//	os.Exit(exit.Code(err)) // 2
+//
+// It neither prints nor ends the process: package main does.
+package exit
+
+import "errors"
+
+// Exit statuses of plx that no task chose. Package jobstate chooses the status
+// of a job.
+const (
+	CodeUsage = 2   // the user's mistake: flags, or the resource file
+	CodePlx   = 125 // plx failed
+)
+
+// mistake is an error that the user made.
+type mistake struct {
+	error
+	hint string // empty: no hint
+}
+
+func (m *mistake) Unwrap() error { return m.error }
+func (m *mistake) Hint() string  { return m.hint }
+
+// Mistake marks err as the user's own: [Code] returns CodeUsage. The hint may
+// be empty.
+func Mistake(err error, hint string) error { return &mistake{error: err, hint: hint} }
+
+// hinted is an error with advice.
+type hinted struct {
+	error
+	hint string
+}
+
+func (h *hinted) Unwrap() error { return h.error }
+func (h *hinted) Hint() string  { return h.hint }
+
+// WithHint adds advice to err.
+func WithHint(err error, hint string) error { return &hinted{err, hint} }
+
+// coded is an error with an exit status of its own.
+type coded struct {
+	error
+	code int
+}
+
+func (c *coded) Unwrap() error { return c.error }
+
+// WithCode gives err an exit status.
+func WithCode(err error, code int) error { return &coded{err, code} }
+
+// Code returns plx's exit status for err: 0 for nil, the status of [WithCode],
+// CodeUsage for a mistake, and CodePlx for every other error.
+func Code(err error) int {
+	var m *mistake
+	var c *coded
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &c):
+		return c.code
+	case errors.As(err, &m):
+		return CodeUsage
+	}
+	return CodePlx
+}
+
+// Hint returns the advice that err or an error below it carries, or "".
+func Hint(err error) string {
+	var h interface{ Hint() string }
+	if errors.As(err, &h) {
+		return h.Hint()
+	}
+	return ""
+}

@@ -1,0 +1,250 @@
+// Package fetch brings the checkpoints of a job from its hosts into one folder of this
+// machine.
+//
+//	err := fetch.Checkpoints(ctx, fetch.Request{Hosts: agents, Name: "mnist", Dir: "saved", Printer: p})
+//
+// Hosts keep parts of a checkpoint, and some parts twice: gather.go puts together what
+// they list. Each file is verified against the manifest, and no file is replaced.
+package fetch
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// Request tells which checkpoints to fetch, and where to.
+type Request struct {
+	Hosts    []*hosts.AgentHost
+	Name     string // of the checkpoints
+	Dir      string // folder of this machine
+	Terminal console.Terminal
+	Printer  *console.Printer
+}
+
+// fetcher is one run of Checkpoints.
+type fetcher struct {
+	from Request
+	bar  *console.ProgressBar
+
+	mu    sync.Mutex
+	taken map[string]bool // files that were fetched or were there, by name
+	files int             // number of taken files
+	there int             // number of taken files that were there before
+	bytes int64           // of the files that were fetched
+}
+
+// Checkpoints fetches every checkpoint of which the hosts have all files. It reports a
+// host that is out of reach and a checkpoint that cannot be fetched. It is an error if
+// that is the newest checkpoint of its folder, or if there is no checkpoint at all.
+func Checkpoints(ctx context.Context, r Request) error {
+	return (&fetcher{from: r, bar: console.NewProgressBar(r.Terminal, r.Printer, "fetching")}).run(ctx)
+}
+
+// Writable makes a folder, and refuses it if it takes no files.
+func Writable(dir string) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	trial, err := os.CreateTemp(dir, ".plx-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(trial.Close(), os.Remove(trial.Name()))
+}
+
+// atOnce is how many files are fetched at the same time.
+const atOnce = 8
+
+func (f *fetcher) report(fetched int) {
+	already := ""
+	if f.there > 0 {
+		already = fmt.Sprintf(", %d of them there already", f.there)
+	}
+	f.from.Printer.Printf("fetched %s of %s into %s: %s, %s%s", console.Count(fetched, "checkpoint"), f.from.Name, f.from.Dir, console.Count(f.files, "file"), console.Size(f.bytes), already)
+}
+
+// list asks every host for its checkpoints. It reports hosts that are out of reach.
+func (f *fetcher) list(ctx context.Context) (lists [][]protocol.HostCheckpoint, err error) {
+	lists = make([][]protocol.HostCheckpoint, len(f.from.Hosts))
+	errs := make([]error, len(f.from.Hosts))
+	var wg sync.WaitGroup
+	for i, s := range f.from.Hosts {
+		wg.Go(func() {
+			if lists[i], errs[i] = kept(ctx, s, f.from.Name); errs[i] != nil {
+				f.from.Printer.Printf("%v", s.Named(fmt.Errorf("its checkpoints are not fetched: %w", errs[i])))
+			}
+			for _, k := range lists[i] {
+				if k.Damage != "" {
+					f.from.Printer.Printf("host %s: checkpoint %s: its manifest is unreadable: %s", s.Name(), k.Folder, console.Printable(k.Damage))
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return lists, errors.Join(errs...)
+}
+
+// announce tells the progress bar the sizes of all files.
+func (f *fetcher) announce(all []checkpoint) {
+	for _, c := range all {
+		for _, file := range c.files {
+			if c.missing == "" {
+				f.bar.Moved("", path.Join(c.folder, file.Name), 0, file.Size)
+			}
+		}
+	}
+}
+
+// checkpoint fetches the files of a checkpoint, the manifest last.
+func (f *fetcher) checkpoint(ctx context.Context, c checkpoint) error {
+	if c.missing != "" {
+		return errors.New(c.missing)
+	}
+	if err := os.MkdirAll(filepath.Join(f.from.Dir, filepath.FromSlash(c.folder)), 0o777); err != nil {
+		return err
+	}
+	last := len(c.files) - 1
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	for i, file := range c.files[:last] {
+		g.Go(func() error { return f.file(ctx, c.folder, file, i) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return f.file(ctx, c.folder, c.files[last], 0)
+}
+
+// file fetches a file from one of the hosts that have it. It begins with another host
+// for each turn, and tries the next host if one fails.
+func (f *fetcher) file(ctx context.Context, folder string, file keptFile, turn int) error {
+	name := path.Join(folder, file.Name)
+	var errs []error
+	for try := range file.hosts {
+		s := f.from.Hosts[file.hosts[(turn+try)%len(file.hosts)]]
+		there, err := store(ctx, filepath.Join(f.from.Dir, filepath.FromSlash(name)), file.CheckpointFile, func(ctx context.Context, w io.Writer) error {
+			return fetch(ctx, s, protocol.FetchRequest{Name: f.from.Name, File: name}, &passing{w: w, f: f, name: name, size: file.Size})
+		})
+		if err == nil {
+			f.took(name, file, there)
+			return nil
+		}
+		if errors.As(err, new(ownFault)) || ctx.Err() != nil {
+			return err
+		}
+		errs = append(errs, s.Named(err))
+	}
+	return errors.Join(errs...)
+}
+
+func (f *fetcher) took(name string, file keptFile, there bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.taken[name] {
+		return // in an earlier round
+	}
+	if f.taken == nil {
+		f.taken = map[string]bool{}
+	}
+	f.taken[name] = true
+	f.files++
+	if there {
+		f.there++
+		return
+	}
+	f.bytes += file.Size
+}
+
+// passing shows on the progress bar what is written to it.
+type passing struct {
+	w          io.Writer
+	f          *fetcher
+	name       string
+	sent, size int64
+}
+
+func (c *passing) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.sent += int64(n)
+	c.f.mu.Lock()
+	defer c.f.mu.Unlock()
+	c.f.bar.Moved("", c.name, c.sent, c.size)
+	return n, err
+}
+
+// maxList bounds the list of one host, in bytes.
+const maxList = 64 << 20
+
+// askTime bounds one question to a host.
+const askTime = 40 * time.Second
+
+// kept asks a host which checkpoints of a name it has, within askTime.
+func kept(ctx context.Context, s *hosts.AgentHost, name string) ([]protocol.HostCheckpoint, error) {
+	ctx, cancel, err := s.WithTimeout(ctx, askTime)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	var out capped
+	if err := fetch(ctx, s, protocol.FetchRequest{Name: name}, &out); err != nil {
+		return nil, err
+	}
+	return decodeKept(out.text)
+}
+
+func decodeKept(text []byte) ([]protocol.HostCheckpoint, error) {
+	var list []protocol.HostCheckpoint
+	for d := json.NewDecoder(bytes.NewReader(text)); ; {
+		var k protocol.HostCheckpoint
+		err := d.Decode(&k)
+		if errors.Is(err, io.EOF) {
+			return list, nil
+		}
+		if err == nil {
+			err = checkKept(k)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list of checkpoints: %w", err)
+		}
+		list = append(list, k)
+	}
+}
+
+// capped keeps what is written to it, at most maxList bytes.
+type capped struct{ text []byte }
+
+func (c *capped) Write(p []byte) (int, error) {
+	if len(c.text)+len(p) > maxList {
+		return 0, fmt.Errorf("more than %d bytes", maxList)
+	}
+	c.text = append(c.text, p...)
+	return len(p), nil
+}
+
+// fetch runs "agent fetch" on the host.
+func fetch(ctx context.Context, s *hosts.AgentHost, want protocol.FetchRequest, to io.Writer) error {
+	line, err := json.Marshal(want)
+	if err != nil {
+		return err
+	}
+	err = s.Call(ctx, "fetch", bytes.NewReader(append(line, '\n')), to)
+	if hosts.ExitStatus(err) == hosts.NotFound {
+		return errors.New("the agent of the job was pruned")
+	}
+	return err
+}

@@ -1,0 +1,161 @@
+package fetch
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// checkpoint is put together from what hosts with the same manifest list.
+type checkpoint struct {
+	folder  string // below that of the name, with slashes
+	made    time.Time
+	files   []keptFile // the manifest is the last
+	votes   int        // hosts with this manifest
+	missing string     // why it cannot be fetched; empty: it can
+}
+
+// keptFile is a file of a checkpoint.
+type keptFile struct {
+	protocol.CheckpointFile
+	hosts []int // hosts that have the file
+}
+
+func (f *keptFile) heldBy(host int) { f.hosts = append(f.hosts, host) }
+
+// gather puts together the checkpoints that hosts list, the newest of each folder first.
+// If hosts have different manifests of a checkpoint, gather chooses one.
+func gather(lists [][]protocol.HostCheckpoint) []checkpoint {
+	versions := map[string]map[string]*checkpoint{} // by folder, then by the manifest's sum
+	for host, list := range lists {
+		for _, k := range list {
+			if versions[k.Folder] == nil {
+				versions[k.Folder] = map[string]*checkpoint{}
+			}
+			sum := manifestSum(k)
+			c := versions[k.Folder][sum]
+			if c == nil {
+				c = newCheckpoint(k)
+				versions[k.Folder][sum] = c
+			}
+			c.add(host, k)
+		}
+	}
+	var all []checkpoint
+	for _, vs := range versions {
+		all = append(all, best(vs))
+	}
+	slices.SortFunc(all, newestFirst)
+	return all
+}
+
+func newCheckpoint(k protocol.HostCheckpoint) *checkpoint {
+	c := &checkpoint{folder: k.Folder, made: k.Made}
+	for _, f := range k.Files {
+		c.files = append(c.files, keptFile{CheckpointFile: f})
+	}
+	return c
+}
+
+// manifestSum tells manifests apart. It is empty for a damaged one.
+func manifestSum(k protocol.HostCheckpoint) string {
+	if len(k.Files) == 0 {
+		return ""
+	}
+	return k.Files[len(k.Files)-1].Sum
+}
+
+// add notes that a host has the manifest, and which files it has.
+func (c *checkpoint) add(host int, k protocol.HostCheckpoint) {
+	c.votes++
+	c.missing = k.Damage
+	for i, f := range k.Files {
+		if i < len(c.files) && f.Here {
+			c.files[i].heldBy(host)
+		}
+	}
+}
+
+// best chooses a version of a checkpoint: a complete one, then that of the most hosts.
+func best(versions map[string]*checkpoint) checkpoint {
+	var chosen *checkpoint
+	for _, sum := range slices.Sorted(maps.Keys(versions)) { // sorted, for the same choice among equals
+		c := versions[sum]
+		c.check()
+		if chosen == nil || c.better(chosen) {
+			chosen = c
+		}
+	}
+	return *chosen
+}
+
+func (c *checkpoint) better(other *checkpoint) bool {
+	if complete := c.missing == ""; complete != (other.missing == "") {
+		return complete
+	}
+	return c.votes > other.votes
+}
+
+// check writes missing, from the files that no host has.
+func (c *checkpoint) check() {
+	var none []string
+	for _, f := range c.files {
+		if len(f.hosts) == 0 {
+			none = append(none, f.Name)
+		}
+	}
+	switch {
+	case len(c.files) == 0:
+		c.missing = "its manifest is unreadable: " + c.missing
+	case len(none) > 0:
+		c.missing = "no host that was reached has " + strings.Join(none, ", ")
+	}
+}
+
+// newestFirst orders checkpoints by their parent folders, then by step, time and
+// generation, the highest first, as package checkpoint does.
+func newestFirst(a, b checkpoint) int {
+	x, y := stepAndGeneration(a.folder), stepAndGeneration(b.folder)
+	return cmp.Or(cmp.Compare(path.Dir(a.folder), path.Dir(b.folder)),
+		cmp.Compare(y[0], x[0]), b.made.Compare(a.made), cmp.Compare(y[1], x[1]), cmp.Compare(b.folder, a.folder))
+}
+
+var checkpointID = regexp.MustCompile(`^([0-9]{12,20})-g([0-9]{1,10})-`)
+
+func stepAndGeneration(folder string) (numbers [2]uint64) {
+	m := checkpointID.FindStringSubmatch(path.Base(folder))
+	if m == nil {
+		return numbers
+	}
+	for i := range numbers {
+		numbers[i], _ = strconv.ParseUint(m[i+1], 10, 64) // a number that is too large becomes the largest
+	}
+	return numbers
+}
+
+var plainName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$`)
+
+// checkKept refuses names that are no path below a folder of this machine.
+func checkKept(k protocol.HostCheckpoint) error {
+	if !fs.ValidPath(k.Folder) || k.Folder == "." || len(k.Folder) > 1000 || !filepath.IsLocal(filepath.FromSlash(k.Folder)) ||
+		strings.ContainsFunc(k.Folder, unicode.IsControl) {
+		return fmt.Errorf("%q is no folder of a checkpoint", k.Folder)
+	}
+	for _, f := range k.Files {
+		if !plainName.MatchString(f.Name) || f.Size < 0 {
+			return fmt.Errorf("checkpoint %s: %q is no file of a checkpoint", k.Folder, f.Name)
+		}
+	}
+	return nil
+}

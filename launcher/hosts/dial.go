@@ -1,0 +1,68 @@
+package hosts
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/ssh"
+)
+
+// transportOf chooses the transport for a line of the resource file.
+func transportOf(line hostfile.Host, reach Reach, printer *console.Printer) Dialer {
+	return overSSH(ssh.Config{User: line.User, Host: line.Name, Port: line.Port, AcceptNewHostKeys: reach.AcceptNewHostKeys,
+		Notice: func(text string) { printer.Printf("%s", text) }})
+}
+
+// overSSH dials an SSH server.
+func overSSH(cfg ssh.Config) Dialer {
+	return func(ctx context.Context) (Transport, error) {
+		c, err := ssh.Dial(ctx, cfg)
+		if err != nil {
+			return nil, err
+		}
+		return c, nil
+	}
+}
+
+// inTurn delays the first dial of a host until fewer than FanOut hosts of the Set are
+// being dialled. A host that was connected before is dialled at once: in a queue its
+// lease could run out.
+func (s *Set) inTurn(dial Dialer) Dialer {
+	var reached atomic.Bool
+	return func(ctx context.Context) (conn Transport, err error) {
+		if reached.Load() {
+			return dial(ctx)
+		}
+		defer func() { reached.Store(err == nil) }()
+		select {
+		case s.turns <- struct{}{}:
+			defer func() { <-s.turns }()
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		return dial(ctx)
+	}
+}
+
+// isThisMachine reports whether the line means this machine, and leaves the port to
+// plx.
+func isThisMachine(line hostfile.Host) bool {
+	return line.Port == 0 && slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, line.Name)
+}
+
+// noSSHServer reports whether no SSH server listens on this machine.
+func noSSHServer(ctx context.Context) bool {
+	d := net.Dialer{Timeout: 2 * time.Second}
+	c, err := d.DialContext(ctx, "tcp", "127.0.0.1:22")
+	if err == nil {
+		c.Close() // nothing was sent
+	}
+	return errors.Is(err, syscall.ECONNREFUSED)
+}

@@ -1,0 +1,192 @@
+package hosts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/plx-run/plx/envsync"
+	"github.com/plx-run/plx/gpuprobe"
+	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/placement"
+)
+
+// Host is one host. It is a Transport itself: it dials if there is no connection, so
+// that work can continue after one was lost.
+type Host struct {
+	// Resource is the host's line of the resource file.
+	Resource hostfile.Host
+	// Embedded tells that a server of this process serves the host.
+	Embedded bool
+	// Facts are written by Inspect; the zero value means that it was not called.
+	Facts envsync.Facts
+	// Report is written by Survey.
+	Report gpuprobe.Report
+
+	connection
+}
+
+// NewHost returns the host of a line, which dial connects to.
+func NewHost(line hostfile.Host, dial Dialer) *Host { return newHost(line, dial, false) }
+
+func newHost(line hostfile.Host, dial Dialer, embedded bool) *Host {
+	return &Host{Resource: line, Embedded: embedded, connection: connection{name: line.Name, dial: dial, dialling: make(chan struct{}, 1)}}
+}
+
+// Name returns the host's name.
+func (h *Host) Name() string { return h.Resource.Name }
+
+// Named puts the host's name before an error.
+func (h *Host) Named(err error) error { return fmt.Errorf("host %s: %w", h.Name(), err) }
+
+// Label returns the host's name, with the port if the resource file gives one.
+func (h *Host) Label() string {
+	if h.Resource.Port == 0 {
+		return h.Name()
+	}
+	return net.JoinHostPort(h.Name(), strconv.Itoa(h.Resource.Port))
+}
+
+var unsafeInFolder = regexp.MustCompile(`[^A-Za-z0-9.-]`)
+
+// JobFolder returns the name of the host's folder under ~/.plx/jobs/<job>/.
+func (h *Host) JobFolder() string { return jobFolder(h.Resource) }
+
+func jobFolder(line hostfile.Host) string {
+	name := unsafeInFolder.ReplaceAllString(line.Name, "_")
+	if line.Port != 0 {
+		name += "_" + strconv.Itoa(line.Port)
+	}
+	return name
+}
+
+// Inspect connects to the host and writes Facts.
+func (h *Host) Inspect(ctx context.Context) error {
+	if err := h.Dial(ctx); err != nil { // to tell its error from that of the script
+		return err
+	}
+	facts, err := envsync.Inspect(ctx, h)
+	if err != nil {
+		return err
+	}
+	if facts.OS != "linux" {
+		return fmt.Errorf("it runs %s, a host must run linux", facts.Platform)
+	}
+	h.Facts = facts
+	return nil
+}
+
+// probe writes Report.
+func (h *Host) probe(ctx context.Context) (err error) {
+	if h.Report, err = gpuprobe.Probe(ctx, h); err != nil {
+		return fmt.Errorf("probe: %w", err)
+	}
+	return nil
+}
+
+// DataAddr returns the address that tasks of other hosts dial.
+func (h *Host) DataAddr() (string, error) {
+	switch {
+	case h.Resource.DataAddr != "":
+		return h.Resource.DataAddr, nil
+	case h.Facts.ServerAddr != "":
+		return h.Facts.ServerAddr, nil
+	}
+	return "", errors.New("its address is not known: its SSH server sets no SSH_CONNECTION: add addr=IP to its line in the resource file")
+}
+
+// Script runs a POSIX shell script. Its error is a [ScriptError] if the script wrote to
+// stderr.
+func (h *Host) Script(ctx context.Context, script string, stdin io.Reader, stdout io.Writer) error {
+	stderr := &tail{limit: 4 << 10}
+	return explain(h.Run(ctx, script, stdin, stdout, stderr), stderr)
+}
+
+// ScriptError is the error of a script that wrote to stderr.
+type ScriptError struct {
+	Stderr string // its end
+	Err    error
+}
+
+func (e *ScriptError) Error() string { return fmt.Sprintf("%s (%v)", e.Stderr, e.Err) }
+func (e *ScriptError) Unwrap() error { return e.Err }
+
+// explain adds what a script wrote on stderr to its error.
+func explain(err error, stderr *tail) error {
+	if why, is := lost(err); is {
+		return &reworded{err, why}
+	}
+	if text := strings.TrimSpace(stderr.String()); err != nil && text != "" {
+		return &ScriptError{text, err}
+	}
+	return err
+}
+
+// tail keeps the last bytes written to it.
+type tail struct {
+	limit int
+	mu    sync.Mutex
+	buf   []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = append(t.buf, p...)
+	t.buf = t.buf[max(0, len(t.buf)-t.limit):]
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.buf)
+}
+
+// Send brings blobs to the host, which was inspected.
+func (h *Host) Send(ctx context.Context, blobs []envsync.Blob) error {
+	return unnamed(h.Name(), envsync.Sync(ctx, targets(h), blobs, nil))
+}
+
+// SendAll brings blobs to hosts that were inspected, and shows the progress.
+func SendAll(ctx context.Context, to []*Host, blobs []envsync.Blob, bar *console.ProgressBar) error {
+	err := envsync.Sync(ctx, targets(to...), blobs, bar.Moved)
+	bar.Sent(err)
+	return err
+}
+
+func targets(to ...*Host) (all []envsync.Target) {
+	for _, h := range to {
+		all = append(all, envsync.Target{Name: h.Name(), Host: h, FileSystem: h.Facts.FileSystem})
+	}
+	return all
+}
+
+// Survey connects to every host, and writes its Facts and Report.
+func (s *Set) Survey(ctx context.Context) error {
+	return s.Each(ctx, func(ctx context.Context, _ int, h *Host) error {
+		if err := h.Inspect(ctx); err != nil {
+			return err
+		}
+		return h.probe(ctx)
+	})
+}
+
+// Machines returns the hosts as Survey found them.
+func (s *Set) Machines() (machines []placement.Machine) {
+	for _, h := range s.Hosts {
+		m := placement.Machine{Host: h.Resource, Report: &h.Report}
+		if !h.Embedded && h.Facts.BootID != "" { // the servers of an embedded cluster share a machine on purpose
+			m.ID = h.Facts.BootID + "/" + h.Facts.HostName
+		}
+		machines = append(machines, m)
+	}
+	return machines
+}

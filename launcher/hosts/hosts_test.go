@@ -1,0 +1,130 @@
+package hosts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/console"
+)
+
+// silent is a connection to a host of which nothing is wanted.
+type silent struct{}
+
+func (silent) Run(context.Context, string, io.Reader, io.Writer, io.Writer) error { return nil }
+func (silent) Copy(context.Context, io.Reader, int64, string, fs.FileMode) error  { return nil }
+func (silent) Close() error                                                       { return nil }
+
+// Of 200 hosts that are wanted together as many as are allowed are dialled at
+// once, and all are connected in the end.
+func TestDialsAreBounded(t *testing.T) {
+	const hosts = 200
+	synctest.Test(t, func(t *testing.T) {
+		f := &Set{turns: make(chan struct{}, FanOut)}
+		var now, connected atomic.Int64
+		answer := make(chan struct{})
+		dial := f.inTurn(func(context.Context) (Transport, error) {
+			now.Add(1)
+			defer now.Add(-1)
+			<-answer
+			return silent{}, nil
+		})
+		for i := range hosts {
+			r := NewHost(hostfile.Host{Name: fmt.Sprint("h", i)}, dial)
+			f.Hosts = append(f.Hosts, r)
+			go func() {
+				if conn, err := r.get(t.Context()); conn == nil || err != nil {
+					t.Error(err)
+				}
+				connected.Add(1)
+			}()
+		}
+		for done := range hosts {
+			synctest.Wait()
+			if n := now.Load(); n != min(FanOut, hosts-int64(done)) || connected.Load() != int64(done) {
+				t.Fatalf("%d hosts are dialled at once, %d connected, after %d answers", n, connected.Load(), done)
+			}
+			answer <- struct{}{}
+		}
+		synctest.Wait()
+		for _, r := range f.Hosts {
+			if conn, err := r.current(); conn == nil || err != nil {
+				t.Errorf("host %s: no connection, %v", r.Name(), err)
+			}
+		}
+	})
+}
+
+// Whatever the hosts are, they are dialled when it is their turn, and nobody
+// waits for it longer than he wants to.
+func TestEveryHostWaitsForItsTurn(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	for name, reach := range map[string]Reach{
+		"over SSH": {Hosts: []hostfile.Host{{Name: "h1"}, {Name: "localhost"}}},
+		"embedded": {LocalHosts: 2, LocalWorkers: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, err := Open(t.Context(), reach, console.NewPrinter(console.Terminal{Stderr: io.Discard}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close() // nothing was dialled
+			for range FanOut {
+				f.turns <- struct{}{}
+			}
+			enough := errors.New("enough")
+			ctx, cancel := context.WithCancelCause(t.Context())
+			cancel(enough)
+			for _, r := range f.Hosts {
+				if _, err := r.dial(ctx); err != enough {
+					t.Errorf("host %s: %v", r.Name(), err)
+				}
+			}
+		})
+	}
+}
+
+// Nobody waits for his turn again: what a host may be away counts meanwhile.
+func TestWhoWasThereIsDialledAtOnce(t *testing.T) {
+	f, down := &Set{turns: make(chan struct{}, FanOut)}, errors.New("down")
+	results := []error{down, nil, down, nil}
+	dial := f.inTurn(func(context.Context) (Transport, error) {
+		err := results[0]
+		results = results[1:]
+		return nil, err
+	})
+	enough := errors.New("enough")
+	over, cancel := context.WithCancelCause(t.Context())
+	cancel(enough)
+	all := func(take bool) {
+		for range FanOut {
+			if take {
+				f.turns <- struct{}{}
+			} else {
+				<-f.turns
+			}
+		}
+	}
+	for i, c := range []struct {
+		full bool
+		want error
+	}{{false, down}, {true, enough}, {false, nil}, {true, down}, {true, nil}} {
+		ctx := t.Context()
+		if c.full {
+			all(true)
+			ctx = over
+		}
+		if _, err := dial(ctx); err != c.want {
+			t.Errorf("dial %d: %v, want %v", i, err, c.want)
+		}
+		if c.full {
+			all(false)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// askTime bounds one question to a host about a job.
+const askTime = 40 * time.Second
+
+// Job is a job that was launched before, with connections to its hosts.
+type Job struct {
+	Record
+	printer *console.Printer
+	set     *hosts.Set
+	agents  []*hosts.AgentHost // as Record.Hosts
+}
+
+// open prepares connections to the record's hosts. It connects to none.
+func open(ctx context.Context, r Record, printer *console.Printer, acceptNewHostKeys bool) (*Job, error) {
+	reach, err := r.reach(acceptNewHostKeys)
+	if err != nil {
+		return nil, err
+	}
+	set, err := hosts.Open(ctx, reach, printer)
+	if err != nil {
+		return nil, errors.Join(err, set.Close())
+	}
+	j := &Job{Record: r, printer: printer, set: set}
+	for i, h := range r.Hosts {
+		j.agents = append(j.agents, &hosts.AgentHost{Host: set.Hosts[i], Job: r.Job, Folder: h.Folder, Binary: h.Binary})
+	}
+	return j, nil
+}
+
+// close closes the connections. Its errors say nothing: every answer has arrived.
+func (j *Job) close() { j.set.Close() } // every answer has arrived
+
+// chief returns the host that knows the job's state.
+func (j *Job) chief() *hosts.AgentHost { return j.agents[j.Chief] }
+
+// present returns the hosts that did not leave the job.
+func (j *Job) present() (present []*hosts.AgentHost) {
+	for i, a := range j.agents {
+		if !j.Hosts[i].Left {
+			present = append(present, a)
+		}
+	}
+	return present
+}
+
+// tasks returns the names of all tasks.
+func (j *Job) tasks() (all []string) {
+	for _, h := range j.Hosts {
+		all = append(all, h.Tasks...)
+	}
+	return all
+}
+
+// ended asks whether the job has ended, and how; the verdict is nil if nobody knows. The
+// job keeps its hosts.
+func (j *Job) ended(ctx context.Context) (bool, *protocol.Verdict) {
+	r := j.Record
+	return !r.runs(ctx, j.printer), r.Verdict
+}
+
+// runs asks the chief's host whether the job runs, and learns what that knows. If the
+// host does not answer the job counts as running.
+func (r *Record) runs(ctx context.Context, printer *console.Printer) bool {
+	if r.Verdict != nil {
+		return false
+	}
+	state, err := r.ask(ctx, printer)
+	if errors.Is(err, hosts.ErrForgotten) {
+		return false
+	}
+	if err != nil {
+		printer.Printf("job %s: %v", r.Job, err)
+		return true
+	}
+	if err := r.learn(state, printer); err != nil {
+		printer.Error(err)
+	}
+	return state.Verdict == nil
+}
+
+// ask asks the chief's host for the state of the job.
+func (r *Record) ask(ctx context.Context, printer *console.Printer) (protocol.State, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	j, err := open(ctx, *r, printer, false)
+	if err != nil {
+		return protocol.State{}, err
+	}
+	defer j.close()
+	state, err := j.chief().State(ctx)
+	if err != nil {
+		return state, j.chief().Named(err)
+	}
+	return state, nil
+}
+
+// ending says how a job ended, or returns "" if that is not known.
+func ending(v *protocol.Verdict) string {
+	if v == nil {
+		return ""
+	}
+	return ": " + v.Reason
+}
+
+// PrintVerdict prints how a job ended: which task failed first, the last lines of its
+// stderr, and how to resume a job that saves checkpoints.
+func PrintVerdict(printer *console.Printer, job string, v protocol.Verdict, saves bool) {
+	if v.Code == 0 {
+		printer.Printf("job %s: %s", job, v.Reason)
+		return
+	}
+	if v.First != nil && v.First.Tail != "" {
+		printer.Printf("last lines of %s on %s:", v.First.Task, v.Host)
+		for line := range strings.Lines(v.First.Tail) {
+			printer.Printf("  %s", console.Printable(line))
+		}
+	}
+	if len(v.Victims) > 0 {
+		printer.Printf("failed because of it: %s", strings.Join(v.Victims, ", "))
+	}
+	printer.Printf("job %s: %s", job, v.Reason)
+	if saves && v.Stepped {
+		printer.Printf("hint: %s", resumeHint(job))
+	}
+}
+
+// resumeHint says how to continue a job that ended too early.
+func resumeHint(job string) string {
+	return fmt.Sprintf("plx launch --resume %s resumes from its newest checkpoint", job)
+}
+
+// resumable adds the hint to an error, if the job saved checkpoints.
+func (j *Job) resumable(err error) error {
+	if !j.Saves {
+		return err
+	}
+	return exit.WithHint(err, resumeHint(j.Job))
+}

@@ -1,0 +1,105 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// row is one job of the list.
+type row struct {
+	Job     string    `json:"job"`
+	Name    string    `json:"name,omitempty"`
+	Program string    `json:"program"`
+	Created time.Time `json:"created"`
+	Hosts   int       `json:"hosts"`
+	Tasks   int       `json:"tasks"`
+	State   string    `json:"state"`          // running, done, failed, gone (its hosts forgot it), unknown
+	Code    *int      `json:"code,omitempty"` // exit status; nil: the job has not ended
+	Reason  string    `json:"reason,omitempty"`
+	// Generation is how often the job was restarted.
+	Generation int `json:"generation,omitempty"`
+}
+
+// List prints the jobs that this machine launched, or that are found on the hosts of
+// the query. The oldest comes first.
+func List(ctx context.Context, q Query, asJSON bool) error {
+	printer := console.NewPrinter(q.Terminal)
+	rs, err := Records()
+	if q.OnHosts {
+		rs, err = search(ctx, q.Reach, printer)
+	}
+	if err != nil {
+		return err
+	}
+	rows := make([]row, len(rs))
+	var g errgroup.Group
+	g.SetLimit(hosts.FanOut)
+	for i, r := range rs {
+		g.Go(func() error {
+			rows[i] = newRow(ctx, r, printer)
+			return nil
+		})
+	}
+	g.Wait() // the functions return nil
+	if asJSON {
+		return json.NewEncoder(q.Terminal.Stdout).Encode(rows)
+	}
+	return printRows(q.Terminal, rows)
+}
+
+// newRow describes a job. If the record has no verdict it asks the job's host.
+func newRow(ctx context.Context, r Record, printer *console.Printer) row {
+	out := row{Job: r.Job, Name: r.Name, Program: r.Program, Created: r.Created, State: "running"}
+	err := error(nil)
+	if r.Verdict == nil {
+		var state protocol.State
+		if state, err = r.ask(ctx, printer); err == nil {
+			out.Generation = state.Generation
+			if err := r.learn(state, printer); err != nil {
+				printer.Error(err)
+			}
+		}
+	}
+	for _, h := range r.Hosts {
+		if !h.Left {
+			out.Hosts++
+			out.Tasks += len(h.Tasks)
+		}
+	}
+	switch {
+	case errors.Is(err, hosts.ErrForgotten):
+		out.State, out.Reason = "gone", err.Error()
+	case err != nil:
+		out.State, out.Reason = "unknown", err.Error()
+	case r.Verdict != nil:
+		out.State, out.Code, out.Reason, out.Generation = "done", &r.Verdict.Code, r.Verdict.Reason, r.Verdict.Generation
+		if r.Verdict.Code != 0 {
+			out.State = "failed"
+		}
+	}
+	return out
+}
+
+func printRows(t console.Terminal, rows []row) error {
+	table := console.NewTable("JOB", "STARTED", "HOSTS", "TASKS", "STATE", "CODE", "REASON")
+	for _, r := range rows {
+		code := ""
+		if r.Code != nil {
+			code = strconv.Itoa(*r.Code)
+		} else if r.Generation > 0 {
+			r.State = fmt.Sprintf("%s, generation %d", r.State, r.Generation)
+		}
+		table.Row(r.Job, r.Created.Local().Format("2006-01-02 15:04:05"), strconv.Itoa(r.Hosts), strconv.Itoa(r.Tasks), r.State, code, r.Reason)
+	}
+	return console.WriteTable(t.Stdout, table)
+}

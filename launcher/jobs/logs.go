@@ -1,0 +1,81 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/logstream"
+	"github.com/plx-run/plx/logs"
+)
+
+// LogsConfig tells which lines of which job to print.
+type LogsConfig struct {
+	Query
+	Follow bool           // until the job ends
+	Tasks  []string       // such as "worker:3"; empty: all
+	Hosts  []string       // names; empty: all
+	Tail   int            // lines at the end of each stream of each task; -1: all
+	Since  time.Duration  // age of the oldest line; 0: any
+	Grep   *regexp.Regexp // nil: every line
+	JSON   bool
+}
+
+// Logs prints a job's logs from its hosts, while the job runs or after. With Follow it
+// returns after the job has ended.
+func Logs(ctx context.Context, cfg LogsConfig) error {
+	j, err := cfg.open(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer j.close()
+	agents, err := j.choose(cfg.Hosts, cfg.Tasks)
+	if err != nil {
+		return err
+	}
+	req := logs.Request{Tasks: cfg.Tasks, TailLines: cfg.Tail, Follow: cfg.Follow}
+	if cfg.Since > 0 {
+		req.Since = time.Now().Add(-cfg.Since)
+	}
+	return j.print(ctx, agents, req, logs.Options{Grep: cfg.Grep, JSON: cfg.JSON}, cfg.Terminal)
+}
+
+// choose returns the hosts that have the named tasks, or that are named.
+func (j *Job) choose(names, tasks []string) ([]*hosts.AgentHost, error) {
+	for _, t := range tasks {
+		if !slices.Contains(j.tasks(), t) {
+			return nil, exit.Mistake(fmt.Errorf("job %s has no task %s", j.Job, t), "its tasks are "+strings.Join(j.tasks(), ", "))
+		}
+	}
+	var chosen []*hosts.AgentHost
+	for i, a := range j.agents {
+		has := func(task string) bool { return slices.Contains(j.Hosts[i].Tasks, task) }
+		elsewhere := len(tasks) > 0 && !j.Restarts && !slices.ContainsFunc(tasks, has) // with restarts a task may have been on any host
+		if !elsewhere && (len(names) == 0 || slices.Contains(names, a.Name())) {
+			chosen = append(chosen, a)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, exit.Mistake(fmt.Errorf("job %s has nothing on %s", j.Job, strings.Join(names, ", ")), "")
+	}
+	return chosen, nil
+}
+
+// print writes the hosts' logs to the terminal.
+func (j *Job) print(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, opts logs.Options, t console.Terminal) error {
+	for _, a := range agents {
+		opts.Hosts = append(opts.Hosts, a.Name())
+	}
+	opts.Tasks = j.tasks()
+	out := logstream.NewOutput(logstream.Config{Terminal: t, Printer: j.printer, Logs: opts})
+	err := logstream.Print(ctx, agents, req, out, cmp.Or(j.Lease, DefaultLease))
+	return errors.Join(err, out.Close())
+}

@@ -1,0 +1,118 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/hosts"
+)
+
+// Query names a job, and where to look for it.
+type Query struct {
+	// Job is an id, a name, or the unique beginning of an id. Empty: the newest job,
+	// or the newest running one.
+	Job string
+	// Reach has the hosts to look on if this machine has no record of the job.
+	Reach hosts.Reach
+	// OnHosts ignores the records of this machine.
+	OnHosts  bool
+	Terminal console.Terminal
+}
+
+// open finds the job and opens it with the hosts that it has now. It connects at most to
+// the host that drives the job. If no job was named, running excludes jobs that ended.
+func (q Query) open(ctx context.Context, running bool) (*Job, error) {
+	printer := console.NewPrinter(q.Terminal)
+	r, err := q.Find(ctx, running, printer)
+	if err != nil {
+		return nil, err
+	}
+	j, err := open(ctx, r, printer, q.Reach.AcceptNewHostKeys)
+	if err != nil {
+		return nil, err
+	}
+	return j.refreshed(ctx, q.Reach.AcceptNewHostKeys)
+}
+
+// Find looks the job up in this machine's records, or on the given hosts. running
+// prefers jobs that did not end.
+func (q Query) Find(ctx context.Context, running bool, printer *console.Printer) (Record, error) {
+	if !q.OnHosts {
+		rs, err := Records()
+		if err != nil {
+			return Record{}, err
+		}
+		r, err := q.pick(ctx, rs, running, printer)
+		if err == nil || len(q.Reach.Hosts) == 0 {
+			return r, err
+		}
+	}
+	rs, err := search(ctx, q.Reach, printer)
+	if err != nil {
+		return Record{}, err
+	}
+	return q.pick(ctx, rs, running, printer)
+}
+
+// pick chooses a job from rs, which has the oldest first.
+func (q Query) pick(ctx context.Context, rs []Record, running bool, printer *console.Printer) (Record, error) {
+	if q.Job != "" {
+		return q.named(ctx, rs, running, printer)
+	}
+	for _, r := range slices.Backward(rs) {
+		if !running || r.runs(ctx, printer) {
+			return r, nil
+		}
+	}
+	what := "job"
+	if running {
+		what = "running job"
+	}
+	return Record{}, exit.Mistake(fmt.Errorf("there is no %s that this machine knows of", what),
+		"name the hosts with --hosts to look there; plx jobs lists what is known")
+}
+
+// named finds the job that q names. If running and several jobs have the name, it
+// prefers one that runs to newer ones that ended.
+func (q Query) named(ctx context.Context, rs []Record, running bool, printer *console.Printer) (Record, error) {
+	r, err := match(rs, q.Job)
+	if err != nil || !running || r.Name != q.Job {
+		return r, err
+	}
+	for _, other := range slices.Backward(rs) {
+		if other.Name == q.Job && other.runs(ctx, printer) {
+			return other, nil
+		}
+	}
+	return r, nil
+}
+
+// match finds the job with the id text, else the newest of that name, else the only one
+// whose id begins with text. rs has the oldest first.
+func match(rs []Record, text string) (Record, error) {
+	var named, begun []Record
+	for _, r := range rs {
+		switch {
+		case r.Job == text:
+			return r, nil
+		case r.Name == text:
+			named = append(named, r)
+		case strings.HasPrefix(r.Job, text):
+			begun = append(begun, r)
+		}
+	}
+	switch {
+	case len(named) > 0:
+		return named[len(named)-1], nil
+	case len(begun) == 1:
+		return begun[0], nil
+	case len(begun) > 1:
+		return Record{}, exit.Mistake(fmt.Errorf("job %s: the ids of %d jobs begin so", text, len(begun)), "the newest is "+begun[len(begun)-1].Job)
+	}
+	return Record{}, exit.Mistake(fmt.Errorf("job %s: this machine knows of none", text),
+		"plx jobs lists what is known; name the hosts with --hosts to look there")
+}

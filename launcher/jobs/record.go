@@ -1,0 +1,181 @@
+// Package jobs works on jobs that were launched before: it finds, lists, follows, stops
+// and scales them, and removes what they left.
+//
+//	code, err := jobs.Attach(ctx, jobs.Query{Job: "mnist", Terminal: t})
+//
+// # How a job is found
+//
+// The machine that launched a job keeps a [Record] of it (record.go). A running
+// detached job may get other hosts from another machine: layout.go brings the record up
+// to date. A machine without a record can look for jobs on hosts (search.go).
+//
+// # What it refuses to do
+//
+// It launches nothing, and it drives no job: the agent of the chief's host, or the
+// launcher, does.
+package jobs
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// Defaults of a launch. They also hold for a job that this machine has no record of.
+const (
+	// DefaultGrace is the time between asking a task to end and killing it.
+	DefaultGrace = 10 * time.Second
+	// DefaultLease is how long a host runs tasks without hearing the driver.
+	DefaultLease = 30 * time.Second
+)
+
+// Record is what the launching machine remembers of a job, in
+// ~/.plx/jobs/<job>/job.json.
+type Record struct {
+	Job      string            `json:"job"`
+	Name     string            `json:"name,omitempty"` // given by the user; empty: none
+	Program  string            `json:"program"`
+	Created  time.Time         `json:"created"`
+	Detached bool              `json:"detached,omitempty"`
+	Restarts bool              `json:"restarts,omitempty"` // tasks may move to other hosts
+	Embedded bool              `json:"embedded,omitempty"` // on an embedded cluster
+	Launcher int               `json:"launcher"`           // pid of an attached launcher
+	Grace    time.Duration     `json:"grace"`
+	Lease    time.Duration     `json:"lease,omitempty"` // 0: DefaultLease
+	Hosts    []HostRecord      `json:"hosts"`
+	Chief    int               `json:"chief"`             // index into Hosts of the host that knows the verdict
+	Laid     int               `json:"laid,omitempty"`    // generation whose layout an agent reported; 0: none has
+	Verdict  *protocol.Verdict `json:"verdict,omitempty"` // nil: not known to have ended
+
+	Checkpoints string `json:"checkpoints,omitempty"` // name of the job's checkpoints, under ~/.plx/ckpt on the hosts
+	Saves       bool   `json:"saves,omitempty"`       // the program was told to make checkpoints
+
+	found bool // put together from what hosts know: maybe incomplete, and never saved
+}
+
+// HostRecord is one host of a Record.
+type HostRecord struct {
+	Line   string   `json:"line"`           // as in a resource file
+	Folder string   `json:"folder"`         // under ~/.plx/jobs/<job>/ on the host
+	Binary string   `json:"binary"`         // path of the agent, relative to the home
+	Tasks  []string `json:"tasks"`          // of the first generation
+	Left   bool     `json:"left,omitempty"` // the host left the job; its logs may still be there
+}
+
+// CheckpointName returns the name of the job's checkpoints on its hosts. Records of
+// earlier versions do not have it.
+func (r *Record) CheckpointName() string { return cmp.Or(r.Checkpoints, r.Name, r.Job) }
+
+// folder returns ~/.plx/jobs.
+func folder() (string, error) {
+	home := os.Getenv("HOME")
+	if home == "" {
+		return "", errors.New("HOME is not set, so there is no place for ~/.plx")
+	}
+	return filepath.Join(home, ".plx", "jobs"), nil
+}
+
+// Save writes the record, whole or not at all.
+func (r *Record) Save() error {
+	if err := r.save(); err != nil {
+		return fmt.Errorf("record job %s: %w", r.Job, err)
+	}
+	return nil
+}
+
+// Finish notes how the job ended, and saves the record.
+func (r *Record) Finish(v protocol.Verdict) error {
+	r.Verdict = &v
+	return r.Save()
+}
+
+func (r *Record) save() error {
+	jobs, err := folder()
+	if err != nil {
+		return err
+	}
+	own := filepath.Join(jobs, r.Job)
+	text, err := json.MarshalIndent(r, "", "\t")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(own, 0o700); err != nil {
+		return err
+	}
+	temporary := filepath.Join(own, fmt.Sprintf(".job.json.%d", os.Getpid()))
+	if err := os.WriteFile(temporary, append(text, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temporary, filepath.Join(own, "job.json"))
+}
+
+// Forget removes the record.
+func (r *Record) Forget() error {
+	jobs, err := folder()
+	if err != nil {
+		return err
+	}
+	return os.RemoveAll(filepath.Join(jobs, r.Job))
+}
+
+// Records returns all records of this machine, the oldest first. It leaves out a record
+// that cannot be read: it is of another version, or half removed.
+func Records() ([]Record, error) {
+	jobs, err := folder()
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(jobs)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list jobs: %w", err)
+	}
+	var rs []Record
+	for _, e := range entries {
+		if r, err := readRecord(filepath.Join(jobs, e.Name())); err == nil {
+			rs = append(rs, r)
+		}
+	}
+	slices.SortFunc(rs, func(a, b Record) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Job, b.Job)) })
+	return rs, nil
+}
+
+func readRecord(own string) (r Record, err error) {
+	text, err := os.ReadFile(filepath.Join(own, "job.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	if err == nil && (r.Job != filepath.Base(own) || r.Chief < 0 || r.Chief >= len(r.Hosts)) {
+		err = fmt.Errorf("%s: not a job's record", own)
+	}
+	return r, err
+}
+
+// reach returns how to reach the record's hosts. An embedded job ran on this machine: a
+// new embedded cluster reaches its folders.
+func (r *Record) reach(acceptNewHostKeys bool) (hosts.Reach, error) {
+	if r.Embedded {
+		return hosts.Reach{LocalHosts: len(r.Hosts), LocalWorkers: 1}, nil
+	}
+	var lines []string
+	for _, h := range r.Hosts {
+		lines = append(lines, h.Line)
+	}
+	parsed, err := hostfile.ParseLines(lines)
+	if err != nil {
+		return hosts.Reach{}, fmt.Errorf("record of job %s: %w", r.Job, err)
+	}
+	return hosts.Reach{Hosts: parsed, AcceptNewHostKeys: acceptNewHostKeys}, nil
+}

@@ -1,0 +1,75 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/internal/transporttest"
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// One file that is no state hides no other, and is told of.
+func TestStatesOfAHostWithJunk(t *testing.T) {
+	home := t.TempDir()
+	write := func(job, text string) {
+		folder := filepath.Join(home, ".plx", "jobs", job, "h1")
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, "state.json"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const good = `{"job":"JOB","host":"h1","folder":"h1","binary":".plx/blobs/abc","tasks":{"worker:0":{}}}`
+	write("a", strings.Replace(good, "JOB", "a", 1))
+	write("b-junk", "{")
+	write("c-evil", strings.Replace(strings.Replace(good, "JOB", "c-evil", 1), "abc", "x; rm -rf", 1))
+	write("d", strings.Replace(good, ",", ",\n", 1)+"\n")
+	write("d", strings.Replace(strings.Replace(good, "JOB", "d", 1), ",", ",\n", 1)+"\n")
+	var said bytes.Buffer
+	r := hosts.NewHost(hostfile.Host{Name: "h1"}, func(context.Context) (hosts.Transport, error) { return transporttest.Shell(home), nil })
+	states, err := states(t.Context(), r, console.NewPrinter(console.Terminal{Stderr: &said}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var jobs []string
+	for _, s := range states {
+		jobs = append(jobs, s.Job)
+	}
+	if got := strings.Join(jobs, " "); got != "a d" {
+		t.Errorf("jobs %q, want \"a d\"", got)
+	}
+	for _, job := range []string{"b-junk", "c-evil"} {
+		if !strings.Contains(said.String(), "/"+job+"/h1/state.json is not a job's state") {
+			t.Errorf("%s is not told of:\n%s", job, &said)
+		}
+	}
+}
+
+// What hosts tell of a job is never written over this machine's own record of
+// it, which may know more hosts.
+func TestFoundRecordsAreNotSaved(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	own := Record{Job: "j", Program: "train", Hosts: []HostRecord{{Line: "h1"}, {Line: "h2"}}}
+	if err := own.Save(); err != nil {
+		t.Fatal(err)
+	}
+	found := Record{Job: "j", Hosts: []HostRecord{{Line: "h2"}}, found: true}
+	if err := found.learn(protocol.State{Verdict: &protocol.Verdict{Code: 3}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := own.learn(protocol.State{Verdict: &protocol.Verdict{Code: 4}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	rs, err := Records()
+	if err != nil || len(rs) != 1 || len(rs[0].Hosts) != 2 || rs[0].Verdict == nil || rs[0].Verdict.Code != 4 {
+		t.Errorf("%+v, %v", rs, err)
+	}
+}

@@ -1,0 +1,186 @@
+package jobs
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// ScaleConfig tells with which hosts a running job is to continue.
+type ScaleConfig struct {
+	Query                  // Reach has the hosts
+	SaveTime time.Duration // bounds the checkpoint that the job makes first
+}
+
+// startTime bounds the start of the tasks on the new hosts, as seen from here. The
+// driver of the job has a bound of its own, --start-timeout.
+const startTime = 15 * time.Minute
+
+// Scale makes a running job continue with other hosts after its next step. If Scale
+// fails the job continues with the hosts that it has.
+func Scale(ctx context.Context, cfg ScaleConfig) error {
+	j, err := cfg.open(ctx, true)
+	if err != nil {
+		return err
+	}
+	defer j.close()
+	if j.Embedded {
+		return exit.Mistake(fmt.Errorf("job %s: it runs on an embedded cluster, which has no other hosts", j.Job), "launch it with --hosts")
+	}
+	if ended, verdict := j.ended(ctx); ended {
+		return fmt.Errorf("job %s: it has ended%s", j.Job, ending(verdict))
+	}
+	bounded, cancel := context.WithTimeout(ctx, 2*cfg.SaveTime+startTime)
+	defer cancel()
+	s := &scaler{job: j, cfg: cfg}
+	defer s.close()
+	answer, err := s.scale(bounded)
+	if err != nil && ctx.Err() != nil {
+		j.printer.Printf("job %s: %s", j.Job, s.interrupted())
+	}
+	if err != nil {
+		return fmt.Errorf("job %s: not scaled: %w", j.Job, err)
+	}
+	if answer.To == 0 {
+		j.printer.Printf("job %s: it has these hosts already, and they keep their devices", j.Job)
+		return nil
+	}
+	err = j.moved(answer) // before the notice, whose reader may be gone
+	j.printer.Printf("job %s: %s", j.Job, answer)
+	return err
+}
+
+// scaler is one run of Scale.
+type scaler struct {
+	job     *Job
+	cfg     ScaleConfig
+	spec    protocol.Spec // of the agent that was asked
+	set     *hosts.Set    // the new hosts; nil: none are needed
+	group   *hosts.Group  // agents of the new hosts; nil: not started
+	join    []protocol.Joining
+	scratch string // folder of files that were copied from a host; empty: none
+	asked   bool   // the driver was asked, and its answer has not arrived
+}
+
+// interrupted says what happens to the job after the user leaves.
+func (s *scaler) interrupted() string {
+	if s.asked {
+		return "interrupted: it continues with the new hosts or with the old ones: plx jobs"
+	}
+	return "interrupted: it is not scaled and continues with its hosts"
+}
+
+func (s *scaler) scale(ctx context.Context) (answer protocol.Scaled, err error) {
+	layout, err := s.ask(ctx, protocol.Scale{ID: rand.Text()})
+	if err != nil {
+		return answer, err
+	}
+	fresh, leave := contrast(s.cfg.Reach.Hosts, layout.Hosts)
+	if len(fresh)+len(leave) == 0 {
+		return answer, nil
+	}
+	if err := s.prepare(ctx, fresh, layout.Hosts); err != nil {
+		return answer, errors.Join(err, s.endGroup(err))
+	}
+	answer, err = s.ask(ctx, protocol.Scale{ID: rand.Text(), Known: len(layout.Hosts), Join: s.join, Leave: leave, SaveTime: s.cfg.SaveTime})
+	s.asked = answer.Cause == ""
+	if !s.asked {
+		err = errors.Join(err, s.endGroup(err))
+	} else if err != nil { // the driver may have the new hosts; if not, their leases end them
+		err = fmt.Errorf("no answer: %w; it may still be scaled: plx jobs", err)
+	}
+	return answer, err
+}
+
+// contrast returns the wanted hosts that the job does not have, and the indices of the
+// job's hosts that are not wanted.
+func contrast(want []hostfile.Host, have []protocol.HostPlan) (fresh []hostfile.Host, leave []int) {
+	stay := map[string]bool{}
+	for _, h := range want {
+		folder := hosts.NewHost(h, nil).JobFolder()
+		stay[folder] = true
+		if !slices.ContainsFunc(have, func(p protocol.HostPlan) bool { return !p.Left && p.Folder == folder }) {
+			fresh = append(fresh, h)
+		}
+	}
+	for i, p := range have {
+		if !p.Left && !stay[p.Folder] {
+			leave = append(leave, i)
+		}
+	}
+	return fresh, leave
+}
+
+// ask sends a wish to the job's driver, through the agent of the chief's host, and
+// returns the answer. It connects again if the connection is lost.
+func (s *scaler) ask(ctx context.Context, scale protocol.Scale) (answer protocol.Scaled, err error) {
+	for try := 1; ; try++ {
+		answer, err = s.askOnce(ctx, scale)
+		switch {
+		case err == nil && answer.Cause != "":
+			return answer, errors.New(answer.Cause)
+		case err == nil:
+			return answer, nil
+		case ctx.Err() != nil:
+			return answer, s.job.chief().Named(context.Cause(ctx))
+		case try == tries:
+			return answer, s.job.chief().Named(err)
+		}
+	}
+}
+
+func (s *scaler) askOnce(ctx context.Context, scale protocol.Scale) (answer protocol.Scaled, err error) {
+	conn, err := s.job.chief().Visit(ctx)
+	if err != nil {
+		return answer, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	for _, m := range []protocol.Message{{SpecAsk: true}, {Scale: &scale}} {
+		if err := conn.Send(m); err != nil {
+			return answer, err
+		}
+	}
+	for {
+		m, err := conn.Receive()
+		switch {
+		case err != nil:
+			return answer, err
+		case m.Spec != nil:
+			s.spec = *m.Spec
+		case m.Scaled != nil && m.Scaled.ID == scale.ID:
+			return *m.Scaled, nil
+		case m.State != nil && m.State.Verdict != nil:
+			return answer, fmt.Errorf("the job has ended: %s", m.State.Verdict.Reason)
+		}
+	}
+}
+
+// endGroup ends the agents of hosts that did not join the job.
+func (s *scaler) endGroup(why error) error {
+	if s.group == nil {
+		return nil
+	}
+	return s.group.End(protocol.Verdict{Code: exit.CodePlx, Reason: "not scaled: " + why.Error()}, askTime)
+}
+
+func (s *scaler) close() {
+	if s.group != nil {
+		s.group.Close()
+	}
+	if s.set != nil {
+		s.set.Close() // nothing was written
+	}
+	if s.scratch != "" {
+		os.RemoveAll(s.scratch) // the system clears its temporary folder
+	}
+}

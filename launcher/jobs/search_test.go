@@ -1,0 +1,27 @@
+package jobs
+
+import (
+	"testing"
+
+	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// A host that was left out of a job still has worker:0 in its state, that of
+// an older generation: it is not the one to ask how the job ended.
+func TestTheChiefIsThatOfTheLastGeneration(t *testing.T) {
+	state := func(host string, generation int, verdict *protocol.Verdict) protocol.State {
+		return protocol.State{Job: "j", Folder: host, Generation: generation, Verdict: verdict,
+			Tasks: map[string]*protocol.TaskNow{"worker:0": {}}}
+	}
+	f := &hosts.Set{}
+	for _, name := range []string{"h1", "h2", "h3"} {
+		f.Hosts = append(f.Hosts, hosts.NewHost(hostfile.Host{Name: name}, nil))
+	}
+	rs := assemble(f, [][]protocol.State{
+		{state("h1", 0, &protocol.Verdict{Code: 125})}, {state("h2", 2, &protocol.Verdict{})}, {state("h3", 1, nil)}})
+	if len(rs) != 1 || rs[0].Chief != 1 || rs[0].Verdict == nil || rs[0].Verdict.Code != 0 || !rs[0].Restarts {
+		t.Errorf("%+v", rs)
+	}
+}

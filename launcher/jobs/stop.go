@@ -1,0 +1,158 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/driver"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// stopCode is the exit status of a job that plx stop ended: that of SIGTERM.
+const stopCode = 143
+
+// StopConfig tells which job to end, and how.
+type StopConfig struct {
+	Query
+	Grace time.Duration // between asking a task to end and killing it; negative: as launched
+	// SaveTime bounds the checkpoint that the job makes first. 0: it makes none.
+	SaveTime time.Duration
+}
+
+// Stop ends a job, and returns when nothing of it is left on its hosts. If the job was to
+// save a checkpoint and did not, that is an error.
+func Stop(ctx context.Context, cfg StopConfig) error {
+	j, err := cfg.open(ctx, true)
+	if err != nil {
+		return err
+	}
+	defer j.close()
+	if cfg.Grace < 0 {
+		cfg.Grace = j.Grace
+	}
+	s := &stopper{job: j, cfg: cfg}
+	ended, verdict := j.ended(ctx)
+	if cfg.SaveTime > 0 && !ended {
+		j.printer.Printf("job %s: it is saved first, for at most %s", j.Job, cfg.SaveTime)
+	}
+	if err := s.stop(ctx); err != nil { // even if the job has ended: something may be left
+		if ctx.Err() != nil {
+			j.printer.Printf("job %s: interrupted: hosts that were asked still end it: plx jobs", j.Job)
+		}
+		return err
+	}
+	stopped := fmt.Sprintf("job %s: stopped on %s", j.Job, console.Count(len(j.present()), "host"))
+	switch {
+	case ended:
+		j.printer.Printf("job %s: had ended already%s", j.Job, ending(verdict))
+	case cfg.SaveTime > 0:
+		step, err := s.saved(ctx)
+		if err != nil {
+			return fmt.Errorf("%s, not saved: %w", stopped, err)
+		}
+		j.printer.Printf("%s, saved at step %d", stopped, step)
+	default:
+		j.printer.Printf("%s", stopped)
+	}
+	return nil
+}
+
+// stopper is one run of Stop.
+type stopper struct {
+	job *Job
+	cfg StopConfig
+}
+
+// stop asks the agents of all hosts, and waits until nothing of the job is left.
+func (s *stopper) stop(ctx context.Context) error {
+	agents := s.job.present()
+	errs := make([]error, len(agents))
+	var wg sync.WaitGroup
+	for i, a := range agents {
+		wg.Go(func() {
+			if err := s.host(ctx, a); err != nil {
+				errs[i] = a.Named(fmt.Errorf("stop job %s: %w", s.job.Job, err))
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// tries is how often an agent is asked that ends while it is asked. All agents end when
+// the driver's agent ends.
+const tries = 4
+
+// host stops the job on one host. The time that it has does not include the dial.
+func (s *stopper) host(ctx context.Context, a *hosts.AgentHost) error {
+	ctx, cancel, err := a.WithTimeout(ctx, s.cfg.SaveTime+s.cfg.Grace+2*askTime)
+	if err != nil {
+		return err
+	}
+	defer cancel()
+	for try := 1; ; try++ {
+		err := s.ask(ctx, a)
+		switch {
+		case err == nil, errors.Is(err, driver.ErrNoAgent):
+			return a.Reap(ctx) // whatever ended the agent
+		case ctx.Err() != nil:
+			return fmt.Errorf("it did not end in time: %w", context.Cause(ctx))
+		case try == tries || !agentEnded(err):
+			return err
+		}
+	}
+}
+
+// agentEnded reports whether a connection to an agent broke because the agent ended.
+func agentEnded(err error) bool {
+	return hosts.ExitStatus(err) >= 0 || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// ask asks an agent to stop the job, and returns nil after its stream has ended. The
+// agent ends the stream when nothing of the job is left on the host.
+func (s *stopper) ask(ctx context.Context, a *hosts.AgentHost) error {
+	conn, err := a.Visit(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	stop := protocol.Stop{Grace: s.cfg.Grace, SaveTime: s.cfg.SaveTime, Reason: "stopped by plx stop", Code: stopCode}
+	if err := conn.Send(protocol.Message{Stop: &stop}); err != nil {
+		return err
+	}
+	for {
+		if _, err := conn.Receive(); err != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// saved returns the step of the checkpoint that the stopped job made. It asks the chief's
+// host, then the others: every host knows the verdict.
+func (s *stopper) saved(ctx context.Context) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	var errs []error
+	for i := range s.job.agents {
+		a := s.job.agents[(s.job.Chief+i)%len(s.job.agents)]
+		state, err := a.State(ctx)
+		switch {
+		case err != nil:
+			errs = append(errs, a.Named(err))
+		case state.Verdict == nil || state.Verdict.Saved == nil:
+			errs = append(errs, a.Named(errors.New("it ended otherwise"+ending(state.Verdict))))
+		case state.Verdict.Saved.Cause != "":
+			return 0, errors.New(state.Verdict.Saved.Cause)
+		default:
+			return state.Verdict.Saved.Step, nil
+		}
+	}
+	return 0, errors.Join(errs...)
+}

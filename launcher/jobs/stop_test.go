@@ -1,0 +1,31 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/hosts"
+)
+
+// A host whose turn comes late has all its time to end the job, and of one that
+// cannot be reached nothing is said but why.
+func TestStopCountsFromTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dials := 0
+		down := errors.New("host h1: down") // as a transport says it
+		r := hosts.NewHost(hostfile.Host{Name: "h1"}, func(context.Context) (hosts.Transport, error) {
+			dials++
+			time.Sleep(time.Hour) // the fake clock's
+			return nil, down
+		})
+		j := &Job{Record: Record{Job: "j", Hosts: make([]HostRecord, 1)}, agents: []*hosts.AgentHost{{Host: r, Job: "j"}}}
+		err := (&stopper{job: j, cfg: StopConfig{Grace: time.Second}}).stop(t.Context())
+		if want := "host h1: stop job j: down"; !errors.Is(err, down) || err.Error() != want || dials != 1 {
+			t.Errorf("%v after %d dials, want %s", err, dials, want)
+		}
+	})
+}

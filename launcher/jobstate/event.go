@@ -1,0 +1,84 @@
+package jobstate
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// Event is something that happened: one of the types below. Hosts are indices
+// into Plan.Hosts; hosts that joined follow them.
+type Event interface{ event() }
+
+// The events.
+type (
+	// Up reports that the driver has connected to the host's agent, which is in
+	// State. The driver reports it after every connection.
+	Up struct {
+		Host  int
+		State protocol.State
+	}
+	// Silent reports that the driver has lost the connection and dials again.
+	Silent struct {
+		Host  int
+		Cause string
+	}
+	// Lost reports that the host's agent is gone for good. After Clear at the
+	// latest its tasks are gone too: that is how long its lease can still run.
+	// Answers reports that the driver has reached the host and may soon start a
+	// new agent there. If the plan allows that, a later Up is that agent's.
+	Lost struct {
+		Host    int
+		Cause   string
+		Clear   time.Duration
+		Answers bool
+	}
+	// Heard reports a message of the agent, other than State.
+	Heard struct {
+		Host    int
+		Message protocol.Message
+	}
+	// StopAsked reports that the user, or a signal, wants the job to end. Grace 0
+	// means at once. With a SaveTime the chief saves first, in at most that time.
+	StopAsked struct {
+		Reason   string
+		Code     int
+		Grace    time.Duration
+		SaveTime time.Duration
+	}
+	// Elapsed reports the end of a timer that a SetTimer command has set.
+	Elapsed struct{ Timer Timer }
+)
+
+func (Up) event()        {}
+func (Silent) event()    {}
+func (Lost) event()      {}
+func (Heard) event()     {}
+func (StopAsked) event() {}
+func (Elapsed) event()   {}
+
+// Timer names a timer. Setting a timer again replaces it.
+type Timer string
+
+// The timers. Each constant says what must have happened by its end.
+const (
+	StartTimer   Timer = "start"   // all tasks have started
+	MaxTimer     Timer = "max"     // the job has ended (--max-time)
+	SettleTimer  Timer = "settle"  // failures have been collected
+	DoubtTimer   Timer = "doubt"   // the task that a worker blames has failed, or has not
+	StopTimer    Timer = "stop"    // tasks that were told to end have ended
+	SaveTimer    Timer = "save"    // the chief has saved
+	ScaleTimer   Timer = "scale"   // the present part of a change of hosts is over
+	SteadyTimer  Timer = "steady"  // the generation has run so long that earlier failures are forgiven
+	BackoffTimer Timer = "backoff" // the next generation may begin
+	ReviveTimer  Timer = "revive"  // hosts that answer have a new agent
+	WaitTimer    Timer = "wait"    // lost hosts are back (--wait-host)
+	RegroupTimer Timer = "regroup" // every host has an agent or is lost
+)
+
+// hourTimer ends one hour after restart n.
+func hourTimer(n int) Timer { return Timer(fmt.Sprintf("hour %d", n)) }
+
+// clearTimer ends when nothing can run any more on host h, which was lost.
+func clearTimer(h int) Timer { return Timer(fmt.Sprintf("clear %d", h)) }

@@ -1,0 +1,164 @@
+package jobstate
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// failure is that of one task, or of one host if task is nil.
+type failure struct {
+	host    int
+	task    *cluster.Task
+	exit    protocol.Exit // as far as it is known
+	reason  string
+	hearsay bool // another host reports it, which could not reach this one
+}
+
+// failureOf is a failure that a task reports before it exits.
+func failureOf(v view, h int, s protocol.Said) failure {
+	return failure{host: h, task: &s.Task, reason: fmt.Sprintf("%s on %s failed%s", s.Task, v.name(h), because(s.Message.Cause)),
+		exit: protocol.Exit{Task: s.Task, Code: 1, Started: true, Native: true, Cause: s.Message.Cause, LostPeer: s.Message.Peer}}
+}
+
+// failureOfHost is a failure for which plx's own exit status stands.
+func failureOfHost(h int, reason string) failure {
+	return failure{host: h, reason: reason, exit: protocol.Exit{Code: CodePlx}}
+}
+
+// failures collects failures for Plan.Settle, as the first one seen is often not
+// the cause. Then it chooses the one to blame.
+type failures struct{ all []failure }
+
+// add collects failures. An exit says more than the task's own report did, and
+// takes its place; then add reports false.
+func (fs *failures) add(doubted []failure, f failure) bool {
+	fs.all = append(fs.all, doubted...)
+	for i, old := range fs.all {
+		if f.task != nil && old.task != nil && *old.task == *f.task {
+			if f.exit.LostPeer == "" {
+				f.exit.LostPeer = old.exit.LostPeer
+			}
+			fs.all[i] = f
+			return false
+		}
+	}
+	fs.all = append(fs.all, f)
+	return true
+}
+
+// of reports whether a failure of the task was collected.
+func (fs *failures) of(t cluster.Task) bool {
+	return slices.ContainsFunc(fs.all, func(f failure) bool { return f.task != nil && *f.task == t })
+}
+
+// hearsay reports whether the first failure is one that another host reports: then
+// the failed host may still be heard.
+func (fs *failures) hearsay() bool { return fs.all[0].hearsay }
+
+// verdict returns the culprit and the verdict on it. more is added to the reason.
+func (fs *failures) verdict(v view, more string) (failure, protocol.Verdict) {
+	culprit, victims := fs.blame(v)
+	verdict := protocol.Verdict{Code: status(culprit.exit), Reason: culprit.reason + more, Host: v.name(culprit.host), Victims: victims}
+	if culprit.task != nil {
+		e := culprit.exit
+		verdict.First = &e
+	}
+	return culprit, verdict
+}
+
+// blame returns the culprit and the tasks that failed because a peer did. The
+// culprit is the first failure that does not blame a peer; if all blame peers it
+// is the peer that they blame.
+func (fs *failures) blame(v view) (failure, []string) {
+	culprit := slices.IndexFunc(fs.all, func(f failure) bool { return f.exit.LostPeer == "" })
+	var guilty failure
+	if culprit >= 0 {
+		guilty = fs.all[fs.outvoted(culprit)]
+	} else {
+		guilty, culprit = fs.blamedPeer(v)
+	}
+	var victims []string
+	for i, f := range fs.all {
+		if f.exit.LostPeer != "" && i != culprit {
+			victims = append(victims, fmt.Sprintf("%s on %s", f.task, v.name(f.host)))
+		}
+	}
+	sort.Strings(victims)
+	return guilty, victims
+}
+
+// outvoted replaces a host that another host could not reach by the one that most
+// hosts could not reach: of two hosts that are cut off from each other, the one
+// that is cut off from others too. It leaves any other failure as it is.
+func (fs *failures) outvoted(culprit int) int {
+	if !fs.all[culprit].hearsay {
+		return culprit
+	}
+	votes := map[int]int{}
+	for _, f := range fs.all {
+		if f.hearsay {
+			votes[f.host]++
+		}
+	}
+	for i, f := range fs.all {
+		if f.hearsay && votes[f.host] > votes[fs.all[culprit].host] {
+			culprit = i
+		}
+	}
+	return culprit
+}
+
+// blamedPeer turns failures that all blame peers into one: that of the peer which
+// most of them name, or the first of equals. If that peer is no task of the job
+// the failure is the witness's own. victim is the index of the culprit's own
+// failure; -1 is none.
+func (fs *failures) blamedPeer(v view) (f failure, victim int) {
+	votes := map[string]int{}
+	best := 0
+	for i, f := range fs.all {
+		peer := f.exit.LostPeer
+		if votes[peer]++; votes[peer] > votes[fs.all[best].exit.LostPeer] {
+			best = i
+		}
+	}
+	witness := fs.all[best]
+	peer, h, known := blamed(v, witness)
+	if !known {
+		return witness, best
+	}
+	if cause := v.hosts[h].silent; cause != "" {
+		return failureOfHost(h, fmt.Sprintf("host %s: %s", v.name(h), cause)), -1
+	}
+	// The verdict names no first exit: the peer has none, and the witness's last
+	// words are not those of the culprit.
+	return failure{host: h, exit: protocol.Exit{Code: status(witness.exit)},
+			reason: fmt.Sprintf("%s on %s failed, as %s reports%s", peer, v.name(h), witness.exit.Task, because(witness.exit.Cause))},
+		slices.IndexFunc(fs.all, func(f failure) bool { return f.task != nil && *f.task == peer })
+}
+
+// blamed is the peer that a failure blames, with its host. known is false if that
+// is no task of the job.
+func blamed(v view, f failure) (peer cluster.Task, host int, known bool) {
+	name, _, _ := strings.Cut(f.exit.LostPeer, " ")
+	peer, err := cluster.ParseTask(name)
+	host, known = v.generation.hostOf[peer]
+	return peer, host, known && err == nil
+}
+
+// status is an exit as a shell shows it: 128 + signal if a signal ended the task.
+func status(e protocol.Exit) int {
+	switch {
+	case e.Told: // by its agent, and the job had not asked for that
+		return CodePlx
+	case e.Signal != 0:
+		return 128 + e.Signal
+	case e.Code != 0:
+		return e.Code
+	}
+	return 1 // native, exited with 0, not finished
+}

@@ -1,0 +1,106 @@
+package jobstate
+
+import (
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// generation is one run of the job's tasks: where they run and how they ended.
+type generation struct {
+	number int
+	hostOf map[cluster.Task]int           // index of the task's host
+	exits  map[cluster.Task]protocol.Exit // of tasks that have ended
+}
+
+// newGeneration returns a generation with the tasks that the hosts have now.
+func newGeneration(number int, all hosts) generation {
+	g := generation{number: number, hostOf: map[cluster.Task]int{}, exits: map[cluster.Task]protocol.Exit{}}
+	for i, h := range all {
+		for _, t := range h.tasks {
+			g.hostOf[t.Task] = i
+		}
+	}
+	return g
+}
+
+// runs reports whether a task of this generation belongs to host h.
+func (g generation) runs(h int, t cluster.Task) bool {
+	of, known := g.hostOf[t]
+	return known && of == h
+}
+
+// record notes the end of a task of host h. It reports false for the end of
+// another generation's task and for one that it knows.
+func (g generation) record(h int, e protocol.Exit) bool {
+	if _, seen := g.exits[e.Task]; seen || !g.runs(h, e.Task) || e.Generation != g.number {
+		return false
+	}
+	g.exits[e.Task] = e
+	return true
+}
+
+func (g generation) ended(t cluster.Task) bool {
+	_, ended := g.exits[t]
+	return ended
+}
+
+// unended counts the tasks that have not ended.
+func (g generation) unended(tasks []protocol.TaskSpec) (n int) {
+	for _, t := range tasks {
+		if !g.ended(t.Task) {
+			n++
+		}
+	}
+	return n
+}
+
+// workers counts the workers of this generation.
+func (g generation) workers() (n int) {
+	for t := range g.hostOf {
+		if t.Role == cluster.Worker {
+			n++
+		}
+	}
+	return n
+}
+
+// servers returns the servers among tasks that have not ended.
+func (g generation) servers(tasks []protocol.TaskSpec) []cluster.Task {
+	var servers []cluster.Task
+	for _, t := range tasks {
+		if t.Task.Role == cluster.PS && !g.ended(t.Task) {
+			servers = append(servers, t.Task)
+		}
+	}
+	return servers
+}
+
+// finished reports whether every worker had ended well before it was told to end.
+func (g generation) finished() bool {
+	for t := range g.hostOf {
+		if e, ended := g.exits[t]; t.Role == cluster.Worker && (!ended || e.Code != 0 || e.Signal != 0 || !e.Finished) {
+			return false
+		}
+	}
+	return true
+}
+
+// renumber gives the tasks of the hosts that are in new indices, from 0 without
+// gaps: workers in the order of the hosts and of their local ranks, servers in the
+// order of the hosts. Each host keeps its devices. A host that is not in gets no
+// tasks.
+func renumber(all hosts, in func(h int) bool) [][]protocol.TaskSpec {
+	next := map[cluster.Role]int{}
+	laid := make([][]protocol.TaskSpec, len(all))
+	for i, h := range all {
+		if !in(i) {
+			continue
+		}
+		for _, t := range h.plan.Tasks {
+			t.Task.Index = next[t.Task.Role]
+			next[t.Task.Role]++
+			laid[i] = append(laid[i], t)
+		}
+	}
+	return laid
+}

@@ -1,0 +1,114 @@
+package jobstate
+
+import (
+	"fmt"
+
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// up takes the state of an agent that has just connected: the first time as its
+// arrival, later as what the job has missed.
+func (m *Machine) up(e Up) {
+	h, before := m.hosts[e.Host], m.stage
+	if h.gone && !m.plan.Restarts.Revive {
+		return
+	}
+	m.do(h.arrive(e.State, m.stage))
+	if e.State.Generation == m.generation.number {
+		for _, msg := range missed(e.State) {
+			m.heard(e.Host, msg)
+		}
+	}
+	switch {
+	case m.stage != before: // and this host was told with the others
+	case m.stage == gathering:
+		m.proceed()
+	default:
+		m.request(e.Host)
+		m.do(m.save.request(m.view(), e.Host))
+		m.do(m.scale.request(m.view(), e.Host))
+	}
+}
+
+// lost takes the loss of a host: with it go its tasks.
+func (m *Machine) lost(e Lost) {
+	h := m.hosts[e.Host]
+	if h.gone {
+		return
+	}
+	ended := m.view().unended(e.Host) == 0 && h.answered >= starting
+	idle := !h.in || m.generation.number > 0 && len(h.tasks) == 0
+	h.lose(e)
+	m.do(timer(clearTimer(e.Host), e.Clear))
+	switch reason := fmt.Sprintf("host %s: %s", h.name(), e.Cause); {
+	case idle:
+		m.proceed() // others may have answered before
+	case ended:
+		m.do(notice("%s, after its tasks had ended", reason))
+	default:
+		m.fail(failureOfHost(e.Host, reason))
+	}
+}
+
+// heard takes what an agent said. State is no such message, see Up.
+func (m *Machine) heard(h int, msg protocol.Message) {
+	v := m.view()
+	now := v.generation.number
+	switch {
+	case msg.Prepared != nil && msg.Prepared.Generation == now:
+		m.decide(nil, m.start.prepared(v, h, *msg.Prepared))
+	case msg.Checked != nil && msg.Checked.Generation == now:
+		m.decide(nil, m.start.checked(v, h, *msg.Checked))
+	case msg.Started != nil && msg.Started.Generation == now:
+		m.decide(nil, m.start.started(v, h))
+	case msg.Exited != nil:
+		m.exited(h, *msg.Exited)
+	case msg.Said != nil && msg.Said.Generation == now && m.generation.runs(h, msg.Said.Task):
+		m.said(h, *msg.Said)
+	case msg.StopAsk != nil:
+		s := msg.StopAsk
+		m.stopAsked(StopAsked{Reason: s.Reason, Code: s.Code, Grace: s.Grace, SaveTime: s.SaveTime})
+	case msg.Scale != nil:
+		m.do(m.scale.asked(v, h, *msg.Scale))
+	case msg.Notice != "":
+		m.do(notice("host %s: %s", v.name(h), msg.Notice))
+	}
+}
+
+// exited takes the end of a task, once.
+func (m *Machine) exited(h int, e protocol.Exit) {
+	v := m.view()
+	if !m.generation.record(h, e) {
+		return
+	}
+	if e.Told && (v.beforeStop() || m.stage == settling) {
+		m.hosts[h].depart()
+	}
+	if reason := v.fault(h, e); reason != "" {
+		m.fail(failure{host: h, task: &e.Task, exit: e, reason: reason})
+		return
+	}
+	m.proceed()
+	m.decide(m.save.chiefEnded(m.view()))
+}
+
+// said takes what a task of host h has said to its agent.
+func (m *Machine) said(h int, s protocol.Said) {
+	v := m.view()
+	commands, stepped := m.progress.take(v, s)
+	m.do(commands)
+	if stepped {
+		m.scale.sawStep()
+	}
+	switch {
+	case s.Message.Kind == cluster.ToleratesLoss:
+		m.tolerance.allow(s.Task)
+	case s.Message.Kind == cluster.Failed && !v.generation.ended(s.Task) && !m.failures.of(s.Task):
+		m.fail(failureOf(v, h, s))
+	case s.Message.Kind == cluster.Checkpoint && s.Task.IsChief() && s.Message.Request > 0:
+		m.decide(m.scale.answered(v, s.Message))
+	case s.Message.Kind == cluster.Checkpoint && s.Task.IsChief():
+		m.decide(m.save.answered(v, s.Message))
+	}
+}

@@ -1,0 +1,255 @@
+package jobstate
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// host is what the job knows of one host and its agent.
+type host struct {
+	plan  protocol.HostPlan // as in the plan, or as it joined; Tasks are those of its first generation
+	place membership
+
+	up       bool   // an agent has answered at least once
+	silent   string // why the connection is lost; "" while there is one
+	gone     bool   // its agent is lost
+	leaving  bool   // its agent ends, and the job has not asked for that
+	clearing bool   // it is gone, but tasks may still run there
+	answers  bool   // it is gone, but a new agent may soon be there
+	barred   bool   // it gets no tasks from the next restart on
+	addr     string // of its agent on the data network
+
+	// Of the present generation.
+	tasks    []protocol.TaskSpec
+	in       bool  // it takes part, perhaps without tasks
+	answered stage // last stage whose request the agent has answered
+	told     bool  // Start was sent: tasks may run
+}
+
+// membership is what a host is to the job.
+type membership int
+
+const (
+	member  membership = iota
+	joining            // its agent is there, or is to be; it has no tasks yet
+	parting            // it has no tasks any more, but the job may have to return to it
+	left
+)
+
+func (h *host) name() string { return h.plan.Host }
+
+// arrive takes the state of an agent that has just connected.
+func (h *host) arrive(s protocol.State, now stage) (commands []Command) {
+	switch {
+	case h.gone && now >= settling: // the next generation may come soon
+		commands = notice("host %s: is back", h.name())
+	case h.gone:
+		commands = notice("host %s: is back; the next restart uses it", h.name())
+	case h.silent != "" && h.in:
+		commands = notice("host %s: connected", h.name())
+	}
+	if h.gone {
+		h.gone, h.clearing, h.told = false, false, false
+	}
+	h.up, h.silent, h.addr = true, "", s.Addr
+	h.leaving = s.Phase == protocol.Stopping || s.Phase == protocol.Over
+	if s.Phase == protocol.Idle || s.Phase == protocol.Ready {
+		h.told = false // Start was lost on the way: no task runs
+	}
+	return commands
+}
+
+// fallSilent notes that the connection to the agent is lost.
+func (h *host) fallSilent(cause string) []Command {
+	h.silent = cause
+	switch {
+	case h.gone: // no new agent yet
+	case h.up && h.in:
+		return notice("host %s: connection lost: %s; dialling again", h.name(), cause)
+	case !h.up:
+		return notice("host %s: no connection yet: %s; dialling again", h.name(), cause)
+	}
+	return nil
+}
+
+// lose notes that the agent is lost.
+func (h *host) lose(e Lost) {
+	h.gone, h.silent, h.in, h.leaving = true, e.Cause, false, false
+	h.answers, h.clearing = e.Answers, e.Clear > 0
+}
+
+// cleared notes that nothing runs any more on a host that was lost.
+func (h *host) cleared() { h.clearing = false }
+
+// depart notes that the agent ends, and that the job has not asked for that.
+func (h *host) depart() { h.leaving = true }
+
+// bar has the host get no tasks from the next restart on.
+func (h *host) bar() { h.barred = true }
+
+// lay begins a generation with the tasks of the host.
+func (h *host) lay(tasks []protocol.TaskSpec) {
+	h.tasks, h.in, h.answered, h.told = tasks, !h.gone && h.place == member, gathering, false
+}
+
+// answer notes that the agent has answered the request of a stage.
+func (h *host) answer(s stage) { h.answered = max(h.answered, s) }
+
+// tell notes whether Start was sent, and tasks may run.
+func (h *host) tell(told bool) { h.told = told }
+
+// become changes what the host is to the job.
+func (h *host) become(place membership) { h.place = place }
+
+// leave takes the host out of the job.
+func (h *host) leave() { h.place, h.tasks = left, nil }
+
+// reachable reports whether there is a connection to the agent, or is to be the
+// first one.
+func (h *host) reachable() bool { return !h.gone && h.silent == "" }
+
+// listens reports whether a message would reach the agent.
+func (h *host) listens() bool { return h.reachable() && h.up }
+
+// hosts are all that the job has had, by index.
+type hosts []*host
+
+// lay begins a generation: it gives tasks to the hosts that can have some.
+func (all hosts) lay() {
+	for i, tasks := range renumber(all, all.available) {
+		all[i].lay(tasks)
+	}
+}
+
+// move makes some hosts members and others parting.
+func (all hosts) move(members, partings []int) {
+	for _, i := range members {
+		all[i].become(member)
+	}
+	for _, i := range partings {
+		all[i].become(parting)
+	}
+}
+
+// untell notes that no host is waited for any more.
+func (all hosts) untell() {
+	for _, h := range all {
+		h.tell(false)
+	}
+}
+
+// clear takes the end of a clearTimer; it ignores other timers.
+func (all hosts) clear(t Timer) {
+	var h int
+	if n, err := fmt.Sscanf(string(t), "clear %d", &h); n == 1 && err == nil && h < len(all) {
+		all[h].cleared()
+	}
+}
+
+// about reports the host that an event is about; nil if it is about none.
+func (all hosts) about(e Event) *host {
+	switch e := e.(type) {
+	case Up:
+		return all[e.Host]
+	case Silent:
+		return all[e.Host]
+	case Lost:
+		return all[e.Host]
+	case Heard:
+		return all[e.Host]
+	}
+	return nil
+}
+
+// available reports whether host h can be given tasks.
+func (all hosts) available(h int) bool {
+	return all[h].place == member && !all[h].gone && !all[h].barred
+}
+
+// arrived reports whether every agent has answered at least once.
+func (all hosts) arrived() bool {
+	for _, h := range all {
+		if !h.up {
+			return false
+		}
+	}
+	return true
+}
+
+// answered reports whether every host that takes part has answered the request of
+// a stage.
+func (all hosts) answered(s stage) bool {
+	for _, h := range all {
+		if h.in && h.answered < s {
+			return false
+		}
+	}
+	return true
+}
+
+// seatLost is the host that conducts a detached job, if its agent is gone or ends;
+// else nil.
+func (all hosts) seatLost() *host {
+	for _, h := range all {
+		if h.plan.Drives && (h.gone || h.leaving) {
+			return h
+		}
+	}
+	return nil
+}
+
+// layout is where the tasks of the present generation run.
+func (all hosts) layout() []protocol.HostPlan {
+	var plan []protocol.HostPlan
+	for _, h := range all {
+		p := h.plan
+		p.Tasks, p.Left = h.tasks, h.place != member
+		plan = append(plan, p)
+	}
+	return plan
+}
+
+// everybody is layout, where members that have no tasks for the time being are
+// listed with those that they had.
+func (all hosts) everybody() []protocol.HostPlan {
+	plan := all.layout()
+	for i, h := range all {
+		if h.place == member && len(plan[i].Tasks) == 0 {
+			plan[i].Tasks = h.plan.Tasks
+		}
+	}
+	return plan
+}
+
+// where says on how many hosts and with how many workers a generation starts.
+func (all hosts) where(generation int) string {
+	used, workers := 0, 0
+	var without []string
+	for _, h := range all {
+		workers += protocol.Workers(h.tasks)
+		switch {
+		case len(h.tasks) > 0:
+			used++
+		case h.place == member:
+			without = append(without, h.name())
+		}
+	}
+	text := fmt.Sprintf("generation %d starts on %s with %s", generation, count(used, "host"), count(workers, "worker"))
+	if len(without) > 0 {
+		text += ", without " + strings.Join(without, ", ")
+	}
+	return text
+}
+
+// missing says why each host that is lost and may come back is not there.
+func (all hosts) missing() string {
+	text := ""
+	for _, h := range all {
+		if h.gone && !h.barred && h.place == member {
+			text += fmt.Sprintf("; host %s: %s", h.name(), h.silent)
+		}
+	}
+	return text
+}

@@ -1,0 +1,210 @@
+package jobstate
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// joinTime is how long the driver may take to connect to the agents that were
+// started for a change of hosts.
+const joinTime = 45 * time.Second
+
+// scale changes the hosts of a running job: agents join, the chief saves and holds
+// the job, the generation ends, and the next one begins on the new hosts. Until
+// that has made a step the job can go back to the old hosts.
+type scale struct {
+	phase   scalePhase
+	begun   int    // changes that were begun; the last one's number names its request to the chief
+	last    Answer // to the last change; its ID is "" if there was none
+	stepped bool   // a task on the new hosts has made a step
+
+	ask     protocol.Scale
+	by      int   // host whose visitor asked
+	joined  []int // hosts that are new
+	workers int   // before the change
+	step    int64 // after which hosts are changed; valid from ending on
+}
+
+// scalePhase is how far a change of hosts has come.
+type scalePhase int
+
+const (
+	unchanged  scalePhase = iota // no change is under way
+	connecting                   // agents join
+	saving                       // the chief is asked to save and to hold the job
+	ending                       // the chief holds the job, the generation ends
+	moved                        // the next generation is laid
+)
+
+func (s *scale) underWay() bool { return s.phase != unchanged }
+
+// asked takes a visitor's wish, which may come again after a lost connection.
+func (s *scale) asked(v view, h int, ask protocol.Scale) []Command {
+	answer := func(scaled protocol.Scaled) []Command { return []Command{Answer{Host: h, Scaled: scaled}} }
+	switch {
+	case s.underWay() && s.ask.ID == ask.ID:
+		s.by = h
+		return nil
+	case s.last.Scaled.ID != "" && s.last.Scaled.ID == ask.ID:
+		return answer(s.last.Scaled)
+	case ask.Known == 0:
+		return answer(protocol.Scaled{ID: ask.ID, Hosts: v.hosts.everybody()})
+	}
+	if why := unfit(v, ask); why != "" {
+		return answer(protocol.Scaled{ID: ask.ID, Cause: why})
+	}
+	return s.begin(v, h, ask)
+}
+
+func (s *scale) begin(v view, by int, ask protocol.Scale) (commands []Command) {
+	s.begun++
+	s.phase, s.ask, s.by, s.joined, s.stepped, s.workers = connecting, ask, by, nil, false, v.generation.workers()
+	for k, j := range ask.Join {
+		i := len(v.hosts) + k
+		s.joined = append(s.joined, i)
+		commands = append(commands, Join{Host: i, Joining: j})
+	}
+	return append(commands, timer(ScaleTimer, joinTime)...)
+}
+
+// goOn does what can be done now, after any event.
+func (s *scale) goOn(v view) []Command {
+	switch {
+	case s.phase == moved && s.stepped && v.stage == running:
+		return s.done(v)
+	case s.phase != connecting || v.stage != running:
+		return nil
+	}
+	for _, i := range s.joined {
+		if h := v.hosts[i]; h.gone {
+			return s.giveUp(v, fmt.Sprintf("host %s: %s", h.name(), h.silent))
+		} else if !h.listens() {
+			return nil
+		}
+	}
+	s.phase = saving
+	return append(timer(ScaleTimer, s.ask.SaveTime), s.request(v, v.chief())...)
+}
+
+// request asks the chief to save and to hold the job, if h is its host and the
+// answer is still wanted. It is repeated after a lost connection.
+func (s *scale) request(v view, h int) []Command {
+	if s.phase != saving || v.stage != running || h != v.chief() || !v.hosts[h].reachable() {
+		return nil
+	}
+	hold := &protocol.Hold{Workers: workersAfter(v, s.ask)}
+	for _, i := range s.ask.Leave {
+		for _, t := range v.hosts[i].tasks {
+			hold.Leaving = append(hold.Leaving, t.Task.String())
+		}
+	}
+	return []Command{send(h, protocol.Message{Checkpoint: &protocol.Checkpoint{Request: s.begun, Hold: hold}})}
+}
+
+// answered takes the chief's answer: the job stands still, and the generation is
+// to end.
+func (s *scale) answered(v view, said cluster.ControlMessage) ([]Command, decision) {
+	if s.phase != saving || v.stage != running || said.Request != s.begun {
+		return nil, nil
+	}
+	if said.Cause == "" && !said.Hold {
+		said.Cause = "the program saves but does not hold the job"
+	}
+	if said.Cause != "" {
+		return s.giveUp(v, "not saved: "+said.Cause), nil
+	}
+	s.phase, s.step = ending, said.Step
+	note := notice("scaling: saved after step %d, generation %d is ended", s.step, v.generation.number)
+	return append([]Command{Holding{For: said.Held}}, note...), held{s.step}
+}
+
+// move makes the new hosts those of the job. It returns which hosts become members
+// and which are parting.
+func (s *scale) move(v view) (commands []Command, members, partings []int) {
+	s.phase = moved
+	return timer(ScaleTimer, v.plan.StartTimeout+s.ask.SaveTime), s.joined, s.ask.Leave
+}
+
+// canGoBack reports whether the job can go back to the hosts that it had.
+func (s *scale) canGoBack(v view) bool { return s.phase == moved && !v.saving && !v.expired }
+
+// goBack returns to the old hosts because the new ones have failed. It returns
+// which hosts become members again and which are parting, and the notice of that.
+func (s *scale) goBack(why string) (commands []Command, members, partings []int, notice string) {
+	commands = s.end(protocol.Scaled{Cause: why + "; the job returns to its old hosts"})
+	return commands, s.ask.Leave, s.joined, fmt.Sprintf("not scaled: %s: back to the old hosts, after step %d", why, s.step)
+}
+
+// release ends the agents of hosts that no generation has use for any more.
+func (s *scale) release(v view) (commands []Command) {
+	if s.underWay() {
+		return nil // the job may have to go back to them
+	}
+	for i, h := range v.hosts {
+		if h.place == parting {
+			commands = append(commands, Leave{Host: i})
+		}
+	}
+	return commands
+}
+
+// sawStep notes that a task has made a step.
+func (s *scale) sawStep() { s.stepped = s.stepped || s.phase == moved }
+
+// done ends a change that has come to its end.
+func (s *scale) done(v view) []Command {
+	commands := s.end(protocol.Scaled{Generation: v.generation.number, Hosts: v.hosts.everybody(),
+		From: s.workers, To: v.generation.workers(), Step: s.step})
+	return append(commands, s.release(v)...)
+}
+
+// giveUp ends a change of which nothing has been changed yet. A change that is
+// further ends with the job.
+func (s *scale) giveUp(v view, why string) []Command {
+	was := s.phase
+	if was == unchanged || was == ending && v.coming {
+		return nil
+	}
+	commands := s.end(protocol.Scaled{Cause: why})
+	if was == moved || was == ending {
+		return commands
+	}
+	commands = append(commands, Note{Text: "not scaled: " + why})
+	if chief := v.chief(); was == saving && v.hosts[chief].reachable() {
+		commands = append(commands, send(chief, protocol.Message{Checkpoint: &protocol.Checkpoint{Request: s.begun, Resume: true}}))
+	}
+	for _, i := range s.joined {
+		commands = append(commands, Leave{Host: i})
+	}
+	return commands
+}
+
+// end ends a change and answers who asked for it.
+func (s *scale) end(answer protocol.Scaled) []Command {
+	s.phase = unchanged
+	answer.ID = s.ask.ID
+	s.last = Answer{Host: s.by, Scaled: answer}
+	return []Command{s.last}
+}
+
+// overdue takes the end of the present phase's time.
+func (s *scale) overdue(v view) ([]Command, decision) {
+	switch {
+	case s.phase == moved && v.beforeStop():
+		return nil, failed{[]failure{failureOfHost(v.chief(), fmt.Sprintf("no step was made within %s on the new hosts", v.plan.StartTimeout+s.ask.SaveTime))}}
+	case s.phase == saving:
+		return s.giveUp(v, fmt.Sprintf("%s on %s had not saved within %s", cluster.Chief, v.name(v.chief()), s.ask.SaveTime)), nil
+	case s.phase == connecting:
+		return s.giveUp(v, fmt.Sprintf("no connection to the new hosts within %s", joinTime)), nil
+	}
+	return nil, nil
+}
+
+// heldNotice is the notice of the generation that follows because the chief has
+// saved.
+func (s *scale) heldNotice() string {
+	return fmt.Sprintf("saved after step %d to continue on other hosts", s.step)
+}

@@ -1,0 +1,181 @@
+package jobstate
+
+import (
+	"time"
+
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// stopMargin is added to the grace before the job ends without the tasks' own
+// exits: agents kill at the end of the grace and then report.
+const stopMargin = 10 * time.Second
+
+// fail takes a failure. The first one that is not tolerated begins the time in
+// which failures are collected.
+func (m *Machine) fail(f failure) {
+	switch {
+	case m.stage == stopping || m.stage == regrouping:
+		return // the job itself ends its tasks
+	case m.tolerance.isWithout(f):
+		return
+	case m.stage == finishing:
+		m.do(notice("%s, after all workers were done", f.reason))
+		return
+	case m.tolerate(f, false):
+		return
+	}
+	if !m.failures.add(m.tolerance.endDoubt(), f) || m.stage == settling {
+		return
+	}
+	m.stage = settling
+	if m.plan.Settle <= 0 {
+		m.judge()
+		return
+	}
+	m.do(timer(SettleTimer, m.plan.Settle))
+}
+
+// tolerate reports whether the job tolerates a failure, or may turn out to. sure
+// is as in tolerance.take.
+func (m *Machine) tolerate(f failure, sure bool) bool {
+	commands, what := m.tolerance.take(m.view(), f, sure)
+	m.do(commands)
+	switch {
+	case what == tolerated:
+		m.proceed()
+	case what == doubted && m.plan.Settle <= 0:
+		m.decide(nil, doubtOver{})
+	}
+	return what != notTolerated
+}
+
+// judge chooses who is to blame and ends the generation. If all workers have
+// turned out to be done meanwhile, the failures are those of servers that lost
+// them: no failure of the job.
+func (m *Machine) judge() {
+	if m.tolerance.done(m.view()) {
+		m.finish()
+		for _, f := range m.failures.all {
+			m.fail(f) // becomes a note
+		}
+		return
+	}
+	var culprit failure
+	culprit, m.verdict = m.failures.verdict(m.view(), m.tolerance.short)
+	m.restart.blame(culprit.host)
+	if !m.goBack() {
+		m.decide(m.restart.decide(m.view(), culprit, m.verdict.Reason))
+	}
+	m.end()
+}
+
+// stopAsked takes the user's wish that the job ends.
+func (m *Machine) stopAsked(e StopAsked) {
+	v := m.view()
+	if e.SaveTime > 0 {
+		if m.save.starts(v) {
+			m.do(m.scale.giveUp(v, e.Reason))
+		}
+		m.decide(m.save.begin(m.view(), e))
+		return
+	}
+	underWay := m.stage == finishing || m.stage == stopping && !v.coming
+	if underWay && e.Grace >= m.grace {
+		return
+	}
+	m.grace = min(m.grace, e.Grace)
+	switch {
+	case m.stage == finishing: // the work is done: only hurry
+		m.endServers()
+	case underWay:
+		m.end()
+	case m.stage == settling: // on what is known: the user wants to go
+		_, m.verdict = m.failures.verdict(v, m.tolerance.short)
+		m.end()
+	case e.Code == 0: // it would say that the work was done
+		m.endWith(protocol.Verdict{Code: CodePlx, Reason: e.Reason})
+	default:
+		m.endWith(protocol.Verdict{Code: e.Code, Reason: e.Reason})
+	}
+}
+
+// endWith ends the job with a verdict. If another generation was to follow, the
+// failure before it becomes a notice.
+func (m *Machine) endWith(v protocol.Verdict) {
+	if m.verdict.Reason != "" && m.view().between() {
+		m.do(notice("%s", m.verdict.Reason))
+	}
+	m.restart.cancel()
+	m.verdict = v
+	m.end()
+}
+
+// end tells every task to end. The verdict is in place.
+func (m *Machine) end() {
+	m.do(m.scale.giveUp(m.view(), m.verdict.Reason))
+	if m.stage != stopping {
+		m.enter(stopping, protocol.Stopping)
+	}
+	for h := range m.hosts {
+		m.request(h)
+	}
+	m.do(timer(StopTimer, m.grace+stopMargin))
+}
+
+// finish ends the servers of a job whose work is done. From here on nothing fails
+// the job.
+func (m *Machine) finish() {
+	v := m.view()
+	m.do(m.scale.giveUp(v, "all workers are done"))
+	m.stage = finishing
+	m.verdict = protocol.Verdict{Reason: m.restart.done() + m.tolerance.fewer(v)}
+	m.endServers()
+}
+
+func (m *Machine) endServers() {
+	for h := range m.hosts {
+		m.request(h)
+	}
+	m.do(timer(StopTimer, m.grace+stopMargin))
+}
+
+// endIfAllGone ends a stop, or the time in which failures are collected, once no
+// task is left.
+func (m *Machine) endIfAllGone() {
+	for i, h := range m.hosts {
+		if h.told && !h.gone && m.view().unended(i) > 0 {
+			return
+		}
+	}
+	if m.stage == settling && !m.failures.hearsay() { // there, others are still to be heard
+		m.judge()
+	}
+	if m.stage == stopping || m.stage == finishing && !m.tolerance.unclear(m.view()) {
+		m.stopped()
+	}
+}
+
+// stopped goes on when no task is left, or none is waited for any more.
+func (m *Machine) stopped() {
+	if m.scale.phase == ending && m.generation.finished() {
+		m.verdict = protocol.Verdict{Reason: m.restart.done() + m.tolerance.fewer(m.view())}
+		m.restart.cancel()
+		m.do(m.scale.giveUp(m.view(), "all workers are done"))
+	}
+	if m.restart.coming {
+		m.retreat()
+		return
+	}
+	m.conclude()
+}
+
+// conclude ends the job with its verdict.
+func (m *Machine) conclude() {
+	m.restart.cancel()
+	m.do(m.scale.giveUp(m.view(), m.verdict.Reason))
+	last := m.verdict
+	m.verdict = protocol.Verdict{Code: last.Code, Reason: last.Reason, First: last.First, Host: last.Host, Victims: last.Victims,
+		Notices: m.notices, Generation: m.generation.number, Stepped: m.progress.stepped, Saved: m.save.record()}
+	m.enter(over, protocol.Over)
+	m.do([]Command{Conclude{Verdict: m.verdict}})
+}

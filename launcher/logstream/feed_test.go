@@ -1,0 +1,366 @@
+package logstream
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/ssh"
+	"github.com/plx-run/plx/logs"
+)
+
+// spooler is a host that keeps logs. Its connections are lost after so many
+// bytes, or what reads the logs there ends in the given way.
+type spooler struct {
+	dir   string
+	limit func(try int) int // of the connection's bytes; -1: none
+	ends  error             // instead of a loss
+	stuck bool              // instead of a loss, and without a byte from then on
+	away  atomic.Bool       // no further connection
+	tries atomic.Int64
+}
+
+func (s *spooler) agent(name string, port int) *hosts.AgentHost {
+	dial := func(context.Context) (hosts.Transport, error) {
+		if s.away.Load() {
+			s.tries.Add(1)
+			return nil, fmt.Errorf("host %s: connect: %w", name, io.EOF)
+		}
+		return s, nil
+	}
+	return &hosts.AgentHost{Host: hosts.NewHost(hostfile.Host{Name: name, Port: port}, dial), Job: "j-1", Folder: "f"}
+}
+
+// Run is "plx agent logs".
+func (s *spooler) Run(ctx context.Context, _ string, stdin io.Reader, stdout, _ io.Writer) error {
+	line, err := bufio.NewReader(stdin).ReadBytes('\n')
+	if err != nil {
+		return err
+	}
+	var req logs.Request
+	if err := json.Unmarshal(line, &req); err != nil {
+		return err
+	}
+	try := int(s.tries.Add(1))
+	cut := &cutter{w: stdout, left: s.limit(try)}
+	if s.stuck && try > 1 {
+		cut.left = 0
+	}
+	err = logs.Serve(ctx, s.dir, req, func() bool { return true }, cut)
+	switch {
+	case !cut.cut:
+		return err
+	case s.stuck:
+		<-ctx.Done()
+		return context.Cause(ctx)
+	case s.ends != nil:
+		return s.ends
+	}
+	return &ssh.LostError{Host: "x", Cause: errors.New("the host closed it")}
+}
+
+func (s *spooler) Copy(context.Context, io.Reader, int64, string, fs.FileMode) error {
+	panic("nothing is copied")
+}
+func (s *spooler) Close() error { return nil }
+
+// cutter passes so many bytes.
+type cutter struct {
+	w    io.Writer
+	left int
+	cut  bool
+}
+
+func (c *cutter) Write(p []byte) (int, error) {
+	if c.left < 0 || len(p) <= c.left {
+		c.left -= min(len(p), max(c.left, 0))
+		return c.w.Write(p)
+	}
+	n, err := c.w.Write(p[:c.left])
+	if c.left, c.cut = c.left-n, true; err == nil {
+		err = errors.New("cut")
+	}
+	return n, err
+}
+
+func whole(int) int { return -1 }
+
+// newSpooler is a host with lines of some tasks, whose clocks agree.
+func newSpooler(t *testing.T, limit func(int) int, lines int, tasks ...string) *spooler {
+	t.Helper()
+	s := &spooler{dir: t.TempDir(), limit: limit}
+	for i, task := range tasks {
+		w, err := logs.Create(s.dir, logs.Source{Task: task, Stream: logs.Stream(i % 2)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range lines {
+			if _, err := fmt.Fprintf(w, "%s line %d %s\n", task, n, strings.Repeat("x", n%97)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// show prints the logs of agents as plx logs does.
+func show(t *testing.T, req logs.Request, agents ...*hosts.AgentHost) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	term := console.Terminal{Stdout: &out, Stderr: &out}
+	opts := logs.Options{}
+	for _, a := range agents {
+		opts.Hosts = append(opts.Hosts, a.Name())
+	}
+	o := NewOutput(Config{Terminal: term, Printer: console.NewPrinter(term), Logs: opts})
+	err := errors.Join(Print(t.Context(), agents, req, o, 30*time.Second), o.Close())
+	return out.String(), err
+}
+
+// Whatever is lost on the way, the same lines come in the same order, of hosts
+// that differ by their ports alone too.
+func TestLogsThroughLostConnections(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(3, 4))
+	limits := make([]int, 100)
+	for i := range limits {
+		limits[i] = 60_000 + rng.IntN(90_000)
+	}
+	cuts := func(try int) int { return limits[try%len(limits)] }
+	spoolers := []*spooler{
+		newSpooler(t, cuts, 4000, "worker:0", "ps:0"), newSpooler(t, cuts, 3000, "worker:1"), newSpooler(t, cuts, 3000, "worker:2"),
+	}
+	for _, tt := range []struct {
+		name string
+		req  logs.Request
+	}{
+		{"all", logs.Request{TailLines: -1}},
+		{"the last lines", logs.Request{TailLines: 2500}},
+		{"following", logs.Request{TailLines: -1, Follow: true}},
+		{"following the last lines", logs.Request{TailLines: 2500, Follow: true}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			print := func() (text string) {
+				agents := []*hosts.AgentHost{spoolers[0].agent("h1", 0), spoolers[1].agent("h2", 22), spoolers[2].agent("h2", 2222)}
+				text, err := show(t, tt.req, agents...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return text
+			}
+			cut := print()
+			for _, h := range spoolers {
+				if h.tries.Swap(0) < 2 {
+					t.Errorf("a host lost no connection")
+				}
+				h.limit = whole
+				defer func() { h.limit = cuts }()
+			}
+			want := print()
+			for _, h := range spoolers {
+				if h.tries.Swap(0) != 1 {
+					t.Errorf("a host lost a connection")
+				}
+			}
+			if tt.req.Follow { // whose hosts' order is that of arrival
+				cut, want = byTask(cut), byTask(want)
+			}
+			if cut != want {
+				t.Errorf("%d bytes over lost connections, %d over one, or others", len(cut), len(want))
+			}
+		})
+	}
+}
+
+// byTask keeps the order of each task's lines only.
+func byTask(text string) string {
+	tasks := map[string][]string{}
+	for line := range strings.Lines(text) {
+		task, _, _ := strings.Cut(line, " ")
+		tasks[task] = append(tasks[task], line)
+	}
+	return fmt.Sprint(tasks)
+}
+
+// A host that is not there at first, and one that stays away: both are named,
+// with what to do, and keep nothing of the others back.
+func TestLogsOfHostsThatAreAway(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	t.Parallel()
+	good, bad := newSpooler(t, whole, 10, "worker:0"), newSpooler(t, whole, 10, "worker:1")
+	bad.away.Store(true)
+	text, err := show(t, logs.Request{TailLines: -1}, good.agent("h1", 0), bad.agent("h2", 0))
+	if strings.Count(text, "\n") != 10 || err == nil || err.Error() != "host h2: logs: connect: EOF" || bad.tries.Load() != 1 {
+		t.Errorf("%v, after %d attempts:\n%s", err, bad.tries.Load(), text)
+	}
+	if hint := exit.Hint(err); !strings.Contains(hint, "plx logs j-1 --host h2") {
+		t.Errorf("hint %q", hint)
+	}
+	lost := newSpooler(t, func(int) int { return 50_000 }, 2000, "worker:1")
+	f := lost.feed(time.Second)
+	defer f.close()
+	n := 0
+	for err = nil; err == nil; n++ {
+		_, err = f.next(t.Context())
+		lost.away.Store(true)
+	}
+	if n < 2 || !strings.HasPrefix(err.Error(), "out of reach for ") || !strings.HasSuffix(err.Error(), ": connect: EOF") || exit.Hint(err) == "" {
+		t.Errorf("%d chunks, %v", n, err)
+	}
+}
+
+func (s *spooler) feed(patience time.Duration) *feed {
+	return &feed{agent: s.agent("h2", 0), req: logs.Request{TailLines: -1}, cursor: new(logs.Cursor), heard: new(hearing), patience: patience}
+}
+
+// drain takes all of a feed, and returns how much there was.
+func (f *feed) drain(ctx context.Context) (n int, err error) {
+	for {
+		c, err := f.next(ctx)
+		if err == nil {
+			c, err = f.cursor.Take(f.agent.Label(), c)
+		}
+		if err != nil {
+			return n, err
+		}
+		n += len(c.Data)
+	}
+}
+
+// A host that is up and sends nothing is not waited for without end.
+func TestLogsOfAHostThatIsStuck(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	t.Parallel()
+	s := newSpooler(t, func(int) int { return 50_000 }, 2000, "worker:1")
+	s.stuck = true
+	f := s.feed(time.Second)
+	defer f.close()
+	n, err := f.drain(t.Context())
+	if n == 0 || err == io.EOF || !strings.Contains(err.Error(), "sends nothing") || exit.Hint(err) == "" || s.tries.Load() < 2 {
+		t.Errorf("%d bytes, %v, after %d connections", n, err, s.tries.Load())
+	}
+}
+
+// A host that was not read for longer than the patience was not away.
+func TestAnUnreadHostIsNotAway(t *testing.T) {
+	t.Parallel()
+	s := newSpooler(t, func(try int) int { return 50_000 * try * try }, 2000, "worker:1")
+	f := s.feed(time.Minute)
+	defer f.close()
+	c, err := f.next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.cursor.Take(f.agent.Label(), c); err != nil {
+		t.Fatal(err)
+	}
+	f.heard.at.Store(time.Now().Add(-time.Hour).UnixNano())
+	if _, err := f.drain(t.Context()); err != io.EOF || s.tries.Load() < 2 {
+		t.Errorf("%v, after %d connections", err, s.tries.Load())
+	}
+}
+
+// A host whose connections break again and again before anything whole has come is
+// not waited for without end, and it is said how it is.
+func TestLogsOverConnectionsThatBreakAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		limit int
+		says  string
+		tries int64
+	}{
+		"before a byte":       {0, "ssh: the host closed it", 2},
+		"in the first record": {20, "every connection breaks at once: ssh: the host closed it", 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSpooler(t, func(int) int { return tt.limit }, 10, "worker:1")
+			f := s.feed(time.Second)
+			defer f.close()
+			_, err := f.drain(t.Context())
+			if err == nil || err.Error() != tt.says || exit.Hint(err) == "" || s.tries.Load() < tt.tries {
+				t.Errorf("%v, after %d connections", err, s.tries.Load())
+			}
+		})
+	}
+}
+
+type status int
+
+func (s status) Error() string   { return fmt.Sprintf("exit status %d", s) }
+func (s status) ExitStatus() int { return int(s) }
+
+// What another connection does not mend ends the feed.
+func TestHopelessLogs(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		ends  error
+		limit int
+		tries int64
+	}{
+		"the agent refuses":     {status(3), 0, 1},
+		"it is killed at once":  {status(128 + 9), 4, maxKills + 1},
+		"it is killed at times": {status(128 + 9), 70_000, 0},
+		"not plx's":             {io.ErrShortWrite, -2, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSpooler(t, func(int) int { return tt.limit }, 4000, "worker:1")
+			s.ends = tt.ends
+			f := s.feed(time.Minute)
+			if tt.limit == -2 {
+				f.agent.Host = noise(s)
+			}
+			defer f.close()
+			_, err := f.drain(t.Context())
+			if tt.tries == 0 {
+				if err != io.EOF || s.tries.Load() < maxKills {
+					t.Errorf("%v, after %d connections", err, s.tries.Load())
+				}
+				return
+			}
+			if err == io.EOF || s.tries.Load() != tt.tries {
+				t.Errorf("%v, after %d connections, want %d", err, s.tries.Load(), tt.tries)
+			}
+		})
+	}
+}
+
+// noise is a host whose answer is not plx's.
+func noise(s *spooler) *hosts.Host {
+	return hosts.NewHost(hostfile.Host{Name: "h2"}, func(context.Context) (hosts.Transport, error) {
+		return noisy{s}, nil
+	})
+}
+
+type noisy struct{ *spooler }
+
+func (n noisy) Run(_ context.Context, _ string, _ io.Reader, stdout, _ io.Writer) error {
+	n.tries.Add(1)
+	_, err := io.WriteString(stdout, "Welcome to h2\n")
+	return err
+}

@@ -1,0 +1,115 @@
+// Package logstream brings the logs of a job from its hosts to this machine, while the
+// job runs and after.
+//
+//	out := logstream.NewOutput(logstream.Config{Terminal: t, Printer: p})
+//	err := logstream.Print(ctx, agents, logs.Request{TailLines: -1}, out, lease)
+//	err = errors.Join(err, out.Close())
+//
+// feed.go reads one host over as many connections as it takes: a new one continues at
+// the byte where the last one stopped. Package logs makes lines of the bytes.
+package logstream
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/logs"
+)
+
+// Config tells where logs are written. Terminal and Printer are required.
+type Config struct {
+	Terminal console.Terminal
+	Printer  *console.Printer // writes through the printer of logs until Close
+	Logs     logs.Options     // Stdout and Stderr are taken from Terminal
+	Dir      *logs.Dir        // gets the bytes of each stream in a file; nil: no files
+	// Unread is called once if the reader of the terminal's outputs is gone. Dir goes
+	// on to be written. Nil: that is an error.
+	Unread func()
+}
+
+// Output is where the logs of a job are written on this machine. Any goroutine may use
+// it.
+type Output struct {
+	cfg     Config
+	printer *logs.Printer
+	cursor  logs.Cursor // what was received of each host
+	unread  sync.Once
+
+	mu     sync.Mutex
+	failed error // the first write that failed
+}
+
+// NewOutput returns an Output. Close must be called.
+func NewOutput(cfg Config) *Output {
+	screens := cfg.Terminal.Logs()
+	cfg.Logs.Stdout, cfg.Logs.Stderr = screens.Stdout, screens.Stderr
+	o := &Output{cfg: cfg, printer: logs.NewPrinter(cfg.Terminal.Stdout, cfg.Terminal.Stderr, cfg.Logs)}
+	cfg.Printer.Through(o.printer)
+	return o
+}
+
+// take writes the part of a chunk that was not received before. Its error is an
+// errOutput.
+func (o *Output) take(from *hosts.Host, c logs.Chunk) error {
+	c, err := o.cursor.Take(from.Label(), c)
+	if err == nil {
+		err = o.write(from.Name(), c)
+	}
+	if err != nil {
+		return o.fail(err)
+	}
+	return nil
+}
+
+func (o *Output) write(host string, c logs.Chunk) error {
+	if o.cfg.Dir != nil {
+		if err := o.cfg.Dir.Chunk(host, c); err != nil {
+			return err
+		}
+	}
+	err := o.printer.Chunk(host, c)
+	if o.cfg.Unread != nil && errors.Is(err, syscall.EPIPE) {
+		o.unread.Do(o.cfg.Unread)
+		return nil
+	}
+	return err
+}
+
+// Close prints unfinished lines, and lets the Printer write by itself again. It returns
+// the first error of any write.
+func (o *Output) Close() error {
+	err := o.printer.Close()
+	o.cfg.Printer.Through(nil)
+	if o.cfg.Unread != nil && errors.Is(err, syscall.EPIPE) {
+		err = nil // Unread was called
+	}
+	if o.cfg.Dir != nil {
+		if failed := o.cfg.Dir.Close(); err == nil {
+			err = failed
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.failed != nil {
+		return o.failed
+	}
+	return err
+}
+
+// errOutput marks an error of a write on this machine. A new connection does not help,
+// and Close returns the error.
+var errOutput = errors.New("write logs here")
+
+// fail keeps the first error, and marks it.
+func (o *Output) fail(err error) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.failed == nil {
+		o.failed = err
+	}
+	return fmt.Errorf("%w: %w", errOutput, err)
+}

@@ -1,0 +1,36 @@
+package placement
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Two names of one machine are reported, and refused if they share a GPU.
+func TestTwins(t *testing.T) {
+	for _, c := range []struct {
+		lines string
+		ids   []string
+		want  []string
+		err   string
+	}{
+		{"a: 0 | 0 1\nb: 1 | 0 1", []string{"boot/m", "boot/m"}, []string{"hosts a and b are one machine (m)"}, ""},
+		{"a: 0 | 0 1\nb: 0 | 0 1", []string{"boot/m", "boot/m"}, nil, "hosts a and b are one machine (m), and both would use gpu 0"},
+		{"a: cpu | 0\nb: cpu | 0", []string{"boot/m", "boot/m"}, []string{"hosts a and b are one machine (m)"}, ""},
+		{"a: 0 | 0 1\nb: 0 | 0 1", []string{"boot/m", "boot/n"}, nil, ""},
+		{"a: 0 | 0 1\nb: 0 | 0 1", []string{"", ""}, nil, ""},
+	} {
+		ms := machines(t, c.lines)
+		for i := range ms {
+			ms[i].ID = c.ids[i]
+		}
+		p, err := Place(ms, Wishes{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := p.twins(ms)
+		if !slices.Equal(got, c.want) || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%q %v: %q, %v", c.lines, c.ids, got, err)
+		}
+	}
+}

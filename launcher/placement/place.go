@@ -1,0 +1,163 @@
+// Package placement decides where every task of a job runs: machines and wishes
+// in, ranks out.
+//
+//	p, err := placement.Place(machines, placement.Wishes{Workers: 4})
+//	for _, h := range p.Hosts {
+//		fmt.Println(machines[h.Machine].Name, h.Tasks)
+//	}
+//
+// It is pure: it reaches no host, and the same input always gives the same ranks.
+package placement
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/plx-run/plx/gpuprobe"
+	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// Machine is a host of the resource file and what a probe found there.
+type Machine struct {
+	hostfile.Host
+	// Report is what the probe found. Nil in a dry run: the GPUs are not known.
+	Report *gpuprobe.Report
+	// ID identifies the machine behind the name: "BOOT/HOSTNAME". Empty: not known,
+	// or several hosts share a machine on purpose, as in an embedded cluster.
+	ID string
+}
+
+// wrong adds the host and its line of the resource file to an error.
+func (m Machine) wrong(err error) error {
+	return fmt.Errorf("%s: host %s: %w", m.Pos, m.Name, err)
+}
+
+// Wishes are what the user asks for beside the resource file.
+type Wishes struct {
+	Workers     int      // in the whole job; 0: one per device
+	PerHost     int      // workers on each host; 0: one per device
+	Servers     []string // hosts that get a server; nil: every host with a worker
+	NoServers   bool
+	VisibleHost bool // a worker sees the devices of all workers of its host
+}
+
+// Placement is where every task of a job runs. Hosts without tasks are left out.
+type Placement struct {
+	Hosts   []Host // in the order of the resource file
+	Workers int    // in the whole job
+	Servers int    // in the whole job
+	// Guessed tells that a host without a report has an unknown number of GPUs:
+	// the ranks after it may change.
+	Guessed bool
+}
+
+// Host is one host with its tasks.
+type Host struct {
+	Machine int    // index into the machines
+	Tasks   []Task // the server first
+	Workers int
+}
+
+// Task is one task and its device.
+type Task struct {
+	Task      cluster.Task
+	Device    string // as the user names it: "gpu 3", "cpu"; empty for a server
+	Visible   string // CUDA_VISIBLE_DEVICES
+	LocalRank int    // rank of a worker among those of its host
+}
+
+// Specs returns the host's tasks as its agent is told of them.
+func (h Host) Specs() (specs []protocol.TaskSpec) {
+	for _, t := range h.Tasks {
+		specs = append(specs, protocol.TaskSpec{Task: t.Task, Devices: t.Visible, LocalRank: t.LocalRank})
+	}
+	return specs
+}
+
+// Place decides where every task runs. Ranks follow the order of the machines,
+// then the order of their devices.
+func Place(machines []Machine, want Wishes) (Placement, error) {
+	if err := checkServers(machines, want); err != nil {
+		return Placement{}, err
+	}
+	var p Placement
+	left := want.Workers
+	for i, m := range machines {
+		slots, err := slots(m, want.PerHost)
+		if err != nil {
+			return Placement{}, err
+		}
+		if want.Workers > 0 {
+			slots = slots[:min(left, len(slots))]
+			left -= len(slots)
+		}
+		p.add(i, m, slots, want)
+	}
+	if left > 0 && !p.Guessed {
+		return Placement{}, fmt.Errorf("%d workers were asked for with -n, the hosts have devices for %d", want.Workers, p.Workers)
+	}
+	if p.Workers == 0 {
+		return Placement{}, exit.Mistake(errors.New("no host has a device for a worker: every line of the resources says ps"), "")
+	}
+	return p, nil
+}
+
+// add gives machine i its server, and a worker for each of the slots.
+func (p *Placement) add(i int, m Machine, slots []slot, want Wishes) {
+	h := Host{Machine: i, Workers: len(slots)}
+	if want.server(m, len(slots) > 0) {
+		h.Tasks = append(h.Tasks, Task{Task: cluster.Task{Role: cluster.PS, Index: p.Servers}})
+		p.Servers++
+	}
+	all := visible(slots)
+	for rank, s := range slots {
+		t := Task{Task: cluster.Task{Role: cluster.Worker, Index: p.Workers}, Device: s.String(), Visible: visible([]slot{s}), LocalRank: rank}
+		if want.VisibleHost {
+			t.Visible = all
+		}
+		h.Tasks = append(h.Tasks, t)
+		p.Workers++
+		p.Guessed = p.Guessed || s == eachGPU
+	}
+	if len(h.Tasks) > 0 {
+		p.Hosts = append(p.Hosts, h)
+	}
+}
+
+// server reports whether m gets a server; works tells whether it gets a worker.
+func (want Wishes) server(m Machine, works bool) bool {
+	switch {
+	case want.NoServers:
+		return false
+	case want.Servers != nil:
+		return slices.ContainsFunc(want.Servers, m.is)
+	}
+	return works || m.Devices.Kind == hostfile.ServerOnly
+}
+
+// is reports whether the user means m by name: "gpu01" or "gpu01:2222", an
+// IPv6 address with or without brackets.
+func (m Machine) is(name string) bool {
+	port := m.Port
+	if port == 0 {
+		port = 22
+	}
+	return strings.EqualFold(name, m.Name) || strings.EqualFold(name, "["+m.Name+"]") ||
+		strings.EqualFold(name, net.JoinHostPort(m.Name, strconv.Itoa(port)))
+}
+
+func checkServers(machines []Machine, want Wishes) error {
+	for _, name := range want.Servers {
+		if !slices.ContainsFunc(machines, func(m Machine) bool { return m.is(name) }) {
+			return exit.Mistake(fmt.Errorf("--ps %s: no such host in the resources", name), "a host is written as in the resource file, without user and devices")
+		}
+	}
+	return nil
+}

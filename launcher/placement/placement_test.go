@@ -1,0 +1,339 @@
+package placement
+
+import (
+	"fmt"
+	"math/rand"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/plx-run/plx/gpuprobe"
+	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// machines reads lines of a resource file, each with the GPUs that were found
+// after "|": "a: 0,1 | 0 1 2"; "?" for a host that was not probed.
+func machines(t *testing.T, text string) []Machine {
+	t.Helper()
+	var lines []string
+	var ms []Machine
+	for line := range strings.Lines(text) {
+		line, gpus, ok := strings.Cut(strings.TrimSpace(line), "|")
+		if !ok {
+			continue
+		}
+		lines = append(lines, line)
+		var m Machine
+		if strings.TrimSpace(gpus) != "?" {
+			m.Report = &gpuprobe.Report{}
+			for _, word := range strings.Fields(gpus) {
+				id, err := strconv.Atoi(word)
+				if err != nil {
+					t.Fatal(err)
+				}
+				m.Report.GPUs = append(m.Report.GPUs, gpuprobe.GPU{Index: id})
+			}
+		}
+		ms = append(ms, m)
+	}
+	hosts, err := hostfile.ParseLines(lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range ms {
+		ms[i].Host = hosts[i]
+	}
+	return ms
+}
+
+// plan writes a placement as lines: host, then its tasks with device, CUDA_VISIBLE_DEVICES and local rank.
+func plan(ms []Machine, p Placement) string {
+	var b strings.Builder
+	for _, h := range p.Hosts {
+		fmt.Fprintf(&b, "%s:", ms[h.Machine].Name)
+		for _, t := range h.Tasks {
+			fmt.Fprintf(&b, " %s", t.Task)
+			if t.Task.Role == cluster.Worker {
+				fmt.Fprintf(&b, "(%s,%s,%d)", strings.ReplaceAll(t.Device, " ", ""), t.Visible, t.LocalRank)
+			}
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+func TestPlacement(t *testing.T) {
+	const mixed = `
+		gpu01: 3,1 | 0 1 2 3
+		gpu02      | 0 1
+		cpu01      |
+		cpu02: cpu*2 | 0 1
+		store: ps  | 0
+		slot01 slots=2 | 0 1 2
+		slot02 slots=2 |`
+	for name, c := range map[string]struct {
+		resources string
+		want      Wishes
+		plan      string
+	}{
+		"every kind": {mixed, Wishes{}, `
+			gpu01: ps:0 worker:0(gpu3,3,0) worker:1(gpu1,1,1)
+			gpu02: ps:1 worker:2(gpu0,0,0) worker:3(gpu1,1,1)
+			cpu01: ps:2 worker:4(cpu,,0)
+			cpu02: ps:3 worker:5(cpu,,0) worker:6(cpu,,1)
+			store: ps:4
+			slot01: ps:5 worker:7(gpu0,0,0) worker:8(gpu1,1,1)
+			slot02: ps:6 worker:9(cpu,,0) worker:10(cpu,,1)`},
+		"no servers": {mixed, Wishes{NoServers: true, Workers: 5}, `
+			gpu01: worker:0(gpu3,3,0) worker:1(gpu1,1,1)
+			gpu02: worker:2(gpu0,0,0) worker:3(gpu1,1,1)
+			cpu01: worker:4(cpu,,0)`},
+		"-n in the middle of a host; a host for servers is kept": {mixed, Wishes{Workers: 3}, `
+			gpu01: ps:0 worker:0(gpu3,3,0) worker:1(gpu1,1,1)
+			gpu02: ps:1 worker:2(gpu0,0,0)
+			store: ps:2`},
+		"servers on hosts with and without workers": {mixed, Wishes{Workers: 1, Servers: []string{"CPU01", "gpu01"}}, `
+			gpu01: ps:0 worker:0(gpu3,3,0)
+			cpu01: ps:1`},
+		"a server host that is not named gets nothing": {"a: ps | 0\nb | 0", Wishes{Servers: []string{"b"}}, `
+			b: ps:0 worker:0(gpu0,0,0)`},
+		"servers by port and address": {"a:2222: 0 | 0\na:2223: 0 | 0\n[fd00::4]: 0 | 0\nb: cpu |", Wishes{Servers: []string{"a:2223", "[fd00::4]", "b:22"}}, `
+			a: worker:0(gpu0,0,0)
+			a: ps:0 worker:1(gpu0,0,0)
+			fd00::4: ps:1 worker:2(gpu0,0,0)
+			b: ps:2 worker:3(cpu,,0)`},
+		"visible host": {"a: 3,1 | 1 3\nb | \nc | 0 1 2", Wishes{NoServers: true, VisibleHost: true, Workers: 5}, `
+			a: worker:0(gpu3,3,1,0) worker:1(gpu1,3,1,1)
+			b: worker:2(cpu,,0)
+			c: worker:3(gpu0,0,1,0) worker:4(gpu1,0,1,1)`},
+		"workers per host": {"a | 0 1 2\nb |\nc: cpu |\nd: cpu*4 |\ne: ps | 0 1\nf slots=2 |", Wishes{NoServers: true, PerHost: 2}, `
+			a: worker:0(gpu0,0,0) worker:1(gpu1,1,1)
+			b: worker:2(cpu,,0) worker:3(cpu,,1)
+			c: worker:4(cpu,,0) worker:5(cpu,,1)
+			d: worker:6(cpu,,0) worker:7(cpu,,1)
+			f: worker:8(cpu,,0) worker:9(cpu,,1)`},
+		"workers per host and -n": {"a | 0 1 2\nb | 0 1", Wishes{NoServers: true, PerHost: 2, Workers: 3}, `
+			a: worker:0(gpu0,0,0) worker:1(gpu1,1,1)
+			b: worker:2(gpu0,0,0)`},
+		"exclusion": {"a exclude=1 | 0 1 2\nb slots=3 exclude=0,2 | 0 1 2 3", Wishes{NoServers: true}, `
+			a: worker:0(gpu0,0,0) worker:1(gpu2,2,1)
+			b: worker:2(gpu1,1,0)`},
+		"excluded are GPUs: they take nothing from the cores": {"a slots=3 exclude=0,2 |", Wishes{NoServers: true}, `
+			a: worker:0(cpu,,0) worker:1(cpu,,1) worker:2(cpu,,2)`},
+		"dry run": {"a | ?\nb: 4 | ?\nc: cpu*2 | ?\nd slots=3 exclude=1 | ?\ne: ps | ?", Wishes{}, `
+			a: ps:0 worker:0(eachGPUfoundthere,,0)
+			b: ps:1 worker:1(gpu4,4,0)
+			c: ps:2 worker:2(cpu,,0) worker:3(cpu,,1)
+			d: ps:3 worker:4(aGPU,orcpuwherethereisnone,,0) worker:5(aGPU,orcpuwherethereisnone,,1)
+			e: ps:4`},
+		"dry run with -n: what is not known is not refused": {"a | ?", Wishes{NoServers: true, Workers: 8}, `
+			a: worker:0(eachGPUfoundthere,,0)`},
+		"dry run with workers per host": {"a | ?", Wishes{NoServers: true, PerHost: 2}, `
+			a: worker:0(eachGPUfoundthere,,0) worker:1(eachGPUfoundthere,,1)`},
+	} {
+		ms := machines(t, c.resources)
+		p, err := Place(ms, c.want)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got, want := plan(ms, p), strings.ReplaceAll(strings.TrimPrefix(c.plan, "\n"), "\t", "")+"\n"; got != want {
+			t.Errorf("%s: got\n%swant\n%s", name, got, want)
+		}
+	}
+}
+
+func TestPlacementRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		resources string
+		want      Wishes
+		err       string
+		code      int
+	}{
+		"an id the host lacks":             {"a: 0 | 0\nb: 0,7 | 0 1", Wishes{}, ":2: host b: no GPU 7: the host has 0, 1", exit.CodePlx},
+		"an id on a host beyond -n":        {"a: 0 | 0\nb: 7 |", Wishes{Workers: 1}, ":2: host b: no GPU 7: the host has none", exit.CodePlx},
+		"an excluded id the host lacks":    {"a exclude=1,5 | 0 1", Wishes{}, ":1: host a: no GPU 5: the host has 0, 1, so it cannot be excluded", exit.CodePlx},
+		"an exclusion where there is none": {"a exclude=0 |", Wishes{}, ":1: host a: no GPU 0: the host has none, so it cannot be excluded", exit.CodePlx},
+		"everything is excluded":           {"b | 0\na exclude=0,1 | 0 1", Wishes{}, ":2: host a: every GPU found there is excluded", exit.CodePlx},
+		"slots beyond the GPUs":            {"a slots=3 | 0 1", Wishes{}, ":1: host a: slots=3, but it has 2 GPUs", exit.CodePlx},
+		"slots over a gap":                 {"a slots=2 | 0 2", Wishes{}, ":1: host a: no GPU 1: the host has 0, 2", exit.CodePlx},
+		"-n beyond the devices":            {"a | 0 1\nb: ps | 0", Wishes{Workers: 3}, "3 workers were asked for with -n, the hosts have devices for 2", exit.CodePlx},
+		"workers beyond the devices":       {"a | 0 1 2\nb: 0 | 0 1 2", Wishes{PerHost: 2}, "host b: 2 workers were asked for with --workers-per-host, it has devices for 1", exit.CodePlx},
+		"servers only":                     {"a: ps | 0", Wishes{}, "no host has a device for a worker", exit.CodeUsage},
+		"servers on a stranger":            {"a | 0", Wishes{Servers: []string{"a", "b"}}, "--ps b: no such host", exit.CodeUsage},
+		"servers on another port":          {"a:2222: 0 | 0", Wishes{Servers: []string{"a:22"}}, "--ps a:22: no such host", exit.CodeUsage},
+	} {
+		_, err := Place(machines(t, c.resources), c.want)
+		if err == nil || !strings.Contains(err.Error(), c.err) || exit.Code(err) != c.code {
+			t.Errorf("%s: %v (code %d); want %q (code %d)", name, err, exit.Code(err), c.err, c.code)
+		}
+	}
+}
+
+// TestPlacementProperties places random resources and checks what every program
+// relies on, and the number of workers against a naive count.
+func TestPlacementProperties(t *testing.T) {
+	for seed := range int64(3000) {
+		r := rand.New(rand.NewSource(seed))
+		ms, count := randomMachines(r)
+		want := Wishes{NoServers: r.Intn(3) == 0, VisibleHost: r.Intn(2) == 0}
+		if count > 0 && r.Intn(2) == 0 {
+			want.Workers = 1 + r.Intn(count)
+			count = want.Workers
+		}
+		p, err := Place(ms, want)
+		if count == 0 {
+			if err == nil {
+				t.Fatalf("seed %d: placed without a device", seed)
+			}
+			continue
+		}
+		if err != nil || p.Workers != count {
+			t.Fatalf("seed %d: %d workers, want %d: %v", seed, p.Workers, count, err)
+		}
+		if wrong := contradiction(ms, p, want); wrong != "" {
+			t.Fatalf("seed %d: %s\n%s", seed, wrong, plan(ms, p))
+		}
+	}
+}
+
+// randomMachines returns valid hosts and how many workers they have room for.
+func randomMachines(r *rand.Rand) (ms []Machine, count int) {
+	for i := range 1 + r.Intn(6) {
+		m := Machine{Host: hostfile.Host{Name: fmt.Sprint("h", i)}, Report: gpus(r.Intn(5))}
+		gpus := len(m.Report.GPUs)
+		switch m.Devices.Kind = hostfile.Kind(r.Intn(5)); m.Devices.Kind {
+		case hostfile.AllGPUs:
+			if gpus > 1 && r.Intn(2) == 0 {
+				m.Devices.Excluded = []int{r.Intn(gpus)}
+			}
+			count += max(1, gpus-len(m.Devices.Excluded))
+		case hostfile.GPUs:
+			if gpus == 0 {
+				continue
+			}
+			m.Devices.IDs = r.Perm(gpus)[:1+r.Intn(gpus)]
+			count += len(m.Devices.IDs)
+		case hostfile.CPUs:
+			m.Devices.Count = 1 + r.Intn(3)
+			count += m.Devices.Count
+		case hostfile.Slots:
+			m.Devices.Count = 1 + r.Intn(max(gpus, 1))
+			if gpus == 0 || m.Devices.Count == 1 {
+				count += m.Devices.Count
+				break
+			}
+			m.Devices.Excluded = []int{r.Intn(m.Devices.Count)}
+			count += m.Devices.Count - 1
+		}
+		ms = append(ms, m)
+	}
+	return ms, count
+}
+
+// contradiction says what is wrong with a placement, "" when nothing is.
+func contradiction(ms []Machine, p Placement, want Wishes) string {
+	rank, server, last := 0, 0, -1
+	for _, h := range p.Hosts {
+		m := ms[h.Machine]
+		if h.Machine <= last {
+			return "not in file order"
+		}
+		last = h.Machine
+		used, local := map[string]bool{}, 0
+		var all []string
+		for _, t := range h.Tasks {
+			if t.Task.Role == cluster.PS {
+				if t.Task.Index != server || local > 0 || t.Visible != "" || want.NoServers {
+					return "server " + t.Task.String()
+				}
+				server++
+				continue
+			}
+			if t.Task.Index != rank || t.LocalRank != local {
+				return "ranks have a gap at " + t.Task.String()
+			}
+			if t.Device != "cpu" && used[t.Device] {
+				return t.Device + " is used twice"
+			}
+			used[t.Device] = true
+			if id, isGPU := strings.CutPrefix(t.Device, "gpu "); isGPU {
+				all = append(all, id)
+				n, err := strconv.Atoi(id)
+				if err != nil || !slices.Contains(m.ids(), n) || slices.Contains(m.Devices.Excluded, n) {
+					return t.Device + " is not to be used"
+				}
+				if !want.VisibleHost && t.Visible != id {
+					return t.Device + " is not what it sees: " + t.Visible
+				}
+			}
+			rank++
+			local++
+		}
+		for _, t := range h.Tasks {
+			if want.VisibleHost && t.Task.Role == cluster.Worker && t.Visible != strings.Join(all, ",") {
+				return t.Task.String() + " does not see all: " + t.Visible
+			}
+		}
+		if h.Workers != local {
+			return "local workers"
+		}
+	}
+	if rank != p.Workers || server != p.Servers {
+		return "counts"
+	}
+	return ""
+}
+
+func TestPlacementIsPure(t *testing.T) {
+	ms := machines(t, "a: 3,1 | 0 1 2 3\nb slots=4 exclude=0 | 0 1 2 3")
+	want := Wishes{Workers: 4}
+	first, err := Place(ms, want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := plan(ms, first)
+	for range 3 {
+		again, err := Place(ms, want)
+		if err != nil || plan(ms, again) != before {
+			t.Errorf("the same resources were placed otherwise: %v\n%s", err, plan(ms, again))
+		}
+	}
+}
+
+// Who shares a GPU hears of it: a worker's that somebody uses, and no other.
+func TestSharedGPUs(t *testing.T) {
+	ms := machines(t, `
+		a: 1,2 | 0 1 2 3
+		b      | 0 1
+		c: cpu | 0
+		d      | 0
+		e: 0   | 0`)
+	use := func(m, gpu int, users ...string) {
+		g := &ms[m].Report.GPUs[gpu]
+		g.Busy = true
+		for _, u := range users {
+			g.Processes = append(g.Processes, gpuprobe.Process{PID: 7, User: u})
+		}
+	}
+	use(0, 0, "alice")
+	use(0, 1, "bob", "alice", "bob")
+	use(0, 2)
+	use(1, 1, "")
+	use(2, 0, "alice")
+	use(4, 0, "alice") // -n leaves it out
+	p, err := Place(ms, Wishes{Workers: 6})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"host a: its workers share GPUs that are in use: GPU 1 by alice, bob (2); GPU 2 by somebody (no process visible)",
+		"host b: its workers share GPUs that are in use: GPU 1 by pid 7",
+	}
+	if got := p.inUse(ms); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

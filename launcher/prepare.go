@@ -1,0 +1,134 @@
+package launcher
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plx-run/plx/envsync"
+	"github.com/plx-run/plx/gpuprobe"
+	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/artifacts"
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/placement"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// prepare does everything that comes before an agent is started. If it is interrupted it
+// leaves nothing on a host but blobs.
+func (l *launch) prepare(ctx context.Context) (err error) {
+	if l.checkpoints, err = l.checkpointName(ctx); err != nil {
+		return err
+	}
+	if len(l.cfg.Hosts) == 0 {
+		l.printer.Printf("no --hosts given: an embedded cluster of %s with %s each on this machine (--local HOSTSxWORKERS)",
+			console.Count(l.cfg.LocalHosts, "host"), console.Count(l.cfg.LocalWorkers, "worker"))
+	}
+	if l.set, err = hosts.Open(ctx, l.cfg.Reach, l.printer); err != nil {
+		return err
+	}
+	if err := l.set.Survey(ctx); err != nil {
+		return err
+	}
+	if err := l.place(); err != nil {
+		return err
+	}
+	if l.artifacts, err = artifacts.Pack(ctx, artifacts.Source{Program: l.cfg.Program, Copy: l.cfg.Copy}, l.platforms(), l.printer); err != nil {
+		return err
+	}
+	if err := l.send(ctx); err != nil {
+		return err
+	}
+	if err := l.checkName(ctx); err != nil {
+		return err
+	}
+	return l.name()
+}
+
+func (c Config) wishes() placement.Wishes {
+	return placement.Wishes{Workers: c.Workers, PerHost: c.WorkersPerHost, Servers: c.Servers, NoServers: c.NoServers, VisibleHost: c.VisibleHost}
+}
+
+// place decides where the tasks run, and reports what the user may not expect.
+func (l *launch) place() (err error) {
+	machines := l.set.Machines()
+	if l.placed, err = placement.Place(machines, l.cfg.wishes()); err != nil {
+		return err
+	}
+	for _, h := range l.used() {
+		k := h.Resource.Devices.Kind
+		if h.Report.GPUTool == gpuprobe.ToolNone && h.Report.GPUError != "" && (k == hostfile.AllGPUs || k == hostfile.Slots) {
+			l.printer.Printf("host %s: its workers run on the CPU: %s", h.Name(), h.Report.GPUError)
+		}
+	}
+	if err := l.cfg.Restarts.fit(l.placed); err != nil {
+		return err
+	}
+	notes, err := l.placed.Conflicts(machines)
+	l.printer.Lines(notes)
+	return err
+}
+
+// used returns the hosts that have tasks, in the order of the placement.
+func (l *launch) used() (used []*hosts.Host) {
+	for _, h := range l.placed.Hosts {
+		used = append(used, l.set.Hosts[h.Machine])
+	}
+	return used
+}
+
+// platforms returns the platforms of the hosts that have tasks, each once.
+func (l *launch) platforms() (all []envsync.Platform) {
+	for _, h := range l.used() {
+		if !slices.Contains(all, h.Facts.Platform) {
+			all = append(all, h.Facts.Platform)
+		}
+	}
+	return all
+}
+
+// send brings the hosts of every platform what they need.
+func (l *launch) send(ctx context.Context) error {
+	var errs []error
+	for _, p := range l.platforms() {
+		to := slices.DeleteFunc(l.used(), func(h *hosts.Host) bool { return h.Facts.Platform != p })
+		errs = append(errs, hosts.SendAll(ctx, to, l.artifacts.Blobs(p), console.NewProgressBar(l.cfg.Terminal, l.printer, "sending")))
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return errors.Join(errs...)
+}
+
+var unsafeInName = regexp.MustCompile(`[^A-Za-z0-9.-]`)
+
+// name gives the job its id, its secret and its record.
+func (l *launch) name() error {
+	base := l.cfg.Name
+	if base == "" {
+		base = strings.Trim(unsafeInName.ReplaceAllString(filepath.Base(l.cfg.Program), "-"), "-.")
+	}
+	if base == "" {
+		base = "job"
+	}
+	l.created = time.Now().UTC()
+	l.job = fmt.Sprintf("%.40s-%s-%.4s", base, l.created.Format("20060102-150405"), strings.ToLower(rand.Text()))
+	if l.checkpoints == "" {
+		l.checkpoints = l.job
+	}
+	l.secret = make([]byte, cluster.SecretSize)
+	if _, err := rand.Read(l.secret); err != nil {
+		return fmt.Errorf("make the job's secret: %w", err)
+	}
+	for _, h := range l.used() {
+		l.agents = append(l.agents, &hosts.AgentHost{Host: h, Job: l.job, Folder: h.JobFolder(), Binary: l.artifacts.AgentPath(h.Facts.Platform)})
+	}
+	return l.record().Save()
+}

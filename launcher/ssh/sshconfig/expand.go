@@ -1,0 +1,145 @@
+package sshconfig
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// expander replaces ~, % and ${} in file names of a configuration.
+type expander struct {
+	home    string
+	tokens  map[byte]string
+	written string // text of the configuration, to find paths that it has literally
+}
+
+func newExpander(q Query, t Target) expander {
+	local, _ := os.Hostname() // only for the tokens %l and %L
+	short, _, _ := strings.Cut(local, ".")
+	// A file that cannot be read has no literal paths. ssh has reported the error.
+	written, _ := os.ReadFile(q.ConfigFile)
+	return expander{
+		home:    q.Home,
+		written: string(written),
+		tokens: map[byte]string{
+			'%': "%", 'd': q.Home, 'h': t.HostName, 'n': q.Host, 'k': firstOf(t.KeyAlias, q.Host),
+			'p': strconv.Itoa(t.Port), 'r': t.User, 'u': localUser(), 'l': local, 'L': short,
+			'i': strconv.Itoa(os.Getuid()),
+		},
+	}
+}
+
+func firstOf(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// path expands a file name of the configuration. A relative name is relative to the home:
+// the working folder must not decide which keys are trusted.
+func (e expander) path(value string) string {
+	value = os.Expand(strings.Trim(value, `"`), func(name string) string { return os.Getenv(name) })
+	value = e.percent(value)
+	switch {
+	case value == "none":
+		return value
+	case value == "~" || strings.HasPrefix(value, "~/"):
+		return filepath.Join(e.home, value[1:])
+	case !filepath.IsAbs(value):
+		return filepath.Join(e.home, value)
+	}
+	return filepath.Clean(value)
+}
+
+func (e expander) percent(value string) string {
+	var b strings.Builder
+	for i := 0; i < len(value); i++ {
+		if value[i] == '%' && i+1 < len(value) {
+			if token, known := e.tokens[value[i+1]]; known {
+				b.WriteString(token)
+				i++
+				continue
+			}
+		}
+		b.WriteByte(value[i])
+	}
+	return b.String()
+}
+
+// ownPath is path for a name in which ssh -G has expanded ~ to the home of the password
+// file. It replaces that home by e.home, unless the configuration has it literally.
+func (e expander) ownPath(value string) string {
+	path := e.path(value)
+	other := sshHome()
+	if other == "" || other == e.home || strings.Contains(e.written, path) {
+		return path
+	}
+	if rest, found := strings.CutPrefix(path, other+"/"); found {
+		return filepath.Join(e.home, rest)
+	}
+	return path
+}
+
+// splitWords splits at blanks outside double quotes.
+func splitWords(line string) []string {
+	var words []string
+	quoted := false
+	for _, part := range strings.FieldsFunc(line, func(r rune) bool {
+		if r == '"' {
+			quoted = !quoted
+		}
+		return !quoted && (r == ' ' || r == '\t')
+	}) {
+		words = append(words, strings.Trim(part, `"`))
+	}
+	return words
+}
+
+// parseHop reads [user@]host[:port] or ssh://[user@]host[:port].
+func parseHop(word string) (Hop, error) {
+	if rest, isURL := strings.CutPrefix(word, "ssh://"); isURL {
+		word = strings.TrimSuffix(rest, "/")
+	}
+	var h Hop
+	if at := strings.LastIndexByte(word, '@'); at >= 0 {
+		unescaped, err := url.PathUnescape(word[:at])
+		if err != nil {
+			return Hop{}, err
+		}
+		h.User, word = unescaped, word[at+1:]
+	}
+	host, port, found := cutPort(word)
+	h.Host = host
+	if found {
+		number, err := strconv.Atoi(port)
+		if err != nil || number < 1 || number > 65535 {
+			return Hop{}, fmt.Errorf("port %q is not between 1 and 65535", port)
+		}
+		h.Port = number
+	}
+	if h.Host == "" {
+		return Hop{}, errors.New("host is empty")
+	}
+	return h, errors.Join(CheckName("host", h.Host), CheckName("user", h.User))
+}
+
+// cutPort splits host:port. An IPv6 address with a port is in brackets.
+func cutPort(word string) (host, port string, found bool) {
+	if rest, bracketed := strings.CutPrefix(word, "["); bracketed {
+		host, after, closed := strings.Cut(rest, "]")
+		if port, found = strings.CutPrefix(after, ":"); closed {
+			return host, port, found
+		}
+		return word, "", false
+	}
+	if strings.Count(word, ":") == 1 {
+		host, port, _ = strings.Cut(word, ":")
+		return host, port, true
+	}
+	return word, "", false
+}

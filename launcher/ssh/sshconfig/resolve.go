@@ -1,0 +1,314 @@
+// Package sshconfig reads what the user's ssh configuration says of a host.
+//
+//	target, err := sshconfig.Resolve(ctx, sshconfig.Query{Host: "gpu03", Home: home, ConfigFile: home + "/.ssh/config"})
+//
+// It asks ssh -G if there is an ssh, and parses the common keywords otherwise. It refuses
+// ProxyCommand, and it connects to nothing.
+package sshconfig
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/plx-run/plx/launcher/exit"
+)
+
+// Query is a host as the user names it. Host, Home and ConfigFile are required.
+type Query struct {
+	Host           string // may be an alias of the configuration
+	User           string // empty: of the configuration, then the local user
+	Port           int    // 0: of the configuration, then 22
+	Home           string // "~" in file names
+	ConfigFile     string // a missing file is an empty one
+	KnownHostsFile string // empty: of the configuration, then <Home>/.ssh/known_hosts
+}
+
+// Target is what the configuration makes of a Query.
+type Target struct {
+	Address        string // host:port to connect to
+	HostName       string
+	Port           int
+	User           string
+	KeyAlias       string   // HostKeyAlias; empty: none
+	Identities     []string // key files that the configuration names
+	Defaults       []string // the usual key files, which may be missing
+	IdentitiesOnly bool     // offer no other key of the agent
+	Agent          string   // socket of the agent; empty: none
+	KnownHosts     []string // files; new keys are recorded in the first
+	Jumps          []Hop    // jump hosts on the way, in order
+	Timeout        time.Duration
+}
+
+// Hop is a jump host.
+type Hop struct {
+	User, Host string // User may be empty
+	Port       int    // 0: that of the configuration, then 22
+}
+
+// DefaultTimeout bounds a dial unless ConnectTimeout of the configuration does.
+const DefaultTimeout = 15 * time.Second
+
+// resolveTimeout bounds ssh -G: it may run commands of Match exec.
+const resolveTimeout = 10 * time.Second
+
+// Resolve looks the host up in the ssh configuration.
+func Resolve(ctx context.Context, q Query) (Target, error) {
+	values, err := settingsOf(ctx, q)
+	if err != nil {
+		return Target{}, err
+	}
+	return newTarget(q, values)
+}
+
+// settings are the values of the keywords that hold for one host, by keyword in lower
+// case.
+type settings map[string][]string
+
+func (s settings) first(key string) string {
+	if len(s[key]) == 0 {
+		return ""
+	}
+	return s[key][0]
+}
+
+// settingsOf asks ssh. Without an ssh it reads the file.
+func settingsOf(ctx context.Context, q Query) (settings, error) {
+	binary, err := exec.LookPath("ssh")
+	if err != nil {
+		return readSettings(q)
+	}
+	return askSSH(ctx, binary, q)
+}
+
+// askSSH returns what ssh -G prints.
+func askSSH(ctx context.Context, binary string, q Query) (settings, error) {
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	file := q.ConfigFile
+	if _, err := os.Stat(file); os.IsNotExist(err) {
+		file = os.DevNull
+	}
+	args := []string{"-G", "-F", file}
+	if q.Port != 0 {
+		args = append(args, "-p", strconv.Itoa(q.Port))
+	}
+	if q.User != "" {
+		args = append(args, "-l", q.User)
+	}
+	cmd := exec.CommandContext(ctx, binary, append(args, "--", q.Host)...)
+	cmd.Env = append(os.Environ(), "HOME="+q.Home)
+	cmd.WaitDelay = time.Second
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("read ssh configuration %s: %s -G: %w: %s", file, binary, err, strings.TrimSpace(stderr.String()))
+	}
+	return parseSettings(out), nil
+}
+
+// parseSettings reads the output of ssh -G.
+func parseSettings(out []byte) settings {
+	values := settings{}
+	lines := bufio.NewScanner(bytes.NewReader(out))
+	lines.Buffer(nil, len(out)+1)
+	for lines.Scan() {
+		key, value, _ := strings.Cut(lines.Text(), " ")
+		key = strings.ToLower(key)
+		values[key] = append(values[key], value)
+	}
+	return values
+}
+
+// newTarget makes a Target of settings. The Query overrules them.
+func newTarget(q Query, values settings) (Target, error) {
+	t := Target{
+		HostName: values.first("hostname"), User: values.first("user"),
+		IdentitiesOnly: values.first("identitiesonly") == "yes",
+		Timeout:        DefaultTimeout,
+	}
+	if alias := values.first("hostkeyalias"); alias != "none" {
+		t.KeyAlias = alias
+	}
+	if t.HostName == "" {
+		t.HostName = q.Host
+	}
+	if err := CheckName("host", t.HostName); err != nil {
+		return Target{}, fmt.Errorf("%s: HostName: %w", q.ConfigFile, err)
+	}
+	if err := t.setPort(q, values.first("port")); err != nil {
+		return Target{}, err
+	}
+	t.setUser(q)
+	if seconds, err := strconv.Atoi(values.first("connecttimeout")); err == nil && seconds > 0 {
+		t.Timeout = time.Duration(seconds) * time.Second
+	}
+	t.Address = net.JoinHostPort(t.HostName, strconv.Itoa(t.Port))
+	expand := newExpander(q, t)
+	t.setKeys(q, values, expand)
+	t.setKnownHosts(q, values, expand)
+	return t, t.setJumps(q, values)
+}
+
+func (t *Target) setPort(q Query, value string) error {
+	t.Port = q.Port
+	if t.Port == 0 && value != "" {
+		port, err := strconv.Atoi(value)
+		if err != nil || port < 1 || port > 65535 {
+			return fmt.Errorf("%s: port %q is not between 1 and 65535", q.ConfigFile, value)
+		}
+		t.Port = port
+	}
+	if t.Port == 0 {
+		t.Port = 22
+	}
+	return nil
+}
+
+func (t *Target) setUser(q Query) {
+	if q.User != "" {
+		t.User = q.User
+	}
+	if t.User == "" {
+		t.User = localUser()
+	}
+}
+
+func localUser() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return os.Getenv("USER")
+}
+
+// usualKeys are the key files that are offered if they exist, in this order.
+var usualKeys = []string{"id_ed25519", "id_ecdsa", "id_rsa"}
+
+// setKeys separates the key files that the configuration names from the usual ones: ssh -G
+// prints both.
+func (t *Target) setKeys(q Query, values settings, expand expander) {
+	usual := map[string]bool{}
+	for _, name := range usualKeys {
+		path := filepath.Join(q.Home, ".ssh", name)
+		t.Defaults = append(t.Defaults, path)
+		usual[path] = true
+	}
+	for _, name := range []string{"id_ecdsa_sk", "id_ed25519_sk", "id_xmss", "id_dsa"} {
+		usual[filepath.Join(q.Home, ".ssh", name)] = true
+	}
+	for _, value := range values["identityfile"] {
+		path := expand.path(value)
+		if path != "none" && !usual[path] {
+			t.Identities = append(t.Identities, path)
+		}
+	}
+	if len(t.Identities) > 0 {
+		t.Defaults = t.askedDefaults(values["identityfile"], expand)
+	}
+	t.Agent = os.Getenv("SSH_AUTH_SOCK")
+	switch agent := values.first("identityagent"); {
+	case agent == "none":
+		t.Agent = ""
+	case agent != "" && agent != "SSH_AUTH_SOCK":
+		t.Agent = expand.ownPath(agent)
+	}
+}
+
+// askedDefaults returns the usual keys that the configuration names beside others. ssh
+// leaves out its defaults if a key is named.
+func (t *Target) askedDefaults(values []string, expand expander) []string {
+	var kept []string
+	for _, path := range t.Defaults {
+		for _, value := range values {
+			if expand.path(value) == path {
+				kept = append(kept, path)
+			}
+		}
+	}
+	return kept
+}
+
+func (t *Target) setKnownHosts(q Query, values settings, expand expander) {
+	user := values.first("userknownhostsfile")
+	switch {
+	case q.KnownHostsFile != "":
+		t.KnownHosts = []string{q.KnownHostsFile}
+	case user == "":
+		t.KnownHosts = []string{filepath.Join(q.Home, ".ssh", "known_hosts"), filepath.Join(q.Home, ".ssh", "known_hosts2")}
+	case user == "none":
+		t.KnownHosts = []string{os.DevNull}
+	default:
+		for _, file := range splitWords(user) {
+			t.KnownHosts = append(t.KnownHosts, expand.ownPath(file))
+		}
+	}
+	system := values.first("globalknownhostsfile")
+	if system == "" {
+		system = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
+	}
+	if system != "none" {
+		t.KnownHosts = append(t.KnownHosts, splitWords(system)...)
+	}
+}
+
+func (t *Target) setJumps(q Query, values settings) error {
+	if command := values.first("proxycommand"); command != "" && command != "none" {
+		err := fmt.Errorf("%s: ProxyCommand is not supported", q.ConfigFile)
+		return exit.WithHint(err, "use ProxyJump for a host that is reached through another")
+	}
+	value := values.first("proxyjump")
+	if value == "" || value == "none" {
+		return nil
+	}
+	for _, word := range strings.Split(value, ",") {
+		jump, err := parseHop(strings.TrimSpace(word))
+		if err != nil {
+			return fmt.Errorf("%s: ProxyJump %q: %w", q.ConfigFile, value, err)
+		}
+		t.Jumps = append(t.Jumps, jump)
+	}
+	return nil
+}
+
+// sshHome returns the home that ssh uses for ~: that of the password file.
+var sshHome = sync.OnceValue(func() string {
+	ctx, cancel := context.WithTimeout(context.Background(), resolveTimeout)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "ssh", "-G", "-F", os.DevNull, "--", "localhost").Output()
+	if err != nil {
+		return ""
+	}
+	file, _, _ := strings.Cut(parseSettings(out).first("userknownhostsfile"), " ")
+	home, found := strings.CutSuffix(file, "/.ssh/known_hosts")
+	if !found {
+		return ""
+	}
+	return home
+})
+
+// CheckName refuses names that ssh could take for an option, and names with characters
+// that no name has. what is "host" or "user".
+func CheckName(what, name string) error {
+	if strings.HasPrefix(name, "-") {
+		return fmt.Errorf("%s %q begins with -", what, name)
+	}
+	bad := func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("/'\"`$;&|<>()\\", r) }
+	if i := strings.IndexFunc(name, bad); i >= 0 {
+		return fmt.Errorf("%s %q has a character that no name has", what, name)
+	}
+	if what == "host" && strings.Contains(name, "@") {
+		return fmt.Errorf("host %q has a user in it", name)
+	}
+	return nil
+}

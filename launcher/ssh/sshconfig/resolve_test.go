@@ -1,0 +1,190 @@
+package sshconfig
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// resolveBoth resolves by ssh -G and by the parser; H stands for the home.
+func resolveBoth(t *testing.T, q Query) map[string]Target {
+	t.Helper()
+	q.ConfigFile = filepath.Join(q.Home, ".ssh", "config")
+	targets := map[string]Target{}
+	if binary, err := exec.LookPath("ssh"); err == nil {
+		values, err := askSSH(t.Context(), binary, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if targets["ssh -G"], err = newTarget(q, values); err != nil {
+			t.Fatal(err)
+		}
+	} else if os.Getenv("CI") == "true" {
+		t.Fatal("no ssh")
+	}
+	values, err := readSettings(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if targets["parser"], err = newTarget(q, values); err != nil {
+		t.Fatal(err)
+	}
+	return targets
+}
+
+// TestResolve has ssh and the parser agree on what a configuration means.
+func TestResolve(t *testing.T) {
+	t.Setenv("SSH_AUTH_SOCK", "/run/agent")
+	me := localUser()
+	usual := []string{"H/.ssh/id_ed25519", "H/.ssh/id_ecdsa", "H/.ssh/id_rsa"}
+	global := []string{"/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2"}
+	known := append([]string{"H/.ssh/known_hosts", "H/.ssh/known_hosts2"}, global...)
+	plain := Target{Address: "gpu:22", HostName: "gpu", Port: 22, User: me, Defaults: usual, Agent: "/run/agent", KnownHosts: known, Timeout: 15 * time.Second}
+	with := func(change func(*Target)) Target {
+		changed := plain
+		change(&changed)
+		return changed
+	}
+	cases := []struct {
+		name, config string
+		q            Query
+		want         Target
+	}{
+		{"no file", "", Query{Host: "gpu"}, plain},
+		{"another host", "Host cpu\nPort 1\n", Query{Host: "gpu"}, plain},
+		{"alias", "Host gpu\nHostName 10.0.0.3\nUser alice\nPort 2222\n", Query{Host: "gpu"},
+			with(func(t *Target) { t.Address, t.HostName, t.User, t.Port = "10.0.0.3:2222", "10.0.0.3", "alice", 2222 })},
+		{"the resource file wins", "Host gpu\nHostName 10.0.0.3\nUser alice\nPort 2222\n", Query{Host: "gpu", User: "bob", Port: 22},
+			with(func(t *Target) { t.Address, t.HostName, t.User = "10.0.0.3:22", "10.0.0.3", "bob" })},
+		{"the first value wins", "Host gpu\nPort 1\nHost *\nPort 2\n", Query{Host: "gpu"},
+			with(func(t *Target) { t.Address, t.Port = "gpu:1", 1 })},
+		{"patterns", "Host *.example gp? !cpu\nPort 7\n", Query{Host: "gpu"},
+			with(func(t *Target) { t.Address, t.Port = "gpu:7", 7 })},
+		{"IPv6", "", Query{Host: "fd00::4"},
+			with(func(t *Target) { t.Address, t.HostName = "[fd00::4]:22", "fd00::4" })},
+		{"identity files", "IdentityFile ~/a\nIdentityFile /b/%h/%r\nIdentitiesOnly yes\n", Query{Host: "gpu", User: "bob"},
+			with(func(t *Target) {
+				t.User, t.IdentitiesOnly, t.Identities, t.Defaults = "bob", true, []string{"H/a", "/b/gpu/bob"}, nil
+			})},
+		{"a usual key beside another", "IdentityFile ~/a\nIdentityFile ~/.ssh/id_rsa\n", Query{Host: "gpu"},
+			with(func(t *Target) { t.Identities, t.Defaults = []string{"H/a"}, []string{"H/.ssh/id_rsa"} })},
+		{"jump hosts", "Host gpu\nProxyJump alice@gate:2222,[fd00::1]:22,last\n", Query{Host: "gpu"},
+			with(func(t *Target) {
+				t.Jumps = []Hop{{"alice", "gate", 2222}, {"", "fd00::1", 22}, {"", "last", 0}}
+			})},
+		{"no jump host", "Host gpu\nProxyJump none\nHost *\nProxyJump gate\n", Query{Host: "gpu"}, plain},
+		{"known hosts", "UserKnownHostsFile ~/.ssh/mine /other\n", Query{Host: "gpu"},
+			with(func(t *Target) { t.KnownHosts = append([]string{"H/.ssh/mine", "/other"}, global...) })},
+		{"known hosts by flag", "UserKnownHostsFile ~/.ssh/mine\n", Query{Host: "gpu", KnownHostsFile: "/kh"},
+			with(func(t *Target) { t.KnownHosts = append([]string{"/kh"}, global...) })},
+		{"agent", "IdentityAgent ~/sock\nConnectTimeout 3\nHostKeyAlias name\n", Query{Host: "gpu"},
+			with(func(t *Target) { t.Agent, t.Timeout, t.KeyAlias = "H/sock", 3*time.Second, "name" })},
+		{"no agent", "IdentityAgent none\n", Query{Host: "gpu"}, with(func(t *Target) { t.Agent = "" })},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			home := t.TempDir()
+			q := c.q
+			q.Home = home
+			if c.config != "" {
+				writeConfig(t, home, c.config)
+			}
+			want := withHome(c.want, home)
+			for by, got := range resolveBoth(t, q) {
+				if !reflect.DeepEqual(got, want) {
+					t.Errorf("%s:\n got %+v\nwant %+v", by, got, want)
+				}
+			}
+		})
+	}
+}
+
+func writeConfig(t *testing.T, home, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Join(home, ".ssh"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(home, ".ssh", "config"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// withHome puts the home for a leading H.
+func withHome(t Target, home string) Target {
+	put := func(paths []string) (put []string) {
+		for _, path := range paths {
+			if strings.HasPrefix(path, "H/") {
+				path = home + path[1:]
+			}
+			put = append(put, path)
+		}
+		return put
+	}
+	t.Identities, t.Defaults, t.KnownHosts = put(t.Identities), put(t.Defaults), put(t.KnownHosts)
+	t.Agent = put([]string{t.Agent})[0]
+	return t
+}
+
+// A known_hosts named by its full path under the password file's home is meant.
+func TestKnownHostsNamedInFull(t *testing.T) {
+	other := sshHome()
+	if other == "" {
+		t.Skip("needs ssh")
+	}
+	home := t.TempDir()
+	writeConfig(t, home, "UserKnownHostsFile "+other+"/.ssh/cluster\n")
+	for by, got := range resolveBoth(t, Query{Host: "gpu", Home: home}) {
+		if got.KnownHosts[0] != other+"/.ssh/cluster" {
+			t.Errorf("%s: %v", by, got.KnownHosts)
+		}
+	}
+}
+
+func TestProxyCommandIsRefused(t *testing.T) {
+	home := t.TempDir()
+	writeConfig(t, home, "ProxyCommand nc %h %p\n")
+	_, err := Resolve(t.Context(), Query{Host: "gpu", Home: home, ConfigFile: filepath.Join(home, ".ssh", "config")})
+	if err == nil || !strings.Contains(err.Error(), "ProxyCommand") {
+		t.Errorf("resolve: %v", err)
+	}
+}
+
+// HostName of a configuration gets no further than one of the resource file.
+func TestHostNameIsChecked(t *testing.T) {
+	q := Query{Host: "gpu", Home: "/nonexistent"}
+	if _, err := newTarget(q, settings{"hostname": {"-oX"}}); err == nil {
+		t.Error("a host name that begins with - was taken")
+	}
+}
+
+func FuzzParseHop(f *testing.F) {
+	for _, seed := range []string{"a", "u@a:22", "[::1]:2", "ssh://u@a:1/", "u%40x@a", "@", ":", "[", "a:b:c"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, word string) {
+		h, err := parseHop(word)
+		if err == nil && (h.Host == "" || strings.HasPrefix(h.Host, "-") || h.Port < 0 || h.Port > 65535) {
+			t.Errorf("%q gives %+v", word, h)
+		}
+	})
+}
+
+func FuzzSettings(f *testing.F) {
+	f.Add("hostname a\nport 22\nproxyjump b,c\nuserknownhostsfile a \"b c\"\nidentityfile ~/x%d\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		q := Query{Host: "gpu", Home: "/home/x"}
+		got, err := newTarget(q, parseSettings([]byte(text)))
+		if err != nil {
+			return
+		}
+		for _, path := range append(got.Identities, got.KnownHosts...) {
+			if !filepath.IsAbs(path) && path != "none" {
+				t.Errorf("%q gives the relative path %q", text, path)
+			}
+		}
+	})
+}

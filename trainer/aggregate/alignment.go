@@ -1,0 +1,171 @@
+package aggregate
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Alignment is what one holder does for a consistent cut (Carbone et al. 2015,
+// "Lightweight Asynchronous Snapshots for Distributed Dataflows"). Before the
+// chief saves, it asks every holder how many steps of each group it has, if
+// only in part (Freeze). It tells all holders the most of each, which is the
+// cut (Agree). Meanwhile a holder applies nothing after the cut: what comes is
+// kept until the holder has all that lies before the cut, and has copied that.
+// A group that has brought a step to one holder brings it to all, so this takes
+// no longer than what is on its way, and nobody waits for a step that is still
+// being computed.
+type Alignment struct {
+	applying sync.RWMutex // held for reading by whoever applies
+	limits   []uint64     // by group: from this step on nothing is applied; nil: everything is
+	since    time.Time    // when that began
+	agreed   bool         // limits are the cut
+	copied   bool         // and the copy was made
+	holds    bool         // even then nothing is applied, until the chief goes on
+	groups   []*group
+
+	mu    sync.Mutex
+	kept  []func()      // what is to be done once it may be
+	moved chan struct{} // has a token: something was applied, or somebody left
+}
+
+func newAlignment(groups []*group) *Alignment {
+	return &Alignment{groups: groups, moved: make(chan struct{}, 1)}
+}
+
+// enter lets the caller apply the step that a group is in, until it calls exit;
+// or keeps do for later.
+func (a *Alignment) enter(g *group, do func()) bool {
+	if a == nil {
+		return true
+	}
+	a.applying.RLock()
+	if a.limits == nil || g.steps() < a.limits[g.index] {
+		return true
+	}
+	a.mu.Lock()
+	a.kept = append(a.kept, do)
+	a.mu.Unlock()
+	a.applying.RUnlock()
+	return false
+}
+
+// exit follows enter.
+func (a *Alignment) exit() {
+	if a != nil {
+		a.applying.RUnlock()
+		a.wake()
+	}
+}
+
+// wake has whoever waits for the cut look again.
+func (a *Alignment) wake() {
+	select {
+	case a.moved <- struct{}{}:
+	default: // it is about to
+	}
+}
+
+// Freeze returns how many steps of each group are in, if only in part, and lets
+// none in after them.
+func (a *Alignment) Freeze() ([]uint64, error) {
+	a.applying.Lock()
+	defer a.applying.Unlock()
+	if a.limits != nil {
+		return nil, errors.New("asks for a cut before that of the last one is saved")
+	}
+	a.since, a.agreed, a.copied, a.holds = time.Now(), false, false, false
+	for _, g := range a.groups {
+		a.limits = append(a.limits, g.touched())
+	}
+	return slices.Clone(a.limits), nil
+}
+
+// Agree takes the cut: the steps before it are let in. A group does not begin a
+// step before it has all steps before that one everywhere, so no owner can lag by
+// more than one.
+func (a *Alignment) Agree(cut []uint64, holds bool) error {
+	a.applying.Lock()
+	defer a.applying.Unlock()
+	if a.limits == nil || a.agreed || len(cut) != len(a.limits) {
+		return fmt.Errorf("saves with a cut of %d groups, of %d that were asked for", len(cut), len(a.limits))
+	}
+	for i, g := range a.groups {
+		if cut[i] < a.limits[i] || cut[i] > g.steps()+1 {
+			return fmt.Errorf("saves group %d after %d steps: %d have begun to come in here", i, cut[i], a.limits[i])
+		}
+	}
+	a.limits, a.agreed, a.holds = slices.Clone(cut), true, holds
+	return nil
+}
+
+// copy calls do, with the time since which nothing was applied after the
+// cut, and returns true, if all that lies before it is there. Meanwhile nothing
+// is applied at all.
+func (a *Alignment) copy(do func(since time.Time)) bool {
+	a.applying.Lock()
+	defer a.applying.Unlock()
+	for i, g := range a.groups {
+		if g.steps() < a.limits[i] && !g.gone() {
+			return false
+		}
+	}
+	do(a.since)
+	if a.copied = true; !a.holds {
+		a.limits = nil
+	}
+	return true
+}
+
+// GoOn ends the pause after a copy, or sees to it that there is none.
+func (a *Alignment) GoOn() {
+	a.applying.Lock()
+	if a.holds = false; a.copied {
+		a.limits = nil
+	}
+	a.applying.Unlock()
+	a.run()
+}
+
+// held is how many updates are kept for later.
+func (a *Alignment) held() int {
+	if a == nil {
+		return 0
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.kept)
+}
+
+// run does what was kept and may be done now, and keeps the rest again.
+func (a *Alignment) run() {
+	a.mu.Lock()
+	kept := a.kept
+	a.kept = nil
+	a.mu.Unlock()
+	for _, do := range kept {
+		do()
+	}
+}
+
+// CopyCut applies what the agreed cut lets in, and calls do when all before it
+// is there, with the time since which nothing was applied after it. It returns
+// after that, or when stop is closed.
+func (a *Alignment) CopyCut(stop <-chan struct{}, do func(since time.Time)) {
+	for a.run(); ; {
+		if a.copy(do) {
+			a.run()
+			return
+		}
+		select {
+		case <-a.moved:
+		case <-stop:
+			return
+		}
+	}
+}
+
+// Alignment holds back what comes after a cut; nil: a checkpoint needs none.
+func (s *Shards) Alignment() *Alignment { return s.steps.align }

@@ -1,0 +1,243 @@
+package aggregate
+
+import (
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/plx-run/plx/trainer/layout"
+)
+
+// group is a set of contributors whose gradients are added. If workers compete
+// it is a different one every step.
+type group struct {
+	index    int
+	members  []int // contributors
+	shards   int   // that a step updates
+	quorum   int   // contributors that make a step
+	competes bool  // the first quorum of them do
+
+	mu      sync.Mutex
+	begun   []bool // by contributor, of the group's members
+	step    uint64 // that is being begun
+	rate    float64
+	present int // virtual workers in the step that is being begun
+
+	saved   uint64      // the step before which the chief saved last, plus one; 0: never
+	outcome Outcome     // of the step that all have begun
+	chosen  []int       // contributors whose gradients are in it
+	left    int         // shards that are to be summed in this step
+	asked   bool        // the leader is to say the norm
+	made    uint64      // steps of which all shards have the sums
+	applied uint64      // steps that all shards are updated by
+	partly  bool        // some are updated by one more
+	away    int         // members that have left or are lost
+	lacking map[int]int // by shard: virtual workers that began the step and do not come
+}
+
+func newGroup(r *layout.Roster, index int, d *layout.Declaration, shards int, first uint64) *group {
+	g := &group{index: index, shards: shards, competes: d.Sync.Competes(), begun: make([]bool, len(r.Contributors)),
+		rate: math.NaN(), left: shards, step: first, made: first, applied: first}
+	for m := r.Groups[index].Lo; m < r.Groups[index].Hi; m++ {
+		g.members = append(g.members, m)
+	}
+	g.chosen, g.quorum = g.members, d.Sync.Quorum(len(g.members))
+	return g
+}
+
+// enter notes that the i-th contributor begins a step with so many virtual
+// workers. It returns the contributors that will not take part in it.
+func (g *group) enter(i int, step uint64, present int, rate float64) (absent []int, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.agree(i, step, present, rate); err != nil {
+		return nil, err
+	}
+	g.begun[i] = true
+	g.present += present
+	if g.entered() < g.quorum {
+		return nil, nil
+	}
+	if g.competes {
+		g.chosen = nil
+		for i, begun := range g.begun {
+			if begun {
+				g.chosen = append(g.chosen, i)
+			} else {
+				absent = append(absent, i)
+			}
+		}
+	}
+	g.outcome = Outcome{VirtualWorkers: g.present, Updates: g.step + 1, Saved: g.saved == g.step+1}
+	clear(g.begun)
+	g.step, g.present = g.step+1, 0
+	return absent, nil
+}
+
+// entered is how many members have begun the next step. It needs g.mu.
+func (g *group) entered() (n int) {
+	for _, begun := range g.begun {
+		if begun {
+			n++
+		}
+	}
+	return n
+}
+
+// missing is how many members have not begun the next step.
+func (g *group) missing() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.members) - g.entered()
+}
+
+// agree refuses what does not fit what others of the group said. It needs g.mu.
+func (g *group) agree(i int, step uint64, present int, rate float64) error {
+	if g.begun[i] {
+		return fmt.Errorf("step %d was begun twice", step)
+	}
+	if step != g.step {
+		return fmt.Errorf("begins step %d, its group is at step %d", step, g.step)
+	}
+	if g.entered() == 0 {
+		g.rate = math.NaN()
+	}
+	if present == 0 {
+		return nil // it has no say
+	}
+	if !(rate >= 0) || math.IsInf(rate, 0) {
+		return fmt.Errorf("learning rate %v at step %d", rate, step)
+	}
+	if !math.IsNaN(g.rate) && math.Float64bits(rate) != math.Float64bits(g.rate) {
+		return fmt.Errorf("learning rate %v at step %d, another worker has %v", rate, step, g.rate)
+	}
+	g.rate = rate
+	return nil
+}
+
+// lack notes virtual workers that will not be in a shard's sum of the step
+// that was begun.
+func (g *group) lack(shard, virtualWorkers int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.lacking == nil {
+		g.lacking = map[int]int{}
+	}
+	g.lacking[shard] += virtualWorkers
+}
+
+// presentIn is how many virtual workers are in a shard's sum, which is complete.
+func (g *group) presentIn(shard int) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := g.outcome.VirtualWorkers - g.lacking[shard]
+	delete(g.lacking, shard)
+	return n
+}
+
+// progress is how far a group is when a shard has its sum.
+type progress struct {
+	end    Outcome
+	chosen []int
+	made   uint64
+	last   bool // it was the step's last shard
+}
+
+// summed notes that a shard has its sum, and is updated by it if applied. What
+// it returns may change once somebody is told of the last shard.
+func (g *group) summed(applied, norms bool) progress {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p := progress{end: g.outcome, chosen: g.chosen}
+	g.left--
+	p.last = g.left == 0
+	if applied {
+		g.apply(p.last)
+	}
+	if p.last {
+		g.left, g.asked = g.shards, norms
+		g.made++
+	}
+	p.made = g.made
+	return p
+}
+
+// apply notes that a shard was updated by the step under way, the last one or
+// not. It needs g.mu.
+func (g *group) apply(last bool) {
+	if g.partly = !last; last {
+		g.applied++
+	}
+}
+
+// normed takes the norm that the leader was asked for; false: it was not.
+func (g *group) normed(norm float64) (p progress, asked bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.asked {
+		return p, false
+	}
+	g.asked = false
+	g.outcome.Norm = norm
+	return progress{end: g.outcome, made: g.made, last: true}, true
+}
+
+func (g *group) updated() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.apply(true)
+}
+
+// now is the outcome of the last step that all have begun, and how many steps
+// are made.
+func (g *group) now() (end Outcome, made uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.outcome, g.made
+}
+
+// steps is how many steps all shards are updated by, touched how many some are.
+func (g *group) steps() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.applied
+}
+
+func (g *group) touched() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.partly {
+		return g.applied + 1
+	}
+	return g.applied
+}
+
+func (g *group) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.away++
+}
+
+// gone reports whether nothing more will come of the group.
+func (g *group) gone() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.away == len(g.members)
+}
+
+// noteSave makes the outcome of a step tell that there was a save before it.
+func (g *group) noteSave(step uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.saved = step + 1
+}
+
+// follow begins with a step, as the group of the shards before does.
+func (g *group) follow(before *group, step uint64) {
+	before.mu.Lock()
+	saved := before.saved
+	before.mu.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.step, g.made, g.saved = step, step, saved
+}

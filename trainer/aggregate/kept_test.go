@@ -1,0 +1,121 @@
+package aggregate
+
+import (
+	"encoding/binary"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/layout"
+	"github.com/plx-run/plx/trainer/optimizer"
+)
+
+// halves is the second half of variable 0, dense, and of 1, a table.
+func halves() (d layout.Declaration, dense, table Kept) {
+	d = layout.Declaration{Optimizer: optimizer.Settings{Rule: optimizer.Momentum}, Variables: []layout.Variable{
+		{Name: "w", Dtype: layout.Float32, Shape: []int{10}},
+		{Name: "t", Dtype: layout.Float32, Shape: []int{10, 2}, Sparse: &layout.Sparse{}},
+	}}
+	dense = Kept{Variable: 0, Offset: 5, Count: 5, Updates: 3, Values: make([]byte, 20), Slots: [][]byte{make([]byte, 20)}}
+	table = Kept{Variable: 1, Offset: 5, Count: 5, Updates: 3, Rows: []int64{6, 9}, Values: make([]byte, 16), Slots: [][]byte{make([]byte, 16)}}
+	return d, dense, table
+}
+
+func TestBadPartsAreRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		variable int
+		change   func(k *Kept)
+		want     string
+	}{
+		"good":            {0, func(*Kept) {}, ""},
+		"good rows":       {1, func(*Kept) {}, ""},
+		"no rows":         {1, func(k *Kept) { *k = Kept{Variable: 1, Count: 10, Slots: [][]byte{nil}} }, ""},
+		"other variable":  {0, func(k *Kept) { k.Variable = 1 }, "a part of variable 1, want one of 0"},
+		"before it":       {0, func(k *Kept) { k.Offset = -1 }, "no part of 5 from -1 on"},
+		"behind it":       {0, func(k *Kept) { k.Offset = 6 }, "no part of 5 from 6 on"},
+		"far behind it":   {0, func(k *Kept) { k.Offset = 1 << 62; k.Count = 1 << 62 }, "no part"},
+		"nothing":         {0, func(k *Kept) { k.Count = 0 }, "no part of 0"},
+		"rows of dense":   {0, func(k *Kept) { k.Rows = []int64{} }, "rows of a dense variable"},
+		"short":           {0, func(k *Kept) { k.Values = k.Values[1:] }, "19 bytes for"},
+		"other type":      {0, func(k *Kept) { k.Values = make([]byte, 40) }, "40 bytes for"},
+		"no slots":        {0, func(k *Kept) { k.Slots = nil }, "0 slots of the optimiser, want 1"},
+		"two slots":       {1, func(k *Kept) { k.Slots = append(k.Slots, k.Slots[0]) }, "2 slots of the optimiser, want 1"},
+		"short slot":      {0, func(k *Kept) { k.Slots = [][]byte{nil} }, "0 bytes for"},
+		"row before":      {1, func(k *Kept) { k.Rows[0] = 4 }, "row 4 is outside [5, 10)"},
+		"row behind":      {1, func(k *Kept) { k.Rows[1] = 10 }, "row 10 is outside [5, 10)"},
+		"rows descending": {1, func(k *Kept) { k.Rows[0] = 9 }, "row 9 after row 9"},
+		"values of more":  {1, func(k *Kept) { k.Rows = k.Rows[:1] }, "16 bytes for 1 rows of 8"},
+	} {
+		d, dense, table := halves()
+		k := []Kept{dense, table}[c.variable]
+		c.change(&k)
+		if err := k.Check(&d, c.variable); c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+// FuzzKept puts any part: it is refused or copied, never more.
+func FuzzKept(f *testing.F) {
+	f.Add(0, 5, 5, []byte{}, 20, 20)
+	f.Add(1, 5, 5, []byte{6, 9}, 16, 16)
+	f.Add(1, 0, 10, []byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, 80, 80)
+	f.Fuzz(func(t *testing.T, variable, offset, count int, index []byte, values, slot int) {
+		if values < 0 || values > 1<<10 || slot < 0 || slot > 1<<10 {
+			return
+		}
+		d, _, _ := halves()
+		d.VirtualWorkers, d.Workers, d.Holders = 1, []layout.Range{{Lo: 0, Hi: 1}}, []cluster.Task{cluster.Task{Role: cluster.PS}}
+		d.Pieces = []layout.Piece{{Variable: 0, Count: 10}, {Variable: 1, Offset: 0, Count: 7}, {Variable: 1, Offset: 7, Count: 3}}
+		shards, err := New(&d, d.Holders[0], nobody{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := Kept{Variable: variable, Offset: offset, Count: count, Values: make([]byte, values), Slots: [][]byte{make([]byte, slot)}}
+		for _, row := range index {
+			k.Rows = append(k.Rows, int64(row))
+		}
+		var putting sync.WaitGroup
+		for _, r := range shards.Restore() {
+			putting.Go(func() {
+				if err := r.Put(k); err == nil && (offset < 0 || count <= 0 || offset+count > 10) {
+					t.Errorf("took %+v", k)
+				}
+				r.Close() // says what is missing
+			})
+		}
+		putting.Wait()
+	})
+}
+
+// nobody is a host that nobody hears.
+type nobody struct{}
+
+func (nobody) Memory(layout.Piece) []byte { return nil }
+func (nobody) Tell(int, Event)            {}
+func (nobody) Fail(error)                 {}
+
+// FuzzReport takes any bytes as what a holder reports of a norm.
+func FuzzReport(f *testing.F) {
+	d, _, _ := halves()
+	d.VirtualWorkers, d.Workers = 1, []layout.Range{{Lo: 0, Hi: 1}}
+	d.Holders = []cluster.Task{{Role: cluster.PS}, {Role: cluster.PS, Index: 1}}
+	d.Pieces = []layout.Piece{{Variable: 0, Count: 10}, {Variable: 1, Holder: 1, Count: 7}, {Variable: 1, Offset: 7, Count: 3}}
+	f.Add(binary.LittleEndian.AppendUint64(nil, 1<<63))
+	f.Add(make([]byte, 8*len(d.Pieces)))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for holder := range d.Holders {
+			n := NewNorm(&d)
+			_, _, err := n.Take(holder, b)
+			for i, squares := range n.squares {
+				if len(squares) > 0 && d.Pieces[i].Holder != holder || len(squares) > d.MaxSquares(d.Pieces[i]) {
+					t.Fatalf("%d sums for piece %+v", len(squares), d.Pieces[i])
+				}
+			}
+			if err == nil && uint64(len(b)) > MaxReport(&d, holder) {
+				t.Fatalf("accepted %d bytes, at most %d are declared", len(b), MaxReport(&d, holder))
+			}
+		}
+	})
+}

@@ -1,0 +1,296 @@
+package aggregate
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/layout"
+	"github.com/plx-run/plx/trainer/policy"
+)
+
+// Shards are all pieces that a task holds. Any goroutine may call the methods,
+// for one rank one at a time.
+type Shards struct {
+	steps   completion
+	where   map[layout.Place]int // index in list
+	selects policy.Selection     // on the first holder; nil: all gradients count
+	relay   Relay                // sums do not end here; nil: they do
+}
+
+// Relay passes on the sums of Shards that hold nothing themselves: those of a
+// host's first worker. Forward may be called for several variables side by side.
+type Relay interface {
+	Forward(variable, part int, s Sum)
+}
+
+// New makes the shards of a task, with values of zero.
+func New(d *layout.Declaration, self cluster.Task, host Host) (*Shards, error) {
+	s := newShards(d, self, host, layout.NewRoster(self, d))
+	index := d.HolderIndex(self)
+	for _, p := range d.PiecesOf(index) {
+		made, err := newShard(d, s.steps.roster.Plans, p, host.Memory(p))
+		if err != nil {
+			return nil, err
+		}
+		s.add(made)
+	}
+	groups := s.group()
+	var align *Alignment
+	if d.Sync.Cuts() {
+		align = newAlignment(groups)
+	}
+	s.steps.start(groups, d.Sync.NewPace(d.FirstSteps()), align)
+	if index == 0 {
+		s.selects = d.Sync.NewSelection(len(d.Workers), d.FirstStep(0))
+	}
+	return s, nil
+}
+
+func newShards(d *layout.Declaration, self cluster.Task, host Host, roster *layout.Roster) *Shards {
+	return &Shards{steps: completion{d: d, self: self, host: host, roster: roster}, where: map[layout.Place]int{}}
+}
+
+// NewRelay adds what the workers of a host contribute to whole variables, as
+// far as the parts that the host brings, and forwards the sums.
+func NewRelay(d *layout.Declaration, self cluster.Task, host Host, roster *layout.Roster, relay Relay) *Shards {
+	s := newShards(d, self, host, roster)
+	s.relay = relay
+	for _, p := range d.PiecesOf(-1) {
+		sum := groupSum{accumulator: newAccumulator(d.Variable(p.Variable), p, roster.Plans[0])}
+		s.add(&Shard{Piece: p, sums: []groupSum{sum}})
+	}
+	s.steps.start([]*group{newGroup(roster, 0, d, 0, d.First)}, nil, nil)
+	return s
+}
+
+func (s *Shards) add(shard *Shard) {
+	s.where[layout.Place{Variable: shard.Variable, Offset: shard.Offset}] = len(s.steps.list)
+	s.steps.add(shard)
+}
+
+// group makes the groups of contributors before the first step.
+func (s *Shards) group() (all []*group) {
+	for i := range s.steps.roster.Groups {
+		all = append(all, newGroup(s.steps.roster, i, s.steps.d, len(s.steps.list), s.steps.d.FirstStepOf(i)))
+	}
+	return all
+}
+
+// Succeed makes room for what the task will hold from a step on: pieces that
+// stay as they are stay what they are, others begin without any row.
+func (s *Shards) Succeed(d *layout.Declaration, step uint64, host Host) (*Shards, error) {
+	next := newShards(d, s.steps.self, host, s.steps.roster)
+	for _, p := range d.PiecesOf(d.HolderIndex(s.steps.self)) {
+		if i, known := s.where[layout.Place{Variable: p.Variable, Offset: p.Offset}]; known && s.steps.list[i].Piece == p {
+			next.add(s.steps.list[i])
+			continue
+		}
+		shard, err := newShard(d, s.steps.roster.Plans, p, nil)
+		if err != nil {
+			return nil, err
+		}
+		next.add(shard)
+	}
+	groups := next.group()
+	for i, g := range groups {
+		g.follow(s.steps.groups[i], step)
+	}
+	next.steps.start(groups, nil, nil)
+	return next, nil
+}
+
+// Declaration is what the shards are of.
+func (s *Shards) Declaration() *layout.Declaration { return s.steps.d }
+
+// All returns the shards, in the order in which Arrive numbers them.
+func (s *Shards) All() []*Shard { return s.steps.list }
+
+// Find returns the number of the shard at a place.
+func (s *Shards) Find(at layout.Place) (int, bool) {
+	i, ok := s.where[at]
+	return i, ok
+}
+
+// At returns the shard of a piece that is held here.
+func (s *Shards) At(p layout.Piece) *Shard {
+	return s.steps.list[s.where[layout.Place{Variable: p.Variable, Offset: p.Offset}]]
+}
+
+// Contributor returns the contributor that rank is, nil: it is none.
+func (s *Shards) Contributor(rank int) *layout.Contributor { return s.steps.roster.Contributor(rank) }
+
+// Events is how many counted events a member is told per step.
+func (s *Shards) Events() int {
+	if s.Closes() {
+		return len(s.steps.list) + 1
+	}
+	return len(s.steps.list)
+}
+
+// Closes reports whether a step ends with an event of no shard.
+func (s *Shards) Closes() bool { return s.relay != nil || s.steps.d.Norms() }
+
+// Audience is which copy of the values a rank is sent, -1: the values.
+func (s *Shards) Audience(rank int) int { return s.steps.audience(rank) }
+
+// Expects reports whether a contributor brings gradients for a shard.
+func (s *Shards) Expects(c *layout.Contributor, shard int) bool {
+	return s.steps.d.Variable(s.steps.list[shard].Variable).HasGradientOf(c.Rank)
+}
+
+// Begin notes that a contributor begins a step and which of its parts are absent.
+func (s *Shards) Begin(rank int, step uint64, b Beginning) error {
+	c := s.steps.roster.Contributor(rank)
+	g := s.steps.groups[c.Group]
+	present := 0
+	for i, n := range b.Present {
+		if most := s.steps.roster.Tree.Below(c.Parts[i]).Len(); n < 0 || n > most {
+			return fmt.Errorf("%d virtual workers in a part of %d", n, most)
+		}
+		present += n
+	}
+	absent, err := g.enter(s.steps.roster.Of[rank], step, present, b.Rate)
+	if err != nil {
+		return err
+	}
+	for part, n := range b.Present {
+		for i := range s.steps.list {
+			if n > 0 && s.Expects(c, i) {
+				continue
+			}
+			if n > 0 {
+				g.lack(i, n)
+			}
+			s.arrive(g, i, c.First+part, false)
+		}
+	}
+	for _, i := range absent {
+		other := &s.steps.roster.Contributors[i]
+		for part := range other.Parts {
+			for shard := range s.steps.list {
+				s.arrive(g, shard, other.First+part, false)
+			}
+		}
+	}
+	return nil
+}
+
+// Rate is the learning rate of the step that a group's members have begun.
+func (s *Shards) Rate(group int) float64 {
+	g := s.steps.groups[group]
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.rate
+}
+
+// Arrive says that an input of a shard is there, or absent, and does all that
+// it completes.
+func (s *Shards) Arrive(group, shard, input int, present bool) {
+	s.arrive(s.steps.groups[group], shard, input, present || s.relay != nil) // a host forwards even no rows: holders wait for them
+}
+
+func (s *Shards) arrive(g *group, shard, input int, present bool) {
+	if s.relay != nil {
+		if part, sum, done := s.steps.list[shard].sums[0].arrive(input, present); done && sum != nil {
+			s.relay.Forward(s.steps.list[shard].Variable, part, sum)
+		}
+		return
+	}
+	if s.steps.list[shard].arrive(g.index, input, present) {
+		s.steps.complete(g, shard)
+	}
+}
+
+// Lack completes a shard's input without the virtual workers of a contributor
+// that is lost.
+func (s *Shards) Lack(group, shard, input, virtualWorkers int) {
+	s.steps.groups[group].lack(shard, virtualWorkers)
+	s.arrive(s.steps.groups[group], shard, input, false)
+}
+
+// Fetch answers a worker that asks for the values after so many steps, perhaps later.
+func (s *Shards) Fetch(rank int, steps uint64) error {
+	if s.steps.pace == nil {
+		return errors.New("asks for values, which come by themselves")
+	}
+	ranks, err := s.steps.pace.Wait(rank, steps)
+	s.steps.release(ranks)
+	return err
+}
+
+// Selection decides here whose gradients count; nil: it is decided elsewhere, or all do.
+func (s *Shards) Selection() policy.Selection { return s.selects }
+
+// Scale is the leader's answer to the squares of its group: the norm, and what
+// every gradient is multiplied by.
+func (s *Shards) Scale(rank int, norm, factor float64) error {
+	g := s.steps.groups[s.steps.roster.Contributor(rank).Group]
+	wrong := errors.New("says a norm that nobody asked for")
+	if s.steps.leader(g) != rank {
+		return wrong
+	}
+	p, asked := g.normed(norm)
+	if !asked {
+		return wrong
+	}
+	if s.steps.d.Clips() {
+		s.steps.clip(g, p, factor)
+	} else {
+		s.steps.close(g, p)
+	}
+	return nil
+}
+
+// Leave notes that a worker will send no more.
+func (s *Shards) Leave(rank int) {
+	if s.steps.align != nil {
+		s.steps.groups[s.steps.roster.Contributor(rank).Group].leave()
+		s.steps.align.wake()
+	}
+	s.Stop(rank)
+}
+
+// Stop notes that a worker takes no further step, perhaps before it leaves.
+func (s *Shards) Stop(rank int) {
+	if s.steps.pace != nil {
+		s.steps.release(s.steps.pace.Leave(rank))
+	}
+	if s.selects != nil {
+		for _, waiting := range s.selects.Leave(rank) {
+			s.steps.host.Tell(waiting, Ended{})
+		}
+	}
+}
+
+// NoteSave makes the outcome of a step tell that the chief saved before it.
+func (s *Shards) NoteSave(step uint64) {
+	if !s.steps.d.Sync.Cuts() {
+		s.steps.groups[0].noteSave(step)
+	}
+}
+
+// Steps returns, by group, how many steps are applied to all shards.
+func (s *Shards) Steps() []uint64 {
+	steps := make([]uint64, len(s.steps.groups))
+	for i, g := range s.steps.groups {
+		steps[i] = g.steps()
+	}
+	return steps
+}
+
+// Waiting returns how many members of the first group have not begun its next
+// step, and how many updates a cut holds back.
+func (s *Shards) Waiting() (missing, held int) {
+	return s.steps.groups[0].missing(), s.steps.align.held()
+}
+
+// Restore returns all shards that a checkpoint has to fill.
+func (s *Shards) Restore() (all []*Restoring) {
+	for _, shard := range s.steps.list {
+		if !shard.isLoss {
+			all = append(all, &Restoring{d: s.steps.d, shard: shard})
+		}
+	}
+	return all
+}

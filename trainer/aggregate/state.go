@@ -1,0 +1,212 @@
+package aggregate
+
+import (
+	"bytes"
+
+	"github.com/plx-run/plx/trainer/layout"
+	"github.com/plx-run/plx/trainer/optimizer"
+	"github.com/plx-run/plx/trainer/sparse"
+	"github.com/plx-run/plx/trainer/wire"
+)
+
+// state is the values of a shard and what the optimiser keeps for them. Its
+// shard guards it.
+type state interface {
+	// apply updates the values by a total; nil: all was absent.
+	apply(t total, s optimizer.Step) error
+	// preserve copies values and what the optimiser keeps, and names their rows.
+	preserve() sparse.Kept
+	// restore takes units [lo, hi) of the shard, which begins at offset, from
+	// a part that has them and was checked.
+	restore(k Kept, offset, lo, hi int)
+}
+
+// copier is a state whose values are sent whole.
+type copier interface {
+	// keep copies the values for an audience; value returns that copy. No
+	// audience, -1, is given the values themselves.
+	keep(audience int)
+	value(audience int) []byte
+}
+
+// reader is a state whose rows are read one by one.
+type reader interface {
+	read(index []int64, into []byte) error
+	copyRows(first int64, into []byte) error
+	// changed returns those of some rows that the last step changed.
+	changed(index []int64) []int64
+}
+
+// mover is a state whose rows move from one holder to another, with all that
+// the optimiser keeps for them. Rows that were never updated do not travel:
+// their values follow from the seed.
+type mover interface {
+	export(into []byte, from, to int64) (frame []byte, next int64)
+	accept(frame []byte, from, to int64) (next int64, err error)
+	adopt(other mover, from, to int64)
+}
+
+// newState makes the state of a piece. memory is where dense values are kept, or nil.
+func newState(d *layout.Declaration, p layout.Piece, memory []byte) (state, error) {
+	v := d.Variable(p.Variable)
+	switch {
+	case p.Variable == d.LossIndex():
+		s, err := newElements[float64](d, p, memory)
+		return loss{s}, err
+	case v.Sparse != nil && v.Dtype == layout.Float32:
+		return newTable[float32](d, p)
+	case v.Sparse != nil:
+		return newTable[float64](d, p)
+	case v.Dtype == layout.Float32:
+		return newElements[float32](d, p, memory)
+	}
+	return newElements[float64](d, p, memory)
+}
+
+// elementsState is the state of a piece whose elements all travel.
+type elementsState[T wire.Float] struct {
+	values []T
+	rule   *optimizer.State[T]
+	kept   [][]T // by audience
+}
+
+func newElements[T wire.Float](d *layout.Declaration, p layout.Piece, memory []byte) (*elementsState[T], error) {
+	s := &elementsState[T]{values: wire.Floats[T](memory), kept: make([][]T, d.Copies())}
+	if memory == nil {
+		s.values = make([]T, p.Count)
+	}
+	var err error
+	s.rule, err = optimizer.New[T](d.Rule(d.Variable(p.Variable)), p.Count)
+	return s, err
+}
+
+func (s *elementsState[T]) apply(t total, step optimizer.Step) error {
+	if t != nil {
+		s.rule.Apply(step, s.values, t.(elements[T]))
+	}
+	return nil
+}
+
+func (s *elementsState[T]) keep(audience int) {
+	if audience < 0 {
+		return
+	}
+	if s.kept[audience] == nil {
+		s.kept[audience] = make([]T, len(s.values))
+	}
+	copy(s.kept[audience], s.values)
+}
+
+func (s *elementsState[T]) value(audience int) []byte {
+	if audience < 0 {
+		return wire.Bytes(s.values)
+	}
+	return wire.Bytes(s.kept[audience])
+}
+
+func (s *elementsState[T]) preserve() (k sparse.Kept) {
+	k.Values = bytes.Clone(wire.Bytes(s.values))
+	for _, slot := range s.rule.Slots() {
+		k.Slots = append(k.Slots, bytes.Clone(wire.Bytes(slot)))
+	}
+	return k
+}
+
+func (s *elementsState[T]) restore(k Kept, offset, lo, hi int) {
+	into := func(memory []T, from []byte) {
+		size := len(from) / k.Count
+		copy(wire.Bytes(memory[lo-offset:hi-offset]), from[(lo-k.Offset)*size:])
+	}
+	into(s.values, k.Values)
+	for i, slot := range s.rule.Slots() {
+		into(slot, k.Slots[i])
+	}
+}
+
+// loss is the state of the step's loss and metrics: the sum is the value.
+type loss struct{ *elementsState[float64] }
+
+func (l loss) apply(t total, _ optimizer.Step) error {
+	clear(l.values)
+	if t != nil {
+		copy(l.values, t.(elements[float64]))
+	}
+	return nil
+}
+
+// tableState is the state of rows of a sparse variable.
+type tableState[T wire.Float] struct {
+	table *sparse.Table[T]
+	width int     // elements of a row
+	last  []int64 // rows that the last step changed
+}
+
+func newTable[T wire.Float](d *layout.Declaration, p layout.Piece) (*tableState[T], error) {
+	v := d.Variables[p.Variable]
+	table, err := sparse.NewTable[T](v.Name, v.Sparse.First, d.Rule(v), int64(p.Offset), int64(p.Offset+p.Count), v.Width())
+	return &tableState[T]{table: table, width: v.Width()}, err
+}
+
+func (s *tableState[T]) apply(t total, step optimizer.Step) error {
+	s.last = s.last[:0]
+	if t == nil {
+		return nil
+	}
+	gradient := sparse.Rows[T](t.(rows[T]))
+	s.last = append(s.last, gradient.Index...)
+	return s.table.Apply(step, gradient)
+}
+
+func (s *tableState[T]) read(index []int64, into []byte) error {
+	return s.table.Read(index, wire.Floats[T](into))
+}
+
+func (s *tableState[T]) copyRows(first int64, into []byte) error {
+	return s.table.Copy(first, wire.Floats[T](into))
+}
+
+func (s *tableState[T]) changed(index []int64) []int64 { return sparse.Common(index, s.last) }
+
+func (s *tableState[T]) preserve() sparse.Kept { return s.table.Keep() }
+
+func (s *tableState[T]) restore(k Kept, _, lo, hi int) {
+	kept := sparse.Kept{Index: k.Rows, Values: k.Values, Slots: k.Slots}
+	if err := s.table.Put(kept.Cut(int64(lo), int64(hi), s.rowBytes())); err != nil {
+		panic(err) // it was checked
+	}
+}
+
+func (s *tableState[T]) rowBytes() int {
+	var one [1]T
+	return s.width * len(wire.Bytes(one[:]))
+}
+
+// maxMoved bounds the bytes of rows that one frame moves, unless a row is longer.
+const maxMoved = 1 << 20
+
+// frameRows is how many rows of so many bytes one frame moves.
+func frameRows(size int) int { return max(1, maxMoved/size) }
+
+func (s *tableState[T]) export(into []byte, from, to int64) (frame []byte, next int64) {
+	index := s.table.Updated(from, to, frameRows(s.table.MoveSize()), nil)
+	if len(index) == 0 {
+		return into, to
+	}
+	return s.table.Export(into, index), index[len(index)-1] + 1
+}
+
+func (s *tableState[T]) accept(frame []byte, from, to int64) (next int64, err error) {
+	return s.table.Import(frame, from, to)
+}
+
+func (s *tableState[T]) adopt(other mover, from, to int64) {
+	of := other.(*tableState[T]).table
+	index := make([]int64, 0, frameRows(s.table.MoveSize()))
+	for from < to {
+		if index = of.Updated(from, to, cap(index), index[:0]); len(index) == 0 {
+			return
+		}
+		s.table.Adopt(of, index)
+		from = index[len(index)-1] + 1
+	}
+}

@@ -1,0 +1,83 @@
+package cost
+
+import (
+	"fmt"
+	"math"
+)
+
+// Route is where a variable travels.
+type Route string
+
+// PS is to servers, AllReduce between workers.
+const (
+	PS        Route = "ps"
+	AllReduce Route = "allreduce"
+)
+
+// Variable is what package cost knows of one variable.
+type Variable struct {
+	Name     string
+	Bytes    int // of the whole variable
+	Rows     int // its first dimension; 0: not known
+	RowBytes int // of one row of a sparse variable; 0: the variable is dense
+	// Touched is the mean number of rows that one worker touches in a step. Of a
+	// dense variable these are the rows of its gradient that are not zero. 0: not
+	// known.
+	Touched float64
+}
+
+// Sparse reports whether rows travel instead of the whole variable.
+func (v Variable) Sparse() bool { return v.RowBytes > 0 }
+
+// density is the part of the rows that one worker touches in a step. ok is
+// false if it is not known.
+func (v Variable) density() (part float64, ok bool) {
+	if !(v.Touched > 0) || v.Rows < 1 {
+		return 0, false
+	}
+	return min(v.Touched/float64(v.Rows), 1), true
+}
+
+// share is how many bytes the touched rows and their indices are, as a part of
+// what a dense all-reduce sends: a (1 + 1.5 i/r) of the package's comment.
+func (v Variable) share() (part float64, ok bool) {
+	density, ok := v.density()
+	return density * (1 + 1.5*indexBytes(density)/float64(max(1, v.RowBytes))), ok
+}
+
+// Choose returns the route of a variable in a job with so many servers, and why.
+// Rows go to servers while they are fewer bytes than a dense all-reduce. A dense
+// variable goes by all-reduce. The route changes nothing of what a gradient
+// means: a sparse variable is sparse on either.
+func Choose(v Variable, servers int) (r Route, why string) {
+	share, known := v.share()
+	switch {
+	case !v.Sparse():
+		return AllReduce, "dense"
+	case servers == 0:
+		return AllReduce, "no servers"
+	case !known:
+		return PS, "rows touched are not known"
+	case share < 1:
+		return PS, "rows+index " + percent(share) + " of dense"
+	}
+	return AllReduce, "rows+index " + percent(share) + " of dense"
+}
+
+// indexBytes is the mean size of a row's index if each row is touched with the
+// probability density. A difference of 128 or more takes a second byte, one of
+// 128*128 a third.
+func indexBytes(density float64) float64 {
+	bytes := 1.0
+	for least := 128.0; least < 1<<62 && density < 1; least *= 128 {
+		bytes += math.Exp(least * math.Log1p(-density))
+	}
+	return bytes
+}
+
+func percent(part float64) string {
+	if part >= 0.1 {
+		return fmt.Sprintf("%.0f %%", 100*part)
+	}
+	return fmt.Sprintf("%.2g %%", 100*part)
+}

@@ -1,0 +1,232 @@
+package autotune
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/plx-run/plx/trainer/autotune/cost"
+	"github.com/plx-run/plx/trainer/autotune/partition"
+	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/exchange/transition"
+	"github.com/plx-run/plx/trainer/layout"
+)
+
+// The planner tries a number of partitions for a few steps that do not count,
+// and then for as many as take about sampleTime.
+const (
+	settling   = 2
+	leastSteps = 10
+	mostSteps  = 40
+	sampleTime = 500 * time.Millisecond
+)
+
+// planner is the chief's part of the tuner: it decides.
+type planner struct {
+	config   *Config
+	placer   placer
+	division division
+	counts   [][]float64       // by table and bucket: rows that travelled, of all meetings
+	steps    int               // at the last meeting
+	search   *partition.Search // nil: the number of partitions is given
+	trial    int               // the number of partitions in use; 0: none is being tried
+	times    []time.Duration   // of the steps since the last meeting
+	typical  time.Duration     // of a step; 0: not measured
+	settled  bool              // the planner moves nothing any more
+}
+
+func newPlanner(c *Config) *planner {
+	p := &planner{config: c, placer: placer{&c.Declaration, c.Least}, steps: c.Steps, settled: !c.Declaration.Movable}
+	if p.settled {
+		return p
+	}
+	p.division = p.placer.first(c.Partitions)
+	if start, least, most := p.placer.bounds(p.division); c.Search && c.Partitions == 0 && most > least && start > 1 {
+		p.search = partition.NewSearch(start, least, most)
+	} else if c.BySize && !c.Auto {
+		p.settled = true
+	}
+	return p
+}
+
+// took notes the time of a step.
+func (p *planner) took(t time.Duration) {
+	if !p.settled {
+		p.times = append(p.times, t)
+	}
+}
+
+// decide returns the plan after so many steps.
+func (p *planner) decide(ctx context.Context, steps int, sum totals) (next plan, err error) {
+	window := steps - p.steps
+	p.learn(steps, sum)
+	if p.config.Auto && !p.settled {
+		p.route(sum, window)
+	}
+	switch {
+	case p.settled:
+	case p.search == nil:
+		p.settled = true
+		next.Pieces, err = p.place(ctx, p.division)
+	default:
+		p.sample()
+		next.Pieces, err = p.try(ctx)
+	}
+	full := (*transition.RoomError)(nil)
+	if errors.As(err, &full) {
+		p.config.Logf(slog.LevelWarn, "rows stay where they are: %v", err)
+		err = nil
+	}
+	if full != nil || slices.Equal(next.Pieces, p.config.Declaration.Pieces) {
+		next.Pieces = nil
+	}
+	p.times = p.times[:0]
+	next.Meet = p.meeting(steps)
+	return next, err
+}
+
+// learn adds the rows that travelled since the last meeting.
+func (p *planner) learn(steps int, sum totals) {
+	if p.counts == nil {
+		for _, counts := range sum.counts {
+			p.counts = append(p.counts, make([]float64, len(counts)))
+		}
+	}
+	for i, counts := range sum.counts {
+		for k, n := range counts {
+			p.counts[i][k] += n
+		}
+	}
+	p.steps = steps
+}
+
+// meeting is the step of the next meeting; 0: there is none.
+func (p *planner) meeting(steps int) int {
+	report := p.config.Steps + p.config.Report
+	switch {
+	case !p.settled:
+		return steps + settling + min(max(int(sampleTime/max(p.typical, 1)), leastSteps), mostSteps)
+	case steps < report:
+		return report
+	}
+	return 0
+}
+
+// place cuts and assigns all tables. The error is an [transition.RoomError] if a
+// holder lacks the memory.
+func (p *planner) place(ctx context.Context, d division) ([]layout.Piece, error) {
+	counts := p.counts
+	if p.config.BySize {
+		counts = nil
+	}
+	pieces := p.placer.pieces(d, counts, max(p.steps-p.config.Steps, 1))
+	return pieces, p.config.Holders.Room(ctx, pieces)
+}
+
+// sample gives the search the times of the steps since the last meeting.
+func (p *planner) sample() {
+	if len(p.times) <= settling {
+		return
+	}
+	times := slices.Clone(p.times[settling:])
+	slices.Sort(times)
+	p.typical = times[len(times)/2]
+	if p.trial > 0 {
+		p.search.Add(p.trial, times)
+	}
+}
+
+// try returns the placement for the next number of partitions that fits, or,
+// at the end of the search, for the fastest.
+func (p *planner) try(ctx context.Context) ([]layout.Piece, error) {
+	for {
+		parts, more := p.search.Next()
+		if !more {
+			return p.choose(ctx)
+		}
+		pieces, err := p.place(ctx, p.placer.cut(p.division, parts))
+		if full := (*transition.RoomError)(nil); errors.As(err, &full) {
+			p.search.Skip(parts, err.Error())
+			continue
+		}
+		p.trial = parts
+		return pieces, err
+	}
+}
+
+// choose ends the search.
+func (p *planner) choose(ctx context.Context) ([]layout.Piece, error) {
+	p.settled = true
+	result := p.search.Result()
+	p.config.log(result.Lines())
+	if err := p.plot(result); err != nil {
+		p.config.Logf(slog.LevelWarn, "the plot of the partition search: %v", err)
+	}
+	if result.P == 0 {
+		return nil, nil
+	}
+	p.division = p.placer.cut(p.division, result.P)
+	return p.place(ctx, p.division)
+}
+
+// unfinished reports a search that did not end before training did.
+func (p *planner) unfinished() {
+	if p.search == nil || p.settled {
+		return
+	}
+	p.config.Logf(slog.LevelInfo, "training ended before the search for partitions did:")
+	p.config.log(p.search.Result().Lines())
+}
+
+// plot draws the search.
+func (p *planner) plot(result partition.Result) error {
+	path := filepath.Join(p.config.Folder, "partitions.svg")
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(result.Plot(file), file.Close()); err != nil {
+		return err
+	}
+	if whole, err := filepath.Abs(path); err == nil {
+		path = whole
+	}
+	p.config.Logf(slog.LevelInfo, "the plot of the partition search is in %s", path)
+	return nil
+}
+
+// moved reports that rows have moved: the trials of a search for debugging only.
+func (p *planner) moved(steps int, took time.Duration) {
+	level := slog.LevelDebug
+	if p.settled {
+		level = slog.LevelInfo
+	}
+	p.config.Logf(level, "rows moved between step %d and %d, in %v", steps-1, steps, took.Round(time.Millisecond))
+}
+
+// route chooses, by the rows that were touched, whether servers or workers hold
+// each table. If the workers of a host add their gradients before they send them,
+// tables stay on the servers: who adds what was agreed at the start.
+func (p *planner) route(sum totals, window int) {
+	c := p.config
+	if hosts := len(c.Declaration.Hosts); hosts > 0 && hosts < len(c.Declaration.Workers) {
+		c.Logf(slog.LevelInfo, "--arch auto: tables stay on servers, to which the workers of a host send as one")
+		return
+	}
+	for i, touched := range c.touched(sum, window) {
+		v := c.table(i)
+		chosen, why := cost.Choose(describe(v, touched), len(c.Cluster.Servers))
+		role := cluster.PS
+		if chosen == cost.AllReduce {
+			role = cluster.Worker
+		}
+		if role != p.division.roles[i] && p.placer.holders(role) > 0 {
+			c.Logf(slog.LevelInfo, "--arch auto: variable %q goes by %s from now on: %s", v.Name, chosen, why)
+			p.division.roles[i] = role
+		}
+	}
+}

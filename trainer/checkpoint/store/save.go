@@ -1,0 +1,198 @@
+package store
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/plx-run/plx/trainer/checkpoint"
+	"github.com/plx-run/plx/trainer/checkpoint/tensors"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// Expected is what belongs to a save.
+type Expected struct {
+	// Manifest is what is known before the save: all but Format, ID, Time,
+	// Files, Parts and Carried.
+	Manifest checkpoint.Manifest
+	// Number is that of the shard holders' snapshots.
+	Number uint64
+	// Holders are the tasks that have pieces of variables.
+	Holders []cluster.Task
+	// Carriers are the workers that will call SaveCarried.
+	Carriers []cluster.Task
+	// Leaving are the tasks whose folders are about to be out of reach: what
+	// they write needs a copy elsewhere.
+	Leaving []cluster.Task
+}
+
+// save is one save that is under way, as the chief sees it. The mutex of its
+// saves guards it.
+type save struct {
+	id       string
+	expected Expected
+	began    time.Time
+	due      map[source]bool // what is still to be reported
+	all      chan struct{}   // closed after due is empty, or after the save has failed
+	err      error           // why it has failed
+	reports  []report
+	buddies  map[cluster.Task]*cluster.Task // by task that writes: who keeps the second copy; nil: nobody
+	held     time.Duration                  // longest time that a shard holder held its step
+	done     chan struct{}                  // closed after the chief has told all tasks the outcome
+	sealing  bool                           // manifests are being written: the checkpoint may exist already
+}
+
+// source is a task's pieces or its carried state.
+type source struct {
+	task  cluster.Task
+	state bool
+}
+
+func newSave(e Expected, generation int) *save {
+	s := &save{
+		id: checkpoint.NewID(e.Manifest.Step, generation), expected: e, began: time.Now(),
+		due: map[source]bool{}, buddies: map[cluster.Task]*cluster.Task{},
+		all: make(chan struct{}), done: make(chan struct{}),
+	}
+	for _, t := range e.Holders {
+		s.due[source{t, false}] = true
+	}
+	for _, t := range e.Carriers {
+		s.due[source{t, true}] = true
+	}
+	if len(s.due) == 0 {
+		s.fail(errors.New("nothing belongs to it"))
+	}
+	return s
+}
+
+// want plans a task's part: what it writes and who keeps the second copy.
+func (s *save) want(t cluster.Task, plan copyPlan, name func(cluster.Task) string) *wanted {
+	w := &wanted{Pieces: s.due[source{t, false}], State: s.due[source{t, true}]}
+	if w.Pieces || w.State {
+		kept := false
+		if w.Buddy, kept = plan.keeper(t); !kept {
+			s.fail(fmt.Errorf("%s leaves, and no host that stays can keep what it has", name(t)))
+		}
+		s.buddies[t] = w.Buddy
+	}
+	return w
+}
+
+// fail ends the wait for reports.
+func (s *save) fail(err error) {
+	if s.err == nil && !s.complete() {
+		s.err = err
+		close(s.all)
+	}
+}
+
+// giveUp fails the save even if everything has been reported, unless manifests
+// are being written. It reports whether the save was given up.
+func (s *save) giveUp(err error) bool {
+	if s.sealing {
+		return false
+	}
+	s.fail(err)
+	s.err = cmp.Or(s.err, err)
+	return true
+}
+
+// seal begins the writing of manifests, unless the save has failed.
+func (s *save) seal() error {
+	s.sealing = s.err == nil
+	return s.err
+}
+
+// complete reports whether nothing is waited for any more.
+func (s *save) complete() bool {
+	select {
+	case <-s.all:
+		return true
+	default:
+		return false
+	}
+}
+
+// needs reports whether a task still has to write something or to keep a copy.
+// A worker that has no part in a save may be lost meanwhile.
+func (s *save) needs(t cluster.Task) bool {
+	for due := range s.due {
+		if buddy := s.buddies[due.task]; due.task == t || buddy != nil && *buddy == t {
+			return true
+		}
+	}
+	return false
+}
+
+// concerns reports whether one of these tasks has written something or kept a
+// copy.
+func (s *save) concerns(group []*member) bool {
+	for of, buddy := range s.buddies {
+		if place(group, of) >= 0 || buddy != nil && place(group, *buddy) >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// take counts a task's report of its part. An error comes with name of the
+// task.
+func (s *save) take(from cluster.Task, r *report, name func(cluster.Task) string) {
+	which := source{from, r.State}
+	if !s.due[which] || s.complete() {
+		return // it was reported before, or the save is over
+	}
+	if err := s.check(from, r); err != nil {
+		s.fail(fmt.Errorf("%s: %w", name(from), err))
+		return
+	}
+	delete(s.due, which)
+	s.reports = append(s.reports, *r)
+	s.held = max(s.held, time.Duration(r.Held))
+	if len(s.due) == 0 {
+		close(s.all)
+	}
+}
+
+// check returns what is wrong with a report.
+func (s *save) check(from cluster.Task, r *report) error {
+	switch name := tensors.FileName(from, r.State); {
+	case r.Err != "":
+		return errors.New(r.Err)
+	case r.File == nil:
+		return nil
+	case r.File.Name != name || r.File.Task != from.String():
+		return fmt.Errorf("has written %q of %q, want %q", r.File.Name, r.File.Task, name)
+	case r.Copy != (s.buddies[from] != nil):
+		return fmt.Errorf("%s: second copy %t, want %t", name, r.Copy, !r.Copy)
+	}
+	return nil
+}
+
+// manifest makes the manifest of a complete save.
+func (s *save) manifest(generation int) (*checkpoint.Manifest, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	m := s.expected.Manifest
+	m.ID, m.Generation, m.Time = s.id, generation, s.began
+	m.Files, m.Parts, m.Carried = nil, nil, nil
+	for _, r := range s.reports {
+		if r.File != nil {
+			m.Files = append(m.Files, *r.File)
+		}
+		m.Parts = append(m.Parts, r.Parts...)
+		m.Carried = append(m.Carried, r.Carried...)
+	}
+	slices.SortFunc(m.Files, func(a, b checkpoint.File) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(m.Parts, func(a, b checkpoint.Part) int {
+		return cmp.Or(cmp.Compare(a.Variable, b.Variable), cmp.Compare(a.Offset, b.Offset))
+	})
+	slices.SortFunc(m.Carried, func(a, b checkpoint.Carried) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Lo, b.Lo))
+	})
+	return &m, nil
+}

@@ -1,0 +1,184 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/plx-run/plx/internal/failpoint"
+	"github.com/plx-run/plx/trainer/checkpoint"
+	"github.com/plx-run/plx/trainer/checkpoint/tensors"
+	"github.com/plx-run/plx/trainer/checkpoint/transfer"
+	"github.com/plx-run/plx/trainer/exchange/transition"
+	"github.com/plx-run/plx/trainer/lifetime"
+)
+
+// purpose is that of the connections to the chief's store.
+const purpose = "checkpoint"
+
+// farewell bounds the end of a store that has nothing left to do.
+const farewell = 2 * time.Second
+
+var (
+	errClosed = errors.New("the task is ending")
+	errChief  = errors.New("checkpoints: only the chief does that")
+)
+
+// Store is a task's checkpoint store. Any goroutine may call its methods.
+type Store struct {
+	config    Config
+	life      *lifetime.Lifetime
+	hook      func(place string) error // where tests put faults
+	inventory inventory
+	files     *transfer.Files
+	parts     *parts
+	decision  decision
+	chief     *chief   // nil: another task is the chief
+	up        *mailbox // to the chief
+	joined    turn     // all tasks are there
+	gone      turn     // the chief sends nothing more
+	leaving   chan struct{}
+	leave     sync.Once // closes leaving
+}
+
+// Open makes the folder if it is missing and waits for the stores of all other
+// tasks, but not longer than Start. A task that is not there is named, in a
+// [*peers.PeerError]. Every task calls Open once, early.
+func Open(ctx context.Context, c Config) (*Store, error) { return open(ctx, c, failpoint.Here) }
+
+// open is Open with faults at the places that hook knows.
+func open(ctx context.Context, c Config, hook func(place string) error) (*Store, error) {
+	c = c.withDefaults()
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	folder, err := checkpoint.OpenFolder(c.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoints of %s: %w", c.self(), err)
+	}
+	s := newStore(c, folder, hook)
+	late := fmt.Errorf("not there within %v", c.Start)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Start, late)
+	defer cancel()
+	if err := s.meet(ctx); err != nil {
+		s.Close() // the first error says more
+		return nil, err
+	}
+	return s, nil
+}
+
+func newStore(c Config, folder *checkpoint.Folder, hook func(string) error) *Store {
+	s := &Store{
+		config: c, life: lifetime.New(), hook: hook, inventory: inventory{config: c, folder: folder}, up: newMailbox(),
+		decision: decision{turn: newTurn()}, joined: newTurn(), gone: newTurn(), leaving: make(chan struct{}),
+	}
+	s.parts = newParts(c, folder, s.life, s.up, s.leaving, hook)
+	s.files = s.parts.files
+	return s
+}
+
+// meet announces what the folder holds and finds the other tasks.
+func (s *Store) meet(ctx context.Context) error {
+	c, folder := s.config, s.inventory.folder
+	token := rand.Text()
+	if err := folder.Probe(token); err != nil {
+		return fmt.Errorf("checkpoints of %s: %w", c.self(), err)
+	}
+	defer func() {
+		if err := folder.Unprobe(token); err != nil {
+			c.logf(slog.LevelWarn, "checkpoints of %s: %v", c.self(), err)
+		}
+	}()
+	holding, err := s.inventory.list()
+	if err != nil {
+		return fmt.Errorf("checkpoints of %s: %w", c.self(), err)
+	}
+	first := message{Kind: hello, Token: token, Holding: holding}
+	if c.Listener != nil {
+		s.files.Serve(c.Listener)
+	}
+	if !c.Peers.Self.IsChief() {
+		return s.join(ctx, first)
+	}
+	s.chief = newChief(c, s.life, s.hook)
+	return s.chief.gather(ctx, s, first)
+}
+
+// Choose decides what all tasks resume from: the newest good checkpoint, see
+// package choose, or nil for nothing. The chief calls it once.
+func (s *Store) Choose(ctx context.Context, fits func(*checkpoint.Manifest) error) (*checkpoint.Manifest, error) {
+	if s.chief == nil {
+		return nil, errChief
+	}
+	if err := s.chief.choose(ctx, fits); err != nil {
+		return nil, err
+	}
+	return s.Chosen(ctx)
+}
+
+// Chosen waits until the chief has chosen and returns what to resume from, nil
+// for nothing. The caller does not change the manifest.
+func (s *Store) Chosen(ctx context.Context) (*checkpoint.Manifest, error) {
+	c, err := s.decision.await(ctx)
+	return c.Manifest, err
+}
+
+// Restored reports that this task will read no more of the chosen checkpoint.
+// Tasks that hold files of it stay until all workers have reported that.
+func (s *Store) Restored() { s.up.post(message{Kind: restored}) }
+
+// Busy reports whether a save is under way. The chief asks.
+func (s *Store) Busy() bool {
+	if s.chief == nil {
+		return s.parts.busy() != ""
+	}
+	return s.chief.saves.busy()
+}
+
+// Expect announces a save to all tasks, right before the chief makes shard
+// holders copy what they have. It does not wait. Only one save is under way at
+// a time, see Busy. The outcome is in the log, in Wait's error and in the
+// Summary.
+func (s *Store) Expect(e Expected) error {
+	if s.chief == nil {
+		return errChief
+	}
+	return s.chief.saves.expect(e)
+}
+
+// Save takes a shard holder's copy of its pieces and returns at once. It is
+// the hook of exchange.ServerConfig and exchange.ClientConfig.
+func (s *Store) Save(snapshot transition.Snapshot) { s.parts.save(snapshot) }
+
+// SaveCarried takes what a worker carried over from so many steps for the rows
+// [lo, hi) of the global batch, and returns at once. The Store owns the data
+// from then on.
+func (s *Store) SaveCarried(step uint64, lo, hi int, values map[string]tensors.Carried) {
+	s.parts.saveCarried(tensors.State{Step: step, Lo: lo, Hi: hi, Values: values})
+}
+
+// Summary returns what was saved so far. The chief asks.
+func (s *Store) Summary() Summary {
+	if s.chief == nil {
+		return Summary{}
+	}
+	return s.chief.saves.total()
+}
+
+// Close hangs up in bounded time, whatever is under way: see Wait. It leaves
+// behind a write that the operating system does not end.
+func (s *Store) Close() error {
+	s.dismiss()
+	s.life.End()
+	s.gone.take(errClosed)
+	s.decision.take(errClosed)
+	s.joined.take(errClosed)
+	if !s.life.Wait(farewell) {
+		return fmt.Errorf("checkpoints of %s: a read or write does not end", s.config.self())
+	}
+	return nil
+}

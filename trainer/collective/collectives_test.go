@@ -1,0 +1,287 @@
+package collective
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// lengths are of slices: none, little, about what takes another way and about a
+// chunk for each worker, and more.
+func lengths(random *rand.Rand, world int) []int {
+	return []int{0, 1, 2, 7, 1 + random.IntN(500), little/8 - 1, little / 8, little/8 + 1, little/4 + 1,
+		chunkSize/8*world + random.IntN(9), chunkSize/8*world + random.IntN(29999)}
+}
+
+// values are different on every rank and of every size, so that the order of
+// additions shows in a sum.
+func values[T Number](n, rank int, seed uint64) []T {
+	random := rand.New(rand.NewPCG(seed, uint64(rank)))
+	x := make([]T, n)
+	for i := range x {
+		x[i] = T((random.Float64() - 0.5) * float64(int64(1)<<random.IntN(40)))
+	}
+	return x
+}
+
+// workload is what the workers of a test hold, and what is to come out.
+type workload[T Number] struct {
+	by    [][]T // by rank
+	whole []T   // all of it
+	sum   []T
+	root  int
+}
+
+// newWorkload adds as the package's documentation says, one element after the
+// other.
+func newWorkload[T Number](n, world int, seed uint64) *workload[T] {
+	w := &workload[T]{sum: make([]T, n), root: int(seed) % world}
+	for rank := range world {
+		w.by = append(w.by, values[T](n, rank, seed))
+		w.whole = append(w.whole, w.by[rank]...)
+	}
+	var sum func(lo, hi, i int) T
+	sum = func(lo, hi, i int) T {
+		if hi == lo+1 {
+			return w.by[lo][i]
+		}
+		mid := lo + (hi-lo)/2
+		return sum(lo, mid, i) + sum(mid, hi, i)
+	}
+	for i := range w.sum {
+		w.sum[i] = sum(0, world, i)
+	}
+	return w
+}
+
+func same[T Number](what string, got, want []T) error {
+	if len(got) != len(want) {
+		return fmt.Errorf("%s: %d elements, want %d", what, len(got), len(want))
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			return fmt.Errorf("%s: element %d of %d is %v, want %v", what, i, len(want), got[i], want[i])
+		}
+	}
+	return nil
+}
+
+// check runs every collective.
+func (w *workload[T]) check(ctx context.Context, g *Group, rank int) error {
+	for _, f := range []func(context.Context, *Group, int) error{w.broadcast, w.sums, w.gathers, w.scatter} {
+		if err := f(ctx, g, rank); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *workload[T]) broadcast(ctx context.Context, g *Group, rank int) error {
+	x := slices.Clone(w.by[rank])
+	if err := g.Broadcast(ctx, x, w.root); err != nil {
+		return err
+	}
+	return same("broadcast", x, w.by[w.root])
+}
+
+func (w *workload[T]) sums(ctx context.Context, g *Group, rank int) error {
+	x := slices.Clone(w.by[rank])
+	if err := g.AllReduce(ctx, x); err != nil {
+		return err
+	}
+	if err := same("all-reduce", x, w.sum); err != nil {
+		return err
+	}
+	lo, hi := Share(len(x), len(g.config.Addrs), rank)
+	copy(x, w.by[rank])
+	into := make([]T, hi-lo)
+	if err := g.ReduceScatter(ctx, x, into); err != nil {
+		return err
+	}
+	if err := same("reduce-scatter", into, w.sum[lo:hi]); err != nil {
+		return err
+	}
+	if err := same("what reduce-scatter read", x, w.by[rank]); err != nil {
+		return err
+	}
+	if err := g.ReduceScatter(ctx, x, x[lo:hi]); err != nil {
+		return err
+	}
+	return same("reduce-scatter in place", x[lo:hi], w.sum[lo:hi])
+}
+
+func (w *workload[T]) gathers(ctx context.Context, g *Group, rank int) error {
+	all := make([]T, len(w.whole))
+	if err := g.AllGather(ctx, w.by[rank], all); err != nil {
+		return err
+	}
+	if err := same("all-gather", all, w.whole); err != nil {
+		return err
+	}
+	clear(all)
+	if rank != w.root {
+		all = nil
+	}
+	if err := g.Gather(ctx, w.by[rank], all, w.root); err != nil || rank != w.root {
+		return err
+	}
+	return same("gather", all, w.whole)
+}
+
+func (w *workload[T]) scatter(ctx context.Context, g *Group, rank int) error {
+	var from []T
+	if rank == w.root {
+		from = w.whole
+	}
+	into := make([]T, len(w.by[rank]))
+	if err := g.Scatter(ctx, from, into, w.root); err != nil {
+		return err
+	}
+	return same("scatter", into, w.by[rank])
+}
+
+func TestCollectivesAreAsNaive(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	for world := 1; world <= 9; world++ {
+		random := rand.New(rand.NewPCG(7, uint64(world)))
+		groups := newWorld(t, world, nil)
+		for i, n := range lengths(random, world) {
+			seed := uint64(i * 11)
+			checks := []func(context.Context, *Group, int) error{
+				newWorkload[float32](n, world, seed).check,
+				newWorkload[int64](n, world, seed).check,
+				newWorkload[float64](n, world, seed).check,
+			}
+			if n > 1000 {
+				checks = checks[i%3 : i%3+1]
+			}
+			for _, check := range checks {
+				must(t, groups, check)
+			}
+		}
+		for _, g := range groups {
+			g.Close()
+		}
+	}
+}
+
+// More than a sum holds of other workers' contributions at a time.
+func TestLongSlices(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	for _, world := range []int{2, 3} {
+		n := 9*blockSize/16 + 12345
+		must(t, newWorld(t, world, nil), newWorkload[float32](n, world, 5).check)
+	}
+}
+
+func TestPiecesOfAnyLength(t *testing.T) {
+	for world := 1; world <= 5; world++ {
+		must(t, newWorld(t, world, nil), func(ctx context.Context, g *Group, rank int) error {
+			for round, unit := range []int{0, 1, 1000, little / 3, little, 3 * chunkSize} {
+				piece := func(rank int) []byte { return bytes.Repeat([]byte{byte(rank + round)}, (rank+round)%4*unit) }
+				got, err := g.AllGatherBytes(ctx, piece(rank), 3*unit)
+				if err != nil {
+					return err
+				}
+				for other := range world {
+					if !bytes.Equal(got[other], piece(other)) {
+						return fmt.Errorf("round %d: %d bytes from %d, want %d", round, len(got[other]), other, len(piece(other)))
+					}
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// A sum needs bounded memory besides the slice, whatever its length.
+func TestSumsTakeBoundedMemory(t *testing.T) {
+	groups := newWorld(t, 3, nil)
+	must(t, groups, func(ctx context.Context, g *Group, _ int) error {
+		return g.AllReduce(ctx, make([]float32, 5*blockSize/4))
+	})
+	for rank, g := range groups {
+		if n := len(g.scratch); n == 0 || n > blockSize {
+			t.Errorf("worker %d has %d bytes", rank, n)
+		}
+	}
+}
+
+// Nobody leaves a barrier before everybody has come.
+func TestBarrier(t *testing.T) {
+	const world, rounds = 5, 200
+	came := make(chan int, world*rounds)
+	must(t, newWorld(t, world, nil), func(ctx context.Context, g *Group, rank int) error {
+		for round := range rounds {
+			came <- round
+			if err := g.Barrier(ctx); err != nil {
+				return err
+			}
+			if n := len(came); n < world*(round+1) {
+				return fmt.Errorf("left barrier %d after %d of %d", round, n, world*(round+1))
+			}
+		}
+		return nil
+	})
+}
+
+func TestShareCoversEverything(t *testing.T) {
+	for world := 1; world < 12; world++ {
+		for n := range 40 {
+			next := 0
+			for rank := range world {
+				lo, hi := Share(n, world, rank)
+				if lo != next || hi-lo != n/world && hi-lo != n/world+1 {
+					t.Fatalf("share %d of %d among %d is [%d, %d)", rank, n, world, lo, hi)
+				}
+				next = hi
+			}
+			if next != n {
+				t.Fatalf("%d among %d: ends at %d", n, world, next)
+			}
+		}
+	}
+}
+
+func TestSlicesOfAnyType(t *testing.T) {
+	must(t, newWorld(t, 3, nil), func(ctx context.Context, g *Group, rank int) error {
+		x := []int64{int64(rank), 1}
+		if err := g.AllReduce(ctx, x); err != nil {
+			return err
+		}
+		if err := g.Broadcast(ctx, []float32(nil), 1); err != nil {
+			return err
+		}
+		part, whole := []float64{float64(rank)}, make([]float64, 3)
+		if err := g.AllGather(ctx, part, whole); err != nil {
+			return err
+		}
+		into := make([]float64, 1)
+		if err := g.ReduceScatter(ctx, whole, into); err != nil {
+			return err
+		}
+		var from, gathered any
+		if rank == 2 {
+			from, gathered = []float32{5, 6, 7}, make([]float64, 3)
+		}
+		scattered := make([]float32, 1)
+		if err := g.Scatter(ctx, from, scattered, 2); err != nil {
+			return err
+		}
+		if err := g.Gather(ctx, into, gathered, 2); err != nil {
+			return err
+		}
+		if x[0] != 3 || x[1] != 3 || into[0] != float64(3*rank) || scattered[0] != float32(5+rank) ||
+			rank == 2 && !slices.Equal(gathered.([]float64), []float64{0, 3, 6}) {
+			return fmt.Errorf("got %v %v %v %v", x, into, scattered, gathered)
+		}
+		return nil
+	})
+}

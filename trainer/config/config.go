@@ -1,0 +1,133 @@
+// Package config holds how a job trains, whatever its model: what the program
+// chooses with settings, and over that what the user chooses with flags.
+//
+//	c := config.Default()
+//	c.Arch = "ps"                       // a setting of the program
+//	err := c.ParseCommandLine(task)     // flags win over it
+//	err = c.Suits(workers, servers)     // before the program reads its data
+//
+// # What it refuses
+//
+// It refuses values that contradict each other or the job's size, with a hint.
+// It knows no model: what a model lacks, package trainer says.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/plx-run/plx/trainer/policy"
+	"github.com/plx-run/plx/trainer/timeline"
+)
+
+// Config is how a job trains. Flags of the same subject carry the help texts.
+type Config struct {
+	Arch           string // where variables are held; "": hybrid, or ps if Sync needs it
+	Sync           string // how far workers may drift apart; "": sync
+	VirtualWorkers int    // of the whole job; 0: one per replica and accumulated batch
+	Replicas       int    // of one worker: as if there were so many times as many workers
+	Accumulate     int    // batches that one replica takes in a step
+	Parallel       int    // replicas that a worker computes side by side; 0: as the cores allow
+	Seed           uint64
+
+	Digest          bool // the chief prints a hash of all variables at the end
+	StopAt          int  // last step; 0: none
+	CheckParameters int  // compare variables every so many steps; 0: never
+	CheckNumerics   bool // look for NaN and Inf in every gradient
+
+	BucketBytes      int    // of gradients that travel together in an all-reduce
+	PartitionBytes   int    // above which a variable is cut over servers
+	Partitions       int    // of tables with a partitioner; 0: the autotuner finds it
+	SearchPartitions bool   // try numbers of partitions while training goes on
+	Balance          string // "load": by what travels; "bytes": by size
+	Prefetch         bool   // request rows of embeddings a step ahead
+	FirstMeeting     int    // steps after which the autotuner looks first
+	Report           int    // steps after which the chief reports what was sent
+
+	SummaryDir   string         // "": no summaries
+	ExportGraph  string         // file; "": none
+	ProfileSteps string         // as the user wrote them; "": no timeline
+	ProfileDir   string         // for timelines, and the plot of a search for partitions
+	Profile      timeline.Steps // Check writes it, from ProfileSteps
+
+	CheckpointDir   string // "": no checkpoints
+	CheckpointSteps int    // from one checkpoint to the next; 0: not by steps
+	CheckpointSecs  int    // from one checkpoint to the next; 0: not by time
+	CheckpointKeep  int    // how many are kept
+}
+
+// Default is the configuration before settings and flags.
+func Default() Config {
+	return Config{
+		Replicas: 1, Accumulate: 1, BucketBytes: 1 << 20, PartitionBytes: 4 << 20, Prefetch: true, SearchPartitions: true,
+		Balance: "load", FirstMeeting: 10, Report: 50, ProfileDir: ".", CheckpointKeep: 3,
+	}
+}
+
+// Check refuses values that make no sense in any job.
+func (c *Config) Check() error {
+	if err := c.checkNames(); err != nil {
+		return err
+	}
+	if err := c.checkNumbers(); err != nil {
+		return err
+	}
+	switch {
+	case c.CheckpointSteps > 0 && c.CheckpointSecs > 0:
+		return errors.New("--ckpt-every-steps and --ckpt-every-secs: give one of them")
+	case c.CheckpointDir == "" && c.CheckpointSteps+c.CheckpointSecs > 0:
+		return errors.New("checkpoints are to be made, but there is no --ckpt-dir for them")
+	case c.ProfileSteps == "":
+		return nil
+	}
+	var err error
+	if c.Profile, err = timeline.ParseSteps(c.ProfileSteps); err != nil {
+		return fmt.Errorf("--profile-steps: %w", err)
+	}
+	return nil
+}
+
+func (c *Config) checkNames() error {
+	if _, err := policy.ParseArchitecture(c.Arch); err != nil && c.Arch != "" && c.Arch != "auto" {
+		return fmt.Errorf("--arch %q: want ps, allreduce, hybrid or auto", c.Arch)
+	}
+	if c.Balance != "load" && c.Balance != "bytes" {
+		return fmt.Errorf("--balance %q: want load or bytes", c.Balance)
+	}
+	if c.Sync != "" {
+		if _, err := policy.ParseSync(c.Sync); err != nil {
+			return fmt.Errorf("--sync: %w", err)
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkNumbers() error {
+	for _, n := range []struct {
+		flag         string
+		value, least int
+	}{
+		{"virtual-workers", c.VirtualWorkers, 0}, {"replicas", c.Replicas, 1}, {"accumulate", c.Accumulate, 1},
+		{"parallel-replicas", c.Parallel, 0}, {"stop-at-step", c.StopAt, 0}, {"check-parameters", c.CheckParameters, 0},
+		{"bucket-bytes", c.BucketBytes, 1}, {"partition-bytes", c.PartitionBytes, 1}, {"partitions", c.Partitions, 0},
+		{"ckpt-every-steps", c.CheckpointSteps, 0}, {"ckpt-every-secs", c.CheckpointSecs, 0}, {"ckpt-keep", c.CheckpointKeep, 1},
+	} {
+		if n.value < n.least {
+			return fmt.Errorf("--%s is %d: want at least %d", n.flag, n.value, n.least)
+		}
+	}
+	return nil
+}
+
+// ReplicaCount is how many replicas a worker with so many virtual workers, one
+// of so many workers on its host, computes side by side: one BLAS thread each.
+func (c *Config) ReplicaCount(virtualWorkers, onHost int) int {
+	if c.Parallel > 0 {
+		return min(c.Parallel, virtualWorkers)
+	}
+	return max(1, min(virtualWorkers, runtime.GOMAXPROCS(0)/max(onHost, 1)))
+}
+
+// Exact reports whether the user asked for the same bits everywhere.
+func (c *Config) Exact() bool { return c.VirtualWorkers > 0 || c.Digest }

@@ -1,0 +1,154 @@
+package compile
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/plx-run/plx/trainer/operation"
+	"gorgonia.org/gorgonia"
+)
+
+// largestFolded is the size in bytes up to which a value that depends on
+// constants only is computed once and kept.
+const largestFolded = 4 << 20
+
+// Graph compiles what is wanted of g. It adds the gradients to g.
+//
+// The error names the vertex of a refused operation, a leaf without a value, a
+// gradient that does not exist, and shapes that do not fit together.
+func Graph(g *gorgonia.ExprGraph, w Wanted) (p *Program, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			p, err = nil, fmt.Errorf("%v", r)
+		}
+	}()
+	if err := w.check(g); err != nil {
+		return nil, err
+	}
+	grads, err := w.differentiate(g)
+	if err != nil {
+		return nil, err
+	}
+	c := &compiler{builder: newBuilder(w)}
+	if c.targets, err = c.builder.targets(w, grads); err != nil {
+		return nil, err
+	}
+	if c.inputs, err = c.builder.leafValues(w.Inputs); err != nil {
+		return nil, err
+	}
+	if c.fixed, err = c.builder.leafValues(w.Fixed); err != nil {
+		return nil, err
+	}
+	for _, v := range c.inputs {
+		if v.Scalar {
+			return nil, fmt.Errorf("input %s is a scalar: give it the shape (1)", v.Label())
+		}
+	}
+	c.fold()
+	c.direct()
+	return c.arrange(w.Loss != nil), nil
+}
+
+// compiler holds what the phases hand on.
+type compiler struct {
+	builder       *builder
+	targets       targets
+	inputs, fixed []*Value
+	constants     []*Value
+	gradients     []Gradient
+}
+
+// fold makes constants of values that depend on constants only.
+func (c *compiler) fold() {
+	var folded []*Value
+	for _, v := range c.builder.values {
+		if v.known() || len(v.Inputs) == 0 || v.Length() > largestFolded || !v.Op.mergeable() {
+			continue
+		}
+		if slices.ContainsFunc(v.Inputs, func(in *Value) bool { return !in.known() }) {
+			continue
+		}
+		v.put(InConstants, 0)
+		folded = append(folded, v)
+	}
+	read := set{}
+	for _, v := range c.targets.all() {
+		read.add(v, func(*Value) bool { return true })
+	}
+	for _, v := range folded {
+		if read[v] {
+			c.constants = append(c.constants, v)
+		}
+	}
+}
+
+// direct lets instructions write gradients into the caller's memory. A gradient
+// is copied there instead if other instructions read it, if it is wanted twice,
+// or if its operation keeps hold of its memory.
+func (c *compiler) direct() {
+	live := set{}
+	for _, v := range c.targets.all() {
+		live.addComputed(v)
+	}
+	uses := map[*Value]int{} // by root, aliases aside
+	for v := range live {
+		if v.computed() {
+			for _, in := range v.Inputs {
+				uses[in.Root]++
+			}
+		}
+	}
+	for _, v := range c.targets.all() {
+		uses[v.Root]++
+	}
+	for i, g := range c.targets.gradients {
+		if r := g.Root; !r.computed() || uses[r] > 1 || r.Op.Kind == Other {
+			g = c.builder.copyOf(g)
+			c.targets.gradients[i] = g
+		}
+		g.Root.put(InGradients, i)
+		c.gradients = append(c.gradients, Gradient{g.Root, c.targets.variables[i].Node.Name()})
+	}
+}
+
+// arrange orders the instructions and plans their memory.
+func (c *compiler) arrange(hasLoss bool) *Program {
+	values := c.builder.values
+	order := c.targets.order(len(values))
+	plan := newPlanner(values, order, c.targets.outputs)
+	plan.joinInPlace()
+	p := &Program{Inputs: c.inputs, Fixed: c.fixed, Constants: c.constants, Gradients: c.gradients,
+		Outputs: c.targets.outputs, HasLoss: hasLoss, ArenaBytes: plan.place()}
+	for _, v := range values {
+		v.share(plan.settle(v))
+	}
+	ready := c.announce(plan)
+	seen := map[operation.Contextual]bool{}
+	for i, v := range order {
+		p.Instructions = append(p.Instructions, Instruction{v, ready[i]})
+		if v.Op.Kind == Other {
+			if o, ok := v.Node.Op().(operation.Contextual); ok && !seen[o] {
+				seen[o] = true
+				p.Contextual = append(p.Contextual, o)
+			}
+		}
+	}
+	return p
+}
+
+// announce finds by instruction the gradients to announce after it: it is the
+// last that writes the gradient or reads the gradient's variable.
+func (c *compiler) announce(plan *planner) map[int][]int {
+	ready := map[int][]int{}
+	for i, g := range c.gradients {
+		variable := c.targets.variables[i].Root
+		after := max(plan.position[g.Value.id], plan.lastUse(g.Value))
+		for at, v := range plan.order {
+			if slices.ContainsFunc(v.Inputs, func(in *Value) bool { return in.Root == variable }) {
+				after = max(after, at)
+			}
+		}
+		ready[after] = append(ready[after], i)
+	}
+	return ready
+}

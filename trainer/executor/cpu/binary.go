@@ -1,0 +1,165 @@
+package cpu
+
+import (
+	"math"
+
+	"github.com/plx-run/plx/trainer/executor/memory"
+)
+
+// loops are one operation in three forms: for two vectors of one length, for a
+// vector and a number, and for a number and a vector. Out may be one of the
+// vectors.
+type loops[T float] struct {
+	vv func(out, a, b []T)
+	vs func(out, a []T, s T)
+	sv func(out []T, s T, b []T)
+}
+
+// binary computes an elementwise operation. An operand of one element is used
+// for every element of the other.
+type binary[T float] struct {
+	out, a, b *cell[T]
+	loops     loops[T]
+}
+
+func (k *binary[T]) run() error {
+	out, a, b := k.out.data, k.a.data, k.b.data
+	switch {
+	case len(a) == len(b):
+		k.loops.vv(out, a, b)
+	case len(b) == 1:
+		k.loops.vs(out, a, b[0])
+	default:
+		k.loops.sv(out, a[0], b)
+	}
+	return nil
+}
+
+// spreadBinary computes an elementwise operation row by row. Its operands are
+// repeated along some dimensions.
+type spreadBinary[T float] struct {
+	out, a, b  *cell[T]
+	loops      loops[T]
+	width      int      // elements of a row
+	oneA, oneB bool     // the operand has one element per row
+	rows       [][2]int // by row: where the operands begin
+}
+
+func (k *spreadBinary[T]) run() error {
+	out, a, b := k.out.data, k.a.data, k.b.data
+	for i, at := range k.rows {
+		row := out[i*k.width : (i+1)*k.width]
+		switch {
+		case k.oneA && k.oneB:
+			k.loops.vv(row[:1], a[at[0]:at[0]+1], b[at[1]:at[1]+1])
+			fill(row, row[0])
+		case k.oneA:
+			k.loops.sv(row, a[at[0]], b[at[1]:at[1]+k.width])
+		case k.oneB:
+			k.loops.vs(row, a[at[0]:at[0]+k.width], b[at[1]])
+		default:
+			k.loops.vv(row, a[at[0]:at[0]+k.width], b[at[1]:at[1]+k.width])
+		}
+	}
+	return nil
+}
+
+// newSpread finds the rows of a repeated operation. A row is the longest run of
+// last dimensions along which both operands advance evenly.
+func newSpread[T float](shape []int, strides [2][]int, out, a, b *cell[T], l loops[T]) kernel {
+	k := &spreadBinary[T]{out: out, a: a, b: b, loops: l}
+	d, width := len(shape), 1
+	even := func(s []int, i, width int, one bool) bool {
+		return shape[i] == 1 || one && s[i] == 0 || !one && s[i] == width
+	}
+	last := d - 1
+	for last > 0 && shape[last] == 1 {
+		last--
+	}
+	k.oneA, k.oneB = strides[0][last] == 0, strides[1][last] == 0
+	for d > 0 && even(strides[0], d-1, width, k.oneA) && even(strides[1], d-1, width, k.oneB) {
+		d--
+		width *= shape[d]
+	}
+	k.width = width
+	index := make([]int, d)
+	for range memory.Elements(shape[:d]) {
+		var at [2]int
+		for i, x := range index {
+			at[0] += x * strides[0][i]
+			at[1] += x * strides[1][i]
+		}
+		k.rows = append(k.rows, at)
+		for i := d - 1; i >= 0; i-- {
+			if index[i]++; index[i] < shape[i] {
+				break
+			}
+			index[i] = 0
+		}
+	}
+	return k
+}
+
+// binaryLoops are the loops of one of Gorgonia's binary operations.
+func binaryLoops[T float](code string) loops[T] {
+	switch code {
+	case "+":
+		return loops[T]{addVV[T], addVS[T], func(out []T, s T, b []T) { addVS(out, b, s) }}
+	case "-":
+		return loops[T]{subVV[T], func(out, a []T, s T) { addVS(out, a, -s) }, subSV[T]}
+	case "⊙":
+		return loops[T]{mulVV[T], mulVS[T], func(out []T, s T, b []T) { mulVS(out, b, s) }}
+	case "÷":
+		return loops[T]{divVV[T], divVS[T], divSV[T]}
+	case "^":
+		return loopsOf(power[T])
+	case "<":
+		return loops[T]{lessVV[T], lessVS[T], func(out []T, s T, b []T) { moreVS(out, b, s) }}
+	case ">":
+		return loops[T]{func(out, a, b []T) { lessVV(out, b, a) }, moreVS[T], func(out []T, s T, b []T) { lessVS(out, b, s) }}
+	case "<=":
+		return loops[T]{upToVV[T], upToVS[T], func(out []T, s T, b []T) { fromVS(out, b, s) }}
+	case ">=":
+		return loops[T]{func(out, a, b []T) { upToVV(out, b, a) }, fromVS[T], func(out []T, s T, b []T) { upToVS(out, b, s) }}
+	case "==":
+		return loopsOf(func(x, y T) T { return one[T](x == y) })
+	case "!=":
+		return loopsOf(func(x, y T) T { return one[T](x != y) })
+	}
+	return loops[T]{}
+}
+
+// loopsOf makes loops that call f for every element.
+func loopsOf[T float](f func(x, y T) T) loops[T] {
+	return loops[T]{
+		vv: func(out, a, b []T) {
+			a, b = a[:len(out)], b[:len(out)]
+			for i := range out {
+				out[i] = f(a[i], b[i])
+			}
+		},
+		vs: func(out, a []T, s T) {
+			a = a[:len(out)]
+			for i := range out {
+				out[i] = f(a[i], s)
+			}
+		},
+		sv: func(out []T, s T, b []T) {
+			b = b[:len(out)]
+			for i := range out {
+				out[i] = f(s, b[i])
+			}
+		},
+	}
+}
+
+func power[T float](x, y T) T { return T(math.Pow(float64(x), float64(y))) }
+
+// one is 1 for true, 0 for false.
+func one[T float](b bool) T {
+	i := 0
+	if b {
+		i = 1
+	}
+	return T(i)
+}

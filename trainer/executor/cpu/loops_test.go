@@ -1,0 +1,117 @@
+package cpu
+
+import (
+	"math"
+	"testing"
+
+	"github.com/plx-run/plx/trainer/executor/compile"
+	"gorgonia.org/tensor"
+)
+
+// ordered has ties in both orders, zeros of both signs, infinities and NaN.
+var ordered = [][2]float64{{1, 2}, {2, 1}, {2, 2}, {-1, 1}, {0, math.Copysign(0, -1)}, {math.Inf(1), math.Inf(1)},
+	{math.Inf(-1), 0}, {math.NaN(), 1}, {1, math.NaN()}, {math.NaN(), math.NaN()}}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Every binary operation gives the same for two vectors, a vector and a number,
+// and a number and a vector. Ties and NaN are among the operands.
+func TestBinaryLoops(t *testing.T) {
+	for code, want := range map[string]func(x, y float64) float64{
+		"+": func(x, y float64) float64 { return x + y },
+		"-": func(x, y float64) float64 { return x - y },
+		"⊙": func(x, y float64) float64 { return x * y },
+		"÷": func(x, y float64) float64 { return x / y },
+		"^": math.Pow,
+		"<": func(x, y float64) float64 { return truth(x < y) }, "<=": func(x, y float64) float64 { return truth(x <= y) },
+		">": func(x, y float64) float64 { return truth(x > y) }, ">=": func(x, y float64) float64 { return truth(x >= y) },
+		"==": func(x, y float64) float64 { return truth(x == y) }, "!=": func(x, y float64) float64 { return truth(x != y) },
+	} {
+		l := binaryLoops[float64](code)
+		for _, p := range ordered {
+			x, y := p[0], p[1]
+			out := [3][]float64{{-9}, {-9}, {-9}}
+			l.vv(out[0], []float64{x}, []float64{y})
+			l.vs(out[1], []float64{x}, y)
+			l.sv(out[2], x, []float64{y})
+			for i, form := range []string{"vectors", "vector and number", "number and vector"} {
+				if got, w := out[i][0], want(x, y); got != w && !(got != got && w != w) {
+					t.Errorf("%v %s %v of %s is %v, want %v", x, code, y, form, got, w)
+				}
+			}
+		}
+	}
+}
+
+// A maximum over NaN is NaN, wherever the NaN lies and whichever way the rows
+// are reduced.
+func TestMaximumKeepsNaN(t *testing.T) {
+	for at := range 6 {
+		a := []float64{1, 2, 3, 4, 5, 6}
+		a[at] = math.NaN()
+		for _, axes := range [][]int{nil, {0}, {1}} {
+			n := map[int]int{0: 1}[len(axes)]
+			if len(axes) == 1 {
+				n = []int{3, 2}[axes[0]]
+			}
+			out := &cell[float64]{make([]float64, n)}
+			if err := newReduction([]int{2, 3}, axes, false, out, &cell[float64]{a}).run(); err != nil {
+				t.Fatal(err)
+			}
+			found := false
+			for _, x := range out.data {
+				found = found || x != x
+			}
+			if !found {
+				t.Errorf("NaN at %d is lost in the maximum over %v: %v", at, axes, out.data)
+			}
+		}
+	}
+}
+
+// A slice with a step takes every step-th row and comes back with zeros
+// between.
+func TestSliceWithStep(t *testing.T) {
+	for _, c := range []struct{ n, start, end, step int }{{7, 0, 7, 2}, {7, 1, 7, 3}, {6, 0, 5, 2}, {5, 2, 3, 4}, {4, 0, 4, 1}} {
+		op := compile.Op{Kind: compile.Slice, Axes: []int{0}, Start: c.start, End: c.end, Step: c.step}
+		var want, whole []float64
+		for i := range c.n {
+			whole = append(whole, float64(2*i), float64(2*i+1))
+		}
+		for i := c.start; i < c.end; i += c.step {
+			want = append(want, whole[2*i], whole[2*i+1])
+		}
+		rows := op.SliceLength(c.n)
+		if rows != len(want)/2 {
+			t.Errorf("%+v: %d rows, want %d", c, rows, len(want)/2)
+			continue
+		}
+		in := &compile.Value{Shape: tensor.Shape{c.n, 2}}
+		part, back := &cell[float64]{make([]float64, 2*rows)}, &cell[float64]{make([]float64, 2*c.n)}
+		newSlicing(&compile.Value{Op: op, Inputs: []*compile.Value{in}}, &cell[float64]{whole}, part).run()
+		op.Kind = compile.SliceGradient
+		newSlicing(&compile.Value{Op: op, Shape: in.Shape, Inputs: []*compile.Value{in}}, back, part).run()
+		for i, x := range part.data {
+			if x != want[i] {
+				t.Errorf("%+v: element %d is %v, want %v", c, i, x, want[i])
+			}
+		}
+		sum := 0.0
+		for i, x := range back.data {
+			if sum += x; x != 0 && x != whole[i] {
+				t.Errorf("%+v: element %d came back as %v", c, i, x)
+			}
+		}
+		for _, x := range want {
+			sum -= x
+		}
+		if sum != 0 {
+			t.Errorf("%+v: %v is lost on the way back", c, -sum)
+		}
+	}
+}

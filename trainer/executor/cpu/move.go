@@ -1,0 +1,190 @@
+package cpu
+
+import "github.com/plx-run/plx/trainer/executor/compile"
+
+// copying copies its whole input.
+type copying[T float] struct{ out, a *cell[T] }
+
+func (k *copying[T]) run() error {
+	copy(k.out.data, k.a.data)
+	return nil
+}
+
+// repeating writes every element times times, along an axis that has inner
+// elements inside it.
+type repeating[T float] struct {
+	out, a       *cell[T]
+	inner, times int
+}
+
+func (k *repeating[T]) run() error {
+	out, a := k.out.data, k.a.data
+	if k.inner == 1 {
+		for i, x := range a {
+			fill(out[i*k.times:(i+1)*k.times], x)
+		}
+		return nil
+	}
+	for len(a) > 0 {
+		for range k.times {
+			copy(out, a[:k.inner])
+			out = out[k.inner:]
+		}
+		a = a[k.inner:]
+	}
+	return nil
+}
+
+// slicing copies a slice along an axis out of its input, or into zeros.
+type slicing[T float] struct {
+	whole, part *cell[T]
+	into        bool
+	n, inner    int // length of the whole's axis, and elements inside the axis
+	start, step int
+	length      int
+}
+
+func newSlicing[T float](v *compile.Value, whole, part *cell[T]) kernel {
+	shape := v.Inputs[0].Shape
+	k := &slicing[T]{whole: whole, part: part, into: v.Op.Kind == compile.SliceGradient, start: v.Op.Start, step: max(v.Op.Step, 1)}
+	if k.into {
+		shape = v.Shape
+	}
+	_, k.n, k.inner = compile.Threefold(shape, v.Op.Axes[0])
+	k.length = v.Op.SliceLength(k.n)
+	return k
+}
+
+func (k *slicing[T]) run() error {
+	whole, part := k.whole.data, k.part.data
+	if k.into {
+		clear(whole)
+	}
+	run, each := k.inner, k.length
+	if k.step == 1 {
+		run, each = k.inner*k.length, 1
+	}
+	for o := 0; o < len(whole); o += k.n * k.inner {
+		for i := range each {
+			at := o + (k.start+i*k.step)*k.inner
+			if k.into {
+				copy(whole[at:at+run], part)
+			} else {
+				copy(part[:run], whole[at:at+run])
+			}
+			part = part[run:]
+		}
+	}
+	return nil
+}
+
+// concat lays its inputs side by side along an axis.
+type concat[T float] struct {
+	out   *cell[T]
+	in    []*cell[T]
+	runs  []int // by input: elements that lie together
+	outer int
+}
+
+func newConcat[T float](v *compile.Value, out *cell[T], in []*cell[T]) kernel {
+	k := &concat[T]{out: out, in: in}
+	for _, x := range v.Inputs {
+		o, n, inner := compile.Threefold(x.Shape, v.Op.Axes[0])
+		k.outer, k.runs = o, append(k.runs, n*inner)
+	}
+	return k
+}
+
+func (k *concat[T]) run() error {
+	out := k.out.data
+	for o := range k.outer {
+		for i, in := range k.in {
+			n := copy(out, in.data[o*k.runs[i]:(o+1)*k.runs[i]])
+			out = out[n:]
+		}
+	}
+	return nil
+}
+
+// picking copies one element.
+type picking[T float] struct {
+	out, a *cell[T]
+	at     int
+}
+
+func (k *picking[T]) run() error {
+	k.out.data[0] = k.a.data[k.at]
+	return nil
+}
+
+// permuting is a transposition. Shape and strides are the input's, in the order
+// of the result's dimensions.
+type permuting[T float] struct {
+	out, a         *cell[T]
+	shape, strides []int
+	index          []int
+}
+
+// newPermuting drops dimensions of size 1 and joins dimensions that stay
+// together.
+func newPermuting[T float](shape, axes []int, out, a *cell[T]) kernel {
+	k := &permuting[T]{out: out, a: a}
+	s, last := compile.Strides(shape), -2
+	for _, x := range axes {
+		switch n := len(k.shape); {
+		case shape[x] == 1:
+			continue
+		case x == last+1 && n > 0:
+			k.shape[n-1] *= shape[x]
+			k.strides[n-1] = s[x]
+		default:
+			k.shape, k.strides = append(k.shape, shape[x]), append(k.strides, s[x])
+		}
+		last = x
+	}
+	k.index = make([]int, len(k.shape))
+	return k
+}
+
+func (k *permuting[T]) run() error {
+	d := len(k.shape)
+	clear(k.index)
+	rows, cols := k.shape[d-2], k.shape[d-1]
+	out := k.out.data
+	for len(out) > 0 {
+		at := 0
+		for i, x := range k.index[:d-2] {
+			at += x * k.strides[i]
+		}
+		transpose(out[:rows*cols], k.a.data[at:], rows, cols, k.strides[d-2], k.strides[d-1])
+		out = out[rows*cols:]
+		for i := d - 3; i >= 0; i-- {
+			if k.index[i]++; k.index[i] < k.shape[i] {
+				break
+			}
+			k.index[i] = 0
+		}
+	}
+	return nil
+}
+
+// transpose reads a matrix with any strides, in tiles that fit into the cache.
+func transpose[T float](out, a []T, rows, cols, strideRow, strideCol int) {
+	const tile = 16
+	if strideCol == 1 {
+		for r := range rows {
+			copy(out[r*cols:(r+1)*cols], a[r*strideRow:])
+		}
+		return
+	}
+	for r0 := 0; r0 < rows; r0 += tile {
+		for c0 := 0; c0 < cols; c0 += tile {
+			for r := r0; r < min(r0+tile, rows); r++ {
+				row := out[r*cols : (r+1)*cols]
+				for c := c0; c < min(c0+tile, cols); c++ {
+					row[c] = a[r*strideRow+c*strideCol]
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package cpu
+
+import "github.com/plx-run/plx/trainer/executor/memory"
+
+// reduction is a sum or a maximum over some dimensions. It reads the input
+// once, row by row, in the order of memory. newReduction finds beforehand which
+// element of the result each row belongs to.
+type reduction[T float] struct {
+	out, a *cell[T]
+	width  int                 // elements of a row of the input
+	along  bool                // true: a row is reduced to one element; false: it is combined with a row of the result
+	rows   []int               // by row of the input: where its result is
+	first  []bool              // by row of the input: it is the first one of its result
+	row    func(a []T) T       // reduces a row
+	two    func(out, a, b []T) // reduces two rows element by element
+	pair   func(x, y T) T      // reduces two elements
+}
+
+func (k *reduction[T]) run() error {
+	out, a := k.out.data, k.a.data
+	for i, at := range k.rows {
+		from := a[i*k.width : (i+1)*k.width]
+		switch {
+		case k.along && k.first[i]:
+			out[at] = k.row(from)
+		case k.along:
+			out[at] = k.pair(out[at], k.row(from))
+		case k.first[i]:
+			copy(out[at:at+k.width], from)
+		default:
+			k.two(out[at:at+k.width], out[at:at+k.width], from)
+		}
+	}
+	return nil
+}
+
+// newReduction prepares the reduction of shape along axes; no axes mean all of
+// them.
+func newReduction[T float](shape, axes []int, sum bool, out, a *cell[T]) kernel {
+	k := &reduction[T]{out: out, a: a, row: maxRow[T], two: maxVV[T], pair: func(x, y T) T { return max(x, y) }}
+	if sum {
+		k.row, k.two, k.pair = sumRow[T], addVV[T], func(x, y T) T { return x + y }
+	}
+	gone := make([]bool, len(shape))
+	for i := range gone {
+		gone[i] = len(axes) == 0
+	}
+	for _, x := range axes {
+		gone[x] = true
+	}
+	d := len(shape)
+	k.width, k.along = 1, d == 0 || gone[d-1]
+	for d > 0 && gone[d-1] == k.along {
+		d--
+		k.width *= shape[d]
+	}
+	k.lay(shape, gone, d)
+	return k
+}
+
+// lay finds where the result of each row is. d is the number of dimensions
+// outside a row.
+func (k *reduction[T]) lay(shape []int, gone []bool, d int) {
+	strides, n := make([]int, len(shape)), 1
+	for i := len(shape) - 1; i >= 0; i-- {
+		if !gone[i] {
+			strides[i] = n
+			n *= shape[i]
+		}
+	}
+	seen := map[int]bool{}
+	index := make([]int, d)
+	for range memory.Elements(shape[:d]) {
+		at := 0
+		for i, x := range index {
+			at += x * strides[i]
+		}
+		k.rows, k.first = append(k.rows, at), append(k.first, !seen[at])
+		seen[at] = true
+		for i := d - 1; i >= 0; i-- {
+			if index[i]++; index[i] < shape[i] {
+				break
+			}
+			index[i] = 0
+		}
+	}
+}
+
+// sumRow adds in double precision, as four sums side by side.
+func sumRow[T float](a []T) T {
+	var s0, s1, s2, s3 float64
+	for len(a) >= 4 {
+		s0 += float64(a[0])
+		s1 += float64(a[1])
+		s2 += float64(a[2])
+		s3 += float64(a[3])
+		a = a[4:]
+	}
+	for _, x := range a {
+		s0 += float64(x)
+	}
+	return T((s0 + s1) + (s2 + s3))
+}
+
+// maxRow returns the largest element, or NaN if one element is NaN.
+func maxRow[T float](a []T) T {
+	m := a[0]
+	for _, x := range a[1:] {
+		if !(x <= m) {
+			if m != m {
+				return m
+			}
+			m = x
+		}
+	}
+	return m
+}
+
+// dot returns the dot product, added in the order of sumRow.
+func dot[T float](a, b []T) float64 {
+	var s0, s1, s2, s3 float64
+	b = b[:len(a)]
+	for len(a) >= 4 && len(b) >= 4 {
+		s0 += float64(float64(a[0]) * float64(b[0]))
+		s1 += float64(float64(a[1]) * float64(b[1]))
+		s2 += float64(float64(a[2]) * float64(b[2]))
+		s3 += float64(float64(a[3]) * float64(b[3]))
+		a, b = a[4:], b[4:]
+	}
+	for i, x := range a {
+		s0 += float64(float64(x) * float64(b[i]))
+	}
+	return (s0 + s1) + (s2 + s3)
+}
+
+func fill[T float](out []T, x T) {
+	for i := range out {
+		out[i] = x
+	}
+}

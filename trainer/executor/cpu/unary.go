@@ -1,0 +1,169 @@
+package cpu
+
+import "math"
+
+// unary computes a function of every element.
+type unary[T float] struct {
+	out, a *cell[T]
+	f      func(out, a []T)
+}
+
+func (k *unary[T]) run() error {
+	k.f(k.out.data, k.a.data)
+	return nil
+}
+
+// apply makes a loop of f. The compiler does not inline the call; functions
+// that profit from inlining have loops of their own.
+func apply[T float](f func(T) T) func(out, a []T) {
+	return func(out, a []T) {
+		a = a[:len(out)]
+		for i := range out {
+			out[i] = f(a[i])
+		}
+	}
+}
+
+// unaryLoop returns the loop of one of Gorgonia's unary operations.
+func unaryLoop[T float](code string) func(out, a []T) {
+	if f := arithmetic[T](code); f != nil {
+		return f
+	}
+	var zero T
+	if _, ok := any(zero).(float32); ok {
+		return any(transcendental32(code)).(func(out, a []T))
+	}
+	return any(apply(functions64[code])).(func(out, a []T))
+}
+
+func arithmetic[T float](code string) func(out, a []T) {
+	switch code {
+	case "abs":
+		return absLoop[T]
+	case "sign":
+		return signLoop[T]
+	case "neg":
+		return negLoop[T]
+	case "square":
+		return squareLoop[T]
+	case "cube":
+		return cubeLoop[T]
+	case "sqrt":
+		return sqrtLoop[T]
+	case "inv":
+		return func(out, a []T) { divSV(out, 1, a) }
+	case "invSqrt":
+		return func(out, a []T) {
+			sqrtLoop(out, a)
+			divSV(out, 1, out)
+		}
+	}
+	return nil
+}
+
+func absLoop[T float](out, a []T) {
+	a = a[:len(out)]
+	for i := range out {
+		out[i] = T(math.Abs(float64(a[i])))
+	}
+}
+
+// signLoop returns 0 for 0 and NaN for NaN.
+func signLoop[T float](out, a []T) {
+	a = a[:len(out)]
+	for i := range out {
+		x := a[i]
+		if x > 0 {
+			x = 1
+		} else if x < 0 {
+			x = -1
+		}
+		out[i] = x
+	}
+}
+
+func negLoop[T float](out, a []T) {
+	a = a[:len(out)]
+	for i := range out {
+		out[i] = -a[i]
+	}
+}
+
+func squareLoop[T float](out, a []T) {
+	a = a[:len(out)]
+	for i := range out {
+		out[i] = a[i] * a[i]
+	}
+}
+
+func cubeLoop[T float](out, a []T) {
+	a = a[:len(out)]
+	for i := range out {
+		out[i] = a[i] * a[i] * a[i]
+	}
+}
+
+// sqrtLoop is exact for float32: rounding a square root twice gives the same as
+// rounding it once.
+func sqrtLoop[T float](out, a []T) {
+	a = a[:len(out)]
+	for i := range out {
+		out[i] = T(math.Sqrt(float64(a[i])))
+	}
+}
+
+// functions64 are Gorgonia's functions in double precision.
+var functions64 = map[string]func(float64) float64{
+	"ceil": math.Ceil, "floor": math.Floor, "sin": math.Sin, "cos": math.Cos, "exp": math.Exp, "ln": math.Log,
+	"log2": math.Log2, "tanh": math.Tanh, "log1p": math.Log1p, "expm1": math.Expm1,
+	"sigmoid": sigmoid64, "softplus": softplus64,
+}
+
+func sigmoid64(x float64) float64 {
+	if x < -709 {
+		return 0
+	}
+	return 1 / (1 + math.Exp(-x))
+}
+
+func softplus64(x float64) float64 {
+	if x > 40 {
+		return x
+	}
+	return math.Log1p(math.Exp(x))
+}
+
+// transcendental32 returns the loop of a function in single precision.
+func transcendental32(code string) func(out, a []float32) {
+	switch code {
+	case "exp":
+		return apply(exp32)
+	case "tanh":
+		return apply(tanh32)
+	case "ln":
+		return apply(log32)
+	case "sigmoid":
+		return apply(sigmoid32)
+	case "expm1":
+		return apply(expm132)
+	case "log1p":
+		return apply(log1p32)
+	case "softplus":
+		return apply(softplus32)
+	}
+	f := functions64[code]
+	return apply(func(x float32) float32 { return float32(f(float64(x))) })
+}
+
+// tanhGradient computes (1 - y*y) g, the gradient of tanh from its result. It
+// rounds like the three operations of Gorgonia that it replaces.
+type tanhGradient[T float] struct{ out, y, g *cell[T] }
+
+func (k *tanhGradient[T]) run() error {
+	out := k.out.data
+	y, g := k.y.data[:len(out)], k.g.data[:len(out)]
+	for i := range out {
+		out[i] = (1 - T(y[i]*y[i])) * g[i]
+	}
+	return nil
+}

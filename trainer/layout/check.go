@@ -1,0 +1,214 @@
+package layout
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+const (
+	maxLeaves  = 1 << 16
+	maxOwners  = 1 << 16
+	maxMetrics = 1 << 10
+	MaxFirst   = 1 << 60 // steps that are counted from there on do not overflow
+
+	MaxCheckpoint = 256 // bytes of its name
+)
+
+// checker says what in a declaration makes no sense.
+type checker struct{ d *Declaration }
+
+func (c checker) all() error {
+	d := c.d
+	if d.StartMillis < 1 || d.SilenceMillis < 1 {
+		return errors.New("declaration: start and silence must be positive")
+	}
+	if d.VirtualWorkers < 1 || d.VirtualWorkers > maxLeaves || d.Metrics < 0 || d.Metrics > maxMetrics || d.BucketBytes < 0 {
+		return fmt.Errorf("declaration: %d virtual workers, %d metrics, buckets of %d bytes: want 1 to %d, 0 to %d, and not negative",
+			d.VirtualWorkers, d.Metrics, d.BucketBytes, maxLeaves, maxMetrics)
+	}
+	if !(d.Clip >= 0) || math.IsInf(d.Clip, 1) {
+		return fmt.Errorf("declaration: gradients clipped at norm %v: want a finite positive number, 0 for none", d.Clip)
+	}
+	if d.First > MaxFirst || len(d.Checkpoint) > MaxCheckpoint || d.Checkpoint == "" && d.First > 0 {
+		return fmt.Errorf("declaration: begins with step %d from checkpoint %q: want a step up to %d and a name of at most %d bytes, or neither",
+			d.First, d.Checkpoint, uint64(MaxFirst), MaxCheckpoint)
+	}
+	if err := d.Optimizer.Check(); err != nil {
+		return err
+	}
+	if err := covers(d.Workers, d.VirtualWorkers); err != nil {
+		return fmt.Errorf("virtual workers of the workers: %w", err)
+	}
+	if err := c.variables(); err != nil {
+		return err
+	}
+	if err := c.holders(); err != nil {
+		return err
+	}
+	return c.mode()
+}
+
+// covers wants ranges that are not empty and follow each other from 0 to n.
+func covers(ranges []Range, n int) error {
+	end := 0
+	for i, r := range ranges {
+		if r.Lo != end || r.Hi <= r.Lo || r.Hi > n {
+			return fmt.Errorf("range %d is [%d, %d), want it to begin at %d and end before %d", i, r.Lo, r.Hi, end, n+1)
+		}
+		end = r.Hi
+	}
+	if end != n {
+		return fmt.Errorf("%d of %d are covered", end, n)
+	}
+	return nil
+}
+
+func (c checker) variables() error {
+	d := c.d
+	seen := map[string]bool{}
+	for _, v := range d.Variables {
+		if v.Name == "" || seen[v.Name] {
+			return fmt.Errorf("variable %q: names must be distinct and not empty", v.Name)
+		}
+		seen[v.Name] = true
+		if err := v.check(); err != nil {
+			return err
+		}
+		if w := v.Workers; w != nil && (w.Lo < 0 || w.Hi > len(d.Workers) || w.Len() < 1) {
+			return fmt.Errorf("variable %q: no worker of [%d, %d) contributes to it", v.Name, w.Lo, w.Hi)
+		}
+	}
+	return c.pieces()
+}
+
+// pieces wants every unit of every variable to be owned exactly once.
+func (c checker) pieces() error {
+	d := c.d
+	sorted := slices.SortedFunc(slices.Values(d.Pieces), func(a, b Piece) int {
+		return cmp.Or(cmp.Compare(a.Variable, b.Variable), cmp.Compare(a.Offset, b.Offset))
+	})
+	for i, v := range d.Variables {
+		n, end := v.Units(), 0
+		for ; len(sorted) > 0 && sorted[0].Variable == i; sorted = sorted[1:] {
+			p := sorted[0]
+			if p.Offset != end || p.Count <= 0 || p.Count > n-end || p.Holder < 0 || p.Holder >= len(d.Holders) {
+				return fmt.Errorf("variable %q: bad piece %+v with %d owners", v.Name, p, len(d.Holders))
+			}
+			if v.Sparse == nil && p.Offset%BlockElements != 0 {
+				return fmt.Errorf("variable %q: bad piece %+v: does not begin at a block of %d", v.Name, p, BlockElements)
+			}
+			end += p.Count
+		}
+		if end != n {
+			return fmt.Errorf("variable %q: %d of %d have an owner", v.Name, end, n)
+		}
+	}
+	if len(sorted) > 0 {
+		return fmt.Errorf("piece of an undeclared variable: %+v", sorted[0])
+	}
+	return nil
+}
+
+// holders wants every holder but the first, which has the loss, to own a
+// piece, unless it may get one later.
+func (c checker) holders() error {
+	d := c.d
+	if len(d.Holders) == 0 || len(d.Holders) > maxOwners {
+		return fmt.Errorf("declaration: %d owners, want 1 to %d", len(d.Holders), maxOwners)
+	}
+	owns := make([]bool, len(d.Holders))
+	owns[0] = true
+	for _, p := range d.Pieces {
+		owns[p.Holder] = true
+	}
+	for i, t := range d.Holders {
+		switch {
+		case t.Role != cluster.PS && t.Role != cluster.Worker || t.Index < 0,
+			t.Role == cluster.Worker && t.Index >= len(d.Workers):
+			return fmt.Errorf("owner %s is no task of this job", t)
+		case slices.Contains(d.Holders[:i], t):
+			return fmt.Errorf("owner %s is named twice", t)
+		case !owns[i] && !d.Movable:
+			return fmt.Errorf("owner %s owns nothing", t)
+		}
+	}
+	return nil
+}
+
+// mode refuses what does not work together, with the reason.
+func (c checker) mode() error {
+	d := c.d
+	if err := d.Sync.Check(len(d.Workers)); err != nil {
+		return err
+	}
+	if err := c.cut(); err != nil {
+		return err
+	}
+	if d.Movable && !d.Sync.InStep() {
+		return fmt.Errorf("synchronisation %s keeps variables with their owners: movable ones need synchronisation sync", d.Sync)
+	}
+	if !d.Sync.InStep() && !c.served() {
+		return fmt.Errorf("synchronisation %s works with servers as owners only: a worker that owns variables is needed in every step; "+
+			"choose the architecture ps or synchronisation sync", d.Sync)
+	}
+	if d.Sync.Competes() && d.Norms() {
+		return fmt.Errorf("synchronisation %s and the norm of the gradients do not work together: which workers count is known "+
+			"to the servers step by step, nobody is there to add the norm; leave out clipping or choose another mode", d.Sync)
+	}
+	return c.hosts()
+}
+
+// cut refuses a cut of other groups than there are.
+func (c checker) cut() error {
+	d := c.d
+	switch {
+	case d.Cut == nil:
+		return nil
+	case d.Checkpoint == "" || !d.Sync.Cuts() || len(d.Cut) != len(d.Groups()) || d.Cut[0] != d.First:
+		return fmt.Errorf("declaration: begins with steps %v, the first with %d, from checkpoint %q, in %d groups with synchronisation %s",
+			d.Cut, d.First, d.Checkpoint, len(d.Groups()), d.Sync)
+	case slices.Max(d.Cut) > MaxFirst:
+		return fmt.Errorf("declaration: begins with step %d: want one up to %d", slices.Max(d.Cut), uint64(MaxFirst))
+	}
+	return nil
+}
+
+// hosts refuses an aggregation that cannot be.
+func (c checker) hosts() error {
+	d := c.d
+	if len(d.Hosts) == 0 {
+		return nil
+	}
+	if err := covers(d.Hosts, len(d.Workers)); err != nil {
+		return fmt.Errorf("workers of the hosts: %w", err)
+	}
+	if !d.Sync.InStep() || !slices.ContainsFunc(d.Holders, d.Aggregates) {
+		return errors.New("local aggregation works with synchronisation sync and with servers among the owners only: leave it out")
+	}
+	if slices.ContainsFunc(d.Variables, func(v Variable) bool { return v.Workers != nil }) {
+		return errors.New("local aggregation adds the gradients of all workers of a host, and some variables have those of a few: leave it out")
+	}
+	aggregated := d.Aggregated()
+	for _, p := range d.Pieces {
+		if d.Aggregates(d.Holders[p.Holder]) != aggregated[p.Variable] {
+			return fmt.Errorf("variable %q is owned by servers and by workers, so the workers of a host cannot add its gradients: "+
+				"give it to one kind or leave local aggregation out", d.Variables[p.Variable].Name)
+		}
+	}
+	return nil
+}
+
+// served reports whether all holders are servers.
+func (c checker) served() bool {
+	for _, o := range c.d.Holders {
+		if o.Role != cluster.PS {
+			return false
+		}
+	}
+	return true
+}

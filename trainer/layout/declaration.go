@@ -1,0 +1,184 @@
+package layout
+
+import (
+	"time"
+
+	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/optimizer"
+	"github.com/plx-run/plx/trainer/policy"
+)
+
+// Declaration says what is trained and how. All workers of a job must declare
+// the same, except for Fingerprint. Servers know nothing else of the program.
+type Declaration struct {
+	VirtualWorkers int                `json:"leaves"`  // how many there are: the leaves of the tree
+	Workers        []Range            `json:"workers"` // by rank: its virtual workers; together all of them, in order
+	Holders        []cluster.Task     `json:"owners"`  // who holds pieces
+	Variables      []Variable         `json:"variables"`
+	Pieces         []Piece            `json:"pieces"`
+	Optimizer      optimizer.Settings `json:"optimizer"`
+	Sum            bool               `json:"sum"` // gradients and losses are added, not averaged
+	Batch          int                `json:"batch"`
+	Sync           policy.Sync        `json:"sync"`
+	// Clip bounds the global norm of the gradients of a step, 0: it does not.
+	// Norm asks for it in Outcome also where nothing is clipped.
+	Clip float64 `json:"clip,omitempty"`
+	Norm bool    `json:"norm,omitempty"`
+	// Metrics is how many numbers a virtual worker reports beside its loss. They are
+	// averaged over the virtual workers.
+	Metrics int `json:"metrics,omitempty"`
+	// BucketBytes is how much of the gradients travels together; 0 means
+	// DefaultBucketBytes.
+	BucketBytes int `json:"bucket_bytes,omitempty"`
+	// Hosts are the ranks of the workers of each host, together all of them,
+	// in order. Where given, the workers of a host add their gradients of what
+	// servers own before one of them sends the sum. Only in sync mode.
+	Hosts []Range `json:"hosts,omitempty"`
+	// Movable lets exchange.Client.Repartition give sparse variables new holders; a
+	// holder may then hold nothing for a while. Only in sync mode.
+	Movable bool `json:"movable,omitempty"`
+	// Checkpoint names what the training goes on from: every holder restores
+	// its pieces from there, and the chief's first values are of no use. Steps
+	// are counted from First on, how many were made before. "" and 0: the
+	// training begins anew.
+	Checkpoint string `json:"checkpoint,omitempty"`
+	First      uint64 `json:"first,omitempty"`
+	// Cut, where workers are not in step, is how many steps of each group were
+	// made before, the first of which has made First: every group goes on with
+	// its own. nil: all with First.
+	Cut []uint64 `json:"cut,omitempty"`
+	// Model stands for the graph that is computed, such as a hash of it.
+	Model string `json:"model,omitempty"`
+	// Fingerprint describes the arithmetic of the worker's host: library,
+	// kernel, features of the CPU. With Exact they must all be equal.
+	Fingerprint string `json:"fingerprint,omitempty"`
+	Exact       bool   `json:"exact,omitempty"`
+	// StartMillis bounds the wait for all workers, SilenceMillis how long a
+	// peer may say nothing.
+	StartMillis   int64 `json:"start_ms"`
+	SilenceMillis int64 `json:"silence_ms"`
+}
+
+// Range is the half-open range [Lo, Hi).
+type Range struct {
+	Lo int `json:"lo"`
+	Hi int `json:"hi"`
+}
+
+// Len is how many numbers are in r.
+func (r Range) Len() int { return r.Hi - r.Lo }
+
+// Piece is the part [Offset, Offset+Count) of a variable and who owns it.
+// Offset and Count are elements of a dense variable, rows of a sparse one.
+type Piece struct {
+	Variable int `json:"variable"`
+	Holder   int `json:"owner"` // index in Holders
+	Offset   int `json:"offset"`
+	Count    int `json:"count"`
+}
+
+// on is p with another holder, of p of another variable.
+func (p Piece) on(holder int) Piece { p.Holder = holder; return p }
+
+func (p Piece) of(variable int) Piece { p.Variable = variable; return p }
+
+// DefaultBucketBytes is the bucket of a declaration that names none.
+const DefaultBucketBytes = 1 << 20
+
+// Clips reports whether holders wait for the norm before they update.
+func (d *Declaration) Clips() bool { return d.Clip > 0 }
+
+// ClipFactor is what gradients of a global norm are multiplied by.
+func (d *Declaration) ClipFactor(norm float64) float64 {
+	if d.Clips() && norm > d.Clip {
+		return d.Clip / norm
+	}
+	return 1
+}
+
+// Norms reports whether holders report sums of squares.
+func (d *Declaration) Norms() bool { return d.Norm || d.Clips() }
+
+// LossIndex is the index of the variable behind the declared ones that holds the
+// step's loss and metrics. Holder 0 has it.
+func (d *Declaration) LossIndex() int { return len(d.Variables) }
+
+// Variable returns a declared variable or the loss.
+func (d *Declaration) Variable(i int) Variable {
+	if i == d.LossIndex() {
+		return Variable{Name: "loss", Dtype: Float64, Shape: []int{1 + d.Metrics}}
+	}
+	return d.Variables[i]
+}
+
+// AllPieces returns all pieces and that of the loss.
+func (d *Declaration) AllPieces() []Piece {
+	return append(append([]Piece{}, d.Pieces...), Piece{Variable: d.LossIndex(), Count: 1 + d.Metrics})
+}
+
+// HolderIndex returns t's index in Holders, -1: it holds nothing.
+func (d *Declaration) HolderIndex(t cluster.Task) int {
+	for i, o := range d.Holders {
+		if o == t {
+			return i
+		}
+	}
+	return -1
+}
+
+// Copies is how many copies of a value a holder keeps: none if nobody can
+// change it while it is being sent.
+func (d *Declaration) Copies() int { return d.Sync.Copies(len(d.Workers)) }
+
+// Rule is the rule by which holders update a variable.
+func (d *Declaration) Rule(v Variable) optimizer.Settings {
+	if v.IsStatistic() {
+		return v.statistic()
+	}
+	rule, _ := d.Sync.Update(d.Optimizer)
+	return rule
+}
+
+// Divides reports whether holders divide the sum of a dense variable by the
+// virtual workers that are in it.
+func (d *Declaration) Divides(v Variable) bool {
+	_, divide := d.Sync.Update(d.Optimizer)
+	return divide || !d.Sum || v.IsStatistic()
+}
+
+func (d *Declaration) Silence() time.Duration {
+	return time.Duration(d.SilenceMillis) * time.Millisecond
+}
+
+func (d *Declaration) Start() time.Duration { return time.Duration(d.StartMillis) * time.Millisecond }
+
+// Place names a piece within a declaration.
+type Place struct{ Variable, Offset int }
+
+// HasGradient reports whether a piece counts in the norm.
+func (d *Declaration) HasGradient(p Piece) bool {
+	return p.Variable != d.LossIndex() && !d.Variables[p.Variable].IsStatistic()
+}
+
+// MaxSquares is how many sums of squares a piece can have.
+func (d *Declaration) MaxSquares(p Piece) int {
+	if d.Variables[p.Variable].Sparse != nil {
+		return p.Count
+	}
+	return (p.Count + BlockElements - 1) / BlockElements
+}
+
+// Check says what in d makes no sense, without regard to other workers.
+func (d *Declaration) Check() error { return checker{d}.all() }
+
+// Difference says in words where other departs from d; "" means nowhere.
+func (d *Declaration) Difference(other *Declaration) string { return difference{d, other}.String() }
+
+// Place fills Holders and Pieces for so many servers; Workers, Variables and
+// BucketBytes must be there. Variables above limit bytes are cut over the
+// servers, 0 means DefaultLimit. Tasks that would hold nothing are left out;
+// if variables are Movable all servers stay, and all workers if the
+// architecture has variables on workers.
+func (d *Declaration) Place(a policy.Architecture, servers, limit int) error {
+	return placer{d, a, servers}.place(limit)
+}

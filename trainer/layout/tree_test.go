@@ -1,0 +1,142 @@
+package layout
+
+import (
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+)
+
+// treeTwin adds as Tree promises, without any of its machinery. NaN is absent.
+func treeTwin(x []float32) float32 {
+	if len(x) == 1 {
+		return x[0]
+	}
+	a, b := treeTwin(x[:len(x)/2]), treeTwin(x[len(x)/2:])
+	switch {
+	case a != a:
+		return b
+	case b != b:
+		return a
+	}
+	return a + b
+}
+
+// cuts cuts 0..n-1 in random ranges.
+func cuts(random *rand.Rand, n int) (all []Range) {
+	for lo := 0; lo < n; {
+		hi := lo + 1 + random.IntN(n-lo)
+		all = append(all, Range{lo, hi})
+		lo = hi
+	}
+	return all
+}
+
+func TestPartsAreMaximalAndFew(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for n := 1; n <= 70; n++ {
+		tree := NewTree(n)
+		for _, r := range append(cuts(random, n), Range{0, n}) {
+			parts := tree.Parts(r.Lo, r.Hi)
+			end := r.Lo
+			for _, p := range parts {
+				v := tree.vertices[p]
+				if v.lo != end || tree.Below(p).Len() != v.hi-v.lo {
+					t.Fatalf("n=%d %v: parts %v leave a gap at %d", n, r, parts, end)
+				}
+				end = v.hi
+				for above, u := range tree.vertices {
+					if above != p && u.lo <= v.lo && v.hi <= u.hi && r.Lo <= u.lo && u.hi <= r.Hi && above >= n {
+						t.Fatalf("n=%d %v: part %d is inside %d, which is whole too", n, r, p, above)
+					}
+				}
+			}
+			if end != r.Hi || len(parts) > max(1, 2*bits.Len(uint(n))) {
+				t.Fatalf("n=%d %v: %d parts, end at %d", n, r, len(parts), end)
+			}
+		}
+	}
+}
+
+// Whoever comes first and however leaves are spread over workers and hosts,
+// the sum has the bits of the naive twin, absent leaves left out.
+func TestSumsAreTheTwins(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	add := func(a, b float32) float32 { return a + b }
+	for n := 1; n <= 33; n++ {
+		tree := NewTree(n)
+		var inputs []int
+		for _, r := range cuts(random, n) {
+			inputs = append(inputs, tree.Parts(r.Lo, r.Hi)...)
+		}
+		run := NewReduction(NewPlan(tree, inputs, []int{tree.Root()}), add)
+		for range 4 { // the progress is used again for every sum
+			x := make([]float32, n)
+			for i := range x {
+				x[i] = float32(math.Ldexp(random.Float64()-0.5, random.IntN(40)-20))
+				if random.IntN(4) == 0 {
+					x[i] = float32(math.NaN())
+				}
+			}
+			var all sync.WaitGroup
+			completed := make(chan Operand[float32], len(inputs))
+			for _, i := range random.Perm(len(inputs)) {
+				v := tree.vertices[inputs[i]]
+				sum := treeTwin(x[v.lo:v.hi])
+				all.Go(func() {
+					if _, total, done := run.Arrive(i, Operand[float32]{sum == sum, sum}); done {
+						completed <- total
+					}
+				})
+			}
+			all.Wait()
+			want := treeTwin(x)
+			if len(completed) != 1 {
+				t.Fatalf("n=%d: completed %d times", n, len(completed))
+			}
+			if got := <-completed; got.Present != (want == want) || got.Present && math.Float32bits(got.Sum) != math.Float32bits(want) {
+				t.Fatalf("n=%d: got %v, want %v", n, got, want)
+			}
+		}
+	}
+}
+
+// A sum is never added to zero, which would lose the sign of -0.
+func TestAbsentIsNotZero(t *testing.T) {
+	tree := NewTree(2)
+	run := NewReduction(NewPlan(tree, []int{0, 1}, []int{tree.Root()}), func(a, b float64) float64 { return a + b })
+	run.Arrive(0, Operand[float64]{})
+	_, got, done := run.Arrive(1, Operand[float64]{true, math.Copysign(0, -1)})
+	if !done || !got.Present || !math.Signbit(got.Sum) {
+		t.Errorf("got %+v, want -0", got)
+	}
+}
+
+func TestRosterCoversAllLeavesOnce(t *testing.T) {
+	for _, mode := range []string{"sync", "async", "ssp:2", "group:2", "backup:1"} {
+		d := in(mode, example(7, 3))
+		r := NewRoster(server0(0), &d)
+		var leaves []int
+		for g, members := range r.Groups {
+			inputs := 0
+			for i := members.Lo; i < members.Hi; i++ {
+				c := r.Contributors[i]
+				if c.Group != g || c.First != inputs || r.Contributor(c.Rank).Rank != c.Rank {
+					t.Errorf("%s: contributor %+v in group %d", mode, c, g)
+				}
+				inputs += len(c.Parts)
+				for leaf := c.VirtualWorkers.Lo; leaf < c.VirtualWorkers.Hi; leaf++ {
+					leaves = append(leaves, leaf)
+				}
+			}
+			if len(r.Plans[g].Inputs) != inputs || !slices.Equal(r.Plans[g].Outputs, []int{r.Tree.Root()}) {
+				t.Errorf("%s: plan %+v for %d inputs", mode, r.Plans[g], inputs)
+			}
+		}
+		if !slices.Equal(leaves, []int{0, 1, 2, 3, 4, 5, 6}) {
+			t.Errorf("%s: leaves %v", mode, leaves)
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package nn
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/plx-run/plx/trainer/executor/memory"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Slice is the part [from, to) of x along an axis. Gorgonia's own operation
+// merges two slices whose bounds are 256 apart.
+func Slice(x *gorgonia.Node, axis, from, to int) (*gorgonia.Node, error) {
+	what := fmt.Sprintf("slice %d:%d of axis %d", from, to, axis)
+	dtype, err := floats(what, x)
+	if err != nil {
+		return nil, err
+	}
+	s := x.Shape()
+	if axis < 0 || axis >= len(s) || from < 0 || to <= from || to > s[axis] {
+		return nil, fmt.Errorf("%s: x is %s", what, told(x))
+	}
+	p := parts{outer: memory.Elements(s[:axis]), inner: memory.Elements(s[axis+1:]), all: s[axis], at: from, size: to - from}
+	shape := s.Clone()
+	shape[axis] = p.size
+	return p.apply(what, dtype, shape, x)
+}
+
+// parts is the piece [at, at+size) of an axis of length all. outer and inner
+// are the numbers of elements outside and inside the axis.
+type parts struct{ outer, all, inner, at, size int }
+
+func (p parts) apply(what string, dtype tensor.Dtype, shape tensor.Shape, x *gorgonia.Node) (*gorgonia.Node, error) {
+	o := &op{what: what, out: operand{dtype: dtype, shape: shape}, run: choose(dtype, take[float32], take[float64], p)}
+	o.diff = func(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
+		d := &op{
+			what: "gradient of " + what,
+			out:  operand{dtype: dtype, shape: in[0].Shape()},
+			run:  choose(dtype, put[float32], put[float64], p),
+		}
+		return one(d.apply(dy))
+	}
+	return o.apply(x)
+}
+
+// part adds a piece of a vector, under another shape.
+func part(what string, x *gorgonia.Node, at int, shape ...int) (*gorgonia.Node, error) {
+	p := parts{outer: 1, inner: 1, all: x.Shape()[0], at: at, size: memory.Elements(shape)}
+	return p.apply(fmt.Sprintf("%s at %d", what, at), x.Dtype(), shape, x)
+}
+
+func take[T float](p parts) kernel {
+	return func(out gorgonia.Value, in []gorgonia.Value) error {
+		p.copy(func(whole, piece int) { copy(data[T](out)[piece:piece+p.size*p.inner], data[T](in[0])[whole:]) })
+		return nil
+	}
+}
+
+// put writes a piece into zeros.
+func put[T float](p parts) kernel {
+	return func(out gorgonia.Value, in []gorgonia.Value) error {
+		clear(data[T](out))
+		p.copy(func(whole, piece int) { copy(data[T](out)[whole:], data[T](in[0])[piece:piece+p.size*p.inner]) })
+		return nil
+	}
+}
+
+// copy calls do for each run of a piece's elements, with the run's place in the
+// whole and in the piece.
+func (p parts) copy(do func(whole, piece int)) {
+	for i := range p.outer {
+		do((i*p.all+p.at)*p.inner, i*p.size*p.inner)
+	}
+}
+
+// Concat joins the xs along an axis. They agree in all other axes.
+func Concat(axis int, xs ...*gorgonia.Node) (*gorgonia.Node, error) {
+	what := fmt.Sprintf("concat of axis %d", axis)
+	if len(xs) == 0 {
+		return nil, fmt.Errorf("%s: nothing is given", what)
+	}
+	dtype, err := floats(what, xs...)
+	if err != nil {
+		return nil, err
+	}
+	shape := xs[0].Shape().Clone()
+	if axis < 0 || axis >= len(shape) {
+		return nil, fmt.Errorf("%s: x is %s", what, told(xs[0]))
+	}
+	shape[axis] = 0
+	for _, x := range xs {
+		s := x.Shape()
+		if len(s) != len(shape) || !slices.Equal(s[:axis], shape[:axis]) || !slices.Equal(s[axis+1:], shape[axis+1:]) {
+			return nil, fmt.Errorf("%s: %s and %s differ in another axis", what, told(xs[0]), told(x))
+		}
+		shape[axis] += s[axis]
+	}
+	all, at := make([]parts, len(xs)), 0
+	for i, x := range xs {
+		s := x.Shape()
+		all[i] = parts{outer: memory.Elements(s[:axis]), inner: memory.Elements(s[axis+1:]), all: shape[axis], at: at, size: s[axis]}
+		at += s[axis]
+	}
+	o := &op{what: what, out: operand{dtype: dtype, shape: shape}, run: choose(dtype, concat[float32], concat[float64], all)}
+	o.diff = func(_ gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
+		gradients := make(gorgonia.Nodes, len(all))
+		for i, p := range all {
+			if gradients[i], err = Slice(dy, axis, p.at, p.at+p.size); err != nil {
+				return nil, err
+			}
+		}
+		return gradients, nil
+	}
+	return o.apply(xs...)
+}
+
+func concat[T float](all []parts) kernel {
+	return func(out gorgonia.Value, in []gorgonia.Value) error {
+		for i, p := range all {
+			p.copy(func(whole, piece int) { copy(data[T](out)[whole:], data[T](in[i])[piece:piece+p.size*p.inner]) })
+		}
+		return nil
+	}
+}
+
+// Flatten makes a matrix of x, with one row for each element of the first axis.
+func Flatten(x *gorgonia.Node) (*gorgonia.Node, error) {
+	if _, err := floats("flatten", x); err != nil {
+		return nil, err
+	}
+	s := x.Shape()
+	if len(s) < 2 {
+		return nil, fmt.Errorf("flatten: x is %s, want at least two axes", told(x))
+	}
+	return reshaped("flatten", x, tensor.Shape{s[0], memory.Elements(s[1:])})
+}
+
+func reshaped(what string, x *gorgonia.Node, shape tensor.Shape) (*gorgonia.Node, error) {
+	o := &op{
+		what: what,
+		out:  operand{dtype: x.Dtype(), shape: shape},
+		run:  pick(x.Dtype(), copied[float32], copied[float64]),
+	}
+	o.diff = func(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
+		return one(reshaped("gradient of "+what, dy, in[0].Shape()))
+	}
+	return o.apply(x)
+}
+
+func copied[T float](out gorgonia.Value, in []gorgonia.Value) error {
+	copy(data[T](out), data[T](in[0]))
+	return nil
+}

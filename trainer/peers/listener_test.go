@@ -1,0 +1,139 @@
+package peers
+
+import (
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+func TestConnectionsGoWhereTheyAreMeant(t *testing.T) {
+	l, addr, _ := open(t)
+	l.Handle("owner", echo)
+	l.Handle("mesh", func(p Peer) {
+		p.Conn.Write([]byte("mesh"))
+		p.Conn.Close()
+	})
+	tasks := []cluster.Task{worker(0), worker(2), {Role: cluster.PS, Index: 1}, ps0} // a task may come to itself
+	for _, task := range tasks {
+		hears(t, dial(t, as(task), addr, "owner"), task)
+	}
+	b := make([]byte, 8)
+	if n, err := dial(t, as(worker(0)), addr, "mesh").Read(b); string(b[:n]) != "mesh" {
+		t.Errorf("mesh says %q, %v", b[:n], err)
+	}
+}
+
+func TestEarlyConnectionWaitsForItsHandler(t *testing.T) {
+	l, addr, journal := open(t)
+	l.Handle("mesh", echo)
+	first, other, second := dial(t, as(worker(1)), addr, "owner"), dial(t, as(worker(2)), addr, "owner"), (net.Conn)(nil)
+	eventually(t, "both wait", func() bool { return l.waits(worker(1)) == 1 && l.waits(worker(2)) == 1 })
+	second = dial(t, as(worker(1)), addr, "owner")
+	hungUp(t, second)
+	if got := journal.at(slog.LevelWarn); len(got) != 1 || !strings.Contains(got[0], `worker:1 already waits for "owner"`) {
+		t.Errorf("told %q", got)
+	}
+	l.Handle("owner", echo)
+	hears(t, first, worker(1))
+	hears(t, other, worker(2))
+	hears(t, dial(t, as(worker(1)), addr, "owner"), worker(1))
+	l.Handle("owner", nil)
+	dial(t, as(worker(1)), addr, "owner")
+	eventually(t, "it waits again", func() bool { return l.waits(worker(1)) == 1 })
+}
+
+func TestWaitingIsBounded(t *testing.T) {
+	l, addr, _ := open(t)
+	for i := range maxWaiting {
+		dial(t, as(worker(1)), addr, strings.Repeat("x", i+1))
+	}
+	eventually(t, "all wait", func() bool { return l.waits(worker(1)) == maxWaiting })
+	hungUp(t, dial(t, as(worker(1)), addr, "one-more"))
+	dial(t, as(worker(2)), addr, "one-more")
+	eventually(t, "another task's waits", func() bool { return l.waits(worker(2)) == 1 })
+}
+
+func TestTasksOfAnotherJobAreRefused(t *testing.T) {
+	l, addr, journal := open(t)
+	l.Handle("owner", echo)
+	for _, task := range []cluster.Task{worker(3), {Role: cluster.PS, Index: 2}, worker(-1), {Role: "chief"}, {}} {
+		hungUp(t, dial(t, as(task), addr, "owner"))
+	}
+	eventually(t, "it is told", func() bool { return len(journal.at(slog.LevelDebug)) == 5 })
+	if got := journal.at(slog.LevelWarn); len(got) != 1 || !strings.Contains(got[0], `"worker:3" is no task of this job`) {
+		t.Errorf("told %q", got)
+	}
+}
+
+func TestCloseEndsWhatNobodyTook(t *testing.T) {
+	l, addr, _ := open(t)
+	waiting, silent := dial(t, as(worker(1)), addr, "owner"), plain(t, addr)
+	half := plain(t, addr)
+	half.Write([]byte("plx-peer-1\n\x0eworker:1/owner"))
+	eventually(t, "it waits", func() bool { return l.waits(worker(1)) == 1 })
+	began, finish, ended := make(chan Peer), make(chan bool), make(chan error, 1)
+	l.Handle("mesh", func(p Peer) { began <- p; <-finish; p.Conn.Close() })
+	served := dial(t, as(worker(2)), addr, "mesh")
+	<-began
+	go func() { ended <- l.Close() }()
+	for _, conn := range []net.Conn{waiting, silent, half} {
+		hungUp(t, conn)
+	}
+	select {
+	case err := <-ended:
+		t.Fatalf("ended before serve did: %v", err)
+	default:
+	}
+	close(finish)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	hungUp(t, served)
+	if err := l.Close(); err != nil {
+		t.Errorf("closed again: %v", err)
+	}
+	l.Handle("late", func(Peer) { t.Error("served after the end") })
+	if conn, err := net.Dial("tcp", addr); err == nil {
+		conn.Close()
+		t.Error("it still listens")
+	}
+}
+
+// Tasks, strangers and Handle race with Close; whoever got through is served
+// or hung up on.
+func TestCloseAtAnyMoment(t *testing.T) {
+	for range 30 {
+		l, addr, _ := open(t)
+		var all sync.WaitGroup
+		for i := range 12 {
+			all.Go(func() {
+				purpose := []string{"owner", "mesh", "never"}[i%3]
+				if i == 0 {
+					l.Handle("owner", echo)
+					l.Handle("mesh", echo)
+					return
+				}
+				conn, err := net.Dial("tcp", addr)
+				if err != nil {
+					return // too late
+				}
+				defer conn.Close()
+				if i > 8 {
+					conn.Write([]byte("GET / HTTP/1.1\r\n\r\n")) // it may be closed by now
+				} else if cluster.Dial(t.Context(), conn, as(ps0).Key, worker(i%3).String()+"/"+purpose, "ps:0/"+purpose) == nil && purpose == "mesh" {
+					conn.Write([]byte("hello"))
+				}
+			})
+		}
+		all.Go(func() { l.Close() })
+		all.Go(func() { l.Close() })
+		all.Wait()
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

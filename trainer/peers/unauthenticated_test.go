@@ -1,0 +1,191 @@
+package peers
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// proofTime is the bound of package cluster on a proof.
+const proofTime = 10 * time.Second
+
+func TestManyAreTellingOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var j journal
+		var want []string
+		s := &notices{config: Config{Logf: j.logf}, one: "1 %s", many: "%d %s"}
+		knock := func(n int) {
+			for i := range n {
+				s.note(fmt.Sprint("10.77.1.", i+1))
+			}
+		}
+		check := func(more ...string) {
+			t.Helper()
+			synctest.Wait()
+			want = append(want, more...)
+			if got := j.at(0); strings.Join(got, "\n") != strings.Join(want, "\n") {
+				t.Errorf("told %q, want %q", got, want)
+			}
+		}
+		knock(38)
+		check("1 10.77.1.1")
+		time.Sleep(noticeEvery - time.Millisecond)
+		check()
+		time.Sleep(time.Millisecond)
+		check("37 10.77.1.38")
+		time.Sleep(time.Hour) // all is quiet
+		check()
+		knock(2)
+		check("1 10.77.1.1")
+		s.end()
+		knock(2)
+		time.Sleep(time.Hour)
+		check()
+	})
+}
+
+func TestUnprovedSpeaksPlainly(t *testing.T) {
+	for _, err := range []error{
+		cluster.ErrProof, io.EOF, io.ErrUnexpectedEOF, context.DeadlineExceeded, net.ErrClosed,
+		&net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded},
+		&net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)},
+	} {
+		if text := unproved(err); !strings.Contains(text, "prove the job's secret") && !strings.Contains(text, "proved the job's secret") ||
+			strings.Contains(text, "tcp") || strings.Contains(text, "EOF") {
+			t.Errorf("%v: %q", err, text)
+		}
+	}
+}
+
+func TestUnauthenticatedConnectionsAreRefusedQuietly(t *testing.T) {
+	l, addr, journal := open(t)
+	l.Handle("owner", echo)
+	for i := range 20 {
+		conn := plain(t, addr)
+		conn.Write([]byte([]string{
+			"GET / HTTP/1.1\r\nHost: nobody.example\r\n\r\n",
+			"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + strings.Repeat("\xff", 600),
+			"plx-peer-1\n\x00\x00" + strings.Repeat("n", 96), // no names
+			"plx-peer-1\n\xff" + strings.Repeat("/", 700),
+		}[i%4])) // it may hang up half way
+		hungUpAfterAll(t, conn)
+	}
+	hears(t, dial(t, as(worker(0)), addr, "owner"), worker(0))
+	if got := journal.at(slog.LevelDebug); len(got) != 20 {
+		t.Errorf("%d refusals, want 20: %q", len(got), got)
+	}
+	if got := journal.at(slog.LevelInfo); len(got) != 1 || len(journal.at(slog.LevelWarn)) != 0 ||
+		got[0] != "refused a connection that did not prove the job's secret, from 127.0.0.1" {
+		t.Errorf("told %q and %q", got, journal.at(slog.LevelWarn))
+	}
+}
+
+// A task that gives up while it proves itself, as a save does that has failed
+// elsewhere, is no stranger: nobody is told.
+func TestTaskThatGivesUpItsProofIsNotReported(t *testing.T) {
+	_, addr, journal := open(t)
+	hello := "plx-peer-1\n\x0eworker:1/owner\x0aps:0/owner" + strings.Repeat("c", 32)
+	for said := range len(hello) + 1 {
+		conn := plain(t, addr)
+		conn.Write([]byte(hello[:said]))
+		if said == len(hello) { // the acceptor's nonce: its turn is over
+			if _, err := io.ReadFull(conn, make([]byte, 32)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		conn.Close()
+	}
+	for deadline := time.Now().Add(proofTime); len(journal.at(slog.LevelDebug)) <= len(hello); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d are over", len(journal.at(slog.LevelDebug)), len(hello)+1)
+		}
+	}
+	if got := journal.at(slog.LevelInfo); len(got) != 0 {
+		t.Errorf("told %q", got)
+	}
+}
+
+// hungUpAfterAll reads what an acceptor says before it refuses.
+func hungUpAfterAll(t *testing.T, conn net.Conn) {
+	t.Helper()
+	n, err := io.Copy(io.Discard, conn)
+	if n > 32 || err != nil && strings.Contains(err.Error(), "timeout") {
+		t.Fatalf("read %d bytes, %v", n, err)
+	}
+	conn.Close()
+}
+
+// More silent connections than there are places do not keep a task out for
+// long.
+func TestSilentCrowdMakesRoom(t *testing.T) {
+	l, addr, _ := open(t)
+	l.Handle("owner", echo)
+	for range maxUnproved + 20 {
+		plain(t, addr)
+	}
+	began := time.Now()
+	hears(t, dial(t, as(worker(0)), addr, "owner"), worker(0))
+	if took := time.Since(began); took > proofTime/2 {
+		t.Errorf("took %v", took)
+	}
+	l.backlog.mu.Lock()
+	defer l.backlog.mu.Unlock()
+	if n := len(l.backlog.conns); n > maxUnproved {
+		t.Errorf("%d unproved connections at once", n)
+	}
+}
+
+func TestSlowProofIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, said := range []string{"", "plx-peer-1\n", "plx-peer-1\n\x0eworker:1/owner\x0aps:0/owner"} {
+			here, there := net.Pipe()
+			var saying sync.WaitGroup
+			saying.Go(func() {
+				for b := range []byte(said) {
+					time.Sleep(time.Second / 2)
+					if _, err := there.Write([]byte{said[b]}); err != nil {
+						return
+					}
+				}
+			})
+			began := time.Now()
+			_, _, err := prove(t.Context(), here, as(ps0))
+			if took := time.Since(began); err == nil || took != proofTime {
+				t.Errorf("%q: %v after %v", said, err, took)
+			}
+			here.Close()
+			there.Close()
+			saying.Wait()
+		}
+	})
+}
+
+// FuzzProve plays a stranger who sends anything.
+func FuzzProve(f *testing.F) {
+	f.Add([]byte("plx-peer-1\n\x0eworker:1/owner\x0aps:0/owner" + strings.Repeat("c", 64)))
+	f.Add([]byte("GET / HTTP/1.1\r\nHost: nobody.example\r\n\r\n"))
+	f.Add([]byte("plx-peer-1\n\xff" + strings.Repeat("/", 255)))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, stream []byte) {
+		here, there := net.Pipe()
+		done := make(chan bool)
+		go func() { io.Copy(io.Discard, there); close(done) }()
+		go func() { there.Write(stream); there.Close() }()
+		if name, purpose, err := prove(t.Context(), here, as(ps0)); err == nil {
+			t.Errorf("%q came for %q without the secret", name, purpose)
+		}
+		here.Close()
+		<-done
+	})
+}

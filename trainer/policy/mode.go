@@ -1,0 +1,140 @@
+package policy
+
+import "github.com/plx-run/plx/trainer/optimizer"
+
+// A Mode is one way in which workers wait for each other.
+type Mode struct {
+	Name     string // as --sync has it
+	Numbered string // what stands for its number in a usage text; "": it takes none
+
+	// InStep says that all workers take every step together. After each step
+	// they have the same values, so workers can hold shards, shards can move,
+	// rows can be asked for a step ahead, and a host can add its gradients.
+	InStep bool
+
+	// Groups says how workers form groups. The gradients of a group's workers
+	// are added, and all of them get the values after each of its steps.
+	Groups Grouping
+
+	// DropsLast says that the gradients of all of a group but the number make a
+	// step: the first that come. The Selection of States decides which.
+	DropsLast bool
+
+	// Update is the rule by which shard holders apply what a group has added,
+	// divided by the virtual workers that are in it. nil: the program's
+	// optimiser, and the program says whether to divide.
+	Update *optimizer.Settings
+
+	// Copies says which workers share a copy of a value that is on its way to
+	// them while steps of others change it.
+	Copies Copies
+
+	// HoldsBack says that a worker gets the values after its step only when
+	// the Pace of States releases it, all at once. Else each value is sent as
+	// soon as it is updated.
+	HoldsBack bool
+
+	// Cuts says that a checkpoint is a consistent cut: each group with a
+	// number of steps of its own. Else all groups have the same number.
+	Cuts bool
+
+	// Losses says how many workers other than the chief may be lost without
+	// ending the training.
+	Losses Losses
+
+	// States makes the mode's own state. nil: it has none.
+	States States
+}
+
+// Grouping says how workers form groups.
+type Grouping int
+
+// The groupings.
+const (
+	OneGroup   Grouping = iota
+	EachWorker          // every worker is a group
+	AsNumbered          // as many groups as the mode's number
+)
+
+// Losses says how many workers may be lost.
+type Losses int
+
+// The losses.
+const (
+	NoLoss       Losses = iota // the first loss ends the training
+	AnyLoss                    // all but the chief may be lost
+	NumberedLoss               // as many as the mode's number
+)
+
+// States makes the state of a mode with a number. Each method may return nil.
+type States interface {
+	// Pace makes the state of a shard holder that decides when a worker is
+	// answered. steps are, by rank, how many steps a worker has finished. nil:
+	// workers are answered by the steps of their groups alone.
+	Pace(number int, steps []uint64) Pace
+	// Selection makes the state of the first shard holder that decides whose
+	// gradients count, from a step on. nil: all count. With a selection workers
+	// compete: they take unequal numbers of steps.
+	Selection(number, workers int, first uint64) Selection
+	// Worker makes the state of a worker that changes values by itself between
+	// exchanges. nil: every step is exchanged, as gradients.
+	Worker(number int) Worker
+}
+
+// Copies says who shares a copy of a value.
+type Copies int
+
+const (
+	NoCopies  Copies = iota // nobody can change a value while it is sent
+	PerGroup                // the workers of a group get the same values
+	PerWorker               // each worker may get the values of another moment
+)
+
+// Pace decides on one shard holder when workers are answered that wait for
+// more than their own group's step. Its methods return the ranks to answer
+// now; any goroutine may call them.
+type Pace interface {
+	// Applied notes that all shards have so many steps of the group of which
+	// a worker is the first member.
+	Applied(rank int, steps uint64) []int
+	// Wait notes that a worker asks for the values after so many steps.
+	Wait(rank int, steps uint64) ([]int, error)
+	// Leave notes that a worker takes no further step.
+	Leave(rank int) []int
+}
+
+// Selection decides on the first shard holder whose gradients count. Any
+// goroutine may call its methods.
+type Selection interface {
+	// Commit answers a worker that has its gradients for a step. current is
+	// the step that is being collected.
+	Commit(rank int, step uint64) (v Verdict, current uint64, err error)
+	// Leave notes that a worker takes no further step. It returns those whose
+	// step will never be made because too few workers are left.
+	Leave(rank int) []int
+	// Counted returns the first step in which a worker does not count.
+	Counted(rank int) uint64
+}
+
+// Verdict is what a Selection says of a worker's gradients.
+type Verdict uint32
+
+// The verdicts, as they travel.
+const (
+	Accepted Verdict = iota
+	Late             // the step is closed: enough others were faster
+	Over             // too few workers are left for any further step
+	Verdicts         // how many there are
+)
+
+// Worker is the state of a worker that takes steps of its own. One goroutine
+// calls Exchanges; Take may be called for several variables side by side.
+type Worker interface {
+	// Exchanges reports whether others take part in a step.
+	Exchanges(step uint64) bool
+	// Take gets the sum of the worker's gradients of a dense variable, over n
+	// virtual workers, and may change the variable's value, all of it in bytes
+	// as in memory. In a step that is exchanged it returns what to send
+	// instead: the sum, over n virtual workers, of what holders are to add.
+	Take(variable int, step uint64, rate float64, sum, value []byte, n int) []byte
+}

@@ -1,0 +1,102 @@
+package trainer
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// printer writes the trainer's lines to a task's log.
+type printer struct {
+	level   slog.Level    // lines below it are left out
+	quietly time.Duration // how long a wait goes without a line; 0: waitQuietly
+
+	mu  sync.Mutex
+	out io.Writer
+}
+
+// Logf writes a line unless level is below the printer's. Any goroutine may call
+// it.
+func (p *printer) Logf(level slog.Level, format string, args ...any) {
+	if level < p.level {
+		return
+	}
+	text := fmt.Sprintf(format, args...)
+	if level != slog.LevelInfo {
+		text = strings.ToLower(level.String()) + ": " + text
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fmt.Fprintf(p.out, "plx: %s\n", text) // nobody is left to be told of a broken stderr
+}
+
+// A worker waits for others for waitQuietly without a line, and then for
+// waitAgain between two. Only the user can tell tasks that live but do not come,
+// because their programs call something else, from lost ones.
+const (
+	waitQuietly = 10 * time.Second
+	waitAgain   = time.Minute
+)
+
+// waiting reports, from time to time until stop is called, what this worker waits
+// for.
+func (p *printer) waiting(what func() string) (stop func()) {
+	begin, done := time.Now(), make(chan struct{})
+	var telling sync.WaitGroup
+	telling.Go(func() {
+		timer := time.NewTimer(cmp.Or(p.quietly, waitQuietly))
+		defer timer.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-timer.C:
+				p.Logf(slog.LevelWarn, "waiting for the other tasks for %v: %s", time.Since(begin).Round(time.Second), what())
+				timer.Reset(waitAgain)
+			}
+		}
+	})
+	return func() { close(done); telling.Wait() }
+}
+
+// parseLevel reads PLX_LOG_LEVEL: a name, or a number as Python's logging has
+// them (10 debug, 20 info, 30 warning, 40 error).
+func parseLevel(s string) (slog.Level, error) {
+	switch strings.ToLower(s) {
+	case "", "info":
+		return slog.LevelInfo, nil
+	case "debug":
+		return slog.LevelDebug, nil
+	case "warn", "warning":
+		return slog.LevelWarn, nil
+	case "error", "critical":
+		return slog.LevelError, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("PLX_LOG_LEVEL=%q: want debug, info, warn, error, or a number such as 20", s)
+	}
+	return slog.Level((n - 20) * 2 / 5), nil // 10 apart there, 4 apart here
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func size(bytes int) string {
+	switch {
+	case bytes < 10<<10:
+		return fmt.Sprintf("%d B", bytes)
+	case bytes < 10<<20:
+		return fmt.Sprintf("%d KiB", bytes>>10)
+	}
+	return fmt.Sprintf("%d MiB", bytes>>20)
+}

@@ -1,0 +1,116 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"gorgonia.org/gorgonia"
+)
+
+// Build makes the model in a new graph, for batches of so many rows. It makes the
+// same model each time.
+type Build func(g *gorgonia.ExprGraph, rows int) (Model, error)
+
+// Group are the replicas of one worker. They share the values of variables. All
+// methods but those of its replicas are called by one goroutine at a time.
+type Group struct {
+	build     Build
+	rows      int // of a training batch
+	replicas  []*Replica
+	values    []gorgonia.Value // of the kept variables, in plx's own memory
+	memory    [][]byte         // of values
+	evaluated map[int]*Replica // by rows
+}
+
+// maxEvaluated bounds how many graphs are kept for evaluations of different
+// sizes.
+const maxEvaluated = 4
+
+// NewGroup builds n replicas for training batches of so many rows.
+func NewGroup(build Build, rows, n int) (*Group, error) {
+	g := &Group{build: build, rows: rows, evaluated: map[int]*Replica{}}
+	for range n {
+		r, err := g.compile(rows, true)
+		if err != nil {
+			return nil, err
+		}
+		g.replicas, g.values = append(g.replicas, r), r.kept
+	}
+	for i, v := range g.values {
+		memory, ok := RowMajor(v)
+		if !ok {
+			panic(fmt.Sprintf("replica: variable %d is not row-major", i)) // newLike made it
+		}
+		g.memory = append(g.memory, memory)
+	}
+	return g, nil
+}
+
+// building guards Gorgonia's construction of graphs, which counts and pools in
+// variables of its package.
+var building sync.Mutex
+
+func (g *Group) compile(rows int, train bool) (*Replica, error) {
+	building.Lock()
+	defer building.Unlock()
+	m, err := g.build(gorgonia.NewGraph(), rows)
+	if err != nil {
+		return nil, err
+	}
+	return compile(m, g.values, train)
+}
+
+// Memory is that of the kept variables, the trained ones and then those of the
+// states. It is not a copy.
+func (g *Group) Memory() [][]byte { return g.memory }
+
+// First returns a replica to check feeds with.
+func (g *Group) First() *Replica { return g.replicas[0] }
+
+// Evaluator returns a replica that does not train, for so many rows. The group
+// keeps the last few.
+func (g *Group) Evaluator(rows int) (*Replica, error) {
+	if r := g.evaluated[rows]; r != nil {
+		return r, nil
+	}
+	r, err := g.compile(rows, false)
+	if err != nil {
+		return nil, fmt.Errorf("%d rows: %w", rows, err)
+	}
+	if len(g.evaluated) >= maxEvaluated {
+		clear(g.evaluated)
+	}
+	g.evaluated[rows] = r
+	return r, nil
+}
+
+// Each runs n virtual workers, counted from 0. Each replica does one after the
+// other, and all replicas work at the same time. index is that of the replica. A
+// replica that fails stops; the others go on. Each returns when all have ended.
+func (g *Group) Each(ctx context.Context, n int, do func(r *Replica, index, vw int) error) error {
+	var (
+		next    atomic.Int64
+		running sync.WaitGroup
+		errs    = make([]error, len(g.replicas))
+	)
+	for i, r := range g.replicas {
+		running.Go(func() {
+			for errs[i] == nil {
+				vw := int(next.Add(1)) - 1
+				if vw >= n {
+					return
+				}
+				if ctx.Err() != nil {
+					errs[i] = context.Cause(ctx)
+					return
+				}
+				errs[i] = do(r, i, vw)
+			}
+		})
+	}
+	running.Wait()
+	return errors.Join(errs...)
+}

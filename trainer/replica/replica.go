@@ -1,0 +1,208 @@
+package replica
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/plx-run/plx/trainer/operation"
+
+	"github.com/plx-run/plx/trainer/executor"
+	"github.com/plx-run/plx/trainer/executor/memory"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Replica is one copy of the graph. One goroutine uses it at a time.
+type Replica struct {
+	model   Model
+	program *executor.Program
+	kept    []gorgonia.Value // the values of Model.kept, shared by all replicas
+	inputs  []*tensor.Dense  // by Model.Inputs
+	places  []Place          // by Model.Lookups
+	// gradients are the memory that the program writes to: by variable, set for
+	// every run, then by lookup, the replica's own. It is nil without training.
+	gradients [][]byte
+	tables    [][]byte // by table: the gradients of all its lookups together
+	metrics   []string // names, sorted
+	fetches   []string // names, sorted
+}
+
+// Place is the input of one lookup.
+type Place struct {
+	Name string // the feed's name for the indices
+	N    int    // indices
+	Rows []byte // memory of the input, N rows
+}
+
+// compile returns a replica of m. values are bound to the kept variables in
+// order; nil makes them out of what the nodes of m hold. Gradients are computed
+// if train is set.
+func compile(m Model, values []gorgonia.Value, train bool) (r *Replica, err error) {
+	if values, err = m.bind(values); err != nil {
+		return nil, err
+	}
+	r = &Replica{
+		model:   m,
+		kept:    values,
+		metrics: slices.Sorted(maps.Keys(m.Metrics)),
+		fetches: slices.Sorted(maps.Keys(m.Fetches)),
+	}
+	if r.program, err = executor.Compile(m.Loss.Graph(), r.plan(train)); err != nil {
+		return nil, fmt.Errorf("compile the model: %w", err)
+	}
+	r.locate(train)
+	return r, nil
+}
+
+// plan is what the executor is to compute.
+func (r *Replica) plan(train bool) executor.Plan {
+	m := r.model
+	p := executor.Plan{
+		Inputs:      slices.Concat(m.Inputs, m.lookups()),
+		Fixed:       m.kept(),
+		FixedValues: r.kept,
+		Loss:        m.Loss,
+	}
+	if train {
+		p.Differentiate = slices.Concat(m.Variables, m.lookups())
+		for _, s := range m.States {
+			p.Outputs = append(p.Outputs, s.Batch)
+		}
+	}
+	for _, name := range r.metrics {
+		p.Outputs = append(p.Outputs, m.Metrics[name])
+	}
+	for _, name := range r.fetches {
+		p.Outputs = append(p.Outputs, m.Fetches[name])
+	}
+	return p
+}
+
+// locate notes the memory of the program's inputs and gradients.
+func (r *Replica) locate(train bool) {
+	for i := range r.model.Inputs {
+		r.inputs = append(r.inputs, r.program.Input(i))
+	}
+	for i, l := range r.model.Lookups {
+		input := r.program.Input(len(r.inputs) + i)
+		rows, _ := RowMajor(input) // the program has made it so
+		r.places = append(r.places, Place{l.Rows.Name(), input.Shape()[0], rows})
+	}
+	if !train {
+		return
+	}
+	r.gradients = make([][]byte, len(r.model.Variables))
+	for at := 0; at < len(r.places); {
+		from, size := at, 0
+		for ; at < len(r.places) && r.model.Lookups[at].At == r.model.Lookups[from].At; at++ {
+			size += len(r.places[at].Rows)
+		}
+		rest := make([]byte, size)
+		r.tables = append(r.tables, rest)
+		for _, p := range r.places[from:at] {
+			n := len(p.Rows)
+			r.gradients, rest = append(r.gradients, rest[:n:n]), rest[n:]
+		}
+	}
+}
+
+// Places are the lookups of a table.
+func (r *Replica) Places(table int) []Place {
+	from, to := 0, len(r.places)
+	for from < to && r.model.Lookups[from].At < table {
+		from++
+	}
+	for to > from && r.model.Lookups[to-1].At > table {
+		to--
+	}
+	return r.places[from:to]
+}
+
+// TableGradient is the gradient of all rows that were looked up of a table in the
+// last training run, in the order of its places.
+func (r *Replica) TableGradient(table int) []byte { return r.tables[table] }
+
+// SetGradient makes the next run write the gradient of a variable to memory.
+func (r *Replica) SetGradient(variable int, memory []byte) { r.gradients[variable] = memory }
+
+// Gradient is what the last run wrote of gradient i: of a variable, or of a
+// lookup, which are numbered from the number of variables on.
+func (r *Replica) Gradient(i int) []byte { return r.gradients[i] }
+
+// Run computes one virtual worker. It returns the loss, and then the metrics in
+// the order of their names. ready is called when gradient i is complete and
+// nothing reads the variable any more in this run.
+func (r *Replica) Run(call operation.Call, ready func(i int)) ([]float64, error) {
+	loss, err := r.program.Run(call, r.gradients, ready)
+	if err != nil {
+		return nil, fmt.Errorf("compute the model: %w", err)
+	}
+	sums := []float64{loss}
+	for i, name := range r.metrics {
+		x, err := number(r.program.Output(r.states() + i))
+		if err != nil {
+			return nil, fmt.Errorf("metric %q: %w", name, err)
+		}
+		sums = append(sums, x)
+	}
+	return sums, nil
+}
+
+// states is how many outputs are batch values of states.
+func (r *Replica) states() int {
+	if r.gradients == nil {
+		return 0
+	}
+	return len(r.model.States)
+}
+
+// State copies what the batch of the last training run says of a state.
+func (r *Replica) State(i int, to []byte) error {
+	if err := memory.Copy(to, r.program.Output(i)); err != nil {
+		return fmt.Errorf("state %q: %w", r.model.States[i].Variable.Name(), err)
+	}
+	return nil
+}
+
+// Fetch appends copies of the last run's fetches to those in into, by name.
+func (r *Replica) Fetch(into map[string][]gorgonia.Value) error {
+	at := r.states() + len(r.metrics)
+	for i, name := range r.fetches {
+		v, err := gorgonia.CloneValue(r.program.Output(at + i))
+		if err != nil {
+			return fmt.Errorf("fetch %q: %w", name, err)
+		}
+		into[name] = append(into[name], v)
+	}
+	return nil
+}
+
+// Named gives metrics, in the order of their names, these names.
+func (r *Replica) Named(metrics []float64) map[string]float64 {
+	if len(r.metrics) == 0 {
+		return nil
+	}
+	named := make(map[string]float64, len(r.metrics))
+	for i, name := range r.metrics {
+		named[name] = metrics[i]
+	}
+	return named
+}
+
+// NameOf describes what gradient i is of.
+func (r *Replica) NameOf(i int) string {
+	if n := len(r.model.Variables); i >= n {
+		l := r.model.Lookups[i-n]
+		return fmt.Sprintf("%q (rows of %q)", l.Rows.Name(), l.Table)
+	}
+	return fmt.Sprintf("%q", r.model.Variables[i].Name())
+}
+
+// dtype is the type of gradient i.
+func (r *Replica) dtype(i int) tensor.Dtype {
+	if n := len(r.model.Variables); i >= n {
+		return r.model.Lookups[i-n].Rows.Dtype()
+	}
+	return r.model.Variables[i].Dtype()
+}

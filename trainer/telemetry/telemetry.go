@@ -1,0 +1,173 @@
+// Package telemetry records the steps of a training: as summaries, which the
+// chief writes, and as a timeline of chosen steps, which every worker writes.
+//
+//	r, err := telemetry.Open(telemetry.Config{...})
+//	r.Before(step)
+//	... r.Ready(replica, name, i), r.Computed(replica, virtualWorker, begin)
+//	err = r.After(telemetry.Step{...})
+//	err = r.Close(steps)
+//
+// Package summary writes the one, package timeline the other.
+//
+// # What it refuses
+//
+// It measures nothing that it is not told, and changes nothing of a step.
+package telemetry
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/config"
+	"github.com/plx-run/plx/trainer/summary"
+	"github.com/plx-run/plx/trainer/timeline"
+)
+
+// maxEvents bounds a timeline in memory.
+const maxEvents = 1 << 20
+
+// Recorder records the steps of one worker.
+type Recorder struct {
+	config    *config.Config
+	task      cluster.Task
+	logf      func(slog.Level, string, ...any)
+	summaries *summary.Writer    // nil: this worker is not the chief, or --summary-dir is not set
+	trace     *timeline.Recorder // nil: none
+	first     atomic.Int64       // when the first gradient of the step was complete, in Unix nanoseconds; 0: none is
+}
+
+// Step is a step that was taken.
+type Step struct {
+	Step             int
+	Rows             int     // of the whole batch
+	Loss, Rate, Norm float64 // Norm is NaN if it was not measured
+	Metrics          map[string]float64
+	Timing
+}
+
+// Timing are the moments of a step.
+type Timing struct {
+	Begin    time.Time
+	Pulled   time.Time // rows of tables are there
+	Computed time.Time // all gradients are complete
+	End      time.Time // the variables are updated
+}
+
+// Open opens the files that the flags ask for.
+func Open(c *config.Config, task cluster.Task, logf func(slog.Level, string, ...any)) (r *Recorder, err error) {
+	r = &Recorder{config: c, task: task, logf: logf}
+	if c.ProfileSteps != "" {
+		if err := os.MkdirAll(c.ProfileDir, 0o755); err != nil {
+			return nil, fmt.Errorf("--profile-dir: %w", err)
+		}
+		r.trace = timeline.New(maxEvents)
+	}
+	if task.IsChief() && c.SummaryDir != "" {
+		if r.summaries, err = summary.Open(c.SummaryDir, summary.Options{}); err != nil {
+			return nil, fmt.Errorf("--summary-dir: %w", err)
+		}
+		logf(slog.LevelInfo, "summaries go to %s", Whole(c.SummaryDir))
+	}
+	return r, nil
+}
+
+// Whole is an absolute path: a relative one is below the task's own folder.
+func Whole(path string) string {
+	if whole, err := filepath.Abs(path); err == nil {
+		return whole
+	}
+	return path
+}
+
+// Trace is the recorder of the timeline; nil: none is recorded.
+func (r *Recorder) Trace() *timeline.Recorder { return r.trace }
+
+// Before begins a step.
+func (r *Recorder) Before(step int) {
+	r.first.Store(0)
+	if r.trace != nil {
+		r.trace.Record(r.config.Profile.Contains(uint64(step)))
+	}
+}
+
+// Ready notes that a replica has completed gradient i. From now on it is on its
+// way to its shard holder. name describes it.
+func (r *Recorder) Ready(replica int, name func(i int) string, i int) {
+	if r.summaries == nil && !r.trace.Enabled() {
+		return
+	}
+	now := time.Now()
+	r.first.CompareAndSwap(0, now.UnixNano())
+	if r.trace.Enabled() {
+		r.trace.Instant(track(replica), "gradient of "+name(i), now)
+	}
+}
+
+// Computed notes that a replica has computed a virtual worker.
+func (r *Recorder) Computed(replica, vw int, begin time.Time) {
+	if r.trace.Enabled() {
+		r.trace.Span(track(replica), fmt.Sprintf("virtual worker %d", vw), begin, time.Now())
+	}
+}
+
+// track is the line of a replica in a timeline.
+func track(replica int) string { return fmt.Sprintf("replica %d", replica) }
+
+// After ends a step.
+func (r *Recorder) After(s Step) error {
+	if r.trace.Enabled() {
+		r.trace.Span("step", fmt.Sprintf("step %d", s.Step), s.Begin, s.End, "loss", s.Loss)
+	}
+	if r.summaries == nil {
+		return nil
+	}
+	if math.IsNaN(s.Norm) {
+		s.Norm = -1 // as summaries have it
+	}
+	scalars := summary.Scalars{
+		Step: uint64(s.Step), Loss: s.Loss, LearningRate: s.Rate, GradientNorm: s.Norm,
+		SamplesPerSecond: float64(s.Rows) / s.End.Sub(s.Begin).Seconds(),
+		Compute:          s.Computed.Sub(s.Pulled),
+		Wait:             s.Pulled.Sub(s.Begin) + s.End.Sub(s.Computed),
+		Metrics:          s.Metrics,
+	}
+	if first := r.first.Load(); first > 0 { // gradients and values travelled from then on, in part while others were computed
+		scalars.Communication = s.End.Sub(time.Unix(0, first))
+	}
+	return r.summaries.Step(scalars)
+}
+
+// Close writes what is left, after so many steps.
+func (r *Recorder) Close(steps int) error {
+	var errs []error
+	if r.summaries != nil {
+		errs = append(errs, r.summaries.Close())
+	}
+	if r.trace != nil {
+		errs = append(errs, r.save(steps))
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Recorder) save(steps int) error {
+	path := filepath.Join(r.config.ProfileDir, fmt.Sprintf("timeline-%s-%d.json", r.task.Role, r.task.Index))
+	host, err := os.Hostname()
+	if err != nil {
+		host = "?" // a name for the reader alone
+	}
+	if n := r.trace.Dropped(); n > 0 {
+		r.logf(slog.LevelWarn, "the timeline was full: %d events are not in it", n)
+	}
+	if uint64(steps) <= r.config.Profile.Start {
+		r.logf(slog.LevelWarn, "--profile-steps %s: only %d steps were taken, the timeline is empty", r.config.ProfileSteps, steps)
+	}
+	r.logf(slog.LevelInfo, "the timeline is in %s", Whole(path))
+	return r.trace.Save(path, timeline.Process{Name: r.task.String(), ID: r.task.Index, Host: host})
+}

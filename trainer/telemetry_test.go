@@ -1,0 +1,242 @@
+package trainer
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gorgonia.org/tensor"
+
+	"github.com/plx-run/plx/trainer/config"
+)
+
+// The chief writes what every step was: loss, rate and norm are the twin's.
+func TestSummariesHoldEveryStep(t *testing.T) {
+	const steps, batch = 5, 12
+	dir := filepath.Join(t.TempDir(), "made", "by the trainer")
+	tj := newTestJob(t, 2, 1, Arch("ps"), flags(func(c *config.Config) { c.SummaryDir = dir }))
+	rate := func(step int) float64 { return 0.05 * float64(1+step) }
+	errs := tj.all(func(j *Job) error {
+		r, err := j.Parallelize(t.Context(), regression{}.build, SGD(0).WithSchedule(rate), GlobalBatch(batch))
+		for step := 0; step < steps && err == nil; step++ {
+			from, to := r.Rows()
+			_, err = r.Step(t.Context(), regression{}.feed(step, from, to))
+		}
+		return err
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	events, err := filepath.Glob(filepath.Join(dir, "events.out.tfevents.*"))
+	if err != nil || len(events) != 1 {
+		t.Errorf("event files %v, %v", events, err)
+	}
+	var twin regression
+	lines := summaryLines(t, dir)
+	if len(lines) != steps {
+		t.Fatalf("%d lines, want %d", len(lines), steps)
+	}
+	for step, v := range lines {
+		done := twin.look(twin.rows(step, 0, batch))
+		twin.apply(done, rate(step), 0)
+		got := []float64{v["loss"], v["learning_rate"], v["gradient_norm"], v["metrics/mean guess"]}
+		err := allNear("loss, rate, norm, metric", got, []float64{done.loss, rate(step), done.norm, done.mean})
+		if err != nil || v["step"] != float64(step) || v["time"] <= 0 {
+			t.Errorf("step %d: %v: %v", step, v, err)
+		}
+		if v["samples_per_second"] <= 0 || v["compute_ms"] <= 0 || v["communication_ms"] <= 0 || v["wait_ms"] < 0 {
+			t.Errorf("step %d: %v", step, v)
+		}
+	}
+}
+
+// summaryLines reads the one file of JSON lines in a folder.
+func summaryLines(t *testing.T, dir string) (lines []map[string]float64) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+	if err != nil || len(paths) != 1 {
+		t.Fatalf("%v, %v: want one file, the chief's", paths, err)
+	}
+	f, err := os.Open(paths[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for in := json.NewDecoder(f); in.More(); {
+		var members map[string]any
+		if err := in.Decode(&members); err != nil {
+			t.Fatal(err)
+		}
+		l := map[string]float64{}
+		for name, v := range members {
+			switch v := v.(type) {
+			case float64:
+				l[name] = v
+			case map[string]any:
+				for metric, x := range v {
+					l[name+"/"+metric] = x.(float64)
+				}
+			}
+		}
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+// traced is an event of a timeline: times are microseconds.
+type traced struct {
+	Name  string
+	Phase string  `json:"ph"`
+	At    float64 `json:"ts"`
+	Took  float64 `json:"dur"`
+	Args  map[string]any
+}
+
+// readTimeline reads the file of a worker.
+func readTimeline(t *testing.T, dir string, rank int) []traced {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("timeline-worker-%d.json", rank)))
+	var file struct {
+		TraceEvents []traced `json:"traceEvents"`
+	}
+	if err := errors.Join(err, json.Unmarshal(b, &file)); err != nil {
+		t.Fatalf("worker:%d: %v", rank, err)
+	}
+	return file.TraceEvents
+}
+
+// The timeline of every worker has the steps that were asked for and no
+// other, and shows that gradients travel while others are still computed.
+func TestTimelineShowsTheOverlap(t *testing.T) {
+	const first, end, steps = 2, 6, 8
+	dir := t.TempDir()
+	tj := newTestJob(t, 2, 0, Arch("allreduce"), flags(func(c *config.Config) {
+		c.ProfileSteps, c.ProfileDir, c.BucketBytes = fmt.Sprintf("%d:%d", first, end), dir, 1<<10
+	}))
+	build := mlp(tensor.Float32, Mean, 256, 320, 320, 320, 320, 320, 320, 3)
+	errs := tj.all(func(j *Job) error {
+		r, err := j.Parallelize(t.Context(), build, SGD(0.01), GlobalBatch(64))
+		for step := 0; step < steps && err == nil; step++ {
+			from, to := r.Rows()
+			_, err = r.Step(t.Context(), rows(tensor.Float32, step, from, to, 256, 3))
+		}
+		return err
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	overlaps := 0
+	for rank := range 2 {
+		events := readTimeline(t, dir, rank)
+		var seen []string
+		for _, e := range events {
+			if strings.HasPrefix(e.Name, "step ") {
+				seen = append(seen, e.Name)
+			}
+			if step, ok := e.Args["step"].(float64); ok && e.Phase == "X" && (step < first || step >= end) {
+				t.Errorf("worker:%d: %+v is not of a step that was asked for", rank, e)
+			}
+		}
+		if fmt.Sprint(seen) != "[step 2 step 3 step 4 step 5]" {
+			t.Errorf("worker:%d: steps %v", rank, seen)
+		}
+		overlaps += countOverlaps(t, events)
+	}
+	if overlaps == 0 {
+		t.Error("in no step a bucket left before the last gradient was there")
+	}
+}
+
+// countOverlaps counts the steps in which a bucket of gradients was sent
+// before the last gradient was ready.
+func countOverlaps(t *testing.T, events []traced) (overlaps int) {
+	for _, step := range events {
+		if !strings.HasPrefix(step.Name, "step ") {
+			continue
+		}
+		within := func(e traced) bool { return e.At >= step.At && e.At <= step.At+step.Took }
+		last, gradients, sent := 0.0, 0, []float64{}
+		for _, e := range events {
+			bucket, bucketed := e.Args["bucket"].(float64)
+			switch {
+			case within(e) && e.Phase == "i" && strings.HasPrefix(e.Name, "gradient of "):
+				last, gradients = max(last, e.At), gradients+1
+			case within(e) && e.Name == "send" && bucketed && bucket >= 0:
+				sent = append(sent, e.At)
+			}
+		}
+		if gradients != 7 {
+			t.Errorf("%s: %d gradients, want 7", step.Name, gradients)
+		}
+		for _, at := range sent {
+			if at < last {
+				overlaps++
+				break
+			}
+		}
+	}
+	return overlaps
+}
+
+func TestExportedGraph(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "graphs", "model")
+	tj := newTestJob(t, 2, 0, flags(func(c *config.Config) { c.ExportGraph = path }))
+	errs := tj.all(func(j *Job) error {
+		_, err := j.Parallelize(t.Context(), smallCNN(1), SGD(0.1), GlobalBatch(4))
+		return err
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	dot, err := os.ReadFile(path + ".dot")
+	if err != nil || !bytes.HasPrefix(dot, []byte("digraph")) {
+		t.Errorf("%.40s, %v", dot, err)
+	}
+	text, err := os.ReadFile(path + ".json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var described struct {
+		Vertices []struct{ Name, Kind string }
+		Edges    []struct{ From, To int }
+	}
+	if err := json.Unmarshal(text, &described); err != nil || len(described.Edges) == 0 {
+		t.Fatalf("%d edges, %v", len(described.Edges), err)
+	}
+	kinds := map[string]string{}
+	for _, v := range described.Vertices {
+		kinds[v.Name] = v.Kind
+	}
+	for name, kind := range map[string]string{"x": "input", "y": "input", "filters": "variable", "norm.mean": "variable", "last.w": "variable"} {
+		if kinds[name] != kind {
+			t.Errorf("%q is %q, want %q", name, kinds[name], kind)
+		}
+	}
+	if !bytes.Contains(text, []byte(`"loss"`)) {
+		t.Error("no vertex is the loss")
+	}
+}
+
+// What cannot be written is an error before the first step that names the
+// flag.
+func TestHooksThatCannotBeWritten(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for flag, set := range map[string]func(c *config.Config){
+		"--summary-dir":  func(c *config.Config) { c.SummaryDir = filepath.Join(file, "x") },
+		"--export-graph": func(c *config.Config) { c.ExportGraph = filepath.Join(file, "x") },
+		"--profile-dir":  func(c *config.Config) { c.ProfileSteps, c.ProfileDir = "1:2", filepath.Join(file, "x") },
+	} {
+		j := newTestJob(t, 1, 0, set).jobs[0]
+		if _, err := j.Parallelize(t.Context(), regression{}.build, SGD(0.1), GlobalBatch(4)); err == nil || !strings.Contains(err.Error(), flag) {
+			t.Errorf("got %v, want %q", err, flag)
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package trainer
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/collective"
+	"github.com/plx-run/plx/trainer/exchange"
+	"github.com/plx-run/plx/trainer/layout"
+	"github.com/plx-run/plx/trainer/optimizer"
+	"github.com/plx-run/plx/trainer/wire"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// variables are the values of all variables, as this worker reaches them.
+type variables struct {
+	declared []layout.Variable
+	memory   [][]byte // of those that every worker holds whole, which come first
+	client   *exchange.Client
+}
+
+// value returns the memory of a variable. It gets the rows of a table from their
+// shard holders.
+func (v variables) value(ctx context.Context, i int) ([]byte, error) {
+	if i < len(v.memory) {
+		return v.memory[i], nil
+	}
+	memory := make([]byte, variableSize(v.declared[i]))
+	if err := v.client.Whole(ctx, i, memory); err != nil {
+		return nil, fmt.Errorf("variable %q: %w", v.declared[i].Name, err)
+	}
+	return memory, nil
+}
+
+// all returns a copy of every variable, by name.
+func (v variables) all(ctx context.Context) (map[string]*tensor.Dense, error) {
+	values := make(map[string]*tensor.Dense, len(v.declared))
+	for i, of := range v.declared {
+		memory, err := v.value(ctx, i)
+		if err != nil {
+			return nil, err
+		}
+		values[of.Name] = tensorOf(of, memory)
+	}
+	return values, nil
+}
+
+// digest hashes all variables in the order of their names, as little-endian
+// float32.
+func (v variables) digest(ctx context.Context, step int) (string, error) {
+	order := make([]int, len(v.declared))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return strings.Compare(v.declared[a].Name, v.declared[b].Name) })
+	hash := sha256.New()
+	for _, i := range order {
+		memory, err := v.value(ctx, i)
+		if err != nil {
+			return "", fmt.Errorf("digest: %w", err)
+		}
+		if v.declared[i].Dtype == layout.Float64 {
+			memory = narrowed(wire.Floats[float64](memory))
+		}
+		hash.Write(memory) // a hash never fails to write
+	}
+	return fmt.Sprintf("digest step=%d sha256=%x", step, hash.Sum(nil)), nil
+}
+
+func narrowed(x []float64) []byte {
+	b := make([]byte, 0, 4*len(x))
+	for _, v := range x {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(v)))
+	}
+	return b
+}
+
+// compare compares the variables that workers hold whole with those of all other
+// workers, bit by bit.
+func (v variables) compare(ctx context.Context, group *collective.Group, step int) error {
+	sums := make([]byte, 0, len(v.memory)*sha256.Size)
+	for _, memory := range v.memory {
+		sum := sha256.Sum256(memory)
+		sums = append(sums, sum[:]...)
+	}
+	all, err := group.AllGatherBytes(ctx, sums, len(sums))
+	if err != nil {
+		return fmt.Errorf("check parameters: %w", err)
+	}
+	for i := range v.memory {
+		at := i * sha256.Size
+		for rank, other := range all {
+			if len(other) != len(sums) || !bytes.Equal(other[at:at+sha256.Size], all[0][at:at+sha256.Size]) {
+				return fmt.Errorf("check parameters: after step %d variable %q of %s differs from that of %s",
+					step, v.declared[i].Name, cluster.Task{Role: cluster.Worker, Index: rank}, cluster.Chief)
+			}
+		}
+	}
+	return nil
+}
+
+// tensorOf copies a variable's memory to a tensor, one without dimensions for a
+// scalar.
+func tensorOf(v layout.Variable, memory []byte) *tensor.Dense {
+	if v.Dtype == layout.Float32 {
+		return tensorFrom(v.Shape, wire.Floats[float32](memory))
+	}
+	return tensorFrom(v.Shape, wire.Floats[float64](memory))
+}
+
+func tensorFrom[T wire.Float](shape []int, data []T) *tensor.Dense {
+	if len(shape) == 0 {
+		return tensor.New(tensor.FromScalar(data[0]))
+	}
+	return tensor.New(tensor.WithShape(shape...), tensor.WithBacking(slices.Clone(data)))
+}
+
+// declared describes all variables of a model: trained ones, states, tables.
+func (m Model) declared() (all []layout.Variable, err error) {
+	for i, n := range m.kept() {
+		v, err := declared(n)
+		if err != nil {
+			return nil, err
+		}
+		if i >= len(m.Variables) {
+			v.Update, v.Momentum = optimizer.Average, m.States[i-len(m.Variables)].Momentum
+		}
+		all = append(all, v)
+	}
+	for _, e := range m.Embeddings {
+		v, err := e.declared(m.LossKind)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, v)
+	}
+	return all, nil
+}
+
+// declared describes one variable.
+func declared(n *gorgonia.Node) (layout.Variable, error) {
+	v := layout.Variable{Name: n.Name(), Dtype: layout.Dtype(n.Dtype().String()), Shape: []int{}}
+	if !n.IsScalar() {
+		v.Shape = append(v.Shape, n.Shape()...)
+	}
+	_, err := v.Elements()
+	return v, err
+}
+
+// variableSize is the bytes of a variable that was checked.
+func variableSize(v layout.Variable) int {
+	n, _ := v.Elements()
+	return n * v.Dtype.Size()
+}

@@ -1,0 +1,166 @@
+package trainer
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/plx-run/plx/trainer/autotune"
+	"github.com/plx-run/plx/trainer/embedding"
+	"github.com/plx-run/plx/trainer/exchange"
+	"github.com/plx-run/plx/trainer/operation"
+	"github.com/plx-run/plx/trainer/replica"
+	"github.com/plx-run/plx/trainer/telemetry"
+	"gorgonia.org/gorgonia"
+)
+
+// worker computes this worker's virtual workers, on its replicas, and sends what
+// comes of it.
+type worker struct {
+	*training
+	name      string // of the task
+	client    *exchange.Client
+	tables    *embedding.Tables
+	telemetry *telemetry.Recorder
+	tuner     *autotune.Tuner // nil: nothing is tuned
+}
+
+// check refuses a feed that does not fit so many virtual workers.
+func (w *worker) check(one *replica.Replica, feed Feed, vws int) error {
+	if err := one.Check(feed, vws); err != nil {
+		return err
+	}
+	return w.tables.Check(one, feed, vws)
+}
+
+// checkStep refuses a feed that does not fit a step.
+func (w *worker) checkStep(feed Feed) error { return w.check(w.group.First(), feed, w.hi-w.lo) }
+
+// prefetch notes what a step to come will be fed.
+func (w *worker) prefetch(feed Feed) error {
+	return w.tables.Prefetch(w.group.First(), feed, w.hi-w.lo)
+}
+
+// pull gets the rows of tables for a step.
+func (w *worker) pull(ctx context.Context, feed Feed) error {
+	if err := w.tables.Fetch(ctx, w.group.First(), feed, w.hi-w.lo); err != nil {
+		return err
+	}
+	for i := range w.tables.Len() {
+		w.tuner.Pulled(i, w.tables.Pulled(i))
+	}
+	return nil
+}
+
+// requestNext requests the rows of the step after this one if they are known.
+func (w *worker) requestNext(step int) error {
+	if w.tuner.Meets(step + 1) {
+		return nil
+	}
+	return w.tables.RequestNext()
+}
+
+// compute runs all virtual workers of a step. It returns loss and metrics of each.
+func (w *worker) compute(ctx context.Context, step int, feed Feed, fetches map[string][]gorgonia.Value) ([][]float64, error) {
+	sums := make([][]float64, w.hi-w.lo)
+	fetched := make([]map[string][]gorgonia.Value, w.hi-w.lo)
+	err := w.group.Each(ctx, len(sums), func(one *replica.Replica, index, vw int) (err error) {
+		fetched[vw] = map[string][]gorgonia.Value{}
+		sums[vw], err = w.computeOne(one, index, step, vw, feed)
+		if err == nil {
+			err = one.Fetch(fetched[vw])
+		}
+		return err
+	})
+	for _, f := range fetched {
+		for name, v := range f {
+			fetches[name] = append(fetches[name], v...)
+		}
+	}
+	return sums, err
+}
+
+// computeOne runs the vw-th virtual worker of this worker on a replica, and sends
+// its gradients, each as soon as it is complete.
+func (w *worker) computeOne(one *replica.Replica, index, step, vw int, feed Feed) ([]float64, error) {
+	w.tables.Load(one, vw)
+	if err := one.Load(feed, vw); err != nil {
+		return nil, err
+	}
+	virtual, variables := w.lo+vw, len(w.model.Variables)
+	for i := range variables {
+		one.SetGradient(i, w.client.Gradient(virtual, i))
+	}
+	guard := one.Guard(fmt.Sprintf("virtual worker %d of %s", virtual, w.name), w.config.CheckNumerics)
+	ready := func(i int) {
+		w.telemetry.Ready(index, one.NameOf, i)
+		if vw == 0 && i < variables {
+			w.tuner.Gradient(step, i, one.Gradient(i))
+		}
+		if guard.Passes(i) && i < variables {
+			w.client.Contribute(virtual, i)
+		}
+	}
+	begin := time.Now()
+	sums, err := one.Run(w.call(step, virtual, true), ready)
+	w.telemetry.Computed(index, virtual, begin)
+	if err != nil {
+		return nil, err
+	}
+	if err := guard.Verdict(sums[0]); err != nil {
+		return nil, err
+	}
+	return sums, w.contributeRest(one, vw)
+}
+
+// contributeRest sends states and gradients of rows.
+func (w *worker) contributeRest(one *replica.Replica, vw int) error {
+	virtual := w.lo + vw
+	for i := range w.model.States {
+		variable := len(w.model.Variables) + i
+		if err := one.State(i, w.client.Gradient(virtual, variable)); err != nil {
+			return err
+		}
+		w.client.Contribute(virtual, variable)
+	}
+	for i := range w.tables.Len() {
+		index, sums := w.tables.Gradient(one, i, vw)
+		w.client.ContributeRows(virtual, w.tables.Variable(i), index, sums)
+	}
+	return nil
+}
+
+// evaluate computes loss, metrics and fetches without training.
+func (w *worker) evaluate(ctx context.Context, step int, feed Feed) (Result, error) {
+	rows, err := w.group.Rows(feed)
+	if err != nil {
+		return Result{}, err
+	}
+	one, err := w.group.Evaluator(rows)
+	if err != nil {
+		return Result{}, err
+	}
+	if err := w.check(one, feed, 1); err != nil {
+		return Result{}, err
+	}
+	if err := w.tables.Pull(ctx, one, feed, 1); err != nil {
+		return Result{}, err
+	}
+	w.tables.Load(one, 0)
+	if err := one.Load(feed, 0); err != nil {
+		return Result{}, err
+	}
+	sums, err := one.Run(w.call(step, 0, false), nil)
+	if err != nil {
+		return Result{}, err
+	}
+	result := Result{Loss: sums[0], Metrics: one.Named(sums[1:]), Fetches: map[string][]gorgonia.Value{}}
+	return result, one.Fetch(result.Fetches)
+}
+
+// call tells operations what is computed.
+func (w *worker) call(step, virtual int, train bool) operation.Call {
+	return operation.Call{
+		Step: uint64(step), VirtualWorker: virtual, VirtualWorkers: w.declared.VirtualWorkers, Seed: w.config.Seed, Train: train,
+	}
+}
