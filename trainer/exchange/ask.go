@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -256,3 +257,14 @@ func (l *local) wish(a *asking) {
 }
 
 func (l *local) rowsOf(p layout.Piece) *aggregate.Shard { return l.serves.Load().shards.At(p) }
+
+// encodeWant returns a request, and the bytes of each portion in it.
+func encodeWant(portions []portion) (body []byte, sizes []int) {
+	body = binary.AppendUvarint(nil, uint64(len(portions)))
+	for _, p := range portions {
+		before := len(body)
+		body = appendItem(body, layout.Place{Variable: p.Variable, Offset: p.Offset}, p.index)
+		sizes = append(sizes, len(body)-before)
+	}
+	return body, sizes
+}

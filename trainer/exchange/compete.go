@@ -98,3 +98,18 @@ func (c *Client) count() (n int) {
 	}
 	return n
 }
+
+// without passes on what the first holder says of a lost worker: the others are
+// to settle with that step alike.
+func (l *link) without(h wire.Header) error {
+	c := l.client
+	if h.Length != 0 || l.index != 0 || !c.d.Sync.Competes() {
+		return fmt.Errorf("unexpected %s frame", h.Kind)
+	}
+	for _, other := range c.links[1:] {
+		l.running.Go(func() {
+			other.sendFailed(other.conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Without, Part: h.Part, Step: h.Step}}))
+		})
+	}
+	return nil
+}

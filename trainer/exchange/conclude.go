@@ -57,32 +57,3 @@ func (l *link) isAlone(h wire.Header) error {
 		return nil
 	}
 }
-
-// conclude takes the chief's word that it takes no further step, and tells it
-// once when all others have left. Others that were held go on.
-func (p *peer) conclude() error {
-	s := p.server
-	if !p.task.IsChief() || s.shards.Alignment() == nil || p.unfinished() {
-		return fmt.Errorf("unexpected %s frame", wire.Alone)
-	}
-	p.goOn()
-	if p.concluded {
-		return nil
-	}
-	p.concluded = true
-	s.mu.Lock()
-	err := s.stop(0)
-	s.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	s.shards.Stop(0)
-	s.writers.Go(func() {
-		select {
-		case <-s.alone:
-			s.members.Tell(0, sends{Header: wire.Header{Kind: wire.Alone}})
-		case <-s.ended:
-		}
-	})
-	return nil
-}

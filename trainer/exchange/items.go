@@ -35,17 +35,6 @@ func appendItem(b []byte, at layout.Place, index []int64) []byte {
 	return sparse.AppendIndex(b, index)
 }
 
-// encodeWant returns a request, and the bytes of each portion in it.
-func encodeWant(portions []portion) (body []byte, sizes []int) {
-	body = binary.AppendUvarint(nil, uint64(len(portions)))
-	for _, p := range portions {
-		before := len(body)
-		body = appendItem(body, layout.Place{Variable: p.Variable, Offset: p.Offset}, p.index)
-		sizes = append(sizes, len(body)-before)
-	}
-	return body, sizes
-}
-
 var errItems = errors.New("no list of pieces")
 
 // decodeItems reads at most most items, each of another piece, and returns

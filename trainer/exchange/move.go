@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/plx-run/plx/trainer/aggregate"
 	"github.com/plx-run/plx/trainer/exchange/transition"
+	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/peers"
 	"github.com/plx-run/plx/trainer/wire"
 )
@@ -215,4 +217,27 @@ func (s *server) receiveRows(from peers.Peer) {
 	if err := m.Serve(from, d); err != nil {
 		s.logf("refused rows from %s: %v", from.Task, err)
 	}
+}
+
+// room answers whether what a worker has in mind could be here.
+func (p *peer) room(h wire.Header) error {
+	e := p.server.shards
+	if p.server.relay != nil {
+		return fmt.Errorf("unexpected %s frame", h.Kind)
+	}
+	body, err := p.body(h)
+	if err != nil {
+		return err
+	}
+	var pieces []layout.Piece
+	if err := json.Unmarshal(body, &pieces); err != nil {
+		return fmt.Errorf("asks for room: %w", err)
+	}
+	d, err := e.Declaration().Placed(pieces)
+	if err != nil {
+		return fmt.Errorf("asks for room: %w", err)
+	}
+	r := p.server.holder().Room(e.Declaration(), d)
+	answer := binary.LittleEndian.AppendUint64(nil, r.Need)
+	return p.conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Room}, Payload: binary.LittleEndian.AppendUint64(answer, r.Free)})
 }

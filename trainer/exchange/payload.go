@@ -7,6 +7,7 @@ import (
 
 	"github.com/plx-run/plx/trainer/aggregate"
 	"github.com/plx-run/plx/trainer/layout"
+	"github.com/plx-run/plx/trainer/wire"
 )
 
 // The payloads of frames that are neither numbers of a variable nor JSON. All
@@ -66,3 +67,43 @@ func appendFloat(into []byte, x float64) []byte {
 }
 
 func float(from []byte) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(from)) }
+
+// CutKind says when a cut is made, and what the other workers do meanwhile.
+type CutKind uint32
+
+// The kinds of cuts.
+const (
+	Passing  CutKind = iota // the others go on as soon as it is saved
+	Holding                 // they go on when the chief begins its next step, or concludes
+	cutKinds                // how many there are
+)
+
+// encodeCut is nil for no cut.
+func encodeCut(cut []uint64) (b []byte) {
+	for _, steps := range cut {
+		b = binary.LittleEndian.AppendUint64(b, steps)
+	}
+	return b
+}
+
+// readCut reads the payload of a frame, of which h is the header.
+func readCut(d *layout.Declaration, h wire.Header, conn *wire.Conn) ([]uint64, error) {
+	n := len(d.Groups())
+	if h.Length != uint64(8*n) {
+		return nil, fmt.Errorf("%s frame of %d bytes, want %d for %d groups", h.Kind, h.Length, 8*n, n)
+	}
+	b := make([]byte, 8*n)
+	if err := conn.Payload(b); err != nil {
+		return nil, err
+	}
+	cut := make([]uint64, n)
+	for i := range cut {
+		if cut[i] = binary.LittleEndian.Uint64(b[8*i:]); cut[i] > layout.MaxFirst {
+			return nil, fmt.Errorf("%s frame with %d steps of a group", h.Kind, cut[i])
+		}
+	}
+	return cut, nil
+}
+
+// roomSize is the payload of a holder's answer: bytes needed u64, free u64.
+const roomSize = 16

@@ -60,32 +60,6 @@ func (l *link) awaitRoom(ctx context.Context) (transition.RoomError, error) {
 	return transition.RoomError{}, l.client.hangUp()
 }
 
-// roomSize is the payload of a holder's answer: bytes needed u64, free u64.
-const roomSize = 16
-
-// room answers whether what a worker has in mind could be here.
-func (p *peer) room(h wire.Header) error {
-	e := p.server.shards
-	if p.server.relay != nil {
-		return fmt.Errorf("unexpected %s frame", h.Kind)
-	}
-	body, err := p.body(h)
-	if err != nil {
-		return err
-	}
-	var pieces []layout.Piece
-	if err := json.Unmarshal(body, &pieces); err != nil {
-		return fmt.Errorf("asks for room: %w", err)
-	}
-	d, err := e.Declaration().Placed(pieces)
-	if err != nil {
-		return fmt.Errorf("asks for room: %w", err)
-	}
-	r := p.server.holder().Room(e.Declaration(), d)
-	answer := binary.LittleEndian.AppendUint64(nil, r.Need)
-	return p.conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Room}, Payload: binary.LittleEndian.AppendUint64(answer, r.Free)})
-}
-
 // room reads a holder's answer.
 func (l *link) room(h wire.Header) error {
 	var b [roomSize]byte

@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/plx-run/plx/trainer/aggregate"
 	"github.com/plx-run/plx/trainer/cluster"
-	"github.com/plx-run/plx/trainer/exchange/transition"
-	"github.com/plx-run/plx/trainer/peers"
 	"github.com/plx-run/plx/trainer/wire"
 )
 
@@ -81,43 +78,4 @@ func (c *Client) tellOwners(frame wire.Frame) error {
 		}
 	}
 	return nil
-}
-
-// save takes the chief's word that everything is to be saved. Where workers
-// are in step its own step must be over: the others cannot go on without it,
-// so every holder has made as many.
-func (p *peer) save(h wire.Header) error {
-	e := p.server.shards
-	switch {
-	case !p.task.IsChief() || p.server.relay != nil:
-		return fmt.Errorf("unexpected %s frame", h.Kind)
-	case e.Alignment() != nil:
-		return p.saveCut(h)
-	case h.Length != 0 || p.need > 0 || h.Step != p.step:
-		return fmt.Errorf("%s frame for step %d, with %d bytes, during step %d, with %d gradients to come",
-			h.Kind, h.Step, h.Length, p.step, p.need)
-	case p.saved == h.Step+1:
-		return fmt.Errorf("saves twice before step %d", h.Step)
-	}
-	p.saved = h.Step + 1
-	select {
-	case <-p.turn:
-		p.turn <- struct{}{} // only the end of a step brings another
-	case <-p.server.ended:
-		return errEnded
-	}
-	return p.server.save(context.Background(), e, h.Step, h.Offset)
-}
-
-// save hands on a copy of what shards have.
-func (s *server) save(ctx context.Context, e *aggregate.Shards, step, number uint64) error {
-	if _, err := (transition.Save{Step: step, Number: number, Holder: s.self, Into: s.checkpoints}).Run(ctx, e); err != nil {
-		return s.own(err)
-	}
-	return nil
-}
-
-// own makes err one of this task itself, which others hear of.
-func (s *server) own(err error) error {
-	return &peers.PeerError{Task: s.self, Addr: s.cluster.Addr(s.self), Err: err}
 }
