@@ -1,3 +1,23 @@
+// Package launcher runs one program on many hosts as one job, from the resource file to
+// the verdict.
+//
+//	code, err := launcher.Launch(ctx, launcher.Config{
+//		Reach:    hosts.Reach{Hosts: lines}, // from package hostfile
+//		Program:  "./train", Args: []string{"--learning-rate", "0.1"},
+//		Terminal: console.Terminal{Stdout: os.Stdout, Stderr: os.Stderr},
+//	}, signals)
+//
+// # The order of a launch
+//
+// It is the only package that knows the order. Prepare (prepare.go): open the hosts,
+// survey them, place the tasks, pack and send the artifacts, name the job. Then drive.go
+// drives an attached job until its verdict, and handover.go hands a detached job over to
+// the agent of the chief's host. Every step is the work of another package.
+//
+// # What it refuses to do
+//
+// It does not leave out a host that cannot be used: the launch fails. It does not work on
+// jobs that were launched before: package jobs does.
 package launcher
 
 import (
@@ -5,6 +25,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/plx-run/plx/envsync"
@@ -170,4 +193,26 @@ func (l *launch) close() error {
 		errs = append(errs, l.artifacts.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// newRecord returns the part of a record that the configuration decides.
+func newRecord(cfg Config) *jobs.Record {
+	return &jobs.Record{Name: cfg.Name, Program: filepath.Base(cfg.Program), Detached: cfg.Detach, Embedded: len(cfg.Hosts) == 0,
+		Launcher: os.Getpid(), Grace: cfg.Grace, Lease: cfg.Lease, Restarts: cfg.Restarts.Max > 0, Saves: saves(cfg.Args)}
+}
+
+// saves reports whether the program is told to make checkpoints.
+func saves(args []string) bool {
+	return slices.ContainsFunc(args, func(a string) bool {
+		name, _, _ := strings.Cut(a, "=")
+		return name == "-ckpt-dir" || name == "--ckpt-dir"
+	})
+}
+
+func hostRecord(a *hosts.AgentHost, tasks []protocol.TaskSpec) jobs.HostRecord {
+	h := jobs.HostRecord{Line: a.Resource.String(), Folder: a.Folder, Binary: a.Binary}
+	for _, t := range tasks {
+		h.Tasks = append(h.Tasks, t.Task.String())
+	}
+	return h
 }

@@ -13,9 +13,9 @@
 //
 // # Where to look
 //
-// redial.go dials a lost connection again, dial.go chooses the transport of a host,
-// transport.go says what a transport is. stream.go makes a byte stream of a command,
-// agent.go runs the agent's commands, group.go starts several agents.
+// dial.go says what a transport is and chooses that of a host, redial.go dials a lost
+// connection again. agent.go runs the agent's commands, also as byte streams. group.go
+// starts several agents.
 //
 // # What it refuses to do
 //
@@ -31,9 +31,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/plx-run/plx/gpuprobe"
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/embedded"
+	"github.com/plx-run/plx/launcher/placement"
 )
 
 // FanOut is how many hosts a command works on at once. More could exceed the limits
@@ -141,4 +143,33 @@ func (s *Set) serveSelf(ctx context.Context, line hostfile.Host, printer *consol
 	s.clusters = append(s.clusters, c)
 	s.Hosts = append(s.Hosts, newHost(line, s.inTurn(overSSH(c.Configs()[0])), true))
 	return nil
+}
+
+// Probe looks at every host, in file order, and starts nothing. The row of a host that
+// could not be reached has the error. So has the row of a host that lacks a GPU of its
+// line, for which a launch would be refused.
+func Probe(ctx context.Context, reach Reach, t console.Terminal) ([]gpuprobe.Row, error) {
+	set, err := Open(ctx, reach, console.NewPrinter(t))
+	if err != nil {
+		return nil, err
+	}
+	defer set.Close() // nothing was written
+	rows := make([]gpuprobe.Row, len(set.Hosts))
+	set.Each(ctx, func(ctx context.Context, i int, h *Host) error { // none returns an error: the rows have them
+		row := &rows[i]
+		row.Host = h.Label()
+		if row.Err = h.Dial(ctx); row.Err == nil { // else the probe would dial again
+			row.Report, row.Err = gpuprobe.Probe(ctx, h)
+		}
+		if row.Err != nil {
+			row.Err = h.Named(row.Err)
+			return nil
+		}
+		if h.Embedded {
+			row.Report.AddLocal()
+		}
+		row.Unmet = placement.Machine{Host: h.Resource, Report: &row.Report}.Unmet()
+		return nil
+	})
+	return rows, context.Cause(ctx)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/fetch"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
 )
@@ -149,4 +150,18 @@ func (j *Job) resumable(err error) error {
 		return err
 	}
 	return exit.WithHint(err, resumeHint(j.Job))
+}
+
+// Fetch brings the checkpoints of a job into a folder of this machine, while the job
+// runs or after.
+func Fetch(ctx context.Context, q Query, dir string) error {
+	j, err := q.open(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer j.close()
+	if err := fetch.Writable(dir); err != nil {
+		return exit.Mistake(err, "")
+	}
+	return fetch.Checkpoints(ctx, fetch.Request{Hosts: j.agents, Name: j.CheckpointName(), Dir: dir, Terminal: q.Terminal, Printer: j.printer})
 }

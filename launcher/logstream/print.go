@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/jobstate"
 	"github.com/plx-run/plx/logs"
 )
 
@@ -51,4 +52,97 @@ func merge(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, out
 		next = append(next, func() (logs.Chunk, error) { return f.next(ctx) })
 	}
 	return logs.Merge(next, func(i int, c logs.Chunk) error { return out.take(agents[i].Host, c) })
+}
+
+// Streams reads the logs of all hosts of a job that this process drives.
+type Streams struct {
+	mu  sync.Mutex
+	all []*stream // one per host, the newest
+}
+
+// stream reads the logs of one host.
+type stream struct {
+	agent  *hosts.AgentHost
+	before *stream // of the agent that this one replaced; nil for the first
+	heard  hearing
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed at the end
+	err    error         // written before done is closed
+}
+
+// Follow starts to write a host's logs to out, until the host has sent all of them or
+// was out of reach for longer than its lease and Patience. Call it again for an agent
+// that replaces another one: it continues where the stream before ends.
+func (g *Streams) Follow(ctx context.Context, a *hosts.AgentHost, out *Output, lease time.Duration) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	s := g.add(a, cancel)
+	s.heard.note()
+	go s.run(ctx, out, lease+patience)
+}
+
+func (s *stream) run(ctx context.Context, out *Output, patience time.Duration) {
+	defer close(s.done)
+	defer s.cancel(nil)
+	if s.before != nil {
+		<-s.before.done // it ends by itself, or is cancelled with this one
+	}
+	s.err = follow(ctx, s.agent, logs.Request{TailLines: -1, Follow: true}, out, &s.heard, patience)
+}
+
+// add adds a stream, in the place of the one of the same host.
+func (g *Streams) add(a *hosts.AgentHost, cancel context.CancelCauseFunc) *stream {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	done := make(chan struct{})
+	for i, old := range g.all {
+		if old.agent == a {
+			g.all[i] = &stream{agent: a, before: old, cancel: cancel, done: done}
+			return g.all[i]
+		}
+	}
+	s := &stream{agent: a, cancel: cancel, done: done}
+	g.all = append(g.all, s)
+	return s
+}
+
+// stop cancels the stream, and those before it.
+func (s *stream) stop(why error) {
+	for ; s != nil; s = s.before {
+		s.cancel(why)
+	}
+}
+
+// HostError is why the logs of a host are not complete.
+type HostError struct {
+	Agent *hosts.AgentHost
+	Err   error
+}
+
+// Wait is called after the verdict. It waits until every host has sent all of its logs.
+// It gives up a host that is silent, at once if it is among the lost ones, and all
+// hosts after a message from stops.
+func (g *Streams) Wait(lost map[*hosts.AgentHost]bool, stops <-chan jobstate.StopAsked) (failed []HostError) {
+	verdict := time.Now()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for _, s := range g.all {
+		for waiting := true; waiting; {
+			select {
+			case <-s.done:
+				waiting = false
+			case <-stops:
+				for _, s := range g.all {
+					s.stop(errors.New("given up by the user: the last lines may be missing"))
+				}
+			case <-tick.C:
+				if s.heard.silence() > patience && (lost[s.agent] || time.Since(verdict) > patience) {
+					s.stop(errors.New("the last lines may be missing"))
+				}
+			}
+		}
+		if s.err != nil && !errors.Is(s.err, errOutput) { // Output.Close returns an errOutput
+			failed = append(failed, HostError{s.agent, s.err})
+		}
+	}
+	return failed
 }

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"encoding/base64"
 	"time"
 
 	"github.com/plx-run/plx/trainer/cluster"
@@ -208,4 +209,20 @@ func (v Verdict) Adding(text string) Verdict {
 type Saved struct {
 	Step  int64  `json:"step"`
 	Cause string `json:"cause,omitempty"`
+}
+
+// Raw is a string of any bytes. JSON strings hold text only and would change
+// the rest, so it travels in base64.
+type Raw string
+
+// MarshalText encodes r.
+func (r Raw) MarshalText() ([]byte, error) {
+	return base64.StdEncoding.AppendEncode(nil, []byte(r)), nil
+}
+
+// UnmarshalText decodes what MarshalText wrote.
+func (r *Raw) UnmarshalText(text []byte) error {
+	b, err := base64.StdEncoding.AppendDecode(nil, text)
+	*r = Raw(b)
+	return err
 }

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/plx-run/plx/trainer/cluster"
@@ -182,4 +183,70 @@ type Drive struct {
 type End struct {
 	Grace   time.Duration `json:"grace"`
 	Verdict Verdict       `json:"verdict"`
+}
+
+// Scale asks the driver to continue the job on other hosts, after the chief's present
+// step. The answer is a Scaled of the same ID. A Scale with an ID that was asked
+// before changes nothing a second time.
+//
+// A Scale without Known changes nothing at all: the answer lists the hosts.
+type Scale struct {
+	ID       string        `json:"id"`
+	Known    int           `json:"known,omitempty"` // how many hosts the job has had, as the visitor knows it
+	Join     []Joining     `json:"join,omitempty"`
+	Leave    []int         `json:"leave,omitempty"` // host indices
+	SaveTime time.Duration `json:"saveTime,omitempty"`
+}
+
+// Joining is a host whose agent was started with the next host index. The driver
+// gives the indices of its tasks.
+type Joining struct {
+	HostPlan
+	Addr string `json:"addr"` // the agent's own, as in State
+}
+
+// Scaled is the answer to Scale. With a Cause nothing was changed, and that is why.
+type Scaled struct {
+	ID         string        `json:"id"`
+	Cause      string        `json:"cause,omitempty"`
+	Generation int           `json:"generation,omitempty"` // the generation of the tasks in Hosts
+	Hosts      []HostPlan    `json:"hosts,omitempty"`      // all that the job has had, by index
+	From       int           `json:"from,omitempty"`       // workers before
+	To         int           `json:"to,omitempty"`         // and now
+	Step       int64         `json:"step,omitempty"`       // after which the hosts were changed
+	Pause      time.Duration `json:"pause,omitempty"`      // from the moment at which the chief stood still to the end of the next step
+}
+
+// String is a line for the user.
+func (s Scaled) String() string {
+	return fmt.Sprintf("scaled from %d to %d workers after step %d: paused for %s", s.From, s.To, s.Step, s.Pause.Round(10*time.Millisecond))
+}
+
+// After returns the answer with the pause that the change took.
+func (s Scaled) After(pause time.Duration) Scaled {
+	s.Pause = pause
+	return s
+}
+
+// FetchRequest is the input of "agent fetch", as a line of JSON. The output is the bytes
+// of the file, or a HostCheckpoint per line of JSON.
+type FetchRequest struct {
+	Name string `json:"name"`           // of the checkpoints, under ~/.plx/ckpt
+	File string `json:"file,omitempty"` // path below that, with slashes; empty: list the checkpoints
+}
+
+// HostCheckpoint is what one host has of a checkpoint: a folder with a manifest.
+type HostCheckpoint struct {
+	Folder string           `json:"folder"`           // below ~/.plx/ckpt/<name>, with slashes
+	Made   time.Time        `json:"made,omitzero"`    // from the manifest
+	Files  []CheckpointFile `json:"files,omitempty"`  // those of the manifest; the manifest itself is the last
+	Damage string           `json:"damage,omitempty"` // why the manifest is unreadable; empty: it is not
+}
+
+// CheckpointFile is one file of a checkpoint.
+type CheckpointFile struct {
+	Name string `json:"name"`
+	Size int64  `json:"size"`           // bytes
+	Sum  string `json:"sum"`            // SHA-256, hexadecimal
+	Here bool   `json:"here,omitempty"` // the host has a file of that name and size
 }

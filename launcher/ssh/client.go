@@ -1,10 +1,45 @@
+// Package ssh reaches one host: it runs commands there with streams, copies
+// files to it, and closes.
+//
+//	client, err := ssh.Dial(ctx, ssh.Config{Host: "gpu03"})
+//	if err != nil {
+//		return err
+//	}
+//	defer client.Close()
+//	err = client.Run(ctx, "exec uname -a", nil, os.Stdout, os.Stderr)
+//
+// # What is believed
+//
+// Dial looks the host up in the user's ssh configuration (package sshconfig) and its key
+// in known_hosts. It always checks the key: it does not read StrictHostKeyChecking. It
+// refuses an unknown key unless [Config].AcceptNewHostKeys is set. It always refuses a
+// key that differs from the recorded one. "~" is [Config].Home in all of these files.
+//
+// # What is clean
+//
+// Commands are scripts for /bin/sh, whatever the user's login shell is. The output of the
+// shell's start-up files never reaches the caller's writers.
+//
+// # What is bounded
+//
+// Dial and handshake have a deadline. If nothing arrives for [Config].DeadAfter, the
+// Client gives the connection up, and all calls under way return a [LostError].
+//
+// # What it refuses to do
+//
+// It asks for no password or passphrase, allocates no terminal, and forwards no agent and
+// no port. It sends no signal, since many servers ignore the request, and does not kill
+// processes that a command left. It knows nothing of jobs or tasks. It does not dial
+// again: package hosts does.
 package ssh
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -145,4 +180,157 @@ func (c *Client) explain(ctx context.Context, err error) error {
 		return lost
 	}
 	return err
+}
+
+// timedConn bounds every write, and remembers when the last byte arrived.
+type timedConn struct {
+	net.Conn
+	writeTimeout time.Duration
+	lastRead     atomic.Int64 // nanoseconds since start
+	start        time.Time
+}
+
+func newTimedConn(conn net.Conn, writeTimeout time.Duration) *timedConn {
+	return &timedConn{Conn: conn, writeTimeout: writeTimeout, start: time.Now()}
+}
+
+func (c *timedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.lastRead.Store(int64(time.Since(c.start)))
+	}
+	return n, err
+}
+
+func (c *timedConn) Write(p []byte) (int, error) {
+	// A channel through a jump host has no deadlines; the jump host's own connection
+	// has.
+	_ = c.Conn.SetWriteDeadline(time.Now().Add(c.writeTimeout))
+	return c.Conn.Write(p)
+}
+
+// silence returns the time since the last byte arrived.
+func (c *timedConn) silence() time.Duration {
+	return time.Since(c.start) - time.Duration(c.lastRead.Load())
+}
+
+// group counts goroutines. Unlike a sync.WaitGroup it may start some during a wait, and
+// the wait has a bound.
+type group struct {
+	mu    sync.Mutex
+	count int
+	idle  chan struct{} // closed when count becomes 0; nil: nobody waits
+}
+
+func (g *group) start(f func()) {
+	g.mu.Lock()
+	g.count++
+	g.mu.Unlock()
+	go func() {
+		defer g.finish()
+		f()
+	}()
+}
+
+func (g *group) finish() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.count--
+	if g.count == 0 && g.idle != nil {
+		close(g.idle)
+		g.idle = nil
+	}
+}
+
+// wait returns when no goroutine is left, or after the bound.
+func (g *group) wait(bound time.Duration) {
+	g.mu.Lock()
+	if g.count == 0 {
+		g.mu.Unlock()
+		return
+	}
+	if g.idle == nil {
+		g.idle = make(chan struct{})
+	}
+	idle := g.idle
+	g.mu.Unlock()
+	select {
+	case <-idle:
+	case <-time.After(bound):
+	}
+}
+
+// ExitError is the end of a command that did not exit with 0.
+type ExitError struct {
+	Status int    // exit status; 128 + number of the signal, or 128 if the number is not known
+	Signal string // name, without SIG, of the signal that ended the command; empty: none
+}
+
+func (e *ExitError) Error() string {
+	if e.Signal != "" {
+		return "ended by signal " + e.Signal
+	}
+	return fmt.Sprintf("exit status %d", e.Status)
+}
+
+// ExitStatus returns the status as a shell does.
+func (e *ExitError) ExitStatus() int { return e.Status }
+
+// LostError says that the network, the host or Close ended the connection. It is not
+// known whether a command under way still runs. The caller may dial again.
+type LostError struct {
+	Host  string
+	Cause error
+}
+
+func (e *LostError) Error() string {
+	return fmt.Sprintf("host %s: connection lost: %v", e.Host, e.Cause)
+}
+
+func (e *LostError) Unwrap() error { return e.Cause }
+
+// ConnectionLost says why the connection is gone, for callers that do not know which
+// transport they use.
+func (e *LostError) ConnectionLost() string { return "ssh: " + e.Cause.Error() }
+
+// HostKeyError says that the host showed a key which is not accepted.
+type HostKeyError struct {
+	Host        string   // as in the resource file, or the hop on the way to it
+	Address     string   // as written in known_hosts
+	KeyType     string   // such as ssh-ed25519
+	Fingerprint string   // SHA256:...
+	Recorded    []string // "file:line: type" of the other keys on record; empty: the host is unknown
+	Revoked     bool     // the key is marked @revoked
+
+	scan string // the command that fetches the key
+}
+
+// Changed reports whether the key contradicts the record. False: there is no record.
+func (e *HostKeyError) Changed() bool { return len(e.Recorded) > 0 || e.Revoked }
+
+func (e *HostKeyError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "host %s: host key refused: it shows %s key %s", e.Host, e.KeyType, e.Fingerprint)
+	switch {
+	case e.Revoked:
+		fmt.Fprintf(&b, ", which is revoked at %s", strings.Join(e.Recorded, ", "))
+	case e.Changed():
+		fmt.Fprintf(&b, ", but another key is recorded for it at %s", strings.Join(e.Recorded, ", "))
+	default:
+		fmt.Fprintf(&b, " and none is known for %s", e.Address)
+	}
+	return b.String()
+}
+
+// Hint says how to accept an unknown key. A changed key has no hint: to accept it needs
+// more than a copied command.
+func (e *HostKeyError) Hint() string {
+	if e.Changed() {
+		return ""
+	}
+	hint := "compare the fingerprint with the host's own, then run again with --accept-new-host-keys"
+	if e.scan != "" {
+		hint += ", or: " + e.scan
+	}
+	return hint
 }

@@ -1,16 +1,23 @@
 package ssh
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
-	"github.com/plx-run/plx/launcher/ssh/sshconfig"
 	"github.com/skeema/knownhosts"
 	gossh "golang.org/x/crypto/ssh"
 	xknownhosts "golang.org/x/crypto/ssh/knownhosts"
+	"golang.org/x/sys/unix"
+
+	"github.com/plx-run/plx/launcher/ssh/sshconfig"
 )
 
 // preferred are the algorithms to request after those of the keys on record. SHA-1 and
@@ -122,4 +129,160 @@ func (k *hostKeys) refuse(key gossh.PublicKey, recorded []string, revoked bool) 
 		refusal.scan = fmt.Sprintf("ssh-keyscan -p %s %s >> %s", port, Quote(host), Quote(k.files[0]))
 	}
 	return refusal
+}
+
+// knownDB is the content of known_hosts files.
+type knownDB struct {
+	*knownhosts.HostKeyDB
+	names map[string]string // by copy: the file that was copied
+}
+
+// openKnown reads the files that exist. Like ssh it skips lines that it does not
+// understand: one old or foreign line must not lock out all hosts.
+func openKnown(files []string) (*knownDB, error) {
+	var exist []string
+	for _, file := range files {
+		if _, err := os.Stat(file); err == nil {
+			exist = append(exist, file)
+		} else if !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("read known hosts: %w", err)
+		}
+	}
+	db, err := knownhosts.NewDB(exist...)
+	if err == nil {
+		return &knownDB{HostKeyDB: db}, nil
+	}
+	known, err := openCleaned(exist)
+	if err != nil {
+		return nil, fmt.Errorf("read known hosts: %w", err)
+	}
+	return known, nil
+}
+
+// openCleaned reads copies of the files in which all lines but keys are empty. So the line
+// numbers stay the same.
+func openCleaned(files []string) (*knownDB, error) {
+	folder, err := os.MkdirTemp("", "plx-known-hosts-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(folder) }() // a copy of public keys does no harm
+	known := &knownDB{names: map[string]string{}}
+	var copies []string
+	for i, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		copied := fmt.Sprintf("%s/%d", folder, i)
+		if err := os.WriteFile(copied, cleanKnown(data), 0o600); err != nil {
+			return nil, err
+		}
+		known.names[copied] = file
+		copies = append(copies, copied)
+	}
+	known.HostKeyDB, err = knownhosts.NewDB(copies...)
+	return known, err
+}
+
+func cleanKnown(data []byte) []byte {
+	lines := bytes.Split(data, []byte("\n"))
+	for i, line := range lines {
+		if _, _, _, _, _, err := gossh.ParseKnownHosts(line); err != nil {
+			lines[i] = nil
+		}
+	}
+	return bytes.Join(lines, []byte("\n"))
+}
+
+// place returns file, line and type of a key on record.
+func (db *knownDB) place(key xknownhosts.KnownKey) string {
+	file := key.Filename
+	if original, is := db.names[file]; is {
+		file = original
+	}
+	return fmt.Sprintf("%s:%d (%s)", file, key.Line, key.Key.Type())
+}
+
+// recording excludes the other goroutines of this process. The lock on the file excludes
+// other processes, if the file system has locks.
+var recording sync.Mutex
+
+// lockTimeout bounds the wait for another process that records a key.
+const lockTimeout = 10 * time.Second
+
+// record adds the key of a host to the user's known_hosts. If another process was first,
+// the key that it recorded counts.
+func (k *hostKeys) record(remote net.Addr, key gossh.PublicKey) error {
+	recording.Lock()
+	defer recording.Unlock()
+	file, err := openLocked(k.files[0])
+	if err != nil {
+		return fmt.Errorf("record the host key: %w", err)
+	}
+	defer func() { _ = file.Close() }() // the write was checked; this releases the lock
+	db, err := openKnown(k.files)
+	if err != nil {
+		return err
+	}
+	if err := k.judge(db, remote, key); err == nil || !isUnknown(err) {
+		return err
+	}
+	if err := appendLine(file, knownhosts.Line([]string{k.address}, key)); err != nil {
+		return fmt.Errorf("record the host key in %s: %w", k.files[0], err)
+	}
+	k.cfg.Notice(fmt.Sprintf("host %s: new host key %s %s recorded in %s",
+		k.cfg.Host, key.Type(), gossh.FingerprintSHA256(key), k.files[0]))
+	return nil
+}
+
+func isUnknown(err error) bool {
+	refusal, is := err.(*HostKeyError)
+	return is && !refusal.Changed()
+}
+
+// openLocked opens the file for appending and locks it. It makes the file and its folder
+// if they are missing.
+func openLocked(path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	giveUp := time.Now().Add(lockTimeout)
+	for {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err != unix.EWOULDBLOCK && err != unix.EINTR {
+			// Without a lock on this file system a line may be written twice,
+			// which does no harm.
+			return file, nil
+		}
+		if time.Now().After(giveUp) {
+			_ = file.Close() // nothing was written
+			return nil, fmt.Errorf("%s is locked by another process", path)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// appendLine writes one line. If the file does not end in a newline it adds one first.
+func appendLine(file *os.File, line string) error {
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	start := ""
+	if size := info.Size(); size > 0 && info.Mode().IsRegular() {
+		last := make([]byte, 1)
+		if _, err := file.ReadAt(last, size-1); err != nil {
+			return err
+		}
+		if last[0] != '\n' {
+			start = "\n"
+		}
+	}
+	_, err = file.WriteString(start + line + "\n")
+	return err
 }
