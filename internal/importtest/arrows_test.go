@@ -96,7 +96,13 @@ var arrows = []arrow{
 	// Sums, optimisers and values of shards: no network, no files.
 	{from: "trainer/aggregate", std: true, to: []string{"trainer/cluster", "trainer/layout", "trainer/optimizer", "trainer/policy", "trainer/sparse", "trainer/wire"}, not: []string{"net", "os"}},
 	{from: "trainer/exchange/transition", to: []string{"trainer/aggregate", "trainer/cluster", "trainer/layout", "trainer/peers", "trainer/wire"}},
-	{from: "trainer/exchange", to: []string{"trainer/exchange/transition", "trainer/aggregate", "trainer/cluster", "trainer/peers", "trainer/wire", "trainer/layout", "trainer/policy",
+	// What travels, and sums of a host: no network.
+	{from: "trainer/exchange/message", std: true, to: []string{"trainer/aggregate", "trainer/layout", "trainer/sparse", "trainer/wire"}, not: []string{"net", "os"}},
+	{from: "trainer/exchange/relay", std: true, to: []string{"trainer/exchange/message", "trainer/aggregate", "trainer/cluster", "trainer/layout",
+		"trainer/sparse", "trainer/wire"}, not: []string{"net", "os"}},
+	{from: "trainer/exchange/server", to: []string{"trainer/exchange/message", "trainer/exchange/relay", "trainer/exchange/transition", "trainer/aggregate",
+		"trainer/cluster", "trainer/layout", "trainer/peers", "trainer/policy", "trainer/sparse", "trainer/wire"}},
+	{from: "trainer/exchange", to: []string{"trainer/exchange/message", "trainer/exchange/relay", "trainer/exchange/server", "trainer/exchange/transition", "trainer/aggregate", "trainer/cluster", "trainer/peers", "trainer/wire", "trainer/layout", "trainer/policy",
 		"trainer/optimizer", "trainer/sparse", "trainer/timeline"}},
 	{from: "trainer/lifetime", std: true, not: []string{"net", "os"}},
 	// How one is chosen, how it lies in files, how files travel; who decides all that.

@@ -63,9 +63,16 @@ func (s *Session) SetSilence(d time.Duration) { s.conn.SetSilence(d) }
 // Send writes frames, see [wire.Conn.Send].
 func (s *Session) Send(frames ...wire.Frame) error { return s.conn.Send(frames...) }
 
+// SetEpoch sets the epoch of all frames that are sent from now on.
+func (s *Session) SetEpoch(epoch uint32) { s.conn.SetEpoch(epoch) }
+
+// Traffic returns how many bytes were sent and received, see [wire.Conn.Traffic].
+func (s *Session) Traffic() (sent, received uint64) { return s.conn.Traffic() }
+
 // Next returns the header of the next frame. When the peer has reported why it
 // stops, the error wraps a [*PeerError] of the task to blame; when it has said
-// goodbye, the error is ErrGoodbye. After an error the reader calls Drain.
+// goodbye, the error is ErrGoodbye, once with the header of the goodbye. After
+// an error the reader calls Drain.
 func (s *Session) Next() (wire.Header, error) {
 	select {
 	case <-s.ended:
@@ -86,7 +93,7 @@ func (s *Session) Next() (wire.Header, error) {
 	}
 	s.cause = err
 	close(s.ended)
-	return wire.Header{}, err
+	return h, err
 }
 
 // report returns the error that an error frame brings.
