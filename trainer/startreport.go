@@ -73,8 +73,7 @@ func (t *training) residence(i int, v layout.Variable, servers int) string {
 	return fmt.Sprintf("variable %q %v: %s, %s, %s", v.Name, v.Shape, kind, size(total), on)
 }
 
-// exportGraph writes the model's graph, gradients included, to the file that the
-// user wants it in.
+// exportGraph writes the model's graph to the file that the user wants it in.
 func (t *training) exportGraph(log *printer) error {
 	path := t.config.ExportGraph
 	if path == "" {

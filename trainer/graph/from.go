@@ -2,7 +2,6 @@ package graph
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"gorgonia.org/gorgonia"
@@ -10,12 +9,10 @@ import (
 
 // Marks says what vertices of a Gorgonia graph are for. All of them may be left
 // out. A leaf without a mark is an input. Of several marks the first of loss,
-// gradient, variable, input counts.
+// variable, input counts.
 type Marks struct {
-	Name      string // of the graph
 	Inputs    gorgonia.Nodes
 	Variables gorgonia.Nodes
-	Gradients gorgonia.Nodes
 	Loss      *gorgonia.Node
 }
 
@@ -36,20 +33,19 @@ func From(g *gorgonia.ExprGraph, m Marks) (Graph, error) {
 			return Graph{}, fmt.Errorf("graph: the %s %q is not in the graph", kind, n.Name())
 		}
 	}
-	return Graph{Name: m.Name, Vertices: w.vertices, Edges: w.edges}, nil
+	return Graph{Vertices: w.vertices, Edges: w.edges}, nil
 }
 
 func (m Marks) kinds() map[*gorgonia.Node]Kind {
 	kinds := map[*gorgonia.Node]Kind{}
-	for _, marked := range []struct {
-		nodes gorgonia.Nodes
-		kind  Kind
-	}{{m.Inputs, Input}, {m.Variables, Variable}, {m.Gradients, Gradient}, {gorgonia.Nodes{m.Loss}, Loss}} {
-		for _, n := range marked.nodes {
-			if n != nil {
-				kinds[n] = marked.kind
-			}
-		}
+	for _, n := range m.Inputs {
+		kinds[n] = Input
+	}
+	for _, n := range m.Variables {
+		kinds[n] = Variable
+	}
+	if m.Loss != nil {
+		kinds[m.Loss] = Loss
 	}
 	return kinds
 }
@@ -110,29 +106,10 @@ func (w *walk) vertex(id int, n *gorgonia.Node) Vertex {
 	if strings.HasPrefix(v.Name, v.Op+"(") {
 		v.Name = ""
 	}
-	if v.Kind == Gradient && v.Name == "" {
-		v.Name = gradientName(n)
-	}
 	// Every binary operation has this flag. It is only of interest if it is
 	// set: then the result of a comparison is a number.
 	v.Op = strings.TrimSuffix(v.Op, " false")
 	return v
-}
-
-// gradientName names the leaves that n is the gradient of, if Gorgonia knows
-// them.
-func gradientName(n *gorgonia.Node) string {
-	var names []string
-	for _, of := range n.DerivOf() {
-		if of.Op() == nil {
-			names = append(names, of.Name())
-		}
-	}
-	if len(names) == 0 {
-		return ""
-	}
-	slices.Sort(names)
-	return "gradient of " + strings.Join(slices.Compact(names), " and ")
 }
 
 func kindOf(n *gorgonia.Node) Kind {

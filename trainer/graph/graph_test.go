@@ -14,7 +14,7 @@ import (
 )
 
 func named(names ...string) Graph {
-	g := Graph{Name: names[0], Vertices: []Vertex{}, Edges: []Edge{}}
+	g := Graph{Vertices: []Vertex{}, Edges: []Edge{}}
 	for i, name := range names {
 		g.Vertices = append(g.Vertices, Vertex{ID: i, Name: name, Op: "op " + name, Shape: []int{i, 2}, Dtype: "float32", Kind: Computed})
 		if i > 0 {
@@ -28,9 +28,9 @@ func named(names ...string) Graph {
 // "->", or one character.
 var token = regexp.MustCompile(`^(?s)("(?:[^"\\]|\\.)*"|[A-Za-z_0-9]+|->|.)`)
 
-// readDOT gives the label of the graph, the labels of its vertices and its
-// edges, of the part of the language that WriteDOT uses.
-func readDOT(text string) (label string, vertices map[string]string, edges []string, err error) {
+// readDOT gives the labels of a graph's vertices and its edges, of the part of the
+// language that WriteDOT uses.
+func readDOT(text string) (vertices map[string]string, edges []string, err error) {
 	vertices = map[string]string{}
 	var tokens []string
 	for text = strings.TrimSpace(text); text != ""; text = strings.TrimSpace(text) {
@@ -38,7 +38,7 @@ func readDOT(text string) (label string, vertices map[string]string, edges []str
 		tokens, text = append(tokens, t), text[len(t):]
 	}
 	if len(tokens) < 3 || tokens[0] != "digraph" || tokens[1] != "{" || tokens[len(tokens)-1] != "}" {
-		return "", nil, nil, fmt.Errorf("no digraph: %q", tokens)
+		return nil, nil, fmt.Errorf("no digraph: %q", tokens)
 	}
 	statement := []string{}
 	for _, t := range tokens[2 : len(tokens)-1] {
@@ -50,19 +50,17 @@ func readDOT(text string) (label string, vertices map[string]string, edges []str
 		switch {
 		case len(statement) == 3 && statement[1] == "->":
 			edges = append(edges, s)
-		case len(statement) == 3 && statement[0] == "label" && statement[1] == "=":
-			label = unquote(statement[2])
 		case len(statement) == 3 && statement[1] == "=":
 		case len(statement) > 5 && statement[1] == "[" && statement[len(statement)-1] == "]":
 			if vertices[statement[0]], err = attributes(statement[2 : len(statement)-1]); err != nil {
-				return "", nil, nil, err
+				return nil, nil, err
 			}
 		default:
-			return "", nil, nil, fmt.Errorf("statement %s", s)
+			return nil, nil, fmt.Errorf("statement %s", s)
 		}
 		statement = statement[:0]
 	}
-	return label, vertices, edges, nil
+	return vertices, edges, nil
 }
 
 // attributes wants name = value, ... and gives the label.
@@ -107,12 +105,12 @@ func FuzzWriteDOT(f *testing.F) {
 		if err := g.WriteDOT(&out); err != nil {
 			t.Fatal(err)
 		}
-		label, vertices, edges, err := readDOT(out.String())
+		vertices, edges, err := readDOT(out.String())
 		if err != nil {
 			t.Fatalf("%v in\n%s", err, out.String())
 		}
-		if label != drawn(a) || len(edges) != 1 || edges[0] != "v0 -> v1" || len(vertices) != 4 {
-			t.Fatalf("label %q, edges %q, vertices %q", label, edges, vertices)
+		if len(edges) != 1 || edges[0] != "v0 -> v1" || len(vertices) != 4 {
+			t.Fatalf("edges %q, vertices %q", edges, vertices)
 		}
 		for i, name := range []string{a, b} {
 			want := short(drawn(name)) + "\n" + short(drawn("op "+name)) + fmt.Sprintf("\n(%d, 2) float32", i)

@@ -1,7 +1,7 @@
 // Package summary writes what a training reports of its steps, twice: as an
 // event file for TensorBoard, and as lines of JSON for every other tool.
 //
-//	w, err := summary.Open("runs/today", summary.Options{})
+//	w, err := summary.Open("runs/today")
 //	...
 //	err = w.Step(summary.Scalars{Step: 7, Loss: 0.25, LearningRate: 0.1,
 //		Metrics: map[string]float64{"accuracy": 0.9}})

@@ -3,6 +3,7 @@ package summary
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,15 +12,10 @@ import (
 	"time"
 )
 
-// Options says how a Writer writes.
-type Options struct {
-	// Flush is the longest time that reports wait in memory. A process that
-	// dies loses no step older than that. The writer checks the time at every
-	// report and when it closes. 0 means five seconds.
-	Flush time.Duration
-}
-
-const defaultFlush = 5 * time.Second
+// flushAfter is the longest time that reports wait in memory. A process that
+// dies loses no step older than that. The writer checks the time at every
+// report and when it closes.
+const flushAfter = 5 * time.Second
 
 // flushBytes bounds the reports that wait in memory, for each file.
 const flushBytes = 1 << 16
@@ -28,8 +24,7 @@ const flushBytes = 1 << 16
 // its methods. After an error, which names the file, it writes nothing more and
 // returns the same error again.
 type Writer struct {
-	interval time.Duration
-	now      func() time.Time
+	now func() time.Time
 
 	mu            sync.Mutex
 	events, lines *file
@@ -39,19 +34,13 @@ type Writer struct {
 }
 
 // Open creates two new files in a folder, and the folder if necessary.
-func Open(dir string, o Options) (*Writer, error) { return open(dir, o, time.Now) }
+func Open(dir string) (*Writer, error) { return open(dir, time.Now) }
 
-func open(dir string, o Options, now func() time.Time) (*Writer, error) {
-	if o.Flush < 0 {
-		return nil, fmt.Errorf("summary: flush every %v: want 0 or more", o.Flush)
-	}
-	if o.Flush == 0 {
-		o.Flush = defaultFlush
-	}
+func open(dir string, now func() time.Time) (*Writer, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("summary: make folder: %w", err)
 	}
-	w := &Writer{interval: o.Flush, now: now, flushed: now()}
+	w := &Writer{now: now, flushed: now()}
 	if err := w.create(dir); err != nil {
 		return nil, fmt.Errorf("summary: %w", err)
 	}
@@ -79,7 +68,8 @@ func (w *Writer) create(dir string) error {
 			if w.lines, err = createFile(filepath.Join(dir, "steps."+end+".jsonl")); err == nil {
 				return nil
 			}
-			w.events.discard()
+			w.events.Close()         // nothing was written to it
+			os.Remove(w.events.path) // an empty file harms nobody
 		}
 		if !errors.Is(err, fs.ErrExist) {
 			return err
@@ -98,28 +88,23 @@ func inName(host string) string {
 	}, host)
 }
 
-// Paths returns the names of the event file and of the file of JSON lines.
-func (w *Writer) Paths() (events, lines string) { return w.events.path, w.lines.path }
-
 // Step writes the report of a step. It does not keep s.Metrics.
-func (w *Writer) Step(s Scalars) error { return w.write(s.record()) }
-
-func (w *Writer) write(r record) error {
+func (w *Writer) Step(s Scalars) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err != nil {
 		return w.err
 	}
 	if w.closed {
-		return fmt.Errorf("summary: write step %d to %s: %w", r.step, w.events.path, fs.ErrClosed)
+		return fmt.Errorf("summary: write step %d to %s: %w", s.Step, w.events.path, fs.ErrClosed)
 	}
-	now := w.now()
+	now, r := w.now(), s.record()
 	if r.at.IsZero() {
 		r.at = now
 	}
 	w.events.add(appendRecord(nil, r.event()))
 	w.lines.add(r.appendLine(nil))
-	if now.Sub(w.flushed) < w.interval && max(len(w.events.pending), len(w.lines.pending)) < flushBytes {
+	if now.Sub(w.flushed) < flushAfter && max(len(w.events.pending), len(w.lines.pending)) < flushBytes {
 		return nil
 	}
 	w.flushed = now
@@ -154,4 +139,47 @@ func (w *Writer) flush() error {
 		}
 	}
 	return w.err
+}
+
+// file is one of the two files. Whole records wait in pending, so that no
+// reader sees half a record.
+type file struct {
+	storage
+	path    string
+	pending []byte
+	size    int64 // bytes written to the file
+}
+
+type storage interface {
+	io.WriteCloser
+	Truncate(size int64) error
+}
+
+func createFile(path string) (*file, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	return &file{storage: f, path: path}, nil
+}
+
+// add adds a whole record, which flush writes.
+func (f *file) add(record []byte) { f.pending = append(f.pending, record...) }
+
+func (f *file) flush() error {
+	if len(f.pending) == 0 {
+		return nil
+	}
+	n, err := f.Write(f.pending)
+	if err != nil {
+		// A full disk may have accepted part of the record. Without that part
+		// the file remains readable.
+		if cut := f.Truncate(f.size); n > 0 && cut != nil {
+			err = fmt.Errorf("%w (and the last record stays cut: %v)", err, cut)
+		}
+		return fmt.Errorf("summary: %w", err)
+	}
+	f.size += int64(n)
+	f.pending = f.pending[:0]
+	return nil
 }

@@ -17,7 +17,7 @@ import (
 // contents reads both files of a writer.
 func contents(t *testing.T, w *Writer) ([]decodedEvent, []Line) {
 	t.Helper()
-	eventsPath, linesPath := w.Paths()
+	eventsPath, linesPath := w.events.path, w.lines.path
 	b, err := os.ReadFile(eventsPath)
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +40,7 @@ func contents(t *testing.T, w *Writer) ([]decodedEvent, []Line) {
 
 func TestBothFilesHoldEveryStep(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made", "by open")
-	w, err := Open(dir, Options{})
+	w, err := Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,8 @@ func TestNamesAreNew(t *testing.T) {
 	now := func() time.Time { return time.Unix(1714564800, 0) }
 	form := regexp.MustCompile(`^events\.out\.tfevents\.1714564800\.[A-Za-z0-9._-]+\.\d+\.(\d)$`)
 	for number := range 3 {
-		events, lines := mustOpen(t, dir, now).Paths()
+		w := mustOpen(t, dir, now)
+		events, lines := w.events.path, w.lines.path
 		m := form.FindStringSubmatch(filepath.Base(events))
 		if m == nil || m[1] != fmt.Sprint(number) || !strings.HasSuffix(lines, m[1]+".jsonl") {
 			t.Errorf("names %s, %s", events, lines)
@@ -103,7 +104,7 @@ func TestNamesAreNew(t *testing.T) {
 
 func mustOpen(t *testing.T, dir string, now func() time.Time) *Writer {
 	t.Helper()
-	w, err := open(dir, Options{Flush: 10 * time.Second}, now)
+	w, err := open(dir, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +123,7 @@ func TestFlushesByTime(t *testing.T) {
 	for _, c := range []struct {
 		after time.Duration
 		lines int // that a reader finds after the step
-	}{{time.Second, 0}, {8 * time.Second, 0}, {time.Second, 3}, {9 * time.Second, 3}, {time.Second, 5}} {
+	}{{time.Second, 0}, {3 * time.Second, 0}, {time.Second, 3}, {4 * time.Second, 3}, {time.Second, 5}} {
 		clock = clock.Add(c.after)
 		if err := w.Step(Scalars{Step: 1}); err != nil {
 			t.Fatal(err)
@@ -160,17 +161,14 @@ func TestErrorsNameTheFile(t *testing.T) {
 	if err := os.WriteFile(taken, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(taken, Options{}); err == nil || !strings.Contains(err.Error(), taken) {
+	if _, err := Open(taken); err == nil || !strings.Contains(err.Error(), taken) {
 		t.Errorf("a file where the folder should be: %v", err)
 	}
-	if _, err := Open(dir, Options{Flush: -1}); err == nil {
-		t.Error("a flush in the past")
-	}
-	w, err := Open(dir, Options{})
+	w, err := Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, lines := w.Paths()
+	lines := w.lines.path
 	w.lines.storage.Close()
 	first := w.Close()
 	if first == nil || !strings.Contains(first.Error(), lines) {
@@ -183,11 +181,11 @@ func TestErrorsNameTheFile(t *testing.T) {
 
 func TestWritingStopsAfterAnError(t *testing.T) {
 	clock := time.Unix(1714564800, 0)
-	w, err := open(t.TempDir(), Options{}, func() time.Time { clock = clock.Add(time.Minute); return clock })
+	w, err := open(t.TempDir(), func() time.Time { clock = clock.Add(time.Minute); return clock })
 	if err != nil {
 		t.Fatal(err)
 	}
-	events, _ := w.Paths()
+	events := w.events.path
 	w.events.storage.Close()
 	first := w.Step(sample)
 	if !errors.Is(first, fs.ErrClosed) || !strings.Contains(first.Error(), events) {
@@ -220,7 +218,7 @@ func (f *full) Write(p []byte) (int, error) {
 // What a full disk takes of a record is taken back: the file can be read.
 func TestFullDisk(t *testing.T) {
 	clock := time.Unix(1714564800, 0)
-	w, err := open(t.TempDir(), Options{}, func() time.Time { clock = clock.Add(time.Minute); return clock })
+	w, err := open(t.TempDir(), func() time.Time { clock = clock.Add(time.Minute); return clock })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,14 +238,14 @@ func TestFullDisk(t *testing.T) {
 }
 
 func TestClosedWriterRefuses(t *testing.T) {
-	w, err := Open(t.TempDir(), Options{})
+	w, err := Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	events, _ := w.Paths()
+	events := w.events.path
 	for range 2 {
 		if err := w.Step(sample); !errors.Is(err, fs.ErrClosed) || !strings.Contains(err.Error(), events) {
 			t.Errorf("a step after the end: %v", err)

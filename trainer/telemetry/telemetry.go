@@ -70,7 +70,7 @@ func Open(c *config.Config, task cluster.Task, logf func(slog.Level, string, ...
 		r.trace = timeline.New(maxEvents)
 	}
 	if task.IsChief() && c.SummaryDir != "" {
-		if r.summaries, err = summary.Open(c.SummaryDir, summary.Options{}); err != nil {
+		if r.summaries, err = summary.Open(c.SummaryDir); err != nil {
 			return nil, fmt.Errorf("--summary-dir: %w", err)
 		}
 		logf(slog.LevelInfo, "summaries go to %s", Whole(c.SummaryDir))

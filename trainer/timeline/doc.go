@@ -12,6 +12,6 @@
 //
 // A recorder takes spans and instants from any goroutine. It has a limit of
 // events, and counts those that it drops. It does not measure or sample by
-// itself. It does not compare the clocks of several hosts; a caller who knows
-// their difference sets each Process's Clock.
+// itself. It does not compare the clocks of several hosts: time 0 of a file is its
+// earliest event.
 package timeline

@@ -1,6 +1,14 @@
 package timeline
 
 import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,7 +29,7 @@ type Recorder struct {
 type event struct {
 	track, name string
 	start, end  time.Time
-	args        []arg
+	args        []byte // members of a JSON object
 }
 
 func (e event) instant() bool { return e.end.IsZero() }
@@ -59,7 +67,7 @@ func (r *Recorder) Span(track, name string, start, end time.Time, args ...any) {
 	if end.Before(start) || end.IsZero() {
 		end = start
 	}
-	r.add(event{track, name, start, end, argsOf(args)})
+	r.add(event{track, name, start, end, appendArgs(nil, args)})
 }
 
 // Instant records that name happened at a time. args are those of Span.
@@ -67,17 +75,13 @@ func (r *Recorder) Instant(track, name string, at time.Time, args ...any) {
 	if !r.Enabled() {
 		return
 	}
-	r.add(event{track: track, name: name, start: at, args: argsOf(args)})
+	r.add(event{track: track, name: name, start: at, args: appendArgs(nil, args)})
 }
 
 // Dropped is the number of dropped events.
 func (r *Recorder) Dropped() int {
-	if r == nil {
-		return 0
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.dropped
+	_, dropped := r.taken()
+	return dropped
 }
 
 func (r *Recorder) add(e event) {
@@ -99,4 +103,100 @@ func (r *Recorder) taken() (events []event, dropped int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.events[:len(r.events):len(r.events)], r.dropped
+}
+
+// appendArgs appends pairs of key and value as members of a JSON object. The values do
+// not escape, so a call that records nothing allocates nothing.
+func appendArgs(b []byte, pairs []any) []byte {
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		key, _ := pairs[i].(string)
+		b = appendValue(append(appendString(b, key), ':'), pairs[i+1])
+	}
+	return b
+}
+
+// appendValue writes a value as JSON, of a type that it does not know the type's name.
+func appendValue(b []byte, value any) []byte {
+	switch v := value.(type) {
+	case nil:
+		return append(b, "null"...)
+	case string:
+		return appendString(b, v)
+	case bool:
+		return strconv.AppendBool(b, v)
+	case time.Duration:
+		return appendFloat(b, v.Seconds())
+	}
+	switch v := reflect.ValueOf(value); {
+	case v.CanInt():
+		return strconv.AppendInt(b, v.Int(), 10)
+	case v.CanUint():
+		return strconv.AppendUint(b, v.Uint(), 10)
+	case v.CanFloat():
+		return appendFloat(b, v.Float())
+	}
+	return appendString(b, reflect.TypeOf(value).String())
+}
+
+// appendFloat writes a number. Those that JSON cannot write become strings.
+func appendFloat(b []byte, x float64) []byte {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return appendString(b, strconv.FormatFloat(x, 'g', -1, 64))
+	}
+	return strconv.AppendFloat(b, x, 'g', -1, 64)
+}
+
+// appendString writes s as a JSON string. Bytes that are not UTF-8 become the
+// replacement character.
+func appendString(b []byte, s string) []byte {
+	quoted, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // a string always has a JSON form
+	}
+	return append(b, quoted...)
+}
+
+// Steps is the half-open interval [Start, End) of steps, counted from 0. The
+// zero value contains none.
+type Steps struct {
+	Start, End uint64
+}
+
+// ParseSteps reads "A:B": the steps from A, inclusive, to B, exclusive. Both
+// are decimal numbers and A is less than B.
+func ParseSteps(s string) (Steps, error) {
+	first, end, ok := strings.Cut(s, ":")
+	if !ok {
+		return Steps{}, fmt.Errorf("steps %q: want START:END, such as 10:12 for the steps 10 and 11", s)
+	}
+	from, err := parseStep("start", first)
+	to, wrong := parseStep("end", end)
+	if err = cmp.Or(err, wrong); err == nil && from >= to {
+		err = errors.New("no step: the end is exclusive and must be above the start")
+	}
+	if err != nil {
+		return Steps{}, fmt.Errorf("steps %q: %w", s, err)
+	}
+	return Steps{from, to}, nil
+}
+
+// Contains reports whether step is in s.
+func (s Steps) Contains(step uint64) bool { return s.Start <= step && step < s.End }
+
+func (s Steps) String() string { return fmt.Sprintf("%d:%d", s.Start, s.End) }
+
+func parseStep(which, s string) (uint64, error) {
+	n, err := strconv.ParseUint(s, 10, 64)
+	switch {
+	case s == "":
+		return 0, fmt.Errorf("%s is missing", which)
+	case errors.Is(err, strconv.ErrRange):
+		return 0, fmt.Errorf("%s %q is too large", which, s)
+	case err != nil:
+		return 0, fmt.Errorf("%s %q is not a whole number", which, s)
+	}
+	return n, nil
 }

@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,10 +20,7 @@ type Process struct {
 	// are read together.
 	ID int
 
-	// Clock is time 0 of the file, in this host's clock. With the same Clock in
-	// all files of a job, spans line up as well as the hosts' clocks agree. The
-	// zero time means the recorder's earliest event.
-	Clock time.Time
+	origin time.Time // time 0 of the file: the earliest event
 }
 
 // Save writes the timeline to a file. It writes under a temporary name first,
@@ -34,31 +32,22 @@ func (r *Recorder) Save(path string, p Process) error {
 	return nil
 }
 
-func (r *Recorder) save(path string, p Process) (err error) {
-	folder, name := filepath.Split(path)
-	if err := os.MkdirAll(filepath.Clean(folder), 0o755); err != nil {
+func (r *Recorder) save(path string, p Process) error {
+	folder := filepath.Dir(path)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Clean(folder), "."+name+"-*")
+	f, err := os.CreateTemp(folder, "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			f.Close()           // the first error says more
-			os.Remove(f.Name()) // the first error says more
-		}
-	}()
-	if err := r.Write(f, p); err != nil {
-		return err
+	if err = errors.Join(r.Write(f, p), f.Chmod(0o644), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
 	}
-	if err := f.Chmod(0o644); err != nil {
-		return err
+	if err != nil {
+		os.Remove(f.Name()) // the first error says more
 	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return err
 }
 
 // Write writes the timeline in the JSON object form of the trace event format.
@@ -73,7 +62,7 @@ func (r *Recorder) Write(w io.Writer, p Process) error {
 	events = slices.Clone(events)
 	slices.SortStableFunc(events, inOrder)
 	if len(events) > 0 {
-		p.Clock = p.origin(events[0].start)
+		p.origin = events[0].start
 	}
 	rows := layOut(events)
 	out := bufio.NewWriter(w)
@@ -89,15 +78,6 @@ func (r *Recorder) Write(w io.Writer, p Process) error {
 	}
 	out.Write(append(b, "\n]}\n"...))
 	return out.Flush()
-}
-
-// origin is Clock with the monotonic reading of first. So distances between
-// events stay right if the wall clock is set meanwhile.
-func (p Process) origin(first time.Time) time.Time {
-	if p.Clock.IsZero() {
-		return first
-	}
-	return first.Add(-first.Sub(p.Clock))
 }
 
 // inOrder sorts by start. Of spans that start together, the longest comes first
@@ -117,7 +97,7 @@ func (p Process) appendHead(b []byte, dropped int) []byte {
 	b = appendString(b, p.Name)
 	b = appendString(append(b, `,"host":`...), p.Host)
 	b = append(b, `,"clock":`...)
-	b = appendString(b, p.Clock.UTC().Format(time.RFC3339Nano))
+	b = appendString(b, p.origin.UTC().Format(time.RFC3339Nano))
 	b = strconv.AppendInt(append(b, `,"dropped_events":`...), int64(dropped), 10)
 	b = append(b, "},\"traceEvents\":[\n"...)
 	title := p.Name
@@ -133,7 +113,7 @@ func (p Process) appendMetadata(b []byte, name string, row int, key string, valu
 	b = append(b, name...)
 	b = append(b, `","ph":"M"`...)
 	b = p.appendPlace(b, row)
-	return append(argOf(key, value).appendJSON(append(b, `,"args":{"`+key+`":`...)), "}}"...)
+	return append(appendArgs(append(b, `,"args":{`...), []any{key, value}), "}}"...)
 }
 
 func (p Process) appendEvent(b []byte, e event, row int) []byte {
@@ -144,18 +124,10 @@ func (p Process) appendEvent(b []byte, e event, row int) []byte {
 		b = append(b, `,"ph":"X","dur":`...)
 		b = appendMicroseconds(b, e.end.Sub(e.start))
 	}
-	b = appendMicroseconds(append(b, `,"ts":`...), e.start.Sub(p.Clock))
+	b = appendMicroseconds(append(b, `,"ts":`...), e.start.Sub(p.origin))
 	b = p.appendPlace(b, row)
-	for i, a := range e.args {
-		before := `,`
-		if i == 0 {
-			before = `,"args":{`
-		}
-		b = appendString(append(b, before...), a.key)
-		b = a.appendJSON(append(b, ':'))
-	}
 	if len(e.args) > 0 {
-		b = append(b, '}')
+		b = append(append(append(b, `,"args":{`...), e.args...), '}')
 	}
 	return append(b, '}')
 }
@@ -168,8 +140,70 @@ func (p Process) appendPlace(b []byte, row int) []byte {
 }
 
 func appendMicroseconds(b []byte, d time.Duration) []byte {
-	if d < 0 {
-		b, d = append(b, '-'), -d
-	}
 	return fmt.Appendf(b, "%d.%03d", d/1000, d%1000)
+}
+
+// rows says in which row each event is drawn. A viewer wants the spans of a row
+// to nest or to be disjoint. Spans from several goroutines may do neither, so a
+// track takes as many rows as necessary.
+type rows struct {
+	names []string // by row: the track, with a number from its second row on
+	of    []int    // by event: its row
+}
+
+// layOut gives each event the first possible row of its track. events are
+// sorted. Tracks come in the order of their first event; a track's rows are
+// next to each other.
+func layOut(events []event) rows {
+	tracks, order := map[string]*track{}, []*track(nil)
+	place := make([]int, len(events))
+	for i, e := range events {
+		t := tracks[e.track]
+		if t == nil {
+			t = &track{name: e.track}
+			tracks[e.track], order = t, append(order, t)
+		}
+		place[i] = t.place(e)
+	}
+	r, first := rows{}, map[string]int{} // by track: its first row
+	for _, t := range order {
+		first[t.name] = len(r.names)
+		for i := range max(1, len(t.open)) {
+			name := t.name
+			if i > 0 {
+				name += " (" + strconv.Itoa(i+1) + ")"
+			}
+			r.names = append(r.names, name)
+		}
+	}
+	for i, e := range events {
+		place[i] += first[e.track]
+	}
+	r.of = place
+	return r
+}
+
+type track struct {
+	name string
+	open [][]time.Time // by row: ends of the open spans, the innermost last
+}
+
+// place returns a row of the track, counted from 0.
+func (t *track) place(e event) int {
+	if e.instant() {
+		return 0
+	}
+	for i := range t.open {
+		ends := t.open[i]
+		for len(ends) > 0 && !ends[len(ends)-1].After(e.start) {
+			ends = ends[:len(ends)-1]
+		}
+		t.open[i] = ends
+		if len(ends) == 0 || !e.end.After(ends[len(ends)-1]) {
+			t.open[i] = append(ends, e.end)
+			return i
+		}
+	}
+	t.open = append(t.open, []time.Time{e.end})
+	return len(t.open) - 1
 }
