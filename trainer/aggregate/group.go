@@ -177,9 +177,10 @@ func (g *group) normed(norm float64) (p progress, asked bool) {
 	if !g.asked {
 		return p, false
 	}
-	g.asked = false
-	g.outcome.Norm = norm
-	return progress{end: g.outcome, made: g.made, last: true}, true
+	end := g.outcome
+	end.Norm = norm
+	g.asked, g.outcome = false, end
+	return progress{end: end, made: g.made, last: true}, true
 }
 
 func (g *group) updated() {
