@@ -40,6 +40,13 @@ type account struct {
 	next    map[int]int // of a generation in effect: the one that resumed from its checkpoint
 }
 
+// How many steps workers may be apart in ssp, and how many workers nobody waits
+// for in backup.
+const (
+	bound  = 2
+	spares = 1
+)
+
 // counters are the variables that count.
 var counters = []string{"left", "right", "table"}
 

@@ -93,13 +93,6 @@ var (
 	syncs = map[string]string{"async": "async", "ssp": fmt.Sprint("ssp:", bound), "backup": fmt.Sprint("backup:", spares)}
 )
 
-// How many steps workers may be apart in ssp, and how many workers nobody waits
-// for in backup.
-const (
-	bound  = 2
-	spares = 1
-)
-
 // loose reports whether the cell's workers do not wait for each other.
 func (c Cell) loose() bool { return syncs[c.Arch] != "" }
 

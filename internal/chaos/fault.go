@@ -134,25 +134,37 @@ func (r *run) victims() ([]testhosts.Process, error) {
 	return found, nil
 }
 
+// effects are the states that processes come into by a signal.
+var effects = map[syscall.Signal]byte{syscall.SIGKILL: 'X', syscall.SIGSTOP: 'T'}
+
 // signalVictim sends the victim's processes a signal and waits for its effect.
 func signalVictim(s syscall.Signal, so string) strike {
-	state := map[syscall.Signal]byte{syscall.SIGKILL: 'X', syscall.SIGSTOP: 'T'}[s]
 	return func(ctx context.Context, r *run) (string, error) {
-		ps, err := r.victims()
+		ps, err := r.signal(s)
 		if err != nil {
 			return "", err
 		}
-		// Stopped first, so that neither of two acts on the other's end.
-		for _, s := range []syscall.Signal{syscall.SIGSTOP, s} {
-			for _, p := range ps {
-				if err := p.Signal(s); err != nil {
-					return "", fmt.Errorf("%v: %w", p, err)
-				}
+		return pids(ps) + " " + so, inState(ctx, r.host(), ps, effects[s])
+	}
+}
+
+// signal sends the victim's processes a signal, and notes them as those that wake
+// is to wake.
+func (r *run) signal(s syscall.Signal) ([]testhosts.Process, error) {
+	ps, err := r.victims()
+	if err != nil {
+		return nil, err
+	}
+	// Stopped first, so that neither of two acts on the other's end.
+	for _, s := range []syscall.Signal{syscall.SIGSTOP, s} {
+		for _, p := range ps {
+			if err := p.Signal(s); err != nil {
+				return nil, fmt.Errorf("%v: %w", p, err)
 			}
 		}
-		r.stopped = ps
-		return pids(ps) + " " + so, inState(ctx, r.host(), ps, state)
 	}
+	r.stopped = ps
+	return ps, nil
 }
 
 func pids(ps []testhosts.Process) string {
@@ -175,12 +187,11 @@ func wake(_ context.Context, r *run) error {
 
 // signalPlx sends the launcher a signal and waits for its effect.
 func signalPlx(s syscall.Signal) strike {
-	state := map[syscall.Signal]byte{syscall.SIGKILL: 'X', syscall.SIGSTOP: 'T'}[s]
 	return func(ctx context.Context, r *run) (string, error) {
 		if err := r.job.cmd.Process.Signal(s); err != nil {
 			return "", fmt.Errorf("the launcher: %w", err)
 		}
-		return "plx was sent " + s.String(), r.job.inState(ctx, state)
+		return "plx was sent " + s.String(), r.job.inState(ctx, effects[s])
 	}
 }
 
@@ -337,30 +348,35 @@ func healLastHost(_ context.Context, r *run) error {
 	return nil
 }
 
-func (r *run) lastHost() *testhosts.Host { return r.cluster.Hosts[len(r.cluster.Hosts)-1] }
+func (r *run) lastHost() *testhosts.Host { return r.lab.cluster.Hosts[len(r.lab.cluster.Hosts)-1] }
 
-// whileScaled scales the job to all hosts and strikes meanwhile: as soon as there is
-// an agent on the host that joins or, late, when the checkpoint is made and the
-// generation ends.
+// whileScaled scales the job to all hosts and strikes meanwhile, early or late.
 func whileScaled(second strike, late bool) strike {
 	return func(ctx context.Context, r *run) (string, error) {
-		var err error
-		if r.scaled, err = r.openLog(r.cell.Name() + "-scale"); err != nil {
+		if err := r.scale(ctx, late); err != nil {
 			return "", err
 		}
-		if r.scaling, err = r.start(r.scaled, "scale", "--color", "never", "--hosts", r.looseFile, r.name); err != nil {
-			return "", err
-		}
-		if late {
-			if !r.script.await(ctx, r.job.ended, savedLine.MatchString) {
-				return "", errors.New("no checkpoint was made to resume with other hosts")
-			}
-		} else if err := until(ctx, "an agent on the host that joins", r.joined); err != nil {
-			return "", err
-		}
-		r.struck = time.Now()
 		return second(ctx, r)
 	}
+}
+
+// scale scales the job to all hosts, and waits for the moment of the fault: as soon
+// as there is an agent on the host that joins or, late, when the checkpoint is made
+// and the generation ends.
+func (r *run) scale(ctx context.Context, late bool) (err error) {
+	if r.scaled, err = r.lab.openLog(r.cell.Name() + "-scale"); err != nil {
+		return err
+	}
+	if r.scaling, err = r.lab.start(r.scaled, "scale", "--color", "never", "--hosts", r.lab.looseFile, r.name); err != nil {
+		return err
+	}
+	if !late {
+		err = until(ctx, "an agent on the host that joins", r.joined)
+	} else if !r.script.await(ctx, r.job.ended, savedLine.MatchString) {
+		err = errors.New("no checkpoint was made to resume with other hosts")
+	}
+	r.struck = time.Now()
+	return err
 }
 
 // joined reports whether an agent runs on the host that joins.

@@ -58,6 +58,22 @@ type book struct {
 // untold reports whether a step was begun and its worker was told nothing.
 func (b *book) untold(step int) bool { return b.begun[step] && !b.made[step] && !b.late[step] }
 
+// note takes an entry, and reports whether it may come now. Only in backup a
+// worker skips steps, or comes too late for one.
+func (b *book) note(e ledger.Entry, backup bool) bool {
+	switch {
+	case e.Kind == ledger.Begun && (e.Step == b.next || backup && e.Step > b.next):
+		b.begun[e.Step], b.next = true, e.Step+1
+	case e.Kind == ledger.Made && b.untold(e.Step):
+		b.made[e.Step] = true
+	case e.Kind == ledger.Late && b.untold(e.Step) && backup:
+		b.late[e.Step] = true
+	default:
+		return false
+	}
+	return true
+}
+
 // open counts the steps of which the worker was told nothing.
 func (b *book) open() (n int) {
 	for step := range b.begun {
@@ -88,8 +104,7 @@ func (a *account) sort() error {
 	return errors.Join(errs...)
 }
 
-// take puts an entry into its book, and reports whether it may come there. Only
-// in backup a worker skips steps, or comes too late for one.
+// take puts an entry into its book, and reports whether it may come there.
 func (a *account) take(e ledger.Entry) bool {
 	k := key{e.Generation, e.Worker}
 	b := a.books[k]
@@ -101,17 +116,8 @@ func (a *account) take(e ledger.Entry) bool {
 		return known == 0 || known == e.Workers
 	case b == nil:
 		return false
-	case e.Kind == ledger.Begun && (e.Step == b.next || a.mode == "backup" && e.Step > b.next):
-		b.begun[e.Step], b.next = true, e.Step+1
-		return len(e.Seen) == a.workers[e.Generation]
-	case e.Kind == ledger.Made && b.untold(e.Step):
-		b.made[e.Step] = true
-	case e.Kind == ledger.Late && b.untold(e.Step) && a.mode == "backup":
-		b.late[e.Step] = true
-	default:
-		return false
 	}
-	return true
+	return b.note(e, a.mode == "backup") && (e.Kind != ledger.Begun || len(e.Seen) == a.workers[e.Generation])
 }
 
 // trace finds out from whose checkpoint each generation resumed, and so which of

@@ -85,10 +85,16 @@ func build(root, pkg, program string) error {
 	return nil
 }
 
-func (l *lab) close() error {
+// stopAll ends what was started and may still run.
+func (l *lab) stopAll() {
 	for _, j := range l.started {
 		j.stop()
 	}
+	l.started = nil
+}
+
+func (l *lab) close() error {
+	l.stopAll()
 	var err error
 	if l.cluster != nil {
 		err = l.cluster.Close()

@@ -26,15 +26,12 @@ func (r *run) judgeSurvival(ctx context.Context) error {
 	ended := time.Now()
 	lines, _ := r.script.so()
 	r.take(lines, code, ended)
-	if r.cell.Victim == departed {
-		r.sample.Noticed, r.sample.Back = -1, 0 // whoever followed was away, the training was not
-	}
-	digest := r.digest
+	digest := r.lab.digest
 	if r.cell.loose() {
 		digest = "" // nobody prints one
 	}
 	return errors.Join(verdict(r.cell.promise(), *r.sample, digest), r.sample.toldOf(r.cell), r.named(lines), r.audited(lines), r.judgeScaling(ctx),
-		r.nothingLeft(ctx, lease), r.launchersGone())
+		r.nothingLeft(ctx, lease), r.lab.launchersGone())
 }
 
 // judgeScaling waits for plx scale, which must have reported the truth with the right
@@ -63,7 +60,7 @@ func (r *run) audited(lines []line) error {
 	}
 	a := account{mode: r.cell.Arch, story: tell(lines)}
 	var errs []error
-	for _, h := range r.cluster.Hosts {
+	for _, h := range r.lab.cluster.Hosts {
 		folders, err := filepath.Glob(filepath.Join(h.HomeDir, ".plx", "ckpt", "*", ledgers))
 		errs = append(errs, err)
 		for _, folder := range folders {
@@ -105,14 +102,17 @@ func (r *run) follow(ctx context.Context) error {
 	}
 	r.job.stop()
 	var err error
-	r.job, err = r.start(r.script, "attach", "--color", "never", r.id)
+	r.job, err = r.lab.start(r.script, "attach", "--color", "never", r.id)
 	return err
 }
 
 // take notes what was measured.
 func (r *run) take(lines []line, code int, ended time.Time) {
-	r.sample.measures = measure(lines, r.struck)
-	r.sample.Code, r.sample.Ended = code, ended.Sub(r.struck).Seconds()
+	m := measure(lines, r.struck)
+	if r.cell.Victim == departed {
+		m.Noticed, m.Back = -1, 0 // whoever followed was away, the training was not
+	}
+	r.sample.take(m, code, ended.Sub(r.struck))
 }
 
 // named fails where plx has not said what the promise wants it to say.
@@ -134,7 +134,7 @@ func (r *run) named(lines []line) error {
 		if !found {
 			return fmt.Errorf("no line of %s says %q", c.who, words)
 		}
-		r.sample.Said = text
+		r.said = text
 	}
 	return nil
 }
@@ -218,19 +218,20 @@ func (r *run) judgeEnd(ctx context.Context) error {
 	lines, _ := r.script.so()
 	r.take(lines, code, gone)
 	// Nobody was told of the steps that were made before the lease was over.
-	if r.sample.Reached, err = r.spooled(); err != nil {
+	reached, err := r.spooled()
+	if err != nil {
 		return err
 	}
 	if !slices.Contains(p.codes, code) {
 		err = fmt.Errorf("exit status %d, want one of %v", code, p.codes)
 	}
-	err = errors.Join(err, r.named(lines), r.undo(ctx), r.nothingLeft(ctx, 2*lease), r.launchersGone())
-	return errors.Join(err, r.resume(ctx))
+	err = errors.Join(err, r.named(lines), r.undo(ctx), r.nothingLeft(ctx, 2*lease), r.lab.launchersGone())
+	return errors.Join(err, r.resume(ctx, reached))
 }
 
 // spooled is the last step that the chief has printed to its spool.
 func (r *run) spooled() (int, error) {
-	path := filepath.Join(r.cluster.Hosts[chief.person().host].HomeDir, ".plx", "jobs", "*", "*", "logs", "worker-0.stdout")
+	path := filepath.Join(r.lab.cluster.Hosts[chief.person().host].HomeDir, ".plx", "jobs", "*", "*", "logs", "worker-0.stdout")
 	spools, err := filepath.Glob(path)
 	if err != nil || len(spools) != 1 {
 		return 0, fmt.Errorf("%d spools of the chief's, want 1: %v", len(spools), err)
@@ -246,14 +247,15 @@ func (r *run) spooled() (int, error) {
 	return strconv.Atoi(found[len(found)-1][1])
 }
 
-// resume launches a job of the same name, which must resume from a checkpoint.
-func (r *run) resume(ctx context.Context) error {
-	script, err := r.openLog(r.cell.Name() + "-resumed")
+// resume launches a job of the same name, which must resume from a checkpoint. The
+// job that ended had reached a step.
+func (r *run) resume(ctx context.Context, reached int) error {
+	script, err := r.lab.openLog(r.cell.Name() + "-resumed")
 	if err != nil {
 		return err
 	}
 	defer script.log.Close() // for a reader only
-	j, err := r.start(script, r.launch(r.cell, r.name, fast)...)
+	j, err := r.lab.start(script, r.lab.launch(r.cell, r.name, fast)...)
 	if err != nil {
 		return err
 	}
@@ -263,15 +265,14 @@ func (r *run) resume(ctx context.Context) error {
 	}
 	lines, _ := script.so()
 	next := measure(lines, time.Now())
-	r.sample.Resumed, r.sample.Digest = next.Resumed, next.Digest
-	r.sample.Redone = r.sample.Reached + 1 - next.Resumed
+	r.sample.resume(reached, next)
 	switch {
 	case code != 0:
 		return fmt.Errorf("the next launch: exit status %d: %s", code, last(lines))
 	case next.Resumed < 0 || r.sample.Redone > 3*checkpointEvery:
-		return fmt.Errorf("the next launch went on after %d steps, there had been %d", next.Resumed, r.sample.Reached+1)
-	case next.Digest != r.digest:
-		return fmt.Errorf("the next launch: the weights are not those without the fault: digest %q, want %q", next.Digest, r.digest)
+		return fmt.Errorf("the next launch went on after %d steps, there had been %d", next.Resumed, reached+1)
+	case next.Digest != r.lab.digest:
+		return fmt.Errorf("the next launch: the weights are not those without the fault: digest %q, want %q", next.Digest, r.lab.digest)
 	}
 	return r.nothingLeft(ctx, lease)
 }

@@ -5,25 +5,6 @@ import (
 	"fmt"
 )
 
-// loss is what plx says of a generation that resumes from a checkpoint.
-type loss struct {
-	behind int // step after which it resumes
-	chief  int // steps that the chief recomputes at least
-}
-
-// lossOf reads a line about a generation that resumes.
-func lossOf(text string) (generation int, l loss, ok bool) {
-	found := resumeLine.FindStringSubmatch(text)
-	if found == nil {
-		return 0, loss{}, false
-	}
-	if found[3] != "" {
-		l.chief = number(found[3])
-	}
-	l.behind = number(found[2])
-	return number(found[1]), l, true
-}
-
 // losses compares what plx has said with the books. plx says nothing of a
 // generation whose chief made no step; it counts the steps of that generation
 // when a later one makes a step.

@@ -40,21 +40,21 @@ var (
 		from, to, err := r.host().Queued()
 		return from.Delayed > 0 && to.Delayed > 0, err
 	})
-	muteMachine = linkFault(func(r *run) { r.cluster.Mute() }, dropped, func(_ context.Context, r *run) (bool, error) {
-		q, err := r.cluster.Queued()
+	muteMachine = linkFault(func(r *run) { r.lab.cluster.Mute() }, dropped, func(_ context.Context, r *run) (bool, error) {
+		q, err := r.lab.cluster.Queued()
 		return q.Dropped > 0, err
 	})
-	deafenMachine = linkFault(func(r *run) { r.cluster.Deafen() }, "the hosts send to nobody", func(ctx context.Context, r *run) (bool, error) {
-		for _, h := range r.cluster.Hosts {
-			out, err := h.Command(ctx, "ip", "neigh", "show", r.cluster.Gateway).CombinedOutput()
+	deafenMachine = linkFault(func(r *run) { r.lab.cluster.Deafen() }, "the hosts send to nobody", func(ctx context.Context, r *run) (bool, error) {
+		for _, h := range r.lab.cluster.Hosts {
+			out, err := h.Command(ctx, "ip", "neigh", "show", r.lab.cluster.Gateway).CombinedOutput()
 			if err != nil || !strings.Contains(string(out), "PERMANENT") {
 				return false, err
 			}
 		}
 		return true, nil
 	})
-	slowMachine = linkFault(func(r *run) { r.cluster.Shape(slowestRate) }, delayed, func(_ context.Context, r *run) (bool, error) {
-		q, err := r.cluster.Queued()
+	slowMachine = linkFault(func(r *run) { r.lab.cluster.Shape(slowestRate) }, delayed, func(_ context.Context, r *run) (bool, error) {
+		q, err := r.lab.cluster.Queued()
 		return q.Delayed > 0, err
 	})
 	cutMachine = both(deafenMachine, muteMachine)
@@ -77,14 +77,14 @@ func healHost(_ context.Context, r *run) error {
 }
 
 func healMachine(_ context.Context, r *run) error {
-	r.cluster.Heal()
+	r.lab.cluster.Heal()
 	return nil
 }
 
 // endConnections kills what serves SSH connections: on the agent's host, or on all
 // hosts if the launcher is the victim.
 func endConnections(ctx context.Context, r *run) (string, error) {
-	hosts := r.cluster.Hosts
+	hosts := r.lab.cluster.Hosts
 	if r.cell.Victim != launching {
 		hosts = []*testhosts.Host{r.host()}
 	}

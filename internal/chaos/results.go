@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/plx-run/plx/internal/measured"
 )
@@ -40,6 +41,14 @@ type Sample struct {
 	Took   float64 `json:"took"`  // seconds
 	Failed string  `json:"failed,omitempty"`
 }
+
+// take notes what was measured of a job, and how long after the fault it had ended.
+func (s *Sample) take(m measures, code int, ended time.Duration) {
+	s.measures, s.Code, s.Ended = m, code, ended.Seconds()
+}
+
+// refer takes a run without a fault.
+func (r *Results) refer(ref Reference) { r.References = append(r.References, ref) }
 
 // keep takes a sample in place of an older one of its cell.
 func (r *Results) keep(s Sample) {

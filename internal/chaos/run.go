@@ -31,7 +31,7 @@ func (l *lab) all(ctx context.Context) error {
 		if ref.Digest != l.digest {
 			return fmt.Errorf("%s has other weights than %s without a fault", arch, l.results.References[0].Arch)
 		}
-		l.results.References = append(l.results.References, ref)
+		l.results.refer(ref)
 	}
 	for i, c := range cells {
 		s := l.try(ctx, c)
@@ -49,7 +49,7 @@ func (l *lab) all(ctx context.Context) error {
 
 // run is a cell that is tried.
 type run struct {
-	*lab
+	lab     *lab
 	cell    Cell
 	inject  injection
 	script  *transcript
@@ -60,11 +60,14 @@ type run struct {
 	scaled  *transcript // of plx scale
 	stopped []testhosts.Process
 	struck  time.Time
+	undone  bool   // the fault was taken back
+	proof   string // that the fault came
+	said    string // the line in which plx names it
 	sample  *Sample
 }
 
 // host is the victim's.
-func (r *run) host() *testhosts.Host { return r.cluster.Hosts[r.cell.Victim.person().host] }
+func (r *run) host() *testhosts.Host { return r.lab.cluster.Hosts[r.cell.Victim.person().host] }
 
 // limit bounds one cell, with all that it may wait for.
 const limit = 3 * time.Minute
@@ -81,6 +84,7 @@ func (l *lab) try(ctx context.Context, c Cell) (s Sample) {
 		defer script.log.Close() // for a reader only
 		r := &run{lab: l, cell: c, inject: c.injection(), script: script, sample: &s, name: "grid-" + strings.ReplaceAll(c.Name(), "/", "-")}
 		err = errors.Join(r.all(bounded), r.clean(ctx))
+		s.Proof, s.Said = r.proof, r.said
 	}
 	if err != nil {
 		s.Failed = clip(err.Error())
@@ -111,7 +115,7 @@ func (r *run) all(ctx context.Context) error {
 		inject = both(inject, r.inject.then)
 	}
 	var err error
-	if r.sample.Proof, err = inject(ctx, r); err != nil {
+	if r.proof, err = inject(ctx, r); err != nil {
 		return fmt.Errorf("the fault: %w", err)
 	}
 	if r.cell.promise().outcome == ends {
@@ -132,21 +136,20 @@ func (r *run) begin(ctx context.Context) (err error) {
 		more = append(more, "--setup", r.inject.setup())
 	}
 	if r.cell.Victim.detached() {
-		r.job, r.id, err = r.detached(ctx, r.script, r.launch(r.cell, r.name, r.cell.pace(), append(more, "--detach")...))
+		r.job, r.id, err = r.lab.detached(ctx, r.script, r.lab.launch(r.cell, r.name, r.cell.pace(), append(more, "--detach")...))
 		return err
 	}
-	r.job, err = r.start(r.script, r.launch(r.cell, r.name, r.cell.pace(), more...)...)
+	r.job, err = r.lab.start(r.script, r.lab.launch(r.cell, r.name, r.cell.pace(), more...)...)
 	return err
 }
 
 // undo takes the fault back, once.
 func (r *run) undo(ctx context.Context) error {
-	after := r.inject.after
-	r.inject.after = nil
-	if after == nil || r.struck.IsZero() && r.inject.before == nil {
+	if r.undone || r.inject.after == nil || r.struck.IsZero() && r.inject.before == nil {
 		return nil
 	}
-	return after(ctx, r)
+	r.undone = true
+	return r.inject.after(ctx, r)
 }
 
 // clean ends what is left, so that no cell suffers from the one before. It removes
@@ -155,11 +158,8 @@ func (r *run) clean(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	err := r.undo(ctx)
-	for _, j := range r.started {
-		j.stop()
-	}
-	r.started = nil
-	for _, h := range r.cluster.Hosts {
+	r.lab.stopAll()
+	for _, h := range r.lab.cluster.Hosts {
 		brief, cancel := context.WithTimeout(ctx, 2*lease)
 		if h.AwaitIdle(brief) != nil {
 			h.PowerOff()
@@ -177,7 +177,7 @@ func (r *run) nothingLeft(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var errs []error
-	for _, h := range r.cluster.Hosts {
+	for _, h := range r.lab.cluster.Hosts {
 		errs = append(errs, h.AwaitIdle(ctx))
 	}
 	return errors.Join(errs...)

@@ -232,8 +232,33 @@ func (m *measures) read(text string) {
 	}
 }
 
+// resume takes what the launch after a job that ended at a step did.
+func (m *measures) resume(reached int, next measures) {
+	m.Reached, m.Resumed, m.Digest = reached, next.Resumed, next.Digest
+	m.Redone = reached + 1 - next.Resumed
+}
+
 // about reports whether a line tells of trouble: it is neither the fault's own line
 // nor one that counts no failures.
 func about(text string) bool {
 	return !firedLine.MatchString(text) && !strings.Contains(text, " 0 failed") && troubled.MatchString(text)
+}
+
+// loss is what plx says of a generation that resumes from a checkpoint.
+type loss struct {
+	behind int // step after which it resumes
+	chief  int // steps that the chief recomputes at least
+}
+
+// lossOf reads a line about a generation that resumes.
+func lossOf(text string) (generation int, l loss, ok bool) {
+	found := resumeLine.FindStringSubmatch(text)
+	if found == nil {
+		return 0, loss{}, false
+	}
+	if found[3] != "" {
+		l.chief = number(found[3])
+	}
+	l.behind = number(found[2])
+	return number(found[1]), l, true
 }
