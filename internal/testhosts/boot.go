@@ -2,10 +2,12 @@ package testhosts
 
 import (
 	_ "embed"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -16,65 +18,87 @@ var bootScript string
 // boot is one run of a host, from power on to power off.
 type boot struct {
 	cmd   *exec.Cmd
+	home  string    // root's, as seen from inside
+	mount HomeMount // of the home
+	table *table
 	ended chan struct{} // closed when process 1 is gone, and all others with it
 }
 
-// startBoot starts process 1, gives it its link and waits until sshd listens.
-func startBoot(h *Host) (*boot, error) {
-	if err := h.newBootID(); err != nil {
-		return nil, err
+// boot starts process 1 of a host. It waits until the caller has closed commands:
+// lines of ip(8) that set up its end of the link.
+func (w *warden) boot(d *disk, home string) (b *boot, commands *os.File, err error) {
+	if err := d.newBootID(); err != nil {
+		return nil, nil, err
 	}
-	log, err := os.OpenFile(h.path("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(d.path("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer log.Close() // the host has its own copy
 	linked, commands, err := os.Pipe()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer linked.Close()   // likewise
-	defer commands.Close() // the host has its own copy
+	defer linked.Close() // likewise
 
-	cmd := exec.Command("sh", "-c", bootScript, "boot", h.Name, h.path(""), h.cluster.root, stateDir, sshd)
+	cmd := exec.Command("sh", "-c", bootScript, "boot", d.name, d.path(""), home, stateDir, sshd)
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = linked, log, log
 	cmd.SysProcAttr = newNamespaces()
-	if err := h.cluster.warden.start(cmd); err != nil {
-		return nil, err
+	if err := w.start(cmd); err != nil {
+		return nil, nil, errors.Join(err, commands.Close())
 	}
-	b := &boot{cmd: cmd, ended: make(chan struct{})}
+	b = &boot{cmd: cmd, home: home, table: newTable(cmd.Process.Pid), ended: make(chan struct{})}
 	go b.reap()
-	if err := h.connect(b, commands); err != nil {
-		return nil, fmt.Errorf("%w (%v)", err, b.kill())
-	}
-	return b, nil
+	return b, commands, nil
 }
 
-// connect makes the link, tells the host to set up its end, and waits for sshd.
-func (h *Host) connect(b *boot, commands *os.File) error {
-	pid := b.cmd.Process.Pid
-	if err := recordPid(h.cluster.net.pidFile(), pid); err != nil {
+// pid is process 1 as seen from outside.
+func (b *boot) pid() int { return b.cmd.Process.Pid }
+
+// HomeMount is a state of a host's home.
+type HomeMount int
+
+// A NormalHome can be written. A ReadOnlyHome cannot. A FullHome is an empty
+// file system of its own with room for 64 KiB.
+const (
+	NormalHome HomeMount = iota
+	ReadOnlyHome
+	FullHome
+)
+
+// mountHome is [Host.MountHome] of a host with power.
+func (b *boot) mountHome(m HomeMount) error {
+	if m == b.mount {
+		return nil
+	}
+	var err error
+	switch b.mount {
+	case ReadOnlyHome:
+		err = b.inMounts("mount", "-o", "remount,bind,rw", b.home)
+	case FullHome:
+		err = b.inMounts("umount", "--lazy", b.home)
+	}
+	if err != nil {
 		return err
 	}
-	n := h.cluster.net
-	outside := fmt.Sprintf("link add %[1]s type veth peer name eth0 address %[2]s netns %[3]d\n"+
-		"link set %[1]s master %[4]s up\n", h.link(), n.mac(h.number), pid, n.bridge())
-	if err := tool(outside, "ip", "-batch", "-"); err != nil {
-		return err
+	b.mount = NormalHome
+	switch m {
+	case ReadOnlyHome:
+		err = b.inMounts("mount", "-o", "remount,bind,ro", b.home)
+	case FullHome:
+		err = b.inMounts("mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", b.home)
 	}
-	inside := fmt.Sprintf("link set lo up\naddr add %s/24 dev eth0\n", h.Addr)
-	if h.Addr6 != "" {
-		inside += fmt.Sprintf("addr add %s/64 dev eth0 nodad\n", h.Addr6)
+	if err == nil {
+		b.mount = m
 	}
-	if _, err := commands.WriteString(inside + "link set eth0 up\n"); err != nil {
-		return fmt.Errorf("set up eth0: %w", err)
-	}
-	if err := commands.Close(); err != nil {
-		return err
-	}
-	return b.awaitListener(h.Port, 30*time.Second)
+	return err
+}
+
+// inMounts runs a program of the machine in the host's mount namespace.
+func (b *boot) inMounts(args ...string) error {
+	return tool("", "nsenter", append([]string{"--mount", "--pid", "--target", strconv.Itoa(b.pid()), "--"}, args...)...)
 }
 
 // reap ends with process 1, which kill waits for.
@@ -93,14 +117,14 @@ func (b *boot) kill() error {
 	case <-b.ended:
 		return nil
 	case <-time.After(10 * time.Second):
-		return fmt.Errorf("process 1 (%d outside) is still there 10 s after it was killed", b.cmd.Process.Pid)
+		return fmt.Errorf("process 1 (%d outside) is still there 10 s after it was killed", b.pid())
 	}
 }
 
 // awaitListener looks into the kernel's table: to connect would cost a process
 // of sshd and one of its few unauthenticated connections.
 func (b *boot) awaitListener(port int, limit time.Duration) error {
-	table := fmt.Sprintf("/proc/%d/net/tcp", b.cmd.Process.Pid)
+	table := fmt.Sprintf("/proc/%d/net/tcp", b.pid())
 	listener := fmt.Sprintf(" 00000000:%04X 00000000:0000 0A ", port)
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); {
 		if text, err := os.ReadFile(table); err == nil && strings.Contains(string(text), listener) {

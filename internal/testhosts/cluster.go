@@ -3,11 +3,13 @@ package testhosts
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"os/exec"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"sync"
+	"testing"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -42,6 +44,37 @@ type Reporter interface {
 	Helper()
 	Errorf(format string, args ...any)
 	Logf(format string, args ...any)
+}
+
+// ReportTo returns a Reporter for programs that are no tests: it prints lines.
+func ReportTo(w io.Writer) Reporter { return printer{w} }
+
+type printer struct{ io.Writer }
+
+func (printer) Helper() {}
+
+func (p printer) Errorf(format string, args ...any) { p.Logf(format, args...) }
+
+func (p printer) Logf(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) } // a report may be lost
+
+// Start brings a cluster up and has tb take it down at its end. It ends the
+// test if the cluster does not come up within a minute.
+func Start(tb testing.TB, o Options) *Cluster {
+	tb.Helper()
+	require(tb)
+	c, err := Open(o, tb)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			c.logServers()
+		}
+		if err := c.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return c
 }
 
 // Open is Start for programs that are no tests. The caller owns the cluster
@@ -86,7 +119,7 @@ func (c *Cluster) open() (err error) {
 	start.SetLimit(8)
 	for _, h := range c.Hosts {
 		start.Go(func() error {
-			if err := h.prepare(); err != nil {
+			if err := h.disk.prepare(c.net.etcHosts(c.options.Hosts), c.key); err != nil {
 				return fmt.Errorf("testhosts: prepare %s: %w", h.Name, err)
 			}
 			return h.powerOn()
@@ -143,7 +176,7 @@ func (c *Cluster) check(what string, err error) {
 func (c *Cluster) logServers() {
 	const most = 2000
 	for _, h := range c.Hosts {
-		log, err := os.ReadFile(h.path("log"))
+		log, err := os.ReadFile(h.disk.path("log"))
 		if err != nil {
 			log = []byte(err.Error())
 		}
@@ -154,13 +187,11 @@ func (c *Cluster) logServers() {
 	}
 }
 
-// tool runs one of the system's programs and gives its complaint as the error.
-func tool(stdin string, name string, args ...string) error {
-	cmd := exec.Command(name, args...)
-	cmd.Stdin = strings.NewReader(stdin)
-	out, err := cmd.CombinedOutput()
+// rootHome follows the password file, as sshd does, and not HOME.
+func rootHome() (string, error) {
+	root, err := user.LookupId("0")
 	if err != nil {
-		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+		return "", fmt.Errorf("testhosts: find root's home: %w", err)
 	}
-	return nil
+	return root.HomeDir, nil
 }

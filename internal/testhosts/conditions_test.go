@@ -102,7 +102,7 @@ func TestShape(t *testing.T) {
 		}
 	}
 	h.Shape("")
-	if out, err := exec.Command("tc", "qdisc", "show", "dev", h.link()).Output(); err != nil || bytes.Contains(out, []byte("tbf")) {
+	if out, err := exec.Command("tc", "qdisc", "show", "dev", h.link.name).Output(); err != nil || bytes.Contains(out, []byte("tbf")) {
 		t.Errorf("a limit is left: %v: %s", err, out)
 	}
 }
@@ -135,7 +135,7 @@ func TestTwoClustersAndNothingLeft(t *testing.T) {
 	mustSSH(t, a, a.Hosts[1], "true")
 	ofB.assertGone(t)
 	for _, p := range processes {
-		if start, err := startTime(p.OuterPID); err == nil && start == p.start {
+		if start, err := startTime(outside(p.OuterPID)); err == nil && start == p.start {
 			t.Errorf("%v is left", p)
 		}
 	}
@@ -230,7 +230,7 @@ func TestKilledOwner(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "process 1 dies with its owner", func() bool {
-			now, err := startTime(pid)
+			now, err := startTime(outside(pid))
 			return err != nil || now != start
 		})
 	}

@@ -3,16 +3,13 @@ package testhosts
 import (
 	"errors"
 	"fmt"
-	"os/exec"
-	"regexp"
-	"strconv"
 	"time"
 )
 
 // Cut takes the host's network link down. Both sides keep what they sent.
 func (h *Host) Cut() {
 	h.cluster.report.Helper()
-	h.cluster.check("cut "+h.Name, h.setLink("down"))
+	h.cluster.check("cut "+h.Name, h.link.set("down"))
 }
 
 // CutFor cuts the host's link and heals it after a time. Then it closes the channel,
@@ -33,9 +30,9 @@ func (h *Host) Mute() {
 	h.cluster.report.Helper()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	pid, err := h.pid()
+	err := h.isOff()
 	if err == nil {
-		err = inNetwork(pid)("tc", black("eth0")...)
+		err = inNetwork(h.boot.pid())("tc", black("eth0")...)
 	}
 	h.cluster.check("mute "+h.Name, err)
 }
@@ -43,7 +40,7 @@ func (h *Host) Mute() {
 // Deafen makes whatever is sent to the host vanish; it is heard as before.
 func (h *Host) Deafen() {
 	h.cluster.report.Helper()
-	h.cluster.check("deafen "+h.Name, tool("", "tc", black(h.link())...))
+	h.cluster.check("deafen "+h.Name, tool("", "tc", black(h.link.name)...))
 }
 
 // Heal undoes Cut, Mute and Deafen.
@@ -51,19 +48,46 @@ func (h *Host) Heal() {
 	h.cluster.report.Helper()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.cluster.check("heal "+h.Name, errors.Join(h.setLink("up"), h.setRate(h.rate)))
+	h.cluster.check("heal "+h.Name, errors.Join(h.link.set("up"), h.shape()))
 }
 
-func (h *Host) link() string { return h.cluster.net.link(h.number) }
-
-func (h *Host) setLink(state string) error {
-	return tool("", "ip", "link", "set", h.link(), state)
+// Shape limits the host's link in both directions to a rate as tc(8) writes
+// it, such as 100mbit, with a queue of 400 ms; an empty rate lifts the limit.
+func (h *Host) Shape(rate string) {
+	h.cluster.report.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.rate = rate
+	h.cluster.check("shape "+h.Name, h.shape())
 }
 
-// black are tc's words for a link that sends nothing on: no packet is as small
-// as what its token bucket may send at once, and so each is dropped.
-func black(link string) []string {
-	return []string{"qdisc", "replace", "dev", link, "root", "tbf", "rate", "8kbit", "burst", "1", "limit", "1"}
+// shape gives the link its rate. A host that is off gets it with the power.
+func (h *Host) shape() error {
+	if h.boot == nil {
+		return nil
+	}
+	return h.link.shape(h.boot.pid(), h.rate)
+}
+
+// Queued tells of what the host sends, and of what is sent to it.
+func (h *Host) Queued() (from, to Queued, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.isOff(); err != nil {
+		return from, to, err
+	}
+	return h.link.queued(h.boot.pid())
+}
+
+// Traffic is how many bytes the host's link has carried since the power came
+// on, from the host and to it. Headers of Ethernet, IP and TCP are in it as
+// often as the kernel hands packets over, which is less often than they would
+// be on a wire: a large segment counts once.
+func (h *Host) Traffic() (from, to uint64, err error) {
+	if from, to, err = h.link.traffic(); err != nil {
+		return 0, 0, fmt.Errorf("testhosts: traffic of %s: %w", h.Name, err)
+	}
+	return from, to, nil
 }
 
 // Mute makes whatever the machine itself sends to the hosts vanish; they reach
@@ -83,60 +107,22 @@ func (c *Cluster) Deafen() {
 // Heal undoes Mute, Deafen and Shape of the machine's own link.
 func (c *Cluster) Heal() {
 	c.report.Helper()
-	// What is not there cannot be deleted, and need not be.
-	_ = tool("", "tc", "qdisc", "del", "dev", c.net.bridge(), "root")
-	_ = c.everywhere("del", c.Gateway, "dev", "eth0")
+	c.check("heal the machine", errors.Join(
+		tool("", "tc", limits(c.net.bridge(), "noqueue")...),
+		c.everywhere("flush", "to", c.Gateway, "dev", "eth0", "nud", "permanent")))
 }
 
 // Shape limits what the machine itself sends to the hosts, see [Host.Shape]. It
 // is for slow links: a packet is all that may be sent at once.
 func (c *Cluster) Shape(rate string) {
 	c.report.Helper()
-	c.check("shape the machine", tool("", "tc", "qdisc", "replace", "dev", c.net.bridge(),
-		"root", "tbf", "rate", rate, "burst", "1600", "latency", "400ms"))
-}
-
-// Queued is what the limits on a link have done to packets since they were set.
-type Queued struct{ Dropped, Delayed uint64 }
-
-// Queued tells of what the host sends, and of what is sent to it.
-func (h *Host) Queued() (from, to Queued, err error) {
-	h.mu.Lock()
-	pid, err := h.pid()
-	h.mu.Unlock()
-	if err != nil {
-		return from, to, err
-	}
-	show := []string{"-s", "qdisc", "show", "dev"}
-	inside := append([]string{"--net", "--target", strconv.Itoa(pid), "tc"}, append(show, "eth0", "root")...)
-	if from, err = queued("nsenter", inside...); err != nil {
-		return from, to, err
-	}
-	to, err = queued("tc", append(show, h.link(), "root")...)
-	return from, to, err
+	c.check("shape the machine", tool("", "tc", limits(c.net.bridge(),
+		"tbf", "rate", rate, "burst", "1600", "latency", "400ms")...))
 }
 
 // Queued tells of what the machine itself sends to the hosts.
 func (c *Cluster) Queued() (Queued, error) {
-	return queued("tc", "-s", "qdisc", "show", "dev", c.net.bridge(), "root")
-}
-
-var queueLine = regexp.MustCompile(`dropped (\d+), overlimits (\d+)`)
-
-func queued(name string, args ...string) (q Queued, err error) {
-	out, err := exec.Command(name, args...).Output()
-	if err != nil {
-		return q, fmt.Errorf("testhosts: %s %q: %w", name, args, err)
-	}
-	found := queueLine.FindSubmatch(out)
-	if found == nil {
-		return q, fmt.Errorf("testhosts: tc says nothing of packets: %s", out)
-	}
-	q.Dropped, err = strconv.ParseUint(string(found[1]), 10, 64)
-	if err == nil {
-		q.Delayed, err = strconv.ParseUint(string(found[2]), 10, 64)
-	}
-	return q, err
+	return queued([]string{"tc", "-s", "qdisc", "show", "dev", c.net.bridge(), "root"})
 }
 
 // nobody is an address that no link has.
@@ -147,8 +133,8 @@ func (c *Cluster) everywhere(args ...string) error {
 	var errs []error
 	for _, h := range c.Hosts {
 		h.mu.Lock()
-		if pid, err := h.pid(); err == nil { // one without power has no table
-			errs = append(errs, inNetwork(pid)("ip", append([]string{"neigh"}, args...)...))
+		if h.boot != nil { // one without power has no table
+			errs = append(errs, inNetwork(h.boot.pid())("ip", append([]string{"neigh"}, args...)...))
 		}
 		h.mu.Unlock()
 	}

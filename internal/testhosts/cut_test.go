@@ -53,7 +53,7 @@ func (w *way) to() bool {
 // arrived is how many datagrams the host's kernel had nobody for.
 func (w *way) arrived() int {
 	w.t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/snmp", w.h.boot.cmd.Process.Pid))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/snmp", w.h.boot.pid()))
 	if err != nil {
 		w.t.Fatal(err)
 	}

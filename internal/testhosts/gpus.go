@@ -12,42 +12,32 @@ import (
 // machines are the recordings of gpuprobe's test data that fake GPUs are taken from.
 var machines = []string{"v100-sxm3-418", "quadro-rtx4000-535", "l40s-550"}
 
-// SetGPUs gives the host so many fake GPUs, six at most, by the stand-in for
-// nvidia-smi of gpuprobe's test data in /usr/local/bin. They are the first ones of a
-// real machine whose nvidia-smi was recorded, another one on the next host as far as
-// there is one with so many. Further lines are facts for the stand-in, such as "mode
-// hang" or "driver 550.54.15"; its first lines say which it knows. No GPUs and no
-// facts take the tool away.
-func (h *Host) SetGPUs(count int, facts ...string) {
-	h.cluster.report.Helper()
-	h.cluster.check("set the GPUs of "+h.Name, h.setGPUs(count, facts...))
-}
-
-func (h *Host) setGPUs(count int, facts ...string) error {
+// setGPUs is [Host.SetGPUs].
+func (d *disk) setGPUs(count int, facts ...string) error {
 	if count == 0 && len(facts) == 0 {
-		return h.setTool("nvidia-smi", "")
+		return d.setTool("nvidia-smi", "")
 	}
 	standIn, err := testData("nvidia-smi")
 	if err != nil {
 		return err
 	}
-	recorded, err := h.recorded(count)
+	recorded, err := d.recorded(count)
 	if err != nil {
 		return err
 	}
 	facts = append(recorded, facts...) // the last of two that differ counts
-	if err := replaceFile(h.path("gpus/facts"), strings.Join(facts, "\n")+"\n", 0o644); err != nil {
+	if err := replaceFile(d.path("gpus/facts"), strings.Join(facts, "\n")+"\n", 0o644); err != nil {
 		return err
 	}
-	if err := replaceFile(h.path("gpus/nvidia-smi"), standIn, 0o755); err != nil {
+	if err := replaceFile(d.path("gpus/nvidia-smi"), standIn, 0o755); err != nil {
 		return err
 	}
-	return h.setTool("nvidia-smi", "#!/bin/sh\nPLX_FAKE_GPUS=/run/gpus/facts exec /run/gpus/nvidia-smi \"$@\"\n")
+	return d.setTool("nvidia-smi", "#!/bin/sh\nPLX_FAKE_GPUS=/run/gpus/facts exec /run/gpus/nvidia-smi \"$@\"\n")
 }
 
 // recorded are the facts of a machine with so many GPUs or more, without those that
 // are too many.
-func (h *Host) recorded(count int) ([]string, error) {
+func (d *disk) recorded(count int) ([]string, error) {
 	var fit [][]string
 	for _, name := range machines {
 		text, err := testData("recorded/" + name + ".txt")
@@ -70,7 +60,7 @@ func (h *Host) recorded(count int) ([]string, error) {
 	if len(fit) == 0 {
 		return nil, fmt.Errorf("no machine with %d GPUs was recorded", count)
 	}
-	return fit[(h.number-1)%len(fit)], nil
+	return fit[(d.number-1)%len(fit)], nil
 }
 
 // testData is a file of gpuprobe's test data. It is not embedded, being another

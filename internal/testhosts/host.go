@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -28,37 +27,27 @@ type Host struct {
 	HomeDir string
 
 	cluster *Cluster
-	number  int
+	disk    *disk
+	link    *link
 
-	mu    sync.Mutex // held for a whole operation on the machine
-	boot  *boot      // nil while the power is off
-	rate  string
-	mount HomeMount
+	mu   sync.Mutex // held for a whole operation on the machine
+	boot *boot      // nil while the power is off
+	rate string
 }
 
 func newHost(c *Cluster, number int) *Host {
-	h := &Host{
-		Name:    fmt.Sprintf("h%d", number),
+	d := newDisk(c.net, number, c.options)
+	return &Host{
+		Name:    d.name,
 		Addr:    c.net.address(number),
 		Addr6:   c.net.address6(number),
-		Port:    c.options.Port,
+		Port:    d.port(),
+		HomeDir: d.home,
 		cluster: c,
-		number:  number,
+		disk:    d,
+		link:    &link{c.net.link(number)},
 		rate:    c.options.Rate,
 	}
-	if h.Port == 0 {
-		h.Port = 22
-	}
-	h.HomeDir = h.path("home")
-	if c.options.SharedHome {
-		h.HomeDir = filepath.Join(c.net.dir, "home")
-	}
-	return h
-}
-
-// path is a file or folder of the host's own, outside.
-func (h *Host) path(name string) string {
-	return filepath.Join(h.cluster.net.dir, h.Name, name)
 }
 
 // PowerOff cuts the power: the link goes first, so that nobody hears from the
@@ -82,13 +71,13 @@ func (h *Host) powerOff() error {
 		return nil
 	}
 	// A host whose processes had crashed has no link any more.
-	_ = h.setLink("down")
+	_ = h.link.set("down")
 	if err := h.boot.kill(); err != nil {
 		return fmt.Errorf("host %s: %w", h.Name, err)
 	}
 	h.boot = nil
 	// The link dies with the namespace, but later; a restart wants the name now.
-	_ = tool("", "ip", "link", "del", h.link())
+	_ = h.link.remove()
 	return nil
 }
 
@@ -98,53 +87,40 @@ func (h *Host) powerOn() error {
 	if h.boot != nil {
 		return nil
 	}
-	h.mount = NormalHome
-	b, err := startBoot(h)
+	b, commands, err := h.cluster.warden.boot(h.disk, h.cluster.root)
 	if err != nil {
 		return fmt.Errorf("host %s: %w", h.Name, err)
 	}
-	h.boot = b
-	if h.rate != "" {
-		return h.setRate(h.rate)
+	defer commands.Close() // connect has, or has failed
+	if err := h.connect(b, commands); err != nil {
+		return fmt.Errorf("host %s: %w (%v)", h.Name, err, b.kill())
+	}
+	if h.boot = b; h.rate != "" {
+		return h.shape()
 	}
 	return nil
 }
 
-// Shape limits the host's link in both directions to a rate as tc(8) writes
-// it, such as 100mbit, with a queue of 400 ms; an empty rate lifts the limit.
-func (h *Host) Shape(rate string) {
-	h.cluster.report.Helper()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.rate = rate
-	h.cluster.check("shape "+h.Name, h.setRate(rate))
-}
-
-func (h *Host) setRate(rate string) error {
-	pid, err := h.pid()
-	if err != nil {
-		return nil // takes effect when the power comes back
-	}
-	inside := inNetwork(pid)
-	burst, segment := shaping(rate)
-	err = inside("ip", "link", "set", "eth0", "gso_max_size", strconv.Itoa(segment))
-	if rate == "" {
-		// Deleting a limit that is not there is no failure.
-		_ = tool("", "tc", "qdisc", "del", "dev", h.link(), "root")
-		_ = inside("tc", "qdisc", "del", "dev", "eth0", "root")
+// connect makes the link, tells the host to set up its end, and waits for sshd.
+func (h *Host) connect(b *boot, commands *os.File) error {
+	n := h.cluster.net
+	if err := recordPid(n.pidFile(), b.pid()); err != nil {
 		return err
 	}
-	limit := []string{"root", "tbf", "rate", rate, "burst", strconv.Itoa(burst), "latency", "400ms"}
-	return errors.Join(err,
-		tool("", "tc", append([]string{"qdisc", "replace", "dev", h.link()}, limit...)...),
-		inside("tc", append([]string{"qdisc", "replace", "dev", "eth0"}, limit...)...))
-}
-
-// inNetwork runs the machine's programs in the network of a process.
-func inNetwork(pid int) func(name string, args ...string) error {
-	return func(name string, args ...string) error {
-		return tool("", "nsenter", append([]string{"--net", "--target", strconv.Itoa(pid), name}, args...)...)
+	if err := h.link.plug(b.pid(), n.mac(h.disk.number), n.bridge()); err != nil {
+		return err
 	}
+	inside := fmt.Sprintf("link set lo up\naddr add %s/24 dev eth0\n", h.Addr)
+	if h.Addr6 != "" {
+		inside += fmt.Sprintf("addr add %s/64 dev eth0 nodad\n", h.Addr6)
+	}
+	if _, err := commands.WriteString(inside + "link set eth0 up\n"); err != nil {
+		return fmt.Errorf("set up eth0: %w", err)
+	}
+	if err := commands.Close(); err != nil {
+		return err
+	}
+	return b.awaitListener(h.Port, 30*time.Second)
 }
 
 // WrongHostKey restarts the host with other host keys than known_hosts says.
@@ -152,7 +128,7 @@ func (h *Host) WrongHostKey() {
 	h.cluster.report.Helper()
 	err := h.powerOff()
 	if err == nil {
-		err = h.writeHostKeys()
+		err = h.disk.writeHostKeys()
 	}
 	if err == nil {
 		err = h.powerOn()
@@ -160,95 +136,78 @@ func (h *Host) WrongHostKey() {
 	h.cluster.check("change the host key of "+h.Name, err)
 }
 
-// pid is process 1 as seen from outside. The caller holds h.mu.
-func (h *Host) pid() (int, error) {
+// isOff is an error if the host has no power. The caller holds h.mu.
+func (h *Host) isOff() error {
 	if h.boot == nil {
-		return 0, fmt.Errorf("host %s is off", h.Name)
+		return fmt.Errorf("host %s is off", h.Name)
 	}
-	return h.boot.cmd.Process.Pid, nil
+	return nil
 }
 
 // Command returns a command that runs a program inside the host, as root, with
 // a host's environment and home and not the test's. It dies with ctx.
 func (h *Host) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	h.mu.Lock()
-	pid, err := h.pid()
+	err, pid := h.isOff(), 0
+	if err == nil {
+		pid = h.boot.pid()
+	}
 	h.mu.Unlock()
+	root := h.cluster.root
 	inside := append([]string{
 		"--mount", "--uts", "--ipc", "--net", "--pid", "--target", strconv.Itoa(pid),
-		"--wd=" + h.cluster.root, "--",
+		"--wd=" + root, "--",
 		// nsenter must fork, and to end it would not end the program.
 		"setpriv", "--pdeathsig", "KILL", "--", name,
 	}, args...)
 	cmd := exec.CommandContext(ctx, "nsenter", inside...)
 	cmd.Err = errors.Join(cmd.Err, err)
 	cmd.Dir = "/"
-	cmd.Env = h.environ()
+	cmd.Env = []string{
+		"HOME=" + root, "USER=root", "LOGNAME=root", "SHELL=/bin/bash",
+		"PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
+	}
 	cmd.WaitDelay = 5 * time.Second
 	return cmd
 }
 
-func (h *Host) environ() []string {
-	return []string{
-		"HOME=" + h.cluster.root, "USER=root", "LOGNAME=root", "SHELL=/bin/bash",
-		"PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
-	}
-}
-
-// Freeze stops all processes of the host. The kernel still acknowledges what
-// arrives.
-func (h *Host) Freeze() {
+// MountHome changes how the host's home is mounted, for the programs that run
+// already too. HomeDir always shows the normal one.
+func (h *Host) MountHome(m HomeMount) {
 	h.cluster.report.Helper()
-	asked := map[int]bool{}
-	h.cluster.check("freeze "+h.Name, h.signalUntil(syscall.SIGSTOP, func(p Process) bool {
-		if p.State == 'D' { // as one in vfork whose child was stopped before its exec: it stops before it does anything else
-			waits := asked[p.PID]
-			asked[p.PID] = true
-			return waits
-		}
-		return p.State == 'T' || p.State == 'Z'
-	}))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	err := h.isOff()
+	if err == nil {
+		err = h.boot.mountHome(m)
+	}
+	h.cluster.check("mount the home of "+h.Name, err)
 }
 
-// Thaw continues all processes, also those that were stopped before Freeze. It first
-// continues every process, stopped or not: one in vfork is not stopped yet, and
-// SIGCONT takes back the SIGSTOP that waits for it.
-func (h *Host) Thaw() {
+// SetTool puts a program into the host's /usr/local/bin, at once and for good:
+// a fake nvidia-smi that is broken or hangs, say. An empty script removes it.
+func (h *Host) SetTool(name, script string) {
 	h.cluster.report.Helper()
-	frozen, err := h.Processes()
-	h.cluster.check("thaw "+h.Name, err)
-	for _, p := range frozen {
-		if err := p.Signal(syscall.SIGCONT); !errors.Is(err, os.ErrProcessDone) {
-			h.cluster.check("thaw "+h.Name, err)
-		}
-	}
-	h.cluster.check("thaw "+h.Name, h.signalUntil(syscall.SIGCONT, func(p Process) bool {
-		return p.State != 'T'
-	}))
+	h.cluster.check("set a tool of "+h.Name, h.disk.setTool(name, script))
 }
 
-// signalUntil repeats, because processes that run may start others meanwhile.
-func (h *Host) signalUntil(s syscall.Signal, done func(Process) bool) error {
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
-		all, err := h.Processes()
-		if err != nil {
-			return err
-		}
-		left := 0
-		for _, p := range all {
-			if done(p) {
-				continue
-			}
-			left++
-			if err := p.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
-				return err
-			}
-		}
-		if left == 0 {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("%d processes do not follow %v", left, s)
-		}
+// SetGPUs gives the host so many fake GPUs, six at most, by the stand-in for
+// nvidia-smi of gpuprobe's test data in /usr/local/bin. They are the first ones of a
+// real machine whose nvidia-smi was recorded, another one on the next host as far as
+// there is one with so many. Further lines are facts for the stand-in, such as "mode
+// hang" or "driver 550.54.15"; its first lines say which it knows. No GPUs and no
+// facts take the tool away.
+func (h *Host) SetGPUs(count int, facts ...string) {
+	h.cluster.report.Helper()
+	h.cluster.check("set the GPUs of "+h.Name, h.disk.setGPUs(count, facts...))
+}
+
+// Logins is how often somebody has logged in over SSH so far: every connection
+// counts once, whatever runs on it.
+func (h *Host) Logins() (int, error) {
+	log, err := os.ReadFile(h.disk.path("log"))
+	if err != nil {
+		return 0, fmt.Errorf("testhosts: logins of %s: %w", h.Name, err)
 	}
+	return strings.Count("\n"+string(log), "\nAccepted "), nil
 }

@@ -2,7 +2,6 @@ package testhosts
 
 import (
 	"bytes"
-	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -13,55 +12,22 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// SSH returns a command that runs a shell command on a host by the system's
-// own ssh, which follows the password file and so must be told of Home.
-func (c *Cluster) SSH(ctx context.Context, h *Host, command string) *exec.Cmd {
-	in := func(name string) string { return filepath.Join(c.Home, ".ssh", name) }
-	cmd := exec.CommandContext(ctx, "ssh", "-F", in("config"), "-i", in("id_ed25519"),
-		"-o", "UserKnownHostsFile="+in("known_hosts"), "-o", "BatchMode=yes", h.Name, command)
-	cmd.Env = append(os.Environ(), "SSH_AUTH_SOCK=")
-	return cmd
-}
-
-// writeClientHome makes the client's key and returns its public line.
-func (c *Cluster) writeClientHome() (string, error) {
-	folder := filepath.Join(c.Home, ".ssh")
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return "", err
-	}
-	return writeKey(filepath.Join(folder, "id_ed25519"), "ed25519")
-}
-
-// writeClientConfig needs the hosts' keys.
-func (c *Cluster) writeClientConfig() error {
-	var config, known bytes.Buffer
-	for _, h := range c.Hosts {
-		fmt.Fprintf(&config, "Host %s\n\tHostName %s\n\tPort %d\n\n", h.Name, h.Addr, h.Port)
-		if err := h.writeKnown(&known); err != nil {
-			return err
+// writeKnown writes the host's keys, under those of its addresses that it has.
+func (d *disk) writeKnown(to *bytes.Buffer, addresses ...string) error {
+	var normal []string
+	for _, a := range addresses {
+		if a != "" {
+			normal = append(normal, knownhosts.Normalize(fmt.Sprintf("[%s]:%d", a, d.port())))
 		}
 	}
-	folder := filepath.Join(c.Home, ".ssh")
-	return errors.Join(
-		os.WriteFile(filepath.Join(folder, "config"), config.Bytes(), 0o600),
-		os.WriteFile(filepath.Join(folder, "known_hosts"), known.Bytes(), 0o600))
-}
-
-func (h *Host) writeKnown(to *bytes.Buffer) error {
-	addresses := []string{fmt.Sprintf("[%s]:%d", h.Addr, h.Port)}
-	if h.Addr6 != "" {
-		addresses = append(addresses, fmt.Sprintf("[%s]:%d", h.Addr6, h.Port))
-	}
-	for _, kind := range h.keyTypes() {
-		line, err := os.ReadFile(h.path("ssh/ssh_host_" + kind + "_key.pub"))
+	for _, kind := range d.keyTypes() {
+		line, err := os.ReadFile(d.path("ssh/ssh_host_" + kind + "_key.pub"))
 		if err != nil {
 			return err
 		}
@@ -69,25 +35,21 @@ func (h *Host) writeKnown(to *bytes.Buffer) error {
 		if err != nil {
 			return err
 		}
-		normal := make([]string, len(addresses))
-		for i, a := range addresses {
-			normal[i] = knownhosts.Normalize(a)
-		}
 		to.WriteString(knownhosts.Line(normal, key) + "\n")
 	}
 	return nil
 }
 
-func (h *Host) keyTypes() []string {
-	if types := h.cluster.options.HostKeys; len(types) > 0 {
+func (d *disk) keyTypes() []string {
+	if types := d.options.HostKeys; len(types) > 0 {
 		return types
 	}
 	return []string{"ed25519"}
 }
 
-func (h *Host) writeHostKeys() error {
-	for _, kind := range h.keyTypes() {
-		if _, err := writeKey(h.path("ssh/ssh_host_"+kind+"_key"), kind); err != nil {
+func (d *disk) writeHostKeys() error {
+	for _, kind := range d.keyTypes() {
+		if _, err := writeKey(d.path("ssh/ssh_host_"+kind+"_key"), kind); err != nil {
 			return err
 		}
 	}
@@ -128,13 +90,13 @@ func newKey(kind string) (crypto.Signer, error) {
 }
 
 // sshdConfig leaves every limit at its default, as users' servers have it.
-func (h *Host) sshdConfig() string {
+func (d *disk) sshdConfig() string {
 	sftp := "internal-sftp"
-	if h.cluster.options.ExternalSFTP {
+	if d.options.ExternalSFTP {
 		sftp = "/usr/lib/openssh/sftp-server"
 	}
 	lines := []string{
-		fmt.Sprintf("Port %d", h.Port),
+		fmt.Sprintf("Port %d", d.port()),
 		"UsePAM no",
 		"StrictModes no",
 		"PidFile none",
@@ -146,10 +108,10 @@ func (h *Host) sshdConfig() string {
 		"AuthorizedKeysFile /etc/ssh/authorized_keys",
 		"Subsystem sftp " + sftp,
 	}
-	for _, kind := range h.keyTypes() {
+	for _, kind := range d.keyTypes() {
 		lines = append(lines, "HostKey /etc/ssh/ssh_host_"+kind+"_key")
 	}
-	if more := h.cluster.options.SSHD; more != "" {
+	if more := d.options.SSHD; more != "" {
 		lines = append(lines, more)
 	}
 	return strings.Join(lines, "\n") + "\n"

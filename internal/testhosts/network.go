@@ -143,6 +143,16 @@ func (n *network) mac(host int) string {
 	return fmt.Sprintf("02:77:00:%02x:00:%02x", n.number, host)
 }
 
+// etcHosts names so many hosts.
+func (n *network) etcHosts(hosts int) string {
+	var text strings.Builder
+	text.WriteString("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n")
+	for i := range hosts {
+		fmt.Fprintf(&text, "%s h%d\n", n.address(i+1), i+1)
+	}
+	return text.String()
+}
+
 // up makes the bridge and the folder.
 func (n *network) up() error {
 	if err := os.MkdirAll(n.dir, 0o755); err != nil {

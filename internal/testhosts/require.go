@@ -73,3 +73,14 @@ func statusField(status, name string) string {
 	}
 	return ""
 }
+
+// tool runs one of the system's programs and gives its complaint as the error.
+func tool(stdin string, name string, args ...string) error {
+	cmd := exec.Command(name, args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}

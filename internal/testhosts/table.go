@@ -12,6 +12,45 @@ import (
 	"syscall"
 )
 
+// Process is one line of a host's process table.
+type Process struct {
+	// PID and PPID are as the host sees them. PPID is 0 for process 1 and for
+	// what [Host.Command] runs.
+	PID, PPID int
+	// OuterPID is the process as the test sees it.
+	OuterPID int
+	// Name is the kernel's name, at most 15 bytes. Args is empty for a zombie.
+	Name string
+	Args []string
+	// State is R, S, D, T, Z and so on, as in proc(5).
+	State byte
+	// Environ is what the process was started with.
+	Environ []string
+	// Server says that it belongs to the SSH server: process 1, its process
+	// for a connection, sftp.
+	Server bool
+
+	start string
+}
+
+func (p Process) String() string {
+	return fmt.Sprintf("%d (parent %d) %c %s %q", p.PID, p.PPID, p.State, p.Name, p.Args)
+}
+
+// Signal sends a signal; os.ErrProcessDone if that very process is gone.
+func (p Process) Signal(s syscall.Signal) error {
+	if start, err := startTime(outside(p.OuterPID)); err != nil || start != p.start {
+		return os.ErrProcessDone
+	}
+	if err := syscall.Kill(p.OuterPID, s); err != nil {
+		if errors.Is(err, syscall.ESRCH) {
+			return os.ErrProcessDone
+		}
+		return fmt.Errorf("signal process %d: %w", p.PID, err)
+	}
+	return nil
+}
+
 // table is the process table of one boot of a host. It is read from the /proc that
 // the host has mounted, which shows nothing but the host's processes. Only their
 // ids outside must be looked for among all processes of this machine, once each.

@@ -23,9 +23,6 @@ package testhosts
 
 import (
 	"errors"
-	"fmt"
-	"io"
-	"testing"
 )
 
 // Options describes a cluster. Only Hosts must be set.
@@ -62,34 +59,3 @@ func (o Options) validate() error {
 	}
 	return nil
 }
-
-// Start brings a cluster up and has tb take it down at its end. It ends the
-// test if the cluster does not come up within a minute.
-func Start(tb testing.TB, o Options) *Cluster {
-	tb.Helper()
-	require(tb)
-	c, err := Open(o, tb)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		if tb.Failed() {
-			c.logServers()
-		}
-		if err := c.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
-	return c
-}
-
-// ReportTo returns a Reporter for programs that are no tests: it prints lines.
-func ReportTo(w io.Writer) Reporter { return printer{w} }
-
-type printer struct{ io.Writer }
-
-func (printer) Helper() {}
-
-func (p printer) Errorf(format string, args ...any) { p.Logf(format, args...) }
-
-func (p printer) Logf(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) } // a report may be lost

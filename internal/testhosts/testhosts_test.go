@@ -152,7 +152,7 @@ func TestPowerOffKillsEverythingAndSaysNothing(t *testing.T) {
 		t.Errorf("a connection to a host without power: %v, want silence", err)
 	}
 	for _, p := range before {
-		if start, err := startTime(p.OuterPID); err == nil && start == p.start {
+		if start, err := startTime(outside(p.OuterPID)); err == nil && start == p.start {
 			t.Errorf("%v survived", p)
 		}
 	}

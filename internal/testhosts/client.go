@@ -1,0 +1,45 @@
+package testhosts
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// SSH returns a command that runs a shell command on a host by the system's
+// own ssh, which follows the password file and so must be told of Home.
+func (c *Cluster) SSH(ctx context.Context, h *Host, command string) *exec.Cmd {
+	in := func(name string) string { return filepath.Join(c.Home, ".ssh", name) }
+	cmd := exec.CommandContext(ctx, "ssh", "-F", in("config"), "-i", in("id_ed25519"),
+		"-o", "UserKnownHostsFile="+in("known_hosts"), "-o", "BatchMode=yes", h.Name, command)
+	cmd.Env = append(os.Environ(), "SSH_AUTH_SOCK=")
+	return cmd
+}
+
+// writeClientHome makes the client's key and returns its public line.
+func (c *Cluster) writeClientHome() (string, error) {
+	folder := filepath.Join(c.Home, ".ssh")
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return "", err
+	}
+	return writeKey(filepath.Join(folder, "id_ed25519"), "ed25519")
+}
+
+// writeClientConfig needs the hosts' keys.
+func (c *Cluster) writeClientConfig() error {
+	var config, known bytes.Buffer
+	for _, h := range c.Hosts {
+		fmt.Fprintf(&config, "Host %s\n\tHostName %s\n\tPort %d\n\n", h.Name, h.Addr, h.Port)
+		if err := h.disk.writeKnown(&known, h.Addr, h.Addr6); err != nil {
+			return err
+		}
+	}
+	folder := filepath.Join(c.Home, ".ssh")
+	return errors.Join(
+		os.WriteFile(filepath.Join(folder, "config"), config.Bytes(), 0o600),
+		os.WriteFile(filepath.Join(folder, "known_hosts"), known.Bytes(), 0o600))
+}
