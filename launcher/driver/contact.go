@@ -3,6 +3,9 @@ package driver
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -163,3 +166,172 @@ const mostSilence = 20 * time.Second
 
 // mute is how long a connection may carry nothing before it is replaced.
 func (h *hearing) mute() time.Duration { return min(mostSilence, h.patience()*2/3) }
+
+// errNoConnection is the cause of an attempt to connect that took too long.
+var errNoConnection = errors.New("no connection in time")
+
+// live dials the agent, serves the connection, and dials again whenever it is lost.
+// It returns nil when the agent has ended, and an error when the agent is lost: not
+// heard for a lease, or gone. conn is a connection to begin with; nil is none.
+func (c *contact) live(ctx context.Context, conn *protocol.Conn) error {
+	var first error // why the first connection was lost
+	for reported := false; ; conn = nil {
+		connected, err := c.connect(ctx, conn)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil && c.ended():
+			return nil
+		case errors.Is(err, ErrNoAgent):
+			return c.neverStarted(err, first)
+		case c.hearing.left() <= 0:
+			return fmt.Errorf("not heard for %s: %s", c.hearing.patience(), cause(err))
+		}
+		if connected || !reported {
+			c.deliver(jobstate.Silent{Host: c.index, Cause: cause(err)})
+			reported = true
+		}
+		if first == nil {
+			first = err
+		}
+		pause(ctx, min(c.lease/30, time.Second))
+	}
+}
+
+// connect dials, unless there is a connection, and serves the connection until it
+// ends. A nil error means that the agent has closed it.
+func (c *contact) connect(ctx context.Context, conn *protocol.Conn) (connected bool, err error) {
+	if conn == nil {
+		dialling, cancel := context.WithTimeoutCause(ctx, max(c.hearing.left(), time.Second), errNoConnection)
+		defer cancel()
+		if conn, err = c.host.Agent.Dial(dialling); err != nil {
+			return false, err
+		}
+	}
+	return true, c.serve(ctx, conn)
+}
+
+// neverStarted adds to the end of an agent that has never answered what it said
+// when it could not start: on a full disk nothing else is known of it.
+func (c *contact) neverStarted(end, first error) error {
+	if c.hearing.hasMet() || first == nil || strings.Contains(first.Error(), strings.TrimPrefix(end.Error(), ErrNoAgent.Error()+": ")) {
+		return end
+	}
+	return fmt.Errorf("%w; when it was started: %w", end, first)
+}
+
+// cause is why a connection was lost.
+func cause(err error) string {
+	if err == nil {
+		return "the agent closed it"
+	}
+	return err.Error()
+}
+
+// pause waits about d. It varies d, so that many hosts are not dialled in step.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d/2 + rand.N(d)):
+	}
+}
+
+// Bounds of the attempts to start a new agent: for each, for one that is under way
+// when the job ends, and between two.
+const (
+	reviving     = 45 * time.Second
+	lastAttempt  = 5 * time.Second
+	revivePause  = 500 * time.Millisecond
+	revivePauses = 15 * time.Second
+)
+
+// lose reports the loss of the agent. An agent that was told to end, and is gone
+// with all that it ran, is no loss.
+func (c *contact) lose(err error) {
+	noAgent := errors.Is(err, ErrNoAgent)
+	wait := c.renewals.unclear(c.lease)
+	if noAgent && c.host.Swept {
+		wait = 0
+	}
+	ending := noAgent && c.out.finishing()
+	outcome := err
+	if ending {
+		outcome = nil
+	}
+	c.settle(outcome, time.Now().Add(wait))
+	if c.watcher != nil {
+		c.watcher.Lost()
+	}
+	if !ending {
+		c.deliver(jobstate.Lost{Host: c.index, Cause: err.Error(), Clear: wait, Answers: noAgent && c.reviver != nil})
+	}
+}
+
+// revive starts a new agent in place of the lost one, however often it takes. It
+// returns nil if the job ends before.
+func (c *contact) revive(ctx context.Context) *protocol.Conn {
+	if c.reviver == nil || !c.await(ctx, 0) {
+		return nil
+	}
+	for pause := revivePause; ; pause = min(2*pause, revivePauses) {
+		conn, err := c.attempt(ctx)
+		if err == nil {
+			return conn
+		}
+		c.deliver(jobstate.Silent{Host: c.index, Cause: cause(err)})
+		if !c.await(ctx, pause) {
+			return nil
+		}
+	}
+}
+
+// attempt tries once to start a new agent. It does not give up as soon as the job
+// ends: an agent that was half started would live until its lease is over.
+func (c *contact) attempt(ctx context.Context) (*protocol.Conn, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, reviving, errNoConnection)
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	done := make(chan struct{})
+	defer close(done)
+	wg.Go(func() {
+		select {
+		case <-done:
+			return
+		case <-c.finished:
+		}
+		select {
+		case <-done:
+		case <-time.After(lastAttempt):
+			cancel()
+		}
+	})
+	return c.reviver.Revive(ctx)
+}
+
+// await waits for d. It returns false if the job has ended meanwhile.
+func (c *contact) await(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-c.finished: // first, if the timer is ready too
+		return false
+	default:
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-c.finished:
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// renewed begins the life of a new agent.
+func (c *contact) renewed() {
+	c.hearing.reset()
+	c.renewals.reset()
+	c.settle(nil, time.Time{})
+	c.greeted = false
+}

@@ -1,3 +1,20 @@
+// Package driver runs a job. It carries out the commands of the job's state machine
+// (package jobstate) and reports to it what happens.
+//
+// The driver holds one connection to the agent of each host, renews the agents'
+// leases, dials lost connections again, and returns the verdict when every agent
+// has ended or is lost. It runs in the launcher while that is attached, and in the
+// agent of the chief's host if the job is detached. It does not know which.
+//
+//	verdict, err := driver.Run(ctx, plan, hosts, driver.Options{Lease: 30 * time.Second})
+//
+// # Files
+//
+//	driver.go   Run: events in, commands out, timers; the end of all agents
+//	contact.go  one host: dials its agents, one after the other, until the host is lost
+//	session.go  one connection: queue, write, receive, renew the lease
+//
+// The driver starts no agent by itself and reads no log.
 package driver
 
 import (
@@ -156,4 +173,191 @@ func (d *driver) deliver(e jobstate.Event) {
 	case d.events <- e:
 	case <-d.done.Done():
 	}
+}
+
+func (d *driver) carryOut(commands []jobstate.Command) {
+	for _, command := range commands {
+		switch command := command.(type) {
+		case jobstate.Send:
+			if stop := command.Message.Stop; stop != nil {
+				d.grace = min(d.grace, stop.Grace)
+			}
+			d.contacts[command.Host].out.send(command.Message)
+		case jobstate.SetTimer:
+			d.timers.set(command)
+		case jobstate.Note:
+			d.opts.Observer.Noted(command.Text)
+		case jobstate.Enter:
+			d.opts.Observer.Entered(command.Phase)
+		case jobstate.Lay:
+			d.opts.Observer.Laid(command.Generation, command.Hosts)
+		case jobstate.Join:
+			d.join(command)
+		case jobstate.Leave:
+			d.left[command.Host] = true
+			d.contacts[command.Host].finish(protocol.Message{End: &protocol.End{Verdict: protocol.Verdict{Reason: "the job goes on without this host"}}})
+		case jobstate.Holding:
+			d.held = time.Now().Add(-command.For)
+		case jobstate.Answer:
+			d.answer(command)
+		case jobstate.Conclude:
+			d.verdict = &command.Verdict
+		}
+	}
+}
+
+// join begins to look after a host that the job may go on with.
+func (d *driver) join(j jobstate.Join) {
+	h := Host{Name: j.Joining.Host, Agent: unreachable{}}
+	if d.opts.Join != nil {
+		h = d.opts.Join(j.Host, j.Joining)
+	}
+	d.contact(j.Host, h)
+}
+
+// unreachable is a host for which there is no Options.Join.
+type unreachable struct{}
+
+func (unreachable) Dial(context.Context) (*protocol.Conn, error) {
+	return nil, fmt.Errorf("%w: it cannot be reached from here", ErrNoAgent)
+}
+
+// answer tells the visitor that asked for other hosts, and the user, what came of
+// it.
+func (d *driver) answer(a jobstate.Answer) {
+	scaled := a.Scaled
+	if scaled.To > 0 && scaled.Cause == "" {
+		scaled = scaled.After(time.Since(d.held))
+		d.opts.Observer.Noted(scaled.String())
+	}
+	d.contacts[a.Host].out.send(protocol.Message{Scaled: &scaled})
+}
+
+// timers are those that the machine has set. They belong to the loop.
+type timers struct {
+	all   map[jobstate.Timer]*timer
+	rings chan *timer     // timers that end
+	done  context.Context // ends with the job: nobody takes rings any more
+	armed *sync.WaitGroup // timers that are set
+}
+
+// timer is one that is set. Another one of the same name takes its place, even
+// while it rings.
+type timer struct {
+	name jobstate.Timer
+	*time.Timer
+}
+
+func newTimers(done context.Context) timers {
+	return timers{all: map[jobstate.Timer]*timer{}, rings: make(chan *timer), done: done, armed: &sync.WaitGroup{}}
+}
+
+func (ts timers) set(s jobstate.SetTimer) {
+	ts.stop(s.Timer)
+	ts.armed.Add(1)
+	t := &timer{name: s.Timer}
+	ts.all[s.Timer] = t
+	t.Timer = time.AfterFunc(s.After, func() {
+		defer ts.armed.Done()
+		select {
+		case ts.rings <- t:
+		case <-ts.done.Done():
+		}
+	})
+}
+
+// isSet reports whether t was not set again since it rang.
+func (ts timers) isSet(t *timer) bool { return ts.all[t.name] == t }
+
+func (ts timers) stop(name jobstate.Timer) {
+	if old := ts.all[name]; old != nil && old.Stop() {
+		ts.armed.Done()
+	}
+	delete(ts.all, name)
+}
+
+func (ts timers) stopAll() {
+	for name := range ts.all {
+		ts.stop(name)
+	}
+}
+
+// wait waits for timers that ring.
+func (ts timers) wait() { ts.armed.Wait() }
+
+// endMargin is added to the grace for an agent to end itself.
+const endMargin = 15 * time.Second
+
+// end sends every agent the verdict and waits, bounded, until their streams end:
+// then nothing of the job is left on their hosts.
+func (d *driver) end(ctx context.Context) (protocol.Verdict, error) {
+	d.sendEnd()
+	limit := time.NewTimer(max(d.grace+endMargin, d.opts.Lease))
+	defer limit.Stop()
+	for _, c := range d.contacts {
+		for waiting := true; waiting; {
+			select {
+			case <-c.over:
+				waiting = false
+			case e := <-d.events:
+				d.late(e)
+			case ask := <-d.opts.Stop:
+				d.hurry(ask)
+			case <-limit.C:
+				return *d.verdict, d.unended()
+			case <-ctx.Done():
+				return *d.verdict, ctx.Err()
+			}
+		}
+	}
+	return *d.verdict, d.unended()
+}
+
+func (d *driver) sendEnd() {
+	for _, c := range d.contacts {
+		c.finish(protocol.Message{End: &protocol.End{Grace: d.grace, Verdict: *d.verdict}})
+	}
+}
+
+// late passes on what an agent reports while it ends.
+func (d *driver) late(e jobstate.Event) {
+	if h, ok := e.(jobstate.Heard); ok && h.Message.Notice != "" {
+		d.opts.Observer.Noted(fmt.Sprintf("host %s: %s", d.contacts[h.Host].host.Name, h.Message.Notice))
+	}
+}
+
+// hurry takes grace away from agents that are ending.
+func (d *driver) hurry(ask jobstate.StopAsked) {
+	if ask.Grace < d.grace {
+		d.grace = ask.Grace
+		d.sendEnd()
+	}
+}
+
+// UnendedError is a host that could not be told to end, or has not reported its end.
+// The error of Run joins one for each such host.
+type UnendedError struct {
+	Index int // into the hosts of Run, those that joined follow
+	Host  string
+	Cause error
+}
+
+func (e *UnendedError) Error() string {
+	return fmt.Sprintf("host %s: not seen to end: %v; what may run there ends with its lease", e.Host, e.Cause)
+}
+
+func (e *UnendedError) Unwrap() error { return e.Cause }
+
+// unended names the hosts where something of the job may be left.
+func (d *driver) unended() error {
+	var errs []error
+	for i, c := range d.contacts {
+		switch err := c.outcome(); {
+		case err != nil && d.left[i]:
+			d.opts.Observer.Noted(fmt.Sprintf("host %s, which has left the job, was not seen to end: %v", c.host.Name, err))
+		case err != nil:
+			errs = append(errs, &UnendedError{Index: i, Host: c.host.Name, Cause: err})
+		}
+	}
+	return errors.Join(errs...)
 }

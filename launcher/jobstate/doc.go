@@ -30,13 +30,12 @@
 //	start.go      sockets, reachability, start of the tasks
 //	failure.go    failures are collected, one is blamed
 //	tolerance.go  losses of workers that the job tolerates
-//	restart.go    whether another generation follows a failure
-//	regroup.go    when the next generation begins
-//	scale.go      change of hosts; fit.go says which changes are possible
+//	restart.go    whether another generation follows a failure, and when it begins
+//	scale.go      change of hosts, and which changes are possible
 //	save.go       checkpoint before a stop
 //
-// They read tables, which hold facts: hosts.go, generation.go (where tasks run and
-// how they ended) and progress.go (steps). heard.go turns events into calls, stages.go
+// They read tables, which hold facts: hosts.go and generation.go (where tasks run, how
+// they ended and which steps they have made). heard.go turns events into calls, machine.go
 // changes stages, verdict.go leads from failures and stops to the verdict.
 //
 // # Generations

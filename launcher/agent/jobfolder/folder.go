@@ -16,13 +16,17 @@
 package jobfolder
 
 import (
+	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/plx-run/plx/envsync"
+	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
@@ -113,4 +117,146 @@ func BlobPath(sum string) (string, error) {
 	}
 	dir, err := Home()
 	return filepath.Join(dir, envsync.BlobPath(sum)), err
+}
+
+// Create makes the folder and writes the secret. A folder that an agent has left
+// is used again, but only for generations after those that it may have run:
+// least is the first of them.
+func (f Folder) Create(secret []byte) (least int, err error) {
+	old, err := f.ReadState()
+	switch {
+	case err == nil && LifeOf(old) != Dead:
+		return 0, fmt.Errorf("job %s already has an agent on this host, pid %d", f.Job(), old.Supervisor)
+	case err == nil && old.Supervisor == 0: // it never started, and has run nothing
+		least = old.Least
+	case err == nil:
+		least = max(old.Least, old.Generation+1)
+	case !errors.Is(err, fs.ErrNotExist):
+		return 0, err
+	}
+	if err := os.MkdirAll(f.Logs(), 0o700); err != nil {
+		return 0, fmt.Errorf("make the job's folder: %w", err)
+	}
+	if err := replace(f.Secret(), []byte(hex.EncodeToString(secret)+"\n")); err != nil {
+		return 0, fmt.Errorf("write the job's secret: %w", err)
+	}
+	return least, nil
+}
+
+// replace writes a file that only its owner can read. Other processes see the
+// old content or the whole new one.
+func replace(path string, content []byte) (err error) {
+	temporary, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-"+hostPid()+"-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(temporary.Name()) // the first error says more
+		}
+	}()
+	_, err = temporary.Write(content)
+	if err := errors.Join(err, temporary.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temporary.Name(), path)
+}
+
+// hostPid makes the temporary names of hosts that share a home differ.
+func hostPid() string {
+	name, err := os.Hostname()
+	if err != nil {
+		name = "host" // the random part of the name still differs
+	}
+	return fmt.Sprintf("%s-%d", strings.ReplaceAll(name, "/", "-"), os.Getpid())
+}
+
+// Furnish makes the working folders of tasks, each with the files that the user
+// sent. It leaves a folder that exists as it is, so a later generation finds the
+// files of the one before.
+func (f Folder) Furnish(ctx context.Context, tasks []protocol.TaskSpec, archives []string) error {
+	for _, t := range tasks {
+		if _, err := os.Stat(f.Task(t.Task)); err == nil {
+			continue
+		}
+		if err := furnish(ctx, f.Task(t.Task), archives); err != nil {
+			return fmt.Errorf("make the folder of %s: %w", t.Task, err)
+		}
+	}
+	return nil
+}
+
+// furnish fills a folder under another name first, so that a folder that exists
+// is complete.
+func furnish(ctx context.Context, dir string, archives []string) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return err
+	}
+	temporary, err := os.MkdirTemp(filepath.Dir(dir), "."+filepath.Base(dir)+"-"+hostPid()+"-*")
+	if err != nil {
+		return err
+	}
+	for _, sum := range archives {
+		if err := unpack(ctx, sum, temporary); err != nil {
+			return errors.Join(fmt.Errorf("unpack files: %w", err), os.RemoveAll(temporary))
+		}
+	}
+	if err := os.Rename(temporary, dir); err != nil {
+		return errors.Join(err, os.RemoveAll(temporary))
+	}
+	return nil
+}
+
+func unpack(ctx context.Context, sum, dir string) error {
+	path, err := BlobPath(sum)
+	if err != nil {
+		return err
+	}
+	archive, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer archive.Close() // only read
+	return envsync.Unpack(ctx, archive, dir)
+}
+
+// RecordBlobs writes down which blobs the job uses, this executable among them,
+// so that "agent prune" keeps them.
+func (f Folder) RecordBlobs(spec protocol.Spec) error {
+	sums := append([]string{}, spec.Archives...)
+	if spec.Command.Blob != "" {
+		sums = append(sums, spec.Command.Blob)
+	}
+	if own, err := os.Executable(); err == nil {
+		if sum := own[strings.LastIndexByte(own, '/')+1:]; len(sum) == 64 {
+			sums = append(sums, sum)
+		}
+	}
+	if err := replace(f.Blobs(), []byte(strings.Join(sums, "\n")+"\n")); err != nil {
+		return fmt.Errorf("record the job's files: %w", err)
+	}
+	return nil
+}
+
+// UsedBlobs returns the content hashes that the jobs under ~/.plx use, and that
+// of this executable.
+func UsedBlobs() (map[string]bool, error) {
+	files, err := each(blobsName)
+	if err != nil {
+		return nil, err
+	}
+	used := map[string]bool{}
+	if own, err := os.Executable(); err == nil {
+		used[filepath.Base(own)] = true // the next job needs it too
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("read which blobs a job uses: %w", err)
+		}
+		for _, sum := range strings.Fields(string(text)) {
+			used[sum] = true
+		}
+	}
+	return used, nil
 }

@@ -3,14 +3,94 @@
 package program
 
 import (
+	"bytes"
+	"debug/elf"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// missingInterpreter says which interpreter or loader the file at path needs and
+// this host lacks. It returns "" if nothing is known to be missing.
+func missingInterpreter(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return "" // an executable need not be readable
+	}
+	defer f.Close() // only read
+	head := make([]byte, 256)
+	n, err := io.ReadFull(f, head)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return ""
+	}
+	if line, ok := bytes.CutPrefix(head[:n], []byte("#!")); ok {
+		return missingShell(line)
+	}
+	loader := loaderOf(f)
+	if loader == "" || !notThere(loader) {
+		return ""
+	}
+	return fmt.Sprintf("its loader %s is not on this host, which has another C library (musl?) than the program wants: "+
+		"build it static; a Go program that uses plx's trainer with -tags nodlopen", loader)
+}
+
+// missingShell does so for a script, of which head follows "#!".
+func missingShell(head []byte) string {
+	line, _, whole := bytes.Cut(head, []byte("\n"))
+	text, windows := strings.CutSuffix(string(line), "\r")
+	fields := strings.Fields(text)
+	if len(fields) == 0 || !whole {
+		return ""
+	}
+	// After options, the last option has the carriage return, and some
+	// interpreters accept that.
+	ends := len(fields) == 1 || len(fields) == 2 && filepath.Base(fields[0]) == "env" && fields[1][0] != '-'
+	if windows && ends {
+		return fmt.Sprintf("the file has Windows line ends, so that its #! line asks for %q: convert it, as with dos2unix",
+			fields[len(fields)-1]+"\r")
+	}
+	if filepath.IsAbs(fields[0]) && notThere(fields[0]) {
+		return fmt.Sprintf("its interpreter %s is not on this host", fields[0])
+	}
+	return ""
+}
+
+// maxLoader is the kernel's bound on the path of a loader, in bytes.
+const maxLoader = 4096
+
+// loaderOf returns the loader that an ELF file names. It returns "" for a static
+// program and for other files.
+func loaderOf(f io.ReaderAt) string {
+	program, err := elf.NewFile(f)
+	if err != nil {
+		return ""
+	}
+	for _, p := range program.Progs {
+		if p.Type != elf.PT_INTERP || p.Filesz == 0 || p.Filesz > maxLoader {
+			continue
+		}
+		text := make([]byte, p.Filesz)
+		if _, err := p.ReadAt(text, 0); err != nil {
+			return ""
+		}
+		text, _, _ = bytes.Cut(text, []byte{0})
+		return string(text)
+	}
+	return ""
+}
+
+// notThere reports whether nothing has that path.
+func notThere(path string) bool {
+	_, err := os.Stat(path)
+	return errors.Is(err, fs.ErrNotExist)
+}
 
 // busy bounds how long Run waits for a program file that another process has
 // open for writing. A process that was forked while the file was written closes

@@ -4,9 +4,11 @@ package sockets
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -115,4 +117,104 @@ func Open(ctx context.Context, raw net.Conn) (*protocol.Conn, error) {
 		return nil, errors.Join(ctx.Err(), conn.Close())
 	}
 	return conn, raw.SetDeadline(time.Time{})
+}
+
+// Gate admits connections from other agents of the job, which prove the job's
+// secret. At most limit connections are unauthenticated at a time. A further one
+// takes the place of the oldest, so silent connections lock no agent out.
+type Gate struct {
+	key   cluster.Key
+	self  string // the name that dialling agents must mean
+	limit int
+
+	mu       sync.Mutex
+	unproved []net.Conn // oldest first
+}
+
+// maxUnproved is above the number of agents that check one another at a time.
+const maxUnproved = 512
+
+// Gate returns the gate of the agent with this identity.
+func (id Identity) Gate() *Gate {
+	return &Gate{key: id.key(), self: agentName(id.HostIndex), limit: maxUnproved}
+}
+
+// Prove returns nil after conn has proved the job's secret. On an error it closes
+// conn.
+func (g *Gate) Prove(ctx context.Context, conn net.Conn) error {
+	g.enter(conn)
+	_, err := cluster.Accept(ctx, conn, g.key, func(string) string { return g.self })
+	g.leave(conn)
+	if err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	return nil
+}
+
+func (g *Gate) enter(conn net.Conn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.unproved) >= g.limit {
+		g.unproved[0].Close() // its own goroutine reports it
+		g.unproved = g.unproved[1:]
+	}
+	g.unproved = append(g.unproved, conn)
+}
+
+func (g *Gate) leave(conn net.Conn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, c := range g.unproved {
+		if c == conn {
+			g.unproved = append(g.unproved[:i:i], g.unproved[i+1:]...)
+			return
+		}
+	}
+}
+
+// ListenLocal opens the agent's local socket and returns its name. The name is
+// random, in the abstract namespace: it needs no file system and has no limit on
+// its length.
+func ListenLocal() (*net.UnixListener, string, error) {
+	name := "@plx-agent-" + rand.Text()
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
+	if err != nil {
+		return nil, "", fmt.Errorf("open the agent's local socket: %w", err)
+	}
+	return ln, name, nil
+}
+
+// DialLocal connects to an agent's local socket. It refuses a socket of another
+// user.
+func DialLocal(ctx context.Context, name string) (*net.UnixConn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", name)
+	if err != nil {
+		return nil, err
+	}
+	local := conn.(*net.UnixConn)
+	if err := SameUser(local); err != nil {
+		return nil, errors.Join(err, local.Close())
+	}
+	return local, nil
+}
+
+// SameUser refuses a connection whose other end runs as another user.
+func SameUser(conn *net.UnixConn) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var peer *unix.Ucred
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		peer, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
+	if err := errors.Join(err, failed); err != nil {
+		return fmt.Errorf("ask which user is at the local socket: %w", err)
+	}
+	if int(peer.Uid) != os.Geteuid() {
+		return fmt.Errorf("the local socket's other end is user %d, this is %d", peer.Uid, os.Geteuid())
+	}
+	return nil
 }

@@ -3,11 +3,16 @@
 package supervisor
 
 import (
+	"errors"
+	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,6 +21,7 @@ import (
 	"github.com/plx-run/plx/launcher/agent/program"
 	"github.com/plx-run/plx/launcher/agent/sockets"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/logs"
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
@@ -105,3 +111,237 @@ func (l launch) contract(dir string, cores int) cluster.Contract {
 	}
 	return c
 }
+
+// running is the process of a task, with the supervisor's ends of its streams and
+// of its control channel.
+type running struct {
+	child   *process.Child
+	control *cluster.Control
+	outs    [2]*output    // stdout, stderr
+	queue   chan outgoing // to be sent on control, in order
+}
+
+// outgoing is a message to a process.
+type outgoing struct {
+	cluster.ControlMessage
+	failed func(error) // called if the message could not be sent; nil: nobody is
+}
+
+// maxQueued bounds the messages that wait for a process that does not listen.
+const maxQueued = 16
+
+// connect opens the streams and the control channel of a task's process. It returns
+// the descriptors that the process inherits for them, in order, which the caller
+// closes also on an error. tell is called with a line for the user if output is
+// lost.
+func (r *running) connect(t *task, logFolder string, tell func(string)) (fds []uintptr, err error) {
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", os.DevNull, err)
+	}
+	fds = append(fds, uintptr(null))
+	for i, stream := range []logs.Stream{logs.Stdout, logs.Stderr} {
+		source := logs.Source{Task: t.Task.String(), Stream: stream}
+		to, err := spool(logFolder, source, t.generation)
+		if err != nil {
+			return fds, err
+		}
+		var fd int
+		if r.outs[i], fd, err = newOutput(source.String(), to, tell); err != nil {
+			to.Close() // nothing was written to it
+			return fds, err
+		}
+		fds = append(fds, uintptr(fd))
+	}
+	control, theirs, err := cluster.ControlPair()
+	if err != nil {
+		return fds, err
+	}
+	r.control = control
+	defer theirs.Close() // the task gets a copy
+	fd, err := unix.FcntlInt(theirs.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return fds, fmt.Errorf("control channel: %w", err)
+	}
+	return append(fds, uintptr(fd)), nil
+}
+
+// spool opens the log of one stream of a task.
+func spool(folder string, source logs.Source, generation int) (*logs.Writer, error) {
+	w, err := logs.Create(folder, source)
+	if err == nil && source.Stream == logs.Stderr && generation > 0 {
+		// A line separates generations. The task's own output reports a full disk.
+		_, _ = fmt.Fprintf(w, "plx: generation %d\n", generation)
+	}
+	return w, err
+}
+
+// start starts the process.
+func (r *running) start(children *process.Children, c program.Command, attr *syscall.ProcAttr, cores []int) (err error) {
+	r.child, err = children.Start(c.Path, c.Argv, attr, cores)
+	return err
+}
+
+// send queues a message to the process. failed, if not nil, is called if it could not
+// be sent. Signals deal with a process that does not listen.
+func (r *running) send(m cluster.ControlMessage, failed func(error)) {
+	select {
+	case r.queue <- outgoing{m, failed}:
+	default:
+		outgoing{m, failed}.over(errors.New("it does not listen"))
+	}
+}
+
+// write sends queued messages until the process has ended.
+func (r *running) write() {
+	for {
+		select {
+		case m := <-r.queue:
+			m.over(r.control.Send(m.ControlMessage))
+		case <-r.child.Done():
+			for len(r.queue) > 0 {
+				(<-r.queue).over(errors.New("it has ended"))
+			}
+			return
+		}
+	}
+}
+
+// over reports the outcome of sending m.
+func (m outgoing) over(err error) {
+	if err != nil && m.failed != nil {
+		m.failed(err)
+	}
+}
+
+// disconnect closes the streams and the channel of a process that did not start.
+func (r *running) disconnect() {
+	for _, o := range r.outs {
+		if o != nil {
+			o.pipe.Close() // nobody has written to it
+			o.to.Close()   // nothing was written to it
+		}
+	}
+	if r.control != nil {
+		r.control.Close() // nobody has written to it either
+	}
+}
+
+// tailSize is how many of the last bytes of stderr an Exit carries.
+const tailSize = 4 << 10
+
+// output carries one stream of a task from a pipe into its spool. On a full disk it
+// drops bytes, so that the task does not wait.
+type output struct {
+	name string // "worker:3 stderr"
+	pipe *os.File
+	to   io.WriteCloser // the spool
+	tell func(string)   // takes a line for the user
+	done chan struct{}  // closed when all was read, or close was called
+
+	// Until done is closed, only run uses these.
+	dropped int64 // bytes dropped in all
+	gap     int64 // bytes dropped since the last one that was written
+
+	mu   sync.Mutex
+	tail []byte // the last bytes of the stream, at most tailSize
+}
+
+// newOutput returns an output and the end of its pipe that the task inherits, which
+// the caller closes. A goroutine of the output calls tell.
+func newOutput(name string, to io.WriteCloser, tell func(string)) (*output, int, error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, 0, fmt.Errorf("pipe for %s: %w", name, err)
+	}
+	// Only this end: the task's writes must block, not fail.
+	if err := unix.SetNonblock(fds[0], true); err != nil {
+		unix.Close(fds[0])
+		unix.Close(fds[1])
+		return nil, 0, fmt.Errorf("pipe for %s: %w", name, err)
+	}
+	o := &output{name: name, to: to, pipe: os.NewFile(uintptr(fds[0]), name), tell: tell, done: make(chan struct{})}
+	return o, fds[1], nil
+}
+
+// run reads until every writer has closed its end, or close is called.
+func (o *output) run() {
+	defer close(o.done)
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := o.pipe.Read(buf)
+		o.keep(buf[:n])
+		if err != nil {
+			return // the end, or closed
+		}
+	}
+}
+
+// keep writes p to the spool and remembers the last bytes. Only run calls it.
+func (o *output) keep(p []byte) {
+	o.remember(p)
+	if o.gap > 0 && len(p) > 0 {
+		mark := fmt.Sprintf("\nplx: %d bytes are missing here: the disk was full\n", o.gap)
+		if _, err := io.WriteString(o.to, mark); err != nil {
+			o.drop(len(p), err)
+			return
+		}
+		o.gap = 0
+	}
+	if n, err := o.to.Write(p); err != nil {
+		o.drop(len(p)-n, err)
+	}
+}
+
+func (o *output) remember(p []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.tail = append(o.tail, p...)
+	if extra := len(o.tail) - tailSize; extra > 0 {
+		o.tail = append(o.tail[:0], o.tail[extra:]...)
+	}
+}
+
+// drop counts bytes that the spool did not take. It tells the user once.
+func (o *output) drop(n int, err error) {
+	if o.dropped == 0 {
+		o.tell(fmt.Sprintf("output is being lost: %v", err))
+	}
+	o.dropped += int64(n)
+	o.gap += int64(n)
+}
+
+// lastLines returns the last bytes of the stream. They begin at the start of a line,
+// unless one line is longer than tailSize.
+func (o *output) lastLines() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	tail := o.tail
+	if len(tail) == tailSize {
+		for i, b := range tail[:len(tail)-1] {
+			if b == '\n' {
+				tail = tail[i+1:]
+				break
+			}
+		}
+	}
+	return string(tail)
+}
+
+// close ends the reading, after all was read or at the deadline, and closes the
+// spool. It tells the user how much was lost.
+func (o *output) close(deadline time.Time) error {
+	within(time.Until(deadline), o.done)
+	// A read that is going on returns: the pipe is in the poller.
+	err := o.pipe.Close()
+	if !within(closing, o.done) {
+		return errors.Join(err, errors.New("the disk took no more output in time"))
+	}
+	if o.dropped > 0 {
+		o.tell(fmt.Sprintf("%s: %d bytes of output were lost", o.name, o.dropped))
+	}
+	return errors.Join(err, o.to.Close())
+}
+
+// closing bounds the wait for a spool's last write.
+const closing = 3 * time.Second

@@ -3,9 +3,20 @@
 package supervisor
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
 	"log"
+	"net"
+	"sync"
+	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/plx-run/plx/launcher/agent/sockets"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
 )
 
 // maxVisitors bounds the visitors of one agent.
@@ -91,5 +102,227 @@ func (s *sessions) finish() {
 	}
 	if s.driver != nil {
 		within(2*parting, s.driver.sent)
+	}
+}
+
+// accept serves connections until ln is closed. check authenticates a connection
+// before anything else is read from it.
+func (s *supervisor) accept(ctx context.Context, ln net.Listener, check func(net.Conn) error) {
+	for {
+		conn, err := ln.Accept()
+		if err == nil {
+			go s.serve(conn, check)
+			continue
+		}
+		if errors.Is(err, net.ErrClosed) || ctx.Err() != nil {
+			return
+		}
+		s.host.log.Printf("accept on %s: %v", ln.Addr(), err)
+		select { // descriptors may have run out: do not spin
+		case <-ctx.Done():
+			return
+		case <-s.loop.quit:
+			return
+		case <-time.After(s.pace()):
+		}
+	}
+}
+
+// serve serves one connection to its end.
+func (s *supervisor) serve(conn net.Conn, check func(net.Conn) error) {
+	if err := check(conn); err != nil {
+		s.host.log.Printf("connection from %s refused: %v", conn.RemoteAddr(), err)
+		conn.Close() // it has no right to an answer
+		return
+	}
+	l, err := greet(conn)
+	if err != nil {
+		// An agent that only checks that it can reach this one hangs up.
+		if !errors.Is(err, io.EOF) && !errors.Is(err, unix.ECONNRESET) {
+			s.host.log.Printf("connection from %s: %v", conn.RemoteAddr(), err)
+		}
+		return
+	}
+	go l.write()
+	s.loop.do(func() { s.sessions.attach(l, s.snapshot()) })
+	err = l.read(func(m protocol.Message) { s.loop.do(func() { s.handle(l, m) }) })
+	s.loop.do(func() {
+		if s.record.ending() && errors.Is(err, io.EOF) {
+			return // it sends no more, but may still want to hear how the job ends
+		}
+		s.sessions.detach(l, err)
+	})
+}
+
+// handle does what a message asks for. A driver that was replaced is not heard.
+func (s *supervisor) handle(l *link, m protocol.Message) {
+	switch {
+	case s.sessions.visitors[l]:
+		s.visited(l, m)
+	case s.sessions.driver != l:
+	case m.Attach != nil:
+		state := s.snapshot()
+		l.send(protocol.Message{State: &state})
+	case m.Renew != nil:
+		s.shutdown.renew(*m.Renew)
+		l.send(protocol.Message{Renewed: m.Renew})
+	case m.Prepare != nil:
+		s.generation.prepare(*m.Prepare)
+	case m.Check != nil:
+		s.check(l, *m.Check)
+	case m.Start != nil:
+		s.generation.start(*m.Start)
+	case m.Checkpoint != nil && m.Checkpoint.Resume:
+		s.checkpoint.resume(s.tasks.all[cluster.Chief], m.Checkpoint.Request)
+	case m.Checkpoint != nil:
+		s.checkpoint.ask(s.tasks.all[cluster.Chief], *m.Checkpoint)
+	case m.Stop != nil:
+		s.tasks.stop(*m.Stop)
+	case m.Scaled != nil:
+		s.sessions.show(m)
+	case m.Drive != nil:
+		s.driving.start(*m.Drive)
+	case m.End != nil:
+		s.shutdown.end(m.End.Verdict, m.End.Grace, "")
+	}
+}
+
+// visited passes the wishes of a visitor to the driver. If there is none, a request
+// to stop ends this host's part.
+func (s *supervisor) visited(l *link, m protocol.Message) {
+	alone := s.sessions.driver == nil || s.record.ending()
+	switch {
+	case m.SpecAsk:
+		spec := s.host.spec
+		l.send(protocol.Message{Spec: &spec})
+	case m.Scale != nil && alone:
+		l.send(protocol.Message{Scaled: &protocol.Scaled{ID: m.Scale.ID, Cause: "nobody conducts the job"}})
+	case m.Scale != nil:
+		s.sessions.tell(m)
+	case m.Stop == nil:
+	case !alone:
+		s.sessions.tell(protocol.Message{StopAsk: m.Stop})
+	default:
+		v := protocol.Verdict{Code: m.Stop.Code, Reason: m.Stop.Reason}
+		if m.Stop.SaveTime > 0 {
+			v.Saved = &protocol.Saved{Cause: "nobody conducts the job"}
+		}
+		s.shutdown.end(v, m.Stop.Grace, "the job was stopped")
+	}
+}
+
+// check dials the agents of other hosts and answers which could not be reached.
+func (s *supervisor) check(l *link, m protocol.Check) {
+	s.loop.background(func() {
+		answer := &protocol.Checked{Generation: m.Generation, Failures: s.host.identity().ReachAll(m.Peers)}
+		s.loop.do(func() { l.send(protocol.Message{Checked: answer}) })
+	})
+}
+
+// Bounds of a connection. One that exceeds them is closed; State repeats the facts
+// that were lost with it.
+const (
+	writing = 30 * time.Second // to send one message
+	parting = time.Second      // for the other side to close after this one
+	waiting = 1024             // messages that wait to be sent
+)
+
+// link is a connection of the driver or of a visitor.
+type link struct {
+	raw    net.Conn
+	conn   *protocol.Conn
+	driver bool // not a visitor
+
+	out      chan protocol.Message // messages to send
+	hurry    chan struct{}         // closed to send what is queued and then close
+	once     sync.Once
+	sent     chan struct{} // closed when nothing more is sent
+	received chan struct{} // closed when nothing more is read
+}
+
+// greet opens a connection and reads its Attach. On an error it closes raw.
+func greet(raw net.Conn) (*link, error) {
+	if err := raw.SetDeadline(time.Now().Add(sockets.Greeting)); err != nil {
+		return nil, errors.Join(err, raw.Close())
+	}
+	conn, err := protocol.Open(raw)
+	if err != nil {
+		return nil, err
+	}
+	first, err := conn.Receive()
+	if err == nil && first.Attach == nil {
+		err = errors.New("the first message was not Attach")
+	}
+	if err == nil {
+		err = raw.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("greet a connection: %w", err), conn.Close())
+	}
+	return &link{raw: raw, conn: conn, driver: first.Attach.Driver,
+		out: make(chan protocol.Message, waiting), hurry: make(chan struct{}),
+		sent: make(chan struct{}), received: make(chan struct{})}, nil
+}
+
+// send queues a message. It closes a link whose queue is full.
+func (l *link) send(m protocol.Message) {
+	select {
+	case l.out <- m:
+	default:
+		l.conn.Close() // the reader notices and reports it
+	}
+}
+
+// write sends queued messages until finish is called. Then it closes its
+// direction, and the connection once the other side has closed too: closing while
+// bytes of the other side are unread could destroy what was sent last.
+func (l *link) write() {
+	defer l.conn.Close()
+	defer close(l.sent)
+	for {
+		select {
+		case m := <-l.out:
+			if !l.transmit(m) {
+				return
+			}
+		case <-l.hurry:
+			l.flush()
+			return
+		}
+	}
+}
+
+// flush sends what is left in the queue and closes this direction.
+func (l *link) flush() {
+	for len(l.out) > 0 {
+		if !l.transmit(<-l.out) {
+			return
+		}
+	}
+	if half, ok := l.raw.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite() // fails only on a connection that is gone
+	}
+	within(parting, l.received)
+}
+
+func (l *link) transmit(m protocol.Message) bool {
+	if err := l.raw.SetWriteDeadline(time.Now().Add(writing)); err != nil {
+		return false
+	}
+	return l.conn.Send(m) == nil
+}
+
+// finish makes write send what is queued and close the link. It does not wait.
+func (l *link) finish() { l.once.Do(func() { close(l.hurry) }) }
+
+// read hands each message to f until there are no more.
+func (l *link) read(f func(protocol.Message)) error {
+	defer close(l.received)
+	for {
+		m, err := l.conn.Receive()
+		if err != nil {
+			return err
+		}
+		f(m)
 	}
 }

@@ -1,12 +1,30 @@
 //go:build linux
 
+// Package watchdog starts the agent of a job and outlives its supervisor.
+//
+//	socket, err := watchdog.Start(ctx, folder, spec)   // in "plx agent start"
+//	err = watchdog.Run(folder)                         // in "plx agent watchdog"
+//
+// Start starts the watchdog in a session of its own; Run starts the supervisor.
+// The supervisor writes a beat every second. The watchdog kills a supervisor that
+// is stuck, before the lease ends. When the supervisor has ended, the watchdog
+// kills every process that it left and deletes the secret. If the supervisor has
+// recorded no verdict, the watchdog records why it ended. If the watchdog ends first,
+// the supervisor ends the job's part on the host, see [Inherited].
+//
+// The watchdog has no network connection and starts no task, so that little can
+// go wrong with it.
 package watchdog
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"os"
+	"os/exec"
 	"os/signal"
 	"syscall"
 	"time"
@@ -15,6 +33,7 @@ import (
 
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/agent/process"
+	"github.com/plx-run/plx/launcher/agent/program"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
@@ -163,4 +182,171 @@ func describe(status syscall.WaitStatus) string {
 		return "signal " + status.Signal().String()
 	}
 	return fmt.Sprintf("exit status %d", status.ExitStatus())
+}
+
+// starting bounds the agent's start.
+const starting = 30 * time.Second
+
+// Start starts the watchdog, hands the specification on and waits until the
+// supervisor is ready. It returns the name of the agent's local socket.
+func Start(ctx context.Context, f jobfolder.Folder, spec protocol.Spec) (socket string, err error) {
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return "", fmt.Errorf("encode the job's specification: %w", err)
+	}
+	specRead, specWrite, err := os.Pipe()
+	if err != nil {
+		return "", fmt.Errorf("start the agent: %w", err)
+	}
+	defer specWrite.Close() // a pipe has no data to lose
+	readyRead, readyWrite, err := os.Pipe()
+	if err != nil {
+		return "", errors.Join(fmt.Errorf("start the agent: %w", err), specRead.Close())
+	}
+	defer readyRead.Close() // only read
+	watchdog, err := spawn(ctx, f, spec.Detached, specRead, readyWrite)
+	specRead.Close()   // the watchdog has its own
+	readyWrite.Close() // the watchdog has its own
+	if err != nil {
+		return "", fmt.Errorf("start the agent: %w", err)
+	}
+	deadline := time.Now().Add(starting)
+	specWrite.SetDeadline(deadline) // pipes have deadlines
+	readyRead.SetDeadline(deadline)
+	_, wrote := specWrite.Write(text)
+	specWrite.Close() // the supervisor reads to the end
+	var r Readiness
+	err = json.NewDecoder(readyRead).Decode(&r)
+	if err == nil && r.Error == "" {
+		return r.Socket, watchdog.Process.Release()
+	}
+	_ = watchdog.Process.Kill() // its supervisor, if any, sees that and ends
+	_ = watchdog.Wait()
+	if r.Error != "" {
+		return "", fmt.Errorf("start the agent: %s", r.Error)
+	}
+	return "", fmt.Errorf("start the agent: %w; see %s", errors.Join(err, wrote), f.Log())
+}
+
+// self is this very program, also after its file was replaced or removed.
+const self = "/proc/self/exe"
+
+// spawn starts the watchdog in a session of its own. It inherits only the two
+// pipes and its log.
+func spawn(ctx context.Context, f jobfolder.Folder, detached bool, spec, ready *os.File) (*exec.Cmd, error) {
+	output, err := os.OpenFile(f.Log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer output.Close() // the watchdog has its own
+	argv := []string{self, "agent", "watchdog", string(f)}
+	if detached {
+		if scope := scope(ctx); scope != nil {
+			if argv[0], err = os.Executable(); err != nil {
+				return nil, err
+			}
+			argv = append(scope, argv...)
+		}
+	}
+	cmd := exec.Command(argv[0], argv[1:]...)
+	if argv[0] == self {
+		cmd.Args[0] = "plx"
+	}
+	cmd.Dir = "/"
+	cmd.Env = program.AgentEnvironment(os.Environ(), f.Job(), f.Name())
+	cmd.Stdout, cmd.Stderr = output, output
+	cmd.ExtraFiles = []*os.File{spec, ready} // specFD, readyFD
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start the watchdog: %w", err)
+	}
+	return cmd, nil
+}
+
+// probing bounds the question whether the user's systemd can hold a job.
+const probing = 2 * time.Second
+
+// scope returns the command line that puts a program into a scope of the user's
+// systemd, or nil if that does not work. In a scope, logind does not kill the program
+// when the login ends. systemd-run executes the program in its own place; scope
+// makes sure that the program keeps its descriptors.
+func scope(ctx context.Context) []string {
+	path, err := exec.LookPath("systemd-run")
+	if err != nil || os.Getenv("XDG_RUNTIME_DIR") == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, probing)
+	defer cancel()
+	argv := []string{path, "--user", "--scope", "--quiet", "--collect", "--"}
+	probe := exec.CommandContext(ctx, argv[0], append(argv[1:len(argv):len(argv)], "/bin/sh", "-c", "test -e /proc/self/fd/3")...)
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil
+	}
+	defer null.Close() // only read
+	probe.ExtraFiles = []*os.File{null}
+	probe.WaitDelay = probing
+	if err := probe.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+		return nil
+	}
+	return argv
+}
+
+// Descriptors that watchdog and supervisor inherit after the standard ones.
+const (
+	specFD  = 3 // the Spec, read to its end
+	readyFD = 4 // takes one Readiness
+	lifeFD  = 5 // supervisor: read end of a pipe that the watchdog holds open
+	beatFD  = 6 // supervisor: write end of a pipe that the watchdog reads
+)
+
+// Readiness is what the supervisor answers to "plx agent start".
+type Readiness struct {
+	Socket string `json:"socket,omitempty"` // name of the agent's local socket
+	Error  string `json:"error,omitempty"`  // why the agent could not start
+}
+
+// Inherited is what a supervisor inherits from its watchdog.
+type Inherited struct {
+	lost  chan struct{}
+	beats *os.File
+}
+
+// Inherit takes the descriptors over. It is called once, by the supervisor.
+func Inherit() *Inherited {
+	in := &Inherited{lost: make(chan struct{}), beats: os.NewFile(beatFD, "beat")}
+	go func() {
+		defer close(in.lost)
+		_, _ = os.NewFile(lifeFD, "watchdog").Read(make([]byte, 1)) // nobody writes: it returns when the watchdog ends
+	}()
+	return in
+}
+
+// Lost is closed when the watchdog has ended.
+func (in *Inherited) Lost() <-chan struct{} { return in.lost }
+
+// Beat tells the watchdog that the supervisor is alive.
+func (in *Inherited) Beat() {
+	_, _ = in.beats.Write([]byte{'.'}) // Lost tells of a watchdog that has ended
+}
+
+// Answer tells "plx agent start" how the start went. It is called once.
+func Answer(r Readiness) error {
+	pipe := os.NewFile(readyFD, "ready")
+	return errors.Join(json.NewEncoder(pipe).Encode(r), pipe.Close())
+}
+
+// ReceiveSpec reads the job's specification from "plx agent start".
+func ReceiveSpec() (protocol.Spec, error) {
+	var spec protocol.Spec
+	pipe := os.NewFile(specFD, "spec")
+	defer pipe.Close() // only read
+	text, err := io.ReadAll(io.LimitReader(pipe, protocol.MaxMessage+1))
+	if err == nil {
+		err = json.Unmarshal(text, &spec)
+	}
+	if err != nil {
+		return spec, fmt.Errorf("read the job's specification: %w", err)
+	}
+	return spec, nil
 }
