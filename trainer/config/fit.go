@@ -66,9 +66,9 @@ func (c *Config) Suits(workers, servers int) error {
 	arch, err := policy.ParseArchitecture(c.Arch)
 	chosen, loose := err == nil, !mode.InStep()
 	switch {
-	case loose && chosen && !arch.OnlyServers():
+	case loose && chosen && arch != policy.Servers:
 		return fmt.Errorf("--sync %s with --arch %s: a worker that holds variables would hold up the others; use --arch ps", mode, c.Arch)
-	case workers > 1 && servers == 0 && (loose || chosen && arch.OnlyServers()):
+	case workers > 1 && servers == 0 && (loose || chosen && arch == policy.Servers):
 		return serverlessError{workers, loose, chosen}
 	}
 	if err := mode.Check(workers); err != nil {

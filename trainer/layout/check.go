@@ -1,10 +1,10 @@
 package layout
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 
 	"github.com/plx-run/plx/trainer/cluster"
@@ -89,9 +89,7 @@ func (c checker) variables() error {
 // pieces wants every unit of every variable to be owned exactly once.
 func (c checker) pieces() error {
 	d := c.d
-	sorted := slices.SortedFunc(slices.Values(d.Pieces), func(a, b Piece) int {
-		return cmp.Or(cmp.Compare(a.Variable, b.Variable), cmp.Compare(a.Offset, b.Offset))
-	})
+	sorted := inOrder(d.Pieces)
 	for i, v := range d.Variables {
 		n, end := v.Units(), 0
 		for ; len(sorted) > 0 && sorted[0].Variable == i; sorted = sorted[1:] {
@@ -121,11 +119,7 @@ func (c checker) holders() error {
 	if len(d.Holders) == 0 || len(d.Holders) > maxOwners {
 		return fmt.Errorf("declaration: %d owners, want 1 to %d", len(d.Holders), maxOwners)
 	}
-	owns := make([]bool, len(d.Holders))
-	owns[0] = true
-	for _, p := range d.Pieces {
-		owns[p.Holder] = true
-	}
+	owns := d.Holding()
 	for i, t := range d.Holders {
 		switch {
 		case t.Role != cluster.PS && t.Role != cluster.Worker || t.Index < 0,
@@ -205,10 +199,91 @@ func (c checker) hosts() error {
 
 // served reports whether all holders are servers.
 func (c checker) served() bool {
-	for _, o := range c.d.Holders {
-		if o.Role != cluster.PS {
-			return false
+	return !slices.ContainsFunc(c.d.Holders, func(t cluster.Task) bool { return t.Role != cluster.PS })
+}
+
+// Difference says in words where other departs from d; "" means nowhere.
+func (d *Declaration) Difference(other *Declaration) string {
+	if a, b := len(d.Variables), len(other.Variables); a != b {
+		return fmt.Sprintf("%d variables, not %d", b, a)
+	}
+	for i, v := range d.Variables {
+		if what := v.difference(i, other.Variables[i]); what != "" {
+			return what
 		}
 	}
-	return true
+	kind := map[bool]string{false: "mean", true: "sum"}
+	for _, c := range []struct {
+		format     string
+		own, other any
+	}{
+		{"%d virtual workers, not %d", d.VirtualWorkers, other.VirtualWorkers},
+		{"%d workers, not %d", len(d.Workers), len(other.Workers)},
+		{"virtual workers %v, not %v", d.Workers, other.Workers},
+		{"synchronisation %s, not %s", d.Sync, other.Sync},
+		{"owners %v, not %v", d.Holders, other.Holders},
+		{"optimiser %+v, not %+v", d.Optimizer, other.Optimizer},
+		{"begins %s, not %s", origin(d.Checkpoint), origin(other.Checkpoint)},
+		{"begins with step %d, not %d", d.First, other.First},
+		{"begins with steps %v, not %v", d.Cut, other.Cut},
+		{"loss kind %s, not %s", kind[d.Sum], kind[other.Sum]},
+		{"global batch %d, not %d", d.Batch, other.Batch},
+		{"gradients clipped at %v, not %v", d.Clip, other.Clip},
+		{"norm of gradients reported: %t, not %t", d.Norm, other.Norm},
+		{"%d metrics, not %d", d.Metrics, other.Metrics},
+		{"buckets of %d bytes, not %d", d.BucketBytes, other.BucketBytes},
+		{"hosts with workers %v, not %v", d.Hosts, other.Hosts},
+		{"variables that can move: %t, not %t", d.Movable, other.Movable},
+		{"same bits promised: %t, not %t", d.Exact, other.Exact},
+	} {
+		if fmt.Sprint(c.own) != fmt.Sprint(c.other) {
+			return fmt.Sprintf(c.format, c.other, c.own)
+		}
+	}
+	switch {
+	case !slices.Equal(d.Pieces, other.Pieces):
+		return "another placement of the variables on their owners"
+	case d.Exact && d.Fingerprint != other.Fingerprint:
+		return fmt.Sprintf("arithmetic %q, not %q: the same bits were promised, which takes hosts that compute alike",
+			other.Fingerprint, d.Fingerprint)
+	case d.Model != other.Model:
+		return "a graph of other operations or shapes"
+	case d.StartMillis != other.StartMillis || d.SilenceMillis != other.SilenceMillis:
+		return "other timeouts"
+	}
+	return ""
+}
+
+func (v Variable) difference(i int, o Variable) string {
+	switch {
+	case v.Name != o.Name:
+		return fmt.Sprintf("variable %d is named %q, not %q", i, o.Name, v.Name)
+	case !slices.Equal(v.Shape, o.Shape):
+		return fmt.Sprintf("variable %q has shape %v, not %v", v.Name, o.Shape, v.Shape)
+	case v.Dtype != o.Dtype:
+		return fmt.Sprintf("variable %q is %s, not %s", v.Name, o.Dtype, v.Dtype)
+	case (v.Sparse == nil) != (o.Sparse == nil):
+		return fmt.Sprintf("variable %q is %s, not %s", v.Name, o.density(), v.density())
+	case !reflect.DeepEqual(v.Sparse, o.Sparse):
+		return fmt.Sprintf("variable %q has rows %+v, not %+v", v.Name, *o.Sparse, *v.Sparse)
+	case !reflect.DeepEqual(v.Workers, o.Workers):
+		return fmt.Sprintf("variable %q has gradients of workers %v, not %v", v.Name, o.Workers, v.Workers)
+	case v.Update != o.Update || v.Momentum != o.Momentum:
+		return fmt.Sprintf("variable %q is updated by %q with momentum %v, not %q with %v", v.Name, o.Update, o.Momentum, v.Update, v.Momentum)
+	}
+	return ""
+}
+
+func (v Variable) density() string {
+	if v.Sparse != nil {
+		return "sparse"
+	}
+	return "dense"
+}
+
+func origin(checkpoint string) string {
+	if checkpoint == "" {
+		return "anew"
+	}
+	return fmt.Sprintf("from checkpoint %q", checkpoint)
 }

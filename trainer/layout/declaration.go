@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"slices"
 	"time"
 
 	"github.com/plx-run/plx/trainer/cluster"
@@ -113,17 +114,12 @@ func (d *Declaration) Variable(i int) Variable {
 
 // AllPieces returns all pieces and that of the loss.
 func (d *Declaration) AllPieces() []Piece {
-	return append(append([]Piece{}, d.Pieces...), Piece{Variable: d.LossIndex(), Count: 1 + d.Metrics})
+	return append(slices.Clone(d.Pieces), Piece{Variable: d.LossIndex(), Count: 1 + d.Metrics})
 }
 
 // HolderIndex returns t's index in Holders, -1: it holds nothing.
 func (d *Declaration) HolderIndex(t cluster.Task) int {
-	for i, o := range d.Holders {
-		if o == t {
-			return i
-		}
-	}
-	return -1
+	return slices.Index(d.Holders, t)
 }
 
 // Copies is how many copies of a value a holder keeps: none if nobody can
@@ -171,9 +167,6 @@ func (d *Declaration) MaxSquares(p Piece) int {
 // Check says what in d makes no sense, without regard to other workers.
 func (d *Declaration) Check() error { return checker{d}.all() }
 
-// Difference says in words where other departs from d; "" means nowhere.
-func (d *Declaration) Difference(other *Declaration) string { return difference{d, other}.String() }
-
 // Place fills Holders and Pieces for so many servers; Workers, Variables and
 // BucketBytes must be there. Variables above limit bytes are cut over the
 // servers, 0 means DefaultLimit. Tasks that would hold nothing are left out;
@@ -181,4 +174,77 @@ func (d *Declaration) Difference(other *Declaration) string { return difference{
 // architecture has variables on workers.
 func (d *Declaration) Place(a policy.Architecture, servers, limit int) error {
 	return placer{d, a, servers}.place(limit)
+}
+
+// FirstStepOf is the step that a group begins with, first the one of a worker.
+func (d *Declaration) FirstStepOf(group int) uint64 {
+	if d.Cut == nil {
+		return d.First
+	}
+	return d.Cut[group]
+}
+
+func (d *Declaration) FirstStep(rank int) uint64 {
+	return d.FirstStepOf(slices.IndexFunc(d.Groups(), func(g Range) bool { return rank < g.Hi }))
+}
+
+func (d *Declaration) FirstSteps() (all []uint64) {
+	for rank := range d.Workers {
+		all = append(all, d.FirstStep(rank))
+	}
+	return all
+}
+
+// StartsAhead reports whether a worker begins further ahead of another than is
+// allowed: when the checkpoint was made it had finished its step and waited.
+func (d *Declaration) StartsAhead(rank int) bool {
+	return d.Sync.StartsAhead(d.FirstSteps(), rank)
+}
+
+// Groups returns the ranks of the workers that take every step together.
+func (d *Declaration) Groups() []Range { return groups(d.Sync, len(d.Workers)) }
+
+// HostOf returns the ranks of a worker's host.
+func (d *Declaration) HostOf(rank int) Range {
+	for _, host := range d.Hosts {
+		if host.Lo <= rank && rank < host.Hi {
+			return host
+		}
+	}
+	return Range{rank, rank + 1}
+}
+
+// Aggregates reports whether a holder is brought one contribution per host:
+// a server is, a worker hears from every other worker itself.
+func (d *Declaration) Aggregates(owner cluster.Task) bool {
+	return len(d.Hosts) > 0 && owner.Role == cluster.PS
+}
+
+// Aggregated says of every variable, and of the loss, whether the workers of
+// a host add their gradients of it before one of them sends the sum.
+func (d *Declaration) Aggregated() []bool {
+	all := make([]bool, len(d.Variables)+1)
+	for _, p := range d.AllPieces() {
+		all[p.Variable] = d.Aggregates(d.Holders[p.Holder])
+	}
+	return all
+}
+
+// PiecesOf returns a holder's pieces, and that of the loss where it has it. To the
+// workers of a host its first, -1, is the holder of all that the host adds up.
+func (d *Declaration) PiecesOf(owner int) (pieces []Piece) {
+	if owner < 0 {
+		for i, aggregated := range d.Aggregated() {
+			if aggregated {
+				pieces = append(pieces, Piece{Variable: i, Holder: owner, Count: d.Variable(i).Units()})
+			}
+		}
+		return pieces
+	}
+	for _, p := range d.AllPieces() {
+		if p.Holder == owner {
+			pieces = append(pieces, p)
+		}
+	}
+	return pieces
 }

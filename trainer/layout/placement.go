@@ -2,8 +2,111 @@ package layout
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"slices"
+
+	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/policy"
 )
+
+// placer fills Holders and Pieces of a declaration.
+type placer struct {
+	d       *Declaration
+	a       policy.Architecture
+	servers int // that hold something
+}
+
+func (p placer) place(limit int) error {
+	if err := p.check(); err != nil {
+		return err
+	}
+	if p.a == policy.AllReduce {
+		p.servers = 0
+	}
+	onWorkers := p.home(true, func(variables []Variable) []Piece {
+		return placeWorkers(variables, len(p.d.Workers), p.d.BucketBytes)
+	})
+	for i := range onWorkers {
+		onWorkers[i] = onWorkers[i].on(onWorkers[i].Holder + p.servers) // servers come first
+	}
+	onServers := p.home(false, func(variables []Variable) []Piece {
+		return placeServers(variables, p.servers, cmp.Or(limit, DefaultLimit))
+	})
+	p.settle(append(onWorkers, onServers...))
+	return nil
+}
+
+func (p placer) check() error {
+	sparse := false
+	for _, v := range p.d.Variables {
+		if err := v.check(); err != nil {
+			return err
+		}
+		sparse = sparse || v.Sparse != nil
+	}
+	switch {
+	case p.servers < 1 && (p.a == policy.Servers || p.a == policy.Hybrid && sparse):
+		return fmt.Errorf("architecture %s: no server to hold variables; choose allreduce", p.a)
+	case len(p.d.Workers) == 0:
+		return fmt.Errorf("architecture %s: no workers", p.a)
+	}
+	return nil
+}
+
+// home places the variables that workers hold, or the others, as if there were no
+// others.
+func (p placer) home(onWorkers bool, place func([]Variable) []Piece) []Piece {
+	var variables []Variable
+	var original []int
+	for i, v := range p.d.Variables {
+		if p.a.OnWorkers(v.Sparse != nil) == onWorkers {
+			variables, original = append(variables, v), append(original, i)
+		}
+	}
+	if len(variables) == 0 {
+		return nil
+	}
+	pieces := place(variables)
+	for i := range pieces {
+		pieces[i] = pieces[i].of(original[pieces[i].Variable])
+	}
+	return pieces
+}
+
+// settle names the holders and leaves out those without a piece that will not
+// get one later.
+func (p placer) settle(pieces []Piece) {
+	d, servers := p.d, p.servers
+	d.Holders, d.Pieces = nil, pieces
+	index := map[int]int{}
+	holds := map[int]bool{}
+	for _, piece := range pieces {
+		holds[piece.Holder] = true
+	}
+	for i := range servers + len(d.Workers) {
+		if d.Movable && (i < servers || p.a != policy.Servers) {
+			holds[i] = true
+		}
+	}
+	if len(holds) == 0 {
+		holds[0] = true // somebody must hold the loss
+	}
+	for i := range servers + len(d.Workers) {
+		if !holds[i] {
+			continue
+		}
+		index[i] = len(d.Holders)
+		task := cluster.Task{Role: cluster.Worker, Index: i - servers}
+		if i < servers {
+			task = cluster.Task{Role: cluster.PS, Index: i}
+		}
+		d.Holders = append(d.Holders, task)
+	}
+	for i := range d.Pieces {
+		d.Pieces[i] = d.Pieces[i].on(index[d.Pieces[i].Holder])
+	}
+}
 
 // BlockElements is how many elements of a dense variable stay together: a
 // variable is cut only at multiples of it. The norm of a gradient is the sum
@@ -75,10 +178,7 @@ func placeWorkers(variables []Variable, owners, bucketBytes int) []Piece {
 			pieces = append(pieces, v.place(i, loads, 0)...)
 		}
 	}
-	slices.SortFunc(pieces, func(a, b Piece) int {
-		return cmp.Or(cmp.Compare(a.Variable, b.Variable), cmp.Compare(a.Offset, b.Offset))
-	})
-	return pieces
+	return inOrder(pieces)
 }
 
 // Buckets groups the dense variables in the reverse of their order, which is
@@ -123,8 +223,7 @@ func spread(variables []Variable, bucket []int, loads []int) []Piece {
 		}
 	}
 	var pieces []Piece
-	taken := make([]int, len(loads)) // loads; a holder has one range of a bucket
-	copy(taken, loads)
+	taken := slices.Clone(loads) // a holder has one range of a bucket
 	for _, r := range descending(sizes) {
 		to := lightest(taken)
 		loads[to] += sizes[r]
@@ -156,4 +255,88 @@ func descending(sizes []int) []int {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(sizes[b], sizes[a]) })
 	return order
+}
+
+// Transfer is rows [lo, hi) of a variable that one holder had and one is to
+// have. They lie in one old and one new piece.
+type Transfer struct {
+	Lo, Hi   int
+	Old, New Piece
+}
+
+// Transfers returns the rows of all new pieces that are not old ones as they
+// are, each row once, by variable and row. Both maps must cover the same
+// variables.
+func Transfers(old, new []Piece) (all []Transfer) {
+	old, new = inOrder(old), inOrder(new)
+	for len(old) > 0 && len(new) > 0 {
+		a, b := old[0], new[0]
+		lo, hi := max(a.Offset, b.Offset), min(a.Offset+a.Count, b.Offset+b.Count)
+		if a != b {
+			all = append(all, Transfer{lo, hi, a, b})
+		}
+		if hi == a.Offset+a.Count {
+			old = old[1:]
+		}
+		if hi == b.Offset+b.Count {
+			new = new[1:]
+		}
+	}
+	return all
+}
+
+// inOrder returns pieces by variable and offset.
+func inOrder(pieces []Piece) []Piece {
+	return slices.SortedFunc(slices.Values(pieces), func(a, b Piece) int {
+		return cmp.Or(cmp.Compare(a.Variable, b.Variable), cmp.Compare(a.Offset, b.Offset))
+	})
+}
+
+// Placed is d with other pieces, or an error that says why they cannot be.
+func (d *Declaration) Placed(pieces []Piece) (*Declaration, error) {
+	if !d.Movable {
+		return nil, errors.New("new owners for variables that were not declared movable")
+	}
+	next := *d
+	next.Pieces = slices.Clone(pieces)
+	if err := (checker{&next}).pieces(); err != nil {
+		return nil, err
+	}
+	for _, t := range Transfers(d.Pieces, next.Pieces) {
+		v := d.Variables[t.New.Variable]
+		if v.Sparse == nil {
+			return nil, fmt.Errorf("variable %q: only sparse variables can move", v.Name)
+		}
+		from, to := d.Holders[t.Old.Holder], d.Holders[t.New.Holder]
+		if d.Aggregates(from) != d.Aggregates(to) {
+			return nil, fmt.Errorf("variable %q: from %s to %s: with local aggregation it stays with one kind of owner", v.Name, from, to)
+		}
+	}
+	return &next, nil
+}
+
+// Holding says of every holder whether it has a piece, or the loss.
+func (d *Declaration) Holding() []bool {
+	all := make([]bool, len(d.Holders))
+	for _, p := range d.AllPieces() {
+		all[p.Holder] = true
+	}
+	return all
+}
+
+// Growth is the bytes of a holder's pieces that it does not have as they are.
+func (d *Declaration) Growth(before *Declaration, owner int) (bytes uint64) {
+	stays := map[Piece]bool{}
+	for _, p := range before.Pieces {
+		stays[p] = true
+	}
+	for _, p := range d.Pieces {
+		if p.Holder != owner || stays[p] {
+			continue
+		}
+		v := d.Variables[p.Variable]
+		slots := d.Rule(v).Slots()
+		bytes += uint64(p.Count)*uint64(v.UnitBytes())*uint64(1+slots) + uint64(p.Count)/8
+	}
+	return bytes
 }

@@ -1,5 +1,12 @@
 package layout
 
+import (
+	"sync/atomic"
+
+	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/policy"
+)
+
 // Tree is the fixed order in which the leaves 0..n-1 of a step are added: the
 // range [lo, hi) is the sum of its halves [lo, mid) and [mid, hi) with
 // mid = lo + (hi-lo)/2. The order depends on n alone, not on who computes
@@ -63,4 +70,220 @@ func (t *Tree) parts(list []int, v, lo, hi int) []int {
 		return list
 	}
 	return t.parts(t.parts(list, at.left, lo, hi), at.right, lo, hi)
+}
+
+// Plan says how the sums of some vertices of a tree, the inputs, grow to the
+// sums of others, the outputs. Everything else is absent. It numbers places
+// for sums: first the inputs, then one per addition.
+type Plan struct {
+	Inputs  []int // vertices, by place
+	Outputs []int // vertices that somebody waits for and that an input is below
+	left    []int // by addition: place of its operands
+	right   []int
+	above   []int // by place: the addition that takes it, -1: none
+	output  []int // by place: index in outputs, -1: none
+}
+
+// NewPlan wants inputs of which none is below another, and likewise outputs;
+// every input is to be below an output or one itself.
+func NewPlan(t *Tree, inputs, outputs []int) *Plan {
+	p := &Plan{Inputs: inputs}
+	at := map[int]int{}
+	for _, v := range inputs {
+		at[v] = p.place()
+	}
+	for _, v := range outputs {
+		if place := p.grow(t, at, v); place >= 0 {
+			p.output[place] = len(p.Outputs)
+			p.Outputs = append(p.Outputs, v)
+		}
+	}
+	return p
+}
+
+func (p *Plan) place() int {
+	p.above, p.output = append(p.above, -1), append(p.output, -1)
+	return len(p.above) - 1
+}
+
+// grow returns the place of v's sum, -1 where nothing is below it.
+func (p *Plan) grow(t *Tree, at map[int]int, v int) int {
+	if place, ok := at[v]; ok {
+		return place
+	}
+	if v < t.leaves {
+		return -1
+	}
+	left, right := p.grow(t, at, t.vertices[v].left), p.grow(t, at, t.vertices[v].right)
+	if left < 0 {
+		return right
+	}
+	if right < 0 {
+		return left
+	}
+	addition := len(p.left)
+	p.left, p.right = append(p.left, left), append(p.right, right)
+	p.above[left], p.above[right] = addition, addition
+	return p.place()
+}
+
+// Operand is a sum on its way, or the lack of one.
+type Operand[O any] struct {
+	Present bool
+	Sum     O
+}
+
+// Reduction is one run of a plan after the other, for any number of goroutines.
+// Each addition is made by the goroutine that brought the later of its two
+// operands.
+type Reduction[O any] struct {
+	plan    *Plan
+	add     func(into, from O) O // returns the sum, which may be into
+	waiting []atomic.Bool        // by addition: one operand is there
+	held    []Operand[O]         // by place
+}
+
+func NewReduction[O any](p *Plan, add func(into, from O) O) *Reduction[O] {
+	return &Reduction[O]{plan: p, add: add, waiting: make([]atomic.Bool, len(p.left)), held: make([]Operand[O], len(p.above))}
+}
+
+// Arrive notes an input and makes every addition that it completes. It
+// reports an output, done, to the one goroutine that completes it.
+func (p *Reduction[O]) Arrive(input int, x Operand[O]) (output int, sum Operand[O], done bool) {
+	place := input
+	p.held[place] = x
+	for {
+		addition := p.plan.above[place]
+		if addition < 0 {
+			sum, p.held[place] = p.held[place], Operand[O]{}
+			return p.plan.output[place], sum, true
+		}
+		if p.waiting[addition].CompareAndSwap(false, true) {
+			return 0, sum, false
+		}
+		p.waiting[addition].Store(false) // ready for the next run
+		place = len(p.plan.Inputs) + addition
+		p.held[place] = p.join(p.plan.left[addition], p.plan.right[addition])
+	}
+}
+
+// join adds two places and empties them.
+func (p *Reduction[O]) join(left, right int) Operand[O] {
+	a, b := p.held[left], p.held[right]
+	p.held[left], p.held[right] = Operand[O]{}, Operand[O]{}
+	switch {
+	case !a.Present:
+		return b
+	case !b.Present:
+		return a
+	}
+	return Operand[O]{true, p.add(a.Sum, b.Sum)}
+}
+
+// Roster says who brings what to a holder.
+type Roster struct {
+	Tree         *Tree
+	Contributors []Contributor // by virtual workers
+	Of           []int         // by rank: index in contributors, -1: another worker of its host contributes
+	Groups       []Range       // of contributors: those whose gradients are added
+	Plans        []*Plan       // by group
+}
+
+// Contributor is a worker that sends sums to holders: of its own virtual workers, or of
+// those of its host.
+type Contributor struct {
+	Rank           int
+	VirtualWorkers Range
+	Parts          []int // vertices of the tree, from left to right
+	Group          int
+	First          int // place of its first part among the group's inputs
+}
+
+// in is c in a group, with its first part at a place among the group's inputs.
+func (c Contributor) in(group, first int) Contributor {
+	c.Group, c.First = group, first
+	return c
+}
+
+// NewRoster says who brings what to a holder.
+func NewRoster(owner cluster.Task, d *Declaration) *Roster {
+	r := &Roster{Tree: NewTree(d.VirtualWorkers), Of: make([]int, len(d.Workers))}
+	ranks := d.Hosts
+	if !d.Aggregates(owner) {
+		ranks = nil
+		for i := range d.Workers {
+			ranks = append(ranks, Range{i, i + 1})
+		}
+	}
+	for _, host := range ranks {
+		leaves := Range{d.Workers[host.Lo].Lo, d.Workers[host.Hi-1].Hi}
+		for rank := host.Lo; rank < host.Hi; rank++ {
+			r.Of[rank] = -1
+		}
+		r.Of[host.Lo] = len(r.Contributors)
+		r.Contributors = append(r.Contributors, Contributor{
+			Rank: host.Lo, VirtualWorkers: leaves, Parts: r.Tree.Parts(leaves.Lo, leaves.Hi),
+		})
+	}
+	r.group(d.Sync)
+	return r
+}
+
+// group makes the groups of a synchronisation mode.
+func (r *Roster) group(s policy.Sync) {
+	for g, members := range groups(s, len(r.Contributors)) {
+		var inputs []int
+		for i := members.Lo; i < members.Hi; i++ {
+			r.Contributors[i] = r.Contributors[i].in(g, len(inputs))
+			inputs = append(inputs, r.Contributors[i].Parts...)
+		}
+		r.Groups = append(r.Groups, members)
+		r.Plans = append(r.Plans, NewPlan(r.Tree, inputs, []int{r.Tree.Root()}))
+	}
+}
+
+// groups cuts n contributors into the groups of a synchronisation mode.
+func groups(s policy.Sync, n int) (all []Range) {
+	count := s.Groups(n)
+	for g := range count {
+		all = append(all, Range{n * g / count, n * (g + 1) / count})
+	}
+	return all
+}
+
+// Contributor returns the contributor that rank is, nil: it is none.
+func (r *Roster) Contributor(rank int) *Contributor {
+	if i := r.Of[rank]; i >= 0 {
+		return &r.Contributors[i]
+	}
+	return nil
+}
+
+// Input returns the place of a part among the inputs of c's group.
+func (c *Contributor) Input(part uint32) (int, bool) {
+	for i, v := range c.Parts {
+		if uint64(part) == uint64(v) {
+			return c.First + i, true
+		}
+	}
+	return 0, false
+}
+
+// NewHostRoster is the roster of the workers of one host. Their sums grow to
+// parts, those that the host brings.
+func NewHostRoster(t *Tree, d *Declaration, ranks Range, parts []int) *Roster {
+	r := &Roster{Tree: t, Of: make([]int, len(d.Workers)), Groups: []Range{{0, ranks.Len()}}}
+	for rank := range r.Of {
+		r.Of[rank] = -1
+	}
+	var inputs []int
+	for rank := ranks.Lo; rank < ranks.Hi; rank++ {
+		r.Of[rank] = len(r.Contributors)
+		c := Contributor{Rank: rank, VirtualWorkers: d.Workers[rank], First: len(inputs)}
+		c.Parts = t.Parts(c.VirtualWorkers.Lo, c.VirtualWorkers.Hi)
+		inputs = append(inputs, c.Parts...)
+		r.Contributors = append(r.Contributors, c)
+	}
+	r.Plans = []*Plan{NewPlan(t, inputs, parts)}
+	return r
 }

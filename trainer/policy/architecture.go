@@ -1,71 +1,42 @@
 package policy
 
-import "fmt"
-
-// Home is the kind of task that holds a variable.
-type Home int
-
-// The homes.
-const (
-	OnServers Home = iota
-	OnWorkers
+import (
+	"fmt"
+	"slices"
 )
 
-// Architecture says where variables are held. The zero value is Servers.
-type Architecture struct {
-	name   string
-	dense  Home
-	sparse Home
-}
+// Architecture says where variables are held, by its name.
+type Architecture string
 
-// The architectures.
-var (
-	Servers   = Architecture{"ps", OnServers, OnServers}
-	AllReduce = Architecture{"allreduce", OnWorkers, OnWorkers}
-	Hybrid    = Architecture{"hybrid", OnWorkers, OnServers}
+// The architectures: servers hold everything, workers do, or servers hold what is
+// sparse and workers the rest.
+const (
+	Servers   Architecture = "ps"
+	AllReduce Architecture = "allreduce"
+	Hybrid    Architecture = "hybrid"
 )
 
 var architectures = []Architecture{Servers, AllReduce, Hybrid}
 
 // ParseArchitecture reads an architecture's name.
 func ParseArchitecture(text string) (Architecture, error) {
-	for _, a := range architectures {
-		if a.name == text {
-			return a, nil
-		}
+	if a := Architecture(text); slices.Contains(architectures, a) {
+		return a, nil
 	}
-	return Architecture{}, fmt.Errorf("architecture %q: want ps, allreduce or hybrid", text)
+	return "", fmt.Errorf("architecture %q: want ps, allreduce or hybrid", text)
 }
 
-// String is the name that ParseArchitecture reads.
-func (a Architecture) String() string { return a.name }
+func (a Architecture) String() string { return string(a) }
 
-// Home returns who holds a sparse or a dense variable.
-func (a Architecture) Home(sparse bool) Home {
-	if sparse {
-		return a.sparse
-	}
-	return a.dense
-}
-
-// Uses reports whether tasks of a home hold anything of a model that has
-// sparse and dense variables, or not.
-func (a Architecture) Uses(h Home, sparse, dense bool) bool {
-	return sparse && a.sparse == h || dense && a.dense == h
-}
-
-// OnlyServers reports whether no worker holds anything.
-func (a Architecture) OnlyServers() bool { return !a.Uses(OnWorkers, true, true) }
-
-// OnlyWorkers reports whether no server holds anything.
-func (a Architecture) OnlyWorkers() bool { return !a.Uses(OnServers, true, true) }
+// OnWorkers reports whether workers hold the sparse or the dense variables.
+func (a Architecture) OnWorkers(sparse bool) bool { return a == AllReduce || a == Hybrid && !sparse }
 
 // Choose returns the architecture for a model with sparse and dense variables,
 // or not, and the reason if it is not what was wished for. A wish is an
 // architecture's name; "" and auto leave the choice open.
 func Choose(wish string, s Sync, workers, servers int, sparse, dense bool) (a Architecture, why string) {
 	open := wish == "" || wish == "auto"
-	a, _ = ParseArchitecture(wish) // Servers if it is open
+	a = Architecture(wish)
 	switch {
 	case workers == 1 && servers == 0:
 		return AllReduce, "alone"

@@ -20,7 +20,7 @@ var backup = Mode{
 	States:    backupStates{},
 }
 
-type backupStates struct{}
+type backupStates struct{ stateless }
 
 func (backupStates) Pace(_ int, steps []uint64) Pace { return &latecomers{made: steps[0]} }
 
@@ -28,8 +28,6 @@ func (backupStates) Selection(number, workers int, first uint64) Selection {
 	return &arbiter{quorum: workers - number, stopped: make([]bool, workers), alive: workers,
 		step: first, counts: slices.Repeat([]uint64{first}, workers)}
 }
-
-func (backupStates) Worker(int) Worker { return nil }
 
 // latecomers is the pace of backup: late workers wait for the values after the
 // step that they came too late for. The others are answered by the step itself.

@@ -1,8 +1,8 @@
 // Package policy says how the workers of a training wait for each other and
 // where its variables are held. It is pure: it knows no network and no values.
 //
-// Each synchronisation mode is a [Mode], in a file of its own: sync, async, ssp,
-// group and backup. Other packages read a mode's fields through [Sync] and
+// Each synchronisation mode is a [Mode]: sync, async and group, which have no state,
+// are in modes.go, ssp and backup in files of their own. Other packages read a mode's fields through [Sync] and
 // call the methods of the mode's state. That state is a [Pace] on every shard
 // holder, a [Selection] on the first shard holder and a [Worker] on each worker.
 // A mode may lack any of them. To add a mode, write its file and append the mode
@@ -12,6 +12,6 @@
 //	s.Groups(8)       // 8: every worker is a group
 //	s.InStep()        // false
 //
-// Each [Architecture] likewise is one value: who holds dense variables, who
-// holds sparse ones.
+// An [Architecture] is a name that says who holds dense variables and who holds
+// sparse ones.
 package policy

@@ -81,6 +81,13 @@ type States interface {
 	Worker(number int) Worker
 }
 
+// stateless is the States of a mode that has none.
+type stateless struct{}
+
+func (stateless) Pace(int, []uint64) Pace              { return nil }
+func (stateless) Selection(int, int, uint64) Selection { return nil }
+func (stateless) Worker(int) Worker                    { return nil }
+
 // Copies says who shares a copy of a value.
 type Copies int
 

@@ -171,26 +171,24 @@ func (s Sync) MostLost(workers int) int {
 
 // NewPace returns a holder's pace, or nil; see States.
 func (s Sync) NewPace(steps []uint64) Pace {
-	if states := s.rules().States; states != nil {
-		return states.Pace(s.number, steps)
-	}
-	return nil
+	return s.states().Pace(s.number, steps)
 }
 
 // NewSelection returns the first holder's selection, or nil; see States.
 func (s Sync) NewSelection(workers int, first uint64) Selection {
-	if states := s.rules().States; states != nil {
-		return states.Selection(s.number, workers, first)
-	}
-	return nil
+	return s.states().Selection(s.number, workers, first)
 }
 
 // NewWorker returns a worker's state, or nil; see States.
 func (s Sync) NewWorker() Worker {
+	return s.states().Worker(s.number)
+}
+
+func (s Sync) states() States {
 	if states := s.rules().States; states != nil {
-		return states.Worker(s.number)
+		return states
 	}
-	return nil
+	return stateless{}
 }
 
 // StartsAhead reports whether a worker that has finished so many steps, as the

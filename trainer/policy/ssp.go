@@ -21,15 +21,12 @@ var bounded = Mode{
 	States:    boundedStates{},
 }
 
-type boundedStates struct{}
+type boundedStates struct{ stateless }
 
 func (boundedStates) Pace(number int, steps []uint64) Pace {
 	n := len(steps)
 	return &clock{bound: uint64(number), finished: slices.Clone(steps), waiting: make([]bool, n), gone: make([]bool, n)}
 }
-
-func (boundedStates) Selection(int, int, uint64) Selection { return nil }
-func (boundedStates) Worker(int) Worker                    { return nil }
 
 // clock is the pace of ssp. A worker that has finished its n-th step waits
 // until every other that goes on has finished n-bound. A step is finished when
