@@ -143,7 +143,7 @@ func notEmpty(ctx *cli.Context, names ...string) error {
 }
 
 func placeConfig(ctx *cli.Context, cfg *launcher.Config) error {
-	cfg.Workers, cfg.WorkersPerHost, cfg.NoBind = ctx.Int("n"), ctx.Int("workers-per-host"), ctx.Bool("no-bind")
+	cfg.Workers, cfg.PerHost, cfg.NoBind = ctx.Int("n"), ctx.Int("workers-per-host"), ctx.Bool("no-bind")
 	switch servers := ctx.String("ps"); {
 	case servers == "none":
 		cfg.NoServers = true

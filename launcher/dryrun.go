@@ -18,7 +18,7 @@ func dryRun(cfg Config) error {
 	for _, h := range dryHosts(cfg) {
 		machines = append(machines, placement.Machine{Host: h})
 	}
-	p, err := placement.Place(machines, cfg.wishes())
+	p, err := placement.Place(machines, cfg.Wishes)
 	if err != nil {
 		return err
 	}

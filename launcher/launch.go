@@ -70,7 +70,7 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 		return exit.Code(err), err
 	}
 	if cfg.Detach {
-		return (&handover{launch: l}).run(ctx)
+		return l.handOver(ctx)
 	}
 	d := &drive{launch: l, starting: make(chan struct{}, hosts.FanOut)}
 	return d.run(ctx)
@@ -145,7 +145,8 @@ func raws(texts []string) (rs []protocol.Raw) {
 // plan returns what the job's driver is told.
 func (l *launch) plan() protocol.Plan {
 	p := protocol.Plan{Job: l.job, Grace: l.cfg.Grace, Settle: settle, StartTimeout: l.cfg.StartTimeout, MaxTime: l.cfg.MaxTime,
-		Lease: l.cfg.Lease, Restarts: l.cfg.Restarts.plan(!l.cfg.Detach)}
+		Lease: l.cfg.Lease, Restarts: l.cfg.Restarts}
+	p.Restarts.Revive = !l.cfg.Detach // to start an agent, a driver must reach the hosts over SSH
 	for i, a := range l.agents {
 		p.Hosts = append(p.Hosts, protocol.HostPlan{Host: a.Name(), Tasks: l.placed.Hosts[i].Specs(), Drives: l.cfg.Detach && i == l.chief(),
 			Folder: a.Folder, Line: a.Resource.String(), Binary: a.Binary})
@@ -167,8 +168,9 @@ func (l *launch) chief() int {
 
 // record returns what this machine remembers of the job as it was launched.
 func (l *launch) record() *jobs.Record {
-	r := newRecord(l.cfg)
-	r.Job, r.Created, r.Checkpoints, r.Chief = l.job, l.created, l.checkpoints, l.chief()
+	r := &jobs.Record{Job: l.job, Name: l.cfg.Name, Program: filepath.Base(l.cfg.Program), Created: l.created,
+		Detached: l.cfg.Detach, Embedded: len(l.cfg.Hosts) == 0, Launcher: os.Getpid(), Grace: l.cfg.Grace, Lease: l.cfg.Lease,
+		Restarts: l.cfg.Restarts.Max > 0, Checkpoints: l.checkpoints, Saves: saves(l.cfg.Args), Chief: l.chief()}
 	for i, a := range l.agents {
 		r.Hosts = append(r.Hosts, hostRecord(a, l.placed.Hosts[i].Specs()))
 	}
@@ -184,21 +186,14 @@ func (l *launch) report(r *jobs.Record, v protocol.Verdict) {
 }
 
 // close closes the connections, and removes what was built on this machine.
-func (l *launch) close() error {
-	var errs []error
+func (l *launch) close() (err error) {
 	if l.set != nil {
-		errs = append(errs, l.set.Close())
+		err = l.set.Close()
 	}
 	if l.artifacts != nil {
-		errs = append(errs, l.artifacts.Close())
+		err = errors.Join(err, l.artifacts.Close())
 	}
-	return errors.Join(errs...)
-}
-
-// newRecord returns the part of a record that the configuration decides.
-func newRecord(cfg Config) *jobs.Record {
-	return &jobs.Record{Name: cfg.Name, Program: filepath.Base(cfg.Program), Detached: cfg.Detach, Embedded: len(cfg.Hosts) == 0,
-		Launcher: os.Getpid(), Grace: cfg.Grace, Lease: cfg.Lease, Restarts: cfg.Restarts.Max > 0, Saves: saves(cfg.Args)}
+	return err
 }
 
 // saves reports whether the program is told to make checkpoints.

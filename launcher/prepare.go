@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/artifacts"
 	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/jobs"
 	"github.com/plx-run/plx/launcher/placement"
@@ -53,14 +55,10 @@ func (l *launch) prepare(ctx context.Context) (err error) {
 	return l.name()
 }
 
-func (c Config) wishes() placement.Wishes {
-	return placement.Wishes{Workers: c.Workers, PerHost: c.WorkersPerHost, Servers: c.Servers, NoServers: c.NoServers, VisibleHost: c.VisibleHost}
-}
-
 // place decides where the tasks run, and reports what the user may not expect.
 func (l *launch) place() (err error) {
 	machines := l.set.Machines()
-	if l.placed, err = placement.Place(machines, l.cfg.wishes()); err != nil {
+	if l.placed, err = placement.Place(machines, l.cfg.Wishes); err != nil {
 		return err
 	}
 	for _, h := range l.used() {
@@ -69,8 +67,8 @@ func (l *launch) place() (err error) {
 			l.printer.Printf("host %s: its workers run on the CPU: %s", h.Name(), h.Report.GPUError)
 		}
 	}
-	if err := l.cfg.Restarts.fit(l.placed); err != nil {
-		return err
+	if least := l.cfg.Restarts.MinWorkers; least > l.placed.Workers {
+		return exit.Mistake(fmt.Errorf("--min-workers %d, the job has %s", least, console.Count(l.placed.Workers, "worker")), "")
 	}
 	notes, err := l.placed.Conflicts(machines)
 	l.printer.Lines(notes)
@@ -97,37 +95,25 @@ func (l *launch) platforms() (all []envsync.Platform) {
 
 // send brings the hosts of every platform what they need.
 func (l *launch) send(ctx context.Context) error {
-	var errs []error
+	var errs error
 	for _, p := range l.platforms() {
 		to := slices.DeleteFunc(l.used(), func(h *hosts.Host) bool { return h.Facts.Platform != p })
-		errs = append(errs, hosts.SendAll(ctx, to, l.artifacts.Blobs(p), console.NewProgressBar(l.cfg.Terminal, l.printer, "sending")))
+		errs = errors.Join(errs, hosts.SendAll(ctx, to, l.artifacts.Blobs(p), console.NewProgressBar(l.cfg.Terminal, l.printer, "sending")))
 	}
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
-	return errors.Join(errs...)
+	return cmp.Or(context.Cause(ctx), errs)
 }
 
 var unsafeInName = regexp.MustCompile(`[^A-Za-z0-9.-]`)
 
 // name gives the job its id, its secret and its record.
 func (l *launch) name() error {
-	base := l.cfg.Name
-	if base == "" {
-		base = strings.Trim(unsafeInName.ReplaceAllString(filepath.Base(l.cfg.Program), "-"), "-.")
-	}
-	if base == "" {
-		base = "job"
-	}
+	program := unsafeInName.ReplaceAllString(filepath.Base(l.cfg.Program), "-")
+	base := cmp.Or(l.cfg.Name, strings.Trim(program, "-."), "job")
 	l.created = time.Now().UTC()
 	l.job = fmt.Sprintf("%.40s-%s-%.4s", base, l.created.Format("20060102-150405"), strings.ToLower(rand.Text()))
-	if l.checkpoints == "" {
-		l.checkpoints = l.job
-	}
+	l.checkpoints = cmp.Or(l.checkpoints, l.job)
 	l.secret = make([]byte, cluster.SecretSize)
-	if _, err := rand.Read(l.secret); err != nil {
-		return fmt.Errorf("make the job's secret: %w", err)
-	}
+	rand.Read(l.secret) // never fails
 	for _, h := range l.used() {
 		l.agents = append(l.agents, &hosts.AgentHost{Host: h, Job: l.job, Folder: h.JobFolder(), Binary: l.artifacts.AgentPath(h.Facts.Platform)})
 	}
@@ -139,7 +125,7 @@ func (l *launch) name() error {
 // hosts may have checkpoints of that name already.
 func (l *launch) checkpointName(ctx context.Context) (string, error) {
 	if l.cfg.Resume == "" {
-		return l.cfg.Name, l.reportUse(l.cfg.Name)
+		return l.cfg.Name, l.reportUse()
 	}
 	r, err := jobs.Query{Job: l.cfg.Resume, Reach: l.cfg.Reach}.Find(ctx, false, l.printer)
 	if err != nil {
@@ -153,22 +139,19 @@ func (l *launch) checkpointName(ctx context.Context) (string, error) {
 	return name, nil
 }
 
-// reportUse reports the newest job that used the name before.
-func (l *launch) reportUse(name string) error {
-	if name == "" {
+// reportUse reports the newest job that used the user's name for this one before.
+func (l *launch) reportUse() error {
+	if l.cfg.Name == "" {
 		return nil
 	}
 	rs, err := jobs.Records()
-	if err != nil {
-		return err
-	}
 	for _, r := range slices.Backward(rs) {
-		if r.CheckpointName() == name {
-			l.printer.Printf("job %s had the name %s too: this job resumes from the checkpoints that hosts have under it", r.Job, name)
-			return nil
+		if r.CheckpointName() == l.cfg.Name {
+			l.printer.Printf("job %s had the name %s too: this job resumes from the checkpoints that hosts have under it", r.Job, l.cfg.Name)
+			break
 		}
 	}
-	return nil
+	return err
 }
 
 // nameTaken is the exit status of "agent claim" if a running job has the name.
@@ -180,8 +163,7 @@ func (l *launch) checkName(ctx context.Context) error {
 	if l.checkpoints == "" {
 		return nil // to be the job's id
 	}
-	used := &hosts.Set{Hosts: l.used()}
-	return used.Each(ctx, func(ctx context.Context, _ int, h *hosts.Host) error {
+	return hosts.Each(ctx, l.used(), func(_ int, h *hosts.Host) error {
 		a := hosts.AgentHost{Host: h, Binary: l.artifacts.AgentPath(h.Facts.Platform)}
 		err := a.Call(ctx, "claim "+l.checkpoints, nil, nil)
 		var said *hosts.ScriptError

@@ -5,11 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/exit"
-	"github.com/plx-run/plx/launcher/placement"
+	"github.com/plx-run/plx/launcher/hosts"
 )
 
 func TestWrongRestarts(t *testing.T) {
+	four := &hosts.Set{Hosts: []*hosts.Host{hosts.NewHost(hostfile.Host{Devices: hostfile.Devices{Kind: hostfile.CPUs, Count: 4}}, nil)}}
 	for _, c := range []struct {
 		r    Restarts
 		says string
@@ -24,9 +26,9 @@ func TestWrongRestarts(t *testing.T) {
 		{Restarts{MinWorkers: 2}, ""}, // a job may go on without lost workers although it is never restarted
 		{Restarts{Max: 1, MinWorkers: 5}, "--min-workers 5, the job has 4 workers"},
 	} {
-		err := c.r.validate()
+		err := (&Config{Restarts: c.r}).checkSigns()
 		if err == nil {
-			err = c.r.fit(placement.Placement{Workers: 4})
+			err = (&launch{cfg: Config{Restarts: c.r}, set: four}).place()
 		}
 		if (err == nil) != (c.says == "") || err != nil && (!strings.Contains(err.Error(), c.says) || exit.Code(err) != exit.CodeUsage) {
 			t.Errorf("%+v: %v, want %q", c.r, err, c.says)

@@ -18,6 +18,7 @@ import (
 	"github.com/charmbracelet/lipgloss/table"
 	"github.com/muesli/termenv"
 
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/logs"
 )
 
@@ -83,9 +84,13 @@ func (p *Printer) Lines(lines []string) {
 	}
 }
 
-// Error prints err. Each line of it gets the prefix.
+// Error prints err, each line of it with the prefix, and then its hint.
 func (p *Printer) Error(err error) {
-	p.Printf("%s", strings.ReplaceAll(err.Error(), "\n", "\n"+prefix+" "))
+	text := err.Error()
+	if hint := exit.Hint(err); hint != "" {
+		text += "\nhint: " + hint
+	}
+	p.Printf("%s", strings.ReplaceAll(text, "\n", "\n"+prefix+" "))
 }
 
 // Through makes the Printer write through the printer of the tasks' logs, so

@@ -83,22 +83,17 @@ func (f *fetcher) report(fetched int) {
 // list asks every host for its checkpoints. It reports hosts that are out of reach.
 func (f *fetcher) list(ctx context.Context) (lists [][]protocol.HostCheckpoint, err error) {
 	lists = make([][]protocol.HostCheckpoint, len(f.from.Hosts))
-	errs := make([]error, len(f.from.Hosts))
-	var wg sync.WaitGroup
-	for i, s := range f.from.Hosts {
-		wg.Go(func() {
-			if lists[i], errs[i] = kept(ctx, s, f.from.Name); errs[i] != nil {
-				f.from.Printer.Printf("%v", s.Named(fmt.Errorf("its checkpoints are not fetched: %w", errs[i])))
+	return lists, hosts.Each(ctx, f.from.Hosts, func(i int, a *hosts.AgentHost) (err error) {
+		if lists[i], err = kept(ctx, a, f.from.Name); err != nil {
+			f.from.Printer.Error(a.Named(fmt.Errorf("its checkpoints are not fetched: %w", err)))
+		}
+		for _, k := range lists[i] {
+			if k.Damage != "" {
+				f.from.Printer.Printf("host %s: checkpoint %s: its manifest is unreadable: %s", a.Name(), k.Folder, console.Printable(k.Damage))
 			}
-			for _, k := range lists[i] {
-				if k.Damage != "" {
-					f.from.Printer.Printf("host %s: checkpoint %s: its manifest is unreadable: %s", s.Name(), k.Folder, console.Printable(k.Damage))
-				}
-			}
-		})
-	}
-	wg.Wait()
-	return lists, errors.Join(errs...)
+		}
+		return err
+	})
 }
 
 // announce tells the progress bar the sizes of all files.

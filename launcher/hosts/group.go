@@ -2,8 +2,6 @@ package hosts
 
 import (
 	"context"
-	"errors"
-	"sync"
 	"time"
 
 	"github.com/plx-run/plx/launcher/protocol"
@@ -37,26 +35,14 @@ func NewGroup(starts []Start) *Group {
 // Start starts all agents, up to FanOut at once. Its error joins those of all hosts; the
 // other agents have started.
 func (g *Group) Start(ctx context.Context) error {
-	return g.each(func(i int, a *AgentHost) error { return g.start(ctx, i, a) })
+	return Each(ctx, g.agents(), func(i int, a *AgentHost) error { return g.start(ctx, i, a) })
 }
 
-// each calls work for every agent, up to FanOut at once, and joins the errors with the
-// hosts' names.
-func (g *Group) each(work func(i int, a *AgentHost) error) error {
-	errs := make([]error, len(g.Starts))
-	turns := make(chan struct{}, FanOut)
-	var wg sync.WaitGroup
-	for i, s := range g.Starts {
-		wg.Go(func() {
-			turns <- struct{}{}
-			defer func() { <-turns }()
-			if err := work(i, s.Agent); err != nil {
-				errs[i] = s.Agent.Named(err)
-			}
-		})
+func (g *Group) agents() (agents []*AgentHost) {
+	for _, s := range g.Starts {
+		agents = append(agents, s.Agent)
 	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return agents
 }
 
 func (g *Group) start(ctx context.Context, i int, a *AgentHost) error {
@@ -101,10 +87,8 @@ func renew(conn *protocol.Conn) {
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		for {
-			if _, err := conn.Receive(); err != nil {
-				return
-			}
+		for err := error(nil); err == nil; {
+			_, err = conn.Receive()
 		}
 	}()
 	tick := time.NewTicker(renewEvery)
@@ -133,7 +117,7 @@ func (g *Group) End(v protocol.Verdict, limit time.Duration) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	return g.each(func(i int, a *AgentHost) error {
+	return Each(context.Background(), g.agents(), func(i int, a *AgentHost) error { // an error of ctx gets its host's name
 		if g.Conns[i] == nil && !g.Starts[i].Again {
 			return nil
 		}

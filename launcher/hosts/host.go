@@ -171,7 +171,7 @@ func targets(to ...*Host) (all []envsync.Target) {
 
 // Survey connects to every host, and writes its Facts and Report.
 func (s *Set) Survey(ctx context.Context) error {
-	return s.Each(ctx, func(ctx context.Context, _ int, h *Host) error {
+	return Each(ctx, s.Hosts, func(_ int, h *Host) error {
 		if err := h.Inspect(ctx); err != nil {
 			return err
 		}

@@ -24,9 +24,11 @@
 package hosts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -65,12 +67,14 @@ type Set struct {
 func Open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, error) {
 	s := &Set{turns: make(chan struct{}, FanOut)}
 	if len(reach.Hosts) == 0 {
-		return s, s.embed(ctx, reach)
+		line := hostfile.Host{Devices: hostfile.Devices{Kind: hostfile.CPUs, Count: reach.LocalWorkers}}
+		return s, s.embed(ctx, slices.Repeat([]hostfile.Host{line}, reach.LocalHosts))
 	}
 	for _, line := range reach.Hosts {
 		if isThisMachine(line) && noSSHServer(ctx) {
-			if err := s.serveSelf(ctx, line, printer); err != nil {
-				return s, err
+			printer.Printf("host %s: no SSH server listens here: plx starts an embedded one", line.Name)
+			if err := s.embed(ctx, []hostfile.Host{line}); err != nil {
+				return s, fmt.Errorf("host %s: %w", line.Name, err)
 			}
 			continue
 		}
@@ -85,24 +89,22 @@ func (s *Set) Add(other *Set) {
 }
 
 // Each calls work for every host with its index, up to FanOut at once. It returns all
-// errors, in order, with the hosts' names. An error of one host stops no other.
-func (s *Set) Each(ctx context.Context, work func(ctx context.Context, i int, h *Host) error) error {
-	errs := make([]error, len(s.Hosts))
+// errors, in order, with the hosts' names, or the cause if ctx has ended. An error of one
+// host stops no other.
+func Each[H interface{ Named(error) error }](ctx context.Context, all []H, work func(i int, h H) error) error {
+	errs := make([]error, len(all))
 	var g errgroup.Group
 	g.SetLimit(FanOut)
-	for i, h := range s.Hosts {
+	for i, h := range all {
 		g.Go(func() error {
-			if err := work(ctx, i, h); err != nil {
+			if err := work(i, h); err != nil {
 				errs[i] = h.Named(err)
 			}
 			return nil
 		})
 	}
 	g.Wait() // the functions return nil
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
-	return errors.Join(errs...)
+	return cmp.Or(context.Cause(ctx), errors.Join(errs...))
 }
 
 // Close ends every connection and the embedded servers, in bounded time.
@@ -119,29 +121,18 @@ func (s *Set) Close() error {
 	return errors.Join(errs...)
 }
 
-// embed starts an embedded cluster and adds its hosts.
-func (s *Set) embed(ctx context.Context, reach Reach) error {
-	c, err := embedded.Start(ctx, reach.LocalHosts)
+// embed starts an embedded server for each line, and adds the hosts. A line without a name
+// gets the address of its server.
+func (s *Set) embed(ctx context.Context, lines []hostfile.Host) error {
+	c, err := embedded.Start(ctx, len(lines))
 	if err != nil {
-		return fmt.Errorf("start embedded cluster: %w", err)
+		return err
 	}
 	s.clusters = append(s.clusters, c)
-	for _, cfg := range c.Configs() {
-		line := hostfile.Host{Name: cfg.Host, Devices: hostfile.Devices{Kind: hostfile.CPUs, Count: reach.LocalWorkers}}
-		s.Hosts = append(s.Hosts, newHost(line, s.inTurn(overSSH(cfg)), true))
+	for i, cfg := range c.Configs() {
+		lines[i].Name = cmp.Or(lines[i].Name, cfg.Host)
+		s.Hosts = append(s.Hosts, newHost(lines[i], s.inTurn(overSSH(cfg)), true))
 	}
-	return nil
-}
-
-// serveSelf adds this machine, and starts an embedded server for it.
-func (s *Set) serveSelf(ctx context.Context, line hostfile.Host, printer *console.Printer) error {
-	c, err := embedded.Start(ctx, 1)
-	if err != nil {
-		return fmt.Errorf("host %s: start embedded server: %w", line.Name, err)
-	}
-	printer.Printf("host %s: no SSH server listens here: plx starts an embedded one", line.Name)
-	s.clusters = append(s.clusters, c)
-	s.Hosts = append(s.Hosts, newHost(line, s.inTurn(overSSH(c.Configs()[0])), true))
 	return nil
 }
 
@@ -155,7 +146,7 @@ func Probe(ctx context.Context, reach Reach, t console.Terminal) ([]gpuprobe.Row
 	}
 	defer set.Close() // nothing was written
 	rows := make([]gpuprobe.Row, len(set.Hosts))
-	set.Each(ctx, func(ctx context.Context, i int, h *Host) error { // none returns an error: the rows have them
+	return rows, Each(ctx, set.Hosts, func(i int, h *Host) error { // it returns no error: the rows have them
 		row := &rows[i]
 		row.Host = h.Label()
 		if row.Err = h.Dial(ctx); row.Err == nil { // else the probe would dial again
@@ -171,5 +162,4 @@ func Probe(ctx context.Context, reach Reach, t console.Terminal) ([]gpuprobe.Row
 		row.Unmet = placement.Machine{Host: h.Resource, Report: &row.Report}.Unmet()
 		return nil
 	})
-	return rows, context.Cause(ctx)
 }

@@ -133,7 +133,7 @@ func search(ctx context.Context, reach hosts.Reach, printer *console.Printer) ([
 	}
 	defer set.Close() // nothing was written
 	found := make([][]protocol.State, len(set.Hosts))
-	err = set.Each(ctx, func(ctx context.Context, i int, h *hosts.Host) (err error) {
+	err = hosts.Each(ctx, set.Hosts, func(i int, h *hosts.Host) (err error) {
 		found[i], err = states(ctx, h, printer)
 		return err
 	})

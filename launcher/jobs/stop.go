@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/plx-run/plx/launcher/console"
@@ -71,18 +70,12 @@ type stopper struct {
 
 // stop asks the agents of all hosts, and waits until nothing of the job is left.
 func (s *stopper) stop(ctx context.Context) error {
-	agents := s.job.present()
-	errs := make([]error, len(agents))
-	var wg sync.WaitGroup
-	for i, a := range agents {
-		wg.Go(func() {
-			if err := s.host(ctx, a); err != nil {
-				errs[i] = a.Named(fmt.Errorf("stop job %s: %w", s.job.Job, err))
-			}
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return hosts.Each(ctx, s.job.present(), func(_ int, a *hosts.AgentHost) error {
+		if err := s.host(ctx, a); err != nil {
+			return fmt.Errorf("stop job %s: %w", s.job.Job, err)
+		}
+		return nil
+	})
 }
 
 // tries is how often an agent is asked that ends while it is asked. All agents end when
