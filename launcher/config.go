@@ -40,7 +40,7 @@ type Config struct {
 
 	environ []string // Env and EnvFiles together; written by validate
 
-	placement.Wishes
+	placement.Options
 	NoBind   bool // do not bind workers to their share of the cores
 	PortLow  int  // first port that tasks may serve on; 0: any free port
 	PortHigh int  // last port that tasks may serve on
@@ -107,9 +107,6 @@ func (c *Config) validate() error {
 	var err error
 	if c.environ, err = envsync.Environment(c.Env, c.EnvFiles, os.LookupEnv); err != nil {
 		return exit.Mistake(err, exit.Hint(err))
-	}
-	if len(c.Hosts) == 0 {
-		c.LocalHosts, c.LocalWorkers = cmp.Or(c.LocalHosts, 2), cmp.Or(c.LocalWorkers, 1)
 	}
 	if c.Name != "" && !jobName.MatchString(c.Name) {
 		return exit.Mistake(fmt.Errorf("--name %q: a name is up to 64 letters, digits, dots, dashes and underscores, and begins with a letter or digit", c.Name), "")

@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"github.com/plx-run/plx/hostfile"
@@ -33,11 +34,11 @@ type drive struct {
 }
 
 // begin makes a member of each host, and opens the output of the logs.
-func (d *drive) begin() {
+func (d *drive) begin() (reached []driver.Host) {
 	opts := logs.Options{Grep: d.launch.cfg.Grep}
 	for i, a := range d.launch.agents {
 		placed := d.launch.placed.Hosts[i]
-		d.members = append(d.members, &member{drive: d, index: i, agent: a, tasks: placed.Specs()})
+		reached = append(reached, d.add(&member{drive: d, index: i, agent: a, tasks: placed.Specs()}))
 		opts.Hosts = append(opts.Hosts, a.Name())
 		for _, t := range placed.Tasks {
 			opts.Tasks = append(opts.Tasks, t.Task.String())
@@ -45,18 +46,15 @@ func (d *drive) begin() {
 	}
 	d.out = logstream.NewOutput(logstream.Config{Terminal: d.launch.cfg.Terminal, Printer: d.launch.printer, Logs: opts, Dir: d.launch.logDir,
 		Unread: func() { d.launch.signals.noReader(d.launch.cfg.Grace) }})
+	return reached
 }
 
 // run runs the job to its verdict, and returns plx's exit status.
 func (d *drive) run(ctx context.Context) (int, error) {
-	d.begin()
+	reached := d.begin()
 	stops := d.launch.signals.listen()
 	if cause := context.Cause(ctx); cause != nil {
 		return exit.Code(cause), errors.Join(cause, d.out.Close(), d.record().Forget())
-	}
-	var reached []driver.Host
-	for _, m := range d.members {
-		reached = append(reached, m.host(ctx))
 	}
 	verdict, err := driver.Run(context.WithoutCancel(ctx), d.launch.plan(), reached, driver.Options{
 		Lease: d.launch.cfg.Lease, Stop: stops, Observer: d,
@@ -81,12 +79,11 @@ func (d *drive) run(ctx context.Context) (int, error) {
 // complete, and returns the errors of the others: the job's verdict counts. err is the
 // driver's: it names agents that were not seen to end.
 func (d *drive) awaitLogs(err error, stops <-chan jobstate.StopAsked) error {
-	lost := map[*hosts.AgentHost]bool{}
+	gone := map[*hosts.AgentHost]bool{} // the driver has lost the agent
 	for _, m := range d.members {
-		if m.lost.Load() {
-			lost[m.agent] = true
-		}
+		gone[m.agent] = m.lost.Load()
 	}
+	lost := maps.Clone(gone)
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, one := range joined.Unwrap() {
 			var u *driver.UnendedError
@@ -98,22 +95,13 @@ func (d *drive) awaitLogs(err error, stops <-chan jobstate.StopAsked) error {
 	var errs []error
 	for _, f := range d.streams.Wait(lost, stops) {
 		err := f.Agent.Named(fmt.Errorf("logs: %w", f.Err))
-		if d.memberOf(f.Agent).lost.Load() {
+		if gone[f.Agent] {
 			d.launch.printer.Error(err)
 			continue
 		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
-}
-
-func (d *drive) memberOf(a *hosts.AgentHost) *member {
-	for _, m := range d.members {
-		if m.agent == a {
-			return m
-		}
-	}
-	panic("logs of a host that is no member") // Follow is called for members only
 }
 
 // Entered ignores the phases of the job: the driver's notes tell the user enough.
@@ -156,21 +144,12 @@ func (d *drive) record() *jobs.Record {
 		if i == chief {
 			r.Chief = len(r.Hosts)
 		}
-		if !h.Left || !joinedAgain(known[i+1:], m) {
+		joinedAgain := func(later *member) bool { return later.agent.Folder == m.agent.Folder }
+		if !h.Left || !slices.ContainsFunc(known[i+1:], joinedAgain) {
 			r.Hosts = append(r.Hosts, h)
 		}
 	}
 	return r
-}
-
-// joinedAgain reports whether m is on the same host as one of the later members.
-func joinedAgain(later []*member, m *member) bool {
-	for _, other := range later {
-		if other.agent.Folder == m.agent.Folder {
-			return true
-		}
-	}
-	return false
 }
 
 // fetch brings the job's checkpoints to this machine, after its logs are printed. A signal
@@ -178,17 +157,13 @@ func joinedAgain(later []*member, m *member) bool {
 func (d *drive) fetch(ctx context.Context, stops <-chan jobstate.StopAsked) error {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
-	done := make(chan struct{})
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer close(done)
-	wg.Go(func() {
+	go func() {
 		select {
 		case stop := <-stops:
 			cancel(exit.WithCode(fmt.Errorf("not all checkpoints are fetched: %s; plx fetch %s %s fetches the rest", stop.Reason, d.launch.job, d.launch.cfg.Fetch), stop.Code))
-		case <-done:
+		case <-ctx.Done():
 		}
-	})
+	}()
 	var from []*hosts.AgentHost
 	for _, m := range d.members {
 		from = append(from, m.agent)
@@ -196,14 +171,22 @@ func (d *drive) fetch(ctx context.Context, stops <-chan jobstate.StopAsked) erro
 	return fetch.Checkpoints(ctx, fetch.Request{Hosts: from, Name: d.launch.checkpoints, Dir: d.launch.cfg.Fetch, Terminal: d.launch.cfg.Terminal, Printer: d.launch.printer})
 }
 
-// member is a host of a job that this process drives.
+// member is a host of a job that this process drives. It is a driver.Dialer, Reviver and
+// Watcher.
 type member struct {
-	drive  *drive
-	index  int // into drive.members
-	agent  *hosts.AgentHost
-	tasks  []protocol.TaskSpec // as placed, or as the host was to join with
-	joined bool                // plx scale has started its agent
-	lost   atomic.Bool         // it has no agent
+	drive   *drive
+	index   int // into drive.members
+	agent   *hosts.AgentHost
+	tasks   []protocol.TaskSpec // as placed, or as the host was to join with
+	joined  bool                // plx scale has started its agent
+	started bool                // Dial has started its agent
+	lost    atomic.Bool         // it has no agent
+}
+
+// add adds a member, and returns it as the driver knows it.
+func (d *drive) add(m *member) driver.Host {
+	d.members = append(d.members, m)
+	return driver.Host{Name: m.agent.Name(), Agent: m, Swept: true}
 }
 
 // record returns what this machine remembers of the member. now is its part of the
@@ -218,41 +201,24 @@ func (m *member) record(now protocol.HostPlan) jobs.HostRecord {
 	return h
 }
 
-// host is the member as the driver knows it. ctx is for following the logs.
-func (m *member) host(ctx context.Context) driver.Host {
-	return driver.Host{Name: m.agent.Name(), Agent: &dialer{member: m, ctx: context.WithoutCancel(ctx), connects: m.joined}, Swept: true}
-}
-
-// dialer is how the driver reaches a member. The logs are followed while the agent is
-// up.
-type dialer struct {
-	member   *member
-	ctx      context.Context
-	connects bool // the agent was started: Dial connects to it
-}
-
 // Dial starts the agent at the first call, unless plx scale has, and connects to it
 // later. The driver calls it from one goroutine at a time.
-func (d *dialer) Dial(ctx context.Context) (*protocol.Conn, error) {
-	if d.connects {
-		return d.member.agent.Connect(ctx)
+func (m *member) Dial(ctx context.Context) (*protocol.Conn, error) {
+	if m.joined || m.started {
+		return m.agent.Connect(ctx)
 	}
-	d.connects = true
-	return d.member.start(ctx)
+	m.started = true
+	return m.start(ctx)
 }
 
-// Revive starts a new agent after the last one was lost.
-func (d *dialer) Revive(ctx context.Context) (*protocol.Conn, error) { return d.member.revive(ctx) }
-
 // Up has the logs of the agent followed.
-func (d *dialer) Up() {
-	m := d.member
+func (m *member) Up() {
 	m.lost.Store(false)
-	m.drive.streams.Follow(d.ctx, m.agent, m.drive.out, m.drive.launch.cfg.Lease)
+	m.drive.streams.Follow(m.agent, m.drive.out, m.drive.launch.cfg.Lease)
 }
 
 // Lost notes that the member has no agent.
-func (d *dialer) Lost() { d.member.lost.Store(true) }
+func (m *member) Lost() { m.lost.Store(true) }
 
 // unreached is a host that joined and cannot be reached from here.
 type unreached struct{ err error }
@@ -274,9 +240,9 @@ func (m *member) start(ctx context.Context) (*protocol.Conn, error) {
 	return m.agent.Start(ctx, spec)
 }
 
-// revive starts a new agent after the last one was lost. The host may have lost its
+// Revive starts a new agent after the last one was lost. The host may have lost its
 // files too.
-func (m *member) revive(ctx context.Context) (*protocol.Conn, error) {
+func (m *member) Revive(ctx context.Context) (*protocol.Conn, error) {
 	if m.agent.Facts.OS == "" { // of a host that joined nothing is known here
 		if err := m.agent.Inspect(ctx); err != nil {
 			return nil, err
@@ -295,12 +261,11 @@ func (m *member) revive(ctx context.Context) (*protocol.Conn, error) {
 // its own SSH, by the host's line.
 func (d *drive) join(ctx context.Context, j protocol.Joining) driver.Host {
 	a, err := d.joining(ctx, j)
-	m := &member{drive: d, index: len(d.members), agent: a, tasks: j.Tasks, joined: true}
-	d.members = append(d.members, m)
+	host := d.add(&member{drive: d, index: len(d.members), agent: a, tasks: j.Tasks, joined: true})
 	if err != nil {
 		return driver.Host{Name: j.Host, Agent: unreached{err}}
 	}
-	return m.host(ctx)
+	return host
 }
 
 // joining opens the host that an agent announced. With an error it returns a host that

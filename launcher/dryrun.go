@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 
-	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/artifacts"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
@@ -15,10 +14,10 @@ import (
 // dryRun prints the placement and the artifacts on stdout. It connects to no host.
 func dryRun(cfg Config) error {
 	var machines []placement.Machine
-	for _, h := range dryHosts(cfg) {
+	for _, h := range cfg.Lines() {
 		machines = append(machines, placement.Machine{Host: h})
 	}
-	p, err := placement.Place(machines, cfg.Wishes)
+	p, err := placement.Place(machines, cfg.Options)
 	if err != nil {
 		return err
 	}
@@ -31,18 +30,6 @@ func dryRun(cfg Config) error {
 		return err
 	}
 	return printArtifacts(cfg, w, k)
-}
-
-func dryHosts(cfg Config) []hostfile.Host {
-	if len(cfg.Hosts) > 0 {
-		return cfg.Hosts
-	}
-	var hosts []hostfile.Host
-	for i := range cfg.LocalHosts {
-		hosts = append(hosts, hostfile.Host{Name: fmt.Sprintf("127.0.0.%d", i+2),
-			Devices: hostfile.Devices{Kind: hostfile.CPUs, Count: cfg.LocalWorkers}})
-	}
-	return hosts
 }
 
 func printPlan(w io.Writer, machines []placement.Machine, p placement.Placement) error {

@@ -58,7 +58,7 @@ func (l *launch) prepare(ctx context.Context) (err error) {
 // place decides where the tasks run, and reports what the user may not expect.
 func (l *launch) place() (err error) {
 	machines := l.set.Machines()
-	if l.placed, err = placement.Place(machines, l.cfg.Wishes); err != nil {
+	if l.placed, err = placement.Place(machines, l.cfg.Options); err != nil {
 		return err
 	}
 	for _, h := range l.used() {

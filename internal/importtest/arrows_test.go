@@ -45,7 +45,7 @@ var arrows = []arrow{
 	{from: "launcher/jobs", to: []string{
 		"hostfile", "envsync", "logs", "trainer/cluster", "launcher/console", "launcher/exit", "launcher/fetch", "launcher/hosts",
 		"launcher/logstream", "launcher/placement", "launcher/driver", "launcher/protocol"}},
-	// Pure: machines and wishes in, ranks out.
+	// Pure: machines and options in, ranks out.
 	{from: "launcher/placement", std: true, not: []string{"os", "os/exec"},
 		to: []string{"hostfile", "gpuprobe", "launcher/exit", "launcher/protocol", "trainer/cluster"}},
 	{from: "launcher/ssh", to: []string{"launcher/exit", "launcher/ssh/sshconfig"}},

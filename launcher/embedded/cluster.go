@@ -52,7 +52,7 @@ func Start(ctx context.Context, n int) (*Cluster, error) {
 	}
 	c := &Cluster{key: key}
 	for i := range n {
-		s, err := startServer(ctx, fmt.Sprintf("127.0.0.%d", i+2), key.PublicKey())
+		s, err := startServer(ctx, Address(i), key.PublicKey())
 		if err != nil {
 			_ = c.Close() // the start is what failed
 			return nil, fmt.Errorf("embedded cluster: %w", err)
@@ -61,6 +61,9 @@ func Start(ctx context.Context, n int) (*Cluster, error) {
 	}
 	return c, nil
 }
+
+// Address returns the address of server i of a cluster.
+func Address(i int) string { return fmt.Sprintf("127.0.0.%d", i+2) }
 
 // Configs returns how to dial each of the servers, in order of address.
 func (c *Cluster) Configs() []ssh.Config {

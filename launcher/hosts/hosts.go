@@ -28,7 +28,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -55,6 +54,18 @@ type Reach struct {
 	AcceptNewHostKeys bool
 }
 
+// Lines returns the hosts, also those of an embedded cluster.
+func (r Reach) Lines() []hostfile.Host {
+	if len(r.Hosts) > 0 {
+		return r.Hosts
+	}
+	lines := make([]hostfile.Host, r.LocalHosts)
+	for i := range lines {
+		lines[i] = hostfile.Host{Name: embedded.Address(i), Devices: hostfile.Devices{Kind: hostfile.CPUs, Count: r.LocalWorkers}}
+	}
+	return lines
+}
+
 // Set is the hosts of one command. Its zero value has none.
 type Set struct {
 	// Hosts are in the order of the resource file.
@@ -67,8 +78,7 @@ type Set struct {
 func Open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, error) {
 	s := &Set{turns: make(chan struct{}, FanOut)}
 	if len(reach.Hosts) == 0 {
-		line := hostfile.Host{Devices: hostfile.Devices{Kind: hostfile.CPUs, Count: reach.LocalWorkers}}
-		return s, s.embed(ctx, slices.Repeat([]hostfile.Host{line}, reach.LocalHosts))
+		return s, s.embed(ctx, reach.Lines())
 	}
 	for _, line := range reach.Hosts {
 		if isThisMachine(line) && noSSHServer(ctx) {
@@ -121,8 +131,7 @@ func (s *Set) Close() error {
 	return errors.Join(errs...)
 }
 
-// embed starts an embedded server for each line, and adds the hosts. A line without a name
-// gets the address of its server.
+// embed starts an embedded server for each line, and adds the hosts.
 func (s *Set) embed(ctx context.Context, lines []hostfile.Host) error {
 	c, err := embedded.Start(ctx, len(lines))
 	if err != nil {
@@ -130,7 +139,6 @@ func (s *Set) embed(ctx context.Context, lines []hostfile.Host) error {
 	}
 	s.clusters = append(s.clusters, c)
 	for i, cfg := range c.Configs() {
-		lines[i].Name = cmp.Or(lines[i].Name, cfg.Host)
 		s.Hosts = append(s.Hosts, newHost(lines[i], s.inTurn(overSSH(cfg)), true))
 	}
 	return nil

@@ -203,7 +203,7 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, have []prot
 	if err := s.set.Survey(ctx); err != nil {
 		return err
 	}
-	placed, err := placement.Place(s.set.Machines(), wishesOf(have))
+	placed, err := placement.Place(s.set.Machines(), optionsOf(have))
 	if err != nil {
 		return err
 	}
@@ -221,10 +221,10 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, have []prot
 	return s.start(ctx, placed, len(have))
 }
 
-// wishesOf guesses with which wishes the job was launched: whether there are servers, and
+// optionsOf guesses with which options the job was launched: whether there are servers, and
 // whether a worker sees the devices of its host's other workers.
-func wishesOf(have []protocol.HostPlan) placement.Wishes {
-	want := placement.Wishes{NoServers: true}
+func optionsOf(have []protocol.HostPlan) placement.Options {
+	want := placement.Options{NoServers: true}
 	for _, h := range have {
 		seen := map[string]bool{}
 		for _, t := range h.Tasks {

@@ -34,20 +34,20 @@ func TestContrast(t *testing.T) {
 	}
 }
 
-func TestWishesOf(t *testing.T) {
+func TestOptionsOf(t *testing.T) {
 	task := func(role cluster.Role, devices string) protocol.TaskSpec {
 		return protocol.TaskSpec{Task: cluster.Task{Role: role}, Devices: devices}
 	}
 	for _, x := range []struct {
 		tasks []protocol.TaskSpec
-		want  placement.Wishes
+		want  placement.Options
 	}{
-		{[]protocol.TaskSpec{task(cluster.Worker, "0"), task(cluster.Worker, "1")}, placement.Wishes{NoServers: true}},
-		{[]protocol.TaskSpec{task(cluster.PS, ""), task(cluster.Worker, "0")}, placement.Wishes{}},
-		{[]protocol.TaskSpec{task(cluster.Worker, "0,1"), task(cluster.Worker, "0,1")}, placement.Wishes{NoServers: true, VisibleHost: true}},
-		{[]protocol.TaskSpec{task(cluster.Worker, ""), task(cluster.Worker, "")}, placement.Wishes{NoServers: true}},
+		{[]protocol.TaskSpec{task(cluster.Worker, "0"), task(cluster.Worker, "1")}, placement.Options{NoServers: true}},
+		{[]protocol.TaskSpec{task(cluster.PS, ""), task(cluster.Worker, "0")}, placement.Options{}},
+		{[]protocol.TaskSpec{task(cluster.Worker, "0,1"), task(cluster.Worker, "0,1")}, placement.Options{NoServers: true, VisibleHost: true}},
+		{[]protocol.TaskSpec{task(cluster.Worker, ""), task(cluster.Worker, "")}, placement.Options{NoServers: true}},
 	} {
-		if got := wishesOf([]protocol.HostPlan{{Tasks: x.tasks}}); !reflect.DeepEqual(got, x.want) {
+		if got := optionsOf([]protocol.HostPlan{{Tasks: x.tasks}}); !reflect.DeepEqual(got, x.want) {
 			t.Errorf("%+v: %+v, want %+v", x.tasks, got, x.want)
 		}
 	}

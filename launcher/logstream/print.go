@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -73,8 +74,8 @@ type stream struct {
 // Follow starts to write a host's logs to out, until the host has sent all of them or
 // was out of reach for longer than its lease and Patience. Call it again for an agent
 // that replaces another one: it continues where the stream before ends.
-func (g *Streams) Follow(ctx context.Context, a *hosts.AgentHost, out *Output, lease time.Duration) {
-	ctx, cancel := context.WithCancelCause(ctx)
+func (g *Streams) Follow(a *hosts.AgentHost, out *Output, lease time.Duration) {
+	ctx, cancel := context.WithCancelCause(context.Background())
 	s := g.add(a, cancel)
 	s.heard.note()
 	go s.run(ctx, out, lease+patience)
@@ -93,16 +94,12 @@ func (s *stream) run(ctx context.Context, out *Output, patience time.Duration) {
 func (g *Streams) add(a *hosts.AgentHost, cancel context.CancelCauseFunc) *stream {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	done := make(chan struct{})
-	for i, old := range g.all {
-		if old.agent == a {
-			g.all[i] = &stream{agent: a, before: old, cancel: cancel, done: done}
-			return g.all[i]
-		}
+	i := slices.IndexFunc(g.all, func(old *stream) bool { return old.agent == a })
+	if i < 0 {
+		i, g.all = len(g.all), append(g.all, nil)
 	}
-	s := &stream{agent: a, cancel: cancel, done: done}
-	g.all = append(g.all, s)
-	return s
+	g.all[i] = &stream{agent: a, before: g.all[i], cancel: cancel, done: make(chan struct{})}
+	return g.all[i]
 }
 
 // stop cancels the stream, and those before it.

@@ -24,7 +24,7 @@ func TestTwins(t *testing.T) {
 		for i := range ms {
 			ms[i].ID = c.ids[i]
 		}
-		p, err := Place(ms, Wishes{})
+		p, err := Place(ms, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

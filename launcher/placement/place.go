@@ -1,7 +1,7 @@
-// Package placement decides where every task of a job runs: machines and wishes
+// Package placement decides where every task of a job runs: machines and options
 // in, ranks out.
 //
-//	p, err := placement.Place(machines, placement.Wishes{Workers: 4})
+//	p, err := placement.Place(machines, placement.Options{Workers: 4})
 //	for _, h := range p.Hosts {
 //		fmt.Println(machines[h.Machine].Name, h.Tasks)
 //	}
@@ -39,8 +39,8 @@ func (m Machine) wrong(err error) error {
 	return fmt.Errorf("%s: host %s: %w", m.Pos, m.Name, err)
 }
 
-// Wishes are what the user asks for beside the resource file.
-type Wishes struct {
+// Options are what the user asks for beside the resource file.
+type Options struct {
 	Workers     int      // in the whole job; 0: one per device
 	PerHost     int      // workers on each host; 0: one per device
 	Servers     []string // hosts that get a server; nil: every host with a worker
@@ -83,7 +83,7 @@ func (h Host) Specs() (specs []protocol.TaskSpec) {
 
 // Place decides where every task runs. Ranks follow the order of the machines,
 // then the order of their devices.
-func Place(machines []Machine, want Wishes) (Placement, error) {
+func Place(machines []Machine, want Options) (Placement, error) {
 	if err := checkServers(machines, want); err != nil {
 		return Placement{}, err
 	}
@@ -110,7 +110,7 @@ func Place(machines []Machine, want Wishes) (Placement, error) {
 }
 
 // add gives machine i its server, and a worker for each of the slots.
-func (p *Placement) add(i int, m Machine, slots []slot, want Wishes) {
+func (p *Placement) add(i int, m Machine, slots []slot, want Options) {
 	h := Host{Machine: i, Workers: len(slots)}
 	if want.server(m, len(slots) > 0) {
 		h.Tasks = append(h.Tasks, Task{Task: cluster.Task{Role: cluster.PS, Index: p.Servers}})
@@ -132,7 +132,7 @@ func (p *Placement) add(i int, m Machine, slots []slot, want Wishes) {
 }
 
 // server reports whether m gets a server; works tells whether it gets a worker.
-func (want Wishes) server(m Machine, works bool) bool {
+func (want Options) server(m Machine, works bool) bool {
 	switch {
 	case want.NoServers:
 		return false
@@ -153,7 +153,7 @@ func (m Machine) is(name string) bool {
 		strings.EqualFold(name, net.JoinHostPort(m.Name, strconv.Itoa(port)))
 }
 
-func checkServers(machines []Machine, want Wishes) error {
+func checkServers(machines []Machine, want Options) error {
 	for _, name := range want.Servers {
 		if !slices.ContainsFunc(machines, func(m Machine) bool { return m.is(name) }) {
 			return exit.Mistake(fmt.Errorf("--ps %s: no such host in the resources", name), "a host is written as in the resource file, without user and devices")

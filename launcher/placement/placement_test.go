@@ -76,10 +76,10 @@ func TestPlacement(t *testing.T) {
 		slot02 slots=2 |`
 	for name, c := range map[string]struct {
 		resources string
-		want      Wishes
+		want      Options
 		plan      string
 	}{
-		"every kind": {mixed, Wishes{}, `
+		"every kind": {mixed, Options{}, `
 			gpu01: ps:0 worker:0(gpu3,3,0) worker:1(gpu1,1,1)
 			gpu02: ps:1 worker:2(gpu0,0,0) worker:3(gpu1,1,1)
 			cpu01: ps:2 worker:4(cpu,,0)
@@ -87,51 +87,51 @@ func TestPlacement(t *testing.T) {
 			store: ps:4
 			slot01: ps:5 worker:7(gpu0,0,0) worker:8(gpu1,1,1)
 			slot02: ps:6 worker:9(cpu,,0) worker:10(cpu,,1)`},
-		"no servers": {mixed, Wishes{NoServers: true, Workers: 5}, `
+		"no servers": {mixed, Options{NoServers: true, Workers: 5}, `
 			gpu01: worker:0(gpu3,3,0) worker:1(gpu1,1,1)
 			gpu02: worker:2(gpu0,0,0) worker:3(gpu1,1,1)
 			cpu01: worker:4(cpu,,0)`},
-		"-n in the middle of a host; a host for servers is kept": {mixed, Wishes{Workers: 3}, `
+		"-n in the middle of a host; a host for servers is kept": {mixed, Options{Workers: 3}, `
 			gpu01: ps:0 worker:0(gpu3,3,0) worker:1(gpu1,1,1)
 			gpu02: ps:1 worker:2(gpu0,0,0)
 			store: ps:2`},
-		"servers on hosts with and without workers": {mixed, Wishes{Workers: 1, Servers: []string{"CPU01", "gpu01"}}, `
+		"servers on hosts with and without workers": {mixed, Options{Workers: 1, Servers: []string{"CPU01", "gpu01"}}, `
 			gpu01: ps:0 worker:0(gpu3,3,0)
 			cpu01: ps:1`},
-		"a server host that is not named gets nothing": {"a: ps | 0\nb | 0", Wishes{Servers: []string{"b"}}, `
+		"a server host that is not named gets nothing": {"a: ps | 0\nb | 0", Options{Servers: []string{"b"}}, `
 			b: ps:0 worker:0(gpu0,0,0)`},
-		"servers by port and address": {"a:2222: 0 | 0\na:2223: 0 | 0\n[fd00::4]: 0 | 0\nb: cpu |", Wishes{Servers: []string{"a:2223", "[fd00::4]", "b:22"}}, `
+		"servers by port and address": {"a:2222: 0 | 0\na:2223: 0 | 0\n[fd00::4]: 0 | 0\nb: cpu |", Options{Servers: []string{"a:2223", "[fd00::4]", "b:22"}}, `
 			a: worker:0(gpu0,0,0)
 			a: ps:0 worker:1(gpu0,0,0)
 			fd00::4: ps:1 worker:2(gpu0,0,0)
 			b: ps:2 worker:3(cpu,,0)`},
-		"visible host": {"a: 3,1 | 1 3\nb | \nc | 0 1 2", Wishes{NoServers: true, VisibleHost: true, Workers: 5}, `
+		"visible host": {"a: 3,1 | 1 3\nb | \nc | 0 1 2", Options{NoServers: true, VisibleHost: true, Workers: 5}, `
 			a: worker:0(gpu3,3,1,0) worker:1(gpu1,3,1,1)
 			b: worker:2(cpu,,0)
 			c: worker:3(gpu0,0,1,0) worker:4(gpu1,0,1,1)`},
-		"workers per host": {"a | 0 1 2\nb |\nc: cpu |\nd: cpu*4 |\ne: ps | 0 1\nf slots=2 |", Wishes{NoServers: true, PerHost: 2}, `
+		"workers per host": {"a | 0 1 2\nb |\nc: cpu |\nd: cpu*4 |\ne: ps | 0 1\nf slots=2 |", Options{NoServers: true, PerHost: 2}, `
 			a: worker:0(gpu0,0,0) worker:1(gpu1,1,1)
 			b: worker:2(cpu,,0) worker:3(cpu,,1)
 			c: worker:4(cpu,,0) worker:5(cpu,,1)
 			d: worker:6(cpu,,0) worker:7(cpu,,1)
 			f: worker:8(cpu,,0) worker:9(cpu,,1)`},
-		"workers per host and -n": {"a | 0 1 2\nb | 0 1", Wishes{NoServers: true, PerHost: 2, Workers: 3}, `
+		"workers per host and -n": {"a | 0 1 2\nb | 0 1", Options{NoServers: true, PerHost: 2, Workers: 3}, `
 			a: worker:0(gpu0,0,0) worker:1(gpu1,1,1)
 			b: worker:2(gpu0,0,0)`},
-		"exclusion": {"a exclude=1 | 0 1 2\nb slots=3 exclude=0,2 | 0 1 2 3", Wishes{NoServers: true}, `
+		"exclusion": {"a exclude=1 | 0 1 2\nb slots=3 exclude=0,2 | 0 1 2 3", Options{NoServers: true}, `
 			a: worker:0(gpu0,0,0) worker:1(gpu2,2,1)
 			b: worker:2(gpu1,1,0)`},
-		"excluded are GPUs: they take nothing from the cores": {"a slots=3 exclude=0,2 |", Wishes{NoServers: true}, `
+		"excluded are GPUs: they take nothing from the cores": {"a slots=3 exclude=0,2 |", Options{NoServers: true}, `
 			a: worker:0(cpu,,0) worker:1(cpu,,1) worker:2(cpu,,2)`},
-		"dry run": {"a | ?\nb: 4 | ?\nc: cpu*2 | ?\nd slots=3 exclude=1 | ?\ne: ps | ?", Wishes{}, `
+		"dry run": {"a | ?\nb: 4 | ?\nc: cpu*2 | ?\nd slots=3 exclude=1 | ?\ne: ps | ?", Options{}, `
 			a: ps:0 worker:0(eachGPUfoundthere,,0)
 			b: ps:1 worker:1(gpu4,4,0)
 			c: ps:2 worker:2(cpu,,0) worker:3(cpu,,1)
 			d: ps:3 worker:4(aGPU,orcpuwherethereisnone,,0) worker:5(aGPU,orcpuwherethereisnone,,1)
 			e: ps:4`},
-		"dry run with -n: what is not known is not refused": {"a | ?", Wishes{NoServers: true, Workers: 8}, `
+		"dry run with -n: what is not known is not refused": {"a | ?", Options{NoServers: true, Workers: 8}, `
 			a: worker:0(eachGPUfoundthere,,0)`},
-		"dry run with workers per host": {"a | ?", Wishes{NoServers: true, PerHost: 2}, `
+		"dry run with workers per host": {"a | ?", Options{NoServers: true, PerHost: 2}, `
 			a: worker:0(eachGPUfoundthere,,0) worker:1(eachGPUfoundthere,,1)`},
 	} {
 		ms := machines(t, c.resources)
@@ -149,22 +149,22 @@ func TestPlacement(t *testing.T) {
 func TestPlacementRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		resources string
-		want      Wishes
+		want      Options
 		err       string
 		code      int
 	}{
-		"an id the host lacks":             {"a: 0 | 0\nb: 0,7 | 0 1", Wishes{}, ":2: host b: no GPU 7: the host has 0, 1", exit.CodePlx},
-		"an id on a host beyond -n":        {"a: 0 | 0\nb: 7 |", Wishes{Workers: 1}, ":2: host b: no GPU 7: the host has none", exit.CodePlx},
-		"an excluded id the host lacks":    {"a exclude=1,5 | 0 1", Wishes{}, ":1: host a: no GPU 5: the host has 0, 1, so it cannot be excluded", exit.CodePlx},
-		"an exclusion where there is none": {"a exclude=0 |", Wishes{}, ":1: host a: no GPU 0: the host has none, so it cannot be excluded", exit.CodePlx},
-		"everything is excluded":           {"b | 0\na exclude=0,1 | 0 1", Wishes{}, ":2: host a: every GPU found there is excluded", exit.CodePlx},
-		"slots beyond the GPUs":            {"a slots=3 | 0 1", Wishes{}, ":1: host a: slots=3, but it has 2 GPUs", exit.CodePlx},
-		"slots over a gap":                 {"a slots=2 | 0 2", Wishes{}, ":1: host a: no GPU 1: the host has 0, 2", exit.CodePlx},
-		"-n beyond the devices":            {"a | 0 1\nb: ps | 0", Wishes{Workers: 3}, "3 workers were asked for with -n, the hosts have devices for 2", exit.CodePlx},
-		"workers beyond the devices":       {"a | 0 1 2\nb: 0 | 0 1 2", Wishes{PerHost: 2}, "host b: 2 workers were asked for with --workers-per-host, it has devices for 1", exit.CodePlx},
-		"servers only":                     {"a: ps | 0", Wishes{}, "no host has a device for a worker", exit.CodeUsage},
-		"servers on a stranger":            {"a | 0", Wishes{Servers: []string{"a", "b"}}, "--ps b: no such host", exit.CodeUsage},
-		"servers on another port":          {"a:2222: 0 | 0", Wishes{Servers: []string{"a:22"}}, "--ps a:22: no such host", exit.CodeUsage},
+		"an id the host lacks":             {"a: 0 | 0\nb: 0,7 | 0 1", Options{}, ":2: host b: no GPU 7: the host has 0, 1", exit.CodePlx},
+		"an id on a host beyond -n":        {"a: 0 | 0\nb: 7 |", Options{Workers: 1}, ":2: host b: no GPU 7: the host has none", exit.CodePlx},
+		"an excluded id the host lacks":    {"a exclude=1,5 | 0 1", Options{}, ":1: host a: no GPU 5: the host has 0, 1, so it cannot be excluded", exit.CodePlx},
+		"an exclusion where there is none": {"a exclude=0 |", Options{}, ":1: host a: no GPU 0: the host has none, so it cannot be excluded", exit.CodePlx},
+		"everything is excluded":           {"b | 0\na exclude=0,1 | 0 1", Options{}, ":2: host a: every GPU found there is excluded", exit.CodePlx},
+		"slots beyond the GPUs":            {"a slots=3 | 0 1", Options{}, ":1: host a: slots=3, but it has 2 GPUs", exit.CodePlx},
+		"slots over a gap":                 {"a slots=2 | 0 2", Options{}, ":1: host a: no GPU 1: the host has 0, 2", exit.CodePlx},
+		"-n beyond the devices":            {"a | 0 1\nb: ps | 0", Options{Workers: 3}, "3 workers were asked for with -n, the hosts have devices for 2", exit.CodePlx},
+		"workers beyond the devices":       {"a | 0 1 2\nb: 0 | 0 1 2", Options{PerHost: 2}, "host b: 2 workers were asked for with --workers-per-host, it has devices for 1", exit.CodePlx},
+		"servers only":                     {"a: ps | 0", Options{}, "no host has a device for a worker", exit.CodeUsage},
+		"servers on a stranger":            {"a | 0", Options{Servers: []string{"a", "b"}}, "--ps b: no such host", exit.CodeUsage},
+		"servers on another port":          {"a:2222: 0 | 0", Options{Servers: []string{"a:22"}}, "--ps a:22: no such host", exit.CodeUsage},
 	} {
 		_, err := Place(machines(t, c.resources), c.want)
 		if err == nil || !strings.Contains(err.Error(), c.err) || exit.Code(err) != c.code {
@@ -179,7 +179,7 @@ func TestPlacementProperties(t *testing.T) {
 	for seed := range int64(3000) {
 		r := rand.New(rand.NewSource(seed))
 		ms, count := randomMachines(r)
-		want := Wishes{NoServers: r.Intn(3) == 0, VisibleHost: r.Intn(2) == 0}
+		want := Options{NoServers: r.Intn(3) == 0, VisibleHost: r.Intn(2) == 0}
 		if count > 0 && r.Intn(2) == 0 {
 			want.Workers = 1 + r.Intn(count)
 			count = want.Workers
@@ -235,7 +235,7 @@ func randomMachines(r *rand.Rand) (ms []Machine, count int) {
 }
 
 // contradiction says what is wrong with a placement, "" when nothing is.
-func contradiction(ms []Machine, p Placement, want Wishes) string {
+func contradiction(ms []Machine, p Placement, want Options) string {
 	rank, server, last := 0, 0, -1
 	for _, h := range p.Hosts {
 		m := ms[h.Machine]
@@ -290,7 +290,7 @@ func contradiction(ms []Machine, p Placement, want Wishes) string {
 
 func TestPlacementIsPure(t *testing.T) {
 	ms := machines(t, "a: 3,1 | 0 1 2 3\nb slots=4 exclude=0 | 0 1 2 3")
-	want := Wishes{Workers: 4}
+	want := Options{Workers: 4}
 	first, err := Place(ms, want)
 	if err != nil {
 		t.Fatal(err)
@@ -325,7 +325,7 @@ func TestSharedGPUs(t *testing.T) {
 	use(1, 1, "")
 	use(2, 0, "alice")
 	use(4, 0, "alice") // -n leaves it out
-	p, err := Place(ms, Wishes{Workers: 6})
+	p, err := Place(ms, Options{Workers: 6})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,16 +2,16 @@ package sparse
 
 import "slices"
 
-// Wishes records which rows of a shard workers request for a step, for two
+// Options records which rows of a shard workers request for a step, for two
 // consecutive steps. The zero value knows none. Its user guards it.
-type Wishes struct {
+type Options struct {
 	rows [2][]uint64 // by parity of the step: one bit per row
 	of   [2]uint64   // by parity: 1 + the step; 0 means none
 }
 
 // Add records that rows of the shard [lo, hi) are requested for a step. It
 // forgets the requests of two steps before.
-func (w *Wishes) Add(step uint64, lo, hi int64, index []int64) {
+func (w *Options) Add(step uint64, lo, hi int64, index []int64) {
 	at := step % 2
 	if w.of[at] > step+1 {
 		return // a request for a past step changes nothing
@@ -29,7 +29,7 @@ func (w *Wishes) Add(step uint64, lo, hi int64, index []int64) {
 
 // Split returns the rows that no worker requested for a step, free, and the
 // others. If nothing is known of the step, none is free. lo is that of Add.
-func (w *Wishes) Split(step uint64, lo int64, index []int64) (free, taken []int64) {
+func (w *Options) Split(step uint64, lo int64, index []int64) (free, taken []int64) {
 	at := step % 2
 	if w.of[at] == 0 || w.of[at] != step+1 {
 		return nil, index
