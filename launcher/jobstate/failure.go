@@ -35,8 +35,8 @@ func failureOfHost(h int, reason string) failure {
 type failures struct{ all []failure }
 
 // add collects failures. An exit says more than the task's own report did, and
-// takes its place; then add reports false.
-func (fs *failures) add(doubted []failure, f failure) bool {
+// takes its place.
+func (fs *failures) add(doubted []failure, f failure) {
 	fs.all = append(fs.all, doubted...)
 	for i, old := range fs.all {
 		if f.task != nil && old.task != nil && *old.task == *f.task {
@@ -44,11 +44,10 @@ func (fs *failures) add(doubted []failure, f failure) bool {
 				f.exit.LostPeer = old.exit.LostPeer
 			}
 			fs.all[i] = f
-			return false
+			return
 		}
 	}
 	fs.all = append(fs.all, f)
-	return true
 }
 
 // of reports whether a failure of the task was collected.

@@ -24,7 +24,8 @@ func (m *Machine) fail(f failure) {
 	case m.tolerate(f, false):
 		return
 	}
-	if !m.failures.add(m.tolerance.endDoubt(), f) || m.stage == settling {
+	m.failures.add(m.tolerance.endDoubt(), f)
+	if m.stage == settling {
 		return
 	}
 	m.stage = settling
