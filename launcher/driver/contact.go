@@ -23,23 +23,24 @@ type contact struct {
 	lease   time.Duration
 	deliver func(jobstate.Event)
 
-	out      outbox
-	hearing  hearing
-	renewals renewals
+	out outbox
 
-	over      chan struct{} // closed when run has ended
-	finished  chan struct{} // closed when the job is concluded
-	finishing sync.Once     // closes finished
-	greeted   bool          // the watcher knows of the present agent; run's alone
+	over     chan struct{}   // closed when run has ended
+	finished context.Context // ends when the job is concluded
+	conclude func()          // ends finished
+	greeted  bool            // the watcher knows of the present agent; run's alone
 
-	mu    sync.Mutex
-	err   error     // why the agent was not seen to end
-	clear time.Time // when nothing runs any more of an agent that was lost; zero: none was
+	mu      sync.Mutex
+	hearing hearing   // of the present agent
+	clock   stamper   // of renewals
+	renewed time.Time // when the present agent's lease was last renewed; zero: never
+	err     error     // why the agent was not seen to end
+	clear   time.Time // when nothing runs any more of an agent that was lost; zero: none was
 }
 
 func newContact(index int, host Host, lease time.Duration, revives bool, deliver func(jobstate.Event)) *contact {
-	c := &contact{index: index, host: host, lease: lease, deliver: deliver,
-		over: make(chan struct{}), finished: make(chan struct{}), hearing: newHearing(lease)}
+	c := &contact{index: index, host: host, lease: lease, deliver: deliver, over: make(chan struct{})}
+	c.finished, c.conclude = context.WithCancel(context.Background())
 	c.watcher, _ = host.Agent.(Watcher)
 	if revives {
 		c.reviver, _ = host.Agent.(Reviver)
@@ -52,6 +53,7 @@ func newContact(index int, host Host, lease time.Duration, revives bool, deliver
 func (c *contact) run(ctx context.Context) {
 	defer close(c.over)
 	for conn := (*protocol.Conn)(nil); ; {
+		c.begin()
 		err := c.live(ctx, conn)
 		if err == nil || ctx.Err() != nil {
 			c.settle(err, time.Time{})
@@ -61,18 +63,40 @@ func (c *contact) run(ctx context.Context) {
 		if conn = c.revive(ctx); conn == nil {
 			return
 		}
-		c.renewed()
 	}
+}
+
+// begin begins the life of an agent.
+func (c *contact) begin() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.greeted, c.hearing = false, hearing{lease: c.lease, heard: time.Now()}
+	c.renewed, c.err, c.clear = time.Time{}, nil, time.Time{}
 }
 
 // finish makes m the last message to the agent, now and after reconnecting.
 func (c *contact) finish(m protocol.Message) {
+	c.conclude()
 	c.out.finish(m)
-	c.finishing.Do(func() { close(c.finished) })
 }
 
-// ended reports whether the agent was told to end and has reported that it has.
-func (c *contact) ended() bool { return c.out.finishing() && c.hearing.reportedEnd() }
+// hear notes that the agent has sent a message.
+func (c *contact) hear(m protocol.Message) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ended := c.hearing.ended
+	if m.State != nil {
+		ended = m.State.Phase == protocol.Over
+	}
+	c.hearing = hearing{lease: c.lease, heard: time.Now(), met: true, ended: ended}
+}
+
+// heard is what was heard of the agent until now.
+func (c *contact) heard() hearing {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.hearing
+}
 
 // settle notes why the agent was not seen to end, and when its host is clear.
 func (c *contact) settle(err error, clear time.Time) {
@@ -97,75 +121,38 @@ func (c *contact) outcome() error {
 	return c.err
 }
 
-// hearing is when the agent was heard. Any goroutine may call its methods.
+// hearing is when an agent was heard.
 type hearing struct {
 	lease time.Duration
-
-	mu    sync.Mutex
 	heard time.Time // when the agent last sent anything; at first when contact was made
 	met   bool      // the agent has sent something
 	ended bool      // its last state says that its part of the job is over
 }
 
-func newHearing(lease time.Duration) hearing { return hearing{lease: lease, heard: time.Now()} }
-
-// reset begins with a new agent.
-func (h *hearing) reset() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.heard, h.met, h.ended = time.Now(), false, false
-}
-
-// hear takes a message.
-func (h *hearing) hear(m protocol.Message) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.heard, h.met = time.Now(), true
-	if m.State != nil {
-		h.ended = m.State.Phase == protocol.Over
-	}
-}
-
-func (h *hearing) reportedEnd() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.ended
-}
-
-func (h *hearing) hasMet() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.met
-}
-
 // silence is for how long the agent was not heard.
-func (h *hearing) silence() time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return time.Since(h.heard)
-}
+func (h hearing) silence() time.Duration { return time.Since(h.heard) }
 
 // firstContact is the least time that an agent has to answer at all: it is only
 // being started, and has no lease yet.
 const firstContact = 30 * time.Second
 
 // patience is how long the agent may stay silent before it is lost.
-func (h *hearing) patience() time.Duration {
-	if h.hasMet() {
+func (h hearing) patience() time.Duration {
+	if h.met {
 		return h.lease
 	}
 	return max(h.lease, firstContact)
 }
 
 // left is what is left of the patience.
-func (h *hearing) left() time.Duration { return h.patience() - h.silence() }
+func (h hearing) left() time.Duration { return h.patience() - h.silence() }
 
 // mostSilence is well under the lease's default, so that a dead connection is
 // replaced before the lease ends.
 const mostSilence = 20 * time.Second
 
 // mute is how long a connection may carry nothing before it is replaced.
-func (h *hearing) mute() time.Duration { return min(mostSilence, h.patience()*2/3) }
+func (h hearing) mute() time.Duration { return min(mostSilence, h.patience()*2/3) }
 
 // errNoConnection is the cause of an attempt to connect that took too long.
 var errNoConnection = errors.New("no connection in time")
@@ -180,12 +167,12 @@ func (c *contact) live(ctx context.Context, conn *protocol.Conn) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err == nil && c.ended():
+		case err == nil && c.finished.Err() != nil && c.heard().ended:
 			return nil
 		case errors.Is(err, ErrNoAgent):
 			return c.neverStarted(err, first)
-		case c.hearing.left() <= 0:
-			return fmt.Errorf("not heard for %s: %s", c.hearing.patience(), cause(err))
+		case c.heard().left() <= 0:
+			return fmt.Errorf("not heard for %s: %s", c.heard().patience(), cause(err))
 		}
 		if connected || !reported {
 			c.deliver(jobstate.Silent{Host: c.index, Cause: cause(err)})
@@ -202,7 +189,7 @@ func (c *contact) live(ctx context.Context, conn *protocol.Conn) error {
 // ends. A nil error means that the agent has closed it.
 func (c *contact) connect(ctx context.Context, conn *protocol.Conn) (connected bool, err error) {
 	if conn == nil {
-		dialling, cancel := context.WithTimeoutCause(ctx, max(c.hearing.left(), time.Second), errNoConnection)
+		dialling, cancel := context.WithTimeoutCause(ctx, max(c.heard().left(), time.Second), errNoConnection)
 		defer cancel()
 		if conn, err = c.host.Agent.Dial(dialling); err != nil {
 			return false, err
@@ -214,7 +201,7 @@ func (c *contact) connect(ctx context.Context, conn *protocol.Conn) (connected b
 // neverStarted adds to the end of an agent that has never answered what it said
 // when it could not start: on a full disk nothing else is known of it.
 func (c *contact) neverStarted(end, first error) error {
-	if c.hearing.hasMet() || first == nil || strings.Contains(first.Error(), strings.TrimPrefix(end.Error(), ErrNoAgent.Error()+": ")) {
+	if c.heard().met || first == nil || strings.Contains(first.Error(), strings.TrimPrefix(end.Error(), ErrNoAgent.Error()+": ")) {
 		return end
 	}
 	return fmt.Errorf("%w; when it was started: %w", end, first)
@@ -249,11 +236,11 @@ const (
 // with all that it ran, is no loss.
 func (c *contact) lose(err error) {
 	noAgent := errors.Is(err, ErrNoAgent)
-	wait := c.renewals.unclear(c.lease)
+	wait := c.unclear()
 	if noAgent && c.host.Swept {
 		wait = 0
 	}
-	ending := noAgent && c.out.finishing()
+	ending := noAgent && c.finished.Err() != nil
 	outcome := err
 	if ending {
 		outcome = nil
@@ -290,48 +277,17 @@ func (c *contact) revive(ctx context.Context) *protocol.Conn {
 func (c *contact) attempt(ctx context.Context) (*protocol.Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, reviving, errNoConnection)
 	defer cancel()
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	done := make(chan struct{})
-	defer close(done)
-	wg.Go(func() {
-		select {
-		case <-done:
-			return
-		case <-c.finished:
-		}
-		select {
-		case <-done:
-		case <-time.After(lastAttempt):
-			cancel()
-		}
-	})
+	stop := context.AfterFunc(c.finished, func() { time.AfterFunc(lastAttempt, cancel) })
+	defer stop()
 	return c.reviver.Revive(ctx)
 }
 
 // await waits for d. It returns false if the job has ended meanwhile.
 func (c *contact) await(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-c.finished: // first, if the timer is ready too
-		return false
-	default:
-	}
 	select {
 	case <-ctx.Done():
-		return false
-	case <-c.finished:
-		return false
-	case <-timer.C:
-		return true
+	case <-c.finished.Done():
+	case <-time.After(d):
 	}
-}
-
-// renewed begins the life of a new agent.
-func (c *contact) renewed() {
-	c.hearing.reset()
-	c.renewals.reset()
-	c.settle(nil, time.Time{})
-	c.greeted = false
+	return ctx.Err() == nil && c.finished.Err() == nil
 }

@@ -71,10 +71,10 @@ type Options struct {
 	// Stop asks the job to end. It may deliver several times, the last one with less
 	// grace. Nil: never.
 	Stop <-chan jobstate.StopAsked
-	// Observer is told what happens, in order and by one goroutine. Nil: none is.
+	// Observer is told what happens, in order and by one goroutine. Required.
 	Observer Observer
 	// Join returns how to reach a host that the job is to go on with. Its agent runs
-	// already. The observer's goroutine calls it. Nil: such a host cannot be reached.
+	// already. The observer's goroutine calls it. Required for jobs whose hosts change.
 	Join func(index int, j protocol.Joining) Host
 }
 
@@ -85,13 +85,6 @@ type Observer interface {
 	Laid(generation int, hosts []protocol.HostPlan) // where the tasks of a later generation run
 }
 
-// unobserved is the observer of a job that has none.
-type unobserved struct{}
-
-func (unobserved) Entered(protocol.Phase)        {}
-func (unobserved) Noted(string)                  {}
-func (unobserved) Laid(int, []protocol.HostPlan) {}
-
 // driver is one run of a job. Its fields belong to the goroutine of Run, but for
 // contacts, which lock themselves.
 type driver struct {
@@ -100,11 +93,11 @@ type driver struct {
 	machine  *jobstate.Machine
 	contacts []*contact // by host index
 	events   chan jobstate.Event
-	timers   timers
-	grace    time.Duration // the least that tasks were given to end so far
+	timers   map[jobstate.Timer]time.Time // when each timer that the machine has set ends
+	grace    time.Duration                // the least that tasks were given to end so far
 	verdict  *protocol.Verdict
 	done     context.Context // ends with Run
-	running  *sync.WaitGroup // contacts
+	running  sync.WaitGroup  // contacts
 	left     map[int]bool    // hosts that have left the job
 	held     time.Time       // since when the chief holds the job for a change of hosts
 }
@@ -116,25 +109,18 @@ func Run(ctx context.Context, plan protocol.Plan, hosts []Host, opts Options) (p
 	if len(hosts) != len(plan.Hosts) || opts.Lease <= 0 {
 		return protocol.Verdict{}, fmt.Errorf("drive %s: %d hosts for a plan of %d, lease %s", plan.Job, len(hosts), len(plan.Hosts), opts.Lease)
 	}
-	if opts.Observer == nil {
-		opts.Observer = unobserved{}
-	}
 	done, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
 	d := &driver{
 		plan: plan, opts: opts,
 		machine: jobstate.New(plan),
 		events:  make(chan jobstate.Event, 64),
-		timers:  newTimers(done),
+		timers:  map[jobstate.Timer]time.Time{},
 		grace:   plan.Grace,
 		done:    done,
-		running: &wg,
 		left:    map[int]bool{},
 	}
-	defer wg.Wait()
-	defer d.timers.wait()
+	defer d.running.Wait()
 	defer cancel()
-	defer d.timers.stopAll()
 	for i, h := range hosts {
 		d.contact(i, h)
 	}
@@ -151,20 +137,33 @@ func (d *driver) contact(index int, h Host) {
 func (d *driver) loop(ctx context.Context) (protocol.Verdict, error) {
 	d.carryOut(d.machine.Begin())
 	for d.verdict == nil {
+		timer, end := d.nextTimer()
 		select {
 		case <-ctx.Done():
 			return protocol.Verdict{}, ctx.Err()
 		case e := <-d.events:
 			d.carryOut(d.machine.Step(e))
-		case t := <-d.timers.rings:
-			if d.timers.isSet(t) { // else it was set again when it rang
-				d.carryOut(d.machine.Step(jobstate.Elapsed{Timer: t.name}))
-			}
+		case <-end:
+			delete(d.timers, timer)
+			d.carryOut(d.machine.Step(jobstate.Elapsed{Timer: timer}))
 		case ask := <-d.opts.Stop:
 			d.carryOut(d.machine.Step(ask))
 		}
 	}
 	return d.end(ctx)
+}
+
+// nextTimer returns the timer that ends first. end is nil if none is set.
+func (d *driver) nextTimer() (first jobstate.Timer, end <-chan time.Time) {
+	for t, at := range d.timers {
+		if first == "" || at.Before(d.timers[first]) {
+			first = t
+		}
+	}
+	if first == "" {
+		return first, nil
+	}
+	return first, time.After(time.Until(d.timers[first]))
 }
 
 // deliver hands an event to the loop.
@@ -184,7 +183,7 @@ func (d *driver) carryOut(commands []jobstate.Command) {
 			}
 			d.contacts[command.Host].out.send(command.Message)
 		case jobstate.SetTimer:
-			d.timers.set(command)
+			d.timers[command.Timer] = time.Now().Add(command.After)
 		case jobstate.Note:
 			d.opts.Observer.Noted(command.Text)
 		case jobstate.Enter:
@@ -192,7 +191,7 @@ func (d *driver) carryOut(commands []jobstate.Command) {
 		case jobstate.Lay:
 			d.opts.Observer.Laid(command.Generation, command.Hosts)
 		case jobstate.Join:
-			d.join(command)
+			d.contact(command.Host, d.opts.Join(command.Host, command.Joining))
 		case jobstate.Leave:
 			d.left[command.Host] = true
 			d.contacts[command.Host].finish(protocol.Message{End: &protocol.End{Verdict: protocol.Verdict{Reason: "the job goes on without this host"}}})
@@ -206,22 +205,6 @@ func (d *driver) carryOut(commands []jobstate.Command) {
 	}
 }
 
-// join begins to look after a host that the job may go on with.
-func (d *driver) join(j jobstate.Join) {
-	h := Host{Name: j.Joining.Host, Agent: unreachable{}}
-	if d.opts.Join != nil {
-		h = d.opts.Join(j.Host, j.Joining)
-	}
-	d.contact(j.Host, h)
-}
-
-// unreachable is a host for which there is no Options.Join.
-type unreachable struct{}
-
-func (unreachable) Dial(context.Context) (*protocol.Conn, error) {
-	return nil, fmt.Errorf("%w: it cannot be reached from here", ErrNoAgent)
-}
-
 // answer tells the visitor that asked for other hosts, and the user, what came of
 // it.
 func (d *driver) answer(a jobstate.Answer) {
@@ -233,58 +216,6 @@ func (d *driver) answer(a jobstate.Answer) {
 	d.contacts[a.Host].out.send(protocol.Message{Scaled: &scaled})
 }
 
-// timers are those that the machine has set. They belong to the loop.
-type timers struct {
-	all   map[jobstate.Timer]*timer
-	rings chan *timer     // timers that end
-	done  context.Context // ends with the job: nobody takes rings any more
-	armed *sync.WaitGroup // timers that are set
-}
-
-// timer is one that is set. Another one of the same name takes its place, even
-// while it rings.
-type timer struct {
-	name jobstate.Timer
-	*time.Timer
-}
-
-func newTimers(done context.Context) timers {
-	return timers{all: map[jobstate.Timer]*timer{}, rings: make(chan *timer), done: done, armed: &sync.WaitGroup{}}
-}
-
-func (ts timers) set(s jobstate.SetTimer) {
-	ts.stop(s.Timer)
-	ts.armed.Add(1)
-	t := &timer{name: s.Timer}
-	ts.all[s.Timer] = t
-	t.Timer = time.AfterFunc(s.After, func() {
-		defer ts.armed.Done()
-		select {
-		case ts.rings <- t:
-		case <-ts.done.Done():
-		}
-	})
-}
-
-// isSet reports whether t was not set again since it rang.
-func (ts timers) isSet(t *timer) bool { return ts.all[t.name] == t }
-
-func (ts timers) stop(name jobstate.Timer) {
-	if old := ts.all[name]; old != nil && old.Stop() {
-		ts.armed.Done()
-	}
-	delete(ts.all, name)
-}
-
-func (ts timers) stopAll() {
-	for name := range ts.all {
-		ts.stop(name)
-	}
-}
-
-// wait waits for timers that ring.
-func (ts timers) wait() { ts.armed.Wait() }
-
 // endMargin is added to the grace for an agent to end itself.
 const endMargin = 15 * time.Second
 
@@ -292,18 +223,22 @@ const endMargin = 15 * time.Second
 // then nothing of the job is left on their hosts.
 func (d *driver) end(ctx context.Context) (protocol.Verdict, error) {
 	d.sendEnd()
-	limit := time.NewTimer(max(d.grace+endMargin, d.opts.Lease))
-	defer limit.Stop()
+	limit := time.After(max(d.grace+endMargin, d.opts.Lease))
 	for _, c := range d.contacts {
 		for waiting := true; waiting; {
 			select {
 			case <-c.over:
 				waiting = false
 			case e := <-d.events:
-				d.late(e)
+				if h, ok := e.(jobstate.Heard); ok && h.Message.Notice != "" {
+					d.opts.Observer.Noted(fmt.Sprintf("host %s: %s", d.contacts[h.Host].host.Name, h.Message.Notice))
+				}
 			case ask := <-d.opts.Stop:
-				d.hurry(ask)
-			case <-limit.C:
+				if ask.Grace < d.grace { // the agents are ending already
+					d.grace = ask.Grace
+					d.sendEnd()
+				}
+			case <-limit:
 				return *d.verdict, d.unended()
 			case <-ctx.Done():
 				return *d.verdict, ctx.Err()
@@ -316,21 +251,6 @@ func (d *driver) end(ctx context.Context) (protocol.Verdict, error) {
 func (d *driver) sendEnd() {
 	for _, c := range d.contacts {
 		c.finish(protocol.Message{End: &protocol.End{Grace: d.grace, Verdict: *d.verdict}})
-	}
-}
-
-// late passes on what an agent reports while it ends.
-func (d *driver) late(e jobstate.Event) {
-	if h, ok := e.(jobstate.Heard); ok && h.Message.Notice != "" {
-		d.opts.Observer.Noted(fmt.Sprintf("host %s: %s", d.contacts[h.Host].host.Name, h.Message.Notice))
-	}
-}
-
-// hurry takes grace away from agents that are ending.
-func (d *driver) hurry(ask jobstate.StopAsked) {
-	if ask.Grace < d.grace {
-		d.grace = ask.Grace
-		d.sendEnd()
 	}
 }
 

@@ -25,11 +25,11 @@ func (c *contact) serve(ctx context.Context, conn *protocol.Conn) error {
 	wg.Go(func() { c.renew(living, conn) })
 	err := c.receive(conn)
 	c.out.close()
-	switch silence := c.hearing.silence(); {
+	switch h := c.heard(); {
 	case errors.Is(err, io.EOF):
 		return nil
-	case silence > c.hearing.mute():
-		return fmt.Errorf("nothing was heard for %s", silence.Round(time.Second))
+	case h.silence() > h.mute():
+		return fmt.Errorf("nothing was heard for %s", h.silence().Round(time.Second))
 	}
 	return err
 }
@@ -42,7 +42,7 @@ func (c *contact) receive(conn *protocol.Conn) error {
 		if err != nil {
 			return err
 		}
-		c.hearing.hear(m)
+		c.hear(m)
 		switch {
 		case m.State != nil:
 			if c.watcher != nil && !c.greeted {
@@ -61,18 +61,8 @@ func (c *contact) receive(conn *protocol.Conn) error {
 const lastWords = 2 * time.Second
 
 // write empties the queue onto conn, which it closes at the end. Only this goroutine
-// ever waits for the network to take bytes.
+// ever waits for the network to take bytes: until receive or renew closes conn.
 func write(ctx context.Context, conn *protocol.Conn, queue <-chan protocol.Message) {
-	closed := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(closed)
-		conn.Close()
-	})
-	defer func() {
-		if !stop() {
-			<-closed
-		}
-	}()
 	defer conn.Close()
 	for {
 		select {
@@ -108,10 +98,11 @@ func (c *contact) renew(ctx context.Context, conn *protocol.Conn) {
 			return
 		case <-tick.C:
 		}
-		if c.hearing.silence() <= c.lease/3 {
+		h := c.heard()
+		if h.silence() <= c.lease/3 {
 			c.sendRenewal()
 		}
-		if c.hearing.silence() > c.hearing.mute() && time.Since(begun) > answering {
+		if h.silence() > h.mute() && time.Since(begun) > answering {
 			return
 		}
 	}
@@ -119,9 +110,11 @@ func (c *contact) renew(ctx context.Context, conn *protocol.Conn) {
 
 // sendRenewal queues a renewal, if there is a connection.
 func (c *contact) sendRenewal() {
-	if c.out.isOpen() {
-		r := c.renewals.next(time.Now())
-		c.out.send(protocol.Message{Renew: &r})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	if r := c.clock.stamp(now); c.out.send(protocol.Message{Renew: &r}) {
+		c.renewed = now
 	}
 }
 
@@ -154,22 +147,17 @@ func (o *outbox) close() {
 	o.queue = nil
 }
 
-// isOpen reports whether there is a connection.
-func (o *outbox) isOpen() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.queue != nil
-}
-
 // send queues a message. Without a connection it drops the message: the state
 // machine sends again what still matters. It drops it too if the queue is full:
-// that is a silent connection, which renew ends.
-func (o *outbox) send(m protocol.Message) {
+// that is a silent connection, which renew ends. It reports whether it has queued m.
+func (o *outbox) send(m protocol.Message) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	select {
 	case o.queue <- m:
+		return true
 	default:
+		return false
 	}
 }
 
@@ -181,48 +169,19 @@ func (o *outbox) finish(m protocol.Message) {
 	o.send(m)
 }
 
-// finishing reports whether the agent is to end.
-func (o *outbox) finishing() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.last != nil
-}
-
 // leaseMargin is added to a lease before a host counts as clear, for clocks that do
 // not run alike. An agent kills before its lease ends.
 const leaseMargin = 2 * time.Second
 
-// renewals are those of one agent's lease.
-type renewals struct {
-	mu    sync.Mutex
-	clock stamper
-	sent  time.Time // when the last one was made; zero without one
-}
-
-// next makes a renewal.
-func (r *renewals) next(now time.Time) protocol.Renew {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.sent = now
-	return r.clock.stamp(now)
-}
-
-// reset begins with a new agent.
-func (r *renewals) reset() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.sent = time.Time{}
-}
-
 // unclear is how long a lease may still run: from the last renewal, which the agent
 // may have received although it was not heard since.
-func (r *renewals) unclear(lease time.Duration) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.sent.IsZero() { // the agent may just have been started
-		return lease + leaseMargin
+func (c *contact) unclear() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.renewed.IsZero() { // the agent may just have been started
+		return c.lease + leaseMargin
 	}
-	return max(lease+leaseMargin-time.Since(r.sent), 0)
+	return max(c.lease+leaseMargin-time.Since(c.renewed), 0)
 }
 
 // stamper is the clock that stamps renewals. Its zero value is ready.
