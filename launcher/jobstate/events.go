@@ -9,7 +9,9 @@ import (
 
 // Event is something that happened: one of the types below. Hosts are indices
 // into Plan.Hosts; hosts that joined follow them.
-type Event interface{ event() }
+type Event interface {
+	about() (host int) // -1: none
+}
 
 // The events.
 type (
@@ -51,12 +53,12 @@ type (
 	Elapsed struct{ Timer Timer }
 )
 
-func (Up) event()        {}
-func (Silent) event()    {}
-func (Lost) event()      {}
-func (Heard) event()     {}
-func (StopAsked) event() {}
-func (Elapsed) event()   {}
+func (e Up) about() int      { return e.Host }
+func (e Silent) about() int  { return e.Host }
+func (e Lost) about() int    { return e.Host }
+func (e Heard) about() int   { return e.Host }
+func (StopAsked) about() int { return -1 }
+func (Elapsed) about() int   { return -1 }
 
 // Timer names a timer. Setting a timer again replaces it.
 type Timer string

@@ -3,6 +3,7 @@ package jobstate
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/plx-run/plx/launcher/protocol"
@@ -62,8 +63,8 @@ func (m *Machine) heard(h int, msg protocol.Message) {
 		m.decide(nil, m.start.prepared(v, h, *msg.Prepared))
 	case msg.Checked != nil && msg.Checked.Generation == now:
 		m.decide(nil, m.start.checked(v, h, *msg.Checked))
-	case msg.Started != nil && msg.Started.Generation == now:
-		m.decide(nil, m.start.started(v, h))
+	case msg.Started != nil && msg.Started.Generation == now && v.stage >= starting && v.hosts[h].in:
+		m.decide(nil, answered{h, starting})
 	case msg.Exited != nil:
 		m.exited(h, *msg.Exited)
 	case msg.Said != nil && msg.Said.Generation == now && m.generation.runs(h, msg.Said.Task):
@@ -123,63 +124,40 @@ func missed(s protocol.State) []protocol.Message {
 	said := func(t cluster.Task, m cluster.ControlMessage) {
 		all = append(all, protocol.Message{Said: &protocol.Said{Task: t, Generation: s.Generation, Message: m}})
 	}
-	tasks := tasksOf(s)
-	if now := s.Tasks[cluster.Chief.String()]; now != nil && now.ToleratesLoss {
+	states := map[cluster.Task]*protocol.TaskNow{}
+	for name, now := range s.Tasks {
+		if t, err := cluster.ParseTask(name); err == nil && now != nil {
+			states[t] = now
+		}
+	}
+	tasks := slices.SortedFunc(maps.Keys(states), func(a, b cluster.Task) int {
+		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Index, b.Index))
+	})
+	if chief := states[cluster.Chief]; chief != nil && chief.ToleratesLoss {
 		said(cluster.Chief, cluster.ControlMessage{Kind: cluster.ToleratesLoss})
 	}
+	var exits []protocol.Exit
 	for _, t := range tasks {
-		if t.now.Word != nil {
-			word := *t.now.Word
+		if now := states[t]; now.Word != nil {
+			word := *now.Word
 			if word.Kind == cluster.Failed {
 				word.Kind = cluster.Finished // the failure itself comes below, or its exit does
 			}
-			said(t.task, word)
+			said(t, word)
+		}
+		if e := states[t].Exit; e != nil {
+			exits = append(exits, *e)
 		}
 	}
-	for _, e := range exitsOf(s) {
+	// In the order in which they happened, so that the first failure is blamed.
+	slices.SortStableFunc(exits, func(a, b protocol.Exit) int { return a.Time.Compare(b.Time) })
+	for _, e := range exits {
 		all = append(all, protocol.Message{Exited: &e})
 	}
 	for _, t := range tasks {
-		if t.now.Exit == nil && t.now.Failed != nil {
-			said(t.task, *t.now.Failed)
+		if now := states[t]; now.Exit == nil && now.Failed != nil {
+			said(t, *now.Failed)
 		}
 	}
 	return all
-}
-
-// taskNow is a task with its state.
-type taskNow struct {
-	task cluster.Task
-	now  *protocol.TaskNow
-}
-
-// tasksOf returns the tasks of a state in order.
-func tasksOf(s protocol.State) []taskNow {
-	var tasks []taskNow
-	for name, now := range s.Tasks {
-		if t, err := cluster.ParseTask(name); err == nil && now != nil {
-			tasks = append(tasks, taskNow{t, now})
-		}
-	}
-	slices.SortFunc(tasks, func(a, b taskNow) int { return compare(a.task, b.task) })
-	return tasks
-}
-
-// exitsOf returns the exits in a state in the order in which they happened, so
-// that the first failure is blamed.
-func exitsOf(s protocol.State) []protocol.Exit {
-	var exits []protocol.Exit
-	for _, now := range s.Tasks {
-		if now != nil && now.Exit != nil {
-			exits = append(exits, *now.Exit)
-		}
-	}
-	slices.SortFunc(exits, func(a, b protocol.Exit) int {
-		return cmp.Or(a.Time.Compare(b.Time), compare(a.Task, b.Task))
-	})
-	return exits
-}
-
-func compare(a, b cluster.Task) int {
-	return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Index, b.Index))
 }

@@ -142,25 +142,11 @@ func (all hosts) untell() {
 
 // clear takes the end of a clearTimer; it ignores other timers.
 func (all hosts) clear(t Timer) {
-	var h int
-	if n, err := fmt.Sscanf(string(t), "clear %d", &h); n == 1 && err == nil && h < len(all) {
-		all[h].cleared()
+	for i, h := range all {
+		if t == clearTimer(i) {
+			h.cleared()
+		}
 	}
-}
-
-// about reports the host that an event is about; nil if it is about none.
-func (all hosts) about(e Event) *host {
-	switch e := e.(type) {
-	case Up:
-		return all[e.Host]
-	case Silent:
-		return all[e.Host]
-	case Lost:
-		return all[e.Host]
-	case Heard:
-		return all[e.Host]
-	}
-	return nil
 }
 
 // available reports whether host h can be given tasks.
@@ -260,21 +246,22 @@ func mayCome(v view, h int) bool {
 	return host.place == member && !host.barred && (!host.gone || v.plan.Restarts.Revive && v.plan.Restarts.Max > 0)
 }
 
+// count counts the workers and servers of the members that count.
+func (all hosts) count(counts func(h int) bool) (workers, servers int) {
+	for i, h := range all {
+		if h.place == member && counts(i) {
+			n := protocol.Workers(h.plan.Tasks)
+			workers, servers = workers+n, servers+len(h.plan.Tasks)-n
+		}
+	}
+	return workers, servers
+}
+
 // shortage says what the job lacks if only the hosts that count are there; "" if
 // they are enough.
 func shortage(v view, counts func(h int) bool) string {
-	workers, servers, all, allServers := 0, 0, 0, 0
-	for i, h := range v.hosts {
-		if h.place != member {
-			continue
-		}
-		w := protocol.Workers(h.plan.Tasks)
-		s := len(h.plan.Tasks) - w
-		all, allServers = all+w, allServers+s
-		if counts(i) {
-			workers, servers = workers+w, servers+s
-		}
-	}
+	workers, servers := v.hosts.count(counts)
+	all, allServers := v.hosts.count(func(int) bool { return true })
 	least := v.plan.Restarts.MinWorkers
 	if least <= 0 {
 		least = all

@@ -63,7 +63,7 @@ func (m *Machine) Begin() []Command {
 // host that is Lost still says, and what is said of another generation than the
 // present one.
 func (m *Machine) Step(e Event) []Command {
-	if h := m.hosts.about(e); m.stage == over || h != nil && h.place == left {
+	if h := e.about(); m.stage == over || h >= 0 && m.hosts[h].place == left {
 		return nil
 	}
 	m.out = nil
@@ -132,7 +132,7 @@ func (m *Machine) elapsed(t Timer) {
 	case t == SettleTimer && m.stage == settling:
 		m.judge()
 	case t == DoubtTimer && (m.stage == starting || m.stage == running):
-		m.decide(nil, doubtOver{})
+		m.endDoubt()
 	case t == SaveTimer:
 		m.decide(m.save.overdue(v))
 	case t == ScaleTimer:
@@ -149,7 +149,7 @@ func (m *Machine) elapsed(t Timer) {
 	case strings.HasPrefix(string(t), "hour "):
 		m.restart.hourOver()
 	case t == RegroupTimer && m.stage == regrouping:
-		m.decide(nil, m.regroup.overdue(v))
+		m.decide(nil, abandon{"it took too long" + v.hosts.missing()})
 	default:
 		m.regroup.elapsed(t)
 		m.hosts.clear(t)
@@ -162,7 +162,7 @@ func (m *Machine) lay(generation int) {
 	m.progress.end()
 	m.hosts.lay()
 	m.generation = newGeneration(generation, m.hosts)
-	m.start.reset()
+	m.start = start{launched: m.start.launched}
 	m.failures, m.verdict, m.tolerance = failures{}, protocol.Verdict{}, tolerance{}
 }
 
@@ -221,30 +221,15 @@ func (m *Machine) request(h int) {
 	}
 }
 
-// retreat waits, now that nothing of the generation runs, for the next one.
-func (m *Machine) retreat() {
-	v := m.view()
-	pause := m.restart.backoff(m.plan.Restarts)
-	m.restart.cancel()
-	if m.scale.phase == ending {
-		commands, members, partings := m.scale.move(v)
-		m.do(commands)
-		m.hosts.move(members, partings)
-		pause = 0
-	}
-	m.enter(regrouping, protocol.Idle)
-	m.do(m.regroup.begin(v, pause))
-}
-
 // goBack returns to the old hosts if new ones have failed, and reports whether it
 // does. The failure is in the verdict.
 func (m *Machine) goBack() bool {
 	if !m.scale.canGoBack(m.view()) {
 		return false
 	}
-	commands, members, partings, notice := m.scale.goBack(m.verdict.Reason)
+	commands, notice := m.scale.goBack(m.verdict.Reason)
 	m.do(commands)
-	m.hosts.move(members, partings)
+	m.hosts.move(m.scale.ask.Leave, m.scale.joined)
 	m.restart.follow(notice)
 	return true
 }
@@ -253,9 +238,7 @@ func (m *Machine) goBack() bool {
 func (m *Machine) again() {
 	after, next := m.verdict.Reason, m.generation.number+1
 	m.lay(next)
-	timers, notes := m.restart.again(m.view(), after, m.hosts.where(next))
-	m.do(timers)
-	m.do(notes)
+	m.do(m.restart.again(m.view(), after, m.hosts.where(next)))
 	m.do([]Command{Lay{Generation: next, Hosts: m.hosts.layout()}})
 	m.do(m.scale.release(m.view()))
 	m.do(timer(StartTimer, m.plan.StartTimeout))
@@ -280,18 +263,12 @@ func (m *Machine) decide(commands []Command, d decision) {
 		for _, f := range d.failures {
 			m.fail(f)
 		}
-	case doubtOver:
-		for _, f := range m.tolerance.endDoubt() {
-			if !m.tolerate(f, true) {
-				m.fail(f)
-			}
-		}
 	case stopNow:
 		m.stopAsked(d.ask)
 	case held:
 		m.progress.holdAt(d.step)
 		m.verdict = protocol.Verdict{Code: CodePlx, Reason: "its hosts were being changed"}
-		m.restart.follow(m.scale.heldNotice())
+		m.restart.follow(fmt.Sprintf("saved after step %d to continue on other hosts", d.step))
 		m.end()
 	case another:
 		if d.bar >= 0 {

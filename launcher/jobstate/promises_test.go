@@ -35,13 +35,13 @@ func (g *game) step(e Event) {
 		if now := e.State.Tasks[cluster.Chief.String()]; now != nil && g.runs(e.Host, cluster.Chief) && e.State.Generation == g.generation {
 			g.tolerates = g.tolerates || now.ToleratesLoss
 		}
-		for _, t := range tasksOf(e.State) {
-			if t.now.Word != nil {
-				g.told(e.Host, protocol.Said{Task: t.task, Generation: e.State.Generation, Message: *t.now.Word})
+		for _, m := range missed(e.State) {
+			if m.Said != nil {
+				g.told(e.Host, *m.Said)
 			}
-		}
-		for _, exit := range exitsOf(e.State) {
-			g.note(e.Host, exit, was)
+			if m.Exited != nil {
+				g.note(e.Host, *m.Exited, was)
+			}
 		}
 	case StopAsked:
 		g.asked = true

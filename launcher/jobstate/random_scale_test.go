@@ -97,8 +97,8 @@ func (g *game) leaves(h int) {
 
 // about reports whether an event is about a host that has left.
 func (g *game) about(e Event) bool {
-	h := g.m.hosts.about(e)
-	return h != nil && h.place == left
+	h := e.about()
+	return h >= 0 && g.m.hosts[h].place == left
 }
 
 // unanswered fails if somebody who asked was told nothing.

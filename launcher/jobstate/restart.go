@@ -2,6 +2,7 @@ package jobstate
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/plx-run/plx/launcher/protocol"
@@ -133,16 +134,16 @@ func (r *restart) follow(notice string) { r.coming, r.uncounted = true, notice }
 func (r *restart) cancel() { r.coming = false }
 
 // again counts the restart that is made now, and tells the user.
-func (r *restart) again(v view, after, where string) (timers, notes []Command) {
+func (r *restart) again(v view, after, where string) []Command {
 	if uncounted := r.uncounted; uncounted != "" {
 		r.uncounted = ""
-		return nil, notice("%s; %s", uncounted, where)
+		return notice("%s; %s", uncounted, where)
 	}
 	r.made++
 	r.recent++
 	r.doubled++
-	return timer(hourTimer(r.made), time.Hour),
-		notice("restarted (%d of %d) after %s; %s", r.made, v.plan.Restarts.Max, after, where)
+	return append(timer(hourTimer(r.made), time.Hour),
+		notice("restarted (%d of %d) after %s; %s", r.made, v.plan.Restarts.Max, after, where)...)
 }
 
 // hourOver notes that a restart is an hour ago.
@@ -190,9 +191,8 @@ func (r *regroup) begin(v view, pause time.Duration) []Command {
 	// A host is lost a lease after it was heard, and nothing runs there another
 	// lease and a bit later.
 	longest := pause + reviveTime + limits.WaitHost + 3*v.plan.Lease + regroupMargin
-	commands := append(timer(BackoffTimer, pause), timer(ReviveTimer, reviveTime)...)
-	commands = append(commands, timer(WaitTimer, limits.WaitHost)...)
-	return append(commands, timer(RegroupTimer, longest)...)
+	return slices.Concat(timer(BackoffTimer, pause), timer(ReviveTimer, reviveTime),
+		timer(WaitTimer, limits.WaitHost), timer(RegroupTimer, longest))
 }
 
 // elapsed takes the end of a time that regroup waits for.
@@ -206,9 +206,6 @@ func (r *regroup) elapsed(t Timer) {
 		r.waited = true
 	}
 }
-
-// overdue gives up.
-func (r *regroup) overdue(v view) decision { return abandon{"it took too long" + v.hosts.missing()} }
 
 // next begins the next generation once that may be.
 func (r *regroup) next(v view) ([]Command, decision) {

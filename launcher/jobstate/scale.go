@@ -96,7 +96,8 @@ func (s *scale) request(v view, h int) []Command {
 	if s.phase != saving || v.stage != running || h != v.chief() || !v.hosts[h].reachable() {
 		return nil
 	}
-	hold := &protocol.Hold{Workers: workersAfter(v, s.ask)}
+	workers, _ := tasksAfter(v, s.ask)
+	hold := &protocol.Hold{Workers: workers}
 	for _, i := range s.ask.Leave {
 		for _, t := range v.hosts[i].tasks {
 			hold.Leaving = append(hold.Leaving, t.Task.String())
@@ -122,21 +123,20 @@ func (s *scale) answered(v view, said cluster.ControlMessage) ([]Command, decisi
 	return append([]Command{Holding{For: said.Held}}, note...), held{s.step}
 }
 
-// move makes the new hosts those of the job. It returns which hosts become members
-// and which are parting.
-func (s *scale) move(v view) (commands []Command, members, partings []int) {
+// move makes the new hosts those of the job.
+func (s *scale) move(v view) []Command {
 	s.phase = moved
-	return timer(ScaleTimer, v.plan.StartTimeout+s.ask.SaveTime), s.joined, s.ask.Leave
+	return timer(ScaleTimer, v.plan.StartTimeout+s.ask.SaveTime)
 }
 
 // canGoBack reports whether the job can go back to the hosts that it had.
 func (s *scale) canGoBack(v view) bool { return s.phase == moved && !v.saving && !v.expired }
 
-// goBack returns to the old hosts because the new ones have failed. It returns
-// which hosts become members again and which are parting, and the notice of that.
-func (s *scale) goBack(why string) (commands []Command, members, partings []int, notice string) {
-	commands = s.end(protocol.Scaled{Cause: why + "; the job returns to its old hosts"})
-	return commands, s.ask.Leave, s.joined, fmt.Sprintf("not scaled: %s: back to the old hosts, after step %d", why, s.step)
+// goBack returns to the old hosts because the new ones have failed. It returns the
+// notice of that too.
+func (s *scale) goBack(why string) (commands []Command, notice string) {
+	return s.end(protocol.Scaled{Cause: why + "; the job returns to its old hosts"}),
+		fmt.Sprintf("not scaled: %s: back to the old hosts, after step %d", why, s.step)
 }
 
 // release ends the agents of hosts that no generation has use for any more.
@@ -204,12 +204,6 @@ func (s *scale) overdue(v view) ([]Command, decision) {
 	return nil, nil
 }
 
-// heldNotice is the notice of the generation that follows because the chief has
-// saved.
-func (s *scale) heldNotice() string {
-	return fmt.Sprintf("saved after step %d to continue on other hosts", s.step)
-}
-
 // unfit says why the hosts of the job cannot be changed as asked; "" if they can.
 // What only the chief knows it says when it is asked to save.
 func unfit(v view, s protocol.Scale) string {
@@ -268,19 +262,9 @@ func unfitJoin(v view, s protocol.Scale) string {
 
 // lacking says of which tasks too few would be left.
 func lacking(v view, s protocol.Scale) string {
-	servers, serversNow := 0, 0
-	for i, h := range v.hosts {
-		if n := len(h.plan.Tasks) - protocol.Workers(h.plan.Tasks); h.place == member {
-			serversNow += n
-			if !slices.Contains(s.Leave, i) && v.hosts.available(i) {
-				servers += n
-			}
-		}
-	}
-	for _, j := range s.Join {
-		servers += len(j.Tasks) - protocol.Workers(j.Tasks)
-	}
-	switch workers, least := workersAfter(v, s), v.plan.Restarts.MinWorkers; {
+	workers, servers := tasksAfter(v, s)
+	_, serversNow := v.hosts.count(func(int) bool { return true })
+	switch least := v.plan.Restarts.MinWorkers; {
 	case workers == 0:
 		return "no worker would be left"
 	case workers < least:
@@ -291,15 +275,12 @@ func lacking(v view, s protocol.Scale) string {
 	return ""
 }
 
-// workersAfter counts the workers on the hosts that the job will have.
-func workersAfter(v view, s protocol.Scale) (n int) {
-	for i, h := range v.hosts {
-		if v.hosts.available(i) && !slices.Contains(s.Leave, i) {
-			n += protocol.Workers(h.plan.Tasks)
-		}
-	}
+// tasksAfter counts the tasks on the hosts that the job will have.
+func tasksAfter(v view, s protocol.Scale) (workers, servers int) {
+	workers, servers = v.hosts.count(func(i int) bool { return v.hosts.available(i) && !slices.Contains(s.Leave, i) })
 	for _, j := range s.Join {
-		n += protocol.Workers(j.Tasks)
+		n := protocol.Workers(j.Tasks)
+		workers, servers = workers+n, servers+len(j.Tasks)-n
 	}
-	return n
+	return workers, servers
 }

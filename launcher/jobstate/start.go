@@ -15,9 +15,6 @@ type start struct {
 	launched bool         // Start was sent, in this generation or an earlier one
 }
 
-// reset begins the start of a generation.
-func (s *start) reset() { s.cluster, s.foreign = cluster.Spec{}, cluster.Spec{} }
-
 // request is the present stage's request to host h.
 func (s *start) request(v view, h int) []Command {
 	to, now := v.hosts[h], v.generation.number
@@ -122,27 +119,16 @@ func (s *start) checked(v view, h int, c protocol.Checked) decision {
 	return answered{h, checking}
 }
 
-// started takes a host's word that its tasks were started.
-func (s *start) started(v view, h int) decision {
-	if v.stage >= starting && v.hosts[h].in {
-		return answered{h, starting}
-	}
-	return nil
-}
-
 // overdue gives up a start that takes too long. It names a host that holds it up.
 func (s *start) overdue(v view) decision {
-	late := func(host int, who string) decision {
-		return refused{host, fmt.Sprintf("%s did not start within %s", who, v.plan.StartTimeout)}
-	}
+	late, who := 0, "the job"
 	for i, h := range v.hosts {
-		switch {
-		case !h.in || h.up && (v.stage == gathering || h.answered >= v.stage):
-		case h.silent != "":
-			return late(i, fmt.Sprintf("host %s (%s)", h.name(), h.silent))
-		default:
-			return late(i, "host "+h.name())
+		if h.in && !(h.up && (v.stage == gathering || h.answered >= v.stage)) {
+			if late, who = i, "host "+h.name(); h.silent != "" {
+				who += " (" + h.silent + ")"
+			}
+			break
 		}
 	}
-	return late(0, "the job")
+	return refused{late, fmt.Sprintf("%s did not start within %s", who, v.plan.StartTimeout)}
 }

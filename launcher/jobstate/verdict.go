@@ -45,9 +45,19 @@ func (m *Machine) tolerate(f failure, sure bool) bool {
 	case what == tolerated:
 		m.proceed()
 	case what == doubted && m.plan.Settle <= 0:
-		m.decide(nil, doubtOver{})
+		m.endDoubt()
 	}
 	return what != notTolerated
+}
+
+// endDoubt tolerates the failures that were in doubt, where it can: no task that the
+// job needs has failed meanwhile.
+func (m *Machine) endDoubt() {
+	for _, f := range m.tolerance.endDoubt() {
+		if !m.tolerate(f, true) {
+			m.fail(f)
+		}
+	}
 }
 
 // judge chooses who is to blame and ends the generation. If all workers have
@@ -87,7 +97,7 @@ func (m *Machine) stopAsked(e StopAsked) {
 	m.grace = min(m.grace, e.Grace)
 	switch {
 	case m.stage == finishing: // the work is done: only hurry
-		m.endServers()
+		m.requestEnd()
 	case underWay:
 		m.end()
 	case m.stage == settling: // on what is known: the user wants to go
@@ -117,6 +127,11 @@ func (m *Machine) end() {
 	if m.stage != stopping {
 		m.enter(stopping, protocol.Stopping)
 	}
+	m.requestEnd()
+}
+
+// requestEnd tells tasks to end, and sets a bound on that.
+func (m *Machine) requestEnd() {
 	for h := range m.hosts {
 		m.request(h)
 	}
@@ -130,14 +145,7 @@ func (m *Machine) finish() {
 	m.do(m.scale.giveUp(v, "all workers are done"))
 	m.stage = finishing
 	m.verdict = protocol.Verdict{Reason: m.restart.done() + m.tolerance.fewer(v)}
-	m.endServers()
-}
-
-func (m *Machine) endServers() {
-	for h := range m.hosts {
-		m.request(h)
-	}
-	m.do(timer(StopTimer, m.grace+stopMargin))
+	m.requestEnd()
 }
 
 // endIfAllGone ends a stop, or the time in which failures are collected, once no
@@ -156,18 +164,28 @@ func (m *Machine) endIfAllGone() {
 	}
 }
 
-// stopped goes on when no task is left, or none is waited for any more.
+// stopped goes on when no task is left, or none is waited for any more: with the
+// verdict, or by waiting for the next generation.
 func (m *Machine) stopped() {
+	v := m.view()
 	if m.scale.phase == ending && m.generation.finished() {
-		m.verdict = protocol.Verdict{Reason: m.restart.done() + m.tolerance.fewer(m.view())}
+		m.verdict = protocol.Verdict{Reason: m.restart.done() + m.tolerance.fewer(v)}
 		m.restart.cancel()
 		m.do(m.scale.giveUp(m.view(), "all workers are done"))
 	}
-	if m.restart.coming {
-		m.retreat()
+	if !m.restart.coming {
+		m.conclude()
 		return
 	}
-	m.conclude()
+	pause := m.restart.backoff(m.plan.Restarts)
+	m.restart.cancel()
+	if m.scale.phase == ending {
+		m.do(m.scale.move(v))
+		m.hosts.move(m.scale.joined, m.scale.ask.Leave)
+		pause = 0
+	}
+	m.enter(regrouping, protocol.Idle)
+	m.do(m.regroup.begin(v, pause))
 }
 
 // conclude ends the job with its verdict.

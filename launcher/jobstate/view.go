@@ -113,8 +113,6 @@ type (
 	}
 	// start, scale: tasks or hosts have failed.
 	failed struct{ failures []failure }
-	// tolerance: no task that the job needs has failed while others were in doubt.
-	doubtOver struct{}
 	// save: the stop that waited for the save goes on.
 	stopNow struct{ ask StopAsked }
 	// scale: the chief has saved after a step and holds the job.
@@ -132,14 +130,13 @@ type (
 	abandon struct{ why string }
 )
 
-func (answered) decision()  {}
-func (refused) decision()   {}
-func (failed) decision()    {}
-func (doubtOver) decision() {}
-func (stopNow) decision()   {}
-func (held) decision()      {}
-func (another) decision()   {}
-func (final) decision()     {}
-func (begin) decision()     {}
-func (tooFew) decision()    {}
-func (abandon) decision()   {}
+func (answered) decision() {}
+func (refused) decision()  {}
+func (failed) decision()   {}
+func (stopNow) decision()  {}
+func (held) decision()     {}
+func (another) decision()  {}
+func (final) decision()    {}
+func (begin) decision()    {}
+func (tooFew) decision()   {}
+func (abandon) decision()  {}
