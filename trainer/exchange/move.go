@@ -21,12 +21,6 @@ type move struct {
 	members *members // of the shards that take the place of the present ones
 }
 
-// Ended is closed when the training has ended; Err says why.
-func (s *server) Ended() <-chan struct{} { return s.ended }
-
-// Err says why the training has ended.
-func (s *server) Err() error { return s.err }
-
 // holder is the server as transitions know it.
 func (s *server) holder() transition.Config {
 	return transition.Config{Peers: s.config, Cluster: s.cluster, Memory: s.memory}
@@ -106,7 +100,7 @@ func (s *server) underWay() *move {
 	if s.moving == nil {
 		n := len(s.peers)
 		m := newMembers(n, s.end, noMemory)
-		s.moving = &move{transition.NewRepartition(s.holder(), s, m, s.epoch+1, n), m}
+		s.moving = &move{transition.NewRepartition(s.life, s.holder(), m, s.epoch+1, n), m}
 	}
 	return s.moving
 }

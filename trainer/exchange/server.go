@@ -81,6 +81,8 @@ type server struct {
 	ended    chan struct{}
 	err      error
 	writers  sync.WaitGroup
+	life     context.Context
+	die      context.CancelCauseFunc
 }
 
 func newServer(config peers.Config) *server {
@@ -92,6 +94,7 @@ func newServer(config peers.Config) *server {
 		turned: make(chan struct{}, n),
 		ended:  make(chan struct{}),
 	}
+	s.life, s.die = context.WithCancelCause(context.Background())
 	if n == 1 {
 		close(s.alone)
 	}
@@ -133,6 +136,7 @@ func (s *server) end(err error) {
 		s.late.Stop()
 	}
 	close(s.ended)
+	s.die(cmp.Or(err, transition.ErrEnded))
 	s.mu.Unlock()
 	if s.local != nil && err != nil {
 		s.local.failed(err)

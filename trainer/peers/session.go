@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -144,6 +145,14 @@ func (s *Session) Tell(why error, most time.Duration) {
 	s.conn.Close() // of no more use
 }
 
+// Refuse is Tell for the reader, which expects nothing more: it calls Drain.
+func (s *Session) Refuse(why error, most time.Duration) {
+	var telling sync.WaitGroup
+	telling.Go(func() { s.Tell(why, most) })
+	s.Drain()
+	telling.Wait()
+}
+
 // Bye sends a goodbye, or answers one. It sends at most one.
 func (s *Session) Bye() error {
 	if s.parted.Swap(true) {
@@ -183,8 +192,13 @@ func (s *Session) closeAfter(most time.Duration) (stop func() bool) {
 // Drain is the reader's last call. It drops what the peer still sends until the
 // connection ends, so that the kernel does not reset the connection and with it
 // discard this task's report. It returns earlier if the peer has reported an
-// error: then neither end has to hear anything more.
+// error: then neither end has to hear anything more. A second call does nothing.
 func (s *Session) Drain() {
+	select {
+	case <-s.over:
+		return
+	default:
+	}
 	defer close(s.over)
 	for err := error(nil); err == nil && !s.told; {
 		if err = s.skip(); err == nil {

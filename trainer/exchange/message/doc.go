@@ -37,3 +37,6 @@ const (
 // Direct, as the part of the header of a final reply of the first worker of a
 // host, tells the worker to request the rows from the shard holders itself.
 const Direct = 1
+
+// CutKinds is how many kinds of cuts a cut frame can ask for, see client.CutKind.
+const CutKinds = 2

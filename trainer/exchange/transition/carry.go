@@ -26,50 +26,46 @@ const (
 	firstSilence = time.Minute     // tolerated until the declaration says how much
 )
 
-var errEnded = errors.New("training has ended")
-
 // send brings a holder what is to be there.
 func (m *Repartition) send(ctx context.Context, to int, list []layout.Transfer) error {
-	c := m.config
 	task := m.d.Holders[to]
 	dialling, cancel := context.WithTimeoutCause(ctx, m.d.Silence(), fmt.Errorf("not reached within %v", m.d.Silence()))
 	defer cancel()
-	raw, err := peers.Dial(dialling, c.Peers, task, c.Cluster.Addr(task), Purpose)
+	session, err := peers.Open(dialling, m.config.Peers, task, m.config.Cluster.Addr(task), Purpose, m.d.Silence())
 	if err != nil {
 		return err
 	}
-	conn := wire.NewConn(raw, c.Peers.Generation, m.d.Silence())
-	conn.SetEpoch(m.epoch)
+	session.SetEpoch(m.epoch)
+	untie := tie(m.training, session)
 	answered := make(chan error, 1)
 	var hearing sync.WaitGroup
 	hearing.Go(func() {
-		err := m.hear(conn, to)
+		defer session.Drain()
+		err := m.hear(session)
 		if err != nil {
-			conn.Close() // ends sendAll
+			session.Close() // ends sendAll
 		}
 		answered <- err
 	})
-	untie := tie(m.training, conn)
 	defer func() {
+		session.Close() // nothing is left to be lost
 		untie()
-		conn.Close() // nothing is left to be lost
 		hearing.Wait()
 	}()
-	sent := m.sendAll(conn, list)
-	if sent != nil { // the holder's own words say more, when they come
-		hangUp := time.AfterFunc(time.Second, func() { conn.Close() })
-		defer hangUp.Stop()
+	sent := m.sendAll(session, list)
+	if sent != nil { // the holder's own report says more, if it comes
+		defer time.AfterFunc(time.Second, func() { session.Close() }).Stop()
 	}
 	if err := <-answered; err != nil { // ends with the connection, which ends with the training
 		return err
 	}
 	if sent != nil {
-		return m.blame(to, sent)
+		return session.Blame(sent)
 	}
 	return nil
 }
 
-func (m *Repartition) sendAll(conn *wire.Conn, list []layout.Transfer) error {
+func (m *Repartition) sendAll(session *peers.Session, list []layout.Transfer) error {
 	var frame []byte
 	for _, t := range list {
 		from := m.from(t)
@@ -77,11 +73,11 @@ func (m *Repartition) sendAll(conn *wire.Conn, list []layout.Transfer) error {
 			if frame, row = from.Export(frame[:0], row, int64(t.Hi)); len(frame) == 0 {
 				break
 			}
-			if err := conn.Send(wire.Frame{Header: headerOf(t, wire.Move, m.step), Payload: frame}); err != nil {
+			if err := session.Send(wire.Frame{Header: headerOf(t, wire.Move, m.step), Payload: frame}); err != nil {
 				return err
 			}
 		}
-		if err := conn.Send(wire.Frame{Header: headerOf(t, wire.Moved, from.Updates())}); err != nil {
+		if err := session.Send(wire.Frame{Header: headerOf(t, wire.Moved, from.Updates())}); err != nil {
 			return err
 		}
 	}
@@ -89,108 +85,72 @@ func (m *Repartition) sendAll(conn *wire.Conn, list []layout.Transfer) error {
 }
 
 // hear waits for the new holder's answer.
-func (m *Repartition) hear(conn *wire.Conn, to int) error {
-	h, err := conn.Next()
-	switch {
-	case err != nil:
-	case h.Kind == wire.Error:
-		err = told(conn, h)
-	case h.Kind != wire.Moved || h.Length != 0 || h.Step != m.step:
+func (m *Repartition) hear(session *peers.Session) error {
+	h, err := session.Next()
+	if err == nil && (h.Kind != wire.Moved || h.Length != 0 || h.Step != m.step) {
 		err = fmt.Errorf("unexpected %s frame of step %d while variables move", h.Kind, h.Step)
-	default:
-		return nil
 	}
-	var known *peers.PeerError
-	if errors.As(err, &known) {
-		return err
-	}
-	return m.blame(to, err)
-}
-
-// told is what an error frame says.
-func told(conn *wire.Conn, h wire.Header) error {
-	told, err := peers.ReadReport(conn, h)
 	if err != nil {
-		return err
+		return session.Blame(err)
 	}
-	return told
+	return nil
 }
 
-// tie tells the other end why the training ended, should it, and hangs up in
+// tie tells the other end why the training ended, if it does, and hangs up in
 // bounded time. The caller goes on reading until then.
-func tie(t Training, conn *wire.Conn) (untie func()) {
-	done := make(chan struct{})
-	var waiting sync.WaitGroup
-	waiting.Go(func() {
-		select {
-		case <-done:
-			return
-		case <-t.Ended():
+func tie(training context.Context, session *peers.Session) (untie func()) {
+	told := make(chan struct{})
+	stop := context.AfterFunc(training, func() {
+		defer close(told)
+		if why := context.Cause(training); why != ErrEnded {
+			session.Tell(why, farewell)
 		}
-		hangUp := time.AfterFunc(farewell, func() { conn.Close() })
-		defer hangUp.Stop()
-		if t.Err() == nil || conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Error}, Payload: peers.EncodeReport(t.Err())}) != nil {
-			conn.Close() // there is nothing to say, or nobody
-			return
-		}
-		<-done
+		session.Close() // there is nothing more to report
 	})
 	return func() {
-		close(done)
-		waiting.Wait()
+		if !stop() {
+			<-told
+		}
 	}
 }
 
 // Serve takes what another holder brings, until it hangs up. d is the present
 // map. The error says why it was refused.
 func (m *Repartition) Serve(from peers.Peer, d *layout.Declaration) error {
-	conn := wire.NewConn(from.Conn, m.config.Peers.Generation, firstSilence)
-	defer conn.Close() // all was said
-	defer tie(m.training, conn)()
-	list, err := m.expect(from, d, conn)
+	session := peers.NewSession(from, m.config.Peers.Generation, firstSilence)
+	defer session.Close() // everything was reported
+	defer tie(m.training, session)()
+	defer session.Drain() // until the other end, which has the answer, hangs up
+	list, err := m.expect(d, session)
 	if err != nil {
-		refuse(conn, err)
+		session.Refuse(err, farewell)
 		return err
 	}
-	if err := m.receive(conn, list); err != nil {
-		var known *peers.PeerError
-		if !errors.As(err, &known) {
-			err = &peers.PeerError{Task: from.Task, Addr: from.Addr, Err: peers.Lost(err)}
-		}
-		m.host.Fail(err)
+	if err := m.receive(session, list); err != nil {
+		m.host.Fail(session.Blame(err))
 	}
-	conn.Drain() // until the other end, which has the answer, hangs up
 	return nil
 }
 
 // Refuse tells a holder why nothing is to move here.
 func Refuse(from peers.Peer, c Config, why error) {
-	conn := wire.NewConn(from.Conn, c.Peers.Generation, firstSilence)
-	defer conn.Close()
-	refuse(conn, why)
-}
-
-func refuse(conn *wire.Conn, why error) {
-	conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Error}, Payload: peers.EncodeReport(why)}) // whoever it is, the training does without
-	hangUp := time.AfterFunc(farewell, func() { conn.Close() })
-	defer hangUp.Stop()
-	conn.Drain()
+	peers.NewSession(from, c.Peers.Generation, firstSilence).Refuse(why, farewell)
 }
 
 // expect lets in a holder that is to bring something. What it is to bring is
 // known once all workers have asked for it, which they may just be doing.
-func (m *Repartition) expect(from peers.Peer, d *layout.Declaration, conn *wire.Conn) ([]layout.Transfer, error) {
-	holder := d.HolderIndex(from.Task)
+func (m *Repartition) expect(d *layout.Declaration, session *peers.Session) ([]layout.Transfer, error) {
+	holder := d.HolderIndex(session.Task)
 	if holder < 0 || !d.Movable {
 		return nil, errors.New("it has no say in what moves here")
 	}
-	conn.SetSilence(d.Silence())
+	session.SetSilence(d.Silence())
 	timer := time.NewTimer(d.Silence())
 	defer timer.Stop()
 	select {
 	case <-m.ready:
-	case <-m.training.Ended():
-		return nil, errEnded
+	case <-m.training.Done():
+		return nil, ErrEnded
 	case <-timer.C:
 		return nil, fmt.Errorf("no worker asked within %v for anything to move here", d.Silence())
 	}
@@ -201,11 +161,11 @@ func (m *Repartition) expect(from peers.Peer, d *layout.Declaration, conn *wire.
 }
 
 // receive takes the rows of transfers, each row once, and answers.
-func (m *Repartition) receive(conn *wire.Conn, list []layout.Transfer) error {
+func (m *Repartition) receive(session *peers.Session, list []layout.Transfer) error {
 	var frame []byte
 	for _, t := range list {
 		for row := int64(t.Lo); ; {
-			h, err := m.nextOf(t, conn)
+			h, err := m.nextOf(t, session)
 			if err != nil {
 				return err
 			}
@@ -220,7 +180,7 @@ func (m *Repartition) receive(conn *wire.Conn, list []layout.Transfer) error {
 				return fmt.Errorf("%d bytes of rows of variable %d, want at most %d", h.Length, t.New.Variable, most)
 			}
 			frame = slices.Grow(frame[:0], int(h.Length))[:h.Length]
-			if err := conn.Payload(frame); err != nil {
+			if err := session.Payload(frame); err != nil {
 				return err
 			}
 			if row, err = to.Accept(frame, row, int64(t.Hi)); err != nil {
@@ -228,7 +188,7 @@ func (m *Repartition) receive(conn *wire.Conn, list []layout.Transfer) error {
 			}
 		}
 	}
-	if err := conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Moved, Step: m.step, Epoch: m.epoch}}); err != nil {
+	if err := session.Send(wire.Frame{Header: wire.Header{Kind: wire.Moved, Step: m.step, Epoch: m.epoch}}); err != nil {
 		return err
 	}
 	m.brought()
@@ -236,13 +196,11 @@ func (m *Repartition) receive(conn *wire.Conn, list []layout.Transfer) error {
 }
 
 // nextOf returns the next frame, which must be of a transfer.
-func (m *Repartition) nextOf(t layout.Transfer, conn *wire.Conn) (wire.Header, error) {
-	h, err := conn.Next()
+func (m *Repartition) nextOf(t layout.Transfer, session *peers.Session) (wire.Header, error) {
+	h, err := session.Next()
 	switch {
 	case err != nil:
 		return h, err
-	case h.Kind == wire.Error:
-		return h, told(conn, h)
 	case h.Epoch == m.epoch && isOf(t, h) && (h.Kind == wire.Move && h.Step == m.step || h.Kind == wire.Moved && h.Length == 0):
 		return h, nil
 	}

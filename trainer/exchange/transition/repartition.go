@@ -8,7 +8,6 @@ import (
 
 	"github.com/plx-run/plx/trainer/aggregate"
 	"github.com/plx-run/plx/trainer/layout"
-	"github.com/plx-run/plx/trainer/peers"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -24,8 +23,8 @@ type Wanted struct {
 // straight from the old holder to the new one, over a connection for the two
 // of them, which the old one opens.
 type Repartition struct {
+	training context.Context // ends with the training; the cause says why
 	config   Config
-	training Training
 	host     aggregate.Host // of the shards that take the others' place
 	epoch    uint32         // of the new map
 
@@ -45,10 +44,10 @@ type Repartition struct {
 	arrived chan struct{}       // closed once all have come
 }
 
-// NewRepartition is one of which nobody has said a word yet. host is that of
-// the shards that take the place of the present ones.
-func NewRepartition(c Config, t Training, host aggregate.Host, epoch uint32, workers int) *Repartition {
-	return &Repartition{config: c, training: t, host: host, epoch: epoch, asked: make([]bool, workers),
+// NewRepartition makes a Repartition that no worker has asked for yet. host is
+// that of the shards that take the place of the present ones.
+func NewRepartition(training context.Context, c Config, host aggregate.Host, epoch uint32, workers int) *Repartition {
+	return &Repartition{training: training, config: c, host: host, epoch: epoch, asked: make([]bool, workers),
 		ready: make(chan struct{}), arrived: make(chan struct{})}
 }
 
@@ -219,10 +218,4 @@ func (m *Repartition) brought() {
 	if m.left--; m.left == 0 {
 		close(m.arrived)
 	}
-}
-
-// blame makes err that of a holder.
-func (m *Repartition) blame(holder int, err error) error {
-	task := m.d.Holders[holder]
-	return &peers.PeerError{Task: task, Addr: m.config.Cluster.Addr(task), Err: peers.Lost(err)}
 }

@@ -3,6 +3,7 @@ package transition
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/plx-run/plx/trainer/aggregate"
 	"github.com/plx-run/plx/trainer/layout"
@@ -29,24 +30,44 @@ type Checkpoints interface {
 // atOnce bounds the pieces of a holder that are restored side by side.
 const atOnce = 4
 
-// RestoreAll restores pieces, and says what the checkpoint does not have.
+// RestoreAll restores pieces, and says what the checkpoint does not have. It
+// returns soon after ctx has ended, even if from does not: then it takes nothing
+// more.
 func RestoreAll(ctx context.Context, d *layout.Declaration, all []*aggregate.Restoring, from Checkpoints) error {
-	group, ctx := errgroup.WithContext(ctx)
+	group, restoring := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
-	for _, r := range all {
-		group.Go(func() error {
-			if ctx.Err() != nil {
-				return nil // another piece's error is the reason
-			}
-			err := from.Restore(ctx, d, r.Piece(), r)
-			if missing := r.Close(); err == nil {
-				err = missing
-			}
-			if err != nil {
-				return fmt.Errorf("restore %s from checkpoint %q: %w", r, d.Checkpoint, err)
-			}
-			return nil
-		})
+	done := make(chan error, 1)
+	go func() {
+		for _, r := range all {
+			group.Go(func() error { return restore(restoring, d, r, from) })
+		}
+		done <- group.Wait()
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
 	}
-	return group.Wait()
+	for _, r := range all {
+		r.Close() // what is missing matters no more
+	}
+	select {
+	case <-done:
+	case <-time.After(farewell):
+	}
+	return context.Cause(ctx)
+}
+
+func restore(ctx context.Context, d *layout.Declaration, r *aggregate.Restoring, from Checkpoints) error {
+	if ctx.Err() != nil {
+		return nil // another piece's error is the reason
+	}
+	err := from.Restore(ctx, d, r.Piece(), r)
+	if missing := r.Close(); err == nil {
+		err = missing
+	}
+	if err != nil {
+		return fmt.Errorf("restore %s from checkpoint %q: %w", r, d.Checkpoint, err)
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package transition
 
 import (
 	"context"
+	"errors"
 
 	"github.com/plx-run/plx/trainer/aggregate"
 	"github.com/plx-run/plx/trainer/cluster"
@@ -27,10 +28,5 @@ type Config struct {
 // self is the holder.
 func (c Config) self() cluster.Task { return c.Peers.Self }
 
-// Training is the training that transitions are part of.
-type Training interface {
-	// Ended is closed when the training has ended.
-	Ended() <-chan struct{}
-	// Err says why it has; nil: in good order.
-	Err() error
-}
+// ErrEnded is the cause with which the context of a training ends in good order.
+var ErrEnded = errors.New("training has ended")

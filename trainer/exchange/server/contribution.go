@@ -1,0 +1,120 @@
+package server
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/plx-run/plx/trainer/aggregate"
+	"github.com/plx-run/plx/trainer/exchange/message"
+	"github.com/plx-run/plx/trainer/exchange/transition"
+	"github.com/plx-run/plx/trainer/layout"
+	"github.com/plx-run/plx/trainer/wire"
+)
+
+// contribution is what one worker brings to the step under way. The reader of
+// the worker's connection uses it.
+type contribution struct {
+	rank    int
+	begun   uint64 // steps begun
+	ahead   bool   // the worker must ask for values before it takes its first step
+	payload []byte // of the step's first frame
+	present []int  // virtual workers in the step, by part
+	got     []bool // by shard and part: its gradient came; nil: no step was begun
+	need    int    // gradients that are still to come
+}
+
+// read reads the first frame of a step.
+func (c *contribution) read(h wire.Header, e *aggregate.Shards, from message.Payload) error {
+	if want := message.BeginningSize(e.Contributor(c.rank)); h.Length != uint64(want) {
+		return fmt.Errorf("step frame of %d bytes, want %d", h.Length, want)
+	}
+	c.payload = slices.Grow(c.payload[:0], int(h.Length))[:h.Length]
+	if err := from.Payload(c.payload); err != nil {
+		return err
+	}
+	jumps := e.Declaration().Sync.Competes() && h.Step > c.begun // it was late
+	if h.Step != c.begun && !jumps || c.need > 0 || c.ahead {
+		return fmt.Errorf("begins step %d during step %d, with %d gradients to come", h.Step, c.begun, c.need)
+	}
+	return nil
+}
+
+// decode decodes what read has read. The step before must be over: its
+// beginning is in the same memory.
+func (c *contribution) decode() aggregate.Beginning {
+	return message.DecodeBeginning(c.payload, c.present)
+}
+
+// begin notes that a step has begun.
+func (c *contribution) begin(step uint64, b aggregate.Beginning, e *aggregate.Shards) {
+	of := e.Contributor(c.rank)
+	c.begun, c.present = step+1, b.Present
+	if c.got == nil {
+		c.got = make([]bool, len(e.All())*len(of.Parts))
+	}
+	clear(c.got)
+	for _, n := range b.Present {
+		for i := range e.All() {
+			if n > 0 && e.Expects(of, i) {
+				c.need++
+			}
+		}
+	}
+}
+
+// catchUp notes that the worker has asked for values.
+func (c *contribution) catchUp() { c.ahead = false }
+
+// continueAt notes that another map holds from a step on.
+func (c *contribution) continueAt(step uint64) { c.begun, c.got = step, nil }
+
+// push takes a gradient of the step that was begun, each exactly once.
+func (c *contribution) push(h wire.Header, e *aggregate.Shards, from message.Payload) error {
+	if c.got == nil || h.Step+1 != c.begun {
+		return fmt.Errorf("gradient of step %d, %d steps were begun", h.Step, c.begun)
+	}
+	i, err := find(e, h, wire.Push)
+	if err != nil {
+		return err
+	}
+	of := e.Contributor(c.rank)
+	input, ok := of.Input(h.Part)
+	if !ok || c.present[input-of.First] == 0 || !e.Expects(of, i) {
+		return fmt.Errorf("gradient of variable %d for part %d of the tree, which it does not bring", h.Variable, h.Part)
+	}
+	got := &c.got[i*len(of.Parts)+input-of.First]
+	if *got {
+		return fmt.Errorf("gradient of variable %d came twice in step %d", h.Variable, h.Step)
+	}
+	present, err := e.All()[i].Receive(of.Group, input, h.Length, from.Payload)
+	if err != nil {
+		return err
+	}
+	*got = true
+	c.need--
+	e.Arrive(of.Group, i, input, present)
+	return nil
+}
+
+// unfinished reports whether gradients of a step are still to come that will be
+// made. If workers compete it may be a step that is not made.
+func (c *contribution) unfinished(e *aggregate.Shards) bool {
+	return c.need > 0 && !e.Declaration().Sync.Competes()
+}
+
+// loss is the loss of the worker, which counts in no step from counts on.
+func (c *contribution) loss(counts uint64) transition.Loss {
+	return transition.Loss{Rank: c.rank, Counts: counts, Begun: c.begun, Present: c.present, Got: c.got, Need: c.need}
+}
+
+// find returns the number of the shard that a frame is for.
+func find(e *aggregate.Shards, h wire.Header, want wire.Kind) (int, error) {
+	if h.Kind != want {
+		return 0, fmt.Errorf("%s frame where %s was due", h.Kind, want)
+	}
+	i, ok := e.Find(layout.Place{Variable: int(h.Variable), Offset: int(h.Offset)})
+	if !ok {
+		return 0, fmt.Errorf("%s frame for variable %d from element %d, which is not kept here", h.Kind, h.Variable, h.Offset)
+	}
+	return i, nil
+}

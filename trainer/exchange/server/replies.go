@@ -1,0 +1,215 @@
+package server
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/plx-run/plx/trainer/aggregate"
+	"github.com/plx-run/plx/trainer/exchange/message"
+	"github.com/plx-run/plx/trainer/layout"
+	"github.com/plx-run/plx/trainer/peers"
+	"github.com/plx-run/plx/trainer/sparse"
+	"github.com/plx-run/plx/trainer/wire"
+)
+
+// replies is what one worker requested of sparse variables and did not get yet.
+// The reader of its connection takes requests. A prefetch request, for the next
+// step, the reader answers if no step is under way. Else the early reply has what the
+// step will hardly change, and the writer sends the final reply after the frame
+// that ends the step.
+type replies struct {
+	requested uint64 // step of the last prefetch request, plus one; zero: there was none
+	reply     message.Reply
+	raw       []byte
+	index     []int64
+	values    message.Memory
+
+	mu   sync.Mutex
+	busy bool   // a step of the worker is under way
+	owed []owed // for the final reply after it; nil: nothing is
+}
+
+// owed is rows of one piece that a worker waits for.
+type owed struct {
+	at    layout.Place
+	shard *aggregate.Shard
+	rest  []int64 // not sent yet
+	early []int64 // sent in the early reply; those that the step changes are sent again
+}
+
+// begin notes that a step of the worker is under way.
+func (r *replies) begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.busy = true
+}
+
+// read reads a prefetch request, after so many steps were begun.
+func (r *replies) read(h wire.Header, e *aggregate.Shards, begun uint64, from message.Payload) ([]message.Rows, error) {
+	if h.Step != begun || r.requested == begun+1 {
+		return nil, fmt.Errorf("wants rows of step %d, %d steps were begun, or twice", h.Step, begun)
+	}
+	r.requested = begun + 1
+	longest := uint64(message.MaxHead(len(e.All())))
+	for _, s := range e.All() {
+		if e.Declaration().Variable(s.Variable).Sparse != nil {
+			longest += aggregate.MaxRows(s.Count, 0)
+		}
+	}
+	if h.Length > longest {
+		return nil, fmt.Errorf("wants rows: %d bytes, want at most %d", h.Length, longest)
+	}
+	r.raw = slices.Grow(r.raw[:0], int(h.Length))[:h.Length]
+	if err := from.Payload(r.raw); err != nil {
+		return nil, fmt.Errorf("wants rows: %w", err)
+	}
+	all, rest, err := message.DecodeRows(r.raw, len(e.All()), func(at layout.Place) (lo, hi int64, ok bool) {
+		i, ok := e.Find(at)
+		if !ok || e.Declaration().Variable(at.Variable).Sparse == nil {
+			return 0, 0, false
+		}
+		lo, hi = e.All()[i].Bounds()
+		return lo, hi, true
+	})
+	if err == nil && len(rest) > 0 {
+		err = fmt.Errorf("%d bytes after the lists", len(rest))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("wants rows: %w", err)
+	}
+	return all, nil
+}
+
+// answer sends what can be sent, and leaves the rest to the end of the step that
+// is under way.
+func (r *replies) answer(step uint64, e *aggregate.Shards, requested []message.Rows, to *peers.Session) error {
+	var all []owed
+	for _, rows := range requested {
+		shard, _ := e.Find(rows.Place)
+		all = append(all, owed{at: rows.Place, shard: e.All()[shard], rest: rows.Index})
+		e.All()[shard].Ask(step, rows.Index)
+	}
+	r.mu.Lock()
+	busy := r.busy
+	r.mu.Unlock()
+	if busy {
+		if err := r.sendEarly(step, all, to); err != nil {
+			return err
+		}
+		if r.leave(all) {
+			return nil
+		}
+	}
+	return to.Send(final(&r.reply, step, all))
+}
+
+// sendEarly sends those rows that no worker requested for the step under way: it
+// will hardly change them.
+func (r *replies) sendEarly(step uint64, all []owed, to *peers.Session) error {
+	var now []message.Share
+	for i := range all {
+		if all[i].split(step); len(all[i].early) > 0 {
+			now = append(now, message.Share{Rows: message.Rows{Place: all[i].at, Index: all[i].early}, From: all[i].shard})
+		}
+	}
+	if len(now) == 0 {
+		return nil
+	}
+	return to.Send(r.reply.Frame(wire.Early, step, now))
+}
+
+// split moves rows that can be sent before the end of the step under way to early.
+func (o *owed) split(step uint64) { o.early, o.rest = o.shard.Split(step-1, o.rest) }
+
+// leave leaves rows to the end of the step under way; false: it is over.
+func (r *replies) leave(all []owed) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.busy {
+		r.owed = all
+	}
+	return r.busy
+}
+
+// end notes that the worker's step is over, and returns what it still waits for;
+// nil: nothing.
+func (r *replies) end() []owed {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.owed
+	r.busy, r.owed = false, nil
+	return all
+}
+
+// final makes the final reply: what was not sent, and what has changed since.
+func final(reply *message.Reply, step uint64, all []owed) wire.Frame {
+	var last []message.Share
+	for _, o := range all {
+		index := o.rest
+		if len(o.early) > 0 {
+			if again := o.shard.Changed(o.early); len(again) > 0 {
+				index = sparse.Union(index, again)
+			}
+		}
+		if len(index) > 0 {
+			last = append(last, message.Share{Rows: message.Rows{Place: o.at, Index: index}, From: o.shard})
+		}
+	}
+	return reply.Frame(wire.Final, step, last)
+}
+
+// pull answers a request for rows as they are now: of a list, or, if the frame
+// has none, of as many rows from row Step on as message.RangeRows allows.
+func (r *replies) pull(h wire.Header, e *aggregate.Shards, on *peers.Session) error {
+	i, err := find(e, h, wire.Pull)
+	if err != nil {
+		return err
+	}
+	shard := e.All()[i]
+	if shard.RowBytes() == 0 {
+		return fmt.Errorf("pulls rows of variable %d, which is dense", h.Variable)
+	}
+	pull := r.pullRange
+	if h.Length > 0 {
+		pull = r.pullList
+	}
+	values, err := pull(h, shard, on)
+	if err != nil {
+		return fmt.Errorf("pulls rows of variable %d: %w", h.Variable, err)
+	}
+	return on.Send(wire.Frame{
+		Header:  wire.Header{Kind: wire.Rows, Variable: h.Variable, Offset: h.Offset, Part: h.Part},
+		Payload: values,
+	})
+}
+
+func (r *replies) pullRange(h wire.Header, shard *aggregate.Shard, _ message.Payload) ([]byte, error) {
+	lo, hi := shard.Bounds()
+	if h.Step < uint64(lo) || h.Step >= uint64(hi) {
+		return nil, fmt.Errorf("rows from row %d of [%d, %d)", h.Step, lo, hi)
+	}
+	values := r.values.Bytes(min(message.RangeRows(shard.RowBytes()), int(hi)-int(h.Step)) * shard.RowBytes())
+	return values, shard.CopyRows(int64(h.Step), values)
+}
+
+func (r *replies) pullList(h wire.Header, shard *aggregate.Shard, from message.Payload) ([]byte, error) {
+	lo, hi := shard.Bounds()
+	if most := aggregate.MaxRows(int(hi-lo), 0); h.Length > most {
+		return nil, fmt.Errorf("a list of %d bytes, want at most %d", h.Length, most)
+	}
+	r.raw = slices.Grow(r.raw[:0], int(h.Length))[:h.Length]
+	if err := from.Payload(r.raw); err != nil {
+		return nil, err
+	}
+	index, rest, err := sparse.DecodeIndex(r.raw, lo, hi, r.index)
+	if err != nil {
+		return nil, err
+	}
+	if len(rest) > 0 {
+		return nil, fmt.Errorf("%d bytes after the list", len(rest))
+	}
+	r.index = index
+	values := r.values.Bytes(len(index) * shard.RowBytes())
+	return values, shard.Read(index, values)
+}
