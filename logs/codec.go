@@ -18,7 +18,6 @@ type Reader struct {
 	err   error // what Next returns from now on
 	whole bool  // a record has come
 	data  []byte
-	tasks map[string]string // names met before, so that they are allocated once
 
 	scratch [headerSize + maxTask]byte
 }
@@ -47,7 +46,7 @@ const (
 
 // NewReader returns a Reader of r. It reads ahead of what it returns.
 func NewReader(r io.Reader) *Reader {
-	return &Reader{r: bufio.NewReaderSize(r, 64<<10), tasks: map[string]string{}}
+	return &Reader{r: bufio.NewReaderSize(r, 64<<10)}
 }
 
 // ErrMalformed is the error of bytes that no Serve of this version wrote.
@@ -60,14 +59,12 @@ func (r *Reader) Brought() bool { return r.whole }
 // error is io.EOF itself when the sender has sent all it had to send,
 // io.ErrUnexpectedEOF when the stream was cut before that, an [ErrMalformed] when
 // the bytes are not of this protocol. It is returned again ever after.
-func (r *Reader) Next() (Chunk, error) {
+func (r *Reader) Next() (c Chunk, err error) {
+	if r.err == nil {
+		c, r.err = r.next()
+	}
 	if r.err != nil {
 		return Chunk{}, r.err
-	}
-	c, err := r.next()
-	if err != nil {
-		r.err = err
-		return Chunk{}, err
 	}
 	r.whole = true
 	return c, nil
@@ -129,11 +126,11 @@ func (r *Reader) chunk(h []byte) (Chunk, error) {
 		c.Offset < 0 || c.Offset > math.MaxInt64-maxData {
 		return Chunk{}, fmt.Errorf("%w: chunk out of bounds", ErrMalformed)
 	}
-	task, err := r.task(int(h[2]))
-	if err != nil {
+	task := r.scratch[headerSize:][:h[2]]
+	if err := r.fill(task); err != nil {
 		return Chunk{}, err
 	}
-	c.Task = task
+	c.Task = string(task)
 	if err := c.Source.check(); err != nil {
 		return Chunk{}, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
@@ -142,23 +139,6 @@ func (r *Reader) chunk(h []byte) (Chunk, error) {
 	}
 	c.Data = r.data[:size]
 	return c, r.fill(c.Data)
-}
-
-// task reads a name of n bytes.
-func (r *Reader) task(n int) (string, error) {
-	b := r.scratch[headerSize:][:n]
-	if err := r.fill(b); err != nil {
-		return "", err
-	}
-	name, ok := r.tasks[string(b)]
-	if !ok {
-		name = string(b)
-		// A sender that invents names must not fill this memory.
-		if len(r.tasks) < 4096 {
-			r.tasks[name] = name
-		}
-	}
-	return name, nil
 }
 
 // fill reads len(b) bytes. Only the end record may end the stream.

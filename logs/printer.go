@@ -1,9 +1,15 @@
 package logs
 
 import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"hash/fnv"
 	"io"
+	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -68,12 +74,11 @@ type stream struct {
 	from   origin
 	output *output
 	split  splitter
-	emit   func(line) // adds a line to out
-	time   time.Time  // when the unfinished line began
-	first  []byte     // prefix of a line
-	more   []byte     // prefix of a piece that continues a line
-	after  []byte     // bytes after the text of a line
-	out    []byte     // lines not yet written
+	time   time.Time // when the unfinished line began
+	first  []byte    // prefix of a line
+	more   []byte    // prefix of a piece that continues a line
+	after  []byte    // bytes after the text of a line
+	out    []byte    // lines not yet written
 }
 
 // maxLine is the longest line written in one piece, in bytes.
@@ -117,7 +122,7 @@ func (p *Printer) Flush(host string, src Source) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.split.flush(s.emit)
+	s.split.flush()
 	return s.flush()
 }
 
@@ -125,22 +130,14 @@ func (p *Printer) Flush(host string, src Source) error {
 // It may be called again.
 func (p *Printer) Close() error {
 	p.mu.Lock()
-	from := make([]origin, 0, len(p.streams))
-	for o := range p.streams {
-		from = append(from, o)
-	}
+	from := slices.Collect(maps.Keys(p.streams))
 	p.mu.Unlock()
 	slices.SortFunc(from, func(a, b origin) int {
-		if c := strings.Compare(a.file(), b.file()); c != 0 {
-			return c
-		}
-		return strings.Compare(a.host, b.host)
+		return cmp.Or(strings.Compare(a.file(), b.file()), strings.Compare(a.host, b.host))
 	})
 	var err error
 	for _, o := range from {
-		if failed := p.Flush(o.host, o.Source); err == nil {
-			err = failed // after a failed write all later errors are equal
-		}
+		err = cmp.Or(err, p.Flush(o.host, o.Source)) // after a failed write all later errors are equal
 	}
 	return err
 }
@@ -177,4 +174,137 @@ func (p *Printer) stream(o origin) (*stream, error) {
 	s := p.newStream(o)
 	p.streams[o] = s
 	return s, nil
+}
+
+// newStream returns the state of an origin, with the prefix of its lines.
+func (p *Printer) newStream(o origin) *stream {
+	s := &stream{p: p, from: o, output: &p.outputs[o.Stream]}
+	if p.opts.JSON {
+		s.output = &p.outputs[Stdout]
+	}
+	s.split = splitter{limit: p.limit, returns: s.output.Terminal && !p.opts.JSON, emit: s.line}
+	s.first, s.more = s.prefix("|"), s.prefix("+")
+	if s.output.Colour && o.server() {
+		s.after = []byte(sgrReset)
+	}
+	s.after = append(s.after, '\n')
+	return s
+}
+
+// server reports whether the task is a parameter server.
+func (s Source) server() bool {
+	return s.Task == "ps" || strings.HasPrefix(s.Task, "ps:")
+}
+
+// prefix returns the text before a line: task, host and a bar. For stderr the bar
+// is a !, which shows without colour too.
+func (s *stream) prefix(bar string) []byte {
+	host := appendSafe(nil, []byte(s.from.host), false)
+	name := fmt.Sprintf("%-*s %-*s ", s.p.task, s.from.Task, s.p.host, host)
+	red, faint := "", ""
+	if s.from.Stream == Stderr {
+		bar, red = strings.Replace(bar, "|", "!", 1), sgrRed
+	}
+	if !s.output.Colour {
+		return []byte(name + bar + " ")
+	}
+	if s.from.server() {
+		faint = sgrFaint
+	}
+	b := sgrColour(nil, colourOf(s.from.Task), faint != "")
+	return append(b, name+red+bar+sgrReset+" "+faint...)
+}
+
+// add takes a chunk and writes the lines that it completes.
+func (s *stream) add(c Chunk) error {
+	if c.Restart || c.Offset != s.split.next {
+		s.split.flush()
+		s.split.skipTo(c.Offset)
+	}
+	// All lines of a chunk have its time, except a line that began earlier.
+	// Therefore feed that line alone.
+	if len(s.split.partial) > 0 {
+		n := 1 + bytes.IndexByte(c.Data, '\n')
+		s.split.feed(c.Data[:n])
+		c.Data = c.Data[n:]
+	}
+	if len(s.split.partial) == 0 {
+		s.time = c.Time
+	}
+	s.split.feed(c.Data)
+	return s.flush()
+}
+
+// line adds a line to out, unless it is filtered out.
+func (s *stream) line(l line) {
+	if s.p.opts.Grep != nil && !s.p.opts.Grep.Match(l.text) {
+		return
+	}
+	if s.p.opts.JSON {
+		s.out = appendJSON(s.out, s.from.host, s.from.Source, s.time, l)
+		return
+	}
+	if l.continued {
+		s.out = append(s.out, s.more...)
+	} else {
+		s.out = append(s.out, s.first...)
+	}
+	if s.output.Terminal {
+		s.out = appendSafe(s.out, l.text, s.output.Colour)
+	} else {
+		s.out = append(s.out, l.text...)
+	}
+	s.out = append(s.out, s.after...)
+}
+
+// flush writes the added lines in one write.
+func (s *stream) flush() error {
+	err := s.p.send(s.output, s.out)
+	s.out = s.out[:0]
+	if cap(s.out) > keepBuffer {
+		s.out = nil
+	}
+	return err
+}
+
+// UseColour decides from --color (always, never, auto or empty) and the
+// environment whether an output is coloured. A mode given by hand comes before
+// NO_COLOR; an unknown mode counts as auto.
+func UseColour(mode string, terminal bool, getenv func(string) string) bool {
+	switch mode {
+	case "always":
+		return true
+	case "never":
+		return false
+	}
+	return terminal && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"
+}
+
+// palette holds indexes of the 256-colour cube that stand out, at 3:1 or more,
+// on white and on black. No red: that marks stderr.
+var palette = [...]uint8{31, 64, 97, 130, 30, 133, 67, 100, 62, 65, 136, 99, 28, 103, 27, 102}
+
+// colourOf returns the colour of a task: always the same for one name.
+func colourOf(task string) uint8 {
+	h := fnv.New32a()
+	h.Write([]byte(task)) // a hash never fails
+	return palette[h.Sum32()%uint32(len(palette))]
+}
+
+const (
+	sgrReset = "\x1b[0m"
+	sgrFaint = "\x1b[2m"
+	sgrRed   = "\x1b[31m"
+)
+
+// sgrColour appends the sequence that begins a prefix. It first ends whatever
+// a task left behind.
+func sgrColour(dst []byte, colour uint8, faint bool) []byte {
+	dst = append(dst, "\x1b[0;"...)
+	if faint {
+		dst = append(dst, "2;"...)
+	}
+	dst = append(dst, "38;5;"...)
+	dst = strconv.AppendUint(dst, uint64(colour), 10)
+	return append(dst, 'm')
 }

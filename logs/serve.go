@@ -52,26 +52,19 @@ const (
 )
 
 func newServer(dir string, req Request, ended func() bool, w io.Writer) *server {
-	return &server{
-		dir:    dir,
-		req:    req,
-		ended:  ended,
-		out:    bufio.NewWriterSize(w, maxData),
-		spools: map[Source]*spool{},
-		sent:   time.Now(),
-	}
+	return &server{dir: dir, req: req, ended: ended, out: bufio.NewWriterSize(w, maxData), spools: map[Source]*spool{}, sent: time.Now()}
 }
 
 // serve is Serve for a valid request.
 func (s *server) serve(ctx context.Context) error {
-	defer s.close()
+	defer func() {
+		for _, sp := range s.spools {
+			_ = sp.close() // only read from: closing can lose nothing
+		}
+	}()
 	if _, err := s.out.WriteString(magic); err != nil {
 		return err
 	}
-	return s.run(ctx)
-}
-
-func (s *server) run(ctx context.Context) error {
 	wait, last := minPoll, false
 	for {
 		over := !s.req.Follow || s.ended != nil && s.ended()
@@ -197,12 +190,10 @@ func (s *server) idle(ctx context.Context, wait time.Duration) error {
 			return err
 		}
 	}
-	t := time.NewTimer(wait)
-	defer t.Stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-t.C:
+	case <-time.After(wait):
 		return nil
 	}
 }
@@ -218,10 +209,4 @@ func (s *server) end() error {
 		return err
 	}
 	return s.out.Flush()
-}
-
-func (s *server) close() {
-	for _, sp := range s.spools {
-		_ = sp.close() // only read from: closing can lose nothing
-	}
 }

@@ -13,8 +13,9 @@ type line struct {
 // splitter assembles the lines of one source from chunks of any size. It emits
 // every byte except the line ends once, in order.
 type splitter struct {
-	limit   int  // a longer line is emitted in pieces of this many bytes
-	returns bool // a carriage return ends a line too; true on a terminal
+	limit   int        // a longer line is emitted in pieces of this many bytes
+	returns bool       // a carriage return ends a line too; true on a terminal
+	emit    func(line) // takes the lines
 
 	partial   []byte // the unfinished line
 	next      int64  // offset of the next byte
@@ -27,30 +28,26 @@ type splitter struct {
 const keepBuffer = 1 << 20
 
 // feed takes the bytes at offset next and emits the lines that they finish.
-func (s *splitter) feed(data []byte, emit func(line)) {
+func (s *splitter) feed(data []byte) {
+	ends := "\n"
+	if s.returns {
+		ends = "\r\n"
+	}
 	for len(data) > 0 {
-		i := s.find(data)
+		i := bytes.IndexAny(data, ends)
 		if i < 0 {
-			s.keep(data, emit)
+			s.keep(data)
 			return
 		}
-		s.finish(data[:i], data[i], emit)
+		s.finish(data[:i], data[i])
 		data = data[i+1:]
 	}
-}
-
-// find returns the index of the next byte that ends a line, or -1.
-func (s *splitter) find(data []byte) int {
-	if s.returns {
-		return bytes.IndexAny(data, "\r\n")
-	}
-	return bytes.IndexByte(data, '\n')
 }
 
 // finish ends the line whose last part is text. A carriage return without text
 // before it ends nothing, because the cursor is at the left already. A newline
 // after a carriage return only completes that line end.
-func (s *splitter) finish(text []byte, end byte, emit func(line)) {
+func (s *splitter) finish(text []byte, end byte) {
 	empty := len(text) == 0 && len(s.partial) == 0
 	switch {
 	case empty && end == '\r':
@@ -59,20 +56,20 @@ func (s *splitter) finish(text []byte, end byte, emit func(line)) {
 	case empty && s.returned:
 		s.next++
 	case len(s.partial) > 0 || len(text) > s.limit:
-		s.keep(text, emit)
+		s.keep(text)
 		s.next++
-		s.emit(s.partial, s.next-1-int64(len(s.partial)), false, emit)
+		s.put(s.partial, s.next-1-int64(len(s.partial)), false)
 		s.drop()
 	default:
 		s.next += int64(len(text)) + 1
-		s.emit(text, s.next-1-int64(len(text)), false, emit)
+		s.put(text, s.next-1-int64(len(text)), false)
 	}
 	s.continued, s.returned = false, end == '\r'
 }
 
 // keep adds text to the unfinished line and emits a piece whenever it reaches
 // the limit.
-func (s *splitter) keep(text []byte, emit func(line)) {
+func (s *splitter) keep(text []byte) {
 	for {
 		n := min(s.limit-len(s.partial), len(text))
 		s.partial = append(s.partial, text[:n]...)
@@ -81,7 +78,7 @@ func (s *splitter) keep(text []byte, emit func(line)) {
 		if len(text) == 0 {
 			return
 		}
-		s.emit(s.partial, s.next-int64(len(s.partial)), true, emit)
+		s.put(s.partial, s.next-int64(len(s.partial)), true)
 		s.partial, s.continued = s.partial[:0], true
 	}
 }
@@ -90,16 +87,16 @@ func (s *splitter) keep(text []byte, emit func(line)) {
 func (s *splitter) skipTo(offset int64) { s.next = offset }
 
 // flush emits the unfinished line, whose end will not come.
-func (s *splitter) flush(emit func(line)) {
+func (s *splitter) flush() {
 	if len(s.partial) > 0 {
-		s.emit(s.partial, s.next-int64(len(s.partial)), true, emit)
+		s.put(s.partial, s.next-int64(len(s.partial)), true)
 	}
 	s.drop()
 	s.continued, s.returned = false, false
 }
 
-func (s *splitter) emit(text []byte, offset int64, unended bool, emit func(line)) {
-	emit(line{text: text, offset: offset, continued: s.continued, unended: unended})
+func (s *splitter) put(text []byte, offset int64, unended bool) {
+	s.emit(line{text: text, offset: offset, continued: s.continued, unended: unended})
 }
 
 // drop forgets the unfinished line, and frees its buffer if that is large.

@@ -2,6 +2,10 @@ package logs
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -24,7 +28,7 @@ func appendSafe(dst, text []byte, colour bool) []byte {
 		n, sgr := sequence(text)
 		switch {
 		case n == 0:
-			dst, n = appendHex(dst, text[0]), 1
+			dst, n = fmt.Appendf(dst, `\x%02x`, text[0]), 1
 		case sgr && colour:
 			dst, coloured = append(dst, text[:n]...), true
 		}
@@ -51,12 +55,10 @@ func plainRun(text []byte) int {
 func appendRune(dst, text []byte) ([]byte, int) {
 	r, n := utf8.DecodeRune(text)
 	switch {
-	case r == utf8.RuneError && n <= 1:
-		return appendHex(dst, text[0]), 1
-	case r < 0x20 || r == 0x7f:
-		return appendHex(dst, text[0]), 1
+	case r == utf8.RuneError && n <= 1, r < 0x20, r == 0x7f:
+		return fmt.Appendf(dst, `\x%02x`, text[0]), 1
 	case steers(r):
-		return appendUnicode(dst, r), n
+		return fmt.Appendf(dst, `\u%04x`, r), n
 	}
 	return append(dst, text[:n]...), n
 }
@@ -64,27 +66,8 @@ func appendRune(dst, text []byte) ([]byte, int) {
 // steers reports runes beyond ASCII that a terminal obeys or that reorder the
 // text around them: C1 controls, line separators, bidirectional marks.
 func steers(r rune) bool {
-	switch {
-	case r >= 0x80 && r <= 0x9f:
-	case r == 0x061c, r == 0x200e, r == 0x200f:
-	case r >= 0x2028 && r <= 0x202e:
-	case r >= 0x2066 && r <= 0x2069:
-	default:
-		return false
-	}
-	return true
-}
-
-const hexDigits = "0123456789abcdef"
-
-// appendHex appends \x1b for a byte.
-func appendHex(dst []byte, c byte) []byte {
-	return append(dst, '\\', 'x', hexDigits[c>>4], hexDigits[c&15])
-}
-
-// appendUnicode appends \u202e for a rune below 0x10000.
-func appendUnicode(dst []byte, r rune) []byte {
-	return append(dst, '\\', 'u', hexDigits[r>>12&15], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
+	return r >= 0x80 && r <= 0x9f || r == 0x061c || r == 0x200e || r == 0x200f ||
+		r >= 0x2028 && r <= 0x202e || r >= 0x2066 && r <= 0x2069
 }
 
 // maxSequence bounds an SGR sequence that passes, in bytes.
@@ -150,4 +133,44 @@ func span(text []byte, lo, hi byte) int {
 		}
 	}
 	return len(text)
+}
+
+// appendJSON appends a line as one JSON object and a newline:
+//
+//	{"time":"…Z","host":"gpu01","task":"worker:3","stream":"stdout","offset":0,"line":"text"}
+//
+// Text that is not UTF-8 comes as "base64" in place of "line"; "newline":false
+// says that the line goes on in the next object or never ended. Controls are
+// escaped, so the output is harmless on a terminal too.
+func appendJSON(dst []byte, host string, src Source, t time.Time, l line) []byte {
+	object := struct {
+		Time    string `json:"time"`
+		Host    string `json:"host"`
+		Task    string `json:"task"`
+		Stream  Stream `json:"stream"`
+		Offset  int64  `json:"offset"`
+		Line    any    `json:"line,omitempty"`
+		Base64  []byte `json:"base64,omitempty"`
+		Newline any    `json:"newline,omitempty"`
+	}{Time: t.UTC().Format("2006-01-02T15:04:05.000000000Z"), Host: host, Task: src.Task, Stream: src.Stream, Offset: l.offset}
+	if utf8.Valid(l.text) {
+		object.Line = string(l.text)
+	} else {
+		object.Base64 = l.text
+	}
+	if l.unended {
+		object.Newline = false
+	}
+	var text strings.Builder
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(object) // texts and numbers can always be encoded
+	for _, r := range text.String() {
+		if r == 0x7f || steers(r) {
+			dst = fmt.Appendf(dst, `\u%04x`, r)
+		} else {
+			dst = utf8.AppendRune(dst, r)
+		}
+	}
+	return dst
 }

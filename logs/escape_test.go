@@ -120,8 +120,7 @@ func naiveSplit(text string, returns bool) (lines []string) {
 // split runs the splitter over text in chunks of the given size.
 func split(t *testing.T, text string, returns bool, size, limit int) (lines []string) {
 	t.Helper()
-	s := splitter{limit: limit, returns: returns}
-	emit := func(l line) {
+	s := splitter{limit: limit, returns: returns, emit: func(l line) {
 		if got := text[l.offset:][:len(l.text)]; got != string(l.text) {
 			t.Errorf("offset %d has %q, the line %q", l.offset, got, l.text)
 		}
@@ -137,11 +136,11 @@ func split(t *testing.T, text string, returns bool, size, limit int) (lines []st
 		} else {
 			lines = append(lines, string(l.text)+end)
 		}
-	}
+	}}
 	for at := 0; at < len(text); at += size {
-		s.feed([]byte(text[at:min(at+size, len(text))]), emit)
+		s.feed([]byte(text[at:min(at+size, len(text))]))
 	}
-	s.flush(emit)
+	s.flush()
 	if s.next != int64(len(text)) {
 		t.Errorf("next %d, text has %d bytes", s.next, len(text))
 	}
