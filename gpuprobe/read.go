@@ -162,10 +162,7 @@ func readProcesses(r *Report, all []section, limit time.Duration) {
 
 // owns reports whether uuid names the GPU or one of its MIG devices.
 func (g GPU) owns(uuid string) bool {
-	if uuid == "" {
-		return false
-	}
-	return g.UUID == uuid || slices.ContainsFunc(g.MIG, func(m MIG) bool { return m.UUID == uuid })
+	return uuid != "" && (g.UUID == uuid || slices.ContainsFunc(g.MIG, func(m MIG) bool { return m.UUID == uuid }))
 }
 
 func (g *GPU) add(p Process) { g.Processes = append(g.Processes, p) }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -46,23 +45,26 @@ const (
 type Report struct {
 	// CPUs is the number of cores that a process started over the same
 	// connection may use (its affinity); 0 if unknown.
-	CPUs int
+	CPUs int `json:"cpus"`
 	// MemoryMiB is the machine's main memory.
-	MemoryMiB int
-	// CPUModel, Arch ("x86_64") and Kernel are for people to read.
-	CPUModel, Arch, Kernel string
+	MemoryMiB int `json:"memory_mib"`
 	// GPUs is in index order. It is never nil after Probe.
-	GPUs []GPU
+	GPUs []GPU `json:"gpus"`
 	// GPUTool is the source of GPUs.
-	GPUTool Tool
+	GPUTool Tool `json:"gpu_tool"`
 	// GPUError describes what is wrong with the tool, the driver or the list of
 	// processes. The list of GPUs may be complete all the same.
-	GPUError string
+	GPUError string `json:"gpu_error"`
 	// Driver is the version of the NVIDIA driver, such as "535.129.03".
-	Driver string
+	Driver string `json:"driver"`
 	// BLAS is the file name of the best BLAS library of the host, such as
 	// "libopenblas.so.0", and BLASPath its path. Both are empty without one.
-	BLAS, BLASPath string
+	BLAS     string `json:"blas"`
+	BLASPath string `json:"blas_path"`
+	// CPUModel, Arch ("x86_64") and Kernel are for people to read.
+	CPUModel string `json:"cpu_model"`
+	Arch     string `json:"arch"`
+	Kernel   string `json:"kernel"`
 }
 
 // GPU is one device as nvidia-smi numbers them, which is by PCI bus address
@@ -107,13 +109,9 @@ type MIG struct {
 
 // Lacks returns those of ids that the host does not have, in the order given.
 func (r Report) Lacks(ids []int) []int {
-	var missing []int
-	for _, id := range ids {
-		if !slices.ContainsFunc(r.GPUs, func(g GPU) bool { return g.Index == id }) {
-			missing = append(missing, id)
-		}
-	}
-	return missing
+	return slices.DeleteFunc(slices.Clone(ids), func(id int) bool {
+		return slices.ContainsFunc(r.GPUs, func(g GPU) bool { return g.Index == id })
+	})
 }
 
 // Check returns an error that names the ids the host lacks and what it has
@@ -137,9 +135,9 @@ func (r Report) Check(ids []int) error {
 func (r Report) summary() string {
 	have := "the host has none"
 	if len(r.GPUs) > 0 {
-		ids := make([]int, len(r.GPUs))
-		for i, g := range r.GPUs {
-			ids[i] = g.Index
+		var ids []int
+		for _, g := range r.GPUs {
+			ids = append(ids, g.Index)
 		}
 		have = "the host has " + joinInts(ids)
 	}
@@ -180,9 +178,21 @@ func known(n int) *int {
 }
 
 func joinInts(ids []int) string {
-	words := make([]string, len(ids))
-	for i, id := range ids {
-		words[i] = strconv.Itoa(id)
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(ids), "[]"), " ", ", ")
+}
+
+// AddLocal adds the devices that the CUDA driver reports to a report about this
+// machine, if the report has none yet. Without the build tag cuda it does
+// nothing.
+func (r *Report) AddLocal() { r.addLocal(Local) }
+
+func (r *Report) addLocal(local func() ([]GPU, error)) {
+	if len(r.GPUs) > 0 {
+		return // nvidia-smi reports more, and also devices that CUDA_VISIBLE_DEVICES hides
 	}
-	return strings.Join(words, ", ")
+	gpus, err := local()
+	if err != nil || len(gpus) == 0 {
+		return // most machines have no driver: no fault
+	}
+	r.GPUs, r.GPUTool = gpus, ToolCUDA
 }

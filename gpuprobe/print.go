@@ -2,8 +2,10 @@ package gpuprobe
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,13 +60,9 @@ func hostCells(row Row) []string {
 		return []string{clean(row.Host), "-", "-", "-", "-", "-", oneLine(row.Err.Error())}
 	}
 	r := row.Report
-	blas := "none found, gonum is used"
-	if r.BLAS != "" {
-		blas = r.BLAS
-	}
 	return []string{
 		clean(row.Host), strconv.Itoa(r.CPUs), fmt.Sprintf("%.1f GiB", float64(r.MemoryMiB)/1024),
-		blas, gpuCount(r), cmp.Or(r.Driver, "-"), state(row),
+		cmp.Or(r.BLAS, "none found, gonum is used"), gpuCount(r), cmp.Or(r.Driver, "-"), state(row),
 	}
 }
 
@@ -86,17 +84,15 @@ func gpuCount(r Report) string {
 }
 
 func state(row Row) string {
-	if row.Unmet != nil {
+	switch r := row.Report; {
+	case row.Unmet != nil:
 		return oneLine(row.Unmet.Error())
+	case r.GPUError != "":
+		return "ok, but " + oneLine(r.GPUError)
+	case r.GPUTool == ToolProc:
+		return "ok, but no nvidia-smi: GPUs from /proc/driver/nvidia"
 	}
-	r, words := row.Report, "ok"
-	if r.GPUTool == ToolProc {
-		words = "ok, but no nvidia-smi: GPUs from /proc/driver/nvidia"
-	}
-	if r.GPUError != "" {
-		words = "ok, but " + oneLine(r.GPUError)
-	}
-	return words
+	return "ok"
 }
 
 func gpuCells(host string, g GPU) []string {
@@ -138,14 +134,10 @@ func (g GPU) UsedBy() string {
 		return free
 	}
 	count := map[string]int{}
-	var names []string
 	for _, p := range g.Processes {
-		name := cmp.Or(p.User, "pid "+strconv.Itoa(p.PID))
-		if count[name]++; count[name] == 1 {
-			names = append(names, name)
-		}
+		count[cmp.Or(p.User, "pid "+strconv.Itoa(p.PID))]++
 	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(count))
 	for i, name := range names {
 		if n := count[name]; n > 1 {
 			names[i] = fmt.Sprintf("%s (%d)", name, n)
@@ -158,10 +150,7 @@ func (g GPU) UsedBy() string {
 // It does not shorten the text: the user needs the reason.
 func oneLine(s string) string {
 	lines := strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' })
-	for i := range lines {
-		lines[i] = printable(lines[i])
-	}
-	return strings.Join(lines, "; ")
+	return printable(strings.Join(lines, "; "))
 }
 
 // render draws cells whose first line is the head.
@@ -221,4 +210,38 @@ func plain(cells [][]string) string {
 		b.WriteString(strings.TrimRight(line, " \n") + "\n")
 	}
 	return b.String()
+}
+
+// answer is one host in JSON. Scripts may rely on its fields up to "gpus".
+type answer struct {
+	Host  string `json:"host"`
+	OK    bool   `json:"ok"`
+	Error string `json:"error"`
+	Report
+}
+
+// JSON writes an array with one object per row, in the order of rows. ok reports
+// whether the host answered and has what the caller asked for; error gives the
+// reason if not. A host that answered has its values beside the error. gpus is
+// always an array; a number that the tool did not report is null.
+func JSON(w io.Writer, rows []Row) error {
+	answers := make([]answer, 0, len(rows))
+	for _, row := range rows {
+		a := answer{Host: row.Host}
+		if row.Err == nil {
+			a.Report = row.Report
+		}
+		if a.GPUs == nil {
+			a.GPUs = []GPU{}
+		}
+		if err := cmp.Or(row.Err, row.Unmet); err != nil {
+			a.Error = cmp.Or(oneLine(err.Error()), "unknown error")
+		}
+		a.OK = a.Error == ""
+		answers = append(answers, a)
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(answers)
 }

@@ -1,0 +1,335 @@
+package gpuprobe
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// section is the output between two of the script's own lines.
+type section struct {
+	name, word string
+	// status is the exit status of the program that printed the section: "late"
+	// if the script gave it up, "" if there was no program.
+	status string
+	lines  []string
+}
+
+// parseSections splits the script's output at the lines that begin with mark.
+// Whatever is outside a section is dropped.
+func parseSections(text, mark string) []section {
+	var all []section
+	open := false
+	for line := range strings.SplitSeq(text, "\n") {
+		line = strings.TrimSuffix(line, "\r")
+		own, isOwn := strings.CutPrefix(line, mark+" ")
+		switch {
+		case isOwn:
+			all, open = command(all, own)
+		case open && strings.TrimSpace(line) != "":
+			last := &all[len(all)-1]
+			last.lines = append(last.lines, line)
+		}
+	}
+	return all
+}
+
+// command handles one of the script's own lines and reports whether a section
+// is open after it.
+func command(all []section, own string) (_ []section, open bool) {
+	words := strings.Fields(own)
+	switch {
+	case len(words) >= 2 && words[0] == "begin":
+		s := section{name: words[1]}
+		if len(words) > 2 {
+			s.word = words[2]
+		}
+		return append(all, s), true
+	case len(words) == 2 && words[0] == "end" && len(all) > 0:
+		all[len(all)-1].status = words[1]
+	}
+	return all, false
+}
+
+// find returns the first section called name.
+func find(all []section, name string) (section, bool) {
+	for _, s := range all {
+		if s.name == name {
+			return s, true
+		}
+	}
+	return section{}, false
+}
+
+// first returns the first line of a section, cleaned; "" if there is none.
+func first(all []section, name string) string {
+	s, _ := find(all, name)
+	if len(s.lines) == 0 {
+		return ""
+	}
+	return clean(s.lines[0])
+}
+
+// clean makes a short text of a host harmless on a terminal: printable, valid
+// UTF-8, at most some 300 bytes.
+func clean(s string) string {
+	const limit = 300
+	s = strings.TrimSpace(printable(s))
+	if len(s) <= limit {
+		return s
+	}
+	cut := limit
+	for !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "..."
+}
+
+// printable replaces every control character and every byte that is not UTF-8
+// by a space.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// maxIndex is the largest index of a GPU; a line with a larger one is no GPU.
+const maxIndex = 1023
+
+// parseGPU reads one line of the script's GPU query:
+//
+//	index, uuid, bus, driver, total, used, utilisation, mode[, mig], name
+//
+// Numbers are in MiB and per cent, without units. A field that the tool could
+// not fill holds words in brackets instead. ok is false for a line that is
+// something else, such as a message.
+func parseGPU(line string, withMIG bool) (g GPU, ok bool) {
+	count := 9
+	if withMIG {
+		count = 10
+	}
+	f := strings.SplitN(line, ",", count)
+	if len(f) != count {
+		return GPU{}, false
+	}
+	for i := range f {
+		f[i] = clean(f[i])
+	}
+	index, err := strconv.Atoi(f[0])
+	if err != nil || index < 0 || index > maxIndex {
+		return GPU{}, false
+	}
+	g = GPU{
+		Index: index, UUID: told(f[1]), PCIBusID: canonicalBus(f[2]), Driver: told(f[3]),
+		MemoryTotalMiB: amount(f[4]), MemoryUsedMiB: amount(f[5]), UtilizationPercent: amount(f[6]),
+		ComputeMode: told(f[7]), Name: told(f[count-1]),
+		MIGMode: withMIG && f[8] == "Enabled",
+		Fault:   fault(f),
+	}
+	return g, true
+}
+
+// fault returns the reason if the fields describe a GPU that no program can use.
+// "Unknown error" counts only in the memory and the name: some sound GPUs have
+// it in their utilisation.
+func fault(fields []string) string {
+	for i, f := range fields {
+		low := strings.ToLower(f)
+		unreadable := strings.Contains(low, "unknown error") || low == "err!"
+		switch {
+		case strings.Contains(low, "requires reset"), strings.Contains(low, "is lost"):
+			return strings.Trim(f, "[]")
+		case unreadable && (i == 4 || i == 5):
+			return "nvidia-smi cannot read its memory: " + strings.Trim(f, "[]")
+		case unreadable && i == len(fields)-1:
+			return "nvidia-smi cannot read its name: " + strings.Trim(f, "[]")
+		}
+	}
+	return ""
+}
+
+// told returns a field's value, "" if the tool did not report it.
+func told(field string) string {
+	if strings.HasPrefix(field, "[") || field == "N/A" || field == "ERR!" {
+		return ""
+	}
+	return field
+}
+
+// amount parses a number with or without a unit. Other text gives Unknown.
+func amount(field string) int {
+	digits, _, _ := strings.Cut(field, " ")
+	n, err := strconv.Atoi(digits)
+	if err != nil || n < 0 {
+		return Unknown
+	}
+	return n
+}
+
+// canonicalBus writes a PCI address as Linux does, "0000:3b:00.0":
+// nvidia-smi's domains have eight digits, and four before driver 384.
+func canonicalBus(address string) string {
+	var domain, bus, device, function uint32
+	if n, err := fmt.Sscanf(address, "%x:%x:%x.%x", &domain, &bus, &device, &function); n != 4 || err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%04x:%02x:%02x.%x", domain, bus, device, function)
+}
+
+// parseProcess reads one line of the query for compute processes:
+//
+//	gpu uuid, pid, used memory, name
+//
+// The UUID may be that of a MIG device.
+func parseProcess(line string) (uuid string, p Process, ok bool) {
+	f := strings.SplitN(line, ",", 4)
+	if len(f) != 4 {
+		return "", Process{}, false
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(f[1]))
+	if err != nil || pid <= 0 {
+		return "", Process{}, false
+	}
+	return clean(f[0]), Process{PID: pid, Name: told(clean(f[3])), MemoryMiB: amount(clean(f[2]))}, true
+}
+
+var (
+	listedGPU = regexp.MustCompile(`^GPU \d+: .*\(UUID: (GPU-[^)]*)\)`)
+	// Before driver 470 the UUID is MIG-GPU-<uuid>/<instance>/<instance>.
+	listedMIG = regexp.MustCompile(`^\s+MIG (\S+)\s+Device\s+(\d+): \(UUID: (MIG-[^)]*)\)`)
+)
+
+// parseList reads `nvidia-smi -L` and returns the MIG devices by their GPU's
+// UUID.
+func parseList(lines []string) map[string][]MIG {
+	devices := map[string][]MIG{}
+	gpu := ""
+	for _, line := range lines {
+		if m := listedGPU.FindStringSubmatch(line); m != nil {
+			gpu = clean(m[1])
+		}
+		m := listedMIG.FindStringSubmatch(line)
+		if m == nil || gpu == "" {
+			continue
+		}
+		index, err := strconv.Atoi(m[2])
+		if err != nil || index > maxIndex {
+			continue
+		}
+		devices[gpu] = append(devices[gpu], MIG{Index: index, Profile: clean(m[1]), UUID: clean(m[3])})
+	}
+	return devices
+}
+
+// procGPUs reads the information files of /proc/driver/nvidia/gpus. Indices
+// follow the bus address, as nvidia-smi's do. A GPU that the driver was told
+// to leave out is left out.
+func procGPUs(all []section) []GPU {
+	var gpus []GPU
+	for _, s := range all {
+		if s.name != "information" {
+			continue
+		}
+		facts := keyValues(s.lines)
+		if strings.EqualFold(facts["GPU Excluded"], "yes") || strings.EqualFold(facts["GPU Blacklisted"], "yes") {
+			continue
+		}
+		g := GPU{
+			UUID: facts["GPU UUID"], Name: facts["Model"], PCIBusID: cmp.Or(canonicalBus(facts["Bus Location"]), canonicalBus(s.word)),
+			MemoryTotalMiB: Unknown, MemoryUsedMiB: Unknown, UtilizationPercent: Unknown,
+		}
+		if strings.Contains(g.UUID, "?") { // question marks stand there until the driver first opens the GPU
+			g.UUID = ""
+		}
+		gpus = append(gpus, g)
+	}
+	slices.SortStableFunc(gpus, func(a, b GPU) int { return strings.Compare(a.PCIBusID, b.PCIBusID) })
+	for i := range gpus {
+		gpus[i].Index = i
+	}
+	return gpus
+}
+
+// keyValues reads lines "Key: value".
+func keyValues(lines []string) map[string]string {
+	facts := map[string]string{}
+	for _, line := range lines {
+		if key, value, ok := strings.Cut(line, ":"); ok {
+			facts[clean(key)] = clean(value)
+		}
+	}
+	return facts
+}
+
+var driverVersion = regexp.MustCompile(`^\d{2,4}\.\d+(\.\d+)*$`)
+
+// procDriver finds the version in the first line of
+// /proc/driver/nvidia/version.
+func procDriver(line string) string {
+	for word := range strings.FieldsSeq(line) {
+		if driverVersion.MatchString(word) {
+			return word
+		}
+	}
+	return ""
+}
+
+// blasChoice chooses from lines "FILE PATH". It prefers OpenBLAS to MKL and MKL
+// to BLIS, then a name with a version to one without, which is for compilers,
+// then the first path.
+func blasChoice(lines []string) (file, path string) {
+	best := 0
+	for _, line := range lines {
+		f, p, ok := strings.Cut(clean(line), " ")
+		if rank := blasRank(f); ok && rank > best {
+			best, file, path = rank, f, p
+		}
+	}
+	return file, path
+}
+
+func blasRank(file string) int {
+	for i, stem := range []string{"libblis-mt.so", "libblis.so", "libmkl_rt.so", "libopenblas.so"} {
+		if file == stem {
+			return 2*i + 1
+		}
+		if strings.HasPrefix(file, stem+".") {
+			return 2*i + 2
+		}
+	}
+	return 0
+}
+
+// owners reads the lines "uid PID UID" and the password file's lines of those
+// users, and returns the user name, or else the number, of each process.
+func owners(all []section) map[int]string {
+	names := map[string]string{}
+	passwd, _ := find(all, "passwd")
+	for _, line := range passwd.lines {
+		if f := strings.SplitN(line, ":", 4); len(f) == 4 {
+			names[f[2]] = clean(f[0])
+		}
+	}
+	users := map[int]string{}
+	section, _ := find(all, "owners")
+	for _, line := range section.lines {
+		f := strings.Fields(line)
+		if len(f) != 3 || f[0] != "uid" {
+			continue
+		}
+		pid, err := strconv.Atoi(f[1])
+		if err != nil {
+			continue
+		}
+		users[pid] = cmp.Or(names[f[2]], clean(f[2]))
+	}
+	return users
+}
