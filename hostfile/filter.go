@@ -1,6 +1,7 @@
 package hostfile
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -68,10 +69,10 @@ func choose(hosts []Host, flag string, entries []string) ([]choice, error) {
 	choices := make([]choice, len(hosts))
 	for _, entry := range entries {
 		wanted, err := parseEntry(entry)
-		if err != nil {
-			return nil, fmt.Errorf("%s %s: %w", flag, quoted(entry), err)
+		var matches []int
+		if err == nil {
+			matches, err = wanted.matches(hosts)
 		}
-		matches, err := wanted.matches(hosts)
 		if err != nil {
 			return nil, fmt.Errorf("%s %s: %w", flag, quoted(entry), err)
 		}
@@ -83,10 +84,7 @@ func choose(hosts []Host, flag string, entries []string) ([]choice, error) {
 }
 
 func (c *choice) add(ids []int) {
-	c.named = true
-	if len(ids) == 0 {
-		c.whole = true
-	}
+	c.named, c.whole = true, c.whole || len(ids) == 0
 	for _, id := range ids {
 		if !slices.Contains(c.ids, id) {
 			c.ids = append(c.ids, id)
@@ -140,9 +138,7 @@ func (h Host) names(other Host) bool {
 	if h.User != "" && h.User != other.User {
 		return false
 	}
-	if h.Port == 0 {
-		h.Port = other.Port
-	}
+	h.Port = cmp.Or(h.Port, other.Port)
 	return h.key() == other.key()
 }
 

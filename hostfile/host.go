@@ -1,6 +1,8 @@
 package hostfile
 
 import (
+	"cmp"
+	"fmt"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -115,11 +117,7 @@ func (d Devices) word() string {
 }
 
 func joinIDs(ids []int) string {
-	words := make([]string, len(ids))
-	for i, id := range ids {
-		words[i] = strconv.Itoa(id)
-	}
-	return strings.Join(words, ",")
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(ids), "[]"), " ", ",")
 }
 
 func bracketed(name string) string {
@@ -136,9 +134,5 @@ func (h Host) key() string {
 	if addr, err := netip.ParseAddr(name); err == nil {
 		name = addr.Unmap().String()
 	}
-	port := h.Port
-	if port == 0 {
-		port = defaultPort
-	}
-	return name + " " + strconv.Itoa(port)
+	return name + " " + strconv.Itoa(cmp.Or(h.Port, defaultPort))
 }

@@ -2,9 +2,10 @@ package hostfile
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -22,24 +23,20 @@ func Parse(r io.Reader, file string) ([]Host, error) {
 	// The scanner must hold a whole line with its end and a byte order mark.
 	lines.Buffer(make([]byte, 0, maxLine), maxLine+8)
 	var read list
-	pos := Position{File: file}
-	for lines.Scan() {
-		pos.Line++
-		line := lines.Bytes()
+	pos := Position{File: file, Line: 1}
+	for ; lines.Scan(); pos.Line++ {
+		line := lines.Text()
 		if pos.Line == 1 {
-			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
+			line = strings.TrimPrefix(line, "\ufeff")
 		}
-		text, err := content(string(line))
-		if err == nil && text != "" {
-			err = read.add(text, pos)
-		}
-		if err != nil {
-			return nil, at(pos, err)
+		if _, err := read.add(line, pos); err != nil {
+			return nil, err
 		}
 	}
-	if err := lines.Err(); err != nil {
-		pos.Line++
-		return nil, readFailed(pos, err)
+	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return nil, at(pos, errLongLine)
+	} else if err != nil {
+		return nil, at(pos, err)
 	}
 	if len(read.hosts) == 0 {
 		return nil, hinted(exampleHint, "%s: no host in the file, expected at least one line that names one", file)
@@ -70,18 +67,14 @@ func ParseFile(path string) ([]Host, error) {
 // Each must name a host.
 func ParseLines(lines []string) ([]Host, error) {
 	var read list
-	pos := Position{File: "--host"}
-	for _, line := range lines {
-		pos.Line++
-		text, err := content(line)
-		if err == nil && text == "" {
-			err = hinted(exampleHint, "expected a host, found nothing")
-		}
-		if err == nil {
-			err = read.add(text, pos)
-		}
+	for i, line := range lines {
+		pos := Position{File: "--host", Line: i + 1}
+		named, err := read.add(line, pos)
 		if err != nil {
-			return nil, at(pos, err)
+			return nil, err
+		}
+		if !named {
+			return nil, at(pos, hinted(exampleHint, "expected a host, found nothing"))
 		}
 	}
 	if len(read.hosts) == 0 {
@@ -96,7 +89,7 @@ func Join(hosts, more []Host) ([]Host, error) {
 	var all list
 	for _, host := range slices.Concat(hosts, more) {
 		if err := all.append(host); err != nil {
-			return nil, at(host.Pos, err)
+			return nil, err
 		}
 	}
 	return all.hosts, nil
@@ -108,22 +101,30 @@ type list struct {
 	seen  map[string]Position // by Host.key
 }
 
-func (l *list) add(text string, pos Position) error {
+// add takes a line, and reports whether it names a host.
+func (l *list) add(line string, pos Position) (named bool, err error) {
+	text, err := content(line)
+	if err != nil {
+		return false, at(pos, err)
+	}
+	if text == "" {
+		return false, nil
+	}
 	host, err := parseHost(text)
 	if err != nil {
-		return err
+		return false, at(pos, err)
 	}
 	host.Pos = pos
-	return l.append(host)
+	return true, l.append(host)
 }
 
 func (l *list) append(host Host) error {
 	if len(l.hosts) == maxHosts {
-		return wrong("more than %d hosts", maxHosts)
+		return at(host.Pos, wrong("more than %d hosts", maxHosts))
 	}
 	if first, twice := l.seen[host.key()]; twice {
-		return hinted("put all devices of a host on one line",
-			"host %s is named twice, first at %s", bracketed(host.Name), first)
+		return at(host.Pos, hinted("put all devices of a host on one line",
+			"host %s is named twice, first at %s", bracketed(host.Name), first))
 	}
 	if l.seen == nil {
 		l.seen = map[string]Position{}
@@ -162,9 +163,60 @@ func content(line string) (string, error) {
 
 var errLongLine = wrong("line is longer than %d bytes", maxLine)
 
-func readFailed(pos Position, err error) error {
-	if errors.Is(err, bufio.ErrTooLong) {
-		err = errLongLine
-	}
-	return at(pos, err)
+// mistake is an error in the user's text.
+type mistake struct {
+	text string
+	hint string // how to write it instead; "" without
 }
+
+func (m *mistake) Error() string { return m.text }
+
+// Hint returns one line of advice, "" when there is none.
+func (m *mistake) Hint() string { return m.hint }
+
+func wrong(format string, args ...any) error {
+	return &mistake{text: fmt.Sprintf(format, args...)}
+}
+
+func hinted(hint, format string, args ...any) error {
+	return &mistake{text: fmt.Sprintf(format, args...), hint: hint}
+}
+
+// unreadable is the error of a resource file that cannot be opened or read.
+type unreadable struct {
+	path  string
+	cause error
+}
+
+func (u *unreadable) Error() string {
+	cause := u.cause
+	// The operating system's error names the path once more.
+	var pathError *fs.PathError
+	if errors.As(cause, &pathError) {
+		cause = pathError.Err
+	}
+	return fmt.Sprintf("read resource file %s: %v", u.path, cause)
+}
+
+func (u *unreadable) Unwrap() error { return u.cause }
+
+// Hint returns one line of advice.
+func (u *unreadable) Hint() string {
+	if errors.Is(u.cause, fs.ErrNotExist) {
+		return "check the path; to name hosts without a file, give --host LINE"
+	}
+	return ""
+}
+
+// quoted returns text for an error message: in quotes, with visible control
+// sequences, and cut after 80 bytes.
+func quoted(text string) string {
+	const most = 80
+	if len(text) > most {
+		return fmt.Sprintf("%q...", text[:most])
+	}
+	return fmt.Sprintf("%q", text)
+}
+
+// at puts file and line before err.
+func at(pos Position, err error) error { return fmt.Errorf("%s: %w", pos, err) }
