@@ -3,6 +3,7 @@ package envsync
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -43,15 +44,9 @@ func Environment(specs, files []string, lookup func(string) (string, bool)) ([]s
 		}
 	}
 	list := make([]string, 0, len(values))
-	for name, value := range values {
-		list = append(list, name+"="+value)
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		list = append(list, name+"="+values[name])
 	}
-	// By name, not by line: "=" sorts after the digits.
-	slices.SortFunc(list, func(a, b string) int {
-		aName, _, _ := strings.Cut(a, "=")
-		bName, _, _ := strings.Cut(b, "=")
-		return strings.Compare(aName, bName)
-	})
 	return list, nil
 }
 

@@ -2,9 +2,15 @@ package envsync
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
 	"sync"
 )
 
@@ -40,7 +46,13 @@ const maxHosts = 64
 // host that failed, which names host and blob. Sync returns early only when
 // ctx ends. progress may be nil.
 func Sync(ctx context.Context, targets []Target, blobs []Blob, progress Progress) error {
-	s := &syncer{blobs: distinct(blobs), progress: progress, slots: make(chan struct{}, maxHosts)}
+	seen := map[string]bool{}
+	blobs = slices.DeleteFunc(slices.Clone(blobs), func(b Blob) bool {
+		twice := seen[b.Sum]
+		seen[b.Sum] = true
+		return twice
+	})
+	s := &syncer{blobs: blobs, progress: progress, slots: make(chan struct{}, maxHosts)}
 	errs := make([]error, len(targets))
 	var wait sync.WaitGroup
 	for _, group := range sharing(targets) {
@@ -72,19 +84,6 @@ func sharing(targets []Target) [][]int {
 		groups[at] = append(groups[at], i)
 	}
 	return groups
-}
-
-// distinct drops blobs with a sum that is there already.
-func distinct(blobs []Blob) []Blob {
-	var kept []Blob
-	seen := map[string]bool{}
-	for _, b := range blobs {
-		if !seen[b.Sum] {
-			kept = append(kept, b)
-		}
-		seen[b.Sum] = true
-	}
-	return kept
 }
 
 // group serves hosts that share a home: one after the other until one has all
@@ -154,4 +153,72 @@ func (t *telling) Read(p []byte) (int, error) {
 		t.tell(t.sent)
 	}
 	return n, err
+}
+
+// Blob is one immutable file on its way to hosts. It may be sent to several
+// hosts at once. Close it when no Sync needs it any more.
+type Blob struct {
+	// Name is for people: a base name, not a path on the host.
+	Name string
+	// Sum is the lower-case hexadecimal SHA-256 of the content.
+	Sum string
+	// Size is in bytes.
+	Size int64
+	// Mode is 0700 for what a host may execute and 0600 for the rest. On a
+	// host every blob has 0700, since equal content is one file there.
+	Mode fs.FileMode
+
+	open   func() (io.ReadCloser, error)
+	remove func() error
+}
+
+// FileBlob makes a blob of a regular file, such as a program. The file is
+// read now for its sum, and again for every upload: one that changes in
+// between is noticed on the host and refused there.
+func FileBlob(path string) (Blob, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Blob{}, fmt.Errorf("read %s: %w", path, rootCause(err))
+	}
+	defer f.Close() // opened for reading: nothing to lose
+	info, err := f.Stat()
+	if err != nil {
+		return Blob{}, fmt.Errorf("read %s: %w", path, rootCause(err))
+	}
+	if !info.Mode().IsRegular() {
+		return Blob{}, fmt.Errorf("read %s: it is not a regular file", path)
+	}
+	b := Blob{Name: filepath.Base(path), Mode: 0o600, open: func() (io.ReadCloser, error) { return os.Open(path) }}
+	if info.Mode()&0o111 != 0 {
+		b.Mode = 0o700
+	}
+	hash := sha256.New()
+	if b.Size, err = io.Copy(hash, f); err != nil {
+		return Blob{}, fmt.Errorf("read %s: %w", path, rootCause(err))
+	}
+	b.Sum = hex.EncodeToString(hash.Sum(nil))
+	return b, nil
+}
+
+// Close removes what the blob holds on this machine, which is nothing but for
+// an archive. It may be called more than once.
+func (b Blob) Close() error {
+	if b.remove == nil {
+		return nil
+	}
+	return b.remove()
+}
+
+// BlobPath is where the blob of a sum lies on a host, relative to the home
+// folder.
+func BlobPath(sum string) string { return blobFolder + sum }
+
+const blobFolder = ".plx/blobs/"
+
+// rootCause drops the "open PATH:" that the callers' messages have already.
+func rootCause(err error) error {
+	if e, ok := err.(*fs.PathError); ok {
+		return e.Err
+	}
+	return err
 }
