@@ -98,10 +98,13 @@ func (c *command) logs(ctx *cli.Context) error {
 	return jobs.Logs(base, cfg)
 }
 
-// onJob makes an action of work on the job that the arguments name. The first signal
-// interrupts the work.
-func (c *command) onJob(work func(ctx context.Context, q jobs.Query, flags *cli.Context) error) cli.ActionFunc {
+// onJob makes an action of work on the job that the arguments name, after a check of
+// the arguments. The first signal interrupts the work.
+func (c *command) onJob(check func(*cli.Context) error, work func(ctx context.Context, q jobs.Query, flags *cli.Context) error) cli.ActionFunc {
 	return func(flags *cli.Context) error {
+		if err := check(flags); err != nil {
+			return err
+		}
 		q, err := c.query(flags)
 		if err != nil {
 			return err
@@ -116,10 +119,7 @@ func (c *command) jobsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "jobs", Usage: "list the jobs launched from here, or found on --hosts",
 		Flags: append(reachFlags(), colourFlag(), jsonFlag()),
-		Action: c.onJob(func(ctx context.Context, q jobs.Query, flags *cli.Context) error {
-			if err := noArguments(flags); err != nil {
-				return err
-			}
+		Action: c.onJob(noArguments, func(ctx context.Context, q jobs.Query, flags *cli.Context) error {
 			return jobs.List(ctx, q, flags.Bool("json"))
 		}),
 	}
@@ -129,7 +129,7 @@ func (c *command) attachCommand() *cli.Command {
 	return &cli.Command{
 		Name: "attach", Usage: "follow a running job and exit with its status", ArgsUsage: "[JOB]",
 		Flags: append(reachFlags(), colourFlag()),
-		Action: c.onJob(func(ctx context.Context, q jobs.Query, _ *cli.Context) (err error) {
+		Action: c.onJob(oneJob, func(ctx context.Context, q jobs.Query, _ *cli.Context) (err error) {
 			c.code, err = jobs.Attach(ctx, q)
 			return err
 		}),
@@ -144,7 +144,7 @@ func (c *command) scaleCommand() *cli.Command {
 			"so its program needs --ckpt-dir: see docs/elastic.md.",
 		Flags: append(reachFlags(), colourFlag(),
 			&cli.DurationFlag{Name: "checkpoint-timeout", Value: 5 * time.Minute, Usage: "keep the old hosts if nothing is saved within `TIME`"}),
-		Action: c.onJob(func(ctx context.Context, q jobs.Query, flags *cli.Context) error {
+		Action: c.onJob(oneJob, func(ctx context.Context, q jobs.Query, flags *cli.Context) error {
 			q.OnHosts = false
 			if len(q.Reach.Hosts) == 0 {
 				return exit.Mistake(errors.New("the hosts are missing"), "plx scale JOB --hosts FILE")
@@ -164,7 +164,7 @@ func (c *command) stopCommand() *cli.Command {
 			&cli.BoolFlag{Name: "checkpoint", Usage: "save a checkpoint first"},
 			&cli.DurationFlag{Name: "checkpoint-timeout", Value: 5 * time.Minute, Usage: "stop the job after `TIME` even if nothing is saved"},
 			&cli.DurationFlag{Name: "grace", Value: -1, DefaultText: "as launched", Usage: "`TIME` between asking a task to end and killing it"}),
-		Action: c.onJob(func(ctx context.Context, q jobs.Query, flags *cli.Context) error {
+		Action: c.onJob(oneJob, func(ctx context.Context, q jobs.Query, flags *cli.Context) error {
 			cfg := jobs.StopConfig{Query: q, Grace: flags.Duration("grace")}
 			if flags.Bool("checkpoint") {
 				cfg.SaveTime = flags.Duration("checkpoint-timeout")
@@ -183,18 +183,9 @@ func (c *command) fetchCommand() *cli.Command {
 		Description: "It gathers every checkpoint of which the hosts have all files, of all jobs with the\n" +
 			"same checkpoint name. It replaces no file in DIR.",
 		Flags: append(reachFlags(), colourFlag()),
-		Action: func(flags *cli.Context) error {
-			if flags.NArg() != 2 || flags.Args().First() == "" || flags.Args().Get(1) == "" {
-				return exit.Mistake(errors.New("want a job and a folder for its checkpoints"), "plx fetch JOB DIR")
-			}
-			q, err := c.lookUp(flags)
-			if err != nil {
-				return err
-			}
-			ctx, cancel := c.context()
-			defer cancel()
+		Action: c.onJob(jobAndFolder, func(ctx context.Context, q jobs.Query, flags *cli.Context) error {
 			return jobs.Fetch(ctx, q, flags.Args().Get(1))
-		},
+		}),
 	}
 }
 
@@ -203,10 +194,7 @@ func (c *command) pruneCommand() *cli.Command {
 		Name: "prune", Usage: "remove what ended jobs left here and on their hosts",
 		Flags: append(reachFlags(), colourFlag(),
 			&cli.DurationFlag{Name: "older", Value: 30 * 24 * time.Hour, Usage: "only what is older than `TIME`"}),
-		Action: c.onJob(func(ctx context.Context, q jobs.Query, flags *cli.Context) error {
-			if err := noArguments(flags); err != nil {
-				return err
-			}
+		Action: c.onJob(noArguments, func(ctx context.Context, q jobs.Query, flags *cli.Context) error {
 			return jobs.Prune(ctx, q, flags.Duration("older"))
 		}),
 	}

@@ -98,16 +98,8 @@ func (c *command) terminal(ctx *cli.Context) (console.Terminal, error) {
 	return t, nil
 }
 
-// query reads the argument and the flags that name a job.
+// query reads the first argument and the flags that name a job.
 func (c *command) query(ctx *cli.Context) (jobs.Query, error) {
-	if err := oneJob(ctx); err != nil {
-		return jobs.Query{}, err
-	}
-	return c.lookUp(ctx)
-}
-
-// lookUp is query for a command with further arguments.
-func (c *command) lookUp(ctx *cli.Context) (jobs.Query, error) {
 	r, err := reach(ctx)
 	if err != nil {
 		return jobs.Query{}, err
@@ -131,6 +123,13 @@ func oneJob(ctx *cli.Context) error {
 		return exit.Mistake(fmt.Errorf("one job at most, not %s", strings.Join(ctx.Args().Slice(), " ")), "")
 	case ctx.NArg() == 1 && ctx.Args().First() == "":
 		return exit.Mistake(errors.New("the name of the job is empty"), "an unset shell variable?")
+	}
+	return nil
+}
+
+func jobAndFolder(ctx *cli.Context) error {
+	if ctx.NArg() != 2 || ctx.Args().First() == "" || ctx.Args().Get(1) == "" {
+		return exit.Mistake(errors.New("want a job and a folder for its checkpoints"), "plx fetch JOB DIR")
 	}
 	return nil
 }

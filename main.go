@@ -26,11 +26,11 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == "agent" {
 		os.Exit(agent.Main(context.Background(), os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
 	}
-	os.Exit(run(os.Args, os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(run(os.Args, os.Stdout, os.Stderr))
 }
 
 // run runs one command line with the given streams, and returns the exit status.
-func run(args []string, stdin io.Reader, stdout, stderr *os.File) int {
+func run(args []string, stdout, stderr *os.File) int {
 	c := &command{stdout: stdout, stderr: stderr}
 	app := c.app()
 	err := app.Run(flagsFirst(app, args))
@@ -38,24 +38,17 @@ func run(args []string, stdin io.Reader, stdout, stderr *os.File) int {
 		return c.code
 	}
 	var verdict *ended
-	if !errors.As(err, &verdict) {
-		complain(stderr, err)
+	if errors.As(err, &verdict) {
+		return verdict.code
 	}
-	return codeOf(err)
+	complain(stderr, err)
+	return exit.Code(err)
 }
 
 // ended carries the exit status of a job whose end was printed already.
 type ended struct{ code int }
 
 func (e *ended) Error() string { return fmt.Sprintf("exit status %d", e.code) }
-
-func codeOf(err error) int {
-	var verdict *ended
-	if errors.As(err, &verdict) {
-		return verdict.code
-	}
-	return exit.Code(err)
-}
 
 // complain prints an error, a line for each host, and then the hint.
 func complain(w io.Writer, err error) {
