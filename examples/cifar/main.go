@@ -8,12 +8,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
-	"math"
 	"strings"
 
+	"github.com/plx-run/plx/examples/internal/flags"
 	"github.com/plx-run/plx/trainer"
 	"github.com/plx-run/plx/trainer/data"
 	"gorgonia.org/tensor"
@@ -45,21 +46,11 @@ func (s *settings) define(f *flag.FlagSet) {
 
 // check reports a flag that makes no sense.
 func (s *settings) check() error {
-	switch {
-	case s.samples < 1:
-		return fmt.Errorf("--samples is %d: want at least 1", s.samples)
-	case s.batch < 1:
-		return fmt.Errorf("--batch-size is %d: want at least 1", s.batch)
-	case s.steps < 0:
-		return fmt.Errorf("--steps is %d: want at least 0", s.steps)
-	case !(s.rate > 0 && s.rate <= math.MaxFloat32):
-		return fmt.Errorf("--learning-rate is %v: want more than 0", s.rate)
-	case !(s.clip >= 0):
+	if !(s.clip >= 0) {
 		return fmt.Errorf("--clip-norm is %v: want more than 0, or 0 for none", s.clip)
-	case !(s.dropout >= 0 && s.dropout < 1):
-		return fmt.Errorf("--dropout is %v: want at least 0 and less than 1", s.dropout)
 	}
-	return nil
+	return cmp.Or(flags.AtLeast("samples", s.samples, 1), flags.AtLeast("batch-size", s.batch, 1), flags.AtLeast("steps", s.steps, 0),
+		flags.Rate("learning-rate", s.rate), flags.Fraction("dropout", s.dropout))
 }
 
 // read reads the files, or makes artificial pictures.

@@ -11,6 +11,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/plx-run/plx/examples/internal/flags"
 	"github.com/plx-run/plx/trainer"
 	"gorgonia.org/tensor"
 )
@@ -54,24 +56,13 @@ func (s *settings) define(f *flag.FlagSet) {
 
 // check reports a flag that makes no sense.
 func (s *settings) check() error {
-	for _, c := range []struct {
-		name         string
-		value, least int
-	}{
-		{"samples", s.drawn, 1}, {"vocabulary", s.vocabulary, max(4, 2*s.drawn)}, {"width", s.width, 1},
-		{"hidden", s.hidden, 1}, {"length", s.length, 1}, {"batch-size", s.batch, 1}, {"steps", s.steps, 0}, {"every", s.every, 1},
-	} {
-		if c.value < c.least {
-			return fmt.Errorf("--%s is %d: want at least %d", c.name, c.value, c.least)
-		}
-	}
 	if (s.text == "") != (s.words == "") || flag.NArg() > 0 {
 		return fmt.Errorf("--text and --words: give both, or none, and commas between texts")
 	}
-	if !(s.rate > 0 && s.rate <= math.MaxFloat32) {
-		return fmt.Errorf("--learning-rate is %v: want more than 0", s.rate)
-	}
-	return nil
+	return cmp.Or(flags.AtLeast("samples", s.drawn, 1), flags.AtLeast("vocabulary", s.vocabulary, max(4, 2*s.drawn)),
+		flags.AtLeast("width", s.width, 1), flags.AtLeast("hidden", s.hidden, 1), flags.AtLeast("length", s.length, 1),
+		flags.AtLeast("batch-size", s.batch, 1), flags.AtLeast("steps", s.steps, 0), flags.AtLeast("every", s.every, 1),
+		flags.Rate("learning-rate", s.rate))
 }
 
 // train is one worker's part. The chief's lines are about the steps since the

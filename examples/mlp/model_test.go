@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/trainer"
 	"github.com/plx-run/plx/trainer/blas"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -30,7 +31,7 @@ func defaults(t testing.TB, arguments ...string) *settings {
 
 // machine runs the model in Gorgonia's own tape machine, on one device.
 type machine struct {
-	*network
+	trainer.Model
 	vm        gorgonia.VM
 	lossValue gorgonia.Value
 	gradients []gorgonia.Value
@@ -39,13 +40,13 @@ type machine struct {
 func newMachine(t testing.TB, s *settings, batch int) *machine {
 	t.Helper()
 	g := gorgonia.NewGraph()
-	n, err := s.network(g, batch)
+	n, err := s.build(g, batch)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &machine{network: n, gradients: make([]gorgonia.Value, len(n.weights))}
-	gorgonia.Read(n.loss, &m.lossValue)
-	gradients, err := gorgonia.Grad(n.loss, n.weights...)
+	m := &machine{Model: n, gradients: make([]gorgonia.Value, len(n.Variables))}
+	gorgonia.Read(n.Loss, &m.lossValue)
+	gradients, err := gorgonia.Grad(n.Loss, n.Variables...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,10 +61,10 @@ func newMachine(t testing.TB, s *settings, batch int) *machine {
 // run returns the loss; the gradients are then in m.gradients.
 func (m *machine) run(t testing.TB, x, y tensor.Tensor) float64 {
 	t.Helper()
-	if err := gorgonia.Let(m.x, x); err != nil {
+	if err := gorgonia.Let(m.Inputs[0], x); err != nil {
 		t.Fatal(err)
 	}
-	if err := gorgonia.Let(m.y, y); err != nil {
+	if err := gorgonia.Let(m.Inputs[1], y); err != nil {
 		t.Fatal(err)
 	}
 	m.vm.Reset()
@@ -73,7 +74,7 @@ func (m *machine) run(t testing.TB, x, y tensor.Tensor) float64 {
 	return float64(m.lossValue.Data().(float32))
 }
 
-func (m *machine) weight(i int) []float32 { return m.weights[i].Value().Data().([]float32) }
+func (m *machine) weight(i int) []float32 { return m.Variables[i].Value().Data().([]float32) }
 
 // The loss and every layer's gradient against a plain computation in float64,
 // which is itself checked by finite differences.
@@ -95,7 +96,7 @@ func checkGradient(t *testing.T, s *settings, batch int) {
 	m := newMachine(t, s, batch)
 	x, y := g.samples(0, batch).batch([]int{0, 1, 2, 3, 4, 5})
 	want := &twin{settings: s, x: wide(x.Data().([]float32)), y: wide(y.Data().([]float32))}
-	for i := range m.weights {
+	for i := range m.Variables {
 		want.weights = append(want.weights, wide(m.weight(i)))
 	}
 	loss, gradients := m.run(t, x, y), want.gradients()

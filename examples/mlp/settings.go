@@ -1,14 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/plx-run/plx/examples/internal/flags"
 	"github.com/plx-run/plx/trainer"
 )
 
@@ -54,36 +55,20 @@ var optimizers = map[string]func(rate float64) trainer.Optimizer{
 
 // check reports a flag that makes no sense.
 func (s *settings) check() error {
-	for _, c := range []struct {
-		name  string
-		value int
-		least int
-	}{
-		{"n-layers", s.layers, 1}, {"dim-in", s.dimIn, 1}, {"n-classes", s.classes, 2},
-		{"dim-hidden", s.dimHidden, 1}, {"train-size", s.trainSize, 1},
-		{"batch-size", s.batchSize, 1}, {"niters", s.iterations, 0}, {"report-every", s.reportEvery, 1},
-	} {
-		if c.value < c.least {
-			return fmt.Errorf("--%s is %d: want at least %d", c.name, c.value, c.least)
-		}
-	}
-	if s.trainSize < s.batchSize {
+	if s.batchSize > 0 && s.trainSize < s.batchSize {
 		return fmt.Errorf("--train-size is %d: want at least one batch of %d", s.trainSize, s.batchSize)
-	}
-	if !(s.learningRate > 0 && s.learningRate <= math.MaxFloat32) {
-		return fmt.Errorf("--learning-rate is %v: want more than 0", s.learningRate)
 	}
 	if !(s.clipNorm >= 0) {
 		return fmt.Errorf("--clip-norm is %v: want more than 0", s.clipNorm)
-	}
-	if !(s.dropout >= 0 && s.dropout < 1) {
-		return fmt.Errorf("--dropout is %v: want at least 0 and less than 1", s.dropout)
 	}
 	if optimizers[s.optimizer] == nil {
 		return fmt.Errorf("--optimizer %q: want one of %s", s.optimizer,
 			strings.Join(slices.Sorted(maps.Keys(optimizers)), ", "))
 	}
-	return nil
+	return cmp.Or(flags.AtLeast("n-layers", s.layers, 1), flags.AtLeast("dim-in", s.dimIn, 1), flags.AtLeast("n-classes", s.classes, 2),
+		flags.AtLeast("dim-hidden", s.dimHidden, 1), flags.AtLeast("train-size", s.trainSize, 1), flags.AtLeast("batch-size", s.batchSize, 1),
+		flags.AtLeast("niters", s.iterations, 0), flags.AtLeast("report-every", s.reportEvery, 1),
+		flags.Rate("learning-rate", s.learningRate), flags.Fraction("dropout", s.dropout))
 }
 
 // rate is the learning rate of a step: it falls linearly from 1.0 to 0.3 of the

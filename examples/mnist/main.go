@@ -10,12 +10,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"math"
 
+	"github.com/plx-run/plx/examples/internal/flags"
 	"github.com/plx-run/plx/trainer"
 	"github.com/plx-run/plx/trainer/data"
 	"gorgonia.org/tensor"
@@ -46,19 +47,11 @@ func (s *settings) define(f *flag.FlagSet) {
 
 // check reports a flag that makes no sense.
 func (s *settings) check() error {
-	switch {
-	case (s.images == "") != (s.labels == ""):
+	if (s.images == "") != (s.labels == "") {
 		return errors.New("--images and --labels: give both, or none")
-	case s.samples < 1:
-		return fmt.Errorf("--samples is %d: want at least 1", s.samples)
-	case s.batch < 1:
-		return fmt.Errorf("--batch-size is %d: want at least 1", s.batch)
-	case s.steps < 0:
-		return fmt.Errorf("--steps is %d: want at least 0", s.steps)
-	case !(s.rate > 0 && s.rate <= math.MaxFloat32):
-		return fmt.Errorf("--learning-rate is %v: want more than 0", s.rate)
 	}
-	return nil
+	return cmp.Or(flags.AtLeast("samples", s.samples, 1), flags.AtLeast("batch-size", s.batch, 1), flags.AtLeast("steps", s.steps, 0),
+		flags.Rate("learning-rate", s.rate))
 }
 
 // read reads the files, or makes artificial images.

@@ -1,8 +1,7 @@
 package main
 
 import (
-	"fmt"
-
+	"github.com/plx-run/plx/examples/internal/builder"
 	"github.com/plx-run/plx/trainer"
 	"github.com/plx-run/plx/trainer/nn"
 	"gorgonia.org/gorgonia"
@@ -33,47 +32,16 @@ func newPerceptron(seed uint64) perceptron {
 // classes one-hot, (batch, 10). The metric "accuracy" is the fraction of the
 // batch that is classified correctly.
 func (p perceptron) build(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
-	x, y := p.input(g, "x", batch, p.in), p.input(g, "y", batch, classes)
-	w0, b0 := p.layer(g, "0", p.in, p.hidden)
-	w1, b1 := p.layer(g, "1", p.hidden, classes)
-	hidden, err := nn.Linear(x, w0, b0)
-	if err != nil {
-		return trainer.Model{}, fmt.Errorf("hidden layer: %w", err)
+	b := builder.New(g, p.seed, p.dtype)
+	x, y := b.Input("x", batch, p.in), b.Input("y", batch, classes)
+	layer := func(x *gorgonia.Node, number string, in, out int) *gorgonia.Node {
+		w := b.Variable("w"+number, trainer.KaimingUniform(p.seed, "w"+number), in, out)
+		return b.Node(nn.Linear(x, w, b.Variable("b"+number, trainer.Zeros(), out)))
 	}
-	if hidden, err = nn.Relu(hidden); err != nil {
-		return trainer.Model{}, fmt.Errorf("hidden layer: %w", err)
-	}
-	logits, err := nn.Linear(hidden, w1, b1)
-	if err != nil {
-		return trainer.Model{}, fmt.Errorf("last layer: %w", err)
-	}
-	loss, err := nn.SumCrossEntropy(logits, y)
-	if err != nil {
-		return trainer.Model{}, fmt.Errorf("loss: %w", err)
-	}
-	accuracy, err := nn.Accuracy(logits, y)
-	if err != nil {
-		return trainer.Model{}, err
-	}
-	return trainer.Model{
-		Inputs:    gorgonia.Nodes{x, y},
-		Variables: gorgonia.Nodes{w0, b0, w1, b1},
-		Loss:      loss,
-		LossKind:  trainer.Sum,
-		Metrics:   map[string]*gorgonia.Node{"accuracy": accuracy},
-	}, nil
-}
-
-func (p perceptron) input(g *gorgonia.ExprGraph, name string, batch, width int) *gorgonia.Node {
-	return gorgonia.NewMatrix(g, p.dtype, gorgonia.WithShape(batch, width), gorgonia.WithName(name))
-}
-
-// layer returns the weights and the biases of a linear layer.
-func (p perceptron) layer(g *gorgonia.ExprGraph, number string, in, out int) (w, b *gorgonia.Node) {
-	name := "w" + number
-	w = gorgonia.NewMatrix(g, p.dtype, gorgonia.WithShape(in, out), gorgonia.WithName(name),
-		gorgonia.WithInit(trainer.KaimingUniform(p.seed, name)))
-	b = gorgonia.NewVector(g, p.dtype, gorgonia.WithShape(out), gorgonia.WithName("b"+number),
-		gorgonia.WithInit(trainer.Zeros()))
-	return w, b
+	logits := layer(b.Node(nn.Relu(layer(x, "0", p.in, p.hidden))), "1", p.hidden, classes)
+	return b.Done(trainer.Model{
+		Loss:     b.Node(nn.SumCrossEntropy(logits, y)),
+		LossKind: trainer.Sum,
+		Metrics:  map[string]*gorgonia.Node{"accuracy": b.Node(nn.Accuracy(logits, y))},
+	})
 }

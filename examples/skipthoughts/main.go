@@ -12,11 +12,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
-	"math"
 
+	"github.com/plx-run/plx/examples/internal/flags"
 	"github.com/plx-run/plx/trainer"
 	"gorgonia.org/tensor"
 )
@@ -47,21 +48,9 @@ func (s *settings) define(f *flag.FlagSet) {
 
 // check reports a flag that makes no sense.
 func (s *settings) check() error {
-	for _, c := range []struct {
-		name         string
-		value, least int
-	}{
-		{"vocabulary", s.words, 2}, {"length", s.length, 1}, {"width", s.width, 1}, {"hidden", s.hidden, 1},
-		{"batch-size", s.batch, 1}, {"steps", s.steps, 0},
-	} {
-		if c.value < c.least {
-			return fmt.Errorf("--%s is %d: want at least %d", c.name, c.value, c.least)
-		}
-	}
-	if !(s.rate > 0 && s.rate <= math.MaxFloat32) {
-		return fmt.Errorf("--learning-rate is %v: want more than 0", s.rate)
-	}
-	return nil
+	return cmp.Or(flags.AtLeast("vocabulary", s.words, 2), flags.AtLeast("length", s.length, 1), flags.AtLeast("width", s.width, 1),
+		flags.AtLeast("hidden", s.hidden, 1), flags.AtLeast("batch-size", s.batch, 1), flags.AtLeast("steps", s.steps, 0),
+		flags.Rate("learning-rate", s.rate))
 }
 
 // train is one worker's part. The chief prints every fiftieth step, and the

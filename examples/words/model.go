@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/plx-run/plx/examples/internal/builder"
 	"github.com/plx-run/plx/trainer"
 	"github.com/plx-run/plx/trainer/nn"
 	"gorgonia.org/gorgonia"
@@ -20,36 +21,17 @@ type classifier struct {
 // numbers of the subjects. The metric "accuracy" is the fraction of the batch
 // that is classified correctly.
 func (c classifier) build(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
+	b := builder.New(g, c.seed, c.dtype)
 	table := &trainer.Embedding{Name: "words", Rows: c.vocabulary, Width: c.width, Dtype: c.dtype,
 		First: trainer.UniformRows(c.seed, -0.1, 0.1)}
-	words, err := table.Lookup(g, "word", batch*c.length)
-	if err != nil {
-		return trainer.Model{}, err
-	}
-	sentences, err := gorgonia.Reshape(words, tensor.Shape{batch, c.length, c.width})
-	if err != nil {
-		return trainer.Model{}, err
-	}
-	mean, err := gorgonia.Mean(sentences, 1)
-	if err != nil {
-		return trainer.Model{}, err
-	}
-	w := gorgonia.NewMatrix(g, c.dtype, gorgonia.WithName("w"), gorgonia.WithShape(c.width, c.subjects),
-		gorgonia.WithInit(trainer.GlorotUniform(c.seed, "w")))
-	b := gorgonia.NewVector(g, c.dtype, gorgonia.WithName("b"), gorgonia.WithShape(c.subjects),
-		gorgonia.WithInit(trainer.Zeros()))
-	logits, err := nn.Linear(mean, w, b)
-	if err != nil {
-		return trainer.Model{}, err
-	}
-	subject := gorgonia.NewVector(g, c.dtype, gorgonia.WithName("subject"), gorgonia.WithShape(batch))
-	loss, err := nn.CrossEntropy(logits, subject)
-	if err != nil {
-		return trainer.Model{}, err
-	}
-	accuracy, err := nn.Accuracy(logits, subject)
-	return trainer.Model{
-		Inputs: gorgonia.Nodes{subject}, Variables: gorgonia.Nodes{w, b}, Embeddings: []*trainer.Embedding{table},
-		Loss: loss, Metrics: map[string]*gorgonia.Node{"accuracy": accuracy},
-	}, err
+	words := b.Lookup(table, "word", batch*c.length)
+	sentences := b.Node(gorgonia.Reshape(words, tensor.Shape{batch, c.length, c.width}))
+	mean := b.Node(gorgonia.Mean(sentences, 1))
+	w := b.Weights("w", c.width, c.subjects)
+	logits := b.Node(nn.Linear(mean, w, b.Variable("b", trainer.Zeros(), c.subjects)))
+	subject := b.Input("subject", batch)
+	return b.Done(trainer.Model{
+		Loss:    b.Node(nn.CrossEntropy(logits, subject)),
+		Metrics: map[string]*gorgonia.Node{"accuracy": b.Node(nn.Accuracy(logits, subject))},
+	})
 }
