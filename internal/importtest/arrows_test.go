@@ -137,7 +137,7 @@ var arrows = []arrow{
 	{from: "trainer/nn", to: []string{"trainer/executor/memory", "trainer/nn/exponential", "trainer/nn/matrix", "trainer/nn/recurrent",
 		"trainer/operation", "trainer/random"}},
 	{from: "trainer/...", to: []string{"trainer/...", "internal/failpoint"}},
-	{from: "examples/...", to: []string{"trainer/...", "examples/internal/builder"}},
+	{from: "examples/...", to: []string{"trainer/...", "examples/internal/builder", "examples/internal/flags"}},
 
 	{from: "internal/statetwin", std: true, to: []string{"trainer/aggregate", "trainer/checkpoint", "trainer/cluster", "trainer/exchange", "trainer/layout", "trainer/optimizer"}},
 	{from: "internal/testhosts"},
