@@ -71,7 +71,7 @@ type Client struct {
 	workers group
 
 	noisy  atomic.Bool // the notice about start-up files was sent
-	noSFTP atomic.Bool // sftp did not start, so Copy uses a command
+	opened atomic.Bool // the server has given a session
 }
 
 func newClient(cfg Config, conn *timedConn, client *gossh.Client, via *Client) *Client {

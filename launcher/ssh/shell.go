@@ -2,7 +2,6 @@ package ssh
 
 import (
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -20,9 +19,7 @@ func Quote(arg string) string {
 
 // newSentinel returns a random word, which no start-up file prints.
 func newSentinel() string {
-	var random [16]byte
-	_, _ = rand.Read(random[:]) // never fails since Go 1.24
-	return "plx-" + hex.EncodeToString(random[:])
+	return "plx-" + rand.Text()
 }
 
 // wrap returns a line for the user's login shell. It prints sentinel on both streams and
