@@ -1,6 +1,7 @@
 package sshconfig
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -13,7 +14,7 @@ import (
 // expander replaces ~, % and ${} in file names of a configuration.
 type expander struct {
 	home    string
-	tokens  map[byte]string
+	tokens  *strings.Replacer
 	written string // text of the configuration, to find paths that it has literally
 }
 
@@ -25,26 +26,18 @@ func newExpander(q Query, t Target) expander {
 	return expander{
 		home:    q.Home,
 		written: string(written),
-		tokens: map[byte]string{
-			'%': "%", 'd': q.Home, 'h': t.HostName, 'n': q.Host, 'k': firstOf(t.KeyAlias, q.Host),
-			'p': strconv.Itoa(t.Port), 'r': t.User, 'u': localUser(), 'l': local, 'L': short,
-			'i': strconv.Itoa(os.Getuid()),
-		},
+		tokens: strings.NewReplacer(
+			"%%", "%", "%d", q.Home, "%h", t.HostName, "%n", q.Host, "%k", cmp.Or(t.KeyAlias, q.Host),
+			"%p", strconv.Itoa(t.Port), "%r", t.User, "%u", localUser(), "%l", local, "%L", short,
+			"%i", strconv.Itoa(os.Getuid()),
+		),
 	}
-}
-
-func firstOf(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // path expands a file name of the configuration. A relative name is relative to the home:
 // the working folder must not decide which keys are trusted.
 func (e expander) path(value string) string {
-	value = os.Expand(strings.Trim(value, `"`), func(name string) string { return os.Getenv(name) })
-	value = e.percent(value)
+	value = e.tokens.Replace(os.Expand(strings.Trim(value, `"`), os.Getenv))
 	switch {
 	case value == "none":
 		return value
@@ -54,21 +47,6 @@ func (e expander) path(value string) string {
 		return filepath.Join(e.home, value)
 	}
 	return filepath.Clean(value)
-}
-
-func (e expander) percent(value string) string {
-	var b strings.Builder
-	for i := 0; i < len(value); i++ {
-		if value[i] == '%' && i+1 < len(value) {
-			if token, known := e.tokens[value[i+1]]; known {
-				b.WriteString(token)
-				i++
-				continue
-			}
-		}
-		b.WriteByte(value[i])
-	}
-	return b.String()
 }
 
 // ownPath is path for a name in which ssh -G has expanded ~ to the home of the password
@@ -116,16 +94,23 @@ func parseHop(word string) (Hop, error) {
 	host, port, found := cutPort(word)
 	h.Host = host
 	if found {
-		number, err := strconv.Atoi(port)
-		if err != nil || number < 1 || number > 65535 {
-			return Hop{}, fmt.Errorf("port %q is not between 1 and 65535", port)
+		var err error
+		if h.Port, err = parsePort(port); err != nil {
+			return Hop{}, err
 		}
-		h.Port = number
 	}
 	if h.Host == "" {
 		return Hop{}, errors.New("host is empty")
 	}
 	return h, errors.Join(CheckName("host", h.Host), CheckName("user", h.User))
+}
+
+func parsePort(text string) (int, error) {
+	port, err := strconv.Atoi(text)
+	if err != nil || port < 1 || port > 65535 {
+		return 0, fmt.Errorf("port %q is not between 1 and 65535", text)
+	}
+	return port, nil
 }
 
 // cutPort splits host:port. An IPv6 address with a port is in brackets.

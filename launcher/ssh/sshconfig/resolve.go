@@ -7,8 +7,8 @@
 package sshconfig
 
 import (
-	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -65,9 +66,16 @@ const DefaultTimeout = 15 * time.Second
 // resolveTimeout bounds ssh -G: it may run commands of Match exec.
 const resolveTimeout = 10 * time.Second
 
-// Resolve looks the host up in the ssh configuration.
+// Resolve looks the host up in the ssh configuration. It asks ssh, and reads the file on a
+// machine without an ssh.
 func Resolve(ctx context.Context, q Query) (Target, error) {
-	values, err := settingsOf(ctx, q)
+	var values settings
+	binary, err := exec.LookPath("ssh")
+	if err == nil {
+		values, err = askSSH(ctx, binary, q)
+	} else {
+		values, err = readSettings(q)
+	}
 	if err != nil {
 		return Target{}, err
 	}
@@ -83,15 +91,6 @@ func (s settings) first(key string) string {
 		return ""
 	}
 	return s[key][0]
-}
-
-// settingsOf asks ssh. Without an ssh it reads the file.
-func settingsOf(ctx context.Context, q Query) (settings, error) {
-	binary, err := exec.LookPath("ssh")
-	if err != nil {
-		return readSettings(q)
-	}
-	return askSSH(ctx, binary, q)
 }
 
 // askSSH returns what ssh -G prints.
@@ -124,10 +123,8 @@ func askSSH(ctx context.Context, binary string, q Query) (settings, error) {
 // parseSettings reads the output of ssh -G.
 func parseSettings(out []byte) settings {
 	values := settings{}
-	lines := bufio.NewScanner(bytes.NewReader(out))
-	lines.Buffer(nil, len(out)+1)
-	for lines.Scan() {
-		key, value, _ := strings.Cut(lines.Text(), " ")
+	for line := range strings.Lines(string(out)) {
+		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		key = strings.ToLower(key)
 		values[key] = append(values[key], value)
 	}
@@ -137,23 +134,24 @@ func parseSettings(out []byte) settings {
 // newTarget makes a Target of settings. The Query overrules them.
 func newTarget(q Query, values settings) (Target, error) {
 	t := Target{
-		HostName: values.first("hostname"), User: values.first("user"),
+		HostName:       cmp.Or(values.first("hostname"), q.Host),
+		User:           cmp.Or(q.User, values.first("user"), localUser()),
+		Port:           cmp.Or(q.Port, 22),
 		IdentitiesOnly: values.first("identitiesonly") == "yes",
 		Timeout:        DefaultTimeout,
 	}
 	if alias := values.first("hostkeyalias"); alias != "none" {
 		t.KeyAlias = alias
 	}
-	if t.HostName == "" {
-		t.HostName = q.Host
-	}
 	if err := CheckName("host", t.HostName); err != nil {
 		return Target{}, fmt.Errorf("%s: HostName: %w", q.ConfigFile, err)
 	}
-	if err := t.setPort(q, values.first("port")); err != nil {
-		return Target{}, err
+	if port := values.first("port"); q.Port == 0 && port != "" {
+		var err error
+		if t.Port, err = parsePort(port); err != nil {
+			return Target{}, fmt.Errorf("%s: %w", q.ConfigFile, err)
+		}
 	}
-	t.setUser(q)
 	if seconds, err := strconv.Atoi(values.first("connecttimeout")); err == nil && seconds > 0 {
 		t.Timeout = time.Duration(seconds) * time.Second
 	}
@@ -164,30 +162,6 @@ func newTarget(q Query, values settings) (Target, error) {
 	return t, t.setJumps(q, values)
 }
 
-func (t *Target) setPort(q Query, value string) error {
-	t.Port = q.Port
-	if t.Port == 0 && value != "" {
-		port, err := strconv.Atoi(value)
-		if err != nil || port < 1 || port > 65535 {
-			return fmt.Errorf("%s: port %q is not between 1 and 65535", q.ConfigFile, value)
-		}
-		t.Port = port
-	}
-	if t.Port == 0 {
-		t.Port = 22
-	}
-	return nil
-}
-
-func (t *Target) setUser(q Query) {
-	if q.User != "" {
-		t.User = q.User
-	}
-	if t.User == "" {
-		t.User = localUser()
-	}
-}
-
 func localUser() string {
 	if u, err := user.Current(); err == nil {
 		return u.Username
@@ -195,29 +169,30 @@ func localUser() string {
 	return os.Getenv("USER")
 }
 
-// usualKeys are the key files that are offered if they exist, in this order.
-var usualKeys = []string{"id_ed25519", "id_ecdsa", "id_rsa"}
+// usualKeys are the key files that ssh offers if they exist. plx offers the first
+// plxKeys of them, in this order.
+var usualKeys = []string{"id_ed25519", "id_ecdsa", "id_rsa", "id_ecdsa_sk", "id_ed25519_sk", "id_xmss", "id_dsa"}
+
+const plxKeys = 3
 
 // setKeys separates the key files that the configuration names from the usual ones: ssh -G
-// prints both.
+// prints both. If a key is named, the usual ones must be named too.
 func (t *Target) setKeys(q Query, values settings, expand expander) {
-	usual := map[string]bool{}
+	var usual, named []string
 	for _, name := range usualKeys {
-		path := filepath.Join(q.Home, ".ssh", name)
-		t.Defaults = append(t.Defaults, path)
-		usual[path] = true
-	}
-	for _, name := range []string{"id_ecdsa_sk", "id_ed25519_sk", "id_xmss", "id_dsa"} {
-		usual[filepath.Join(q.Home, ".ssh", name)] = true
+		usual = append(usual, filepath.Join(q.Home, ".ssh", name))
 	}
 	for _, value := range values["identityfile"] {
 		path := expand.path(value)
-		if path != "none" && !usual[path] {
+		named = append(named, path)
+		if path != "none" && !slices.Contains(usual, path) {
 			t.Identities = append(t.Identities, path)
 		}
 	}
-	if len(t.Identities) > 0 {
-		t.Defaults = t.askedDefaults(values["identityfile"], expand)
+	for _, path := range usual[:plxKeys] {
+		if len(t.Identities) == 0 || slices.Contains(named, path) {
+			t.Defaults = append(t.Defaults, path)
+		}
 	}
 	t.Agent = os.Getenv("SSH_AUTH_SOCK")
 	switch agent := values.first("identityagent"); {
@@ -226,20 +201,6 @@ func (t *Target) setKeys(q Query, values settings, expand expander) {
 	case agent != "" && agent != "SSH_AUTH_SOCK":
 		t.Agent = expand.ownPath(agent)
 	}
-}
-
-// askedDefaults returns the usual keys that the configuration names beside others. ssh
-// leaves out its defaults if a key is named.
-func (t *Target) askedDefaults(values []string, expand expander) []string {
-	var kept []string
-	for _, path := range t.Defaults {
-		for _, value := range values {
-			if expand.path(value) == path {
-				kept = append(kept, path)
-			}
-		}
-	}
-	return kept
 }
 
 func (t *Target) setKnownHosts(q Query, values settings, expand expander) {
@@ -256,10 +217,7 @@ func (t *Target) setKnownHosts(q Query, values settings, expand expander) {
 			t.KnownHosts = append(t.KnownHosts, expand.ownPath(file))
 		}
 	}
-	system := values.first("globalknownhostsfile")
-	if system == "" {
-		system = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
-	}
+	system := cmp.Or(values.first("globalknownhostsfile"), "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2")
 	if system != "none" {
 		t.KnownHosts = append(t.KnownHosts, splitWords(system)...)
 	}
@@ -293,11 +251,10 @@ var sshHome = sync.OnceValue(func() string {
 		return ""
 	}
 	file, _, _ := strings.Cut(parseSettings(out).first("userknownhostsfile"), " ")
-	home, found := strings.CutSuffix(file, "/.ssh/known_hosts")
-	if !found {
-		return ""
+	if home, found := strings.CutSuffix(file, "/.ssh/known_hosts"); found {
+		return home
 	}
-	return home
+	return ""
 })
 
 // CheckName refuses names that ssh could take for an option, and names with characters
@@ -331,23 +288,13 @@ func readSettings(q Query) (settings, error) {
 		err = fmt.Errorf("read ssh configuration %s: %w", q.ConfigFile, err)
 		return nil, exit.WithHint(err, "with OpenSSH's ssh installed, plx reads all of its configuration")
 	}
-	return lookUp(parsed, q.Host)
-}
-
-func lookUp(parsed *ssh_config.Config, host string) (settings, error) {
 	values := settings{}
-	for key, name := range map[string]string{
-		"hostname": "HostName", "user": "User", "port": "Port", "identityfile": "IdentityFile",
-		"proxyjump": "ProxyJump", "proxycommand": "ProxyCommand", "userknownhostsfile": "UserKnownHostsFile",
-		"hostkeyalias": "HostKeyAlias", "identitiesonly": "IdentitiesOnly", "identityagent": "IdentityAgent",
-		"globalknownhostsfile": "GlobalKnownHostsFile", "connecttimeout": "ConnectTimeout",
+	for _, key := range []string{
+		"hostname", "user", "port", "identityfile", "proxyjump", "proxycommand", "userknownhostsfile",
+		"hostkeyalias", "identitiesonly", "identityagent", "globalknownhostsfile", "connecttimeout",
 	} {
-		found, err := parsed.GetAll(host, name)
-		if err != nil {
-			return nil, fmt.Errorf("ssh configuration: %s: %w", name, err)
-		}
-		if len(found) > 0 {
-			values[key] = found
+		if values[key], err = parsed.GetAll(q.Host, key); err != nil {
+			return nil, fmt.Errorf("ssh configuration: %s: %w", key, err)
 		}
 	}
 	return values, nil
