@@ -17,19 +17,6 @@ const (
 	CodePlx   = 125 // plx failed
 )
 
-// mistake is an error that the user made.
-type mistake struct {
-	error
-	hint string // empty: no hint
-}
-
-func (m *mistake) Unwrap() error { return m.error }
-func (m *mistake) Hint() string  { return m.hint }
-
-// Mistake marks err as the user's own: [Code] returns CodeUsage. The hint may
-// be empty.
-func Mistake(err error, hint string) error { return &mistake{error: err, hint: hint} }
-
 // hinted is an error with advice.
 type hinted struct {
 	error
@@ -39,8 +26,13 @@ type hinted struct {
 func (h *hinted) Unwrap() error { return h.error }
 func (h *hinted) Hint() string  { return h.hint }
 
-// WithHint adds advice to err.
-func WithHint(err error, hint string) error { return &hinted{err, hint} }
+// WithHint adds advice to err, unless the hint is empty.
+func WithHint(err error, hint string) error {
+	if hint == "" {
+		return err
+	}
+	return &hinted{err, hint}
+}
 
 // coded is an error with an exit status of its own.
 type coded struct {
@@ -53,18 +45,19 @@ func (c *coded) Unwrap() error { return c.error }
 // WithCode gives err an exit status.
 func WithCode(err error, code int) error { return &coded{err, code} }
 
-// Code returns plx's exit status for err: 0 for nil, the status of [WithCode],
-// CodeUsage for a mistake, and CodePlx for every other error.
+// Mistake marks err as the user's own: [Code] returns CodeUsage. The hint may
+// be empty.
+func Mistake(err error, hint string) error { return WithCode(WithHint(err, hint), CodeUsage) }
+
+// Code returns plx's exit status for err: 0 for nil, the status of [WithCode] or
+// [Mistake], and CodePlx for every other error.
 func Code(err error) int {
-	var m *mistake
 	var c *coded
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &c):
 		return c.code
-	case errors.As(err, &m):
-		return CodeUsage
 	}
 	return CodePlx
 }

@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -54,7 +53,8 @@ type fetcher struct {
 // host that is out of reach and a checkpoint that cannot be fetched. It is an error if
 // that is the newest checkpoint of its folder, or if there is no checkpoint at all.
 func Checkpoints(ctx context.Context, r Request) error {
-	return (&fetcher{from: r, bar: console.NewProgressBar(r.Terminal, r.Printer, "fetching")}).run(ctx)
+	f := &fetcher{from: r, bar: console.NewProgressBar(r.Terminal, r.Printer, "fetching"), taken: map[string]bool{}}
+	return f.run(ctx)
 }
 
 // Writable makes a folder, and refuses it if it takes no files.
@@ -94,17 +94,6 @@ func (f *fetcher) list(ctx context.Context) (lists [][]protocol.HostCheckpoint, 
 		}
 		return err
 	})
-}
-
-// announce tells the progress bar the sizes of all files.
-func (f *fetcher) announce(all []checkpoint) {
-	for _, c := range all {
-		for _, file := range c.files {
-			if c.missing == "" {
-				f.bar.Moved("", path.Join(c.folder, file.Name), 0, file.Size)
-			}
-		}
-	}
 }
 
 // checkpoint fetches the files of a checkpoint, the manifest last.
@@ -154,9 +143,6 @@ func (f *fetcher) took(name string, file keptFile, there bool) {
 	defer f.mu.Unlock()
 	if f.taken[name] {
 		return // in an earlier round
-	}
-	if f.taken == nil {
-		f.taken = map[string]bool{}
 	}
 	f.taken[name] = true
 	f.files++
@@ -253,7 +239,7 @@ const mostRounds = 5
 // run fetches what the hosts list, and asks them again if a newest checkpoint was
 // removed meanwhile.
 func (f *fetcher) run(ctx context.Context) error {
-	for n, before := 1, []checkpoint(nil); ; n++ {
+	for n, before := 1, []string(nil); ; n++ {
 		lists, unreached := f.list(ctx)
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -267,8 +253,8 @@ func (f *fetcher) run(ctx context.Context) error {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		if r.gone && unreached == nil && n < mostRounds && !sameNewest(before, all) {
-			before = all
+		if r.gone && unreached == nil && n < mostRounds && !slices.Equal(before, r.first) { // else asking once more shows nothing new
+			before = r.first
 			continue
 		}
 		for _, told := range r.older {
@@ -289,17 +275,27 @@ func (f *fetcher) none(unreached error) error {
 // round is the result of fetching what the hosts listed once.
 type round struct {
 	fetched int
+	first   []string // the newest checkpoint of each folder
 	newest  []error  // of checkpoints that are the newest of their folder
 	older   []string // notices of the other checkpoints that could not be fetched
 	gone    bool     // a newest one may have been removed by the job
 }
 
 func (f *fetcher) round(ctx context.Context, all []checkpoint) (r round) {
-	f.announce(all)
+	for _, c := range all { // so that the progress bar knows the sizes of all files
+		for _, file := range c.files {
+			if c.missing == "" {
+				f.bar.Moved("", path.Join(c.folder, file.Name), 0, file.Size)
+			}
+		}
+	}
 	folder := ""
 	for _, c := range all {
 		newest := path.Dir(c.folder) != folder
-		folder = path.Dir(c.folder)
+		if newest {
+			folder = path.Dir(c.folder)
+			r.first = append(r.first, c.folder)
+		}
 		err := f.checkpoint(ctx, c)
 		switch {
 		case ctx.Err() != nil:
@@ -314,17 +310,4 @@ func (f *fetcher) round(ctx context.Context, all []checkpoint) (r round) {
 		}
 	}
 	return r
-}
-
-// sameNewest reports whether two lists have the same newest checkpoint in every folder.
-// Then asking once more shows nothing new.
-func sameNewest(a, b []checkpoint) bool {
-	newest := func(all []checkpoint) map[string]string {
-		first := map[string]string{}
-		for _, c := range slices.Backward(all) {
-			first[path.Dir(c.folder)] = c.folder
-		}
-		return first
-	}
-	return maps.Equal(newest(a), newest(b))
 }

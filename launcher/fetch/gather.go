@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -19,11 +18,17 @@ import (
 
 // checkpoint is put together from what hosts with the same manifest list.
 type checkpoint struct {
-	folder  string // below that of the name, with slashes
+	version
 	made    time.Time
 	files   []keptFile // the manifest is the last
 	votes   int        // hosts with this manifest
 	missing string     // why it cannot be fetched; empty: it can
+}
+
+// version is one of the checkpoints in a folder, if hosts have different manifests.
+type version struct {
+	folder   string // below that of the name, with slashes
+	manifest string // sum of the manifest; empty: it is damaged
 }
 
 // keptFile is a file of a checkpoint.
@@ -35,45 +40,43 @@ type keptFile struct {
 func (f *keptFile) heldBy(host int) { f.hosts = append(f.hosts, host) }
 
 // gather puts together the checkpoints that hosts list, the newest of each folder first.
-// If hosts have different manifests of a checkpoint, gather chooses one.
+// If hosts have different manifests of a checkpoint, gather chooses one: of a complete
+// version, then of the version that most hosts have.
 func gather(lists [][]protocol.HostCheckpoint) []checkpoint {
-	versions := map[string]map[string]*checkpoint{} // by folder, then by the manifest's sum
+	versions := map[version]*checkpoint{}
 	for host, list := range lists {
 		for _, k := range list {
-			if versions[k.Folder] == nil {
-				versions[k.Folder] = map[string]*checkpoint{}
+			v := version{folder: k.Folder}
+			if last := len(k.Files) - 1; last >= 0 {
+				v.manifest = k.Files[last].Sum
 			}
-			sum := manifestSum(k)
-			c := versions[k.Folder][sum]
-			if c == nil {
-				c = newCheckpoint(k)
-				versions[k.Folder][sum] = c
+			if versions[v] == nil {
+				versions[v] = newCheckpoint(v, k)
 			}
-			c.add(host, k)
+			versions[v].add(host, k)
 		}
 	}
 	var all []checkpoint
-	for _, vs := range versions {
-		all = append(all, best(vs))
+	for _, c := range versions {
+		c.check()
+		all = append(all, *c)
 	}
+	incomplete := func(c checkpoint) int { return min(1, len(c.missing)) }
+	slices.SortFunc(all, func(a, b checkpoint) int {
+		return cmp.Or(cmp.Compare(a.folder, b.folder), cmp.Compare(incomplete(a), incomplete(b)),
+			cmp.Compare(b.votes, a.votes), cmp.Compare(a.manifest, b.manifest))
+	})
+	all = slices.CompactFunc(all, func(a, b checkpoint) bool { return a.folder == b.folder })
 	slices.SortFunc(all, newestFirst)
 	return all
 }
 
-func newCheckpoint(k protocol.HostCheckpoint) *checkpoint {
-	c := &checkpoint{folder: k.Folder, made: k.Made}
+func newCheckpoint(v version, k protocol.HostCheckpoint) *checkpoint {
+	c := &checkpoint{version: v, made: k.Made}
 	for _, f := range k.Files {
 		c.files = append(c.files, keptFile{CheckpointFile: f})
 	}
 	return c
-}
-
-// manifestSum tells manifests apart. It is empty for a damaged one.
-func manifestSum(k protocol.HostCheckpoint) string {
-	if len(k.Files) == 0 {
-		return ""
-	}
-	return k.Files[len(k.Files)-1].Sum
 }
 
 // add notes that a host has the manifest, and which files it has.
@@ -85,26 +88,6 @@ func (c *checkpoint) add(host int, k protocol.HostCheckpoint) {
 			c.files[i].heldBy(host)
 		}
 	}
-}
-
-// best chooses a version of a checkpoint: a complete one, then that of the most hosts.
-func best(versions map[string]*checkpoint) checkpoint {
-	var chosen *checkpoint
-	for _, sum := range slices.Sorted(maps.Keys(versions)) { // sorted, for the same choice among equals
-		c := versions[sum]
-		c.check()
-		if chosen == nil || c.better(chosen) {
-			chosen = c
-		}
-	}
-	return *chosen
-}
-
-func (c *checkpoint) better(other *checkpoint) bool {
-	if complete := c.missing == ""; complete != (other.missing == "") {
-		return complete
-	}
-	return c.votes > other.votes
 }
 
 // check writes missing, from the files that no host has.

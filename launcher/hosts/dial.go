@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/hostfile"
-	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/ssh"
 )
 
@@ -33,7 +32,8 @@ type Transport interface {
 	Close() error
 }
 
-// Dialer makes a new connection to one host.
+// Dialer makes a new connection to one host. With an error it returns no Transport that
+// can be used.
 type Dialer func(ctx context.Context) (Transport, error)
 
 // lost returns why the connection is gone. False: err does not say that it is.
@@ -69,21 +69,9 @@ type reworded struct {
 func (r *reworded) Error() string { return r.text }
 func (r *reworded) Unwrap() error { return r.error }
 
-// transportOf chooses the transport for a line of the resource file.
-func transportOf(line hostfile.Host, reach Reach, printer *console.Printer) Dialer {
-	return overSSH(ssh.Config{User: line.User, Host: line.Name, Port: line.Port, AcceptNewHostKeys: reach.AcceptNewHostKeys,
-		Notice: func(text string) { printer.Printf("%s", text) }})
-}
-
 // overSSH dials an SSH server.
 func overSSH(cfg ssh.Config) Dialer {
-	return func(ctx context.Context) (Transport, error) {
-		c, err := ssh.Dial(ctx, cfg)
-		if err != nil {
-			return nil, err
-		}
-		return c, nil
-	}
+	return func(ctx context.Context) (Transport, error) { return ssh.Dial(ctx, cfg) }
 }
 
 // inTurn delays the first dial of a host until fewer than FanOut hosts of the Set are

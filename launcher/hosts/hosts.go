@@ -13,7 +13,7 @@
 //
 // # Where to look
 //
-// dial.go says what a transport is and chooses that of a host, redial.go dials a lost
+// dial.go says what a transport is and dials, redial.go dials a lost
 // connection again. agent.go runs the agent's commands, also as byte streams. group.go
 // starts several agents.
 //
@@ -37,6 +37,7 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/embedded"
 	"github.com/plx-run/plx/launcher/placement"
+	"github.com/plx-run/plx/launcher/ssh"
 )
 
 // FanOut is how many hosts a command works on at once. More could exceed the limits
@@ -88,7 +89,9 @@ func Open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 			}
 			continue
 		}
-		s.Hosts = append(s.Hosts, NewHost(line, s.inTurn(transportOf(line, reach, printer))))
+		cfg := ssh.Config{User: line.User, Host: line.Name, Port: line.Port, AcceptNewHostKeys: reach.AcceptNewHostKeys,
+			Notice: func(text string) { printer.Printf("%s", text) }}
+		s.Hosts = append(s.Hosts, NewHost(line, s.inTurn(overSSH(cfg))))
 	}
 	return s, nil
 }

@@ -62,15 +62,23 @@ func (q Query) Find(ctx context.Context, running bool, printer *console.Printer)
 	return q.pick(ctx, rs, running, printer)
 }
 
-// pick chooses a job from rs, which has the oldest first.
+// pick chooses a job from rs, which has the oldest first. If running and several jobs have
+// the name, it prefers one that runs to newer ones that ended.
 func (q Query) pick(ctx context.Context, rs []Record, running bool, printer *console.Printer) (Record, error) {
+	newest := Record{}
 	if q.Job != "" {
-		return q.named(ctx, rs, running, printer)
+		var err error
+		if newest, err = match(rs, q.Job); err != nil || !running || newest.Name != q.Job {
+			return newest, err
+		}
 	}
 	for _, r := range slices.Backward(rs) {
-		if !running || r.runs(ctx, printer) {
+		if (q.Job == "" || r.Name == q.Job) && (!running || r.runs(ctx, printer)) {
 			return r, nil
 		}
+	}
+	if q.Job != "" {
+		return newest, nil
 	}
 	what := "job"
 	if running {
@@ -78,21 +86,6 @@ func (q Query) pick(ctx context.Context, rs []Record, running bool, printer *con
 	}
 	return Record{}, exit.Mistake(fmt.Errorf("there is no %s that this machine knows of", what),
 		"name the hosts with --hosts to look there; plx jobs lists what is known")
-}
-
-// named finds the job that q names. If running and several jobs have the name, it
-// prefers one that runs to newer ones that ended.
-func (q Query) named(ctx context.Context, rs []Record, running bool, printer *console.Printer) (Record, error) {
-	r, err := match(rs, q.Job)
-	if err != nil || !running || r.Name != q.Job {
-		return r, err
-	}
-	for _, other := range slices.Backward(rs) {
-		if other.Name == q.Job && other.runs(ctx, printer) {
-			return other, nil
-		}
-	}
-	return r, nil
 }
 
 // match finds the job with the id text, else the newest of that name, else the only one
@@ -198,6 +191,6 @@ func assemble(set *hosts.Set, found [][]protocol.State) []Record {
 	for _, r := range jobs {
 		rs = append(rs, *r)
 	}
-	slices.SortFunc(rs, func(a, b Record) int { return a.Created.Compare(b.Created) })
+	slices.SortFunc(rs, older)
 	return rs
 }

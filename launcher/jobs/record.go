@@ -89,20 +89,12 @@ func folder() (string, error) {
 }
 
 // Save writes the record, whole or not at all.
-func (r *Record) Save() error {
-	if err := r.save(); err != nil {
-		return fmt.Errorf("record job %s: %w", r.Job, err)
-	}
-	return nil
-}
-
-// Finish notes how the job ended, and saves the record.
-func (r *Record) Finish(v protocol.Verdict) error {
-	r.Verdict = &v
-	return r.Save()
-}
-
-func (r *Record) save() error {
+func (r *Record) Save() (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("record job %s: %w", r.Job, err)
+		}
+	}()
 	jobs, err := folder()
 	if err != nil {
 		return err
@@ -122,6 +114,12 @@ func (r *Record) save() error {
 	return os.Rename(temporary, filepath.Join(own, "job.json"))
 }
 
+// Finish notes how the job ended, and saves the record.
+func (r *Record) Finish(v protocol.Verdict) error {
+	r.Verdict = &v
+	return r.Save()
+}
+
 // Forget removes the record.
 func (r *Record) Forget() error {
 	jobs, err := folder()
@@ -139,10 +137,7 @@ func Records() ([]Record, error) {
 		return nil, err
 	}
 	entries, err := os.ReadDir(jobs)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
 	var rs []Record
@@ -151,9 +146,11 @@ func Records() ([]Record, error) {
 			rs = append(rs, r)
 		}
 	}
-	slices.SortFunc(rs, func(a, b Record) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Job, b.Job)) })
+	slices.SortFunc(rs, older)
 	return rs, nil
 }
+
+func older(a, b Record) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Job, b.Job)) }
 
 func readRecord(own string) (r Record, err error) {
 	text, err := os.ReadFile(filepath.Join(own, "job.json"))
