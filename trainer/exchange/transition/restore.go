@@ -34,7 +34,9 @@ const atOnce = 4
 // returns soon after ctx has ended, even if from does not: then it takes nothing
 // more.
 func RestoreAll(ctx context.Context, d *layout.Declaration, all []*aggregate.Restoring, from Checkpoints) error {
-	group, restoring := errgroup.WithContext(ctx)
+	restoring, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ends after the pieces are closed
+	defer cancel()
+	group, restoring := errgroup.WithContext(restoring)
 	group.SetLimit(atOnce)
 	done := make(chan error, 1)
 	go func() {
@@ -51,6 +53,7 @@ func RestoreAll(ctx context.Context, d *layout.Declaration, all []*aggregate.Res
 	for _, r := range all {
 		r.Close() // what is missing matters no more
 	}
+	cancel()
 	select {
 	case <-done:
 	case <-time.After(farewell):
