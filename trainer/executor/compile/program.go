@@ -1,6 +1,14 @@
 package compile
 
-import "github.com/plx-run/plx/trainer/operation"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/plx-run/plx/trainer/executor/memory"
+	"github.com/plx-run/plx/trainer/operation"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
 
 // Program says how to compute what is wanted of a graph. A machine such as
 // package cpu's needs nothing else from the graph.
@@ -27,4 +35,216 @@ type Instruction struct {
 type Gradient struct {
 	Value *Value // a root with a place InGradients
 	Name  string // of the leaf
+}
+
+// Value is one value of a program: a leaf of the graph, or the result of an
+// instruction. Nothing changes a value after Graph has returned.
+type Value struct {
+	Node   *gorgonia.Node // vertex of the graph that the value stands for; the first one if several were merged
+	Op     Op
+	Inputs []*Value // arguments of Op, in its order
+	Dtype  tensor.Dtype
+	Shape  tensor.Shape // no dimensions for a scalar
+	Scalar bool         // Gorgonia holds the value as a scalar and not as a tensor
+	Data   []byte       // contents of a leaf of kind Constant, row-major; nil for other values
+
+	Root  *Value // whose memory the value lies in; the value itself unless it is an alias or written in place
+	Place Place  // where the memory is; only a root's place counts
+
+	id int // index among the values of the graph
+}
+
+// Place is where a root lies in memory.
+type Place struct {
+	Area  Area
+	Index int // of inputs, fixed values and gradients: which one; in the arena: offset in bytes
+}
+
+// Area is a part of a program's memory.
+type Area int
+
+// The parts of a program's memory.
+const (
+	Nowhere     Area = iota
+	InInputs         // fed before every run
+	InFixed          // memory of the caller, the same in all runs
+	InConstants      // known before the first run
+	InGradients      // memory of the caller, named for each run
+	InArena          // one block, planned for all computed values
+)
+
+// Size is the number of elements.
+func (v *Value) Size() int { return memory.Elements(v.Shape) }
+
+// Length is the number of bytes.
+func (v *Value) Length() int { return v.Size() * int(v.Dtype.Size()) }
+
+// padded is the number of bytes that the value takes in the arena.
+func (v *Value) padded() int {
+	return (max(v.Length(), 1) + memory.Alignment - 1) / memory.Alignment * memory.Alignment
+}
+
+// Label names the value in errors.
+func (v *Value) Label() string { return label(v.Node) }
+
+// known reports whether the value is known before the first run.
+func (v *Value) known() bool { return v.Root.Place.Area == InConstants }
+
+// computed reports whether an instruction writes the value in every run.
+func (v *Value) computed() bool {
+	switch v.Op.Kind {
+	case Input, Fixed, Constant, Alias:
+		return false
+	}
+	return !v.known()
+}
+
+// isGradient reports whether the value lies in the caller's memory for a gradient.
+func (v *Value) isGradient() bool { return v.Place.Area == InGradients }
+
+// enter makes the value a part of the graph, with a number of its own.
+func (v *Value) enter(id int) {
+	v.id, v.Root = id, v
+	if v.Op.Kind == Alias {
+		v.Root = v.Inputs[0].Root
+	}
+}
+
+// put places the memory of a root.
+func (v *Value) put(area Area, index int) { v.Place = Place{area, index} }
+
+// share gives the value the memory of another root.
+func (v *Value) share(root *Value) { v.Root = root }
+
+// hold makes the value a constant and returns its memory.
+func (v *Value) hold() []byte {
+	v.put(InConstants, 0)
+	v.Data = memory.Aligned(v.Length())
+	return v.Data
+}
+
+// work is roughly the number of operations that the value takes.
+func (v *Value) work() float64 {
+	n := float64(v.Size())
+	for _, in := range v.Inputs {
+		n += float64(in.Size())
+	}
+	if v.Op.Kind == MatMul || v.Op.Kind == BatchedMatMul {
+		s := v.Inputs[0].Shape
+		_, k := Turned(s[len(s)-2:], v.Op.TransA)
+		n += float64(v.Size()) * float64(k) / 8
+	}
+	return n
+}
+
+// label names a vertex in an error.
+func label(n *gorgonia.Node) string {
+	if n == nil {
+		return "a leaf that is nil"
+	}
+	if n.Op() == nil {
+		return fmt.Sprintf("%q %v", n.Name(), n.Shape())
+	}
+	return fmt.Sprintf("%v, which is %s %v", n.Op(), n.Name(), n.Shape())
+}
+
+// Kind is what an operation does.
+type Kind int
+
+// The kinds of operations. An operation on float32 or float64 of a kind after
+// Other has shapes that suit a kernel.
+const (
+	Other    Kind = iota // called as Gorgonia calls it, or an operation.Kernel
+	Input                // leaf that is fed before every run
+	Fixed                // leaf in memory of the caller
+	Constant             // leaf that is known when the graph is compiled
+	Alias                // its input's memory under another shape
+	Copy                 // copy of its input
+	Binary
+	Unary
+	MatMul
+	MatVec
+	Dot
+	Outer
+	BatchedMatMul
+	Sum
+	Max
+	Repeat
+	Transpose
+	Slice
+	SliceGradient
+	Concat
+	Im2Col
+	Col2Im
+	Softmax
+	SoftmaxGradient
+	At
+	MinBetween
+	MaxBetween
+	TanhGradient // (1 - y*y) g, made of a chain of binary operations
+)
+
+// Op is everything that a value depends on besides its inputs. Two operations
+// with equal text compute the same.
+type Op struct {
+	Kind           Kind
+	Code           string   // of Binary and Unary, in Gorgonia's spelling: "+", "tanh", ...
+	TransA, TransB bool     // of a product: the operand is read transposed
+	Log            bool     // of a softmax: its logarithm
+	Axes           []int    // of a reduction, a permutation or At; one axis of Repeat, Slice, Concat, Softmax
+	Window         []int    // of Im2Col: kernel, padding, stride, dilation, each height and width
+	Start, End     int      // of a slice
+	Step           int      // of a slice; 0 means the whole axis, and Start and End are 0 too
+	Strides        [2][]int // of Binary with operands that are repeated while they are read; nil otherwise
+
+	plain string // of Other: its fields as text; empty if it must not be merged
+}
+
+// text is equal for two operations only if all their fields are.
+func (o Op) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d %q %t %t %t %v %v %d %d %d %v %v %q", o.Kind, o.Code, o.TransA, o.TransB, o.Log,
+		o.Axes, o.Window, o.Start, o.End, o.Step, o.Strides[0], o.Strides[1], o.plain)
+	return b.String()
+}
+
+// mergeable reports whether equal text means equal results.
+func (o Op) mergeable() bool { return o.Kind != Other || o.plain != "" }
+
+// along returns the operation along another axis.
+func (o Op) along(axis int) Op {
+	o.Axes = []int{axis}
+	return o
+}
+
+// turned returns the product with operands that are transposed once more.
+func (o Op) turned(a, b bool) Op {
+	o.TransA, o.TransB = o.TransA != a, o.TransB != b
+	return o
+}
+
+// strided returns the operation with operands that are read by strides.
+func (o Op) strided(a, b []int) Op {
+	o.Strides = [2][]int{a, b}
+	return o
+}
+
+// inPlace reports whether the kernel reads every element before it writes it,
+// and never again. Its result may then lie in its input's memory.
+func (o Op) inPlace() bool {
+	switch o.Kind {
+	case Unary, MinBetween, MaxBetween, Copy, TanhGradient:
+		return true
+	case Binary:
+		return o.Strides[0] == nil
+	}
+	return false
+}
+
+// SliceLength is the length of a slice along its axis, whose length is n.
+func (o Op) SliceLength(n int) int {
+	if o.Step == 0 {
+		return n
+	}
+	return (o.End - o.Start + o.Step - 1) / o.Step
 }

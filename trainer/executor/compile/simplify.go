@@ -172,3 +172,199 @@ func keepsOrder(shape, axes []int) bool {
 	}
 	return true
 }
+
+// fits reports whether the shapes are those that the operation's kernel
+// computes with. to is the result's shape, from are the operands'.
+func (o Op) fits(to tensor.Shape, from []tensor.Shape) bool {
+	operands, ok := map[Kind]int{
+		Unary: 1, Softmax: 1, Sum: 1, Max: 1, Transpose: 1, At: 1, Slice: 1, Im2Col: 1, Col2Im: 1,
+		Binary: 2, MinBetween: 2, MaxBetween: 2, Repeat: 2, SliceGradient: 2,
+		Dot: 2, Outer: 2, MatVec: 2, MatMul: 2, BatchedMatMul: 2,
+		SoftmaxGradient: 3, Concat: len(from),
+	}[o.Kind]
+	if !ok || len(from) != operands {
+		return false
+	}
+	switch o.Kind {
+	case Binary, Unary, MinBetween, MaxBetween, Softmax, SoftmaxGradient:
+		return o.fitsElements(to, from)
+	case Slice, SliceGradient, Concat, Im2Col, Col2Im:
+		return o.fitsPieces(to, from)
+	case Dot, Outer, MatVec, MatMul, BatchedMatMul:
+		return o.fitsProduct(to, from[0], from[1])
+	}
+	size, in := memory.Elements(to), from[0]
+	switch o.Kind {
+	case Sum, Max:
+		return size == memory.Elements(reduced(in, o.Axes))
+	case Repeat:
+		return fitsRepeat(to, in)
+	case Transpose:
+		return len(o.Axes) == len(in) && size == memory.Elements(in)
+	}
+	return len(o.Axes) == len(in) && size == 1 // At
+}
+
+// fitsElements is fits for operations whose result has the size of an operand.
+func (o Op) fitsElements(to tensor.Shape, from []tensor.Shape) bool {
+	size := memory.Elements(to)
+	if o.Kind == Binary {
+		a, b := memory.Elements(from[0]), memory.Elements(from[1])
+		return max(a, b) == size && (a == size || a == 1) && (b == size || b == 1)
+	}
+	if o.Kind == SoftmaxGradient {
+		from = from[1:] // the kernel does not read the softmax's operand
+	}
+	for _, s := range from {
+		if memory.Elements(s) != size {
+			return false
+		}
+	}
+	return o.Kind != Softmax && o.Kind != SoftmaxGradient || o.softmaxAxis(to) >= 0
+}
+
+// fitsPieces is fits for operations that move pieces of their operands.
+func (o Op) fitsPieces(to tensor.Shape, from []tensor.Shape) bool {
+	switch o.Kind {
+	case Slice:
+		return o.Axes[0] < len(from[0]) && o.sliced(from[0]) == memory.Elements(to)
+	case SliceGradient:
+		return memory.Elements(from[0]) == memory.Elements(to) && o.Axes[0] < len(to) && o.sliced(to) == memory.Elements(from[1])
+	case Concat:
+		return fitsConcat(to, from, o.Axes[0])
+	}
+	images, columns := from[0], to
+	if o.Kind == Col2Im {
+		images, columns = columns, images
+	}
+	return len(images) == 4 && len(columns) == 4 && len(o.Window) == 8 && slices.Equal(columns, patches(images, o.Window))
+}
+
+func (o Op) fitsProduct(to, a, b tensor.Shape) bool {
+	size := memory.Elements(to)
+	switch o.Kind {
+	case Dot:
+		return memory.Elements(a) == memory.Elements(b) && size == 1
+	case Outer:
+		return memory.Elements(a)*memory.Elements(b) == size
+	case MatVec:
+		if len(a) != 2 {
+			return false
+		}
+		m, k := Turned(a, o.TransA)
+		return memory.Elements(b) == k && size == m
+	}
+	n := len(a) - 2
+	if n < 0 || len(b) != len(a) || len(to) != len(a) || !slices.Equal(a[:n], b[:n]) || o.Kind == MatMul && n != 0 {
+		return false
+	}
+	m, k := Turned(a[n:], o.TransA)
+	k2, c := Turned(b[n:], o.TransB)
+	return k == k2 && size == memory.Elements(a[:n])*m*c
+}
+
+// Turned returns the sizes of a matrix after its transposition, if there is one.
+func Turned(s []int, transposed bool) (rows, cols int) {
+	if transposed {
+		return s[1], s[0]
+	}
+	return s[0], s[1]
+}
+
+// Threefold cuts a shape at an axis: the number of outer pieces, the length
+// along the axis, and the number of elements inside it.
+func Threefold(shape []int, axis int) (outer, n, inner int) {
+	return memory.Elements(shape[:axis]), shape[axis], memory.Elements(shape[axis+1:])
+}
+
+// Strides returns the strides of row-major order.
+func Strides(shape []int) []int {
+	s := make([]int, len(shape))
+	n := 1
+	for i := len(shape) - 1; i >= 0; i-- {
+		s[i] = n
+		n *= shape[i]
+	}
+	return s
+}
+
+// softmaxAxis is the axis of a softmax. If the operation names none it is the
+// axis that Gorgonia chooses; -1 means that there is no such axis.
+func (o Op) softmaxAxis(s tensor.Shape) int {
+	axis := o.Axes[0]
+	switch {
+	case axis >= len(s) || axis < -1 || len(s) == 0:
+		return -1
+	case axis >= 0:
+		return axis
+	case len(s) == 1 || s.IsColVec():
+		return 0
+	}
+	return len(s) - 1
+}
+
+// sliced is the number of elements of a slice of shape; -1 if the slice leaves
+// the shape.
+func (o Op) sliced(shape []int) int {
+	outer, n, inner := Threefold(shape, o.Axes[0])
+	if o.Step != 0 && o.End > n {
+		return -1
+	}
+	return outer * o.SliceLength(n) * inner
+}
+
+// patches is the shape that Im2Col makes of images of shape (batch, channels,
+// height, width).
+func patches(s tensor.Shape, w []int) tensor.Shape {
+	height := (s[2]+2*w[2]-(w[6]*(w[0]-1)+1))/w[4] + 1
+	width := (s[3]+2*w[3]-(w[7]*(w[1]-1)+1))/w[5] + 1
+	return tensor.Shape{s[0], height, width, s[1] * w[0] * w[1]}
+}
+
+func fitsConcat(to tensor.Shape, from []tensor.Shape, axis int) bool {
+	if axis >= len(to) {
+		return false
+	}
+	outer, n, inner := Threefold(to, axis)
+	total := 0
+	for _, s := range from {
+		if len(s) != len(to) {
+			return false
+		}
+		o, m, i := Threefold(s, axis)
+		if o != outer || i != inner {
+			return false
+		}
+		total += m
+	}
+	return total == n
+}
+
+// fitsRepeat reports whether a result is its operand repeated a number of times.
+func fitsRepeat(to, from tensor.Shape) bool {
+	size := memory.Elements(from)
+	return size > 0 && memory.Elements(to) > 0 && memory.Elements(to)%size == 0
+}
+
+// RepeatGeometry cuts a repetition at its axis: the number of elements inside
+// the axis, and how often each of them is repeated. Dimensions that the operand
+// lacks have size 1.
+func RepeatGeometry(to, from tensor.Shape, along int) (inner, times int) {
+	size := memory.Elements(from)
+	times = memory.Elements(to) / size
+	if size == 1 || along >= len(from) {
+		return 1, times
+	}
+	return memory.Elements(from[along+1:]), times
+}
+
+// reduced is shape without the axes; without any dimension if no axis is named.
+func reduced(shape, axes []int) []int {
+	var s []int
+	for i, d := range shape {
+		if len(axes) > 0 && !slices.Contains(axes, i) {
+			s = append(s, d)
+		}
+	}
+	return s
+}

@@ -113,3 +113,121 @@ func LSTMOutputs[T matrix.Float](s LSTM) Pass[T] {
 		}
 	}
 }
+
+// deltas are the pieces that the backward pass writes: gradients.
+type deltas[T matrix.Float] struct {
+	gates []T // (batch*steps, 4*units): of the gates before their functions
+	cell  []T // (batch, units): of the first cells
+	out   []T // (batch*steps, width): of the outputs; empty without a projection
+}
+
+func cutDeltas[T matrix.Float](s LSTM, x []T) (d deltas[T]) {
+	d.gates, x = x[:s.Rows()*4*s.Units], x[s.Rows()*4*s.Units:]
+	d.cell, d.out = x[:s.Batch*s.Units], x[s.Batch*s.Units:]
+	return d
+}
+
+// LSTMBackward is the backward pass. It takes the layer's inputs, the trace and
+// the gradient of the outputs.
+func LSTMBackward[T matrix.Float](s LSTM) Pass[T] {
+	zeros, out, hidden := make([]T, s.Units), make([]T, s.Batch*s.Width), make([]T, s.Batch*s.Units)
+	return func(to []T, in [][]T) {
+		w, t, d := cutInputs(s, in, zeros), cutTrace(s, in[len(in)-2]), cutDeltas(s, to)
+		dy := in[len(in)-1]
+		last := matrix.Whole(dy[s.Rows()*s.Width:], s.Width)
+		copy(d.cell, dy[(s.Rows()+s.Batch)*s.Width:])
+		for at := s.Steps - 1; at >= 0; at-- {
+			dOut := matrix.Whole(out, s.Width)
+			dHidden := dOut
+			if s.Projected {
+				dOut, dHidden = step(d.out, at, s.Steps, s.Width), matrix.Whole(hidden, s.Units)
+			}
+			for i := range s.Batch {
+				copy(dOut.Row(i, s.Width), dy[(i*s.Steps+at)*s.Width:])
+				if at == s.Steps-1 {
+					accumulate(dOut.Row(i, s.Width), last.Row(i, s.Width))
+				}
+			}
+			if at < s.Steps-1 {
+				matrix.Mul(s.Batch, s.Width, 4*s.Units, step(d.gates, at+1, s.Steps, 4*s.Units), matrix.Whole(w.state, 4*s.Units).T(), 1, dOut)
+			}
+			if s.Projected {
+				matrix.Mul(s.Batch, s.Units, s.Width, dOut, matrix.Whole(w.projection, s.Width).T(), 0, dHidden)
+			}
+			before := w.cell
+			if at > 0 {
+				before = step(t.cell, at-1, s.Steps, s.Units)
+			}
+			for i := range s.Batch {
+				lstmStepBack(s, t, d, i, at, before.Row(i, s.Units), dHidden.Row(i, s.Units))
+			}
+		}
+	}
+}
+
+// lstmStepBack computes the gradient of one row's gates from the gradients of its
+// hidden values and cells. It replaces the latter by the gradient of the cells
+// of the step before.
+func lstmStepBack[T matrix.Float](s LSTM, t traces[T], d deltas[T], i, at int, before, dHidden []T) {
+	n, row := s.Units, i*s.Steps+at
+	gates, tanh, to, dCell := t.gates[row*4*n:][:4*n], t.tanh[row*n:][:n], d.gates[row*4*n:][:4*n], d.cell[i*n:][:n]
+	input, forget, candidate, output := gates[:n], gates[n:2*n], gates[2*n:3*n], gates[3*n:]
+	dInput, dForget, dCandidate, dOutput := to[:n], to[n:2*n], to[2*n:3*n], to[3*n:]
+	for k, dh := range dHidden[:n] {
+		dc := dCell[k] + T(dh*output[k]*(1-T(tanh[k]*tanh[k])))
+		dOutput[k] = dh * tanh[k] * output[k] * (1 - output[k])
+		dInput[k] = dc * candidate[k] * input[k] * (1 - input[k])
+		dForget[k] = dc * before[k] * forget[k] * (1 - forget[k])
+		dCandidate[k] = dc * input[k] * (1 - T(candidate[k]*candidate[k]))
+		dCell[k] = dc * forget[k]
+	}
+}
+
+// LSTMStateGradient is the gradient of the state's weights. It takes the trace,
+// what the backward pass wrote and, if the layer is started, the first outputs.
+func LSTMStateGradient[T matrix.Float](s LSTM) Pass[T] {
+	before := make([]T, s.Rows()*s.Width)
+	return func(out []T, in [][]T) {
+		t, d := cutTrace(s, in[0]), cutDeltas(s, in[1])
+		copy(before[s.Width:], t.out)
+		for i := range s.Batch {
+			first := before[i*s.Steps*s.Width:][:s.Width]
+			if clear(first); s.Started {
+				copy(first, in[2][i*s.Width:][:s.Width])
+			}
+		}
+		matrix.Mul(s.Width, 4*s.Units, s.Rows(), matrix.Whole(before, s.Width).T(), matrix.Whole(d.gates, 4*s.Units), 0, matrix.Whole(out, 4*s.Units))
+	}
+}
+
+// LSTMBiasGradient takes what the backward pass wrote.
+func LSTMBiasGradient[T matrix.Float](s LSTM) Pass[T] {
+	scratch := make([]float64, 4*s.Units)
+	return func(out []T, in [][]T) {
+		matrix.SumRows(out, cutDeltas(s, in[0]).gates, scratch)
+	}
+}
+
+// LSTMProjectionGradient takes the trace and what the backward pass wrote.
+func LSTMProjectionGradient[T matrix.Float](s LSTM) Pass[T] {
+	return func(out []T, in [][]T) {
+		t, d := cutTrace(s, in[0]), cutDeltas(s, in[1])
+		matrix.Mul(s.Units, s.Width, s.Rows(), matrix.Whole(t.hidden, s.Units).T(), matrix.Whole(d.out, s.Width), 0, matrix.Whole(out, s.Width))
+	}
+}
+
+// LSTMFirstGradient is the gradient of the first outputs. It takes the state's
+// weights and what the backward pass wrote.
+func LSTMFirstGradient[T matrix.Float](s LSTM) Pass[T] {
+	return func(out []T, in [][]T) {
+		d := cutDeltas(s, in[1])
+		matrix.Mul(s.Batch, s.Width, 4*s.Units, step(d.gates, 0, s.Steps, 4*s.Units), matrix.Whole(in[0], 4*s.Units).T(), 0, matrix.Whole(out, s.Width))
+	}
+}
+
+// LSTMFirstCellGradient takes what the backward pass wrote.
+func LSTMFirstCellGradient[T matrix.Float](s LSTM) Pass[T] {
+	return func(out []T, in [][]T) {
+		copy(out, cutDeltas(s, in[0]).cell)
+	}
+}
