@@ -30,31 +30,24 @@ func Attention(query, memory, mask *gorgonia.Node) (*gorgonia.Node, error) {
 		return nil, fmt.Errorf("%s: the query is %s, the memory %s and the mask %s: want (batch*asked, width), (batch*kept, width) and (batch, kept)",
 			what, told(query), told(memory), told(mask))
 	}
-	a := attention{dtype: dtype, batch: k[0], asked: q[0] / k[0], kept: k[1], width: q[1]}
-	weights := &op{
-		what:  "weights of attention",
-		out:   operand{dtype: dtype, shape: tensor.Shape{q[0], a.kept}},
-		run:   choose(dtype, attentionWeights[float32], attentionWeights[float64], a),
-		fixed: 3,
-	}
+	a := attention{dtype: dtype, batch: k[0], asked: q[0] / k[0], kept: k[1], width: q[1], scratch: make([]float64, k[1])}
+	weights := newOp("weights of attention", dtype, tensor.Shape{q[0], a.kept},
+		chooseValues(dtype, attentionWeights[float32], attentionWeights[float64], a))
+	weights.fixed = 3
 	w, err := weights.apply(query, memory, mask)
 	if err != nil {
 		return nil, err
 	}
-	o := &op{
-		what:  what,
-		out:   operand{dtype: dtype, shape: q},
-		run:   choose(dtype, attend[float32], attend[float64], a),
-		diff:  a.gradients,
-		fixed: 1,
-	}
+	o := newOp(what, dtype, q, choose(dtype, attend[float32], attend[float64], a))
+	o.diff, o.fixed = a.gradients, 1
 	return o.apply(query, memory, w)
 }
 
-// attention is the sizes of an attention.
+// attention is the sizes of an attention, and the parameters of its kernels.
 type attention struct {
 	dtype                     tensor.Dtype
 	batch, asked, kept, width int
+	scratch                   []float64 // for a query's weights
 }
 
 // of returns the rows of one sequence.
@@ -64,41 +57,35 @@ func of[T float](x []T, i, rows, columns int) matrix.Matrix[T] {
 
 func (a attention) scale() float64 { return 1 / math.Sqrt(float64(a.width)) }
 
-func attentionWeights[T float](a attention) kernel {
-	scratch := make([]float64, a.kept)
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		to, query, memory, mask := data[T](out), data[T](in[0]), data[T](in[1]), data[T](in[2])
-		for i := range a.batch {
-			weights, keep := of(to, i, a.asked, a.kept), mask[i*a.kept:][:a.kept]
-			matrix.Mul(a.asked, a.kept, a.width, of(query, i, a.asked, a.width), of(memory, i, a.kept, a.width).T(), 0, weights)
-			for r := range a.asked {
-				w := weights.Row(r, a.kept)
-				for j, k := range keep {
-					if w[j] *= T(a.scale()); k == 0 {
-						w[j] = T(math.Inf(-1))
-					}
-				}
-				largest, sum := exponentials(scratch, w)
-				if math.IsInf(largest, -1) {
-					return fmt.Errorf("sequence %d: no row of the memory counts", i)
-				}
-				for j, e := range scratch {
-					w[j] = T(e / sum)
+func attentionWeights[T float](a attention, out gorgonia.Value, in []gorgonia.Value) error {
+	to, query, memory, mask := data[T](out), data[T](in[0]), data[T](in[1]), data[T](in[2])
+	for i := range a.batch {
+		weights, keep := of(to, i, a.asked, a.kept), mask[i*a.kept:][:a.kept]
+		matrix.Mul(a.asked, a.kept, a.width, of(query, i, a.asked, a.width), of(memory, i, a.kept, a.width).T(), 0, weights)
+		for r := range a.asked {
+			w := weights.Row(r, a.kept)
+			for j, k := range keep {
+				if w[j] *= T(a.scale()); k == 0 {
+					w[j] = T(math.Inf(-1))
 				}
 			}
+			largest, sum := exponentials(a.scratch, w)
+			if math.IsInf(largest, -1) {
+				return fmt.Errorf("sequence %d: no row of the memory counts", i)
+			}
+			for j, e := range a.scratch {
+				w[j] = T(e / sum)
+			}
 		}
-		return nil
 	}
+	return nil
 }
 
 // attend takes the query, the memory and the weights.
-func attend[T float](a attention) kernel {
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		memory, weights := data[T](in[1]), data[T](in[2])
-		for i := range a.batch {
-			matrix.Mul(a.asked, a.width, a.kept, of(weights, i, a.asked, a.kept), of(memory, i, a.kept, a.width), 0, of(data[T](out), i, a.asked, a.width))
-		}
-		return nil
+func attend[T float](a attention, out []T, in [][]T) {
+	memory, weights := in[1], in[2]
+	for i := range a.batch {
+		matrix.Mul(a.asked, a.width, a.kept, of(weights, i, a.asked, a.kept), of(memory, i, a.kept, a.width), 0, of(out, i, a.asked, a.width))
 	}
 }
 
@@ -115,45 +102,36 @@ func (a attention) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.
 }
 
 // attentionScores is the gradient of the products of queries and memory.
-func attentionScores[T float](a attention) kernel {
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		memory, weights, dy := data[T](in[0]), data[T](in[1]), data[T](in[2])
-		for i := range a.batch {
-			d, w := of(data[T](out), i, a.asked, a.kept), of(weights, i, a.asked, a.kept)
-			matrix.Mul(a.asked, a.kept, a.width, of(dy, i, a.asked, a.width), of(memory, i, a.kept, a.width).T(), 0, d)
-			for r := range a.asked {
-				d, w := d.Row(r, a.kept), w.Row(r, a.kept)
-				sum := 0.0
-				for j, v := range d {
-					sum += float64(float64(v) * float64(w[j]))
-				}
-				for j, v := range d {
-					d[j] = T(float64(w[j]) * (float64(v) - sum) * a.scale())
-				}
+func attentionScores[T float](a attention, out []T, in [][]T) {
+	memory, weights, dy := in[0], in[1], in[2]
+	for i := range a.batch {
+		d, w := of(out, i, a.asked, a.kept), of(weights, i, a.asked, a.kept)
+		matrix.Mul(a.asked, a.kept, a.width, of(dy, i, a.asked, a.width), of(memory, i, a.kept, a.width).T(), 0, d)
+		for r := range a.asked {
+			d, w := d.Row(r, a.kept), w.Row(r, a.kept)
+			sum := 0.0
+			for j, v := range d {
+				sum += float64(float64(v) * float64(w[j]))
+			}
+			for j, v := range d {
+				d[j] = T(float64(w[j]) * (float64(v) - sum) * a.scale())
 			}
 		}
-		return nil
 	}
 }
 
-func attentionQuery[T float](a attention) kernel {
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		memory, d := data[T](in[0]), data[T](in[1])
-		for i := range a.batch {
-			matrix.Mul(a.asked, a.width, a.kept, of(d, i, a.asked, a.kept), of(memory, i, a.kept, a.width), 0, of(data[T](out), i, a.asked, a.width))
-		}
-		return nil
+func attentionQuery[T float](a attention, out []T, in [][]T) {
+	memory, d := in[0], in[1]
+	for i := range a.batch {
+		matrix.Mul(a.asked, a.width, a.kept, of(d, i, a.asked, a.kept), of(memory, i, a.kept, a.width), 0, of(out, i, a.asked, a.width))
 	}
 }
 
-func attentionMemory[T float](a attention) kernel {
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		query, weights, d, dy := data[T](in[0]), data[T](in[1]), data[T](in[2]), data[T](in[3])
-		for i := range a.batch {
-			to := of(data[T](out), i, a.kept, a.width)
-			matrix.Mul(a.kept, a.width, a.asked, of(weights, i, a.asked, a.kept).T(), of(dy, i, a.asked, a.width), 0, to)
-			matrix.Mul(a.kept, a.width, a.asked, of(d, i, a.asked, a.kept).T(), of(query, i, a.asked, a.width), 1, to)
-		}
-		return nil
+func attentionMemory[T float](a attention, out []T, in [][]T) {
+	query, weights, d, dy := in[0], in[1], in[2], in[3]
+	for i := range a.batch {
+		to := of(out, i, a.kept, a.width)
+		matrix.Mul(a.kept, a.width, a.asked, of(weights, i, a.asked, a.kept).T(), of(dy, i, a.asked, a.width), 0, to)
+		matrix.Mul(a.kept, a.width, a.asked, of(d, i, a.asked, a.kept).T(), of(query, i, a.asked, a.width), 1, to)
 	}
 }

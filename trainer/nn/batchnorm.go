@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/plx-run/plx/trainer/nn/recurrent"
 	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -52,55 +53,37 @@ func BatchNorm(x, scale, bias, runningMean, runningVariance *gorgonia.Node, mome
 	if !(epsilon > 0) || math.IsInf(epsilon, 1) {
 		return Normalised{}, fmt.Errorf("%s: epsilon is %v, want more than 0", what, epsilon)
 	}
-	n := norm{what: fmt.Sprintf("%s epsilon %v", what, epsilon), dtype: dtype, layout: l, epsilon: epsilon}
+	n := norm{what: fmt.Sprintf("%s epsilon %v", what, epsilon), dtype: dtype, sums: newSums(l), epsilon: epsilon, call: new(operation.Call)}
 	out := Normalised{Momentum: momentum}
-	if out.BatchMean, err = n.statistic("mean", batchMean[float32], batchMean[float64], x, runningMean); err != nil {
+	mean := choose(dtype, batchMean[float32], batchMean[float64], n)
+	if out.BatchMean, err = n.statistic("mean", mean, x, runningMean); err != nil {
 		return Normalised{}, err
 	}
-	if out.BatchVariance, err = n.statistic("variance", batchVariance[float32], batchVariance[float64], x, out.BatchMean, runningVariance); err != nil {
+	variance := chooseValues(dtype, batchVariance[float32], batchVariance[float64], n)
+	if out.BatchVariance, err = n.statistic("variance", variance, x, out.BatchMean, runningVariance); err != nil {
 		return Normalised{}, err
 	}
-	o := &op{
-		what:  n.what,
-		out:   operand{dtype: dtype, shape: x.Shape()},
-		run:   choose(dtype, normalise[float32], normalise[float64], n.parameters()),
-		diff:  n.gradients,
-		fixed: 2,
-	}
+	o := newOp(n.what, dtype, x.Shape(), choose(dtype, normalise[float32], normalise[float64], n))
+	o.diff, o.fixed = n.gradients, 2
 	out.Out, err = o.apply(x, scale, bias, out.BatchMean, out.BatchVariance)
 	return out, err
 }
 
-// norm builds the operations of one batch norm.
+// norm builds the operations of one batch norm and is the parameters of their
+// kernels. They share scratch memory and the call.
 type norm struct {
+	*sums
 	what    string
 	dtype   tensor.Dtype
-	layout  layout
-	epsilon float64
-}
-
-// normKernel is the scratch memory and the call of one operation.
-type normKernel struct {
-	*sums
 	epsilon float64
 	call    *operation.Call
 }
 
-func (n norm) parameters() normKernel {
-	return normKernel{sums: newSums(n.layout), epsilon: n.epsilon, call: new(operation.Call)}
-}
-
 // statistic adds an operation that computes a number for each channel in
 // training, and returns its last input in an evaluation.
-func (n norm) statistic(which string, f32, f64 func(normKernel) kernel, in ...*gorgonia.Node) (*gorgonia.Node, error) {
-	k := n.parameters()
-	o := &op{
-		what:  fmt.Sprintf("%s of %s", which, n.what),
-		out:   operand{dtype: n.dtype, shape: tensor.Shape{n.layout.channels}},
-		run:   choose(n.dtype, f32, f64, k),
-		fixed: len(in),
-	}
-	return (&contextual{op: o, call: k.call}).apply(in...)
+func (n norm) statistic(which string, run kernel, in ...*gorgonia.Node) (*gorgonia.Node, error) {
+	o := &op{what: fmt.Sprintf("%s of %s", which, n.what), out: operand{dtype: n.dtype, shape: tensor.Shape{n.channels}}, run: run, fixed: len(in)}
+	return (&contextual{op: o, call: n.call}).apply(in...)
 }
 
 // gradients returns those of x, scale and bias. In training the gradient of x
@@ -108,154 +91,128 @@ func (n norm) statistic(which string, f32, f64 func(normKernel) kernel, in ...*g
 func (n norm) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 	x, scale, mean, variance := in[0], in[1], in[3], in[4]
 	dBias, err := sumChannels("gradient of bias of "+n.what, dy)
-	if err != nil {
-		return nil, err
+	b := &adder{what: n.what, dtype: n.dtype, err: err}
+	dScale := b.add("scale", choose(n.dtype, scaleGradient[float32], scaleGradient[float64], n), scale.Shape(), x, mean, variance, dy)
+	if b.err != nil {
+		return nil, b.err
 	}
-	vector := &op{
-		what: "gradient of scale of " + n.what,
-		out:  operand{dtype: n.dtype, shape: scale.Shape()},
-		run:  choose(n.dtype, scaleGradient[float32], scaleGradient[float64], n.parameters()),
-	}
-	dScale, err := vector.apply(x, mean, variance, dy)
-	if err != nil {
-		return nil, err
-	}
-	k := n.parameters()
-	o := &op{
-		what: "gradient of x of " + n.what,
-		out:  operand{dtype: n.dtype, shape: x.Shape()},
-		run:  choose(n.dtype, normGradient[float32], normGradient[float64], k),
-	}
-	dx, err := (&contextual{op: o, call: k.call}).apply(x, scale, mean, variance, dy, dScale, dBias)
+	o := newOp("gradient of x of "+n.what, n.dtype, x.Shape(),
+		pass(n.dtype, normGradient[float32], normGradient[float64], n))
+	dx, err := (&contextual{op: o, call: n.call}).apply(x, scale, mean, variance, dy, dScale, dBias)
 	return gorgonia.Nodes{dx, dScale, dBias, nil, nil}, err
 }
 
 // batchMean takes x and the running mean.
-func batchMean[T float](k normKernel) kernel {
-	add := channelSums[T](k.sums)
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		if !k.call.Train {
-			copy(data[T](out), data[T](in[1]))
-			return nil
-		}
-		if err := add(out, in); err != nil {
-			return err
-		}
-		for c, sum := range k.of {
-			data[T](out)[c] = T(sum / float64(k.count()))
-		}
-		return nil
+func batchMean[T float](n norm, out []T, in [][]T) {
+	if !n.call.Train {
+		copy(out, in[1])
+		return
+	}
+	channelSums(n.sums, out, in)
+	for c, sum := range n.of {
+		out[c] = T(sum / float64(n.count()))
 	}
 }
 
 // batchVariance takes x, the mean and the running variance. It needs a separate
 // pass over x: the difference of mean square and squared mean would lose all
 // precision if the mean is large.
-func batchVariance[T float](k normKernel) kernel {
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		y, x, mean := data[T](out), data[T](in[0]), data[T](in[1])
-		if !k.call.Train {
-			copy(y, data[T](in[2]))
-			return nil
-		}
-		if k.count() == 1 {
-			return fmt.Errorf("a virtual worker has one element per channel, which has no variance: give each more rows")
-		}
-		clear(k.of)
-		at := 0
-		for range k.batch {
-			for c, m := range mean {
-				sum := 0.0
-				for _, v := range x[at : at+k.space] {
-					d := float64(v) - float64(m)
-					sum += float64(d * d)
-				}
-				k.of[c] += sum
-				at += k.space
-			}
-		}
-		for c, sum := range k.of {
-			y[c] = T(sum / float64(k.count()))
-		}
+func batchVariance[T float](n norm, out gorgonia.Value, in []gorgonia.Value) error {
+	y, x, mean := data[T](out), data[T](in[0]), data[T](in[1])
+	if !n.call.Train {
+		copy(y, data[T](in[2]))
 		return nil
 	}
+	if n.count() == 1 {
+		return fmt.Errorf("a virtual worker has one element per channel, which has no variance: give each more rows")
+	}
+	clear(n.of)
+	at := 0
+	for range n.batch {
+		for c, m := range mean {
+			sum := 0.0
+			for _, v := range x[at : at+n.space] {
+				d := float64(v) - float64(m)
+				sum += float64(d * d)
+			}
+			n.of[c] += sum
+			at += n.space
+		}
+	}
+	for c, sum := range n.of {
+		y[c] = T(sum / float64(n.count()))
+	}
+	return nil
 }
 
 // inverse is 1 over the standard deviation of a channel.
-func (k normKernel) inverse(variance float64) float64 { return 1 / math.Sqrt(variance+k.epsilon) }
+func (n norm) inverse(variance float64) float64 { return 1 / math.Sqrt(variance+n.epsilon) }
 
 // normalise takes x, scale, bias, mean and variance.
-func normalise[T float](k normKernel) kernel {
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		y, x, scale, bias := data[T](out), data[T](in[0]), data[T](in[1]), data[T](in[2])
-		mean, variance := data[T](in[3]), data[T](in[4])
-		for c, v := range variance {
-			k.of[c] = float64(scale[c]) * k.inverse(float64(v))
-		}
-		at := 0
-		for range k.batch {
-			for c, factor := range k.of {
-				f, m, b := T(factor), mean[c], bias[c]
-				for i, v := range x[at : at+k.space] {
-					y[at+i] = T((v-m)*f) + b
-				}
-				at += k.space
+func normalise[T float](n norm, y []T, in [][]T) {
+	x, scale, bias := in[0], in[1], in[2]
+	mean, variance := in[3], in[4]
+	for c, v := range variance {
+		n.of[c] = float64(scale[c]) * n.inverse(float64(v))
+	}
+	at := 0
+	for range n.batch {
+		for c, factor := range n.of {
+			f, m, b := T(factor), mean[c], bias[c]
+			for i, v := range x[at : at+n.space] {
+				y[at+i] = T((v-m)*f) + b
 			}
+			at += n.space
 		}
-		return nil
 	}
 }
 
 // scaleGradient takes x, mean, variance and dy.
-func scaleGradient[T float](k normKernel) kernel {
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		x, mean, variance, dy := data[T](in[0]), data[T](in[1]), data[T](in[2]), data[T](in[3])
-		clear(k.of)
-		at := 0
-		for range k.batch {
-			for c, m := range mean {
-				sum := 0.0
-				for i, v := range x[at : at+k.space] {
-					sum += float64(float64(v-m) * float64(dy[at+i]))
-				}
-				k.of[c] += sum
-				at += k.space
+func scaleGradient[T float](n norm, out []T, in [][]T) {
+	x, mean, variance, dy := in[0], in[1], in[2], in[3]
+	clear(n.of)
+	at := 0
+	for range n.batch {
+		for c, m := range mean {
+			sum := 0.0
+			for i, v := range x[at : at+n.space] {
+				sum += float64(float64(v-m) * float64(dy[at+i]))
 			}
+			n.of[c] += sum
+			at += n.space
 		}
-		for c, sum := range k.of {
-			data[T](out)[c] = T(sum * k.inverse(float64(variance[c])))
-		}
-		return nil
+	}
+	for c, sum := range n.of {
+		out[c] = T(sum * n.inverse(float64(variance[c])))
 	}
 }
 
 // normGradient takes x, scale, mean, variance, dy and the gradients of scale
 // and bias. The last two are also the sums through which the batch's mean and
 // variance depend on x.
-func normGradient[T float](k normKernel) kernel {
+func normGradient[T float](n norm) recurrent.Pass[T] {
 	type slope struct{ factor, mean, shift, slope T }
-	slopes := make([]slope, k.channels)
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		dx, x, dy := data[T](out), data[T](in[0]), data[T](in[4])
-		scale, mean, variance, dScale, dBias := data[T](in[1]), data[T](in[2]), data[T](in[3]), data[T](in[5]), data[T](in[6])
-		n := float64(k.count())
+	slopes := make([]slope, n.channels)
+	return func(dx []T, in [][]T) {
+		x, dy := in[0], in[4]
+		scale, mean, variance, dScale, dBias := in[1], in[2], in[3], in[5], in[6]
+		count := float64(n.count())
 		for c := range slopes {
-			inverse := k.inverse(float64(variance[c]))
+			inverse := n.inverse(float64(variance[c]))
 			s := slope{factor: T(float64(scale[c]) * inverse), mean: mean[c]}
-			if k.call.Train {
-				s.shift, s.slope = T(float64(dBias[c])/n), T(float64(dScale[c])*inverse/n)
+			if n.call.Train {
+				s.shift, s.slope = T(float64(dBias[c])/count), T(float64(dScale[c])*inverse/count)
 			}
 			slopes[c] = s
 		}
 		at := 0
-		for range k.batch {
+		for range n.batch {
 			for _, s := range slopes {
-				for i, v := range x[at : at+k.space] {
+				for i, v := range x[at : at+n.space] {
 					dx[at+i] = s.factor * ((dy[at+i] - s.shift) - T((v-s.mean)*s.slope))
 				}
-				at += k.space
+				at += n.space
 			}
 		}
-		return nil
 	}
 }

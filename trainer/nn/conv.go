@@ -3,6 +3,7 @@ package nn
 import (
 	"fmt"
 
+	"github.com/plx-run/plx/trainer/nn/recurrent"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -15,7 +16,7 @@ import (
 // Each image is one matrix product in the BLAS library that Gorgonia uses. So
 // the result of an image does not depend on the rest of the batch.
 func Conv2D(x, filters *gorgonia.Node, stride, pad int) (*gorgonia.Node, error) {
-	what := "convolution"
+	const what = "convolution"
 	dtype, err := floats(what, x, filters)
 	if err != nil {
 		return nil, err
@@ -29,8 +30,10 @@ func Conv2D(x, filters *gorgonia.Node, stride, pad int) (*gorgonia.Node, error) 
 	if err != nil {
 		return nil, err
 	}
-	c := convolution{window: w, filters: fs[0], dtype: dtype}
-	return c.operation("convolution", w.out(fs[0]), convolve[float32], convolve[float64], c.gradients).apply(x, filters)
+	c := convolution{window: w, filters: fs[0], what: fmt.Sprintf("convolution %v", w), dtype: dtype}
+	o := newOp(c.what, dtype, w.out(c.filters), pass(dtype, convolve[float32], convolve[float64], c))
+	o.diff = c.gradients
+	return o.apply(x, filters)
 }
 
 // convolution is the product of the matrix of filters, one row per filter, and
@@ -39,25 +42,16 @@ func Conv2D(x, filters *gorgonia.Node, stride, pad int) (*gorgonia.Node, error) 
 type convolution struct {
 	window
 	filters int
+	what    string
 	dtype   tensor.Dtype
 }
 
-func (c convolution) operation(what string, shape tensor.Shape, f32, f64 func(convolution) kernel, diff differentiate) *op {
-	return &op{
-		what: fmt.Sprintf("%s %v", what, c.window),
-		out:  operand{dtype: c.dtype, shape: shape},
-		run:  choose(c.dtype, f32, f64, c),
-		diff: diff,
-	}
-}
-
 func (c convolution) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
-	dx, err := c.operation("gradient of x of convolution", in[0].Shape(), imageGradient[float32], imageGradient[float64], nil).apply(in[1], dy)
-	if err != nil {
-		return nil, err
-	}
-	df, err := c.operation("gradient of the filters of convolution", in[1].Shape(), filterGradient[float32], filterGradient[float64], nil).apply(in[0], dy)
-	return gorgonia.Nodes{dx, df}, err
+	b := &adder{what: c.what, dtype: c.dtype}
+	return gorgonia.Nodes{
+		b.add("x", pass(c.dtype, imageGradient[float32], imageGradient[float64], c), in[0].Shape(), in[1], dy),
+		b.add("the filters", pass(c.dtype, filterGradient[float32], filterGradient[float64], c), in[1].Shape(), in[0], dy),
+	}, b.err
 }
 
 // patch is the number of elements under the kernel, in all channels.
@@ -76,47 +70,44 @@ func scratch[T float](c convolution) []T {
 	return make([]T, c.patch()*c.places())
 }
 
-func convolve[T float](c convolution) kernel {
+func convolve[T float](c convolution) recurrent.Pass[T] {
 	patches := scratch[T](c)
 	p := product{m: c.filters, n: c.places(), k: c.patch()}
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
+	return func(out []T, in [][]T) {
 		for i := range c.batch {
-			columns := patchesOf(c, row[T](in[0], i, c.image()), patches)
-			gemm(p, data[T](in[1]), columns, 0, row[T](out, i, c.filters*c.places()))
+			columns := patchesOf(c, row(in[0], i, c.image()), patches)
+			gemm(p, in[1], columns, 0, row(out, i, c.filters*c.places()))
 		}
-		return nil
 	}
 }
 
-func imageGradient[T float](c convolution) kernel {
+func imageGradient[T float](c convolution) recurrent.Pass[T] {
 	patches := scratch[T](c)
 	p := product{m: c.patch(), n: c.places(), k: c.filters, left: true}
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
+	return func(out []T, in [][]T) {
 		for i := range c.batch {
-			dx, dy := row[T](out, i, c.image()), row[T](in[1], i, c.filters*c.places())
+			dx, dy := row(out, i, c.image()), row(in[1], i, c.filters*c.places())
 			if c.direct() {
-				gemm(p, data[T](in[0]), dy, 0, dx)
+				gemm(p, in[0], dy, 0, dx)
 				continue
 			}
-			gemm(p, data[T](in[0]), dy, 0, patches)
+			gemm(p, in[0], dy, 0, patches)
 			addPatches(c.window, dx, patches)
 		}
-		return nil
 	}
 }
 
 // filterGradient adds the images one after the other.
-func filterGradient[T float](c convolution) kernel {
+func filterGradient[T float](c convolution) recurrent.Pass[T] {
 	patches := scratch[T](c)
 	p := product{m: c.filters, n: c.patch(), k: c.places(), right: true}
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
+	return func(out []T, in [][]T) {
 		beta := T(0)
 		for i := range c.batch {
-			columns := patchesOf(c, row[T](in[0], i, c.image()), patches)
-			gemm(p, row[T](in[1], i, c.filters*c.places()), columns, beta, data[T](out))
+			columns := patchesOf(c, row(in[0], i, c.image()), patches)
+			gemm(p, row(in[1], i, c.filters*c.places()), columns, beta, out)
 			beta = 1
 		}
-		return nil
 	}
 }
 

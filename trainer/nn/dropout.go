@@ -54,28 +54,22 @@ type mask struct {
 }
 
 func (m *mask) apply(x *gorgonia.Node) (*gorgonia.Node, error) {
-	o := &op{
-		what: fmt.Sprintf("dropout %q p %v", m.name, m.p),
-		out:  operand{dtype: x.Dtype(), shape: x.Shape()},
-		run:  choose(x.Dtype(), dropout[float32], dropout[float64], m),
-		diff: func(_ gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) { return one(m.apply(dy)) },
-	}
+	o := newOp(fmt.Sprintf("dropout %q p %v", m.name, m.p), x.Dtype(), x.Shape(),
+		choose(x.Dtype(), dropout[float32], dropout[float64], m))
+	o.diff = func(_ gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) { return one(m.apply(dy)) }
 	return (&contextual{op: o, stream: m.name, call: &m.call}).apply(x)
 }
 
-func dropout[T float](m *mask) kernel {
+func dropout[T float](m *mask, out []T, in [][]T) {
 	scale := T(1 / (1 - m.p))
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		y, x := data[T](out), data[T](in[0])
-		if !m.call.Train {
-			copy(y, x)
-			return nil
-		}
-		m.draw()
-		for i, v := range x {
-			y[i] = masked(v*scale, m.keep[i])
-		}
-		return nil
+	y, x := out, in[0]
+	if !m.call.Train {
+		copy(y, x)
+		return
+	}
+	m.draw()
+	for i, v := range x {
+		y[i] = masked(v*scale, m.keep[i])
 	}
 }
 

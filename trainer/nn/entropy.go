@@ -73,80 +73,68 @@ func newEntropy(what string, logits, labels *gorgonia.Node) (*entropy, error) {
 
 func (e *entropy) loss(logits, labels *gorgonia.Node, divisor float64) (*gorgonia.Node, error) {
 	e.divisor = divisor
-	o := &op{
-		what:  e.what,
-		out:   operand{dtype: e.dtype},
-		run:   choose(e.dtype, entropyLoss[float32], entropyLoss[float64], e),
-		diff:  e.gradient,
-		fixed: 1,
-	}
+	o := newOp(e.what, e.dtype, nil, chooseValues(e.dtype, entropyLoss[float32], entropyLoss[float64], e))
+	o.diff, o.fixed = e.gradient, 1
 	return o.apply(logits, labels)
 }
 
 func (e *entropy) gradient(x gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
-	o := &op{
-		what: "gradient of " + e.what,
-		out:  operand{dtype: e.dtype, shape: x[0].Shape()},
-		run:  choose(e.dtype, entropyGradient[float32], entropyGradient[float64], e),
-	}
+	o := newOp("gradient of "+e.what, e.dtype, x[0].Shape(),
+		chooseValues(e.dtype, entropyGradient[float32], entropyGradient[float64], e))
 	dx, err := o.apply(x[0], x[1], dy)
 	return gorgonia.Nodes{dx, nil}, err
 }
 
-func entropyLoss[T float](e *entropy) kernel {
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		loss := 0.0
-		for i := range e.rows {
-			logits := row[T](in[0], i, e.classes)
-			largest, sum := exponentials(e.exp, logits)
-			logSum := math.Log(sum)
-			if e.class == nil {
-				for c, weight := range row[T](in[1], i, e.classes) {
-					if weight != 0 { // a logit of -Inf has infinite loss, and weight 0 must not make NaN of it
-						loss += float64(float64(weight) * (logSum + (largest - float64(logits[c]))))
-					}
+func entropyLoss[T float](e *entropy, out gorgonia.Value, in []gorgonia.Value) error {
+	loss := 0.0
+	for i := range e.rows {
+		logits := row(data[T](in[0]), i, e.classes)
+		largest, sum := exponentials(e.exp, logits)
+		logSum := math.Log(sum)
+		if e.class == nil {
+			for c, weight := range row(data[T](in[1]), i, e.classes) {
+				if weight != 0 { // a logit of -Inf has infinite loss, and weight 0 must not make NaN of it
+					loss += float64(float64(weight) * (logSum + (largest - float64(logits[c]))))
 				}
-				continue
 			}
+			continue
+		}
+		label, err := e.label(in[1], i)
+		if err != nil {
+			return err
+		}
+		loss += logSum + (largest - float64(logits[label]))
+	}
+	data[T](out)[0] = T(loss / e.divisor)
+	return nil
+}
+
+// entropyGradient is softmax(logits) - labels, times the loss's gradient.
+func entropyGradient[T float](e *entropy, out gorgonia.Value, in []gorgonia.Value) error {
+	dy := float64(data[T](in[2])[0]) / e.divisor
+	for i := range e.rows {
+		_, sum := exponentials(e.exp, row(data[T](in[0]), i, e.classes))
+		dx := row(data[T](out), i, e.classes)
+		if e.class != nil {
 			label, err := e.label(in[1], i)
 			if err != nil {
 				return err
 			}
-			loss += logSum + (largest - float64(logits[label]))
-		}
-		data[T](out)[0] = T(loss / e.divisor)
-		return nil
-	}
-}
-
-// entropyGradient is softmax(logits) - labels, times the loss's gradient.
-func entropyGradient[T float](e *entropy) kernel {
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		dy := float64(data[T](in[2])[0]) / e.divisor
-		for i := range e.rows {
-			_, sum := exponentials(e.exp, row[T](in[0], i, e.classes))
-			dx := row[T](out, i, e.classes)
-			if e.class != nil {
-				label, err := e.label(in[1], i)
-				if err != nil {
-					return err
-				}
-				for c, v := range e.exp {
-					dx[c] = T(dy * (v / sum))
-				}
-				dx[label] = T(dy * (e.exp[label]/sum - 1))
-				continue
-			}
-			labels, weight := row[T](in[1], i, e.classes), 0.0
-			for _, l := range labels {
-				weight += float64(l)
-			}
 			for c, v := range e.exp {
-				dx[c] = T(dy * (float64(weight*(v/sum)) - float64(labels[c])))
+				dx[c] = T(dy * (v / sum))
 			}
+			dx[label] = T(dy * (e.exp[label]/sum - 1))
+			continue
 		}
-		return nil
+		labels, weight := row(data[T](in[1]), i, e.classes), 0.0
+		for _, l := range labels {
+			weight += float64(l)
+		}
+		for c, v := range e.exp {
+			dx[c] = T(dy * (float64(weight*(v/sum)) - float64(labels[c])))
+		}
 	}
+	return nil
 }
 
 // label is the class of a row.
@@ -180,8 +168,8 @@ func element[T int | int32 | int64 | float](v gorgonia.Value, i int) float64 {
 	return float64(data[T](v)[i])
 }
 
-// row returns elements i*n to (i+1)*n of v.
-func row[T any](v gorgonia.Value, i, n int) []T { return data[T](v)[i*n : (i+1)*n] }
+// row returns elements i*n to (i+1)*n of x.
+func row[T any](x []T, i, n int) []T { return x[i*n : (i+1)*n] }
 
 // exponentials writes exp(x - largest). It returns the largest of x and the sum
 // of what it wrote.
@@ -206,35 +194,29 @@ func Accuracy(logits, labels *gorgonia.Node) (*gorgonia.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &op{
-		what:  e.what,
-		out:   operand{dtype: e.dtype},
-		run:   choose(e.dtype, accuracy[float32], accuracy[float64], e),
-		fixed: 2,
-	}
+	o := newOp(e.what, e.dtype, nil, chooseValues(e.dtype, accuracy[float32], accuracy[float64], e))
+	o.fixed = 2
 	return o.apply(logits, labels)
 }
 
-func accuracy[T float](e *entropy) kernel {
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		right := 0
-		for i := range e.rows {
-			label := 0
-			if e.class == nil {
-				label = first(row[T](in[1], i, e.classes))
-			} else {
-				var err error
-				if label, err = e.label(in[1], i); err != nil {
-					return err
-				}
-			}
-			if first(row[T](in[0], i, e.classes)) == label {
-				right++
+func accuracy[T float](e *entropy, out gorgonia.Value, in []gorgonia.Value) error {
+	right := 0
+	for i := range e.rows {
+		label := 0
+		if e.class == nil {
+			label = first(row(data[T](in[1]), i, e.classes))
+		} else {
+			var err error
+			if label, err = e.label(in[1], i); err != nil {
+				return err
 			}
 		}
-		data[T](out)[0] = T(float64(right) / float64(e.rows))
-		return nil
+		if first(row(data[T](in[0]), i, e.classes)) == label {
+			right++
+		}
 	}
+	data[T](out)[0] = T(float64(right) / float64(e.rows))
+	return nil
 }
 
 // first returns the index of the first of the largest elements.

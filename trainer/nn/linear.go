@@ -28,12 +28,9 @@ func Linear(x, w, b *gorgonia.Node) (*gorgonia.Node, error) {
 	if b != nil && !slices.Equal(b.Shape(), ws[1:]) {
 		return nil, fmt.Errorf("linear: w is %s, so b, which is %s, must be (%d)", told(w), told(b), ws[1])
 	}
-	o := &op{
-		what: "linear",
-		out:  operand{dtype: dtype, shape: tensor.Shape{xs[0], ws[1]}},
-		run:  choose(dtype, linear[float32], linear[float64], product{m: xs[0], n: ws[1], k: xs[1]}),
-		diff: linearGradients,
-	}
+	o := newOp("linear", dtype, tensor.Shape{xs[0], ws[1]},
+		choose(dtype, linear[float32], linear[float64], product{m: xs[0], n: ws[1], k: xs[1]}))
+	o.diff = linearGradients
 	return o.apply(in...)
 }
 
@@ -59,35 +56,25 @@ type product struct {
 }
 
 func newProduct(what string, p product, a, b *gorgonia.Node) (*gorgonia.Node, error) {
-	o := &op{
-		what: what,
-		out:  operand{dtype: a.Dtype(), shape: tensor.Shape{p.m, p.n}},
-		run:  choose(a.Dtype(), multiply[float32], multiply[float64], p),
-	}
+	o := newOp(what, a.Dtype(), tensor.Shape{p.m, p.n}, choose(a.Dtype(), multiply[float32], multiply[float64], p))
 	return o.apply(a, b)
 }
 
-func multiply[T float](p product) kernel {
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		gemm(p, data[T](in[0]), data[T](in[1]), 0, data[T](out))
-		return nil
-	}
+func multiply[T float](p product, out []T, in [][]T) {
+	gemm(p, in[0], in[1], 0, out)
 }
 
 // linear begins with the bias in the result, which saves a pass over it.
-func linear[T float](p product) kernel {
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		y, beta := data[T](out), T(0)
-		if len(in) == 3 {
-			b := data[T](in[2])
-			for i := range p.m {
-				copy(y[i*p.n:], b)
-			}
-			beta = 1
+func linear[T float](p product, y []T, in [][]T) {
+	beta := T(0)
+	if len(in) == 3 {
+		b := in[2]
+		for i := range p.m {
+			copy(y[i*p.n:], b)
 		}
-		gemm(p, data[T](in[0]), data[T](in[1]), beta, y)
-		return nil
+		beta = 1
 	}
+	gemm(p, in[0], in[1], beta, y)
 }
 
 // gemm computes c = a·b + beta c for row-major matrices without gaps.
@@ -109,11 +96,7 @@ func AddBias(x, b *gorgonia.Node) (*gorgonia.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &op{
-		what: "add bias",
-		out:  operand{dtype: dtype, shape: x.Shape()},
-		run:  choose(dtype, addBias[float32], addBias[float64], l),
-	}
+	o := newOp("add bias", dtype, x.Shape(), choose(dtype, addBias[float32], addBias[float64], l))
 	o.diff = func(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 		db, err := sumChannels("gradient of bias", dy)
 		return gorgonia.Nodes{dy, db}, err
@@ -121,19 +104,16 @@ func AddBias(x, b *gorgonia.Node) (*gorgonia.Node, error) {
 	return o.apply(x, b)
 }
 
-func addBias[T float](l layout) kernel {
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		y, x, b := data[T](out), data[T](in[0]), data[T](in[1])
-		at := 0
-		for range l.batch {
-			for _, bias := range b {
-				for i, v := range x[at : at+l.space] {
-					y[at+i] = v + bias
-				}
-				at += l.space
+func addBias[T float](l layout, y []T, in [][]T) {
+	x, b := in[0], in[1]
+	at := 0
+	for range l.batch {
+		for _, bias := range b {
+			for i, v := range x[at : at+l.space] {
+				y[at+i] = v + bias
 			}
+			at += l.space
 		}
-		return nil
 	}
 }
 
@@ -143,11 +123,8 @@ func sumChannels(what string, x *gorgonia.Node) (*gorgonia.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &op{
-		what: what,
-		out:  operand{dtype: dtype, shape: tensor.Shape{l.channels}},
-		run:  choose(dtype, channelSums[float32], channelSums[float64], newSums(l)),
-	}
+	o := newOp(what, dtype, tensor.Shape{l.channels},
+		choose(dtype, channelSums[float32], channelSums[float64], newSums(l)))
 	return o.apply(x)
 }
 
@@ -159,25 +136,22 @@ type sums struct {
 
 func newSums(l layout) *sums { return &sums{layout: l, of: make([]float64, l.channels)} }
 
-func channelSums[T float](s *sums) kernel {
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		x := data[T](in[0])
-		clear(s.of)
-		at := 0
-		for range s.batch {
-			for c := range s.of {
-				sum := 0.0
-				for _, v := range x[at : at+s.space] {
-					sum += float64(v)
-				}
-				s.of[c] += sum
-				at += s.space
+func channelSums[T float](s *sums, out []T, in [][]T) {
+	x := in[0]
+	clear(s.of)
+	at := 0
+	for range s.batch {
+		for c := range s.of {
+			sum := 0.0
+			for _, v := range x[at : at+s.space] {
+				sum += float64(v)
 			}
+			s.of[c] += sum
+			at += s.space
 		}
-		for c, v := range s.of {
-			data[T](out)[c] = T(v)
-		}
-		return nil
+	}
+	for c, v := range s.of {
+		out[c] = T(v)
 	}
 }
 

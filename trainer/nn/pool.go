@@ -11,26 +11,21 @@ import (
 // image are never the largest. The gradient goes to the first of equal elements
 // in row-major order. NaN counts as the largest.
 func MaxPool2D(x *gorgonia.Node, kernel, stride, pad int) (*gorgonia.Node, error) {
-	return newPool("max pool", x, kernel, stride, pad, poolKernels{
-		maxPool[float32], maxPool[float64], maxPoolGradient[float32], maxPoolGradient[float64],
+	return newPool("max pool", x, kernel, stride, pad, kernels[window]{
+		maxPool[float32], maxPool[float64], maxPoolGradient[float32], maxPoolGradient[float64], false,
 	})
 }
 
 // AvgPool2D is the mean of the elements under a kernel that moves like
 // MaxPool2D's. The pad counts neither in the sum nor in the divisor.
 func AvgPool2D(x *gorgonia.Node, kernel, stride, pad int) (*gorgonia.Node, error) {
-	return newPool("average pool", x, kernel, stride, pad, poolKernels{
-		avgPool[float32], avgPool[float64], avgPoolGradient[float32], avgPoolGradient[float64],
+	return newPool("average pool", x, kernel, stride, pad, kernels[window]{
+		avgPool[float32], avgPool[float64], avgPoolGradient[float32], avgPoolGradient[float64], false,
 	})
 }
 
-type poolKernels struct {
-	run32, run64, diff32, diff64 func(window) kernel
-}
-
-func newPool(what string, x *gorgonia.Node, size, stride, pad int, k poolKernels) (*gorgonia.Node, error) {
-	dtype, err := floats(what, x)
-	if err != nil {
+func newPool(what string, x *gorgonia.Node, size, stride, pad int, k kernels[window]) (*gorgonia.Node, error) {
+	if _, err := floats(what, x); err != nil {
 		return nil, err
 	}
 	w, err := newWindow(what, x, size, size, stride, pad)
@@ -40,59 +35,43 @@ func newPool(what string, x *gorgonia.Node, size, stride, pad int, k poolKernels
 	if pad >= size {
 		return nil, fmt.Errorf("%s: a pad of %d needs a kernel larger than %d", what, pad, size)
 	}
-	what = fmt.Sprintf("%s %v", what, w)
-	o := &op{what: what, out: operand{dtype: dtype, shape: w.out(w.channels)}, run: choose(dtype, k.run32, k.run64, w)}
-	o.diff = func(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
-		d := &op{
-			what: "gradient of " + what,
-			out:  operand{dtype: dtype, shape: in[0].Shape()},
-			run:  choose(dtype, k.diff32, k.diff64, w),
-		}
-		return one(d.apply(in[0], dy))
-	}
-	return o.apply(x)
+	return k.apply(fmt.Sprintf("%s %v", what, w), w, x, w.out(w.channels))
 }
 
-func maxPool[T float](w window) kernel {
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		y, x := data[T](out), data[T](in[0])
-		for ; len(x) > 0; x, y = x[w.plane():], y[w.places():] {
-			at := 0
-			for row := range w.outHeight {
-				top, bottom := w.inside(row, w.kernelHeight, w.height)
-				for column := range w.outWidth {
-					left, right := w.inside(column, w.kernelWidth, w.width)
-					most := x[top*w.width+left]
-					for i := top; i < bottom; i++ {
-						for _, v := range x[i*w.width+left : i*w.width+right] {
-							most = max(most, v)
-						}
+func maxPool[T float](w window, y []T, in [][]T) {
+	x := in[0]
+	for ; len(x) > 0; x, y = x[w.plane():], y[w.places():] {
+		at := 0
+		for row := range w.outHeight {
+			top, bottom := w.inside(row, w.kernelHeight, w.height)
+			for column := range w.outWidth {
+				left, right := w.inside(column, w.kernelWidth, w.width)
+				most := x[top*w.width+left]
+				for i := top; i < bottom; i++ {
+					for _, v := range x[i*w.width+left : i*w.width+right] {
+						most = max(most, v)
 					}
-					y[at] = most
-					at++
 				}
+				y[at] = most
+				at++
 			}
 		}
-		return nil
 	}
 }
 
-func maxPoolGradient[T float](w window) kernel {
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		dx, x, dy := data[T](out), data[T](in[0]), data[T](in[1])
-		clear(dx)
-		for ; len(x) > 0; x, dx, dy = x[w.plane():], dx[w.plane():], dy[w.places():] {
-			at := 0
-			for row := range w.outHeight {
-				top, bottom := w.inside(row, w.kernelHeight, w.height)
-				for column := range w.outWidth {
-					left, right := w.inside(column, w.kernelWidth, w.width)
-					dx[largest(x, w.width, top, bottom, left, right)] += dy[at]
-					at++
-				}
+func maxPoolGradient[T float](w window, dx []T, in [][]T) {
+	x, dy := in[0], in[1]
+	clear(dx)
+	for ; len(x) > 0; x, dx, dy = x[w.plane():], dx[w.plane():], dy[w.places():] {
+		at := 0
+		for row := range w.outHeight {
+			top, bottom := w.inside(row, w.kernelHeight, w.height)
+			for column := range w.outWidth {
+				left, right := w.inside(column, w.kernelWidth, w.width)
+				dx[largest(x, w.width, top, bottom, left, right)] += dy[at]
+				at++
 			}
 		}
-		return nil
 	}
 }
 
@@ -121,50 +100,44 @@ func largest[T float](x []T, width, top, bottom, left, right int) int {
 	return best
 }
 
-func avgPool[T float](w window) kernel {
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		y, x := data[T](out), data[T](in[0])
-		for ; len(x) > 0; x, y = x[w.plane():], y[w.places():] {
-			at := 0
-			for row := range w.outHeight {
-				top, bottom := w.inside(row, w.kernelHeight, w.height)
-				for column := range w.outWidth {
-					left, right := w.inside(column, w.kernelWidth, w.width)
-					sum := T(0)
-					for i := top; i < bottom; i++ {
-						for _, v := range x[i*w.width+left : i*w.width+right] {
-							sum += v
-						}
+func avgPool[T float](w window, y []T, in [][]T) {
+	x := in[0]
+	for ; len(x) > 0; x, y = x[w.plane():], y[w.places():] {
+		at := 0
+		for row := range w.outHeight {
+			top, bottom := w.inside(row, w.kernelHeight, w.height)
+			for column := range w.outWidth {
+				left, right := w.inside(column, w.kernelWidth, w.width)
+				sum := T(0)
+				for i := top; i < bottom; i++ {
+					for _, v := range x[i*w.width+left : i*w.width+right] {
+						sum += v
 					}
-					y[at] = sum / T((bottom-top)*(right-left))
-					at++
 				}
+				y[at] = sum / T((bottom-top)*(right-left))
+				at++
 			}
 		}
-		return nil
 	}
 }
 
-func avgPoolGradient[T float](w window) kernel {
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		dx, dy := data[T](out), data[T](in[1])
-		clear(dx)
-		for ; len(dx) > 0; dx, dy = dx[w.plane():], dy[w.places():] {
-			at := 0
-			for row := range w.outHeight {
-				top, bottom := w.inside(row, w.kernelHeight, w.height)
-				for column := range w.outWidth {
-					left, right := w.inside(column, w.kernelWidth, w.width)
-					share := dy[at] / T((bottom-top)*(right-left))
-					for i := top; i < bottom; i++ {
-						for k := left; k < right; k++ {
-							dx[i*w.width+k] += share
-						}
+func avgPoolGradient[T float](w window, dx []T, in [][]T) {
+	dy := in[1]
+	clear(dx)
+	for ; len(dx) > 0; dx, dy = dx[w.plane():], dy[w.places():] {
+		at := 0
+		for row := range w.outHeight {
+			top, bottom := w.inside(row, w.kernelHeight, w.height)
+			for column := range w.outWidth {
+				left, right := w.inside(column, w.kernelWidth, w.width)
+				share := dy[at] / T((bottom-top)*(right-left))
+				for i := top; i < bottom; i++ {
+					for k := left; k < right; k++ {
+						dx[i*w.width+k] += share
 					}
-					at++
 				}
+				at++
 			}
 		}
-		return nil
 	}
 }

@@ -33,24 +33,15 @@ func wantShapes(what string, all []wanted) error {
 	return nil
 }
 
-// pass makes a kernel of a pass of package recurrent.
-func pass[P any](dtype tensor.Dtype, f32 func(P) recurrent.Pass[float32], f64 func(P) recurrent.Pass[float64], p P) kernel {
-	if dtype == tensor.Float32 {
-		return overMemory(f32(p))
+// applyLayer adds a layer: its trace, which has no gradient, and one operation
+// that holds all outputs, whose gradient is computed from the trace.
+func applyLayer(trace, outputs *op, in gorgonia.Nodes) (*gorgonia.Node, error) {
+	trace.fixed, outputs.fixed = len(in), 1
+	t, err := trace.apply(in...)
+	if err != nil {
+		return nil, err
 	}
-	return overMemory(f64(p))
-}
-
-func overMemory[T float](run recurrent.Pass[T]) kernel {
-	var memory [][]T // of the inputs, kept so that a run allocates nothing
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		memory = memory[:0]
-		for _, v := range in {
-			memory = append(memory, data[T](v))
-		}
-		run(data[T](out), memory)
-		return nil
-	}
+	return outputs.apply(append(in, t)...)
 }
 
 // LSTM is a layer of long short-term memory over whole sequences (Hochreiter
@@ -81,29 +72,28 @@ type LSTM struct {
 //
 // One product computes the part of x in the gates of all steps. One product per
 // step computes the part of the state.
-func (l LSTM) Over(steps int) (Sequence, error) {
-	s, err := l.sizes(steps)
+func (l LSTM) Over(steps int) (q Sequence, err error) {
+	s, in, err := l.sizes(steps)
 	if err != nil {
-		return Sequence{}, err
+		return q, err
 	}
-	in := gorgonia.Nodes{l.X, l.Input, l.State, l.Bias}
-	if s.Projected {
-		in = append(in, l.Projection)
-	}
-	if s.Started {
-		in = append(in, l.First, l.FirstCell)
-	}
-	trace := &op{
-		what:  s.what,
-		out:   operand{dtype: s.dtype, shape: tensor.Shape{s.TraceLength()}},
-		run:   pass(s.dtype, recurrent.LSTMForward[float32], recurrent.LSTMForward[float64], s.LSTM),
-		fixed: len(in),
-	}
-	t, err := trace.apply(in...)
+	trace := newOp(s.what, s.dtype, tensor.Shape{s.TraceLength()},
+		pass(s.dtype, recurrent.LSTMForward[float32], recurrent.LSTMForward[float64], s.LSTM))
+	outputs := newOp("results of "+s.what, s.dtype, tensor.Shape{s.OutputLength()},
+		pass(s.dtype, recurrent.LSTMOutputs[float32], recurrent.LSTMOutputs[float64], s.LSTM))
+	outputs.diff = s.gradients
+	all, err := applyLayer(trace, outputs, in)
 	if err != nil {
-		return Sequence{}, err
+		return q, err
 	}
-	return s.outputs(append(in, t))
+	if q.Out, err = part("output of "+s.what, all, 0, s.Rows(), s.Width); err != nil {
+		return q, err
+	}
+	if q.Last, err = part("last of "+s.what, all, s.Rows()*s.Width, s.Batch, s.Width); err != nil {
+		return q, err
+	}
+	q.Cell, err = part("cells of "+s.what, all, (s.Rows()+s.Batch)*s.Width, s.Batch, s.Units)
+	return q, err
 }
 
 // lstm is an LSTM layer of a graph.
@@ -113,29 +103,28 @@ type lstm struct {
 	dtype tensor.Dtype
 }
 
-// sizes checks the layer.
-func (l LSTM) sizes(steps int) (lstm, error) {
-	s := lstm{what: fmt.Sprintf("lstm of %d steps", steps),
+// sizes checks the layer and returns its inputs.
+func (l LSTM) sizes(steps int) (s lstm, in gorgonia.Nodes, err error) {
+	s = lstm{what: fmt.Sprintf("lstm of %d steps", steps),
 		LSTM: recurrent.LSTM{Steps: steps, Forget: l.Forget, Projected: l.Projection != nil, Started: l.First != nil}}
 	if l.Forget != 0 {
 		s.what += fmt.Sprintf(" that keeps %v", l.Forget)
 	}
-	in := gorgonia.Nodes{l.X, l.Input, l.State, l.Bias}
+	in = gorgonia.Nodes{l.X, l.Input, l.State, l.Bias}
 	if (l.First != nil) != (l.FirstCell != nil) {
-		return s, fmt.Errorf("%s: give both First and FirstCell, or neither", s.what)
+		return s, nil, fmt.Errorf("%s: give both First and FirstCell, or neither", s.what)
 	}
 	for _, n := range []*gorgonia.Node{l.Projection, l.First, l.FirstCell} {
 		if n != nil {
 			in = append(in, n)
 		}
 	}
-	var err error
 	if s.dtype, err = floats(s.what, in...); err != nil {
-		return s, err
+		return s, nil, err
 	}
 	x, w := l.X.Shape(), l.State.Shape()
 	if steps < 1 || len(x) != 2 || x[0]%max(steps, 1) != 0 || len(w) != 2 || w[1]%4 != 0 {
-		return s, fmt.Errorf("%s: X is %s and State %s, want (batch*%d, in) and (out, 4*units)", s.what, told(l.X), told(l.State), steps)
+		return s, nil, fmt.Errorf("%s: X is %s and State %s, want (batch*%d, in) and (out, 4*units)", s.what, told(l.X), told(l.State), steps)
 	}
 	s.Batch, s.In, s.Units, s.Width = x[0]/steps, x[1], w[1]/4, w[0]
 	err = wantShapes(s.what, []wanted{
@@ -149,32 +138,7 @@ func (l LSTM) sizes(steps int) (lstm, error) {
 	if err == nil && !s.Projected && s.Width != s.Units {
 		err = fmt.Errorf("%s: State is %s, want (%d, %d) without a projection", s.what, told(l.State), s.Units, 4*s.Units)
 	}
-	return s, err
-}
-
-// outputs adds one operation that holds all outputs, and their pieces. in ends
-// with the trace. The trace has no gradient; the gradient of the outputs is
-// computed from it.
-func (s lstm) outputs(in gorgonia.Nodes) (q Sequence, err error) {
-	o := &op{
-		what:  "results of " + s.what,
-		out:   operand{dtype: s.dtype, shape: tensor.Shape{s.OutputLength()}},
-		run:   pass(s.dtype, recurrent.LSTMOutputs[float32], recurrent.LSTMOutputs[float64], s.LSTM),
-		diff:  s.gradients,
-		fixed: 1,
-	}
-	all, err := o.apply(in...)
-	if err != nil {
-		return q, err
-	}
-	if q.Out, err = part("output of "+s.what, all, 0, s.Rows(), s.Width); err != nil {
-		return q, err
-	}
-	if q.Last, err = part("last of "+s.what, all, s.Rows()*s.Width, s.Batch, s.Width); err != nil {
-		return q, err
-	}
-	q.Cell, err = part("cells of "+s.what, all, (s.Rows()+s.Batch)*s.Width, s.Batch, s.Units)
-	return q, err
+	return s, in, err
 }
 
 // gradients are those of all inputs. The trace, the last input, has none.
@@ -222,32 +186,16 @@ type GRU struct {
 //
 //	h = (1-u) tanh(n + sigmoid(r+a) c) + u h, where u = sigmoid(z+b)
 func (l GRU) Over(steps int) (q Sequence, err error) {
-	s, err := l.sizes(steps)
+	s, in, err := l.sizes(steps)
 	if err != nil {
 		return q, err
 	}
-	in := gorgonia.Nodes{l.X, l.Input, l.State, l.Bias}
-	if s.Started {
-		in = append(in, l.First)
-	}
-	trace := &op{
-		what:  s.what,
-		out:   operand{dtype: s.dtype, shape: tensor.Shape{s.TraceLength()}},
-		run:   pass(s.dtype, recurrent.GRUForward[float32], recurrent.GRUForward[float64], s.GRU),
-		fixed: len(in),
-	}
-	t, err := trace.apply(in...)
-	if err != nil {
-		return q, err
-	}
-	o := &op{
-		what:  "results of " + s.what,
-		out:   operand{dtype: s.dtype, shape: tensor.Shape{s.OutputLength()}},
-		run:   pass(s.dtype, recurrent.GRUOutputs[float32], recurrent.GRUOutputs[float64], s.GRU),
-		diff:  s.gradients,
-		fixed: 1,
-	}
-	all, err := o.apply(append(in, t)...)
+	trace := newOp(s.what, s.dtype, tensor.Shape{s.TraceLength()},
+		pass(s.dtype, recurrent.GRUForward[float32], recurrent.GRUForward[float64], s.GRU))
+	outputs := newOp("results of "+s.what, s.dtype, tensor.Shape{s.OutputLength()},
+		pass(s.dtype, recurrent.GRUOutputs[float32], recurrent.GRUOutputs[float64], s.GRU))
+	outputs.diff = s.gradients
+	all, err := applyLayer(trace, outputs, in)
 	if err != nil {
 		return q, err
 	}
@@ -265,23 +213,22 @@ type gru struct {
 	dtype tensor.Dtype
 }
 
-// sizes checks the layer.
-func (l GRU) sizes(steps int) (gru, error) {
-	s := gru{what: fmt.Sprintf("gru of %d steps", steps), GRU: recurrent.GRU{Steps: steps, Started: l.First != nil}}
-	in := gorgonia.Nodes{l.X, l.Input, l.State, l.Bias}
+// sizes checks the layer and returns its inputs.
+func (l GRU) sizes(steps int) (s gru, in gorgonia.Nodes, err error) {
+	s = gru{what: fmt.Sprintf("gru of %d steps", steps), GRU: recurrent.GRU{Steps: steps, Started: l.First != nil}}
+	in = gorgonia.Nodes{l.X, l.Input, l.State, l.Bias}
 	if s.Started {
 		in = append(in, l.First)
 	}
-	var err error
 	if s.dtype, err = floats(s.what, in...); err != nil {
-		return s, err
+		return s, nil, err
 	}
 	x, w := l.X.Shape(), l.State.Shape()
 	if steps < 1 || len(x) != 2 || x[0]%max(steps, 1) != 0 || len(w) != 2 || w[1] != 3*w[0] {
-		return s, fmt.Errorf("%s: X is %s and State %s, want (batch*%d, in) and (units, 3*units)", s.what, told(l.X), told(l.State), steps)
+		return s, nil, fmt.Errorf("%s: X is %s and State %s, want (batch*%d, in) and (units, 3*units)", s.what, told(l.X), told(l.State), steps)
 	}
 	s.Batch, s.In, s.Units = x[0]/steps, x[1], w[0]
-	return s, wantShapes(s.what, []wanted{
+	return s, in, wantShapes(s.what, []wanted{
 		{"Input", l.Input, []int{s.In, 3 * s.Units}},
 		{"Bias", l.Bias, []int{3 * s.Units}},
 		{"First", l.First, []int{s.Batch, s.Units}},
@@ -300,8 +247,8 @@ func (s gru) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes,
 		state = append(state, in[4])
 	}
 	all := gorgonia.Nodes{
-		add("X", recurrent.GRUXGradient[float32], recurrent.GRUXGradient[float64], in[0].Shape(), in[1], d),
-		add("Input", recurrent.GRUInputGradient[float32], recurrent.GRUInputGradient[float64], in[1].Shape(), in[0], d),
+		b.product("X", product{m: s.Rows(), n: s.In, k: 3 * s.Units, right: true}, d, in[1]),
+		b.product("Input", product{m: s.In, n: 3 * s.Units, k: s.Rows(), left: true}, in[0], d),
 		add("State", recurrent.GRUStateGradient[float32], recurrent.GRUStateGradient[float64], in[2].Shape(), state...),
 		add("Bias", recurrent.GRUBiasGradient[float32], recurrent.GRUBiasGradient[float64], in[3].Shape(), d),
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/plx-run/plx/trainer/nn/exponential"
 	"github.com/plx-run/plx/trainer/nn/matrix"
+	"github.com/plx-run/plx/trainer/nn/recurrent"
 	"github.com/plx-run/plx/trainer/random"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -42,32 +43,21 @@ func SampledCrossEntropy(x *gorgonia.Node, c Candidates) (loss, estimate *gorgon
 	if err != nil {
 		return nil, nil, err
 	}
-	trace := &op{
-		what:  s.what + " of each row",
-		out:   operand{dtype: s.dtype, shape: tensor.Shape{s.rows * (3 + s.samples)}},
-		run:   choose(s.dtype, sampledTrace[float32], sampledTrace[float64], s),
-		fixed: 7,
-	}
+	trace := newOp(s.what+" of each row", s.dtype, tensor.Shape{s.rows * (3 + s.samples)},
+		chooseValues(s.dtype, sampledTrace[float32], sampledTrace[float64], s))
+	trace.fixed = 7
 	t, err := trace.apply(x, c.LabelRows, c.SampleRows, c.Label, c.Sample, c.LabelLog, c.SampleLog)
 	if err != nil {
 		return nil, nil, err
 	}
-	mean := &op{
-		what:  s.what,
-		out:   operand{dtype: s.dtype},
-		run:   choose(s.dtype, meanOf[float32], meanOf[float64], piece{0, s.rows}),
-		diff:  s.gradients,
-		fixed: 1,
-	}
+	mean := newOp(s.what, s.dtype, nil, choose(s.dtype, meanOf[float32], meanOf[float64], piece{0, s.rows}))
+	mean.diff, mean.fixed = s.gradients, 1
 	if loss, err = mean.apply(x, c.LabelRows, c.SampleRows, t); err != nil {
 		return nil, nil, err
 	}
-	full := &op{
-		what:  "estimate of full cross entropy",
-		out:   operand{dtype: s.dtype},
-		run:   choose(s.dtype, meanOf[float32], meanOf[float64], piece{s.rows, 2 * s.rows}),
-		fixed: 1,
-	}
+	full := newOp("estimate of full cross entropy", s.dtype, nil,
+		choose(s.dtype, meanOf[float32], meanOf[float64], piece{s.rows, 2 * s.rows}))
+	full.fixed = 1
 	estimate, err = full.apply(t)
 	return loss, estimate, err
 }
@@ -78,6 +68,7 @@ type sampled struct {
 	dtype                tensor.Dtype
 	rows, width, samples int
 	label, sample        func(v gorgonia.Value, i int) float64
+	classes              []float64 // scratch memory for the samples' classes
 }
 
 // piece is a half-open part of a vector.
@@ -95,7 +86,7 @@ func newSampled(x *gorgonia.Node, c Candidates) (s sampled, err error) {
 	if len(shape) != 2 || len(drawn) != 2 {
 		return s, fmt.Errorf("%s: x is %s, the samples' rows %s: want matrices", s.what, told(x), told(c.SampleRows))
 	}
-	s.rows, s.width, s.samples = shape[0], shape[1], drawn[0]
+	s.rows, s.width, s.samples, s.classes = shape[0], shape[1], drawn[0], make([]float64, drawn[0])
 	for _, want := range []struct {
 		n     *gorgonia.Node
 		shape []int
@@ -125,32 +116,30 @@ func cutRests[T float](s sampled, x []T) rests[T] {
 }
 
 // sampledTrace takes all inputs.
-func sampledTrace[T float](s sampled) kernel {
-	offset, classes := make([]T, s.samples), make([]float64, s.samples)
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		t, x, own, drawn := cutRests(s, data[T](out)), data[T](in[0]), data[T](in[1]), data[T](in[2])
-		labelLog, sampleLog := data[T](in[5]), data[T](in[6])
-		for j := range offset {
-			offset[j], classes[j] = drawn[j*(s.width+1)+s.width]-sampleLog[j], s.sample(in[4], j)
-		}
-		matrix.Fill(t.others, offset)
-		matrix.Mul(s.rows, s.samples, s.width, matrix.Whole(x, s.width), matrix.Whole(drawn, s.width+1).T(), 1, matrix.Whole(t.others, s.samples))
-		for i := range s.rows {
-			weights, label := own[i*(s.width+1):][:s.width+1], s.label(in[3], i)
-			logit := float64(weights[s.width])
-			for k, v := range x[i*s.width:][:s.width] {
-				logit += float64(float64(v) * float64(weights[k]))
-			}
-			others := t.others[i*s.samples:][:s.samples]
-			for j, class := range classes {
-				if class == label {
-					others[j] = T(math.Inf(-1))
-				}
-			}
-			t.row(i, logit, float64(labelLog[i]), others)
-		}
-		return nil
+func sampledTrace[T float](s sampled, out gorgonia.Value, in []gorgonia.Value) error {
+	t, x, own, drawn := cutRests(s, data[T](out)), data[T](in[0]), data[T](in[1]), data[T](in[2])
+	labelLog, sampleLog := data[T](in[5]), data[T](in[6])
+	offset := t.others[:s.samples]
+	for j := range offset {
+		offset[j], s.classes[j] = drawn[j*(s.width+1)+s.width]-sampleLog[j], s.sample(in[4], j)
 	}
+	matrix.Fill(t.others[s.samples:], offset)
+	matrix.Mul(s.rows, s.samples, s.width, matrix.Whole(x, s.width), matrix.Whole(drawn, s.width+1).T(), 1, matrix.Whole(t.others, s.samples))
+	for i := range s.rows {
+		weights, label := row(own, i, s.width+1), s.label(in[3], i)
+		logit := float64(weights[s.width])
+		for k, v := range row(x, i, s.width) {
+			logit += float64(float64(v) * float64(weights[k]))
+		}
+		others := row(t.others, i, s.samples)
+		for j, class := range s.classes {
+			if class == label {
+				others[j] = T(math.Inf(-1))
+			}
+		}
+		t.row(i, logit, float64(labelLog[i]), others)
+	}
+	return nil
 }
 
 // row turns a row's logits into probabilities. logit is the logit of the row's
@@ -175,15 +164,12 @@ func (t rests[T]) row(i int, logit, log float64, others []T) {
 }
 
 // meanOf computes the mean of a piece of the last input.
-func meanOf[T float](p piece) kernel {
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		sum := 0.0
-		for _, v := range data[T](in[len(in)-1])[p.from:p.to] {
-			sum += float64(v)
-		}
-		data[T](out)[0] = T(sum / float64(p.to-p.from))
-		return nil
+func meanOf[T float](p piece, out []T, in [][]T) {
+	sum := 0.0
+	for _, v := range in[len(in)-1][p.from:p.to] {
+		sum += float64(v)
 	}
+	out[0] = T(sum / float64(p.to-p.from))
 }
 
 // gradients returns those of x and of both kinds of rows.
@@ -193,46 +179,40 @@ func (s sampled) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.No
 	return gorgonia.Nodes{
 		b.add("x", choose(s.dtype, sampledX[float32], sampledX[float64], s), x.Shape(), own, drawn, t, dy),
 		b.add("labels' rows", choose(s.dtype, sampledOwn[float32], sampledOwn[float64], s), own.Shape(), x, t, dy),
-		b.add("samples' rows", choose(s.dtype, sampledOthers[float32], sampledOthers[float64], s), drawn.Shape(), x, t, dy),
+		b.add("samples' rows", pass(s.dtype, sampledOthers[float32], sampledOthers[float64], s), drawn.Shape(), x, t, dy),
 		nil,
 	}, b.err
 }
 
-func sampledX[T float](s sampled) kernel {
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		dx, own, drawn, t := data[T](out), data[T](in[0]), data[T](in[1]), cutRests(s, data[T](in[2]))
-		scale := T(float64(data[T](in[3])[0]) / float64(s.rows))
-		matrix.Mul(s.rows, s.width, s.samples, matrix.Whole(t.others, s.samples), matrix.Whole(drawn, s.width+1), 0, matrix.Whole(dx, s.width))
-		for i, part := range t.own {
-			to, weights := dx[i*s.width:][:s.width], own[i*(s.width+1):]
-			for k, v := range to {
-				to[k] = scale * (v + T(part*weights[k]))
-			}
+func sampledX[T float](s sampled, dx []T, in [][]T) {
+	own, drawn, t := in[0], in[1], cutRests(s, in[2])
+	scale := T(float64(in[3][0]) / float64(s.rows))
+	matrix.Mul(s.rows, s.width, s.samples, matrix.Whole(t.others, s.samples), matrix.Whole(drawn, s.width+1), 0, matrix.Whole(dx, s.width))
+	for i, part := range t.own {
+		to, weights := dx[i*s.width:][:s.width], own[i*(s.width+1):]
+		for k, v := range to {
+			to[k] = scale * (v + T(part*weights[k]))
 		}
-		return nil
 	}
 }
 
-func sampledOwn[T float](s sampled) kernel {
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		x, t := data[T](in[0]), cutRests(s, data[T](in[1]))
-		scale := T(float64(data[T](in[2])[0]) / float64(s.rows))
-		for i, part := range t.own {
-			to := row[T](out, i, s.width+1)
-			for k, v := range x[i*s.width:][:s.width] {
-				to[k] = scale * part * v
-			}
-			to[s.width] = scale * part
+func sampledOwn[T float](s sampled, out []T, in [][]T) {
+	x, t := in[0], cutRests(s, in[1])
+	scale := T(float64(in[2][0]) / float64(s.rows))
+	for i, part := range t.own {
+		to := row(out, i, s.width+1)
+		for k, v := range x[i*s.width:][:s.width] {
+			to[k] = scale * part * v
 		}
-		return nil
+		to[s.width] = scale * part
 	}
 }
 
-func sampledOthers[T float](s sampled) kernel {
+func sampledOthers[T float](s sampled) recurrent.Pass[T] {
 	bias, scratch := make([]T, s.samples), make([]float64, s.samples)
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		x, t, to := data[T](in[0]), cutRests(s, data[T](in[1])), data[T](out)
-		scale := T(float64(data[T](in[2])[0]) / float64(s.rows))
+	return func(to []T, in [][]T) {
+		x, t := in[0], cutRests(s, in[1])
+		scale := T(float64(in[2][0]) / float64(s.rows))
 		matrix.Mul(s.samples, s.width, s.rows, matrix.Whole(t.others, s.samples).T(), matrix.Whole(x, s.width), 0, matrix.Whole(to, s.width+1))
 		matrix.SumRows(bias, t.others, scratch)
 		for j, v := range bias {
@@ -241,7 +221,6 @@ func sampledOthers[T float](s sampled) kernel {
 		for i, v := range to {
 			to[i] = scale * v
 		}
-		return nil
 	}
 }
 

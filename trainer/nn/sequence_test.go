@@ -301,7 +301,7 @@ func init() {
 // classes makes some class of each of x.
 func classes(x *gorgonia.Node, n int) *gorgonia.Node {
 	o := &op{what: "classes", out: operand{dtype: x.Dtype(), shape: x.Shape()}, fixed: 1}
-	o.run = pick(x.Dtype(), someClass[float32](n), someClass[float64](n))
+	o.run = choose(x.Dtype(), someClass[float32], someClass[float64], n)
 	y, err := o.apply(x)
 	if err != nil {
 		panic(err)
@@ -309,11 +309,8 @@ func classes(x *gorgonia.Node, n int) *gorgonia.Node {
 	return y
 }
 
-func someClass[T float](n int) kernel {
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		for i, v := range data[T](in[0]) {
-			data[T](out)[i] = T(int(math.Abs(float64(v))*5) % n)
-		}
-		return nil
+func someClass[T float](n int, out []T, in [][]T) {
+	for i, v := range in[0] {
+		out[i] = T(int(math.Abs(float64(v))*5) % n)
 	}
 }

@@ -33,13 +33,9 @@ func Slice(x *gorgonia.Node, axis, from, to int) (*gorgonia.Node, error) {
 type parts struct{ outer, all, inner, at, size int }
 
 func (p parts) apply(what string, dtype tensor.Dtype, shape tensor.Shape, x *gorgonia.Node) (*gorgonia.Node, error) {
-	o := &op{what: what, out: operand{dtype: dtype, shape: shape}, run: choose(dtype, take[float32], take[float64], p)}
+	o := newOp(what, dtype, shape, choose(dtype, take[float32], take[float64], p))
 	o.diff = func(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
-		d := &op{
-			what: "gradient of " + what,
-			out:  operand{dtype: dtype, shape: in[0].Shape()},
-			run:  choose(dtype, put[float32], put[float64], p),
-		}
+		d := newOp("gradient of "+what, dtype, in[0].Shape(), choose(dtype, put[float32], put[float64], p))
 		return one(d.apply(dy))
 	}
 	return o.apply(x)
@@ -51,20 +47,14 @@ func part(what string, x *gorgonia.Node, at int, shape ...int) (*gorgonia.Node, 
 	return p.apply(fmt.Sprintf("%s at %d", what, at), x.Dtype(), shape, x)
 }
 
-func take[T float](p parts) kernel {
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		p.copy(func(whole, piece int) { copy(data[T](out)[piece:piece+p.size*p.inner], data[T](in[0])[whole:]) })
-		return nil
-	}
+func take[T float](p parts, out []T, in [][]T) {
+	p.copy(func(whole, piece int) { copy(out[piece:piece+p.size*p.inner], in[0][whole:]) })
 }
 
 // put writes a piece into zeros.
-func put[T float](p parts) kernel {
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		clear(data[T](out))
-		p.copy(func(whole, piece int) { copy(data[T](out)[whole:], data[T](in[0])[piece:piece+p.size*p.inner]) })
-		return nil
-	}
+func put[T float](p parts, out []T, in [][]T) {
+	clear(out)
+	p.copy(func(whole, piece int) { copy(out[whole:], in[0][piece:piece+p.size*p.inner]) })
 }
 
 // copy calls do for each run of a piece's elements, with the run's place in the
@@ -103,7 +93,7 @@ func Concat(axis int, xs ...*gorgonia.Node) (*gorgonia.Node, error) {
 		all[i] = parts{outer: memory.Elements(s[:axis]), inner: memory.Elements(s[axis+1:]), all: shape[axis], at: at, size: s[axis]}
 		at += s[axis]
 	}
-	o := &op{what: what, out: operand{dtype: dtype, shape: shape}, run: choose(dtype, concat[float32], concat[float64], all)}
+	o := newOp(what, dtype, shape, choose(dtype, concat[float32], concat[float64], all))
 	o.diff = func(_ gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 		gradients := make(gorgonia.Nodes, len(all))
 		for i, p := range all {
@@ -116,12 +106,9 @@ func Concat(axis int, xs ...*gorgonia.Node) (*gorgonia.Node, error) {
 	return o.apply(xs...)
 }
 
-func concat[T float](all []parts) kernel {
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		for i, p := range all {
-			p.copy(func(whole, piece int) { copy(data[T](out)[whole:], data[T](in[i])[piece:piece+p.size*p.inner]) })
-		}
-		return nil
+func concat[T float](all []parts, out []T, in [][]T) {
+	for i, p := range all {
+		p.copy(func(whole, piece int) { copy(out[whole:], in[i][piece:piece+p.size*p.inner]) })
 	}
 }
 
@@ -138,20 +125,15 @@ func Flatten(x *gorgonia.Node) (*gorgonia.Node, error) {
 }
 
 func reshaped(what string, x *gorgonia.Node, shape tensor.Shape) (*gorgonia.Node, error) {
-	o := &op{
-		what: what,
-		out:  operand{dtype: x.Dtype(), shape: shape},
-		run:  pick(x.Dtype(), copied[float32], copied[float64]),
-	}
+	o := newOp(what, x.Dtype(), shape, choose(x.Dtype(), copied[float32], copied[float64], none{}))
 	o.diff = func(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 		return one(reshaped("gradient of "+what, dy, in[0].Shape()))
 	}
 	return o.apply(x)
 }
 
-func copied[T float](out gorgonia.Value, in []gorgonia.Value) error {
-	copy(data[T](out), data[T](in[0]))
-	return nil
+func copied[T float](_ none, out []T, in [][]T) {
+	copy(out, in[0])
 }
 
 // Rows looks up rows of a table (rows, width) by index: a vector (n) of int,
@@ -174,18 +156,11 @@ func Rows(table, index *gorgonia.Node) (*gorgonia.Node, error) {
 			told(table), told(index), index.Dtype())
 	}
 	g := gather{rows: s[0], width: s[1], n: index.Shape()[0], index: read}
-	o := &op{
-		what:  "rows",
-		out:   operand{dtype: dtype, shape: tensor.Shape{g.n, g.width}},
-		run:   choose(dtype, gatherRows[float32], gatherRows[float64], g),
-		fixed: 1,
-	}
+	o := newOp("rows", dtype, tensor.Shape{g.n, g.width},
+		chooseValues(dtype, gatherRows[float32], gatherRows[float64], g))
+	o.fixed = 1
 	o.diff = func(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
-		d := &op{
-			what: "gradient of rows",
-			out:  operand{dtype: dtype, shape: s},
-			run:  choose(dtype, scatterRows[float32], scatterRows[float64], g),
-		}
+		d := newOp("gradient of rows", dtype, s, chooseValues(dtype, scatterRows[float32], scatterRows[float64], g))
 		dx, err := d.apply(in[1], dy)
 		return gorgonia.Nodes{dx, nil}, err
 	}
@@ -207,32 +182,28 @@ func (g gather) at(index gorgonia.Value, i int) (int, error) {
 	return int(row), nil
 }
 
-func gatherRows[T float](g gather) kernel {
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		for i := range g.n {
-			at, err := g.at(in[1], i)
-			if err != nil {
-				return err
-			}
-			copy(row[T](out, i, g.width), row[T](in[0], at, g.width))
+func gatherRows[T float](g gather, out gorgonia.Value, in []gorgonia.Value) error {
+	for i := range g.n {
+		at, err := g.at(in[1], i)
+		if err != nil {
+			return err
 		}
-		return nil
+		copy(row(data[T](out), i, g.width), row(data[T](in[0]), at, g.width))
 	}
+	return nil
 }
 
-func scatterRows[T float](g gather) kernel {
-	return func(out gorgonia.Value, in []gorgonia.Value) error {
-		clear(data[T](out))
-		for i := range g.n {
-			at, err := g.at(in[0], i)
-			if err != nil {
-				return err
-			}
-			to := row[T](out, at, g.width)
-			for k, v := range row[T](in[1], i, g.width) {
-				to[k] += v
-			}
+func scatterRows[T float](g gather, out gorgonia.Value, in []gorgonia.Value) error {
+	clear(data[T](out))
+	for i := range g.n {
+		at, err := g.at(in[0], i)
+		if err != nil {
+			return err
 		}
-		return nil
+		to := row(data[T](out), at, g.width)
+		for k, v := range row(data[T](in[1]), i, g.width) {
+			to[k] += v
+		}
 	}
+	return nil
 }

@@ -130,36 +130,13 @@ func gruStepBack[T matrix.Float](s GRU, t gruPieces[T], d gruDelta[T], i, at int
 	copy(state, input[:2*n])
 }
 
-// GRUXGradient takes the weights of x and what the backward pass wrote.
-func GRUXGradient[T matrix.Float](s GRU) Pass[T] {
-	return func(out []T, in [][]T) {
-		d := cutGRUDelta(s, in[1])
-		matrix.Mul(s.Rows(), s.In, 3*s.Units, matrix.Whole(d.input, 3*s.Units), matrix.Whole(in[0], 3*s.Units).T(), 0, matrix.Whole(out, s.In))
-	}
-}
-
-// GRUInputGradient is the gradient of the weights of x. It takes x and what the
-// backward pass wrote.
-func GRUInputGradient[T matrix.Float](s GRU) Pass[T] {
-	return func(out []T, in [][]T) {
-		d := cutGRUDelta(s, in[1])
-		matrix.Mul(s.In, 3*s.Units, s.Rows(), matrix.Whole(in[0], s.In).T(), matrix.Whole(d.input, 3*s.Units), 0, matrix.Whole(out, 3*s.Units))
-	}
-}
-
 // GRUStateGradient is the gradient of the state's weights. It takes the trace,
 // what the backward pass wrote and, if the layer is started, the first state.
 func GRUStateGradient[T matrix.Float](s GRU) Pass[T] {
 	before := make([]T, s.Rows()*s.Units)
 	return func(out []T, in [][]T) {
 		t, d := cutGRU(s, in[0]), cutGRUDelta(s, in[1])
-		copy(before[s.Units:], t.out)
-		for i := range s.Batch {
-			first := before[i*s.Steps*s.Units:][:s.Units]
-			if clear(first); s.Started {
-				copy(first, in[2][i*s.Units:][:s.Units])
-			}
-		}
+		delay(before, t.out, in[2:], s.Batch, s.Units)
 		matrix.Mul(s.Units, 3*s.Units, s.Rows(), matrix.Whole(before, s.Units).T(), matrix.Whole(d.state, 3*s.Units), 0, matrix.Whole(out, 3*s.Units))
 	}
 }

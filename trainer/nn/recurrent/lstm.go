@@ -189,13 +189,7 @@ func LSTMStateGradient[T matrix.Float](s LSTM) Pass[T] {
 	before := make([]T, s.Rows()*s.Width)
 	return func(out []T, in [][]T) {
 		t, d := cutTrace(s, in[0]), cutDeltas(s, in[1])
-		copy(before[s.Width:], t.out)
-		for i := range s.Batch {
-			first := before[i*s.Steps*s.Width:][:s.Width]
-			if clear(first); s.Started {
-				copy(first, in[2][i*s.Width:][:s.Width])
-			}
-		}
+		delay(before, t.out, in[2:], s.Batch, s.Width)
 		matrix.Mul(s.Width, 4*s.Units, s.Rows(), matrix.Whole(before, s.Width).T(), matrix.Whole(d.gates, 4*s.Units), 0, matrix.Whole(out, 4*s.Units))
 	}
 }

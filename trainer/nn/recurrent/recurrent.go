@@ -86,6 +86,19 @@ func step[T matrix.Float](x []T, t, steps, width int) matrix.Matrix[T] {
 	return matrix.Strided(x[t*width:], steps*width)
 }
 
+// delay writes the outputs of the step before each step: out (batch*steps,
+// width), moved by a step. Sequences begin with first, which has one element if
+// they are started; without it they begin with zeros.
+func delay[T matrix.Float](to, out []T, first [][]T, batch, width int) {
+	copy(to[width:], out)
+	for i := range batch {
+		row := to[i*(len(to)/batch):][:width]
+		if clear(row); len(first) > 0 {
+			copy(row, first[0][i*width:])
+		}
+	}
+}
+
 func accumulate[T matrix.Float](to, x []T) {
 	for i, v := range x {
 		to[i] += v
