@@ -14,11 +14,12 @@
 // # How it works
 //
 // A collective is one or more exchanges. In an exchange, each worker announces
-// to every other what it calls, and sends its data once the other has
-// announced the same. So a reader always has a place for what it reads: TCP
-// slows down a sender that is faster than the network, and no other flow
-// control is needed. The reader of a connection never waits for another
-// connection, so reports of errors are never stuck behind data.
+// to every other what it calls. The first 64 KiB of its data come with the
+// announcement. It sends the rest once the other has announced the same. So a
+// reader always has a place for what it reads: TCP slows down a sender that is
+// faster than the network, and no other flow control is needed. The reader of a
+// connection never waits for another connection, so reports of errors are never
+// stuck behind data.
 //
 // # Same bits
 //
@@ -30,9 +31,9 @@
 // # How much memory
 //
 // Slices travel from and to the caller's memory. A sum takes its slice in
-// blocks and needs at most 16 MiB besides. No length that comes from the
-// network decides how much is allocated, but in AllGatherBytes, whose caller
-// sets the limit.
+// blocks and needs at most 16 MiB besides, and each connection 64 KiB. No length
+// that comes from the network decides how much is allocated, but in
+// AllGatherBytes, whose caller sets the limit.
 //
 // # What it refuses
 //

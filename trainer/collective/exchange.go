@@ -19,7 +19,7 @@ type exchange struct {
 	users  sync.WaitGroup  // of the memory
 
 	mu   sync.Mutex
-	left int           // announcements and data that are still to come
+	left int           // workers of which an announcement or data are still to come
 	done chan struct{} // closed when left is zero
 }
 
@@ -33,11 +33,9 @@ func (g *Group) exchange(s signature, to, from [][]byte) error {
 	defer e.users.Wait() // whatever the error, before the caller has its memory back
 	err := g.begin(e)
 	if err == nil {
-		for rank := range e.heard {
-			if rank != g.config.Rank {
-				e.users.Go(func() { e.send(g.links[rank]) })
-			}
-		}
+		err = e.announce()
+	}
+	if err == nil {
 		err = e.await()
 	}
 	g.mu.Lock()
@@ -82,34 +80,39 @@ func (e *exchange) expect(number uint64, links []*link) {
 		}
 		e.heard[rank] = make(chan struct{})
 		e.left++
-		if len(e.from[rank]) > 0 {
-			e.left++
-		}
 	}
 }
 
-// hear compares what a peer has announced with what this worker calls. The
-// caller holds the group's mu.
+// hear compares what a peer has announced with what this worker calls, and
+// takes the data that came with the announcement. The caller holds the group's
+// mu.
 func (e *exchange) hear(l *link) error {
 	if l.said != e.signature {
 		return l.Blame(fmt.Errorf("collective %d is %s there and %s on %s: every worker must call the same collectives, in the same order, with matching arguments",
 			e.group.calls, l.said, e.signature, task(e.group.config.Rank)))
 	}
+	into := e.from[l.rank]
+	if want := min(early, len(into)); len(l.early) != want {
+		return l.Blame(fmt.Errorf("%s: announced with %d bytes, want %d", e.signature, len(l.early), want))
+	}
+	l.rest = into[copy(into, l.early):]
 	if e.number == 1 {
 		l.SetSilence(e.group.config.Silence) // both ends are in their first collective
 	}
 	close(e.heard[l.rank])
-	e.finish()
+	if len(l.rest) == 0 {
+		e.finish()
+	}
 	return nil
 }
 
 // needs reports whether something of a peer is still to come. The caller holds
 // the group's mu.
 func (e *exchange) needs(l *link) bool {
-	return l.heard < e.number || l.got < e.number && len(e.from[l.rank]) > 0
+	return l.heard < e.number || len(l.rest) > 0
 }
 
-// finish counts an announcement, or all data of a peer.
+// finish counts a worker that has announced the exchange and sent all data.
 func (e *exchange) finish() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -128,18 +131,34 @@ func (e *exchange) await() error {
 	return e.group.reason()
 }
 
-// send announces the exchange to a peer and sends what it gets, once the peer
-// has announced the exchange too.
-func (e *exchange) send(l *link) {
-	err := l.Send(wire.Frame{Header: message{e.signature, e.number}.header()})
-	if err == nil {
-		select {
-		case <-e.heard[l.rank]:
-		case <-e.group.failed:
-			return
+// announce tells all peers of the exchange, and begins to send the data that
+// does not fit in the announcements.
+func (e *exchange) announce() error {
+	for rank, l := range e.group.links { // complete since the first exchange
+		if l == nil {
+			continue
+		}
+		first := e.to[rank][:min(early, len(e.to[rank]))]
+		if err := l.Send(wire.Frame{Header: message{e.signature, e.number}.header(), Payload: first}); err != nil {
+			return l.SendFailed(err)
+		}
+		if rest := e.to[rank][len(first):]; len(rest) > 0 {
+			e.users.Go(func() { e.send(l, rest) })
 		}
 	}
-	for rest := e.to[l.rank]; err == nil && len(rest) > 0; {
+	return nil
+}
+
+// send sends a peer the rest of what it gets, once the peer has announced the
+// exchange too.
+func (e *exchange) send(l *link, rest []byte) {
+	select {
+	case <-e.heard[l.rank]:
+	case <-e.group.failed:
+		return
+	}
+	var err error
+	for err == nil && len(rest) > 0 {
 		select {
 		case <-e.group.failed:
 			return
@@ -154,9 +173,10 @@ func (e *exchange) send(l *link) {
 	}
 }
 
-// receive reads what a peer gives; h is the header of the first frame.
-func (e *exchange) receive(l *link, h wire.Header) error {
-	for rest := e.from[l.rank]; ; {
+// receive reads the rest of what a peer gives; h is the header of the first
+// frame.
+func (e *exchange) receive(l *link, rest []byte, h wire.Header) error {
+	for {
 		n := min(chunkSize, len(rest))
 		if m, err := decode(h); err != nil || m != (message{number: e.number}) || h.Length != uint64(n) {
 			return fmt.Errorf("%s: unexpected frame of %d bytes, want %d: %v", e.signature, h.Length, n, err)

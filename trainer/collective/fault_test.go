@@ -66,7 +66,8 @@ func TestKilledInTheMiddle(t *testing.T) {
 			go func() {
 				for {
 					g.mu.Lock()
-					begun := g.begun > 1 && g.links[0].got == g.begun // data has begun to come
+					l := g.links[0]
+					begun := g.begun > 1 && l.heard == g.begun && l.rest == nil // the data has begun to come
 					g.mu.Unlock()
 					if begun {
 						g.cut()

@@ -82,8 +82,8 @@ func FuzzPeer(f *testing.F) {
 	})
 }
 
-// fuzzed is the bytes of the slice that FuzzPeer adds: two chunks for each of
-// two workers.
+// fuzzed is the bytes of the slice that FuzzPeer adds: an
+// announcement's data and two chunks for each of two workers.
 const fuzzed = 4*chunkSize - 64
 
 // speak sends at most 12 frames and hangs up.
@@ -93,17 +93,18 @@ func speak(conn net.Conn, script []byte) {
 	go c.Drain()
 	at, number := 0, uint64(1)
 	for i := 0; i+1 < len(script) && i < 24; i += 2 {
-		h, length := message{signature{allReduce, float32Type, 0, fuzzed / 4}, number}.header(), 0
+		h, length := message{signature{allReduce, float32Type, 0, fuzzed / 4}, number}.header(), early
 		switch script[i] % 8 {
 		case 1, 2, 3, 4:
 			h = message{number: number}.header()
-			length = min(chunkSize, fuzzed/2-at%(fuzzed/2))
+			const rest = fuzzed/2 - early
+			length = min(chunkSize, rest-at%rest)
 			at += length
 		case 5:
 			number++
 			continue
 		case 6:
-			h.Kind = wire.Bye
+			h.Kind, length = wire.Bye, 0
 		case 7:
 			h.Kind, length = wire.Error, int(script[i+1])
 		}

@@ -3,6 +3,7 @@ package collective
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/plx-run/plx/trainer/peers"
 	"github.com/plx-run/plx/trainer/wire"
@@ -18,7 +19,8 @@ type link struct {
 	// most, as it cannot end one that this worker has not announced.
 	said  signature // of the last announcement
 	heard uint64    // its number; zero: the peer has announced nothing
-	got   uint64    // number of the last exchange whose data has begun to come
+	early []byte    // data that came with it
+	rest  []byte    // where data that has not begun to come will go; nil: no more will come
 	left  bool      // the peer has said goodbye
 }
 
@@ -48,22 +50,39 @@ func (l *link) take(h wire.Header) error {
 	case err != nil:
 		return err
 	case m.op != 0:
+		if err := l.checkNext(m); err != nil {
+			return err
+		}
+		l.early = slices.Grow(l.early[:0], int(h.Length))[:h.Length]
+		if err := l.Payload(l.early); err != nil {
+			return err
+		}
 		return l.announced(m)
 	default:
 		return l.data(h)
 	}
 }
 
-// announced takes the peer's announcement of its next exchange.
+// checkNext refuses an announcement that is not of the peer's next exchange. After
+// the peer's last exchange has begun here, nobody uses early any more.
+func (l *link) checkNext(m message) error {
+	g := l.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if m.number != l.heard+1 || m.number > g.begun+1 {
+		return fmt.Errorf("announces exchange %d after %d, worker:%d is in its %d", m.number, l.heard, g.config.Rank, g.begun)
+	}
+	return nil
+}
+
+// announced takes the peer's announcement of its next exchange, whose data is
+// in early.
 func (l *link) announced(m message) error {
 	g := l.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.err != nil {
 		return g.err
-	}
-	if m.number != l.heard+1 || m.number > g.begun+1 {
-		return fmt.Errorf("announces exchange %d after %d, worker:%d is in its %d", m.number, l.heard, g.config.Rank, g.begun)
 	}
 	l.said, l.heard = m.signature, m.number
 	if e := g.current; e != nil && e.number == l.heard {
@@ -82,15 +101,16 @@ func (l *link) data(h wire.Header) error {
 	case g.err != nil:
 		g.mu.Unlock()
 		return g.err
-	case e == nil || l.heard != e.number || l.got == e.number || len(e.from[l.rank]) == 0:
+	case e == nil || l.heard != e.number || len(l.rest) == 0:
 		g.mu.Unlock()
 		return fmt.Errorf("data of exchange %d, which worker:%d does not expect", h.Step, g.config.Rank)
 	}
-	l.got = e.number
+	rest := l.rest
+	l.rest = nil
 	e.users.Add(1) // no user is added once g.err is set
 	g.mu.Unlock()
 	defer e.users.Done()
-	if err := e.receive(l, h); err != nil {
+	if err := e.receive(l, rest, h); err != nil {
 		return err
 	}
 	e.finish()

@@ -52,8 +52,8 @@ func (s signature) ended(ctx context.Context) error {
 }
 
 // message is what a frame of kind [wire.Collective] says. An announcement
-// names the exchange that its sender begins; data follows in frames of at most
-// chunkSize bytes. In the header:
+// names the exchange that its sender begins and brings the first data; the rest
+// follows in frames of at most chunkSize bytes. In the header:
 //
 //	epoch     operation, type << 8; zero: data
 //	variable  root
@@ -67,6 +67,9 @@ type message struct {
 // chunkSize is how many bytes of data a frame has at most. Reports of errors
 // go between two frames.
 const chunkSize = 256 << 10
+
+// early is how many bytes of data an announcement has at most.
+const early = 64 << 10
 
 func (m message) header() wire.Header {
 	return wire.Header{
@@ -84,7 +87,7 @@ func decode(h wire.Header) (message, error) {
 		return message{}, fmt.Errorf("unexpected %s frame", h.Kind)
 	case m.op == 0 && !data || m.op >= operations || m.of >= dtypes || h.Epoch>>16 != 0 || h.Part != 0 || h.Step == 0:
 		return message{}, fmt.Errorf("unknown collective %#x with number %d", h.Epoch, h.Step)
-	case data && (h.Length == 0 || h.Length > chunkSize) || !data && h.Length != 0:
+	case data && (h.Length == 0 || h.Length > chunkSize) || !data && h.Length > early:
 		return message{}, fmt.Errorf("%s frame with %d bytes", h.Kind, h.Length)
 	}
 	return m, nil
