@@ -15,24 +15,17 @@ type loops[T float] struct {
 	sv func(out []T, s T, b []T)
 }
 
-// binary computes an elementwise operation. An operand of one element is used
-// for every element of the other.
-type binary[T float] struct {
-	out, a, b *cell[T]
-	loops     loops[T]
-}
-
-func (k *binary[T]) run() error {
-	out, a, b := k.out.data, k.a.data, k.b.data
+// run computes an elementwise operation. An operand of one element is used for
+// every element of the other.
+func (l loops[T]) run(out, a, b []T) {
 	switch {
 	case len(a) == len(b):
-		k.loops.vv(out, a, b)
+		l.vv(out, a, b)
 	case len(b) == 1:
-		k.loops.vs(out, a, b[0])
+		l.vs(out, a, b[0])
 	default:
-		k.loops.sv(out, a[0], b)
+		l.sv(out, a[0], b)
 	}
-	return nil
 }
 
 // spreadBinary computes an elementwise operation row by row. Its operands are
@@ -45,7 +38,7 @@ type spreadBinary[T float] struct {
 	rows       [][2]int // by row: where the operands begin
 }
 
-func (k *spreadBinary[T]) run() error {
+func (k *spreadBinary[T]) run() {
 	out, a, b := k.out.data, k.a.data, k.b.data
 	for i, at := range k.rows {
 		row := out[i*k.width : (i+1)*k.width]
@@ -61,12 +54,11 @@ func (k *spreadBinary[T]) run() error {
 			k.loops.vv(row, a[at[0]:at[0]+k.width], b[at[1]:at[1]+k.width])
 		}
 	}
-	return nil
 }
 
 // newSpread finds the rows of a repeated operation. A row is the longest run of
 // last dimensions along which both operands advance evenly.
-func newSpread[T float](shape []int, strides [2][]int, out, a, b *cell[T], l loops[T]) kernel {
+func newSpread[T float](shape []int, strides [2][]int, out, a, b *cell[T], l loops[T]) func() {
 	k := &spreadBinary[T]{out: out, a: a, b: b, loops: l}
 	d, width := len(shape), 1
 	even := func(s []int, i, width int, one bool) bool {
@@ -84,20 +76,10 @@ func newSpread[T float](shape []int, strides [2][]int, out, a, b *cell[T], l loo
 	k.width = width
 	index := make([]int, d)
 	for range memory.Elements(shape[:d]) {
-		var at [2]int
-		for i, x := range index {
-			at[0] += x * strides[0][i]
-			at[1] += x * strides[1][i]
-		}
-		k.rows = append(k.rows, at)
-		for i := d - 1; i >= 0; i-- {
-			if index[i]++; index[i] < shape[i] {
-				break
-			}
-			index[i] = 0
-		}
+		k.rows = append(k.rows, [2]int{memory.Offset(index, strides[0]), memory.Offset(index, strides[1])})
+		memory.Advance(index, shape)
 	}
-	return k
+	return k.run
 }
 
 // binaryLoops are the loops of one of Gorgonia's binary operations.

@@ -13,7 +13,7 @@ import (
 )
 
 // kernel computes one value from its inputs.
-type kernel interface{ run() error }
+type kernel func() error
 
 // kernel makes the kernel of one value. The memory of v and its inputs has been
 // placed.
@@ -21,27 +21,26 @@ func (l *loader) kernel(v *compile.Value) (kernel, error) {
 	if v.Op.Kind == compile.Other {
 		return l.call(v)
 	}
-	switch v.Dtype {
-	case tensor.Float32:
-		return floatKernel[float32](l.lib, v, l.cells), nil
-	case tensor.Float64:
-		return floatKernel[float64](l.lib, v, l.cells), nil
+	var run func()
+	switch {
+	case v.Dtype == tensor.Float32:
+		run = floatKernel[float32](l.lib, v, l.cells)
+	case v.Dtype == tensor.Float64:
+		run = floatKernel[float64](l.lib, v, l.cells)
+	case v.Op.Kind == compile.Copy:
+		to, from := l.bytes(v), l.bytes(v.Inputs[0])
+		run = func() { copy(to, from) }
+	default:
+		return nil, fmt.Errorf("%s: there is no kernel for %v", v.Label(), v.Dtype)
 	}
-	if v.Op.Kind == compile.Copy {
-		return &bytesCopy{to: l.bytes(v), from: l.bytes(v.Inputs[0])}, nil
-	}
-	return nil, fmt.Errorf("%s: there is no kernel for %v", v.Label(), v.Dtype)
+	return func() error {
+		run()
+		return nil
+	}, nil
 }
 
-// bytesCopy copies a value that is not of floats.
-type bytesCopy struct{ to, from []byte }
-
-func (k *bytesCopy) run() error {
-	copy(k.to, k.from)
-	return nil
-}
-
-func floatKernel[T float](lib gorgonia.BLAS, v *compile.Value, cells cells) kernel {
+// floatKernel returns the kernel of one of this package's operations.
+func floatKernel[T float](lib gorgonia.BLAS, v *compile.Value, cells cells) func() {
 	out, in := cellOf[T](cells, v), make([]*cell[T], len(v.Inputs))
 	for i, x := range v.Inputs {
 		if x.Dtype == v.Dtype {
@@ -53,21 +52,23 @@ func floatKernel[T float](lib gorgonia.BLAS, v *compile.Value, cells cells) kern
 		if v.Op.Strides[0] != nil {
 			return newSpread(v.Shape, v.Op.Strides, out, in[0], in[1], binaryLoops[T](v.Op.Code))
 		}
-		return &binary[T]{out, in[0], in[1], binaryLoops[T](v.Op.Code)}
+		l := binaryLoops[T](v.Op.Code)
+		return func() { l.run(out.data, in[0].data, in[1].data) }
 	case compile.MinBetween:
-		return &binary[T]{out, in[0], in[1], loops[T]{vv: minVV[T]}}
+		return func() { minVV(out.data, in[0].data, in[1].data) }
 	case compile.MaxBetween:
-		return &binary[T]{out, in[0], in[1], loops[T]{vv: maxVV[T]}}
+		return func() { maxVV(out.data, in[0].data, in[1].data) }
 	case compile.TanhGradient:
-		return &tanhGradient[T]{out, in[0], in[1]}
+		return func() { tanhGradient(out.data, in[0].data, in[1].data) }
 	case compile.Unary:
-		return &unary[T]{out, in[0], unaryLoop[T](v.Op.Code)}
+		loop := unaryLoop[T](v.Op.Code)
+		return func() { loop(out.data, in[0].data) }
 	case compile.Sum, compile.Max:
 		return newReduction(v.Inputs[0].Shape, v.Op.Axes, v.Op.Kind == compile.Sum, out, in[0])
 	case compile.Softmax:
-		return newSoftmax(v, out, in[0])
+		return newSoftmax(v, out, in[0], nil)
 	case compile.SoftmaxGradient:
-		return newSoftmaxGradient(v, out, in[1], in[2])
+		return newSoftmax(v, out, in[1], in[2])
 	case compile.Im2Col:
 		return newPatches(v, in[0], out)
 	case compile.Col2Im:
@@ -77,22 +78,22 @@ func floatKernel[T float](lib gorgonia.BLAS, v *compile.Value, cells cells) kern
 	case compile.MatVec:
 		return newGemv(v, lib, out, in[0], in[1])
 	case compile.Dot:
-		return &dotProduct[T]{out, in[0], in[1]}
+		return func() { out.data[0] = T(dot(in[0].data, in[1].data)) }
 	case compile.Outer:
-		return &outer[T]{out, in[0], in[1]}
+		return func() { outer(out.data, in[0].data, in[1].data) }
 	}
 	return newMove(v, out, in)
 }
 
 // newMove makes the kernel of an operation that computes no new numbers.
-func newMove[T float](v *compile.Value, out *cell[T], in []*cell[T]) kernel {
+func newMove[T float](v *compile.Value, out *cell[T], in []*cell[T]) func() {
 	shape := v.Inputs[0].Shape
 	switch v.Op.Kind {
 	case compile.Copy:
-		return &copying[T]{out, in[0]}
+		return func() { copy(out.data, in[0].data) }
 	case compile.Repeat:
 		inner, times := compile.RepeatGeometry(v.Shape, shape, v.Op.Axes[0])
-		return &repeating[T]{out, in[0], inner, times}
+		return func() { repeat(out.data, in[0].data, inner, times) }
 	case compile.Transpose:
 		return newPermuting(shape, v.Op.Axes, out, in[0])
 	case compile.Slice:
@@ -106,7 +107,7 @@ func newMove[T float](v *compile.Value, out *cell[T], in []*cell[T]) kernel {
 		for i, s := range compile.Strides(shape) {
 			at += v.Op.Axes[i] * s
 		}
-		return &picking[T]{out, in[0], at}
+		return func() { out.data[0] = in[0].data[at] }
 	}
 	panic(fmt.Sprintf("cpu: no kernel for kind %d", v.Op.Kind))
 }
@@ -115,15 +116,6 @@ func newMove[T float](v *compile.Value, out *cell[T], in []*cell[T]) kernel {
 type prealloc interface {
 	UsePreallocDo(prealloc gorgonia.Value, inputs ...gorgonia.Value) (gorgonia.Value, error)
 }
-
-// ownKernel calls an operation that brings its kernel.
-type ownKernel struct {
-	op     operation.Kernel
-	out    gorgonia.Value
-	inputs []gorgonia.Value
-}
-
-func (k *ownKernel) run() error { return k.op.Run(k.out, k.inputs...) }
 
 // foreign calls an operation the way Gorgonia does and copies its result.
 type foreign struct {
@@ -171,9 +163,9 @@ func (l *loader) call(v *compile.Value) (kernel, error) {
 		}
 	}
 	if k, ok := op.(operation.Kernel); ok {
-		return &ownKernel{k, out, inputs}, nil
+		return func() error { return k.Run(out, inputs...) }, nil
 	}
 	_, reuse := op.(prealloc)
 	reuse = reuse && !strings.HasPrefix(strings.TrimPrefix(fmt.Sprintf("%T", op), "*"), "gorgonia.")
-	return &foreign{op, l.bytes(v), out, inputs, reuse}, nil
+	return (&foreign{op, l.bytes(v), out, inputs, reuse}).run, nil
 }

@@ -60,9 +60,7 @@ func TestMaximumKeepsNaN(t *testing.T) {
 				n = []int{3, 2}[axes[0]]
 			}
 			out := &cell[float64]{make([]float64, n)}
-			if err := newReduction([]int{2, 3}, axes, false, out, &cell[float64]{a}).run(); err != nil {
-				t.Fatal(err)
-			}
+			newReduction([]int{2, 3}, axes, false, out, &cell[float64]{a})()
 			found := false
 			for _, x := range out.data {
 				found = found || x != x
@@ -93,9 +91,9 @@ func TestSliceWithStep(t *testing.T) {
 		}
 		in := &compile.Value{Shape: tensor.Shape{c.n, 2}}
 		part, back := &cell[float64]{make([]float64, 2*rows)}, &cell[float64]{make([]float64, 2*c.n)}
-		newSlicing(&compile.Value{Op: op, Inputs: []*compile.Value{in}}, &cell[float64]{whole}, part).run()
+		newSlicing(&compile.Value{Op: op, Inputs: []*compile.Value{in}}, &cell[float64]{whole}, part)()
 		op.Kind = compile.SliceGradient
-		newSlicing(&compile.Value{Op: op, Shape: in.Shape, Inputs: []*compile.Value{in}}, back, part).run()
+		newSlicing(&compile.Value{Op: op, Shape: in.Shape, Inputs: []*compile.Value{in}}, back, part)()
 		for i, x := range part.data {
 			if x != want[i] {
 				t.Errorf("%+v: element %d is %v, want %v", c, i, x, want[i])

@@ -75,7 +75,7 @@ func (m *Machine) Run(gradients [][]byte, ready func(i int)) (err error) {
 		}
 	}()
 	for at = range m.kernels {
-		if err := m.kernels[at].run(); err != nil {
+		if err := m.kernels[at](); err != nil {
 			return m.failed(at, err)
 		}
 		if ready != nil {
@@ -93,13 +93,13 @@ func (m *Machine) failed(at int, err error) error {
 }
 
 // compute runs one kernel. A panic of an operation becomes an error.
-func compute(k kernel, v *compile.Value) (err error) {
+func compute(run kernel, v *compile.Value) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("%s: %v", v.Label(), r)
 		}
 	}()
-	if err := k.run(); err != nil {
+	if err := run(); err != nil {
 		return fmt.Errorf("%s: %w", v.Label(), err)
 	}
 	return nil

@@ -1,38 +1,25 @@
 package cpu
 
-import "github.com/plx-run/plx/trainer/executor/compile"
+import (
+	"github.com/plx-run/plx/trainer/executor/compile"
+	"github.com/plx-run/plx/trainer/executor/memory"
+)
 
-// copying copies its whole input.
-type copying[T float] struct{ out, a *cell[T] }
-
-func (k *copying[T]) run() error {
-	copy(k.out.data, k.a.data)
-	return nil
-}
-
-// repeating writes every element times times, along an axis that has inner
+// repeat writes every element times times, along an axis that has inner
 // elements inside it.
-type repeating[T float] struct {
-	out, a       *cell[T]
-	inner, times int
-}
-
-func (k *repeating[T]) run() error {
-	out, a := k.out.data, k.a.data
-	if k.inner == 1 {
+func repeat[T float](out, a []T, inner, times int) {
+	if inner == 1 {
 		for i, x := range a {
-			fill(out[i*k.times:(i+1)*k.times], x)
+			fill(out[i*times:(i+1)*times], x)
 		}
-		return nil
+		return
 	}
-	for len(a) > 0 {
-		for range k.times {
-			copy(out, a[:k.inner])
-			out = out[k.inner:]
+	for ; len(a) > 0; a = a[inner:] {
+		for range times {
+			copy(out, a[:inner])
+			out = out[inner:]
 		}
-		a = a[k.inner:]
 	}
-	return nil
 }
 
 // slicing copies a slice along an axis out of its input, or into zeros.
@@ -44,7 +31,7 @@ type slicing[T float] struct {
 	length      int
 }
 
-func newSlicing[T float](v *compile.Value, whole, part *cell[T]) kernel {
+func newSlicing[T float](v *compile.Value, whole, part *cell[T]) func() {
 	shape := v.Inputs[0].Shape
 	k := &slicing[T]{whole: whole, part: part, into: v.Op.Kind == compile.SliceGradient, start: v.Op.Start, step: max(v.Op.Step, 1)}
 	if k.into {
@@ -52,10 +39,10 @@ func newSlicing[T float](v *compile.Value, whole, part *cell[T]) kernel {
 	}
 	_, k.n, k.inner = compile.Threefold(shape, v.Op.Axes[0])
 	k.length = v.Op.SliceLength(k.n)
-	return k
+	return k.run
 }
 
-func (k *slicing[T]) run() error {
+func (k *slicing[T]) run() {
 	whole, part := k.whole.data, k.part.data
 	if k.into {
 		clear(whole)
@@ -75,7 +62,6 @@ func (k *slicing[T]) run() error {
 			part = part[run:]
 		}
 	}
-	return nil
 }
 
 // concat lays its inputs side by side along an axis.
@@ -86,16 +72,16 @@ type concat[T float] struct {
 	outer int
 }
 
-func newConcat[T float](v *compile.Value, out *cell[T], in []*cell[T]) kernel {
+func newConcat[T float](v *compile.Value, out *cell[T], in []*cell[T]) func() {
 	k := &concat[T]{out: out, in: in}
 	for _, x := range v.Inputs {
 		o, n, inner := compile.Threefold(x.Shape, v.Op.Axes[0])
 		k.outer, k.runs = o, append(k.runs, n*inner)
 	}
-	return k
+	return k.run
 }
 
-func (k *concat[T]) run() error {
+func (k *concat[T]) run() {
 	out := k.out.data
 	for o := range k.outer {
 		for i, in := range k.in {
@@ -103,18 +89,6 @@ func (k *concat[T]) run() error {
 			out = out[n:]
 		}
 	}
-	return nil
-}
-
-// picking copies one element.
-type picking[T float] struct {
-	out, a *cell[T]
-	at     int
-}
-
-func (k *picking[T]) run() error {
-	k.out.data[0] = k.a.data[k.at]
-	return nil
 }
 
 // permuting is a transposition. Shape and strides are the input's, in the order
@@ -127,7 +101,7 @@ type permuting[T float] struct {
 
 // newPermuting drops dimensions of size 1 and joins dimensions that stay
 // together.
-func newPermuting[T float](shape, axes []int, out, a *cell[T]) kernel {
+func newPermuting[T float](shape, axes []int, out, a *cell[T]) func() {
 	k := &permuting[T]{out: out, a: a}
 	s, last := compile.Strides(shape), -2
 	for _, x := range axes {
@@ -142,30 +116,21 @@ func newPermuting[T float](shape, axes []int, out, a *cell[T]) kernel {
 		}
 		last = x
 	}
-	k.index = make([]int, len(k.shape))
-	return k
+	k.index = make([]int, len(k.shape)-2) // a transposition that keeps no order has two dimensions
+	return k.run
 }
 
-func (k *permuting[T]) run() error {
+func (k *permuting[T]) run() {
 	d := len(k.shape)
 	clear(k.index)
 	rows, cols := k.shape[d-2], k.shape[d-1]
 	out := k.out.data
 	for len(out) > 0 {
-		at := 0
-		for i, x := range k.index[:d-2] {
-			at += x * k.strides[i]
-		}
+		at := memory.Offset(k.index, k.strides)
 		transpose(out[:rows*cols], k.a.data[at:], rows, cols, k.strides[d-2], k.strides[d-1])
 		out = out[rows*cols:]
-		for i := d - 3; i >= 0; i-- {
-			if k.index[i]++; k.index[i] < k.shape[i] {
-				break
-			}
-			k.index[i] = 0
-		}
+		memory.Advance(k.index, k.shape)
 	}
-	return nil
 }
 
 // transpose reads a matrix with any strides, in tiles that fit into the cache.
@@ -205,7 +170,7 @@ type patches[T float] struct {
 	dilationH, dilationW int
 }
 
-func newPatches[T float](v *compile.Value, images, columns *cell[T]) kernel {
+func newPatches[T float](v *compile.Value, images, columns *cell[T]) func() {
 	i, c, w := v.Inputs[0].Shape, v.Shape, v.Op.Window
 	k := &patches[T]{images: images, columns: columns, back: v.Op.Kind == compile.Col2Im}
 	if k.back {
@@ -215,10 +180,10 @@ func newPatches[T float](v *compile.Value, images, columns *cell[T]) kernel {
 	k.outHeight, k.outWidth = c[1], c[2]
 	k.kernelH, k.kernelW, k.padH, k.padW = w[0], w[1], w[2], w[3]
 	k.strideH, k.strideW, k.dilationH, k.dilationW = w[4], w[5], w[6], w[7]
-	return k
+	return k.run
 }
 
-func (k *patches[T]) run() error {
+func (k *patches[T]) run() {
 	columns, plane := k.columns.data, k.height*k.width
 	if k.back {
 		clear(k.images.data)
@@ -233,7 +198,6 @@ func (k *patches[T]) run() error {
 			columns = columns[k.outWidth*k.channels*size:]
 		}
 	}
-	return nil
 }
 
 // windows copies all windows of one channel whose top is at top. In columns,

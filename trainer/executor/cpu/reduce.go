@@ -21,7 +21,7 @@ type reduction[T float] struct {
 	pair   func(x, y T) T      // reduces two elements
 }
 
-func (k *reduction[T]) run() error {
+func (k *reduction[T]) run() {
 	out, a := k.out.data, k.a.data
 	for i, at := range k.rows {
 		from := a[i*k.width : (i+1)*k.width]
@@ -36,12 +36,11 @@ func (k *reduction[T]) run() error {
 			k.two(out[at:at+k.width], out[at:at+k.width], from)
 		}
 	}
-	return nil
 }
 
 // newReduction prepares the reduction of shape along axes; no axes mean all of
 // them.
-func newReduction[T float](shape, axes []int, sum bool, out, a *cell[T]) kernel {
+func newReduction[T float](shape, axes []int, sum bool, out, a *cell[T]) func() {
 	k := &reduction[T]{out: out, a: a, row: maxRow[T], two: maxVV[T], pair: func(x, y T) T { return max(x, y) }}
 	if sum {
 		k.row, k.two, k.pair = sumRow[T], addVV[T], func(x, y T) T { return x + y }
@@ -60,7 +59,7 @@ func newReduction[T float](shape, axes []int, sum bool, out, a *cell[T]) kernel 
 		k.width *= shape[d]
 	}
 	k.lay(shape, gone, d)
-	return k
+	return k.run
 }
 
 // lay finds where the result of each row is. d is the number of dimensions
@@ -76,18 +75,10 @@ func (k *reduction[T]) lay(shape []int, gone []bool, d int) {
 	seen := map[int]bool{}
 	index := make([]int, d)
 	for range memory.Elements(shape[:d]) {
-		at := 0
-		for i, x := range index {
-			at += x * strides[i]
-		}
+		at := memory.Offset(index, strides)
 		k.rows, k.first = append(k.rows, at), append(k.first, !seen[at])
 		seen[at] = true
-		for i := d - 1; i >= 0; i-- {
-			if index[i]++; index[i] < shape[i] {
-				break
-			}
-			index[i] = 0
-		}
+		memory.Advance(index, shape)
 	}
 }
 
@@ -144,19 +135,20 @@ func fill[T float](out []T, x T) {
 	}
 }
 
-// softmax computes e^x / sum(e^x) along an axis, or its logarithm. It subtracts
-// the largest element of each sum first, so that nothing overflows.
+// softmax computes e^x / sum(e^x) along an axis, or its logarithm, or the
+// gradient of one of them.
 type softmax[T float] struct {
-	out, a   *cell[T]
+	out, a   *cell[T] // a is the operand; of a gradient it is the softmax's result
+	g        *cell[T] // gradient of the result; nil: a is not differentiated
 	n, inner int
 	log      bool
 	exp      func(T) T
 }
 
-func newSoftmax[T float](v *compile.Value, out, a *cell[T]) kernel {
-	k := &softmax[T]{out: out, a: a, log: v.Op.Log, exp: exponential[T]()}
+func newSoftmax[T float](v *compile.Value, out, a, g *cell[T]) func() {
+	k := &softmax[T]{out: out, a: a, g: g, log: v.Op.Log, exp: exponential[T]()}
 	_, k.n, k.inner = compile.Threefold(v.Shape, v.Op.Axes[0])
-	return k
+	return k.run
 }
 
 func exponential[T float]() func(T) T {
@@ -166,18 +158,23 @@ func exponential[T float]() func(T) T {
 	return any(math.Exp).(func(T) T)
 }
 
-func (k *softmax[T]) run() error {
+func (k *softmax[T]) run() {
 	block := k.n * k.inner
-	for o := 0; o < len(k.out.data); o += block {
-		for i := range k.inner {
-			k.one(k.out.data[o+i:o+block], k.a.data[o+i:o+block])
+	for from := 0; from < len(k.out.data); from += block {
+		for i := from; i < from+k.inner; i++ {
+			out, a := k.out.data[i:from+block], k.a.data[i:from+block]
+			if k.g == nil {
+				k.forward(out, a)
+			} else {
+				k.gradient(out, a, k.g.data[i:from+block])
+			}
 		}
 	}
-	return nil
 }
 
-// one takes elements that lie inner apart.
-func (k *softmax[T]) one(out, a []T) {
+// forward takes elements that lie inner apart. It subtracts the largest of them
+// first, so that nothing overflows.
+func (k *softmax[T]) forward(out, a []T) {
 	m := a[0]
 	for i := 0; i < len(a); i += k.inner {
 		if a[i] > m || a[i] != a[i] {
@@ -202,32 +199,9 @@ func (k *softmax[T]) one(out, a []T) {
 	}
 }
 
-// softmaxGradient computes the gradient from the softmax's result y and its
-// gradient g: y (g - sum(g y)), or g - e^y sum(g) for the logarithm.
-type softmaxGradient[T float] struct {
-	out, y, g *cell[T]
-	n, inner  int
-	log       bool
-	exp       func(T) T
-}
-
-func newSoftmaxGradient[T float](v *compile.Value, out, y, g *cell[T]) kernel {
-	k := &softmaxGradient[T]{out: out, y: y, g: g, log: v.Op.Log, exp: exponential[T]()}
-	_, k.n, k.inner = compile.Threefold(v.Shape, v.Op.Axes[0])
-	return k
-}
-
-func (k *softmaxGradient[T]) run() error {
-	block := k.n * k.inner
-	for o := 0; o < len(k.out.data); o += block {
-		for i := range k.inner {
-			k.one(k.out.data[o+i:o+block], k.y.data[o+i:o+block], k.g.data[o+i:o+block])
-		}
-	}
-	return nil
-}
-
-func (k *softmaxGradient[T]) one(out, y, g []T) {
+// gradient takes the result y and its gradient g: y (g - sum(g y)), or g - e^y
+// sum(g) for the logarithm.
+func (k *softmax[T]) gradient(out, y, g []T) {
 	var sum float64
 	for i := 0; i < len(y); i += k.inner {
 		if k.log {

@@ -2,17 +2,6 @@ package cpu
 
 import "math"
 
-// unary computes a function of every element.
-type unary[T float] struct {
-	out, a *cell[T]
-	f      func(out, a []T)
-}
-
-func (k *unary[T]) run() error {
-	k.f(k.out.data, k.a.data)
-	return nil
-}
-
 // apply makes a loop of f. The compiler does not inline the call; functions
 // that profit from inlining have loops of their own.
 func apply[T float](f func(T) T) func(out, a []T) {
@@ -157,13 +146,9 @@ func transcendental32(code string) func(out, a []float32) {
 
 // tanhGradient computes (1 - y*y) g, the gradient of tanh from its result. It
 // rounds like the three operations of Gorgonia that it replaces.
-type tanhGradient[T float] struct{ out, y, g *cell[T] }
-
-func (k *tanhGradient[T]) run() error {
-	out := k.out.data
-	y, g := k.y.data[:len(out)], k.g.data[:len(out)]
+func tanhGradient[T float](out, y, g []T) {
+	y, g = y[:len(out)], g[:len(out)]
 	for i := range out {
 		out[i] = (1 - T(y[i]*y[i])) * g[i]
 	}
-	return nil
 }

@@ -176,20 +176,33 @@ func Copy(to []byte, v gorgonia.Value) error {
 func gather(to, from []byte, size int, shape, strides []int) error {
 	index := make([]int, len(shape))
 	for i := 0; i < len(to); i += size {
-		at := 0
-		for k, x := range index {
-			at += x * strides[k] * size
-		}
+		at := Offset(index, strides) * size
 		if at < 0 || at+size > len(from) {
 			return fmt.Errorf("the strides %v of a tensor lead out of its memory", strides)
 		}
 		copy(to[i:i+size], from[at:at+size])
-		for k := len(index) - 1; k >= 0; k-- {
-			if index[k]++; index[k] < shape[k] {
-				break
-			}
-			index[k] = 0
-		}
+		Advance(index, shape)
 	}
 	return nil
+}
+
+// Offset is where the element at index lies, for the strides of its dimensions.
+// There may be more strides than dimensions of index.
+func Offset(index, strides []int) int {
+	at := 0
+	for k, x := range index {
+		at += x * strides[k]
+	}
+	return at
+}
+
+// Advance moves index to the next element of shape, the last dimension of index
+// fastest. After the last element comes the first.
+func Advance(index, shape []int) {
+	for k := len(index) - 1; k >= 0; k-- {
+		if index[k]++; index[k] < shape[k] {
+			return
+		}
+		index[k] = 0
+	}
 }
