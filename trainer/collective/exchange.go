@@ -91,11 +91,9 @@ func (e *exchange) hear(l *link) error {
 		return l.Blame(fmt.Errorf("collective %d is %s there and %s on %s: every worker must call the same collectives, in the same order, with matching arguments",
 			e.group.calls, l.said, e.signature, task(e.group.config.Rank)))
 	}
-	into := e.from[l.rank]
-	if want := min(early, len(into)); len(l.early) != want {
-		return l.Blame(fmt.Errorf("%s: announced with %d bytes, want %d", e.signature, len(l.early), want))
+	if err := l.fill(e.from[l.rank]); err != nil {
+		return err
 	}
-	l.rest = into[copy(into, l.early):]
 	if e.number == 1 {
 		l.SetSilence(e.group.config.Silence) // both ends are in their first collective
 	}

@@ -91,6 +91,16 @@ func (l *link) announced(m message) error {
 	return nil
 }
 
+// fill takes the data that came with the announcement: the beginning of what
+// goes into memory.
+func (l *link) fill(memory []byte) error {
+	if want := min(early, len(memory)); len(l.early) != want {
+		return l.Blame(fmt.Errorf("%s: announced with %d bytes, want %d", l.said, len(l.early), want))
+	}
+	l.rest = memory[copy(memory, l.early):]
+	return nil
+}
+
 // data takes all that the peer sends in the current exchange; h is the header
 // of the first frame.
 func (l *link) data(h wire.Header) error {

@@ -32,14 +32,12 @@ func Attention(query, memory, mask *gorgonia.Node) (*gorgonia.Node, error) {
 	}
 	a := attention{dtype: dtype, batch: k[0], asked: q[0] / k[0], kept: k[1], width: q[1], scratch: make([]float64, k[1])}
 	weights := newOp("weights of attention", dtype, tensor.Shape{q[0], a.kept},
-		chooseValues(dtype, attentionWeights[float32], attentionWeights[float64], a))
-	weights.fixed = 3
+		chooseValues(dtype, attentionWeights[float32], attentionWeights[float64], a)).with(nil, 3)
 	w, err := weights.apply(query, memory, mask)
 	if err != nil {
 		return nil, err
 	}
-	o := newOp(what, dtype, q, choose(dtype, attend[float32], attend[float64], a))
-	o.diff, o.fixed = a.gradients, 1
+	o := newOp(what, dtype, q, choose(dtype, attend[float32], attend[float64], a)).with(a.gradients, 1)
 	return o.apply(query, memory, w)
 }
 

@@ -63,8 +63,7 @@ func BatchNorm(x, scale, bias, runningMean, runningVariance *gorgonia.Node, mome
 	if out.BatchVariance, err = n.statistic("variance", variance, x, out.BatchMean, runningVariance); err != nil {
 		return Normalised{}, err
 	}
-	o := newOp(n.what, dtype, x.Shape(), choose(dtype, normalise[float32], normalise[float64], n))
-	o.diff, o.fixed = n.gradients, 2
+	o := newOp(n.what, dtype, x.Shape(), choose(dtype, normalise[float32], normalise[float64], n)).with(n.gradients, 2)
 	out.Out, err = o.apply(x, scale, bias, out.BatchMean, out.BatchVariance)
 	return out, err
 }

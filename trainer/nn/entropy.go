@@ -73,8 +73,7 @@ func newEntropy(what string, logits, labels *gorgonia.Node) (*entropy, error) {
 
 func (e *entropy) loss(logits, labels *gorgonia.Node, divisor float64) (*gorgonia.Node, error) {
 	e.divisor = divisor
-	o := newOp(e.what, e.dtype, nil, chooseValues(e.dtype, entropyLoss[float32], entropyLoss[float64], e))
-	o.diff, o.fixed = e.gradient, 1
+	o := newOp(e.what, e.dtype, nil, chooseValues(e.dtype, entropyLoss[float32], entropyLoss[float64], e)).with(e.gradient, 1)
 	return o.apply(logits, labels)
 }
 
@@ -194,8 +193,7 @@ func Accuracy(logits, labels *gorgonia.Node) (*gorgonia.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := newOp(e.what, e.dtype, nil, chooseValues(e.dtype, accuracy[float32], accuracy[float64], e))
-	o.fixed = 2
+	o := newOp(e.what, e.dtype, nil, chooseValues(e.dtype, accuracy[float32], accuracy[float64], e)).with(nil, 2)
 	return o.apply(logits, labels)
 }
 

@@ -29,8 +29,7 @@ func Linear(x, w, b *gorgonia.Node) (*gorgonia.Node, error) {
 		return nil, fmt.Errorf("linear: w is %s, so b, which is %s, must be (%d)", told(w), told(b), ws[1])
 	}
 	o := newOp("linear", dtype, tensor.Shape{xs[0], ws[1]},
-		choose(dtype, linear[float32], linear[float64], product{m: xs[0], n: ws[1], k: xs[1]}))
-	o.diff = linearGradients
+		choose(dtype, linear[float32], linear[float64], product{m: xs[0], n: ws[1], k: xs[1]})).with(linearGradients, 0)
 	return o.apply(in...)
 }
 
@@ -96,11 +95,11 @@ func AddBias(x, b *gorgonia.Node) (*gorgonia.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := newOp("add bias", dtype, x.Shape(), choose(dtype, addBias[float32], addBias[float64], l))
-	o.diff = func(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
+	diff := func(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 		db, err := sumChannels("gradient of bias", dy)
 		return gorgonia.Nodes{dy, db}, err
 	}
+	o := newOp("add bias", dtype, x.Shape(), choose(dtype, addBias[float32], addBias[float64], l)).with(diff, 0)
 	return o.apply(x, b)
 }
 

@@ -36,8 +36,7 @@ func wantShapes(what string, all []wanted) error {
 // applyLayer adds a layer: its trace, which has no gradient, and one operation
 // that holds all outputs, whose gradient is computed from the trace.
 func applyLayer(trace, outputs *op, in gorgonia.Nodes) (*gorgonia.Node, error) {
-	trace.fixed, outputs.fixed = len(in), 1
-	t, err := trace.apply(in...)
+	t, err := trace.with(nil, len(in)).apply(in...)
 	if err != nil {
 		return nil, err
 	}
@@ -80,8 +79,7 @@ func (l LSTM) Over(steps int) (q Sequence, err error) {
 	trace := newOp(s.what, s.dtype, tensor.Shape{s.TraceLength()},
 		pass(s.dtype, recurrent.LSTMForward[float32], recurrent.LSTMForward[float64], s.LSTM))
 	outputs := newOp("results of "+s.what, s.dtype, tensor.Shape{s.OutputLength()},
-		pass(s.dtype, recurrent.LSTMOutputs[float32], recurrent.LSTMOutputs[float64], s.LSTM))
-	outputs.diff = s.gradients
+		pass(s.dtype, recurrent.LSTMOutputs[float32], recurrent.LSTMOutputs[float64], s.LSTM)).with(s.gradients, 1)
 	all, err := applyLayer(trace, outputs, in)
 	if err != nil {
 		return q, err
@@ -193,8 +191,7 @@ func (l GRU) Over(steps int) (q Sequence, err error) {
 	trace := newOp(s.what, s.dtype, tensor.Shape{s.TraceLength()},
 		pass(s.dtype, recurrent.GRUForward[float32], recurrent.GRUForward[float64], s.GRU))
 	outputs := newOp("results of "+s.what, s.dtype, tensor.Shape{s.OutputLength()},
-		pass(s.dtype, recurrent.GRUOutputs[float32], recurrent.GRUOutputs[float64], s.GRU))
-	outputs.diff = s.gradients
+		pass(s.dtype, recurrent.GRUOutputs[float32], recurrent.GRUOutputs[float64], s.GRU)).with(s.gradients, 1)
 	all, err := applyLayer(trace, outputs, in)
 	if err != nil {
 		return q, err

@@ -44,20 +44,17 @@ func SampledCrossEntropy(x *gorgonia.Node, c Candidates) (loss, estimate *gorgon
 		return nil, nil, err
 	}
 	trace := newOp(s.what+" of each row", s.dtype, tensor.Shape{s.rows * (3 + s.samples)},
-		chooseValues(s.dtype, sampledTrace[float32], sampledTrace[float64], s))
-	trace.fixed = 7
+		chooseValues(s.dtype, sampledTrace[float32], sampledTrace[float64], s)).with(nil, 7)
 	t, err := trace.apply(x, c.LabelRows, c.SampleRows, c.Label, c.Sample, c.LabelLog, c.SampleLog)
 	if err != nil {
 		return nil, nil, err
 	}
-	mean := newOp(s.what, s.dtype, nil, choose(s.dtype, meanOf[float32], meanOf[float64], piece{0, s.rows}))
-	mean.diff, mean.fixed = s.gradients, 1
+	mean := newOp(s.what, s.dtype, nil, choose(s.dtype, meanOf[float32], meanOf[float64], piece{0, s.rows})).with(s.gradients, 1)
 	if loss, err = mean.apply(x, c.LabelRows, c.SampleRows, t); err != nil {
 		return nil, nil, err
 	}
 	full := newOp("estimate of full cross entropy", s.dtype, nil,
-		choose(s.dtype, meanOf[float32], meanOf[float64], piece{s.rows, 2 * s.rows}))
-	full.fixed = 1
+		choose(s.dtype, meanOf[float32], meanOf[float64], piece{s.rows, 2 * s.rows})).with(nil, 1)
 	estimate, err = full.apply(t)
 	return loss, estimate, err
 }

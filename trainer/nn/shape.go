@@ -33,11 +33,11 @@ func Slice(x *gorgonia.Node, axis, from, to int) (*gorgonia.Node, error) {
 type parts struct{ outer, all, inner, at, size int }
 
 func (p parts) apply(what string, dtype tensor.Dtype, shape tensor.Shape, x *gorgonia.Node) (*gorgonia.Node, error) {
-	o := newOp(what, dtype, shape, choose(dtype, take[float32], take[float64], p))
-	o.diff = func(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
+	diff := func(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 		d := newOp("gradient of "+what, dtype, in[0].Shape(), choose(dtype, put[float32], put[float64], p))
 		return one(d.apply(dy))
 	}
+	o := newOp(what, dtype, shape, choose(dtype, take[float32], take[float64], p)).with(diff, 0)
 	return o.apply(x)
 }
 
@@ -93,8 +93,7 @@ func Concat(axis int, xs ...*gorgonia.Node) (*gorgonia.Node, error) {
 		all[i] = parts{outer: memory.Elements(s[:axis]), inner: memory.Elements(s[axis+1:]), all: shape[axis], at: at, size: s[axis]}
 		at += s[axis]
 	}
-	o := newOp(what, dtype, shape, choose(dtype, concat[float32], concat[float64], all))
-	o.diff = func(_ gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
+	diff := func(_ gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 		gradients := make(gorgonia.Nodes, len(all))
 		for i, p := range all {
 			if gradients[i], err = Slice(dy, axis, p.at, p.at+p.size); err != nil {
@@ -103,6 +102,7 @@ func Concat(axis int, xs ...*gorgonia.Node) (*gorgonia.Node, error) {
 		}
 		return gradients, nil
 	}
+	o := newOp(what, dtype, shape, choose(dtype, concat[float32], concat[float64], all)).with(diff, 0)
 	return o.apply(xs...)
 }
 
@@ -125,10 +125,10 @@ func Flatten(x *gorgonia.Node) (*gorgonia.Node, error) {
 }
 
 func reshaped(what string, x *gorgonia.Node, shape tensor.Shape) (*gorgonia.Node, error) {
-	o := newOp(what, x.Dtype(), shape, choose(x.Dtype(), copied[float32], copied[float64], none{}))
-	o.diff = func(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
+	diff := func(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 		return one(reshaped("gradient of "+what, dy, in[0].Shape()))
 	}
+	o := newOp(what, x.Dtype(), shape, choose(x.Dtype(), copied[float32], copied[float64], none{})).with(diff, 0)
 	return o.apply(x)
 }
 
@@ -156,14 +156,13 @@ func Rows(table, index *gorgonia.Node) (*gorgonia.Node, error) {
 			told(table), told(index), index.Dtype())
 	}
 	g := gather{rows: s[0], width: s[1], n: index.Shape()[0], index: read}
-	o := newOp("rows", dtype, tensor.Shape{g.n, g.width},
-		chooseValues(dtype, gatherRows[float32], gatherRows[float64], g))
-	o.fixed = 1
-	o.diff = func(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
+	diff := func(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 		d := newOp("gradient of rows", dtype, s, chooseValues(dtype, scatterRows[float32], scatterRows[float64], g))
 		dx, err := d.apply(in[1], dy)
 		return gorgonia.Nodes{dx, nil}, err
 	}
+	o := newOp("rows", dtype, tensor.Shape{g.n, g.width},
+		chooseValues(dtype, gatherRows[float32], gatherRows[float64], g)).with(diff, 1)
 	return o.apply(table, index)
 }
 
