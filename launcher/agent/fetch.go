@@ -3,7 +3,6 @@
 package agent
 
 import (
-	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -35,13 +34,9 @@ func fetch(_ context.Context, args []string, std streams) error {
 	if len(args) != 0 {
 		return usage("fetch takes no arguments")
 	}
-	line, err := bufio.NewReader(io.LimitReader(std.in, protocol.MaxMessage)).ReadBytes('\n')
 	var want protocol.FetchRequest
-	if err == nil {
-		err = json.Unmarshal(line, &want)
-	}
-	if err != nil {
-		return fmt.Errorf("read the request: %w", err)
+	if err := readRequest(std.in, &want); err != nil {
+		return err
 	}
 	dir, err := jobfolder.Checkpoints(want.Name)
 	if err != nil || dir == "" {

@@ -3,7 +3,6 @@
 package agent
 
 import (
-	"bufio"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -54,7 +53,7 @@ func printJobs(_ context.Context, args []string, std streams) error {
 	all := slices.SortedFunc(maps.Values(found), func(a, b protocol.State) int { return a.Started.Compare(b.Started) })
 	out := json.NewEncoder(std.out)
 	for _, s := range all {
-		if host, _, _ := strings.Cut(s.Machine, " "); host != jobfolder.Host() {
+		if jobfolder.HostOf(s.Machine) != jobfolder.HostOf(jobfolder.Machine()) {
 			continue
 		}
 		if err := out.Encode(jobfolder.Settled(s)); err != nil {
@@ -67,18 +66,22 @@ func printJobs(_ context.Context, args []string, std streams) error {
 // printLogs is "agent logs JOB FOLDER": it reads a logs.Request, one line of JSON,
 // and prints the output of the tasks.
 func printLogs(ctx context.Context, f jobfolder.Folder, std streams) error {
-	line, err := bufio.NewReader(io.LimitReader(std.in, protocol.MaxMessage)).ReadBytes('\n')
-	if err != nil && len(line) == 0 {
-		return fmt.Errorf("read the log request: %w", err)
-	}
 	var req logs.Request
-	if err := json.Unmarshal(line, &req); err != nil {
-		return fmt.Errorf("read the log request: %w", err)
+	if err := readRequest(std.in, &req); err != nil {
+		return err
 	}
 	if _, err := readState(f); err != nil {
 		return err
 	}
 	return logs.Serve(ctx, f.Logs(), req, ended(f), std.out)
+}
+
+// readRequest reads what a command is asked for, a line of JSON.
+func readRequest(in io.Reader, request any) error {
+	if err := json.NewDecoder(io.LimitReader(in, protocol.MaxMessage)).Decode(request); err != nil {
+		return fmt.Errorf("read the request: %w", err)
+	}
+	return nil
 }
 
 // ended returns a function that reports whether the job's part on this host has

@@ -137,8 +137,7 @@ func LifeOf(s protocol.State) Life {
 // elsewhere judges an agent that this machine has not started since its last
 // start.
 func elsewhere(s protocol.State) Life {
-	host, _, _ := strings.Cut(s.Machine, " ")
-	if s.Phase == protocol.Over || host == Host() && boot(s.Machine) != boot(Machine()) {
+	if s.Phase == protocol.Over || HostOf(s.Machine) == HostOf(Machine()) && boot(s.Machine) != boot(Machine()) {
 		return Dead // this machine was restarted since
 	}
 	return Unknown
@@ -153,9 +152,9 @@ var Machine = sync.OnceValue(func() string {
 	return name + " " + strings.TrimSpace(string(bootID)) + " " + table
 })
 
-// Host is the host name of this machine, the first word of Machine.
-func Host() string {
-	host, _, _ := strings.Cut(Machine(), " ")
+// HostOf is the host name in what Machine has returned on some machine.
+func HostOf(machine string) string {
+	host, _, _ := strings.Cut(machine, " ")
 	return host
 }
 

@@ -145,20 +145,13 @@ func (ch *Child) Done() <-chan struct{} { return ch.done }
 
 // Over reports whether the child was reaped.
 func (ch *Child) Over() bool {
-	select {
-	case <-ch.done:
-		return true
-	default:
-		return false
-	}
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.ended
 }
 
 // Status is how the child ended. It is valid once Done is closed.
-func (ch *Child) Status() syscall.WaitStatus {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	return ch.status
-}
+func (ch *Child) Status() syscall.WaitStatus { return ch.status }
 
 // Signal signals the child, unless it was reaped.
 func (ch *Child) Signal(sig unix.Signal) { ch.kill(ch.PID, sig) }

@@ -13,6 +13,7 @@
 package program
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/plx-run/plx/launcher/agent/process"
@@ -78,27 +79,19 @@ var contractNames = func() []string {
 
 // Without returns env without the variables that begin with one of the prefixes.
 func Without(env []string, prefixes ...string) []string {
-	var kept []string
-	for _, e := range env {
-		drop := false
-		for _, p := range prefixes {
-			drop = drop || strings.HasPrefix(e, p)
-		}
-		if !drop {
-			kept = append(kept, e)
-		}
-	}
-	return kept
+	return slices.DeleteFunc(slices.Clone(env), func(e string) bool {
+		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(e, p) })
+	})
 }
 
 // Lookup returns the value of a variable, the last one if it is set twice.
 func Lookup(env []string, name string) (value string, ok bool) {
-	for _, e := range env {
+	for _, e := range slices.Backward(env) {
 		if n, v, found := strings.Cut(e, "="); found && n == name {
-			value, ok = v, true
+			return v, true
 		}
 	}
-	return value, ok
+	return "", false
 }
 
 // lastWins keeps the last of equally named variables, because programs that are

@@ -9,9 +9,11 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/launcher/protocol"
@@ -42,7 +44,7 @@ func (id Identity) Dial(ctx context.Context, peer protocol.Peer) (net.Conn, erro
 	return conn, nil
 }
 
-// Bounds of reach.
+// Bounds of reaching an agent.
 const (
 	reachTime = 10 * time.Second
 	// The kernel asks three times for a neighbour's address, a second apart.
@@ -50,39 +52,34 @@ const (
 	neighbourPause = 100 * time.Millisecond
 )
 
-// reach makes sure, in bounded time, that the agent of another host answers.
-func (id Identity) reach(peer protocol.Peer) error {
-	return untilReached(func(ctx context.Context) (net.Conn, error) { return id.Dial(ctx, peer) })
-}
-
 // reachMany is how many agents ReachAll dials at a time.
 const reachMany = 64
 
 // ReachAll returns which of the other agents do not answer.
 func (id Identity) ReachAll(peers []protocol.Peer) []protocol.Unreached {
 	var mu sync.Mutex
-	var wg sync.WaitGroup
 	var failures []protocol.Unreached
-	slots := make(chan struct{}, reachMany)
+	var dialling errgroup.Group
+	dialling.SetLimit(reachMany)
 	for _, peer := range peers {
 		if peer.Index == id.HostIndex {
 			continue
 		}
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			if err := id.reach(peer); err != nil {
+		dialling.Go(func() error {
+			err := untilReached(func(ctx context.Context) (net.Conn, error) { return id.Dial(ctx, peer) })
+			if err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				failures = append(failures, protocol.Unreached{Peer: peer, Cause: err.Error()})
 			}
+			return nil
 		})
 	}
-	wg.Wait()
+	_ = dialling.Wait() // failures has the errors
 	return failures
 }
 
-// untilReached dials again for a while if the kernel reports that there is no route to
+// untilReached dials in bounded time. It dials again for a while if the kernel reports that there is no route to
 // the host. It does so for a host that was silent until it has found the host's
 // hardware address again, as right after a network was mended.
 func untilReached(dial func(context.Context) (net.Conn, error)) error {
@@ -164,11 +161,8 @@ func (g *Gate) enter(conn net.Conn) {
 func (g *Gate) leave(conn net.Conn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for i, c := range g.unproved {
-		if c == conn {
-			g.unproved = append(g.unproved[:i:i], g.unproved[i+1:]...)
-			return
-		}
+	if i := slices.Index(g.unproved, conn); i >= 0 {
+		g.unproved = slices.Delete(g.unproved, i, i+1)
 	}
 }
 

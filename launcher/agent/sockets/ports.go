@@ -14,7 +14,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -31,7 +30,6 @@ type Place struct {
 type Socket struct {
 	FD    int
 	Addr  string // host:port
-	port  int
 	once  sync.Once
 	claim int // descriptor that keeps other agents off the port; -1: none
 }
@@ -133,52 +131,45 @@ func bind(ip netip.Addr, port int, listen bool) (*Socket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open a socket: %w", err)
 	}
-	s := &Socket{FD: fd, claim: -1}
-	if err := s.prepare(ip, port, listen); err != nil {
+	bound, err := prepare(fd, ip, port, listen)
+	if err != nil {
 		unix.Close(fd)
-		return nil, fmt.Errorf("bind %s: %w", net.JoinHostPort(ip.String(), strconv.Itoa(port)), err)
+		return nil, fmt.Errorf("bind %s: %w", netip.AddrPortFrom(ip, uint16(port)), err)
 	}
-	s.Addr = net.JoinHostPort(ip.String(), strconv.Itoa(s.port))
-	return s, nil
+	return &Socket{FD: fd, Addr: netip.AddrPortFrom(ip, bound).String(), claim: -1}, nil
 }
 
 // backlog is that of listening sockets; the kernel bounds it by
 // net.core.somaxconn.
 const backlog = 4096
 
-func (s *Socket) prepare(ip netip.Addr, port int, listen bool) error {
-	reuse := func() error { return unix.SetsockoptInt(s.FD, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) }
+// prepare binds a socket and returns the port that it has then.
+func prepare(fd int, ip netip.Addr, port int, listen bool) (bound uint16, err error) {
+	reuse := func() error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) }
 	to, err := sockaddr(ip, port)
+	if err == nil && port != 0 {
+		err = reuse()
+	}
+	if err == nil {
+		err = unix.Bind(fd, to)
+	}
+	if err == nil {
+		err = reuse()
+	}
+	if err == nil && listen {
+		err = unix.Listen(fd, backlog)
+	}
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if port != 0 {
-		if err := reuse(); err != nil {
-			return err
-		}
-	}
-	if err := unix.Bind(s.FD, to); err != nil {
-		return err
-	}
-	if err := reuse(); err != nil {
-		return err
-	}
-	if listen {
-		if err := unix.Listen(s.FD, backlog); err != nil {
-			return err
-		}
-	}
-	got, err := unix.Getsockname(s.FD)
-	if err != nil {
-		return err
-	}
+	got, err := unix.Getsockname(fd)
 	switch got := got.(type) {
 	case *unix.SockaddrInet4:
-		s.port = got.Port
+		return uint16(got.Port), err
 	case *unix.SockaddrInet6:
-		s.port = got.Port
+		return uint16(got.Port), err
 	}
-	return nil
+	return 0, err
 }
 
 func sockaddr(ip netip.Addr, port int) (unix.Sockaddr, error) {

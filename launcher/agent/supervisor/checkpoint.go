@@ -42,20 +42,16 @@ func (c *checkpoint) ask(chief *task, m protocol.Checkpoint) {
 		c.refuse(m, "the program does not know of checkpoints (it has not said hello)")
 	default:
 		c.asked = true
-		c.send(chief, m)
-	}
-}
-
-func (c *checkpoint) send(chief *task, m protocol.Checkpoint) {
-	ask := cluster.ControlMessage{Kind: cluster.Checkpoint, Request: m.Request}
-	if m.Hold != nil {
-		ask.Hold, ask.Workers, ask.Leaving = true, m.Hold.Workers, strings.Join(m.Hold.Leaving, " ")
-	}
-	chief.send(ask, func(err error) {
-		c.loop.later(func() {
-			c.answered(chief, cluster.ControlMessage{Kind: cluster.Checkpoint, Request: m.Request, Cause: err.Error()})
+		ask := cluster.ControlMessage{Kind: cluster.Checkpoint, Request: m.Request}
+		if m.Hold != nil {
+			ask.Hold, ask.Workers, ask.Leaving = true, m.Hold.Workers, strings.Join(m.Hold.Leaving, " ")
+		}
+		chief.send(ask, func(err error) {
+			c.loop.later(func() {
+				c.answered(chief, cluster.ControlMessage{Kind: cluster.Checkpoint, Request: m.Request, Cause: err.Error()})
+			})
 		})
-	})
+	}
 }
 
 // resume lets a chief that holds its steps go on. If the chief does not read that,

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -63,13 +62,6 @@ func (d *driving) returned(v protocol.Verdict, err error) {
 	d.shutdown.end(v, d.host.spec.Grace, "the job's driver failed")
 }
 
-// wait waits, bounded, for the driver to end the job on the other hosts.
-func (d *driving) wait(limit time.Duration) {
-	if d.done != nil {
-		within(limit, d.done)
-	}
-}
-
 // Entered records the phase of the job.
 func (d *driving) Entered(p protocol.Phase) { d.loop.do(func() { d.record.drives(p) }) }
 
@@ -83,7 +75,7 @@ func (d *driving) Laid(generation int, hosts []protocol.HostPlan) {
 
 // reach returns how the driver reaches the agent of peer from here.
 func (d *driving) reach(peer protocol.Peer) driver.Host {
-	return driver.Host{Name: peer.Host, Agent: peerDialer{peer: peer, self: d.host.identity(), socket: d.record.first.Socket}}
+	return driver.Host{Name: peer.Host, Agent: peerDialer{peer: peer, self: d.host.identity, socket: d.record.first.Socket}}
 }
 
 // peerDialer connects to the agent of a peer: over the local socket if that is this

@@ -48,20 +48,16 @@ func (g *generation) prepare(m protocol.Prepare) {
 		if err != nil {
 			g.sessions.notice(fmt.Sprintf("close the logs: %v", err))
 		}
-		g.open(m, g.tasks.retire())
+		obstacle := g.tasks.retire()
+		g.loop.background(func() {
+			tasks, answer := g.openSockets(m, obstacle)
+			g.loop.do(func() { g.ready(tasks, answer) })
+		})
 	})
 }
 
-// open opens the sockets of a generation in the background, unless there is an
-// obstacle.
-func (g *generation) open(m protocol.Prepare, obstacle error) {
-	g.loop.background(func() {
-		tasks, answer := g.openSockets(m, obstacle)
-		g.loop.do(func() { g.ready(tasks, answer) })
-	})
-}
-
-// openSockets makes the tasks of a generation, each with its folder and two ports.
+// openSockets makes the tasks of a generation, each with its folder and two ports,
+// unless there is an obstacle, err.
 func (g *generation) openSockets(m protocol.Prepare, err error) (map[cluster.Task]*task, *protocol.Prepared) {
 	if err == nil && len(m.Tasks) > 0 {
 		err = g.noData
@@ -76,7 +72,7 @@ func (g *generation) openSockets(m protocol.Prepare, err error) (map[cluster.Tas
 			break
 		}
 		var t *task
-		if t, err = newTask(spec, m.Generation, g.host.place()); err == nil {
+		if t, err = newTask(spec, m.Generation, g.host.place); err == nil {
 			tasks[spec.Task] = t
 			answer.Open[spec.Task], answer.Reserved[spec.Task] = t.open.Addr, t.reserved.Addr
 		}
@@ -109,9 +105,7 @@ func (g *generation) ready(tasks map[cluster.Task]*task, answer *protocol.Prepar
 	}
 }
 
-func (g *generation) answer(p *protocol.Prepared) {
-	g.sessions.tell(protocol.Message{Prepared: p})
-}
+func (g *generation) answer(p *protocol.Prepared) { g.sessions.tell(protocol.Message{Prepared: p}) }
 
 // start starts every task of the prepared generation. Asked again, it answers the
 // same.

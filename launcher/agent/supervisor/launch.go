@@ -3,6 +3,7 @@
 package supervisor
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -13,8 +14,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/agent/process"
@@ -52,14 +51,18 @@ func (l launch) run() (*running, error) {
 	}
 	r := &running{queue: make(chan outgoing, maxQueued)}
 	ours, err := r.connect(l.task, l.folder.Logs(), l.tell)
-	defer closeAll(ours)
-	defer l.task.open.CloseSocket()
+	defer func() {
+		for _, f := range ours {
+			f.Close() // the task has its own
+		}
+		l.task.open.CloseSocket()
+	}()
 	if err == nil {
 		if !l.spec.Bind {
 			cores = nil
 		}
 		attr := &syscall.ProcAttr{Dir: dir, Env: env,
-			Files: []uintptr{ours[0], ours[1], ours[2], uintptr(l.task.open.FD), ours[3]}, // see program.ListenFD
+			Files: []uintptr{ours[0].Fd(), ours[1].Fd(), ours[2].Fd(), uintptr(l.task.open.FD), ours[3].Fd()}, // see program.ListenFD
 			Sys: &syscall.SysProcAttr{
 				Setsid: true,
 				// The watchdog kills the task if this process is killed. This
@@ -73,13 +76,6 @@ func (l launch) run() (*running, error) {
 		return nil, err
 	}
 	return r, nil
-}
-
-// closeAll closes this process's copies of descriptors that a task has inherited.
-func closeAll(fds []uintptr) {
-	for _, fd := range fds {
-		unix.Close(int(fd))
-	}
 }
 
 // share returns the cores of a worker. Servers may use all.
@@ -131,39 +127,33 @@ type outgoing struct {
 const maxQueued = 16
 
 // connect opens the streams and the control channel of a task's process. It returns
-// the descriptors that the process inherits for them, in order, which the caller
-// closes also on an error. tell is called with a line for the user if output is
-// lost.
-func (r *running) connect(t *task, logFolder string, tell func(string)) (fds []uintptr, err error) {
-	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+// the files that the process inherits for them, in order, which the caller closes also
+// on an error. tell is called with a line for the user if output is lost.
+func (r *running) connect(t *task, logFolder string, tell func(string)) (theirs []*os.File, err error) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", os.DevNull, err)
+		return nil, err
 	}
-	fds = append(fds, uintptr(null))
+	theirs = append(theirs, null)
 	for i, stream := range []logs.Stream{logs.Stdout, logs.Stderr} {
 		source := logs.Source{Task: t.Task.String(), Stream: stream}
 		to, err := spool(logFolder, source, t.generation)
 		if err != nil {
-			return fds, err
+			return theirs, err
 		}
-		var fd int
-		if r.outs[i], fd, err = newOutput(source.String(), to, tell); err != nil {
+		var end *os.File
+		if r.outs[i], end, err = newOutput(source.String(), to, tell); err != nil {
 			to.Close() // nothing was written to it
-			return fds, err
+			return theirs, err
 		}
-		fds = append(fds, uintptr(fd))
+		theirs = append(theirs, end)
 	}
-	control, theirs, err := cluster.ControlPair()
+	control, end, err := cluster.ControlPair()
 	if err != nil {
-		return fds, err
+		return theirs, err
 	}
 	r.control = control
-	defer theirs.Close() // the task gets a copy
-	fd, err := unix.FcntlInt(theirs.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return fds, fmt.Errorf("control channel: %w", err)
-	}
-	return append(fds, uintptr(fd)), nil
+	return append(theirs, end), nil
 }
 
 // spool opens the log of one stream of a task.
@@ -249,19 +239,12 @@ type output struct {
 
 // newOutput returns an output and the end of its pipe that the task inherits, which
 // the caller closes. A goroutine of the output calls tell.
-func newOutput(name string, to io.WriteCloser, tell func(string)) (*output, int, error) {
-	var fds [2]int
-	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
-		return nil, 0, fmt.Errorf("pipe for %s: %w", name, err)
+func newOutput(name string, to io.WriteCloser, tell func(string)) (*output, *os.File, error) {
+	pipe, end, err := os.Pipe()
+	if err != nil {
+		return nil, nil, fmt.Errorf("pipe for %s: %w", name, err)
 	}
-	// Only this end: the task's writes must block, not fail.
-	if err := unix.SetNonblock(fds[0], true); err != nil {
-		unix.Close(fds[0])
-		unix.Close(fds[1])
-		return nil, 0, fmt.Errorf("pipe for %s: %w", name, err)
-	}
-	o := &output{name: name, to: to, pipe: os.NewFile(uintptr(fds[0]), name), tell: tell, done: make(chan struct{})}
-	return o, fds[1], nil
+	return &output{name: name, to: to, pipe: pipe, tell: tell, done: make(chan struct{})}, end, nil
 }
 
 // run reads until every writer has closed its end, or close is called.
@@ -318,11 +301,8 @@ func (o *output) lastLines() string {
 	defer o.mu.Unlock()
 	tail := o.tail
 	if len(tail) == tailSize {
-		for i, b := range tail[:len(tail)-1] {
-			if b == '\n' {
-				tail = tail[i+1:]
-				break
-			}
+		if i := bytes.IndexByte(tail[:len(tail)-1], '\n'); i >= 0 {
+			tail = tail[i+1:]
 		}
 	}
 	return string(tail)

@@ -5,7 +5,6 @@ package supervisor
 import (
 	"bytes"
 	"errors"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -34,7 +33,7 @@ func TestFullDiskCostsBytesNotTheTask(t *testing.T) {
 	disk := &fullDisk{room: 4}
 	var mu sync.Mutex
 	var told []string
-	o, fd, err := newOutput("worker:0 stdout", disk, func(s string) { mu.Lock(); defer mu.Unlock(); told = append(told, s) })
+	o, task, err := newOutput("worker:0 stdout", disk, func(s string) { mu.Lock(); defer mu.Unlock(); told = append(told, s) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +41,6 @@ func TestFullDiskCostsBytesNotTheTask(t *testing.T) {
 	o.keep([]byte("ghi"))
 	disk.room = 1000
 	o.keep([]byte("jkl"))
-	task := os.NewFile(uintptr(fd), "task")
 	go o.run()
 	if _, err := task.WriteString("mno"); err != nil {
 		t.Error(err)
@@ -64,12 +62,11 @@ func TestFullDiskCostsBytesNotTheTask(t *testing.T) {
 }
 
 func TestCloseEndsAReadThatGoesOn(t *testing.T) {
-	o, fd, err := newOutput("worker:0 stdout", &fullDisk{room: 100}, func(string) {})
+	o, task, err := newOutput("worker:0 stdout", &fullDisk{room: 100}, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	task := os.NewFile(uintptr(fd), "task") // still open for writing
-	defer task.Close()
+	defer task.Close() // until then it is open for writing
 	go o.run()
 	if err := o.close(time.Now()); err != nil {
 		t.Error(err)

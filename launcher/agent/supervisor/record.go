@@ -4,7 +4,6 @@ package supervisor
 
 import (
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
@@ -132,8 +131,7 @@ func (r *record) publish(snapshot protocol.State, now time.Time) {
 type saver struct {
 	next chan protocol.State // the state that waits
 	done chan struct{}       // closed after the last one was written
-	mu   sync.Mutex
-	err  error // of the last write
+	err  error               // of the last write; valid once done is closed
 }
 
 func newSaver(f jobfolder.Folder) *saver {
@@ -145,10 +143,7 @@ func newSaver(f jobfolder.Folder) *saver {
 func (s *saver) run(f jobfolder.Folder) {
 	defer close(s.done)
 	for state := range s.next {
-		err := f.WriteState(state)
-		s.mu.Lock()
-		s.err = err
-		s.mu.Unlock()
+		s.err = f.WriteState(state)
 	}
 }
 
@@ -168,7 +163,5 @@ func (s *saver) close(d time.Duration) error {
 	if !within(d, s.done) {
 		return errors.New("the disk did not take the agent's state in time")
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	return s.err
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"log"
 	"net"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -214,7 +213,7 @@ func (s *supervisor) visited(l *link, m protocol.Message) {
 // check dials the agents of other hosts and answers which could not be reached.
 func (s *supervisor) check(l *link, m protocol.Check) {
 	s.loop.background(func() {
-		answer := &protocol.Checked{Generation: m.Generation, Failures: s.host.identity().ReachAll(m.Peers)}
+		answer := &protocol.Checked{Generation: m.Generation, Failures: s.host.identity.ReachAll(m.Peers)}
 		s.loop.do(func() { l.send(protocol.Message{Checked: answer}) })
 	})
 }
@@ -234,10 +233,10 @@ type link struct {
 	driver bool // not a visitor
 
 	out      chan protocol.Message // messages to send
-	hurry    chan struct{}         // closed to send what is queued and then close
-	once     sync.Once
-	sent     chan struct{} // closed when nothing more is sent
-	received chan struct{} // closed when nothing more is read
+	hurry    context.Context       // ended by finish
+	finish   func()                // makes write send what is queued and then close the link; it does not wait
+	sent     chan struct{}         // closed when nothing more is sent
+	received chan struct{}         // closed when nothing more is read
 }
 
 // greet opens a connection and reads its Attach. On an error it closes raw.
@@ -259,9 +258,10 @@ func greet(raw net.Conn) (*link, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("greet a connection: %w", err), conn.Close())
 	}
-	return &link{raw: raw, conn: conn, driver: first.Attach.Driver,
-		out: make(chan protocol.Message, waiting), hurry: make(chan struct{}),
-		sent: make(chan struct{}), received: make(chan struct{})}, nil
+	l := &link{raw: raw, conn: conn, driver: first.Attach.Driver,
+		out: make(chan protocol.Message, waiting), sent: make(chan struct{}), received: make(chan struct{})}
+	l.hurry, l.finish = context.WithCancel(context.Background())
+	return l, nil
 }
 
 // send queues a message. It closes a link whose queue is full.
@@ -285,7 +285,7 @@ func (l *link) write() {
 			if !l.transmit(m) {
 				return
 			}
-		case <-l.hurry:
+		case <-l.hurry.Done():
 			l.flush()
 			return
 		}
@@ -306,14 +306,9 @@ func (l *link) flush() {
 }
 
 func (l *link) transmit(m protocol.Message) bool {
-	if err := l.raw.SetWriteDeadline(time.Now().Add(writing)); err != nil {
-		return false
-	}
+	l.raw.SetWriteDeadline(time.Now().Add(writing)) // sending fails on one that is closed
 	return l.conn.Send(m) == nil
 }
-
-// finish makes write send what is queued and close the link. It does not wait.
-func (l *link) finish() { l.once.Do(func() { close(l.hurry) }) }
 
 // read hands each message to f until there are no more.
 func (l *link) read(f func(protocol.Message)) error {

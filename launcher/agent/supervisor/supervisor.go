@@ -50,7 +50,8 @@ type supervisor struct {
 	loop       *loop
 	record     *record
 	sessions   *sessions
-	listeners  *listeners
+	local      net.Listener // for commands of the user on this host
+	data       net.Listener // for other hosts; nil: see generation.noData
 	checkpoint *checkpoint
 	tasks      *tasks
 	generation *generation
@@ -77,7 +78,11 @@ func (s *supervisor) run(in *watchdog.Inherited, terms <-chan os.Signal) {
 			lost = nil
 			s.shutdown.watchdogLost()
 		case sig := <-terms:
-			s.signalled(sig)
+			if sig == unix.SIGUSR1 { // the host is to be taken away
+				s.preempted()
+			} else {
+				s.shutdown.terminated(sig)
+			}
 		case <-tick.C:
 			s.shutdown.checkLease()
 			if time.Since(beaten) >= beat {
@@ -113,16 +118,6 @@ func (s *supervisor) publish() {
 }
 
 func (s *supervisor) snapshot() protocol.State { return s.record.snapshot(s.tasks.now()) }
-
-// signalled takes a signal of the host: SIGUSR1 announces that the host is to be
-// taken away.
-func (s *supervisor) signalled(sig os.Signal) {
-	if sig == unix.SIGUSR1 {
-		s.preempted()
-		return
-	}
-	s.shutdown.terminated(sig)
-}
 
 // codePreempted is the exit status of a job whose host is taken away: that of
 // SIGTERM.
@@ -178,53 +173,29 @@ func newSupervisor(f jobfolder.Folder) (*supervisor, error) {
 	if err != nil {
 		return nil, err
 	}
-	ls, err := listen(h.place())
+	local, socket, err := sockets.ListenLocal()
 	if err != nil {
 		return nil, err
 	}
-	state, err := ls.firstState(h)
+	data, noData := h.place.ListenData()
+	state, err := firstState(h, socket, data)
 	if err != nil {
 		return nil, err
 	}
-	s := &supervisor{host: h, loop: newLoop(), record: newRecord(state, newSaver(f)), sessions: newSessions(h.log), listeners: ls}
+	s := &supervisor{host: h, loop: newLoop(), record: newRecord(state, newSaver(f)), sessions: newSessions(h.log), local: local, data: data}
 	s.checkpoint = &checkpoint{loop: s.loop, sessions: s.sessions, record: s.record}
 	s.tasks = &tasks{host: h, loop: s.loop, sessions: s.sessions, record: s.record, checkpoint: s.checkpoint,
 		killed: "killed: it did not end in time"}
-	s.generation = &generation{host: h, loop: s.loop, sessions: s.sessions, record: s.record, tasks: s.tasks, noData: ls.noData}
+	s.generation = &generation{host: h, loop: s.loop, sessions: s.sessions, record: s.record, tasks: s.tasks, noData: noData}
 	s.shutdown = &shutdown{host: h, loop: s.loop, sessions: s.sessions, record: s.record, tasks: s.tasks, generation: s.generation,
 		lease: lease.New(spec.Lease, spec.Grace, lease.Uptime)}
 	s.driving = &driving{host: h, loop: s.loop, record: s.record, shutdown: s.shutdown}
 	return s, nil
 }
 
-// listeners are the agent's own sockets.
-type listeners struct {
-	local  *net.UnixListener // for commands of the user on this host
-	socket string            // its name
-	data   net.Listener      // for other hosts; nil: see noData
-	noData error             // why there is no data listener
-}
-
-func listen(place sockets.Place) (*listeners, error) {
-	local, socket, err := sockets.ListenLocal()
-	if err != nil {
-		return nil, err
-	}
-	data, noData := place.ListenData()
-	return &listeners{local: local, socket: socket, data: data, noData: noData}, nil
-}
-
-func (ls *listeners) close() error {
-	err := ls.local.Close()
-	if ls.data != nil {
-		err = errors.Join(err, ls.data.Close())
-	}
-	return err
-}
-
 // firstState writes the state of a new supervisor and returns it. It keeps which
 // generations an earlier agent has run in the folder.
-func (ls *listeners) firstState(h *host) (protocol.State, error) {
+func firstState(h *host, socket string, data net.Listener) (protocol.State, error) {
 	own, err := process.Read(os.Getpid())
 	if err != nil {
 		return protocol.State{}, err
@@ -238,11 +209,11 @@ func (ls *listeners) firstState(h *host) (protocol.State, error) {
 		return protocol.State{}, err
 	}
 	state := jobfolder.FirstState(h.spec)
-	state.Socket, state.Least = ls.socket, before.Least
+	state.Socket, state.Least = socket, before.Least
 	state.Watchdog, state.WatchdogStart = parent.PID, parent.Start
 	state.Supervisor, state.SupervisorStart = own.PID, own.Start
-	if ls.data != nil {
-		state.Addr = ls.data.Addr().String()
+	if data != nil {
+		state.Addr = data.Addr().String()
 	}
 	return state, h.folder.WriteState(state)
 }
@@ -250,24 +221,28 @@ func (ls *listeners) firstState(h *host) (protocol.State, error) {
 // open begins to take connections.
 func (s *supervisor) open(ctx context.Context) {
 	s.loop.background(func() {
-		s.accept(ctx, s.listeners.local, func(c net.Conn) error { return sockets.SameUser(c.(*net.UnixConn)) })
+		s.accept(ctx, s.local, func(c net.Conn) error { return sockets.SameUser(c.(*net.UnixConn)) })
 	})
-	if s.listeners.data == nil {
-		return
+	if s.data != nil {
+		gate := s.host.identity.Gate()
+		s.loop.background(func() {
+			s.accept(ctx, s.data, func(c net.Conn) error { return gate.Prove(ctx, c) })
+		})
 	}
-	gate := s.host.identity().Gate()
-	s.loop.background(func() {
-		s.accept(ctx, s.listeners.data, func(c net.Conn) error { return gate.Prove(ctx, c) })
-	})
 }
 
 // leave writes the last state and sends what is queued on connections. A driver in
 // this process hears of the end and then ends the job on the other hosts; visitors
 // wait for that too.
 func (s *supervisor) leave() error {
-	err := errors.Join(s.record.saver.close(5*time.Second), s.listeners.close())
+	err := errors.Join(s.record.saver.close(5*time.Second), s.local.Close())
+	if s.data != nil {
+		err = errors.Join(err, s.data.Close())
+	}
 	s.sessions.finishDriver()
-	s.driving.wait(max(s.host.spec.Grace, s.host.spec.Lease) + process.KillTime + 15*time.Second)
+	if s.driving.done != nil {
+		within(max(s.host.spec.Grace, s.host.spec.Lease)+process.KillTime+15*time.Second, s.driving.done)
+	}
 	s.sessions.finish()
 	s.loop.wait(parting)
 	return err
@@ -280,6 +255,8 @@ type host struct {
 	login    []string // environment of the login that started the agent
 	cores    []int    // that tasks may use
 	children *process.Children
+	place    sockets.Place    // where the host's sockets are opened
+	identity sockets.Identity // what this agent proves to the others
 	log      *log.Logger
 }
 
@@ -294,17 +271,9 @@ func newHost(f jobfolder.Folder, spec protocol.Spec) (*host, error) {
 		return nil, err
 	}
 	return &host{spec: spec, folder: f, login: program.LoginOf(os.Environ()), cores: cores, children: children,
-		log: log.New(os.Stderr, "supervisor: ", log.LstdFlags|log.Lmicroseconds)}, nil
-}
-
-// place is where the host's sockets are opened.
-func (h *host) place() sockets.Place {
-	return sockets.Place{Addr: h.spec.DataAddr, Low: h.spec.PortLow, High: h.spec.PortHigh}
-}
-
-// identity is what this agent proves to the others.
-func (h *host) identity() sockets.Identity {
-	return sockets.Identity{Secret: h.spec.Secret, HostIndex: h.spec.HostIndex}
+		place:    sockets.Place{Addr: spec.DataAddr, Low: spec.PortLow, High: spec.PortHigh},
+		identity: sockets.Identity{Secret: spec.Secret, HostIndex: spec.HostIndex},
+		log:      log.New(os.Stderr, "supervisor: ", log.LstdFlags|log.Lmicroseconds)}, nil
 }
 
 // failed is the verdict of a job that ends for a reason of this host.

@@ -56,10 +56,6 @@ func (t *task) closeSockets() {
 // alive reports whether the task's process runs.
 func (t *task) alive() bool { return t.running != nil && !t.reaped }
 
-// settled reports whether the task was not started, or has ended and all about it
-// is known.
-func (t *task) settled() bool { return t.running == nil || t.exit != nil }
-
 // now is what State says of the task.
 func (t *task) now() *protocol.TaskNow {
 	now := protocol.TaskNow{Native: t.report.native, ToleratesLoss: t.report.tolerates, Step: t.report.step,
@@ -134,9 +130,6 @@ func (t *task) terminate() {
 		t.child.SignalGroup(unix.SIGTERM, unix.SIGCONT)
 	}
 }
-
-// killIn calls kill after the grace, or earlier if that was set before.
-func (t *task) killIn(grace time.Duration, kill func()) { t.kill.set(grace, kill) }
 
 // startKilling notes that the task is being killed. It reports whether it was not.
 func (t *task) startKilling() bool {

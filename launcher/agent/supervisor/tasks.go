@@ -90,13 +90,19 @@ const drain = 2 * time.Second
 
 // follow watches a task that was started until all about its end is known.
 func (ts *tasks) follow(t *task) {
-	heard := make(chan struct{})
 	for _, o := range t.outs {
 		ts.loop.background(o.run)
 	}
+	heard := make(chan struct{})
 	ts.loop.background(func() {
 		defer close(heard)
-		ts.listen(t)
+		for {
+			m, err := t.control.Receive()
+			if err != nil {
+				return // closed by the task's end or by us; the Exit tells the rest
+			}
+			ts.loop.do(func() { ts.hear(t, m) })
+		}
 	})
 	ts.loop.background(t.write)
 	ts.loop.background(func() {
@@ -108,17 +114,6 @@ func (ts *tasks) follow(t *task) {
 		quiet = within(time.Until(deadline), t.outs[1].done) && quiet
 		ts.loop.do(func() { ts.exited(t, quiet) })
 	})
-}
-
-// listen reads the task's control channel until it is closed.
-func (ts *tasks) listen(t *task) {
-	for {
-		m, err := t.control.Receive()
-		if err != nil {
-			return // closed by the task's end or by us; the Exit tells the rest
-		}
-		ts.loop.do(func() { ts.hear(t, m) })
-	}
 }
 
 // hear takes a message of a task and passes on what concerns the driver.
@@ -200,7 +195,7 @@ func (ts *tasks) stop(m protocol.Stop) {
 			continue
 		}
 		t.tellToEnd(m.Grace, ts.unlessExited(t, t.terminate))
-		t.killIn(m.Grace, ts.unlessExited(t, func() { ts.kill(t) }))
+		t.kill.set(m.Grace, ts.unlessExited(t, func() { ts.kill(t) }))
 	}
 }
 
@@ -256,25 +251,17 @@ func (ts *tasks) clear(whose string, done func(error)) {
 		for _, t := range started {
 			within(time.Until(deadline), t.over)
 		}
-		closing := closeOutputs(started)
+		// Only processes that could not be killed can still write to the spools.
+		deadline = time.Now().Add(drain)
+		var closing error
+		for _, t := range started {
+			closing = errors.Join(closing, t.outs[0].close(deadline), t.outs[1].close(deadline))
+		}
 		ts.loop.do(func() {
 			ts.unkillable(whose, left, err)
 			done(closing)
 		})
 	})
-}
-
-// closeOutputs closes spools. Only processes that could not be killed can still
-// write to them.
-func closeOutputs(all []*task) error {
-	deadline := time.Now().Add(drain)
-	var errs []error
-	for _, t := range all {
-		for _, o := range t.outs {
-			errs = append(errs, o.close(deadline))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // unkillable reports processes that outlived SIGKILL, and the error of listing.
@@ -292,7 +279,7 @@ func (ts *tasks) unkillable(whose string, left []int, err error) {
 // not ended.
 func (ts *tasks) retire() error {
 	for _, t := range ts.all {
-		if !t.settled() {
+		if t.running != nil && t.exit == nil {
 			return fmt.Errorf("%s of generation %d did not end when killed", t.Task, t.generation)
 		}
 		t.closeSockets()
