@@ -29,7 +29,7 @@ type Shard struct {
 	uneven  bool   // which may differ by piece: the checkpoint may be of loose workers
 
 	asking sync.Mutex
-	asked  sparse.Options // rows that somebody has asked for, by step
+	asked  sparse.Wishes // rows that somebody has asked for, by step
 }
 
 // groupSum is a group's sum in a shard.

@@ -140,3 +140,150 @@ func readManifest(folder string) (*Manifest, error) {
 	}
 	return m, err
 }
+
+// Retain removes all but the newest keep finished checkpoints, and unfinished
+// and damaged ones older than the newest finished one. It returns the names of
+// those that it has removed. It does not touch checkpoints newer than the newest
+// finished one, nor the checkpoint busy; empty: none. Several tasks that share
+// the folder may call it at the same time.
+//
+// After a restart from an older checkpoint, steps and times may disagree on
+// which is the newest. Then the newest keep by either order stay.
+func (f *Folder) Retain(keep int, busy string) (removed []string, err error) {
+	if keep < 1 {
+		return nil, fmt.Errorf("checkpoint folder %s: keep %d checkpoints: want at least 1", f.dir, keep)
+	}
+	all, err := f.look()
+	if err != nil {
+		return nil, err
+	}
+	var failures []error
+	for _, id := range expired(all, keep, busy) {
+		switch gone, err := f.remove(id); {
+		case err != nil:
+			failures = append(failures, fmt.Errorf("checkpoint %s: remove it from %s: %w", id, f.dir, cause(err)))
+		case gone:
+			removed = append(removed, id)
+		}
+	}
+	if len(removed) > 0 {
+		if err := f.syncFolder(f.dir); err != nil {
+			failures = append(failures, fmt.Errorf("checkpoint folder %s: flush it: %w", f.dir, cause(err)))
+		}
+	}
+	return removed, errors.Join(failures...)
+}
+
+// Discard removes the files of a checkpoint that will not be finished, for
+// example because the disk is full. It refuses a checkpoint with a manifest.
+func (f *Folder) Discard(id string) error {
+	if _, err := parseID(id); err != nil {
+		return err
+	}
+	_, err := os.Lstat(filepath.Join(f.dir, id, manifestName))
+	switch {
+	case err == nil:
+		err = errors.New("it has a manifest")
+	case errors.Is(err, fs.ErrNotExist):
+		_, err = f.remove(id)
+	}
+	if err != nil {
+		return fmt.Errorf("checkpoint %s: discard it from %s: %w", id, f.dir, cause(err))
+	}
+	return nil
+}
+
+// expired returns the names of the checkpoints that Retain removes, the newest
+// first, as in all.
+func expired(all []sight, keep int, busy string) []string {
+	finished := slices.DeleteFunc(slices.Clone(all), func(s sight) bool { return !s.finished() })
+	if len(finished) == 0 {
+		return nil
+	}
+	newest := finished[0]
+	kept := map[string]bool{busy: true}
+	keepFirst(kept, finished, keep)
+	slices.SortStableFunc(finished, func(a, b sight) int { return b.time().Compare(a.time()) })
+	keepFirst(kept, finished, keep)
+
+	last := slices.MaxFunc(finished, func(a, b sight) int { return a.changed.Compare(b.changed) }).changed
+	var ids []string
+	for _, s := range all {
+		if !kept[s.ID] && (s.finished() || s.abandoned(newest, last)) {
+			ids = append(ids, s.ID)
+		}
+	}
+	return ids
+}
+
+func keepFirst(kept map[string]bool, sights []sight, keep int) {
+	for _, s := range sights[:min(keep, len(sights))] {
+		kept[s.ID] = true
+	}
+}
+
+// finished reports whether this folder shows nothing wrong with the checkpoint.
+// Most of its files may be on other hosts.
+func (s sight) finished() bool {
+	if s.Manifest == nil {
+		return false
+	}
+	for _, file := range s.Manifest.Files {
+		if size, ok := s.Files[file.Name]; ok && size != file.Size {
+			return false
+		}
+	}
+	return true
+}
+
+// abandoned reports whether nobody will finish the checkpoint: it is older than
+// the newest finished one by name, and nothing in it has changed since the last
+// one was finished. The second condition matters after a restart from an older
+// checkpoint, because steps are then counted from there again.
+func (s sight) abandoned(newest sight, last time.Time) bool {
+	return newestFirst(s.Held, newest.Held) > 0 && !s.changed.After(last)
+}
+
+// remove removes the manifest first, and flushes that, so that a half removed
+// checkpoint never looks finished. It reports false if the folder stays, for
+// example because another host has a file open.
+func (f *Folder) remove(id string) (gone bool, err error) {
+	folder := filepath.Join(f.dir, id)
+	if err := f.removeName(filepath.Join(folder, manifestName)); err != nil {
+		return false, err
+	}
+	if err := f.syncFolder(folder); err != nil {
+		return errors.Is(err, fs.ErrNotExist), unlessGone(err)
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist), unlessGone(err)
+	}
+	for _, e := range entries {
+		if err := f.removeName(filepath.Join(folder, e.Name())); err != nil {
+			return false, err
+		}
+	}
+	if err := f.removeName(folder); err != nil {
+		if errors.Is(err, fs.ErrExist) { // not empty
+			return false, nil
+		}
+		return false, err
+	}
+	return true, nil
+}
+
+// removeName returns nil if another task has removed the name.
+func (f *Folder) removeName(path string) error {
+	if err := f.hook("checkpoint.remove"); err != nil {
+		return err
+	}
+	return unlessGone(os.Remove(path))
+}
+
+func unlessGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

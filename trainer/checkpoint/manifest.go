@@ -2,11 +2,16 @@ package checkpoint
 
 import (
 	"bytes"
+	"cmp"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/plx-run/plx/trainer/optimizer"
@@ -175,4 +180,154 @@ func openEnvelope(b []byte) ([]byte, error) {
 		return nil, errors.New("its sum is wrong: it was damaged, or changed by hand")
 	}
 	return body, nil
+}
+
+// NewID names a checkpoint of the state after step steps. Every call returns
+// another name.
+func NewID(step uint64, generation int) string {
+	var salt [4]byte
+	rand.Read(salt[:]) // never fails
+	return formatID(step, generation, hex.EncodeToString(salt[:]))
+}
+
+func formatID(step uint64, generation int, salt string) string {
+	return fmt.Sprintf("%012d-g%d-%s", step, generation, salt)
+}
+
+// identity is what a checkpoint's name says.
+type identity struct {
+	step       uint64
+	generation int
+}
+
+var idPattern = regexp.MustCompile(`^([0-9]{12,20})-g([0-9]{1,10})-([0-9a-f]{8})$`)
+
+func parseID(id string) (identity, error) {
+	wrong := fmt.Errorf("checkpoint %q: a checkpoint's name is like 000000000040-g0-5f3a9c1e", id)
+	parts := idPattern.FindStringSubmatch(id)
+	if parts == nil {
+		return identity{}, wrong
+	}
+	step, err := strconv.ParseUint(parts[1], 10, 64)
+	if err != nil {
+		return identity{}, wrong
+	}
+	generation, err := strconv.ParseInt(parts[2], 10, 32)
+	if err != nil || formatID(step, int(generation), parts[3]) != id {
+		return identity{}, wrong
+	}
+	return identity{step: step, generation: int(generation)}, nil
+}
+
+// newestFirst orders checkpoints by step, then time, then generation. Time comes
+// before generation because another job has generations of its own, and because
+// workers that are not in step may have made more steps than the chief. If all
+// three are equal, or manifests are missing, the name decides.
+func newestFirst(a, b Held) int {
+	x, _ := parseID(a.ID) // List and Candidates take no other names
+	y, _ := parseID(b.ID)
+	return -cmp.Or(cmp.Compare(x.step, y.step), a.time().Compare(b.time()),
+		cmp.Compare(x.generation, y.generation), cmp.Compare(a.ID, b.ID))
+}
+
+const (
+	manifestName = "manifest.json"
+	longestName  = 128 // bytes; a temporary name is longer
+)
+
+var namePattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
+
+// checkName refuses a name that is not plain on every system: names come from
+// other hosts and become parts of paths.
+func checkName(name string) error {
+	switch {
+	case len(name) > longestName || !namePattern.MatchString(name):
+		return fmt.Errorf("file %q: want a plain name of at most %d letters, digits, dots, dashes", name, longestName)
+	case name == manifestName:
+		return fmt.Errorf("file %q: the manifest has that name", name)
+	}
+	return nil
+}
+
+// Fits returns why a program with these variables and this optimiser cannot
+// resume from the checkpoint; nil: it can. The settings on which the optimiser's
+// state depends must be equal. Decay, epsilon and the learning rate may differ,
+// but then the training is not the one that was interrupted.
+func (m *Manifest) Fits(variables []Variable, opt optimizer.Settings) error {
+	saved := map[string]*Variable{}
+	for i := range m.Variables {
+		saved[m.Variables[i].Name] = &m.Variables[i]
+	}
+	for i := range variables {
+		v := &variables[i]
+		s := saved[v.Name]
+		if s == nil {
+			return fmt.Errorf("checkpoint %s: variable %q is not in it: it is of another program", m.ID, v.Name)
+		}
+		if what := s.difference(v); what != "" {
+			return fmt.Errorf("checkpoint %s: variable %q %s", m.ID, v.Name, what)
+		}
+		delete(saved, v.Name)
+	}
+	for _, v := range m.Variables {
+		if saved[v.Name] != nil {
+			return fmt.Errorf("checkpoint %s: variable %q is in it and not in this program", m.ID, v.Name)
+		}
+	}
+	if what := optimizerDifference(m.Optimizer, opt); what != "" {
+		return fmt.Errorf("checkpoint %s: optimiser: %s", m.ID, what)
+	}
+	return nil
+}
+
+// difference returns in what v, of this program, differs from s; empty: in
+// nothing.
+func (s *Variable) difference(v *Variable) string {
+	switch {
+	case s.Dtype != v.Dtype:
+		return fmt.Sprintf("is %s in it and %s in this program", s.Dtype, v.Dtype)
+	case !slices.Equal(s.Shape, v.Shape):
+		return fmt.Sprintf("has shape %v in it and %v in this program", s.Shape, v.Shape)
+	case s.Sparse != v.Sparse:
+		return fmt.Sprintf("is %s in it and %s in this program", density(s.Sparse), density(v.Sparse))
+	case s.Update != v.Update || s.Momentum != v.Momentum:
+		return fmt.Sprintf("is updated %s in it and %s in this program", updating(s), updating(v))
+	}
+	return ""
+}
+
+func density(sparse bool) string {
+	if sparse {
+		return "sparse"
+	}
+	return "dense"
+}
+
+func updating(v *Variable) string {
+	if v.Update == "" {
+		return "by the optimiser"
+	}
+	return fmt.Sprintf("by %s with momentum %v", v.Update, v.Momentum)
+}
+
+// optimizerDifference compares the settings on which the slots depend.
+func optimizerDifference(s, opt optimizer.Settings) string {
+	if s.Rule != opt.Rule {
+		return fmt.Sprintf("%s in it and %s in this program", s.Rule, opt.Rule)
+	}
+	if s.Nesterov != opt.Nesterov {
+		return fmt.Sprintf("nesterov %t in it and %t in this program", s.Nesterov, opt.Nesterov)
+	}
+	for _, number := range []struct {
+		name       string
+		saved, now float64
+	}{
+		{"momentum", s.Momentum, opt.Momentum}, {"accumulator", s.Accumulator, opt.Accumulator},
+		{"beta1", s.Beta1, opt.Beta1}, {"beta2", s.Beta2, opt.Beta2},
+	} {
+		if number.saved != number.now {
+			return fmt.Sprintf("%s %v in it and %v in this program", number.name, number.saved, number.now)
+		}
+	}
+	return ""
 }

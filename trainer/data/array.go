@@ -143,3 +143,34 @@ func (e element) takeArray(s *source, shape []int, order binary.ByteOrder) (*Arr
 	}
 	return &Array{Shape: shape, Values: e.decode(order, b)}, nil
 }
+
+// idxTypes are the element types of IDX, by their code.
+var idxTypes = map[byte]string{0x08: "u1", 0x09: "i1", 0x0b: "i2", 0x0c: "i4", 0x0d: "f4", 0x0e: "f8"}
+
+// ReadIDX reads a file in the IDX format of the MNIST data, packed with gzip or
+// not. The file holds two zero bytes, the element type, the number of
+// dimensions, the length of each as a big-endian uint32, and the elements,
+// big-endian.
+func ReadIDX(path string) (*Array, error) { return readFile(path, decodeIDX) }
+
+func decodeIDX(s *source) (*Array, error) {
+	head, err := s.take(4, "IDX header")
+	if err != nil {
+		return nil, err
+	}
+	name, known := idxTypes[head[2]]
+	if head[0] != 0 || head[1] != 0 || !known {
+		s.back(s.offset)
+		return nil, s.hinted("MNIST's files are named like train-images-idx3-ubyte.gz",
+			"not an IDX file: it begins with % x, want 00 00, an element type (08, 09, 0b, 0c, 0d, 0e) and the number of dimensions", head)
+	}
+	lengths, err := s.take(4*int64(head[3]), "lengths of the dimensions")
+	if err != nil {
+		return nil, err
+	}
+	shape := make([]int, head[3])
+	for i := range shape {
+		shape[i] = int(binary.BigEndian.Uint32(lengths[4*i:]))
+	}
+	return elementTypes[name].takeArray(s, shape, binary.BigEndian)
+}

@@ -1,6 +1,8 @@
 package data
 
-import "fmt"
+import (
+	"fmt"
+)
 
 // Dataset is a number of samples with random access. The datasets of this
 // package are safe for several goroutines at once.
@@ -31,4 +33,80 @@ func checkIndex(i, n int) error {
 		return fmt.Errorf("sample %d of a dataset of %d", i, n)
 	}
 	return nil
+}
+
+// Part is implemented by a dataset that is one shard of a larger one. A dataset
+// that wraps a shard should implement it too; then it is not sharded twice by
+// mistake.
+type Part interface {
+	DataShard() (shard, of int) // of is 0 if the dataset is no shard
+}
+
+// nestedError is the refusal to shard a shard.
+type nestedError struct{ shard, of int }
+
+func (e nestedError) Error() string {
+	return fmt.Sprintf("shard a dataset: it is already shard %d of %d", e.shard, e.of)
+}
+
+// Hint says what to do instead.
+func (nestedError) Hint() string {
+	return "shard the whole dataset once; for several virtual workers per worker, use the number of all virtual workers"
+}
+
+// checkShard refuses shards that do not exist and a second sharding.
+func checkShard(d any, shard, of int) error {
+	if of < 1 || shard < 0 || shard >= of {
+		return fmt.Errorf("shard a dataset: there is no shard %d of %d, want 0 <= shard < of", shard, of)
+	}
+	if p, ok := d.(Part); ok {
+		if shard, of := p.DataShard(); of > 0 {
+			return nestedError{shard, of}
+		}
+	}
+	return nil
+}
+
+// sharded holds the elements i with i mod of == shard.
+type sharded[T any] struct {
+	from      Dataset[T]
+	shard, of int
+}
+
+// Shard returns a shard of d: the elements whose index is shard modulo of, in
+// order. All shards together hold each element once; their lengths differ by at
+// most one. A shard of one is a shard too: sharding it again is an error.
+//
+// If the virtual workers shard a dataset, the samples of each do not depend on
+// the number of workers. If the workers do, they depend on it.
+func Shard[T any](d Dataset[T], shard, of int) (Dataset[T], error) {
+	if err := checkShard(d, shard, of); err != nil {
+		return nil, err
+	}
+	return sharded[T]{d, shard, of}, nil
+}
+
+func (s sharded[T]) Len() int { return (s.from.Len() + s.of - 1 - s.shard) / s.of }
+
+func (s sharded[T]) At(i int) (T, error) {
+	if err := checkIndex(i, s.Len()); err != nil {
+		var none T
+		return none, err
+	}
+	return s.from.At(i*s.of + s.shard)
+}
+
+func (s sharded[T]) DataShard() (shard, of int) { return s.shard, s.of }
+
+// Range returns the piece [lo, hi) of n things that belongs to a shard:
+// [shard*n/of, (shard+1)*n/of), rounded down. The pieces follow one another,
+// cover each thing once, and differ by at most one in length. With n < of some
+// are empty. Range panics if the shard does not exist.
+func Range(n, shard, of int) (lo, hi int) {
+	if n < 0 || of < 1 || shard < 0 || shard >= of {
+		panic(fmt.Sprintf("data: there is no shard %d of %d of %d things", shard, of, n))
+	}
+	// shard*n would overflow for large n: floor(s*n/of) = s*q + floor(s*r/of).
+	q, r := n/of, n%of
+	return shard*q + shard*r/of, (shard+1)*q + (shard+1)*r/of
 }

@@ -32,6 +32,48 @@ func (d *Images) At(i int) (Image, error) {
 	return Image{Pixels: d.Pixels[i*size : (i+1)*size : (i+1)*size], Label: int(d.Labels[i])}, nil
 }
 
+// ReadMNIST reads a file of images and the file of their labels: 10 classes of
+// grey images with one channel. It takes MNIST, Fashion-MNIST and other data of
+// this form.
+func ReadMNIST(images, labels string) (*Images, error) {
+	pixels, err := readBytes(images, 3, "images")
+	if err != nil {
+		return nil, err
+	}
+	classes, err := readBytes(labels, 1, "labels")
+	if err != nil {
+		return nil, err
+	}
+	if n, m := pixels.Shape[0], classes.Shape[0]; n != m {
+		return nil, fmt.Errorf("%s holds %d images, %s holds %d labels: they do not belong together", images, n, labels, m)
+	}
+	d := &Images{
+		Channels: 1, Height: pixels.Shape[1], Width: pixels.Shape[2], Classes: 10,
+		Pixels: pixels.Values.([]uint8), Labels: classes.Values.([]uint8),
+	}
+	for i, label := range d.Labels {
+		if int(label) >= d.Classes {
+			return nil, &formatError{file: labels, offset: 8 + int64(i), cause: fmt.Errorf("label %d, want 0 to %d", label, d.Classes-1)}
+		}
+	}
+	return d, nil
+}
+
+// readBytes reads an IDX file that must hold bytes with a number of dimensions.
+func readBytes(path string, dimensions int, what string) (*Array, error) {
+	a, err := ReadIDX(path)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := ValuesOf[uint8](a); err != nil || len(a.Shape) != dimensions {
+		return nil, hintedError{&formatError{
+			file: path, offset: 2, hint: "the first file holds the images, the second the labels",
+			cause: fmt.Errorf("%T of shape %v, %s are bytes with %d dimensions", a.Values, a.Shape, what, dimensions),
+		}}
+	}
+	return a, nil
+}
+
 // A record of CIFAR-10 is one byte for the label and three channels of 32 rows
 // of 32 pixels.
 const (
@@ -84,4 +126,126 @@ func (d *Images) appendCIFAR(s *source) error {
 		d.Labels = append(d.Labels, b[0])
 		d.Pixels = append(d.Pixels, b[1:]...)
 	}
+}
+
+// Scale turns pixels into numbers. The zero value divides by 255, into [0, 1].
+// With Mean and Std, one number for each channel in units of [0, 1], the result
+// is (pixel/255 - mean)/std.
+type Scale struct{ Mean, Std []float32 }
+
+// tables holds by channel what each pixel becomes.
+func (s Scale) tables() ([][256]float32, error) {
+	if len(s.Mean) != len(s.Std) {
+		return nil, fmt.Errorf("scale of pixels: %d means and %d deviations, want one of each for a channel", len(s.Mean), len(s.Std))
+	}
+	tables := make([][256]float32, max(1, len(s.Mean)))
+	for c := range tables {
+		for pixel := range tables[c] {
+			tables[c][pixel] = float32(pixel) / 255
+			if len(s.Mean) > 0 {
+				tables[c][pixel] = (tables[c][pixel] - s.Mean[c]) / s.Std[c]
+			}
+		}
+		if len(s.Std) > 0 && !(s.Std[c] > 0) {
+			return nil, fmt.Errorf("scale of pixels: the deviation of channel %d is %v, want more than 0", c, s.Std[c])
+		}
+	}
+	return tables, nil
+}
+
+// Filler fills batches from a dataset of images. Any number of goroutines may
+// use it.
+type Filler struct {
+	images  Dataset[Image]
+	tables  [][256]float32
+	classes int
+}
+
+// NewFiller returns a filler for images of a number of classes.
+func NewFiller(images Dataset[Image], classes int, s Scale) (*Filler, error) {
+	tables, err := s.tables()
+	if err != nil {
+		return nil, err
+	}
+	if classes < 1 {
+		return nil, fmt.Errorf("%d classes of images, want at least one", classes)
+	}
+	return &Filler{images, tables, classes}, nil
+}
+
+// Fill writes samples to a batch. Row i is sample indices[i]. It writes the
+// scaled pixels to x, of shape (len(indices), channels, height, width), and the
+// labels, one-hot, to y, of shape (len(indices), classes).
+func (f *Filler) Fill(indices []int, x, y []float32) error {
+	if len(y) != len(indices)*f.classes {
+		return fmt.Errorf("fill a batch: room for %d labels, want %d rows of %d", len(y), len(indices), f.classes)
+	}
+	if len(indices) == 0 {
+		return nil
+	}
+	width := len(x) / len(indices)
+	clear(y)
+	for row, index := range indices {
+		image, err := f.images.At(index)
+		if err != nil {
+			return err
+		}
+		if len(image.Pixels)*len(indices) != len(x) || width%len(f.tables) != 0 {
+			return fmt.Errorf("fill a batch: room for %d numbers, want %d rows of the %d pixels of sample %d, in %d channels",
+				len(x), len(indices), len(image.Pixels), index, len(f.tables))
+		}
+		if image.Label < 0 || image.Label >= f.classes {
+			return fmt.Errorf("fill a batch: sample %d: label %d, want 0 to %d", index, image.Label, f.classes-1)
+		}
+		f.scale(image.Pixels, x[row*width:(row+1)*width])
+		y[row*f.classes+image.Label] = 1
+	}
+	return nil
+}
+
+func (f *Filler) scale(pixels []uint8, x []float32) {
+	channel := len(pixels) / len(f.tables)
+	for c := range f.tables {
+		table := &f.tables[c]
+		to := x[c*channel : (c+1)*channel]
+		for i, pixel := range pixels[c*channel : (c+1)*channel] {
+			to[i] = table[pixel]
+		}
+	}
+}
+
+// BatchesConfig describes batches of images.
+type BatchesConfig struct {
+	Pixels  int // pixels of an image, all channels together
+	Classes int
+	Scale   Scale
+	Batch   int    // images of the global batch, for all workers together
+	Seed    uint64 // seed of the job
+}
+
+// Batches are batches of images: Epochs choose the images, a Filler fills the
+// batches. Any number of goroutines may use them.
+type Batches struct {
+	epochs *Epochs
+	fill   *Filler
+	config BatchesConfig
+}
+
+// NewBatches checks the configuration.
+func NewBatches(images Dataset[Image], c BatchesConfig) (*Batches, error) {
+	epochs, err := NewEpochs(EpochsConfig{Samples: images.Len(), Batch: c.Batch, Seed: c.Seed})
+	if err != nil {
+		return nil, err
+	}
+	fill, err := NewFiller(images, c.Classes, c.Scale)
+	return &Batches{epochs, fill, c}, err
+}
+
+// Rows returns the rows [lo, hi) of a step's batch in new memory: pixels, of
+// shape (hi-lo, channels, height, width), and one-hot labels, of shape (hi-lo,
+// classes). An image of another size is an error.
+func (b *Batches) Rows(step, lo, hi int) (x, y []float32, err error) {
+	indices := b.epochs.Rows(step, lo, hi, nil)
+	x, y = make([]float32, len(indices)*b.config.Pixels), make([]float32, len(indices)*b.config.Classes)
+	return x, y, b.fill.Fill(indices, x, y)
 }

@@ -18,7 +18,7 @@
 //	err = table.Apply(optimizer.Step{Number: n, Rate: rate, Scale: 1}, sum)
 //	err = table.Read(index, values)
 //
-// Options tells a shard holder which rows it may send before a step is over:
+// Wishes tells a shard holder which rows it may send before a step is over:
 // those that no worker requested for the step.
 //
 // A row that no worker touched is absent, and not zero: its value, its momentum

@@ -1,8 +1,11 @@
 package sparse
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
+	"unsafe"
 
 	"github.com/plx-run/plx/trainer/optimizer"
 	"github.com/plx-run/plx/trainer/wire"
@@ -66,4 +69,184 @@ func (r Rows[T]) SumOfSquares(into []float64) []float64 {
 		into = append(into, optimizer.SumOfSquares(r.Row(i)))
 	}
 	return into
+}
+
+// Merge adds two contributions of the same width. It returns the rows of both;
+// rows in both are a + b. a is the lower subtree. The result uses into's memory
+// if it is large enough; into must not share memory with a or b.
+func Merge[T wire.Float](into, a, b Rows[T]) Rows[T] {
+	if a.Width != b.Width {
+		panic(fmt.Sprintf("sparse: merge rows of width %d and %d", a.Width, b.Width))
+	}
+	into = into.reset(a.Width, union(a.Index, b.Index))
+	for i, j := 0, 0; i < len(a.Index) || j < len(b.Index); {
+		switch n := 0; {
+		case j == len(b.Index) || i < len(a.Index) && a.Index[i] < b.Index[j]:
+			n = alone(a.Index[i:], b.Index[j:])
+			into = into.add(a.slice(i, i+n))
+			i += n
+		case i == len(a.Index) || b.Index[j] < a.Index[i]:
+			n = alone(b.Index[j:], a.Index[i:])
+			into = into.add(b.slice(j, j+n))
+			j += n
+		default:
+			into = into.addBoth(a.Index[i], a.Row(i), b.Row(j))
+			i, j = i+1, j+1
+		}
+	}
+	return into
+}
+
+// reset empties r, with room for n rows.
+func (r Rows[T]) reset(width, n int) Rows[T] {
+	return Rows[T]{
+		Index:  slices.Grow(r.Index[:0], n),
+		Values: slices.Grow(r.Values[:0], n*width),
+		Width:  width,
+	}
+}
+
+// union counts the rows that a or b has.
+func union(a, b []int64) int {
+	n := len(a) + len(b)
+	for i, j := 0, 0; i < len(a) && j < len(b); {
+		switch {
+		case a[i] < b[j]:
+			i++
+		case a[i] > b[j]:
+			j++
+		default:
+			i, j, n = i+1, j+1, n-1
+		}
+	}
+	return n
+}
+
+// alone counts the first rows of index that come before all of other.
+func alone(index, other []int64) int {
+	if len(other) == 0 {
+		return len(index)
+	}
+	n := 1
+	for n < len(index) && index[n] < other[0] {
+		n++
+	}
+	return n
+}
+
+func (r Rows[T]) add(more Rows[T]) Rows[T] {
+	r.Index = append(r.Index, more.Index...)
+	r.Values = append(r.Values, more.Values...)
+	return r
+}
+
+func (r Rows[T]) addBoth(row int64, a, b []T) Rows[T] {
+	r.Index = append(r.Index, row)
+	r.Values = append(r.Values, a...)
+	sum := r.Values[len(r.Values)-len(a):]
+	b = b[:len(sum)]
+	for i := range sum {
+		sum[i] += b[i]
+	}
+	return r
+}
+
+// On the wire a list of rows is
+//
+//	uvarint count
+//	uvarint first row, then for each further row the number of rows skipped
+//
+// Rows with values add
+//
+//	count*width numbers, little-endian, in the order of memory
+//
+// Every list has exactly one encoding: Decode refuses numbers that are longer
+// than necessary.
+
+// AppendIndex appends a list of rows. They must be strictly ascending and not
+// negative.
+func AppendIndex(b []byte, index []int64) []byte {
+	b = binary.AppendUvarint(b, uint64(len(index)))
+	next := int64(0)
+	for _, row := range index {
+		b = binary.AppendUvarint(b, uint64(row-next))
+		next = row + 1
+	}
+	return b
+}
+
+// Append appends rows. It writes the same as AppendIndex followed by
+// wire.Bytes(r.Values), which a sender can use to send from two places.
+func Append[T wire.Float](b []byte, r Rows[T]) []byte {
+	return append(AppendIndex(b, r.Index), wire.Bytes(r.Values)...)
+}
+
+// DecodeIndex reads a list of rows within [lo, hi) into the memory of into. It
+// returns the bytes after the list.
+func DecodeIndex(b []byte, lo, hi int64, into []int64) (index []int64, rest []byte, err error) {
+	return decodeIndex(b, lo, hi, 1, into)
+}
+
+// Decode reads what Append wrote, rows of width elements within [lo, hi), into
+// the memory of into. b must hold nothing else.
+func Decode[T wire.Float](b []byte, lo, hi int64, width int, into Rows[T]) (Rows[T], error) {
+	var one T
+	if width < 1 || int64(width) > maxBytes/int64(unsafe.Sizeof(one)) {
+		return into, fmt.Errorf("rows of width %d: want at least 1 and at most %d bytes", width, int64(maxBytes))
+	}
+	size := int(unsafe.Sizeof(one)) * width
+	index, rest, err := decodeIndex(b, lo, hi, 1+size, into.Index)
+	if err != nil {
+		return into, err
+	}
+	if len(rest) != len(index)*size {
+		return into, fmt.Errorf("%d bytes of values for %d rows of %d", len(rest), len(index), size)
+	}
+	into.Index, into.Width = index, width
+	into.Values = resize(into.Values, len(index)*width)
+	copy(wire.Bytes(into.Values), rest) // rest may be unaligned, numbers must not
+	return into, nil
+}
+
+// decodeIndex allocates memory only for as many rows as b can hold, if each
+// takes at least least bytes.
+func decodeIndex(b []byte, lo, hi int64, least int, into []int64) (index []int64, rest []byte, err error) {
+	count, b, err := uvarint(b)
+	if err != nil {
+		return nil, nil, fmt.Errorf("number of rows: %w", err)
+	}
+	if lo > hi || count > uint64(hi-lo) || count > uint64(len(b)/least) {
+		return nil, nil, fmt.Errorf("%d rows from [%d, %d) in %d bytes", count, lo, hi, len(b))
+	}
+	index = resize(into, int(count))
+	next := int64(0)
+	for i := range index {
+		var skipped uint64
+		if skipped, b, err = uvarint(b); err != nil {
+			return nil, nil, fmt.Errorf("row %d of %d: %w", i, count, err)
+		}
+		if next >= hi || skipped >= uint64(hi-next) || next+int64(skipped) < lo {
+			return nil, nil, fmt.Errorf("row %d of %d: %d after %d is outside [%d, %d)", i, count, skipped, next, lo, hi)
+		}
+		index[i] = next + int64(skipped)
+		next = index[i] + 1
+	}
+	return index, b, nil
+}
+
+var errNumber = errors.New("no number, or one longer than need be")
+
+func uvarint(b []byte) (x uint64, rest []byte, err error) {
+	x, n := binary.Uvarint(b)
+	if n <= 0 || n > 1 && b[n-1] == 0 {
+		return 0, nil, errNumber
+	}
+	return x, b[n:], nil
+}
+
+func resize[E any](s []E, n int) []E {
+	if cap(s) < n {
+		return make([]E, n)
+	}
+	return s[:n]
 }

@@ -18,10 +18,13 @@ package saver
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/plx-run/plx/trainer/checkpoint/store"
+	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/exchange"
 )
 
@@ -163,4 +166,174 @@ func (s *Saver) Wait() {
 	if s != nil {
 		s.telling.Wait()
 	}
+}
+
+// Request is somebody's wish for a checkpoint.
+type Request struct {
+	Number  int            // a later request has a higher one
+	Hold    bool           // the chief takes no step after the checkpoint, until Resume
+	Workers int            // with Hold: so many resume from it
+	Leaving []cluster.Task // with Hold: tasks that are gone then
+	// Tell gets the step and, with Hold, for how long the chief was held until
+	// the checkpoint was written; or why there is none. Any goroutine calls it.
+	Tell func(step int, held time.Duration, err error)
+}
+
+// rest is the chief's pause after a checkpoint.
+type rest struct {
+	number  int // of the request
+	leaving []cluster.Task
+	step    int  // after which the checkpoint is
+	carried bool // workers add state that they carried into the next step
+	since   time.Time
+	over    chan struct{} // closed when the chief may go on
+}
+
+// carry notes whether workers add state that they carried.
+func (r *rest) carry(state bool) { r.carried = state }
+
+// hold begins a rest if one of the requests wants it. It needs s.mu.
+func (s *Saver) hold(asked []Request, step int) *rest {
+	i := slices.IndexFunc(asked, func(r Request) bool { return r.Hold })
+	if i < 0 {
+		return nil
+	}
+	s.resting = &rest{number: asked[i].Number, leaving: asked[i].Leaving, step: step, since: time.Now(), over: make(chan struct{})}
+	return s.resting
+}
+
+// tell answers requests. Without a checkpoint nobody is held.
+func (s *Saver) tell(asked []Request, resting *rest, step int, err error) {
+	held := time.Duration(0)
+	if resting != nil {
+		held = time.Since(resting.since)
+	}
+	if err != nil && resting != nil {
+		s.Resume(resting.number)
+	}
+	for _, r := range asked {
+		r.Tell(step, held, err)
+	}
+}
+
+// Resume ends a rest that a request up to this one asked for, also one that has
+// not begun. A later request may have come before this call. Any goroutine may
+// call it.
+func (s *Saver) Resume(number int) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, r := range s.asked {
+		r.Hold = r.Hold && r.Number > number
+		s.asked[i] = r
+	}
+	if s.resting != nil && s.resting.number <= number {
+		close(s.resting.over)
+		s.resting = nil
+	}
+}
+
+// rest holds the chief, and with it, in step, all workers. State that workers
+// carry is saved with the outcome of the next step. The chief takes that step
+// before it rests, and the workers recompute it after the restart.
+func (s *Saver) rest(ctx context.Context, step int) error {
+	s.mu.Lock()
+	resting := s.resting
+	s.mu.Unlock()
+	if resting == nil || resting.carried && resting.step == step {
+		return nil
+	}
+	defer s.config.Waiting(func() string { return fmt.Sprintf("the job to go on with other hosts after step %d", resting.step) })()
+	select {
+	case <-resting.over:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Conclude makes the last checkpoint of a training that has ended well, after so
+// many steps, and waits until all of it is written. The store has reported one
+// that fails. If workers are not in step, the checkpoint has the last step of
+// each.
+func (s *Saver) Conclude(ctx context.Context, step int) error {
+	if s == nil {
+		return nil
+	}
+	store := s.config.Store
+	store.Wait(ctx) // a failed save is reported by itself
+	if !s.config.InStep {
+		if err := s.outlast(ctx, step); err != nil {
+			return err
+		}
+		store.Wait(ctx) // a failed save is reported by itself
+	}
+	if s.at != step || !s.config.InStep {
+		if err := s.save(ctx, step); err != nil {
+			return err
+		}
+	}
+	s.finish(result{step, store.Wait(ctx)})
+	s.telling.Wait()
+	return nil
+}
+
+// outlast waits until all other workers have left, in modes in which none waits
+// for another. Meanwhile it saves what is due and what somebody asks for, as
+// between two steps.
+func (s *Saver) outlast(ctx context.Context, step int) error {
+	s.end()
+	defer s.config.Waiting(func() string { return "the other workers' last steps" })()
+	for {
+		alone, err := s.config.Exchange.Conclude(ctx, time.Second)
+		if alone || err != nil {
+			return err
+		}
+		s.due = s.due || s.overdue()
+		if err := s.After(ctx, step); err != nil {
+			return err
+		}
+	}
+}
+
+// end notes that the chief takes no further step, and refuses the requests that
+// need one.
+func (s *Saver) end() {
+	s.mu.Lock()
+	s.done = true
+	asked := s.asked
+	s.asked = nil
+	s.mu.Unlock()
+	for _, r := range asked {
+		s.Ask(r)
+	}
+}
+
+// refuses returns why nothing can be saved for a request. Another number of
+// workers would begin with the chief's step, so nobody would take the steps that
+// others have still to take. It needs s.mu.
+func (s *Saver) refuses(r Request) error {
+	if !s.done || !r.Hold || r.Workers == s.config.Workers {
+		return nil
+	}
+	return fmt.Errorf("%s has made its last step, and others have not: only as many workers as now, %d, can go on, not %d",
+		cluster.Chief, s.config.Workers, r.Workers)
+}
+
+// meanwhile is the time between two checkpoints after the chief's last step if
+// they are counted in steps, of which the chief takes none any more.
+const meanwhile = time.Minute
+
+// overdue reports whether it is time for the next of these.
+func (s *Saver) overdue() bool { return s.config.Steps > 0 && time.Since(s.last) >= meanwhile }
+
+// finish answers who has asked and who will: nothing is left to be saved.
+func (s *Saver) finish(last result) {
+	s.mu.Lock()
+	asked := s.asked
+	s.asked, s.over = nil, &last
+	s.mu.Unlock()
+	s.tell(asked, nil, last.step, last.err)
 }

@@ -1,14 +1,19 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/plx-run/plx/trainer/cluster"
+	"golang.org/x/sync/errgroup"
 )
 
 // roster is the chief's list of tasks: who is there, what each task's folder
@@ -154,4 +159,195 @@ func (r *roster) release() {
 			m.dismiss()
 		}
 	}
+}
+
+// member is a task as the chief sees it. Any goroutine may use it.
+type member struct {
+	task    cluster.Task
+	out     *mailbox    // to the task
+	token   string      // of its folder's probe
+	holding []announced // what its folder holds
+	gone    turn        // with why it was lost; nil: it was allowed to go
+
+	restored  atomic.Bool // it reads no more of the chosen checkpoint
+	leaving   atomic.Bool // it wants to go
+	dismissed atomic.Bool // it was allowed to go
+	failed    atomic.Bool // it has failed to keep a copy of another task's file
+
+	mu        sync.Mutex
+	asked     uint64                  // questions so far
+	questions map[uint64]chan message // by number: who waits for the answer
+}
+
+func newMember(t cluster.Task, hello message) *member {
+	return &member{task: t, out: newMailbox(), token: hello.Token, holding: hello.Holding, gone: newTurn(),
+		questions: map[uint64]chan message{}}
+}
+
+// present reports whether the task is there and stays for the time being.
+func (m *member) present() bool { return !m.dismissed.Load() && !m.gone.over() }
+
+// lost reports whether the task's connection has ended.
+func (m *member) lost() bool { return m.gone.over() }
+
+// dismiss allows the task to go.
+func (m *member) dismiss() {
+	if !m.dismissed.Swap(true) {
+		m.out.post(message{Kind: bye})
+	}
+}
+
+// ask puts a question and waits for the answer, but not longer than most.
+func (m *member) ask(ctx context.Context, q message, most time.Duration) (message, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("no answer within %v", most))
+	defer cancel()
+	number, answered := m.question()
+	defer m.forget(number)
+	q.Number = number
+	m.out.post(q)
+	select {
+	case a := <-answered:
+		if a.Err == "" {
+			return a, nil
+		}
+		return message{}, errors.New(a.Err)
+	case <-m.gone.done:
+		return message{}, cmp.Or(m.gone.err, errors.New("it has left"))
+	case <-ctx.Done():
+		return message{}, context.Cause(ctx)
+	}
+}
+
+// question numbers a question.
+func (m *member) question() (number uint64, answered chan message) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asked++
+	answered = make(chan message, 1)
+	m.questions[m.asked] = answered
+	return m.asked, answered
+}
+
+func (m *member) forget(number uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.questions, number)
+}
+
+// answer takes an answer of the task. Nobody may wait for it any more.
+func (m *member) answer(a message) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if to := m.questions[a.Number]; to != nil {
+		delete(m.questions, a.Number)
+		to <- a // it has room for one
+	}
+}
+
+// find asks every task whose probes it sees, and so learns which tasks share a
+// folder.
+func (r *roster) find(ctx context.Context) error {
+	members := r.all()
+	var tokens []string
+	for _, m := range members {
+		tokens = append(tokens, m.token)
+	}
+	seen := make([][]string, len(members))
+	asking, ctx := errgroup.WithContext(ctx)
+	for i, m := range members {
+		asking.Go(func() error {
+			a, err := r.ask(ctx, m, message{Kind: look, Tokens: tokens}, r.config.Start)
+			seen[i] = a.Tokens
+			return err
+		})
+	}
+	if err := asking.Wait(); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.groups = nil
+	for _, group := range grouped(tokens, seen) {
+		var tasks []cluster.Task
+		for _, i := range group {
+			tasks = append(tasks, members[i].task)
+		}
+		r.groups = append(r.groups, tasks)
+	}
+	r.report(r.groups)
+	return nil
+}
+
+// grouped returns the sets of tasks whose folders are one, in order: two tasks
+// are in one set if one of them sees the other's token. seen is by task.
+func grouped(tokens []string, seen [][]string) (groups [][]int) {
+	group := make([]int, len(tokens)) // by task: the smallest index known to be in its set
+	for i := range group {
+		group[i] = i
+	}
+	for i, list := range seen {
+		for j, token := range tokens {
+			if !slices.Contains(list, token) {
+				continue
+			}
+			a, b := min(group[i], group[j]), max(group[i], group[j])
+			for k := range group {
+				if group[k] == b {
+					group[k] = a
+				}
+			}
+		}
+	}
+	at := map[int]int{}
+	for i, g := range group {
+		if _, ok := at[g]; !ok {
+			at[g] = len(groups)
+			groups = append(groups, nil)
+		}
+		groups[at[g]] = append(groups[at[g]], i)
+	}
+	return groups
+}
+
+// report logs once how safe checkpoints are.
+func (r *roster) report(groups [][]cluster.Task) {
+	var hosts []string
+	for _, t := range r.tasks {
+		if h := r.config.host(t); !slices.Contains(hosts, h) {
+			hosts = append(hosts, h)
+		}
+	}
+	for _, group := range groups {
+		var names []string
+		for _, t := range group {
+			names = append(names, t.String())
+		}
+		r.config.logf(slog.LevelDebug, "checkpoints: %s share a folder on %s", strings.Join(names, ", "), r.config.host(group[0]))
+	}
+	switch {
+	case len(groups) > 1:
+	case len(hosts) > 1:
+		r.config.logf(slog.LevelInfo, "checkpoints lie in one folder that %d hosts share: there are no second copies", len(hosts))
+	default:
+		r.config.logf(slog.LevelInfo, "checkpoints lie on %s alone: there is no other host for second copies", hosts[0])
+	}
+}
+
+// here returns the tasks of each group that are present, without empty groups.
+func (r *roster) here() (groups [][]*member) {
+	present := r.present()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, tasks := range r.groups {
+		var group []*member
+		for _, m := range present {
+			if slices.Contains(tasks, m.task) {
+				group = append(group, m)
+			}
+		}
+		if group != nil {
+			groups = append(groups, group)
+		}
+	}
+	return groups
 }

@@ -196,3 +196,155 @@ func (s *save) manifest(generation int) (*checkpoint.Manifest, error) {
 	})
 	return &m, nil
 }
+
+// copyPlan says who keeps the second copy of what a task writes in a save.
+type copyPlan struct {
+	host func(cluster.Task) string
+	here [][]*member // tasks that are present, by folder
+	stay [][]*member // of these, the tasks that do not leave after the save
+}
+
+// newCopyPlan plans for a save after which some tasks' folders are out of
+// reach.
+func newCopyPlan(r *roster, leaving []cluster.Task) copyPlan {
+	p := copyPlan{host: r.config.host, here: r.here()}
+	if len(leaving) == 0 {
+		p.stay = p.here
+		return p
+	}
+	for _, group := range p.here {
+		group = slices.DeleteFunc(slices.Clone(group), func(m *member) bool { return slices.Contains(leaving, m.task) })
+		if len(group) > 0 {
+			p.stay = append(p.stay, group)
+		}
+	}
+	return p
+}
+
+// keeper returns the buddy of a task: who keeps the second copy of what it
+// writes, nil for nobody. kept is false if the task leaves and no other task can
+// keep its only copy.
+func (p copyPlan) keeper(of cluster.Task) (buddy *cluster.Task, kept bool) {
+	holds := func(group []*member) bool { return place(group, of) >= 0 }
+	if slices.ContainsFunc(p.stay, holds) {
+		return p.buddy(p.stay, of), true
+	}
+	for _, own := range p.here {
+		if !holds(own) {
+			continue
+		}
+		others := [][]*member{own}
+		for _, group := range p.stay {
+			if !slices.Contains(own, group[0]) {
+				others = append(others, group)
+			}
+		}
+		buddy = p.buddy(others, of)
+		return buddy, buddy != nil || len(others) <= len(p.stay)
+	}
+	return nil, true // it is not there, which fails the save
+}
+
+// place is a task's place in a group; negative: it is not in it.
+func place(group []*member, of cluster.Task) int {
+	return slices.IndexFunc(group, func(m *member) bool { return m.task == of })
+}
+
+// buddy takes the next group, of another host if there is one. In that group it
+// takes a task by the task's place in its own group, so that copies are spread.
+// With one group there is none. A group in which a copy has failed before has
+// no part as long as another is left.
+func (p copyPlan) buddy(groups [][]*member, of cluster.Task) *cluster.Task {
+	good := slices.DeleteFunc(slices.Clone(groups), func(group []*member) bool {
+		return place(group, of) < 0 && slices.ContainsFunc(group, func(m *member) bool { return m.failed.Load() })
+	})
+	if len(good) > 1 {
+		groups = good
+	}
+	own := slices.IndexFunc(groups, func(group []*member) bool { return place(group, of) >= 0 })
+	if own < 0 || len(groups) < 2 {
+		return nil
+	}
+	next := groups[(own+1)%len(groups)]
+	for i := 1; i < len(groups); i++ {
+		if g := groups[(own+i)%len(groups)]; p.host(g[0].task) != p.host(of) {
+			next = g
+			break
+		}
+	}
+	return &next[place(groups[own], of)%len(next)].task
+}
+
+// Summary is the outcome of all saves, for the chief to report.
+type Summary struct {
+	Saved       int           // saves that succeeded
+	Failed      int           // saves that failed
+	LastStep    uint64        // step of the last save that succeeded
+	Bytes       int64         // of all files, without second copies
+	LongestHeld time.Duration // longest time that a step stood still while shard holders copied
+	Held        time.Duration // the same time, added over all saves
+	Written     time.Duration // from the announcement to the last manifest, added over all saves
+}
+
+func (s *Summary) failed() { s.Failed++ }
+
+func (s *Summary) add(of *save, m *checkpoint.Manifest) {
+	s.Saved++
+	s.LastStep = m.Step
+	s.Bytes += bytesIn(m)
+	s.Held += of.held
+	s.LongestHeld = max(s.LongestHeld, of.held)
+	s.Written += time.Since(of.began)
+}
+
+func bytesIn(m *checkpoint.Manifest) (n int64) {
+	for _, f := range m.Files {
+		n += f.Size
+	}
+	return n
+}
+
+// line says what was saved; host names the host of a task.
+func (s *save) line(m *checkpoint.Manifest, host func(cluster.Task) string) string {
+	hosts := map[string]bool{}
+	for task, buddy := range s.buddies {
+		hosts[host(task)] = true
+		if buddy != nil {
+			hosts[host(*buddy)] = true
+		}
+	}
+	return fmt.Sprintf("checkpoint of step %d: %s in %s on %s, steps held for %s, written in %s", m.Step, size(bytesIn(m)),
+		count(len(m.Files), "file"), count(len(hosts), "host"), short(s.held), short(time.Since(s.began)))
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// size is bytes in words.
+func size(n int64) string {
+	if n < 1<<10 {
+		return fmt.Sprintf("%d bytes", n)
+	}
+	x, unit := float64(n)/(1<<10), 0
+	units := []string{"KiB", "MiB", "GiB", "TiB"}
+	for ; x >= 999.95 && unit < len(units)-1; unit++ {
+		x /= 1 << 10
+	}
+	return fmt.Sprintf("%.1f %s", x, units[unit])
+}
+
+// short is a time in words.
+func short(t time.Duration) string {
+	ms := t.Seconds() * 1000
+	switch {
+	case ms < 9.95:
+		return fmt.Sprintf("%.1f ms", ms)
+	case ms < 999.5:
+		return fmt.Sprintf("%.0f ms", ms)
+	}
+	return fmt.Sprintf("%.1f s", t.Seconds())
+}

@@ -25,6 +25,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/plx-run/plx/trainer/checkpoint"
@@ -144,4 +146,96 @@ func failure(err error) string {
 		return "unknown"
 	}
 	return err.Error()
+}
+
+const (
+	chunkSize = 1 << 20 // bytes of a file in one frame, at most
+	maxFile   = 1 << 50 // bytes
+)
+
+// sendChunks sends length bytes of a file from offset on.
+func sendChunks(s *peers.Session, w *watch, from io.ReaderAt, offset, length int64) error {
+	buffer := make([]byte, min(length, chunkSize))
+	for length > 0 {
+		b := buffer[:min(length, chunkSize)]
+		if n, err := from.ReadAt(b, offset); n < len(b) {
+			return fmt.Errorf("read: %w", err)
+		}
+		if err := s.Send(wire.Frame{Header: wire.Header{Kind: wire.Chunk, Offset: uint64(offset)}, Payload: b}); err != nil {
+			return err
+		}
+		w.extend(0)
+		offset, length = offset+int64(len(b)), length-int64(len(b))
+	}
+	return nil
+}
+
+// receiveChunk reads the next chunk, which must begin at an offset of the file,
+// into b and returns its length.
+func receiveChunk(s *peers.Session, offset int64, b []byte) (int, error) {
+	h, err := s.Next()
+	if err != nil {
+		return 0, err
+	}
+	if h.Kind != wire.Chunk || h.Offset != uint64(offset) || h.Length == 0 || h.Length > uint64(min(len(b), chunkSize)) {
+		return 0, fmt.Errorf("unexpected %s frame of %d bytes from %d on, want a chunk from %d on", h.Kind, h.Length, h.Offset, offset)
+	}
+	return int(h.Length), s.Payload(b[:h.Length])
+}
+
+// receiveFile writes size bytes that come as chunks.
+func receiveFile(s *peers.Session, w *watch, to io.Writer, size int64) error {
+	buffer := make([]byte, min(size, chunkSize))
+	for at := int64(0); at < size; {
+		n, err := receiveChunk(s, at, buffer[:min(size-at, chunkSize)])
+		if err != nil {
+			return err
+		}
+		w.extend(0)
+		if _, err := to.Write(buffer[:n]); err != nil {
+			return err
+		}
+		at += int64(n)
+	}
+	return nil
+}
+
+// watch closes a session on which nothing moves although the other task lives:
+// its disk hangs, or it has forgotten. One goroutine uses it.
+type watch struct {
+	timer *time.Timer
+	most  time.Duration // without an extension
+	last  time.Duration // of the current count
+	cut   atomic.Bool   // it has closed the session
+}
+
+func newWatch(s *peers.Session, most time.Duration) *watch {
+	w := &watch{most: most, last: most}
+	w.timer = time.AfterFunc(most, func() {
+		w.cut.Store(true)
+		s.Close() // its end is what is announced
+	})
+	return w
+}
+
+// extend counts anew: most from now on, or with zero what the watch was made
+// with.
+func (w *watch) extend(most time.Duration) {
+	if most == 0 {
+		most = w.most
+	}
+	if w.timer.Stop() {
+		w.last = most
+		w.timer.Reset(most)
+	}
+}
+
+func (w *watch) stop() { w.timer.Stop() }
+
+// explain replaces an error whose cause is the watch.
+func (w *watch) explain(err error) error {
+	if err != nil && w.cut.Load() {
+		return fmt.Errorf("it is there, but nothing moved for %v", w.last)
+	}
+	return err
 }

@@ -9,6 +9,8 @@
 // not secret: whoever knows the seed knows all of them.
 package random
 
+import "math"
+
 // Stream is the sequence of numbers of a seed and a name. It is a value; any
 // goroutine may use it.
 type Stream struct {
@@ -57,4 +59,38 @@ func (s Stream) Pair(i uint64) (a, b float64) {
 
 func unit(low, high uint32) float64 {
 	return float64((uint64(high)<<32|uint64(low))>>11) / (1 << 53)
+}
+
+// philox is the counter-based generator Philox 4x32 with ten rounds (Salmon
+// et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). The same
+// key and counter give the same four numbers anywhere.
+//
+// The words are separate variables, which stay in registers. An array would be
+// copied through memory in each round.
+func philox(key [2]uint32, counter [4]uint32) [4]uint32 {
+	const (
+		multiply0, multiply1 = 0xD2511F53, 0xCD9E8D57
+		weyl0, weyl1         = 0x9E3779B9, 0xBB67AE85
+	)
+	a, b, c, d := counter[0], counter[1], counter[2], counter[3]
+	k0, k1 := key[0], key[1]
+	for range 10 {
+		x, y := multiply0*uint64(a), multiply1*uint64(c)
+		a, b, c, d = uint32(y>>32)^b^k0, uint32(y), uint32(x>>32)^d^k1, uint32(x)
+		k0 += weyl0
+		k1 += weyl1
+	}
+	return [4]uint32{a, b, c, d}
+}
+
+// Zipf turns u, a number in [0, 1), into a whole number in [0, n). It returns k
+// with the probability that ZipfChance returns, which is close to Zipf's law.
+func Zipf(u float64, n int) int {
+	return min(int(math.Exp(u*math.Log(float64(n+1))))-1, n-1)
+}
+
+// ZipfChance is the probability that Zipf returns k of n numbers:
+// log((k+2)/(k+1)) / log(n+1).
+func ZipfChance(k, n int) float64 {
+	return math.Log1p(1/float64(k+1)) / math.Log(float64(n+1))
 }
