@@ -56,27 +56,26 @@ func decodeCSV[T float32 | float64](c CSV, s *source) (*Table[T], error) {
 	if bom, _ := s.reader.Peek(3); string(bom) == byteOrderMark {
 		s.reader.Discard(3) // cannot fail after the Peek
 	}
-	r := csv.NewReader(&bounded{from: s, left: maxBytes})
+	r := records{csv.NewReader(&bounded{from: s, left: maxBytes}), s.name}
 	r.ReuseRecord, r.Comment = true, c.Comment
 	if c.Comma != 0 {
 		r.Comma = c.Comma
 	}
 	t := &Table[T]{}
-	names, columns, err := c.columns(r, s.name)
-	t.Columns = names
-	for err == nil {
-		var record []string
-		if record, err = r.Read(); err != nil {
+	columns, record, err := c.begin(r)
+	if c.Header && err == nil {
+		for _, i := range columns {
+			t.Columns = append(t.Columns, record[i])
+		}
+		record, err = r.Read()
+	}
+	for t.Width = len(columns); err == nil; record, err = r.Read() {
+		if err = t.append(r, record, columns); err != nil {
 			break
 		}
-		if len(columns) == 0 {
-			columns = everyColumn(len(record))
-		}
-		t.Width = len(columns)
-		err = t.append(r, s.name, record, columns)
 	}
 	if err != io.EOF {
-		return nil, csvError(s.name, err)
+		return nil, r.named(err)
 	}
 	if len(t.Values) == 0 {
 		return nil, s.fault("no rows of values")
@@ -113,75 +112,56 @@ func (c CSV) validate() error {
 	return nil
 }
 
-// columns reads the header, if there is one. It returns the names and the
-// indices of the chosen columns. Nil indices mean all columns of a file without
-// a header.
-func (c CSV) columns(r *csv.Reader, file string) (names []string, columns []int, err error) {
-	columns = slices.Clone(c.Indices)
-	if !c.Header {
-		return nil, columns, nil
-	}
-	header, err := r.Read()
-	if err == io.EOF {
-		err = &formatError{file: file, line: 1, cause: errors.New("the file is empty, want a header")}
+// begin reads the first record and returns the indices of the chosen columns.
+func (c CSV) begin(r records) (columns []int, first []string, err error) {
+	first, err = r.Read()
+	if err == io.EOF && c.Header {
+		err = &formatError{file: r.file, line: 1, cause: errors.New("the file is empty, want a header")}
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	for i := range header {
-		header[i] = strings.TrimSpace(header[i])
+	for i := range first {
+		first[i] = strings.TrimSpace(first[i])
 	}
-	if columns, err = c.choose(header, columns); err != nil {
-		line, _ := r.FieldPos(0)
-		return nil, nil, &formatError{file: file, line: line, cause: err}
+	if columns, err = c.choose(first); err != nil {
+		return nil, nil, r.wrong(0, err)
 	}
-	for _, i := range columns {
-		names = append(names, header[i])
-	}
-	return names, columns, nil
+	return columns, first, nil
 }
 
-// choose adds the columns chosen by name to those chosen by index, and checks
-// that the header has them. Without a choice it returns all columns.
-func (c CSV) choose(header []string, columns []int) ([]int, error) {
+// choose returns the indices of the chosen columns, of all without a choice,
+// and checks that the first record has them.
+func (c CSV) choose(first []string) ([]int, error) {
+	columns := slices.Clone(c.Indices)
 	for _, name := range c.Names {
-		i := slices.Index(header, name)
+		i := slices.Index(first, name)
 		if i < 0 {
-			return nil, fmt.Errorf("no column %q, there are %.200q", name, header)
+			return nil, fmt.Errorf("no column %q, there are %.200q", name, first)
 		}
-		if slices.Contains(header[i+1:], name) {
+		if slices.Contains(first[i+1:], name) {
 			return nil, fmt.Errorf("two columns are named %q, choose by index", name)
 		}
 		columns = append(columns, i)
 	}
 	if len(columns) == 0 {
-		return everyColumn(len(header)), nil
+		for i := range first {
+			columns = append(columns, i)
+		}
 	}
-	if last := slices.Max(columns); last >= len(header) {
-		return nil, fmt.Errorf("no column %d, there are %d", last, len(header))
+	if last := slices.Max(columns); last >= len(first) {
+		return nil, fmt.Errorf("no column %d, there are %d", last, len(first))
 	}
 	return columns, nil
 }
 
-func everyColumn(n int) []int {
-	all := make([]int, n)
-	for i := range all {
-		all[i] = i
-	}
-	return all
-}
-
-// append reads the chosen columns of a record.
-func (t *Table[T]) append(r *csv.Reader, file string, record []string, columns []int) error {
+// append reads the chosen columns of a record. encoding/csv has checked that it
+// is as long as the first.
+func (t *Table[T]) append(r records, record []string, columns []int) error {
 	for _, column := range columns {
-		if column >= len(record) {
-			line, _ := r.FieldPos(0)
-			return &formatError{file: file, line: line, cause: fmt.Errorf("no column %d, there are %d", column, len(record))}
-		}
 		x, err := parseNumber[T](record[column])
 		if err != nil {
-			line, _ := r.FieldPos(column)
-			return &formatError{file: file, line: line, cause: fmt.Errorf("column %d: %w", column, err)}
+			return r.wrong(column, fmt.Errorf("column %d: %w", column, err))
 		}
 		t.Values = append(t.Values, x)
 	}
@@ -209,15 +189,27 @@ func parseNumber[T float32 | float64](field string) (T, error) {
 	return T(x), nil
 }
 
-// csvError names the file in an error of encoding/csv, which has the line.
-func csvError(file string, err error) error {
+// records reads the records of a file.
+type records struct {
+	*csv.Reader
+	file string
+}
+
+// wrong is an error in a column of the record that was read last.
+func (r records) wrong(column int, cause error) error {
+	line, _ := r.FieldPos(column)
+	return &formatError{file: r.file, line: line, cause: cause}
+}
+
+// named names the file in an error of encoding/csv, which has the line.
+func (r records) named(err error) error {
 	var syntax *csv.ParseError
 	if errors.As(err, &syntax) {
-		return &formatError{file: file, line: syntax.Line, cause: syntax.Err}
+		return &formatError{file: r.file, line: syntax.Line, cause: syntax.Err}
 	}
 	var ours *formatError
 	if errors.As(err, &ours) {
 		return err
 	}
-	return fmt.Errorf("%s: %w", file, err)
+	return fmt.Errorf("%s: %w", r.file, err)
 }

@@ -42,18 +42,6 @@ type Part interface {
 	DataShard() (shard, of int) // of is 0 if the dataset is no shard
 }
 
-// nestedError is the refusal to shard a shard.
-type nestedError struct{ shard, of int }
-
-func (e nestedError) Error() string {
-	return fmt.Sprintf("shard a dataset: it is already shard %d of %d", e.shard, e.of)
-}
-
-// Hint says what to do instead.
-func (nestedError) Hint() string {
-	return "shard the whole dataset once; for several virtual workers per worker, use the number of all virtual workers"
-}
-
 // checkShard refuses shards that do not exist and a second sharding.
 func checkShard(d any, shard, of int) error {
 	if of < 1 || shard < 0 || shard >= of {
@@ -61,7 +49,8 @@ func checkShard(d any, shard, of int) error {
 	}
 	if p, ok := d.(Part); ok {
 		if shard, of := p.DataShard(); of > 0 {
-			return nestedError{shard, of}
+			return hintedError{fmt.Errorf("shard a dataset: it is already shard %d of %d", shard, of),
+				"shard the whole dataset once; for several virtual workers per worker, use the number of all virtual workers"}
 		}
 	}
 	return nil

@@ -82,10 +82,6 @@ func NewEpochs(c EpochsConfig) (*Epochs, error) {
 	return &Epochs{config: c, stream: random.New(c.Seed, "shuffle")}, nil
 }
 
-// cursor is a place in the training data: a number of whole epochs, and a
-// number of samples of the next one.
-type cursor struct{ epoch, position int }
-
 // perEpoch is the number of steps in an epoch, for Drop and Keep.
 func (e *Epochs) perEpoch() int {
 	if e.config.Last == Keep {
@@ -102,17 +98,18 @@ func (e *Epochs) Steps(epochs int) int {
 	return epochs * e.perEpoch()
 }
 
-// cursor returns where a step's batch begins. Steps count from 0.
-func (e *Epochs) cursor(step int) cursor {
+// cursor returns where a step's batch begins: after a number of whole epochs and
+// a number of samples of the next one. Steps count from 0.
+func (e *Epochs) cursor(step int) (epoch, position int) {
 	if step < 0 {
 		panic(fmt.Sprintf("data: step %d of an epoch", step))
 	}
 	if e.config.Last == Wrap {
 		taken := step * e.config.Batch
-		return cursor{taken / e.config.Samples, taken % e.config.Samples}
+		return taken / e.config.Samples, taken % e.config.Samples
 	}
 	n := e.perEpoch()
-	return cursor{step / n, step % n * e.config.Batch}
+	return step / n, step % n * e.config.Batch
 }
 
 // Size returns the number of rows in a step's batch. Under Keep the last batch
@@ -121,7 +118,8 @@ func (e *Epochs) Size(step int) int {
 	if e.config.Last != Keep {
 		return e.config.Batch
 	}
-	return min(e.config.Batch, e.config.Samples-e.cursor(step).position)
+	_, position := e.cursor(step)
+	return min(e.config.Batch, e.config.Samples-position)
 }
 
 // Rows appends the samples of rows [lo, hi) of a step's batch to into and
@@ -129,14 +127,15 @@ func (e *Epochs) Size(step int) int {
 // hi of the full batch, a virtual worker can then have fewer rows or none. With
 // those of Range(e.Size(step), v, V) the rows are divided evenly.
 func (e *Epochs) Rows(step, lo, hi int, into []int) []int {
-	at, n := e.cursor(step), e.config.Samples
+	epoch, first := e.cursor(step)
+	n := e.config.Samples
 	hi = min(hi, e.Size(step))
 	if lo < 0 {
 		panic(fmt.Sprintf("data: row %d of a batch", lo))
 	}
 	for lo < hi {
-		position := at.position + lo
-		order := e.order(at.epoch + position/n)
+		position := first + lo
+		order := e.order(epoch + position/n)
 		end := min(hi, lo+n-position%n) // where this epoch ends
 		for i := position % n; lo < end; i, lo = i+1, lo+1 {
 			into = append(into, order.at(i))

@@ -182,7 +182,7 @@ func FuzzWords(f *testing.F) {
 	f.Add([]byte("a\r\n<S>\n7"), uint8(9))
 	f.Add([]byte("a 1\nb\n"), uint8(2))
 	f.Fuzz(func(t *testing.T, content []byte, most uint8) {
-		v, err := wordList{int(most), "<S>", "<UNK>"}.decode(opened(t, content))
+		v, err := decodeWords(opened(t, content), int(most), "<S>", "<UNK>")
 		if checkNamed(t, err); err != nil {
 			return
 		}

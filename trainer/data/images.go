@@ -66,10 +66,8 @@ func readBytes(path string, dimensions int, what string) (*Array, error) {
 		return nil, err
 	}
 	if _, err := ValuesOf[uint8](a); err != nil || len(a.Shape) != dimensions {
-		return nil, hintedError{&formatError{
-			file: path, offset: 2, hint: "the first file holds the images, the second the labels",
-			cause: fmt.Errorf("%T of shape %v, %s are bytes with %d dimensions", a.Values, a.Shape, what, dimensions),
-		}}
+		cause := fmt.Errorf("%T of shape %v, %s are bytes with %d dimensions", a.Values, a.Shape, what, dimensions)
+		return nil, hintedError{&formatError{file: path, offset: 2, cause: cause}, "the first file holds the images, the second the labels"}
 	}
 	return a, nil
 }
@@ -116,9 +114,8 @@ func (d *Images) appendCIFAR(s *source) error {
 			return err
 		}
 		if b[0] >= cifarClasses {
-			s.back(cifarRecord)
-			return s.hinted("of CIFAR's versions the binary one of CIFAR-10 is read, not CIFAR-100, Python's or Matlab's",
-				"record %d: label %d, want 0 to %d", record, b[0], cifarClasses-1)
+			return hintedError{s.faultAt(s.offset-cifarRecord, "record %d: label %d, want 0 to %d", record, b[0], cifarClasses-1),
+				"of CIFAR's versions the binary one of CIFAR-10 is read, not CIFAR-100, Python's or Matlab's"}
 		}
 		if int64(len(d.Pixels))+cifarPixels > maxBytes {
 			return s.fault("record %d: more than the %d bytes of images that are read at most", record, int64(maxBytes))

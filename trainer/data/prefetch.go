@@ -27,7 +27,12 @@ func Prefetch[T any](ctx context.Context, ahead int, produce func(context.Contex
 		running.Go(func() {
 			defer close(items)
 			for x, err := range produce(inner) {
-				if !send(inner, items, item[T]{x, err}) || err != nil {
+				select {
+				case items <- item[T]{x, err}:
+				case <-inner.Done():
+					return
+				}
+				if err != nil {
 					return
 				}
 			}
@@ -40,15 +45,6 @@ func Prefetch[T any](ctx context.Context, ahead int, produce func(context.Contex
 type item[T any] struct {
 	value T
 	err   error
-}
-
-func send[T any](ctx context.Context, items chan<- item[T], x item[T]) bool {
-	select {
-	case items <- x:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // deliver passes items on until there are no more, the caller stops, or ctx

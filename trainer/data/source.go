@@ -20,7 +20,6 @@ type formatError struct {
 	line   int   // 0 if the file is not a text
 	offset int64 // used if line is 0
 	cause  error
-	hint   string
 }
 
 func (e *formatError) Error() string {
@@ -32,13 +31,16 @@ func (e *formatError) Error() string {
 
 func (e *formatError) Unwrap() error { return e.cause }
 
-// hintedError is a formatError with a hint.
-type hintedError struct{ *formatError }
+// hintedError is an error with a hint.
+type hintedError struct {
+	error
+	hint string
+}
 
 // Hint says what to do.
 func (e hintedError) Hint() string { return e.hint }
 
-func (e hintedError) Unwrap() error { return e.formatError }
+func (e hintedError) Unwrap() error { return e.error }
 
 // source reads a file from its beginning and knows its place in it. It unpacks
 // packed files; offsets count unpacked bytes.
@@ -107,7 +109,7 @@ func (s *source) Close() error {
 	return all
 }
 
-// Read is for line readers.
+// Read reads what follows, for readers of lines.
 func (s *source) Read(p []byte) (int, error) {
 	n, err := s.reader.Read(p)
 	s.offset += int64(n)
@@ -119,12 +121,11 @@ func (s *source) Read(p []byte) (int, error) {
 
 // fault is an error at the present offset.
 func (s *source) fault(format string, args ...any) error {
-	return &formatError{file: s.name, offset: s.offset, cause: fmt.Errorf(format, args...)}
+	return s.faultAt(s.offset, format, args...)
 }
 
-// hinted is fault with a hint.
-func (s *source) hinted(hint, format string, args ...any) error {
-	return hintedError{&formatError{file: s.name, offset: s.offset, cause: fmt.Errorf(format, args...), hint: hint}}
+func (s *source) faultAt(offset int64, format string, args ...any) error {
+	return &formatError{file: s.name, offset: offset, cause: fmt.Errorf(format, args...)}
 }
 
 // because is an error of the underlying file, such as a broken gzip stream.
@@ -141,44 +142,24 @@ func (s *source) take(n int64, what string) ([]byte, error) {
 	if n > maxBytes {
 		return nil, s.fault("%s: %d bytes, more than the %d that are read at most", what, n, int64(maxBytes))
 	}
-	if s.size >= 0 && n > s.size-s.offset {
-		return nil, s.truncated(what, n, s.size-s.offset)
-	}
-	b := make([]byte, 0, s.firstPiece(n))
-	for int64(len(b)) < n {
-		if len(b) == cap(b) {
-			bigger := make([]byte, len(b), min(n, 2*int64(cap(b))))
-			copy(bigger, b)
-			b = bigger
-		}
-		got, err := s.reader.Read(b[len(b):cap(b)])
-		b = b[:len(b)+got]
-		if err == io.EOF && int64(len(b)) < n {
-			return nil, s.truncated(what, n, int64(len(b)))
-		}
-		if err != nil && err != io.EOF {
-			s.offset += int64(len(b))
-			return nil, s.because(err)
-		}
-	}
-	s.offset += n
-	return b, nil
-}
-
-// firstPiece is the memory to allocate before anything is read: all of it if
-// the file is known to hold it.
-func (s *source) firstPiece(n int64) int64 {
+	first := min(n, 1<<20) // bytes of memory before anything is read
 	if s.size >= 0 {
-		return n
+		if left := s.size - s.offset; n > left {
+			return nil, s.truncated(what, n, left)
+		}
+		first = n
 	}
-	return min(n, 1<<20)
+	b := bytes.NewBuffer(make([]byte, 0, first+bytes.MinRead))
+	got, err := io.CopyN(b, s.reader, n)
+	if err == io.EOF {
+		return nil, s.truncated(what, n, got)
+	}
+	s.offset += got
+	if err != nil {
+		return nil, s.because(err)
+	}
+	return b.Bytes(), nil
 }
-
-// back moves the offset that errors name back by n bytes.
-func (s *source) back(n int64) { s.offset -= n }
-
-// passed moves the offset that errors name forward by n bytes.
-func (s *source) passed(n int64) { s.offset += n }
 
 func (s *source) truncated(what string, want, got int64) error {
 	return s.fault("%s: truncated: want %d bytes, the file has %d", what, want, max(0, got))

@@ -17,6 +17,11 @@ import (
 // maxLine bounds one line of a text, in bytes.
 const maxLine = 1 << 20
 
+// byteOrderMark begins some texts in UTF-8. It is not part of the first line.
+const byteOrderMark = "\ufeff"
+
+var errStopped = errors.New("the caller wants no more lines")
+
 // Lines returns the lines of texts in UTF-8, packed with gzip or not, one file
 // after the other, without line ends. Each range over it opens the files again
 // and holds one line in memory. A line of more than 1 MiB is an error: the file
@@ -24,105 +29,50 @@ const maxLine = 1 << 20
 func Lines(paths ...string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		for _, path := range paths {
-			if !linesOf(path, yield) {
+			_, err := readFile(path, func(s *source) (none struct{}, err error) {
+				return none, s.lines(func(line string) error {
+					if !yield(line, nil) {
+						return errStopped
+					}
+					return nil
+				})
+			})
+			if errors.Is(err, errStopped) {
+				return
+			}
+			if err != nil {
+				yield("", err)
 				return
 			}
 		}
 	}
 }
 
-// linesOf yields the lines of a file, or the error. It reports whether to go on.
-func linesOf(path string, yield func(string, error) bool) bool {
-	stopped := false
-	_, err := readFile(path, func(s *source) (none struct{}, err error) {
-		l := lineReader{source: s, number: 1}
-		return none, l.each(func(line string) bool {
-			stopped = !yield(line, nil)
-			return !stopped
-		})
-	})
-	if err != nil && !stopped {
-		yield("", err)
-	}
-	return err == nil && !stopped
-}
-
-// lineReader reads lines of a source.
-type lineReader struct {
-	*source
-	number int    // of the next line, counted from 1
-	long   []byte // memory for a line that is longer than the reader's buffer
-}
-
-// byteOrderMark begins some texts in UTF-8. It is not part of the first line.
-const byteOrderMark = "\ufeff"
-
-// each passes lines to yield until yield returns false.
-func (l *lineReader) each(yield func(string) bool) error {
-	for {
-		line, err := l.next()
-		if err == io.EOF {
+// lines passes every line of a text to do, without its end. An error of do
+// names the line.
+func (s *source) lines(do func(line string) error) error {
+	reader := bufio.NewReaderSize(s, maxLine)
+	for number := 1; ; number++ {
+		line, err := reader.ReadSlice('\n')
+		switch {
+		case err == io.EOF && len(line) == 0:
 			return nil
-		}
-		if err == nil && !utf8.Valid(line) {
-			err = l.wrong(errors.New("not a text in UTF-8"))
+		case err == bufio.ErrBufferFull:
+			err = fmt.Errorf("a line of more than %d bytes", maxLine)
+		case err != nil && err != io.EOF:
+			return err
+		case !utf8.Valid(line):
+			err = errors.New("not a text in UTF-8")
+		default:
+			if number == 1 {
+				line = bytes.TrimPrefix(line, []byte(byteOrderMark))
+			}
+			err = do(string(bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))))
 		}
 		if err != nil {
-			return err
-		}
-		text := bytes.TrimSuffix(line, []byte("\r"))
-		if l.offset == 0 {
-			text = bytes.TrimPrefix(text, []byte(byteOrderMark))
-		}
-		if !yield(string(text)) {
-			return nil
-		}
-		l.passed(int64(len(line)) + 1)
-		l.number++
-	}
-}
-
-// check passes every line to do. An error of do names the line.
-func (l *lineReader) check(do func(line string) error) error {
-	var wrong error
-	err := l.each(func(line string) bool {
-		wrong = do(line)
-		return wrong == nil
-	})
-	if wrong != nil {
-		return l.wrong(wrong)
-	}
-	return err
-}
-
-// next returns the next line without its end, valid until the next call, or
-// io.EOF. The offset stays at the beginning of the line.
-func (l *lineReader) next() ([]byte, error) {
-	l.long = l.long[:0]
-	for {
-		piece, err := l.reader.ReadSlice('\n')
-		if len(l.long)+len(piece) > maxLine {
-			return nil, l.wrong(fmt.Errorf("a line of more than %d bytes", maxLine))
-		}
-		if err == nil && len(l.long) == 0 {
-			return piece[:len(piece)-1], nil
-		}
-		l.long = append(l.long, piece...)
-		switch {
-		case err == nil:
-			return l.long[:len(l.long)-1], nil
-		case err == io.EOF && len(l.long) > 0:
-			return l.long, nil
-		case err == io.EOF:
-			return nil, err
-		case err != bufio.ErrBufferFull:
-			return nil, l.because(err)
+			return &formatError{file: s.name, line: number, cause: err}
 		}
 	}
-}
-
-func (l *lineReader) wrong(cause error) error {
-	return &formatError{file: l.name, line: l.number, offset: l.offset, cause: cause}
 }
 
 // maxVocabulary bounds the tokens of a vocabulary: ids fit into an int32.
@@ -141,27 +91,21 @@ type Vocabulary struct {
 // by their counts, or in the file's order if it has no counts. Words beyond
 // most are left out. A word that occurs twice is an error.
 func ReadWords(path string, most int, end, unknown string) (*Vocabulary, error) {
-	return readFile(path, wordList{most, end, unknown}.decode)
+	return readFile(path, func(s *source) (*Vocabulary, error) { return decodeWords(s, most, end, unknown) })
 }
 
-// wordList says how a vocabulary file is read.
-type wordList struct {
-	most         int // words to read
-	end, unknown string
-}
-
-func (w wordList) decode(s *source) (*Vocabulary, error) {
-	all, err := w.counts(s)
+func decodeWords(s *source, most int, end, unknown string) (*Vocabulary, error) {
+	all, err := s.countedWords()
 	if err != nil {
 		return nil, err
 	}
 	slices.SortStableFunc(all, func(a, b counted) int { return cmp.Compare(b.count, a.count) })
-	v := &Vocabulary{ids: map[string]int{w.end: 0, w.unknown: 1}, tokens: []string{w.end, w.unknown}, unknown: 1}
-	if len(v.ids) < 2 || w.most < 2 {
-		return nil, fmt.Errorf("%s: at most %d words: want %q and another unknown word at least", s.name, w.most, w.end)
+	v := &Vocabulary{ids: map[string]int{end: 0, unknown: 1}, tokens: []string{end, unknown}, unknown: 1}
+	if len(v.ids) < 2 || most < 2 {
+		return nil, fmt.Errorf("%s: at most %d words: want %q and another unknown word at least", s.name, most, end)
 	}
 	for _, c := range all {
-		if _, special := v.ids[c.word]; !special && v.Len() < w.most {
+		if _, special := v.ids[c.word]; !special && v.Len() < min(most, maxVocabulary) {
 			v.ids[c.word], v.tokens = v.Len(), append(v.tokens, c.word)
 		}
 	}
@@ -175,11 +119,10 @@ type counted struct {
 	given bool // the file gives the count
 }
 
-// counts reads a file's words in their order.
-func (w wordList) counts(s *source) (all []counted, err error) {
-	seen := Vocabulary{ids: map[string]int{}} // by line
-	l := lineReader{source: s, number: 1}
-	err = l.check(func(line string) error {
+// countedWords reads the words of a vocabulary file in their order.
+func (s *source) countedWords() (all []counted, err error) {
+	lines := map[string]int{} // by word
+	err = s.lines(func(line string) error {
 		c, err := parseCounted(line)
 		if err != nil {
 			return err
@@ -187,7 +130,11 @@ func (w wordList) counts(s *source) (all []counted, err error) {
 		if all = append(all, c); c.given != all[0].given {
 			return fmt.Errorf("%.80q: want a count on every line, or on none", line)
 		}
-		return seen.add(c.word)
+		if first := lines[c.word]; first > 0 {
+			return fmt.Errorf("token %.80q is on line %d already", c.word, first)
+		}
+		lines[c.word] = len(all)
+		return nil
 	})
 	if err == nil && len(all) == 0 {
 		err = fmt.Errorf("%s: no words", s.name)
@@ -209,21 +156,6 @@ func parseCounted(line string) (counted, error) {
 		return c, fmt.Errorf("%.80q: want a word, followed by its count or nothing", line)
 	}
 	return c, nil
-}
-
-func (v *Vocabulary) add(token string) error {
-	if token == "" {
-		return errors.New("an empty line, want a token")
-	}
-	if first, twice := v.ids[token]; twice {
-		return fmt.Errorf("token %.80q is on line %d already", token, first+1)
-	}
-	if len(v.tokens) == maxVocabulary {
-		return fmt.Errorf("more than %d tokens", int64(maxVocabulary))
-	}
-	v.ids[token] = len(v.tokens)
-	v.tokens = append(v.tokens, token)
-	return nil
 }
 
 // Len is the number of words, the unknown one included.
