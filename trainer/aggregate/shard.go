@@ -215,9 +215,11 @@ func (s *Shard) Accept(frame []byte, from, to int64) (next int64, err error) {
 
 // Adopt copies rows [from, to) of another shard of this process, and its count.
 func (s *Shard) Adopt(other *Shard, from, to int64) error {
-	s.mu.Lock()
-	s.state.(mover).adopt(other.state.(mover), from, to)
-	s.mu.Unlock()
+	for frame, next := other.Export(nil, from, to); len(frame) > 0; frame, next = other.Export(frame[:0], next, to) {
+		if _, err := s.Accept(frame, from, to); err != nil {
+			return err
+		}
+	}
 	return s.SetUpdates(other.Updates())
 }
 

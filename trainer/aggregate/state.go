@@ -43,7 +43,6 @@ type reader interface {
 type mover interface {
 	export(into []byte, from, to int64) (frame []byte, next int64)
 	accept(frame []byte, from, to int64) (next int64, err error)
-	adopt(other mover, from, to int64)
 }
 
 // newState makes the state of a piece. memory is where dense values are kept, or nil.
@@ -197,16 +196,4 @@ func (s *tableState[T]) export(into []byte, from, to int64) (frame []byte, next 
 
 func (s *tableState[T]) accept(frame []byte, from, to int64) (next int64, err error) {
 	return s.table.Import(frame, from, to)
-}
-
-func (s *tableState[T]) adopt(other mover, from, to int64) {
-	of := other.(*tableState[T]).table
-	index := make([]int64, 0, frameRows(s.table.MoveSize()))
-	for from < to {
-		if index = of.Updated(from, to, cap(index), index[:0]); len(index) == 0 {
-			return
-		}
-		s.table.Adopt(of, index)
-		from = index[len(index)-1] + 1
-	}
 }

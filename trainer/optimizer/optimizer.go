@@ -80,8 +80,8 @@ type Step struct {
 
 // State is what a rule keeps for one shard of a variable.
 type State[T wire.Float] struct {
-	settings      Settings
-	first, second []T // by element; nil if the rule does not need it
+	settings Settings
+	slots    [][]T // by number that the rule keeps, then by element
 }
 
 // New returns the state of n elements before the first step.
@@ -90,11 +90,8 @@ func New[T wire.Float](s Settings, n int) (*State[T], error) {
 		return nil, err
 	}
 	state := &State[T]{settings: s}
-	switch s.Rule {
-	case Momentum, Adagrad:
-		state.first = make([]T, n)
-	case Adam:
-		state.first, state.second = make([]T, n), make([]T, n)
+	for range s.Slots() {
+		state.slots = append(state.slots, make([]T, n))
 	}
 	return state, nil
 }
@@ -102,15 +99,7 @@ func New[T wire.Float](s Settings, n int) (*State[T], error) {
 // Slots returns the memory of the state, without a copy: for each number that
 // the rule keeps per element, a slice over the shard's elements. Whoever moves
 // or saves a shard must move these with it.
-func (s *State[T]) Slots() [][]T {
-	switch {
-	case s.first == nil:
-		return nil
-	case s.second == nil:
-		return [][]T{s.first}
-	}
-	return [][]T{s.first, s.second}
-}
+func (s *State[T]) Slots() [][]T { return s.slots }
 
 // Apply updates x by the gradient g of the same length, in place. It does not
 // change g.
@@ -152,11 +141,11 @@ func (s *State[T]) rule(c *constants[T], at int, x, g []T) {
 	case SGD:
 		c.sgd(x, g)
 	case Momentum:
-		c.momentum(x, g, s.first[at:end])
+		c.momentum(x, g, s.slots[0][at:end])
 	case Adagrad:
-		c.adagrad(x, g, s.first[at:end])
+		c.adagrad(x, g, s.slots[0][at:end])
 	case Adam:
-		c.adam(x, g, s.first[at:end], s.second[at:end])
+		c.adam(x, g, s.slots[0][at:end], s.slots[1][at:end])
 	case Average:
 		c.average(x, g)
 	}

@@ -32,22 +32,25 @@ func (t *Table[T]) Updated(from, to int64, most int, into []int64) []int64 {
 	return into
 }
 
+// parts returns the values and the optimiser's slots.
+func (t *Table[T]) parts() [][]T { return append([][]T{t.values}, t.state.Slots()...) }
+
 // MoveSize is the number of bytes of one row with its slots.
-func (t *Table[T]) MoveSize() int {
+func (t *Table[T]) MoveSize() int { return t.rowBytes() * len(t.parts()) }
+
+func (t *Table[T]) rowBytes() int {
 	var one [1]T
-	return t.width * len(wire.Bytes(one[:])) * (1 + len(t.state.Slots()))
+	return t.width * len(wire.Bytes(one[:]))
 }
 
 // Export appends rows with their slots. Updated must have returned the rows;
 // they are strictly ascending.
 func (t *Table[T]) Export(b []byte, index []int64) []byte {
 	b = AppendIndex(b, index)
-	slots := t.state.Slots()
+	parts := t.parts()
 	for _, row := range index {
-		at := int(row-t.lo) * t.width
-		b = append(b, wire.Bytes(t.row(row))...)
-		for _, slot := range slots {
-			b = append(b, wire.Bytes(slot[at:at+t.width])...)
+		for _, part := range parts {
+			b = append(b, wire.Bytes(t.row(part, row))...)
 		}
 	}
 	return b
@@ -68,30 +71,14 @@ func (t *Table[T]) Import(b []byte, lo, hi int64) (next int64, err error) {
 	if len(index) == 0 || len(rest) != len(index)*size {
 		return 0, fmt.Errorf("%d bytes for %d rows of %d, want one at least", len(rest), len(index), size)
 	}
-	slots := t.state.Slots()
+	parts := t.parts()
 	for _, row := range index {
-		at := int(row-t.lo) * t.width
-		rest = rest[copy(wire.Bytes(t.row(row)), rest):]
-		for _, slot := range slots {
-			rest = rest[copy(wire.Bytes(slot[at:at+t.width]), rest):]
+		for _, part := range parts {
+			rest = rest[copy(wire.Bytes(t.row(part, row)), rest):]
 		}
 		t.store(row)
 	}
 	return index[len(index)-1] + 1, nil
-}
-
-// Adopt copies rows with their slots from another table of the same variable
-// and rule. Both tables must hold them.
-func (t *Table[T]) Adopt(from *Table[T], index []int64) {
-	mine, slots := t.state.Slots(), from.state.Slots()
-	for _, row := range index {
-		copy(t.row(row), from.row(row))
-		at, there := int(row-t.lo)*t.width, int(row-from.lo)*t.width
-		for i, slot := range slots {
-			copy(mine[i][at:at+t.width], slot[there:there+t.width])
-		}
-		t.store(row)
-	}
 }
 
 // Kept are rows of a table for a checkpoint. Index is strictly ascending.
@@ -103,17 +90,16 @@ type Kept struct {
 	Slots  [][]byte
 }
 
+// parts returns the values and the slots.
+func (k Kept) parts() [][]byte { return append([][]byte{k.Values}, k.Slots...) }
+
 // Check reports why k is not rows within [lo, hi) with the given bytes per row
 // and slots.
 func (k Kept) Check(lo, hi int64, rowBytes, slots int) error {
 	if len(k.Slots) != slots {
 		return fmt.Errorf("%d slots of the optimiser, want %d", len(k.Slots), slots)
 	}
-	for i := range 1 + slots {
-		b := k.Values
-		if i > 0 {
-			b = k.Slots[i-1]
-		}
+	for _, b := range k.parts() {
 		if len(b)%rowBytes != 0 || len(b)/rowBytes != len(k.Index) {
 			return fmt.Errorf("%d bytes for %d rows of %d", len(b), len(k.Index), rowBytes)
 		}
@@ -169,17 +155,17 @@ func (t *Table[T]) gather(index []int64, from []T) []byte {
 // Put replaces rows by rows that Keep copied from a table of the same variable
 // and rule. If it fails it changes nothing.
 func (t *Table[T]) Put(k Kept) error {
-	slots := t.state.Slots()
-	size := t.MoveSize() / (1 + len(slots))
-	if err := k.Check(t.lo, t.hi, size, len(slots)); err != nil {
+	size := t.rowBytes()
+	if err := k.Check(t.lo, t.hi, size, len(t.state.Slots())); err != nil {
 		return err
 	}
-	for i, row := range k.Index {
-		copy(wire.Bytes(t.row(row)), k.Values[i*size:(i+1)*size])
-		at := int(row-t.lo) * t.width
-		for j, slot := range slots {
-			copy(wire.Bytes(slot[at:at+t.width]), k.Slots[j][i*size:(i+1)*size])
+	from := k.parts()
+	for j, part := range t.parts() {
+		for i, row := range k.Index {
+			copy(wire.Bytes(t.row(part, row)), from[j][i*size:])
 		}
+	}
+	for _, row := range k.Index {
 		t.store(row)
 	}
 	return nil

@@ -244,9 +244,4 @@ func uvarint(b []byte) (x uint64, rest []byte, err error) {
 	return x, b[n:], nil
 }
 
-func resize[E any](s []E, n int) []E {
-	if cap(s) < n {
-		return make([]E, n)
-	}
-	return s[:n]
-}
+func resize[E any](s []E, n int) []E { return slices.Grow(s[:0], n)[:n] }

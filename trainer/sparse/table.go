@@ -71,7 +71,7 @@ func (t *Table[T]) Read(index []int64, into []T) error {
 
 func (t *Table[T]) read(row int64, into []T) {
 	if t.has(row) {
-		copy(into, t.row(row))
+		copy(into, t.row(t.values, row))
 		return
 	}
 	t.draw(row, into)
@@ -85,7 +85,7 @@ func (t *Table[T]) Apply(step optimizer.Step, gradients Rows[T]) error {
 	}
 	for _, row := range gradients.Index {
 		if !t.has(row) {
-			t.draw(row, t.row(row))
+			t.draw(row, t.row(t.values, row))
 			t.store(row)
 		}
 	}
@@ -131,9 +131,10 @@ func (t *Table[T]) span(first int64, n int) (end int64, err error) {
 	return first + int64(n/t.width), nil
 }
 
-func (t *Table[T]) row(row int64) []T {
+// row returns a row of the values or of a slot.
+func (t *Table[T]) row(of []T, row int64) []T {
 	at := int(row-t.lo) * t.width
-	return t.values[at : at+t.width]
+	return of[at : at+t.width]
 }
 
 func (t *Table[T]) draw(row int64, into []T) {
@@ -196,17 +197,13 @@ func drawn[T wire.Float](s *Initial, stream *random.Stream, at uint64, x []T) {
 		clear(x)
 		return
 	}
-	if at%2 == 1 && len(x) > 0 {
-		_, b := s.pair(stream, at/2)
-		x[0], x, at = T(b), x[1:], at+1
-	}
-	for ; len(x) > 1; x, at = x[2:], at+2 {
-		a, b := s.pair(stream, at/2)
-		x[0], x[1] = T(a), T(b)
-	}
-	if len(x) > 0 {
-		a, _ := s.pair(stream, at/2)
-		x[0] = T(a)
+	var pair [2]float64
+	for i := range x {
+		n := at + uint64(i)
+		if i == 0 || n%2 == 0 {
+			pair[0], pair[1] = s.pair(stream, n/2)
+		}
+		x[i] = T(pair[n%2])
 	}
 }
 
