@@ -8,8 +8,9 @@ import (
 	"io"
 	"math"
 	"math/bits"
+	"regexp"
 	"strconv"
-	"unicode/utf16"
+	"strings"
 )
 
 const (
@@ -134,7 +135,7 @@ func (p *parser) next() (json.Token, error) {
 	case err != nil:
 		return nil, p.fault("%w", err)
 	}
-	if _, ok := token.(string); ok && halfPair(p.text[p.at:p.json.InputOffset()]) {
+	if s, ok := token.(string); ok && halfPair(s, p.text[p.at:p.json.InputOffset()]) {
 		return nil, p.fault("an escape that is half a character")
 	}
 	return token, nil
@@ -204,32 +205,18 @@ func (p *parser) numbers(most int) ([]int64, error) {
 	return all, p.expect(']', "the end of an array")
 }
 
-// halfPair finds an escaped surrogate without its other half. Go's decoder
-// would replace it silently. text is valid JSON.
-func halfPair(text []byte) bool {
-	for {
-		_, after, found := bytes.Cut(text, []byte(`\`))
-		if !found {
-			return false
-		}
-		if text = after[1:]; after[0] != 'u' {
-			continue
-		}
-		first := escaped(after)
-		if text = after[5:]; !utf16.IsSurrogate(first) {
-			continue
-		}
-		if !bytes.HasPrefix(text, []byte(`\u`)) || utf16.DecodeRune(first, escaped(text[1:])) == '\uFFFD' {
-			return true
-		}
-		text = text[6:]
-	}
-}
+var escape = regexp.MustCompile(`\\(u[0-9a-fA-F]{4}|.)`)
 
-// escaped returns the code of "u1234...".
-func escaped(text []byte) rune {
-	code, _ := strconv.ParseUint(string(text[1:5]), 16, 16) // the JSON is valid
-	return rune(code)
+// halfPair reports whether a string has an escaped surrogate without its other
+// half: Go's decoder has silently replaced it. text is the string in JSON.
+func halfPair(s string, text []byte) bool {
+	meant := bytes.Count(text, []byte("\uFFFD"))
+	for _, e := range escape.FindAll(text, -1) {
+		if bytes.EqualFold(e, []byte(`\ufffd`)) {
+			meant++
+		}
+	}
+	return strings.Count(s, "\uFFFD") > meant
 }
 
 // Dtype is the type of a tensor's elements, as the header names it.

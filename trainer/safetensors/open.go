@@ -17,8 +17,7 @@ type File struct {
 	reader   io.ReaderAt
 	data     int64 // offset of the data in the file
 	metadata map[string]string
-	tensors  []placed // in the order of their data
-	byName   map[string]int
+	tensors  map[string]placed
 }
 
 // Info describes a tensor of a file.
@@ -43,10 +42,11 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 		return nil, err
 	}
 	f := &File{reader: r, data: lengthSize + int64(len(text))}
-	if f.metadata, f.tensors, err = parseHeader(text); err != nil {
+	var tensors []placed
+	if f.metadata, tensors, err = parseHeader(text); err != nil {
 		return nil, fmt.Errorf("header: %w", err)
 	}
-	if err := f.arrange(size - f.data); err != nil {
+	if err := f.arrange(tensors, size-f.data); err != nil {
 		return nil, err
 	}
 	return f, nil
@@ -81,25 +81,25 @@ func readHeader(r io.ReaderAt, size int64) ([]byte, error) {
 	return text, nil
 }
 
-// arrange puts the tensors in the order of their data. It checks that they
+// arrange sorts the tensors by the order of their data. It checks that they
 // cover its length bytes, each once.
-func (f *File) arrange(length int64) error {
-	slices.SortStableFunc(f.tensors, func(a, b placed) int {
+func (f *File) arrange(tensors []placed, length int64) error {
+	slices.SortStableFunc(tensors, func(a, b placed) int {
 		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.Size, b.Size))
 	})
-	f.byName = make(map[string]int, len(f.tensors))
+	f.tensors = make(map[string]placed, len(tensors))
 	covered := int64(0)
-	for i, t := range f.tensors {
+	for i, t := range tensors {
 		switch {
 		case t.begin > covered:
 			return fmt.Errorf("tensor %.100q: begins at byte %d of the data, nothing fills the bytes from %d on", t.Name, t.begin, covered)
 		case t.begin < covered:
-			return fmt.Errorf("tensor %.100q: begins at byte %d of the data, inside of %.100q, which ends at %d", t.Name, t.begin, f.tensors[i-1].Name, covered)
+			return fmt.Errorf("tensor %.100q: begins at byte %d of the data, inside of %.100q, which ends at %d", t.Name, t.begin, tensors[i-1].Name, covered)
 		case t.Size > length-covered:
 			return fmt.Errorf("tensor %.100q: ends at byte %d of the data, the file has %d: it is cut", t.Name, covered+t.Size, length)
 		}
 		covered += t.Size
-		f.byName[t.Name] = i
+		f.tensors[t.Name] = t
 	}
 	if covered < length {
 		return fmt.Errorf("%d bytes after the last tensor", length-covered)
@@ -107,36 +107,22 @@ func (f *File) arrange(length int64) error {
 	return nil
 }
 
-// Names returns the tensors' names in the order of their data.
-func (f *File) Names() []string {
-	names := make([]string, len(f.tensors))
-	for i, t := range f.tensors {
-		names[i] = t.Name
-	}
-	return names
-}
-
 // Metadata returns a copy of the file's metadata, or nil if it has none.
 func (f *File) Metadata() map[string]string { return maps.Clone(f.metadata) }
 
 // Tensor describes the tensor of that name. It returns false if there is none.
 func (f *File) Tensor(name string) (Info, bool) {
-	i, ok := f.byName[name]
-	if !ok {
-		return Info{}, false
-	}
-	info := f.tensors[i].Info
-	info.Shape = slices.Clone(info.Shape)
-	return info, true
+	t, ok := f.tensors[name]
+	t.Shape = slices.Clone(t.Shape)
+	return t.Info, ok
 }
 
 // ReadAt fills p with the bytes [off, off+len(p)) of a tensor.
 func (f *File) ReadAt(name string, p []byte, off int64) error {
-	i, ok := f.byName[name]
+	t, ok := f.tensors[name]
 	if !ok {
 		return fmt.Errorf("tensor %.100q: not in the file", name)
 	}
-	t := &f.tensors[i]
 	if off < 0 || off > t.Size-int64(len(p)) {
 		return fmt.Errorf("tensor %.100q: %d bytes from %d on are outside of its %d bytes", name, len(p), off, t.Size)
 	}
@@ -148,15 +134,12 @@ func (f *File) ReadAt(name string, p []byte, off int64) error {
 
 // readFull is ReadAt, but does not return io.EOF together with the last bytes.
 func readFull(r io.ReaderAt, p []byte, off int64) error {
-	if len(p) == 0 {
-		return nil
-	}
-	n, err := r.ReadAt(p, off)
-	switch {
+	switch n, err := r.ReadAt(p, off); {
 	case n == len(p):
 		return nil
 	case err == io.EOF || err == nil:
 		return io.ErrUnexpectedEOF
+	default:
+		return err
 	}
-	return err
 }

@@ -27,29 +27,18 @@ func Write(w io.Writer, metadata map[string]string, tensors []Tensor) (int64, er
 	if err != nil {
 		return 0, err
 	}
-	written, err := writeAll(w, header)
+	written, err := bytes.NewReader(header).WriteTo(w)
 	if err != nil {
 		return written, fmt.Errorf("write header: %w", err)
 	}
 	for _, t := range tensors {
-		n, err := writeAll(w, t.Data)
+		n, err := bytes.NewReader(t.Data).WriteTo(w)
 		written += n
 		if err != nil {
 			return written, fmt.Errorf("write tensor %.100q: %w", t.Name, err)
 		}
 	}
 	return written, nil
-}
-
-func writeAll(w io.Writer, b []byte) (int64, error) {
-	if len(b) == 0 {
-		return 0, nil
-	}
-	n, err := w.Write(b)
-	if err == nil && n < len(b) {
-		err = io.ErrShortWrite
-	}
-	return int64(n), err
 }
 
 // encodeHeader returns everything before the data, which begin at a multiple of
