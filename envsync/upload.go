@@ -150,7 +150,7 @@ func (s *sizedHash) Write(p []byte) (int, error) {
 }
 
 // explain adds to the error of a failed Copy what the host can tell of its
-// cause: a full disk, and how much is free.
+// cause: sftp has no words for a full disk.
 func explain(ctx context.Context, h Host, size int64, failed error) error {
 	if ctx.Err() != nil {
 		return failed

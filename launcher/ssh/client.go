@@ -71,7 +71,7 @@ type Client struct {
 	workers group
 
 	noisy  atomic.Bool // the notice about start-up files was sent
-	opened atomic.Bool // the server has given a session
+	noSFTP atomic.Bool // sftp did not start, so Copy uses a command
 }
 
 func newClient(cfg Config, conn *timedConn, client *gossh.Client, via *Client) *Client {

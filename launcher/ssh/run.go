@@ -42,7 +42,7 @@ func (c *Client) Run(ctx context.Context, command string, stdin io.Reader, stdou
 	if err != nil {
 		return fmt.Errorf("host %s: %w", c.cfg.Host, err)
 	}
-	s, err := c.openSession(ctx, line)
+	s, err := c.openSession(ctx, "exec", line)
 	if err != nil {
 		return err
 	}

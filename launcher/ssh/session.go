@@ -10,7 +10,7 @@ import (
 	gossh "golang.org/x/crypto/ssh"
 )
 
-// session is one channel that runs a command.
+// session is one channel that runs a command or a subsystem.
 type session struct {
 	gossh.Channel
 	client  *Client
@@ -21,17 +21,17 @@ type session struct {
 
 var errNoStatus = errors.New("the server ended the session without an exit status")
 
-// openSession waits for a slot and starts a session that executes a command. The caller
-// must end it.
-func (c *Client) openSession(ctx context.Context, command string) (*session, error) {
+// openSession waits for a slot and starts a session: kind is "exec" with a
+// command or "subsystem" with its name. The caller must end it.
+func (c *Client) openSession(ctx context.Context, kind, argument string) (*session, error) {
 	var since time.Time // of refusals while no session was open
 	for {
 		if err := c.slots.acquire(ctx, c.stop); err != nil {
 			return nil, c.explain(ctx, err)
 		}
-		s, err := c.startWithin(ctx, command)
+		s, err := c.startWithin(ctx, kind, argument)
 		if err == nil {
-			c.opened.Store(true)
+			c.slots.opened()
 			return s, nil
 		}
 		var rejected *gossh.OpenChannelError
@@ -46,7 +46,7 @@ func (c *Client) openSession(ctx context.Context, command string) (*session, err
 		if since.IsZero() {
 			since = time.Now()
 		}
-		if !c.opened.Load() || time.Since(since) > freeing {
+		if !c.slots.used() || time.Since(since) > freeing {
 			return nil, fmt.Errorf("host %s: the server refuses a session (MaxSessions?): %w", c.cfg.Host, err)
 		}
 		select {
@@ -66,14 +66,14 @@ const (
 
 // startWithin starts a session and returns early when ctx or the connection
 // ends; a session that opens after that is closed at once.
-func (c *Client) startWithin(ctx context.Context, command string) (*session, error) {
+func (c *Client) startWithin(ctx context.Context, kind, argument string) (*session, error) {
 	type result struct {
 		s   *session
 		err error
 	}
 	results := make(chan result, 1)
 	c.workers.start(func() {
-		s, err := c.start(command)
+		s, err := c.start(kind, argument)
 		results <- result{s, err}
 	})
 	select {
@@ -90,7 +90,7 @@ func (c *Client) startWithin(ctx context.Context, command string) (*session, err
 	return nil, errClientDone
 }
 
-func (c *Client) start(command string) (*session, error) {
+func (c *Client) start(kind, argument string) (*session, error) {
 	channel, requests, err := c.ssh.OpenChannel("session", nil)
 	var rejected *gossh.OpenChannelError
 	if err != nil && !errors.As(err, &rejected) {
@@ -101,12 +101,12 @@ func (c *Client) start(command string) (*session, error) {
 	}
 	s := &session{Channel: channel, client: c, exit: make(chan error, 1), ended: make(chan struct{})}
 	c.workers.start(func() { s.serve(requests) })
-	ok, err := channel.SendRequest("exec", true, gossh.Marshal(struct{ Command string }{command}))
+	ok, err := channel.SendRequest(kind, true, gossh.Marshal(struct{ Argument string }{argument}))
 	switch {
 	case err != nil:
 		err = fmt.Errorf("%w: %w", errClientDone, err)
 	case !ok:
-		err = fmt.Errorf("host %s: the server refused to start the command", c.cfg.Host)
+		err = fmt.Errorf("host %s: the server refused to start the %s", c.cfg.Host, kind)
 	}
 	if err != nil {
 		_ = channel.Close() // the refusal is what is reported
@@ -183,6 +183,7 @@ type slots struct {
 	limit   int
 	active  int
 	changed chan struct{} // closed and replaced at each release
+	once    bool          // a session was opened; never reset
 }
 
 func newSlots(limit int) *slots {
@@ -208,6 +209,20 @@ func (s *slots) acquire(ctx context.Context, done <-chan struct{}) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// opened notes that the server gave a session.
+func (s *slots) opened() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.once = true
+}
+
+// used reports whether the server has ever given a session.
+func (s *slots) used() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.once
 }
 
 func (s *slots) release() {

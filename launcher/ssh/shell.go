@@ -2,6 +2,7 @@ package ssh
 
 import (
 	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -19,7 +20,9 @@ func Quote(arg string) string {
 
 // newSentinel returns a random word, which no start-up file prints.
 func newSentinel() string {
-	return "plx-" + rand.Text()
+	var random [16]byte
+	_, _ = rand.Read(random[:]) // never fails since Go 1.24
+	return "plx-" + hex.EncodeToString(random[:])
 }
 
 // wrap returns a line for the user's login shell. It prints sentinel on both streams and

@@ -52,6 +52,9 @@ KbdInteractiveAuthentication no
 PermitRootLogin yes
 SetEnv HOME=%s
 `, s.port, folder, authorizedFile(t), s.home)
+	if !strings.Contains(config, "Subsystem") {
+		config += "Subsystem sftp internal-sftp\n"
+	}
 	file := filepath.Join(folder, "sshd_config")
 	writeFile(t, file, config, 0o600)
 	cmd := exec.Command(binary, "-D", "-e", "-f", file)
