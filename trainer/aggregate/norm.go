@@ -25,9 +25,7 @@ func Report(shards []*Shard, group int, into []byte) []byte {
 		}
 		squares := shard.sums[group].squares
 		into = binary.LittleEndian.AppendUint64(into, uint64(len(squares)))
-		for _, x := range squares {
-			into = binary.LittleEndian.AppendUint64(into, math.Float64bits(x))
-		}
+		into, _ = binary.Append(into, binary.LittleEndian, squares) // numbers always encode
 	}
 	return into
 }
@@ -119,10 +117,11 @@ func (n *Norm) decode(from []byte, holder int) error {
 			return fmt.Errorf("norm frame with %d sums for variable %q, want at most %d", count, name, d.MaxSquares(p))
 		}
 		n.squares[i] = make([]float64, count)
-		for j := range n.squares[i] {
-			n.squares[i][j] = math.Float64frombits(binary.LittleEndian.Uint64(from[8*j:]))
+		used, err := binary.Decode(from, binary.LittleEndian, n.squares[i])
+		if err != nil {
+			return fmt.Errorf("norm frame, variable %q: %w", name, err)
 		}
-		from = from[8*count:]
+		from = from[used:]
 	}
 	if len(from) > 0 {
 		return fmt.Errorf("norm frame with %d bytes too many", len(from))

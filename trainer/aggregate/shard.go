@@ -65,13 +65,8 @@ func (s *Shard) Receive(group, input int, length uint64, read func([]byte) error
 // Lend gives a group's sum an input in memory of the caller, until the step is over.
 func (s *Shard) Lend(group, input int, sum Sum) { s.sums[group].lend(input, sum) }
 
-// arrive says that an input is there, or absent. It reports true to the caller
-// that thereby completed the sum.
-func (s *Shard) arrive(group, input int, present bool) bool {
-	return s.sums[group].complete(input, present)
-}
-
-// complete reports true to the caller that thereby completes the total.
+// complete says that an input is there, or absent. It reports true to the caller
+// that thereby completes the total.
 func (g *groupSum) complete(input int, present bool) bool {
 	_, sum, done := g.arrive(input, present)
 	if done && sum != nil {
@@ -86,15 +81,10 @@ func (g *groupSum) take() (t total, took bool) {
 	return t, g.took
 }
 
-// settle divides the total by as many virtual workers as are in it, if it is to
-// be divided, and measures it.
-func (g *groupSum) settle(virtualWorkers int, divide func(t total), measure bool) {
-	g.took = virtualWorkers > 0
-	if g.squares = g.squares[:0]; g.total == nil {
-		return
-	}
-	divide(g.total)
-	if measure {
+// settle notes whether the step counts, and measures the total.
+func (g *groupSum) settle(took, measure bool) {
+	g.took = took
+	if g.squares = g.squares[:0]; measure && g.total != nil {
 		g.squares = g.total.squares(g.squares)
 	}
 }
@@ -102,18 +92,19 @@ func (g *groupSum) settle(virtualWorkers int, divide func(t total), measure bool
 // settle divides a complete sum by the virtual workers in it, if it is to be
 // averaged, and measures it.
 func (s *Shard) settle(group, virtualWorkers int, measure bool) {
-	s.sums[group].settle(virtualWorkers, func(t total) {
-		switch {
-		case s.isLoss:
-			numbers := t.(elements[float64])
-			if !s.lossSum {
-				numbers[:1].divide(virtualWorkers)
-			}
-			numbers[1:].divide(virtualWorkers)
-		case s.divides:
-			t.divide(virtualWorkers)
+	g := &s.sums[group]
+	switch {
+	case g.total == nil:
+	case s.isLoss:
+		numbers := g.total.(elements[float64])
+		if !s.lossSum {
+			numbers[:1].divide(virtualWorkers)
 		}
-	}, measure && s.measured)
+		numbers[1:].divide(virtualWorkers)
+	case s.divides:
+		g.total.divide(virtualWorkers)
+	}
+	g.settle(virtualWorkers > 0, measure && s.measured)
 }
 
 // apply updates the values by the settled sum times scale. The updates of a

@@ -197,7 +197,7 @@ func (s *Shards) arrive(g *group, shard, input int, present bool) {
 		}
 		return
 	}
-	if s.steps.list[shard].arrive(g.index, input, present) {
+	if s.steps.list[shard].sums[g.index].complete(input, present) {
 		s.steps.complete(g, shard)
 	}
 }

@@ -3,6 +3,7 @@ package aggregate
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/optimizer"
@@ -115,104 +116,238 @@ func newAccumulator(v layout.Variable, p layout.Piece, plan *layout.Plan) accumu
 	case v.Sparse != nil:
 		return newRowsAccumulator[float64](v, p, plan)
 	case v.Dtype == layout.Float32:
-		return newElementsAccumulator[float32](p, plan)
+		return newElementsAccumulator[float32](v, p, plan)
 	}
-	return newElementsAccumulator[float64](p, plan)
+	return newElementsAccumulator[float64](v, p, plan)
 }
 
-type elementsAccumulator[T wire.Float] struct {
+// adder is what both kinds of accumulators have.
+type adder[S Sum] struct {
 	piece     layout.Piece
-	reduction *layout.Reduction[elements[T]]
-	buffers   []elements[T] // by input; nil until something is received
-	inputs    []elements[T]
+	unitBytes int // of an element, or of a row
+	reduction *layout.Reduction[S]
+	inputs    []S
 }
 
-func newElementsAccumulator[T wire.Float](p layout.Piece, plan *layout.Plan) *elementsAccumulator[T] {
-	n := len(plan.Inputs)
-	return &elementsAccumulator[T]{p, layout.NewReduction(plan, addElements[T]), make([]elements[T], n), make([]elements[T], n)}
+func newAdder[S Sum](v layout.Variable, p layout.Piece, plan *layout.Plan, add func(into, from S) S) adder[S] {
+	return adder[S]{p, v.UnitBytes(), layout.NewReduction(plan, add), make([]S, len(plan.Inputs))}
 }
 
-func (a *elementsAccumulator[T]) receive(input int, length uint64, read func([]byte) error) (bool, error) {
-	var one [1]T
-	if want := a.piece.Count * len(wire.Bytes(one[:])); length != uint64(want) {
-		return false, fmt.Errorf("gradient of variable %d of %d bytes, want %d", a.piece.Variable, length, want)
-	}
-	if a.buffers[input] == nil {
-		a.buffers[input] = make(elements[T], a.piece.Count)
-	}
-	a.inputs[input] = a.buffers[input]
-	return true, read(wire.Bytes(a.buffers[input]))
-}
+func (a *adder[S]) lend(input int, s Sum) { a.inputs[input] = s.(S) }
 
-func (a *elementsAccumulator[T]) lend(input int, s Sum) { a.inputs[input] = s.(elements[T]) }
-
-func (a *elementsAccumulator[T]) arrive(input int, present bool) (int, Sum, bool) {
-	output, x, done := a.reduction.Arrive(input, layout.Operand[elements[T]]{Present: present, Sum: a.inputs[input]})
+func (a *adder[S]) arrive(input int, present bool) (int, Sum, bool) {
+	output, x, done := a.reduction.Arrive(input, layout.Operand[S]{Present: present, Sum: a.inputs[input]})
 	if !done || !x.Present {
 		return output, nil, done
 	}
 	return output, x.Sum, true
 }
 
-type rowsAccumulator[T wire.Float] struct {
-	piece     layout.Piece
-	width     int
-	reduction *layout.Reduction[rows[T]]
-	buffers   []rowsBuffer[T] // by input
-	inputs    []rows[T]
+type elementsAccumulator[T wire.Float] struct {
+	adder[elements[T]]
+	buffers []elements[T] // by input; nil until something is received
 }
 
-type rowsBuffer[T wire.Float] struct {
-	raw  []byte
-	read sparse.Rows[T] // memory for what raw holds
+func newElementsAccumulator[T wire.Float](v layout.Variable, p layout.Piece, plan *layout.Plan) *elementsAccumulator[T] {
+	return &elementsAccumulator[T]{newAdder(v, p, plan, addElements[T]), make([]elements[T], len(plan.Inputs))}
 }
 
-// room returns memory for a payload.
-func (b *rowsBuffer[T]) room(n int) []byte {
-	b.raw = slices.Grow(b.raw[:0], n)[:n]
-	return b.raw
-}
-
-// decode reads the rows of a piece from the payload.
-func (b *rowsBuffer[T]) decode(p layout.Piece, width int) (err error) {
-	if b.read, err = sparse.Decode(b.raw, int64(p.Offset), int64(p.Offset+p.Count), width, b.read); err != nil {
-		return fmt.Errorf("rows of variable %d: %w", p.Variable, err)
+func (a *elementsAccumulator[T]) receive(input int, length uint64, read func([]byte) error) (bool, error) {
+	if want := a.piece.Count * a.unitBytes; length != uint64(want) {
+		return false, fmt.Errorf("gradient of variable %d of %d bytes, want %d", a.piece.Variable, length, want)
 	}
-	return nil
+	if a.buffers[input] == nil {
+		a.buffers[input] = make(elements[T], a.piece.Count)
+	}
+	a.lend(input, a.buffers[input])
+	return true, read(wire.Bytes(a.buffers[input]))
+}
+
+type rowsAccumulator[T wire.Float] struct {
+	adder[rows[T]]
+	width int
+	raw   [][]byte         // by input: its payload
+	read  []sparse.Rows[T] // by input: memory for what raw holds
 }
 
 func newRowsAccumulator[T wire.Float](v layout.Variable, p layout.Piece, plan *layout.Plan) *rowsAccumulator[T] {
 	n := len(plan.Inputs)
-	return &rowsAccumulator[T]{p, v.Width(), layout.NewReduction(plan, mergeRows[T]), make([]rowsBuffer[T], n), make([]rows[T], n)}
+	return &rowsAccumulator[T]{newAdder(v, p, plan, mergeRows[T]), v.Width(), make([][]byte, n), make([]sparse.Rows[T], n)}
 }
 
 func (a *rowsAccumulator[T]) receive(input int, length uint64, read func([]byte) error) (bool, error) {
-	var one [1]T
-	b := &a.buffers[input]
-	a.inputs[input] = rows[T]{Width: a.width}
-	if most := MaxRows(a.piece.Count, a.width*len(wire.Bytes(one[:]))); length > most {
-		return false, fmt.Errorf("rows of variable %d of %d bytes, want at most %d", a.piece.Variable, length, most)
+	p := a.piece
+	a.lend(input, rows[T]{Width: a.width})
+	if most := MaxRows(p.Count, a.unitBytes); length > most {
+		return false, fmt.Errorf("rows of variable %d of %d bytes, want at most %d", p.Variable, length, most)
 	}
-	if err := read(b.room(int(length))); err != nil || length == 0 {
+	raw := slices.Grow(a.raw[input][:0], int(length))[:length]
+	a.raw[input] = raw
+	if err := read(raw); err != nil || length == 0 {
 		return false, err
 	}
-	if err := b.decode(a.piece, a.width); err != nil {
-		return false, err
+	came, err := sparse.Decode(raw, int64(p.Offset), int64(p.Offset+p.Count), a.width, a.read[input])
+	if a.read[input] = came; err != nil {
+		return false, fmt.Errorf("rows of variable %d: %w", p.Variable, err)
 	}
-	a.inputs[input] = rows[T](b.read)
-	return len(b.read.Index) > 0, nil
+	a.lend(input, rows[T](came))
+	return len(came.Index) > 0, nil
 }
 
-func (a *rowsAccumulator[T]) lend(input int, s Sum) { a.inputs[input] = s.(rows[T]) }
+// Own adds what the virtual workers of one worker compute of one variable,
+// along the tree, to the sums of the parts that the worker brings.
+type Own struct {
+	variable layout.Variable
+	sums     accumulator
+	memory   [][]byte // by virtual worker, counted from the worker's first; nil: rows
+}
 
-func (a *rowsAccumulator[T]) arrive(input int, present bool) (int, Sum, bool) {
-	x := layout.Operand[rows[T]]{Present: present}
-	if present {
-		x.Sum = a.inputs[input]
+// NewOwn adds what plan says.
+func NewOwn(v layout.Variable, plan *layout.Plan) *Own {
+	o := &Own{variable: v, sums: newAccumulator(v, layout.Piece{Count: v.Units()}, plan)}
+	for i := range plan.Inputs {
+		if v.Sparse != nil {
+			break
+		}
+		var s Sum = make(elements[float64], v.NumElements())
+		if v.Dtype == layout.Float32 {
+			s = make(elements[float32], v.NumElements())
+		}
+		o.sums.lend(i, s)
+		o.memory = append(o.memory, s.Encode(nil))
 	}
-	output, sum, done := a.reduction.Arrive(input, x)
-	if !done || !sum.Present {
-		return output, nil, done
+	return o
+}
+
+// Memory is where the gradient of a virtual worker belongs, counted from the
+// worker's first; nil for rows.
+func (o *Own) Memory(virtualWorker int) []byte {
+	if o.memory == nil {
+		return nil
 	}
-	return output, sum.Sum, true
+	return o.memory[virtualWorker]
+}
+
+// SetRows takes the gradient of a virtual worker for a sparse variable.
+func (o *Own) SetRows(virtualWorker int, index []int64, values []byte) error {
+	v := o.variable
+	var s Sum
+	var err error
+	if v.Dtype == layout.Float32 {
+		s, err = rowsOf[float32](v, index, values)
+	} else {
+		s, err = rowsOf[float64](v, index, values)
+	}
+	if err == nil {
+		o.sums.lend(virtualWorker, s)
+	}
+	return err
+}
+
+func rowsOf[T wire.Float](v layout.Variable, index []int64, values []byte) (Sum, error) {
+	r := sparse.Rows[T]{Index: index, Values: wire.Floats[T](values), Width: v.Width()}
+	return rows[T](r), r.Check(0, int64(v.Shape[0]), v.Width())
+}
+
+// Arrive says that a virtual worker's contribution is there, or absent. done:
+// the sum of a part is thereby complete; s is nil if all of it is absent.
+func (o *Own) Arrive(virtualWorker int, present bool) (part int, s Sum, done bool) {
+	return o.sums.arrive(virtualWorker, present)
+}
+
+// Outbox holds the sums of the parts that a contributor brings until all
+// variables of a bucket have theirs.
+type Outbox struct {
+	Parts   []int   // vertices of layout.Tree whose sums the contributor brings, from left to right
+	Buckets [][]int // variables; all sparse ones together, the loss alone
+	of      []int   // by variable: its bucket, -1: none
+	sums    [][]Sum // by variable and part
+	left    [][]atomic.Int32
+}
+
+// NewOutbox makes buckets of the variables that has says.
+func NewOutbox(d *layout.Declaration, parts []int, has func(variable int) bool) *Outbox {
+	o := &Outbox{Parts: parts}
+	for range len(d.Variables) + 1 {
+		o.of = append(o.of, -1)
+	}
+	all := layout.Buckets(d.Variables, d.BucketBytes)
+	var sparse []int
+	for i, v := range d.Variables {
+		if v.Sparse != nil {
+			sparse = append(sparse, i)
+		}
+	}
+	for _, bucket := range append(all, sparse, []int{d.LossIndex()}) {
+		bucket = slices.DeleteFunc(bucket, func(i int) bool { return !has(i) })
+		if len(bucket) > 0 {
+			o.Buckets = append(o.Buckets, bucket)
+		}
+	}
+	for b, bucket := range o.Buckets {
+		left := make([]atomic.Int32, len(parts))
+		for part := range left {
+			left[part].Store(int32(len(bucket)))
+		}
+		o.left = append(o.left, left)
+		for _, v := range bucket {
+			o.of[v] = b
+		}
+	}
+	for range o.of {
+		o.sums = append(o.sums, make([]Sum, len(parts)))
+	}
+	return o
+}
+
+// Bucket is the bucket of a variable, -1: it is in none.
+func (o *Outbox) Bucket(variable int) int { return o.of[variable] }
+
+// Put notes a variable's sum of a part. It reports true to the caller that
+// thereby filled the bucket's part.
+func (o *Outbox) Put(variable, part int, s Sum) (bucket int, full bool) {
+	bucket = o.of[variable]
+	o.sums[variable][part] = s
+	if o.left[bucket][part].Add(-1) > 0 {
+		return bucket, false
+	}
+	o.left[bucket][part].Store(int32(len(o.Buckets[bucket]))) // for the next step
+	return bucket, true
+}
+
+// Cut returns a piece of what Put was given.
+func (o *Outbox) Cut(p layout.Piece, part int) Sum { return o.sums[p.Variable][part].Cut(p) }
+
+// Add adds sums of a dense variable, in order, to a new one; nil ones are
+// skipped, and nil is the sum of none.
+func Add(sums []Sum) (total Sum) {
+	for _, s := range sums {
+		switch {
+		case s == nil:
+		case total == nil:
+			total = s.(number).times(s.Encode(nil), 1)
+		default:
+			total.(number).add(s)
+		}
+	}
+	return total
+}
+
+// Times returns numbers that lie as those of a dense sum do, each n times.
+func Times(like Sum, numbers []byte, n int) Sum { return like.(number).times(numbers, n) }
+
+// number is a dense sum.
+type number interface {
+	add(other Sum)
+	times(numbers []byte, n int) Sum
+}
+
+func (e elements[T]) add(other Sum) { addElements(e, other.(elements[T])) }
+
+func (elements[T]) times(numbers []byte, n int) Sum {
+	product := make(elements[T], 0, len(numbers))
+	for _, x := range wire.Floats[T](numbers) {
+		product = append(product, x*T(n))
+	}
+	return product
 }
