@@ -85,7 +85,7 @@ func (p placer) bounds(d division) (start, least, most int) {
 		if fewest == 0 {
 			continue
 		}
-		holders := p.holders(d.roles[i])
+		holders := len(p.holders(d.roles[i]))
 		if least == 0 {
 			least, most = fewest, mostPartitions*holders
 		}
@@ -95,14 +95,14 @@ func (p placer) bounds(d division) (start, least, most int) {
 	return max(start, least), least, max(most, least)
 }
 
-// holders is the number of tasks of a role that may hold rows.
-func (p placer) holders(role cluster.Role) (n int) {
-	for _, t := range p.declared.Holders {
+// holders are the tasks of a role that may hold rows.
+func (p placer) holders(role cluster.Role) (all []int) {
+	for i, t := range p.declared.Holders {
 		if t.Role == role {
-			n++
+			all = append(all, i)
 		}
 	}
-	return n
+	return all
 }
 
 // pieces cuts every table by d, so that all holders have about as many bytes to
@@ -146,12 +146,7 @@ func (p placer) pieces(d division, counts [][]float64, steps int) []layout.Piece
 // heaviest first. base is what each holder carries besides.
 func (p placer) assign(d division, cut []layout.Piece, loads, base []float64) {
 	for _, role := range []cluster.Role{cluster.PS, cluster.Worker} {
-		var holders, which []int
-		for i, t := range p.declared.Holders {
-			if t.Role == role {
-				holders = append(holders, i)
-			}
-		}
+		holders, which := p.holders(role), []int(nil)
 		for i, piece := range cut {
 			if d.roles[piece.Variable-p.tables()] == role {
 				which = append(which, i)

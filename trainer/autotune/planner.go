@@ -218,13 +218,13 @@ func (p *planner) route(sum totals, window int) {
 		return
 	}
 	for i, touched := range c.touched(sum, window) {
-		v := c.table(i)
-		chosen, why := cost.Choose(describe(v, touched), len(c.Cluster.Servers))
+		v := c.describe(p.placer.tables()+i, touched)
+		chosen, why := cost.Choose(v)
 		role := cluster.PS
 		if chosen == cost.AllReduce {
 			role = cluster.Worker
 		}
-		if role != p.division.roles[i] && p.placer.holders(role) > 0 {
+		if role != p.division.roles[i] && len(p.placer.holders(role)) > 0 {
 			c.Logf(slog.LevelInfo, "--arch auto: variable %q goes by %s from now on: %s", v.Name, chosen, why)
 			p.division.roles[i] = role
 		}

@@ -2,10 +2,15 @@ package autotune
 
 import (
 	"bytes"
+	"cmp"
+	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 
+	"github.com/plx-run/plx/trainer/autotune/cost"
 	"github.com/plx-run/plx/trainer/autotune/partition"
+	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/exchange"
 	"github.com/plx-run/plx/trainer/layout"
 )
@@ -29,10 +34,8 @@ const (
 	manyRows = 256
 )
 
-// totals are the statistics of all workers. Its slices are parts of all, which
-// the workers add up.
+// totals are the statistics of all workers.
 type totals struct {
-	all     []float64
 	counts  [][]float64 // by table and bucket
 	touched []float64   // by table
 	filled  []float64   // by variable
@@ -72,36 +75,25 @@ func (s *statistics) fills(variable int, v layout.Variable, gradient []byte) {
 	s.filled[variable] = float64(full) / float64(v.Shape[0])
 }
 
-// take returns what the worker counted since take was called last.
-func (s *statistics) take() totals {
-	n := s.room()
-	for i, h := range s.counts {
-		copy(n.counts[i], h.Counts())
+// take returns what the worker counted since take was called last, for all
+// workers to add up.
+func (s *statistics) take() []float64 {
+	all := slices.Concat(s.touched, s.filled)
+	clear(s.touched)
+	for _, h := range s.counts {
+		all = append(all, h.Counts()...)
 		clear(h.Counts())
 	}
-	copy(n.touched, s.touched)
-	clear(s.touched)
-	copy(n.filled, s.filled)
-	return n
+	return all
 }
 
-// room returns totals of zeros.
-func (s *statistics) room() (n totals) {
-	sizes := []int{len(s.touched), len(s.filled)}
+// split names the parts of what the workers have added up.
+func (s *statistics) split(all []float64) (n totals) {
+	n.touched, all = all[:len(s.touched)], all[len(s.touched):]
+	n.filled, all = all[:len(s.filled)], all[len(s.filled):]
 	for _, h := range s.counts {
-		sizes = append(sizes, len(h.Counts()))
+		n.counts, all = append(n.counts, all[:len(h.Counts())]), all[len(h.Counts()):]
 	}
-	total := 0
-	for _, size := range sizes {
-		total += size
-	}
-	n.all = make([]float64, total)
-	rest := n.all
-	var cuts [][]float64
-	for _, size := range sizes {
-		cuts, rest = append(cuts, rest[:size]), rest[size:]
-	}
-	n.touched, n.filled, n.counts = cuts[0], cuts[1], cuts[2:]
 	return n
 }
 
@@ -122,4 +114,107 @@ func (s *statistics) exchanged(volumes []exchange.Volume) []float64 {
 	}
 	s.before = now
 	return since
+}
+
+// mostListed is how many variables the report lists, the largest; the others
+// share a line.
+const mostListed = 20
+
+// table is the i-th table.
+func (c *Config) table(i int) layout.Variable {
+	return c.Declaration.Variables[len(c.Declaration.Variables)-len(c.Least)+i]
+}
+
+// touched is the mean number of rows of each table that one worker touched in a
+// step.
+func (c *Config) touched(sum totals, window int) []float64 {
+	touched := make([]float64, len(sum.touched))
+	for i, n := range sum.touched {
+		touched[i] = n / float64(window*len(c.Declaration.Workers))
+	}
+	return touched
+}
+
+// describe returns a variable as package cost knows it.
+func (c *Config) describe(i int, touched float64) cost.Variable {
+	d := &c.Declaration
+	v := cost.Variable{Name: d.Variables[i].Name, Route: cost.AllReduce, Bytes: d.Variables[i].Bytes(), Touched: touched}
+	if shape := d.Variables[i].Shape; len(shape) > 0 {
+		v.Rows = shape[0]
+	}
+	if d.Variables[i].Sparse != nil {
+		v.RowBytes = d.Variables[i].UnitBytes()
+	}
+	if slices.ContainsFunc(d.Pieces, func(p layout.Piece) bool { return p.Variable == i && d.Holders[p.Holder].Role == cluster.PS }) {
+		v.Route = cost.PS
+	}
+	return v
+}
+
+// report logs what was measured in a window of steps. all is what each worker
+// exchanged, see [statistics.exchanged].
+func (c *Config) report(window int, sum totals, all []float64) {
+	if len(c.Cluster.Hosts()) < 2 {
+		return
+	}
+	r, line := c.listed(window, sum)
+	holders := len(c.Declaration.Holders)
+	each := 2 * holders * len(line)
+	for at := 0; at < len(all); at += 2 {
+		r.Exchanged = append(r.Exchanged, cost.Exchange{
+			Variable: line[at%each/(2*holders)], Worker: at / each, Holder: c.holder(at % (2 * holders) / 2),
+			Sent: all[at], Received: all[at+1],
+		})
+	}
+	c.log(r.Lines())
+	c.log(r.Notes())
+}
+
+// listed lists the largest variables, and the others as one. line is the index in
+// the list of each variable, and at last of the loss.
+func (c *Config) listed(window int, sum totals) (r cost.Report, line []int) {
+	r.Cluster, r.Steps = c.Cluster, window
+	var all []cost.Variable
+	tables := len(sum.filled) - len(c.Least)
+	for i, part := range sum.filled[:tables] {
+		v := c.describe(i, 0)
+		v.Touched = part / float64(len(c.Declaration.Workers)) * float64(v.Rows)
+		all = append(all, v)
+	}
+	for i, touched := range c.touched(sum, window) {
+		all = append(all, c.describe(tables+i, touched))
+	}
+	order := make([]int, len(all))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(all[b].Bytes, all[a].Bytes) })
+	line = make([]int, len(all)+1)
+	for at, i := range order {
+		if line[i] = min(at, mostListed); at < mostListed {
+			r.Variables = append(r.Variables, all[i])
+			continue
+		}
+		if at == mostListed {
+			r.Variables = append(r.Variables, cost.Variable{Name: fmt.Sprintf("(%d more)", len(all)-at), Route: r.Variables[0].Route})
+		}
+		r.Variables[mostListed].Bytes += all[i].Bytes
+	}
+	line[len(all)] = len(r.Variables)
+	return r, line
+}
+
+// holder is a holder as package cost numbers them: servers, then workers.
+func (c *Config) holder(index int) int {
+	t := c.Declaration.Holders[index]
+	if t.Role == cluster.PS {
+		return t.Index
+	}
+	return len(c.Cluster.Servers) + t.Index
+}
+
+func (c *Config) log(lines []string) {
+	for _, line := range lines {
+		c.Logf(slog.LevelInfo, "%s", line)
+	}
 }

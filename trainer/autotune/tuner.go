@@ -137,10 +137,11 @@ func (t *Tuner) Close() {
 // confer adds up the statistics of all workers and returns the chief's plan.
 func (t *Tuner) confer(ctx context.Context, steps int) (p plan, err error) {
 	window := steps - t.met
-	sum, exchanged := t.statistics.take(), t.statistics.exchanged(t.config.Holders.Volumes())
-	if err := t.config.Workers.AllReduce(ctx, sum.all); err != nil {
+	counted, exchanged := t.statistics.take(), t.statistics.exchanged(t.config.Holders.Volumes())
+	if err := t.config.Workers.AllReduce(ctx, counted); err != nil {
 		return p, err
 	}
+	sum := t.statistics.split(counted)
 	if steps >= t.config.Steps+t.config.Report && !t.reported {
 		t.reported = true
 		if err := t.report(ctx, window, sum, exchanged); err != nil {

@@ -3,9 +3,7 @@ package config
 import (
 	"flag"
 	"fmt"
-	"io"
 	"os"
-	"slices"
 
 	"github.com/plx-run/plx/trainer/cluster"
 )
@@ -64,37 +62,23 @@ func (c *Config) register(f *flag.FlagSet) (err error) {
 	return err
 }
 
-// names are the names of the trainer's flags.
-func names() (all []string) {
-	c := Default()
-	c.flags().VisitAll(func(x *flag.Flag) { all = append(all, x.Name) })
-	return all
-}
-
 // usage lists the program's flags, and apart from them the trainer's.
 func usage(f *flag.FlagSet) {
-	out, ours := f.Output(), names()
-	program, trainers := flag.NewFlagSet("", flag.ContinueOnError), flag.NewFlagSet("", flag.ContinueOnError)
-	f.VisitAll(func(x *flag.Flag) {
-		to := program
-		if slices.Contains(ours, x.Name) {
-			to = trainers
-			if x.Usage == hidden {
-				return
+	ours := new(Config).flags()
+	list := func(title string, trainers bool) {
+		listed := flag.NewFlagSet("", flag.ContinueOnError)
+		f.VisitAll(func(x *flag.Flag) {
+			if own := ours.Lookup(x.Name) != nil; own == trainers && !(own && x.Usage == hidden) {
+				listed.Var(x.Value, x.Name, x.Usage)
+				listed.Lookup(x.Name).DefValue = x.DefValue
 			}
-		}
-		to.Var(x.Value, x.Name, x.Usage)
-		to.Lookup(x.Name).DefValue = x.DefValue
-	})
-	fmt.Fprintf(out, "usage: %s [flags]\n", f.Name())
-	list(out, "", program)
-	list(out, "\nflags of plx's trainer:\n", trainers)
-}
-
-func list(out io.Writer, title string, f *flag.FlagSet) {
-	fmt.Fprint(out, title)
-	f.SetOutput(out)
-	f.PrintDefaults()
+		})
+		fmt.Fprint(f.Output(), title)
+		listed.SetOutput(f.Output())
+		listed.PrintDefaults()
+	}
+	list("usage: "+f.Name()+" [flags]\n", false)
+	list("\nflags of plx's trainer:\n", true)
 }
 
 // ParseCommandLine reads the process's arguments into c: the program's flags and

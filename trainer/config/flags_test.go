@@ -8,6 +8,12 @@ import (
 	"testing"
 )
 
+// names are the names of the trainer's flags.
+func names() (all []string) {
+	new(Config).flags().VisitAll(func(x *flag.Flag) { all = append(all, x.Name) })
+	return all
+}
+
 // parsed reads a command line as the flags of a program with one flag of its
 // own.
 func parsed(arguments ...string) (c Config, own *int, printed string, err error) {

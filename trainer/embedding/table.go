@@ -2,7 +2,6 @@ package embedding
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/plx-run/plx/trainer/exchange"
 	"github.com/plx-run/plx/trainer/replica"
@@ -21,14 +20,10 @@ type table struct {
 	positions int        // of one virtual worker
 	now       request    // the rows of the step
 	ahead     request    // the rows that were requested ahead
+	fed       []int64    // what the last feed asks for, by position
 	next      []int64    // what Prefetch was told, by position
-	spare     []int64    // memory to compare with
 	rows      []byte     // of the step, by position
 	combiners []combiner // by virtual worker of this worker
-}
-
-func newTable(of Table, at int) *table {
-	return &table{Table: of, at: at, bytes: of.Width * int(of.Dtype.Size())}
 }
 
 // request are the rows of all positions, each once.
@@ -39,10 +34,13 @@ type request struct {
 	lookup sparse.Lookup[float32]
 }
 
-// set makes index the rows of the positions, with so many bytes each.
-func (r *request) set(index []int64, bytes int) {
+// set makes index the rows of the positions, with so many bytes each. It returns
+// the memory of the index before.
+func (r *request) set(index []int64, bytes int) (spare []int64) {
+	spare = r.index
 	r.index, r.unique = index, r.lookup.Set(index)
 	r.rows = room(r.rows, len(r.unique)*bytes)
+	return spare
 }
 
 // spread copies rows to positions, as words of 4 bytes whatever their type.
@@ -63,40 +61,24 @@ func (c *combinerOf[T]) combine(index []int64, gradient []byte, width int) ([]in
 	return sum.Index, wire.Bytes(sum.Values)
 }
 
-// aim makes the rows of a checked feed those of the step. They are still to be
+func (r *request) wanted(variable int) exchange.Wanted {
+	return exchange.Wanted{Variable: variable, Index: r.unique, Into: r.rows}
+}
+
+// aim makes the rows of the last feed those of the step. They are still to be
 // got.
-func (t *table) aim(r *replica.Replica, feed Feed, vws int) {
-	t.now.set(t.arrange(r, feed, vws, t.now.index), t.bytes)
+func (t *table) aim() exchange.Wanted {
+	t.fed = t.now.set(t.fed, t.bytes)
+	return t.now.wanted(t.Variable)
 }
 
-// wanted are the step's rows.
-func (t *table) wanted() exchange.Wanted {
-	return exchange.Wanted{Variable: t.Variable, Index: t.now.unique, Into: t.now.rows}
-}
-
-// tell notes what a step to come will be fed.
-func (t *table) tell(r *replica.Replica, feed Feed, vws int) {
-	t.next = t.arrange(r, feed, vws, t.next)
-}
-
-// told reports whether feed is what tell noted.
-func (t *table) told(r *replica.Replica, feed Feed, vws int) bool {
-	t.spare = t.arrange(r, feed, vws, t.spare)
-	return slices.Equal(t.next, t.spare)
-}
+// tell notes that a step to come will be fed what was read last.
+func (t *table) tell() { t.next, t.fed = t.fed, t.next }
 
 // shift makes what tell noted the rows that are requested ahead.
 func (t *table) shift() exchange.Wanted {
-	index := t.next
-	t.next = t.ahead.index
-	t.ahead.set(index, t.bytes)
-	return exchange.Wanted{Variable: t.Variable, Index: t.ahead.unique, Into: t.ahead.rows}
-}
-
-// hit reports whether the rows that were requested ahead are those of feed.
-func (t *table) hit(r *replica.Replica, feed Feed, vws int) bool {
-	t.spare = t.arrange(r, feed, vws, t.spare)
-	return slices.Equal(t.ahead.index, t.spare)
+	t.next = t.ahead.set(t.next, t.bytes)
+	return t.ahead.wanted(t.Variable)
 }
 
 // take makes the rows that were requested ahead those of the step.
@@ -108,14 +90,14 @@ func (t *table) spread() {
 	t.now.spread(t.bytes, t.rows)
 }
 
-// arrange brings the feed's indices in the order of positions.
-func (t *table) arrange(r *replica.Replica, feed Feed, vws int, into []int64) []int64 {
+// read brings the indices of a checked feed in the order of positions.
+func (t *table) read(r *replica.Replica, feed Feed, vws int) {
 	places := r.Places(t.at)
 	t.positions = 0
 	for _, p := range places {
 		t.positions += p.N
 	}
-	into = room(into, vws*t.positions)
+	t.fed = room(t.fed, vws*t.positions)
 	for len(t.combiners) < vws {
 		t.combiners = append(t.combiners, t.combiner())
 	}
@@ -126,11 +108,10 @@ func (t *table) arrange(r *replica.Replica, feed Feed, vws int, into []int64) []
 			panic(err) // the feed was checked
 		}
 		for vw := range vws {
-			copy(into[vw*t.positions+at:], all[vw*p.N:(vw+1)*p.N])
+			copy(t.fed[vw*t.positions+at:], all[vw*p.N:(vw+1)*p.N])
 		}
 		at += p.N
 	}
-	return into
 }
 
 func (t *table) combiner() combiner {

@@ -102,6 +102,9 @@ func (v Variable) Units() int {
 // UnitBytes is the bytes of such a unit.
 func (v Variable) UnitBytes() int { return v.NumElements() / v.Units() * v.Dtype.Size() }
 
+// Bytes is the size of a variable that was checked.
+func (v Variable) Bytes() int { return v.NumElements() * v.Dtype.Size() }
+
 // Width is the elements of a row.
 func (v Variable) Width() int { return v.NumElements() / v.Units() }
 

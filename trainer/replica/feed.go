@@ -21,8 +21,8 @@ func (r *Replica) Check(feed map[string]tensor.Tensor, vws int) error {
 			return fmt.Errorf("input %q: %w", n.Name(), err)
 		}
 	}
-	for _, p := range r.places {
-		known[p.Name] = true
+	for _, l := range r.model.Lookups {
+		known[l.Rows.Name()] = true
 	}
 	for name := range feed {
 		if !known[name] {

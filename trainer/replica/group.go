@@ -39,11 +39,8 @@ func NewGroup(build Build, rows, n int) (*Group, error) {
 		}
 		g.replicas, g.values = append(g.replicas, r), r.kept
 	}
-	for i, v := range g.values {
-		memory, ok := RowMajor(v)
-		if !ok {
-			panic(fmt.Sprintf("replica: variable %d is not row-major", i)) // newLike made it
-		}
+	for _, v := range g.values {
+		memory, _ := RowMajor(v) // newLike made it so
 		g.memory = append(g.memory, memory)
 	}
 	return g, nil

@@ -19,7 +19,7 @@ type Replica struct {
 	program *executor.Program
 	kept    []gorgonia.Value // the values of Model.kept, shared by all replicas
 	inputs  []*tensor.Dense  // by Model.Inputs
-	places  []Place          // by Model.Lookups
+	places  [][]Place        // by table and lookup
 	// gradients are the memory that the program writes to: by variable, set for
 	// every run, then by lookup, the replica's own. It is nil without training.
 	gradients [][]byte
@@ -87,20 +87,23 @@ func (r *Replica) locate(train bool) {
 	for i, l := range r.model.Lookups {
 		input := r.program.Input(len(r.inputs) + i)
 		rows, _ := RowMajor(input) // the program has made it so
-		r.places = append(r.places, Place{l.Rows.Name(), input.Shape()[0], rows})
+		if l.At == len(r.places) {
+			r.places = append(r.places, nil)
+		}
+		r.places[l.At] = append(r.places[l.At], Place{l.Rows.Name(), input.Shape()[0], rows})
 	}
 	if !train {
 		return
 	}
 	r.gradients = make([][]byte, len(r.model.Variables))
-	for at := 0; at < len(r.places); {
-		from, size := at, 0
-		for ; at < len(r.places) && r.model.Lookups[at].At == r.model.Lookups[from].At; at++ {
-			size += len(r.places[at].Rows)
+	for _, places := range r.places {
+		size := 0
+		for _, p := range places {
+			size += len(p.Rows)
 		}
 		rest := make([]byte, size)
 		r.tables = append(r.tables, rest)
-		for _, p := range r.places[from:at] {
+		for _, p := range places {
 			n := len(p.Rows)
 			r.gradients, rest = append(r.gradients, rest[:n:n]), rest[n:]
 		}
@@ -108,16 +111,7 @@ func (r *Replica) locate(train bool) {
 }
 
 // Places are the lookups of a table.
-func (r *Replica) Places(table int) []Place {
-	from, to := 0, len(r.places)
-	for from < to && r.model.Lookups[from].At < table {
-		from++
-	}
-	for to > from && r.model.Lookups[to-1].At > table {
-		to--
-	}
-	return r.places[from:to]
-}
+func (r *Replica) Places(table int) []Place { return r.places[table] }
 
 // TableGradient is the gradient of all rows that were looked up of a table in the
 // last training run, in the order of its places.
@@ -183,7 +177,7 @@ func (r *Replica) Named(metrics []float64) map[string]float64 {
 	if len(r.metrics) == 0 {
 		return nil
 	}
-	named := make(map[string]float64, len(r.metrics))
+	named := map[string]float64{}
 	for i, name := range r.metrics {
 		named[name] = metrics[i]
 	}

@@ -17,6 +17,7 @@ const (
 // Variable is what package cost knows of one variable.
 type Variable struct {
 	Name     string
+	Route    Route
 	Bytes    int // of the whole variable
 	Rows     int // its first dimension; 0: not known
 	RowBytes int // of one row of a sparse variable; 0: the variable is dense
@@ -45,17 +46,12 @@ func (v Variable) share() (part float64, ok bool) {
 	return density * (1 + 1.5*indexBytes(density)/float64(max(1, v.RowBytes))), ok
 }
 
-// Choose returns the route of a variable in a job with so many servers, and why.
-// Rows go to servers while they are fewer bytes than a dense all-reduce. A dense
-// variable goes by all-reduce. The route changes nothing of what a gradient
-// means: a sparse variable is sparse on either.
-func Choose(v Variable, servers int) (r Route, why string) {
+// Choose returns the route of a sparse variable in a job with servers, and why.
+// Rows go to servers while they are fewer bytes than a dense all-reduce. The route
+// changes nothing of what a gradient means: the variable is sparse on either.
+func Choose(v Variable) (r Route, why string) {
 	share, known := v.share()
 	switch {
-	case !v.Sparse():
-		return AllReduce, "dense"
-	case servers == 0:
-		return AllReduce, "no servers"
 	case !known:
 		return PS, "rows touched are not known"
 	case share < 1:

@@ -35,7 +35,7 @@ func TestChooseFollowsTheBytes(t *testing.T) {
 				want = PS
 			}
 			v := Variable{Bytes: rows * r, Rows: rows, RowBytes: r, Touched: float64(touched)}
-			got, why := Choose(v, hosts)
+			got, why := Choose(v)
 			if got != want {
 				t.Fatalf("%d of %d rows of %d bytes: %s, %s", touched, rows, r, got, why)
 			}
@@ -52,19 +52,16 @@ func TestChooseSaysWhy(t *testing.T) {
 	full, unknown, nan := sparse, sparse, sparse
 	full.Touched, unknown.Touched, nan.Touched = 100, 0, math.NaN()
 	for _, test := range []struct {
-		v       Variable
-		servers int
-		route   Route
-		why     string
+		v     Variable
+		route Route
+		why   string
 	}{
-		{Variable{Bytes: 8}, 4, AllReduce, "dense"},
-		{sparse, 4, PS, "rows+index 3 % of dense"},
-		{full, 4, AllReduce, "rows+index 100 % of dense"},
-		{unknown, 4, PS, "rows touched are not known"},
-		{nan, 4, PS, "rows touched are not known"},
-		{sparse, 0, AllReduce, "no servers"},
+		{sparse, PS, "rows+index 3 % of dense"},
+		{full, AllReduce, "rows+index 100 % of dense"},
+		{unknown, PS, "rows touched are not known"},
+		{nan, PS, "rows touched are not known"},
 	} {
-		if route, why := Choose(test.v, test.servers); route != test.route || why != test.why {
+		if route, why := Choose(test.v); route != test.route || why != test.why {
 			t.Errorf("%+v: %s, %q, want %s, %q", test.v, route, why, test.route, test.why)
 		}
 	}

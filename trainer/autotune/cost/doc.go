@@ -2,8 +2,8 @@
 // the rows of a table go to servers or to workers.
 //
 //	words := cost.Variable{Name: "words", Bytes: 51_200_000, Rows: 100_000, RowBytes: 512, Touched: 3200}
-//	route, why := cost.Choose(words, servers)
-//	r := cost.Report{Cluster: c, Variables: variables, Routes: routes, Exchanged: exchanged, Steps: 50}
+//	route, why := cost.Choose(words)
+//	r := cost.Report{Cluster: c, Variables: variables, Exchanged: exchanged, Steps: 50}
 //	... r.Lines() and r.Notes() for the log
 //
 // # The choice

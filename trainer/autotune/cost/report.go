@@ -2,21 +2,22 @@ package cost
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 )
 
 // Report is what a training sent in some steps.
 type Report struct {
 	Cluster   Cluster
 	Variables []Variable
-	Routes    []Route    // by variable
 	Exchanged []Exchange // in all of the steps together
-	Steps     int        // 0: nothing was measured
+	Steps     int        // at least one
 }
 
 // Lines returns a heading, a table with a line for each variable, and the mean
-// over hosts. No line is longer than 140 characters.
+// over hosts.
 func (r Report) Lines() []string {
 	hosts := r.Cluster.Hosts()
 	variables, all := r.measured()
@@ -26,7 +27,7 @@ func (r Report) Lines() []string {
 	total := 0.0
 	for i, v := range r.Variables {
 		_, most, _ := variables[i].busiest(hosts)
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t\n", clean(v.Name, 40), size(float64(v.Bytes)), touched(v), size(most), r.Routes[i])
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t\n", clean(v.Name, 40), size(float64(v.Bytes)), touched(v), size(most), v.Route)
 		total += float64(v.Bytes)
 	}
 	host, most, mean := all.busiest(hosts)
@@ -35,7 +36,7 @@ func (r Report) Lines() []string {
 	lines := []string{fmt.Sprintf("bytes per step at the busiest link, measured over %s: %s, %s, %s", number(r.Steps, "step"),
 		number(len(r.Cluster.Workers), "worker"), number(len(r.Cluster.Servers), "server"), number(len(hosts), "host"))}
 	for line := range strings.Lines(text.String()) {
-		lines = append(lines, shorten(strings.TrimRight(line, " \n"), 140))
+		lines = append(lines, strings.TrimRight(line, " \n"))
 	}
 	return append(lines, "mean over hosts: "+size(mean))
 }
@@ -46,4 +47,187 @@ func touched(v Variable) string {
 		return "-"
 	}
 	return fmt.Sprintf("%.0f %s", density*float64(v.Rows), percent(density))
+}
+
+// Cluster names the host of each worker and of each server. Any names do.
+type Cluster struct {
+	Workers, Servers []string
+}
+
+// Hosts are the names of all hosts, each once: those of workers first.
+func (c Cluster) Hosts() (all []string) {
+	for _, host := range slices.Concat(c.Workers, c.Servers) {
+		if !slices.Contains(all, host) {
+			all = append(all, host)
+		}
+	}
+	return all
+}
+
+// holder is the host of a shard holder, numbered as in [Exchange].
+func (c Cluster) holder(i int) string {
+	if i < len(c.Servers) {
+		return c.Servers[i]
+	}
+	return c.Workers[i-len(c.Servers)]
+}
+
+// Exchange is what one worker exchanged with one shard holder for one variable,
+// in bytes. Holder is an index of Cluster.Servers or, from their number on, of
+// Cluster.Workers. A Variable beyond the report's, such as the loss, counts in
+// sums.
+type Exchange struct {
+	Variable, Worker, Holder int
+	Sent, Received           float64 // by the worker
+}
+
+// links counts the bytes that leave and enter each host, by name.
+type links struct{ out, in map[string]float64 }
+
+func newLinks() links { return links{map[string]float64{}, map[string]float64{}} }
+
+func (l links) send(from, to string, bytes float64) {
+	if from != to {
+		l.out[from] += bytes
+		l.in[to] += bytes
+	}
+}
+
+// busiest is the first of the hosts with the most bytes through its link. mean
+// is that of all hosts.
+func (l links) busiest(hosts []string) (host string, most, mean float64) {
+	for i, h := range hosts {
+		through := max(l.out[h], l.in[h])
+		mean += through / float64(len(hosts))
+		if i == 0 || through > most {
+			host, most = h, through
+		}
+	}
+	return host, most, mean
+}
+
+// measured returns the bytes of a step by variable, and of all together.
+func (r Report) measured() (variables []links, all links) {
+	for range r.Variables {
+		variables = append(variables, newLinks())
+	}
+	all = newLinks()
+	for _, e := range r.Exchanged {
+		counted := []links{all}
+		if e.Variable < len(r.Variables) {
+			counted = append(counted, variables[e.Variable])
+		}
+		worker, holder := r.Cluster.Workers[e.Worker], r.Cluster.holder(e.Holder)
+		for _, l := range counted {
+			l.send(worker, holder, e.Sent/float64(r.Steps))
+			l.send(holder, worker, e.Received/float64(r.Steps))
+		}
+	}
+	return variables, all
+}
+
+// loads are what each server exchanged in a step, inside its host too: by
+// variable, the loss last, and in all.
+func (r Report) loads() (variables [][]float64, sums []float64) {
+	sums = make([]float64, len(r.Cluster.Servers))
+	for range sums {
+		variables = append(variables, make([]float64, len(r.Variables)+1))
+	}
+	for _, e := range r.Exchanged {
+		if e.Holder < len(sums) {
+			bytes := (e.Sent + e.Received) / float64(r.Steps)
+			variables[e.Holder][e.Variable] += bytes
+			sums[e.Holder] += bytes
+		}
+	}
+	return variables, sums
+}
+
+const (
+	looksSparse = 0.5 // a dense gradient with fewer rows that are not zero is noted
+	hot         = 2   // a server with more than so many times the mean of the others is noted
+)
+
+// Notes returns advice: a dense variable whose gradient has few rows, a sparse
+// one whose rows all travel, and a server with far more to do than the others.
+func (r Report) Notes() (notes []string) {
+	for _, v := range r.Variables {
+		if note := v.note(); note != "" {
+			notes = append(notes, clean(v.Name, 40)+" "+note)
+		}
+	}
+	return append(notes, r.hotNotes()...)
+}
+
+func (v Variable) note() string {
+	density, _ := v.density()
+	share, known := v.share()
+	switch {
+	case !known:
+		return ""
+	case !v.Sparse() && density < looksSparse:
+		return fmt.Sprintf("looks sparse: %s of its gradient's rows are not zero; an Embedding would send these rows only", percent(density))
+	case v.Sparse() && share >= 1:
+		return fmt.Sprintf("is sparse, yet a worker touches %s of its rows; a dense variable would send less", percent(density))
+	}
+	return ""
+}
+
+func (r Report) hotNotes() (notes []string) {
+	variables, loads := r.loads()
+	total := 0.0
+	for _, load := range loads {
+		total += load
+	}
+	for server, load := range loads {
+		others := (total - load) / float64(len(loads)-1)
+		if len(loads) < 2 || load <= hot*others {
+			continue
+		}
+		name, most := "the loss", slices.Max(variables[server])
+		if v := slices.Index(variables[server], most); v < len(r.Variables) {
+			name = clean(r.Variables[v].Name, 30)
+		}
+		notes = append(notes, fmt.Sprintf("ps:%d on %s is hot: %s per step, the others have %s on average; %s of it is %s",
+			server, clean(r.Cluster.Servers[server], 20), size(load), size(others), percent(most/load), name))
+	}
+	return notes
+}
+
+// size writes bytes with three digits, in powers of 1000 as links are.
+func size(bytes float64) string {
+	unit, units := 0, []string{"B", "kB", "MB", "GB", "TB", "PB", "EB"}
+	for bytes >= 999.5 && unit < len(units)-1 {
+		bytes /= 1000
+		unit++
+	}
+	switch {
+	case unit == 0 || bytes >= 99.95:
+		return fmt.Sprintf("%.0f %s", bytes, units[unit])
+	case bytes >= 9.995:
+		return fmt.Sprintf("%.1f %s", bytes, units[unit])
+	}
+	return fmt.Sprintf("%.2f %s", bytes, units[unit])
+}
+
+func number(n int, of string) string {
+	if n == 1 {
+		return "1 " + of
+	}
+	return fmt.Sprintf("%d %ss", n, of)
+}
+
+// clean makes a name fit for a terminal and for so many letters; of one that
+// is longer the end is kept, which tells names apart.
+func clean(name string, most int) string {
+	letters := []rune(strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, name))
+	if len(letters) > most {
+		return "…" + string(letters[len(letters)-most+1:])
+	}
+	return string(letters)
 }

@@ -6,6 +6,37 @@ import (
 	"sort"
 )
 
+// maxBuckets bounds a histogram.
+const maxBuckets = 4096
+
+// Histogram counts how often rows of a table travelled, by at most 4096
+// buckets of equally many rows, of which the last may have fewer. It is used
+// by one goroutine at a time.
+type Histogram struct {
+	width  int       // rows of a bucket
+	counts []float64 // by bucket
+}
+
+// NewHistogram returns an empty histogram of a table of so many rows, at
+// least one.
+func NewHistogram(rows int) *Histogram {
+	width := ceil(rows, maxBuckets)
+	return &Histogram{width: width, counts: make([]float64, ceil(rows, width))}
+}
+
+// Add counts each of rows once, all of which are of the table.
+func (h *Histogram) Add(rows []int64) {
+	for _, row := range rows {
+		h.counts[int(row)/h.width]++
+	}
+}
+
+// Counts returns the counts by bucket, which are the histogram's own.
+func (h *Histogram) Counts() []float64 { return h.counts }
+
+// ceil is a/b, rounded up; a+b may overflow.
+func ceil(a, b int) int { return a/b + min(a%b, 1) }
+
 // near is how much heavier than the least possible maximum a piece may be, as a
 // part of it, so that the piece ends with a bucket.
 const near = 0.05
