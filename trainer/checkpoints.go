@@ -2,6 +2,8 @@ package trainer
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -9,8 +11,11 @@ import (
 	"github.com/plx-run/plx/trainer/checkpoint"
 	"github.com/plx-run/plx/trainer/checkpoint/saver"
 	"github.com/plx-run/plx/trainer/checkpoint/store"
+	"github.com/plx-run/plx/trainer/checkpoint/tensors"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/exchange"
+	"github.com/plx-run/plx/trainer/replica"
+	"gorgonia.org/tensor"
 )
 
 // saving is one worker's part in checkpoints. Without checkpoints it does nothing.
@@ -55,41 +60,26 @@ func (s *saving) before() {
 // describe says who takes part in a checkpoint, and what it is of. cut is the
 // number of steps of each group, nil if all workers are in the same step.
 func (s *saving) describe(cut []uint64) store.Expected {
-	return store.Expected{Number: s.client.Saves(), Holders: s.holders(), Carriers: s.carriers(), Manifest: s.manifest(cut)}
-}
-
-// holders are the tasks that hold something now.
-func (s *saving) holders() (all []cluster.Task) {
-	for _, p := range s.training.declared.Pieces {
-		if task := s.training.declared.Holders[p.Holder]; !slices.Contains(all, task) {
-			all = append(all, task)
+	c, t, d := &s.network.contract, s.training, &s.training.declared
+	e := store.Expected{Number: s.client.Saves(), Manifest: checkpoint.Manifest{
+		Job: c.Job, Generation: c.Generation, Step: s.client.Step(), Cut: cut,
+		VirtualWorkers: d.VirtualWorkers, Batch: t.settings.batch, Seed: t.config.Seed, Model: d.Model,
+		Optimizer: d.Optimizer, Variables: t.checkpointed(),
+	}}
+	if cut != nil {
+		e.Manifest.Step = cut[0] // the chief's
+	}
+	for _, p := range d.Pieces { // the tasks that hold something now
+		if task := d.Holders[p.Holder]; !slices.Contains(e.Holders, task) {
+			e.Holders = append(e.Holders, task)
 		}
 	}
-	return all
-}
-
-// carriers are the workers that add state of their own.
-func (s *saving) carriers() (all []cluster.Task) {
-	if !s.carriage.saves() {
-		return nil
+	if s.carriage.saves() {
+		for rank := range d.Workers {
+			e.Carriers = append(e.Carriers, cluster.Task{Role: cluster.Worker, Index: rank})
+		}
 	}
-	for rank := range s.training.declared.Workers {
-		all = append(all, cluster.Task{Role: cluster.Worker, Index: rank})
-	}
-	return all
-}
-
-func (s *saving) manifest(cut []uint64) checkpoint.Manifest {
-	c, t := &s.network.contract, s.training
-	step := s.client.Step()
-	if cut != nil {
-		step = cut[0] // the chief's
-	}
-	return checkpoint.Manifest{
-		Job: c.Job, Generation: c.Generation, Step: step, Cut: cut,
-		VirtualWorkers: t.declared.VirtualWorkers, Batch: t.settings.batch, Seed: t.config.Seed, Model: t.declared.Model,
-		Optimizer: t.declared.Optimizer, Variables: t.checkpointed(),
-	}
+	return e
 }
 
 // last is this worker's part in the checkpoint at the end, after so many steps.
@@ -128,36 +118,26 @@ func (t *training) restore(ctx context.Context, n *network) error {
 		return nil
 	}
 	defer n.log.waiting(func() string { return "which checkpoint to resume from" })()
-	var m *checkpoint.Manifest
-	var err error
-	chief := n.contract.Task.IsChief()
+	d, chief, choose := &t.declared, n.contract.Task.IsChief(), n.store.Chosen
 	if chief {
-		m, err = n.store.Choose(ctx, func(m *checkpoint.Manifest) error {
-			return m.Fits(t.checkpointed(), t.declared.Optimizer)
-		})
-	} else {
-		m, err = n.store.Chosen(ctx)
+		choose = func(ctx context.Context) (*checkpoint.Manifest, error) {
+			return n.store.Choose(ctx, func(m *checkpoint.Manifest) error { return m.Fits(t.checkpointed(), d.Optimizer) })
+		}
 	}
+	m, err := choose(ctx)
 	if err != nil || m == nil {
 		return err
 	}
-	t.resume(m)
+	d.First, d.Checkpoint = m.Step, m.ID // shard holders read it when they get the declaration
+	if d.Sync.Cuts() && len(m.Cut) == len(d.Groups()) {
+		d.Cut = m.Cut
+	}
 	if chief {
 		n.log.Logf(slog.LevelInfo, "going on after step %d, from checkpoint %s of job %s, made %v ago",
 			m.Step, m.ID, m.Job, time.Since(m.Time).Round(time.Second))
 		t.compare(m, n.log)
 	}
 	return nil
-}
-
-// resume makes training begin with a checkpoint. Shard holders read it when they
-// get the declaration.
-func (t *training) resume(m *checkpoint.Manifest) {
-	d := &t.declared
-	d.First, d.Checkpoint = m.Step, m.ID
-	if d.Sync.Cuts() && len(m.Cut) == len(d.Groups()) {
-		d.Cut = m.Cut
-	}
 }
 
 // compare reports what in a checkpoint makes this run differ from one that was
@@ -192,4 +172,95 @@ func (t *training) checkpointed() (all []checkpoint.Variable) {
 			Sparse: v.Sparse != nil, Update: v.Update, Momentum: v.Momentum})
 	}
 	return all
+}
+
+// carriage is state that a program carries from one step to the next. It becomes
+// part of checkpoints.
+type carriage struct {
+	store      *store.Store // nil: there are no checkpoints
+	inStep     bool         // else there is no moment that all workers share, and nothing is saved
+	checkpoint string       // that training resumes from; "": none
+	from, to   int          // rows that this worker feeds
+	states     []carried
+}
+
+// carried is one state.
+type carried struct {
+	name   string
+	state  *tensor.Dense
+	memory []byte // of state
+	before []byte // what memory was when the step under way began
+}
+
+// add makes a state part of checkpoints and fills it from the one that training
+// resumes from. found is false if that lacks it.
+func (c *carriage) add(ctx context.Context, name string, state *tensor.Dense) (found bool, err error) {
+	memory, ok := replica.RowMajor(state)
+	switch {
+	case name == "":
+		return false, errors.New("it has no name")
+	case !ok:
+		return false, fmt.Errorf("a tensor of %v: want float32 or float64 in row-major order", state.Dtype())
+	case state.Dims() == 0 || state.Shape()[0] != c.to-c.from:
+		return false, fmt.Errorf("shape %v: want %s first, which is what this worker feeds", state.Shape(), count(c.to-c.from, "row"))
+	}
+	for _, other := range c.states {
+		if other.name == name {
+			return false, errors.New("said twice")
+		}
+	}
+	if c.store == nil {
+		return true, nil
+	}
+	found = true
+	if c.checkpoint != "" {
+		if found, err = c.fill(ctx, name, state, memory); err != nil {
+			return false, err
+		}
+	}
+	c.states = append(c.states, carried{name: name, state: state, memory: memory, before: make([]byte, len(memory))})
+	return found, nil
+}
+
+// fill reads a state from the checkpoint that training resumes from.
+func (c *carriage) fill(ctx context.Context, name string, state *tensor.Dense, memory []byte) (found bool, err error) {
+	saved, found, err := c.store.Carried(ctx, name, c.from, c.to)
+	if err != nil || !found {
+		return false, err
+	}
+	if saved.Dtype != state.Dtype().String() || len(saved.Data) != len(memory) {
+		return false, fmt.Errorf("checkpoint %s has %s of shape %v, the program %s of shape %v",
+			c.checkpoint, saved.Dtype, saved.Shape, state.Dtype().String(), state.Shape())
+	}
+	copy(memory, saved.Data)
+	return true, nil
+}
+
+// saves reports whether workers add state of their own to checkpoints.
+func (c *carriage) saves() bool { return len(c.states) > 0 && c.inStep }
+
+// keep notes what is carried into the step that begins.
+func (c *carriage) keep() {
+	if c.inStep {
+		for _, s := range c.states {
+			copy(s.before, s.memory)
+		}
+	}
+}
+
+// saveBefore gives the store what was carried into a step.
+func (c *carriage) saveBefore(step int) { c.save(step, func(s carried) []byte { return s.before }) }
+
+// saveNow gives the store what is carried into the next step.
+func (c *carriage) saveNow(step int) { c.save(step, func(s carried) []byte { return s.memory }) }
+
+func (c *carriage) save(step int, of func(carried) []byte) {
+	if !c.saves() {
+		return
+	}
+	all := map[string]tensors.Carried{}
+	for _, s := range c.states {
+		all[s.name] = tensors.Carried{Dtype: s.state.Dtype().String(), Shape: s.state.Shape().Clone(), Data: append([]byte(nil), of(s)...)}
+	}
+	c.store.SaveCarried(uint64(step), c.from, c.to, all)
 }

@@ -22,60 +22,53 @@ import (
 
 // Zeros fills a variable with zeros.
 func Zeros() gorgonia.InitWFn {
-	return fillWith(func([]int) func(uint64) (float64, float64) {
-		return func(uint64) (a, b float64) { return 0, 0 }
-	})
+	return fillWith(func(uint64, []int) (a, b float64) { return 0, 0 })
 }
 
 // Uniform draws from [low, high).
 func Uniform(seed uint64, name string, low, high float64) gorgonia.InitWFn {
-	s := stream{random.New(seed, name)}
-	return fillWith(func([]int) func(uint64) (float64, float64) { return s.uniform(low, high) })
+	return uniform(seed, name, func([]int) (a, b float64) { return low, high })
 }
 
 // Normal draws from the normal distribution (Box and Muller 1958).
 func Normal(seed uint64, name string, mean, deviation float64) gorgonia.InitWFn {
-	s := stream{random.New(seed, name)}
-	return fillWith(func([]int) func(uint64) (float64, float64) {
-		return func(i uint64) (a, b float64) {
-			u, v := s.Pair(i)
-			radius := deviation * math.Sqrt(-2*math.Log(1-u)) // 1-u is never 0
-			sin, cos := math.Sincos(2 * math.Pi * v)
-			return mean + float64(radius*cos), mean + float64(radius*sin)
-		}
+	s := random.New(seed, name)
+	return fillWith(func(i uint64, _ []int) (a, b float64) {
+		u, v := s.Pair(i)
+		radius := deviation * math.Sqrt(-2*math.Log(1-u)) // 1-u is never 0
+		sin, cos := math.Sincos(2 * math.Pi * v)
+		return mean + float64(radius*cos), mean + float64(radius*sin)
 	})
 }
 
 // KaimingUniform draws from [-b, b) with b = sqrt(6/fan in): it keeps the
 // variance through layers of rectifiers (He et al. 2015, equation 10).
 func KaimingUniform(seed uint64, name string) gorgonia.InitWFn {
-	s := stream{random.New(seed, name)}
-	return fillWith(func(shape []int) func(uint64) (float64, float64) {
+	return uniform(seed, name, func(shape []int) (low, high float64) {
 		in, _ := fans(shape)
 		bound := math.Sqrt(6 / in)
-		return s.uniform(-bound, bound)
+		return -bound, bound
 	})
 }
 
 // GlorotUniform draws from [-b, b) with b = sqrt(6/(fan in + fan out))
 // (Glorot and Bengio 2010, equation 16).
 func GlorotUniform(seed uint64, name string) gorgonia.InitWFn {
-	s := stream{random.New(seed, name)}
-	return fillWith(func(shape []int) func(uint64) (float64, float64) {
+	return uniform(seed, name, func(shape []int) (low, high float64) {
 		in, out := fans(shape)
 		bound := math.Sqrt(6 / (in + out))
-		return s.uniform(-bound, bound)
+		return -bound, bound
 	})
 }
 
-// stream is the random numbers of one variable.
-type stream struct{ random.Stream }
-
-func (s stream) uniform(low, high float64) func(uint64) (float64, float64) {
-	return func(i uint64) (a, b float64) {
+// uniform draws from the range that a shape has.
+func uniform(seed uint64, name string, within func(shape []int) (low, high float64)) gorgonia.InitWFn {
+	s := random.New(seed, name)
+	return fillWith(func(i uint64, shape []int) (a, b float64) {
+		low, high := within(shape)
 		a, b = s.Pair(i)
 		return low + float64(a*(high-low)), low + float64(b*(high-low))
-	}
+	})
 }
 
 func fans(shape []int) (in, out float64) {
@@ -96,24 +89,23 @@ func fans(shape []int) (in, out float64) {
 
 // fillWith makes an initialiser of a function that gives the elements 2i and
 // 2i+1 of a shape.
-func fillWith(pairs func(shape []int) func(i uint64) (a, b float64)) gorgonia.InitWFn {
+func fillWith(pair func(i uint64, shape []int) (a, b float64)) gorgonia.InitWFn {
 	return func(dt tensor.Dtype, shape ...int) any {
-		n, pair := tensor.Shape(shape).TotalSize(), pairs(shape)
 		switch dt {
 		case tensor.Float32:
-			return draw[float32](n, pair)
+			return draw[float32](pair, shape)
 		case tensor.Float64:
-			return draw[float64](n, pair)
+			return draw[float64](pair, shape)
 		}
 		panic(fmt.Sprintf("trainer: initialise %v: want float32 or float64", dt))
 	}
 }
 
-func draw[T float32 | float64](n int, pair func(i uint64) (a, b float64)) []T {
-	x := make([]T, n)
-	for i := 0; i < n; i += 2 {
-		a, b := pair(uint64(i / 2))
-		if x[i] = T(a); i+1 < n {
+func draw[T float32 | float64](pair func(i uint64, shape []int) (a, b float64), shape []int) []T {
+	x := make([]T, tensor.Shape(shape).TotalSize())
+	for i := 0; i < len(x); i += 2 {
+		a, b := pair(uint64(i/2), shape)
+		if x[i] = T(a); i+1 < len(x) {
 			x[i+1] = T(b)
 		}
 	}

@@ -69,7 +69,10 @@ func (s *settings) read(options []Option, virtual int) (rows int, err error) {
 	case s.batch < 0:
 		return 0, fmt.Errorf("global batch of %d rows: want at least 1", s.batch)
 	case s.batch%virtual != 0:
-		return 0, batchError{s.batch, virtual}
+		return 0, config.HintError{
+			Text: fmt.Sprintf("a global batch of %d rows cannot be divided over %d virtual workers", s.batch, virtual),
+			Help: fmt.Sprintf("use a batch of %d rows, or another number of workers or virtual workers", (s.batch+virtual-1)/virtual*virtual),
+		}
 	case !(s.clip >= 0):
 		return 0, fmt.Errorf("clip norm %v: want more than 0", s.clip)
 	case s.ending < WaitForAll || s.ending > EndTogether:
@@ -78,19 +81,6 @@ func (s *settings) read(options []Option, virtual int) (rows int, err error) {
 		return 0, fmt.Errorf("start timeout %v, peer timeout %v: want at least 1ms and 10ms", s.start, s.peer)
 	}
 	return s.batch / virtual, nil
-}
-
-// batchError is a batch that cannot be cut in equal parts.
-type batchError struct{ batch, virtual int }
-
-func (e batchError) Error() string {
-	return fmt.Sprintf("a global batch of %d rows cannot be divided over %d virtual workers", e.batch, e.virtual)
-}
-
-// Hint names the nearest batch that works.
-func (e batchError) Hint() string {
-	return fmt.Sprintf("use a batch of %d rows, or another number of workers or virtual workers",
-		(e.batch+e.virtual-1)/e.virtual*e.virtual)
 }
 
 // Setting is a program's own choice of how it trains. The flag of the same

@@ -1,19 +1,141 @@
 package trainer
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/plx-run/plx/trainer/autotune"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/config"
+	"github.com/plx-run/plx/trainer/embedding"
 	"github.com/plx-run/plx/trainer/exchange"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/policy"
 	"github.com/plx-run/plx/trainer/replica"
+	"github.com/plx-run/plx/trainer/telemetry"
 	"github.com/plx-run/plx/trainer/timeline"
+	"github.com/plx-run/plx/trainer/wire"
 	"gorgonia.org/gorgonia"
 )
+
+// Parallelize makes a single-device model train on all workers of the job.
+// Every variable gets a shard holder, as --arch has it, and every worker starts
+// from the chief's values. It returns when all workers are there, at most after
+// the start timeout. A job has one replica per worker.
+//
+// What is wrong with the model, or differs between workers, is an error here
+// and not at the first step.
+func (j *Job) Parallelize(ctx context.Context, build Build, opt Optimizer, options ...Option) (*Replica, error) {
+	r, err := j.parallelize(ctx, build, opt, options)
+	if err != nil {
+		return nil, fmt.Errorf("parallelize: %w", err)
+	}
+	return r, nil
+}
+
+func (j *Job) parallelize(ctx context.Context, build Build, opt Optimizer, options []Option) (*Replica, error) {
+	if err := wire.CheckHost(); err != nil {
+		return nil, err
+	}
+	if build == nil {
+		return nil, errors.New("there is no model to build: Build is nil")
+	}
+	if !j.parallelized.CompareAndSwap(false, true) {
+		return nil, errors.New("the job has a replica already, or has tried to connect one")
+	}
+	t, err := j.newTraining(build, opt, options)
+	if err != nil {
+		j.parallelized.Store(false) // nobody has heard of it
+		return nil, err
+	}
+	if j.IsChief() {
+		err = t.exportGraph(j.log)
+	}
+	if err != nil {
+		return nil, err
+	}
+	out, err := telemetry.Open(&j.config, j.contract.Task, j.log.Logf)
+	if err != nil {
+		j.parallelized.Store(false)
+		return nil, err
+	}
+	r, err := j.connect(ctx, t, out)
+	if err != nil {
+		return nil, errors.Join(err, out.Close(0))
+	}
+	j.replica.Store(r)
+	j.progress.steps.Store(int64(r.step))
+	if j.IsChief() {
+		t.report(j.log, j.servers(), j.host.library)
+	}
+	if j.IsChief() && j.tell != nil && j.NumWorkers() > 1 && t.declared.Sync.ToleratesLoss() {
+		j.tell(cluster.ControlMessage{Kind: cluster.ToleratesLoss}) // all workers are there; another place notices a dead channel
+	}
+	return r, nil
+}
+
+// newTraining builds and declares a model. It talks to nobody.
+func (j *Job) newTraining(build Build, opt Optimizer, options []Option) (t *training, err error) {
+	t = &training{config: &j.config, optimizer: opt}
+	t.lo, t.hi = j.part(j.WorkerID())
+	if t.rows, err = t.settings.read(options, j.virtual); err != nil {
+		return nil, err
+	}
+	if err := t.build(build, j.config.ReplicaCount(t.hi-t.lo, j.LocalWorldSize())); err != nil {
+		return nil, err
+	}
+	mode, err := j.config.Mode(j.NumWorkers(), j.servers())
+	if err != nil {
+		return nil, err
+	}
+	t.declared.Sync, t.declared.VirtualWorkers = mode, j.virtual
+	t.declared.Fingerprint = j.host.numerics
+	for rank := range j.NumWorkers() {
+		lo, hi := j.part(rank)
+		t.declared.Workers = append(t.declared.Workers, layout.Range{Lo: lo, Hi: hi})
+	}
+	if err := t.declare(); err != nil {
+		return nil, err
+	}
+	return t, t.place(j.servers(), j.network.together())
+}
+
+// connect joins the shard holders.
+func (j *Job) connect(ctx context.Context, t *training, out *telemetry.Recorder) (*Replica, error) {
+	if err := t.restore(ctx, j.network); err != nil {
+		return nil, err
+	}
+	defer j.log.waiting(func() string { return "Parallelize" })()
+	memory := t.group.Memory()
+	client, err := exchange.Connect(ctx, exchange.ClientConfig{
+		Peers:       j.network.peers(),
+		Door:        j.network.listener,
+		Cluster:     j.contract.Cluster,
+		Declaration: t.declared,
+		Values:      append(slices.Clone(memory), make([][]byte, len(t.model.Embeddings))...), // shard holders have the tables
+		Trace:       out.Trace(),
+		Checkpoints: j.network.checkpoints(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	step := int(client.Step())
+	return &Replica{
+		job: j, training: t, client: client, telemetry: out, from: step, step: step,
+		variables: variables{t.declared.Variables, memory, client},
+		saving:    newSaving(t, j.network, client),
+		worker: &worker{
+			training: t, name: j.contract.Task.String(), client: client, telemetry: out,
+			tables: embedding.New(t.model.tables(), client, t.declared.Sync.InStep()),
+			tuner:  autotune.New(t.tuning(j.network, client, step, out.Trace())),
+		},
+	}, nil
+}
 
 // training is what one worker trains: its graphs, and the declaration that all
 // workers must agree on.
@@ -92,8 +214,8 @@ func (t *training) place(servers int, hosts []layout.Range) (err error) {
 
 // architecture is where variables are held, and why it is not what the user chose.
 func (t *training) architecture(servers int) (arch policy.Architecture, why string) {
-	dense := len(t.model.Variables)+len(t.model.States) > 0
-	return t.config.Place(len(t.declared.Workers), servers, len(t.model.Embeddings) > 0, dense)
+	sparse, dense := len(t.model.Embeddings) > 0, len(t.model.Variables)+len(t.model.States) > 0
+	return policy.Choose(t.config.Arch, t.declared.Sync, len(t.declared.Workers), servers, sparse, dense)
 }
 
 // partitioners are the fewest partitions of each table, 0 for one without a
@@ -122,4 +244,82 @@ func (t *training) tuning(n *network, client *exchange.Client, steps int, trace 
 		Chief: n.contract.Task.IsChief(), Declaration: t.declared, Least: t.partitioners(), Steps: steps, Cluster: n.machines(),
 		Holders: client, Workers: n.group, Trace: trace, Logf: n.log.Logf,
 	}
+}
+
+// maxReported is how many variables the start report lists.
+const maxReported = 100
+
+// report prints how a job trains, and which tasks hold each variable.
+func (t *training) report(log *printer, servers int, library string) {
+	d := &t.declared
+	arch, why := t.architecture(servers)
+	if why != "" {
+		why = " (" + why + ")"
+	}
+	total := 0
+	for _, v := range d.Variables {
+		total += v.Bytes()
+	}
+	workers := count(len(d.Workers), "worker")
+	if d.VirtualWorkers != len(d.Workers) {
+		workers += fmt.Sprintf(" for %d virtual ones", d.VirtualWorkers)
+	}
+	log.Logf(slog.LevelInfo, "%s, %s%s, %s, batch %d (%s each), %s of %s, %s, loss %s, %s",
+		workers, arch, why, d.Sync, d.Batch, count(t.rows, "row"), count(len(d.Variables), "variable"),
+		size(total), d.Optimizer.Rule, t.model.LossKind, library)
+	for i, v := range d.Variables {
+		level := slog.LevelInfo
+		if i >= maxReported {
+			level = slog.LevelDebug
+		}
+		log.Logf(level, "%s", t.residence(i, v, servers))
+	}
+	if more := len(d.Variables) - maxReported; more > 0 {
+		log.Logf(slog.LevelInfo, "and %s, which PLX_LOG_LEVEL=debug lists", count(more, "more variable"))
+	}
+}
+
+// residence describes a variable, and names the tasks that hold it.
+func (t *training) residence(i int, v layout.Variable, servers int) string {
+	bytes := map[string]int{}
+	kind := "dense"
+	if v.Sparse != nil {
+		kind = "sparse"
+	}
+	for _, p := range t.declared.Pieces {
+		if p.Variable == i {
+			bytes[t.declared.Holders[p.Holder].String()] += p.Count * v.UnitBytes()
+		}
+	}
+	on := fmt.Sprintf("cut over %d tasks", len(bytes))
+	switch holders := slices.Sorted(maps.Keys(bytes)); {
+	case len(t.declared.Workers) == 1 && servers == 0:
+		on = "in this process"
+	case len(holders) == 1:
+		on = "on " + holders[0]
+	case len(holders) <= 4:
+		on = "on"
+		for _, holder := range holders {
+			on += fmt.Sprintf(" %s %s,", holder, size(bytes[holder]))
+		}
+		on = strings.TrimSuffix(on, ",")
+	}
+	return fmt.Sprintf("variable %q %v: %s, %s, %s", v.Name, v.Shape, kind, size(v.Bytes()), on)
+}
+
+// exportGraph writes the model's graph to the file that the user wants it in.
+func (t *training) exportGraph(log *printer) error {
+	path := t.config.ExportGraph
+	if path == "" {
+		return nil
+	}
+	described, err := t.model.describe()
+	if err == nil {
+		err = described.Save(path)
+	}
+	if err != nil {
+		return fmt.Errorf("--export-graph: %w", err)
+	}
+	log.Logf(slog.LevelInfo, "the graph is in %s", telemetry.Whole(path))
+	return nil
 }

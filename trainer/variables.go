@@ -33,7 +33,7 @@ func (v variables) value(ctx context.Context, i int) ([]byte, error) {
 	if i < len(v.memory) {
 		return v.memory[i], nil
 	}
-	memory := make([]byte, variableSize(v.declared[i]))
+	memory := make([]byte, v.declared[i].Bytes())
 	if err := v.client.Whole(ctx, i, memory); err != nil {
 		return nil, fmt.Errorf("variable %q: %w", v.declared[i].Name, err)
 	}
@@ -153,10 +153,4 @@ func declared(n *gorgonia.Node) (layout.Variable, error) {
 	}
 	_, err := v.Elements()
 	return v, err
-}
-
-// variableSize is the bytes of a variable that was checked.
-func variableSize(v layout.Variable) int {
-	n, _ := v.Elements()
-	return n * v.Dtype.Size()
 }

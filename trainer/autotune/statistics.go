@@ -190,15 +190,16 @@ func (c *Config) listed(window int, sum totals) (r cost.Report, line []int) {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(all[b].Bytes, all[a].Bytes) })
 	line = make([]int, len(all)+1)
+	rest := 0 // bytes of those that share a line
 	for at, i := range order {
 		if line[i] = min(at, mostListed); at < mostListed {
 			r.Variables = append(r.Variables, all[i])
-			continue
+		} else {
+			rest += all[i].Bytes
 		}
-		if at == mostListed {
-			r.Variables = append(r.Variables, cost.Variable{Name: fmt.Sprintf("(%d more)", len(all)-at), Route: r.Variables[0].Route})
-		}
-		r.Variables[mostListed].Bytes += all[i].Bytes
+	}
+	if more := len(all) - mostListed; more > 0 {
+		r.Variables = append(r.Variables, cost.Variable{Name: fmt.Sprintf("(%d more)", more), Route: r.Variables[0].Route, Bytes: rest})
 	}
 	line[len(all)] = len(r.Variables)
 	return r, line

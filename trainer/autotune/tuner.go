@@ -71,8 +71,12 @@ type plan struct {
 const maxPlan = 16 << 20
 
 // New returns a tuner that looks at rows if they can move, and only reports
-// otherwise.
+// otherwise. It returns nil if the workers do not take their steps together, or if
+// nothing travels.
 func New(c Config) *Tuner {
+	if !c.Declaration.Sync.InStep() || len(c.Cluster.Workers)+len(c.Cluster.Servers) == 1 {
+		return nil
+	}
 	t := &Tuner{config: c, met: c.Steps, meet: c.Steps + c.Report}
 	t.statistics = newStatistics(&t.config)
 	if c.Declaration.Movable {

@@ -151,19 +151,21 @@ func (c *Config) CountVirtual(workers, first int) (int, error) {
 			c.VirtualWorkers, count(workers), c.Replicas, c.Accumulate, workers*each)
 	}
 	if c.VirtualWorkers < workers {
-		return 0, hintError{
-			fmt.Sprintf("%d workers, but %d virtual workers: every worker needs at least one", workers, c.VirtualWorkers),
-			fmt.Sprintf("raise --virtual-workers to %d or more, or launch on fewer devices", workers),
+		return 0, HintError{
+			Text: fmt.Sprintf("%d workers, but %d virtual workers: every worker needs at least one", workers, c.VirtualWorkers),
+			Help: fmt.Sprintf("raise --virtual-workers to %d or more, or launch on fewer devices", workers),
 		}
 	}
 	return c.VirtualWorkers, nil
 }
 
-// hintError is an error with a hint that names what would fit.
-type hintError struct{ text, hint string }
+// HintError is an error with a hint that names what would fit.
+type HintError struct{ Text, Help string }
 
-func (e hintError) Error() string { return e.text }
-func (e hintError) Hint() string  { return e.hint }
+func (e HintError) Error() string { return e.Text }
+
+// Hint returns the help.
+func (e HintError) Hint() string { return e.Help }
 
 // Mode is how far workers may drift apart. A worker that trains alone has nobody
 // to wait for.
@@ -210,15 +212,7 @@ func serverless(workers int, loose, chosen bool) error {
 	if chosen {
 		hint += " --arch allreduce"
 	}
-	return hintError{count(workers) + " and no server to keep the variables on", hint}
-}
-
-// Place returns the architecture of a job that Suits accepts, and why it differs
-// from what the user chose. sparse and dense are the kinds of variables that the
-// model has.
-func (c *Config) Place(workers, servers int, sparse, dense bool) (arch policy.Architecture, why string) {
-	mode, _ := c.Mode(workers, servers) // Suits has checked it
-	return policy.Choose(c.Arch, mode, workers, servers, sparse, dense)
+	return HintError{count(workers) + " and no server to keep the variables on", hint}
 }
 
 func count(workers int) string {

@@ -75,7 +75,7 @@ func (g *Guard) Verdict(loss float64) error {
 // Nothing of the run was sent: variables are as they were before it.
 func (g *Guard) diagnose(loss float64) error {
 	r, what := g.replica, fmt.Sprintf("the loss (%v)", loss)
-	for i, n := range r.model.kept() {
+	for i, n := range r.model.Kept() {
 		if !finiteValue(r.kept[i]) {
 			return g.notFinite(fmt.Sprintf("%s; before the step variable %q", what, n.Name()))
 		}

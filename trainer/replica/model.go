@@ -33,9 +33,9 @@ type Lookup struct {
 	Rows  *gorgonia.Node // (n, width); its name is the feed's name for the n indices
 }
 
-// kept are the variables that every worker holds whole: the trained ones, then
+// Kept are the variables that every worker holds whole: the trained ones, then
 // those of the states.
-func (m Model) kept() gorgonia.Nodes {
+func (m Model) Kept() gorgonia.Nodes {
 	all := slices.Clone(m.Variables)
 	for _, s := range m.States {
 		all = append(all, s.Variable)
@@ -43,7 +43,8 @@ func (m Model) kept() gorgonia.Nodes {
 	return all
 }
 
-func (m Model) lookups() (all gorgonia.Nodes) {
+// LookupRows are the inputs that take rows of tables, table by table.
+func (m Model) LookupRows() (all gorgonia.Nodes) {
 	for _, l := range m.Lookups {
 		all = append(all, l.Rows)
 	}
@@ -78,7 +79,7 @@ func RowMajor(v gorgonia.Value) (b []byte, ok bool) {
 // bind gives every kept variable memory of plx's own: what a node holds may be
 // shared with another graph.
 func (m Model) bind(values []gorgonia.Value) ([]gorgonia.Value, error) {
-	fresh, kept := values == nil, m.kept()
+	fresh, kept := values == nil, m.Kept()
 	if !fresh && len(values) != len(kept) {
 		return nil, fmt.Errorf("Build made %d variables, the first time %d", len(kept), len(values))
 	}

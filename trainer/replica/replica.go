@@ -17,7 +17,7 @@ import (
 type Replica struct {
 	model   Model
 	program *executor.Program
-	kept    []gorgonia.Value // the values of Model.kept, shared by all replicas
+	kept    []gorgonia.Value // the values of Model.Kept, shared by all replicas
 	inputs  []*tensor.Dense  // by Model.Inputs
 	places  [][]Place        // by table and lookup
 	// gradients are the memory that the program writes to: by variable, set for
@@ -59,13 +59,13 @@ func compile(m Model, values []gorgonia.Value, train bool) (r *Replica, err erro
 func (r *Replica) plan(train bool) executor.Plan {
 	m := r.model
 	p := executor.Plan{
-		Inputs:      slices.Concat(m.Inputs, m.lookups()),
-		Fixed:       m.kept(),
+		Inputs:      slices.Concat(m.Inputs, m.LookupRows()),
+		Fixed:       m.Kept(),
 		FixedValues: r.kept,
 		Loss:        m.Loss,
 	}
 	if train {
-		p.Differentiate = slices.Concat(m.Variables, m.lookups())
+		p.Differentiate = slices.Concat(m.Variables, m.LookupRows())
 		for _, s := range m.States {
 			p.Outputs = append(p.Outputs, s.Batch)
 		}
