@@ -200,7 +200,7 @@ func (c *saves) expect(e Expected) error {
 	return nil
 }
 
-// take takes a task's report of its part in a save.
+// take takes a task's report of its part in a save, or of a copy.
 func (c *saves) take(from cluster.Task, id string, r *report) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -208,12 +208,13 @@ func (c *saves) take(from cluster.Task, id string, r *report) {
 	if s == nil || s.id != id {
 		return
 	}
-	if buddy := s.buddies[from]; r.Err != "" && r.Copy && buddy != nil && s.due[source{from, r.State}] && !s.complete() {
-		if m := c.roster.member(*buddy); m != nil {
-			m.failed.Store(true)
+	if r.Copy {
+		if s.copied(from, r, c.config.name) {
+			c.roster.member(from).failed.Store(true)
 		}
+	} else if buddy := s.take(from, r, c.config.name); buddy != nil {
+		c.roster.member(*buddy).out.post(message{Kind: keep, ID: id, File: r.File})
 	}
-	s.take(from, r, c.config.name)
 }
 
 // lost fails the save that is under way if it needs a task that was lost.

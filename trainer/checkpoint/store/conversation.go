@@ -20,7 +20,7 @@ type kind string
 const (
 	hello    kind = "hello"    // task: Token is in its folder, and Holding
 	answer   kind = "answer"   // task: what it was asked, or Err
-	reported kind = "report"   // task: Report, its part of a save, is done or has failed
+	reported kind = "report"   // task: Report, its part of a save or a copy, is done or has failed
 	restored kind = "restored" // task: will read no more
 	leave    kind = "leave"    // task: is about to end
 	look     kind = "look"     // chief: which of Tokens do you see?
@@ -29,6 +29,7 @@ const (
 	verify   kind = "verify"   // chief: is File of ID what it should be?
 	chosen   kind = "chosen"   // chief: resume from the manifest in Body, whose files Holders have; empty: begin anew
 	begin    kind = "begin"    // chief: a save has begun; what is wanted for it
+	keep     kind = "keep"     // chief: fetch a copy of File of ID from its task
 	commit   kind = "commit"   // chief: write the manifest in Body
 	retain   kind = "retain"   // chief: remove all but the newest Keep
 	over     kind = "over"     // chief: the save of ID is done
@@ -65,17 +66,17 @@ type announced struct {
 
 // wanted is what a save wants of a task.
 type wanted struct {
-	Pieces bool          `json:"pieces,omitempty"` // of the variables that the task holds
-	State  bool          `json:"state,omitempty"`  // that the worker carries
-	Buddy  *cluster.Task `json:"buddy,omitempty"`  // who keeps second copies; nil: nobody
+	Pieces bool `json:"pieces,omitempty"` // of the variables that the task holds
+	State  bool `json:"state,omitempty"`  // that the worker carries
 }
 
-// report is a task's part of a save: a file and what is in it, or none.
+// report is a task's part of a save: a file and what is in it, or none. Or it is
+// the copy of another task's file.
 type report struct {
 	State   bool                 `json:"state,omitempty"` // of the carried state, not of pieces
 	Err     string               `json:"error,omitempty"`
 	File    *checkpoint.File     `json:"file,omitempty"`
-	Copy    bool                 `json:"copy,omitempty"` // the buddy has it too, or has failed to keep it
+	Copy    bool                 `json:"copy,omitempty"` // File is another task's
 	Parts   []checkpoint.Part    `json:"parts,omitempty"`
 	Carried []checkpoint.Carried `json:"carried,omitempty"`
 	Held    int64                `json:"held,omitempty"` // nanoseconds that the step stood still, zero for carried state
@@ -255,6 +256,8 @@ func (s *Store) hear(ctx context.Context, m message) error {
 		return s.decision.learn(s, m)
 	case begin:
 		return s.parts.begin(ctx, m)
+	case keep:
+		return s.parts.keep(m)
 	case over, abandon:
 		s.parts.finish(m)
 	case retain:

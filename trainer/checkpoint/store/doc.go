@@ -28,10 +28,10 @@
 // # A save
 //
 // The chief announces a save and what belongs to it. Every shard holder's store
-// writes a file in the background. It brings a copy to a task of another group,
-// its buddy. When all tasks have reported, one task of every group writes the
-// manifest; from then on the checkpoint exists. Then older checkpoints are
-// removed.
+// writes a file in the background and reports it. The chief then has a task of
+// another group, the buddy, fetch a copy of the file. When all is reported, one
+// task of every group writes the manifest; from then on the checkpoint exists.
+// Then older checkpoints are removed.
 //
 // A save that fails is a warning. The tasks remove what they have written, the
 // training continues, and earlier checkpoints stay. Later saves do without a
@@ -48,8 +48,8 @@
 // # What it refuses
 //
 // It refuses paths of any kind from other tasks: names are those of checkpoints
-// and of files in them. A task can write only its own file, and only during a
-// save in which it has a part. The store waits for no task longer than that task
+// and of files in them. A task writes nothing into another's folder: it is asked
+// for its own file, during a save in which it has a part. The store waits for no task longer than that task
 // may be silent, or than a slow disk needs for what it writes. It cannot end a
 // write that the operating system does not end: Close leaves such a write
 // behind.

@@ -32,15 +32,14 @@ type parts struct {
 
 	mu      sync.Mutex
 	current *part                // nil: no save is under way here
-	begun   chan struct{}        // closed, and replaced, when a save begins here
 	early   *transition.Snapshot // of a save that has not begun here
 	ahead   []tensors.State      // of saves that have not begun here, by step
 }
 
 func newParts(c Config, folder *checkpoint.Folder, life *lifetime.Lifetime, up *mailbox, leaving <-chan struct{}, hook func(string) error) *parts {
-	p := &parts{config: c, life: life, hook: hook, folder: folder, up: up, leaving: leaving, begun: make(chan struct{})}
+	p := &parts{config: c, life: life, hook: hook, folder: folder, up: up, leaving: leaving}
 	p.files = transfer.New(transfer.Config{Peers: c.Peers, Cluster: c.Cluster, Folder: folder, Silence: c.Silence,
-		Saves: p, Name: c.name, Hook: hook}, life)
+		Name: c.name, Hook: hook}, life)
 	return p
 }
 
@@ -50,6 +49,7 @@ type part struct {
 	step    uint64
 	number  uint64 // of the snapshot
 	wanted  wanted
+	ctx     context.Context // until the save is over here
 	cancel  context.CancelCauseFunc
 	pieces  chan transition.Snapshot // room for the one that is wanted
 	state   chan tensors.State       // room for the one that is wanted
@@ -108,13 +108,11 @@ func (p *parts) begin(ctx context.Context, m message) error {
 	}
 	p.cancel(errors.New("the next save has begun"))
 	ctx, cancel := context.WithCancelCause(ctx)
-	c := &part{id: m.ID, step: m.Step, number: m.Number, wanted: *m.Wanted, cancel: cancel,
+	c := &part{id: m.ID, step: m.Step, number: m.Number, wanted: *m.Wanted, ctx: ctx, cancel: cancel,
 		pieces: make(chan transition.Snapshot, 1), state: make(chan tensors.State, 1)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.current = c
-	close(p.begun)
-	p.begun = make(chan struct{})
 	if s := p.early; s != nil && c.compare(*s) <= 0 {
 		give(c.pieces, *s, c.compare(*s) == 0)
 		p.early = nil
@@ -124,10 +122,10 @@ func (p *parts) begin(ctx context.Context, m message) error {
 		p.ahead = p.ahead[1:]
 	}
 	if c.wanted.Pieces {
-		p.work(c, func() { p.report(c, p.writePieces(ctx, c)) })
+		p.work(c, func() { p.report(c, p.writePieces(c)) })
 	}
 	if c.wanted.State {
-		p.work(c, func() { p.report(c, p.writeState(ctx, c)) })
+		p.work(c, func() { p.report(c, p.writeState(c)) })
 	}
 	return nil
 }
@@ -146,30 +144,42 @@ func (p *parts) work(c *part, f func()) bool {
 	return started
 }
 
-// Join is that of transfer.Saves: a task may bring its own files, while the
-// save of the checkpoint is under way here or about to begin.
-func (p *parts) Join(ctx context.Context, from cluster.Task, id, file string) (leave func(), err error) {
-	if file != tensors.FileName(from, false) && file != tensors.FileName(from, true) {
-		return nil, fmt.Errorf("a copy of a file that is not %s's", from)
+// keep begins to keep a copy of another task's file, as the chief wants.
+func (p *parts) keep(m message) error {
+	if m.File == nil {
+		return errors.New("a copy of nothing")
 	}
-	most := p.config.Silence / 2 // nobody reads the connection meanwhile
-	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("checkpoint %s is not being saved here", id))
-	defer cancel()
-	for {
-		p.mu.Lock()
-		if c := p.current; c != nil && c.id == id {
-			c.running.Add(1)
-			p.mu.Unlock()
-			return c.running.Done, nil
-		}
-		begun := p.begun
-		p.mu.Unlock()
-		select {
-		case <-begun:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c := p.current; c != nil && c.id == m.ID {
+		p.work(c, func() {
+			err := p.fetch(c, *m.File)
+			p.report(c, report{Copy: true, File: m.File, Err: failure(err)})
+		})
 	}
+	return nil
+}
+
+// fetch gets a file from the task that has written it, and compares what is
+// written here with what that task has reported.
+func (p *parts) fetch(c *part, file checkpoint.File) error {
+	from, err := cluster.ParseTask(file.Task)
+	if err != nil {
+		return err
+	}
+	got, err := p.write(c, file.Name, file.Size, func(w io.Writer) error {
+		if err := p.hook("store.copy"); err != nil {
+			return err
+		}
+		if err := p.files.Fetch(c.ctx, c.id, file, from, w); err != nil {
+			return err
+		}
+		return p.hook("store.flush")
+	})
+	if err == nil && (got.Size != file.Size || got.Sum != file.Sum) {
+		err = fmt.Errorf("it has %d bytes of sum %.12s, %d bytes of sum %.12s were written", got.Size, got.Sum, file.Size, file.Sum)
+	}
+	return err
 }
 
 // cancel ends what is under way here.
@@ -241,14 +251,14 @@ func (p *parts) commit(m message) error {
 // report tells the chief the outcome of this task's part.
 func (p *parts) report(c *part, r report) {
 	if err := p.hook("store.report"); err != nil {
-		r = report{State: r.State, Err: failure(err)}
+		r.Err = failure(err)
 	}
 	p.up.post(message{Kind: reported, ID: c.id, Report: &r})
 }
 
 // writePieces writes what the shard holder gives.
-func (p *parts) writePieces(ctx context.Context, c *part) report {
-	s, err := await(ctx, p.leaving, c.pieces, "the shard holder's values", p.config.Silence)
+func (p *parts) writePieces(c *part) report {
+	s, err := await(c.ctx, p.leaving, c.pieces, "the shard holder's values", p.config.Silence)
 	if err != nil {
 		return report{Err: failure(err)}
 	}
@@ -256,21 +266,18 @@ func (p *parts) writePieces(ctx context.Context, c *part) report {
 	if err != nil {
 		return report{Held: int64(s.Held), Err: failure(err)}
 	}
-	r := p.keep(ctx, c, tensors.FileName(p.config.Peers.Self, false), content)
+	r := p.writeContent(c, false, content)
 	r.Held = int64(s.Held)
 	return r
 }
 
 // writeState writes what the worker gives, whenever its next step is over.
-func (p *parts) writeState(ctx context.Context, c *part) report {
-	s, err := await(ctx, p.leaving, c.state, "the worker's state", 0)
+func (p *parts) writeState(c *part) report {
+	s, err := await(c.ctx, p.leaving, c.state, "the worker's state", 0)
 	if err != nil {
 		return report{State: true, Err: failure(err)}
 	}
-	name := tensors.FileName(p.config.Peers.Self, true)
-	r := p.keep(ctx, c, name, tensors.OfState(s, name))
-	r.State = true
-	return r
+	return p.writeContent(c, true, tensors.OfState(s, tensors.FileName(p.config.Peers.Self, true)))
 }
 
 // await waits for what the trainer gives, but not longer than most, if most is
@@ -296,72 +303,78 @@ func await[T any](ctx context.Context, leaving <-chan struct{}, from <-chan T, w
 	}
 }
 
-// keep writes a file here and brings the buddy a copy. No tensors, no file.
-func (p *parts) keep(ctx context.Context, c *part, name string, content tensors.Content) report {
+// writeContent writes a file of tensors. No tensors, no file.
+func (p *parts) writeContent(c *part, state bool, content tensors.Content) report {
+	r := report{State: state, Parts: content.Parts, Carried: content.Carried}
 	if len(content.Tensors) == 0 {
-		return report{}
+		return r
 	}
-	r := report{Parts: content.Parts, Carried: content.Carried}
-	file, err := p.write(ctx, c, name, content)
-	if err == nil {
-		r.File = &file
-		if r.Copy = c.wanted.Buddy != nil; r.Copy {
-			err = p.files.Copy(ctx, c.id, file, *c.wanted.Buddy)
+	self := p.config.Peers.Self
+	metadata := map[string]string{"format": "plx", "job": p.config.Job, "checkpoint": c.id, "task": self.String()}
+	file, err := p.write(c, tensors.FileName(self, state), content.Size(), func(w io.Writer) error {
+		if err := p.hook("store.write"); err != nil {
+			return err
 		}
-	}
-	r.Err = failure(err)
+		_, err := safetensors.Write(w, metadata, content.Tensors)
+		return err
+	})
+	file.Task = self.String()
+	r.File, r.Err = &file, failure(err)
 	return r
 }
 
-// write writes a file of the checkpoint. It leaves a disk that takes too long
-// to itself.
-func (p *parts) write(ctx context.Context, c *part, name string, content tensors.Content) (checkpoint.File, error) {
+// write writes a file of the checkpoint that has about so many bytes. It leaves
+// a disk on which nothing moves to itself.
+func (p *parts) write(c *part, name string, size int64, fill func(io.Writer) error) (checkpoint.File, error) {
 	type written struct {
-		size int64
-		sum  string
+		file checkpoint.File
 		err  error
 	}
-	most := p.config.patience(content.Size())
-	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("not done after %v", most))
-	defer cancel()
-	done, task := make(chan written, 1), p.config.Peers.Self.String()
-	metadata := map[string]string{"format": "plx", "job": p.config.Job, "checkpoint": c.id, "task": task}
+	most := p.config.patience(size)
+	ctx, cancel := context.WithCancelCause(c.ctx)
+	defer cancel(nil)
+	stuck := time.AfterFunc(most, func() { cancel(fmt.Errorf("nothing moved for %v", most)) })
+	defer stuck.Stop()
+	done := make(chan written, 1)
 	started := p.work(c, func() {
-		size, sum, err := p.folder.Write(c.id, name, func(w io.Writer) error {
-			if err := p.hook("store.write"); err != nil {
-				return err
-			}
-			_, err := safetensors.Write(bounded{ctx, w}, metadata, content.Tensors)
-			return err
+		file := checkpoint.File{Name: name}
+		var err error
+		file.Size, file.Sum, err = p.folder.Write(c.id, name, func(w io.Writer) error {
+			return fill(moving{ctx, w, stuck, most})
 		})
-		done <- written{size, sum, err}
+		done <- written{file, err}
 	})
 	if !started {
 		return checkpoint.File{}, errClosed
 	}
 	select {
 	case w := <-done:
-		return checkpoint.File{Name: name, Task: task, Size: w.size, Sum: w.sum}, w.err
+		return w.file, w.err
 	case <-ctx.Done():
 		return checkpoint.File{}, fmt.Errorf("write %s: %w", name, context.Cause(ctx))
 	}
 }
 
-// bounded writes until a context ends.
-type bounded struct {
-	ctx context.Context
-	w   io.Writer
+// moving writes until a context ends. What it writes puts a timer off.
+type moving struct {
+	ctx   context.Context
+	w     io.Writer
+	timer *time.Timer
+	most  time.Duration // from now on, after something was written
 }
 
-func (p bounded) Write(b []byte) (n int, err error) {
+func (m moving) Write(b []byte) (n int, err error) {
 	const most = 1 << 20 // bytes between two looks at the context
 	for len(b) > 0 && err == nil {
-		if p.ctx.Err() != nil {
-			return n, context.Cause(p.ctx)
+		if m.ctx.Err() != nil {
+			return n, context.Cause(m.ctx)
 		}
 		var wrote int
-		wrote, err = p.w.Write(b[:min(len(b), most)])
+		wrote, err = m.w.Write(b[:min(len(b), most)])
 		n, b = n+wrote, b[wrote:]
+		if m.timer.Stop() {
+			m.timer.Reset(m.most)
+		}
 	}
 	return n, err
 }

@@ -10,7 +10,7 @@ import (
 // Where workers are not in step there may be several saves of one step: what
 // comes of each is that one's alone, whatever is on its way beside it.
 func TestSavesOfOneStep(t *testing.T) {
-	d := &parts{begun: make(chan struct{})}
+	d := &parts{}
 	begin := func(number uint64) *part {
 		t.Helper()
 		if err := d.begin(context.Background(), message{Kind: begin, Step: 5, Number: number, Wanted: &wanted{}}); err != nil {

@@ -15,63 +15,82 @@ import (
 	"github.com/plx-run/plx/trainer/peers"
 )
 
-// A report counts for the task that it comes from, once, and for this save.
+// A report counts for the task that it comes from, once, and for this save. A
+// file of which a copy is wanted counts with its copy.
 func TestReportsAreChecked(t *testing.T) {
 	buddy := worker(2)
 	file := func(task, name string) *checkpoint.File { return &checkpoint.File{Task: task, Name: name} }
+	own := file("ps:0", "ps-0.safetensors")
+	there := func(t cluster.Task) string { return t.String() + " on there" }
 	for name, test := range map[string]struct {
-		r    report
-		want string // "": good
+		r, copy report
+		want    string // "": good
 	}{
-		"good":           {report{File: file("ps:0", "ps-0.safetensors"), Copy: true}, ""},
-		"nothing":        {report{}, ""},
-		"failed":         {report{Err: "no space"}, "ps:0 on there: no space"},
-		"another's file": {report{File: file("ps:0", "ps-1.safetensors"), Copy: true}, "want \"ps-0"},
-		"another's name": {report{File: file("ps:1", "ps-0.safetensors"), Copy: true}, "want \"ps-0"},
-		"no copy":        {report{File: file("ps:0", "ps-0.safetensors")}, "second copy false"},
+		"good":           {report{File: own}, report{Copy: true, File: own}, ""},
+		"nothing":        {report{}, report{}, ""},
+		"failed":         {report{Err: "no space"}, report{}, "ps:0 on there: no space"},
+		"another's file": {report{File: file("ps:0", "ps-1.safetensors")}, report{}, "want \"ps-0"},
+		"another's name": {report{File: file("ps:1", "ps-0.safetensors")}, report{}, "want \"ps-0"},
+		"no copy": {report{File: own}, report{Copy: true, File: own, Err: "full"},
+			"ps:0 on there: second copy of ps-0.safetensors at worker:2 on there: full"},
 	} {
-		there := func(t cluster.Task) string { return t.String() + " on there" }
 		s := newSave(Expected{Holders: []cluster.Task{ps(0)}}, 0)
 		s.buddies[ps(0)] = &buddy
 		s.take(worker(1), &report{Err: "not asked"}, there)
 		s.take(ps(0), &report{State: true, Err: "not asked"}, there)
+		s.copied(buddy, &report{Copy: true, File: own}, there) // before it is written
 		if s.complete() {
 			t.Fatalf("%s: complete before", name)
 		}
-		s.take(ps(0), &test.r, there)
+		if keeps := s.take(ps(0), &test.r, there); (keeps != nil) != test.copy.Copy || keeps != nil && *keeps != buddy {
+			t.Errorf("%s: %v keeps a copy", name, keeps)
+		}
 		s.take(ps(0), &report{Err: "again"}, there)
+		if test.copy.Copy {
+			s.copied(worker(1), &test.copy, there)
+			s.copied(buddy, &report{Copy: true, File: file("ps:0", "ps-1.safetensors"), Err: "not asked"}, there)
+			s.copied(buddy, &report{Copy: true, Err: "of nothing"}, there)
+			if s.complete() {
+				t.Errorf("%s: complete without a copy", name)
+			}
+			if failed := s.copied(buddy, &test.copy, there); failed != (test.want != "") {
+				t.Errorf("%s: failed %t", name, failed)
+			}
+		}
+		s.copied(buddy, &report{Copy: true, File: own, Err: "again"}, there)
 		if !s.complete() || (s.err == nil) != (test.want == "") || s.err != nil && !strings.Contains(s.err.Error(), test.want) {
 			t.Errorf("%s: %t, %v", name, s.complete(), s.err)
 		}
 	}
 }
 
-// A task brings its own files, and only while the save is under way.
+// A task keeps copies only of files that have plain names and good tasks, and
+// only while their save is under way.
 func TestCopiesOfOtherFilesAreRefused(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
-	j, w, d, _ := trained(t, impatience)
+	j, w, d, root := trained(t, patience)
 	j.expect(w, 2, d)
 	p := j.stores[ps(0)].parts
 	eventually(t, "the save has begun", func() bool { return strings.HasPrefix(p.busy(), "000000000002") })
-	id := p.busy()
-	for _, name := range []string{"worker-0.safetensors", "../worker-1.safetensors", "manifest.json", "ps-0.safetensors", ""} {
-		if _, err := p.Join(soon(t), worker(1), id, name); err == nil || !strings.Contains(err.Error(), "of a file that is not worker:1's") {
-			t.Errorf("%q: %v", name, err)
-		}
+	before := files(t, root, "*/*")
+	if p.keep(message{Kind: keep, ID: p.busy()}) == nil {
+		t.Error("a copy of nothing")
 	}
-	for _, name := range []string{"worker-1.safetensors", "worker-1.state.safetensors"} {
-		leave, err := p.Join(soon(t), worker(1), id, name)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		leave()
-	}
+	good := checkpoint.File{Name: "worker-1.safetensors", Task: "worker:1", Size: 1}
 	for _, id := range []string{checkpoint.NewID(2, 0), "..", ""} {
-		if _, err := p.Join(soon(t), worker(1), id, "worker-1.safetensors"); err == nil || !strings.Contains(err.Error(), "is not being saved here") {
+		if err := p.keep(message{Kind: keep, ID: id, File: &good}); err != nil {
 			t.Errorf("%q: %v", id, err)
 		}
+	}
+	for _, f := range []checkpoint.File{
+		{Name: "../worker-1.safetensors", Task: "worker:1", Size: 1}, {Name: "manifest.json", Task: "worker:1", Size: 1},
+		{Name: "", Task: "worker:1", Size: 1}, {Name: good.Name, Task: "chief", Size: 1}, good,
+	} {
+		if err := p.fetch(p.current, f); err == nil {
+			t.Errorf("%+v: no error", f)
+		}
+	}
+	if after := files(t, root, "*/*"); !reflect.DeepEqual(after, before) {
+		t.Errorf("%q, before %q", after, before)
 	}
 	j.kill()
 }
@@ -121,6 +140,7 @@ func FuzzConversation(f *testing.F) {
 	}
 	id := "000000000002-g0-00000001"
 	add(message{Kind: begin, ID: id, Step: 2, Wanted: &wanted{Pieces: true, State: true}}, message{Kind: abandon, ID: id, Remove: true})
+	add(message{Kind: begin, ID: id, Step: 2, Wanted: &wanted{}}, message{Kind: keep}, message{Kind: keep, ID: id, File: &checkpoint.File{Name: "../x", Task: "ps:0", Size: 1}})
 	add(message{Kind: look, Tokens: []string{"a", "../b"}}, message{Kind: verify, ID: id, File: &checkpoint.File{Name: "../x"}})
 	add(message{Kind: fetch, ID: ".."}, message{Kind: retain, Keep: -4}, message{Kind: commit, ID: id, Body: []byte("x")}, message{Kind: bye})
 	add(message{Kind: chosen, Body: []byte("x")}, message{Kind: chosen})

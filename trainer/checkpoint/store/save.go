@@ -34,10 +34,10 @@ type save struct {
 	id       string
 	expected Expected
 	began    time.Time
-	due      map[source]bool // what is still to be reported
+	due      map[source]bool // what is still to be reported, or copied
 	all      chan struct{}   // closed after due is empty, or after the save has failed
 	err      error           // why it has failed
-	reports  []report
+	reports  map[source]*report
 	buddies  map[cluster.Task]*cluster.Task // by task that writes: who keeps the second copy; nil: nobody
 	held     time.Duration                  // longest time that a shard holder held its step
 	done     chan struct{}                  // closed after the chief has told all tasks the outcome
@@ -53,7 +53,7 @@ type source struct {
 func newSave(e Expected, generation int) *save {
 	s := &save{
 		id: checkpoint.NewID(e.Manifest.Step, generation), expected: e, began: time.Now(),
-		due: map[source]bool{}, buddies: map[cluster.Task]*cluster.Task{},
+		due: map[source]bool{}, reports: map[source]*report{}, buddies: map[cluster.Task]*cluster.Task{},
 		all: make(chan struct{}), done: make(chan struct{}),
 	}
 	for _, t := range e.Holders {
@@ -72,11 +72,11 @@ func newSave(e Expected, generation int) *save {
 func (s *save) want(t cluster.Task, plan copyPlan, name func(cluster.Task) string) *wanted {
 	w := &wanted{Pieces: s.due[source{t, false}], State: s.due[source{t, true}]}
 	if w.Pieces || w.State {
-		kept := false
-		if w.Buddy, kept = plan.keeper(t); !kept {
+		buddy, kept := plan.keeper(t)
+		if !kept {
 			s.fail(fmt.Errorf("%s leaves, and no host that stays can keep what it has", name(t)))
 		}
-		s.buddies[t] = w.Buddy
+		s.buddies[t] = buddy
 	}
 	return w
 }
@@ -138,36 +138,58 @@ func (s *save) concerns(group []*member) bool {
 	return false
 }
 
-// take counts a task's report of its part. An error comes with name of the
-// task.
-func (s *save) take(from cluster.Task, r *report, name func(cluster.Task) string) {
+// take counts a task's report of its part, and returns who is to keep a copy of
+// the file; nil: nobody. An error comes with name of the task.
+func (s *save) take(from cluster.Task, r *report, name func(cluster.Task) string) (buddy *cluster.Task) {
 	which := source{from, r.State}
-	if !s.due[which] || s.complete() {
-		return // it was reported before, or the save is over
+	if !s.due[which] || s.reports[which] != nil || s.complete() {
+		return nil // it was reported before, or the save is over
 	}
-	if err := s.check(from, r); err != nil {
+	if err := check(from, r); err != nil {
 		s.fail(fmt.Errorf("%s: %w", name(from), err))
-		return
+		return nil
 	}
-	delete(s.due, which)
-	s.reports = append(s.reports, *r)
+	s.reports[which] = r
 	s.held = max(s.held, time.Duration(r.Held))
+	if buddy := s.buddies[from]; buddy != nil && r.File != nil {
+		return buddy
+	}
+	s.settle(which)
+	return nil
+}
+
+// copied counts a task's report of a copy. It reports whether the task has
+// failed to keep one that it should.
+func (s *save) copied(at cluster.Task, r *report, name func(cluster.Task) string) (failed bool) {
+	for which, of := range s.reports {
+		buddy := s.buddies[which.task]
+		if s.complete() || !s.due[which] || r.File == nil || of.File == nil || of.File.Name != r.File.Name || buddy == nil || *buddy != at {
+			continue
+		}
+		if r.Err != "" {
+			s.fail(fmt.Errorf("%s: second copy of %s at %s: %s", name(which.task), r.File.Name, name(at), r.Err))
+			return true
+		}
+		s.settle(which)
+	}
+	return false
+}
+
+// settle notes that nothing more is to come of a source.
+func (s *save) settle(which source) {
+	delete(s.due, which)
 	if len(s.due) == 0 {
 		close(s.all)
 	}
 }
 
 // check returns what is wrong with a report.
-func (s *save) check(from cluster.Task, r *report) error {
+func check(from cluster.Task, r *report) error {
 	switch name := tensors.FileName(from, r.State); {
 	case r.Err != "":
 		return errors.New(r.Err)
-	case r.File == nil:
-		return nil
-	case r.File.Name != name || r.File.Task != from.String():
+	case r.File != nil && (r.File.Name != name || r.File.Task != from.String()):
 		return fmt.Errorf("has written %q of %q, want %q", r.File.Name, r.File.Task, name)
-	case r.Copy != (s.buddies[from] != nil):
-		return fmt.Errorf("%s: second copy %t, want %t", name, r.Copy, !r.Copy)
 	}
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plx-run/plx/trainer/checkpoint"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/exchange/transition"
 	"github.com/plx-run/plx/trainer/layout"
@@ -51,7 +50,7 @@ func TestFaultsFailASaveAndNothingElse(t *testing.T) {
 	}{
 		{worker(0), "store.write", []string{"worker:0 on b: checkpoint", "write worker-0."}},
 		{worker(1), "store.write", []string{"worker:1 on a: checkpoint", "worker-1."}},
-		{ps(0), "store.send", []string{"ps:0 on a: second copy of ps-0.safetensors at worker:0 on b"}},
+		{ps(0), "store.read", []string{"ps:0 on a: second copy of ps-0.safetensors at worker:0 on b"}},
 		{worker(2), "store.copy", []string{": second copy of ", " at worker:2 on b"}},
 		{worker(0), "store.copy", []string{": second copy of ", " at worker:0 on b"}},
 		{ps(0), "store.report", []string{"ps:0 on a: "}},
@@ -130,7 +129,7 @@ func TestOwnDiskHangs(t *testing.T) {
 	j.fault(worker(1), at("store.write", func() error { <-release; return nil }))
 	j.expect(w, 2, d)
 	j.give(w, 2, d)
-	if err := j.chief().Wait(soon(t)); err == nil || !strings.Contains(err.Error(), "worker:1 on a: ") || !strings.Contains(err.Error(), "not done after 1.5s") {
+	if err := j.chief().Wait(soon(t)); err == nil || !strings.Contains(err.Error(), "worker:1 on a: ") || !strings.Contains(err.Error(), "nothing moved for 1.5s") {
 		t.Errorf("%v", err)
 	}
 	if err := j.stores[worker(1)].Close(); err == nil || !strings.Contains(err.Error(), "does not end") {
@@ -231,33 +230,33 @@ func TestLostWorkersAreNotMissed(t *testing.T) {
 }
 
 // A copy that is not the same is none.
-func TestBuddyKeepsSomethingElse(t *testing.T) {
+func TestBuddyGetsSomethingElse(t *testing.T) {
 	j, w, d, _ := trained(t, patience)
-	j.listeners[worker(2)].Handle("checkpoint-copy", func(p peers.Peer) {
-		s := peers.NewSession(p, 0, patience)
-		defer s.Close()
-		var m struct {
-			File checkpoint.File `json:"file"`
-		}
-		err := s.NextJSON(wire.Message, &m, 1<<16)
-		for left := m.File.Size; err == nil && left > 0; {
-			var h wire.Header
-			if h, err = s.Next(); err == nil {
-				err = s.Payload(make([]byte, h.Length))
-				left -= int64(h.Length)
+	for _, task := range []cluster.Task{ps(0), worker(0), worker(1)} {
+		j.listeners[task].Handle("checkpoint-read", func(p peers.Peer) {
+			s := peers.NewSession(p, 0, patience)
+			defer s.Close()
+			for {
+				var m struct {
+					Offset uint64 `json:"offset,omitempty"`
+					Length uint64 `json:"length"`
+				}
+				err := s.NextJSON(wire.Message, &m, 1<<16)
+				if err == nil {
+					err = s.SendJSON(wire.Message, m, 1<<16)
+				}
+				if err == nil {
+					err = s.Send(wire.Frame{Header: wire.Header{Kind: wire.Chunk, Offset: m.Offset}, Payload: make([]byte, m.Length)})
+				}
+				if err != nil {
+					return // it has enough
+				}
 			}
-		}
-		if err != nil {
-			return // given up, as another copy was found out before
-		}
-		m.File.Sum = strings.Repeat("0", 64)
-		if s.SendJSON(wire.Message, map[string]any{"kind": "stored", "file": m.File}, 1<<16) == nil {
-			s.Drain()
-		}
-	})
+		})
+	}
 	j.expect(w, 2, d)
 	j.give(w, 2, d)
-	if err := j.chief().Wait(soon(t)); err == nil || !strings.Contains(err.Error(), "at worker:2 on b: it has ") || !strings.Contains(err.Error(), "of sum 000000000000") {
+	if err := j.chief().Wait(soon(t)); err == nil || !strings.Contains(err.Error(), ": it has ") || !strings.Contains(err.Error(), " of sum ") {
 		t.Errorf("%v", err)
 	}
 	j.kill()

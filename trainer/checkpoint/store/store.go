@@ -292,8 +292,12 @@ func (c Config) name(t cluster.Task) string { return t.String() + " on " + c.hos
 // self names this task.
 func (c Config) self() string { return c.name(c.Peers.Self) }
 
-// patience is how long a disk or a network may take for some bytes.
-func (c Config) patience(bytes int64) time.Duration { return transfer.Patience(c.Silence, bytes) }
+// patience is how long a disk or a network may take for some bytes. One that is
+// slower is stuck.
+func (c Config) patience(bytes int64) time.Duration {
+	const slowest = 8 << 20 // bytes in a second
+	return c.Silence + time.Duration(bytes/slowest)*time.Second
+}
 
 // blame makes a task the cause of an error.
 func (c Config) blame(t cluster.Task, err error) error {

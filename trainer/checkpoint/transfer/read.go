@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,7 +13,97 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/peers"
 	"github.com/plx-run/plx/trainer/safetensors"
+	"github.com/plx-run/plx/trainer/wire"
 )
+
+// holder is a task that holds files, and the session with it.
+type holder struct {
+	files   *Files
+	task    cluster.Task
+	reading context.Context // the task is asked nothing after its end
+
+	mu      sync.Mutex     // held for a question and its answer
+	session *peers.Session // nil: none is open
+}
+
+// read puts a question and reads the answer into b.
+func (h *holder) read(id, file string, offset int64, b []byte) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := h.files.config
+	if h.session == nil {
+		ctx, cancel := context.WithTimeoutCause(h.reading, c.Silence, fmt.Errorf("not reached within %v", c.Silence))
+		defer cancel()
+		s, err := peers.Open(ctx, c.Peers, h.task, c.Cluster.Addr(h.task), purpose, c.Silence)
+		if err != nil {
+			return err
+		}
+		s.CloseWith(h.reading)
+		h.session = s
+	}
+	w := newWatch(h.session, c.Silence)
+	defer w.stop()
+	err := ask(h.session, w, question{ID: id, File: file, Offset: offset, Length: int64(len(b))}, b)
+	if err != nil {
+		h.session.Close() // of no more use
+		h.session = nil
+	}
+	return w.explain(err)
+}
+
+func ask(s *peers.Session, w *watch, q question, b []byte) error {
+	if err := s.SendJSON(wire.Message, q, maxMessage); err != nil {
+		return err
+	}
+	var answer question
+	if err := s.NextJSON(wire.Message, &answer, maxMessage); err != nil {
+		return err
+	}
+	switch {
+	case answer.Err != "":
+		return errors.New(answer.Err)
+	case answer.Length != q.Length:
+		return fmt.Errorf("an answer of %d bytes, want %d", answer.Length, q.Length)
+	}
+	for at := uint64(q.Offset); len(b) > 0; {
+		h, err := s.Next()
+		if err != nil {
+			return err
+		}
+		if h.Kind != wire.Chunk || h.Offset != at || h.Length == 0 || h.Length > uint64(min(len(b), chunkSize)) {
+			return fmt.Errorf("unexpected %s frame of %d bytes from %d on, want a chunk from %d on", h.Kind, h.Length, h.Offset, at)
+		}
+		if err := s.Payload(b[:h.Length]); err != nil {
+			return err
+		}
+		w.restart()
+		at, b = at+h.Length, b[h.Length:]
+	}
+	return nil
+}
+
+// Fetch writes a file of a checkpoint that another task holds to w.
+func (f *Files) Fetch(ctx context.Context, id string, file checkpoint.File, from cluster.Task, w io.Writer) error {
+	reading, cancel := context.WithCancel(ctx)
+	defer cancel() // closes the session
+	source := &holder{files: f, task: from, reading: reading}
+	const most = 4 << 20 // bytes of a question
+	b := make([]byte, min(file.Size, most))
+	for at := int64(0); at < file.Size; at += int64(len(b)) {
+		b = b[:min(file.Size-at, most)]
+		err := source.read(id, file.Name, at, b)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			return peers.Lost(err)
+		}
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // Reader reads the files of one checkpoint, each from where that is best, over
 // one connection to each task that holds some. Files and connections stay open
@@ -26,9 +115,9 @@ type Reader struct {
 
 	mu      sync.Mutex
 	users   int
-	reading context.Context // until all users have left; nothing is read from other tasks after its end
+	reading context.Context // until all users have left; nothing is read after its end
 	cancel  context.CancelCauseFunc
-	open    map[string]*openFile
+	open    map[string]func() (*safetensors.File, error)
 	tasks   map[cluster.Task]*holder
 }
 
@@ -38,12 +127,7 @@ func (f *Files) Reader(m *checkpoint.Manifest, holders map[string][]cluster.Task
 	return &Reader{files: f, manifest: m, holders: holders}
 }
 
-// openFile is a file of the checkpoint.
-type openFile struct {
-	mu   sync.Mutex
-	file *safetensors.File // nil: not opened yet
-	own  *os.File          // nil: it is read from other tasks
-}
+var errGivenUp = errors.New("reading was given up")
 
 // Use runs f, which may open files and read them. It returns soon after ctx
 // ends.
@@ -64,66 +148,51 @@ func (r *Reader) enter(ctx context.Context) context.CancelCauseFunc {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.users == 0 {
-		r.open, r.tasks = map[string]*openFile{}, map[cluster.Task]*holder{}
+		r.open, r.tasks = map[string]func() (*safetensors.File, error){}, map[cluster.Task]*holder{}
 		r.reading, r.cancel = context.WithCancelCause(ctx)
 	}
 	r.users++
 	return r.cancel
 }
 
-// exit closes everything after the last user.
+// exit closes files and sessions after the last user.
 func (r *Reader) exit() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.users--; r.users > 0 {
-		return
+	if r.users--; r.users == 0 {
+		r.cancel(nil)
 	}
-	for _, o := range r.open {
-		if o.own != nil {
-			o.own.Close() // opened for reading: nothing to lose
-		}
-	}
-	r.cancel(nil) // closes the sessions
 }
 
 // Open returns a file of the checkpoint. It stays open until the last Use
 // returns.
 func (r *Reader) Open(name string) (*safetensors.File, error) {
-	r.mu.Lock()
-	o := r.open[name]
-	if o == nil {
-		o = &openFile{}
-		r.open[name] = o
-	}
-	r.mu.Unlock()
 	i := slices.IndexFunc(r.manifest.Files, func(f checkpoint.File) bool { return f.Name == name })
 	if i < 0 {
 		return nil, fmt.Errorf("%s is not among its files", name)
 	}
-	return o.open(r, r.manifest.Files[i])
-}
-
-func (o *openFile) open(r *Reader, f checkpoint.File) (*safetensors.File, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.file != nil {
-		return o.file, nil
+	r.mu.Lock()
+	if r.open[name] == nil {
+		r.open[name] = sync.OnceValues(func() (*safetensors.File, error) {
+			file, err := safetensors.Open(r.source(name), r.manifest.Files[i].Size)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			return file, nil
+		})
 	}
-	file, err := safetensors.Open(o.source(r, f.Name), f.Size)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", f.Name, err)
-	}
-	o.file = file
-	return file, nil
+	open := r.open[name]
+	r.mu.Unlock()
+	return open()
 }
 
 // source is the file in this task's folder, if that is a good one, or else
 // those of other tasks.
-func (o *openFile) source(r *Reader, name string) io.ReaderAt {
+func (r *Reader) source(name string) io.ReaderAt {
 	self := r.files.config.Peers.Self
 	if slices.Contains(r.holders[name], self) {
 		if own, err := r.files.config.Folder.Open(r.manifest.ID, name); err == nil {
-			o.own = own
+			context.AfterFunc(r.reading, func() { own.Close() }) // opened for reading: nothing to lose
 			return own
 		}
 	}
@@ -170,8 +239,7 @@ func (r *remote) read(b []byte, off int64) error {
 	for i := range r.holders {
 		at := first + uint32(i)
 		task := r.holders[at%uint32(len(r.holders))]
-		q := message{Kind: read, ID: r.reader.manifest.ID, File: &checkpoint.File{Name: r.name}, Offset: off, Length: int64(len(b))}
-		err := r.reader.holder(task).read(q, b)
+		err := r.reader.holder(task).read(r.reader.manifest.ID, r.name, off, b)
 		if err == nil {
 			r.first.Store(at)
 			return nil
@@ -179,140 +247,4 @@ func (r *remote) read(b []byte, off int64) error {
 		failures = append(failures, fmt.Errorf("%s: %w", r.reader.files.config.Name(task), peers.Lost(err)))
 	}
 	return errors.Join(failures...)
-}
-
-var errGivenUp = errors.New("reading was given up")
-
-// holder is a task that holds files, and the session with it.
-type holder struct {
-	files   *Files
-	task    cluster.Task
-	reading context.Context // the task is asked nothing after its end
-
-	mu      sync.Mutex     // held for a question and its answer
-	session *peers.Session // nil: none is open
-}
-
-// read puts a question and reads the answer into b.
-func (h *holder) read(q message, b []byte) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.session == nil {
-		s, err := h.files.dial(h.reading, h.task, readPurpose)
-		if err != nil {
-			return err
-		}
-		s.CloseWith(h.reading)
-		h.session = s
-	}
-	w := newWatch(h.session, h.files.config.Silence)
-	defer w.stop()
-	err := ask(h.session, w, q, b)
-	if err != nil {
-		h.session.Close() // of no more use
-		h.session = nil
-	}
-	return w.explain(err)
-}
-
-func ask(s *peers.Session, w *watch, q message, b []byte) error {
-	if err := send(s, q); err != nil {
-		return err
-	}
-	m, err := receive(s)
-	switch {
-	case err != nil:
-		return err
-	case m.Kind != bytesOf || m.Err == "" && m.Length != int64(len(b)):
-		return fmt.Errorf("unexpected %q message of %d bytes, want %d", m.Kind, m.Length, len(b))
-	case m.Err != "":
-		return errors.New(m.Err)
-	}
-	for at := 0; at < len(b); {
-		n, err := receiveChunk(s, q.Offset+int64(at), b[at:])
-		if err != nil {
-			return err
-		}
-		w.extend(0)
-		at += n
-	}
-	return nil
-}
-
-const maxRead = 16 << 20 // bytes that a task asks for at a time
-
-// serveReads gives another task the ranges of files that it asks for.
-func (f *Files) serveReads(from peers.Peer) {
-	served := f.life.Do(func(ctx context.Context) {
-		s := f.session(from)
-		defer s.Close() // of no more use
-		defer s.CloseWith(ctx)()
-		r := reading{files: f, session: s}
-		defer r.close()
-		for r.answer() == nil {
-		}
-	})
-	if !served {
-		from.Conn.Close() // this task is ending
-	}
-}
-
-// reading is a session on which another task asks for ranges of files, usually
-// of one file after the other.
-type reading struct {
-	files    *Files
-	session  *peers.Session
-	file     *os.File // that was asked for last; nil: none
-	id, name string   // of file
-}
-
-func (r *reading) close() {
-	if r.file != nil {
-		r.file.Close() // opened for reading: nothing to lose
-	}
-}
-
-// answer takes one question. An error ends the session.
-func (r *reading) answer() error {
-	m, err := receive(r.session)
-	if err != nil {
-		return err
-	}
-	if m.Kind != read || m.File == nil {
-		return fmt.Errorf("unexpected %q message", m.Kind)
-	}
-	w := newWatch(r.session, 2*r.files.config.Silence) // the other task loses patience first
-	defer w.stop()
-	if err := r.open(m); err != nil {
-		return send(r.session, message{Kind: bytesOf, Err: failure(err)})
-	}
-	if err := send(r.session, message{Kind: bytesOf, Length: m.Length}); err != nil {
-		return err
-	}
-	return sendChunks(r.session, w, r.file, m.Offset, m.Length)
-}
-
-// open makes r.file the file that a question is about and checks the range.
-func (r *reading) open(m message) error {
-	if err := r.files.config.Hook("store.read"); err != nil {
-		return err
-	}
-	if r.file == nil || r.id != m.ID || r.name != m.File.Name {
-		r.close()
-		r.file = nil
-		file, err := r.files.config.Folder.Open(m.ID, m.File.Name)
-		if err != nil {
-			return err
-		}
-		r.file, r.id, r.name = file, m.ID, m.File.Name
-	}
-	info, err := r.file.Stat()
-	switch {
-	case err != nil:
-		return err
-	case m.Offset < 0 || m.Length < 0 || m.Length > maxRead || m.Offset > info.Size()-m.Length:
-		return fmt.Errorf("checkpoint %s: %d bytes of %s from %d on, it has %d: want at most %d, inside of it",
-			m.ID, m.Length, m.File.Name, m.Offset, info.Size(), maxRead)
-	}
-	return nil
 }

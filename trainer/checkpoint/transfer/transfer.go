@@ -1,11 +1,10 @@
-// Package transfer moves files of checkpoints between tasks: second copies of
-// what a task has written, to a task on another host, and ranges of files that
-// a restore needs, from a task that holds them.
+// Package transfer reads files of checkpoints that other tasks hold: whole ones,
+// for second copies on other hosts, and ranges that a restore needs.
 //
-//	files := transfer.New(transfer.Config{Peers: config, Cluster: spec, Folder: folder, Silence: silence, Saves: saves}, life)
+//	files := transfer.New(transfer.Config{Peers: config, Cluster: spec, Folder: folder, Silence: silence}, life)
 //	files.Serve(listener)
 //
-//	err := files.Copy(ctx, id, file, task)       // during a save
+//	err := files.Fetch(ctx, id, file, task, w)   // during a save
 //	err := reader.Use(ctx, func() error { ... }) // during a restore
 //
 // # Who waits for whom
@@ -17,15 +16,14 @@
 // # What it refuses
 //
 // Paths of any kind: names are those of checkpoints and of files in them. A
-// task can bring only a file that [Saves] accepts, and ask for at most 16 MiB
-// at a time.
+// task can ask for at most 16 MiB at a time, and write nothing.
 package transfer
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -36,24 +34,14 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// The purposes of connections.
 const (
-	readPurpose = "checkpoint-read"
-	copyPurpose = "checkpoint-copy"
+	purpose    = "checkpoint-read" // of the connections
+	chunkSize  = 1 << 20           // bytes of a file in one frame, at most
+	maxRead    = 16 << 20          // bytes that a task asks for at a time
+	maxMessage = 64 << 10          // bytes of a message between two tasks
 )
 
-// farewell is how long an answer may take to arrive when all is done.
-const farewell = 2 * time.Second
-
 var errClosed = errors.New("the task is ending")
-
-// Saves knows the saves that are under way.
-type Saves interface {
-	// Join waits until the save of a checkpoint has begun here and returns
-	// leave, which the caller calls when it has written. It refuses a file that
-	// from may not bring.
-	Join(ctx context.Context, from cluster.Task, id, file string) (leave func(), err error)
-}
 
 // Config says who a task is, where the others are and where its files lie.
 type Config struct {
@@ -61,7 +49,6 @@ type Config struct {
 	Cluster cluster.Spec
 	Folder  *checkpoint.Folder
 	Silence time.Duration // after which a connection on which nothing moves is given up
-	Saves   Saves
 	// Name names a task and its host in messages.
 	Name func(cluster.Task) string
 	// Hook is called at named places; an error it returns counts as the
@@ -78,139 +65,95 @@ type Files struct {
 // New prepares to give and take files until life ends.
 func New(c Config, life *lifetime.Lifetime) *Files { return &Files{config: c, life: life} }
 
+// question asks for Length bytes of File of a checkpoint, from Offset on. The
+// answer has Length or Err; Length bytes follow it as chunks.
+type question struct {
+	ID     string `json:"id,omitempty"`
+	File   string `json:"file,omitempty"`
+	Offset int64  `json:"offset,omitempty"`
+	Length int64  `json:"length,omitempty"`
+	Err    string `json:"error,omitempty"`
+}
+
 // Serve answers the other tasks that come to the listener for files.
-func (f *Files) Serve(l *peers.Listener) {
-	l.Handle(readPurpose, f.serveReads)
-	l.Handle(copyPurpose, f.receiveCopy)
-}
+func (f *Files) Serve(l *peers.Listener) { l.Handle(purpose, f.serve) }
 
-// Patience is how long a disk or a network may take for some bytes. One that is
-// slower is stuck.
-func Patience(silence time.Duration, bytes int64) time.Duration {
-	const slowest = 8 << 20 // bytes in a second
-	return silence + time.Duration(bytes/slowest)*time.Second
-}
-
-// session makes a session of a connection that another task has opened.
-func (f *Files) session(from peers.Peer) *peers.Session {
-	return peers.NewSession(from, f.config.Peers.Generation, f.config.Silence)
-}
-
-// dial opens a session with another task.
-func (f *Files) dial(ctx context.Context, to cluster.Task, purpose string) (*peers.Session, error) {
-	c := f.config
-	ctx, cancel := context.WithTimeoutCause(ctx, c.Silence, fmt.Errorf("not reached within %v", c.Silence))
-	defer cancel()
-	return peers.Open(ctx, c.Peers, to, c.Cluster.Addr(to), purpose, c.Silence)
-}
-
-// maxMessage bounds a message between two tasks, in bytes.
-const maxMessage = 64 << 10
-
-// kind says what a message is for.
-type kind string
-
-const (
-	read    kind = "read"   // asks for Length bytes of File.Name of ID, from Offset on
-	bytesOf kind = "bytes"  // the answer: Length bytes follow as chunks, or Err
-	copied  kind = "copy"   // File of ID follows as chunks
-	stored  kind = "stored" // the answer: the copy is File now, or Err
-)
-
-// message is what two tasks say about a file.
-type message struct {
-	Kind   kind             `json:"kind"`
-	ID     string           `json:"id,omitempty"` // of the checkpoint
-	File   *checkpoint.File `json:"file,omitempty"`
-	Offset int64            `json:"offset,omitempty"` // in bytes
-	Length int64            `json:"length,omitempty"` // bytes that read asks for, or that follow bytesOf; 0 in other messages
-	Err    string           `json:"error,omitempty"`  // empty: none
-}
-
-func send(s *peers.Session, m message) error {
-	m.Err = m.Err[:min(len(m.Err), maxMessage/16)] // JSON writes a byte as six at most
-	return s.SendJSON(wire.Message, m, maxMessage)
-}
-
-func receive(s *peers.Session) (m message, err error) {
-	err = s.NextJSON(wire.Message, &m, maxMessage)
-	return m, err
-}
-
-// failure is err as it travels: empty for none.
-func failure(err error) string {
-	switch {
-	case err == nil:
-		return ""
-	case err.Error() == "":
-		return "unknown"
+// serve gives another task the ranges of files that it asks for.
+func (f *Files) serve(from peers.Peer) {
+	served := f.life.Do(func(ctx context.Context) {
+		s := peers.NewSession(from, f.config.Peers.Generation, f.config.Silence)
+		defer s.Close() // of no more use
+		defer s.CloseWith(ctx)()
+		for f.answer(s) == nil {
+		}
+	})
+	if !served {
+		from.Conn.Close() // this task is ending
 	}
-	return err.Error()
 }
 
-const (
-	chunkSize = 1 << 20 // bytes of a file in one frame, at most
-	maxFile   = 1 << 50 // bytes
-)
-
-// sendChunks sends length bytes of a file from offset on.
-func sendChunks(s *peers.Session, w *watch, from io.ReaderAt, offset, length int64) error {
-	buffer := make([]byte, min(length, chunkSize))
-	for length > 0 {
-		b := buffer[:min(length, chunkSize)]
-		if n, err := from.ReadAt(b, offset); n < len(b) {
+// answer takes one question. An error ends the session.
+func (f *Files) answer(s *peers.Session) error {
+	var q question
+	if err := s.NextJSON(wire.Message, &q, maxMessage); err != nil {
+		return err
+	}
+	w := newWatch(s, 2*f.config.Silence) // the other task loses patience first
+	defer w.stop()
+	file, err := f.open(q)
+	if err != nil {
+		text := err.Error()
+		return s.SendJSON(wire.Message, question{Err: text[:min(len(text), maxMessage/16)]}, maxMessage) // JSON writes a byte as six at most
+	}
+	defer file.Close() // opened for reading: nothing to lose
+	if err := s.SendJSON(wire.Message, question{Length: q.Length}, maxMessage); err != nil {
+		return err
+	}
+	buffer := make([]byte, min(q.Length, chunkSize))
+	for end := q.Offset + q.Length; q.Offset < end; q.Offset += int64(len(buffer)) {
+		buffer = buffer[:min(end-q.Offset, chunkSize)]
+		if n, err := file.ReadAt(buffer, q.Offset); n < len(buffer) {
 			return fmt.Errorf("read: %w", err)
 		}
-		if err := s.Send(wire.Frame{Header: wire.Header{Kind: wire.Chunk, Offset: uint64(offset)}, Payload: b}); err != nil {
+		if err := s.Send(wire.Frame{Header: wire.Header{Kind: wire.Chunk, Offset: uint64(q.Offset)}, Payload: buffer}); err != nil {
 			return err
 		}
-		w.extend(0)
-		offset, length = offset+int64(len(b)), length-int64(len(b))
+		w.restart()
 	}
 	return nil
 }
 
-// receiveChunk reads the next chunk, which must begin at an offset of the file,
-// into b and returns its length.
-func receiveChunk(s *peers.Session, offset int64, b []byte) (int, error) {
-	h, err := s.Next()
+// open opens the file that a question is about and checks the range.
+func (f *Files) open(q question) (*os.File, error) {
+	if err := f.config.Hook("store.read"); err != nil {
+		return nil, err
+	}
+	file, err := f.config.Folder.Open(q.ID, q.File)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	if h.Kind != wire.Chunk || h.Offset != uint64(offset) || h.Length == 0 || h.Length > uint64(min(len(b), chunkSize)) {
-		return 0, fmt.Errorf("unexpected %s frame of %d bytes from %d on, want a chunk from %d on", h.Kind, h.Length, h.Offset, offset)
+	info, err := file.Stat()
+	if err == nil && (q.Offset < 0 || q.Length < 0 || q.Length > maxRead || q.Offset > info.Size()-q.Length) {
+		err = fmt.Errorf("checkpoint %s: %d bytes of %s from %d on, it has %d: want at most %d, inside of it",
+			q.ID, q.Length, q.File, q.Offset, info.Size(), maxRead)
 	}
-	return int(h.Length), s.Payload(b[:h.Length])
-}
-
-// receiveFile writes size bytes that come as chunks.
-func receiveFile(s *peers.Session, w *watch, to io.Writer, size int64) error {
-	buffer := make([]byte, min(size, chunkSize))
-	for at := int64(0); at < size; {
-		n, err := receiveChunk(s, at, buffer[:min(size-at, chunkSize)])
-		if err != nil {
-			return err
-		}
-		w.extend(0)
-		if _, err := to.Write(buffer[:n]); err != nil {
-			return err
-		}
-		at += int64(n)
+	if err != nil {
+		file.Close() // opened for reading: nothing to lose
+		return nil, err
 	}
-	return nil
+	return file, nil
 }
 
 // watch closes a session on which nothing moves although the other task lives:
 // its disk hangs, or it has forgotten. One goroutine uses it.
 type watch struct {
 	timer *time.Timer
-	most  time.Duration // without an extension
-	last  time.Duration // of the current count
+	most  time.Duration // without a restart
 	cut   atomic.Bool   // it has closed the session
 }
 
 func newWatch(s *peers.Session, most time.Duration) *watch {
-	w := &watch{most: most, last: most}
+	w := &watch{most: most}
 	w.timer = time.AfterFunc(most, func() {
 		w.cut.Store(true)
 		s.Close() // its end is what is announced
@@ -218,15 +161,9 @@ func newWatch(s *peers.Session, most time.Duration) *watch {
 	return w
 }
 
-// extend counts anew: most from now on, or with zero what the watch was made
-// with.
-func (w *watch) extend(most time.Duration) {
-	if most == 0 {
-		most = w.most
-	}
+func (w *watch) restart() {
 	if w.timer.Stop() {
-		w.last = most
-		w.timer.Reset(most)
+		w.timer.Reset(w.most)
 	}
 }
 
@@ -235,7 +172,7 @@ func (w *watch) stop() { w.timer.Stop() }
 // explain replaces an error whose cause is the watch.
 func (w *watch) explain(err error) error {
 	if err != nil && w.cut.Load() {
-		return fmt.Errorf("it is there, but nothing moved for %v", w.last)
+		return fmt.Errorf("it is there, but nothing moved for %v", w.most)
 	}
 	return err
 }

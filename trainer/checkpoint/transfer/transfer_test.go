@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,16 +30,6 @@ var (
 	ps0     = cluster.Task{Role: cluster.PS}
 	worker0 = cluster.Task{Role: cluster.Worker}
 )
-
-// one accepts copies of one file of one checkpoint.
-type one struct{ id, file string }
-
-func (o one) Join(_ context.Context, _ cluster.Task, id, file string) (func(), error) {
-	if id != o.id || file != o.file {
-		return nil, errors.New("not accepted")
-	}
-	return func() {}, nil
-}
 
 func config(self cluster.Task) peers.Config {
 	return peers.Config{Self: self, Key: cluster.PeerKey([]byte("secret"), 0), Workers: 1, Servers: 1}
@@ -62,7 +52,7 @@ func serve(t testing.TB, silence time.Duration) (f *Files, root string, spec clu
 	}
 	spec.Set(ps0, ln.Addr().String())
 	listener, life := peers.Listen(ln, config(ps0)), lifetime.New()
-	f = New(Config{Peers: config(ps0), Cluster: spec, Folder: folder, Silence: silence, Saves: one{id, "worker-0.safetensors"},
+	f = New(Config{Peers: config(ps0), Cluster: spec, Folder: folder, Silence: silence,
 		Name: cluster.Task.String, Hook: func(string) error { return nil }}, life)
 	f.Serve(listener)
 	t.Cleanup(func() {
@@ -108,109 +98,97 @@ func TestReadsOutsideAreRefused(t *testing.T) {
 	if err := os.Symlink(filepath.Join(folder, "secret"), filepath.Join(folder, id, "link")); err != nil {
 		t.Fatal(err)
 	}
-	s := dial(t, spec, readPurpose)
-	ask := func(m message) message {
+	s := dial(t, spec, purpose)
+	ask := func(q question) (answer question) {
 		t.Helper()
-		m.Kind = read
-		if err := send(s, m); err != nil {
+		err := s.SendJSON(wire.Message, q, maxMessage)
+		if err == nil {
+			err = s.NextJSON(wire.Message, &answer, maxMessage)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := receive(s)
-		if err != nil || m.Kind != bytesOf {
-			t.Fatalf("%v, %v", m, err)
-		}
-		return m
+		return answer
 	}
-	for name, m := range map[string]message{
-		"above":          {ID: id, File: &checkpoint.File{Name: "../secret"}, Length: 1},
-		"of no folder":   {ID: "..", File: &checkpoint.File{Name: "secret"}, Length: 1},
-		"of the folder":  {ID: ".", File: &checkpoint.File{Name: "secret"}, Length: 1},
-		"a link":         {ID: id, File: &checkpoint.File{Name: "link"}, Length: 1},
-		"absolute":       {ID: id, File: &checkpoint.File{Name: filepath.Join(folder, "secret")}, Length: 1},
-		"nothing":        {ID: id, File: &checkpoint.File{}, Length: 1},
-		"not there":      {ID: id, File: &checkpoint.File{Name: "ps-7.safetensors"}, Length: 1},
-		"past the end":   {ID: id, File: &checkpoint.File{Name: "ps-0.safetensors"}, Offset: 1 << 40, Length: 1},
-		"over the end":   {ID: id, File: &checkpoint.File{Name: "ps-0.safetensors"}, Offset: 1, Length: 10},
-		"before":         {ID: id, File: &checkpoint.File{Name: "ps-0.safetensors"}, Offset: -1, Length: 2},
-		"less than none": {ID: id, File: &checkpoint.File{Name: "ps-0.safetensors"}, Length: -1},
-		"too much":       {ID: id, File: &checkpoint.File{Name: "ps-0.safetensors"}, Length: maxRead + 1},
+	for name, q := range map[string]question{
+		"above":          {ID: id, File: "../secret", Length: 1},
+		"of no folder":   {ID: "..", File: "secret", Length: 1},
+		"of the folder":  {ID: ".", File: "secret", Length: 1},
+		"a link":         {ID: id, File: "link", Length: 1},
+		"absolute":       {ID: id, File: filepath.Join(folder, "secret"), Length: 1},
+		"nothing":        {ID: id, Length: 1},
+		"not there":      {ID: id, File: "ps-7.safetensors", Length: 1},
+		"past the end":   {ID: id, File: "ps-0.safetensors", Offset: 1 << 40, Length: 1},
+		"over the end":   {ID: id, File: "ps-0.safetensors", Offset: 1, Length: 10},
+		"before":         {ID: id, File: "ps-0.safetensors", Offset: -1, Length: 2},
+		"less than none": {ID: id, File: "ps-0.safetensors", Length: -1},
+		"too much":       {ID: id, File: "ps-0.safetensors", Length: maxRead + 1},
 	} {
-		if m := ask(m); m.Err == "" || m.Length != 0 {
-			t.Errorf("%s: %+v", name, m)
+		if answer := ask(q); answer.Err == "" || answer.Length != 0 {
+			t.Errorf("%s: %+v", name, answer)
 		}
 	}
-	if m := ask(message{ID: id, File: &checkpoint.File{Name: "ps-0.safetensors"}, Offset: 2, Length: 8}); m.Err != "" || m.Length != 8 {
-		t.Errorf("its own: %+v", m)
+	if answer := ask(question{ID: id, File: "ps-0.safetensors", Offset: 2, Length: 8}); answer.Err != "" || answer.Length != 8 {
+		t.Errorf("its own: %+v", answer)
 	}
 	b := make([]byte, 8)
-	if n, err := receiveChunk(s, 2, b); err != nil || string(b[:n]) != "23456789" {
-		t.Errorf("%q, %v", b, err)
+	if h, err := s.Next(); err != nil || h.Kind != wire.Chunk || h.Offset != 2 || h.Length != 8 || s.Payload(b) != nil || string(b) != "23456789" {
+		t.Errorf("%v, %q, %v", h, b, err)
 	}
 }
 
-// bring has worker:0 bring ps:0 a copy of one byte.
-func bring(t *testing.T, spec cluster.Spec, m message, offset uint64) error {
-	s := dial(t, spec, copyPurpose)
-	defer s.Close()
-	err := send(s, m)
-	if err == nil {
-		err = s.Send(wire.Frame{Header: wire.Header{Kind: wire.Chunk, Offset: offset}, Payload: []byte("x")})
+// A whole file comes as it is, or there is an error.
+func TestFetch(t *testing.T) {
+	f, _, _ := serve(t, patience)
+	var b bytes.Buffer
+	whole := checkpoint.File{Name: "ps-0.safetensors", Size: 10}
+	if err := f.Fetch(t.Context(), id, whole, ps0, &b); err != nil || b.String() != "0123456789" {
+		t.Errorf("%q, %v", b.String(), err)
 	}
-	if err != nil {
-		return err
-	}
-	if m, err = receive(s); err == nil && m.Err != "" {
-		err = errors.New(m.Err)
-	}
-	return err
-}
-
-// A task writes what is accepted, and only there.
-func TestCopiesOutsideAreRefused(t *testing.T) {
-	_, root, spec := serve(t, patience)
-	before := tree(t, root)
-	file := func(name string) *checkpoint.File { return &checkpoint.File{Name: name, Size: 1} }
-	for name, test := range map[string]struct {
-		m      message
-		offset uint64
-		want   string
-	}{
-		"another file":       {message{Kind: copied, ID: id, File: file("ps-0.safetensors")}, 0, "not accepted"},
-		"a path":             {message{Kind: copied, ID: id, File: file("../worker-0.safetensors")}, 0, "not accepted"},
-		"another checkpoint": {message{Kind: copied, ID: "..", File: file("worker-0.safetensors")}, 0, "not accepted"},
-		"no size":            {message{Kind: copied, ID: id, File: &checkpoint.File{Name: "worker-0.safetensors", Size: -1}}, 0, "unexpected"},
-		"no file":            {message{Kind: copied, ID: id}, 0, "unexpected"},
-		"no copy":            {message{Kind: read, ID: id, File: file("worker-0.safetensors")}, 0, "unexpected"},
-		"a chunk elsewhere":  {message{Kind: copied, ID: id, File: file("worker-0.safetensors")}, 1, "want a chunk from 0 on"},
+	for name, file := range map[string]checkpoint.File{
+		"too long": {Name: "ps-0.safetensors", Size: 11}, "none": {Name: "ps-1.safetensors", Size: 1}, "a path": {Name: "../ps-0.safetensors", Size: 1},
 	} {
-		if err := bring(t, spec, test.m, test.offset); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: %v, want %q", name, err, test.want)
+		if err := f.Fetch(t.Context(), id, file, ps0, io.Discard); err == nil {
+			t.Errorf("%s: no error", name)
 		}
 	}
-	if got := tree(t, root); !slices.Equal(got, before) {
-		t.Errorf("%q, before %q", got, before)
-	}
-	if err := bring(t, spec, message{Kind: copied, ID: id, File: file("worker-0.safetensors")}, 0); err != nil {
-		t.Errorf("its own: %v", err)
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(why)
+	if err := f.Fetch(ctx, id, whole, ps0, io.Discard); !errors.Is(err, why) {
+		t.Errorf("%v", err)
 	}
 }
 
-// What a task has in the end must be what was sent.
-func TestSame(t *testing.T) {
-	file := checkpoint.File{Name: "a", Size: 3, Sum: "abc"}
-	for name, test := range map[string]struct {
-		m    message
-		good bool
-	}{
-		"same":       {message{Kind: stored, File: &checkpoint.File{Size: 3, Sum: "abc"}}, true},
-		"shorter":    {message{Kind: stored, File: &checkpoint.File{Size: 2, Sum: "abc"}}, false},
-		"other":      {message{Kind: stored, File: &checkpoint.File{Size: 3, Sum: "abd"}}, false},
-		"no file":    {message{Kind: stored}, false},
-		"other kind": {message{Kind: bytesOf, File: &file}, false},
+// What another task sends must be what it was asked for.
+func TestWrongAnswers(t *testing.T) {
+	chunk := func(offset uint64, payload string) wire.Frame {
+		return wire.Frame{Header: wire.Header{Kind: wire.Chunk, Offset: offset}, Payload: []byte(payload)}
+	}
+	said := func(text string) wire.Frame {
+		return wire.Frame{Header: wire.Header{Kind: wire.Message}, Payload: []byte(text)}
+	}
+	for want, frames := range map[string][]wire.Frame{
+		"want a chunk from 0 on": {said(`{"length":3}`), chunk(1, "abc")},
+		"want a chunk from 2 on": {said(`{"length":3}`), chunk(0, "ab"), chunk(2, "cd")},
+		"an answer of 4 bytes":   {said(`{"length":4}`), chunk(0, "abcd")},
+		"no room":                {said(`{"error":"no room"}`)},
+		"unexpected":             {chunk(0, "abc")},
 	} {
-		if err := same(file, test.m); (err == nil) != test.good {
-			t.Errorf("%s: %v", name, err)
+		near, far := net.Pipe()
+		go func() {
+			conn := wire.NewConn(near, 0, patience)
+			conn.Send(frames...) // what came is seen
+			conn.Close()
+		}()
+		go io.Copy(io.Discard, near) // the question
+		s := peers.NewSession(peers.Peer{Task: ps0, Conn: far}, 0, patience)
+		w := newWatch(s, patience)
+		if err := ask(s, w, question{Length: 3}, make([]byte, 3)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
 		}
+		w.stop()
+		s.Close()
 	}
 }
 
@@ -233,26 +211,24 @@ func FuzzFileFrames(f *testing.F) {
 		}
 		return string(b)
 	}
-	said := func(kind, name string) string {
-		return frame(wire.Header{Kind: wire.Message}, fmt.Sprintf(`{"kind":%q,"id":%q,"file":{"name":%q,"size":3},"length":3}`, kind, id, name))
+	said := func(name string) string {
+		return frame(wire.Header{Kind: wire.Message}, fmt.Sprintf(`{"id":%q,"file":%q,"length":3}`, id, name))
 	}
-	f.Add(said("read", "ps-0.safetensors"))
-	f.Add(said("copy", "worker-0.safetensors") + frame(wire.Header{Kind: wire.Chunk}, "abc"))
-	f.Add(said("copy", "worker-0.safetensors") + frame(wire.Header{Kind: wire.Chunk, Offset: 1}, "abcd"))
+	f.Add(said("ps-0.safetensors"))
+	f.Add(said("worker-0.safetensors") + frame(wire.Header{Kind: wire.Chunk}, "abc"))
+	f.Add(said("../ps-0.safetensors") + said("ps-0.safetensors"))
 	files, root, _ := serve(f, 50*time.Millisecond)
 	f.Fuzz(func(t *testing.T, b string) {
-		for _, serve := range []func(peers.Peer){files.serveReads, files.receiveCopy} {
-			near, far := net.Pipe()
-			go io.Copy(io.Discard, near) // what is answered is not the matter
-			go func() {
-				near.Write([]byte(b)) // until the other end has had enough
-				near.Close()
-			}()
-			serve(peers.Peer{Task: worker0, Conn: far})
-		}
+		near, far := net.Pipe()
+		go io.Copy(io.Discard, near) // what is answered is not the matter
+		go func() {
+			near.Write([]byte(b)) // until the other end has had enough
+			near.Close()
+		}()
+		files.serve(peers.Peer{Task: worker0, Conn: far})
 		for _, path := range tree(t, root) {
 			switch name := filepath.Base(path); {
-			case path == root, name == "folder", name == id, name == "ps-0.safetensors", name == "worker-0.safetensors":
+			case path == root, name == "folder", name == id, name == "ps-0.safetensors":
 			default:
 				t.Fatalf("wrote %s", path)
 			}
