@@ -1,17 +1,27 @@
 package logs
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
 )
 
+// control is a control sequence of ECMA-48 and ECMA-35: CSI with parameters,
+// intermediate bytes and a final byte; a control string up to its terminator, BEL
+// or ESC \; or ESC with intermediate bytes and a final byte.
+var control = regexp.MustCompile(`^\x1b(\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\a\x1b]*(\a|\x1b\\)|[ -/]+[0-~]|[0-OQ-WYZ\\\x60-~])`)
+
+// sgr is a control sequence that only sets colours and weight. Parameters from <
+// to ? are private: not SGR, whatever the final byte. At most 64 bytes pass.
+var sgr = regexp.MustCompile(`^\x1b\[[0-;]{0,61}m$`)
+
 // appendSafe appends text so that it cannot steer a terminal. What only
 // formats or moves is left out, all else stays or is shown as \x07 or \u202e.
-// Colours (SGR sequences) pass when colour is set, and are reset at the end.
+// Colours (SGR sequences) pass when colour is set, and are reset at the end. An
+// ESC that begins no complete sequence is shown and hides nothing.
 func appendSafe(dst, text []byte, colour bool) []byte {
 	coloured := false
 	for len(text) > 0 {
@@ -20,17 +30,12 @@ func appendSafe(dst, text []byte, colour bool) []byte {
 		if text = text[n:]; len(text) == 0 {
 			break
 		}
-		if text[0] != 0x1b {
-			dst, n = appendRune(dst, text)
-			text = text[n:]
-			continue
-		}
-		n, sgr := sequence(text)
-		switch {
+		sequence := control.Find(text)
+		switch n = len(sequence); {
 		case n == 0:
-			dst, n = fmt.Appendf(dst, `\x%02x`, text[0]), 1
-		case sgr && colour:
-			dst, coloured = append(dst, text[:n]...), true
+			dst, n = appendRune(dst, text)
+		case colour && sgr.Match(sequence):
+			dst, coloured = append(dst, sequence...), true
 		}
 		text = text[n:]
 	}
@@ -68,71 +73,6 @@ func appendRune(dst, text []byte) ([]byte, int) {
 func steers(r rune) bool {
 	return r >= 0x80 && r <= 0x9f || r == 0x061c || r == 0x200e || r == 0x200f ||
 		r >= 0x2028 && r <= 0x202e || r >= 0x2066 && r <= 0x2069
-}
-
-// maxSequence bounds an SGR sequence that passes, in bytes.
-const maxSequence = 64
-
-// sequence returns the length of the control sequence at the start of text,
-// which begins with ESC, and whether it only sets colours and weight. It is 0
-// when there is no complete one: then ESC is shown and hides nothing.
-func sequence(text []byte) (n int, sgr bool) {
-	if len(text) < 2 {
-		return 0, false
-	}
-	switch c := text[1]; {
-	case c == '[':
-		return controlSequence(text)
-	case c == ']' || c == 'P' || c == 'X' || c == '^' || c == '_':
-		return controlString(text), false
-	default:
-		// ECMA-35: intermediate bytes, then a final byte.
-		i := 1 + span(text[1:], 0x20, 0x2f)
-		if i < len(text) && text[i] >= 0x30 && text[i] <= 0x7e {
-			return i + 1, false
-		}
-		return 0, false
-	}
-}
-
-// controlSequence measures ESC [ parameters, intermediates, final (ECMA-48 5.4).
-func controlSequence(text []byte) (n int, sgr bool) {
-	params := span(text[2:], 0x30, 0x3f)
-	i := 2 + params
-	inter := span(text[i:], 0x20, 0x2f)
-	i += inter
-	if i == len(text) || text[i] < 0x40 || text[i] > 0x7e {
-		return 0, false
-	}
-	// Parameters from < to ? are private: not SGR, whatever the final byte.
-	private := span(text[2:2+params], 0x30, 0x3b) != params
-	sgr = text[i] == 'm' && inter == 0 && !private && i < maxSequence
-	return i + 1, sgr
-}
-
-// controlString measures ESC ] and the like up to their terminator: BEL or
-// ESC \. Without one on the line it is no string.
-func controlString(text []byte) int {
-	i := 2 + bytes.IndexAny(text[2:], "\a\x1b")
-	switch {
-	case i < 2:
-		return 0
-	case text[i] == '\a':
-		return i + 1
-	case i+1 < len(text) && text[i+1] == '\\':
-		return i + 2
-	}
-	return 0
-}
-
-// span returns how many bytes at the start lie between lo and hi.
-func span(text []byte, lo, hi byte) int {
-	for i, c := range text {
-		if c < lo || c > hi {
-			return i
-		}
-	}
-	return len(text)
 }
 
 // appendJSON appends a line as one JSON object and a newline:

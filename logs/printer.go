@@ -32,11 +32,9 @@ type Printer struct {
 	host    int // width of its column for hosts
 	limit   int // longest line written in one piece, in bytes
 
-	mu      sync.Mutex // guards streams; taken before a stream's own
+	mu      sync.Mutex // guards all below, and every stream
 	streams map[origin]*stream
-
-	write sync.Mutex // held for each write; taken after a stream's own
-	err   error      // of the first write that failed; all later calls return it
+	err     error // of the first write that failed; all later calls return it
 }
 
 // Options configures a Printer.
@@ -69,7 +67,6 @@ type origin struct {
 
 // stream is the state of one origin.
 type stream struct {
-	mu     sync.Mutex
 	p      *Printer
 	from   origin
 	output *output
@@ -107,6 +104,8 @@ func NewPrinter(stdout, stderr io.Writer, opts Options) *Printer {
 // unfinished line as it is. It returns an error if a write failed or c's source
 // is invalid.
 func (p *Printer) Chunk(host string, c Chunk) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	s, err := p.stream(origin{host, c.Source})
 	if err != nil {
 		return err
@@ -116,12 +115,12 @@ func (p *Printer) Chunk(host string, c Chunk) error {
 
 // Flush prints the unfinished line of a source after the source has ended.
 func (p *Printer) Flush(host string, src Source) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	s, err := p.stream(origin{host, src})
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.split.flush()
 	return s.flush()
 }
@@ -130,11 +129,10 @@ func (p *Printer) Flush(host string, src Source) error {
 // It may be called again.
 func (p *Printer) Close() error {
 	p.mu.Lock()
-	from := slices.Collect(maps.Keys(p.streams))
-	p.mu.Unlock()
-	slices.SortFunc(from, func(a, b origin) int {
+	from := slices.SortedFunc(maps.Keys(p.streams), func(a, b origin) int {
 		return cmp.Or(strings.Compare(a.file(), b.file()), strings.Compare(a.host, b.host))
 	})
+	p.mu.Unlock()
 	var err error
 	for _, o := range from {
 		err = cmp.Or(err, p.Flush(o.host, o.Source)) // after a failed write all later errors are equal
@@ -148,23 +146,22 @@ func (p *Printer) Notice(text string) error {
 	if !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	return p.send(&p.outputs[Stderr], []byte(text))
 }
 
-// send writes to an output, unless an earlier write failed.
+// send writes to an output, unless an earlier write failed. It needs p.mu.
 func (p *Printer) send(o *output, b []byte) error {
-	p.write.Lock()
-	defer p.write.Unlock()
 	if p.err == nil && len(b) > 0 {
 		_, p.err = o.w.Write(b)
 	}
 	return p.err
 }
 
-// stream returns the state of an origin and creates it at the first call.
+// stream returns the state of an origin and creates it at the first call. It needs
+// p.mu.
 func (p *Printer) stream(o origin) (*stream, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	if s := p.streams[o]; s != nil {
 		return s, nil
 	}

@@ -69,7 +69,7 @@ func (r Request) from(src Source) (int64, bool) {
 // value has received nothing. Any goroutine may use it.
 type Cursor struct {
 	mu   sync.Mutex
-	next map[string]map[Source]int64 // by host: the first byte not received
+	next map[origin]int64 // the first byte not received
 }
 
 // Take returns the part of c that was not received before, which may be empty,
@@ -78,7 +78,8 @@ type Cursor struct {
 func (k *Cursor) Take(host string, c Chunk) (Chunk, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	next, known := k.next[host][c.Source]
+	from := origin{host, c.Source}
+	next, known := k.next[from]
 	if !known {
 		next = c.Offset
 	}
@@ -90,18 +91,11 @@ func (k *Cursor) Take(host string, c Chunk) (Chunk, error) {
 		c.Data = c.Data[min(old, int64(len(c.Data))):]
 		c.Offset, c.Restart = next, false
 	}
-	k.set(host, c.Source, c.Offset+int64(len(c.Data)))
-	return c, nil
-}
-
-func (k *Cursor) set(host string, src Source, next int64) {
 	if k.next == nil {
-		k.next = map[string]map[Source]int64{}
+		k.next = map[origin]int64{}
 	}
-	if k.next[host] == nil {
-		k.next[host] = map[Source]int64{}
-	}
-	k.next[host][src] = next
+	k.next[from] = c.Offset + int64(len(c.Data))
+	return c, nil
 }
 
 // Request returns req as it is to be sent to host now: unchanged when nothing
@@ -109,15 +103,16 @@ func (k *Cursor) set(host string, src Source, next int64) {
 func (k *Cursor) Request(host string, req Request) Request {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.next[host]) == 0 {
+	var from []Position
+	for o, next := range k.next {
+		if o.host == host {
+			from = append(from, Position{Source: o.Source, Offset: next})
+		}
+	}
+	if len(from) == 0 {
 		return req
 	}
-	req.From = make([]Position, 0, len(k.next[host]))
-	for src, next := range k.next[host] {
-		req.From = append(req.From, Position{Source: src, Offset: next})
-	}
-	slices.SortFunc(req.From, func(a, b Position) int {
-		return strings.Compare(a.file(), b.file())
-	})
+	slices.SortFunc(from, func(a, b Position) int { return strings.Compare(a.file(), b.file()) })
+	req.From = from
 	return req.whole()
 }

@@ -2,6 +2,7 @@ package logs
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -83,24 +84,11 @@ func sourceOf(name string) (Source, bool) {
 	return src, true
 }
 
-// validTask reports whether task is a role of lower-case letters and digits with
-// an optional index. Names come from the wire and become file names and terminal
-// text.
-func validTask(task string) bool {
-	role, index, indexed := strings.Cut(task, ":")
-	if len(task) > maxTask || role == "" || indexed && index == "" {
-		return false
-	}
-	if role[0] < 'a' || role[0] > 'z' {
-		return false
-	}
-	for _, c := range []byte(role) {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') {
-			return false
-		}
-	}
-	return strings.Trim(index, "0123456789") == ""
-}
+// taskName is a role of lower-case letters and digits with an optional index.
+// Names come from the wire and become file names and terminal text.
+var taskName = regexp.MustCompile(`^[a-z][a-z0-9]*(:[0-9]+)?$`)
+
+func validTask(task string) bool { return len(task) <= maxTask && taskName.MatchString(task) }
 
 // check returns an error for a source that no file or message may name.
 func (s Source) check() error {
