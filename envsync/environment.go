@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -125,7 +126,7 @@ var reserved = map[string]string{
 var settings = []string{"PLX_LOG_LEVEL", "PLX_BLAS"}
 
 func checkName(name string) error {
-	if !validName(name) {
+	if !plainName.MatchString(name) {
 		e := &hinted{text: fmt.Sprintf("%s is no name of a variable", shown(name)), hint: "a name has letters, digits and _, and no digit first"}
 		if strings.HasPrefix(name, "export ") {
 			e.hint = "leave out export: a line is NAME=VALUE"
@@ -145,14 +146,7 @@ func checkName(name string) error {
 	return nil
 }
 
-func validName(name string) bool {
-	if name == "" || name[0] >= '0' && name[0] <= '9' {
-		return false
-	}
-	return !strings.ContainsFunc(name, func(r rune) bool {
-		return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
-	})
-}
+var plainName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // shown quotes a wrong name for a message. What is no name may be a secret
 // without its name: only its beginning is shown.

@@ -17,35 +17,24 @@ const (
 // known lists what may follow an address.
 const known = "GPU ids such as 0,1, or cpu, cpu*N, ps, slots=N, addr=IP, exclude=IDS"
 
-// A deviceField is the part of a line between address and options.
-type deviceField struct {
-	words []string
-	colon bool // a colon stands before it
-	glued bool // the first word touches that colon
-}
-
-// devicesOf reads the device field of the host's line.
-func (h Host) devicesOf(f deviceField) (Devices, error) {
-	if !f.colon {
+// devicesOf reads the words between the host's address and its options. colon: a
+// colon stands before them, glued: the first word touches it.
+func (h Host) devicesOf(words []string, colon, glued bool) (Devices, error) {
+	if !colon {
 		return Devices{}, hinted(fmt.Sprintf("such as %q", bracketed(h.Name)+": 0,1"),
-			"%s after the host, expected a colon before its devices", quoted(f.words[0]))
+			"%s after the host, expected a colon before its devices", quoted(words[0]))
 	}
-	if len(f.words) > 1 {
-		return Devices{}, tooMany(f.words)
+	word := words[0]
+	if len(words) > 1 {
+		if _, ok := number(words[1]); ok {
+			return Devices{}, wrong("%s after %s, expected a comma between ids", quoted(words[1]), quoted(word))
+		}
+		return Devices{}, unknown(words[1])
 	}
-	word := f.words[0]
-	if n, ok := number(word); ok && h.Port == 0 && looksLikePort(n, f.glued) {
+	if n, ok := number(word); ok && h.Port == 0 && looksLikePort(n, glued) {
 		return Devices{}, portAsID(h.Name, n)
 	}
 	return parseDevices(word)
-}
-
-// tooMany returns the error for a second word where only options may follow.
-func tooMany(found []string) error {
-	if _, ok := number(found[1]); ok {
-		return wrong("%s after %s, expected a comma between ids", quoted(found[1]), quoted(found[0]))
-	}
-	return unknown(found[1])
 }
 
 // looksLikePort reports whether a single number, where ids stand, was more

@@ -33,7 +33,7 @@ func parseHost(text string) (Host, error) {
 		named++
 	}
 	if named > 0 {
-		if host.Devices, err = host.devicesOf(deviceField{words[:named], colon, glued}); err != nil {
+		if host.Devices, err = host.devicesOf(words[:named], colon, glued); err != nil {
 			return Host{}, err
 		}
 	}
@@ -77,7 +77,7 @@ func cutBrackets(text string) (name, rest string, err error) {
 		return "", "", wrong("%s has no closing bracket, expected an IPv6 address in brackets", quoted(text))
 	}
 	addr, err := netip.ParseAddr(inside)
-	if err != nil || !addr.Is6() || !plainZone(addr.Zone()) {
+	if err != nil || !addr.Is6() || !plainZone.MatchString(addr.Zone()) {
 		return "", "", wrong("%s is not an IPv6 address, expected one in the brackets", quoted(inside))
 	}
 	if rest != "" && !strings.ContainsRune(": \t", rune(rest[0])) {
@@ -86,24 +86,16 @@ func cutBrackets(text string) (name, rest string, err error) {
 	return addr.String(), rest, nil
 }
 
+// hexGroups begins with three groups of an IPv6 address, which may be empty.
+var hexGroups = regexp.MustCompile(`^[[:xdigit:]]*:[[:xdigit:]]*:[[:xdigit:]]*(:|$)`)
+
 // bareIPv6 reports whether the first word of a line holds an IPv6 address that
 // should stand in brackets, with or without ids after it.
 func bareIPv6(word string) bool {
 	addr, err := netip.ParseAddr(strings.TrimSuffix(word, ":"))
-	if err == nil && addr.Is6() {
-		return true
-	}
 	// "fd00::4:0,1" as a whole is no address, but it is no host name either.
-	parts := strings.SplitN(word, ":", 4)
-	if !strings.Contains(word, "::") && len(parts) < 4 {
-		return false
-	}
-	for _, part := range parts[:min(len(parts), 3)] {
-		if strings.Trim(part, "0123456789abcdefABCDEF") != "" {
-			return false
-		}
-	}
-	return len(parts) > 2
+	return err == nil && addr.Is6() ||
+		hexGroups.MatchString(word) && (strings.Contains(word, "::") || strings.Count(word, ":") > 2)
 }
 
 // cutPort cuts the port from text, which follows the first colon of a line.
@@ -129,8 +121,14 @@ func cutPort(text string) (port int, rest string, err error) {
 const (
 	defaultPort = 22
 	maxPort     = 65535
-	maxName     = 253 // bytes of a domain name
-	maxUser     = 64  // bytes of a login name
+)
+
+// Login names, names of hosts, and zones of IPv6 addresses, which are names of
+// network interfaces.
+var (
+	plainUser = regexp.MustCompile(`^[A-Za-z0-9._+][A-Za-z0-9._+-]{0,63}$`)
+	plainName = regexp.MustCompile(`^[A-Za-z0-9._][A-Za-z0-9._-]{0,252}$`)
+	plainZone = regexp.MustCompile(`^[A-Za-z0-9._-]*$`)
 )
 
 // checkUser returns an error unless user is a plain login name. This keeps
@@ -140,7 +138,7 @@ func checkUser(user string) error {
 	switch {
 	case user == "":
 		return wrong("no user before the @, %s", expected)
-	case len(user) > maxUser, user[0] == '-', !plain(user, "._-+"):
+	case !plainUser.MatchString(user):
 		return hinted("for any other login name, give the host an alias with User in the ssh config",
 			"bad user %s, %s", quoted(user), expected)
 	}
@@ -154,7 +152,7 @@ func checkName(name string) error {
 	switch {
 	case name == "":
 		return wrong("no host name, expected one at the start of the line")
-	case len(name) > maxName, name[0] == '-', !plain(name, "._-"):
+	case !plainName.MatchString(name):
 		return wrong("bad host name %s, %s", quoted(name), expected)
 	case strings.Contains("."+name+".", ".."):
 		return wrong("bad host name %s, expected something before, between and after its dots", quoted(name))
@@ -165,22 +163,6 @@ func checkName(name string) error {
 		}
 	}
 	return nil
-}
-
-// plainZone reports whether the zone of an IPv6 address is empty or could be
-// the name of a network interface.
-func plainZone(zone string) bool { return plain(zone, "._-") }
-
-// plain reports whether text holds only letters and digits of ASCII and signs.
-func plain(text, signs string) bool {
-	for _, r := range text {
-		letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
-		digit := '0' <= r && r <= '9'
-		if !letter && !digit && !strings.ContainsRune(signs, r) {
-			return false
-		}
-	}
-	return true
 }
 
 // number parses text that consists of decimal digits only. A number that

@@ -50,15 +50,15 @@ const exampleHint = `a line is a host and its GPU ids, such as "gpu01: 0,1", or 
 // ParseFile reads the resource file at path. If the file cannot be read, the
 // error names it and wraps the cause, such as fs.ErrNotExist.
 func ParseFile(path string) ([]Host, error) {
+	var hosts []Host
 	f, err := os.Open(path)
-	if err != nil {
-		return nil, &unreadable{path: path, cause: err}
+	if err == nil {
+		defer f.Close() // only read: closing it can lose nothing
+		hosts, err = Parse(f, path)
 	}
-	defer f.Close() // only read: closing it can lose nothing
-	hosts, err := Parse(f, path)
-	var pathError *os.PathError
-	if errors.As(err, &pathError) {
-		return nil, &unreadable{path: path, cause: pathError}
+	var failed *fs.PathError
+	if errors.As(err, &failed) {
+		return nil, unreadable(path, failed)
 	}
 	return hosts, err
 }
@@ -163,13 +163,16 @@ func content(line string) (string, error) {
 
 var errLongLine = wrong("line is longer than %d bytes", maxLine)
 
-// mistake is an error in the user's text.
+// mistake is an error in the user's text, or a file that cannot be read.
 type mistake struct {
-	text string
-	hint string // how to write it instead; "" without
+	text  string
+	hint  string // how to write it instead; "" without
+	cause error  // of the operating system, or nil
 }
 
 func (m *mistake) Error() string { return m.text }
+
+func (m *mistake) Unwrap() error { return m.cause }
 
 // Hint returns one line of advice, "" when there is none.
 func (m *mistake) Hint() string { return m.hint }
@@ -182,30 +185,14 @@ func hinted(hint, format string, args ...any) error {
 	return &mistake{text: fmt.Sprintf(format, args...), hint: hint}
 }
 
-// unreadable is the error of a resource file that cannot be opened or read.
-type unreadable struct {
-	path  string
-	cause error
-}
-
-func (u *unreadable) Error() string {
-	cause := u.cause
-	// The operating system's error names the path once more.
-	var pathError *fs.PathError
-	if errors.As(cause, &pathError) {
-		cause = pathError.Err
+// unreadable returns the error of a resource file that cannot be opened or read.
+// The operating system's own names the path once more.
+func unreadable(path string, failed *fs.PathError) error {
+	m := &mistake{text: fmt.Sprintf("read resource file %s: %v", path, failed.Err), cause: failed}
+	if errors.Is(failed, fs.ErrNotExist) {
+		m.hint = "check the path; to name hosts without a file, give --host LINE"
 	}
-	return fmt.Sprintf("read resource file %s: %v", u.path, cause)
-}
-
-func (u *unreadable) Unwrap() error { return u.cause }
-
-// Hint returns one line of advice.
-func (u *unreadable) Hint() string {
-	if errors.Is(u.cause, fs.ErrNotExist) {
-		return "check the path; to name hosts without a file, give --host LINE"
-	}
-	return ""
+	return m
 }
 
 // quoted returns text for an error message: in quotes, with visible control
