@@ -2,10 +2,12 @@ package logs
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"sort"
 	"time"
 )
 
@@ -88,13 +90,9 @@ func (sp *spool) since(t time.Time, info os.FileInfo) (int64, error) {
 	if info.ModTime().Before(t) {
 		return lastLines(sp.data, info.Size(), 0)
 	}
-	n, err := sp.records()
-	if err != nil || n == 0 {
-		return 0, err
-	}
 	ns := t.UnixNano()
-	i, err := searchRecords(sp.index, n, func(r record) bool { return r.time >= ns })
-	if err != nil {
+	i, n, err := sp.search(func(r record) bool { return r.time >= ns })
+	if err != nil || n == 0 {
 		return 0, err
 	}
 	// The burst before may have lasted until after t.
@@ -110,16 +108,24 @@ func (sp *spool) since(t time.Time, info os.FileInfo) (int64, error) {
 	return lastLines(sp.data, min(rec.offset, info.Size()), 0)
 }
 
-// records returns the number of whole records in the index.
-func (sp *spool) records() (int64, error) {
+// search returns the number n of whole records in the index, and the number i of the
+// first for which after is true, or n. If after is true for a record, it must be true
+// for all later ones.
+func (sp *spool) search(after func(record) bool) (i, n int64, err error) {
 	if sp.index == nil {
-		return 0, nil
+		return 0, 0, nil
 	}
 	info, err := sp.index.Stat()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return info.Size() / recordSize, nil
+	n = info.Size() / recordSize
+	found := sort.Search(int(n), func(i int) bool {
+		rec, failed := sp.record(int64(i))
+		err = cmp.Or(err, failed)
+		return failed != nil || after(rec)
+	})
+	return int64(found), n, err
 }
 
 // record reads record number i.
@@ -133,11 +139,7 @@ func (sp *spool) record(i int64) (record, error) {
 
 // seekIndex moves to the first record that covers the byte at offset.
 func (sp *spool) seekIndex() error {
-	n, err := sp.records()
-	if err != nil || n == 0 {
-		return err
-	}
-	i, err := searchRecords(sp.index, n, func(r record) bool { return r.offset >= sp.offset })
+	i, _, err := sp.search(func(r record) bool { return r.offset >= sp.offset })
 	sp.indexed = max(i-1, 0)
 	return err
 }

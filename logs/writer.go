@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"sort"
 	"sync"
 	"time"
 )
@@ -183,19 +182,4 @@ func readRecords(index io.ReaderAt, n int64, buf []byte) ([]record, error) {
 		recs = append(recs, decodeRecord(buf[i:]))
 	}
 	return recs, nil
-}
-
-// searchRecords returns the number of the first of n records for which after is
-// true, or n. If after is true for a record, it must be true for all later ones.
-func searchRecords(index io.ReaderAt, n int64, after func(record) bool) (int64, error) {
-	var buf [recordSize]byte
-	var failed error
-	found := sort.Search(int(n), func(i int) bool {
-		if _, err := index.ReadAt(buf[:], int64(i)*recordSize); err != nil {
-			failed = err
-			return true
-		}
-		return after(decodeRecord(buf[:]))
-	})
-	return int64(found), failed
 }
