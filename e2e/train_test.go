@@ -1,11 +1,9 @@
 package e2e
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"os/exec"
@@ -15,44 +13,35 @@ import (
 	"testing"
 
 	"github.com/plx-run/plx/internal/testhosts"
+	"github.com/plx-run/plx/trainer/safetensors"
 )
 
-// weights reads what examples/mlp --save wrote: a line of JSON, then the
-// variables' float32 values, little-endian, in its order.
+// weights reads the safetensors file that examples/mlp --save wrote: float32 values
+// alone.
 func weights(t *testing.T, path string) (names []string, values [][]float32) {
 	t.Helper()
-	f, err := os.Open(path)
+	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	r := bufio.NewReader(f)
-	line, err := r.ReadBytes('\n')
+	file, err := safetensors.Open(bytes.NewReader(content), int64(len(content)))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s: %v", path, err)
 	}
-	var header struct {
-		Variables []struct {
-			Name  string
-			Shape []int
-		}
-	}
-	if err := json.Unmarshal(line, &header); err != nil {
-		t.Fatal(err)
-	}
-	for _, v := range header.Variables {
-		n := 1
-		for _, d := range v.Shape {
-			n *= d
-		}
-		part := make([]float32, n)
-		if err := binary.Read(r, binary.LittleEndian, part); err != nil {
+	names = file.Names()
+	for _, name := range names {
+		info, _ := file.Tensor(name)
+		data, part := make([]byte, info.Size), make([]float32, info.Size/4)
+		if err := file.ReadAt(name, data, 0); err != nil {
 			t.Fatal(err)
 		}
-		names, values = append(names, v.Name), append(values, part)
+		if _, err := binary.Decode(data, binary.LittleEndian, part); err != nil {
+			t.Fatal(err)
+		}
+		values = append(values, part)
 	}
-	if _, err := r.ReadByte(); err != io.EOF || len(names) == 0 {
-		t.Fatalf("%s: %d variables, and then %v", path, len(names), err)
+	if len(names) == 0 {
+		t.Fatalf("%s has no variables", path)
 	}
 	return names, values
 }
