@@ -113,26 +113,14 @@ func describe(handle uintptr, threads int) Library {
 // describeOpenBLAS reads a config such as
 // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH NO_AFFINITY Haswell MAX_THREADS=64".
 func describeOpenBLAS(handle uintptr, threads int) Library {
-	lib := Library{Name: "OpenBLAS"}
-	var config func() string
-	if register(&config, handle, "openblas_get_config") {
-		lib.Config = strings.TrimSpace(config())
-	}
+	lib := Library{Name: "OpenBLAS", Config: text(handle, "openblas_get_config")}
 	if words := strings.Fields(lib.Config); len(words) > 1 && words[0] == "OpenBLAS" {
 		lib.Version = words[1]
 	}
-	var core func() string
-	if register(&core, handle, "openblas_get_corename") && !strings.Contains(lib.Config, core()) {
-		lib.Config += " " + core()
+	if core := text(handle, "openblas_get_corename"); !strings.Contains(lib.Config, core) {
+		lib.Config += " " + core
 	}
-	var set func(int32)
-	if register(&set, handle, "openblas_set_num_threads") {
-		set(int32(threads))
-	}
-	var get func() int32
-	if register(&get, handle, "openblas_get_num_threads") {
-		lib.Threads = int(get())
-	}
+	lib.Threads = setThreads[int32](handle, "openblas_set_num_threads", "openblas_get_num_threads", threads)
 	return lib
 }
 
@@ -145,14 +133,7 @@ func describeMKL(handle uintptr, threads int) Library {
 	if threads == 1 && register(&layer, handle, "MKL_Set_Threading_Layer") {
 		layer(sequential)
 	}
-	var set func(int32)
-	if register(&set, handle, "MKL_Set_Num_Threads") {
-		set(int32(threads))
-	}
-	var get func() int32
-	if register(&get, handle, "MKL_Get_Max_Threads") {
-		lib.Threads = int(get())
-	}
+	lib.Threads = setThreads[int32](handle, "MKL_Set_Num_Threads", "MKL_Get_Max_Threads", threads)
 	var version func(*byte, int32)
 	if register(&version, handle, "MKL_Get_Version_String") {
 		text := make([]byte, 256)
@@ -164,20 +145,32 @@ func describeMKL(handle uintptr, threads int) Library {
 }
 
 func describeBLIS(handle uintptr, threads int) Library {
-	lib := Library{Name: "BLIS"}
-	var version func() string
-	if register(&version, handle, "bli_info_get_version_str") {
-		lib.Version = version()
+	return Library{Name: "BLIS", Version: text(handle, "bli_info_get_version_str"),
+		Threads: setThreads[int64](handle, "bli_thread_set_num_threads", "bli_thread_get_num_threads", threads)}
+}
+
+// setThreads sets a library's number of threads and returns what the library
+// then reports; 0 if it does not. BLIS reports -1 if it was never set.
+func setThreads[N int32 | int64](handle uintptr, set, get string, threads int) int {
+	var to func(N)
+	if register(&to, handle, set) {
+		to(N(threads))
 	}
-	var set func(int64)
-	if register(&set, handle, "bli_thread_set_num_threads") {
-		set(int64(threads))
+	var from func() N
+	if !register(&from, handle, get) {
+		return 0
 	}
-	var get func() int64
-	if register(&get, handle, "bli_thread_get_num_threads") {
-		lib.Threads = int(max(get(), 1)) // -1: never set
+	return int(max(from(), 1))
+}
+
+// text is what a function of the library returns; empty if it has none of this
+// name.
+func text(handle uintptr, symbol string) string {
+	var f func() string
+	if !register(&f, handle, symbol) {
+		return ""
 	}
-	return lib
+	return strings.TrimSpace(f())
 }
 
 func has(handle uintptr, symbol string) bool {

@@ -124,9 +124,7 @@ func address[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }
 
 func (f *fortran[T]) gemm(tA, tB blas.Transpose, m, n, k int, alpha T, a *T, lda int, b *T, ldb int, beta T, c *T, ldc int) {
 	x := f.gemmCalls.Get().(*call[T])
-	x.transpose(letter(tB), letter(tA))
-	x.size(n, m, k)
-	x.scale(alpha, beta)
+	x.set(letter(tB), letter(tA), n, m, k, alpha, beta)
 	x.operands(b, ldb, a, lda, c, ldc)
 	x.enter(f.gemmAt)
 	f.gemmCalls.Put(x)
@@ -135,19 +133,17 @@ func (f *fortran[T]) gemm(tA, tB blas.Transpose, m, n, k int, alpha T, a *T, lda
 // gemv asks for the product with the opposite transposition.
 func (f *fortran[T]) gemv(tA blas.Transpose, m, n int, alpha T, a *T, lda int, v *T, incV int, beta T, y *T, incY int) {
 	x := f.gemvCalls.Get().(*call[T])
-	x.transpose('T'+'N'-letter(tA), 0)
-	x.size(n, m, 0)
-	x.scale(alpha, beta)
+	x.set('T'+'N'-letter(tA), 0, n, m, 0, alpha, beta)
 	x.operands(a, lda, v, incV, y, incY)
 	x.enter(f.gemvAt)
 	f.gemvCalls.Put(x)
 }
 
-func (x *call[T]) transpose(left, right byte) { x.left, x.right = left, right }
-
-func (x *call[T]) size(m, n, k int) { x.m, x.n, x.k = int64(m), int64(n), int64(k) }
-
-func (x *call[T]) scale(alpha, beta T) { x.alpha, x.beta = alpha, beta }
+// set sets everything but the operands.
+func (x *call[T]) set(left, right byte, m, n, k int, alpha, beta T) {
+	x.left, x.right, x.m, x.n, x.k = left, right, int64(m), int64(n), int64(k)
+	x.alpha, x.beta = alpha, beta
+}
 
 // operands sets the operands, each with its stride.
 func (x *call[T]) operands(first *T, stride1 int, second *T, stride2 int, out *T, strideOut int) {
