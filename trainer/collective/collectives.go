@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/plx-run/plx/trainer/wire"
 )
 
 // The methods below are the collectives. Slices are []float32, []float64 or
@@ -100,11 +102,11 @@ func slice(v any) (of dtype, b []byte, ok bool) {
 	case nil:
 		return noType, nil, true
 	case []float32:
-		return float32Type, memory(v), true
+		return float32Type, wire.Bytes(v), true
 	case []float64:
-		return float64Type, memory(v), true
+		return float64Type, wire.Bytes(v), true
 	case []int64:
-		return int64Type, memory(v), true
+		return int64Type, wire.Bytes(v), true
 	}
 	return 0, nil, false
 }

@@ -3,6 +3,8 @@ package collective
 import (
 	"fmt"
 	"unsafe"
+
+	"github.com/plx-run/plx/trainer/wire"
 )
 
 // The collectives that add. Each element is added by the worker whose share it
@@ -155,16 +157,8 @@ func add[T Number](dst, a, b []T) {
 	}
 }
 
-// memory returns the bytes of s, not a copy.
-func memory[T Number](s []T) []byte {
-	if len(s) == 0 {
-		return nil
-	}
-	return unsafe.Slice((*byte)(unsafe.Pointer(&s[0])), len(s)*int(unsafe.Sizeof(s[0])))
-}
-
-// numbers is the inverse of memory. b is aligned: it comes from there or from
-// aligned, cut at whole elements.
+// numbers is the inverse of wire.Bytes. b is aligned: it comes from there or
+// from aligned, cut at whole elements.
 func numbers[T Number](b []byte) []T {
 	if len(b) == 0 {
 		return nil
@@ -174,7 +168,7 @@ func numbers[T Number](b []byte) []T {
 }
 
 // aligned allocates bytes that may hold any Number.
-func aligned(size int) []byte { return memory(make([]int64, (size+7)/8))[:size] }
+func aligned(size int) []byte { return wire.Bytes(make([]int64, (size+7)/8))[:size] }
 
 // Share says which elements [lo, hi) of a slice of n belong to a rank: lengths
 // differ by one at most, the longer ones come first.

@@ -161,7 +161,7 @@ func parse(b []byte) (Header, error) {
 type Float interface{ float32 | float64 }
 
 // Bytes returns the memory of s, not a copy.
-func Bytes[T Float](s []T) []byte {
+func Bytes[T Float | int64](s []T) []byte {
 	if len(s) == 0 {
 		return nil
 	}
