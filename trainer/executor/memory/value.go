@@ -10,6 +10,7 @@ package memory
 
 import (
 	"fmt"
+	"reflect"
 	"unsafe"
 
 	"gorgonia.org/gorgonia"
@@ -48,112 +49,46 @@ func Bytes[T any](x []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(zero)))
 }
 
+// scalars are the supported types, and what Gorgonia's scalars of them are.
+var scalars = map[tensor.Dtype]reflect.Type{
+	tensor.Float32: reflect.TypeFor[gorgonia.F32](),
+	tensor.Float64: reflect.TypeFor[gorgonia.F64](),
+	tensor.Int:     reflect.TypeFor[gorgonia.I](),
+	tensor.Int64:   reflect.TypeFor[gorgonia.I64](),
+	tensor.Int32:   reflect.TypeFor[gorgonia.I32](),
+	tensor.Byte:    reflect.TypeFor[gorgonia.U8](),
+	tensor.Bool:    reflect.TypeFor[gorgonia.B](),
+}
+
 // Wrap returns the Gorgonia value that lies in memory b, row-major.
 func Wrap(dt tensor.Dtype, shape tensor.Shape, scalar bool, b []byte) (gorgonia.Value, error) {
-	if scalar || len(shape) == 0 {
-		return wrapScalar(dt, scalar, unsafe.Pointer(unsafe.SliceData(b)))
-	}
-	var backing any
-	switch dt {
-	case tensor.Float32:
-		backing = View[float32](b)
-	case tensor.Float64:
-		backing = View[float64](b)
-	case tensor.Int:
-		backing = View[int](b)
-	case tensor.Int64:
-		backing = View[int64](b)
-	case tensor.Int32:
-		backing = View[int32](b)
-	case tensor.Byte:
-		backing = b
-	case tensor.Bool:
-		backing = View[bool](b)
-	default:
+	of, p := scalars[dt], unsafe.Pointer(unsafe.SliceData(b))
+	switch {
+	case of == nil:
 		return nil, fmt.Errorf("values of type %v are not supported", dt)
+	case scalar:
+		return reflect.NewAt(of, p).Interface().(gorgonia.Value), nil
+	case len(shape) == 0:
+		return nil, fmt.Errorf("tensors of type %v without dimensions are not supported", dt)
 	}
+	backing := reflect.SliceAt(dt.Type, p, len(b)/int(dt.Size())).Interface()
 	return tensor.New(tensor.WithShape(shape.Clone()...), tensor.WithBacking(backing)), nil
 }
 
-func wrapScalar(dt tensor.Dtype, scalar bool, p unsafe.Pointer) (gorgonia.Value, error) {
-	switch {
-	case !scalar: // a tensor without dimensions
-	case dt == tensor.Float32:
-		return (*gorgonia.F32)(p), nil
-	case dt == tensor.Float64:
-		return (*gorgonia.F64)(p), nil
-	case dt == tensor.Int:
-		return (*gorgonia.I)(p), nil
-	case dt == tensor.Int64:
-		return (*gorgonia.I64)(p), nil
-	case dt == tensor.Int32:
-		return (*gorgonia.I32)(p), nil
-	case dt == tensor.Byte:
-		return (*gorgonia.U8)(p), nil
-	case dt == tensor.Bool:
-		return (*gorgonia.B)(p), nil
-	}
-	return nil, fmt.Errorf("scalars of type %v are not supported", dt)
-}
-
-// Raw returns the memory of v. Of a scalar tensor it returns a copy. It reports
-// false if v's elements do not lie in row-major order without gaps.
+// Raw returns the memory of v. It reports false if v's elements do not lie in
+// row-major order without gaps.
 func Raw(v gorgonia.Value) ([]byte, bool) {
 	switch v := v.(type) {
-	case *gorgonia.F32:
-		return Bytes(unsafe.Slice(v, 1)), true
-	case *gorgonia.F64:
-		return Bytes(unsafe.Slice(v, 1)), true
-	case *gorgonia.I:
-		return Bytes(unsafe.Slice(v, 1)), true
-	case *gorgonia.I64:
-		return Bytes(unsafe.Slice(v, 1)), true
-	case *gorgonia.I32:
-		return Bytes(unsafe.Slice(v, 1)), true
-	case *gorgonia.U8:
-		return Bytes(unsafe.Slice(v, 1)), true
-	case *gorgonia.B:
-		return Bytes(unsafe.Slice(v, 1)), true
+	case gorgonia.Scalar:
+		return unsafe.Slice((*byte)(reflect.ValueOf(v).UnsafePointer()), v.MemSize()), true
 	case *tensor.Dense:
-		b := backing(v)
-		if b == nil || !v.IsScalar() && (v.RequiresIterator() || v.DataOrder().IsColMajor()) {
-			return nil, false
-		}
 		n := Elements(v.Shape()) * int(v.Dtype().Size())
-		if n > len(b) {
+		if scalars[v.Dtype()] == nil || n > len(v.Raw) || !v.IsScalar() && (v.RequiresIterator() || v.DataOrder().IsColMajor()) {
 			return nil, false
 		}
-		return b[:n], true
+		return v.Raw[:n], true
 	}
 	return nil, false
-}
-
-// backing returns all memory that a tensor's strides may lead to, or nil if
-// the tensor's type is not supported.
-func backing(v *tensor.Dense) []byte {
-	switch x := v.Data().(type) {
-	case []float32:
-		return Bytes(x)
-	case []float64:
-		return Bytes(x)
-	case []int:
-		return Bytes(x)
-	case []int64:
-		return Bytes(x)
-	case []int32:
-		return Bytes(x)
-	case []byte:
-		return x
-	case []bool:
-		return Bytes(x)
-	case float32:
-		return Bytes([]float32{x})
-	case float64:
-		return Bytes([]float64{x})
-	case int:
-		return Bytes([]int{x})
-	}
-	return nil
 }
 
 // Copy copies v's elements to row-major memory.
@@ -166,10 +101,10 @@ func Copy(to []byte, v gorgonia.Value) error {
 		return nil
 	}
 	d, ok := v.(*tensor.Dense)
-	if !ok || Elements(d.Shape())*int(d.Dtype().Size()) != len(to) || len(d.Strides()) != len(d.Shape()) {
+	if !ok || scalars[d.Dtype()] == nil || Elements(d.Shape())*int(d.Dtype().Size()) != len(to) || len(d.Strides()) != len(d.Shape()) {
 		return fmt.Errorf("a %T of shape %v does not fit into %d bytes", v, v.Shape(), len(to))
 	}
-	return gather(to, backing(d), int(d.Dtype().Size()), d.Shape(), d.Strides())
+	return gather(to, d.Raw, int(d.Dtype().Size()), d.Shape(), d.Strides())
 }
 
 // gather follows strides, the last dimension fastest.
