@@ -33,12 +33,10 @@ func Attention(query, memory, mask *gorgonia.Node) (*gorgonia.Node, error) {
 	a := attention{dtype: dtype, batch: k[0], asked: q[0] / k[0], kept: k[1], width: q[1], scratch: make([]float64, k[1])}
 	weights := newOp("weights of attention", dtype, tensor.Shape{q[0], a.kept},
 		chooseValues(dtype, attentionWeights[float32], attentionWeights[float64], a)).with(nil, 3)
-	w, err := weights.apply(query, memory, mask)
-	if err != nil {
-		return nil, err
-	}
 	o := newOp(what, dtype, q, choose(dtype, attend[float32], attend[float64], a)).with(a.gradients, 1)
-	return o.apply(query, memory, w)
+	b := &adder{}
+	y := b.apply(o, query, memory, b.apply(weights, query, memory, mask))
+	return y, b.err
 }
 
 // attention is the sizes of an attention, and the parameters of its kernels.
@@ -79,9 +77,10 @@ func attentionWeights[T float](a attention, out gorgonia.Value, in []gorgonia.Va
 	return nil
 }
 
-// attend takes the query, the memory and the weights.
+// attend computes the sums of the memory's rows. Its last inputs are the memory
+// and the weights.
 func attend[T float](a attention, out []T, in [][]T) {
-	memory, weights := in[1], in[2]
+	memory, weights := in[len(in)-2], in[len(in)-1]
 	for i := range a.batch {
 		matrix.Mul(a.asked, a.width, a.kept, of(weights, i, a.asked, a.kept), of(memory, i, a.kept, a.width), 0, of(out, i, a.asked, a.width))
 	}
@@ -93,7 +92,7 @@ func (a attention) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.
 	b := &adder{what: "attention", dtype: a.dtype}
 	d := b.add("scores", choose(a.dtype, attentionScores[float32], attentionScores[float64], a), weights.Shape(), memory, weights, dy)
 	return gorgonia.Nodes{
-		b.add("query", choose(a.dtype, attentionQuery[float32], attentionQuery[float64], a), query.Shape(), memory, d),
+		b.add("query", choose(a.dtype, attend[float32], attend[float64], a), query.Shape(), memory, d),
 		b.add("memory", choose(a.dtype, attentionMemory[float32], attentionMemory[float64], a), memory.Shape(), query, weights, d, dy),
 		nil,
 	}, b.err
@@ -115,13 +114,6 @@ func attentionScores[T float](a attention, out []T, in [][]T) {
 				d[j] = T(float64(w[j]) * (float64(v) - sum) * a.scale())
 			}
 		}
-	}
-}
-
-func attentionQuery[T float](a attention, out []T, in [][]T) {
-	memory, d := in[0], in[1]
-	for i := range a.batch {
-		matrix.Mul(a.asked, a.width, a.kept, of(d, i, a.asked, a.kept), of(memory, i, a.kept, a.width), 0, of(out, i, a.asked, a.width))
 	}
 }
 

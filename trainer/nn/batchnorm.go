@@ -54,18 +54,14 @@ func BatchNorm(x, scale, bias, runningMean, runningVariance *gorgonia.Node, mome
 		return Normalised{}, fmt.Errorf("%s: epsilon is %v, want more than 0", what, epsilon)
 	}
 	n := norm{what: fmt.Sprintf("%s epsilon %v", what, epsilon), dtype: dtype, sums: newSums(l), epsilon: epsilon, call: new(operation.Call)}
-	out := Normalised{Momentum: momentum}
 	mean := choose(dtype, batchMean[float32], batchMean[float64], n)
-	if out.BatchMean, err = n.statistic("mean", mean, x, runningMean); err != nil {
-		return Normalised{}, err
-	}
 	variance := chooseValues(dtype, batchVariance[float32], batchVariance[float64], n)
-	if out.BatchVariance, err = n.statistic("variance", variance, x, out.BatchMean, runningVariance); err != nil {
-		return Normalised{}, err
-	}
 	o := newOp(n.what, dtype, x.Shape(), choose(dtype, normalise[float32], normalise[float64], n)).with(n.gradients, 2)
-	out.Out, err = o.apply(x, scale, bias, out.BatchMean, out.BatchVariance)
-	return out, err
+	b, out := &adder{}, Normalised{Momentum: momentum}
+	out.BatchMean = b.apply(n.statistic("mean", mean, 2), x, runningMean)
+	out.BatchVariance = b.apply(n.statistic("variance", variance, 3), x, out.BatchMean, runningVariance)
+	out.Out = b.apply(o, x, scale, bias, out.BatchMean, out.BatchVariance)
+	return out, b.err
 }
 
 // norm builds the operations of one batch norm and is the parameters of their
@@ -78,11 +74,11 @@ type norm struct {
 	call    *operation.Call
 }
 
-// statistic adds an operation that computes a number for each channel in
-// training, and returns its last input in an evaluation.
-func (n norm) statistic(which string, run kernel, in ...*gorgonia.Node) (*gorgonia.Node, error) {
-	o := &op{what: fmt.Sprintf("%s of %s", which, n.what), out: operand{dtype: n.dtype, shape: tensor.Shape{n.channels}}, run: run, fixed: len(in)}
-	return (&contextual{op: o, call: n.call}).apply(in...)
+// statistic returns an operation that computes a number for each channel in
+// training, and its last input in an evaluation. It has no gradients.
+func (n norm) statistic(which string, run kernel, inputs int) *contextual {
+	o := newOp(fmt.Sprintf("%s of %s", which, n.what), n.dtype, tensor.Shape{n.channels}, run).with(nil, inputs)
+	return &contextual{op: o, call: n.call}
 }
 
 // gradients returns those of x, scale and bias. In training the gradient of x
@@ -92,13 +88,10 @@ func (n norm) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes
 	dBias, err := sumChannels("gradient of bias of "+n.what, dy)
 	b := &adder{what: n.what, dtype: n.dtype, err: err}
 	dScale := b.add("scale", choose(n.dtype, scaleGradient[float32], scaleGradient[float64], n), scale.Shape(), x, mean, variance, dy)
-	if b.err != nil {
-		return nil, b.err
-	}
 	o := newOp("gradient of x of "+n.what, n.dtype, x.Shape(),
 		pass(n.dtype, normGradient[float32], normGradient[float64], n))
-	dx, err := (&contextual{op: o, call: n.call}).apply(x, scale, mean, variance, dy, dScale, dBias)
-	return gorgonia.Nodes{dx, dScale, dBias, nil, nil}, err
+	dx := b.apply(&contextual{op: o, call: n.call}, x, scale, mean, variance, dy, dScale, dBias)
+	return gorgonia.Nodes{dx, dScale, dBias, nil, nil}, b.err
 }
 
 // batchMean takes x and the running mean.

@@ -35,16 +35,16 @@ func Linear(x, w, b *gorgonia.Node) (*gorgonia.Node, error) {
 
 func linearGradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 	xs, ws := in[0].Shape(), in[1].Shape()
-	dx, err := newProduct("gradient of linear's x", product{m: xs[0], n: xs[1], k: ws[1], right: true}, dy, in[1])
-	if err != nil {
-		return nil, err
+	b := &adder{what: "linear", dtype: dy.Dtype()}
+	all := gorgonia.Nodes{
+		b.product("x", product{m: xs[0], n: xs[1], k: ws[1], right: true}, dy, in[1]),
+		b.product("w", product{m: ws[0], n: ws[1], k: xs[0], left: true}, in[0], dy),
 	}
-	dw, err := newProduct("gradient of linear's w", product{m: ws[0], n: ws[1], k: xs[0], left: true}, in[0], dy)
-	if err != nil || len(in) == 2 {
-		return gorgonia.Nodes{dx, dw}, err
+	if b.err != nil || len(in) == 2 {
+		return all, b.err
 	}
-	db, err := sumChannels("gradient of linear's b", dy)
-	return gorgonia.Nodes{dx, dw, db}, err
+	db, err := sumChannels("gradient of b of linear", dy)
+	return append(all, db), err
 }
 
 // product is a product of two matrices, each of which may be transposed. The
@@ -52,11 +52,6 @@ func linearGradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, e
 type product struct {
 	m, n, k     int
 	left, right bool // the operand is transposed
-}
-
-func newProduct(what string, p product, a, b *gorgonia.Node) (*gorgonia.Node, error) {
-	o := newOp(what, a.Dtype(), tensor.Shape{p.m, p.n}, choose(a.Dtype(), multiply[float32], multiply[float64], p))
-	return o.apply(a, b)
 }
 
 func multiply[T float](p product, out []T, in [][]T) {

@@ -87,7 +87,11 @@ func (o *op) Run(out gorgonia.Value, inputs ...gorgonia.Value) error {
 
 // Do computes into new memory, for Gorgonia's machines.
 func (o *op) Do(inputs ...gorgonia.Value) (gorgonia.Value, error) {
-	out := o.out.zero()
+	size := memory.Elements(o.out.shape) * int(o.out.dtype.Size())
+	out, err := memory.Wrap(o.out.dtype, o.out.shape, len(o.out.shape) == 0, memory.Aligned(size))
+	if err != nil {
+		return nil, err
+	}
 	return out, o.Run(out, inputs...)
 }
 
@@ -184,20 +188,26 @@ func (c *contextual) apply(in ...*gorgonia.Node) (*gorgonia.Node, error) {
 	return c.applyAs(c, in)
 }
 
-// adder adds the operations of a gradient to a graph. After the first error it
-// adds nothing more.
+// adder adds operations to a graph. After the first error it adds nothing more.
 type adder struct {
-	what  string
+	what  string // whose gradients are added
 	dtype tensor.Dtype
 	err   error
 }
 
-func (b *adder) add(which string, run kernel, shape tensor.Shape, in ...*gorgonia.Node) (n *gorgonia.Node) {
+// apply adds an operation.
+func (b *adder) apply(o interface {
+	apply(in ...*gorgonia.Node) (*gorgonia.Node, error)
+}, in ...*gorgonia.Node) (n *gorgonia.Node) {
 	if b.err == nil {
-		o := newOp("gradient of "+which+" of "+b.what, b.dtype, shape, run)
 		n, b.err = o.apply(in...)
 	}
 	return n
+}
+
+// add adds an operation of a gradient.
+func (b *adder) add(which string, run kernel, shape tensor.Shape, in ...*gorgonia.Node) *gorgonia.Node {
+	return b.apply(newOp("gradient of "+which+" of "+b.what, b.dtype, shape, run), in...)
 }
 
 // product uses only the first rows of its inputs if they have more.
@@ -257,17 +267,6 @@ func (x operand) typed() operand {
 		x.hm = gorgonia.TensorType{Dims: len(x.shape), Of: x.dtype}
 	}
 	return x
-}
-
-// zero returns a new value.
-func (x operand) zero() gorgonia.Value {
-	switch {
-	case len(x.shape) > 0:
-		return tensor.New(tensor.Of(x.dtype), tensor.WithShape(x.shape.Clone()...))
-	case x.dtype == tensor.Float32:
-		return gorgonia.NewF32(0)
-	}
-	return gorgonia.NewF64(0)
 }
 
 // check reports a value that has another type or number of elements than x.

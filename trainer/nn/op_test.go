@@ -142,7 +142,12 @@ func (l *lane) run(call operation.Call) error {
 			continue
 		}
 		if l.values[n] == nil {
-			l.values[n] = operand{dtype: n.Dtype(), shape: n.Shape()}.zero()
+			size := memory.Elements(n.Shape()) * int(n.Dtype().Size())
+			v, err := memory.Wrap(n.Dtype(), n.Shape(), n.IsScalar(), memory.Aligned(size))
+			if err != nil {
+				return err
+			}
+			l.values[n] = v
 			for i := range memory.Elements(n.Shape()) {
 				set(l.values[n], i, math.NaN())
 			}

@@ -33,14 +33,11 @@ func wantShapes(what string, all []wanted) error {
 	return nil
 }
 
-// applyLayer adds a layer: its trace, which has no gradient, and one operation
+// layer adds a layer: its trace, which has no gradient, and one operation
 // that holds all outputs, whose gradient is computed from the trace.
-func applyLayer(trace, outputs *op, in gorgonia.Nodes) (*gorgonia.Node, error) {
-	t, err := trace.with(nil, len(in)).apply(in...)
-	if err != nil {
-		return nil, err
-	}
-	return outputs.apply(append(in, t)...)
+func (b *adder) layer(trace, outputs *op, in gorgonia.Nodes) *gorgonia.Node {
+	t := b.apply(trace.with(nil, len(in)), in...)
+	return b.apply(outputs, append(in, t)...)
 }
 
 // LSTM is a layer of long short-term memory over whole sequences (Hochreiter
@@ -80,18 +77,12 @@ func (l LSTM) Over(steps int) (q Sequence, err error) {
 		pass(s.dtype, recurrent.LSTMForward[float32], recurrent.LSTMForward[float64], s.LSTM))
 	outputs := newOp("results of "+s.what, s.dtype, tensor.Shape{s.OutputLength()},
 		pass(s.dtype, recurrent.LSTMOutputs[float32], recurrent.LSTMOutputs[float64], s.LSTM)).with(s.gradients, 1)
-	all, err := applyLayer(trace, outputs, in)
-	if err != nil {
-		return q, err
-	}
-	if q.Out, err = part("output of "+s.what, all, 0, s.Rows(), s.Width); err != nil {
-		return q, err
-	}
-	if q.Last, err = part("last of "+s.what, all, s.Rows()*s.Width, s.Batch, s.Width); err != nil {
-		return q, err
-	}
-	q.Cell, err = part("cells of "+s.what, all, (s.Rows()+s.Batch)*s.Width, s.Batch, s.Units)
-	return q, err
+	b := &adder{}
+	all := b.layer(trace, outputs, in)
+	q.Out = b.part("output of "+s.what, all, 0, s.Rows(), s.Width)
+	q.Last = b.part("last of "+s.what, all, s.Rows()*s.Width, s.Batch, s.Width)
+	q.Cell = b.part("cells of "+s.what, all, (s.Rows()+s.Batch)*s.Width, s.Batch, s.Units)
+	return q, b.err
 }
 
 // lstm is an LSTM layer of a graph.
@@ -192,15 +183,11 @@ func (l GRU) Over(steps int) (q Sequence, err error) {
 		pass(s.dtype, recurrent.GRUForward[float32], recurrent.GRUForward[float64], s.GRU))
 	outputs := newOp("results of "+s.what, s.dtype, tensor.Shape{s.OutputLength()},
 		pass(s.dtype, recurrent.GRUOutputs[float32], recurrent.GRUOutputs[float64], s.GRU)).with(s.gradients, 1)
-	all, err := applyLayer(trace, outputs, in)
-	if err != nil {
-		return q, err
-	}
-	if q.Out, err = part("output of "+s.what, all, 0, s.Rows(), s.Units); err != nil {
-		return q, err
-	}
-	q.Last, err = part("last of "+s.what, all, s.Rows()*s.Units, s.Batch, s.Units)
-	return q, err
+	b := &adder{}
+	all := b.layer(trace, outputs, in)
+	q.Out = b.part("output of "+s.what, all, 0, s.Rows(), s.Units)
+	q.Last = b.part("last of "+s.what, all, s.Rows()*s.Units, s.Batch, s.Units)
+	return q, b.err
 }
 
 // gru is a GRU layer of a graph.

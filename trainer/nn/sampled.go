@@ -45,18 +45,14 @@ func SampledCrossEntropy(x *gorgonia.Node, c Candidates) (loss, estimate *gorgon
 	}
 	trace := newOp(s.what+" of each row", s.dtype, tensor.Shape{s.rows * (3 + s.samples)},
 		chooseValues(s.dtype, sampledTrace[float32], sampledTrace[float64], s)).with(nil, 7)
-	t, err := trace.apply(x, c.LabelRows, c.SampleRows, c.Label, c.Sample, c.LabelLog, c.SampleLog)
-	if err != nil {
-		return nil, nil, err
-	}
 	mean := newOp(s.what, s.dtype, nil, choose(s.dtype, meanOf[float32], meanOf[float64], piece{0, s.rows})).with(s.gradients, 1)
-	if loss, err = mean.apply(x, c.LabelRows, c.SampleRows, t); err != nil {
-		return nil, nil, err
-	}
 	full := newOp("estimate of full cross entropy", s.dtype, nil,
 		choose(s.dtype, meanOf[float32], meanOf[float64], piece{s.rows, 2 * s.rows})).with(nil, 1)
-	estimate, err = full.apply(t)
-	return loss, estimate, err
+	b := &adder{}
+	t := b.apply(trace, x, c.LabelRows, c.SampleRows, c.Label, c.Sample, c.LabelLog, c.SampleLog)
+	loss = b.apply(mean, x, c.LabelRows, c.SampleRows, t)
+	estimate = b.apply(full, t)
+	return loss, estimate, b.err
 }
 
 // sampled is the sizes of a sampled softmax.

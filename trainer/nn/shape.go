@@ -25,26 +25,28 @@ func Slice(x *gorgonia.Node, axis, from, to int) (*gorgonia.Node, error) {
 	p := parts{outer: memory.Elements(s[:axis]), inner: memory.Elements(s[axis+1:]), all: s[axis], at: from, size: to - from}
 	shape := s.Clone()
 	shape[axis] = p.size
-	return p.apply(what, dtype, shape, x)
+	return p.operation(what, dtype, shape).apply(x)
 }
 
 // parts is the piece [at, at+size) of an axis of length all. outer and inner
 // are the numbers of elements outside and inside the axis.
 type parts struct{ outer, all, inner, at, size int }
 
-func (p parts) apply(what string, dtype tensor.Dtype, shape tensor.Shape, x *gorgonia.Node) (*gorgonia.Node, error) {
+func (p parts) operation(what string, dtype tensor.Dtype, shape tensor.Shape) *op {
 	diff := func(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 		d := newOp("gradient of "+what, dtype, in[0].Shape(), choose(dtype, put[float32], put[float64], p))
 		return one(d.apply(dy))
 	}
-	o := newOp(what, dtype, shape, choose(dtype, take[float32], take[float64], p)).with(diff, 0)
-	return o.apply(x)
+	return newOp(what, dtype, shape, choose(dtype, take[float32], take[float64], p)).with(diff, 0)
 }
 
 // part adds a piece of a vector, under another shape.
-func part(what string, x *gorgonia.Node, at int, shape ...int) (*gorgonia.Node, error) {
+func (b *adder) part(what string, x *gorgonia.Node, at int, shape ...int) *gorgonia.Node {
+	if b.err != nil {
+		return nil
+	}
 	p := parts{outer: 1, inner: 1, all: x.Shape()[0], at: at, size: memory.Elements(shape)}
-	return p.apply(fmt.Sprintf("%s at %d", what, at), x.Dtype(), shape, x)
+	return b.apply(p.operation(fmt.Sprintf("%s at %d", what, at), x.Dtype(), shape), x)
 }
 
 func take[T float](p parts, out []T, in [][]T) {
