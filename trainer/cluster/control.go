@@ -119,29 +119,32 @@ func (c Contract) Control() (*Control, error) {
 // Send writes one message, in bounded time.
 func (c *Control) Send(m ControlMessage) error {
 	body, err := json.Marshal(m)
-	if err != nil {
-		return fmt.Errorf("send %s: %w", m.Kind, err)
+	if err == nil && len(body) > maxControl {
+		err = fmt.Errorf("%d bytes, at most %d fit", len(body), maxControl)
 	}
-	if len(body) > maxControl {
-		return fmt.Errorf("send %s: %d bytes, at most %d fit", m.Kind, len(body), maxControl)
-	}
-	frame := append(binary.LittleEndian.AppendUint32(nil, uint32(len(body))), body...)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.torn != nil {
-		return fmt.Errorf("send %s: an earlier message was sent in part: %w", m.Kind, c.torn)
-	}
-	if err := c.conn.SetWriteDeadline(time.Now().Add(controlWrite)); err != nil {
-		return fmt.Errorf("send %s: %w", m.Kind, err)
-	}
-	n, err := c.conn.Write(frame)
-	if err != nil && n > 0 {
-		c.torn = err
+	if err == nil {
+		err = c.write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(body))), body...))
 	}
 	if err != nil {
 		return fmt.Errorf("send %s: %w", m.Kind, err)
 	}
 	return nil
+}
+
+func (c *Control) write(frame []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.torn != nil {
+		return fmt.Errorf("an earlier message was sent in part: %w", c.torn)
+	}
+	if err := c.conn.SetWriteDeadline(time.Now().Add(controlWrite)); err != nil {
+		return err
+	}
+	n, err := c.conn.Write(frame)
+	if err != nil && n > 0 {
+		c.torn = err
+	}
+	return err
 }
 
 // Receive reads one message. It blocks until one comes, the other side is gone

@@ -49,32 +49,34 @@ func PeerKey(secret []byte, generation int) Key {
 //	acceptor -> HMAC("accept", self, peer, c, s)
 func Dial(ctx context.Context, conn net.Conn, key Key, self, peer string) error {
 	defer bound(ctx, conn)()
-	var c, s [nonceSize]byte
-	if _, err := rand.Read(c[:]); err != nil {
+	if err := prove(conn, key, self, peer); err != nil {
 		return fmt.Errorf("prove to %s: %w", peer, err)
 	}
+	return nil
+}
+
+func prove(conn net.Conn, key Key, self, peer string) error {
+	var c, s [nonceSize]byte
+	rand.Read(c[:]) // never fails
 	if len(self) > maxName || len(peer) > maxName {
-		return fmt.Errorf("prove to %s: name longer than %d bytes", peer, maxName)
+		return fmt.Errorf("name longer than %d bytes", maxName)
 	}
 	hello := append([]byte(proofMagic), byte(len(self)))
 	hello = append(append(append(hello, self...), byte(len(peer))), peer...)
 	if _, err := conn.Write(append(hello, c[:]...)); err != nil {
-		return fmt.Errorf("prove to %s: %w", peer, err)
+		return err
 	}
 	if _, err := io.ReadFull(conn, s[:]); err != nil {
-		return fmt.Errorf("prove to %s: %w", peer, err)
+		return err
 	}
 	if _, err := conn.Write(tag(key, "dial", self, peer, c, s)); err != nil {
-		return fmt.Errorf("prove to %s: %w", peer, err)
+		return err
 	}
 	err := expect(conn, tag(key, "accept", self, peer, c, s))
 	if errors.Is(err, io.EOF) { // a peer that refuses the proof closes the connection
 		err = fmt.Errorf("%w: connection closed", ErrProof)
 	}
-	if err != nil {
-		return fmt.Errorf("prove to %s: %w", peer, err)
-	}
-	return nil
+	return err
 }
 
 // Accept is the other side of [Dial]. It returns the dialler's name after the dialler
@@ -100,9 +102,7 @@ func Accept(ctx context.Context, conn net.Conn, key Key, self func(dialler strin
 	if _, err := io.ReadFull(conn, c[:]); err != nil {
 		return "", err
 	}
-	if _, err := rand.Read(s[:]); err != nil {
-		return "", err
-	}
+	rand.Read(s[:]) // never fails
 	if _, err := conn.Write(s[:]); err != nil {
 		return "", err
 	}

@@ -1,6 +1,8 @@
 package policy
 
-import "github.com/plx-run/plx/trainer/optimizer"
+import (
+	"github.com/plx-run/plx/trainer/optimizer"
+)
 
 // A Mode is one way in which workers wait for each other.
 type Mode struct {
@@ -144,4 +146,33 @@ type Worker interface {
 	// as in memory. In a step that is exchanged it returns what to send
 	// instead: the sum, over n virtual workers, of what holders are to add.
 	Take(variable int, step uint64, rate float64, sum, value []byte, n int) []byte
+}
+
+// sync: every step takes the gradients of all workers. A checkpoint has the
+// same steps of all of them, and the loss of a worker ends the training.
+var synchronous = Mode{
+	Name:   "sync",
+	InStep: true,
+}
+
+// async: every worker's gradients are applied when they come, and nobody waits
+// for another. A checkpoint has as many steps of each worker as it has taken;
+// a lost worker is missed by nobody.
+var asynchronous = Mode{
+	Name:   "async",
+	Groups: EachWorker,
+	Copies: PerGroup,
+	Cuts:   true,
+	Losses: AnyLoss,
+}
+
+// group:G: G groups of workers. A group's workers take every step together;
+// no group waits for another. A checkpoint has as many steps of each group as
+// it has taken. The loss of a worker ends the training: its group needs it.
+var grouped = Mode{
+	Name:     "group",
+	Numbered: "G",
+	Groups:   AsNumbered,
+	Copies:   PerGroup,
+	Cuts:     true,
 }
