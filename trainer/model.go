@@ -114,8 +114,8 @@ func (m Model) nodes() replica.Model {
 		n.States = append(n.States, replica.State{Variable: s.Variable, Batch: s.Batch})
 	}
 	for i, e := range m.Embeddings {
-		for _, l := range e.lookups {
-			n.Lookups = append(n.Lookups, replica.Lookup{Table: e.Name, At: i, Rows: l.rows})
+		for _, rows := range e.lookups {
+			n.Lookups = append(n.Lookups, replica.Lookup{Table: e.Name, At: i, Rows: rows})
 		}
 	}
 	return n
@@ -266,17 +266,11 @@ type Result struct {
 type Embedding struct {
 	Name        string
 	Rows, Width int
-	Dtype       tensor.Dtype // of the elements; the zero value is float32
-	First       RowInit      // first values; the zero value is zeros
-	Combine     Combine      // of gradients; the zero value follows the loss
-	Partitioner Partitioning // may be cut in more or fewer partitions while it is trained
-	lookups     []lookup
-}
-
-// lookup is one place in a graph where rows of a table come in.
-type lookup struct {
-	name string
-	rows *gorgonia.Node // (n, width)
+	Dtype       tensor.Dtype   // of the elements; the zero value is float32
+	First       RowInit        // first values; the zero value is zeros
+	Combine     Combine        // of gradients; the zero value follows the loss
+	Partitioner Partitioning   // may be cut in more or fewer partitions while it is trained
+	lookups     gorgonia.Nodes // the places in a graph where rows come in, each (n, Width)
 }
 
 // Combine says how gradients of a table's rows from several virtual workers
@@ -316,7 +310,7 @@ func (e *Embedding) Lookup(g *gorgonia.ExprGraph, name string, n int) (*gorgonia
 			e.Name, n, e.Rows, e.Width, name)
 	}
 	rows := gorgonia.NewMatrix(g, e.dtype(), gorgonia.WithName(name), gorgonia.WithShape(n, e.Width))
-	e.lookups = append(e.lookups, lookup{name, rows})
+	e.lookups = append(e.lookups, rows)
 	return rows, nil
 }
 
@@ -329,16 +323,10 @@ func (e *Embedding) dtype() tensor.Dtype {
 
 // declared describes the table to its shard holders.
 func (e *Embedding) declared(kind LossKind) (layout.Variable, error) {
-	average := kind == Mean
-	switch e.Combine {
-	case ByLoss:
-	case AddRows:
-		average = false
-	case AverageRows:
-		average = true
-	default:
+	if e.Combine < ByLoss || e.Combine > AverageRows {
 		return layout.Variable{}, fmt.Errorf("embedding %q: combine is %d: want ByLoss, AddRows or AverageRows", e.Name, e.Combine)
 	}
+	average := e.Combine == AverageRows || e.Combine == ByLoss && kind == Mean
 	v := layout.Variable{
 		Name: e.Name, Dtype: layout.Dtype(e.dtype().String()), Shape: []int{e.Rows, e.Width},
 		Sparse: &layout.Sparse{First: e.First.init, Average: average},

@@ -300,7 +300,7 @@ func stepLate(ctx context.Context, r *Replica, steps int, caught func()) error {
 // ended is nil for a training that has ended as it should: for a worker that
 // is late in the last step because too few others are left for another.
 func ended(err error) error {
-	if finished(err) {
+	if err == nil || errors.Is(err, ErrDone) {
 		return nil
 	}
 	return err

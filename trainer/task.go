@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -181,7 +182,7 @@ func (t *task) work(ctx context.Context, train func(context.Context, *Job) error
 	err := guarded(func() error { return train(training, t.job) })
 	cancel() // ends a step that the program left behind
 	r := t.job.replica.Load()
-	if finished(err) {
+	if errors.Is(err, ErrDone) {
 		err = nil
 	}
 	if r == nil {
@@ -190,10 +191,7 @@ func (t *task) work(ctx context.Context, train func(context.Context, *Job) error
 	if err == nil {
 		err = t.conclude(ctx, r)
 	}
-	if closed := r.close(err); err == nil {
-		err = closed
-	}
-	return err
+	return cmp.Or(err, r.close(err))
 }
 
 // panicError is a panic of the program's.
@@ -237,9 +235,6 @@ func (t *task) conclude(ctx context.Context, r *Replica) error {
 	}
 	return err
 }
-
-// finished reports whether err, what the program returned, is a success.
-func finished(err error) bool { return err == nil || errors.Is(err, ErrDone) }
 
 // serve runs the program as a server, until the last worker's goodbye or until
 // its agent says stop. A signal of somebody else's is no end in good order:

@@ -45,10 +45,7 @@ type Foreign struct {
 // Environ returns the contract as NAME=VALUE pairs. The launcher appends them to the
 // user's variables, so that they count.
 func (c Contract) Environ() []string {
-	cluster, err := json.Marshal(c.Cluster.lists())
-	if err != nil {
-		panic(err) // strings always encode
-	}
+	cluster, _ := json.Marshal(c.Cluster.lists()) // strings always encode
 	env := []string{
 		"PLX_JOB=" + c.Job,
 		"PLX_GENERATION=" + strconv.Itoa(c.Generation),
@@ -114,13 +111,10 @@ func (c Contract) tfConfig() string {
 	if len(addresses.PS) > 0 {
 		lists["ps"] = addresses.PS
 	}
-	text, err := json.Marshal(map[string]any{
+	text, _ := json.Marshal(map[string]any{ // strings and numbers always encode
 		"cluster": lists,
 		"task":    map[string]any{"type": string(c.Task.Role), "index": c.Task.Index},
 	})
-	if err != nil {
-		panic(err) // strings and numbers always encode
-	}
 	return string(text)
 }
 

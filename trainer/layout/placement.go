@@ -203,34 +203,25 @@ func Buckets(variables []Variable, bytes int) (buckets [][]int) {
 	return buckets
 }
 
-// spread cuts one bucket. The largest range goes to the smallest load.
-func spread(variables []Variable, bucket []int, loads []int) []Piece {
+// spread cuts one bucket. Every range goes to the smallest load.
+func spread(variables []Variable, bucket []int, loads []int) (pieces []Piece) {
 	total := 0
 	for _, i := range bucket {
-		total += variables[i].Units() * variables[i].UnitBytes()
+		total += variables[i].Bytes()
 	}
-	ranges := make([][]Piece, len(loads))
-	sizes := make([]int, len(loads))
-	at := 0 // bytes of the bucket before the block
+	taken := slices.Clone(loads) // a holder has one range of a bucket
+	at, last, holder := 0, -1, 0 // bytes of the bucket before the block, and who has the range before it
 	for _, i := range bucket {
 		v := variables[i]
 		for offset := 0; offset < v.Units(); offset += BlockElements {
+			if r := at * len(loads) / total; r != last {
+				last, holder = r, lightest(taken)
+				taken[holder] = MaxElements
+			}
 			count := min(BlockElements, v.Units()-offset)
-			r := at * len(loads) / total
-			ranges[r] = extend(ranges[r], Piece{Variable: i, Offset: offset, Count: count})
-			sizes[r] += count * v.UnitBytes()
+			pieces = extend(pieces, Piece{Variable: i, Holder: holder, Offset: offset, Count: count})
+			loads[holder] += count * v.UnitBytes()
 			at += count * v.UnitBytes()
-		}
-	}
-	var pieces []Piece
-	taken := slices.Clone(loads) // a holder has one range of a bucket
-	for _, r := range descending(sizes) {
-		to := lightest(taken)
-		loads[to] += sizes[r]
-		taken[to] = MaxElements
-		for _, p := range ranges[r] {
-			p.Holder = to
-			pieces = append(pieces, p)
 		}
 	}
 	return pieces
@@ -238,23 +229,11 @@ func spread(variables []Variable, bucket []int, loads []int) []Piece {
 
 // extend appends p, or makes the last piece longer where p follows it.
 func extend(pieces []Piece, p Piece) []Piece {
-	if last := len(pieces) - 1; last >= 0 && pieces[last].Variable == p.Variable {
+	if last := len(pieces) - 1; last >= 0 && pieces[last].Variable == p.Variable && pieces[last].Holder == p.Holder {
 		pieces[last].Count += p.Count
 		return pieces
 	}
 	return append(pieces, p)
-}
-
-// descending returns the indices of sizes that are not 0, largest first.
-func descending(sizes []int) []int {
-	var order []int
-	for i, n := range sizes {
-		if n > 0 {
-			order = append(order, i)
-		}
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(sizes[b], sizes[a]) })
-	return order
 }
 
 // Transfer is rows [lo, hi) of a variable that one holder had and one is to

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 )
 
 // Build makes the model in a new graph, for batches of so many rows. It makes the
@@ -110,4 +111,25 @@ func (g *Group) Each(ctx context.Context, n int, do func(r *Replica, index, vw i
 	}
 	running.Wait()
 	return errors.Join(errs...)
+}
+
+// Rows is the batch size of a feed for an evaluation.
+func (g *Group) Rows(feed map[string]tensor.Tensor) (int, error) {
+	m := g.replicas[0].model
+	if len(m.Inputs) == 0 {
+		return g.rows, nil
+	}
+	first := m.Inputs[0]
+	from := feed[first.Name()]
+	if from == nil {
+		return 0, fmt.Errorf("input %q is not fed", first.Name())
+	}
+	if from.Shape().Dims() == 0 || from.Shape()[0] < 1 || first.Shape().Dims() == 0 {
+		return 0, fmt.Errorf("input %q: shape %v has no rows", first.Name(), from.Shape())
+	}
+	each := max(1, first.Shape()[0]/g.rows) // rows of the input per row of the batch
+	if from.Shape()[0]%each != 0 {
+		return 0, fmt.Errorf("input %q: %d rows, want a multiple of %d", first.Name(), from.Shape()[0], each)
+	}
+	return from.Shape()[0] / each, nil
 }

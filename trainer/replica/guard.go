@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"github.com/plx-run/plx/trainer/wire"
-	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
@@ -76,7 +75,7 @@ func (g *Guard) Verdict(loss float64) error {
 func (g *Guard) diagnose(loss float64) error {
 	r, what := g.replica, fmt.Sprintf("the loss (%v)", loss)
 	for i, n := range r.model.Kept() {
-		if !finiteValue(r.kept[i]) {
+		if memory, _ := RowMajor(r.kept[i]); !finiteBytes(memory, n.Dtype()) {
 			return g.notFinite(fmt.Sprintf("%s; before the step variable %q", what, n.Name()))
 		}
 	}
@@ -94,11 +93,6 @@ func (g *Guard) notFinite(what string) error {
 
 // Finite reports whether x is neither NaN nor infinite.
 func Finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
-
-func finiteValue(v gorgonia.Value) bool {
-	memory, _ := RowMajor(v) // kept variables are
-	return finiteBytes(memory, v.Dtype())
-}
 
 func finiteBytes(b []byte, dt tensor.Dtype) bool {
 	if dt == tensor.Float32 {

@@ -82,10 +82,7 @@ func (r record) appendLine(b []byte) []byte {
 }
 
 func (s scalar) appendMember(b []byte) []byte {
-	name, err := json.Marshal(s.name)
-	if err != nil {
-		panic(err) // a string always has a JSON form
-	}
+	name, _ := json.Marshal(s.name) // a string always has a JSON form
 	b = append(append(b, name...), ':')
 	if math.IsNaN(s.value) || math.IsInf(s.value, 0) {
 		return strconv.AppendQuote(b, strconv.FormatFloat(s.value, 'g', -1, 64))
