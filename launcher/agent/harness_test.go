@@ -97,7 +97,7 @@ func (h *testHost) folder() jobfolder.Folder {
 func (h *testHost) clean() {
 	if left, err := process.OfJob(h.spec.Job, ""); err != nil || len(left) > 0 {
 		h.t.Errorf("left after the test: %v, %v", left, err)
-		h.agent("reap", h.spec.Job)
+		h.agent("reap", h.spec.Job, h.spec.Folder)
 	}
 	text, _ := os.ReadFile(h.folder().Log()) // missing if the agent did not start
 	if bytes.Contains(text, []byte("DATA RACE")) || bytes.Contains(text, []byte("panic:")) {

@@ -53,7 +53,7 @@ func commands() map[string]func(context.Context, []string, streams) error {
 		"fetch":      fetch,
 		"state":      ofHost(printState),
 		"jobs":       printJobs,
-		"reap":       reap,
+		"reap":       ofHost(reap),
 		"prune":      prune,
 	}
 }
@@ -92,7 +92,7 @@ func (c coded) Unwrap() error { return c.error }
 
 func usage(problem string) error {
 	return coded{codeUsage, errors.New(problem + ", want start, connect JOB FOLDER, logs JOB FOLDER, claim NAME, fetch, " +
-		"state JOB FOLDER, jobs, reap JOB [FOLDER] or prune [--older AGE]")}
+		"state JOB FOLDER, jobs, reap JOB FOLDER or prune [--older AGE]")}
 }
 
 // fail prints err in one line and returns the exit status that it stands for.

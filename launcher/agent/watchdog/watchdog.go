@@ -26,6 +26,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -44,7 +45,7 @@ type watchdog struct {
 	log        *log.Logger
 	children   *process.Children
 	supervisor *process.Child
-	beats      chan struct{} // one value per beat; closed when no more can come
+	beats      atomic.Int64 // of the supervisor so far
 }
 
 // Run starts the supervisor of a job. It returns after no process of the job is left on
@@ -55,7 +56,7 @@ func Run(f jobfolder.Folder) error {
 		return err
 	}
 	w := &watchdog{folder: f, stuck: stuckAfter(state.Lease),
-		log: log.New(os.Stderr, "watchdog: ", log.LstdFlags|log.Lmicroseconds), beats: make(chan struct{})}
+		log: log.New(os.Stderr, "watchdog: ", log.LstdFlags|log.Lmicroseconds)}
 	if w.children, err = process.NewChildren(); err != nil {
 		return err
 	}
@@ -97,16 +98,15 @@ func (w *watchdog) start() (life *os.File, err error) {
 	return life, nil
 }
 
-// hear passes the supervisor's beats on. It ends with the supervisor.
+// hear counts the supervisor's beats. It ends with the supervisor.
 func (w *watchdog) hear(beats *os.File) {
-	defer close(w.beats)
 	defer beats.Close() // only read
 	buf := make([]byte, 64)
 	for {
 		if _, err := beats.Read(buf); err != nil {
 			return
 		}
-		w.beats <- struct{}{}
+		w.beats.Add(1)
 	}
 }
 
@@ -133,23 +133,18 @@ func stuckAfter(lease time.Duration) int {
 func (w *watchdog) watch(terms <-chan os.Signal) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	beats, missed := w.beats, 0
-	for {
+	for seen, missed := int64(0), 0; ; {
 		select {
 		case <-w.supervisor.Done():
-			go func() {
-				for range w.beats { // hear may wait to pass one on
-				}
-			}()
 			return
-		case _, ok := <-beats:
-			if missed = 0; !ok {
-				beats = nil
-			}
 		case sig := <-terms:
 			w.supervisor.Signal(sig.(unix.Signal))
 		case <-tick.C:
-			if missed++; missed == w.stuck {
+			missed++
+			if now := w.beats.Load(); now != seen {
+				seen, missed = now, 0
+			}
+			if missed == w.stuck {
 				w.log.Printf("the supervisor has sent no beat for %d s: killing it", w.stuck)
 				w.supervisor.Signal(unix.SIGKILL)
 			}
