@@ -111,15 +111,15 @@ func TestJobsAndPrune(t *testing.T) {
 	h.spec.Archives = nil
 	l, _ := h.launch()
 	h.prints("worker-0.stdout", "ready")
-	out, _, _ := h.agent("jobs")
-	phases := map[string]protocol.Phase{}
-	for _, text := range strings.Split(strings.TrimSpace(out), "\n") {
-		s := decode[protocol.State](t, text)
-		phases[s.Job] = s.Phase
-	}
-	if len(phases) != 2 || phases[h.spec.Job] != protocol.Running || phases[over.spec.Job] != protocol.Over {
-		t.Errorf("jobs: %v", phases)
-	}
+	eventually(t, "both jobs are listed with their phases", func() bool { // an agent writes its state in the background
+		out, _, _ := h.agent("jobs")
+		phases := map[string]protocol.Phase{}
+		for _, text := range strings.Split(strings.TrimSpace(out), "\n") {
+			s := decode[protocol.State](t, text)
+			phases[s.Job] = s.Phase
+		}
+		return len(phases) == 2 && phases[h.spec.Job] == protocol.Running && phases[over.spec.Job] == protocol.Over
+	})
 	used, unused := strings.Repeat("11", 32), strings.Repeat("22", 32)
 	blobs := h.home + "/.plx/blobs/"
 	if err := os.MkdirAll(blobs, 0o700); err != nil {

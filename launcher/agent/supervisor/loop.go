@@ -63,25 +63,23 @@ func within(d time.Duration, done <-chan struct{}) bool {
 	}
 }
 
-// alarm calls a function once, at the earliest of the times that it was set to.
-type alarm struct {
-	at    time.Time
-	timer *time.Timer // nil: never set
+// deadline is the earliest of the times that it was set to. Its zero value is none.
+type deadline struct {
+	at   time.Time
+	over bool // passed has returned true
 }
 
-func (a *alarm) set(d time.Duration, f func()) {
-	at := time.Now().Add(d)
-	if a.timer != nil {
-		if at.After(a.at) {
-			return
-		}
-		a.timer.Stop()
+func (d *deadline) set(after time.Duration) {
+	if at := time.Now().Add(after); d.at.IsZero() || at.Before(d.at) {
+		d.at = at
 	}
-	a.at, a.timer = at, time.AfterFunc(d, f)
 }
 
-func (a *alarm) stop() {
-	if a.timer != nil {
-		a.timer.Stop()
+// passed reports once that the deadline has passed.
+func (d *deadline) passed() bool {
+	if d.over || d.at.IsZero() || time.Now().Before(d.at) {
+		return false
 	}
+	d.over = true
+	return true
 }

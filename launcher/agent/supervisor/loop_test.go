@@ -7,14 +7,22 @@ import (
 	"time"
 )
 
-func TestAlarmOnlyMovesForward(t *testing.T) {
-	rang := make(chan string, 2)
-	var a alarm
-	a.set(time.Hour, func() { rang <- "first" })
-	a.set(2*time.Hour, func() { rang <- "later" })
-	a.set(time.Millisecond, func() { rang <- "sooner" })
-	if got := <-rang; got != "sooner" {
-		t.Errorf("rang %s", got)
+func TestDeadlineOnlyMovesForward(t *testing.T) {
+	var d deadline
+	if d.passed() {
+		t.Error("passed, and was not set")
 	}
-	a.stop()
+	d.set(time.Hour)
+	d.set(2 * time.Hour)
+	if at := time.Until(d.at); at > time.Hour || d.passed() {
+		t.Errorf("in %s, want an hour", at)
+	}
+	d.set(0)
+	if !d.passed() {
+		t.Error("not passed, and was set to now")
+	}
+	d.set(0)
+	if d.passed() {
+		t.Error("passed twice")
+	}
 }

@@ -27,7 +27,7 @@ type shutdown struct {
 	expired bool // the tasks were told to end because of the lease
 
 	verdict  *protocol.Verdict // how the job ends; nil: it does not
-	kill     alarm             // the end of the grace
+	kill     deadline          // the end of the grace
 	overdue  bool              // the grace is over
 	clearing bool              // all tasks are being killed
 }
@@ -44,15 +44,13 @@ func (s *shutdown) end(v protocol.Verdict, grace time.Duration, killed string) {
 		killed = "" // the first cause holds
 	}
 	s.tasks.end(grace, killed)
-	if grace <= 0 {
-		s.overdue = true
-	}
-	s.kill.set(grace, func() { s.loop.do(func() { s.overdue = true }) })
+	s.kill.set(grace)
 }
 
 // advance kills all descendants once every task has ended, or the grace has. The
 // loop calls it after every function that it runs.
 func (s *shutdown) advance() {
+	s.overdue = s.overdue || s.kill.passed()
 	if s.verdict == nil || s.clearing || s.generation.preparing || s.tasks.alive() && !s.overdue {
 		return
 	}

@@ -91,12 +91,13 @@ func (s *supervisor) run(in *watchdog.Inherited, terms <-chan os.Signal) {
 				s.tasks.killFrozen()
 			}
 		}
+		s.tasks.advance()
 		s.shutdown.advance()
 		s.publish()
 	}
 }
 
-// pace is how often the lease is checked.
+// pace is how often the lease and the deadlines are checked.
 func (s *supervisor) pace() time.Duration {
 	if s.host.spec.Lease <= 0 {
 		return beat / 4
@@ -277,6 +278,4 @@ func newHost(f jobfolder.Folder, spec protocol.Spec) (*host, error) {
 }
 
 // failed is the verdict of a job that ends for a reason of this host.
-func (h *host) failed(reason string) protocol.Verdict {
-	return jobfolder.Failed(h.spec.Host, reason)
-}
+func (h *host) failed(reason string) protocol.Verdict { return jobfolder.Failed(h.spec.Host, reason) }

@@ -26,8 +26,8 @@ type task struct {
 	exit   *protocol.Exit // its end; nil until all about that is known
 	over   chan struct{}  // closed when exit is set after it was started
 
-	told, termed, killing bool  // it was told to end, sent SIGTERM, is being killed
-	term, kill            alarm // when the latter two are to be done
+	told, termed, killing bool     // it was told to end, sent SIGTERM, is being killed
+	term, kill            deadline // when the latter two are to be done
 }
 
 // newTask opens the sockets of a task.
@@ -104,24 +104,22 @@ func (t *task) froze(limit time.Duration) bool {
 }
 
 // tellToEnd asks the task to end. A foreign task gets SIGTERM. A native one is told on
-// the control channel, and terminate is called after half of the grace.
-func (t *task) tellToEnd(grace time.Duration, terminate func()) {
+// the control channel, and gets SIGTERM after half of the grace.
+func (t *task) tellToEnd(grace time.Duration) {
 	first := !t.told
 	t.told = true
 	if !t.report.native {
 		t.terminate()
 		return
 	}
-	t.term.set(grace/2, terminate)
+	t.term.set(grace / 2)
 	if first {
 		t.sendStop()
 	}
 }
 
 // sendStop tells the task to end. A task that does not read it gets a signal later.
-func (t *task) sendStop() {
-	t.send(cluster.ControlMessage{Kind: cluster.Stop}, nil)
-}
+func (t *task) sendStop() { t.send(cluster.ControlMessage{Kind: cluster.Stop}, nil) }
 
 // terminate sends SIGTERM, once: many programs take a second one to mean "at once".
 func (t *task) terminate() {
@@ -146,8 +144,6 @@ func (t *task) reap() { t.reaped = true }
 // end records the end of the task. killed is the cause if the task had to be killed
 // and nobody said why.
 func (t *task) end(killed string) *protocol.Exit {
-	t.term.stop()
-	t.kill.stop()
 	t.closeSockets()
 	t.control.Close() // whatever holds the other end, the task is gone
 	e := &protocol.Exit{

@@ -194,8 +194,24 @@ func (ts *tasks) stop(m protocol.Stop) {
 		if t == nil || !t.alive() {
 			continue
 		}
-		t.tellToEnd(m.Grace, ts.unlessExited(t, t.terminate))
-		t.kill.set(m.Grace, ts.unlessExited(t, func() { ts.kill(t) }))
+		t.tellToEnd(m.Grace)
+		t.kill.set(m.Grace)
+	}
+}
+
+// advance ends tasks whose grace is over. The loop calls it after every function that
+// it runs.
+func (ts *tasks) advance() {
+	for _, t := range ts.all {
+		if t.exit != nil {
+			continue
+		}
+		if t.term.passed() {
+			t.terminate()
+		}
+		if t.kill.passed() {
+			ts.kill(t)
+		}
 	}
 }
 
@@ -207,20 +223,8 @@ func (ts *tasks) end(grace time.Duration, killed string) {
 	}
 	for _, t := range ts.all {
 		if t.alive() {
-			t.tellToEnd(grace, ts.unlessExited(t, t.terminate))
+			t.tellToEnd(grace)
 		}
-	}
-}
-
-// unlessExited returns a function for a timer: it runs f on the loop unless the task
-// has ended by then.
-func (ts *tasks) unlessExited(t *task, f func()) func() {
-	return func() {
-		ts.loop.do(func() {
-			if t.exit == nil {
-				f()
-			}
-		})
 	}
 }
 
