@@ -90,34 +90,28 @@ func listKept(root *os.Root, out *json.Encoder) error {
 		if n++; n > maxKept {
 			return fmt.Errorf("more than %d checkpoints", maxKept)
 		}
-		if err := out.Encode(checkpointIn(root, folder)); err != nil {
+		kept := protocol.HostCheckpoint{Folder: folder}
+		if kept.Files, kept.Made, err = readManifest(root, folder); err != nil {
+			kept = protocol.HostCheckpoint{Folder: folder, Damage: err.Error()}
+		}
+		if err := out.Encode(kept); err != nil {
 			return err
 		}
 		return fs.SkipDir
 	})
 }
 
-// checkpointIn returns what the manifest in a folder says, or what is wrong with it.
-func checkpointIn(root *os.Root, folder string) protocol.HostCheckpoint {
-	files, made, err := readManifest(root, folder)
-	if err != nil {
-		return protocol.HostCheckpoint{Folder: folder, Damage: err.Error()}
-	}
-	return protocol.HostCheckpoint{Folder: folder, Made: made, Files: files}
-}
-
 // readManifest returns the files of the checkpoint in a folder, the manifest last,
 // and when the checkpoint was made.
 func readManifest(root *os.Root, folder string) (files []protocol.CheckpointFile, made time.Time, err error) {
-	f, err := root.Open(path.Join(folder, manifestName))
+	info, err := root.Stat(path.Join(folder, manifestName))
+	if err == nil && info.Size() > maxManifest {
+		err = fmt.Errorf("more than %d bytes", maxManifest)
+	}
 	if err != nil {
 		return nil, made, err
 	}
-	defer f.Close() // only read
-	text, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
-	if err == nil && len(text) > maxManifest {
-		err = fmt.Errorf("more than %d bytes", maxManifest)
-	}
+	text, err := root.ReadFile(path.Join(folder, manifestName))
 	if err != nil {
 		return nil, made, err
 	}

@@ -100,15 +100,12 @@ func fail(stderr io.Writer, err error) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintln(stderr, "plx agent: "+oneLine(err.Error())) // if that fails, nobody can be told
+	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' })
+	fmt.Fprintln(stderr, "plx agent: "+strings.Join(lines, "; ")) // if that fails, nobody can be told
 	if c := (coded{}); errors.As(err, &c) {
 		return c.code
 	}
 	return codeFailed
-}
-
-func oneLine(s string) string {
-	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 }
 
 // closeOnExec marks every inherited descriptor but the standard ones. A task that

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"time"
 
@@ -138,13 +137,8 @@ func connect(ctx context.Context, f jobfolder.Folder, std streams) error {
 	if err != nil {
 		return fmt.Errorf("connect to the agent of job %s: %w", f.Job(), err)
 	}
-	relayBytes(conn, std)
-	return waitForDeath(f, state)
-}
-
-// relayBytes copies in both directions until the agent closes its side. It passes
-// the end of the standard input on.
-func relayBytes(conn *net.UnixConn, std streams) {
+	// Bytes are copied in both directions until the agent closes its side. The end of
+	// the standard input is passed on.
 	go func() {
 		// A read of the standard input cannot be interrupted, so this goroutine
 		// ends with the process.
@@ -154,10 +148,11 @@ func relayBytes(conn *net.UnixConn, std streams) {
 	// A failure of either side ends the relay, and the other side sees that.
 	_, _ = io.Copy(std.out, conn)
 	_ = conn.Close()
+	return waitForDeath(f, state)
 }
 
-// relayMessages does the same for the connection that brought the Spec. It relays
-// messages, because launcher may have buffered some.
+// relayMessages relays between the connection that brought the Spec and the agent. It
+// relays messages, because launcher may have buffered some.
 func relayMessages(ctx context.Context, launcher *protocol.Conn, f jobfolder.Folder, socket string) error {
 	raw, err := sockets.DialLocal(ctx, socket)
 	if err != nil {
@@ -175,7 +170,7 @@ func relayMessages(ctx context.Context, launcher *protocol.Conn, f jobfolder.Fol
 		return fmt.Errorf("connect to the agent just started: %w", err)
 	}
 	go func() {
-		pump(agent, launcher) // see relayBytes
+		pump(agent, launcher) // as in connect
 		_ = raw.CloseWrite()
 	}()
 	pump(launcher, agent)

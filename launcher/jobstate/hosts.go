@@ -2,6 +2,7 @@ package jobstate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/plx-run/plx/launcher/protocol"
@@ -156,23 +157,13 @@ func (all hosts) available(h int) bool {
 
 // arrived reports whether every agent has answered at least once.
 func (all hosts) arrived() bool {
-	for _, h := range all {
-		if !h.up {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(all, func(h *host) bool { return !h.up })
 }
 
 // answered reports whether every host that takes part has answered the request of
 // a stage.
 func (all hosts) answered(s stage) bool {
-	for _, h := range all {
-		if h.in && h.answered < s {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(all, func(h *host) bool { return h.in && h.answered < s })
 }
 
 // seatLost is the host that conducts a detached job, if its agent is gone or ends;

@@ -21,32 +21,23 @@ type tolerance struct {
 	doubt []failure
 }
 
-// outcome is what becomes of a failure.
-type outcome int
-
-const (
-	notTolerated outcome = iota
-	tolerated
-	doubted
-)
-
 // allow takes the word of a task that the job tolerates worker loss. Only the
 // chief's counts.
 func (t *tolerance) allow(task cluster.Task) { t.on = t.on || task.IsChief() }
 
-// take takes a failure. sure says that no task which the job needs has failed, so
-// that a worker that blames one is not in doubt.
-func (t *tolerance) take(v view, f failure, sure bool) ([]Command, outcome) {
+// take reports whether the job tolerates a failure, or may turn out to. sure says that no
+// task which the job needs has failed, so that a worker that blames one is not in doubt.
+func (t *tolerance) take(v view, f failure, sure bool) ([]Command, bool) {
 	workers := t.dispensable(v, f)
 	switch {
 	case workers == nil:
-		return nil, notTolerated
+		return nil, false
 	case sure || !blamesNeeded(v, f):
-		return t.goOnWithout(f, workers), tolerated
+		return t.goOnWithout(f, workers), true
 	case v.stage == settling:
-		return nil, notTolerated // it goes with what is being settled
+		return nil, false // it goes with what is being settled
 	}
-	return t.suspend(v, f), doubted
+	return t.suspend(v, f), true
 }
 
 // dispensable returns the workers that a failure takes with it, if the job can do

@@ -21,7 +21,7 @@ func (m *Machine) fail(f failure) {
 	case m.stage == finishing:
 		m.do(notice("%s, after all workers were done", f.reason))
 		return
-	case m.tolerate(f, false):
+	case m.tolerate(f, m.plan.Settle <= 0):
 		return
 	}
 	m.failures.add(m.tolerance.endDoubt(), f)
@@ -39,15 +39,12 @@ func (m *Machine) fail(f failure) {
 // tolerate reports whether the job tolerates a failure, or may turn out to. sure
 // is as in tolerance.take.
 func (m *Machine) tolerate(f failure, sure bool) bool {
-	commands, what := m.tolerance.take(m.view(), f, sure)
+	commands, tolerated := m.tolerance.take(m.view(), f, sure)
 	m.do(commands)
-	switch {
-	case what == tolerated:
+	if tolerated {
 		m.proceed()
-	case what == doubted && m.plan.Settle <= 0:
-		m.endDoubt()
 	}
-	return what != notTolerated
+	return tolerated
 }
 
 // endDoubt tolerates the failures that were in doubt, where it can: no task that the

@@ -48,9 +48,7 @@ func (v view) beforeStop() bool { return v.stage < finishing }
 
 // between reports whether a generation has failed, or is being ended, and another
 // one is to follow.
-func (v view) between() bool {
-	return v.stage == regrouping || v.stage == stopping && v.coming
-}
+func (v view) between() bool { return v.stage == regrouping || v.stage == stopping && v.coming }
 
 // chief is the index of the chief's host.
 func (v view) chief() int { return v.generation.hostOf[cluster.Chief] }
@@ -95,9 +93,9 @@ func because(cause string) string {
 	return ": " + cause
 }
 
-// decision is what a small machine wants the job to do next; nil is nothing. Only
-// Machine.decide reads it.
-type decision interface{ decision() }
+// decision is what a small machine wants the job to do next: one of the types below, or
+// nil for nothing. Only Machine.decide reads it.
+type decision any
 
 // The decisions, by the machine that takes them.
 type (
@@ -129,14 +127,3 @@ type (
 	// regroup: the next generation cannot begin.
 	abandon struct{ why string }
 )
-
-func (answered) decision() {}
-func (refused) decision()  {}
-func (failed) decision()   {}
-func (stopNow) decision()  {}
-func (held) decision()     {}
-func (another) decision()  {}
-func (final) decision()    {}
-func (begin) decision()    {}
-func (tooFew) decision()   {}
-func (abandon) decision()  {}

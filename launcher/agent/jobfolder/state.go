@@ -125,20 +125,14 @@ const (
 
 // LifeOf tells from its state whether an agent runs.
 func LifeOf(s protocol.State) Life {
-	if s.Machine != Machine() {
-		return elsewhere(s)
-	}
-	if process.Alive(s.Watchdog, s.WatchdogStart) || process.Alive(s.Supervisor, s.SupervisorStart) {
-		return Living
-	}
-	return Dead
-}
-
-// elsewhere judges an agent that this machine has not started since its last
-// start.
-func elsewhere(s protocol.State) Life {
-	if s.Phase == protocol.Over || HostOf(s.Machine) == HostOf(Machine()) && boot(s.Machine) != boot(Machine()) {
-		return Dead // this machine was restarted since
+	switch {
+	case s.Machine == Machine():
+		if process.Alive(s.Watchdog, s.WatchdogStart) || process.Alive(s.Supervisor, s.SupervisorStart) {
+			return Living
+		}
+		return Dead
+	case s.Phase == protocol.Over, HostOf(s.Machine) == HostOf(Machine()) && boot(s.Machine) != boot(Machine()):
+		return Dead // it has ended, or this machine was restarted since
 	}
 	return Unknown
 }

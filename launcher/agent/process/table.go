@@ -90,18 +90,13 @@ func parseStat(pid int, text []byte) (Process, error) {
 
 // list returns the process table, without processes that end meanwhile.
 func list() ([]Process, error) {
-	proc, err := os.Open("/proc")
-	if err != nil {
-		return nil, err
-	}
-	defer proc.Close() // only read
-	names, err := proc.Readdirnames(-1)
+	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, err
 	}
 	var all []Process
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
@@ -219,18 +214,13 @@ type TaskMark struct {
 }
 
 func (m TaskMark) in(env []string) bool {
-	for _, pair := range []string{
+	return !slices.ContainsFunc([]string{
 		MarkTask + "=" + m.Job,
 		MarkFolder + "=" + m.Folder,
 		"PLX_ROLE=" + string(m.Task.Role),
 		"PLX_TASK_INDEX=" + strconv.Itoa(m.Task.Index),
 		"PLX_GENERATION=" + strconv.Itoa(m.Generation),
-	} {
-		if !slices.Contains(env, pair) {
-			return false
-		}
-	}
-	return true
+	}, func(pair string) bool { return !slices.Contains(env, pair) })
 }
 
 // OfTask lists the descendants of this process that belong to a task: those in

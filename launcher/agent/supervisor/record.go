@@ -54,8 +54,7 @@ func (r *record) enter(p protocol.Phase) {
 	if r.ending() && p != protocol.Over {
 		return
 	}
-	r.phase = p
-	r.changed = true
+	r.phase, r.changed = p, true
 }
 
 // prepare notes that a generation is being prepared: those before it are over.
@@ -78,22 +77,13 @@ func (r *record) start() {
 }
 
 // unkilled notes the pids of processes that outlived SIGKILL.
-func (r *record) unkilled(pids []int) {
-	r.unkillable = pids
-	r.changed = true
-}
+func (r *record) unkilled(pids []int) { r.unkillable, r.changed = pids, true }
 
 // drives notes the phase of the job whose driver runs in this process.
-func (r *record) drives(p protocol.Phase) {
-	r.jobPhase = p
-	r.changed = true
-}
+func (r *record) drives(p protocol.Phase) { r.jobPhase, r.changed = p, true }
 
 // lay notes where that driver has laid the tasks.
-func (r *record) lay(l protocol.Layout) {
-	r.laid = &l
-	r.changed = true
-}
+func (r *record) lay(l protocol.Layout) { r.laid, r.changed = &l, true }
 
 // conclude notes how the job has ended.
 func (r *record) conclude(v protocol.Verdict) {

@@ -144,7 +144,13 @@ func (s *supervisor) serve(conn net.Conn, check func(net.Conn) error) {
 	}
 	go l.write()
 	s.loop.do(func() { s.sessions.attach(l, s.snapshot()) })
-	err = l.read(func(m protocol.Message) { s.loop.do(func() { s.handle(l, m) }) })
+	for err == nil {
+		var m protocol.Message
+		if m, err = l.conn.Receive(); err == nil {
+			s.loop.do(func() { s.handle(l, m) })
+		}
+	}
+	close(l.received)
 	s.loop.do(func() {
 		if s.record.ending() && errors.Is(err, io.EOF) {
 			return // it sends no more, but may still want to hear how the job ends
@@ -308,16 +314,4 @@ func (l *link) flush() {
 func (l *link) transmit(m protocol.Message) bool {
 	l.raw.SetWriteDeadline(time.Now().Add(writing)) // sending fails on one that is closed
 	return l.conn.Send(m) == nil
-}
-
-// read hands each message to f until there are no more.
-func (l *link) read(f func(protocol.Message)) error {
-	defer close(l.received)
-	for {
-		m, err := l.conn.Receive()
-		if err != nil {
-			return err
-		}
-		f(m)
-	}
 }

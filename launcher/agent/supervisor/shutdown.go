@@ -76,10 +76,10 @@ func (s *shutdown) conclude(err error) {
 }
 
 // checkLease ends this host's part if the driver was not heard for the lease.
-func (s *shutdown) checkLease() {
+func (s *shutdown) checkLease() (over bool) {
 	grace, over := s.lease.Left()
 	if !over || s.expired {
-		return
+		return over
 	}
 	s.expired = true
 	who := "the launcher"
@@ -87,14 +87,14 @@ func (s *shutdown) checkLease() {
 		who = "the host that conducts the job"
 	}
 	s.end(s.host.failed(fmt.Sprintf("%s was not heard for %s", who, s.host.spec.Lease)), grace, who+" was not heard")
+	return true
 }
 
 // renew keeps the lease, unless it has run out. A renewal that was sent in time can
 // be read too late, as on a host that was frozen; the driver has given this host up
 // meanwhile.
 func (s *shutdown) renew(m protocol.Renew) {
-	s.checkLease()
-	if _, over := s.lease.Left(); !over {
+	if !s.checkLease() {
 		s.lease.Renew(m.Clock, m.Sent)
 	}
 }
