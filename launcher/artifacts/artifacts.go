@@ -19,6 +19,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/plx-run/plx/envsync"
@@ -131,18 +133,17 @@ func (s *Set) agent(ctx context.Context, self string, p envsync.Platform) (envsy
 		return envsync.FileBlob(self)
 	}
 	folder, release := filepath.Dir(self), "plx-"+p.OS+"-"+p.Arch
-	if beside := filepath.Join(folder, release); exists(beside) {
+	beside := filepath.Join(folder, release)
+	if _, err := os.Stat(beside); err == nil {
 		return envsync.FileBlob(beside)
 	}
 	hint := fmt.Sprintf("put %s of the same release into %s, or run plx from its source folder", release, folder)
 	if source := sourceFolder(); source != "" {
-		out := filepath.Join(s.scratch, p.OS+"-"+p.Arch, "plx")
-		if err := goBuild(ctx, source, ".", out, p); err != nil && ctx.Err() == nil {
-			return envsync.Blob{}, exit.WithHint(fmt.Errorf("build the agent: %w", err), hint)
-		} else if err != nil {
-			return envsync.Blob{}, err
+		b, err := s.goBuild(ctx, source, "plx", p)
+		if err != nil && ctx.Err() == nil {
+			err = exit.WithHint(fmt.Errorf("build the agent: %w", err), hint)
 		}
-		return envsync.FileBlob(out)
+		return b, err
 	}
 	if p == here {
 		return envsync.FileBlob(self)
@@ -150,43 +151,24 @@ func (s *Set) agent(ctx context.Context, self string, p envsync.Platform) (envsy
 	return envsync.Blob{}, exit.WithHint(fmt.Errorf("no agent for %s: neither plx's release nor its source is here", p), hint)
 }
 
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
-
 // needsLibc reports whether the binary was built with cgo. Such a binary may not start
 // on a host with another C library.
 func needsLibc(path string) bool {
 	info, err := buildinfo.ReadFile(path)
-	if err != nil {
-		return false
-	}
-	for _, s := range info.Settings {
-		if s.Key == "CGO_ENABLED" {
-			return s.Value == "1"
-		}
-	}
-	return false
+	return err == nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "CGO_ENABLED", Value: "1"})
 }
 
 // sourceFolder returns the folder of plx's source that the working directory is in, or
 // "".
 func sourceFolder() string {
 	dir, err := os.Getwd()
-	for err == nil {
-		text, readErr := os.ReadFile(filepath.Join(dir, "go.mod"))
-		if readErr == nil {
+	for ; err == nil && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if text, err := os.ReadFile(filepath.Join(dir, "go.mod")); err == nil {
 			if strings.HasPrefix(string(text), "module github.com/plx-run/plx\n") {
 				return dir
 			}
-			return ""
+			break
 		}
-		if parent := filepath.Dir(dir); parent != dir {
-			dir = parent
-			continue
-		}
-		break
 	}
 	return ""
 }

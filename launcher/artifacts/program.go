@@ -59,20 +59,18 @@ func checkPackage(folder string) error {
 
 // program returns the program for p, and builds it if it is a package folder.
 func (s *Set) program(ctx context.Context, program string, k Kind, p envsync.Platform, printer *console.Printer) (envsync.Blob, error) {
-	path := program
-	if k == GoPackage {
-		path = filepath.Join(s.scratch, p.OS+"-"+p.Arch, packageName(program))
-		if err := checkMain(ctx, program); err != nil {
-			return envsync.Blob{}, err
-		}
-		printer.Printf("building %s for %s", program, p)
-		if err := goBuild(ctx, program, ".", path, p); err != nil && ctx.Err() == nil {
-			return envsync.Blob{}, exit.WithCode(err, 126)
-		} else if err != nil {
-			return envsync.Blob{}, err
-		}
+	if k != GoPackage {
+		return envsync.FileBlob(program)
 	}
-	return envsync.FileBlob(path)
+	if err := checkMain(ctx, program); err != nil {
+		return envsync.Blob{}, err
+	}
+	printer.Printf("building %s for %s", program, p)
+	b, err := s.goBuild(ctx, program, packageName(program), p)
+	if err != nil && ctx.Err() == nil {
+		err = exit.WithCode(err, 126)
+	}
+	return b, err
 }
 
 // checkMain refuses a package that is not package main: go build would make an
@@ -99,18 +97,19 @@ func packageName(folder string) string {
 	return filepath.Base(abs)
 }
 
-// goBuild builds the package pkg of folder without cgo, so that the binary runs with
-// every C library.
-func goBuild(ctx context.Context, folder, pkg, out string, p envsync.Platform) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", out, pkg)
+// goBuild builds the package in a folder without cgo, so that the binary runs with every
+// C library.
+func (s *Set) goBuild(ctx context.Context, folder, name string, p envsync.Platform) (envsync.Blob, error) {
+	out := filepath.Join(s.scratch, p.OS+"-"+p.Arch, name)
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", out, ".")
 	cmd.Dir = folder
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch)
 	said, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return envsync.Blob{}, context.Cause(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("go build %s for %s: %w\n%s", folder, p, err, strings.TrimSpace(string(said)))
+		return envsync.Blob{}, fmt.Errorf("go build %s for %s: %w\n%s", folder, p, err, strings.TrimSpace(string(said)))
 	}
-	return nil
+	return envsync.FileBlob(out)
 }

@@ -85,7 +85,10 @@ func (c *Conn) Receive() (Message, error) {
 	if n > MaxMessage {
 		return m, fmt.Errorf("message of %d bytes, at most %d are allowed", n, MaxMessage)
 	}
-	body, err := readAll(c.in, int(n))
+	body, err := io.ReadAll(io.LimitReader(c.in, int64(n))) // grows with what really arrives: a length alone costs no memory
+	if err == nil && len(body) < int(n) {
+		err = io.ErrUnexpectedEOF
+	}
 	if err != nil {
 		return m, fmt.Errorf("message cut short: %w", err)
 	}
@@ -93,25 +96,6 @@ func (c *Conn) Receive() (Message, error) {
 		return m, fmt.Errorf("message: %w", err)
 	}
 	return m, nil
-}
-
-// readAll grows with what really arrives, so that a length alone costs no
-// memory.
-func readAll(r io.Reader, n int) ([]byte, error) {
-	const chunk = 64 << 10
-	body := make([]byte, 0, min(n, chunk))
-	for len(body) < n {
-		more := min(n-len(body), chunk)
-		start := len(body)
-		body = append(body, make([]byte, more)...)
-		if _, err := io.ReadFull(r, body[start:]); err != nil {
-			if err == io.EOF { // not the end between two messages that it stands for
-				err = io.ErrUnexpectedEOF
-			}
-			return nil, err
-		}
-	}
-	return body, nil
 }
 
 // Close closes the stream; a blocked Receive returns.

@@ -9,10 +9,11 @@ import (
 	"os"
 	"strings"
 
-	"github.com/plx-run/plx/launcher/exit"
-	"github.com/plx-run/plx/launcher/ssh/sshconfig"
 	gossh "golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
+
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/ssh/sshconfig"
 )
 
 // offer is the keys to offer to a host, in order, and the keys that cannot be used.
@@ -52,8 +53,6 @@ func newOffer(ctx context.Context, cfg Config, t sshconfig.Target) (*offer, erro
 	}
 	return o, nil
 }
-
-func (o *offer) signers() ([]gossh.Signer, error) { return o.keys, nil }
 
 func (o *offer) close() {
 	if o.agent != nil {

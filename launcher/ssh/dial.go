@@ -275,7 +275,7 @@ func handshake(ctx context.Context, cfg Config, t sshconfig.Target, conn net.Con
 	defer offer.close()
 	config := &gossh.ClientConfig{
 		User:              t.User,
-		Auth:              []gossh.AuthMethod{gossh.PublicKeysCallback(offer.signers)},
+		Auth:              []gossh.AuthMethod{gossh.PublicKeys(offer.keys...)},
 		HostKeyAlgorithms: keys.algorithms,
 		HostKeyCallback: func(name string, remote net.Addr, key gossh.PublicKey) error {
 			keyShown = true

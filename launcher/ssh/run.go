@@ -40,7 +40,7 @@ func (c *Client) Run(ctx context.Context, command string, stdin io.Reader, stdou
 	sentinel := newSentinel()
 	line, err := wrap(command, sentinel)
 	if err != nil {
-		return fmt.Errorf("host %s: %w", c.cfg.Host, err)
+		return c.named(err)
 	}
 	s, err := c.openSession(ctx, "exec", line)
 	if err != nil {
@@ -85,7 +85,7 @@ func (c *Client) converse(ctx context.Context, s *session, stdin io.Reader, out,
 func (c *Client) await(ctx context.Context, s *session, sent, drained <-chan error, idle func() bool) error {
 	var exit error
 	exited, open := false, 2
-	exits, ended := s.exit, s.ended
+	exits := s.exit
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for !exited || open > 0 {
@@ -103,12 +103,10 @@ func (c *Client) await(ctx context.Context, s *session, sent, drained <-chan err
 			}
 			open--
 		case exit = <-exits:
-			exited, exits = true, nil
-		case <-ended:
-			ended = nil
-			if exit, exited = s.finalExit(exit, exited); !exited {
-				return errNoStatus
+			if exit == errNoStatus {
+				return exit
 			}
+			exited, exits = true, nil
 		case <-tick.C:
 			if exited && idle() {
 				return exit
@@ -118,45 +116,20 @@ func (c *Client) await(ctx context.Context, s *session, sent, drained <-chan err
 	return exit
 }
 
-// finalExit takes a status that arrived just before the channel's end.
-func (s *session) finalExit(exit error, exited bool) (error, bool) {
-	if exited {
-		return exit, true
-	}
-	select {
-	case exit = <-s.exit:
-		return exit, true
-	default:
-		return nil, false
-	}
-}
-
 // feed sends stdin and its end. Only a failure to read is an error: a command need not
-// read its stdin.
+// read its stdin, and a failure to write shows in its exit status.
 func feed(s *session, stdin io.Reader) error {
-	if stdin != nil {
-		source := &readErrors{r: stdin}
-		_, _ = io.Copy(s, source) // a failed write shows in the exit status
-		if source.err != nil {
-			return source.err
+	buf := make([]byte, 32<<10)
+	for reading := stdin != nil; reading; {
+		n, err := stdin.Read(buf)
+		if err != nil && err != io.EOF {
+			return err
 		}
+		_, failed := s.Write(buf[:n])
+		reading = err == nil && failed == nil
 	}
-	_ = s.CloseWrite() // a failure shows in the exit status
+	_ = s.CloseWrite()
 	return nil
-}
-
-// readErrors remembers the errors of a reader.
-type readErrors struct {
-	r   io.Reader
-	err error
-}
-
-func (r *readErrors) Read(p []byte) (int, error) {
-	n, err := r.r.Read(p)
-	if err != nil && err != io.EOF {
-		r.err = err
-	}
-	return n, err
 }
 
 // drain copies one output. Only a failure to write is an error.

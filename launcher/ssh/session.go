@@ -14,8 +14,7 @@ import (
 type session struct {
 	gossh.Channel
 	client  *Client
-	exit    chan error    // receives the exit status once: nil or an *ExitError
-	ended   chan struct{} // closed when the server has closed the channel
+	exit    chan error // receives the exit status once: nil, an *ExitError or errNoStatus
 	release sync.Once
 }
 
@@ -67,24 +66,22 @@ const (
 // startWithin starts a session and returns early when ctx or the connection
 // ends; a session that opens after that is closed at once.
 func (c *Client) startWithin(ctx context.Context, kind, argument string) (*session, error) {
-	type result struct {
-		s   *session
-		err error
-	}
-	results := make(chan result, 1)
+	var err error
+	started := make(chan *session, 1) // gets nil after an error
 	c.workers.start(func() {
-		s, err := c.start(kind, argument)
-		results <- result{s, err}
+		var s *session
+		s, err = c.start(kind, argument)
+		started <- s
 	})
 	select {
-	case r := <-results:
-		return r.s, r.err
+	case s := <-started:
+		return s, err
 	case <-ctx.Done():
 	case <-c.stop:
 	}
 	c.workers.start(func() {
-		if r := <-results; r.s != nil {
-			_ = r.s.Close() // nobody waits for it any more
+		if s := <-started; s != nil {
+			_ = s.Close() // nobody waits for it any more
 		}
 	})
 	return nil, errClientDone
@@ -99,7 +96,7 @@ func (c *Client) start(kind, argument string) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{Channel: channel, client: c, exit: make(chan error, 1), ended: make(chan struct{})}
+	s := &session{Channel: channel, client: c, exit: make(chan error, 1)}
 	c.workers.start(func() { s.serve(requests) })
 	ok, err := channel.SendRequest(kind, true, gossh.Marshal(struct{ Argument string }{argument}))
 	switch {
@@ -117,17 +114,22 @@ func (c *Client) start(kind, argument string) (*session, error) {
 
 // serve receives the exit status, until the channel is closed.
 func (s *session) serve(requests <-chan *gossh.Request) {
-	defer close(s.ended)
+	defer s.exited(errNoStatus)
 	for request := range requests {
 		if err, is := parseExit(request); is {
-			select {
-			case s.exit <- err:
-			default: // a second status is noise
-			}
+			s.exited(err)
 		}
 		if request.WantReply {
 			_ = request.Reply(false, nil) // fails only when the channel is closed
 		}
+	}
+}
+
+// exited records the exit status. A second status is noise.
+func (s *session) exited(err error) {
+	select {
+	case s.exit <- err:
+	default:
 	}
 }
 
