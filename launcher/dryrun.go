@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/plx-run/plx/launcher/artifacts"
 	"github.com/plx-run/plx/launcher/console"
@@ -21,42 +22,40 @@ func dryRun(cfg Config) error {
 	if err != nil {
 		return err
 	}
-	k, err := artifacts.KindOf(cfg.Program)
+	lines, err := artifactLines(cfg)
 	if err != nil {
 		return err
 	}
-	w := cfg.Terminal.Stdout
-	if err := printPlan(w, machines, p); err != nil {
-		return err
-	}
-	return printArtifacts(cfg, w, k)
-}
-
-func printPlan(w io.Writer, machines []placement.Machine, p placement.Placement) error {
+	var text strings.Builder
 	t := console.NewTable("TASK", "HOST", "DEVICE", "CUDA_VISIBLE_DEVICES")
 	for _, h := range p.Hosts {
 		for _, task := range h.Tasks {
 			t.Row(task.Task.String(), machines[h.Machine].Name, task.Device, task.Visible)
 		}
 	}
-	if err := console.WriteTable(w, t); err != nil {
-		return err
-	}
+	console.WriteTable(&text, t) // a Builder takes everything
 	if p.Guessed {
-		_, err := fmt.Fprintln(w, "hosts without ids get one worker for each GPU found there, or one on the CPU; later workers move up accordingly")
-		return err
+		fmt.Fprintln(&text, "hosts without ids get one worker for each GPU found there, or one on the CPU; later workers move up accordingly")
 	}
-	return nil
+	for _, line := range lines {
+		fmt.Fprintln(&text, line)
+	}
+	_, err = io.WriteString(cfg.Terminal.Stdout, text.String())
+	return err
 }
 
-// printArtifacts lists what a launch would send to each host.
-func printArtifacts(cfg Config, w io.Writer, k artifacts.Kind) error {
+// artifactLines lists what a launch would send to each host.
+func artifactLines(cfg Config) ([]string, error) {
 	lines := []string{"send: plx itself, as agent, once per host"}
-	switch k {
+	kind, err := artifacts.KindOf(cfg.Program)
+	if err != nil {
+		return nil, err
+	}
+	switch kind {
 	case artifacts.Local:
 		info, err := os.Stat(cfg.Program)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		lines = append(lines, fmt.Sprintf("send: %s (%s)", cfg.Program, console.Size(info.Size())))
 	case artifacts.GoPackage:
@@ -66,14 +65,9 @@ func printArtifacts(cfg Config, w io.Writer, k artifacts.Kind) error {
 	}
 	for _, path := range cfg.Copy {
 		if _, err := os.Stat(path); err != nil {
-			return exit.Mistake(fmt.Errorf("--copy: %w", err), "")
+			return nil, exit.Mistake(fmt.Errorf("--copy: %w", err), "")
 		}
 		lines = append(lines, "send: "+path+" into each task's folder")
 	}
-	for _, line := range lines {
-		if _, err := fmt.Fprintln(w, line); err != nil {
-			return err
-		}
-	}
-	return nil
+	return lines, nil
 }

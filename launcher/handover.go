@@ -2,9 +2,7 @@ package launcher
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/plx-run/plx/launcher/exit"
@@ -15,15 +13,14 @@ import (
 // handOver launches a detached job. It starts the agents, makes the agent of the chief's
 // host the driver, and waits until every task has started.
 func (l *launch) handOver(ctx context.Context) (int, error) {
-	var starts []hosts.Start
+	var group hosts.Group
 	for i, a := range l.agents {
 		spec, err := l.spec(i, a, l.placed.Hosts[i].Specs())
 		if err != nil {
 			return exit.CodePlx, a.Named(err)
 		}
-		starts = append(starts, hosts.Start{Agent: a, Spec: spec})
+		group = append(group, &hosts.Start{Agent: a, Spec: spec})
 	}
-	group := hosts.NewGroup(starts)
 	defer group.Close()
 	if err := group.Start(ctx); err != nil {
 		l.endGroup(group, err)
@@ -35,9 +32,9 @@ func (l *launch) handOver(ctx context.Context) (int, error) {
 		defer visitor.Close()
 		var peers []protocol.Peer
 		for i, a := range l.agents {
-			peers = append(peers, protocol.Peer{Index: i, Host: a.Name(), Addr: group.Addrs[i]})
+			peers = append(peers, protocol.Peer{Index: i, Host: a.Name(), Addr: group[i].Addr})
 		}
-		err = group.Conns[chief].Send(protocol.Message{Drive: &protocol.Drive{Plan: l.plan(), Peers: peers}})
+		err = group[chief].Conn.Send(protocol.Message{Drive: &protocol.Drive{Plan: l.plan(), Peers: peers}})
 	}
 	if err != nil {
 		l.endGroup(group, err)
@@ -48,7 +45,7 @@ func (l *launch) handOver(ctx context.Context) (int, error) {
 
 // endGroup ends the agents of a job that could not be handed over. If that fails, their
 // leases end them.
-func (l *launch) endGroup(group *hosts.Group, why error) {
+func (l *launch) endGroup(group hosts.Group, why error) {
 	if err := group.End(protocol.Verdict{Code: exit.CodePlx, Reason: why.Error()}, l.cfg.Lease); err != nil {
 		l.printer.Error(err)
 	}
@@ -57,54 +54,44 @@ func (l *launch) endGroup(group *hosts.Group, why error) {
 // awaitStart follows the chief's agent until every task has started or the job has
 // ended.
 func (l *launch) awaitStart(visitor *protocol.Conn) (int, error) {
-	states := make(chan protocol.State)
-	failed := make(chan error, 1)
 	done := make(chan struct{})
 	defer close(done)
-	go receiveStates(visitor, states, failed, done)
-	limit := time.NewTimer(l.cfg.StartTimeout + l.cfg.Lease)
+	go l.passStops(visitor, done)
+	limit := time.AfterFunc(l.cfg.StartTimeout+l.cfg.Lease, func() { visitor.Close() })
 	defer limit.Stop()
+	chief := l.agents[l.chief()]
+	for {
+		m, err := visitor.Receive()
+		if err != nil && !limit.Stop() {
+			return exit.CodePlx, fmt.Errorf("job %s: not every task started within %s; it may start later: plx attach %s, plx stop %s", l.job, l.cfg.StartTimeout, l.job, l.job)
+		}
+		if err != nil {
+			state, stateErr := chief.State(context.Background())
+			if stateErr != nil || state.Verdict == nil {
+				return exit.CodePlx, chief.Named(fmt.Errorf("lost the agent before every task had started: %w", err))
+			}
+			m.State = &state
+		}
+		switch {
+		case m.State == nil:
+		case m.State.Verdict != nil:
+			return l.overAlready(*m.State.Verdict)
+		case m.State.JobPhase == protocol.Running:
+			return l.detached()
+		}
+	}
+}
+
+// passStops passes the user's signals on to the agent.
+func (l *launch) passStops(visitor *protocol.Conn, done <-chan struct{}) {
 	stops := l.signals.listen()
 	for {
 		select {
-		case state := <-states:
-			if state.Verdict != nil {
-				return l.overAlready(*state.Verdict)
-			}
-			if state.JobPhase == protocol.Running {
-				return l.detached()
-			}
-		case err := <-failed:
-			if state, stateErr := l.agents[l.chief()].State(context.Background()); stateErr == nil && state.Verdict != nil {
-				return l.overAlready(*state.Verdict)
-			}
-			return exit.CodePlx, l.agents[l.chief()].Named(fmt.Errorf("lost the agent before every task had started: %w", err))
 		case ask := <-stops:
 			stop := protocol.Stop{Grace: ask.Grace, Reason: ask.Reason, Code: ask.Code}
 			if err := visitor.Send(protocol.Message{Stop: &stop}); err != nil {
 				l.printer.Printf("stop job %s: %v", l.job, err)
 			}
-		case <-limit.C:
-			return exit.CodePlx, fmt.Errorf("job %s: not every task started within %s; it may start later: plx attach %s, plx stop %s", l.job, l.cfg.StartTimeout, l.job, l.job)
-		}
-	}
-}
-
-func receiveStates(conn *protocol.Conn, states chan<- protocol.State, failed chan<- error, done <-chan struct{}) {
-	for {
-		m, err := conn.Receive()
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		if err != nil {
-			failed <- err
-			return
-		}
-		if m.State == nil {
-			continue
-		}
-		select {
-		case states <- *m.State:
 		case <-done:
 			return
 		}

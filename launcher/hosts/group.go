@@ -17,53 +17,43 @@ type Start struct {
 	// Again tells that the host may have had an agent of the job before: what that
 	// one left is reaped first.
 	Again bool
+
+	Conn *protocol.Conn // nil: it did not start
+	Addr string         // where other agents dial the agent
 }
 
-// Group is agents that this process has started and whose leases it renews, until
-// somebody else drives the job. Close must be called.
-type Group struct {
-	Starts []Start
-	Conns  []*protocol.Conn // as Starts; nil: it did not start
-	Addrs  []string         // as Starts: where other agents dial the agent
-}
+// Named puts the host's name before an error.
+func (s *Start) Named(err error) error { return s.Agent.Named(err) }
 
-// NewGroup returns the Group of agents that Start starts.
-func NewGroup(starts []Start) *Group {
-	return &Group{Starts: starts, Conns: make([]*protocol.Conn, len(starts)), Addrs: make([]string, len(starts))}
-}
-
-// Start starts all agents, up to FanOut at once. Its error joins those of all hosts; the
-// other agents have started.
-func (g *Group) Start(ctx context.Context) error {
-	return Each(ctx, g.agents(), func(i int, a *AgentHost) error { return g.start(ctx, i, a) })
-}
-
-func (g *Group) agents() (agents []*AgentHost) {
-	for _, s := range g.Starts {
-		agents = append(agents, s.Agent)
-	}
-	return agents
-}
-
-func (g *Group) start(ctx context.Context, i int, a *AgentHost) error {
-	if g.Starts[i].Again {
-		if err := a.Reap(ctx); err != nil {
+func (s *Start) start(ctx context.Context) error {
+	if s.Again {
+		if err := s.Agent.Reap(ctx); err != nil {
 			return err
 		}
 	}
-	conn, err := a.Start(ctx, g.Starts[i].Spec)
+	conn, err := s.Agent.Start(ctx, s.Spec)
 	if err != nil {
 		return err
 	}
-	g.Conns[i] = conn
+	s.Conn = conn
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	state, err := attach(conn)
 	if err != nil {
 		return err
 	}
-	g.Addrs[i] = state.Addr
+	s.Addr = state.Addr
 	go renew(conn)
 	return nil
+}
+
+// Group is agents that this process has started and whose leases it renews, until
+// somebody else drives the job. Close must be called.
+type Group []*Start
+
+// Start starts all agents, up to FanOut at once. Its error joins those of all hosts; the
+// other agents have started.
+func (g Group) Start(ctx context.Context) error {
+	return Each(ctx, g, func(_ int, s *Start) error { return s.start(ctx) })
 }
 
 // attach makes this process the driver of the agent, and returns the agent's state.
@@ -108,28 +98,27 @@ func renew(conn *protocol.Conn) {
 // End ends the agents, unless somebody else drives the job and has ended them. It waits
 // until nothing of the job is left on their hosts, at most for limit. If it fails, their
 // leases end them.
-func (g *Group) End(v protocol.Verdict, limit time.Duration) error {
-	end := protocol.Message{End: &protocol.End{Verdict: v}}
-	for _, c := range g.Conns {
-		if c != nil {
-			c.Send(end) // if it fails the lease ends the agent
+func (g Group) End(v protocol.Verdict, limit time.Duration) error {
+	for _, s := range g {
+		if s.Conn != nil {
+			s.Conn.Send(protocol.Message{End: &protocol.End{Verdict: v}}) // if it fails the lease ends the agent
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	return Each(context.Background(), g.agents(), func(i int, a *AgentHost) error { // an error of ctx gets its host's name
-		if g.Conns[i] == nil && !g.Starts[i].Again {
+	return Each(context.Background(), g, func(_ int, s *Start) error { // an error of ctx gets its host's name
+		if s.Conn == nil && !s.Again {
 			return nil
 		}
-		return a.Reap(ctx)
+		return s.Agent.Reap(ctx)
 	})
 }
 
 // Close closes the connections, and so ends the renewals.
-func (g *Group) Close() {
-	for _, c := range g.Conns {
-		if c != nil {
-			c.Close()
+func (g Group) Close() {
+	for _, s := range g {
+		if s.Conn != nil {
+			s.Conn.Close()
 		}
 	}
 }

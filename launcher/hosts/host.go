@@ -83,8 +83,11 @@ func (h *Host) Inspect(ctx context.Context) error {
 	return nil
 }
 
-// probe writes Report.
-func (h *Host) probe(ctx context.Context) (err error) {
+// survey writes Facts and Report.
+func (h *Host) survey(ctx context.Context) (err error) {
+	if err := h.Inspect(ctx); err != nil {
+		return err
+	}
 	if h.Report, err = gpuprobe.Probe(ctx, h); err != nil {
 		return fmt.Errorf("probe: %w", err)
 	}
@@ -171,12 +174,7 @@ func targets(to ...*Host) (all []envsync.Target) {
 
 // Survey connects to every host, and writes its Facts and Report.
 func (s *Set) Survey(ctx context.Context) error {
-	return Each(ctx, s.Hosts, func(_ int, h *Host) error {
-		if err := h.Inspect(ctx); err != nil {
-			return err
-		}
-		return h.probe(ctx)
-	})
+	return Each(ctx, s.Hosts, func(_ int, h *Host) error { return h.survey(ctx) })
 }
 
 // Machines returns the hosts as Survey found them.

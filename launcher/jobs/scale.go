@@ -71,7 +71,7 @@ type scaler struct {
 	cfg     ScaleConfig
 	spec    protocol.Spec // of the agent that was asked
 	set     *hosts.Set    // the new hosts; nil: none are needed
-	group   *hosts.Group  // agents of the new hosts; nil: not started
+	group   hosts.Group   // agents of the new hosts
 	join    []protocol.Joining
 	scratch string // folder of files that were copied from a host; empty: none
 	asked   bool   // the driver was asked, and its answer has not arrived
@@ -173,16 +173,11 @@ func (s *scaler) askOnce(ctx context.Context, scale protocol.Scale) (answer prot
 
 // endGroup ends the agents of hosts that did not join the job.
 func (s *scaler) endGroup(why error) error {
-	if s.group == nil {
-		return nil
-	}
 	return s.group.End(protocol.Verdict{Code: exit.CodePlx, Reason: "not scaled: " + why.Error()}, askTime)
 }
 
 func (s *scaler) close() {
-	if s.group != nil {
-		s.group.Close()
-	}
+	s.group.Close()
 	if s.set != nil {
 		s.set.Close() // nothing was written
 	}
@@ -297,7 +292,6 @@ func copyBlob(ctx context.Context, from *hosts.Host, sum, dir string) (envsync.B
 // start starts the agents of the new hosts. This process renews their leases until the
 // job's driver does.
 func (s *scaler) start(ctx context.Context, p placement.Placement, known int) error {
-	var starts []hosts.Start
 	for k, placed := range p.Hosts {
 		h := s.set.Hosts[placed.Machine]
 		addr, err := h.DataAddr()
@@ -307,15 +301,14 @@ func (s *scaler) start(ctx context.Context, p placement.Placement, known int) er
 		spec := s.spec
 		spec.Host, spec.HostIndex, spec.Folder, spec.DataAddr, spec.Tasks = h.Name(), known+k, h.JobFolder(), addr, nil
 		a := &hosts.AgentHost{Host: h, Job: s.job.Job, Folder: spec.Folder, Binary: s.job.chief().Binary}
-		starts = append(starts, hosts.Start{Agent: a, Spec: spec, Again: true})
+		s.group = append(s.group, &hosts.Start{Agent: a, Spec: spec, Again: true})
 	}
-	s.group = hosts.NewGroup(starts)
 	if err := s.group.Start(ctx); err != nil {
 		return err
 	}
 	for k, placed := range p.Hosts {
-		a := starts[k].Agent
-		s.join = append(s.join, protocol.Joining{Addr: s.group.Addrs[k], HostPlan: protocol.HostPlan{
+		a := s.group[k].Agent
+		s.join = append(s.join, protocol.Joining{Addr: s.group[k].Addr, HostPlan: protocol.HostPlan{
 			Host: a.Name(), Folder: a.Folder, Tasks: placed.Specs(), Line: a.Resource.String(), Binary: a.Binary}})
 	}
 	return nil

@@ -117,17 +117,11 @@ func (e *exactly) read(p []byte) (int, error) {
 
 // mustEnd returns io.EOF at the end of the source.
 func (e *exactly) mustEnd() error {
-	var one [1]byte
-	for range 100 {
-		n, err := e.r.Read(one[:])
-		if n > 0 {
-			return errors.New("the source is longer than announced")
-		}
-		if err != nil {
-			return err
-		}
+	n, err := io.ReadFull(e.r, make([]byte, 1))
+	if n > 0 {
+		return errors.New("the source is longer than announced")
 	}
-	return io.ErrNoProgress
+	return err
 }
 
 // byShell sends the file through a command, for a host whose sftp does not work: a
