@@ -56,12 +56,9 @@ func newHostKeys(cfg Config, t sshconfig.Target) (*hostKeys, error) {
 // The others follow, so that a key of another type is refused as changed, and not for
 // lack of an algorithm.
 func algorithmsFor(db *knownDB, address string) []string {
-	var algorithms []string
-	for _, name := range db.HostKeyAlgorithms(address) {
-		if name != gossh.KeyAlgoRSA && name != "ssh-dss" && name != gossh.CertAlgoRSAv01 && name != "" {
-			algorithms = append(algorithms, name)
-		}
-	}
+	algorithms := slices.DeleteFunc(db.HostKeyAlgorithms(address), func(name string) bool {
+		return slices.Contains([]string{gossh.KeyAlgoRSA, "ssh-dss", gossh.CertAlgoRSAv01, ""}, name)
+	})
 	for _, name := range preferred {
 		if !slices.Contains(algorithms, name) {
 			algorithms = append(algorithms, name)
