@@ -40,7 +40,22 @@ func (l *launch) handOver(ctx context.Context) (int, error) {
 		l.endGroup(group, err)
 		return exit.CodePlx, l.agents[chief].Named(fmt.Errorf("hand the job over: %w", err))
 	}
-	return l.awaitStart(visitor)
+	verdict, err := l.awaitStart(visitor)
+	switch {
+	case err != nil:
+		return exit.CodePlx, err
+	case verdict == nil:
+		l.printer.Printf("job %s runs detached: plx logs -f, plx attach, plx stop", l.job)
+	default:
+		l.report(l.record(), *verdict)
+		if verdict.Code != 0 {
+			return verdict.Code, nil
+		}
+	}
+	if _, err := fmt.Fprintln(l.cfg.Terminal.Stdout, l.job); err != nil {
+		return exit.CodePlx, fmt.Errorf("print the job's id: %w", err)
+	}
+	return 0, nil
 }
 
 // endGroup ends the agents of a job that could not be handed over. If that fails, their
@@ -52,8 +67,8 @@ func (l *launch) endGroup(group hosts.Group, why error) {
 }
 
 // awaitStart follows the chief's agent until every task has started or the job has
-// ended.
-func (l *launch) awaitStart(visitor *protocol.Conn) (int, error) {
+// ended. It returns the verdict of a job that has ended.
+func (l *launch) awaitStart(visitor *protocol.Conn) (*protocol.Verdict, error) {
 	done := make(chan struct{})
 	defer close(done)
 	go l.passStops(visitor, done)
@@ -63,21 +78,17 @@ func (l *launch) awaitStart(visitor *protocol.Conn) (int, error) {
 	for {
 		m, err := visitor.Receive()
 		if err != nil && !limit.Stop() {
-			return exit.CodePlx, fmt.Errorf("job %s: not every task started within %s; it may start later: plx attach %s, plx stop %s", l.job, l.cfg.StartTimeout, l.job, l.job)
+			return nil, fmt.Errorf("job %s: not every task started within %s; it may start later: plx attach %s, plx stop %s", l.job, l.cfg.StartTimeout, l.job, l.job)
 		}
 		if err != nil {
 			state, stateErr := chief.State(context.Background())
 			if stateErr != nil || state.Verdict == nil {
-				return exit.CodePlx, chief.Named(fmt.Errorf("lost the agent before every task had started: %w", err))
+				return nil, chief.Named(fmt.Errorf("lost the agent before every task had started: %w", err))
 			}
 			m.State = &state
 		}
-		switch {
-		case m.State == nil:
-		case m.State.Verdict != nil:
-			return l.overAlready(*m.State.Verdict)
-		case m.State.JobPhase == protocol.Running:
-			return l.detached()
+		if s := m.State; s != nil && (s.Verdict != nil || s.JobPhase == protocol.Running) {
+			return s.Verdict, nil
 		}
 	}
 }
@@ -96,23 +107,4 @@ func (l *launch) passStops(visitor *protocol.Conn, done <-chan struct{}) {
 			return
 		}
 	}
-}
-
-// overAlready ends the launch of a job that has ended before Launch returned.
-func (l *launch) overAlready(v protocol.Verdict) (int, error) {
-	l.report(l.record(), v)
-	if v.Code != 0 {
-		return v.Code, nil
-	}
-	_, err := fmt.Fprintln(l.cfg.Terminal.Stdout, l.job)
-	return 0, err
-}
-
-// detached prints how to find the job.
-func (l *launch) detached() (int, error) {
-	l.printer.Printf("job %s runs detached: plx logs -f, plx attach, plx stop", l.job)
-	if _, err := fmt.Fprintln(l.cfg.Terminal.Stdout, l.job); err != nil {
-		return exit.CodePlx, fmt.Errorf("print the job's id: %w", err)
-	}
-	return 0, nil
 }

@@ -156,14 +156,9 @@ func (l *launch) plan() protocol.Plan {
 
 // chief returns the index of the host that worker:0 starts on.
 func (l *launch) chief() int {
-	for i, h := range l.placed.Hosts {
-		for _, t := range h.Tasks {
-			if t.Task.IsChief() {
-				return i
-			}
-		}
-	}
-	panic("placement without a chief") // placement.Place refuses it
+	return slices.IndexFunc(l.placed.Hosts, func(h placement.Host) bool {
+		return slices.ContainsFunc(h.Tasks, func(t placement.Task) bool { return t.Task.IsChief() })
+	})
 }
 
 // record returns what this machine remembers of the job as it was launched.

@@ -35,14 +35,6 @@ type Terminal struct {
 	StdoutColour, StderrColour bool
 }
 
-// Logs returns how a logs.Printer writes to the terminal.
-func (t Terminal) Logs() logs.Options {
-	return logs.Options{
-		Stdout: logs.Screen{Terminal: t.StdoutTTY, Colour: t.StdoutColour},
-		Stderr: logs.Screen{Terminal: t.StderrTTY, Colour: t.StderrColour},
-	}
-}
-
 // prefix begins every line that plx prints on stderr.
 const prefix = "plx:"
 

@@ -10,6 +10,7 @@
 package logstream
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -45,9 +46,10 @@ type Output struct {
 
 // NewOutput returns an Output. Close must be called.
 func NewOutput(cfg Config) *Output {
-	screens := cfg.Terminal.Logs()
-	cfg.Logs.Stdout, cfg.Logs.Stderr = screens.Stdout, screens.Stderr
-	o := &Output{cfg: cfg, printer: logs.NewPrinter(cfg.Terminal.Stdout, cfg.Terminal.Stderr, cfg.Logs)}
+	t := cfg.Terminal
+	cfg.Logs.Stdout = logs.Screen{Terminal: t.StdoutTTY, Colour: t.StdoutColour}
+	cfg.Logs.Stderr = logs.Screen{Terminal: t.StderrTTY, Colour: t.StderrColour}
+	o := &Output{cfg: cfg, printer: logs.NewPrinter(t.Stdout, t.Stderr, cfg.Logs)}
 	cfg.Printer.Through(o.printer)
 	return o
 }
@@ -87,17 +89,13 @@ func (o *Output) Close() error {
 	if o.cfg.Unread != nil && errors.Is(err, syscall.EPIPE) {
 		err = nil // Unread was called
 	}
+	var dirErr error
 	if o.cfg.Dir != nil {
-		if failed := o.cfg.Dir.Close(); err == nil {
-			err = failed
-		}
+		dirErr = o.cfg.Dir.Close()
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.failed != nil {
-		return o.failed
-	}
-	return err
+	return cmp.Or(o.failed, err, dirErr)
 }
 
 // errOutput marks an error of a write on this machine. A new connection does not help,
