@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"net"
@@ -68,48 +69,56 @@ func execute(conn net.Conn, channel gossh.Channel, request *gossh.Request, reque
 	cmd.Dir = homeFolder()
 	cmd.Env = append(os.Environ(), "SSH_CONNECTION="+connection(conn))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	pipes, err := newPipes(cmd)
+	stdin, errIn := cmd.StdinPipe()
+	stdout, errOut := cmd.StdoutPipe()
+	stderr, errErr := cmd.StderrPipe()
+	err := errors.Join(errIn, errOut, errErr)
 	if err == nil {
 		err = cmd.Start()
-		pipes.closeTheirs()
 	}
 	if err != nil {
-		pipes.close()
 		reply(request, false)
 		return
 	}
+	defer func() { // the command's stdin ends, its output breaks
+		for _, pipe := range []io.Closer{stdin, stdout, stderr} {
+			_ = pipe.Close() // pipes have nothing to flush
+		}
+	}()
 	reply(request, true)
 	closed := make(chan struct{})
 	go func() { // ends when the client or the connection closed the channel
 		gossh.DiscardRequests(requests)
 		close(closed)
 	}()
-	relay(channel, cmd, pipes, closed)
-}
-
-// relay moves the streams and sends the exit report.
-func relay(channel gossh.Channel, cmd *exec.Cmd, pipes *pipes, closed <-chan struct{}) {
-	defer pipes.close() // the command's stdin ends, its output breaks
 	go func() {
-		// It ends with the client's end of file, with the channel, or when pipes.close
-		// breaks the write.
-		_, _ = io.Copy(pipes.stdin, channel)
-		_ = pipes.stdin.Close()
+		// It ends with the client's end of file, with the channel, or when the end of
+		// execute breaks the write.
+		_, _ = io.Copy(stdin, channel)
+		_ = stdin.Close()
 	}()
 	var outputs sync.WaitGroup
-	outputs.Go(func() { _, _ = io.Copy(channel, pipes.stdout) })
-	outputs.Go(func() { _, _ = io.Copy(channel.Stderr(), pipes.stderr) })
-	drained, exited := make(chan struct{}), make(chan error, 1)
+	outputs.Go(func() { _, _ = io.Copy(channel, stdout) })
+	outputs.Go(func() { _, _ = io.Copy(channel.Stderr(), stderr) })
+	relay(channel, cmd.Process, &outputs, closed)
+}
+
+// relay sends the end of the output and the exit report, until both are sent or the
+// channel is closed.
+func relay(channel gossh.Channel, process *os.Process, outputs *sync.WaitGroup, closed <-chan struct{}) {
+	drained, exited := make(chan struct{}), make(chan *os.ProcessState, 1)
 	go func() {
 		outputs.Wait()
 		close(drained)
 	}()
-	go func() { exited <- cmd.Wait() }() // reaps, however long it takes
-
+	go func() { // reaps, however long it takes
+		state, _ := process.Wait() // not Wait of exec.Cmd, which closes the output
+		exited <- state
+	}()
 	for waiting := exited; waiting != nil || drained != nil; {
 		select {
-		case err := <-waiting:
-			report(channel, err)
+		case state := <-waiting:
+			report(channel, state)
 			waiting = nil
 		case <-drained:
 			_ = channel.CloseWrite() // fails only when the channel is closed
@@ -120,18 +129,13 @@ func relay(channel gossh.Channel, cmd *exec.Cmd, pipes *pipes, closed <-chan str
 	}
 }
 
-// report sends the exit status or the signal.
-func report(channel gossh.Channel, err error) {
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) {
-		status := uint32(0)
-		if err != nil {
-			status = 255
-		}
-		sendStatus(channel, status)
+// report sends the exit status or the signal. It fails only if the channel is closed.
+func report(channel gossh.Channel, state *os.ProcessState) {
+	if state == nil { // Wait failed
+		_, _ = channel.SendRequest("exit-status", false, gossh.Marshal(struct{ Status uint32 }{255}))
 		return
 	}
-	if status, is := exit.Sys().(syscall.WaitStatus); is && status.Signaled() {
+	if status, is := state.Sys().(syscall.WaitStatus); is && status.Signaled() {
 		message := struct {
 			Name       string
 			CoreDumped bool
@@ -141,12 +145,7 @@ func report(channel gossh.Channel, err error) {
 		_, _ = channel.SendRequest("exit-signal", false, gossh.Marshal(message))
 		return
 	}
-	sendStatus(channel, uint32(exit.ExitCode()))
-}
-
-// sendStatus sends the exit status. It fails only if the channel is closed.
-func sendStatus(channel gossh.Channel, status uint32) {
-	_, _ = channel.SendRequest("exit-status", false, gossh.Marshal(struct{ Status uint32 }{status}))
+	_, _ = channel.SendRequest("exit-status", false, gossh.Marshal(struct{ Status uint32 }{uint32(state.ExitCode())}))
 }
 
 func homeFolder() string {
@@ -164,55 +163,7 @@ func connection(conn net.Conn) string {
 	return strings.Join([]string{client, clientPort, server, serverPort}, " ")
 }
 
-// pipes are a command's three streams. The pipes of exec.Cmd would make Wait wait for every
-// process that holds them.
-type pipes struct {
-	stdin, stdout, stderr *os.File
-	theirs                []*os.File
-}
-
-func newPipes(cmd *exec.Cmd) (*pipes, error) {
-	p := &pipes{}
-	read, write, err := os.Pipe()
-	if err != nil {
-		return p, err
-	}
-	p.stdin, cmd.Stdin, p.theirs = write, read, append(p.theirs, read)
-	read, write, err = os.Pipe()
-	if err != nil {
-		return p, err
-	}
-	p.stdout, cmd.Stdout, p.theirs = read, write, append(p.theirs, write)
-	read, write, err = os.Pipe()
-	if err != nil {
-		return p, err
-	}
-	p.stderr, cmd.Stderr, p.theirs = read, write, append(p.theirs, write)
-	return p, nil
-}
-
-// closeTheirs closes the command's ends in this process.
-func (p *pipes) closeTheirs() {
-	for _, file := range p.theirs {
-		_ = file.Close() // the command has its own copy
-	}
-}
-
-// close closes both ends; those closed before do not mind.
-func (p *pipes) close() {
-	p.closeTheirs()
-	for _, file := range []*os.File{p.stdin, p.stdout, p.stderr} {
-		if file != nil {
-			_ = file.Close() // pipes have nothing to flush
-		}
-	}
-}
-
 // signalName returns the name without SIG, as the protocol has it.
-func signalName(signal os.Signal) string {
-	number, is := signal.(unix.Signal)
-	if name := unix.SignalName(number); is && len(name) > 3 {
-		return name[3:]
-	}
-	return "UNKNOWN"
+func signalName(signal syscall.Signal) string {
+	return cmp.Or(strings.TrimPrefix(unix.SignalName(signal), "SIG"), "UNKNOWN")
 }

@@ -72,6 +72,7 @@ type Client struct {
 
 	noisy  atomic.Bool // the notice about start-up files was sent
 	noSFTP atomic.Bool // sftp did not start, so Copy uses a command
+	opened atomic.Bool // the server has given a session
 }
 
 func newClient(cfg Config, conn *timedConn, client *gossh.Client, via *Client) *Client {

@@ -85,42 +85,19 @@ func (c *Config) validate() error {
 	if (len(c.Signers) > 0) != (c.HostKey != nil) {
 		return fmt.Errorf("host %s: signers and host key go together", c.Host)
 	}
-	if err := c.fillHome(); err != nil {
-		return err
-	}
-	c.fillTimes()
-	return nil
-}
-
-func (c *Config) fillHome() error {
-	if c.Home == "" {
-		c.Home = os.Getenv("HOME")
-	}
+	c.Home = cmp.Or(c.Home, os.Getenv("HOME"))
 	if c.Home == "" && c.HostKey == nil {
 		return fmt.Errorf("host %s: HOME is not set, so there is no place to look for keys and known hosts", c.Host)
 	}
-	if c.ConfigFile == "" {
-		c.ConfigFile = filepath.Join(c.Home, ".ssh", "config")
-	}
-	return nil
-}
-
-func (c *Config) fillTimes() {
-	fill := func(d *time.Duration, value time.Duration) {
-		if *d <= 0 {
-			*d = value
-		}
-	}
-	fill(&c.RetryFor, 30*time.Second)
-	fill(&c.KeepaliveEvery, 5*time.Second)
-	fill(&c.DeadAfter, 20*time.Second)
-	c.DeadAfter = max(c.DeadAfter, c.KeepaliveEvery)
-	if c.Sessions <= 0 {
-		c.Sessions = 8
-	}
+	c.ConfigFile = cmp.Or(c.ConfigFile, filepath.Join(c.Home, ".ssh", "config"))
+	c.RetryFor = cmp.Or(c.RetryFor, 30*time.Second)
+	c.KeepaliveEvery = cmp.Or(c.KeepaliveEvery, 5*time.Second)
+	c.DeadAfter = max(cmp.Or(c.DeadAfter, 20*time.Second), c.KeepaliveEvery)
+	c.Sessions = cmp.Or(c.Sessions, 8)
 	if c.Notice == nil {
 		c.Notice = func(string) {}
 	}
+	return nil
 }
 
 // maxHops bounds a chain of jump hosts: a configuration can make it endless.
@@ -137,7 +114,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	return dialHop(ctx, cfg, nil, 0)
 }
 
-// dialHop dials one hop. path has the hops before it; nil: those of the configuration.
+// dialHop dials one hop. path has the hops before it; none: those of the configuration.
 func dialHop(ctx context.Context, cfg Config, path []sshconfig.Hop, depth int) (*Client, error) {
 	if depth >= maxHops {
 		return nil, fmt.Errorf("host %s: more than %d jump hosts", cfg.Host, maxHops)
@@ -146,19 +123,17 @@ func dialHop(ctx context.Context, cfg Config, path []sshconfig.Hop, depth int) (
 	if err != nil {
 		return nil, fmt.Errorf("host %s: %w", cfg.Host, err)
 	}
-	if path != nil {
+	if len(path) > 0 {
 		t.Jumps = path
 	}
-	if cfg.DialTimeout <= 0 {
-		cfg.DialTimeout = t.Timeout
-	}
+	cfg.DialTimeout = cmp.Or(cfg.DialTimeout, t.Timeout)
 	if len(t.Jumps) == 0 {
 		return dialRetry(ctx, cfg, t, nil)
 	}
 	last := len(t.Jumps) - 1
 	next := cfg
 	next.User, next.Host, next.Port = t.Jumps[last].User, t.Jumps[last].Host, t.Jumps[last].Port
-	via, err := dialHop(ctx, next, pathBefore(t.Jumps), depth+1)
+	via, err := dialHop(ctx, next, t.Jumps[:last], depth+1)
 	if err != nil {
 		return nil, fmt.Errorf("host %s: through jump host: %w", cfg.Host, err)
 	}
@@ -167,14 +142,6 @@ func dialHop(ctx context.Context, cfg Config, path []sshconfig.Hop, depth int) (
 		_ = via.Close() // the next hop failed
 	}
 	return c, err
-}
-
-// pathBefore returns the hops before the last, nil when there are none.
-func pathBefore(jumps []sshconfig.Hop) []sshconfig.Hop {
-	if len(jumps) < 2 {
-		return nil
-	}
-	return jumps[:len(jumps)-1]
 }
 
 // dialRetry tries again while the server refuses for load.

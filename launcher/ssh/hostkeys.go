@@ -80,8 +80,7 @@ func (k *hostKeys) check(_ string, remote net.Addr, key gossh.PublicKey) error {
 		return err
 	}
 	err = k.judge(db, remote, key)
-	var refusal *HostKeyError
-	if errors.As(err, &refusal) && !refusal.Changed() && k.cfg.AcceptNewHostKeys {
+	if isUnknown(err) && k.cfg.AcceptNewHostKeys {
 		return k.record(remote, key)
 	}
 	return err
@@ -222,7 +221,7 @@ func (k *hostKeys) record(remote net.Addr, key gossh.PublicKey) error {
 	if err != nil {
 		return err
 	}
-	if err := k.judge(db, remote, key); err == nil || !isUnknown(err) {
+	if err := k.judge(db, remote, key); !isUnknown(err) {
 		return err
 	}
 	if err := appendLine(file, knownhosts.Line([]string{k.address}, key)); err != nil {

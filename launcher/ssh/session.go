@@ -30,7 +30,7 @@ func (c *Client) openSession(ctx context.Context, kind, argument string) (*sessi
 		}
 		s, err := c.startWithin(ctx, kind, argument)
 		if err == nil {
-			c.slots.opened()
+			c.opened.Store(true)
 			return s, nil
 		}
 		var rejected *gossh.OpenChannelError
@@ -45,7 +45,7 @@ func (c *Client) openSession(ctx context.Context, kind, argument string) (*sessi
 		if since.IsZero() {
 			since = time.Now()
 		}
-		if !c.slots.used() || time.Since(since) > freeing {
+		if !c.opened.Load() || time.Since(since) > freeing {
 			return nil, fmt.Errorf("host %s: the server refuses a session (MaxSessions?): %w", c.cfg.Host, err)
 		}
 		select {
@@ -185,7 +185,6 @@ type slots struct {
 	limit   int
 	active  int
 	changed chan struct{} // closed and replaced at each release
-	once    bool          // a session was opened; never reset
 }
 
 func newSlots(limit int) *slots {
@@ -211,20 +210,6 @@ func (s *slots) acquire(ctx context.Context, done <-chan struct{}) error {
 			return context.Cause(ctx)
 		}
 	}
-}
-
-// opened notes that the server gave a session.
-func (s *slots) opened() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.once = true
-}
-
-// used reports whether the server has ever given a session.
-func (s *slots) used() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.once
 }
 
 func (s *slots) release() {
