@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/plx-run/plx/trainer/peers"
 	"github.com/plx-run/plx/trainer/wire"
@@ -20,19 +21,22 @@ type exchange struct {
 	from   [][]byte        // by rank: where what that worker gives goes
 	heard  []chan struct{} // by rank: closed when that worker has announced the exchange
 	users  sync.WaitGroup  // of the memory
-
-	mu   sync.Mutex
-	left int           // workers of which an announcement or data are still to come
-	done chan struct{} // closed when left is zero
+	left   atomic.Int32    // workers of which an announcement or data are still to come
+	done   chan struct{}   // closed when left is zero
 }
 
 // exchange makes one exchange of a collective; to and from are by rank. When
 // it returns, nobody uses the memory any more. The caller holds g.calling.
 func (g *Group) exchange(s signature, to, from [][]byte) error {
-	if len(g.config.Addrs) == 1 {
+	world := len(g.config.Addrs)
+	if world == 1 {
 		return nil
 	}
-	e := &exchange{signature: s, group: g, to: to, from: from, heard: make([]chan struct{}, len(g.config.Addrs)), done: make(chan struct{})}
+	e := &exchange{signature: s, number: g.begun + 1, group: g, to: to, from: from, heard: make([]chan struct{}, world), done: make(chan struct{})}
+	for rank := range e.heard {
+		e.heard[rank] = make(chan struct{})
+	}
+	e.left.Store(int32(world - 1))
 	defer e.users.Wait() // whatever the error, before the caller has its memory back
 	err := g.begin(e)
 	if err == nil {
@@ -57,9 +61,7 @@ func (g *Group) begin(e *exchange) error {
 	if g.err != nil {
 		return g.err
 	}
-	g.begun++
-	g.current = e
-	e.expect(g.begun, g.links)
+	g.begun, g.current = e.number, e
 	for _, l := range g.links {
 		switch {
 		case l == nil:
@@ -72,18 +74,6 @@ func (g *Group) begin(e *exchange) error {
 		}
 	}
 	return nil
-}
-
-// expect numbers the exchange and counts what is to come.
-func (e *exchange) expect(number uint64, links []*link) {
-	e.number = number
-	for rank, l := range links {
-		if l == nil {
-			continue
-		}
-		e.heard[rank] = make(chan struct{})
-		e.left++
-	}
 }
 
 // hear compares what a peer has announced with what this worker calls, and
@@ -115,9 +105,7 @@ func (e *exchange) needs(l *link) bool {
 
 // finish counts a worker that has announced the exchange and sent all data.
 func (e *exchange) finish() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.left--; e.left == 0 {
+	if e.left.Add(-1) == 0 {
 		close(e.done)
 	}
 }

@@ -58,7 +58,7 @@ type Group struct {
 	connected chan struct{} // closed when missing is zero
 	closed    bool          // no peer can connect any more
 	err       error         // why no collective is possible any more
-	begun     uint64        // number of the last exchange that began here
+	begun     uint64        // number of the last exchange that began here; written with calling held too
 	current   *exchange     // one exchange of the collective that runs; nil: no exchange runs
 }
 
