@@ -15,12 +15,34 @@ var binaryCodes = []string{"+", "-", "⊙", "÷", "^", "<", ">", "<=", ">=", "==
 var unaryCodes = []string{"abs", "sign", "ceil", "floor", "sin", "cos", "exp", "ln", "log2", "neg", "square", "sqrt",
 	"inv", "invSqrt", "cube", "tanh", "sigmoid", "log1p", "expm1", "softplus"}
 
+// alongAxes are operations whose first field is an axis or several.
+var alongAxes = map[string]Kind{
+	"repeatOp": Repeat, "concatOp": Concat, "maxOp": Max, "sumOp": Sum, "transposeOp": Transpose, "atOp": At,
+}
+
+// gradients are operations that hold the operation whose gradient they compute,
+// each with the field that does.
+var gradients = map[string]int{"sliceIncrOp": 0, "softmaxDiffOp": 0, "col2imOp": 4}
+
 // decode translates one of Gorgonia's operations. An unknown operation has
 // kind Other.
 func decode(op gorgonia.Op) (Op, error) {
 	name, f, err := fields(op)
 	if err != nil || name == "" {
 		return Op{}, err
+	}
+	if kind, ok := alongAxes[name]; ok {
+		o := Op{Kind: kind, Axes: ints(f[0])}
+		if kind == Max || kind == Sum {
+			slices.Sort(o.Axes)
+			o = o.along(slices.Compact(o.Axes)...)
+		}
+		return o, nil
+	}
+	if i, ok := gradients[name]; ok {
+		if _, f, err = structFields(reflect.Indirect(f[i])); err != nil || f == nil {
+			return Op{}, err
+		}
 	}
 	switch name {
 	case "elemBinOp":
@@ -29,50 +51,20 @@ func decode(op gorgonia.Op) (Op, error) {
 		return decodeUnary(op)
 	case "linAlgBinOp":
 		return decodeProduct(op, f)
-	case "repeatOp":
-		return Op{Kind: Repeat, Axes: []int{int(f[0].Int())}}, nil
 	case "reshapeOp", "Iop":
 		return Op{Kind: Alias}, nil
-	case "maxOp":
-		return Op{Kind: Max, Axes: sorted(ints(f[0]))}, nil
-	case "sumOp":
-		return Op{Kind: Sum, Axes: sorted(ints(f[0]))}, nil
-	case "transposeOp":
-		return Op{Kind: Transpose, Axes: ints(f[0])}, nil
-	case "concatOp":
-		return Op{Kind: Concat, Axes: []int{int(f[0].Int())}}, nil
 	case "sliceOp":
 		return decodeSlice(op, Slice, f), nil
 	case "sliceIncrOp":
-		_, inner, err := structFields(f[0].Elem())
-		if err != nil || inner == nil {
-			return Op{}, err
-		}
-		return decodeSlice(op, SliceGradient, inner), nil
-	}
-	return decodeRest(name, f)
-}
-
-func decodeRest(name string, f []reflect.Value) (Op, error) {
-	switch name {
+		return decodeSlice(op, SliceGradient, f), nil
 	case "im2colOp":
 		return Op{Kind: Im2Col, Window: window(f)}, nil
 	case "col2imOp":
-		_, inner, err := structFields(f[4])
-		if err != nil || inner == nil {
-			return Op{}, err
-		}
-		return Op{Kind: Col2Im, Window: window(inner)}, nil
+		return Op{Kind: Col2Im, Window: window(f)}, nil
 	case "softmaxOp":
-		return Op{Kind: Softmax, Axes: []int{int(f[1].Int())}, Log: f[2].Bool()}, nil
+		return Op{Kind: Softmax, Axes: ints(f[1]), Log: f[2].Bool()}, nil
 	case "softmaxDiffOp":
-		_, inner, err := structFields(f[0].Elem())
-		if err != nil || inner == nil {
-			return Op{}, err
-		}
-		return Op{Kind: SoftmaxGradient, Axes: []int{int(inner[1].Int())}, Log: inner[2].Bool()}, nil
-	case "atOp":
-		return Op{Kind: At, Axes: ints(f[0])}, nil
+		return Op{Kind: SoftmaxGradient, Axes: ints(f[1]), Log: f[2].Bool()}, nil
 	case "minBetween":
 		return Op{Kind: MinBetween}, nil
 	case "maxBetween":
@@ -125,7 +117,7 @@ func decodeProduct(op gorgonia.Op, f []reflect.Value) (Op, error) {
 // decodeSlice reads the bounds by the operation's own methods. A nil or empty
 // slice means the whole axis to Gorgonia; its step is 0 here.
 func decodeSlice(op gorgonia.Op, k Kind, f []reflect.Value) Op {
-	o := Op{Kind: k, Axes: []int{int(f[1].Int())}}
+	o := Op{Kind: k, Axes: ints(f[1])}
 	s := op.(interface{ IsSlice() tensor.Slice }).IsSlice()
 	if s != nil && s.End() > s.Start() {
 		o.Start, o.End, o.Step = s.Start(), s.End(), max(s.Step(), 1)
@@ -137,14 +129,9 @@ func decodeSlice(op gorgonia.Op, k Kind, f []reflect.Value) Op {
 func window(f []reflect.Value) []int {
 	var w []int
 	for _, v := range f {
-		w = append(w, int(v.Int()))
+		w = append(w, ints(v)...)
 	}
 	return w
-}
-
-func sorted(axes []int) []int {
-	slices.Sort(axes)
-	return slices.Compact(axes)
 }
 
 const gorgoniaPath = "gorgonia.org/gorgonia"
@@ -209,8 +196,11 @@ func structFields(v reflect.Value) (name string, f []reflect.Value, err error) {
 	return v.Type().Name(), f, nil
 }
 
-// ints reads a slice of integers.
+// ints reads an integer, or a slice of integers.
 func ints(v reflect.Value) []int {
+	if v.CanInt() {
+		return []int{int(v.Int())}
+	}
 	out := make([]int, v.Len())
 	for i := range out {
 		out[i] = int(v.Index(i).Int())

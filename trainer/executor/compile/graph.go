@@ -144,7 +144,7 @@ func (b *builder) merge(v *Value) *Value {
 	if !v.Op.mergeable() {
 		return b.add(v)
 	}
-	key := fmt.Sprint(v.Op.text(), v.Dtype, v.Shape, v.Scalar)
+	key := fmt.Sprintf("%+v %v %v %v", v.Op, v.Dtype, v.Shape, v.Scalar)
 	for _, in := range v.Inputs {
 		key += fmt.Sprintf(" %d", in.id)
 	}

@@ -2,7 +2,6 @@ package compile
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/plx-run/plx/trainer/executor/memory"
 	"github.com/plx-run/plx/trainer/operation"
@@ -185,7 +184,7 @@ const (
 )
 
 // Op is everything that a value depends on besides its inputs. Two operations
-// with equal text compute the same.
+// whose fields are equal as text compute the same.
 type Op struct {
 	Kind           Kind
 	Code           string   // of Binary and Unary, in Gorgonia's spelling: "+", "tanh", ...
@@ -200,20 +199,12 @@ type Op struct {
 	plain string // of Other: its fields as text; empty if it must not be merged
 }
 
-// text is equal for two operations only if all their fields are.
-func (o Op) text() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d %q %t %t %t %v %v %d %d %d %v %v %q", o.Kind, o.Code, o.TransA, o.TransB, o.Log,
-		o.Axes, o.Window, o.Start, o.End, o.Step, o.Strides[0], o.Strides[1], o.plain)
-	return b.String()
-}
-
 // mergeable reports whether equal text means equal results.
 func (o Op) mergeable() bool { return o.Kind != Other || o.plain != "" }
 
-// along returns the operation along another axis.
-func (o Op) along(axis int) Op {
-	o.Axes = []int{axis}
+// along returns the operation along other axes.
+func (o Op) along(axes ...int) Op {
+	o.Axes = axes
 	return o
 }
 
