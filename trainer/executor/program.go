@@ -56,13 +56,13 @@ func (p *Program) Output(i int) gorgonia.Value { return p.outputs[i] }
 // After an error, the outputs and the gradients that were not announced are
 // undefined. The next run is not affected.
 func (p *Program) Run(c operation.Call, gradients [][]byte, ready func(i int)) (loss float64, err error) {
-	if err := p.check(gradients); err != nil {
-		return 0, fmt.Errorf("run the program: %w", err)
+	if err = p.check(gradients); err == nil {
+		err = p.prepare(c)
 	}
-	if err := p.prepare(c); err != nil {
-		return 0, fmt.Errorf("run the program: %w", err)
+	if err == nil {
+		err = p.machine.Run(gradients, ready)
 	}
-	if err := p.machine.Run(gradients, ready); err != nil {
+	if err != nil {
 		return 0, fmt.Errorf("run the program: %w", err)
 	}
 	return p.loss(), nil

@@ -125,17 +125,31 @@ func patchesOf[T float](c convolution, image, scratch []T) []T {
 // of the kernel covers at all places. It does not write elements that lie on
 // the pad: they are zero for all images, from the time the matrix was
 // allocated.
-func fillPatches[T float](w window, to, image []T) {
+func fillPatches[T float](w window, to, image []T) { overPatches(w, to, image, false) }
+
+// addPatches reverses fillPatches: each element of the image becomes the sum of
+// the matrix's elements that cover it, in the order of the matrix.
+func addPatches[T float](w window, image, from []T) {
+	clear(image)
+	overPatches(w, from, image, true)
+}
+
+// overPatches copies the image to the matrix, or adds the matrix to the image.
+func overPatches[T float](w window, matrix, image []T, add bool) {
 	for ; len(image) > 0; image = image[w.plane():] {
 		for down := range w.kernelHeight {
 			top, bottom := w.within(down, w.outHeight, w.height)
 			for across := range w.kernelWidth {
 				left, right := w.within(across, w.outWidth, w.width)
 				for i := top; i < bottom && left < right; i++ {
-					line := to[i*w.outWidth+left : i*w.outWidth+right]
-					copyLine(w, line, image[w.offset(down, across, i, left):])
+					line := matrix[i*w.outWidth+left : i*w.outWidth+right]
+					if covered := image[w.offset(down, across, i, left):]; add {
+						addLine(w, covered, line)
+					} else {
+						copyLine(w, line, covered)
+					}
 				}
-				to = to[w.places():]
+				matrix = matrix[w.places():]
 			}
 		}
 	}
@@ -154,25 +168,6 @@ func copyLine[T float](w window, to, from []T) {
 	}
 	for i := range to {
 		to[i] = from[i*w.stride]
-	}
-}
-
-// addPatches reverses fillPatches: each element of the image becomes the sum of
-// the matrix's elements that cover it, in the order of the matrix.
-func addPatches[T float](w window, image, from []T) {
-	clear(image)
-	for ; len(image) > 0; image = image[w.plane():] {
-		for down := range w.kernelHeight {
-			top, bottom := w.within(down, w.outHeight, w.height)
-			for across := range w.kernelWidth {
-				left, right := w.within(across, w.outWidth, w.width)
-				for i := top; i < bottom && left < right; i++ {
-					line := from[i*w.outWidth+left : i*w.outWidth+right]
-					addLine(w, image[w.offset(down, across, i, left):], line)
-				}
-				from = from[w.places():]
-			}
-		}
 	}
 }
 

@@ -176,15 +176,6 @@ func keepsOrder(shape, axes []int) bool {
 // fits reports whether the shapes are those that the operation's kernel
 // computes with. to is the result's shape, from are the operands'.
 func (o Op) fits(to tensor.Shape, from []tensor.Shape) bool {
-	operands, ok := map[Kind]int{
-		Unary: 1, Softmax: 1, Sum: 1, Max: 1, Transpose: 1, At: 1, Slice: 1, Im2Col: 1, Col2Im: 1,
-		Binary: 2, MinBetween: 2, MaxBetween: 2, Repeat: 2, SliceGradient: 2,
-		Dot: 2, Outer: 2, MatVec: 2, MatMul: 2, BatchedMatMul: 2,
-		SoftmaxGradient: 3, Concat: len(from),
-	}[o.Kind]
-	if !ok || len(from) != operands {
-		return false
-	}
 	switch o.Kind {
 	case Binary, Unary, MinBetween, MaxBetween, Softmax, SoftmaxGradient:
 		return o.fitsElements(to, from)
@@ -198,7 +189,7 @@ func (o Op) fits(to tensor.Shape, from []tensor.Shape) bool {
 	case Sum, Max:
 		return size == memory.Elements(reduced(in, o.Axes))
 	case Repeat:
-		return fitsRepeat(to, in)
+		return size > 0 && memory.Elements(in) > 0 && size%memory.Elements(in) == 0
 	case Transpose:
 		return len(o.Axes) == len(in) && size == memory.Elements(in)
 	}
@@ -338,12 +329,6 @@ func fitsConcat(to tensor.Shape, from []tensor.Shape, axis int) bool {
 		total += m
 	}
 	return total == n
-}
-
-// fitsRepeat reports whether a result is its operand repeated a number of times.
-func fitsRepeat(to, from tensor.Shape) bool {
-	size := memory.Elements(from)
-	return size > 0 && memory.Elements(to) > 0 && memory.Elements(to)%size == 0
 }
 
 // RepeatGeometry cuts a repetition at its axis: the number of elements inside
