@@ -1,9 +1,11 @@
 package e2e
 
 import (
-	"bytes"
+	"bufio"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"os/exec"
@@ -13,38 +15,44 @@ import (
 	"testing"
 
 	"github.com/plx-run/plx/internal/testhosts"
-	"github.com/plx-run/plx/trainer/safetensors"
 )
 
-// weights reads the safetensors file that examples/mlp --save wrote: float32 values
-// alone.
+// weights reads what examples/mlp --save wrote: a line of JSON, then the
+// variables' float32 values, little-endian, in its order.
 func weights(t *testing.T, path string) (names []string, values [][]float32) {
 	t.Helper()
-	content, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := safetensors.Open(bytes.NewReader(content), int64(len(content)))
+	defer f.Close()
+	r := bufio.NewReader(f)
+	line, err := r.ReadBytes('\n')
 	if err != nil {
-		t.Fatalf("%s: %v", path, err)
+		t.Fatal(err)
 	}
-	for {
-		name := fmt.Sprint("w", len(names))
-		info, found := file.Tensor(name)
-		if !found {
-			break
+	var header struct {
+		Variables []struct {
+			Name  string
+			Shape []int
 		}
-		data, part := make([]byte, info.Size), make([]float32, info.Size/4)
-		if err := file.ReadAt(name, data, 0); err != nil {
+	}
+	if err := json.Unmarshal(line, &header); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range header.Variables {
+		n := 1
+		for _, d := range v.Shape {
+			n *= d
+		}
+		part := make([]float32, n)
+		if err := binary.Read(r, binary.LittleEndian, part); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := binary.Decode(data, binary.LittleEndian, part); err != nil {
-			t.Fatal(err)
-		}
-		names, values = append(names, name), append(values, part)
+		names, values = append(names, v.Name), append(values, part)
 	}
-	if len(names) == 0 {
-		t.Fatalf("%s has no variables", path)
+	if _, err := r.ReadByte(); err != io.EOF || len(names) == 0 {
+		t.Fatalf("%s: %d variables, and then %v", path, len(names), err)
 	}
 	return names, values
 }

@@ -1,43 +1,69 @@
 package main
 
 import (
+	"bufio"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 
-	"github.com/plx-run/plx/trainer/safetensors"
 	"gorgonia.org/tensor"
 )
 
-// save writes the variables, in the order of their names, to a safetensors file
-// that appears complete or not at all.
-func save(path string, values map[string]*tensor.Dense) error {
-	var all []safetensors.Tensor
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		weights, ok := values[name].Data().([]float32)
-		if !ok {
-			return fmt.Errorf("save weights: variable %s holds %T, not float32", name, values[name].Data())
-		}
-		data, err := binary.Append(nil, binary.LittleEndian, weights)
-		if err != nil {
-			return fmt.Errorf("save weights: %s: %w", name, err)
-		}
-		all = append(all, safetensors.Tensor{Name: name, Dtype: safetensors.F32, Shape: values[name].Shape(), Data: data})
-	}
+// header is the first line of a file of weights. The values follow as
+// little-endian float32, row by row, one variable after the other in this
+// order.
+type header struct {
+	Variables []variable `json:"variables"`
+}
+
+type variable struct {
+	Name  string `json:"name"`
+	Shape []int  `json:"shape"`
+}
+
+// save writes the variables, in the order of their names, to a file that
+// appears complete or not at all.
+func save(path string, values map[string]*tensor.Dense) (err error) {
 	temporary := fmt.Sprintf("%s.%d.tmp", path, os.Getpid())
 	f, err := os.Create(temporary)
 	if err != nil {
 		return fmt.Errorf("save weights: %w", err)
 	}
-	_, err = safetensors.Write(f, nil, all)
-	if err = errors.Join(err, f.Close()); err == nil {
+	w := bufio.NewWriter(f)
+	err = errors.Join(write(w, values), w.Flush(), f.Close())
+	if err == nil {
 		err = os.Rename(temporary, path)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("save weights to %s: %w", path, err), os.Remove(temporary))
+	}
+	return nil
+}
+
+func write(w *bufio.Writer, values map[string]*tensor.Dense) error {
+	var names []string
+	for name := range values {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	var h header
+	for _, name := range names {
+		h.Variables = append(h.Variables, variable{Name: name, Shape: values[name].Shape()})
+	}
+	if err := json.NewEncoder(w).Encode(h); err != nil {
+		return err
+	}
+	for _, name := range names {
+		data, ok := values[name].Data().([]float32)
+		if !ok {
+			return fmt.Errorf("variable %s holds %T, not float32", name, values[name].Data())
+		}
+		if err := binary.Write(w, binary.LittleEndian, data); err != nil {
+			return err
+		}
 	}
 	return nil
 }
