@@ -20,17 +20,25 @@ type section struct {
 	lines  []string
 }
 
+// sections are what the script printed, in order.
+type sections []section
+
 // parseSections splits the script's output at the lines that begin with mark.
 // Whatever is outside a section is dropped.
-func parseSections(text, mark string) []section {
-	var all []section
+func parseSections(text, mark string) (all sections) {
 	open := false
 	for line := range strings.SplitSeq(text, "\n") {
 		line = strings.TrimSuffix(line, "\r")
 		own, isOwn := strings.CutPrefix(line, mark+" ")
+		words := strings.Fields(own)
 		switch {
+		case isOwn && len(words) >= 2 && words[0] == "begin":
+			all, open = append(all, section{name: words[1], word: strings.Join(words[2:], " ")}), true
 		case isOwn:
-			all, open = command(all, own)
+			if len(words) == 2 && words[0] == "end" && len(all) > 0 {
+				all[len(all)-1].status = words[1]
+			}
+			open = false
 		case open && strings.TrimSpace(line) != "":
 			last := &all[len(all)-1]
 			last.lines = append(last.lines, line)
@@ -39,40 +47,24 @@ func parseSections(text, mark string) []section {
 	return all
 }
 
-// command handles one of the script's own lines and reports whether a section
-// is open after it.
-func command(all []section, own string) (_ []section, open bool) {
-	words := strings.Fields(own)
-	switch {
-	case len(words) >= 2 && words[0] == "begin":
-		s := section{name: words[1]}
-		if len(words) > 2 {
-			s.word = words[2]
-		}
-		return append(all, s), true
-	case len(words) == 2 && words[0] == "end" && len(all) > 0:
-		all[len(all)-1].status = words[1]
-	}
-	return all, false
+func (all sections) has(name string) bool {
+	return slices.ContainsFunc(all, func(s section) bool { return s.name == name })
 }
 
-// find returns the first section called name.
-func find(all []section, name string) (section, bool) {
-	for _, s := range all {
-		if s.name == name {
-			return s, true
-		}
+// find returns the first section called name, an empty one if there is none.
+func (all sections) find(name string) section {
+	if i := slices.IndexFunc(all, func(s section) bool { return s.name == name }); i >= 0 {
+		return all[i]
 	}
-	return section{}, false
+	return section{}
 }
 
 // first returns the first line of a section, cleaned; "" if there is none.
-func first(all []section, name string) string {
-	s, _ := find(all, name)
-	if len(s.lines) == 0 {
-		return ""
+func (all sections) first(name string) string {
+	if lines := all.find(name).lines; len(lines) > 0 {
+		return clean(lines[0])
 	}
-	return clean(s.lines[0])
+	return ""
 }
 
 // clean makes a short text of a host harmless on a terminal: printable, valid
@@ -80,14 +72,10 @@ func first(all []section, name string) string {
 func clean(s string) string {
 	const limit = 300
 	s = strings.TrimSpace(printable(s))
-	if len(s) <= limit {
-		return s
+	if len(s) > limit {
+		s = strings.ToValidUTF8(s[:limit], "") + "..."
 	}
-	cut := limit
-	for !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + "..."
+	return s
 }
 
 // printable replaces every control character and every byte that is not UTF-8
@@ -232,7 +220,7 @@ func parseList(lines []string) map[string][]MIG {
 // procGPUs reads the information files of /proc/driver/nvidia/gpus. Indices
 // follow the bus address, as nvidia-smi's do. A GPU that the driver was told
 // to leave out is left out.
-func procGPUs(all []section) []GPU {
+func procGPUs(all sections) []GPU {
 	var gpus []GPU
 	for _, s := range all {
 		if s.name != "information" {
@@ -310,26 +298,22 @@ func blasRank(file string) int {
 
 // owners reads the lines "uid PID UID" and the password file's lines of those
 // users, and returns the user name, or else the number, of each process.
-func owners(all []section) map[int]string {
+func owners(all sections) map[int]string {
 	names := map[string]string{}
-	passwd, _ := find(all, "passwd")
-	for _, line := range passwd.lines {
+	for _, line := range all.find("passwd").lines {
 		if f := strings.SplitN(line, ":", 4); len(f) == 4 {
 			names[f[2]] = clean(f[0])
 		}
 	}
 	users := map[int]string{}
-	section, _ := find(all, "owners")
-	for _, line := range section.lines {
+	for _, line := range all.find("owners").lines {
 		f := strings.Fields(line)
 		if len(f) != 3 || f[0] != "uid" {
 			continue
 		}
-		pid, err := strconv.Atoi(f[1])
-		if err != nil {
-			continue
+		if pid, err := strconv.Atoi(f[1]); err == nil {
+			users[pid] = cmp.Or(names[f[2]], clean(f[2]))
 		}
-		users[pid] = cmp.Or(names[f[2]], clean(f[2]))
 	}
 	return users
 }

@@ -11,14 +11,15 @@ import (
 
 // read makes a Report from the script's sections. limit is the time that one
 // call of nvidia-smi could take; messages name it.
-func read(all []section, limit time.Duration) Report {
-	machine := strings.Fields(first(all, "machine") + " - -")
-	blas, _ := find(all, "blas")
-	r := Report{Arch: machine[0], Kernel: machine[1], Driver: procDriver(first(all, "driver"))}
-	r.CPUs = max(0, amount(first(all, "cpus")))
-	r.MemoryMiB = max(0, amount(strings.TrimSpace(after(first(all, "memory"))))) / 1024
-	r.CPUModel = strings.TrimSpace(after(first(all, "cpu-model")))
-	r.BLAS, r.BLASPath = blasChoice(blas.lines)
+func read(all sections, limit time.Duration) Report {
+	machine := strings.Fields(all.first("machine") + " - -")
+	_, memory, _ := strings.Cut(all.first("memory"), ":")
+	_, model, _ := strings.Cut(all.first("cpu-model"), ":")
+	r := Report{
+		CPUs: max(0, amount(all.first("cpus"))), MemoryMiB: max(0, amount(strings.TrimSpace(memory))) / 1024,
+		Driver: procDriver(all.first("driver")), CPUModel: strings.TrimSpace(model), Arch: machine[0], Kernel: machine[1],
+	}
+	r.BLAS, r.BLASPath = blasChoice(all.find("blas").lines)
 	readGPUs(&r, all, limit)
 	readProcesses(&r, all, limit)
 	for i := range r.GPUs {
@@ -32,15 +33,10 @@ func read(all []section, limit time.Duration) Report {
 	return r
 }
 
-func after(line string) string {
-	_, value, _ := strings.Cut(line, ":")
-	return value
-}
-
 // readGPUs fills in the list of GPUs and where it comes from.
-func readGPUs(r *Report, all []section, limit time.Duration) {
+func readGPUs(r *Report, all sections, limit time.Duration) {
 	inProc := procGPUs(all)
-	if _, there := find(all, "tool"); !there {
+	if !all.has("tool") {
 		r.GPUs, r.GPUTool = inProc, ToolProc
 		if len(inProc) == 0 {
 			r.GPUTool, r.GPUError = ToolNone, noDriver(all)
@@ -48,8 +44,7 @@ func readGPUs(r *Report, all []section, limit time.Duration) {
 		return
 	}
 	answer, gpus, notes := readQuery(all)
-	pci, _ := find(all, "pci")
-	hardware := len(inProc) > 0 || len(pci.lines) > 0
+	hardware := len(inProc) > 0 || len(all.find("pci").lines) > 0
 	switch {
 	case answer.status == "late":
 		r.GPUs, r.GPUTool, r.GPUError = inProc, ToolHung, fmt.Sprintf("nvidia-smi did not answer within %v", limit)
@@ -71,11 +66,10 @@ func readGPUs(r *Report, all []section, limit time.Duration) {
 
 // readQuery returns the last query that was made, its GPUs in index order and
 // the lines that are no GPUs.
-func readQuery(all []section) (answer section, gpus []GPU, notes string) {
-	answer, _ = find(all, "gpus")
-	older, isOlder := find(all, "gpus-without-mig")
+func readQuery(all sections) (_ section, gpus []GPU, notes string) {
+	answer, isOlder := all.find("gpus"), all.has("gpus-without-mig")
 	if isOlder {
-		answer = older
+		answer = all.find("gpus-without-mig")
 	}
 	var other []string
 	for _, line := range answer.lines {
@@ -88,8 +82,7 @@ func readQuery(all []section) (answer section, gpus []GPU, notes string) {
 		}
 	}
 	slices.SortFunc(gpus, func(a, b GPU) int { return cmp.Compare(a.Index, b.Index) })
-	list, _ := find(all, "list")
-	devices := parseList(list.lines)
+	devices := parseList(all.find("list").lines)
 	for i := range gpus {
 		gpus[i].MIG = devices[gpus[i].UUID]
 	}
@@ -104,13 +97,13 @@ func foundNone(notes string) bool {
 
 // noDriver returns a remark about NVIDIA hardware without a driver, "" if the
 // host has none.
-func noDriver(all []section) string {
-	pci, _ := find(all, "pci")
-	if len(pci.lines) == 0 {
+func noDriver(all sections) string {
+	devices := all.find("pci").lines
+	if len(devices) == 0 {
 		return ""
 	}
 	return fmt.Sprintf("%d NVIDIA device(s) on the PCI bus (%s) but no driver: install it or load it with modprobe nvidia",
-		len(pci.lines), clean(strings.Join(pci.lines, ", ")))
+		len(devices), clean(strings.Join(devices, ", ")))
 }
 
 // addLost adds the GPUs of /proc that an incomplete query did not list. It marks
@@ -132,9 +125,9 @@ func addLost(gpus, inProc []GPU) []GPU {
 }
 
 // readProcesses assigns the compute processes to their GPUs.
-func readProcesses(r *Report, all []section, limit time.Duration) {
-	apps, asked := find(all, "apps")
-	if !asked || r.GPUTool != ToolSMI {
+func readProcesses(r *Report, all sections, limit time.Duration) {
+	apps := all.find("apps")
+	if !all.has("apps") || r.GPUTool != ToolSMI {
 		return
 	}
 	users := owners(all)
