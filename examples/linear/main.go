@@ -16,6 +16,8 @@ import (
 	"slices"
 
 	"github.com/plx-run/plx/trainer"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
 )
 
 var steps = flag.Int("steps", 200, "`steps` to take")
@@ -55,4 +57,29 @@ func report(ctx context.Context, step int, loss float64, replica *trainer.Replic
 	w, b := values["W"].Data().([]float32)[0], values["b"].Data().([]float32)[0]
 	_, err = fmt.Printf("step %d | loss %.6f | W %.4f | b %.4f\n", step, loss, w, b)
 	return err
+}
+
+// seed determines the first values of W and b.
+const seed = 1
+
+// build makes the model for plx: the line y = x W + b and its mean squared error.
+// x and y have shape (batch, 1), W and b (1, 1). W and b start from uniform(-1, 1).
+// Must panics only if shapes do not fit, and these do for every batch.
+func build(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
+	x, y := matrix(g, "x", batch), matrix(g, "y", batch)
+	w := matrix(g, "W", 1, gorgonia.WithInit(trainer.Uniform(seed, "W", -1, 1)))
+	b := matrix(g, "b", 1, gorgonia.WithInit(trainer.Uniform(seed, "b", -1, 1)))
+	line := gorgonia.Must(gorgonia.BroadcastAdd(gorgonia.Must(gorgonia.Mul(x, w)), b, nil, []byte{0}))
+	loss, err := gorgonia.Mean(gorgonia.Must(gorgonia.Square(gorgonia.Must(gorgonia.Sub(line, y)))))
+	return trainer.Model{Inputs: gorgonia.Nodes{x, y}, Variables: gorgonia.Nodes{w, b}, Loss: loss}, err
+}
+
+func matrix(g *gorgonia.ExprGraph, name string, rows int, options ...gorgonia.NodeConsOpt) *gorgonia.Node {
+	first := []gorgonia.NodeConsOpt{gorgonia.WithShape(rows, 1), gorgonia.WithName(name)}
+	return gorgonia.NewMatrix(g, tensor.Float32, append(first, options...)...)
+}
+
+// column returns a tensor of shape (len(values), 1).
+func column(values ...float32) tensor.Tensor {
+	return tensor.New(tensor.WithShape(len(values), 1), tensor.WithBacking(values))
 }

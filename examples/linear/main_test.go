@@ -10,13 +10,13 @@ import (
 func TestGradientAndConvergence(t *testing.T) {
 	for _, batch := range []int{1, 3, 6} {
 		g := gorgonia.NewGraph()
-		r, err := newRegression(g, batch)
+		m, err := build(g, batch)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var loss, dw, db gorgonia.Value
-		gorgonia.Read(r.loss, &loss)
-		gradients, err := gorgonia.Grad(r.loss, r.w, r.b)
+		gorgonia.Read(m.Loss, &loss)
+		gradients, err := gorgonia.Grad(m.Loss, m.Variables...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -24,13 +24,13 @@ func TestGradientAndConvergence(t *testing.T) {
 		gorgonia.Read(gradients[1], &db)
 		vm := gorgonia.NewTapeMachine(g)
 		defer vm.Close()
-		w, b := r.w.Value().Data().([]float32), r.b.Value().Data().([]float32)
+		w, b := m.Variables[0].Value().Data().([]float32), m.Variables[1].Value().Data().([]float32)
 		xs := []float32{1, 2, 3, 1, 2, 3}[:batch]
 		for step := range 300 {
-			if err := gorgonia.Let(r.x, column(xs...)); err != nil {
+			if err := gorgonia.Let(m.Inputs[0], column(xs...)); err != nil {
 				t.Fatal(err)
 			}
-			if err := gorgonia.Let(r.y, column(xs...)); err != nil {
+			if err := gorgonia.Let(m.Inputs[1], column(xs...)); err != nil {
 				t.Fatal(err)
 			}
 			if err := vm.RunAll(); err != nil {
