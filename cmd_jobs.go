@@ -17,7 +17,7 @@ import (
 func (c *command) probeCommand() *cli.Command {
 	return &cli.Command{
 		Name: "probe", Usage: "show the hosts: reachable, GPUs, who uses them, cores, memory",
-		Flags:  append(reachFlags(), colourFlag(), jsonFlag()),
+		Flags:  reachFlags(jsonFlag()),
 		Action: c.probe,
 	}
 }
@@ -62,7 +62,7 @@ func (c *command) probe(ctx *cli.Context) error {
 func (c *command) logsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "logs", Usage: "print a job's logs, while it runs or after", ArgsUsage: "[JOB]",
-		Flags: append(reachFlags(), colourFlag(), jsonFlag(),
+		Flags: reachFlags(jsonFlag(),
 			&cli.BoolFlag{Name: "f", Aliases: []string{"follow"}, Usage: "follow the job until it ends"},
 			&cli.StringSliceFlag{Name: "task", Usage: "only `ROLE:INDEX`, such as worker:3; repeatable"},
 			&cli.IntFlag{Name: "tail", Value: -1, Usage: "only the last `N` lines of each task's stdout and of its stderr"},
@@ -118,7 +118,7 @@ func (c *command) onJob(check func(*cli.Context) error, work func(ctx context.Co
 func (c *command) jobsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "jobs", Usage: "list the jobs launched from here, or found on --hosts",
-		Flags: append(reachFlags(), colourFlag(), jsonFlag()),
+		Flags: reachFlags(jsonFlag()),
 		Action: c.onJob(noArguments, func(ctx context.Context, q jobs.Query, flags *cli.Context) error {
 			return jobs.List(ctx, q, flags.Bool("json"))
 		}),
@@ -128,7 +128,7 @@ func (c *command) jobsCommand() *cli.Command {
 func (c *command) attachCommand() *cli.Command {
 	return &cli.Command{
 		Name: "attach", Usage: "follow a running job and exit with its status", ArgsUsage: "[JOB]",
-		Flags: append(reachFlags(), colourFlag()),
+		Flags: reachFlags(),
 		Action: c.onJob(oneJob, func(ctx context.Context, q jobs.Query, _ *cli.Context) (err error) {
 			c.code, err = jobs.Attach(ctx, q)
 			return err
@@ -142,7 +142,7 @@ func (c *command) scaleCommand() *cli.Command {
 		Description: "--hosts names all hosts that the job will have: new hosts join, missing ones leave,\n" +
 			"and the others keep their devices. The job saves a checkpoint and resumes from it,\n" +
 			"so its program needs --ckpt-dir: see docs/elastic.md.",
-		Flags: append(reachFlags(), colourFlag(),
+		Flags: reachFlags(
 			&cli.DurationFlag{Name: "checkpoint-timeout", Value: 5 * time.Minute, Usage: "keep the old hosts if nothing is saved within `TIME`"}),
 		Action: c.onJob(oneJob, func(ctx context.Context, q jobs.Query, flags *cli.Context) error {
 			q.OnHosts = false
@@ -160,7 +160,7 @@ func (c *command) scaleCommand() *cli.Command {
 func (c *command) stopCommand() *cli.Command {
 	return &cli.Command{
 		Name: "stop", Usage: "end a job and wait until nothing of it is left", ArgsUsage: "[JOB]",
-		Flags: append(reachFlags(), colourFlag(),
+		Flags: reachFlags(
 			&cli.BoolFlag{Name: "checkpoint", Usage: "save a checkpoint first"},
 			&cli.DurationFlag{Name: "checkpoint-timeout", Value: 5 * time.Minute, Usage: "stop the job after `TIME` even if nothing is saved"},
 			&cli.DurationFlag{Name: "grace", Value: -1, DefaultText: "as launched", Usage: "`TIME` between asking a task to end and killing it"}),
@@ -182,7 +182,7 @@ func (c *command) fetchCommand() *cli.Command {
 		Name: "fetch", Usage: "gather a job's checkpoints from its hosts, while it runs or after", ArgsUsage: "JOB DIR",
 		Description: "It gathers every checkpoint of which the hosts have all files, of all jobs with the\n" +
 			"same checkpoint name. It replaces no file in DIR.",
-		Flags: append(reachFlags(), colourFlag()),
+		Flags: reachFlags(),
 		Action: c.onJob(jobAndFolder, func(ctx context.Context, q jobs.Query, flags *cli.Context) error {
 			return jobs.Fetch(ctx, q, flags.Args().Get(1))
 		}),
@@ -192,7 +192,7 @@ func (c *command) fetchCommand() *cli.Command {
 func (c *command) pruneCommand() *cli.Command {
 	return &cli.Command{
 		Name: "prune", Usage: "remove what ended jobs left here and on their hosts",
-		Flags: append(reachFlags(), colourFlag(),
+		Flags: reachFlags(
 			&cli.DurationFlag{Name: "older", Value: 30 * 24 * time.Hour, Usage: "only what is older than `TIME`"}),
 		Action: c.onJob(noArguments, func(ctx context.Context, q jobs.Query, flags *cli.Context) error {
 			return jobs.Prune(ctx, q, flags.Duration("older"))

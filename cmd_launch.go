@@ -28,13 +28,24 @@ func (c *command) launchCommand() *cli.Command {
 			"On a host each task runs in a folder of its own. An executable is stored there\n" +
 			"under its content hash: that path is $0 of a script, and files beside the script\n" +
 			"must be sent with --copy.\n\n" + exitCodes,
-		Flags:  append(append(reachFlags(), colourFlag()), launchFlags()...),
+		Flags:  reachFlags(launchFlags()...),
 		Action: c.launch,
 	}
 }
 
 func launchFlags() []cli.Flag {
-	return append(append(placeFlags(), restartFlags()...), []cli.Flag{
+	return []cli.Flag{
+		&cli.IntFlag{Name: "n", Usage: "`N` workers in all"},
+		&cli.IntFlag{Name: "workers-per-host", Usage: "`N` workers on each host"},
+		&cli.StringFlag{Name: "ps", Usage: "parameter servers on `HOSTS` (host,host) only, or none"},
+		&cli.StringFlag{Name: "visible", Value: "own", Usage: "a worker sees `WHAT`: its own device, or those of all workers on its host (host)"},
+		&cli.BoolFlag{Name: "no-bind", Usage: "do not bind workers to their share of the cores"},
+		&cli.IntFlag{Name: "max-restarts", Usage: "if a task or a host fails, end all tasks and start them again, at most `N` times"},
+		&cli.IntFlag{Name: "restarts-per-hour", Value: 10, Usage: "at most `N` restarts within an hour, 0 for any number"},
+		&cli.IntFlag{Name: "min-workers", Usage: "restart without lost hosts, or continue without lost workers, if `N` workers are left (default: restart with all, continue with any)"},
+		&cli.DurationFlag{Name: "wait-host", Value: 5 * time.Minute, Usage: "wait `TIME` for lost hosts to return if fewer are left"},
+		&cli.DurationFlag{Name: "restart-backoff", Value: time.Second, Usage: "`TIME` before the first restart; doubled before each further one, up to 1m"},
+		&cli.DurationFlag{Name: "freeze-timeout", Value: 30 * time.Second, Usage: "a task of plx's trainer that sends no heartbeat for `TIME` has failed, 0 for never"},
 		&cli.StringFlag{Name: "local", Value: "2x1", Usage: "size of the embedded cluster, `HOSTSxWORKERS`, when no host is named"},
 		&cli.StringFlag{Name: "name", Usage: "the job's `NAME`; a program with --ckpt-dir resumes from checkpoints of that name"},
 		&cli.StringFlag{Name: "resume", Usage: "resume from the checkpoints of `JOB`, an id or a name"},
@@ -55,16 +66,6 @@ func launchFlags() []cli.Flag {
 		&cli.DurationFlag{Name: "lease", Usage: "a host ends its tasks `TIME` after it last heard the launcher (30s)"},
 		&cli.DurationFlag{Name: "checkpoint-timeout", Usage: "`TIME` to save a checkpoint before SIGTERM or a preemption ends the job, 0 for none", Value: launcher.DefaultSaveTime},
 		&cli.DurationFlag{Name: "grace", Usage: "`TIME` between asking a task to end and killing it", Value: jobs.DefaultGrace},
-	}...)
-}
-
-func placeFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.IntFlag{Name: "n", Usage: "`N` workers in all"},
-		&cli.IntFlag{Name: "workers-per-host", Usage: "`N` workers on each host"},
-		&cli.StringFlag{Name: "ps", Usage: "parameter servers on `HOSTS` (host,host) only, or none"},
-		&cli.StringFlag{Name: "visible", Value: "own", Usage: "a worker sees `WHAT`: its own device, or those of all workers on its host (host)"},
-		&cli.BoolFlag{Name: "no-bind", Usage: "do not bind workers to their share of the cores"},
 	}
 }
 
@@ -121,7 +122,10 @@ func (c *command) launchConfig(ctx *cli.Context) (cfg launcher.Config, err error
 	if err := placeConfig(ctx, &cfg); err != nil {
 		return cfg, err
 	}
-	restartConfig(ctx, &cfg)
+	cfg.Freeze, cfg.Restarts = ctx.Duration("freeze-timeout"), launcher.Restarts{
+		Max: ctx.Int("max-restarts"), PerHour: ctx.Int("restarts-per-hour"), MinWorkers: ctx.Int("min-workers"),
+		WaitHost: ctx.Duration("wait-host"), Backoff: ctx.Duration("restart-backoff"),
+	}
 	cfg.Env, cfg.EnvFiles = ctx.StringSlice("env"), ctx.StringSlice("env-file")
 	cfg.Program, cfg.Args = ctx.Args().First(), ctx.Args().Tail()
 	cfg.Name, cfg.Detach, cfg.DryRun = ctx.String("name"), ctx.Bool("detach"), ctx.Bool("dry-run")
@@ -159,24 +163,4 @@ func placeConfig(ctx *cli.Context, cfg *launcher.Config) error {
 		return exit.Mistake(fmt.Errorf("--visible %s: want own or host", visible), "")
 	}
 	return nil
-}
-
-// restartFlags tell how a job continues after a failure.
-func restartFlags() []cli.Flag {
-	return []cli.Flag{
-		&cli.IntFlag{Name: "max-restarts", Usage: "if a task or a host fails, end all tasks and start them again, at most `N` times"},
-		&cli.IntFlag{Name: "restarts-per-hour", Value: 10, Usage: "at most `N` restarts within an hour, 0 for any number"},
-		&cli.IntFlag{Name: "min-workers", Usage: "restart without lost hosts, or continue without lost workers, if `N` workers are left (default: restart with all, continue with any)"},
-		&cli.DurationFlag{Name: "wait-host", Value: 5 * time.Minute, Usage: "wait `TIME` for lost hosts to return if fewer are left"},
-		&cli.DurationFlag{Name: "restart-backoff", Value: time.Second, Usage: "`TIME` before the first restart; doubled before each further one, up to 1m"},
-		&cli.DurationFlag{Name: "freeze-timeout", Value: 30 * time.Second, Usage: "a task of plx's trainer that sends no heartbeat for `TIME` has failed, 0 for never"},
-	}
-}
-
-func restartConfig(ctx *cli.Context, cfg *launcher.Config) {
-	cfg.Freeze = ctx.Duration("freeze-timeout")
-	cfg.Restarts = launcher.Restarts{
-		Max: ctx.Int("max-restarts"), PerHour: ctx.Int("restarts-per-hour"), MinWorkers: ctx.Int("min-workers"),
-		WaitHost: ctx.Duration("wait-host"), Backoff: ctx.Duration("restart-backoff"),
-	}
 }

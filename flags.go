@@ -20,19 +20,16 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// reachFlags tell which hosts are meant and how to reach them.
-func reachFlags() []cli.Flag {
-	return []cli.Flag{
+// reachFlags tell which hosts are meant, how to reach them, and when to use colour.
+func reachFlags(more ...cli.Flag) []cli.Flag {
+	return append([]cli.Flag{
 		&cli.StringFlag{Name: "hosts", Usage: "resource `FILE` of hosts and GPU ids", EnvVars: []string{"PLX_HOSTS"}},
 		&cli.StringSliceFlag{Name: "host", Usage: "one `LINE` as in a resource file; repeatable"},
 		&cli.StringSliceFlag{Name: "include", Usage: "only `HOST[:IDS]`; repeatable"},
 		&cli.StringSliceFlag{Name: "exclude", Usage: "not `HOST[:IDS]`; repeatable"},
 		&cli.BoolFlag{Name: "accept-new-host-keys", Usage: "record the key of a host that has none on record"},
-	}
-}
-
-func colourFlag() cli.Flag {
-	return &cli.StringFlag{Name: "color", Value: "auto", Usage: "`WHEN` to use colour: auto, always or never"}
+		&cli.StringFlag{Name: "color", Value: "auto", Usage: "`WHEN` to use colour: auto, always or never"},
+	}, more...)
 }
 
 // reach reads the flags of reachFlags. It returns no error if no host is named.
@@ -54,10 +51,10 @@ func reach(ctx *cli.Context) (hosts.Reach, error) {
 		}
 	}
 	include, exclude := ctx.StringSlice("include"), ctx.StringSlice("exclude")
-	if len(include)+len(exclude) == 0 {
+	switch {
+	case len(include)+len(exclude) == 0:
 		return r, nil
-	}
-	if len(r.Hosts) == 0 {
+	case len(r.Hosts) == 0:
 		return r, exit.Mistake(errors.New("--include and --exclude need --hosts or --host"), "")
 	}
 	if r.Hosts, err = hostfile.Filter(r.Hosts, include, exclude); err != nil {
@@ -154,10 +151,8 @@ func pattern(ctx *cli.Context, name string) (*regexp.Regexp, error) {
 
 // local reads --local HOSTSxWORKERS.
 func local(text string) (hosts, workers int, err error) {
-	h, w, _ := strings.Cut(text, "x")
-	hosts, err1 := strconv.Atoi(h)
-	workers, err2 := strconv.Atoi(w)
-	if err1 != nil || err2 != nil || hosts < 1 || workers < 1 || hosts > 64 || workers > 256 {
+	hosts, workers, ok := numbers(text, "x")
+	if !ok || hosts < 1 || workers < 1 || hosts > 64 || workers > 256 {
 		return 0, 0, exit.Mistake(fmt.Errorf("--local %s: want HOSTSxWORKERS, such as 2x1, with 1 to 64 hosts", text), "")
 	}
 	return hosts, workers, nil
@@ -168,13 +163,19 @@ func portRange(text string) (low, high int, err error) {
 	if text == "" {
 		return 0, 0, nil
 	}
-	l, h, _ := strings.Cut(text, "-")
-	low, err1 := strconv.Atoi(l)
-	high, err2 := strconv.Atoi(h)
-	if err1 != nil || err2 != nil || low < 1 || high > 65535 || low > high {
+	low, high, ok := numbers(text, "-")
+	if !ok || low < 1 || high > 65535 || low > high {
 		return 0, 0, exit.Mistake(fmt.Errorf("--port-range %s: want LOW-HIGH, such as 20000-20100", text), "")
 	}
 	return low, high, nil
+}
+
+// numbers reads two numbers with a sign between them.
+func numbers(text, sign string) (a, b int, ok bool) {
+	before, after, _ := strings.Cut(text, sign)
+	a, err1 := strconv.Atoi(before)
+	b, err2 := strconv.Atoi(after)
+	return a, b, err1 == nil && err2 == nil
 }
 
 // flagsFirst moves the flags of every command but launch before its arguments, so that
