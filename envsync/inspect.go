@@ -2,6 +2,7 @@ package envsync
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	_ "embed"
@@ -11,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -90,7 +92,7 @@ func parseFacts(out string) (Facts, error) {
 		}
 	}
 	f := Facts{
-		Platform: Platform{OS: strings.ToLower(values["os"]), Arch: goArch(values["arch"])}, Home: values["home"], User: values["user"],
+		Platform: Platform{OS: strings.ToLower(values["os"]), Arch: cmp.Or(goArchs[values["arch"]], strings.ToLower(values["arch"]))}, Home: values["home"], User: values["user"],
 		HostName: values["hostname"], BootID: values["boot"], FileSystem: values["fsid"],
 	}
 	if words := strings.Fields(values["connection"]); len(words) == 4 {
@@ -111,32 +113,18 @@ func parseFacts(out string) (Facts, error) {
 		return Facts{}, fmt.Errorf("the host does not tell its platform: %q", short(out))
 	case !path.IsAbs(f.Home):
 		return Facts{}, fmt.Errorf("the host's home folder is not an absolute path: HOME=%q", short(f.Home))
-	case !isFileSystem(f.FileSystem):
+	case !fileSystemName.MatchString(f.FileSystem):
 		return Facts{}, fmt.Errorf("~/.plx/fsid on the host is damaged (%q): remove it", short(f.FileSystem))
 	}
 	return f, nil
 }
 
-func isFileSystem(id string) bool {
-	b, err := hex.DecodeString(id)
-	return err == nil && len(b) == 16
-}
+var fileSystemName = regexp.MustCompile(`^[[:xdigit:]]{32}$`)
 
-// goArch translates uname -m.
-func goArch(machine string) string {
-	switch machine {
-	case "x86_64", "amd64":
-		return "amd64"
-	case "aarch64", "arm64":
-		return "arm64"
-	case "i386", "i486", "i586", "i686":
-		return "386"
-	case "armv6l", "armv7l", "armv8l":
-		return "arm"
-	case "loongarch64":
-		return "loong64"
-	}
-	return strings.ToLower(machine) // ppc64le, riscv64, s390x are the same
+// goArchs translates what uname -m says. ppc64le, riscv64 and s390x are the same.
+var goArchs = map[string]string{
+	"x86_64": "amd64", "aarch64": "arm64", "i386": "386", "i486": "386", "i586": "386", "i686": "386",
+	"armv6l": "arm", "armv7l": "arm", "armv8l": "arm", "loongarch64": "loong64",
 }
 
 // script runs a script that answers briefly and returns its output. What it
@@ -144,26 +132,11 @@ func goArch(machine string) string {
 func script(ctx context.Context, h Host, command string) (string, error) {
 	var out, errs bounded
 	err := h.Run(ctx, command, nil, &out, &errs)
-	if err != nil {
-		return "", &scriptError{err: err, stderr: short(strings.Join(strings.Fields(errs.buf.String()), " "))}
+	if said := short(strings.Join(strings.Fields(errs.buf.String()), " ")); err != nil && said != "" {
+		err = fmt.Errorf("%w: %s", err, said)
 	}
-	return out.buf.String(), nil
+	return out.buf.String(), err
 }
-
-// scriptError is a script that failed and what it said.
-type scriptError struct {
-	err    error
-	stderr string
-}
-
-func (e *scriptError) Error() string {
-	if e.stderr == "" {
-		return e.err.Error()
-	}
-	return e.err.Error() + ": " + e.stderr
-}
-
-func (e *scriptError) Unwrap() error { return e.err }
 
 // homeTroubles are words of the C library and what they mean for a home.
 var homeTroubles = []struct{ words, plain string }{
@@ -179,11 +152,8 @@ var homeTroubles = []struct{ words, plain string }{
 // homeTrouble says plainly what is wrong with a home that cannot be written.
 // A script that knows says so itself, after "plx: ".
 func homeTrouble(err error) error {
-	var e *scriptError
-	if errors.As(err, &e) {
-		if _, plain, told := strings.Cut(e.stderr, "plx: "); told {
-			return errors.New(plain)
-		}
+	if _, plain, told := strings.Cut(err.Error(), "plx: "); told {
+		return errors.New(plain)
 	}
 	for _, t := range homeTroubles {
 		if strings.Contains(err.Error(), t.words) {

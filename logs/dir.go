@@ -69,10 +69,10 @@ func (d *Dir) Chunk(host string, c Chunk) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	f, err := d.open(c.Source)
-	if err != nil {
-		return fmt.Errorf("log file of %s on host %s: %w", c.Source, host, err)
+	if err == nil {
+		_, err = f.Write(c.Data)
 	}
-	if _, err := f.Write(c.Data); err != nil {
+	if err != nil {
 		return fmt.Errorf("log file of %s on host %s: %w", c.Source, host, err)
 	}
 	return nil

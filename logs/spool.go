@@ -63,26 +63,20 @@ func (sp *spool) position(req Request) error {
 }
 
 // start returns the first byte that the request wants of a spool of this size.
-func (sp *spool) start(req Request, info os.FileInfo) (int64, error) {
+func (sp *spool) start(req Request, info os.FileInfo) (start int64, err error) {
 	if offset, ok := req.from(sp.src); ok {
 		return offset, nil
 	}
-	var start int64
 	if !req.Since.IsZero() {
-		since, err := sp.since(req.Since, info)
-		if err != nil {
+		if start, err = sp.since(req.Since, info); err != nil {
 			return 0, err
 		}
-		start = since
 	}
-	if req.TailLines >= 0 {
-		tail, err := lastLines(sp.data, info.Size(), req.TailLines)
-		if err != nil {
-			return 0, err
-		}
-		start = max(start, tail)
+	if req.TailLines < 0 {
+		return start, nil
 	}
-	return start, nil
+	tail, err := lastLines(sp.data, info.Size(), req.TailLines)
+	return max(start, tail), err
 }
 
 // since returns the start of the first line not finished before t.
