@@ -34,7 +34,7 @@ type Shard struct {
 
 // groupSum is a group's sum in a shard.
 type groupSum struct {
-	accumulator
+	*accumulator
 	total   total     // complete, until it is applied; nil: all was absent
 	took    bool      // virtual workers took part, with rows here or not
 	squares []float64 // of the total, by block or row

@@ -94,111 +94,111 @@ func mergeRows[T wire.Float](a, b rows[T]) rows[T] {
 // MaxRows bounds the encoding of so many rows of so many bytes.
 func MaxRows(rows, rowBytes int) uint64 { return 10 + uint64(rows)*uint64(10+rowBytes) }
 
+// plus adds two sums of the same kind. The result may be into.
+func plus(into, from Sum) Sum {
+	switch into := into.(type) {
+	case elements[float32]:
+		return addElements(into, from.(elements[float32]))
+	case elements[float64]:
+		return addElements(into, from.(elements[float64]))
+	case rows[float32]:
+		return mergeRows(into, from.(rows[float32]))
+	}
+	return mergeRows(into.(rows[float64]), from.(rows[float64]))
+}
+
+// zeros is a sum of n elements.
+func zeros(t layout.Dtype, n int) Sum {
+	if t == layout.Float32 {
+		return make(elements[float32], n)
+	}
+	return make(elements[float64], n)
+}
+
+// decodeRows reads the rows of a piece of a variable from a payload, into the
+// memory of a sum that is not needed any more, or nil. No payload means no rows.
+func decodeRows[T wire.Float](raw []byte, v layout.Variable, p layout.Piece, spare Sum) (Sum, error) {
+	if len(raw) == 0 {
+		return rows[T]{Width: v.Width()}, nil
+	}
+	memory, _ := spare.(rows[T])
+	came, err := sparse.Decode(raw, int64(p.Offset), int64(p.Offset+p.Count), v.Width(), sparse.Rows[T](memory))
+	return rows[T](came), err
+}
+
 // accumulator adds the inputs of a plan of one piece, one run after the other.
 // Different inputs may come side by side.
-type accumulator interface {
-	// receive reads an input from a payload of length bytes, and reports
-	// whether there is anything in it.
-	receive(input int, length uint64, read func([]byte) error) (present bool, err error)
-	// lend gives an input memory of the caller instead, for all runs until it
-	// is given another.
-	lend(input int, s Sum)
-	// arrive says that an input is there, or absent. It reports an output,
-	// done, to the one caller that completes it; s is nil if all is absent.
-	arrive(input int, present bool) (output int, s Sum, done bool)
+type accumulator struct {
+	variable  layout.Variable
+	piece     layout.Piece
+	reduction *layout.Reduction[Sum]
+	inputs    []Sum
+	received  []Sum    // by input: memory for it; nil until something is received
+	raw       [][]byte // by input: the payload of rows
 }
 
 // newAccumulator adds what plan says for a piece of a variable.
-func newAccumulator(v layout.Variable, p layout.Piece, plan *layout.Plan) accumulator {
-	switch {
-	case v.Sparse != nil && v.Dtype == layout.Float32:
-		return newRowsAccumulator[float32](v, p, plan)
-	case v.Sparse != nil:
-		return newRowsAccumulator[float64](v, p, plan)
-	case v.Dtype == layout.Float32:
-		return newElementsAccumulator[float32](v, p, plan)
+func newAccumulator(v layout.Variable, p layout.Piece, plan *layout.Plan) *accumulator {
+	n := len(plan.Inputs)
+	return &accumulator{v, p, layout.NewReduction(plan, plus), make([]Sum, n), make([]Sum, n), make([][]byte, n)}
+}
+
+// receive reads an input from a payload of length bytes, and reports whether there
+// is anything in it.
+func (a *accumulator) receive(input int, length uint64, read func([]byte) error) (present bool, err error) {
+	if a.variable.Sparse != nil {
+		return a.receiveRows(input, length, read)
 	}
-	return newElementsAccumulator[float64](v, p, plan)
-}
-
-// adder is what both kinds of accumulators have.
-type adder[S Sum] struct {
-	piece     layout.Piece
-	unitBytes int // of an element, or of a row
-	reduction *layout.Reduction[S]
-	inputs    []S
-}
-
-func newAdder[S Sum](v layout.Variable, p layout.Piece, plan *layout.Plan, add func(into, from S) S) adder[S] {
-	return adder[S]{p, v.UnitBytes(), layout.NewReduction(plan, add), make([]S, len(plan.Inputs))}
-}
-
-func (a *adder[S]) lend(input int, s Sum) { a.inputs[input] = s.(S) }
-
-func (a *adder[S]) arrive(input int, present bool) (int, Sum, bool) {
-	output, x, done := a.reduction.Arrive(input, layout.Operand[S]{Present: present, Sum: a.inputs[input]})
-	if !done || !x.Present {
-		return output, nil, done
-	}
-	return output, x.Sum, true
-}
-
-type elementsAccumulator[T wire.Float] struct {
-	adder[elements[T]]
-	buffers []elements[T] // by input; nil until something is received
-}
-
-func newElementsAccumulator[T wire.Float](v layout.Variable, p layout.Piece, plan *layout.Plan) *elementsAccumulator[T] {
-	return &elementsAccumulator[T]{newAdder(v, p, plan, addElements[T]), make([]elements[T], len(plan.Inputs))}
-}
-
-func (a *elementsAccumulator[T]) receive(input int, length uint64, read func([]byte) error) (bool, error) {
-	if want := a.piece.Count * a.unitBytes; length != uint64(want) {
+	if want := a.piece.Count * a.variable.UnitBytes(); length != uint64(want) {
 		return false, fmt.Errorf("gradient of variable %d of %d bytes, want %d", a.piece.Variable, length, want)
 	}
-	if a.buffers[input] == nil {
-		a.buffers[input] = make(elements[T], a.piece.Count)
+	if a.received[input] == nil {
+		a.received[input] = zeros(a.variable.Dtype, a.piece.Count)
 	}
-	a.lend(input, a.buffers[input])
-	return true, read(wire.Bytes(a.buffers[input]))
+	a.lend(input, a.received[input])
+	return true, read(a.received[input].Encode(nil))
 }
 
-type rowsAccumulator[T wire.Float] struct {
-	adder[rows[T]]
-	width int
-	raw   [][]byte         // by input: its payload
-	read  []sparse.Rows[T] // by input: memory for what raw holds
-}
-
-func newRowsAccumulator[T wire.Float](v layout.Variable, p layout.Piece, plan *layout.Plan) *rowsAccumulator[T] {
-	n := len(plan.Inputs)
-	return &rowsAccumulator[T]{newAdder(v, p, plan, mergeRows[T]), v.Width(), make([][]byte, n), make([]sparse.Rows[T], n)}
-}
-
-func (a *rowsAccumulator[T]) receive(input int, length uint64, read func([]byte) error) (bool, error) {
-	p := a.piece
-	a.lend(input, rows[T]{Width: a.width})
-	if most := MaxRows(p.Count, a.unitBytes); length > most {
-		return false, fmt.Errorf("rows of variable %d of %d bytes, want at most %d", p.Variable, length, most)
+func (a *accumulator) receiveRows(input int, length uint64, read func([]byte) error) (present bool, err error) {
+	if most := MaxRows(a.piece.Count, a.variable.UnitBytes()); length > most {
+		return false, fmt.Errorf("rows of variable %d of %d bytes, want at most %d", a.piece.Variable, length, most)
 	}
 	raw := slices.Grow(a.raw[input][:0], int(length))[:length]
 	a.raw[input] = raw
-	if err := read(raw); err != nil || length == 0 {
+	if err := read(raw); err != nil {
 		return false, err
 	}
-	came, err := sparse.Decode(raw, int64(p.Offset), int64(p.Offset+p.Count), a.width, a.read[input])
-	if a.read[input] = came; err != nil {
-		return false, fmt.Errorf("rows of variable %d: %w", p.Variable, err)
+	decode := decodeRows[float64]
+	if a.variable.Dtype == layout.Float32 {
+		decode = decodeRows[float32]
 	}
-	a.lend(input, rows[T](came))
-	return len(came.Index) > 0, nil
+	came, err := decode(raw, a.variable, a.piece, a.received[input])
+	if err != nil {
+		return false, fmt.Errorf("rows of variable %d: %w", a.piece.Variable, err)
+	}
+	a.received[input] = came
+	a.lend(input, came)
+	return came.Rows() > 0, nil
+}
+
+// lend gives an input memory of the caller instead, for all runs until it is given
+// another.
+func (a *accumulator) lend(input int, s Sum) { a.inputs[input] = s }
+
+// arrive says that an input is there, or absent. It reports an output, done, to
+// the one caller that completes it; s is nil if all is absent.
+func (a *accumulator) arrive(input int, present bool) (output int, s Sum, done bool) {
+	if present {
+		s = a.inputs[input]
+	}
+	return a.reduction.Arrive(input, s)
 }
 
 // Own adds what the virtual workers of one worker compute of one variable,
 // along the tree, to the sums of the parts that the worker brings.
 type Own struct {
 	variable layout.Variable
-	sums     accumulator
+	sums     *accumulator
 	memory   [][]byte // by virtual worker, counted from the worker's first; nil: rows
 }
 
@@ -209,10 +209,7 @@ func NewOwn(v layout.Variable, plan *layout.Plan) *Own {
 		if v.Sparse != nil {
 			break
 		}
-		var s Sum = make(elements[float64], v.NumElements())
-		if v.Dtype == layout.Float32 {
-			s = make(elements[float32], v.NumElements())
-		}
+		s := zeros(v.Dtype, v.NumElements())
 		o.sums.lend(i, s)
 		o.memory = append(o.memory, s.Encode(nil))
 	}
@@ -327,7 +324,7 @@ func Add(sums []Sum) (total Sum) {
 		case total == nil:
 			total = s.(number).times(s.Encode(nil), 1)
 		default:
-			total.(number).add(s)
+			total = plus(total, s)
 		}
 	}
 	return total
@@ -338,11 +335,8 @@ func Times(like Sum, numbers []byte, n int) Sum { return like.(number).times(num
 
 // number is a dense sum.
 type number interface {
-	add(other Sum)
 	times(numbers []byte, n int) Sum
 }
-
-func (e elements[T]) add(other Sum) { addElements(e, other.(elements[T])) }
 
 func (elements[T]) times(numbers []byte, n int) Sum {
 	product := make(elements[T], 0, len(numbers))

@@ -127,57 +127,50 @@ func (p *Plan) grow(t *Tree, at map[int]int, v int) int {
 	return p.place()
 }
 
-// Operand is a sum on its way, or the lack of one.
-type Operand[O any] struct {
-	Present bool
-	Sum     O
-}
-
 // Reduction is one run of a plan after the other, for any number of goroutines.
 // Each addition is made by the goroutine that brought the later of its two
-// operands.
-type Reduction[O any] struct {
+// operands. The zero O, such as a nil interface, is an absent sum.
+type Reduction[O comparable] struct {
 	plan    *Plan
 	add     func(into, from O) O // returns the sum, which may be into
 	waiting []atomic.Bool        // by addition: one operand is there
-	held    []Operand[O]         // by place
+	held    []O                  // by place
 }
 
-func NewReduction[O any](p *Plan, add func(into, from O) O) *Reduction[O] {
-	return &Reduction[O]{plan: p, add: add, waiting: make([]atomic.Bool, len(p.left)), held: make([]Operand[O], len(p.above))}
+func NewReduction[O comparable](p *Plan, add func(into, from O) O) *Reduction[O] {
+	return &Reduction[O]{plan: p, add: add, waiting: make([]atomic.Bool, len(p.left)), held: make([]O, len(p.above))}
 }
 
 // Arrive notes an input and makes every addition that it completes. It
 // reports an output, done, to the one goroutine that completes it.
-func (p *Reduction[O]) Arrive(input int, x Operand[O]) (output int, sum Operand[O], done bool) {
+func (p *Reduction[O]) Arrive(input int, x O) (output int, sum O, done bool) {
 	place := input
 	p.held[place] = x
 	for {
 		addition := p.plan.above[place]
 		if addition < 0 {
-			sum, p.held[place] = p.held[place], Operand[O]{}
-			return p.plan.output[place], sum, true
+			return p.plan.output[place], p.take(place), true
 		}
 		if p.waiting[addition].CompareAndSwap(false, true) {
 			return 0, sum, false
 		}
 		p.waiting[addition].Store(false) // ready for the next run
 		place = len(p.plan.Inputs) + addition
-		p.held[place] = p.join(p.plan.left[addition], p.plan.right[addition])
+		switch left, right := p.take(p.plan.left[addition]), p.take(p.plan.right[addition]); {
+		case left == sum: // absent
+			p.held[place] = right
+		case right == sum:
+			p.held[place] = left
+		default:
+			p.held[place] = p.add(left, right)
+		}
 	}
 }
 
-// join adds two places and empties them.
-func (p *Reduction[O]) join(left, right int) Operand[O] {
-	a, b := p.held[left], p.held[right]
-	p.held[left], p.held[right] = Operand[O]{}, Operand[O]{}
-	switch {
-	case !a.Present:
-		return b
-	case !b.Present:
-		return a
-	}
-	return Operand[O]{true, p.add(a.Sum, b.Sum)}
+// take empties a place.
+func (p *Reduction[O]) take(place int) (sum O) {
+	sum, p.held[place] = p.held[place], sum
+	return sum
 }
 
 // Roster says who brings what to a holder.
