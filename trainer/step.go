@@ -11,6 +11,7 @@ import (
 
 	"github.com/plx-run/plx/trainer/exchange"
 	"github.com/plx-run/plx/trainer/replica"
+	"github.com/plx-run/plx/trainer/summary"
 	"github.com/plx-run/plx/trainer/telemetry"
 	"gorgonia.org/gorgonia"
 )
@@ -137,8 +138,9 @@ func (r *Replica) advance(ctx context.Context, result Result, outcome exchange.O
 	if err := r.together(ctx, t.End.Sub(t.Begin)); err != nil {
 		return err
 	}
-	return r.telemetry.After(telemetry.Step{Step: r.step - 1, Rows: r.training.settings.batch, Loss: result.Loss, Rate: result.Rate,
-		Norm: result.Norm, Metrics: result.Metrics, Timing: t})
+	return r.telemetry.After(summary.Scalars{
+		Step: uint64(r.step - 1), Loss: result.Loss, LearningRate: result.Rate, GradientNorm: result.Norm, Metrics: result.Metrics,
+	}, r.training.settings.batch, t)
 }
 
 // together does what all workers do after every step that they took, those

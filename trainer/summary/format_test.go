@@ -62,7 +62,7 @@ func TestLine(t *testing.T) {
 	if got := string(sample.record().appendLine(nil)); got != want {
 		t.Errorf("got  %swant %s", got, want)
 	}
-	none := Scalars{GradientNorm: -1}.record()
+	none := Scalars{GradientNorm: math.NaN()}.record()
 	if got := string(none.appendLine(nil)); strings.Contains(got, "norm") || strings.Contains(got, "metrics") {
 		t.Errorf("a norm that nobody knows, and no metrics: %s", got)
 	}

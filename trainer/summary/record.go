@@ -18,7 +18,7 @@ type Scalars struct {
 	Time time.Time // the zero time means now
 
 	Loss, LearningRate float64
-	GradientNorm       float64 // before clipping; a number below 0 means unknown and is not written
+	GradientNorm       float64 // before clipping; NaN means unknown and is not written
 	SamplesPerSecond   float64
 
 	// The parts of the step's time.
@@ -45,7 +45,7 @@ type record struct {
 
 func (s Scalars) record() record {
 	r := record{step: s.Step, at: s.Time, fixed: []scalar{{"loss", s.Loss}, {"learning_rate", s.LearningRate}}}
-	if !(s.GradientNorm < 0) {
+	if !math.IsNaN(s.GradientNorm) {
 		r.fixed = append(r.fixed, scalar{"gradient_norm", s.GradientNorm})
 	}
 	r.fixed = append(r.fixed, scalar{"samples_per_second", s.SamplesPerSecond},

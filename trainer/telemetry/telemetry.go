@@ -4,7 +4,7 @@
 //	r, err := telemetry.Open(telemetry.Config{...})
 //	r.Before(step)
 //	... r.Ready(replica, name, i), r.Computed(replica, virtualWorker, begin)
-//	err = r.After(telemetry.Step{...})
+//	err = r.After(scalars, rows, timing)
 //	err = r.Close(steps)
 //
 // Package summary writes the one, package timeline the other.
@@ -18,7 +18,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -41,15 +40,6 @@ type Recorder struct {
 	summaries *summary.Writer    // nil: this worker is not the chief, or --summary-dir is not set
 	trace     *timeline.Recorder // nil: none
 	first     atomic.Int64       // when the first gradient of the step was complete, in Unix nanoseconds; 0: none is
-}
-
-// Step is a step that was taken.
-type Step struct {
-	Step             int
-	Rows             int     // of the whole batch
-	Loss, Rate, Norm float64 // Norm is NaN if it was not measured
-	Metrics          map[string]float64
-	Timing
 }
 
 // Timing are the moments of a step.
@@ -120,28 +110,21 @@ func (r *Recorder) Computed(replica, vw int, begin time.Time) {
 // track is the line of a replica in a timeline.
 func track(replica int) string { return fmt.Sprintf("replica %d", replica) }
 
-// After ends a step.
-func (r *Recorder) After(s Step) error {
+// After ends a step over so many rows. The recorder adds to the step's numbers how
+// long its parts took.
+func (r *Recorder) After(s summary.Scalars, rows int, t Timing) error {
 	if r.trace.Enabled() {
-		r.trace.Span("step", fmt.Sprintf("step %d", s.Step), s.Begin, s.End, "loss", s.Loss)
+		r.trace.Span("step", fmt.Sprintf("step %d", s.Step), t.Begin, t.End, "loss", s.Loss)
 	}
 	if r.summaries == nil {
 		return nil
 	}
-	if math.IsNaN(s.Norm) {
-		s.Norm = -1 // as summaries have it
-	}
-	scalars := summary.Scalars{
-		Step: uint64(s.Step), Loss: s.Loss, LearningRate: s.Rate, GradientNorm: s.Norm,
-		SamplesPerSecond: float64(s.Rows) / s.End.Sub(s.Begin).Seconds(),
-		Compute:          s.Computed.Sub(s.Pulled),
-		Wait:             s.Pulled.Sub(s.Begin) + s.End.Sub(s.Computed),
-		Metrics:          s.Metrics,
-	}
+	s.SamplesPerSecond = float64(rows) / t.End.Sub(t.Begin).Seconds()
+	s.Compute, s.Wait = t.Computed.Sub(t.Pulled), t.Pulled.Sub(t.Begin)+t.End.Sub(t.Computed)
 	if first := r.first.Load(); first > 0 { // gradients and values travelled from then on, in part while others were computed
-		scalars.Communication = s.End.Sub(time.Unix(0, first))
+		s.Communication = t.End.Sub(time.Unix(0, first))
 	}
-	return r.summaries.Step(scalars)
+	return r.summaries.Step(s)
 }
 
 // Close writes what is left, after so many steps.
