@@ -37,11 +37,7 @@ type Model struct {
 // State is a variable that is not trained but follows a value of the graph:
 // after a step it is Momentum times itself plus the rest times the average of
 // Batch over all virtual workers.
-type State struct {
-	Variable *gorgonia.Node // with a name and a first value
-	Batch    *gorgonia.Node // of the same type and shape
-	Momentum float64        // in [0, 1)
-}
+type State = replica.State
 
 // LossKind is what the loss of a batch is. It decides how gradients of several
 // workers are put together.
@@ -109,9 +105,8 @@ func (m Model) lookups() gorgonia.Nodes { return m.nodes().LookupRows() }
 
 // nodes returns m as package replica computes it.
 func (m Model) nodes() replica.Model {
-	n := replica.Model{Inputs: m.Inputs, Variables: m.Variables, Loss: m.Loss, Metrics: m.Metrics, Fetches: m.Fetches}
-	for _, s := range m.States {
-		n.States = append(n.States, replica.State{Variable: s.Variable, Batch: s.Batch})
+	n := replica.Model{
+		Inputs: m.Inputs, Variables: m.Variables, States: m.States, Loss: m.Loss, Metrics: m.Metrics, Fetches: m.Fetches,
 	}
 	for i, e := range m.Embeddings {
 		for _, rows := range e.lookups {

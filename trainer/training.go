@@ -237,10 +237,8 @@ func (t *training) moved(pieces []layout.Piece) { t.declared.Pieces = pieces }
 func (t *training) tuning(n *network, client *exchange.Client, steps int, trace *timeline.Recorder) autotune.Config {
 	c := t.config
 	return autotune.Config{
-		Options: autotune.Options{
-			Meet: c.FirstMeeting, Report: c.Report, Auto: c.Arch == "auto", Search: c.SearchPartitions, Partitions: c.Partitions,
-			BySize: c.Balance == "bytes", Folder: c.ProfileDir,
-		},
+		Meet: c.FirstMeeting, Report: c.Report, Auto: c.Arch == "auto", Search: c.SearchPartitions, Partitions: c.Partitions,
+		BySize: c.Balance == "bytes", Folder: c.ProfileDir,
 		Chief: n.contract.Task.IsChief(), Declaration: t.declared, Least: t.partitioners(), Steps: steps, Cluster: n.machines(),
 		Holders: client, Workers: n.group, Trace: trace, Logf: n.log.Logf,
 	}

@@ -48,7 +48,6 @@ type Holders interface {
 
 // Config is what a tuner needs. All of it but Chief is the same on every worker.
 type Config struct {
-	Options
 	Chief       bool               // this worker decides and reports
 	Declaration layout.Declaration // its last variables are the tables
 	Least       []int              // by table: see [Place]
@@ -58,10 +57,8 @@ type Config struct {
 	Workers     *collective.Group                // between the workers
 	Trace       *timeline.Recorder               // nil: nothing is recorded
 	Logf        func(slog.Level, string, ...any) // the chief's log
-}
 
-// Options are the user's choices.
-type Options struct {
+	// The user's choices.
 	Meet       int    // steps of this run after which the workers meet first if rows can move
 	Report     int    // steps of this run after which the chief reports what was sent
 	Auto       bool   // tables may go from servers to workers and back

@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/plx-run/plx/trainer/cluster"
@@ -200,39 +201,51 @@ func (c Contributor) in(group, first int) Contributor {
 
 // NewRoster says who brings what to a holder.
 func NewRoster(owner cluster.Task, d *Declaration) *Roster {
-	r := &Roster{Tree: NewTree(d.VirtualWorkers), Of: make([]int, len(d.Workers))}
-	ranks := d.Hosts
-	if !d.Aggregates(owner) {
-		ranks = nil
-		for i := range d.Workers {
-			ranks = append(ranks, Range{i, i + 1})
+	r := newRoster(NewTree(d.VirtualWorkers), d)
+	for rank := 0; rank < len(d.Workers); {
+		host := Range{rank, rank + 1}
+		if d.Aggregates(owner) {
+			host = d.HostOf(rank)
 		}
+		r.add(rank, Range{d.Workers[host.Lo].Lo, d.Workers[host.Hi-1].Hi})
+		rank = host.Hi
 	}
-	for _, host := range ranks {
-		leaves := Range{d.Workers[host.Lo].Lo, d.Workers[host.Hi-1].Hi}
-		for rank := host.Lo; rank < host.Hi; rank++ {
-			r.Of[rank] = -1
-		}
-		r.Of[host.Lo] = len(r.Contributors)
-		r.Contributors = append(r.Contributors, Contributor{
-			Rank: host.Lo, VirtualWorkers: leaves, Parts: r.Tree.Parts(leaves.Lo, leaves.Hi),
-		})
+	for _, members := range groups(d.Sync, len(r.Contributors)) {
+		r.group(members, []int{r.Tree.Root()})
 	}
-	r.group(d.Sync)
 	return r
 }
 
-// group makes the groups of a synchronisation mode.
-func (r *Roster) group(s policy.Sync) {
-	for g, members := range groups(s, len(r.Contributors)) {
-		var inputs []int
-		for i := members.Lo; i < members.Hi; i++ {
-			r.Contributors[i] = r.Contributors[i].in(g, len(inputs))
-			inputs = append(inputs, r.Contributors[i].Parts...)
-		}
-		r.Groups = append(r.Groups, members)
-		r.Plans = append(r.Plans, NewPlan(r.Tree, inputs, []int{r.Tree.Root()}))
+// NewHostRoster is the roster of the workers of one host. Their sums grow to
+// parts, those that the host brings.
+func NewHostRoster(t *Tree, d *Declaration, ranks Range, parts []int) *Roster {
+	r := newRoster(t, d)
+	for rank := ranks.Lo; rank < ranks.Hi; rank++ {
+		r.add(rank, d.Workers[rank])
 	}
+	r.group(Range{0, ranks.Len()}, parts)
+	return r
+}
+
+func newRoster(t *Tree, d *Declaration) *Roster {
+	return &Roster{Tree: t, Of: slices.Repeat([]int{-1}, len(d.Workers))}
+}
+
+// add adds a contributor of virtual workers.
+func (r *Roster) add(rank int, v Range) {
+	r.Of[rank] = len(r.Contributors)
+	r.Contributors = append(r.Contributors, Contributor{Rank: rank, VirtualWorkers: v, Parts: r.Tree.Parts(v.Lo, v.Hi)})
+}
+
+// group makes contributors a group, whose sums grow to outputs.
+func (r *Roster) group(members Range, outputs []int) {
+	var inputs []int
+	for i := members.Lo; i < members.Hi; i++ {
+		r.Contributors[i] = r.Contributors[i].in(len(r.Groups), len(inputs))
+		inputs = append(inputs, r.Contributors[i].Parts...)
+	}
+	r.Groups = append(r.Groups, members)
+	r.Plans = append(r.Plans, NewPlan(r.Tree, inputs, outputs))
 }
 
 // groups cuts n contributors into the groups of a synchronisation mode.
@@ -260,23 +273,4 @@ func (c *Contributor) Input(part uint32) (int, bool) {
 		}
 	}
 	return 0, false
-}
-
-// NewHostRoster is the roster of the workers of one host. Their sums grow to
-// parts, those that the host brings.
-func NewHostRoster(t *Tree, d *Declaration, ranks Range, parts []int) *Roster {
-	r := &Roster{Tree: t, Of: make([]int, len(d.Workers)), Groups: []Range{{0, ranks.Len()}}}
-	for rank := range r.Of {
-		r.Of[rank] = -1
-	}
-	var inputs []int
-	for rank := ranks.Lo; rank < ranks.Hi; rank++ {
-		r.Of[rank] = len(r.Contributors)
-		c := Contributor{Rank: rank, VirtualWorkers: d.Workers[rank], First: len(inputs)}
-		c.Parts = t.Parts(c.VirtualWorkers.Lo, c.VirtualWorkers.Hi)
-		inputs = append(inputs, c.Parts...)
-		r.Contributors = append(r.Contributors, c)
-	}
-	r.Plans = []*Plan{NewPlan(t, inputs, parts)}
-	return r
 }

@@ -21,9 +21,13 @@ type Model struct {
 	Fetches   map[string]*gorgonia.Node
 }
 
-// State is a variable that is not trained but follows a value of the graph.
+// State is a variable that is not trained but follows a value of the graph: after a
+// step it is Momentum times itself plus the rest times the average of Batch over all
+// virtual workers.
 type State struct {
-	Variable, Batch *gorgonia.Node
+	Variable *gorgonia.Node // with a name and a first value
+	Batch    *gorgonia.Node // of the same type and shape
+	Momentum float64        // in [0, 1)
 }
 
 // Lookup is an input that takes rows of an embedding table.
