@@ -11,6 +11,7 @@ import (
 
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/config"
+	"github.com/plx-run/plx/trainer/layout"
 )
 
 // Job is what a worker knows of the job it belongs to. A program that runs by
@@ -83,10 +84,7 @@ func (j *Job) WorkerID() int { return j.contract.Task.Index }
 // NumReplicasPerWorker is how many virtual workers this worker computes: one
 // unless --replicas, --accumulate or --virtual-workers say more. If the number of
 // workers does not divide the number of virtual workers, workers differ in it.
-func (j *Job) NumReplicasPerWorker() int {
-	lo, hi := j.part(j.WorkerID())
-	return hi - lo
-}
+func (j *Job) NumReplicasPerWorker() int { return j.part(j.WorkerID()).Len() }
 
 // NumShards is the number of virtual workers of the job. Data is cut in as many
 // shards, see [Shard].
@@ -94,14 +92,11 @@ func (j *Job) NumShards() int { return j.virtual }
 
 // ShardID is this worker's first virtual worker, and the shard of the data that
 // belongs to it. NumReplicasPerWorker consecutive ones are this worker's.
-func (j *Job) ShardID() int {
-	lo, _ := j.part(j.WorkerID())
-	return lo
-}
+func (j *Job) ShardID() int { return j.part(j.WorkerID()).Lo }
 
-// part is the half-open range of virtual workers that a worker computes.
-func (j *Job) part(rank int) (lo, hi int) {
-	return rank * j.virtual / j.NumWorkers(), (rank + 1) * j.virtual / j.NumWorkers()
+// part is the range of virtual workers that a worker computes.
+func (j *Job) part(rank int) layout.Range {
+	return layout.Range{Lo: rank * j.virtual / j.NumWorkers(), Hi: (rank + 1) * j.virtual / j.NumWorkers()}
 }
 
 // Seed is the number of --seed: first values, shuffling and dropout follow from it.

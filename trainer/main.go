@@ -74,8 +74,7 @@ func (signalled) Is(target error) bool { return target == errStopped }
 
 // stoppedCode is the exit code of a task that cause has stopped.
 func stoppedCode(cause error) int {
-	var s signalled
-	if errors.As(cause, &s) && s.signal == os.Interrupt {
+	if s, ok := errors.AsType[signalled](cause); ok && s.signal == os.Interrupt {
 		return 128 + int(syscall.SIGINT)
 	}
 	return exitStopped
@@ -131,8 +130,7 @@ func (p process) outcome(ctx context.Context, t *task, err error) int {
 
 // complain writes an error and, if the error has one, a hint.
 func (p process) complain(subject string, err error) {
-	var panicked *panicError
-	if errors.As(err, &panicked) {
+	if panicked, ok := errors.AsType[*panicError](err); ok {
 		p.log.Write(panicked.stack) // before the message, which is to be the last word
 	}
 	fmt.Fprintf(p.log, "plx: %s: %v\n", subject, err) // nobody is left to be told of a broken stderr

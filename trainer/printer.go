@@ -64,18 +64,16 @@ func (p *printer) waiting(what func() string) (stop func()) {
 	return func() { close(done); telling.Wait() }
 }
 
+var levels = map[string]slog.Level{
+	"debug": slog.LevelDebug, "": slog.LevelInfo, "info": slog.LevelInfo, "warn": slog.LevelWarn, "warning": slog.LevelWarn,
+	"error": slog.LevelError, "critical": slog.LevelError,
+}
+
 // parseLevel reads PLX_LOG_LEVEL: a name, or a number as Python's logging has
 // them (10 debug, 20 info, 30 warning, 40 error).
 func parseLevel(s string) (slog.Level, error) {
-	switch strings.ToLower(s) {
-	case "", "info":
-		return slog.LevelInfo, nil
-	case "debug":
-		return slog.LevelDebug, nil
-	case "warn", "warning":
-		return slog.LevelWarn, nil
-	case "error", "critical":
-		return slog.LevelError, nil
+	if level, named := levels[strings.ToLower(s)]; named {
+		return level, nil
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 0 {

@@ -18,9 +18,9 @@ type DataShard[T any] struct {
 // Shard gives every worker its share of a dataset: element i belongs to virtual
 // worker i mod NumShards. It refuses a dataset that is a share already.
 func Shard[T any](j *Job, d data.Dataset[T]) (*DataShard[T], error) {
-	lo, hi := j.part(j.WorkerID())
-	s := &DataShard[T]{first: lo, of: j.virtual}
-	for shard := lo; shard < hi; shard++ {
+	own := j.part(j.WorkerID())
+	s := &DataShard[T]{first: own.Lo, of: j.virtual}
+	for shard := own.Lo; shard < own.Hi; shard++ {
 		part, err := data.Shard(d, shard, j.virtual)
 		if err != nil {
 			return nil, err

@@ -185,7 +185,7 @@ func (r *Replica) joinSteps(ctx context.Context) error {
 		return err
 	}
 	var absent []int
-	for vw := r.training.lo; vw < r.training.hi; vw++ {
+	for vw := r.training.own.Lo; vw < r.training.own.Hi; vw++ {
 		absent = append(absent, vw)
 	}
 	for {
@@ -274,7 +274,7 @@ func (r *Replica) Prefetch(feed Feed) error {
 	if !r.job.config.Prefetch || r.err != nil || r.ended {
 		return nil
 	}
-	if err := r.worker.prefetch(feed); err != nil {
+	if err := r.worker.tables.Prefetch(feed); err != nil {
 		return fmt.Errorf("prefetch: %w", err)
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/plx-run/plx/trainer/blas"
@@ -25,7 +26,7 @@ type task struct {
 	job     *Job
 	control *cluster.Control // to the agent; nil without a launcher
 	quit    chan struct{}
-	running chan struct{} // closed when beat has ended
+	running sync.WaitGroup // beat
 }
 
 func (t *task) name() string { return t.job.contract.Task.String() }
@@ -41,7 +42,7 @@ func (p process) open(cancel context.CancelCauseFunc) (*task, error) {
 		contract = soloContract
 		contract.LogLevel = p.getenv("PLX_LOG_LEVEL")
 	}
-	t := &task{quit: make(chan struct{}), running: make(chan struct{})}
+	t := &task{quit: make(chan struct{})}
 	if contract.ControlFD > 0 {
 		if t.control, err = contract.Control(); err != nil {
 			return nil, err
@@ -57,7 +58,7 @@ func (p process) open(cancel context.CancelCauseFunc) (*task, error) {
 	if t.control != nil {
 		go t.obey(cancel) // ends when close closes the channel
 	}
-	go t.beat()
+	t.running.Go(t.beat)
 	return t, nil
 }
 
@@ -129,7 +130,6 @@ func (t *task) word(kind cluster.ControlKind) cluster.ControlMessage {
 const heartbeat = 2 * time.Second
 
 func (t *task) beat() {
-	defer close(t.running)
 	ticker := time.NewTicker(heartbeat)
 	defer ticker.Stop()
 	first := t.job.progress.begun
@@ -149,7 +149,7 @@ func (t *task) beat() {
 // close ends what open began.
 func (t *task) close() {
 	close(t.quit)
-	<-t.running
+	t.running.Wait()
 	t.job.network.close()
 	if r := t.job.replica.Load(); r != nil {
 		r.saving.saver.Wait() // soon: the store is closed
@@ -253,14 +253,11 @@ func (t *task) serve(ctx context.Context) error {
 
 // culprit names the peer that err, or the step that broke, is about.
 func (t *task) culprit(err error) string {
-	var peer *peers.PeerError
-	if !errors.As(err, &peer) {
-		r := t.job.replica.Load()
-		if r == nil || !errors.As(r.failure(), &peer) {
-			return ""
-		}
+	peer, found := errors.AsType[*peers.PeerError](err)
+	if r := t.job.replica.Load(); !found && r != nil {
+		peer, found = errors.AsType[*peers.PeerError](r.failure())
 	}
-	if peer.Task == t.job.contract.Task {
+	if !found || peer.Task == t.job.contract.Task {
 		return "" // the other tasks report this one
 	}
 	return peer.Task.String()

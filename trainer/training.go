@@ -81,12 +81,11 @@ func (j *Job) parallelize(ctx context.Context, build Build, opt Optimizer, optio
 
 // newTraining builds and declares a model. It talks to nobody.
 func (j *Job) newTraining(build Build, opt Optimizer, options []Option) (t *training, err error) {
-	t = &training{config: &j.config, optimizer: opt}
-	t.lo, t.hi = j.part(j.WorkerID())
+	t = &training{config: &j.config, optimizer: opt, own: j.part(j.WorkerID())}
 	if t.rows, err = t.settings.read(options, j.virtual); err != nil {
 		return nil, err
 	}
-	if err := t.build(build, j.config.ReplicaCount(t.hi-t.lo, j.LocalWorldSize())); err != nil {
+	if err := t.build(build, j.config.ReplicaCount(t.own.Len(), j.LocalWorldSize())); err != nil {
 		return nil, err
 	}
 	mode, err := j.config.Mode(j.NumWorkers(), j.servers())
@@ -96,8 +95,7 @@ func (j *Job) newTraining(build Build, opt Optimizer, options []Option) (t *trai
 	t.declared.Sync, t.declared.VirtualWorkers = mode, j.virtual
 	t.declared.Fingerprint = j.host.numerics
 	for rank := range j.NumWorkers() {
-		lo, hi := j.part(rank)
-		t.declared.Workers = append(t.declared.Workers, layout.Range{Lo: lo, Hi: hi})
+		t.declared.Workers = append(t.declared.Workers, j.part(rank))
 	}
 	if err := t.declare(); err != nil {
 		return nil, err
@@ -131,7 +129,7 @@ func (j *Job) connect(ctx context.Context, t *training, out *telemetry.Recorder)
 		saving:    newSaving(t, j.network, client),
 		worker: &worker{
 			training: t, name: j.contract.Task.String(), client: client, telemetry: out,
-			tables: embedding.New(t.model.tables(), client, t.declared.Sync.InStep()),
+			tables: embedding.New(t.model.tables(), client, t.group.First(), t.own.Len(), t.declared.Sync.InStep()),
 			tuner:  autotune.New(t.tuning(j.network, client, step, out.Trace())),
 		},
 	}, nil
@@ -144,7 +142,7 @@ type training struct {
 	settings  settings
 	optimizer Optimizer
 	rows      int            // of one virtual worker's part of a batch
-	lo, hi    int            // virtual workers of this worker
+	own       layout.Range   // virtual workers of this worker
 	model     Model          // of the first graph
 	group     *replica.Group // the graphs
 	declared  layout.Declaration
@@ -228,7 +226,7 @@ func (t *training) partitioners() (least []int) {
 }
 
 // feeds is the half-open range of a global batch's rows that this worker feeds.
-func (t *training) feeds() (from, to int) { return t.lo * t.rows, t.hi * t.rows }
+func (t *training) feeds() (from, to int) { return t.own.Lo * t.rows, t.own.Hi * t.rows }
 
 // moved notes that variables have other holders.
 func (t *training) moved(pieces []layout.Piece) { t.declared.Pieces = pieces }

@@ -34,16 +34,11 @@ func (w *worker) check(one *replica.Replica, feed Feed, vws int) error {
 }
 
 // checkStep refuses a feed that does not fit a step.
-func (w *worker) checkStep(feed Feed) error { return w.check(w.group.First(), feed, w.hi-w.lo) }
-
-// prefetch notes what a step to come will be fed.
-func (w *worker) prefetch(feed Feed) error {
-	return w.tables.Prefetch(w.group.First(), feed, w.hi-w.lo)
-}
+func (w *worker) checkStep(feed Feed) error { return w.check(w.group.First(), feed, w.own.Len()) }
 
 // pull gets the rows of tables for a step.
 func (w *worker) pull(ctx context.Context, feed Feed) error {
-	if err := w.tables.Fetch(ctx, w.group.First(), feed, w.hi-w.lo); err != nil {
+	if err := w.tables.Fetch(ctx, feed); err != nil {
 		return err
 	}
 	for i := range w.tables.Len() {
@@ -62,8 +57,8 @@ func (w *worker) requestNext(step int) error {
 
 // compute runs all virtual workers of a step. It returns loss and metrics of each.
 func (w *worker) compute(ctx context.Context, step int, feed Feed, fetches map[string][]gorgonia.Value) ([][]float64, error) {
-	sums := make([][]float64, w.hi-w.lo)
-	fetched := make([]map[string][]gorgonia.Value, w.hi-w.lo)
+	sums := make([][]float64, w.own.Len())
+	fetched := make([]map[string][]gorgonia.Value, w.own.Len())
 	err := w.group.Each(ctx, len(sums), func(one *replica.Replica, index, vw int) (err error) {
 		fetched[vw] = map[string][]gorgonia.Value{}
 		sums[vw], err = w.computeOne(one, index, step, vw, feed)
@@ -87,7 +82,7 @@ func (w *worker) computeOne(one *replica.Replica, index, step, vw int, feed Feed
 	if err := one.Load(feed, vw); err != nil {
 		return nil, err
 	}
-	virtual, variables := w.lo+vw, len(w.model.Variables)
+	virtual, variables := w.own.Lo+vw, len(w.model.Variables)
 	for i := range variables {
 		one.SetGradient(i, w.client.Gradient(virtual, i))
 	}
@@ -115,7 +110,7 @@ func (w *worker) computeOne(one *replica.Replica, index, step, vw int, feed Feed
 
 // contributeRest sends states and gradients of rows.
 func (w *worker) contributeRest(one *replica.Replica, vw int) error {
-	virtual := w.lo + vw
+	virtual := w.own.Lo + vw
 	for i := range w.model.States {
 		variable := len(w.model.Variables) + i
 		if err := one.State(i, w.client.Gradient(virtual, variable)); err != nil {

@@ -76,12 +76,12 @@ func (p *planner) decide(ctx context.Context, steps int, sum totals) (next plan,
 		p.sample()
 		next.Pieces, err = p.try(ctx)
 	}
-	full := (*transition.RoomError)(nil)
-	if errors.As(err, &full) {
+	_, full := errors.AsType[*transition.RoomError](err)
+	if full {
 		p.config.Logf(slog.LevelWarn, "rows stay where they are: %v", err)
 		err = nil
 	}
-	if full != nil || slices.Equal(next.Pieces, p.config.Declaration.Pieces) {
+	if full || slices.Equal(next.Pieces, p.config.Declaration.Pieces) {
 		next.Pieces = nil
 	}
 	p.times = p.times[:0]
@@ -149,7 +149,7 @@ func (p *planner) try(ctx context.Context) ([]layout.Piece, error) {
 			return p.choose(ctx)
 		}
 		pieces, err := p.place(ctx, p.placer.cut(p.division, parts))
-		if full := (*transition.RoomError)(nil); errors.As(err, &full) {
+		if _, full := errors.AsType[*transition.RoomError](err); full {
 			p.search.Skip(parts, err.Error())
 			continue
 		}

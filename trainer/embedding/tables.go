@@ -1,8 +1,8 @@
 // Package embedding brings the rows of embedding tables that a worker's step
 // needs to its replicas, and their gradients back.
 //
-//	t := embedding.New(tables, exchange, true)
-//	err := t.Fetch(ctx, first, feed, vws)          // the rows of a step, each once
+//	t := embedding.New(tables, exchange, first, virtualWorkers, true)
+//	err := t.Fetch(ctx, feed)                      // the rows of a step, each once
 //	... t.RequestNext(): rows of the step after, while this one is computed
 //	t.Load(replica, vw)                            // gives lookups their rows
 //	index, sums := t.Gradient(replica, table, vw)  // duplicates added
@@ -43,16 +43,19 @@ type Table struct {
 // the next one if they are known.
 type Tables struct {
 	exchange  *exchange.Client
-	inStep    bool // all workers take the same steps together
+	first     *replica.Replica // knows the lookups of a training step
+	vws       int              // virtual workers of this worker
+	inStep    bool             // all workers take the same steps together
 	tables    []*table
 	told      bool // Prefetch named rows that were not requested yet
 	requested bool // rows were requested ahead and are not awaited
 }
 
-// New returns the tables in the order of their indices. Without inStep nothing is
-// requested ahead, because it is unknown which step is next.
-func New(tables []Table, e *exchange.Client, inStep bool) *Tables {
-	t := &Tables{exchange: e, inStep: inStep}
+// New returns the tables in the order of their indices, for a worker that has so many
+// virtual workers and replicas such as the first. Without inStep nothing is requested
+// ahead, because it is unknown which step is next.
+func New(tables []Table, e *exchange.Client, first *replica.Replica, vws int, inStep bool) *Tables {
+	t := &Tables{exchange: e, first: first, vws: vws, inStep: inStep}
 	for i, of := range tables {
 		t.tables = append(t.tables, &table{Table: of, at: i, bytes: of.Width * int(of.Dtype.Size())})
 	}
@@ -112,15 +115,15 @@ func (t *Tables) Len() int { return len(t.tables) }
 func (t *Tables) Variable(table int) int { return t.tables[table].Variable }
 
 // Prefetch notes what a step to come will be fed. RequestNext requests it.
-func (t *Tables) Prefetch(r *replica.Replica, feed Feed, vws int) error {
+func (t *Tables) Prefetch(feed Feed) error {
 	if len(t.tables) == 0 || !t.inStep {
 		return nil
 	}
-	if err := t.Check(r, feed, vws); err != nil {
+	if err := t.Check(t.first, feed, t.vws); err != nil {
 		return err
 	}
 	for _, of := range t.tables {
-		of.read(r, feed, vws)
+		of.read(t.first, feed, t.vws)
 		of.tell()
 	}
 	t.told = true
@@ -129,12 +132,12 @@ func (t *Tables) Prefetch(r *replica.Replica, feed Feed, vws int) error {
 
 // Fetch gets the rows of a step that a checked feed asks for: those that were
 // requested ahead, if they are the ones.
-func (t *Tables) Fetch(ctx context.Context, r *replica.Replica, feed Feed, vws int) error {
+func (t *Tables) Fetch(ctx context.Context, feed Feed) error {
 	if len(t.tables) == 0 || !t.inStep {
-		return t.Pull(ctx, r, feed, vws)
+		return t.Pull(ctx, t.first, feed, t.vws)
 	}
 	for _, of := range t.tables {
-		of.read(r, feed, vws)
+		of.read(t.first, feed, t.vws)
 	}
 	requested := t.requested
 	if requested {
@@ -154,7 +157,7 @@ func (t *Tables) Fetch(ctx context.Context, r *replica.Replica, feed Feed, vws i
 		t.told = false // Prefetch meant this step
 	}
 	if requested {
-		return t.Pull(ctx, r, feed, vws) // the rows of a step are requested once
+		return t.Pull(ctx, t.first, feed, t.vws) // the rows of a step are requested once
 	}
 	if err := t.request((*table).aim); err != nil {
 		return err
