@@ -26,7 +26,7 @@ func start(ctx context.Context, args []string, std streams) error {
 	if len(args) != 0 {
 		return usage("start takes no arguments")
 	}
-	launcher, err := protocol.Open(duplex{std})
+	launcher, err := protocol.Open(duplex{std.in, std.out})
 	if err != nil {
 		return err
 	}
@@ -49,22 +49,14 @@ func start(ctx context.Context, args []string, std streams) error {
 	return relayMessages(ctx, launcher, f, socket)
 }
 
-// duplex makes one stream of standard input and output.
-type duplex struct{ streams }
-
-func (d duplex) Read(p []byte) (int, error)  { return d.in.Read(p) }
-func (d duplex) Write(p []byte) (int, error) { return d.out.Write(p) }
-
-// Close closes the streams that can be closed. The process is about to end.
-func (d duplex) Close() error {
-	var errs []error
-	for _, end := range []any{d.in, d.out} {
-		if c, ok := end.(io.Closer); ok {
-			errs = append(errs, c.Close())
-		}
-	}
-	return errors.Join(errs...)
+// duplex makes one stream of standard input and output, which end with the process.
+type duplex struct {
+	io.Reader
+	io.Writer
 }
+
+// Close does nothing.
+func (duplex) Close() error { return nil }
 
 // prepareFolder makes the job's folder on this host and fills it.
 func prepareFolder(ctx context.Context, spec protocol.Spec) (jobfolder.Folder, error) {
@@ -154,19 +146,19 @@ func connect(ctx context.Context, f jobfolder.Folder, std streams) error {
 // relayMessages relays between the connection that brought the Spec and the agent. It
 // relays messages, because launcher may have buffered some.
 func relayMessages(ctx context.Context, launcher *protocol.Conn, f jobfolder.Folder, socket string) error {
-	raw, err := sockets.DialLocal(ctx, socket)
-	if err != nil {
-		return fmt.Errorf("connect to the agent just started: %w", err)
-	}
 	state, err := f.ReadState()
 	if err != nil {
 		return err
 	}
-	agent, err := sockets.Open(ctx, raw)
-	if err != nil {
-		return fmt.Errorf("connect to the agent just started: %w", err)
+	var agent *protocol.Conn
+	raw, err := sockets.DialLocal(ctx, socket)
+	if err == nil {
+		agent, err = sockets.Open(ctx, raw)
 	}
-	if err := agent.Send(protocol.Message{Attach: &protocol.Attach{Driver: true}}); err != nil {
+	if err == nil {
+		err = agent.Send(protocol.Message{Attach: &protocol.Attach{Driver: true}})
+	}
+	if err != nil {
 		return fmt.Errorf("connect to the agent just started: %w", err)
 	}
 	go func() {

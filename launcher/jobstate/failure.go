@@ -1,9 +1,9 @@
 package jobstate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/plx-run/plx/launcher/protocol"
@@ -38,11 +38,9 @@ type failures struct{ all []failure }
 // takes its place.
 func (fs *failures) add(doubted []failure, f failure) {
 	fs.all = append(fs.all, doubted...)
-	for i, old := range fs.all {
-		if f.task != nil && old.task != nil && *old.task == *f.task {
-			if f.exit.LostPeer == "" {
-				f.exit.LostPeer = old.exit.LostPeer
-			}
+	if f.task != nil {
+		if i := fs.of(*f.task); i >= 0 {
+			f.exit.LostPeer = cmp.Or(f.exit.LostPeer, fs.all[i].exit.LostPeer)
 			fs.all[i] = f
 			return
 		}
@@ -50,9 +48,9 @@ func (fs *failures) add(doubted []failure, f failure) {
 	fs.all = append(fs.all, f)
 }
 
-// of reports whether a failure of the task was collected.
-func (fs *failures) of(t cluster.Task) bool {
-	return slices.ContainsFunc(fs.all, func(f failure) bool { return f.task != nil && *f.task == t })
+// of is the index of the failure of a task; -1 is none.
+func (fs *failures) of(t cluster.Task) int {
+	return slices.IndexFunc(fs.all, func(f failure) bool { return f.task != nil && *f.task == t })
 }
 
 // hearsay reports whether the first failure is one that another host reports: then
@@ -87,7 +85,7 @@ func (fs *failures) blame(v view) (failure, []string) {
 			victims = append(victims, fmt.Sprintf("%s on %s", f.task, v.name(f.host)))
 		}
 	}
-	sort.Strings(victims)
+	slices.Sort(victims)
 	return guilty, victims
 }
 
@@ -137,7 +135,7 @@ func (fs *failures) blamedPeer(v view) (f failure, victim int) {
 	// words are not those of the culprit.
 	return failure{host: h, exit: protocol.Exit{Code: status(witness.exit)},
 			reason: fmt.Sprintf("%s on %s failed, as %s reports%s", peer, v.name(h), witness.exit.Task, because(witness.exit.Cause))},
-		slices.IndexFunc(fs.all, func(f failure) bool { return f.task != nil && *f.task == peer })
+		fs.of(peer)
 }
 
 // blamed is the peer that a failure blames, with its host. known is false if that

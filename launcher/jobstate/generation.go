@@ -47,16 +47,6 @@ func (g generation) ended(t cluster.Task) bool {
 	return ended
 }
 
-// unended counts the tasks that have not ended.
-func (g generation) unended(tasks []protocol.TaskSpec) (n int) {
-	for _, t := range tasks {
-		if !g.ended(t.Task) {
-			n++
-		}
-	}
-	return n
-}
-
 // workers counts the workers of this generation.
 func (g generation) workers() (n int) {
 	for t := range g.hostOf {

@@ -93,7 +93,6 @@ func (m *Machine) exited(h int, e protocol.Exit) {
 		return
 	}
 	m.proceed()
-	m.decide(m.save.chiefEnded(m.view()))
 }
 
 // said takes what a task of host h has said to its agent.
@@ -107,7 +106,7 @@ func (m *Machine) said(h int, s protocol.Said) {
 	switch {
 	case s.Message.Kind == cluster.ToleratesLoss:
 		m.tolerance.allow(s.Task)
-	case s.Message.Kind == cluster.Failed && !v.generation.ended(s.Task) && !m.failures.of(s.Task):
+	case s.Message.Kind == cluster.Failed && !v.generation.ended(s.Task) && m.failures.of(s.Task) < 0:
 		m.fail(failureOf(v, h, s))
 	case s.Message.Kind == cluster.Checkpoint && s.Task.IsChief() && s.Message.Request > 0:
 		m.decide(m.scale.answered(v, s.Message))

@@ -83,6 +83,7 @@ func (m *Machine) Step(e Event) []Command {
 	case Elapsed:
 		m.elapsed(e.Timer)
 	}
+	m.decide(m.save.goOn(m.view()))
 	m.do(m.scale.goOn(m.view()))
 	m.endIfAllGone()
 	if m.stage == regrouping {
@@ -184,7 +185,9 @@ func (m *Machine) proceed() {
 		m.advance(starting, protocol.Ready)
 	case m.stage == starting && v.hosts.answered(starting):
 		m.enter(running, protocol.Running)
-		m.do(m.restart.steady(v))
+		if m.plan.Restarts.Max > 0 {
+			m.do(timer(SteadyTimer, steadyTime))
+		}
 		m.proceed() // all may have ended already
 	case m.stage == running && m.tolerance.done(v):
 		m.finish()

@@ -49,10 +49,11 @@ func (r *restart) decide(v view, f failure, reason string) ([]Command, decision)
 	if v.plan.Restarts.Max <= 0 || v.expired {
 		return nil, nil
 	}
-	if why := r.exhausted(v, f); why != "" {
-		return nil, final{why}
+	var commands []Command
+	bar, why := -1, r.exhausted(v, f)
+	if why == "" {
+		commands, bar, why = r.leaveOut(v, f.host)
 	}
-	commands, bar, why := r.leaveOut(v, f.host)
 	if why != "" {
 		return nil, final{why}
 	}
@@ -120,9 +121,7 @@ func (r *restart) backoff(limits protocol.Restarts) time.Duration {
 	b := max(limits.Backoff, time.Millisecond)
 	most := max(maxBackoff, b)
 	for range r.doubled {
-		if b = min(2*b, most); b == most {
-			break
-		}
+		b = min(2*b, most)
 	}
 	return b
 }
@@ -148,14 +147,6 @@ func (r *restart) again(v view, after, where string) []Command {
 
 // hourOver notes that a restart is an hour ago.
 func (r *restart) hourOver() { r.recent-- }
-
-// steady begins to count for how long a generation runs.
-func (r *restart) steady(v view) []Command {
-	if v.plan.Restarts.Max <= 0 {
-		return nil
-	}
-	return timer(SteadyTimer, steadyTime)
-}
 
 // done is the reason of a job's good end.
 func (r *restart) done() string {

@@ -28,9 +28,7 @@ func (s *save) begin(v view, ask StopAsked) ([]Command, decision) {
 		return nil, nil
 	case s.starts(v):
 		s.wanted, s.ask = true, ask
-		commands := append(timer(SaveTimer, ask.SaveTime), s.request(v, v.chief())...)
-		more, d := s.chiefEnded(v)
-		return append(commands, more...), d
+		return append(timer(SaveTimer, ask.SaveTime), s.request(v, v.chief())...), nil
 	}
 	ask.SaveTime = 0
 	if v.stage > running && !v.between() {
@@ -73,8 +71,8 @@ func (s *save) answered(v view, m cluster.ControlMessage) ([]Command, decision) 
 	return commands, d
 }
 
-// chiefEnded gives the save up if the chief has ended before other workers.
-func (s *save) chiefEnded(v view) ([]Command, decision) {
+// goOn gives the save up, after any event, if the chief has ended before other workers.
+func (s *save) goOn(v view) ([]Command, decision) {
 	if !v.generation.ended(cluster.Chief) || !s.awaits(v.stage) {
 		return nil, nil
 	}

@@ -1,6 +1,7 @@
 package jobstate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -219,13 +220,7 @@ func unfit(v view, s protocol.Scale) string {
 	case s.SaveTime <= 0:
 		return "no time is given to save in"
 	}
-	if why := unfitLeave(v, s); why != "" {
-		return why
-	}
-	if why := unfitJoin(v, s); why != "" {
-		return why
-	}
-	return lacking(v, s)
+	return cmp.Or(unfitLeave(v, s), unfitJoin(v, s), lacking(v, s))
 }
 
 func unfitLeave(v view, s protocol.Scale) string {

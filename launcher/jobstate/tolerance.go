@@ -18,7 +18,7 @@ type tolerance struct {
 
 	// doubt holds failures of workers that blame a task which the job needs. If
 	// that task fails too, they are its victims.
-	doubt []failure
+	doubt failures
 }
 
 // allow takes the word of a task that the job tolerates worker loss. Only the
@@ -75,13 +75,8 @@ func blamesNeeded(v view, f failure) bool {
 
 // suspend keeps a failure in doubt for Plan.Settle.
 func (t *tolerance) suspend(v view, f failure) []Command {
-	for i, old := range t.doubt {
-		if *old.task == *f.task {
-			t.doubt[i] = f // the exit says more than the task's own report did
-			return nil
-		}
-	}
-	if t.doubt = append(t.doubt, f); len(t.doubt) > 1 {
+	first := len(t.doubt.all) == 0
+	if t.doubt.add(nil, f); !first {
 		return nil
 	}
 	return timer(DoubtTimer, v.plan.Settle)
@@ -89,14 +84,14 @@ func (t *tolerance) suspend(v view, f failure) []Command {
 
 // endDoubt returns the failures that were in doubt.
 func (t *tolerance) endDoubt() []failure {
-	doubt := t.doubt
-	t.doubt = nil
+	doubt := t.doubt.all
+	t.doubt = failures{}
 	return doubt
 }
 
 // goOnWithout takes workers out of the job.
 func (t *tolerance) goOnWithout(f failure, workers []cluster.Task) []Command {
-	t.doubt = slices.DeleteFunc(t.doubt, func(d failure) bool { return slices.Contains(workers, *d.task) })
+	t.doubt = failures{slices.DeleteFunc(t.doubt.all, func(d failure) bool { return slices.Contains(workers, *d.task) })}
 	if t.without == nil {
 		t.without = map[cluster.Task]bool{}
 	}

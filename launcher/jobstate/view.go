@@ -54,7 +54,14 @@ func (v view) between() bool { return v.stage == regrouping || v.stage == stoppi
 func (v view) chief() int { return v.generation.hostOf[cluster.Chief] }
 
 // unended counts the tasks of host h that have not ended.
-func (v view) unended(h int) int { return v.generation.unended(v.hosts[h].tasks) }
+func (v view) unended(h int) (n int) {
+	for _, t := range v.hosts[h].tasks {
+		if !v.generation.ended(t.Task) {
+			n++
+		}
+	}
+	return n
+}
 
 // notEnded names the hosts whose tasks were told to end and have not ended.
 func (v view) notEnded() (commands []Command) {

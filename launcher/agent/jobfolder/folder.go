@@ -23,6 +23,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/plx-run/plx/envsync"
@@ -197,11 +198,15 @@ func furnish(ctx context.Context, dir string, archives []string) error {
 		return err
 	}
 	for _, sum := range archives {
-		if err := unpack(ctx, sum, temporary); err != nil {
-			return errors.Join(fmt.Errorf("unpack files: %w", err), os.RemoveAll(temporary))
+		if err = unpack(ctx, sum, temporary); err != nil {
+			err = fmt.Errorf("unpack files: %w", err)
+			break
 		}
 	}
-	if err := os.Rename(temporary, dir); err != nil {
+	if err == nil {
+		err = os.Rename(temporary, dir)
+	}
+	if err != nil {
 		return errors.Join(err, os.RemoveAll(temporary))
 	}
 	return nil
@@ -223,19 +228,18 @@ func unpack(ctx context.Context, sum, dir string) error {
 // RecordBlobs writes down which blobs the job uses, this executable among them,
 // so that "agent prune" keeps them.
 func (f Folder) RecordBlobs(spec protocol.Spec) error {
-	sums := append([]string{}, spec.Archives...)
-	if spec.Command.Blob != "" {
-		sums = append(sums, spec.Command.Blob)
-	}
-	if own, err := os.Executable(); err == nil {
-		if sum := own[strings.LastIndexByte(own, '/')+1:]; len(sum) == 64 {
-			sums = append(sums, sum)
-		}
-	}
+	sums := append(slices.Clone(spec.Archives), spec.Command.Blob, ownSum())
+	sums = slices.DeleteFunc(sums, func(sum string) bool { return len(sum) != 64 }) // a program on PATH has none
 	if err := replace(f.Blobs(), []byte(strings.Join(sums, "\n")+"\n")); err != nil {
 		return fmt.Errorf("record the job's files: %w", err)
 	}
 	return nil
+}
+
+// ownSum is the content hash of this executable, if it is a blob: its file's name.
+func ownSum() string {
+	path, _ := os.Executable() // Linux knows it
+	return filepath.Base(path)
 }
 
 // UsedBlobs returns the content hashes that the jobs under ~/.plx use, and that
@@ -245,10 +249,7 @@ func UsedBlobs() (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	used := map[string]bool{}
-	if own, err := os.Executable(); err == nil {
-		used[filepath.Base(own)] = true // the next job needs it too
-	}
+	used := map[string]bool{ownSum(): true} // the next job needs it too
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {

@@ -42,23 +42,14 @@ func (f Folder) WriteState(s protocol.State) error {
 	return nil
 }
 
-// FirstState is the state of an agent that has prepared nothing.
+// FirstState is the state of an agent that has prepared nothing. Later commands start
+// the agent's binary from where it says.
 func FirstState(spec protocol.Spec) protocol.State {
 	return protocol.State{
 		Job: spec.Job, Name: spec.Name, Host: spec.Host, HostIndex: spec.HostIndex, Detached: spec.Detached, Lease: spec.Lease,
-		Folder: spec.Folder, Binary: ownBlob(), Checkpoints: spec.Checkpoints,
+		Folder: spec.Folder, Binary: envsync.BlobPath(ownSum()), Checkpoints: spec.Checkpoints,
 		Phase: protocol.Idle, Processes: protocol.Processes{Machine: Machine()}, Started: time.Now(),
 	}
-}
-
-// ownBlob is the path of this executable relative to the home. Later commands
-// start it from there.
-func ownBlob() string {
-	path, err := os.Executable()
-	if err != nil {
-		return ""
-	}
-	return envsync.BlobPath(filepath.Base(path))
 }
 
 // codePlx is the exit status of a job that plx itself could not bring to an end.

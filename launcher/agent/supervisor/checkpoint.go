@@ -13,10 +13,7 @@ import (
 // checkpoint is what the chief was asked to save. Each request of the driver gets
 // exactly one answer: the chief's, or the supervisor's if the chief cannot answer.
 type checkpoint struct {
-	loop     *loop
-	sessions *sessions
-	record   *record
-
+	*parts
 	chief   *task                   // that the fields below are about; nil: none was asked
 	request int                     // number of the last request
 	asked   bool                    // the chief was asked

@@ -17,9 +17,7 @@ import (
 
 // driving runs the driver of a detached job in the agent of the chief's host.
 type driving struct {
-	host     *host
-	loop     *loop
-	record   *record
+	*parts
 	shutdown *shutdown
 	done     chan struct{} // closed when the driver has returned; nil: it was not started
 }

@@ -12,12 +12,9 @@ import (
 
 // generation prepares the tasks of one generation after the other and starts them.
 type generation struct {
-	host     *host
-	loop     *loop
-	sessions *sessions
-	record   *record
-	tasks    *tasks
-	noData   error // why the agent cannot serve on the data network; nil: it can
+	*parts
+	tasks  *tasks
+	noData error // why the agent cannot serve on the data network; nil: it can
 
 	layout    protocol.Prepare   // the tasks that were prepared last, or are being prepared
 	prepared  *protocol.Prepared // the answer when they were prepared

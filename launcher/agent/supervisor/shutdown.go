@@ -16,10 +16,7 @@ import (
 // a grace, and the verdict is recorded. The driver asks for it; so do the host, a
 // lost watchdog and a lease that has run out.
 type shutdown struct {
-	host       *host
-	loop       *loop
-	sessions   *sessions
-	record     *record
+	*parts
 	tasks      *tasks
 	generation *generation
 

@@ -29,7 +29,6 @@ import (
 	"log"
 	"net"
 	"os"
-	"os/signal"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -46,10 +45,7 @@ import (
 // supervisor puts the parts together. See the package's documentation for what
 // each of them does.
 type supervisor struct {
-	host       *host
-	loop       *loop
-	record     *record
-	sessions   *sessions
+	*parts
 	local      net.Listener // for commands of the user on this host
 	data       net.Listener // for other hosts; nil: see generation.noData
 	checkpoint *checkpoint
@@ -57,6 +53,14 @@ type supervisor struct {
 	generation *generation
 	shutdown   *shutdown
 	driving    *driving
+}
+
+// parts are what all subjects need.
+type parts struct {
+	host     *host
+	loop     *loop
+	record   *record
+	sessions *sessions
 }
 
 // beat is how often the watchdog hears that the loop is alive.
@@ -148,10 +152,7 @@ func Run(f jobfolder.Folder) error {
 	if err != nil {
 		return errors.Join(err, watchdog.Answer(watchdog.Readiness{Error: err.Error()}))
 	}
-	terms := make(chan os.Signal, 4)
-	signal.Notify(terms, unix.SIGTERM, unix.SIGUSR1)
-	ignored := make(chan os.Signal, 1)
-	signal.Notify(ignored, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGPIPE) // signal.Ignore would be inherited by tasks
+	terms := watchdog.Signals()
 	in := watchdog.Inherit()
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -183,14 +184,12 @@ func newSupervisor(f jobfolder.Folder) (*supervisor, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &supervisor{host: h, loop: newLoop(), record: newRecord(state, newSaver(f)), sessions: newSessions(h.log), local: local, data: data}
-	s.checkpoint = &checkpoint{loop: s.loop, sessions: s.sessions, record: s.record}
-	s.tasks = &tasks{host: h, loop: s.loop, sessions: s.sessions, record: s.record, checkpoint: s.checkpoint,
-		killed: "killed: it did not end in time"}
-	s.generation = &generation{host: h, loop: s.loop, sessions: s.sessions, record: s.record, tasks: s.tasks, noData: noData}
-	s.shutdown = &shutdown{host: h, loop: s.loop, sessions: s.sessions, record: s.record, tasks: s.tasks, generation: s.generation,
-		lease: lease.New(spec.Lease, spec.Grace, lease.Uptime)}
-	s.driving = &driving{host: h, loop: s.loop, record: s.record, shutdown: s.shutdown}
+	p := &parts{host: h, loop: newLoop(), record: newRecord(state, newSaver(f)), sessions: newSessions(h.log)}
+	s := &supervisor{parts: p, local: local, data: data, checkpoint: &checkpoint{parts: p}}
+	s.tasks = &tasks{parts: p, checkpoint: s.checkpoint, killed: "killed: it did not end in time"}
+	s.generation = &generation{parts: p, tasks: s.tasks, noData: noData}
+	s.shutdown = &shutdown{parts: p, tasks: s.tasks, generation: s.generation, lease: lease.New(spec.Lease, spec.Grace, lease.Uptime)}
+	s.driving = &driving{parts: p, shutdown: s.shutdown}
 	return s, nil
 }
 

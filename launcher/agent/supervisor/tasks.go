@@ -15,10 +15,7 @@ import (
 // tasks are the tasks of the generation that was prepared last. They are started,
 // heard and ended here.
 type tasks struct {
-	host       *host
-	loop       *loop
-	sessions   *sessions
-	record     *record
+	*parts
 	checkpoint *checkpoint
 
 	all    map[cluster.Task]*task

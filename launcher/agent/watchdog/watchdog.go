@@ -60,10 +60,7 @@ func Run(f jobfolder.Folder) error {
 	if w.children, err = process.NewChildren(); err != nil {
 		return err
 	}
-	terms := make(chan os.Signal, 4)
-	signal.Notify(terms, unix.SIGTERM, unix.SIGUSR1)
-	ignored := make(chan os.Signal, 1)
-	signal.Notify(ignored, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT) // signal.Ignore would be inherited by tasks
+	terms := Signals()
 	life, err := w.start()
 	if err != nil {
 		return err
@@ -71,6 +68,15 @@ func Run(f jobfolder.Folder) error {
 	defer life.Close() // nothing is written to it
 	w.watch(terms)
 	return w.end()
+}
+
+// Signals delivers the signals of the host that watchdog and supervisor heed: SIGTERM
+// and SIGUSR1. From then on those of a terminal do nothing.
+func Signals() <-chan os.Signal {
+	terms, unheeded := make(chan os.Signal, 4), make(chan os.Signal, 1)
+	signal.Notify(terms, unix.SIGTERM, unix.SIGUSR1)
+	signal.Notify(unheeded, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGPIPE) // signal.Ignore would be inherited by tasks
+	return terms
 }
 
 // start starts the supervisor. The supervisor reads from the other end of life,
