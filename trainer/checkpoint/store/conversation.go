@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/plx-run/plx/trainer/checkpoint"
@@ -18,14 +19,14 @@ type kind string
 // The kinds of messages, by who sends them. A question has a number, and its
 // answer has the same.
 const (
-	hello    kind = "hello"    // task: Token is in its folder, and Holding
+	hello    kind = "hello"    // task: Token is in its folder
 	answer   kind = "answer"   // task: what it was asked, or Err
 	reported kind = "report"   // task: Report, its part of a save or a copy, is done or has failed
 	restored kind = "restored" // task: will read no more
 	leave    kind = "leave"    // task: is about to end
 	look     kind = "look"     // chief: which of Tokens do you see?
 	joined   kind = "joined"   // chief: all tasks are there
-	fetch    kind = "fetch"    // chief: the manifest of ID?
+	list     kind = "list"     // chief: the Holding of your folder?
 	verify   kind = "verify"   // chief: is File of ID what it should be?
 	chosen   kind = "chosen"   // chief: resume from the manifest in Body, whose files Holders have; empty: begin anew
 	begin    kind = "begin"    // chief: a save has begun; what is wanted for it
@@ -59,7 +60,7 @@ type message struct {
 // announced is what a folder holds of a checkpoint.
 type announced struct {
 	ID       string           `json:"id"`
-	Manifest string           `json:"manifest,omitempty"` // SHA-256 of the manifest; empty: none that can be read
+	Manifest []byte           `json:"manifest,omitempty"` // to the byte; empty: none that can be read
 	Damage   string           `json:"damage,omitempty"`   // why there is no manifest
 	Files    map[string]int64 `json:"files,omitempty"`    // sizes in bytes, by name
 }
@@ -243,13 +244,21 @@ func (s *Store) parted(err error) {
 func (s *Store) hear(ctx context.Context, m message) error {
 	switch m.Kind {
 	case look:
-		s.reply(m, func() (message, error) { return message{Tokens: s.inventory.sees(m.Tokens)}, nil })
+		s.reply(m, func() (message, error) {
+			seen := slices.DeleteFunc(slices.Clone(m.Tokens), func(token string) bool { return !s.folder.Sees(token) })
+			return message{Tokens: seen}, nil
+		})
 	case joined:
 		s.joined.take(m.reason())
-	case fetch:
-		s.reply(m, func() (message, error) { return s.inventory.manifest(m.ID) })
+	case list:
+		s.reply(m, func() (message, error) { return announce(s.folder) })
 	case verify:
-		s.reply(m, func() (message, error) { return message{}, s.inventory.verify(m) })
+		s.reply(m, func() (message, error) {
+			if m.File == nil {
+				return message{}, errors.New("no file is named")
+			}
+			return message{}, s.folder.Verify(m.ID, *m.File)
+		})
 	case commit:
 		s.reply(m, func() (message, error) { return message{}, s.parts.commit(m) })
 	case chosen:
@@ -261,7 +270,7 @@ func (s *Store) hear(ctx context.Context, m message) error {
 	case over, abandon:
 		s.parts.finish(m)
 	case retain:
-		s.life.Go(func(context.Context) { s.inventory.retain(m.Keep, s.parts.busy()) })
+		s.life.Go(func(context.Context) { s.parts.retain(m.Keep) })
 	case bye:
 		return errEnough
 	default:
@@ -277,4 +286,39 @@ func (s *Store) reply(question message, find func() (message, error)) {
 		m.Kind, m.Number, m.Err = answer, question.Number, failure(err)
 		s.up.post(m)
 	})
+}
+
+// announce returns what a folder holds, the newest checkpoint first. It leaves
+// out manifests of old checkpoints that do not fit into a message.
+func announce(folder *checkpoint.Folder) (m message, err error) {
+	holding, err := folder.List()
+	size := 0
+	for _, h := range holding {
+		a := announced{ID: h.ID, Damage: h.Damage, Files: h.Files}
+		if h.Manifest != nil {
+			b, err := h.Manifest.Encode()
+			if size += len(b); err == nil && size > maxManifest {
+				err = fmt.Errorf("the manifests up to this one have more than %d bytes", maxManifest)
+			}
+			if err != nil {
+				a.Damage = err.Error()
+			} else {
+				a.Manifest = b
+			}
+		}
+		m.Holding = append(m.Holding, a)
+	}
+	return m, err
+}
+
+// held is what announce was given.
+func (a announced) held() checkpoint.Held {
+	h := checkpoint.Held{ID: a.ID, Damage: a.Damage, Files: a.Files}
+	if len(a.Manifest) > 0 {
+		var err error
+		if h.Manifest, err = checkpoint.DecodeManifest(a.Manifest); err != nil {
+			h.Damage = err.Error()
+		}
+	}
+	return h
 }

@@ -30,6 +30,8 @@ type parts struct {
 	up      *mailbox        // to the chief
 	leaving <-chan struct{} // closed: this task is about to end
 
+	removing sync.Mutex // held by retain: two at once would report a removal twice
+
 	mu      sync.Mutex
 	current *part                // nil: no save is under way here
 	early   *transition.Snapshot // of a save that has not begun here
@@ -246,6 +248,20 @@ func (p *parts) commit(m message) error {
 		return err
 	}
 	return p.hook("store.ack")
+}
+
+// retain removes all but the newest checkpoints, and never the one that is
+// being written.
+func (p *parts) retain(keep int) {
+	p.removing.Lock()
+	defer p.removing.Unlock()
+	removed, err := p.folder.Retain(max(1, keep), p.busy())
+	if err != nil {
+		p.config.logf(slog.LevelWarn, "checkpoints of %s: %v", p.config.self(), err)
+	}
+	for _, id := range removed {
+		p.config.logf(slog.LevelDebug, "checkpoint %s: removed from %s, newer ones are there", id, p.config.host(p.config.Peers.Self))
+	}
 }
 
 // report tells the chief the outcome of this task's part.

@@ -95,21 +95,20 @@ func TestCopiesOfOtherFilesAreRefused(t *testing.T) {
 	j.kill()
 }
 
-// A manifest counts only if it is the one that was announced.
-func TestChangedManifestIsRefused(t *testing.T) {
+// A manifest that is damaged on the way does not count.
+func TestDamagedManifestIsRefused(t *testing.T) {
 	j, _, _, _ := trained(t, patience)
-	r := j.chief().chief.roster
-	m := r.member(ps(0))
-	holding, err := j.stores[ps(0)].inventory.list()
-	if err != nil || len(holding) != 1 {
-		t.Fatalf("%v, %v", holding, err)
+	own, err := announce(j.stores[ps(0)].folder)
+	if err != nil || len(own.Holding) != 1 {
+		t.Fatalf("%+v, %v", own, err)
 	}
-	if _, err := (folders{r}).fetch(soon(t), m, holding[0]); err != nil {
-		t.Error(err)
+	a := own.Holding[0]
+	if h := a.held(); h.Manifest == nil || h.Manifest.Step != 1 || h.Damage != "" {
+		t.Errorf("%+v", h)
 	}
-	holding[0].Manifest = strings.Repeat("0", 64)
-	if _, err := (folders{r}).fetch(soon(t), m, holding[0]); err == nil || !strings.Contains(err.Error(), "has changed") {
-		t.Errorf("%v", err)
+	flip(a.Manifest)
+	if h := a.held(); h.Manifest != nil || !strings.Contains(h.Damage, "its sum is wrong") {
+		t.Errorf("%+v", h)
 	}
 	j.end()
 }
@@ -142,7 +141,7 @@ func FuzzConversation(f *testing.F) {
 	add(message{Kind: begin, ID: id, Step: 2, Wanted: &wanted{Pieces: true, State: true}}, message{Kind: abandon, ID: id, Remove: true})
 	add(message{Kind: begin, ID: id, Step: 2, Wanted: &wanted{}}, message{Kind: keep}, message{Kind: keep, ID: id, File: &checkpoint.File{Name: "../x", Task: "ps:0", Size: 1}})
 	add(message{Kind: look, Tokens: []string{"a", "../b"}}, message{Kind: verify, ID: id, File: &checkpoint.File{Name: "../x"}})
-	add(message{Kind: fetch, ID: ".."}, message{Kind: retain, Keep: -4}, message{Kind: commit, ID: id, Body: []byte("x")}, message{Kind: bye})
+	add(message{Kind: list}, message{Kind: retain, Keep: -4}, message{Kind: commit, ID: id, Body: []byte("x")}, message{Kind: bye})
 	add(message{Kind: chosen, Body: []byte("x")}, message{Kind: chosen})
 	add(message{Kind: reported}, message{Kind: reported, ID: id, Report: &report{}}, message{Kind: answer, Number: 7}, message{Kind: leave}, message{Kind: restored})
 	root := f.TempDir()

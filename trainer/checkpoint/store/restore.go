@@ -78,45 +78,21 @@ type folders struct{ roster *roster }
 
 // Places is that of choose.Folders.
 func (f folders) Places(ctx context.Context) (places []choose.Place, err error) {
-	known := map[[2]string]*checkpoint.Manifest{} // by checkpoint and sum
 	for _, group := range f.roster.here() {
-		first := group[0]
-		place := choose.Place{Host: f.roster.config.host(first.task)}
+		place := choose.Place{Host: f.roster.config.host(group[0].task)}
 		for _, m := range group {
 			place.Tasks = append(place.Tasks, m.task)
 		}
-		for _, a := range first.holding {
-			h := checkpoint.Held{ID: a.ID, Damage: a.Damage, Files: a.Files}
-			if key := [2]string{a.ID, a.Manifest}; a.Manifest != "" {
-				var err error
-				if known[key] == nil {
-					known[key], err = f.fetch(ctx, first, a)
-				}
-				if err != nil {
-					h.Damage = err.Error()
-				}
-				h.Manifest = known[key]
-			}
-			if ctx.Err() != nil {
-				return nil, context.Cause(ctx)
-			}
-			place.Holding = append(place.Holding, h)
+		answer, err := f.roster.ask(ctx, group[0], message{Kind: list}, f.roster.config.patience(maxManifest))
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range answer.Holding {
+			place.Holding = append(place.Holding, a.held())
 		}
 		places = append(places, place)
 	}
 	return places, nil
-}
-
-// fetch gets a manifest from a task that has it.
-func (f folders) fetch(ctx context.Context, from *member, a announced) (*checkpoint.Manifest, error) {
-	m, err := f.roster.ask(ctx, from, message{Kind: fetch, ID: a.ID}, f.roster.config.patience(maxManifest))
-	if err != nil {
-		return nil, err
-	}
-	if sumOf(m.Body) != a.Manifest {
-		return nil, errors.New("the manifest has changed since it was announced")
-	}
-	return checkpoint.DecodeManifest(m.Body)
 }
 
 // Verify is that of choose.Folders.

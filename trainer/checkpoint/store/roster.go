@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// roster is the chief's list of tasks: who is there, what each task's folder
-// holds, and which folders are one. Any goroutine may call its methods.
+// roster is the chief's list of tasks: who is there, and which folders
+// are one. Any goroutine may call its methods.
 type roster struct {
 	config Config
 	tasks  []cluster.Task
@@ -163,11 +163,10 @@ func (r *roster) release() {
 
 // member is a task as the chief sees it. Any goroutine may use it.
 type member struct {
-	task    cluster.Task
-	out     *mailbox    // to the task
-	token   string      // of its folder's probe
-	holding []announced // what its folder holds
-	gone    turn        // with why it was lost; nil: it was allowed to go
+	task  cluster.Task
+	out   *mailbox // to the task
+	token string   // of its folder's probe
+	gone  turn     // with why it was lost; nil: it was allowed to go
 
 	restored  atomic.Bool // it reads no more of the chosen checkpoint
 	leaving   atomic.Bool // it wants to go
@@ -180,7 +179,7 @@ type member struct {
 }
 
 func newMember(t cluster.Task, hello message) *member {
-	return &member{task: t, out: newMailbox(), token: hello.Token, holding: hello.Holding, gone: newTurn(),
+	return &member{task: t, out: newMailbox(), token: hello.Token, gone: newTurn(),
 		questions: map[uint64]chan message{}}
 }
 

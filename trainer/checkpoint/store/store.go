@@ -34,19 +34,19 @@ var (
 
 // Store is a task's checkpoint store. Any goroutine may call its methods.
 type Store struct {
-	config    Config
-	life      *lifetime.Lifetime
-	hook      func(place string) error // where tests put faults
-	inventory inventory
-	files     *transfer.Files
-	parts     *parts
-	decision  decision
-	chief     *chief   // nil: another task is the chief
-	up        *mailbox // to the chief
-	joined    turn     // all tasks are there
-	gone      turn     // the chief sends nothing more
-	leaving   chan struct{}
-	leave     sync.Once // closes leaving
+	config   Config
+	life     *lifetime.Lifetime
+	hook     func(place string) error // where tests put faults
+	folder   *checkpoint.Folder
+	files    *transfer.Files
+	parts    *parts
+	decision decision
+	chief    *chief   // nil: another task is the chief
+	up       *mailbox // to the chief
+	joined   turn     // all tasks are there
+	gone     turn     // the chief sends nothing more
+	leaving  chan struct{}
+	leave    sync.Once // closes leaving
 }
 
 // Open makes the folder if it is missing and waits for the stores of all other
@@ -77,7 +77,7 @@ func open(ctx context.Context, c Config, hook func(place string) error) (*Store,
 
 func newStore(c Config, folder *checkpoint.Folder, hook func(string) error) *Store {
 	s := &Store{
-		config: c, life: lifetime.New(), hook: hook, inventory: inventory{config: c, folder: folder}, up: newMailbox(),
+		config: c, life: lifetime.New(), hook: hook, folder: folder, up: newMailbox(),
 		decision: decision{turn: newTurn()}, joined: newTurn(), gone: newTurn(), leaving: make(chan struct{}),
 	}
 	s.parts = newParts(c, folder, s.life, s.up, s.leaving, hook)
@@ -85,9 +85,9 @@ func newStore(c Config, folder *checkpoint.Folder, hook func(string) error) *Sto
 	return s
 }
 
-// meet announces what the folder holds and finds the other tasks.
+// meet finds the other tasks, and which of them share a folder.
 func (s *Store) meet(ctx context.Context) error {
-	c, folder := s.config, s.inventory.folder
+	c, folder := s.config, s.folder
 	token := rand.Text()
 	if err := folder.Probe(token); err != nil {
 		return fmt.Errorf("checkpoints of %s: %w", c.self(), err)
@@ -97,11 +97,7 @@ func (s *Store) meet(ctx context.Context) error {
 			c.logf(slog.LevelWarn, "checkpoints of %s: %v", c.self(), err)
 		}
 	}()
-	holding, err := s.inventory.list()
-	if err != nil {
-		return fmt.Errorf("checkpoints of %s: %w", c.self(), err)
-	}
-	first := message{Kind: hello, Token: token, Holding: holding}
+	first := message{Kind: hello, Token: token}
 	if c.Listener != nil {
 		s.files.Serve(c.Listener)
 	}

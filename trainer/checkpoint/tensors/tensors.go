@@ -74,7 +74,7 @@ func slotOf(tensor string, i int) string { return tensor + "/slot." + strconv.It
 // add lists the tensors of one piece.
 func (c *Content) add(v layout.Variable, k aggregate.Kept, file string) {
 	name, shape := v.Name, []int{k.Count}
-	if k.Offset > 0 || k.Count < wholeOf(v) {
+	if k.Offset > 0 || k.Count < v.Units() {
 		name = fmt.Sprintf("%s[%d:%d]", v.Name, k.Offset, k.Offset+k.Count)
 	} else {
 		shape = v.Shape
@@ -82,7 +82,7 @@ func (c *Content) add(v layout.Variable, k aggregate.Kept, file string) {
 	rows := -1
 	if v.Sparse != nil {
 		rows = len(k.Rows)
-		shape = append([]int{rows}, width(v))
+		shape = append([]int{rows}, v.Width())
 	}
 	name = c.free(name, len(k.Slots))
 	dtype := dtypes[string(v.Dtype)]
@@ -95,26 +95,6 @@ func (c *Content) add(v layout.Variable, k aggregate.Kept, file string) {
 	}
 	c.Parts = append(c.Parts, checkpoint.Part{Variable: v.Name, File: file, Tensor: name,
 		Offset: k.Offset, Count: k.Count, Rows: rows, Updates: k.Updates, Slots: len(k.Slots)})
-}
-
-// wholeOf is the number of elements of a dense variable, of rows of a sparse
-// one.
-func wholeOf(v layout.Variable) int {
-	if v.Sparse != nil {
-		return v.Shape[0]
-	}
-	return product(v.Shape)
-}
-
-// width is the number of elements of a row.
-func width(v layout.Variable) int { return product(v.Shape[1:]) }
-
-func product(shape []int) int {
-	n := 1
-	for _, d := range shape {
-		n *= d
-	}
-	return n
 }
 
 // free makes a name that collides with no other tensor of the file, and whose
@@ -202,7 +182,7 @@ const portionSize = 4 << 20
 func ReadPart(ctx context.Context, file *safetensors.File, part checkpoint.Part, v layout.Variable, variable, lo, hi int, into transition.Restoring) error {
 	e := extract{file: file, part: part, unit: v.Dtype.Size(), portion: portionSize}
 	if part.Rows >= 0 {
-		e.unit *= width(v)
+		e.unit *= v.Width()
 	}
 	if err := e.check(); err != nil {
 		return err
