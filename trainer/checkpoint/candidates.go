@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -35,7 +36,6 @@ type Candidate struct {
 
 // Candidates puts together what folders hold, the newest checkpoint first.
 func Candidates(places []Place) []Candidate {
-	var all Holding
 	byID := map[string][]found{}
 	for i := range places {
 		for _, h := range places[i].Holding {
@@ -45,13 +45,10 @@ func Candidates(places []Place) []Candidate {
 			byID[h.ID] = append(byID[h.ID], found{&places[i], h})
 		}
 	}
-	for _, places := range byID {
-		all = append(all, best(places))
-	}
-	slices.SortFunc(all, newestFirst)
+	newest := func(a, b []found) int { return newestFirst(best(a).held, best(b).held) }
 	var candidates []Candidate
-	for _, h := range all {
-		candidates = append(candidates, candidate(h, byID[h.ID]))
+	for _, in := range slices.SortedFunc(maps.Values(byID), newest) {
+		candidates = append(candidates, candidate(in))
 	}
 	return candidates
 }
@@ -62,25 +59,21 @@ type found struct {
 	held Held
 }
 
-// best returns the first one with a manifest, or else the first.
-func best(in []found) Held {
-	for _, f := range in {
-		if f.held.Manifest != nil {
-			return f.held
-		}
-	}
-	return in[0].held
+// best returns the first place with a manifest, or else the first.
+func best(in []found) found {
+	return in[max(0, slices.IndexFunc(in, func(f found) bool { return f.held.Manifest != nil }))]
 }
 
-func candidate(h Held, in []found) Candidate {
-	c := Candidate{ID: h.ID, Manifest: h.Manifest}
+func candidate(in []found) Candidate {
+	first := best(in)
+	c := Candidate{ID: first.held.ID, Manifest: first.held.Manifest}
 	if c.Manifest == nil {
 		why, finished := damage(in)
 		c.Missing, c.Unfinished = fmt.Sprintf("checkpoint %s: %s", c.ID, why), !finished
 		return c
 	}
 	if other := disagreeing(in, c.Manifest); other != nil {
-		c.Missing = fmt.Sprintf("checkpoint %s: %s has another manifest of it than %s: it is of another job", c.ID, other, first(in))
+		c.Missing = fmt.Sprintf("checkpoint %s: %s has another manifest of it than %s: it is of another job", c.ID, other, first)
 		return c
 	}
 	c.Holders = map[string][]cluster.Task{}
@@ -109,11 +102,6 @@ func damage(in []found) (why string, finished bool) {
 		return "its manifest is on no host: it was not finished", false
 	}
 	return shorten(reasons), true
-}
-
-// first is the first place with a manifest.
-func first(in []found) *Place {
-	return in[slices.IndexFunc(in, func(f found) bool { return f.held.Manifest != nil })].Place
 }
 
 // disagreeing returns a place whose manifest differs from m.

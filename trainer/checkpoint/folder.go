@@ -12,7 +12,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"github.com/plx-run/plx/internal/failpoint"
@@ -21,10 +20,9 @@ import (
 // Folder is where one or several tasks keep checkpoints. Goroutines, processes
 // and hosts that share it may call its methods at the same time.
 type Folder struct {
-	dir     string
-	hostPid string                   // in temporary names
-	hook    func(place string) error // where tests put faults
-	flush   func(*os.File) error     // to the disk; tests replace it
+	dir   string
+	hook  func(place string) error // where tests put faults
+	flush func(*os.File) error     // to the disk; tests replace it
 }
 
 // OpenFolder makes the folder if it is missing. Only its owner may use it.
@@ -33,7 +31,7 @@ func OpenFolder(dir string) (*Folder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint folder %s: %w", dir, err)
 	}
-	f := &Folder{dir: path, hostPid: hostPid(), hook: failpoint.Here, flush: (*os.File).Sync}
+	f := &Folder{dir: path, hook: failpoint.Here, flush: (*os.File).Sync}
 	if err := f.makeFolders(path); err != nil {
 		return nil, fmt.Errorf("checkpoint folder %s: make it: %w", path, cause(err))
 	}
@@ -57,16 +55,6 @@ func (f *Folder) makeFolders(path string) error {
 		return err
 	}
 	return f.syncFolder(above)
-}
-
-// hostPid is a part of temporary names that differs between hosts and processes.
-func hostPid() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "host" // the random part of the name still differs
-	}
-	host = strings.ReplaceAll(host, "/", "-")
-	return fmt.Sprintf("%s.%d", host[:min(len(host), 64)], os.Getpid())
 }
 
 // Open opens a file of a checkpoint for reading.
@@ -134,15 +122,12 @@ func (f *Folder) verify(id string, file File) error {
 	return nil
 }
 
-// Probe puts a file named by a token into the folder. By it, other tasks find
+// Probe puts an empty folder named by a token into the folder. By it, other tasks find
 // out whether their folder is the same one. The token is random.
 func (f *Folder) Probe(token string) error {
-	if err := checkName(token); err != nil {
-		return fmt.Errorf("checkpoint folder %s: probe: %w", f.dir, err)
-	}
-	file, err := os.OpenFile(f.probe(token), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	path, err := f.probe(token)
 	if err == nil {
-		err = file.Close()
+		err = os.Mkdir(path, 0o700)
 	}
 	if err != nil {
 		return fmt.Errorf("checkpoint folder %s: probe: %w", f.dir, cause(err))
@@ -152,25 +137,28 @@ func (f *Folder) Probe(token string) error {
 
 // Sees reports whether a probe of that token is in the folder.
 func (f *Folder) Sees(token string) bool {
-	if checkName(token) != nil {
-		return false
+	path, err := f.probe(token)
+	if err == nil {
+		_, err = os.Lstat(path)
 	}
-	_, err := os.Lstat(f.probe(token))
 	return err == nil
 }
 
 // Unprobe removes a probe, if there is one.
 func (f *Folder) Unprobe(token string) error {
-	if err := checkName(token); err != nil {
-		return fmt.Errorf("checkpoint folder %s: remove the probe: %w", f.dir, err)
+	path, err := f.probe(token)
+	if err == nil {
+		err = unlessGone(os.Remove(path))
 	}
-	if err := unlessGone(os.Remove(f.probe(token))); err != nil {
+	if err != nil {
 		return fmt.Errorf("checkpoint folder %s: remove the probe: %w", f.dir, cause(err))
 	}
 	return nil
 }
 
-func (f *Folder) probe(token string) string { return filepath.Join(f.dir, ".probe-"+token) }
+func (f *Folder) probe(token string) (path string, err error) {
+	return filepath.Join(f.dir, ".probe-"+token), checkName(token)
+}
 
 // cause drops the operation and the path, which messages have already.
 func cause(err error) error {
@@ -232,7 +220,7 @@ func (f *Folder) put(id, name string, fill func(io.Writer) error) (int64, string
 	if err := f.hook("checkpoint.create"); err != nil {
 		return 0, "", err
 	}
-	file, err := os.CreateTemp(folder, "."+name+"."+f.hostPid+".*")
+	file, err := os.CreateTemp(folder, "."+name+".*")
 	if err != nil {
 		return 0, "", err
 	}

@@ -101,9 +101,7 @@ func try(ctx context.Context, folders Folders, places []Place, candidate checkpo
 	if err := fits(candidate.Manifest); err != nil {
 		return Choice{}, err
 	}
-	copies := copiesOf(candidate, places)
-	verify(ctx, folders, candidate.ID, copies)
-	holders, faults := judge(copies)
+	holders, faults := verify(ctx, folders, candidate.ID, copiesOf(candidate, places))
 	for _, file := range candidate.Manifest.Files {
 		why := strings.Join(faults[file.Name], ", ")
 		switch {
@@ -140,30 +138,22 @@ func copiesOf(candidate checkpoint.Candidate, places []Place) (all []*copyOf) {
 }
 
 // verify has every copy read, by all tasks at once and by each task one after
-// the other.
-func verify(ctx context.Context, folders Folders, id string, copies []*copyOf) {
+// the other. It returns, by file, which tasks hold a good copy and what is wrong
+// with the others.
+func verify(ctx context.Context, folders Folders, id string, copies []*copyOf) (holders map[string][]cluster.Task, faults map[string][]string) {
 	readers := map[cluster.Task][]*copyOf{}
 	for _, c := range copies {
 		readers[c.by] = append(readers[c.by], c)
 	}
 	var reading sync.WaitGroup
-	for _, list := range readers {
+	for task, list := range readers {
 		reading.Go(func() {
 			for _, c := range list {
-				c.check(ctx, folders, id)
+				c.err = folders.Verify(ctx, task, id, c.file)
 			}
 		})
 	}
 	reading.Wait()
-}
-
-func (c *copyOf) check(ctx context.Context, folders Folders, id string) {
-	c.err = folders.Verify(ctx, c.by, id, c.file)
-}
-
-// judge returns, by file, which tasks hold a good copy and what is wrong with
-// the others.
-func judge(copies []*copyOf) (holders map[string][]cluster.Task, faults map[string][]string) {
 	holders, faults = map[string][]cluster.Task{}, map[string][]string{}
 	for _, c := range copies {
 		if c.err != nil {

@@ -18,18 +18,19 @@ import (
 )
 
 // chief is the chief's side of the store: it hears all tasks, this one among
-// them, and decides.
+// them, and decides. Saves are made one at a time. Its mutex is locked before
+// that of the roster.
 type chief struct {
 	config     Config
 	life       *lifetime.Lifetime
 	roster     *roster
-	saves      *saves
+	hook       func(place string) error // where tests put faults
 	dismissing sync.Once
-}
 
-func newChief(c Config, life *lifetime.Lifetime, hook func(string) error) *chief {
-	r := newRoster(c)
-	return &chief{config: c, life: life, roster: r, saves: &saves{config: c, life: life, roster: r, hook: hook}}
+	mu      sync.Mutex
+	saving  *save // nil: none is under way
+	last    error // of the last save
+	summary Summary
 }
 
 // gather waits for all tasks and finds out which share a folder. s is this
@@ -100,10 +101,10 @@ func (c *chief) parted(m *member, err error) {
 	}
 	m.gone.take(err)
 	if err != nil {
-		c.saves.lost(m.task, err)
+		c.lost(m.task, err)
 	}
 	c.roster.note()
-	c.saves.release()
+	c.release()
 }
 
 // hear takes a message of a task. It must not take long.
@@ -115,13 +116,13 @@ func (c *chief) hear(from *member, m message) error {
 		if m.Report == nil {
 			return errors.New("a report without one")
 		}
-		c.saves.take(from.task, m.ID, m.Report)
+		c.take(from.task, m.ID, m.Report)
 	case restored:
 		from.restored.Store(true)
-		c.saves.release()
+		c.release()
 	case leave:
 		from.leaving.Store(true)
-		c.saves.release()
+		c.release()
 	default:
 		return fmt.Errorf("unexpected %q message", m.Kind)
 	}
@@ -131,7 +132,7 @@ func (c *chief) hear(from *member, m message) error {
 // dismiss lets all tasks go, because the chief is ending, and waits in bounded
 // time until they have hung up.
 func (c *chief) dismiss() {
-	c.saves.abandon()
+	c.abandon()
 	for _, m := range c.roster.present() {
 		m.dismiss()
 	}
@@ -149,34 +150,20 @@ func (c *chief) dismiss() {
 	}
 }
 
-// saves is the chief's side of saves, one at a time. Its mutex is locked before
-// that of the roster.
-type saves struct {
-	config Config
-	life   *lifetime.Lifetime
-	roster *roster
-	hook   func(place string) error // where tests put faults
-
-	mu      sync.Mutex
-	saving  *save // nil: none is under way
-	last    error // of the last save
-	summary Summary
-}
-
-func (c *saves) busy() bool {
+func (c *chief) busy() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.saving != nil
 }
 
-func (c *saves) total() Summary {
+func (c *chief) total() Summary {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.summary
 }
 
 // expect announces a save to all tasks that are there.
-func (c *saves) expect(e Expected) error {
+func (c *chief) expect(e Expected) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.saving != nil {
@@ -201,7 +188,7 @@ func (c *saves) expect(e Expected) error {
 }
 
 // take takes a task's report of its part in a save, or of a copy.
-func (c *saves) take(from cluster.Task, id string, r *report) {
+func (c *chief) take(from cluster.Task, id string, r *report) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.saving
@@ -218,7 +205,7 @@ func (c *saves) take(from cluster.Task, id string, r *report) {
 }
 
 // lost fails the save that is under way if it needs a task that was lost.
-func (c *saves) lost(t cluster.Task, err error) {
+func (c *chief) lost(t cluster.Task, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.saving != nil && c.saving.needs(t) {
@@ -227,7 +214,7 @@ func (c *saves) lost(t cluster.Task, err error) {
 }
 
 // release lets tasks go that are not needed: during a save all are.
-func (c *saves) release() {
+func (c *chief) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.saving == nil {
@@ -236,28 +223,24 @@ func (c *saves) release() {
 }
 
 // conduct sees a save to its end.
-func (c *saves) conduct(ctx context.Context, s *save) {
-	m, err := c.collect(ctx, s)
+func (c *chief) conduct(ctx context.Context, s *save) {
+	select {
+	case <-s.all:
+	case <-ctx.Done():
+		c.conclude(s, nil, errClosed)
+		return
+	}
+	c.mu.Lock()
+	m, err := s.manifest(c.config.Peers.Generation)
+	c.mu.Unlock()
 	if err == nil {
 		err = c.commit(ctx, s, m)
 	}
 	c.conclude(s, m, err)
 }
 
-// collect waits for all reports and makes the manifest.
-func (c *saves) collect(ctx context.Context, s *save) (*checkpoint.Manifest, error) {
-	select {
-	case <-s.all:
-	case <-ctx.Done():
-		return nil, errClosed
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return s.manifest(c.config.Peers.Generation)
-}
-
 // commit has one task of every folder write the manifest.
-func (c *saves) commit(ctx context.Context, s *save, m *checkpoint.Manifest) error {
+func (c *chief) commit(ctx context.Context, s *save, m *checkpoint.Manifest) error {
 	if err := c.hook("store.manifest"); err != nil {
 		return err
 	}
@@ -287,14 +270,14 @@ func (c *saves) commit(ctx context.Context, s *save, m *checkpoint.Manifest) err
 
 // lostForNothing reports whether some tasks of a group are lost, and none has a
 // part in the save: nobody misses the manifest that they hold.
-func (c *saves) lostForNothing(s *save, group []*member) bool {
+func (c *chief) lostForNothing(s *save, group []*member) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !s.concerns(group) && slices.ContainsFunc(group, (*member).lost)
 }
 
 // conclude tells all tasks the outcome.
-func (c *saves) conclude(s *save, m *checkpoint.Manifest, err error) {
+func (c *chief) conclude(s *save, m *checkpoint.Manifest, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.saving, c.last = nil, nil
@@ -303,9 +286,9 @@ func (c *saves) conclude(s *save, m *checkpoint.Manifest, err error) {
 	if err != nil {
 		step := s.expected.Manifest.Step
 		c.last = fmt.Errorf("checkpoint of step %d: %w", step, err)
-		c.summary.failed()
+		c.summary.Failed++
 		c.config.logf(slog.LevelWarn, "checkpoint of step %d has failed, the training continues and earlier checkpoints stay: %v", step, err)
-		c.withdraw(s)
+		c.roster.tell(message{Kind: abandon, ID: s.id, Remove: true})
 		return
 	}
 	c.summary.add(s, m)
@@ -316,22 +299,18 @@ func (c *saves) conclude(s *save, m *checkpoint.Manifest, err error) {
 	}
 }
 
-// withdraw has all tasks remove what they have written in a save that has
-// failed.
-func (c *saves) withdraw(s *save) { c.roster.tell(message{Kind: abandon, ID: s.id, Remove: true}) }
-
 // abandon gives up the save that is under way, because the chief is ending,
 // unless manifests are being written.
-func (c *saves) abandon() {
+func (c *chief) abandon() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s := c.saving; s != nil && s.giveUp(errClosed) {
-		c.withdraw(s)
+		c.roster.tell(message{Kind: abandon, ID: s.id, Remove: true})
 	}
 }
 
 // wait waits until no save is under way and returns the last one's error.
-func (c *saves) wait(ctx context.Context) error {
+func (c *chief) wait(ctx context.Context) error {
 	c.mu.Lock()
 	s := c.saving
 	c.mu.Unlock()

@@ -69,7 +69,7 @@ func (c *chief) choose(ctx context.Context, fits func(*checkpoint.Manifest) erro
 	}
 	c.roster.tell(m)
 	c.roster.decide(len(m.Body) == 0)
-	c.saves.release()
+	c.release()
 	return err
 }
 

@@ -28,8 +28,8 @@ type Expected struct {
 	Leaving []cluster.Task
 }
 
-// save is one save that is under way, as the chief sees it. The mutex of its
-// saves guards it.
+// save is one save that is under way, as the chief sees it. The chief's
+// mutex guards it.
 type save struct {
 	id       string
 	expected Expected
@@ -301,22 +301,16 @@ func (p copyPlan) buddy(groups [][]*member, of cluster.Task) *cluster.Task {
 type Summary struct {
 	Saved       int           // saves that succeeded
 	Failed      int           // saves that failed
-	LastStep    uint64        // step of the last save that succeeded
 	Bytes       int64         // of all files, without second copies
 	LongestHeld time.Duration // longest time that a step stood still while shard holders copied
 	Held        time.Duration // the same time, added over all saves
-	Written     time.Duration // from the announcement to the last manifest, added over all saves
 }
-
-func (s *Summary) failed() { s.Failed++ }
 
 func (s *Summary) add(of *save, m *checkpoint.Manifest) {
 	s.Saved++
-	s.LastStep = m.Step
 	s.Bytes += bytesIn(m)
 	s.Held += of.held
 	s.LongestHeld = max(s.LongestHeld, of.held)
-	s.Written += time.Since(of.began)
 }
 
 func bytesIn(m *checkpoint.Manifest) (n int64) {
@@ -336,7 +330,7 @@ func (s *save) line(m *checkpoint.Manifest, host func(cluster.Task) string) stri
 		}
 	}
 	return fmt.Sprintf("checkpoint of step %d: %s in %s on %s, steps held for %s, written in %s", m.Step, size(bytesIn(m)),
-		count(len(m.Files), "file"), count(len(hosts), "host"), short(s.held), short(time.Since(s.began)))
+		count(len(m.Files), "file"), count(len(hosts), "host"), brief(s.held), brief(time.Since(s.began)))
 }
 
 func count(n int, what string) string {
@@ -359,14 +353,5 @@ func size(n int64) string {
 	return fmt.Sprintf("%.1f %s", x, units[unit])
 }
 
-// short is a time in words.
-func short(t time.Duration) string {
-	ms := t.Seconds() * 1000
-	switch {
-	case ms < 9.95:
-		return fmt.Sprintf("%.1f ms", ms)
-	case ms < 999.5:
-		return fmt.Sprintf("%.0f ms", ms)
-	}
-	return fmt.Sprintf("%.1f s", t.Seconds())
-}
+// brief is a time to a tenth of a millisecond.
+func brief(t time.Duration) time.Duration { return t.Round(100 * time.Microsecond) }

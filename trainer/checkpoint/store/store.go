@@ -104,7 +104,7 @@ func (s *Store) meet(ctx context.Context) error {
 	if !c.Peers.Self.IsChief() {
 		return s.join(ctx, first)
 	}
-	s.chief = newChief(c, s.life, s.hook)
+	s.chief = &chief{config: c, life: s.life, hook: s.hook, roster: newRoster(c)}
 	return s.chief.gather(ctx, s, first)
 }
 
@@ -136,7 +136,7 @@ func (s *Store) Busy() bool {
 	if s.chief == nil {
 		return s.parts.busy() != ""
 	}
-	return s.chief.saves.busy()
+	return s.chief.busy()
 }
 
 // Expect announces a save to all tasks, right before the chief makes shard
@@ -147,7 +147,7 @@ func (s *Store) Expect(e Expected) error {
 	if s.chief == nil {
 		return errChief
 	}
-	return s.chief.saves.expect(e)
+	return s.chief.expect(e)
 }
 
 // Save takes a shard holder's copy of its pieces and returns at once. It is
@@ -166,7 +166,7 @@ func (s *Store) Summary() Summary {
 	if s.chief == nil {
 		return Summary{}
 	}
-	return s.chief.saves.total()
+	return s.chief.total()
 }
 
 // Close hangs up in bounded time, whatever is under way: see Wait. It leaves
@@ -189,7 +189,7 @@ func (s *Store) Close() error {
 // without it. Every task calls Wait before it ends in good order.
 func (s *Store) Wait(ctx context.Context) error {
 	if s.chief != nil {
-		return s.chief.saves.wait(ctx)
+		return s.chief.wait(ctx)
 	}
 	s.leave.Do(func() {
 		close(s.leaving)
