@@ -10,14 +10,15 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// Place is what the folder of one task holds.
+// Place is what one folder holds, and the tasks that share the folder, at
+// least one.
 type Place struct {
-	Task    cluster.Task
+	Tasks   []cluster.Task
 	Host    string
 	Holding Holding
 }
 
-func (p Place) String() string { return p.Task.String() + " on host " + p.Host }
+func (p Place) String() string { return p.Tasks[0].String() + " on host " + p.Host }
 
 // Candidate is a checkpoint from which a training may resume.
 type Candidate struct {
@@ -125,7 +126,7 @@ func holders(file File, in []found) (tasks []cluster.Task, wrong string) {
 		size, ok := f.held.Files[file.Name]
 		switch {
 		case ok && size == file.Size:
-			tasks = append(tasks, f.Task)
+			tasks = append(tasks, f.Tasks...)
 		case ok:
 			sizes = append(sizes, fmt.Sprintf("%s has %d bytes of it, not %d", f.Place, size, file.Size))
 		}

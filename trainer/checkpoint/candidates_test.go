@@ -24,7 +24,7 @@ func twoFiles(id string) *Manifest {
 }
 
 func places(on0, on1, onPS Holding) []Place {
-	return []Place{{worker0, "gpu0", on0}, {worker1, "gpu1", on1}, {ps0, "store", onPS}}
+	return []Place{{[]cluster.Task{worker0}, "gpu0", on0}, {[]cluster.Task{worker1}, "gpu1", on1}, {[]cluster.Task{ps0}, "store", onPS}}
 }
 
 func TestCandidates(t *testing.T) {
@@ -108,7 +108,7 @@ func TestLongReasonsAreShortened(t *testing.T) {
 	for _, name := range []string{"c", "d", "e"} {
 		m.Files = append(m.Files, File{Name: name, Task: "ps:1", Size: 1, Sum: m.Files[0].Sum})
 	}
-	got := Candidates([]Place{{worker0, "gpu0", Holding{{ID: id(40), Manifest: m}}}})[0].Missing
+	got := Candidates([]Place{{[]cluster.Task{worker0}, "gpu0", Holding{{ID: id(40), Manifest: m}}}})[0].Missing
 	if want := "c is on no host, ps:1 wrote it, and 2 more"; !strings.HasSuffix(got, want) {
 		t.Errorf("got %q, want it to end in %q", got, want)
 	}

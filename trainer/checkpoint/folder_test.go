@@ -97,7 +97,7 @@ func listed(t testing.TB, f *Folder) Holding {
 func offered(t testing.TB, f *Folder) string {
 	t.Helper()
 	newest := ""
-	for _, c := range Candidates([]Place{{Task: cluster.Chief, Host: "a", Holding: listed(t, f)}}) {
+	for _, c := range Candidates([]Place{{Tasks: []cluster.Task{cluster.Chief}, Host: "a", Holding: listed(t, f)}}) {
 		if c.Missing != "" {
 			continue
 		}

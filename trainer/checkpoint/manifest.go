@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"time"
 
@@ -107,28 +106,21 @@ const (
 // Encode returns the manifest as it is stored, in the current format. It refuses
 // one that contradicts itself.
 func (m *Manifest) Encode() ([]byte, error) {
-	body, err := m.body()
+	current := *m
+	current.Format, current.Time = format, m.Time.UTC()
+	if err := current.check(); err != nil {
+		return nil, fmt.Errorf("manifest: %w", err)
+	}
+	body, err := json.Marshal(current)
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
 	sum := sha256.Sum256(body)
-	b := append([]byte(beforeSum), hex.EncodeToString(sum[:])...)
-	b = append(b, beforeBody...)
-	b = append(b, body...)
-	b = append(b, afterBody...)
+	b := fmt.Appendf(nil, "%s%x%s%s%s", beforeSum, sum, beforeBody, body, afterBody)
 	if len(b) > maxManifest {
 		return nil, fmt.Errorf("manifest: %d bytes, want at most %d", len(b), maxManifest)
 	}
 	return b, nil
-}
-
-func (m *Manifest) body() ([]byte, error) {
-	current := *m
-	current.Format, current.Time = format, m.Time.UTC()
-	if err := current.check(); err != nil {
-		return nil, err
-	}
-	return json.Marshal(current)
 }
 
 // DecodeManifest reads what Encode returned. Nothing in the result contradicts
@@ -175,8 +167,7 @@ func openEnvelope(b []byte) ([]byte, error) {
 	}
 	body := b[bodyAt : len(b)-len(afterBody)]
 	sum := sha256.Sum256(body)
-	want := beforeSum + hex.EncodeToString(sum[:]) + beforeBody
-	if string(b[:bodyAt]) != want {
+	if string(b[:bodyAt]) != fmt.Sprintf("%s%x%s", beforeSum, sum, beforeBody) {
 		return nil, errors.New("its sum is wrong: it was damaged, or changed by hand")
 	}
 	return body, nil
@@ -283,17 +274,19 @@ func (m *Manifest) Fits(variables []Variable, opt optimizer.Settings) error {
 // difference returns in what v, of this program, differs from s; empty: in
 // nothing.
 func (s *Variable) difference(v *Variable) string {
-	switch {
-	case s.Dtype != v.Dtype:
-		return fmt.Sprintf("is %s in it and %s in this program", s.Dtype, v.Dtype)
-	case !slices.Equal(s.Shape, v.Shape):
-		return fmt.Sprintf("has shape %v in it and %v in this program", s.Shape, v.Shape)
-	case s.Sparse != v.Sparse:
-		return fmt.Sprintf("is %s in it and %s in this program", density(s.Sparse), density(v.Sparse))
-	case s.Update != v.Update || s.Momentum != v.Momentum:
-		return fmt.Sprintf("is updated %s in it and %s in this program", updating(s), updating(v))
+	return cmp.Or(
+		differ("is ", s.Dtype, v.Dtype),
+		differ("has shape ", fmt.Sprint(s.Shape), fmt.Sprint(v.Shape)),
+		differ("is ", density(s.Sparse), density(v.Sparse)),
+		differ("is updated ", updating(s), updating(v)),
+	)
+}
+
+func differ[T comparable](what string, saved, now T) string {
+	if saved == now {
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("%s%v in it and %v in this program", what, saved, now)
 }
 
 func density(sparse bool) string {
@@ -312,22 +305,12 @@ func updating(v *Variable) string {
 
 // optimizerDifference compares the settings on which the slots depend.
 func optimizerDifference(s, opt optimizer.Settings) string {
-	if s.Rule != opt.Rule {
-		return fmt.Sprintf("%s in it and %s in this program", s.Rule, opt.Rule)
-	}
-	if s.Nesterov != opt.Nesterov {
-		return fmt.Sprintf("nesterov %t in it and %t in this program", s.Nesterov, opt.Nesterov)
-	}
-	for _, number := range []struct {
-		name       string
-		saved, now float64
-	}{
-		{"momentum", s.Momentum, opt.Momentum}, {"accumulator", s.Accumulator, opt.Accumulator},
-		{"beta1", s.Beta1, opt.Beta1}, {"beta2", s.Beta2, opt.Beta2},
-	} {
-		if number.saved != number.now {
-			return fmt.Sprintf("%s %v in it and %v in this program", number.name, number.saved, number.now)
-		}
-	}
-	return ""
+	return cmp.Or(
+		differ("", s.Rule, opt.Rule),
+		differ("nesterov ", s.Nesterov, opt.Nesterov),
+		differ("momentum ", s.Momentum, opt.Momentum),
+		differ("accumulator ", s.Accumulator, opt.Accumulator),
+		differ("beta1 ", s.Beta1, opt.Beta1),
+		differ("beta2 ", s.Beta2, opt.Beta2),
+	)
 }

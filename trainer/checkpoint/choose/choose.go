@@ -36,18 +36,10 @@ type Choice struct {
 	Holders  map[string][]cluster.Task // by file: the tasks in whose folders it lies with the right sum
 }
 
-// Place is what one folder holds, and the tasks that share the folder, at
-// least one.
-type Place struct {
-	Tasks   []cluster.Task
-	Host    string
-	Holding checkpoint.Holding
-}
-
 // Folders asks the tasks about their folders.
 type Folders interface {
 	// Places returns what each folder holds.
-	Places(ctx context.Context) ([]Place, error)
+	Places(ctx context.Context) ([]checkpoint.Place, error)
 	// Verify has a task read a file of a checkpoint and returns in what it is
 	// not the one that the manifest lists. The error names the task.
 	Verify(ctx context.Context, by cluster.Task, id string, file checkpoint.File) error
@@ -63,7 +55,7 @@ func Newest(ctx context.Context, folders Folders, fits func(*checkpoint.Manifest
 		return Choice{}, err
 	}
 	var bad []string
-	for _, candidate := range checkpoint.Candidates(listed(places)) {
+	for _, candidate := range checkpoint.Candidates(places) {
 		c, err := try(ctx, folders, places, candidate, fits, logf)
 		if err == nil {
 			return c, nil
@@ -83,17 +75,8 @@ func Newest(ctx context.Context, folders Folders, fits func(*checkpoint.Manifest
 	return Choice{}, nil
 }
 
-// listed makes places of package checkpoint: the first task speaks for a
-// folder.
-func listed(places []Place) (all []checkpoint.Place) {
-	for _, p := range places {
-		all = append(all, checkpoint.Place{Task: p.Tasks[0], Host: p.Host, Holding: p.Holding})
-	}
-	return all
-}
-
 // try puts one checkpoint to the three tests.
-func try(ctx context.Context, folders Folders, places []Place, candidate checkpoint.Candidate,
+func try(ctx context.Context, folders Folders, places []checkpoint.Place, candidate checkpoint.Candidate,
 	fits func(*checkpoint.Manifest) error, logf func(slog.Level, string, ...any)) (Choice, error) {
 	if candidate.Missing != "" {
 		return Choice{}, errors.New(candidate.Missing)
@@ -124,7 +107,7 @@ type copyOf struct {
 
 // copiesOf lists every file in every folder that holds it. It spreads the
 // reading over the tasks that share a folder.
-func copiesOf(candidate checkpoint.Candidate, places []Place) (all []*copyOf) {
+func copiesOf(candidate checkpoint.Candidate, places []checkpoint.Place) (all []*copyOf) {
 	next := make([]int, len(places)) // by place: whose turn it is
 	for _, file := range candidate.Manifest.Files {
 		for i, p := range places {
@@ -146,10 +129,10 @@ func verify(ctx context.Context, folders Folders, id string, copies []*copyOf) (
 		readers[c.by] = append(readers[c.by], c)
 	}
 	var reading sync.WaitGroup
-	for task, list := range readers {
+	for _, list := range readers {
 		reading.Go(func() {
 			for _, c := range list {
-				c.err = folders.Verify(ctx, task, id, c.file)
+				c.verify(ctx, folders, id)
 			}
 		})
 	}
@@ -163,4 +146,8 @@ func verify(ctx context.Context, folders Folders, id string, copies []*copyOf) (
 		holders[c.file.Name] = append(holders[c.file.Name], c.tasks...)
 	}
 	return holders, faults
+}
+
+func (c *copyOf) verify(ctx context.Context, folders Folders, id string) {
+	c.err = folders.Verify(ctx, c.by, id, c.file)
 }

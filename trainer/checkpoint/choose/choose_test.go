@@ -21,14 +21,14 @@ func worker(i int) cluster.Task { return cluster.Task{Role: cluster.Worker, Inde
 
 // folders of a test: what each holds, and which copies are bad.
 type folders struct {
-	places []Place
+	places []checkpoint.Place
 	bad    map[string]bool // "task checkpoint"
 
 	mu   sync.Mutex
 	read []string // by whom, sorted
 }
 
-func (f *folders) Places(context.Context) ([]Place, error) { return f.places, nil }
+func (f *folders) Places(context.Context) ([]checkpoint.Place, error) { return f.places, nil }
 
 func (f *folders) Verify(_ context.Context, by cluster.Task, id string, file checkpoint.File) error {
 	f.mu.Lock()
@@ -84,7 +84,7 @@ func TestNewest(t *testing.T) {
 		"none is good":    {[]checkpoint.Holding{{old}, nil}, func(*checkpoint.Manifest) error { return errors.New("of another program") }, nil, 0, nil, "no checkpoint is good to resume from: of another program"},
 		"only unfinished": {[]checkpoint.Holding{{unfinished}, nil}, all, nil, 0, nil, "begins anew"},
 	} {
-		f := &folders{bad: test.bad, places: []Place{{Tasks: both, Host: "x", Holding: test.holding[0]}, {Tasks: []cluster.Task{worker(2)}, Host: "y", Holding: test.holding[1]}}}
+		f := &folders{bad: test.bad, places: []checkpoint.Place{{Tasks: both, Host: "x", Holding: test.holding[0]}, {Tasks: []cluster.Task{worker(2)}, Host: "y", Holding: test.holding[1]}}}
 		var log strings.Builder
 		c, err := Newest(t.Context(), f, test.fits, func(_ slog.Level, format string, args ...any) { fmt.Fprintf(&log, format+"\n", args...) })
 		if err != nil {
@@ -103,7 +103,7 @@ func TestNewest(t *testing.T) {
 
 // The tasks that share a folder share the reading.
 func TestReadingIsSpread(t *testing.T) {
-	f := &folders{places: []Place{{Tasks: []cluster.Task{worker(0), worker(1)}, Host: "x", Holding: checkpoint.Holding{held(t, 10, "a", "b", "c")}}}}
+	f := &folders{places: []checkpoint.Place{{Tasks: []cluster.Task{worker(0), worker(1)}, Host: "x", Holding: checkpoint.Holding{held(t, 10, "a", "b", "c")}}}}
 	if _, err := Newest(t.Context(), f, func(*checkpoint.Manifest) error { return nil }, func(slog.Level, string, ...any) {}); err != nil {
 		t.Fatal(err)
 	}

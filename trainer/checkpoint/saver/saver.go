@@ -28,23 +28,6 @@ import (
 	"github.com/plx-run/plx/trainer/exchange"
 )
 
-// Store is the checkpoint store of this task.
-type Store interface {
-	// Busy reports whether a checkpoint is being made.
-	Busy() bool
-	// Expect begins one.
-	Expect(e store.Expected) error
-	// Wait waits until none is being made. The error is why the last one failed.
-	Wait(ctx context.Context) error
-}
-
-// Exchange reaches the shard holders, see [exchange.Client].
-type Exchange interface {
-	Cut(ctx context.Context, kind exchange.CutKind) ([]uint64, error)
-	Save() error
-	Conclude(ctx context.Context, most time.Duration) (alone bool, err error)
-}
-
 // Config is what a saver needs.
 type Config struct {
 	Steps   int           // from one checkpoint to the next; 0: not by steps
@@ -53,8 +36,8 @@ type Config struct {
 	InStep  bool          // all workers take the same steps together
 	Workers int           // of the job
 
-	Store    Store
-	Exchange Exchange
+	Store    *store.Store
+	Exchange *exchange.Client
 	// Describe returns who takes part in a checkpoint and what it is of. cut is
 	// the number of steps of each group, nil if all workers are in the same step.
 	Describe func(cut []uint64) store.Expected

@@ -286,7 +286,7 @@ func (c *chief) conclude(s *save, m *checkpoint.Manifest, err error) {
 	if err != nil {
 		step := s.expected.Manifest.Step
 		c.last = fmt.Errorf("checkpoint of step %d: %w", step, err)
-		c.summary.Failed++
+		c.summary.failed()
 		c.config.logf(slog.LevelWarn, "checkpoint of step %d has failed, the training continues and earlier checkpoints stay: %v", step, err)
 		c.roster.tell(message{Kind: abandon, ID: s.id, Remove: true})
 		return

@@ -38,13 +38,6 @@ type parts struct {
 	ahead   []tensors.State      // of saves that have not begun here, by step
 }
 
-func newParts(c Config, folder *checkpoint.Folder, life *lifetime.Lifetime, up *mailbox, leaving <-chan struct{}, hook func(string) error) *parts {
-	p := &parts{config: c, life: life, hook: hook, folder: folder, up: up, leaving: leaving}
-	p.files = transfer.New(transfer.Config{Peers: c.Peers, Cluster: c.Cluster, Folder: folder, Silence: c.Silence,
-		Name: c.name, Hook: hook}, life)
-	return p
-}
-
 // part is this task's part in one save.
 type part struct {
 	id      string // of the checkpoint

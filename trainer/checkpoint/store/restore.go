@@ -77,9 +77,9 @@ func (c *chief) choose(ctx context.Context, fits func(*checkpoint.Manifest) erro
 type folders struct{ roster *roster }
 
 // Places is that of choose.Folders.
-func (f folders) Places(ctx context.Context) (places []choose.Place, err error) {
+func (f folders) Places(ctx context.Context) (places []checkpoint.Place, err error) {
 	for _, group := range f.roster.here() {
-		place := choose.Place{Host: f.roster.config.host(group[0].task)}
+		place := checkpoint.Place{Host: f.roster.config.host(group[0].task)}
 		for _, m := range group {
 			place.Tasks = append(place.Tasks, m.task)
 		}

@@ -200,9 +200,13 @@ func (m *member) dismiss() {
 func (m *member) ask(ctx context.Context, q message, most time.Duration) (message, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("no answer within %v", most))
 	defer cancel()
-	number, answered := m.question()
-	defer m.forget(number)
-	q.Number = number
+	answered := make(chan message, 1)
+	m.mu.Lock()
+	m.asked++
+	q.Number = m.asked
+	m.questions[q.Number] = answered
+	m.mu.Unlock()
+	defer m.forget(q.Number)
 	m.out.post(q)
 	select {
 	case a := <-answered:
@@ -215,16 +219,6 @@ func (m *member) ask(ctx context.Context, q message, most time.Duration) (messag
 	case <-ctx.Done():
 		return message{}, context.Cause(ctx)
 	}
-}
-
-// question numbers a question.
-func (m *member) question() (number uint64, answered chan message) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.asked++
-	answered = make(chan message, 1)
-	m.questions[m.asked] = answered
-	return m.asked, answered
 }
 
 func (m *member) forget(number uint64) {
@@ -280,31 +274,22 @@ func (r *roster) find(ctx context.Context) error {
 // grouped returns the sets of tasks whose folders are one, in order: two tasks
 // are in one set if one of them sees the other's token. seen is by task.
 func grouped(tokens []string, seen [][]string) (groups [][]int) {
-	group := make([]int, len(tokens)) // by task: the smallest index known to be in its set
-	for i := range group {
-		group[i] = i
-	}
-	for i, list := range seen {
-		for j, token := range tokens {
-			if !slices.Contains(list, token) {
-				continue
-			}
-			a, b := min(group[i], group[j]), max(group[i], group[j])
-			for k := range group {
-				if group[k] == b {
-					group[k] = a
-				}
+	for i := range tokens {
+		shares := func(group []int) bool {
+			return slices.ContainsFunc(group, func(j int) bool {
+				return slices.Contains(seen[i], tokens[j]) || slices.Contains(seen[j], tokens[i])
+			})
+		}
+		group := []int{i}
+		for _, g := range groups {
+			if shares(g) {
+				group = append(group, g...)
 			}
 		}
+		slices.Sort(group)
+		groups = append(slices.DeleteFunc(groups, shares), group)
 	}
-	at := map[int]int{}
-	for i, g := range group {
-		if _, ok := at[g]; !ok {
-			at[g] = len(groups)
-			groups = append(groups, nil)
-		}
-		groups[at[g]] = append(groups[at[g]], i)
-	}
+	slices.SortFunc(groups, slices.Compare)
 	return groups
 }
 

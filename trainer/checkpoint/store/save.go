@@ -306,6 +306,8 @@ type Summary struct {
 	Held        time.Duration // the same time, added over all saves
 }
 
+func (s *Summary) failed() { s.Failed++ }
+
 func (s *Summary) add(of *save, m *checkpoint.Manifest) {
 	s.Saved++
 	s.Bytes += bytesIn(m)

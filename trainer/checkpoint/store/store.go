@@ -80,8 +80,8 @@ func newStore(c Config, folder *checkpoint.Folder, hook func(string) error) *Sto
 		config: c, life: lifetime.New(), hook: hook, folder: folder, up: newMailbox(),
 		decision: decision{turn: newTurn()}, joined: newTurn(), gone: newTurn(), leaving: make(chan struct{}),
 	}
-	s.parts = newParts(c, folder, s.life, s.up, s.leaving, hook)
-	s.files = s.parts.files
+	s.files = transfer.New(transfer.Config{Peers: c.Peers, Cluster: c.Cluster, Folder: folder, Silence: c.Silence, Name: c.name, Hook: hook}, s.life)
+	s.parts = &parts{config: c, life: s.life, hook: hook, folder: folder, files: s.files, up: s.up, leaving: s.leaving}
 	return s
 }
 
