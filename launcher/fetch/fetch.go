@@ -72,14 +72,6 @@ func Writable(dir string) error {
 // atOnce is how many files are fetched at the same time.
 const atOnce = 8
 
-func (f *fetcher) report(fetched int) {
-	already := ""
-	if f.there > 0 {
-		already = fmt.Sprintf(", %d of them there already", f.there)
-	}
-	f.from.Printer.Printf("fetched %s of %s into %s: %s, %s%s", console.Count(fetched, "checkpoint"), f.from.Name, f.from.Dir, console.Count(f.files, "file"), console.Size(f.bytes), already)
-}
-
 // list asks every host for its checkpoints. It reports hosts that are out of reach.
 func (f *fetcher) list(ctx context.Context) (lists [][]protocol.HostCheckpoint, err error) {
 	lists = make([][]protocol.HostCheckpoint, len(f.from.Hosts))
@@ -245,8 +237,11 @@ func (f *fetcher) run(ctx context.Context) error {
 			return err
 		}
 		all := gather(lists)
+		if len(all) == 0 && unreached != nil {
+			return fmt.Errorf("no host that was reached has checkpoints under the name %s", f.from.Name)
+		}
 		if len(all) == 0 {
-			return f.none(unreached)
+			return fmt.Errorf("no host has checkpoints under the name %s, in ~/.plx/ckpt/%s", f.from.Name, f.from.Name)
 		}
 		r := f.round(ctx, all)
 		f.bar.Clear()
@@ -260,16 +255,13 @@ func (f *fetcher) run(ctx context.Context) error {
 		for _, told := range r.older {
 			f.from.Printer.Printf("%s", told)
 		}
-		f.report(r.fetched)
+		already := ""
+		if f.there > 0 {
+			already = fmt.Sprintf(", %d of them there already", f.there)
+		}
+		f.from.Printer.Printf("fetched %s of %s into %s: %s, %s%s", console.Count(r.fetched, "checkpoint"), f.from.Name, f.from.Dir, console.Count(f.files, "file"), console.Size(f.bytes), already)
 		return errors.Join(r.newest...)
 	}
-}
-
-func (f *fetcher) none(unreached error) error {
-	if unreached != nil {
-		return fmt.Errorf("no host that was reached has checkpoints under the name %s", f.from.Name)
-	}
-	return fmt.Errorf("no host has checkpoints under the name %s, in ~/.plx/ckpt/%s", f.from.Name, f.from.Name)
 }
 
 // round is the result of fetching what the hosts listed once.

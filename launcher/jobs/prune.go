@@ -20,19 +20,16 @@ func Prune(ctx context.Context, q Query, older time.Duration) error {
 	if err != nil {
 		return err
 	}
-	var old []Record
-	for _, r := range rs {
-		if time.Since(r.Created) >= older && !r.runs(ctx, p.printer) {
-			old = append(old, r)
-		}
-	}
 	var errs []error
-	for _, r := range old {
-		if err := p.job(ctx, r); err != nil {
-			errs = append(errs, err)
+	for _, r := range rs {
+		if time.Since(r.Created) < older || r.runs(ctx, p.printer) {
 			continue
 		}
-		errs = append(errs, r.Forget())
+		err := p.job(ctx, r)
+		if err == nil {
+			err = r.Forget()
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

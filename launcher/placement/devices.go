@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -64,8 +65,6 @@ func allSlots(m Machine, perHost int) ([]slot, error) {
 		return cpus(max(d.Count, perHost)), nil
 	case hostfile.GPUs:
 		return m.gpus(d.IDs)
-	case hostfile.Slots:
-		return m.counted(d.Count)
 	}
 	return m.found(perHost)
 }
@@ -86,44 +85,39 @@ func (m Machine) gpus(ids []int) (s []slot, err error) {
 	return s, nil
 }
 
-// found returns the slots of a line without devices: every GPU that is not
-// excluded, or CPU slots if the host has no GPU.
+// found returns the slots of a line without ids. Those of "slots=N" are the GPUs 0 to N-1,
+// those of a line without devices all GPUs. Excluded GPUs are left out. It is an error if
+// none is left: the job would silently leave out the host. If the host has no GPU the
+// slots are CPU slots, and an exclusion does not concern them.
 func (m Machine) found(perHost int) ([]slot, error) {
-	if m.Report == nil {
-		return slices.Repeat([]slot{eachGPU}, max(1, perHost)), nil
+	n, counted := max(1, perHost), m.Devices.Kind == hostfile.Slots
+	if counted {
+		n = m.Devices.Count
 	}
-	if err := m.listed(); err != nil {
-		return nil, err
-	}
-	if err := m.Unmet(); err != nil {
-		return nil, err
-	}
-	if len(m.Report.GPUs) == 0 {
-		return cpus(max(1, perHost)), nil
-	}
-	return m.remaining(m.ids())
-}
-
-// counted returns the slots of "slots=N": the GPUs 0 to N-1, or N CPU slots if the
-// host has no GPU. An exclusion concerns GPUs only.
-func (m Machine) counted(n int) ([]slot, error) {
-	if m.Report == nil {
+	switch {
+	case m.Report == nil && counted:
 		return slices.Repeat([]slot{gpuOrCPU}, n-len(m.Devices.Excluded)), nil
+	case m.Report == nil:
+		return slices.Repeat([]slot{eachGPU}, n), nil
 	}
-	if err := m.listed(); err != nil {
+	if err := cmp.Or(m.listed(), m.Unmet()); err != nil {
 		return nil, err
 	}
 	if len(m.Report.GPUs) == 0 {
 		return cpus(n), nil
 	}
-	if err := m.Unmet(); err != nil {
-		return nil, err
+	ids := m.ids()
+	if counted {
+		ids = nil
+		for id := range n {
+			ids = append(ids, id)
+		}
 	}
-	var ids []int
-	for id := range n {
-		ids = append(ids, id)
+	ids = slices.DeleteFunc(ids, func(id int) bool { return slices.Contains(m.Devices.Excluded, id) })
+	if len(ids) == 0 {
+		return nil, m.wrong(errors.New("every GPU found there is excluded"))
 	}
-	return m.remaining(ids)
+	return m.gpus(ids)
 }
 
 // listed refuses a host whose GPUs could not be listed. To treat it as a host
@@ -166,14 +160,4 @@ func (m Machine) ids() (ids []int) {
 		ids = append(ids, g.Index)
 	}
 	return ids
-}
-
-// remaining returns the slots of the ids that the line does not exclude. It is an
-// error if there are none: the job would silently leave out the host.
-func (m Machine) remaining(ids []int) ([]slot, error) {
-	left := slices.DeleteFunc(slices.Clone(ids), func(id int) bool { return slices.Contains(m.Devices.Excluded, id) })
-	if len(left) == 0 {
-		return nil, m.wrong(errors.New("every GPU found there is excluded"))
-	}
-	return m.gpus(left)
 }

@@ -10,6 +10,7 @@
 package placement
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -84,8 +85,10 @@ func (h Host) Specs() (specs []protocol.TaskSpec) {
 // Place decides where every task runs. Ranks follow the order of the machines,
 // then the order of their devices.
 func Place(machines []Machine, want Options) (Placement, error) {
-	if err := checkServers(machines, want); err != nil {
-		return Placement{}, err
+	for _, name := range want.Servers {
+		if !slices.ContainsFunc(machines, func(m Machine) bool { return m.is(name) }) {
+			return Placement{}, exit.Mistake(fmt.Errorf("--ps %s: no such host in the resources", name), "a host is written as in the resource file, without user and devices")
+		}
 	}
 	var p Placement
 	left := want.Workers
@@ -145,21 +148,8 @@ func (want Options) server(m Machine, works bool) bool {
 // is reports whether the user means m by name: "gpu01" or "gpu01:2222", an
 // IPv6 address with or without brackets.
 func (m Machine) is(name string) bool {
-	port := m.Port
-	if port == 0 {
-		port = 22
-	}
 	return strings.EqualFold(name, m.Name) || strings.EqualFold(name, "["+m.Name+"]") ||
-		strings.EqualFold(name, net.JoinHostPort(m.Name, strconv.Itoa(port)))
-}
-
-func checkServers(machines []Machine, want Options) error {
-	for _, name := range want.Servers {
-		if !slices.ContainsFunc(machines, func(m Machine) bool { return m.is(name) }) {
-			return exit.Mistake(fmt.Errorf("--ps %s: no such host in the resources", name), "a host is written as in the resource file, without user and devices")
-		}
-	}
-	return nil
+		strings.EqualFold(name, net.JoinHostPort(m.Name, strconv.Itoa(cmp.Or(m.Port, 22))))
 }
 
 // Conflicts describes the GPUs that somebody uses, and the hosts that are one machine.

@@ -191,10 +191,6 @@ type timedConn struct {
 	start        time.Time
 }
 
-func newTimedConn(conn net.Conn, writeTimeout time.Duration) *timedConn {
-	return &timedConn{Conn: conn, writeTimeout: writeTimeout, start: time.Now()}
-}
-
 func (c *timedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {

@@ -99,7 +99,11 @@ func (e *exactly) Read(p []byte) (int, error) {
 
 func (e *exactly) read(p []byte) (int, error) {
 	if e.left == 0 {
-		return 0, e.mustEnd()
+		n, err := io.ReadFull(e.r, make([]byte, 1))
+		if n > 0 {
+			err = errors.New("the source is longer than announced")
+		}
+		return 0, err
 	}
 	n, err := e.r.Read(p[:min(int64(len(p)), e.left)])
 	e.left -= int64(n)
@@ -110,15 +114,6 @@ func (e *exactly) read(p []byte) (int, error) {
 		err = nil // the next call returns it
 	}
 	return n, err
-}
-
-// mustEnd returns io.EOF at the end of the source.
-func (e *exactly) mustEnd() error {
-	n, err := io.ReadFull(e.r, make([]byte, 1))
-	if n > 0 {
-		return errors.New("the source is longer than announced")
-	}
-	return err
 }
 
 // byShell sends the file through a command, for a host whose sftp does not work: a
@@ -250,8 +245,12 @@ func (u *upload) send(remote *sftp.Client) error {
 	if err == nil {
 		_, err = f.ReadFromWithConcurrency(u.r, 64)
 	}
+	var info fs.FileInfo
 	if err == nil {
-		err = checkSize(f, u.size)
+		info, err = f.Stat()
+	}
+	if err == nil && info.Size() != u.size {
+		err = fmt.Errorf("%d bytes arrived of %d", info.Size(), u.size)
 	}
 	if closing := f.Close(); err == nil {
 		err = closing
@@ -263,17 +262,6 @@ func (u *upload) send(remote *sftp.Client) error {
 		return u.reason(remote, fmt.Errorf("rename: %w", err))
 	}
 	u.created.Store(false)
-	return nil
-}
-
-func checkSize(f *sftp.File, size int64) error {
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if info.Size() != size {
-		return fmt.Errorf("%d bytes arrived of %d", info.Size(), size)
-	}
 	return nil
 }
 

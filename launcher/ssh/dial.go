@@ -187,7 +187,7 @@ func dialOnce(ctx context.Context, cfg Config, t sshconfig.Target, via *Client) 
 	if err != nil {
 		return nil, isRefusal(ctx, err), fmt.Errorf("connect to %s: %w", t.Address, causeOr(ctx, plain(err)))
 	}
-	conn := newTimedConn(raw, cfg.DeadAfter)
+	conn := &timedConn{Conn: raw, writeTimeout: cfg.DeadAfter, start: time.Now()}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // ends the handshake
 	client, keyShown, err := handshake(ctx, cfg, t, conn)
 	if !stop() && err == nil {

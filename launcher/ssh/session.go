@@ -163,19 +163,16 @@ func parseExit(request *gossh.Request) (exit error, is bool) {
 		if err := gossh.Unmarshal(request.Payload, &signal); err != nil {
 			return fmt.Errorf("malformed exit signal: %w", err), true
 		}
-		return &ExitError{Status: 128 + signalNumber(signal.Name), Signal: signal.Name}, true
+		return &ExitError{Status: 128 + signalNumbers[signal.Name], Signal: signal.Name}, true
 	}
 	return nil, false
 }
 
-// signalNumber returns the number that Linux gives the signal, or 0.
-func signalNumber(name string) int {
-	numbers := map[string]int{
-		"HUP": 1, "INT": 2, "QUIT": 3, "ILL": 4, "TRAP": 5, "ABRT": 6, "BUS": 7, "FPE": 8, "KILL": 9,
-		"USR1": 10, "SEGV": 11, "USR2": 12, "PIPE": 13, "ALRM": 14, "TERM": 15,
-		"XCPU": 24, "XFSZ": 25, "SYS": 31, "SYS@openssh.com": 31,
-	}
-	return numbers[name]
+// signalNumbers has the numbers that Linux gives the signals.
+var signalNumbers = map[string]int{
+	"HUP": 1, "INT": 2, "QUIT": 3, "ILL": 4, "TRAP": 5, "ABRT": 6, "BUS": 7, "FPE": 8, "KILL": 9,
+	"USR1": 10, "SEGV": 11, "USR2": 12, "PIPE": 13, "ALRM": 14, "TERM": 15,
+	"XCPU": 24, "XFSZ": 25, "SYS": 31, "SYS@openssh.com": 31,
 }
 
 // slots limits the sessions open at once. The limit shrinks when the server
