@@ -85,7 +85,7 @@ func run(t *testing.T, path string, servers, workers int, arguments ...string) s
 // exit 0, and only the chief may print.
 func start(t *testing.T, path string, tasks []*task, contract cluster.Contract, arguments []string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var ended sync.WaitGroup
 	for _, k := range tasks {
@@ -154,21 +154,31 @@ func listen(t *testing.T) (*os.File, string) {
 	return f, l.Addr().String()
 }
 
-// series are the numbers that stand after a word in a program's lines.
+// series are the numbers that stand after a word in a program's lines, at least two.
 func series(t *testing.T, out, word string) []float64 {
 	t.Helper()
-	var numbers []float64
-	for _, found := range regexp.MustCompile(`\b`+word+` ([^ \n]+)`).FindAllStringSubmatch(out, -1) {
-		x, err := strconv.ParseFloat(found[1], 64)
+	found := numbers(t, out, `\b`+word+` ([^ \n]+)`)
+	if len(found) < 2 {
+		t.Fatalf("%d times %q in\n%s", len(found), word, out)
+	}
+	return found
+}
+
+// numbers are those that the group of a pattern matches in what a program printed,
+// at least one.
+func numbers(t *testing.T, out, pattern string) (found []float64) {
+	t.Helper()
+	for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(out, -1) {
+		x, err := strconv.ParseFloat(match[1], 64)
 		if err != nil {
 			t.Fatal(err)
 		}
-		numbers = append(numbers, x)
+		found = append(found, x)
 	}
-	if len(numbers) < 2 {
-		t.Fatalf("%d times %q in\n%s", len(numbers), word, out)
+	if len(found) == 0 {
+		t.Fatalf("no %q in\n%s", pattern, out)
 	}
-	return numbers
+	return found
 }
 
 // learns wants a loss that falls to so much of the first, and an accuracy

@@ -1,5 +1,5 @@
-// Package exampletest tests an example's model and program: every gradient
-// against finite differences, and the output of the program when it runs alone.
+// Package exampletest tests an example's model: every gradient against finite
+// differences.
 package exampletest
 
 import (
