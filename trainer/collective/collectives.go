@@ -81,8 +81,17 @@ func (g *Group) of(ctx context.Context, op operation, root int, x, other any, do
 // memories returns the memory of values and the type of their elements.
 func memories(values ...any) (of dtype, all [][]byte, err error) {
 	for _, v := range values {
-		t, b, ok := slice(v)
-		if !ok {
+		var t dtype
+		var b []byte
+		switch v := v.(type) {
+		case nil:
+		case []float32:
+			t, b = float32Type, wire.Bytes(v)
+		case []float64:
+			t, b = float64Type, wire.Bytes(v)
+		case []int64:
+			t, b = int64Type, wire.Bytes(v)
+		default:
 			return 0, nil, fmt.Errorf("%T: want []float32, []float64 or []int64", v)
 		}
 		if of != noType && t != noType && of != t {
@@ -95,20 +104,6 @@ func memories(values ...any) (of dtype, all [][]byte, err error) {
 		return 0, nil, errors.New("nil: want a slice, if an empty one")
 	}
 	return of, all, nil
-}
-
-func slice(v any) (of dtype, b []byte, ok bool) {
-	switch v := v.(type) {
-	case nil:
-		return noType, nil, true
-	case []float32:
-		return float32Type, wire.Bytes(v), true
-	case []float64:
-		return float64Type, wire.Bytes(v), true
-	case []int64:
-		return int64Type, wire.Bytes(v), true
-	}
-	return 0, nil, false
 }
 
 // The collectives that move data without adding: what each worker gives to

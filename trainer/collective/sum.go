@@ -134,17 +134,11 @@ func (t dtype) size() int { return [dtypes]int{1, 1, 4, 8, 8}[t] }
 
 // add sets dst to a + b, element by element. dst may be a or b.
 func (t dtype) add(dst, a, b []byte) {
-	switch t {
-	case float32Type:
-		add(numbers[float32](dst), numbers[float32](a), numbers[float32](b))
-	case float64Type:
-		add(numbers[float64](dst), numbers[float64](a), numbers[float64](b))
-	case int64Type:
-		add(numbers[int64](dst), numbers[int64](a), numbers[int64](b))
-	}
+	[dtypes]func(dst, a, b []byte){float32Type: add[float32], float64Type: add[float64], int64Type: add[int64]}[t](dst, a, b)
 }
 
-func add[T Number](dst, a, b []T) {
+func add[T Number](out, x, y []byte) {
+	dst, a, b := numbers[T](out), numbers[T](x), numbers[T](y)
 	a, b = a[:len(dst)], b[:len(dst)]
 	for len(dst) >= 8 {
 		d, x, y := (*[8]T)(dst), (*[8]T)(a), (*[8]T)(b)

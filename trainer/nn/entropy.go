@@ -62,8 +62,8 @@ func newEntropy(what string, logits, labels *gorgonia.Node) (*entropy, error) {
 	e := &entropy{what: what, dtype: dtype, rows: s[0], classes: s[1], exp: make([]float64, s[1])}
 	switch {
 	case slices.Equal(labels.Shape(), s) && labels.Dtype() == dtype:
-	case slices.Equal(labels.Shape(), s[:1]) && classOf(labels.Dtype()) != nil:
-		e.class = classOf(labels.Dtype())
+	case slices.Equal(labels.Shape(), s[:1]) && classOf[labels.Dtype()] != nil:
+		e.class = classOf[labels.Dtype()]
 	default:
 		return nil, fmt.Errorf("%s: the logits are %s %v, the labels %s %v: want one %v for each logit, or one class for each row",
 			what, told(logits), dtype, told(labels), labels.Dtype(), dtype)
@@ -145,22 +145,10 @@ func (e *entropy) label(labels gorgonia.Value, i int) (int, error) {
 	return int(class), nil
 }
 
-// classOf returns how to read labels of a type, or nil if the type cannot hold
-// class numbers.
-func classOf(dtype tensor.Dtype) func(labels gorgonia.Value, row int) float64 {
-	switch dtype {
-	case tensor.Int:
-		return element[int]
-	case tensor.Int32:
-		return element[int32]
-	case tensor.Int64:
-		return element[int64]
-	case tensor.Float32:
-		return element[float32]
-	case tensor.Float64:
-		return element[float64]
-	}
-	return nil
+// classOf is how to read labels of the types that can hold class numbers.
+var classOf = map[tensor.Dtype]func(labels gorgonia.Value, row int) float64{
+	tensor.Int: element[int], tensor.Int32: element[int32], tensor.Int64: element[int64],
+	tensor.Float32: element[float32], tensor.Float64: element[float64],
 }
 
 func element[T int | int32 | int64 | float](v gorgonia.Value, i int) float64 {

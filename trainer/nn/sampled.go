@@ -91,7 +91,7 @@ func newSampled(x *gorgonia.Node, c Candidates) (s sampled, err error) {
 			return s, fmt.Errorf("%s: x is %s, so %s must be %v", s.what, told(x), told(want.n), want.shape)
 		}
 	}
-	if s.label, s.sample = classOf(c.Label.Dtype()), classOf(c.Sample.Dtype()); s.label == nil || s.sample == nil {
+	if s.label, s.sample = classOf[c.Label.Dtype()], classOf[c.Sample.Dtype()]; s.label == nil || s.sample == nil {
 		return s, fmt.Errorf("%s: labels are %v, samples %v: want whole numbers", s.what, c.Label.Dtype(), c.Sample.Dtype())
 	}
 	return s, nil

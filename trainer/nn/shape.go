@@ -152,7 +152,7 @@ func Rows(table, index *gorgonia.Node) (*gorgonia.Node, error) {
 	if index == nil {
 		return nil, fmt.Errorf("rows: index: %w", errNil)
 	}
-	s, read := table.Shape(), classOf(index.Dtype())
+	s, read := table.Shape(), classOf[index.Dtype()]
 	if len(s) != 2 || len(index.Shape()) != 1 || read == nil {
 		return nil, fmt.Errorf("rows: the table is %s, the index %s %v: want (rows, width) and (n) whole numbers",
 			told(table), told(index), index.Dtype())

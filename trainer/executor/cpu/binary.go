@@ -84,31 +84,19 @@ func newSpread[T float](shape []int, strides [2][]int, out, a, b *cell[T], l loo
 
 // binaryLoops are the loops of one of Gorgonia's binary operations.
 func binaryLoops[T float](code string) loops[T] {
-	switch code {
-	case "+":
-		return loops[T]{addVV[T], addVS[T], func(out []T, s T, b []T) { addVS(out, b, s) }}
-	case "-":
-		return loops[T]{subVV[T], func(out, a []T, s T) { addVS(out, a, -s) }, subSV[T]}
-	case "⊙":
-		return loops[T]{mulVV[T], mulVS[T], func(out []T, s T, b []T) { mulVS(out, b, s) }}
-	case "÷":
-		return loops[T]{divVV[T], divVS[T], divSV[T]}
-	case "^":
-		return loopsOf(power[T])
-	case "<":
-		return loops[T]{lessVV[T], lessVS[T], func(out []T, s T, b []T) { moreVS(out, b, s) }}
-	case ">":
-		return loops[T]{func(out, a, b []T) { lessVV(out, b, a) }, moreVS[T], func(out []T, s T, b []T) { lessVS(out, b, s) }}
-	case "<=":
-		return loops[T]{upToVV[T], upToVS[T], func(out []T, s T, b []T) { fromVS(out, b, s) }}
-	case ">=":
-		return loops[T]{func(out, a, b []T) { upToVV(out, b, a) }, fromVS[T], func(out []T, s T, b []T) { upToVS(out, b, s) }}
-	case "==":
-		return loopsOf(func(x, y T) T { return one[T](x == y) })
-	case "!=":
-		return loopsOf(func(x, y T) T { return one[T](x != y) })
-	}
-	return loops[T]{}
+	return map[string]loops[T]{
+		"+":  {addVV[T], addVS[T], func(out []T, s T, b []T) { addVS(out, b, s) }},
+		"-":  {subVV[T], func(out, a []T, s T) { addVS(out, a, -s) }, subSV[T]},
+		"⊙":  {mulVV[T], mulVS[T], func(out []T, s T, b []T) { mulVS(out, b, s) }},
+		"÷":  {divVV[T], divVS[T], divSV[T]},
+		"^":  loopsOf(power[T]),
+		"<":  {lessVV[T], lessVS[T], func(out []T, s T, b []T) { moreVS(out, b, s) }},
+		">":  {func(out, a, b []T) { lessVV(out, b, a) }, moreVS[T], func(out []T, s T, b []T) { lessVS(out, b, s) }},
+		"<=": {upToVV[T], upToVS[T], func(out []T, s T, b []T) { fromVS(out, b, s) }},
+		">=": {func(out, a, b []T) { upToVV(out, b, a) }, fromVS[T], func(out []T, s T, b []T) { upToVS(out, b, s) }},
+		"==": loopsOf(func(x, y T) T { return one[T](x == y) }),
+		"!=": loopsOf(func(x, y T) T { return one[T](x != y) }),
+	}[code]
 }
 
 // loopsOf makes loops that call f for every element.

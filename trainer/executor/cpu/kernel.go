@@ -15,8 +15,7 @@ import (
 // kernel computes one value from its inputs.
 type kernel func() error
 
-// kernel makes the kernel of one value. The memory of v and its inputs has been
-// placed.
+// kernel makes the kernel of one value.
 func (l *loader) kernel(v *compile.Value) (kernel, error) {
 	if v.Op.Kind == compile.Other {
 		return l.call(v)
@@ -24,9 +23,9 @@ func (l *loader) kernel(v *compile.Value) (kernel, error) {
 	var run func()
 	switch {
 	case v.Dtype == tensor.Float32:
-		run = floatKernel[float32](l.lib, v, l.cells)
+		run = floatKernel[float32](l, v)
 	case v.Dtype == tensor.Float64:
-		run = floatKernel[float64](l.lib, v, l.cells)
+		run = floatKernel[float64](l, v)
 	case v.Op.Kind == compile.Copy:
 		to, from := l.bytes(v), l.bytes(v.Inputs[0])
 		run = func() { copy(to, from) }
@@ -40,11 +39,11 @@ func (l *loader) kernel(v *compile.Value) (kernel, error) {
 }
 
 // floatKernel returns the kernel of one of this package's operations.
-func floatKernel[T float](lib gorgonia.BLAS, v *compile.Value, cells cells) func() {
-	out, in := cellOf[T](cells, v), make([]*cell[T], len(v.Inputs))
+func floatKernel[T float](l *loader, v *compile.Value) func() {
+	out, in := cellOf[T](l, v), make([]*cell[T], len(v.Inputs))
 	for i, x := range v.Inputs {
 		if x.Dtype == v.Dtype {
-			in[i] = cellOf[T](cells, x)
+			in[i] = cellOf[T](l, x)
 		}
 	}
 	switch v.Op.Kind {
@@ -52,8 +51,8 @@ func floatKernel[T float](lib gorgonia.BLAS, v *compile.Value, cells cells) func
 		if v.Op.Strides[0] != nil {
 			return newSpread(v.Shape, v.Op.Strides, out, in[0], in[1], binaryLoops[T](v.Op.Code))
 		}
-		l := binaryLoops[T](v.Op.Code)
-		return func() { l.run(out.data, in[0].data, in[1].data) }
+		loops := binaryLoops[T](v.Op.Code)
+		return func() { loops.run(out.data, in[0].data, in[1].data) }
 	case compile.MinBetween:
 		return func() { minVV(out.data, in[0].data, in[1].data) }
 	case compile.MaxBetween:
@@ -74,9 +73,9 @@ func floatKernel[T float](lib gorgonia.BLAS, v *compile.Value, cells cells) func
 	case compile.Col2Im:
 		return newPatches(v, out, in[0])
 	case compile.MatMul, compile.BatchedMatMul:
-		return newGemm(v, lib, out, in[0], in[1])
+		return newGemm(v, l.lib, out, in[0], in[1])
 	case compile.MatVec:
-		return newGemv(v, lib, out, in[0], in[1])
+		return newGemv(v, l.lib, out, in[0], in[1])
 	case compile.Dot:
 		return func() { out.data[0] = T(dot(in[0].data, in[1].data)) }
 	case compile.Outer:

@@ -15,7 +15,7 @@ type Machine struct {
 	inputs    [][]byte // by program.Inputs
 	outputs   [][]byte // by program.Outputs
 	kernels   []kernel // by program.Instructions
-	gradients []interface{ pointTo([]byte) }
+	gradients []pointer
 }
 
 // New loads a program: it places its values in memory, computes its constants
@@ -28,7 +28,6 @@ func New(p *compile.Program, fixed [][]byte, lib gorgonia.BLAS) (*Machine, error
 		if v.Op.Kind == compile.Alias {
 			continue
 		}
-		l.place(v)
 		k, err := l.kernel(v)
 		if err == nil {
 			err = compute(k, v)
@@ -38,7 +37,6 @@ func New(p *compile.Program, fixed [][]byte, lib gorgonia.BLAS) (*Machine, error
 		}
 	}
 	for _, in := range p.Instructions {
-		l.place(in.Value)
 		k, err := l.kernel(in.Value)
 		if err != nil {
 			return nil, err
@@ -115,10 +113,14 @@ type cell[T float] struct{ data []T }
 // pointTo makes b the memory of the cell.
 func (c *cell[T]) pointTo(b []byte) { c.data = memory.View[T](b) }
 
-// cells are the cells of all roots of floats.
-type cells map[*compile.Value]interface{ pointTo([]byte) }
+// pointer is a cell of any type.
+type pointer interface{ pointTo([]byte) }
 
-func cellOf[T float](all cells, v *compile.Value) *cell[T] { return all[v.Root].(*cell[T]) }
+// cellOf returns the cell of v's root.
+func cellOf[T float](l *loader, v *compile.Value) *cell[T] {
+	l.placeRoot(v.Root)
+	return l.cells[v.Root].(*cell[T])
+}
 
 // loader places the values of a program in memory and makes their kernels.
 type loader struct {
@@ -126,26 +128,19 @@ type loader struct {
 	fixed  [][]byte // by program.Fixed: memory of the caller
 	inputs [][]byte // by program.Inputs
 	arena  []byte
-	at     map[*compile.Value][]byte // memory of roots, gradients aside
-	cells  cells
+	at     map[*compile.Value][]byte  // memory of roots, gradients aside
+	cells  map[*compile.Value]pointer // of roots of floats
 }
 
 func newLoader(p *compile.Program, fixed [][]byte, lib gorgonia.BLAS) *loader {
-	l := &loader{lib: lib, fixed: fixed, arena: memory.Aligned(p.ArenaBytes), at: map[*compile.Value][]byte{}, cells: cells{}}
+	l := &loader{lib: lib, fixed: fixed, arena: memory.Aligned(p.ArenaBytes), at: map[*compile.Value][]byte{}, cells: map[*compile.Value]pointer{}}
 	for _, v := range p.Inputs {
 		l.inputs = append(l.inputs, memory.Aligned(v.Length()))
 	}
 	return l
 }
 
-// place gives a value and its inputs memory.
-func (l *loader) place(v *compile.Value) {
-	for _, in := range v.Inputs {
-		l.placeRoot(in.Root)
-	}
-	l.placeRoot(v.Root)
-}
-
+// placeRoot gives a root memory, the first time.
 func (l *loader) placeRoot(r *compile.Value) {
 	if _, placed := l.at[r]; placed {
 		return

@@ -15,39 +15,21 @@ func apply[T float](f func(T) T) func(out, a []T) {
 
 // unaryLoop returns the loop of one of Gorgonia's unary operations.
 func unaryLoop[T float](code string) func(out, a []T) {
-	if f := arithmetic[T](code); f != nil {
-		return f
-	}
-	var zero T
-	if _, ok := any(zero).(float32); ok {
-		return any(transcendental32(code)).(func(out, a []T))
-	}
-	return any(apply(functions64[code])).(func(out, a []T))
-}
-
-func arithmetic[T float](code string) func(out, a []T) {
-	switch code {
-	case "abs":
-		return absLoop[T]
-	case "sign":
-		return signLoop[T]
-	case "neg":
-		return negLoop[T]
-	case "square":
-		return squareLoop[T]
-	case "cube":
-		return cubeLoop[T]
-	case "sqrt":
-		return sqrtLoop[T]
-	case "inv":
-		return func(out, a []T) { divSV(out, 1, a) }
-	case "invSqrt":
-		return func(out, a []T) {
+	arithmetic := map[string]func(out, a []T){
+		"abs": absLoop[T], "sign": signLoop[T], "neg": negLoop[T], "square": squareLoop[T], "cube": cubeLoop[T], "sqrt": sqrtLoop[T],
+		"inv": func(out, a []T) { divSV(out, 1, a) },
+		"invSqrt": func(out, a []T) {
 			sqrtLoop(out, a)
 			divSV(out, 1, out)
-		}
+		},
 	}
-	return nil
+	if f := arithmetic[code]; f != nil {
+		return f
+	}
+	if f, ok := any(apply(function32(code))).(func(out, a []T)); ok {
+		return f
+	}
+	return any(apply(functions64[code])).(func(out, a []T))
 }
 
 func absLoop[T float](out, a []T) {
@@ -122,26 +104,18 @@ func softplus64(x float64) float64 {
 	return math.Log1p(math.Exp(x))
 }
 
-// transcendental32 returns the loop of a function in single precision.
-func transcendental32(code string) func(out, a []float32) {
-	switch code {
-	case "exp":
-		return apply(exp32)
-	case "tanh":
-		return apply(tanh32)
-	case "ln":
-		return apply(log32)
-	case "sigmoid":
-		return apply(sigmoid32)
-	case "expm1":
-		return apply(expm132)
-	case "log1p":
-		return apply(log1p32)
-	case "softplus":
-		return apply(softplus32)
+// functions32 are the functions that are computed faster in single precision.
+var functions32 = map[string]func(float32) float32{
+	"exp": exp32, "tanh": tanh32, "ln": log32, "sigmoid": sigmoid32, "expm1": expm132, "log1p": log1p32, "softplus": softplus32,
+}
+
+// function32 returns a function in single precision.
+func function32(code string) func(float32) float32 {
+	if f := functions32[code]; f != nil {
+		return f
 	}
 	f := functions64[code]
-	return apply(func(x float32) float32 { return float32(f(float64(x))) })
+	return func(x float32) float32 { return float32(f(float64(x))) }
 }
 
 // tanhGradient computes (1 - y*y) g, the gradient of tanh from its result. It
