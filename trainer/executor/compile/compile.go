@@ -142,7 +142,7 @@ func (c *compiler) announce(plan *planner) map[int][]int {
 	ready := map[int][]int{}
 	for i, g := range c.gradients {
 		variable := c.targets.variables[i].Root
-		after := max(plan.position[g.Value.id], plan.lastUse(g.Value))
+		after := max(plan.position[g.Value.id], plan.last[plan.settle(g.Value).id])
 		for at, v := range plan.order {
 			if slices.ContainsFunc(v.Inputs, func(in *Value) bool { return in.Root == variable }) {
 				after = max(after, at)

@@ -234,6 +234,3 @@ func (p *planner) place() int {
 	}
 	return total
 }
-
-// lastUse is the last instruction that reads or writes v's memory.
-func (p *planner) lastUse(v *Value) int { return p.last[p.settle(v).id] }

@@ -21,7 +21,11 @@ func (v *Value) simplify() error {
 		}
 		return nil
 	}
-	if !v.floats() || !v.Op.fits(v.Shape, shapesOf(v.Inputs)) {
+	from := make([]tensor.Shape, len(v.Inputs))
+	for i, in := range v.Inputs {
+		from[i] = in.Shape
+	}
+	if !v.floats() || !v.Op.fits(v.Shape, from) {
 		plain, err := vet(v.Node)
 		v.Op = Op{Kind: Other, plain: plain}
 		return err
@@ -44,14 +48,6 @@ func (v *Value) simplify() error {
 		}
 	}
 	return nil
-}
-
-func shapesOf(vs []*Value) []tensor.Shape {
-	s := make([]tensor.Shape, len(vs))
-	for i, v := range vs {
-		s[i] = v.Shape
-	}
-	return s
 }
 
 // floats reports whether v and its inputs are all of one type that has kernels.
@@ -158,19 +154,16 @@ func (v *Value) unrepeated(shape tensor.Shape) (*Value, []int) {
 
 // keepsOrder reports whether a permutation moves dimensions of size 1 only.
 func keepsOrder(shape, axes []int) bool {
-	last := -1
+	var moved []int
 	for _, a := range axes {
 		if a < 0 || a >= len(shape) {
 			return false
 		}
 		if shape[a] != 1 {
-			if a < last {
-				return false
-			}
-			last = a
+			moved = append(moved, a)
 		}
 	}
-	return true
+	return slices.IsSorted(moved)
 }
 
 // fits reports whether the shapes are those that the operation's kernel

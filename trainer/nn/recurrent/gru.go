@@ -69,12 +69,8 @@ func gruStep[T matrix.Float](s GRU, t gruPieces[T], row int, products, before []
 // GRUOutputs copies the outputs from the trace, which is its last input.
 func GRUOutputs[T matrix.Float](s GRU) Pass[T] {
 	return func(out []T, in [][]T) {
-		t, to := cutGRU(s, in[len(in)-1]), out
-		to = to[copy(to, t.out):]
-		last := step(t.out, s.Steps-1, s.Steps, s.Units)
-		for i := range s.Batch {
-			to = to[copy(to, last.Row(i, s.Units)):]
-		}
+		t := cutGRU(s, in[len(in)-1])
+		copyLast(out[copy(out, t.out):], t.out, s.Batch, s.Steps, s.Units)
 	}
 }
 

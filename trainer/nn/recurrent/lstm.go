@@ -101,16 +101,9 @@ func lstmStep[T matrix.Float](s LSTM, t traces[T], row int, before []T) {
 // LSTMOutputs copies the outputs from the trace, which is its last input.
 func LSTMOutputs[T matrix.Float](s LSTM) Pass[T] {
 	return func(out []T, in [][]T) {
-		t, to := cutTrace(s, in[len(in)-1]), out
-		to = to[copy(to, t.out[:s.Rows()*s.Width]):]
-		last := step(t.out, s.Steps-1, s.Steps, s.Width)
-		for i := range s.Batch {
-			to = to[copy(to, last.Row(i, s.Width)):]
-		}
-		last = step(t.cell, s.Steps-1, s.Steps, s.Units)
-		for i := range s.Batch {
-			to = to[copy(to, last.Row(i, s.Units)):]
-		}
+		t := cutTrace(s, in[len(in)-1])
+		to := copyLast(out[copy(out, t.out[:s.Rows()*s.Width]):], t.out, s.Batch, s.Steps, s.Width)
+		copyLast(to, t.cell, s.Batch, s.Steps, s.Units)
 	}
 }
 

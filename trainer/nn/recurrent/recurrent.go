@@ -86,6 +86,16 @@ func step[T matrix.Float](x []T, t, steps, width int) matrix.Matrix[T] {
 	return matrix.Strided(x[t*width:], steps*width)
 }
 
+// copyLast copies the last step of all sequences of x (batch*steps, width) and
+// returns the memory after the copy.
+func copyLast[T matrix.Float](to, x []T, batch, steps, width int) []T {
+	last := step(x, steps-1, steps, width)
+	for i := range batch {
+		to = to[copy(to, last.Row(i, width)):]
+	}
+	return to
+}
+
 // delay writes the outputs of the step before each step: out (batch*steps,
 // width), moved by a step. Sequences begin with first, which has one element if
 // they are started; without it they begin with zeros.
