@@ -22,114 +22,78 @@ func repeat[T float](out, a []T, inner, times int) {
 	}
 }
 
-// slicing copies a slice along an axis out of its input, or into zeros.
-type slicing[T float] struct {
-	whole, part *cell[T]
-	into        bool
-	n, inner    int // length of the whole's axis, and elements inside the axis
-	start, step int
-	length      int
-}
-
+// newSlicing copies a slice along an axis out of its input, or into zeros.
 func newSlicing[T float](v *compile.Value, whole, part *cell[T]) func() {
-	shape := v.Inputs[0].Shape
-	k := &slicing[T]{whole: whole, part: part, into: v.Op.Kind == compile.SliceGradient, start: v.Op.Start, step: max(v.Op.Step, 1)}
-	if k.into {
+	shape, into := v.Inputs[0].Shape, v.Op.Kind == compile.SliceGradient
+	if into {
 		shape = v.Shape
 	}
-	_, k.n, k.inner = compile.Threefold(shape, v.Op.Axes[0])
-	k.length = v.Op.SliceLength(k.n)
-	return k.run
-}
-
-func (k *slicing[T]) run() {
-	whole, part := k.whole.data, k.part.data
-	if k.into {
-		clear(whole)
+	_, n, inner := compile.Threefold(shape, v.Op.Axes[0])
+	step := max(v.Op.Step, 1)
+	run, each := inner, v.Op.SliceLength(n)
+	if step == 1 {
+		run, each = inner*each, 1
 	}
-	run, each := k.inner, k.length
-	if k.step == 1 {
-		run, each = k.inner*k.length, 1
-	}
-	for o := 0; o < len(whole); o += k.n * k.inner {
-		for i := range each {
-			at := o + (k.start+i*k.step)*k.inner
-			if k.into {
-				copy(whole[at:at+run], part)
-			} else {
-				copy(part[:run], whole[at:at+run])
+	return func() {
+		whole, part := whole.data, part.data
+		if into {
+			clear(whole)
+		}
+		for from := v.Op.Start * inner; from < len(whole); from += n * inner {
+			for i := range each {
+				at := from + i*step*inner
+				if into {
+					copy(whole[at:at+run], part)
+				} else {
+					copy(part[:run], whole[at:at+run])
+				}
+				part = part[run:]
 			}
-			part = part[run:]
 		}
 	}
 }
 
-// concat lays its inputs side by side along an axis.
-type concat[T float] struct {
-	out   *cell[T]
-	in    []*cell[T]
-	runs  []int // by input: elements that lie together
-	outer int
-}
-
+// newConcat lays its inputs side by side along an axis.
 func newConcat[T float](v *compile.Value, out *cell[T], in []*cell[T]) func() {
-	k := &concat[T]{out: out, in: in}
-	for _, x := range v.Inputs {
+	outer, runs := 0, make([]int, len(in)) // by input: elements that lie together
+	for i, x := range v.Inputs {
 		o, n, inner := compile.Threefold(x.Shape, v.Op.Axes[0])
-		k.outer, k.runs = o, append(k.runs, n*inner)
+		outer, runs[i] = o, n*inner
 	}
-	return k.run
-}
-
-func (k *concat[T]) run() {
-	out := k.out.data
-	for o := range k.outer {
-		for i, in := range k.in {
-			n := copy(out, in.data[o*k.runs[i]:(o+1)*k.runs[i]])
-			out = out[n:]
+	return func() {
+		to := out.data
+		for o := range outer {
+			for i, x := range in {
+				to = to[copy(to, x.data[o*runs[i]:(o+1)*runs[i]]):]
+			}
 		}
 	}
 }
 
-// permuting is a transposition. Shape and strides are the input's, in the order
-// of the result's dimensions.
-type permuting[T float] struct {
-	out, a         *cell[T]
-	shape, strides []int
-	index          []int
-}
-
-// newPermuting drops dimensions of size 1 and joins dimensions that stay
-// together.
-func newPermuting[T float](shape, axes []int, out, a *cell[T]) func() {
-	k := &permuting[T]{out: out, a: a}
-	s, last := compile.Strides(shape), -2
+// newPermuting transposes. It drops dimensions of size 1 and joins dimensions
+// that stay together.
+func newPermuting[T float](from, axes []int, out, a *cell[T]) func() {
+	var shape, strides []int // of the input, in the order of the result's dimensions
+	s, last := compile.Strides(from), -2
 	for _, x := range axes {
-		switch n := len(k.shape); {
-		case shape[x] == 1:
+		switch n := len(shape); {
+		case from[x] == 1:
 			continue
 		case x == last+1 && n > 0:
-			k.shape[n-1] *= shape[x]
-			k.strides[n-1] = s[x]
+			shape[n-1] *= from[x]
+			strides[n-1] = s[x]
 		default:
-			k.shape, k.strides = append(k.shape, shape[x]), append(k.strides, s[x])
+			shape, strides = append(shape, from[x]), append(strides, s[x])
 		}
 		last = x
 	}
-	k.index = make([]int, len(k.shape)-2) // a transposition that keeps no order has two dimensions
-	return k.run
-}
-
-func (k *permuting[T]) run() {
-	d := len(k.shape)
-	clear(k.index)
-	rows, cols := k.shape[d-2], k.shape[d-1]
-	out := k.out.data
-	for len(out) > 0 {
-		at := memory.Offset(k.index, k.strides)
-		transpose(out[:rows*cols], k.a.data[at:], rows, cols, k.strides[d-2], k.strides[d-1])
-		out = out[rows*cols:]
-		memory.Advance(k.index, k.shape)
+	d := len(shape) - 2 // not negative: a transposition that keeps the order is an alias
+	index, rows, cols := make([]int, d), shape[d], shape[d+1]
+	return func() {
+		for to := out.data; len(to) > 0; to = to[rows*cols:] {
+			transpose(to[:rows*cols], a.data[memory.Offset(index, strides):], rows, cols, strides[d], strides[d+1])
+			memory.Advance(index, shape) // in the end it is zero again
+		}
 	}
 }
 

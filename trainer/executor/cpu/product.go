@@ -7,25 +7,26 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// gemm computes C = op(A) op(B) for count matrices that lie one after the
+// newGemm computes C = op(A) op(B) for count matrices that lie one after the
 // other.
-type gemm[T float] struct {
-	out, a, b *cell[T]
-	tA, tB    blas.Transpose
-	m, n, k   int
-	lda, ldb  int
-	count     int
-	lib       gorgonia.BLAS
-}
-
 func newGemm[T float](v *compile.Value, lib gorgonia.BLAS, out, a, b *cell[T]) func() {
-	sa, sb := v.Inputs[0].Shape, v.Inputs[1].Shape
-	n := len(sa) - 2
-	k := &gemm[T]{out: out, a: a, b: b, tA: transposition(v.Op.TransA), tB: transposition(v.Op.TransB),
-		lda: max(1, sa[n+1]), ldb: max(1, sb[n+1]), count: memory.Elements(sa[:n]), lib: lib}
-	k.m, k.k = compile.Turned(sa[n:], v.Op.TransA)
-	_, k.n = compile.Turned(sb[n:], v.Op.TransB)
-	return k.run
+	shapeA, shapeB := v.Inputs[0].Shape, v.Inputs[1].Shape
+	d := len(shapeA) - 2
+	count, lda, ldb := memory.Elements(shapeA[:d]), max(1, shapeA[d+1]), max(1, shapeB[d+1])
+	tA, tB := transposition(v.Op.TransA), transposition(v.Op.TransB)
+	m, k := compile.Turned(shapeA[d:], v.Op.TransA)
+	_, n := compile.Turned(shapeB[d:], v.Op.TransB)
+	return func() {
+		for i := range count {
+			a, b := a.data[i*m*k:(i+1)*m*k], b.data[i*k*n:(i+1)*k*n]
+			switch c := any(out.data[i*m*n : (i+1)*m*n]).(type) {
+			case []float32:
+				lib.Sgemm(tA, tB, m, n, k, 1, any(a).([]float32), lda, any(b).([]float32), ldb, 0, c, n)
+			case []float64:
+				lib.Dgemm(tA, tB, m, n, k, 1, any(a).([]float64), lda, any(b).([]float64), ldb, 0, c, n)
+			}
+		}
+	}
 }
 
 func transposition(t bool) blas.Transpose {
@@ -33,22 +34,6 @@ func transposition(t bool) blas.Transpose {
 		return blas.Trans
 	}
 	return blas.NoTrans
-}
-
-func (g *gemm[T]) run() {
-	sizeA, sizeB, sizeC := g.m*g.k, g.k*g.n, g.m*g.n
-	for i := range g.count {
-		g.one(g.out.data[i*sizeC:(i+1)*sizeC], g.a.data[i*sizeA:(i+1)*sizeA], g.b.data[i*sizeB:(i+1)*sizeB])
-	}
-}
-
-func (g *gemm[T]) one(c, a, b []T) {
-	switch c := any(c).(type) {
-	case []float32:
-		g.lib.Sgemm(g.tA, g.tB, g.m, g.n, g.k, 1, any(a).([]float32), g.lda, any(b).([]float32), g.ldb, 0, c, g.n)
-	case []float64:
-		g.lib.Dgemm(g.tA, g.tB, g.m, g.n, g.k, 1, any(a).([]float64), g.lda, any(b).([]float64), g.ldb, 0, c, g.n)
-	}
 }
 
 // newGemv computes y = op(A) x.
