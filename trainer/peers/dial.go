@@ -63,10 +63,8 @@ func attempt(ctx context.Context, c Config, to cluster.Task, addr, purpose strin
 
 // pause reports false when ctx ended first.
 func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return ctx.Err() == nil
 	case <-ctx.Done():
 		return false

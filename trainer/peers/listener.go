@@ -261,13 +261,11 @@ func (b *backlog) enter(ctx context.Context, conn net.Conn) bool {
 			b.conns = slices.Delete(b.conns, 0, 1)
 		}
 		b.mu.Unlock()
-		timer := time.NewTimer(patience - time.Since(oldest.since))
 		select {
 		case <-b.left:
-		case <-timer.C:
+		case <-time.After(patience - time.Since(oldest.since)):
 		case <-ctx.Done():
 		}
-		timer.Stop()
 		if ctx.Err() != nil {
 			return false
 		}

@@ -126,12 +126,10 @@ func (s *Session) Blame(err error) error {
 // SendFailed returns whom to blame for an error of Send. It gives the peer's
 // own report a moment to arrive.
 func (s *Session) SendFailed(err error) error {
-	timer := time.NewTimer(ownWords)
-	defer timer.Stop()
 	select {
 	case <-s.ended:
 		return s.Blame(s.cause)
-	case <-timer.C:
+	case <-time.After(ownWords):
 		return s.Blame(err)
 	}
 }

@@ -37,7 +37,6 @@ type Conn struct {
 	headers []byte
 	iovec   net.Buffers
 
-	reads   atomic.Uint64    // successful reads from the peer
 	taken   atomic.Uint64    // bytes read
 	given   atomic.Uint64    // bytes written
 	silence atomic.Int64     // nanoseconds that the peer may send nothing
@@ -201,9 +200,9 @@ func (c *Conn) beat() {
 // counts pauses and not time, so that a process that was itself frozen first
 // reads what has come.
 func (c *Conn) watch() {
-	last, idle := c.reads.Load(), 0
+	last, idle := c.taken.Load(), 0
 	for c.pause(c.changed[1]) {
-		if now := c.reads.Load(); now != last {
+		if now := c.taken.Load(); now != last {
 			last, idle = now, 0
 			continue
 		}
@@ -218,28 +217,22 @@ func (c *Conn) watch() {
 // pause waits for the time between two heartbeats; false means closed.
 func (c *Conn) pause(changed <-chan struct{}) bool {
 	for {
-		timer := time.NewTimer(max(time.Duration(c.silence.Load())/beats, time.Millisecond))
 		select {
-		case <-timer.C:
+		case <-time.After(max(time.Duration(c.silence.Load())/beats, time.Millisecond)):
 			return true
 		case <-changed:
-			timer.Stop()
 		case <-c.closed:
-			timer.Stop()
 			return false
 		}
 	}
 }
 
-// counted is the raw connection; it counts successful reads.
+// counted is the raw connection; it counts what is read.
 type counted struct{ c *Conn }
 
 func (r counted) Read(b []byte) (int, error) {
 	n, err := r.c.conn.Read(b)
-	if n > 0 {
-		r.c.reads.Add(1)
-		r.c.taken.Add(uint64(n))
-	}
+	r.c.taken.Add(uint64(n))
 	return n, err
 }
 
