@@ -112,26 +112,7 @@ func (p *Program) loss() float64 {
 }
 
 // Plan says what of a graph is wanted.
-type Plan struct {
-	// Inputs are leaves that are fed before every run. The program owns their
-	// memory.
-	Inputs gorgonia.Nodes
-	// Fixed are leaves whose memory the caller owns. Replicas share it.
-	Fixed gorgonia.Nodes
-	// FixedValues are the values of Fixed, row-major. The caller may change
-	// their contents between runs. During a run it may change a variable once
-	// the run has announced the variable's gradient.
-	FixedValues []gorgonia.Value
-	// Loss is a scalar, float32 or float64. It may be nil if Differentiate is
-	// empty.
-	Loss *gorgonia.Node
-	// Differentiate are the leaves, among Fixed and Inputs, whose gradient of
-	// Loss is wanted.
-	Differentiate gorgonia.Nodes
-	// Outputs are further values that are wanted after a run. Nothing else
-	// uses their memory until the next run.
-	Outputs gorgonia.Nodes
-}
+type Plan = compile.Plan
 
 // Compile makes a program that computes what p wants of g. It adds the
 // gradients to g.
@@ -139,19 +120,15 @@ type Plan struct {
 // The error names the vertex of a refused operation, a leaf without a value, a
 // gradient that does not exist, and shapes that do not fit together.
 func Compile(g *gorgonia.ExprGraph, p Plan) (*Program, error) {
-	program, err := p.compile(g)
+	program, err := newCompiled(g, p)
 	if err != nil {
 		return nil, fmt.Errorf("compile the graph: %w", err)
 	}
 	return program, nil
 }
 
-func (p Plan) compile(g *gorgonia.ExprGraph) (*Program, error) {
-	if len(p.Fixed) != len(p.FixedValues) {
-		return nil, fmt.Errorf("%d fixed leaves and %d values for them", len(p.Fixed), len(p.FixedValues))
-	}
-	compiled, err := compile.Graph(g, compile.Wanted{
-		Inputs: p.Inputs, Fixed: p.Fixed, Loss: p.Loss, Differentiate: p.Differentiate, Outputs: p.Outputs})
+func newCompiled(g *gorgonia.ExprGraph, p Plan) (*Program, error) {
+	compiled, err := compile.Graph(g, p)
 	if err != nil {
 		return nil, err
 	}

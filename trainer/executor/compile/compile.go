@@ -16,27 +16,27 @@ const largestFolded = 4 << 20
 //
 // The error names the vertex of a refused operation, a leaf without a value, a
 // gradient that does not exist, and shapes that do not fit together.
-func Graph(g *gorgonia.ExprGraph, w Wanted) (p *Program, err error) {
+func Graph(g *gorgonia.ExprGraph, p Plan) (program *Program, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			p, err = nil, fmt.Errorf("%v", r)
+			program, err = nil, fmt.Errorf("%v", r)
 		}
 	}()
-	if err := w.check(g); err != nil {
+	if err := p.check(g); err != nil {
 		return nil, err
 	}
-	grads, err := w.differentiate(g)
+	grads, err := p.differentiate(g)
 	if err != nil {
 		return nil, err
 	}
-	c := &compiler{builder: newBuilder(w)}
-	if c.targets, err = c.builder.targets(w, grads); err != nil {
+	c := &compiler{builder: newBuilder(p)}
+	if c.targets, err = c.builder.targets(p, grads); err != nil {
 		return nil, err
 	}
-	if c.inputs, err = c.builder.leafValues(w.Inputs); err != nil {
+	if c.inputs, err = c.builder.leafValues(p.Inputs); err != nil {
 		return nil, err
 	}
-	if c.fixed, err = c.builder.leafValues(w.Fixed); err != nil {
+	if c.fixed, err = c.builder.leafValues(p.Fixed); err != nil {
 		return nil, err
 	}
 	for _, v := range c.inputs {
@@ -46,7 +46,7 @@ func Graph(g *gorgonia.ExprGraph, w Wanted) (p *Program, err error) {
 	}
 	c.fold()
 	c.direct()
-	return c.arrange(w.Loss != nil), nil
+	return c.arrange(p.Loss != nil), nil
 }
 
 // compiler holds what the phases hand on.

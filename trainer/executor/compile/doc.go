@@ -5,7 +5,7 @@
 // Graph starts from what is wanted (the loss, gradients, outputs) and leaves
 // out everything else. It works in phases, one file each:
 //
-//	wanted.go    checks what is wanted, refuses operations with hidden state or a
+//	plan.go      checks what is wanted, refuses operations with hidden state or a
 //	             wrong gradient, and adds the gradients to the graph
 //	graph.go     translates vertices into values and merges equal values
 //	decode.go    reads one of Gorgonia's operations, by reflection

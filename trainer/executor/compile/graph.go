@@ -27,25 +27,25 @@ type leaf struct {
 	place Place
 }
 
-func newBuilder(w Wanted) *builder {
+func newBuilder(p Plan) *builder {
 	b := &builder{leaves: map[*gorgonia.Node]leaf{}, seen: map[*gorgonia.Node]*Value{}, merged: map[string]*Value{}}
-	for i, n := range w.Inputs {
+	for i, n := range p.Inputs {
 		b.leaves[n] = leaf{Input, Place{InInputs, i}}
 	}
-	for i, n := range w.Fixed {
+	for i, n := range p.Fixed {
 		b.leaves[n] = leaf{Fixed, Place{InFixed, i}}
 	}
 	return b
 }
 
 // targets makes the values of everything that is wanted.
-func (b *builder) targets(w Wanted, grads gorgonia.Nodes) (t targets, err error) {
+func (b *builder) targets(p Plan, grads gorgonia.Nodes) (t targets, err error) {
 	for i, n := range grads {
 		v, err := b.value(n)
 		if err != nil {
 			return t, err
 		}
-		variable, err := b.value(w.Differentiate[i])
+		variable, err := b.value(p.Differentiate[i])
 		if err != nil {
 			return t, err
 		}
@@ -54,9 +54,9 @@ func (b *builder) targets(w Wanted, grads gorgonia.Nodes) (t targets, err error)
 		}
 		t.gradients, t.variables = append(t.gradients, v), append(t.variables, variable)
 	}
-	outputs := slices.Clone(w.Outputs)
-	if w.Loss != nil {
-		outputs = append(outputs, w.Loss)
+	outputs := slices.Clone(p.Outputs)
+	if p.Loss != nil {
+		outputs = append(outputs, p.Loss)
 	}
 	for _, n := range outputs {
 		v, err := b.value(n)

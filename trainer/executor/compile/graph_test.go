@@ -10,7 +10,7 @@ import (
 // Values are merged only if all that they depend on is equal.
 func TestMergeComparesSettings(t *testing.T) {
 	a := gorgonia.NewMatrix(gorgonia.NewGraph(), tensor.Float64, gorgonia.WithShape(3, 4), gorgonia.WithName("a"))
-	b := newBuilder(Wanted{Inputs: gorgonia.Nodes{a}})
+	b := newBuilder(Plan{Inputs: gorgonia.Nodes{a}})
 	in, err := b.value(a)
 	if err != nil {
 		t.Fatal(err)

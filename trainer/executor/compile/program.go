@@ -12,12 +12,12 @@ import (
 // Program says how to compute what is wanted of a graph. A machine such as
 // package cpu's needs nothing else from the graph.
 type Program struct {
-	Inputs       []*Value      // by Wanted.Inputs
-	Fixed        []*Value      // by Wanted.Fixed
+	Inputs       []*Value      // by Plan.Inputs
+	Fixed        []*Value      // by Plan.Fixed
 	Constants    []*Value      // computed once, before the first run, in this order; leaves are not among them
 	Instructions []Instruction // what a run does, in this order
-	Gradients    []Gradient    // by Wanted.Differentiate
-	Outputs      []*Value      // by Wanted.Outputs; the loss comes last if one is wanted
+	Gradients    []Gradient    // by Plan.Differentiate
+	Outputs      []*Value      // by Plan.Outputs; the loss comes last if one is wanted
 	HasLoss      bool          // the last output is the loss
 	ArenaBytes   int           // size of the memory that computed values share
 

@@ -8,9 +8,9 @@ import (
 
 // targets are the values that a program is compiled for.
 type targets struct {
-	gradients []*Value // by Wanted.Differentiate
-	variables []*Value // by Wanted.Differentiate: the leaves
-	outputs   []*Value // by Wanted.Outputs, then the loss
+	gradients []*Value // by Plan.Differentiate
+	variables []*Value // by Plan.Differentiate: the leaves
+	outputs   []*Value // by Plan.Outputs, then the loss
 }
 
 // all are gradients and outputs.

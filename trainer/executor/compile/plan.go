@@ -10,26 +10,41 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Wanted says what of a graph is wanted. Package executor documents the fields
-// in its Plan.
-type Wanted struct {
-	Inputs        gorgonia.Nodes
-	Fixed         gorgonia.Nodes
-	Loss          *gorgonia.Node
+// Plan says what of a graph is wanted.
+type Plan struct {
+	// Inputs are leaves that are fed before every run. The program owns their
+	// memory.
+	Inputs gorgonia.Nodes
+	// Fixed are leaves whose memory the caller owns. Replicas share it.
+	Fixed gorgonia.Nodes
+	// FixedValues are the values of Fixed, row-major. The caller may change
+	// their contents between runs. During a run it may change a variable once
+	// the run has announced the variable's gradient.
+	FixedValues []gorgonia.Value
+	// Loss is a scalar, float32 or float64. It may be nil if Differentiate is
+	// empty.
+	Loss *gorgonia.Node
+	// Differentiate are the leaves, among Fixed and Inputs, whose gradient of
+	// Loss is wanted.
 	Differentiate gorgonia.Nodes
-	Outputs       gorgonia.Nodes
+	// Outputs are further values that are wanted after a run. Nothing else
+	// uses their memory until the next run.
+	Outputs gorgonia.Nodes
 }
 
 // check refuses contradictions before the graph is touched.
-func (w Wanted) check(g *gorgonia.ExprGraph) error {
-	if w.Loss == nil && len(w.Differentiate) > 0 {
+func (p Plan) check(g *gorgonia.ExprGraph) error {
+	if p.Loss == nil && len(p.Differentiate) > 0 {
 		return errors.New("there is no loss to differentiate")
 	}
-	if err := w.checkLoss(); err != nil {
+	if len(p.Fixed) != len(p.FixedValues) {
+		return fmt.Errorf("%d fixed leaves and %d values for them", len(p.Fixed), len(p.FixedValues))
+	}
+	if err := p.checkLoss(); err != nil {
 		return err
 	}
 	leaves := map[*gorgonia.Node]bool{}
-	for _, n := range append(append(gorgonia.Nodes{}, w.Inputs...), w.Fixed...) {
+	for _, n := range append(append(gorgonia.Nodes{}, p.Inputs...), p.Fixed...) {
 		if n == nil || n.Op() != nil {
 			return fmt.Errorf("%s is computed: an input or a fixed value must be a leaf", label(n))
 		}
@@ -38,7 +53,7 @@ func (w Wanted) check(g *gorgonia.ExprGraph) error {
 		}
 		leaves[n] = true
 	}
-	for _, n := range w.Differentiate {
+	for _, n := range p.Differentiate {
 		if !leaves[n] {
 			return fmt.Errorf("%s is to be differentiated by, but is neither an input nor a fixed value", label(n))
 		}
@@ -46,7 +61,7 @@ func (w Wanted) check(g *gorgonia.ExprGraph) error {
 			return fmt.Errorf("%s has a gradient already: compile a new graph", label(n))
 		}
 	}
-	for _, n := range append(append(gorgonia.Nodes{}, w.Outputs...), w.Loss) {
+	for _, n := range append(append(gorgonia.Nodes{}, p.Outputs...), p.Loss) {
 		if n != nil && n.Graph() != g {
 			return fmt.Errorf("%s belongs to another graph", label(n))
 		}
@@ -54,18 +69,18 @@ func (w Wanted) check(g *gorgonia.ExprGraph) error {
 	return checkIndex(g)
 }
 
-func (w Wanted) checkLoss() error {
-	if w.Loss == nil {
-		if len(w.Outputs) == 0 {
+func (p Plan) checkLoss() error {
+	if p.Loss == nil {
+		if len(p.Outputs) == 0 {
 			return errors.New("nothing is wanted: neither a loss nor an output")
 		}
 		return nil
 	}
-	if dt := w.Loss.Dtype(); dt != tensor.Float32 && dt != tensor.Float64 {
+	if dt := p.Loss.Dtype(); dt != tensor.Float32 && dt != tensor.Float64 {
 		return fmt.Errorf("the loss is %v, want float32 or float64", dt)
 	}
-	if !w.Loss.IsScalar() {
-		return fmt.Errorf("the loss has shape %v, want a scalar", w.Loss.Shape())
+	if !p.Loss.IsScalar() {
+		return fmt.Errorf("the loss has shape %v, want a scalar", p.Loss.Shape())
 	}
 	return nil
 }
@@ -83,20 +98,20 @@ func checkIndex(g *gorgonia.ExprGraph) error {
 }
 
 // differentiate adds the gradients to the graph.
-func (w Wanted) differentiate(g *gorgonia.ExprGraph) (grads gorgonia.Nodes, err error) {
-	if len(w.Differentiate) == 0 {
+func (p Plan) differentiate(g *gorgonia.ExprGraph) (grads gorgonia.Nodes, err error) {
+	if len(p.Differentiate) == 0 {
 		return nil, nil
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("differentiate %s: %v", label(w.Loss), r)
+			err = fmt.Errorf("differentiate %s: %v", label(p.Loss), r)
 		}
 	}()
-	if err := w.vetGradients(); err != nil {
+	if err := p.vetGradients(); err != nil {
 		return nil, err
 	}
-	if grads, err = gorgonia.Grad(w.Loss, w.Differentiate...); err != nil {
-		return nil, fmt.Errorf("differentiate %s: %w", label(w.Loss), err)
+	if grads, err = gorgonia.Grad(p.Loss, p.Differentiate...); err != nil {
+		return nil, fmt.Errorf("differentiate %s: %w", label(p.Loss), err)
 	}
 	return grads, checkIndex(g)
 }
@@ -151,9 +166,9 @@ var wrongGradients = map[string]string{
 // vetGradients refuses to differentiate through an operation whose gradient
 // Gorgonia gets wrong, and by a leaf that the loss does not depend on. It must
 // see the graph before the gradients are added.
-func (w Wanted) vetGradients() error {
+func (p Plan) vetGradients() error {
 	depends := map[*gorgonia.Node]bool{}
-	for _, n := range w.Differentiate {
+	for _, n := range p.Differentiate {
 		depends[n] = true
 	}
 	known := map[*gorgonia.Node]bool{}
@@ -189,10 +204,10 @@ func (w Wanted) vetGradients() error {
 		}
 		return nil
 	}
-	if err := visit(w.Loss); err != nil {
+	if err := visit(p.Loss); err != nil {
 		return err
 	}
-	for _, n := range w.Differentiate {
+	for _, n := range p.Differentiate {
 		if !known[n] {
 			return fmt.Errorf("%s gets no gradient: the loss does not depend on it", label(n))
 		}
