@@ -13,7 +13,7 @@ import (
 	"github.com/plx-run/plx/trainer/checkpoint/store"
 	"github.com/plx-run/plx/trainer/checkpoint/tensors"
 	"github.com/plx-run/plx/trainer/cluster"
-	"github.com/plx-run/plx/trainer/exchange"
+	"github.com/plx-run/plx/trainer/exchange/client"
 	"github.com/plx-run/plx/trainer/replica"
 	"gorgonia.org/tensor"
 )
@@ -22,28 +22,28 @@ import (
 type saving struct {
 	training *training
 	network  *network
-	client   *exchange.Client
+	client   *client.Client
 	carriage carriage
 	saver    *saver.Saver // decides when; nil on all workers but the chief
 	restored bool         // this worker wants nothing more of the checkpoint that training resumes from
 }
 
-func newSaving(t *training, n *network, client *exchange.Client) *saving {
+func newSaving(t *training, n *network, c *client.Client) *saving {
 	d := &t.declared
 	from, to := t.feeds()
-	s := &saving{training: t, network: n, client: client, restored: d.Checkpoint == "",
+	s := &saving{training: t, network: n, client: c, restored: d.Checkpoint == "",
 		carriage: carriage{store: n.store, inStep: d.Sync.InStep(), checkpoint: d.Checkpoint, from: from, to: to}}
 	if n.store == nil || !n.contract.Task.IsChief() {
 		return s
 	}
-	saved := int(client.Step())
+	saved := int(c.Step())
 	if d.Checkpoint == "" {
 		saved = -1
 	}
 	s.saver = saver.New(saver.Config{
 		Steps: t.config.CheckpointSteps, Period: time.Duration(t.config.CheckpointSecs) * time.Second,
 		Saved: saved, InStep: d.Sync.InStep(), Workers: len(d.Workers),
-		Store: n.store, Exchange: client, Describe: s.describe, Waiting: n.log.waiting,
+		Store: n.store, Exchange: c.Saves, Describe: s.describe, Waiting: n.log.waiting,
 	})
 	return s
 }
@@ -61,7 +61,7 @@ func (s *saving) before() {
 // number of steps of each group, nil if all workers are in the same step.
 func (s *saving) describe(cut []uint64) store.Expected {
 	c, t, d := &s.network.contract, s.training, &s.training.declared
-	e := store.Expected{Number: s.client.Saves(), Manifest: checkpoint.Manifest{
+	e := store.Expected{Number: s.client.Saves.Number(), Manifest: checkpoint.Manifest{
 		Job: c.Job, Generation: c.Generation, Step: s.client.Step(), Cut: cut,
 		VirtualWorkers: d.VirtualWorkers, Batch: t.settings.batch, Seed: t.config.Seed, Model: d.Model,
 		Optimizer: d.Optimizer, Variables: t.checkpointed(),

@@ -8,7 +8,7 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/plx-run/plx/trainer/exchange"
+	"github.com/plx-run/plx/trainer/exchange/client"
 	"github.com/plx-run/plx/trainer/telemetry"
 	"gorgonia.org/tensor"
 )
@@ -18,7 +18,7 @@ import (
 type Replica struct {
 	job       *Job
 	training  *training
-	client    *exchange.Client
+	client    *client.Client
 	worker    *worker
 	variables variables
 	saving    *saving

@@ -9,7 +9,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/plx-run/plx/trainer/exchange"
+	"github.com/plx-run/plx/trainer/exchange/client"
 	"github.com/plx-run/plx/trainer/replica"
 	"github.com/plx-run/plx/trainer/summary"
 	"github.com/plx-run/plx/trainer/telemetry"
@@ -97,7 +97,7 @@ func (r *Replica) catchUp(ctx context.Context) error {
 }
 
 // finish waits until the variables are updated.
-func (r *Replica) finish(ctx context.Context, sums [][]float64) (exchange.Outcome, error) {
+func (r *Replica) finish(ctx context.Context, sums [][]float64) (client.Outcome, error) {
 	defer r.job.log.waiting(func() string { return fmt.Sprintf("step %d is computed here", r.step) })()
 	outcome, err := r.client.Finish(ctx, sums)
 	if err == nil && outcome.Saved {
@@ -107,7 +107,7 @@ func (r *Replica) finish(ctx context.Context, sums [][]float64) (exchange.Outcom
 }
 
 // result is what the program gets to know of a step.
-func (r *Replica) result(outcome exchange.Outcome) Result {
+func (r *Replica) result(outcome client.Outcome) Result {
 	result := Result{Step: r.step, Loss: outcome.Loss, Norm: outcome.Norm, Late: outcome.Late}
 	if !r.training.declared.Norms() {
 		result.Norm = math.NaN()
@@ -118,7 +118,7 @@ func (r *Replica) result(outcome exchange.Outcome) Result {
 
 // advance counts a step that was taken, or one that this worker came too late
 // for, and runs what comes after each.
-func (r *Replica) advance(ctx context.Context, result Result, outcome exchange.Outcome, t telemetry.Timing) error {
+func (r *Replica) advance(ctx context.Context, result Result, outcome client.Outcome, t telemetry.Timing) error {
 	r.step = int(r.client.Step())
 	r.job.progress.took(r.step)
 	if outcome.Dropped > 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/plx-run/plx/trainer/blas"
 	"github.com/plx-run/plx/trainer/checkpoint/saver"
 	"github.com/plx-run/plx/trainer/cluster"
-	"github.com/plx-run/plx/trainer/exchange"
+	"github.com/plx-run/plx/trainer/exchange/server"
 	"github.com/plx-run/plx/trainer/peers"
 	"github.com/plx-run/plx/trainer/wire"
 	"golang.org/x/sys/cpu"
@@ -240,7 +240,7 @@ func (t *task) conclude(ctx context.Context, r *Replica) error {
 // its agent says stop. A signal of somebody else's is no end in good order:
 // workers may still need it.
 func (t *task) serve(ctx context.Context) error {
-	err := exchange.Serve(ctx, exchange.ServerConfig{Peers: t.job.network.peers(), Door: t.job.network.listener, Cluster: t.job.contract.Cluster,
+	err := server.Serve(ctx, server.Config{Peers: t.job.network.peers(), Listener: t.job.network.listener, Cluster: t.job.contract.Cluster,
 		Checkpoints: t.job.network.checkpoints()})
 	if errors.Is(context.Cause(ctx), errAgentSays) {
 		return nil // it has done all that was asked

@@ -13,7 +13,7 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/config"
 	"github.com/plx-run/plx/trainer/embedding"
-	"github.com/plx-run/plx/trainer/exchange"
+	"github.com/plx-run/plx/trainer/exchange/client"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/policy"
 	"github.com/plx-run/plx/trainer/replica"
@@ -110,9 +110,9 @@ func (j *Job) connect(ctx context.Context, t *training, out *telemetry.Recorder)
 	}
 	defer j.log.waiting(func() string { return "Parallelize" })()
 	memory := t.group.Memory()
-	client, err := exchange.Connect(ctx, exchange.ClientConfig{
+	c, err := client.Connect(ctx, client.Config{
 		Peers:       j.network.peers(),
-		Door:        j.network.listener,
+		Listener:    j.network.listener,
 		Cluster:     j.contract.Cluster,
 		Declaration: t.declared,
 		Values:      append(slices.Clone(memory), make([][]byte, len(t.model.Embeddings))...), // shard holders have the tables
@@ -122,15 +122,15 @@ func (j *Job) connect(ctx context.Context, t *training, out *telemetry.Recorder)
 	if err != nil {
 		return nil, err
 	}
-	step := int(client.Step())
+	step := int(c.Step())
 	return &Replica{
-		job: j, training: t, client: client, telemetry: out, from: step, step: step,
-		variables: variables{t.declared.Variables, memory, client},
-		saving:    newSaving(t, j.network, client),
+		job: j, training: t, client: c, telemetry: out, from: step, step: step,
+		variables: variables{t.declared.Variables, memory, c.Rows},
+		saving:    newSaving(t, j.network, c),
 		worker: &worker{
-			training: t, name: j.contract.Task.String(), client: client, telemetry: out,
-			tables: embedding.New(t.model.tables(), client, t.group.First(), t.own.Len(), t.declared.Sync.InStep()),
-			tuner:  autotune.New(t.tuning(j.network, client, step, out.Trace())),
+			training: t, name: j.contract.Task.String(), client: c, telemetry: out,
+			tables: embedding.New(t.model.tables(), c.Rows, t.group.First(), t.own.Len(), t.declared.Sync.InStep()),
+			tuner:  autotune.New(t.tuning(j.network, c.Placement, step, out.Trace())),
 		},
 	}, nil
 }
@@ -232,13 +232,13 @@ func (t *training) feeds() (from, to int) { return t.own.Lo * t.rows, t.own.Hi *
 func (t *training) moved(pieces []layout.Piece) { t.declared.Pieces = pieces }
 
 // tuning describes training that has so many steps to package autotune.
-func (t *training) tuning(n *network, client *exchange.Client, steps int, trace *timeline.Recorder) autotune.Config {
+func (t *training) tuning(n *network, holders *client.Placement, steps int, trace *timeline.Recorder) autotune.Config {
 	c := t.config
 	return autotune.Config{
 		Meet: c.FirstMeeting, Report: c.Report, Auto: c.Arch == "auto", Search: c.SearchPartitions, Partitions: c.Partitions,
 		BySize: c.Balance == "bytes", Folder: c.ProfileDir,
 		Chief: n.contract.Task.IsChief(), Declaration: t.declared, Least: t.partitioners(), Steps: steps, Cluster: n.machines(),
-		Holders: client, Workers: n.group, Trace: trace, Logf: n.log.Logf,
+		Holders: holders, Workers: n.group, Trace: trace, Logf: n.log.Logf,
 	}
 }
 

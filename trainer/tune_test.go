@@ -18,7 +18,7 @@ import (
 	"github.com/plx-run/plx/trainer/autotune"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/config"
-	"github.com/plx-run/plx/trainer/exchange"
+	"github.com/plx-run/plx/trainer/exchange/client"
 	"github.com/plx-run/plx/trainer/exchange/transition"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/nn"
@@ -271,7 +271,7 @@ func TestOddVariablesArePointedOut(t *testing.T) {
 
 // crowded are shard holders of which one has room for few pieces only.
 type crowded struct {
-	*exchange.Client
+	*client.Placement
 	asked *int
 }
 
@@ -279,7 +279,7 @@ func (c crowded) Room(ctx context.Context, pieces []layout.Piece) error {
 	if *c.asked++; *c.asked > 1 && len(pieces) < 4+3 {
 		return &transition.RoomError{Holder: cluster.Task{Role: cluster.PS, Index: 1}, Need: 2 << 30, Free: 1 << 30}
 	}
-	return c.Client.Room(ctx, pieces)
+	return c.Placement.Room(ctx, pieces)
 }
 
 // A number of partitions that does not fit is left out, and said to be.
@@ -292,8 +292,8 @@ func TestPartitionsThatDoNotFitAreLeftOut(t *testing.T) {
 	errs := tj.all(func(j *Job) (err error) {
 		y := x
 		y.tuned = func(r *Replica) {
-			c := r.training.tuning(j.network, r.client, 0, nil)
-			c.Holders = crowded{r.client, &asked}
+			c := r.training.tuning(j.network, r.client.Placement, 0, nil)
+			c.Holders = crowded{r.client.Placement, &asked}
 			r.worker.tuner = autotune.New(c)
 		}
 		done[j.WorkerID()], err = y.run(j)

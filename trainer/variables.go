@@ -12,7 +12,7 @@ import (
 
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/collective"
-	"github.com/plx-run/plx/trainer/exchange"
+	"github.com/plx-run/plx/trainer/exchange/client"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/optimizer"
 	"github.com/plx-run/plx/trainer/wire"
@@ -24,7 +24,7 @@ import (
 type variables struct {
 	declared []layout.Variable
 	memory   [][]byte // of those that every worker holds whole, which come first
-	client   *exchange.Client
+	rows     *client.Rows
 }
 
 // value returns the memory of a variable. It gets the rows of a table from their
@@ -34,7 +34,7 @@ func (v variables) value(ctx context.Context, i int) ([]byte, error) {
 		return v.memory[i], nil
 	}
 	memory := make([]byte, v.declared[i].Bytes())
-	if err := v.client.Whole(ctx, i, memory); err != nil {
+	if err := v.rows.Whole(ctx, i, memory); err != nil {
 		return nil, fmt.Errorf("variable %q: %w", v.declared[i].Name, err)
 	}
 	return memory, nil

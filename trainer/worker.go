@@ -7,7 +7,7 @@ import (
 
 	"github.com/plx-run/plx/trainer/autotune"
 	"github.com/plx-run/plx/trainer/embedding"
-	"github.com/plx-run/plx/trainer/exchange"
+	"github.com/plx-run/plx/trainer/exchange/client"
 	"github.com/plx-run/plx/trainer/operation"
 	"github.com/plx-run/plx/trainer/replica"
 	"github.com/plx-run/plx/trainer/telemetry"
@@ -19,7 +19,7 @@ import (
 type worker struct {
 	*training
 	name      string // of the task
-	client    *exchange.Client
+	client    *client.Client
 	tables    *embedding.Tables
 	telemetry *telemetry.Recorder
 	tuner     *autotune.Tuner // nil: nothing is tuned

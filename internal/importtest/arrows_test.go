@@ -102,8 +102,10 @@ var arrows = []arrow{
 		"trainer/sparse", "trainer/wire"}, not: []string{"net", "os"}},
 	{from: "trainer/exchange/server", to: []string{"trainer/exchange/message", "trainer/exchange/relay", "trainer/exchange/transition", "trainer/aggregate",
 		"trainer/cluster", "trainer/layout", "trainer/peers", "trainer/policy", "trainer/sparse", "trainer/wire"}},
-	{from: "trainer/exchange", to: []string{"trainer/exchange/message", "trainer/exchange/relay", "trainer/exchange/server", "trainer/exchange/transition", "trainer/aggregate", "trainer/cluster", "trainer/peers", "trainer/wire", "trainer/layout", "trainer/policy",
-		"trainer/optimizer", "trainer/sparse", "trainer/timeline"}},
+	{from: "trainer/exchange/client", to: []string{"trainer/exchange/message", "trainer/exchange/relay", "trainer/exchange/server",
+		"trainer/exchange/transition", "trainer/aggregate", "trainer/cluster", "trainer/peers", "trainer/wire", "trainer/layout", "trainer/policy",
+		"trainer/sparse", "trainer/timeline"}},
+	{from: "trainer/exchange"}, // documentation
 	{from: "trainer/lifetime", std: true, not: []string{"net", "os"}},
 	// How one is chosen, how it lies in files, how files travel; who decides all that.
 	{from: "trainer/checkpoint/choose", std: true, to: []string{"trainer/checkpoint", "trainer/cluster"}, not: []string{"net", "os"}},
@@ -113,16 +115,16 @@ var arrows = []arrow{
 		"trainer/checkpoint/tensors", "trainer/checkpoint/transfer", "trainer/cluster", "trainer/exchange/transition", "trainer/layout", "trainer/lifetime",
 		"trainer/peers", "trainer/safetensors", "trainer/wire"}},
 	// When a checkpoint is made: the store writes it.
-	{from: "trainer/checkpoint/saver", std: true, to: []string{"trainer/checkpoint/store", "trainer/cluster", "trainer/exchange"}, not: []string{"net", "os"}},
+	{from: "trainer/checkpoint/saver", std: true, to: []string{"trainer/checkpoint/store", "trainer/cluster", "trainer/exchange/client"}, not: []string{"net", "os"}},
 	// Flags and settings, without a model.
 	{from: "trainer/config", std: true, to: []string{"trainer/cluster", "trainer/policy", "trainer/timeline"}, not: []string{"net"}},
 	{from: "trainer/telemetry", std: true, to: []string{"trainer/cluster", "trainer/config", "trainer/summary", "trainer/timeline"}, not: []string{"net"}},
 	// What a worker computes with: graphs, and rows of tables for them.
 	{from: "trainer/replica", to: []string{"trainer/executor", "trainer/executor/memory", "trainer/operation", "trainer/wire"}},
-	{from: "trainer/embedding", to: []string{"trainer/exchange", "trainer/replica", "trainer/sparse", "trainer/wire"}},
+	{from: "trainer/embedding", to: []string{"trainer/exchange/client", "trainer/exchange/message", "trainer/replica", "trainer/sparse", "trainer/wire"}},
 	// Where rows are to be: decided here, moved by the exchange.
 	{from: "trainer/autotune", std: true, not: []string{"net"}, to: []string{"trainer/autotune/cost", "trainer/autotune/partition", "trainer/cluster",
-		"trainer/collective", "trainer/exchange", "trainer/exchange/transition", "trainer/layout", "trainer/timeline"}},
+		"trainer/collective", "trainer/exchange/client", "trainer/exchange/transition", "trainer/layout", "trainer/timeline"}},
 	// What runs inside one: graphs and their operations.
 	{from: "trainer/operation"},
 	{from: "trainer/executor/memory"},
@@ -139,7 +141,7 @@ var arrows = []arrow{
 	{from: "trainer/...", to: []string{"trainer/...", "internal/failpoint"}},
 	{from: "examples/...", to: []string{"trainer/...", "examples/internal/builder", "examples/internal/flags"}},
 
-	{from: "internal/statetwin", std: true, to: []string{"trainer/aggregate", "trainer/checkpoint", "trainer/cluster", "trainer/exchange", "trainer/layout", "trainer/optimizer"}},
+	{from: "internal/statetwin", std: true, to: []string{"trainer/aggregate", "trainer/checkpoint", "trainer/cluster", "trainer/exchange/client", "trainer/layout", "trainer/optimizer"}},
 	{from: "internal/testhosts"},
 	{from: "internal/measured", std: true},
 	// Tries plx from outside; what it trains is a program like any other.

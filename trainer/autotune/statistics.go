@@ -11,7 +11,7 @@ import (
 	"github.com/plx-run/plx/trainer/autotune/cost"
 	"github.com/plx-run/plx/trainer/autotune/partition"
 	"github.com/plx-run/plx/trainer/cluster"
-	"github.com/plx-run/plx/trainer/exchange"
+	"github.com/plx-run/plx/trainer/exchange/client"
 	"github.com/plx-run/plx/trainer/layout"
 )
 
@@ -100,7 +100,7 @@ func (s *statistics) split(all []float64) (n totals) {
 // exchanged are the bytes that this worker sent and received since exchanged was
 // called last: by variable, the loss last, and for each of them by holder.
 // volumes are those since the start.
-func (s *statistics) exchanged(volumes []exchange.Volume) []float64 {
+func (s *statistics) exchanged(volumes []client.Volume) []float64 {
 	now := make([]float64, 2*s.holders*(s.variables+1))
 	for _, v := range volumes {
 		if v.Holder >= 0 { // others stay inside the host

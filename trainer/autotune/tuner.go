@@ -29,7 +29,7 @@ import (
 
 	"github.com/plx-run/plx/trainer/autotune/cost"
 	"github.com/plx-run/plx/trainer/collective"
-	"github.com/plx-run/plx/trainer/exchange"
+	"github.com/plx-run/plx/trainer/exchange/client"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/timeline"
 )
@@ -43,7 +43,7 @@ type Holders interface {
 	// the same step.
 	Repartition(ctx context.Context, pieces []layout.Piece) error
 	// Volumes returns what this worker has exchanged since it connected.
-	Volumes() []exchange.Volume
+	Volumes() []client.Volume
 }
 
 // Config is what a tuner needs. All of it but Chief is the same on every worker.

@@ -20,7 +20,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/plx-run/plx/trainer/exchange"
+	"github.com/plx-run/plx/trainer/exchange/client"
+	"github.com/plx-run/plx/trainer/exchange/message"
 	"github.com/plx-run/plx/trainer/replica"
 	"github.com/plx-run/plx/trainer/sparse"
 	"github.com/plx-run/plx/trainer/wire"
@@ -42,7 +43,7 @@ type Table struct {
 // Tables are all tables of a worker: the rows of the present step, and those of
 // the next one if they are known.
 type Tables struct {
-	exchange  *exchange.Client
+	exchange  *client.Rows
 	first     *replica.Replica // knows the lookups of a training step
 	vws       int              // virtual workers of this worker
 	inStep    bool             // all workers take the same steps together
@@ -54,7 +55,7 @@ type Tables struct {
 // New returns the tables in the order of their indices, for a worker that has so many
 // virtual workers and replicas such as the first. Without inStep nothing is requested
 // ahead, because it is unknown which step is next.
-func New(tables []Table, e *exchange.Client, first *replica.Replica, vws int, inStep bool) *Tables {
+func New(tables []Table, e *client.Rows, first *replica.Replica, vws int, inStep bool) *Tables {
 	t := &Tables{exchange: e, first: first, vws: vws, inStep: inStep}
 	for i, of := range tables {
 		t.tables = append(t.tables, &table{Table: of, at: i, bytes: of.Width * int(of.Dtype.Size())})
@@ -83,7 +84,7 @@ func (t *Tables) Pull(ctx context.Context, r *replica.Replica, feed Feed, vws in
 	for _, of := range t.tables {
 		of.read(r, feed, vws)
 		w := of.aim()
-		if err := t.exchange.Rows(ctx, w.Variable, w.Index, w.Into); err != nil {
+		if err := t.exchange.Pull(ctx, w.Variable, w.Index, w.Into); err != nil {
 			return err
 		}
 		of.spread()
@@ -186,12 +187,12 @@ func (t *Tables) RequestNext() error {
 func (t *Tables) Ahead() (known, requested bool) { return t.told, t.requested }
 
 // request requests what rows names of each table.
-func (t *Tables) request(rows func(*table) exchange.Wanted) error {
-	var wanted []exchange.Wanted
+func (t *Tables) request(rows func(*table) message.Wanted) error {
+	var wanted []message.Wanted
 	for _, of := range t.tables {
 		wanted = append(wanted, rows(of))
 	}
-	return t.exchange.Want(wanted)
+	return t.exchange.Prefetch(wanted)
 }
 
 func (t *Tables) every(is func(*table) bool) bool {
@@ -249,13 +250,13 @@ func (c *combinerOf[T]) combine(index []int64, gradient []byte, width int) ([]in
 	return sum.Index, wire.Bytes(sum.Values)
 }
 
-func (r *request) wanted(variable int) exchange.Wanted {
-	return exchange.Wanted{Variable: variable, Index: r.unique, Into: r.rows}
+func (r *request) wanted(variable int) message.Wanted {
+	return message.Wanted{Variable: variable, Index: r.unique, Into: r.rows}
 }
 
 // aim makes the rows of the last feed those of the step. They are still to be
 // got.
-func (t *table) aim() exchange.Wanted {
+func (t *table) aim() message.Wanted {
 	t.fed = t.now.set(t.fed, t.bytes)
 	return t.now.wanted(t.Variable)
 }
@@ -264,7 +265,7 @@ func (t *table) aim() exchange.Wanted {
 func (t *table) tell() { t.next, t.fed = t.fed, t.next }
 
 // shift makes what tell noted the rows that are requested ahead.
-func (t *table) shift() exchange.Wanted {
+func (t *table) shift() message.Wanted {
 	t.next = t.ahead.set(t.next, t.bytes)
 	return t.ahead.wanted(t.Variable)
 }

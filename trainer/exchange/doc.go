@@ -7,14 +7,24 @@
 // package aggregate keeps the shards. If all pieces are on servers the protocol
 // is that of parameter servers; if they are on workers it is an all-reduce.
 //
+// The packages below it are:
+//
+//   - client: the worker's side.
+//   - server: the shard holder's side.
+//   - relay: local aggregation, the sums of one host.
+//   - message: payloads of frames, and limits that both sides keep to.
+//   - transition: what happens between two steps.
+//
+// This page describes the protocol. An example:
+//
 //	d := layout.Declaration{VirtualWorkers: 8, Workers: ranges, Variables: variables, Optimizer: settings, ...}
 //	err := d.Place(policy.Hybrid, servers, 0) // fills Holders and Pieces
 //
 //	// in a ps task, until every worker has said goodbye
-//	err := exchange.Serve(ctx, exchange.ServerConfig{Peers: config, Door: listener})
+//	err := server.Serve(ctx, server.Config{Peers: config, Listener: listener, Cluster: spec})
 //
 //	// in a worker
-//	c, err := exchange.Connect(ctx, exchange.ClientConfig{Peers: config, Door: listener, Cluster: spec,
+//	c, err := client.Connect(ctx, client.Config{Peers: config, Listener: listener, Cluster: spec,
 //		Declaration: d, Values: values})
 //	for ... {
 //		err := c.Begin(rate)
@@ -36,24 +46,24 @@
 //
 // # Sparse variables
 //
-// Rows of a sparse variable stay with their holders. [Client.ContributeRows]
+// Rows of a sparse variable stay with their holders. [client.Client.ContributeRows]
 // pushes gradients of rows; rows that nobody touched stay as they are.
-// [Client.Rows] pulls rows as they are at the moment. If workers are in step,
-// [Client.Want] asks for all rows of a step, in one request per holder and while
-// the step before is still under way, and [Client.Await] returns when they are
-// there:
+// [client.Rows.Pull] gets rows as they are at the moment. If workers are in step,
+// [client.Rows.Prefetch] requests all rows of a step, in one request per holder
+// and while the step before is still under way, and [client.Rows.Await] returns
+// when they are there:
 //
 //	err := c.Begin(rate)
-//	err = c.Want(wanted) // for the step after this one
+//	err = c.Rows.Prefetch(wanted) // for the step after this one
 //	// ... contribute, and Finish
-//	err = c.Await(ctx)   // the rows, with the values after this step
+//	err = c.Rows.Await(ctx)        // the rows, with the values after this step
 //
 // A holder remembers which rows anybody asked for, for the step under way. It
 // sends the others at once, in an early reply. The final reply follows after
 // the step, with the rest and with rows of the early reply that the step changed
 // after all.
 //
-// [Client.Volumes] reports bytes and rows by variable and holder.
+// [client.Placement.Volumes] reports bytes and rows by variable and holder.
 //
 // # Local aggregation
 //
@@ -65,16 +75,16 @@
 // # Between two steps
 //
 // Package transition describes what shard holders do then.
-// [Client.Repartition] gives sparse variables to other holders;
-// [Client.Room] asks first whether everything fits in memory. [Client.Save]
-// makes every holder copy its shards and hand the copy to its Checkpoints. If a checkpoint is a consistent cut, [Client.Cut] comes
-// first; with [Client.Conclude] the chief waits until it is alone, so that the
+// [client.Placement.Repartition] gives sparse variables to other holders;
+// [client.Placement.Room] asks first whether everything fits in memory. [client.Saves.Save]
+// makes every holder copy its shards and hand the copy to its Checkpoints. If a checkpoint is a consistent cut, [client.Saves.Cut] comes
+// first; with [client.Saves.Conclude] the chief waits until it is alone, so that the
 // last checkpoint has everything. Outcome.Saved of the next step tells workers
 // in step that there was a save.
 //
 // A Declaration that names a Checkpoint begins with step First, or each group
 // with its own step of Cut. Every holder fills its shards from its Checkpoints.
-// A worker that is too far ahead waits in [Client.Resume].
+// A worker that is too far ahead waits in [client.Client.Resume].
 //
 // # Overlap
 //

@@ -38,7 +38,7 @@ type Declaration struct {
 	// in order. Where given, the workers of a host add their gradients of what
 	// servers own before one of them sends the sum. Only in sync mode.
 	Hosts []Range `json:"hosts,omitempty"`
-	// Movable lets exchange.Client.Repartition give sparse variables new holders; a
+	// Movable lets client.Placement.Repartition give sparse variables new holders; a
 	// holder may then hold nothing for a while. Only in sync mode.
 	Movable bool `json:"movable,omitempty"`
 	// Checkpoint names what the training goes on from: every holder restores

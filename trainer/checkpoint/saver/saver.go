@@ -25,7 +25,7 @@ import (
 
 	"github.com/plx-run/plx/trainer/checkpoint/store"
 	"github.com/plx-run/plx/trainer/cluster"
-	"github.com/plx-run/plx/trainer/exchange"
+	"github.com/plx-run/plx/trainer/exchange/client"
 )
 
 // Config is what a saver needs.
@@ -37,7 +37,7 @@ type Config struct {
 	Workers int           // of the job
 
 	Store    *store.Store
-	Exchange *exchange.Client
+	Exchange *client.Saves
 	// Describe returns who takes part in a checkpoint and what it is of. cut is
 	// the number of steps of each group, nil if all workers are in the same step.
 	Describe func(cut []uint64) store.Expected
@@ -118,9 +118,9 @@ func (s *Saver) save(ctx context.Context, step int) error {
 	s.asked = nil
 	resting := s.hold(asked, step)
 	s.mu.Unlock()
-	kind := exchange.Passing
+	kind := client.Passing
 	if resting != nil {
-		kind = exchange.Holding
+		kind = client.Holding
 	}
 	cut, err := s.config.Exchange.Cut(ctx, kind)
 	if err != nil {

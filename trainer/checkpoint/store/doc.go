@@ -7,7 +7,7 @@
 //
 //	m, err := s.Choose(ctx, fits) // the chief; nil: there is nothing to resume from
 //	m, err := s.Chosen(ctx)       // the other tasks
-//	... exchange.ServerConfig{Save: s.Save, Restore: s.Restore}
+//	... server.Config{Checkpoints: s}
 //	s.Restored()                  // a worker that has restored everything
 //
 //	if !s.Busy() {                // the chief, between two steps

@@ -103,7 +103,7 @@ func (f folders) Verify(ctx context.Context, by cluster.Task, id string, file ch
 }
 
 // Restore puts what the chosen checkpoint has of a piece. It waits for the
-// choice. It is the hook of exchange.ServerConfig and exchange.ClientConfig.
+// choice. It is the hook of server.Config and client.Config.
 func (s *Store) Restore(ctx context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error {
 	c, err := s.decision.await(ctx)
 	if err != nil {

@@ -151,7 +151,7 @@ func (s *Store) Expect(e Expected) error {
 }
 
 // Save takes a shard holder's copy of its pieces and returns at once. It is
-// the hook of exchange.ServerConfig and exchange.ClientConfig.
+// the hook of server.Config and client.Config.
 func (s *Store) Save(snapshot transition.Snapshot) { s.parts.save(snapshot) }
 
 // SaveCarried takes what a worker carried over from so many steps for the rows

@@ -12,7 +12,8 @@ import (
 	"github.com/plx-run/plx/internal/statetwin"
 	"github.com/plx-run/plx/trainer/checkpoint"
 	"github.com/plx-run/plx/trainer/cluster"
-	"github.com/plx-run/plx/trainer/exchange"
+	"github.com/plx-run/plx/trainer/exchange/client"
+	"github.com/plx-run/plx/trainer/exchange/server"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/optimizer"
 	"github.com/plx-run/plx/trainer/policy"
@@ -24,7 +25,7 @@ import (
 type training struct {
 	j       *testJob
 	d       layout.Declaration
-	clients []*exchange.Client
+	clients []*client.Client
 	values  [][][]byte // by worker
 	serving sync.WaitGroup
 }
@@ -34,7 +35,7 @@ const leaves = 4
 // train declares, serves and connects; from is nil for a new training.
 func train(j *testJob, l shape, a policy.Architecture, from *checkpoint.Manifest) *training {
 	j.t.Helper()
-	r := &training{j: j, clients: make([]*exchange.Client, l.workers), values: make([][][]byte, l.workers)}
+	r := &training{j: j, clients: make([]*client.Client, l.workers), values: make([][][]byte, l.workers)}
 	r.d = layout.Declaration{
 		VirtualWorkers: leaves, Batch: 8, StartMillis: patience.Milliseconds(), SilenceMillis: patience.Milliseconds(),
 		Optimizer: optimizer.Settings{Rule: optimizer.Adam, Beta1: 0.9, Beta2: 0.99, Epsilon: 1e-8},
@@ -57,7 +58,7 @@ func train(j *testJob, l shape, a policy.Architecture, from *checkpoint.Manifest
 		c := j.configs[ps(i)]
 		r.serving.Go(func() {
 			d := j.stores[ps(i)]
-			err := exchange.Serve(context.Background(), exchange.ServerConfig{Peers: c.Peers, Door: c.Listener, Cluster: c.Cluster, Checkpoints: d})
+			err := server.Serve(context.Background(), server.Config{Peers: c.Peers, Listener: c.Listener, Cluster: c.Cluster, Checkpoints: d})
 			if err != nil {
 				j.t.Errorf("ps:%d: %v", i, err)
 			}
@@ -78,7 +79,7 @@ func (r *training) connect(i int) (err error) {
 	r.values[i] = [][]byte{wire.Bytes(make([]float32, 4500)), wire.Bytes(make([]float64, 5)), nil}
 	fill(random, r.values[i][0], layout.Float32)
 	fill(random, r.values[i][1], layout.Float64)
-	r.clients[i], err = exchange.Connect(context.Background(), exchange.ClientConfig{Peers: c.Peers, Door: c.Listener, Cluster: c.Cluster,
+	r.clients[i], err = client.Connect(context.Background(), client.Config{Peers: c.Peers, Listener: c.Listener, Cluster: c.Cluster,
 		Declaration: r.d, Values: r.values[i], Checkpoints: d})
 	if err == nil {
 		r.j.t.Cleanup(func() { r.clients[i].Abort(errors.New("the test is over")) })
@@ -146,7 +147,7 @@ func (r *training) step(step uint64) {
 // save saves what there is now.
 func (r *training) save() {
 	r.j.t.Helper()
-	e := Expected{Number: r.clients[0].Saves(), Manifest: checkpoint.Manifest{Step: r.clients[0].Step(), VirtualWorkers: leaves, Batch: 8, Optimizer: r.d.Optimizer}}
+	e := Expected{Number: r.clients[0].Saves.Number(), Manifest: checkpoint.Manifest{Step: r.clients[0].Step(), VirtualWorkers: leaves, Batch: 8, Optimizer: r.d.Optimizer}}
 	for _, v := range r.d.Variables {
 		e.Manifest.Variables = append(e.Manifest.Variables, checkpoint.Variable{Name: v.Name, Dtype: string(v.Dtype), Shape: v.Shape, Sparse: v.Sparse != nil})
 	}
@@ -154,7 +155,7 @@ func (r *training) save() {
 	if err := r.j.chief().Expect(e); err != nil {
 		r.j.t.Fatal(err)
 	}
-	if err := r.clients[0].Save(); err != nil {
+	if err := r.clients[0].Saves.Save(); err != nil {
 		r.j.t.Fatal(err)
 	}
 }
@@ -163,7 +164,7 @@ func (r *training) save() {
 func (r *training) end() []byte {
 	r.j.t.Helper()
 	table := make([]byte, 400*3*4)
-	if err := r.clients[0].Whole(context.Background(), 2, table); err != nil {
+	if err := r.clients[0].Rows.Whole(context.Background(), 2, table); err != nil {
 		r.j.t.Fatal(err)
 	}
 	trained := slices.Concat(r.values[0][0], r.values[0][1], table)

@@ -1,0 +1,86 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/plx-run/plx/trainer/exchange/message"
+	"github.com/plx-run/plx/trainer/peers"
+	"github.com/plx-run/plx/trainer/policy"
+	"github.com/plx-run/plx/trainer/wire"
+)
+
+// ruling is what the first holder decides about a worker's gradients.
+type ruling struct {
+	verdict policy.Verdict
+	step    uint64 // that is being collected
+}
+
+// Error makes a ruling end a wait that it interrupts.
+func (r ruling) Error() string { return "the training has ended" }
+
+// commit asks the first holder whether the gradients of a step count.
+func (h *holders) commit(ctx context.Context, step uint64) (ruling, error) {
+	l := h.links[0]
+	l.check(l.session.Send(wire.Frame{Header: wire.Header{Kind: wire.Commit, Step: step}}))
+	return await(ctx, h, h.verdicts)
+}
+
+// fetch asks all holders for the values after so many steps.
+func (h *holders) fetch(steps uint64) {
+	for _, l := range h.links {
+		l.check(l.session.Send(wire.Frame{Header: wire.Header{Kind: wire.Fetch, Step: steps}}))
+	}
+}
+
+// verdict takes a ruling.
+func (l *link) verdict(f wire.Header) error {
+	if f.Length != 0 || f.Part >= uint32(policy.Verdicts) || l.index != 0 || !l.holders.d.Sync.Competes() {
+		return fmt.Errorf("unexpected %s frame", f.Kind)
+	}
+	select {
+	case l.holders.verdicts <- ruling{policy.Verdict(f.Part), f.Step}:
+		return nil
+	default:
+		return errors.New("more verdicts than questions")
+	}
+}
+
+// takeNorm takes a holder's report of the norm. After the last one it tells all
+// holders how to scale.
+func (h *holders) takeNorm(holder int, report []byte) {
+	now := h.shards.Load()
+	norm, complete, err := now.norm.Take(holder, report)
+	if err != nil {
+		task := h.d.Holders[holder]
+		h.fail(&peers.PeerError{Task: task, Addr: h.config.Cluster.Addr(task), Err: err})
+		return
+	}
+	if !complete {
+		return
+	}
+	factor := h.d.ClipFactor(norm)
+	body := message.EncodeScale(norm, factor)
+	for _, l := range h.holding() {
+		l.volumes[h.d.LossIndex()].sent.Add(uint64(wire.HeaderSize + len(body)))
+		if err := l.session.Send(wire.Frame{Header: wire.Header{Kind: wire.Scale}, Payload: body}); err != nil {
+			l.running.Go(func() { l.check(err) })
+		}
+	}
+	if h.local != nil && !h.local.idle() {
+		if err := h.local.serves.Load().shards.Scale(h.rank, norm, factor); err != nil {
+			h.fail(err)
+		}
+	}
+}
+
+// settle passes on to the other holders what the first one says of a lost
+// worker: they are to settle with the same step.
+func (h *holders) settle(lost wire.Header) {
+	for _, l := range h.links[1:] {
+		l.running.Go(func() {
+			l.check(l.session.Send(wire.Frame{Header: wire.Header{Kind: wire.Without, Part: lost.Part, Step: lost.Step}}))
+		})
+	}
+}

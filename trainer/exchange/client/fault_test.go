@@ -1,0 +1,307 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/internal/netcut"
+	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/layout"
+	"github.com/plx-run/plx/trainer/peers"
+	"github.com/plx-run/plx/trainer/policy"
+	"github.com/plx-run/plx/trainer/wire"
+)
+
+// blames wants err to be a PeerError about task that says what.
+func blames(t *testing.T, err error, task cluster.Task, what string) {
+	t.Helper()
+	var peer *peers.PeerError
+	if !errors.As(err, &peer) || peer.Task != task || !strings.Contains(err.Error(), what) {
+		t.Errorf("got %v, want %s to blame, and %q", err, task, what)
+	}
+}
+
+// die ends a worker as the death of its process does: its sockets close and
+// nothing is said.
+func die(m *member) {
+	m.holders.ended.Store(true)
+	for _, l := range m.holders.locals {
+		l.server.End(nil) // in good order: it hangs up on everybody
+	}
+	for _, l := range m.holders.connected() {
+		l.session.Close()
+	}
+}
+
+func TestLostWorkerIsNamedToAll(t *testing.T) {
+	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce, policy.Hybrid} {
+		t.Run(a.String(), func(t *testing.T) {
+			j := newJob(t, mixed(3, 3), a, 2)
+			members := j.connect(t)
+			_, errs := step(members, 0, 0.1)
+			must(t, errs)
+			die(members[1])
+			_, errs = step(members, 1, 0.1)
+			for rank, err := range errs {
+				if rank != 1 {
+					blames(t, err, worker(1), "connection lost")
+				}
+			}
+			for i, ended := range j.ended {
+				if j.d.HolderIndex(server0(i)) >= 0 {
+					blames(t, within(t, ended), worker(1), "connection lost")
+				}
+			}
+		})
+	}
+}
+
+func TestLostServerIsNamed(t *testing.T) {
+	d := example(2, 2)
+	j := newJob(t, d, policy.Servers, 2)
+	members := j.connect(t)
+	go j.stop[1]()
+	var errs []error
+	for s := uint64(0); errs == nil || errs[0] == nil; s++ { // until it is noticed
+		_, errs = step(members, s, 0.1)
+	}
+	for _, err := range errs { // also whoever heard of it from the other server
+		blames(t, err, server0(1), j.cluster.PS[1])
+	}
+}
+
+// A worker that gives up tells everybody why.
+func TestCauseIsPassedOn(t *testing.T) {
+	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
+		j := newJob(t, example(3, 3), a, 1)
+		members := j.connect(t)
+		aborted := make(chan bool)
+		go func() { members[2].Abort(errors.New("the disk is full")); close(aborted) }()
+		_, errs := step(members[:2], 0, 0.1)
+		for _, err := range errs {
+			blames(t, err, worker(2), "the disk is full")
+		}
+		within(t, aborted)
+	}
+}
+
+// A peer behind a cut network is given up within the declared silence, by
+// both sides, and named by both.
+func TestSilentServerEndsTheStep(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for a deadline")
+	}
+	t.Parallel()
+	d := example(2, 2)
+	d.SilenceMillis = 1500
+	j := newJob(t, d, policy.Servers, 1)
+	v := netcut.New(t, j.cluster.PS[0])
+	j.cluster.PS[0] = v.Addr() // for both workers
+	members := j.connect(t)
+	_, errs := step(members, 0, 0.1)
+	must(t, errs)
+	v.Shut()
+	began := time.Now()
+	_, errs = step(members, 1, 0.1)
+	for _, err := range errs {
+		blames(t, err, server0(0), "silent")
+	}
+	err := within(t, j.ended[0])
+	var peer *peers.PeerError
+	if !errors.As(err, &peer) || peer.Task.Role != cluster.Worker || !errors.Is(err, wire.ErrSilent) {
+		t.Errorf("server: %v", err)
+	}
+	if took := time.Since(began); took > 15*time.Second {
+		t.Errorf("took %v", took)
+	}
+}
+
+// A worker that owns variables and freezes is named by its victims.
+func TestSilentOwnerIsNamed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for a deadline")
+	}
+	t.Parallel()
+	d := example(3, 3)
+	d.SilenceMillis = 1500
+	j := newJob(t, d, policy.AllReduce, 0)
+	var all []*netcut.Valve
+	for rank, addr := range j.cluster.Worker {
+		all = append(all, netcut.New(t, addr))
+		j.cluster.Worker[rank] = all[rank].Addr() // as the others see it
+	}
+	members := j.connect(t)
+	_, errs := step(members, 0, 0.1)
+	must(t, errs)
+	for _, v := range all {
+		v.Shut()
+	}
+	_, errs = step(members, 1, 0.1)
+	for rank, err := range errs {
+		var peer *peers.PeerError
+		if !errors.As(err, &peer) || peer.Task == worker(rank) || !strings.Contains(err.Error(), "silent") {
+			t.Errorf("worker:%d: %v", rank, err)
+		}
+	}
+}
+
+func TestStrangersAreRefused(t *testing.T) {
+	for name, change := range map[string]func(c *Config){
+		"wrong secret":     func(c *Config) { c.Peers.Key = cluster.PeerKey([]byte("other"), 0) },
+		"other generation": func(c *Config) { c.Peers.Key = cluster.PeerKey([]byte("secret"), 1); c.Peers.Generation = 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := newJob(t, example(1, 1), policy.Servers, 1)
+			c := j.config(0, firstValues(&j.d, 5))
+			c.Listener = nil
+			change(&c)
+			_, err := Connect(context.Background(), c)
+			blames(t, err, server0(0), j.cluster.PS[0])
+			leave(t, j, j.connect(t)) // the right one still gets in
+		})
+	}
+}
+
+func TestSecondOfAKindIsRefused(t *testing.T) {
+	j := newJob(t, example(1, 1), policy.Servers, 1)
+	members := j.connect(t)
+	c := j.config(0, firstValues(&j.d, 5))
+	c.Listener = nil
+	_, err := Connect(context.Background(), c)
+	if err == nil || !strings.Contains(err.Error(), "already connected") {
+		t.Errorf("got %v", err)
+	}
+	_, errs := step(members, 0, 0.1)
+	must(t, errs)
+	leave(t, j, members)
+}
+
+// connectAll connects workers whose declarations were changed.
+func connectAll(t *testing.T, j *testJob, change func(rank int, d *layout.Declaration)) []error {
+	t.Helper()
+	errs, clients := make([]error, len(j.d.Workers)), make([]*Client, len(j.d.Workers))
+	var connecting sync.WaitGroup
+	for rank := range errs {
+		c := j.config(rank, firstValues(&j.d, 1))
+		c.Declaration.Variables = append([]layout.Variable(nil), j.d.Variables...)
+		change(rank, &c.Declaration)
+		connecting.Go(func() { clients[rank], errs[rank] = Connect(context.Background(), c) })
+	}
+	connecting.Wait()
+	for _, c := range clients {
+		if c != nil {
+			c.Abort(errors.New("the test is over"))
+		}
+	}
+	return errs
+}
+
+func TestDisagreementEndsTheStart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for a deadline")
+	}
+	t.Parallel()
+	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
+		j := newJob(t, example(3, 3), a, 2)
+		errs := connectAll(t, j, func(rank int, d *layout.Declaration) {
+			if rank == 2 {
+				d.Variables[1].Name = "bias"
+			}
+		})
+		for rank, err := range errs {
+			what := `variable 1 is named "bias", not "b"`
+			if rank == 2 && a == policy.AllReduce {
+				continue // it hears of the others first, perhaps
+			}
+			blames(t, err, worker(2), what)
+		}
+	}
+}
+
+// Workers that do not even agree on who owns what are told so before the time
+// to start is over.
+func TestOtherOwnersAreADisagreement(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for a deadline")
+	}
+	t.Parallel()
+	j := newJob(t, example(3, 3), policy.Servers, 1)
+	began := time.Now()
+	errs := connectAll(t, j, func(rank int, d *layout.Declaration) {
+		if rank == 2 {
+			if err := d.Place(policy.AllReduce, 0, 0); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for rank, err := range errs {
+		if err == nil || !strings.Contains(err.Error(), "owners [") {
+			t.Errorf("worker:%d: %v", rank, err)
+		}
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("took %v", took)
+	}
+}
+
+func TestOtherArithmeticIsRefusedWhereBitsWerePromised(t *testing.T) {
+	for _, exact := range []bool{true, false} {
+		j := newJob(t, example(2, 2), policy.Servers, 1)
+		errs := connectAll(t, j, func(rank int, d *layout.Declaration) {
+			d.Exact, d.Fingerprint = exact, fmt.Sprintf("kernel %d", rank)
+		})
+		for _, err := range errs {
+			if exact {
+				blames(t, err, worker(1), `arithmetic "kernel 1", not "kernel 0"`)
+			} else if err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func TestMissingWorkerIsNamed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for a deadline")
+	}
+	t.Parallel()
+	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
+		d := example(3, 3)
+		d.StartMillis = 500
+		j := newJob(t, d, a, 1)
+		errs := make(chan error, 2)
+		for rank := range 2 {
+			go func() {
+				_, err := Connect(context.Background(), j.config(rank, firstValues(&j.d, 1)))
+				errs <- err
+			}()
+		}
+		for range 2 {
+			err := within(t, errs)
+			if a == policy.AllReduce { // its door is open, but nobody is behind it
+				blames(t, err, worker(2), "not ready within 500ms")
+			} else {
+				blames(t, err, worker(2), "no sign of [worker:2]")
+			}
+		}
+	}
+}
+
+func TestUnreachableServerIsNamed(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.Close() // nobody listens there any more
+	j := newJob(t, example(1, 1), policy.Servers, 1)
+	j.cluster.PS[0] = ln.Addr().String()
+	j.d.StartMillis = 300
+	_, err = Connect(context.Background(), j.config(0, firstValues(&j.d, 1)))
+	blames(t, err, server0(0), "not reached within 300ms")
+}

@@ -1,0 +1,291 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/plx-run/plx/trainer/aggregate"
+	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/exchange/message"
+	"github.com/plx-run/plx/trainer/layout"
+	"github.com/plx-run/plx/trainer/peers"
+	"github.com/plx-run/plx/trainer/wire"
+)
+
+const (
+	goodbyeTime = 5 * time.Second // how long a holder may take to answer a goodbye
+	tellTime    = time.Second     // how long it may take to hang up after this worker's report
+)
+
+// link is a worker's connection to one holder. One goroutine receives, one
+// sends.
+type link struct {
+	holders *holders
+	session *peers.Session
+	out     *aggregate.Outbox // what is sent comes from there
+	index   int               // in Holders, -1: the first worker of the host
+	jobs    chan job
+	running sync.WaitGroup
+
+	answered chan aggregate.Outcome // a step is complete; first the zero Outcome: workers may step
+	over     chan struct{}          // closed when nothing is received any more
+	replies  *replies               // to questions between two steps
+
+	holds   atomic.Pointer[holding] // what the holder has
+	coming  atomic.Pointer[holding] // what it will have when it reports that variables have moved
+	demand  atomic.Pointer[demand]  // what a prefetch request has asked for and is to come
+	volumes []volume                // by variable, and that of the loss
+
+	// The receiver's.
+	steps uint64   // made
+	came  []uint64 // by piece: 1 + steps after which the last value came
+	body  []byte
+}
+
+// openLink connects to a holder, or to the first worker of the host.
+func openLink(ctx context.Context, h *holders, index int, task cluster.Task, purpose string, out *aggregate.Outbox, step uint64) (*link, error) {
+	session, err := peers.Open(ctx, h.config.Peers, task, h.config.Cluster.Addr(task), purpose, h.d.Silence())
+	if err != nil {
+		return nil, err
+	}
+	l := &link{
+		holders: h, session: session, out: out, index: index, steps: step,
+		volumes:  make([]volume, len(h.d.Variables)+1),
+		answered: make(chan aggregate.Outcome, 1),
+		over:     make(chan struct{}),
+		replies:  newReplies(),
+	}
+	if h.relay != nil && h.d.Aggregates(task) {
+		l.out = h.relay.Outbox
+	}
+	l.jobs = make(chan job, len(l.out.Buckets)*len(l.out.Parts)+5) // a step, its two ends, the end of the step before, and a prefetch request
+	now := newHolding(0, step, h.d, index, l.out)
+	l.holds.Store(now)
+	l.came = slices.Repeat([]uint64{step}, len(now.pieces))
+	if index < 0 {
+		l.came = slices.Repeat([]uint64{step + 1}, len(now.pieces)) // the first values come from the holders
+	}
+	l.running.Go(l.receive)
+	return l, nil
+}
+
+// declare sends what is about to be trained. The chief adds its values unless
+// the training resumes from a checkpoint.
+func (l *link) declare(body []byte) error {
+	h := l.holders
+	frames := []wire.Frame{{Header: wire.Header{Kind: wire.Declare}, Payload: body}}
+	for _, p := range l.holds.Load().pieces {
+		if !h.config.Peers.Self.IsChief() || h.d.Checkpoint != "" || p.Variable == h.d.LossIndex() {
+			continue
+		}
+		if values := h.memory.of(p); values != nil {
+			header := wire.Header{Kind: wire.Initial, Variable: uint32(p.Variable), Offset: uint64(p.Offset)}
+			frames = append(frames, wire.Frame{Header: header, Payload: values})
+		}
+	}
+	return l.session.Send(frames...)
+}
+
+// check ends the training if a Send has failed. The holder may have reported
+// why it hung up.
+func (l *link) check(err error) {
+	if err != nil {
+		l.fail(l.session.SendFailed(err))
+	}
+}
+
+// fail ends the training because of an error that the holder is to blame for,
+// unless the error blames another task.
+func (l *link) fail(err error) {
+	if errors.Is(err, peers.ErrGoodbye) {
+		err = &peers.PeerError{Task: l.session.Task, Addr: l.session.Addr, Err: errors.New("said goodbye in the middle of the training")}
+	}
+	l.holders.fail(l.session.Blame(err))
+}
+
+// close says goodbye if asked to, and hangs up.
+func (l *link) close(goodbye bool) (err error) {
+	if goodbye {
+		err = l.session.Goodbye(goodbyeTime)
+	}
+	l.session.Close() // nothing is left to be lost
+	l.running.Wait()
+	if err == nil {
+		return nil
+	}
+	var told *peers.PeerError // what the holder reported instead
+	if _, cause := l.session.Next(); errors.As(cause, &told) && told.Task != l.session.Task {
+		return cause
+	}
+	return err
+}
+
+// receive takes what the holder sends until the connection ends.
+func (l *link) receive() {
+	defer close(l.over)
+	for ; ; l.steps++ {
+		end, err := l.receiveStep()
+		if err == nil {
+			select {
+			case l.answered <- end:
+				continue
+			default:
+				err = errors.New("answered a step that was not finished")
+			}
+		}
+		l.fail(err)
+		l.session.Close() // lets the holder go on to its end; of no more use
+		l.session.Drain()
+		return
+	}
+}
+
+// receiveStep takes every value after l.steps steps, and the frame that ends
+// them: ready before the first step, done after each.
+func (l *link) receiveStep() (aggregate.Outcome, error) {
+	h := l.holders
+	left := l.holds.Load().valued
+	first := h.d.FirstStep(h.rank)
+	if l.index < 0 && l.steps == first {
+		left = 0 // first values come from the holders
+	}
+	for {
+		f, err := l.session.Next()
+		if err == nil {
+			err = l.timely(f)
+		}
+		if err != nil {
+			return aggregate.Outcome{}, err
+		}
+		switch f.Kind {
+		case wire.Value:
+			left--
+			err = l.value(f, l.steps > first)
+		case wire.Moved:
+			left, err = l.change(f, left)
+		case wire.Room, wire.Cut, wire.Alone:
+			err = l.reply(f)
+		case wire.Norm:
+			err = l.squares(f)
+		case wire.Rows:
+			err = l.rows(f)
+		case wire.Early, wire.Final:
+			err = l.given(f)
+		case wire.Verdict:
+			err = l.verdict(f)
+		case wire.Without:
+			if f.Length != 0 || l.index != 0 || !h.d.Sync.Competes() {
+				return aggregate.Outcome{}, fmt.Errorf("unexpected %s frame", f.Kind)
+			}
+			h.settle(f)
+		default:
+			return l.end(f, l.steps == first, left)
+		}
+		if err != nil {
+			return aggregate.Outcome{}, err
+		}
+	}
+}
+
+// timely refuses frames that were sent with another map in mind.
+func (l *link) timely(f wire.Header) error {
+	if now := l.holds.Load().epoch; f.Epoch != now && f.Kind != wire.Moved {
+		return fmt.Errorf("%s frame of epoch %d, this is epoch %d", f.Kind, f.Epoch, now)
+	}
+	return nil
+}
+
+// value reads a value to where it belongs, once per step.
+func (l *link) value(f wire.Header, counts bool) error {
+	now, h := l.holds.Load(), l.holders
+	i, ok := now.where[layout.Place{Variable: int(f.Variable), Offset: int(f.Offset)}]
+	if !ok {
+		return fmt.Errorf("value of variable %d from element %d, which is not kept there", f.Variable, f.Offset)
+	}
+	variable, into := int(f.Variable), l.valueMemory(now.pieces[i])
+	if into == nil || f.Step != l.steps || f.Length != uint64(len(into)) || l.came[i] != l.steps {
+		return fmt.Errorf("value of variable %d: %d bytes after %d steps, want %d bytes after %d, once",
+			f.Variable, f.Length, f.Step, len(into), l.steps)
+	}
+	if h.relay != nil && h.relay.Early(variable, l.steps) {
+		return fmt.Errorf("value of variable %d after step %d, before it was begun", f.Variable, l.steps-1)
+	}
+	l.came[i] = l.steps + 1
+	began := time.Now()
+	if err := l.session.Payload(into); err != nil {
+		return err
+	}
+	if h.memory.onDevice(variable) {
+		h.memory.device.Write(now.pieces[i], into)
+	}
+	if trace := h.config.Trace; trace.Enabled() {
+		trace.Span("receive", h.d.Variable(variable).Name, began, time.Now(),
+			"bucket", l.out.Bucket(variable), "bytes", len(into), "from", l.session.Task.String())
+	}
+	if counts {
+		l.volumes[variable].received.Add(wire.HeaderSize + f.Length)
+		if h.relay != nil {
+			h.relay.Value(variable)
+		}
+	}
+	return nil
+}
+
+// valueMemory is where a piece's new value is read to: the worker's memory, or,
+// if that is on a device, the link's.
+func (l *link) valueMemory(p layout.Piece) []byte {
+	v := l.holders.d.Variable(p.Variable)
+	if v.Sparse != nil || !l.holders.memory.onDevice(p.Variable) {
+		return l.holders.memory.of(p)
+	}
+	return l.room(p.Count * v.Dtype.Size())
+}
+
+// room returns memory of n bytes, which is good until the next call.
+func (l *link) room(n int) []byte {
+	l.body = slices.Grow(l.body[:0], n)[:n]
+	return l.body
+}
+
+// squares reads the holder's report of the norm.
+func (l *link) squares(f wire.Header) error {
+	h := l.holders
+	if most := aggregate.MaxReport(h.shards.Load().d, l.index); l.index < 0 || f.Length > most {
+		return fmt.Errorf("norm frame of %d bytes, want at most %d", f.Length, most)
+	}
+	report := l.room(int(f.Length))
+	if err := l.session.Payload(report); err != nil {
+		return err
+	}
+	l.volumes[h.d.LossIndex()].received.Add(wire.HeaderSize + f.Length)
+	h.takeNorm(l.index, report)
+	return nil
+}
+
+// end reads what the holder knows of the step, if f is a frame that ends one. At
+// first it is that workers may step. left values are still to come.
+func (l *link) end(f wire.Header, first bool, left int) (aggregate.Outcome, error) {
+	kind, size := wire.Done, message.OutcomeSize
+	if first {
+		kind, size = wire.Ready, 0
+	}
+	if f.Kind != kind || f.Step != l.steps || left > 0 {
+		return aggregate.Outcome{}, fmt.Errorf("unexpected %s frame of step %d after %d steps", f.Kind, f.Step, l.steps)
+	}
+	var b [message.OutcomeSize]byte
+	if f.Length != uint64(size) {
+		return aggregate.Outcome{}, fmt.Errorf("%s frame of %d bytes, want %d", f.Kind, f.Length, size)
+	}
+	if err := l.session.Payload(b[:size]); err != nil {
+		return aggregate.Outcome{}, err
+	}
+	if !first {
+		l.volumes[l.holders.d.LossIndex()].received.Add(wire.HeaderSize + f.Length)
+	}
+	return message.DecodeOutcome(b[:])
+}

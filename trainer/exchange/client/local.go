@@ -1,0 +1,159 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/plx-run/plx/trainer/aggregate"
+	"github.com/plx-run/plx/trainer/exchange/relay"
+	"github.com/plx-run/plx/trainer/exchange/server"
+	"github.com/plx-run/plx/trainer/exchange/transition"
+	"github.com/plx-run/plx/trainer/layout"
+)
+
+// local is a worker in the process of a server: what the worker brings is added
+// where it is, and values are updated in its memory.
+type local struct {
+	holders *holders
+	index   int // in Holders
+	server  *server.Server
+	serves  atomic.Pointer[served] // nil: the server only tells whoever comes that they disagree
+	volumes []volume               // by variable, and that of the loss
+
+	answered chan aggregate.Outcome // a step is complete; first the zero Outcome: workers may step
+	moved    chan struct{}          // all that moves is where it belongs
+	running  sync.WaitGroup
+
+	mu    sync.Mutex
+	count int // events of the step
+	end   aggregate.Outcome
+}
+
+// served is what a server has for the time being.
+type served struct {
+	shards *aggregate.Shards
+	pieces []layout.Piece // by shard
+}
+
+// newLocal makes the server of this worker's shards, or of a relay.
+func newLocal(h *holders, r *relay.Relay) (*local, error) {
+	l := &local{holders: h, index: h.d.HolderIndex(h.config.Peers.Self), answered: make(chan aggregate.Outcome, 1), moved: make(chan struct{}, 1)}
+	l.volumes = make([]volume, len(h.d.Variables)+1)
+	c := h.config
+	s, err := server.NewLocal(
+		server.Config{Peers: c.Peers, Listener: c.Listener, Cluster: c.Cluster, Checkpoints: c.Checkpoints, Memory: c.Memory},
+		server.Local{Worker: l, Declaration: h.d, Values: h.memory.of, Relay: r})
+	if err != nil {
+		return nil, err
+	}
+	l.server = s
+	l.take(s.Shards())
+	return l, nil
+}
+
+// take notes which shards are in force.
+func (l *local) take(shards *aggregate.Shards) {
+	if shards == nil {
+		return
+	}
+	now := &served{shards: shards}
+	for _, s := range shards.All() {
+		now.pieces = append(now.pieces, s.Piece)
+	}
+	l.serves.Store(now)
+}
+
+// start serves the other workers, until close or until the training fails.
+func (l *local) start() {
+	l.running.Go(func() { l.server.Run(context.Background()) }) // Fail tells its error
+	context.AfterFunc(l.holders.ctx, func() {
+		if err := context.Cause(l.holders.ctx); !errors.Is(err, transition.ErrEnded) {
+			l.server.End(err)
+		}
+	})
+}
+
+// idle reports whether the server holds nothing for the time being.
+func (l *local) idle() bool { return len(l.serves.Load().shards.All()) == 0 }
+
+// Fail implements server.Worker.
+func (l *local) Fail(err error) { l.holders.fail(err) }
+
+// Tell implements server.Worker. It is called by whoever completes something.
+func (l *local) Tell(e aggregate.Event) {
+	switch e := e.(type) {
+	case server.Opened:
+		l.answered <- aggregate.Outcome{}
+		return
+	case server.Moved:
+		l.take(e.Shards)
+		l.moved <- struct{}{}
+		return
+	case aggregate.SquaresWanted: // workers hold variables in sync mode only: there is one group
+		l.holders.takeNorm(l.index, aggregate.Report(l.serves.Load().shards.All(), 0, nil))
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch e := e.(type) {
+	case aggregate.Updated:
+		if !l.holders.d.Norms() {
+			l.end = e.End
+		}
+	case aggregate.Closed:
+		l.end = e.End
+	}
+	if l.count++; l.count == l.serves.Load().shards.Events() {
+		l.count = 0
+		l.answered <- l.end
+	}
+}
+
+// begin begins a step.
+func (l *local) begin(step uint64, b aggregate.Beginning) error {
+	if l.idle() {
+		return nil
+	}
+	return l.server.Begin(step, b)
+}
+
+// contribute brings a bucket's sums of a part.
+func (l *local) contribute(out *aggregate.Outbox, bucket, part int) {
+	now := l.serves.Load()
+	me := now.shards.Contributor(l.holders.rank)
+	for i, p := range now.pieces {
+		if out.Bucket(p.Variable) != bucket {
+			continue
+		}
+		sum := out.Cut(p, part)
+		if sum.Rows() > 0 {
+			l.volumes[p.Variable].rows.Add(uint64(sum.Rows()))
+		}
+		now.shards.All()[i].Lend(me.Group, me.First+part, sum)
+		now.shards.Arrive(me.Group, i, me.First+part, sum.Rows() != 0)
+	}
+}
+
+// shard is the one of a piece that is held here.
+func (l *local) shard(p layout.Piece) *aggregate.Shard { return l.serves.Load().shards.At(p) }
+
+// close ends this worker's part as a server of others.
+func (l *local) close(healthy bool) error {
+	if !healthy || l.serves.Load() == nil {
+		l.server.End(nil)
+		l.running.Wait()
+		return nil
+	}
+	l.server.Leave()
+	limit := l.holders.d.Start()
+	late := time.AfterFunc(limit, func() {
+		l.server.End(fmt.Errorf("other workers did not say goodbye within %v", limit))
+	})
+	defer late.Stop()
+	l.running.Wait()
+	return l.server.Err()
+}

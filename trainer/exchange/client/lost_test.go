@@ -1,0 +1,373 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/internal/netcut"
+	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/layout"
+	"github.com/plx-run/plx/trainer/peers"
+	"github.com/plx-run/plx/trainer/policy"
+	"github.com/plx-run/plx/trainer/wire"
+)
+
+var bearing = []string{"async", "ssp:1", "backup:1", "backup:2"}
+
+// loser is a training of 4 workers on 3 servers that loses one of them.
+type loser struct {
+	*testJob
+	members []*member
+	victim  *member
+	acked   atomic.Int64 // steps that the victim was told of
+	counted atomic.Int64 // leaves of the others that count
+	ended   chan error   // the victim's, when it has ended
+}
+
+const loserSteps = 12
+
+func newLoser(t *testing.T, d layout.Declaration, victim int, views func(servers []string) []string) *loser {
+	j := newJob(t, d, policy.Servers, 3)
+	j.zeros = true
+	for range j.d.Workers {
+		j.views = append(j.views, j.cluster)
+	}
+	if views != nil {
+		j.views[victim].PS = views(j.cluster.PS)
+	}
+	members := j.connect(t)
+	return &loser{testJob: j, members: members, victim: members[victim], ended: make(chan error, 1)}
+}
+
+// train has everybody take steps; before says when the victim is done for.
+func (l *loser) train(t *testing.T, before func(step uint64) error) {
+	var running sync.WaitGroup
+	given := make([]atomic.Uint64, len(l.members))
+	bound, bounded := uint64(0), false
+	if n, _ := fmt.Sscanf(l.d.Sync.String(), "ssp:%d", &bound); n == 1 {
+		bounded = true
+	}
+	for _, m := range l.members {
+		if m == l.victim {
+			go func() { l.ended <- l.suffer(before) }()
+			continue
+		}
+		running.Go(func() {
+			for m.Step() < loserSteps {
+				for rank := range given {
+					if ahead := given[rank].Load() + bound; bounded && rank != l.victim.rank && m.Step() > ahead {
+						t.Errorf("worker:%d begins step %d, worker:%d gave %d", m.rank, m.Step(), rank, ahead-bound)
+					}
+				}
+				given[m.rank].Store(m.Step() + 1)
+				end, err := m.count()
+				if err != nil || end.Over {
+					t.Errorf("worker:%d: %+v, %v", m.rank, end, err)
+					return
+				}
+				if !end.Late {
+					l.counted.Add(1)
+				}
+			}
+		})
+	}
+	running.Wait()
+}
+
+// suffer has the victim take steps until it cannot.
+func (l *loser) suffer(before func(step uint64) error) error {
+	for {
+		if err := before(l.victim.Step()); err != nil {
+			return err
+		}
+		end, err := l.victim.count()
+		if err != nil {
+			return err
+		}
+		if !end.Late && !end.Over {
+			l.acked.Add(1)
+		}
+	}
+}
+
+// check wants every server to know of the loss, and every element to have had
+// every update exactly once.
+func (l *loser) check(t *testing.T) {
+	t.Helper()
+	for i, s := range l.served {
+		eventually(t, fmt.Sprintf("ps:%d has lost %s", i, l.victim.holders.config.Peers.Self), func() bool {
+			return s.Workers()[l.victim.rank].Lost
+		})
+	}
+	chief := l.members[0]
+	chief.saveCut(t, Passing)
+	least := float64(l.counted.Load() + l.acked.Load())
+	if !l.d.Sum {
+		least = loserSteps
+	}
+	for _, x := range l.saved(t, l.d.Pieces, chief.Step()) {
+		for _, k := range x.Pieces {
+			down := downBy(t, &l.d, k)
+			if !l.d.Sync.Competes() && (down != float64(k.Updates) || down < least || down > least+1) {
+				t.Errorf("variable %d from %d went down by %v in %d updates, want %v, or one more", k.Variable, k.Offset, down, k.Updates, least)
+			}
+			if l.d.Sync.Competes() && (k.Updates != loserSteps || down < least || down > least+1 || !l.d.Sum && down != least) {
+				t.Errorf("variable %d from %d went down by %v in %d updates, want %v, or with a sum one more, in %d",
+					k.Variable, k.Offset, down, k.Updates, least, loserSteps)
+			}
+		}
+	}
+	var others []*member
+	for _, m := range l.members {
+		if m != l.victim {
+			others = append(others, m)
+		}
+	}
+	leave(t, l.testJob, others)
+	l.says(t, l.victim.holders.config.Peers.Self.String()+" (", "; the training goes on without it")
+}
+
+// says waits for a line of the log.
+func (l *loser) says(t *testing.T, first, last string) {
+	t.Helper()
+	eventually(t, first+"... "+last, func() (found bool) {
+		l.logged.Range(func(line, _ any) bool {
+			found = strings.HasPrefix(line.(string), first) && strings.HasSuffix(line.(string), last)
+			return !found
+		})
+		return found
+	})
+}
+
+// meaning is counting with means in place of sums: an element goes down by one
+// per update, whoever is in it.
+func meaning(mode string) layout.Declaration {
+	d := counting(mode, 4)
+	d.Sum = false
+	for i, v := range d.Variables {
+		if v.Sparse != nil {
+			d.Variables[i].Sparse = &layout.Sparse{Average: true}
+		}
+	}
+	return d
+}
+
+// A worker dies at any byte that it sends. The others make all their steps, and
+// nothing that they or it were told of is lost, half in or in twice.
+func TestOthersGoOnWithoutTheLost(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	for _, mode := range bearing {
+		t.Run(mode, func(t *testing.T) {
+			for seed := range uint64(24) {
+				t.Run(fmt.Sprint(seed), func(t *testing.T) {
+					t.Parallel()
+					random := rand.New(rand.NewPCG(seed, 3))
+					d := counting(mode, 4)
+					if d.Sync.Competes() && seed%2 == 0 {
+						d = meaning(mode)
+					}
+					var f *fuse
+					l := newLoser(t, d, 1+random.IntN(3), func(servers []string) []string {
+						var at []string
+						if seed%3 == 0 { // only one connection is lost, and the worker gives up
+							n := random.IntN(len(servers))
+							f, at = newFuse(t, servers[n])
+							servers = append([]string(nil), servers...)
+							servers[n] = at[0]
+							return servers
+						}
+						f, at = newFuse(t, servers...)
+						return at
+					})
+					f.arm(random.Int64N(30_000 * loserSteps / 2))
+					l.train(t, func(uint64) error { return nil })
+					f.blow() // if it still lives
+					within(t, l.ended)
+					l.check(t)
+				})
+			}
+		})
+	}
+}
+
+// A worker that gives up says why, and the servers say so.
+func TestOthersGoOnWithoutOneThatGivesUp(t *testing.T) {
+	for _, mode := range bearing {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			l := newLoser(t, counting(mode, 4), 2, nil)
+			l.train(t, func(step uint64) error {
+				if step < 3 {
+					return nil
+				}
+				why := &peers.PeerError{Task: server0(1), Addr: "10.0.0.9:1", Err: errors.New("no route to host")}
+				l.victim.Abort(why)
+				return why
+			})
+			within(t, l.ended)
+			l.check(t)
+			l.says(t, "worker:2 (", "gave up: ps:1 (10.0.0.9:1): no route to host; the training goes on without it")
+		})
+	}
+}
+
+// A worker that is frozen holds up the others for as long as it may be silent.
+func TestOthersGoOnWithoutASilentOne(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for a deadline")
+	}
+	for _, mode := range bearing {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			d := counting(mode, 4)
+			d.SilenceMillis = 1500
+			var all []*netcut.Valve
+			l := newLoser(t, d, 3, func(servers []string) (at []string) {
+				for _, s := range servers {
+					all = append(all, netcut.New(t, s))
+					at = append(at, all[len(all)-1].Addr())
+				}
+				return at
+			})
+			shut := func() {
+				for _, v := range all {
+					v.Shut()
+				}
+			}
+			began := time.Now()
+			l.train(t, func(step uint64) error {
+				if step >= 2 {
+					shut()
+				}
+				return nil
+			})
+			shut() // it may always have been late
+			within(t, l.ended)
+			l.check(t)
+			if took := time.Since(began); took > 15*time.Second {
+				t.Errorf("took %v", took)
+			}
+		})
+	}
+}
+
+// A worker that sends what it must not is out, and nobody else.
+func TestOthersGoOnWithoutOneThatBreaksTheProtocol(t *testing.T) {
+	for _, mode := range bearing {
+		for name, bad := range map[string]wire.Frame{
+			"garbage":   {Header: wire.Header{Kind: wire.Declare}, Payload: make([]byte, 100)},
+			"scale":     frame(wire.Scale, 0, 0, 0, 16),
+			"gradient":  frame(wire.Push, 0, 1, 77, 60),
+			"step":      stepFrame(77, 7),
+			"loss":      {Header: wire.Header{Kind: wire.Without, Part: 1, Step: 5}},
+			"own loss":  {Header: wire.Header{Kind: wire.Without, Part: 2, Step: 5}},
+			"no loss":   {Header: wire.Header{Kind: wire.Without, Part: 99, Step: 5}},
+			"long loss": {Header: wire.Header{Kind: wire.Without, Part: 1, Step: 5}, Payload: []byte{1}},
+		} {
+			t.Run(mode+" "+name, func(t *testing.T) {
+				t.Parallel()
+				l := newLoser(t, counting(mode, 4), 2, nil)
+				l.train(t, func(step uint64) error {
+					if step < 3 {
+						return nil
+					}
+					return l.victim.holders.links[0].session.Send(bad)
+				})
+				err := within(t, l.ended)
+				var peer *peers.PeerError
+				if !errors.As(err, &peer) || peer.Task != worker(2) && !l.d.Sync.Competes() { // where the others may have hung up before
+					t.Errorf("it was told %v", err)
+				}
+				l.check(t)
+			})
+		}
+	}
+}
+
+// The chief decides and saves: without it there is no training, in any mode.
+func TestLostChiefEndsTheTraining(t *testing.T) {
+	for _, mode := range append([]string{"group:3"}, bearing...) {
+		j := newJob(t, in(mode, example(4, 4)), policy.Servers, 2)
+		members := j.connect(t)
+		die(members[0])
+		for _, m := range members[1:] {
+			var err error
+			for err == nil {
+				_, err = m.take(context.Background(), m.Step(), 0.1, everyLeaf)
+			}
+			blames(t, err, cluster.Chief, "connection lost")
+		}
+		for i := range j.ended {
+			blames(t, within(t, j.ended[i]), cluster.Chief, "connection lost")
+		}
+	}
+}
+
+// Before all are ready nobody may be missing.
+func TestLossBeforeTheStartIsAnError(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for a deadline")
+	}
+	for _, mode := range bearing {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t, in(mode, example(4, 4)), policy.Servers, 2)
+			errs := make(chan error, 3)
+			f, at := newFuse(t, j.cluster.PS...)
+			for rank := range 3 { // worker:3 never comes
+				c := j.config(rank, firstValues(&j.d, 1))
+				if rank == 1 {
+					c.Cluster.PS = at
+				}
+				go func() {
+					_, err := Connect(context.Background(), c)
+					errs <- err
+				}()
+			}
+			for _, s := range j.served {
+				eventually(t, "three have declared", func() bool {
+					w := s.Workers()
+					return w[0].Declared && w[1].Declared && w[2].Declared
+				})
+			}
+			f.blow()
+			for i := range j.ended {
+				blames(t, within(t, j.ended[i]), worker(1), "connection lost")
+			}
+			for range 3 {
+				if err := within(t, errs); err == nil {
+					t.Error("began without worker:1")
+				}
+			}
+		})
+	}
+}
+
+// A server that was not ready when the first owner lost a worker ends the
+// training: that worker may never have come to it.
+func TestWordOfALossBeforeTheStart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for a deadline")
+	}
+	t.Parallel()
+	j := newJob(t, in("backup:1", example(3, 3)), policy.Servers, 2)
+	conns := make([]*wire.Conn, 2)
+	for rank := range conns {
+		conns[rank] = wire.NewConn(proven(t, j, rank, 1), 0, patience)
+		declares(t, conns[rank], &j.d)
+		eventually(t, "it is there", func() bool { return j.served[1].Workers()[rank].Declared })
+	}
+	if err := conns[1].Send(wire.Frame{Header: wire.Header{Kind: wire.Without, Part: 2, Step: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	blames(t, within(t, j.ended[1]), worker(2), "lost before all workers were ready")
+}

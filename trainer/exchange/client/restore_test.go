@@ -1,0 +1,293 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/exchange/server"
+	"github.com/plx-run/plx/trainer/exchange/transition"
+	"github.com/plx-run/plx/trainer/layout"
+	"github.com/plx-run/plx/trainer/policy"
+)
+
+// restored is a job that goes on from what its twin has before a step.
+func restored(t testing.TB, d layout.Declaration, step uint64, a policy.Architecture, servers int) *testJob {
+	t.Helper()
+	d.Checkpoint, d.First = "some name", step
+	j := newJob(t, d, a, servers)
+	j.shelf.has = trained(&j.d, step).kept()
+	return j
+}
+
+// trained is the twin after so many steps.
+func trained(d *layout.Declaration, steps uint64) *twin {
+	n := newTwin(d)
+	for s := range steps {
+		n.step(0, d.VirtualWorkers, s, 0.05, everyLeaf)
+	}
+	return n
+}
+
+// connecting connects all workers and returns where their errors come.
+func (j *testJob) connecting() []chan error {
+	errs := make([]chan error, len(j.d.Workers))
+	for rank := range errs {
+		errs[rank] = make(chan error, 1)
+		go func() {
+			c, err := Connect(context.Background(), j.config(rank, firstValues(&j.d, rank+1)))
+			if err == nil {
+				c.Abort(errors.New("the test is over"))
+			}
+			errs[rank] <- err
+		}()
+	}
+	return errs
+}
+
+// owns is a task of an architecture that owns something and is not the chief.
+func owns(a policy.Architecture) cluster.Task {
+	if a == policy.Servers {
+		return server0(0)
+	}
+	return worker(1)
+}
+
+// What a task cannot restore ends the training, and all hear which it was.
+func TestRestoreFails(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for a deadline")
+	}
+	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
+		for want, instead := range map[string]func(s *shelf, ctx context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error{
+			"the disk is gone": func(*shelf, context.Context, *layout.Declaration, layout.Piece, transition.Restoring) error {
+				return errors.New("the disk is gone")
+			},
+			"a part of variable 3, want one of": func(s *shelf, _ context.Context, _ *layout.Declaration, _ layout.Piece, into transition.Restoring) error {
+				return into.Put(s.has[3])
+			},
+			"[%d, %d) did not come": func(*shelf, context.Context, *layout.Declaration, layout.Piece, transition.Restoring) error {
+				return nil
+			},
+		} {
+			t.Run(fmt.Sprint(a, "/", want), func(t *testing.T) {
+				t.Parallel()
+				j := restored(t, example(3, 3), 2, a, 2)
+				at := slices.IndexFunc(j.d.Pieces, func(p layout.Piece) bool { return j.d.Holders[p.Holder] == owns(a) })
+				broken := j.d.Pieces[at]
+				j.shelf.instead = func(ctx context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error {
+					if p == broken {
+						return instead(&j.shelf, ctx, d, p, into)
+					}
+					<-ctx.Done() // is told
+					return ctx.Err()
+				}
+				if strings.Contains(want, "%d") {
+					want = fmt.Sprintf(want, broken.Offset, broken.Offset+broken.Count)
+				}
+				what := fmt.Sprintf("restore variable %q [%d, %d) from checkpoint \"some name\": ",
+					j.d.Variables[broken.Variable].Name, broken.Offset, broken.Offset+broken.Count)
+				for _, errs := range j.connecting() {
+					err := within(t, errs)
+					blames(t, err, owns(a), what)
+					blames(t, err, owns(a), want)
+				}
+			})
+		}
+	}
+}
+
+// A part that is missing is named, of dense variables and of tables.
+func TestRestoreOfAPart(t *testing.T) {
+	for variable, what := range map[int]string{2: `"big" [0, 5120) from checkpoint "some name": [100, 200)`, 5: `"table" [0, 41) from checkpoint "some name": [40, 41)`} {
+		t.Run(what, func(t *testing.T) {
+			j := restored(t, mixed(2, 2), 2, policy.Servers, 1)
+			j.shelf.instead = func(_ context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error {
+				k := j.shelf.has[p.Variable]
+				if p.Variable != variable {
+					return into.Put(k)
+				}
+				for _, r := range map[int][]layout.Range{2: {{Lo: 200, Hi: 5120}, {Lo: 50, Hi: 100}, {Lo: 0, Hi: 70}}, 5: {{Lo: 3, Hi: 40}, {Lo: 0, Hi: 3}}}[variable] {
+					if err := into.Put(slice(d, k, r.Lo, r.Hi)); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			for _, errs := range j.connecting() {
+				blames(t, within(t, errs), server0(0), what+" did not come")
+			}
+		})
+	}
+}
+
+// A restore that takes too long ends the start, whether it listens or not;
+// what it puts then is refused.
+func TestRestoreIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for a deadline")
+	}
+	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
+		for _, listens := range []bool{true, false} {
+			t.Run(fmt.Sprint(a, listens), func(t *testing.T) {
+				t.Parallel()
+				d := example(2, 2)
+				d.StartMillis = 700
+				j := restored(t, d, 2, a, 1)
+				wait, late := make(chan struct{}), make(chan error, len(j.d.Pieces))
+				j.shelf.instead = func(ctx context.Context, _ *layout.Declaration, p layout.Piece, into transition.Restoring) error {
+					if j.d.Holders[p.Holder] != owns(a) {
+						return into.Put(j.shelf.has[p.Variable])
+					}
+					if listens {
+						<-ctx.Done()
+					} else {
+						<-wait
+					}
+					late <- into.Put(j.shelf.has[p.Variable])
+					return ctx.Err()
+				}
+				began := time.Now()
+				for _, errs := range j.connecting() {
+					blames(t, within(t, errs), owns(a), "not ready within 700ms: variable")
+				}
+				close(wait)
+				if took := time.Since(began); took > 15*time.Second {
+					t.Errorf("took %v", took)
+				}
+				if err := within(t, late); err == nil || !strings.Contains(err.Error(), "too late") {
+					t.Errorf("put too late: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// A task that has nothing to restore from says so.
+func TestOwnerWithoutARestore(t *testing.T) {
+	j := restored(t, example(2, 2), 2, policy.Servers, 1)
+	j.again(t, 0, func(c *server.Config) { c.Checkpoints = nil })
+	for _, errs := range j.connecting() {
+		blames(t, within(t, errs), server0(0), `is to restore its variables from checkpoint "some name" and was not configured to`)
+	}
+	j = restored(t, example(1, 1), 2, policy.AllReduce, 0)
+	c := j.config(0, firstValues(&j.d, 1))
+	c.Checkpoints = nil
+	_, err := Connect(context.Background(), c)
+	blames(t, err, worker(0), "was not configured to")
+}
+
+// Whoever dies or gives up while others restore is named, and they stop.
+func TestLostWhileRestoring(t *testing.T) {
+	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
+		t.Run(a.String(), func(t *testing.T) {
+			t.Parallel()
+			j := restored(t, example(3, 3), 2, a, 1)
+			begun, stopped := make(chan struct{}, 100), make(chan struct{}, 100)
+			j.shelf.instead = func(ctx context.Context, _ *layout.Declaration, _ layout.Piece, _ transition.Restoring) error {
+				begun <- struct{}{}
+				<-ctx.Done()
+				stopped <- struct{}{}
+				return ctx.Err()
+			}
+			ctx, cancel := context.WithCancelCause(context.Background())
+			servers, errs := j.served, make([]chan error, 3)
+			for rank := range errs {
+				c, err := newClient(j.config(rank, firstValues(&j.d, rank+1)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if c.holders.local != nil {
+					servers = append(servers[:rank:rank], c.holders.local.server)
+				}
+				errs[rank] = make(chan error, 1)
+				go func() {
+					err := c.connect([]context.Context{context.Background(), context.Background(), ctx}[rank])
+					c.Abort(err)
+					errs[rank] <- err
+				}()
+			}
+			for _, s := range servers {
+				eventually(t, "all have declared", func() bool {
+					return !slices.ContainsFunc(s.Workers(), func(w server.WorkerState) bool { return !w.Declared })
+				})
+			}
+			within(t, begun)
+			why := errors.New("told to stop")
+			cancel(why)
+			if err := within(t, errs[2]); !errors.Is(err, why) {
+				t.Errorf("got %v", err)
+			}
+			for _, errs := range errs[:2] {
+				blames(t, within(t, errs), worker(2), "told to stop")
+			}
+			within(t, stopped)
+		})
+	}
+}
+
+// A server that dies while another restores is named.
+func TestLostServerWhileRestoring(t *testing.T) {
+	j := restored(t, example(2, 2), 2, policy.Servers, 2)
+	begun := make(chan struct{}, 100)
+	j.shelf.instead = func(ctx context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error {
+		if d.Holders[p.Holder] == server0(1) {
+			return into.Put(j.shelf.has[p.Variable])
+		}
+		begun <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	errs := j.connecting()
+	within(t, begun)
+	eventually(t, "ps:1 has what it needs", func() bool {
+		return j.served[1].Opened()
+	})
+	j.stop[1]()
+	for _, errs := range errs {
+		blames(t, within(t, errs), server0(1), "")
+	}
+}
+
+// Workers that go on from something else are refused.
+func TestOtherCheckpointIsADisagreement(t *testing.T) {
+	for want, change := range map[string]func(d *layout.Declaration){
+		`begins from checkpoint "other", not from checkpoint "some name"`: func(d *layout.Declaration) { d.Checkpoint = "other" },
+		`begins anew, not from checkpoint "some name"`:                    func(d *layout.Declaration) { d.Checkpoint, d.First = "", 0 },
+		"begins with step 6, not 5":                                       func(d *layout.Declaration) { d.First = 6 },
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			j := restored(t, example(3, 3), 5, policy.Servers, 2)
+			errs := connectAll(t, j, func(rank int, d *layout.Declaration) {
+				if rank == 2 {
+					change(d)
+				}
+			})
+			for _, err := range errs {
+				blames(t, err, worker(2), want)
+			}
+		})
+	}
+}
+
+// Steps are counted from the first training on, also where somebody leaves.
+func TestLeavingEarlyAfterARestore(t *testing.T) {
+	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
+		j := restored(t, example(2, 2), 5, a, 1)
+		members := j.connect(t)
+		left := make(chan error, 1)
+		go func() { left <- members[1].Close() }()
+		_, errs := step(members[:1], 5, 0.1)
+		blames(t, errs[0], worker(1), "")
+		if !strings.Contains(errs[0].Error(), "after 5 steps") {
+			t.Errorf("%s: got %v", a, errs[0])
+		}
+		within(t, left)
+	}
+}

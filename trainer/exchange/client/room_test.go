@@ -1,0 +1,137 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync/atomic"
+	"testing"
+
+	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/exchange/transition"
+	"github.com/plx-run/plx/trainer/optimizer"
+	"github.com/plx-run/plx/trainer/policy"
+)
+
+// freeMemory is what a test says a shard holder's host has free.
+type freeMemory struct{ free atomic.Uint64 }
+
+const unknown = math.MaxUint64
+
+func (h *freeMemory) memory() (uint64, error) {
+	if free := h.free.Load(); free != unknown {
+		return free, nil
+	}
+	return 0, errors.New("no such file")
+}
+
+// on gives a task whose memory nobody has asked for yet a host.
+func (j *testJob) on(task cluster.Task) *freeMemory {
+	h := &freeMemory{}
+	h.free.Store(unknown)
+	j.free.Store(task, h)
+	return h
+}
+
+// memory returns what a task's host has free: of the test's, or really.
+func (j *testJob) memory(task cluster.Task) func() (uint64, error) {
+	return func() (uint64, error) {
+		if h, ok := j.free.Load(task); ok {
+			return h.(*freeMemory).memory()
+		}
+		return transition.FreeMemory()
+	}
+}
+
+// Rows of the larger table take 3 floats with 2 slots, 36 bytes, and a bit;
+// of the smaller 24.
+const (
+	largeTable = 41*36 + 5
+	smallTable = 9*24 + 1
+)
+
+func TestRoom(t *testing.T) {
+	for name, c := range map[string]struct {
+		owner int
+		free  [3]uint64
+		want  *transition.RoomError
+	}{
+		"plenty":         {1, [3]uint64{0, 10 * largeTable, 0}, nil},
+		"too little":     {1, [3]uint64{1 << 20, 100, 1 << 20}, &transition.RoomError{Holder: server0(1), Need: largeTable + smallTable, Free: 100}},
+		"no headroom":    {1, [3]uint64{1 << 20, largeTable + smallTable, 1 << 20}, &transition.RoomError{Holder: server0(1), Need: largeTable + smallTable, Free: largeTable + smallTable}},
+		"nobody knows":   {1, [3]uint64{0, unknown, 0}, nil},
+		"on other hosts": {2, [3]uint64{0, 0, 1 << 20}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := movableTables(2, 2, optimizer.Adam)
+			j := newJob(t, d, policy.Servers, 3)
+			var hosts [3]*freeMemory
+			for i := range j.served {
+				hosts[i] = j.on(server0(i))
+			}
+			members := j.connect(t)
+			start := onOwner(&j.d, 0)
+			must(t, repartition(members, start))
+			for i := range j.served {
+				hosts[i].free.Store(c.free[i])
+				j.reroute(i, "host0:1", "host1:1", "host2:1")
+			}
+			err := members[1].Placement.Room(context.Background(), onOwner(&j.d, c.owner))
+			var full *transition.RoomError
+			switch {
+			case c.want == nil && err != nil:
+				t.Error(err)
+			case c.want != nil && (!errors.As(err, &full) || *full != *c.want):
+				t.Errorf("got %v, want %+v", err, c.want)
+			}
+			if err := members[0].Placement.Room(context.Background(), start); err != nil {
+				t.Errorf("for what is there: %v", err)
+			}
+			_, errs := step(members, 0, 0.1)
+			must(t, errs)
+			leave(t, j, members)
+		})
+	}
+}
+
+// Owners on one host share what it has free.
+func TestRoomOfNeighbours(t *testing.T) {
+	d := movableTables(2, 2, optimizer.Adam)
+	j := newJob(t, d, policy.Servers, 3)
+	var hosts []*freeMemory
+	for i := range j.served {
+		hosts = append(hosts, j.on(server0(i)))
+	}
+	members := j.connect(t)
+	must(t, repartition(members, onOwner(&j.d, 0)))
+	pieces := onOwner(&j.d, 1)
+	pieces[len(pieces)-1].Holder = 2
+	for _, h := range hosts {
+		h.free.Store(2 * smallTable)
+	}
+	var full *transition.RoomError
+	err := members[0].Placement.Room(context.Background(), pieces)
+	if !errors.As(err, &full) || *full != (transition.RoomError{Holder: server0(0), Need: largeTable + smallTable, Free: 2 * smallTable}) {
+		t.Errorf("got %v", err)
+	}
+	errs := repartition(members, pieces)
+	blameAll(t, errs, "has no room")
+}
+
+// A worker that owns pieces answers too.
+func TestRoomOnWorkers(t *testing.T) {
+	j := newJob(t, movableTables(3, 3, optimizer.Adam), policy.AllReduce, 0)
+	members := j.connect(t)
+	h := j.on(worker(1))
+	if err := members[2].Placement.Room(context.Background(), onOwner(&j.d, 1)); err != nil {
+		t.Error(err)
+	}
+	h.free.Store(5)
+	for _, m := range members {
+		var full *transition.RoomError
+		if err := m.Placement.Room(context.Background(), onOwner(&j.d, 1)); !errors.As(err, &full) || full.Holder != worker(1) {
+			t.Errorf("got %v", err)
+		}
+	}
+	leave(t, j, members)
+}

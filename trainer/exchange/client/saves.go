@@ -1,0 +1,206 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/exchange/message"
+	"github.com/plx-run/plx/trainer/exchange/transition"
+	"github.com/plx-run/plx/trainer/wire"
+)
+
+// Saves makes the shard holders save checkpoints. Only the chief may call its
+// methods, between two steps.
+type Saves struct {
+	holders  *holders
+	progress *progress
+	last     uint64   // 1 + step before which the last save was; 0 means never
+	number   uint64   // of saves so far
+	cut      []uint64 // that was agreed on and is to be saved; nil: none
+	holds    bool     // the cut holds the other workers
+}
+
+// CutKind says what the other workers do after a cut is saved.
+type CutKind uint32
+
+// The kinds of cuts.
+const (
+	Passing CutKind = iota // the others continue as soon as it is saved
+	Holding                // they continue when the chief begins its next step, or concludes
+)
+
+// Cut asks all holders for a consistent cut, which Save is to follow soon: how
+// many steps of each group of workers will be in the copies of all holders, and
+// none after them. The first group is that of the chief. What others bring for
+// later steps waits until the cut is saved. If workers are in step there is
+// nothing to ask, and Cut returns nil.
+func (s *Saves) Cut(ctx context.Context, kind CutKind) ([]uint64, error) {
+	h := s.holders
+	if err := s.savable(); err != nil || !h.d.Sync.Cuts() {
+		return nil, err
+	}
+	if s.cut != nil {
+		return nil, fmt.Errorf("asked for two cuts before step %d", s.progress.step)
+	}
+	if err := h.tell(wire.Frame{Header: wire.Header{Kind: wire.Cut, Step: s.progress.step, Part: uint32(kind)}}); err != nil {
+		return nil, err
+	}
+	cut := make([]uint64, len(h.d.Groups()))
+	for _, l := range h.holding() {
+		has, err := await(ctx, h, l.replies.cuts)
+		if err != nil {
+			return nil, err
+		}
+		for g := range cut {
+			cut[g] = max(cut[g], has[g])
+		}
+	}
+	s.cut, s.holds = cut, kind == Holding
+	return slices.Clone(cut), nil
+}
+
+// Save makes every holder that has pieces hand a copy of them to its
+// Checkpoints. The chief calls it at most once before each step, and may after
+// the last one. It does not wait for the copies: holders make them before they
+// read what the chief sends next.
+//
+// If workers are in step the copies of all holders are of the same moment, and
+// the [Outcome] of the next step tells every worker of it. In other modes they
+// are of the cut for which the chief asked before by [Saves.Cut], and no worker
+// is told.
+func (s *Saves) Save() error {
+	h, step, inStep := s.holders, s.progress.step, !s.holders.d.Sync.Cuts()
+	if err := s.savable(); err != nil {
+		return err
+	}
+	switch {
+	case inStep && s.last == step+1:
+		return fmt.Errorf("saved twice before step %d", step)
+	case !inStep && s.cut == nil:
+		return fmt.Errorf("saved before step %d and asked for no cut", step)
+	}
+	frame := wire.Frame{Header: wire.Header{Kind: wire.Save, Step: step, Offset: s.number}, Payload: message.EncodeCut(s.cut)}
+	if s.holds {
+		frame.Part = 1
+	}
+	number := s.number
+	s.last, s.cut, s.holds = step+1, nil, false
+	s.number++
+	if err := h.tell(frame); err != nil {
+		return err
+	}
+	if h.local != nil && !h.local.idle() {
+		if err := h.local.server.Save(step, number); err != nil {
+			h.fail(err)
+		}
+	}
+	return h.working()
+}
+
+// Number returns how many times Save was called.
+func (s *Saves) Number() uint64 { return s.number }
+
+// Conclude tells the holders, if workers are not in step, that the chief takes
+// no further step, so that no worker waits for it. It returns true after all
+// others have left. It waits for that no longer than most: until then the chief
+// may still Cut and Save, and calls Conclude again.
+func (s *Saves) Conclude(ctx context.Context, most time.Duration) (alone bool, err error) {
+	h := s.holders
+	if err := s.savable(); err != nil {
+		return false, err
+	}
+	if !h.d.Sync.Cuts() {
+		return false, fmt.Errorf("step %d is the last one of all workers", s.progress.step)
+	}
+	if err := h.tell(wire.Frame{Header: wire.Header{Kind: wire.Alone}}); err != nil {
+		return false, err
+	}
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	for _, l := range h.holding() {
+		select {
+		case <-timer.C:
+			return false, nil
+		case <-l.replies.alone:
+			continue
+		case <-h.ctx.Done():
+		case <-ctx.Done():
+			h.fail(context.Cause(ctx))
+		}
+		return false, h.hangUp()
+	}
+	return true, nil
+}
+
+// savable returns why nothing can be saved now; nil: it can.
+func (s *Saves) savable() error {
+	if err := s.holders.working(); err != nil {
+		return err
+	}
+	switch self := s.holders.config.Peers.Self; {
+	case !self.IsChief():
+		return fmt.Errorf("%s saves, which is for %s to do", self, cluster.Chief)
+	case s.holders.config.Checkpoints == nil:
+		return fmt.Errorf("%s saves and was not configured to: nobody would take the copies", self)
+	case s.progress.within:
+		return fmt.Errorf("saved between two steps, not in step %d", s.progress.step)
+	}
+	return nil
+}
+
+// replies are what a holder replies between two steps.
+type replies struct {
+	moved chan struct{}             // variables have moved
+	cuts  chan []uint64             // what is in a cut
+	alone chan struct{}             // closed: all others have left
+	rooms chan transition.RoomError // what memory the holder has
+	asked atomic.Bool               // it was asked for room
+}
+
+func newReplies() *replies {
+	return &replies{moved: make(chan struct{}, 1), cuts: make(chan []uint64, 1), alone: make(chan struct{}), rooms: make(chan transition.RoomError, 1)}
+}
+
+// reply takes a reply of the holder to a question about room or a cut, or that
+// all others have left.
+func (l *link) reply(f wire.Header) error {
+	r, cuts := l.replies, l.index >= 0 && l.holders.d.Sync.Cuts()
+	switch {
+	case f.Kind == wire.Room:
+		var b [message.PairSize]byte
+		if f.Length != uint64(len(b)) || !r.asked.Swap(false) {
+			return fmt.Errorf("%s frame of %d bytes, which nobody asked for", f.Kind, f.Length)
+		}
+		if err := l.session.Payload(b[:]); err != nil {
+			return err
+		}
+		need, free := message.DecodeRoom(b[:])
+		r.rooms <- transition.RoomError{Holder: l.session.Task, Need: need, Free: free}
+		return nil
+	case f.Kind == wire.Cut && cuts:
+		has, err := message.ReadCut(f, len(l.holders.d.Groups()), l.session)
+		if err != nil {
+			return err
+		}
+		select {
+		case r.cuts <- has:
+			return nil
+		default:
+			return errors.New("said twice what is in a cut")
+		}
+	case f.Kind == wire.Alone && cuts && f.Length == 0:
+		select {
+		case <-r.alone:
+			return errors.New("said twice that all others have left")
+		default:
+			close(r.alone)
+			return nil
+		}
+	}
+	return fmt.Errorf("unexpected %s frame", f.Kind)
+}

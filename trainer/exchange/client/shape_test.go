@@ -1,0 +1,243 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+
+	"github.com/plx-run/plx/trainer/layout"
+	"github.com/plx-run/plx/trainer/optimizer"
+	"github.com/plx-run/plx/trainer/policy"
+	"github.com/plx-run/plx/trainer/wire"
+)
+
+// The tests of this file are toys of what may come next: each is made of what
+// the packages offer, without a change to any of them.
+
+// local:H takes H steps with a worker's own gradients and then averages the
+// values of all workers (local SGD).
+var local2 = policy.Mode{
+	Name: "local", Numbered: "H",
+	Update: &optimizer.Settings{Rule: optimizer.Average},
+	States: localStates{},
+}
+
+type localStates struct{}
+
+func (localStates) Pace(int, []uint64) policy.Pace              { return nil }
+func (localStates) Selection(int, int, uint64) policy.Selection { return nil }
+func (localStates) Worker(number int) policy.Worker             { return localWorker(number) }
+
+// localWorker is the worker's side: so many steps make an exchange.
+type localWorker uint64
+
+func (w localWorker) Exchanges(step uint64) bool { return (step+1)%uint64(w) == 0 }
+
+// Take goes down the mean gradient; what is averaged are the values.
+func (localWorker) Take(_ int, _ uint64, rate float64, sum, value []byte, n int) []byte {
+	x := wire.Floats[float32](value)
+	for i, g := range wire.Floats[float32](sum) {
+		x[i] -= float32(rate) * g / float32(n)
+	}
+	return value
+}
+
+var register = sync.OnceFunc(func() { policy.Register(&local2) })
+
+// plain is a declaration of two variables that SGD trains.
+func plain(virtualWorkers, workers int) layout.Declaration {
+	d := example(virtualWorkers, workers)
+	d.Optimizer = optimizer.Settings{Rule: optimizer.SGD}
+	d.Variables = []layout.Variable{
+		{Name: "w", Dtype: layout.Float32, Shape: []int{3, 5}},
+		{Name: "big", Dtype: layout.Float32, Shape: []int{3, 1024}},
+	}
+	return d
+}
+
+// toy is the gradient of every element of a variable.
+func toy(variable, leaf int, step uint64) float32 {
+	return float32(1+variable) * float32(1+leaf) * float32(step+1) / 8
+}
+
+// toySteps has all members take steps, of which a variable counts for those that
+// contribute to it.
+func toySteps(t *testing.T, members []*member, from, to uint64, rate float64) {
+	t.Helper()
+	errs := make([]error, len(members))
+	var running sync.WaitGroup
+	for i, m := range members {
+		running.Go(func() {
+			for s := from; s < to && errs[i] == nil; s++ {
+				errs[i] = m.toyStep(s, rate)
+			}
+		})
+	}
+	running.Wait()
+	must(t, errs)
+}
+
+func (m *member) toyStep(s uint64, rate float64) error {
+	if m.Step() != s {
+		return fmt.Errorf("worker:%d is at step %d, want %d", m.rank, m.Step(), s)
+	}
+	if err := m.Begin(rate); err != nil {
+		return err
+	}
+	var losses [][]float64
+	for leaf := m.virtual.Lo; leaf < m.virtual.Hi; leaf++ {
+		for i, v := range m.holders.d.Variables {
+			if v.HasGradientOf(m.rank) {
+				g := wire.Floats[float32](m.Gradient(leaf, i))
+				for j := range g {
+					g[j] = toy(i, leaf, s)
+				}
+				m.Contribute(leaf, i)
+			}
+		}
+		losses = append(losses, []float64{1})
+	}
+	end, err := m.Finish(context.Background(), losses)
+	if err == nil && (end.Step != s || end.Loss != 1) {
+		return fmt.Errorf("worker:%d: outcome %+v of step %d", m.rank, end, s)
+	}
+	return err
+}
+
+// A mode of H local steps followed by an average, the worker's side included.
+func TestShapeOfLocalSteps(t *testing.T) {
+	register()
+	const h, steps, rate = 3, 9, 0.5
+	d := in(fmt.Sprintf("local:%d", h), plain(5, 3)) // parts of different sizes
+	j := newJob(t, d, policy.Servers, 2)
+	members := j.connect(t)
+	x := make([][]float64, len(d.Workers)) // element 0 by worker and variable
+	for rank := range x {
+		for i := range d.Variables {
+			x[rank] = append(x[rank], float64(wire.Floats[float32](members[rank].values[i])[0]))
+		}
+	}
+	for s := range uint64(steps) {
+		toySteps(t, members, s, s+1, rate)
+		for i := range d.Variables {
+			mean := 0.0
+			for rank, own := range d.Workers {
+				g := 0.0
+				for leaf := own.Lo; leaf < own.Hi; leaf++ {
+					g += float64(toy(i, leaf, s)) / float64(own.Len())
+				}
+				x[rank][i] -= rate * g
+				mean += x[rank][i] * float64(own.Len()) / float64(d.VirtualWorkers)
+			}
+			for rank := range d.Workers {
+				if (s+1)%h == 0 {
+					x[rank][i] = mean
+				}
+				if got := float64(wire.Floats[float32](members[rank].values[i])[0]); math.Abs(got-x[rank][i]) > 1e-4 {
+					t.Fatalf("worker:%d, step %d: %q is %v, want %v", rank, s, d.Variables[i].Name, got, x[rank][i])
+				}
+			}
+		}
+	}
+	leave(t, j, members)
+}
+
+// Variables to which only some workers contribute, as stages of a pipeline do.
+func TestShapeOfStages(t *testing.T) {
+	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
+		d := plain(4, 4)
+		d.Variables[0].Workers = &layout.Range{Lo: 0, Hi: 2}
+		d.Variables[1].Workers = &layout.Range{Lo: 2, Hi: 4}
+		j := newJob(t, d, a, 2)
+		members := j.connect(t)
+		const rate, steps = 0.5, 4
+		want := []float64{float64(wire.Floats[float32](members[0].values[0])[0]), float64(wire.Floats[float32](members[0].values[1])[0])}
+		toySteps(t, members, 0, steps, rate)
+		for s := range uint64(steps) {
+			want[0] -= rate * float64(toy(0, 0, s)+toy(0, 1, s)) / 2
+			want[1] -= rate * float64(toy(1, 2, s)+toy(1, 3, s)) / 2
+		}
+		for _, m := range members {
+			for i := range want {
+				if got := float64(wire.Floats[float32](m.values[i])[0]); math.Abs(got-want[i]) > 1e-4 {
+					t.Errorf("%s, worker:%d: %q is %v, want %v", a, m.rank, d.Variables[i].Name, got, want[i])
+				}
+			}
+		}
+		leave(t, j, members)
+	}
+}
+
+// device is a worker's memory elsewhere, behind a small staging buffer.
+type device struct {
+	mu     sync.Mutex
+	memory [][]byte // by variable
+	writes int
+}
+
+const staging = 1 << 10 // bytes that one copy takes
+
+func (d *device) at(p layout.Piece) []byte {
+	return d.memory[p.Variable][p.Offset*4 : (p.Offset+p.Count)*4]
+}
+
+func (d *device) Read(p layout.Piece) (value []byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for from := d.at(p); len(from) > 0; from = from[min(staging, len(from)):] {
+		value = append(value, from[:min(staging, len(from))]...)
+	}
+	return value
+}
+
+func (d *device) Write(p layout.Piece, value []byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.writes++
+	for to := d.at(p); len(value) > 0; {
+		n := copy(to[:min(staging, len(to))], value)
+		to, value = to[n:], value[n:]
+	}
+}
+
+// Values and gradients that arrive piece by piece in staging memory, as those of
+// a GPU do, have the bits of those that are in the host's.
+func TestShapeOfADevice(t *testing.T) {
+	const steps, rate = 4, 0.5
+	j := newJob(t, plain(3, 3), policy.Servers, 2)
+	host := j.connect(t)
+	toySteps(t, host, 0, steps, rate)
+	leave(t, j, host)
+	j = newJob(t, plain(3, 3), policy.Servers, 2)
+	var connecting sync.WaitGroup
+	devices, members, errs := make([]*device, 3), make([]*member, 3), make([]error, 3)
+	for rank := range devices {
+		devices[rank] = &device{memory: firstValues(&j.d, rank+1)}
+		config := j.config(rank, nil)
+		config.Device = devices[rank]
+		connecting.Go(func() {
+			c, err := Connect(context.Background(), config)
+			members[rank], errs[rank] = &member{c, nil, rank}, err
+		})
+	}
+	connecting.Wait()
+	must(t, errs)
+	for _, m := range members {
+		t.Cleanup(func() { m.Abort(errors.New("the test is over")) })
+	}
+	toySteps(t, members, 0, steps, rate)
+	for rank, d := range devices {
+		for i, memory := range d.memory {
+			if string(memory) != string(host[rank].values[i]) {
+				t.Errorf("worker:%d: %q has other bits on a device", rank, j.d.Variables[i].Name)
+			}
+		}
+		if want := (steps + 1) * len(j.d.Pieces); d.writes != want {
+			t.Errorf("worker:%d: %d pieces were written, want %d", rank, d.writes, want)
+		}
+	}
+	leave(t, j, members)
+}

@@ -1,0 +1,194 @@
+package client
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/plx-run/plx/trainer/aggregate"
+	"github.com/plx-run/plx/trainer/exchange/transition"
+	"github.com/plx-run/plx/trainer/layout"
+	"github.com/plx-run/plx/trainer/wire"
+)
+
+// shelf takes what the tasks of a test save, and has what they restore.
+type shelf struct {
+	mu      sync.Mutex
+	took    []transition.Snapshot
+	has     []aggregate.Kept // parts of all variables
+	instead func(ctx context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error
+}
+
+func (s *shelf) Save(x transition.Snapshot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.took = append(s.took, x)
+}
+
+// at returns what was saved before a step.
+func (s *shelf) at(step uint64) (all []transition.Snapshot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range s.took {
+		if x.Step == step {
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+// fill puts snapshots on the shelf of another training.
+func (s *shelf) fill(snapshots []transition.Snapshot) {
+	for _, x := range snapshots {
+		s.has = append(s.has, x.Pieces...)
+	}
+}
+
+// restore puts parts of parts, in any order and by several goroutines.
+func (s *shelf) Restore(ctx context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error {
+	if s.instead != nil {
+		return s.instead(ctx, d, p, into)
+	}
+	random := rand.New(rand.NewPCG(uint64(p.Variable), uint64(p.Offset)))
+	var parts []aggregate.Kept
+	for _, k := range s.has {
+		if k.Variable == p.Variable {
+			parts = append(parts, shred(d, k, random)...)
+		}
+	}
+	random.Shuffle(len(parts), func(i, j int) { parts[i], parts[j] = parts[j], parts[i] })
+	errs := make([]error, len(parts))
+	var putting sync.WaitGroup
+	for i, k := range parts {
+		putting.Go(func() {
+			errs[i] = into.Put(k)
+			for _, b := range append(k.Slots, k.Values) { // Put has copied
+				clear(b)
+			}
+		})
+	}
+	putting.Wait()
+	return cmp.Or(errs...)
+}
+
+// shred cuts a part anywhere, also inside of blocks and where no row is.
+func shred(d *layout.Declaration, k aggregate.Kept, random *rand.Rand) (all []aggregate.Kept) {
+	for _, r := range randomRanges(random, k.Count) {
+		all = append(all, slice(d, k, k.Offset+r.Lo, k.Offset+r.Hi))
+	}
+	return all
+}
+
+// slice copies units [lo, hi) of a part.
+func slice(d *layout.Declaration, k aggregate.Kept, lo, hi int) aggregate.Kept {
+	size, from, to := d.Variables[k.Variable].UnitBytes(), lo-k.Offset, hi-k.Offset
+	if k.Rows != nil {
+		from, _ = slices.BinarySearch(k.Rows, int64(lo))
+		to, _ = slices.BinarySearch(k.Rows, int64(hi))
+	}
+	cut := aggregate.Kept{Variable: k.Variable, Offset: lo, Count: hi - lo, Updates: k.Updates, Values: bytes.Clone(k.Values[from*size : to*size])}
+	if k.Rows != nil {
+		cut.Rows = k.Rows[from:to]
+	}
+	for _, b := range k.Slots {
+		cut.Slots = append(cut.Slots, bytes.Clone(b[from*size:to*size]))
+	}
+	return cut
+}
+
+// saved waits until all owners have handed over what they had before a step.
+func (j *testJob) saved(t *testing.T, pieces []layout.Piece, step uint64) []transition.Snapshot {
+	t.Helper()
+	owners := map[int]bool{}
+	for _, p := range pieces {
+		owners[p.Holder] = true
+	}
+	eventually(t, "everything was saved", func() bool { return len(j.shelf.at(step)) >= len(owners) })
+	all := j.shelf.at(step)
+	for _, x := range all {
+		index := j.d.HolderIndex(x.Holder)
+		if len(all) != len(owners) || !owners[index] || !slices.Equal(x.Declaration.Pieces, pieces) || len(x.Pieces) == 0 || x.Held <= 0 {
+			t.Fatalf("%d snapshots, of %s with %d pieces after %v, of the pieces %v", len(all), x.Holder, len(x.Pieces), x.Held, pieces)
+		}
+		for _, k := range x.Pieces {
+			if !slices.Contains(pieces, layout.Piece{Variable: k.Variable, Holder: index, Offset: k.Offset, Count: k.Count}) {
+				t.Fatalf("%s saved %d [%d, %d), of the pieces %v", x.Holder, k.Variable, k.Offset, k.Offset+k.Count, pieces)
+			}
+		}
+	}
+	return all
+}
+
+// whole puts the parts of a variable together.
+func whole(t *testing.T, d *layout.Declaration, snapshots []transition.Snapshot, variable int) aggregate.Kept {
+	t.Helper()
+	var parts []aggregate.Kept
+	for _, x := range snapshots {
+		for _, k := range x.Pieces {
+			if k.Variable == variable {
+				parts = append(parts, k)
+			}
+		}
+	}
+	slices.SortFunc(parts, func(a, b aggregate.Kept) int { return cmp.Compare(a.Offset, b.Offset) })
+	v := d.Variables[variable]
+	all := aggregate.Kept{Variable: variable, Updates: parts[0].Updates, Slots: make([][]byte, d.Rule(v).Slots())}
+	for _, k := range parts {
+		if k.Offset != all.Count || k.Updates != all.Updates || (k.Rows == nil) != (v.Sparse == nil) || len(k.Slots) != len(all.Slots) {
+			t.Fatalf("%s: a part from %d on with %d updates behind %d with %d", v.Name, k.Offset, k.Updates, all.Count, all.Updates)
+		}
+		all.Count += k.Count
+		all.Rows, all.Values = append(all.Rows, k.Rows...), append(all.Values, k.Values...)
+		for i, b := range k.Slots {
+			all.Slots[i] = append(all.Slots[i], b...)
+		}
+	}
+	return all
+}
+
+// kept is what the twin has of all variables.
+func (t *twin) kept() (all []aggregate.Kept) {
+	for i, v := range t.d.Variables {
+		k := aggregate.Kept{Variable: i, Count: v.Units(), Updates: t.steps, Slots: [][]byte{}}
+		switch {
+		case v.Sparse != nil:
+			table := t.tables[i].Keep()
+			k.Rows, k.Values, k.Slots = table.Index, table.Values, append(k.Slots, table.Slots...)
+		case v.Dtype == layout.Float32:
+			k.Values = bytes.Clone(t.values[i])
+			for _, slot := range t.f32[i].Slots() {
+				k.Slots = append(k.Slots, bytes.Clone(wire.Bytes(slot)))
+			}
+		default:
+			k.Values = bytes.Clone(t.values[i])
+			for _, slot := range t.f64[i].Slots() {
+				k.Slots = append(k.Slots, bytes.Clone(wire.Bytes(slot)))
+			}
+		}
+		all = append(all, k)
+	}
+	return all
+}
+
+// checkSaved wants snapshots to be the twin's state, bit by bit.
+func checkSaved(t *testing.T, d *layout.Declaration, snapshots []transition.Snapshot, want []aggregate.Kept) {
+	t.Helper()
+	for i, k := range want {
+		got := whole(t, d, snapshots, i)
+		if len(k.Rows) == 0 {
+			k.Rows, got.Rows = nil, nil
+		}
+		if len(k.Values) == 0 { // of no rows
+			k.Values, k.Slots, got.Values, got.Slots = nil, nil, nil, nil
+		}
+		if !reflect.DeepEqual(got, k) {
+			t.Fatalf("%s before step %d: saved with %d updates, rows %v, and not what the twin has with %d updates, rows %v",
+				d.Variables[i].Name, snapshots[0].Step, got.Updates, got.Rows, k.Updates, k.Rows)
+		}
+	}
+}

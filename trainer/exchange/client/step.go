@@ -1,0 +1,336 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/plx-run/plx/trainer/aggregate"
+	"github.com/plx-run/plx/trainer/exchange/message"
+	"github.com/plx-run/plx/trainer/policy"
+	"github.com/plx-run/plx/trainer/wire"
+)
+
+// Outcome is the result of a step.
+type Outcome struct {
+	Step           uint64    // number of the step, from 0
+	VirtualWorkers int       // that took part, of all workers that were added up
+	Loss           float64   // over those virtual workers
+	Metrics        []float64 // over those virtual workers; valid until the next step
+	Norm           float64   // of the gradients before clipping, if the declaration asks for it
+	// Saved reports, if workers are in step, that the chief saved right before
+	// the step.
+	Saved bool
+	// In backup mode: Late reports that enough others were faster, so that the
+	// gradients of Dropped virtual workers do not count. Over reports that too
+	// few workers are left for a further step, and that this one was not made.
+	Late    bool
+	Dropped int
+	Over    bool
+}
+
+// Resume waits if a checkpoint has this worker further ahead of another than is
+// allowed, as it waited when the checkpoint was made, and gets the values of
+// that moment. It must be called before the first step.
+func (c *Client) Resume(ctx context.Context) error {
+	if !c.ahead {
+		return nil
+	}
+	c.ahead = false
+	c.holders.fetch(c.progress.step)
+	_, err := c.holders.wait(ctx)
+	return err
+}
+
+// Gradient is where the gradient of a dense variable for a virtual worker of this
+// worker is to be written between Begin and Contribute.
+func (c *Client) Gradient(virtual, variable int) []byte {
+	return c.own[variable].Memory(virtual - c.virtual.Lo)
+}
+
+// Begin begins a step at a learning rate. absent are own virtual workers that
+// have no data in it: nothing is contributed for them and they count in no
+// average. All workers whose gradients are added up must give the same rate,
+// apart from those without any data.
+func (c *Client) Begin(rate float64, absent ...int) error {
+	h, step := c.holders, c.progress.step
+	if err := h.working(); err != nil {
+		return err
+	}
+	if c.progress.within || c.ahead {
+		return fmt.Errorf("step %d was begun twice, or before Resume", step)
+	}
+	clear(c.absent)
+	for _, virtual := range absent {
+		if virtual < c.virtual.Lo || virtual >= c.virtual.Hi {
+			return fmt.Errorf("begin step %d: virtual worker %d is not one of this worker's %d to %d", step, virtual, c.virtual.Lo, c.virtual.Hi-1)
+		}
+		c.absent[virtual-c.virtual.Lo] = true
+	}
+	for i := range c.brought {
+		c.brought[i].Store(false)
+	}
+	c.progress.begin()
+	if c.apart.begin(rate) {
+		b := aggregate.Beginning{Rate: rate, Present: make([]int, len(c.parts))}
+		for i := range c.parts {
+			b.Present[i] = c.presentIn(i)
+		}
+		c.gate.post(job{begin: message.EncodeBeginning(nil, b), step: step})
+		for _, l := range h.serving() {
+			if err := l.begin(step, b); err != nil {
+				h.fail(err)
+			}
+		}
+	}
+	for i, absent := range c.absent {
+		for variable := range c.own {
+			if absent {
+				c.arrive(i, variable, false)
+			}
+		}
+	}
+	return h.working()
+}
+
+// presentIn is how many virtual workers of a part have data in this step.
+func (c *Client) presentIn(part int) (n int) {
+	below := c.tree.Below(c.parts[part])
+	for virtual := below.Lo; virtual < below.Hi; virtual++ {
+		if !c.absent[virtual-c.virtual.Lo] {
+			n++
+		}
+	}
+	return n
+}
+
+// present is how many own virtual workers have data in this step.
+func (c *Client) present() (n int) {
+	for i := range c.parts {
+		n += c.presentIn(i)
+	}
+	return n
+}
+
+// Contribute reports that Gradient(virtual, variable) is complete and that no
+// own virtual worker reads the variable any more in this step. It adds along the
+// tree what is there, and sends what is complete. Any goroutine may call it.
+func (c *Client) Contribute(virtual, variable int) {
+	if c.bring(virtual, variable) {
+		c.arrive(virtual-c.virtual.Lo, variable, true)
+	}
+}
+
+// ContributeRows brings the gradient of a sparse variable for a virtual worker:
+// rows by ascending index, each once, one after the other in values. The client
+// owns both slices until Finish returns, and may change values.
+func (c *Client) ContributeRows(virtual, variable int, index []int64, values []byte) {
+	d := c.holders.d
+	if variable < 0 || variable >= len(d.Variables) || d.Variables[variable].Sparse == nil {
+		c.misused(fmt.Errorf("rows for variable %d, which is not sparse", variable))
+		return
+	}
+	if !c.bring(virtual, variable) {
+		return
+	}
+	if err := c.own[variable].SetRows(virtual-c.virtual.Lo, index, values); err != nil {
+		c.misused(fmt.Errorf("rows of variable %q: %w", d.Variables[variable].Name, err))
+		return
+	}
+	c.arrive(virtual-c.virtual.Lo, variable, true)
+}
+
+// bring notes a contribution, or a mistake of the caller.
+func (c *Client) bring(virtual, variable int) bool {
+	i, d := virtual-c.virtual.Lo, c.holders.d
+	switch {
+	case i < 0 || i >= c.virtual.Len() || variable < 0 || variable >= len(d.Variables):
+		c.misused(fmt.Errorf("gradient of variable %d for virtual worker %d: this worker has virtual workers %d to %d and %d variables",
+			variable, virtual, c.virtual.Lo, c.virtual.Hi-1, len(d.Variables)))
+	case !d.Variables[variable].HasGradientOf(c.holders.rank):
+		c.misused(fmt.Errorf("gradient of variable %q, to which this worker does not contribute", d.Variables[variable].Name))
+	case c.absent[i]:
+		c.misused(fmt.Errorf("gradient of variable %q for virtual worker %d, which was declared absent", d.Variables[variable].Name, virtual))
+	case !c.brought[i*len(c.own)+variable].CompareAndSwap(false, true):
+		c.misused(fmt.Errorf("gradient of variable %q for virtual worker %d came twice in step %d", d.Variables[variable].Name, virtual, c.progress.step))
+	default:
+		return true
+	}
+	return false
+}
+
+// misused keeps the first mistake of the caller for Finish.
+func (c *Client) misused(err error) { c.misuse.CompareAndSwap(nil, &err) }
+
+// arrive adds a contribution and sends on what it completes.
+func (c *Client) arrive(i, variable int, present bool) {
+	part, sum, done := c.own[variable].Arrive(i, present)
+	switch {
+	case !done || sum == nil || c.apart.put(variable, part, sum):
+	case c.holders.relays(variable):
+		c.holders.relay.Contribute(variable, part, sum)
+	default:
+		c.forward(variable, part, sum)
+	}
+}
+
+// forward takes a variable's sum of a part that this worker brings to the
+// holders, and gives them a bucket when it is full.
+func (c *Client) forward(variable, part int, sum aggregate.Sum) {
+	bucket, full := c.out.Put(variable, part, sum)
+	if !full {
+		return
+	}
+	c.gate.post(job{bucket: bucket, part: part, step: c.progress.step})
+	if c.holders.local != nil {
+		c.holders.local.contribute(c.out, bucket, part)
+	}
+}
+
+// Finish ends the step: it returns after all values are updated. sums has, for
+// every own virtual worker, its loss and metrics; absent virtual workers may
+// have nil. All contributions must have been made.
+//
+// After an error, also after ctx ended, the client cannot be used and the values
+// are undefined; a [peers.PeerError] tells which task is to blame.
+func (c *Client) Finish(ctx context.Context, sums [][]float64) (Outcome, error) {
+	h := c.holders
+	if err := cmp.Or(h.reason(), c.finishable(sums)); err != nil {
+		h.fail(err)
+		return Outcome{}, h.hangUp()
+	}
+	if o, alone := c.apart.finish(sums); alone {
+		c.progress.end()
+		return o, nil
+	}
+	loss := h.d.LossIndex()
+	for i := range c.absent {
+		if !c.absent[i] {
+			copy(wire.Floats[float64](c.own[loss].Memory(i)), sums[i])
+			c.arrive(i, loss, true)
+		}
+	}
+	step := c.progress.step
+	c.gate.post(job{bucket: flush, step: step})
+	if h.relay != nil {
+		h.host.gate.post(job{bucket: flush, step: step})
+	}
+	began := time.Now()
+	o, err := c.settle(ctx)
+	if err != nil {
+		return Outcome{}, err
+	}
+	h.config.Trace.Span("wait", "wait", began, time.Now(), "step", o.Step)
+	result := h.memory.loss()
+	o.Loss, o.Metrics = result[0], result[1:]
+	c.progress.end()
+	return o, nil
+}
+
+// finishable returns why the step cannot be finished; nil: it can.
+func (c *Client) finishable(sums [][]float64) error {
+	if err := c.misuse.Load(); err != nil {
+		return *err
+	}
+	d, step := c.holders.d, c.progress.step
+	if !c.progress.within || len(sums) > len(c.absent) {
+		return fmt.Errorf("finish step %d, which was not begun, or with sums of %d virtual workers, of %d", step, len(sums), len(c.absent))
+	}
+	for i, absent := range c.absent {
+		if absent {
+			continue
+		}
+		virtual := c.virtual.Lo + i
+		if i >= len(sums) || len(sums[i]) != 1+d.Metrics {
+			return fmt.Errorf("finish step %d: want for virtual worker %d a loss and %d metrics", step, virtual, d.Metrics)
+		}
+		for variable, v := range d.Variables {
+			if v.HasGradientOf(c.holders.rank) && !c.brought[i*len(c.own)+variable].Load() {
+				return fmt.Errorf("finish step %d: variable %q got no gradient for virtual worker %d", step, v.Name, virtual)
+			}
+		}
+	}
+	return nil
+}
+
+// settle waits for the result of the step.
+func (c *Client) settle(ctx context.Context) (Outcome, error) {
+	h := c.holders
+	if h.d.Sync.Competes() {
+		return c.compete(ctx)
+	}
+	end, err := h.wait(ctx)
+	if err != nil {
+		return Outcome{}, err
+	}
+	o := Outcome{Step: c.Step(), VirtualWorkers: end.VirtualWorkers, Norm: end.Norm, Saved: end.Saved}
+	c.progress.moveTo(c.progress.step + 1)
+	if h.relay != nil {
+		h.host.gate.shut() // before others of the host begin the next step
+		h.relay.Finish(end)
+	}
+	return o, nil
+}
+
+// compete asks whether this worker's gradients count. If so they are sent and
+// the step is made; if not, the worker gets the values of the moment and
+// continues from there.
+func (c *Client) compete(ctx context.Context) (Outcome, error) {
+	h, o := c.holders, Outcome{Step: c.progress.step}
+	r, err := h.commit(ctx, o.Step)
+	if err != nil {
+		return o, err
+	}
+	switch r.verdict {
+	case policy.Accepted:
+		c.gate.open()
+	case policy.Late:
+		o.Late, o.Dropped = true, c.present()
+		h.fetch(r.step)
+	}
+	c.gate.shut()
+	if r.verdict != policy.Over {
+		var end aggregate.Outcome
+		end, err = h.wait(ctx)
+		c.progress.moveTo(end.Updates)
+		o.VirtualWorkers = end.VirtualWorkers
+	}
+	if r.verdict == policy.Over || errors.As(err, &r) {
+		c.progress.moveTo(o.Step)
+		o.Over, o.Dropped = true, c.present()
+		return o, nil
+	}
+	return o, err
+}
+
+// Join takes part in the steps of the others without data until no worker has
+// any: it returns nil after the step in which no virtual worker of the workers
+// that are added up was present. Every one of them learns that at the same step,
+// as Outcome.VirtualWorkers of 0. A worker whose gradients are added to those of
+// no other returns at once, and in backup mode too: it is to Close instead.
+//
+// It is Begin with all own virtual workers absent, and Finish, repeatedly; a
+// caller that has something to do after every step does that itself.
+func (c *Client) Join(ctx context.Context) error {
+	if c.holders.d.Sync.Competes() {
+		return c.holders.reason()
+	}
+	var absent []int
+	for virtual := c.virtual.Lo; virtual < c.virtual.Hi; virtual++ {
+		absent = append(absent, virtual)
+	}
+	if err := c.Resume(ctx); err != nil {
+		return err
+	}
+	for {
+		if err := c.Begin(0, absent...); err != nil {
+			return err
+		}
+		end, err := c.Finish(ctx, nil)
+		if err != nil || end.VirtualWorkers == 0 {
+			return err
+		}
+	}
+}

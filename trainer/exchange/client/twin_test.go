@@ -1,0 +1,280 @@
+package client
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/plx-run/plx/trainer/layout"
+	"github.com/plx-run/plx/trainer/optimizer"
+	"github.com/plx-run/plx/trainer/sparse"
+	"github.com/plx-run/plx/trainer/wire"
+)
+
+// gradients writes the gradient of a leaf at a step, which depends on nothing
+// else.
+func gradient(d *layout.Declaration, into []byte, variable, leaf int, step uint64) {
+	random := rand.New(rand.NewPCG(uint64(leaf)+1000, step*1000+uint64(variable)))
+	if d.Variable(variable).Dtype == layout.Float32 {
+		scatter(random, wire.Floats[float32](into))
+	} else {
+		scatter(random, wire.Floats[float64](into))
+	}
+}
+
+// scatter draws values of many magnitudes, so that the order of additions shows.
+func scatter[F wire.Float](random *rand.Rand, into []F) {
+	for i := range into {
+		into[i] = F(random.NormFloat64() * magnitudes[random.IntN(len(magnitudes))])
+	}
+}
+
+var magnitudes = [12]float64{1. / 64, 1. / 32, 1. / 16, 1. / 8, 1. / 4, 1. / 2, 1, 2, 4, 8, 16, 32}
+
+// firstValues is what the chief begins with.
+func firstValues(d *layout.Declaration, seed int) (values [][]byte) {
+	for i, v := range d.Variables {
+		if v.Sparse != nil {
+			values = append(values, nil)
+			continue
+		}
+		memory := wire.Bytes(make([]float64, (v.NumElements()*v.Dtype.Size()+7)/8))[:v.NumElements()*v.Dtype.Size()]
+		gradient(d, memory, i, -seed, 99)
+		values = append(values, memory)
+	}
+	return values
+}
+
+// touched is which rows a leaf touches at a step; none now and then.
+func touched(v layout.Variable, leaf int, step uint64) []int64 {
+	random := rand.New(rand.NewPCG(uint64(leaf)+7, step))
+	var index []int64
+	for row := range int64(v.Shape[0]) {
+		if random.IntN(9) == 0 && (leaf+int(step))%5 != 4 {
+			index = append(index, row)
+		}
+	}
+	return index
+}
+
+// rowsOf is a leaf's gradient of a sparse variable.
+func rowsOf(d *layout.Declaration, variable, leaf int, step uint64) (index []int64, values []byte) {
+	v := d.Variables[variable]
+	index = touched(v, leaf, step)
+	n := len(index) * v.UnitBytes()
+	values = wire.Bytes(make([]float64, (n+7)/8))[:n]
+	gradient(d, values, variable, leaf, step)
+	return index, values
+}
+
+// twin trains as one goroutine without any of the machinery: a recursive sum,
+// a division, a norm and the optimiser, variable by variable.
+type twin struct {
+	d      *layout.Declaration
+	values [][]byte
+	f32    []*optimizer.State[float32]
+	f64    []*optimizer.State[float64]
+	tables []*sparse.Table[float32]
+	steps  uint64
+	norm   float64
+	loss   []float64 // and metrics
+}
+
+func newTwin(d *layout.Declaration) *twin {
+	t := &twin{d: d, values: firstValues(d, 1)}
+	for i, v := range d.Variables {
+		a, _ := optimizer.New[float32](d.Rule(v), len(t.values[i])/4)
+		b, _ := optimizer.New[float64](d.Rule(v), len(t.values[i])/8)
+		t.f32, t.f64 = append(t.f32, a), append(t.f64, b)
+		var table *sparse.Table[float32]
+		if v.Sparse != nil {
+			table, _ = sparse.NewTable[float32](v.Name, v.Sparse.First, d.Optimizer, 0, int64(v.Shape[0]), v.Width())
+		}
+		t.tables = append(t.tables, table)
+	}
+	return t
+}
+
+// step trains on the leaves of [lo, hi) that present does not refuse.
+func (t *twin) step(lo, hi int, step uint64, rate float64, present func(leaf int) bool) {
+	var leaves int
+	for leaf := range t.d.VirtualWorkers {
+		if leaf >= lo && leaf < hi && present(leaf) {
+			leaves++
+		}
+	}
+	if leaves == 0 {
+		return
+	}
+	here := func(leaf int) bool { return leaf >= lo && leaf < hi && present(leaf) }
+	var apply []func(scale float64)
+	total := 0.0
+	for i, v := range t.d.Variables {
+		switch {
+		case v.Sparse != nil:
+			g, _ := sumRows(t.d, i, 0, t.d.VirtualWorkers, step, here)
+			if v.Sparse.Average {
+				average(g.Values, leaves)
+			}
+			for _, x := range g.SumOfSquares(nil) {
+				total += x
+			}
+			apply = append(apply, func(scale float64) {
+				if len(g.Index) > 0 {
+					t.tables[i].Apply(optimizer.Step{Number: t.steps, Rate: rate, Scale: scale}, g)
+				}
+			})
+		case v.Dtype == layout.Float32:
+			apply = append(apply, denseTwin(t, t.f32[i], i, step, rate, leaves, here, &total))
+		default:
+			apply = append(apply, denseTwin(t, t.f64[i], i, step, rate, leaves, here, &total))
+		}
+	}
+	t.norm = math.Sqrt(total)
+	for _, f := range apply {
+		f(t.d.ClipFactor(t.norm))
+	}
+	t.loss = make([]float64, 1+t.d.Metrics)
+	for i := range t.loss {
+		t.loss[i] = sumLoss(i, 0, t.d.VirtualWorkers, step, here)
+		if !t.d.Sum || i > 0 {
+			t.loss[i] /= float64(leaves)
+		}
+	}
+	t.steps++
+}
+
+func denseTwin[T wire.Float](t *twin, state *optimizer.State[T], i int, step uint64, rate float64, leaves int, here func(int) bool, total *float64) func(float64) {
+	v := t.d.Variables[i]
+	g := sumDense[T](t.d, i, 0, t.d.VirtualWorkers, step, here)
+	if !t.d.Sum || v.IsStatistic() {
+		average(g, leaves)
+	}
+	for x := g; len(x) > 0 && !v.IsStatistic(); x = x[min(layout.BlockElements, len(x)):] {
+		*total += optimizer.SumOfSquares(x[:min(layout.BlockElements, len(x))])
+	}
+	return func(scale float64) {
+		state.Apply(optimizer.Step{Number: t.steps, Rate: rate, Scale: scale}, wire.Floats[T](t.values[i]), g)
+	}
+}
+
+// sumDense is nil where no leaf is here.
+func sumDense[T wire.Float](d *layout.Declaration, variable, lo, hi int, step uint64, here func(int) bool) []T {
+	if hi-lo == 1 {
+		if !here(lo) {
+			return nil
+		}
+		g := make([]T, d.Variables[variable].NumElements())
+		gradient(d, wire.Bytes(g), variable, lo, step)
+		return g
+	}
+	mid := lo + (hi-lo)/2
+	a, b := sumDense[T](d, variable, lo, mid, step, here), sumDense[T](d, variable, mid, hi, step, here)
+	if a == nil || b == nil {
+		return append(a, b...)
+	}
+	for i := range a {
+		a[i] += b[i]
+	}
+	return a
+}
+
+// sumRows adds row by row through a map.
+func sumRows(d *layout.Declaration, variable, lo, hi int, step uint64, here func(int) bool) (sum sparse.Rows[float32], any bool) {
+	sum.Width = d.Variables[variable].Width()
+	if hi-lo == 1 {
+		if here(lo) {
+			var b []byte
+			sum.Index, b = rowsOf(d, variable, lo, step)
+			sum.Values = wire.Floats[float32](b)
+		}
+		return sum, len(sum.Index) > 0
+	}
+	mid := lo + (hi-lo)/2
+	a, _ := sumRows(d, variable, lo, mid, step, here)
+	b, _ := sumRows(d, variable, mid, hi, step, here)
+	for row := range int64(d.Variables[variable].Shape[0]) {
+		x, y := rowIn(a, row), rowIn(b, row)
+		if x == nil && y == nil {
+			continue
+		}
+		sum.Index = append(sum.Index, row)
+		if x == nil || y == nil {
+			sum.Values = append(append(sum.Values, x...), y...)
+			continue
+		}
+		for i := range x {
+			sum.Values = append(sum.Values, x[i]+y[i])
+		}
+	}
+	return sum, len(sum.Index) > 0
+}
+
+func rowIn(r sparse.Rows[float32], row int64) []float32 {
+	for i, at := range r.Index {
+		if at == row {
+			return r.Row(i)
+		}
+	}
+	return nil
+}
+
+// lossOf is what a leaf reports: its loss, 0, and metrics.
+func lossOf(metric, leaf int, step uint64) float64 {
+	return 1/float64(leaf+3+5*metric) + float64(step)/7
+}
+
+func sumLoss(metric, lo, hi int, step uint64, here func(int) bool) float64 {
+	if hi-lo == 1 {
+		if here(lo) {
+			return lossOf(metric, lo, step)
+		}
+		return math.NaN() // absent
+	}
+	mid := lo + (hi-lo)/2
+	a, b := sumLoss(metric, lo, mid, step, here), sumLoss(metric, mid, hi, step, here)
+	switch {
+	case math.IsNaN(a):
+		return b
+	case math.IsNaN(b):
+		return a
+	}
+	return a + b
+}
+
+// compare wants a worker to have the same bits.
+func (t *twin) compare(tb testing.TB, values [][]byte, who string) {
+	tb.Helper()
+	for i, v := range t.d.Variables {
+		if v.Sparse == nil && string(t.values[i]) != string(values[i]) {
+			tb.Fatalf("%s: %s differs from the twin after %d steps", who, v.Name, t.steps)
+		}
+	}
+}
+
+// reports tells whether a worker was told the twin's loss and metrics.
+func (t *twin) reports(o Outcome) bool {
+	return o.Loss == t.loss[0] && slices.Equal(o.Metrics, t.loss[1:])
+}
+
+// table is the twin's whole sparse variable.
+func (t *twin) table(variable int) []byte {
+	v := t.d.Variables[variable]
+	all := make([]float32, v.NumElements())
+	if err := t.tables[variable].Copy(0, all); err != nil {
+		panic(err)
+	}
+	return wire.Bytes(all)
+}
+
+func everyLeaf(int) bool { return true }
+
+func nan() float64 { return math.NaN() }
+
+// average divides without any thought.
+func average[T wire.Float](x []T, by int) {
+	for i := range x {
+		x[i] /= T(by)
+	}
+}
