@@ -8,6 +8,7 @@ import (
 	"github.com/plx-run/plx/trainer/aggregate"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/exchange/message"
+	"github.com/plx-run/plx/trainer/exchange/relay"
 	"github.com/plx-run/plx/trainer/exchange/transition"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/peers"
@@ -65,6 +66,7 @@ type Client struct {
 	holders  *holders
 	progress *progress
 	gate     *gate // to the holders, and to the first worker of the host
+	host     *host // what the first worker of a host sends for all
 	apart    *apart
 	ahead    bool // further than is allowed, until Resume
 
@@ -77,18 +79,6 @@ type Client struct {
 	brought []atomic.Bool // by own virtual worker and variable
 	misuse  atomic.Pointer[error]
 }
-
-// progress is how far a client is.
-type progress struct {
-	step   uint64 // that is under way, or the next one
-	within bool   // a step is under way
-}
-
-func (p *progress) begin() { p.within = true }
-
-func (p *progress) moveTo(step uint64) { p.step = step }
-
-func (p *progress) end() { p.within = false }
 
 // Connect reaches every holder and declares what is trained. It returns after
 // all workers have done so and the first values are in config.Values. It takes
@@ -136,10 +126,12 @@ func newClient(config Config) (*Client, error) {
 	for i := range len(d.Variables) + 1 {
 		c.own = append(c.own, aggregate.NewOwn(d.Variable(i), plan))
 	}
-	if c.holders, err = newHolders(&config, memory, c.progress); err != nil {
+	c.holders = newHolders(&config, memory)
+	c.Rows = &Rows{holders: c.holders, progress: c.progress}
+	c.host = &host{gate: &gate{closed: true}, progress: c.progress, rows: c.Rows}
+	if err := c.holders.serve(relay.New(d, self.Index, c.host)); err != nil {
 		return nil, err
 	}
-	c.Rows = &Rows{holders: c.holders, progress: c.progress}
 	c.Saves = &Saves{holders: c.holders, progress: c.progress}
 	c.Placement = &Placement{holders: c.holders, progress: c.progress, rows: c.Rows}
 	c.out = aggregate.NewOutbox(d, c.parts, func(variable int) bool {
@@ -157,7 +149,7 @@ func (c *Client) connect(ctx context.Context) error {
 	if err := c.holders.connect(ctx, c.out, c.progress.step); err != nil {
 		return err
 	}
-	c.holders.lead(c.gate)
+	c.holders.lead(c.gate, c.host.gate)
 	return c.holders.begin(ctx)
 }
 

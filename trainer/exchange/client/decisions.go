@@ -3,8 +3,8 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 
+	"github.com/plx-run/plx/trainer/aggregate"
 	"github.com/plx-run/plx/trainer/exchange/message"
 	"github.com/plx-run/plx/trainer/peers"
 	"github.com/plx-run/plx/trainer/policy"
@@ -34,13 +34,60 @@ func (h *holders) fetch(steps uint64) {
 	}
 }
 
-// verdict takes a ruling.
-func (l *link) verdict(f wire.Header) error {
-	if f.Length != 0 || f.Part >= uint32(policy.Verdicts) || l.index != 0 || !l.holders.d.Sync.Competes() {
-		return fmt.Errorf("unexpected %s frame", f.Kind)
-	}
+// answer takes one answer to a step. A ruling that comes instead is the error.
+func (h *holders) answer(ctx context.Context, answered <-chan aggregate.Outcome) (aggregate.Outcome, error) {
 	select {
-	case l.holders.verdicts <- ruling{policy.Verdict(f.Part), f.Step}:
+	case o := <-answered:
+		return o, nil
+	case r := <-h.verdicts:
+		return aggregate.Outcome{}, r
+	case <-h.ctx.Done():
+	case <-ctx.Done():
+		h.fail(context.Cause(ctx))
+	}
+	return aggregate.Outcome{}, h.hangUp()
+}
+
+// wait returns what the first holder knows of the step after each one has
+// answered, with the fewest updates that any of them had, and whether any was
+// told to save.
+func (h *holders) wait(ctx context.Context) (end aggregate.Outcome, err error) {
+	for i, answered := range h.answers() {
+		o, err := h.answer(ctx, answered)
+		if err != nil {
+			return end, err
+		}
+		if i == 0 {
+			end = o
+		}
+		end.Updates, end.Saved = min(end.Updates, o.Updates), end.Saved || o.Saved
+	}
+	return end, nil
+}
+
+// answers returns the answers that a step waits for.
+func (h *holders) answers() (all []<-chan aggregate.Outcome) {
+	holds := h.shards.Load().holds
+	for i, l := range h.links {
+		switch {
+		case h.up != nil && h.d.Aggregates(h.d.Holders[i]):
+		case !holds[i]:
+		case l != nil:
+			all = append(all, l.answered)
+		default:
+			all = append(all, h.local.answered)
+		}
+	}
+	if h.up != nil {
+		all = append(all, h.up.answered)
+	}
+	return all
+}
+
+// takeRuling takes a ruling of the first holder.
+func (h *holders) takeRuling(f wire.Header) error {
+	select {
+	case h.verdicts <- ruling{policy.Verdict(f.Part), f.Step}:
 		return nil
 	default:
 		return errors.New("more verdicts than questions")
@@ -62,7 +109,7 @@ func (h *holders) takeNorm(holder int, report []byte) {
 	}
 	factor := h.d.ClipFactor(norm)
 	body := message.EncodeScale(norm, factor)
-	for _, l := range h.holding() {
+	for l := range h.holding {
 		l.volumes[h.d.LossIndex()].sent.Add(uint64(wire.HeaderSize + len(body)))
 		if err := l.session.Send(wire.Frame{Header: wire.Header{Kind: wire.Scale}, Payload: body}); err != nil {
 			l.running.Go(func() { l.check(err) })

@@ -30,7 +30,7 @@ func blames(t *testing.T, err error, task cluster.Task, what string) {
 // die ends a worker as the death of its process does: its sockets close and
 // nothing is said.
 func die(m *member) {
-	m.holders.ended.Store(true)
+	m.holders.parting.Store(true)
 	for _, l := range m.holders.locals {
 		l.server.End(nil) // in good order: it hangs up on everybody
 	}

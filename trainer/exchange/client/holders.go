@@ -28,83 +28,66 @@ type holders struct {
 	rank   int
 	memory *memory
 
-	links  []*link      // by holder; nil: this worker is the holder
-	up     *link        // to the first worker of the host; nil: this worker sends itself
-	locals []*local     // servers in this process
-	local  *local       // the one that holds this worker's shards; nil: it holds none
-	host   *host        // what relay sends
-	relay  *relay.Relay // of the first worker of a host; nil: it adds for no other worker
+	links   []*link      // by holder; nil: this worker is the holder
+	up      *link        // to the first worker of the host; nil: this worker sends itself
+	locals  []*local     // servers in this process
+	serving []*local     // those that have shards
+	local   *local       // the one that holds this worker's shards; nil: it holds none
+	relay   *relay.Relay // of the first worker of a host; nil: it adds for no other worker
 
 	shards   atomic.Pointer[shardMap]
-	pulls    pulls
+	pulls    *pulls
 	verdicts chan ruling
 
-	ctx   context.Context // ends when the training has failed or the connections are closed; the cause says why
-	stop  context.CancelCauseFunc
-	ended atomic.Bool // the connections end in good order
+	*ending
 }
 
-// newHolders makes the servers in this process, if the declaration needs any.
-// A worker that holds nothing still listens, to tell whoever takes it for a
-// holder that they disagree.
-func newHolders(config *Config, memory *memory, progress *progress) (*holders, error) {
-	d, self := &config.Declaration, config.Peers.Self
-	h := &holders{config: config, d: d, rank: self.Index, memory: memory, links: make([]*link, len(d.Holders)), verdicts: make(chan ruling, 2)}
-	h.ctx, h.stop = context.WithCancelCause(context.Background())
+func newHolders(config *Config, memory *memory) *holders {
+	d := &config.Declaration
+	h := &holders{config: config, d: d, rank: config.Peers.Self.Index, memory: memory, links: make([]*link, len(d.Holders)),
+		pulls: &pulls{open: map[uint32]*pull{}}, verdicts: make(chan ruling, 2), ending: newEnding()}
 	h.shards.Store(newShardMap(0, d))
-	holds := d.HolderIndex(self) >= 0
-	h.host = &host{holders: h, gate: &gate{closed: true}, progress: progress}
-	h.relay = relay.New(d, self.Index, h.host)
-	switch {
-	case config.Device != nil && (holds || len(d.Hosts) > 0):
-		return nil, errors.New("values on a device need servers as holders, and no local aggregation")
-	case config.Listener != nil:
-	case holds && len(d.Workers) > 1:
-		return nil, fmt.Errorf("%s holds shards and has no listener for the other workers", self)
-	case h.relay != nil:
-		return nil, fmt.Errorf("%s adds the gradients of its host and has no listener for the other workers", self)
-	}
-	if h.relay != nil {
-		if err := h.serve(h.relay); err != nil {
-			return nil, err
-		}
-	}
-	if config.Listener != nil || holds {
-		if err := h.serve(nil); err != nil {
-			return nil, err
-		}
-	}
-	if holds {
-		h.local = h.locals[len(h.locals)-1]
-	}
-	return h, nil
+	return h
 }
 
+// serve makes the servers in this process, if the declaration needs any. r is
+// nil if this worker adds for no other worker. A worker that holds nothing still
+// listens, to tell whoever takes it for a holder that they disagree.
 func (h *holders) serve(r *relay.Relay) error {
-	l, err := newLocal(h, r)
-	if err == nil {
-		h.locals = append(h.locals, l)
+	self := h.config.Peers.Self
+	holds := h.d.HolderIndex(self) >= 0
+	switch {
+	case h.config.Device != nil && (holds || len(h.d.Hosts) > 0):
+		return errors.New("values on a device need servers as holders, and no local aggregation")
+	case h.config.Listener != nil:
+	case holds && len(h.d.Workers) > 1:
+		return fmt.Errorf("%s holds shards and has no listener for the other workers", self)
+	case r != nil:
+		return fmt.Errorf("%s adds the gradients of its host and has no listener for the other workers", self)
 	}
-	return err
+	if r != nil {
+		l, err := newLocal(h, r)
+		if err != nil {
+			return err
+		}
+		h.relay, h.locals, h.serving = r, append(h.locals, l), append(h.serving, l)
+	}
+	if h.config.Listener == nil && !holds {
+		return nil
+	}
+	l, err := newLocal(h, nil)
+	if err != nil {
+		return err
+	}
+	h.locals = append(h.locals, l)
+	if holds {
+		h.local, h.serving = l, append(h.serving, l)
+	}
+	return nil
 }
 
 // relays reports whether this worker adds a variable's gradients for its host.
 func (h *holders) relays(variable int) bool { return h.relay != nil && h.relay.Takes(variable) }
-
-// fail ends the training of this worker, once, with err.
-func (h *holders) fail(err error) {
-	if !h.ended.Load() {
-		h.stop(err)
-	}
-}
-
-// reason returns why the training has ended; nil: it has not.
-func (h *holders) reason() error {
-	if h.ended.Load() && h.ctx.Err() == nil {
-		return transition.ErrEnded
-	}
-	return context.Cause(h.ctx)
-}
 
 // working hangs up if the training has ended, and returns why it has.
 func (h *holders) working() error {
@@ -145,7 +128,7 @@ func (h *holders) connected() (links []*link) {
 // close says goodbye if the training has not failed, see Client.Close.
 func (h *holders) close() error {
 	healthy := h.ctx.Err() == nil
-	if h.ended.Swap(true) {
+	if h.parting.Swap(true) {
 		return nil
 	}
 	var mu sync.Mutex
@@ -250,51 +233,41 @@ func (h *holders) begin(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, l := range h.serving() {
+	for _, l := range h.serving {
 		if _, err := h.answer(ctx, l.answered); err != nil {
 			return err
 		}
 	}
 	for _, l := range h.connected() {
-		l.running.Go(l.send)
+		l.running.Go(func() { l.check(l.sender.run(h.ctx, l.over)) })
 	}
 	return nil
 }
 
-// lead tells own, the gate of this worker, and that of the host where they lead: what is added per host goes through
-// the first worker of the host, or from there on to the holders; everything
-// else goes to the holders directly.
-func (h *holders) lead(own *gate) {
-	var direct, aggregated []*link
+// lead tells own, the gate of this worker, and that of the host where they
+// lead: what is added per host goes through the first worker of the host, or
+// from there on to the holders; everything else goes to the holders directly.
+func (h *holders) lead(own, host *gate) {
+	var direct, aggregated []*sender
 	for i, l := range h.links {
 		switch {
 		case l == nil:
 		case !h.d.Aggregates(h.d.Holders[i]) || h.relay == nil && h.up == nil:
-			direct = append(direct, l)
+			direct = append(direct, l.sender)
 		case h.relay != nil:
-			aggregated = append(aggregated, l)
+			aggregated = append(aggregated, l.sender)
 		}
 	}
 	if h.up != nil {
-		direct = append(direct, h.up)
+		direct = append(direct, h.up.sender)
 	}
 	own.lead(direct)
-	h.host.gate.lead(aggregated)
-}
-
-// serving returns the servers in this process that have shards.
-func (h *holders) serving() (serving []*local) {
-	for _, l := range h.locals {
-		if l.serves.Load() != nil {
-			serving = append(serving, l)
-		}
-	}
-	return serving
+	host.lead(aggregated)
 }
 
 // tell sends a frame to all other holders that have pieces.
 func (h *holders) tell(frame wire.Frame) error {
-	for _, l := range h.holding() {
+	for l := range h.holding {
 		if err := l.session.Send(frame); err != nil {
 			l.check(err)
 			return h.working()
@@ -303,63 +276,35 @@ func (h *holders) tell(frame wire.Frame) error {
 	return nil
 }
 
-// holding returns the links to the holders that have pieces for the time being.
-func (h *holders) holding() (links []*link) {
+// holding yields the links to the holders that have pieces for the time being.
+func (h *holders) holding(yield func(*link) bool) {
 	holds := h.shards.Load().holds
 	for i, l := range h.links {
-		if l != nil && holds[i] {
-			links = append(links, l)
+		if l != nil && holds[i] && !yield(l) {
+			return
 		}
 	}
-	return links
 }
 
-// answer takes one answer to a step. A ruling that comes instead is the error.
-func (h *holders) answer(ctx context.Context, answered <-chan aggregate.Outcome) (aggregate.Outcome, error) {
-	select {
-	case o := <-answered:
-		return o, nil
-	case r := <-h.verdicts:
-		return aggregate.Outcome{}, r
-	case <-h.ctx.Done():
-	case <-ctx.Done():
-		h.fail(context.Cause(ctx))
-	}
-	return aggregate.Outcome{}, h.hangUp()
+// Traffic is what a connection has carried so far, in bytes with headers and
+// heartbeats.
+type Traffic struct {
+	Peer           cluster.Task
+	Served         bool // the peer came to this worker, as to a holder or to the first of its host
+	Sent, Received uint64
 }
 
-// wait returns what the first holder knows of the step after each one has
-// answered, with the fewest updates that any of them had, and whether any was
-// told to save.
-func (h *holders) wait(ctx context.Context) (end aggregate.Outcome, err error) {
-	for i, answered := range h.answers() {
-		o, err := h.answer(ctx, answered)
-		if err != nil {
-			return end, err
-		}
-		if i == 0 {
-			end = o
-		}
-		end.Updates, end.Saved = min(end.Updates, o.Updates), end.Saved || o.Saved
+func (h *holders) traffic() (all []Traffic) {
+	for _, l := range h.connected() {
+		sent, received := l.session.Traffic()
+		all = append(all, Traffic{l.session.Task, false, sent, received})
 	}
-	return end, nil
-}
-
-// answers returns the answers that a step waits for.
-func (h *holders) answers() (all []<-chan aggregate.Outcome) {
-	holds := h.shards.Load().holds
-	for i, l := range h.links {
-		switch {
-		case h.up != nil && h.d.Aggregates(h.d.Holders[i]):
-		case !holds[i]:
-		case l != nil:
-			all = append(all, l.answered)
-		default:
-			all = append(all, h.local.answered)
+	for _, l := range h.locals {
+		for _, w := range l.server.Workers() {
+			if w.Addr != "" {
+				all = append(all, Traffic{w.Task, true, w.Sent, w.Received})
+			}
 		}
-	}
-	if h.up != nil {
-		all = append(all, h.up.answered)
 	}
 	return all
 }

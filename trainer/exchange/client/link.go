@@ -14,6 +14,7 @@ import (
 	"github.com/plx-run/plx/trainer/exchange/message"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/peers"
+	"github.com/plx-run/plx/trainer/policy"
 	"github.com/plx-run/plx/trainer/wire"
 )
 
@@ -25,21 +26,16 @@ const (
 // link is a worker's connection to one holder. One goroutine receives, one
 // sends.
 type link struct {
-	holders *holders
-	session *peers.Session
-	out     *aggregate.Outbox // what is sent comes from there
-	index   int               // in Holders, -1: the first worker of the host
-	jobs    chan job
-	running sync.WaitGroup
+	*holder
+	holders  *holders
+	sender   *sender
+	requests *requests // for rows
+	replies  *replies  // to questions between two steps
+	running  sync.WaitGroup
 
-	answered chan aggregate.Outcome // a step is complete; first the zero Outcome: workers may step
-	over     chan struct{}          // closed when nothing is received any more
-	replies  *replies               // to questions between two steps
-
-	holds   atomic.Pointer[holding] // what the holder has
-	coming  atomic.Pointer[holding] // what it will have when it reports that variables have moved
-	demand  atomic.Pointer[demand]  // what a prefetch request has asked for and is to come
-	volumes []volume                // by variable, and that of the loss
+	answered chan aggregate.Outcome  // a step is complete; first the zero Outcome: workers may step
+	over     chan struct{}           // closed when nothing is received any more
+	coming   atomic.Pointer[holding] // what the holder will have when it reports that variables have moved
 
 	// The receiver's.
 	steps uint64   // made
@@ -47,29 +43,26 @@ type link struct {
 	body  []byte
 }
 
-// openLink connects to a holder, or to the first worker of the host.
+// openLink connects to a holder, or to the first worker of the host. Sums of a
+// step come from out, and step is the first one.
 func openLink(ctx context.Context, h *holders, index int, task cluster.Task, purpose string, out *aggregate.Outbox, step uint64) (*link, error) {
 	session, err := peers.Open(ctx, h.config.Peers, task, h.config.Cluster.Addr(task), purpose, h.d.Silence())
 	if err != nil {
 		return nil, err
 	}
-	l := &link{
-		holders: h, session: session, out: out, index: index, steps: step,
-		volumes:  make([]volume, len(h.d.Variables)+1),
-		answered: make(chan aggregate.Outcome, 1),
-		over:     make(chan struct{}),
-		replies:  newReplies(),
-	}
 	if h.relay != nil && h.d.Aggregates(task) {
-		l.out = h.relay.Outbox
+		out = h.relay.Outbox
 	}
-	l.jobs = make(chan job, len(l.out.Buckets)*len(l.out.Parts)+5) // a step, its two ends, the end of the step before, and a prefetch request
-	now := newHolding(0, step, h.d, index, l.out)
-	l.holds.Store(now)
-	l.came = slices.Repeat([]uint64{step}, len(now.pieces))
+	to := &holder{session: session, index: index, d: h.d, out: out, trace: h.config.Trace, volumes: make([]volume, len(h.d.Variables)+1)}
+	now := newHolding(0, step, h.d, index, out)
+	to.holds.Store(now)
+	l := &link{holder: to, holders: h, sender: newSender(to), replies: newReplies(to), steps: step,
+		answered: make(chan aggregate.Outcome, 1), over: make(chan struct{})}
+	l.requests = &requests{holder: to, jobs: l.sender.jobs, pulls: h.pulls}
 	if index < 0 {
-		l.came = slices.Repeat([]uint64{step + 1}, len(now.pieces)) // the first values come from the holders
+		step++ // the first values come from the holders
 	}
+	l.came = slices.Repeat([]uint64{step}, len(now.pieces))
 	l.running.Go(l.receive)
 	return l, nil
 }
@@ -169,17 +162,20 @@ func (l *link) receiveStep() (aggregate.Outcome, error) {
 		case wire.Moved:
 			left, err = l.change(f, left)
 		case wire.Room, wire.Cut, wire.Alone:
-			err = l.reply(f)
+			err = l.replies.take(f)
 		case wire.Norm:
 			err = l.squares(f)
 		case wire.Rows:
-			err = l.rows(f)
+			err = l.requests.pulled(f)
 		case wire.Early, wire.Final:
-			err = l.given(f)
+			err = l.requests.given(f)
 		case wire.Verdict:
-			err = l.verdict(f)
+			if f.Length != 0 || f.Part >= uint32(policy.Verdicts) || l.index != 0 || !l.d.Sync.Competes() {
+				return aggregate.Outcome{}, fmt.Errorf("unexpected %s frame", f.Kind)
+			}
+			err = h.takeRuling(f)
 		case wire.Without:
-			if f.Length != 0 || l.index != 0 || !h.d.Sync.Competes() {
+			if f.Length != 0 || l.index != 0 || !l.d.Sync.Competes() {
 				return aggregate.Outcome{}, fmt.Errorf("unexpected %s frame", f.Kind)
 			}
 			h.settle(f)
@@ -223,8 +219,8 @@ func (l *link) value(f wire.Header, counts bool) error {
 	if h.memory.onDevice(variable) {
 		h.memory.device.Write(now.pieces[i], into)
 	}
-	if trace := h.config.Trace; trace.Enabled() {
-		trace.Span("receive", h.d.Variable(variable).Name, began, time.Now(),
+	if l.trace.Enabled() {
+		l.trace.Span("receive", h.d.Variable(variable).Name, began, time.Now(),
 			"bucket", l.out.Bucket(variable), "bytes", len(into), "from", l.session.Task.String())
 	}
 	if counts {
@@ -288,4 +284,18 @@ func (l *link) end(f wire.Header, first bool, left int) (aggregate.Outcome, erro
 		l.volumes[l.holders.d.LossIndex()].received.Add(wire.HeaderSize + f.Length)
 	}
 	return message.DecodeOutcome(b[:])
+}
+
+// change takes the holder's report that variables have moved. left is how many
+// values were to come, and returned is how many are now.
+func (l *link) change(f wire.Header, left int) (int, error) {
+	now, next := l.holds.Load(), l.coming.Swap(nil)
+	if next == nil || f.Length != 0 || f.Epoch != next.epoch || f.Step != next.step || left != now.valued {
+		return 0, fmt.Errorf("says that variables have moved, at step %d in epoch %d, which nobody asked for", f.Step, f.Epoch)
+	}
+	l.steps = next.step + 1
+	l.came = slices.Repeat([]uint64{l.steps}, len(next.pieces))
+	l.holds.Store(next)
+	l.replies.moved <- struct{}{}
+	return next.valued, nil
 }

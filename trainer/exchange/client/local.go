@@ -144,7 +144,11 @@ func (l *local) shard(p layout.Piece) *aggregate.Shard { return l.serves.Load().
 // close ends this worker's part as a server of others.
 func (l *local) close(healthy bool) error {
 	if !healthy || l.serves.Load() == nil {
-		l.server.End(nil)
+		var why error // nil: in good order
+		if !healthy {
+			why = l.holders.reason()
+		}
+		l.server.End(why)
 		l.running.Wait()
 		return nil
 	}

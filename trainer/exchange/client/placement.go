@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
-	"github.com/plx-run/plx/trainer/aggregate"
 	"github.com/plx-run/plx/trainer/exchange/message"
 	"github.com/plx-run/plx/trainer/exchange/transition"
 	"github.com/plx-run/plx/trainer/layout"
@@ -102,12 +100,16 @@ func (p *Placement) Repartition(ctx context.Context, pieces []layout.Piece) erro
 			l.check(l.session.Send(wire.Frame{Header: wire.Header{Kind: wire.Remap, Step: step}, Payload: body}))
 		})
 	}
-	for _, l := range h.serving() {
+	for _, l := range h.serving {
 		if err := l.server.Remap(&wanted); err != nil {
-			h.fail(h.blameSelf(err))
+			var known *peers.PeerError
+			if !errors.As(err, &known) {
+				err = &peers.PeerError{Task: h.config.Peers.Self, Addr: "this task", Err: err}
+			}
+			h.fail(err)
 		}
 	}
-	if err := h.awaitMoved(ctx); err != nil {
+	if err := p.awaitMoved(ctx); err != nil {
 		return err
 	}
 	h.shards.Store(next)
@@ -115,14 +117,14 @@ func (p *Placement) Repartition(ctx context.Context, pieces []layout.Piece) erro
 }
 
 // awaitMoved returns when every holder has reported that its rows have come.
-func (h *holders) awaitMoved(ctx context.Context) error {
-	for _, l := range h.serving() {
-		if _, err := await(ctx, h, l.moved); err != nil {
+func (p *Placement) awaitMoved(ctx context.Context) error {
+	for _, l := range p.holders.serving {
+		if _, err := await(ctx, p.holders, l.moved); err != nil {
 			return err
 		}
 	}
-	for _, l := range h.connected() {
-		if _, err := await(ctx, h, l.replies.moved); err != nil {
+	for _, l := range p.holders.connected() {
+		if _, err := await(ctx, p.holders, l.replies.moved); err != nil {
 			return err
 		}
 		l.session.SetEpoch(l.holds.Load().epoch)
@@ -130,74 +132,28 @@ func (h *holders) awaitMoved(ctx context.Context) error {
 	return nil
 }
 
-// shardMap is which holder has what for the time being, as a worker knows it.
-// It never changes: if variables move, another takes its place.
-type shardMap struct {
-	epoch uint32
-	d     *layout.Declaration // with the pieces of the time being
-	holds []bool              // by holder: it has pieces
-	norm  *aggregate.Norm
-}
-
-func newShardMap(epoch uint32, d *layout.Declaration) *shardMap {
-	return &shardMap{epoch: epoch, d: d, holds: d.Holding(), norm: aggregate.NewNorm(d)}
-}
-
-// holding is what one holder has for the time being, as a worker knows it. It
-// never changes.
-type holding struct {
-	epoch  uint32
-	step   uint64 // from which on it is valid
-	pieces []layout.Piece
-	where  map[layout.Place]int // index in pieces
-	has    []bool               // by bucket: a piece is of it
-	valued int                  // pieces whose values are sent
-}
-
-// newHolding returns what the holder of an index has in d.
-func newHolding(epoch uint32, step uint64, d *layout.Declaration, index int, out *aggregate.Outbox) *holding {
-	s := &holding{epoch: epoch, step: step, pieces: d.PiecesOf(index), where: map[layout.Place]int{}, has: make([]bool, len(out.Buckets))}
-	for i, p := range s.pieces {
-		if b := out.Bucket(p.Variable); b >= 0 {
-			s.has[b] = true
+// Volumes returns what was exchanged, by variable and holder, without what
+// belongs to no training: first values and heartbeats. Rows counts rows that
+// were pushed, Pulled those that came.
+func (p *Placement) Volumes() (all []Volume) {
+	h := p.holders
+	for variable := range len(h.d.Variables) + 1 {
+		add := func(holder int, volumes []volume) {
+			if x := volumes[variable].of(variable, holder); x != (Volume{Variable: variable, Holder: holder}) {
+				all = append(all, x)
+			}
 		}
-		s.where[layout.Place{Variable: p.Variable, Offset: p.Offset}] = i
-		if d.Variable(p.Variable).Sparse == nil {
-			s.valued++
+		if h.up != nil {
+			add(h.up.index, h.up.volumes)
+		}
+		for i, l := range h.links {
+			switch {
+			case l != nil:
+				add(i, l.volumes)
+			case h.local != nil:
+				add(i, h.local.volumes)
+			}
 		}
 	}
-	return s
-}
-
-// bounds returns the rows of a sparse piece.
-func (s *holding) bounds(at layout.Place, d *layout.Declaration) (lo, hi int64, ok bool) {
-	i, ok := s.where[at]
-	if !ok || d.Variable(at.Variable).Sparse == nil {
-		return 0, 0, false
-	}
-	p := s.pieces[i]
-	return int64(p.Offset), int64(p.Offset + p.Count), true
-}
-
-// change takes the holder's report that variables have moved. left is how many
-// values were to come, and returned is how many are now.
-func (l *link) change(f wire.Header, left int) (int, error) {
-	now, next := l.holds.Load(), l.coming.Swap(nil)
-	if next == nil || f.Length != 0 || f.Epoch != next.epoch || f.Step != next.step || left != now.valued {
-		return 0, fmt.Errorf("says that variables have moved, at step %d in epoch %d, which nobody asked for", f.Step, f.Epoch)
-	}
-	l.steps = next.step + 1
-	l.came = slices.Repeat([]uint64{l.steps}, len(next.pieces))
-	l.holds.Store(next)
-	l.replies.moved <- struct{}{}
-	return next.valued, nil
-}
-
-// blameSelf makes err one of this task itself, unless it blames a task already.
-func (h *holders) blameSelf(err error) error {
-	var known *peers.PeerError
-	if errors.As(err, &known) {
-		return err
-	}
-	return &peers.PeerError{Task: h.config.Peers.Self, Addr: "this task", Err: err}
+	return all
 }

@@ -3,13 +3,16 @@ package client
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"sync"
+	"slices"
+	"time"
 
+	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/exchange/message"
+	"github.com/plx-run/plx/trainer/exchange/relay"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/sparse"
-	"github.com/plx-run/plx/trainer/wire"
 )
 
 // Rows gets rows of sparse variables from their holders.
@@ -25,19 +28,19 @@ type Rows struct {
 // before the virtual worker contributes. Several goroutines may call it; after
 // an error the client cannot be used.
 func (r *Rows) Pull(ctx context.Context, variable int, index []int64, into []byte) error {
-	h := r.holders
-	if err := h.requestable(variable, index, into); err != nil {
+	if err := r.requestable(variable, index, into); err != nil {
 		return err
 	}
 	var waiting []*pull
-	for _, p := range h.portions(h.shards.Load().d.Pieces, []message.Wanted{{Variable: variable, Index: index, Into: into}}) {
-		w, err := h.pull(wire.Header{}, p.Piece, p.index, p.into)
+	pieces := r.holders.shards.Load().d.Pieces
+	for _, p := range portions(r.holders.d, pieces, []message.Wanted{{Variable: variable, Index: index, Into: into}}) {
+		w, err := r.pull(p.Piece, 0, p.index, p.into)
 		if err != nil {
 			return err
 		}
 		waiting = append(waiting, w)
 	}
-	return h.collect(ctx, waiting)
+	return r.collect(ctx, waiting...)
 }
 
 // Whole copies all values of a variable to into, for saving and comparing.
@@ -66,11 +69,8 @@ func (r *Rows) Whole(ctx context.Context, variable int, into []byte) error {
 		}
 		for from := p.Offset; from < p.Offset+p.Count; from += most {
 			n := min(most, p.Offset+p.Count-from)
-			w, err := h.pull(wire.Header{Step: uint64(from)}, p, nil, into[from*v.UnitBytes():(from+n)*v.UnitBytes()])
-			if err == nil {
-				err = h.collect(ctx, []*pull{w})
-			}
-			if err != nil {
+			w, err := r.pull(p, from, nil, into[from*v.UnitBytes():(from+n)*v.UnitBytes()])
+			if err = cmp.Or(err, r.collect(ctx, w)); err != nil {
 				return err
 			}
 		}
@@ -79,14 +79,15 @@ func (r *Rows) Whole(ctx context.Context, variable int, into []byte) error {
 }
 
 // requestable returns what is wrong with a request for rows.
-func (h *holders) requestable(variable int, index []int64, into []byte) error {
-	if variable < 0 || variable >= len(h.d.Variables) || h.d.Variables[variable].Sparse == nil {
+func (r *Rows) requestable(variable int, index []int64, into []byte) error {
+	d := r.holders.d
+	if variable < 0 || variable >= len(d.Variables) || d.Variables[variable].Sparse == nil {
 		return fmt.Errorf("rows of variable %d, which is not sparse", variable)
 	}
-	if err := h.working(); err != nil {
+	if err := r.holders.working(); err != nil {
 		return err
 	}
-	v := h.d.Variables[variable]
+	v := d.Variables[variable]
 	check := sparse.Rows[float64]{Index: index}
 	if err := check.Check(0, int64(v.Shape[0]), 0); err != nil {
 		return fmt.Errorf("rows of variable %q: %w", v.Name, err)
@@ -97,74 +98,30 @@ func (h *holders) requestable(variable int, index []int64, into []byte) error {
 	return nil
 }
 
-// pulls are the pulls that are under way.
-type pulls struct {
-	mu   sync.Mutex
-	last uint32
-	open map[uint32]*pull
-}
-
-// pull is a piece's share of what is wanted.
-type pull struct {
-	variable int
-	into     []byte
-	done     chan struct{}
-}
-
-// add returns the number of a new pull.
-func (p *pulls) add(variable int, into []byte) (uint32, *pull) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.open == nil {
-		p.open = map[uint32]*pull{}
-	}
-	for p.last++; p.open[p.last] != nil; p.last++ {
-	}
-	w := &pull{variable: variable, into: into, done: make(chan struct{})}
-	p.open[p.last] = w
-	return p.last, w
-}
-
-// take returns a pull and forgets it.
-func (p *pulls) take(number uint32) *pull {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	w := p.open[number]
-	delete(p.open, number)
-	return w
-}
-
 // pull requests rows of a piece: those of a list, or without a list as many
-// from row f.Step on as fit in into. It returns nil if the rows are there at
+// from row first on as fit in into. It returns nil if the rows are there at
 // once, because this worker holds the piece.
-func (h *holders) pull(f wire.Header, p layout.Piece, index []int64, into []byte) (*pull, error) {
-	l := h.links[p.Holder]
-	if l == nil {
-		s := h.local.shard(p)
-		if index == nil {
-			return nil, s.CopyRows(int64(f.Step), into)
-		}
-		return nil, s.Read(index, into)
+func (r *Rows) pull(p layout.Piece, first int, index []int64, into []byte) (*pull, error) {
+	l := r.holders.links[p.Holder]
+	switch {
+	case l == nil && index == nil:
+		return nil, r.holders.local.shard(p).CopyRows(int64(first), into)
+	case l == nil:
+		return nil, r.holders.local.shard(p).Read(index, into)
 	}
-	var body []byte
-	if index != nil {
-		body = sparse.AppendIndex(nil, index)
-	}
-	l.volumes[p.Variable].sent.Add(uint64(wire.HeaderSize + len(body)))
-	number, w := h.pulls.add(p.Variable, into)
-	f.Kind, f.Variable, f.Offset, f.Part = wire.Pull, uint32(p.Variable), uint64(p.Offset), number
-	if err := l.session.Send(wire.Frame{Header: f, Payload: body}); err != nil {
+	w, err := l.requests.pull(p, first, index, into)
+	if err != nil {
 		l.check(err)
-		return nil, cmp.Or(h.reason(), err)
+		return nil, cmp.Or(r.holders.reason(), err)
 	}
 	return w, nil
 }
 
 // collect waits for what was pulled.
-func (h *holders) collect(ctx context.Context, waiting []*pull) error {
+func (r *Rows) collect(ctx context.Context, waiting ...*pull) error {
 	for _, w := range waiting {
 		if w != nil {
-			if _, err := await(ctx, h, w.done); err != nil {
+			if _, err := await(ctx, r.holders, w.done); err != nil {
 				return err
 			}
 		}
@@ -172,18 +129,163 @@ func (h *holders) collect(ctx context.Context, waiting []*pull) error {
 	return nil
 }
 
-// rows reads the reply to a pull to where it is wanted.
-func (l *link) rows(f wire.Header) error {
-	w := l.holders.pulls.take(f.Part)
-	if w == nil || int(f.Variable) != w.variable || f.Length != uint64(len(w.into)) {
-		return fmt.Errorf("rows of variable %d, %d bytes, which nobody asked for", f.Variable, f.Length)
+// Prefetch requests rows for the step after the one under way, or for the next
+// one between two steps: all in one request per holder, and as early as
+// possible. Rows that the step under way leaves alone come while it is under
+// way. Prefetch does not wait. Await returns when the rows are there; until then
+// the client owns wanted.
+//
+// There is one prefetch request per step at most. A request that is not awaited
+// does no harm, but it is the last. Workers must be in step: mode sync.
+func (r *Rows) Prefetch(wanted []message.Wanted) error {
+	step := r.progress.step
+	if r.progress.within {
+		step++
 	}
-	if err := l.session.Payload(w.into); err != nil {
+	if err := r.prefetchable(step, wanted); err != nil {
 		return err
 	}
-	v := &l.volumes[f.Variable]
-	v.pulled.Add(uint64(len(w.into) / l.holders.d.Variables[f.Variable].UnitBytes()))
-	v.received.Add(wire.HeaderSize + f.Length)
-	close(w.done)
+	r.asked, r.asking = step+1, r.request(step, wanted)
+	return r.holders.reason()
+}
+
+func (r *Rows) prefetchable(step uint64, wanted []message.Wanted) error {
+	h := r.holders
+	switch {
+	case h.reason() != nil:
+		return h.reason()
+	case !h.d.Sync.InStep():
+		return fmt.Errorf("rows wanted with synchronisation %s: workers must take their steps together; use Pull", h.d.Sync)
+	case r.asking != nil:
+		return fmt.Errorf("rows of step %d are wanted, those of step %d were not awaited", step, r.asking.step)
+	case r.asked == step+1:
+		return fmt.Errorf("rows of step %d are wanted twice", step)
+	}
+	for i, w := range wanted {
+		if err := r.requestable(w.Variable, w.Index, w.Into); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(wanted[:i], func(other message.Wanted) bool { return other.Variable == w.Variable }) {
+			return fmt.Errorf("rows of variable %q are wanted twice", h.d.Variables[w.Variable].Name)
+		}
+	}
 	return nil
+}
+
+// Await returns when all rows of the last prefetch request are there, with their
+// values after all steps before the one that they are wanted for. It must be
+// called before that one begins.
+func (r *Rows) Await(ctx context.Context) error {
+	h, a, step := r.holders, r.asking, r.progress.step
+	switch {
+	case h.reason() != nil:
+		return h.reason()
+	case a == nil:
+		return errors.New("rows are awaited that nobody wanted")
+	case r.progress.within || step != a.step:
+		return fmt.Errorf("rows of step %d are awaited at step %d", a.step, step)
+	}
+	began := time.Now()
+	if _, err := await(ctx, h, a.done); err != nil {
+		return err
+	}
+	h.config.Trace.Span("wait", "rows", began, time.Now(), "step", a.step)
+	r.asking = nil
+	for _, p := range a.own {
+		if err := h.local.shard(p.Piece).Read(p.index, p.into); err != nil {
+			return err
+		}
+	}
+	if !a.direct.Load() {
+		return nil
+	}
+	for _, w := range a.host {
+		if err := r.Pull(ctx, w.Variable, w.Index, w.Into); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// request requests rows for a step from whoever has them.
+func (r *Rows) request(step uint64, wanted []message.Wanted) *asking {
+	h := r.holders
+	var host, others []message.Wanted
+	for _, w := range wanted {
+		if r.travelsWithHost(w.Variable) {
+			host = append(host, w)
+		} else {
+			others = append(others, w)
+		}
+	}
+	var own []portion
+	if h.local != nil {
+		own = portions(h.d, h.local.serves.Load().pieces, others)
+	}
+	a := newAsking(step, own, host, nil)
+	switch {
+	case h.up != nil:
+		h.up.requests.prefetch(a, portions(h.d, h.up.holds.Load().pieces, host))
+	case h.relay != nil:
+		a.left.Add(1)
+		mine := relay.Request{Rank: h.rank, Done: func(direct bool) {
+			a.direct.Store(direct)
+			a.answered()
+		}}
+		for _, w := range host {
+			mine.Rows = append(mine.Rows, message.Rows{Place: layout.Place{Variable: w.Variable}, Index: w.Index})
+			mine.Into = append(mine.Into, w.Into)
+		}
+		h.relay.Rows.Add(step, mine)
+	}
+	for _, p := range own {
+		h.local.shard(p.Piece).Ask(step, p.index)
+		h.local.volumes[p.Variable].pulled.Add(uint64(len(p.index)))
+	}
+	r.ask(a, others)
+	return a
+}
+
+// ask requests from every other holder its share, and counts that all are asked.
+func (r *Rows) ask(a *asking, wanted []message.Wanted) {
+	for _, l := range r.holders.links {
+		if l == nil {
+			continue
+		}
+		if share := portions(r.holders.d, l.holds.Load().pieces, wanted); len(share) > 0 {
+			l.requests.prefetch(a, share)
+		}
+	}
+	a.answered()
+}
+
+// travelsWithHost reports whether rows of a variable travel with those of the
+// other workers of the host.
+func (r *Rows) travelsWithHost(variable int) bool {
+	h := r.holders
+	if h.up == nil && h.relay == nil {
+		return false
+	}
+	i := slices.IndexFunc(h.d.Pieces, func(p layout.Piece) bool { return p.Variable == variable })
+	return h.d.Holders[h.d.Pieces[i].Holder].Role == cluster.PS
+}
+
+// host sends what the first worker of a host has added, see relay.Holders.
+type host struct {
+	gate     *gate
+	progress *progress
+	rows     *Rows
+}
+
+// Begin implements relay.Holders.
+func (h *host) Begin(payload []byte) { h.gate.open(job{begin: payload, step: h.progress.step}) }
+
+// Push implements relay.Holders.
+func (h *host) Push(bucket, part int) {
+	h.gate.post(job{bucket: bucket, part: part, step: h.progress.step})
+}
+
+// Request implements relay.Holders.
+func (h *host) Request(step uint64, wanted []message.Wanted, done func()) {
+	h.rows.ask(newAsking(step, nil, nil, done), wanted)
 }

@@ -2,15 +2,12 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/exchange/message"
-	"github.com/plx-run/plx/trainer/exchange/transition"
 	"github.com/plx-run/plx/trainer/wire"
 )
 
@@ -51,7 +48,7 @@ func (s *Saves) Cut(ctx context.Context, kind CutKind) ([]uint64, error) {
 		return nil, err
 	}
 	cut := make([]uint64, len(h.d.Groups()))
-	for _, l := range h.holding() {
+	for l := range h.holding {
 		has, err := await(ctx, h, l.replies.cuts)
 		if err != nil {
 			return nil, err
@@ -122,7 +119,7 @@ func (s *Saves) Conclude(ctx context.Context, most time.Duration) (alone bool, e
 	}
 	timer := time.NewTimer(most)
 	defer timer.Stop()
-	for _, l := range h.holding() {
+	for l := range h.holding {
 		select {
 		case <-timer.C:
 			return false, nil
@@ -151,56 +148,4 @@ func (s *Saves) savable() error {
 		return fmt.Errorf("saved between two steps, not in step %d", s.progress.step)
 	}
 	return nil
-}
-
-// replies are what a holder replies between two steps.
-type replies struct {
-	moved chan struct{}             // variables have moved
-	cuts  chan []uint64             // what is in a cut
-	alone chan struct{}             // closed: all others have left
-	rooms chan transition.RoomError // what memory the holder has
-	asked atomic.Bool               // it was asked for room
-}
-
-func newReplies() *replies {
-	return &replies{moved: make(chan struct{}, 1), cuts: make(chan []uint64, 1), alone: make(chan struct{}), rooms: make(chan transition.RoomError, 1)}
-}
-
-// reply takes a reply of the holder to a question about room or a cut, or that
-// all others have left.
-func (l *link) reply(f wire.Header) error {
-	r, cuts := l.replies, l.index >= 0 && l.holders.d.Sync.Cuts()
-	switch {
-	case f.Kind == wire.Room:
-		var b [message.PairSize]byte
-		if f.Length != uint64(len(b)) || !r.asked.Swap(false) {
-			return fmt.Errorf("%s frame of %d bytes, which nobody asked for", f.Kind, f.Length)
-		}
-		if err := l.session.Payload(b[:]); err != nil {
-			return err
-		}
-		need, free := message.DecodeRoom(b[:])
-		r.rooms <- transition.RoomError{Holder: l.session.Task, Need: need, Free: free}
-		return nil
-	case f.Kind == wire.Cut && cuts:
-		has, err := message.ReadCut(f, len(l.holders.d.Groups()), l.session)
-		if err != nil {
-			return err
-		}
-		select {
-		case r.cuts <- has:
-			return nil
-		default:
-			return errors.New("said twice what is in a cut")
-		}
-	case f.Kind == wire.Alone && cuts && f.Length == 0:
-		select {
-		case <-r.alone:
-			return errors.New("said twice that all others have left")
-		default:
-			close(r.alone)
-			return nil
-		}
-	}
-	return fmt.Errorf("unexpected %s frame", f.Kind)
 }

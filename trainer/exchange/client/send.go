@@ -1,10 +1,10 @@
 package client
 
 import (
+	"context"
 	"sync"
 	"time"
 
-	"github.com/plx-run/plx/trainer/exchange/message"
 	"github.com/plx-run/plx/trainer/wire"
 )
 
@@ -20,77 +20,78 @@ type job struct {
 // flush, as a job's bucket, sends what waits and nothing else.
 const flush = -1
 
-// takes reports whether the holder is to hear of a job: of nothing while it
-// holds nothing.
-func (l *link) takes(j job) bool {
-	s := l.holds.Load()
-	return len(s.pieces) > 0 && (j.begin != nil || j.bucket == flush || s.has[j.bucket])
+// sender sends jobs to one holder. One goroutine runs it.
+type sender struct {
+	*holder
+	jobs chan job
 }
 
-// send sends until the training has failed or the connection ends. All that is
+// newSender makes room for the jobs of a step, its two ends, the end of the step
+// before, and a prefetch request.
+func newSender(to *holder) *sender {
+	return &sender{to, make(chan job, len(to.out.Buckets)*len(to.out.Parts)+5)}
+}
+
+// takes reports whether the holder is to hear of a job: of nothing while it
+// holds nothing.
+func (s *sender) takes(j job) bool {
+	now := s.holds.Load()
+	return len(now.pieces) > 0 && (j.begin != nil || j.bucket == flush || now.has[j.bucket])
+}
+
+// run sends until the training has failed or the connection is over. All that is
 // ready for the holder travels in one Send.
-func (l *link) send() {
+func (s *sender) run(ctx context.Context, over <-chan struct{}) error {
 	var frames []wire.Frame
 	var encoded [][]byte // memory for rows
 	for {
-		j, ok := l.next(true)
-		if !ok {
-			return
+		var j job
+		select {
+		case j = <-s.jobs:
+		case <-ctx.Done():
+			return nil
+		case <-over:
+			return nil
 		}
 		began, first, used, due := time.Now(), j, 0, false
-		for ; ok; j, ok = l.next(false) {
+		for more := true; more; {
 			due = due || j.begin == nil
 			if first.begin != nil || first.bucket == flush {
 				first = j
 			}
-			frames, used = l.frames(frames, j, &encoded, used)
+			frames, used = s.frames(frames, j, &encoded, used)
+			select {
+			case j = <-s.jobs:
+			default:
+				more = false
+			}
 		}
 		if !due {
 			continue // the step's first frame travels with what comes next
 		}
-		if err := l.session.Send(frames...); err != nil {
-			l.check(err)
-			return
+		if err := s.session.Send(frames...); err != nil {
+			return err
 		}
-		l.trace(first, frames, began)
+		s.span(first, frames, began)
 		clear(frames)
 		frames = frames[:0]
 	}
 }
 
-// next takes a job. With wait it may take as long as the training.
-func (l *link) next(wait bool) (job, bool) {
-	if !wait {
-		select {
-		case j := <-l.jobs:
-			return j, true
-		default:
-			return job{}, false
-		}
-	}
-	select {
-	case j := <-l.jobs:
-		return j, true
-	case <-l.holders.ctx.Done():
-	case <-l.over:
-	}
-	return job{}, false
-}
-
 // frames adds those of a job. used counts the memory for rows in use.
-func (l *link) frames(frames []wire.Frame, j job, encoded *[][]byte, used int) ([]wire.Frame, int) {
+func (s *sender) frames(frames []wire.Frame, j job, encoded *[][]byte, used int) ([]wire.Frame, int) {
 	if j.begin != nil {
-		l.volumes[l.holders.d.LossIndex()].sent.Add(uint64(wire.HeaderSize + len(j.begin)))
+		s.volumes[s.d.LossIndex()].sent.Add(uint64(wire.HeaderSize + len(j.begin)))
 		return append(frames, wire.Frame{Header: wire.Header{Kind: wire.Step, Step: j.step}, Payload: j.begin}), used
 	}
 	if j.request != nil {
 		return append(frames, wire.Frame{Header: wire.Header{Kind: wire.Want, Step: j.step}, Payload: j.request}), used
 	}
-	for _, p := range l.holds.Load().pieces {
-		if j.bucket == flush || l.out.Bucket(p.Variable) != j.bucket {
+	for _, p := range s.holds.Load().pieces {
+		if j.bucket == flush || s.out.Bucket(p.Variable) != j.bucket {
 			continue
 		}
-		sum, v := l.out.Cut(p, j.part), &l.volumes[p.Variable]
+		sum, v := s.out.Cut(p, j.part), &s.volumes[p.Variable]
 		var payload []byte
 		if rows := sum.Rows(); rows < 0 {
 			payload = sum.Encode(nil)
@@ -106,23 +107,22 @@ func (l *link) frames(frames []wire.Frame, j job, encoded *[][]byte, used int) (
 		v.sent.Add(uint64(wire.HeaderSize + len(payload)))
 		frames = append(frames, wire.Frame{
 			Header: wire.Header{Kind: wire.Push, Variable: uint32(p.Variable), Offset: uint64(p.Offset), Step: j.step,
-				Part: uint32(l.out.Parts[j.part])},
+				Part: uint32(s.out.Parts[j.part])},
 			Payload: payload,
 		})
 	}
 	return frames, used
 }
 
-func (l *link) trace(j job, frames []wire.Frame, began time.Time) {
-	trace := l.holders.config.Trace
-	if !trace.Enabled() {
+func (s *sender) span(j job, frames []wire.Frame, began time.Time) {
+	if !s.trace.Enabled() {
 		return
 	}
 	bytes := 0
 	for _, f := range frames {
 		bytes += wire.HeaderSize + len(f.Payload)
 	}
-	trace.Span("send", "send", began, time.Now(), "bucket", j.bucket, "step", j.step, "bytes", bytes, "to", l.session.Task.String())
+	s.trace.Span("send", "send", began, time.Now(), "bucket", j.bucket, "step", j.step, "bytes", bytes, "to", s.session.Task.String())
 }
 
 // gate holds back what is to be sent: if workers compete until the worker's
@@ -130,13 +130,13 @@ func (l *link) trace(j job, frames []wire.Frame, began time.Time) {
 // begun the step.
 type gate struct {
 	mu     sync.Mutex
-	links  []*link // where it leads; set once they are there
+	links  []*sender // where it leads; set once they are there
 	closed bool
 	held   []job
 }
 
 // lead sets where the gate leads.
-func (g *gate) lead(to []*link) {
+func (g *gate) lead(to []*sender) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.links = to
@@ -177,27 +177,4 @@ func (g *gate) pass(j job) {
 			l.jobs <- j
 		}
 	}
-}
-
-// host sends what the first worker of a host has added, see relay.Holders.
-type host struct {
-	holders  *holders
-	gate     *gate
-	progress *progress
-}
-
-// Begin implements relay.Holders.
-func (h *host) Begin(payload []byte) { h.gate.open(job{begin: payload, step: h.progress.step}) }
-
-// Push implements relay.Holders.
-func (h *host) Push(bucket, part int) {
-	h.gate.post(job{bucket: bucket, part: part, step: h.progress.step})
-}
-
-// Request implements relay.Holders.
-func (h *host) Request(step uint64, wanted []message.Wanted, done func()) {
-	a := newAsking(step)
-	a.then = done
-	h.holders.request(a, wanted)
-	a.answered()
 }

@@ -79,7 +79,7 @@ func (c *Client) Begin(rate float64, absent ...int) error {
 			b.Present[i] = c.presentIn(i)
 		}
 		c.gate.post(job{begin: message.EncodeBeginning(nil, b), step: step})
-		for _, l := range h.serving() {
+		for _, l := range h.serving {
 			if err := l.begin(step, b); err != nil {
 				h.fail(err)
 			}
@@ -215,7 +215,7 @@ func (c *Client) Finish(ctx context.Context, sums [][]float64) (Outcome, error) 
 	step := c.progress.step
 	c.gate.post(job{bucket: flush, step: step})
 	if h.relay != nil {
-		h.host.gate.post(job{bucket: flush, step: step})
+		c.host.gate.post(job{bucket: flush, step: step})
 	}
 	began := time.Now()
 	o, err := c.settle(ctx)
@@ -268,7 +268,7 @@ func (c *Client) settle(ctx context.Context) (Outcome, error) {
 	o := Outcome{Step: c.Step(), VirtualWorkers: end.VirtualWorkers, Norm: end.Norm, Saved: end.Saved}
 	c.progress.moveTo(c.progress.step + 1)
 	if h.relay != nil {
-		h.host.gate.shut() // before others of the host begin the next step
+		c.host.gate.shut() // before others of the host begin the next step
 		h.relay.Finish(end)
 	}
 	return o, nil

@@ -10,21 +10,20 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// asker is a link that asked for some rows of variables 5 and 6.
-func asker() (*link, *demand, []byte) {
+// asker has asked a holder for some rows of variables 5 and 6.
+func asker() (*requests, *demand, []byte) {
 	d := mixed(2, 2)
-	h := &holders{d: &d}
 	has := &holding{where: map[layout.Place]int{}, pieces: []layout.Piece{{Variable: 5, Count: 20}, {Variable: 5, Offset: 20, Count: 21}, {Variable: 6, Count: 9}}}
 	for i, p := range has.pieces {
 		has.where[layout.Place{Variable: p.Variable, Offset: p.Offset}] = i
 	}
-	l := &link{holders: h, volumes: make([]volume, 8)}
-	l.holds.Store(has)
+	r := &requests{holder: &holder{d: &d, volumes: make([]volume, 8)}}
+	r.holds.Store(has)
 	into := make([]byte, 4*12+2*8)
 	wanted := []message.Wanted{
 		{Variable: 5, Index: []int64{1, 3, 20, 40}, Into: into[:48]}, {Variable: 6, Index: []int64{0, 8}, Into: into[48:]},
 	}
-	return l, &demand{asking: &asking{}, portions: h.portions(has.pieces, wanted)}, into
+	return r, &demand{asking: &asking{}, portions: portions(&d, has.pieces, wanted)}, into
 }
 
 // good is an answer to asker with rows that begin with their numbers.

@@ -1,0 +1,272 @@
+package client
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/plx-run/plx/trainer/exchange/message"
+	"github.com/plx-run/plx/trainer/layout"
+	"github.com/plx-run/plx/trainer/sparse"
+	"github.com/plx-run/plx/trainer/wire"
+)
+
+// asking is a prefetch request for rows of a step, to all that have some.
+type asking struct {
+	step   uint64
+	own    []portion        // of pieces that this worker holds
+	host   []message.Wanted // what is requested through the first worker of the host
+	direct atomic.Bool      // which has no way to ask any more
+	left   atomic.Int32     // replies that are to come, and one until all are asked
+	done   chan struct{}
+	then   func() // called when all replies are there; nil: nothing
+}
+
+func newAsking(step uint64, own []portion, host []message.Wanted, then func()) *asking {
+	a := &asking{step: step, own: own, host: host, then: then, done: make(chan struct{})}
+	a.left.Store(1)
+	return a
+}
+
+// answered counts a reply.
+func (a *asking) answered() {
+	if a.left.Add(-1) > 0 {
+		return
+	}
+	if a.then != nil {
+		a.then()
+	}
+	close(a.done)
+}
+
+// portion is what is wanted of one piece.
+type portion struct {
+	layout.Piece
+	size  int // bytes of a row
+	index []int64
+	into  []byte
+	came  []bool // by row
+	left  int    // rows that did not come yet
+}
+
+// portions returns what is wanted of some pieces.
+func portions(d *layout.Declaration, pieces []layout.Piece, wanted []message.Wanted) (all []portion) {
+	for _, p := range pieces {
+		for _, w := range wanted {
+			if w.Variable != p.Variable {
+				continue
+			}
+			from, _ := slices.BinarySearch(w.Index, int64(p.Offset))
+			n, _ := slices.BinarySearch(w.Index[from:], int64(p.Offset+p.Count))
+			if n == 0 {
+				continue
+			}
+			size := d.Variables[p.Variable].UnitBytes()
+			all = append(all, portion{
+				Piece: p, size: size, index: w.Index[from : from+n], into: w.Into[from*size : (from+n)*size],
+				came: make([]bool, n), left: n,
+			})
+		}
+	}
+	return all
+}
+
+// take notes rows of the piece, among those that are wanted.
+func (p *portion) take(index []int64, values []byte) error {
+	at := 0
+	for _, row := range index {
+		n, found := slices.BinarySearch(p.index[at:], row)
+		if !found {
+			return fmt.Errorf("row %d of variable %d, which is not asked for", row, p.Variable)
+		}
+		at += n
+		copy(p.into[at*p.size:(at+1)*p.size], values)
+		values = values[p.size:]
+		if !p.came[at] {
+			p.came[at] = true
+			p.left--
+		}
+		at++
+	}
+	return nil
+}
+
+// demand is what one holder is asked for by a prefetch request.
+type demand struct {
+	asking   *asking
+	portions []portion
+	longest  int // bytes that a reply can have
+}
+
+// requests are the requests for rows to one holder.
+type requests struct {
+	*holder
+	jobs   chan<- job
+	demand atomic.Pointer[demand] // what a prefetch request has asked for and is to come
+	pulls  *pulls
+	body   []byte // the receiver's
+}
+
+// prefetch sends a prefetch request after what was posted before.
+func (r *requests) prefetch(a *asking, wanted []portion) {
+	a.left.Add(1)
+	body := message.AppendCount(nil, len(wanted))
+	rest, longest := wire.HeaderSize+len(body), message.MaxHead(len(wanted))
+	for _, p := range wanted {
+		before := len(body)
+		body = message.AppendRows(body, layout.Place{Variable: p.Variable, Offset: p.Offset}, p.index)
+		longest += len(body) - before + message.Padded(len(p.into))
+		r.volumes[p.Variable].sent.Add(uint64(len(body) - before))
+	}
+	s := &demand{asking: a, portions: wanted, longest: longest}
+	r.overhead(s, rest, func(v *volume, n uint64) { v.sent.Add(n) })
+	r.demand.Store(s)
+	r.jobs <- job{request: body, bucket: flush, step: a.step}
+}
+
+// overhead counts what a frame has in addition to rows, in equal parts for the
+// pieces that are asked for.
+func (r *requests) overhead(s *demand, rest int, count func(v *volume, n uint64)) {
+	n := len(s.portions)
+	if n == 0 {
+		count(&r.volumes[r.d.LossIndex()], uint64(rest))
+	}
+	for i, p := range s.portions {
+		count(&r.volumes[p.Variable], uint64(rest*(i+1)/n-rest*i/n))
+	}
+}
+
+// given takes an early or a final reply.
+func (r *requests) given(f wire.Header) error {
+	s := r.demand.Load()
+	if s == nil || f.Step != s.asking.step || f.Length > uint64(s.longest) {
+		return fmt.Errorf("%s rows of step %d, %d bytes, which nobody asked for", f.Kind, f.Step, f.Length)
+	}
+	r.body = slices.Grow(r.body[:0], int(f.Length))[:f.Length]
+	began := time.Now()
+	if err := r.session.Payload(r.body); err != nil {
+		return err
+	}
+	if r.trace.Enabled() {
+		r.trace.Span("receive", f.Kind.String()+" rows", began, time.Now(), "bytes", len(r.body), "from", r.session.Task.String())
+	}
+	if err := r.take(s, r.body); err != nil {
+		return fmt.Errorf("%s rows: %w", f.Kind, err)
+	}
+	if f.Kind == wire.Early {
+		return nil
+	}
+	if r.index < 0 && f.Part == message.Direct {
+		s.asking.direct.Store(true)
+	}
+	for _, p := range s.portions {
+		if p.left > 0 && !s.asking.direct.Load() {
+			return fmt.Errorf("final rows: %d of variable %d did not come", p.left, p.Variable)
+		}
+	}
+	r.demand.Store(nil)
+	s.asking.answered()
+	return nil
+}
+
+// take copies the rows of a reply to where they are wanted.
+func (r *requests) take(s *demand, body []byte) error {
+	has := r.holds.Load()
+	lists, values, err := message.DecodeRows(body, len(s.portions), func(at layout.Place) (lo, hi int64, ok bool) {
+		return has.bounds(at, r.d)
+	})
+	if err != nil {
+		return err
+	}
+	at, rest := 0, wire.HeaderSize+len(body)
+	for _, rows := range lists {
+		for at < len(s.portions) && (layout.Place{Variable: s.portions[at].Variable, Offset: s.portions[at].Offset}) != rows.Place {
+			at++
+		}
+		if at == len(s.portions) {
+			return fmt.Errorf("variable %d from row %d, which is not asked for", rows.Variable, rows.Offset)
+		}
+		p := &s.portions[at]
+		size := len(rows.Index) * p.size
+		if len(values) < message.Padded(size) {
+			return fmt.Errorf("%d bytes of values for %d rows of %d", len(values), len(rows.Index), p.size)
+		}
+		if err := p.take(rows.Index, values[:size]); err != nil {
+			return err
+		}
+		values = values[message.Padded(size):]
+		v := &r.volumes[p.Variable]
+		v.pulled.Add(uint64(len(rows.Index)))
+		v.received.Add(uint64(rows.Size + message.Padded(size)))
+		rest -= rows.Size + message.Padded(size)
+	}
+	if len(values) > 0 {
+		return fmt.Errorf("%d bytes after the rows", len(values))
+	}
+	r.overhead(s, rest, func(v *volume, n uint64) { v.received.Add(n) })
+	return nil
+}
+
+// pulls are the pulls of one worker that are under way.
+type pulls struct {
+	mu   sync.Mutex
+	last uint32
+	open map[uint32]*pull
+}
+
+// pull is a piece's share of the rows that are pulled.
+type pull struct {
+	variable int
+	into     []byte
+	done     chan struct{}
+}
+
+// add returns the number of a new pull.
+func (p *pulls) add(w *pull) uint32 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.last++; p.open[p.last] != nil; p.last++ {
+	}
+	p.open[p.last] = w
+	return p.last
+}
+
+// take returns a pull and forgets it.
+func (p *pulls) take(number uint32) *pull {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := p.open[number]
+	delete(p.open, number)
+	return w
+}
+
+// pull requests rows of a piece: those of a list, or without a list as many
+// from row first on as fit in into.
+func (r *requests) pull(p layout.Piece, first int, index []int64, into []byte) (*pull, error) {
+	var body []byte
+	if index != nil {
+		body = sparse.AppendIndex(nil, index)
+	}
+	r.volumes[p.Variable].sent.Add(uint64(wire.HeaderSize + len(body)))
+	w := &pull{variable: p.Variable, into: into, done: make(chan struct{})}
+	header := wire.Header{Kind: wire.Pull, Variable: uint32(p.Variable), Offset: uint64(p.Offset), Step: uint64(first), Part: r.pulls.add(w)}
+	return w, r.session.Send(wire.Frame{Header: header, Payload: body})
+}
+
+// pulled reads the reply to a pull to where it is wanted.
+func (r *requests) pulled(f wire.Header) error {
+	w := r.pulls.take(f.Part)
+	if w == nil || int(f.Variable) != w.variable || f.Length != uint64(len(w.into)) {
+		return fmt.Errorf("rows of variable %d, %d bytes, which nobody asked for", f.Variable, f.Length)
+	}
+	if err := r.session.Payload(w.into); err != nil {
+		return err
+	}
+	v := &r.volumes[f.Variable]
+	v.pulled.Add(uint64(len(w.into) / r.d.Variables[f.Variable].UnitBytes()))
+	v.received.Add(wire.HeaderSize + f.Length)
+	close(w.done)
+	return nil
+}
