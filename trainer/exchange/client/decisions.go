@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/plx-run/plx/trainer/aggregate"
 	"github.com/plx-run/plx/trainer/exchange/message"
@@ -84,8 +85,19 @@ func (h *holders) answers() (all []<-chan aggregate.Outcome) {
 	return all
 }
 
-// takeRuling takes a ruling of the first holder.
-func (h *holders) takeRuling(f wire.Header) error {
+// decided takes a ruling, or what the first holder says of a lost worker.
+func (h *holders) decided(f wire.Header, holder int) error {
+	if f.Length != 0 || holder != 0 || !h.d.Sync.Competes() || f.Kind == wire.Verdict && f.Part >= uint32(policy.Verdicts) {
+		return fmt.Errorf("unexpected %s frame", f.Kind)
+	}
+	if f.Kind == wire.Without {
+		for _, l := range h.links[1:] { // they are to settle with the same step
+			l.running.Go(func() {
+				l.check(l.session.Send(wire.Frame{Header: wire.Header{Kind: wire.Without, Part: f.Part, Step: f.Step}}))
+			})
+		}
+		return nil
+	}
 	select {
 	case h.verdicts <- ruling{policy.Verdict(f.Part), f.Step}:
 		return nil
@@ -119,15 +131,5 @@ func (h *holders) takeNorm(holder int, report []byte) {
 		if err := h.local.serves.Load().shards.Scale(h.rank, norm, factor); err != nil {
 			h.fail(err)
 		}
-	}
-}
-
-// settle passes on to the other holders what the first one says of a lost
-// worker: they are to settle with the same step.
-func (h *holders) settle(lost wire.Header) {
-	for _, l := range h.links[1:] {
-		l.running.Go(func() {
-			l.check(l.session.Send(wire.Frame{Header: wire.Header{Kind: wire.Without, Part: lost.Part, Step: lost.Step}}))
-		})
 	}
 }

@@ -127,7 +127,7 @@ func (h *holders) connected() (links []*link) {
 
 // close says goodbye if the training has not failed, see Client.Close.
 func (h *holders) close() error {
-	healthy := h.ctx.Err() == nil
+	failure := context.Cause(h.ctx)
 	if h.parting.Swap(true) {
 		return nil
 	}
@@ -138,11 +138,11 @@ func (h *holders) close() error {
 		defer mu.Unlock()
 		errs = append(errs, err)
 	}
-	h.each(func(l *link) { note(l.close(healthy)) })
+	h.each(func(l *link) { note(l.close(failure == nil)) })
 	h.stop(transition.ErrEnded) // whoever still waits for something waits in vain
 	var closing sync.WaitGroup
 	for _, l := range h.locals {
-		closing.Go(func() { note(l.close(healthy)) })
+		closing.Go(func() { note(l.close(failure)) })
 	}
 	closing.Wait()
 	return errors.Join(errs...)

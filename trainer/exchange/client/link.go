@@ -14,7 +14,6 @@ import (
 	"github.com/plx-run/plx/trainer/exchange/message"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/peers"
-	"github.com/plx-run/plx/trainer/policy"
 	"github.com/plx-run/plx/trainer/wire"
 )
 
@@ -169,16 +168,8 @@ func (l *link) receiveStep() (aggregate.Outcome, error) {
 			err = l.requests.pulled(f)
 		case wire.Early, wire.Final:
 			err = l.requests.given(f)
-		case wire.Verdict:
-			if f.Length != 0 || f.Part >= uint32(policy.Verdicts) || l.index != 0 || !l.d.Sync.Competes() {
-				return aggregate.Outcome{}, fmt.Errorf("unexpected %s frame", f.Kind)
-			}
-			err = h.takeRuling(f)
-		case wire.Without:
-			if f.Length != 0 || l.index != 0 || !l.d.Sync.Competes() {
-				return aggregate.Outcome{}, fmt.Errorf("unexpected %s frame", f.Kind)
-			}
-			h.settle(f)
+		case wire.Verdict, wire.Without:
+			err = h.decided(f, l.index)
 		default:
 			return l.end(f, l.steps == first, left)
 		}

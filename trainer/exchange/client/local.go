@@ -141,13 +141,10 @@ func (l *local) contribute(out *aggregate.Outbox, bucket, part int) {
 // shard is the one of a piece that is held here.
 func (l *local) shard(p layout.Piece) *aggregate.Shard { return l.serves.Load().shards.At(p) }
 
-// close ends this worker's part as a server of others.
-func (l *local) close(healthy bool) error {
-	if !healthy || l.serves.Load() == nil {
-		var why error // nil: in good order
-		if !healthy {
-			why = l.holders.reason()
-		}
+// close ends this worker's part as a server of others; why is nil if it ends in
+// good order.
+func (l *local) close(why error) error {
+	if why != nil || l.serves.Load() == nil {
 		l.server.End(why)
 		l.running.Wait()
 		return nil

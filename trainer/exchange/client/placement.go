@@ -139,7 +139,9 @@ func (p *Placement) Volumes() (all []Volume) {
 	h := p.holders
 	for variable := range len(h.d.Variables) + 1 {
 		add := func(holder int, volumes []volume) {
-			if x := volumes[variable].of(variable, holder); x != (Volume{Variable: variable, Holder: holder}) {
+			v := &volumes[variable]
+			x := Volume{variable, holder, v.rows.Load(), v.pulled.Load(), v.sent.Load(), v.received.Load()}
+			if x != (Volume{Variable: variable, Holder: holder}) {
 				all = append(all, x)
 			}
 		}
