@@ -53,7 +53,7 @@ func BatchNorm(x, scale, bias, runningMean, runningVariance *gorgonia.Node, mome
 	if !(epsilon > 0) || math.IsInf(epsilon, 1) {
 		return Normalised{}, fmt.Errorf("%s: epsilon is %v, want more than 0", what, epsilon)
 	}
-	n := norm{what: fmt.Sprintf("%s epsilon %v", what, epsilon), dtype: dtype, sums: newSums(l), epsilon: epsilon, call: new(operation.Call)}
+	n := norm{what: fmt.Sprintf("%s epsilon %v", what, epsilon), dtype: dtype, layout: l, epsilon: epsilon, call: new(operation.Call)}
 	mean := choose(dtype, batchMean[float32], batchMean[float64], n)
 	variance := chooseValues(dtype, batchVariance[float32], batchVariance[float64], n)
 	o := newOp(n.what, dtype, x.Shape(), choose(dtype, normalise[float32], normalise[float64], n)).with(n.gradients, 2)
@@ -67,7 +67,7 @@ func BatchNorm(x, scale, bias, runningMean, runningVariance *gorgonia.Node, mome
 // norm builds the operations of one batch norm and is the parameters of their
 // kernels. They share scratch memory and the call.
 type norm struct {
-	*sums
+	layout
 	what    string
 	dtype   tensor.Dtype
 	epsilon float64
@@ -100,7 +100,7 @@ func batchMean[T float](n norm, out []T, in [][]T) {
 		copy(out, in[1])
 		return
 	}
-	channelSums(n.sums, out, in)
+	channelSums(n.layout, out, in)
 	for c, sum := range n.of {
 		out[c] = T(sum / float64(n.count()))
 	}

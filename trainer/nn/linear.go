@@ -62,10 +62,7 @@ func multiply[T float](p product, out []T, in [][]T) {
 func linear[T float](p product, y []T, in [][]T) {
 	beta := T(0)
 	if len(in) == 3 {
-		b := in[2]
-		for i := range p.m {
-			copy(y[i*p.n:], b)
-		}
+		matrix.Fill(y, in[2])
 		beta = 1
 	}
 	gemm(p, in[0], in[1], beta, y)
@@ -117,20 +114,10 @@ func sumChannels(what string, x *gorgonia.Node) (*gorgonia.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := newOp(what, dtype, tensor.Shape{l.channels},
-		choose(dtype, channelSums[float32], channelSums[float64], newSums(l)))
-	return o.apply(x)
+	return newOp(what, dtype, tensor.Shape{l.channels}, choose(dtype, channelSums[float32], channelSums[float64], l)).apply(x)
 }
 
-// sums has scratch memory: one float64 for each channel.
-type sums struct {
-	layout
-	of []float64
-}
-
-func newSums(l layout) *sums { return &sums{layout: l, of: make([]float64, l.channels)} }
-
-func channelSums[T float](s *sums, out []T, in [][]T) {
+func channelSums[T float](s layout, out []T, in [][]T) {
 	x := in[0]
 	clear(s.of)
 	at := 0
@@ -153,6 +140,7 @@ func channelSums[T float](s *sums, out []T, in [][]T) {
 // (batch, channels, space...).
 type layout struct {
 	batch, channels, space int
+	of                     []float64 // scratch memory: one number for each channel
 }
 
 // channelled checks that x has channels, and that each of the others is a
@@ -171,7 +159,7 @@ func channelled(what string, x *gorgonia.Node, others ...*gorgonia.Node) (layout
 			return layout{}, dtype, fmt.Errorf("%s: x is %s, so %s must be (%d)", what, told(x), told(n), s[1])
 		}
 	}
-	return layout{batch: s[0], channels: s[1], space: memory.Elements(s[2:])}, dtype, nil
+	return layout{batch: s[0], channels: s[1], space: memory.Elements(s[2:]), of: make([]float64, s[1])}, dtype, nil
 }
 
 // count is the number of elements of each channel.

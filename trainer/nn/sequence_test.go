@@ -38,7 +38,9 @@ func joined(q Sequence) (*gorgonia.Node, error) {
 		if n == nil {
 			continue
 		}
-		f, err := reshaped("flat", n, tensor.Shape{memory.Elements(n.Shape())})
+		all := memory.Elements(n.Shape())
+		whole := parts{outer: 1, inner: 1, all: all, size: all}
+		f, err := whole.operation("flat", n.Dtype(), tensor.Shape{all}).apply(n)
 		if err != nil {
 			return nil, err
 		}

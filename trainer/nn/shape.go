@@ -55,7 +55,9 @@ func take[T float](p parts, out []T, in [][]T) {
 
 // put writes a piece into zeros.
 func put[T float](p parts, out []T, in [][]T) {
-	clear(out)
+	if p.size < p.all {
+		clear(out)
+	}
 	p.copy(func(whole, piece int) { copy(out[whole:], in[0][piece:piece+p.size*p.inner]) })
 }
 
@@ -123,19 +125,9 @@ func Flatten(x *gorgonia.Node) (*gorgonia.Node, error) {
 	if len(s) < 2 {
 		return nil, fmt.Errorf("flatten: x is %s, want at least two axes", told(x))
 	}
-	return reshaped("flatten", x, tensor.Shape{s[0], memory.Elements(s[1:])})
-}
-
-func reshaped(what string, x *gorgonia.Node, shape tensor.Shape) (*gorgonia.Node, error) {
-	diff := func(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
-		return one(reshaped("gradient of "+what, dy, in[0].Shape()))
-	}
-	o := newOp(what, x.Dtype(), shape, choose(x.Dtype(), copied[float32], copied[float64], none{})).with(diff, 0)
-	return o.apply(x)
-}
-
-func copied[T float](_ none, out []T, in [][]T) {
-	copy(out, in[0])
+	all := memory.Elements(s)
+	whole := parts{outer: 1, inner: 1, all: all, size: all}
+	return whole.operation("flatten", x.Dtype(), tensor.Shape{s[0], all / s[0]}).apply(x)
 }
 
 // Rows looks up rows of a table (rows, width) by index: a vector (n) of int,
