@@ -251,31 +251,6 @@ func TestCloseDuringACollective(t *testing.T) {
 	}
 }
 
-// Abort ends a collective for all with the words that it was given, and where none
-// runs the next ones.
-func TestAbortIsToldToAll(t *testing.T) {
-	reason := errors.New("the generation ends")
-	for _, running := range []bool{false, true} {
-		groups := connected(t, 3, nil)
-		errs := each(t, groups, func(ctx context.Context, g *Group, rank int) error {
-			switch {
-			case rank == 1 && running:
-				go func() { g.runs(); g.Abort(reason) }()
-			case rank == 1:
-				g.Abort(reason)
-			case rank == 2 && running: // who does not come
-				<-g.failed
-			}
-			return g.Barrier(ctx)
-		})
-		if !errors.Is(errs[1], reason) {
-			t.Errorf("got %v", errs[1])
-		}
-		blames(t, errs[0], 1, reason.Error())
-		blames(t, errs[2], 1, reason.Error())
-	}
-}
-
 func TestTwoAtOnceAreRefused(t *testing.T) {
 	groups := connected(t, 2, nil)
 	first := make(chan error, 1)

@@ -141,10 +141,6 @@ func (g *Group) Close() error {
 	return nil
 }
 
-// Abort ends a collective that runs and tells all workers why no other will
-// succeed. It does not wait until they have heard it; Close does.
-func (g *Group) Abort(why error) { g.fail(why) }
-
 // reason is why the group is broken, nil: it is not.
 func (g *Group) reason() error {
 	g.mu.Lock()

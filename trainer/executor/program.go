@@ -119,15 +119,12 @@ type Plan = compile.Plan
 //
 // The error names the vertex of a refused operation, a leaf without a value, a
 // gradient that does not exist, and shapes that do not fit together.
-func Compile(g *gorgonia.ExprGraph, p Plan) (*Program, error) {
-	program, err := newCompiled(g, p)
-	if err != nil {
-		return nil, fmt.Errorf("compile the graph: %w", err)
-	}
-	return program, nil
-}
-
-func newCompiled(g *gorgonia.ExprGraph, p Plan) (*Program, error) {
+func Compile(g *gorgonia.ExprGraph, p Plan) (program *Program, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("compile the graph: %w", err)
+		}
+	}()
 	compiled, err := compile.Graph(g, p)
 	if err != nil {
 		return nil, err
