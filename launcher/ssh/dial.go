@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -264,15 +265,10 @@ func isRefusal(ctx context.Context, err error) bool {
 
 // isDrop reports whether err is the end of a connection.
 func isDrop(err error) bool {
-	for _, end := range []error{
+	return slices.ContainsFunc([]error{
 		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE, os.ErrDeadlineExceeded, errClientDone,
 		sftp.ErrSSHFxConnectionLost,
-	} {
-		if errors.Is(err, end) {
-			return true
-		}
-	}
-	return false
+	}, func(end error) bool { return errors.Is(err, end) })
 }
 
 func joinAddress(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }

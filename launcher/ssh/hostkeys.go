@@ -32,6 +32,7 @@ var preferred = []string{
 type hostKeys struct {
 	cfg        Config
 	files      []string
+	known      *knownDB // what the files said before the host was dialled
 	address    string   // host:port of its entry in known_hosts
 	algorithms []string // to request, in this order
 }
@@ -44,11 +45,11 @@ func newHostKeys(cfg Config, t sshconfig.Target) (*hostKeys, error) {
 	if cfg.HostKey != nil {
 		return k, nil
 	}
-	db, err := openKnown(k.files)
-	if err != nil {
+	var err error
+	if k.known, err = openKnown(k.files); err != nil {
 		return nil, err
 	}
-	k.algorithms = algorithmsFor(db, k.address)
+	k.algorithms = algorithmsFor(k.known, k.address)
 	return k, nil
 }
 
@@ -75,11 +76,7 @@ func (k *hostKeys) check(_ string, remote net.Addr, key gossh.PublicKey) error {
 		}
 		return k.refuse(key, []string{"the given key"}, false)
 	}
-	db, err := openKnown(k.files)
-	if err != nil {
-		return err
-	}
-	err = k.judge(db, remote, key)
+	err := k.judge(k.known, remote, key)
 	if isUnknown(err) && k.cfg.AcceptNewHostKeys {
 		return k.record(remote, key)
 	}

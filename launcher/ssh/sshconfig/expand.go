@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -91,13 +92,12 @@ func parseHop(word string) (Hop, error) {
 		}
 		h.User, word = unescaped, word[at+1:]
 	}
-	host, port, found := cutPort(word)
-	h.Host = host
-	if found {
-		var err error
+	h.Host = strings.Trim(word, "[]") // an IPv6 address may be in brackets
+	if host, port, err := net.SplitHostPort(word); err == nil {
 		if h.Port, err = parsePort(port); err != nil {
 			return Hop{}, err
 		}
+		h.Host = host
 	}
 	if h.Host == "" {
 		return Hop{}, errors.New("host is empty")
@@ -111,20 +111,4 @@ func parsePort(text string) (int, error) {
 		return 0, fmt.Errorf("port %q is not between 1 and 65535", text)
 	}
 	return port, nil
-}
-
-// cutPort splits host:port. An IPv6 address with a port is in brackets.
-func cutPort(word string) (host, port string, found bool) {
-	if rest, bracketed := strings.CutPrefix(word, "["); bracketed {
-		host, after, closed := strings.Cut(rest, "]")
-		if port, found = strings.CutPrefix(after, ":"); closed {
-			return host, port, found
-		}
-		return word, "", false
-	}
-	if strings.Count(word, ":") == 1 {
-		host, port, _ = strings.Cut(word, ":")
-		return host, port, true
-	}
-	return word, "", false
 }
