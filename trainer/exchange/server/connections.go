@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -36,18 +37,13 @@ func (c *connections) meet(from peers.Peer) {
 		return
 	}
 	err := p.serve()
-	if errors.Is(err, errUnsaid) && c.forget(p) {
-		p.introduced()
-		return
-	}
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, errUnsaid) && c.forget(p):
 	case p.tolerable(err):
 		p.lose(err)
 	default:
 		c.server.End(p.session.Blame(err))
 	}
-	p.introduced()
 }
 
 // refuse tells a worker why it is not let in. It waits a little until the
@@ -59,13 +55,6 @@ func (c *connections) refuse(p *peer, why error) {
 	case c.turned <- struct{}{}:
 	default: // nobody counts any more
 	}
-}
-
-// all returns the peers that are there.
-func (c *connections) all() []*peer {
-	c.server.mu.Lock()
-	defer c.server.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(c.peers), func(p *peer) bool { return p == nil })
 }
 
 func (c *connections) register(p *peer) error {
@@ -95,19 +84,19 @@ func (c *connections) forget(p *peer) bool {
 	return true
 }
 
-// close lets nobody in any more.
-func (c *connections) close() {
+// close lets nobody in any more, and returns the peers that are there.
+func (c *connections) close() (all []*peer) {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	c.closing = true
+	return slices.DeleteFunc(slices.Clone(c.peers), func(p *peer) bool { return p == nil })
 }
 
 // farewell tells every peer why the training ended, if it ended badly, and
 // hangs up: at once on those that are done, in bounded time on all.
 func (c *connections) farewell() {
-	c.close()
 	var telling sync.WaitGroup
-	for _, p := range c.all() {
+	for _, p := range c.close() {
 		telling.Go(func() {
 			if err := c.server.Err(); err != nil {
 				p.session.Tell(err, message.Farewell)
@@ -139,46 +128,22 @@ func (c *connections) linger(ctx context.Context) {
 	}
 }
 
-// hearOut gives workers that are here a moment to declare. They take this task
-// for a holder and the chief does not, so the difference is the reason why
-// there will be no training.
-func (c *connections) hearOut(chief *peer) {
-	ctx, cancel := context.WithTimeout(c.server.ctx, message.Farewell)
-	defer cancel()
-	c.close() // a worker that comes now is told the difference
-	for _, p := range c.all() {
-		if p == chief {
-			continue
-		}
-		select {
-		case <-p.known:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
 // write begins to write to all workers, and lets those that contribute to shards
-// hear their events.
+// hear their events. It needs the server's mu, as do succeed and moved: no worker
+// begins a step meanwhile.
 func (c *connections) write(e *aggregate.Shards, m *members) {
-	var writers []*writer
 	for rank, p := range c.peers {
 		if p == nil {
 			continue
 		}
-		w := newWriter(e, p)
-		writers = append(writers, w)
+		var events <-chan aggregate.Event
 		if e.Contributor(rank) != nil {
-			events := make(chan aggregate.Event, e.Events()+4+len(c.peers)) // a step, and what may come in addition
-			w.hear(events)
-			m.hears(rank, p.takes(events))
+			events = p.subscribe(m, e.Events()+4+len(c.peers)) // a step, and what may come in addition
 			for _, shard := range e.All() {
 				shard.Keep(e.Audience(rank)) // others may begin before it has them
 			}
 		}
-	}
-	for _, w := range writers {
-		c.server.running.Go(w.run)
+		c.server.running.Go(newWriter(e, p, events).run)
 	}
 }
 
@@ -187,10 +152,24 @@ func (c *connections) write(e *aggregate.Shards, m *members) {
 func (c *connections) succeed(next *aggregate.Shards, m, before *members, step uint64) {
 	for rank, p := range c.peers {
 		if p != nil && next.Contributor(rank) != nil {
-			events := make(chan aggregate.Event, next.Events()+4)
-			m.hears(rank, p.takes(events))
-			before.Tell(rank, succeeds{next, events, step}) // there is room: nothing else is on its way
+			before.Tell(rank, succeeds{next, p.subscribe(m, next.Events()+4), step}) // there is room: nothing else is on its way
 		}
+	}
+}
+
+// moved tells all workers that the map of an epoch holds from a step on.
+func (c *connections) moved(epoch uint32, step uint64) {
+	for _, p := range c.peers {
+		if p == nil {
+			continue
+		}
+		p.session.SetEpoch(epoch)
+		c.server.running.Go(func() {
+			err := p.session.Send(wire.Frame{Header: wire.Header{Kind: wire.Moved, Step: step}})
+			if err = p.quiet(err); err != nil {
+				c.server.End(p.session.Blame(err))
+			}
+		})
 	}
 }
 
@@ -204,8 +183,8 @@ func (c *connections) announce(lost int, counts uint64) {
 	}
 }
 
-// members is the aggregate.Host of one server's shards: those who are told of
-// steps.
+// members is the aggregate.Host of one server's shards: the workers that are told
+// of steps.
 type members struct {
 	values func(layout.Piece) []byte // where dense values are kept; nil: the shards make memory
 	tell   []func(aggregate.Event)   // by rank; never blocks; set before the first step
@@ -229,3 +208,110 @@ func (m *members) Memory(p layout.Piece) []byte {
 func (m *members) Tell(rank int, e aggregate.Event) { m.tell[rank](e) }
 
 func (m *members) Fail(err error) { m.fail(err) }
+
+var (
+	errUnsaid  = errors.New("hung up before it said anything")
+	errUseless = errors.New("the chief has no use for this task")
+)
+
+// start reads the declaration and, from the chief, the first values; filled:
+// they came. The error is errUnsaid if the connection ended before anything was
+// said.
+func (p *peer) start() (filled bool, err error) {
+	h, err := p.next()
+	if lost := peers.Lost(err); err != nil && lost.Error() != err.Error() {
+		return false, fmt.Errorf("%w: %w", errUnsaid, lost)
+	}
+	if err != nil {
+		return false, err
+	}
+	d, err := p.declaration(h)
+	if err != nil {
+		return false, err
+	}
+	if err := p.server.declare(p.rank, d); err != nil {
+		return false, err
+	}
+	p.session.SetSilence(d.Silence())
+	p.step = contribution{rank: p.rank, begun: d.FirstStep(p.rank), ahead: d.StartsAhead(p.rank)}
+	if p.chief != nil && d.Checkpoint == "" {
+		return true, p.fill(p.server.Shards())
+	}
+	return false, nil
+}
+
+// declaration reads the rest of the frame that h begins.
+func (p *peer) declaration(h wire.Header) (*layout.Declaration, error) {
+	if h.Kind != wire.Declare || h.Length > message.MaxDeclaration {
+		return nil, fmt.Errorf("%s frame of %d bytes where a declaration was due", h.Kind, h.Length)
+	}
+	var d layout.Declaration
+	return &d, p.readJSON(h, &d)
+}
+
+// difference is why a worker comes to a server that the chief had no use for, or
+// to the first worker of a host that is not its own: they declare different
+// things. Without a declaration in time it is why.
+func (p *peer) difference(why error) error {
+	p.server.mu.Lock()
+	holds, of := p.server.roll.misled(p.server.local.Relay != nil)
+	p.server.mu.Unlock()
+	if holds == nil {
+		return why
+	}
+	defer time.AfterFunc(message.Farewell, func() { p.session.Close() }).Stop()
+	h, err := p.next()
+	if err != nil {
+		return why
+	}
+	d, err := p.declaration(h)
+	if err != nil || holds.Difference(d) == "" {
+		return why
+	}
+	return p.session.Blame(fmt.Errorf("declares something else than %s: %s", of, holds.Difference(d)))
+}
+
+// dismissed ends a server that the chief has no use for. It gives workers that
+// are connected a moment to declare: they take this task for a holder, so the
+// difference is the reason why there will be no training, and declare ends it.
+func (p *peer) dismissed() error {
+	if err := p.session.Bye(); err != nil {
+		return err
+	}
+	p.session.Drain()
+	var wait time.Duration
+	if slices.ContainsFunc(p.server.Workers(), func(w WorkerState) bool { return w.Addr != "" && !w.Declared }) {
+		wait = message.Farewell
+	}
+	time.AfterFunc(wait, func() { p.server.End(nil) })
+	return nil
+}
+
+// fill reads the chief's first values, one frame per dense piece in any order.
+func (p *peer) fill(e *aggregate.Shards) error {
+	left := 0
+	for _, s := range e.All() {
+		if s.Variable != e.Declaration().LossIndex() && s.RowBytes() == 0 {
+			left++
+		}
+	}
+	for got := map[int]bool{}; len(got) < left; {
+		h, err := p.next()
+		if err != nil {
+			return err
+		}
+		i, err := find(e, h, wire.Initial)
+		if err != nil {
+			return err
+		}
+		into := e.All()[i].Value(-1)
+		if got[i] || len(into) == 0 || h.Length != uint64(len(into)) {
+			return fmt.Errorf("first values of variable %d of %d bytes, want %d, once", h.Variable, h.Length, len(into))
+		}
+		got[i] = true
+		if err := p.session.Payload(into); err != nil {
+			return err
+		}
+	}
+	return nil
+}

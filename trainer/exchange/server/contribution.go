@@ -6,7 +6,6 @@ import (
 
 	"github.com/plx-run/plx/trainer/aggregate"
 	"github.com/plx-run/plx/trainer/exchange/message"
-	"github.com/plx-run/plx/trainer/exchange/transition"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/wire"
 )
@@ -102,9 +101,30 @@ func (c *contribution) unfinished(e *aggregate.Shards) bool {
 	return c.need > 0 && !e.Declaration().Sync.Competes()
 }
 
-// loss is the loss of the worker, which counts in no step from counts on.
-func (c *contribution) loss(counts uint64) transition.Loss {
-	return transition.Loss{Rank: c.rank, Counts: counts, Begun: c.begun, Present: c.present, Got: c.got, Need: c.need}
+// lose completes, on this holder, the last step that the lost worker counts in
+// with what came of it: it counts in none from counts on. Pieces that have the
+// worker's gradient keep it, the others are made from those that are there,
+// divided by so many. what reports what is missing; "": nothing is. It is called
+// once, when nothing is read from the worker any more.
+func (c *contribution) lose(e *aggregate.Shards, counts uint64) (what string, err error) {
+	of := e.Contributor(c.rank)
+	if c.begun < counts {
+		if err := e.Begin(c.rank, counts-1, aggregate.Beginning{Present: make([]int, len(of.Parts))}); err != nil {
+			return "", fmt.Errorf("step %d without the lost worker %d: %w", counts-1, c.rank, err)
+		}
+		return fmt.Sprintf("step %d is made without %s here: nothing of its gradients had come", counts-1, worker(c.rank)), nil
+	}
+	if c.need == 0 {
+		return "", nil
+	}
+	for i := range e.All() {
+		for part, present := range c.present {
+			if present > 0 && e.Expects(of, i) && !c.got[i*len(of.Parts)+part] {
+				e.Lack(of.Group, i, of.First+part, present)
+			}
+		}
+	}
+	return fmt.Sprintf("step %d is made with a part of what %s had: %d of its gradients had not come", c.begun-1, worker(c.rank), c.need), nil
 }
 
 // find returns the number of the shard that a frame is for.

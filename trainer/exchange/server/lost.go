@@ -51,7 +51,7 @@ func (p *peer) lose(err error) {
 	p.lost = true
 	if err := s.roll.lose(p.rank, e.Declaration()); err != nil {
 		s.mu.Unlock()
-		s.End(p.session.Blame(fmt.Errorf("%w; %w", why.Err, err)))
+		s.End(&peers.PeerError{Task: why.Task, Addr: why.Addr, Err: fmt.Errorf("%w; %w", why.Err, err)})
 		return
 	}
 	if e.Selection() != nil {
@@ -126,15 +126,13 @@ func (p *peer) countsUntil(step uint64) (lost, known bool) {
 	return p.lost, known
 }
 
-// settle completes the last step that the lost worker counts in with what came
-// of it. It is called once, when nothing is read from it any more.
+// settle completes the last step that the lost worker counts in.
 func (p *peer) settle(counts uint64) {
-	s, l := p.server, p.step.loss(counts)
-	if _, err := l.Run(context.Background(), s.shards); err != nil {
+	s := p.server
+	switch what, err := p.step.lose(s.Shards(), counts); {
+	case err != nil:
 		s.End(s.blameSelf(err))
-		return
-	}
-	if what := l.String(); what != "" {
+	case what != "":
 		s.logf("%s", what)
 	}
 }

@@ -3,33 +3,48 @@ package server
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/plx-run/plx/trainer/aggregate"
 	"github.com/plx-run/plx/trainer/exchange/transition"
+	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/peers"
 	"github.com/plx-run/plx/trainer/wire"
 )
 
 // mover brings a server from one map of holders to the next. The Server's mu
-// guards its fields.
+// guards it.
 type mover struct {
 	server  *Server
 	epoch   uint32                  // of the map of who holds what
-	moving  *transition.Repartition // to the next map; nil: no worker has asked for one
+	asked   map[int]bool            // by rank: wants another map
+	first   int                     // the rank that asked first
+	d       *layout.Declaration     // with the map it asked for; nil: no worker has asked
+	step    uint64                  // from which on that holds
+	moving  *transition.Repartition // to the next map; nil: nobody has asked for it, or brought rows
 	members *members                // of the shards that will take the place of the present ones
 }
 
 // admit refuses frames that a worker must not send while variables move. It
-// needs the server's mu.
+// needs the server's mu, as do refuses, agree and underWay.
 func (m *mover) admit(rank int, kind wire.Kind) error {
 	switch {
-	case m.moving == nil:
-	case m.moving.Asked(rank):
+	case m.d == nil:
+	case m.asked[rank]:
 		return fmt.Errorf("%s frame while variables move", kind)
 	case kind == wire.Step || kind == wire.Bye:
-		return m.moving.Refuses(fmt.Sprintf("%s frame", kind))
+		return m.refuses(fmt.Sprintf("%s frame", kind))
 	}
 	return nil
+}
+
+// refuses returns why no worker may do something else meanwhile; nil: no worker
+// has asked for another map.
+func (m *mover) refuses(what string) error {
+	if m.d == nil {
+		return nil
+	}
+	return fmt.Errorf("%s, but %s wants variables to move before step %d", what, worker(m.first), m.step)
 }
 
 // remap notes what map a worker wants. Once all of them want the same, variables move.
@@ -37,63 +52,79 @@ func (m *mover) remap(rank int, w *transition.Wanted) error {
 	s := m.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	moving := m.underWay()
-	if err := moving.Want(rank, w, s.shards.Declaration()); err != nil {
-		return err
-	}
-	if err := s.roll.movable(rank, w); err != nil {
+	if err := m.agree(rank, w); err != nil {
 		return err
 	}
 	if s.local.Relay != nil {
 		s.local.Relay.Rows.Begin(rank, w.Step) // workers that wait for its request must not
 	}
-	if moving.Count(rank) == s.roll.ranks.Len() && !s.connected.closing {
-		now := s.shards
-		s.running.Go(func() { m.move(moving, now) })
+	if len(m.asked) < s.roll.ranks.Len() || s.connected.closing {
+		return nil
 	}
+	now, moving, d := s.shards, m.underWay(), m.d
+	s.running.Go(func() { m.move(moving, now, d, w.Step) })
 	return nil
 }
 
-// underWay returns the move to the next map. It needs the server's mu.
+// agree refuses a map that others do not want.
+func (m *mover) agree(rank int, w *transition.Wanted) error {
+	switch {
+	case w.Epoch != m.epoch+1 || m.asked[rank]:
+		return fmt.Errorf("wants variables to move for epoch %d, this is epoch %d", w.Epoch, m.epoch)
+	case m.d == nil:
+		d, err := m.server.shards.Declaration().Placed(w.Pieces)
+		if err != nil {
+			return err
+		}
+		m.d, m.step, m.first, m.asked = d, w.Step, rank, map[int]bool{}
+	case w.Step != m.step || !slices.Equal(w.Pieces, m.d.Pieces):
+		return fmt.Errorf("wants other owners before step %d than %s before step %d", w.Step, worker(m.first), m.step)
+	}
+	if err := m.server.roll.movable(rank, w); err != nil {
+		return err
+	}
+	m.asked[rank] = true
+	return nil
+}
+
+// underWay returns the move to the next map.
 func (m *mover) underWay() *transition.Repartition {
-	if s, n := m.server, len(m.server.roll.gone); m.moving == nil {
-		m.members = newMembers(n, s.End, nil)
-		m.moving = transition.NewRepartition(s.ctx, s.holder, m.members, m.epoch+1, n)
+	if s := m.server; m.moving == nil {
+		m.members = newMembers(len(s.roll.gone), s.End, nil)
+		m.moving = transition.NewRepartition(s.ctx, s.holder, m.members, m.epoch+1)
 	}
 	return m.moving
 }
 
 // move moves everything that comes here or leaves, and ends the training if that
-// fails. Then it puts the shards of the new map in force and tells the workers.
+// fails. Then it puts the shards of the new map d in force and tells the workers.
 // The first worker of a host has nothing to move for the others; it only sees to
 // it that none of them goes on without the move.
-func (m *mover) move(moving *transition.Repartition, now *aggregate.Shards) {
+func (m *mover) move(moving *transition.Repartition, now *aggregate.Shards, d *layout.Declaration, step uint64) {
 	s, next := m.server, (*aggregate.Shards)(nil)
 	if s.local.Relay == nil {
 		var err error
-		if next, err = moving.Run(s.ctx, now); err != nil {
+		if next, err = moving.Run(s.ctx, now, d, step); err != nil {
 			s.End(err)
 			return
 		}
 	}
-	step := moving.Step()
 	s.mu.Lock()
+	members := s.members
 	if next != nil {
+		now, members = next, m.members
 		if s.local.Worker != nil {
-			m.members.hears(s.config.Peers.Self.Index, s.local.Worker.Tell)
+			members.hears(s.config.Peers.Self.Index, s.local.Worker.Tell)
 		}
-		s.connected.succeed(next, m.members, s.members, step)
-		s.force(next, m.members, func(int) uint64 { return step })
-	} else {
-		s.force(now, s.members, func(int) uint64 { return step })
+		s.connected.succeed(next, members, s.members, step)
 	}
-	m.epoch, m.moving, m.members = moving.Epoch(), nil, nil
+	s.force(now, members, func(int) uint64 { return step })
+	m.epoch++
+	m.asked, m.d, m.moving, m.members = nil, nil, nil, nil
+	s.connected.moved(m.epoch, step)
 	s.mu.Unlock()
 	if s.local.Worker != nil {
 		s.local.Worker.Tell(Moved{next})
-	}
-	for _, p := range s.connected.all() {
-		p.moved(moving.Epoch(), step)
 	}
 }
 

@@ -24,7 +24,6 @@ type peer struct {
 	session *peers.Session
 	rank    int
 	turn    chan struct{}           // see above
-	known   chan struct{}           // closed by introduced
 	over    chan struct{}           // closed when nothing reads any more
 	ctx     context.Context         // ends with the training, or when the worker is lost; the cause says why
 	fall    context.CancelCauseFunc // gives the worker up: nothing waits for it any more
@@ -43,7 +42,7 @@ type peer struct {
 func newPeer(from peers.Peer, s *Server) *peer {
 	p := &peer{
 		server: s, session: peers.NewSession(from, s.config.Peers.Generation, firstSilence), rank: from.Task.Index,
-		turn: make(chan struct{}, 1), known: make(chan struct{}), over: make(chan struct{}),
+		turn: make(chan struct{}, 1), over: make(chan struct{}),
 	}
 	p.ctx, p.fall = context.WithCancelCause(s.ctx)
 	if from.Task.IsChief() {
@@ -53,16 +52,18 @@ func newPeer(from peers.Peer, s *Server) *peer {
 	return p
 }
 
-// takes returns what puts an event where the writer hears it. It never blocks:
-// there is room for all that a worker which takes part can be told, and none is
-// needed for a lost one.
-func (p *peer) takes(events chan<- aggregate.Event) func(aggregate.Event) {
-	return func(e aggregate.Event) {
+// subscribe makes members tell of events for the worker, and returns them. To
+// tell never blocks: there is room for all that a worker which takes part can be
+// told, and none is needed for a lost one.
+func (p *peer) subscribe(m *members, room int) <-chan aggregate.Event {
+	events := make(chan aggregate.Event, room)
+	m.hears(p.rank, func(e aggregate.Event) {
 		select {
 		case events <- e:
 		case <-p.ctx.Done():
 		}
-	}
+	})
+	return events
 }
 
 // next returns the header of the next frame, also that of a goodbye. The error
@@ -295,15 +296,4 @@ func (p *peer) goodbye(h wire.Header) error {
 	p.session.Drain()
 	p.server.left()
 	return err
-}
-
-// moved tells the worker that all rows are with their new holders.
-func (p *peer) moved(epoch uint32, step uint64) {
-	p.session.SetEpoch(epoch)
-	p.server.running.Go(func() {
-		err := p.session.Send(wire.Frame{Header: wire.Header{Kind: wire.Moved, Step: step}})
-		if err = p.quiet(err); err != nil {
-			p.server.End(p.session.Blame(err))
-		}
-	})
 }

@@ -85,15 +85,16 @@ func (s *Server) force(e *aggregate.Shards, m *members, step func(rank int) uint
 
 // start lets workers come.
 func (s *Server) start() {
-	purpose, holds := message.ToHolder, s.local.Worker == nil
+	purpose, brings := message.ToHolder, true
 	if d := s.local.Declaration; d != nil {
 		s.mu.Lock()
 		s.startClock(d)
+		holds := s.shards != nil && s.local.Relay == nil
+		brings = holds && d.Movable
 		var err error
-		if s.shards != nil && s.local.Relay == nil && d.Checkpoint != "" {
+		if holds && d.Checkpoint != "" {
 			err = s.restore()
 		}
-		holds = s.shards != nil && s.local.Relay == nil && d.Movable
 		s.mu.Unlock()
 		if err != nil {
 			s.End(err)
@@ -104,7 +105,7 @@ func (s *Server) start() {
 	}
 	if l := s.config.Listener; l != nil {
 		l.Handle(purpose, s.connected.meet)
-		if holds {
+		if brings {
 			l.Handle(transition.Purpose, s.mover.receive)
 		}
 	}

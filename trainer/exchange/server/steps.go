@@ -53,8 +53,8 @@ func (s *Server) Save(step, number uint64) error {
 
 // save hands on a copy of what shards have.
 func (s *Server) save(ctx context.Context, e *aggregate.Shards, step, number uint64) error {
-	save := transition.Save{Step: step, Number: number, Holder: s.config.Peers.Self, Into: s.config.Checkpoints}
-	if _, err := save.Run(ctx, e); err != nil {
+	snapshot := transition.Snapshot{Step: step, Number: number, Holder: s.config.Peers.Self}
+	if err := transition.Save(ctx, e, snapshot, s.config.Checkpoints); err != nil {
 		return s.blameSelf(err)
 	}
 	return nil
@@ -75,7 +75,7 @@ func (s *Server) Remap(w *transition.Wanted) error {
 func (s *Server) stop(rank int, goodbye bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.mover.moving.Refuses("said goodbye"); err != nil {
+	if err := s.mover.refuses("said goodbye"); err != nil {
 		return err
 	}
 	return s.roll.stop(s.shards, rank, goodbye)

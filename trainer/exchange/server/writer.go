@@ -31,13 +31,10 @@ type writer struct {
 	reply  message.Reply
 }
 
-func newWriter(e *aggregate.Shards, p *peer) *writer {
-	return &writer{peer: p, shards: e, step: e.Declaration().FirstStep(p.rank),
+func newWriter(e *aggregate.Shards, p *peer, events <-chan aggregate.Event) *writer {
+	return &writer{peer: p, shards: e, events: events, step: e.Declaration().FirstStep(p.rank),
 		frames: make([]wire.Frame, 0, len(e.All())+1)}
 }
-
-// hear makes the writer write what events tell. It must be called before run.
-func (w *writer) hear(events <-chan aggregate.Event) { w.events = events }
 
 // run sends the first values, and from then on each piece as soon as it is
 // updated, until the training ends.

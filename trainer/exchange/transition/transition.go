@@ -1,21 +1,22 @@
+// Package transition is what a shard holder does between two steps: variables
+// move to other holders, or a checkpoint is saved.
+//
+// Package server hears the workers, and runs a transition once they agree.
+// [Repartition] brings rows to their new holders over connections of its own and
+// returns the shards that take the place of the old ones. [Save] hands on a copy.
+//
+//	m := transition.NewRepartition(training, config, host, epoch)
+//	next, err := m.Run(ctx, shards, declaration, step)
+//
+// [RestoreAll] fills shards from a checkpoint before the first step.
 package transition
 
 import (
-	"context"
 	"errors"
 
-	"github.com/plx-run/plx/trainer/aggregate"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/peers"
 )
-
-// Transition is something that happens between two steps of the training on
-// the shards that a task holds.
-type Transition interface {
-	// Run returns when it has happened here, with the shards that are in force
-	// then: those that it was given, or others. It ends soon after ctx.
-	Run(ctx context.Context, now *aggregate.Shards) (*aggregate.Shards, error)
-}
 
 // Config says who a holder is and where others are.
 type Config struct {

@@ -2,13 +2,26 @@ package transition
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/plx-run/plx/trainer/aggregate"
+	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/layout"
 	"golang.org/x/sync/errgroup"
 )
+
+// Snapshot is a copy of all that one holder has. The receiver owns it; the
+// Declaration must not be changed.
+type Snapshot struct {
+	Step        uint64              // steps that the chief's group has made
+	Number      uint64              // of saves before: if workers are not in step there may be several of a step
+	Declaration *layout.Declaration // with the pieces of the time
+	Holder      cluster.Task
+	Pieces      []aggregate.Kept
+	Held        time.Duration // for which the training, or what lies after the cut, was held
+}
 
 // Restoring is a shard that is being filled.
 type Restoring interface {
@@ -25,6 +38,31 @@ type Checkpoints interface {
 	// Restore puts what Declaration.Checkpoint has of a piece. It is called for
 	// several pieces side by side, and must return soon after ctx has ended.
 	Restore(ctx context.Context, d *layout.Declaration, p layout.Piece, into Restoring) error
+}
+
+// Save hands a copy of what a holder has to a checkpoint; to may be nil if there
+// is nothing. s has Step, Number and Holder. If a checkpoint is a consistent cut
+// the shards must have agreed on one. Save returns when the copy is made, or ctx
+// has ended before that.
+func Save(ctx context.Context, now *aggregate.Shards, s Snapshot, to Checkpoints) (err error) {
+	hand := func(since time.Time) {
+		now.NoteSave(s.Step)
+		s.Declaration, s.Pieces = now.Declaration(), aggregate.Preserve(now.All())
+		switch {
+		case len(s.Pieces) == 0:
+		case to == nil:
+			err = errors.New("is to save its variables and was not configured to")
+		default:
+			s.Held = time.Since(since)
+			to.Save(s)
+		}
+	}
+	if a := now.Alignment(); a != nil {
+		a.CopyCut(ctx.Done(), hand)
+	} else {
+		hand(time.Now())
+	}
+	return err
 }
 
 // atOnce bounds the pieces of a holder that are restored side by side.
