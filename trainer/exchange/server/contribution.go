@@ -68,7 +68,7 @@ func (c *contribution) catchUp() { c.ahead = false }
 func (c *contribution) continueAt(step uint64) { c.begun, c.got = step, nil }
 
 // push takes a gradient of the step that was begun, each exactly once.
-func (c *contribution) push(h wire.Header, e *aggregate.Shards, from message.Payload) error {
+func (c *contribution) push(h wire.Header, e *aggregate.Shards, read func([]byte) error) error {
 	if c.got == nil || h.Step+1 != c.begun {
 		return fmt.Errorf("gradient of step %d, %d steps were begun", h.Step, c.begun)
 	}
@@ -85,7 +85,7 @@ func (c *contribution) push(h wire.Header, e *aggregate.Shards, from message.Pay
 	if *got {
 		return fmt.Errorf("gradient of variable %d came twice in step %d", h.Variable, h.Step)
 	}
-	present, err := e.All()[i].Receive(of.Group, input, h.Length, from.Payload)
+	present, err := e.All()[i].Receive(of.Group, input, h.Length, read)
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ type peer struct {
 	server  *Server
 	session *peers.Session
 	rank    int
+	read    func([]byte) error      // session.Payload, as one value for all frames
 	turn    chan struct{}           // see above
 	over    chan struct{}           // closed when nothing reads any more
 	ctx     context.Context         // ends with the training, or when the worker is lost; the cause says why
@@ -44,6 +45,7 @@ func newPeer(from peers.Peer, s *Server) *peer {
 		server: s, session: peers.NewSession(from, s.config.Peers.Generation, firstSilence), rank: from.Task.Index,
 		turn: make(chan struct{}, 1), over: make(chan struct{}),
 	}
+	p.read = p.session.Payload
 	p.ctx, p.fall = context.WithCancelCause(s.ctx)
 	if from.Task.IsChief() {
 		p.chief = &chief{peer: p, copied: make(chan struct{})}
@@ -70,10 +72,11 @@ func (p *peer) subscribe(m *members, room int) <-chan aggregate.Event {
 // blames the task that the worker blames, so that the others hear of the cause.
 func (p *peer) next() (wire.Header, error) {
 	h, err := p.session.Next()
-	var known *peers.PeerError
-	switch {
-	case errors.Is(err, peers.ErrGoodbye):
+	if err == nil || err == peers.ErrGoodbye {
 		return h, nil
+	}
+	var known *peers.PeerError // on the heap, so not in every call
+	switch {
 	case !errors.As(err, &known):
 		return h, err
 	case known.Task != p.session.Task:
@@ -133,7 +136,7 @@ func (p *peer) take(h wire.Header) error {
 	case h.Kind == wire.Step:
 		return p.begin(h, e)
 	case h.Kind == wire.Push:
-		return p.step.push(h, e, p.session)
+		return p.step.push(h, e, p.read)
 	case h.Kind == wire.Want:
 		return p.want(h, e)
 	case h.Kind == wire.Scale:
