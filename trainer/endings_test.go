@@ -145,7 +145,7 @@ func TestStopAtStep(t *testing.T) {
 		}
 		r := tj.jobs[0].replica.Load()
 		r.err = nil // to compare with what was printed
-		want, err := r.digest(t.Context())
+		want, err := r.variables.digest(t.Context(), r.Steps())
 		if got := tj.jobs[0].out.(*bytes.Buffer).String(); err != nil || got != want+"\n" || !strings.HasPrefix(got, "digest step=4 sha256=") {
 			t.Errorf("%s: printed %q, want %q, %v", at.arch, got, want, err)
 		}

@@ -234,7 +234,7 @@ func TestMistakesInIndicesAreNamed(t *testing.T) {
 		change(x)
 		return tensor.New(tensor.WithShape(len(x)), tensor.WithBacking(x))
 	}
-	before, err := r.digest(t.Context())
+	before, err := r.variables.digest(t.Context(), r.Steps())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +249,7 @@ func TestMistakesInIndicesAreNamed(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	if after, err := r.digest(t.Context()); err != nil || after != before {
+	if after, err := r.variables.digest(t.Context(), r.Steps()); err != nil || after != before {
 		t.Errorf("a refused feed changed something: %v", err)
 	}
 	if _, err := r.Step(t.Context(), good); err != nil {

@@ -41,7 +41,7 @@ func (x trial) prefetched(j *Job, said func(rank, step int) int) (done trained, 
 		}
 		done.losses, done.norms = append(done.losses, result.Loss), append(done.norms, result.Norm)
 	}
-	done.digest, err = r.digest(ctx)
+	done.digest, err = r.variables.digest(ctx, r.Steps())
 	return done, err
 }
 

@@ -122,13 +122,6 @@ func (r *Replica) Carry(ctx context.Context, name string, state *tensor.Dense) e
 	return nil
 }
 
-// digest hashes all variables.
-func (r *Replica) digest(ctx context.Context) (string, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.variables.digest(ctx, r.step)
-}
-
 // compare compares the variables of all workers.
 func (r *Replica) compare(ctx context.Context) error {
 	r.mu.Lock()
@@ -139,15 +132,6 @@ func (r *Replica) compare(ctx context.Context) error {
 	return r.variables.compare(ctx, r.job.network.group, r.step)
 }
 
-// traffic is the bytes of this worker's connections with shard holders, and with
-// workers that it serves as one.
-func (r *Replica) traffic() (sent, received int) {
-	for _, c := range r.client.Traffic() {
-		sent, received = sent+int(c.Sent), received+int(c.Received)
-	}
-	return sent, received
-}
-
 // failure is the error that broke the replica, or nil.
 func (r *Replica) failure() error {
 	r.mu.Lock()
@@ -155,14 +139,34 @@ func (r *Replica) failure() error {
 	return r.err
 }
 
-// lastCheckpoint is this worker's part in the checkpoint at the end.
-func (r *Replica) lastCheckpoint(ctx context.Context) error {
+// conclude does what comes after a program that has ended well.
+func (r *Replica) conclude(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.err != nil {
+	err := r.join(ctx)
+	if err == nil && r.err == nil {
+		err = r.saving.last(ctx, r.step)
+	}
+	if err != nil {
+		return err
+	}
+	if r.dropped > 0 {
+		r.job.Logf(slog.LevelInfo, "came too late for %s: %s dropped", count(r.late, "step"), count(r.dropped, "row"))
+	}
+	r.worker.tuner.Close()
+	sent, received := 0, 0 // with shard holders, and with workers that this one serves as one
+	for _, c := range r.client.Traffic() {
+		sent, received = sent+int(c.Sent), received+int(c.Received)
+	}
+	r.job.Logf(slog.LevelDebug, "%s: sent %s, received %s", count(r.step, "step"), size(sent), size(received))
+	if !r.job.config.Digest || !r.job.IsChief() {
 		return nil
 	}
-	return r.saving.last(ctx, r.step)
+	line, err := r.variables.digest(ctx, r.step)
+	if err == nil {
+		_, err = fmt.Fprintln(r.job.out, line)
+	}
+	return err
 }
 
 // close ends the replica's work: in good order if why is nil and no step has

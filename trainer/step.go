@@ -164,8 +164,6 @@ func (r *Replica) together(ctx context.Context, took time.Duration) error {
 // join takes part in the steps of the others, with nothing of its own, until
 // nobody has anything.
 func (r *Replica) join(ctx context.Context) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.training.settings.ending == WaitForAll || r.err != nil || r.training.declared.Sync.Competes() {
 		return nil
 	}

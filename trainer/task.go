@@ -189,7 +189,7 @@ func (t *task) work(ctx context.Context, train func(context.Context, *Job) error
 		return err
 	}
 	if err == nil {
-		err = t.conclude(ctx, r)
+		err = r.conclude(ctx)
 	}
 	return cmp.Or(err, r.close(err))
 }
@@ -210,30 +210,6 @@ func guarded(do func() error) (err error) {
 		}
 	}()
 	return do()
-}
-
-// conclude does what comes after a program that has ended well.
-func (t *task) conclude(ctx context.Context, r *Replica) error {
-	if err := r.join(ctx); err != nil {
-		return err
-	}
-	if err := r.lastCheckpoint(ctx); err != nil {
-		return err
-	}
-	if steps, rows := r.Late(); rows > 0 {
-		t.job.Logf(slog.LevelInfo, "came too late for %s: %s dropped", count(steps, "step"), count(rows, "row"))
-	}
-	r.worker.tuner.Close()
-	sent, received := r.traffic()
-	t.job.Logf(slog.LevelDebug, "%s: sent %s, received %s", count(r.Steps(), "step"), size(sent), size(received))
-	if !t.job.config.Digest || !t.job.IsChief() {
-		return nil
-	}
-	line, err := r.digest(ctx)
-	if err == nil {
-		_, err = fmt.Fprintln(t.job.out, line)
-	}
-	return err
 }
 
 // serve runs the program as a server, until the last worker's goodbye or until

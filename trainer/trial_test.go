@@ -55,7 +55,7 @@ func (x trial) run(j *Job) (done trained, err error) {
 		}
 		done.losses, done.norms = append(done.losses, result.Loss), append(done.norms, result.Norm)
 	}
-	done.digest, err = r.digest(ctx)
+	done.digest, err = r.variables.digest(ctx, r.Steps())
 	return done, err
 }
 
