@@ -264,10 +264,7 @@ type Outbox struct {
 
 // NewOutbox makes buckets of the variables that has says.
 func NewOutbox(d *layout.Declaration, parts []int, has func(variable int) bool) *Outbox {
-	o := &Outbox{Parts: parts}
-	for range len(d.Variables) + 1 {
-		o.of = append(o.of, -1)
-	}
+	o := &Outbox{Parts: parts, of: slices.Repeat([]int{-1}, len(d.Variables)+1)}
 	all := layout.Buckets(d.Variables, d.BucketBytes)
 	var sparse []int
 	for i, v := range d.Variables {

@@ -81,10 +81,8 @@ type Piece struct {
 	Count    int `json:"count"`
 }
 
-// on is p with another holder, of p of another variable.
+// on is p with another holder.
 func (p Piece) on(holder int) Piece { p.Holder = holder; return p }
-
-func (p Piece) of(variable int) Piece { p.Variable = variable; return p }
 
 // DefaultBucketBytes is the bucket of a declaration that names none.
 const DefaultBucketBytes = 1 << 20

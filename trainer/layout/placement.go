@@ -24,16 +24,16 @@ func (p placer) place(limit int) error {
 	if p.a == policy.AllReduce {
 		p.servers = 0
 	}
-	onWorkers := p.home(true, func(variables []Variable) []Piece {
-		return placeWorkers(variables, len(p.d.Workers), p.d.BucketBytes)
-	})
-	for i := range onWorkers {
-		onWorkers[i] = onWorkers[i].on(onWorkers[i].Holder + p.servers) // servers come first
+	var pieces []Piece
+	if p.a != policy.Servers {
+		for _, piece := range placeWorkers(p.d.Variables, len(p.d.Workers), p.d.BucketBytes, p.a.OnWorkers(true)) {
+			pieces = append(pieces, piece.on(p.servers+piece.Holder)) // servers come first
+		}
 	}
-	onServers := p.home(false, func(variables []Variable) []Piece {
-		return placeServers(variables, p.servers, cmp.Or(limit, DefaultLimit))
-	})
-	p.settle(append(onWorkers, onServers...))
+	if p.a != policy.AllReduce {
+		pieces = append(pieces, placeServers(p.d.Variables, p.servers, cmp.Or(limit, DefaultLimit), !p.a.OnWorkers(false))...)
+	}
+	p.settle(pieces)
 	return nil
 }
 
@@ -54,57 +54,29 @@ func (p placer) check() error {
 	return nil
 }
 
-// home places the variables that workers hold, or the others, as if there were no
-// others.
-func (p placer) home(onWorkers bool, place func([]Variable) []Piece) []Piece {
-	var variables []Variable
-	var original []int
-	for i, v := range p.d.Variables {
-		if p.a.OnWorkers(v.Sparse != nil) == onWorkers {
-			variables, original = append(variables, v), append(original, i)
-		}
-	}
-	if len(variables) == 0 {
-		return nil
-	}
-	pieces := place(variables)
-	for i := range pieces {
-		pieces[i] = pieces[i].of(original[pieces[i].Variable])
-	}
-	return pieces
-}
-
 // settle names the holders and leaves out those without a piece that will not
 // get one later.
 func (p placer) settle(pieces []Piece) {
 	d, servers := p.d, p.servers
-	d.Holders, d.Pieces = nil, pieces
-	index := map[int]int{}
-	holds := map[int]bool{}
+	holds := make([]bool, servers+len(d.Workers))
+	holds[0] = len(pieces) == 0 // somebody must hold the loss
 	for _, piece := range pieces {
 		holds[piece.Holder] = true
 	}
-	for i := range servers + len(d.Workers) {
-		if d.Movable && (i < servers || p.a != policy.Servers) {
-			holds[i] = true
+	d.Holders, d.Pieces = nil, nil
+	index := make([]int, len(holds))
+	for i, has := range holds {
+		task := cluster.Task{Role: cluster.PS, Index: i}
+		if i >= servers {
+			task = cluster.Task{Role: cluster.Worker, Index: i - servers}
+		}
+		if has || d.Movable && (i < servers || p.a != policy.Servers) {
+			index[i] = len(d.Holders)
+			d.Holders = append(d.Holders, task)
 		}
 	}
-	if len(holds) == 0 {
-		holds[0] = true // somebody must hold the loss
-	}
-	for i := range servers + len(d.Workers) {
-		if !holds[i] {
-			continue
-		}
-		index[i] = len(d.Holders)
-		task := cluster.Task{Role: cluster.Worker, Index: i - servers}
-		if i < servers {
-			task = cluster.Task{Role: cluster.PS, Index: i}
-		}
-		d.Holders = append(d.Holders, task)
-	}
-	for i := range d.Pieces {
-		d.Pieces[i] = d.Pieces[i].on(index[d.Pieces[i].Holder])
+	for _, piece := range pieces {
+		d.Pieces = append(d.Pieces, piece.on(index[piece.Holder]))
 	}
 }
 
@@ -113,19 +85,21 @@ func (p placer) settle(pieces []Piece) {
 // over blocks, so it has the same bits wherever they are.
 const BlockElements = 1024
 
-// DefaultLimit is the size in bytes from which PlaceServers cuts a variable.
+// DefaultLimit is the size in bytes above which Place cuts a variable that servers hold.
 const DefaultLimit = 4 << 20
 
-// placeServers spreads variables over so many holders: each goes to the holder
-// with the fewest bytes so far, the first of them where several have as few.
+// placeServers spreads the sparse variables, and the dense ones if dense is set, over
+// so many holders: each goes to the holder with the fewest bytes so far, the first of
+// them where several have as few.
 // A variable of more than limit bytes is first cut in as many near-equal
 // partitions as there are holders. Same variables, same placement. The
 // variables must have passed a check.
-func placeServers(variables []Variable, owners, limit int) []Piece {
-	var pieces []Piece
+func placeServers(variables []Variable, owners, limit int, dense bool) (pieces []Piece) {
 	loads := make([]int, owners)
 	for i, v := range variables {
-		pieces = append(pieces, v.place(i, loads, limit)...)
+		if dense || v.Sparse != nil {
+			pieces = append(pieces, v.place(i, loads, limit)...)
+		}
 	}
 	return pieces
 }
@@ -163,18 +137,18 @@ func (v Variable) Partition(index, n int) (pieces []Piece) {
 
 func lightest(loads []int) int { return slices.Index(loads, slices.Min(loads)) }
 
-// placeWorkers spreads variables over so many holders for an all-reduce: the
-// dense ones are fused into buckets, and every bucket is cut in as many
-// near-equal ranges as there are holders, at bounds of blocks. A sparse one is
-// cut by rows. The variables must have passed a check.
-func placeWorkers(variables []Variable, owners, bucketBytes int) []Piece {
+// placeWorkers spreads the dense variables, and the sparse ones if sparse is set, over
+// so many holders for an all-reduce: the dense ones are fused into buckets, and every
+// bucket is cut in as many near-equal ranges as there are holders, at bounds of
+// blocks. A sparse one is cut by rows. The variables must have passed a check.
+func placeWorkers(variables []Variable, owners, bucketBytes int, sparse bool) []Piece {
 	var pieces []Piece
 	loads := make([]int, owners)
 	for _, bucket := range Buckets(variables, bucketBytes) {
 		pieces = append(pieces, spread(variables, bucket, loads)...)
 	}
 	for i, v := range variables {
-		if v.Sparse != nil {
+		if sparse && v.Sparse != nil {
 			pieces = append(pieces, v.place(i, loads, 0)...)
 		}
 	}

@@ -33,7 +33,7 @@ func TestPlaceServers(t *testing.T) {
 		{[]Variable{{Name: "t", Dtype: Float32, Shape: []int{7, 100}, Sparse: &Sparse{}}}, 3, 100,
 			[]Piece{{0, 0, 0, 2}, {0, 1, 2, 2}, {0, 2, 4, 3}}},
 	} {
-		if got := placeServers(c.variables, c.owners, c.limit); !slices.Equal(got, c.want) {
+		if got := placeServers(c.variables, c.owners, c.limit, true); !slices.Equal(got, c.want) {
 			t.Errorf("%v on %d: got %v, want %v", c.variables, c.owners, got, c.want)
 		}
 	}

@@ -38,14 +38,12 @@ func (l *Lifetime) Do(work func(ctx context.Context)) bool {
 
 // Go is Do on a new goroutine.
 func (l *Lifetime) Go(work func(ctx context.Context)) bool {
-	if !l.enter() {
-		return false
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.ended {
+		l.running.Go(func() { work(l.ctx) })
 	}
-	go func() {
-		defer l.running.Done()
-		work(l.ctx)
-	}()
-	return true
+	return !l.ended
 }
 
 func (l *Lifetime) enter() bool {
