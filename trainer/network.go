@@ -150,22 +150,18 @@ func hostOf(addr string) string {
 	return addr
 }
 
-// together are the ranks of the workers of each host, nil if no host has several
-// or an address cannot be read: then nobody adds gradients for others.
-func (n *network) together() []layout.Range {
-	var hosts []layout.Range
-	workers, from := n.contract.Cluster.Worker, 0
-	for rank, addr := range workers {
-		if _, _, err := net.SplitHostPort(addr); err != nil {
-			return nil
-		}
-		if last := rank + 1; last == len(workers) || hostOf(workers[last]) != hostOf(addr) {
-			hosts = append(hosts, layout.Range{Lo: from, Hi: last})
+// together are the ranks of the workers of each host, nil if no host has several:
+// then nobody adds gradients for others.
+func (n *network) together() (all []layout.Range) {
+	hosts, from := n.machines().Workers, 0
+	for rank, host := range hosts {
+		if last := rank + 1; last == len(hosts) || hosts[last] != host {
+			all = append(all, layout.Range{Lo: from, Hi: last})
 			from = last
 		}
 	}
-	if len(hosts) == len(workers) {
+	if len(all) == len(hosts) {
 		return nil
 	}
-	return hosts
+	return all
 }

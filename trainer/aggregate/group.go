@@ -11,14 +11,14 @@ import (
 // group is a set of contributors whose gradients are added. If workers compete
 // it is a different one every step.
 type group struct {
-	index    int
-	members  []int // contributors
-	shards   int   // that a step updates
-	quorum   int   // contributors that make a step
-	competes bool  // the first quorum of them do
+	index   int
+	members []int // contributors
+	shards  int   // that a step updates
+	quorum  int   // contributors that make a step: the first so many
 
 	mu      sync.Mutex
 	begun   []bool // by contributor, of the group's members
+	entered int    // members that have begun the next step
 	step    uint64 // that is being begun
 	rate    float64
 	present int // virtual workers in the step that is being begun
@@ -36,7 +36,7 @@ type group struct {
 }
 
 func newGroup(r *layout.Roster, index int, d *layout.Declaration, shards int, first uint64) *group {
-	g := &group{index: index, shards: shards, competes: d.Sync.Competes(), begun: make([]bool, len(r.Contributors)),
+	g := &group{index: index, shards: shards, begun: make([]bool, len(r.Contributors)),
 		rate: math.NaN(), left: shards, step: first, made: first, applied: first}
 	for m := r.Groups[index].Lo; m < r.Groups[index].Hi; m++ {
 		g.members = append(g.members, m)
@@ -54,11 +54,12 @@ func (g *group) enter(i int, step uint64, present int, rate float64) (absent []i
 		return nil, err
 	}
 	g.begun[i] = true
+	g.entered++
 	g.present += present
-	if g.entered() < g.quorum {
+	if g.entered < g.quorum {
 		return nil, nil
 	}
-	if g.competes {
+	if g.quorum < len(g.members) {
 		g.chosen = nil
 		for i, begun := range g.begun {
 			if begun {
@@ -70,25 +71,15 @@ func (g *group) enter(i int, step uint64, present int, rate float64) (absent []i
 	}
 	g.outcome = Outcome{VirtualWorkers: g.present, Updates: g.step + 1, Saved: g.saved == g.step+1}
 	clear(g.begun)
-	g.step, g.present = g.step+1, 0
+	g.step, g.present, g.entered = g.step+1, 0, 0
 	return absent, nil
-}
-
-// entered is how many members have begun the next step. It needs g.mu.
-func (g *group) entered() (n int) {
-	for _, begun := range g.begun {
-		if begun {
-			n++
-		}
-	}
-	return n
 }
 
 // missing is how many members have not begun the next step.
 func (g *group) missing() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.members) - g.entered()
+	return len(g.members) - g.entered
 }
 
 // agree refuses what does not fit what others of the group said. It needs g.mu.
@@ -99,7 +90,7 @@ func (g *group) agree(i int, step uint64, present int, rate float64) error {
 	if step != g.step {
 		return fmt.Errorf("begins step %d, its group is at step %d", step, g.step)
 	}
-	if g.entered() == 0 {
+	if g.entered == 0 {
 		g.rate = math.NaN()
 	}
 	if present == 0 {
