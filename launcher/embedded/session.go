@@ -14,6 +14,8 @@ import (
 	"github.com/pkg/sftp"
 	gossh "golang.org/x/crypto/ssh"
 	"golang.org/x/sys/unix"
+
+	"github.com/plx-run/plx/launcher/ssh"
 )
 
 // serveSession runs the one command or subsystem of a channel.
@@ -136,13 +138,8 @@ func report(channel gossh.Channel, state *os.ProcessState) {
 		return
 	}
 	if status, is := state.Sys().(syscall.WaitStatus); is && status.Signaled() {
-		message := struct {
-			Name       string
-			CoreDumped bool
-			Message    string
-			Language   string
-		}{Name: signalName(status.Signal()), CoreDumped: status.CoreDump()}
-		_, _ = channel.SendRequest("exit-signal", false, gossh.Marshal(message))
+		name := cmp.Or(strings.TrimPrefix(unix.SignalName(status.Signal()), "SIG"), "UNKNOWN")
+		_, _ = channel.SendRequest("exit-signal", false, gossh.Marshal(ssh.ExitSignal{Name: name, CoreDumped: status.CoreDump()}))
 		return
 	}
 	_, _ = channel.SendRequest("exit-status", false, gossh.Marshal(struct{ Status uint32 }{uint32(state.ExitCode())}))
@@ -161,9 +158,4 @@ func connection(conn net.Conn) string {
 	client, clientPort, _ := strings.Cut(conn.RemoteAddr().String(), ":")
 	server, serverPort, _ := strings.Cut(conn.LocalAddr().String(), ":")
 	return strings.Join([]string{client, clientPort, server, serverPort}, " ")
-}
-
-// signalName returns the name without SIG, as the protocol has it.
-func signalName(signal syscall.Signal) string {
-	return cmp.Or(strings.TrimPrefix(unix.SignalName(signal), "SIG"), "UNKNOWN")
 }

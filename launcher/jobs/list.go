@@ -60,7 +60,7 @@ func List(ctx context.Context, q Query, asJSON bool) error {
 // newRow describes a job. If the record has no verdict it asks the job's host.
 func newRow(ctx context.Context, r Record, printer *console.Printer) row {
 	out := row{Job: r.Job, Name: r.Name, Program: r.Program, Created: r.Created, State: "running"}
-	err := error(nil)
+	var err error
 	if r.Verdict == nil {
 		var state protocol.State
 		if state, err = r.ask(ctx, printer); err == nil {

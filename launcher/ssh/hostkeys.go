@@ -32,7 +32,7 @@ var preferred = []string{
 type hostKeys struct {
 	cfg        Config
 	files      []string
-	known      *knownDB // what the files said before the host was dialled
+	known      *knownDB // what the files said before the handshake
 	address    string   // host:port of its entry in known_hosts
 	algorithms []string // to request, in this order
 }

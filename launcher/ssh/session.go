@@ -141,6 +141,13 @@ func (s *session) end() {
 	})
 }
 
+// ExitSignal is the content of a request of type exit-signal.
+type ExitSignal struct {
+	Name              string // without SIG
+	CoreDumped        bool
+	Message, Language string
+}
+
 // parseExit reads an exit report; is tells whether the request is one.
 func parseExit(request *gossh.Request) (exit error, is bool) {
 	switch request.Type {
@@ -154,12 +161,7 @@ func parseExit(request *gossh.Request) (exit error, is bool) {
 		}
 		return &ExitError{Status: int(status.Status)}, true
 	case "exit-signal":
-		var signal struct {
-			Name       string
-			CoreDumped bool
-			Message    string
-			Language   string
-		}
+		var signal ExitSignal
 		if err := gossh.Unmarshal(request.Payload, &signal); err != nil {
 			return fmt.Errorf("malformed exit signal: %w", err), true
 		}
