@@ -37,7 +37,7 @@ type lab struct {
 	fewFile   string // the first two hosts, each with a worker
 	looseFile string // all hosts, if workers do not wait for each other
 	dir       string
-	trainee   string // the program that is trained
+	workload   string // the program that is trained
 	digest    string // of the weights without a fault
 	started   []*job // that may still run
 	stderr    io.Writer
@@ -54,8 +54,8 @@ func openLab(s *settings, r *Results, stderr io.Writer) (l *lab, err error) {
 	if l.dir, err = os.MkdirTemp("", "plx-chaos-"); err != nil {
 		return l, err
 	}
-	l.trainee = filepath.Join(l.dir, "workload")
-	if err := build(l.root, "./internal/chaos/workload", l.trainee); err != nil {
+	l.workload = filepath.Join(l.dir, "workload")
+	if err := build(l.root, "./internal/chaos/workload", l.workload); err != nil {
 		return l, err
 	}
 	if l.plx == "" {
@@ -120,7 +120,7 @@ func (l *lab) launch(c Cell, name string, pace time.Duration, more ...string) []
 	}
 	args := []string{"launch", "--color", "never", "--hosts", file, "--name", name, "--lease", lease.String(), "--grace", "2s",
 		"--start-timeout", "60s", "--max-time", "3m", "--max-restarts", "3", "--min-workers", "1"}
-	return slices.Concat(args, more, []string{l.trainee}, own, []string{"--ckpt-dir", "kept",
+	return slices.Concat(args, more, []string{l.workload}, own, []string{"--ckpt-dir", "kept",
 		"--ckpt-every-steps", fmt.Sprint(checkpointEvery), "--steps", fmt.Sprint(steps), "--pace", pace.String()})
 }
 

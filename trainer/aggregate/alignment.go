@@ -84,7 +84,7 @@ func (a *Alignment) Freeze() ([]uint64, error) {
 }
 
 // Agree takes the cut: the steps before it are let in. A group does not begin a
-// step before it has all steps before that one everywhere, so no owner can lag by
+// step before it has all steps before that one everywhere, so no shard holder can lag by
 // more than one.
 func (a *Alignment) Agree(cut []uint64, holds bool) error {
 	a.applying.Lock()

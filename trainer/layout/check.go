@@ -12,7 +12,7 @@ import (
 
 const (
 	maxLeaves  = 1 << 16
-	maxOwners  = 1 << 16
+	maxHolders = 1 << 16
 	maxMetrics = 1 << 10
 	MaxFirst   = 1 << 60 // steps that are counted from there on do not overflow
 
@@ -86,7 +86,7 @@ func (c checker) variables() error {
 	return c.pieces()
 }
 
-// pieces wants every unit of every variable to be owned exactly once.
+// pieces wants every unit of every variable to be held exactly once.
 func (c checker) pieces() error {
 	d := c.d
 	sorted := inOrder(d.Pieces)
@@ -95,7 +95,7 @@ func (c checker) pieces() error {
 		for ; len(sorted) > 0 && sorted[0].Variable == i; sorted = sorted[1:] {
 			p := sorted[0]
 			if p.Offset != end || p.Count <= 0 || p.Count > n-end || p.Holder < 0 || p.Holder >= len(d.Holders) {
-				return fmt.Errorf("variable %q: bad piece %+v with %d owners", v.Name, p, len(d.Holders))
+				return fmt.Errorf("variable %q: bad piece %+v with %d shard holders", v.Name, p, len(d.Holders))
 			}
 			if v.Sparse == nil && p.Offset%BlockElements != 0 {
 				return fmt.Errorf("variable %q: bad piece %+v: does not begin at a block of %d", v.Name, p, BlockElements)
@@ -103,7 +103,7 @@ func (c checker) pieces() error {
 			end += p.Count
 		}
 		if end != n {
-			return fmt.Errorf("variable %q: %d of %d have an owner", v.Name, end, n)
+			return fmt.Errorf("variable %q: %d of %d have a shard holder", v.Name, end, n)
 		}
 	}
 	if len(sorted) > 0 {
@@ -116,19 +116,19 @@ func (c checker) pieces() error {
 // piece, unless it may get one later.
 func (c checker) holders() error {
 	d := c.d
-	if len(d.Holders) == 0 || len(d.Holders) > maxOwners {
-		return fmt.Errorf("declaration: %d owners, want 1 to %d", len(d.Holders), maxOwners)
+	if len(d.Holders) == 0 || len(d.Holders) > maxHolders {
+		return fmt.Errorf("declaration: %d shard holders, want 1 to %d", len(d.Holders), maxHolders)
 	}
-	owns := d.Holding()
+	holds := d.Holding()
 	for i, t := range d.Holders {
 		switch {
 		case t.Role != cluster.PS && t.Role != cluster.Worker || t.Index < 0,
 			t.Role == cluster.Worker && t.Index >= len(d.Workers):
-			return fmt.Errorf("owner %s is no task of this job", t)
+			return fmt.Errorf("shard holder %s is no task of this job", t)
 		case slices.Contains(d.Holders[:i], t):
-			return fmt.Errorf("owner %s is named twice", t)
-		case !owns[i] && !d.Movable:
-			return fmt.Errorf("owner %s owns nothing", t)
+			return fmt.Errorf("shard holder %s is named twice", t)
+		case !holds[i] && !d.Movable:
+			return fmt.Errorf("shard holder %s holds nothing", t)
 		}
 	}
 	return nil
@@ -144,10 +144,10 @@ func (c checker) mode() error {
 		return err
 	}
 	if d.Movable && !d.Sync.InStep() {
-		return fmt.Errorf("synchronisation %s keeps variables with their owners: movable ones need synchronisation sync", d.Sync)
+		return fmt.Errorf("synchronisation %s keeps variables with their shard holders: movable ones need synchronisation sync", d.Sync)
 	}
 	if !d.Sync.InStep() && !c.served() {
-		return fmt.Errorf("synchronisation %s works with servers as owners only: a worker that owns variables is needed in every step; "+
+		return fmt.Errorf("synchronisation %s works with servers as shard holders only: a worker that holds variables is needed in every step; "+
 			"choose the architecture ps or synchronisation sync", d.Sync)
 	}
 	if d.Sync.Competes() && d.Norms() {
@@ -182,7 +182,7 @@ func (c checker) hosts() error {
 		return fmt.Errorf("workers of the hosts: %w", err)
 	}
 	if !d.Sync.InStep() || !slices.ContainsFunc(d.Holders, d.Aggregates) {
-		return errors.New("local aggregation works with synchronisation sync and with servers among the owners only: leave it out")
+		return errors.New("local aggregation works with synchronisation sync and with servers among the shard holders only: leave it out")
 	}
 	if slices.ContainsFunc(d.Variables, func(v Variable) bool { return v.Workers != nil }) {
 		return errors.New("local aggregation adds the gradients of all workers of a host, and some variables have those of a few: leave it out")
@@ -190,7 +190,7 @@ func (c checker) hosts() error {
 	aggregated := d.Aggregated()
 	for _, p := range d.Pieces {
 		if d.Aggregates(d.Holders[p.Holder]) != aggregated[p.Variable] {
-			return fmt.Errorf("variable %q is owned by servers and by workers, so the workers of a host cannot add its gradients: "+
+			return fmt.Errorf("variable %q is held by servers and by workers, so the workers of a host cannot add its gradients: "+
 				"give it to one kind or leave local aggregation out", d.Variables[p.Variable].Name)
 		}
 	}
@@ -221,7 +221,7 @@ func (d *Declaration) Difference(other *Declaration) string {
 		{"%d workers, not %d", len(d.Workers), len(other.Workers)},
 		{"virtual workers %v, not %v", d.Workers, other.Workers},
 		{"synchronisation %s, not %s", d.Sync, other.Sync},
-		{"owners %v, not %v", d.Holders, other.Holders},
+		{"shard holders %v, not %v", d.Holders, other.Holders},
 		{"optimiser %+v, not %+v", d.Optimizer, other.Optimizer},
 		{"begins %s, not %s", origin(d.Checkpoint), origin(other.Checkpoint)},
 		{"begins with step %d, not %d", d.First, other.First},
@@ -242,7 +242,7 @@ func (d *Declaration) Difference(other *Declaration) string {
 	}
 	switch {
 	case !slices.Equal(d.Pieces, other.Pieces):
-		return "another placement of the variables on their owners"
+		return "another placement of the variables on their shard holders"
 	case d.Exact && d.Fingerprint != other.Fingerprint:
 		return fmt.Sprintf("arithmetic %q, not %q: the same bits were promised, which takes hosts that compute alike",
 			other.Fingerprint, d.Fingerprint)

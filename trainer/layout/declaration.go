@@ -72,7 +72,7 @@ type Range struct {
 // Len is how many numbers are in r.
 func (r Range) Len() int { return r.Hi - r.Lo }
 
-// Piece is the part [Offset, Offset+Count) of a variable and who owns it.
+// Piece is the part [Offset, Offset+Count) of a variable and who holds it.
 // Offset and Count are elements of a dense variable, rows of a sparse one.
 type Piece struct {
 	Variable int `json:"variable"`
@@ -217,8 +217,8 @@ func (d *Declaration) HostOf(rank int) Range {
 
 // Aggregates reports whether a holder is brought one contribution per host:
 // a server is, a worker hears from every other worker itself.
-func (d *Declaration) Aggregates(owner cluster.Task) bool {
-	return len(d.Hosts) > 0 && owner.Role == cluster.PS
+func (d *Declaration) Aggregates(holder cluster.Task) bool {
+	return len(d.Hosts) > 0 && holder.Role == cluster.PS
 }
 
 // Aggregated says of every variable, and of the loss, whether the workers of
@@ -233,17 +233,17 @@ func (d *Declaration) Aggregated() []bool {
 
 // PiecesOf returns a holder's pieces, and that of the loss where it has it. To the
 // workers of a host its first, -1, is the holder of all that the host adds up.
-func (d *Declaration) PiecesOf(owner int) (pieces []Piece) {
-	if owner < 0 {
+func (d *Declaration) PiecesOf(holder int) (pieces []Piece) {
+	if holder < 0 {
 		for i, aggregated := range d.Aggregated() {
 			if aggregated {
-				pieces = append(pieces, Piece{Variable: i, Holder: owner, Count: d.Variable(i).Units()})
+				pieces = append(pieces, Piece{Variable: i, Holder: holder, Count: d.Variable(i).Units()})
 			}
 		}
 		return pieces
 	}
 	for _, p := range d.AllPieces() {
-		if p.Holder == owner {
+		if p.Holder == holder {
 			pieces = append(pieces, p)
 		}
 	}
@@ -282,7 +282,7 @@ type Sparse struct {
 }
 
 // RowInit is how rows begin. The values follow from the seed, the variable's
-// name and the row, not from who owns it.
+// name and the row, not from who holds it.
 type RowInit = sparse.Initial
 
 // Dtype is the type of a variable's elements.

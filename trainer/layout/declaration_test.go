@@ -42,7 +42,7 @@ func TestCheck(t *testing.T) {
 		"momentum is 1":          func(d *Declaration) { d.Variables[4].Momentum = 1 },
 		"no statistics":          func(d *Declaration) { d.Variables[5].Update = optimizer.Average },
 		`first values "sevens"`:  func(d *Declaration) { d.Variables[5].Sparse = &Sparse{First: RowInit{Kind: "sevens"}} },
-		"have an owner":          func(d *Declaration) { d.Pieces = d.Pieces[1:] },
+		"have a shard holder":    func(d *Declaration) { d.Pieces = d.Pieces[1:] },
 		"undeclared variable":    func(d *Declaration) { d.Pieces = append(d.Pieces, Piece{Variable: 9}) },
 		"bad piece":              func(d *Declaration) { d.Pieces[0].Holder = 2 },
 		"does not begin at a block": func(d *Declaration) {
@@ -53,14 +53,14 @@ func TestCheck(t *testing.T) {
 				}
 			}
 		},
-		"0 owners":             func(d *Declaration) { d.Holders, d.Pieces, d.Variables = nil, nil, nil },
+		"0 shard holders":      func(d *Declaration) { d.Holders, d.Pieces, d.Variables = nil, nil, nil },
 		"named twice":          func(d *Declaration) { d.Holders[1] = d.Holders[0] },
 		"no task of this job":  func(d *Declaration) { d.Holders[1] = worker(3) },
-		"owns nothing":         func(d *Declaration) { d.Holders = append(d.Holders, server0(2)) },
+		"holds nothing":        func(d *Declaration) { d.Holders = append(d.Holders, server0(2)) },
 		"want 1 to 3 groups":   func(d *Declaration) { d.Sync = parsed("group:4") },
 		"0 to 2 backup":        func(d *Declaration) { d.Sync = parsed("backup:3") },
 		"do not work together": func(d *Declaration) { d.Sync = parsed("backup:1") },
-		"servers as owners only: a worker": func(d *Declaration) {
+		"servers as shard holders only: a worker": func(d *Declaration) {
 			d.Sync = parsed("async")
 			d.Holders[1] = worker(0)
 		},
@@ -88,7 +88,7 @@ func TestDifferenceIsNamed(t *testing.T) {
 		`variable "mean" is updated by`:           func(d *Declaration) { d.Variables[4].Momentum = 0.5 },
 		"8 variables, not 7":                      func(d *Declaration) { d.Variables = append(d.Variables, Variable{Name: "x"}) },
 		"another placement of the variables":      func(d *Declaration) { d.Pieces[0].Holder = 1 - d.Pieces[0].Holder },
-		"owners [ps:1 ps:0]":                      func(d *Declaration) { d.Holders = []cluster.Task{server0(1), server0(0)} },
+		"shard holders [ps:1 ps:0]":               func(d *Declaration) { d.Holders = []cluster.Task{server0(1), server0(0)} },
 		"Beta1:0.5":                               func(d *Declaration) { d.Optimizer.Beta1 = 0.5 },
 		"loss kind sum, not mean":                 func(d *Declaration) { d.Sum = true },
 		"global batch 24, not 12":                 func(d *Declaration) { d.Batch = 24 },

@@ -94,8 +94,8 @@ const DefaultLimit = 4 << 20
 // A variable of more than limit bytes is first cut in as many near-equal
 // partitions as there are holders. Same variables, same placement. The
 // variables must have passed a check.
-func placeServers(variables []Variable, owners, limit int, dense bool) (pieces []Piece) {
-	loads := make([]int, owners)
+func placeServers(variables []Variable, holders, limit int, dense bool) (pieces []Piece) {
+	loads := make([]int, holders)
 	for i, v := range variables {
 		if dense || v.Sparse != nil {
 			pieces = append(pieces, v.place(i, loads, limit)...)
@@ -141,9 +141,9 @@ func lightest(loads []int) int { return slices.Index(loads, slices.Min(loads)) }
 // so many holders for an all-reduce: the dense ones are fused into buckets, and every
 // bucket is cut in as many near-equal ranges as there are holders, at bounds of
 // blocks. A sparse one is cut by rows. The variables must have passed a check.
-func placeWorkers(variables []Variable, owners, bucketBytes int, sparse bool) []Piece {
+func placeWorkers(variables []Variable, holders, bucketBytes int, sparse bool) []Piece {
 	var pieces []Piece
-	loads := make([]int, owners)
+	loads := make([]int, holders)
 	for _, bucket := range Buckets(variables, bucketBytes) {
 		pieces = append(pieces, spread(variables, bucket, loads)...)
 	}
@@ -248,7 +248,7 @@ func inOrder(pieces []Piece) []Piece {
 // Placed is d with other pieces, or an error that says why they cannot be.
 func (d *Declaration) Placed(pieces []Piece) (*Declaration, error) {
 	if !d.Movable {
-		return nil, errors.New("new owners for variables that were not declared movable")
+		return nil, errors.New("new shard holders for variables that were not declared movable")
 	}
 	next := *d
 	next.Pieces = slices.Clone(pieces)
@@ -262,7 +262,7 @@ func (d *Declaration) Placed(pieces []Piece) (*Declaration, error) {
 		}
 		from, to := d.Holders[t.Old.Holder], d.Holders[t.New.Holder]
 		if d.Aggregates(from) != d.Aggregates(to) {
-			return nil, fmt.Errorf("variable %q: from %s to %s: with local aggregation it stays with one kind of owner", v.Name, from, to)
+			return nil, fmt.Errorf("variable %q: from %s to %s: with local aggregation it stays with one kind of shard holder", v.Name, from, to)
 		}
 	}
 	return &next, nil
@@ -278,13 +278,13 @@ func (d *Declaration) Holding() []bool {
 }
 
 // Growth is the bytes of a holder's pieces that it does not have as they are.
-func (d *Declaration) Growth(before *Declaration, owner int) (bytes uint64) {
+func (d *Declaration) Growth(before *Declaration, holder int) (bytes uint64) {
 	stays := map[Piece]bool{}
 	for _, p := range before.Pieces {
 		stays[p] = true
 	}
 	for _, p := range d.Pieces {
-		if p.Holder != owner || stays[p] {
+		if p.Holder != holder || stays[p] {
 			continue
 		}
 		v := d.Variables[p.Variable]

@@ -19,9 +19,9 @@ func floats(elements ...int) (vs []Variable) {
 
 func TestPlaceServers(t *testing.T) {
 	for _, c := range []struct {
-		variables     []Variable
-		owners, limit int
-		want          []Piece
+		variables      []Variable
+		holders, limit int
+		want           []Piece
 	}{
 		{floats(), 2, 100, nil},
 		{floats(5), 3, 100, []Piece{{0, 0, 0, 5}}},
@@ -33,8 +33,8 @@ func TestPlaceServers(t *testing.T) {
 		{[]Variable{{Name: "t", Dtype: Float32, Shape: []int{7, 100}, Sparse: &Sparse{}}}, 3, 100,
 			[]Piece{{0, 0, 0, 2}, {0, 1, 2, 2}, {0, 2, 4, 3}}},
 	} {
-		if got := placeServers(c.variables, c.owners, c.limit, true); !slices.Equal(got, c.want) {
-			t.Errorf("%v on %d: got %v, want %v", c.variables, c.owners, got, c.want)
+		if got := placeServers(c.variables, c.holders, c.limit, true); !slices.Equal(got, c.want) {
+			t.Errorf("%v on %d: got %v, want %v", c.variables, c.holders, got, c.want)
 		}
 	}
 }
@@ -50,7 +50,7 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
-// Whatever is placed, every element has one owner, blocks stay whole, and no
+// Whatever is placed, every element has one shard holder, blocks stay whole, and no
 // worker has much more than its share.
 func TestPlaceWorkersIsEven(t *testing.T) {
 	random := rand.New(rand.NewPCG(8, 9))
@@ -59,8 +59,8 @@ func TestPlaceWorkersIsEven(t *testing.T) {
 		for range 1 + random.IntN(12) {
 			sizes = append(sizes, 1+random.IntN(1<<(1+random.IntN(16))))
 		}
-		owners, bucket := 1+random.IntN(9), 4<<random.IntN(20)
-		d := Declaration{VirtualWorkers: owners, Workers: ranges(owners, owners), Variables: floats(sizes...), BucketBytes: bucket,
+		holders, bucket := 1+random.IntN(9), 4<<random.IntN(20)
+		d := Declaration{VirtualWorkers: holders, Workers: ranges(holders, holders), Variables: floats(sizes...), BucketBytes: bucket,
 			Optimizer: example(1, 1).Optimizer, StartMillis: 1, SilenceMillis: 1}
 		if random.IntN(2) == 0 {
 			d.Variables[0].Shape, d.Variables[0].Sparse = []int{sizes[0], 3}, &Sparse{}
@@ -83,10 +83,10 @@ func TestPlaceWorkersIsEven(t *testing.T) {
 			for _, v := range b {
 				size += d.Variables[v].NumElements() * 4
 			}
-			largest = max(largest, size/owners+4*BlockElements)
+			largest = max(largest, size/holders+4*BlockElements)
 		}
-		if most := total/owners + 2*largest + 3*4; slices.Max(loads) > most+total/owners {
-			t.Errorf("%v over %d: loads %v, want at most about %d", sizes, owners, loads, most)
+		if most := total/holders + 2*largest + 3*4; slices.Max(loads) > most+total/holders {
+			t.Errorf("%v over %d: loads %v, want at most about %d", sizes, holders, loads, most)
 		}
 	}
 }
@@ -112,7 +112,7 @@ func TestPlaceNamesOwners(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := fmt.Sprint(d.Holders); got != c.want {
-			t.Errorf("%s: owners %s, want %s", c.a, got, c.want)
+			t.Errorf("%s: shard holders %s, want %s", c.a, got, c.want)
 		}
 		if err := d.Check(); err != nil {
 			t.Error(err)

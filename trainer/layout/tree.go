@@ -200,11 +200,11 @@ func (c Contributor) in(group, first int) Contributor {
 }
 
 // NewRoster says who brings what to a holder.
-func NewRoster(owner cluster.Task, d *Declaration) *Roster {
+func NewRoster(holder cluster.Task, d *Declaration) *Roster {
 	r := newRoster(NewTree(d.VirtualWorkers), d)
 	for rank := 0; rank < len(d.Workers); {
 		host := Range{rank, rank + 1}
-		if d.Aggregates(owner) {
+		if d.Aggregates(holder) {
 			host = d.HostOf(rank)
 		}
 		r.add(rank, Range{d.Workers[host.Lo].Lo, d.Workers[host.Hi-1].Hi})

@@ -162,7 +162,7 @@ func compare(t *testing.T, tables []*Table[float64], want []float64, source *ran
 	}
 }
 
-// A partition moved to another owner goes on with the same bits.
+// A partition moved to another shard holder goes on with the same bits.
 func TestMove(t *testing.T) {
 	source := rand.New(rand.NewPCG(9, 9))
 	s := optimizer.Settings{Rule: optimizer.Adam, Beta1: 0.9, Beta2: 0.99, Epsilon: 1e-8}

@@ -39,7 +39,7 @@ type Push struct {
 
 // Row is where a variable of Rows rows counts how often the push was applied. A
 // step's rows and those of the next are in different halves, so that they have
-// different owners where a variable is cut.
+// different shard holders where a variable is cut.
 func (p Push) Row() int {
 	return ((p.Step%2*Steps/2+p.Step/2)*Generations+p.Generation)*Workers + p.Worker
 }

@@ -20,7 +20,7 @@ import (
 // that of a push is 1 in the push's own row and 0 elsewhere, the loss is a sum
 // and the rate 1, so that a variable ends as minus the number of times that
 // each push was applied to it. Two dense variables and a table of rows count,
-// as they are on different owners.
+// as they are on different shard holders.
 //
 // What a worker was told of its steps is in its ledger.
 
@@ -180,7 +180,7 @@ func (c *counter) feed(step int, times float32) trainer.Feed {
 }
 
 // applied is what the variables have counted, as far as this worker knows: of the
-// dense ones what its last step brought, of the table what its owners have.
+// dense ones what its last step brought, of the table what its shard holders have.
 func (c *counter) applied(ctx context.Context) (ledger.Applied, error) {
 	values, err := c.replica.Values(ctx)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Trainee is what the fault grid trains: a table of rows, dense weights that
+// Workload is what the fault grid trains: a table of rows, dense weights that
 // are cut over all workers, dropout, momentum, a rate that falls, state that
 // each row of the batch carries from step to step. All of that has to come back
 // after a fault. A step takes a few milliseconds, but no less than --pace, so

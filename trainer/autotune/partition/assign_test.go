@@ -26,10 +26,10 @@ func TestAssign(t *testing.T) {
 	}
 }
 
-// heaviest is the load of the owner with the most.
-func heaviest(loads, base []float64, owners []int) float64 {
+// heaviest is the load of the shard holder with the most.
+func heaviest(loads, base []float64, holders []int) float64 {
 	carried := slices.Clone(base)
-	for i, o := range owners {
+	for i, o := range holders {
 		carried[o] += loads[i]
 	}
 	return slices.Max(carried)
@@ -38,17 +38,17 @@ func heaviest(loads, base []float64, owners []int) float64 {
 // optimum tries all assignments.
 func optimum(loads, base []float64) float64 {
 	best := math.Inf(1)
-	owners := make([]int, len(loads))
+	holders := make([]int, len(loads))
 	for {
-		best = min(best, heaviest(loads, base, owners))
+		best = min(best, heaviest(loads, base, holders))
 		i := 0
-		for ; i < len(owners) && owners[i] == len(base)-1; i++ {
-			owners[i] = 0
+		for ; i < len(holders) && holders[i] == len(base)-1; i++ {
+			holders[i] = 0
 		}
-		if i == len(owners) {
+		if i == len(holders) {
 			return best
 		}
-		owners[i]++
+		holders[i]++
 	}
 }
 
@@ -68,16 +68,16 @@ func FuzzAssign(f *testing.F) {
 		for _, b := range raw[:min(len(raw), 7)] {
 			loads = append(loads, float64(b))
 		}
-		owners := Assign(loads, base)
-		if len(owners) != len(loads) || !slices.Equal(owners, Assign(loads, base)) {
-			t.Fatalf("owners %v of %v", owners, loads)
+		holders := Assign(loads, base)
+		if len(holders) != len(loads) || !slices.Equal(holders, Assign(loads, base)) {
+			t.Fatalf("shard holders %v of %v", holders, loads)
 		}
 		bound := 4.0/3 - 1/float64(3*len(base))
 		if slices.Max(base) > 0 {
 			bound = 2 - 1/float64(len(base))
 		}
-		if got, best := heaviest(loads, base, owners), optimum(loads, base); got > bound*best+1e-9 {
-			t.Errorf("%v on %v: %v makes %v, the best is %v", loads, base, owners, got, best)
+		if got, best := heaviest(loads, base, holders), optimum(loads, base); got > bound*best+1e-9 {
+			t.Errorf("%v on %v: %v makes %v, the best is %v", loads, base, holders, got, best)
 		}
 	})
 }

@@ -29,24 +29,24 @@ func TestKeep(t *testing.T) {
 func TestKeepIsHalfAsGoodAsAny(t *testing.T) {
 	for trial := range uint64(500) {
 		s := random.New(trial, "keep")
-		owners := 1 + int(s.Bits(0)[0]%5)
+		holders := 1 + int(s.Bits(0)[0]%5)
 		assigned, here := make([]int, 8), make([][]float64, 8)
 		for i := range assigned {
-			assigned[i] = int(s.Bits(uint64(i + 1))[0]) % owners
-			for o := range owners {
+			assigned[i] = int(s.Bits(uint64(i + 1))[0]) % holders
+			for o := range holders {
 				here[i] = append(here[i], float64(s.Bits(uint64(100 + 10*i + o))[0]%20))
 			}
 		}
 		kept := Keep(assigned, here)
 		for i := range kept {
 			for k := range kept {
-				if kept[i] < 0 || kept[i] >= owners || (kept[i] == kept[k]) != (assigned[i] == assigned[k]) {
+				if kept[i] < 0 || kept[i] >= holders || (kept[i] == kept[k]) != (assigned[i] == assigned[k]) {
 					t.Fatalf("%v became %v", assigned, kept)
 				}
 			}
 		}
 		most := 0.0
-		permute(owners, func(name []int) {
+		permute(holders, func(name []int) {
 			renamed := make([]int, len(assigned))
 			for i, group := range assigned {
 				renamed[i] = name[group]
@@ -59,8 +59,8 @@ func TestKeepIsHalfAsGoodAsAny(t *testing.T) {
 	}
 }
 
-func stays(owners []int, here [][]float64) (amount float64) {
-	for i, o := range owners {
+func stays(holders []int, here [][]float64) (amount float64) {
+	for i, o := range holders {
 		amount += here[i][o]
 	}
 	return amount

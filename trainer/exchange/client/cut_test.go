@@ -53,7 +53,7 @@ func (m *member) works(t *testing.T, to uint64) {
 func holdsCut(t *testing.T, d *layout.Declaration, all []transition.Snapshot, cut []uint64) {
 	t.Helper()
 	if len(all) != len(d.Holders) {
-		t.Fatalf("%d of %d owners have saved", len(all), len(d.Holders))
+		t.Fatalf("%d of %d shard holders have saved", len(all), len(d.Holders))
 	}
 	for _, x := range all {
 		for _, k := range x.Pieces {
@@ -72,7 +72,7 @@ func fromZeros(t *testing.T, d layout.Declaration, servers int) (*testJob, []*me
 	return j, j.connect(t)
 }
 
-// savedTimes waits until every owner has saved so many times.
+// savedTimes waits until every shard holder has saved so many times.
 func (j *testJob) savedTimes(t *testing.T, n int) {
 	t.Helper()
 	eventually(t, "everything was saved", func() bool {
@@ -350,7 +350,7 @@ func TestBadCutFramesEndTheTraining(t *testing.T) {
 	}
 }
 
-// What an owner may not say of a cut is its mistake.
+// What a shard holder may not say of a cut is its mistake.
 func TestBadAnswersToACut(t *testing.T) {
 	for name, c := range map[string]struct {
 		mode   string

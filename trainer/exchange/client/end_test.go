@@ -37,7 +37,7 @@ func TestServersWithoutPiecesEndWell(t *testing.T) {
 	}
 }
 
-// A worker that owns variables stays until the others need it no more.
+// A worker that holds variables stays until the others need it no more.
 func TestOwnerStaysUntilOthersLeave(t *testing.T) {
 	j := newJob(t, mixed(2, 2), policy.AllReduce, 0)
 	members := j.connect(t)

@@ -122,7 +122,7 @@ func TestSilentServerEndsTheStep(t *testing.T) {
 	}
 }
 
-// A worker that owns variables and freezes is named by its victims.
+// A worker that holds variables and freezes is named by its victims.
 func TestSilentOwnerIsNamed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
@@ -224,7 +224,7 @@ func TestDisagreementEndsTheStart(t *testing.T) {
 	}
 }
 
-// Workers that do not even agree on who owns what are told so before the time
+// Workers that do not even agree on who holds what are told so before the time
 // to start is over.
 func TestOtherOwnersAreADisagreement(t *testing.T) {
 	if testing.Short() {
@@ -241,7 +241,7 @@ func TestOtherOwnersAreADisagreement(t *testing.T) {
 		}
 	})
 	for rank, err := range errs {
-		if err == nil || !strings.Contains(err.Error(), "owners [") {
+		if err == nil || !strings.Contains(err.Error(), "shard holders [") {
 			t.Errorf("worker:%d: %v", rank, err)
 		}
 	}

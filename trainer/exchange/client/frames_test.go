@@ -184,7 +184,7 @@ func FuzzServer(f *testing.F) {
 	})
 }
 
-// An owner that sends what it must not is named.
+// A shard holder that sends what it must not is named.
 func TestBadFramesOfAnOwnerEndTheTraining(t *testing.T) {
 	for name, c := range map[string]struct {
 		frame wire.Frame
@@ -216,7 +216,7 @@ func TestBadFramesOfAnOwnerEndTheTraining(t *testing.T) {
 	}
 }
 
-// FuzzClient lets an owner send frames of all kinds to a worker.
+// FuzzClient lets a shard holder send frames of all kinds to a worker.
 func FuzzClient(f *testing.F) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 12 {

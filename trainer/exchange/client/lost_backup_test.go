@@ -12,7 +12,7 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// accepted0 waits until the first owner has accepted a worker for a step.
+// accepted0 waits until the first shard holder has accepted a worker for a step.
 func accepted0(t *testing.T, j *testJob, rank int) {
 	t.Helper()
 	selects := serverOf(t, j, 0).Shards().Selection()

@@ -352,7 +352,7 @@ func TestLossBeforeTheStartIsAnError(t *testing.T) {
 	}
 }
 
-// A server that was not ready when the first owner lost a worker ends the
+// A server that was not ready when the first shard holder lost a worker ends the
 // training: that worker may never have come to it.
 func TestWordOfALossBeforeTheStart(t *testing.T) {
 	if testing.Short() {

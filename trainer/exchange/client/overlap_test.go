@@ -12,7 +12,7 @@ import (
 	"github.com/plx-run/plx/trainer/timeline"
 )
 
-// The first bucket is with its owner before the last gradient exists, in
+// The first bucket is with its shard holder before the last gradient exists, in
 // every architecture; the recorded trace shows it.
 func TestFirstBucketLeavesBeforeTheLastGradient(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {

@@ -12,7 +12,7 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Rows come from whoever owns them, in the order that was asked for, for many
+// Rows come from whoever holds them, in the order that was asked for, for many
 // callers side by side, and are those of the twin after every step.
 func TestRowsAreTheTwins(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce, policy.Hybrid} {

@@ -42,7 +42,7 @@ func randomlyPlaced(t *testing.T, d layout.Declaration, random *rand.Rand) *test
 	if slices.ContainsFunc(j.d.Holders, isServer) && random.IntN(4) > 0 {
 		j.d.Hosts = randomRanges(random, len(j.d.Workers))
 	}
-	t.Logf("%s, owners %v, leaves %v, hosts %v", a, j.d.Holders, j.d.Workers, j.d.Hosts)
+	t.Logf("%s, shard holders %v, leaves %v, hosts %v", a, j.d.Holders, j.d.Workers, j.d.Hosts)
 	return j
 }
 

@@ -41,9 +41,9 @@ func TestRandomDeathsAreNamed(t *testing.T) {
 			for rank := range j.d.Workers {
 				tasks = append(tasks, worker(rank))
 			}
-			for _, owner := range j.d.Holders {
-				if isServer(owner) {
-					tasks = append(tasks, owner)
+			for _, holder := range j.d.Holders {
+				if isServer(holder) {
+					tasks = append(tasks, holder)
 				}
 			}
 			dead := tasks[random.IntN(len(tasks))]

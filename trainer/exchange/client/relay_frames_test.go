@@ -13,7 +13,7 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// pair is a host of two workers and one server. A worker owns what is dense
+// pair is a host of two workers and one server. A worker holds what is dense
 // in hybrid: variables 0 to 4, the tables are 5 and 6, the tally 7.
 func pair(t *testing.T) (*testJob, []*member) {
 	d := mixed(2, 2)
@@ -22,7 +22,7 @@ func pair(t *testing.T) (*testJob, []*member) {
 	return j, j.connect(t)
 }
 
-// What a worker sends to the first of its host is checked as by an owner, and
+// What a worker sends to the first of its host is checked as by a shard holder, and
 // all hear of it.
 func TestBadFramesOfAMateEndTheTraining(t *testing.T) {
 	begin := stepFrame(0, 1)

@@ -247,7 +247,7 @@ func TestDifferentRatesOfAHostAreRefused(t *testing.T) {
 	}
 }
 
-// A variable has one kind of owner, or its sum would be of hosts here and of
+// A variable has one kind of shard holder, or its sum would be of hosts here and of
 // workers there.
 func TestVariableOfServersAndWorkersIsNotAggregated(t *testing.T) {
 	d := mixed(3, 3)
@@ -264,7 +264,7 @@ func TestVariableOfServersAndWorkersIsNotAggregated(t *testing.T) {
 			break
 		}
 	}
-	if err := d.Check(); err == nil || !strings.Contains(err.Error(), `"big" is owned by servers and by workers`) {
+	if err := d.Check(); err == nil || !strings.Contains(err.Error(), `"big" is held by servers and by workers`) {
 		t.Errorf("got %v", err)
 	}
 	d.Hosts = nil

@@ -132,8 +132,8 @@ func containsTask(all []cluster.Task, t cluster.Task) bool {
 	return false
 }
 
-// A connection between two owners that breaks in the middle of a move ends
-// the training, and everybody hears which owners it was.
+// A connection between two shard holders that breaks in the middle of a move ends
+// the training, and everybody hears which shard holders it was.
 func TestCutWhileMoving(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
@@ -146,7 +146,7 @@ func TestCutWhileMoving(t *testing.T) {
 			}
 		})
 		j.detour(b.addr)
-		errs := repartition(members, onOwner(&j.d, 1))
+		errs := repartition(members, onHolder(&j.d, 1))
 		what := "connection lost"
 		if after == 0 { // during the proof, which is tried again
 			what = "not reached within 2s"
@@ -155,7 +155,7 @@ func TestCutWhileMoving(t *testing.T) {
 	}
 }
 
-// A network between two owners that swallows everything is noticed within the
+// A network between two shard holders that swallows everything is noticed within the
 // silence that was declared.
 func TestSilenceWhileMoving(t *testing.T) {
 	if testing.Short() {
@@ -168,14 +168,14 @@ func TestSilenceWhileMoving(t *testing.T) {
 	t.Cleanup(func() { close(over) })
 	j.detour(b.addr)
 	began := time.Now()
-	errs := repartition(members, onOwner(&j.d, 1))
+	errs := repartition(members, onHolder(&j.d, 1))
 	endsBlaming(t, j, errs, "silent", server0(0), server0(1), server0(2))
 	if took := time.Since(began); took > 15*time.Second {
 		t.Errorf("took %v", took)
 	}
 }
 
-// An owner that dies in the middle of a move is named by all.
+// A shard holder that dies in the middle of a move is named by all.
 func TestOwnerDiesWhileMoving(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid} {
 		j, members := large(t, a)
@@ -188,7 +188,7 @@ func TestOwnerDiesWhileMoving(t *testing.T) {
 			}
 		})
 		j.detour(b.addr)
-		errs := repartition(members, onOwner(&j.d, 1))
+		errs := repartition(members, onHolder(&j.d, 1))
 		within(t, died)
 		endsBlaming(t, j, errs, "connection lost", server0(1))
 	}
@@ -214,14 +214,14 @@ func TestWorkerDiesWhileMoving(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	left := make(chan error, 1)
-	go func() { left <- members[1].Placement.Repartition(ctx, onOwner(&j.d, 1)) }()
-	err := members[0].Placement.Repartition(ctx, onOwner(&j.d, 1))
+	go func() { left <- members[1].Placement.Repartition(ctx, onHolder(&j.d, 1)) }()
+	err := members[0].Placement.Repartition(ctx, onHolder(&j.d, 1))
 	endsBlaming(t, j, []error{err}, "connection lost", worker(1))
 	cancel()
 	within(t, left)
 }
 
-// mover is a connection to a server of a job as another owner's.
+// mover is a connection to a server of a job as another shard holder's.
 func mover(t testing.TB, j *testJob, from cluster.Task) *wire.Conn {
 	t.Helper()
 	raw, err := peers.Dial(context.Background(), j.peers(from), server0(0), j.cluster.PS[0], transition.Purpose)
@@ -253,7 +253,7 @@ func moves(t testing.TB) (*testJob, []*member, chan []error) {
 	return j, members, asked
 }
 
-// An owner may send anything: it is refused in words, and named.
+// A shard holder may send anything: it is refused in words, and named.
 func TestBadRowsEndTheTraining(t *testing.T) {
 	t.Parallel()
 	row := func(index ...int64) []byte {
@@ -330,7 +330,7 @@ func TestStrangersMoveNothing(t *testing.T) {
 	refused(worker(1), "no say")
 	_, errs := step(members, 0, 0.1)
 	must(t, errs)
-	must(t, repartition(members, onOwner(&j.d, 1)))
+	must(t, repartition(members, onHolder(&j.d, 1)))
 	_, errs = step(members, 1, 0.1)
 	must(t, errs)
 	leave(t, j, members)

@@ -11,7 +11,7 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// FuzzRemap lets a worker want any owners, and ask for room for them.
+// FuzzRemap lets a worker want any shard holders, and ask for room for them.
 func FuzzRemap(f *testing.F) {
 	f.Add([]byte(`{"epoch":1,"step":0,"pieces":[{"variable":0,"owner":1,"count":41}]}`))
 	f.Add([]byte(`{"epoch":1,"step":0,"pieces":[{"variable":0,"owner":1,"count":20},{"offset":20,"count":21}]}`))
@@ -41,7 +41,7 @@ func FuzzRemap(f *testing.F) {
 	})
 }
 
-// FuzzMover lets an owner bring any rows to another.
+// FuzzMover lets a shard holder bring any rows to another.
 func FuzzMover(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 4, 1, 3, 9, 9, 1, 0, 0, 0, 1, 20, 0, 0})
 	f.Add([]byte{1, 0, 0, 0, 1, 20, 0, 0})

@@ -23,15 +23,15 @@ func TestRepartitionRefuses(t *testing.T) {
 			}
 			return pieces
 		},
-		"bad piece":     func(d *layout.Declaration, pieces []layout.Piece) []layout.Piece { pieces[0].Holder = 9; return pieces },
-		"have an owner": func(d *layout.Declaration, pieces []layout.Piece) []layout.Piece { return pieces[1:] },
+		"bad piece":           func(d *layout.Declaration, pieces []layout.Piece) []layout.Piece { pieces[0].Holder = 9; return pieces },
+		"have a shard holder": func(d *layout.Declaration, pieces []layout.Piece) []layout.Piece { return pieces[1:] },
 		"undeclared variable": func(d *layout.Declaration, pieces []layout.Piece) []layout.Piece {
 			return append(pieces, layout.Piece{Variable: 77, Count: 1})
 		},
 	} {
 		j := newJob(t, movableTables(2, 2, optimizer.SGD), policy.Servers, 2)
 		members := j.connect(t)
-		pieces := change(&j.d, onOwner(&j.d, 1))
+		pieces := change(&j.d, onHolder(&j.d, 1))
 		for _, err := range append(repartition(members, pieces), members[0].Placement.Room(context.Background(), pieces)) {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %q", err, want)
@@ -66,8 +66,8 @@ func TestRepartitionKeepsTheKindWhereHostsAdd(t *testing.T) {
 	d.Hosts = []layout.Range{{Lo: 0, Hi: 2}}
 	j := newJob(t, d, policy.Hybrid, 1)
 	members := j.connect(t)
-	for _, err := range repartition(members, onOwner(&j.d, 1)) {
-		if err == nil || !strings.Contains(err.Error(), "stays with one kind of owner") {
+	for _, err := range repartition(members, onHolder(&j.d, 1)) {
+		if err == nil || !strings.Contains(err.Error(), "stays with one kind of shard holder") {
 			t.Error(err)
 		}
 	}
@@ -91,10 +91,10 @@ func TestWorkersMustWantTheSame(t *testing.T) {
 		errs := make([]error, 3)
 		var moving sync.WaitGroup
 		for i, m := range members {
-			moving.Go(func() { errs[i] = m.Placement.Repartition(context.Background(), onOwner(&j.d, min(i, 1))) })
+			moving.Go(func() { errs[i] = m.Placement.Repartition(context.Background(), onHolder(&j.d, min(i, 1))) })
 		}
 		moving.Wait()
-		blameAll(t, errs, "wants other owners before step 0 than worker:")
+		blameAll(t, errs, "wants other shard holders before step 0 than worker:")
 	}
 }
 
@@ -118,7 +118,7 @@ func TestAWorkerThatGoesOnIsFound(t *testing.T) {
 							if i == astray {
 								_, errs[i] = m.take(context.Background(), 1, 0.1, everyLeaf)
 							} else {
-								errs[i] = m.Placement.Repartition(context.Background(), onOwner(&j.d, 1))
+								errs[i] = m.Placement.Repartition(context.Background(), onHolder(&j.d, 1))
 							}
 						})
 					}
@@ -136,7 +136,7 @@ func TestAGoodbyeInsteadOfAMove(t *testing.T) {
 	members := j.connect(t)
 	left := make(chan error, 1)
 	go func() { left <- members[1].Close() }()
-	err := members[0].Placement.Repartition(context.Background(), onOwner(&j.d, 1))
+	err := members[0].Placement.Repartition(context.Background(), onHolder(&j.d, 1))
 	blameAll(t, []error{err}, "wants variables to move before step 0")
 	within(t, left)
 }
@@ -146,7 +146,7 @@ func TestRepartitionEndsWithItsContext(t *testing.T) {
 	members := j.connect(t)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(errors.New("enough"))
-	err := members[0].Placement.Repartition(ctx, onOwner(&j.d, 1))
+	err := members[0].Placement.Repartition(ctx, onHolder(&j.d, 1))
 	blameAll(t, []error{err}, "enough")
 	_, err = members[1].take(context.Background(), 0, 0.1, everyLeaf)
 	blames(t, err, worker(0), "enough")

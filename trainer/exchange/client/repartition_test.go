@@ -22,16 +22,16 @@ func movableTables(leaves, workers int, rule optimizer.Rule) layout.Declaration 
 	return d
 }
 
-// shuffled gives the sparse variables other bounds and owners: any number of
-// pieces, any of the owners, often some of them without a piece.
-func shuffled(d *layout.Declaration, random *rand.Rand, owners []int) []layout.Piece {
+// shuffled gives the sparse variables other bounds and shard holders: any number of
+// pieces, any of the shard holders, often some of them without a piece.
+func shuffled(d *layout.Declaration, random *rand.Rand, holders []int) []layout.Piece {
 	pieces := slices.DeleteFunc(slices.Clone(d.Pieces), func(p layout.Piece) bool { return d.Variables[p.Variable].Sparse != nil })
 	for i, v := range d.Variables {
 		if v.Sparse == nil {
 			continue
 		}
-		for _, p := range v.Partition(i, 1+random.IntN(2*len(owners))) {
-			p.Holder = owners[random.IntN(len(owners))]
+		for _, p := range v.Partition(i, 1+random.IntN(2*len(holders))) {
+			p.Holder = holders[random.IntN(len(holders))]
 			pieces = append(pieces, p)
 		}
 	}
@@ -52,14 +52,14 @@ func repartition(members []*member, pieces []layout.Piece) []error {
 
 // checkMoves trains with variables moving before some steps and compares with
 // the twin, of which nothing moves.
-func checkMoves(t *testing.T, j *testJob, steps, seed uint64, owners []int) {
+func checkMoves(t *testing.T, j *testJob, steps, seed uint64, holders []int) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 5))
 	members := j.connect(t)
 	n := newTwin(&j.d)
 	for s := range steps {
 		for range random.IntN(3) {
-			must(t, repartition(members, shuffled(&j.d, random, owners)))
+			must(t, repartition(members, shuffled(&j.d, random, holders)))
 		}
 		ends, errs := step(members, s, 0.05)
 		must(t, errs)
@@ -174,18 +174,18 @@ func TestEmptyStepsAroundAMove(t *testing.T) {
 	leave(t, j, members)
 }
 
-// onOwner gives every table to one owner.
-func onOwner(d *layout.Declaration, owner int) []layout.Piece {
+// onHolder gives every table to one shard holder.
+func onHolder(d *layout.Declaration, holder int) []layout.Piece {
 	pieces := slices.DeleteFunc(slices.Clone(d.Pieces), func(p layout.Piece) bool { return d.Variables[p.Variable].Sparse != nil })
 	for i, v := range d.Variables {
 		if v.Sparse != nil {
-			pieces = append(pieces, layout.Piece{Variable: i, Holder: owner, Count: v.Units()})
+			pieces = append(pieces, layout.Piece{Variable: i, Holder: holder, Count: v.Units()})
 		}
 	}
 	return pieces
 }
 
-// An owner of nothing hears nothing, whether from the first step on or later.
+// A shard holder of nothing hears nothing, whether from the first step on or later.
 func TestIdleOwnersCostNothing(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid} {
 		t.Run(a.String(), func(t *testing.T) {
@@ -196,20 +196,20 @@ func TestIdleOwnersCostNothing(t *testing.T) {
 			members := j.connect(t)
 			for s := range uint64(6) {
 				if s == 3 {
-					must(t, repartition(members, onOwner(&j.d, 1)))
+					must(t, repartition(members, onHolder(&j.d, 1)))
 				}
 				sent, received := members[0].holders.links[4].session.Traffic()
 				idle, _ := members[0].holders.links[3].session.Traffic()
 				_, errs := step(members, s, 0.1)
 				must(t, errs)
 				if a, b := members[0].holders.links[4].session.Traffic(); a != sent || b != received {
-					t.Errorf("step %d: %d and %d bytes to and from an owner of nothing", s, a-sent, b-received)
+					t.Errorf("step %d: %d and %d bytes to and from a shard holder of nothing", s, a-sent, b-received)
 				}
 				if now, _ := members[0].holders.links[3].session.Traffic(); s >= 3 && now != idle {
-					t.Errorf("step %d: %d bytes to an owner that has nothing any more", s, now-idle)
+					t.Errorf("step %d: %d bytes to a shard holder that has nothing any more", s, now-idle)
 				}
 			}
-			must(t, repartition(members, onOwner(&j.d, 4)))
+			must(t, repartition(members, onHolder(&j.d, 4)))
 			_, errs := step(members, 6, 0.1)
 			must(t, errs)
 			leave(t, j, members)
@@ -218,8 +218,8 @@ func TestIdleOwnersCostNothing(t *testing.T) {
 }
 
 func TestTransfers(t *testing.T) {
-	piece := func(variable, owner, offset, count int) layout.Piece {
-		return layout.Piece{Variable: variable, Holder: owner, Offset: offset, Count: count}
+	piece := func(variable, holder, offset, count int) layout.Piece {
+		return layout.Piece{Variable: variable, Holder: holder, Offset: offset, Count: count}
 	}
 	old := []layout.Piece{piece(1, 0, 0, 10), piece(0, 0, 0, 4), piece(0, 1, 4, 6)}
 	got := layout.Transfers(old, []layout.Piece{piece(0, 1, 3, 7), piece(0, 0, 0, 3), piece(1, 0, 0, 10)})
@@ -236,13 +236,13 @@ func TestTransfers(t *testing.T) {
 	d.Holders, d.Pieces = make([]cluster.Task, 4), nil
 	for range 500 {
 		a, b := shuffled(&d, random, []int{0, 1, 2, 3}), shuffled(&d, random, []int{0, 1, 2, 3})
-		owner := func(pieces []layout.Piece, variable, row int) layout.Piece {
+		holder := func(pieces []layout.Piece, variable, row int) layout.Piece {
 			for _, p := range pieces {
 				if p.Variable == variable && p.Offset <= row && row < p.Offset+p.Count {
 					return p
 				}
 			}
-			panic("a row without an owner")
+			panic("a row without a shard holder")
 		}
 		all := layout.Transfers(a, b)
 		for variable, v := range d.Variables {
@@ -253,7 +253,7 @@ func TestTransfers(t *testing.T) {
 						by = append(by, x)
 					}
 				}
-				from, to := owner(a, variable, row), owner(b, variable, row)
+				from, to := holder(a, variable, row), holder(b, variable, row)
 				if from == to && len(by) != 0 || from != to && (len(by) != 1 || by[0].Old != from || by[0].New != to) {
 					t.Fatalf("row %d of %s from %+v to %+v: %+v", row, v.Name, from, to, by)
 				}

@@ -50,8 +50,8 @@ func (j *testJob) connecting() []chan error {
 	return errs
 }
 
-// owns is a task of an architecture that owns something and is not the chief.
-func owns(a policy.Architecture) cluster.Task {
+// holds is a task of an architecture that holds something and is not the chief.
+func holds(a policy.Architecture) cluster.Task {
 	if a == policy.Servers {
 		return server0(0)
 	}
@@ -78,7 +78,7 @@ func TestRestoreFails(t *testing.T) {
 			t.Run(fmt.Sprint(a, "/", want), func(t *testing.T) {
 				t.Parallel()
 				j := restored(t, example(3, 3), 2, a, 2)
-				at := slices.IndexFunc(j.d.Pieces, func(p layout.Piece) bool { return j.d.Holders[p.Holder] == owns(a) })
+				at := slices.IndexFunc(j.d.Pieces, func(p layout.Piece) bool { return j.d.Holders[p.Holder] == holds(a) })
 				broken := j.d.Pieces[at]
 				j.shelf.instead = func(ctx context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error {
 					if p == broken {
@@ -94,8 +94,8 @@ func TestRestoreFails(t *testing.T) {
 					j.d.Variables[broken.Variable].Name, broken.Offset, broken.Offset+broken.Count)
 				for _, errs := range j.connecting() {
 					err := within(t, errs)
-					blames(t, err, owns(a), what)
-					blames(t, err, owns(a), want)
+					blames(t, err, holds(a), what)
+					blames(t, err, holds(a), want)
 				}
 			})
 		}
@@ -141,7 +141,7 @@ func TestRestoreIsBounded(t *testing.T) {
 				j := restored(t, d, 2, a, 1)
 				wait, late := make(chan struct{}), make(chan error, len(j.d.Pieces))
 				j.shelf.instead = func(ctx context.Context, _ *layout.Declaration, p layout.Piece, into transition.Restoring) error {
-					if j.d.Holders[p.Holder] != owns(a) {
+					if j.d.Holders[p.Holder] != holds(a) {
 						return into.Put(j.shelf.has[p.Variable])
 					}
 					if listens {
@@ -154,7 +154,7 @@ func TestRestoreIsBounded(t *testing.T) {
 				}
 				began := time.Now()
 				for _, errs := range j.connecting() {
-					blames(t, within(t, errs), owns(a), "not ready within 700ms: variable")
+					blames(t, within(t, errs), holds(a), "not ready within 700ms: variable")
 				}
 				close(wait)
 				if took := time.Since(began); took > 15*time.Second {

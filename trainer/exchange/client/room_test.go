@@ -52,9 +52,9 @@ const (
 
 func TestRoom(t *testing.T) {
 	for name, c := range map[string]struct {
-		owner int
-		free  [3]uint64
-		want  *transition.RoomError
+		holder int
+		free   [3]uint64
+		want   *transition.RoomError
 	}{
 		"plenty":         {1, [3]uint64{0, 10 * largeTable, 0}, nil},
 		"too little":     {1, [3]uint64{1 << 20, 100, 1 << 20}, &transition.RoomError{Holder: server0(1), Need: largeTable + smallTable, Free: 100}},
@@ -70,13 +70,13 @@ func TestRoom(t *testing.T) {
 				hosts[i] = j.on(server0(i))
 			}
 			members := j.connect(t)
-			start := onOwner(&j.d, 0)
+			start := onHolder(&j.d, 0)
 			must(t, repartition(members, start))
 			for i := range j.served {
 				hosts[i].free.Store(c.free[i])
 				j.reroute(i, "host0:1", "host1:1", "host2:1")
 			}
-			err := members[1].Placement.Room(context.Background(), onOwner(&j.d, c.owner))
+			err := members[1].Placement.Room(context.Background(), onHolder(&j.d, c.holder))
 			var full *transition.RoomError
 			switch {
 			case c.want == nil && err != nil:
@@ -94,7 +94,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// Owners on one host share what it has free.
+// Shard holders on one host share what it has free.
 func TestRoomOfNeighbours(t *testing.T) {
 	d := movableTables(2, 2, optimizer.Adam)
 	j := newJob(t, d, policy.Servers, 3)
@@ -103,8 +103,8 @@ func TestRoomOfNeighbours(t *testing.T) {
 		hosts = append(hosts, j.on(server0(i)))
 	}
 	members := j.connect(t)
-	must(t, repartition(members, onOwner(&j.d, 0)))
-	pieces := onOwner(&j.d, 1)
+	must(t, repartition(members, onHolder(&j.d, 0)))
+	pieces := onHolder(&j.d, 1)
 	pieces[len(pieces)-1].Holder = 2
 	for _, h := range hosts {
 		h.free.Store(2 * smallTable)
@@ -118,18 +118,18 @@ func TestRoomOfNeighbours(t *testing.T) {
 	blameAll(t, errs, "has no room")
 }
 
-// A worker that owns pieces answers too.
+// A worker that holds pieces answers too.
 func TestRoomOnWorkers(t *testing.T) {
 	j := newJob(t, movableTables(3, 3, optimizer.Adam), policy.AllReduce, 0)
 	members := j.connect(t)
 	h := j.on(worker(1))
-	if err := members[2].Placement.Room(context.Background(), onOwner(&j.d, 1)); err != nil {
+	if err := members[2].Placement.Room(context.Background(), onHolder(&j.d, 1)); err != nil {
 		t.Error(err)
 	}
 	h.free.Store(5)
 	for _, m := range members {
 		var full *transition.RoomError
-		if err := m.Placement.Room(context.Background(), onOwner(&j.d, 1)); !errors.As(err, &full) || full.Holder != worker(1) {
+		if err := m.Placement.Room(context.Background(), onHolder(&j.d, 1)); !errors.As(err, &full) || full.Holder != worker(1) {
 			t.Errorf("got %v", err)
 		}
 	}

@@ -66,7 +66,7 @@ func TestSaveInAStepIsRefused(t *testing.T) {
 	}
 }
 
-// An owner that has nowhere to save to says so to all.
+// A shard holder that has nowhere to save to says so to all.
 func TestOwnerWithoutASave(t *testing.T) {
 	for a, task := range map[policy.Architecture]cluster.Task{policy.Servers: server0(0), policy.AllReduce: worker(1)} {
 		j := newJob(t, example(2, 2), a, 1)
@@ -83,7 +83,7 @@ func TestOwnerWithoutASave(t *testing.T) {
 	}
 }
 
-// An owner that is lost is named by the save or by what comes next.
+// A shard holder that is lost is named by the save or by what comes next.
 func TestSaveToALostOwner(t *testing.T) {
 	for a, task := range map[policy.Architecture]cluster.Task{policy.Servers: server0(1), policy.AllReduce: worker(1)} {
 		j := newJob(t, mixed(3, 3), a, 2)

@@ -94,7 +94,7 @@ func downBy(t *testing.T, d *layout.Declaration, k aggregate.Kept) float64 {
 	return math.Abs(all[0])
 }
 
-// saves are what all owners handed over, in the order of saves.
+// saves are what all shard holders handed over, in the order of saves.
 func (s *shelf) saves() (all [][]transition.Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +157,7 @@ func TestSaveUnderLoad(t *testing.T) {
 	}
 }
 
-// checkCut wants all owners to have made the steps before a cut.
+// checkCut wants all shard holders to have made the steps before a cut.
 func checkCut(t *testing.T, d *layout.Declaration, all []transition.Snapshot, cut []uint64, per float64) {
 	t.Helper()
 	want := uint64(0)
@@ -165,7 +165,7 @@ func checkCut(t *testing.T, d *layout.Declaration, all []transition.Snapshot, cu
 		want += steps
 	}
 	if len(all) != len(d.Holders) {
-		t.Fatalf("%d of %d owners have saved", len(all), len(d.Holders))
+		t.Fatalf("%d of %d shard holders have saved", len(all), len(d.Holders))
 	}
 	for _, x := range all {
 		for _, k := range x.Pieces {
@@ -330,7 +330,7 @@ func TestUnevenCountsMove(t *testing.T) {
 	}
 	j.d.Pieces = halved
 	members := j.connect(t)
-	must(t, repartition(members, onOwner(&j.d, 1)))
+	must(t, repartition(members, onHolder(&j.d, 1)))
 	if err := members[0].Saves.Save(); err != nil {
 		t.Fatal(err)
 	}

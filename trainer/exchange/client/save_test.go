@@ -31,15 +31,15 @@ func (c *course) present(s uint64) func(leaf int) bool {
 	}
 }
 
-// pieces gives tables any owners that they may have.
+// pieces gives tables any shard holders that they may have.
 func (c *course) pieces(d *layout.Declaration) []layout.Piece {
-	var owners []int
+	var holders []int
 	for i, task := range d.Holders {
 		if len(d.Hosts) == 0 || isServer(task) {
-			owners = append(owners, i)
+			holders = append(holders, i)
 		}
 	}
-	return shuffled(d, c.random, owners)
+	return shuffled(d, c.random, holders)
 }
 
 // train takes the steps up to one, saves before it and before others, and
@@ -155,7 +155,7 @@ func TestBitsOfRandomRestoredTrainings(t *testing.T) {
 	}
 }
 
-// owners returns the engines of all owners.
+// shard holders returns the engines of all shard holders.
 func (j *testJob) engines(t *testing.T, members []*member) (all []*aggregate.Shards) {
 	for i, task := range j.d.Holders {
 		if isServer(task) {
@@ -238,7 +238,7 @@ func TestSaveAroundAMove(t *testing.T) {
 		members := j.connect(t)
 		n := newTwin(&j.d)
 		for s := range uint64(4) {
-			before, after := members[0].holders.shards.Load().d.Pieces, onOwner(&j.d, int(s)%len(j.d.Holders))
+			before, after := members[0].holders.shards.Load().d.Pieces, onHolder(&j.d, int(s)%len(j.d.Holders))
 			early := s%2 == 0
 			for _, saves := range []bool{early, !early} {
 				if saves {

@@ -101,18 +101,18 @@ func slice(d *layout.Declaration, k aggregate.Kept, lo, hi int) aggregate.Kept {
 	return cut
 }
 
-// saved waits until all owners have handed over what they had before a step.
+// saved waits until all shard holders have handed over what they had before a step.
 func (j *testJob) saved(t *testing.T, pieces []layout.Piece, step uint64) []transition.Snapshot {
 	t.Helper()
-	owners := map[int]bool{}
+	holders := map[int]bool{}
 	for _, p := range pieces {
-		owners[p.Holder] = true
+		holders[p.Holder] = true
 	}
-	eventually(t, "everything was saved", func() bool { return len(j.shelf.at(step)) >= len(owners) })
+	eventually(t, "everything was saved", func() bool { return len(j.shelf.at(step)) >= len(holders) })
 	all := j.shelf.at(step)
 	for _, x := range all {
 		index := j.d.HolderIndex(x.Holder)
-		if len(all) != len(owners) || !owners[index] || !slices.Equal(x.Declaration.Pieces, pieces) || len(x.Pieces) == 0 || x.Held <= 0 {
+		if len(all) != len(holders) || !holders[index] || !slices.Equal(x.Declaration.Pieces, pieces) || len(x.Pieces) == 0 || x.Held <= 0 {
 			t.Fatalf("%d snapshots, of %s with %d pieces after %v, of the pieces %v", len(all), x.Holder, len(x.Pieces), x.Held, pieces)
 		}
 		for _, k := range x.Pieces {

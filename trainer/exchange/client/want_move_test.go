@@ -33,15 +33,15 @@ func TestWantedRowsWhileVariablesMove(t *testing.T) {
 				d.Variables[5].Shape = []int{700, 3}
 				d.Hosts = c.hosts
 				j := newJob(t, d, c.a, c.servers)
-				owners := everyOwner(&j.d)
+				holders := everyOwner(&j.d)
 				if len(c.hosts) > 0 {
-					owners = owners[:c.servers]
+					holders = holders[:c.servers]
 				}
 				random := rand.New(rand.NewPCG(seed, 3))
 				moves := make([][]layout.Piece, steps)
 				for i := range moves {
 					if random.IntN(2) == 0 {
-						moves[i] = shuffled(&j.d, random, owners)
+						moves[i] = shuffled(&j.d, random, holders)
 					}
 				}
 				members := j.connect(t)

@@ -78,7 +78,7 @@ func (m *mover) agree(rank int, w *transition.Wanted) error {
 		}
 		m.d, m.step, m.first, m.asked = d, w.Step, rank, map[int]bool{}
 	case w.Step != m.step || !slices.Equal(w.Pieces, m.d.Pieces):
-		return fmt.Errorf("wants other owners before step %d than %s before step %d", w.Step, worker(m.first), m.step)
+		return fmt.Errorf("wants other shard holders before step %d than %s before step %d", w.Step, worker(m.first), m.step)
 	}
 	if err := m.server.roll.movable(rank, w); err != nil {
 		return err
