@@ -95,7 +95,7 @@ type lstm struct {
 // sizes checks the layer and returns its inputs.
 func (l LSTM) sizes(steps int) (s lstm, in gorgonia.Nodes, err error) {
 	s = lstm{what: fmt.Sprintf("lstm of %d steps", steps),
-		LSTM: recurrent.LSTM{Steps: steps, Forget: l.Forget, Projected: l.Projection != nil, Started: l.First != nil}}
+		LSTM: recurrent.LSTM{Sizes: recurrent.Sizes{Steps: steps, Started: l.First != nil}, Forget: l.Forget, Projected: l.Projection != nil}}
 	if l.Forget != 0 {
 		s.what += fmt.Sprintf(" that keeps %v", l.Forget)
 	}
@@ -199,7 +199,7 @@ type gru struct {
 
 // sizes checks the layer and returns its inputs.
 func (l GRU) sizes(steps int) (s gru, in gorgonia.Nodes, err error) {
-	s = gru{what: fmt.Sprintf("gru of %d steps", steps), GRU: recurrent.GRU{Steps: steps, Started: l.First != nil}}
+	s = gru{what: fmt.Sprintf("gru of %d steps", steps), GRU: recurrent.GRU{Sizes: recurrent.Sizes{Steps: steps, Started: l.First != nil}}}
 	in = gorgonia.Nodes{l.X, l.Input, l.State, l.Bias}
 	if s.Started {
 		in = append(in, l.First)

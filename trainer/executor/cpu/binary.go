@@ -28,38 +28,10 @@ func (l loops[T]) run(out, a, b []T) {
 	}
 }
 
-// spreadBinary computes an elementwise operation row by row. Its operands are
-// repeated along some dimensions.
-type spreadBinary[T float] struct {
-	out, a, b  *cell[T]
-	loops      loops[T]
-	width      int      // elements of a row
-	oneA, oneB bool     // the operand has one element per row
-	rows       [][2]int // by row: where the operands begin
-}
-
-func (k *spreadBinary[T]) run() {
-	out, a, b := k.out.data, k.a.data, k.b.data
-	for i, at := range k.rows {
-		row := out[i*k.width : (i+1)*k.width]
-		switch {
-		case k.oneA && k.oneB:
-			k.loops.vv(row[:1], a[at[0]:at[0]+1], b[at[1]:at[1]+1])
-			fill(row, row[0])
-		case k.oneA:
-			k.loops.sv(row, a[at[0]], b[at[1]:at[1]+k.width])
-		case k.oneB:
-			k.loops.vs(row, a[at[0]:at[0]+k.width], b[at[1]])
-		default:
-			k.loops.vv(row, a[at[0]:at[0]+k.width], b[at[1]:at[1]+k.width])
-		}
-	}
-}
-
-// newSpread finds the rows of a repeated operation. A row is the longest run of
-// last dimensions along which both operands advance evenly.
+// newSpread computes an elementwise operation row by row. Its operands are
+// repeated along some dimensions. A row is the longest run of last dimensions
+// along which both operands advance evenly.
 func newSpread[T float](shape []int, strides [2][]int, out, a, b *cell[T], l loops[T]) func() {
-	k := &spreadBinary[T]{out: out, a: a, b: b, loops: l}
 	d, width := len(shape), 1
 	even := func(s []int, i, width int, one bool) bool {
 		return shape[i] == 1 || one && s[i] == 0 || !one && s[i] == width
@@ -68,18 +40,33 @@ func newSpread[T float](shape []int, strides [2][]int, out, a, b *cell[T], l loo
 	for last > 0 && shape[last] == 1 {
 		last--
 	}
-	k.oneA, k.oneB = strides[0][last] == 0, strides[1][last] == 0
-	for d > 0 && even(strides[0], d-1, width, k.oneA) && even(strides[1], d-1, width, k.oneB) {
+	oneA, oneB := strides[0][last] == 0, strides[1][last] == 0 // the operand has one element per row
+	for d > 0 && even(strides[0], d-1, width, oneA) && even(strides[1], d-1, width, oneB) {
 		d--
 		width *= shape[d]
 	}
-	k.width = width
+	var rows [][2]int // where the operands begin
 	index := make([]int, d)
 	for range memory.Elements(shape[:d]) {
-		k.rows = append(k.rows, [2]int{memory.Offset(index, strides[0]), memory.Offset(index, strides[1])})
+		rows = append(rows, [2]int{memory.Offset(index, strides[0]), memory.Offset(index, strides[1])})
 		memory.Advance(index, shape)
 	}
-	return k.run
+	return func() {
+		for i, at := range rows {
+			row, a, b := out.data[i*width:(i+1)*width], a.data[at[0]:], b.data[at[1]:]
+			switch {
+			case oneA && oneB:
+				l.vv(row[:1], a[:1], b[:1])
+				fill(row, row[0])
+			case oneA:
+				l.sv(row, a[0], b[:width])
+			case oneB:
+				l.vs(row, a[:width], b[0])
+			default:
+				l.vv(row, a[:width], b[:width])
+			}
+		}
+	}
 }
 
 // binaryLoops are the loops of one of Gorgonia's binary operations.

@@ -15,6 +15,17 @@ import "github.com/plx-run/plx/trainer/nn/matrix"
 // memory, so it must not run twice at the same time.
 type Pass[T matrix.Float] func(out []T, in [][]T)
 
+// Sizes is what layers of both kinds have.
+type Sizes struct {
+	Batch, Steps int  // sequences, and steps of each
+	In           int  // width of x
+	Units        int  // width of the cells of an LSTM, or of the outputs of a GRU
+	Started      bool // sequences begin with given outputs (and cells), not with zeros
+}
+
+// Rows is the number of steps of all sequences.
+func (s Sizes) Rows() int { return s.Batch * s.Steps }
+
 // LSTM is the sizes of a layer of long short-term memory.
 //
 // Its inputs are, in this order: x (batch*steps, in), the weights of x (in,
@@ -22,17 +33,11 @@ type Pass[T matrix.Float] func(out []T, in [][]T)
 // projection (units, width) if Projected is set, and the first outputs (batch,
 // width) and cells (batch, units) if Started is set.
 type LSTM struct {
-	Batch, Steps int     // sequences, and steps of each
-	In           int     // width of x
-	Units        int     // width of the cells
-	Width        int     // width of the outputs; Units without a projection
-	Projected    bool    // outputs are projected
-	Started      bool    // sequences begin with given outputs and cells, not with zeros
-	Forget       float64 // added to the forget gate's bias
+	Sizes
+	Width     int     // width of the outputs; Units without a projection
+	Projected bool    // outputs are projected
+	Forget    float64 // added to the forget gate's bias
 }
-
-// Rows is the number of steps of all sequences.
-func (s LSTM) Rows() int { return s.Batch * s.Steps }
 
 // TraceLength is the number of elements of the forward pass's trace.
 func (s LSTM) TraceLength() int {
@@ -61,15 +66,7 @@ func (s LSTM) BackwardLength() int {
 // Its inputs are, in this order: x (batch*steps, in), the weights of x (in,
 // 3*units) and of the state (units, 3*units), the bias (3*units), and the first
 // outputs (batch, units) if Started is set.
-type GRU struct {
-	Batch, Steps int  // sequences, and steps of each
-	In           int  // width of x
-	Units        int  // width of the outputs
-	Started      bool // sequences begin with given outputs, not with zeros
-}
-
-// Rows is the number of steps of all sequences.
-func (s GRU) Rows() int { return s.Batch * s.Steps }
+type GRU struct{ Sizes }
 
 // TraceLength is the number of elements of the forward pass's trace.
 func (s GRU) TraceLength() int { return s.Rows() * 5 * s.Units }
