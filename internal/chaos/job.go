@@ -37,7 +37,7 @@ type lab struct {
 	fewFile   string // the first two hosts, each with a worker
 	looseFile string // all hosts, if workers do not wait for each other
 	dir       string
-	workload   string // the program that is trained
+	workload  string // the program that is trained
 	digest    string // of the weights without a fault
 	started   []*job // that may still run
 	stderr    io.Writer
