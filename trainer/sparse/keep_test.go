@@ -104,9 +104,7 @@ func TestKeepOfRuns(t *testing.T) {
 		for row := range int64(130) {
 			if (row*row+seed)%7 > seed%6 {
 				index = append(index, row)
-				if err := table.Fill(row, []float32{float32(row), 1, 2}); err != nil {
-					t.Fatal(err)
-				}
+				fill(table, row, []float32{float32(row), 1, 2})
 			}
 		}
 		kept := table.Keep()

@@ -12,7 +12,7 @@ import (
 // writes it. For each row its values and its optimiser slots follow.
 
 // Updated appends to into the rows of [from, to) that were ever updated or
-// filled, ascending and at most most of them. All other rows have their drawn
+// put, ascending and at most most of them. All other rows have their drawn
 // values and no optimiser state.
 func (t *Table[T]) Updated(from, to int64, most int, into []int64) []int64 {
 	from, to = max(from, t.lo), min(to, t.hi)
@@ -119,7 +119,7 @@ func (k Kept) Cut(lo, hi int64, rowBytes int) Kept {
 	return cut
 }
 
-// Keep copies every row that was ever updated or filled, with its optimiser
+// Keep copies every row that was ever updated or put, with its optimiser
 // state. The other rows follow from the seed.
 func (t *Table[T]) Keep() Kept {
 	n := 0

@@ -16,15 +16,15 @@ import (
 // First values are drawn when they are read, and stored when a row is updated.
 // Memory is reserved for all rows; the system provides it as rows are updated.
 //
-// Read and Copy change nothing and may run side by side. Apply and Fill must
-// run alone.
+// Read and Copy change nothing and may run side by side. Apply, Import and Put
+// must run alone.
 type Table[T wire.Float] struct {
 	lo, hi  int64
 	width   int
 	initial Initial
 	stream  random.Stream
 	values  []T
-	stored  []uint64 // by row one bit: the row was ever updated or filled, so values hold it
+	stored  []uint64 // by row one bit: the row was ever updated or put, so values hold it
 	state   *optimizer.State[T]
 }
 
@@ -95,40 +95,18 @@ func (t *Table[T]) Apply(step optimizer.Step, gradients Rows[T]) error {
 
 // Copy copies as many rows as into holds, beginning with first.
 func (t *Table[T]) Copy(first int64, into []T) error {
-	end, err := t.span(first, len(into))
-	if err != nil {
-		return err
+	n := int64(len(into) / t.width)
+	switch {
+	case len(into)%t.width != 0:
+		return fmt.Errorf("%d elements are no whole rows of width %d", len(into), t.width)
+	case first < t.lo || first > t.hi || n > t.hi-first:
+		return fmt.Errorf("%d rows from row %d are not all in [%d, %d)", n, first, t.lo, t.hi)
 	}
-	for row := first; row < end; row++ {
+	for row := first; row < first+n; row++ {
 		t.read(row, into[:t.width])
 		into = into[t.width:]
 	}
 	return nil
-}
-
-// Fill replaces rows, beginning with first, by the values of whole rows.
-func (t *Table[T]) Fill(first int64, values []T) error {
-	end, err := t.span(first, len(values))
-	if err != nil {
-		return err
-	}
-	copy(t.values[int(first-t.lo)*t.width:], values)
-	for row := first; row < end; row++ {
-		t.store(row)
-	}
-	return nil
-}
-
-// span returns the end of the rows that begin with first and have n elements
-// together.
-func (t *Table[T]) span(first int64, n int) (end int64, err error) {
-	if n%t.width != 0 {
-		return 0, fmt.Errorf("%d elements are no whole rows of width %d", n, t.width)
-	}
-	if first < t.lo || first > t.hi || int64(n/t.width) > t.hi-first {
-		return 0, fmt.Errorf("%d rows from row %d are not all in [%d, %d)", n/t.width, first, t.lo, t.hi)
-	}
-	return first + int64(n/t.width), nil
 }
 
 // row returns a row of the values or of a slot.

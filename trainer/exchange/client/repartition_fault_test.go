@@ -340,7 +340,11 @@ func TestStrangersMoveNothing(t *testing.T) {
 func newExport(t *testing.T) *sparse.Table[float32] {
 	table, err := sparse.NewTable[float32]("table", layout.RowInit{}, optimizer.Settings{Rule: optimizer.Momentum}, 0, 41, 3)
 	if err == nil {
-		err = table.Fill(0, make([]float32, 41*3))
+		zeros := sparse.Rows[float32]{Values: make([]float32, 41*3), Width: 3}
+		for row := range int64(41) {
+			zeros.Index = append(zeros.Index, row)
+		}
+		err = table.Apply(optimizer.Step{Scale: 1}, zeros)
 	}
 	if err != nil {
 		t.Fatal(err)
