@@ -70,25 +70,18 @@ func (c *chief) meet(p peers.Peer) {
 func (c *chief) serve(ctx context.Context, p peers.Peer) {
 	s := peers.NewSession(p, c.config.Peers.Generation, c.config.Silence)
 	defer s.Close() // of no more use
-	from, err := c.greet(ctx, s)
+	defer s.CloseWith(ctx)()
+	var first message
+	var from *member
+	err := s.NextJSON(wire.Message, &first, maxMessage)
+	if err == nil {
+		from, err = c.roster.enter(s.Task, first)
+	}
 	if err != nil {
 		c.config.logf(slog.LevelWarn, "checkpoints: refused %s from %s: %v", p.Task, p.Addr, err)
 		return
 	}
 	c.parted(from, converse(ctx, s, from.out, func(m message) error { return c.hear(from, m) }))
-}
-
-// greet waits for a task's first message.
-func (c *chief) greet(ctx context.Context, s *peers.Session) (*member, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.config.Silence)
-	defer cancel()
-	stop := s.CloseWith(ctx)
-	defer stop()
-	var m message
-	if err := s.NextJSON(wire.Message, &m, maxMessage); err != nil {
-		return nil, err
-	}
-	return c.roster.enter(s.Task, m)
 }
 
 // parted takes why a task is heard no more.

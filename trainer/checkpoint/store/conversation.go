@@ -50,7 +50,7 @@ type message struct {
 	Holding []announced               `json:"holding,omitempty"`
 	Holders map[string][]cluster.Task `json:"holders,omitempty"` // by file
 	File    *checkpoint.File          `json:"file,omitempty"`
-	Wanted  *wanted                   `json:"wanted,omitempty"`
+	Wanted  wanted                    `json:"wanted,omitzero"`
 	Report  *report                   `json:"report,omitempty"`
 	Keep    int                       `json:"keep,omitempty"`
 	Remove  bool                      `json:"remove,omitempty"`
@@ -264,7 +264,7 @@ func (s *Store) hear(ctx context.Context, m message) error {
 	case chosen:
 		return s.decision.learn(s, m)
 	case begin:
-		return s.parts.begin(ctx, m)
+		s.parts.begin(ctx, m)
 	case keep:
 		return s.parts.keep(m)
 	case over, abandon:

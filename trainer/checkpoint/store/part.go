@@ -97,13 +97,10 @@ func give[T any](to chan T, x T, wanted bool) {
 
 // begin starts this task's part in a save. An earlier save is over for the
 // chief.
-func (p *parts) begin(ctx context.Context, m message) error {
-	if m.Wanted == nil {
-		return errors.New("a save that wants nothing")
-	}
+func (p *parts) begin(ctx context.Context, m message) {
 	p.cancel(errors.New("the next save has begun"))
 	ctx, cancel := context.WithCancelCause(ctx)
-	c := &part{id: m.ID, step: m.Step, number: m.Number, wanted: *m.Wanted, ctx: ctx, cancel: cancel,
+	c := &part{id: m.ID, step: m.Step, number: m.Number, wanted: m.Wanted, ctx: ctx, cancel: cancel,
 		pieces: make(chan transition.Snapshot, 1), state: make(chan tensors.State, 1)}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +119,6 @@ func (p *parts) begin(ctx context.Context, m message) error {
 	if c.wanted.State {
 		p.work(c, func() { p.report(c, p.writeState(c)) })
 	}
-	return nil
 }
 
 // work runs f on a goroutine that the part waits for. It reports false if this

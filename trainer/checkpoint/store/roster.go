@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -295,25 +294,19 @@ func grouped(tokens []string, seen [][]string) (groups [][]int) {
 
 // report logs once how safe checkpoints are.
 func (r *roster) report(groups [][]cluster.Task) {
-	var hosts []string
+	hosts := map[string]bool{}
 	for _, t := range r.tasks {
-		if h := r.config.host(t); !slices.Contains(hosts, h) {
-			hosts = append(hosts, h)
-		}
+		hosts[r.config.host(t)] = true
 	}
 	for _, group := range groups {
-		var names []string
-		for _, t := range group {
-			names = append(names, t.String())
-		}
-		r.config.logf(slog.LevelDebug, "checkpoints: %s share a folder on %s", strings.Join(names, ", "), r.config.host(group[0]))
+		r.config.logf(slog.LevelDebug, "checkpoints: %v share a folder on %s", group, r.config.host(group[0]))
 	}
 	switch {
 	case len(groups) > 1:
 	case len(hosts) > 1:
 		r.config.logf(slog.LevelInfo, "checkpoints lie in one folder that %d hosts share: there are no second copies", len(hosts))
 	default:
-		r.config.logf(slog.LevelInfo, "checkpoints lie on %s alone: there is no other host for second copies", hosts[0])
+		r.config.logf(slog.LevelInfo, "checkpoints lie on %s alone: there is no other host for second copies", r.config.host(r.tasks[0]))
 	}
 }
 

@@ -69,8 +69,8 @@ func newSave(e Expected, generation int) *save {
 }
 
 // want plans a task's part: what it writes and who keeps the second copy.
-func (s *save) want(t cluster.Task, plan copyPlan, name func(cluster.Task) string) *wanted {
-	w := &wanted{Pieces: s.due[source{t, false}], State: s.due[source{t, true}]}
+func (s *save) want(t cluster.Task, plan copyPlan, name func(cluster.Task) string) wanted {
+	w := wanted{Pieces: s.due[source{t, false}], State: s.due[source{t, true}]}
 	if w.Pieces || w.State {
 		buddy, kept := plan.keeper(t)
 		if !kept {
@@ -230,10 +230,6 @@ type copyPlan struct {
 // reach.
 func newCopyPlan(r *roster, leaving []cluster.Task) copyPlan {
 	p := copyPlan{host: r.config.host, here: r.here()}
-	if len(leaving) == 0 {
-		p.stay = p.here
-		return p
-	}
 	for _, group := range p.here {
 		group = slices.DeleteFunc(slices.Clone(group), func(m *member) bool { return slices.Contains(leaving, m.task) })
 		if len(group) > 0 {
@@ -251,20 +247,14 @@ func (p copyPlan) keeper(of cluster.Task) (buddy *cluster.Task, kept bool) {
 	if slices.ContainsFunc(p.stay, holds) {
 		return p.buddy(p.stay, of), true
 	}
-	for _, own := range p.here {
-		if !holds(own) {
-			continue
-		}
-		others := [][]*member{own}
-		for _, group := range p.stay {
-			if !slices.Contains(own, group[0]) {
-				others = append(others, group)
-			}
-		}
-		buddy = p.buddy(others, of)
-		return buddy, buddy != nil || len(others) <= len(p.stay)
+	i := slices.IndexFunc(p.here, holds)
+	if i < 0 {
+		return nil, true // it is not there, which fails the save
 	}
-	return nil, true // it is not there, which fails the save
+	own := p.here[i]
+	others := slices.DeleteFunc(slices.Clone(p.stay), func(group []*member) bool { return slices.Contains(own, group[0]) })
+	buddy = p.buddy(append([][]*member{own}, others...), of)
+	return buddy, buddy != nil || len(others) < len(p.stay)
 }
 
 // place is a task's place in a group; negative: it is not in it.
