@@ -70,7 +70,10 @@ func (f *Folder) open(id, name string) (*os.File, error) {
 	if err := checkPlace(id, name); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(f.dir, id, name)
+	return openRegular(filepath.Join(f.dir, id, name))
+}
+
+func openRegular(path string) (*os.File, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return nil, err

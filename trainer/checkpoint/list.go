@@ -114,20 +114,9 @@ func (f *Folder) sight(id string) (sight, error) {
 }
 
 func readManifest(folder string) (*Manifest, error) {
-	path := filepath.Join(folder, manifestName)
-	info, err := os.Lstat(path)
+	file, err := openRegular(filepath.Join(folder, manifestName))
 	if err != nil {
-		return nil, err
-	}
-	switch {
-	case !info.Mode().IsRegular(): // to open a pipe waits for its writer
-		return nil, errors.New("manifest: it is not a regular file")
-	case info.Size() > maxManifest:
-		return nil, fmt.Errorf("manifest: more than %d bytes", maxManifest)
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("manifest: %w", cause(err))
 	}
 	defer file.Close() // opened for reading: nothing to lose
 	b, err := io.ReadAll(io.LimitReader(file, maxManifest+1))
@@ -202,10 +191,11 @@ func expired(all []sight, keep int, busy string) []string {
 	}
 	newest := finished[0]
 	kept := map[string]bool{busy: true}
-	keepFirst(kept, finished, keep)
-	slices.SortStableFunc(finished, func(a, b sight) int { return b.time().Compare(a.time()) })
-	keepFirst(kept, finished, keep)
-
+	byTime := slices.SortedStableFunc(slices.Values(finished), func(a, b sight) int { return b.time().Compare(a.time()) })
+	keep = min(keep, len(finished))
+	for _, s := range slices.Concat(finished[:keep], byTime[:keep]) {
+		kept[s.ID] = true
+	}
 	last := slices.MaxFunc(finished, func(a, b sight) int { return a.changed.Compare(b.changed) }).changed
 	var ids []string
 	for _, s := range all {
@@ -214,12 +204,6 @@ func expired(all []sight, keep int, busy string) []string {
 		}
 	}
 	return ids
-}
-
-func keepFirst(kept map[string]bool, sights []sight, keep int) {
-	for _, s := range sights[:min(keep, len(sights))] {
-		kept[s.ID] = true
-	}
 }
 
 // finished reports whether this folder shows nothing wrong with the checkpoint.

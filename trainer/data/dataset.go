@@ -42,20 +42,6 @@ type Part interface {
 	DataShard() (shard, of int) // of is 0 if the dataset is no shard
 }
 
-// checkShard refuses shards that do not exist and a second sharding.
-func checkShard(d any, shard, of int) error {
-	if of < 1 || shard < 0 || shard >= of {
-		return fmt.Errorf("shard a dataset: there is no shard %d of %d, want 0 <= shard < of", shard, of)
-	}
-	if p, ok := d.(Part); ok {
-		if shard, of := p.DataShard(); of > 0 {
-			return hintedError{fmt.Errorf("shard a dataset: it is already shard %d of %d", shard, of),
-				"shard the whole dataset once; for several virtual workers per worker, use the number of all virtual workers"}
-		}
-	}
-	return nil
-}
-
 // sharded holds the elements i with i mod of == shard.
 type sharded[T any] struct {
 	from      Dataset[T]
@@ -69,8 +55,14 @@ type sharded[T any] struct {
 // If the virtual workers shard a dataset, the samples of each do not depend on
 // the number of workers. If the workers do, they depend on it.
 func Shard[T any](d Dataset[T], shard, of int) (Dataset[T], error) {
-	if err := checkShard(d, shard, of); err != nil {
-		return nil, err
+	if of < 1 || shard < 0 || shard >= of {
+		return nil, fmt.Errorf("shard a dataset: there is no shard %d of %d, want 0 <= shard < of", shard, of)
+	}
+	if p, ok := d.(Part); ok {
+		if shard, of := p.DataShard(); of > 0 {
+			return nil, hintedError{fmt.Errorf("shard a dataset: it is already shard %d of %d", shard, of),
+				"shard the whole dataset once; for several virtual workers per worker, use the number of all virtual workers"}
+		}
 	}
 	return sharded[T]{d, shard, of}, nil
 }

@@ -95,8 +95,8 @@ func (c *chief) parted(m *member, err error) {
 	m.gone.take(err)
 	if err != nil {
 		c.lost(m.task, err)
+		c.roster.lose(err)
 	}
-	c.roster.note()
 	c.release()
 }
 

@@ -21,16 +21,17 @@ type roster struct {
 	config Config
 	tasks  []cluster.Task
 
-	mu      sync.Mutex
-	members map[cluster.Task]*member // tasks that have come
-	groups  [][]cluster.Task         // tasks whose folders are one folder
-	decided bool                     // the chief has chosen what to resume from
-	fresh   bool                     // which is nothing
-	changed chan struct{}            // a token: a task has come or gone
+	mu       sync.Mutex
+	members  map[cluster.Task]*member // tasks that have come
+	groups   [][]cluster.Task         // tasks whose folders are one folder
+	decided  bool                     // the chief has chosen what to resume from
+	fresh    bool                     // which is nothing
+	complete chan struct{}            // closed when all tasks have come
+	lost     chan error               // why a task has gone; room for one
 }
 
 func newRoster(c Config) *roster {
-	return &roster{config: c, tasks: c.tasks(), members: map[cluster.Task]*member{}, changed: make(chan struct{}, 1)}
+	return &roster{config: c, tasks: c.tasks(), members: map[cluster.Task]*member{}, complete: make(chan struct{}), lost: make(chan error, 1)}
 }
 
 // enter lets a task in that says hello.
@@ -45,50 +46,34 @@ func (r *roster) enter(t cluster.Task, m message) (*member, error) {
 	}
 	from := newMember(t, m)
 	r.members[t] = from
-	r.note()
+	if len(r.members) == len(r.tasks) {
+		close(r.complete)
+	}
 	return from, nil
 }
 
-// note wakes assemble.
-func (r *roster) note() {
+// lose notes why a task has gone, for assemble.
+func (r *roster) lose(err error) {
 	select {
-	case r.changed <- struct{}{}:
-	default: // a token is there already
+	case r.lost <- err:
+	default: // one is enough
 	}
 }
 
 // assemble returns once all tasks are there.
 func (r *roster) assemble(ctx context.Context) error {
-	for missing := r.missing(); len(missing) > 0; missing = r.missing() {
-		select {
-		case <-r.changed:
-			if err := r.anyLost(); err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return r.config.blame(missing[0], fmt.Errorf("%w: no sign of %v", context.Cause(ctx), missing))
-		}
+	select {
+	case <-r.complete:
+		return nil
+	case err := <-r.lost:
+		return err
+	case <-ctx.Done():
 	}
-	return nil
-}
-
-func (r *roster) missing() (tasks []cluster.Task) {
-	for _, t := range r.tasks {
-		if r.member(t) == nil {
-			tasks = append(tasks, t)
-		}
+	missing := slices.DeleteFunc(slices.Clone(r.tasks), func(t cluster.Task) bool { return r.member(t) != nil })
+	if len(missing) == 0 {
+		return nil
 	}
-	return tasks
-}
-
-// anyLost is the error of a task that was lost.
-func (r *roster) anyLost() error {
-	for _, m := range r.all() {
-		if m.lost() && m.gone.err != nil {
-			return m.gone.err
-		}
-	}
-	return nil
+	return r.config.blame(missing[0], fmt.Errorf("%w: no sign of %v", context.Cause(ctx), missing))
 }
 
 // member returns a task; nil: it has not come.
