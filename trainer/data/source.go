@@ -48,65 +48,34 @@ type source struct {
 	name   string
 	reader *bufio.Reader
 	offset int64
-	size   int64       // in bytes; -1 if it is unknown or the file is packed
-	close  []io.Closer // closed in this order
+	size   int64 // in bytes; -1 if it is unknown or the file is packed
 }
 
-// openSource opens a file. Its first bytes show whether it is packed with gzip.
-func openSource(path string) (*source, error) {
-	if path == "" {
-		return nil, errors.New("open a file: it has no name")
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	s, err := newSource(f, path)
-	if err == nil {
-		s.close = append(s.close, f)
-		err = s.measure(f)
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return s, nil
-}
-
-// measure records the size of a regular file that is not packed.
-func (s *source) measure(f *os.File) error {
-	info, err := f.Stat()
-	if err == nil && info.Mode().IsRegular() && len(s.close) == 1 {
-		s.size = info.Size()
-	}
-	return err
-}
-
+// newSource reads from r. The first bytes show whether it is packed with gzip.
 func newSource(r io.Reader, name string) (*source, error) {
 	s := &source{name: name, size: -1, reader: bufio.NewReaderSize(r, 64<<10)}
 	magic, err := s.reader.Peek(2)
 	if err != nil && err != io.EOF {
 		return nil, s.because(err)
 	}
-	if !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+	if bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		unpacked, err := gzip.NewReader(s.reader)
+		if err != nil {
+			return nil, s.fault("gzip: %v", err)
+		}
+		s.reader = bufio.NewReaderSize(unpacked, 64<<10)
 		return s, nil
 	}
-	unpacked, err := gzip.NewReader(s.reader)
-	if err != nil {
-		return nil, s.fault("gzip: %v", err)
+	if file, ok := r.(*os.File); ok {
+		info, err := file.Stat()
+		if err != nil {
+			return nil, err
+		}
+		if info.Mode().IsRegular() {
+			s.size = info.Size()
+		}
 	}
-	s.reader = bufio.NewReaderSize(unpacked, 64<<10)
-	s.close = append(s.close, unpacked)
 	return s, nil
-}
-
-// Close closes what was opened.
-func (s *source) Close() error {
-	var all error
-	for _, c := range s.close {
-		all = errors.Join(all, c.Close())
-	}
-	s.close = nil
-	return all
 }
 
 // Read reads what follows, for readers of lines.
@@ -187,17 +156,18 @@ func (s *source) end(what string) error {
 }
 
 // readFile opens a file, gives it to read and closes it.
-func readFile[T any](path string, read func(*source) (T, error)) (T, error) {
-	s, err := openSource(path)
+func readFile[T any](path string, read func(*source) (T, error)) (x T, err error) {
+	if path == "" {
+		return x, errors.New("open a file: it has no name")
+	}
+	file, err := os.Open(path)
 	if err != nil {
-		var none T
-		return none, err
+		return x, err
 	}
-	x, err := read(s)
-	if err == nil {
-		err = s.Close()
-	} else {
-		s.Close() // the first error is the cause
+	defer file.Close() // opened for reading: nothing to lose
+	s, err := newSource(file, path)
+	if err != nil {
+		return x, err
 	}
-	return x, err
+	return read(s)
 }

@@ -281,7 +281,7 @@ func (c *chief) conclude(s *save, m *checkpoint.Manifest, err error) {
 		c.last = fmt.Errorf("checkpoint of step %d: %w", step, err)
 		c.summary.failed()
 		c.config.logf(slog.LevelWarn, "checkpoint of step %d has failed, the training continues and earlier checkpoints stay: %v", step, err)
-		c.roster.tell(message{Kind: abandon, ID: s.id, Remove: true})
+		c.roster.tell(message{Kind: over, ID: s.id, Remove: true})
 		return
 	}
 	c.summary.add(s, m)
@@ -298,7 +298,7 @@ func (c *chief) abandon() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s := c.saving; s != nil && s.giveUp(errClosed) {
-		c.roster.tell(message{Kind: abandon, ID: s.id, Remove: true})
+		c.roster.tell(message{Kind: over, ID: s.id, Remove: true})
 	}
 }
 

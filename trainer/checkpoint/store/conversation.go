@@ -33,8 +33,7 @@ const (
 	keep     kind = "keep"     // chief: fetch a copy of File of ID from its task
 	commit   kind = "commit"   // chief: write the manifest in Body
 	retain   kind = "retain"   // chief: remove all but the newest Keep
-	over     kind = "over"     // chief: the save of ID is done
-	abandon  kind = "abandon"  // chief: the save of ID has failed; Remove what there is of it
+	over     kind = "over"     // chief: the save of ID is done, or has failed: Remove what there is of it
 	bye      kind = "bye"      // chief: nobody needs you any more
 )
 
@@ -267,7 +266,7 @@ func (s *Store) hear(ctx context.Context, m message) error {
 		s.parts.begin(ctx, m)
 	case keep:
 		return s.parts.keep(m)
-	case over, abandon:
+	case over:
 		s.parts.finish(m)
 	case retain:
 		s.life.Go(func(context.Context) { s.parts.retain(m.Keep) })

@@ -138,7 +138,7 @@ func FuzzConversation(f *testing.F) {
 		f.Add(b)
 	}
 	id := "000000000002-g0-00000001"
-	add(message{Kind: begin, ID: id, Step: 2, Wanted: wanted{Pieces: true, State: true}}, message{Kind: abandon, ID: id, Remove: true})
+	add(message{Kind: begin, ID: id, Step: 2, Wanted: wanted{Pieces: true, State: true}}, message{Kind: over, ID: id, Remove: true})
 	add(message{Kind: begin, ID: id, Step: 2, Wanted: wanted{}}, message{Kind: keep}, message{Kind: keep, ID: id, File: &checkpoint.File{Name: "../x", Task: "ps:0", Size: 1}})
 	add(message{Kind: look, Tokens: []string{"a", "../b"}}, message{Kind: verify, ID: id, File: &checkpoint.File{Name: "../x"}})
 	add(message{Kind: list}, message{Kind: retain, Keep: -4}, message{Kind: commit, ID: id, Body: []byte("x")}, message{Kind: bye})

@@ -220,20 +220,8 @@ type remote struct {
 	first   atomic.Uint32 // index of the holder that is asked first: the last that answered well
 }
 
-// ReadAt is that of io.ReaderAt.
-func (r *remote) ReadAt(b []byte, off int64) (n int, err error) {
-	for n < len(b) {
-		part := b[n:min(len(b), n+maxRead)]
-		if err := r.read(part, off+int64(n)); err != nil {
-			return n, err
-		}
-		n += len(part)
-	}
-	return n, nil
-}
-
-// read asks one holder after the other.
-func (r *remote) read(b []byte, off int64) error {
+// ReadAt is that of io.ReaderAt. It asks one holder after the other.
+func (r *remote) ReadAt(b []byte, off int64) (int, error) {
 	failures := []error{fmt.Errorf("%s is on no host that can be asked", r.name)}
 	first := r.first.Load()
 	for i := range r.holders {
@@ -242,9 +230,9 @@ func (r *remote) read(b []byte, off int64) error {
 		err := r.reader.holder(task).read(r.reader.manifest.ID, r.name, off, b)
 		if err == nil {
 			r.first.Store(at)
-			return nil
+			return len(b), nil
 		}
 		failures = append(failures, fmt.Errorf("%s: %w", r.reader.files.config.Name(task), peers.Lost(err)))
 	}
-	return errors.Join(failures...)
+	return 0, errors.Join(failures...)
 }

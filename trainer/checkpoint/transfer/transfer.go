@@ -16,7 +16,7 @@
 // # What it refuses
 //
 // Paths of any kind: names are those of checkpoints and of files in them. A
-// task can ask for at most 16 MiB at a time, and write nothing.
+// task can write nothing, and ask only for ranges inside a file.
 package transfer
 
 import (
@@ -37,7 +37,6 @@ import (
 const (
 	purpose    = "checkpoint-read" // of the connections
 	chunkSize  = 1 << 20           // bytes of a file in one frame, at most
-	maxRead    = 16 << 20          // bytes that a task asks for at a time
 	maxMessage = 64 << 10          // bytes of a message between two tasks
 )
 
@@ -133,9 +132,8 @@ func (f *Files) open(q question) (*os.File, error) {
 		return nil, err
 	}
 	info, err := file.Stat()
-	if err == nil && (q.Offset < 0 || q.Length < 0 || q.Length > maxRead || q.Offset > info.Size()-q.Length) {
-		err = fmt.Errorf("checkpoint %s: %d bytes of %s from %d on, it has %d: want at most %d, inside of it",
-			q.ID, q.Length, q.File, q.Offset, info.Size(), maxRead)
+	if err == nil && (q.Offset < 0 || q.Length < 0 || q.Offset > info.Size()-q.Length) {
+		err = fmt.Errorf("checkpoint %s: %d bytes of %s from %d on are not in it, it has %d", q.ID, q.Length, q.File, q.Offset, info.Size())
 	}
 	if err != nil {
 		file.Close() // opened for reading: nothing to lose

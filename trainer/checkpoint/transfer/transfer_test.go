@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -122,7 +123,8 @@ func TestReadsOutsideAreRefused(t *testing.T) {
 		"over the end":   {ID: id, File: "ps-0.safetensors", Offset: 1, Length: 10},
 		"before":         {ID: id, File: "ps-0.safetensors", Offset: -1, Length: 2},
 		"less than none": {ID: id, File: "ps-0.safetensors", Length: -1},
-		"too much":       {ID: id, File: "ps-0.safetensors", Length: maxRead + 1},
+		"too much":       {ID: id, File: "ps-0.safetensors", Length: math.MaxInt64},
+		"all of it":      {ID: id, File: "ps-0.safetensors", Offset: math.MaxInt64, Length: math.MaxInt64},
 	} {
 		if answer := ask(q); answer.Err == "" || answer.Length != 0 {
 			t.Errorf("%s: %+v", name, answer)
