@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 )
 
@@ -37,17 +39,17 @@ func NewDir(path string) (*Dir, error) {
 	return d, nil
 }
 
+// runSuffix ends the names of files of the second job in a folder and later ones.
+var runSuffix = regexp.MustCompile(`\.([2-9]|[1-9][0-9]{1,8})$`)
+
 // runOf returns which job of the folder wrote a file, 0 for other files.
-func runOf(name string) int {
-	if _, ok := sourceOf(name); ok {
-		return 1
+func runOf(name string) (run int) {
+	stem, run := name, 1
+	if found := runSuffix.FindStringSubmatch(name); found != nil {
+		stem = strings.TrimSuffix(name, found[0])
+		run, _ = strconv.Atoi(found[1]) // digits, not too many
 	}
-	ext := filepath.Ext(name)
-	if _, ok := sourceOf(name[:len(name)-len(ext)]); !ok {
-		return 0
-	}
-	run, err := strconv.Atoi(ext[1:])
-	if err != nil || run < 2 || run > 1<<30 {
+	if _, ok := sourceOf(stem); !ok {
 		return 0
 	}
 	return run

@@ -3,7 +3,9 @@ package logs
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -99,4 +101,113 @@ func (s Source) check() error {
 		return fmt.Errorf("task %s: unknown stream %d", s.Task, s.Stream)
 	}
 	return nil
+}
+
+// Request names the bytes of a host's spools that a receiver wants. It travels
+// as JSON. The zero value requests nothing: TailLines -1 requests everything.
+type Request struct {
+	Tasks     []string   `json:"tasks,omitempty"`  // names such as worker:3; empty means all tasks
+	From      []Position `json:"from,omitempty"`   // where to continue an earlier request; empty for a first one
+	TailLines int        `json:"tail_lines"`       // number of last lines of each source; -1 means all
+	Since     time.Time  `json:"since,omitzero"`   // skip lines finished before this time; zero skips none
+	Follow    bool       `json:"follow,omitempty"` // continue while the job runs
+}
+
+// Position is the offset at which a receiver continues a source. If a Request has
+// any, a source without a Position starts at its first byte, and TailLines and
+// Since have no effect.
+type Position struct {
+	Source
+	Offset int64 `json:"offset"`
+}
+
+// check returns an error for a request that no receiver sends.
+func (r Request) check() error {
+	for _, task := range r.Tasks {
+		if err := (Source{Task: task}).check(); err != nil {
+			return err
+		}
+	}
+	for _, p := range r.From {
+		if err := p.Source.check(); err != nil {
+			return err
+		}
+		if p.Offset < 0 {
+			return fmt.Errorf("%s: negative offset %d", p.Source, p.Offset)
+		}
+	}
+	return nil
+}
+
+// whole returns r for spools that the receiver wants from their first byte.
+func (r Request) whole() Request {
+	r.TailLines, r.Since = -1, time.Time{}
+	return r
+}
+
+// wants reports whether r requests src.
+func (r Request) wants(src Source) bool {
+	return len(r.Tasks) == 0 || slices.Contains(r.Tasks, src.Task)
+}
+
+// from returns the offset at which r continues src, if r continues anything.
+func (r Request) from(src Source) (int64, bool) {
+	for _, p := range r.From {
+		if p.Source == src {
+			return p.Offset, true
+		}
+	}
+	return 0, len(r.From) > 0
+}
+
+// Cursor remembers how far each source of each host was received. Its zero
+// value has received nothing. Any goroutine may use it.
+type Cursor struct {
+	mu   sync.Mutex
+	next map[origin]int64 // the first byte not received
+}
+
+// Take returns the part of c that was not received before, which may be empty,
+// and counts it as received. The first chunk of a source may start anywhere,
+// a later one that leaves bytes out is an error, and c is not counted.
+func (k *Cursor) Take(host string, c Chunk) (Chunk, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	from := origin{host, c.Source}
+	next, known := k.next[from]
+	if !known {
+		next = c.Offset
+	}
+	if c.Offset > next {
+		return Chunk{}, fmt.Errorf("host %s: log of %s: %d bytes are missing at %d",
+			host, c.Source, c.Offset-next, next)
+	}
+	if old := next - c.Offset; old > 0 {
+		c.Data = c.Data[min(old, int64(len(c.Data))):]
+		c.Offset, c.Restart = next, false
+	}
+	if k.next == nil {
+		k.next = map[origin]int64{}
+	}
+	k.next[from] = c.Offset + int64(len(c.Data))
+	return c, nil
+}
+
+// Request returns req as it is to be sent to host now: unchanged when nothing
+// was received from it, else continued at the first byte not received.
+func (k *Cursor) Request(host string, req Request) Request {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var from []Position
+	for o, next := range k.next {
+		if o.host == host {
+			from = append(from, Position{Source: o.Source, Offset: next})
+		}
+	}
+	if len(from) == 0 {
+		return req
+	}
+	slices.SortFunc(from, func(a, b Position) int { return strings.Compare(a.file(), b.file()) })
+	req.From = from
+	return req.whole()
 }

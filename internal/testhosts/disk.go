@@ -101,7 +101,8 @@ func newUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// setTool is [Host.SetTool].
+// setTool puts a program into the host's /usr/local/bin, at once and for good. An
+// empty script removes it.
 func (d *disk) setTool(name, script string) error {
 	path := filepath.Join(d.path("bin"), name)
 	if script == "" {

@@ -184,13 +184,6 @@ func (h *Host) MountHome(m HomeMount) {
 	h.cluster.check("mount the home of "+h.Name, err)
 }
 
-// SetTool puts a program into the host's /usr/local/bin, at once and for good:
-// a fake nvidia-smi that is broken or hangs, say. An empty script removes it.
-func (h *Host) SetTool(name, script string) {
-	h.cluster.report.Helper()
-	h.cluster.check("set a tool of "+h.Name, h.disk.setTool(name, script))
-}
-
 // SetGPUs gives the host so many fake GPUs, six at most, by the stand-in for
 // nvidia-smi of gpuprobe's test data in /usr/local/bin. They are the first ones of a
 // real machine whose nvidia-smi was recorded, another one on the next host as far as

@@ -111,8 +111,5 @@ func (d *disk) sshdConfig() string {
 	for _, kind := range d.keyTypes() {
 		lines = append(lines, "HostKey /etc/ssh/ssh_host_"+kind+"_key")
 	}
-	if more := d.options.SSHD; more != "" {
-		lines = append(lines, more)
-	}
 	return strings.Join(lines, "\n") + "\n"
 }

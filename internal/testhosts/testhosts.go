@@ -44,8 +44,6 @@ type Options struct {
 	// HostKeys are the types of host keys: ed25519, ecdsa, rsa. None means
 	// ed25519 alone.
 	HostKeys []string
-	// SSHD holds further lines for sshd_config.
-	SSHD string
 	// Rate limits every host's link from the start, see [Host.Shape].
 	Rate string
 }
