@@ -10,6 +10,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -25,6 +26,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/plx-run/plx/examples/internal/flags"
 	"github.com/plx-run/plx/trainer/plot"
 )
 
@@ -58,13 +60,9 @@ func main() {
 
 // run measures every mode and writes table and plots.
 func (s *settings) run(ctx context.Context, table io.Writer) error {
-	switch {
-	case s.workers < 2:
-		return fmt.Errorf("--workers is %d: want at least 2", s.workers)
-	case s.every < 1:
-		return fmt.Errorf("--every is %d: want at least 1", s.every)
-	case s.steps <= s.every:
-		return fmt.Errorf("--steps is %d: want more than --every, which is %d", s.steps, s.every)
+	err := cmp.Or(flags.AtLeast("workers", s.workers, 2), flags.AtLeast("every", s.every, 1), flags.AtLeast("steps", s.steps, s.every+1))
+	if err != nil {
+		return err
 	}
 	folder, err := os.MkdirTemp("", "plx-compare-")
 	if err != nil {
@@ -140,7 +138,7 @@ type curve struct {
 }
 
 // line is what the chief prints.
-var line = regexp.MustCompile(`step (\d+) \| train_loss [^|]* \| test_loss ([0-9.]+|NaN|\+Inf) `)
+var line = regexp.MustCompile(`step (\d+) \| train_loss [^|]* \| test_loss ([0-9]+\.[0-9]+|NaN|\+Inf) `)
 
 // follow reads a chief's lines as they arrive.
 func follow(mode string, out io.Reader) (curve, error) {
@@ -152,14 +150,8 @@ func follow(mode string, out io.Reader) (curve, error) {
 		if found == nil {
 			continue
 		}
-		step, err := strconv.ParseFloat(found[1], 64)
-		if err != nil {
-			return c, err
-		}
-		loss, err := strconv.ParseFloat(found[2], 64)
-		if err != nil {
-			return c, err
-		}
+		step, _ := strconv.ParseFloat(found[1], 64) // it has digits alone
+		loss, _ := strconv.ParseFloat(found[2], 64)
 		if begin.IsZero() {
 			begin = time.Now()
 		}

@@ -17,12 +17,13 @@ import (
 	"flag"
 	"fmt"
 
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+
 	"github.com/plx-run/plx/examples/internal/builder"
 	"github.com/plx-run/plx/examples/internal/flags"
 	"github.com/plx-run/plx/trainer"
 	"github.com/plx-run/plx/trainer/nn"
-	"gorgonia.org/gorgonia"
-	"gorgonia.org/tensor"
 )
 
 // settings are the program's flags.
@@ -67,9 +68,10 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	s.network = s.seeded(job.Seed())
-	l := language{seed: s.seed, words: s.words, length: s.length, translate: translations[s.task]}
-	replica, err := job.Parallelize(ctx, s.build, trainer.Adam(s.rate), trainer.GlobalBatch(s.batch), trainer.ClipNorm(1))
+	net := s.network
+	net.seed = job.Seed()
+	l := language{seed: net.seed, words: s.words, length: s.length, translate: translations[s.task]}
+	replica, err := job.Parallelize(ctx, net.build, trainer.Adam(s.rate), trainer.GlobalBatch(s.batch), trainer.ClipNorm(1))
 	if err != nil {
 		return err
 	}
@@ -109,12 +111,6 @@ type network struct {
 // The numbers below special are not words. end pads a sentence and ends a
 // translation; begin begins a translation.
 const end, begin, special = 0, 1, 2
-
-// seeded returns the network with first values that depend on a seed.
-func (n network) seeded(seed uint64) network {
-	n.seed = seed
-	return n
-}
 
 // build makes the model for plx. Its inputs are, sentence after sentence and
 // each padded to length words: "source", the numbers of the words; "before", a

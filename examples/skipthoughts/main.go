@@ -17,12 +17,13 @@ import (
 	"flag"
 	"fmt"
 
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+
 	"github.com/plx-run/plx/examples/internal/builder"
 	"github.com/plx-run/plx/examples/internal/flags"
 	"github.com/plx-run/plx/trainer"
 	"github.com/plx-run/plx/trainer/nn"
-	"gorgonia.org/gorgonia"
-	"gorgonia.org/tensor"
 )
 
 // settings are the program's flags.
@@ -62,10 +63,11 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	s.network = s.seeded(job.Seed())
-	stories := stories{seed: s.seed, words: s.words, length: s.length}
+	net := s.network
+	net.seed = job.Seed()
+	stories := stories{seed: net.seed, words: s.words, length: s.length}
 	falling := func(step int) float64 { return s.rate * (1 - 0.9*float64(step)/float64(s.steps)) }
-	replica, err := job.Parallelize(ctx, s.build, trainer.Adam(s.rate).WithSchedule(falling), trainer.GlobalBatch(s.batch), trainer.ClipNorm(1))
+	replica, err := job.Parallelize(ctx, net.build, trainer.Adam(s.rate).WithSchedule(falling), trainer.GlobalBatch(s.batch), trainer.ClipNorm(1))
 	if err != nil {
 		return err
 	}
@@ -100,12 +102,6 @@ type network struct {
 	words, length int // of the language, and of a sentence
 	width, hidden int
 	dtype         tensor.Dtype // float32 or float64
-}
-
-// seeded returns the network with first values that depend on a seed.
-func (n network) seeded(seed uint64) network {
-	n.seed = seed
-	return n
 }
 
 // build makes the model for plx. Its inputs are the numbers of words, sentence
