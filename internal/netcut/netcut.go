@@ -1,8 +1,8 @@
 // Package netcut cuts the network in tests.
 //
-// A valve stands before an address and carries what comes to it:
+// A proxy stands before an address and carries what comes to it:
 //
-//	v := valve.New(t, addr) // others dial v.Addr() instead of addr
+//	v := netcut.New(t, addr) // others dial v.Addr() instead of addr
 //	v.Shut()                // from now on nothing comes through
 //
 // Shut, it keeps connections open and lets nothing through, also not that one
@@ -16,8 +16,8 @@ import (
 	"testing"
 )
 
-// Valve carries connections to an address until it is shut.
-type Valve struct {
+// Proxy carries connections to an address until it is shut.
+type Proxy struct {
 	ln       net.Listener
 	to       string
 	shut     chan struct{}
@@ -30,26 +30,26 @@ type Valve struct {
 	ended bool
 }
 
-// New returns an open valve on the loopback interface. It goes with the test.
-func New(t testing.TB, to string) *Valve {
+// New returns an open proxy on the loopback interface. It goes with the test.
+func New(t testing.TB, to string) *Proxy {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &Valve{ln: ln, to: to, shut: make(chan struct{}), over: make(chan struct{})}
+	v := &Proxy{ln: ln, to: to, shut: make(chan struct{}), over: make(chan struct{})}
 	v.carrying.Go(v.accept)
 	t.Cleanup(v.end)
 	return v
 }
 
 // Addr is where it listens.
-func (v *Valve) Addr() string { return v.ln.Addr().String() }
+func (v *Proxy) Addr() string { return v.ln.Addr().String() }
 
 // Shut lets nothing through any more.
-func (v *Valve) Shut() { v.once.Do(func() { close(v.shut) }) }
+func (v *Proxy) Shut() { v.once.Do(func() { close(v.shut) }) }
 
-func (v *Valve) accept() {
+func (v *Proxy) accept() {
 	for {
 		in, err := v.ln.Accept()
 		if err != nil {
@@ -69,7 +69,7 @@ func (v *Valve) accept() {
 }
 
 // keep notes what end must close. It reports false, and closes it, after end.
-func (v *Valve) keep(conns ...net.Conn) bool {
+func (v *Proxy) keep(conns ...net.Conn) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.conns = append(v.conns, conns...)
@@ -80,7 +80,7 @@ func (v *Valve) keep(conns ...net.Conn) bool {
 }
 
 // carry passes bytes on, and that there are no more.
-func (v *Valve) carry(to, from net.Conn) {
+func (v *Proxy) carry(to, from net.Conn) {
 	b := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(b)
@@ -99,14 +99,14 @@ func (v *Valve) carry(to, from net.Conn) {
 }
 
 // hangUp needs v.mu.
-func (v *Valve) hangUp() {
+func (v *Proxy) hangUp() {
 	for _, c := range v.conns {
 		c.Close() // it may be closed already
 	}
 }
 
 // end waits until nothing is left.
-func (v *Valve) end() {
+func (v *Proxy) end() {
 	v.mu.Lock()
 	v.ended = true
 	v.ln.Close() // tests end with it

@@ -32,7 +32,7 @@ func echo(t *testing.T) net.Listener {
 	return ln
 }
 
-func dial(t *testing.T, v *Valve) net.Conn {
+func dial(t *testing.T, v *Proxy) net.Conn {
 	conn, err := net.Dial("tcp", v.Addr())
 	if err != nil {
 		t.Fatal(err)

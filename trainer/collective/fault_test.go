@@ -93,7 +93,7 @@ func TestFrozenPeerIsNamedToAll(t *testing.T) {
 		t.Skip("takes seconds")
 	}
 	for _, n := range []int{0, 4 << 20} {
-		var v *netcut.Valve
+		var v *netcut.Proxy
 		groups := newWorld(t, 3, func(c *Config) {
 			if v == nil {
 				v = netcut.New(t, c.Addrs[0])

@@ -131,7 +131,7 @@ func TestSilentOwnerIsNamed(t *testing.T) {
 	d := example(3, 3)
 	d.SilenceMillis = 1500
 	j := newJob(t, d, policy.AllReduce, 0)
-	var all []*netcut.Valve
+	var all []*netcut.Proxy
 	for rank, addr := range j.cluster.Worker {
 		all = append(all, netcut.New(t, addr))
 		j.cluster.Worker[rank] = all[rank].Addr() // as the others see it

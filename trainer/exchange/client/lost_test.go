@@ -230,7 +230,7 @@ func TestOthersGoOnWithoutASilentOne(t *testing.T) {
 			t.Parallel()
 			d := counting(mode, 4)
 			d.SilenceMillis = 1500
-			var all []*netcut.Valve
+			var all []*netcut.Proxy
 			l := newLoser(t, d, 3, func(servers []string) (at []string) {
 				for _, s := range servers {
 					all = append(all, netcut.New(t, s))

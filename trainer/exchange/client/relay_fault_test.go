@@ -167,9 +167,9 @@ func runOut(ctx context.Context, members []*member, dead cluster.Task) []error {
 	return errs
 }
 
-// part puts a valve into every connection that goes in or out of a side.
+// part puts a proxy into every connection that goes in or out of a side.
 func part(t *testing.T, j *testJob, side func(cluster.Task) bool) (shut func()) {
-	var all []*netcut.Valve
+	var all []*netcut.Proxy
 	through := func(from, to cluster.Task) string {
 		addr := j.cluster.Addr(to)
 		if side(from) == side(to) {
