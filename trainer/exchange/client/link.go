@@ -264,17 +264,18 @@ func (l *link) end(f wire.Header, first bool, left int) (aggregate.Outcome, erro
 	if f.Kind != kind || f.Step != l.steps || left > 0 {
 		return aggregate.Outcome{}, fmt.Errorf("unexpected %s frame of step %d after %d steps", f.Kind, f.Step, l.steps)
 	}
-	var b [message.OutcomeSize]byte
 	if f.Length != uint64(size) {
 		return aggregate.Outcome{}, fmt.Errorf("%s frame of %d bytes, want %d", f.Kind, f.Length, size)
 	}
-	if err := l.session.Payload(b[:size]); err != nil {
+	if first {
+		return aggregate.Outcome{}, nil
+	}
+	body := l.room(size)
+	if err := l.session.Payload(body); err != nil {
 		return aggregate.Outcome{}, err
 	}
-	if !first {
-		l.volumes[l.holders.d.LossIndex()].received.Add(wire.HeaderSize + f.Length)
-	}
-	return message.DecodeOutcome(b[:])
+	l.volumes[l.holders.d.LossIndex()].received.Add(wire.HeaderSize + f.Length)
+	return message.DecodeOutcome(body)
 }
 
 // change takes the holder's report that variables have moved. left is how many
