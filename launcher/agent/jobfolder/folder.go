@@ -147,7 +147,7 @@ func (f Folder) Create(secret []byte) (least int, err error) {
 // replace writes a file that only its owner can read. Other processes see the
 // old content or the whole new one.
 func replace(path string, content []byte) (err error) {
-	temporary, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-"+hostPid()+"-*")
+	temporary, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err
 	}
@@ -161,15 +161,6 @@ func replace(path string, content []byte) (err error) {
 		return err
 	}
 	return os.Rename(temporary.Name(), path)
-}
-
-// hostPid makes the temporary names of hosts that share a home differ.
-func hostPid() string {
-	name, err := os.Hostname()
-	if err != nil {
-		name = "host" // the random part of the name still differs
-	}
-	return fmt.Sprintf("%s-%d", strings.ReplaceAll(name, "/", "-"), os.Getpid())
 }
 
 // Furnish makes the working folders of tasks, each with the files that the user
@@ -193,7 +184,7 @@ func furnish(ctx context.Context, dir string, archives []string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return err
 	}
-	temporary, err := os.MkdirTemp(filepath.Dir(dir), "."+filepath.Base(dir)+"-"+hostPid()+"-*")
+	temporary, err := os.MkdirTemp(filepath.Dir(dir), "."+filepath.Base(dir)+"-*")
 	if err != nil {
 		return err
 	}

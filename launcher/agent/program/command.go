@@ -115,13 +115,11 @@ func WorkingFolder(wanted, own string) (string, error) {
 	if wanted == "" {
 		return own, nil
 	}
-	if !filepath.IsAbs(wanted) {
-		base, err := jobfolder.Home()
-		if err != nil {
-			return "", err
-		}
-		wanted = filepath.Join(base, wanted)
+	base, err := jobfolder.Home()
+	if err != nil {
+		return "", err
 	}
+	wanted = absolute(wanted, base)
 	info, err := os.Stat(wanted)
 	if err != nil {
 		return "", fmt.Errorf("working folder: %w", err)

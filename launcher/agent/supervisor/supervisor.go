@@ -72,7 +72,7 @@ func (s *supervisor) run(in *watchdog.Inherited, terms <-chan os.Signal) {
 	defer close(s.loop.quit)
 	tick := time.NewTicker(s.pace())
 	defer tick.Stop()
-	lost := in.Lost()
+	lost := in.Lost
 	var beaten time.Time
 	for !s.loop.over {
 		select {

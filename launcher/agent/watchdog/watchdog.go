@@ -21,7 +21,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log"
 	"os"
 	"os/exec"
@@ -191,10 +190,6 @@ const starting = 30 * time.Second
 // Start starts the watchdog, hands the specification on and waits until the
 // supervisor is ready. It returns the name of the agent's local socket.
 func Start(ctx context.Context, f jobfolder.Folder, spec protocol.Spec) (socket string, err error) {
-	text, err := json.Marshal(spec)
-	if err != nil {
-		return "", fmt.Errorf("encode the job's specification: %w", err)
-	}
 	specRead, specWrite, err := os.Pipe()
 	if err != nil {
 		return "", fmt.Errorf("start the agent: %w", err)
@@ -214,8 +209,7 @@ func Start(ctx context.Context, f jobfolder.Folder, spec protocol.Spec) (socket 
 	deadline := time.Now().Add(starting)
 	specWrite.SetDeadline(deadline) // pipes have deadlines
 	readyRead.SetDeadline(deadline)
-	_, wrote := specWrite.Write(text)
-	specWrite.Close() // the supervisor reads to the end
+	wrote := json.NewEncoder(specWrite).Encode(spec)
 	var r Readiness
 	err = json.NewDecoder(readyRead).Decode(&r)
 	if err == nil && r.Error == "" {
@@ -295,7 +289,7 @@ func scope(ctx context.Context) []string {
 
 // Descriptors that watchdog and supervisor inherit after the standard ones.
 const (
-	specFD  = 3 // the Spec, read to its end
+	specFD  = 3 // delivers the Spec
 	readyFD = 4 // takes one Readiness
 	lifeFD  = 5 // supervisor: read end of a pipe that the watchdog holds open
 	beatFD  = 6 // supervisor: write end of a pipe that the watchdog reads
@@ -309,22 +303,19 @@ type Readiness struct {
 
 // Inherited is what a supervisor inherits from its watchdog.
 type Inherited struct {
-	lost  chan struct{}
+	Lost  <-chan struct{} // closed when the watchdog has ended
 	beats *os.File
 }
 
 // Inherit takes the descriptors over. It is called once, by the supervisor.
 func Inherit() *Inherited {
-	in := &Inherited{lost: make(chan struct{}), beats: os.NewFile(beatFD, "beat")}
+	lost := make(chan struct{})
 	go func() {
-		defer close(in.lost)
+		defer close(lost)
 		_, _ = os.NewFile(lifeFD, "watchdog").Read(make([]byte, 1)) // nobody writes: it returns when the watchdog ends
 	}()
-	return in
+	return &Inherited{Lost: lost, beats: os.NewFile(beatFD, "beat")}
 }
-
-// Lost is closed when the watchdog has ended.
-func (in *Inherited) Lost() <-chan struct{} { return in.lost }
 
 // Beat tells the watchdog that the supervisor is alive.
 func (in *Inherited) Beat() {
@@ -342,11 +333,7 @@ func ReceiveSpec() (protocol.Spec, error) {
 	var spec protocol.Spec
 	pipe := os.NewFile(specFD, "spec")
 	defer pipe.Close() // only read
-	text, err := io.ReadAll(io.LimitReader(pipe, protocol.MaxMessage+1))
-	if err == nil {
-		err = json.Unmarshal(text, &spec)
-	}
-	if err != nil {
+	if err := json.NewDecoder(pipe).Decode(&spec); err != nil {
 		return spec, fmt.Errorf("read the job's specification: %w", err)
 	}
 	return spec, nil
