@@ -125,8 +125,7 @@ func echo(args []string) int {
 	sid, _ := unix.Getsid(0)
 	s.Session = sid == os.Getpid()
 	s.Affinity, _ = process.AllowedCores()
-	fds, _ := process.OpenDescriptors()
-	for _, fd := range fds {
+	for fd := range 1024 { // the usual limit
 		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
 			s.FDs = append(s.FDs, fd)
 		}

@@ -6,9 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -52,21 +50,22 @@ type pruned struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// prune is "agent prune [--older AGE]": it removes folders of jobs that are over and
+// prune is "agent prune --older AGE": it removes folders of jobs that are over and
 // blobs that no job uses, if they have not changed for AGE. It prints what it
 // removes.
 func prune(_ context.Context, args []string, std streams) error {
-	flags := flag.NewFlagSet("prune", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	older := flags.Duration("older", 720*time.Hour, "")
-	if err := flags.Parse(args); err != nil || flags.NArg() > 0 || *older < 0 {
-		return usage("prune: want --older with an age such as 720h")
+	if len(args) != 2 || args[0] != "--older" {
+		return usage("prune: want --older AGE")
+	}
+	older, err := time.ParseDuration(args[1])
+	if err != nil || older < 0 {
+		return usage("prune: want an age such as 720h")
 	}
 	dir, err := jobfolder.Root()
 	if err != nil {
 		return err
 	}
-	p := &pruner{root: dir, before: time.Now().Add(-*older), out: json.NewEncoder(std.out)}
+	p := &pruner{root: dir, before: time.Now().Add(-older), out: json.NewEncoder(std.out)}
 	return errors.Join(p.jobs(), p.blobs())
 }
 

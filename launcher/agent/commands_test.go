@@ -133,7 +133,7 @@ func TestJobsAndPrune(t *testing.T) {
 	if err := os.WriteFile(h.folder().Blobs(), []byte(used+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, stderr, code := h.agent("prune"); out != "" || code != 0 {
+	if out, stderr, code := h.agent("prune", "--older", "720h"); out != "" || code != 0 {
 		t.Errorf("young things were pruned: %s%s", out, stderr)
 	}
 	out, stderr, code := h.agent("prune", "--older", "0s")

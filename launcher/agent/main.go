@@ -7,12 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
-	"github.com/plx-run/plx/launcher/agent/process"
 	"github.com/plx-run/plx/launcher/agent/supervisor"
 	"github.com/plx-run/plx/launcher/agent/watchdog"
 )
@@ -92,7 +93,7 @@ func (c coded) Unwrap() error { return c.error }
 
 func usage(problem string) error {
 	return coded{codeUsage, errors.New(problem + ", want start, connect JOB FOLDER, logs JOB FOLDER, claim NAME, fetch, " +
-		"state JOB FOLDER, jobs, reap JOB FOLDER or prune [--older AGE]")}
+		"state JOB FOLDER, jobs, reap JOB FOLDER or prune --older AGE")}
 }
 
 // fail prints err in one line and returns the exit status that it stands for.
@@ -111,16 +112,15 @@ func fail(stderr io.Writer, err error) int {
 // closeOnExec marks every inherited descriptor but the standard ones. A task that
 // kept one open would delay whoever waits for its end.
 func closeOnExec() error {
-	err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
-	if err == nil {
+	if unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return nil
 	}
-	fds, err := process.OpenDescriptors() // kernels before 5.11
+	entries, err := os.ReadDir("/proc/self/fd") // kernels before 5.11
 	if err != nil {
 		return fmt.Errorf("list open descriptors: %w", err)
 	}
-	for _, fd := range fds {
-		if fd > 2 {
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
 			unix.CloseOnExec(fd)
 		}
 	}

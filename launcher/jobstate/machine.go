@@ -273,12 +273,6 @@ func (m *Machine) decide(commands []Command, d decision) {
 		m.verdict = protocol.Verdict{Code: CodePlx, Reason: "its hosts were being changed"}
 		m.restart.follow(fmt.Sprintf("saved after step %d to continue on other hosts", d.step))
 		m.end()
-	case another:
-		if d.bar >= 0 {
-			m.hosts[d.bar].bar()
-		}
-	case final:
-		m.verdict = m.verdict.Adding("; " + d.why)
 	case begin:
 		m.again()
 	case tooFew:

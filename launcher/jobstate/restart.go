@@ -44,23 +44,22 @@ func (r *restart) blame(h int) {
 // forgive forgets failures before a generation that has run for steadyTime.
 func (r *restart) forgive() { r.doubled, r.inRow = 0, 0 }
 
-// decide says whether another generation follows a failure, and if not, why.
-func (r *restart) decide(v view, f failure, reason string) ([]Command, decision) {
+// decide decides whether another generation follows a failure. bar is a host that gets no
+// tasks in it, -1 is none. If none follows although there are restarts, why says why.
+func (r *restart) decide(v view, f failure, reason string) (commands []Command, bar int, why string) {
 	if v.plan.Restarts.Max <= 0 || v.expired {
-		return nil, nil
+		return nil, -1, ""
 	}
-	var commands []Command
-	bar, why := -1, r.exhausted(v, f)
-	if why == "" {
+	if why = r.exhausted(v, f); why == "" {
 		commands, bar, why = r.leaveOut(v, f.host)
 	}
 	if why != "" {
-		return nil, final{why}
+		return nil, -1, "; " + why
 	}
 	r.coming = true
 	note := Note{Text: fmt.Sprintf("%s: restarting in %s (attempt %d of %d)",
 		reason, r.backoff(v.plan.Restarts), r.made+1, v.plan.Restarts.Max)}
-	return append(commands, note), another{bar}
+	return append(commands, note), bar, ""
 }
 
 // exhausted says why a restart is not allowed, or would only repeat the failure;
@@ -169,16 +168,14 @@ const (
 // host has an agent or nothing can run there any more. Nothing of the job runs
 // meanwhile.
 type regroup struct {
-	early   bool // the backoff is not over
-	alone   bool // reviveTime is over
-	waited  bool // --wait-host is over
-	waiting bool // the user knows that plx waits for hosts
+	over    map[Timer]bool // of BackoffTimer, ReviveTimer and WaitTimer; nil before the first wait
+	waiting bool           // the user knows that plx waits for hosts
 }
 
 // begin begins to wait, at least for a pause.
 func (r *regroup) begin(v view, pause time.Duration) []Command {
 	limits := v.plan.Restarts
-	*r = regroup{early: pause > 0, waited: limits.WaitHost <= 0}
+	*r = regroup{over: map[Timer]bool{BackoffTimer: pause <= 0, WaitTimer: limits.WaitHost <= 0}}
 	// A host is lost a lease after it was heard, and nothing runs there another
 	// lease and a bit later.
 	longest := pause + reviveTime + limits.WaitHost + 3*v.plan.Lease + regroupMargin
@@ -188,13 +185,8 @@ func (r *regroup) begin(v view, pause time.Duration) []Command {
 
 // elapsed takes the end of a time that regroup waits for.
 func (r *regroup) elapsed(t Timer) {
-	switch t {
-	case BackoffTimer:
-		r.early = false
-	case ReviveTimer:
-		r.alone = true
-	case WaitTimer:
-		r.waited = true
+	if r.over != nil {
+		r.over[t] = true
 	}
 }
 
@@ -203,7 +195,7 @@ func (r *regroup) next(v view) ([]Command, decision) {
 	if seat := v.hosts.seatLost(); seat != nil {
 		return nil, abandon{fmt.Sprintf("host %s drives the job and is lost: %s", seat.name(), seat.silent)}
 	}
-	if r.early || r.awaits(v) {
+	if !r.over[BackoffTimer] || r.awaits(v) {
 		return nil, nil
 	}
 	return r.choose(v, v.scaling)
@@ -220,7 +212,7 @@ func (r *regroup) choose(v view, canGoBack bool) ([]Command, decision) {
 		return nil, tooFew{short + missing}
 	case shortage(v, func(h int) bool { return mayCome(v, h) }) != "":
 		return nil, abandon{short + missing}
-	case r.waited:
+	case r.over[WaitTimer]:
 		return nil, abandon{fmt.Sprintf("%s, and no host came back within %s (--wait-host)%s", short, v.plan.Restarts.WaitHost, missing)}
 	case r.waiting:
 		return nil, nil
@@ -239,7 +231,7 @@ func (r *regroup) awaits(v view) bool {
 			return true
 		case h.gone && h.clearing:
 			return true
-		case h.place == member && h.gone && !h.barred && h.answers && v.plan.Restarts.Revive && !r.alone:
+		case h.place == member && h.gone && !h.barred && h.answers && v.plan.Restarts.Revive && !r.over[ReviveTimer]:
 			return true
 		}
 	}

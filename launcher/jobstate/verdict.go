@@ -1,6 +1,7 @@
 package jobstate
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/plx-run/plx/launcher/protocol"
@@ -72,7 +73,12 @@ func (m *Machine) judge() {
 	culprit, m.verdict = m.failures.verdict(m.view(), m.tolerance.short)
 	m.restart.blame(culprit.host)
 	if !m.goBack() {
-		m.decide(m.restart.decide(m.view(), culprit, m.verdict.Reason))
+		commands, bar, why := m.restart.decide(m.view(), culprit, m.verdict.Reason)
+		m.do(commands)
+		m.verdict = m.verdict.Adding(why)
+		if bar >= 0 {
+			m.hosts[bar].bar()
+		}
 	}
 	m.end()
 }
@@ -100,10 +106,8 @@ func (m *Machine) stopAsked(e StopAsked) {
 	case m.stage == settling: // on what is known: the user wants to go
 		_, m.verdict = m.failures.verdict(v, m.tolerance.short)
 		m.end()
-	case e.Code == 0: // it would say that the work was done
-		m.endWith(protocol.Verdict{Code: CodePlx, Reason: e.Reason})
-	default:
-		m.endWith(protocol.Verdict{Code: e.Code, Reason: e.Reason})
+	default: // status 0 would say that the work was done
+		m.endWith(protocol.Verdict{Code: cmp.Or(e.Code, CodePlx), Reason: e.Reason})
 	}
 }
 

@@ -122,11 +122,6 @@ type (
 	stopNow struct{ ask StopAsked }
 	// scale: the chief has saved after a step and holds the job.
 	held struct{ step int64 }
-	// restart: another generation follows. bar is a host that gets no tasks in it,
-	// -1 is none.
-	another struct{ bar int }
-	// restart: no other generation follows.
-	final struct{ why string }
 	// regroup: the next generation begins.
 	begin struct{}
 	// regroup: the hosts that a change of hosts wants are too few.

@@ -6,7 +6,7 @@
 // the job may be left on the host but the agent. The tasks are told to end a grace
 // before the end, and are killed a little before the end.
 //
-//	l := lease.New(30*time.Second, 10*time.Second, lease.Uptime)
+//	l := lease.New(30*time.Second, 10*time.Second, uptime)
 //	l.Renew("launcher", sent)       // for each renewal that arrives
 //	grace, over := l.Left()         // over: end all tasks within grace
 //
@@ -58,9 +58,7 @@ func (l *Lease) Renew(sender string, sent time.Duration) {
 
 // killed is the age of the lease at which no process of the job may be left but
 // the agent. Killing takes time, so it is before the end of the lease.
-func (l *Lease) killed() time.Duration {
-	return l.length - min(2*time.Second, l.length/5)
-}
+func (l *Lease) killed() time.Duration { return l.length - min(2*time.Second, l.length/5) }
 
 // told is the age of the lease at which tasks are told to end. If a whole grace
 // does not fit before killed, tasks still get a tenth of the length.

@@ -20,7 +20,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -150,18 +149,6 @@ func Environment(pid int) ([]string, error) {
 		return nil, err
 	}
 	return strings.Split(string(text), "\x00"), nil
-}
-
-// OpenDescriptors lists the open descriptors of this process.
-func OpenDescriptors() ([]int, error) {
-	names, err := filepath.Glob("/proc/self/fd/*")
-	var fds []int
-	for _, name := range names {
-		if fd, err := strconv.Atoi(filepath.Base(name)); err == nil {
-			fds = append(fds, fd)
-		}
-	}
-	return fds, err
 }
 
 // Environment variables by which the processes of a job are recognised. A

@@ -73,25 +73,24 @@ func (d *driving) Laid(generation int, hosts []protocol.HostPlan) {
 
 // reach returns how the driver reaches the agent of peer from here.
 func (d *driving) reach(peer protocol.Peer) driver.Host {
-	return driver.Host{Name: peer.Host, Agent: peerDialer{peer: peer, self: d.host.identity, socket: d.record.first.Socket}}
+	return driver.Host{Name: peer.Host, Agent: peerDialer{d, peer}}
 }
 
 // peerDialer connects to the agent of a peer: over the local socket if that is this
 // agent itself, else over TCP.
 type peerDialer struct {
-	peer   protocol.Peer
-	self   sockets.Identity
-	socket string
+	*driving
+	peer protocol.Peer
 }
 
 // Dial connects to the agent.
 func (p peerDialer) Dial(ctx context.Context) (*protocol.Conn, error) {
 	var conn net.Conn
 	var err error
-	if p.peer.Index == p.self.HostIndex {
-		conn, err = sockets.DialLocal(ctx, p.socket)
+	if p.peer.Index == p.host.identity.HostIndex {
+		conn, err = sockets.DialLocal(ctx, p.record.first.Socket)
 	} else {
-		conn, err = p.self.Dial(ctx, p.peer)
+		conn, err = p.host.identity.Dial(ctx, p.peer)
 	}
 	if errors.Is(err, unix.ECONNREFUSED) { // the host answers and has no agent any more
 		err = fmt.Errorf("%w: %w", driver.ErrNoAgent, err)

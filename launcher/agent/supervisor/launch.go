@@ -137,9 +137,13 @@ func (r *running) connect(t *task, logFolder string, tell func(string)) (theirs 
 	theirs = append(theirs, null)
 	for i, stream := range []logs.Stream{logs.Stdout, logs.Stderr} {
 		source := logs.Source{Task: t.Task.String(), Stream: stream}
-		to, err := spool(logFolder, source, t.generation)
+		to, err := logs.Create(logFolder, source)
 		if err != nil {
 			return theirs, err
+		}
+		if stream == logs.Stderr && t.generation > 0 {
+			// A line separates generations. The task's own output reports a full disk.
+			_, _ = fmt.Fprintf(to, "plx: generation %d\n", t.generation)
 		}
 		var end *os.File
 		if r.outs[i], end, err = newOutput(source.String(), to, tell); err != nil {
@@ -154,16 +158,6 @@ func (r *running) connect(t *task, logFolder string, tell func(string)) (theirs 
 	}
 	r.control = control
 	return append(theirs, end), nil
-}
-
-// spool opens the log of one stream of a task.
-func spool(folder string, source logs.Source, generation int) (*logs.Writer, error) {
-	w, err := logs.Create(folder, source)
-	if err == nil && source.Stream == logs.Stderr && generation > 0 {
-		// A line separates generations. The task's own output reports a full disk.
-		_, _ = fmt.Fprintf(w, "plx: generation %d\n", generation)
-	}
-	return w, err
 }
 
 // start starts the process.

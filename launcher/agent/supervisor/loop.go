@@ -48,12 +48,10 @@ func (l *loop) wait(d time.Duration) {
 
 // within waits until done is closed, at most d. It reports whether it was.
 func within(d time.Duration, done <-chan struct{}) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-done:
 		return true
-	case <-timer.C:
+	case <-time.After(d):
 	}
 	select { // both may have been ready
 	case <-done:

@@ -106,23 +106,19 @@ func (s *sessions) finish() {
 
 // accept serves connections until ln is closed. check authenticates a connection
 // before anything else is read from it.
-func (s *supervisor) accept(ctx context.Context, ln net.Listener, check func(net.Conn) error) {
+func (s *supervisor) accept(ln net.Listener, check func(net.Conn) error) {
 	for {
 		conn, err := ln.Accept()
 		if err == nil {
 			go s.serve(conn, check)
 			continue
 		}
-		if errors.Is(err, net.ErrClosed) || ctx.Err() != nil {
+		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		s.host.log.Printf("accept on %s: %v", ln.Addr(), err)
-		select { // descriptors may have run out: do not spin
-		case <-ctx.Done():
+		if within(s.pace(), s.loop.quit) { // descriptors may have run out: do not spin
 			return
-		case <-s.loop.quit:
-			return
-		case <-time.After(s.pace()):
 		}
 	}
 }
@@ -285,21 +281,15 @@ func (l *link) send(m protocol.Message) {
 func (l *link) write() {
 	defer l.conn.Close()
 	defer close(l.sent)
-	for {
+	for l.hurry.Err() == nil {
 		select {
 		case m := <-l.out:
 			if !l.transmit(m) {
 				return
 			}
 		case <-l.hurry.Done():
-			l.flush()
-			return
 		}
 	}
-}
-
-// flush sends what is left in the queue and closes this direction.
-func (l *link) flush() {
 	for len(l.out) > 0 {
 		if !l.transmit(<-l.out) {
 			return

@@ -10,6 +10,7 @@ import (
 
 	"github.com/plx-run/plx/launcher/agent/lease"
 	"github.com/plx-run/plx/launcher/protocol"
+	"golang.org/x/sys/unix"
 )
 
 // shutdown ends this host's part of the job: the tasks are told to end, killed after
@@ -115,4 +116,15 @@ func (s *shutdown) terminated(sig os.Signal) {
 func (s *shutdown) endHere(reason string, grace time.Duration, killed string) {
 	s.sessions.notice(reason)
 	s.end(s.host.failed(reason), grace, killed)
+}
+
+// uptime is the time since the machine started. It includes the time for which
+// the machine was suspended, because the rest of the job gives the host up
+// meanwhile. It does not jump when somebody sets the clock.
+func uptime() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
+		panic(err) // every kernel that Go supports has it
+	}
+	return time.Duration(t.Nano())
 }

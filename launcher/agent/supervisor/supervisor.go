@@ -188,7 +188,7 @@ func newSupervisor(f jobfolder.Folder) (*supervisor, error) {
 	s := &supervisor{parts: p, local: local, data: data, checkpoint: &checkpoint{parts: p}}
 	s.tasks = &tasks{parts: p, checkpoint: s.checkpoint, killed: "killed: it did not end in time"}
 	s.generation = &generation{parts: p, tasks: s.tasks, noData: noData}
-	s.shutdown = &shutdown{parts: p, tasks: s.tasks, generation: s.generation, lease: lease.New(spec.Lease, spec.Grace, lease.Uptime)}
+	s.shutdown = &shutdown{parts: p, tasks: s.tasks, generation: s.generation, lease: lease.New(spec.Lease, spec.Grace, uptime)}
 	s.driving = &driving{parts: p, shutdown: s.shutdown}
 	return s, nil
 }
@@ -221,12 +221,12 @@ func firstState(h *host, socket string, data net.Listener) (protocol.State, erro
 // open begins to take connections.
 func (s *supervisor) open(ctx context.Context) {
 	s.loop.background(func() {
-		s.accept(ctx, s.local, func(c net.Conn) error { return sockets.SameUser(c.(*net.UnixConn)) })
+		s.accept(s.local, func(c net.Conn) error { return sockets.SameUser(c.(*net.UnixConn)) })
 	})
 	if s.data != nil {
 		gate := s.host.identity.Gate()
 		s.loop.background(func() {
-			s.accept(ctx, s.data, func(c net.Conn) error { return gate.Prove(ctx, c) })
+			s.accept(s.data, func(c net.Conn) error { return gate.Prove(ctx, c) })
 		})
 	}
 }
