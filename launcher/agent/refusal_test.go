@@ -3,8 +3,6 @@
 package agent
 
 import (
-	"bytes"
-	"encoding/binary"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,23 +10,6 @@ import (
 
 	"github.com/plx-run/plx/launcher/protocol"
 )
-
-// elfFor returns the smallest ELF file that names a loader.
-func elfFor(loader string) []byte {
-	var b bytes.Buffer
-	b.WriteString("\x7fELF\x02\x01\x01" + strings.Repeat("\x00", 9))
-	for _, field := range []any{
-		uint16(2), uint16(62), uint32(1), // executable, x86-64
-		uint64(0x400000), uint64(64), uint64(0), uint32(0), // entry, program headers, no sections
-		uint16(64), uint16(56), uint16(1), uint16(64), uint16(0), uint16(0),
-		uint32(3), uint32(4), uint64(120), uint64(0), uint64(0), // PT_INTERP at 120
-		uint64(len(loader) + 1), uint64(len(loader) + 1), uint64(1),
-	} {
-		binary.Write(&b, binary.LittleEndian, field) // into memory
-	}
-	b.WriteString(loader + "\x00")
-	return b.Bytes()
-}
 
 // blob makes content a shipped program, and makes that the command.
 func (h *testHost) blob(content []byte, base string) {
@@ -51,11 +32,11 @@ func TestShippedProgramsAreRefusedByName(t *testing.T) {
 		env     protocol.Raw
 		cause   string
 	}{
-		"other machine":      {content: "\x7fELF nonsense", cause: "train: not a program for this machine"},
-		"Windows":            {content: "#!/bin/sh\r\n", cause: "train: the file has Windows line ends"},
-		"loader":             {content: string(elfFor("/lib/ld-nowhere.so.2")), cause: "train: its loader /lib/ld-nowhere.so.2"},
-		"loader after setup": {content: string(elfFor("/lib/ld-nowhere.so.2")), setup: ":", cause: "train: its loader /lib/ld-nowhere.so.2"},
-		"too long":           {content: "#!/bin/sh\n", env: protocol.Raw("DATA=" + strings.Repeat("x", 32*os.Getpagesize())), cause: "train: the variable DATA has"},
+		"other machine": {content: "\x7fELF nonsense", cause: "train: not a program for this machine"},
+		"Windows":       {content: "#!/bin/sh\r\n", cause: "train: the file has Windows line ends"},
+		"interpreter":   {content: "#!/nowhere/sh\n", cause: "train: its interpreter /nowhere/sh is not on this host"},
+		"after setup":   {content: "#!/nowhere/sh\n", setup: ":", cause: "train: its interpreter /nowhere/sh is not on this host"},
+		"too long":      {content: "#!/bin/sh\n", env: protocol.Raw("DATA=" + strings.Repeat("x", 32*os.Getpagesize())), cause: "train: the variable DATA has"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -110,15 +110,8 @@ func Run(ctx context.Context, plan protocol.Plan, hosts []Host, opts Options) (p
 		return protocol.Verdict{}, fmt.Errorf("drive %s: %d hosts for a plan of %d, lease %s", plan.Job, len(hosts), len(plan.Hosts), opts.Lease)
 	}
 	done, cancel := context.WithCancel(ctx)
-	d := &driver{
-		plan: plan, opts: opts,
-		machine: jobstate.New(plan),
-		events:  make(chan jobstate.Event, 64),
-		timers:  map[jobstate.Timer]time.Time{},
-		grace:   plan.Grace,
-		done:    done,
-		left:    map[int]bool{},
-	}
+	d := &driver{plan: plan, opts: opts, machine: jobstate.New(plan), events: make(chan jobstate.Event, 64),
+		timers: map[jobstate.Timer]time.Time{}, grace: plan.Grace, done: done, left: map[int]bool{}}
 	defer d.running.Wait()
 	defer cancel()
 	for i, h := range hosts {

@@ -29,9 +29,7 @@ type sessions struct {
 	visitors map[*link]bool
 }
 
-func newSessions(log *log.Logger) *sessions {
-	return &sessions{log: log, visitors: map[*link]bool{}}
-}
+func newSessions(log *log.Logger) *sessions { return &sessions{log: log, visitors: map[*link]bool{}} }
 
 // tell sends a message to the driver. Without one it is dropped; State repeats the
 // fact to the next driver.
@@ -169,8 +167,11 @@ func (s *supervisor) handle(l *link, m protocol.Message) {
 		l.send(protocol.Message{Renewed: m.Renew})
 	case m.Prepare != nil:
 		s.generation.prepare(*m.Prepare)
-	case m.Check != nil:
-		s.check(l, *m.Check)
+	case m.Check != nil: // dial the agents of other hosts and answer which could not be reached
+		s.loop.background(func() {
+			answer := &protocol.Checked{Generation: m.Check.Generation, Failures: s.host.identity.ReachAll(m.Check.Peers)}
+			s.loop.do(func() { l.send(protocol.Message{Checked: answer}) })
+		})
 	case m.Start != nil:
 		s.generation.start(*m.Start)
 	case m.Checkpoint != nil && m.Checkpoint.Resume:
@@ -212,14 +213,6 @@ func (s *supervisor) visited(l *link, m protocol.Message) {
 	}
 }
 
-// check dials the agents of other hosts and answers which could not be reached.
-func (s *supervisor) check(l *link, m protocol.Check) {
-	s.loop.background(func() {
-		answer := &protocol.Checked{Generation: m.Generation, Failures: s.host.identity.ReachAll(m.Peers)}
-		s.loop.do(func() { l.send(protocol.Message{Checked: answer}) })
-	})
-}
-
 // Bounds of a connection. One that exceeds them is closed; State repeats the facts
 // that were lost with it.
 const (
@@ -243,9 +236,7 @@ type link struct {
 
 // greet opens a connection and reads its Attach. On an error it closes raw.
 func greet(raw net.Conn) (*link, error) {
-	if err := raw.SetDeadline(time.Now().Add(sockets.Greeting)); err != nil {
-		return nil, errors.Join(err, raw.Close())
-	}
+	raw.SetDeadline(time.Now().Add(sockets.Greeting)) // a closed one fails at its first use
 	conn, err := protocol.Open(raw)
 	if err != nil {
 		return nil, err
