@@ -206,5 +206,6 @@ func waitForDeath(f jobfolder.Folder, state protocol.State) error {
 				f.Job(), leave, state.Watchdog, state.Supervisor)}
 		}
 	}
+	_, _ = unix.Wait4(state.Watchdog, nil, unix.WNOHANG, nil) // a child of "agent start", of which nothing is to be left
 	return nil
 }

@@ -3,6 +3,7 @@
 package supervisor
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -43,11 +44,9 @@ func (c *checkpoint) ask(chief *task, m protocol.Checkpoint) {
 		if m.Hold != nil {
 			ask.Hold, ask.Workers, ask.Leaving = true, m.Hold.Workers, strings.Join(m.Hold.Leaving, " ")
 		}
-		chief.send(ask, func(err error) {
-			c.loop.later(func() {
-				c.answered(chief, cluster.ControlMessage{Kind: cluster.Checkpoint, Request: m.Request, Cause: err.Error()})
-			})
-		})
+		if !chief.send(ask) {
+			c.unsent(chief, ask, errors.New("it does not listen"))
+		}
 	}
 }
 
@@ -57,7 +56,14 @@ func (c *checkpoint) resume(chief *task, request int) {
 	if chief == nil || !chief.alive() || !chief.report.native {
 		return
 	}
-	chief.send(cluster.ControlMessage{Kind: cluster.Resume, Request: request}, nil)
+	chief.send(cluster.ControlMessage{Kind: cluster.Resume, Request: request})
+}
+
+// unsent takes a message that could not be sent to a task: a request gets no other answer.
+func (c *checkpoint) unsent(t *task, m cluster.ControlMessage, err error) {
+	if m.Kind == cluster.Checkpoint {
+		c.answered(t, cluster.ControlMessage{Kind: cluster.Checkpoint, Request: m.Request, Cause: err.Error()})
+	}
 }
 
 // answered passes on the first answer to the last request. A task that saves on

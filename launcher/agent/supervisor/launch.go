@@ -49,7 +49,7 @@ func (l launch) run() (*running, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &running{queue: make(chan outgoing, maxQueued)}
+	r := &running{queue: make(chan cluster.ControlMessage, maxQueued)}
 	ours, err := r.connect(l.task, l.folder.Logs(), l.tell)
 	defer func() {
 		for _, f := range ours {
@@ -113,14 +113,8 @@ func (l launch) contract(dir string, cores int) cluster.Contract {
 type running struct {
 	child   *process.Child
 	control *cluster.Control
-	outs    [2]*output    // stdout, stderr
-	queue   chan outgoing // to be sent on control, in order
-}
-
-// outgoing is a message to a process.
-type outgoing struct {
-	cluster.ControlMessage
-	failed func(error) // called if the message could not be sent; nil: nobody is
+	outs    [2]*output                  // stdout, stderr
+	queue   chan cluster.ControlMessage // to be sent on control, in order
 }
 
 // maxQueued bounds the messages that wait for a process that does not listen.
@@ -166,35 +160,29 @@ func (r *running) start(children *process.Children, c program.Command, attr *sys
 	return err
 }
 
-// send queues a message to the process. failed, if not nil, is called if it could not
-// be sent. Signals deal with a process that does not listen.
-func (r *running) send(m cluster.ControlMessage, failed func(error)) {
+// send queues a message to the process. It reports false if the process does not
+// listen; signals deal with that.
+func (r *running) send(m cluster.ControlMessage) bool {
 	select {
-	case r.queue <- outgoing{m, failed}:
+	case r.queue <- m:
+		return true
 	default:
-		outgoing{m, failed}.over(errors.New("it does not listen"))
+		return false
 	}
 }
 
-// write sends queued messages until the process has ended.
-func (r *running) write() {
+// write sends queued messages until the process has ended. failed takes those that
+// could not be sent.
+func (r *running) write(failed func(cluster.ControlMessage, error)) {
 	for {
 		select {
 		case m := <-r.queue:
-			m.over(r.control.Send(m.ControlMessage))
-		case <-r.child.Done():
-			for len(r.queue) > 0 {
-				(<-r.queue).over(errors.New("it has ended"))
+			if err := r.control.Send(m); err != nil {
+				failed(m, err)
 			}
+		case <-r.child.Done():
 			return
 		}
-	}
-}
-
-// over reports the outcome of sending m.
-func (m outgoing) over(err error) {
-	if err != nil && m.failed != nil {
-		m.failed(err)
 	}
 }
 

@@ -26,9 +26,6 @@ func (l *loop) do(f func()) {
 	}
 }
 
-// later is do for any caller. It does not wait.
-func (l *loop) later(f func()) { l.background(func() { l.do(f) }) }
-
 // background runs f in a goroutine of its own.
 func (l *loop) background(f func()) { l.work.Go(f) }
 

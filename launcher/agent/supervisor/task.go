@@ -119,7 +119,7 @@ func (t *task) tellToEnd(grace time.Duration) {
 }
 
 // sendStop tells the task to end. A task that does not read it gets a signal later.
-func (t *task) sendStop() { t.send(cluster.ControlMessage{Kind: cluster.Stop}, nil) }
+func (t *task) sendStop() { t.send(cluster.ControlMessage{Kind: cluster.Stop}) }
 
 // terminate sends SIGTERM, once: many programs take a second one to mean "at once".
 func (t *task) terminate() {

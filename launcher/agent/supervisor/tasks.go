@@ -101,7 +101,11 @@ func (ts *tasks) follow(t *task) {
 			ts.loop.do(func() { ts.hear(t, m) })
 		}
 	})
-	ts.loop.background(t.write)
+	ts.loop.background(func() {
+		t.write(func(m cluster.ControlMessage, err error) {
+			ts.loop.do(func() { ts.checkpoint.unsent(t, m, err) })
+		})
+	})
 	ts.loop.background(func() {
 		<-t.child.Done()
 		ts.loop.do(func() { ts.reaped(t) })
