@@ -24,7 +24,7 @@ const reapTime = 10 * time.Second
 // their descendants. Of a dead agent it records that it is dead, and deletes the secret.
 // The launcher runs it if watchdog and supervisor are both dead.
 func reap(_ context.Context, f jobfolder.Folder, _ streams) error {
-	_, left, err := process.Sweep(func() ([]process.Process, error) { return process.OfJob(f.Job(), f.Name()) }, reapTime)
+	left, err := process.Sweep(func() ([]process.Process, error) { return process.OfJob(f.Job(), f.Name()) }, reapTime)
 	if err != nil {
 		return fmt.Errorf("reap job %s: %w", f.Job(), err)
 	}

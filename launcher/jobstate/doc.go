@@ -23,9 +23,9 @@
 // # Small machines
 //
 // Machine composes small machines. Each owns the state of its subject, gets an event
-// and a view of the job that it only reads, and returns commands and one decision.
-// Only Machine writes the stage and the verdict, and only its method decide reads
-// decisions.
+// and a view of the job that it only reads, and returns commands and what it decides: as a
+// rule a decision, which only Machine.decide reads. Only Machine writes the stage and the
+// verdict.
 //
 //	start.go      sockets, reachability, start of the tasks
 //	failure.go    failures are collected, one is blamed

@@ -24,15 +24,14 @@ const KillTime = 5 * time.Second
 // Sweep kills every process that list returns, and what these start meanwhile.
 // In each round it stops all of them, so that none can fork, kills them and
 // lists again. It ends when list returns no process and all killed ones are
-// gone, or after limit. It returns how many processes it killed and the pids of
-// those that are still there.
-func Sweep(list func() ([]Process, error), limit time.Duration) (killed int, left []int, err error) {
+// gone, or after limit. It returns the pids of those that are still there.
+func Sweep(list func() ([]Process, error), limit time.Duration) (left []int, err error) {
 	deadline := time.Now().Add(limit)
 	seen := map[identity]bool{}
 	for pause := killPause; ; pause = min(2*pause, maxPause) {
 		living, err := stopAll(list)
 		if err != nil {
-			return len(seen), nil, err
+			return nil, err
 		}
 		for _, p := range living {
 			signal(p, unix.SIGKILL)
@@ -41,11 +40,8 @@ func Sweep(list func() ([]Process, error), limit time.Duration) (killed int, lef
 		// A process that is just ending may be missing in a listing: its
 		// environment, by which it was found, disappears before it does.
 		left := remaining(seen)
-		if len(living) == 0 && len(left) == 0 {
-			return len(seen), nil, nil
-		}
-		if time.Now().After(deadline) {
-			return len(seen), left, nil
+		if len(living) == 0 && len(left) == 0 || time.Now().After(deadline) {
+			return left, nil
 		}
 		time.Sleep(pause)
 	}
@@ -55,16 +51,15 @@ func Sweep(list func() ([]Process, error), limit time.Duration) (killed int, lef
 // unreaped ones included, at most for limit. A listing is not taken at one
 // moment, so a process that forks and ends all the time can be missing in all of
 // them; that this process has no children proves that it has no descendants.
-func (c *Children) Clear(limit time.Duration) (killed int, left []int, err error) {
+func (c *Children) Clear(limit time.Duration) (left []int, err error) {
 	deadline := time.Now().Add(limit)
 	for {
-		n, left, err := Sweep(descendants, time.Until(deadline))
-		killed += n
+		left, err := Sweep(descendants, time.Until(deadline))
 		for settled := time.Now().Add(reaping); !c.none() && time.Now().Before(settled); {
 			time.Sleep(time.Millisecond)
 		}
 		if err != nil || c.none() || !time.Now().Before(deadline) {
-			return killed, left, err
+			return left, err
 		}
 	}
 }

@@ -5,7 +5,7 @@
 //
 //	children, err := process.NewChildren()               // this process becomes a subreaper
 //	child, err := children.Start(path, argv, attr, nil)
-//	killed, left, err := children.Clear(5 * time.Second) // every descendant is gone
+//	left, err := children.Clear(5 * time.Second)         // every descendant is gone
 //
 // A process is named by its pid and start time, because the kernel reuses pids. A
 // process that was found in a listing is signalled through a pidfd, so that no other

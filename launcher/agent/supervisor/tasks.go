@@ -237,7 +237,7 @@ func (ts *tasks) kill(t *task) {
 	mark := process.TaskMark{Job: ts.host.spec.Job, Folder: ts.host.spec.Folder, Task: t.Task, Generation: t.generation}
 	ts.loop.background(func() {
 		list := func() ([]process.Process, error) { return process.OfTask(t.child, mark) }
-		_, left, err := process.Sweep(list, process.KillTime)
+		left, err := process.Sweep(list, process.KillTime)
 		ts.loop.do(func() { ts.unkillable(t.Task.String(), left, err) })
 	})
 }
@@ -251,7 +251,7 @@ func (ts *tasks) clear(whose string, done func(error)) {
 		t.startKilling()
 	}
 	ts.loop.background(func() {
-		_, left, err := ts.host.children.Clear(process.KillTime)
+		left, err := ts.host.children.Clear(process.KillTime)
 		deadline := time.Now().Add(drain + time.Second)
 		for _, t := range started {
 			within(time.Until(deadline), t.over)

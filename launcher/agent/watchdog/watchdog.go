@@ -166,13 +166,13 @@ func (w *watchdog) end() error {
 	if known && len(state.Unkillable) > 0 {
 		limit = 0 // the supervisor has waited for them
 	}
-	killed, left, err := w.children.Clear(limit)
+	left, err := w.children.Clear(limit)
 	err = errors.Join(err, w.folder.RemoveSecret())
 	if known {
 		return err
 	}
 	how := fmt.Sprintf("the agent's supervisor was ended (%s)", describe(w.supervisor.Status()))
-	w.log.Printf("%s; %d processes killed, %d left", how, killed, len(left))
+	w.log.Printf("%s; %d processes are left", how, len(left))
 	state.Unkillable = left
 	return errors.Join(err, w.folder.WriteState(jobfolder.Ended(state, how)))
 }
