@@ -22,18 +22,24 @@ import (
 type connections struct {
 	server  *Server
 	peers   []*peer       // by rank; nil: not there
-	closing bool          // nobody is let in any more
+	closing bool          // no worker is let in any more
 	turned  chan struct{} // a token per worker that was refused
 }
 
-// meet serves a connection to its end.
+// meet serves a connection to its end. A worker that is not let in is told why.
 func (c *connections) meet(from peers.Peer) {
 	p := newPeer(from, c.server)
 	defer p.session.Close() // of no more use, whatever it says
 	defer close(p.over)
 	defer p.session.Drain()
 	if err := c.register(p); err != nil {
-		c.refuse(p, p.difference(err))
+		err = p.difference(err)
+		c.server.logf("refused %s from %s: %v", from.Task, from.Addr, err)
+		p.session.Refuse(err, message.Farewell)
+		select {
+		case c.turned <- struct{}{}:
+		default: // linger has ended
+		}
 		return
 	}
 	err := p.serve()
@@ -46,17 +52,7 @@ func (c *connections) meet(from peers.Peer) {
 	}
 }
 
-// refuse tells a worker why it is not let in. It waits a little until the
-// worker has hung up: a close with something unread would discard the reason.
-func (c *connections) refuse(p *peer, why error) {
-	c.server.logf("refused %s from %s: %v", p.session.Task, p.session.Addr, why)
-	p.session.Refuse(why, message.Farewell)
-	select {
-	case c.turned <- struct{}{}:
-	default: // nobody counts any more
-	}
-}
-
+// register lets a worker in, or returns why it does not.
 func (c *connections) register(p *peer) error {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
@@ -84,7 +80,7 @@ func (c *connections) forget(p *peer) bool {
 	return true
 }
 
-// close lets nobody in any more, and returns the peers that are there.
+// close lets no worker in any more, and returns the peers that are there.
 func (c *connections) close() (all []*peer) {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()

@@ -21,7 +21,7 @@ type mover struct {
 	first   int                     // the rank that asked first
 	d       *layout.Declaration     // with the map it asked for; nil: no worker has asked
 	step    uint64                  // from which on that holds
-	moving  *transition.Repartition // to the next map; nil: nobody has asked for it, or brought rows
+	moving  *transition.Repartition // to the next map; nil: no worker has asked for it, and no holder has brought rows
 	members *members                // of the shards that will take the place of the present ones
 }
 

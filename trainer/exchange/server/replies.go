@@ -122,7 +122,7 @@ func (r *replies) sendEarly(step uint64, all []owed, to *peers.Session) error {
 // split moves rows that can be sent before the end of the step under way to early.
 func (o *owed) split(step uint64) { o.early, o.rest = o.shard.Split(step-1, o.rest) }
 
-// leave leaves rows to the end of the step under way; false: it is over.
+// leave keeps rows for the end of the step under way; false: it is over.
 func (r *replies) leave(all []owed) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
