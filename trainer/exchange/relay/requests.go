@@ -196,7 +196,7 @@ func (r *Requests) answer(u *union, came []message.Wanted) {
 		for i, rows := range q.Rows {
 			from := variable{came, rows.Variable, r.d.Variables[rows.Variable].UnitBytes()}
 			if q.Done != nil {
-				from.Read(rows.Index, q.Into[i])
+				from.Read(rows.Index, q.Into[i]) // returns no error
 			} else if len(rows.Index) > 0 {
 				shares = append(shares, message.Share{Rows: rows, From: from})
 			}
