@@ -29,9 +29,9 @@ type promise struct {
 	outcome outcome
 	within  time.Duration // longest time from the fault until the next step, or until the job has ended
 	says    []string      // words of one line of plx's; VICTIM, HOST and ADDRESS stand for the task, the host and its address
-	warns   []string      // words of one line of a task's
+	warns   []string      // words that one line of a task must have after the fault; empty: no such line is needed
 	unsaved int           // how many checkpoints may fail
-	codes   []int         // allowed exit statuses of a job that ends
+	codes   []int         // allowed exit statuses of plx; set only if the job is to end
 	why     string        // the reason why there is no cell
 }
 

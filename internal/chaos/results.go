@@ -33,7 +33,7 @@ type Sample struct {
 	Commit  string  `json:"commit"`
 	Seed    uint64  `json:"seed"`
 	Target  int     `json:"target"` // the step after which the fault was to come
-	Proof   string  `json:"proof"`  // that it came
+	Proof   string  `json:"proof"`  // how the test saw that the fault took effect, such as "plx was sent SIGKILL"
 	measures
 	Code   int     `json:"code"`  // plx's exit status
 	Ended  float64 `json:"ended"` // seconds from the fault until nothing of a job that ends was left

@@ -19,7 +19,7 @@ const stopCode = 143
 // StopConfig tells which job to end, and how.
 type StopConfig struct {
 	Query
-	Grace time.Duration // between asking a task to end and killing it; negative: as launched
+	Grace time.Duration // from the request to end until SIGKILL; 0: kill at once; negative: the --grace of the launch
 	// SaveTime bounds the checkpoint that the job makes first. 0: it makes none.
 	SaveTime time.Duration
 }

@@ -38,7 +38,7 @@ type view struct {
 	expired  bool  // --max-time has run out
 	launched bool  // tasks were started, in this generation or an earlier one
 	stepped  bool  // a task has made a step, in this generation or an earlier one
-	held     int64 // step after which the job was held, see progress.heldAt
+	held     int64 // step after which the chief held the job for plx scale, see progress.heldAt; 0: it is not held
 }
 
 func (v view) name(h int) string { return v.hosts[h].name() }

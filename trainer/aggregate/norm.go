@@ -46,7 +46,7 @@ func MaxReport(d *layout.Declaration, holder int) uint64 {
 // then by block or row, so the sum has the same bits wherever pieces are.
 type Norm struct {
 	d     *layout.Declaration
-	order []int // pieces by variable and offset
+	order []int // indices of pieces, sorted by variable and then offset: the order of addition
 	due   int   // holders that report
 
 	mu      sync.Mutex

@@ -46,7 +46,7 @@ type Config struct {
 	Report           int    // steps after which the chief reports what was sent
 
 	SummaryDir   string         // "": no summaries
-	ExportGraph  string         // file; "": none
+	ExportGraph  string         // file for the graph, which the chief writes: DOT or JSON by its extension, else both; "": none
 	ProfileSteps string         // as the user wrote them; "": no timeline
 	ProfileDir   string         // for timelines, and the plot of a search for partitions
 	Profile      timeline.Steps // Check writes it, from ProfileSteps

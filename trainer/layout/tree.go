@@ -188,7 +188,7 @@ type Roster struct {
 type Contributor struct {
 	Rank           int
 	VirtualWorkers Range
-	Parts          []int // vertices of the tree, from left to right
+	Parts          []int // vertices whose sums this worker sends: the largest subtrees of its virtual workers, from left to right
 	Group          int
 	First          int // place of its first part among the group's inputs
 }

@@ -36,7 +36,7 @@ type Session struct {
 	left   chan struct{} // closed when the peer has said goodbye
 	ended  chan struct{} // closed once Next has failed
 	cause  error         // of Next; valid once ended is closed
-	over   chan struct{} // closed by Drain
+	over   chan struct{} // closed when Drain returns: nothing more is read; Tell and Goodbye wait for it
 }
 
 // NewSession makes a session of a connection, which it owns from now on. A
