@@ -9,18 +9,18 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// chief is what only the chief may ask a server for, between two steps: saves,
-// cuts for them, and when it is alone. The reader of the chief's connection uses
-// it. The methods of a nil chief do nothing.
+// chief handles the requests that only the chief may make, between two steps:
+// to save, to agree on a cut, and to conclude. Only the reader of the chief's
+// connection uses it. goOn does nothing for a nil chief.
 type chief struct {
 	peer      *peer
-	saved     uint64        // the step before which it saved last, plus one; zero: it has not
-	holds     bool          // nothing after the cut counts until the chief goes on
-	copied    chan struct{} // closed once everything in the cut that was saved last is copied
-	concluded bool          // it takes no further step
+	saved     uint64        // 1 + step before which the chief last saved; 0 means never
+	holds     bool          // steps after the last cut wait until the chief continues
+	copied    chan struct{} // closed after everything before the last saved cut is copied
+	concluded bool          // the chief takes no further step
 }
 
-// take takes a frame about checkpoints.
+// take handles a frame about checkpoints.
 func (c *chief) take(h wire.Header, e *aggregate.Shards) error {
 	switch {
 	case h.Kind == wire.Save && c.peer.server.local.Relay == nil && e.Alignment() == nil:
@@ -37,8 +37,9 @@ func (c *chief) take(h wire.Header, e *aggregate.Shards) error {
 	return fmt.Errorf("unexpected %s frame of kind %d, with %d gradients to come", h.Kind, h.Part, c.peer.step.need)
 }
 
-// save saves everything. If workers are in step the chief's own step must be
-// over: the others cannot go on without it, so every holder has made as many.
+// save copies all shards in a mode without cuts. The chief's own step must be
+// over. The other workers cannot step without the chief, so all holders have
+// made the same number of steps.
 func (c *chief) save(h wire.Header, e *aggregate.Shards) error {
 	p := c.peer
 	switch {
@@ -56,7 +57,8 @@ func (c *chief) save(h wire.Header, e *aggregate.Shards) error {
 	return p.server.save(context.Background(), e, h.Step, h.Offset)
 }
 
-// cut answers how far every group of workers is, once the cut before is saved.
+// cut proposes a cut to the chief, after the previous cut is saved: how many
+// steps of each group have arrived here.
 func (c *chief) cut(e *aggregate.Shards) error {
 	c.goOn()
 	select {
@@ -77,6 +79,9 @@ func (c *chief) cut(e *aggregate.Shards) error {
 	return nil
 }
 
+// freeze counts the steps of each group of which at least a part has arrived,
+// and sends the counts to the chief. The shards keep later steps for after the
+// cut.
 func (c *chief) freeze(e *aggregate.Shards) error {
 	has, err := e.Alignment().Freeze()
 	if err != nil {
@@ -86,7 +91,8 @@ func (c *chief) freeze(e *aggregate.Shards) error {
 	return nil
 }
 
-// saveCut takes the cut, and saves once all before it is there.
+// saveCut agrees on the cut that the chief chose. It saves the shards after
+// everything before the cut has arrived.
 func (c *chief) saveCut(h wire.Header, e *aggregate.Shards) error {
 	if h.Part > 1 {
 		return fmt.Errorf("%s frame of kind %d", h.Kind, h.Part)
@@ -110,7 +116,7 @@ func (c *chief) saveCut(h wire.Header, e *aggregate.Shards) error {
 	return nil
 }
 
-// goOn ends the pause of a cut that held the others.
+// goOn ends the wait of the workers that the last cut holds.
 func (c *chief) goOn() {
 	if c != nil && c.holds {
 		c.holds = false
@@ -118,8 +124,9 @@ func (c *chief) goOn() {
 	}
 }
 
-// conclude notes that the chief takes no further step, and tells it once when
-// all others have left. Others that were held go on.
+// conclude records that the chief takes no further step, and ends the wait of
+// workers that a cut holds. After all other workers have left, it tells the
+// chief so, once.
 func (c *chief) conclude(e *aggregate.Shards) error {
 	c.goOn()
 	if c.concluded {

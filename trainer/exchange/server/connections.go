@@ -17,19 +17,19 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// connections are those of the workers that come to a server. The Server's mu
-// guards peers and closing.
+// connections holds the connections from workers to a server. The mu of the
+// Server guards peers and closing.
 type connections struct {
 	server  *Server
-	peers   []*peer       // by rank; nil: not there
-	closing bool          // no worker is let in any more
-	turned  chan struct{} // a token per worker that was refused
+	peers   []*peer       // by rank; nil: not connected
+	closing bool          // the server refuses all further workers
+	turned  chan struct{} // gets a token for every refused worker
 }
 
-// meet serves a connection to its end. A worker that is not let in is told why.
+// meet serves a connection to its end. A refused worker gets the reason.
 func (c *connections) meet(from peers.Peer) {
 	p := newPeer(from, c.server)
-	defer p.session.Close() // of no more use, whatever it says
+	defer p.session.Close() // its error no longer matters
 	defer close(p.over)
 	defer p.session.Drain()
 	if err := c.register(p); err != nil {
@@ -52,7 +52,7 @@ func (c *connections) meet(from peers.Peer) {
 	}
 }
 
-// register lets a worker in, or returns why it does not.
+// register admits a worker, or returns why the server refuses it.
 func (c *connections) register(p *peer) error {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
@@ -66,9 +66,10 @@ func (c *connections) register(p *peer) error {
 	return nil
 }
 
-// forget lets a worker come again whose connection ended before it said
-// anything: it may have heard, while it was still dialling, why there will be
-// no training. That is for others to tell; if it is dead it will be missed.
+// forget lets a worker connect again whose connection ended before the worker
+// sent anything. While it was dialling, the worker may have learned from
+// another task that training failed. That task reports the failure. If the
+// worker has died, tooLate reports it as missing.
 func (c *connections) forget(p *peer) bool {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
@@ -80,7 +81,7 @@ func (c *connections) forget(p *peer) bool {
 	return true
 }
 
-// close lets no worker in any more, and returns the peers that are there.
+// close refuses all further workers, and returns the connected peers.
 func (c *connections) close() (all []*peer) {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
@@ -88,8 +89,8 @@ func (c *connections) close() (all []*peer) {
 	return slices.DeleteFunc(slices.Clone(c.peers), func(p *peer) bool { return p == nil })
 }
 
-// farewell tells every peer why the training ended, if it ended badly, and
-// hangs up: at once on those that are done, in bounded time on all.
+// farewell hangs up on all peers. If training failed, it first tells every peer
+// why, in bounded time.
 func (c *connections) farewell() {
 	var telling sync.WaitGroup
 	for _, p := range c.close() {
@@ -105,8 +106,9 @@ func (c *connections) farewell() {
 	c.server.running.Wait()
 }
 
-// linger tells workers that come late why a training ended before it began,
-// for a short while: they would take a closed listener for a dead holder.
+// linger waits a short while for workers that connect after a training failed
+// to begin, so that meet can tell them why. They would mistake a closed
+// listener for a dead holder.
 func (c *connections) linger(ctx context.Context) {
 	c.server.mu.Lock()
 	opened, absent := c.server.opened, c.server.roll.absent()
@@ -124,9 +126,9 @@ func (c *connections) linger(ctx context.Context) {
 	}
 }
 
-// write begins to write to all workers, and lets those that contribute to shards
-// hear their events. It needs the server's mu, as do succeed and moved: no worker
-// begins a step meanwhile.
+// write starts a writer for every worker. It makes the shards deliver events to
+// the workers that contribute to them. The caller of write, succeed or moved
+// holds the mu of the server, so no worker begins a step meanwhile.
 func (c *connections) write(e *aggregate.Shards, m *members) {
 	for rank, p := range c.peers {
 		if p == nil {
@@ -134,26 +136,26 @@ func (c *connections) write(e *aggregate.Shards, m *members) {
 		}
 		var events <-chan aggregate.Event
 		if e.Contributor(rank) != nil {
-			events = p.subscribe(m, e.Events()+4+len(c.peers)) // a step, and what may come in addition
+			events = p.subscribe(m, e.Events()+4+len(c.peers)) // the counted events of a step, and room for others
 			for _, shard := range e.All() {
-				shard.Keep(e.Audience(rank)) // others may begin before it has them
+				shard.Keep(e.Audience(rank)) // other workers may begin a step before this worker has the values
 			}
 		}
 		c.server.running.Go(newWriter(e, p, events).run)
 	}
 }
 
-// succeed lets shards tell all workers whom the shards before told, whose last
-// event that is.
+// succeed makes the shards of next notify all workers, from step on. The last
+// event that a worker gets from the shards before is succeeds.
 func (c *connections) succeed(next *aggregate.Shards, m, before *members, step uint64) {
 	for rank, p := range c.peers {
 		if p != nil && next.Contributor(rank) != nil {
-			before.Tell(rank, succeeds{next, p.subscribe(m, next.Events()+4), step}) // there is room: nothing else is on its way
+			before.Tell(rank, succeeds{next, p.subscribe(m, next.Events()+4), step}) // never blocks: no other event is queued
 		}
 	}
 }
 
-// moved tells all workers that the map of an epoch holds from a step on.
+// moved tells all workers that the map of an epoch is valid from step on.
 func (c *connections) moved(epoch uint32, step uint64) {
 	for _, p := range c.peers {
 		if p == nil {
@@ -169,7 +171,8 @@ func (c *connections) moved(epoch uint32, step uint64) {
 	}
 }
 
-// announce tells all workers from which step on a lost one counts in none.
+// announce tells all other workers the first step in which a lost worker does
+// not count.
 func (c *connections) announce(lost int, counts uint64) {
 	frame := wire.Frame{Header: wire.Header{Kind: wire.Without, Part: uint32(lost), Step: counts}}
 	for rank := range c.peers {
@@ -179,11 +182,11 @@ func (c *connections) announce(lost int, counts uint64) {
 	}
 }
 
-// members is the aggregate.Host of one server's shards: the workers that are told
-// of steps.
+// members implements aggregate.Host for the shards of a server: it delivers
+// their events to the workers.
 type members struct {
-	values func(layout.Piece) []byte // where dense values are kept; nil: the shards make memory
-	tell   []func(aggregate.Event)   // by rank; never blocks; set before the first step
+	values func(layout.Piece) []byte // returns the memory of a dense piece; nil: the shards allocate it
+	tell   []func(aggregate.Event)   // by rank; a function never blocks; set before the first step
 	fail   func(error)               // ends the training
 }
 
@@ -191,7 +194,7 @@ func newMembers(n int, fail func(error), values func(layout.Piece) []byte) *memb
 	return &members{values: values, tell: make([]func(aggregate.Event), n), fail: fail}
 }
 
-// hears makes tell hear the events of a rank.
+// hears makes tell receive the events of a rank.
 func (m *members) hears(rank int, tell func(aggregate.Event)) { m.tell[rank] = tell }
 
 func (m *members) Memory(p layout.Piece) []byte {
@@ -210,9 +213,9 @@ var (
 	errUseless = errors.New("the chief has no use for this task")
 )
 
-// start reads the declaration and, from the chief, the first values; filled:
-// they came. The error is errUnsaid if the connection ended before anything was
-// said.
+// start reads the declaration and, from the chief, the first values. filled
+// reports that first values have arrived. The error is errUnsaid if the
+// connection ended before the worker sent anything.
 func (p *peer) start() (filled bool, err error) {
 	h, err := p.next()
 	if lost := peers.Lost(err); err != nil && lost.Error() != err.Error() {
@@ -236,7 +239,7 @@ func (p *peer) start() (filled bool, err error) {
 	return false, nil
 }
 
-// declaration reads the rest of the frame that h begins.
+// declaration reads the declaration that follows header h.
 func (p *peer) declaration(h wire.Header) (*layout.Declaration, error) {
 	if h.Kind != wire.Declare || h.Length > message.MaxDeclaration {
 		return nil, fmt.Errorf("%s frame of %d bytes where a declaration was due", h.Kind, h.Length)
@@ -245,9 +248,10 @@ func (p *peer) declaration(h wire.Header) (*layout.Declaration, error) {
 	return &d, p.readJSON(h, &d)
 }
 
-// difference is why a worker comes to a server that the chief had no use for, or
-// to the first worker of a host that is not its own: they declare different
-// things. Without a declaration in time it is why.
+// difference returns the error with which to refuse a worker. A worker may
+// connect to a server without pieces, or to the first worker of another host,
+// because the declarations differ. Then the error names the difference. If the
+// worker sends no declaration in time, the error is why.
 func (p *peer) difference(why error) error {
 	p.server.mu.Lock()
 	holds, of := p.server.roll.misled(p.server.local.Relay != nil)
@@ -267,9 +271,10 @@ func (p *peer) difference(why error) error {
 	return p.session.Blame(fmt.Errorf("declares something else than %s: %s", of, holds.Difference(d)))
 }
 
-// dismissed ends a server that the chief has no use for. It gives workers that
-// are connected a moment to declare: they take this task for a holder, so the
-// difference is the reason why there will be no training, and declare ends it.
+// dismissed ends a server to which the chief gives no pieces. Connected workers
+// take this task for a holder, so their declarations differ from the chief's.
+// They get a moment to declare, so that declare can end the training with the
+// difference.
 func (p *peer) dismissed() error {
 	if err := p.session.Bye(); err != nil {
 		return err
@@ -283,7 +288,7 @@ func (p *peer) dismissed() error {
 	return nil
 }
 
-// fill reads the chief's first values, one frame per dense piece in any order.
+// fill reads the chief's first values: one frame per dense piece, in any order.
 func (p *peer) fill(e *aggregate.Shards) error {
 	left := 0
 	for _, s := range e.All() {

@@ -10,16 +10,16 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// contribution is what one worker brings to the step under way. The reader of
-// the worker's connection uses it.
+// contribution records the gradients that one worker sends in the current step.
+// Only the reader of the worker's connection uses it.
 type contribution struct {
 	rank    int
-	begun   uint64 // steps begun
-	ahead   bool   // the worker must ask for values before it takes its first step
+	begun   uint64 // number of steps begun
+	ahead   bool   // the worker must fetch values before its first step
 	payload []byte // of the step's first frame
-	present []int  // virtual workers in the step, by part
-	got     []bool // by shard and part: its gradient came; nil: no step was begun
-	need    int    // gradients that are still to come
+	present []int  // by part: number of virtual workers with data in the step
+	got     []bool // by shard and part: its gradient has arrived; nil: no step was begun under this map
+	need    int    // number of gradients still to come
 }
 
 // read reads the first frame of a step.
@@ -31,20 +31,20 @@ func (c *contribution) read(h wire.Header, e *aggregate.Shards, from message.Pay
 	if err := from.Payload(c.payload); err != nil {
 		return err
 	}
-	jumps := e.Declaration().Sync.Competes() && h.Step > c.begun // it was late
+	jumps := e.Declaration().Sync.Competes() && h.Step > c.begun // a late worker skips steps
 	if h.Step != c.begun && !jumps || c.need > 0 || c.ahead {
 		return fmt.Errorf("begins step %d during step %d, with %d gradients to come", h.Step, c.begun, c.need)
 	}
 	return nil
 }
 
-// decode decodes what read has read. The step before must be over: its
-// beginning is in the same memory.
+// decode decodes the frame that read has read. It reuses the memory of the
+// previous step, which must be over.
 func (c *contribution) decode() aggregate.Beginning {
 	return message.DecodeBeginning(c.payload, c.present)
 }
 
-// begin notes that a step has begun.
+// begin records that a step has begun and counts the gradients to come.
 func (c *contribution) begin(step uint64, b aggregate.Beginning, e *aggregate.Shards) {
 	of := e.Contributor(c.rank)
 	c.begun, c.present = step+1, b.Present
@@ -61,13 +61,14 @@ func (c *contribution) begin(step uint64, b aggregate.Beginning, e *aggregate.Sh
 	}
 }
 
-// catchUp notes that the worker has asked for values.
+// catchUp records that the worker has requested values.
 func (c *contribution) catchUp() { c.ahead = false }
 
-// continueAt notes that another map holds from a step on.
+// continueAt records that another map is valid from step on.
 func (c *contribution) continueAt(step uint64) { c.begun, c.got = step, nil }
 
-// push takes a gradient of the step that was begun, each exactly once.
+// push takes one gradient of the current step. Each gradient must come exactly
+// once.
 func (c *contribution) push(h wire.Header, e *aggregate.Shards, read func([]byte) error) error {
 	if c.got == nil || h.Step+1 != c.begun {
 		return fmt.Errorf("gradient of step %d, %d steps were begun", h.Step, c.begun)
@@ -95,17 +96,19 @@ func (c *contribution) push(h wire.Header, e *aggregate.Shards, read func([]byte
 	return nil
 }
 
-// unfinished reports whether gradients of a step are still to come that will be
-// made. If workers compete it may be a step that is not made.
+// unfinished reports whether gradients of the current step are still to come.
+// If workers compete it returns false, because a worker sends no gradients for
+// a step in which they do not count.
 func (c *contribution) unfinished(e *aggregate.Shards) bool {
 	return c.need > 0 && !e.Declaration().Sync.Competes()
 }
 
-// lose completes, on this holder, the last step that the lost worker counts in
-// with what came of it: it counts in none from counts on. Pieces that have the
-// worker's gradient keep it, the others are made from those that are there,
-// divided by so many. what reports what is missing; "": nothing is. It is called
-// once, when nothing is read from the worker any more.
+// lose completes, on this holder, the last step in which the lost worker
+// counts. counts is the first step in which it does not. Pieces that have the
+// gradient of the worker keep it. The others are updated from the gradients
+// that arrived, divided by the number of their virtual workers. what describes
+// the missing gradients; "": none are missing. lose is called once, after the
+// reader has ended.
 func (c *contribution) lose(e *aggregate.Shards, counts uint64) (what string, err error) {
 	of := e.Contributor(c.rank)
 	if c.begun < counts {
@@ -127,7 +130,7 @@ func (c *contribution) lose(e *aggregate.Shards, counts uint64) (what string, er
 	return fmt.Sprintf("step %d is made with a part of what %s had: %d of its gradients had not come", c.begun-1, worker(c.rank), c.need), nil
 }
 
-// find returns the number of the shard that a frame is for.
+// find returns the index of the shard that a frame of kind want is for.
 func find(e *aggregate.Shards, h wire.Header, want wire.Kind) (int, error) {
 	if h.Kind != want {
 		return 0, fmt.Errorf("%s frame where %s was due", h.Kind, want)

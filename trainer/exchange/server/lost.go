@@ -11,22 +11,28 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// If no step needs a certain worker, the training goes on when it is lost: on
-// every server it counts as one that has left. What came of it is applied, but
-// never a gradient of which a part is missing.
+// Some synchronisation modes tolerate the loss of a worker other than the
+// chief. Every server then treats the lost worker like a worker that said
+// goodbye. The server applies the gradients that arrived completely and ignores
+// those that arrived in part.
 //
-// If workers compete, its step needs more. A worker that was accepted may be
-// lost with its gradients in on one server and not on the next, which cannot
-// know whether some are still to come from another worker in its place. So the
-// first holder, which has accepted it, tells all workers up to which step the
-// lost one counts, and all of them pass that on to the other holders: one that
-// lives is enough. No other worker takes its place in that step. Pieces that
-// have its gradient keep it, the others are made from those that are there,
-// divided by so many; the log says so. No more workers may be lost than may be
-// late: no further step could be made, and the training has not come to its end.
+// If workers compete, servers must agree on the last step in which a lost
+// worker counts. Suppose that the first holder accepted a worker for a step,
+// and that the worker was lost while it sent its gradients. One server has
+// them, another server does not. The other server cannot know whether a further
+// worker will be accepted instead. So the first holder tells all workers the
+// first step in which the lost worker does not count. Every worker forwards
+// this to the other holders, so one surviving worker is enough. No further
+// worker is accepted for the lost worker's last step. Pieces that have the lost
+// worker's gradient keep it. The other pieces are updated from the gradients
+// that arrived, divided by the number of their virtual workers. The server logs
+// this.
+//
+// In that mode the training ends if more workers are lost than may be late: no
+// further step is possible, although training is not complete.
 
-// tolerable reports whether the others go on when a peer is lost with an error:
-// not if it gives up because the chief is lost.
+// tolerable reports whether training continues after the peer is lost with err.
+// It does not if the worker gave up because the chief was lost.
 func (p *peer) tolerable(err error) bool {
 	if known := (*peers.PeerError)(nil); errors.As(err, &known) && known.Task.IsChief() {
 		return false
@@ -37,8 +43,8 @@ func (p *peer) tolerable(err error) bool {
 	return s.opened && s.shards.Declaration().Sync.ToleratesLoss() && p.chief == nil
 }
 
-// lose takes the worker, which was lost or broke the protocol, for one that has
-// left. Nothing is read from it any more.
+// lose treats the worker like one that has left, after it was lost or violated
+// the protocol. The reader calls it after its last frame.
 func (p *peer) lose(err error) {
 	p.fall(err)
 	s, why := p.server, p.loss(err)
@@ -46,7 +52,7 @@ func (p *peer) lose(err error) {
 	e := s.shards
 	if s.roll.gone[p.rank] {
 		s.mu.Unlock()
-		return // it had said all that it had to say
+		return // the worker had already said goodbye
 	}
 	p.lost = true
 	if err := s.roll.lose(p.rank, e.Declaration()); err != nil {
@@ -69,10 +75,11 @@ func (p *peer) lose(err error) {
 		s.connected.announce(p.rank, *counts)
 	}
 	s.left()
-	p.session.Refuse(why, message.Farewell) // it may be alive
+	p.session.Refuse(why, message.Farewell) // the worker may still be alive
 }
 
-// loss returns what is said of the loss of a peer with which err was met.
+// loss returns the error to report for the loss of the peer. err is the error
+// with which the connection ended.
 func (p *peer) loss(err error) *peers.PeerError {
 	var known *peers.PeerError
 	switch {
@@ -87,8 +94,9 @@ func (p *peer) loss(err error) *peers.PeerError {
 	return &peers.PeerError{Task: p.session.Task, Addr: p.session.Addr, Err: peers.Lost(err)}
 }
 
-// without takes what the first holder has announced of a lost worker. Every
-// worker passes it on.
+// without handles the first holder's announcement of a lost worker, which every
+// worker forwards. h.Part is the rank of the lost worker, h.Step the first step
+// in which it does not count.
 func (p *peer) without(h wire.Header) error {
 	s := p.server
 	s.mu.Lock()
@@ -112,13 +120,14 @@ func (p *peer) without(h wire.Header) error {
 		other.settle(h.Step)
 	default:
 		other.fall(fmt.Errorf("connection lost, says %s", e.Declaration().Holders[0]))
-		other.session.Close() // lose follows
+		other.session.Close() // the peer's reader then calls lose
 	}
 	return nil
 }
 
-// countsUntil notes the step from which on the worker counts in none, if that is
-// not known yet. It needs the server's mu.
+// countsUntil records the first step in which the worker does not count, unless
+// it is known. It reports whether the worker is lost and whether that step was
+// known. The caller holds the mu of the server.
 func (p *peer) countsUntil(step uint64) (lost, known bool) {
 	if known = p.counts != nil; !known {
 		p.counts = &step
@@ -126,7 +135,8 @@ func (p *peer) countsUntil(step uint64) (lost, known bool) {
 	return p.lost, known
 }
 
-// settle completes the last step that the lost worker counts in.
+// settle completes the last step in which the lost worker counts. counts is the
+// first step in which it does not.
 func (p *peer) settle(counts uint64) {
 	s := p.server
 	switch what, err := p.step.lose(s.Shards(), counts); {

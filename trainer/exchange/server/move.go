@@ -12,21 +12,21 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// mover brings a server from one map of holders to the next. The Server's mu
-// guards it.
+// mover replaces the map of holders of a server by the next map. The mu of the
+// Server guards it.
 type mover struct {
 	server  *Server
-	epoch   uint32                  // of the map of who holds what
-	asked   map[int]bool            // by rank: wants another map
-	first   int                     // the rank that asked first
-	d       *layout.Declaration     // with the map it asked for; nil: no worker has asked
-	step    uint64                  // from which on that holds
-	moving  *transition.Repartition // to the next map; nil: no worker has asked for it, and no holder has brought rows
-	members *members                // of the shards that will take the place of the present ones
+	epoch   uint32                  // of the current map
+	asked   map[int]bool            // by rank: the worker has requested the next map
+	first   int                     // rank that was the first to request the next map
+	d       *layout.Declaration     // declaration with the next map; nil: not requested
+	step    uint64                  // first step under the next map
+	moving  *transition.Repartition // transition to the next map; nil: no worker requested it and no holder sent rows
+	members *members                // of the shards under the next map
 }
 
-// admit refuses frames that a worker must not send while variables move. It
-// needs the server's mu, as do refuses, agree and underWay.
+// admit refuses frames that a worker must not send while variables move. The
+// caller of admit, refuses, agree or underWay holds the mu of the server.
 func (m *mover) admit(rank int, kind wire.Kind) error {
 	switch {
 	case m.d == nil:
@@ -38,8 +38,8 @@ func (m *mover) admit(rank int, kind wire.Kind) error {
 	return nil
 }
 
-// refuses returns why no worker may do something else meanwhile; nil: no worker
-// has asked for another map.
+// refuses returns an error that refuses an action because variables are about
+// to move; nil: no worker has requested another map. what describes the action.
 func (m *mover) refuses(what string) error {
 	if m.d == nil {
 		return nil
@@ -47,7 +47,8 @@ func (m *mover) refuses(what string) error {
 	return fmt.Errorf("%s, but %s wants variables to move before step %d", what, worker(m.first), m.step)
 }
 
-// remap notes what map a worker wants. Once all of them want the same, variables move.
+// remap records that a worker requests another map. After all workers have
+// requested the same map, it moves the variables.
 func (m *mover) remap(rank int, w *transition.Wanted) error {
 	s := m.server
 	s.mu.Lock()
@@ -56,7 +57,7 @@ func (m *mover) remap(rank int, w *transition.Wanted) error {
 		return err
 	}
 	if s.local.Relay != nil {
-		s.local.Relay.Rows.Begin(rank, w.Step) // workers that wait for its request must not
+		s.local.Relay.Rows.Begin(rank, w.Step) // the host must not wait for this worker's request for rows
 	}
 	if len(m.asked) < s.roll.ranks.Len() || s.connected.closing {
 		return nil
@@ -66,7 +67,8 @@ func (m *mover) remap(rank int, w *transition.Wanted) error {
 	return nil
 }
 
-// agree refuses a map that others do not want.
+// agree records a request for a map. It refuses a map that differs from the
+// request of another worker.
 func (m *mover) agree(rank int, w *transition.Wanted) error {
 	switch {
 	case w.Epoch != m.epoch+1 || m.asked[rank]:
@@ -87,7 +89,7 @@ func (m *mover) agree(rank int, w *transition.Wanted) error {
 	return nil
 }
 
-// underWay returns the move to the next map.
+// underWay returns the transition to the next map. The first call creates it.
 func (m *mover) underWay() *transition.Repartition {
 	if s := m.server; m.moving == nil {
 		m.members = newMembers(len(s.roll.gone), s.End, nil)
@@ -96,10 +98,11 @@ func (m *mover) underWay() *transition.Repartition {
 	return m.moving
 }
 
-// move moves everything that comes here or leaves, and ends the training if that
-// fails. Then it puts the shards of the new map d in force and tells the workers.
-// The first worker of a host has nothing to move for the others; it only sees to
-// it that none of them goes on without the move.
+// move moves the rows that arrive at this task or leave it, and ends the
+// training if that fails. Then it makes the shards of the new map d current and
+// tells the workers. The server of a Relay has no rows to move. It only ensures
+// that no worker of the host continues before all of them have requested the
+// map.
 func (m *mover) move(moving *transition.Repartition, now *aggregate.Shards, d *layout.Declaration, step uint64) {
 	s, next := m.server, (*aggregate.Shards)(nil)
 	if s.local.Relay == nil {
@@ -128,7 +131,7 @@ func (m *mover) move(moving *transition.Repartition, now *aggregate.Shards, d *l
 	}
 }
 
-// receive takes what another holder brings.
+// receive takes the rows that another holder sends.
 func (m *mover) receive(from peers.Peer) {
 	s := m.server
 	s.mu.Lock()

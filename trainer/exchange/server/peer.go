@@ -15,29 +15,32 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// peer is one worker as a holder sees it. One goroutine, the reader, calls
-// serve; another one runs a writer. turn holds a token while the worker may
-// begin a step: the writer puts it there once everything of the step before has
-// left, so the values that a step is about to change are never still being sent.
+// peer is one worker as a shard holder sees it. One goroutine, the reader,
+// calls serve; another runs a writer.
+//
+// turn holds a token while the worker may begin a step. The writer puts the
+// token there after it has sent all values of the previous step. So a step
+// never changes values that are still being sent.
 type peer struct {
 	server  *Server
 	session *peers.Session
 	rank    int
-	read    func([]byte) error      // session.Payload, as one value for all frames
-	turn    chan struct{}           // see above
-	over    chan struct{}           // closed when nothing reads any more
-	ctx     context.Context         // ends with the training, or when the worker is lost; the cause says why
-	fall    context.CancelCauseFunc // gives the worker up: nothing waits for it any more
+	read    func([]byte) error      // session.Payload as a function value, made once
+	turn    chan struct{}           // has a token: the worker may begin a step
+	over    chan struct{}           // closed when the reader has ended
+	ctx     context.Context         // ends with the training or with the loss of the worker; its cause is the reason
+	fall    context.CancelCauseFunc // ends ctx, so that nothing waits for the worker any more
 
-	// The reader's; after the loss of the worker, settle's.
-	epoch uint32       // of the map of who holds what
-	step  contribution // to the step under way
-	rows  replies      // rows requested and owed
-	chief *chief       // what only the chief may ask for; nil: another worker
+	// The reader uses these. The writer calls rows.end; settle uses step after the
+	// loss of the worker.
+	epoch uint32       // that the worker's frames must have
+	step  contribution // gradients of the current step
+	rows  replies      // rows that the worker requested and did not get yet
+	chief *chief       // requests that only the chief may make; nil: the worker is not the chief
 
 	// Guarded by the server's mu.
-	lost   bool    // the others go on without it, and nothing is read from it any more
-	counts *uint64 // the step from which on it counts in none; nil: the first holder has not said it
+	lost   bool // training continues without the worker, and its reader has stopped
+	counts *uint64 // first step in which the lost worker does not count; nil: not announced by the first holder
 }
 
 func newPeer(from peers.Peer, s *Server) *peer {
@@ -49,14 +52,14 @@ func newPeer(from peers.Peer, s *Server) *peer {
 	p.ctx, p.fall = context.WithCancelCause(s.ctx)
 	if from.Task.IsChief() {
 		p.chief = &chief{peer: p, copied: make(chan struct{})}
-		close(p.chief.copied) // there is nothing to copy
+		close(p.chief.copied) // no cut is being copied
 	}
 	return p
 }
 
-// subscribe makes members tell of events for the worker, and returns them. To
-// tell never blocks: there is room for all that a worker which takes part can be
-// told, and none is needed for a lost one.
+// subscribe makes m deliver the worker's events to the returned channel.
+// Delivery never blocks: the channel has room for all events that a
+// contributing worker can get. Events of a lost worker may be dropped.
 func (p *peer) subscribe(m *members, room int) <-chan aggregate.Event {
 	events := make(chan aggregate.Event, room)
 	m.hears(p.rank, func(e aggregate.Event) {
@@ -68,14 +71,15 @@ func (p *peer) subscribe(m *members, room int) <-chan aggregate.Event {
 	return events
 }
 
-// next returns the header of the next frame, also that of a goodbye. The error
-// blames the task that the worker blames, so that the others hear of the cause.
+// next returns the header of the next frame, which may be a goodbye. If the
+// worker blames another task, the error blames that task too, so that the other
+// workers learn the cause.
 func (p *peer) next() (wire.Header, error) {
 	h, err := p.session.Next()
 	if err == nil || err == peers.ErrGoodbye {
 		return h, nil
 	}
-	var known *peers.PeerError // on the heap, so not in every call
+	var known *peers.PeerError // declared only here, because it escapes to the heap
 	switch {
 	case !errors.As(err, &known):
 		return h, err
@@ -85,7 +89,8 @@ func (p *peer) next() (wire.Header, error) {
 	return h, fmt.Errorf("gave up: %w", known.Err)
 }
 
-// serve reads what the worker sends until it said goodbye and hung up (nil).
+// serve reads the worker's frames until the worker has said goodbye and hung
+// up. Then it returns nil.
 func (p *peer) serve() error {
 	filled, err := p.start()
 	if err == errUseless {
@@ -109,7 +114,7 @@ func (p *peer) serve() error {
 	}
 }
 
-// quiet drops an error that is only the echo of a training that has ended.
+// quiet drops an error that is only a consequence of the end of the training.
 func (p *peer) quiet(err error) error {
 	if p.server.ctx.Err() != nil {
 		return nil
@@ -117,6 +122,7 @@ func (p *peer) quiet(err error) error {
 	return err
 }
 
+// take handles one frame of the worker.
 func (p *peer) take(h wire.Header) error {
 	if h.Kind == wire.Without {
 		return p.without(h)
@@ -132,7 +138,7 @@ func (p *peer) take(h wire.Header) error {
 		return p.room(h, e)
 	case h.Kind == wire.Pull:
 		return p.rows.pull(h, e, p.session)
-	case e.Contributor(p.rank) == nil: // it is not told of steps
+	case e.Contributor(p.rank) == nil: // the worker contributes nothing here
 	case h.Kind == wire.Step:
 		return p.begin(h, e)
 	case h.Kind == wire.Push:
@@ -151,7 +157,7 @@ func (p *peer) take(h wire.Header) error {
 	return fmt.Errorf("unexpected %s frame", h.Kind)
 }
 
-// awaitTurn returns when the worker may begin a step.
+// awaitTurn waits until the worker may begin a step.
 func (p *peer) awaitTurn() error {
 	select {
 	case <-p.turn:
@@ -161,7 +167,7 @@ func (p *peer) awaitTurn() error {
 	}
 }
 
-// begin takes the first frame of a step.
+// begin handles the first frame of a step.
 func (p *peer) begin(h wire.Header, e *aggregate.Shards) error {
 	if err := p.step.read(h, e, p.session); err != nil {
 		return err
@@ -179,7 +185,8 @@ func (p *peer) begin(h wire.Header, e *aggregate.Shards) error {
 	return nil
 }
 
-// want takes a prefetch request: rows of the step that follows those begun.
+// want handles a prefetch request: rows for the step after those that the
+// worker has begun.
 func (p *peer) want(h wire.Header, e *aggregate.Shards) error {
 	if !e.Declaration().Sync.InStep() {
 		return fmt.Errorf("wants rows of step %d, and workers are not in step", h.Step)
@@ -195,7 +202,8 @@ func (p *peer) want(h wire.Header, e *aggregate.Shards) error {
 	return p.rows.answer(h.Step, e, requested, p.session)
 }
 
-// scale takes the norm of a group from the worker that leads it.
+// scale handles the gradient norm of a group. The first worker of the group
+// sends it.
 func (p *peer) scale(h wire.Header, e *aggregate.Shards) error {
 	var body [message.PairSize]byte
 	if h.Length != uint64(len(body)) {
@@ -208,7 +216,7 @@ func (p *peer) scale(h wire.Header, e *aggregate.Shards) error {
 	return e.Scale(p.rank, norm, factor)
 }
 
-// commit answers whether the worker's gradients count.
+// commit tells the worker whether its gradients count.
 func (p *peer) commit(h wire.Header, e *aggregate.Shards) error {
 	selection := e.Selection()
 	if selection == nil {
@@ -221,8 +229,8 @@ func (p *peer) commit(h wire.Header, e *aggregate.Shards) error {
 	return p.session.Send(wire.Frame{Header: wire.Header{Kind: wire.Verdict, Part: uint32(v), Step: current}})
 }
 
-// fetch takes a worker's request for the values after so many steps, which is
-// answered once there are as many.
+// fetch handles a request for the values after h.Step steps. The shards answer
+// after that many steps are complete.
 func (p *peer) fetch(h wire.Header, e *aggregate.Shards) error {
 	if p.step.need > 0 {
 		return fmt.Errorf("asks for values during step %d, with %d gradients to come", p.step.begun, p.step.need)
@@ -234,7 +242,8 @@ func (p *peer) fetch(h wire.Header, e *aggregate.Shards) error {
 	return e.Fetch(p.rank, h.Step)
 }
 
-// room answers whether a map that a worker has in mind would fit here.
+// room handles a question about a proposed map. The reply has the memory that
+// the map needs here and the free memory.
 func (p *peer) room(h wire.Header, e *aggregate.Shards) error {
 	var pieces []layout.Piece
 	if p.server.local.Relay != nil {
@@ -251,13 +260,13 @@ func (p *peer) room(h wire.Header, e *aggregate.Shards) error {
 	return p.session.Send(wire.Frame{Header: wire.Header{Kind: wire.Room}, Payload: message.EncodeRoom(r.Need, r.Free)})
 }
 
-// remap takes a worker's request for a map from the next step on.
+// remap handles a request for another map from the next step on.
 func (p *peer) remap(h wire.Header, e *aggregate.Shards) error {
 	var w transition.Wanted
 	if err := p.readJSON(h, &w); err != nil {
 		return err
 	}
-	follows := e.Contributor(p.rank) == nil || len(e.All()) == 0 // it is not told of steps
+	follows := e.Contributor(p.rank) == nil || len(e.All()) == 0 // the worker sends no steps here
 	if begun := p.step.begun; p.step.need > 0 || w.Step < begun || w.Step > begun && !follows {
 		return fmt.Errorf("wants variables to move before step %d, during step %d with %d gradients to come", w.Step, begun, p.step.need)
 	}
@@ -266,7 +275,7 @@ func (p *peer) remap(h wire.Header, e *aggregate.Shards) error {
 	return p.server.mover.remap(p.rank, &w)
 }
 
-// readJSON reads JSON that is not longer than a declaration.
+// readJSON reads a JSON payload of at most message.MaxDeclaration bytes.
 func (p *peer) readJSON(h wire.Header, into any) error {
 	if h.Length > message.MaxDeclaration {
 		return fmt.Errorf("%s frame of %d bytes, want at most %d", h.Kind, h.Length, message.MaxDeclaration)
@@ -281,7 +290,7 @@ func (p *peer) readJSON(h wire.Header, into any) error {
 	return nil
 }
 
-// goodbye ends a worker's part in good order, between two steps.
+// goodbye handles a worker's goodbye, which must come between two steps.
 func (p *peer) goodbye(h wire.Header) error {
 	e, err := p.server.admit(p.rank, h, p.epoch)
 	switch {

@@ -13,13 +13,13 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// replies is what one worker requested of sparse variables and did not get yet.
-// The reader of its connection takes requests. A prefetch request, for the next
-// step, the reader answers if no step is under way. Else the early reply has what the
-// step will hardly change, and the writer sends the final reply after the frame
-// that ends the step.
+// replies answers the requests of one worker for rows of sparse variables. The
+// reader of the worker's connection takes the requests. If no step is under
+// way, the reader answers a prefetch request completely. Otherwise the reader
+// sends an early reply, with rows that the current step will hardly change. The
+// writer then sends the final reply after the frame that ends the step.
 type replies struct {
-	requested uint64 // step of the last prefetch request, plus one; zero: there was none
+	requested uint64 // 1 + step of the last prefetch request; 0 means never
 	reply     message.Reply
 	raw       []byte
 	index     []int64
@@ -27,25 +27,26 @@ type replies struct {
 
 	mu   sync.Mutex
 	busy bool   // a step of the worker is under way
-	owed []owed // for the final reply after it; nil: nothing is
+	owed []owed // rows for the final reply; nil: no final reply is due
 }
 
-// owed is rows of one piece that a worker waits for.
+// owed lists the rows of one piece that a worker waits for.
 type owed struct {
 	at    layout.Place
 	shard *aggregate.Shard
 	rest  []int64 // not sent yet
-	early []int64 // sent in the early reply; those that the step changes are sent again
+	early []int64 // sent in the early reply; the final reply repeats rows that the step changed
 }
 
-// begin notes that a step of the worker is under way.
+// begin records that a step of the worker is under way.
 func (r *replies) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.busy = true
 }
 
-// read reads a prefetch request, after so many steps were begun.
+// read reads a prefetch request. begun is the number of steps that the worker
+// has begun.
 func (r *replies) read(h wire.Header, e *aggregate.Shards, begun uint64, from message.Payload) ([]message.Rows, error) {
 	if h.Step != begun || r.requested == begun+1 {
 		return nil, fmt.Errorf("wants rows of step %d, %d steps were begun, or twice", h.Step, begun)
@@ -81,8 +82,8 @@ func (r *replies) read(h wire.Header, e *aggregate.Shards, begun uint64, from me
 	return all, nil
 }
 
-// answer sends what can be sent, and leaves the rest to the end of the step that
-// is under way.
+// answer sends the requested rows. If a step is under way, it keeps the rows
+// that the step may change for the final reply.
 func (r *replies) answer(step uint64, e *aggregate.Shards, requested []message.Rows, to *peers.Session) error {
 	var all []owed
 	for _, rows := range requested {
@@ -104,8 +105,8 @@ func (r *replies) answer(step uint64, e *aggregate.Shards, requested []message.R
 	return to.Send(final(&r.reply, step, all))
 }
 
-// sendEarly sends those rows that no worker requested for the step under way: it
-// will hardly change them.
+// sendEarly sends the rows that no worker requested for the current step,
+// because the step will hardly change them.
 func (r *replies) sendEarly(step uint64, all []owed, to *peers.Session) error {
 	var now []message.Share
 	for i := range all {
@@ -119,10 +120,11 @@ func (r *replies) sendEarly(step uint64, all []owed, to *peers.Session) error {
 	return to.Send(r.reply.Frame(wire.Early, step, now))
 }
 
-// split moves rows that can be sent before the end of the step under way to early.
+// split moves rows from rest to early if they can be sent before the current
+// step ends.
 func (o *owed) split(step uint64) { o.early, o.rest = o.shard.Split(step-1, o.rest) }
 
-// leave keeps rows for the end of the step under way; false: it is over.
+// leave keeps rows for the final reply. It returns false if the step is over.
 func (r *replies) leave(all []owed) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,8 +134,8 @@ func (r *replies) leave(all []owed) bool {
 	return r.busy
 }
 
-// end notes that the worker's step is over, and returns what it still waits for;
-// nil: nothing.
+// end records that the worker's step is over. It returns the rows for the final
+// reply; nil: no final reply is due.
 func (r *replies) end() []owed {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,7 +144,8 @@ func (r *replies) end() []owed {
 	return all
 }
 
-// final makes the final reply: what was not sent, and what has changed since.
+// final returns the final reply: the rows that were not sent, and early rows
+// that have changed since.
 func final(reply *message.Reply, step uint64, all []owed) wire.Frame {
 	var last []message.Share
 	for _, o := range all {
@@ -159,8 +162,9 @@ func final(reply *message.Reply, step uint64, all []owed) wire.Frame {
 	return reply.Frame(wire.Final, step, last)
 }
 
-// pull answers a request for rows as they are now: of a list, or, if the frame
-// has none, of as many rows from row Step on as message.RangeRows allows.
+// pull answers a request for rows with their current values. The payload of the
+// request lists the rows. Without a payload the reply has as many rows from row
+// h.Step on as message.RangeRows allows.
 func (r *replies) pull(h wire.Header, e *aggregate.Shards, on *peers.Session) error {
 	i, err := find(e, h, wire.Pull)
 	if err != nil {

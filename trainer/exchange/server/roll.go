@@ -11,19 +11,19 @@ import (
 	"github.com/plx-run/plx/trainer/peers"
 )
 
-// roll is which workers have declared what, how far each of them is, and which
-// of them have left. The slices are by rank. The Server's mu guards a roll.
+// roll records, for every worker, its declaration, its progress and whether it
+// has left. The slices are by rank. The mu of the Server guards a roll.
 type roll struct {
-	self     cluster.Task
-	ranks    layout.Range          // of the workers that come here, and of the worker in the same process
-	model    int                   // if the chief does not come here: rank whose declaration the others must match; else -1
-	addr     []string              // of the connection; "": there is none
-	declared []*layout.Declaration // nil: nothing yet
-	steps    []uint64              // begun
-	stopped  []bool                // takes no further step
-	gone     []bool                // said goodbye, or is lost
+	self     cluster.Task          // this task
+	ranks    layout.Range          // workers that may connect, including the worker in the same process
+	model    int                   // rank whose declaration the others must match if the chief has not declared here; -1: none
+	addr     []string              // of the connection; "": not connected
+	declared []*layout.Declaration // nil: not declared yet
+	steps    []uint64              // number of steps begun
+	stopped  []bool                // the worker takes no further step
+	gone     []bool                // the worker has said goodbye or is lost
 	away     int                   // workers whose goodbye was answered, or that are lost
-	losses   int                   // of workers, that the training has tolerated
+	losses   int                   // workers that are lost
 }
 
 func newRoll(self cluster.Task, workers int) roll {
@@ -36,12 +36,12 @@ func newRoll(self cluster.Task, workers int) roll {
 
 func worker(rank int) cluster.Task { return cluster.Task{Role: cluster.Worker, Index: rank} }
 
-// limit makes the workers of some ranks come here, without the chief: they must
-// match the declaration of the rank model.
+// limit restricts the workers that may connect to some ranks. They must match
+// the declaration of rank model if the chief does not declare here.
 func (r *roll) limit(ranks layout.Range, model int) { r.ranks, r.model = ranks, model }
 
-// blame makes err that of a worker, which need not be the one that sent what
-// led to it.
+// blame makes err a PeerError that blames a worker. Another worker may have
+// sent the frame that led to err.
 func (r *roll) blame(rank int, err error) error {
 	addr := r.addr[rank]
 	if addr == "" {
@@ -50,12 +50,12 @@ func (r *roll) blame(rank int, err error) error {
 	return &peers.PeerError{Task: worker(rank), Addr: addr, Err: err}
 }
 
-// serves reports whether a task is one of those that come here.
+// serves reports whether a task is a worker that may connect to this server.
 func (r *roll) serves(t cluster.Task) bool {
 	return t.Role == cluster.Worker && t.Index >= r.ranks.Lo && t.Index < r.ranks.Hi && t != r.self
 }
 
-// enter lets a worker in that comes from an address.
+// enter records that a worker has connected from addr, or refuses the worker.
 func (r *roll) enter(t cluster.Task, addr string) error {
 	if !r.serves(t) {
 		return errors.New("it is no worker that has a say here")
@@ -67,18 +67,19 @@ func (r *roll) enter(t cluster.Task, addr string) error {
 	return nil
 }
 
-// forget lets a worker enter again.
+// forget lets a worker connect again.
 func (r *roll) forget(rank int) { r.addr[rank] = "" }
 
-// declare takes what a worker is about to train. The error blames the first
-// worker whose declaration differs.
+// declare records the declaration of a worker. The error blames the first
+// worker whose declaration differs from the reference, see differ.
 func (r *roll) declare(rank int, d *layout.Declaration) error {
 	r.declared[rank] = d
 	return r.differ()
 }
 
-// differ blames the first worker whose declaration differs from that which
-// holds, if there is one.
+// differ compares all declarations with a reference: the chief's or, until
+// there is one, that of rank model. The error blames the first worker whose
+// declaration differs.
 func (r *roll) differ() error {
 	holds, of := r.declared[0], cluster.Chief
 	if holds == nil && r.model >= 0 {
@@ -95,9 +96,10 @@ func (r *roll) differ() error {
 	return nil
 }
 
-// misled returns the declaration that a worker which is not let in may differ
-// from, and whose it is; nil: there is none. It is that of a chief that has no use
-// for this task, or that of the first worker of a host.
+// misled returns the declaration to compare with that of a refused worker, and
+// the task that sent it; nil: there is none. If relays is set, it is that of
+// the first worker of the host. Otherwise it is that of a chief that gives this
+// task no pieces.
 func (r *roll) misled(relays bool) (*layout.Declaration, cluster.Task) {
 	if relays {
 		return r.declared[r.model], worker(r.model)
@@ -107,7 +109,7 @@ func (r *roll) misled(relays bool) (*layout.Declaration, cluster.Task) {
 	return nil, cluster.Task{}
 }
 
-// missing returns the workers that have not declared anything.
+// missing returns the workers that have not declared.
 func (r *roll) missing() (all []cluster.Task) {
 	for rank := r.ranks.Lo; rank < r.ranks.Hi; rank++ {
 		if r.declared[rank] == nil {
@@ -127,7 +129,7 @@ func (r *roll) absent() (n int) {
 	return n
 }
 
-// together reports whether two workers must take the same number of steps.
+// together reports whether workers a and b must take the same number of steps.
 func together(e *aggregate.Shards, a, b int) bool {
 	if e.Declaration().Sync.Competes() {
 		return false
@@ -140,8 +142,8 @@ func notAsMany(steps uint64, other int) error {
 	return fmt.Errorf("is done after %d steps, but %s goes on: every worker must take as many", steps, worker(other))
 }
 
-// advance counts a step that a worker begins. If every step needs all workers,
-// no worker steps past one that has left.
+// advance counts a step that a worker begins. It fails if another worker
+// stopped before that step and both must take the same number of steps.
 func (r *roll) advance(e *aggregate.Shards, rank int, step uint64) error {
 	for other, stopped := range r.stopped {
 		if stopped && together(e, rank, other) && r.steps[other] <= step {
@@ -152,8 +154,9 @@ func (r *roll) advance(e *aggregate.Shards, rank int, step uint64) error {
 	return nil
 }
 
-// stop notes, between two steps, that a worker takes no further one, and whether
-// it thereby says goodbye.
+// stop records, between two steps, that a worker takes no further step. goodbye
+// is set if the worker also says goodbye. stop fails if another worker has
+// begun more steps and both must take the same number.
 func (r *roll) stop(e *aggregate.Shards, rank int, goodbye bool) error {
 	for other, n := range r.steps {
 		if n > r.steps[rank] && together(e, rank, other) {
@@ -164,8 +167,8 @@ func (r *roll) stop(e *aggregate.Shards, rank int, goodbye bool) error {
 	return nil
 }
 
-// lose notes that a worker is lost. The error says that the training does not
-// tolerate as many losses.
+// lose records that a worker is lost. It fails if the synchronisation mode does
+// not tolerate that many losses.
 func (r *roll) lose(rank int, d *layout.Declaration) error {
 	r.gone[rank] = true
 	r.losses++
@@ -175,14 +178,15 @@ func (r *roll) lose(rank int, d *layout.Declaration) error {
 	return nil
 }
 
-// left counts a worker that has its answer to a goodbye, or is lost. alone: the
-// chief is the only one left.
+// left counts a worker whose goodbye was answered, or that is lost. alone
+// reports that only the chief is left, last that no worker is left.
 func (r *roll) left() (alone, last bool) {
 	r.away++
 	return r.away == r.ranks.Len()-1 && !r.gone[0], r.away == r.ranks.Len()
 }
 
-// movable blames a worker that cannot let variables move before a step.
+// movable returns an error if variables cannot move before step w.Step. It
+// blames a worker that has begun that step or has left.
 func (r *roll) movable(rank int, w *transition.Wanted) error {
 	for other, n := range r.steps {
 		if n > w.Step || r.gone[other] {
@@ -192,7 +196,8 @@ func (r *roll) movable(rank int, w *transition.Wanted) error {
 	return nil
 }
 
-// continueAt sets the steps of all workers to those before step.
+// continueAt sets the number of steps that the worker of each rank has begun to
+// step(rank).
 func (r *roll) continueAt(step func(rank int) uint64) {
 	for rank := range r.steps {
 		r.steps[rank] = step(rank)

@@ -1,10 +1,12 @@
-// Package server is the side of a shard holder: it answers the workers that
-// come to a task for the shards it holds. The task is a parameter server, a
-// worker that holds shards, or the first worker of a host, whose package relay
-// passes on what the workers of the host contribute.
+// Package server is the shard holder's side of the exchange, see package
+// exchange. A Server answers the workers that connect to one task. The task is
+// a parameter server, a worker that holds shards, or the first worker of a
+// host. In the last case package relay forwards the sums of the host.
 //
-// A Server is one training on one task. Per worker it has a peer: one goroutine
-// reads what the worker sends, and a writer sends what becomes of each step.
+// A Server runs one training. For every worker it has a peer: one goroutine
+// reads the worker's frames, and a writer sends new values and outcomes. A roll
+// records the progress of all workers. A mover replaces the map of holders if
+// variables move.
 package server
 
 import (
@@ -25,34 +27,36 @@ import (
 	"github.com/plx-run/plx/trainer/peers"
 )
 
-const firstSilence = time.Minute // tolerated until a declaration says how much
+const firstSilence = time.Minute // how long a worker may be silent before its declaration sets the limit
 
-// Config says who a shard holder is and where workers reach it.
+// Config identifies a shard holder and says where workers reach it.
 type Config struct {
 	Peers    peers.Config
-	Listener *peers.Listener // nil: no worker comes from elsewhere
-	Cluster  cluster.Spec    // where other holders are, to whom rows may move
-	// Checkpoints is where the task's shards are saved to and restored from.
-	// nil: a save, and a declaration that names a checkpoint, are errors.
+	Listener *peers.Listener // nil: no other worker connects
+	Cluster  cluster.Spec    // addresses of the other holders, to which rows may move
+	// Checkpoints saves and restores the shards of the task. If it is nil, a
+	// save is an error, and so is a declaration that names a checkpoint.
 	Checkpoints transition.Checkpoints
-	// Memory returns the bytes that the host has free; nil:
+	// Memory returns the free memory of the host in bytes; nil means
 	// transition.FreeMemory.
 	Memory func() (uint64, error)
 }
 
 // Worker is a worker in the same process as a Server. Its methods never block.
 type Worker interface {
-	// Tell gives it an event of a step, Opened or Moved.
+	// Tell passes the worker an event of a step, Opened or Moved.
 	Tell(e aggregate.Event)
 	// Fail ends the worker's training.
 	Fail(err error)
 }
 
-// Opened is the event that workers may step.
+// Opened is the event that workers may begin steps.
 type Opened struct{}
 
-// Moved is the event that all variables are with their new holders.
-type Moved struct{ Shards *aggregate.Shards } // that are here now; nil: the server of a Relay, which has none
+// Moved is the event that all pieces of variables have reached their new
+// holders. Shards are the new shards of this task; nil if the server belongs to
+// a Relay.
+type Moved struct{ Shards *aggregate.Shards }
 
 // Counted implements aggregate.Event.
 func (Opened) Counted() bool { return false }
@@ -60,48 +64,49 @@ func (Opened) Counted() bool { return false }
 // Counted implements aggregate.Event.
 func (Moved) Counted() bool { return false }
 
-// Local describes the worker in the same process.
+// Local describes the worker in the process of a Server.
 type Local struct {
 	Worker      Worker
 	Declaration *layout.Declaration
-	Values      func(layout.Piece) []byte // where the values of a dense piece are
-	Relay       *relay.Relay              // the server adds for the workers of the host; nil: it holds shards, or nothing
+	Values      func(layout.Piece) []byte // returns the memory that holds the values of a dense piece
+	Relay       *relay.Relay              // aggregates for the workers of the host; nil: the server holds shards, or nothing
 }
 
-// Serve answers the workers that come to the listener for a holder until every
-// worker has said goodbye (nil), the chief says that this task holds nothing
-// (nil), ctx ends (its error), or training cannot go on. Then it tells every
-// worker why, in bounded time, and returns the same error, a [peers.PeerError]
-// when a worker is to blame.
+// Serve answers the workers that connect to the listener of a shard holder. It
+// returns nil after every worker has said goodbye, or after the chief has
+// declared that this task holds nothing. If ctx ends or training cannot
+// continue, Serve tells every worker why, in bounded time. Then it returns that
+// error, a [peers.PeerError] if a worker is to blame.
 //
-// A listener has one server. Workers that come after its end are told so.
+// A listener has one server. Workers that connect after its end are refused
+// with the reason.
 func Serve(ctx context.Context, config Config) error { return New(config).Run(ctx) }
 
 // Server is one training on one shard holder. Any goroutine may call its
 // methods.
 type Server struct {
 	config Config
-	holder transition.Config // the holder as transitions know it
-	local  Local             // the worker in the same process; no Worker: there is none
-	ctx    context.Context   // ends with the training; its cause says why
+	holder transition.Config // the configuration for package transition
+	local  Local             // the worker in the same process; zero: there is none
+	ctx    context.Context   // ends with the training; its cause is the reason
 	cancel context.CancelCauseFunc
 
-	alone   chan struct{} // closed when only the chief is left
-	running sync.WaitGroup
+	alone   chan struct{}  // closed after all workers but the chief have left
+	running sync.WaitGroup // goroutines of the server
 
-	mu        sync.Mutex // guards all below, the connections and the mover included
+	mu        sync.Mutex // guards the fields below, and the fields of connections and mover
 	connected *connections
 	mover     *mover
 	roll      roll
 	shards    *aggregate.Shards      // nil until the chief has declared
-	members   *members               // who hear of their steps
-	restoring []*aggregate.Restoring // pieces; set when the training is declared
-	filled    bool                   // first values are all there, the chief's or a checkpoint's
-	opened    bool                   // workers may step
-	late      *time.Timer            // ends a training that does not begin in time
+	members   *members               // workers that the shards notify
+	restoring []*aggregate.Restoring // pieces from a checkpoint; set when the training is declared
+	filled    bool                   // all first values are present, the chief's or a checkpoint's
+	opened    bool                   // workers may begin steps
+	late      *time.Timer            // ends the training if it does not begin in time
 }
 
-// New makes a server that learns from the workers what is trained.
+// New makes a server that learns the declaration from the workers.
 func New(config Config) *Server {
 	n := config.Peers.Workers
 	s := &Server{
@@ -120,19 +125,20 @@ func New(config Config) *Server {
 	return s
 }
 
-// NewLocal makes the server of a worker: one of the worker's shards, or of what
-// its host contributes. If the worker holds nothing, the server tells workers
-// that take it for a holder that they disagree.
+// NewLocal makes the server of a worker. The server holds the worker's shards.
+// If local.Relay is set, it aggregates the gradients of the worker's host
+// instead. If the worker holds nothing, the server only refuses workers that
+// take this worker for a holder, and tells them how their declarations differ.
 func NewLocal(config Config, local Local) (*Server, error) {
 	s := New(config)
 	s.local = local
 	self, d := config.Peers.Self, local.Declaration
-	s.roll.declare(self.Index, d) // it is the first, so it differs from none
+	s.roll.declare(self.Index, d) // the first declaration cannot differ from another
 	m := newMembers(len(d.Workers), s.End, local.Values)
 	m.hears(self.Index, local.Worker.Tell)
 	switch {
 	case local.Relay != nil:
-		m.hears(self.Index, func(aggregate.Event) {}) // it knows
+		m.hears(self.Index, func(aggregate.Event) {}) // the first worker drives the relay and needs no events
 		s.roll.limit(d.HostOf(self.Index), self.Index)
 		s.force(local.Relay.Attach(self, m), m, d.FirstStep)
 		s.filled = true
@@ -149,8 +155,8 @@ func NewLocal(config Config, local Local) (*Server, error) {
 	return s, nil
 }
 
-// Run serves until the training has ended, and returns why it has; nil: in good
-// order. It must be called once.
+// Run serves until the training ends. It returns the error that ended the
+// training, or nil if the training ended in good order. Call Run once.
 func (s *Server) Run(ctx context.Context) error {
 	s.start()
 	select {
@@ -165,7 +171,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.Err()
 }
 
-// End ends the training, once, with err or in good order.
+// End ends the training: with err, or in good order if err is nil. Only the
+// first call counts.
 func (s *Server) End(err error) {
 	s.mu.Lock()
 	first := s.ctx.Err() == nil
@@ -179,7 +186,8 @@ func (s *Server) End(err error) {
 	}
 }
 
-// Err returns why the training has ended; nil: it has not, or in good order.
+// Err returns the error that ended the training. It returns nil if the training
+// continues or has ended in good order.
 func (s *Server) Err() error {
 	if err := context.Cause(s.ctx); err != transition.ErrEnded {
 		return err
@@ -193,8 +201,9 @@ func (s *Server) logf(format string, args ...any) {
 	}
 }
 
-// logLater logs a line unless the training ends badly within a moment: then the
-// loss is a part of that, as when all workers are told to stop.
+// logLater logs text after one second, unless training fails before. The loss
+// of a worker is then part of that failure, for example if all workers are told
+// to stop.
 func (s *Server) logLater(text string) {
 	s.running.Go(func() {
 		timer := time.NewTimer(time.Second)
@@ -210,20 +219,22 @@ func (s *Server) logLater(text string) {
 	})
 }
 
-// Shards returns the shards that are in force; nil: none yet.
+// Shards returns the current shards; nil: there are none yet.
 func (s *Server) Shards() *aggregate.Shards {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.shards
 }
 
-// force puts shards in force, whose workers continue at a step. It needs s.mu if others know of s.
+// force makes shards e current. The worker of each rank continues at
+// step(rank). The caller holds s.mu if other goroutines know s.
 func (s *Server) force(e *aggregate.Shards, m *members, step func(rank int) uint64) {
 	s.shards, s.members = e, m
 	s.roll.continueAt(step)
 }
 
-// start lets workers come.
+// start lets workers connect, starts the clock and begins to restore a
+// checkpoint.
 func (s *Server) start() {
 	purpose, brings := message.ToHolder, true
 	if d := s.local.Declaration; d != nil {
@@ -254,15 +265,17 @@ func (s *Server) start() {
 	}
 }
 
-// startClock ends the training if it does not begin in time. It needs s.mu. A
-// worker that holds nothing waits for no other.
+// startClock ends the training after d.Start() if it has not begun by then. A
+// worker that holds nothing waits for no other worker and needs no limit. The
+// caller holds s.mu.
 func (s *Server) startClock(d *layout.Declaration) {
 	if s.late == nil && (s.local.Worker == nil || s.shards != nil) {
 		s.late = time.AfterFunc(d.Start(), func() { s.tooLate(d.Start()) })
 	}
 }
 
-// tooLate ends a training that did not begin in time.
+// tooLate ends a training that has not begun in time. The error names a missing
+// worker or the missing values.
 func (s *Server) tooLate(limit time.Duration) {
 	s.mu.Lock()
 	opened, missing := s.opened, s.roll.missing()
@@ -281,15 +294,16 @@ func (s *Server) tooLate(limit time.Duration) {
 	}
 }
 
-// blameSelf makes err one of this task itself, which others hear of.
+// blameSelf makes err a PeerError that blames this task, for the other tasks to
+// report.
 func (s *Server) blameSelf(err error) error {
 	self := s.config.Peers.Self
 	return &peers.PeerError{Task: self, Addr: s.config.Cluster.Addr(self), Err: err}
 }
 
-// declare takes what a worker is about to train. The chief's declaration is
-// what the others are compared with; the first one starts the clock. The
-// error is errUseless if the chief has no use for this task.
+// declare records the declaration of a worker. All declarations must match that
+// of the chief. The first declaration starts the clock. The error is errUseless
+// if the chief gives this task no pieces.
 func (s *Server) declare(rank int, d *layout.Declaration) error {
 	if err := d.Check(); err != nil {
 		return err
@@ -321,8 +335,8 @@ func (s *Server) declare(rank int, d *layout.Declaration) error {
 	return nil
 }
 
-// restore begins to restore all that the task holds; workers are let in when it
-// is there. It needs s.mu, and shards.
+// restore begins to restore all pieces of the task. After the last piece it
+// opens the server. The caller holds s.mu and has set s.shards.
 func (s *Server) restore() error {
 	d := s.shards.Declaration()
 	s.restoring = s.shards.Restore()
@@ -345,8 +359,9 @@ func (s *Server) restore() error {
 	return nil
 }
 
-// open lets the workers step once all of them have declared the same and the
-// first values are there; filled: they have just come.
+// open lets the workers begin steps, after all of them have declared the same
+// training and the first values are present. filled reports that the first
+// values have just arrived.
 func (s *Server) open(filled bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

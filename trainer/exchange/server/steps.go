@@ -11,8 +11,9 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// admit returns the shards that a frame of a map's epoch is for. It refuses
-// frames before all workers are ready, and while variables move.
+// admit returns the shards that a frame is for. It refuses frames of another
+// epoch than epoch, and all frames before all workers are ready. While
+// variables move it refuses some frames, see mover.
 func (s *Server) admit(rank int, h wire.Header, epoch uint32) (*aggregate.Shards, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -25,12 +26,12 @@ func (s *Server) admit(rank int, h wire.Header, epoch uint32) (*aggregate.Shards
 	return s.shards, s.mover.admit(rank, h.Kind)
 }
 
-// Begin begins a step of the worker in the same process.
+// Begin begins a step for the worker in the same process.
 func (s *Server) Begin(step uint64, b aggregate.Beginning) error {
 	return s.begin(s.config.Peers.Self.Index, step, b)
 }
 
-// begin counts a worker's step, and passes on that the worker begins it.
+// begin counts a step that a worker begins, and tells the shards and the relay.
 func (s *Server) begin(rank int, step uint64, b aggregate.Beginning) error {
 	s.mu.Lock()
 	e := s.shards
@@ -45,13 +46,14 @@ func (s *Server) begin(rank int, step uint64, b aggregate.Beginning) error {
 	return err
 }
 
-// Save hands a copy of the shards to Config.Checkpoints, between two steps of
-// the worker in the same process.
+// Save gives Config.Checkpoints a copy of the shards, between two steps of the
+// worker in the same process. step is the number of steps so far, number that
+// of earlier saves.
 func (s *Server) Save(step, number uint64) error {
 	return s.save(context.Background(), s.Shards(), step, number)
 }
 
-// save hands on a copy of what shards have.
+// save gives Config.Checkpoints a copy of shards e.
 func (s *Server) save(ctx context.Context, e *aggregate.Shards, step, number uint64) error {
 	snapshot := transition.Snapshot{Step: step, Number: number, Holder: s.config.Peers.Self}
 	if err := transition.Save(ctx, e, snapshot, s.config.Checkpoints); err != nil {
@@ -60,18 +62,19 @@ func (s *Server) save(ctx context.Context, e *aggregate.Shards, step, number uin
 	return nil
 }
 
-// Room returns what a map takes of the memory of this task's host.
+// Room returns the memory that the map of next needs on this task's host, and
+// the free memory.
 func (s *Server) Room(now, next *layout.Declaration) transition.RoomError {
 	return s.holder.Room(now, next)
 }
 
-// Remap is the request of the worker in the same process for another map.
+// Remap requests another map on behalf of the worker in the same process.
 func (s *Server) Remap(w *transition.Wanted) error {
 	return s.mover.remap(s.config.Peers.Self.Index, w)
 }
 
-// stop notes, between two steps, that a worker takes no further one, and whether
-// it thereby says goodbye.
+// stop records, between two steps, that a worker takes no further step. goodbye
+// is set if the worker also says goodbye.
 func (s *Server) stop(rank int, goodbye bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,8 +84,8 @@ func (s *Server) stop(rank int, goodbye bool) error {
 	return s.roll.stop(s.shards, rank, goodbye)
 }
 
-// Leave is the goodbye of the worker in the same process. The training ends
-// once all others have said goodbye too.
+// Leave says goodbye on behalf of the worker in the same process. The training
+// ends after all other workers have said goodbye too.
 func (s *Server) Leave() {
 	rank := s.config.Peers.Self.Index
 	if err := s.stop(rank, true); err != nil {
@@ -93,7 +96,7 @@ func (s *Server) Leave() {
 	s.left()
 }
 
-// leaves tells all that count on a worker that it sends no more.
+// leaves tells the shards and the relay that a worker sends nothing more.
 func (s *Server) leaves(rank int) {
 	if s.local.Relay != nil {
 		s.local.Relay.Rows.Leave(rank)
@@ -101,15 +104,15 @@ func (s *Server) leaves(rank int) {
 	s.shards.Leave(rank)
 }
 
-// parted reports whether a worker has said goodbye: it cannot be lost any more.
+// parted reports whether a worker has said goodbye or is lost.
 func (s *Server) parted(rank int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.roll.gone[rank]
 }
 
-// left counts a worker that has its answer to a goodbye, or is lost; the last
-// one ends the training.
+// left counts a worker whose goodbye was answered, or that is lost. The last
+// worker ends the training.
 func (s *Server) left() {
 	s.mu.Lock()
 	alone, last := s.roll.left()
@@ -122,16 +125,16 @@ func (s *Server) left() {
 	}
 }
 
-// WorkerState is how a server sees one worker.
+// WorkerState is the state of a worker as a server knows it.
 type WorkerState struct {
 	Task           cluster.Task
-	Addr           string // of its connection; "": it is not connected, or the worker in the same process
-	Declared       bool   // it has said what it is about to train
-	Ready          bool   // it may begin a step now
-	Gone           bool   // it has said goodbye, or is lost
-	Lost           bool
-	Steps          uint64 // begun
-	Sent, Received uint64 // bytes on its connection, headers and heartbeats included
+	Addr           string // of its connection; "": the worker is not connected, or in the same process
+	Declared       bool   // the worker has sent its declaration
+	Ready          bool   // the worker may begin a step now
+	Gone           bool   // the worker has said goodbye or is lost
+	Lost           bool   // training continues without the worker
+	Steps          uint64 // steps begun
+	Sent, Received uint64 // bytes on its connection, including headers and heartbeats
 }
 
 // Workers returns the state of all workers by rank.
@@ -150,7 +153,7 @@ func (s *Server) Workers() (all []WorkerState) {
 	return all
 }
 
-// Opened reports whether workers may step.
+// Opened reports whether workers may begin steps.
 func (s *Server) Opened() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

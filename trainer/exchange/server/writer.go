@@ -9,23 +9,24 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// succeeds is the event that variables have moved: from now on other shards tell.
+// succeeds is the event that variables have moved. From now on the shards next
+// send the events of the worker.
 type succeeds struct {
 	next   *aggregate.Shards
-	events <-chan aggregate.Event // where the worker hears from them
-	step   uint64                 // the first one of theirs
+	events <-chan aggregate.Event // their events for the worker
+	step   uint64                 // their first step
 }
 
 func (succeeds) Counted() bool { return false }
 
-// writer writes a worker's connection: what events of the shards and of the
-// server tell it to send.
+// writer sends frames to one worker: values, outcomes, and frames for other
+// events of the shards and the server.
 type writer struct {
 	peer   *peer
 	shards *aggregate.Shards
 	events <-chan aggregate.Event // nil: the worker contributes nothing
-	step   uint64                 // steps made once the one under way is
-	frames []wire.Frame           // to be sent together
+	step   uint64                 // number of steps complete when the current step ends
+	frames []wire.Frame           // to send together
 	done   [message.OutcomeSize]byte
 	report []byte
 	reply  message.Reply
@@ -36,8 +37,8 @@ func newWriter(e *aggregate.Shards, p *peer, events <-chan aggregate.Event) *wri
 		frames: make([]wire.Frame, 0, len(e.All())+1)}
 }
 
-// run sends the first values, and from then on each piece as soon as it is
-// updated, until the training ends.
+// run sends the first values, and then each piece as soon as it is updated. It
+// returns when the training ends or the worker is lost.
 func (w *writer) run() {
 	p := w.peer
 	err := w.first()
@@ -52,13 +53,14 @@ func (w *writer) run() {
 	switch err = p.quiet(err); {
 	case err == nil || p.server.parted(p.rank):
 	case p.tolerable(err):
-		p.fall(err) // the reader reports it, with what the worker has still said
+		p.fall(err) // the reader reports the loss, after the worker's last frames
 	default:
 		p.server.End(p.session.Blame(err))
 	}
 }
 
-// first sends the first values, unless they come from other holders.
+// first sends the first values. The server of a Relay sends none, because every
+// worker gets them from the holders.
 func (w *writer) first() error {
 	for i := range w.shards.All() {
 		if w.peer.server.local.Relay == nil {
@@ -68,8 +70,8 @@ func (w *writer) first() error {
 	return w.peer.session.Send(append(w.frames, wire.Frame{Header: wire.Header{Kind: wire.Ready, Step: w.step}})...)
 }
 
-// writeStep sends all that comes out of one step. If nothing is updated, one
-// event tells how the step ended.
+// writeStep sends everything that results from one step. If shards send no
+// events in a step, it waits for succeeds or the end of the training.
 func (w *writer) writeStep() error {
 	var end aggregate.Outcome
 	for left := max(1, w.shards.Events()); left > 0; {
@@ -114,7 +116,7 @@ func (w *writer) writeStep() error {
 	return nil
 }
 
-// other adds the frame of an event that is no part of every step.
+// other appends the frame of an event that does not occur in every step.
 func (w *writer) other(event aggregate.Event) {
 	switch event := event.(type) {
 	case aggregate.SquaresWanted:
@@ -127,7 +129,8 @@ func (w *writer) other(event aggregate.Event) {
 	}
 }
 
-// next takes the next event. With wait it may take as long as the training.
+// next takes the next event. If wait is set, it waits for an event until the
+// training ends or the worker is lost.
 func (w *writer) next(wait bool) (aggregate.Event, bool) {
 	if !wait {
 		select {
@@ -145,15 +148,16 @@ func (w *writer) next(wait bool) (aggregate.Event, bool) {
 	}
 }
 
-// value adds the frame of a piece after w.step steps. It does not copy.
+// value appends the frame of a piece after w.step steps. It does not copy the
+// value.
 func (w *writer) value(shard int) {
 	at := w.shards.All()[shard]
 	payload := at.Value(w.shards.Audience(w.peer.rank))
-	if l := w.peer.server.local; l.Relay != nil { // what the holders sent to this worker's memory
+	if l := w.peer.server.local; l.Relay != nil { // the holders sent the value to this worker's memory
 		payload = l.Values(at.Piece)
 	}
 	if payload == nil {
-		return // rows are pulled
+		return // sparse: workers request rows
 	}
 	w.frames = append(w.frames, wire.Frame{
 		Header:  wire.Header{Kind: wire.Value, Variable: uint32(at.Variable), Offset: uint64(at.Offset), Step: w.step},
