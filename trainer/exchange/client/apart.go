@@ -8,18 +8,19 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// apart is a worker's part in a mode in which it takes steps of its own between
-// exchanges, with its gradients alone. A nil apart exchanges every step.
+// apart is the state of a worker in a mode in which workers take steps alone
+// between exchanges. In such a step a worker uses its own gradients only. A nil
+// apart exchanges gradients in every step.
 type apart struct {
 	client *Client
-	worker policy.Worker
+	worker policy.Worker // rules of the mode
 
-	rate  float64 // of the step under way
-	joins bool    // others take part in it
-	steps uint64  // that were taken alone
+	rate  float64 // of the current step
+	joins bool    // the worker exchanges gradients in the current step
+	steps uint64  // number of steps taken alone
 
 	mu   sync.Mutex
-	sums [][]aggregate.Sum // by variable and part, of the step under way
+	sums [][]aggregate.Sum // by variable and part, of the current step
 }
 
 func newApart(c *Client) (*apart, error) {
@@ -38,7 +39,7 @@ func newApart(c *Client) (*apart, error) {
 	return a, nil
 }
 
-// alone is how many steps were taken alone.
+// alone returns the number of steps taken alone.
 func (a *apart) alone() uint64 {
 	if a == nil {
 		return 0
@@ -46,7 +47,8 @@ func (a *apart) alone() uint64 {
 	return a.steps
 }
 
-// begin begins a step, and reports whether others take part in it.
+// begin begins a step, and reports whether the worker exchanges gradients in
+// it.
 func (a *apart) begin(rate float64) bool {
 	if a == nil {
 		return true
@@ -55,7 +57,8 @@ func (a *apart) begin(rate float64) bool {
 	return a.joins
 }
 
-// put keeps a variable's sum of a part; false: it is to be sent as it is.
+// put keeps a variable's sum of a part. It returns false if the caller must
+// send the sum unchanged.
 func (a *apart) put(variable, part int, sum aggregate.Sum) bool {
 	if a == nil || variable == a.client.holders.d.LossIndex() {
 		return false
@@ -66,8 +69,9 @@ func (a *apart) put(variable, part int, sum aggregate.Sum) bool {
 	return true
 }
 
-// finish changes the values by the worker's own gradients, and sends what the
-// mode makes of them. alone: the step is over, with the worker's own loss.
+// finish applies the worker's own gradients to the values. In a step with an
+// exchange, finish sends the sums that the mode computes. Otherwise alone is
+// true: the step is over, and the loss is the worker's own.
 func (a *apart) finish(losses [][]float64) (o Outcome, alone bool) {
 	if a == nil {
 		return o, false

@@ -15,75 +15,77 @@ import (
 	"github.com/plx-run/plx/trainer/timeline"
 )
 
-// Config says who a worker is, whom it works with, and where its variables are.
+// Config describes a worker, the other tasks, and the memory for its variables.
 type Config struct {
 	Peers peers.Config
-	// Listener is where others reach this worker. It may be nil if no worker
-	// holds shards and no host adds up its gradients.
+	// Listener accepts the connections of other workers. It may be nil if this
+	// worker holds no shards for others and does not aggregate for its host.
 	Listener    *peers.Listener
 	Cluster     cluster.Spec
 	Declaration layout.Declaration
-	// Values is the worker's memory by variable, as wire.Bytes gives it; nil
-	// for sparse ones. The client writes it during Connect, and from the time
-	// when all own virtual workers contributed to a variable until Finish
-	// returns. At Connect all workers start from the chief's values, or from
-	// those of Declaration.Checkpoint.
+	// Values is the worker's memory by variable, as wire.Bytes returns it; nil
+	// for sparse variables. The client writes it during Connect, with the
+	// values of the chief or of Declaration.Checkpoint. In a step the client
+	// writes a variable after all own virtual workers have contributed to it,
+	// until Finish returns.
 	Values [][]byte
-	// Device holds the values of dense variables instead of Values; nil: it does
-	// not. Servers must then hold the shards.
+	// Device holds the values of dense variables instead of Values; nil: Values
+	// holds them. With a Device, servers must hold the shards and
+	// Declaration.Hosts must be empty.
 	Device Device
 	Trace  *timeline.Recorder
-	// Checkpoints is where a worker that holds shards saves them and restores
-	// them from. A chief that saves must have one.
+	// Checkpoints saves and restores the shards of a worker that holds some. A
+	// chief that saves must set it.
 	Checkpoints transition.Checkpoints
-	// Memory returns the bytes that the host has free; nil:
+	// Memory returns the free memory of the host in bytes; nil means
 	// transition.FreeMemory.
 	Memory func() (uint64, error)
 }
 
-// Device is where values are that are not in the memory of the host, such as
-// that of a GPU. They come and go piece by piece. Any goroutine may call its
+// Device holds values outside the memory of the host, for example on a GPU. The
+// client reads and writes them piece by piece. Any goroutine may call its
 // methods, for different pieces at the same time.
 type Device interface {
-	// Read returns the value of a piece, in memory that is good until the next
-	// Read of that piece.
+	// Read returns the value of a piece, valid until the next Read of that
+	// piece.
 	Read(p layout.Piece) []byte
-	// Write takes the new value of a piece; value is good until it returns.
+	// Write stores the new value of a piece. value is valid until Write
+	// returns.
 	Write(p layout.Piece, value []byte)
 }
 
 // Client is a worker's side of the training. If the worker holds shards, or
-// adds up the gradients of its host, it also serves others.
+// aggregates for its host, the Client also serves other workers.
 //
-// One goroutine calls its methods and those of its parts, apart from Contribute,
-// ContributeRows, Gradient, Rows.Pull, Abort, Traffic and Volumes, which any
-// goroutine may call.
+// One goroutine calls its methods and those of its parts. Any goroutine may
+// call Contribute, ContributeRows, Gradient, Rows.Pull, Abort, Traffic and
+// Volumes.
 type Client struct {
-	Rows      *Rows      // of sparse variables
-	Saves     *Saves     // of checkpoints
-	Placement *Placement // of sparse variables
+	Rows      *Rows      // requests rows of sparse variables
+	Saves     *Saves     // saves checkpoints
+	Placement *Placement // moves sparse variables
 
 	holders  *holders
 	progress *progress
-	gate     *gate // to the holders, and to the first worker of the host
-	host     *host // what the first worker of a host sends for all
-	apart    *apart
-	ahead    bool // further than is allowed, until Resume
+	gate     *gate  // sends this worker's sums to the holders and the first worker of the host
+	host     *host  // sends the sums of the host if this worker is its first
+	apart    *apart // steps without exchange; nil: every step exchanges gradients
+	ahead    bool   // the worker is further ahead than its mode allows; Resume clears it
 
 	virtual layout.Range // own virtual workers
 	tree    *layout.Tree
-	parts   []int            // of the tree that own virtual workers make
-	own     []*aggregate.Own // by variable, and that of the loss
-	out     *aggregate.Outbox
-	absent  []bool        // by own virtual worker, in this step
-	brought []atomic.Bool // by own virtual worker and variable
-	misuse  atomic.Pointer[error]
+	parts   []int                 // vertices of the tree whose sums this worker sends
+	own     []*aggregate.Own      // by variable, then the loss: sums of own virtual workers
+	out     *aggregate.Outbox     // sums to send
+	absent  []bool                // by own virtual worker: it has no data in this step
+	brought []atomic.Bool         // by own virtual worker and variable: the gradient was contributed
+	misuse  atomic.Pointer[error] // first mistake of the caller, which Finish returns
 }
 
-// Connect reaches every holder and declares what is trained. It returns after
-// all workers have done so and the first values are in config.Values. It takes
-// at most the declaration's start time, and a little for the holders to report
-// who is missing.
+// Connect connects to every holder and sends the declaration. It returns after
+// all workers have declared and config.Values has the first values. It takes at
+// most the start time of the declaration, plus a moment in which the holders
+// report missing workers.
 func Connect(ctx context.Context, config Config) (*Client, error) {
 	c, err := newClient(config)
 	if err != nil {
@@ -141,7 +143,8 @@ func newClient(config Config) (*Client, error) {
 	return c, err
 }
 
-// connect opens the connections, declares and waits until all is ready.
+// connect opens the connections, declares and waits until all workers are
+// ready.
 func (c *Client) connect(ctx context.Context) error {
 	limit := c.holders.d.Start()
 	ctx, cancel := context.WithTimeoutCause(ctx, limit+message.Farewell, fmt.Errorf("not ready within %v", limit))
@@ -153,22 +156,23 @@ func (c *Client) connect(ctx context.Context) error {
 	return c.holders.begin(ctx)
 }
 
-// Step is the number of the step that is next or under way.
+// Step returns the number of the current step or, between two steps, of the
+// next one.
 func (c *Client) Step() uint64 { return c.progress.step + c.apart.alone() }
 
-// Abort hangs up without a goodbye: the holders take the worker for lost and
-// the other workers hear why.
+// Abort hangs up without a goodbye. The holders treat the worker as lost, and
+// the other workers learn why.
 func (c *Client) Abort(why error) {
 	c.holders.fail(why)
-	c.holders.hangUp() // the reason is known
-	c.Close()          // without a goodbye there is nothing to fail
+	c.holders.hangUp() // returns why
+	c.Close()          // cannot fail without a goodbye
 }
 
 // Close says goodbye to every holder, unless the client has failed, and hangs
-// up. A holder that did not answer the goodbye will take the worker for lost.
-// A worker that holds shards first serves the others until they have said
-// goodbye too: at most for the declaration's start time, or until one of them
-// is lost.
+// up. A holder that did not answer the goodbye will treat the worker as lost. A
+// worker that holds shards then serves the other workers until they have said
+// goodbye too. Close returns earlier if another worker is lost, or after the
+// start time of the declaration.
 func (c *Client) Close() error { return c.holders.close() }
 
 // Traffic returns the traffic of every connection: first those that this

@@ -12,13 +12,13 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// ruling is what the first holder decides about a worker's gradients.
+// ruling is the first holder's decision about the gradients of a worker.
 type ruling struct {
 	verdict policy.Verdict
-	step    uint64 // that is being collected
+	step    uint64 // step that the first holder is collecting
 }
 
-// Error makes a ruling end a wait that it interrupts.
+// Error lets a ruling be the error of a wait that it interrupts.
 func (r ruling) Error() string { return "the training has ended" }
 
 // commit asks the first holder whether the gradients of a step count.
@@ -28,14 +28,15 @@ func (h *holders) commit(ctx context.Context, step uint64) (ruling, error) {
 	return await(ctx, h, h.verdicts)
 }
 
-// fetch asks all holders for the values after so many steps.
+// fetch asks all holders for the values after the given number of steps.
 func (h *holders) fetch(steps uint64) {
 	for _, l := range h.links {
 		l.check(l.session.Send(wire.Frame{Header: wire.Header{Kind: wire.Fetch, Step: steps}}))
 	}
 }
 
-// answer takes one answer to a step. A ruling that comes instead is the error.
+// answer waits for one answer to a step. If a ruling comes instead, the error
+// is the ruling.
 func (h *holders) answer(ctx context.Context, answered <-chan aggregate.Outcome) (aggregate.Outcome, error) {
 	select {
 	case o := <-answered:
@@ -49,9 +50,9 @@ func (h *holders) answer(ctx context.Context, answered <-chan aggregate.Outcome)
 	return aggregate.Outcome{}, h.hangUp()
 }
 
-// wait returns what the first holder knows of the step after each one has
-// answered, with the fewest updates that any of them had, and whether any was
-// told to save.
+// wait waits until every holder has answered a step. It returns the first of
+// their outcomes, but with the fewest Updates of all, and with Saved if any
+// holder reports a save.
 func (h *holders) wait(ctx context.Context) (end aggregate.Outcome, err error) {
 	for i, answered := range h.answers() {
 		o, err := h.answer(ctx, answered)
@@ -66,7 +67,7 @@ func (h *holders) wait(ctx context.Context) (end aggregate.Outcome, err error) {
 	return end, nil
 }
 
-// answers returns the answers that a step waits for.
+// answers returns the channels with the answers to a step.
 func (h *holders) answers() (all []<-chan aggregate.Outcome) {
 	holds := h.shards.Load().holds
 	for i, l := range h.links {
@@ -85,13 +86,14 @@ func (h *holders) answers() (all []<-chan aggregate.Outcome) {
 	return all
 }
 
-// decided takes a ruling, or what the first holder says of a lost worker.
+// decided handles a verdict, or the announcement of a lost worker. Only the
+// first holder sends them.
 func (h *holders) decided(f wire.Header, holder int) error {
 	if f.Length != 0 || holder != 0 || !h.d.Sync.Competes() || f.Kind == wire.Verdict && f.Part >= uint32(policy.Verdicts) {
 		return fmt.Errorf("unexpected %s frame", f.Kind)
 	}
 	if f.Kind == wire.Without {
-		for _, l := range h.links[1:] { // they are to settle with the same step
+		for _, l := range h.links[1:] { // all holders must settle with the same step
 			l.running.Go(func() {
 				l.check(l.session.Send(wire.Frame{Header: wire.Header{Kind: wire.Without, Part: f.Part, Step: f.Step}}))
 			})
@@ -106,8 +108,8 @@ func (h *holders) decided(f wire.Header, holder int) error {
 	}
 }
 
-// takeNorm takes a holder's report of the norm. After the last one it tells all
-// holders how to scale.
+// takeNorm takes a holder's sums of squares. After those of the last holder it
+// sends all holders the norm and the factor.
 func (h *holders) takeNorm(holder int, report []byte) {
 	now := h.shards.Load()
 	norm, complete, err := now.norm.Take(holder, report)

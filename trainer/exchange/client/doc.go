@@ -1,12 +1,11 @@
 // Package client is the worker's side of the exchange, see package exchange. A
 // [Client] takes steps with all shard holders. Its parts do the rest:
 //
-//   - [Rows] gets rows of sparse variables.
-//   - [Placement] gives sparse variables to other holders, and counts what
-//     travels.
+//   - [Rows] requests rows of sparse variables.
+//   - [Placement] moves sparse variables to other holders, and reports traffic.
 //   - [Saves] makes the holders save checkpoints.
 //
-// Inside, holders are the shard holders as the worker reaches them: a link is a
-// connection to one of them, and a local is a server in this process. A gate
-// leads what is to be sent to the links.
+// Internally, the type holders represents all shard holders. A link is a
+// connection to one of them; a local is a server in this process. A gate passes
+// sums to the senders of links, or holds them until they may be sent.
 package client

@@ -14,58 +14,57 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// holder is a shard holder at the other end of a connection, or the first
-// worker of the host.
+// holder is the state that a worker keeps for a shard holder on another task,
+// or for the first worker of its host.
 type holder struct {
 	session *peers.Session
-	index   int // in Holders, -1: the first worker of the host
+	index   int // in Declaration.Holders; -1: the first worker of the host
 	d       *layout.Declaration
-	out     *aggregate.Outbox // where what is sent to it comes from
+	out     *aggregate.Outbox // sums to send to the holder
 	trace   *timeline.Recorder
-	holds   atomic.Pointer[holding] // what it has
-	volumes []volume                // by variable, and that of the loss
+	holds   atomic.Pointer[holding] // the holder's current pieces
+	volumes []volume                // by variable, then the loss
 }
 
-// Volume is what this worker has exchanged with a holder for a variable since
-// the training began.
+// Volume counts the data that this worker and a holder have exchanged for a
+// variable since the training began.
 type Volume struct {
-	Variable int // one past the declared ones stands for all that belongs to no variable
-	Holder   int // in Holders, -1: the first worker of the host
-	Rows     uint64
-	Pulled   uint64
-	// Sent and Received are bytes, lists of rows and a share of each frame's
-	// header included. They are 0 if this worker is the holder.
+	Variable int    // index in Declaration.Variables; their number stands for traffic of no variable
+	Holder   int    // index in Declaration.Holders; -1: the first worker of the host
+	Rows     uint64 // rows of gradients that were sent
+	Pulled   uint64 // rows of values that were received
+	// Sent and Received are bytes. They include lists of rows and a share of
+	// each frame's header. They are 0 if this worker is the holder.
 	Sent, Received uint64
 }
 
-// volume is a Volume that is being counted.
+// volume has the counters of a Volume.
 type volume struct{ rows, pulled, sent, received atomic.Uint64 }
 
-// shardMap is which holder has what for the time being, as a worker knows it.
-// It never changes: if variables move, another takes its place.
+// shardMap is the current map of holders: which holder has which pieces. It
+// never changes; after variables have moved, the client replaces it.
 type shardMap struct {
 	epoch uint32
-	d     *layout.Declaration // with the pieces of the time being
+	d     *layout.Declaration // declaration with the current pieces
 	holds []bool              // by holder: it has pieces
-	norm  *aggregate.Norm
+	norm  *aggregate.Norm     // adds the holders' sums of squares
 }
 
 func newShardMap(epoch uint32, d *layout.Declaration) *shardMap {
 	return &shardMap{epoch: epoch, d: d, holds: d.Holding(), norm: aggregate.NewNorm(d)}
 }
 
-// holding is what one holder has for the time being, as a worker knows it. It
-// never changes.
+// holding lists the pieces of one holder under one map. It never changes.
 type holding struct {
 	epoch  uint32
-	step   uint64 // from which on it is valid
+	step   uint64 // first step under the map
 	pieces []layout.Piece
 	where  map[layout.Place]int // index in pieces
-	has    []bool               // by bucket: a piece is of it
-	valued int                  // pieces whose values are sent
+	has    []bool               // by bucket: the holder has a piece of it
+	valued int                  // number of dense pieces, whose values the holder sends
 }
 
-// newHolding returns what the holder of an index has in d.
+// newHolding returns the pieces that d gives to the holder with an index.
 func newHolding(epoch uint32, step uint64, d *layout.Declaration, index int, out *aggregate.Outbox) *holding {
 	s := &holding{epoch: epoch, step: step, pieces: d.PiecesOf(index), where: map[layout.Place]int{}, has: make([]bool, len(out.Buckets))}
 	for i, p := range s.pieces {
@@ -80,7 +79,7 @@ func newHolding(epoch uint32, step uint64, d *layout.Declaration, index int, out
 	return s
 }
 
-// bounds returns the rows of a sparse piece.
+// bounds returns the rows [lo, hi) of a sparse piece.
 func (s *holding) bounds(at layout.Place, d *layout.Declaration) (lo, hi int64, ok bool) {
 	i, ok := s.where[at]
 	if !ok || d.Variable(at.Variable).Sparse == nil {
@@ -90,22 +89,22 @@ func (s *holding) bounds(at layout.Place, d *layout.Declaration) (lo, hi int64, 
 	return int64(p.Offset), int64(p.Offset + p.Count), true
 }
 
-// replies are what a holder replies between two steps.
+// replies receives a holder's replies to questions between two steps.
 type replies struct {
 	*holder
-	moved chan struct{}             // variables have moved
-	cuts  chan []uint64             // what is in a cut
-	alone chan struct{}             // closed: all others have left
-	rooms chan transition.RoomError // what memory the holder has
-	asked atomic.Bool               // it was asked for room
+	moved chan struct{}             // gets a token after variables have moved
+	cuts  chan []uint64             // number of steps by group that the holder proposes for a cut
+	alone chan struct{}             // closed after all other workers have left
+	rooms chan transition.RoomError // memory that the holder needs and has
+	asked atomic.Bool               // a question about room is not answered yet
 }
 
 func newReplies(of *holder) *replies {
 	return &replies{holder: of, moved: make(chan struct{}, 1), cuts: make(chan []uint64, 1), alone: make(chan struct{}), rooms: make(chan transition.RoomError, 1)}
 }
 
-// take takes a reply to a question about room or a cut, or the report that all
-// others have left.
+// take handles a reply about room or a cut, or the report that all other
+// workers have left.
 func (r *replies) take(f wire.Header) error {
 	cuts := r.index >= 0 && r.d.Sync.Cuts()
 	switch {

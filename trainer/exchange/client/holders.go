@@ -20,8 +20,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// holders are the shard holders as one worker reaches them: over links, or in
-// this process.
+// holders represents all shard holders: those on other tasks over links, and
+// the servers in this process.
 type holders struct {
 	config *Config
 	d      *layout.Declaration
@@ -29,15 +29,15 @@ type holders struct {
 	memory *memory
 
 	links   []*link      // by holder; nil: this worker is the holder
-	up      *link        // to the first worker of the host; nil: this worker sends itself
+	up      *link        // to the first worker of the host; nil: this worker sends to the servers itself
 	locals  []*local     // servers in this process
-	serving []*local     // those that have shards
-	local   *local       // the one that holds this worker's shards; nil: it holds none
-	relay   *relay.Relay // of the first worker of a host; nil: it adds for no other worker
+	serving []*local     // the servers in this process that have shards
+	local   *local       // the server of this worker's shards; nil: this worker holds none
+	relay   *relay.Relay // aggregates for the other workers of the host; nil: this worker does not
 
 	shards   atomic.Pointer[shardMap]
 	pulls    *pulls
-	verdicts chan ruling
+	verdicts chan ruling // of the first holder, if workers compete
 
 	*ending
 }
@@ -50,9 +50,9 @@ func newHolders(config *Config, memory *memory) *holders {
 	return h
 }
 
-// serve makes the servers in this process, if the declaration needs any. r is
-// nil if this worker adds for no other worker. A worker that holds nothing still
-// listens, to tell whoever takes it for a holder that they disagree.
+// serve makes the servers in this process that the declaration requires. r is
+// nil if this worker aggregates for no other worker. A worker that holds
+// nothing still listens, to refuse workers that take it for a holder.
 func (h *holders) serve(r *relay.Relay) error {
 	self := h.config.Peers.Self
 	holds := h.d.HolderIndex(self) >= 0
@@ -86,10 +86,12 @@ func (h *holders) serve(r *relay.Relay) error {
 	return nil
 }
 
-// relays reports whether this worker adds a variable's gradients for its host.
+// relays reports whether this worker aggregates the gradients of a variable for
+// its host.
 func (h *holders) relays(variable int) bool { return h.relay != nil && h.relay.Takes(variable) }
 
-// working hangs up if the training has ended, and returns why it has.
+// working returns nil while the training continues. After its end, working
+// hangs up and returns the reason.
 func (h *holders) working() error {
 	if h.reason() == nil {
 		return nil
@@ -97,16 +99,16 @@ func (h *holders) working() error {
 	return h.hangUp()
 }
 
-// hangUp tells the holders why this worker stops, so that they pass the cause
-// on and not its consequence, and closes the links. It returns the reason, in
-// bounded time.
+// hangUp closes the links in bounded time and returns why the training has
+// ended. It first tells the holders, so that they report this cause and not the
+// closed connection.
 func (h *holders) hangUp() error {
 	reason := h.reason()
 	h.each(func(l *link) { l.session.Tell(reason, tellTime) })
 	return reason
 }
 
-// each calls do for all links at once, and waits.
+// each calls do for all links in parallel, and waits.
 func (h *holders) each(do func(*link)) {
 	var doing sync.WaitGroup
 	for _, l := range h.connected() {
@@ -115,7 +117,7 @@ func (h *holders) each(do func(*link)) {
 	doing.Wait()
 }
 
-// connected returns the links that there are.
+// connected returns all links.
 func (h *holders) connected() (links []*link) {
 	for _, l := range append(h.links[:len(h.links):len(h.links)], h.up) {
 		if l != nil {
@@ -125,7 +127,7 @@ func (h *holders) connected() (links []*link) {
 	return links
 }
 
-// close says goodbye if the training has not failed, see Client.Close.
+// close says goodbye unless the training has failed, see Client.Close.
 func (h *holders) close() error {
 	failure := context.Cause(h.ctx)
 	if h.parting.Swap(true) {
@@ -139,7 +141,7 @@ func (h *holders) close() error {
 		errs = append(errs, err)
 	}
 	h.each(func(l *link) { note(l.close(failure == nil)) })
-	h.stop(transition.ErrEnded) // whoever still waits for something waits in vain
+	h.stop(transition.ErrEnded) // ends every wait
 	var closing sync.WaitGroup
 	for _, l := range h.locals {
 		closing.Go(func() { note(l.close(failure)) })
@@ -148,7 +150,8 @@ func (h *holders) close() error {
 	return errors.Join(errs...)
 }
 
-// await takes one answer of a holder.
+// await waits for one answer of a holder. If the training or ctx ends first, it
+// hangs up and returns the reason.
 func await[T any](ctx context.Context, h *holders, answer <-chan T) (T, error) {
 	var none T
 	select {
@@ -156,12 +159,13 @@ func await[T any](ctx context.Context, h *holders, answer <-chan T) (T, error) {
 		return x, nil
 	case <-h.ctx.Done():
 	case <-ctx.Done():
-		h.fail(context.Cause(ctx)) // what was requested may still be written
+		h.fail(context.Cause(ctx)) // a late answer may still change the caller's memory
 	}
 	return none, h.hangUp()
 }
 
-// connect opens the links. Sums of a step come from out, and step is the first one.
+// connect opens the links. out has the sums to send, and step is the first
+// step.
 func (h *holders) connect(ctx context.Context, out *aggregate.Outbox, step uint64) error {
 	for _, l := range h.locals {
 		l.start()
@@ -197,7 +201,7 @@ func (h *holders) connect(ctx context.Context, out *aggregate.Outbox, step uint6
 	return err
 }
 
-// dismiss tells a server that it holds nothing.
+// dismiss tells a parameter server that it holds nothing.
 func (h *holders) dismiss(ctx context.Context, ps cluster.Task) error {
 	s, err := peers.Open(ctx, h.config.Peers, ps, h.config.Cluster.Addr(ps), message.ToHolder, h.d.Silence())
 	if err != nil {
@@ -218,8 +222,8 @@ func (h *holders) dismiss(ctx context.Context, ps cluster.Task) error {
 	return s.Blame(err)
 }
 
-// begin declares what is trained, and returns when all tasks that this worker
-// deals with are ready to step.
+// begin sends the declaration. It returns after all tasks that this worker
+// deals with are ready for steps.
 func (h *holders) begin(ctx context.Context) error {
 	body, err := json.Marshal(h.d)
 	if err != nil {
@@ -244,9 +248,10 @@ func (h *holders) begin(ctx context.Context) error {
 	return nil
 }
 
-// lead tells own, the gate of this worker, and that of the host where they
-// lead: what is added per host goes through the first worker of the host, or
-// from there on to the holders; everything else goes to the holders directly.
+// lead connects gates with senders: own, the gate of this worker, and host, the
+// gate for the sums of the host. Sums that a host aggregates go to the first
+// worker of the host, and from there to the holders. All other sums go to the
+// holders directly.
 func (h *holders) lead(own, host *gate) {
 	var direct, aggregated []*sender
 	for i, l := range h.links {
@@ -276,7 +281,8 @@ func (h *holders) tell(frame wire.Frame) error {
 	return nil
 }
 
-// holding yields the links to the holders that have pieces for the time being.
+// holding yields the links to the holders that have pieces under the current
+// map.
 func (h *holders) holding(yield func(*link) bool) {
 	holds := h.shards.Load().holds
 	for i, l := range h.links {
@@ -286,11 +292,11 @@ func (h *holders) holding(yield func(*link) bool) {
 	}
 }
 
-// Traffic is what a connection has carried so far, in bytes with headers and
+// Traffic counts the bytes on one connection so far, including headers and
 // heartbeats.
 type Traffic struct {
 	Peer           cluster.Task
-	Served         bool // the peer came to this worker, as to a holder or to the first of its host
+	Served         bool // the peer connected to this worker, as a holder or as the first of its host
 	Sent, Received uint64
 }
 

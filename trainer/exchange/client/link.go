@@ -18,12 +18,11 @@ import (
 )
 
 const (
-	goodbyeTime = 5 * time.Second // how long a holder may take to answer a goodbye
-	tellTime    = time.Second     // how long it may take to hang up after this worker's report
+	goodbyeTime = 5 * time.Second // limit for a holder to answer a goodbye
+	tellTime    = time.Second     // limit for a holder to hang up after this worker's report
 )
 
-// link is a worker's connection to one holder. One goroutine receives, one
-// sends.
+// link is a connection to one holder. One goroutine receives, one sends.
 type link struct {
 	*holder
 	holders  *holders
@@ -32,18 +31,18 @@ type link struct {
 	replies  *replies  // to questions between two steps
 	running  sync.WaitGroup
 
-	answered chan aggregate.Outcome  // a step is complete; first the zero Outcome: workers may step
-	over     chan struct{}           // closed when nothing is received any more
-	coming   atomic.Pointer[holding] // what the holder will have when it reports that variables have moved
+	answered chan aggregate.Outcome  // outcome of each step; the first is zero and means that workers may begin steps
+	over     chan struct{}           // closed when the receiver has ended
+	coming   atomic.Pointer[holding] // pieces of the holder after the move under way; nil: variables do not move
 
-	// The receiver's.
-	steps uint64   // made
-	came  []uint64 // by piece: 1 + steps after which the last value came
+	// Only the receiver uses these.
+	steps uint64   // number of steps after which the next values come
+	came  []uint64 // by piece: 1 + number of steps after which the last value came
 	body  []byte
 }
 
-// openLink connects to a holder, or to the first worker of the host. Sums of a
-// step come from out, and step is the first one.
+// openLink connects to a holder, or to the first worker of the host. out has
+// the sums to send, and step is the first step.
 func openLink(ctx context.Context, h *holders, index int, task cluster.Task, purpose string, out *aggregate.Outbox, step uint64) (*link, error) {
 	session, err := peers.Open(ctx, h.config.Peers, task, h.config.Cluster.Addr(task), purpose, h.d.Silence())
 	if err != nil {
@@ -66,8 +65,8 @@ func openLink(ctx context.Context, h *holders, index int, task cluster.Task, pur
 	return l, nil
 }
 
-// declare sends what is about to be trained. The chief adds its values unless
-// the training resumes from a checkpoint.
+// declare sends the declaration. The chief adds its first values, unless the
+// training resumes from a checkpoint.
 func (l *link) declare(body []byte) error {
 	h := l.holders
 	frames := []wire.Frame{{Header: wire.Header{Kind: wire.Declare}, Payload: body}}
@@ -83,16 +82,16 @@ func (l *link) declare(body []byte) error {
 	return l.session.Send(frames...)
 }
 
-// check ends the training if a Send has failed. The holder may have reported
-// why it hung up.
+// check ends the training if a Send has failed. The error is that which the
+// holder reported, if any.
 func (l *link) check(err error) {
 	if err != nil {
 		l.fail(l.session.SendFailed(err))
 	}
 }
 
-// fail ends the training because of an error that the holder is to blame for,
-// unless the error blames another task.
+// fail ends the training with err. It blames the holder, unless err blames
+// another task.
 func (l *link) fail(err error) {
 	if errors.Is(err, peers.ErrGoodbye) {
 		err = &peers.PeerError{Task: l.session.Task, Addr: l.session.Addr, Err: errors.New("said goodbye in the middle of the training")}
@@ -100,24 +99,24 @@ func (l *link) fail(err error) {
 	l.holders.fail(l.session.Blame(err))
 }
 
-// close says goodbye if asked to, and hangs up.
+// close hangs up. If goodbye is set, it first says goodbye.
 func (l *link) close(goodbye bool) (err error) {
 	if goodbye {
 		err = l.session.Goodbye(goodbyeTime)
 	}
-	l.session.Close() // nothing is left to be lost
+	l.session.Close() // its error no longer matters
 	l.running.Wait()
 	if err == nil {
 		return nil
 	}
-	var told *peers.PeerError // what the holder reported instead
+	var told *peers.PeerError // reported by the holder instead
 	if _, cause := l.session.Next(); errors.As(cause, &told) && told.Task != l.session.Task {
 		return cause
 	}
 	return err
 }
 
-// receive takes what the holder sends until the connection ends.
+// receive handles the frames of the holder until the connection ends.
 func (l *link) receive() {
 	defer close(l.over)
 	for ; ; l.steps++ {
@@ -131,14 +130,14 @@ func (l *link) receive() {
 			}
 		}
 		l.fail(err)
-		l.session.Close() // lets the holder go on to its end; of no more use
+		l.session.Close() // lets the holder end; the error no longer matters
 		l.session.Drain()
 		return
 	}
 }
 
-// receiveStep takes every value after l.steps steps, and the frame that ends
-// them: ready before the first step, done after each.
+// receiveStep receives every value after l.steps steps, and the frame that ends
+// them. That frame is ready before the first step, and done after each step.
 func (l *link) receiveStep() (aggregate.Outcome, error) {
 	h := l.holders
 	left := l.holds.Load().valued
@@ -179,7 +178,7 @@ func (l *link) receiveStep() (aggregate.Outcome, error) {
 	}
 }
 
-// timely refuses frames that were sent with another map in mind.
+// timely refuses frames that the holder sent under another map.
 func (l *link) timely(f wire.Header) error {
 	if now := l.holds.Load().epoch; f.Epoch != now && f.Kind != wire.Moved {
 		return fmt.Errorf("%s frame of epoch %d, this is epoch %d", f.Kind, f.Epoch, now)
@@ -187,7 +186,8 @@ func (l *link) timely(f wire.Header) error {
 	return nil
 }
 
-// value reads a value to where it belongs, once per step.
+// value reads a value into its memory, once per step. counts is not set for
+// first values: they are no traffic of a step.
 func (l *link) value(f wire.Header, counts bool) error {
 	now, h := l.holds.Load(), l.holders
 	i, ok := now.where[layout.Place{Variable: int(f.Variable), Offset: int(f.Offset)}]
@@ -223,8 +223,8 @@ func (l *link) value(f wire.Header, counts bool) error {
 	return nil
 }
 
-// valueMemory is where a piece's new value is read to: the worker's memory, or,
-// if that is on a device, the link's.
+// valueMemory returns the memory for a new value of a piece. It is the worker's
+// or, if a device holds the value, the link's.
 func (l *link) valueMemory(p layout.Piece) []byte {
 	v := l.holders.d.Variable(p.Variable)
 	if v.Sparse != nil || !l.holders.memory.onDevice(p.Variable) {
@@ -233,13 +233,13 @@ func (l *link) valueMemory(p layout.Piece) []byte {
 	return l.room(p.Count * v.Dtype.Size())
 }
 
-// room returns memory of n bytes, which is good until the next call.
+// room returns n bytes, which are valid until the next call.
 func (l *link) room(n int) []byte {
 	l.body = slices.Grow(l.body[:0], n)[:n]
 	return l.body
 }
 
-// squares reads the holder's report of the norm.
+// squares reads the holder's sums of squares for the norm.
 func (l *link) squares(f wire.Header) error {
 	h := l.holders
 	if most := aggregate.MaxReport(h.shards.Load().d, l.index); l.index < 0 || f.Length > most {
@@ -254,8 +254,9 @@ func (l *link) squares(f wire.Header) error {
 	return nil
 }
 
-// end reads what the holder knows of the step, if f is a frame that ends one. At
-// first it is that workers may step. left values are still to come.
+// end reads the outcome of a step, if f is the frame that ends the step. If
+// first is set, that is the ready frame. left is the number of values still to
+// come.
 func (l *link) end(f wire.Header, first bool, left int) (aggregate.Outcome, error) {
 	kind, size := wire.Done, message.OutcomeSize
 	if first {
@@ -278,8 +279,9 @@ func (l *link) end(f wire.Header, first bool, left int) (aggregate.Outcome, erro
 	return message.DecodeOutcome(body)
 }
 
-// change takes the holder's report that variables have moved. left is how many
-// values were to come, and returned is how many are now.
+// change handles the holder's report that variables have moved. left is the
+// number of values that were still to come. change returns that number under
+// the new map.
 func (l *link) change(f wire.Header, left int) (int, error) {
 	now, next := l.holds.Load(), l.coming.Swap(nil)
 	if next == nil || f.Length != 0 || f.Epoch != next.epoch || f.Step != next.step || left != now.valued {

@@ -15,31 +15,33 @@ import (
 	"github.com/plx-run/plx/trainer/layout"
 )
 
-// local is a worker in the process of a server: what the worker brings is added
-// where it is, and values are updated in its memory.
+// local is a server in the process of a worker. The worker passes it sums
+// without copying them, and the server updates values in the memory of the
+// worker.
 type local struct {
 	holders *holders
-	index   int // in Holders
+	index   int // in Declaration.Holders; -1: the worker holds nothing
 	server  *server.Server
-	serves  atomic.Pointer[served] // nil: the server only tells whoever comes that they disagree
-	volumes []volume               // by variable, and that of the loss
+	serves  atomic.Pointer[served] // current shards; nil: the server only refuses workers that take this worker for a holder
+	volumes []volume               // by variable, then the loss
 
-	answered chan aggregate.Outcome // a step is complete; first the zero Outcome: workers may step
-	moved    chan struct{}          // all that moves is where it belongs
+	answered chan aggregate.Outcome // outcome of each step; the first is zero and means that workers may begin steps
+	moved    chan struct{}          // gets a token after all rows have moved
 	running  sync.WaitGroup
 
 	mu    sync.Mutex
-	count int // events of the step
+	count int // number of events of the step so far
 	end   aggregate.Outcome
 }
 
-// served is what a server has for the time being.
+// served lists the shards that a server holds under one map.
 type served struct {
 	shards *aggregate.Shards
 	pieces []layout.Piece // by shard
 }
 
-// newLocal makes the server of this worker's shards, or of a relay.
+// newLocal makes the server of this worker's shards or, if r is not nil, that
+// of a relay.
 func newLocal(h *holders, r *relay.Relay) (*local, error) {
 	l := &local{holders: h, index: h.d.HolderIndex(h.config.Peers.Self), answered: make(chan aggregate.Outcome, 1), moved: make(chan struct{}, 1)}
 	l.volumes = make([]volume, len(h.d.Variables)+1)
@@ -55,7 +57,7 @@ func newLocal(h *holders, r *relay.Relay) (*local, error) {
 	return l, nil
 }
 
-// take notes which shards are in force.
+// take records the current shards.
 func (l *local) take(shards *aggregate.Shards) {
 	if shards == nil {
 		return
@@ -67,9 +69,9 @@ func (l *local) take(shards *aggregate.Shards) {
 	l.serves.Store(now)
 }
 
-// start serves the other workers, until close or until the training fails.
+// start serves the other workers until close, or until the training fails.
 func (l *local) start() {
-	l.running.Go(func() { l.server.Run(context.Background()) }) // Fail tells its error
+	l.running.Go(func() { l.server.Run(context.Background()) }) // Fail gets the error
 	context.AfterFunc(l.holders.ctx, func() {
 		if err := context.Cause(l.holders.ctx); !errors.Is(err, transition.ErrEnded) {
 			l.server.End(err)
@@ -77,13 +79,13 @@ func (l *local) start() {
 	})
 }
 
-// idle reports whether the server holds nothing for the time being.
+// idle reports whether the server holds nothing under the current map.
 func (l *local) idle() bool { return len(l.serves.Load().shards.All()) == 0 }
 
 // Fail implements server.Worker.
 func (l *local) Fail(err error) { l.holders.fail(err) }
 
-// Tell implements server.Worker. It is called by whoever completes something.
+// Tell implements server.Worker. The goroutine that causes the event calls it.
 func (l *local) Tell(e aggregate.Event) {
 	switch e := e.(type) {
 	case server.Opened:
@@ -113,7 +115,7 @@ func (l *local) Tell(e aggregate.Event) {
 	}
 }
 
-// begin begins a step.
+// begin begins a step of this worker.
 func (l *local) begin(step uint64, b aggregate.Beginning) error {
 	if l.idle() {
 		return nil
@@ -121,7 +123,7 @@ func (l *local) begin(step uint64, b aggregate.Beginning) error {
 	return l.server.Begin(step, b)
 }
 
-// contribute brings a bucket's sums of a part.
+// contribute passes the server a bucket's sums of a part.
 func (l *local) contribute(out *aggregate.Outbox, bucket, part int) {
 	now := l.serves.Load()
 	me := now.shards.Contributor(l.holders.rank)
@@ -138,11 +140,11 @@ func (l *local) contribute(out *aggregate.Outbox, bucket, part int) {
 	}
 }
 
-// shard is the one of a piece that is held here.
+// shard returns the shard of a piece that this worker holds.
 func (l *local) shard(p layout.Piece) *aggregate.Shard { return l.serves.Load().shards.At(p) }
 
-// close ends this worker's part as a server of others; why is nil if it ends in
-// good order.
+// close ends the server. If why is nil, it says goodbye for this worker and
+// waits until the other workers have left.
 func (l *local) close(why error) error {
 	if why != nil || l.serves.Load() == nil {
 		l.server.End(why)

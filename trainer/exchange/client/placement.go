@@ -13,17 +13,19 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Placement changes which holders have the rows of sparse variables.
+// Placement moves rows of sparse variables to other holders, and reports
+// traffic.
 type Placement struct {
 	holders  *holders
 	progress *progress
 	rows     *Rows
 }
 
-// Room asks every holder whether it has the memory for its share of pieces in
-// addition to what it has now; a [*transition.RoomError] names the first that
-// has not. Any one worker may ask, between two steps. New pieces count as if
-// every row of them was updated; those that stay as they are cost nothing.
+// Room asks every holder whether it has the memory for its share of pieces, in
+// addition to the current pieces. The error is a [*transition.RoomError] for
+// the first holder without enough memory. Any one worker may call Room, between
+// two steps. Room counts a new piece as if every row had been updated. A piece
+// that stays unchanged needs no memory.
 func (p *Placement) Room(ctx context.Context, pieces []layout.Piece) error {
 	h := p.holders
 	if err := h.working(); err != nil {
@@ -55,16 +57,16 @@ func (p *Placement) Room(ctx context.Context, pieces []layout.Piece) error {
 	return full
 }
 
-// Repartition gives sparse variables to other holders, between two steps. Every
-// worker calls it with the same pieces before the same step. It returns when
-// every holder has its pieces: values and the state of the optimiser move,
-// nothing is computed again, so no bit of the training changes. Holders stay as
-// declared; one that gets no piece costs nothing from then on, and may get
-// some later. Only a Declaration that is Movable allows it.
+// Repartition moves sparse variables to other holders, between two steps. Every
+// worker calls it with the same pieces before the same step. It returns after
+// every holder has its new pieces. Values and optimiser state move and are not
+// recomputed, so no bit of the training changes. Holders stay as declared. A
+// holder without pieces costs nothing from then on, and may get pieces later.
+// The Declaration must be Movable.
 //
 // No other method of Rows or Placement may run at the same time, and every
-// prefetch request must have been awaited. If pieces are impossible, Repartition
-// refuses them and changes nothing; after any other error the client cannot be
+// prefetch request must have been awaited. Repartition refuses impossible
+// pieces and then changes nothing. After any other error the client cannot be
 // used.
 func (p *Placement) Repartition(ctx context.Context, pieces []layout.Piece) error {
 	h, step := p.holders, p.progress.step
@@ -116,7 +118,7 @@ func (p *Placement) Repartition(ctx context.Context, pieces []layout.Piece) erro
 	return nil
 }
 
-// awaitMoved returns when every holder has reported that its rows have come.
+// awaitMoved waits until every holder has reported that its rows have arrived.
 func (p *Placement) awaitMoved(ctx context.Context) error {
 	for _, l := range p.holders.serving {
 		if _, err := await(ctx, p.holders, l.moved); err != nil {
@@ -132,9 +134,8 @@ func (p *Placement) awaitMoved(ctx context.Context) error {
 	return nil
 }
 
-// Volumes returns what was exchanged, by variable and holder, without what
-// belongs to no training: first values and heartbeats. Rows counts rows that
-// were pushed, Pulled those that came.
+// Volumes returns the traffic of this worker by variable and holder. First
+// values and heartbeats are not included.
 func (p *Placement) Volumes() (all []Volume) {
 	h := p.holders
 	for variable := range len(h.d.Variables) + 1 {

@@ -13,15 +13,16 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// asking is a prefetch request for rows of a step, to all that have some.
+// asking is a prefetch request for rows of one step. It goes to all holders
+// that have some of the rows.
 type asking struct {
 	step   uint64
-	own    []portion        // of pieces that this worker holds
-	host   []message.Wanted // what is requested through the first worker of the host
-	direct atomic.Bool      // which has no way to ask any more
-	left   atomic.Int32     // replies that are to come, and one until all are asked
-	done   chan struct{}
-	then   func() // called when all replies are there; nil: nothing
+	own    []portion        // rows of pieces that this worker holds
+	host   []message.Wanted // rows requested through the first worker of the host
+	direct atomic.Bool      // this worker must request the rows of host itself
+	left   atomic.Int32     // number of replies to come, plus one until all requests are sent
+	done   chan struct{}    // closed after all replies have arrived
+	then   func()           // called before done is closed; nil: nothing is called
 }
 
 func newAsking(step uint64, own []portion, host []message.Wanted, then func()) *asking {
@@ -30,7 +31,7 @@ func newAsking(step uint64, own []portion, host []message.Wanted, then func()) *
 	return a
 }
 
-// answered counts a reply.
+// answered counts a reply. After the last one it calls then and closes done.
 func (a *asking) answered() {
 	if a.left.Add(-1) > 0 {
 		return
@@ -41,17 +42,17 @@ func (a *asking) answered() {
 	close(a.done)
 }
 
-// portion is what is wanted of one piece.
+// portion is the requested rows of one piece.
 type portion struct {
 	layout.Piece
-	size  int // bytes of a row
-	index []int64
-	into  []byte
-	came  []bool // by row
-	left  int    // rows that did not come yet
+	size  int     // bytes of a row
+	index []int64 // rows, ascending
+	into  []byte  // memory for the rows, one after the other
+	came  []bool  // by row: it has arrived
+	left  int     // number of rows that have not arrived
 }
 
-// portions returns what is wanted of some pieces.
+// portions splits requests by piece. It returns those for some pieces.
 func portions(d *layout.Declaration, pieces []layout.Piece, wanted []message.Wanted) (all []portion) {
 	for _, p := range pieces {
 		for _, w := range wanted {
@@ -73,7 +74,7 @@ func portions(d *layout.Declaration, pieces []layout.Piece, wanted []message.Wan
 	return all
 }
 
-// take notes rows of the piece, among those that are wanted.
+// take copies rows of a reply into the memory of the portion.
 func (p *portion) take(index []int64, values []byte) error {
 	at := 0
 	for _, row := range index {
@@ -93,23 +94,23 @@ func (p *portion) take(index []int64, values []byte) error {
 	return nil
 }
 
-// demand is what one holder is asked for by a prefetch request.
+// demand is one holder's share of a prefetch request.
 type demand struct {
 	asking   *asking
 	portions []portion
-	longest  int // bytes that a reply can have
+	longest  int // limit for the payload of a reply, in bytes
 }
 
-// requests are the requests for rows to one holder.
+// requests sends requests for rows to one holder and receives the replies.
 type requests struct {
 	*holder
 	jobs   chan<- job
-	demand atomic.Pointer[demand] // what a prefetch request has asked for and is to come
+	demand atomic.Pointer[demand] // prefetch request whose final reply is still to come; nil: none
 	pulls  *pulls
-	body   []byte // the receiver's
+	body   []byte // memory for a reply; only the receiver uses it
 }
 
-// prefetch sends a prefetch request after what was posted before.
+// prefetch sends a prefetch request, after all jobs that were posted before.
 func (r *requests) prefetch(a *asking, wanted []portion) {
 	a.left.Add(1)
 	body := message.AppendCount(nil, len(wanted))
@@ -126,8 +127,8 @@ func (r *requests) prefetch(a *asking, wanted []portion) {
 	r.jobs <- job{request: body, bucket: flush, step: a.step}
 }
 
-// overhead counts what a frame has in addition to rows, in equal parts for the
-// pieces that are asked for.
+// overhead counts the bytes of a frame that belong to no rows, in equal parts
+// for the requested pieces.
 func (r *requests) overhead(s *demand, rest int, count func(v *volume, n uint64)) {
 	n := len(s.portions)
 	if n == 0 {
@@ -138,7 +139,7 @@ func (r *requests) overhead(s *demand, rest int, count func(v *volume, n uint64)
 	}
 }
 
-// given takes an early or a final reply.
+// given handles an early or a final reply.
 func (r *requests) given(f wire.Header) error {
 	s := r.demand.Load()
 	if s == nil || f.Step != s.asking.step || f.Length > uint64(s.longest) {
@@ -171,7 +172,7 @@ func (r *requests) given(f wire.Header) error {
 	return nil
 }
 
-// take copies the rows of a reply to where they are wanted.
+// take copies the rows of a reply into the memory of the request.
 func (r *requests) take(s *demand, body []byte) error {
 	has := r.holds.Load()
 	lists, values, err := message.DecodeRows(body, len(s.portions), func(at layout.Place) (lo, hi int64, ok bool) {
@@ -209,21 +210,21 @@ func (r *requests) take(s *demand, body []byte) error {
 	return nil
 }
 
-// pulls are the pulls of one worker that are under way.
+// pulls registers the pull requests of a worker that have no reply yet.
 type pulls struct {
 	mu   sync.Mutex
 	last uint32
 	open map[uint32]*pull
 }
 
-// pull is a piece's share of the rows that are pulled.
+// pull is a request for the current values of rows of one piece.
 type pull struct {
 	variable int
-	into     []byte
-	done     chan struct{}
+	into     []byte        // memory for the rows
+	done     chan struct{} // closed after the rows have arrived
 }
 
-// add returns the number of a new pull.
+// add registers a pull and returns its number.
 func (p *pulls) add(w *pull) uint32 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -233,7 +234,7 @@ func (p *pulls) add(w *pull) uint32 {
 	return p.last
 }
 
-// take returns a pull and forgets it.
+// take removes the pull with a number and returns it; nil: there is none.
 func (p *pulls) take(number uint32) *pull {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -242,8 +243,8 @@ func (p *pulls) take(number uint32) *pull {
 	return w
 }
 
-// pull requests rows of a piece: those of a list, or without a list as many
-// from row first on as fit in into.
+// pull requests rows of a piece: those of index. If index is nil, it requests
+// as many rows from row first on as fit into into.
 func (r *requests) pull(p layout.Piece, first int, index []int64, into []byte) (*pull, error) {
 	var body []byte
 	if index != nil {
@@ -255,7 +256,7 @@ func (r *requests) pull(p layout.Piece, first int, index []int64, into []byte) (
 	return w, r.session.Send(wire.Frame{Header: header, Payload: body})
 }
 
-// pulled reads the reply to a pull to where it is wanted.
+// pulled reads the reply to a pull into the memory of the pull.
 func (r *requests) pulled(f wire.Header) error {
 	w := r.pulls.take(f.Part)
 	if w == nil || int(f.Variable) != w.variable || f.Length != uint64(len(w.into)) {

@@ -15,18 +15,18 @@ import (
 	"github.com/plx-run/plx/trainer/sparse"
 )
 
-// Rows gets rows of sparse variables from their holders.
+// Rows requests rows of sparse variables from their holders.
 type Rows struct {
 	holders  *holders
 	progress *progress
-	asking   *asking // the prefetch request that was not awaited; nil: none
+	asking   *asking // last prefetch request, until Await has returned; nil: none
 	asked    uint64  // 1 + step of the last prefetch request; 0 means never
 }
 
-// Pull copies rows of a sparse variable, by strictly ascending index, to into,
-// one after the other, as they are at the moment. In a step it must be called
-// before the virtual worker contributes. Several goroutines may call it; after
-// an error the client cannot be used.
+// Pull copies the current values of rows of a sparse variable to into, one row
+// after the other. index lists the rows, strictly ascending. In a step, Pull
+// must be called before the virtual worker contributes. Several goroutines may
+// call Pull. After an error the client cannot be used.
 func (r *Rows) Pull(ctx context.Context, variable int, index []int64, into []byte) error {
 	if err := r.requestable(variable, index, into); err != nil {
 		return err
@@ -43,9 +43,9 @@ func (r *Rows) Pull(ctx context.Context, variable int, index []int64, into []byt
 	return r.collect(ctx, waiting...)
 }
 
-// Whole copies all values of a variable to into, for saving and comparing.
-// Those of a sparse one are pulled from their holders, row by row as they are
-// at the moment.
+// Whole copies all values of a variable to into, for saving and comparing. It
+// pulls the rows of a sparse variable from their holders, each row with its
+// current values.
 func (r *Rows) Whole(ctx context.Context, variable int, into []byte) error {
 	h := r.holders
 	if variable < 0 || variable >= len(h.d.Variables) {
@@ -78,7 +78,7 @@ func (r *Rows) Whole(ctx context.Context, variable int, into []byte) error {
 	return nil
 }
 
-// requestable returns what is wrong with a request for rows.
+// requestable returns why a request for rows is invalid; nil: it is valid.
 func (r *Rows) requestable(variable int, index []int64, into []byte) error {
 	d := r.holders.d
 	if variable < 0 || variable >= len(d.Variables) || d.Variables[variable].Sparse == nil {
@@ -98,9 +98,9 @@ func (r *Rows) requestable(variable int, index []int64, into []byte) error {
 	return nil
 }
 
-// pull requests rows of a piece: those of a list, or without a list as many
-// from row first on as fit in into. It returns nil if the rows are there at
-// once, because this worker holds the piece.
+// pull requests rows of a piece: those of index. If index is nil, it requests
+// as many rows from row first on as fit into into. If this worker holds the
+// piece, pull copies the rows at once and returns nil.
 func (r *Rows) pull(p layout.Piece, first int, index []int64, into []byte) (*pull, error) {
 	l := r.holders.links[p.Holder]
 	switch {
@@ -117,7 +117,7 @@ func (r *Rows) pull(p layout.Piece, first int, index []int64, into []byte) (*pul
 	return w, nil
 }
 
-// collect waits for what was pulled.
+// collect waits for the replies to pulls.
 func (r *Rows) collect(ctx context.Context, waiting ...*pull) error {
 	for _, w := range waiting {
 		if w != nil {
@@ -129,14 +129,15 @@ func (r *Rows) collect(ctx context.Context, waiting ...*pull) error {
 	return nil
 }
 
-// Prefetch requests rows for the step after the one under way, or for the next
-// one between two steps: all in one request per holder, and as early as
-// possible. Rows that the step under way leaves alone come while it is under
-// way. Prefetch does not wait. Await returns when the rows are there; until then
-// the client owns wanted.
+// Prefetch requests all rows of a step in advance, in one request per holder.
+// During a step, it requests those of the following step. Between two steps, it
+// requests those of the next one. While a step is under way, holders already
+// send rows that the step does not change. Prefetch does not wait; Await does.
+// Until Await returns, the client owns wanted.
 //
-// There is one prefetch request per step at most. A request that is not awaited
-// does no harm, but it is the last. Workers must be in step: mode sync.
+// The caller makes at most one prefetch request per step. After a request
+// without Await, no further request is possible. Workers must be in step: mode
+// sync.
 func (r *Rows) Prefetch(wanted []message.Wanted) error {
 	step := r.progress.step
 	if r.progress.within {
@@ -172,9 +173,9 @@ func (r *Rows) prefetchable(step uint64, wanted []message.Wanted) error {
 	return nil
 }
 
-// Await returns when all rows of the last prefetch request are there, with their
-// values after all steps before the one that they are wanted for. It must be
-// called before that one begins.
+// Await waits until all rows of the last prefetch request have arrived. The
+// rows have their values after all steps before the requested step. Await must
+// be called before that step begins.
 func (r *Rows) Await(ctx context.Context) error {
 	h, a, step := r.holders, r.asking, r.progress.step
 	switch {
@@ -207,7 +208,8 @@ func (r *Rows) Await(ctx context.Context) error {
 	return nil
 }
 
-// request requests rows for a step from whoever has them.
+// request requests the rows of a step from their holders, directly or through
+// the first worker of the host.
 func (r *Rows) request(step uint64, wanted []message.Wanted) *asking {
 	h := r.holders
 	var host, others []message.Wanted
@@ -246,7 +248,8 @@ func (r *Rows) request(step uint64, wanted []message.Wanted) *asking {
 	return a
 }
 
-// ask requests from every other holder its share, and counts that all are asked.
+// ask requests from every other holder its share. After the last request it
+// calls a.answered, for the count that newAsking added.
 func (r *Rows) ask(a *asking, wanted []message.Wanted) {
 	for _, l := range r.holders.links {
 		if l == nil {
@@ -259,8 +262,8 @@ func (r *Rows) ask(a *asking, wanted []message.Wanted) {
 	a.answered()
 }
 
-// travelsWithHost reports whether rows of a variable travel with those of the
-// other workers of the host.
+// travelsWithHost reports whether one worker requests the rows of a variable
+// for the whole host.
 func (r *Rows) travelsWithHost(variable int) bool {
 	h := r.holders
 	if h.up == nil && h.relay == nil {
@@ -270,7 +273,8 @@ func (r *Rows) travelsWithHost(variable int) bool {
 	return h.d.Holders[h.d.Pieces[i].Holder].Role == cluster.PS
 }
 
-// host sends what the first worker of a host has added, see relay.Holders.
+// host implements relay.Holders: it sends the sums and requests of the whole
+// host to the holders.
 type host struct {
 	gate     *gate
 	progress *progress

@@ -17,25 +17,25 @@ type Saves struct {
 	holders  *holders
 	progress *progress
 	last     uint64   // 1 + step before which the last save was; 0 means never
-	number   uint64   // of saves so far
-	cut      []uint64 // that was agreed on and is to be saved; nil: none
-	holds    bool     // the cut holds the other workers
+	number   uint64   // number of saves so far
+	cut      []uint64 // agreed and not yet saved; nil: none
+	holds    bool     // the other workers wait after the cut, see Holding
 }
 
-// CutKind says what the other workers do after a cut is saved.
+// CutKind says when the other workers continue after a cut.
 type CutKind uint32
 
 // The kinds of cuts.
 const (
-	Passing CutKind = iota // the others continue as soon as it is saved
-	Holding                // they continue when the chief begins its next step, or concludes
+	Passing CutKind = iota // as soon as the cut is saved
+	Holding                // when the chief begins its next step, or concludes
 )
 
-// Cut asks all holders for a consistent cut, which Save is to follow soon: how
-// many steps of each group of workers will be in the copies of all holders, and
-// none after them. The first group is that of the chief. What others bring for
-// later steps waits until the cut is saved. If workers are in step there is
-// nothing to ask, and Cut returns nil.
+// Cut asks all holders for a consistent cut. The chief must call Save soon
+// after. Cut returns how many steps of each group of workers every copy will
+// contain; no copy will contain later steps. The first group is that of the
+// chief. Holders keep gradients of later steps until the cut is saved. If
+// workers are in step, Cut does nothing and returns nil.
 func (s *Saves) Cut(ctx context.Context, kind CutKind) ([]uint64, error) {
 	h := s.holders
 	if err := s.savable(); err != nil || !h.d.Sync.Cuts() {
@@ -61,15 +61,14 @@ func (s *Saves) Cut(ctx context.Context, kind CutKind) ([]uint64, error) {
 	return slices.Clone(cut), nil
 }
 
-// Save makes every holder that has pieces hand a copy of them to its
-// Checkpoints. The chief calls it at most once before each step, and may after
-// the last one. It does not wait for the copies: holders make them before they
-// read what the chief sends next.
+// Save makes every holder that has pieces give a copy of them to its
+// Checkpoints. The chief calls it at most once before each step, and may call
+// it after the last one. It does not wait for the copies on other tasks.
 //
-// If workers are in step the copies of all holders are of the same moment, and
-// the [Outcome] of the next step tells every worker of it. In other modes they
-// are of the cut for which the chief asked before by [Saves.Cut], and no worker
-// is told.
+// If workers are in step, every holder makes its copy before it reads the
+// chief's next frame. So all copies are of the same moment, and the [Outcome]
+// of the next step reports the save to every worker. In other modes the copies
+// are of the cut that [Saves.Cut] returned, and no worker is told.
 func (s *Saves) Save() error {
 	h, step, inStep := s.holders, s.progress.step, !s.holders.d.Sync.Cuts()
 	if err := s.savable(); err != nil {
@@ -99,13 +98,14 @@ func (s *Saves) Save() error {
 	return h.working()
 }
 
-// Number returns how many times Save was called.
+// Number returns the number of calls of Save that sent a request.
 func (s *Saves) Number() uint64 { return s.number }
 
-// Conclude tells the holders, if workers are not in step, that the chief takes
-// no further step, so that no worker waits for it. It returns true after all
-// others have left. It waits for that no longer than most: until then the chief
-// may still Cut and Save, and calls Conclude again.
+// Conclude tells the holders that the chief takes no further step, so that no
+// worker waits for the chief. It is for modes in which workers are not in step.
+// It returns true after all other workers have left. If that takes longer than
+// most, it returns false. The chief may then call Cut and Save, and Conclude
+// again.
 func (s *Saves) Conclude(ctx context.Context, most time.Duration) (alone bool, err error) {
 	h := s.holders
 	if err := s.savable(); err != nil {
@@ -134,7 +134,7 @@ func (s *Saves) Conclude(ctx context.Context, most time.Duration) (alone bool, e
 	return true, nil
 }
 
-// savable returns why nothing can be saved now; nil: it can.
+// savable returns why the chief cannot save now; nil: it can.
 func (s *Saves) savable() error {
 	if err := s.holders.working(); err != nil {
 		return err

@@ -8,39 +8,41 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// job is something to send: the sums of a bucket for a part, or one of those
-// below.
+// job is data to send: the sums of a bucket for a part, a step's first frame, a
+// prefetch request, or a flush.
 type job struct {
 	bucket, part int
 	step         uint64
-	begin        []byte // payload of the step's first frame; it waits for the next job
+	begin        []byte // payload of the step's first frame, which the sender sends with the next job
 	request      []byte // payload of a prefetch request
 }
 
-// flush, as a job's bucket, sends what waits and nothing else.
+// flush, as the bucket of a job, makes the sender send the frames that it has,
+// and nothing else.
 const flush = -1
 
-// sender sends jobs to one holder. One goroutine runs it.
+// sender sends jobs to one holder. One goroutine calls run.
 type sender struct {
 	*holder
 	jobs chan job
 }
 
-// newSender makes room for the jobs of a step, its two ends, the end of the step
-// before, and a prefetch request.
+// newSender returns a sender with room for all jobs of a step and a prefetch
+// request. The jobs of a step are its buckets, its two ends and the end of the
+// previous step.
 func newSender(to *holder) *sender {
 	return &sender{to, make(chan job, len(to.out.Buckets)*len(to.out.Parts)+5)}
 }
 
-// takes reports whether the holder is to hear of a job: of nothing while it
-// holds nothing.
+// takes reports whether the holder needs a job. A holder without pieces needs
+// none.
 func (s *sender) takes(j job) bool {
 	now := s.holds.Load()
 	return len(now.pieces) > 0 && (j.begin != nil || j.bucket == flush || now.has[j.bucket])
 }
 
-// run sends until the training has failed or the connection is over. All that is
-// ready for the holder travels in one Send.
+// run sends jobs until the training has failed or the connection is over. It
+// sends all jobs that are ready in one Send.
 func (s *sender) run(ctx context.Context, over <-chan struct{}) error {
 	var frames []wire.Frame
 	var encoded [][]byte // memory for rows
@@ -67,7 +69,7 @@ func (s *sender) run(ctx context.Context, over <-chan struct{}) error {
 			}
 		}
 		if !due {
-			continue // the step's first frame travels with what comes next
+			continue // the step's first frame travels with the next job
 		}
 		if err := s.session.Send(frames...); err != nil {
 			return err
@@ -78,7 +80,8 @@ func (s *sender) run(ctx context.Context, over <-chan struct{}) error {
 	}
 }
 
-// frames adds those of a job. used counts the memory for rows in use.
+// frames appends the frames of a job. used is the number of slices of encoded
+// in use.
 func (s *sender) frames(frames []wire.Frame, j job, encoded *[][]byte, used int) ([]wire.Frame, int) {
 	if j.begin != nil {
 		s.volumes[s.d.LossIndex()].sent.Add(uint64(wire.HeaderSize + len(j.begin)))
@@ -125,24 +128,24 @@ func (s *sender) span(j job, frames []wire.Frame, began time.Time) {
 	s.trace.Span("send", "send", began, time.Now(), "bucket", j.bucket, "step", j.step, "bytes", bytes, "to", s.session.Task.String())
 }
 
-// gate holds back what is to be sent: if workers compete until the worker's
-// gradients are accepted; a host's sums until all workers of the host have
-// begun the step.
+// gate passes jobs to senders, or holds them. If workers compete, a worker's
+// gate holds gradients until they are accepted. The gate of a host holds its
+// sums until all workers of the host have begun the step.
 type gate struct {
 	mu     sync.Mutex
-	links  []*sender // where it leads; set once they are there
-	closed bool
-	held   []job
+	links  []*sender // senders of the links; set after they are connected
+	closed bool      // the gate holds jobs
+	held   []job     // in the order of post
 }
 
-// lead sets where the gate leads.
+// lead sets the senders to which the gate passes jobs.
 func (g *gate) lead(to []*sender) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.links = to
 }
 
-// post gives the links something to send, or holds it.
+// post passes a job to the senders, or holds it.
 func (g *gate) post(j job) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -153,7 +156,8 @@ func (g *gate) post(j job) {
 	g.pass(j)
 }
 
-// open sends what was held, after first.
+// open passes the jobs first and then the held ones. From now on the gate
+// passes jobs.
 func (g *gate) open(first ...job) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -163,14 +167,15 @@ func (g *gate) open(first ...job) {
 	g.closed, g.held = false, g.held[:0]
 }
 
-// shut holds what comes from now on. Whatever was held is dropped.
+// shut drops the held jobs. From now on the gate holds jobs.
 func (g *gate) shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed, g.held = true, g.held[:0]
 }
 
-// pass never blocks: a link has room for all that a step brings.
+// pass passes a job to the senders that need it. It never blocks, because a
+// sender has room for all jobs of a step.
 func (g *gate) pass(j job) {
 	for _, l := range g.links {
 		if l.takes(j) {

@@ -11,9 +11,9 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// progress is how far a client is.
+// progress is the position of a client in the training.
 type progress struct {
-	step   uint64 // that is under way, or the next one
+	step   uint64 // current step or, between two steps, the next one
 	within bool   // a step is under way
 }
 
@@ -23,11 +23,11 @@ func (p *progress) moveTo(step uint64) { p.step = step }
 
 func (p *progress) end() { p.within = false }
 
-// ending is whether and why the training of a worker has ended.
+// ending records whether and why the training of a worker has ended.
 type ending struct {
-	ctx     context.Context // ends when the training has failed or the connections are closed; the cause says why
+	ctx     context.Context // ends when the training has failed or the connections are closed; its cause is the reason
 	stop    context.CancelCauseFunc
-	parting atomic.Bool // the connections end in good order
+	parting atomic.Bool // the client is closing: fail has no effect
 }
 
 func newEnding() *ending {
@@ -36,14 +36,14 @@ func newEnding() *ending {
 	return e
 }
 
-// fail ends the training, once, with err.
+// fail ends the training with err. Only the first call counts.
 func (e *ending) fail(err error) {
 	if !e.parting.Load() {
 		e.stop(err)
 	}
 }
 
-// reason returns why the training has ended; nil: it has not.
+// reason returns why the training has ended; nil: it has not ended.
 func (e *ending) reason() error {
 	if e.parting.Load() && e.ctx.Err() == nil {
 		return transition.ErrEnded
@@ -51,11 +51,11 @@ func (e *ending) reason() error {
 	return context.Cause(e.ctx)
 }
 
-// memory is where the worker has the values of dense variables.
+// memory is the memory of a worker for the values of dense variables.
 type memory struct {
 	d      *layout.Declaration
-	values [][]byte // by variable, and that of the loss
-	device Device   // has the values of all but the loss; nil: there is none
+	values [][]byte // by variable, then the loss
+	device Device   // holds all values but the loss; nil: values holds them
 }
 
 func newMemory(config *Config) (*memory, error) {
@@ -75,10 +75,10 @@ func newMemory(config *Config) (*memory, error) {
 	return m, nil
 }
 
-// onDevice reports whether the device has the values of a dense variable.
+// onDevice reports whether the device holds the values of a dense variable.
 func (m *memory) onDevice(variable int) bool { return m.device != nil && variable != m.d.LossIndex() }
 
-// of is the memory of a dense piece; nil if the piece is sparse.
+// of returns the value of a dense piece; nil if the piece is sparse.
 func (m *memory) of(p layout.Piece) []byte {
 	v := m.d.Variable(p.Variable)
 	switch {
@@ -91,5 +91,5 @@ func (m *memory) of(p layout.Piece) []byte {
 	return m.values[p.Variable][p.Offset*size : (p.Offset+p.Count)*size]
 }
 
-// loss returns the loss of the step, and the metrics.
+// loss returns the loss and the metrics of the step.
 func (m *memory) loss() []float64 { return wire.Floats[float64](m.values[m.d.LossIndex()]) }

@@ -16,24 +16,25 @@ import (
 // Outcome is the result of a step.
 type Outcome struct {
 	Step           uint64    // number of the step, from 0
-	VirtualWorkers int       // that took part, of all workers that were added up
-	Loss           float64   // over those virtual workers
-	Metrics        []float64 // over those virtual workers; valid until the next step
-	Norm           float64   // of the gradients before clipping, if the declaration asks for it
-	// Saved reports, if workers are in step, that the chief saved right before
-	// the step.
+	VirtualWorkers int       // number that took part, of all workers whose gradients were added
+	Loss           float64   // over those virtual workers: the mean, or the sum if Declaration.Sum
+	Metrics        []float64 // means over those virtual workers; valid until the next step
+	Norm           float64   // of the gradients before clipping, if the declaration requests it
+	// Saved reports that the chief saved right before the step. It is false if
+	// workers are not in step.
 	Saved bool
-	// In backup mode: Late reports that enough others were faster, so that the
-	// gradients of Dropped virtual workers do not count. Over reports that too
-	// few workers are left for a further step, and that this one was not made.
+	// Late, Dropped and Over are for backup mode. Late reports that enough
+	// other workers were faster, so that the gradients of Dropped virtual
+	// workers do not count. Over reports that too few workers are left for a
+	// step: this step was not made.
 	Late    bool
 	Dropped int
 	Over    bool
 }
 
-// Resume waits if a checkpoint has this worker further ahead of another than is
-// allowed, as it waited when the checkpoint was made, and gets the values of
-// that moment. It must be called before the first step.
+// Resume must be called before the first step. A worker may have waited for a
+// slower worker when the checkpoint was made. Then Resume waits in the same
+// way, and gets the values after that wait. Otherwise it returns at once.
 func (c *Client) Resume(ctx context.Context) error {
 	if !c.ahead {
 		return nil
@@ -44,16 +45,16 @@ func (c *Client) Resume(ctx context.Context) error {
 	return err
 }
 
-// Gradient is where the gradient of a dense variable for a virtual worker of this
-// worker is to be written between Begin and Contribute.
+// Gradient returns the memory for the gradient of a dense variable and one of
+// the own virtual workers. The caller writes it between Begin and Contribute.
 func (c *Client) Gradient(virtual, variable int) []byte {
 	return c.own[variable].Memory(virtual - c.virtual.Lo)
 }
 
-// Begin begins a step at a learning rate. absent are own virtual workers that
-// have no data in it: nothing is contributed for them and they count in no
-// average. All workers whose gradients are added up must give the same rate,
-// apart from those without any data.
+// Begin begins a step at a learning rate. absent lists own virtual workers
+// without data in this step. They contribute nothing, and no average includes
+// them. All workers whose gradients are added together must pass the same rate,
+// except those without any data.
 func (c *Client) Begin(rate float64, absent ...int) error {
 	h, step := c.holders, c.progress.step
 	if err := h.working(); err != nil {
@@ -95,7 +96,8 @@ func (c *Client) Begin(rate float64, absent ...int) error {
 	return h.working()
 }
 
-// presentIn is how many virtual workers of a part have data in this step.
+// presentIn returns the number of virtual workers of a part that have data in
+// this step.
 func (c *Client) presentIn(part int) (n int) {
 	below := c.tree.Below(c.parts[part])
 	for virtual := below.Lo; virtual < below.Hi; virtual++ {
@@ -106,7 +108,8 @@ func (c *Client) presentIn(part int) (n int) {
 	return n
 }
 
-// present is how many own virtual workers have data in this step.
+// present returns the number of own virtual workers that have data in this
+// step.
 func (c *Client) present() (n int) {
 	for i := range c.parts {
 		n += c.presentIn(i)
@@ -114,18 +117,20 @@ func (c *Client) present() (n int) {
 	return n
 }
 
-// Contribute reports that Gradient(virtual, variable) is complete and that no
-// own virtual worker reads the variable any more in this step. It adds along the
-// tree what is there, and sends what is complete. Any goroutine may call it.
+// Contribute reports that Gradient(virtual, variable) is complete, and that no
+// own virtual worker reads the variable any more in this step. Contribute adds
+// the gradient along the tree, and sends the sums that are complete. Any
+// goroutine may call it.
 func (c *Client) Contribute(virtual, variable int) {
 	if c.bring(virtual, variable) {
 		c.arrive(virtual-c.virtual.Lo, variable, true)
 	}
 }
 
-// ContributeRows brings the gradient of a sparse variable for a virtual worker:
-// rows by ascending index, each once, one after the other in values. The client
-// owns both slices until Finish returns, and may change values.
+// ContributeRows contributes the gradient of a sparse variable for a virtual
+// worker. index lists its rows, strictly ascending. values has the rows one
+// after the other. The client owns both slices until Finish returns, and may
+// change values.
 func (c *Client) ContributeRows(virtual, variable int, index []int64, values []byte) {
 	d := c.holders.d
 	if variable < 0 || variable >= len(d.Variables) || d.Variables[variable].Sparse == nil {
@@ -142,7 +147,8 @@ func (c *Client) ContributeRows(virtual, variable int, index []int64, values []b
 	c.arrive(virtual-c.virtual.Lo, variable, true)
 }
 
-// bring notes a contribution, or a mistake of the caller.
+// bring records a contribution. It returns false if the contribution is a
+// mistake of the caller.
 func (c *Client) bring(virtual, variable int) bool {
 	i, d := virtual-c.virtual.Lo, c.holders.d
 	switch {
@@ -161,10 +167,10 @@ func (c *Client) bring(virtual, variable int) bool {
 	return false
 }
 
-// misused keeps the first mistake of the caller for Finish.
+// misused keeps the first mistake of the caller, which Finish returns.
 func (c *Client) misused(err error) { c.misuse.CompareAndSwap(nil, &err) }
 
-// arrive adds a contribution and sends on what it completes.
+// arrive adds a contribution and sends the sum that it completes.
 func (c *Client) arrive(i, variable int, present bool) {
 	part, sum, done := c.own[variable].Arrive(i, present)
 	switch {
@@ -176,8 +182,8 @@ func (c *Client) arrive(i, variable int, present bool) {
 	}
 }
 
-// forward takes a variable's sum of a part that this worker brings to the
-// holders, and gives them a bucket when it is full.
+// forward puts a variable's sum of a part into its bucket. It sends the bucket
+// to the holders when it is full.
 func (c *Client) forward(variable, part int, sum aggregate.Sum) {
 	bucket, full := c.out.Put(variable, part, sum)
 	if !full {
@@ -189,12 +195,12 @@ func (c *Client) forward(variable, part int, sum aggregate.Sum) {
 	}
 }
 
-// Finish ends the step: it returns after all values are updated. sums has, for
-// every own virtual worker, its loss and metrics; absent virtual workers may
-// have nil. All contributions must have been made.
+// Finish ends the step. It returns after all values are updated. sums has the
+// loss and the metrics of every own virtual worker; nil is allowed for an
+// absent one. All contributions must have been made.
 //
-// After an error, also after ctx ended, the client cannot be used and the values
-// are undefined; a [peers.PeerError] tells which task is to blame.
+// After an error, including the end of ctx, the client cannot be used and the
+// values are undefined. A [peers.PeerError] names the task to blame.
 func (c *Client) Finish(ctx context.Context, sums [][]float64) (Outcome, error) {
 	h := c.holders
 	if err := cmp.Or(h.reason(), c.finishable(sums)); err != nil {
@@ -229,7 +235,7 @@ func (c *Client) Finish(ctx context.Context, sums [][]float64) (Outcome, error) 
 	return o, nil
 }
 
-// finishable returns why the step cannot be finished; nil: it can.
+// finishable returns why the caller may not finish the step; nil: it may.
 func (c *Client) finishable(sums [][]float64) error {
 	if err := c.misuse.Load(); err != nil {
 		return *err
@@ -255,7 +261,7 @@ func (c *Client) finishable(sums [][]float64) error {
 	return nil
 }
 
-// settle waits for the result of the step.
+// settle waits for the outcome of the step.
 func (c *Client) settle(ctx context.Context) (Outcome, error) {
 	h := c.holders
 	if h.d.Sync.Competes() {
@@ -274,9 +280,9 @@ func (c *Client) settle(ctx context.Context) (Outcome, error) {
 	return o, nil
 }
 
-// compete asks whether this worker's gradients count. If so they are sent and
-// the step is made; if not, the worker gets the values of the moment and
-// continues from there.
+// compete asks the first holder whether this worker's gradients count. If they
+// do, compete sends them and waits for the outcome. If not, the worker gets the
+// current values and continues from there.
 func (c *Client) compete(ctx context.Context) (Outcome, error) {
 	h, o := c.holders, Outcome{Step: c.progress.step}
 	r, err := h.commit(ctx, o.Step)
@@ -305,14 +311,15 @@ func (c *Client) compete(ctx context.Context) (Outcome, error) {
 	return o, err
 }
 
-// Join takes part in the steps of the others without data until no worker has
-// any: it returns nil after the step in which no virtual worker of the workers
-// that are added up was present. Every one of them learns that at the same step,
-// as Outcome.VirtualWorkers of 0. A worker whose gradients are added to those of
-// no other returns at once, and in backup mode too: it is to Close instead.
+// Join takes steps without data until no worker has data. It returns nil after
+// a step in which no virtual worker was present, of all workers whose gradients
+// are added together. All of them learn this at the same step, because
+// Outcome.VirtualWorkers is 0. If no gradients are added to those of this
+// worker, that is the first step. In backup mode Join returns at once, and the
+// worker calls Close instead.
 //
-// It is Begin with all own virtual workers absent, and Finish, repeatedly; a
-// caller that has something to do after every step does that itself.
+// Join repeatedly calls Begin with all own virtual workers absent, and Finish.
+// A caller that has work to do after every step calls them itself.
 func (c *Client) Join(ctx context.Context) error {
 	if c.holders.d.Sync.Competes() {
 		return c.holders.reason()
