@@ -13,10 +13,10 @@ import (
 // Sizes of payloads, in bytes.
 const (
 	OutcomeSize = 25
-	PairSize    = 16 // of a scale frame, and of an answer about room
+	PairSize    = 16 // payload of a scale frame, and of a reply about room
 )
 
-// Payload is where the payload of a frame is read from: a connection.
+// Payload reads the payload of a frame. A connection implements it.
 type Payload interface {
 	Payload(into []byte) error
 }
@@ -24,7 +24,7 @@ type Payload interface {
 // BeginningSize is the size of the payload of a contributor's step frame.
 func BeginningSize(c *layout.Contributor) int { return 8 + 4*len(c.Parts) }
 
-// EncodeBeginning returns the payload of a step frame. It uses the memory of
+// EncodeBeginning returns the payload of a step frame. It reuses the memory of
 // into.
 func EncodeBeginning(into []byte, b aggregate.Beginning) []byte {
 	into = appendFloat(into[:0], b.Rate)
@@ -34,7 +34,7 @@ func EncodeBeginning(into []byte, b aggregate.Beginning) []byte {
 	return into
 }
 
-// DecodeBeginning reads BeginningSize bytes. It uses the memory of present.
+// DecodeBeginning decodes BeginningSize bytes. It reuses the memory of present.
 func DecodeBeginning(from []byte, present []int) aggregate.Beginning {
 	b := aggregate.Beginning{Rate: float(from), Present: present[:0]}
 	for from = from[8:]; len(from) > 0; from = from[4:] {
@@ -43,7 +43,8 @@ func DecodeBeginning(from []byte, present []int) aggregate.Beginning {
 	return b
 }
 
-// EncodeOutcome returns the payload of a done frame. It uses the memory of into.
+// EncodeOutcome returns the payload of a done frame. It reuses the memory of
+// into.
 func EncodeOutcome(into []byte, o aggregate.Outcome) []byte {
 	into = binary.LittleEndian.AppendUint64(into[:0], uint64(o.VirtualWorkers))
 	into = appendFloat(into, o.Norm)
@@ -54,7 +55,7 @@ func EncodeOutcome(into []byte, o aggregate.Outcome) []byte {
 	return append(into, 0)
 }
 
-// DecodeOutcome reads OutcomeSize bytes.
+// DecodeOutcome decodes OutcomeSize bytes.
 func DecodeOutcome(from []byte) (aggregate.Outcome, error) {
 	if from[24] > 1 {
 		return aggregate.Outcome{}, fmt.Errorf("the end of a step says %d where 0 or 1 is due", from[24])
@@ -68,23 +69,25 @@ func DecodeOutcome(from []byte) (aggregate.Outcome, error) {
 }
 
 // EncodeScale returns the payload of a scale frame: the norm of the gradients,
-// and the factor by which each of them is multiplied.
+// and the factor by which holders multiply every gradient.
 func EncodeScale(norm, factor float64) []byte { return appendFloat(appendFloat(nil, norm), factor) }
 
-// DecodeScale reads PairSize bytes.
+// DecodeScale decodes PairSize bytes.
 func DecodeScale(from []byte) (norm, factor float64) { return float(from), float(from[8:]) }
 
-// EncodeRoom returns the payload of an answer about room, in bytes of memory.
+// EncodeRoom returns the payload of a reply about room: bytes of memory needed
+// and free.
 func EncodeRoom(need, free uint64) []byte {
 	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, need), free)
 }
 
-// DecodeRoom reads PairSize bytes.
+// DecodeRoom decodes PairSize bytes.
 func DecodeRoom(from []byte) (need, free uint64) {
 	return binary.LittleEndian.Uint64(from), binary.LittleEndian.Uint64(from[8:])
 }
 
-// EncodeCut returns the steps of each group in a cut; nil is no cut.
+// EncodeCut returns the payload for a cut: the number of steps of each group.
+// The payload of a nil cut is empty.
 func EncodeCut(cut []uint64) (b []byte) {
 	for _, steps := range cut {
 		b = binary.LittleEndian.AppendUint64(b, steps)
@@ -92,8 +95,8 @@ func EncodeCut(cut []uint64) (b []byte) {
 	return b
 }
 
-// ReadCut reads the payload of a frame with the header h: the steps of so many
-// groups.
+// ReadCut reads the cut that follows header h: the number of steps of each of
+// groups groups.
 func ReadCut(h wire.Header, groups int, from Payload) ([]uint64, error) {
 	if h.Length != uint64(8*groups) {
 		return nil, fmt.Errorf("%s frame of %d bytes, want %d for %d groups", h.Kind, h.Length, 8*groups, groups)
@@ -117,8 +120,8 @@ func appendFloat(into []byte, x float64) []byte {
 
 func float(from []byte) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(from)) }
 
-// Sends is an event for a worker: a frame that is sent as it is. It is no part
-// of a step.
+// Sends is the event that makes a server send a frame to a worker. It is not a
+// counted event of a step.
 type Sends wire.Frame
 
 // Counted implements aggregate.Event.

@@ -10,38 +10,41 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Rows is a piece of a sparse variable and rows of it. A request for rows, and
-// the head of a reply, is
+// Rows lists rows of one piece of a sparse variable. A request for rows, and
+// the head of a reply, consists of
 //
 //	uvarint number of pieces, then for each
 //	uvarint variable, uvarint first row of the piece, list of rows as in package sparse
 //
-// In a reply zeros follow up to a multiple of 8, and then for each piece the
-// values of the rows, also padded with zeros. So numbers are aligned.
+// In a reply, zeros pad the head to a multiple of 8 bytes. The values of the
+// rows of each piece follow, padded in the same way. So all numbers are
+// aligned.
 type Rows struct {
 	layout.Place
-	Index []int64
-	Size  int // bytes in which DecodeRows found them
+	Index []int64 // ascending rows
+	Size  int     // number of encoded bytes; set by DecodeRows
 }
 
-// Wanted are rows of one sparse variable: Index is strictly ascending, Into
-// gets the rows one after the other.
+// Wanted is a request for rows of one sparse variable. Index is strictly
+// ascending. Into gets the values of the rows, one row after the other.
 type Wanted struct {
 	Variable int
 	Index    []int64
 	Into     []byte
 }
 
-// Padded is the size of n bytes with their padding.
+// Padded returns n rounded up to a multiple of 8.
 func Padded(n int) int { return (n + 7) &^ 7 }
 
-// MaxHead bounds what so many Rows take in addition to their lists of rows.
+// MaxHead bounds the encoded size of n Rows in bytes, without their lists of
+// rows.
 func MaxHead(n int) int { return binary.MaxVarintLen64*(1+2*n) + 7 }
 
-// AppendCount begins a request for rows of n pieces.
+// AppendCount appends the number of pieces, with which a request or a reply
+// begins.
 func AppendCount(b []byte, n int) []byte { return binary.AppendUvarint(b, uint64(n)) }
 
-// AppendRows appends rows of one piece.
+// AppendRows appends the list of rows of one piece.
 func AppendRows(b []byte, at layout.Place, index []int64) []byte {
 	b = binary.AppendUvarint(b, uint64(at.Variable))
 	b = binary.AppendUvarint(b, uint64(at.Offset))
@@ -50,9 +53,9 @@ func AppendRows(b []byte, at layout.Place, index []int64) []byte {
 
 var errRows = errors.New("no list of pieces")
 
-// DecodeRows reads rows of at most most pieces, each of another piece, and
-// returns what follows them and their padding. bounds returns which rows a
-// piece has.
+// DecodeRows decodes the lists of rows of at most most pieces, all different.
+// It returns them, and the bytes after their padding. bounds returns the rows
+// [lo, hi) of a piece; ok is false if the sender must not name that piece.
 func DecodeRows(b []byte, most int, bounds func(layout.Place) (lo, hi int64, ok bool)) (all []Rows, rest []byte, err error) {
 	whole := len(b)
 	if whole == 0 {
@@ -87,7 +90,7 @@ func DecodeRows(b []byte, most int, bounds func(layout.Place) (lo, hi int64, ok 
 	return all, b[min(len(b), Padded(used)-used):], nil
 }
 
-// number reads a number of at most most.
+// number decodes a uvarint of at most most.
 func number(b []byte, most int) (int, []byte, error) {
 	x, n := binary.Uvarint(b)
 	if n <= 0 || x > uint64(most) {
@@ -96,10 +99,10 @@ func number(b []byte, most int) (int, []byte, error) {
 	return int(x), b[n:], nil
 }
 
-// Memory is memory for the values of rows, aligned for any number.
+// Memory is reusable memory for the values of rows, aligned for any number.
 type Memory struct{ numbers []float64 }
 
-// Bytes returns n bytes, which are good until the next call.
+// Bytes returns n bytes, which are valid until the next call.
 func (m *Memory) Bytes(n int) []byte {
 	if cap(m.numbers) < (n+7)/8 {
 		m.numbers = make([]float64, (n+7)/8)
@@ -107,25 +110,25 @@ func (m *Memory) Bytes(n int) []byte {
 	return wire.Bytes(m.numbers[:(n+7)/8])[:n]
 }
 
-// Source is where the values of rows are read.
+// Source provides the values of rows.
 type Source interface {
 	RowBytes() int
 	Read(index []int64, into []byte) error
 }
 
-// Share is the part of a reply that one piece has.
+// Share lists the rows of one piece in a reply, and the source of their values.
 type Share struct {
 	Rows
 	From Source
 }
 
-// Reply makes replies to requests for rows. The zero value is ready to use.
+// Reply builds replies to requests for rows. The zero value is ready to use.
 type Reply struct {
 	head   []byte
 	memory Memory
 }
 
-// Frame makes a reply, whose payload is good until the next one.
+// Frame builds a reply. Its payload is valid until the next call.
 func (r *Reply) Frame(kind wire.Kind, step uint64, shares []Share) wire.Frame {
 	r.head = AppendCount(r.head[:0], len(shares))
 	size := 0
@@ -147,8 +150,10 @@ func (r *Reply) Frame(kind wire.Kind, step uint64, shares []Share) wire.Frame {
 	return wire.Frame{Header: wire.Header{Kind: kind, Step: step}, Payload: payload}
 }
 
-// maxPulled bounds the bytes of whole rows that one frame requests.
+// maxPulled bounds the size in bytes of the rows that one frame can request
+// without a list.
 const maxPulled = 4 << 20
 
-// RangeRows is how many whole rows one frame requests, if the piece has as many.
+// RangeRows returns the largest number of rows that one frame can request
+// without a list.
 func RangeRows(rowBytes int) int { return max(1, maxPulled/rowBytes) }

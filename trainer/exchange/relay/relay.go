@@ -1,12 +1,13 @@
-// Package relay is local aggregation: the first worker of a host adds what all
-// workers of the host contribute to variables on servers, and sends one
-// contribution. It requests the union of the rows that they want, and passes
-// new values on to them.
+// Package relay implements local aggregation: the first worker of a host deals
+// with the parameter servers on behalf of all workers of the host. It adds
+// their gradients of variables on servers and sends one contribution. It
+// requests the rows of sparse variables for all of them, each row once. It
+// passes new values on to them.
 //
-// To the other workers of its host a Relay is a shard holder of whole
-// variables. To the servers it is a worker that has all virtual workers of the
-// host. It opens no connection itself: its Holders reach the servers, and an
-// aggregate.Host reaches the workers.
+// To the other workers of its host, a Relay is a shard holder of whole
+// variables. To the servers, it is a worker that has all virtual workers of the
+// host. A Relay opens no connection itself: its Holders reach the servers, and
+// an aggregate.Host reaches the workers.
 package relay
 
 import (
@@ -19,39 +20,42 @@ import (
 	"github.com/plx-run/plx/trainer/layout"
 )
 
-// Holders are the shard holders as the first worker of a host reaches them. Its
-// methods never block.
+// Holders sends frames from the first worker of a host to the shard holders.
+// Its methods never block.
 type Holders interface {
-	// Begin sends the payload of a step frame, and then the sums that Push held.
+	// Begin sends the payload of a step frame, and then the buckets that Push
+	// held.
 	Begin(payload []byte)
 	// Push sends a bucket of Outbox for a part, or holds it until Begin.
 	Push(bucket, part int)
-	// Request requests rows for a step, and calls done when all are there.
+	// Request requests rows for a step, and calls done after all of them have
+	// arrived.
 	Request(step uint64, wanted []message.Wanted, done func())
 }
 
-// Relay adds the contributions of a host. Any goroutine may call its methods.
+// Relay aggregates the contributions of the workers of a host. Any goroutine
+// may call its methods.
 type Relay struct {
-	Rows   *Requests         // what the workers of the host want
-	Outbox *aggregate.Outbox // sums of the host, on their way to the shard holders
+	Rows   *Requests         // row requests of the host's workers
+	Outbox *aggregate.Outbox // sums of the host, for the shard holders
 
 	d       *layout.Declaration
-	rank    int // of the first worker
+	rank    int // of the first worker of the host
 	holders Holders
 	shards  *aggregate.Shards   // sums of the host; set by Attach
-	workers *layout.Roster      // of the host
-	host    *layout.Contributor // this host, as the servers know it
-	slots   []int               // by variable, and the loss: its shard, -1: it is not added here
+	workers *layout.Roster      // workers of the host
+	host    *layout.Contributor // this host, as a contributor to the servers
+	slots   []int               // by variable, then the loss: index of its shard; -1: not aggregated here
 
 	mu      sync.Mutex
-	present []int          // by part of the host: virtual workers present in the step that is being begun
-	begun   int            // workers that have begun the step
-	opened  atomic.Uint64  // steps that all of the host have begun
-	left    []atomic.Int32 // by variable: pieces whose new values are to come
+	present []int          // by part of the host: virtual workers with data in the step that workers are beginning
+	begun   int            // number of workers that have begun the step
+	opened  atomic.Uint64  // number of steps that all workers of the host have begun
+	left    []atomic.Int32 // by variable: pieces whose new values are still to come
 }
 
-// New returns the Relay of a worker; nil: it is not the first of several
-// workers of a host.
+// New returns the Relay of a worker. It returns nil if the worker is not the
+// first of several workers of a host.
 func New(d *layout.Declaration, rank int, holders Holders) *Relay {
 	ranks := d.HostOf(rank)
 	if ranks.Lo != rank || ranks.Len() == 1 {
@@ -66,7 +70,8 @@ func New(d *layout.Declaration, rank int, holders Holders) *Relay {
 	return r
 }
 
-// Attach makes the shards of the sums, whose members tell hears of steps.
+// Attach makes the shards that add the gradients of the host. host delivers
+// their events to the workers of the host.
 func (r *Relay) Attach(self cluster.Task, host aggregate.Host) *aggregate.Shards {
 	r.shards = aggregate.NewRelay(r.d, self, host, r.workers, r)
 	for variable := range len(r.d.Variables) + 1 {
@@ -81,12 +86,12 @@ func (r *Relay) Attach(self cluster.Task, host aggregate.Host) *aggregate.Shards
 	return r.shards
 }
 
-// Takes reports whether a variable's gradients are added here.
+// Takes reports whether the relay aggregates the gradients of a variable.
 func (r *Relay) Takes(variable int) bool { return r.slots[variable] >= 0 }
 
-// Begin counts a worker that has begun the step and brings nothing more for
-// absent parts. When all of the host have, it tells the holders of the step and
-// of the sums that waited for that: from then on the step may end.
+// Begin counts a worker that begins the step, and its virtual workers with
+// data. After the last worker of the host it calls holders.Begin. The step
+// cannot end before that.
 func (r *Relay) Begin(rank int, step uint64, b aggregate.Beginning) {
 	r.Rows.Begin(rank, step)
 	r.mu.Lock()
@@ -109,7 +114,8 @@ func (r *Relay) Begin(rank int, step uint64, b aggregate.Beginning) {
 	}
 }
 
-// above returns the part of the host that a vertex belongs to.
+// above returns the index of the part of the host that contains vertex v of the
+// tree.
 func (r *Relay) above(v int) int {
 	below := r.workers.Tree.Below(v)
 	for i, part := range r.host.Parts {
@@ -120,36 +126,37 @@ func (r *Relay) above(v int) int {
 	panic("relay: a worker's part is outside its host's")
 }
 
-// Contribute brings what the first worker itself has added.
+// Contribute adds a sum of the first worker's own gradients.
 func (r *Relay) Contribute(variable, part int, sum aggregate.Sum) {
 	me, slot := r.workers.Contributor(r.rank), r.slots[variable]
 	r.shards.All()[slot].Lend(0, me.First+part, sum)
 	r.shards.Arrive(0, slot, me.First+part, true)
 }
 
-// Forward implements aggregate.Relay: it sends the host's sum of a part, with
-// the bucket that it fills.
+// Forward implements aggregate.Relay. It puts the sum of the host for a part
+// into a bucket, and pushes the bucket when it is full.
 func (r *Relay) Forward(variable, part int, sum aggregate.Sum) {
 	if bucket, full := r.Outbox.Put(variable, part, sum); full {
 		r.holders.Push(bucket, part)
 	}
 }
 
-// Early reports whether a value after so many steps cannot be: not all of the
-// host have begun the last of them.
+// Early reports whether a value after so many steps is too early: not all
+// workers of the host have begun the last of these steps.
 func (r *Relay) Early(variable int, steps uint64) bool {
 	return r.Takes(variable) && steps > r.opened.Load()
 }
 
-// Value notes that a piece has its new value in the first worker's memory. With
-// its last piece the variable goes to the other workers.
+// Value records that a piece has its new value in the first worker's memory.
+// After the last piece of the variable, the relay sends the variable to the
+// other workers.
 func (r *Relay) Value(variable int) {
 	if r.Takes(variable) && r.left[variable].Add(-1) == 0 {
 		r.tell(aggregate.Updated{Shard: r.slots[variable]})
 	}
 }
 
-// Finish tells the other workers how the step ended.
+// Finish tells the other workers the outcome of the step.
 func (r *Relay) Finish(end aggregate.Outcome) {
 	r.reset()
 	for i, v := range r.d.Variables {

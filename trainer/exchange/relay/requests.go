@@ -11,9 +11,9 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Requests collects the rows that the workers of a host want for a step. It
-// requests each row once, when every worker has said what it wants or has begun
-// the step without. Any goroutine may call its methods.
+// Requests combines the row requests of the workers of a host. It requests each
+// row once per step, after every worker has sent its request or has begun the
+// step without one. Any goroutine may call its methods.
 type Requests struct {
 	d       *layout.Declaration
 	first   int // rank of the first worker of the host
@@ -21,37 +21,38 @@ type Requests struct {
 	host    aggregate.Host
 
 	mu        sync.Mutex
-	step      uint64    // that is being collected
-	said      []bool    // by worker of the host: it adds nothing more for the step
-	count     int       // of said
-	left      []bool    // by worker of the host: it wants nothing any more
-	over      bool      // the first worker has left: nobody can request for the others
-	collected []Request // for the step
-	open      []*union  // requested from the holders, and not answered
+	step      uint64    // step whose requests are being collected
+	said      []bool    // by worker of the host: it requests nothing more for the step
+	count     int       // number of true elements of said
+	left      []bool    // by worker of the host: it has left and requests nothing any more
+	over      bool      // the first worker has left and cannot request rows for the others
+	collected []Request // requests for the step
+	open      []*union  // sent to the holders and not yet answered
 }
 
 func newRequests(d *layout.Declaration, first, workers int, holders Holders, host aggregate.Host) *Requests {
 	return &Requests{d: d, first: first, holders: holders, host: host, step: d.First, said: make([]bool, workers), left: make([]bool, workers)}
 }
 
-// Request is what one worker of the host wants for a step.
+// Request is the request of one worker of the host for rows of a step.
 type Request struct {
-	Rank int
+	Rank int            // of the worker
 	Rows []message.Rows // of whole variables
-	// Into and Done are of the first worker itself: where Rows belong, and what
-	// is called once they are there. If direct, the worker is to request them
-	// from the holders itself.
+	// Only a request of the first worker has Into and Done. Into is the memory
+	// for Rows. Done is called after the rows have arrived. If direct is set,
+	// the worker must request the rows from the holders itself.
 	Into [][]byte
 	Done func(direct bool)
 }
 
-// union is what a whole host wants for a step.
+// union is the combined request of a host for a step.
 type union struct {
 	step     uint64
 	requests []Request
 }
 
-// Add takes a worker's request for a step. Each worker makes one per step at most.
+// Add adds the request of a worker for a step. Each worker makes at most one
+// request per step.
 func (r *Requests) Add(step uint64, q Request) {
 	r.mu.Lock()
 	if r.over || step < r.step {
@@ -65,7 +66,8 @@ func (r *Requests) Add(step uint64, q Request) {
 	r.request(ready)
 }
 
-// Begin notes that a worker begins a step: it wants nothing more for it.
+// Begin records that a worker begins a step, and so requests no more rows for
+// it.
 func (r *Requests) Begin(rank int, step uint64) {
 	r.mu.Lock()
 	var ready *union
@@ -76,8 +78,9 @@ func (r *Requests) Begin(rank int, step uint64) {
 	r.request(ready)
 }
 
-// Leave notes that a worker of the host wants nothing any more. When it is the
-// first one, the others are to request rows themselves.
+// Leave records that a worker of the host has left and requests nothing more.
+// After the first worker has left, the others request rows from the holders
+// themselves.
 func (r *Requests) Leave(rank int) {
 	if rank == r.first {
 		r.end()
@@ -95,7 +98,7 @@ func (r *Requests) Leave(rank int) {
 	r.request(ready)
 }
 
-// end refers all workers that wait to the holders.
+// end refers all workers with unanswered requests to the holders.
 func (r *Requests) end() {
 	r.mu.Lock()
 	waiting := append(r.open, &union{r.step, r.collected})
@@ -117,9 +120,9 @@ func (r *Requests) refer(step uint64, q Request) {
 	r.host.Tell(q.Rank, message.Sends{Header: wire.Header{Kind: wire.Final, Step: step, Part: message.Direct}})
 }
 
-// Skip refers all workers to the holders for a step whose rows are not requested
-// yet: the first worker is about to let variables move before it, and the
-// holders would not hear it meanwhile.
+// Skip refers all workers to the holders if their requests for the step are not
+// yet sent. The first worker calls Skip before variables move: holders refuse
+// its requests during the move.
 func (r *Requests) Skip(step uint64) {
 	r.mu.Lock()
 	var waiting []Request
@@ -133,8 +136,8 @@ func (r *Requests) Skip(step uint64) {
 	}
 }
 
-// say counts a worker that adds nothing more for the step, and returns what is
-// wanted when it was the last one. It needs r.mu.
+// say records that a worker requests nothing more for the step. After the last
+// worker it returns the combined request. The caller holds r.mu.
 func (r *Requests) say(rank int) (ready *union) {
 	r.said[rank-r.first] = true
 	if r.count++; r.count < len(r.said) {
@@ -148,7 +151,7 @@ func (r *Requests) say(rank int) (ready *union) {
 	return ready
 }
 
-// next begins to collect for the next step. It needs r.mu.
+// next begins to collect requests for the next step. The caller holds r.mu.
 func (r *Requests) next() {
 	r.step, r.collected, r.count = r.step+1, nil, 0
 	for i, left := range r.left {
@@ -158,7 +161,7 @@ func (r *Requests) next() {
 	}
 }
 
-// request requests a union from the holders.
+// request sends a combined request to the holders.
 func (r *Requests) request(u *union) {
 	if u == nil || len(u.requests) == 0 {
 		return
@@ -180,7 +183,7 @@ func (r *Requests) request(u *union) {
 	r.holders.Request(u.step, wanted, func() { r.answer(u, wanted) })
 }
 
-// answer gives every worker its share of what came.
+// answer sends every worker the rows that it requested.
 func (r *Requests) answer(u *union, came []message.Wanted) {
 	r.mu.Lock()
 	i := slices.Index(r.open, u)
@@ -210,7 +213,7 @@ func (r *Requests) answer(u *union, came []message.Wanted) {
 	}
 }
 
-// variable is the rows of one variable among those that came.
+// variable provides rows of one variable from the rows that have arrived.
 type variable struct {
 	came     []message.Wanted
 	number   int
@@ -219,7 +222,7 @@ type variable struct {
 
 func (v variable) RowBytes() int { return v.rowBytes }
 
-// Read copies rows that came. It returns no error.
+// Read copies rows of the variable. It always returns nil.
 func (v variable) Read(index []int64, into []byte) error {
 	for _, w := range v.came {
 		if w.Variable != v.number {

@@ -13,20 +13,21 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Purpose is what holders come to each other for, to bring rows.
+// Purpose is the purpose of connections on which a holder sends rows to
+// another.
 //
-// The old holder opens the connection. For each range of rows, in order, it
-// sends move frames with rows by ascending index, and a moved frame with the
-// updates that the piece has had. The new holder's answer to all of it is one
-// moved frame.
+// The old holder of the rows opens the connection. For each range of rows, in
+// order, it sends move frames with rows by ascending index. A moved frame with
+// the number of updates of the piece ends the range. After all ranges the new
+// holder answers with one moved frame.
 const Purpose = "move"
 
 const (
 	farewell     = 2 * time.Second // bounds how long a peer may take to hang up
-	firstSilence = time.Minute     // tolerated until the declaration says how much
+	firstSilence = time.Minute     // how long a holder may be silent before the declaration sets the limit
 )
 
-// send brings a holder what is to be there.
+// send sends a holder the rows of a list.
 func (m *Repartition) send(ctx context.Context, to int, list []layout.Transfer) error {
 	task := m.d.Holders[to]
 	dialling, cancel := context.WithTimeoutCause(ctx, m.d.Silence(), fmt.Errorf("not reached within %v", m.d.Silence()))
@@ -48,7 +49,7 @@ func (m *Repartition) send(ctx context.Context, to int, list []layout.Transfer) 
 		answered <- err
 	})
 	defer func() {
-		session.Close() // nothing is left to be lost
+		session.Close() // its error no longer matters
 		untie()
 		hearing.Wait()
 	}()
@@ -84,7 +85,7 @@ func (m *Repartition) sendAll(session *peers.Session, list []layout.Transfer) er
 	return nil
 }
 
-// hear waits for the new holder's answer.
+// hear waits for the answer of the new holder.
 func (m *Repartition) hear(session *peers.Session) error {
 	h, err := session.Next()
 	if err == nil && (h.Kind != wire.Moved || h.Length != 0 || h.Step != m.step) {
@@ -96,8 +97,9 @@ func (m *Repartition) hear(session *peers.Session) error {
 	return nil
 }
 
-// tie tells the other end why the training ended, if it does, and hangs up in
-// bounded time. The caller goes on reading until then.
+// tie closes a session, in bounded time, when the training ends. If the
+// training failed, tie first tells the other end why. The caller continues to
+// read until then.
 func tie(training context.Context, session *peers.Session) (untie func()) {
 	told := make(chan struct{})
 	stop := context.AfterFunc(training, func() {
@@ -105,7 +107,7 @@ func tie(training context.Context, session *peers.Session) (untie func()) {
 		if why := context.Cause(training); why != ErrEnded {
 			session.Tell(why, farewell)
 		}
-		session.Close() // there is nothing more to report
+		session.Close() // its error no longer matters
 	})
 	return func() {
 		if !stop() {
@@ -114,13 +116,14 @@ func tie(training context.Context, session *peers.Session) (untie func()) {
 	}
 }
 
-// Serve takes what another holder brings, until it hangs up. d is the present
-// map. The error says why it was refused.
+// Serve receives the rows of another holder, until that holder hangs up. d is
+// the declaration with the current map. The error says why Serve refused the
+// holder. A later failure ends the training.
 func (m *Repartition) Serve(from peers.Peer, d *layout.Declaration) error {
 	session := peers.NewSession(from, m.config.Peers.Generation, firstSilence)
-	defer session.Close() // everything was reported
+	defer session.Close() // its error no longer matters
 	defer tie(m.training, session)()
-	defer session.Drain() // until the other end, which has the answer, hangs up
+	defer session.Drain() // until the other end has the answer and hangs up
 	list, err := m.expect(d, session)
 	if err != nil {
 		session.Refuse(err, farewell)
@@ -132,13 +135,14 @@ func (m *Repartition) Serve(from peers.Peer, d *layout.Declaration) error {
 	return nil
 }
 
-// Refuse tells a holder why nothing is to move here.
+// Refuse tells a holder why this task accepts no rows.
 func Refuse(from peers.Peer, c Config, why error) {
 	peers.NewSession(from, c.Peers.Generation, firstSilence).Refuse(why, farewell)
 }
 
-// expect lets in a holder that is to bring something. What it is to bring is
-// known once all workers have asked for it, which they may just be doing.
+// expect returns the rows that the other holder will send, or an error if it
+// must send none. It waits until all workers have requested the move. Their
+// requests may reach the other holder earlier than this one.
 func (m *Repartition) expect(d *layout.Declaration, session *peers.Session) ([]layout.Transfer, error) {
 	holder := d.HolderIndex(session.Task)
 	if holder < 0 || !d.Movable {
@@ -195,7 +199,7 @@ func (m *Repartition) receive(session *peers.Session, list []layout.Transfer) er
 	return nil
 }
 
-// nextOf returns the next frame, which must be of a transfer.
+// nextOf returns the header of the next frame, which must belong to transfer t.
 func (m *Repartition) nextOf(t layout.Transfer, session *peers.Session) (wire.Header, error) {
 	h, err := session.Next()
 	switch {
@@ -208,12 +212,12 @@ func (m *Repartition) nextOf(t layout.Transfer, session *peers.Session) (wire.He
 		h.Kind, h.Variable, h.Offset, h.Epoch, t.New.Variable, t.Lo, m.epoch)
 }
 
-// headerOf begins a frame about rows of a transfer.
+// headerOf returns the header of a frame for rows of transfer t.
 func headerOf(t layout.Transfer, kind wire.Kind, step uint64) wire.Header {
 	return wire.Header{Kind: kind, Variable: uint32(t.New.Variable), Offset: uint64(t.Lo), Step: step}
 }
 
-// isOf reports whether a frame is about the transfer.
+// isOf reports whether a frame belongs to transfer t.
 func isOf(t layout.Transfer, h wire.Header) bool {
 	return uint64(h.Variable) == uint64(t.New.Variable) && h.Offset == uint64(t.Lo)
 }

@@ -12,38 +12,39 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Snapshot is a copy of all that one holder has. The receiver owns it; the
-// Declaration must not be changed.
+// Snapshot is a copy of all pieces of one holder. The receiver owns it, but
+// must not change the Declaration.
 type Snapshot struct {
-	Step        uint64              // steps that the chief's group has made
-	Number      uint64              // of saves before: if workers are not in step there may be several of a step
-	Declaration *layout.Declaration // with the pieces of the time
+	Step        uint64              // number of steps that the chief's group has made
+	Number      uint64              // number of earlier saves; if workers are not in step, several saves may have the same Step
+	Declaration *layout.Declaration // with the current pieces
 	Holder      cluster.Task
 	Pieces      []aggregate.Kept
-	Held        time.Duration // for which the training, or what lies after the cut, was held
+	Held        time.Duration // how long the training, or the steps after the cut, had to wait
 }
 
-// Restoring is a shard that is being filled.
+// Restoring is a shard that Checkpoints.Restore fills.
 type Restoring interface {
-	// Put takes what is the shard's own of a part of its variable, see
+	// Put copies the elements or rows of k that belong to the shard, see
 	// aggregate.Restoring.
 	Put(k aggregate.Kept) error
 }
 
-// Checkpoints is where a holder's shards are saved to and restored from.
+// Checkpoints saves and restores the shards of a holder.
 type Checkpoints interface {
 	// Save gets a copy of the shards whenever the chief saves. The training
-	// waits for it, so it must not block.
+	// waits for Save, so Save must not block.
 	Save(Snapshot)
-	// Restore puts what Declaration.Checkpoint has of a piece. It is called for
-	// several pieces side by side, and must return soon after ctx has ended.
+	// Restore puts everything that Declaration.Checkpoint has of piece p into
+	// into. RestoreAll calls it for several pieces in parallel. It must return
+	// soon after ctx has ended.
 	Restore(ctx context.Context, d *layout.Declaration, p layout.Piece, into Restoring) error
 }
 
-// Save hands a copy of what a holder has to a checkpoint; to may be nil if there
-// is nothing. s has Step, Number and Holder. If a checkpoint is a consistent cut
-// the shards must have agreed on one. Save returns when the copy is made, or ctx
-// has ended before that.
+// Save passes a copy of a holder's shards to to, which may be nil if the holder
+// has no pieces. The caller sets Step, Number and Holder of s. If a checkpoint
+// is a consistent cut, the shards must have agreed on the cut. Save returns
+// after it has made the copy, or after ctx has ended.
 func Save(ctx context.Context, now *aggregate.Shards, s Snapshot, to Checkpoints) (err error) {
 	hand := func(since time.Time) {
 		now.NoteSave(s.Step)
@@ -65,12 +66,12 @@ func Save(ctx context.Context, now *aggregate.Shards, s Snapshot, to Checkpoints
 	return err
 }
 
-// atOnce bounds the pieces of a holder that are restored side by side.
+// atOnce bounds the number of pieces that a holder restores in parallel.
 const atOnce = 4
 
-// RestoreAll restores pieces, and says what the checkpoint does not have. It
-// returns soon after ctx has ended, even if from does not: then it takes nothing
-// more.
+// RestoreAll restores pieces. The error names a piece that could not be
+// restored. RestoreAll returns soon after ctx has ended, even if from does not.
+// The pieces then accept no more data.
 func RestoreAll(ctx context.Context, d *layout.Declaration, all []*aggregate.Restoring, from Checkpoints) error {
 	restoring, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ends after the pieces are closed
 	defer cancel()
@@ -89,7 +90,7 @@ func RestoreAll(ctx context.Context, d *layout.Declaration, all []*aggregate.Res
 	case <-ctx.Done():
 	}
 	for _, r := range all {
-		r.Close() // what is missing matters no more
+		r.Close() // missing data no longer matters
 	}
 	cancel()
 	select {

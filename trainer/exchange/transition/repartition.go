@@ -10,44 +10,44 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Wanted is what every worker tells every holder, between two steps, to let
-// variables move: JSON.
+// Wanted is the request, in JSON, with which variables move. Every worker sends
+// it to every holder, between two steps.
 type Wanted struct {
 	Epoch  uint32         `json:"epoch"` // of the new map
-	Step   uint64         `json:"step"`  // the first under it
+	Step   uint64         `json:"step"`  // first step under the new map
 	Pieces []layout.Piece `json:"pieces"`
 }
 
-// Repartition brings a holder from one map of holders to the next. Rows go
-// straight from the old holder to the new one, over a connection for the two
-// of them, which the old one opens.
+// Repartition replaces the map of a holder by the next map. A holder sends rows
+// directly to their new holder, over a connection that it opens for them.
 type Repartition struct {
-	training context.Context // ends with the training; the cause says why
+	training context.Context // ends with the training; its cause is the reason
 	config   Config
-	host     aggregate.Host // of the shards that take the others' place
+	host     aggregate.Host // of the new shards
 	epoch    uint32         // of the new map
 
-	step    uint64              // the first under the new map; set by Run, as are those below
+	// Run sets the fields from step to leaving.
+	step    uint64              // first step under the new map
 	d       *layout.Declaration // with the new map
-	before  *aggregate.Shards
-	next    *aggregate.Shards
-	leaving [][]layout.Transfer // by holder: what it gets from here
-	ready   chan struct{}       // closed once rows may come
-	arrived chan struct{}       // closed once all have come
+	before  *aggregate.Shards   // shards under the old map
+	next    *aggregate.Shards   // shards under the new map
+	leaving [][]layout.Transfer // by holder: rows to send to it
+	ready   chan struct{}       // closed when rows may arrive
+	arrived chan struct{}       // closed after all rows have arrived
 
 	mu     sync.Mutex
-	coming [][]layout.Transfer // by holder: what it is to bring; nil once it has begun to
-	left   int                 // holders that are to bring something still
+	coming [][]layout.Transfer // by holder: rows that it will send; nil after it has begun
+	left   int                 // number of holders that have not sent all their rows
 }
 
-// NewRepartition makes a Repartition to the map of an epoch. host is that of the
-// shards that take the place of the present ones.
+// NewRepartition returns a Repartition to the map of an epoch. host is for the
+// new shards. training is the context of the training.
 func NewRepartition(training context.Context, c Config, host aggregate.Host, epoch uint32) *Repartition {
 	return &Repartition{training: training, config: c, host: host, epoch: epoch, ready: make(chan struct{}), arrived: make(chan struct{})}
 }
 
-// Run moves everything that comes here or leaves, and returns the shards of the
-// new map d, which holds from a step on.
+// Run sends the rows that leave this holder and waits for those that arrive. It
+// returns the shards of the new map d. step is the first step under that map.
 func (m *Repartition) Run(ctx context.Context, now *aggregate.Shards, d *layout.Declaration, step uint64) (*aggregate.Shards, error) {
 	m.before, m.d, m.step = now, d, step
 	if err := m.prepare(); err != nil {
@@ -56,7 +56,7 @@ func (m *Repartition) Run(ctx context.Context, now *aggregate.Shards, d *layout.
 	return m.next, m.move(ctx)
 }
 
-// prepare makes room for what will be here.
+// prepare makes the new shards, and lists the rows to send and to expect.
 func (m *Repartition) prepare() error {
 	self, now := m.config.self(), m.before.Declaration()
 	if r := m.config.Room(now, m.d); r.Need > r.Free {
@@ -87,7 +87,7 @@ func (m *Repartition) prepare() error {
 	return nil
 }
 
-// move carries rows from here and waits for those that come.
+// move sends the rows that leave, and waits for those that arrive.
 func (m *Repartition) move(ctx context.Context) error {
 	self := m.d.HolderIndex(m.config.self())
 	group, ctx := errgroup.WithContext(ctx)
@@ -111,13 +111,13 @@ func (m *Repartition) move(ctx context.Context) error {
 	return group.Wait()
 }
 
-// from and to are the shards that a transfer leaves and comes to, if they are
-// here.
+// from and to return the old and the new shard of a transfer, which must be on
+// this holder.
 func (m *Repartition) from(t layout.Transfer) *aggregate.Shard { return m.before.At(t.Old) }
 
 func (m *Repartition) to(t layout.Transfer) *aggregate.Shard { return m.next.At(t.New) }
 
-// keep takes rows that stay here to the pieces that they are part of now.
+// keep copies rows that stay on this holder to their new shards.
 func (m *Repartition) keep(list []layout.Transfer) error {
 	for _, t := range list {
 		if err := m.to(t).Adopt(m.from(t), int64(t.Lo), int64(t.Hi)); err != nil {
@@ -127,7 +127,8 @@ func (m *Repartition) keep(list []layout.Transfer) error {
 	return nil
 }
 
-// claim returns what a holder is to bring, once.
+// claim returns the rows that a holder will send. A second call for the holder
+// returns nil.
 func (m *Repartition) claim(holder int) []layout.Transfer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,7 +137,7 @@ func (m *Repartition) claim(holder int) []layout.Transfer {
 	return list
 }
 
-// brought counts a holder that has brought everything.
+// brought counts a holder that has sent all its rows.
 func (m *Repartition) brought() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"github.com/plx-run/plx/trainer/layout"
 )
 
-// RoomError reports that a holder's host lacks the memory for what is to move to
-// the holders on it.
+// RoomError reports that the host of a holder lacks the memory for the rows
+// that would move to that host.
 type RoomError struct {
 	Holder     cluster.Task
 	Need, Free uint64 // bytes
@@ -28,16 +28,16 @@ func (e *RoomError) Error() string {
 		e.Holder, e.Need>>20, e.Free>>20)
 }
 
-// headroom is the part of the free memory that Fits does not count on: a tenth.
-// Repartition then finds room even if a little less is free.
+// headroom is the divisor for the part of the free memory that Fits keeps in
+// reserve: a tenth. Repartition then succeeds even if slightly less is free.
 const headroom = 10
 
-// Fits reports whether there is room, with headroom to spare.
+// Fits reports whether there is enough memory, with headroom in reserve.
 func (e *RoomError) Fits() bool { return e.Need <= e.Free-e.Free/headroom }
 
-// Room returns the bytes that new pieces take on the holder's host, those of
-// other holders on it included, and what the host has free. If that is unknown,
-// there is no end to it.
+// Room returns the bytes that the new pieces need on the holder's host,
+// including those of other holders there, and the free bytes. If these are
+// unknown, Room assumes that memory is unlimited.
 func (c Config) Room(now, next *layout.Declaration) RoomError {
 	r := RoomError{Holder: c.self()}
 	for i, t := range next.Holders {
@@ -47,7 +47,7 @@ func (c Config) Room(now, next *layout.Declaration) RoomError {
 	}
 	var err error
 	r.Free, err = c.Memory()
-	if err == nil && r.Free < r.Need { // what Go has not returned to the system yet is free as well
+	if err == nil && r.Free < r.Need { // memory that Go has not returned to the system is free too
 		debug.FreeOSMemory()
 		r.Free, err = c.Memory()
 	}
@@ -67,9 +67,9 @@ func (c Config) neighbour(t cluster.Task) bool {
 	return err == nil && mine == other
 }
 
-// FreeMemory returns the bytes that this process could still take: what its
-// host has available, or what the limit of its control group leaves, if that
-// is less.
+// FreeMemory returns how many bytes this process could still allocate: the
+// available memory of its host. If the limit of its control group leaves less,
+// it returns that.
 func FreeMemory() (uint64, error) { return freeOn(os.DirFS("/")) }
 
 func freeOn(root fs.FS) (uint64, error) {
@@ -84,7 +84,7 @@ func freeOn(root fs.FS) (uint64, error) {
 	free := kilobytes << 10
 	groups, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
-		return free, nil // a system without them
+		return free, nil // the system has no control groups
 	}
 	for line := range strings.Lines(string(groups)) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -102,7 +102,7 @@ func freeOn(root fs.FS) (uint64, error) {
 }
 
 // groupFiles are the files in which a version of control groups reports memory.
-// The kernel gives memory of inactive files back when it is needed.
+// The kernel reclaims the memory of inactive files when it is needed.
 type groupFiles struct{ limit, used, stat, inactive string }
 
 var (
@@ -110,8 +110,8 @@ var (
 	version2 = groupFiles{"memory.max", "memory.current", "memory.stat", "inactive_file"}
 )
 
-// left is the least that a group and those above it leave. Groups that cannot
-// be read, such as those outside a container, do not count.
+// left returns the least memory that a group or one of its ancestors leaves. It
+// ignores groups that it cannot read, such as those outside a container.
 func left(root fs.FS, mount, group string, files groupFiles) uint64 {
 	least := ^uint64(0)
 	for at := path.Clean("/" + group); ; at = path.Dir(at) {

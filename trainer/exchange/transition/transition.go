@@ -1,9 +1,10 @@
-// Package transition is what a shard holder does between two steps: variables
-// move to other holders, or a checkpoint is saved.
+// Package transition implements the operations of a shard holder between two
+// steps: it moves variables to other holders, and saves checkpoints.
 //
-// Package server hears the workers, and runs a transition once they agree.
-// [Repartition] brings rows to their new holders over connections of its own and
-// returns the shards that take the place of the old ones. [Save] hands on a copy.
+// Package server receives the requests of the workers, and runs a transition
+// after all workers have agreed on it. [Repartition] sends rows to their new
+// holders over its own connections, and returns the shards that replace the old
+// ones. [Save] passes on a copy of the shards.
 //
 //	m := transition.NewRepartition(training, config, host, epoch)
 //	next, err := m.Run(ctx, shards, declaration, step)
@@ -18,16 +19,17 @@ import (
 	"github.com/plx-run/plx/trainer/peers"
 )
 
-// Config says who a holder is and where others are.
+// Config identifies a holder and says where the other holders are.
 type Config struct {
 	Peers   peers.Config
 	Cluster cluster.Spec
-	// Memory returns the bytes that the host has free; see FreeMemory.
+	// Memory returns the free memory of the host in bytes; see FreeMemory.
 	Memory func() (uint64, error)
 }
 
-// self is the holder.
+// self returns the task of the holder.
 func (c Config) self() cluster.Task { return c.Peers.Self }
 
-// ErrEnded is the cause with which the context of a training ends in good order.
+// ErrEnded is the cause of a context that ends because its training has ended
+// in good order.
 var ErrEnded = errors.New("training has ended")
