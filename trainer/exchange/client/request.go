@@ -244,7 +244,7 @@ func (p *pulls) take(number uint32) *pull {
 }
 
 // pull requests rows of a piece: those of index. If index is nil, it requests
-// as many rows from row first on as fit into into.
+// the rows from row first on that fit in into.
 func (r *requests) pull(p layout.Piece, first int, index []int64, into []byte) (*pull, error) {
 	var body []byte
 	if index != nil {

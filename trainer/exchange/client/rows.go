@@ -99,8 +99,8 @@ func (r *Rows) requestable(variable int, index []int64, into []byte) error {
 }
 
 // pull requests rows of a piece: those of index. If index is nil, it requests
-// as many rows from row first on as fit into into. If this worker holds the
-// piece, pull copies the rows at once and returns nil.
+// the rows from row first on that fit in into. If this worker holds the piece,
+// pull copies the rows at once and returns nil.
 func (r *Rows) pull(p layout.Piece, first int, index []int64, into []byte) (*pull, error) {
 	l := r.holders.links[p.Holder]
 	switch {

@@ -95,8 +95,8 @@ func EncodeCut(cut []uint64) (b []byte) {
 	return b
 }
 
-// ReadCut reads the cut that follows header h: the number of steps of each of
-// groups groups.
+// ReadCut reads the cut that follows header h: the number of steps of each
+// group. groups is the number of groups.
 func ReadCut(h wire.Header, groups int, from Payload) ([]uint64, error) {
 	if h.Length != uint64(8*groups) {
 		return nil, fmt.Errorf("%s frame of %d bytes, want %d for %d groups", h.Kind, h.Length, 8*groups, groups)

@@ -53,9 +53,9 @@ func AppendRows(b []byte, at layout.Place, index []int64) []byte {
 
 var errRows = errors.New("no list of pieces")
 
-// DecodeRows decodes the lists of rows of at most most pieces, all different.
-// It returns them, and the bytes after their padding. bounds returns the rows
-// [lo, hi) of a piece; ok is false if the sender must not name that piece.
+// DecodeRows decodes the lists of rows of up to most pieces, all different. It
+// returns them, and the bytes after their padding. bounds returns the rows [lo,
+// hi) of a piece; ok is false if the sender must not name that piece.
 func DecodeRows(b []byte, most int, bounds func(layout.Place) (lo, hi int64, ok bool)) (all []Rows, rest []byte, err error) {
 	whole := len(b)
 	if whole == 0 {
@@ -90,7 +90,7 @@ func DecodeRows(b []byte, most int, bounds func(layout.Place) (lo, hi int64, ok 
 	return all, b[min(len(b), Padded(used)-used):], nil
 }
 
-// number decodes a uvarint of at most most.
+// number decodes a uvarint that must not exceed most.
 func number(b []byte, most int) (int, []byte, error) {
 	x, n := binary.Uvarint(b)
 	if n <= 0 || x > uint64(most) {

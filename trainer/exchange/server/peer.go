@@ -39,7 +39,7 @@ type peer struct {
 	chief *chief       // requests that only the chief may make; nil: the worker is not the chief
 
 	// Guarded by the server's mu.
-	lost   bool // training continues without the worker, and its reader has stopped
+	lost   bool    // training continues without the worker, and its reader has stopped
 	counts *uint64 // first step in which the lost worker does not count; nil: not announced by the first holder
 }
 

@@ -35,16 +35,16 @@ type Checkpoints interface {
 	// Save gets a copy of the shards whenever the chief saves. The training
 	// waits for Save, so Save must not block.
 	Save(Snapshot)
-	// Restore puts everything that Declaration.Checkpoint has of piece p into
-	// into. RestoreAll calls it for several pieces in parallel. It must return
-	// soon after ctx has ended.
+	// Restore fills the shard into with everything that Declaration.Checkpoint
+	// has of piece p. RestoreAll calls it for several pieces in parallel. It
+	// must return soon after ctx has ended.
 	Restore(ctx context.Context, d *layout.Declaration, p layout.Piece, into Restoring) error
 }
 
-// Save passes a copy of a holder's shards to to, which may be nil if the holder
-// has no pieces. The caller sets Step, Number and Holder of s. If a checkpoint
-// is a consistent cut, the shards must have agreed on the cut. Save returns
-// after it has made the copy, or after ctx has ended.
+// Save copies a holder's shards, and passes the copy to Checkpoints. These may
+// be nil if the holder has no pieces. The caller sets Step, Number and Holder
+// of s. If a checkpoint is a consistent cut, the shards must have agreed on the
+// cut. Save returns after it has made the copy, or after ctx has ended.
 func Save(ctx context.Context, now *aggregate.Shards, s Snapshot, to Checkpoints) (err error) {
 	hand := func(since time.Time) {
 		now.NoteSave(s.Step)
