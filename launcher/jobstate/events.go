@@ -31,10 +31,10 @@ type (
 	// Answers reports that the driver has reached the host and may soon start a
 	// new agent there. If the plan allows that, a later Up is that agent's.
 	Lost struct {
-		Host    int
-		Cause   string
-		Clear   time.Duration
-		Answers bool
+		Host    int           // index of the host
+		Cause   string        // why the agent counts as lost
+		Clear   time.Duration // time until nothing of the agent can run any more; 0: nothing runs now
+		Answers bool          // the driver reached the host and may soon start a new agent there
 	}
 	// Heard reports a message of the agent, other than State.
 	Heard struct {
@@ -44,10 +44,10 @@ type (
 	// StopAsked reports that the user, or a signal, wants the job to end. Grace 0
 	// means at once. With a SaveTime the chief saves first, in at most that time.
 	StopAsked struct {
-		Reason   string
-		Code     int
-		Grace    time.Duration
-		SaveTime time.Duration
+		Reason   string        // for the verdict: who or what asked
+		Code     int           // plx's exit status; 0: CodePlx
+		Grace    time.Duration // between telling tasks to end and killing them; 0: kill at once
+		SaveTime time.Duration // bound of the checkpoint before the stop; 0: none is made
 	}
 	// Elapsed reports the end of a timer that a SetTimer command has set.
 	Elapsed struct{ Timer Timer }
@@ -105,7 +105,7 @@ type (
 	// of the verdict.
 	Note struct {
 		Text    string
-		Lasting bool
+		Lasting bool // the line is also among the notices of the verdict
 	}
 	// Enter announces the phase that the job is in from now on.
 	Enter struct{ Phase protocol.Phase }
@@ -116,7 +116,7 @@ type (
 	}
 	// Join adds a host with the next index. The driver connects to its agent.
 	Join struct {
-		Host    int
+		Host    int // index of the new host
 		Joining protocol.Joining
 	}
 	// Leave ends the agent of a host that no longer belongs to the job. The
@@ -128,7 +128,7 @@ type (
 	// Answer tells the agent of a host, for its visitor, what came of a Scale.
 	// The driver fills in the pause, which counts from Holding.
 	Answer struct {
-		Host   int
+		Host   int // index of the host whose agent the visitor is connected to
 		Scaled protocol.Scaled
 	}
 	// Conclude ends the job: the driver sends End to every agent.

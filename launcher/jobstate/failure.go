@@ -12,11 +12,11 @@ import (
 
 // failure is that of one task, or of one host if task is nil.
 type failure struct {
-	host    int
-	task    *cluster.Task
-	exit    protocol.Exit // as far as it is known
-	reason  string
-	hearsay bool // another host reports it, which could not reach this one
+	host    int           // index of the host
+	task    *cluster.Task // nil: the whole host failed
+	exit    protocol.Exit // of the task; a substitute with a Code if no Exit has arrived, or for a host
+	reason  string        // what failed and why, for the verdict
+	hearsay bool          // another host reports that it could not reach this host
 }
 
 // failureOf is a failure that a task reports before it exits.

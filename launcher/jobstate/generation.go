@@ -10,9 +10,9 @@ import (
 
 // generation is one run of the job's tasks: where they run and how they ended.
 type generation struct {
-	number int
-	hostOf map[cluster.Task]int           // index of the task's host
-	exits  map[cluster.Task]protocol.Exit // of tasks that have ended
+	number int                            // 0 for the first
+	hostOf map[cluster.Task]int           // index of the host that runs each task
+	exits  map[cluster.Task]protocol.Exit // how tasks ended; a task that has not ended has no entry
 }
 
 // newGeneration returns a generation with the tasks that the hosts have now.
@@ -102,10 +102,11 @@ func renumber(all hosts, in func(h int) bool) [][]protocol.TaskSpec {
 type progress struct {
 	stepped bool  // a task has made a step, in this generation or an earlier one
 	chief   bool  // the chief has made a step in this generation
-	reached int64 // last step that the chief has reported since a generation began in which it made one
+	reached int64 // highest step that the chief has reported in the last generation in which it made one; 0: none
 
-	// Step after which a change of hosts held the job, in this generation and in
-	// an earlier one; 0: none, or the chief has made a step in a later generation.
+	// Step after which the chief held the job for plx scale: held in this generation,
+	// heldBefore in an earlier one. Zero: it did not hold the job. The chief's first
+	// step in a later generation sets heldBefore to zero.
 	held, heldBefore int64
 }
 

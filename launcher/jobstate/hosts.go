@@ -10,23 +10,23 @@ import (
 
 // host is what the job knows of one host and its agent.
 type host struct {
-	plan  protocol.HostPlan // as in the plan, or as it joined; Tasks are those of its first generation
-	place membership
+	plan  protocol.HostPlan // from Plan.Hosts or Join; Tasks are those of the host's first generation
+	place membership        // whether the host is a member, joins, parts or has left
 
-	up       bool   // an agent has answered at least once
-	silent   string // why the connection is lost; "" while there is one
-	gone     bool   // its agent is lost
-	leaving  bool   // its agent ends, and the job has not asked for that
-	clearing bool   // it is gone, but tasks may still run there
-	answers  bool   // it is gone, but a new agent may soon be there
-	barred   bool   // it gets no tasks from the next restart on
-	addr     string // of its agent on the data network
+	up       bool   // the driver has connected to an agent of the host at least once
+	silent   string // why there is no connection; "": there is one, or the first attempt has not failed
+	gone     bool   // the agent is lost; false again after Up from a new agent
+	leaving  bool   // the agent is ending, and the job has not asked for that
+	clearing bool   // the agent is lost, but its tasks may still run
+	answers  bool   // the agent is lost, but the host was reached and may soon have a new agent
+	barred   bool   // blamed too often in a row: the host gets no tasks from the next generation on
+	addr     string // where the agent listens on the data network; "" before the first Up
 
 	// Of the present generation.
-	tasks    []protocol.TaskSpec
-	in       bool  // it takes part, perhaps without tasks
-	answered stage // last stage whose request the agent has answered
-	told     bool  // Start was sent: tasks may run
+	tasks    []protocol.TaskSpec // that the host runs; nil: none
+	in       bool                // the host takes part, perhaps without tasks; false once its agent is lost
+	answered stage               // last stage whose request the agent has answered; gathering: none
+	told     bool                // Start was sent and not known to be lost: tasks may run
 }
 
 // membership is what a host is to the job.

@@ -23,20 +23,20 @@ const maxNotices = 100
 // the state of its subject; the stage and the verdict are its own. It is not safe
 // for concurrent use.
 type Machine struct {
-	plan    protocol.Plan // its Hosts are those of the beginning, see hosts
+	plan    protocol.Plan // as New got it; hosts that joined later are only in the field hosts
 	stage   stage
-	verdict protocol.Verdict // of this generation; the job's own when that is concluded
-	notices []string         // for the verdict, at most maxNotices
-	grace   time.Duration    // the least that tasks were given to end
+	verdict protocol.Verdict // of this generation, and at the end of the job; an empty Reason: none yet
+	notices []string         // lasting notes for the verdict, at most maxNotices
+	grace   time.Duration    // shortest time to end that tasks were given; at first Plan.Grace
 	expired bool             // --max-time has run out
-	out     []Command        // of the present Step
+	out     []Command        // commands of the present Step, in order
 
 	hosts      hosts
 	generation generation
 	progress   progress
 
 	start     start
-	failures  failures // of this generation
+	failures  failures // of this generation, not yet judged
 	tolerance tolerance
 	restart   restart
 	regroup   regroup

@@ -20,17 +20,17 @@ const (
 
 // restart decides whether another generation follows a failure.
 type restart struct {
-	made    int  // restarts, in all
-	recent  int  // restarts within the last hour
-	doubled int  // how often the backoff was doubled
+	made    int  // number of restarts so far
+	recent  int  // number of restarts within the last hour
+	doubled int  // how often the backoff was doubled; 0 again after steadyTime without a failure
 	coming  bool // another generation is to follow the present one
 
-	// notice of a generation that follows without a failure, as hosts are changed;
-	// it counts as no restart. "" for a restart.
+	// uncounted is the notice for a generation that follows a change of hosts, not a
+	// failure, and does not count as a restart. "": the next generation is a restart.
 	uncounted string
 
-	culprit int // host that was blamed last
-	inRow   int // how often in a row; 0: never
+	culprit int // index of the host that was blamed last; valid if inRow is not 0
+	inRow   int // failures in a row that were blamed on culprit; 0: none
 }
 
 // blame charges a failure to a host.
@@ -168,8 +168,8 @@ const (
 // host has an agent or nothing can run there any more. Nothing of the job runs
 // meanwhile.
 type regroup struct {
-	over    map[Timer]bool // of BackoffTimer, ReviveTimer and WaitTimer; nil before the first wait
-	waiting bool           // the user knows that plx waits for hosts
+	over    map[Timer]bool // which of BackoffTimer, ReviveTimer and WaitTimer have ended; nil before the first wait
+	waiting bool           // the user was told that plx waits for hosts
 }
 
 // begin begins to wait, at least for a pause.

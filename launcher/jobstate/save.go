@@ -11,9 +11,9 @@ import (
 // runs on: if its work is done meanwhile, or it fails, that is the verdict. No
 // restart follows then, as the user wants the job to end.
 type save struct {
-	wanted  bool // a stop has asked for a save
-	ask     StopAsked
-	outcome *protocol.Saved // nil while the chief has not answered
+	wanted  bool            // a stop has asked for a checkpoint first
+	ask     StopAsked       // the stop to carry out after the save; valid if wanted
+	outcome *protocol.Saved // result of the save, or why there is none; nil: not yet known
 }
 
 // starts reports whether a stop that asks for a save now is to wait for the chief.

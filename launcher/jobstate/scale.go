@@ -19,15 +19,15 @@ const joinTime = 45 * time.Second
 // that has made a step the job can go back to the old hosts.
 type scale struct {
 	phase   scalePhase
-	begun   int    // changes that were begun; the last one's number names its request to the chief
-	last    Answer // to the last change; its ID is "" if there was none
-	stepped bool   // a task on the new hosts has made a step
+	begun   int    // number of changes that were begun; also the Request of the last one's Checkpoint
+	last    Answer // answer to the change that ended last; an empty ID: none has
+	stepped bool   // a task has made a step on the new hosts
 
-	ask     protocol.Scale
-	by      int   // host whose visitor asked
-	joined  []int // hosts that are new
-	workers int   // before the change
-	step    int64 // after which hosts are changed; valid from ending on
+	ask     protocol.Scale // what the visitor asked for; valid if a change is under way
+	by      int            // index of the host whose agent gets the answer for the visitor
+	joined  []int          // indices of the new hosts
+	workers int            // number of workers before the change
+	step    int64          // step after which the chief holds the job; valid from the phase ending on
 }
 
 // scalePhase is how far a change of hosts has come.

@@ -10,8 +10,8 @@ import (
 // start brings a generation from opened sockets to running tasks. In each of its
 // stages every agent gets one request and answers it.
 type start struct {
-	cluster  cluster.Spec // addresses where the tasks will serve
-	foreign  cluster.Spec // addresses reserved for programs that are not plx's trainer
+	cluster  cluster.Spec // addresses where the tasks will listen; complete after the stage preparing
+	foreign  cluster.Spec // addresses reserved for programs that do not use plx's trainer
 	launched bool         // Start was sent, in this generation or an earlier one
 }
 

@@ -12,12 +12,12 @@ import (
 // tolerance decides which failures the job tolerates: losses of workers that it
 // can do without, once the chief has said that it can. It is one generation's.
 type tolerance struct {
-	on      bool                  // the chief has said so
-	without map[cluster.Task]bool // workers that were taken out
-	short   string                // why a loss was not tolerated; "" if there was no such loss
+	on      bool                  // the chief has said that the job tolerates the loss of other workers
+	without map[cluster.Task]bool // lost workers that the job goes on without; nil: none
+	short   string                // why a loss was not tolerated: too few workers would be left; "": no such loss
 
-	// doubt holds failures of workers that blame a task which the job needs. If
-	// that task fails too, they are its victims.
+	// doubt holds failures of workers that blame a task which the job needs, for
+	// Plan.Settle. If that task fails too, these workers are its victims.
 	doubt failures
 }
 

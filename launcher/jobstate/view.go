@@ -27,18 +27,18 @@ const (
 
 // view is what the small machines may read of the job. They do not change it.
 type view struct {
-	plan       protocol.Plan // its Hosts are those of the beginning, see hosts
+	plan       protocol.Plan // as Machine.plan: hosts that joined later are only in the field hosts
 	stage      stage
 	hosts      hosts
 	generation generation
 
-	coming   bool  // another generation is to follow
-	scaling  bool  // hosts are being changed
-	saving   bool  // a stop waits, or waited, for a save
+	coming   bool  // another generation is to follow the present one
+	scaling  bool  // a change of hosts is under way
+	saving   bool  // a stop has asked for a checkpoint, which may be complete
 	expired  bool  // --max-time has run out
 	launched bool  // tasks were started, in this generation or an earlier one
 	stepped  bool  // a task has made a step, in this generation or an earlier one
-	held     int64 // step after which the chief held the job for plx scale, see progress.heldAt; 0: it is not held
+	held     int64 // step after which the chief held the job for plx scale, see progress.heldAt; 0: it does not hold
 }
 
 func (v view) name(h int) string { return v.hosts[h].name() }
@@ -108,12 +108,12 @@ type decision any
 type (
 	// start: a host has answered the request of a stage.
 	answered struct {
-		host  int
+		host  int // index of the host
 		stage stage
 	}
 	// start: the job cannot start, because of a host.
 	refused struct {
-		host   int
+		host   int // index of the host
 		reason string
 	}
 	// start, scale: tasks or hosts have failed.

@@ -17,14 +17,14 @@ import "time"
 
 // Lease is the lease of one host. Its methods are called by one goroutine.
 type Lease struct {
-	length time.Duration // 0: it never ends
-	grace  time.Duration // from telling the tasks to end to killing them; at most half of length
-	begun  time.Duration // when the present lease began, by clock
-	clock  func() time.Duration
+	length time.Duration        // 0: the lease never ends
+	grace  time.Duration        // from telling the tasks to end to killing them; at most half of length
+	begun  time.Duration        // when the present lease began, in the time of clock
+	clock  func() time.Duration // time since a fixed moment, such as the machine's start
 
-	sender string        // the clock by which renewals are stamped; "": none has come
-	ahead  time.Duration // by how much clock is ahead of the sender's, with the transit time of the fastest renewal
-	seen   time.Duration // when ahead was last updated, by clock
+	sender string        // name of the clock that stamps renewals; "": no stamped renewal has come
+	ahead  time.Duration // clock minus the sender's clock, plus the transit time of the fastest renewal
+	seen   time.Duration // when ahead was last updated, in the time of clock
 }
 
 // New starts a lease. It reduces a grace of more than half the length to that.

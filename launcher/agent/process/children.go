@@ -17,10 +17,10 @@ import (
 // os.StartProcess must not be used beside it.
 type Children struct {
 	mu     sync.Mutex     // held from a fork until the child is in live
-	live   map[int]*Child // started and not reaped, by pid
-	forks  chan func()    // run by fork, in order
+	live   map[int]*Child // children that were started and not reaped, by pid
+	forks  chan func()    // functions that fork a child; the method fork runs them on one thread
 	forked chan struct{}  // wakes the reaper after a child was started
-	cores  []int          // that this process may run on
+	cores  []int          // that this process may use; a child that is bound to none may use all of them
 }
 
 // Child is a process that Children has started.
@@ -28,9 +28,9 @@ type Child struct {
 	PID int
 
 	mu     sync.Mutex
-	ended  bool
-	status syscall.WaitStatus
-	done   chan struct{}
+	ended  bool               // the child was reaped
+	status syscall.WaitStatus // how the child ended; valid once done is closed
+	done   chan struct{}      // closed when the child was reaped
 }
 
 // NewChildren makes this process the reaper of its orphaned descendants. It

@@ -15,10 +15,10 @@ import (
 // exactly one answer: the chief's, or the supervisor's if the chief cannot answer.
 type checkpoint struct {
 	*parts
-	chief   *task                   // that the fields below are about; nil: none was asked
-	request int                     // number of the last request
-	asked   bool                    // the chief was asked
-	answer  *cluster.ControlMessage // its answer; nil: it has not answered
+	chief   *task                   // the task that the fields below are about; nil: no request has reached a chief here
+	request int                     // Request of the last protocol.Checkpoint; 0 for a save before a stop
+	asked   bool                    // the request was queued for the chief
+	answer  *cluster.ControlMessage // the chief's answer, or the supervisor's in its place; nil: none yet
 }
 
 // ask asks the chief to save, once for each request. chief is nil if it does not

@@ -19,7 +19,7 @@ import (
 type driving struct {
 	*parts
 	shutdown *shutdown
-	done     chan struct{} // closed when the driver has returned; nil: it was not started
+	done     chan struct{} // closed when the driver has returned; nil: this agent drives no job
 }
 
 // start makes this agent the driver of its job: it dials itself and the other

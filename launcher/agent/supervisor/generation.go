@@ -14,12 +14,12 @@ import (
 type generation struct {
 	*parts
 	tasks  *tasks
-	noData error // why the agent cannot serve on the data network; nil: it can
+	noData error // why the agent cannot listen on the data network; nil: it listens
 
-	layout    protocol.Prepare   // the tasks that were prepared last, or are being prepared
-	prepared  *protocol.Prepared // the answer when they were prepared
-	preparing bool
-	next      *protocol.Prepare // a request that came meanwhile; nil: none
+	layout    protocol.Prepare   // request for the generation that was prepared last, or is being prepared
+	prepared  *protocol.Prepared // answer to the last Prepare that succeeded; nil: none has
+	preparing bool               // sockets are being opened; a further Prepare waits in next
+	next      *protocol.Prepare  // the last Prepare that arrived while preparing; nil: none
 }
 
 // prepare ends what is left of the generation before and opens the sockets of the

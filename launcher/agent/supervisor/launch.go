@@ -28,9 +28,9 @@ import (
 type launch struct {
 	*host
 	task   *task
-	layout protocol.Prepare // the tasks of this host
-	start  protocol.Start   // the tasks of the job
-	tell   func(string)     // called with a line for the user if output is lost
+	layout protocol.Prepare // what this host was asked to prepare: its tasks
+	start  protocol.Start   // addresses of all tasks of the job
+	tell   func(string)     // takes a line for the user if output is lost
 }
 
 // run starts the process.
@@ -112,9 +112,9 @@ func (l launch) contract(dir string, cores int) cluster.Contract {
 // of its control channel.
 type running struct {
 	child   *process.Child
-	control *cluster.Control
-	outs    [2]*output                  // stdout, stderr
-	queue   chan cluster.ControlMessage // to be sent on control, in order
+	control *cluster.Control            // the supervisor's end of the control channel
+	outs    [2]*output                  // stdout, then stderr
+	queue   chan cluster.ControlMessage // messages for the task, to be sent on control in order
 }
 
 // maxQueued bounds the messages that wait for a process that does not listen.
@@ -205,15 +205,15 @@ const tailSize = 4 << 10
 // output carries one stream of a task from a pipe into its spool. On a full disk it
 // drops bytes, so that the task does not wait.
 type output struct {
-	name string // "worker:3 stderr"
-	pipe *os.File
-	to   io.WriteCloser // the spool
+	name string         // task and stream, such as "worker:3 stderr"
+	pipe *os.File       // read end; the task has the other end
+	to   io.WriteCloser // the spool: the stream's log file on the host
 	tell func(string)   // takes a line for the user
-	done chan struct{}  // closed when all was read, or close was called
+	done chan struct{}  // closed when the stream has ended, or close was called
 
 	// Until done is closed, only run uses these.
-	dropped int64 // bytes dropped in all
-	gap     int64 // bytes dropped since the last one that was written
+	dropped int64 // bytes that the spool did not take, in all
+	gap     int64 // bytes dropped since the last one that the spool took; 0: the spool has no gap at its end
 
 	mu   sync.Mutex
 	tail []byte // the last bytes of the stream, at most tailSize

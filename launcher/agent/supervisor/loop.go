@@ -9,9 +9,9 @@ import (
 
 // loop runs functions one after the other, in the goroutine of supervisor.run.
 type loop struct {
-	calls chan func()    // functions to run
-	quit  chan struct{}  // closed when no more functions are run
-	over  bool           // run is to return
+	calls chan func()    // functions to run, in order
+	quit  chan struct{}  // closed when run has returned: no more functions are run
+	over  bool           // run returns after the present function; set by stop
 	work  sync.WaitGroup // background goroutines
 }
 
@@ -60,8 +60,8 @@ func within(d time.Duration, done <-chan struct{}) bool {
 
 // deadline is the earliest of the times that it was set to. Its zero value is none.
 type deadline struct {
-	at   time.Time
-	over bool // passed has returned true
+	at   time.Time // zero: none is set
+	over bool      // passed has returned true; it does so once
 }
 
 func (d *deadline) set(after time.Duration) {

@@ -13,19 +13,19 @@ import (
 // record is what is known of this host's part of the job. It goes to state.json
 // and to visitors.
 type record struct {
-	first      protocol.State // what does not change
-	phase      protocol.Phase
-	generation int               // that was prepared last
-	least      int               // generations before this one are over
-	unkillable []int             // pids of processes that outlived SIGKILL
-	verdict    *protocol.Verdict // how the job has ended; nil: it has not
+	first      protocol.State    // the state at the start of the agent; snapshot overwrites what changes
+	phase      protocol.Phase    // of this host's part of the job
+	generation int               // number of the generation that was prepared last; 0 before the first too
+	least      int               // lowest generation that may still be prepared; those before it are over
+	unkillable []int             // pids of processes that outlived SIGKILL; nil: none
+	verdict    *protocol.Verdict // how this host's part has ended; nil: it has not
 
-	jobPhase protocol.Phase   // of the job whose driver runs in this process; "": none does
-	laid     *protocol.Layout // where that driver has laid the tasks; nil: as the launcher has
+	jobPhase protocol.Phase   // phase of the job, if its driver runs in this process; "": it does not
+	laid     *protocol.Layout // layout that this driver has announced; nil: no driver here, or still generation 0
 
 	saver   *saver
-	changed bool      // state.json and visitors do not know the latest change
-	stepped bool      // they do not know the latest steps
+	changed bool      // the latest change is not yet in state.json and not sent to visitors
+	stepped bool      // the latest steps are not yet sent to visitors
 	shown   time.Time // when visitors were last sent the state; zero means never
 	saved   time.Time // when state.json was last written; zero means never
 }
@@ -119,9 +119,9 @@ func (r *record) publish(snapshot protocol.State, now time.Time) {
 // saver writes states in the background, so that a file system that hangs delays
 // neither lease nor tasks. A newer state replaces one that waits.
 type saver struct {
-	next chan protocol.State // the state that waits
-	done chan struct{}       // closed after the last one was written
-	err  error               // of the last write; valid once done is closed
+	next chan protocol.State // the newest state that waits to be written; at most one
+	done chan struct{}       // closed after the last state was written
+	err  error               // of the last write; nil: it succeeded; valid once done is closed
 }
 
 func newSaver(f jobfolder.Folder) *saver {

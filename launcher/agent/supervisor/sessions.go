@@ -25,8 +25,8 @@ const maxVisitors = 256
 // and plx scale.
 type sessions struct {
 	log      *log.Logger
-	driver   *link // nil: none is connected
-	visitors map[*link]bool
+	driver   *link          // connection of the present driver; nil: none is connected
+	visitors map[*link]bool // connected visitors
 }
 
 func newSessions(log *log.Logger) *sessions { return &sessions{log: log, visitors: map[*link]bool{}} }
@@ -225,13 +225,13 @@ const (
 type link struct {
 	raw    net.Conn
 	conn   *protocol.Conn
-	driver bool // not a visitor
+	driver bool // the other side is the driver; false: a visitor
 
-	out      chan protocol.Message // messages to send
-	hurry    context.Context       // ended by finish
-	finish   func()                // makes write send what is queued and then close the link; it does not wait
-	sent     chan struct{}         // closed when nothing more is sent
-	received chan struct{}         // closed when nothing more is read
+	out      chan protocol.Message // messages to send, at most waiting
+	hurry    context.Context       // cancelled by finish
+	finish   func()                // makes write send what is queued and then close the link; returns at once
+	sent     chan struct{}         // closed when write has stopped sending
+	received chan struct{}         // closed when reading has ended
 }
 
 // greet opens a connection and reads its Attach. On an error it closes raw.

@@ -22,12 +22,12 @@ type shutdown struct {
 	generation *generation
 
 	lease   *lease.Lease
-	expired bool // the tasks were told to end because of the lease
+	expired bool // the lease has run out, and tasks were told to end for that
 
-	verdict  *protocol.Verdict // how the job ends; nil: it does not
-	kill     deadline          // the end of the grace
-	overdue  bool              // the grace is over
-	clearing bool              // all tasks are being killed
+	verdict  *protocol.Verdict // how this host's part ends; nil: nothing has asked it to end
+	kill     deadline          // when tasks that still run are killed; zero: nothing has asked for an end
+	overdue  bool              // the time in kill has passed
+	clearing bool              // all processes of the job on this host are being killed
 }
 
 // end tells all tasks to end and has them killed after the grace. Asked again, it

@@ -46,8 +46,8 @@ import (
 // each of them does.
 type supervisor struct {
 	*parts
-	local      net.Listener // for commands of the user on this host
-	data       net.Listener // for other hosts; nil: see generation.noData
+	local      net.Listener // local socket, for plx on this host and a driver in this process
+	data       net.Listener // TCP, for agents of other hosts; nil: generation.noData says why
 	checkpoint *checkpoint
 	tasks      *tasks
 	generation *generation
@@ -252,11 +252,11 @@ func (s *supervisor) leave() error {
 type host struct {
 	spec     protocol.Spec
 	folder   jobfolder.Folder
-	login    []string // environment of the login that started the agent
-	cores    []int    // that tasks may use
+	login    []string // environment of the user's login that started the agent, as NAME=VALUE
+	cores    []int    // cores that this process may use, and the tasks share
 	children *process.Children
-	place    sockets.Place    // where the host's sockets are opened
-	identity sockets.Identity // what this agent proves to the others
+	place    sockets.Place    // address and ports for the host's sockets
+	identity sockets.Identity // what this agent proves to agents of other hosts
 	log      *log.Logger
 }
 

@@ -18,16 +18,16 @@ import (
 type task struct {
 	protocol.TaskSpec
 	generation     int
-	open, reserved *sockets.Socket // the port that it serves on, and one for a foreign program
-	*running                       // its process; nil until it is started
+	open, reserved *sockets.Socket // open: the task listens on it; reserved: for a program that does not use plx's trainer
+	*running                       // the process and its streams; nil until it is started
 
-	report report         // what it said
-	reaped bool           // its process has ended; its output may still come
-	exit   *protocol.Exit // its end; nil until all about that is known
-	over   chan struct{}  // closed when exit is set after it was started
+	report report         // what the task has said on its control channel
+	reaped bool           // the process has ended; its output may still arrive
+	exit   *protocol.Exit // how the task ended; nil until its output was read too
+	over   chan struct{}  // closed when exit is set; never closed if the task could not be started
 
-	told, termed, killing bool     // it was told to end, sent SIGTERM, is being killed
-	term, kill            deadline // when the latter two are to be done
+	told, termed, killing bool     // the task was told to end; got SIGTERM; its processes are being killed
+	term, kill            deadline // when to send SIGTERM, and when to kill; zero: no time is set
 }
 
 // newTask opens the sockets of a task.
@@ -167,16 +167,16 @@ func (t *task) end(killed string) *protocol.Exit {
 
 // report is what a task has said on its control channel.
 type report struct {
-	native    bool                    // it said hello
-	step      int64                   // the highest step that it named
-	tolerates bool                    // the job goes on if another worker is lost
-	finished  bool                    // it said finished
-	failed    *cluster.ControlMessage // its failed; nil: none
-	progress  *cluster.ControlMessage // its last message with a step; nil: none
-	cause     string                  // why it failed; "" if nobody said so
-	lostPeer  string                  // the peer that it blames for that
-	silent    int                     // beats of the supervisor, one a second, since the task's last message
-	passed    time.Time               // when a heartbeat was last passed on; zero means the next one is
+	native    bool                    // the task has sent hello, so it uses plx's trainer
+	step      int64                   // highest step that the task has reported; 0: none
+	tolerates bool                    // the task has said that the job tolerates the loss of another worker
+	finished  bool                    // the task has said that its work is done
+	failed    *cluster.ControlMessage // the task's report of its own failure; nil: none
+	progress  *cluster.ControlMessage // the task's last message with a step, except answers to Checkpoint; nil: none
+	cause     string                  // why the task failed, as the task or the supervisor says; "": not known
+	lostPeer  string                  // the peer whose loss the task blames for its failure; "": none
+	silent    int                     // seconds since the task's last message, counted as beats of the supervisor
+	passed    time.Time               // when a heartbeat was last sent on to the driver; zero: the next one is sent on at once
 }
 
 // hear notes a message.

@@ -18,8 +18,8 @@ type tasks struct {
 	*parts
 	checkpoint *checkpoint
 
-	all    map[cluster.Task]*task
-	killed string // the cause that the Exit of a killed task gives if nobody said why
+	all    map[cluster.Task]*task // by name; nil before the first generation is ready
+	killed string                 // Cause of the Exit of a task that was killed and gave no cause itself
 }
 
 // replace takes the tasks of the next generation.

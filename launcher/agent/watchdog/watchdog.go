@@ -44,7 +44,7 @@ type watchdog struct {
 	log        *log.Logger
 	children   *process.Children
 	supervisor *process.Child
-	beats      atomic.Int64 // of the supervisor so far
+	beats      atomic.Int64 // number of beats that the supervisor has sent
 }
 
 // Run starts the supervisor of a job. It returns after no process of the job is left on
@@ -297,14 +297,14 @@ const (
 
 // Readiness is what the supervisor answers to "plx agent start".
 type Readiness struct {
-	Socket string `json:"socket,omitempty"` // name of the agent's local socket
-	Error  string `json:"error,omitempty"`  // why the agent could not start
+	Socket string `json:"socket,omitempty"` // name of the agent's local socket; "" with an Error
+	Error  string `json:"error,omitempty"`  // why the agent could not start; "": it has started
 }
 
 // Inherited is what a supervisor inherits from its watchdog.
 type Inherited struct {
 	Lost  <-chan struct{} // closed when the watchdog has ended
-	beats *os.File
+	beats *os.File        // pipe to the watchdog; Beat writes a byte
 }
 
 // Inherit takes the descriptors over. It is called once, by the supervisor.
