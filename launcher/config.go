@@ -26,34 +26,34 @@ type Config struct {
 	// Program is a local executable ("./train"), a Go package folder, or the
 	// bare name of a command on the hosts' PATH.
 	Program string
-	Args    []string
-	Name    string // the user's name for the job; empty: that of the program
+	Args    []string // arguments of the program
+	Name    string   // the user's name for the job; empty: it has none
 
 	Env      []string // NAME=VALUE, or NAME for the value of this machine
 	EnvFiles []string
 	Copy     []string // files and folders for the tasks' working folders
 	Chdir    string   // folder on the hosts to run in; empty: the task's own
 	Setup    string   // shell line to run before the program; empty: none
-	Path     string   // folders to put before the hosts' PATH
-	Detach   bool
-	DryRun   bool
+	Path     string   // folders to put before the hosts' PATH, separated by colons; empty: none
+	Detach   bool     // the agent on the chief's host drives the job; plx returns after the start
+	DryRun   bool     // print what a launch would do, and start nothing
 
-	environ []string // Env and EnvFiles together; written by validate
+	environ []string // Env and EnvFiles together, as NAME=VALUE; written by validate
 
 	placement.Options
 	NoBind   bool // do not bind workers to their share of the cores
 	PortLow  int  // first port that tasks may serve on; 0: any free port
-	PortHigh int  // last port that tasks may serve on
+	PortHigh int  // last port that tasks may serve on; 0 with PortLow 0
 
-	StartTimeout time.Duration // until every task has started; 0: 5m
-	MaxTime      time.Duration // of the job; 0: no limit
-	Freeze       time.Duration // after which a task of the trainer without heartbeats has failed; 0: never
-	Restarts     Restarts      // zero: the job ends with the first failure; Revive is written by plan
-	Lease        time.Duration // how long a host runs tasks without hearing the driver; 0: jobs.DefaultLease
-	Grace        time.Duration // between asking a task to end and killing it; 0: it is killed at once
-	LogDir       string        // folder of this machine for a file per stream of each task; empty: none
-	LogLevel     string        // PLX_LOG_LEVEL of the tasks; empty: info
-	Grep         *regexp.Regexp
+	StartTimeout time.Duration  // bounds the start of all tasks of a generation; 0: 5m
+	MaxTime      time.Duration  // bounds the job; 0: no limit
+	Freeze       time.Duration  // silence after which a task that uses the trainer counts as failed; 0: never
+	Restarts     Restarts       // zero: the first failure ends the job; plan writes Revive
+	Lease        time.Duration  // how long a host runs tasks without hearing the driver; 0: jobs.DefaultLease
+	Grace        time.Duration  // between telling a task to end and killing it; 0: it is killed at once
+	LogDir       string         // folder of this machine for a file per stream of each task; empty: none
+	LogLevel     string         // PLX_LOG_LEVEL of the tasks; empty: info
+	Grep         *regexp.Regexp // lines of output that do not match are not printed; nil: all are
 
 	// Resume names a job with whose checkpoints this one begins. Empty: none.
 	Resume string

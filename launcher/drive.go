@@ -26,10 +26,10 @@ type drive struct {
 	launch   *launch
 	out      *logstream.Output
 	streams  logstream.Streams
-	starting chan struct{} // holds one element for each agent that is being started
-	members  []*member     // hosts that the job began with, then those that joined
-	// layout is where the tasks of the present generation run, as members. Nil: where
-	// the first generation began.
+	starting chan struct{} // holds one element for each agent that is being started; full at hosts.FanOut
+	members  []*member     // hosts that the job began with, then those that joined; none is removed
+	// layout is where the tasks of the present generation run, by index into members.
+	// Nil: generation 0 still runs, as in launch.placed.
 	layout []protocol.HostPlan
 }
 
@@ -175,12 +175,12 @@ func (d *drive) fetch(ctx context.Context, stops <-chan jobstate.StopAsked) erro
 // Watcher.
 type member struct {
 	drive   *drive
-	index   int // into drive.members
+	index   int // index into drive.members
 	agent   *hosts.AgentHost
-	tasks   []protocol.TaskSpec // as placed, or as the host was to join with
-	joined  bool                // plx scale has started its agent
-	started bool                // Dial has started its agent
-	lost    atomic.Bool         // it has no agent
+	tasks   []protocol.TaskSpec // of the host's first generation: as placed, or as plx scale asked
+	joined  bool                // plx scale has started the agent, so Dial only connects to it
+	started bool                // Dial has started the agent, so further calls only connect to it
+	lost    atomic.Bool         // the driver has lost the agent; false again once a new one is connected
 }
 
 // add adds a member, and returns it as the driver knows it.

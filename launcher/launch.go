@@ -82,15 +82,15 @@ type launch struct {
 	cfg         Config
 	printer     *console.Printer
 	signals     *signals
-	logDir      *logs.Dir // nil without --log-dir
-	checkpoints string    // name of the job's checkpoints on its hosts
+	logDir      *logs.Dir // files of the tasks' output on this machine; nil: no --log-dir
+	checkpoints string    // name of the job's checkpoints: a folder under ~/.plx/ckpt on the hosts
 	set         *hosts.Set
 	placed      placement.Placement
 	artifacts   *artifacts.Set
-	job         string // id
+	job         string // id of the job
 	created     time.Time
-	secret      []byte             // by which the job's tasks know each other
-	agents      []*hosts.AgentHost // as placed.Hosts
+	secret      []byte             // by which the job's agents and tasks authenticate each other
+	agents      []*hosts.AgentHost // in the order of placed.Hosts
 }
 
 // openFolders makes the folders of --log-dir and --fetch, before any host is touched.

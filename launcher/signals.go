@@ -16,20 +16,20 @@ import (
 // signals turns the user's signals into an end: of the context before listen is called, of
 // the job after.
 type signals struct {
-	stops   chan jobstate.StopAsked
+	stops   chan jobstate.StopAsked // what signals ask of the job
 	printer *console.Printer
-	done    chan struct{} // closed by close
+	done    chan struct{} // closed by close; ends the goroutine
 	wg      sync.WaitGroup
 
 	mu        sync.Mutex
-	listening bool
-	ended     bool // the job has ended: a signal saves and ends nothing
+	listening bool // listen was called: signals end the job, not the context
+	ended     bool // the job has ended: signals ask for no checkpoint and print nothing
 }
 
 // patience is the time that a job has after a signal.
 type patience struct {
-	grace time.Duration // between asking a task to end and killing it
-	save  time.Duration // for a checkpoint before, after SIGTERM; 0: none is made
+	grace time.Duration // from telling a task to end to killing it; 0: it is killed at once
+	save  time.Duration // bounds the checkpoint before the end after SIGTERM; 0: none is made
 }
 
 func (c Config) ending() patience {

@@ -46,8 +46,8 @@ func reap(_ context.Context, f jobfolder.Folder, _ streams) error {
 
 // pruned is a line of what "agent prune" prints, as JSON: something that it removed.
 type pruned struct {
-	Path  string `json:"path"` // relative to ~/.plx
-	Bytes int64  `json:"bytes"`
+	Path  string `json:"path"`  // relative to ~/.plx
+	Bytes int64  `json:"bytes"` // size of what was removed
 }
 
 // prune is "agent prune --older AGE": it removes folders of jobs that are over and
@@ -71,7 +71,7 @@ func prune(_ context.Context, args []string, std streams) error {
 
 type pruner struct {
 	root   string    // ~/.plx
-	before time.Time // only what was last changed before that is removed
+	before time.Time // only what was last changed before this time is removed
 	out    *json.Encoder
 }
 

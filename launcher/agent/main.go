@@ -85,7 +85,7 @@ func ofHost(run func(context.Context, jobfolder.Folder, streams) error) func(con
 
 // coded is an error with an exit status of its own.
 type coded struct {
-	code int
+	code int // plx's exit status
 	error
 }
 

@@ -44,10 +44,10 @@ type Source struct {
 
 // Set is what a launch sends. Close must be called.
 type Set struct {
-	agents   map[envsync.Platform]envsync.Blob
-	programs map[envsync.Platform]envsync.Blob // empty if the program is a command of the hosts
+	agents   map[envsync.Platform]envsync.Blob // plx itself, by platform of the hosts
+	programs map[envsync.Platform]envsync.Blob // the user's program, by platform; empty if it is a command of the hosts
 	files    []envsync.Blob                    // archives of Source.Copy
-	scratch  string                            // folder of what was built
+	scratch  string                            // temporary folder of what was built; Close removes it
 }
 
 // Pack makes the Set of a launch for the given platforms. It builds what is not there

@@ -44,8 +44,8 @@ type Printer struct {
 	style lipgloss.Style // of the prefix
 
 	mu   sync.Mutex
-	w    io.Writer
-	logs *logs.Printer // writes the lines while it is set; nil: w does
+	w    io.Writer     // stderr
+	logs *logs.Printer // writes the lines between those of the tasks; nil: w takes them
 }
 
 // NewPrinter returns a Printer for the stderr of t.
@@ -149,12 +149,12 @@ func WriteTable(w io.Writer, t *table.Table) error {
 type ProgressBar struct {
 	terminal Terminal
 	printer  *Printer
-	doing    string                   // such as "sending"
-	bar      *progressbar.ProgressBar // nil until the first byte
-	begun    time.Time
-	moved    map[[2]string]int64 // bytes, by host and name
-	total    map[[2]string]int64 // bytes, by host and name
-	hosts    map[string]bool     // hosts that bytes went to
+	doing    string                   // what plx does, such as "sending"
+	bar      *progressbar.ProgressBar // nil before the first call of Moved, and without a terminal
+	begun    time.Time                // when the ProgressBar was made
+	moved    map[[2]string]int64      // bytes moved so far, by host and file name
+	total    map[[2]string]int64      // size in bytes, by host and file name
+	hosts    map[string]bool          // hosts that bytes went to
 }
 
 // NewProgressBar returns a bar that says what plx is doing, such as "sending".

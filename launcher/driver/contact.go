@@ -16,26 +16,26 @@ import (
 // contact keeps the driver in contact with one host: with its agent, and with each
 // agent that takes the place of a lost one.
 type contact struct {
-	index   int
+	index   int // of the host
 	host    Host
-	reviver Reviver // nil: a lost agent is lost for good
-	watcher Watcher // nil: none
-	lease   time.Duration
-	deliver func(jobstate.Event)
+	reviver Reviver              // starts a new agent in place of a lost one; nil: a lost agent is lost for good
+	watcher Watcher              // is told of each agent that is connected or lost; nil: nobody is
+	lease   time.Duration        // how long the agent may stay silent before it is lost
+	deliver func(jobstate.Event) // hands an event to the driver
 
-	out outbox
+	out outbox // messages to the agent
 
-	over     chan struct{}   // closed when run has ended
-	finished context.Context // ends when the job is concluded
+	over     chan struct{}   // closed when run has returned
+	finished context.Context // ends once the agent was told to end for good
 	conclude func()          // ends finished
-	greeted  bool            // the watcher knows of the present agent; run's alone
+	greeted  bool            // the watcher knows of the present agent; only run's goroutine uses it
 
 	mu      sync.Mutex
-	hearing hearing   // of the present agent
-	clock   stamper   // of renewals
-	renewed time.Time // when the present agent's lease was last renewed; zero: never
-	err     error     // why the agent was not seen to end
-	clear   time.Time // when nothing runs any more of an agent that was lost; zero: none was
+	hearing hearing   // when the present agent was heard
+	clock   stamper   // stamps renewals
+	renewed time.Time // when a renewal was last queued for the present agent; zero: never
+	err     error     // why the agent was not seen to end; nil: it was, or run goes on
+	clear   time.Time // from when on nothing runs of an agent that was lost; zero: none was lost
 }
 
 func newContact(index int, host Host, lease time.Duration, revives bool, deliver func(jobstate.Event)) *contact {
@@ -123,10 +123,10 @@ func (c *contact) outcome() error {
 
 // hearing is when an agent was heard.
 type hearing struct {
-	lease time.Duration
-	heard time.Time // when the agent last sent anything; at first when contact was made
-	met   bool      // the agent has sent something
-	ended bool      // its last state says that its part of the job is over
+	lease time.Duration // how long the agent may stay silent once it has sent something
+	heard time.Time     // when the agent last sent anything; before that, when the first attempt to reach it began
+	met   bool          // the agent has sent something
+	ended bool          // the agent's last State says that its part of the job is over
 }
 
 // silence is for how long the agent was not heard.

@@ -31,7 +31,7 @@ import (
 // Host is one host of a job.
 type Host struct {
 	Name  string
-	Agent Dialer // it may be a Reviver and a Watcher too
+	Agent Dialer // connects to the host's agent; it may be a Reviver and a Watcher too
 	// Swept promises that Dial returns ErrNoAgent only if nothing is left of what
 	// the agent ran.
 	Swept bool
@@ -93,13 +93,13 @@ type driver struct {
 	machine  *jobstate.Machine
 	contacts []*contact // by host index
 	events   chan jobstate.Event
-	timers   map[jobstate.Timer]time.Time // when each timer that the machine has set ends
-	grace    time.Duration                // the least that tasks were given to end so far
-	verdict  *protocol.Verdict
-	done     context.Context // ends with Run
-	running  sync.WaitGroup  // contacts
-	left     map[int]bool    // hosts that have left the job
-	held     time.Time       // since when the chief holds the job for a change of hosts
+	timers   map[jobstate.Timer]time.Time // when each pending timer ends
+	grace    time.Duration                // shortest time to end that tasks were given; at first Plan.Grace
+	verdict  *protocol.Verdict            // nil until the state machine has concluded the job
+	done     context.Context              // ends when Run returns
+	running  sync.WaitGroup               // goroutines of contacts
+	left     map[int]bool                 // indices of hosts that have left the job
+	held     time.Time                    // since when the chief has held the job for plx scale; zero: it never has
 }
 
 // Run runs the job to its verdict. If ctx ends Run returns at once with ctx's error
@@ -250,9 +250,9 @@ func (d *driver) sendEnd() {
 // UnendedError is a host that could not be told to end, or has not reported its end.
 // The error of Run joins one for each such host.
 type UnendedError struct {
-	Index int // into the hosts of Run, those that joined follow
+	Index int // of the host; hosts that joined come after those that Run was given
 	Host  string
-	Cause error
+	Cause error // why the host's end is not known
 }
 
 func (e *UnendedError) Error() string {

@@ -125,8 +125,8 @@ const mostQueued = 1024
 // outbox is the queue of messages to an agent. Any goroutine may call its methods.
 type outbox struct {
 	mu    sync.Mutex
-	queue chan protocol.Message // to the present connection's writer; nil without one
-	last  *protocol.Message     // End, once the job is concluded; sent on each connection
+	queue chan protocol.Message // messages for the present connection; nil: there is no connection
+	last  *protocol.Message     // End, from finish on sent on each connection; nil before
 }
 
 // open makes the queue of a new connection, with what every connection begins with.
@@ -186,10 +186,10 @@ func (c *contact) unclear() time.Duration {
 
 // stamper is the clock that stamps renewals. Its zero value is ready.
 type stamper struct {
-	seq   int64
-	name  string
-	begun time.Time
-	skew  time.Duration // of the wall clock against the monotonic one
+	seq   int64         // number of renewals stamped so far
+	name  string        // name of the driver's present clock; "": no renewal was stamped
+	begun time.Time     // zero of the present clock
+	skew  time.Duration // wall clock minus monotonic clock since begun, at the last stamp
 }
 
 // suspended is by how much the two clocks may part between two renewals. More means

@@ -114,7 +114,7 @@ const (
 // server is one listening address.
 type server struct {
 	listener net.Listener
-	key      gossh.Signer
+	key      gossh.Signer // the server's host key
 	config   *gossh.ServerConfig
 
 	mu     sync.Mutex

@@ -20,7 +20,7 @@ const (
 // hinted is an error with advice.
 type hinted struct {
 	error
-	hint string
+	hint string // what the user can do
 }
 
 func (h *hinted) Unwrap() error { return h.error }
@@ -37,7 +37,7 @@ func WithHint(err error, hint string) error {
 // coded is an error with an exit status of its own.
 type coded struct {
 	error
-	code int
+	code int // plx's exit status
 }
 
 func (c *coded) Unwrap() error { return c.error }

@@ -30,9 +30,9 @@ import (
 
 // Request tells which checkpoints to fetch, and where to.
 type Request struct {
-	Hosts    []*hosts.AgentHost
-	Name     string // of the checkpoints
-	Dir      string // folder of this machine
+	Hosts    []*hosts.AgentHost // to fetch from
+	Name     string             // of the checkpoints: a folder under ~/.plx/ckpt on the hosts
+	Dir      string             // folder of this machine to write to
 	Terminal console.Terminal
 	Printer  *console.Printer
 }
@@ -43,10 +43,10 @@ type fetcher struct {
 	bar  *console.ProgressBar
 
 	mu    sync.Mutex
-	taken map[string]bool // files that were fetched or were there, by name
+	taken map[string]bool // files that are complete in Request.Dir, by path below it
 	files int             // number of taken files
-	there int             // number of taken files that were there before
-	bytes int64           // of the files that were fetched
+	there int             // number of taken files that an earlier fetch had left there
+	bytes int64           // size of the taken files that this run has fetched
 }
 
 // Checkpoints fetches every checkpoint of which the hosts have all files. It reports a
@@ -149,8 +149,8 @@ func (f *fetcher) took(name string, file keptFile, there bool) {
 type passing struct {
 	w          io.Writer
 	f          *fetcher
-	name       string
-	sent, size int64
+	name       string // path of the file below Request.Dir
+	sent, size int64  // bytes that were written, and the file's size
 }
 
 func (c *passing) Write(p []byte) (int, error) {
@@ -266,11 +266,11 @@ func (f *fetcher) run(ctx context.Context) error {
 
 // round is the result of fetching what the hosts listed once.
 type round struct {
-	fetched int
-	first   []string // the newest checkpoint of each folder
-	newest  []error  // of checkpoints that are the newest of their folder
-	older   []string // notices of the other checkpoints that could not be fetched
-	gone    bool     // a newest one may have been removed by the job
+	fetched int      // number of checkpoints that were fetched
+	first   []string // names of the newest checkpoint of each folder
+	newest  []error  // errors of checkpoints that are the newest of their folder; nil: all were fetched
+	older   []string // notices of other checkpoints that could not be fetched
+	gone    bool     // a newest checkpoint was not fetched, perhaps because the job removed it meanwhile
 }
 
 func (f *fetcher) round(ctx context.Context, all []checkpoint) (r round) {

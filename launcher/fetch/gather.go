@@ -19,22 +19,22 @@ import (
 // checkpoint is put together from what hosts with the same manifest list.
 type checkpoint struct {
 	version
-	made    time.Time
+	made    time.Time  // time from the manifest; zero: the manifest is unreadable
 	files   []keptFile // the manifest is the last
-	votes   int        // hosts with this manifest
-	missing string     // why it cannot be fetched; empty: it can
+	votes   int        // number of hosts with this manifest
+	missing string     // why the checkpoint cannot be fetched; empty: it can
 }
 
 // version is one of the checkpoints in a folder, if hosts have different manifests.
 type version struct {
-	folder   string // below that of the name, with slashes
-	manifest string // sum of the manifest; empty: it is damaged
+	folder   string // path below ~/.plx/ckpt/<name>, with slashes
+	manifest string // SHA-256 of the manifest; empty: the manifest is unreadable
 }
 
 // keptFile is a file of a checkpoint.
 type keptFile struct {
 	protocol.CheckpointFile
-	hosts []int // hosts that have the file
+	hosts []int // indices into Request.Hosts of the hosts that have the file
 }
 
 func (f *keptFile) heldBy(host int) { f.hosts = append(f.hosts, host) }

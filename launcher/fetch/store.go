@@ -88,8 +88,8 @@ func receive(ctx context.Context, file *os.File, f protocol.CheckpointFile, from
 // verified writes to a file, and refuses more bytes than the manifest says.
 type verified struct {
 	file   *os.File
-	left   int64 // bytes
-	failed error // of a write
+	left   int64 // bytes that the manifest still allows
+	failed error // of a write to file; nil: none has failed
 }
 
 func (v *verified) Write(p []byte) (int, error) {

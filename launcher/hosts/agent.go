@@ -144,11 +144,11 @@ func (a *AgentHost) Visit(ctx context.Context) (*protocol.Conn, error) {
 // Stream is a command on a host as a byte stream: written bytes are its stdin, its
 // stdout is read. If the command ended with an error, Read returns it at the end.
 type Stream struct {
-	in     *io.PipeWriter
-	out    *io.PipeReader
-	cancel context.CancelCauseFunc
-	done   chan struct{} // closed when the command has ended
-	ended  time.Time     // written before done is closed
+	in     *io.PipeWriter          // stdin of the command
+	out    *io.PipeReader          // stdout of the command, then its error
+	cancel context.CancelCauseFunc // ends the command; Read then returns the cause
+	done   chan struct{}           // closed when the command has ended
+	ended  time.Time               // when the command ended; valid once done is closed
 }
 
 // Stream starts a command, which runs until Close. The end of ctx does not end it.

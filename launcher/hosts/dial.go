@@ -120,8 +120,8 @@ type connection struct {
 	dialling chan struct{} // holds one element while a goroutine dials
 
 	mu     sync.Mutex
-	conn   Transport // nil: none
-	closed bool
+	conn   Transport // nil: not dialled yet, or lost
+	closed bool      // Close was called: nothing is dialled any more
 }
 
 // Dial connects unless there is a connection.

@@ -18,8 +18,8 @@ type Start struct {
 	// one left is reaped first.
 	Again bool
 
-	Conn *protocol.Conn // nil: it did not start
-	Addr string         // where other agents dial the agent
+	Conn *protocol.Conn // connection to the agent; nil: the agent was not started
+	Addr string         // where agents of other hosts dial the agent; empty: it has not reported
 }
 
 // Named puts the host's name before an error.

@@ -114,8 +114,8 @@ func (h *Host) Script(ctx context.Context, script string, stdin io.Reader, stdou
 
 // ScriptError is the error of a script that wrote to stderr.
 type ScriptError struct {
-	Stderr string // its end
-	Err    error
+	Stderr string // the last bytes that the script wrote to stderr
+	Err    error  // how the script ended
 }
 
 func (e *ScriptError) Error() string { return fmt.Sprintf("%s (%v)", e.Stderr, e.Err) }
@@ -134,7 +134,7 @@ func explain(err error, stderr *tail) error {
 
 // tail keeps the last bytes written to it.
 type tail struct {
-	limit int
+	limit int // most bytes to keep
 	mu    sync.Mutex
 	buf   []byte
 }

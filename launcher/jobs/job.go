@@ -22,7 +22,7 @@ type Job struct {
 	Record
 	printer *console.Printer
 	set     *hosts.Set
-	agents  []*hosts.AgentHost // as Record.Hosts
+	agents  []*hosts.AgentHost // in the order of Record.Hosts
 }
 
 // open prepares connections to the record's hosts. It connects to none.

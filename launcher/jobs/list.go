@@ -17,16 +17,16 @@ import (
 
 // row is one job of the list.
 type row struct {
-	Job     string    `json:"job"`
+	Job     string    `json:"job"` // id
 	Name    string    `json:"name,omitempty"`
 	Program string    `json:"program"`
 	Created time.Time `json:"created"`
-	Hosts   int       `json:"hosts"`
-	Tasks   int       `json:"tasks"`
-	State   string    `json:"state"`          // running, done, failed, gone (its hosts forgot it), unknown
-	Code    *int      `json:"code,omitempty"` // exit status; nil: the job has not ended
+	Hosts   int       `json:"hosts"`          // number of hosts
+	Tasks   int       `json:"tasks"`          // number of tasks
+	State   string    `json:"state"`          // running, done, failed, gone (its hosts know nothing of it), unknown
+	Code    *int      `json:"code,omitempty"` // the job's exit status; nil: no verdict is known
 	Reason  string    `json:"reason,omitempty"`
-	// Generation is how often the job was restarted.
+	// Generation is the number of the last generation that is known; 0: the first.
 	Generation int `json:"generation,omitempty"`
 }
 

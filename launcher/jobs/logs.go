@@ -20,13 +20,13 @@ import (
 // LogsConfig tells which lines of which job to print.
 type LogsConfig struct {
 	Query
-	Follow bool           // until the job ends
-	Tasks  []string       // such as "worker:3"; empty: all
-	Hosts  []string       // names; empty: all
-	Tail   int            // lines at the end of each stream of each task; -1: all
-	Since  time.Duration  // age of the oldest line; 0: any
+	Follow bool           // go on with new lines until the job ends
+	Tasks  []string       // names, such as "worker:3"; empty: all
+	Hosts  []string       // names of hosts; empty: all
+	Tail   int            // number of last lines of each stream of each task; -1: all
+	Since  time.Duration  // age of the oldest line to print; 0: any age
 	Grep   *regexp.Regexp // nil: every line
-	JSON   bool
+	JSON   bool           // print each line as JSON
 }
 
 // Logs prints a job's logs from its hosts, while the job runs or after. With Follow it

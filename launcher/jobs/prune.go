@@ -37,8 +37,8 @@ func Prune(ctx context.Context, q Query, older time.Duration) error {
 // pruner is one run of Prune.
 type pruner struct {
 	printer *console.Printer
-	older   time.Duration
-	done    map[string]bool // hosts that were pruned, by their lines
+	older   time.Duration   // only what was last changed longer ago than this is removed
+	done    map[string]bool // hosts that were pruned, by their lines of a resource file
 }
 
 // job prunes the hosts of a job, each host once.

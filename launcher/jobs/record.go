@@ -45,33 +45,33 @@ const (
 // Record is what the launching machine remembers of a job, in
 // ~/.plx/jobs/<job>/job.json.
 type Record struct {
-	Job      string            `json:"job"`
+	Job      string            `json:"job"`            // id
 	Name     string            `json:"name,omitempty"` // given by the user; empty: none
-	Program  string            `json:"program"`
+	Program  string            `json:"program"`        // file name
 	Created  time.Time         `json:"created"`
 	Detached bool              `json:"detached,omitempty"`
-	Restarts bool              `json:"restarts,omitempty"` // tasks may move to other hosts
-	Embedded bool              `json:"embedded,omitempty"` // on an embedded cluster
-	Launcher int               `json:"launcher"`           // pid of an attached launcher
-	Grace    time.Duration     `json:"grace"`
-	Lease    time.Duration     `json:"lease,omitempty"` // 0: DefaultLease
+	Restarts bool              `json:"restarts,omitempty"` // tasks may run on other hosts than at the launch
+	Embedded bool              `json:"embedded,omitempty"` // the job's hosts are servers of the launcher's process
+	Launcher int               `json:"launcher"`           // pid of the plx that launched the job, on this machine
+	Grace    time.Duration     `json:"grace"`              // from telling tasks to end to killing them; 0: kill at once
+	Lease    time.Duration     `json:"lease,omitempty"`    // 0: DefaultLease
 	Hosts    []HostRecord      `json:"hosts"`
 	Chief    int               `json:"chief"`             // index into Hosts of the host that knows the verdict
-	Laid     int               `json:"laid,omitempty"`    // generation whose layout an agent reported; 0: none has
-	Verdict  *protocol.Verdict `json:"verdict,omitempty"` // nil: not known to have ended
+	Laid     int               `json:"laid,omitempty"`    // generation of the last layout that an agent reported; 0: none has
+	Verdict  *protocol.Verdict `json:"verdict,omitempty"` // how the job ended; nil: not known to have ended
 
 	Checkpoints string `json:"checkpoints,omitempty"` // name of the job's checkpoints, under ~/.plx/ckpt on the hosts
-	Saves       bool   `json:"saves,omitempty"`       // the program was told to make checkpoints
+	Saves       bool   `json:"saves,omitempty"`       // the program's arguments tell it to make checkpoints
 
-	found bool // put together from what hosts know: maybe incomplete, and never saved
+	found bool // read from the hosts, not from job.json: maybe incomplete, and never saved
 }
 
 // HostRecord is one host of a Record.
 type HostRecord struct {
-	Line   string   `json:"line"`           // as in a resource file
-	Folder string   `json:"folder"`         // under ~/.plx/jobs/<job>/ on the host
-	Binary string   `json:"binary"`         // path of the agent, relative to the home
-	Tasks  []string `json:"tasks"`          // of the first generation
+	Line   string   `json:"line"`           // the host's line of a resource file
+	Folder string   `json:"folder"`         // name of the host's folder under ~/.plx/jobs/<job>/ on the host
+	Binary string   `json:"binary"`         // path of the agent's program on the host, relative to the home
+	Tasks  []string `json:"tasks"`          // names; of the first generation, or of the last one that is known
 	Left   bool     `json:"left,omitempty"` // the host left the job; its logs may still be there
 }
 

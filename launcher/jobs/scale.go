@@ -24,7 +24,7 @@ import (
 // ScaleConfig tells with which hosts a running job is to continue.
 type ScaleConfig struct {
 	Query                  // Reach has the hosts
-	SaveTime time.Duration // bounds the checkpoint that the job makes first
+	SaveTime time.Duration // bounds the checkpoint that the job makes before the change
 }
 
 // startTime bounds the start of the tasks on the new hosts, as seen from here. The
@@ -69,12 +69,12 @@ func Scale(ctx context.Context, cfg ScaleConfig) error {
 type scaler struct {
 	job     *Job
 	cfg     ScaleConfig
-	spec    protocol.Spec // of the agent that was asked
-	set     *hosts.Set    // the new hosts; nil: none are needed
-	group   hosts.Group   // agents of the new hosts
-	join    []protocol.Joining
-	scratch string // folder of files that were copied from a host; empty: none
-	asked   bool   // the driver was asked, and its answer has not arrived
+	spec    protocol.Spec      // of a running agent of the job, for the agents of new hosts
+	set     *hosts.Set         // the new hosts; nil: none are needed
+	group   hosts.Group        // agents of the new hosts
+	join    []protocol.Joining // the new hosts, as the driver is told of them
+	scratch string             // temporary folder of files copied from a host; empty: none were copied
+	asked   bool               // the driver was asked and has not refused: the job may use the new hosts
 }
 
 // interrupted says what happens to the job after the user leaves.

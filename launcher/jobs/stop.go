@@ -19,7 +19,7 @@ const stopCode = 143
 // StopConfig tells which job to end, and how.
 type StopConfig struct {
 	Query
-	Grace time.Duration // from the request to end until SIGKILL; 0: kill at once; negative: the --grace of the launch
+	Grace time.Duration // between telling tasks to end and killing them; 0: kill at once; negative: that of the launch
 	// SaveTime bounds the checkpoint that the job makes first. 0: it makes none.
 	SaveTime time.Duration
 }

@@ -102,7 +102,7 @@ func renumber(all hosts, in func(h int) bool) [][]protocol.TaskSpec {
 type progress struct {
 	stepped bool  // a task has made a step, in this generation or an earlier one
 	chief   bool  // the chief has made a step in this generation
-	reached int64 // highest step that the chief has reported in the last generation in which it made one; 0: none
+	reached int64 // highest step that the chief reported in the last generation in which it stepped; 0: none
 
 	// Step after which the chief held the job for plx scale: held in this generation,
 	// heldBefore in an earlier one. Zero: it did not hold the job. The chief's first

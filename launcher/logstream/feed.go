@@ -19,16 +19,16 @@ import (
 type feed struct {
 	agent    *hosts.AgentHost
 	req      logs.Request
-	cursor   *logs.Cursor  // of what the caller has taken of what next returned
-	heard    *hearing      // when the host was last there
-	patience time.Duration // how long a host that was there may stay away
+	cursor   *logs.Cursor  // how much of each host's logs the caller has received
+	heard    *hearing      // when the host was last known to be there
+	patience time.Duration // how long a host that was heard may then stay away
 
-	st     *hosts.Stream // nil: to be opened
-	chunks *logs.Reader
-	unbind func() bool  // stops ctx from closing st; valid while st is not nil
-	kills  int          // readers on the host that were killed since the last new byte
-	vain   time.Time    // since when no connection has brought a whole record; zero: the last one has
-	asked  atomic.Int64 // when next began to wait, in Unix nanoseconds; 0: it does not wait
+	st     *hosts.Stream // the present connection; nil: none is open
+	chunks *logs.Reader  // reads st; valid while st is not nil
+	unbind func() bool   // undoes that the end of ctx closes st; valid while st is not nil
+	kills  int           // how often a signal ended the reader on the host since the last new byte
+	vain   time.Time     // since when every connection has broken before a whole record; zero: the last one did not
+	asked  atomic.Int64  // when next began to wait, in Unix nanoseconds; 0: nobody waits
 }
 
 const (

@@ -25,8 +25,8 @@ import (
 type Config struct {
 	Terminal console.Terminal
 	Printer  *console.Printer // writes through the printer of logs until Close
-	Logs     logs.Options     // Stdout and Stderr are taken from Terminal
-	Dir      *logs.Dir        // gets the bytes of each stream in a file; nil: no files
+	Logs     logs.Options     // NewOutput sets Stdout and Stderr, from Terminal
+	Dir      *logs.Dir        // takes the bytes of each stream in a file of its own; nil: no files
 	// Unread is called once if the reader of the terminal's outputs is gone. Dir goes
 	// on to be written. Nil: that is an error.
 	Unread func()
@@ -37,11 +37,11 @@ type Config struct {
 type Output struct {
 	cfg     Config
 	printer *logs.Printer
-	cursor  logs.Cursor // what was received of each host
-	unread  sync.Once
+	cursor  logs.Cursor // how much was received of each host's logs
+	unread  sync.Once   // calls Config.Unread once
 
 	mu     sync.Mutex
-	failed error // the first write that failed
+	failed error // error of the first write that failed; nil: none has
 }
 
 // NewOutput returns an Output. Close must be called.

@@ -58,17 +58,17 @@ func merge(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, out
 // Streams reads the logs of all hosts of a job that this process drives.
 type Streams struct {
 	mu  sync.Mutex
-	all []*stream // one per host, the newest
+	all []*stream // the newest stream of each host
 }
 
 // stream reads the logs of one host.
 type stream struct {
 	agent  *hosts.AgentHost
-	before *stream // of the agent that this one replaced; nil for the first
-	heard  hearing
+	before *stream // stream of the agent that this stream's agent replaced; nil: the first agent
+	heard  hearing // when the host was last known to be there
 	cancel context.CancelCauseFunc
-	done   chan struct{} // closed at the end
-	err    error         // written before done is closed
+	done   chan struct{} // closed when run has returned
+	err    error         // why the logs are not complete; nil: they are; valid once done is closed
 }
 
 // Follow starts to write a host's logs to out, until the host has sent all of them or

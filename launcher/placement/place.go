@@ -45,8 +45,8 @@ type Options struct {
 	Workers     int      // in the whole job; 0: one per device
 	PerHost     int      // workers on each host; 0: one per device
 	Servers     []string // hosts that get a server; nil: every host with a worker
-	NoServers   bool
-	VisibleHost bool // a worker sees the devices of all workers of its host
+	NoServers   bool     // no host gets a server
+	VisibleHost bool     // a worker sees the devices of all workers of its host
 }
 
 // Placement is where every task of a job runs. Hosts without tasks are left out.
@@ -61,17 +61,17 @@ type Placement struct {
 
 // Host is one host with its tasks.
 type Host struct {
-	Machine int    // index into the machines
+	Machine int    // index into the machines that Place was given
 	Tasks   []Task // the server first
-	Workers int
+	Workers int    // number of workers among Tasks
 }
 
 // Task is one task and its device.
 type Task struct {
 	Task      cluster.Task
 	Device    string // as the user names it: "gpu 3", "cpu"; empty for a server
-	Visible   string // CUDA_VISIBLE_DEVICES
-	LocalRank int    // rank of a worker among those of its host
+	Visible   string // CUDA_VISIBLE_DEVICES of the task; empty: it sees no GPU
+	LocalRank int    // rank of a worker among those of its host, from 0; 0 for a server
 }
 
 // Specs returns the host's tasks as its agent is told of them.

@@ -13,7 +13,7 @@ type Spec struct {
 	Job       string `json:"job"`
 	Name      string `json:"name"`      // the user's name for the job, or ""
 	Host      string `json:"host"`      // as the resource file names it
-	HostIndex int    `json:"hostIndex"` // place among the job's hosts
+	HostIndex int    `json:"hostIndex"` // index among the job's hosts
 	Folder    string `json:"folder"`    // name of the host's folder under ~/.plx/jobs/<job>/
 
 	// Checkpoints is the name under ~/.plx/ckpt by which a later job finds
@@ -21,10 +21,10 @@ type Spec struct {
 	Checkpoints string `json:"checkpoints"`
 
 	Command  Command  `json:"command"`
-	Env      []Raw    `json:"env"` // the user's NAME=VALUE, any bytes but NUL
-	Archives []string `json:"archives,omitempty"`
-	LogLevel string   `json:"logLevel"`
-	Secret   []byte   `json:"secret"`
+	Env      []Raw    `json:"env"`                // the user's NAME=VALUE, any bytes but NUL
+	Archives []string `json:"archives,omitempty"` // content hashes of the archives to unpack in each task's folder
+	LogLevel string   `json:"logLevel"`           // PLX_LOG_LEVEL of the tasks
+	Secret   []byte   `json:"secret"`             // by which the job's agents and tasks authenticate each other
 
 	// Tasks are those of generation 0, whose folders are filled before the agent
 	// runs. The agent starts the tasks that Prepare names. WorldSize is the number of
@@ -33,13 +33,13 @@ type Spec struct {
 	WorldSize int        `json:"worldSize"`
 	Bind      bool       `json:"bind"` // bind workers to their share of the cores
 
-	DataAddr string        `json:"dataAddr"` // address (no port) other hosts dial
-	PortLow  int           `json:"portLow"`  // 0, 0: any port
-	PortHigh int           `json:"portHigh"`
-	Lease    time.Duration `json:"lease"`
-	Grace    time.Duration `json:"grace"`
-	Freeze   time.Duration `json:"freeze"` // the agent kills a task that sends no heartbeat for so long; 0: never
-	Detached bool          `json:"detached"`
+	DataAddr string        `json:"dataAddr"` // address, without a port, at which other hosts reach this one
+	PortLow  int           `json:"portLow"`  // first port for the host's sockets; 0 with PortHigh 0: any port
+	PortHigh int           `json:"portHigh"` // last port for the host's sockets
+	Lease    time.Duration `json:"lease"`    // how long the tasks may run without a Renew; 0: for ever
+	Grace    time.Duration `json:"grace"`    // from telling tasks to end to killing them; 0: kill at once
+	Freeze   time.Duration `json:"freeze"`   // silence after which the agent kills a task that has sent hello; 0: never
+	Detached bool          `json:"detached"` // an agent drives the job, not the launcher
 
 	// SaveTime bounds the save before the end of a job whose host is to be taken
 	// away. 0: the job ends without one.
@@ -48,20 +48,20 @@ type Spec struct {
 
 // Command is what every task runs. Exactly one of Blob and Name is set.
 type Command struct {
-	Blob  string `json:"blob,omitempty"` // content hash of a shipped executable
-	Base  Raw    `json:"base,omitempty"` // file name of that executable, for argv[0]
-	Name  Raw    `json:"name,omitempty"` // found on the host's PATH
-	Args  []Raw  `json:"args,omitempty"` // any bytes but NUL
-	Setup Raw    `json:"setup,omitempty"`
-	Chdir Raw    `json:"chdir,omitempty"` // "": the task's own folder; relative: to the home
-	Path  Raw    `json:"path,omitempty"`  // put before the host's PATH
+	Blob  string `json:"blob,omitempty"`  // content hash of a shipped executable
+	Base  Raw    `json:"base,omitempty"`  // file name of the executable in Blob, for argv[0]
+	Name  Raw    `json:"name,omitempty"`  // a command to find on the host's PATH
+	Args  []Raw  `json:"args,omitempty"`  // any bytes but NUL
+	Setup Raw    `json:"setup,omitempty"` // shell line to run before the program; "": none
+	Chdir Raw    `json:"chdir,omitempty"` // working folder; "": the task's own; a relative one is below the home
+	Path  Raw    `json:"path,omitempty"`  // put before the host's PATH, with a colon; "": nothing
 }
 
 // TaskSpec is one task of the host.
 type TaskSpec struct {
 	Task      cluster.Task `json:"task"`
-	Devices   string       `json:"devices"` // CUDA_VISIBLE_DEVICES; "" hides every GPU
-	LocalRank int          `json:"localRank"`
+	Devices   string       `json:"devices"`   // CUDA_VISIBLE_DEVICES; "" hides every GPU
+	LocalRank int          `json:"localRank"` // rank of a worker among those of its host, from 0; 0 for a server
 }
 
 // Workers counts the workers among tasks.
@@ -91,24 +91,24 @@ const (
 // state.json in the host's folder (0600), which outlives the agent.
 type State struct {
 	Job        string `json:"job"`
-	Name       string `json:"name,omitempty"` // the user's name for the job
-	Host       string `json:"host"`
-	HostIndex  int    `json:"hostIndex"`
-	Folder     string `json:"folder"` // the host's folder under ~/.plx/jobs/<job>/
-	Binary     string `json:"binary"` // the agent's own executable, ~/.plx/blobs/<sha256>
-	Phase      Phase  `json:"phase"`
-	Generation int    `json:"generation"`      // the last one that was prepared
-	Least      int    `json:"least,omitempty"` // the agent prepares no generation before this one: they are over
-	Addr       string `json:"addr"`            // the agent's own TCP address on the data network
+	Name       string `json:"name,omitempty"`  // the user's name for the job
+	Host       string `json:"host"`            // as the resource file names the host
+	HostIndex  int    `json:"hostIndex"`       // index among the job's hosts
+	Folder     string `json:"folder"`          // name of the host's folder under ~/.plx/jobs/<job>/
+	Binary     string `json:"binary"`          // the agent's own executable, ~/.plx/blobs/<sha256>
+	Phase      Phase  `json:"phase"`           // of this host's part of the job
+	Generation int    `json:"generation"`      // number of the generation that was prepared last; 0 before the first too
+	Least      int    `json:"least,omitempty"` // lowest generation that may still be prepared; those before it are over
+	Addr       string `json:"addr"`            // TCP address on the data network; "": the agent does not listen there
 	Processes
 
-	Lease       time.Duration       `json:"lease,omitempty"`
-	Detached    bool                `json:"detached,omitempty"`
-	Tasks       map[string]*TaskNow `json:"tasks,omitempty"`       // by Task.String
-	JobPhase    Phase               `json:"jobPhase,omitempty"`    // of the whole job, if this agent drives it
-	Verdict     *Verdict            `json:"verdict,omitempty"`     // nil until the agent ends
-	Unkillable  []int               `json:"unkillable,omitempty"`  // pids that outlived SIGKILL
-	Started     time.Time           `json:"started"`               // when the agent was, by the host's clock
+	Lease       time.Duration       `json:"lease,omitempty"`       // how long tasks may run without a Renew; 0: for ever
+	Detached    bool                `json:"detached,omitempty"`    // an agent drives the job, not the launcher
+	Tasks       map[string]*TaskNow `json:"tasks,omitempty"`       // of the generation prepared last, by Task.String
+	JobPhase    Phase               `json:"jobPhase,omitempty"`    // phase of the job, if this agent drives it; "": it does not
+	Verdict     *Verdict            `json:"verdict,omitempty"`     // how this host's part ended; nil: Phase is not Over
+	Unkillable  []int               `json:"unkillable,omitempty"`  // pids of processes that outlived SIGKILL; nil: none
+	Started     time.Time           `json:"started"`               // when the agent was started, by the host's clock
 	Checkpoints string              `json:"checkpoints,omitempty"` // as in Spec
 
 	// Laid is the present layout, if this agent drives a job that is no longer in
@@ -120,9 +120,9 @@ type State struct {
 // from later processes.
 type Processes struct {
 	Socket          string `json:"socket,omitempty"` // name of the agent's local socket
-	Watchdog        int    `json:"guardian"`         // pid
+	Watchdog        int    `json:"guardian"`         // pid; 0: none was started
 	WatchdogStart   uint64 `json:"guardianStart,omitempty"`
-	Supervisor      int    `json:"supervisor"` // pid
+	Supervisor      int    `json:"supervisor"` // pid; 0: none was started
 	SupervisorStart uint64 `json:"supervisorStart,omitempty"`
 
 	// Machine tells the host from others that share its home folder, and from itself
@@ -132,70 +132,71 @@ type Processes struct {
 
 // TaskNow is one task's state. The task runs if it has a PID and no Exit.
 type TaskNow struct {
-	PID           int   `json:"pid,omitempty"`
-	Native        bool  `json:"native,omitempty"`
-	Step          int64 `json:"step,omitempty"`
-	ToleratesLoss bool  `json:"bears,omitempty"` // it is the chief and has said so
-	// Word is the last message that told a step; nil: none did.
+	PID           int   `json:"pid,omitempty"`    // 0: the process was not started
+	Native        bool  `json:"native,omitempty"` // the task has sent hello, so it uses plx's trainer
+	Step          int64 `json:"step,omitempty"`   // highest step that the task has reported; 0: none
+	ToleratesLoss bool  `json:"bears,omitempty"`  // the task has said that the job tolerates lost workers; counts only for the chief
+	// Word is the task's last message with a step, except messages about checkpoints.
+	// Nil: none came.
 	Word *cluster.ControlMessage `json:"word,omitempty"`
-	// Failed is its report that it fails, which may come long before its exit; nil:
-	// there was none.
+	// Failed is the task's report of its own failure, which may come long before its
+	// exit; nil: none came.
 	Failed *cluster.ControlMessage `json:"failed,omitempty"`
-	Exit   *Exit                   `json:"exit,omitempty"`
+	Exit   *Exit                   `json:"exit,omitempty"` // how the task ended; nil: it has not
 }
 
 // Plan is what a driver needs to run a job.
 type Plan struct {
 	Job          string        `json:"job"`
-	Hosts        []HostPlan    `json:"hosts"` // by host index
-	Grace        time.Duration `json:"grace"`
-	Settle       time.Duration `json:"settle"`       // how long failures are collected before one is blamed
-	StartTimeout time.Duration `json:"startTimeout"` // within it every task of a generation has started
-	MaxTime      time.Duration `json:"maxTime"`      // 0: no end
-	Lease        time.Duration `json:"lease"`        // a host without a connection for so long is Lost
+	Hosts        []HostPlan    `json:"hosts"`        // in the order of their indices
+	Grace        time.Duration `json:"grace"`        // from telling tasks to end to killing them; 0: kill at once
+	Settle       time.Duration `json:"settle"`       // how long failures are collected; 0: the first is blamed at once
+	StartTimeout time.Duration `json:"startTimeout"` // bounds the start of all tasks of a generation; 0: no limit
+	MaxTime      time.Duration `json:"maxTime"`      // bounds the job; 0: no limit
+	Lease        time.Duration `json:"lease"`        // how long a host may stay silent before it is lost
 	Restarts     Restarts      `json:"restarts"`
 }
 
 // HostPlan is one host of a plan.
 type HostPlan struct {
 	Host   string     `json:"host"`
-	Tasks  []TaskSpec `json:"tasks"`          // in generation 0, in order of their indices
-	Drives bool       `json:"seat,omitempty"` // the driver runs here: the job ends when the host is lost
+	Tasks  []TaskSpec `json:"tasks"`          // in a Plan those of generation 0, in a Layout those of its generation
+	Drives bool       `json:"seat,omitempty"` // the driver runs in this host's agent: the job ends when the host is lost
 
 	Folder string `json:"folder,omitempty"` // as in Spec
-	Left   bool   `json:"left,omitempty"`   // it no longer belongs to the job
-	Line   string `json:"line,omitempty"`   // as in a resource file
-	Binary string `json:"binary,omitempty"` // the agent's, relative to the home
+	Left   bool   `json:"left,omitempty"`   // the host does not belong to the job, or no longer does
+	Line   string `json:"line,omitempty"`   // the host's line of a resource file
+	Binary string `json:"binary,omitempty"` // path of the agent's program on the host, relative to the home
 }
 
 // Layout says where the tasks of a generation run.
 type Layout struct {
 	Generation int        `json:"generation"`
-	Hosts      []HostPlan `json:"hosts"` // all that ever belonged to the job, by index
+	Hosts      []HostPlan `json:"hosts"` // all hosts that the job has had, in the order of their indices
 }
 
 // Restarts says when a job that fails is restarted on the hosts that are left.
 type Restarts struct {
-	Max        int           `json:"max"`        // restarts in all; 0: none
-	PerHour    int           `json:"perHour"`    // restarts within an hour; 0: as many as Max allows
-	MinWorkers int           `json:"minWorkers"` // that a generation needs; 0: as many as the job began with
-	WaitHost   time.Duration `json:"waitHost"`   // how long to wait for lost hosts if fewer workers are left
-	Backoff    time.Duration `json:"backoff"`    // before the first restart; twice as long before each next
-	Revive     bool          `json:"revive"`     // the driver can start a new agent on a host that has lost its own
+	Max        int           `json:"max"`        // most restarts of the job; 0: none
+	PerHour    int           `json:"perHour"`    // most restarts within an hour; 0: as many as Max allows
+	MinWorkers int           `json:"minWorkers"` // fewest workers of a generation; 0: all workers of the job's hosts
+	WaitHost   time.Duration `json:"waitHost"`   // how long to wait for lost hosts if workers are too few; 0: not at all
+	Backoff    time.Duration `json:"backoff"`    // time before the first restart; doubled for each next one, up to a limit
+	Revive     bool          `json:"revive"`     // the driver can start a new agent on a host that has lost its agent
 }
 
 // Verdict is how a job ended.
 type Verdict struct {
-	Code       int      `json:"code"`              // plx's exit status
-	Reason     string   `json:"reason"`            // one line: "done", "stopped by ...", "worker:3 on gpu01 exited with 2"
-	First      *Exit    `json:"first,omitempty"`   // the task that failed first, if a task did
-	Host       string   `json:"host,omitempty"`    // where
-	Victims    []string `json:"victims,omitempty"` // tasks that failed because a peer did
-	Notices    []string `json:"notices,omitempty"`
-	Generation int      `json:"generation,omitempty"` // the last one that began
+	Code       int      `json:"code"`                 // plx's exit status; 0: the job is done
+	Reason     string   `json:"reason"`               // one line, such as "done", "worker:3 on gpu01 exited with status 2"
+	First      *Exit    `json:"first,omitempty"`      // exit of the blamed task; nil: none is known
+	Host       string   `json:"host,omitempty"`       // name of the host that is blamed, or runs the blamed task; "": none
+	Victims    []string `json:"victims,omitempty"`    // tasks that failed because a peer did, as "worker:3 on gpu01"
+	Notices    []string `json:"notices,omitempty"`    // lines for the user that the driver collected during the job
+	Generation int      `json:"generation,omitempty"` // number of the last generation that began
 	Stepped    bool     `json:"stepped,omitempty"`    // a task has made a step, in any generation
 
-	Saved *Saved `json:"saved,omitempty"` // result of the save that a stop asked for; nil: no save was asked for
+	Saved *Saved `json:"saved,omitempty"` // result of the checkpoint that a stop asked for; nil: none was asked for
 }
 
 // Adding returns the verdict with text added to its reason.
@@ -207,8 +208,8 @@ func (v Verdict) Adding(text string) Verdict {
 // Saved is the result of a save: a complete checkpoint after Step, or none, with a
 // Cause.
 type Saved struct {
-	Step  int64  `json:"step"`
-	Cause string `json:"cause,omitempty"`
+	Step  int64  `json:"step"`            // step after which the checkpoint was taken; valid without a Cause
+	Cause string `json:"cause,omitempty"` // why there is no checkpoint; "": there is one
 }
 
 // Raw is a string of any bytes. JSON strings hold text only and would change

@@ -21,7 +21,7 @@ type Message struct {
 	End     *End     `json:"end,omitempty"`
 
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
-	Scaled     *Scaled     `json:"scaled,omitempty"` // for a visitor: the agent passes it on
+	Scaled     *Scaled     `json:"scaled,omitempty"` // the agent passes it on to its visitors
 
 	// From a visitor. The agent passes Scale on to the driver and answers SpecAsk
 	// with its Spec.
@@ -36,7 +36,7 @@ type Message struct {
 	Started  *Started  `json:"started,omitempty"`
 	Exited   *Exit     `json:"exited,omitempty"`
 	Said     *Said     `json:"said,omitempty"`
-	StopAsk  *Stop     `json:"stop_ask,omitempty"` // a visitor asked this agent to stop the job
+	StopAsk  *Stop     `json:"stop_ask,omitempty"` // what a visitor of this agent asks of the driver: to stop the job
 	Notice   string    `json:"notice,omitempty"`   // one line for the user
 }
 
@@ -44,7 +44,7 @@ type Message struct {
 // A new driver replaces the one before it. A visitor gets State on each change and
 // may ask for Stop.
 type Attach struct {
-	Driver bool `json:"conductor"` // false: a visitor
+	Driver bool `json:"conductor"` // the sender drives the job; false: the sender is a visitor
 }
 
 // Renew keeps the lease of the host for another Spec.Lease. The answer, Renewed,
@@ -55,9 +55,9 @@ type Attach struct {
 // A renewal that took longer on its way than others is worth as much less. Without
 // Clock the lease counts from the moment at which the agent reads the message.
 type Renew struct {
-	Seq   int64         `json:"seq"`
-	Clock string        `json:"clock,omitempty"`
-	Sent  time.Duration `json:"sent,omitempty"`
+	Seq   int64         `json:"seq"`             // number of the renewal, for all clocks of the driver
+	Clock string        `json:"clock,omitempty"` // name of the driver's clock; "": none, the lease counts from the receipt
+	Sent  time.Duration `json:"sent,omitempty"`  // time of sending, since Clock began
 }
 
 // Prepare asks for open sockets for the tasks of a generation. The agent opens them
@@ -65,15 +65,15 @@ type Renew struct {
 type Prepare struct {
 	Generation int        `json:"generation"`
 	Tasks      []TaskSpec `json:"tasks"`
-	GroupRank  int        `json:"groupRank"` // index of the host among those with workers
+	GroupRank  int        `json:"groupRank"` // number of hosts with workers that come before this one
 }
 
 // Prepared tells where the tasks of the host will serve, or the Error.
 type Prepared struct {
 	Generation int                     `json:"generation"`
-	Error      string                  `json:"error,omitempty"`
-	Open       map[cluster.Task]string `json:"open,omitempty"`     // listening, inherited by the task
-	Reserved   map[cluster.Task]string `json:"reserved,omitempty"` // bound, not listening, for foreign programs
+	Error      string                  `json:"error,omitempty"`    // why there are no sockets; "": there are
+	Open       map[cluster.Task]string `json:"open,omitempty"`     // listening sockets, which the tasks inherit
+	Reserved   map[cluster.Task]string `json:"reserved,omitempty"` // bound, not listening: for programs without plx's trainer
 }
 
 // Check asks the agent to reach the other agents on their data addresses.
@@ -105,31 +105,31 @@ type Unreached struct {
 // Start starts the tasks of the host. All tasks of the job get the same cluster.
 type Start struct {
 	Generation int          `json:"generation"`
-	Cluster    cluster.Spec `json:"cluster"`
-	Foreign    cluster.Spec `json:"foreign"` // reserved addresses, for TF_CONFIG and MASTER_PORT
+	Cluster    cluster.Spec `json:"cluster"` // addresses at which the tasks of plx's trainer listen
+	Foreign    cluster.Spec `json:"foreign"` // reserved addresses, for TF_CONFIG and MASTER_PORT of other programs
 }
 
 // Started reports that every task of the host was started, or has an Exited that says
 // why not.
 type Started struct {
 	Generation int                  `json:"generation"`
-	PIDs       map[cluster.Task]int `json:"pids"`
+	PIDs       map[cluster.Task]int `json:"pids"` // of the tasks that were started
 }
 
 // Exit is the end of a task.
 type Exit struct {
 	Task       cluster.Task `json:"task"`
 	Generation int          `json:"generation"`
-	Code       int          `json:"code"`             // exit status; 126, 127 when it could not be started
-	Signal     int          `json:"signal,omitempty"` // the signal that ended it, else 0
-	Started    bool         `json:"started"`
-	Native     bool         `json:"native"`             // it has said hello
-	Finished   bool         `json:"finished"`           // it has said finished
-	Told       bool         `json:"told"`               // the agent had told it to stop
-	Cause      string       `json:"cause,omitempty"`    // why it could not start, or the cause that it reported
-	LostPeer   string       `json:"lostPeer,omitempty"` // the peer it blames
-	Tail       string       `json:"tail,omitempty"`     // last lines of its stderr, a few KiB
-	Time       time.Time    `json:"time"`               // the host's clock
+	Code       int          `json:"code"`               // exit status; 128 + Signal after a signal; 125 to 127: not started
+	Signal     int          `json:"signal,omitempty"`   // signal that ended the task; 0: none
+	Started    bool         `json:"started"`            // the task's process was started
+	Native     bool         `json:"native"`             // the task had sent hello, so it used plx's trainer
+	Finished   bool         `json:"finished"`           // the task had said that its work was done
+	Told       bool         `json:"told"`               // the agent had told the task to end
+	Cause      string       `json:"cause,omitempty"`    // why the task could not start or failed; "": nobody has said so
+	LostPeer   string       `json:"lostPeer,omitempty"` // the peer whose loss the task blames for its failure; "": none
+	Tail       string       `json:"tail,omitempty"`     // last lines of the task's stderr, a few KiB
+	Time       time.Time    `json:"time"`               // when the agent noted the end, by the host's clock
 }
 
 // Said passes on a message of a task's control channel.
@@ -143,13 +143,13 @@ type Said struct {
 // descendants. Without Tasks it ends all. From a visitor it asks the driver to end
 // the job.
 type Stop struct {
-	Tasks  []cluster.Task `json:"tasks,omitempty"`
-	Grace  time.Duration  `json:"grace"`
-	Reason string         `json:"reason,omitempty"`
-	Code   int            `json:"code,omitempty"` // the job's exit status, from a visitor
+	Tasks  []cluster.Task `json:"tasks,omitempty"`  // nil: all tasks
+	Grace  time.Duration  `json:"grace"`            // from telling tasks to end to killing them; 0: kill at once
+	Reason string         `json:"reason,omitempty"` // for the verdict; from a visitor
+	Code   int            `json:"code,omitempty"`   // plx's exit status, from a visitor; 0: the driver takes 125
 
-	// SaveTime bounds a save before the end of the job; 0: the job is not saved. From
-	// a visitor.
+	// SaveTime bounds the checkpoint before the end of the job; from a visitor. 0:
+	// none is made.
 	SaveTime time.Duration `json:"saveTime,omitempty"`
 }
 
@@ -161,27 +161,27 @@ type Stop struct {
 //
 // With Hold the chief makes no further step after the save, until Resume or Stop.
 type Checkpoint struct {
-	Request int   `json:"request,omitempty"`
-	Hold    *Hold `json:"hold,omitempty"`
-	Resume  bool  `json:"resume,omitempty"` // save nothing; a chief that holds because of Request or an earlier one makes steps again
+	Request int   `json:"request,omitempty"` // number of the request; 0 for the checkpoint before a stop
+	Hold    *Hold `json:"hold,omitempty"`    // nil: the chief goes on after the checkpoint
+	Resume  bool  `json:"resume,omitempty"`  // save nothing: a chief that holds for this Request or an earlier one goes on
 }
 
 // Hold says how the job is to continue from a checkpoint.
 type Hold struct {
-	Workers int      `json:"workers"`
-	Leaving []string `json:"leaving,omitempty"` // tasks on hosts that leave
+	Workers int      `json:"workers"`           // number of workers with which the job continues
+	Leaving []string `json:"leaving,omitempty"` // names of tasks on hosts that leave; nil: no host leaves
 }
 
 // Drive makes this agent the driver of a detached job.
 type Drive struct {
 	Plan  Plan   `json:"plan"`
-	Peers []Peer `json:"peers"` // every agent of the job, this one too, by host index
+	Peers []Peer `json:"peers"` // all agents of the job with this one, in the order of host indices
 }
 
 // End asks the agent to end all tasks, record the verdict, delete secrets and end. The
 // stream ends when nothing of the job is left on the host.
 type End struct {
-	Grace   time.Duration `json:"grace"`
+	Grace   time.Duration `json:"grace"` // from telling tasks to end to killing them; 0: they are killed at once
 	Verdict Verdict       `json:"verdict"`
 }
 
@@ -192,29 +192,29 @@ type End struct {
 // A Scale without Known changes nothing at all: the answer lists the hosts.
 type Scale struct {
 	ID       string        `json:"id"`
-	Known    int           `json:"known,omitempty"` // how many hosts the job has had, as the visitor knows it
-	Join     []Joining     `json:"join,omitempty"`
-	Leave    []int         `json:"leave,omitempty"` // host indices
-	SaveTime time.Duration `json:"saveTime,omitempty"`
+	Known    int           `json:"known,omitempty"`    // number of hosts that the job has had; 0: only list the hosts
+	Join     []Joining     `json:"join,omitempty"`     // hosts that join; nil: none
+	Leave    []int         `json:"leave,omitempty"`    // indices of hosts that leave; nil: none
+	SaveTime time.Duration `json:"saveTime,omitempty"` // bounds the checkpoint before the change
 }
 
 // Joining is a host whose agent was started with the next host index. The driver
 // gives the indices of its tasks.
 type Joining struct {
 	HostPlan
-	Addr string `json:"addr"` // the agent's own, as in State
+	Addr string `json:"addr"` // address of the agent on the data network, as in State
 }
 
 // Scaled is the answer to Scale. With a Cause nothing was changed, and that is why.
 type Scaled struct {
 	ID         string        `json:"id"`
-	Cause      string        `json:"cause,omitempty"`
-	Generation int           `json:"generation,omitempty"` // the generation of the tasks in Hosts
-	Hosts      []HostPlan    `json:"hosts,omitempty"`      // all that the job has had, by index
-	From       int           `json:"from,omitempty"`       // workers before
-	To         int           `json:"to,omitempty"`         // and now
-	Step       int64         `json:"step,omitempty"`       // after which the hosts were changed
-	Pause      time.Duration `json:"pause,omitempty"`      // from the moment at which the chief stood still to the end of the next step
+	Cause      string        `json:"cause,omitempty"`      // why nothing was changed; "": changed, or only listed
+	Generation int           `json:"generation,omitempty"` // number of the generation whose tasks Hosts shows
+	Hosts      []HostPlan    `json:"hosts,omitempty"`      // all hosts that the job has had, in the order of their indices
+	From       int           `json:"from,omitempty"`       // number of workers before the change
+	To         int           `json:"to,omitempty"`         // number of workers after the change; 0: nothing was changed
+	Step       int64         `json:"step,omitempty"`       // step after which the hosts were changed
+	Pause      time.Duration `json:"pause,omitempty"`      // from when the chief stood still until the next step was made
 }
 
 // String is a line for the user.
@@ -231,16 +231,16 @@ func (s Scaled) After(pause time.Duration) Scaled {
 // FetchRequest is the input of "agent fetch", as a line of JSON. The output is the bytes
 // of the file, or a HostCheckpoint per line of JSON.
 type FetchRequest struct {
-	Name string `json:"name"`           // of the checkpoints, under ~/.plx/ckpt
-	File string `json:"file,omitempty"` // path below that, with slashes; empty: list the checkpoints
+	Name string `json:"name"`           // of the checkpoints: a folder under ~/.plx/ckpt
+	File string `json:"file,omitempty"` // path of a file below the folder, with slashes; empty: list the checkpoints
 }
 
 // HostCheckpoint is what one host has of a checkpoint: a folder with a manifest.
 type HostCheckpoint struct {
-	Folder string           `json:"folder"`           // below ~/.plx/ckpt/<name>, with slashes
-	Made   time.Time        `json:"made,omitzero"`    // from the manifest
-	Files  []CheckpointFile `json:"files,omitempty"`  // those of the manifest; the manifest itself is the last
-	Damage string           `json:"damage,omitempty"` // why the manifest is unreadable; empty: it is not
+	Folder string           `json:"folder"`           // path below ~/.plx/ckpt/<name>, with slashes
+	Made   time.Time        `json:"made,omitzero"`    // time from the manifest; zero: the manifest is unreadable
+	Files  []CheckpointFile `json:"files,omitempty"`  // those of the manifest, the manifest last; nil: it is unreadable
+	Damage string           `json:"damage,omitempty"` // why the manifest is unreadable; empty: it is readable
 }
 
 // CheckpointFile is one file of a checkpoint.
@@ -248,5 +248,5 @@ type CheckpointFile struct {
 	Name string `json:"name"`
 	Size int64  `json:"size"`           // bytes
 	Sum  string `json:"sum"`            // SHA-256, hexadecimal
-	Here bool   `json:"here,omitempty"` // the host has a file of that name and size
+	Here bool   `json:"here,omitempty"` // the host has a file of this name and size
 }

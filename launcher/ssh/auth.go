@@ -19,10 +19,10 @@ import (
 // offer is the keys to offer to a host, in order, and the keys that cannot be used.
 type offer struct {
 	keys      []gossh.Signer
-	sources   []string // as keys: where each is from
-	problems  []string // keys that cannot be used, and why
+	sources   []string // where each of keys comes from, in the same order
+	problems  []string // keys that cannot be used and why, each as one line
 	encrypted []string // key files with a passphrase that the agent does not have
-	agent     net.Conn // stays open while the agent's keys sign; nil: no agent
+	agent     net.Conn // connection to the SSH agent, open while its keys sign; nil: no agent
 }
 
 // newOffer collects keys: those of the configuration, then the agent's, then the usual

@@ -62,17 +62,17 @@ type Client struct {
 	cfg   Config
 	conn  *timedConn
 	ssh   *gossh.Client
-	via   *Client // the jump host, which the Client closes; nil: none
+	via   *Client // the jump host, which this Client closes; nil: there is no jump host
 	slots *slots
 
-	stop    chan struct{} // closed by the first giveUp
+	stop    chan struct{} // closed by the first call of giveUp
 	once    sync.Once
-	cause   error // of the end; written before stop is closed
-	workers group
+	cause   error // why the connection ended; valid once stop is closed
+	workers group // goroutines of the connection, for which Close waits
 
-	noisy  atomic.Bool // the notice about start-up files was sent
-	noSFTP atomic.Bool // sftp did not start, so Copy uses a command
-	opened atomic.Bool // the server has given a session
+	noisy  atomic.Bool // the user was told that start-up files print text
+	noSFTP atomic.Bool // sftp could not be started, so Copy uses a shell command
+	opened atomic.Bool // the server has opened a session on this connection
 }
 
 func newClient(cfg Config, conn *timedConn, client *gossh.Client, via *Client) *Client {
@@ -187,7 +187,7 @@ func (c *Client) explain(ctx context.Context, err error) error {
 type timedConn struct {
 	net.Conn
 	writeTimeout time.Duration
-	lastRead     atomic.Int64 // nanoseconds since start
+	lastRead     atomic.Int64 // when the last byte arrived, in nanoseconds since start
 	start        time.Time
 }
 
@@ -215,8 +215,8 @@ func (c *timedConn) silence() time.Duration {
 // the wait has a bound.
 type group struct {
 	mu    sync.Mutex
-	count int
-	idle  chan struct{} // closed when count becomes 0; nil: nobody waits
+	count int           // number of goroutines that run
+	idle  chan struct{} // closed and set to nil when count becomes 0; nil: nobody waits
 }
 
 func (g *group) start(f func()) {
@@ -292,14 +292,14 @@ func (e *LostError) ConnectionLost() string { return "ssh: " + e.Cause.Error() }
 
 // HostKeyError says that the host showed a key which is not accepted.
 type HostKeyError struct {
-	Host        string   // as in the resource file, or the hop on the way to it
+	Host        string   // as in the resource file; or the jump host with the key
 	Address     string   // as written in known_hosts
-	KeyType     string   // such as ssh-ed25519
-	Fingerprint string   // SHA256:...
-	Recorded    []string // "file:line: type" of the other keys on record; empty: the host is unknown
-	Revoked     bool     // the key is marked @revoked
+	KeyType     string   // type of the key that the host showed, such as ssh-ed25519
+	Fingerprint string   // of the key that the host showed, as SHA256:...
+	Recorded    []string // places of other keys on record, as "file:line (type)"; empty: the host is unknown
+	Revoked     bool     // the key that the host showed is marked @revoked
 
-	scan string // the command that fetches the key
+	scan string // command that records the host's present key; "": there is no file to record it in
 }
 
 // Changed reports whether the key contradicts the record. False: there is no record.

@@ -58,11 +58,11 @@ func (c *Client) Copy(ctx context.Context, r io.Reader, size int64, path string,
 // upload is one call of Copy.
 type upload struct {
 	client        *Client
-	to, temporary string
-	size          int64
+	to, temporary string // path of the file, and its path while it is being written
+	size          int64  // bytes
 	mode          fs.FileMode
 	r             *exactly
-	created       atomic.Bool // the temporary file may be there
+	created       atomic.Bool // the temporary file may exist on the host
 }
 
 // remove deletes the temporary file. It ignores an error: the caller reports the failure
@@ -85,8 +85,8 @@ func temporaryName(to string) string {
 // exactly reads a source, and fails unless it has the announced length.
 type exactly struct {
 	r      io.Reader
-	left   int64
-	failed atomic.Bool // the source failed, or has another length
+	left   int64       // bytes that r must still deliver
+	failed atomic.Bool // r has failed, or has another length than announced
 }
 
 func (e *exactly) Read(p []byte) (int, error) {

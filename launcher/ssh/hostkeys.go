@@ -31,10 +31,10 @@ var preferred = []string{
 // hostKeys decides on the key of one host.
 type hostKeys struct {
 	cfg        Config
-	files      []string
-	known      *knownDB // what the files said before the handshake
+	files      []string // known_hosts files; new keys are recorded in the first
+	known      *knownDB // content of files before the handshake; nil if Config.HostKey is set
 	address    string   // host:port of its entry in known_hosts
-	algorithms []string // to request, in this order
+	algorithms []string // host key algorithms to request, in this order
 }
 
 func newHostKeys(cfg Config, t sshconfig.Target) (*hostKeys, error) {
@@ -127,7 +127,7 @@ func (k *hostKeys) refuse(key gossh.PublicKey, recorded []string, revoked bool) 
 // knownDB is the content of known_hosts files.
 type knownDB struct {
 	*knownhosts.HostKeyDB
-	names map[string]string // by copy: the file that was copied
+	names map[string]string // file on record, by path of its copy without bad lines; nil: no copies were read
 }
 
 // openKnown reads the files that exist. Like ssh it skips lines that it does not

@@ -197,18 +197,18 @@ var (
 // After stop it writes nothing.
 type cleanWriter struct {
 	to       io.Writer
-	sentinel []byte // with its newline; nil once seen
+	sentinel []byte // the line to wait for, with its newline; nil once it has arrived
 
 	lock    chan struct{} // a mutex with a bounded wait: it holds one element while unlocked
 	stopped atomic.Bool
 
 	mu      sync.Mutex // guards the fields below, which are read while a write blocks
-	busy    bool       // in a write of to
-	noise   []byte     // the first dropped bytes, for messages
-	dropped int        // bytes
+	busy    bool       // a Write of to is under way
+	noise   []byte     // the first 256 of the dropped bytes, for messages
+	dropped int        // number of dropped bytes
 	found   bool       // the sentinel has arrived
 	pending []byte     // the last bytes, which may be the beginning of the sentinel
-	last    time.Time  // of the last write
+	last    time.Time  // when the last write to to began or ended; at first when the writer was made
 }
 
 func newCleanWriter(to io.Writer, sentinel string) *cleanWriter {

@@ -14,7 +14,7 @@ import (
 type session struct {
 	gossh.Channel
 	client  *Client
-	exit    chan error // receives the exit status once: nil, an *ExitError or errNoStatus
+	exit    chan error // receives how the command ended, once: nil, an *ExitError or errNoStatus
 	release sync.Once
 }
 
@@ -143,7 +143,7 @@ func (s *session) end() {
 
 // ExitSignal is the content of a request of type exit-signal.
 type ExitSignal struct {
-	Name              string // without SIG
+	Name              string // of the signal, without SIG
 	CoreDumped        bool
 	Message, Language string
 }
@@ -181,9 +181,9 @@ var signalNumbers = map[string]int{
 // refuses a session while others are open.
 type slots struct {
 	mu      sync.Mutex
-	limit   int
-	active  int
-	changed chan struct{} // closed and replaced at each release
+	limit   int           // most sessions that may be open at once
+	active  int           // number of open sessions
+	changed chan struct{} // closed and replaced when a session is released
 }
 
 func newSlots(limit int) *slots {

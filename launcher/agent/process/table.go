@@ -32,7 +32,7 @@ import (
 type Process struct {
 	PID     int
 	Parent  int    // pid of the parent
-	Session int    // pid of the session's leader
+	Session int    // pid of the leader of the process's session
 	Start   uint64 // clock ticks from the start of the machine to that of the process
 	Zombie  bool   // the process has ended and was not reaped
 }
@@ -195,7 +195,7 @@ func markedWith(pid int, job, folder string) bool {
 // TaskMark identifies the processes of a task by the environment that they
 // were started with.
 type TaskMark struct {
-	Job, Folder string
+	Job, Folder string // as in protocol.Spec
 	Task        cluster.Task
 	Generation  int
 }

@@ -27,7 +27,7 @@ const (
 
 // unstarted says why a task could not be started.
 type unstarted struct {
-	code int // exit status that is reported for the task
+	code int // exit status that is reported for the task: 126 or 127
 	error
 }
 
@@ -46,13 +46,13 @@ func unstartedf(code int, format string, args ...any) error {
 
 // Command is what a task executes.
 type Command struct {
-	Path string   // the file
-	Argv []string // its arguments, argv[0] first
+	Path string   // the file to execute
+	Argv []string // arguments, argv[0] first
 
 	dir  string   // working folder
-	env  []string // environment
-	name string   // the user's program, in messages
-	own  int      // how many of Argv plx has put before the user's arguments
+	env  []string // environment, as NAME=VALUE
+	name string   // the user's program as messages name it
+	own  int      // number of elements at the start of Argv that are not the user's; argv[0] counts
 }
 
 // Resolve finds the program of a task with the given environment and working

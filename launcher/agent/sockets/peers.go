@@ -22,8 +22,8 @@ import (
 
 // Identity is what an agent proves to the other agents of its job.
 type Identity struct {
-	Secret    []byte
-	HostIndex int
+	Secret    []byte // the job's, which all its agents have
+	HostIndex int    // index of the agent's host among those of the job
 }
 
 func (id Identity) key() cluster.Key { return cluster.PeerKey(id.Secret, 0) }
@@ -120,12 +120,12 @@ func Open(ctx context.Context, raw net.Conn) (*protocol.Conn, error) {
 // secret. At most limit connections are unauthenticated at a time. A further one
 // takes the place of the oldest, so silent connections lock no agent out.
 type Gate struct {
-	key   cluster.Key
-	self  string // the name that dialling agents must mean
-	limit int
+	key   cluster.Key // derived from the job's secret
+	self  string      // name of this agent; a dialling agent must name it
+	limit int         // most connections that may be unauthenticated at a time
 
 	mu       sync.Mutex
-	unproved []net.Conn // oldest first
+	unproved []net.Conn // connections that are not authenticated, oldest first
 }
 
 // maxUnproved is above the number of agents that check one another at a time.

@@ -23,7 +23,7 @@ import (
 // Place is where a host opens sockets.
 type Place struct {
 	Addr      string // the host's data address, without a port
-	Low, High int    // first and last allowed port; 0 and 0: any
+	Low, High int    // first and last allowed port; 0 and 0: any port
 }
 
 // Socket is a bound TCP socket and the claim on its port.
@@ -31,7 +31,7 @@ type Socket struct {
 	FD    int
 	Addr  string // host:port
 	once  sync.Once
-	claim int // descriptor that keeps other agents off the port; -1: none
+	claim int // descriptor that keeps other agents off the port; -1: the port is not claimed
 }
 
 // CloseSocket closes the descriptor and keeps the claim on the port.

@@ -15,7 +15,7 @@ import (
 // exactly one answer: the chief's, or the supervisor's if the chief cannot answer.
 type checkpoint struct {
 	*parts
-	chief   *task                   // the task that the fields below are about; nil: no request has reached a chief here
+	chief   *task                   // the task that the fields below are about; nil: no chief of this host was asked
 	request int                     // Request of the last protocol.Checkpoint; 0 for a save before a stop
 	asked   bool                    // the request was queued for the chief
 	answer  *cluster.ControlMessage // the chief's answer, or the supervisor's in its place; nil: none yet

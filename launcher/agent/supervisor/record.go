@@ -20,8 +20,8 @@ type record struct {
 	unkillable []int             // pids of processes that outlived SIGKILL; nil: none
 	verdict    *protocol.Verdict // how this host's part has ended; nil: it has not
 
-	jobPhase protocol.Phase   // phase of the job, if its driver runs in this process; "": it does not
-	laid     *protocol.Layout // layout that this driver has announced; nil: no driver here, or still generation 0
+	jobPhase protocol.Phase   // phase of the whole job, if its driver runs in this process; "": it does not
+	laid     *protocol.Layout // layout that a driver in this process has announced; nil: none
 
 	saver   *saver
 	changed bool      // the latest change is not yet in state.json and not sent to visitors

@@ -172,7 +172,7 @@ type report struct {
 	tolerates bool                    // the task has said that the job tolerates the loss of another worker
 	finished  bool                    // the task has said that its work is done
 	failed    *cluster.ControlMessage // the task's report of its own failure; nil: none
-	progress  *cluster.ControlMessage // the task's last message with a step, except answers to Checkpoint; nil: none
+	progress  *cluster.ControlMessage // the task's last message with a step, except messages about checkpoints; nil: none
 	cause     string                  // why the task failed, as the task or the supervisor says; "": not known
 	lostPeer  string                  // the peer whose loss the task blames for its failure; "": none
 	silent    int                     // seconds since the task's last message, counted as beats of the supervisor

@@ -14,9 +14,9 @@ import (
 
 // expander replaces ~, % and ${} in file names of a configuration.
 type expander struct {
-	home    string
+	home    string // what ~ stands for
 	tokens  *strings.Replacer
-	written string // text of the configuration, to find paths that it has literally
+	written string // text of the configuration file, to find paths that it names literally
 }
 
 func newExpander(q Query, t Target) expander {

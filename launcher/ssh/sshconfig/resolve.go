@@ -41,17 +41,17 @@ type Query struct {
 // Target is what the configuration makes of a Query.
 type Target struct {
 	Address        string // host:port to connect to
-	HostName       string
+	HostName       string // name or address of the host, with HostName of the configuration applied
 	Port           int
 	User           string
-	KeyAlias       string   // HostKeyAlias; empty: none
-	Identities     []string // key files that the configuration names
-	Defaults       []string // the usual key files, which may be missing
-	IdentitiesOnly bool     // offer no other key of the agent
-	Agent          string   // socket of the agent; empty: none
-	KnownHosts     []string // files; new keys are recorded in the first
-	Jumps          []Hop    // jump hosts on the way, in order
-	Timeout        time.Duration
+	KeyAlias       string        // HostKeyAlias; empty: none
+	Identities     []string      // key files that the configuration names
+	Defaults       []string      // the usual key files, which may be missing
+	IdentitiesOnly bool          // offer no keys of the agent except those of the files
+	Agent          string        // path of the SSH agent's socket; empty: no agent is used
+	KnownHosts     []string      // known_hosts files; new keys are recorded in the first
+	Jumps          []Hop         // jump hosts on the way, in order
+	Timeout        time.Duration // bounds one attempt to connect; never 0
 }
 
 // Hop is a jump host.
