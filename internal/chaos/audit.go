@@ -29,15 +29,15 @@ import (
 //     is staler than the mode allows (stale, within).
 type account struct {
 	story
-	mode    string
-	entries []ledger.Entry
-	applied ledger.Applied
+	mode    string         // "async", "ssp" or "backup"
+	entries []ledger.Entry // what all workers noted
+	applied ledger.Applied // how often each counting variable applied each push
 
-	books   map[key]*book
-	last    int         // generation
-	workers map[int]int // number of a generation's workers
-	origin  map[int]int // of a generation: the one that made the checkpoint it resumed from; -1: none
-	next    map[int]int // of a generation in effect: the one that resumed from its checkpoint
+	books   map[key]*book // what each worker noted, by generation and worker
+	last    int           // number of the last generation
+	workers map[int]int   // number of workers, by generation
+	origin  map[int]int   // by generation: the generation whose checkpoint it resumed from; -1: none known
+	next    map[int]int   // by generation in effect: the generation that resumed from its checkpoint
 }
 
 // How many steps workers may be apart in ssp, and how many workers nobody waits

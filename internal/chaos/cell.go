@@ -12,7 +12,7 @@ import (
 // Cell is one fault of one victim in one architecture, or in one mode in which
 // workers do not wait for each other.
 type Cell struct {
-	Arch   string
+	Arch   string // architecture, or mode in which workers do not wait for each other
 	Victim victim
 	Fault  fault
 }
@@ -45,9 +45,9 @@ const (
 // person is what the grid knows about a victim.
 type person struct {
 	victim
-	title string // in the report
-	task  string // its name where all workers wait for each other; "" for a victim that is no task
-	host  int    // index of its host; -1 for the launching machine
+	title string // name of the victim in the report
+	task  string // name of the task if all workers wait for each other; "": the victim is no task
+	host  int    // index of the victim's host; -1: the launching machine
 }
 
 var people = []person{

@@ -42,9 +42,9 @@ const (
 // host, and on the launching machine.
 type faultRow struct {
 	fault
-	title   string
-	host    injection
-	machine injection
+	title   string    // name of the fault in the report
+	host    injection // how the fault is brought about if the victim is on a host
+	machine injection // the same if the victim is the launching machine; zero: there is no such cell
 }
 
 var faults = []faultRow{
@@ -72,12 +72,12 @@ func (f fault) row() faultRow {
 
 // injection is how a fault is brought about.
 type injection struct {
-	failpoint string // a place and an action; it happens in the victim's process
-	anyone    bool   // it happens in the first process of the victim's host that comes there
-	before    func(ctx context.Context, r *run) error
-	strike    strike // it returns what proves that the fault came
-	then      strike // a second fault; it waits for its moment
-	after     func(ctx context.Context, r *run) error
+	failpoint string                                  // place and action, such as "wire.send=exit"; "": none
+	anyone    bool                                    // failpoint fires in whichever process of the victim's host reaches it first
+	before    func(ctx context.Context, r *run) error // prepares the host before the launch; nil: nothing to prepare
+	strike    strike                                  // brings the fault about and returns the proof that it came
+	then      strike                                  // waits for its moment and brings a second fault about; nil: none
+	after     func(ctx context.Context, r *run) error // takes the fault back; nil: it stays
 }
 
 type strike func(ctx context.Context, r *run) (proof string, err error)

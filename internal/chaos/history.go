@@ -12,10 +12,10 @@ import (
 
 // story is what plx printed of a job's generations.
 type story struct {
-	lost    map[int][]int // workers that a generation went on without
-	held    map[int]bool  // plx scale ended it, after a checkpoint at which all workers stood still
-	told    map[int]loss  // what plx said of the checkpoint when the generation had made a step
-	resumed [][2]int      // step after which a chief resumed, and the generation that made the checkpoint; in any order
+	lost    map[int][]int // by generation: workers that it went on without
+	held    map[int]bool  // generations that plx scale ended after a checkpoint at which all workers stood still
+	told    map[int]loss  // by generation: what plx printed of its resumption; no entry: nothing
+	resumed [][2]int      // pairs: step after which a chief resumed, generation of the checkpoint; in any order
 }
 
 // tell reads what was printed.
@@ -51,8 +51,8 @@ type key struct{ generation, worker int }
 
 // book is what one worker noted in one generation.
 type book struct {
-	from, next        int // the first step, and the step after the last begun one
-	begun, made, late map[int]bool
+	from, next        int          // the first step; the step after the last one that was begun
+	begun, made, late map[int]bool // steps that were begun; that counted; that came too late to count
 }
 
 // untold reports whether a step was begun and its worker was told nothing.

@@ -33,13 +33,13 @@ type lab struct {
 	*settings
 	results   *Results
 	cluster   *testhosts.Cluster
-	file      string // of resources
-	fewFile   string // the first two hosts, each with a worker
-	looseFile string // all hosts, if workers do not wait for each other
-	dir       string
-	workload  string // the program that is trained
-	digest    string // of the weights without a fault
-	started   []*job // that may still run
+	file      string // resource file of all hosts, for workers that wait for each other
+	fewFile   string // resource file of the first two hosts, each with a worker
+	looseFile string // resource file of all hosts, for workers that do not wait for each other
+	dir       string // temporary folder, for the programs
+	workload  string // path of the program that is trained
+	digest    string // of the weights without a fault; "" before the first reference run
+	started   []*job // every plx of the present cell, which may still run
 	stderr    io.Writer
 }
 
@@ -130,7 +130,7 @@ const ledgers = "ledger"
 // job is a plx that was started.
 type job struct {
 	cmd   *exec.Cmd
-	ended chan struct{}
+	ended chan struct{} // closed when plx has ended and its output was read
 }
 
 // mark is a variable that tells what this program has started from what others have.

@@ -26,13 +26,13 @@ const (
 
 // promise is what must become of a cell. It is written down before the cell is tried.
 type promise struct {
-	outcome outcome
-	within  time.Duration // longest time from the fault until the next step, or until the job has ended
-	says    []string      // words of one line of plx's; VICTIM, HOST and ADDRESS stand for the task, the host and its address
-	warns   []string      // words that one line of a task must have after the fault; empty: no such line is needed
-	unsaved int           // how many checkpoints may fail
-	codes   []int         // allowed exit statuses of plx; set only if the job is to end
-	why     string        // the reason why there is no cell
+	outcome outcome       // none: there is no such cell; why says the reason
+	within  time.Duration // longest time from the fault to the next step, or to the end of a job that is to end
+	says    []string      // words of one line of plx after the fault, VICTIM and HOST replaced; empty: no check
+	warns   []string      // words of one line of a task after the fault, HOST and ADDRESS replaced; empty: no check
+	unsaved int           // most checkpoints that may fail, if warns is empty
+	codes   []int         // allowed exit statuses of plx if the job is to end; else it must be 0
+	why     string        // why there is no such cell; "": there is one
 }
 
 // lease is that of all jobs, the shortest that plx takes.
@@ -49,9 +49,9 @@ const (
 
 // row gives a promise to all cells of some victims and faults.
 type row struct {
-	arch    string   // architecture or mode; "" for all architectures, loosely for all modes
-	victims []victim // nil for all
-	faults  []fault  // nil for all
+	arch    string   // architecture or mode; "": all architectures; loosely: all modes
+	victims []victim // nil: all victims
+	faults  []fault  // nil: all faults
 	promise promise
 }
 

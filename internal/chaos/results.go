@@ -21,25 +21,25 @@ type Results struct {
 // Reference is a run without a fault.
 type Reference struct {
 	Arch    string  `json:"arch"`
-	Digest  string  `json:"digest"`
-	Seconds float64 `json:"seconds"`
+	Digest  string  `json:"digest"`  // of all weights at the end
+	Seconds float64 `json:"seconds"` // duration of the run
 }
 
 // Sample is what became of one cell.
 type Sample struct {
-	Cell    string  `json:"cell"`
-	Outcome outcome `json:"outcome"` // the promised one
-	Began   string  `json:"began"`
-	Commit  string  `json:"commit"`
-	Seed    uint64  `json:"seed"`
-	Target  int     `json:"target"` // the step after which the fault was to come
-	Proof   string  `json:"proof"`  // how the test saw that the fault took effect, such as "plx was sent SIGKILL"
+	Cell    string  `json:"cell"`    // name, such as ps/worker/kill
+	Outcome outcome `json:"outcome"` // what the promise says
+	Began   string  `json:"began"`   // when the cell began, in UTC, as in RFC 3339
+	Commit  string  `json:"commit"`  // of the tree that was tried
+	Seed    uint64  `json:"seed"`    // from --seed; Target follows from it
+	Target  int     `json:"target"`  // the step after which the fault was to come
+	Proof   string  `json:"proof"`   // how the test saw that the fault took effect, such as "plx was sent SIGKILL"
 	measures
-	Code   int     `json:"code"`  // plx's exit status
-	Ended  float64 `json:"ended"` // seconds from the fault until nothing of a job that ends was left
-	Said   string  `json:"said"`  // the line in which plx names the fault
-	Took   float64 `json:"took"`  // seconds
-	Failed string  `json:"failed,omitempty"`
+	Code   int     `json:"code"`             // plx's exit status
+	Ended  float64 `json:"ended"`            // seconds from the fault until the job had ended
+	Said   string  `json:"said"`             // the line that names the fault; "": the promise wants none
+	Took   float64 `json:"took"`             // seconds that the whole cell took
+	Failed string  `json:"failed,omitempty"` // why the cell counts as failed; "": its promise was kept
 }
 
 // take notes what was measured of a job, and how long after the fault it had ended.

@@ -51,19 +51,19 @@ func (l *lab) all(ctx context.Context) error {
 type run struct {
 	lab     *lab
 	cell    Cell
-	inject  injection
-	script  *transcript
-	name    string // the job's
-	id      string // of a detached job
-	job     *job
-	scaling *job        // plx scale; nil: the job is not scaled
-	scaled  *transcript // of plx scale
-	stopped []testhosts.Process
-	struck  time.Time
-	undone  bool   // the fault was taken back
-	proof   string // that the fault came
-	said    string // the line in which plx names it
-	sample  *Sample
+	inject  injection           // how the fault is brought about
+	script  *transcript         // what plx prints
+	name    string              // of the job
+	id      string              // of a detached job; "": the job is not detached
+	job     *job                // the plx that drives or follows the job
+	scaling *job                // plx scale; nil: the job is not scaled
+	scaled  *transcript         // what plx scale prints; nil: the job is not scaled
+	stopped []testhosts.Process // processes of the victim that were signalled last
+	struck  time.Time           // when the fault came; zero: not yet
+	undone  bool                // the fault was taken back, or that was tried
+	proof   string              // how the test saw that the fault came
+	said    string              // the line that names the fault; "": the promise wants none
+	sample  *Sample             // the result, written meanwhile
 }
 
 // host is the victim's.

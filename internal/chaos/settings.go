@@ -13,13 +13,13 @@ import (
 
 // settings are the program's flags.
 type settings struct {
-	run         *regexp.Regexp // names of cells; nil means all
-	part, parts int            // every parts-th cell from number part on, counted from 1; 0 means all
-	seed        uint64
-	list        bool
-	out, root   string // folder of the report, and the module's
-	plx         string // the program; "" means that it is built
-	logs        string // folder; "" means none
+	run         *regexp.Regexp // expression for names of cells; nil: all
+	part, parts int            // only every parts-th cell, beginning with number part, from 1; part 0: all
+	seed        uint64         // from which the steps follow after which faults come
+	list        bool           // print the cells and try none
+	out, root   string         // folder of the report; root of the module
+	plx         string         // path of the plx to try; "": it is built
+	logs        string         // folder for what plx prints in every cell; "": it is not kept
 }
 
 func parse(args []string, stderr io.Writer) (*settings, error) {

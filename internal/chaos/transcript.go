@@ -37,8 +37,8 @@ var (
 
 // line is what plx wrote, and when.
 type line struct {
-	at   time.Time
-	text string
+	at   time.Time // when the line arrived
+	text string    // without its newline
 }
 
 // transcript is all that plx writes for one cell, in the order in which it comes.
@@ -46,8 +46,8 @@ type line struct {
 type transcript struct {
 	mu      sync.Mutex
 	lines   []line
-	changed chan struct{} // closed and replaced when a line comes
-	log     io.WriteCloser
+	changed chan struct{}  // closed and replaced when a line is added
+	log     io.WriteCloser // takes each line too
 }
 
 func newTranscript(log io.WriteCloser) *transcript {
@@ -158,16 +158,16 @@ func last(lines []line) string {
 // measures is what a transcript tells of a fault. Times are seconds after it; -1
 // means never.
 type measures struct {
-	Noticed     float64 `json:"noticed"`     // the first line about it
-	Back        float64 `json:"back"`        // the first step of the last generation; without another one the next step
-	Redone      int     `json:"redone"`      // steps that were computed again, in all generations or by the next launch
-	Generations int     `json:"generations"` // after the first
-	Struck      int     `json:"struck"`      // the last step before it
-	Reached     int     `json:"reached"`     // the last step of a job that ended
-	Resumed     int     `json:"resumed"`     // step after which a launch resumed; -1: none did
-	Unsaved     int     `json:"unsaved"`     // checkpoints that the last generation could not make
-	Digest      string  `json:"digest"`      // of all weights at the end
-	Told        int     `json:"told"`        // steps recomputed at least, as plx says, in all generations; -1: it says nothing
+	Noticed     float64 `json:"noticed"`     // seconds from the fault to the first line about trouble; -1: none came
+	Back        float64 `json:"back"`        // seconds to the last generation's first step, or to the next step; -1: none
+	Redone      int     `json:"redone"`      // number of steps computed again, by this job or by the next launch
+	Generations int     `json:"generations"` // number of generations after the first
+	Struck      int     `json:"struck"`      // last step before the fault; -1: none
+	Reached     int     `json:"reached"`     // last step of a job that was to end; else 0
+	Resumed     int     `json:"resumed"`     // step after which the job, or the next launch, last resumed; -1: none did
+	Unsaved     int     `json:"unsaved"`     // number of checkpoints that failed, as the last generation reports
+	Digest      string  `json:"digest"`      // of all weights at the end; "": none was printed
+	Told        int     `json:"told"`        // number of recomputed steps that plx reports, a lower bound; -1: no report
 }
 
 // unmeasured is what is known without a transcript.
@@ -246,8 +246,8 @@ func about(text string) bool {
 
 // loss is what plx says of a generation that resumes from a checkpoint.
 type loss struct {
-	behind int // step after which it resumes
-	chief  int // steps that the chief recomputes at least
+	behind int // step after which the generation resumes
+	chief  int // least number of steps that the chief recomputes
 }
 
 // lossOf reads a line about a generation that resumes.

@@ -17,11 +17,11 @@ var bootScript string
 
 // boot is one run of a host, from power on to power off.
 type boot struct {
-	cmd   *exec.Cmd
-	home  string    // root's, as seen from inside
-	mount HomeMount // of the home
+	cmd   *exec.Cmd // process 1 of the host
+	home  string    // root's home, as seen from inside the host
+	mount HomeMount // present state of the home
 	table *table
-	ended chan struct{} // closed when process 1 is gone, and all others with it
+	ended chan struct{} // closed when all processes of the host are gone
 }
 
 // boot starts process 1 of a host. It waits until the caller has closed commands:

@@ -17,8 +17,8 @@ import (
 // Cluster is a set of hosts on one bridge. Its methods and those of its hosts
 // may be called from any goroutine.
 type Cluster struct {
-	// Home is what HOME is to be for a client of the hosts. Its .ssh holds a
-	// config with the hosts' names, their keys in known_hosts, and id_ed25519.
+	// Home is the value of HOME for clients of the hosts. Its .ssh holds a config with
+	// the hosts' names, their keys in known_hosts, and id_ed25519.
 	Home string
 	// Hosts are h1, h2, and so on.
 	Hosts []*Host
@@ -29,13 +29,13 @@ type Cluster struct {
 	report  Reporter
 	net     *network
 	warden  *warden
-	key     string // the line that lets the client in
-	root    string // root's home, on this machine and inside of each host
+	key     string // line of authorized_keys that lets the client in
+	root    string // root's home, the same path on this machine and in each host
 
 	mu    sync.Mutex
-	files int // resource files written
+	files int // number of resource files that were written
 	once  sync.Once
-	err   error
+	err   error // result of Close; valid once Close was called
 }
 
 // Reporter is told what went wrong in operations that have no result; a

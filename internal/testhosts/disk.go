@@ -13,10 +13,10 @@ import (
 // disk is what a host keeps while its power is off: a folder of this machine,
 // from which the boot binds files into place.
 type disk struct {
-	name    string // of the host
-	number  int    // of the host
-	dir     string
-	home    string // root's, as seen from outside
+	name    string // of the host, such as h1
+	number  int    // of the host, from 1
+	dir     string // folder of this machine that holds everything
+	home    string // root's home of the host, as a folder of this machine
 	options Options
 }
 

@@ -18,21 +18,21 @@ type Host struct {
 	// Name is h1, h2, and so on: the host's own name, and an alias of its
 	// address in the client's ssh config and in every host's /etc/hosts.
 	Name string
-	// Addr is its IPv4 address, and Addr6 its IPv6 address, empty where the
-	// machine has no IPv6.
+	// Addr is the host's IPv4 address. Addr6 is its IPv6 address, empty if the machine
+	// has no IPv6.
 	Addr, Addr6 string
-	// Port is where its sshd listens.
+	// Port is the port of the host's sshd.
 	Port int
-	// HomeDir is root's home of the host, as seen from outside.
+	// HomeDir is root's home of the host, as a folder of the test's machine.
 	HomeDir string
 
 	cluster *Cluster
 	disk    *disk
 	link    *link
 
-	mu   sync.Mutex // held for a whole operation on the machine
-	boot *boot      // nil while the power is off
-	rate string
+	mu   sync.Mutex // held for a whole operation on the host
+	boot *boot      // nil: the power is off
+	rate string     // limit of the link, see Shape; "": none
 }
 
 func newHost(c *Cluster, number int) *Host {

@@ -14,7 +14,7 @@ import (
 // link is the network cable of a host: an interface of this machine's, on the
 // bridge, and eth0 inside of the host. The kernel removes both with the host.
 type link struct {
-	name string // outside
+	name string // of the interface on this machine
 }
 
 // plug makes the link of a host whose process 1 is pid.

@@ -16,7 +16,7 @@ var ErrNoMemoryGroups = errors.New("testhosts: no control groups for memory")
 
 // memoryGroups is a hierarchy of control groups, of version 1 or 2.
 type memoryGroups struct {
-	root, limit, events string
+	root, limit, events string // folder of the hierarchy; files of a group for its limit and for its events
 }
 
 func findMemoryGroups() (memoryGroups, error) {
@@ -51,7 +51,7 @@ func OutOfMemory(pid int) error {
 
 type memoryGroup struct {
 	memoryGroups
-	folder string
+	folder string // of the group
 }
 
 func (g memoryGroup) write(name, value string) error {

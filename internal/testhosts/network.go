@@ -20,10 +20,10 @@ const stateDir = "/var/lib/plx-testhosts"
 // holds it, however that ends, and whoever claims the number next removes what
 // was left.
 type network struct {
-	number int
-	dir    string
-	lock   *os.File
-	ipv6   bool
+	number int      // the N in addresses, bridge and folder
+	dir    string   // path of the folder net-N
+	lock   *os.File // open file that holds the claim until it is closed
+	ipv6   bool     // this machine has IPv6
 }
 
 // claimNetwork takes the first free number, after it has removed what dead

@@ -14,23 +14,23 @@ import (
 
 // Process is one line of a host's process table.
 type Process struct {
-	// PID and PPID are as the host sees them. PPID is 0 for process 1 and for
-	// what [Host.Command] runs.
+	// PID and PPID are the ids inside the host. PPID is 0 for process 1 and for a
+	// process that [Host.Command] has started.
 	PID, PPID int
-	// OuterPID is the process as the test sees it.
+	// OuterPID is the id of the process outside the host, on the test's machine.
 	OuterPID int
 	// Name is the kernel's name, at most 15 bytes. Args is empty for a zombie.
 	Name string
 	Args []string
 	// State is R, S, D, T, Z and so on, as in proc(5).
 	State byte
-	// Environ is what the process was started with.
+	// Environ is the environment that the process was started with, as NAME=VALUE.
 	Environ []string
-	// Server says that it belongs to the SSH server: process 1, its process
+	// Server tells that the process belongs to the SSH server: process 1, its process
 	// for a connection, sftp.
 	Server bool
 
-	start string
+	start string // start time as in proc(5), to tell the process from a later one
 }
 
 func (p Process) String() string {
@@ -55,16 +55,16 @@ func (p Process) Signal(s syscall.Signal) error {
 // the host has mounted, which shows nothing but the host's processes. Only their
 // ids outside must be looked for among all processes of this machine, once each.
 type table struct {
-	init int // process 1 as seen from outside
+	init int // pid of the host's process 1, as seen from outside
 
 	mu    sync.Mutex
-	outer map[lifetime]int // ids as seen from outside
+	outer map[lifetime]int // pids as seen from outside; read again if a process is missing
 }
 
 // lifetime tells a process of a host from a later one of the same id.
 type lifetime struct {
-	pid   int // as the host sees it
-	start string
+	pid   int    // as the host sees it
+	start string // start time as in proc(5)
 }
 
 func newTable(init int) *table { return &table{init: init, outer: map[lifetime]int{}} }

@@ -27,10 +27,10 @@ import (
 
 // Options describes a cluster. Only Hosts must be set.
 type Options struct {
-	// Hosts is how many there are, 1 to 200; they are named h1, h2, and so on.
+	// Hosts is the number of hosts, 1 to 200. Their names are h1, h2, and so on.
 	Hosts int
-	// GPUs is the number of fake GPUs of each host, in order; hosts beyond the
-	// end of the list have none, and no nvidia-smi.
+	// GPUs is the number of fake GPUs of each host, in order. Hosts beyond the end of
+	// the list have no GPU and no nvidia-smi.
 	GPUs []int
 	// SharedHome makes all hosts have one home, as with a network file system.
 	SharedHome bool
@@ -39,12 +39,12 @@ type Options struct {
 	// ExternalSFTP serves sftp by the sftp-server program, which bash starts
 	// and a noisy rc file therefore breaks, not inside sshd.
 	ExternalSFTP bool
-	// Port is where sshd listens; 0 means 22.
+	// Port is the port of every sshd. 0: 22.
 	Port int
-	// HostKeys are the types of host keys: ed25519, ecdsa, rsa. None means
-	// ed25519 alone.
+	// HostKeys are the types of host keys: ed25519, ecdsa, rsa. Empty: ed25519 alone.
 	HostKeys []string
-	// Rate limits every host's link from the start, see [Host.Shape].
+	// Rate limits every host's link from the start, as [Host.Shape] does. Empty: no
+	// limit.
 	Rate string
 }
 

@@ -32,9 +32,9 @@ const (
 
 // Push is one worker's gradient of one step.
 type Push struct {
-	Generation int `json:"generation"`
-	Worker     int `json:"worker"`
-	Step       int `json:"step"`
+	Generation int `json:"generation"` // from 0, below Generations
+	Worker     int `json:"worker"`     // index, below Workers
+	Step       int `json:"step"`       // from 0, below Steps
 }
 
 // Row is where a variable of Rows rows counts how often the push was applied. A
@@ -69,10 +69,10 @@ const (
 type Entry struct {
 	Push
 	Kind Kind `json:"kind"`
-	// Workers, of one that has Joined, is how many the generation has.
+	// Workers is the number of workers in the generation; set only if Kind is Joined.
 	Workers int `json:"workers,omitempty"`
-	// Seen, of one that was Begun, counts the pushes of this generation that
-	// were in the values which its gradient was computed from, by worker.
+	// Seen counts, by worker, the pushes of this generation in the values from which
+	// the gradient was computed; set only if Kind is Begun.
 	Seen []int `json:"seen,omitempty"`
 }
 

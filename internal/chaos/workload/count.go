@@ -69,7 +69,7 @@ type counter struct {
 	job     *trainer.Job
 	replica *trainer.Replica
 	book    *ledger.Book
-	folder  string
+	folder  string // for the book and for the counts of the variables
 }
 
 // shardRows are the rows that each virtual worker takes of a batch.

@@ -22,13 +22,13 @@ import (
 
 // settings are the program's flags.
 type settings struct {
-	steps   int
-	batch   int
-	clip    float64
-	pace    time.Duration
-	silence time.Duration
-	ledger  string
-	quiet   int
+	steps   int           // number of steps to take
+	batch   int           // rows of a step, over all workers
+	clip    float64       // norm to which gradients are clipped; 0: they are not
+	pace    time.Duration // shortest time of a step
+	silence time.Duration // how long another task may be silent
+	ledger  string        // folder below the job's checkpoints for what workers note; "": nothing is counted
+	quiet   int           // with ledger: steps without a change after which nothing more is to come
 }
 
 func main() {

@@ -72,8 +72,8 @@ func layers(x, w1, b1, w2, b2 *gorgonia.Node) (*gorgonia.Node, error) {
 // memory is what each row of the batch carries from step to step.
 type memory struct {
 	model
-	from, to int
-	values   *tensor.Dense // (to-from, looked*width)
+	from, to int           // rows of the batch that this worker has: from, up to but not including to
+	values   *tensor.Dense // shape (to-from, looked*width)
 }
 
 func newMemory(m model, from, to int) *memory {

@@ -42,9 +42,9 @@ func main() {
 
 type saver struct {
 	contract cluster.Contract
-	folder   string
-	refuse   string
-	hang     bool
+	folder   string // of the checkpoints
+	refuse   string // cause of the refusal to save; "": the program saves
+	hang     bool   // never answer a request to save
 }
 
 // run ends when the agent says stop.
