@@ -18,17 +18,17 @@ import (
 // no longer than what is on its way, and nobody waits for a step that is still
 // being computed.
 type Alignment struct {
-	applying sync.RWMutex // held for reading by whoever applies
-	limits   []uint64     // by group: from this step on nothing is applied; nil: everything is
-	since    time.Time    // when that began
-	agreed   bool         // limits are the cut
-	copied   bool         // and the copy was made
-	holds    bool         // even then nothing is applied, until the chief goes on
+	applying sync.RWMutex // held for reading while a sum is applied, for writing while the fields below change
+	limits   []uint64     // by group: this step and later ones are not applied; nil means that every step is applied
+	since    time.Time    // when Freeze set limits; the zero time means never
+	agreed   bool         // Agree has set limits to the cut; false means that they are this holder's own counts
+	copied   bool         // the holder has copied its values at the cut
+	holds    bool         // limits stay in force after the copy, until GoOn
 	groups   []*group
 
 	mu    sync.Mutex
-	kept  []func()      // what is to be done once it may be
-	moved chan struct{} // has a token: something was applied, or somebody left
+	kept  []func()      // updates that limits do not allow yet; run tries them again
+	moved chan struct{} // holds a token after an update was applied or a member left, for CopyCut
 }
 
 func newAlignment(groups []*group) *Alignment {

@@ -12,12 +12,12 @@ import (
 type completion struct {
 	d      *layout.Declaration
 	self   cluster.Task
-	host   Host
+	host   Host // the task that holds the shards; it sends the answers
 	roster *layout.Roster
-	list   []*Shard
+	list   []*Shard // the task's shards, in the order of its pieces
 	groups []*group
-	pace   policy.Pace // nil: workers are answered by the steps of their groups alone
-	align  *Alignment  // nil: a checkpoint needs no cut
+	pace   policy.Pace // decides when workers are answered; nil means after each step of their group
+	align  *Alignment  // holds updates back during a save; nil means that a checkpoint needs no cut
 }
 
 func (c *completion) add(shard *Shard) { c.list = append(c.list, shard) }
@@ -152,8 +152,8 @@ type Event interface {
 
 // Updated says that a shard has its new value.
 type Updated struct {
-	Shard int
-	End   Outcome
+	Shard int     // index of the shard among those of its holder
+	End   Outcome // result of the step that updated the shard
 }
 
 // Closed says that a step has ended apart from its shards: its norm is known,
@@ -174,14 +174,14 @@ func (Ended) Counted() bool         { return false }
 
 // Outcome is what a holder knows of a step.
 type Outcome struct {
-	VirtualWorkers int     // that took part
-	Norm           float64 // of the gradients, if it was asked for
-	Updates        uint64  // steps that the training, or the member's group, has made
-	Saved          bool    // the chief saved right before the step
+	VirtualWorkers int     // number of virtual workers that took part in the step
+	Norm           float64 // global norm of the step's gradients; 0 if it was not asked for or is not known yet
+	Updates        uint64  // number of steps that the training, or the member's group, has made
+	Saved          bool    // the chief saved a checkpoint right before the step
 }
 
 // Beginning is what a contributor says first in a step.
 type Beginning struct {
-	Rate    float64 // learning rate
-	Present []int   // by part: virtual workers with data
+	Rate    float64 // learning rate of the step
+	Present []int   // by part of the contributor: number of virtual workers with data
 }

@@ -12,27 +12,27 @@ import (
 // it is a different one every step.
 type group struct {
 	index   int
-	members []int // contributors
-	shards  int   // that a step updates
-	quorum  int   // contributors that make a step: the first so many
+	members []int // the group's contributors, as indices of Roster.Contributors
+	shards  int   // number of shards that a step updates
+	quorum  int   // number of members that make a step: the first ones to begin it
 
 	mu      sync.Mutex
-	begun   []bool // by contributor, of the group's members
-	entered int    // members that have begun the next step
-	step    uint64 // that is being begun
-	rate    float64
-	present int // virtual workers in the step that is being begun
+	begun   []bool  // by contributor: a member that has begun the next step
+	entered int     // number of members that have begun the next step
+	step    uint64  // the step that members begin next, counted from 0
+	rate    float64 // learning rate of the last step that a member has begun with data; NaN before the first
+	present int     // number of virtual workers with data, of the members that have begun the next step
 
-	saved   uint64      // the step before which the chief saved last, plus one; 0: never
-	outcome Outcome     // of the step that all have begun
-	chosen  []int       // contributors whose gradients are in it
-	left    int         // shards that are to be summed in this step
-	asked   bool        // the leader is to say the norm
-	made    uint64      // steps of which all shards have the sums
-	applied uint64      // steps that all shards are updated by
-	partly  bool        // some are updated by one more
-	away    int         // members that have left or are lost
-	lacking map[int]int // by shard: virtual workers that began the step and do not come
+	saved   uint64      // 1 + the step before which the chief saved last; 0 means never
+	outcome Outcome     // result of the last step that a quorum has begun
+	chosen  []int       // contributors whose gradients are in that step
+	left    int         // number of shards that do not have the sum of that step yet
+	asked   bool        // the group's leader was asked for the norm and has not answered
+	made    uint64      // number of steps of which all shards have the sum
+	applied uint64      // number of steps by which all shards are updated
+	partly  bool        // some shards are updated by one step more than applied
+	away    int         // number of members that have left or are lost
+	lacking map[int]int // by shard: number of virtual workers that began the step but will send nothing
 }
 
 func newGroup(r *layout.Roster, index int, d *layout.Declaration, shards int, first uint64) *group {
@@ -128,10 +128,10 @@ func (g *group) presentIn(shard int) int {
 
 // progress is how far a group is when a shard has its sum.
 type progress struct {
-	end    Outcome
-	chosen []int
-	made   uint64
-	last   bool // it was the step's last shard
+	end    Outcome // result of the step, as far as it is known
+	chosen []int   // contributors whose gradients are in the step
+	made   uint64  // number of steps of which all shards have the sum
+	last   bool    // the shard was the last of the step
 }
 
 // summed notes that a shard has its sum, and is updated by it if applied. What

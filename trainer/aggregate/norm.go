@@ -47,12 +47,12 @@ func MaxReport(d *layout.Declaration, holder int) uint64 {
 type Norm struct {
 	d     *layout.Declaration
 	order []int // indices of pieces, sorted by variable and then offset: the order of addition
-	due   int   // holders that report
+	due   int   // number of holders that report
 
 	mu      sync.Mutex
-	squares [][]float64 // by piece
-	came    []bool      // by holder
-	count   int         // of came
+	squares [][]float64 // by piece: sums of squares that its holder reported; nil for a piece without a gradient
+	came    []bool      // by holder: its report of the present step has come
+	count   int         // number of holders whose report has come
 }
 
 // NewNorm adds the squares of all pieces of d.

@@ -14,30 +14,30 @@ import (
 // used by one step at a time; different groups may use a shard side by side.
 type Shard struct {
 	layout.Piece
-	rowBytes int  // of a sparse variable; 0: dense
-	rowMoved int  // bytes of a row that moves, with what the optimiser keeps
-	divides  bool // the sum is divided by its virtual workers
-	measured bool // it counts in the norm
-	isLoss   bool // it is the step's loss and metrics
-	lossSum  bool // losses are added, not averaged
-	sums     []groupSum
+	rowBytes int        // bytes of a row of a sparse variable; 0 for a dense variable
+	rowMoved int        // bytes of a row and its optimiser state, as a row moves; 0 for a dense variable
+	divides  bool       // the sum is divided by the number of virtual workers in it
+	measured bool       // the sum counts in the global norm
+	isLoss   bool       // the shard holds the step's loss and metrics, not a variable
+	lossSum  bool       // the loss is the sum of the virtual workers' losses, not the mean
+	sums     []groupSum // by group
 
 	mu      sync.RWMutex // guards the rest
 	state   state
-	updates uint64 // steps that were applied
-	counted bool   // updates is what the holder before said
-	uneven  bool   // which may differ by piece: the checkpoint may be of loose workers
+	updates uint64 // number of steps that were applied to the shard
+	counted bool   // SetUpdates has set updates to the count of a former holder
+	uneven  bool   // former holders may differ in their count: the job resumed from a checkpoint
 
 	asking sync.Mutex
-	asked  sparse.Wishes // rows that somebody has asked for, by step
+	asked  sparse.Wishes // rows that workers have requested, by step
 }
 
 // groupSum is a group's sum in a shard.
 type groupSum struct {
 	*accumulator
-	total   total     // complete, until it is applied; nil: all was absent
-	took    bool      // virtual workers took part, with rows here or not
-	squares []float64 // of the total, by block or row
+	total   total     // the complete sum until it is applied; nil if no virtual worker contributed to it
+	took    bool      // some virtual worker took part in the step, with rows of this shard or without
+	squares []float64 // sums of squares of total, by block or row; empty if no norm is asked for
 }
 
 func newShard(d *layout.Declaration, plans []*layout.Plan, p layout.Piece, memory []byte) (*Shard, error) {

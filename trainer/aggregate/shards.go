@@ -37,9 +37,9 @@ import (
 // for one rank one at a time.
 type Shards struct {
 	steps   completion
-	where   map[layout.Place]int // index in list
-	selects policy.Selection     // on the first holder; nil: all gradients count
-	relay   Relay                // sums do not end here; nil: they do
+	where   map[layout.Place]int // by variable and offset: index of the shard in steps.list
+	selects policy.Selection     // decides whose gradients count; set on the first holder only; nil means that all count
+	relay   Relay                // takes the sums of a host's first worker; nil means that the sums update the shards here
 }
 
 // Relay passes on the sums of Shards that hold nothing themselves: those of a

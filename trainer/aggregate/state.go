@@ -71,7 +71,7 @@ func newState(d *layout.Declaration, p layout.Piece, memory []byte) (state, erro
 type elementsState[T wire.Float] struct {
 	values []T
 	rule   *optimizer.State[T]
-	kept   [][]T // by audience
+	kept   [][]T // by audience: the copy of values that it is sent; nil before the first copy
 }
 
 func newElements[T wire.Float](d *layout.Declaration, p layout.Piece, memory []byte) (*elementsState[T], error) {
@@ -141,8 +141,8 @@ func (l loss) apply(t total, _ optimizer.Step) error {
 // tableState is the state of rows of a sparse variable.
 type tableState[T wire.Float] struct {
 	table    *sparse.Table[T]
-	rowBytes int
-	last     []int64 // rows that the last step changed
+	rowBytes int     // bytes of a row's values
+	last     []int64 // indices of the rows that the last step changed, ascending
 }
 
 func newTable[T wire.Float](d *layout.Declaration, p layout.Piece) (*tableState[T], error) {
@@ -203,12 +203,12 @@ func (s *tableState[T]) accept(frame []byte, from, to int64) (next int64, err er
 // ever updated, one after the other. The others follow from the seed. Numbers
 // lie as in memory; the bytes may lie anywhere.
 type Kept struct {
-	Variable      int
-	Offset, Count int      // elements, or rows of a sparse variable
-	Updates       uint64   // that the part has had
-	Rows          []int64  // of a sparse variable: which, ascending; nil: dense
-	Values        []byte   // by element or row
-	Slots         [][]byte // what the optimiser keeps, in the same order
+	Variable      int      // index in the declaration
+	Offset, Count int      // elements of a dense variable, rows of a sparse one
+	Updates       uint64   // number of steps that were applied to the part
+	Rows          []int64  // indices of the rows in Values, ascending; nil for a dense variable
+	Values        []byte   // all elements, or the stored rows one after the other
+	Slots         [][]byte // by slot of the optimiser: its numbers, in the order of Values
 }
 
 // Check says why k is no part of a variable of d.
@@ -266,8 +266,8 @@ type Restoring struct {
 	shard *Shard
 
 	mu   sync.Mutex
-	over bool // nothing is taken any more
-	came []layout.Range
+	over bool           // Close was called, so Put fails
+	came []layout.Range // elements, or rows of a sparse variable, that Put has taken
 }
 
 // Piece is what is being filled.

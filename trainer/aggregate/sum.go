@@ -132,9 +132,9 @@ type accumulator struct {
 	variable  layout.Variable
 	piece     layout.Piece
 	reduction *layout.Reduction[Sum]
-	inputs    []Sum
-	received  []Sum    // by input: memory for it; nil until something is received
-	raw       [][]byte // by input: the payload of rows
+	inputs    []Sum    // by input of the plan: the sum to add, which receive or lend has set
+	received  []Sum    // by input: memory that receive decodes into; nil before the first contribution
+	raw       [][]byte // by input: the bytes of received rows; nil for a dense variable
 }
 
 // newAccumulator adds what plan says for a piece of a variable.
@@ -199,7 +199,7 @@ func (a *accumulator) arrive(input int, present bool) (output int, s Sum, done b
 type Own struct {
 	variable layout.Variable
 	sums     *accumulator
-	memory   [][]byte // by virtual worker, counted from the worker's first; nil: rows
+	memory   [][]byte // by virtual worker, counted from the worker's first: its gradient; nil for a sparse variable
 }
 
 // NewOwn adds what plan says.
@@ -255,11 +255,11 @@ func (o *Own) Arrive(virtualWorker int, present bool) (part int, s Sum, done boo
 // Outbox holds the sums of the parts that a contributor brings until all
 // variables of a bucket have theirs.
 type Outbox struct {
-	Parts   []int   // vertices of layout.Tree whose sums the contributor brings, from left to right
-	Buckets [][]int // variables; all sparse ones together, the loss alone
-	of      []int   // by variable: its bucket, -1: none
-	sums    [][]Sum // by variable and part
-	left    [][]atomic.Int32
+	Parts   []int            // vertices of layout.Tree whose sums the contributor brings, from left to right
+	Buckets [][]int          // by bucket: indices of its variables; all sparse ones share a bucket, the loss has its own
+	of      []int            // by variable: index of its bucket; -1 if it has none
+	sums    [][]Sum          // by variable and part: the latest sum; nil if it is absent
+	left    [][]atomic.Int32 // by bucket and part: number of variables whose sum is still to come in this step
 }
 
 // NewOutbox makes buckets of the variables that has says.

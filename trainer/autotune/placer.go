@@ -19,15 +19,15 @@ const mostPartitions = 16
 
 // division is how tables are cut and which tasks may hold them.
 type division struct {
-	parts []int          // by table
-	roles []cluster.Role // by table: servers or workers
+	parts []int          // by table: number of partitions
+	roles []cluster.Role // by table: the role of the tasks that may hold its pieces
 }
 
 // placer cuts tables and gives the pieces to shard holders. It is a pure
 // function of the declaration and of what was measured.
 type placer struct {
-	declared *layout.Declaration // Pieces is where everything is now
-	least    []int               // by table: fewest partitions; 0: the table has no partitioner
+	declared *layout.Declaration // its Pieces are the present placement
+	least    []int               // by table: fewest partitions allowed; 0 means that the table has no partitioner
 }
 
 // Place returns the pieces of a declaration before anything was measured. least

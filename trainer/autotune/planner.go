@@ -30,13 +30,13 @@ type planner struct {
 	config   *Config
 	placer   placer
 	division division
-	counts   [][]float64       // by table and bucket: rows that travelled, of all meetings
-	steps    int               // at the last meeting
-	search   *partition.Search // nil: the number of partitions is given
-	trial    int               // the number of partitions in use; 0: none is being tried
-	times    []time.Duration   // of the steps since the last meeting
-	typical  time.Duration     // of a step; 0: not measured
-	settled  bool              // the planner moves nothing any more
+	counts   [][]float64       // by table and bucket: rows that travelled up to the last meeting; nil before the first
+	steps    int               // number of steps made at the last meeting
+	search   *partition.Search // looks for the number of partitions; nil means that the number is given or nothing moves
+	trial    int               // number of partitions that the search tries now; 0 before its first trial
+	times    []time.Duration   // durations of the steps since the last meeting
+	typical  time.Duration     // median duration of a step; 0 means that none was measured
+	settled  bool              // the planner has decided, so it moves nothing any more
 }
 
 func newPlanner(c *Config) *planner {

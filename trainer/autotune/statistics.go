@@ -17,13 +17,13 @@ import (
 
 // statistics are what a worker counts between two meetings.
 type statistics struct {
-	variables, holders int
-	counts             []*partition.Histogram // by table: rows that the worker pulled
-	touched            []float64              // by table: their number
-	before             []float64              // bytes exchanged until the last meeting; nil: none
+	variables, holders int                    // numbers of variables and of shard holders
+	counts             []*partition.Histogram // by table: how often the worker pulled rows since the last meeting
+	touched            []float64              // by table: number of rows pulled since the last meeting
+	before             []float64              // bytes exchanged up to the last meeting; nil before the first
 
 	mu     sync.Mutex
-	filled []float64 // by dense variable: part of its gradient's rows that are not zero; 0: not looked at
+	filled []float64 // by variable: fraction of its gradient's rows that are not zero; 0 if not looked at
 }
 
 // The tuner looks for rows of zeros in the gradients of step filledAt of this
@@ -36,9 +36,9 @@ const (
 
 // totals are the statistics of all workers.
 type totals struct {
-	counts  [][]float64 // by table and bucket
-	touched []float64   // by table
-	filled  []float64   // by variable
+	counts  [][]float64 // by table and bucket of rows: number of rows pulled
+	touched []float64   // by table: number of rows pulled
+	filled  []float64   // by variable: the workers' fractions of gradient rows that are not zero, added
 }
 
 func newStatistics(c *Config) *statistics {

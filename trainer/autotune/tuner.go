@@ -49,39 +49,39 @@ type Holders interface {
 // Config is what a tuner needs. All of it but Chief is the same on every worker.
 type Config struct {
 	Chief       bool               // this worker decides and reports
-	Declaration layout.Declaration // its last variables are the tables
-	Least       []int              // by table: see [Place]
-	Steps       int                // that were made before this run
-	Cluster     cost.Cluster       // the host of each worker and server
+	Declaration layout.Declaration // its last variables are the embedding tables
+	Least       []int              // by table: fewest partitions, see [Place]
+	Steps       int                // number of steps made before this run
+	Cluster     cost.Cluster       // names the host of each worker and server
 	Holders     Holders
-	Workers     *collective.Group                // between the workers
-	Trace       *timeline.Recorder               // nil: nothing is recorded
+	Workers     *collective.Group                // collectives among all workers
+	Trace       *timeline.Recorder               // gets the times at which rows moved; nil records nothing
 	Logf        func(slog.Level, string, ...any) // the chief's log
 
 	// The user's choices.
-	Meet       int    // steps of this run after which the workers meet first if rows can move
-	Report     int    // steps of this run after which the chief reports what was sent
+	Meet       int    // number of steps of this run before the first meeting, if rows can move
+	Report     int    // number of steps of this run before the chief reports what was sent
 	Auto       bool   // tables may go from servers to workers and back
 	Search     bool   // find the number of partitions that makes steps fastest
-	Partitions int    // of tables that have a partitioner; 0: the search finds it
+	Partitions int    // number of partitions of tables that have a partitioner; 0 means that the search finds it
 	BySize     bool   // balance holders by the size of their pieces, not by what travels
-	Folder     string // for the plot of a search
+	Folder     string // path of the folder for the plot of a search
 }
 
 // Tuner is one worker's part. A nil Tuner does nothing.
 type Tuner struct {
-	config     Config // Declaration.Pieces is where everything is now
-	meet       int    // the next meeting is after so many steps; 0: there is none
-	met        int    // steps at the last meeting
-	reported   bool   // the report was made
+	config     Config // its Declaration.Pieces follow every move: they are the present placement
+	meet       int    // number of steps after which the workers meet next; 0 means never
+	met        int    // number of steps made at the last meeting, or before this run
+	reported   bool   // this worker has given its part of the report
 	statistics *statistics
-	planner    *planner // nil unless this worker is the chief
+	planner    *planner // decides at meetings; nil unless this worker is the chief
 }
 
 // plan is what the chief decides at a meeting.
 type plan struct {
-	Meet   int            `json:"meet"`             // the next meeting; 0: there is none
-	Pieces []layout.Piece `json:"pieces,omitempty"` // the new placement; none: nothing moves
+	Meet   int            `json:"meet"`             // number of steps after which the workers meet next; 0 means never
+	Pieces []layout.Piece `json:"pieces,omitempty"` // the new placement; empty means that nothing moves
 }
 
 // maxPlan bounds a plan in bytes.

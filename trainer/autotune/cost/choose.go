@@ -45,13 +45,13 @@ const (
 // Variable is what package cost knows of one variable.
 type Variable struct {
 	Name     string
-	Route    Route
-	Bytes    int // of the whole variable
-	Rows     int // its first dimension; 0: not known
-	RowBytes int // of one row of a sparse variable; 0: the variable is dense
+	Route    Route // how the variable travels now
+	Bytes    int   // bytes of the whole variable
+	Rows     int   // length of its first dimension; 0 means that it is not known
+	RowBytes int   // bytes of a row of a sparse variable; 0 means that the variable is dense
 	// Touched is the mean number of rows that one worker touches in a step. Of a
-	// dense variable these are the rows of its gradient that are not zero. 0: not
-	// known.
+	// dense variable these are the rows of its gradient that are not zero. 0 means
+	// that the number is not known.
 	Touched float64
 }
 

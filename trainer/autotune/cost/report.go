@@ -12,8 +12,8 @@ import (
 type Report struct {
 	Cluster   Cluster
 	Variables []Variable
-	Exchanged []Exchange // in all of the steps together
-	Steps     int        // at least one
+	Exchanged []Exchange // sums over all of the steps
+	Steps     int        // number of steps that Exchanged covers; at least 1
 }
 
 // Lines returns a heading, a table with a line for each variable, and the mean
@@ -51,7 +51,7 @@ func touched(v Variable) string {
 
 // Cluster names the host of each worker and of each server. Any names do.
 type Cluster struct {
-	Workers, Servers []string
+	Workers, Servers []string // host names, by index of the task
 }
 
 // Hosts are the names of all hosts, each once: those of workers first.
@@ -78,7 +78,7 @@ func (c Cluster) holder(i int) string {
 // sums.
 type Exchange struct {
 	Variable, Worker, Holder int
-	Sent, Received           float64 // by the worker
+	Sent, Received           float64 // bytes, from the worker's point of view, in all of the report's steps
 }
 
 // links counts the bytes that leave and enter each host, by name.

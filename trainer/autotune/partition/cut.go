@@ -13,8 +13,8 @@ const maxBuckets = 4096
 // buckets of equally many rows, of which the last may have fewer. It is used
 // by one goroutine at a time.
 type Histogram struct {
-	width  int       // rows of a bucket
-	counts []float64 // by bucket
+	width  int       // number of rows in a bucket
+	counts []float64 // by bucket: how often its rows travelled
 }
 
 // NewHistogram returns an empty histogram of a table of so many rows, at
@@ -95,7 +95,7 @@ func Loads(bounds []int, counts []float64) []float64 {
 // weight is the count of the rows before a row, linear within a bucket.
 type weight struct {
 	rows, width int
-	sums        []float64 // by bucket: of all before it; and the total
+	sums        []float64 // by bucket: weight of all rows before it; the last element is the weight of all rows
 }
 
 // newWeight returns nil where counts say nothing.
@@ -161,8 +161,8 @@ func (w *weight) nearest(at float64) int {
 // cutter cuts in parts with at most limit weight and most rows each.
 type cutter struct {
 	*weight
-	parts, most int
-	limit       float64
+	parts, most int     // number of parts; most rows in a part
+	limit       float64 // most weight of a part
 }
 
 // least is the smallest limit with which so many parts hold all rows, found

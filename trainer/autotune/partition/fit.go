@@ -11,7 +11,7 @@ import (
 // are positive, so it has a minimum.
 type Fit struct {
 	A, B, C   float64
-	Residuals []float64 // measured less fitted, by those samples that were measured
+	Residuals []float64 // measured minus fitted seconds, of those samples that were measured
 }
 
 // At returns the fitted time of P pieces, in seconds.
@@ -144,11 +144,11 @@ func dot(a, b []float64) (sum float64) {
 
 // Sample is what was measured at P pieces.
 type Sample struct {
-	P       int
-	Steps   int
-	Median  time.Duration
-	Spread  time.Duration // the true median is this near in about 95 of 100 cases
-	Skipped string        // why nothing was measured; then all but P is 0
+	P       int           // number of pieces
+	Steps   int           // number of steps that were measured
+	Median  time.Duration // median time of a step
+	Spread  time.Duration // in about 95 of 100 cases the true median is no further than this from Median
+	Skipped string        // why nothing was measured, so that the other fields but P are 0; empty if they are set
 }
 
 // newSample reads steps, at least one. The spread is twice the standard error

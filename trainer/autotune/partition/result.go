@@ -15,11 +15,11 @@ import (
 
 // Result is what a search has found so far.
 type Result struct {
-	P       int      // the choice, 0: nothing was measured
-	Why     string   // why this P
-	Samples []Sample // by P, also those that were skipped
-	Fit     *Fit     // nil: NoFit says why
-	NoFit   string
+	P       int      // the chosen number of pieces; 0 means that nothing was measured
+	Why     string   // the reason for choosing P
+	Samples []Sample // all numbers of pieces that were tried or skipped, ascending by P
+	Fit     *Fit     // the curve through the samples; nil if there is none, for the reason in NoFit
+	NoFit   string   // empty if there is a Fit
 }
 
 // Result returns what follows from the samples so far.

@@ -42,10 +42,10 @@ import (
 type Search struct {
 	start, least, most int
 	phase              phase
-	at                 int // the P of this phase that was asked for last
-	asked              int // P that Next waits for, 0: none
-	steps              map[int][]time.Duration
-	skipped            map[int]string
+	at                 int                     // the P that this phase took up last
+	asked              int                     // the P that Next returns until Add or Skip answers; 0 means none
+	steps              map[int][]time.Duration // by P: times of the measured steps
+	skipped            map[int]string          // by P: why it was not measured
 }
 
 type phase int
