@@ -24,8 +24,8 @@ type saving struct {
 	network  *network
 	client   *client.Client
 	carriage carriage
-	saver    *saver.Saver // decides when; nil on all workers but the chief
-	restored bool         // this worker wants nothing more of the checkpoint that training resumes from
+	saver    *saver.Saver // decides when checkpoints are made; nil on all workers but the chief, and without checkpoints
+	restored bool         // this worker reads no more of the checkpoint that training resumes from
 }
 
 func newSaving(t *training, n *network, c *client.Client) *saving {
@@ -177,10 +177,10 @@ func (t *training) checkpointed() (all []checkpoint.Variable) {
 // carriage is state that a program carries from one step to the next. It becomes
 // part of checkpoints.
 type carriage struct {
-	store      *store.Store // nil: there are no checkpoints
-	inStep     bool         // else there is no moment that all workers share, and nothing is saved
-	checkpoint string       // that training resumes from; "": none
-	from, to   int          // rows that this worker feeds
+	store      *store.Store // nil means that there are no checkpoints
+	inStep     bool         // all workers take every step together; if not, state is not saved
+	checkpoint string       // ID of the checkpoint that training resumes from; empty means none
+	from, to   int          // this worker feeds rows [from, to) of the global batch
 	states     []carried
 }
 
@@ -188,8 +188,8 @@ type carriage struct {
 type carried struct {
 	name   string
 	state  *tensor.Dense
-	memory []byte // of state
-	before []byte // what memory was when the step under way began
+	memory []byte // the bytes of state, not a copy
+	before []byte // copy of memory as it was when the step under way began
 }
 
 // add makes a state part of checkpoints and fills it from the one that training

@@ -81,7 +81,7 @@ func (l Library) String() string {
 // be used.
 type NotFoundError struct {
 	Spec string // the spec given to Use
-	Err  error  // the loader's error for each file tried
+	Err  error  // the loader's error for each file that was tried
 }
 
 func (e *NotFoundError) Error() string {

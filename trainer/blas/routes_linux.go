@@ -56,8 +56,8 @@ func bindCBLAS[T float32 | float64](handle uintptr, precision string) (products[
 // The call asks for C' = op(B)' op(A)': the operands change places, as in the
 // CBLAS functions of most libraries.
 type fortran[T float32 | float64] struct {
-	gemmAt, gemvAt       uintptr
-	gemmCalls, gemvCalls sync.Pool // of *call[T]
+	gemmAt, gemvAt       uintptr   // addresses of the library's functions
+	gemmCalls, gemvCalls sync.Pool // prepared arguments, of type *call[T]
 }
 
 // call holds the arguments of one call and their addresses. A call and
@@ -68,10 +68,10 @@ type fortran[T float32 | float64] struct {
 // Sizes have 64 bits. Both processors are little-endian, so a library that
 // reads 32 bits finds the same number.
 type call[T float32 | float64] struct {
-	left, right          byte // transpositions
+	left, right          byte // 'N' or 'T': transposition of the first and of the second operand; gemv has no right
 	m, n, k              int64
-	stride1, stride2     int64 // of the operands, as Fortran numbers them
-	strideOut            int64
+	stride1, stride2     int64 // of the first and second operand, in elements
+	strideOut            int64 // of out, in elements
 	alpha, beta          T
 	first, second, out   *T
 	addresses            [15]uintptr

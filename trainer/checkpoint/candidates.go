@@ -13,9 +13,9 @@ import (
 // Place is what one folder holds, and the tasks that share the folder, at
 // least one.
 type Place struct {
-	Tasks   []cluster.Task
-	Host    string
-	Holding Holding
+	Tasks   []cluster.Task // the tasks that share the folder, at least one
+	Host    string         // name of a host that reaches the folder, for messages
+	Holding Holding        // the checkpoints in the folder
 }
 
 func (p Place) String() string { return p.Tasks[0].String() + " on host " + p.Host }
@@ -23,12 +23,12 @@ func (p Place) String() string { return p.Tasks[0].String() + " on host " + p.Ho
 // Candidate is a checkpoint from which a training may resume.
 type Candidate struct {
 	ID       string
-	Manifest *Manifest // nil: no folder has a good one
-	// Holders are the tasks that hold a file at its size, by its name. Only they
-	// can verify its sum: [Folder.Verify].
+	Manifest *Manifest // nil if no folder has a good manifest
+	// Holders are, by file name, the tasks whose folders hold the file with the
+	// right size. Only these tasks can verify its checksum: [Folder.Verify].
 	Holders map[string][]cluster.Task
 	// Missing says why the checkpoint cannot be restored from these places.
-	// Empty means that it can, if the sums are right.
+	// Empty means that it can, if the checksums are right.
 	Missing string
 	// Unfinished means that there is no manifest anywhere, not even a damaged
 	// one: the checkpoint was never completed.

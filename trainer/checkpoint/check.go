@@ -57,9 +57,9 @@ func (m *Manifest) check() error {
 // checker keeps what later lists of a manifest refer to.
 type checker struct {
 	m         *Manifest
-	variables map[string]*Variable
-	room      map[string]int64 // by file: bytes that no tensor seen so far takes
-	tensors   map[[2]string]bool
+	variables map[string]*Variable // by name
+	room      map[string]int64     // by file: bytes that no tensor checked so far takes
+	tensors   map[[2]string]bool   // by file and tensor name: the manifest has named the tensor already
 }
 
 func (c *checker) checkVariables() error {

@@ -21,8 +21,8 @@ import (
 // and hosts that share it may call its methods at the same time.
 type Folder struct {
 	dir   string
-	hook  func(place string) error // where tests put faults
-	flush func(*os.File) error     // to the disk; tests replace it
+	hook  func(place string) error // called at named places; tests make it return faults
+	flush func(*os.File) error     // flushes a file to the disk; tests replace it
 }
 
 // OpenFolder makes the folder if it is missing. Only its owner may use it.
@@ -273,7 +273,7 @@ type sink struct {
 	folder *Folder
 	file   *os.File
 	hash   hash.Hash
-	size   int64
+	size   int64 // bytes written so far
 }
 
 const writeBuffer = 1 << 16

@@ -17,9 +17,9 @@ type Holding []Held
 // Held is what one folder holds of a checkpoint.
 type Held struct {
 	ID       string           `json:"id"`
-	Manifest *Manifest        `json:"manifest,omitempty"`
-	Damage   string           `json:"damage,omitempty"` // why there is no manifest
-	Files    map[string]int64 `json:"files,omitempty"`  // sizes by name, without the manifest
+	Manifest *Manifest        `json:"manifest,omitempty"` // nil if the folder has no good manifest
+	Damage   string           `json:"damage,omitempty"`   // why Manifest is nil; empty if it is set
+	Files    map[string]int64 `json:"files,omitempty"`    // by name: size in bytes; the manifest is left out
 }
 
 // time is when the checkpoint was made; zero without a manifest.

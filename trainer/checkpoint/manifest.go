@@ -23,20 +23,20 @@ const (
 
 // Manifest says what a checkpoint is made of.
 type Manifest struct {
-	Format     int    `json:"format"` // set by Encode
+	Format     int    `json:"format"` // version of this format; Encode sets it
 	ID         string `json:"id"`
 	Job        string `json:"job"`
-	Generation int    `json:"generation"`
-	Step       uint64 `json:"step"` // number of steps before the checkpoint
-	// Cut is the number of steps of each group of workers before the
-	// checkpoint, if groups do not wait for each other. The first is Step. nil
-	// means that all have made Step steps.
+	Generation int    `json:"generation"` // number of restarts of the job before the checkpoint
+	Step       uint64 `json:"step"`       // number of steps before the checkpoint
+	// Cut is, by group of workers, the number of steps before the checkpoint, if
+	// groups do not wait for each other. The first is Step. nil means that all
+	// groups have made Step steps.
 	Cut            []uint64  `json:"cut,omitempty"`
 	Time           time.Time `json:"time"`
-	VirtualWorkers int       `json:"leaves"`
-	Batch          int       `json:"batch"` // rows of the global batch
-	Seed           uint64    `json:"seed"`
-	Model          string    `json:"model,omitempty"`
+	VirtualWorkers int       `json:"leaves"`          // number of virtual workers of the job
+	Batch          int       `json:"batch"`           // rows of the global batch
+	Seed           uint64    `json:"seed"`            // seed of the job
+	Model          string    `json:"model,omitempty"` // stands for the graph, such as a hash of it; empty if not known
 
 	Optimizer optimizer.Settings `json:"optimizer"`
 	Variables []Variable         `json:"variables"`
@@ -50,7 +50,7 @@ type Variable struct {
 	Name   string `json:"name"`
 	Dtype  string `json:"dtype"` // float32 or float64
 	Shape  []int  `json:"shape"`
-	Sparse bool   `json:"sparse,omitempty"` // its parts count rows, the first dimension, and not elements
+	Sparse bool   `json:"sparse,omitempty"` // a Part of it counts rows, the first dimension, and not elements
 	// Update and Momentum are set for running statistics: optimizer.Average.
 	// They have no slots, whatever the optimiser. Empty and zero: the optimiser
 	// updates the variable.
@@ -62,9 +62,9 @@ type Variable struct {
 // may hold copies.
 type File struct {
 	Name string `json:"name"`
-	Task string `json:"task"` // such as ps:1
-	Size int64  `json:"size"`
-	Sum  string `json:"sum"` // SHA-256, lower-case hexadecimal
+	Task string `json:"task"` // the task that wrote the file, such as ps:1
+	Size int64  `json:"size"` // bytes
+	Sum  string `json:"sum"`  // SHA-256, lower-case hexadecimal
 }
 
 // Part is the part [Offset, Offset+Count) of a variable and the tensor that
@@ -72,12 +72,12 @@ type File struct {
 type Part struct {
 	Variable string `json:"variable"`
 	File     string `json:"file"`
-	Tensor   string `json:"tensor"` // of its values; package checkpoint/tensors names the others
+	Tensor   string `json:"tensor"` // name of the tensor of values; checkpoint/tensors derives the others' names
 	Offset   int    `json:"offset"`
 	Count    int    `json:"count"`
-	Rows     int    `json:"rows"`    // stored rows of a sparse variable; -1: it is dense
-	Updates  uint64 `json:"updates"` // that the shard holder's optimiser has counted
-	Slots    int    `json:"slots"`   // tensors of the optimiser's state
+	Rows     int    `json:"rows"`    // number of stored rows of a sparse variable; -1 for a dense one
+	Updates  uint64 `json:"updates"` // number of steps that the optimiser has applied to the part
+	Slots    int    `json:"slots"`   // number of tensors of the optimiser's state
 }
 
 // Carried is what a worker keeps from one step to the next for the rows

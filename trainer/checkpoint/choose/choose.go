@@ -32,8 +32,8 @@ import (
 
 // Choice is what a training resumes from.
 type Choice struct {
-	Manifest *checkpoint.Manifest      // nil: from nothing
-	Holders  map[string][]cluster.Task // by file: the tasks in whose folders it lies with the right sum
+	Manifest *checkpoint.Manifest      // the checkpoint to resume from; nil means that training begins anew
+	Holders  map[string][]cluster.Task // by file: the tasks in whose folders it lies with the right checksum
 }
 
 // Folders asks the tasks about their folders.
@@ -100,9 +100,9 @@ func try(ctx context.Context, folders Folders, places []checkpoint.Place, candid
 // copyOf is a file of a checkpoint in one folder.
 type copyOf struct {
 	file  checkpoint.File
-	tasks []cluster.Task // that share the folder
-	by    cluster.Task   // of tasks: reads it
-	err   error          // what is wrong with it; nil: nothing
+	tasks []cluster.Task // the tasks that share the folder
+	by    cluster.Task   // the task of these that verifies the file
+	err   error          // what is wrong with the copy; nil means nothing
 }
 
 // copiesOf lists every file in every folder that holds it. It spreads the

@@ -30,41 +30,41 @@ import (
 
 // Config is what a saver needs.
 type Config struct {
-	Steps   int           // from one checkpoint to the next; 0: not by steps
-	Period  time.Duration // from one checkpoint to the next; 0: not by time
-	Saved   int           // step of the checkpoint that training resumed from; -1: none
+	Steps   int           // number of steps from one checkpoint to the next; 0 means not by steps
+	Period  time.Duration // time from one checkpoint to the next; 0 means not by time
+	Saved   int           // step of the checkpoint that training resumed from; -1 means that it began anew
 	InStep  bool          // all workers take the same steps together
-	Workers int           // of the job
+	Workers int           // number of workers of the job
 
 	Store    *store.Store
 	Exchange *client.Saves
 	// Describe returns who takes part in a checkpoint and what it is of. cut is
 	// the number of steps of each group, nil if all workers are in the same step.
 	Describe func(cut []uint64) store.Expected
-	// Waiting is called when the saver begins to wait. It reports what for, and
-	// stop when it ends.
+	// Waiting is called when the saver begins to wait. what describes the event
+	// that the saver waits for. The saver calls stop when the wait ends.
 	Waiting func(what func() string) (stop func())
 }
 
 // Saver decides when a checkpoint is made. A nil Saver makes none.
 type Saver struct {
 	config  Config
-	due     bool      // one is to be made as soon as none is under way
-	last    time.Time // when the last one began
-	at      int       // steps of the last one, or of the one that training resumed from; -1: none
-	telling sync.WaitGroup
+	due     bool           // a checkpoint is to be made as soon as none is being written
+	last    time.Time      // when the last checkpoint began; before the first, when New was called
+	at      int            // number of steps in the last checkpoint, or in the one resumed from; -1 means none
+	telling sync.WaitGroup // goroutines that answer requests
 
 	mu      sync.Mutex
-	asked   []Request // who wants one made, and to be told
-	resting *rest     // the chief is held, or is about to be; nil: it is not
-	done    bool      // the chief takes no further step, others may
-	over    *result   // of the last checkpoint; nil: it is yet to be made
+	asked   []Request // requests that no checkpoint was begun for yet
+	resting *rest     // the chief's pause, present or about to begin; nil means none
+	done    bool      // the chief takes no further step; other workers may
+	over    *result   // outcome of the checkpoint at the end of training; nil before it was made
 }
 
 // result is what became of a checkpoint.
 type result struct {
-	step int
-	err  error
+	step int   // number of steps before the checkpoint
+	err  error // why the checkpoint failed; nil means that it was written
 }
 
 // New returns a saver.
@@ -153,23 +153,24 @@ func (s *Saver) Wait() {
 
 // Request is somebody's wish for a checkpoint.
 type Request struct {
-	Number  int            // a later request has a higher one
-	Hold    bool           // the chief takes no step after the checkpoint, until Resume
-	Workers int            // with Hold: so many resume from it
-	Leaving []cluster.Task // with Hold: tasks that are gone then
-	// Tell gets the step and, with Hold, for how long the chief was held until
-	// the checkpoint was written; or why there is none. Any goroutine calls it.
+	Number  int            // number of the request; a later request has a higher one
+	Hold    bool           // the chief takes no step after the checkpoint until Resume
+	Workers int            // with Hold: number of workers that will resume from the checkpoint
+	Leaving []cluster.Task // with Hold: tasks that will have left when the job resumes
+	// Tell gets the checkpoint's step and, with Hold, for how long the chief was
+	// held until the checkpoint was written. If none was written, err says why.
+	// Any goroutine may call Tell.
 	Tell func(step int, held time.Duration, err error)
 }
 
 // rest is the chief's pause after a checkpoint.
 type rest struct {
-	number  int // of the request
-	leaving []cluster.Task
-	step    int  // after which the checkpoint is
-	carried bool // workers add state that they carried into the next step
-	since   time.Time
-	over    chan struct{} // closed when the chief may go on
+	number  int            // Number of the request that wants the pause
+	leaving []cluster.Task // Leaving of that request
+	step    int            // number of steps before the checkpoint
+	carried bool           // workers save carried state with the next step, so the chief takes that step before it pauses
+	since   time.Time      // when the checkpoint began
+	over    chan struct{}  // closed when the chief may go on
 }
 
 // carry notes whether workers add state that they carried.

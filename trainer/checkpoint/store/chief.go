@@ -24,13 +24,13 @@ type chief struct {
 	config     Config
 	life       *lifetime.Lifetime
 	roster     *roster
-	hook       func(place string) error // where tests put faults
+	hook       func(place string) error // called at named places; tests make it return faults
 	dismissing sync.Once
 
 	mu      sync.Mutex
-	saving  *save // nil: none is under way
-	last    error // of the last save
-	summary Summary
+	saving  *save   // the save under way; nil means none
+	last    error   // why the last save failed; nil if it succeeded or there was none
+	summary Summary // outcome of all saves so far
 }
 
 // gather waits for all tasks and finds out which share a folder. s is this

@@ -40,46 +40,46 @@ const (
 // message is what a task and the chief tell each other.
 type message struct {
 	Kind    kind                      `json:"kind"`
-	Number  uint64                    `json:"number,omitempty"`
-	Err     string                    `json:"error,omitempty"`
-	ID      string                    `json:"id,omitempty"`
-	Step    uint64                    `json:"step,omitempty"`
+	Number  uint64                    `json:"number,omitempty"` // number of a question and its answer; in begin, of the snapshots; else 0
+	Err     string                    `json:"error,omitempty"`  // why the sender failed; empty means that it did not
+	ID      string                    `json:"id,omitempty"`     // the checkpoint's
+	Step    uint64                    `json:"step,omitempty"`   // number of steps before the checkpoint
 	Token   string                    `json:"token,omitempty"`
 	Tokens  []string                  `json:"tokens,omitempty"`
 	Holding []announced               `json:"holding,omitempty"`
-	Holders map[string][]cluster.Task `json:"holders,omitempty"` // by file
+	Holders map[string][]cluster.Task `json:"holders,omitempty"` // by file: the tasks that hold it
 	File    *checkpoint.File          `json:"file,omitempty"`
 	Wanted  wanted                    `json:"wanted,omitzero"`
 	Report  *report                   `json:"report,omitempty"`
 	Keep    int                       `json:"keep,omitempty"`
-	Remove  bool                      `json:"remove,omitempty"`
-	Body    []byte                    `json:"body,omitempty"` // a manifest, to the byte
+	Remove  bool                      `json:"remove,omitempty"` // with over: the save has failed, remove its files
+	Body    []byte                    `json:"body,omitempty"`   // an encoded manifest, byte for byte
 }
 
 // announced is what a folder holds of a checkpoint.
 type announced struct {
 	ID       string           `json:"id"`
-	Manifest []byte           `json:"manifest,omitempty"` // to the byte; empty: none that can be read
-	Damage   string           `json:"damage,omitempty"`   // why there is no manifest
-	Files    map[string]int64 `json:"files,omitempty"`    // sizes in bytes, by name
+	Manifest []byte           `json:"manifest,omitempty"` // encoded, byte for byte; empty if none can be read
+	Damage   string           `json:"damage,omitempty"`   // why Manifest is empty; empty if it is not
+	Files    map[string]int64 `json:"files,omitempty"`    // by name: size in bytes
 }
 
 // wanted is what a save wants of a task.
 type wanted struct {
-	Pieces bool `json:"pieces,omitempty"` // of the variables that the task holds
-	State  bool `json:"state,omitempty"`  // that the worker carries
+	Pieces bool `json:"pieces,omitempty"` // the task writes its pieces of variables
+	State  bool `json:"state,omitempty"`  // the worker writes the state that it carries
 }
 
 // report is a task's part of a save: a file and what is in it, or none. Or it is
 // the copy of another task's file.
 type report struct {
-	State   bool                 `json:"state,omitempty"` // of the carried state, not of pieces
-	Err     string               `json:"error,omitempty"`
-	File    *checkpoint.File     `json:"file,omitempty"`
-	Copy    bool                 `json:"copy,omitempty"` // File is another task's
+	State   bool                 `json:"state,omitempty"` // the part is carried state, not pieces of variables
+	Err     string               `json:"error,omitempty"` // why the part failed; empty means that it did not
+	File    *checkpoint.File     `json:"file,omitempty"`  // nil if there was nothing to write
+	Copy    bool                 `json:"copy,omitempty"`  // this task has copied File, another task's file
 	Parts   []checkpoint.Part    `json:"parts,omitempty"`
 	Carried []checkpoint.Carried `json:"carried,omitempty"`
-	Held    int64                `json:"held,omitempty"` // nanoseconds that the step stood still, zero for carried state
+	Held    int64                `json:"held,omitempty"` // nanoseconds for which the step stood still; 0 for carried state
 }
 
 const (
@@ -113,7 +113,7 @@ func (m message) reason() error {
 type mailbox struct {
 	mu     sync.Mutex
 	queue  []message
-	posted chan struct{} // a token: the queue has grown
+	posted chan struct{} // holds a token after the queue has grown
 }
 
 func newMailbox() *mailbox { return &mailbox{posted: make(chan struct{}, 1)} }
@@ -151,8 +151,8 @@ func (b *mailbox) run(ctx context.Context, deliver func(message) error) error {
 // turn is something that happens once, well or badly.
 type turn struct {
 	once sync.Once
-	done chan struct{} // closed when it has happened
-	err  error         // valid once done is closed
+	done chan struct{} // closed when the event has happened
+	err  error         // why the event went badly; nil means well; valid once done is closed
 }
 
 func newTurn() turn { return turn{done: make(chan struct{})} }

@@ -24,31 +24,31 @@ import (
 type parts struct {
 	config  Config
 	life    *lifetime.Lifetime
-	hook    func(place string) error // where tests put faults
+	hook    func(place string) error // called at named places; tests make it return faults
 	folder  *checkpoint.Folder
 	files   *transfer.Files
-	up      *mailbox        // to the chief
-	leaving <-chan struct{} // closed: this task is about to end
+	up      *mailbox        // messages to the chief
+	leaving <-chan struct{} // closed when this task is about to end
 
 	removing sync.Mutex // held by retain: two at once would report a removal twice
 
 	mu      sync.Mutex
-	current *part                // nil: no save is under way here
-	early   *transition.Snapshot // of a save that has not begun here
-	ahead   []tensors.State      // of saves that have not begun here, by step
+	current *part                // this task's part in the save under way; nil means none
+	early   *transition.Snapshot // snapshot for a save that the chief has not announced here; nil means none
+	ahead   []tensors.State      // carried state for saves that the chief has not announced here, ascending by step
 }
 
 // part is this task's part in one save.
 type part struct {
-	id      string // of the checkpoint
-	step    uint64
-	number  uint64 // of the snapshot
-	wanted  wanted
-	ctx     context.Context // until the save is over here
+	id      string          // ID of the checkpoint
+	step    uint64          // number of steps before the checkpoint
+	number  uint64          // number of the snapshot, see Expected.Number
+	wanted  wanted          // what this task writes
+	ctx     context.Context // ends when the save is over in this task
 	cancel  context.CancelCauseFunc
-	pieces  chan transition.Snapshot // room for the one that is wanted
-	state   chan tensors.State       // room for the one that is wanted
-	running sync.WaitGroup           // whoever writes files of the checkpoint here
+	pieces  chan transition.Snapshot // gets the shard holder's snapshot; has room for one
+	state   chan tensors.State       // gets the worker's carried state; has room for one
+	running sync.WaitGroup           // goroutines that write files of the checkpoint in this task
 }
 
 // save takes a shard holder's copy of its pieces.
@@ -364,8 +364,8 @@ func (p *parts) write(c *part, name string, size int64, fill func(io.Writer) err
 type moving struct {
 	ctx   context.Context
 	w     io.Writer
-	timer *time.Timer
-	most  time.Duration // from now on, after something was written
+	timer *time.Timer   // ends ctx if nothing is written for most
+	most  time.Duration // how long nothing may be written
 }
 
 func (m moving) Write(b []byte) (n int, err error) {

@@ -19,8 +19,8 @@ import (
 // decision is the chief's choice, as every task gets it.
 type decision struct {
 	turn
-	choice choose.Choice    // valid once the turn is over
-	reader *transfer.Reader // of choice
+	choice choose.Choice    // valid once the turn is over; its zero value means that training begins anew
+	reader *transfer.Reader // reads the files of choice; valid once the turn is over
 }
 
 // await waits until the chief has chosen.

@@ -19,15 +19,15 @@ import (
 // are one. Any goroutine may call its methods.
 type roster struct {
 	config Config
-	tasks  []cluster.Task
+	tasks  []cluster.Task // all tasks of the job
 
 	mu       sync.Mutex
-	members  map[cluster.Task]*member // tasks that have come
-	groups   [][]cluster.Task         // tasks whose folders are one folder
-	decided  bool                     // the chief has chosen what to resume from
-	fresh    bool                     // which is nothing
-	complete chan struct{}            // closed when all tasks have come
-	lost     chan error               // why a task has gone; room for one
+	members  map[cluster.Task]*member // the tasks that have said hello
+	groups   [][]cluster.Task         // sets of tasks whose folders are the same folder; nil before find
+	decided  bool                     // the chief has chosen what training resumes from
+	fresh    bool                     // the choice is to begin anew; valid if decided
+	complete chan struct{}            // closed when all tasks have said hello
+	lost     chan error               // why a task was lost; has room for the first error
 }
 
 func newRoster(c Config) *roster {
@@ -148,18 +148,18 @@ func (r *roster) release() {
 // member is a task as the chief sees it. Any goroutine may use it.
 type member struct {
 	task  cluster.Task
-	out   *mailbox // to the task
-	token string   // of its folder's probe
-	gone  turn     // with why it was lost; nil: it was allowed to go
+	out   *mailbox // messages to the task
+	token string   // names the probe in the task's folder, which tells shared folders
+	gone  turn     // over when the connection has ended; its error is nil if the task was allowed to go
 
-	restored  atomic.Bool // it reads no more of the chosen checkpoint
-	leaving   atomic.Bool // it wants to go
-	dismissed atomic.Bool // it was allowed to go
-	failed    atomic.Bool // it has failed to keep a copy of another task's file
+	restored  atomic.Bool // the task will read no more of the chosen checkpoint
+	leaving   atomic.Bool // the task wants to go
+	dismissed atomic.Bool // the chief has allowed the task to go
+	failed    atomic.Bool // the task has failed to keep a second copy of another task's file
 
 	mu        sync.Mutex
-	asked     uint64                  // questions so far
-	questions map[uint64]chan message // by number: who waits for the answer
+	asked     uint64                  // number of questions so far, which is the number of the last one
+	questions map[uint64]chan message // by number: gets the answer; has room for it
 }
 
 func newMember(t cluster.Task, hello message) *member {

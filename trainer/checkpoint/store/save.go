@@ -17,37 +17,37 @@ type Expected struct {
 	// Manifest is what is known before the save: all but Format, ID, Time,
 	// Files, Parts and Carried.
 	Manifest checkpoint.Manifest
-	// Number is that of the shard holders' snapshots.
+	// Number is the number of the shard holders' snapshots for this save.
 	Number uint64
 	// Holders are the tasks that have pieces of variables.
 	Holders []cluster.Task
 	// Carriers are the workers that will call SaveCarried.
 	Carriers []cluster.Task
-	// Leaving are the tasks whose folders are about to be out of reach: what
-	// they write needs a copy elsewhere.
+	// Leaving are the tasks whose folders are about to be out of reach. What
+	// they write needs a second copy in the folder of a task that stays.
 	Leaving []cluster.Task
 }
 
 // save is one save that is under way, as the chief sees it. The chief's
 // mutex guards it.
 type save struct {
-	id       string
+	id       string // ID of the checkpoint
 	expected Expected
-	began    time.Time
-	due      map[source]bool // what is still to be reported, or copied
-	all      chan struct{}   // closed after due is empty, or after the save has failed
-	err      error           // why it has failed
-	reports  map[source]*report
-	buddies  map[cluster.Task]*cluster.Task // by task that writes: who keeps the second copy; nil: nobody
-	held     time.Duration                  // longest time that a shard holder held its step
+	began    time.Time                      // when the chief announced the save
+	due      map[source]bool                // what is not yet reported, or not yet copied; only true values
+	all      chan struct{}                  // closed after due is empty, or after the save has failed
+	err      error                          // why the save has failed; nil means that it has not
+	reports  map[source]*report             // by source: the report that has come
+	buddies  map[cluster.Task]*cluster.Task // by task that writes: the task that keeps the second copy; nil means none
+	held     time.Duration                  // longest time for which a shard holder's step stood still
 	done     chan struct{}                  // closed after the chief has told all tasks the outcome
-	sealing  bool                           // manifests are being written: the checkpoint may exist already
+	sealing  bool                           // manifests are being written, so the checkpoint may exist already
 }
 
 // source is a task's pieces or its carried state.
 type source struct {
 	task  cluster.Task
-	state bool
+	state bool // true for the carried state, false for the pieces
 }
 
 func newSave(e Expected, generation int) *save {
@@ -221,9 +221,9 @@ func (s *save) manifest(generation int) (*checkpoint.Manifest, error) {
 
 // copyPlan says who keeps the second copy of what a task writes in a save.
 type copyPlan struct {
-	host func(cluster.Task) string
-	here [][]*member // tasks that are present, by folder
-	stay [][]*member // of these, the tasks that do not leave after the save
+	host func(cluster.Task) string // names a task's host
+	here [][]*member               // the tasks that are present, grouped by folder
+	stay [][]*member               // here without the tasks that leave after the save; no group is empty
 }
 
 // newCopyPlan plans for a save after which some tasks' folders are out of
@@ -291,9 +291,9 @@ func (p copyPlan) buddy(groups [][]*member, of cluster.Task) *cluster.Task {
 type Summary struct {
 	Saved       int           // saves that succeeded
 	Failed      int           // saves that failed
-	Bytes       int64         // of all files, without second copies
-	LongestHeld time.Duration // longest time that a step stood still while shard holders copied
-	Held        time.Duration // the same time, added over all saves
+	Bytes       int64         // total size of all files, without second copies
+	LongestHeld time.Duration // longest time for which a step stood still while shard holders copied
+	Held        time.Duration // these times of all saves, added
 }
 
 func (s *Summary) failed() { s.Failed++ }

@@ -36,17 +36,17 @@ var (
 type Store struct {
 	config   Config
 	life     *lifetime.Lifetime
-	hook     func(place string) error // where tests put faults
+	hook     func(place string) error // called at named places; tests make it return faults
 	folder   *checkpoint.Folder
 	files    *transfer.Files
 	parts    *parts
 	decision decision
-	chief    *chief   // nil: another task is the chief
-	up       *mailbox // to the chief
-	joined   turn     // all tasks are there
-	gone     turn     // the chief sends nothing more
-	leaving  chan struct{}
-	leave    sync.Once // closes leaving
+	chief    *chief        // nil if another task is the chief
+	up       *mailbox      // messages to the chief
+	joined   turn          // over when the chief has reported that all tasks are there, or why not
+	gone     turn          // over when the chief sends nothing more
+	leaving  chan struct{} // closed when this task is about to end
+	leave    sync.Once     // closes leaving
 }
 
 // Open makes the folder if it is missing and waits for the stores of all other
@@ -214,20 +214,20 @@ func (s *Store) dismiss() {
 // Config says who a task is, where the others are and where checkpoints lie.
 type Config struct {
 	Peers    peers.Config
-	Listener *peers.Listener // nil: this is the only task
+	Listener *peers.Listener // gets the connections of other tasks; nil means that this is the only task
 	Cluster  cluster.Spec
-	Dir      string // of all checkpoints of the job; Open makes it
-	Keep     int    // number of checkpoints that stay; zero means 3
+	Dir      string // folder of all checkpoints of the job on this host; Open creates it
+	Keep     int    // number of checkpoints to keep; zero means 3
 	// Start is how long Open waits for the other tasks. Zero means 2 minutes.
 	Start time.Duration
-	// Silence is how long a task may send nothing, or take nothing that it is
-	// sent. Zero means 30 seconds.
+	// Silence is how long a task may send nothing, or accept nothing that other
+	// tasks send it, before it counts as lost. Zero means 30 seconds.
 	Silence time.Duration
-	// Job is written into files, for people who find them.
+	// Job is the job's name, which is written into files for people who find them.
 	Job string
-	// Host names a task's host in messages. nil: the host of its address.
+	// Host names a task's host in messages. nil means the host of its address.
 	Host func(cluster.Task) string
-	// Logf gets what is saved and restored, and what is wrong. Several
+	// Logf gets a line for everything that is saved, restored or wrong. Several
 	// goroutines may call it. nil drops the lines.
 	Logf func(level slog.Level, format string, args ...any)
 }

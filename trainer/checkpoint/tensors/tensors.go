@@ -42,7 +42,7 @@ type Content struct {
 	Tensors []safetensors.Tensor
 	Parts   []checkpoint.Part
 	Carried []checkpoint.Carried
-	names   map[string]bool // that are taken
+	names   map[string]bool // names of tensors that are in use
 }
 
 func newContent() Content { return Content{names: map[string]bool{"__metadata__": true}} }
@@ -138,15 +138,15 @@ func (c Content) Size() (n int64) {
 // Carried is what a worker carries from step to step under one name.
 type Carried struct {
 	Dtype string // float32, float64, int64, uint64 or uint8
-	Shape []int  // the first dimension counts rows of the batch
+	Shape []int  // the first dimension counts rows of the global batch
 	Data  []byte // the elements in order, little-endian
 }
 
 // State is all that a worker carries.
 type State struct {
-	Step   uint64 // number of steps after which it was carried
-	Lo, Hi int    // rows [Lo, Hi) of the global batch
-	Values map[string]Carried
+	Step   uint64             // number of steps after which the state was carried into the next one
+	Lo, Hi int                // the worker feeds rows [Lo, Hi) of the global batch
+	Values map[string]Carried // by name
 }
 
 // OfState lists the tensors of a worker's state, for a file.
@@ -194,8 +194,8 @@ func ReadPart(ctx context.Context, file *safetensors.File, part checkpoint.Part,
 type extract struct {
 	file    *safetensors.File
 	part    checkpoint.Part
-	unit    int // bytes of an element, or of a row
-	portion int // bytes of values that are read at once, at least one unit
+	unit    int // bytes of an element of a dense variable, or of a row of a sparse one
+	portion int // bytes of values to read at once, at least one unit
 }
 
 // check compares the file with what the manifest says about it.

@@ -20,10 +20,10 @@ import (
 type holder struct {
 	files   *Files
 	task    cluster.Task
-	reading context.Context // the task is asked nothing after its end
+	reading context.Context // after its end the task is asked nothing
 
 	mu      sync.Mutex     // held for a question and its answer
-	session *peers.Session // nil: none is open
+	session *peers.Session // nil means that none is open
 }
 
 // read puts a question and reads the answer into b.
@@ -111,14 +111,14 @@ func (f *Files) Fetch(ctx context.Context, id string, file checkpoint.File, from
 type Reader struct {
 	files    *Files
 	manifest *checkpoint.Manifest
-	holders  map[string][]cluster.Task // by file: who holds it, with the right sum
+	holders  map[string][]cluster.Task // by file: the tasks that hold it with the right checksum
 
 	mu      sync.Mutex
-	users   int
-	reading context.Context // until all users have left; nothing is read after its end
+	users   int             // number of calls of Use under way
+	reading context.Context // ends after the last user has left; the next first user renews it
 	cancel  context.CancelCauseFunc
-	open    map[string]func() (*safetensors.File, error)
-	tasks   map[cluster.Task]*holder
+	open    map[string]func() (*safetensors.File, error) // by file: opens it once, then returns the same file
+	tasks   map[cluster.Task]*holder                     // by task: the only connection to it
 }
 
 // Reader prepares to read a checkpoint; holders says, by file, which tasks hold
@@ -217,7 +217,7 @@ type remote struct {
 	reader  *Reader
 	name    string
 	holders []cluster.Task
-	first   atomic.Uint32 // index of the holder that is asked first: the last that answered well
+	first   atomic.Uint32 // index of the holder to ask first, modulo their number: the last that answered well
 }
 
 // ReadAt is that of io.ReaderAt. It asks one holder after the other.

@@ -47,11 +47,11 @@ type Config struct {
 	Peers   peers.Config
 	Cluster cluster.Spec
 	Folder  *checkpoint.Folder
-	Silence time.Duration // after which a connection on which nothing moves is given up
+	Silence time.Duration // a connection on which nothing moves for this long is closed
 	// Name names a task and its host in messages.
 	Name func(cluster.Task) string
-	// Hook is called at named places; an error it returns counts as the
-	// place's. Tests use it for faults.
+	// Hook is called at named places. An error that it returns counts as a
+	// failure at that place: tests inject faults with it.
 	Hook func(place string) error
 }
 
@@ -70,8 +70,8 @@ type question struct {
 	ID     string `json:"id,omitempty"`
 	File   string `json:"file,omitempty"`
 	Offset int64  `json:"offset,omitempty"`
-	Length int64  `json:"length,omitempty"`
-	Err    string `json:"error,omitempty"`
+	Length int64  `json:"length,omitempty"` // bytes
+	Err    string `json:"error,omitempty"`  // why the file cannot be read; empty in a question and in a good answer
 }
 
 // Serve answers the other tasks that come to the listener for files.
@@ -146,8 +146,8 @@ func (f *Files) open(q question) (*os.File, error) {
 // its disk hangs, or it has forgotten. One goroutine uses it.
 type watch struct {
 	timer *time.Timer
-	most  time.Duration // without a restart
-	cut   atomic.Bool   // it has closed the session
+	most  time.Duration // how long nothing may move before the session is closed
+	cut   atomic.Bool   // the watch has closed the session
 }
 
 func newWatch(s *peers.Session, most time.Duration) *watch {
