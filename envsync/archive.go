@@ -231,10 +231,10 @@ func Unpack(ctx context.Context, r io.Reader, dir string) error {
 }
 
 type unpacker struct {
-	root *os.Root
-	left int64 // bytes that may still come
-	// modes are those of folders, in the order made. They are set last, so
-	// that a read-only folder can be filled.
+	root *os.Root // the folder to unpack into
+	left int64    // bytes that the remaining files may have
+	// modes are the modes of folders, by name; folders are the names in the order
+	// of creation. Modes are set last, so that a read-only folder can be filled.
 	modes   map[string]fs.FileMode
 	folders []string
 }

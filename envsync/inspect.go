@@ -39,17 +39,18 @@ func (p Platform) String() string { return p.OS + "/" + p.Arch }
 // Facts is what a host is.
 type Facts struct {
 	Platform
-	// Home is the absolute path of the home folder, which holds .plx.
+	// Home is the absolute path of the home folder, which holds .plx. User is the
+	// login name.
 	Home, User string
 	UID        int
-	// ServerAddr is the address of the host that this connection came to,
-	// from SSH_CONNECTION; empty where that is not set.
+	// ServerAddr is the address of the host that this connection came to, from
+	// SSH_CONNECTION; empty if SSH_CONNECTION is not set.
 	ServerAddr string
 	// HostName and BootID tell two names of one machine apart from two
 	// machines. A container has its machine's BootID.
 	HostName, BootID string
-	// FileSystem is a random name kept in ~/.plx/fsid. Hosts with equal ones
-	// share their home.
+	// FileSystem is a random name kept in ~/.plx/fsid. Hosts with equal names
+	// share their home folder.
 	FileSystem string
 }
 

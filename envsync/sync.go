@@ -16,11 +16,11 @@ import (
 
 // Target is one host to bring blobs to.
 type Target struct {
-	// Name is what errors and progress call the host.
+	// Name is the host's name in errors and progress.
 	Name string
 	Host Host
-	// FileSystem is Facts.FileSystem: hosts with equal ones share the home.
-	// An empty one is shared with nobody.
+	// FileSystem is Facts.FileSystem: hosts with equal names share the home
+	// folder. Empty means that no other host shares it.
 	FileSystem string
 }
 
@@ -64,9 +64,9 @@ func Sync(ctx context.Context, targets []Target, blobs []Blob, progress Progress
 
 type syncer struct {
 	blobs    []Blob
-	slots    chan struct{}
-	lock     sync.Mutex // serialises progress
-	progress Progress
+	slots    chan struct{} // holds a value for each host that is being served; its capacity bounds them
+	lock     sync.Mutex    // serialises progress
+	progress Progress      // nil means that nobody wants to know
 }
 
 // sharing returns the indices of targets, those with one file system together
@@ -142,8 +142,8 @@ func (s *syncer) tell(host, blob string, sent, total int64) {
 // telling is a reader that tells how far it has been read.
 type telling struct {
 	r    io.Reader
-	sent int64
-	tell func(sent int64)
+	sent int64            // number of bytes read
+	tell func(sent int64) // gets sent after every read
 }
 
 func (t *telling) Read(p []byte) (int, error) {
@@ -158,11 +158,11 @@ func (t *telling) Read(p []byte) (int, error) {
 // Blob is one immutable file on its way to hosts. It may be sent to several
 // hosts at once. Close it when no Sync needs it any more.
 type Blob struct {
-	// Name is for people: a base name, not a path on the host.
+	// Name is a base name for messages, not a path on the host.
 	Name string
 	// Sum is the lower-case hexadecimal SHA-256 of the content.
 	Sum string
-	// Size is in bytes.
+	// Size is the length of the content in bytes.
 	Size int64
 	// Mode is 0700 for what a host may execute and 0600 for the rest. On a
 	// host every blob has 0700, since equal content is one file there.

@@ -139,7 +139,7 @@ func hashOn(ctx context.Context, h Host, size int64, call, name string) (string,
 // sizedHash hashes at most left bytes, so that a host cannot keep plx busy.
 type sizedHash struct {
 	hash hash.Hash
-	left int64
+	left int64 // bytes that may still be written; Write fails if there are more
 }
 
 func (s *sizedHash) Write(p []byte) (int, error) {

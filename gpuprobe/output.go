@@ -13,9 +13,9 @@ import (
 
 // section is the output between two of the script's own lines.
 type section struct {
-	name, word string
-	// status is the exit status of the program that printed the section: "late"
-	// if the script gave it up, "" if there was no program.
+	name, word string // from the line that begins the section; word is empty if that line has no more words
+	// status is the exit status of the program that printed the section. It is
+	// "late" if the script gave the program up, and empty if there was none.
 	status string
 	lines  []string
 }

@@ -19,9 +19,10 @@ import (
 // the probe.
 type Row struct {
 	Host   string
-	Report Report
-	Err    error
-	// Unmet names what the caller asked for and the host lacks; nil if nothing.
+	Report Report // valid if Err is nil
+	Err    error  // why the probe failed; nil means that it succeeded
+	// Unmet names what the caller asked for and the host lacks. nil means that the
+	// host lacks nothing.
 	Unmet error
 }
 

@@ -85,13 +85,13 @@ func probeError(ctx context.Context, err error, stderr *transcript) error {
 // transcript keeps the first limit bytes written to it. Once mark has been
 // seen it calls complete. It may be read while a writer is still at work.
 type transcript struct {
-	limit    int
-	mark     []byte
+	limit    int    // most bytes that are kept
+	mark     []byte // empty means that complete is never called
 	complete func()
 
 	mu   sync.Mutex
 	buf  bytes.Buffer
-	done bool
+	done bool // mark was seen
 }
 
 func (t *transcript) Write(p []byte) (int, error) {

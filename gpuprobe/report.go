@@ -46,16 +46,17 @@ type Report struct {
 	// CPUs is the number of cores that a process started over the same
 	// connection may use (its affinity); 0 if unknown.
 	CPUs int `json:"cpus"`
-	// MemoryMiB is the machine's main memory.
+	// MemoryMiB is the machine's main memory; 0 if unknown.
 	MemoryMiB int `json:"memory_mib"`
 	// GPUs is in index order. It is never nil after Probe.
 	GPUs []GPU `json:"gpus"`
-	// GPUTool is the source of GPUs.
+	// GPUTool is the source of GPUs, or says why there is none.
 	GPUTool Tool `json:"gpu_tool"`
 	// GPUError describes what is wrong with the tool, the driver or the list of
-	// processes. The list of GPUs may be complete all the same.
+	// processes; empty means nothing. GPUs may be complete even if it is set.
 	GPUError string `json:"gpu_error"`
-	// Driver is the version of the NVIDIA driver, such as "535.129.03".
+	// Driver is the version of the NVIDIA driver, such as "535.129.03"; empty if
+	// unknown.
 	Driver string `json:"driver"`
 	// BLAS is the file name of the best BLAS library of the host, such as
 	// "libopenblas.so.0", and BLASPath its path. Both are empty without one.
@@ -73,21 +74,21 @@ type GPU struct {
 	Index              int       `json:"index"`
 	UUID               string    `json:"uuid"`
 	Name               string    `json:"name"`
-	MemoryTotalMiB     int       `json:"memory_total_mib"`
-	MemoryUsedMiB      int       `json:"memory_used_mib"`
-	UtilizationPercent int       `json:"utilization_percent"`
-	Busy               bool      `json:"busy"`
+	MemoryTotalMiB     int       `json:"memory_total_mib"`    // Unknown if nvidia-smi does not report it
+	MemoryUsedMiB      int       `json:"memory_used_mib"`     // Unknown if nvidia-smi does not report it
+	UtilizationPercent int       `json:"utilization_percent"` // Unknown if nvidia-smi does not report it
+	Busy               bool      `json:"busy"`                // in use, by the rule in the package documentation
 	Driver             string    `json:"driver"`
 	PCIBusID           string    `json:"pci_bus_id"`
-	ComputeMode        string    `json:"compute_mode,omitempty"`
-	Processes          []Process `json:"processes"`
+	ComputeMode        string    `json:"compute_mode,omitempty"` // as nvidia-smi reports it; empty if it does not
+	Processes          []Process `json:"processes"`              // the GPU's compute processes
 	// MIG lists the devices into which the GPU is divided. A GPU in MIG mode
 	// cannot be used as a whole.
 	MIG []MIG `json:"mig,omitempty"`
 	// MIGMode reports whether MIG mode is on, with or without devices.
 	MIGMode bool `json:"mig_mode,omitempty"`
 	// Fault is the reason why no program can use the GPU (lost, needs a reset);
-	// empty for a sound one.
+	// empty if programs can.
 	Fault string `json:"fault,omitempty"`
 }
 
@@ -97,7 +98,7 @@ type Process struct {
 	PID       int    `json:"pid"`
 	Name      string `json:"name"`
 	User      string `json:"user,omitempty"`
-	MemoryMiB int    `json:"memory_mib"`
+	MemoryMiB int    `json:"memory_mib"` // memory of the GPU; Unknown if nvidia-smi does not report it
 }
 
 // MIG is one of the devices into which a GPU is divided.

@@ -129,11 +129,11 @@ func parseDataAddr(text string) (string, error) {
 
 // options holds the words name=value at the end of a line.
 type options struct {
-	seen     map[string]bool // names given
-	slots    int             // 0 without slots=
-	maxSlots int             // 0 without max_slots=
-	addr     string          // canonical IP address, "" without addr=
-	exclude  []int           // GPU ids, ascending
+	seen     map[string]bool // names of options on the line
+	slots    int             // 0 means that slots= is not given
+	maxSlots int             // 0 means that max_slots= is not given
+	addr     string          // IP address in canonical form; empty means that addr= is not given
+	exclude  []int           // ids of GPUs to leave out, ascending
 }
 
 // parseOptions reads the options of a line. devices reports whether devices

@@ -59,9 +59,9 @@ func Filter(hosts []Host, include, exclude []string) ([]Host, error) {
 
 // choice is the sum of all entries of one filter that name one host.
 type choice struct {
-	named bool  // an entry names the host
+	named bool  // an entry names the host, with ids or without
 	whole bool  // an entry names the host without ids
-	ids   []int // ids named, none twice
+	ids   []int // the ids that entries name, none twice; empty means none
 }
 
 // choose reads the entries of one filter into a choice for each host.

@@ -11,11 +11,11 @@ import (
 // Host is one line of a resource file: a host and the devices that a job may
 // use on it.
 type Host struct {
-	User     string   // login name; "" when not given
+	User     string   // login name; empty means that the line gives none
 	Name     string   // name or address as written, an IPv6 address without brackets
-	Port     int      // SSH port; 0 when not given
+	Port     int      // SSH port; 0 means that the line gives none
 	Devices  Devices  // devices that workers may use
-	DataAddr string   // IP address that other hosts' tasks dial; "" for the default
+	DataAddr string   // IP address that other hosts' tasks dial; empty means the default
 	Pos      Position // file and line of the host
 }
 
@@ -42,15 +42,15 @@ const (
 // Excluded keeps the ids to leave out.
 type Devices struct {
 	Kind     Kind
-	IDs      []int // GPUs only: at least one, none twice, in the order given
-	Count    int   // CPUs and Slots only: at least 1
+	IDs      []int // GPUs only: ids in the order given, at least one, none twice
+	Count    int   // CPUs and Slots only: number of devices, at least 1
 	Excluded []int // AllGPUs and Slots only: GPU ids to leave out, ascending
 }
 
 // Position is a place in a resource file, or among lines given as flags.
 type Position struct {
 	File string
-	Line int // from 1
+	Line int // number of the line, from 1
 }
 
 // String returns "file:line".

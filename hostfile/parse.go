@@ -98,7 +98,7 @@ func Join(hosts, more []Host) ([]Host, error) {
 // list collects the hosts read so far.
 type list struct {
 	hosts []Host
-	seen  map[string]Position // by Host.key
+	seen  map[string]Position // by Host.key: where the host was read
 }
 
 // add takes a line, and reports whether it names a host.
@@ -166,8 +166,8 @@ var errLongLine = wrong("line is longer than %d bytes", maxLine)
 // mistake is an error in the user's text, or a file that cannot be read.
 type mistake struct {
 	text  string
-	hint  string // how to write it instead; "" without
-	cause error  // of the operating system, or nil
+	hint  string // how to write the text instead; empty means no hint
+	cause error  // error of the operating system; nil means none
 }
 
 func (m *mistake) Error() string { return m.text }

@@ -14,10 +14,10 @@ import (
 // it at a time.
 type Reader struct {
 	r     *bufio.Reader
-	begun bool
-	err   error // what Next returns from now on
-	whole bool  // a record has come
-	data  []byte
+	begun bool   // the magic and the version were read
+	err   error  // what Next returns from now on; nil means that Next reads on
+	whole bool   // a whole record was read
+	data  []byte // memory of the last chunk's Data
 
 	scratch [headerSize + maxTask]byte
 }

@@ -18,7 +18,7 @@ import (
 type Dir struct {
 	mu     sync.Mutex
 	path   string
-	run    int // 1 for the first job in the folder
+	run    int // number of this job among those with logs in the folder; 1 for the first
 	files  map[Source]*os.File
 	closed bool
 }

@@ -29,12 +29,12 @@ type Printer struct {
 	opts    Options
 	outputs [2]output
 	task    int // width of the prefix's column for tasks, in bytes
-	host    int // width of its column for hosts
-	limit   int // longest line written in one piece, in bytes
+	host    int // width of the prefix's column for hosts, in bytes
+	limit   int // length of the longest line that is written in one piece, in bytes
 
 	mu      sync.Mutex // guards all below, and every stream
 	streams map[origin]*stream
-	err     error // of the first write that failed; all later calls return it
+	err     error // error of the first failed write, which all later calls return; nil before it
 }
 
 // Options configures a Printer.
@@ -43,14 +43,14 @@ type Options struct {
 	// Hosts and Tasks are the names that set the width of the prefix. Other
 	// names are printed too, but not aligned.
 	Hosts, Tasks []string
-	Grep         *regexp.Regexp // print only lines that match, without their prefix; nil prints all
-	JSON         bool           // print one object per line of either stream on stdout
+	Grep         *regexp.Regexp // print only lines whose text matches; nil prints all
+	JSON         bool           // print one JSON object per line, for both streams on stdout
 }
 
 // Screen describes a writer.
 type Screen struct {
-	Terminal bool // it is a terminal: make lines harmless
-	Colour   bool // it shows colours, see [UseColour]
+	Terminal bool // the writer is a terminal, so the Printer makes lines harmless
+	Colour   bool // the writer shows colours, see [UseColour]
 }
 
 // output is a writer with its description.
@@ -74,7 +74,7 @@ type stream struct {
 	time   time.Time // when the unfinished line began
 	first  []byte    // prefix of a line
 	more   []byte    // prefix of a piece that continues a line
-	after  []byte    // bytes after the text of a line
+	after  []byte    // bytes after the text of a line, with its newline
 	out    []byte    // lines not yet written
 }
 

@@ -33,12 +33,12 @@ func Serve(ctx context.Context, dir string, req Request, ended func() bool, w io
 type server struct {
 	dir      string
 	req      Request
-	ended    func() bool
+	ended    func() bool // reports whether the job has ended; nil means never
 	out      *bufio.Writer
 	spools   map[Source]*spool
 	looked   time.Time // when dir was last read
-	reopened time.Time // when the spools were last opened again
-	sent     time.Time // when bytes were last sent
+	reopened time.Time // when the spools' files were last opened again
+	sent     time.Time // when bytes were last sent to the receiver
 }
 
 const (

@@ -107,7 +107,7 @@ func (s Source) check() error {
 // as JSON. The zero value requests nothing: TailLines -1 requests everything.
 type Request struct {
 	Tasks     []string   `json:"tasks,omitempty"`  // names such as worker:3; empty means all tasks
-	From      []Position `json:"from,omitempty"`   // where to continue an earlier request; empty for a first one
+	From      []Position `json:"from,omitempty"`   // offsets at which to continue; empty for a first request
 	TailLines int        `json:"tail_lines"`       // number of last lines of each source; -1 means all
 	Since     time.Time  `json:"since,omitzero"`   // skip lines finished before this time; zero skips none
 	Follow    bool       `json:"follow,omitempty"` // continue while the job runs
@@ -164,7 +164,7 @@ func (r Request) from(src Source) (int64, bool) {
 // value has received nothing. Any goroutine may use it.
 type Cursor struct {
 	mu   sync.Mutex
-	next map[origin]int64 // the first byte not received
+	next map[origin]int64 // by source of a host: offset of the first byte not received
 }
 
 // Take returns the part of c that was not received before, which may be empty,

@@ -6,8 +6,8 @@ import "bytes"
 type line struct {
 	text      []byte // valid during the call that emits it
 	offset    int64  // of its first byte in the source
-	continued bool   // continues a line that was too long
-	unended   bool   // has no newline in the source
+	continued bool   // the line continues one that was too long
+	unended   bool   // the line has no newline in the source
 }
 
 // splitter assembles the lines of one source from chunks of any size. It emits
@@ -17,10 +17,10 @@ type splitter struct {
 	returns bool       // a carriage return ends a line too; true on a terminal
 	emit    func(line) // takes the lines
 
-	partial   []byte // the unfinished line
+	partial   []byte // the unfinished line; empty means none
 	next      int64  // offset of the next byte
 	continued bool   // the unfinished line continues one that was too long
-	returned  bool   // only carriage returns followed the one that ended the last line
+	returned  bool   // since the last line, which a carriage return ended, only carriage returns have come
 }
 
 // keepBuffer is the size of the buffer that a splitter keeps for later lines, in

@@ -16,20 +16,20 @@ type spool struct {
 	src   Source
 	path  string
 	data  *os.File
-	index *os.File // nil while there is none
-	limit int64    // offset at which to stop; -1: never
+	index *os.File // nil if the file does not exist
+	limit int64    // offset at which to stop; -1 means never
 
-	offset int64  // of the next byte to send
+	offset int64  // offset of the next byte to send
 	buf    []byte // bytes read from offset on and not yet sent
 	store  []byte // memory of buf
-	dry    bool   // this pass found no more bytes
+	dry    bool   // the present pass found no more bytes
 	ready  bool   // the next chunk is known
 
 	current  record   // covers the byte at offset
-	coming   []record // records read that follow current
-	indexed  int64    // number of records read
+	coming   []record // records after current that were read already
+	indexed  int64    // number of the next record to read from the index
 	scratch  [4096]byte
-	headTime int64
+	headTime int64 // time of the next chunk, in nanoseconds since 1970; it never falls
 }
 
 // openSpool opens a spool and finds its first wanted byte.

@@ -18,12 +18,12 @@ type Writer struct {
 	src     Source
 	data    *os.File
 	index   *os.File
-	size    int64     // bytes in data
-	records int64     // bytes of whole records in index
-	marked  time.Time // when the newest record was due
-	last    int64     // the time of the newest record, ns
-	restart bool      // the next byte begins a new generation
-	now     func() time.Time
+	size    int64            // length of data in bytes
+	records int64            // length of the whole records in index, in bytes
+	marked  time.Time        // when the newest record was written
+	last    int64            // the time in the newest record, in nanoseconds since 1970; 0 means no record
+	restart bool             // the next byte begins a new generation
+	now     func() time.Time // time.Now, or a test's clock
 }
 
 // burst is the time for which one index record stands.
@@ -142,7 +142,7 @@ const indexExt = ".index"
 // file it is two little-endian 64-bit words: the offset, whose top bit is the
 // restart mark, and the time. Offsets and times never fall.
 type record struct {
-	offset  int64 // in bytes
+	offset  int64 // offset of the record's first byte
 	time    int64 // nanoseconds since 1970
 	restart bool  // a new generation of the task begins here
 }

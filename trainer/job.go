@@ -19,27 +19,27 @@ import (
 type Job struct {
 	contract cluster.Contract
 	config   config.Config
-	virtual  int // virtual workers of the whole job
+	virtual  int // number of virtual workers of the whole job
 	host     host
 	log      *printer
 	out      io.Writer                          // the program's own output
-	tell     func(cluster.ControlMessage) error // sends to the agent; nil without one
+	tell     func(cluster.ControlMessage) error // sends a message to the agent; nil without a launcher
 	network  *network
 	progress progress
 
-	parallelized atomic.Bool
+	parallelized atomic.Bool             // Parallelize was called
 	replica      atomic.Pointer[Replica] // nil until Parallelize has returned
 }
 
 // host is what a worker computes with.
 type host struct {
-	library  string // for matrices, for the start line
-	numerics string // what decides the bits of a result
+	library  string // the BLAS library, for the start line
+	numerics string // the properties of the host that decide the bits of a result
 }
 
 // progress is how far this worker has come. The task reports it to the agent.
 type progress struct {
-	steps atomic.Int64
+	steps atomic.Int64 // number of steps that this worker has made
 	once  sync.Once
 	begun chan struct{} // closed after the first step of this process
 }

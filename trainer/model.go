@@ -24,14 +24,14 @@ type Build func(g *gorgonia.ExprGraph, batch int) (Model, error)
 
 // Model names what matters in a graph.
 type Model struct {
-	Inputs     gorgonia.Nodes // fed at every step, by name
-	Variables  gorgonia.Nodes // trained; each with a name and a value (gorgonia.WithInit)
-	Embeddings []*Embedding   // tables whose rows are looked up
-	States     []State        // running averages, such as those of nn.BatchNorm
-	Loss       *gorgonia.Node // a scalar, float32 or float64
-	LossKind   LossKind
-	Metrics    map[string]*gorgonia.Node // scalars, averaged over all virtual workers
-	Fetches    map[string]*gorgonia.Node // further values that a step or an evaluation returns
+	Inputs     gorgonia.Nodes            // fed at every step, under the node's name
+	Variables  gorgonia.Nodes            // trained; each node has a name and a value (gorgonia.WithInit)
+	Embeddings []*Embedding              // tables whose rows are looked up
+	States     []State                   // running averages, such as those of nn.BatchNorm
+	Loss       *gorgonia.Node            // a scalar, float32 or float64
+	LossKind   LossKind                  // how the virtual workers' losses are put together
+	Metrics    map[string]*gorgonia.Node // by name: scalars, averaged over all virtual workers
+	Fetches    map[string]*gorgonia.Node // by name: further values that a step or an evaluation returns
 }
 
 // State is a variable that is not trained but follows a value of the graph:
@@ -227,10 +227,10 @@ type Feed map[string]tensor.Tensor
 type Result struct {
 	// Step is the number of the step, counted from 0.
 	Step int
-	// Loss is that of the whole batch, of all workers together, before the
-	// step's update. In an evaluation it is that of the feed.
+	// Loss is the loss of the whole batch, of all workers together, before the
+	// step's update. In an evaluation it is the loss of the feed.
 	Loss float64
-	// Metrics are the model's, averaged as the loss of a Mean model is.
+	// Metrics are the model's, by name, averaged as the loss of a Mean model is.
 	Metrics map[string]float64
 	// Norm is the global norm of the gradient before clipping, with ClipNorm or
 	// MeasureNorm. Otherwise it is NaN.
@@ -240,8 +240,8 @@ type Result struct {
 	// Late is set if the step was over before this worker was ready: its feed had
 	// no effect (--sync backup:B).
 	Late bool
-	// Fetches are the model's, computed from this worker's feed: one value per
-	// virtual worker of this worker. They belong to the caller.
+	// Fetches are the model's, by name, computed from this worker's feed: one value
+	// per virtual worker of this worker. They belong to the caller.
 	Fetches map[string][]gorgonia.Value
 }
 
@@ -261,11 +261,11 @@ type Result struct {
 type Embedding struct {
 	Name        string
 	Rows, Width int
-	Dtype       tensor.Dtype   // of the elements; the zero value is float32
-	First       RowInit        // first values; the zero value is zeros
-	Combine     Combine        // of gradients; the zero value follows the loss
-	Partitioner Partitioning   // may be cut in more or fewer partitions while it is trained
-	lookups     gorgonia.Nodes // the places in a graph where rows come in, each (n, Width)
+	Dtype       tensor.Dtype   // type of the elements; the zero value means float32
+	First       RowInit        // first values of the rows; the zero value means zeros
+	Combine     Combine        // how virtual workers' gradients are put together; the zero value means as for the loss
+	Partitioner Partitioning   // allows more or fewer partitions during training; the zero value does not
+	lookups     gorgonia.Nodes // inputs of the graph that take rows, each of shape (n, Width)
 }
 
 // Combine says how gradients of a table's rows from several virtual workers

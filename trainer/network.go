@@ -28,9 +28,9 @@ type network struct {
 	contract cluster.Contract
 	key      cluster.Key // proves to others that this task is of the job
 	log      *printer
-	listener *peers.Listener   // nil: nobody is to connect
-	group    *collective.Group // the workers
-	store    *store.Store      // nil: no checkpoints
+	listener *peers.Listener   // gets other tasks' connections; nil means that no task is to connect
+	group    *collective.Group // collectives among all workers
+	store    *store.Store      // nil means that there are no checkpoints
 }
 
 // newNetwork reads the job's secret. It connects to nobody.

@@ -11,11 +11,11 @@ import (
 type Option func(*settings)
 
 type settings struct {
-	batch       int
-	clip        float64
-	norm        bool
-	ending      Ending
-	start, peer time.Duration
+	batch       int           // rows of the global batch; 0 means not set
+	clip        float64       // largest global norm of a step's gradient; 0 means no limit
+	norm        bool          // report the norm of every step's gradient
+	ending      Ending        // what a worker does whose data ends first
+	start, peer time.Duration // of StartTimeout and PeerTimeout
 }
 
 // GlobalBatch sets how many rows all workers together take in a step. Every

@@ -13,8 +13,8 @@ import (
 
 // printer writes the trainer's lines to a task's log.
 type printer struct {
-	level   slog.Level    // lines below it are left out
-	quietly time.Duration // how long a wait goes without a line; 0: waitQuietly
+	level   slog.Level    // the printer leaves out lines below this level
+	quietly time.Duration // how long a wait lasts before the first line about it; 0 means waitQuietly
 
 	mu  sync.Mutex
 	out io.Writer

@@ -23,14 +23,14 @@ type Replica struct {
 	variables variables
 	saving    *saving
 	telemetry *telemetry.Recorder
-	from      int // step after which this generation began
+	from      int // number of steps made before this generation began
 
 	mu      sync.Mutex
-	step    int   // steps that the variables have seen
-	late    int   // steps that were begun and came too late
-	dropped int   // rows that were fed in vain
-	ended   bool  // no further step: all workers ended together
-	err     error // why no further step is possible; nil: one is
+	step    int   // number of steps that the variables have seen
+	late    int   // number of steps that this worker began and was too late for
+	dropped int   // number of rows that this worker was fed for those steps
+	ended   bool  // all workers ended together, so no further step is possible
+	err     error // why no further step is possible; nil means that one is
 }
 
 // ErrDone is what Step returns after the last step: the one that

@@ -11,8 +11,8 @@ import (
 // one virtual worker after the other from ShardID on.
 type DataShard[T any] struct {
 	shards []data.Dataset[T] // by virtual worker of this worker
-	first  int               // virtual worker of this worker
-	of     int               // virtual workers of the job
+	first  int               // number of this worker's first virtual worker
+	of     int               // number of virtual workers of the job
 }
 
 // Shard gives every worker its share of a dataset: element i belongs to virtual

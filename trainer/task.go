@@ -24,9 +24,9 @@ import (
 // task is a process that knows its role in the job.
 type task struct {
 	job     *Job
-	control *cluster.Control // to the agent; nil without a launcher
+	control *cluster.Control // channel to the agent; nil without a launcher
 	quit    chan struct{}
-	running sync.WaitGroup // beat
+	running sync.WaitGroup // the goroutine of beat
 }
 
 func (t *task) name() string { return t.job.contract.Task.String() }

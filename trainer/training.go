@@ -141,11 +141,11 @@ type training struct {
 	config    *config.Config
 	settings  settings
 	optimizer Optimizer
-	rows      int            // of one virtual worker's part of a batch
-	own       layout.Range   // virtual workers of this worker
-	model     Model          // of the first graph
-	group     *replica.Group // the graphs
-	declared  layout.Declaration
+	rows      int                // rows of the global batch that one virtual worker takes
+	own       layout.Range       // this worker's virtual workers
+	model     Model              // nodes of the graph that was built first
+	group     *replica.Group     // this worker's replicas
+	declared  layout.Declaration // the declaration, as far as it is made
 }
 
 // build builds n graphs, on the same variables.

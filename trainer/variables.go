@@ -23,8 +23,8 @@ import (
 // variables are the values of all variables, as this worker reaches them.
 type variables struct {
 	declared []layout.Variable
-	memory   [][]byte // of those that every worker holds whole, which come first
-	rows     *client.Rows
+	memory   [][]byte     // by variable that every worker holds whole: its bytes; these come first in declared
+	rows     *client.Rows // fetches rows of the other variables from their holders
 }
 
 // value returns the memory of a variable. It gets the rows of a table from their

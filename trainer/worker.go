@@ -18,11 +18,11 @@ import (
 // comes of it.
 type worker struct {
 	*training
-	name      string // of the task
+	name      string // name of the task
 	client    *client.Client
 	tables    *embedding.Tables
 	telemetry *telemetry.Recorder
-	tuner     *autotune.Tuner // nil: nothing is tuned
+	tuner     *autotune.Tuner // nil if nothing is tuned
 }
 
 // check refuses a feed that does not fit so many virtual workers.

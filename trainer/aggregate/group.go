@@ -30,7 +30,7 @@ type group struct {
 	asked   bool        // the group's leader was asked for the norm and has not answered
 	made    uint64      // number of steps of which all shards have the sum
 	applied uint64      // number of steps by which all shards are updated
-	partly  bool        // some shards are updated by one step more than applied
+	partly  bool        // some shards, but not all, are updated by one step more than applied
 	away    int         // number of members that have left or are lost
 	lacking map[int]int // by shard: number of virtual workers that began the step but will send nothing
 }

@@ -50,7 +50,7 @@ type Variable struct {
 	Name   string `json:"name"`
 	Dtype  string `json:"dtype"` // float32 or float64
 	Shape  []int  `json:"shape"`
-	Sparse bool   `json:"sparse,omitempty"` // a Part of it counts rows, the first dimension, and not elements
+	Sparse bool   `json:"sparse,omitempty"` // a Part counts rows of it, the first dimension, not elements
 	// Update and Momentum are set for running statistics: optimizer.Average.
 	// They have no slots, whatever the optimiser. Empty and zero: the optimiser
 	// updates the variable.

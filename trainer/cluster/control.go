@@ -38,18 +38,18 @@ const (
 // ControlMessage is one message on the control channel.
 type ControlMessage struct {
 	Kind    ControlKind `json:"kind"`
-	Version int         `json:"version,omitempty"` // of a Hello: the task's ControlVersion
-	Step    int64       `json:"step,omitempty"`    // last step that the task has made; 0 means none
-	From    int64       `json:"from,omitempty"`    // step after which its generation began
-	Cause   string      `json:"cause,omitempty"`   // why the task fails, or has no checkpoint
-	Peer    string      `json:"peer,omitempty"`    // the task that it blames, as "worker:1 on gpu02"
+	Version int         `json:"version,omitempty"` // in a Hello: the task's ControlVersion; 0 in others
+	Step    int64       `json:"step,omitempty"`    // steps made; in an answer to Checkpoint, steps saved; 0 means none
+	From    int64       `json:"from,omitempty"`    // number of steps made before the task's generation began
+	Cause   string      `json:"cause,omitempty"`   // why the task fails or has no checkpoint; empty if it does neither
+	Peer    string      `json:"peer,omitempty"`    // the task that it blames, as "worker:1 on gpu02"; empty means none
 
 	// These belong to Checkpoint and Resume.
 	Request int           `json:"request,omitempty"` // number of the request, also in its answer
 	Hold    bool          `json:"hold,omitempty"`    // request: take no step after saving until Resume or Stop
 	Workers int           `json:"workers,omitempty"` // with Hold: number of workers with which the job will go on
 	Leaving string        `json:"leaving,omitempty"` // with Hold: tasks that will leave, separated by spaces
-	Held    time.Duration `json:"held,omitempty"`    // answer: for how long the chief has held
+	Held    time.Duration `json:"held,omitempty"`    // answer: how long the chief had held when the checkpoint was written
 }
 
 // maxControl bounds an encoded message in bytes, so that a faulty task cannot make its
@@ -65,7 +65,7 @@ const controlWrite = 10 * time.Second
 type Control struct {
 	conn net.Conn
 	mu   sync.Mutex
-	torn error // why a message was sent in part, so that nothing can follow it; nil: none was
+	torn error // error that left a message sent in part, so that nothing can follow it; nil means none
 }
 
 // NewControl returns the end of a control channel whose messages travel on conn. The

@@ -15,20 +15,20 @@ import (
 // Contract is everything that a launcher tells one task.
 type Contract struct {
 	Job            string
-	Generation     int // 0 at the job's start, one more after each restart
+	Generation     int // number of restarts since the job's start; 0 is the first run
 	Task           Task
-	WorldSize      int    // number of workers; a ps is not told it, nor the next three
+	WorldSize      int    // number of workers; a ps gets neither this nor the next three, which are 0
 	LocalRank      int    // index of the worker among those of its host
 	LocalWorldSize int    // number of workers on its host
-	FirstWorldSize int    // number of workers in generation 0; what must not change with the hosts is derived from it
+	FirstWorldSize int    // number of workers in generation 0; from it follows what must not change with the hosts
 	Cluster        Spec   // data addresses of all tasks
-	ListenFD       int    // open listening socket at Cluster.Addr(Task); 0: none
-	ControlFD      int    // the task's end of the control channel; 0: none
+	ListenFD       int    // open listening socket at Cluster.Addr(Task); 0 means none
+	ControlFD      int    // the task's end of the control channel; 0 means none
 	SecretFile     string // path of the job's secret on the task's host
 	LogLevel       string
 	Dir            string  // the task's own folder on its host
-	Checkpoints    string  // folder below which a relative --ckpt-dir lies; it need not exist; "": none
-	Foreign        Foreign // for programs written for other launchers
+	Checkpoints    string  // folder below which a relative --ckpt-dir lies; need not exist; empty means none
+	Foreign        Foreign // variables for programs written for other launchers
 }
 
 // Foreign is what programs written for other launchers read.
@@ -36,10 +36,10 @@ type Foreign struct {
 	MasterAddr string // MASTER_ADDR: the chief's host
 	MasterPort int    // MASTER_PORT: a port that is reserved there
 	Cluster    Spec   // addresses for TF_CONFIG; the ports are reserved, not open
-	GroupRank  int    // index of the host among those with workers
-	Interface  string // network interface that carries the data address
+	GroupRank  int    // index of the worker's host among the hosts with workers
+	Interface  string // network interface that carries the data address; empty means not set
 	Devices    string // CUDA_VISIBLE_DEVICES; empty hides every GPU
-	Threads    int    // OMP_NUM_THREADS; 0: not set
+	Threads    int    // OMP_NUM_THREADS; 0 means not set
 }
 
 // Environ returns the contract as NAME=VALUE pairs. The launcher appends them to the
@@ -215,7 +215,7 @@ func (c Contract) Secret() ([]byte, error) {
 // reader reads variables and collects everything that is wrong with them.
 type reader struct {
 	getenv func(string) string
-	errs   []error
+	errs   []error // everything that is wrong, in the order of reading
 }
 
 func (r *reader) failf(format string, args ...any) {

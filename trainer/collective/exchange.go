@@ -15,13 +15,13 @@ import (
 // other worker and receive data from it. Both know the lengths beforehand.
 type exchange struct {
 	signature
-	number uint64
+	number uint64 // number of the exchange, from 1, the same on all workers
 	group  *Group
-	to     [][]byte        // by rank: what that worker gets
-	from   [][]byte        // by rank: where what that worker gives goes
+	to     [][]byte        // by rank: the data for that worker
+	from   [][]byte        // by rank: memory for the data of that worker
 	heard  []chan struct{} // by rank: closed when that worker has announced the exchange
-	users  sync.WaitGroup  // of the memory
-	left   atomic.Int32    // workers of which an announcement or data are still to come
+	users  sync.WaitGroup  // goroutines that use the memory of to and from
+	left   atomic.Int32    // number of workers whose announcement or data is not complete
 	done   chan struct{}   // closed when left is zero
 }
 
@@ -191,10 +191,10 @@ type link struct {
 
 	// Guarded by the group's mu. A peer is one exchange ahead of this worker at
 	// most, as it cannot end one that this worker has not announced.
-	said  signature // of the last announcement
-	heard uint64    // its number; zero: the peer has announced nothing
-	early []byte    // data that came with it
-	rest  []byte    // where data that has not begun to come will go; nil: no more will come
+	said  signature // what the peer's last announcement says
+	heard uint64    // number of the exchange that the peer announced last; zero means none
+	early []byte    // the data that came with that announcement
+	rest  []byte    // memory for data that the peer has not begun to send; nil means that none is to come
 	left  bool      // the peer has said goodbye
 }
 

@@ -28,9 +28,9 @@ var (
 // Config says who a worker is and where the others are.
 type Config struct {
 	Peers    peers.Config
-	Listener *peers.Listener // where workers of higher ranks come; nil with one worker
+	Listener *peers.Listener // gets the connections of workers of higher ranks; nil with one worker
 	Rank     int
-	Addrs    []string // of all workers, by rank
+	Addrs    []string // by rank: address of the worker, host:port
 	// Start is how long the first collective waits for the other workers to
 	// call theirs. Zero means five minutes.
 	Start time.Duration
@@ -44,22 +44,22 @@ type Config struct {
 // may call a collective.
 type Group struct {
 	config  Config
-	calling sync.Mutex  // held by a collective
-	opened  bool        // all workers are connected; guarded by calling
-	calls   int         // collectives that were begun; guarded by calling
-	late    *time.Timer // breaks the group if a worker does not call its first collective; guarded by calling
-	scratch []byte      // of sums, kept between calls; guarded by calling
-	failed  chan struct{}
-	running sync.WaitGroup // readers, and whoever ends a connection
+	calling sync.Mutex     // held by a collective
+	opened  bool           // all workers are connected; guarded by calling
+	calls   int            // number of collectives begun; guarded by calling
+	late    *time.Timer    // breaks the group if a worker does not call its first collective; guarded by calling
+	scratch []byte         // memory for sums, kept between calls; guarded by calling
+	failed  chan struct{}  // closed when err is set
+	running sync.WaitGroup // readers, and goroutines that end a connection
 
 	mu        sync.Mutex
-	links     []*link       // by rank; nil: this worker, or one that is not connected yet
-	missing   int           // workers that are not connected yet
+	links     []*link       // by rank; nil for this worker and for workers that are not connected yet
+	missing   int           // number of workers that are not connected yet
 	connected chan struct{} // closed when missing is zero
 	closed    bool          // no peer can connect any more
-	err       error         // why no collective is possible any more
-	begun     uint64        // number of the last exchange that began here; written with calling held too
-	current   *exchange     // one exchange of the collective that runs; nil: no exchange runs
+	err       error         // why no collective is possible any more; nil means that collectives are possible
+	begun     uint64        // number of the last exchange begun here; 0 means none; written with calling held too
+	current   *exchange     // the exchange that runs; nil means none
 }
 
 // New prepares a group. It opens no connection: the first collective does, and

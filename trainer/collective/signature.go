@@ -28,10 +28,10 @@ var operationNames = [operations]string{
 
 // signature is what all workers must agree on.
 type signature struct {
-	op    operation
-	of    dtype
-	root  uint32 // zero in a collective without a root
-	count uint64 // elements of the slice that is as long on every worker, or the limit of AllGatherBytes
+	op    operation // operation of the collective; zero in a message of data
+	of    dtype     // type of the elements
+	root  uint32    // zero in a collective without a root
+	count uint64    // number of elements, the same on all workers, or the limit of AllGatherBytes
 }
 
 func (s signature) String() string {
@@ -60,8 +60,8 @@ func (s signature) ended(ctx context.Context) error {
 //	step      number of the exchange, from 1
 //	offset    count
 type message struct {
-	signature        // zero: data
-	number    uint64 // of the exchange
+	signature        // of the exchange that is announced; zero if the frame brings only data
+	number    uint64 // number of the exchange
 }
 
 // chunkSize is how many bytes of data a frame has at most. Reports of errors

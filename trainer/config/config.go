@@ -23,38 +23,38 @@ import (
 
 // Config is how a job trains. Flags of the same subject carry the help texts.
 type Config struct {
-	Arch           string // where variables are held; "": hybrid, or ps if Sync needs it
-	Sync           string // how far workers may drift apart; "": sync
-	VirtualWorkers int    // of the whole job; 0: one per replica and accumulated batch
-	Replicas       int    // of one worker: as if there were so many times as many workers
-	Accumulate     int    // batches that one replica takes in a step
-	Parallel       int    // replicas that a worker computes side by side; 0: as the cores allow
-	Seed           uint64
+	Arch           string // where variables are held; empty means hybrid, or ps if Sync needs it
+	Sync           string // how far workers may drift apart; empty means sync
+	VirtualWorkers int    // number in the whole job; 0 means one per replica and accumulated batch
+	Replicas       int    // number per worker, with the bits of as many workers; at least 1
+	Accumulate     int    // number of batches per replica whose gradients a step adds; at least 1
+	Parallel       int    // number of replicas that a worker computes side by side; 0 means as the cores allow
+	Seed           uint64 // number from which first values, shuffling and dropout follow
 
 	Digest          bool // the chief prints a hash of all variables at the end
-	StopAt          int  // last step; 0: none
-	CheckParameters int  // compare variables every so many steps; 0: never
-	CheckNumerics   bool // look for NaN and Inf in every gradient
+	StopAt          int  // number of steps after which training ends; 0 means when the program ends it
+	CheckParameters int  // number of steps between comparisons of all variables; 0 means never
+	CheckNumerics   bool // look for NaN and Inf in every gradient, not only in the loss
 
-	BucketBytes      int    // of gradients that travel together in an all-reduce
-	PartitionBytes   int    // above which a variable is cut over servers
-	Partitions       int    // of tables with a partitioner; 0: the autotuner finds it
-	SearchPartitions bool   // try numbers of partitions while training goes on
-	Balance          string // "load": by what travels; "bytes": by size
-	Prefetch         bool   // request rows of embeddings a step ahead
-	FirstMeeting     int    // steps after which the autotuner looks first
-	Report           int    // steps after which the chief reports what was sent
+	BucketBytes      int    // bytes of gradients that travel together in an all-reduce; at least 1
+	PartitionBytes   int    // bytes above which a variable is cut over servers; at least 1
+	Partitions       int    // number of partitions of tables with a partitioner; 0 means that the autotuner finds it
+	SearchPartitions bool   // the autotuner tries numbers of partitions while training goes on
+	Balance          string // "load": place tables by what travels; "bytes": by size
+	Prefetch         bool   // request rows of embeddings a step ahead, if the program names them
+	FirstMeeting     int    // number of steps before the autotuner's first meeting
+	Report           int    // number of steps before the chief reports what was sent
 
-	SummaryDir   string         // "": no summaries
-	ExportGraph  string         // file for the graph, which the chief writes: DOT or JSON by its extension, else both; "": none
-	ProfileSteps string         // as the user wrote them; "": no timeline
-	ProfileDir   string         // for timelines, and the plot of a search for partitions
-	Profile      timeline.Steps // Check writes it, from ProfileSteps
+	SummaryDir   string         // folder for the chief's summaries; empty means none
+	ExportGraph  string         // file for the graph: DOT or JSON by its extension, else both; empty means none
+	ProfileSteps string         // steps of the timeline, A:B, as the user wrote them; empty means no timeline
+	ProfileDir   string         // folder for timelines, and for the plot of a search for partitions
+	Profile      timeline.Steps // the steps of ProfileSteps; Check writes it
 
-	CheckpointDir   string // "": no checkpoints
-	CheckpointSteps int    // from one checkpoint to the next; 0: not by steps
-	CheckpointSecs  int    // from one checkpoint to the next; 0: not by time
-	CheckpointKeep  int    // how many are kept
+	CheckpointDir   string // folder on every host; empty means no checkpoints
+	CheckpointSteps int    // number of steps from one checkpoint to the next; 0 means not by steps
+	CheckpointSecs  int    // seconds from one checkpoint to the next; 0 means not by time
+	CheckpointKeep  int    // number of checkpoints that are kept; at least 1
 }
 
 // Default is the configuration before settings and flags.

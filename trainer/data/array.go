@@ -98,7 +98,7 @@ func elements(shape []int, max int64) (int64, error) {
 // element is a type of number in files.
 type element struct {
 	name   string
-	size   int
+	size   int                                        // bytes of a number
 	decode func(order binary.ByteOrder, b []byte) any // b holds whole elements
 }
 
@@ -327,8 +327,8 @@ var (
 
 // npyParser reads a header from the left. After an error it reads nothing more.
 type npyParser struct {
-	rest string
-	err  error // the first one
+	rest string // the part of the header that is not read yet
+	err  error  // the first error; nil means none
 }
 
 func (p *npyParser) fail(err error) { p.err = cmp.Or(p.err, err) }

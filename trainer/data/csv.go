@@ -37,8 +37,8 @@ type CSV struct {
 	// every column is read.
 	Names   []string
 	Indices []int
-	Comma   rune // separates fields; 0 means a comma
-	Comment rune // lines that begin with it are skipped; 0 means none
+	Comma   rune // character that separates fields; 0 means a comma
+	Comment rune // first character of lines that are skipped; 0 means none
 }
 
 // ReadCSV reads the chosen columns of a file as numbers. It refuses rows that
@@ -86,7 +86,7 @@ func decodeCSV[T float32 | float64](c CSV, s *source) (*Table[T], error) {
 // bounded is a reader that fails after a number of bytes.
 type bounded struct {
 	from io.Reader
-	left int64
+	left int64 // bytes that may still be read
 }
 
 func (b *bounded) Read(p []byte) (int, error) {

@@ -64,8 +64,8 @@ type Epochs struct {
 	stream random.Stream
 
 	mu     sync.Mutex
-	recent [2]drawn // orders of two epochs: most batches reach into at most two
-	oldest int
+	recent [2]drawn // the orders drawn last, of two epochs: most batches reach into at most two
+	oldest int      // index in recent of the order that the next one replaces
 }
 
 // drawn is an epoch's order.
@@ -224,7 +224,7 @@ func (t table) at(i int) int { return int(t[i]) }
 type feistel struct {
 	stream   random.Stream
 	n        uint64
-	low, top uint // bits in the lower and in the upper half
+	low, top uint // number of bits in the lower and in the upper half
 }
 
 // feistelRounds is even, so that the halves end with their first lengths. It is

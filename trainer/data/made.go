@@ -17,20 +17,20 @@ import (
 // one with a hidden layer of 100 units 96 %; of pictures 85 % and 86 %.
 type Made struct {
 	form     form
-	samples  int
-	first    int
+	samples  int // number of images
+	first    int // number of the first image, counted from the seed's first
 	stream   random.Stream
-	patterns [][]uint8 // class after class, with a margin of shift on each side
-	others   [][]uint8 // of no class
+	patterns [][]uint8 // class after class; a pattern is larger than an image by shift on each side
+	others   [][]uint8 // patterns of no class
 }
 
 // form is the form of artificial images.
 type form struct {
-	channels, side int
-	cell           int // pixels of a side of a cell in the coarse grid of a pattern
-	background     int // of 255: brightness of a pattern's dark parts
-	patterns       int // of each class
-	share          int // of 256: least weight of the class's pattern in an image
+	channels, side int // number of channels, and pixels of a side of an image
+	cell           int // pixels of a side of a cell in the coarse grid from which a pattern is drawn
+	background     int // brightness of a pattern's dark parts, of 255
+	patterns       int // number of patterns of each class
+	share          int // least weight of the class's pattern in an image, of 256
 }
 
 const (
@@ -168,7 +168,7 @@ func addNoise(pixels []uint8, s random.Stream) {
 // only on the seed.
 type MadeText struct {
 	seed  uint64
-	words int
+	words int // number of different words
 }
 
 // MakeText makes a text of a number of different words, at least one.

@@ -17,8 +17,8 @@ const maxBytes = 16 << 30
 // bytes count from 0, like in hexdump.
 type formatError struct {
 	file   string
-	line   int   // 0 if the file is not a text
-	offset int64 // used if line is 0
+	line   int   // line of the error, from 1; 0 if the file is not a text
+	offset int64 // byte of the error, from 0; used if line is 0
 	cause  error
 }
 
@@ -47,8 +47,8 @@ func (e hintedError) Unwrap() error { return e.error }
 type source struct {
 	name   string
 	reader *bufio.Reader
-	offset int64
-	size   int64 // in bytes; -1 if it is unknown or the file is packed
+	offset int64 // number of unpacked bytes read
+	size   int64 // bytes of the file; -1 if unknown, or if the file is packed
 }
 
 // newSource reads from r. The first bytes show whether it is packed with gzip.

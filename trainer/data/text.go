@@ -80,9 +80,9 @@ const maxVocabulary = 1 << 31
 
 // Vocabulary numbers tokens. It does not change; any goroutine may use it.
 type Vocabulary struct {
-	tokens  []string
+	tokens  []string // by id
 	ids     map[string]int
-	unknown int
+	unknown int // id of the word that stands for all words outside the vocabulary
 }
 
 // ReadWords reads a vocabulary for ReadCorpus: a word on each line, alone or
@@ -175,8 +175,8 @@ func (v *Vocabulary) Token(id int) string { return v.tokens[id] }
 // Corpus is a text as the numbers of its words, 4 bytes each. It does not
 // change; any goroutine may use it.
 type Corpus struct {
-	numbers []int32
-	unknown int
+	numbers []int32 // ids of the words, in the order of the text
+	unknown int     // number of words that are not in the vocabulary
 }
 
 // ReadCorpus reads texts in UTF-8, packed with gzip or not, one after the

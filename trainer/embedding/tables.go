@@ -34,7 +34,7 @@ type Feed = map[string]tensor.Tensor
 // Table describes one table.
 type Table struct {
 	Name     string
-	Variable int // its index among all variables
+	Variable int // index of the table's variable in the declaration
 	Rows     int
 	Width    int // elements of a row
 	Dtype    tensor.Dtype
@@ -45,11 +45,11 @@ type Table struct {
 type Tables struct {
 	exchange  *client.Rows
 	first     *replica.Replica // knows the lookups of a training step
-	vws       int              // virtual workers of this worker
+	vws       int              // number of virtual workers of this worker
 	inStep    bool             // all workers take the same steps together
 	tables    []*table
-	told      bool // Prefetch named rows that were not requested yet
-	requested bool // rows were requested ahead and are not awaited
+	told      bool // Prefetch has named rows that are not requested yet
+	requested bool // rows were requested ahead, and no step has taken them yet
 }
 
 // New returns the tables in the order of their indices, for a worker that has so many
@@ -205,21 +205,21 @@ func (t *Tables) every(is func(*table) bool) bool {
 type table struct {
 	Table
 	at        int        // index among the tables
-	bytes     int        // of a row
-	positions int        // of one virtual worker
-	now       request    // the rows of the step
+	bytes     int        // bytes of a row
+	positions int        // number of positions of one virtual worker
+	now       request    // the rows of the present step
 	ahead     request    // the rows that were requested ahead
-	fed       []int64    // what the last feed asks for, by position
-	next      []int64    // what Prefetch was told, by position
-	rows      []byte     // of the step, by position
+	fed       []int64    // by position: the row that the last feed asks for
+	next      []int64    // by position: the row that Prefetch named
+	rows      []byte     // by position: the bytes of its row in the present step
 	combiners []combiner // by virtual worker of this worker
 }
 
 // request are the rows of all positions, each once.
 type request struct {
-	index  []int64 // by position
-	unique []int64
-	rows   []byte // by unique
+	index  []int64 // by position: the row
+	unique []int64 // the rows, each once, ascending
+	rows   []byte  // the bytes of the rows in unique
 	lookup sparse.Lookup[float32]
 }
 

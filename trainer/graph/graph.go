@@ -27,7 +27,7 @@ import (
 
 // Graph is a directed graph of operations.
 type Graph struct {
-	Vertices []Vertex `json:"vertices"` // operands before those that use them
+	Vertices []Vertex `json:"vertices"` // a vertex comes after its operands
 	Edges    []Edge   `json:"edges"`    // by To, then by Operand
 }
 

@@ -15,50 +15,52 @@ import (
 // Declaration says what is trained and how. All workers of a job must declare
 // the same, except for Fingerprint. Servers know nothing else of the program.
 type Declaration struct {
-	VirtualWorkers int                `json:"leaves"`  // how many there are: the leaves of the tree
+	VirtualWorkers int                `json:"leaves"`  // number of virtual workers: the leaves of the tree
 	Workers        []Range            `json:"workers"` // by rank: its virtual workers; together all of them, in order
-	Holders        []cluster.Task     `json:"owners"`  // who holds pieces
+	Holders        []cluster.Task     `json:"owners"`  // the tasks that hold pieces
 	Variables      []Variable         `json:"variables"`
 	Pieces         []Piece            `json:"pieces"`
 	Optimizer      optimizer.Settings `json:"optimizer"`
-	Sum            bool               `json:"sum"` // gradients and losses are added, not averaged
-	Batch          int                `json:"batch"`
+	Sum            bool               `json:"sum"`   // holders add gradients and losses; false means that they average
+	Batch          int                `json:"batch"` // rows of the global batch
 	Sync           policy.Sync        `json:"sync"`
-	// Clip bounds the global norm of the gradients of a step, 0: it does not.
-	// Norm asks for it in Outcome also where nothing is clipped.
+	// Clip is the largest global norm of a step's gradients; 0 means no limit.
+	// Norm asks for the norm in Outcome even if nothing is clipped.
 	Clip float64 `json:"clip,omitempty"`
 	Norm bool    `json:"norm,omitempty"`
-	// Metrics is how many numbers a virtual worker reports beside its loss. They are
-	// averaged over the virtual workers.
+	// Metrics is how many numbers a virtual worker reports beside its loss. Holders
+	// average them over the virtual workers. 0 means none.
 	Metrics int `json:"metrics,omitempty"`
-	// BucketBytes is how much of the gradients travels together; 0 means
+	// BucketBytes is how many bytes of gradients travel together; 0 means
 	// DefaultBucketBytes.
 	BucketBytes int `json:"bucket_bytes,omitempty"`
-	// Hosts are the ranks of the workers of each host, together all of them,
-	// in order. Where given, the workers of a host add their gradients of what
-	// servers own before one of them sends the sum. Only in sync mode.
+	// Hosts are the ranks of the workers of each host, together all of them, in
+	// order. If set, the workers of a host add their gradients of variables on
+	// servers, and one of them sends the sum. nil means that every worker sends
+	// its own. Only in sync mode.
 	Hosts []Range `json:"hosts,omitempty"`
 	// Movable lets client.Placement.Repartition give sparse variables new holders; a
 	// holder may then hold nothing for a while. Only in sync mode.
 	Movable bool `json:"movable,omitempty"`
-	// Checkpoint names what the training goes on from: every holder restores
-	// its pieces from there, and the chief's first values are of no use. Steps
-	// are counted from First on, how many were made before. "" and 0: the
-	// training begins anew.
+	// Checkpoint is the ID of the checkpoint that training resumes from: every
+	// holder restores its pieces from it and ignores the chief's first values.
+	// First is the number of steps before it, from which steps are counted. Empty
+	// and 0 mean that training begins anew.
 	Checkpoint string `json:"checkpoint,omitempty"`
 	First      uint64 `json:"first,omitempty"`
-	// Cut, where workers are not in step, is how many steps of each group were
-	// made before, the first of which has made First: every group goes on with
-	// its own. nil: all with First.
+	// Cut is, if workers are not in step, the number of steps that each group made
+	// before the checkpoint; that of the first group is First. Every group resumes
+	// after its own number. nil means that all resume after First.
 	Cut []uint64 `json:"cut,omitempty"`
-	// Model stands for the graph that is computed, such as a hash of it.
+	// Model stands for the graph that is computed, such as a hash of it. Empty
+	// means that it is not known.
 	Model string `json:"model,omitempty"`
-	// Fingerprint describes the arithmetic of the worker's host: library,
-	// kernel, features of the CPU. With Exact they must all be equal.
+	// Fingerprint describes the arithmetic of the worker's host: library, kernel,
+	// features of the CPU. With Exact all workers must have the same one.
 	Fingerprint string `json:"fingerprint,omitempty"`
 	Exact       bool   `json:"exact,omitempty"`
-	// StartMillis bounds the wait for all workers, SilenceMillis how long a
-	// peer may say nothing.
+	// StartMillis is how long to wait for all workers, SilenceMillis how long a
+	// peer may send nothing before it counts as lost. Both are in milliseconds.
 	StartMillis   int64 `json:"start_ms"`
 	SilenceMillis int64 `json:"silence_ms"`
 }
@@ -75,8 +77,8 @@ func (r Range) Len() int { return r.Hi - r.Lo }
 // Piece is the part [Offset, Offset+Count) of a variable and who holds it.
 // Offset and Count are elements of a dense variable, rows of a sparse one.
 type Piece struct {
-	Variable int `json:"variable"`
-	Holder   int `json:"owner"` // index in Holders
+	Variable int `json:"variable"` // index in Declaration.Variables
+	Holder   int `json:"owner"`    // index in Declaration.Holders
 	Offset   int `json:"offset"`
 	Count    int `json:"count"`
 }
@@ -255,17 +257,17 @@ type Variable struct {
 	Name  string `json:"name"`
 	Dtype Dtype  `json:"dtype"`
 	Shape []int  `json:"shape"`
-	// Sparse is set where rows, the first dimension, are looked up by index
-	// and only touched ones are updated. Nobody but their holders holds them.
+	// Sparse is set if rows, the first dimension, are looked up by index and only
+	// touched rows are updated. Only their holders have the rows. nil means dense.
 	Sparse *Sparse `json:"sparse,omitempty"`
-	// Update is the rule where it is not the optimiser's. optimizer.Average
-	// with Momentum m keeps running statistics, x = m*x + (1-m)*g: they are
-	// averaged over the virtual workers whatever the loss, and take no part in norm,
-	// clipping and decay.
+	// Update is the rule by which the variable is updated; empty means the
+	// optimiser's. optimizer.Average with Momentum m keeps running statistics, x =
+	// m*x + (1-m)*g: they are averaged over the virtual workers whatever the loss,
+	// and take no part in norm, clipping and decay.
 	Update   optimizer.Rule `json:"update,omitempty"`
 	Momentum float64        `json:"momentum,omitempty"`
 	// Workers are the ranks that contribute to the variable, such as those of
-	// a stage of a pipeline. nil: all of them.
+	// a stage of a pipeline. nil means all ranks.
 	Workers *Range `json:"workers,omitempty"`
 }
 
@@ -277,8 +279,8 @@ func (v Variable) HasGradientOf(rank int) bool {
 // Sparse says how the rows of a variable begin and how their gradients from
 // several virtual workers are put together.
 type Sparse struct {
-	First   RowInit `json:"first"`
-	Average bool    `json:"average,omitempty"` // divided by the virtual workers that took part, else added
+	First   RowInit `json:"first"`             // how rows begin
+	Average bool    `json:"average,omitempty"` // divide by the virtual workers that took part; false means add
 }
 
 // RowInit is how rows begin. The values follow from the seed, the variable's

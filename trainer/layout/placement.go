@@ -14,7 +14,7 @@ import (
 type placer struct {
 	d       *Declaration
 	a       policy.Architecture
-	servers int // that hold something
+	servers int // number of servers that hold something
 }
 
 func (p placer) place(limit int) error {

@@ -17,13 +17,13 @@ import (
 // parents before children. A vertex that lacks one of its two operands is the
 // other one; it is never added to zero, which would turn -0 into 0.
 type Tree struct {
-	leaves   int
-	vertices []vertex
+	leaves   int      // number of leaves
+	vertices []vertex // by number
 }
 
 type vertex struct {
-	lo, hi      int
-	left, right int // -1: a leaf
+	lo, hi      int // the leaves that the vertex is the sum of: [lo, hi)
+	left, right int // numbers of the two operands; -1 in a leaf
 }
 
 // NewTree returns the tree over n leaves, at least 1.
@@ -77,12 +77,12 @@ func (t *Tree) parts(list []int, v, lo, hi int) []int {
 // sums of others, the outputs. Everything else is absent. It numbers places
 // for sums: first the inputs, then one per addition.
 type Plan struct {
-	Inputs  []int // vertices, by place
-	Outputs []int // vertices that somebody waits for and that an input is below
-	left    []int // by addition: place of its operands
+	Inputs  []int // by place: the vertex whose sum comes in
+	Outputs []int // vertices whose sums are wanted and have an input below them
+	left    []int // by addition: places of its operands
 	right   []int
-	above   []int // by place: the addition that takes it, -1: none
-	output  []int // by place: index in outputs, -1: none
+	above   []int // by place: the addition that takes its sum; -1 means none
+	output  []int // by place: index in Outputs; -1 means that the place is no output
 }
 
 // NewPlan wants inputs of which none is below another, and likewise outputs;
@@ -134,8 +134,8 @@ func (p *Plan) grow(t *Tree, at map[int]int, v int) int {
 type Reduction[O comparable] struct {
 	plan    *Plan
 	add     func(into, from O) O // returns the sum, which may be into
-	waiting []atomic.Bool        // by addition: one operand is there
-	held    []O                  // by place
+	waiting []atomic.Bool        // by addition: one of its operands is there
+	held    []O                  // by place: the sum that no addition has taken yet
 }
 
 func NewReduction[O comparable](p *Plan, add func(into, from O) O) *Reduction[O] {
@@ -177,9 +177,9 @@ func (p *Reduction[O]) take(place int) (sum O) {
 // Roster says who brings what to a holder.
 type Roster struct {
 	Tree         *Tree
-	Contributors []Contributor // by virtual workers
-	Of           []int         // by rank: index in contributors, -1: another worker of its host contributes
-	Groups       []Range       // of contributors: those whose gradients are added
+	Contributors []Contributor // ascending by virtual workers
+	Of           []int         // by rank: index in Contributors; -1 means that another worker of its host contributes
+	Groups       []Range       // ranges of Contributors whose gradients are added
 	Plans        []*Plan       // by group
 }
 
@@ -187,10 +187,10 @@ type Roster struct {
 // those of its host.
 type Contributor struct {
 	Rank           int
-	VirtualWorkers Range
+	VirtualWorkers Range // the virtual workers whose gradients it brings
 	Parts          []int // vertices whose sums this worker sends: the largest subtrees of its virtual workers, from left to right
-	Group          int
-	First          int // place of its first part among the group's inputs
+	Group          int   // index in Roster.Groups
+	First          int   // place of the first of Parts among the inputs of the group's plan
 }
 
 // in is c in a group, with its first part at a place among the group's inputs.

@@ -42,8 +42,8 @@ func Attention(query, memory, mask *gorgonia.Node) (*gorgonia.Node, error) {
 // attention is the sizes of an attention, and the parameters of its kernels.
 type attention struct {
 	dtype                     tensor.Dtype
-	batch, asked, kept, width int
-	scratch                   []float64 // for a query's weights
+	batch, asked, kept, width int       // sequences; queries and rows of memory of each; width of a row
+	scratch                   []float64 // scratch memory for the weights of one query
 }
 
 // of returns the rows of one sequence.

@@ -50,7 +50,7 @@ type mask struct {
 	p     float64
 	call  operation.Call // of the next run
 	drawn operation.Call // the call that keep was drawn for; without Train: none yet
-	keep  []byte         // by element: 1 if it is kept, 0 if it is dropped
+	keep  []byte         // by element: 1 means kept, 0 means dropped
 }
 
 func (m *mask) apply(x *gorgonia.Node) (*gorgonia.Node, error) {

@@ -51,7 +51,7 @@ func linearGradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, e
 // result has shape (m, n); each of its elements is a sum of k terms.
 type product struct {
 	m, n, k     int
-	left, right bool // the operand is transposed
+	left, right bool // the operand is read transposed
 }
 
 func multiply[T float](p product, out []T, in [][]T) {

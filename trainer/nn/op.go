@@ -24,7 +24,7 @@ type differentiate func(x gorgonia.Nodes, y, dy *gorgonia.Node) (gorgonia.Nodes,
 // shapes that it was built for. It has no state but scratch memory, so one
 // instance must not run twice at the same time.
 type op struct {
-	what  string // kind, name and settings; errors begin with it, and with the shapes it identifies the operation
+	what  string // kind, name and settings; begins errors, and identifies the operation together with the shapes
 	in    []operand
 	out   operand
 	run   kernel
@@ -190,9 +190,9 @@ func (c *contextual) apply(in ...*gorgonia.Node) (*gorgonia.Node, error) {
 
 // adder adds operations to a graph. After the first error it adds nothing more.
 type adder struct {
-	what  string // whose gradients are added
+	what  string // name of the operation whose gradients are added
 	dtype tensor.Dtype
-	err   error
+	err   error // the first error; nil means none
 }
 
 // apply adds an operation.

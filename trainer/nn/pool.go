@@ -41,7 +41,7 @@ func newPool(what string, x *gorgonia.Node, size, stride, pad int, k kernels[poo
 // pool is the parameters of the kernels.
 type pool struct {
 	window
-	covered []rectangle // by place
+	covered []rectangle // by place of the window: the part of the image under it
 }
 
 // rectangle is the part [top, bottom) x [left, right) of an image.

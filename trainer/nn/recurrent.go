@@ -19,7 +19,7 @@ type Sequence struct {
 // wanted is an input of a layer and the shape that follows from other inputs.
 type wanted struct {
 	name  string
-	n     *gorgonia.Node // nil: not given
+	n     *gorgonia.Node // nil if the caller gave none
 	shape []int
 }
 

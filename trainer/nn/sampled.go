@@ -18,11 +18,11 @@ import (
 // classes' table has width+1 elements: the class's weights, then its bias.
 type Candidates struct {
 	Label     *gorgonia.Node // (n): the rows' classes, whole numbers of any type
-	LabelRows *gorgonia.Node // (n, width+1): of the table
+	LabelRows *gorgonia.Node // (n, width+1): the table's rows of these classes
 	LabelLog  *gorgonia.Node // (n): logarithm of the class's expected count in a draw
 
 	Sample     *gorgonia.Node // (s): the sampled classes
-	SampleRows *gorgonia.Node // (s, width+1): of the table
+	SampleRows *gorgonia.Node // (s, width+1): the table's rows of these classes
 	SampleLog  *gorgonia.Node // (s): logarithm of the class's expected count in a draw
 }
 
@@ -224,7 +224,7 @@ func sampledOthers[T float](s sampled) recurrent.Pass[T] {
 // What it draws depends only on its arguments.
 type Sampler struct {
 	classes, samples int
-	seen             []uint64 // a bit for each class
+	seen             []uint64 // one bit per class, set if the present draw has it
 }
 
 // NewSampler returns a sampler of a number of classes. It refuses more samples

@@ -23,14 +23,14 @@ const (
 // holds numbers only. The zero value of a number means zero, not a default.
 type Settings struct {
 	Rule        Rule    `json:"rule"`
-	Momentum    float64 `json:"momentum,omitempty"` // mu, in [0, 1)
-	Nesterov    bool    `json:"nesterov,omitempty"`
-	Accumulator float64 `json:"accumulator,omitempty"` // sum of squares before the first step
-	Beta1       float64 `json:"beta1,omitempty"`       // in [0, 1)
-	Beta2       float64 `json:"beta2,omitempty"`       // in [0, 1)
-	Epsilon     float64 `json:"epsilon,omitempty"`     // added to the root
-	Decay       float64 `json:"decay,omitempty"`       // weight decay
-	Decoupled   bool    `json:"decoupled,omitempty"`   // decay is applied to x, and not added to the gradient
+	Momentum    float64 `json:"momentum,omitempty"`    // mu of the rules Momentum and Average, in [0, 1)
+	Nesterov    bool    `json:"nesterov,omitempty"`    // the rule Momentum in Nesterov's form
+	Accumulator float64 `json:"accumulator,omitempty"` // Adagrad's sum of squares before the first step
+	Beta1       float64 `json:"beta1,omitempty"`       // Adam's decay of the mean, in [0, 1)
+	Beta2       float64 `json:"beta2,omitempty"`       // Adam's decay of the mean square, in [0, 1)
+	Epsilon     float64 `json:"epsilon,omitempty"`     // added to the root in the denominator
+	Decay       float64 `json:"decay,omitempty"`       // weight decay; zero means none
+	Decoupled   bool    `json:"decoupled,omitempty"`   // decay is applied to the variable, and not added to the gradient
 }
 
 // Check reports a setting that makes no sense.
@@ -73,15 +73,15 @@ func (s Settings) Slots() int {
 
 // Step is what changes from one update to the next.
 type Step struct {
-	Number uint64  // updates of the shard before this one
+	Number uint64  // number of updates of the shard before this one
 	Rate   float64 // learning rate
-	Scale  float64 // factor of the gradient; 1 leaves it as it is
+	Scale  float64 // factor of the gradient; 1 leaves the gradient as it is
 }
 
 // State is what a rule keeps for one shard of a variable.
 type State[T wire.Float] struct {
 	settings Settings
-	slots    [][]T // by number that the rule keeps, then by element
+	slots    [][]T // by slot (a number that the rule keeps per element), then by element
 }
 
 // New returns the state of n elements before the first step.

@@ -8,16 +8,16 @@ import (
 
 // constants are the numbers of one step in the variable's own type.
 type constants[T wire.Float] struct {
-	rate, mu, rest       T
+	rate, mu, rest       T // rest is 1 - mu
 	nesterov             bool
 	accumulator, epsilon T
 	beta1, beta2         T
-	rest1, rest2         T
+	rest1, rest2         T // 1 - beta1, 1 - beta2
 	corrected, spread    T // Adam's rate and root factor after bias correction
 
-	prepares      bool // the gradient must be changed before the rule uses it
-	scale         T
-	decay, shrink T      // at most one of them is not 0
+	prepares      bool   // the gradient must be changed before the rule uses it
+	scale         T      // Step.Scale
+	decay, shrink T      // at most one of them is not 0: shrink with a decoupled decay, else decay
 	scratch       [256]T // memory for a prepared gradient, small enough for the first cache
 }
 

@@ -24,7 +24,7 @@ const (
 // Peer is a connection to a task that has proved itself.
 type Peer struct {
 	Task cluster.Task
-	Addr string // of the other end, for messages
+	Addr string // address of the other end, for messages
 	Conn net.Conn
 }
 
@@ -32,14 +32,14 @@ type Peer struct {
 // every dialled connection of the task uses the same Config.
 type Config struct {
 	Self       cluster.Task
-	Key        cluster.Key // of this generation
-	Generation int         // for the frames that follow; the key proves it
-	Workers    int         // in the job; a worker of a higher index is refused
-	Servers    int         // ps tasks in the job; one of a higher index is refused
-	// Logf receives what is odd but no reason to stop. At slog.LevelInfo it
-	// gets at most one line a minute about unauthenticated connections, at
-	// slog.LevelDebug one line for each. Several goroutines may call it; nil
-	// drops the lines.
+	Key        cluster.Key // proves that the task belongs to this generation of the job
+	Generation int         // number of the job's generation, which the frames of a connection carry
+	Workers    int         // number of workers in the job; a worker with a higher index is refused
+	Servers    int         // number of ps tasks in the job; a ps with a higher index is refused
+	// Logf gets lines about events that are odd but do not stop the task. At
+	// slog.LevelInfo there is at most one line a minute about unauthenticated
+	// connections, at slog.LevelDebug one line for each. Several goroutines may
+	// call Logf. nil drops the lines.
 	Logf func(level slog.Level, format string, args ...any)
 }
 
@@ -61,16 +61,16 @@ type Listener struct {
 	ln       net.Listener
 	leave    context.CancelFunc // ends accepting and proofs
 	ended    chan struct{}      // closed once every goroutine has returned
-	running  sync.WaitGroup     // accepting, proofs and handlers
+	running  sync.WaitGroup     // goroutines that accept, prove and serve
 	backlog  backlog
 	unproved notices // unauthenticated connections
 	refused  notices // proved connections that were refused
 	troubled notices // failed accepts
 
 	mu       sync.Mutex
-	closed   bool
+	closed   bool                             // Close was called
 	handlers map[string]func(Peer)            // by purpose
-	waiting  map[cluster.Task]map[string]Peer // by purpose
+	waiting  map[cluster.Task]map[string]Peer // by purpose: connections that no handler has taken yet
 }
 
 // Listen begins to accept connections on ln, which the Listener owns from now
@@ -232,8 +232,8 @@ const (
 // is ready. One goroutine calls enter, any goroutine calls exit.
 type backlog struct {
 	mu    sync.Mutex
-	conns []unprovedConn // oldest first
-	left  chan struct{}  // a token: a connection has left
+	conns []unprovedConn // unproved connections, the oldest first
+	left  chan struct{}  // holds a token after a connection has left
 }
 
 type unprovedConn struct {
@@ -292,13 +292,13 @@ const noticeEvery = time.Minute
 type notices struct {
 	config Config
 	level  slog.Level
-	one    string // format of a single event: its description
-	many   string // format of several events: their number, the last description
+	one    string // format of the line for one event; gets its description
+	many   string // format of the line for several events; gets their number and the last description
 
 	mu    sync.Mutex
-	count int    // events since the last line
-	last  string // description of the last event
-	timer *time.Timer
+	count int         // number of events since the last line
+	last  string      // description of the last event
+	timer *time.Timer // writes the next line; nil if none is due
 	ended bool
 }
 

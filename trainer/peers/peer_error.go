@@ -17,7 +17,7 @@ import (
 // silent or broke the protocol. The task that returns it is a victim.
 type PeerError struct {
 	Task cluster.Task
-	Addr string // where it was seen
+	Addr string // address at which the task was seen
 	Err  error
 }
 

@@ -27,16 +27,16 @@ var ErrGoodbye = errors.New("said goodbye")
 // goroutine may call the other methods. Tell and Goodbye wait for the reader.
 type Session struct {
 	Task cluster.Task
-	Addr string // of the other end, for messages
+	Addr string // address of the other end, for messages
 
 	conn   *wire.Conn
-	parted atomic.Bool   // this task has said goodbye
-	told   bool          // the peer has reported an error; the reader's
-	unread uint64        // bytes of payload that are still to be read; the reader's
+	parted atomic.Bool   // this task has sent its goodbye
+	told   bool          // the peer has reported an error; only the reader uses it
+	unread uint64        // payload bytes of the present frame that are not read yet; only the reader uses it
 	left   chan struct{} // closed when the peer has said goodbye
 	ended  chan struct{} // closed once Next has failed
-	cause  error         // of Next; valid once ended is closed
-	over   chan struct{} // closed when Drain returns: nothing more is read; Tell and Goodbye wait for it
+	cause  error         // why Next has failed; valid once ended is closed
+	over   chan struct{} // closed when Drain returns, after which nothing is read
 }
 
 // NewSession makes a session of a connection, which it owns from now on. A

@@ -33,13 +33,13 @@ func (backupStates) Selection(number, workers int, first uint64) Selection {
 // step that they came too late for. The others are answered by the step itself.
 type latecomers struct {
 	mu      sync.Mutex
-	made    uint64 // steps that all shards have
+	made    uint64 // number of steps that all shards have
 	waiting []latecomer
 }
 
 type latecomer struct {
 	rank  int
-	steps uint64 // after which it wants the values
+	steps uint64 // number of steps after which the worker wants the values
 }
 
 // Applied answers those who waited for the step.
@@ -79,14 +79,14 @@ func (*latecomers) Leave(int) []int { return nil }
 // step was closed, and its gradients are not accepted for it: what counts was
 // always computed on the values after exactly the steps before.
 type arbiter struct {
-	quorum int
+	quorum int // number of workers whose gradients make a step
 
 	mu       sync.Mutex
-	step     uint64   // that is being collected
-	accepted []int    // ranks
-	counts   []uint64 // by rank: it was accepted for no step from this one on
-	stopped  []bool   // by rank: takes no further step, or is lost
-	alive    int      // workers that are not stopped
+	step     uint64   // the step whose gradients are being collected
+	accepted []int    // ranks of the workers accepted for that step
+	counts   []uint64 // by rank: the worker was accepted for no step from this number on
+	stopped  []bool   // by rank: the worker takes no further step, or is lost
+	alive    int      // number of workers that are not stopped
 }
 
 // Commit accepts a worker while its step is being collected.

@@ -20,45 +20,46 @@ import "github.com/plx-run/plx/trainer/optimizer"
 
 // A Mode is one way in which workers wait for each other.
 type Mode struct {
-	Name     string // as --sync has it
-	Numbered string // what stands for its number in a usage text; "": it takes none
+	Name     string // as --sync spells it, without the number
+	Numbered string // letter for the mode's number in a usage text; empty means that the mode takes none
 
 	// InStep says that all workers take every step together. After each step
 	// they have the same values, so workers can hold shards, shards can move,
 	// rows can be asked for a step ahead, and a host can add its gradients.
 	InStep bool
 
-	// Groups says how workers form groups. The gradients of a group's workers
-	// are added, and all of them get the values after each of its steps.
+	// Groups says how workers form groups. The gradients of a group's workers are
+	// added, and all these workers get the values after each step of the group.
 	Groups Grouping
 
-	// DropsLast says that the gradients of all of a group but the number make a
-	// step: the first that come. The Selection of States decides which.
+	// DropsLast says that a step takes the gradients of the first workers of a
+	// group and drops those of the last, of which the mode's number says how many.
+	// The Selection of States decides which workers are the first.
 	DropsLast bool
 
-	// Update is the rule by which shard holders apply what a group has added,
-	// divided by the virtual workers that are in it. nil: the program's
-	// optimiser, and the program says whether to divide.
+	// Update is the rule by which shard holders apply a group's sum, divided by
+	// the virtual workers that are in it. nil means the program's optimiser, and
+	// that the program decides whether to divide.
 	Update *optimizer.Settings
 
-	// Copies says which workers share a copy of a value that is on its way to
-	// them while steps of others change it.
+	// Copies says which workers share one copy of a value while it is sent, so
+	// that steps of other workers can change the value meanwhile.
 	Copies Copies
 
-	// HoldsBack says that a worker gets the values after its step only when
-	// the Pace of States releases it, all at once. Else each value is sent as
-	// soon as it is updated.
+	// HoldsBack says that a worker gets the values after its step only when the
+	// Pace of States releases the worker, all values at once. If not set, each
+	// value is sent as soon as it is updated.
 	HoldsBack bool
 
-	// Cuts says that a checkpoint is a consistent cut: each group with a
-	// number of steps of its own. Else all groups have the same number.
+	// Cuts says that a checkpoint is a consistent cut: each group with a number of
+	// steps of its own. If not set, all groups have the same number.
 	Cuts bool
 
 	// Losses says how many workers other than the chief may be lost without
 	// ending the training.
 	Losses Losses
 
-	// States makes the mode's own state. nil: it has none.
+	// States makes the mode's own state. nil means that the mode has none.
 	States States
 }
 

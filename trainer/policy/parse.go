@@ -17,8 +17,8 @@ func Register(m *Mode) { modes = append(modes, m) }
 
 // Sync is a mode with its number. The zero value is sync.
 type Sync struct {
-	mode   *Mode // nil: the first of modes
-	number int
+	mode   *Mode // nil means the first of modes, which is sync
+	number int   // the mode's number; 0 if the mode takes none
 }
 
 // ParseSync reads what --sync says: a mode's name and, after a colon, its number.

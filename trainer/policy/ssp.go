@@ -32,12 +32,12 @@ func (boundedStates) Pace(number int, steps []uint64) Pace {
 // until every other that goes on has finished n-bound. A step is finished when
 // it is applied to all shards of this holder.
 type clock struct {
-	bound uint64
+	bound uint64 // number of steps that a worker may be ahead of the slowest
 
 	mu       sync.Mutex
-	finished []uint64 // by rank: steps
-	waiting  []bool   // by rank: finished a step and is not answered
-	gone     []bool   // by rank: takes no further step
+	finished []uint64 // by rank: number of steps finished
+	waiting  []bool   // by rank: the worker has finished a step and is not answered
+	gone     []bool   // by rank: the worker takes no further step
 }
 
 // Applied counts a worker's step.

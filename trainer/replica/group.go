@@ -19,11 +19,11 @@ type Build func(g *gorgonia.ExprGraph, rows int) (Model, error)
 // methods but those of its replicas are called by one goroutine at a time.
 type Group struct {
 	build     Build
-	rows      int // of a training batch
+	rows      int // rows of a training batch of one virtual worker
 	replicas  []*Replica
-	values    []gorgonia.Value // of the kept variables, in plx's own memory
-	memory    [][]byte         // of values
-	evaluated map[int]*Replica // by rows
+	values    []gorgonia.Value // values of the kept variables, in plx's own memory
+	memory    [][]byte         // the bytes of values, not a copy
+	evaluated map[int]*Replica // by number of rows: a replica that does not train
 }
 
 // maxEvaluated bounds how many graphs are kept for evaluations of different

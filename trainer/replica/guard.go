@@ -25,10 +25,10 @@ const glance = 16 << 10
 // Guard looks at the gradients of one run before they are sent.
 type Guard struct {
 	replica    *Replica
-	who        string // computes
-	everything bool   // look at the whole of every gradient
-	sent       bool   // a gradient was passed: from then on variables may change
-	broken     error  // why no further gradient may be sent; nil: all were finite
+	who        string // names who computes the run, for errors
+	everything bool   // look at the whole of every gradient; false means parts of the first ones
+	sent       bool   // a variable's gradient has passed, so variables may change from then on
+	broken     error  // why no further gradient may be sent; nil means that none was bad
 }
 
 // Guard returns a guard of the next run, which is computed by who. It looks at

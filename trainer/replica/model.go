@@ -32,7 +32,7 @@ type State struct {
 
 // Lookup is an input that takes rows of an embedding table.
 type Lookup struct {
-	Table string         // its name
+	Table string         // name of the table
 	At    int            // index of the table
 	Rows  *gorgonia.Node // (n, width); its name is the feed's name for the n indices
 }

@@ -34,21 +34,22 @@ type Replica struct {
 	model   Model
 	program *executor.Program
 	kept    []gorgonia.Value // the values of Model.Kept, shared by all replicas
-	inputs  []*tensor.Dense  // by Model.Inputs
-	places  [][]Place        // by table and lookup
-	// gradients are the memory that the program writes to: by variable, set for
-	// every run, then by lookup, the replica's own. It is nil without training.
+	inputs  []*tensor.Dense  // by Model.Inputs: the tensor that the program reads
+	places  [][]Place        // by table: the inputs of its lookups
+	// gradients are, by variable and then by lookup, the memory that the program
+	// writes to. SetGradient sets a variable's before every run; a lookup's belongs
+	// to the replica. nil means that the replica does not train.
 	gradients [][]byte
 	tables    [][]byte // by table: the gradients of all its lookups together
-	metrics   []string // names, sorted
-	fetches   []string // names, sorted
+	metrics   []string // names of Model.Metrics, sorted
+	fetches   []string // names of Model.Fetches, sorted
 }
 
 // Place is the input of one lookup.
 type Place struct {
 	Name string // the feed's name for the indices
-	N    int    // indices
-	Rows []byte // memory of the input, N rows
+	N    int    // number of indices
+	Rows []byte // memory of the input: N rows
 }
 
 // compile returns a replica of m. values are bound to the kept variables in

@@ -17,7 +17,7 @@ type File struct {
 	reader   io.ReaderAt
 	data     int64 // offset of the data in the file
 	metadata map[string]string
-	tensors  map[string]placed
+	tensors  map[string]placed // by name
 }
 
 // Info describes a tensor of a file.

@@ -12,16 +12,16 @@ import (
 // want them. The zero value is ready for use. It keeps its memory from use to
 // use.
 type Lookup[T wire.Float] struct {
-	unique   []int64
-	order    []position // by row, then by position
-	spare    []position
+	unique   []int64    // the rows, each once, ascending
+	order    []position // the positions, by row, then in the order of the batch
+	spare    []position // memory for sorting order
 	combined Rows[T]
 }
 
 // position is a place in a batch that wants a row.
 type position struct {
 	row int64
-	at  int
+	at  int // index of the position in the batch
 }
 
 // Set takes the rows that a batch wants, in any order and with repetitions. It
@@ -124,7 +124,7 @@ func (l *Lookup[T]) check(rows int, values []T, width int) {
 // Wishes records which rows of a shard workers request for a step, for two
 // consecutive steps. The zero value knows none. Its user guards it.
 type Wishes struct {
-	rows [2][]uint64 // by parity of the step: one bit per row
+	rows [2][]uint64 // by parity of the step: one bit per row, set if a worker has requested the row
 	of   [2]uint64   // by parity: 1 + the step; 0 means none
 }
 

@@ -87,7 +87,7 @@ func (t *Table[T]) Import(b []byte, lo, hi int64) (next int64, err error) {
 type Kept struct {
 	Index  []int64
 	Values []byte
-	Slots  [][]byte
+	Slots  [][]byte // by slot of the optimiser
 }
 
 // parts returns the values and the slots.

@@ -24,7 +24,7 @@ type Table[T wire.Float] struct {
 	initial Initial
 	stream  random.Stream
 	values  []T
-	stored  []uint64 // by row one bit: the row was ever updated or put, so values hold it
+	stored  []uint64 // one bit per row: the row was updated or put, so values hold it
 	state   *optimizer.State[T]
 }
 
@@ -143,8 +143,8 @@ const (
 // shard holders.
 type Initial struct {
 	Kind Kind    `json:"kind"`
-	A    float64 `json:"a,omitempty"`
-	B    float64 `json:"b,omitempty"`
+	A    float64 `json:"a,omitempty"` // least value, or mean; see Kind
+	B    float64 `json:"b,omitempty"` // upper bound, or standard deviation; see Kind
 	Seed uint64  `json:"seed,omitempty"`
 }
 

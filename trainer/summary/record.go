@@ -29,7 +29,7 @@ type Scalars struct {
 
 // scalar is one value, with its name in both files.
 type scalar struct {
-	name  string
+	name  string // the name in both files; the event file adds metricsPrefix to a metric's
 	value float64
 }
 
@@ -40,7 +40,7 @@ const metricsPrefix = "metrics/"
 type record struct {
 	step           uint64
 	at             time.Time
-	fixed, metrics []scalar // names of metrics are without metricsPrefix
+	fixed, metrics []scalar // the scalars of every step, and the program's metrics without metricsPrefix
 }
 
 func (s Scalars) record() record {

@@ -52,13 +52,13 @@ const flushBytes = 1 << 16
 // its methods. After an error, which names the file, it writes nothing more and
 // returns the same error again.
 type Writer struct {
-	now func() time.Time
+	now func() time.Time // time.Now, or a test's clock
 
 	mu            sync.Mutex
 	events, lines *file
-	flushed       time.Time
+	flushed       time.Time // when pending records were last written to the files
 	closed        bool
-	err           error
+	err           error // the first error; nil means none
 }
 
 // Open creates two new files in a folder, and the folder if necessary.
@@ -174,8 +174,8 @@ func (w *Writer) flush() error {
 type file struct {
 	storage
 	path    string
-	pending []byte
-	size    int64 // bytes written to the file
+	pending []byte // whole records that are not written to the file yet
+	size    int64  // bytes written to the file
 }
 
 type storage interface {

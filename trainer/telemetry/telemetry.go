@@ -37,15 +37,15 @@ type Recorder struct {
 	config    *config.Config
 	task      cluster.Task
 	logf      func(slog.Level, string, ...any)
-	summaries *summary.Writer    // nil: this worker is not the chief, or --summary-dir is not set
-	trace     *timeline.Recorder // nil: none
-	first     atomic.Int64       // when the first gradient of the step was complete, in Unix nanoseconds; 0: none is
+	summaries *summary.Writer    // nil unless this worker is the chief and --summary-dir is set
+	trace     *timeline.Recorder // records the timeline; nil without --profile-steps
+	first     atomic.Int64       // when the step's first gradient was complete, in Unix nanoseconds; 0 means that none is
 }
 
 // Timing are the moments of a step.
 type Timing struct {
 	Begin    time.Time
-	Pulled   time.Time // rows of tables are there
+	Pulled   time.Time // the rows of tables have come
 	Computed time.Time // all gradients are complete
 	End      time.Time // the variables are updated
 }

@@ -33,19 +33,19 @@ import (
 // Recorder keeps the spans and instants of one task. A nil Recorder is valid
 // and records nothing. Any goroutine may call its methods.
 type Recorder struct {
-	on    atomic.Bool
-	limit int
+	on    atomic.Bool // events are recorded
+	limit int         // most events that are kept
 
 	mu      sync.Mutex
 	events  []event
-	dropped int
+	dropped int // number of events beyond limit
 }
 
 // event is a span, or an instant if end is the zero time.
 type event struct {
 	track, name string
-	start, end  time.Time
-	args        []byte // members of a JSON object
+	start, end  time.Time // end is the zero time for an instant
+	args        []byte    // members of a JSON object; nil means none
 }
 
 func (e event) instant() bool { return e.end.IsZero() }

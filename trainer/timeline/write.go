@@ -147,8 +147,8 @@ func appendMicroseconds(b []byte, d time.Duration) []byte {
 // to nest or to be disjoint. Spans from several goroutines may do neither, so a
 // track takes as many rows as necessary.
 type rows struct {
-	names []string // by row: the track, with a number from its second row on
-	of    []int    // by event: its row
+	names []string // by row: name of the track, with a number from the track's second row on
+	of    []int    // by event: index of the event's row
 }
 
 // layOut gives each event the first possible row of its track. events are

@@ -37,14 +37,14 @@ type Conn struct {
 	headers []byte
 	iovec   net.Buffers
 
-	taken   atomic.Uint64    // bytes read
-	given   atomic.Uint64    // bytes written
+	taken   atomic.Uint64    // number of bytes read
+	given   atomic.Uint64    // number of bytes written
 	silence atomic.Int64     // nanoseconds that the peer may send nothing
-	epoch   atomic.Uint32    // of frames that are sent; zero: as their headers say
-	changed [2]chan struct{} // tokens for beat and watch: silence has changed
+	epoch   atomic.Uint32    // epoch of all frames that are sent; zero leaves the epoch in their headers
+	changed [2]chan struct{} // hold a token for beat and for watch after silence has changed
 	closing sync.Once
 	closed  chan struct{}
-	silent  atomic.Bool // watch has closed the connection
+	silent  atomic.Bool // watch has closed the connection because the peer sent nothing
 	running sync.WaitGroup
 }
 

@@ -105,13 +105,13 @@ func (k Kind) String() string {
 // Header says what a payload is, and its length.
 type Header struct {
 	Kind       Kind
-	Generation uint32 // of the job, raised by every restart; Conn sets it
+	Generation uint32 // generation of the job, which every restart raises; Conn sets it
 	Epoch      uint32 // version of the map from variables to shard holders; Conn sets it after SetEpoch
-	Variable   uint32 // index in the declaration
-	Step       uint64 // number of steps before this one
+	Variable   uint32 // index of the variable in the declaration
+	Step       uint64 // number of steps before the step that the frame belongs to
 	Offset     uint64 // first element within the variable, unless the kind says otherwise
 	Length     uint64 // bytes of payload; Conn sets it
-	Part       uint32 // vertex of the tree that a sum belongs to, or number of a request
+	Part       uint32 // vertex of the tree whose sum this is, or number of a request
 }
 
 // Frame is a header and its payload.

@@ -38,8 +38,9 @@ type Config struct {
 
 	Store    *store.Store
 	Exchange *client.Saves
-	// Describe returns who takes part in a checkpoint and what it is of. cut is
-	// the number of steps of each group, nil if all workers are in the same step.
+	// Describe returns the tasks that take part in a checkpoint, and its manifest
+	// as far as it is known. cut is the number of steps of each group; nil means
+	// that all workers are in the same step.
 	Describe func(cut []uint64) store.Expected
 	// Waiting is called when the saver begins to wait. what describes the event
 	// that the saver waits for. The saver calls stop when the wait ends.

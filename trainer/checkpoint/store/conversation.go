@@ -39,11 +39,13 @@ const (
 
 // message is what a task and the chief tell each other.
 type message struct {
-	Kind    kind                      `json:"kind"`
-	Number  uint64                    `json:"number,omitempty"` // number of a question and its answer; in begin, of the snapshots; else 0
-	Err     string                    `json:"error,omitempty"`  // why the sender failed; empty means that it did not
-	ID      string                    `json:"id,omitempty"`     // the checkpoint's
-	Step    uint64                    `json:"step,omitempty"`   // number of steps before the checkpoint
+	Kind kind `json:"kind"`
+	// Number pairs a question with its answer. In begin it is the number of the
+	// snapshots. It is 0 in all other messages.
+	Number  uint64                    `json:"number,omitempty"`
+	Err     string                    `json:"error,omitempty"` // why the sender failed; empty means that it did not
+	ID      string                    `json:"id,omitempty"`    // the checkpoint's
+	Step    uint64                    `json:"step,omitempty"`  // number of steps before the checkpoint
 	Token   string                    `json:"token,omitempty"`
 	Tokens  []string                  `json:"tokens,omitempty"`
 	Holding []announced               `json:"holding,omitempty"`

@@ -14,8 +14,8 @@ import (
 
 // Expected is what belongs to a save.
 type Expected struct {
-	// Manifest is what is known before the save: all but Format, ID, Time,
-	// Files, Parts and Carried.
+	// Manifest is the manifest as far as it is known before the save: all fields
+	// but Format, ID, Time, Files, Parts and Carried.
 	Manifest checkpoint.Manifest
 	// Number is the number of the shard holders' snapshots for this save.
 	Number uint64

@@ -18,7 +18,7 @@ type builder struct {
 	leaves map[*gorgonia.Node]leaf
 	seen   map[*gorgonia.Node]*Value
 	merged map[string]*Value // by everything that a value depends on
-	values []*Value          // by id; inputs before what is computed from them
+	values []*Value          // by id; a value comes after its inputs
 }
 
 // leaf is the part that a leaf of the graph plays.

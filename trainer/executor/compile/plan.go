@@ -15,7 +15,7 @@ type Plan struct {
 	// Inputs are leaves that are fed before every run. The program owns their
 	// memory.
 	Inputs gorgonia.Nodes
-	// Fixed are leaves whose memory the caller owns. Replicas share it.
+	// Fixed are leaves whose memory the caller owns. Replicas share that memory.
 	Fixed gorgonia.Nodes
 	// FixedValues are the values of Fixed, row-major. The caller may change
 	// their contents between runs. During a run it may change a variable once

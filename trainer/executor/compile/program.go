@@ -27,7 +27,7 @@ type Program struct {
 // Instruction computes one value.
 type Instruction struct {
 	Value *Value
-	Ready []int // gradients that are complete after it, and whose variables no later instruction reads
+	Ready []int // indices of gradients that are complete now and whose variables no later instruction reads
 }
 
 // Gradient is the gradient of one leaf.
@@ -47,7 +47,7 @@ type Value struct {
 	Scalar bool         // Gorgonia holds the value as a scalar and not as a tensor
 	Data   []byte       // contents of a leaf of kind Constant, row-major; nil for other values
 
-	Root  *Value // whose memory the value lies in; the value itself unless it is an alias or written in place
+	Root  *Value // the value whose memory this one lies in; itself unless it is an alias or written in place
 	Place Place  // where the memory is; only a root's place counts
 
 	id int // index among the values of the graph
@@ -56,7 +56,7 @@ type Value struct {
 // Place is where a root lies in memory.
 type Place struct {
 	Area  Area
-	Index int // of inputs, fixed values and gradients: which one; in the arena: offset in bytes
+	Index int // index among inputs, fixed values or gradients; in the arena, offset in bytes
 }
 
 // Area is a part of a program's memory.
@@ -187,16 +187,16 @@ const (
 // whose fields are equal as text compute the same.
 type Op struct {
 	Kind           Kind
-	Code           string   // of Binary and Unary, in Gorgonia's spelling: "+", "tanh", ...
-	TransA, TransB bool     // of a product: the operand is read transposed
-	Log            bool     // of a softmax: its logarithm
-	Axes           []int    // of a reduction, a permutation or At; one axis of Repeat, Slice, Concat, Softmax
-	Window         []int    // of Im2Col: kernel, padding, stride, dilation, each height and width
-	Start, End     int      // of a slice
-	Step           int      // of a slice; 0 means the whole axis, and Start and End are 0 too
-	Strides        [2][]int // of Binary with operands that are repeated while they are read; nil otherwise
+	Code           string   // with Binary and Unary: the operation in Gorgonia's spelling, "+", "tanh", ...
+	TransA, TransB bool     // with a product: the operand is read transposed
+	Log            bool     // with Softmax: compute its logarithm
+	Axes           []int    // with a reduction, a permutation or At; one axis of Repeat, Slice, Concat, Softmax
+	Window         []int    // with Im2Col: kernel, padding, stride, dilation, each height and width
+	Start, End     int      // with Slice: half-open range of indices
+	Step           int      // with Slice; 0 means the whole axis, and Start and End are 0 too
+	Strides        [2][]int // with Binary whose operands are repeated while they are read; nil otherwise
 
-	plain string // of Other: its fields as text; empty if it must not be merged
+	plain string // with Other: its fields as text; empty if the operation must not be merged
 }
 
 // mergeable reports whether equal text means equal results.

@@ -25,7 +25,7 @@ type schedule struct {
 	order []*Value
 	added []bool // by id: the value is in order, or needs no instruction
 	stamp []int  // by id: the last estimate that counted the value
-	now   int    // the estimate under way
+	now   int    // number of the estimate under way
 }
 
 // order returns the values that instructions compute, inputs first. Gradients
@@ -153,7 +153,7 @@ func (s *schedule) visit(v *Value) float64 {
 type planner struct {
 	order    []*Value
 	position []int    // by id: the instruction that computes the value
-	root     []*Value // by id: whose memory the value lies in
+	root     []*Value // by id: the value whose memory the value lies in
 	last     []int    // by id of a root: the last instruction that reads or writes it
 	output   []bool   // by id of a root: the value is read after the run
 }

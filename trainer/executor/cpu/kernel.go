@@ -119,8 +119,8 @@ type prealloc interface {
 // foreign calls an operation the way Gorgonia does and copies its result.
 type foreign struct {
 	op     gorgonia.Op
-	to     []byte
-	out    gorgonia.Value
+	to     []byte         // memory of the result in the program
+	out    gorgonia.Value // the result as a Gorgonia value
 	inputs []gorgonia.Value
 	reuse  bool // op implements prealloc and can be trusted with out
 }

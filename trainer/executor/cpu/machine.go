@@ -128,8 +128,8 @@ type loader struct {
 	fixed  [][]byte // by program.Fixed: memory of the caller
 	inputs [][]byte // by program.Inputs
 	arena  []byte
-	at     map[*compile.Value][]byte  // memory of roots, gradients aside
-	cells  map[*compile.Value]pointer // of roots of floats
+	at     map[*compile.Value][]byte  // by root: its memory; not of gradients, whose memory changes between runs
+	cells  map[*compile.Value]pointer // by root, of float32 and float64 only
 }
 
 func newLoader(p *compile.Program, fixed [][]byte, lib gorgonia.BLAS) *loader {

@@ -124,9 +124,9 @@ func transpose[T float](out, a []T, rows, cols, strideRow, strideCol int) {
 // channels*window).
 type patches[T float] struct {
 	images, columns      *cell[T]
-	back                 bool // the gradient: add columns to images
+	back                 bool // compute the gradient: add columns to images
 	batch, channels      int
-	height, width        int // of an image
+	height, width        int // size of an image
 	outHeight, outWidth  int
 	kernelH, kernelW     int
 	padH, padW           int

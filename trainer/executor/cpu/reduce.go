@@ -14,8 +14,8 @@ type reduction[T float] struct {
 	out, a *cell[T]
 	width  int                 // elements of a row of the input
 	along  bool                // true: a row is reduced to one element; false: it is combined with a row of the result
-	rows   []int               // by row of the input: where its result is
-	first  []bool              // by row of the input: it is the first one of its result
+	rows   []int               // by row of the input: offset of its result
+	first  []bool              // by row of the input: no earlier row has the same result
 	row    func(a []T) T       // reduces a row
 	two    func(out, a, b []T) // reduces two rows element by element
 	pair   func(x, y T) T      // reduces two elements
@@ -138,10 +138,10 @@ func fill[T float](out []T, x T) {
 // softmax computes e^x / sum(e^x) along an axis, or its logarithm, or the
 // gradient of one of them.
 type softmax[T float] struct {
-	out, a   *cell[T] // a is the operand; of a gradient it is the softmax's result
-	g        *cell[T] // gradient of the result; nil: a is not differentiated
-	n, inner int
-	log      bool
+	out, a   *cell[T] // a is the operand; for a gradient, the softmax's result
+	g        *cell[T] // gradient of the result; nil means that the softmax itself is computed
+	n, inner int      // elements along the axis; distance between two of them
+	log      bool     // compute the logarithm of the softmax
 	exp      func(T) T
 }
 

@@ -8,7 +8,7 @@ import (
 // gruPieces are the pieces of a trace, each of shape (batch*steps, ...).
 type gruPieces[T matrix.Float] struct {
 	gates   []T // 3*units, after their functions
-	product []T // units: the state's part of the candidate
+	product []T // units: the product of state and weights that belongs to the candidate
 	out     []T // units
 }
 
@@ -76,9 +76,9 @@ func GRUOutputs[T matrix.Float](s GRU) Pass[T] {
 
 // gruDelta are the pieces that the backward pass writes: gradients.
 type gruDelta[T matrix.Float] struct {
-	input []T // (batch*steps, 3*units): of the input's part of the gates
-	state []T // (batch*steps, 3*units): of the state's part of the gates
-	first []T // (batch, units): of the first state
+	input []T // (batch*steps, 3*units): gradient of what the input adds to the gates
+	state []T // (batch*steps, 3*units): gradient of what the state adds to the gates
+	first []T // (batch, units): gradient of the first state
 }
 
 func cutGRUDelta[T matrix.Float](s GRU, x []T) gruDelta[T] {

@@ -9,7 +9,7 @@ import (
 type traces[T matrix.Float] struct {
 	gates  []T // 4*units, after their functions
 	cell   []T // units
-	tanh   []T // units: of the cell
+	tanh   []T // units: tanh of the cell
 	hidden []T // units: output gate times tanh
 	out    []T // width: the outputs; the same memory as hidden without a projection
 }
@@ -109,9 +109,9 @@ func LSTMOutputs[T matrix.Float](s LSTM) Pass[T] {
 
 // deltas are the pieces that the backward pass writes: gradients.
 type deltas[T matrix.Float] struct {
-	gates []T // (batch*steps, 4*units): of the gates before their functions
-	cell  []T // (batch, units): of the first cells
-	out   []T // (batch*steps, width): of the outputs; empty without a projection
+	gates []T // (batch*steps, 4*units): gradient of the gates before their functions
+	cell  []T // (batch, units): gradient of the first cells
+	out   []T // (batch*steps, width): gradient of the outputs; empty without a projection
 }
 
 func cutDeltas[T matrix.Float](s LSTM, x []T) (d deltas[T]) {
