@@ -426,7 +426,7 @@ func TestCutOfAStepThatDoesNotCome(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		j := newJob(t, in("async", example(4, 4)), policy.Servers, 3)
 		members := j.connect(t)
-		members[3].brings(t, 0, len(j.d.PiecesOf(0)))
+		members[3].brings(t, j, 0, len(j.d.PiecesOf(0)))
 		first := serverOf(t, j, 0)
 		eventually(t, "the step is there", func() bool { return first.Shards().Steps()[3] == 1 })
 		if !late {

@@ -171,7 +171,7 @@ func TestFinalCutOfAStepThatIsOver(t *testing.T) {
 	if r := within(t, members[0].holders.verdicts); r.verdict != policy.Accepted {
 		t.Fatalf("%+v", r)
 	}
-	members[0].brings(t, 0, 1)
+	members[0].brings(t, j, 0, 1)
 	if err := members[1].Close(); err != nil {
 		t.Fatal(err)
 	}

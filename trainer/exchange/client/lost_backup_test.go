@@ -19,9 +19,11 @@ func accepted0(t *testing.T, j *testJob, rank int) {
 	eventually(t, fmt.Sprintf("worker:%d was accepted", rank), func() bool { return selects.Counted(rank) > 0 })
 }
 
-// brings sends what a worker with one leaf that was accepted for step 0 has
-// for a server: the first so many gradients.
-func (m *member) brings(t *testing.T, server, gradients int) {
+// brings sends what a worker with one virtual worker that was accepted for step 0
+// has for a server: the first so many gradients. It returns when the server has
+// them: a server that first hears from others that the worker is lost drops what is
+// still on its way.
+func (m *member) brings(t *testing.T, j *testJob, server, gradients int) {
 	t.Helper()
 	all := []wire.Frame{{Header: wire.Header{Kind: wire.Step}, Payload: message.EncodeBeginning(nil, aggregate.Beginning{Rate: 1, Present: []int{1}})}}
 	for _, p := range m.holders.d.PiecesOf(server)[:gradients] {
@@ -31,9 +33,14 @@ func (m *member) brings(t *testing.T, server, gradients int) {
 		fill(v.Dtype, f.Payload, 1)
 		all = append(all, f)
 	}
-	if err := m.holders.links[server].session.Send(all...); err != nil {
+	session := m.holders.links[server].session
+	if err := session.Send(all...); err != nil {
 		t.Fatal(err)
 	}
+	sent, _ := session.Traffic()
+	eventually(t, fmt.Sprintf("ps:%d has what worker:%d sent", server, m.rank), func() bool {
+		return serverOf(t, j, server).Workers()[m.rank].Received >= sent
+	})
 }
 
 // A worker that is lost after it was accepted stays in its step as far as it
@@ -70,7 +77,7 @@ func TestAcceptedWorkerIsLost(t *testing.T) {
 						n = len(j.d.PiecesOf(server))
 					}
 					if n != nothing {
-						lost.brings(t, server, n)
+						lost.brings(t, j, server, n)
 						for _, p := range j.d.PiecesOf(server)[:n] {
 							with[layout.Place{Variable: p.Variable, Offset: p.Offset}] = true
 						}
