@@ -34,7 +34,7 @@ type contact struct {
 	hearing hearing   // when the present agent was heard
 	clock   stamper   // stamps renewals
 	renewed time.Time // when a renewal was last queued for the present agent; zero: never
-	err     error     // why the agent was not seen to end; nil: it was, or run goes on
+	err     error     // why the driver did not see the agent end; nil: it did, or method run has not returned
 	clear   time.Time // from when on nothing runs of an agent that was lost; zero: none was lost
 }
 

@@ -219,7 +219,7 @@ type table struct {
 type request struct {
 	index  []int64 // by position: the row
 	unique []int64 // the rows, each once, ascending
-	rows   []byte  // the bytes of the rows in unique
+	rows   []byte  // received values of the rows in unique, in that order; filled by the shard holders' replies
 	lookup sparse.Lookup[float32]
 }
 

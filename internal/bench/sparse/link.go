@@ -31,9 +31,9 @@ type Raw struct {
 	Rate   string  `json:"rate"`
 	Net    float64 `json:"net"`    // bytes per second that the rate leaves for TCP
 	One    float64 `json:"one"`    // bytes per second from the first host to the second
-	There  float64 `json:"there"`  // the same while the other way is busy too
-	Back   float64 `json:"back"`   // and that other way
-	Cores  float64 `json:"cores"`  // cores that were busy while both were
+	There  float64 `json:"there"`  // bytes per second from the first host to the second while both directions are busy
+	Back   float64 `json:"back"`   // bytes per second from the second host to the first at that time
+	Cores  float64 `json:"cores"`  // mean number of busy cores of the machine while both directions carried data
 	PerGiB float64 `json:"perGiB"` // seconds of a core for a GiB sent and received
 }
 

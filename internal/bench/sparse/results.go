@@ -128,8 +128,8 @@ func (r *Results) raw(rate string) Raw {
 // verdict is a system's step against what its formula allows.
 type verdict struct {
 	demand  demand
-	link    float64 // part of the step for which the link must be busy, at least
-	formula float64 // the formula's step over the measured one; 0: there is no link
+	link    float64 // minimum fraction of the measured step for which the link is busy; 0 as for formula
+	formula float64 // step time that the formula allows, divided by the measured one; 0: one host, or no measurement
 }
 
 // fair is what a baseline must reach of its formula for a ratio over it to

@@ -12,7 +12,7 @@ import (
 type Report struct {
 	Cluster   Cluster
 	Variables []Variable
-	Exchanged []Exchange // sums over all of the steps
+	Exchanged []Exchange // bytes by variable, worker and shard holder, summed over Steps steps
 	Steps     int        // number of steps that Exchanged covers; at least 1
 }
 

@@ -167,7 +167,7 @@ type Request struct {
 // rest is the chief's pause after a checkpoint.
 type rest struct {
 	number  int            // Number of the request that wants the pause
-	leaving []cluster.Task // Leaving of that request
+	leaving []cluster.Task // tasks that will have left when the job resumes; nil: none
 	step    int            // number of steps before the checkpoint
 	carried bool           // workers save carried state with the next step, so the chief takes that step before it pauses
 	since   time.Time      // when the checkpoint began
