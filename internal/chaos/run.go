@@ -93,7 +93,7 @@ func (l *lab) try(ctx context.Context, c Cell) (s Sample) {
 	return s
 }
 
-// clip bounds what is said of a cell that has failed.
+// clip bounds the length of the report of a failed cell.
 func clip(text string) string {
 	const most = 1000
 	if len(text) > most {

@@ -39,7 +39,7 @@ func (w *warden) boot(d *disk, home string) (b *boot, commands *os.File, err err
 	if err != nil {
 		return nil, nil, err
 	}
-	defer linked.Close() // likewise
+	defer linked.Close() // the host has its own copy
 
 	cmd := exec.Command("sh", "-c", bootScript, "boot", d.name, d.path(""), home, stateDir, sshd)
 	cmd.Dir = "/"

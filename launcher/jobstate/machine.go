@@ -59,9 +59,8 @@ func (m *Machine) Begin() []Command {
 	return slices.Concat(timer(StartTimer, m.plan.StartTimeout), timer(MaxTimer, m.plan.MaxTime))
 }
 
-// Step takes one event and returns what is to be done, in order. It ignores what a
-// host that is Lost still says, and what is said of another generation than the
-// present one.
+// Step takes one event and returns the commands to carry out, in order. It ignores
+// events of a host that is Lost, and events of any generation but the present one.
 func (m *Machine) Step(e Event) []Command {
 	if h := e.about(); m.stage == over || h >= 0 && m.hosts[h].place == left {
 		return nil

@@ -116,7 +116,7 @@ func (g *game) resumes(w cluster.ControlMessage) string {
 	return text
 }
 
-// resumption checks what is said of the step after which a generation resumes.
+// resumption checks the reported step after which a generation resumes.
 func (g *game) resumption(text string) {
 	if !strings.Contains(text, " resumes after step ") {
 		return

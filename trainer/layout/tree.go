@@ -85,7 +85,7 @@ type Plan struct {
 	output  []int // by place: index in Outputs; -1 means that the place is no output
 }
 
-// NewPlan wants inputs of which none is below another, and likewise outputs;
+// NewPlan needs inputs of which none is below another, and the same of outputs;
 // every input is to be below an output or one itself.
 func NewPlan(t *Tree, inputs, outputs []int) *Plan {
 	p := &Plan{Inputs: inputs}

@@ -16,7 +16,7 @@
 //     workstations", 2009).
 //   - Rows on one server per host send 2(n-1)/n a w (Parallax, Kim et al.,
 //     EuroSys'19, table of data transfer), and i three times per row: a worker
-//     asks for a row, gets it with its index, and sends its gradient likewise.
+//     asks for a row, gets it with its index, and sends its gradient with the index.
 //
 // So rows are fewer bytes while a (1 + 1.5 i/r) < 1. The code of an index is its
 // difference from the one before it, in 7 bits per byte.
