@@ -190,8 +190,8 @@ func (g *Group) open(ctx context.Context) error {
 		return nil
 	}
 	late := fmt.Errorf("not there within %v", g.config.Start)
-	ctx, cancel := context.WithTimeoutCause(ctx, g.config.Start, late)
-	defer cancel()
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), g.config.Start, late)
+	defer time.AfterFunc(hangUp, cancel)                                      // a worker that is being dialled hears why the group broke
 	g.late = time.AfterFunc(g.config.Start+hangUp, func() { g.absent(late) }) // those that wait for an absent worker name it before
 	g.config.Listener.Handle(purpose, g.accept)
 	for rank := range g.config.Rank {
