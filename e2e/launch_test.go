@@ -44,7 +44,7 @@ func TestLaunchOnThreeHosts(t *testing.T) {
 		"[ $PLX_ROLE = ps ] && touch "+ready+"/$PLX_TASK_INDEX\n"+
 		"while [ ! -e "+ready+"/2 ] || [ ! -e "+ready+"/1 ] || [ ! -e "+ready+"/0 ]; do sleep 0.05; done")
 	arg := "a b'c\"d\\$e*\n{\"json\": [1,2]}\x80"
-	res := b.want(0, "launch", "--hosts", file, "--env", "LIST=1,2,3", show, "--learning-rate", "0.1", arg, "")
+	res := b.want(0, "launch", "--hosts", file, "--env", "LIST=1,2,3", "--env", "NCCL_SOCKET_IFNAME=^lo", show, "--learning-rate", "0.1", arg, "")
 
 	t.Run("one server per host and one worker per device", func(t *testing.T) {
 		for task, want := range map[string][4]string{
@@ -95,7 +95,7 @@ func checkContract(t *testing.T, b *bench, v map[string]string) {
 		"PLX_ROLE": "worker", "PLX_TASK_INDEX": "3", "PLX_RANK": "3", "PLX_WORLD_SIZE": "5", "PLX_LOCAL_RANK": "1",
 		"PLX_LOCAL_WORLD_SIZE": "2", "PLX_GENERATION": "0", "WORLD_SIZE": "5", "LOCAL_WORLD_SIZE": "2",
 		"MASTER_ADDR": h1, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PYTHONUNBUFFERED": "1",
-		"GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "eth0",
+		"GLOO_SOCKET_IFNAME": "eth0", "TP_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "^lo",
 	} {
 		if v[name] != want {
 			t.Errorf("%s=%q, want %q", name, v[name], want)

@@ -106,21 +106,23 @@ func addVariable(values map[string]string, spec string, lookup func(string) (str
 	return nil
 }
 
-// reserved are the names that plx sets for every task, and why a user's value
-// would do harm. Names that begin with PLX_ are reserved too, but for
-// settings.
-var reserved = map[string]string{
-	"CUDA_VISIBLE_DEVICES": "it follows the devices of the resource file",
-	"CUDA_DEVICE_ORDER":    "device ids of the resource file count by PCI bus",
-	"MASTER_ADDR":          "plx chooses the address",
-	"MASTER_PORT":          "plx holds the port",
-	"RANK":                 "it differs for every task",
-	"WORLD_SIZE":           "it follows the resource file",
-	"LOCAL_RANK":           "it differs for every task",
-	"LOCAL_WORLD_SIZE":     "it follows the resource file",
-	"GROUP_RANK":           "it differs for every host",
-	"TF_CONFIG":            "it differs for every task",
+// reserved are the names that plx sets for every task, why a user's value would do harm,
+// and what to do instead. Names that begin with PLX_ are reserved too, but for settings.
+var reserved = map[string]struct{ why, hint string }{
+	"CUDA_VISIBLE_DEVICES": {"it follows the devices of the resource file", "write the GPU ids after the host, such as gpu01: 0,1"},
+	"CUDA_DEVICE_ORDER":    {"device ids of the resource file count by PCI bus", leaveOut},
+	"MASTER_ADDR":          {"plx chooses the address", "--nic NAME chooses the interface, addr=IP in the resource file the address"},
+	"MASTER_PORT":          {"plx holds the port", "--port-range LOW-HIGH bounds the ports"},
+	"RANK":                 {"it differs for every task", leaveOut},
+	"WORLD_SIZE":           {"it follows the resource file", "-n N or --workers-per-host N changes the number of workers"},
+	"LOCAL_RANK":           {"it differs for every task", leaveOut},
+	"LOCAL_WORLD_SIZE":     {"it follows the resource file", "--workers-per-host N changes the number of workers"},
+	"GROUP_RANK":           {"it differs for every host", leaveOut},
+	"TF_CONFIG":            {"it differs for every task", leaveOut},
+	"PWD":                  {"it is the folder that the task runs in", "--chdir FOLDER chooses the folder"},
 }
+
+const leaveOut = "leave it out: plx sets it"
 
 // settings are the PLX_ names that are the user's to choose.
 var settings = []string{"PLX_LOG_LEVEL", "PLX_BLAS"}
@@ -136,12 +138,12 @@ func checkName(name string) error {
 	if slices.Contains(settings, name) {
 		return nil
 	}
-	why, refused := reserved[name]
+	r, refused := reserved[name]
 	if strings.HasPrefix(name, "PLX_") {
-		why, refused = "names that begin with PLX_ are plx's own", true
+		r.why, r.hint, refused = "names that begin with PLX_ are plx's own", "of these you can set "+strings.Join(settings, " and "), true
 	}
 	if refused {
-		return fmt.Errorf("%s cannot be set: %s", name, why)
+		return &hinted{text: fmt.Sprintf("%s cannot be set: %s", name, r.why), hint: r.hint}
 	}
 	return nil
 }

@@ -37,13 +37,13 @@ type Foreign struct {
 	MasterPort int    // MASTER_PORT: a port that is reserved there
 	Cluster    Spec   // addresses for TF_CONFIG; the ports are reserved, not open
 	GroupRank  int    // index of the worker's host among the hosts with workers
-	Interface  string // network interface that carries the data address; empty means not set
+	Interface  string // network interface that carries the data address; empty means that none is known
 	Devices    string // CUDA_VISIBLE_DEVICES; empty hides every GPU
 	Threads    int    // OMP_NUM_THREADS; 0 means not set
 }
 
 // Environ returns the contract as NAME=VALUE pairs. The launcher appends them to the
-// user's variables, so that they count.
+// user's variables, so that they count. Foreign.Defaults has those that do not.
 func (c Contract) Environ() []string {
 	cluster, _ := json.Marshal(c.Cluster.lists()) // strings always encode
 	env := []string{
@@ -83,14 +83,7 @@ func (c Contract) foreign() []string {
 	env := []string{
 		"CUDA_VISIBLE_DEVICES=" + f.Devices,
 		"CUDA_DEVICE_ORDER=PCI_BUS_ID",
-		"PYTHONUNBUFFERED=1",
 		"TF_CONFIG=" + c.tfConfig(),
-	}
-	if f.Interface != "" {
-		env = append(env, "GLOO_SOCKET_IFNAME="+f.Interface, "NCCL_SOCKET_IFNAME="+f.Interface)
-	}
-	if f.Threads > 0 {
-		env = append(env, "OMP_NUM_THREADS="+strconv.Itoa(f.Threads))
 	}
 	if c.Task.Role != Worker {
 		return env

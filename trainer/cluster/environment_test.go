@@ -26,7 +26,7 @@ func contract() Contract {
 func variables(t *testing.T, c Contract) map[string]string {
 	t.Helper()
 	vars := map[string]string{}
-	for _, e := range c.Environ() {
+	for _, e := range append(c.Environ(), c.Foreign.Defaults()...) {
 		name, value, ok := strings.Cut(e, "=")
 		if _, twice := vars[name]; !ok || twice {
 			t.Errorf("%q is no variable, or is there twice", e)
@@ -46,7 +46,7 @@ func TestEnvironmentOfAWorker(t *testing.T) {
 		"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "41000",
 		"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "1",
 		"TF_CONFIG":          `{"cluster":{"ps":["10.0.0.1:11","10.0.0.2:11"],"worker":["10.0.0.1:12","10.0.0.1:13","[fd00::4]:12","[fd00::4]:13"]},"task":{"index":3,"type":"worker"}}`,
-		"GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "8", "PYTHONUNBUFFERED": "1",
+		"GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "eth0", "TP_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "8", "PYTHONUNBUFFERED": "1",
 	}
 	if got := variables(t, contract()); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
@@ -78,7 +78,7 @@ func TestWhatIsNotThereIsNotSet(t *testing.T) {
 	c.ListenFD, c.ControlFD, c.Foreign.Interface, c.Foreign.Threads = 0, 0, "", 0
 	c.Cluster.PS, c.Foreign.Cluster.PS = nil, nil
 	got := variables(t, c)
-	for _, name := range []string{"PLX_LISTEN_FD", "PLX_CONTROL_FD", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "OMP_NUM_THREADS"} {
+	for _, name := range []string{"PLX_LISTEN_FD", "PLX_CONTROL_FD", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "OMP_NUM_THREADS"} {
 		if value, set := got[name]; set {
 			t.Errorf("%s=%s is set", name, value)
 		}

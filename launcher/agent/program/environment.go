@@ -42,12 +42,16 @@ func LoginOf(agent []string) []string {
 	return Without(agent, process.MarkAgent+"=", process.MarkFolder+"=")
 }
 
-// Environment is the environment of a task: the login's, then the user's, then
-// the contract's. Of variables that are set twice the later value counts.
+// Environment is the environment of a task. Of variables that are set twice the later
+// one of this order counts: defaults for PyTorch, the login's variables, the user's
+// variables, the contract.
 func Environment(login []string, spec protocol.Spec, c cluster.Contract, cwd string) []string {
-	env := Without(login, "PLX_", "SSH_", "_=", "OLDPWD=")
+	env := append(c.Foreign.Defaults(), Without(login, "PLX_", "SSH_", "_=", "OLDPWD=")...)
 	for _, e := range spec.Env {
 		env = append(env, string(e))
+	}
+	if level, ok := Lookup(env, "PLX_LOG_LEVEL"); ok { // the login's is gone: it is the user's
+		c.LogLevel = level
 	}
 	env = Without(env, contractNames...) // a server would take the user's rank for its own
 	path, ok := Lookup(env, "PATH")
@@ -56,9 +60,6 @@ func Environment(login []string, spec protocol.Spec, c cluster.Contract, cwd str
 	}
 	if spec.Command.Path != "" {
 		path = string(spec.Command.Path) + ":" + path
-	}
-	if _, ok := Lookup(env, "OMP_NUM_THREADS"); ok {
-		c.Foreign.Threads = 0 // the user's value counts
 	}
 	env = append(env, "PATH="+path, "PWD="+cwd, process.MarkFolder+"="+spec.Folder)
 	return lastWins(append(env, c.Environ()...))

@@ -30,3 +30,24 @@ func TestEnvironmentOrder(t *testing.T) {
 		t.Error("no PATH where the login gives none")
 	}
 }
+
+// What the user or the login sets is never changed, also if it is empty. The contract is
+// the same whatever they set.
+func TestDefaultsYield(t *testing.T) {
+	c := cluster.Contract{Job: "j", Task: cluster.Chief, WorldSize: 1, Foreign: cluster.Foreign{Interface: "eth0", Threads: 4}}
+	login := []string{"PYTHONUNBUFFERED=login"}
+	spec := protocol.Spec{Env: []protocol.Raw{"NCCL_SOCKET_IFNAME=ib0,ib1", "OMP_NUM_THREADS=", "PLX_LOG_LEVEL=debug"}}
+	env := Environment(login, spec, c, "/work")
+	for name, want := range map[string]string{"PYTHONUNBUFFERED": "login", "NCCL_SOCKET_IFNAME": "ib0,ib1", "OMP_NUM_THREADS": "",
+		"GLOO_SOCKET_IFNAME": "eth0", "TP_SOCKET_IFNAME": "eth0", "WORLD_SIZE": "1", "PLX_LOG_LEVEL": "debug"} {
+		if got, set := Lookup(env, name); got != want || !set {
+			t.Errorf("%s=%q (set: %v), want %q", name, got, set, want)
+		}
+	}
+	env = Environment(nil, protocol.Spec{}, c, "/work")
+	for name, want := range map[string]string{"PYTHONUNBUFFERED": "1", "NCCL_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "4"} {
+		if got, _ := Lookup(env, name); got != want {
+			t.Errorf("%s=%q without the user's, want %q", name, got, want)
+		}
+	}
+}
