@@ -187,8 +187,8 @@ func (t *Tables) RequestNext() error {
 func (t *Tables) Ahead() (known, requested bool) { return t.told, t.requested }
 
 // request requests what rows names of each table.
-func (t *Tables) request(rows func(*table) message.Wanted) error {
-	var wanted []message.Wanted
+func (t *Tables) request(rows func(*table) message.RowRequest) error {
+	var wanted []message.RowRequest
 	for _, of := range t.tables {
 		wanted = append(wanted, rows(of))
 	}
@@ -250,13 +250,13 @@ func (c *combinerOf[T]) combine(index []int64, gradient []byte, width int) ([]in
 	return sum.Index, wire.Bytes(sum.Values)
 }
 
-func (r *request) wanted(variable int) message.Wanted {
-	return message.Wanted{Variable: variable, Index: r.unique, Into: r.rows}
+func (r *request) wanted(variable int) message.RowRequest {
+	return message.RowRequest{Variable: variable, Index: r.unique, Into: r.rows}
 }
 
 // aim makes the rows of the last feed those of the step. They are still to be
 // got.
-func (t *table) aim() message.Wanted {
+func (t *table) aim() message.RowRequest {
 	t.fed = t.now.set(t.fed, t.bytes)
 	return t.now.wanted(t.Variable)
 }
@@ -265,7 +265,7 @@ func (t *table) aim() message.Wanted {
 func (t *table) tell() { t.next, t.fed = t.fed, t.next }
 
 // shift makes what tell noted the rows that are requested ahead.
-func (t *table) shift() message.Wanted {
+func (t *table) shift() message.RowRequest {
 	t.next = t.ahead.set(t.next, t.bytes)
 	return t.ahead.wanted(t.Variable)
 }

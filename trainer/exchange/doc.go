@@ -68,7 +68,7 @@
 // they have arrived:
 //
 //	err := c.Begin(rate)
-//	err = c.Rows.Prefetch(wanted) // for the step after this one
+//	err = c.Rows.Prefetch(requests) // for the step after this one
 //	// ... contribute, and Finish
 //	err = c.Rows.Await(ctx)        // the rows, with the values after this step
 //

@@ -64,9 +64,9 @@ const (
 	Scale                      // worker that leads a group: the global norm and the factor to scale by
 	Pull                       // worker: indices of rows that it needs
 	Rows                       // holder: those rows
-	Want                       // worker: prefetch request, indices of all rows that it needs for step Step
-	Early                      // holder: early reply, those rows that the step before does not change
-	Final                      // holder: final reply, the other rows
+	Prefetch                   // worker: prefetch request, indices of all rows that it needs for step Step
+	EarlyReply                 // holder: early reply, those rows that the step before does not change
+	FinalReply                 // holder: final reply, the other rows
 	Commit                     // worker: it has its gradients and asks whether they count
 	Verdict                    // holder: whether they count
 	Fetch                      // worker: it is late or ahead and asks for the values after Step steps
@@ -89,7 +89,7 @@ const (
 var kindNames = [kinds]string{
 	Heartbeat: "heartbeat", Declare: "declare", Initial: "initial", Value: "value", Ready: "ready",
 	Step: "step", Push: "push", Done: "done", Norm: "norm", Scale: "scale", Pull: "pull", Rows: "rows",
-	Want: "want", Early: "early", Final: "final",
+	Prefetch: "prefetch request", EarlyReply: "early reply", FinalReply: "final reply",
 	Commit: "commit", Verdict: "verdict", Fetch: "fetch", Bye: "bye", Error: "error", Collective: "collective",
 	Remap: "remap", Move: "move", Moved: "moved", Room: "room", Cut: "cut", Alone: "alone", Save: "save", Without: "without",
 	Message: "message", Chunk: "chunk",

@@ -23,13 +23,13 @@ func (m *member) pulledRows(variable int) (n uint64) {
 }
 
 // rowsFrom wants rows [lo, hi) of variable 5.
-func rowsFrom(lo, hi int64) []message.Wanted {
-	w := message.Wanted{Variable: 5}
+func rowsFrom(lo, hi int64) []message.RowRequest {
+	w := message.RowRequest{Variable: 5}
 	for row := lo; row < hi; row++ {
 		w.Index = append(w.Index, row)
 	}
 	w.Into = wire.Bytes(make([]float64, (12*len(w.Index)+7)/8))[:12*len(w.Index)]
-	return []message.Wanted{w}
+	return []message.RowRequest{w}
 }
 
 // contribute brings gradients for all variables, for rows of variable 5 those
@@ -180,7 +180,7 @@ func TestNothingIsSentTwice(t *testing.T) {
 }
 
 // touched wants the rows that the own leaves change.
-func (s *seeker) touched(step uint64) (wanted []message.Wanted) {
+func (s *seeker) touched(step uint64) (wanted []message.RowRequest) {
 	for _, i := range tables(s.holders.d) {
 		v := s.holders.d.Variables[i]
 		rows := map[int64]bool{}
@@ -189,7 +189,7 @@ func (s *seeker) touched(step uint64) (wanted []message.Wanted) {
 				rows[row] = true
 			}
 		}
-		w := message.Wanted{Variable: i}
+		w := message.RowRequest{Variable: i}
 		for row := range int64(v.Shape[0]) {
 			if rows[row] {
 				w.Index = append(w.Index, row)

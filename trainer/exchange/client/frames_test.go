@@ -31,7 +31,7 @@ func frame(kind wire.Kind, variable uint32, part uint32, step uint64, size int) 
 func TestBadFramesEndTheTraining(t *testing.T) {
 	begin := stepFrame(0, 1)
 	want := func(step uint64, body []byte) wire.Frame {
-		return wire.Frame{Header: wire.Header{Kind: wire.Want, Step: step}, Payload: body}
+		return wire.Frame{Header: wire.Header{Kind: wire.Prefetch, Step: step}, Payload: body}
 	}
 	push := func(variable uint32, size int) wire.Frame { return frame(wire.Push, variable, 1, 0, size) }
 	for name, c := range map[string]struct {
@@ -199,8 +199,8 @@ func TestBadFramesOfAnOwnerEndTheTraining(t *testing.T) {
 		"early end":      {frame(wire.Done, 0, 0, 1, message.OutcomeSize), "unexpected done frame"},
 		"ready again":    {frame(wire.Ready, 0, 0, 0, 0), "unexpected ready frame"},
 		"unasked rows":   {frame(wire.Rows, 5, 1, 0, 12), "which nobody asked for"},
-		"unasked answer": {frame(wire.Final, 0, 0, 0, 8), "which nobody asked for"},
-		"early answer":   {frame(wire.Early, 0, 0, 0, 8), "which nobody asked for"},
+		"unasked answer": {frame(wire.FinalReply, 0, 0, 0, 8), "which nobody asked for"},
+		"early answer":   {frame(wire.EarlyReply, 0, 0, 0, 8), "which nobody asked for"},
 		"long norm":      {frame(wire.Norm, 0, 0, 0, 1<<16), "norm frame of 65536 bytes"},
 		"bad norm":       {frame(wire.Norm, 0, 0, 0, 4), "norm frame ends before"},
 		"verdict":        {frame(wire.Verdict, 0, 0, 0, 0), "unexpected verdict"},

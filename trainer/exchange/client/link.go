@@ -165,7 +165,7 @@ func (l *link) receiveStep() (aggregate.Outcome, error) {
 			err = l.squares(f)
 		case wire.Rows:
 			err = l.requests.pulled(f)
-		case wire.Early, wire.Final:
+		case wire.EarlyReply, wire.FinalReply:
 			err = l.requests.given(f)
 		case wire.Verdict, wire.Without:
 			err = h.decided(f, l.index)

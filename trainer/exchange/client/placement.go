@@ -77,7 +77,7 @@ func (p *Placement) Repartition(ctx context.Context, pieces []layout.Piece) erro
 		return fmt.Errorf("variables move between two steps, not in step %d", step)
 	}
 	if a := p.rows.asking; a != nil {
-		return fmt.Errorf("variables move before step %d, but rows that were wanted for step %d were not awaited", step, a.step)
+		return fmt.Errorf("variables move before step %d, but rows that were requested for step %d were not awaited", step, a.step)
 	}
 	now := h.shards.Load()
 	d, err := now.d.Placed(pieces)
@@ -85,8 +85,8 @@ func (p *Placement) Repartition(ctx context.Context, pieces []layout.Piece) erro
 		return err
 	}
 	next := newShardMap(now.epoch+1, d)
-	wanted := transition.Wanted{Epoch: next.epoch, Step: step, Pieces: d.Pieces}
-	body, err := json.Marshal(wanted)
+	move := transition.MoveRequest{Epoch: next.epoch, Step: step, Pieces: d.Pieces}
+	body, err := json.Marshal(move)
 	if err != nil {
 		return fmt.Errorf("new holders: %w", err)
 	}
@@ -103,7 +103,7 @@ func (p *Placement) Repartition(ctx context.Context, pieces []layout.Piece) erro
 		})
 	}
 	for _, l := range h.serving {
-		if err := l.server.Remap(&wanted); err != nil {
+		if err := l.server.Remap(&move); err != nil {
 			var known *peers.PeerError
 			if !errors.As(err, &known) {
 				err = &peers.PeerError{Task: h.config.Peers.Self, Addr: "this task", Err: err}

@@ -22,7 +22,7 @@ func FuzzRemap(f *testing.F) {
 		d.Variables = d.Variables[5:6]
 		j := newJob(t, d, policy.Servers, 2)
 		members := j.connect(t)
-		var r transition.Wanted
+		var r transition.MoveRequest
 		if json.Unmarshal(body, &r) == nil {
 			if pieces, err := json.Marshal(r.Pieces); err == nil {
 				for _, l := range members[0].holders.links {

@@ -17,15 +17,15 @@ import (
 // that have some of the rows.
 type asking struct {
 	step   uint64
-	own    []portion        // rows of pieces that this worker holds
-	host   []message.Wanted // rows requested through the first worker of the host
-	direct atomic.Bool      // this worker must request the rows of host itself
-	left   atomic.Int32     // number of replies to come, plus one until all requests are sent
-	done   chan struct{}    // closed after all replies have arrived
-	then   func()           // called before done is closed; nil: nothing is called
+	own    []portion            // rows of pieces that this worker holds
+	host   []message.RowRequest // rows requested through the first worker of the host
+	direct atomic.Bool          // this worker must request the rows of host itself
+	left   atomic.Int32         // number of replies to come, plus one until all requests are sent
+	done   chan struct{}        // closed after all replies have arrived
+	then   func()               // called before done is closed; nil: nothing is called
 }
 
-func newAsking(step uint64, own []portion, host []message.Wanted, then func()) *asking {
+func newAsking(step uint64, own []portion, host []message.RowRequest, then func()) *asking {
 	a := &asking{step: step, own: own, host: host, then: then, done: make(chan struct{})}
 	a.left.Store(1)
 	return a
@@ -53,9 +53,9 @@ type portion struct {
 }
 
 // portions splits requests by piece. It returns those for some pieces.
-func portions(d *layout.Declaration, pieces []layout.Piece, wanted []message.Wanted) (all []portion) {
+func portions(d *layout.Declaration, pieces []layout.Piece, rows []message.RowRequest) (all []portion) {
 	for _, p := range pieces {
-		for _, w := range wanted {
+		for _, w := range rows {
 			if w.Variable != p.Variable {
 				continue
 			}
@@ -111,17 +111,17 @@ type requests struct {
 }
 
 // prefetch sends a prefetch request, after all jobs that were posted before.
-func (r *requests) prefetch(a *asking, wanted []portion) {
+func (r *requests) prefetch(a *asking, rows []portion) {
 	a.left.Add(1)
-	body := message.AppendCount(nil, len(wanted))
-	rest, longest := wire.HeaderSize+len(body), message.MaxHead(len(wanted))
-	for _, p := range wanted {
+	body := message.AppendCount(nil, len(rows))
+	rest, longest := wire.HeaderSize+len(body), message.MaxHead(len(rows))
+	for _, p := range rows {
 		before := len(body)
 		body = message.AppendRows(body, layout.Place{Variable: p.Variable, Offset: p.Offset}, p.index)
 		longest += len(body) - before + message.Padded(len(p.into))
 		r.volumes[p.Variable].sent.Add(uint64(len(body) - before))
 	}
-	s := &demand{asking: a, portions: wanted, longest: longest}
+	s := &demand{asking: a, portions: rows, longest: longest}
 	r.overhead(s, rest, func(v *volume, n uint64) { v.sent.Add(n) })
 	r.demand.Store(s)
 	r.jobs <- job{request: body, bucket: flush, step: a.step}
@@ -156,7 +156,7 @@ func (r *requests) given(f wire.Header) error {
 	if err := r.take(s, r.body); err != nil {
 		return fmt.Errorf("%s rows: %w", f.Kind, err)
 	}
-	if f.Kind == wire.Early {
+	if f.Kind == wire.EarlyReply {
 		return nil
 	}
 	if r.index < 0 && f.Part == message.Direct {

@@ -20,7 +20,7 @@ func asker() (*requests, *demand, []byte) {
 	r := &requests{holder: &holder{d: &d, volumes: make([]volume, 8)}}
 	r.holds.Store(has)
 	into := make([]byte, 4*12+2*8)
-	wanted := []message.Wanted{
+	wanted := []message.RowRequest{
 		{Variable: 5, Index: []int64{1, 3, 20, 40}, Into: into[:48]}, {Variable: 6, Index: []int64{0, 8}, Into: into[48:]},
 	}
 	return r, &demand{asking: &asking{}, portions: portions(&d, has.pieces, wanted)}, into
@@ -33,7 +33,7 @@ func good() []byte {
 		size := map[int]int{5: 12, 6: 8}[variable]
 		return message.Share{Rows: message.Rows{Place: layout.Place{Variable: variable, Offset: offset}, Index: index}, From: numbered(size)}
 	}
-	return reply.Frame(wire.Final, 0, []message.Share{rows(5, 0, 1, 3), rows(5, 20, 20, 40), rows(6, 0, 0, 8)}).Payload
+	return reply.Frame(wire.FinalReply, 0, []message.Share{rows(5, 0, 1, 3), rows(5, 20, 20, 40), rows(6, 0, 0, 8)}).Payload
 }
 
 // numbered is a table whose rows are their numbers and zeros.

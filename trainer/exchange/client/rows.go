@@ -33,7 +33,7 @@ func (r *Rows) Pull(ctx context.Context, variable int, index []int64, into []byt
 	}
 	var waiting []*pull
 	pieces := r.holders.shards.Load().d.Pieces
-	for _, p := range portions(r.holders.d, pieces, []message.Wanted{{Variable: variable, Index: index, Into: into}}) {
+	for _, p := range portions(r.holders.d, pieces, []message.RowRequest{{Variable: variable, Index: index, Into: into}}) {
 		w, err := r.pull(p.Piece, 0, p.index, p.into)
 		if err != nil {
 			return err
@@ -133,41 +133,41 @@ func (r *Rows) collect(ctx context.Context, waiting ...*pull) error {
 // During a step, it requests those of the following step. Between two steps, it
 // requests those of the next one. While a step is under way, holders already
 // send rows that the step does not change. Prefetch does not wait; Await does.
-// Until Await returns, the client owns wanted.
+// Until Await returns, the client owns requests.
 //
 // The caller makes at most one prefetch request per step. After a request
 // without Await, no further request is possible. Workers must be in step: mode
 // sync.
-func (r *Rows) Prefetch(wanted []message.Wanted) error {
+func (r *Rows) Prefetch(requests []message.RowRequest) error {
 	step := r.progress.step
 	if r.progress.within {
 		step++
 	}
-	if err := r.prefetchable(step, wanted); err != nil {
+	if err := r.prefetchable(step, requests); err != nil {
 		return err
 	}
-	r.asked, r.asking = step+1, r.request(step, wanted)
+	r.asked, r.asking = step+1, r.request(step, requests)
 	return r.holders.reason()
 }
 
-func (r *Rows) prefetchable(step uint64, wanted []message.Wanted) error {
+func (r *Rows) prefetchable(step uint64, requests []message.RowRequest) error {
 	h := r.holders
 	switch {
 	case h.reason() != nil:
 		return h.reason()
 	case !h.d.Sync.InStep():
-		return fmt.Errorf("rows wanted with synchronisation %s: workers must take their steps together; use Pull", h.d.Sync)
+		return fmt.Errorf("rows are prefetched with synchronisation %s: workers must take their steps together; use Pull", h.d.Sync)
 	case r.asking != nil:
-		return fmt.Errorf("rows of step %d are wanted, those of step %d were not awaited", step, r.asking.step)
+		return fmt.Errorf("rows of step %d are requested, those of step %d were not awaited", step, r.asking.step)
 	case r.asked == step+1:
-		return fmt.Errorf("rows of step %d are wanted twice", step)
+		return fmt.Errorf("rows of step %d are requested twice", step)
 	}
-	for i, w := range wanted {
+	for i, w := range requests {
 		if err := r.requestable(w.Variable, w.Index, w.Into); err != nil {
 			return err
 		}
-		if slices.ContainsFunc(wanted[:i], func(other message.Wanted) bool { return other.Variable == w.Variable }) {
-			return fmt.Errorf("rows of variable %q are wanted twice", h.d.Variables[w.Variable].Name)
+		if slices.ContainsFunc(requests[:i], func(other message.RowRequest) bool { return other.Variable == w.Variable }) {
+			return fmt.Errorf("rows of variable %q are requested twice", h.d.Variables[w.Variable].Name)
 		}
 	}
 	return nil
@@ -182,7 +182,7 @@ func (r *Rows) Await(ctx context.Context) error {
 	case h.reason() != nil:
 		return h.reason()
 	case a == nil:
-		return errors.New("rows are awaited that nobody wanted")
+		return errors.New("rows are awaited that nobody requested")
 	case r.progress.within || step != a.step:
 		return fmt.Errorf("rows of step %d are awaited at step %d", a.step, step)
 	}
@@ -210,10 +210,10 @@ func (r *Rows) Await(ctx context.Context) error {
 
 // request requests the rows of a step from their holders, directly or through
 // the first worker of the host.
-func (r *Rows) request(step uint64, wanted []message.Wanted) *asking {
+func (r *Rows) request(step uint64, requests []message.RowRequest) *asking {
 	h := r.holders
-	var host, others []message.Wanted
-	for _, w := range wanted {
+	var host, others []message.RowRequest
+	for _, w := range requests {
 		if r.travelsWithHost(w.Variable) {
 			host = append(host, w)
 		} else {
@@ -250,12 +250,12 @@ func (r *Rows) request(step uint64, wanted []message.Wanted) *asking {
 
 // ask requests from every other holder its share. After the last request it
 // calls a.answered, for the count that newAsking added.
-func (r *Rows) ask(a *asking, wanted []message.Wanted) {
+func (r *Rows) ask(a *asking, requests []message.RowRequest) {
 	for _, l := range r.holders.links {
 		if l == nil {
 			continue
 		}
-		if share := portions(r.holders.d, l.holds.Load().pieces, wanted); len(share) > 0 {
+		if share := portions(r.holders.d, l.holds.Load().pieces, requests); len(share) > 0 {
 			l.requests.prefetch(a, share)
 		}
 	}
@@ -290,6 +290,6 @@ func (h *host) Push(bucket, part int) {
 }
 
 // Request implements relay.Holders.
-func (h *host) Request(step uint64, wanted []message.Wanted, done func()) {
-	h.rows.ask(newAsking(step, nil, nil, done), wanted)
+func (h *host) Request(step uint64, requests []message.RowRequest, done func()) {
+	h.rows.ask(newAsking(step, nil, nil, done), requests)
 }

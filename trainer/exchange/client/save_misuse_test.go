@@ -128,7 +128,7 @@ func TestBadSaveFramesEndTheTraining(t *testing.T) {
 		"begins later":      {1, []wire.Frame{stepFrame(6, 1)}, "begins step 6 during step 5"},
 		"gradient of then":  {1, []wire.Frame{frame(wire.Push, 0, 1, 4, 60)}, "5 steps were begun"},
 		"gradient too soon": {1, []wire.Frame{frame(wire.Push, 0, 1, 5, 60)}, "5 steps were begun"},
-		"rows of then":      {1, []wire.Frame{frame(wire.Want, 0, 0, 4, 1)}, "wants rows of step 4, 5 steps were begun"},
+		"rows of then":      {1, []wire.Frame{frame(wire.Prefetch, 0, 0, 4, 1)}, "wants rows of step 4, 5 steps were begun"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := mixed(2, 2)

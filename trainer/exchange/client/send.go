@@ -88,7 +88,7 @@ func (s *sender) frames(frames []wire.Frame, j job, encoded *[][]byte, used int)
 		return append(frames, wire.Frame{Header: wire.Header{Kind: wire.Step, Step: j.step}, Payload: j.begin}), used
 	}
 	if j.request != nil {
-		return append(frames, wire.Frame{Header: wire.Header{Kind: wire.Want, Step: j.step}, Payload: j.request}), used
+		return append(frames, wire.Frame{Header: wire.Header{Kind: wire.Prefetch, Step: j.step}, Payload: j.request}), used
 	}
 	for _, p := range s.holds.Load().pieces {
 		if j.bucket == flush || s.out.Bucket(p.Variable) != j.bucket {

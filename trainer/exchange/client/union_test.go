@@ -24,7 +24,7 @@ func onHosts(t *testing.T, workers int, hosts []layout.Range) (*testJob, []*memb
 }
 
 // awaited wants rows on a goroutine.
-func awaited(m *member, wanted []message.Wanted) <-chan error {
+func awaited(m *member, wanted []message.RowRequest) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- errors.Join(m.Rows.Prefetch(wanted), m.Rows.Await(context.Background())) }()
 	return done
@@ -38,7 +38,7 @@ func TestHostAsksForTheUnion(t *testing.T) {
 	if err := members[3].Rows.Whole(context.Background(), 5, table); err != nil {
 		t.Fatal(err)
 	}
-	wants := [][]message.Wanted{rowsFrom(0, 60), rowsFrom(40, 100), nil, rowsFrom(90, 110)}
+	wants := [][]message.RowRequest{rowsFrom(0, 60), rowsFrom(40, 100), nil, rowsFrom(90, 110)}
 	var done []<-chan error
 	for i, m := range members {
 		done = append(done, awaited(m, wants[i]))

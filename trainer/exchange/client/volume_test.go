@@ -146,7 +146,7 @@ func differ(workers, rows, each int) (index [][]int64) {
 func (s *seeker) takeRows(index []int64) error {
 	ctx := context.Background()
 	into := make([]float32, len(index)*s.holders.d.Variables[1].Width())
-	if err := s.Rows.Prefetch([]message.Wanted{{Variable: 1, Index: index, Into: wire.Bytes(into)}}); err != nil {
+	if err := s.Rows.Prefetch([]message.RowRequest{{Variable: 1, Index: index, Into: wire.Bytes(into)}}); err != nil {
 		return err
 	}
 	if err := s.Rows.Await(ctx); err != nil {

@@ -25,9 +25,9 @@ type Rows struct {
 	Size  int     // number of encoded bytes; set by DecodeRows
 }
 
-// Wanted is a request for rows of one sparse variable. Index is strictly
+// RowRequest is a request for rows of one sparse variable. Index is strictly
 // ascending. Into gets the values of the rows, one row after the other.
-type Wanted struct {
+type RowRequest struct {
 	Variable int
 	Index    []int64
 	Into     []byte

@@ -30,7 +30,7 @@ type Holders interface {
 	Push(bucket, part int)
 	// Request requests rows for a step, and calls done after all of them have
 	// arrived.
-	Request(step uint64, wanted []message.Wanted, done func())
+	Request(step uint64, rows []message.RowRequest, done func())
 }
 
 // Relay aggregates the contributions of the workers of a host. Any goroutine

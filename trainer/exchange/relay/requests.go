@@ -21,17 +21,17 @@ type Requests struct {
 	host    aggregate.Host
 
 	mu        sync.Mutex
-	step      uint64    // step whose requests are being collected
-	said      []bool    // by worker of the host: it requests nothing more for the step
-	count     int       // number of true elements of said
-	left      []bool    // by worker of the host: it has left and requests nothing any more
-	over      bool      // the first worker has left and cannot request rows for the others
-	collected []Request // requests for the step
-	open      []*union  // sent to the holders and not yet answered
+	step      uint64      // step whose requests are being collected
+	finished  []bool      // by worker of the host: it requests nothing more for the step
+	count     int         // number of true elements of finished
+	left      []bool      // by worker of the host: it has left and requests nothing any more
+	over      bool        // the first worker has left and cannot request rows for the others
+	collected []Request   // requests for the step
+	open      []*combined // sent to the holders and not yet answered
 }
 
 func newRequests(d *layout.Declaration, first, workers int, holders Holders, host aggregate.Host) *Requests {
-	return &Requests{d: d, first: first, holders: holders, host: host, step: d.First, said: make([]bool, workers), left: make([]bool, workers)}
+	return &Requests{d: d, first: first, holders: holders, host: host, step: d.First, finished: make([]bool, workers), left: make([]bool, workers)}
 }
 
 // Request is the request of one worker of the host for rows of a step.
@@ -45,8 +45,8 @@ type Request struct {
 	Done func(direct bool)
 }
 
-// union is the combined request of a host for a step.
-type union struct {
+// combined is the combined request of a host for a step.
+type combined struct {
 	step     uint64
 	requests []Request
 }
@@ -61,7 +61,7 @@ func (r *Requests) Add(step uint64, q Request) {
 		return
 	}
 	r.collected = append(r.collected, q)
-	ready := r.say(q.Rank)
+	ready := r.finish(q.Rank)
 	r.mu.Unlock()
 	r.request(ready)
 }
@@ -70,9 +70,9 @@ func (r *Requests) Add(step uint64, q Request) {
 // it.
 func (r *Requests) Begin(rank int, step uint64) {
 	r.mu.Lock()
-	var ready *union
-	if step == r.step && !r.said[rank-r.first] {
-		ready = r.say(rank)
+	var ready *combined
+	if step == r.step && !r.finished[rank-r.first] {
+		ready = r.finish(rank)
 	}
 	r.mu.Unlock()
 	r.request(ready)
@@ -90,9 +90,9 @@ func (r *Requests) Leave(rank int) {
 	i := rank - r.first
 	r.left[i] = true
 	r.collected = slices.DeleteFunc(r.collected, func(q Request) bool { return q.Rank == rank })
-	var ready *union
-	if !r.said[i] {
-		ready = r.say(rank)
+	var ready *combined
+	if !r.finished[i] {
+		ready = r.finish(rank)
 	}
 	r.mu.Unlock()
 	r.request(ready)
@@ -101,7 +101,7 @@ func (r *Requests) Leave(rank int) {
 // end refers all workers with unanswered requests to the holders.
 func (r *Requests) end() {
 	r.mu.Lock()
-	waiting := append(r.open, &union{r.step, r.collected})
+	waiting := append(r.open, &combined{r.step, r.collected})
 	r.over, r.collected, r.open = true, nil, nil
 	r.mu.Unlock()
 	for _, u := range waiting {
@@ -117,7 +117,7 @@ func (r *Requests) refer(step uint64, q Request) {
 		q.Done(true)
 		return
 	}
-	r.host.Tell(q.Rank, message.Sends{Header: wire.Header{Kind: wire.Final, Step: step, Part: message.Direct}})
+	r.host.Tell(q.Rank, message.Sends{Header: wire.Header{Kind: wire.FinalReply, Step: step, Part: message.Direct}})
 }
 
 // Skip refers all workers to the holders if their requests for the step are not
@@ -136,14 +136,14 @@ func (r *Requests) Skip(step uint64) {
 	}
 }
 
-// say records that a worker requests nothing more for the step. After the last
+// finish records that a worker requests nothing more for the step. After the last
 // worker it returns the combined request. The caller holds r.mu.
-func (r *Requests) say(rank int) (ready *union) {
-	r.said[rank-r.first] = true
-	if r.count++; r.count < len(r.said) {
+func (r *Requests) finish(rank int) (ready *combined) {
+	r.finished[rank-r.first] = true
+	if r.count++; r.count < len(r.finished) {
 		return nil
 	}
-	ready = &union{r.step, r.collected}
+	ready = &combined{r.step, r.collected}
 	if len(r.collected) > 0 {
 		r.open = append(r.open, ready)
 	}
@@ -155,36 +155,36 @@ func (r *Requests) say(rank int) (ready *union) {
 func (r *Requests) next() {
 	r.step, r.collected, r.count = r.step+1, nil, 0
 	for i, left := range r.left {
-		if r.said[i] = left; left {
+		if r.finished[i] = left; left {
 			r.count++
 		}
 	}
 }
 
 // request sends a combined request to the holders.
-func (r *Requests) request(u *union) {
+func (r *Requests) request(u *combined) {
 	if u == nil || len(u.requests) == 0 {
 		return
 	}
 	lists := make([][][]int64, len(r.d.Variables))
 	for _, q := range u.requests {
-		for _, rows := range q.Rows {
-			lists[rows.Variable] = append(lists[rows.Variable], rows.Index)
+		for _, r := range q.Rows {
+			lists[r.Variable] = append(lists[r.Variable], r.Index)
 		}
 	}
-	var wanted []message.Wanted
+	var rows []message.RowRequest
 	for variable, of := range lists {
 		if len(of) > 0 {
 			index := sparse.Union(of...)
-			wanted = append(wanted, message.Wanted{Variable: variable, Index: index,
+			rows = append(rows, message.RowRequest{Variable: variable, Index: index,
 				Into: make([]byte, len(index)*r.d.Variables[variable].UnitBytes())})
 		}
 	}
-	r.holders.Request(u.step, wanted, func() { r.answer(u, wanted) })
+	r.holders.Request(u.step, rows, func() { r.answer(u, rows) })
 }
 
 // answer sends every worker the rows that it requested.
-func (r *Requests) answer(u *union, came []message.Wanted) {
+func (r *Requests) answer(u *combined, came []message.RowRequest) {
 	r.mu.Lock()
 	i := slices.Index(r.open, u)
 	if i >= 0 {
@@ -209,13 +209,13 @@ func (r *Requests) answer(u *union, came []message.Wanted) {
 			continue
 		}
 		var reply message.Reply
-		r.host.Tell(q.Rank, message.Sends(reply.Frame(wire.Final, u.step, shares)))
+		r.host.Tell(q.Rank, message.Sends(reply.Frame(wire.FinalReply, u.step, shares)))
 	}
 }
 
 // variable provides rows of one variable from the rows that have arrived.
 type variable struct {
-	came     []message.Wanted
+	came     []message.RowRequest
 	number   int
 	rowBytes int
 }

@@ -49,7 +49,7 @@ func (m *mover) refuses(what string) error {
 
 // remap records that a worker requests another map. After all workers have
 // requested the same map, it moves the variables.
-func (m *mover) remap(rank int, w *transition.Wanted) error {
+func (m *mover) remap(rank int, w *transition.MoveRequest) error {
 	s := m.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (m *mover) remap(rank int, w *transition.Wanted) error {
 
 // agree records a request for a map. It refuses a map that differs from the
 // request of another worker.
-func (m *mover) agree(rank int, w *transition.Wanted) error {
+func (m *mover) agree(rank int, w *transition.MoveRequest) error {
 	switch {
 	case w.Epoch != m.epoch+1 || m.asked[rank]:
 		return fmt.Errorf("wants variables to move for epoch %d, this is epoch %d", w.Epoch, m.epoch)

@@ -143,7 +143,7 @@ func (p *peer) take(h wire.Header) error {
 		return p.begin(h, e)
 	case h.Kind == wire.Push:
 		return p.step.push(h, e, p.read)
-	case h.Kind == wire.Want:
+	case h.Kind == wire.Prefetch:
 		return p.want(h, e)
 	case h.Kind == wire.Scale:
 		return p.scale(h, e)
@@ -262,7 +262,7 @@ func (p *peer) room(h wire.Header, e *aggregate.Shards) error {
 
 // remap handles a request for another map from the next step on.
 func (p *peer) remap(h wire.Header, e *aggregate.Shards) error {
-	var w transition.Wanted
+	var w transition.MoveRequest
 	if err := p.readJSON(h, &w); err != nil {
 		return err
 	}

@@ -117,7 +117,7 @@ func (r *replies) sendEarly(step uint64, all []owed, to *peers.Session) error {
 	if len(now) == 0 {
 		return nil
 	}
-	return to.Send(r.reply.Frame(wire.Early, step, now))
+	return to.Send(r.reply.Frame(wire.EarlyReply, step, now))
 }
 
 // split moves rows from rest to early if they can be sent before the current
@@ -159,7 +159,7 @@ func final(reply *message.Reply, step uint64, all []owed) wire.Frame {
 			last = append(last, message.Share{Rows: message.Rows{Place: o.at, Index: index}, From: o.shard})
 		}
 	}
-	return reply.Frame(wire.Final, step, last)
+	return reply.Frame(wire.FinalReply, step, last)
 }
 
 // pull answers a request for rows with their current values. The payload of the

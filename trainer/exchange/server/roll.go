@@ -187,7 +187,7 @@ func (r *roll) left() (alone, last bool) {
 
 // movable returns an error if variables cannot move before step w.Step. It
 // blames a worker that has begun that step or has left.
-func (r *roll) movable(rank int, w *transition.Wanted) error {
+func (r *roll) movable(rank int, w *transition.MoveRequest) error {
 	for other, n := range r.steps {
 		if n > w.Step || r.gone[other] {
 			return r.blame(other, fmt.Errorf("goes on after %d steps, but %s wants variables to move before step %d", n, worker(rank), w.Step))

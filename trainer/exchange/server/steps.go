@@ -69,7 +69,7 @@ func (s *Server) Room(now, next *layout.Declaration) transition.RoomError {
 }
 
 // Remap requests another map on behalf of the worker in the same process.
-func (s *Server) Remap(w *transition.Wanted) error {
+func (s *Server) Remap(w *transition.MoveRequest) error {
 	return s.mover.remap(s.config.Peers.Self.Index, w)
 }
 

@@ -42,7 +42,7 @@ func (m *Repartition) send(ctx context.Context, to int, list []layout.Transfer) 
 	var hearing sync.WaitGroup
 	hearing.Go(func() {
 		defer session.Drain()
-		err := m.hear(session)
+		err := m.awaitAnswer(session)
 		if err != nil {
 			session.Close() // ends sendAll
 		}
@@ -85,8 +85,8 @@ func (m *Repartition) sendAll(session *peers.Session, list []layout.Transfer) er
 	return nil
 }
 
-// hear waits for the answer of the new holder.
-func (m *Repartition) hear(session *peers.Session) error {
+// awaitAnswer waits for the answer of the new holder.
+func (m *Repartition) awaitAnswer(session *peers.Session) error {
 	h, err := session.Next()
 	if err == nil && (h.Kind != wire.Moved || h.Length != 0 || h.Step != m.step) {
 		err = fmt.Errorf("unexpected %s frame of step %d while variables move", h.Kind, h.Step)

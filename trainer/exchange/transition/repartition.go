@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Wanted is the request, in JSON, with which variables move. Every worker sends
+// MoveRequest is the request, in JSON, with which variables move. Every worker sends
 // it to every holder, between two steps.
-type Wanted struct {
+type MoveRequest struct {
 	Epoch  uint32         `json:"epoch"` // of the new map
 	Step   uint64         `json:"step"`  // first step under the new map
 	Pieces []layout.Piece `json:"pieces"`

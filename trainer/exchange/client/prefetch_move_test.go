@@ -90,7 +90,7 @@ func (s *seeker) moveAndStep(moves [][]layout.Piece, after []map[int][]byte) err
 func TestRowsMustBeAwaitedBeforeAMove(t *testing.T) {
 	j := newJob(t, movableTables(1, 1, optimizer.SGD), policy.Servers, 2)
 	m := j.connect(t)[0]
-	if err := m.Rows.Prefetch([]message.Wanted{{Variable: 5, Index: []int64{3}, Into: make([]byte, 12)}}); err != nil {
+	if err := m.Rows.Prefetch([]message.RowRequest{{Variable: 5, Index: []int64{3}, Into: make([]byte, 12)}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Placement.Repartition(context.Background(), j.d.Pieces); err == nil || !strings.Contains(err.Error(), "were not awaited") {

@@ -18,7 +18,7 @@ import (
 type seeker struct {
 	*member
 	random *rand.Rand
-	wanted []message.Wanted
+	wanted []message.RowRequest
 }
 
 func seekers(members []*member) (all []*seeker) {
@@ -43,7 +43,7 @@ func (s *seeker) choose() {
 	s.wanted = nil
 	for _, i := range tables(s.holders.d) {
 		v := s.holders.d.Variables[i]
-		w := message.Wanted{Variable: i}
+		w := message.RowRequest{Variable: i}
 		rarity := []int{1, 3, 20, 1 << 30}[s.random.IntN(4)]
 		for row := range int64(v.Shape[0]) {
 			if s.random.IntN(rarity) == 0 {
@@ -242,35 +242,37 @@ func TestBadWantsAreRefused(t *testing.T) {
 	j := newJob(t, mixed(2, 1), policy.Servers, 1)
 	m := j.connect(t)[0]
 	ctx := context.Background()
-	rows := func(index ...int64) message.Wanted {
-		return message.Wanted{Variable: 5, Index: index, Into: make([]byte, 12*len(index))}
+	rows := func(index ...int64) message.RowRequest {
+		return message.RowRequest{Variable: 5, Index: index, Into: make([]byte, 12*len(index))}
 	}
-	wants := func(wanted ...message.Wanted) func() error { return func() error { return m.Rows.Prefetch(wanted) } }
+	wants := func(wanted ...message.RowRequest) func() error {
+		return func() error { return m.Rows.Prefetch(wanted) }
+	}
 	refuse := func(want string, do func() error) {
 		t.Helper()
 		if err := do(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	refuse("nobody wanted", func() error { return m.Rows.Await(ctx) })
-	refuse("which is not sparse", wants(message.Wanted{Variable: 0}))
-	refuse("variable 9", wants(message.Wanted{Variable: 9}))
+	refuse("nobody requested", func() error { return m.Rows.Await(ctx) })
+	refuse("which is not sparse", wants(message.RowRequest{Variable: 0}))
+	refuse("variable 9", wants(message.RowRequest{Variable: 9}))
 	refuse("row 41 is outside", wants(rows(41)))
 	refuse("row 3 after row 3", wants(rows(3, 3)))
-	refuse("11 bytes for 1 rows", wants(message.Wanted{Variable: 5, Index: []int64{3}, Into: make([]byte, 11)}))
-	refuse("wanted twice", wants(rows(3), rows(4)))
-	if err := m.Rows.Prefetch([]message.Wanted{rows(1, 2)}); err != nil {
+	refuse("11 bytes for 1 rows", wants(message.RowRequest{Variable: 5, Index: []int64{3}, Into: make([]byte, 11)}))
+	refuse("requested twice", wants(rows(3), rows(4)))
+	if err := m.Rows.Prefetch([]message.RowRequest{rows(1, 2)}); err != nil {
 		t.Fatal(err)
 	}
 	refuse("were not awaited", wants(rows(3)))
 	if err := m.Rows.Await(ctx); err != nil {
 		t.Fatal(err)
 	}
-	refuse("rows of step 0 are wanted twice", wants(rows(3)))
+	refuse("rows of step 0 are requested twice", wants(rows(3)))
 	if err := m.Begin(0.1, 0, 1); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Rows.Prefetch([]message.Wanted{rows(1, 2)}); err != nil {
+	if err := m.Rows.Prefetch([]message.RowRequest{rows(1, 2)}); err != nil {
 		t.Fatal(err)
 	}
 	refuse("rows of step 1 are awaited at step 0", func() error { return m.Rows.Await(ctx) })
