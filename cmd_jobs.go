@@ -12,6 +12,7 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/jobs"
+	"github.com/plx-run/plx/logs"
 )
 
 func (c *command) probeCommand() *cli.Command {
@@ -63,6 +64,7 @@ func (c *command) logsCommand() *cli.Command {
 	return &cli.Command{
 		Name: "logs", Usage: "print a job's logs, while it runs or after", ArgsUsage: "[JOB]",
 		Flags: reachFlags(jsonFlag(),
+			&cli.BoolFlag{Name: "v", Aliases: []string{"verbose"}, Usage: "first print the plan of the launch"},
 			&cli.BoolFlag{Name: "f", Aliases: []string{"follow"}, Usage: "follow the job until it ends"},
 			&cli.StringSliceFlag{Name: "task", Usage: "only `ROLE:INDEX`, such as worker:3; repeatable"},
 			&cli.IntFlag{Name: "tail", Value: -1, Usage: "only the last `N` lines of each task's stdout and of its stderr"},
@@ -75,7 +77,7 @@ func (c *command) logsCommand() *cli.Command {
 // logs reads --host as the names of the hosts to show, not of the hosts to look on.
 func (c *command) logs(ctx *cli.Context) error {
 	cfg := jobs.LogsConfig{Follow: ctx.Bool("f"), Tasks: ctx.StringSlice("task"), Tail: ctx.Int("tail"),
-		Since: ctx.Duration("since"), JSON: ctx.Bool("json"), Hosts: ctx.StringSlice("host")}
+		Since: ctx.Duration("since"), JSON: ctx.Bool("json"), Plan: ctx.Bool("v"), Hosts: ctx.StringSlice("host")}
 	if err := oneJob(ctx); err != nil {
 		return err
 	}
@@ -128,9 +130,9 @@ func (c *command) jobsCommand() *cli.Command {
 func (c *command) attachCommand() *cli.Command {
 	return &cli.Command{
 		Name: "attach", Usage: "follow a running job and exit with its status", ArgsUsage: "[JOB]",
-		Flags: reachFlags(),
-		Action: c.onJob(oneJob, func(ctx context.Context, q jobs.Query, _ *cli.Context) (err error) {
-			c.code, err = jobs.Attach(ctx, q)
+		Flags: reachFlags(verboseFlag()),
+		Action: c.onJob(oneJob, func(ctx context.Context, q jobs.Query, flags *cli.Context) (err error) {
+			c.code, err = jobs.Attach(ctx, q, logs.Options{Verbose: flags.Bool("v")})
 			return err
 		}),
 	}

@@ -51,6 +51,7 @@ func launchFlags() []cli.Flag {
 		&cli.StringFlag{Name: "resume", Usage: "resume from the checkpoints of `JOB`, an id or a name"},
 		&cli.StringFlag{Name: "fetch", Usage: "after the job, gather the checkpoints from all hosts into `DIR` on this machine"},
 		&cli.BoolFlag{Name: "detach", Usage: "return when all tasks have started, print the job's id"},
+		verboseFlag(),
 		&cli.BoolFlag{Name: "dry-run", Usage: "print the plan and connect to no host"},
 		&cli.StringSliceFlag{Name: "copy", Usage: "send `FILE-OR-FOLDER` into the tasks' working folders; repeatable"},
 		&cli.StringSliceFlag{Name: "env", Usage: "give tasks `NAME[=VALUE]`; repeatable"},
@@ -131,6 +132,7 @@ func (c *command) launchConfig(ctx *cli.Context) (cfg launcher.Config, err error
 	cfg.Name, cfg.Detach, cfg.DryRun = ctx.String("name"), ctx.Bool("detach"), ctx.Bool("dry-run")
 	cfg.Copy, cfg.Chdir, cfg.Setup, cfg.Path = ctx.StringSlice("copy"), ctx.String("chdir"), ctx.String("setup"), ctx.String("path")
 	cfg.LogDir, cfg.LogLevel = ctx.String("log-dir"), os.Getenv("PLX_LOG_LEVEL")
+	cfg.Verbose = ctx.Bool("v") || strings.EqualFold(cfg.LogLevel, "debug") || strings.EqualFold(cfg.LogLevel, "verbose")
 	cfg.StartTimeout, cfg.MaxTime = ctx.Duration("start-timeout"), ctx.Duration("max-time")
 	cfg.Lease, cfg.Grace = ctx.Duration("lease"), ctx.Duration("grace")
 	cfg.Resume, cfg.Fetch, cfg.SaveTime = ctx.String("resume"), ctx.String("fetch"), ctx.Duration("checkpoint-timeout")

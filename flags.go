@@ -32,6 +32,11 @@ func reachFlags(more ...cli.Flag) []cli.Flag {
 	}, more...)
 }
 
+// verboseFlag is the flag of commands that show a job while it runs.
+func verboseFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "v", Aliases: []string{"verbose"}, Usage: "print plans and cost tables too; plx logs always does"}
+}
+
 // reach reads the flags of reachFlags. It returns no error if no host is named.
 func reach(ctx *cli.Context) (hosts.Reach, error) {
 	r := hosts.Reach{AcceptNewHostKeys: ctx.Bool("accept-new-host-keys")}

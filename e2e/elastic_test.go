@@ -139,12 +139,12 @@ func notScaled(b *bench, path string) {
 	end(foreign)
 
 	train := append([]string{path}, elasticFlags...)
-	unsaved := launch("unsaved", train...)
+	unsaved := launch("unsaved", append([]string{"-v"}, train...)...)
 	unsaved.await(unsaved.stderr, ", loss mean, ")
 	refused("unsaved", three, "there is no --ckpt-dir")
 	end(unsaved)
 
-	many := launch("many", append(train, "--ckpt-dir=saved")...)
+	many := launch("many", append(append([]string{"-v"}, train...), "--ckpt-dir=saved")...)
 	many.await(many.stderr, ", loss mean, ")
 	refused("many", three, "7 workers", "6 virtual")
 	refused("many", b.ResourceFile("h3"), "no host would stay")

@@ -21,20 +21,34 @@ func TestFirstCommandOfREADME(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience) // it may have all to build
 	defer cancel()
 	words := strings.Fields(command)
-	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
-	cmd.Dir, cmd.Env = "..", append(environ(), "HOME="+t.TempDir())
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // go run alone would leave plx
-	cmd.WaitDelay = 5 * time.Second
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("%s: %v\nstdout:\n%s\nstderr:\n%s", command, err, clip(stdout.String()), clip(stderr.String()))
+	home := t.TempDir()
+	run := func(words ...string) (stdout, stderr string) {
+		t.Helper()
+		cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+		cmd.Dir, cmd.Env = "..", append(environ(), "HOME="+home)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // go run alone would leave plx
+		cmd.WaitDelay = 5 * time.Second
+		var out, errs bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &errs
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("%s: %v\nstdout:\n%s\nstderr:\n%s", words, err, clip(out.String()), clip(errs.String()))
+		}
+		return out.String(), errs.String()
 	}
-	contains(t, stderr.String(), "plx: no --hosts given: an embedded cluster of 2 hosts with 1 worker each",
-		"plx: building ./examples/mlp for ", " 2 workers, ", ": done\n")
-	losses := trainLosses(t, stdout.String())
-	if len(losses) < 2 || strings.Count(stdout.String(), "\n") != len(losses) || losses[len(losses)-1] > 0.1*losses[0] {
-		t.Errorf("losses %v in\n%s", losses, stdout.String())
+	stdout, stderr := run(words...)
+	contains(t, stderr, "plx: no --hosts given: an embedded cluster of 2 hosts with 1 worker each", ": done\n")
+	if n := strings.Count(stderr, "\n"); n > 6 {
+		t.Errorf("%d lines on stderr, want 6 at most:\n%s", n, stderr)
+	}
+	losses := trainLosses(t, stdout)
+	if len(losses) < 2 || strings.Count(stdout, "\n") != len(losses) || losses[len(losses)-1] > 0.1*losses[0] {
+		t.Errorf("losses %v in\n%s", losses, stdout)
+	}
+	// Everything else is in the job's record and logs.
+	again, more := run("go", "run", ".", "logs", "-v")
+	contains(t, more, "TASK ", "worker:1 127.0.0.3 cpu", "! plx: 2 workers, allreduce", `! plx: variable "w0" `, "busiest link, measured over ")
+	if again != stdout {
+		t.Errorf("plx logs prints\n%s\nthe launch printed\n%s", again, stdout)
 	}
 }

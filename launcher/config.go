@@ -37,6 +37,7 @@ type Config struct {
 	Path     string   // folders to put before the hosts' PATH, separated by colons; empty: none
 	Detach   bool     // the agent on the chief's host drives the job; plx returns after the start
 	DryRun   bool     // print what a launch would do, and start nothing
+	Verbose  bool     // print the plan, and what the tasks tell of theirs
 
 	environ []string // Env and EnvFiles together, as NAME=VALUE; written by validate
 

@@ -35,7 +35,7 @@ type drive struct {
 
 // begin makes a member of each host, and opens the output of the logs.
 func (d *drive) begin() (reached []driver.Host) {
-	opts := logs.Options{Grep: d.launch.cfg.Grep}
+	opts := logs.Options{Grep: d.launch.cfg.Grep, Verbose: d.launch.cfg.Verbose}
 	for i, a := range d.launch.agents {
 		placed := d.launch.placed.Hosts[i]
 		reached = append(reached, d.add(&member{drive: d, index: i, agent: a, tasks: placed.Specs()}))

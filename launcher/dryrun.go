@@ -22,26 +22,29 @@ func dryRun(cfg Config) error {
 	if err != nil {
 		return err
 	}
-	lines, err := artifactLines(cfg)
+	sent, err := artifactLines(cfg)
 	if err != nil {
 		return err
 	}
-	var text strings.Builder
+	lines := planTable(machines, p)
+	if p.Guessed {
+		lines = append(lines, "hosts without ids get one worker for each GPU found there, or one on the CPU; later workers move up accordingly")
+	}
+	_, err = io.WriteString(cfg.Terminal.Stdout, strings.Join(append(lines, sent...), "\n")+"\n")
+	return err
+}
+
+// planTable returns a table of the tasks and their devices, as lines.
+func planTable(machines []placement.Machine, p placement.Placement) []string {
 	t := console.NewTable("TASK", "HOST", "DEVICE", "CUDA_VISIBLE_DEVICES")
 	for _, h := range p.Hosts {
 		for _, task := range h.Tasks {
 			t.Row(task.Task.String(), machines[h.Machine].Name, task.Device, task.Visible)
 		}
 	}
+	var text strings.Builder
 	console.WriteTable(&text, t) // a Builder takes everything
-	if p.Guessed {
-		fmt.Fprintln(&text, "hosts without ids get one worker for each GPU found there, or one on the CPU; later workers move up accordingly")
-	}
-	for _, line := range lines {
-		fmt.Fprintln(&text, line)
-	}
-	_, err = io.WriteString(cfg.Terminal.Stdout, text.String())
-	return err
+	return strings.Split(strings.TrimRight(text.String(), "\n"), "\n")
 }
 
 // artifactLines lists what a launch would send to each host.

@@ -91,6 +91,7 @@ type launch struct {
 	created     time.Time
 	secret      []byte             // by which the job's agents and tasks authenticate each other
 	agents      []*hosts.AgentHost // in the order of placed.Hosts
+	planned     []string           // the plan, as lines of a table
 }
 
 // openFolders makes the folders of --log-dir and --fetch, before any host is touched.
@@ -165,7 +166,7 @@ func (l *launch) chief() int {
 func (l *launch) record() *jobs.Record {
 	r := &jobs.Record{Job: l.job, Name: l.cfg.Name, Program: filepath.Base(l.cfg.Program), Created: l.created,
 		Detached: l.cfg.Detach, Embedded: len(l.cfg.Hosts) == 0, Launcher: os.Getpid(), Grace: l.cfg.Grace, Lease: l.cfg.Lease,
-		Restarts: l.cfg.Restarts.Max > 0, Checkpoints: l.checkpoints, Saves: saves(l.cfg.Args), Chief: l.chief()}
+		Restarts: l.cfg.Restarts.Max > 0, Checkpoints: l.checkpoints, Saves: saves(l.cfg.Args), Chief: l.chief(), Plan: l.planned}
 	for i, a := range l.agents {
 		r.Hosts = append(r.Hosts, hostRecord(a, l.placed.Hosts[i].Specs()))
 	}

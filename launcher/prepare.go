@@ -72,6 +72,10 @@ func (l *launch) place() (err error) {
 	}
 	notes, err := l.placed.Conflicts(machines)
 	l.printer.Lines(notes)
+	l.planned = planTable(machines, l.placed)
+	if l.cfg.Verbose {
+		l.printer.Lines(l.planned)
+	}
 	return err
 }
 

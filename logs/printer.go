@@ -45,6 +45,11 @@ type Options struct {
 	Hosts, Tasks []string
 	Grep         *regexp.Regexp // print only lines whose text matches; nil prints all
 	JSON         bool           // print one JSON object per line, for both streams on stdout
+	// Mark begins the lines of stderr that tell more than most users want. They are
+	// left out, or with Verbose printed with Plain in the place of Mark. Empty: no line
+	// is marked.
+	Mark, Plain string
+	Verbose     bool
 }
 
 // Screen describes a writer.
@@ -234,6 +239,12 @@ func (s *stream) add(c Chunk) error {
 
 // line adds a line to out, unless it is filtered out.
 func (s *stream) line(l line) {
+	plain := ""
+	if rest, marked := s.marked(l); marked && !s.p.opts.Verbose {
+		return
+	} else if marked {
+		plain, l.text = s.p.opts.Plain, rest
+	}
 	if s.p.opts.Grep != nil && !s.p.opts.Grep.Match(l.text) {
 		return
 	}
@@ -246,12 +257,22 @@ func (s *stream) line(l line) {
 	} else {
 		s.out = append(s.out, s.first...)
 	}
+	s.out = append(s.out, plain...)
 	if s.output.Terminal {
 		s.out = appendSafe(s.out, l.text, s.output.Colour)
 	} else {
 		s.out = append(s.out, l.text...)
 	}
 	s.out = append(s.out, s.after...)
+}
+
+// marked reports whether a line begins with Options.Mark, and returns the rest of it.
+func (s *stream) marked(l line) (rest []byte, marked bool) {
+	mark := s.p.opts.Mark
+	if mark == "" || s.from.Stream != Stderr || s.p.opts.JSON || l.continued || !bytes.HasPrefix(l.text, []byte(mark)) {
+		return nil, false
+	}
+	return l.text[len(mark):], true
 }
 
 // flush writes the added lines in one write.

@@ -365,3 +365,30 @@ func fnvOf(s string) uint32 {
 	h.Write([]byte(s))
 	return h.Sum32()
 }
+
+// Marked lines of stderr are left out, or printed without their mark. Every other line,
+// and JSON, stays as it is.
+func TestMarkedLines(t *testing.T) {
+	const text = "p: more: a table\np: kept\nx p: more: kept too\n"
+	show := func(o Options, stream Stream) string {
+		var out bytes.Buffer
+		o.Mark, o.Plain = "p: more: ", "p: "
+		p := NewPrinter(&out, &out, o)
+		if err := p.Chunk("h", Chunk{Source: Source{"t", stream}, Data: []byte(text)}); err != nil {
+			t.Fatal(err)
+		}
+		return strings.ReplaceAll(strings.ReplaceAll(out.String(), "t h ! ", ""), "t h | ", "")
+	}
+	if got := show(Options{}, Stderr); got != "p: kept\nx p: more: kept too\n" {
+		t.Errorf("%q", got)
+	}
+	if got := show(Options{Verbose: true}, Stderr); got != "p: a table\np: kept\nx p: more: kept too\n" {
+		t.Errorf("verbose: %q", got)
+	}
+	if got := show(Options{}, Stdout); got != text {
+		t.Errorf("stdout: %q", got)
+	}
+	if got := show(Options{JSON: true}, Stderr); strings.Count(got, "\n") != 3 || !strings.Contains(got, `"p: more: a table"`) {
+		t.Errorf("JSON: %q", got)
+	}
+}

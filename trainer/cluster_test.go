@@ -42,7 +42,7 @@ func newTestJobOn(t testing.TB, hosts []string, servers int, settings ...Setting
 	}
 	spec, listeners := testSockets(t, hosts, servers)
 	for task, ln := range listeners {
-		contract := cluster.Contract{Task: task, WorldSize: workers, LocalRank: task.Index, LocalWorldSize: workers, Cluster: spec}
+		contract := cluster.Contract{Task: task, WorldSize: workers, LocalRank: task.Index, LocalWorldSize: workers, Cluster: spec, LogLevel: "verbose"}
 		j, err := newJob(contract, conf, new(bytes.Buffer), new(bytes.Buffer), nil)
 		if err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/plx-run/plx/trainer/cluster"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -136,7 +137,7 @@ func TestStepAfterAFailureSaysWhy(t *testing.T) {
 
 func TestLogLevels(t *testing.T) {
 	for text, want := range map[string]slog.Level{
-		"": slog.LevelInfo, "DEBUG": slog.LevelDebug, "warning": slog.LevelWarn, "error": slog.LevelError,
+		"": slog.LevelInfo, "DEBUG": slog.LevelDebug, "warning": slog.LevelWarn, "verbose": cluster.VerboseLevel, "15": cluster.VerboseLevel, "error": slog.LevelError,
 		"10": slog.LevelDebug, "20": slog.LevelInfo, "30": slog.LevelWarn, "40": slog.LevelError,
 	} {
 		if got, err := parseLevel(text); err != nil || got != want {

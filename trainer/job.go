@@ -59,6 +59,9 @@ func newJob(c cluster.Contract, conf config.Config, log, out io.Writer, tell fun
 	if err != nil {
 		return nil, err
 	}
+	if c.Job != "" && level == slog.LevelInfo {
+		level = cluster.VerboseLevel // for the job's logs: the launcher hides these lines
+	}
 	p := &printer{level: level, out: log}
 	n, err := newNetwork(c, p)
 	if err != nil {

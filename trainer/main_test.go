@@ -358,13 +358,13 @@ func TestLostProcessIsDoneWithout(t *testing.T) {
 func TestAloneAndFailing(t *testing.T) {
 	for program, want := range map[string]int{"3": 0, "fail": exitFailed} {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), "TRAINER_TEST="+program, "PLX_BLAS=gonum", "PLX_LOG_LEVEL=info")
+		cmd.Env = append(os.Environ(), "TRAINER_TEST="+program, "PLX_BLAS=gonum", "PLX_LOG_LEVEL=verbose")
 		out, _ := cmd.CombinedOutput() // the exit code is what is asked about
 		if got := cmd.ProcessState.ExitCode(); got != want {
 			t.Errorf("%s: exit code %d, want %d: %s", program, got, want, out)
 		}
 		for _, line := range map[string][]string{
-			"3":    {"plx: 1 worker, allreduce (alone), sync, batch 12 (12 rows each), ", "in this process", "gonum", "step 2 loss"},
+			"3":    {"plx: verbose: 1 worker, allreduce (alone), sync, batch 12 (12 rows each), ", "in this process", "gonum", "step 2 loss"},
 			"fail": {"plx: worker:0: no such file"},
 		}[program] {
 			if !strings.Contains(string(out), line) {

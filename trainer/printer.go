@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/plx-run/plx/trainer/cluster"
 )
 
 // printer writes the trainer's lines to a task's log.
@@ -27,12 +29,16 @@ func (p *printer) Logf(level slog.Level, format string, args ...any) {
 		return
 	}
 	text := fmt.Sprintf(format, args...)
-	if level != slog.LevelInfo {
-		text = strings.ToLower(level.String()) + ": " + text
+	mark := "plx: " + strings.ToLower(level.String()) + ": "
+	switch level {
+	case slog.LevelInfo:
+		mark = "plx: "
+	case cluster.VerboseLevel:
+		mark = cluster.VerboseMark
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	fmt.Fprintf(p.out, "plx: %s\n", text) // nobody is left to be told of a broken stderr
+	fmt.Fprintf(p.out, "%s%s\n", mark, text) // nobody is left to be told of a broken stderr
 }
 
 // A worker waits for others for waitQuietly without a line, and then for
@@ -65,7 +71,7 @@ func (p *printer) waiting(what func() string) (stop func()) {
 }
 
 var levels = map[string]slog.Level{
-	"debug": slog.LevelDebug, "": slog.LevelInfo, "info": slog.LevelInfo, "warn": slog.LevelWarn, "warning": slog.LevelWarn,
+	"debug": slog.LevelDebug, "": slog.LevelInfo, "info": slog.LevelInfo, "verbose": cluster.VerboseLevel, "warn": slog.LevelWarn, "warning": slog.LevelWarn,
 	"error": slog.LevelError, "critical": slog.LevelError,
 }
 
@@ -77,7 +83,7 @@ func parseLevel(s string) (slog.Level, error) {
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 0 {
-		return 0, fmt.Errorf("PLX_LOG_LEVEL=%q: want debug, info, warn, error, or a number such as 20", s)
+		return 0, fmt.Errorf("PLX_LOG_LEVEL=%q: want debug, verbose, info, warn, error, or a number such as 20", s)
 	}
 	return slog.Level((n - 20) * 2 / 5), nil // 10 apart there, 4 apart here
 }

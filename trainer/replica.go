@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/exchange/client"
 	"github.com/plx-run/plx/trainer/telemetry"
 	"gorgonia.org/tensor"
@@ -151,7 +152,7 @@ func (r *Replica) conclude(ctx context.Context) error {
 		return err
 	}
 	if r.dropped > 0 {
-		r.job.Logf(slog.LevelInfo, "came too late for %s: %s dropped", count(r.late, "step"), count(r.dropped, "row"))
+		r.job.Logf(cluster.VerboseLevel, "came too late for %s: %s dropped", count(r.late, "step"), count(r.dropped, "row"))
 	}
 	r.worker.tuner.Close()
 	sent, received := 0, 0 // with shard holders, and with workers that this one serves as one

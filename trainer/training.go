@@ -260,18 +260,18 @@ func (t *training) report(log *printer, servers int, library string) {
 	if d.VirtualWorkers != len(d.Workers) {
 		workers += fmt.Sprintf(" for %d virtual ones", d.VirtualWorkers)
 	}
-	log.Logf(slog.LevelInfo, "%s, %s%s, %s, batch %d (%s each), %s of %s, %s, loss %s, %s",
+	log.Logf(cluster.VerboseLevel, "%s, %s%s, %s, batch %d (%s each), %s of %s, %s, loss %s, %s",
 		workers, arch, why, d.Sync, d.Batch, count(t.rows, "row"), count(len(d.Variables), "variable"),
 		size(total), d.Optimizer.Rule, t.model.LossKind, library)
 	for i, v := range d.Variables {
-		level := slog.LevelInfo
+		level := cluster.VerboseLevel
 		if i >= maxReported {
 			level = slog.LevelDebug
 		}
 		log.Logf(level, "%s", t.residence(i, v, servers))
 	}
 	if more := len(d.Variables) - maxReported; more > 0 {
-		log.Logf(slog.LevelInfo, "and %s, which PLX_LOG_LEVEL=debug lists", count(more, "more variable"))
+		log.Logf(cluster.VerboseLevel, "and %s, which PLX_LOG_LEVEL=debug lists", count(more, "more variable"))
 	}
 }
 

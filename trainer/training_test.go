@@ -264,9 +264,9 @@ func TestChiefSaysWhatItTrains(t *testing.T) {
 		_, err := j.Parallelize(context.Background(), mlp(tensor.Float32, Mean, 8, 6, 3), Adagrad(0.1), GlobalBatch(6))
 		return err
 	})
-	want := "plx: 2 workers, allreduce (no sparse variable), sync, batch 6 (3 rows each), 2 variables of 264 B, adagrad, loss mean, gonum\n" +
-		"plx: variable \"w0\" [8 6]: dense, 192 B, on worker:0\n" +
-		"plx: variable \"w1\" [6 3]: dense, 72 B, on worker:0\n"
+	want := "plx: verbose: 2 workers, allreduce (no sparse variable), sync, batch 6 (3 rows each), 2 variables of 264 B, adagrad, loss mean, gonum\n" +
+		"plx: verbose: variable \"w0\" [8 6]: dense, 192 B, on worker:0\n" +
+		"plx: verbose: variable \"w1\" [6 3]: dense, 72 B, on worker:0\n"
 	if got := tj.logs[0].String(); got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}

@@ -27,6 +27,7 @@ type LogsConfig struct {
 	Since  time.Duration  // age of the oldest line to print; 0: any age
 	Grep   *regexp.Regexp // nil: every line
 	JSON   bool           // print each line as JSON
+	Plan   bool           // first print the plan of the launch
 }
 
 // Logs prints a job's logs from its hosts, while the job runs or after. With Follow it
@@ -41,11 +42,14 @@ func Logs(ctx context.Context, cfg LogsConfig) error {
 	if err != nil {
 		return err
 	}
+	if cfg.Plan {
+		j.printer.Lines(j.Record.Plan)
+	}
 	req := logs.Request{Tasks: cfg.Tasks, TailLines: cfg.Tail, Follow: cfg.Follow}
 	if cfg.Since > 0 {
 		req.Since = time.Now().Add(-cfg.Since)
 	}
-	return j.print(ctx, agents, req, logs.Options{Grep: cfg.Grep, JSON: cfg.JSON}, cfg.Terminal)
+	return j.print(ctx, agents, req, logs.Options{Grep: cfg.Grep, JSON: cfg.JSON, Verbose: true}, cfg.Terminal)
 }
 
 // choose returns the hosts that have the named tasks, or that are named.
@@ -84,8 +88,9 @@ func (j *Job) print(ctx context.Context, agents []*hosts.AgentHost, req logs.Req
 const attachLines = 10
 
 // Attach prints the newest lines of a running job and follows it. It returns the job's
-// exit status after the job has ended. To leave it does not end the job.
-func Attach(ctx context.Context, q Query) (int, error) {
+// exit status after the job has ended. To leave it does not end the job. shown tells
+// which lines are printed.
+func Attach(ctx context.Context, q Query, shown logs.Options) (int, error) {
 	j, err := q.open(ctx, true)
 	if err != nil {
 		return exit.Code(err), err
@@ -99,7 +104,7 @@ func Attach(ctx context.Context, q Query) (int, error) {
 	}
 	j.printer.Printf("attached to job %s%s: Ctrl-C leaves it running, plx stop ends it", j.Job, generation)
 	req := logs.Request{TailLines: attachLines, Follow: true}
-	if err := j.print(ctx, j.present(), req, logs.Options{}, q.Terminal); err != nil {
+	if err := j.print(ctx, j.present(), req, shown, q.Terminal); err != nil {
 		if !j.Restarts || ctx.Err() != nil {
 			return exit.Code(err), err
 		}

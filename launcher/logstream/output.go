@@ -19,13 +19,14 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/logs"
+	"github.com/plx-run/plx/trainer/cluster"
 )
 
 // Config tells where logs are written. Terminal and Printer are required.
 type Config struct {
 	Terminal console.Terminal
 	Printer  *console.Printer // writes through the printer of logs until Close
-	Logs     logs.Options     // NewOutput sets Stdout and Stderr, from Terminal
+	Logs     logs.Options     // NewOutput sets Stdout and Stderr, from Terminal, and the mark of verbose lines
 	Dir      *logs.Dir        // takes the bytes of each stream in a file of its own; nil: no files
 	// Unread is called once if the reader of the terminal's outputs is gone. Dir goes
 	// on to be written. Nil: that is an error.
@@ -47,6 +48,7 @@ type Output struct {
 // NewOutput returns an Output. Close must be called.
 func NewOutput(cfg Config) *Output {
 	t := cfg.Terminal
+	cfg.Logs.Mark, cfg.Logs.Plain = cluster.VerboseMark, "plx: "
 	cfg.Logs.Stdout = logs.Screen{Terminal: t.StdoutTTY, Colour: t.StdoutColour}
 	cfg.Logs.Stderr = logs.Screen{Terminal: t.StderrTTY, Colour: t.StderrColour}
 	o := &Output{cfg: cfg, printer: logs.NewPrinter(t.Stdout, t.Stderr, cfg.Logs)}

@@ -178,7 +178,7 @@ func (p *planner) unfinished() {
 	if p.search == nil || p.settled {
 		return
 	}
-	p.config.Logf(slog.LevelInfo, "training ended before the search for partitions did:")
+	p.config.Logf(cluster.VerboseLevel, "training ended before the search for partitions did:")
 	p.config.log(p.search.Result().Lines())
 }
 
@@ -195,7 +195,7 @@ func (p *planner) plot(result partition.Result) error {
 	if whole, err := filepath.Abs(path); err == nil {
 		path = whole
 	}
-	p.config.Logf(slog.LevelInfo, "the plot of the partition search is in %s", path)
+	p.config.Logf(cluster.VerboseLevel, "the plot of the partition search is in %s", path)
 	return nil
 }
 
@@ -203,7 +203,7 @@ func (p *planner) plot(result partition.Result) error {
 func (p *planner) moved(steps int, took time.Duration) {
 	level := slog.LevelDebug
 	if p.settled {
-		level = slog.LevelInfo
+		level = cluster.VerboseLevel
 	}
 	p.config.Logf(level, "rows moved between step %d and %d, in %v", steps-1, steps, took.Round(time.Millisecond))
 }
@@ -214,7 +214,7 @@ func (p *planner) moved(steps int, took time.Duration) {
 func (p *planner) route(sum totals, window int) {
 	c := p.config
 	if hosts := len(c.Declaration.Hosts); hosts > 0 && hosts < len(c.Declaration.Workers) {
-		c.Logf(slog.LevelInfo, "--arch auto: tables stay on servers, to which the workers of a host send as one")
+		c.Logf(cluster.VerboseLevel, "--arch auto: tables stay on servers, to which the workers of a host send as one")
 		return
 	}
 	for i, touched := range c.touched(sum, window) {
@@ -225,7 +225,7 @@ func (p *planner) route(sum totals, window int) {
 			role = cluster.Worker
 		}
 		if role != p.division.roles[i] && len(p.placer.holders(role)) > 0 {
-			c.Logf(slog.LevelInfo, "--arch auto: variable %q goes by %s from now on: %s", v.Name, chosen, why)
+			c.Logf(cluster.VerboseLevel, "--arch auto: variable %q goes by %s from now on: %s", v.Name, chosen, why)
 			p.division.roles[i] = role
 		}
 	}

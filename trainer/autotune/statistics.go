@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 
@@ -216,6 +215,6 @@ func (c *Config) holder(index int) int {
 
 func (c *Config) log(lines []string) {
 	for _, line := range lines {
-		c.Logf(slog.LevelInfo, "%s", line)
+		c.Logf(cluster.VerboseLevel, "%s", line)
 	}
 }

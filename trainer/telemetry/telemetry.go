@@ -63,7 +63,7 @@ func Open(c *config.Config, task cluster.Task, logf func(slog.Level, string, ...
 		if r.summaries, err = summary.Open(c.SummaryDir); err != nil {
 			return nil, fmt.Errorf("--summary-dir: %w", err)
 		}
-		logf(slog.LevelInfo, "summaries go to %s", Whole(c.SummaryDir))
+		logf(cluster.VerboseLevel, "summaries go to %s", Whole(c.SummaryDir))
 	}
 	return r, nil
 }

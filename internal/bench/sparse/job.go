@@ -206,7 +206,7 @@ func (b *bench) windowOf(x system) window {
 
 // command is the job. One thread computes, as a worker of plx has.
 func (b *bench) command(ctx context.Context, x system, hosts int) *exec.Cmd {
-	args := []string{"launch", "--color", "never", "--hosts", b.files[hosts]}
+	args := []string{"launch", "-v", "--color", "never", "--hosts", b.files[hosts]}
 	if !x.servers {
 		args = append(args, "--ps", "none")
 	}

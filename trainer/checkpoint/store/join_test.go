@@ -236,7 +236,7 @@ func TestSharedOrCopied(t *testing.T) {
 	if g := j.chief().chief.roster.groups; !reflect.DeepEqual(g, [][]cluster.Task{{worker(0), worker(1)}}) {
 		t.Errorf("groups %v", g)
 	}
-	j.says("INFO", "checkpoints lie on a alone")
+	j.says("DEBUG+2", "checkpoints lie on a alone")
 	random := rand.New(rand.NewPCG(3, 4))
 	w := newTwin(random, optimizer.SGD)
 	j.choose()
@@ -270,7 +270,7 @@ func TestSharedOrCopied(t *testing.T) {
 		j.configs[task] = c
 	}
 	j.open()
-	j.says("INFO", "one folder that 2 hosts share")
+	j.says("DEBUG+2", "one folder that 2 hosts share")
 	j.choose()
 	for _, d := range j.stores {
 		d.Restored()

@@ -289,9 +289,9 @@ func (r *roster) report(groups [][]cluster.Task) {
 	switch {
 	case len(groups) > 1:
 	case len(hosts) > 1:
-		r.config.logf(slog.LevelInfo, "checkpoints lie in one folder that %d hosts share: there are no second copies", len(hosts))
+		r.config.logf(cluster.VerboseLevel, "checkpoints lie in one folder that %d hosts share: there are no second copies", len(hosts))
 	default:
-		r.config.logf(slog.LevelInfo, "checkpoints lie on %s alone: there is no other host for second copies", r.config.host(r.tasks[0]))
+		r.config.logf(cluster.VerboseLevel, "checkpoints lie on %s alone: there is no other host for second copies", r.config.host(r.tasks[0]))
 	}
 }
 
