@@ -183,15 +183,15 @@ func numbers(text, sign string) (a, b int, ok bool) {
 	return a, b, err1 == nil && err2 == nil
 }
 
-// flagsFirst moves the flags of every command but launch before its arguments, so that
-// "plx logs JOB --task worker:3" works. What follows launch's PROGRAM is for the
+// flagsFirst moves the flags of every command but launch and exec before its arguments, so
+// that "plx logs JOB --task worker:3" works. What follows launch's PROGRAM is for the
 // program.
 func flagsFirst(app *cli.App, args []string) []string {
 	if len(args) < 2 {
 		return args
 	}
 	cmd := app.Command(args[1])
-	if cmd == nil || cmd.Name == "launch" {
+	if cmd == nil || cmd.Name == "launch" || cmd.Name == "exec" {
 		return args
 	}
 	flags, words := args[:2:2], []string{}

@@ -92,7 +92,7 @@ func (c *command) app() *cli.App {
 		OnUsageError:              wrongUse,
 		Action:                    unknownCommand,
 		Commands: []*cli.Command{
-			c.launchCommand(), c.probeCommand(), c.logsCommand(), c.jobsCommand(),
+			c.launchCommand(), c.execCommand(), c.probeCommand(), c.logsCommand(), c.jobsCommand(),
 			c.attachCommand(), c.scaleCommand(), c.stopCommand(), c.fetchCommand(), c.pruneCommand(),
 		},
 		Description: exitCodes,

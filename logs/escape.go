@@ -1,6 +1,7 @@
 package logs
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -43,6 +44,20 @@ func appendSafe(dst, text []byte, colour bool) []byte {
 		dst = append(dst, sgrReset...)
 	}
 	return dst
+}
+
+// Safe returns text, which may have several lines, so that it cannot steer a terminal.
+// Colours stay if colour is set.
+func Safe(text []byte, colour bool) []byte {
+	var safe []byte
+	for line := range bytes.Lines(text) {
+		body, ended := bytes.CutSuffix(line, []byte("\n"))
+		safe = appendSafe(safe, bytes.TrimSuffix(body, []byte("\r")), colour)
+		if ended {
+			safe = append(safe, '\n')
+		}
+	}
+	return safe
 }
 
 // plainRun returns how many bytes at the start are printable ASCII or tabs.

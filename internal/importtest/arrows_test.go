@@ -22,7 +22,7 @@ type arrow struct {
 
 // arrows: the first row that matches a package holds.
 var arrows = []arrow{
-	{from: "main", to: []string{"launcher", "launcher/agent", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/jobs", "hostfile", "gpuprobe", "logs"}},
+	{from: "main", to: []string{"launcher", "launcher/agent", "launcher/console", "launcher/exec", "launcher/exit", "launcher/hosts", "launcher/jobs", "hostfile", "gpuprobe", "logs"}},
 	// Text to hosts: no network, no probing.
 	{from: "hostfile", std: true, not: []string{"net", "os/exec"}},
 	{from: "gpuprobe"},
@@ -40,6 +40,7 @@ var arrows = []arrow{
 	{from: "launcher/hosts", to: []string{
 		"hostfile", "gpuprobe", "envsync", "launcher/console", "launcher/placement", "launcher/ssh", "launcher/embedded",
 		"launcher/driver", "launcher/protocol"}},
+	{from: "launcher/exec", to: []string{"envsync", "logs", "launcher/artifacts", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol"}},
 	{from: "launcher/fetch", to: []string{"launcher/console", "launcher/hosts", "launcher/protocol"}},
 	{from: "launcher/logstream", to: []string{"launcher/console", "launcher/exit", "launcher/hosts", "launcher/jobstate", "logs", "trainer/cluster"}},
 	{from: "launcher/jobs", to: []string{

@@ -22,6 +22,7 @@
 //	state    print the state of one job, as JSON
 //	jobs     print the states of all jobs of this host
 //	claim    check that no running job keeps checkpoints under a name
+//	exec     run a command that is no task, until its input ends
 //	fetch    list checkpoints, or print a file of one
 //	reap     kill what a dead agent has left
 //	prune    remove old jobs and blobs

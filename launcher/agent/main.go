@@ -51,6 +51,7 @@ func commands() map[string]func(context.Context, []string, streams) error {
 		"supervisor": inFolder(supervisor.Run),
 		"logs":       ofHost(printLogs),
 		"claim":      printClaim,
+		"exec":       execute,
 		"fetch":      fetch,
 		"state":      ofHost(printState),
 		"jobs":       printJobs,
@@ -92,7 +93,7 @@ type coded struct {
 func (c coded) Unwrap() error { return c.error }
 
 func usage(problem string) error {
-	return coded{codeUsage, errors.New(problem + ", want start, connect JOB FOLDER, logs JOB FOLDER, claim NAME, fetch, " +
+	return coded{codeUsage, errors.New(problem + ", want start, connect JOB FOLDER, logs JOB FOLDER, claim NAME, exec, fetch, " +
 		"state JOB FOLDER, jobs, reap JOB FOLDER or prune --older AGE")}
 }
 
@@ -100,6 +101,9 @@ func usage(problem string) error {
 func fail(stderr io.Writer, err error) int {
 	if err == nil {
 		return 0
+	}
+	if own := exited(0); errors.As(err, &own) {
+		return int(own)
 	}
 	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' })
 	fmt.Fprintln(stderr, "plx agent: "+strings.Join(lines, "; ")) // if that fails, nobody can be told

@@ -15,6 +15,7 @@ import (
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/driver"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/ssh"
 )
 
 // noAgent is the exit status of the agent's commands if no agent of the job runs on the
@@ -51,6 +52,23 @@ func (a *AgentHost) where() string { return " " + a.Job + " " + a.Folder }
 // Logs streams "plx agent logs", which reads a logs.Request from its stdin.
 func (a *AgentHost) Logs(ctx context.Context) *Stream {
 	return a.Stream(ctx, a.shell("logs"+a.where()))
+}
+
+// ErrAgentKilled says that the agent of a command was killed. Nothing of the command is
+// left.
+var ErrAgentKilled = errors.New("its agent on the host was killed")
+
+// Exec runs "plx agent exec", which reads a protocol.ExecRequest and orders. The error is
+// that of the command. Its processes are marked with the job, so that they can be reaped
+// if the agent is killed.
+func Exec(ctx context.Context, a *AgentHost, orders io.Reader, stdout, stderr io.Writer) error {
+	script := fmt.Sprintf("PLX_AGENT_JOB=%s PLX_HOST_FOLDER=%s; export PLX_AGENT_JOB PLX_HOST_FOLDER; %s", a.Job, a.Folder, a.shell("exec"))
+	err := a.Run(ctx, script, orders, stdout, stderr)
+	var ended *ssh.ExitError
+	if errors.As(err, &ended) && ended.Signal != "" {
+		return errors.Join(ErrAgentKilled, a.Reap(ctx))
+	}
+	return err
 }
 
 // open speaks the protocol with a command of the agent. ctx bounds the opening only.

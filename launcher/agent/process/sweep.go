@@ -64,6 +64,19 @@ func (c *Children) Clear(limit time.Duration) (left []int, err error) {
 	}
 }
 
+// Left returns how many descendants of this process run. It waits for their end, at
+// most for limit.
+func (c *Children) Left(limit time.Duration) (n int) {
+	for deadline := time.Now().Add(limit); !c.none(); time.Sleep(2 * time.Millisecond) {
+		if !time.Now().Before(deadline) {
+			all, _ := descendants() // an error is one of Clear too, which the caller calls next
+			living := slices.DeleteFunc(all, func(p Process) bool { return p.Zombie })
+			return max(1, len(living))
+		}
+	}
+	return 0
+}
+
 // reaping is how long Clear waits for killed processes to be reaped before it
 // lists again.
 const reaping = 50 * time.Millisecond

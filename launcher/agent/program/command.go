@@ -20,7 +20,7 @@ import (
 // Exit statuses of tasks that could not be started. The last two are those of
 // shells.
 const (
-	codePlx        = 125 // plx, not the program, is at fault
+	CodePlx        = 125 // plx, not the program, is at fault
 	codeNotRunning = 126
 	codeNotFound   = 127
 )
@@ -37,7 +37,7 @@ func ExitCode(err error) int {
 	if u := (unstarted{}); errors.As(err, &u) {
 		return u.code
 	}
-	return codePlx
+	return CodePlx
 }
 
 func unstartedf(code int, format string, args ...any) error {

@@ -65,6 +65,23 @@ func Environment(login []string, spec protocol.Spec, c cluster.Contract, cwd str
 	return lastWins(append(env, c.Environ()...))
 }
 
+// Plain is the environment of a command that is no task: the login's, then the user's.
+// path is put before PATH.
+func Plain(login []string, user []protocol.Raw, path, cwd string) []string {
+	env := Without(login, "_=", "OLDPWD=")
+	for _, e := range user {
+		env = append(env, string(e))
+	}
+	before, ok := Lookup(env, "PATH")
+	if !ok {
+		before = defaultPath
+	}
+	if path != "" {
+		before = path + ":" + before
+	}
+	return lastWins(append(env, "PATH="+before, "PWD="+cwd))
+}
+
 // contractNames are the beginnings, up to "=", of all variables of plx's own
 // contract.
 var contractNames = func() []string {

@@ -1,0 +1,165 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/internal/testhosts"
+)
+
+// block is an output as plx exec prints it.
+func block(hosts, text string) string {
+	const rule = "---------------\n"
+	return rule + hosts + "\n" + rule + text
+}
+
+func TestExec(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testhosts.Options{Hosts: 3})
+	file := b.ResourceFile()
+	t.Run("answers", func(t *testing.T) { execAnswers(b.in(t), file) })
+	t.Run("no shell", func(t *testing.T) { execArguments(b.in(t), file) })
+	t.Run("surroundings", func(t *testing.T) { execSurroundings(b.in(t), file) })
+	t.Run("JSON", func(t *testing.T) { execJSON(b.in(t), file) })
+	t.Run("mistakes", func(t *testing.T) { execMistakes(b.in(t), file) })
+	t.Run("nothing is left", func(t *testing.T) { execEnds(b.in(t), file) })
+	t.Run("lost", func(t *testing.T) { execLost(b.in(t), file) })
+	b.hostsGone(0)
+}
+
+// execAnswers has equal and other outputs, other statuses, and a host that nobody answers
+// for.
+func execAnswers(b *bench, file string) {
+	res := b.want(4, "exec", "--hosts", file, "--", "sh", "-c", `case $(cat /etc/hostname) in
+h2) echo two; echo worse >&2; exit 4;;
+*) echo other; echo bad >&2; exit 3;; esac`)
+	same(b.t, "stdout", []byte(block("h[1,3] (2)", "other\n")+block("h2", "two\n")), []byte(res.stdout))
+	contains(b.t, res.stderr, block("h[1,3] (2)", "bad\n")+block("h2", "worse\n")+"plx: exit status 3: h[1,3]\nplx: exit status 4: h2\n")
+	res = b.want(125, "exec", "--host", "h1", "--host", "h2:1:", "--", "sh", "-c", "printf out; exit 7")
+	same(b.t, "stdout", []byte(block("h1", "out\n")), []byte(res.stdout))
+	contains(b.t, res.stderr, "plx: exit status 7: h1\n", "plx: host h2:1: ")
+	res = b.want(0, "exec", "--hosts", file, "--", "sh", "-c", "head -c 10000000 /dev/zero; [ $(cat /etc/hostname) = h1 ] || echo x")
+	contains(b.t, res.stderr, "host h1: the last 5.5 MiB of its stdout are not printed: plx keeps 4.0 MiB")
+	contains(b.t, res.stdout, block("h1", "\x00"), block("h[2-3] (2)", "\x00")) // they differ in what is not kept
+	res = b.want(0, "exec", "--hosts", file, "--", "bash", "-c", "[ $(cat /etc/hostname) = h1 ] || sleep 4")
+	contains(b.t, res.stderr, "plx: running on h[2-3] for 3s; 1 of 3 hosts have ended\n")
+	same(b.t, "stdout", nil, []byte(res.stdout))
+}
+
+// execArguments passes what a shell would change.
+func execArguments(b *bench, file string) {
+	odd := []string{"a  b", "$HOME", "`id`", `"'\`, "*", "-x", "--", "", "new\nline", "\xff", "ü!"}
+	res := b.want(0, append([]string{"exec", "--hosts", file, "--", "printf", "%s\\n"}, odd...)...)
+	same(b.t, "stdout", []byte(block("h[1-3] (3)", strings.Join(odd, "\n")+"\n")), []byte(res.stdout))
+	res = b.want(0, "exec", "--hosts", file, "echo", "--json", "-x") // without "--" too they are the command's
+	same(b.t, "stdout", []byte(block("h[1-3] (3)", "--json -x\n")), []byte(res.stdout))
+	res = b.want(127, "exec", "--hosts", file, "--", "ls -l | wc")
+	contains(b.t, res.stderr, "ls -l | wc: not found on PATH ", "plx: exit status 127: h[1-3]", "hint: no shell reads the command")
+	contains(b.t, b.want(126, "exec", "--host", "h1", "/etc/passwd").stderr, "/etc/passwd is not executable")
+	res = b.want(0, "exec", "--hosts", file, "cat") // with an empty stdin
+	same(b.t, "stdout", nil, []byte(res.stdout))
+}
+
+func execSurroundings(b *bench, file string) {
+	res := b.want(0, "exec", "--hosts", file, "--chdir", "/usr/lib", "--env", "A=a  b", "--setup", "B=$A/c; export B", "--path", "/opt/x",
+		"--", "sh", "-c", `echo "$PWD $A $B ${PATH%%:*} $PLX_JOB"`)
+	same(b.t, "stdout", []byte(block("h[1-3] (3)", "/usr/lib a  b a  b/c /opt/x \n")), []byte(res.stdout))
+	contains(b.t, b.want(125, "exec", "--hosts", file, "--chdir", "/no/such", "true").stderr, "working folder: stat /no/such")
+	contains(b.t, b.want(124, "exec", "--hosts", file, "--max-time", "300ms", "sleep", "1000").stderr, "the command was ended: it ran longer than 300ms", "exit status 124: h[1-3]")
+	res = b.want(0, "exec", "--host", "h1", "--", "sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & echo started")
+	same(b.t, "stdout", []byte(block("h1", "started\n")), []byte(res.stdout))
+	contains(b.t, res.stderr, "the command left processes in the background, which end with it: 1")
+	b.hostsGone(0)
+}
+
+func execJSON(b *bench, file string) {
+	res := b.want(125, "exec", "--json", "--host", "h1", "--host", "h2:1:", "--host", "h3", "--", "sh", "-c", `printf '<\377'; [ $(cat /etc/hostname) = h3 ] && { echo e >&2; exit 9; }`)
+	var answers []struct {
+		Host, Error, Stderr string
+		Status              *int
+		Stdout              *string
+		StdoutBase64        []byte
+	}
+	if err := json.Unmarshal([]byte(res.stdout), &answers); err != nil || len(answers) != 3 {
+		b.t.Fatalf("%v: %s", err, res.stdout)
+	}
+	one, two, three := answers[0], answers[1], answers[2]
+	if one.Host != "h1" || one.Status == nil || *one.Status != 1 || one.Stdout != nil || string(one.StdoutBase64) != "<\xff" || one.Error != "" {
+		b.t.Errorf("h1: %+v", one)
+	}
+	if two.Host != "h2:1" || two.Status != nil || two.Error == "" {
+		b.t.Errorf("h2: %+v", two)
+	}
+	if three.Host != "h3" || three.Status == nil || *three.Status != 9 || three.Stderr != "e\n" {
+		b.t.Errorf("h3: %+v", three)
+	}
+}
+
+func execMistakes(b *bench, file string) {
+	for want, args := range map[string][]string{
+		"no command was named": {"--hosts", file},
+		"no hosts were named":  {"true"},
+		"--lease 1s":           {"--hosts", file, "--lease", "1s", "true"},
+		"--grace is negative":  {"--hosts", file, "--grace", "-1s", "true"},
+		"RANK cannot be set":   {"--hosts", file, "--env", "RANK=1", "true"},
+	} {
+		contains(b.t, b.want(2, append([]string{"exec"}, args...)...).stderr, want)
+	}
+}
+
+// execEnds ends commands that do not want to.
+func execEnds(b *bench, file string) {
+	program := stubborn
+	start := func(more ...string) *running {
+		r := b.start(append(append([]string{"exec", "--hosts", file, "--grace", "500ms"}, more...), "--", "bash", "-c", program)...)
+		for _, h := range b.Hosts {
+			b.process(h, "sleep 1001")
+			b.process(h, "sleep 1002")
+		}
+		return r
+	}
+	r := start()
+	r.signal(syscall.SIGINT)
+	res := r.want(130)
+	b.hostsGone(0)
+	same(b.t, "stdout", []byte(block("h[1-3] (3)", "up\n")), []byte(res.stdout))
+	contains(b.t, res.stderr, "plx: interrupted: ending the command on all hosts, for at most 500ms")
+
+	r = start("--grace", "1h")
+	r.signal(syscall.SIGTERM)
+	r.await(r.stderr, "again to kill it")
+	r.signal(syscall.SIGTERM)
+	r.want(143)
+	b.hostsGone(0)
+
+	r = start()
+	r.signal(syscall.SIGKILL)
+	b.hostsGone(10 * time.Second)
+
+	program = strings.Replace(stubborn, "env -i ", "", 1) // what has no environment is nobody's without the agent
+	r = start()
+	b.kill(b.process(b.Hosts[0], "agent exec"))
+	b.process(b.Hosts[1], "sleep 1001") // a host does not suffer from another
+	b.gone(10*time.Second, b.Hosts[0])
+	r.signal(syscall.SIGINT)
+	contains(b.t, r.want(130).stderr, "plx: host h1: its agent on the host was killed")
+	b.hostsGone(0)
+}
+
+// execLost cuts a host off: the host ends the command by itself, and plx reports the loss.
+func execLost(b *bench, file string) {
+	r := b.start("exec", "--hosts", file, "--lease", "5s", "--grace", "0s", "--", "bash", "-c", fmt.Sprintf("echo up; [ $(cat /etc/hostname) = h1 ] && { %s}; exit 0", stubborn))
+	b.process(b.Hosts[0], "sleep 1002")
+	b.Hosts[0].Cut()
+	cut := time.Now()
+	b.gone(15*time.Second, b.Hosts[0])
+	b.took("until nothing was left", cut, 12*time.Second)
+	b.Hosts[0].Heal()
+	res := r.want(125)
+	contains(b.t, res.stdout, "up\n")
+	contains(b.t, res.stderr, "the command was ended: plx was not heard for 5s\n", "plx: exit status 125: h1\n")
+}

@@ -1,0 +1,211 @@
+// Package exec runs one command on all hosts at once, and prints what they answer. Equal
+// answers are printed once.
+//
+//	code, err := exec.Run(ctx, exec.Config{
+//		Reach:    hosts.Reach{Hosts: lines}, // from package hostfile
+//		Program:  "uname", Args: []string{"-r"},
+//		Terminal: console.Terminal{Stdout: os.Stdout, Stderr: os.Stderr},
+//	}, signals)
+//
+// The command runs below "plx agent exec" on each host. That agent ends it, with all that
+// it has started, when this process ends, when it asks for that, or when the connection
+// is silent for the lease.
+//
+// # What it refuses to do
+//
+// It starts no job: there are no ranks, no log is kept, and nothing of the command
+// outlives it. It sends no program: the command is one of the hosts.
+package exec
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plx-run/plx/envsync"
+	"github.com/plx-run/plx/launcher/artifacts"
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// Config is one command.
+type Config struct {
+	hosts.Reach
+	Terminal console.Terminal
+
+	Program string   // a command on the hosts' PATH, or a path on the hosts
+	Args    []string // passed as they are: no shell reads them
+
+	Env      []string // NAME=VALUE, or NAME for the value of this machine
+	EnvFiles []string
+	Chdir    string // folder on the hosts to run in; empty: the home
+	Setup    string // shell line to run before the program; empty: none
+	Path     string // folders to put before the hosts' PATH, separated by colons; empty: none
+
+	MaxTime time.Duration // bounds the command on each host; 0: no limit
+	Lease   time.Duration // how long a host runs the command without hearing this process
+	Grace   time.Duration // between telling the command to end and killing it; 0: it is killed at once
+	JSON    bool          // print JSON
+}
+
+// leastLease is the shortest lease. A busy host would miss a shorter one.
+const leastLease = 5 * time.Second
+
+// request checks the configuration, and returns what agents are told.
+func (c Config) request() (protocol.ExecRequest, error) {
+	for _, check := range []struct {
+		wrong      bool
+		text, hint string
+	}{
+		{c.Program == "", "no command was named", "plx exec --hosts resources.txt -- uname -r"},
+		{len(c.Hosts) == 0, "no hosts were named", "--hosts FILE, or --host LINE"},
+		{c.Lease < leastLease, fmt.Sprintf("--lease %s is too short, at least %s is needed", c.Lease, leastLease), ""},
+		{c.MaxTime < 0, "--max-time is negative", ""},
+		{c.Grace < 0, "--grace is negative", ""},
+		{slices.ContainsFunc(append(c.Args, c.Program), func(arg string) bool { return strings.ContainsRune(arg, 0) }), "an argument has a NUL byte", ""},
+	} {
+		if check.wrong {
+			return protocol.ExecRequest{}, exit.Mistake(errors.New(check.text), check.hint)
+		}
+	}
+	environ, err := envsync.Environment(c.Env, c.EnvFiles, os.LookupEnv)
+	if err != nil {
+		return protocol.ExecRequest{}, exit.Mistake(err, exit.Hint(err))
+	}
+	return protocol.ExecRequest{
+		Command: protocol.Command{Name: protocol.Raw(c.Program), Args: raws(c.Args), Setup: protocol.Raw(c.Setup), Chdir: protocol.Raw(c.Chdir), Path: protocol.Raw(c.Path)},
+		Env:     raws(environ), Lease: c.Lease, Grace: c.Grace, MaxTime: c.MaxTime,
+	}, nil
+}
+
+func raws(texts []string) (rs []protocol.Raw) {
+	for _, t := range texts {
+		rs = append(rs, protocol.Raw(t))
+	}
+	return rs
+}
+
+// Run runs the command on all hosts, up to hosts.FanOut at once, and prints what they
+// answer. It returns the largest exit status of all hosts. A host that could not be
+// reached, or was lost, counts with exit.CodePlx. sig delivers the user's signals: the
+// first ends the command everywhere with its grace, the second kills it.
+func Run(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, err error) {
+	request, err := cfg.request()
+	if err != nil {
+		return exit.Code(err), err
+	}
+	r := &run{cfg: cfg, request: request, printer: console.NewPrinter(cfg.Terminal), id: "exec-" + strings.ToLower(rand.Text())}
+	ctx, r.interrupts = watch(ctx, sig, cfg.Grace, r.printer)
+	defer r.interrupts.close()
+	if r.set, err = hosts.Open(ctx, cfg.Reach, r.printer); err != nil {
+		return exit.Code(err), errors.Join(err, r.set.Close())
+	}
+	defer r.set.Close() // every answer has arrived
+	for _, h := range r.set.Hosts {
+		r.results = append(r.results, newResult(h, len(r.set.Hosts)))
+	}
+	if err := r.prepare(ctx); err != nil {
+		return exit.Code(err), err
+	}
+	r.everywhere(ctx)
+	if code := r.interrupts.status(); code != 0 {
+		return code, r.print()
+	}
+	return r.worst(), r.print()
+}
+
+// run is one call of Run.
+type run struct {
+	cfg        Config
+	request    protocol.ExecRequest
+	id         string // marks the command's processes on the hosts
+	printer    *console.Printer
+	interrupts *interrupts
+	set        *hosts.Set
+	artifacts  *artifacts.Set
+	results    []*result // in the order of the resource file
+}
+
+// prepare connects to the hosts and sends them the agent. A host that fails has the error
+// in its result, and stops no other.
+func (r *run) prepare(ctx context.Context) (err error) {
+	r.each("connecting to", func(res *result) error { return res.host.Inspect(ctx) })
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	platforms := map[envsync.Platform][]*hosts.Host{}
+	var all []envsync.Platform
+	for _, res := range r.results {
+		if p := res.host.Facts.Platform; res.err == nil {
+			if platforms[p] == nil {
+				all = append(all, p)
+			}
+			platforms[p] = append(platforms[p], res.host)
+		}
+	}
+	if r.artifacts, err = artifacts.Pack(ctx, artifacts.Source{}, all, r.printer); err != nil {
+		return err
+	}
+	defer r.artifacts.Close() // it holds nothing that is still needed
+	for _, p := range all {
+		err = errors.Join(err, hosts.SendAll(ctx, platforms[p], r.artifacts.Blobs(p), console.NewProgressBar(r.cfg.Terminal, r.printer, "sending plx")))
+	}
+	if err != nil { // whose it is, the hosts tell one by one
+		r.each("sending plx to", func(res *result) error { return res.host.Send(ctx, r.artifacts.Blobs(res.host.Facts.Platform)) })
+	}
+	return context.Cause(ctx)
+}
+
+// everywhere runs the command.
+func (r *run) everywhere(ctx context.Context) {
+	r.each("running on", func(res *result) error {
+		if r.interrupts.status() != 0 {
+			return errors.New("interrupted before the command began")
+		}
+		a := &hosts.AgentHost{Host: res.host, Job: r.id, Folder: res.host.JobFolder(), Binary: r.artifacts.AgentPath(res.host.Facts.Platform)}
+		return res.end(r.command(a, res))
+	})
+}
+
+// command runs the command on one host.
+func (r *run) command(a *hosts.AgentHost, res *result) error {
+	orders, done, err := r.orders()
+	if err != nil {
+		return err
+	}
+	defer done()
+	return hosts.Exec(r.interrupts.bounded, a, orders, &res.stdout, &res.stderr)
+}
+
+// each works on all hosts that have not failed, and reports whom it waits for.
+func (r *run) each(doing string, work func(*result) error) {
+	w := newWaiting(r.printer, doing)
+	defer w.close()
+	var going []*result
+	for _, res := range r.results {
+		if res.err == nil {
+			going = append(going, res)
+		}
+	}
+	w.begin(going)
+	hosts.Each(context.Background(), going, func(_ int, res *result) error { // the results have the errors
+		defer w.done(res)
+		res.finish(work(res))
+		return nil
+	})
+}
+
+// worst returns the largest exit status of all hosts.
+func (r *run) worst() (code int) {
+	for _, res := range r.results {
+		code = max(code, res.code())
+	}
+	return code
+}

@@ -1,0 +1,122 @@
+package exec
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// interrupts is what the user's signals ask for.
+type interrupts struct {
+	stop, kill chan struct{}   // closed at the first and at the second signal
+	bounded    context.Context // ends some time after all commands must have ended
+	ended      chan struct{}   // closed by close
+	goroutine  sync.WaitGroup
+
+	mu   sync.Mutex
+	code int // plx's exit status; 0: there was no signal
+}
+
+// ending bounds how long agents take to kill a command and to report that.
+const ending = 15 * time.Second
+
+// watch returns a context that ends at the first signal.
+func watch(ctx context.Context, sig <-chan os.Signal, grace time.Duration, printer *console.Printer) (context.Context, *interrupts) {
+	bounded, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
+	ctx, cancel := context.WithCancelCause(ctx)
+	i := &interrupts{stop: make(chan struct{}), kill: make(chan struct{}), bounded: bounded, ended: make(chan struct{})}
+	i.goroutine.Go(func() {
+		defer cancel(nil)
+		defer giveUp(nil)
+		var deadline <-chan time.Time
+		for n := 0; ; {
+			select {
+			case <-i.ended:
+				return
+			case <-deadline:
+				giveUp(errors.New("the agent did not report the end of the command; it ends when its lease runs out"))
+			case got := <-sig:
+				if n++; n == 1 {
+					code := i.take(got)
+					cancel(exit.WithCode(errors.New("interrupted"), code))
+					close(i.stop)
+					printer.Printf("interrupted: ending the command on all hosts, for at most %s; again to kill it", grace)
+					deadline = time.After(grace + ending)
+				} else if n == 2 {
+					close(i.kill)
+					deadline = time.After(ending)
+				}
+			}
+		}
+	})
+	return ctx, i
+}
+
+// take notes the first signal.
+func (i *interrupts) take(sig os.Signal) int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.code = 130
+	if n, ok := sig.(syscall.Signal); ok {
+		i.code = 128 + int(n)
+	}
+	return i.code
+}
+
+// status returns the exit status after a signal; 0: there was none.
+func (i *interrupts) status() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.code
+}
+
+func (i *interrupts) close() {
+	close(i.ended)
+	i.goroutine.Wait()
+}
+
+// beatEvery is the time between two renewals of the lease.
+const beatEvery = time.Second
+
+// orders returns the input of an agent: the request, and an order now and then. done
+// ends it.
+func (r *run) orders() (orders io.Reader, done func(), err error) {
+	request, err := json.Marshal(r.request)
+	if err != nil {
+		return nil, nil, fmt.Errorf("write the request: %w", err)
+	}
+	in, out := io.Pipe()
+	ended := make(chan struct{})
+	var g sync.WaitGroup
+	g.Go(func() {
+		defer out.Close()
+		_, err := out.Write(append(request, '\n'))
+		tick := time.NewTicker(beatEvery)
+		defer tick.Stop()
+		stop, kill := r.interrupts.stop, r.interrupts.kill
+		for err == nil { // an error says that the command has ended
+			order := byte(protocol.ExecBeat)
+			select {
+			case <-ended:
+				return
+			case <-stop:
+				order, stop = protocol.ExecStop, nil
+			case <-kill:
+				order, kill = protocol.ExecKill, nil
+			case <-tick.C:
+			}
+			_, err = out.Write([]byte{order})
+		}
+	})
+	return in, func() { in.Close(); close(ended); g.Wait() }, nil
+}

@@ -1,0 +1,55 @@
+package exec
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/hosts"
+)
+
+func answers(texts ...string) (all []*result) {
+	for i, text := range texts {
+		res := newResult(hosts.NewHost(hostfile.Host{Name: "h" + string(rune('1'+i))}, nil), 1)
+		res.stdout.Write([]byte(text)) // never fails
+		all = append(all, res)
+	}
+	return all
+}
+
+func stdout(res *result) *kept { return &res.stdout }
+
+// A terminal gets colours, and nothing that steers it.
+func TestPrint(t *testing.T) {
+	const rule = "---------------\n"
+	for _, c := range []struct {
+		to   printer
+		want string
+	}{
+		{printer{}, rule + "h[1,3] (2)\n" + rule + "a\x1b[2J\r\n" + rule + "h4\n" + rule + "b\n"},
+		{printer{tty: true}, rule + "h[1,3] (2)\n" + rule + "a\n" + rule + "h4\n" + rule + "b\n"},
+		{printer{tty: true, colour: true}, "\x1b[1;36m---------------\x1b[0m\n\x1b[1;36mh[1,3] (2)\x1b[0m\n\x1b[1;36m---------------\x1b[0m\na\n" +
+			"\x1b[1;36m---------------\x1b[0m\n\x1b[1;36mh4\x1b[0m\n\x1b[1;36m---------------\x1b[0m\nb\n"},
+	} {
+		var out bytes.Buffer
+		c.to.w = &out
+		if err := c.to.print(answers("a\x1b[2J\r\n", "", "a\x1b[2J\r\n", "b"), stdout); err != nil {
+			t.Fatal(err)
+		}
+		if out.String() != c.want {
+			t.Errorf("%+v:\n%q, want\n%q", c.to, out.String(), c.want)
+		}
+	}
+}
+
+// Streams whose beginnings are equal are not equal.
+func TestKept(t *testing.T) {
+	one, two := newKept(4), newKept(4)
+	for _, text := range []string{"ab", "cd", "ef"} {
+		one.Write([]byte(text)) // never fails
+	}
+	two.Write([]byte("abcdeg")) // never fails
+	if string(one.text) != "abcd" || one.cut() != 2 || string(two.text) != "abcd" || one.key() == two.key() {
+		t.Errorf("%q, %d bytes cut; %q", one.text, one.cut(), two.text)
+	}
+}

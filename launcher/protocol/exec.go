@@ -1,0 +1,23 @@
+package protocol
+
+import "time"
+
+// ExecRequest is the first line that "agent exec" reads, as JSON. Then it reads
+// orders, a byte each. The command's output is the agent's, its exit status too.
+type ExecRequest struct {
+	Command Command       `json:"command"`
+	Env     []Raw         `json:"env,omitempty"`     // the user's NAME=VALUE, any bytes but NUL
+	Lease   time.Duration `json:"lease"`             // how long the command may run without an order
+	Grace   time.Duration `json:"grace"`             // from telling the command to end to killing it; 0: kill at once
+	MaxTime time.Duration `json:"maxTime,omitempty"` // bounds the command; 0: no limit
+}
+
+// Orders to "agent exec". The end of its input is an ExecStop.
+const (
+	ExecBeat = '.' // renews the lease
+	ExecStop = 't' // tells the command to end, and kills it after the grace
+	ExecKill = 'k' // kills the command
+)
+
+// ExecTimedOut is the exit status of "agent exec" if MaxTime ran out.
+const ExecTimedOut = 124
