@@ -182,18 +182,33 @@ func follow(ctx context.Context, s *hosts.AgentHost, req logs.Request, out *Outp
 		if err != nil {
 			return err
 		}
-		if err := out.take(s.Host, c); err != nil {
+		h.deaf.Store(true)
+		err = out.take(s.Host, c)
+		h.note()
+		h.deaf.Store(false)
+		if err != nil {
 			return err
 		}
 	}
 }
 
 // hearing remembers when a host was last there. Its zero value: never.
-type hearing struct{ at atomic.Int64 }
+type hearing struct {
+	at   atomic.Int64 // in Unix nanoseconds; 0: never
+	deaf atomic.Bool  // what was heard is being written, which may wait for a slow reader of plx
+}
 
-func (h *hearing) note()                  { h.at.Store(time.Now().UnixNano()) }
-func (h *hearing) never() bool            { return h.at.Load() == 0 }
-func (h *hearing) silence() time.Duration { return time.Since(time.Unix(0, h.at.Load())) }
+func (h *hearing) note()       { h.at.Store(time.Now().UnixNano()) }
+func (h *hearing) never() bool { return h.at.Load() == 0 }
+
+// silence returns how long the host has sent nothing although this machine was
+// reading.
+func (h *hearing) silence() time.Duration {
+	if h.deaf.Load() {
+		return 0
+	}
+	return time.Since(time.Unix(0, h.at.Load()))
+}
 
 // until notes that the host was there at t, if it was heard before.
 func (h *hearing) until(t time.Time) {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/plx-run/plx/hostfile"
@@ -282,6 +283,39 @@ func TestAnUnreadHostIsNotAway(t *testing.T) {
 	if _, err := f.drain(t.Context()); err != io.EOF || s.tries.Load() < 2 {
 		t.Errorf("%v, after %d connections", err, s.tries.Load())
 	}
+}
+
+// A reader of plx's output that pauses for longer than the patience, after the
+// verdict too, loses no line.
+func TestPausedReaderLosesNothing(t *testing.T) {
+	const lines = 3000
+	dir := newSpooler(t, whole, lines, "worker:0").dir
+	synctest.Test(t, func(t *testing.T) {
+		s := &spooler{dir: dir, limit: whole}
+		reader := pausing{pauses: 3}
+		term := console.Terminal{Stdout: &reader, Stderr: io.Discard}
+		o := NewOutput(Config{Terminal: term, Printer: console.NewPrinter(term), Logs: logs.Options{Hosts: []string{"h1"}}})
+		var g Streams
+		g.Follow(s.agent("h1", 0), o, time.Second)
+		failed := g.Wait(nil, nil)
+		if err := o.Close(); err != nil || len(failed) > 0 || bytes.Count(reader.got.Bytes(), []byte("\n")) != lines {
+			t.Errorf("%d of %d lines, %v, %v", bytes.Count(reader.got.Bytes(), []byte("\n")), lines, failed, err)
+		}
+	})
+}
+
+// pausing is a writer whose first calls take a minute.
+type pausing struct {
+	got    bytes.Buffer
+	pauses int
+}
+
+func (p *pausing) Write(b []byte) (int, error) {
+	if p.pauses > 0 {
+		p.pauses--
+		time.Sleep(time.Minute)
+	}
+	return p.got.Write(b)
 }
 
 // A host whose connections break again and again before anything whole has come is
