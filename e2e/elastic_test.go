@@ -14,23 +14,23 @@ import (
 var elasticFlags = []string{"--vocabulary=2000", "--width=16", "--hidden=16", "--length=4", "--batch-size=12", "--samples=50",
 	"--virtual-workers=6", "--digest", "--seed=3", "--steps=6000"}
 
-// A language model is trained on two hosts, goes on on three and then on one,
+// A model is trained on two hosts, goes on on three and then on one,
 // and ends with the weights of a process alone. What cannot be is refused, and
 // changes nothing.
 func TestElastic(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 3})
-	path := testhosts.Binary(t, "github.com/plx-run/plx/examples/lm")
-	want := b.digest(nil, path, elasticFlags...)
+	want := b.digest(nil, workload(t), "--virtual-workers=6", "--batch=12", "--steps=400", "--digest", "--pace=1us")
 	for _, mode := range []string{"attached", "detached"} {
-		t.Run(mode, func(t *testing.T) { scaled(b.in(t), path, mode == "detached", want) })
+		t.Run(mode, func(t *testing.T) { scaled(b.in(t), mode == "detached", want) })
 	}
-	t.Run("refused", func(t *testing.T) { notScaled(b.in(t), path) })
+	t.Run("refused", func(t *testing.T) { notScaled(b.in(t), testhosts.Binary(t, "github.com/plx-run/plx/examples/lm")) })
 }
 
-func scaled(b *bench, path string, detached bool, want string) {
+// scaled scales a job that takes its last steps only after that.
+func scaled(b *bench, detached bool, want string) {
 	name := map[bool]string{false: "attached", true: "detached"}[detached]
-	job := append([]string{path, "--ckpt-dir=saved"}, elasticFlags...)
+	job, finish := b.paced("--ckpt-dir=saved", "--virtual-workers=6", "--batch=12", "--steps=400", "--digest")
 	two, three, one := b.ResourceFile("h1", "h2"), b.ResourceFile("h1", "h2", "h3"), b.ResourceFile("h1")
 	var follow *running
 	if detached {
@@ -56,6 +56,7 @@ func scaled(b *bench, path string, detached bool, want string) {
 	if j := b.jobsOf()[b.jobNamed(name)]; j.Hosts != 1 || j.Generation != 2 {
 		b.t.Errorf("plx jobs: %+v", j)
 	}
+	finish()
 	if res := follow.want(0); digestLine.FindString(res.stdout) != want {
 		b.t.Errorf("got  %s\nwant %s\n%s", digestLine.FindString(res.stdout), want, clip(res.stderr))
 	}
@@ -94,7 +95,7 @@ func TestScaledFromElsewhere(t *testing.T) {
 func (b *bench) trains(name string) {
 	b.t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
-		if b.jobNamed(name) != "" && strings.Contains(b.run("logs", name).stderr, ", loss mean, ") {
+		if b.jobNamed(name) != "" && strings.Contains(b.run("logs", "-v", name).stderr, ", loss mean, ") {
 			return
 		}
 		if time.Now().After(deadline) {
@@ -138,7 +139,7 @@ func notScaled(b *bench, path string) {
 	refused("foreign", three, "does not know of checkpoints")
 	end(foreign)
 
-	train := append([]string{path}, elasticFlags...)
+	train := append([]string{path}, append(elasticFlags, "--steps=1000000")...)
 	unsaved := launch("unsaved", append([]string{"-v"}, train...)...)
 	unsaved.await(unsaved.stderr, ", loss mean, ")
 	refused("unsaved", three, "there is no --ckpt-dir")

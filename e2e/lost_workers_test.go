@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,21 +13,41 @@ import (
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
+// training is a job whose steps take 150 ms until finish is called: what a test does
+// to it happens while it trains, however slow the machine is.
+type training struct {
+	*running
+	finish func()
+}
+
+// paced returns the command of a training, without --steps, and its finish.
+func (b *bench) paced(flags ...string) (command []string, finish func()) {
+	b.t.Helper()
+	file := filepath.Join(b.shared(), "finish")
+	return append([]string{workload(b.t), "--pace=150ms", "--pace-until=" + file}, flags...), func() {
+		if err := os.WriteFile(file, nil, 0o644); err != nil {
+			b.t.Error(err)
+		}
+	}
+}
+
+func workload(t testing.TB) string {
+	return testhosts.Binary(t, "github.com/plx-run/plx/internal/chaos/workload")
+}
+
 // bearing launches a training on three hosts, of which the third has a worker
 // and no server, that can do without it, and waits until it is under way. The
-// flags before "--" are plx's, those after it the program's. The training takes
-// at least three seconds, however fast the machine is: what a test does to it
-// happens while it trains.
-func (b *bench) bearing(sync string, more ...string) *running {
+// flags before "--" are plx's, those after it the program's.
+func (b *bench) bearing(sync string, more ...string) training {
 	b.t.Helper()
-	workload := testhosts.Binary(b.t, "github.com/plx-run/plx/internal/chaos/workload")
 	plx, own, _ := strings.Cut(strings.Join(more, " "), "-- ")
+	command, finish := b.paced("--sync", sync, "--steps", "200", "--batch", "18", "--clip", "0")
 	r := b.start(slices.Concat([]string{"launch", "--hosts", b.ResourceFile(), "--ps", "h1,h2", "--lease", lease.String(), "--grace", "2s",
-		"--freeze-timeout", "4s"}, strings.Fields(plx), []string{workload, "--sync", sync, "--steps", "200", "--batch", "18", "--clip", "0", "--pace", "15ms"}, strings.Fields(own))...)
+		"--freeze-timeout", "4s"}, strings.Fields(plx), command, strings.Fields(own))...)
 	if !strings.Contains(plx, "--detach") {
 		r.awaitLine("worker:0", `.*step [1-9].*`)
 	}
-	return r
+	return training{r, finish}
 }
 
 // worker is the process of the worker on a host.
@@ -42,8 +64,10 @@ func (b *bench) worker(h *testhosts.Host) testhosts.Process {
 
 // without wants a job to be done, by its chief to the last step, without one of
 // its workers, and to say so.
-func (b *bench) without(r *running, why ...string) result {
+func (b *bench) without(r training, why ...string) result {
 	b.t.Helper()
+	r.await(r.stderr, "; the job goes on without ")
+	r.finish()
 	res := r.want(0)
 	b.says(res, append(why, "; the job goes on without ")...)
 	b.says(res, "job", "done, without 1 of 3 workers")
@@ -90,11 +114,13 @@ func TestLostWorkersAreDoneWithout(t *testing.T) {
 	})
 	t.Run("detached", func(t *testing.T) {
 		b := b.in(t)
-		b.bearing("async", "--detach --name left").want(0)
+		launch := b.bearing("async", "--detach --name left")
+		launch.want(0)
 		job := b.id("left")
 		follow := b.start("attach", job)
 		follow.awaitLine("worker:0", `.*step [1-9].*`)
 		b.kill(b.worker(b.Hosts[2]))
+		launch.finish()
 		b.says(follow.want(0), "job", "done, without 1 of 3 workers")
 		b.hostsGone(patience)
 		if j := b.jobsOf()[job]; j.State != "done" || j.Code == nil || *j.Code != 0 {

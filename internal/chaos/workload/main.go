@@ -15,6 +15,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/plx-run/plx/trainer"
@@ -26,6 +27,7 @@ type settings struct {
 	batch   int           // rows of a step, over all workers
 	clip    float64       // norm to which gradients are clipped; 0: they are not
 	pace    time.Duration // shortest time of a step
+	until   string        // file after whose appearance steps have no shortest time; "": they always have
 	silence time.Duration // how long another task may be silent
 	ledger  string        // folder below the job's checkpoints for what workers note; "": nothing is counted
 	quiet   int           // with ledger: steps without a change after which nothing more is to come
@@ -37,6 +39,7 @@ func main() {
 	flag.IntVar(&s.batch, "batch", 16, "`rows` of a step, over all workers together")
 	flag.Float64Var(&s.clip, "clip", 1, "`norm` to which gradients are clipped; 0: they are not")
 	flag.DurationVar(&s.pace, "pace", 30*time.Millisecond, "`time` that a step takes at least")
+	flag.StringVar(&s.until, "pace-until", "", "keep to --pace only until there is this `file`: a test is done with what it does while steps are made")
 	flag.DurationVar(&s.silence, "peer-timeout", 3*time.Second, "`time` for which another task may be silent")
 	flag.StringVar(&s.ledger, "ledger", "", "count gradients, and note what workers are told in this `folder` of the job's checkpoints")
 	flag.IntVar(&s.quiet, "quiet", 60, "with --ledger: `steps` of nobody's, without a change, after which nothing more is to come")
@@ -76,6 +79,9 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 		if job.IsChief() {
 			fmt.Printf("generation %d | step %d | loss %.4f\n", job.Generation(), result.Step, result.Loss)
 		}
+		if !s.paced() {
+			continue
+		}
 		select {
 		case <-pace.C:
 		case <-ctx.Done():
@@ -83,4 +89,15 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 		}
 	}
 	return nil
+}
+
+// paced reports whether steps must still take as long as the pace. Once they need not,
+// it looks no more.
+func (s *settings) paced() bool {
+	if s.until != "" && s.pace > 0 {
+		if _, err := os.Stat(s.until); err == nil {
+			s.pace = 0
+		}
+	}
+	return s.pace > 0
 }
