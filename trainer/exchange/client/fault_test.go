@@ -273,7 +273,7 @@ func TestMissingWorkerIsNamed(t *testing.T) {
 	t.Parallel()
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
 		d := example(3, 3)
-		d.StartMillis = 500
+		d.StartMillis = 2000
 		j := newJob(t, d, a, 1)
 		errs := make(chan error, 2)
 		for rank := range 2 {
@@ -285,7 +285,7 @@ func TestMissingWorkerIsNamed(t *testing.T) {
 		for range 2 {
 			err := within(t, errs)
 			if a == policy.AllReduce { // its door is open, but nobody is behind it
-				blames(t, err, worker(2), "not ready within 500ms")
+				blames(t, err, worker(2), "not ready within 2s")
 			} else {
 				blames(t, err, worker(2), "no sign of [worker:2]")
 			}

@@ -103,7 +103,7 @@ func TestMissingWorkerOfAHostIsNamed(t *testing.T) {
 		for _, missing := range []int{0, 1, 3, 4} {
 			t.Run(fmt.Sprint(a, missing), func(t *testing.T) {
 				t.Parallel()
-				j := hosted(t, a, func(d *layout.Declaration) { d.StartMillis = 700 })
+				j := hosted(t, a, func(d *layout.Declaration) { d.StartMillis = 4000 })
 				errs := make(chan error, 6)
 				for rank := range 6 {
 					if rank == missing {
@@ -115,7 +115,7 @@ func TestMissingWorkerOfAHostIsNamed(t *testing.T) {
 					}()
 				}
 				for range 5 {
-					blames(t, within(t, errs), worker(missing), "not ready within 700ms")
+					blames(t, within(t, errs), worker(missing), "not ready within 4s")
 				}
 			})
 		}
@@ -216,7 +216,7 @@ func TestSilenceOfAHostIsNoticed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			j := hosted(t, c.a, func(d *layout.Declaration) { d.SilenceMillis = 1500 })
+			j := hosted(t, c.a, func(d *layout.Declaration) { d.SilenceMillis = 5000 })
 			shut := part(t, j, c.side)
 			members := j.connect(t)
 			_, errs := step(members, 0, 0.1)
