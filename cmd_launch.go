@@ -21,7 +21,7 @@ import (
 func (c *command) launchCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "launch",
-		Usage:     "run a program on all hosts: one server per host, one worker per device",
+		Usage:     "run a program on all hosts: one worker per device, and servers for plx's trainer",
 		ArgsUsage: "PROGRAM [ARGS...]",
 		Description: "PROGRAM is a local executable (./train), a Go package folder (./examples/mlp),\n" +
 			"or the bare name of a command on the hosts' PATH. What follows it is for the program.\n" +
@@ -37,7 +37,7 @@ func launchFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.IntFlag{Name: "n", Usage: "`N` workers in all"},
 		&cli.IntFlag{Name: "workers-per-host", Usage: "`N` workers on each host"},
-		&cli.StringFlag{Name: "ps", Usage: "parameter servers on `HOSTS` (host,host) only, or none"},
+		&cli.StringFlag{Name: "ps", Value: "auto", Usage: "parameter servers on `HOSTS` (host,host) only, on all, or none; auto: all for a program of plx's trainer, none for others"},
 		&cli.StringFlag{Name: "visible", Value: "own", Usage: "a worker sees `WHAT`: its own device, or those of all workers on its host (host)"},
 		&cli.BoolFlag{Name: "no-bind", Usage: "do not bind workers to their share of the cores"},
 		&cli.IntFlag{Name: "max-restarts", Usage: "if a task or a host fails, end all tasks and start them again, at most `N` times"},
@@ -117,7 +117,7 @@ func (c *command) launchConfig(ctx *cli.Context) (cfg launcher.Config, err error
 	if cfg.Grep, err = pattern(ctx, "grep"); err != nil {
 		return cfg, err
 	}
-	if err := notEmpty(ctx, "name", "resume", "fetch"); err != nil {
+	if err := notEmpty(ctx, "ps", "name", "resume", "fetch"); err != nil {
 		return cfg, err
 	}
 	if err := placeConfig(ctx, &cfg); err != nil {
@@ -152,9 +152,11 @@ func notEmpty(ctx *cli.Context, names ...string) error {
 func placeConfig(ctx *cli.Context, cfg *launcher.Config) error {
 	cfg.Workers, cfg.PerHost, cfg.NoBind = ctx.Int("n"), ctx.Int("workers-per-host"), ctx.Bool("no-bind")
 	switch servers := ctx.String("ps"); {
+	case servers == "auto":
+		cfg.AutoServers = true
 	case servers == "none":
 		cfg.NoServers = true
-	case servers != "":
+	case servers != "all":
 		cfg.Servers = strings.Split(servers, ",")
 	}
 	switch visible := ctx.String("visible"); visible {

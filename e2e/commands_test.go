@@ -27,7 +27,7 @@ func TestSixCommands(t *testing.T) {
 	t.Run("launch", func(t *testing.T) {
 		b := b.in(t)
 		program := b.pourer()
-		launch := b.start("launch", "--hosts", file, program.path)
+		launch := b.start("launch", "--hosts", file, "--ps", "all", program.path)
 		for task := range seated {
 			launch.awaitLine(task, "up")
 		}
@@ -57,7 +57,7 @@ func probeThree(b *bench, file string) {
 // until it fails, and after.
 func watchThree(b *bench, file string) {
 	program := b.pourer()
-	job := b.detach("--hosts", file, program.path)
+	job := b.detach("--hosts", file, "--ps", "all", program.path)
 	follow := b.start("logs", "-f")
 	attached := b.start("attach")
 	attached.await(attached.stderr, "attached to job "+job)
@@ -80,7 +80,7 @@ func watchThree(b *bench, file string) {
 // stopThree stops a job whose tasks do not end when they are asked to.
 func stopThree(b *bench, file string) {
 	dir := b.shared()
-	job := b.detach("--hosts", file, b.script("deaf", "trap '' TERM; touch "+dir+"/$PLX_ROLE:$PLX_TASK_INDEX; while :; do sleep 0.05; done"))
+	job := b.detach("--hosts", file, "--ps", "all", b.script("deaf", "trap '' TERM; touch "+dir+"/$PLX_ROLE:$PLX_TASK_INDEX; while :; do sleep 0.05; done"))
 	for task := range seated {
 		b.appear(filepath.Join(dir, task))
 	}

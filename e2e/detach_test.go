@@ -29,7 +29,7 @@ func TestDetached(t *testing.T) {
 	t.Run("a task fails", func(t *testing.T) {
 		b := b.in(t)
 		program := b.holder("fails")
-		job := b.detach("--hosts", file, program.path)
+		job := b.detach("--hosts", file, "--ps", "all", program.path)
 		follow := b.start("logs", "-f", job)
 		attached := b.start("attach")
 		attached.awaitLine("worker:1", "up")
@@ -44,7 +44,7 @@ func TestDetached(t *testing.T) {
 	})
 	t.Run("stop", func(t *testing.T) {
 		b := b.in(t)
-		job := b.detach("--hosts", file, b.script("stubborn", stubborn))
+		job := b.detach("--hosts", file, "--ps", "all", b.script("stubborn", stubborn))
 		other := b.detach("--hosts", file, b.script("other", "echo up; exec sleep 300"))
 		attached := b.start("attach", other)
 		attached.awaitLine("worker:0", "up")
@@ -96,7 +96,7 @@ func TestDetached(t *testing.T) {
 
 func testAttach(b *bench, file string) {
 	program := b.holder("train")
-	job := b.detach("--hosts", file, "--lease", "5s", "--name", "det", program.path)
+	job := b.detach("--hosts", file, "--ps", "all", "--lease", "5s", "--name", "det", program.path)
 	if j := b.jobsOf()[job]; j.State != "running" || j.Name != "det" || j.Tasks != 4 {
 		b.t.Errorf("plx jobs: %+v", j)
 	}
@@ -128,7 +128,7 @@ func testAttach(b *bench, file string) {
 func TestEmbeddedDetached(t *testing.T) {
 	b := local(t)
 	program := b.holder("local")
-	job := b.detach("--local", "2x2", program.path)
+	job := b.detach("--local", "2x2", "--ps", "all", program.path)
 	follow := b.start("logs", "-f")
 	for _, task := range []string{"worker:0", "worker:3", "ps:1"} {
 		follow.awaitLine(task, "up")

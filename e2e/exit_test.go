@@ -33,7 +33,7 @@ func TestExitStatus(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := b.in(t)
-			res := b.want(c.code, "launch", "--hosts", file, b.script("task", c.script))
+			res := b.want(c.code, "launch", "--hosts", file, "--ps", "all", b.script("task", c.script))
 			b.endsWith(res, c.last)
 			b.hostsGone(0)
 		})
@@ -82,7 +82,7 @@ trap "seq 200000 >&2; exit" TERM`+noisy))
 // waits: they go because they are told to, or the test fails.
 func testServersAreTold(b *bench, file string) {
 	dir := b.shared()
-	res := b.want(0, "launch", "--hosts", file, "--grace", "10m", b.script("task", `cd `+dir+`
+	res := b.want(0, "launch", "--hosts", file, "--ps", "all", "--grace", "10m", b.script("task", `cd `+dir+`
 if [ "$PLX_ROLE" = ps ]; then
 	trap 'echo told; exit 0' TERM
 	touch $PLX_TASK_INDEX

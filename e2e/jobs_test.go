@@ -93,7 +93,7 @@ func TestJob(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 2})
 	file := b.ResourceFile("h1", "h2: cpu*2")
 	program := b.holder("hold")
-	launch := b.start("launch", "--hosts", file, "--name", "first", program.path)
+	launch := b.start("launch", "--hosts", file, "--ps", "all", "--name", "first", program.path)
 	for _, task := range []string{"worker:0", "worker:1", "worker:2", "ps:0", "ps:1"} {
 		launch.awaitLine(task, "up")
 	}

@@ -44,7 +44,7 @@ func TestLaunchOnThreeHosts(t *testing.T) {
 		"[ $PLX_ROLE = ps ] && touch "+ready+"/$PLX_TASK_INDEX\n"+
 		"while [ ! -e "+ready+"/2 ] || [ ! -e "+ready+"/1 ] || [ ! -e "+ready+"/0 ]; do sleep 0.05; done")
 	arg := "a b'c\"d\\$e*\n{\"json\": [1,2]}\x80"
-	res := b.want(0, "launch", "--hosts", file, "--env", "LIST=1,2,3", "--env", "NCCL_SOCKET_IFNAME=^lo", show, "--learning-rate", "0.1", arg, "")
+	res := b.want(0, "launch", "--hosts", file, "--ps", "all", "--env", "LIST=1,2,3", "--env", "NCCL_SOCKET_IFNAME=^lo", show, "--learning-rate", "0.1", arg, "")
 
 	t.Run("one server per host and one worker per device", func(t *testing.T) {
 		for task, want := range map[string][4]string{
@@ -82,7 +82,7 @@ func TestLaunchOnThreeHosts(t *testing.T) {
 	})
 	b.hostsGone(0 * time.Second)
 	t.Run("the second launch sends nothing", func(t *testing.T) {
-		again := b.want(0, "launch", "--hosts", file, show)
+		again := b.want(0, "launch", "--hosts", file, "--ps", "all", show)
 		if !strings.Contains(res.stderr, "plx: sent ") || strings.Contains(again.stderr, "plx: sent ") {
 			t.Errorf("first:\n%s\nsecond:\n%s", res.stderr, again.stderr)
 		}

@@ -136,7 +136,7 @@ func testEnvironment(b *bench, file string) {
 func testNothingShows(b *bench, file string) {
 	const value = "v4lue-that-nobody-else-may-see"
 	out := b.shared()
-	job := b.start("launch", "--hosts", file, "--env", "TOKEN="+value, b.script("hold",
+	job := b.start("launch", "--hosts", file, "--ps", "all", "--env", "TOKEN="+value, b.script("hold",
 		`[ "$PLX_RANK" = 0 ] && cp "$PLX_SECRET_FILE" `+out+"/secret; echo up; while [ ! -e "+out+"/end ]; do sleep 0.05; done"))
 	for _, task := range []string{"ps:0", "ps:1", "worker:0", "worker:1"} {
 		job.await(job.stdout, task)
@@ -226,7 +226,7 @@ func testBinding(b *bench, _ string) {
 
 func testPortRange(b *bench, file string) {
 	show := b.script("show", `echo "$PLX_CLUSTER"; echo "$MASTER_PORT"`)
-	res := b.want(0, "launch", "--hosts", file, "--port-range", "23100-23119", show)
+	res := b.want(0, "launch", "--hosts", file, "--ps", "all", "--port-range", "23100-23119", show)
 	out := lines(res.stdout, "worker:1")
 	if len(out) != 2 {
 		b.t.Fatalf("worker:1 printed %q\n%s", out, res.stderr)

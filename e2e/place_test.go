@@ -44,11 +44,11 @@ func TestPlacement(t *testing.T) {
 	}{
 		{"--ps none --exclude h3", []string{"worker:0 h1 gpu=0 local=0", "worker:1 h1 gpu=2 local=1", "worker:2 h2 gpu=0 local=0", "worker:3 h2 gpu=1 local=1"}},
 		{"--ps h3,h4 -n 3", []string{"ps:0 h3 gpu= local=", "ps:1 h4 gpu= local=", "worker:0 h1 gpu=0 local=0", "worker:1 h1 gpu=2 local=1", "worker:2 h2 gpu=0 local=0"}},
-		{"--workers-per-host 1", []string{"ps:0 h1 gpu= local=", "ps:1 h2 gpu= local=", "ps:2 h3 gpu= local=", "ps:3 h4 gpu= local=",
+		{"--ps all --workers-per-host 1", []string{"ps:0 h1 gpu= local=", "ps:1 h2 gpu= local=", "ps:2 h3 gpu= local=", "ps:3 h4 gpu= local=",
 			"worker:0 h1 gpu=0 local=0", "worker:1 h2 gpu=0 local=0", "worker:2 h3 gpu= local=0"}},
 		{"--visible host --ps none --include h1 --include h3", []string{"worker:0 h1 gpu=0,2 local=0", "worker:1 h1 gpu=0,2 local=1",
 			"worker:2 h3 gpu= local=0", "worker:3 h3 gpu= local=1"}},
-		{"--include h2:1 --include h4", []string{"ps:0 h2 gpu= local=", "ps:1 h4 gpu= local=", "worker:0 h2 gpu=1 local=0"}},
+		{"--ps all --include h2:1 --include h4", []string{"ps:0 h2 gpu= local=", "ps:1 h4 gpu= local=", "worker:0 h2 gpu=1 local=0"}},
 		{"--exclude h1:0 --exclude h2:0 --exclude h3 --ps none", []string{"worker:0 h1 gpu=2 local=0", "worker:1 h2 gpu=1 local=0"}},
 	} {
 		t.Run(c.args, func(t *testing.T) {
@@ -99,7 +99,7 @@ func testDryRun(b *bench, file string) {
 	dir := b.t.TempDir()
 	put(b.t, filepath.Join(dir, "data", "x"), "x", 0o644)
 	program := b.script("train", "exit 0")
-	res := b.want(0, "launch", "--dry-run", "--hosts", file, "--copy", filepath.Join(dir, "data"), program, "--lr", "1")
+	res := b.want(0, "launch", "--dry-run", "--hosts", file, "--ps", "all", "--copy", filepath.Join(dir, "data"), program, "--lr", "1")
 	for _, row := range []string{`ps:0 +h1`, `worker:0 +h1 +gpu 0 +0`, `worker:1 +h1 +gpu 2 +2`, `worker:2 +h2 +each GPU`, `worker:3 +h3 +cpu`, `worker:4 +h3 +cpu`, `ps:3 +h4`} {
 		if !regexp.MustCompile(`(?m)^ *` + row).MatchString(res.stdout) {
 			b.t.Errorf("the plan has no %q:\n%s", row, res.stdout)

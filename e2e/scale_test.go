@@ -18,7 +18,7 @@ func TestSixteenHosts(t *testing.T) {
 while [ "$(ls %[1]s | wc -l)" -lt %d ]; do sleep 0.1; done`, ready, hosts))
 	for earlier, run := range []string{"first", "second"} {
 		begun := time.Now()
-		res := b.want(0, "launch", "--hosts", b.ResourceFile(), show)
+		res := b.want(0, "launch", "--hosts", b.ResourceFile(), "--ps", "all", show)
 		t.Logf("%s launch on %d hosts: %.1f s", run, hosts, time.Since(begun).Seconds())
 		if sent := strings.Contains(res.stderr, "plx: sent "); sent != (run == "first") {
 			t.Errorf("%s launch: sent: %v\n%s", run, sent, res.stderr)

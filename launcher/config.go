@@ -42,9 +42,12 @@ type Config struct {
 	environ []string // Env and EnvFiles together, as NAME=VALUE; written by validate
 
 	placement.Options
-	NoBind   bool // do not bind workers to their share of the cores
-	PortLow  int  // first port that tasks may serve on; 0: any free port
-	PortHigh int  // last port that tasks may serve on; 0 with PortLow 0
+	// AutoServers gives servers to programs that link plx's trainer only: decideServers
+	// writes NoServers.
+	AutoServers bool
+	NoBind      bool // do not bind workers to their share of the cores
+	PortLow     int  // first port that tasks may serve on; 0: any free port
+	PortHigh    int  // last port that tasks may serve on; 0 with PortLow 0
 
 	StartTimeout time.Duration  // bounds the start of all tasks of a generation; 0: 5m
 	MaxTime      time.Duration  // bounds the job; 0: no limit

@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -13,7 +14,11 @@ import (
 )
 
 // dryRun prints the placement and the artifacts on stdout. It connects to no host.
-func dryRun(cfg Config) error {
+func dryRun(ctx context.Context, cfg Config) error {
+	foreign, err := decideServers(ctx, &cfg)
+	if err != nil {
+		return err
+	}
 	var machines []placement.Machine
 	for _, h := range cfg.Lines() {
 		machines = append(machines, placement.Machine{Host: h})
@@ -29,6 +34,9 @@ func dryRun(cfg Config) error {
 	lines := planTable(machines, p)
 	if p.Guessed {
 		lines = append(lines, "hosts without ids get one worker for each GPU found there, or one on the CPU; later workers move up accordingly")
+	}
+	if foreign {
+		lines = append(lines, foreignNotes(cfg, p, machines)...)
 	}
 	_, err = io.WriteString(cfg.Terminal.Stdout, strings.Join(append(lines, sent...), "\n")+"\n")
 	return err

@@ -51,7 +51,7 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 		return exit.Code(err), err
 	}
 	if cfg.DryRun {
-		err := dryRun(cfg)
+		err := dryRun(ctx, cfg)
 		return exit.Code(err), err
 	}
 	printer := console.NewPrinter(cfg.Terminal)
@@ -82,6 +82,7 @@ type launch struct {
 	cfg         Config
 	printer     *console.Printer
 	signals     *signals
+	foreign     bool      // the program does not link plx's trainer
 	logDir      *logs.Dir // files of the tasks' output on this machine; nil: no --log-dir
 	checkpoints string    // name of the job's checkpoints: a folder under ~/.plx/ckpt on the hosts
 	set         *hosts.Set

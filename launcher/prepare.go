@@ -27,6 +27,9 @@ import (
 // prepare does everything that comes before an agent is started. If it is interrupted it
 // leaves nothing on a host but blobs.
 func (l *launch) prepare(ctx context.Context) (err error) {
+	if l.foreign, err = decideServers(ctx, &l.cfg); err != nil {
+		return err
+	}
 	if l.checkpoints, err = l.checkpointName(ctx); err != nil {
 		return err
 	}
@@ -70,12 +73,17 @@ func (l *launch) place() (err error) {
 	if least := l.cfg.Restarts.MinWorkers; least > l.placed.Workers {
 		return exit.Mistake(fmt.Errorf("--min-workers %d, the job has %s", least, console.Count(l.placed.Workers, "worker")), "")
 	}
-	notes, err := l.placed.Conflicts(machines)
-	l.printer.Lines(notes)
 	l.planned = planTable(machines, l.placed)
 	if l.cfg.Verbose {
 		l.printer.Lines(l.planned)
 	}
+	if l.foreign {
+		surprising := foreignNotes(l.cfg, l.placed, machines)
+		l.printer.Lines(surprising)
+		l.planned = append(l.planned, surprising...)
+	}
+	notes, err := l.placed.Conflicts(machines)
+	l.printer.Lines(notes)
 	return err
 }
 

@@ -22,6 +22,12 @@ const (
 	exitStopped = 128 + int(syscall.SIGTERM)
 )
 
+// init leaves cluster.Mark in every program that imports this package.
+func init() { link(cluster.Mark) }
+
+//go:noinline
+func link(string) {}
+
 var (
 	errStopped   = errors.New("told to stop")
 	errAgentSays = fmt.Errorf("%w by the agent", errStopped)

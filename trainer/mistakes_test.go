@@ -175,7 +175,7 @@ func TestHintsOfJobsWithoutServers(t *testing.T) {
 		if err := conf.Suits(2, 0); !errors.As(err, &helpful) {
 			t.Fatal(c, err)
 		}
-		if want := "launch without --ps none, or train with " + c.hint; helpful.Hint() != want {
+		if want := "--ps all, or train with " + c.hint; helpful.Hint() != want {
 			t.Errorf("--arch %s --sync %s: %q, want %q", c.arch, c.sync, helpful.Hint(), want)
 		}
 		for words := strings.Fields(c.hint); len(words) > 0; words = words[2:] {

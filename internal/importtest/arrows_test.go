@@ -36,7 +36,7 @@ var arrows = []arrow{
 		"launcher/protocol", "launcher/jobstate", "launcher/driver"}},
 	{from: "launcher/exit", std: true, not: []string{"net", "os"}},
 	{from: "launcher/console", to: []string{"launcher/exit", "logs"}},
-	{from: "launcher/artifacts", to: []string{"envsync", "launcher/console", "launcher/exit"}},
+	{from: "launcher/artifacts", to: []string{"envsync", "launcher/console", "launcher/exit", "trainer/cluster"}},
 	{from: "launcher/hosts", to: []string{
 		"hostfile", "gpuprobe", "envsync", "launcher/console", "launcher/placement", "launcher/ssh", "launcher/embedded",
 		"launcher/driver", "launcher/protocol"}},

@@ -203,9 +203,10 @@ func (c *Config) Suits(workers, servers int) error {
 
 // serverless is the error of a job that needs a server and has none. loose: its
 // workers do not wait for each other, so they cannot hold variables. chosen: --arch is
-// ps, so the hint also names --arch allreduce.
+// ps, so the hint also names --arch allreduce. The launcher starts no servers if the
+// user said --ps none, or if a script starts the program.
 func serverless(workers int, loose, chosen bool) error {
-	hint := "launch without --ps none, or train with"
+	hint := "--ps all, or train with"
 	if loose {
 		hint += " --sync sync"
 	}

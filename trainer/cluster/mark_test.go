@@ -1,0 +1,46 @@
+package cluster
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+	"testing/iotest"
+)
+
+func TestMarked(t *testing.T) {
+	padded := func(n int) []byte {
+		return append(append(bytes.Repeat([]byte{0}, n), Mark...), 1)
+	}
+	for _, c := range []struct {
+		name string
+		text []byte
+		want bool
+	}{
+		{"nothing", nil, false},
+		{"the first half", []byte(markStart), false},
+		{"the halves, apart", []byte(markStart + "x" + markEnd), false},
+		{"all but the last byte", []byte(Mark[:len(Mark)-1]), false},
+		{"alone", []byte(Mark), true},
+		{"across the end of the buffer", padded(1<<20 - len(Mark)/2), true},
+		{"at the end of the buffer", padded(1<<20 - len(Mark)), true},
+		{"after its own beginning", []byte(markStart + Mark), true},
+	} {
+		for how, reader := range map[string]func(io.Reader) io.Reader{
+			"whole":       func(r io.Reader) io.Reader { return r },
+			"halves":      iotest.HalfReader,
+			"with errors": iotest.DataErrReader,
+		} {
+			if got, err := Marked(reader(bytes.NewReader(c.text))); got != c.want || err != nil {
+				t.Errorf("%s, %s: %v, %v; want %v", c.name, how, got, err, c.want)
+			}
+		}
+	}
+	if got, err := Marked(iotest.OneByteReader(bytes.NewReader([]byte(markStart + Mark)))); !got || err != nil {
+		t.Errorf("byte by byte: %v, %v", got, err)
+	}
+	broken := errors.New("broken")
+	if got, err := Marked(iotest.ErrReader(broken)); got || !errors.Is(err, broken) {
+		t.Errorf("a reader that fails: %v, %v", got, err)
+	}
+}
