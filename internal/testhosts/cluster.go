@@ -109,6 +109,11 @@ func (c *Cluster) open() (err error) {
 	if err := c.net.up(); err != nil {
 		return err
 	}
+	if c.options.Second {
+		if err := c.net.upSecond(); err != nil {
+			return err
+		}
+	}
 	if c.key, err = c.writeClientHome(); err != nil {
 		return err
 	}

@@ -90,6 +90,14 @@ func (h *Host) Traffic() (from, to uint64, err error) {
 	return from, to, nil
 }
 
+// SecondTraffic is Traffic of the host's link to the second network.
+func (h *Host) SecondTraffic() (from, to uint64, err error) {
+	if from, to, err = h.second.traffic(); err != nil {
+		return 0, 0, fmt.Errorf("testhosts: traffic of %s on eth1: %w", h.Name, err)
+	}
+	return from, to, nil
+}
+
 // Mute makes whatever the machine itself sends to the hosts vanish; they reach
 // one another as before.
 func (c *Cluster) Mute() {

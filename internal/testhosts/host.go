@@ -21,6 +21,8 @@ type Host struct {
 	// Addr is the host's IPv4 address. Addr6 is its IPv6 address, empty if the machine
 	// has no IPv6.
 	Addr, Addr6 string
+	// SecondAddr and SecondAddr6 are the addresses of eth1, see Options.Second.
+	SecondAddr, SecondAddr6 string
 	// Port is the port of the host's sshd.
 	Port int
 	// HomeDir is root's home of the host, as a folder of the test's machine.
@@ -29,6 +31,7 @@ type Host struct {
 	cluster *Cluster
 	disk    *disk
 	link    *link
+	second  *link // eth1; not plugged in without Options.Second
 
 	mu   sync.Mutex // held for a whole operation on the host
 	boot *boot      // nil: the power is off
@@ -46,7 +49,11 @@ func newHost(c *Cluster, number int) *Host {
 		cluster: c,
 		disk:    d,
 		link:    &link{c.net.link(number)},
-		rate:    c.options.Rate,
+		second:  &link{c.net.secondLink(number)},
+
+		SecondAddr:  c.net.second(number),
+		SecondAddr6: c.net.second6(number),
+		rate:        c.options.Rate,
 	}
 }
 
@@ -76,8 +83,11 @@ func (h *Host) powerOff() error {
 		return fmt.Errorf("host %s: %w", h.Name, err)
 	}
 	h.boot = nil
-	// The link dies with the namespace, but later; a restart wants the name now.
+	// The links die with the namespace, but later; a restart wants the names now.
 	_ = h.link.remove() // fails if the link is gone already
+	if h.cluster.options.Second {
+		_ = h.second.remove() // as above
+	}
 	return nil
 }
 
@@ -107,12 +117,19 @@ func (h *Host) connect(b *boot, commands *os.File) error {
 	if err := recordPid(n.pidFile(), b.pid()); err != nil {
 		return err
 	}
-	if err := h.link.plug(b.pid(), n.mac(h.disk.number), n.bridge()); err != nil {
+	if err := h.link.plug(b.pid(), "eth0", n.mac(h.disk.number), n.bridge()); err != nil {
 		return err
 	}
 	inside := fmt.Sprintf("link set lo up\naddr add %s/24 dev eth0\n", h.Addr)
 	if h.Addr6 != "" {
 		inside += fmt.Sprintf("addr add %s/64 dev eth0 nodad\n", h.Addr6)
+	}
+	if h.cluster.options.Second {
+		second, err := h.plugSecond(b.pid())
+		if err != nil {
+			return err
+		}
+		inside += second
 	}
 	if _, err := commands.WriteString(inside + "link set eth0 up\n"); err != nil {
 		return fmt.Errorf("set up eth0: %w", err)
@@ -121,6 +138,20 @@ func (h *Host) connect(b *boot, commands *os.File) error {
 		return err
 	}
 	return b.awaitListener(h.Port, 30*time.Second)
+}
+
+// plugSecond makes the host's link to the second network. It returns the commands that
+// set up eth1 inside of the host.
+func (h *Host) plugSecond(pid int) (commands string, err error) {
+	n := h.cluster.net
+	if err := h.second.plug(pid, "eth1", n.secondMAC(h.disk.number), n.secondBridge()); err != nil {
+		return "", err
+	}
+	commands = fmt.Sprintf("addr add %s/24 dev eth1\n", h.SecondAddr)
+	if h.SecondAddr6 != "" {
+		commands += fmt.Sprintf("addr add %s/64 dev eth1 nodad\n", h.SecondAddr6)
+	}
+	return commands + "link set eth1 up\n", nil
 }
 
 // WrongHostKey restarts the host with other host keys than known_hosts says.

@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// link is the network cable of a host: an interface of this machine's, on the
-// bridge, and eth0 inside of the host. The kernel removes both with the host.
+// link is a network cable of a host: an interface of this machine's, on a
+// bridge, and eth0 or eth1 inside of the host. The kernel removes both with the host.
 type link struct {
 	name string // of the interface on this machine
 }
 
-// plug makes the link of a host whose process 1 is pid.
-func (l *link) plug(pid int, mac, bridge string) error {
-	commands := fmt.Sprintf("link add %[1]s type veth peer name eth0 address %[2]s netns %[3]d\n"+
-		"link set %[1]s master %[4]s up\n", l.name, mac, pid, bridge)
+// plug makes the link of a host whose process 1 is pid. inside is its name there.
+func (l *link) plug(pid int, inside, mac, bridge string) error {
+	commands := fmt.Sprintf("link add %[1]s type veth peer name %[5]s address %[2]s netns %[3]d\n"+
+		"link set %[1]s master %[4]s up\n", l.name, mac, pid, bridge, inside)
 	return tool(commands, "ip", "-batch", "-")
 }
 

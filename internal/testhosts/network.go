@@ -166,6 +166,30 @@ func (n *network) up() error {
 	return tool(commands, "ip", "-batch", "-")
 }
 
+// A second network is a bridge of its own, on which the test's machine has no address:
+// 10.78.N.0/24 and fd78:0:0:N::/64.
+
+func (n *network) secondBridge() string       { return n.bridge() + "b" }
+func (n *network) secondLink(host int) string { return n.link(host) + "b" }
+func (n *network) second(host int) string     { return fmt.Sprintf("10.78.%d.%d", n.number, host) }
+func (n *network) secondMAC(host int) string {
+	return fmt.Sprintf("02:78:00:%02x:00:%02x", n.number, host)
+}
+
+// second6 is empty on a machine without IPv6.
+func (n *network) second6(host int) string {
+	if !n.ipv6 {
+		return ""
+	}
+	return fmt.Sprintf("fd78:0:0:%x::%x", n.number, host)
+}
+
+// upSecond makes the bridge of the second network.
+func (n *network) upSecond() error {
+	return tool(fmt.Sprintf("link add %[1]s type bridge forward_delay 0 mcast_snooping 0\nlink set %[1]s up\n", n.secondBridge()),
+		"ip", "-batch", "-")
+}
+
 // release removes everything and gives the claim back.
 func (n *network) release() error {
 	err := n.scrub()
@@ -190,7 +214,7 @@ func (n *network) removeLinks() error {
 	}
 	var commands strings.Builder
 	for _, link := range links {
-		if link.Name == n.bridge() || strings.HasPrefix(link.Name, n.bridge()+"h") {
+		if link.Name == n.bridge() || link.Name == n.secondBridge() || strings.HasPrefix(link.Name, n.bridge()+"h") {
 			fmt.Fprintf(&commands, "link del %s\n", link.Name)
 		}
 	}

@@ -43,6 +43,9 @@ type Options struct {
 	Port int
 	// HostKeys are the types of host keys: ed25519, ecdsa, rsa. Empty: ed25519 alone.
 	HostKeys []string
+	// Second gives every host a second interface, eth1, on a network of its own. Cut,
+	// Shape and their like concern eth0 only.
+	Second bool
 	// Rate limits every host's link from the start, as [Host.Shape] does. Empty: no
 	// limit.
 	Rate string

@@ -32,6 +32,7 @@ func run() error {
 	gpus := flag.String("gpus", "", "fake GPUs of each host, as 4,2,0")
 	flag.BoolVar(&o.SharedHome, "shared-home", false, "one home for all hosts")
 	flag.BoolVar(&o.NoisyRC, "noisy-rc", false, "a .bashrc that prints")
+	flag.BoolVar(&o.Second, "second", false, "a second interface, eth1, on a network of its own")
 	flag.StringVar(&o.Rate, "rate", "", "limit of each host's link, as 100mbit")
 	flag.Parse()
 	var err error
