@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -15,7 +16,7 @@ const (
 )
 
 // known lists what may follow an address.
-const known = "GPU ids such as 0,1, or cpu, cpu*N, ps, slots=N, addr=IP, exclude=IDS"
+const known = "GPU ids such as 0,1, or cpu, cpu*N, ps, slots=N, addr=IP, nic=NAME, exclude=IDS, or a variable in capitals"
 
 // devicesOf reads the words between the host's address and its options. colon: a
 // colon stands before them, glued: the first word touches it.
@@ -134,12 +135,15 @@ type options struct {
 	maxSlots int             // 0 means that max_slots= is not given
 	addr     string          // IP address in canonical form; empty means that addr= is not given
 	exclude  []int           // ids of GPUs to leave out, ascending
+	nic      string          // name of a network interface; empty means that nic= is not given
+	values   []string        // values of variables, by the number after NAME=
+	env      []string        // variables as NAME=VALUE, in the order of the line
 }
 
-// parseOptions reads the options of a line. devices reports whether devices
-// stand before them.
-func parseOptions(words []string, devices bool) (options, error) {
-	given := options{seen: map[string]bool{}}
+// parseOptions reads the options and variables of a line. values are those of its
+// variables, see lift. devices reports whether devices stand before them.
+func parseOptions(words, values []string, devices bool) (options, error) {
+	given := options{seen: map[string]bool{}, values: values}
 	for _, word := range words {
 		if err := given.set(word); err != nil {
 			return options{}, err
@@ -181,10 +185,22 @@ func (o *options) set(word string) error {
 	case "exclude":
 		o.exclude, err = parseIDs(value)
 		slices.Sort(o.exclude)
+	case "nic":
+		o.nic, err = value, CheckInterface(value)
 	default:
-		err = unknown(word)
+		err = o.setVariable(name, value, word)
 	}
 	return err
+}
+
+// setVariable takes NAME=N, which lift has left of a variable.
+func (o *options) setVariable(name, number, word string) error {
+	n, err := strconv.Atoi(number)
+	if !variableStart.MatchString(name+"=") || err != nil || n >= len(o.values) {
+		return unknown(word)
+	}
+	o.env = append(o.env, name+"="+o.values[n])
+	return nil
 }
 
 // check refuses options that contradict one another or the devices.

@@ -9,6 +9,7 @@
 //	gpu02.example.org            # every GPU of the host
 //	alice@10.0.0.3:2222: cpu*2   # two CPU workers
 //	[fd00::4]: 0,1 addr=10.1.0.4 # other hosts dial 10.1.0.4
+//	gpu04: 0 nic=ib0 A="x y"     # data goes over ib0; a variable for its tasks
 //	store1: ps                   # a server and no worker
 //	gpu05 slots=8                # as other launchers write it
 //
@@ -19,18 +20,22 @@
 //
 //	file     = { line } ;
 //	line     = [ host ] [ "#" comment ] ( LF | CRLF | end of file ) ;
-//	host     = address [ ":" [ port ":" ] [ devices ] ] { option } ;
+//	host     = address [ ":" [ port ":" ] [ devices ] ] { option | variable } ;
 //	address  = [ user "@" ] ( name | IPv4 | "[" IPv6 "]" ) ;
 //	devices  = ids | "cpu" [ "*" count ] | "ps" ;
 //	ids      = id { "," id } ;
 //	option   = "slots" "=" count | "max_slots" "=" count
 //	         | "addr" "=" ( IPv4 | IPv6 | "[" IPv6 "]" )
+//	         | "nic" "=" interface
 //	         | "exclude" "=" ids ;
+//	variable = NAME "=" ( word | '"' text '"' | "'" text "'" ) ;
 //	id       = "0" to "63" ;
 //	port     = "1" to "65535" ;
 //	count    = "1" to "4096" ;
 //
-// Spaces and tabs may stand anywhere except inside an address. A byte order
+// Spaces and tabs may stand anywhere except inside an address and around the = of a
+// variable. NAME has capitals, digits and _, and no digit first. A value in quotes may
+// hold anything but that quote; word holds no quote, # or space. A byte order
 // mark before the first line is skipped. A line has devices or slots, not both.
 // exclude is allowed with slots, or without devices, where it means every GPU
 // except those. max_slots is checked and has no other effect, because plx never

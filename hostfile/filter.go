@@ -94,19 +94,19 @@ func (c *choice) add(ids []int) {
 
 // parseEntry reads an entry: a line with GPU ids or without devices.
 func parseEntry(entry string) (Host, error) {
-	text, err := content(entry)
+	text, values, err := content(entry)
 	if err != nil {
 		return Host{}, err
 	}
 	if text == "" {
 		return Host{}, wrong("expected host or host:ids, found nothing")
 	}
-	wanted, err := parseHost(text)
+	wanted, err := parseHost(text, values)
 	if err != nil {
 		return Host{}, err
 	}
 	d := wanted.Devices
-	if wanted.DataAddr != "" || len(d.Excluded) > 0 || d.Kind != AllGPUs && d.Kind != GPUs {
+	if wanted.hasSettings() || len(d.Excluded) > 0 || d.Kind != AllGPUs && d.Kind != GPUs {
 		return Host{}, wrong("expected host or host:ids and nothing else")
 	}
 	return wanted, nil
@@ -152,7 +152,7 @@ func (h Host) checkIDs(ids []int) error {
 		unknown := d.Kind == GPUs && !slices.Contains(d.IDs, id) ||
 			d.Kind == Slots && id >= d.Count || slices.Contains(d.Excluded, id)
 		if unknown {
-			return wrong("host %s has no GPU %d, at %s it has %q", bracketed(h.Name), id, h.Pos, strings.Join(h.words(), " "))
+			return wrong("host %s has no GPU %d, at %s it has %q", bracketed(h.Name), id, h.Pos, strings.Join(h.devices(), " "))
 		}
 	}
 	return nil

@@ -11,13 +11,27 @@ import (
 // Host is one line of a resource file: a host and the devices that a job may
 // use on it.
 type Host struct {
-	User     string   // login name; empty means that the line gives none
-	Name     string   // name or address as written, an IPv6 address without brackets
-	Port     int      // SSH port; 0 means that the line gives none
-	Devices  Devices  // devices that workers may use
-	DataAddr string   // IP address that other hosts' tasks dial; empty means the default
-	Pos      Position // file and line of the host
+	User     string  // login name; empty means that the line gives none
+	Name     string  // name or address as written, an IPv6 address without brackets
+	Port     int     // SSH port; 0 means that the line gives none
+	Devices  Devices // devices that workers may use
+	DataAddr string  // IP address that other hosts' tasks dial; empty means the default
+	// Interface is the network interface for data; empty means the default.
+	Interface string
+	// Env is variables of the host's tasks, as NAME=VALUE in the order of the line, each
+	// name once. A value may be a secret.
+	Env []string
+	Pos Position // file and line of the host
 }
+
+// Bare returns the host without Interface and Env, as it may be written to disk.
+func (h Host) Bare() Host {
+	h.Interface, h.Env = "", nil
+	return h
+}
+
+// hasSettings reports whether the line has more than host and devices.
+func (h Host) hasSettings() bool { return h.DataAddr != "" || h.Interface != "" || len(h.Env) > 0 }
 
 // Kind is the way in which a line names the devices of its host.
 type Kind int
@@ -82,6 +96,22 @@ func (h Host) String() string {
 
 // words returns the words of the line after the address.
 func (h Host) words() []string {
+	words := h.devices()
+	if h.DataAddr != "" {
+		words = append(words, "addr="+h.DataAddr)
+	}
+	if h.Interface != "" {
+		words = append(words, "nic="+h.Interface)
+	}
+	for _, e := range h.Env {
+		name, value, _ := strings.Cut(e, "=")
+		words = append(words, name+"="+quotedValue(value))
+	}
+	return words
+}
+
+// devices returns the words of the line for the host's devices.
+func (h Host) devices() []string {
 	var words []string
 	if word := h.Devices.word(); word != "" {
 		words = append(words, word)
@@ -91,9 +121,6 @@ func (h Host) words() []string {
 	}
 	if len(h.Devices.Excluded) > 0 {
 		words = append(words, "exclude="+joinIDs(h.Devices.Excluded))
-	}
-	if h.DataAddr != "" {
-		words = append(words, "addr="+h.DataAddr)
 	}
 	return words
 }

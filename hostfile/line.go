@@ -10,8 +10,9 @@ import (
 // spaced matches a sign with the spaces and tabs around it.
 var spaced = regexp.MustCompile(`[ \t]*([=,*])[ \t]*`)
 
-// parseHost reads the content of a line, which is not empty.
-func parseHost(text string) (Host, error) {
+// parseHost reads the content of a line, which is not empty. values are those of its
+// variables, see lift.
+func parseHost(text string, values []string) (Host, error) {
 	user, name, rest, err := cutAddress(text)
 	if err != nil {
 		return Host{}, err
@@ -37,11 +38,12 @@ func parseHost(text string) (Host, error) {
 			return Host{}, err
 		}
 	}
-	given, err := parseOptions(words[named:], named > 0)
+	given, err := parseOptions(words[named:], values, named > 0)
 	if err != nil {
 		return Host{}, err
 	}
 	host.Devices, host.DataAddr = given.apply(host.Devices), given.addr
+	host.Interface, host.Env = given.nic, given.env
 	return host, nil
 }
 

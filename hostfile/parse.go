@@ -103,14 +103,14 @@ type list struct {
 
 // add takes a line, and reports whether it names a host.
 func (l *list) add(line string, pos Position) (named bool, err error) {
-	text, err := content(line)
+	text, values, err := content(line)
 	if err != nil {
 		return false, at(pos, err)
 	}
 	if text == "" {
 		return false, nil
 	}
-	host, err := parseHost(text)
+	host, err := parseHost(text, values)
 	if err != nil {
 		return false, at(pos, err)
 	}
@@ -134,31 +134,34 @@ func (l *list) append(host Host) error {
 	return nil
 }
 
-// content returns a line without its comment and without the space around it.
-// It refuses all but ASCII, so that a character that only looks like a space or
-// a dash is reported.
-func content(line string) (string, error) {
+// content returns a line without its comment and without the space around it, and the
+// values of its variables, see lift. Elsewhere it refuses all but ASCII, so that a
+// character that only looks like a space or a dash is reported.
+func content(line string) (text string, values []string, err error) {
 	if len(line) > maxLine {
-		return "", errLongLine
+		return "", nil, errLongLine
 	}
 	if strings.IndexByte(line, 0) >= 0 {
-		return "", hinted("is it a text file? save it as UTF-8", "NUL byte, expected text")
+		return "", nil, hinted("is it a text file? save it as UTF-8", "NUL byte, expected text")
 	}
-	if strings.Contains(strings.TrimRight(line, "\r\n"), "\r") {
-		return "", wrong("carriage return inside a line, expected lines that end with LF or CRLF")
+	line = strings.TrimRight(line, "\r\n")
+	if strings.Contains(line, "\r") {
+		return "", nil, wrong("carriage return inside a line, expected lines that end with LF or CRLF")
 	}
-	line, _, _ = strings.Cut(line, "#")
-	line = strings.Trim(line, " \t\r\n")
+	if line, values, err = lift(line); err != nil {
+		return "", nil, err
+	}
+	line = strings.Trim(line, " \t\n")
 	for _, r := range line {
 		switch {
 		case r < ' ' && r != '\t', r == 0x7f:
-			return "", wrong("control character %q, expected text", r)
+			return "", nil, wrong("control character %q, expected text", r)
 		case r > '~':
-			return "", hinted("type a copied space or dash anew; an international name is written in its xn-- form",
+			return "", nil, hinted("type a copied space or dash anew; an international name is written in its xn-- form",
 				"character %q, expected letters, digits and signs of ASCII", r)
 		}
 	}
-	return line, nil
+	return line, values, nil
 }
 
 var errLongLine = wrong("line is longer than %d bytes", maxLine)

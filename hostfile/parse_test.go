@@ -54,6 +54,12 @@ func TestLines(t *testing.T) {
 		{"h:2222: addr=fd00::9", Host{Name: "h", Port: 2222, DataAddr: "fd00::9"}, "h:2222: addr=fd00::9"},
 		{"h: 0,1 addr=[fd00::9]", Host{Name: "h", Devices: ids(0, 1), DataAddr: "fd00::9"}, "h: 0,1 addr=fd00::9"},
 		{"h: ps addr=10.1.0.1", Host{Name: "h", Devices: Devices{Kind: ServerOnly}, DataAddr: "10.1.0.1"}, "h: ps addr=10.1.0.1"},
+		{"h: 0 nic=ib0.8001", Host{Name: "h", Devices: ids(0), Interface: "ib0.8001"}, "h: 0 nic=ib0.8001"},
+		{"h nic = ib0 A=1", Host{Name: "h", Interface: "ib0", Env: []string{"A=1"}}, "h nic=ib0 A=1"},
+		{`h: 0,1 A="x # = y,  z" B='say "no"' C= nic=eth1 _D1=a=b # A=3 "`, Host{Name: "h", Devices: ids(0, 1), Interface: "eth1",
+			Env: []string{"A=x # = y,  z", `B=say "no"`, "C=", "_D1=a=b"}}, `h: 0,1 nic=eth1 A="x # = y,  z" B='say "no"' C="" _D1=a=b`},
+		{`h:A='\n $X' addr=10.1.0.1`, Host{Name: "h", DataAddr: "10.1.0.1", Env: []string{`A=\n $X`}}, `h addr=10.1.0.1 A="\n $X"`},
+		{`h A="été"# why`, Host{Name: "h", Env: []string{"A=été"}}, "h A=été"},
 		{"h exclude=3, 1", Host{Name: "h", Devices: Devices{Excluded: []int{1, 3}}}, "h exclude=1,3"},
 		{"h exclude=1 slots=4", Host{Name: "h", Devices: Devices{Kind: Slots, Count: 4, Excluded: []int{1}}}, "h slots=4 exclude=1"},
 	}
@@ -177,6 +183,26 @@ func TestMistakes(t *testing.T) {
 		{"gpu01 addr=[10.0.0.1]", "is not an address", ""},
 		{"gpu01 addr=0.0.0.0", "cannot be dialled", ""},
 		{"gpu01 addr=fe80::1%eth0", "cannot be dialled", ""},
+		// Interfaces and variables.
+		{"gpu01 nic=", `"" is no name of a network interface`, "ip -brief"},
+		{"gpu01 nic=eth0@if5", "is no name of a network interface", "@"},
+		{"gpu01 nic=a-name-of-16-bytes", "is no name of a network interface", ""},
+		{"gpu01 nic=../eth0", "is no name of a network interface", ""},
+		{"gpu01 nic=a nic=b", "nic= is given twice", ""},
+		{"gpu01 A=1 A=2", "A= is given twice", ""},
+		{"gpu01 A = 1", "space before the = of a variable", ""},
+		{"gpu01 X=1 Y=2 Z = 1", "space before the = of a variable", ""},
+		{"gpu01 A= 1", `"1" after an option`, ""},
+		{"gpu01 A=1 cpu", `"cpu" after an option`, ""},
+		{"gpu01 Ab=1", `unknown word "Ab=1"`, ""},
+		{"gpu01 1A=1", `unknown word "1A=1"`, ""},
+		{"A=1", "bad host name", ""},
+		{"gpu01 A=a#b", "a quote or a # in it", "quotes"},
+		{"gpu01 A=it's", "a quote or a # in it", "quotes"},
+		{`gpu01 A="x`, `no closing "`, ""},
+		{`gpu01 A="x"y`, "text after the closing quote of A=", "quotes"},
+		{"gpu01 A='\x01'", "A= has a control character", "--env-file"},
+		{"gpu01 A=\xff", "A= is not UTF-8", "--env-file"},
 		// Text.
 		{"gpu01:\u00a00", "character '\\u00a0'", "xn--"},
 		{"gpu\x1b[2J", "control character", ""},
@@ -341,6 +367,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("alice@10.0.0.3:2222: cpu*2\n[fd00::4%eth0]:22: 0,1 addr=fd00::9\nstore1: ps")
 	f.Add("a slots = 4 max_slots=5 exclude=1,0\nb: exclude=3\nc:22:22\nd: 22")
 	f.Add("fd00::4: 0\ngpu01:2222\n:::\n[]\n@\n=")
+	f.Add("a: 0 nic=ib0 A=1 B=\"x # y\" C='\\\"'\nb nic = eth0 A= # '\nc:A=0 B = 1\nd addr = A=1")
 	f.Fuzz(func(t *testing.T, text string) {
 		hosts, err := Parse(strings.NewReader(text), "f")
 		if err != nil {
@@ -366,9 +393,14 @@ func FuzzParse(f *testing.F) {
 // checkHost fails on what must never come out of the parser, whatever goes in.
 func checkHost(t *testing.T, h Host) {
 	t.Helper()
-	for _, text := range []string{h.User, h.Name, h.DataAddr} {
+	for _, text := range []string{h.User, h.Name, h.DataAddr, h.Interface} {
 		if strings.HasPrefix(text, "-") || strings.ContainsAny(text, " \t\r\n;&|<>$`'\"\\*?[](){}!#~^,/@=\x00") {
 			t.Fatalf("unsafe text %q in %+v", text, h)
+		}
+	}
+	for _, e := range h.Env {
+		if !variableStart.MatchString(e) || strings.ContainsAny(e, "\x00\r\n") {
+			t.Fatalf("impossible variable %q in %+v", e, h)
 		}
 	}
 	if h.Name == "" || h.Port < 0 || h.Port > maxPort || h.Devices.none() {
