@@ -61,6 +61,7 @@ func launchFlags() []cli.Flag {
 		&cli.StringFlag{Name: "path", Usage: "`FOLDERS` to put before the hosts' PATH"},
 		&cli.StringFlag{Name: "log-dir", Usage: "keep a file of each task's stdout and one of its stderr in `FOLDER` on this machine"},
 		&cli.StringFlag{Name: "grep", Usage: "show only lines that match `RE`"},
+		&cli.StringFlag{Name: "nic", Usage: "send data over network interface `NAME` of each host (nic=NAME in the resource file: of one host)"},
 		&cli.StringFlag{Name: "port-range", Usage: "use ports `LOW-HIGH` on the hosts"},
 		&cli.DurationFlag{Name: "start-timeout", Usage: "all tasks must have started within `TIME` (5m)"},
 		&cli.DurationFlag{Name: "max-time", Usage: "end the job after `TIME`"},
@@ -107,6 +108,9 @@ func (c *command) launchConfig(ctx *cli.Context) (cfg launcher.Config, err error
 	}
 	if ctx.IsSet("local") && len(cfg.Hosts) > 0 {
 		return cfg, exit.Mistake(errors.New("--local is the size of the embedded cluster, which is not used where hosts are named"), "")
+	}
+	if cfg.Interface, err = nic(ctx); err != nil {
+		return cfg, err
 	}
 	if cfg.PortLow, cfg.PortHigh, err = portRange(ctx.String("port-range")); err != nil {
 		return cfg, err

@@ -163,6 +163,17 @@ func local(text string) (hosts, workers int, err error) {
 	return hosts, workers, nil
 }
 
+// nic reads --nic NAME.
+func nic(ctx *cli.Context) (string, error) {
+	if !ctx.IsSet("nic") {
+		return "", nil
+	}
+	if err := hostfile.CheckInterface(ctx.String("nic")); err != nil {
+		return "", exit.Mistake(fmt.Errorf("--nic: %w", err), exit.Hint(err))
+	}
+	return ctx.String("nic"), nil
+}
+
 // portRange reads --port-range LOW-HIGH.
 func portRange(text string) (low, high int, err error) {
 	if text == "" {

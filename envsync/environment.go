@@ -127,6 +127,12 @@ const leaveOut = "leave it out: plx sets it"
 // settings are the PLX_ names that are the user's to choose.
 var settings = []string{"PLX_LOG_LEVEL", "PLX_BLAS"}
 
+// CheckVariable returns an error unless the user may set the variable NAME=VALUE.
+func CheckVariable(variable string) error {
+	name, _, _ := strings.Cut(variable, "=")
+	return checkName(name)
+}
+
 func checkName(name string) error {
 	if !plainName.MatchString(name) {
 		e := &hinted{text: fmt.Sprintf("%s is no name of a variable", shown(name)), hint: "a name has letters, digits and _, and no digit first"}

@@ -112,6 +112,9 @@ func (c *Config) validate() error {
 	if c.environ, err = envsync.Environment(c.Env, c.EnvFiles, os.LookupEnv); err != nil {
 		return exit.Mistake(err, exit.Hint(err))
 	}
+	if err := c.CheckVariables(); err != nil {
+		return exit.Mistake(err, exit.Hint(err))
+	}
 	if c.Name != "" && !jobName.MatchString(c.Name) {
 		return exit.Mistake(fmt.Errorf("--name %q: a name is up to 64 letters, digits, dots, dashes and underscores, and begins with a letter or digit", c.Name), "")
 	}

@@ -254,6 +254,13 @@ func (m *member) Revive(ctx context.Context) (*protocol.Conn, error) {
 	if err := m.agent.Reap(ctx); err != nil {
 		return nil, err
 	}
+	like, err := m.agent.DataAddr() // the one that it had
+	if err != nil {
+		return nil, err
+	}
+	if err := hosts.FindAddresses(ctx, []*hosts.AgentHost{m.agent}, like); err != nil {
+		return nil, err
+	}
 	return m.start(ctx)
 }
 
@@ -273,6 +280,10 @@ func (d *drive) join(ctx context.Context, j protocol.Joining) driver.Host {
 func (d *drive) joining(ctx context.Context, j protocol.Joining) (a *hosts.AgentHost, err error) {
 	line, err := hosts.ReadPlan(j.HostPlan)
 	if err == nil {
+		line.Interface = j.Interface
+		for _, e := range j.Env {
+			line.Env = append(line.Env, string(e))
+		}
 		var set *hosts.Set
 		set, err = hosts.Open(ctx, hosts.Reach{Hosts: []hostfile.Host{line}, AcceptNewHostKeys: d.launch.cfg.AcceptNewHostKeys}, d.launch.printer)
 		d.launch.set.Add(set)

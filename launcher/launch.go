@@ -116,11 +116,12 @@ func (l *launch) spec(i int, a *hosts.AgentHost, tasks []protocol.TaskSpec) (pro
 	if err != nil {
 		return protocol.Spec{}, err
 	}
+	own := a.Resource.Env
 	return protocol.Spec{
 		Job: l.job, Name: l.cfg.Name, Checkpoints: l.checkpoints, Host: a.Name(), HostIndex: i, Folder: a.Folder,
-		Command: l.command(a.Facts.Platform), Env: raws(l.cfg.environ), LogLevel: l.cfg.LogLevel, Secret: l.secret,
+		Command: l.command(a.Facts.Platform), Env: raws(slices.Concat(l.cfg.environ, own)), OwnEnv: len(own), LogLevel: l.cfg.LogLevel, Secret: l.secret,
 		Tasks: tasks, WorldSize: l.placed.Workers, Bind: !l.cfg.NoBind,
-		DataAddr: addr, PortLow: l.cfg.PortLow, PortHigh: l.cfg.PortHigh,
+		DataAddr: addr, Interface: a.Resource.Interface, JobInterface: l.cfg.Interface, PortLow: l.cfg.PortLow, PortHigh: l.cfg.PortHigh,
 		Lease: l.cfg.Lease, Grace: l.cfg.Grace, Freeze: l.cfg.Freeze, Detached: l.cfg.Detach, SaveTime: l.cfg.SaveTime,
 		Archives: l.artifacts.Archives(),
 	}, nil
@@ -151,7 +152,7 @@ func (l *launch) plan() protocol.Plan {
 	p.Restarts.Revive = !l.cfg.Detach // to start an agent, a driver must reach the hosts over SSH
 	for i, a := range l.agents {
 		p.Hosts = append(p.Hosts, protocol.HostPlan{Host: a.Name(), Tasks: l.placed.Hosts[i].Specs(), Drives: l.cfg.Detach && i == l.chief(),
-			Folder: a.Folder, Line: a.Resource.String(), Binary: a.Binary})
+			Folder: a.Folder, Line: a.Resource.Bare().String(), Binary: a.Binary})
 	}
 	return p
 }
@@ -202,7 +203,7 @@ func saves(args []string) bool {
 }
 
 func hostRecord(a *hosts.AgentHost, tasks []protocol.TaskSpec) jobs.HostRecord {
-	h := jobs.HostRecord{Line: a.Resource.String(), Folder: a.Folder, Binary: a.Binary}
+	h := jobs.HostRecord{Line: a.Resource.Bare().String(), Folder: a.Folder, Binary: a.Binary}
 	for _, t := range tasks {
 		h.Tasks = append(h.Tasks, t.Task.String())
 	}

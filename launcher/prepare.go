@@ -49,6 +49,9 @@ func (l *launch) prepare(ctx context.Context) (err error) {
 	if l.artifacts, err = artifacts.Pack(ctx, artifacts.Source{Program: l.cfg.Program, Copy: l.cfg.Copy}, l.platforms(), l.printer); err != nil {
 		return err
 	}
+	if err := l.findAddresses(ctx); err != nil {
+		return err
+	}
 	if err := l.send(ctx); err != nil {
 		return err
 	}
@@ -113,6 +116,28 @@ func (l *launch) send(ctx context.Context) error {
 		errs = errors.Join(errs, hosts.SendAll(ctx, to, l.artifacts.Blobs(p), console.NewProgressBar(l.cfg.Terminal, l.printer, "sending")))
 	}
 	return cmp.Or(context.Cause(ctx), errs)
+}
+
+// findAddresses finds the data addresses on the interfaces that the user chose, if any.
+// The agents list the interfaces, so they are sent before everything else.
+func (l *launch) findAddresses(ctx context.Context) error {
+	used := l.used()
+	if !slices.ContainsFunc(used, func(h *hosts.Host) bool { return h.Resource.Interface != "" }) {
+		return nil
+	}
+	var errs error
+	for _, p := range l.platforms() {
+		to := slices.DeleteFunc(slices.Clone(used), func(h *hosts.Host) bool { return h.Facts.Platform != p })
+		errs = errors.Join(errs, hosts.SendAll(ctx, to, l.artifacts.Agent(p), console.NewProgressBar(l.cfg.Terminal, l.printer, "sending")))
+	}
+	if err := cmp.Or(context.Cause(ctx), errs); err != nil {
+		return err
+	}
+	var all []*hosts.AgentHost
+	for _, h := range used {
+		all = append(all, &hosts.AgentHost{Host: h, Binary: l.artifacts.AgentPath(h.Facts.Platform)})
+	}
+	return hosts.FindAddresses(ctx, all, "")
 }
 
 var unsafeInName = regexp.MustCompile(`[^A-Za-z0-9.-]`)

@@ -52,6 +52,7 @@ func commands() map[string]func(context.Context, []string, streams) error {
 		"logs":       ofHost(printLogs),
 		"claim":      printClaim,
 		"exec":       execute,
+		"interfaces": printInterfaces,
 		"fetch":      fetch,
 		"state":      ofHost(printState),
 		"jobs":       printJobs,
@@ -93,7 +94,7 @@ type coded struct {
 func (c coded) Unwrap() error { return c.error }
 
 func usage(problem string) error {
-	return coded{codeUsage, errors.New(problem + ", want start, connect JOB FOLDER, logs JOB FOLDER, claim NAME, exec, fetch, " +
+	return coded{codeUsage, errors.New(problem + ", want start, connect JOB FOLDER, logs JOB FOLDER, claim NAME, exec, fetch, interfaces, " +
 		"state JOB FOLDER, jobs, reap JOB FOLDER or prune --older AGE")}
 }
 

@@ -92,9 +92,12 @@ func Pack(ctx context.Context, src Source, platforms []envsync.Platform, printer
 	return s, nil
 }
 
+// Agent returns the first of Blobs, plx itself.
+func (s *Set) Agent(p envsync.Platform) []envsync.Blob { return []envsync.Blob{s.agents[p]} }
+
 // Blobs returns what a host of platform p needs.
 func (s *Set) Blobs(p envsync.Platform) []envsync.Blob {
-	blobs := []envsync.Blob{s.agents[p]}
+	blobs := s.Agent(p)
 	if program, ok := s.programs[p]; ok {
 		blobs = append(blobs, program)
 	}

@@ -30,6 +30,7 @@ type Host struct {
 	// Report is written by Survey.
 	Report gpuprobe.Report
 
+	chosen chosen // data address on the interface that the line names
 	connection
 }
 
@@ -99,6 +100,8 @@ func (h *Host) DataAddr() (string, error) {
 	switch {
 	case h.Resource.DataAddr != "":
 		return h.Resource.DataAddr, nil
+	case h.chosen.addr != "":
+		return h.chosen.addr, nil
 	case h.Facts.ServerAddr != "":
 		return h.Facts.ServerAddr, nil
 	}

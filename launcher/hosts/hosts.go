@@ -27,10 +27,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/gpuprobe"
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/console"
@@ -50,20 +52,41 @@ type Reach struct {
 	// LocalHosts is the number of hosts of an embedded cluster, LocalWorkers the
 	// number of workers of each.
 	LocalHosts, LocalWorkers int
+	// Interface is the network interface for data of all hosts whose lines name neither
+	// an interface nor an address. Empty: the one that SSH arrives at.
+	Interface string
 	// AcceptNewHostKeys records the key of a host of which none is known.
 	AcceptNewHostKeys bool
 }
 
-// Lines returns the hosts, also those of an embedded cluster.
+// Lines returns the hosts, also those of an embedded cluster, with their interfaces.
 func (r Reach) Lines() []hostfile.Host {
-	if len(r.Hosts) > 0 {
-		return r.Hosts
+	lines := slices.Clone(r.Hosts)
+	if len(lines) == 0 {
+		lines = make([]hostfile.Host, r.LocalHosts)
+		for i := range lines {
+			lines[i] = hostfile.Host{Name: embedded.Address(i), Devices: hostfile.Devices{Kind: hostfile.CPUs, Count: r.LocalWorkers}}
+		}
 	}
-	lines := make([]hostfile.Host, r.LocalHosts)
 	for i := range lines {
-		lines[i] = hostfile.Host{Name: embedded.Address(i), Devices: hostfile.Devices{Kind: hostfile.CPUs, Count: r.LocalWorkers}}
+		if l := &lines[i]; l.Interface == "" && l.DataAddr == "" {
+			l.Interface = r.Interface
+		}
 	}
 	return lines
+}
+
+// CheckVariables refuses variables of the hosts' lines that plx sets itself. An error
+// begins with file:line.
+func (r Reach) CheckVariables() error {
+	for _, h := range r.Hosts {
+		for _, e := range h.Env {
+			if err := envsync.CheckVariable(e); err != nil {
+				return fmt.Errorf("%s: %w", h.Pos, err)
+			}
+		}
+	}
+	return nil
 }
 
 // Set is the hosts of one command. Its zero value has none.
@@ -80,7 +103,7 @@ func Open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 	if len(reach.Hosts) == 0 {
 		return s, s.embed(ctx, reach.Lines())
 	}
-	for _, line := range reach.Hosts {
+	for _, line := range reach.Lines() {
 		if isThisMachine(line) && noSSHServer(ctx) {
 			printer.Printf("host %s: no SSH server listens here: plx starts an embedded one", line.Name)
 			if err := s.embed(ctx, []hostfile.Host{line}); err != nil {

@@ -175,7 +175,7 @@ func assemble(set *hosts.Set, found [][]protocol.State) []Record {
 				r = &Record{Job: s.Job, Name: s.Name, Created: s.Started, Detached: s.Detached, Grace: DefaultGrace, Lease: s.Lease, Checkpoints: s.Checkpoints, found: true}
 				jobs[s.Job] = r
 			}
-			h := HostRecord{Line: set.Hosts[i].Resource.String(), Folder: s.Folder, Binary: s.Binary}
+			h := HostRecord{Line: set.Hosts[i].Resource.Bare().String(), Folder: s.Folder, Binary: s.Binary}
 			for task := range s.Tasks {
 				h.Tasks = append(h.Tasks, task)
 				if task == "worker:0" && s.Generation >= chief[s.Job] { // a host that was left out has an older state

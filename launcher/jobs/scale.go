@@ -34,6 +34,9 @@ const startTime = 15 * time.Minute
 // Scale makes a running job continue with other hosts after its next step. If Scale
 // fails the job continues with the hosts that it has.
 func Scale(ctx context.Context, cfg ScaleConfig) error {
+	if err := cfg.Reach.CheckVariables(); err != nil {
+		return exit.Mistake(err, exit.Hint(err))
+	}
 	j, err := cfg.open(ctx, true)
 	if err != nil {
 		return err
@@ -192,7 +195,7 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, have []prot
 	if len(fresh) == 0 {
 		return nil
 	}
-	if s.set, err = hosts.Open(ctx, hosts.Reach{Hosts: fresh, AcceptNewHostKeys: s.cfg.Reach.AcceptNewHostKeys}, s.job.printer); err != nil {
+	if s.set, err = hosts.Open(ctx, hosts.Reach{Hosts: fresh, Interface: s.spec.JobInterface, AcceptNewHostKeys: s.cfg.Reach.AcceptNewHostKeys}, s.job.printer); err != nil {
 		return err
 	}
 	if err := s.set.Survey(ctx); err != nil {
@@ -292,15 +295,24 @@ func copyBlob(ctx context.Context, from *hosts.Host, sum, dir string) (envsync.B
 // start starts the agents of the new hosts. This process renews their leases until the
 // job's driver does.
 func (s *scaler) start(ctx context.Context, p placement.Placement, known int) error {
-	for k, placed := range p.Hosts {
+	var agents []*hosts.AgentHost
+	for _, placed := range p.Hosts {
 		h := s.set.Hosts[placed.Machine]
-		addr, err := h.DataAddr()
+		agents = append(agents, &hosts.AgentHost{Host: h, Job: s.job.Job, Folder: h.JobFolder(), Binary: s.job.chief().Binary})
+	}
+	if err := hosts.FindAddresses(ctx, agents, s.spec.DataAddr); err != nil {
+		return err
+	}
+	for k, a := range agents {
+		addr, err := a.DataAddr()
 		if err != nil {
-			return h.Named(err)
+			return a.Named(err)
 		}
 		spec := s.spec
-		spec.Host, spec.HostIndex, spec.Folder, spec.DataAddr, spec.Tasks = h.Name(), known+k, h.JobFolder(), addr, nil
-		a := &hosts.AgentHost{Host: h, Job: s.job.Job, Folder: spec.Folder, Binary: s.job.chief().Binary}
+		spec.Host, spec.HostIndex, spec.Folder, spec.DataAddr, spec.Tasks = a.Name(), known+k, a.Folder, addr, nil
+		spec.Interface, spec.OwnEnv = a.Resource.Interface, len(a.Resource.Env)
+		spec.Env = slices.Clone(s.spec.Env[:max(0, len(s.spec.Env)-s.spec.OwnEnv)]) // those of all hosts
+		spec.Env = append(spec.Env, raws(a.Resource.Env)...)
 		s.group = append(s.group, &hosts.Start{Agent: a, Spec: spec, Again: true})
 	}
 	if err := s.group.Start(ctx); err != nil {
@@ -308,8 +320,15 @@ func (s *scaler) start(ctx context.Context, p placement.Placement, known int) er
 	}
 	for k, placed := range p.Hosts {
 		a := s.group[k].Agent
-		s.join = append(s.join, protocol.Joining{Addr: s.group[k].Addr, HostPlan: protocol.HostPlan{
-			Host: a.Name(), Folder: a.Folder, Tasks: placed.Specs(), Line: a.Resource.String(), Binary: a.Binary}})
+		s.join = append(s.join, protocol.Joining{Addr: s.group[k].Addr, Interface: a.Resource.Interface, Env: raws(a.Resource.Env),
+			HostPlan: protocol.HostPlan{Host: a.Name(), Folder: a.Folder, Tasks: placed.Specs(), Line: a.Resource.Bare().String(), Binary: a.Binary}})
 	}
 	return nil
+}
+
+func raws(texts []string) (rs []protocol.Raw) {
+	for _, t := range texts {
+		rs = append(rs, protocol.Raw(t))
+	}
+	return rs
 }

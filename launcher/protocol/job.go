@@ -21,7 +21,8 @@ type Spec struct {
 	Checkpoints string `json:"checkpoints"`
 
 	Command  Command  `json:"command"`
-	Env      []Raw    `json:"env"`                // the user's NAME=VALUE, any bytes but NUL
+	Env      []Raw    `json:"env"`                // the user's NAME=VALUE, any bytes but NUL; of equal names the last counts
+	OwnEnv   int      `json:"ownEnv,omitempty"`   // number of elements at the end of Env that the host's line sets
 	Archives []string `json:"archives,omitempty"` // content hashes of the archives to unpack in each task's folder
 	LogLevel string   `json:"logLevel"`           // PLX_LOG_LEVEL of the tasks
 	Secret   []byte   `json:"secret"`             // by which the job's agents and tasks authenticate each other
@@ -33,7 +34,12 @@ type Spec struct {
 	WorldSize int        `json:"worldSize"`
 	Bind      bool       `json:"bind"` // bind workers to their share of the cores
 
-	DataAddr string        `json:"dataAddr"` // address, without a port, at which other hosts reach this one
+	DataAddr string `json:"dataAddr"` // address, without a port, at which other hosts reach this one
+	// Interface is the network interface that the user chose for DataAddr. "": none was
+	// chosen. JobInterface is the choice for hosts whose lines make none.
+	Interface    string `json:"interface,omitempty"`
+	JobInterface string `json:"jobInterface,omitempty"`
+
 	PortLow  int           `json:"portLow"`  // first port for the host's sockets; 0 with PortHigh 0: any port
 	PortHigh int           `json:"portHigh"` // last port for the host's sockets
 	Lease    time.Duration `json:"lease"`    // how long the tasks may run without a Renew; 0: for ever

@@ -203,6 +203,9 @@ type Scale struct {
 type Joining struct {
 	HostPlan
 	Addr string `json:"addr"` // address of the agent on the data network, as in State
+
+	Interface string `json:"interface,omitempty"` // as the host's line names it, or --nic did; "": neither did
+	Env       []Raw  `json:"env,omitempty"`       // variables that the host's line sets
 }
 
 // Scaled is the answer to Scale. With a Cause nothing was changed, and that is why.

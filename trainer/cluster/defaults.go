@@ -8,9 +8,13 @@ func (f Foreign) Interfaces() []string {
 	if f.Interface == "" {
 		return nil
 	}
+	nccl := f.Interface
+	if f.Prefix {
+		nccl = "=" + nccl // NCCL otherwise takes all interfaces whose names begin so
+	}
 	return []string{
 		"GLOO_SOCKET_IFNAME=" + f.Interface,
-		"NCCL_SOCKET_IFNAME=" + f.Interface,
+		"NCCL_SOCKET_IFNAME=" + nccl,
 		"TP_SOCKET_IFNAME=" + f.Interface,
 	}
 }

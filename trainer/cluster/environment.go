@@ -38,6 +38,7 @@ type Foreign struct {
 	Cluster    Spec   // addresses for TF_CONFIG; the ports are reserved, not open
 	GroupRank  int    // index of the worker's host among the hosts with workers
 	Interface  string // network interface that carries the data address; empty means that none is known
+	Prefix     bool   // names of other interfaces begin with Interface too
 	Devices    string // CUDA_VISIBLE_DEVICES; empty hides every GPU
 	Threads    int    // OMP_NUM_THREADS; 0 means not set
 }

@@ -53,6 +53,16 @@ func TestEnvironmentOfAWorker(t *testing.T) {
 	}
 }
 
+// NCCL takes a name for a prefix, unless it begins with "=".
+func TestInterfaceThatIsAPrefix(t *testing.T) {
+	c := contract()
+	c.Foreign.Interface, c.Foreign.Prefix = "ib0", true
+	got := variables(t, c)
+	if got["NCCL_SOCKET_IFNAME"] != "=ib0" || got["GLOO_SOCKET_IFNAME"] != "ib0" {
+		t.Errorf("%q, %q", got["NCCL_SOCKET_IFNAME"], got["GLOO_SOCKET_IFNAME"])
+	}
+}
+
 func TestAServerHasNoRank(t *testing.T) {
 	c := contract()
 	c.Task, c.Foreign.Devices = Task{PS, 1}, ""

@@ -43,10 +43,13 @@ func LoginOf(agent []string) []string {
 }
 
 // Environment is the environment of a task. Of variables that are set twice the later
-// one of this order counts: defaults for PyTorch, the login's variables, the user's
-// variables, the contract.
+// one of this order counts: defaults for PyTorch, the login's variables, the interface that
+// the user chose, the user's variables, the contract.
 func Environment(login []string, spec protocol.Spec, c cluster.Contract, cwd string) []string {
 	env := append(c.Foreign.Defaults(), Without(login, "PLX_", "SSH_", "_=", "OLDPWD=")...)
+	if spec.Interface != "" {
+		env = append(env, c.Foreign.Interfaces()...)
+	}
 	for _, e := range spec.Env {
 		env = append(env, string(e))
 	}

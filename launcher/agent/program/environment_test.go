@@ -44,6 +44,14 @@ func TestDefaultsYield(t *testing.T) {
 			t.Errorf("%s=%q (set: %v), want %q", name, got, set, want)
 		}
 	}
+	// An interface that the user chose counts more than the login, less than a variable.
+	env = Environment([]string{"GLOO_SOCKET_IFNAME=login", "TP_SOCKET_IFNAME=login"},
+		protocol.Spec{Interface: "eth0", Env: []protocol.Raw{"TP_SOCKET_IFNAME=user"}}, c, "/work")
+	for name, want := range map[string]string{"GLOO_SOCKET_IFNAME": "eth0", "TP_SOCKET_IFNAME": "user"} {
+		if got, _ := Lookup(env, name); got != want {
+			t.Errorf("%s=%q with a chosen interface, want %q", name, got, want)
+		}
+	}
 	env = Environment(nil, protocol.Spec{}, c, "/work")
 	for name, want := range map[string]string{"PYTHONUNBUFFERED": "1", "NCCL_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "4"} {
 		if got, _ := Lookup(env, name); got != want {

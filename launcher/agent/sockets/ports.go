@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -211,6 +212,12 @@ func Interface(addr string) string {
 		}
 	}
 	return ""
+}
+
+// IsPrefix reports whether names of other network interfaces begin with name.
+func IsPrefix(name string) bool {
+	links, err := net.Interfaces()
+	return err == nil && slices.ContainsFunc(links, func(l net.Interface) bool { return l.Name != name && strings.HasPrefix(l.Name, name) })
 }
 
 // owns reports whether an interface with network n answers for ip. The loopback

@@ -4,6 +4,7 @@ package supervisor
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -97,9 +98,11 @@ func (l launch) contract(dir string, cores int) cluster.Contract {
 		SecretFile: l.folder.Secret(), LogLevel: l.spec.LogLevel, Dir: dir,
 		Foreign: cluster.Foreign{
 			Cluster: l.start.Foreign, GroupRank: l.layout.GroupRank,
-			Interface: sockets.Interface(l.spec.DataAddr), Devices: l.task.Devices, Threads: cores,
+			Devices: l.task.Devices, Threads: cores,
 		},
 	}
+	c.Foreign.Interface = cmp.Or(l.spec.Interface, sockets.Interface(l.spec.DataAddr))
+	c.Foreign.Prefix = sockets.IsPrefix(c.Foreign.Interface)
 	c.Checkpoints, _ = jobfolder.Checkpoints(l.spec.Checkpoints) // "agent start" has checked it
 	if host, port, err := net.SplitHostPort(l.start.Foreign.Addr(cluster.Chief)); err == nil {
 		c.Foreign.MasterAddr = host

@@ -1,0 +1,116 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/plx-run/plx/internal/testhosts"
+)
+
+// Every host has two networks. The user chooses the one for data, sets variables for
+// single hosts, and makes mistakes with both.
+func TestInterfaces(t *testing.T) {
+	b := newBench(t, testhosts.Options{Hosts: 2, Second: true})
+	t.Run("settings of hosts", func(t *testing.T) { testHostSettings(b.in(t)) })
+	t.Run("trainer", func(t *testing.T) { testTrainerOverInterface(b.in(t)) })
+	t.Run("torch", func(t *testing.T) { testTorchOverInterface(b.in(t)) })
+	t.Run("mistakes", func(t *testing.T) { testInterfaceMistakes(b.in(t)) })
+	b.hostsGone(0)
+}
+
+// A line counts more than a flag, and a variable more than an interface.
+func testHostSettings(b *bench) {
+	file := b.ResourceFile(`h1: cpu NCCL_SOCKET_IFNAME=^lo A="x  # 'y'" # one`, "h2: cpu nic=eth0 A='' PLX_LOG_LEVEL=warn")
+	out := b.want(0, "launch", "--hosts", file, "--ps", "none", "--nic", "eth1", "--env", "A=job", "--env", "B=job", b.script("show", "env")).stdout
+	one, two := b.Hosts[0].SecondAddr, b.Hosts[1].Addr
+	for task, want := range map[string]map[string]string{
+		"worker:0": {"A": "x  # 'y'", "B": "job", "PLX_LOG_LEVEL": "info", "MASTER_ADDR": one,
+			"GLOO_SOCKET_IFNAME": "eth1", "TP_SOCKET_IFNAME": "eth1", "NCCL_SOCKET_IFNAME": "^lo"},
+		"worker:1": {"A": "", "B": "job", "PLX_LOG_LEVEL": "warn", "MASTER_ADDR": one, "GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "eth0"},
+	} {
+		got := variables(lines(out, task))
+		for name, value := range want {
+			if v, set := got[name]; !set || v != value {
+				b.t.Errorf("%s: %s=%q (set: %v), want %q", task, name, v, set, value)
+			}
+		}
+		contains(b.t, got["PLX_CLUSTER"], `"`+one+":", `"`+two+":")
+	}
+}
+
+// carries fails the test unless the second network carries as many bytes during work.
+func (b *bench) carries(least uint64, work func()) {
+	b.t.Helper()
+	count := func() uint64 {
+		from, to, err := b.Hosts[0].SecondTraffic()
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		return from + to
+	}
+	before := count()
+	work()
+	if got := count() - before; got < least {
+		b.t.Errorf("eth1 carried %d bytes, want at least %d", got, least)
+	}
+}
+
+// The model of examples/mlp has 400,000 values. In each step every one travels between
+// the two hosts twice at least.
+func testTrainerOverInterface(b *bench) {
+	mlp := testhosts.Binary(b.t, "github.com/plx-run/plx/examples/mlp")
+	b.carries(10*400_000*4*2, func() {
+		b.want(0, "launch", "--hosts", b.ResourceFile("h1: cpu", "h2: cpu"), "--nic", "eth1", mlp, "--niters=10", "--train-size=640")
+	})
+}
+
+func testTorchOverInterface(b *bench) {
+	needTorch(b.t)
+	program := put(b.t, b.t.TempDir()+"/sum.py", `#!/usr/bin/python3
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+for _ in range(4):
+    values = torch.ones(1 << 20)
+    dist.all_reduce(values)
+print(values[0].item())
+`, 0o755)
+	b.carries(4*4<<20, func() {
+		res := b.want(0, "launch", "--hosts", b.ResourceFile("h1: cpu", "h2: cpu"), "--nic", "eth1", "--ps", "none", program)
+		if got := lines(res.stdout, "worker:1"); len(got) != 1 || got[0] != "2.0" {
+			b.t.Errorf("the sum is %q", got)
+		}
+	})
+}
+
+func testInterfaceMistakes(b *bench) {
+	h1, h2 := b.Hosts[0], b.Hosts[1]
+	never := b.script("never", "echo a task ran")
+	fails := func(code int, args []string, texts ...string) {
+		b.t.Helper()
+		res := b.want(code, append(append([]string{"launch"}, args...), never)...)
+		contains(b.t, res.stderr, texts...)
+		if res.stdout != "" {
+			b.t.Errorf("plx launch %q printed %q", args, res.stdout)
+		}
+	}
+	all := []string{"--hosts", b.ResourceFile("h1: cpu", "h2: cpu")}
+	fails(125, append(all, "--nic", "ib0"), "host h1: no network interface ib0: the host has eth0 ("+h1.Addr, "eth1 ("+h1.SecondAddr, "lo (127.0.0.1",
+		"host h2: no network interface ib0", "hint: --nic NAME")
+	fails(125, append(all, "--nic", "lo"), "host h1: network interface lo reaches this host only")
+	fails(125, []string{"--host", "h1: cpu", "--host", "h2: cpu nic=eth1 addr=" + h2.Addr}, "host h2: addr="+h2.Addr+" is no address of its network interface")
+	fails(2, []string{"--host", "h1: cpu", "--host", "h2: cpu RANK=1"}, "--host:2: RANK cannot be set: it differs for every task", "hint: leave it out")
+	fails(2, append(all, "--nic", "eth1@if5"), `--nic: "eth1@if5" is no name of a network interface`)
+	b.inside(h2, "ip", "link", "set", "eth1", "down")
+	fails(125, append(all, "--nic", "eth1"), "host h2: network interface eth1 is down: the host has eth0 ("+h2.Addr)
+	b.inside(h2, "ip", "link", "set", "eth1", "up")
+	b.inside(h2, "ip", "addr", "flush", "dev", "eth1")
+	fails(125, append(all, "--nic", "eth1"), "host h2: network interface eth1 has no address that other hosts can dial")
+}
+
+// inside runs a command in a host.
+func (b *bench) inside(h *testhosts.Host, args ...string) {
+	b.t.Helper()
+	if out, err := h.Command(b.t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
+		b.t.Fatalf("%s: %v: %s", strings.Join(args, " "), err, out)
+	}
+}

@@ -1,0 +1,112 @@
+package hosts
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"strings"
+	"testing"
+
+	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// links is a host with an interface of each kind.
+var links = []protocol.Interface{
+	{Name: "lo", Up: true, Running: true, Loopback: true, Addrs: []string{"127.0.0.1/8", "::1/128"}},
+	{Name: "eth0", Up: true, Running: true, Addrs: []string{"10.0.0.5/24", "10.0.0.1/24", "fe80::1/64", "fd00::1/64"}},
+	{Name: "ib0", Up: true, Running: true, Addrs: []string{"fe80::2/64", "fd01::1/64"}},
+	{Name: "ib1", Up: true, Addrs: []string{"10.1.0.1/24"}},
+	{Name: "ib2", Running: true, Addrs: []string{"10.2.0.1/24"}},
+	{Name: "veth1", Up: true, Running: true, Addrs: []string{"fe80::3/64"}},
+	{Name: "odd", Up: true, Running: true, Addrs: []string{"nonsense", ""}},
+}
+
+func TestOnInterface(t *testing.T) {
+	const list = ": the host has eth0 (10.0.0.5, 10.0.0.1, fd00::1), ib0 (fd01::1), ib1 (10.1.0.1, no carrier), ib2 (10.2.0.1, down), " +
+		"lo (127.0.0.1, ::1), 2 without an address"
+	for _, c := range []struct{ name, wanted, server, four, six, err string }{
+		{"eth0", "", "192.0.2.1", "10.0.0.5", "fd00::1", ""},
+		{"eth0", "", "10.0.0.1", "10.0.0.1", "fd00::1", ""},
+		{"eth0", "", "::ffff:10.0.0.1", "10.0.0.1", "fd00::1", ""},
+		{"eth0", "10.0.0.1", "10.0.0.5", "10.0.0.1", "", ""},
+		{"eth0", "fd00::1", "10.0.0.5", "", "fd00::1", ""},
+		{"eth0", "10.1.0.1", "", "", "", "addr=10.1.0.1 is no address of its network interface" + list},
+		{"ib0", "", "", "", "fd01::1", ""},
+		{"lo", "", "127.0.0.3", "127.0.0.3", "::1", ""},
+		{"eth", "", "", "", "", "no network interface eth" + list},
+		{"ib1", "", "", "", "", "network interface ib1 has no carrier (is its cable plugged in?)" + list},
+		{"ib2", "", "", "", "", "network interface ib2 is down" + list},
+		{"veth1", "", "", "", "", "network interface veth1 has no address that other hosts can dial" + list},
+		{"odd", "", "", "", "", "network interface odd has no address that other hosts can dial" + list},
+	} {
+		got, err := onInterface(links, c.name, c.wanted, c.server)
+		if c.err != "" {
+			if err == nil || err.Error() != c.err {
+				t.Errorf("%+v: %v", c, err)
+			}
+			continue
+		}
+		if err != nil || got.four != c.four || got.six != c.six || got.loopback != (c.name == "lo") {
+			t.Errorf("%+v: got %+v, %v", c, got, err)
+		}
+	}
+}
+
+// listing is a host that has these interfaces.
+type listing struct{ links []protocol.Interface }
+
+func (l listing) Run(_ context.Context, _ string, _ io.Reader, stdout, _ io.Writer) error {
+	return json.NewEncoder(stdout).Encode(l.links)
+}
+
+func (listing) Copy(context.Context, io.Reader, int64, string, fs.FileMode) error {
+	return errors.ErrUnsupported
+}
+
+func (listing) Close() error { return nil }
+
+// All hosts get addresses of one family as far as they can.
+func TestFindAddresses(t *testing.T) {
+	both := protocol.Interface{Name: "n", Up: true, Running: true, Addrs: []string{"10.0.0.1/24", "fd00::1/64"}}
+	four := protocol.Interface{Name: "n", Up: true, Running: true, Addrs: []string{"10.0.0.2/24"}}
+	six := protocol.Interface{Name: "n", Up: true, Running: true, Addrs: []string{"fd00::3/64"}}
+	lo := protocol.Interface{Name: "n", Up: true, Running: true, Loopback: true, Addrs: []string{"127.0.0.1/8"}}
+	for _, c := range []struct {
+		links []protocol.Interface
+		like  string
+		want  string
+	}{
+		{[]protocol.Interface{both, both}, "", "10.0.0.1 10.0.0.1"},
+		{[]protocol.Interface{both, four}, "", "10.0.0.1 10.0.0.2"},
+		{[]protocol.Interface{both, six, both}, "", "fd00::1 fd00::3 fd00::1"},
+		{[]protocol.Interface{both}, "fd00::9", "fd00::1"},
+		{[]protocol.Interface{both}, "10.0.0.9", "10.0.0.1"},
+		{[]protocol.Interface{lo}, "", "127.0.0.1"},
+		{[]protocol.Interface{both, lo}, "", "host h1: network interface n reaches this host only, and the job has others"},
+		{[]protocol.Interface{{Name: "x", Up: true}, six}, "", "host h0: no network interface n: the host has 1 without an address"},
+	} {
+		var all []*AgentHost
+		for i, l := range c.links {
+			dial := func(context.Context) (Transport, error) { return listing{[]protocol.Interface{l}}, nil }
+			all = append(all, &AgentHost{Host: NewHost(hostfile.Host{Name: "h" + string(rune('0'+i)), Interface: "n"}, dial)})
+		}
+		var got []string
+		if err := FindAddresses(t.Context(), all, c.like); err != nil {
+			got = append(got, err.Error())
+		} else {
+			for _, a := range all {
+				addr, err := a.DataAddr()
+				got = append(got, addr)
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%+v: got %q, want %q", c.links, got, c.want)
+		}
+	}
+}
