@@ -55,7 +55,7 @@ func launchFlags() []cli.Flag {
 		&cli.BoolFlag{Name: "dry-run", Usage: "print the plan and connect to no host"},
 		&cli.StringSliceFlag{Name: "copy", Usage: "send `FILE-OR-FOLDER` into the tasks' working folders; repeatable"},
 		&cli.StringSliceFlag{Name: "env", Usage: "give tasks `NAME[=VALUE]`; repeatable"},
-		&cli.StringSliceFlag{Name: "env-file", Usage: "give tasks the variables of `FILE`; repeatable"},
+		&cli.StringSliceFlag{Name: "env-file", Usage: "give tasks the variables of `FILE`, NAME=VALUE or NAME on each line; repeatable"},
 		&cli.StringFlag{Name: "chdir", Usage: "`FOLDER` on the hosts to run in, instead of the task's own"},
 		&cli.StringFlag{Name: "setup", Usage: "shell `LINE` to run before the program, such as 'source venv/bin/activate'"},
 		&cli.StringFlag{Name: "path", Usage: "`FOLDERS` to put before the hosts' PATH"},

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,12 +32,12 @@ func TestElastic(t *testing.T) {
 func scaled(b *bench, detached bool, want string) {
 	name := map[bool]string{false: "attached", true: "detached"}[detached]
 	job, finish := b.paced("--ckpt-dir=saved", "--virtual-workers=6", "--batch=12", "--steps=400", "--digest")
-	two, three, one := b.ResourceFile("h1", "h2"), b.ResourceFile("h1", "h2", "h3"), b.ResourceFile("h1")
+	two, three, one := b.ResourceFile("h1 OWN=one", "h2"), b.ResourceFile("h1", "h2", "h3 MARK=new"), b.ResourceFile("h1")
 	var follow *running
 	if detached {
-		follow = b.start("attach", b.detach(append([]string{"--hosts", two, "--name", name}, job...)...))
+		follow = b.start("attach", b.detach(append([]string{"--hosts", two, "--nic", "eth0", "--env", "ALL=all", "--name", name}, job...)...))
 	} else {
-		follow = b.start(append([]string{"launch", "--hosts", two, "--name", name}, job...)...)
+		follow = b.start(append([]string{"launch", "--hosts", two, "--nic", "eth0", "--env", "ALL=all", "--name", name}, job...)...)
 	}
 	b.trains(name)
 
@@ -46,6 +47,7 @@ func scaled(b *bench, detached bool, want string) {
 		follow.await(follow.stderr, "scaled from 2 to 3 workers")
 		follow.await(follow.stderr, "worker:2")
 	}
+	b.environOf(b.Hosts[2], []string{"ALL=all", "MARK=new", "GLOO_SOCKET_IFNAME=eth0"}, "OWN")
 	b.says(b.want(0, "scale", name, "--hosts", three), "it has these hosts already")
 	if j := b.jobsOf()[b.jobNamed(name)]; j.Hosts != 3 || j.Generation != 1 {
 		b.t.Errorf("plx jobs: %+v", j)
@@ -61,6 +63,27 @@ func scaled(b *bench, detached bool, want string) {
 		b.t.Errorf("got  %s\nwant %s\n%s", digestLine.FindString(res.stdout), want, clip(res.stderr))
 	}
 	b.hostsGone(patience)
+}
+
+// environOf waits for a task on a host that has all of the given variables. It fails the
+// test if the task has one called without.
+func (b *bench) environOf(h *testhosts.Host, want []string, without string) {
+	b.t.Helper()
+	has := func(p testhosts.Process) bool {
+		return !slices.ContainsFunc(want, func(e string) bool { return !slices.Contains(p.Environ, e) })
+	}
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		all := b.processes(h)
+		if i := slices.IndexFunc(all, has); i >= 0 {
+			if slices.ContainsFunc(all[i].Environ, func(e string) bool { return strings.HasPrefix(e, without+"=") }) {
+				b.t.Errorf("host %s: %s has %s", h.Name, all[i], without)
+			}
+			return
+		}
+		if time.Now().After(deadline) {
+			b.t.Fatalf("host %s: no task with %q among %v", h.Name, want, all)
+		}
+	}
 }
 
 // A detached job that another machine has scaled is whole to the one that

@@ -8,12 +8,11 @@ import (
 )
 
 // Every host has two networks. The user chooses the one for data, sets variables for
-// single hosts, and makes mistakes with both.
+// single hosts, and makes mistakes with both. TestTorch chooses a network for PyTorch.
 func TestInterfaces(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 2, Second: true})
 	t.Run("settings of hosts", func(t *testing.T) { testHostSettings(b.in(t)) })
 	t.Run("trainer", func(t *testing.T) { testTrainerOverInterface(b.in(t)) })
-	t.Run("torch", func(t *testing.T) { testTorchOverInterface(b.in(t)) })
 	t.Run("mistakes", func(t *testing.T) { testInterfaceMistakes(b.in(t)) })
 	b.hostsGone(0)
 }
@@ -61,24 +60,6 @@ func testTrainerOverInterface(b *bench) {
 	mlp := testhosts.Binary(b.t, "github.com/plx-run/plx/examples/mlp")
 	b.carries(10*400_000*4*2, func() {
 		b.want(0, "launch", "--hosts", b.ResourceFile("h1: cpu", "h2: cpu"), "--nic", "eth1", mlp, "--niters=10", "--train-size=640")
-	})
-}
-
-func testTorchOverInterface(b *bench) {
-	needTorch(b.t)
-	program := put(b.t, b.t.TempDir()+"/sum.py", `#!/usr/bin/python3
-import torch, torch.distributed as dist
-dist.init_process_group("gloo")
-for _ in range(4):
-    values = torch.ones(1 << 20)
-    dist.all_reduce(values)
-print(values[0].item())
-`, 0o755)
-	b.carries(4*4<<20, func() {
-		res := b.want(0, "launch", "--hosts", b.ResourceFile("h1: cpu", "h2: cpu"), "--nic", "eth1", "--ps", "none", program)
-		if got := lines(res.stdout, "worker:1"); len(got) != 1 || got[0] != "2.0" {
-			b.t.Errorf("the sum is %q", got)
-		}
 	})
 }
 

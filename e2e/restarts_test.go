@@ -23,7 +23,7 @@ type lives struct {
 func (b *bench) lives(last, first string) lives {
 	b.t.Helper()
 	l := lives{goAhead: filepath.Join(b.shared(), "go")}
-	l.path = b.script("lives", "echo generation $PLX_GENERATION, rank $RANK of $WORLD_SIZE, first $PLX_FIRST_WORLD_SIZE\n"+
+	l.path = b.script("lives", "echo generation $PLX_GENERATION, rank $RANK of $WORLD_SIZE, first $PLX_FIRST_WORLD_SIZE${MARK:+, mark $MARK}\n"+
 		"if [ $PLX_GENERATION -lt "+last+" ]; then\n"+first+"\nfi\n"+
 		"while [ ! -e "+l.goAhead+" ]; do sleep 0.05; done\n")
 	return l
@@ -115,7 +115,7 @@ func taskKilled(b *bench) {
 func agentReplaced(b *bench) {
 	// What has cleared its environment and left its session is nobody's then.
 	l := b.lives("1", strings.Replace(stubborn, "env -i ", "", 1))
-	r := b.start(again(b.ResourceFile(), l.path)...)
+	r := b.start(again(b.ResourceFile("h1", "h2 nic=eth0 MARK='of h2'", "h3"), l.path)...)
 	r.up("worker:0", "worker:1", "worker:2")
 	var victims []testhosts.Process
 	for _, name := range []string{"watchdog", "supervisor"} {
@@ -129,7 +129,7 @@ func agentReplaced(b *bench) {
 	for _, p := range victims {
 		b.kill(p)
 	}
-	r.says("worker:1", "generation 1, rank 1 of 3, first 3")
+	r.says("worker:1", "generation 1, rank 1 of 3, first 3, mark of h2")
 	b.nothingOld(b.Hosts...)
 	l.end(b.t)
 	res := r.want(0)

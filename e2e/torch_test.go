@@ -33,16 +33,19 @@ func skip(t *testing.T, why string) {
 }
 
 // TestTorch launches a program that was written for torch.distributed and
-// knows nothing of plx.
+// knows nothing of plx. Its data goes over the second of two networks.
 func TestTorch(t *testing.T) {
 	needTorch(t)
-	b := newBench(t, testhosts.Options{Hosts: 2})
+	b := newBench(t, testhosts.Options{Hosts: 2, Second: true})
 	program, err := filepath.Abs("testdata/ddp.py")
 	if err != nil {
 		t.Fatal(err)
 	}
 	begun := time.Now()
-	res := b.want(0, "launch", "--hosts", b.ResourceFile("h1: cpu*2", "h2: cpu*2"), "--ps", "none", program)
+	var res result
+	b.carries(4<<20, func() {
+		res = b.want(0, "launch", "--hosts", b.ResourceFile("h1: cpu*2", "h2: cpu*2"), "--nic", "eth1", program)
+	})
 	t.Logf("four ranks on two hosts: %.1f s", time.Since(begun).Seconds())
 	weights := map[string]bool{}
 	for rank := range 4 {

@@ -1,15 +1,19 @@
 package launcher
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 
+	"github.com/charmbracelet/lipgloss/table"
+
 	"github.com/plx-run/plx/launcher/artifacts"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/placement"
 )
 
@@ -35,6 +39,7 @@ func dryRun(ctx context.Context, cfg Config) error {
 	if p.Guessed {
 		lines = append(lines, "hosts without ids get one worker for each GPU found there, or one on the CPU; later workers move up accordingly")
 	}
+	lines = append(lines, choices(machines, p)...)
 	if foreign {
 		lines = append(lines, foreignNotes(cfg, p, machines)...)
 	}
@@ -50,9 +55,45 @@ func planTable(machines []placement.Machine, p placement.Placement) []string {
 			t.Row(task.Task.String(), machines[h.Machine].Name, task.Device, task.Visible)
 		}
 	}
+	return tableLines(t)
+}
+
+func tableLines(t *table.Table) []string {
 	var text strings.Builder
 	console.WriteTable(&text, t) // a Builder takes everything
 	return strings.Split(strings.TrimRight(text.String(), "\n"), "\n")
+}
+
+// dataTable returns a table of the interface and the address of each host for data, as
+// lines. It is for hosts that were asked, see findAddresses.
+func dataTable(used []*hosts.Host) []string {
+	t := console.NewTable("HOST", "INTERFACE", "DATA ADDRESS")
+	for _, h := range used {
+		addr, err := h.DataAddr()
+		if err != nil {
+			addr = "-" // its agent will report why
+		}
+		t.Row(h.Name(), cmp.Or(h.Resource.Interface, "as SSH"), addr)
+	}
+	return tableLines(t)
+}
+
+// choices lists which hosts send data over an interface or an address that the user chose.
+func choices(machines []placement.Machine, p placement.Placement) (lines []string) {
+	for _, h := range p.Hosts {
+		m := machines[h.Machine]
+		if m.Interface != "" {
+			lines = append(lines, fmt.Sprintf("host %s: data goes over network interface %s", m.Name, m.Interface))
+		}
+		if m.DataAddr != "" {
+			lines = append(lines, fmt.Sprintf("host %s: its data address is %s", m.Name, m.DataAddr))
+		}
+		for _, e := range m.Env {
+			name, _, _ := strings.Cut(e, "=") // the value may be a secret
+			lines = append(lines, fmt.Sprintf("host %s: %s is set for its tasks alone", m.Name, name))
+		}
+	}
+	return lines
 }
 
 // artifactLines lists what a launch would send to each host.

@@ -123,6 +123,7 @@ func (l *launch) send(ctx context.Context) error {
 func (l *launch) findAddresses(ctx context.Context) error {
 	used := l.used()
 	if !slices.ContainsFunc(used, func(h *hosts.Host) bool { return h.Resource.Interface != "" }) {
+		l.planData(used)
 		return nil
 	}
 	var errs error
@@ -137,7 +138,20 @@ func (l *launch) findAddresses(ctx context.Context) error {
 	for _, h := range used {
 		all = append(all, &hosts.AgentHost{Host: h, Binary: l.artifacts.AgentPath(h.Facts.Platform)})
 	}
-	return hosts.FindAddresses(ctx, all, "")
+	if err := hosts.FindAddresses(ctx, all, ""); err != nil {
+		return err
+	}
+	l.planData(used)
+	return nil
+}
+
+// planData adds to the plan over which addresses data goes.
+func (l *launch) planData(used []*hosts.Host) {
+	table := dataTable(used)
+	if l.cfg.Verbose {
+		l.printer.Lines(table)
+	}
+	l.planned = append(l.planned, table...)
 }
 
 var unsafeInName = regexp.MustCompile(`[^A-Za-z0-9.-]`)

@@ -11,6 +11,7 @@ rank, world = dist.get_rank(), dist.get_world_size()
 
 ranks = torch.tensor([float(rank)])
 dist.all_reduce(ranks)
+dist.all_reduce(torch.ones(1 << 20))  # 4 MiB, for a test that looks at the network
 print(f"sum of ranks {ranks.item():.0f} of {world}")
 
 torch.manual_seed(rank)  # other weights and other data on every rank
