@@ -26,8 +26,9 @@ type Target struct {
 
 // Progress is told of every piece that was handed to a host's connection:
 // sent of total bytes of the named blob. A blob that is there already, or that
-// came through a shared home, is told once, with sent 0 of total 0. Sync calls
-// it from one goroutine at a time, so it needs no lock and must not block.
+// came through a shared home, is told once, with sent 0 of total 0. The others
+// are first told with sent 0, before any of the host's is sent. Sync calls it from
+// one goroutine at a time, so it needs no lock and must not block.
 type Progress func(host, blob string, sent, total int64)
 
 // maxHosts is how many hosts are worked on at once.
@@ -117,9 +118,15 @@ func (s *syncer) host(ctx context.Context, t Target, shared bool) error {
 	if err != nil {
 		return fmt.Errorf("host %s: sync: %w", t.Name, err)
 	}
+	for _, b := range s.blobs { // all before the first is sent: who shows progress needs the whole
+		total := int64(0)
+		if missing[b.Sum] {
+			total = b.Size
+		}
+		s.tell(t.Name, b.Name, 0, total)
+	}
 	for _, b := range s.blobs {
 		if !missing[b.Sum] {
-			s.tell(t.Name, b.Name, 0, 0)
 			continue
 		}
 		tell := func(sent int64) { s.tell(t.Name, b.Name, sent, b.Size) }

@@ -298,8 +298,9 @@ func TestProgressReachesTheTotal(t *testing.T) {
 	program, _ := programBlob(t, 200_000)
 	last := map[string]int64{} // without a lock: calls come one at a time
 	err := Sync(t.Context(), []Target{{"a", a, ""}, {"b", b, ""}}, []Blob{program}, func(host, blob string, sent, total int64) {
-		if blob != "train" || total != program.Size || sent <= last[host] {
-			t.Errorf("%s %s %d of %d after %d", host, blob, sent, total, last[host])
+		before, known := last[host] // the size first, then every piece
+		if blob != "train" || total != program.Size || known != (sent > before) || !known && sent != 0 {
+			t.Errorf("%s %s %d of %d after %d", host, blob, sent, total, before)
 		}
 		last[host] = sent
 	})

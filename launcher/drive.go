@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/driver"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/fetch"
@@ -23,18 +24,24 @@ import (
 // drive is an attached job that this process drives: it starts the agents, prints the
 // logs, and stays until the verdict.
 type drive struct {
-	launch   *launch
-	out      *logstream.Output
-	streams  logstream.Streams
-	starting chan struct{} // holds one element for each agent that is being started; full at hosts.FanOut
-	members  []*member     // hosts that the job began with, then those that joined; none is removed
+	launch  *launch
+	out     *logstream.Output
+	streams logstream.Streams
+	turns   chan struct{} // holds one element for each agent that is being started; full at hosts.FanOut
+	members []*member     // hosts that the job began with, then those that joined; none is removed
 	// layout is where the tasks of the present generation run, by index into members.
 	// Nil: generation 0 still runs, as in launch.placed.
 	layout []protocol.HostPlan
+
+	agents *console.Tally // agents that are being started
+	away   *console.Tally // hosts that are being dialled again, or were lost
+	shown  func()         // ends the display of the present phase; nil: nothing is shown
 }
 
 // begin makes a member of each host, and opens the output of the logs.
 func (d *drive) begin() (reached []driver.Host) {
+	d.agents = d.launch.printer.NewTally("starting agents", len(d.launch.agents))
+	d.away = d.launch.printer.NewTally("no connection to", 0)
 	opts := logs.Options{Grep: d.launch.cfg.Grep, Verbose: d.launch.cfg.Verbose}
 	for i, a := range d.launch.agents {
 		placed := d.launch.placed.Hosts[i]
@@ -44,9 +51,36 @@ func (d *drive) begin() (reached []driver.Host) {
 			opts.Tasks = append(opts.Tasks, t.Task.String())
 		}
 	}
-	d.out = logstream.NewOutput(logstream.Config{Terminal: d.launch.cfg.Terminal, Printer: d.launch.printer, Logs: opts, Dir: d.launch.logDir,
+	d.out = logstream.NewOutput(logstream.Config{Printer: d.launch.printer, Logs: opts, Dir: d.launch.logDir,
 		Unread: func() { d.launch.signals.noReader(d.launch.cfg.Grace) }})
+	d.show(d.starting())
 	return reached
+}
+
+// show shows what the job does until the next call; an empty text shows nothing.
+func (d *drive) show(text string) {
+	if d.shown != nil {
+		d.shown()
+		d.shown = nil
+	}
+	if text == "" {
+		return
+	}
+	d.shown = d.launch.printer.Watch(func() string {
+		if d.agents.String() != "" {
+			return "" // the tally tells more
+		}
+		return text
+	})
+}
+
+// starting describes the start of the tasks.
+func (d *drive) starting() string {
+	tasks := 0
+	for _, h := range d.launch.placed.Hosts {
+		tasks += len(h.Tasks)
+	}
+	return fmt.Sprintf("starting %s on %s", console.Count(tasks, "task"), console.Count(len(d.launch.agents), "host"))
 }
 
 // run runs the job to its verdict, and returns plx's exit status.
@@ -60,7 +94,10 @@ func (d *drive) run(ctx context.Context) (int, error) {
 		Lease: d.launch.cfg.Lease, Stop: stops, Observer: d,
 		Join: func(_ int, j protocol.Joining) driver.Host { return d.join(ctx, j) },
 	})
+	d.away.Stop()
+	d.show("waiting for the last logs")
 	err = errors.Join(err, d.awaitLogs(err, stops), d.out.Close())
+	d.show("")
 	d.launch.report(d.record(), verdict)
 	if d.launch.cfg.Fetch != "" {
 		d.launch.signals.end()
@@ -104,8 +141,19 @@ func (d *drive) awaitLogs(err error, stops <-chan jobstate.StopAsked) error {
 	return errors.Join(errs...)
 }
 
-// Entered ignores the phases of the job: the driver's notes tell the user enough.
-func (d *drive) Entered(protocol.Phase) {}
+// Entered shows the phases that may take long.
+func (d *drive) Entered(phase protocol.Phase) {
+	switch phase {
+	case protocol.Ready:
+		d.show("starting the tasks")
+	case protocol.Stopping:
+		d.show("ending the tasks")
+	case protocol.Over:
+		d.show("ending the agents")
+	default:
+		d.show("")
+	}
+}
 
 // Noted prints a line of the driver's.
 func (d *drive) Noted(line string) { d.launch.printer.Printf("%s", line) }
@@ -205,7 +253,12 @@ func (m *member) record(now protocol.HostPlan) jobs.HostRecord {
 // later. The driver calls it from one goroutine at a time.
 func (m *member) Dial(ctx context.Context) (*protocol.Conn, error) {
 	if m.joined || m.started {
-		return m.agent.Connect(ctx)
+		m.drive.away.Begin(m.agent.Name())
+		conn, err := m.agent.Connect(ctx)
+		if err == nil {
+			m.drive.away.End(m.agent.Name())
+		}
+		return conn, err
 	}
 	m.started = true
 	return m.start(ctx)
@@ -214,11 +267,15 @@ func (m *member) Dial(ctx context.Context) (*protocol.Conn, error) {
 // Up has the logs of the agent followed.
 func (m *member) Up() {
 	m.lost.Store(false)
+	m.drive.away.End(m.agent.Name())
 	m.drive.streams.Follow(m.agent, m.drive.out, m.drive.launch.cfg.Lease)
 }
 
 // Lost notes that the member has no agent.
-func (m *member) Lost() { m.lost.Store(true) }
+func (m *member) Lost() {
+	m.lost.Store(true)
+	m.drive.away.Begin(m.agent.Name())
+}
 
 // unreached is a host that joined and cannot be reached from here.
 type unreached struct{ err error }
@@ -228,8 +285,8 @@ func (u unreached) Dial(context.Context) (*protocol.Conn, error) { return nil, h
 // start starts the agent. Up to hosts.FanOut agents are started at once.
 func (m *member) start(ctx context.Context) (*protocol.Conn, error) {
 	select {
-	case m.drive.starting <- struct{}{}:
-		defer func() { <-m.drive.starting }()
+	case m.drive.turns <- struct{}{}:
+		defer func() { <-m.drive.turns }()
 	case <-ctx.Done():
 		return nil, hosts.NotStarted(context.Cause(ctx))
 	}
@@ -237,6 +294,8 @@ func (m *member) start(ctx context.Context) (*protocol.Conn, error) {
 	if err != nil {
 		return nil, hosts.NotStarted(err)
 	}
+	m.drive.agents.Begin(m.agent.Name())
+	defer m.drive.agents.End(m.agent.Name())
 	return m.agent.Start(ctx, spec)
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -22,6 +23,8 @@ func (l *launch) handOver(ctx context.Context) (int, error) {
 		group = append(group, &hosts.Start{Agent: a, Spec: spec})
 	}
 	defer group.Close()
+	done := l.printer.Watch(func() string { return "starting the tasks on " + console.Count(len(l.agents), "host") })
+	defer done()
 	if err := group.Start(ctx); err != nil {
 		l.endGroup(group, err)
 		return exit.CodePlx, err
@@ -41,6 +44,7 @@ func (l *launch) handOver(ctx context.Context) (int, error) {
 		return exit.CodePlx, l.agents[chief].Named(fmt.Errorf("hand the job over: %w", err))
 	}
 	verdict, err := l.awaitStart(visitor)
+	done()
 	switch {
 	case err != nil:
 		return exit.CodePlx, err

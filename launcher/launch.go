@@ -72,7 +72,7 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 	if cfg.Detach {
 		return l.handOver(ctx)
 	}
-	d := &drive{launch: l, starting: make(chan struct{}, hosts.FanOut)}
+	d := &drive{launch: l, turns: make(chan struct{}, hosts.FanOut)}
 	return d.run(ctx)
 }
 

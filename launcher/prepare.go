@@ -111,10 +111,12 @@ func (l *launch) platforms() (all []envsync.Platform) {
 // send brings the hosts of every platform what they need.
 func (l *launch) send(ctx context.Context) error {
 	var errs error
+	bar := l.printer.NewTransfer("sending")
 	for _, p := range l.platforms() {
 		to := slices.DeleteFunc(l.used(), func(h *hosts.Host) bool { return h.Facts.Platform != p })
-		errs = errors.Join(errs, hosts.SendAll(ctx, to, l.artifacts.Blobs(p), console.NewProgressBar(l.cfg.Terminal, l.printer, "sending")))
+		errs = errors.Join(errs, hosts.SendAll(ctx, to, l.artifacts.Blobs(p), bar))
 	}
+	bar.Sent(errs)
 	return cmp.Or(context.Cause(ctx), errs)
 }
 
@@ -127,10 +129,12 @@ func (l *launch) findAddresses(ctx context.Context) error {
 		return nil
 	}
 	var errs error
+	bar := l.printer.NewTransfer("sending")
 	for _, p := range l.platforms() {
 		to := slices.DeleteFunc(slices.Clone(used), func(h *hosts.Host) bool { return h.Facts.Platform != p })
-		errs = errors.Join(errs, hosts.SendAll(ctx, to, l.artifacts.Agent(p), console.NewProgressBar(l.cfg.Terminal, l.printer, "sending")))
+		errs = errors.Join(errs, hosts.SendAll(ctx, to, l.artifacts.Agent(p), bar))
 	}
+	bar.Sent(errs)
 	if err := cmp.Or(context.Cause(ctx), errs); err != nil {
 		return err
 	}

@@ -14,15 +14,15 @@ import (
 var benchText = []byte(strings.Repeat("2026-01-02 15:04:05 step 123456 loss 0.693147 accuracy 0.97 images/s 1234.5\n", 3450))[:maxData]
 
 func BenchmarkPrinter(b *testing.B) {
-	terminal := Screen{Terminal: true, Colour: true}
 	for name, opts := range map[string]Options{
 		"pipe":     {},
-		"terminal": {Stdout: terminal, Stderr: terminal},
+		"terminal": {},
 		"json":     {JSON: true},
 		"grep":     {Grep: regexp.MustCompile("loss 0.5")},
 	} {
 		b.Run(name, func(b *testing.B) {
-			p := NewPrinter(io.Discard, io.Discard, opts)
+			screen := Screen{Writer: io.Discard, Terminal: name == "terminal", Colour: name == "terminal"}
+			p := NewPrinter(NewDisplay(screen, screen), opts)
 			c := Chunk{Source: worker0, Data: benchText, Time: time.Unix(1_700_000_000, 0)}
 			b.SetBytes(int64(len(benchText)))
 			b.ReportAllocs()

@@ -5,8 +5,8 @@
 // with an index of times beside it. [Serve] reads these files and writes chunks
 // to any stream. At the other end a [Reader] reads them. A [Cursor] remembers how
 // far each stream was received, so that a new connection continues at that byte.
-// A [Printer] assembles lines and prints them with a prefix of task and host. A
-// [Dir] keeps them in files.
+// A [Printer] assembles lines and prints them with a prefix of task and host, on a
+// [Display], which also shows progress. A [Dir] keeps them in files.
 //
 //	w, err := logs.Create(dir, logs.Source{Task: "worker:3", Stream: logs.Stderr})
 //	...
@@ -14,7 +14,7 @@
 //
 // and on the launching machine
 //
-//	p := logs.NewPrinter(os.Stdout, os.Stderr, logs.Options{Hosts: hosts, Tasks: tasks})
+//	p := logs.NewPrinter(logs.NewDisplay(stdout, stderr), logs.Options{Hosts: hosts, Tasks: tasks})
 //	defer p.Close()
 //	r := logs.NewReader(channel)
 //	for {

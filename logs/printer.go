@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
-	"io"
 	"maps"
 	"regexp"
 	"slices"
@@ -15,10 +14,10 @@ import (
 	"time"
 )
 
-// Printer writes the output of tasks as lines, each after a prefix with task and
-// host. The tasks' stdout goes to one writer and their stderr to another. Its
-// methods may be called from any goroutine, and two writes never run at once.
-// Chunks of one source must come in order.
+// Printer writes the output of tasks to a [Display] as lines, each after a prefix with
+// task and host. The tasks' stdout goes to its stdout and their stderr to its stderr.
+// Its methods may be called from any goroutine. Chunks of one source must come in
+// order.
 //
 // Printer writes a line in one piece after it is complete. In a pipe its bytes
 // are unchanged. On a terminal each part that ends in a carriage return gets its
@@ -27,7 +26,7 @@ import (
 // the prefix of a piece that continues a line ends in + instead of |.
 type Printer struct {
 	opts    Options
-	outputs [2]output
+	display *Display
 	task    int // width of the prefix's column for tasks, in bytes
 	host    int // width of the prefix's column for hosts, in bytes
 	limit   int // length of the longest line that is written in one piece, in bytes
@@ -39,7 +38,6 @@ type Printer struct {
 
 // Options configures a Printer.
 type Options struct {
-	Stdout, Stderr Screen
 	// Hosts and Tasks are the names that set the width of the prefix. Other
 	// names are printed too, but not aligned.
 	Hosts, Tasks []string
@@ -52,18 +50,6 @@ type Options struct {
 	Verbose     bool
 }
 
-// Screen describes a writer.
-type Screen struct {
-	Terminal bool // the writer is a terminal, so the Printer makes lines harmless
-	Colour   bool // the writer shows colours, see [UseColour]
-}
-
-// output is a writer with its description.
-type output struct {
-	Screen
-	w io.Writer
-}
-
 // origin is a source on a host.
 type origin struct {
 	host string
@@ -74,7 +60,8 @@ type origin struct {
 type stream struct {
 	p      *Printer
 	from   origin
-	output *output
+	to     Stream // output of the lines
+	screen Screen // that output
 	split  splitter
 	time   time.Time // when the unfinished line began
 	first  []byte    // prefix of a line
@@ -89,12 +76,9 @@ const maxLine = 64 << 20
 // maxPadding bounds how wide one name makes a column, in bytes.
 const maxPadding = 32
 
-// NewPrinter returns a Printer. It does not close the writers. Until Close only
-// the Printer should write to them; Notice serves for other text.
-func NewPrinter(stdout, stderr io.Writer, opts Options) *Printer {
-	p := &Printer{opts: opts, limit: maxLine, streams: map[origin]*stream{}}
-	p.outputs[Stdout] = output{opts.Stdout, stdout}
-	p.outputs[Stderr] = output{opts.Stderr, stderr}
+// NewPrinter returns a Printer that writes to a display.
+func NewPrinter(d *Display, opts Options) *Printer {
+	p := &Printer{opts: opts, display: d, limit: maxLine, streams: map[origin]*stream{}}
 	for _, name := range opts.Tasks {
 		p.task = max(p.task, min(len(name), maxPadding))
 	}
@@ -145,21 +129,10 @@ func (p *Printer) Close() error {
 	return err
 }
 
-// Notice writes text of plx itself to stderr, between the lines of tasks. It
-// adds a newline if text does not end with one.
-func (p *Printer) Notice(text string) error {
-	if !strings.HasSuffix(text, "\n") {
-		text += "\n"
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.send(&p.outputs[Stderr], []byte(text))
-}
-
 // send writes to an output, unless an earlier write failed. It needs p.mu.
-func (p *Printer) send(o *output, b []byte) error {
-	if p.err == nil && len(b) > 0 {
-		_, p.err = o.w.Write(b)
+func (p *Printer) send(to Stream, b []byte) error {
+	if p.err == nil {
+		p.err = p.display.Write(to, b)
 	}
 	return p.err
 }
@@ -180,13 +153,14 @@ func (p *Printer) stream(o origin) (*stream, error) {
 
 // newStream returns the state of an origin, with the prefix of its lines.
 func (p *Printer) newStream(o origin) *stream {
-	s := &stream{p: p, from: o, output: &p.outputs[o.Stream]}
+	s := &stream{p: p, from: o, to: o.Stream}
 	if p.opts.JSON {
-		s.output = &p.outputs[Stdout]
+		s.to = Stdout
 	}
-	s.split = splitter{limit: p.limit, returns: s.output.Terminal && !p.opts.JSON, emit: s.line}
+	s.screen = p.display.outputs[s.to]
+	s.split = splitter{limit: p.limit, returns: s.screen.Terminal && !p.opts.JSON, emit: s.line}
 	s.first, s.more = s.prefix("|"), s.prefix("+")
-	if s.output.Colour && o.server() {
+	if s.screen.Colour && o.server() {
 		s.after = []byte(sgrReset)
 	}
 	s.after = append(s.after, '\n')
@@ -207,7 +181,7 @@ func (s *stream) prefix(bar string) []byte {
 	if s.from.Stream == Stderr {
 		bar, red = strings.Replace(bar, "|", "!", 1), sgrRed
 	}
-	if !s.output.Colour {
+	if !s.screen.Colour {
 		return []byte(name + bar + " ")
 	}
 	if s.from.server() {
@@ -258,8 +232,8 @@ func (s *stream) line(l line) {
 		s.out = append(s.out, s.first...)
 	}
 	s.out = append(s.out, plain...)
-	if s.output.Terminal {
-		s.out = appendSafe(s.out, l.text, s.output.Colour)
+	if s.screen.Terminal {
+		s.out = appendSafe(s.out, l.text, s.screen.Colour)
 	} else {
 		s.out = append(s.out, l.text...)
 	}
@@ -277,7 +251,7 @@ func (s *stream) marked(l line) (rest []byte, marked bool) {
 
 // flush writes the added lines in one write.
 func (s *stream) flush() error {
-	err := s.p.send(s.output, s.out)
+	err := s.p.send(s.to, s.out)
 	s.out = s.out[:0]
 	if cap(s.out) > keepBuffer {
 		s.out = nil

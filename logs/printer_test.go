@@ -37,13 +37,19 @@ var scene = []struct {
 	{"gpu01", "worker:0", Stdout, "same line\nsame line\n"},
 }
 
+// pipes is a display without a terminal.
+func pipes(stdout, stderr io.Writer) *Display {
+	return NewDisplay(Screen{Writer: stdout}, Screen{Writer: stderr})
+}
+
 // play prints the scene and returns both outputs.
-func play(t *testing.T, opts Options) (stdout, stderr string) {
+func play(t *testing.T, opts Options, screens [2]Screen) (stdout, stderr string) {
 	t.Helper()
 	var out, errOut bytes.Buffer
+	screens[Stdout].Writer, screens[Stderr].Writer = &out, &errOut
 	opts.Hosts = []string{"gpu01", "gpu02", "store1"}
 	opts.Tasks = []string{"worker:0", "worker:10", "ps:0", "ps:1"}
-	p := NewPrinter(&out, &errOut, opts)
+	p := NewPrinter(NewDisplay(screens[Stdout], screens[Stderr]), opts)
 	offsets := map[string]int64{}
 	for i, s := range scene {
 		src := Source{s.task, s.stream}
@@ -63,18 +69,22 @@ func play(t *testing.T, opts Options) (stdout, stderr string) {
 
 func TestScreens(t *testing.T) {
 	terminal, coloured := Screen{Terminal: true}, Screen{Terminal: true, Colour: true}
-	tests := map[string]Options{
+	screens := map[string][2]Screen{
 		"pipe":            {},
-		"terminal":        {Stdout: terminal, Stderr: terminal},
-		"terminal-colour": {Stdout: coloured, Stderr: coloured},
-		"pipe-colour":     {Stdout: Screen{Colour: true}, Stderr: Screen{Colour: true}},
-		"stderr-terminal": {Stderr: coloured},
-		"grep":            {Grep: regexp.MustCompile(`^(same|no) |worker|%`)},
-		"json":            {JSON: true, Stdout: coloured},
+		"terminal":        {terminal, terminal},
+		"terminal-colour": {coloured, coloured},
+		"pipe-colour":     {{Colour: true}, {Colour: true}},
+		"stderr-terminal": {{}, coloured},
+		"grep":            {},
+		"json":            {coloured, {}},
 	}
-	for name, opts := range tests {
+	options := map[string]Options{
+		"grep": {Grep: regexp.MustCompile(`^(same|no) |worker|%`)},
+		"json": {JSON: true},
+	}
+	for name := range screens {
 		t.Run(name, func(t *testing.T) {
-			stdout, stderr := play(t, opts)
+			stdout, stderr := play(t, options[name], screens[name])
 			got := visible("-- stdout --\n" + stdout + "-- stderr --\n" + stderr)
 			path := filepath.Join("testdata", name+".screen")
 			want, err := os.ReadFile(path) // before it is written: a run that changes it fails
@@ -163,7 +173,7 @@ func (k *checker) Write(p []byte) (int, error) {
 // takes the prefixes off again and compares.
 func TestPrinterKeepsEveryByte(t *testing.T) {
 	k := &checker{t: t, text: map[string]*bytes.Buffer{}}
-	p := NewPrinter(k, k, Options{})
+	p := NewPrinter(pipes(k, k), Options{})
 	p.limit = 1 << 30
 	want := map[string][]byte{}
 	var printing sync.WaitGroup
@@ -200,7 +210,7 @@ func TestPrinterKeepsEveryByte(t *testing.T) {
 
 func TestPrinterPieces(t *testing.T) {
 	var out bytes.Buffer
-	p := NewPrinter(&out, io.Discard, Options{})
+	p := NewPrinter(pipes(&out, io.Discard), Options{})
 	p.limit = 10
 	for i, text := range []string{"0123456", "789abcdefghijklm", "nop\nnext", " line is long\n0123456789\n"} {
 		offset := int64(strings.Index("0123456789abcdefghijklmnop\nnext line is long", text[:3]))
@@ -220,7 +230,7 @@ func TestPrinterPieces(t *testing.T) {
 
 func TestPrinterNeverMerges(t *testing.T) {
 	var out bytes.Buffer
-	p := NewPrinter(&out, &out, Options{})
+	p := NewPrinter(pipes(&out, &out), Options{})
 	for _, c := range []Chunk{
 		{Offset: 0, Data: []byte("died in the mid")},
 		{Offset: 15},
@@ -233,7 +243,7 @@ func TestPrinterNeverMerges(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := p.Notice("plx: lost host h"); err != nil {
+	if err := p.display.Write(Stderr, []byte("plx: lost host h\n")); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.Flush("h", worker0); err != nil {
@@ -246,7 +256,7 @@ func TestPrinterNeverMerges(t *testing.T) {
 }
 
 func TestPrinterErrors(t *testing.T) {
-	p := NewPrinter(&cutter{io.Discard, 5}, io.Discard, Options{})
+	p := NewPrinter(pipes(&cutter{io.Discard, 5}, io.Discard), Options{})
 	for range 2 {
 		if err := p.Chunk("h", Chunk{Source: worker0, Data: []byte("text\n")}); !errors.Is(err, errCut) {
 			t.Errorf("Chunk = %v", err)
@@ -263,7 +273,7 @@ func TestPrinterErrors(t *testing.T) {
 // TestJSON reads the objects back with the standard library.
 func TestJSON(t *testing.T) {
 	var out bytes.Buffer
-	p := NewPrinter(&out, io.Discard, Options{JSON: true})
+	p := NewPrinter(pipes(&out, io.Discard), Options{JSON: true})
 	text := noise(rand.New(rand.NewPCG(1, 1)), 50_000)
 	text = append(text, "\nplain \"quoted\" \\ \u00e9 \u202e \u2028 \x7f \ufffd \U0001f600\nlast"...)
 	rng := rand.New(rand.NewPCG(8, 8))
@@ -373,7 +383,7 @@ func TestMarkedLines(t *testing.T) {
 	show := func(o Options, stream Stream) string {
 		var out bytes.Buffer
 		o.Mark, o.Plain = "p: more: ", "p: "
-		p := NewPrinter(&out, &out, o)
+		p := NewPrinter(pipes(&out, &out), o)
 		if err := p.Chunk("h", Chunk{Source: Source{"t", stream}, Data: []byte(text)}); err != nil {
 			t.Fatal(err)
 		}

@@ -265,7 +265,7 @@ func TestFollowThroughCuts(t *testing.T) {
 	go func() { writing.Wait(); over.Store(true) }()
 
 	r := receiver{t: t, printed: &checker{t: t, text: map[string]*bytes.Buffer{}}}
-	r.printer = NewPrinter(r.printed, r.printed, Options{})
+	r.printer = NewPrinter(pipes(r.printed, r.printed), Options{})
 	r.dir, _ = NewDir(filepath.Join(dir, "received"))
 	rng, cuts := rand.New(rand.NewPCG(1, 2)), 0
 	for !r.connect(dir, over.Load, 2*sendData+rng.IntN(300_000)) {

@@ -51,7 +51,7 @@ type Set struct {
 }
 
 // Pack makes the Set of a launch for the given platforms. It builds what is not there
-// yet, and tells the printer.
+// yet. The printer shows what takes long.
 func Pack(ctx context.Context, src Source, platforms []envsync.Platform, printer *console.Printer) (s *Set, err error) {
 	scratch, err := os.MkdirTemp("", "plx-build-")
 	if err != nil {
@@ -72,7 +72,7 @@ func Pack(ctx context.Context, src Source, platforms []envsync.Platform, printer
 		return s, fmt.Errorf("find plx's own binary: %w", err)
 	}
 	for _, p := range platforms {
-		if s.agents[p], err = s.agent(ctx, self, p); err != nil {
+		if s.agents[p], err = s.agent(ctx, self, p, printer); err != nil {
 			return s, err
 		}
 		if kind == OnHost {
@@ -83,7 +83,9 @@ func Pack(ctx context.Context, src Source, platforms []envsync.Platform, printer
 		}
 	}
 	if len(src.Copy) > 0 {
+		done := printer.Watch(func() string { return "packing " + console.Names(src.Copy) })
 		files, err := envsync.ArchiveBlob(src.Copy)
+		done()
 		if err != nil {
 			return s, exit.Mistake(fmt.Errorf("--copy: %w", err), "")
 		}
@@ -133,7 +135,8 @@ func (s *Set) Archives() (sums []string) {
 
 // agent returns plx itself for p. It takes the running binary self if that fits, else
 // the binary of the release in the same folder, else it builds one from source.
-func (s *Set) agent(ctx context.Context, self string, p envsync.Platform) (envsync.Blob, error) {
+func (s *Set) agent(ctx context.Context, self string, p envsync.Platform, printer *console.Printer) (envsync.Blob, error) {
+	defer printer.Watch(func() string { return fmt.Sprintf("preparing plx as the agent for %s", p) })()
 	if p == here && !needsLibc(self) {
 		return envsync.FileBlob(self)
 	}
@@ -223,12 +226,13 @@ func checkPackage(folder string) error {
 // program returns the program for p, and builds it if it is a package folder.
 func (s *Set) program(ctx context.Context, program string, k Kind, p envsync.Platform, printer *console.Printer) (envsync.Blob, error) {
 	if k != GoPackage {
+		defer printer.Watch(func() string { return "hashing " + program })()
 		return envsync.FileBlob(program)
 	}
 	if err := checkMain(ctx, program); err != nil {
 		return envsync.Blob{}, err
 	}
-	printer.Printf("building %s for %s", program, p)
+	defer printer.Watch(func() string { return fmt.Sprintf("building %s for %s", program, p) })()
 	b, err := s.goBuild(ctx, program, packageName(program), p)
 	if err != nil && ctx.Err() == nil {
 		err = exit.WithCode(err, 126)

@@ -92,13 +92,13 @@ func TestAgentOfTheRelease(t *testing.T) {
 	other, _ := foreign()
 	for _, p := range []envsync.Platform{other, raspberry} {
 		want := write(t, filepath.Join(folder, "plx-linux-"+p.Arch), "of "+p.String())
-		b, err := c.agent(t.Context(), self, p)
+		b, err := c.agent(t.Context(), self, p, quiet)
 		if err != nil {
 			t.Fatal(err)
 		}
 		sameBlob(t, b, want)
 	}
-	b, err := c.agent(t.Context(), self, here)
+	b, err := c.agent(t.Context(), self, here, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestAgentFromSource(t *testing.T) {
 	c := &Set{scratch: t.TempDir()}
 	self := write(t, filepath.Join(t.TempDir(), "plx"), "this platform's")
 	t.Chdir(filepath.Join(dir, "tool"))
-	b, err := c.agent(t.Context(), self, other)
+	b, err := c.agent(t.Context(), self, other, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,10 +124,10 @@ func TestAgentFromSource(t *testing.T) {
 	if got := machineOf(t, built); got != machine {
 		t.Errorf("the agent for %s is for %s", other, got)
 	}
-	_, err = c.agent(t.Context(), self, raspberry)
+	_, err = c.agent(t.Context(), self, raspberry, quiet)
 	wantError(t, err, exit.CodePlx, "build the agent", "linux/armv7l", "unsupported", "put plx-linux-armv7l of the same release into "+filepath.Dir(self))
 	write(t, filepath.Join(dir, "main.go"), "package main\n\nfunc main() { nonsense }\n")
-	_, err = c.agent(t.Context(), self, other)
+	_, err = c.agent(t.Context(), self, other, quiet)
 	wantError(t, err, exit.CodePlx, "build the agent", other.String(), "nonsense", "put plx-linux-"+other.Arch)
 }
 
@@ -142,7 +142,7 @@ func TestNoAgent(t *testing.T) {
 	for _, dir := range []string{t.TempDir(), elsewhere} {
 		t.Chdir(dir)
 		for _, p := range []envsync.Platform{other, raspberry} {
-			_, err := c.agent(t.Context(), self, p)
+			_, err := c.agent(t.Context(), self, p, quiet)
 			wantError(t, err, exit.CodePlx, "no agent for "+p.String(), "put plx-linux-"+p.Arch+" of the same release into "+filepath.Dir(self), "source folder")
 		}
 	}
@@ -213,6 +213,9 @@ func TestFilesOfTwoPlatforms(t *testing.T) {
 // canceller is the user's terminal: Ctrl-C comes at the first line.
 type canceller context.CancelCauseFunc
 
+// quiet prints for nobody.
+var quiet = console.NewPrinter(console.Terminal{Stderr: io.Discard})
+
 func (c canceller) Write(p []byte) (int, error) {
 	c(exit.WithCode(errors.New("interrupted"), 130))
 	return len(p), nil
@@ -225,9 +228,9 @@ func TestBuildInterrupted(t *testing.T) {
 	t.Chdir(dir)
 	other, _ := foreign()
 	ctx, cancel := context.WithCancelCause(t.Context())
-	_, err := c.program(ctx, filepath.Join(dir, "tool"), GoPackage, other, console.NewPrinter(console.Terminal{Stderr: canceller(cancel)}))
+	_, err := c.program(ctx, filepath.Join(dir, "tool"), GoPackage, other, console.NewPrinter(console.Terminal{Stderr: canceller(cancel), StderrTTY: true}))
 	wantError(t, err, 130)
-	if _, err = c.agent(ctx, filepath.Join(dir, "plx"), other); exit.Hint(err) != "" {
+	if _, err = c.agent(ctx, filepath.Join(dir, "plx"), other, quiet); exit.Hint(err) != "" {
 		t.Errorf("interrupted, and advised: %s", exit.Hint(err))
 	}
 	wantError(t, err, 130)

@@ -3,8 +3,9 @@
 //
 //	p := console.NewPrinter(console.Terminal{Stdout: os.Stdout, Stderr: os.Stderr})
 //	p.Printf("host %s: no SSH server listens here", "gpu03")
+//	defer p.Watch(func() string { return "building ./train" })()
 //
-// Notices and progress go to stderr behind the prefix "plx: ", results of a
+// Nothing that takes long is silent: Watch (progress.go) shows it. Notices and progress go to stderr behind the prefix "plx: ", results of a
 // command to stdout. Package logs prints what tasks write.
 package console
 
@@ -12,13 +13,10 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/charmbracelet/lipgloss"
 	"github.com/charmbracelet/lipgloss/table"
 	"github.com/muesli/termenv"
-	"github.com/schollz/progressbar/v3"
 
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/logs"
@@ -41,11 +39,8 @@ const prefix = "plx:"
 // Printer writes plx's notices to stderr, each line behind the prefix. Its
 // methods may be called from several goroutines at once.
 type Printer struct {
-	style lipgloss.Style // of the prefix
-
-	mu   sync.Mutex
-	w    io.Writer     // stderr
-	logs *logs.Printer // writes the lines between those of the tasks; nil: w takes them
+	style   lipgloss.Style // of the prefix
+	display *logs.Display
 }
 
 // NewPrinter returns a Printer for the stderr of t.
@@ -55,21 +50,23 @@ func NewPrinter(t Terminal) *Printer {
 	if t.StderrColour {
 		r.SetColorProfile(termenv.ANSI)
 	}
-	return &Printer{w: t.Stderr, style: r.NewStyle().Bold(true)}
+	return &Printer{style: r.NewStyle().Bold(true), display: logs.NewDisplay(
+		logs.Screen{Writer: t.Stdout, Terminal: t.StdoutTTY, Colour: t.StdoutColour},
+		logs.Screen{Writer: t.Stderr, Terminal: t.StderrTTY, Colour: t.StderrColour})}
 }
+
+// Display returns the display that the Printer writes to. While a Printer is used, the
+// outputs of its Terminal are written through the display only.
+func (p *Printer) Display() *logs.Display { return p.display }
 
 // Printf prints one line. It ignores errors: there is no other place to report
 // that stderr is gone.
 func (p *Printer) Printf(format string, args ...any) {
-	text := p.style.Render(prefix) + " " + fmt.Sprintf(format, args...)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.logs != nil {
-		p.logs.Notice(text) // see above
-		return
-	}
-	fmt.Fprintln(p.w, text)
+	p.display.Write(logs.Stderr, []byte(p.line(fmt.Sprintf(format, args...))+"\n")) // see above
 }
+
+// line returns text behind the prefix.
+func (p *Printer) line(text string) string { return p.style.Render(prefix) + " " + text }
 
 // Lines prints every line.
 func (p *Printer) Lines(lines []string) {
@@ -85,15 +82,6 @@ func (p *Printer) Error(err error) {
 		text += "\nhint: " + hint
 	}
 	p.Printf("%s", strings.ReplaceAll(text, "\n", "\n"+prefix+" "))
-}
-
-// Through makes the Printer write through the printer of the tasks' logs, so
-// that no notice falls into the middle of a task's line. After nil it writes to
-// stderr itself.
-func (p *Printer) Through(l *logs.Printer) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.logs = l
 }
 
 // Printable removes the characters with which text from a host could control a
@@ -142,65 +130,4 @@ func WriteTable(w io.Writer, t *table.Table) error {
 		}
 	}
 	return nil
-}
-
-// ProgressBar shows how many bytes were moved. Without a terminal it shows
-// nothing. One goroutine at a time may use it.
-type ProgressBar struct {
-	terminal Terminal
-	printer  *Printer
-	doing    string                   // what plx does, such as "sending"
-	bar      *progressbar.ProgressBar // nil before the first call of Moved, and without a terminal
-	begun    time.Time                // when the ProgressBar was made
-	moved    map[[2]string]int64      // bytes moved so far, by host and file name
-	total    map[[2]string]int64      // size in bytes, by host and file name
-	hosts    map[string]bool          // hosts that bytes went to
-}
-
-// NewProgressBar returns a bar that says what plx is doing, such as "sending".
-func NewProgressBar(t Terminal, p *Printer, doing string) *ProgressBar {
-	return &ProgressBar{terminal: t, printer: p, doing: doing, begun: time.Now(),
-		moved: map[[2]string]int64{}, total: map[[2]string]int64{}, hosts: map[string]bool{}}
-}
-
-// Moved records how many of the total bytes of a file were moved so far. It is an
-// envsync.Progress.
-func (b *ProgressBar) Moved(host, name string, moved, total int64) {
-	key := [2]string{host, name}
-	b.moved[key], b.total[key] = moved, total
-	if moved > 0 {
-		b.hosts[host] = true
-	}
-	if !b.terminal.StderrTTY {
-		return
-	}
-	if b.bar == nil {
-		b.bar = progressbar.NewOptions64(1, progressbar.OptionSetWriter(b.terminal.Stderr), progressbar.OptionShowBytes(true),
-			progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond),
-			progressbar.OptionClearOnFinish(), progressbar.OptionSetDescription(prefix+" "+b.doing))
-	}
-	b.bar.ChangeMax64(sum(b.total))
-	b.bar.Set64(sum(b.moved)) // fails only if the terminal is gone
-}
-
-// Clear removes the bar from the terminal.
-func (b *ProgressBar) Clear() {
-	if b.bar != nil {
-		b.bar.Finish() // fails only if the terminal is gone
-	}
-}
-
-// Sent removes the bar. If err is nil and bytes were sent, it prints how many.
-func (b *ProgressBar) Sent(err error) {
-	b.Clear()
-	if err == nil && len(b.hosts) > 0 {
-		b.printer.Printf("sent %s to %s in %.1fs", Size(sum(b.moved)), Count(len(b.hosts), "host"), time.Since(b.begun).Seconds())
-	}
-}
-
-func sum(bytes map[[2]string]int64) (n int64) {
-	for _, v := range bytes {
-		n += v
-	}
-	return n
 }

@@ -136,7 +136,13 @@ type run struct {
 // prepare connects to the hosts and sends them the agent. A host that fails has the error
 // in its result, and stops no other.
 func (r *run) prepare(ctx context.Context) (err error) {
-	r.each("connecting to", func(res *result) error { return res.host.Inspect(ctx) })
+	r.each("probing", func(res *result, tell *console.Tally) error {
+		if err := res.host.Dial(ctx); err != nil { // the dial shows itself
+			return err
+		}
+		tell.Begin(res.host.Label())
+		return res.host.Inspect(ctx)
+	})
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
@@ -154,18 +160,24 @@ func (r *run) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	defer r.artifacts.Close() // it holds nothing that is still needed
+	bar := r.printer.NewTransfer("sending")
 	for _, p := range all {
-		err = errors.Join(err, hosts.SendAll(ctx, platforms[p], r.artifacts.Blobs(p), console.NewProgressBar(r.cfg.Terminal, r.printer, "sending plx")))
+		err = errors.Join(err, hosts.SendAll(ctx, platforms[p], r.artifacts.Blobs(p), bar))
 	}
+	bar.Sent(err)
 	if err != nil { // whose it is, the hosts tell one by one
-		r.each("sending plx to", func(res *result) error { return res.host.Send(ctx, r.artifacts.Blobs(res.host.Facts.Platform)) })
+		r.each("sending plx", func(res *result, tell *console.Tally) error {
+			tell.Begin(res.host.Label())
+			return res.host.Send(ctx, r.artifacts.Blobs(res.host.Facts.Platform))
+		})
 	}
 	return context.Cause(ctx)
 }
 
 // everywhere runs the command.
 func (r *run) everywhere(ctx context.Context) {
-	r.each("running on", func(res *result) error {
+	r.each("running", func(res *result, tell *console.Tally) error {
+		tell.Begin(res.host.Label())
 		if r.interrupts.status() != 0 {
 			return errors.New("interrupted before the command began")
 		}
@@ -185,19 +197,17 @@ func (r *run) command(a *hosts.AgentHost, res *result) error {
 }
 
 // each works on all hosts that have not failed, and reports whom it waits for.
-func (r *run) each(doing string, work func(*result) error) {
-	w := newWaiting(r.printer, doing)
-	defer w.close()
+func (r *run) each(doing string, work func(*result, *console.Tally) error) {
 	var going []*result
 	for _, res := range r.results {
 		if res.err == nil {
 			going = append(going, res)
 		}
 	}
-	w.begin(going)
+	tell := r.printer.NewTally(doing, len(going))
 	hosts.Each(context.Background(), going, func(_ int, res *result) error { // the results have the errors
-		defer w.done(res)
-		res.finish(work(res))
+		defer tell.End(res.host.Label())
+		res.finish(work(res, tell))
 		return nil
 	})
 }

@@ -40,7 +40,7 @@ type Request struct {
 // fetcher is one run of Checkpoints.
 type fetcher struct {
 	from Request
-	bar  *console.ProgressBar
+	bar  *console.Transfer
 
 	mu    sync.Mutex
 	taken map[string]bool // files that are complete in Request.Dir, by path below it
@@ -53,7 +53,8 @@ type fetcher struct {
 // host that is out of reach and a checkpoint that cannot be fetched. It is an error if
 // that is the newest checkpoint of its folder, or if there is no checkpoint at all.
 func Checkpoints(ctx context.Context, r Request) error {
-	f := &fetcher{from: r, bar: console.NewProgressBar(r.Terminal, r.Printer, "fetching"), taken: map[string]bool{}}
+	f := &fetcher{from: r, bar: r.Printer.NewTransfer("fetching"), taken: map[string]bool{}}
+	defer f.bar.Close()
 	return f.run(ctx)
 }
 
@@ -244,7 +245,6 @@ func (f *fetcher) run(ctx context.Context) error {
 			return fmt.Errorf("no host has checkpoints under the name %s, in ~/.plx/ckpt/%s", f.from.Name, f.from.Name)
 		}
 		r := f.round(ctx, all)
-		f.bar.Clear()
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
@@ -252,6 +252,7 @@ func (f *fetcher) run(ctx context.Context) error {
 			before = r.first
 			continue
 		}
+		f.bar.Close()
 		for _, told := range r.older {
 			f.from.Printer.Printf("%s", told)
 		}

@@ -14,7 +14,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/internal/transporttest"
@@ -310,13 +313,50 @@ func TestFetchOfNothing(t *testing.T) {
 func TestFetchShowsItsProgress(t *testing.T) {
 	h := newHomes(t, 1)
 	h.checkpoint(newer, "pw")
-	term := console.Terminal{Stderr: &h.said, StderrTTY: true}
+	screen := &screen{}
+	h.agents[0].Host = hosts.NewHost(h.agents[0].Resource, func(context.Context) (hosts.Transport, error) {
+		return watched{transporttest.Shell(h.dirs[0]), screen, new(atomic.Bool)}, nil
+	})
+	term := console.Terminal{Stderr: screen, StderrTTY: true}
 	v := console.NewPrinter(term)
 	if err := Checkpoints(t.Context(), Request{Hosts: h.agents, Name: "mnist", Dir: t.TempDir(), Printer: v, Terminal: term}); err != nil {
 		t.Fatal(err)
 	}
-	h.says("plx: fetching")
-	if last := h.said.String()[strings.LastIndex(h.said.String(), "\r")+1:]; !strings.HasPrefix(last, "plx: fetched 1 checkpoint") {
+	h.said.WriteString(screen.text())
+	h.says("plx: fetching: 0% of ")
+	if last := h.said.String()[strings.LastIndex(h.said.String(), "\r")+1:]; !strings.HasPrefix(last, "\x1b[Kplx: fetched 1 checkpoint") {
 		t.Errorf("the last line is %q, want the bar gone", last)
 	}
+}
+
+// screen is what plx has written. Any goroutine may use it.
+type screen struct {
+	mu      sync.Mutex
+	written bytes.Buffer
+}
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.written.Write(p)
+}
+
+func (s *screen) text() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.written.String()
+}
+
+// watched is a host that sends no file before the screen shows that plx waits for it.
+type watched struct {
+	hosts.Transport
+	screen *screen
+	asked  *atomic.Bool // the host has listed its checkpoints
+}
+
+func (w watched) Run(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) error {
+	for w.asked.Swap(true) && !strings.Contains(w.screen.text(), "fetching") && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	return w.Transport.Run(ctx, command, stdin, stdout, stderr)
 }

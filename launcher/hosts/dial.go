@@ -79,7 +79,7 @@ func overSSH(cfg ssh.Config) Dialer {
 // inTurn delays the first dial of a host until fewer than FanOut hosts of the Set are
 // being dialled. A host that was connected before is dialled at once: in a queue its
 // lease could run out.
-func (s *Set) inTurn(dial Dialer) Dialer {
+func (s *Set) inTurn(name string, dial Dialer) Dialer {
 	var reached atomic.Bool
 	return func(ctx context.Context) (conn Transport, err error) {
 		if reached.Load() {
@@ -92,6 +92,8 @@ func (s *Set) inTurn(dial Dialer) Dialer {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
+		s.dials.Begin(name)
+		defer s.dials.End(name)
 		return dial(ctx)
 	}
 }

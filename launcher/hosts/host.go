@@ -84,8 +84,13 @@ func (h *Host) Inspect(ctx context.Context) error {
 	return nil
 }
 
-// survey writes Facts and Report.
-func (h *Host) survey(ctx context.Context) (err error) {
+// survey writes Facts and Report. The tally shows it.
+func (h *Host) survey(ctx context.Context, probes *console.Tally) (err error) {
+	if err := h.Dial(ctx); err != nil {
+		return err
+	}
+	probes.Begin(h.Name())
+	defer probes.End(h.Name())
 	if err := h.Inspect(ctx); err != nil {
 		return err
 	}
@@ -162,10 +167,8 @@ func (h *Host) Send(ctx context.Context, blobs []envsync.Blob) error {
 }
 
 // SendAll brings blobs to hosts that were inspected, and shows the progress.
-func SendAll(ctx context.Context, to []*Host, blobs []envsync.Blob, bar *console.ProgressBar) error {
-	err := envsync.Sync(ctx, targets(to...), blobs, bar.Moved)
-	bar.Sent(err)
-	return err
+func SendAll(ctx context.Context, to []*Host, blobs []envsync.Blob, bar *console.Transfer) error {
+	return envsync.Sync(ctx, targets(to...), blobs, bar.Moved)
 }
 
 func targets(to ...*Host) (all []envsync.Target) {
@@ -177,7 +180,8 @@ func targets(to ...*Host) (all []envsync.Target) {
 
 // Survey connects to every host, and writes its Facts and Report.
 func (s *Set) Survey(ctx context.Context) error {
-	return Each(ctx, s.Hosts, func(_ int, h *Host) error { return h.survey(ctx) })
+	probes := s.printer.NewTally("probing", len(s.Hosts))
+	return Each(ctx, s.Hosts, func(_ int, h *Host) error { return h.survey(ctx, probes) })
 }
 
 // Machines returns the hosts as Survey found them.

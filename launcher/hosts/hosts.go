@@ -95,11 +95,13 @@ type Set struct {
 	Hosts    []*Host
 	clusters []*embedded.Cluster
 	turns    chan struct{} // holds one element for each host that is being dialled
+	printer  *console.Printer
+	dials    *console.Tally // first connections to hosts
 }
 
 // Open makes the Set of the hosts that are meant. It connects to none of them.
 func Open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, error) {
-	s := &Set{turns: make(chan struct{}, FanOut)}
+	s := &Set{turns: make(chan struct{}, FanOut), printer: printer, dials: printer.NewTally("connecting", len(reach.Lines()))}
 	if len(reach.Hosts) == 0 {
 		return s, s.embed(ctx, reach.Lines())
 	}
@@ -113,7 +115,7 @@ func Open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 		}
 		cfg := ssh.Config{User: line.User, Host: line.Name, Port: line.Port, AcceptNewHostKeys: reach.AcceptNewHostKeys,
 			Notice: func(text string) { printer.Printf("%s", text) }}
-		s.Hosts = append(s.Hosts, NewHost(line, s.inTurn(overSSH(cfg))))
+		s.Hosts = append(s.Hosts, NewHost(line, s.inTurn(line.Name, overSSH(cfg))))
 	}
 	return s, nil
 }
@@ -164,7 +166,7 @@ func (s *Set) embed(ctx context.Context, lines []hostfile.Host) error {
 	}
 	s.clusters = append(s.clusters, c)
 	for i, cfg := range c.Configs() {
-		s.Hosts = append(s.Hosts, newHost(lines[i], s.inTurn(overSSH(cfg)), true))
+		s.Hosts = append(s.Hosts, newHost(lines[i], s.inTurn(lines[i].Name, overSSH(cfg)), true))
 	}
 	return nil
 }
@@ -178,11 +180,13 @@ func Probe(ctx context.Context, reach Reach, t console.Terminal) ([]gpuprobe.Row
 		return nil, err
 	}
 	defer set.Close() // nothing was written
-	rows := make([]gpuprobe.Row, len(set.Hosts))
+	rows, probes := make([]gpuprobe.Row, len(set.Hosts)), set.printer.NewTally("probing", len(set.Hosts))
 	return rows, Each(ctx, set.Hosts, func(i int, h *Host) error { // it returns no error: the rows have them
 		row := &rows[i]
 		row.Host = h.Label()
 		if row.Err = h.Dial(ctx); row.Err == nil { // else the probe would dial again
+			probes.Begin(h.Name())
+			defer probes.End(h.Name())
 			row.Report, row.Err = gpuprobe.Probe(ctx, h)
 		}
 		if row.Err != nil {

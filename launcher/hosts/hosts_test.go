@@ -29,7 +29,7 @@ func TestDialsAreBounded(t *testing.T) {
 		f := &Set{turns: make(chan struct{}, FanOut)}
 		var now, connected atomic.Int64
 		answer := make(chan struct{})
-		dial := f.inTurn(func(context.Context) (Transport, error) {
+		dial := f.inTurn("h", func(context.Context) (Transport, error) {
 			now.Add(1)
 			defer now.Add(-1)
 			<-answer
@@ -94,7 +94,7 @@ func TestEveryHostWaitsForItsTurn(t *testing.T) {
 func TestWhoWasThereIsDialledAtOnce(t *testing.T) {
 	f, down := &Set{turns: make(chan struct{}, FanOut)}, errors.New("down")
 	results := []error{down, nil, down, nil}
-	dial := f.inTurn(func(context.Context) (Transport, error) {
+	dial := f.inTurn("h", func(context.Context) (Transport, error) {
 		err := results[0]
 		results = results[1:]
 		return nil, err

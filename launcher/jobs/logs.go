@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/logstream"
@@ -49,7 +48,7 @@ func Logs(ctx context.Context, cfg LogsConfig) error {
 	if cfg.Since > 0 {
 		req.Since = time.Now().Add(-cfg.Since)
 	}
-	return j.print(ctx, agents, req, logs.Options{Grep: cfg.Grep, JSON: cfg.JSON, Verbose: true}, cfg.Terminal)
+	return j.print(ctx, agents, req, logs.Options{Grep: cfg.Grep, JSON: cfg.JSON, Verbose: true})
 }
 
 // choose returns the hosts that have the named tasks, or that are named.
@@ -73,13 +72,13 @@ func (j *Job) choose(names, tasks []string) ([]*hosts.AgentHost, error) {
 	return chosen, nil
 }
 
-// print writes the hosts' logs to the terminal.
-func (j *Job) print(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, opts logs.Options, t console.Terminal) error {
+// print writes the hosts' logs.
+func (j *Job) print(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, opts logs.Options) error {
 	for _, a := range agents {
 		opts.Hosts = append(opts.Hosts, a.Name())
 	}
 	opts.Tasks = j.tasks()
-	out := logstream.NewOutput(logstream.Config{Terminal: t, Printer: j.printer, Logs: opts})
+	out := logstream.NewOutput(logstream.Config{Printer: j.printer, Logs: opts})
 	err := logstream.Print(ctx, agents, req, out, cmp.Or(j.Lease, DefaultLease))
 	return errors.Join(err, out.Close())
 }
@@ -104,7 +103,7 @@ func Attach(ctx context.Context, q Query, shown logs.Options) (int, error) {
 	}
 	j.printer.Printf("attached to job %s%s: Ctrl-C leaves it running, plx stop ends it", j.Job, generation)
 	req := logs.Request{TailLines: attachLines, Follow: true}
-	if err := j.print(ctx, j.present(), req, shown, q.Terminal); err != nil {
+	if err := j.print(ctx, j.present(), req, shown); err != nil {
 		if !j.Restarts || ctx.Err() != nil {
 			return exit.Code(err), err
 		}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/hostfile"
-	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/placement"
@@ -263,7 +262,10 @@ func (s *scaler) send(ctx context.Context) error {
 		}
 		blobs = append(blobs, b)
 	}
-	return hosts.SendAll(ctx, s.set.Hosts, blobs, console.NewProgressBar(s.cfg.Terminal, s.job.printer, "sending"))
+	bar := s.job.printer.NewTransfer("sending")
+	err = hosts.SendAll(ctx, s.set.Hosts, blobs, bar)
+	bar.Sent(err)
+	return err
 }
 
 // copyBlob copies a blob from a host to the folder dir, unless it is this process's

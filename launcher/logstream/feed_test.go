@@ -130,7 +130,7 @@ func show(t *testing.T, req logs.Request, agents ...*hosts.AgentHost) (string, e
 	for _, a := range agents {
 		opts.Hosts = append(opts.Hosts, a.Name())
 	}
-	o := NewOutput(Config{Terminal: term, Printer: console.NewPrinter(term), Logs: opts})
+	o := NewOutput(Config{Printer: console.NewPrinter(term), Logs: opts})
 	err := errors.Join(Print(t.Context(), agents, req, o, 30*time.Second), o.Close())
 	return out.String(), err
 }
@@ -294,7 +294,7 @@ func TestPausedReaderLosesNothing(t *testing.T) {
 		s := &spooler{dir: dir, limit: whole}
 		reader := pausing{pauses: 3}
 		term := console.Terminal{Stdout: &reader, Stderr: io.Discard}
-		o := NewOutput(Config{Terminal: term, Printer: console.NewPrinter(term), Logs: logs.Options{Hosts: []string{"h1"}}})
+		o := NewOutput(Config{Printer: console.NewPrinter(term), Logs: logs.Options{Hosts: []string{"h1"}}})
 		var g Streams
 		g.Follow(s.agent("h1", 0), o, time.Second)
 		failed := g.Wait(nil, nil)

@@ -1,7 +1,7 @@
 // Package logstream brings the logs of a job from its hosts to this machine, while the
 // job runs and after.
 //
-//	out := logstream.NewOutput(logstream.Config{Terminal: t, Printer: p})
+//	out := logstream.NewOutput(logstream.Config{Printer: p})
 //	err := logstream.Print(ctx, agents, logs.Request{TailLines: -1}, out, lease)
 //	err = errors.Join(err, out.Close())
 //
@@ -22,12 +22,11 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// Config tells where logs are written. Terminal and Printer are required.
+// Config tells where logs are written. Printer is required.
 type Config struct {
-	Terminal console.Terminal
-	Printer  *console.Printer // writes through the printer of logs until Close
-	Logs     logs.Options     // NewOutput sets Stdout and Stderr, from Terminal, and the mark of verbose lines
-	Dir      *logs.Dir        // takes the bytes of each stream in a file of its own; nil: no files
+	Printer *console.Printer // its display shows the lines
+	Logs    logs.Options     // NewOutput sets the mark of verbose lines
+	Dir     *logs.Dir        // takes the bytes of each stream in a file of its own; nil: no files
 	// Unread is called once if the reader of the terminal's outputs is gone. Dir goes
 	// on to be written. Nil: that is an error.
 	Unread func()
@@ -47,13 +46,8 @@ type Output struct {
 
 // NewOutput returns an Output. Close must be called.
 func NewOutput(cfg Config) *Output {
-	t := cfg.Terminal
 	cfg.Logs.Mark, cfg.Logs.Plain = cluster.VerboseMark, "plx: "
-	cfg.Logs.Stdout = logs.Screen{Terminal: t.StdoutTTY, Colour: t.StdoutColour}
-	cfg.Logs.Stderr = logs.Screen{Terminal: t.StderrTTY, Colour: t.StderrColour}
-	o := &Output{cfg: cfg, printer: logs.NewPrinter(t.Stdout, t.Stderr, cfg.Logs)}
-	cfg.Printer.Through(o.printer)
-	return o
+	return &Output{cfg: cfg, printer: logs.NewPrinter(cfg.Printer.Display(), cfg.Logs)}
 }
 
 // take writes the part of a chunk that was not received before. Its error is an
@@ -83,11 +77,9 @@ func (o *Output) write(host string, c logs.Chunk) error {
 	return err
 }
 
-// Close prints unfinished lines, and lets the Printer write by itself again. It returns
-// the first error of any write.
+// Close prints unfinished lines. It returns the first error of any write.
 func (o *Output) Close() error {
 	err := o.printer.Close()
-	o.cfg.Printer.Through(nil)
 	if o.cfg.Unread != nil && errors.Is(err, syscall.EPIPE) {
 		err = nil // Unread was called
 	}

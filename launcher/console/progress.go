@@ -1,0 +1,250 @@
+package console
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// What Watch does without a terminal: it prints a line about work that takes longer
+// than patience, and another one every again.
+const (
+	patience = 3 * time.Second
+	again    = time.Minute
+	redraw   = 200 * time.Millisecond // between two looks at the text, on a terminal
+)
+
+// Watch shows text while some work lasts: on a terminal as a row that is redrawn, else
+// as a line if the work takes longer than 3 s. An empty text is not shown. Watch calls
+// text from a goroutine of its own, until the caller calls done.
+func (p *Printer) Watch(text func() string) (done func()) {
+	ended := make(chan struct{})
+	var showing sync.WaitGroup
+	showing.Go(func() {
+		if p.display.HasRows() {
+			p.redraw(text, ended)
+		} else {
+			p.repeat(text, ended)
+		}
+	})
+	return sync.OnceFunc(func() { close(ended); showing.Wait() })
+}
+
+// redraw shows text in a row.
+func (p *Printer) redraw(text func() string, ended <-chan struct{}) {
+	row := p.display.Row()
+	defer row.Remove()
+	tick := time.NewTicker(redraw)
+	defer tick.Stop()
+	for {
+		line := text()
+		if line != "" {
+			line = p.line(line)
+		}
+		row.Set(line)
+		select {
+		case <-ended:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// repeat prints text from time to time.
+func (p *Printer) repeat(text func() string, ended <-chan struct{}) {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ended:
+			return
+		case <-timer.C:
+			if line := text(); line != "" {
+				p.Printf("%s", line)
+			}
+			timer.Reset(again)
+		}
+	}
+}
+
+// Tally shows, through Watch, which hosts some work waits for. Its methods may be called
+// from any goroutine. A nil Tally shows nothing.
+type Tally struct {
+	printer *Printer
+	doing   string
+	total   int // number of hosts of the work; 0: only those waited for are shown
+
+	mu      sync.Mutex
+	ended   map[string]bool // hosts that are waited for no more
+	waiting []string        // hosts that are waited for, in the order of Begin
+	since   time.Time       // when the first of them was begun
+	done    func()          // ends the Watch; nil: nothing is waited for
+}
+
+// NewTally returns a Tally of work on so many hosts, of which doing says what it is,
+// such as "connecting". With a total of 0 the hosts are not counted.
+func (p *Printer) NewTally(doing string, total int) *Tally {
+	if p == nil {
+		return nil
+	}
+	return &Tally{printer: p, doing: doing, total: total, ended: map[string]bool{}}
+}
+
+// Begin notes that a host is waited for. End must be called; a second Begin before it
+// changes nothing.
+func (t *Tally) Begin(host string) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if slices.Contains(t.waiting, host) {
+		return
+	}
+	t.waiting = append(t.waiting, host)
+	delete(t.ended, host)
+	if t.done == nil {
+		t.since, t.done = time.Now(), t.printer.Watch(t.String)
+	}
+}
+
+// End notes that a host is waited for no more.
+func (t *Tally) End(host string) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	t.ended[host] = true
+	t.waiting = slices.DeleteFunc(t.waiting, func(h string) bool { return h == host })
+	var done func()
+	if len(t.waiting) == 0 {
+		done, t.done = t.done, nil
+	}
+	t.mu.Unlock()
+	if done != nil {
+		done() // without the lock: it waits for String
+	}
+}
+
+// Stop ends the waiting for all hosts.
+func (t *Tally) Stop() {
+	t.mu.Lock()
+	waiting := slices.Clone(t.waiting)
+	t.mu.Unlock()
+	for _, host := range waiting {
+		t.End(host)
+	}
+}
+
+// String describes the work. It names the hosts after a while. It is empty if no host is
+// waited for.
+func (t *Tally) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	long := time.Since(t.since)
+	waiting := fmt.Sprintf("%s for %ds", Names(t.waiting), int(long.Seconds()))
+	switch {
+	case len(t.waiting) == 0:
+		return ""
+	case t.total == 0:
+		return t.doing + " " + waiting
+	case long < patience:
+		return fmt.Sprintf("%s: %d of %s", t.doing, len(t.ended), Count(t.total, "host"))
+	}
+	return fmt.Sprintf("%s: %d of %s; waiting for %s", t.doing, len(t.ended), Count(t.total, "host"), waiting)
+}
+
+// Names joins names, at most five of them.
+func Names(names []string) string {
+	const most = 5
+	if more := len(names) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Transfer counts bytes that are moved to or from hosts, and shows them. Its methods may
+// be called from any goroutine.
+type Transfer struct {
+	printer *Printer
+	doing   string // such as "sending"
+	done    func() // ends the display
+
+	mu    sync.Mutex
+	begun time.Time           // when the first bytes had moved; zero: none have
+	start time.Time           // when the Transfer was made
+	files map[[2]string]moved // by host and file name
+	hosts map[string]bool     // hosts of which bytes were moved
+}
+
+// moved is how far a file is.
+type moved struct{ bytes, total int64 }
+
+// NewTransfer returns a Transfer, of which doing says what it is, such as "sending".
+// Close or Sent must be called.
+func (p *Printer) NewTransfer(doing string) *Transfer {
+	t := &Transfer{printer: p, doing: doing, start: time.Now(), files: map[[2]string]moved{}, hosts: map[string]bool{}}
+	t.done = p.Watch(t.String)
+	return t
+}
+
+// Moved records how many of the total bytes of a file were moved so far. Call it with 0
+// bytes for every file as soon as its size is known. It is an envsync.Progress.
+func (t *Transfer) Moved(host, name string, bytes, total int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.files[[2]string{host, name}] = moved{bytes, total}
+	if bytes > 0 {
+		t.hosts[host] = true
+		if t.begun.IsZero() {
+			t.begun = time.Now()
+		}
+	}
+}
+
+// sum returns the bytes of all files.
+func (t *Transfer) sum() (all moved) {
+	for _, f := range t.files {
+		all.bytes, all.total = all.bytes+f.bytes, all.total+f.total
+	}
+	return all
+}
+
+// leastRate is how long bytes must have moved before their rate means anything: the
+// first ones only fill buffers.
+const leastRate = time.Second
+
+// String describes all files, for Watch. It is empty while there is nothing to move.
+func (t *Transfer) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := t.sum()
+	if all.total == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%s: %d%% of %s", t.doing, 100*all.bytes/all.total, Size(all.total))
+	if len(t.hosts) > 0 && t.doing == "sending" {
+		text += " to " + Count(len(t.hosts), "host")
+	}
+	if long := time.Since(t.begun); !t.begun.IsZero() && long >= leastRate {
+		rate := float64(all.bytes) / long.Seconds()
+		left := time.Duration(float64(all.total-all.bytes) / rate * float64(time.Second))
+		text += fmt.Sprintf(", %s/s, %s left", Size(int64(rate)), left.Round(time.Second))
+	}
+	return text
+}
+
+// Close ends the display.
+func (t *Transfer) Close() { t.done() }
+
+// Sent ends the display. If err is nil and bytes were sent, it prints how many.
+func (t *Transfer) Sent(err error) {
+	t.Close()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err == nil && len(t.hosts) > 0 {
+		t.printer.Printf("sent %s to %s in %.1fs", Size(t.sum().bytes), Count(len(t.hosts), "host"), time.Since(t.start).Seconds())
+	}
+}

@@ -1,0 +1,118 @@
+package console
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// output is what was written. Any goroutine may use it.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+// take returns what was written since the last call.
+func (o *output) take() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	defer o.text.Reset()
+	return o.text.String()
+}
+
+// In a pipe, work that ends soon is not shown; work that takes longer is, from time to
+// time, with the hosts that it waits for.
+func TestProgressInAPipe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out output
+		p := NewPrinter(Terminal{Stderr: &out})
+		tally := p.NewTally("connecting", 8)
+		for _, host := range []string{"h1", "h2", "h3"} {
+			tally.Begin(host)
+		}
+		time.Sleep(patience - time.Second)
+		tally.End("h2")
+		if got := out.take(); got != "" {
+			t.Errorf("after 2s: %q", got)
+		}
+		time.Sleep(2 * time.Second)
+		if got, want := out.take(), "plx: connecting: 1 of 8 hosts; waiting for h1, h3 for 3s\n"; got != want {
+			t.Errorf("after 4s: %q, want %q", got, want)
+		}
+		tally.End("h1")
+		time.Sleep(again)
+		if got, want := out.take(), "plx: connecting: 2 of 8 hosts; waiting for h3 for 63s\n"; got != want {
+			t.Errorf("after a minute: %q, want %q", got, want)
+		}
+		tally.End("h3")
+		tally.End("h3")
+		time.Sleep(2 * again)
+		if got := out.take(); got != "" {
+			t.Errorf("after the end: %q", got)
+		}
+	})
+}
+
+// On a terminal, a row shows work at once, below the lines of others, and is erased at
+// its end.
+func TestProgressOnATerminal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out output
+		p := NewPrinter(Terminal{Stderr: &out, StderrTTY: true})
+		done := p.Watch(func() string { return "building x" })
+		synctest.Wait()
+		if got := out.take(); got != "plx: building x\x1b[K" {
+			t.Errorf("at once: %q", got)
+		}
+		time.Sleep(time.Second)
+		p.Printf("a line")
+		if got := out.take(); got != "\r\x1b[Kplx: a line\nplx: building x\x1b[K" {
+			t.Errorf("with a line: %q", got)
+		}
+		done()
+		if got := out.take(); got != "\r\x1b[K" {
+			t.Errorf("at the end: %q", got)
+		}
+	})
+}
+
+// A Transfer shows the bytes of all files of all hosts, and no rate before bytes have
+// moved for a while.
+func TestTransfer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out output
+		p := NewPrinter(Terminal{Stderr: &out})
+		bar := p.NewTransfer("sending")
+		defer bar.Close()
+		if got := bar.String(); got != "" {
+			t.Errorf("nothing to send: %q", got)
+		}
+		for _, host := range []string{"h1", "h2"} {
+			bar.Moved(host, "plx", 0, 30<<20)
+			bar.Moved(host, "train", 0, 20<<20)
+		}
+		bar.Moved("h1", "plx", 10<<20, 30<<20)
+		if got, want := bar.String(), "sending: 10% of 100.0 MiB to 1 host"; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		time.Sleep(2 * time.Second)
+		bar.Moved("h1", "plx", 30<<20, 30<<20)
+		bar.Moved("h2", "plx", 10<<20, 30<<20)
+		if got, want := bar.String(), "sending: 40% of 100.0 MiB to 2 hosts, 20.0 MiB/s, 3s left"; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		bar.Sent(nil)
+		if got := out.take(); !strings.HasSuffix(got, "plx: sent 40.0 MiB to 2 hosts in 2.0s\n") {
+			t.Errorf("%q", got)
+		}
+	})
+}

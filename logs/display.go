@@ -1,0 +1,191 @@
+package logs
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+	"golang.org/x/term"
+)
+
+// Display writes to the two outputs of a command, one write at a time. On a terminal it
+// keeps rows below everything else: progress, which it redraws in place. Its methods
+// may be called from any goroutine.
+//
+// If both outputs are terminals, a Display takes them for the same one.
+type Display struct {
+	outputs [2]Screen
+	base    Stream // the output with the rows, if that is a terminal
+
+	mu    sync.Mutex // guards all below
+	rows  []*Row     // from top to bottom
+	drawn int        // number of rows on the screen now
+	last  time.Time  // when the rows were drawn
+	timer *time.Timer
+}
+
+// Screen is an output of a Display.
+type Screen struct {
+	io.Writer
+	Terminal bool // the output is a terminal: its lines must be harmless there
+	Colour   bool // the output shows colours, see [UseColour]
+}
+
+// Row is a line of a Display that can change.
+type Row struct {
+	display *Display
+	text    string // empty: the row is not shown
+}
+
+const (
+	// redrawEvery is the shortest time between two drawings of the rows.
+	redrawEvery = 100 * time.Millisecond
+	// maxRows is how many rows are shown at once.
+	maxRows = 10
+)
+
+// NewDisplay returns a Display. From then on nothing else should write to the outputs.
+func NewDisplay(stdout, stderr Screen) *Display {
+	d := &Display{outputs: [2]Screen{Stdout: stdout, Stderr: stderr}, base: Stderr}
+	if !stderr.Terminal {
+		d.base = Stdout
+	}
+	return d
+}
+
+// HasRows reports whether rows are shown: whether an output is a terminal.
+func (d *Display) HasRows() bool { return d.outputs[d.base].Terminal }
+
+// Write writes whole lines.
+func (d *Display) Write(to Stream, lines []byte) error {
+	if len(lines) == 0 {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := d.outputs[to]
+	if !out.Terminal || d.drawn == 0 && len(d.rows) == 0 {
+		_, err := out.Write(lines)
+		return err
+	}
+	_, err := out.Write(d.draw(append(d.clear(), lines...), false))
+	return err
+}
+
+// Row adds a row below the others. Remove must be called.
+func (d *Display) Row() *Row {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r := &Row{display: d}
+	d.rows = append(d.rows, r)
+	return r
+}
+
+// Set changes the text of the row: one line without control characters but colours.
+func (r *Row) Set(text string) {
+	d := r.display
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if r.text != text {
+		r.text = text
+		d.refresh(false)
+	}
+}
+
+// Remove removes the row. It may be called again.
+func (r *Row) Remove() {
+	r.display.remove(r)
+}
+
+func (d *Display) remove(r *Row) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if i := slices.Index(d.rows, r); i >= 0 {
+		d.rows = slices.Delete(d.rows, i, i+1)
+		d.refresh(true)
+	}
+}
+
+// refresh draws the rows again, if now is false not more often than redrawEvery. It
+// needs d.mu.
+func (d *Display) refresh(now bool) {
+	if !d.HasRows() || !now && time.Since(d.last) < redrawEvery {
+		d.later()
+		return
+	}
+	d.outputs[d.base].Write(d.draw(d.clear(), true)) // rows that are lost tell nothing more
+}
+
+// later has the rows drawn in a moment. It needs d.mu.
+func (d *Display) later() {
+	if d.timer != nil || !d.HasRows() {
+		return
+	}
+	d.timer = time.AfterFunc(redrawEvery, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.timer = nil
+		d.refresh(true)
+	})
+}
+
+// clear returns what erases the rows. It needs d.mu.
+func (d *Display) clear() []byte {
+	if d.drawn == 0 {
+		return nil
+	}
+	erase := "\r\x1b[K" + strings.Repeat("\x1b[A\x1b[K", d.drawn-1)
+	d.drawn = 0
+	return []byte(erase)
+}
+
+// draw adds the rows to b. If now is false and they were drawn a moment ago it leaves
+// that to the timer: a flood of lines must not wait for them. It needs d.mu.
+func (d *Display) draw(b []byte, now bool) []byte {
+	if !now && time.Since(d.last) < redrawEvery {
+		d.later()
+		return b
+	}
+	width, height := d.size()
+	texts := d.texts(min(maxRows, max(1, height/2)))
+	for i, text := range texts {
+		if i > 0 {
+			b = append(b, '\n')
+		}
+		b = append(b, ansi.Truncate(text, max(1, width-1), "…")...)
+		if d.outputs[d.base].Colour {
+			b = append(b, sgrReset...)
+		}
+		b = append(b, "\x1b[K"...)
+	}
+	d.drawn, d.last = len(texts), time.Now()
+	return b
+}
+
+// texts returns the rows to show, at most limit. It needs d.mu.
+func (d *Display) texts(limit int) (texts []string) {
+	for _, r := range d.rows {
+		if r.text != "" {
+			texts = append(texts, r.text)
+		}
+	}
+	if more := len(texts) - limit; more > 0 {
+		texts = append(texts[:limit-1], fmt.Sprintf("... and %d more", more+1))
+	}
+	return texts
+}
+
+// size returns the width and height of the terminal in cells.
+func (d *Display) size() (width, height int) {
+	if f, ok := d.outputs[d.base].Writer.(*os.File); ok {
+		if w, h, err := term.GetSize(int(f.Fd())); err == nil && w > 0 && h > 0 {
+			return w, h
+		}
+	}
+	return 80, 24
+}
