@@ -118,8 +118,18 @@ var reserved = map[string]struct{ why, hint string }{
 	"LOCAL_RANK":           {"it differs for every task", leaveOut},
 	"LOCAL_WORLD_SIZE":     {"it follows the resource file", "--workers-per-host N changes the number of workers"},
 	"GROUP_RANK":           {"it differs for every host", leaveOut},
+	"GROUP_WORLD_SIZE":     {"it follows the resource file", leaveOut},
+	"ROLE_RANK":            {"it differs for every task", leaveOut},
+	"ROLE_WORLD_SIZE":      {"it follows the resource file", leaveOut},
 	"TF_CONFIG":            {"it differs for every task", leaveOut},
-	"PWD":                  {"it is the folder that the task runs in", "--chdir FOLDER chooses the folder"},
+
+	"TORCHELASTIC_RUN_ID":          {"it is the job's id", leaveOut},
+	"TORCHELASTIC_RESTART_COUNT":   {"plx counts the restarts", leaveOut},
+	"TORCHELASTIC_MAX_RESTARTS":    {"it follows the launch", "--max-restarts N sets it"},
+	"TORCHELASTIC_ERROR_FILE":      {"plx reads that file", leaveOut},
+	"TORCHELASTIC_USE_AGENT_STORE": {"worker 0 serves the store", leaveOut},
+
+	"PWD": {"it is the folder that the task runs in", "--chdir FOLDER chooses the folder"},
 }
 
 const leaveOut = "leave it out: plx sets it"

@@ -13,7 +13,7 @@ import (
 // Every variable that plx sets for a task is either refused from the user, with a reason
 // and a hint, or a default that gives way.
 func TestUserCannotSetTheContract(t *testing.T) {
-	foreign := cluster.Foreign{Interface: "eth0", Threads: 1}
+	foreign := cluster.Foreign{Interface: "eth0", Threads: 1, ErrorFile: "error.json"}
 	c := cluster.Contract{Task: cluster.Chief, ListenFD: 3, ControlFD: 4, FirstWorldSize: 1, Foreign: foreign}
 	for _, e := range c.Environ() {
 		name, _, _ := strings.Cut(e, "=")

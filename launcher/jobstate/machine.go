@@ -95,7 +95,7 @@ func (m *Machine) Step(e Event) []Command {
 func (m *Machine) view() view {
 	return view{
 		plan: m.plan, stage: m.stage, hosts: m.hosts, generation: m.generation,
-		coming: m.restart.coming, scaling: m.scale.underWay(), saving: m.save.wanted, expired: m.expired,
+		restarts: m.restart.made, coming: m.restart.coming, scaling: m.scale.underWay(), saving: m.save.wanted, expired: m.expired,
 		launched: m.start.launched, stepped: m.progress.stepped, held: m.progress.heldAt(),
 	}
 }

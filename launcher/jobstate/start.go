@@ -25,7 +25,8 @@ func (s *start) request(v view, h int) []Command {
 		return []Command{send(h, protocol.Message{Check: &protocol.Check{Generation: now, Peers: peers(v, h)}})}
 	case starting:
 		s.launched = true
-		return []Command{send(h, protocol.Message{Start: &protocol.Start{Generation: now, Cluster: s.cluster, Foreign: s.foreign}})}
+		return []Command{send(h, protocol.Message{Start: &protocol.Start{Generation: now, Cluster: s.cluster, Foreign: s.foreign,
+			Groups: groupRank(v.hosts, len(v.hosts)), Restarts: v.restarts, MaxRestarts: v.plan.Restarts.Max}})}
 	}
 	return nil
 }

@@ -32,6 +32,7 @@ type view struct {
 	hosts      hosts
 	generation generation
 
+	restarts int   // number of restarts so far
 	coming   bool  // another generation is to follow the present one
 	scaling  bool  // a change of hosts is under way
 	saving   bool  // a stop has asked for a checkpoint, which may be complete

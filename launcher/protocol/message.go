@@ -107,6 +107,10 @@ type Start struct {
 	Generation int          `json:"generation"`
 	Cluster    cluster.Spec `json:"cluster"` // addresses at which the tasks of plx's trainer listen
 	Foreign    cluster.Spec `json:"foreign"` // reserved addresses, for TF_CONFIG and MASTER_PORT of other programs
+
+	Groups      int `json:"groups,omitempty"`      // number of hosts with workers
+	Restarts    int `json:"restarts,omitempty"`    // number of restarts so far
+	MaxRestarts int `json:"maxRestarts,omitempty"` // most restarts of the job; 0: none
 }
 
 // Started reports that every task of the host was started, or has an Exited that says

@@ -41,6 +41,11 @@ type Foreign struct {
 	Prefix     bool   // names of other interfaces begin with Interface too
 	Devices    string // CUDA_VISIBLE_DEVICES; empty hides every GPU
 	Threads    int    // OMP_NUM_THREADS; 0 means not set
+
+	Groups      int    // GROUP_WORLD_SIZE: number of hosts with workers
+	Restarts    int    // TORCHELASTIC_RESTART_COUNT: number of restarts so far
+	MaxRestarts int    // TORCHELASTIC_MAX_RESTARTS: most restarts of the job
+	ErrorFile   string // TORCHELASTIC_ERROR_FILE: where the program describes its failure; empty means not set
 }
 
 // Environ returns the contract as NAME=VALUE pairs. The launcher appends them to the
@@ -89,14 +94,7 @@ func (c Contract) foreign() []string {
 	if c.Task.Role != Worker {
 		return env
 	}
-	return append(env,
-		"MASTER_ADDR="+f.MasterAddr,
-		"MASTER_PORT="+strconv.Itoa(f.MasterPort),
-		"RANK="+strconv.Itoa(c.Task.Index),
-		"WORLD_SIZE="+strconv.Itoa(c.WorldSize),
-		"LOCAL_RANK="+strconv.Itoa(c.LocalRank),
-		"LOCAL_WORLD_SIZE="+strconv.Itoa(c.LocalWorldSize),
-		"GROUP_RANK="+strconv.Itoa(f.GroupRank))
+	return append(env, c.torch()...)
 }
 
 func (c Contract) tfConfig() string {

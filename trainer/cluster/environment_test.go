@@ -18,6 +18,7 @@ func contract() Contract {
 		Checkpoints: "/home/a b/ckpt/mlp",
 		Foreign: Foreign{
 			MasterAddr: "10.0.0.1", MasterPort: 41000, GroupRank: 1, Interface: "eth0", Devices: "5", Threads: 8,
+			Groups: 2, Restarts: 1, MaxRestarts: 3, ErrorFile: "/home/a b/error.json",
 			Cluster: Spec{PS: []string{"10.0.0.1:11", "10.0.0.2:11"}, Worker: []string{"10.0.0.1:12", "10.0.0.1:13", "[fd00::4]:12", "[fd00::4]:13"}},
 		},
 	}
@@ -45,6 +46,9 @@ func TestEnvironmentOfAWorker(t *testing.T) {
 		"CUDA_VISIBLE_DEVICES": "5", "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
 		"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "41000",
 		"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "1",
+		"GROUP_WORLD_SIZE": "2", "ROLE_RANK": "3", "ROLE_WORLD_SIZE": "4",
+		"TORCHELASTIC_RUN_ID": "mlp-1", "TORCHELASTIC_RESTART_COUNT": "1", "TORCHELASTIC_MAX_RESTARTS": "3",
+		"TORCHELASTIC_USE_AGENT_STORE": "False", "TORCHELASTIC_ERROR_FILE": "/home/a b/error.json",
 		"TF_CONFIG":          `{"cluster":{"ps":["10.0.0.1:11","10.0.0.2:11"],"worker":["10.0.0.1:12","10.0.0.1:13","[fd00::4]:12","[fd00::4]:13"]},"task":{"index":3,"type":"worker"}}`,
 		"GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "eth0", "TP_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "8", "PYTHONUNBUFFERED": "1",
 	}

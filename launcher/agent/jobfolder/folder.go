@@ -8,6 +8,7 @@
 //	                     blobs        content hashes that the job uses, one per line
 //	                     logs/        the output of the tasks
 //	                     tasks/       their working folders
+//	                     errors/      what tasks write about their failures
 //	~/.plx/blobs/SUM                  programs and archives, by content
 //	~/.plx/ckpt/NAME/                 checkpoints of the jobs of one name
 //
@@ -55,6 +56,11 @@ const blobsName = "blobs"
 // Task is the working folder of a task.
 func (f Folder) Task(t cluster.Task) string {
 	return filepath.Join(string(f), "tasks", strings.Replace(t.String(), ":", "-", 1))
+}
+
+// ErrorFile is where a task of a generation writes why it failed.
+func (f Folder) ErrorFile(t cluster.Task, generation int) string {
+	return filepath.Join(string(f), "errors", fmt.Sprintf("%s-%d.%d.json", t.Role, t.Index, generation))
 }
 
 // Job is the job's name, the last but one element of the path.

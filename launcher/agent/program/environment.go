@@ -85,15 +85,15 @@ func Plain(login []string, user []protocol.Raw, path, cwd string) []string {
 	return lastWins(append(env, "PATH="+before, "PWD="+cwd))
 }
 
-// contractNames are the beginnings, up to "=", of all variables of plx's own
-// contract.
+// contractNames are the beginnings, up to "=", of all variables of the contract. A server
+// lacks some of them, and must not take the login's for its own.
 var contractNames = func() []string {
 	var names []string
-	full := cluster.Contract{Task: cluster.Chief, ListenFD: ListenFD, ControlFD: ControlFD, FirstWorldSize: 1}
+	full := cluster.Contract{Task: cluster.Chief, ListenFD: ListenFD, ControlFD: ControlFD, FirstWorldSize: 1,
+		Foreign: cluster.Foreign{ErrorFile: "set"}}
 	for _, e := range full.Environ() {
-		if name, _, _ := strings.Cut(e, "="); strings.HasPrefix(name, "PLX_") {
-			names = append(names, name+"=")
-		}
+		name, _, _ := strings.Cut(e, "=")
+		names = append(names, name+"=")
 	}
 	return names
 }()

@@ -11,17 +11,17 @@ import (
 )
 
 func TestEnvironmentOrder(t *testing.T) {
-	login := []string{"PATH=/bin", "A=login", "SSH_CLIENT=x", "PLX_X=x", "A=again", "_=/usr/bin/env"}
+	login := []string{"PATH=/bin", "A=login", "SSH_CLIENT=x", "PLX_X=x", "A=again", "_=/usr/bin/env", "MASTER_ADDR=login"}
 	spec := protocol.Spec{Folder: "f", Env: []protocol.Raw{"A=user", "RANK=user", "PATH=/user", "PLX_BLAS=gonum", "PLX_RANK=9"}, Command: protocol.Command{Path: "/first"}}
 	c := cluster.Contract{Job: "j", Task: cluster.Task{Role: cluster.PS}}
 	env := Environment(login, spec, c, "/work")
-	for name, want := range map[string]string{"A": "user", "PATH": "/first:/user", "RANK": "user", "PWD": "/work",
+	for name, want := range map[string]string{"A": "user", "PATH": "/first:/user", "PWD": "/work",
 		"PLX_BLAS": "gonum", "PLX_JOB": "j", "PLX_HOST_FOLDER": "f"} {
 		if got, _ := Lookup(env, name); got != want {
 			t.Errorf("%s=%q, want %q", name, got, want)
 		}
 	}
-	for _, name := range []string{"SSH_CLIENT", "PLX_X", "_", "PLX_RANK"} {
+	for _, name := range []string{"SSH_CLIENT", "PLX_X", "_", "PLX_RANK", "RANK", "MASTER_ADDR"} {
 		if _, ok := Lookup(env, name); ok {
 			t.Errorf("%s has come through", name)
 		}

@@ -76,6 +76,28 @@ func (p Place) Open(listen bool) (*Socket, error) {
 	return nil, fmt.Errorf("no port of %s is free in the range %d-%d: every task needs two of them, and the agent one: widen --port-range", p.Addr, p.Low, p.High)
 }
 
+// mostHeld bounds the ports that Reserve holds while it looks for another one.
+const mostHeld = 64
+
+// Reserve reserves a port that is not among used, by address, and adds it. If it finds
+// only used ones, as in a narrow range, it takes one of them.
+func (p Place) Reserve(used map[string]bool) (*Socket, error) {
+	s, err := p.Open(false)
+	if err != nil {
+		return nil, err
+	}
+	for held := 0; used[s.Addr] && held < mostHeld; held++ {
+		other, err := p.Open(false)
+		if err != nil {
+			break // none is left
+		}
+		defer s.Close()
+		s = other
+	}
+	used[s.Addr] = true
+	return s, nil
+}
+
 // explain says in the error of a foreign address which addresses this host has.
 func (p Place) explain(err error) error {
 	if !errors.Is(err, unix.EADDRNOTAVAIL) {

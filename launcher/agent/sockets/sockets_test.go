@@ -79,3 +79,35 @@ func TestReachAsksAgain(t *testing.T) {
 		}
 	}
 }
+
+// Each reservation is of a port that none before had, until all of the range are used.
+func TestReserveTakesFreshPorts(t *testing.T) {
+	place, used := Place{Addr: "127.0.0.77", Low: 23501, High: 23504}, map[string]bool{}
+	reserve := func() string {
+		t.Helper()
+		s, err := place.Reserve(used)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		return s.Addr
+	}
+	seen := map[string]bool{}
+	for range 4 {
+		seen[reserve()] = true
+	}
+	if len(seen) != 4 {
+		t.Errorf("four reservations of four ports: %v", seen)
+	}
+	if again := reserve(); !seen[again] {
+		t.Errorf("%s is outside of the range", again)
+	}
+	held, err := place.Reserve(used)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	if other := reserve(); other == held.Addr {
+		t.Errorf("%s is reserved twice at a time", other)
+	}
+}

@@ -18,6 +18,7 @@ type generation struct {
 
 	layout    protocol.Prepare   // request for the generation that was prepared last, or is being prepared
 	prepared  *protocol.Prepared // answer to the last Prepare that succeeded; nil: none has
+	used      map[string]bool    // addresses that were reserved for tasks, in any generation; only openSockets uses it
 	preparing bool               // sockets are being opened; a further Prepare waits in next
 	next      *protocol.Prepare  // the last Prepare that arrived while preparing; nil: none
 }
@@ -69,7 +70,7 @@ func (g *generation) openSockets(m protocol.Prepare, err error) (map[cluster.Tas
 			break
 		}
 		var t *task
-		if t, err = newTask(spec, m.Generation, g.host.place); err == nil {
+		if t, err = newTask(spec, m.Generation, g.host.place, g.used); err == nil {
 			tasks[spec.Task] = t
 			answer.Open[spec.Task], answer.Reserved[spec.Task] = t.open.Addr, t.reserved.Addr
 		}

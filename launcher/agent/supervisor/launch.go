@@ -40,6 +40,9 @@ func (l launch) run() (*running, error) {
 	if err := os.MkdirAll(own, 0o700); err != nil {
 		return nil, err
 	}
+	if err := os.MkdirAll(filepath.Dir(l.folder.ErrorFile(l.task.Task, l.task.generation)), 0o700); err != nil {
+		return nil, err
+	}
 	dir, err := program.WorkingFolder(string(l.spec.Command.Chdir), own)
 	if err != nil {
 		return nil, err
@@ -99,6 +102,8 @@ func (l launch) contract(dir string, cores int) cluster.Contract {
 		Foreign: cluster.Foreign{
 			Cluster: l.start.Foreign, GroupRank: l.layout.GroupRank,
 			Devices: l.task.Devices, Threads: cores,
+			Groups: l.start.Groups, Restarts: l.start.Restarts, MaxRestarts: l.start.MaxRestarts,
+			ErrorFile: l.folder.ErrorFile(l.task.Task, l.task.generation),
 		},
 	}
 	c.Foreign.Interface = cmp.Or(l.spec.Interface, sockets.Interface(l.spec.DataAddr))

@@ -187,7 +187,7 @@ func newSupervisor(f jobfolder.Folder) (*supervisor, error) {
 	p := &parts{host: h, loop: newLoop(), record: newRecord(state, newSaver(f)), sessions: newSessions(h.log)}
 	s := &supervisor{parts: p, local: local, data: data, checkpoint: &checkpoint{parts: p}}
 	s.tasks = &tasks{parts: p, checkpoint: s.checkpoint, killed: "killed: it did not end in time"}
-	s.generation = &generation{parts: p, tasks: s.tasks, noData: noData}
+	s.generation = &generation{parts: p, tasks: s.tasks, noData: noData, used: map[string]bool{}}
 	s.shutdown = &shutdown{parts: p, tasks: s.tasks, generation: s.generation, lease: lease.New(spec.Lease, spec.Grace, uptime)}
 	s.driving = &driving{parts: p, shutdown: s.shutdown}
 	return s, nil

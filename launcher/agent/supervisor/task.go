@@ -4,6 +4,7 @@ package supervisor
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,12 +31,13 @@ type task struct {
 	term, kill            deadline // when to send SIGTERM, and when to kill; zero: no time is set
 }
 
-// newTask opens the sockets of a task.
-func newTask(spec protocol.TaskSpec, generation int, place sockets.Place) (*task, error) {
+// newTask opens the sockets of a task. used are addresses that were reserved before: what
+// an earlier generation left on another host may still connect to them.
+func newTask(spec protocol.TaskSpec, generation int, place sockets.Place, used map[string]bool) (*task, error) {
 	t := &task{TaskSpec: spec, generation: generation, over: make(chan struct{})}
 	var err error
 	if t.open, err = place.Open(true); err == nil {
-		t.reserved, err = place.Open(false)
+		t.reserved, err = place.Reserve(used)
 	}
 	if err != nil {
 		t.closeSockets()
@@ -142,8 +144,9 @@ func (t *task) startKilling() bool {
 func (t *task) reap() { t.reaped = true }
 
 // end records the end of the task. killed is the cause if the task had to be killed
-// and nobody said why.
-func (t *task) end(killed string) *protocol.Exit {
+// and nobody said why. why is the program's own account, which counts if the program
+// failed by itself.
+func (t *task) end(killed string, why complaint) *protocol.Exit {
 	t.closeSockets()
 	t.control.Close() // whatever holds the other end, the task is gone
 	e := &protocol.Exit{
@@ -159,6 +162,12 @@ func (t *task) end(killed string) *protocol.Exit {
 	if status.Signaled() {
 		e.Signal = int(status.Signal())
 		e.Code = 128 + e.Signal
+	}
+	if e.Cause == "" && e.Code != 0 {
+		e.Cause = why.cause
+		if last := why.lastLine(); !strings.Contains(e.Tail, last) {
+			e.Tail = why.traceback // stderr does not show it
+		}
 	}
 	t.exit = e
 	close(t.over)

@@ -110,10 +110,17 @@ func (ts *tasks) follow(t *task) {
 		<-t.child.Done()
 		ts.loop.do(func() { ts.reaped(t) })
 		deadline := time.Now().Add(drain)
+		read := make(chan complaint, 1)
+		ts.loop.background(func() { read <- readComplaint(ts.host.folder.ErrorFile(t.Task, t.generation)) })
 		within(time.Until(deadline), heard)
 		quiet := within(time.Until(deadline), t.outs[0].done)
 		quiet = within(time.Until(deadline), t.outs[1].done) && quiet
-		ts.loop.do(func() { ts.exited(t, quiet) })
+		var why complaint
+		select {
+		case why = <-read:
+		case <-time.After(drain): // the file system hangs
+		}
+		ts.loop.do(func() { ts.exited(t, quiet, why) })
 	})
 }
 
@@ -169,8 +176,8 @@ func (ts *tasks) reaped(t *task) {
 
 // exited reports the end of a task. It is called when all output was read, or, with
 // quiet false, after drain.
-func (ts *tasks) exited(t *task, quiet bool) {
-	exit := t.end(ts.killed)
+func (ts *tasks) exited(t *task, quiet bool, why complaint) {
+	exit := t.end(ts.killed, why)
 	ts.record.touch()
 	ts.checkpoint.ended(t)
 	if !quiet {

@@ -1,0 +1,30 @@
+package cluster
+
+import "strconv"
+
+// torch returns what torchrun sets for a worker, by the names of its elastic mode.
+// Worker 0 serves the store itself: there is no agent that does.
+func (c Contract) torch() []string {
+	f := c.Foreign
+	rank, workers := strconv.Itoa(c.Task.Index), strconv.Itoa(c.WorldSize)
+	env := []string{
+		"MASTER_ADDR=" + f.MasterAddr,
+		"MASTER_PORT=" + strconv.Itoa(f.MasterPort),
+		"RANK=" + rank,
+		"WORLD_SIZE=" + workers,
+		"LOCAL_RANK=" + strconv.Itoa(c.LocalRank),
+		"LOCAL_WORLD_SIZE=" + strconv.Itoa(c.LocalWorldSize),
+		"GROUP_RANK=" + strconv.Itoa(f.GroupRank),
+		"GROUP_WORLD_SIZE=" + strconv.Itoa(f.Groups),
+		"ROLE_RANK=" + rank,
+		"ROLE_WORLD_SIZE=" + workers,
+		"TORCHELASTIC_RUN_ID=" + c.Job,
+		"TORCHELASTIC_RESTART_COUNT=" + strconv.Itoa(f.Restarts),
+		"TORCHELASTIC_MAX_RESTARTS=" + strconv.Itoa(f.MaxRestarts),
+		"TORCHELASTIC_USE_AGENT_STORE=False",
+	}
+	if f.ErrorFile != "" {
+		env = append(env, "TORCHELASTIC_ERROR_FILE="+f.ErrorFile)
+	}
+	return env
+}
