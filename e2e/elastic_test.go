@@ -20,7 +20,7 @@ var elasticFlags = []string{"--vocabulary=2000", "--width=16", "--hidden=16", "-
 // changes nothing.
 func TestElastic(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, testhosts.Options{Hosts: 3})
+	b := newBench(t, testhosts.Options{Hosts: 3, Second: true})
 	want := b.digest(nil, workload(t), "--virtual-workers=6", "--batch=12", "--steps=400", "--digest", "--pace=1us")
 	for _, mode := range []string{"attached", "detached"} {
 		t.Run(mode, func(t *testing.T) { scaled(b.in(t), mode == "detached", want) })
@@ -35,9 +35,9 @@ func scaled(b *bench, detached bool, want string) {
 	two, three, one := b.ResourceFile("h1 OWN=one", "h2"), b.ResourceFile("h1", "h2", "h3 MARK=new"), b.ResourceFile("h1")
 	var follow *running
 	if detached {
-		follow = b.start("attach", b.detach(append([]string{"--hosts", two, "--nic", "eth0", "--env", "ALL=all", "--name", name}, job...)...))
+		follow = b.start("attach", b.detach(append([]string{"--hosts", two, "--nic", "eth1", "--env", "ALL=all", "--name", name}, job...)...))
 	} else {
-		follow = b.start(append([]string{"launch", "--hosts", two, "--nic", "eth0", "--env", "ALL=all", "--name", name}, job...)...)
+		follow = b.start(append([]string{"launch", "--hosts", two, "--nic", "eth1", "--env", "ALL=all", "--name", name}, job...)...)
 	}
 	b.trains(name)
 
@@ -47,7 +47,7 @@ func scaled(b *bench, detached bool, want string) {
 		follow.await(follow.stderr, "scaled from 2 to 3 workers")
 		follow.await(follow.stderr, "worker:2")
 	}
-	b.environOf(b.Hosts[2], []string{"ALL=all", "MARK=new", "GLOO_SOCKET_IFNAME=eth0"}, "OWN")
+	b.environOf(b.Hosts[2], []string{"ALL=all", "MARK=new", "GLOO_SOCKET_IFNAME=eth1"}, "OWN")
 	b.says(b.want(0, "scale", name, "--hosts", three), "it has these hosts already")
 	if j := b.jobsOf()[b.jobNamed(name)]; j.Hosts != 3 || j.Generation != 1 {
 		b.t.Errorf("plx jobs: %+v", j)

@@ -188,16 +188,16 @@ func (o *options) set(word string) error {
 	case "nic":
 		o.nic, err = value, CheckInterface(value)
 	default:
-		err = o.setVariable(name, value, word)
+		err = o.setVariable(name, value)
 	}
 	return err
 }
 
 // setVariable takes NAME=N, which lift has left of a variable.
-func (o *options) setVariable(name, number, word string) error {
+func (o *options) setVariable(name, number string) error {
 	n, err := strconv.Atoi(number)
 	if !variableStart.MatchString(name+"=") || err != nil || n >= len(o.values) {
-		return unknown(word)
+		return unknown(name + "=") // the value may be a secret
 	}
 	o.env = append(o.env, name+"="+o.values[n])
 	return nil

@@ -10,6 +10,21 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
+// Every variable that plx sets for a task has a row in docs/torch.md.
+func TestVariablesAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../docs/torch.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := cluster.Contract{Task: cluster.Chief, Foreign: cluster.Foreign{Interface: "eth0", Threads: 1}}
+	for _, e := range append(c.Environ(), c.Foreign.Defaults()...) {
+		name, _, _ := strings.Cut(e, "=")
+		if !strings.HasPrefix(name, "PLX_") && !strings.Contains(string(text), "\n| `"+name+"` |") {
+			t.Errorf("%s has no row", name)
+		}
+	}
+}
+
 // Every variable that plx sets for a task is either refused from the user, with a reason
 // and a hint, or a default that gives way.
 func TestUserCannotSetTheContract(t *testing.T) {

@@ -275,3 +275,30 @@ func TestCommandRunsInside(t *testing.T) {
 		t.Error("a command runs on a host without power")
 	}
 }
+
+// Both networks reach all hosts, also one whose power was off, and count their own bytes.
+func TestSecondNetwork(t *testing.T) {
+	c := Start(t, Options{Hosts: 2, Second: true})
+	h1, h2 := c.Hosts[0], c.Hosts[1]
+	reach := func(addr string) {
+		t.Helper()
+		if out, err := h1.Command(t.Context(), "bash", "-c", "exec 3<>/dev/tcp/"+addr+"/22; read -t 10 -u 3 line; echo \"$line\"").CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "SSH-") {
+			t.Fatalf("%s: %v: %s", addr, err, out)
+		}
+	}
+	reach(h2.SecondAddr)
+	h2.PowerOff()
+	h2.PowerOn()
+	_, before, err := h2.SecondTraffic()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reach(h2.SecondAddr)
+	if h2.SecondAddr6 != "" {
+		reach(h2.SecondAddr6)
+	}
+	reach(h2.Addr)
+	if _, to, err := h2.SecondTraffic(); err != nil || to <= before {
+		t.Errorf("eth1 brought %d bytes, then %d, %v", before, to, err)
+	}
+}

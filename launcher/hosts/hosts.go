@@ -105,17 +105,20 @@ func Open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 	if len(reach.Hosts) == 0 {
 		return s, s.embed(ctx, reach.Lines())
 	}
-	for _, line := range reach.Lines() {
+	for i, line := range reach.Lines() {
 		if isThisMachine(line) && noSSHServer(ctx) {
 			printer.Printf("host %s: no SSH server listens here: plx starts an embedded one", line.Name)
 			if err := s.embed(ctx, []hostfile.Host{line}); err != nil {
 				return s, fmt.Errorf("host %s: %w", line.Name, err)
 			}
+			s.Hosts[i].chosen.onLine(reach.Hosts[i])
 			continue
 		}
 		cfg := ssh.Config{User: line.User, Host: line.Name, Port: line.Port, AcceptNewHostKeys: reach.AcceptNewHostKeys,
 			Notice: func(text string) { printer.Printf("%s", text) }}
-		s.Hosts = append(s.Hosts, NewHost(line, s.inTurn(line.Name, overSSH(cfg))))
+		h := NewHost(line, s.inTurn(line.Name, overSSH(cfg)))
+		h.chosen.onLine(reach.Hosts[i])
+		s.Hosts = append(s.Hosts, h)
 	}
 	return s, nil
 }

@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
@@ -20,7 +22,9 @@ import (
 func FindAddresses(ctx context.Context, all []*AgentHost, like string) error {
 	found := make([]addresses, len(all))
 	err := Each(ctx, all, func(i int, a *AgentHost) (err error) {
-		found[i], err = addressesOf(ctx, a)
+		if found[i], err = addressesOf(ctx, a); err != nil && a.Resource.Interface != "" {
+			err = fmt.Errorf("%s: %w", cmp.Or(a.chosen.by, "--nic"), err)
+		}
 		return err
 	})
 	if err != nil {
@@ -30,7 +34,8 @@ func FindAddresses(ctx context.Context, all []*AgentHost, like string) error {
 	for i, a := range all {
 		f := found[i]
 		if f.loopback && len(all) > 1 && !a.Embedded {
-			return a.Named(fmt.Errorf("network interface %s reaches this host only, and the job has others", a.Resource.Interface))
+			return a.Named(fmt.Errorf("%s: network interface %s reaches this host only, and the job has others",
+				cmp.Or(a.chosen.by, "--nic"), a.Resource.Interface))
 		}
 		if a.Resource.Interface != "" {
 			a.chosen.set(f.choose(six))
@@ -42,9 +47,17 @@ func FindAddresses(ctx context.Context, all []*AgentHost, like string) error {
 // chosen is the data address of a host whose line names an interface.
 type chosen struct {
 	addr string // empty until FindAddresses was called
+	by   string // file:line of the host's own line; empty: --nic has chosen for all hosts
 }
 
 func (c *chosen) set(addr string) { c.addr = addr }
+
+// onLine notes that the host's own line names the interface.
+func (c *chosen) onLine(line hostfile.Host) {
+	if line.Interface != "" {
+		c.by = line.Pos.String()
+	}
+}
 
 // addresses are the data addresses that a host can have; empty: it has none of the kind.
 type addresses struct {

@@ -85,8 +85,8 @@ func TestFindAddresses(t *testing.T) {
 		{[]protocol.Interface{both}, "fd00::9", "fd00::1"},
 		{[]protocol.Interface{both}, "10.0.0.9", "10.0.0.1"},
 		{[]protocol.Interface{lo}, "", "127.0.0.1"},
-		{[]protocol.Interface{both, lo}, "", "host h1: network interface n reaches this host only, and the job has others"},
-		{[]protocol.Interface{{Name: "x", Up: true}, six}, "", "host h0: no network interface n: the host has 1 without an address"},
+		{[]protocol.Interface{both, lo}, "", "host h1: --nic: network interface n reaches this host only, and the job has others"},
+		{[]protocol.Interface{{Name: "x", Up: true}, six}, "", "host h0: --nic: no network interface n: the host has 1 without an address"},
 	} {
 		var all []*AgentHost
 		for i, l := range c.links {
