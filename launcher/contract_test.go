@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -10,16 +11,19 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
+// full is a contract in which everything is set.
+var full = cluster.Contract{Task: cluster.Chief, ListenFD: 3, ControlFD: 4, FirstWorldSize: 1,
+	Foreign: cluster.Foreign{Interface: "eth0", Threads: 1, ErrorFile: "error"}}
+
 // Every variable that plx sets for a task has a row in docs/torch.md.
 func TestVariablesAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../docs/torch.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := cluster.Contract{Task: cluster.Chief, Foreign: cluster.Foreign{Interface: "eth0", Threads: 1}}
-	for _, e := range append(c.Environ(), c.Foreign.Defaults()...) {
+	for _, e := range append(full.Environ(), full.Foreign.Defaults()...) {
 		name, _, _ := strings.Cut(e, "=")
-		if !strings.HasPrefix(name, "PLX_") && !strings.Contains(string(text), "\n| `"+name+"` |") {
+		if !regexp.MustCompile("(?m)^\\|[^|]*`" + name + "`[^|]*\\|").Match(text) {
 			t.Errorf("%s has no row", name)
 		}
 	}
@@ -28,9 +32,7 @@ func TestVariablesAreDocumented(t *testing.T) {
 // Every variable that plx sets for a task is either refused from the user, with a reason
 // and a hint, or a default that gives way.
 func TestUserCannotSetTheContract(t *testing.T) {
-	foreign := cluster.Foreign{Interface: "eth0", Threads: 1, ErrorFile: "error.json"}
-	c := cluster.Contract{Task: cluster.Chief, ListenFD: 3, ControlFD: 4, FirstWorldSize: 1, Foreign: foreign}
-	for _, e := range c.Environ() {
+	for _, e := range full.Environ() {
 		name, _, _ := strings.Cut(e, "=")
 		_, err := envsync.Environment([]string{name + "=x"}, nil, os.LookupEnv)
 		switch {
@@ -41,7 +43,7 @@ func TestUserCannotSetTheContract(t *testing.T) {
 			t.Errorf("no hint: %v", err)
 		}
 	}
-	for _, e := range foreign.Defaults() {
+	for _, e := range full.Foreign.Defaults() {
 		if _, err := envsync.Environment([]string{e}, nil, os.LookupEnv); err != nil {
 			t.Error(err)
 		}
