@@ -46,7 +46,7 @@ h2) echo two; echo worse >&2; exit 4;;
 	contains(b.t, res.stderr, "host h1: the last 5.5 MiB of its stdout are not printed: plx keeps 4.0 MiB")
 	contains(b.t, res.stdout, block("h1", "\x00"), block("h[2-3] (2)", "\x00")) // they differ in what is not kept
 	res = b.want(0, "exec", "--hosts", file, "--", "bash", "-c", "[ $(cat /etc/hostname) = h1 ] || sleep 4")
-	contains(b.t, res.stderr, "plx: running on h[2-3] for 3s; 1 of 3 hosts have ended\n")
+	contains(b.t, res.stderr, "plx: running: 1 of 3 hosts; waiting for h[2-3] for 3s\n")
 	same(b.t, "stdout", nil, []byte(res.stdout))
 }
 

@@ -144,7 +144,7 @@ func (t *Tally) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	long := time.Since(t.since)
-	waiting := fmt.Sprintf("%s for %ds", Names(t.waiting), int(long.Seconds()))
+	waiting := fmt.Sprintf("%s for %ds", Fold(t.waiting), int(long.Seconds()))
 	switch {
 	case len(t.waiting) == 0:
 		return ""

@@ -45,7 +45,7 @@ func TestProgressInAPipe(t *testing.T) {
 			t.Errorf("after 2s: %q", got)
 		}
 		time.Sleep(2 * time.Second)
-		if got, want := out.take(), "plx: connecting: 1 of 8 hosts; waiting for h1, h3 for 3s\n"; got != want {
+		if got, want := out.take(), "plx: connecting: 1 of 8 hosts; waiting for h[1,3] for 3s\n"; got != want {
 			t.Errorf("after 4s: %q, want %q", got, want)
 		}
 		tally.End("h1")

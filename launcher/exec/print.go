@@ -58,7 +58,7 @@ func labels(group []*result) string {
 	for _, res := range group {
 		names = append(names, res.host.Label())
 	}
-	return fold(names)
+	return console.Fold(names)
 }
 
 // printer prints one stream of all hosts.

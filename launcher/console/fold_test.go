@@ -1,4 +1,4 @@
-package exec
+package console
 
 import "testing"
 
@@ -25,8 +25,8 @@ func TestFold(t *testing.T) {
 		{[]string{"[fd00::1]:22", "1", "2", "h99999999999999999999"}, "[fd00::1]:22,1,2,h99999999999999999999"},
 		{[]string{"h1", "h1"}, "h[1,1]"},
 	} {
-		if got := fold(c.names); got != c.want {
-			t.Errorf("fold(%q) = %q, want %q", c.names, got, c.want)
+		if got := Fold(c.names); got != c.want {
+			t.Errorf("Fold(%q) = %q, want %q", c.names, got, c.want)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package exec
+package console
 
 import (
 	"cmp"
@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// fold writes the names of hosts as one word, such as gpu[01-03,07],login. Names that
+// Fold writes the names of hosts as one word, such as gpu[01-03,07],login. Names that
 // differ in one number are put together, at the place of the first of them.
-func fold(names []string) string {
+func Fold(names []string) string {
 	groups := map[string][]number{}
 	var order []string
 	for _, name := range names {
