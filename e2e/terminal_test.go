@@ -41,7 +41,8 @@ func TestOutput(t *testing.T) {
 }
 
 // testEveryByte compares what a task says it wrote with what arrived: in the
-// files of --log-dir to the byte, on plx's stdout to the line.
+// files of --log-dir to the byte, on plx's stdout to the line, and of a redrawn line its
+// last state.
 func testEveryByte(b *bench) {
 	out, kept := b.shared(), filepath.Join(b.t.TempDir(), "logs")
 	flood := `flood() {
@@ -65,9 +66,22 @@ flood 2>/dev/null | tee ` + out + `/$PLX_RANK.err >&2
 			}
 			same(b.t, files[0], sent, read(b.t, files[0]))
 			text := map[string]string{"out": res.stdout, "err": res.stderr}[stream]
-			same(b.t, fmt.Sprintf("plx's %s of worker:%d", name, rank), append(sent, '\n'), unprefixed(text, fmt.Sprintf("worker:%d", rank)))
+			same(b.t, fmt.Sprintf("plx's %s of worker:%d", name, rank), lastStates(append(sent, '\n')), unprefixed(text, fmt.Sprintf("worker:%d", rank)))
 		}
 	}
+}
+
+// lastStates leaves what a redrawn line shows at its end.
+func lastStates(text []byte) (all []byte) {
+	for line := range bytes.Lines(text) {
+		states := bytes.Split(bytes.TrimRight(bytes.TrimSuffix(line, []byte("\n")), "\r"), []byte("\r"))
+		last := states[len(states)-1]
+		if bytes.HasSuffix(line, []byte("\r\n")) && len(bytes.TrimSpace(last)) == 0 {
+			last = nil
+		}
+		all = append(append(all, last...), '\n')
+	}
+	return all
 }
 
 func read(t *testing.T, path string) []byte {
@@ -176,11 +190,16 @@ printf 'one\rtwo\rthree\n'; for i in 1 2 3; do printf '\033[A\033[K'; done; echo
 			b.t.Errorf("%q reached the terminal:\n%q", bad, clip(text))
 		}
 	}
-	if !regexp.MustCompile(`\x1b\[0;38;5;\d+mworker:0`).MatchString(text) || !strings.Contains(text, "\x1b[31mred") {
+	if !regexp.MustCompile(`\x1b\[38;5;\d+mworker:0`).MatchString(text) || !strings.Contains(text, "\x1b[31mred") {
 		b.t.Errorf("no colour:\n%q", clip(text))
 	}
 	screen := rendered(text)
-	contains(b.t, screen, "sent ", "| plain", "hidden?red", "| one\n", "| two\n", "| three\n", "problem")
+	contains(b.t, screen, "sent ", "| plain", "hidden?red", "| three\n", "problem")
+	for _, gone := range []string{"| one", "| two"} {
+		if strings.Contains(screen, gone) {
+			b.t.Errorf("%q is still there:\n%s", gone, screen)
+		}
+	}
 	if strings.Contains(screen, "sending") {
 		b.t.Errorf("the progress bar is still there:\n%s", screen)
 	}

@@ -3,6 +3,7 @@ package logs
 import (
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -39,8 +40,12 @@ type Screen struct {
 // Row is a line of a Display that can change.
 type Row struct {
 	display *Display
+	order   int    // rows are sorted by it
 	text    string // empty: the row is not shown
 }
+
+// sgrReset ends all colours.
+const sgrReset = "\x1b[0m"
 
 const (
 	// redrawEvery is the shortest time between two drawings of the rows.
@@ -77,12 +82,21 @@ func (d *Display) Write(to Stream, lines []byte) error {
 	return err
 }
 
-// Row adds a row below the others. Remove must be called.
-func (d *Display) Row() *Row {
+// Bottom is the order of rows that stand below those of tasks.
+const Bottom = math.MaxInt
+
+// Row adds a row, below those of the same order or a lower one. Remove must be called.
+func (d *Display) Row(order int) *Row {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	r := &Row{display: d}
-	d.rows = append(d.rows, r)
+	r := &Row{display: d, order: order}
+	i, _ := slices.BinarySearchFunc(d.rows, order, func(other *Row, order int) int {
+		if other.order <= order {
+			return -1
+		}
+		return 1
+	})
+	d.rows = slices.Insert(d.rows, i, r)
 	return r
 }
 

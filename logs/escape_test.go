@@ -96,32 +96,35 @@ func steersTerminal(r rune) bool {
 }
 
 // naiveSplit is the splitter for a whole text and without a limit.
-func naiveSplit(text string, returns bool) (lines []string) {
-	if !returns {
-		for l := range strings.SplitAfterSeq(text, "\n") {
-			lines = append(lines, l)
+func naiveSplit(text string, redraws bool) (lines []string) {
+	for l := range strings.SplitAfterSeq(text, "\n") {
+		body, ended := strings.CutSuffix(l, "\n")
+		if redraws {
+			body = lastState(body)
 		}
-	} else {
-		for l := range strings.SplitAfterSeq(text, "\n") {
-			body, ended := strings.CutSuffix(l, "\n")
-			parts := slices.DeleteFunc(strings.Split(body, "\r"), func(s string) bool { return s == "" })
-			for i, part := range parts {
-				open := i == len(parts)-1 && !ended && !strings.HasSuffix(body, "\r")
-				lines = append(lines, part+map[bool]string{false: "\n"}[open])
-			}
-			if len(parts) == 0 && ended {
-				lines = append(lines, "\n")
-			}
-		}
+		lines = append(lines, body+map[bool]string{true: "\n"}[ended])
 	}
 	return slices.DeleteFunc(lines, func(s string) bool { return s == "" })
 }
 
+// lastState is what a terminal shows of a line, if each state of it is at least as long
+// as the one before.
+func lastState(line string) string {
+	states := slices.DeleteFunc(strings.Split(line, "\r"), func(s string) bool { return s == "" })
+	switch {
+	case len(states) == 0:
+		return ""
+	case strings.HasSuffix(line, "\r") && strings.TrimSpace(states[len(states)-1]) == "":
+		return "" // erased
+	}
+	return states[len(states)-1]
+}
+
 // split runs the splitter over text in chunks of the given size.
-func split(t *testing.T, text string, returns bool, size, limit int) (lines []string) {
+func split(t *testing.T, text string, redraws bool, size, limit int) (lines []string) {
 	t.Helper()
-	s := splitter{limit: limit, returns: returns, emit: func(l line) {
-		if got := text[l.offset:][:len(l.text)]; got != string(l.text) {
+	s := splitter{limit: limit, redraws: redraws, emit: func(l line) {
+		if got := text[l.offset:][:len(l.text)]; got != string(l.text) && !redraws {
 			t.Errorf("offset %d has %q, the line %q", l.offset, got, l.text)
 		}
 		if len(l.text) > limit {
@@ -150,11 +153,12 @@ func split(t *testing.T, text string, returns bool, size, limit int) (lines []st
 func FuzzSplitter(f *testing.F) {
 	f.Add("one\ntwo\r\n\rthree\r four\r\r\n\n\r\nend\r", uint8(3), uint8(4))
 	f.Add("\r\n\r\n", uint8(1), uint8(1))
+	f.Add("\r 10%\r 20%\r100%\n\r 10%\r    \rnext\n\r 50%", uint8(6), uint8(9))
 	f.Fuzz(func(t *testing.T, text string, size, limit uint8) {
-		for _, returns := range []bool{false, true} {
-			got := split(t, text, returns, 1+int(size), 1+int(limit))
-			if want := naiveSplit(text, returns); fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {
-				t.Errorf("returns %v: %q\ngot  %q\nwant %q", returns, text, got, want)
+		for redraws, limit := range map[bool]int{false: 1 + int(limit), true: 1 << 20} {
+			got := split(t, text, redraws, 1+int(size), limit)
+			if want := naiveSplit(text, redraws); fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {
+				t.Errorf("redraws %v: %q\ngot  %q\nwant %q", redraws, text, got, want)
 			}
 		}
 	})

@@ -5,22 +5,24 @@ import "bytes"
 // line is text that is printed on a line of its own.
 type line struct {
 	text      []byte // valid during the call that emits it
-	offset    int64  // of its first byte in the source
+	offset    int64  // of its first byte in the source; of no meaning for a line that was redrawn
 	continued bool   // the line continues one that was too long
 	unended   bool   // the line has no newline in the source
 }
 
 // splitter assembles the lines of one source from chunks of any size. It emits
-// every byte except the line ends once, in order.
+// every byte except the line ends once, in order. If redraws is set, it drops what a
+// carriage return has a terminal draw over.
 type splitter struct {
 	limit   int        // a longer line is emitted in pieces of this many bytes
-	returns bool       // a carriage return ends a line too; true on a terminal
+	redraws bool       // text after a carriage return replaces the text before it
 	emit    func(line) // takes the lines
 
-	partial   []byte // the unfinished line; empty means none
+	partial   []byte // the unfinished line, or what follows its last carriage return; empty means none
+	drawn     []byte // what the last carriage return ended; empty means none
+	redrawn   bool   // the unfinished line had a carriage return
 	next      int64  // offset of the next byte
 	continued bool   // the unfinished line continues one that was too long
-	returned  bool   // since the last line, which a carriage return ended, only carriage returns have come
 }
 
 // keepBuffer is the size of the buffer that a splitter keeps for later lines, in
@@ -29,47 +31,44 @@ const keepBuffer = 1 << 20
 
 // feed takes the bytes at offset next and emits the lines that they finish.
 func (s *splitter) feed(data []byte) {
-	ends := "\n"
-	if s.returns {
-		ends = "\r\n"
-	}
+	returns := s.redraws && bytes.IndexByte(data, '\r') >= 0
 	for len(data) > 0 {
-		i := bytes.IndexAny(data, ends)
+		i := bytes.IndexByte(data, '\n')
 		if i < 0 {
-			s.keep(data)
+			s.keep(data, returns)
 			return
 		}
-		s.finish(data[:i], data[i])
+		s.finish(data[:i], returns)
 		data = data[i+1:]
 	}
 }
 
-// finish ends the line whose last part is text. A carriage return without text
-// before it ends nothing, because the cursor is at the left already. A newline
-// after a carriage return only completes that line end.
-func (s *splitter) finish(text []byte, end byte) {
-	empty := len(text) == 0 && len(s.partial) == 0
-	switch {
-	case empty && end == '\r':
+// finish ends the line whose last part is text. returns tells that text may have
+// carriage returns.
+func (s *splitter) finish(text []byte, returns bool) {
+	if len(s.partial) > 0 || s.redrawn || len(text) > s.limit || returns {
+		s.keep(text, returns)
 		s.next++
-		return
-	case empty && s.returned:
-		s.next++
-	case len(s.partial) > 0 || len(text) > s.limit:
-		s.keep(text)
-		s.next++
-		s.put(s.partial, s.next-1-int64(len(s.partial)), false)
+		text = s.state()
+		s.put(text, s.next-1-int64(len(text)), false)
 		s.drop()
-	default:
+	} else {
 		s.next += int64(len(text)) + 1
 		s.put(text, s.next-1-int64(len(text)), false)
 	}
-	s.continued, s.returned = false, end == '\r'
+	s.continued = false
 }
 
 // keep adds text to the unfinished line and emits a piece whenever it reaches
 // the limit.
-func (s *splitter) keep(text []byte) {
+func (s *splitter) keep(text []byte, returns bool) {
+	if returns {
+		if i := bytes.LastIndexByte(text, '\r'); i >= 0 {
+			s.redraw(text[:i])
+			s.next++
+			text = text[i+1:]
+		}
+	}
 	for {
 		n := min(s.limit-len(s.partial), len(text))
 		s.partial = append(s.partial, text[:n]...)
@@ -83,26 +82,58 @@ func (s *splitter) keep(text []byte) {
 	}
 }
 
+// redraw takes the text before a carriage return. Only the last part of it that is not
+// empty stays: a carriage return alone changes nothing on a terminal.
+func (s *splitter) redraw(text []byte) {
+	s.redrawn = true
+	s.next += int64(len(text))
+	whole := bytes.TrimRight(text, "\r")
+	i := bytes.LastIndexByte(whole, '\r')
+	switch last := whole[i+1:]; {
+	case i >= 0:
+		s.drawn = append(s.drawn[:0], last...)
+	case len(s.partial)+len(last) > 0:
+		s.drawn = append(append(s.drawn[:0], s.partial...), last...)
+	}
+	s.drawn = s.drawn[:min(len(s.drawn), s.limit)]
+	s.partial = s.partial[:0]
+}
+
+// state returns what a terminal shows of the unfinished line. Blanks that erase a line
+// count as nothing.
+func (s *splitter) state() []byte {
+	switch {
+	case len(s.partial) > 0 || !s.redrawn:
+		return s.partial
+	case len(bytes.TrimSpace(s.drawn)) == 0:
+		return nil
+	}
+	return s.drawn
+}
+
 // skipTo makes offset the offset of the next byte.
 func (s *splitter) skipTo(offset int64) { s.next = offset }
 
 // flush emits the unfinished line, whose end will not come.
 func (s *splitter) flush() {
-	if len(s.partial) > 0 {
-		s.put(s.partial, s.next-int64(len(s.partial)), true)
+	if text := s.state(); len(text) > 0 {
+		s.put(text, s.next-int64(len(text)), true)
 	}
 	s.drop()
-	s.continued, s.returned = false, false
+	s.continued = false
 }
 
 func (s *splitter) put(text []byte, offset int64, unended bool) {
 	s.emit(line{text: text, offset: offset, continued: s.continued, unended: unended})
 }
 
-// drop forgets the unfinished line, and frees its buffer if that is large.
+// drop forgets the unfinished line, and frees its buffers if they are large.
 func (s *splitter) drop() {
-	s.partial = s.partial[:0]
+	s.partial, s.drawn, s.redrawn = s.partial[:0], s.drawn[:0], false
 	if cap(s.partial) > keepBuffer {
 		s.partial = nil
+	}
+	if cap(s.drawn) > keepBuffer {
+		s.drawn = nil
 	}
 }

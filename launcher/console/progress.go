@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/plx-run/plx/logs"
 )
 
 // What Watch does without a terminal: it prints a line about work that takes longer
@@ -34,7 +36,7 @@ func (p *Printer) Watch(text func() string) (done func()) {
 
 // redraw shows text in a row.
 func (p *Printer) redraw(text func() string, ended <-chan struct{}) {
-	row := p.display.Row()
+	row := p.display.Row(logs.Bottom)
 	defer row.Remove()
 	tick := time.NewTicker(redraw)
 	defer tick.Stop()

@@ -1,0 +1,180 @@
+package logs
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// screenful is what was written. Any goroutine may use it.
+type screenful struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (s *screenful) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *screenful) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// drawn waits, in the time of synctest, until rows that are due are drawn.
+func drawn() {
+	time.Sleep(2 * redrawEvery)
+	synctest.Wait()
+}
+
+// rendered is what a terminal shows after text, if no line is too long for it.
+func rendered(t *testing.T, text string) string {
+	lines, y, x := []string{""}, 0, 0
+	move := regexp.MustCompile(`^\x1b\[([KA])`)
+	for len(text) > 0 {
+		if m := move.FindString(text); m != "" {
+			if m == "\x1b[A" {
+				y--
+			} else {
+				lines[y] = lines[y][:x]
+			}
+			text = text[len(m):]
+			continue
+		}
+		switch c := text[0]; c {
+		case '\n': // a terminal adds a carriage return
+			if y, x = y+1, 0; y == len(lines) {
+				lines = append(lines, "")
+			}
+		case '\r':
+			x = 0
+		case '\x1b':
+			t.Fatalf("unknown sequence: %q", text)
+		default:
+			lines[y] = lines[y][:x] + string(c)
+			x++
+		}
+		text = text[1:]
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Tasks that draw progress bars at the same time have a row each, below all lines; the
+// bar's last state becomes a line. In a pipe only that is left.
+func TestProgressBars(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var screen screenful
+		var pipe bytes.Buffer
+		opts := Options{Hosts: []string{"h1", "h2"}, Tasks: []string{"worker:0", "worker:1"}}
+		tty := Screen{Writer: &screen, Terminal: true}
+		live, piped := NewPrinter(NewDisplay(tty, tty), opts), NewPrinter(pipes(&pipe, &pipe), opts)
+		offsets := map[Source]int64{}
+		task := func(index int, stream Stream, text string) {
+			t.Helper()
+			src := Source{fmt.Sprint("worker:", index), stream}
+			c := Chunk{Source: src, Offset: offsets[src], Data: []byte(text)}
+			offsets[src] += int64(len(text))
+			for _, p := range []*Printer{live, piped} {
+				if err := p.Chunk(fmt.Sprint("h", index+1), c); err != nil {
+					t.Fatal(err)
+				}
+			}
+			drawn()
+		}
+		check := func(want string) {
+			t.Helper()
+			if got := rendered(t, screen.String()); got != want {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		}
+		task(1, Stderr, "\r  0%|    |")
+		task(0, Stderr, "\r  0%|    |\r 50%|")
+		task(0, Stderr, "##  |")
+		check("worker:0 h1 !  50%|##  |\nworker:1 h2 !   0%|    |")
+		task(1, Stdout, "epoch 1\n")
+		check("worker:1 h2 | epoch 1\nworker:0 h1 !  50%|##  |\nworker:1 h2 !   0%|    |")
+		task(0, Stderr, "\r100%|####|\n")
+		check("worker:1 h2 | epoch 1\nworker:0 h1 ! 100%|####|\nworker:1 h2 !   0%|    |")
+		task(1, Stderr, "\r            \r")
+		check("worker:1 h2 | epoch 1\nworker:0 h1 ! 100%|####|\n")
+		task(1, Stderr, "\r 10%|    |")
+		if err := live.Close(); err != nil {
+			t.Fatal(err)
+		}
+		want := "worker:1 h2 | epoch 1\nworker:0 h1 ! 100%|####|\nworker:1 h2 !  10%|    |\n"
+		check(want)
+		if err := piped.Close(); err != nil || pipe.String() != want {
+			t.Errorf("in a pipe: %v\n%s", err, pipe.String())
+		}
+	})
+}
+
+// More rows than fit are counted. A row that is longer than the terminal is cut.
+func TestManyRows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var screen screenful
+		tty := Screen{Writer: &screen, Terminal: true}
+		d := NewDisplay(tty, tty)
+		for i := range 20 {
+			d.Row(i).Set(fmt.Sprintf("%d %s", i, strings.Repeat("x", 100)))
+		}
+		drawn()
+		rows := strings.Split(rendered(t, screen.String()), "\n")
+		if len(rows) != maxRows || rows[maxRows-1] != "... and 11 more" || len([]rune(rows[0])) > 79+len("…") {
+			t.Errorf("%q", rows)
+		}
+	})
+}
+
+// A flood of lines does not wait for rows: they are drawn at most every redrawEvery.
+func TestRowsUnderAFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var screen screenful
+		tty := Screen{Writer: &screen, Terminal: true}
+		d := NewDisplay(tty, tty)
+		row := d.Row(0)
+		row.Set("busy")
+		drawn()
+		for range 1000 {
+			if err := d.Write(Stdout, []byte("line\n")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := strings.Count(screen.String(), "busy"); n > 2 {
+			t.Errorf("drawn %d times", n)
+		}
+		drawn()
+		if got := rendered(t, screen.String()); !strings.HasSuffix(got, "line\nbusy") {
+			t.Errorf("%q", got)
+		}
+		row.Remove()
+		if got := rendered(t, screen.String()); strings.Count(got, "line\n") != 1000 || !strings.HasSuffix(got, "line\n") {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+// Names of hosts lose their domain if the rest tells them apart.
+func TestShortHosts(t *testing.T) {
+	for _, c := range []struct{ hosts, want []string }{
+		{[]string{"gpu01.example.org", "gpu02.example.org"}, []string{"gpu01", "gpu02"}},
+		{[]string{"gpu01.a.org", "gpu01.b.org", "h"}, []string{"gpu01.a.org", "gpu01.b.org", "h"}},
+		{[]string{"10.0.0.1", "10.0.0.2", "fd00::4", "h.example.org"}, []string{"10.0.0.1", "10.0.0.2", "fd00::4", "h"}},
+		{[]string{"h.example.org", "h.example.org"}, []string{"h", "h"}},
+	} {
+		got := shorten(c.hosts)
+		for i, host := range c.hosts {
+			if got[host] != c.want[i] {
+				t.Errorf("%q: %q, want %q", c.hosts, got[host], c.want[i])
+			}
+		}
+	}
+}

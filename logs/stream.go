@@ -1,0 +1,126 @@
+package logs
+
+import (
+	"bytes"
+	"strings"
+	"time"
+)
+
+// stream is the state of one origin. The Printer's lock guards it.
+type stream struct {
+	p      *Printer
+	from   origin
+	to     Stream // output of the lines
+	screen Screen // that output
+	split  splitter
+	time   time.Time // when the unfinished line began
+	prefix prefix
+	out    []byte // lines not yet written
+	row    *Row   // the unfinished line, while it is redrawn on a terminal; nil: there is none
+}
+
+// newStream returns the state of an origin, with the prefix of its lines.
+func (p *Printer) newStream(o origin) *stream {
+	s := &stream{p: p, from: o, to: o.Stream}
+	if p.opts.JSON {
+		s.to = Stdout
+	}
+	s.screen = p.display.outputs[s.to]
+	s.prefix = p.columns.prefix(o, s.screen)
+	s.split = splitter{limit: p.limit, redraws: !p.opts.JSON, emit: s.line}
+	return s
+}
+
+// add takes a chunk and writes the lines that it completes.
+func (s *stream) add(c Chunk) error {
+	if c.Restart || c.Offset != s.split.next {
+		s.split.flush()
+		s.split.skipTo(c.Offset)
+	}
+	// All lines of a chunk have its time, except a line that began earlier.
+	// Therefore feed that line alone.
+	if len(s.split.partial) > 0 {
+		n := 1 + bytes.IndexByte(c.Data, '\n')
+		s.split.feed(c.Data[:n])
+		c.Data = c.Data[n:]
+	}
+	if len(s.split.partial) == 0 {
+		s.time = c.Time
+	}
+	s.split.feed(c.Data)
+	return s.flush()
+}
+
+// line adds a line to out, unless it is filtered out.
+func (s *stream) line(l line) {
+	plain := ""
+	if rest, marked := s.marked(l); marked && !s.p.opts.Verbose {
+		return
+	} else if marked {
+		plain, l.text = s.p.opts.Plain, rest
+	}
+	if s.p.opts.Grep != nil && !s.p.opts.Grep.Match(l.text) {
+		return
+	}
+	if s.p.opts.JSON {
+		s.out = appendJSON(s.out, s.from.host, s.from.Source, s.time, l)
+		return
+	}
+	if l.continued {
+		s.out = append(s.out, s.prefix.more...)
+	} else {
+		s.out = append(s.out, s.prefix.first...)
+	}
+	s.out = append(s.out, plain...)
+	s.out = append(s.safe(s.out, l.text), '\n')
+}
+
+// safe appends text, on a terminal without what could steer it.
+func (s *stream) safe(dst, text []byte) []byte {
+	if s.screen.Terminal {
+		return appendSafe(dst, text, s.screen.Colour)
+	}
+	return append(dst, text...)
+}
+
+// marked reports whether a line begins with Options.Mark, and returns the rest of it.
+func (s *stream) marked(l line) (rest []byte, marked bool) {
+	mark := s.p.opts.Mark
+	if mark == "" || s.from.Stream != Stderr || s.p.opts.JSON || l.continued || !bytes.HasPrefix(l.text, []byte(mark)) {
+		return nil, false
+	}
+	return l.text[len(mark):], true
+}
+
+// flush writes the added lines in one write, and shows the unfinished one if it is
+// redrawn.
+func (s *stream) flush() error {
+	redrawn := s.split.redrawn && s.screen.Terminal
+	if !redrawn && s.row != nil {
+		s.row.Remove()
+		s.row = nil
+	}
+	err := s.p.send(s.to, s.out)
+	s.out = s.out[:0]
+	if cap(s.out) > keepBuffer {
+		s.out = nil
+	}
+	if redrawn {
+		s.redraw()
+	}
+	return err
+}
+
+// redraw shows the unfinished line in a row, so that tasks that redraw at the same time
+// have a row each. The line is printed once it ends.
+func (s *stream) redraw() {
+	if s.row == nil {
+		s.row = s.p.display.Row(s.p.order(s.from.Task))
+	}
+	state, text := s.split.state(), ""
+	if len(state) > 0 && (s.p.opts.Grep == nil || s.p.opts.Grep.Match(state)) {
+		shown := appendSafe(bytes.Clone(s.prefix.first), state, s.screen.Colour)
+		text = strings.ReplaceAll(string(shown), "\t", " ")
+	}
+	s.row.Set(text)
+}
