@@ -14,6 +14,7 @@ func TestInterfaces(t *testing.T) {
 	t.Run("settings of hosts", func(t *testing.T) { testHostSettings(b.in(t)) })
 	t.Run("trainer", func(t *testing.T) { testTrainerOverInterface(b.in(t)) })
 	t.Run("mistakes", func(t *testing.T) { testInterfaceMistakes(b.in(t)) })
+	t.Run("IPv6 alone", func(t *testing.T) { testOnlyIPv6(b.in(t)) })
 	b.hostsGone(0)
 }
 
@@ -87,6 +88,22 @@ func testInterfaceMistakes(b *bench) {
 	b.inside(h2, "ip", "addr", "flush", "dev", "eth1")
 	file := b.ResourceFile("h1: cpu nic=eth1", "h2: cpu nic=eth1")
 	fails(125, []string{"--hosts", file}, "host h2: "+file+":2: network interface eth1 has no address that other hosts can dial")
+}
+
+// If one host has only IPv6 on the network, all use it.
+func testOnlyIPv6(b *bench) {
+	h1, h2 := b.Hosts[0], b.Hosts[1]
+	if h2.SecondAddr6 == "" {
+		skip(b.t, "needs IPv6")
+	}
+	b.inside(h2, "ip", "addr", "flush", "dev", "eth1")
+	b.inside(h2, "ip", "addr", "add", h2.SecondAddr6+"/64", "dev", "eth1", "nodad")
+	out := b.want(0, "launch", "--hosts", b.ResourceFile("h1: cpu", "h2: cpu"), "--nic", "eth1", b.script("show", "env")).stdout
+	got := variables(lines(out, "worker:1"))
+	if got["MASTER_ADDR"] != h1.SecondAddr6 {
+		b.t.Errorf("MASTER_ADDR=%q, want %q", got["MASTER_ADDR"], h1.SecondAddr6)
+	}
+	contains(b.t, got["PLX_CLUSTER"], `"[`+h1.SecondAddr6+"]:", `"[`+h2.SecondAddr6+"]:")
 }
 
 // inside runs a command in a host.

@@ -133,10 +133,10 @@ func testEnvironment(b *bench, file string) {
 
 // testNothingShows looks into every process table and every file while a job
 // runs that was given a value and a secret to keep.
-func testNothingShows(b *bench, file string) {
+func testNothingShows(b *bench, _ string) {
 	const value = "v4lue-that-nobody-else-may-see"
 	out := b.shared()
-	job := b.start("launch", "--hosts", file, "--ps", "all", "--env", "TOKEN="+value, b.script("hold",
+	job := b.start("launch", "--host", "h1 OWN="+value, "--host", "h2", "--ps", "all", "--env", "TOKEN="+value, b.script("hold",
 		`[ "$PLX_RANK" = 0 ] && cp "$PLX_SECRET_FILE" `+out+"/secret; echo up; while [ ! -e "+out+"/end ]; do sleep 0.05; done"))
 	for _, task := range []string{"ps:0", "ps:1", "worker:0", "worker:1"} {
 		job.await(job.stdout, task)

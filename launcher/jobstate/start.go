@@ -105,7 +105,7 @@ func (s *start) checked(v view, h int, c protocol.Checked) decision {
 	for _, f := range c.Failures {
 		reason := fmt.Sprintf("host %s cannot reach host %s at %s: %s", v.name(h), f.Peer.Host, f.Peer.Addr, f.Cause)
 		if v.generation.number == 0 {
-			return refused{h, reason + " (a firewall? see --port-range, or addr= in the resource file)"}
+			return refused{h, reason + " (a firewall? see --port-range, or --nic and addr= in the resource file)"}
 		}
 		if f.Peer.Index >= 0 && f.Peer.Index < len(v.hosts) {
 			failures = append(failures, failure{host: f.Peer.Index, reason: reason, exit: protocol.Exit{Code: CodePlx}, hearsay: true})
