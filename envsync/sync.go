@@ -53,11 +53,41 @@ func Sync(ctx context.Context, targets []Target, blobs []Blob, progress Progress
 		seen[b.Sum] = true
 		return twice
 	})
-	s := &syncer{blobs: blobs, progress: progress, slots: make(chan struct{}, maxHosts)}
+	s := &syncer{blobs: blobs, progress: progress}
+	return Each(ctx, targets, func(i int, shared bool) error { return s.host(ctx, targets[i], shared) })
+}
+
+// Each calls work for every target, for many at once, with the target's index. Of
+// hosts that share a home it works on one after the other until one has succeeded,
+// and then on the rest at once: for those shared is true, and each looks for itself
+// what it has, since equal names of file systems may also come from a copied disk.
+// The error joins those of all targets; an error of ctx names the host.
+func Each(ctx context.Context, targets []Target, work func(i int, shared bool) error) error {
+	slots := make(chan struct{}, maxHosts)
 	errs := make([]error, len(targets))
+	one := func(i int, shared bool) error {
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+			errs[i] = work(i, shared)
+		case <-ctx.Done():
+			errs[i] = fmt.Errorf("host %s: sync: %w", targets[i].Name, ctx.Err())
+		}
+		return errs[i]
+	}
 	var wait sync.WaitGroup
 	for _, group := range sharing(targets) {
-		wait.Go(func() { s.group(ctx, targets, group, errs) })
+		wait.Go(func() {
+			var rest sync.WaitGroup
+			for done := false; len(group) > 0; group = group[1:] {
+				if i := group[0]; done {
+					rest.Go(func() { _ = one(i, true) }) // errs has it
+				} else {
+					done = one(i, false) == nil
+				}
+			}
+			rest.Wait()
+		})
 	}
 	wait.Wait()
 	return errors.Join(errs...)
@@ -65,9 +95,8 @@ func Sync(ctx context.Context, targets []Target, blobs []Blob, progress Progress
 
 type syncer struct {
 	blobs    []Blob
-	slots    chan struct{} // holds a value for each host that is being served; its capacity bounds them
-	lock     sync.Mutex    // serialises progress
-	progress Progress      // nil means that nobody wants to know
+	lock     sync.Mutex // serialises progress
+	progress Progress   // nil means that nobody wants to know
 }
 
 // sharing returns the indices of targets, those with one file system together
@@ -87,33 +116,9 @@ func sharing(targets []Target) [][]int {
 	return groups
 }
 
-// group serves hosts that share a home: one after the other until one has all
-// blobs, then the rest at once, which find the blobs there. Each looks for
-// itself: equal names of file systems may also come from a copied disk.
-func (s *syncer) group(ctx context.Context, targets []Target, group []int, errs []error) {
-	for len(group) > 0 {
-		i := group[0]
-		group = group[1:]
-		if errs[i] = s.host(ctx, targets[i], false); errs[i] == nil {
-			break
-		}
-	}
-	var wait sync.WaitGroup
-	for _, i := range group {
-		wait.Go(func() { errs[i] = s.host(ctx, targets[i], true) })
-	}
-	wait.Wait()
-}
-
 // host brings all blobs to one host. shared says that another host has just
 // put them into this one's home.
 func (s *syncer) host(ctx context.Context, t Target, shared bool) error {
-	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
-	case <-ctx.Done():
-		return fmt.Errorf("host %s: sync: %w", t.Name, ctx.Err())
-	}
 	missing, err := look(ctx, t.Host, s.blobs, shared)
 	if err != nil {
 		return fmt.Errorf("host %s: sync: %w", t.Name, err)
