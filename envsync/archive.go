@@ -129,7 +129,7 @@ func packEntry(t *tar.Writer, file, inside, base string, entry fs.DirEntry) erro
 		if h.Linkname, err = os.Readlink(file); err != nil {
 			return err
 		}
-		if !staysInside(inside, h.Linkname) {
+		if !StaysInside(inside, h.Linkname) {
 			return fmt.Errorf("the link to %q may lead out of the folder: put what it points to in its place", h.Linkname)
 		}
 	default:
@@ -154,11 +154,11 @@ func packFile(t *tar.Writer, h *tar.Header, file string) error {
 	return err
 }
 
-// staysInside says whether a link at the path link, relative to a folder,
+// StaysInside says whether a link at the path link, relative to a folder,
 // points into that folder. After its first words ".." it may have no other:
 // what "a/.." means depends on whether a is a link itself. So it holds for any
 // set of such links in folders that are none.
-func staysInside(link, target string) bool {
+func StaysInside(link, target string) bool {
 	if target == "" || path.IsAbs(target) || strings.ContainsRune(target, 0) {
 		return false
 	}
@@ -290,7 +290,7 @@ func (u *unpacker) file(r io.Reader, name string, size int64, mode fs.FileMode) 
 // stands for, as packEntry does.
 func (u *unpacker) link(name, target string) error {
 	first, inside, below := strings.Cut(name, "/")
-	if !below || !staysInside(inside, target) {
+	if !below || !StaysInside(inside, target) {
 		return fmt.Errorf("the link may lead out of %q", short(first))
 	}
 	return rootCause(u.root.Symlink(target, name))

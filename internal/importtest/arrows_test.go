@@ -27,10 +27,12 @@ var arrows = []arrow{
 	{from: "hostfile", std: true, not: []string{"net", "os/exec"}},
 	{from: "gpuprobe"},
 	{from: "envsync"},
+	{from: "envsync/tree", to: []string{"envsync"}},
+	{from: "envsync/tree/store", to: []string{"envsync/tree"}},
 	{from: "logs"},
 
 	{from: "launcher", to: []string{
-		"hostfile", "gpuprobe", "envsync", "logs", "trainer/cluster",
+		"hostfile", "gpuprobe", "envsync", "envsync/tree", "logs", "trainer/cluster",
 		"launcher/console", "launcher/exit", "launcher/placement", "launcher/artifacts",
 		"launcher/hosts", "launcher/fetch", "launcher/jobs", "launcher/logstream",
 		"launcher/protocol", "launcher/jobstate", "launcher/driver"}},
@@ -38,7 +40,7 @@ var arrows = []arrow{
 	{from: "launcher/console", to: []string{"launcher/exit", "logs"}},
 	{from: "launcher/artifacts", to: []string{"envsync", "launcher/console", "launcher/exit", "trainer/cluster"}},
 	{from: "launcher/hosts", to: []string{
-		"hostfile", "gpuprobe", "envsync", "launcher/console", "launcher/placement", "launcher/ssh", "launcher/embedded",
+		"hostfile", "gpuprobe", "envsync", "envsync/tree", "launcher/console", "launcher/placement", "launcher/ssh", "launcher/embedded",
 		"launcher/driver", "launcher/protocol"}},
 	{from: "launcher/exec", to: []string{"envsync", "logs", "launcher/artifacts", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol"}},
 	{from: "launcher/fetch", to: []string{"launcher/console", "launcher/hosts", "launcher/protocol"}},
@@ -62,14 +64,14 @@ var arrows = []arrow{
 	{from: "launcher/agent/process", to: []string{"trainer/cluster"}},
 	// Pure but for the function that reads the clock of the machine.
 	{from: "launcher/agent/lease"},
-	{from: "launcher/agent/jobfolder", to: []string{"launcher/agent/process", "launcher/protocol", "envsync", "trainer/cluster"}},
+	{from: "launcher/agent/jobfolder", to: []string{"launcher/agent/process", "launcher/protocol", "envsync", "envsync/tree", "envsync/tree/store", "trainer/cluster"}},
 	{from: "launcher/agent/program", to: []string{"launcher/agent/jobfolder", "launcher/agent/process", "launcher/protocol", "trainer/cluster"}},
 	{from: "launcher/agent/sockets", to: []string{"launcher/protocol", "trainer/cluster"}},
 	{from: "launcher/agent/watchdog", to: []string{"launcher/agent/jobfolder", "launcher/agent/process", "launcher/agent/program", "launcher/protocol"}},
 	{from: "launcher/agent/supervisor", to: []string{"launcher/agent/jobfolder", "launcher/agent/lease", "launcher/agent/process",
 		"launcher/agent/program", "launcher/agent/sockets", "launcher/agent/watchdog", "launcher/driver", "launcher/protocol",
 		"logs", "trainer/cluster"}},
-	{from: "launcher/agent", to: []string{"launcher/agent/...", "launcher/protocol", "logs", "trainer/cluster"}},
+	{from: "launcher/agent", to: []string{"envsync/tree", "launcher/agent/...", "launcher/protocol", "logs", "trainer/cluster"}},
 
 	{from: "trainer/cluster", std: true},
 	// Pure parts of the trainer: each can be understood alone.

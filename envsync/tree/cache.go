@@ -1,0 +1,122 @@
+package tree
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// settled is how long ago a file must have changed for its hash to be kept. A file
+// that changes twice within the resolution of its times would look unchanged; file
+// systems have resolutions of up to two seconds.
+const settled = 3 * time.Second
+
+// maxCache bounds the file of a cache, in bytes.
+const maxCache = 1 << 28
+
+// cached is a file's hash and what does not stay when its content changes.
+type cached struct {
+	Size    int64  `json:"size"`
+	ModTime int64  `json:"mtime"` // nanoseconds of Unix time
+	Change  int64  `json:"ctime"` // of the inode; nanoseconds of Unix time
+	Inode   uint64 `json:"inode"`
+	Device  uint64 `json:"dev"`
+	Sum     string `json:"sum"`
+}
+
+// cache keeps the hashes of the files of one folder, by path relative to it. What
+// cannot be read or written is computed again.
+type cache struct {
+	file string // "": the cache is not kept
+
+	mu      sync.Mutex
+	before  map[string]cached // as read
+	now     map[string]cached // to be written
+	changed bool              // now has what before has not
+}
+
+// openCache reads the cache for the folder root. dir is the folder of all caches,
+// or "".
+func openCache(dir, root string) *cache {
+	c := &cache{before: map[string]cached{}, now: map[string]cached{}}
+	if dir == "" {
+		return c
+	}
+	name := sha256.Sum256([]byte(root))
+	c.file = filepath.Join(dir, hex.EncodeToString(name[:16]))
+	if info, err := os.Stat(c.file); err != nil || !info.Mode().IsRegular() || info.Size() > maxCache {
+		return c
+	}
+	if text, err := os.ReadFile(c.file); err != nil || json.Unmarshal(text, &c.before) != nil {
+		c.before = map[string]cached{}
+	}
+	return c
+}
+
+// sum returns the hash of a file if the file has not changed since it was kept.
+func (c *cache) sum(p string, info fs.FileInfo) (Sum, bool) {
+	want, ok := identity(info)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known, found := c.before[p]
+	want.Sum = known.Sum
+	if !ok || !found || known != want {
+		return Sum{}, false
+	}
+	sum, err := ParseSum(known.Sum)
+	if err != nil {
+		return Sum{}, false
+	}
+	c.now[p] = known
+	return sum, true
+}
+
+// keep keeps the hash of a file that had info before it was hashed, at the time
+// begun.
+func (c *cache) keep(p string, info fs.FileInfo, begun time.Time, sum Sum) {
+	entry, ok := identity(info)
+	if last := time.Unix(0, max(entry.ModTime, entry.Change)); !ok || begun.Sub(last) < settled {
+		return
+	}
+	entry.Sum = sum.String()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now[p], c.changed = entry, true
+}
+
+// save replaces the file of the cache. Of two that save at once one wins.
+func (c *cache) save() error {
+	if c.file == "" || !c.changed && len(c.now) == len(c.before) {
+		return nil
+	}
+	text, err := json.Marshal(c.now)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(c.file), 0o700); err != nil {
+		return fmt.Errorf("keep hashes: %w", err)
+	}
+	temporary, err := os.CreateTemp(filepath.Dir(c.file), ".new-*")
+	if err != nil {
+		return fmt.Errorf("keep hashes: %w", err)
+	}
+	_, err = bytes.NewReader(text).WriteTo(temporary)
+	if failed := temporary.Close(); err == nil {
+		err = failed
+	}
+	if err == nil {
+		err = os.Rename(temporary.Name(), c.file)
+	}
+	if err != nil {
+		os.Remove(temporary.Name()) // the first error says more
+		return fmt.Errorf("keep hashes: %w", err)
+	}
+	return nil
+}

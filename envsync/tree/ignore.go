@@ -1,0 +1,215 @@
+package tree
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/git-pkgs/gitignore"
+)
+
+// The files of patterns. Both have git's format; a line of the second one counts
+// more than any of the first.
+const (
+	gitFile = ".gitignore"
+	plxFile = ".plxignore"
+)
+
+// maxPatterns bounds a file of patterns, in bytes.
+const maxPatterns = 1 << 20
+
+// rule is one line of a file of patterns.
+type rule struct {
+	matcher  *gitignore.Matcher // the pattern alone
+	includes bool               // the line begins with "!"
+	folders  bool               // the line ends with a slash: it is for folders only
+	from     string             // file and line, for messages
+}
+
+// newRule reads a line. False: it has no pattern.
+func newRule(line, dir, from string) (rule, bool) {
+	line = trimSpaces(strings.TrimRight(line, "\r\n"))
+	if line == "" || line[0] == '#' {
+		return rule{}, false
+	}
+	pattern, includes := strings.CutPrefix(line, "!")
+	pattern, folders := strings.CutSuffix(pattern, "/")
+	if pattern == "" {
+		return rule{}, false
+	}
+	if includes && (pattern[0] == '!' || pattern[0] == '#') {
+		pattern = `\` + pattern // a literal one: it is not the first on its line
+	}
+	r := rule{matcher: &gitignore.Matcher{}, includes: includes, folders: folders, from: from}
+	r.matcher.AddPatterns([]byte(pattern+"/"), dir)
+	return r, true
+}
+
+// matches reports whether the pattern is for the path itself. The package takes a
+// pattern for one of all that is below, too, as it suits a positive pattern. With a
+// slash at its end a pattern matches a folder itself and all that is below, but of a
+// file only what is below a folder: the difference is the path itself.
+func (r rule) matches(p string, folder bool) bool {
+	return (folder || !r.folders) && r.matcher.MatchPath(p, true) && !r.matcher.MatchPath(p, false)
+}
+
+// rules are lines in the order in which they were read: a later one that matches
+// counts more. Every folder's lines are for that folder only, so those of its
+// siblings do no harm.
+type rules []rule
+
+// read adds the lines of a file, if there is one. Its patterns are for the folder
+// dir and what is below.
+func (r *rules) read(file, name, dir string) error {
+	text, err := readPatterns(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	number := 0
+	for line := range strings.Lines(strings.TrimPrefix(text, "\ufeff")) {
+		number++
+		if one, ok := newRule(line, dir, fmt.Sprintf("%s:%d", name, number)); ok {
+			*r = append(*r, one)
+		}
+	}
+	return nil
+}
+
+// trimSpaces removes spaces at the end, unless a backslash stands before them.
+func trimSpaces(line string) string {
+	for strings.HasSuffix(line, " ") && !strings.HasSuffix(line, `\ `) {
+		line = line[:len(line)-1]
+	}
+	return line
+}
+
+func readPatterns(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", cause(err)
+	}
+	defer f.Close() // only read
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return "", errors.Join(errors.New("it is not a regular file"), err)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxPatterns+1))
+	if err == nil && len(text) > maxPatterns {
+		err = fmt.Errorf("it has more than %d bytes: is it a file of patterns?", maxPatterns)
+	}
+	return string(text), err
+}
+
+// match returns the line that decides about a path, and whether it excludes the
+// path.
+func (r rules) match(p string, folder bool) (from string, excludes, decided bool) {
+	for _, one := range slices.Backward(r) {
+		if one.matches(p, folder) {
+			return one.from, !one.includes, true
+		}
+	}
+	return "", false, false
+}
+
+// ignore decides what stays behind.
+type ignore struct {
+	git, plx rules
+	base     string // path of the folder, relative to the root of its git repository; "": it is the root
+}
+
+// newIgnore returns the rules for the folder dir, an absolute path without links.
+// In a git repository those of the folders above count too.
+func newIgnore(dir string) (*ignore, error) {
+	g := &ignore{}
+	root := repository(dir)
+	if root == "" {
+		return g, nil
+	}
+	base, err := filepath.Rel(root, dir)
+	if err != nil {
+		return nil, err
+	}
+	if base == "." {
+		return g, nil
+	}
+	g.base = filepath.ToSlash(base)
+	for at := ""; ; {
+		if err := g.git.read(filepath.Join(root, at, gitFile), filepath.Join(root, at, gitFile), at); err != nil {
+			return nil, err
+		}
+		next, more := strings.CutPrefix(g.base, at)
+		element, _, below := strings.Cut(strings.TrimPrefix(next, "/"), "/")
+		if !more || !below {
+			return g, nil
+		}
+		at = path.Join(at, element)
+	}
+}
+
+// repository returns the root of the git repository that dir is in, or "".
+func repository(dir string) string {
+	for at := dir; ; at = filepath.Dir(at) {
+		if _, err := os.Lstat(filepath.Join(at, ".git")); err == nil {
+			return at
+		}
+		if at == filepath.Dir(at) {
+			return ""
+		}
+	}
+}
+
+// enter reads the rules of a folder that the walk enters. p is its path relative to
+// the walk's folder.
+func (g *ignore) enter(dir, p string) error {
+	in := path.Join(g.base, p)
+	if in == "." {
+		in = ""
+	}
+	if err := g.git.read(filepath.Join(dir, gitFile), path.Join(p, gitFile), in); err != nil {
+		return err
+	}
+	return g.plx.read(filepath.Join(dir, plxFile), path.Join(p, plxFile), in)
+}
+
+// excluded returns why an entry stays behind, or "". abs is its path on this
+// machine.
+func (g *ignore) excluded(abs, p string, folder bool) string {
+	in := path.Join(g.base, p)
+	if from, excludes, decided := g.plx.match(in, folder); decided {
+		return choose(excludes, from)
+	}
+	if from, excludes, decided := g.git.match(in, folder); decided && excludes {
+		return from
+	}
+	switch base := path.Base(p); {
+	case base == ".git":
+		return "git's own folder stays behind unless " + plxFile + " has the line !.git"
+	case !folder:
+	case base == "__pycache__":
+		return "it stays behind unless " + plxFile + " has the line !__pycache__/"
+	case isVenv(abs):
+		return "a virtual environment stays behind unless " + plxFile + " has the line !" + base + "/"
+	}
+	return ""
+}
+
+func choose(excludes bool, from string) string {
+	if excludes {
+		return from
+	}
+	return ""
+}
+
+// isVenv reports whether a folder is a Python virtual environment.
+func isVenv(dir string) bool {
+	info, err := os.Lstat(filepath.Join(dir, "pyvenv.cfg"))
+	return err == nil && info.Mode().IsRegular()
+}

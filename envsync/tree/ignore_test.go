@@ -1,0 +1,145 @@
+package tree
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// write makes files with their folders. A name that ends with a slash is a folder.
+func write(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, content := range files {
+		file := filepath.Join(dir, name)
+		parent := filepath.Dir(file)
+		if strings.HasSuffix(name, "/") {
+			parent = file
+		}
+		if err := os.MkdirAll(parent, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if parent == file {
+			continue
+		}
+		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func scan(t *testing.T, dir string) *Folder {
+	t.Helper()
+	f, err := Scan(t.Context(), dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// files returns the paths of a manifest's files.
+func files(m Manifest) (paths []string) {
+	for _, e := range m.Entries {
+		if e.Kind != Directory {
+			paths = append(paths, e.Path)
+		}
+	}
+	return paths
+}
+
+// git runs git without the user's settings.
+func git(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("git", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("git %q: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// What git would add is what is sent, for random folders and random patterns in them.
+func TestIgnoreLikeGit(t *testing.T) {
+	words := []string{"a", "b", "ab", "c.txt", "b.txt", "a b", "x[1]", "#x", "!y", "data"}
+	patterns := []string{"a", "b", "*.txt", "a/", "/a", "/b/", "a/b", "a/*", "**/b", "a/**", "a/**/b", "**", "*", "?b", "[ab]", "[!a]b",
+		"x\\[1]", "\\#x", "\\!y", "a b ", "a\\ b", "data/", "*/", "/*", "**/", "a*", "*b*", "b.t?t", "[a-c].txt", "# text", "", "/a/b/", "/*/b", "b/*.txt"}
+	rounds := 100
+	if testing.Short() {
+		rounds = 30
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	top := t.TempDir()
+	for round := range rounds {
+		dir := filepath.Join(top, fmt.Sprint(round))
+		tree := map[string]string{}
+		var folders []string
+		for range 3 + r.IntN(12) {
+			var elements []string
+			for range 1 + r.IntN(4) {
+				elements = append(elements, words[r.IntN(len(words))])
+			}
+			// Of a path that is a folder elsewhere the folder counts.
+			tree[strings.Join(elements, "/")+"/f.txt"] = "x"
+			tree[strings.Join(elements, "/")+"/b"+fmt.Sprint(r.IntN(3))] = "x"
+			folders = append(folders, strings.Join(elements[:r.IntN(len(elements)+1)], "/"))
+		}
+		for _, folder := range folders[:1+r.IntN(3)] {
+			var lines []string
+			for range 1 + r.IntN(5) {
+				line := patterns[r.IntN(len(patterns))]
+				if r.IntN(3) == 0 && line != "" {
+					line = "!" + line
+				}
+				lines = append(lines, line)
+			}
+			tree[filepath.Join(folder, ".gitignore")] = strings.Join(lines, "\n") + "\n"
+		}
+		write(t, dir, tree)
+		git(t, dir, "init", "-q")
+		want := strings.Split(strings.TrimSuffix(git(t, dir, "ls-files", "--others", "--exclude-standard", "-z"), "\x00"), "\x00")
+		want = slices.DeleteFunc(want, func(p string) bool { return p == "" })
+		slices.Sort(want)
+		if got := files(scan(t, dir).Manifest); !slices.Equal(got, want) {
+			for name, content := range tree {
+				if filepath.Base(name) == ".gitignore" {
+					t.Logf("%s: %q", name, content)
+				}
+			}
+			t.Fatalf("round %d: sent\n%q\ngit would add\n%q", round, got, want)
+		}
+	}
+}
+
+func TestWhatStaysBehind(t *testing.T) {
+	top := t.TempDir()
+	dir := filepath.Join(top, "sub", "project")
+	write(t, top, map[string]string{
+		".git/HEAD": "", ".gitignore": "/sub/project/from-above\nproject/not-this\n", "sub/.gitignore": "*.pt\n",
+	})
+	write(t, dir, map[string]string{
+		"train.py": "", "from-above": "", "not-this": "", "model.pt": "", "keep.pt": "", "code/__pycache__/x.pyc": "", "code/m.py": "",
+		"venv/pyvenv.cfg": "", "venv/bin/python": "", "wanted/pyvenv.cfg": "", "wanted/lib/x.py": "", "module/.git": "gitdir: x", "module/x": "",
+		"data/set": "", ".gitignore": "data/\n", ".plxignore": "!keep.pt\n!wanted/\n!data/\nsecret\n", "data/.gitignore": "*\n",
+		"code/secret": "", "code/.plxignore": "!secret\n",
+	})
+	f := scan(t, dir)
+	want := []string{".gitignore", ".plxignore", "code/.plxignore", "code/m.py", "code/secret", "keep.pt", "module/x", "not-this", "train.py",
+		"wanted/lib/x.py", "wanted/pyvenv.cfg"}
+	if got := files(f.Manifest); !slices.Equal(got, want) {
+		t.Errorf("sent\n%q, want\n%q", got, want)
+	}
+	for p, why := range map[string]string{
+		"model.pt": "sub/.gitignore:1", "from-above": ".gitignore:1", "data/set": "data/.gitignore:1", "venv/bin/python": "a virtual environment",
+		"code/__pycache__/x.pyc": "!__pycache__/", "module/.git": "!.git", "train.py": "", "no/such": "",
+	} {
+		if got := f.Excluded(p); !strings.Contains(got, why) || (got == "") != (why == "") {
+			t.Errorf("Excluded(%q) = %q, want %q", p, got, why)
+		}
+	}
+}

@@ -1,0 +1,295 @@
+package tree
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Options are how a folder is read.
+type Options struct {
+	// Cache is a folder of this machine that keeps hashes from one Scan to the
+	// next; "": none are kept.
+	Cache string
+	// All sends everything: .gitignore and .plxignore do not count.
+	All bool
+}
+
+// Folder is a folder of this machine that was read.
+type Folder struct {
+	Manifest
+	root     string            // its absolute path, without links
+	excluded map[string]string // why what stays behind does, by path
+}
+
+// Scan reads the folder dir. Files that .gitignore or .plxignore exclude stay
+// behind, and so do .git, __pycache__ and virtual environments. Scan refuses a
+// folder with anything that cannot be sent: a socket or device, a file of more than
+// 2 GiB, a link that leads out, a name with a line feed, and what it cannot read.
+func Scan(ctx context.Context, dir string, o Options) (*Folder, error) {
+	root, err := filepath.Abs(dir)
+	if err == nil {
+		root, err = filepath.EvalSymlinks(root)
+	}
+	if err != nil {
+		return nil, cause(err)
+	}
+	w := &walk{ctx: ctx, root: root, excluded: map[string]string{}, cache: openCache(o.Cache, root), begun: time.Now()}
+	if !o.All {
+		if w.ignore, err = newIgnore(root); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.enter(""); err != nil {
+		return nil, err
+	}
+	if err := w.hash(); err != nil {
+		return nil, err
+	}
+	f := &Folder{Manifest: Manifest{w.entries}, root: root, excluded: w.excluded}
+	slices.SortFunc(f.Entries, func(a, b Entry) int { return strings.Compare(a.Path, b.Path) })
+	if _, err := Decode(f.Encode()); err != nil {
+		return nil, err // a bound that only the whole exceeds
+	}
+	_ = w.cache.save() // the next Scan hashes again
+	return f, nil
+}
+
+// Find returns the entry of a path that is relative to the folder.
+func (f *Folder) Find(p string) (Entry, bool) {
+	i, ok := slices.BinarySearchFunc(f.Entries, path.Clean(p), func(e Entry, p string) int { return strings.Compare(e.Path, p) })
+	if !ok {
+		return Entry{}, false
+	}
+	return f.Entries[i], true
+}
+
+// Root returns the absolute path of the folder on this machine.
+func (f *Folder) Root() string { return f.root }
+
+// Excluded returns why a path of the folder, or a folder that it is in, stays
+// behind: a line such as ".gitignore:3". It is "" if the path is sent, or is not
+// there.
+func (f *Folder) Excluded(p string) string {
+	for at := path.Clean(p); at != "." && at != "/"; at = path.Dir(at) {
+		if why := f.excluded[at]; why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// walk is one run of Scan.
+type walk struct {
+	ctx      context.Context
+	root     string
+	entries  []Entry           // as they were found
+	excluded map[string]string // as in Folder
+	ignore   *ignore           // nil: nothing stays behind
+	cache    *cache
+	begun    time.Time
+}
+
+func (w *walk) abs(p string) string { return filepath.Join(w.root, filepath.FromSlash(p)) }
+
+// enter reads a folder and all that is below it.
+func (w *walk) enter(p string) error {
+	if err := w.ctx.Err(); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(w.abs(p))
+	if err != nil {
+		return fmt.Errorf("%s: %w", shown(p), cause(err))
+	}
+	if w.ignore != nil {
+		if err := w.ignore.enter(w.abs(p), p); err != nil {
+			return err
+		}
+	}
+	for _, e := range entries {
+		at := path.Join(p, e.Name())
+		if w.ignore != nil {
+			if why := w.ignore.excluded(w.abs(at), at, e.IsDir()); why != "" {
+				w.excluded[at] = why
+				continue
+			}
+		}
+		if err := w.add(at, e); err != nil {
+			return err
+		}
+		if len(w.entries) > maxEntries {
+			return fmt.Errorf("it has more than %d files", maxEntries)
+		}
+		if e.IsDir() {
+			if err := w.enter(at); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// add adds one entry; hash computes its sum.
+func (w *walk) add(p string, found fs.DirEntry) error {
+	info, err := found.Info()
+	if err != nil {
+		return fmt.Errorf("%s: %w", shown(p), cause(err))
+	}
+	if err := checkPath(p); err != nil {
+		return fmt.Errorf("%s: %w", shown(p), err)
+	}
+	e := Entry{Path: p, Mode: info.Mode().Perm()}
+	switch mode := info.Mode(); {
+	case mode.IsDir():
+		e.Kind = Directory
+	case mode.IsRegular():
+		e.Kind, e.Size = File, info.Size()
+		if e.Size > maxFile {
+			return &LargeError{Path: p, Size: e.Size}
+		}
+	case mode&fs.ModeSymlink != 0:
+		e.Kind, e.Mode = Link, 0
+		if e.Target, err = os.Readlink(w.abs(p)); err != nil {
+			return fmt.Errorf("%s: %w", shown(p), cause(err))
+		}
+		if err := checkTarget(p, e.Target); err != nil {
+			return fmt.Errorf("%s: %w", shown(p), err)
+		}
+	default:
+		return fmt.Errorf("%s: it is a %s, which cannot be sent", shown(p), kindOf(mode))
+	}
+	w.entries = append(w.entries, e)
+	return nil
+}
+
+// LargeError is the error of a file that is too large for a working directory.
+type LargeError struct {
+	Path string
+	Size int64 // bytes
+}
+
+func (e *LargeError) Error() string {
+	return fmt.Sprintf("%s: it has %.1f GiB, and a file may have %d GiB", shown(e.Path), float64(e.Size)/(1<<30), maxFile>>30)
+}
+
+// Hint says what to do instead.
+func (e *LargeError) Hint() string {
+	return fmt.Sprintf("add a line /%s to %s, and put the file where the hosts can read it", e.Path, plxFile)
+}
+
+// hash computes the sums of all files.
+func (w *walk) hash() error {
+	group, ctx := errgroup.WithContext(w.ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, e := range w.entries {
+		if e.Kind != File {
+			continue
+		}
+		group.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			sum, err := w.hashFile(e)
+			if err != nil {
+				return fmt.Errorf("%s: %w", shown(e.Path), cause(err))
+			}
+			w.entries[i] = e.withSum(sum)
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+func (w *walk) hashFile(e Entry) (sum Sum, err error) {
+	info, err := os.Lstat(w.abs(e.Path))
+	if err != nil {
+		return sum, err
+	}
+	if sum, ok := w.cache.sum(e.Path, info); ok && info.Size() == e.Size {
+		return sum, nil
+	}
+	f, info, err := openFile(w.abs(e.Path))
+	if err != nil {
+		return sum, err
+	}
+	defer f.Close() // only read
+	hash := sha256.New()
+	n, err := io.Copy(hash, io.LimitReader(f, e.Size+1))
+	if err != nil {
+		return sum, err
+	}
+	after, err := f.Stat()
+	if err != nil {
+		return sum, err
+	}
+	before, _ := identity(info)
+	if now, _ := identity(after); n != e.Size || now != before {
+		return sum, errChanged
+	}
+	sum = Sum(hash.Sum(nil))
+	w.cache.keep(e.Path, info, w.begun, sum)
+	return sum, nil
+}
+
+var errChanged = errors.New("it changed while it was read: wait until nothing writes it, or exclude it in " + plxFile)
+
+// openFile opens a regular file, and does not wait for a pipe that has taken its
+// place.
+func openFile(file string) (*os.File, fs.FileInfo, error) {
+	f, err := os.OpenFile(file, os.O_RDONLY|openFlags, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errChanged
+	}
+	if err != nil {
+		f.Close() // only read
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+// shown is a path as messages show it: in quotes if it is not plain.
+func shown(p string) string {
+	if p == "" {
+		return "."
+	}
+	if quoted := fmt.Sprintf("%q", p); strings.ContainsAny(p, " :") || quoted != `"`+p+`"` {
+		return quoted
+	}
+	return p
+}
+
+func kindOf(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeSocket != 0:
+		return "socket"
+	case mode&fs.ModeNamedPipe != 0:
+		return "named pipe"
+	case mode&fs.ModeDevice != 0:
+		return "device"
+	}
+	return "special file"
+}
+
+// cause drops the "open PATH:" that messages have already.
+func cause(err error) error {
+	if e := (*fs.PathError)(nil); errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}

@@ -1,0 +1,234 @@
+package tree
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/plx-run/plx/envsync"
+)
+
+// Host runs a command of plx's agent on a host. The command reads stdin and writes
+// stdout; if it fails, the error tells what it said.
+type Host interface {
+	Call(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error
+}
+
+// Target is one host to bring a folder to.
+type Target struct {
+	Name       string // the host's name in errors and progress
+	FileSystem string // as in envsync.Target
+	Host       Host
+}
+
+// Receive is the agent's command on the other side of Send: it runs Store.Serve.
+const Receive = "receive"
+
+// Answer is what Serve writes at its end.
+const Answer = "ok\n"
+
+// Send brings the contents of a folder into the stores of hosts, all at once. A host
+// is told the manifest, answers which contents it lacks, and gets those. Nothing
+// that is cut off or damaged on the way gets into a store.
+//
+// The error joins one for each host that failed. If a file here cannot be read any
+// more, or has changed, all hosts fail for one reason, which is told once.
+func Send(ctx context.Context, targets []Target, f *Folder, progress envsync.Progress) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	s := &sender{ctx: ctx, folder: f, manifest: f.Encode(), progress: progress, packs: map[string]*pack{}, cancel: cancel}
+	var hosts []envsync.Target
+	for _, t := range targets {
+		hosts = append(hosts, envsync.Target{Name: t.Name, FileSystem: t.FileSystem})
+	}
+	err := envsync.Each(ctx, hosts, func(i int, _ bool) error {
+		if err := s.host(ctx, targets[i]); err != nil {
+			return fmt.Errorf("host %s: %w", targets[i].Name, err)
+		}
+		return nil
+	})
+	cancel(nil)
+	failed := s.close()
+	if s.unread != nil {
+		return fmt.Errorf("%s: %w", describe(targets), s.unread)
+	}
+	return errors.Join(err, failed)
+}
+
+// describe names targets, the first one by its name.
+func describe(targets []Target) string {
+	switch more := len(targets) - 1; more {
+	case 0:
+		return "host " + targets[0].Name
+	case 1:
+		return "hosts " + targets[0].Name + " and " + targets[1].Name
+	default:
+		return fmt.Sprintf("host %s and %d others", targets[0].Name, more)
+	}
+}
+
+// Bounds of waiting for a host. A home on a stuck file server answers never.
+const (
+	answerTime = time.Minute // until a host has told what it lacks, or has written what it got
+	slowest    = 1 << 20     // bytes per second that a host hashes or writes at least
+)
+
+type sender struct {
+	ctx      context.Context // ends the work on all hosts
+	folder   *Folder
+	manifest []byte
+	cancel   context.CancelCauseFunc // ends the work on all hosts
+
+	mu       sync.Mutex
+	progress envsync.Progress // nil: nobody wants to know
+	packs    map[string]*pack // by the answer of a host
+	unread   error            // why a file here could not be packed; nil: none was
+}
+
+// host brings one host what it lacks.
+func (s *sender) host(ctx context.Context, t Target) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	in, stdin := io.Pipe()
+	stdout, out := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := t.Host.Call(ctx, Receive, in, out)
+		out.CloseWithError(err) // nil reads as io.EOF
+		in.CloseWithError(io.ErrClosedPipe)
+		ended <- err
+	}()
+	err := s.talk(ctx, cancel, t, stdin, stdout)
+	why := context.Cause(ctx) // plx gave up on the host
+	local := err != nil && !errors.Is(err, io.ErrClosedPipe)
+	if local {
+		cancel(err) // the host waits for more
+	}
+	stdin.Close()
+	stdout.Close()
+	said := <-ended
+	switch {
+	case local:
+		return cmp.Or(why, err)
+	case err != nil:
+		return cmp.Or(why, said, errors.New("the agent's command ended before it had all files"))
+	}
+	return cmp.Or(why, said)
+}
+
+// limit gives up on a host that has not done something in time. The result ends the
+// limit.
+func limit(cancel context.CancelCauseFunc, size int64, what string) (stop func() bool) {
+	d := answerTime + time.Duration(size/slowest)*time.Second
+	return time.AfterFunc(d, func() { cancel(fmt.Errorf("it has not %s within %s: is its file system stuck?", what, d)) }).Stop
+}
+
+// talk is the client's side of Serve.
+func (s *sender) talk(ctx context.Context, cancel context.CancelCauseFunc, t Target, stdin io.WriteCloser, stdout io.Reader) error {
+	_, size := s.folder.Files()
+	stop := limit(cancel, size, "told what it lacks")
+	defer stop()
+	if _, err := stdin.Write(binary.AppendUvarint(nil, uint64(len(s.manifest)))); err != nil {
+		return err
+	}
+	if _, err := stdin.Write(s.manifest); err != nil {
+		return err
+	}
+	lacks := NewSet(s.folder.Manifest)
+	if _, err := io.ReadFull(stdout, lacks); err != nil {
+		return fmt.Errorf("ask what it lacks: %w", err)
+	}
+	stop()
+	missing, err := lacks.Files(s.folder.Manifest)
+	if err != nil {
+		return err
+	}
+	if len(missing) > 0 {
+		if err := s.send(ctx, t, string(lacks), missing, stdin); err != nil {
+			return err
+		}
+	}
+	if err := stdin.Close(); err != nil {
+		return err
+	}
+	defer limit(cancel, size, "confirmed that it has the files")()
+	answer, err := io.ReadAll(io.LimitReader(stdout, int64(len(Answer))))
+	if err == nil && string(answer) != Answer {
+		err = errors.New("the host has not confirmed that it has all files")
+	}
+	return err
+}
+
+// send sends the contents of entries, which hosts with the same answer share.
+func (s *sender) send(ctx context.Context, t Target, answer string, entries []Entry, stdin io.Writer) error {
+	s.mu.Lock()
+	p, err := s.packs[answer], error(nil)
+	if p == nil {
+		if p, err = newPack(s.ctx, s.folder, entries); err == nil {
+			s.packs[answer] = p
+		}
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	err = p.copyTo(ctx, stdin, func(sent, total int64) { s.tell(t.Name, sent, total) })
+	if unread := p.failed(); unread != nil {
+		s.fail(unread)
+	}
+	return err
+}
+
+// fail ends the work on all hosts: a file here cannot be read.
+func (s *sender) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unread == nil && s.ctx.Err() == nil {
+		s.unread = err
+	}
+	s.cancel(err)
+}
+
+func (s *sender) tell(host string, sent, total int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.progress != nil {
+		s.progress(host, "working directory", sent, total)
+	}
+}
+
+func (s *sender) close() error {
+	var errs []error
+	for _, p := range s.packs {
+		errs = append(errs, p.close())
+	}
+	return errors.Join(errs...)
+}
+
+// Set is a set of a manifest's entries, one bit for each.
+type Set []byte
+
+// NewSet returns an empty set.
+func NewSet(m Manifest) Set { return make(Set, (len(m.Entries)+7)/8) }
+
+// Add adds the entry with the index i.
+func (s Set) Add(i int) { s[i/8] |= 1 << (i % 8) }
+
+// Files returns the files of the set. It refuses a set with anything else.
+func (s Set) Files(m Manifest) (files []Entry, err error) {
+	for i := range 8 * len(s) {
+		if s[i/8]&(1<<(i%8)) == 0 {
+			continue
+		}
+		if i >= len(m.Entries) || m.Entries[i].Kind != File {
+			return nil, errors.New("its answer is damaged")
+		}
+		files = append(files, m.Entries[i])
+	}
+	return files, nil
+}

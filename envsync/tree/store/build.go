@@ -1,0 +1,140 @@
+//go:build linux
+
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/plx-run/plx/envsync/tree"
+)
+
+// Build makes the folder of a manifest at dir, whose parent must exist. Every file
+// is a copy, or a clone that shares no later write, so the store is safe from
+// whatever is done in the folder. Build leaves a folder that exists as it is. An
+// error leaves no folder. finish, unless it is nil, adds to the folder before it gets
+// its name.
+func (s *Store) Build(ctx context.Context, id tree.Sum, dir string, finish func(dir string) error) (err error) {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	m, err := s.Manifest(id)
+	if err != nil {
+		return err
+	}
+	// Another name first: a folder that exists is complete.
+	temporary, err := os.MkdirTemp(filepath.Dir(dir), "."+filepath.Base(dir)+"-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(temporary))
+		}
+	}()
+	b := &builder{store: s, dir: temporary}
+	if err := b.fill(ctx, m); err != nil {
+		return err
+	}
+	if finish != nil {
+		if err := finish(temporary); err != nil {
+			return err
+		}
+	}
+	return os.Rename(temporary, dir)
+}
+
+type builder struct {
+	store   *Store
+	dir     string
+	noClone atomic.Bool // the file system cannot clone files
+}
+
+func (b *builder) path(e tree.Entry) string { return filepath.Join(b.dir, filepath.FromSlash(e.Path)) }
+
+// fill makes folders, then files, then links, so that no path leads through a link.
+func (b *builder) fill(ctx context.Context, m tree.Manifest) error {
+	for _, e := range m.Entries {
+		if e.Kind == tree.Directory {
+			// The owner can always write and remove what is in it.
+			if err := os.Mkdir(b.path(e), e.Mode|0o700); err != nil {
+				return fmt.Errorf("make %s: %w", e.Path, cause(err))
+			}
+		}
+	}
+	group, working := errgroup.WithContext(ctx)
+	group.SetLimit(min(runtime.GOMAXPROCS(0), writers))
+	for _, e := range m.Entries {
+		if e.Kind != tree.File || working.Err() != nil {
+			continue
+		}
+		group.Go(func() error {
+			if err := b.file(e); err != nil {
+				return fmt.Errorf("make %s: %w", e.Path, cause(err))
+			}
+			return nil
+		})
+	}
+	if err := cmp.Or(group.Wait(), context.Cause(ctx)); err != nil {
+		return err
+	}
+	for _, e := range m.Entries {
+		if e.Kind == tree.Link {
+			if err := os.Symlink(e.Target, b.path(e)); err != nil {
+				return fmt.Errorf("make %s: %w", e.Path, cause(err))
+			}
+		}
+	}
+	return nil
+}
+
+func (b *builder) file(e tree.Entry) error {
+	if !b.store.has(e.Sum, e.Size) {
+		return fmt.Errorf("its content is not in %s any more: launch again", b.store.dir)
+	}
+	from, err := os.Open(b.store.Path(e.Sum))
+	if err != nil {
+		return err
+	}
+	defer from.Close() // only read
+	to, err := os.OpenFile(b.path(e), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	err = b.fileTo(to, from, e)
+	if failed := to.Close(); err == nil {
+		err = failed
+	}
+	return err
+}
+
+func (b *builder) fileTo(to, from *os.File, e tree.Entry) error {
+	cloned := false
+	if e.Size > 0 && !b.noClone.Load() {
+		cloned = unix.IoctlFileClone(int(to.Fd()), int(from.Fd())) == nil
+		b.noClone.Store(!cloned)
+	}
+	if !cloned {
+		if n, err := io.Copy(to, from); err != nil || n != e.Size {
+			return errors.Join(err, sizeError(n, e.Size))
+		}
+	}
+	return to.Chmod(e.Mode) // not at creation, where the umask counts
+}
+
+func sizeError(n, want int64) error {
+	if n == want {
+		return nil
+	}
+	return fmt.Errorf("%d of %d bytes were copied", n, want)
+}

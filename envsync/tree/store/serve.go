@@ -1,0 +1,189 @@
+//go:build linux
+
+package store
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/plx-run/plx/envsync/tree"
+)
+
+const (
+	maxManifest = 1 << 28   // bytes of an encoded manifest
+	maxWindow   = 64 << 20  // bytes of memory of the decompression
+	small       = 256 << 10 // bytes of a file that is taken into memory, so that several are written at once
+	writers     = 4         // files that are written at once
+	abandoned   = 24 * time.Hour
+)
+
+// Serve takes what tree.Send sends: it reads a manifest, answers which files it
+// lacks, stores them, and answers again. After an error the store has the files
+// that were complete, and no part of another one.
+func (s *Store) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
+	r := bufio.NewReader(in)
+	text, err := readManifest(r)
+	if err != nil {
+		return err
+	}
+	m, err := tree.Decode(text)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.incoming(), 0o700); err != nil {
+		return fmt.Errorf("make the store of files: %w", err)
+	}
+	s.tidy()
+	lacks := s.missing(m)
+	files, err := lacks.Files(m)
+	if err != nil {
+		return err
+	}
+	if err := s.room(m, files); err != nil {
+		return err
+	}
+	if _, err := out.Write(lacks); err != nil {
+		return err
+	}
+	if len(files) > 0 {
+		if err := s.receive(ctx, r, files); err != nil {
+			return err
+		}
+	}
+	id := tree.Sum(sha256.Sum256(text))
+	if !s.has(id, int64(len(text))) {
+		if err := s.put(bytes.NewReader(text), id, int64(len(text))); err != nil {
+			return fmt.Errorf("store the list of files: %w", err)
+		}
+	}
+	_, err = io.WriteString(out, tree.Answer)
+	return err
+}
+
+func readManifest(r *bufio.Reader) ([]byte, error) {
+	size, err := binary.ReadUvarint(r)
+	if err == nil && size > maxManifest {
+		err = fmt.Errorf("it has %d bytes", size)
+	}
+	var text bytes.Buffer // grows with what arrives
+	if err == nil {
+		_, err = io.CopyN(&text, r, int64(size))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the list of files: %w", err)
+	}
+	return text.Bytes(), nil
+}
+
+// tidy removes files that were cut off long ago.
+func (s *Store) tidy() {
+	entries, _ := os.ReadDir(s.incoming()) // the next Serve tries again
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > abandoned {
+			_ = os.Remove(filepath.Join(s.incoming(), e.Name())) // as above
+		}
+	}
+}
+
+// missing returns the files whose contents the store lacks, each content once.
+func (s *Store) missing(m tree.Manifest) tree.Set {
+	lacks, seen := tree.NewSet(m), map[tree.Sum]bool{}
+	for i, e := range m.Entries {
+		if e.Kind != tree.File || seen[e.Sum] {
+			continue
+		}
+		seen[e.Sum] = true
+		if !s.has(e.Sum, e.Size) {
+			lacks.Add(i)
+		}
+	}
+	return lacks
+}
+
+// room refuses files that do not fit: those to store, and all of them in the
+// folder that Build makes.
+func (s *Store) room(m tree.Manifest, files []tree.Entry) error {
+	_, need := m.Files()
+	for _, e := range files {
+		need += e.Size
+	}
+	var disk unix.Statfs_t
+	if err := unix.Statfs(s.dir, &disk); err != nil || disk.Bsize <= 0 {
+		return nil // writing tells
+	}
+	if free := int64(disk.Bavail) * disk.Bsize; free < need {
+		largest := tree.Entry{Path: "."}
+		for _, e := range m.Entries {
+			if e.Size >= largest.Size {
+				largest = e
+			}
+		}
+		return fmt.Errorf("the file system of %s has %d MiB left, and the files need %d MiB; the largest is %s", s.dir, free>>20, need>>20+1, largest.Path)
+	}
+	return nil
+}
+
+// receive stores the contents of files, which follow one another in a zstd stream.
+func (s *Store) receive(ctx context.Context, in io.Reader, files []tree.Entry) error {
+	z, err := zstd.NewReader(in, zstd.WithDecoderMaxWindow(maxWindow))
+	if err != nil {
+		return err
+	}
+	defer z.Close()
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(writers)
+	for _, e := range files {
+		if ctx.Err() != nil {
+			break
+		}
+		if err = s.receiveFile(z, e, group); err != nil {
+			break
+		}
+	}
+	if failed := group.Wait(); failed != nil {
+		return failed
+	}
+	if err != nil {
+		return err
+	}
+	if n, err := z.Read(make([]byte, 1)); n > 0 || !errors.Is(err, io.EOF) {
+		return fmt.Errorf("the stream of files does not end where it should: %w", err)
+	}
+	return nil
+}
+
+// receiveFile reads a file from the stream. A small one is written by a goroutine of
+// the group.
+func (s *Store) receiveFile(z io.Reader, e tree.Entry, group *errgroup.Group) error {
+	named := func(err error) error {
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return fmt.Errorf("store %s: the stream of files was cut off", e.Path)
+		case err != nil:
+			return fmt.Errorf("store %s: %w", e.Path, err)
+		}
+		return nil
+	}
+	if e.Size > small {
+		return named(s.put(z, e.Sum, e.Size))
+	}
+	content := make([]byte, e.Size)
+	if _, err := io.ReadFull(z, content); err != nil {
+		return named(err)
+	}
+	group.Go(func() error { return named(s.put(bytes.NewReader(content), e.Sum, e.Size)) })
+	return nil
+}

@@ -1,0 +1,214 @@
+//go:build linux
+
+// Package store keeps contents on a host, each under its SHA-256, and makes folders
+// of them. It is the host's side of package tree:
+//
+//	s := store.Open("/home/u/.plx/files")
+//	err := s.Serve(ctx, os.Stdin, os.Stdout) // takes what tree.Send sends
+//	...
+//	err = s.Build(ctx, id, "/home/u/.plx/jobs/j/h/work", nil)
+//
+// # When a content is trusted
+//
+// A power cut may leave a file with its size and another content, and to flush
+// thousands of files takes long. So the store flushes nothing. A file that was
+// written or hashed since this host was booted is trusted; every other one is
+// hashed before it is used. The inode's change time tells which it is. The time of
+// modification is a fixed one, so that a file that somebody wrote to is hashed too.
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/plx-run/plx/envsync/tree"
+)
+
+// Store is the folder of the contents.
+type Store struct{ dir string }
+
+// Open returns the store in the folder dir, which need not exist.
+func Open(dir string) *Store { return &Store{dir} }
+
+// stamp is the time of modification of every content that was found right.
+var stamp = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// fresh is the age from which a use of a content renews its change time, by which
+// Prune knows what is in use.
+const fresh = time.Hour
+
+// Path returns where a content lies.
+func (s *Store) Path(sum tree.Sum) string {
+	name := sum.String()
+	return filepath.Join(s.dir, name[:2], name[2:])
+}
+
+// incoming is the folder of files that are being written.
+func (s *Store) incoming() string { return filepath.Join(s.dir, "incoming") }
+
+// has reports whether the store has a content, and that it is right.
+func (s *Store) has(sum tree.Sum, size int64) bool {
+	file := s.Path(sum)
+	info, err := os.Lstat(file)
+	if err != nil || !info.Mode().IsRegular() || info.Size() != size {
+		return false
+	}
+	changed := changeTime(info)
+	now := time.Now()
+	trusted := info.ModTime().Equal(stamp) && changed.After(bootTime()) && !changed.After(now.Add(time.Minute))
+	if trusted && now.Sub(changed) < fresh {
+		return true
+	}
+	if !trusted && !right(file, sum) {
+		return false
+	}
+	// If the file system cannot do it, the content is hashed at its next use too.
+	_ = os.Chtimes(file, stamp, stamp)
+	return true
+}
+
+// right hashes a content.
+func right(file string, sum tree.Sum) bool {
+	f, err := os.Open(file)
+	if err != nil {
+		return false
+	}
+	defer f.Close() // only read
+	hash := sha256.New()
+	_, err = io.Copy(hash, f)
+	return err == nil && tree.Sum(hash.Sum(nil)) == sum
+}
+
+// changeTime returns when a file's inode was last changed.
+func changeTime(info fs.FileInfo) time.Time {
+	s := info.Sys().(*syscall.Stat_t) // as on every Linux
+	return time.Unix(s.Ctim.Unix())
+}
+
+// bootTime returns when this host was booted. If that is not known it is far in the
+// future, so that nothing is trusted.
+var bootTime = sync.OnceValue(func() time.Time {
+	text, _ := os.ReadFile("/proc/stat") // unread, it has no line to find
+	for line := range strings.Lines(string(text)) {
+		seconds, found := strings.CutPrefix(line, "btime ")
+		if n, err := strconv.ParseInt(strings.TrimSpace(seconds), 10, 64); found && err == nil {
+			return time.Unix(n+1, 0)
+		}
+	}
+	return time.Unix(1<<40, 0)
+})
+
+// put writes a content of size bytes from r. Until it is complete and right it has
+// another name; an error leaves nothing.
+func (s *Store) put(r io.Reader, sum tree.Sum, size int64) (err error) {
+	temporary := filepath.Join(s.incoming(), rand.Text())
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return cause(err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(temporary))
+		}
+	}()
+	hash := sha256.New()
+	_, err = io.CopyN(io.MultiWriter(f, hash), r, size)
+	if failed := f.Close(); err == nil {
+		err = failed
+	}
+	if err != nil {
+		return cause(err)
+	}
+	if tree.Sum(hash.Sum(nil)) != sum {
+		return errors.New("it was damaged on the way")
+	}
+	if err := os.Chtimes(temporary, stamp, stamp); err != nil {
+		return cause(err)
+	}
+	return s.settle(temporary, sum)
+}
+
+// settle gives a content its name. The folder is made when it is needed.
+func (s *Store) settle(temporary string, sum tree.Sum) error {
+	err := os.Rename(temporary, s.Path(sum))
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.Mkdir(filepath.Dir(s.Path(sum)), 0o700); err == nil || errors.Is(err, fs.ErrExist) {
+			err = os.Rename(temporary, s.Path(sum))
+		}
+	}
+	return cause(err)
+}
+
+// Manifest reads the manifest of a name, which Serve has stored.
+func (s *Store) Manifest(id tree.Sum) (tree.Manifest, error) {
+	text, err := os.ReadFile(s.Path(id))
+	if err != nil {
+		return tree.Manifest{}, fmt.Errorf("read the list of files: %w", err)
+	}
+	if sha256.Sum256(text) != id {
+		return tree.Manifest{}, fmt.Errorf("read the list of files: %s is damaged", s.Path(id))
+	}
+	return tree.Decode(text)
+}
+
+// Prune removes the contents that are in no manifest of the given names and were
+// not used since before. removed is told of each.
+func (s *Store) Prune(ctx context.Context, keep []tree.Sum, before time.Time, removed func(path string, size int64)) error {
+	used := map[string]bool{}
+	for _, id := range keep {
+		m, err := s.Manifest(id)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // its files are gone too, or another manifest has them
+		}
+		if err != nil {
+			return err
+		}
+		used[s.Path(id)] = true
+		for _, e := range m.Entries {
+			if e.Kind == tree.File {
+				used[s.Path(e.Sum)] = true
+			}
+		}
+	}
+	return filepath.WalkDir(s.dir, func(file string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // another prune was faster
+		}
+		if err != nil || ctx.Err() != nil || entry.IsDir() || used[file] {
+			return errors.Join(err, ctx.Err())
+		}
+		info, err := entry.Info()
+		if err != nil || !changeTime(info).Before(before) {
+			return nil
+		}
+		if err := os.Remove(file); err != nil {
+			return err
+		}
+		removed(file, info.Size())
+		return nil
+	})
+}
+
+// cause drops the "open PATH:" before a cause: the paths of the store tell a user
+// nothing.
+func cause(err error) error {
+	if e := (*fs.PathError)(nil); errors.As(err, &e) {
+		return e.Err
+	}
+	if e := (*os.LinkError)(nil); errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}

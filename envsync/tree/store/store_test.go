@@ -1,0 +1,329 @@
+//go:build linux
+
+package store
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/envsync/tree"
+)
+
+// host is a store that Send reaches without a network.
+type host struct {
+	*Store
+	t     *testing.T
+	got   atomic.Int64 // bytes that arrived
+	calls atomic.Int64
+	wrap  func(in io.Reader, out io.Writer) (io.Reader, io.Writer) // nil: nothing is between
+}
+
+func newHost(t *testing.T) *host {
+	return &host{Store: Open(filepath.Join(t.TempDir(), "files")), t: t}
+}
+
+func (h *host) Call(ctx context.Context, command string, in io.Reader, out io.Writer) error {
+	if command != tree.Receive {
+		return errors.New("unknown command " + command)
+	}
+	h.calls.Add(1)
+	in = io.TeeReader(in, counter{&h.got})
+	if h.wrap != nil {
+		in, out = h.wrap(in, out)
+	}
+	return h.Serve(ctx, in, out)
+}
+
+type counter struct{ n *atomic.Int64 }
+
+func (c counter) Write(p []byte) (int, error) {
+	c.n.Add(int64(len(p)))
+	return len(p), nil
+}
+
+// noLeftovers fails the test if a file was left half written.
+func (h *host) noLeftovers() {
+	h.t.Helper()
+	entries, err := os.ReadDir(h.incoming())
+	if err != nil || len(entries) > 0 {
+		h.t.Errorf("left in the folder of incoming files: %v, %v", entries, err)
+	}
+}
+
+func write(t *testing.T, file, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// project makes a folder with files of several sizes, links and modes.
+func project(t *testing.T) string {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "train.py"), "print(1)\n")
+	write(t, filepath.Join(dir, "pkg/same.py"), "print(1)\n")
+	write(t, filepath.Join(dir, "pkg/empty"), "")
+	write(t, filepath.Join(dir, "big"), strings.Repeat("0123456789abcdef", 1<<16))
+	write(t, filepath.Join(dir, "run.sh"), "#!/bin/sh\n")
+	if err := os.Chmod(filepath.Join(dir, "run.sh"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("../train.py", filepath.Join(dir, "pkg", "link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "hollow"), 0o555); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func scan(t *testing.T, dir string) *tree.Folder {
+	t.Helper()
+	f, err := tree.Scan(t.Context(), dir, tree.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func send(t *testing.T, f *tree.Folder, hosts ...*host) {
+	t.Helper()
+	if err := tree.Send(t.Context(), targets(hosts...), f, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func targets(hosts ...*host) (to []tree.Target) {
+	for i, h := range hosts {
+		to = append(to, tree.Target{Name: "h" + string(rune('1'+i)), Host: h})
+	}
+	return to
+}
+
+func (h *host) build(f *tree.Folder) string {
+	h.t.Helper()
+	dir := filepath.Join(h.t.TempDir(), "work")
+	if err := h.Build(h.t.Context(), f.ID(), dir, nil); err != nil {
+		h.t.Fatal(err)
+	}
+	return dir
+}
+
+func TestFolderArrives(t *testing.T) {
+	f := scan(t, project(t))
+	a, b := newHost(t), newHost(t)
+	send(t, f, a, b)
+	for _, h := range []*host{a, b} {
+		h.noLeftovers()
+		dir := h.build(f)
+		// Read again it is the same folder, but for the bits that its owner needs.
+		back := scan(t, dir)
+		for i, e := range f.Entries {
+			if e.Path == "hollow" {
+				e.Mode |= 0o700
+			}
+			if i >= len(back.Entries) || back.Entries[i] != e {
+				t.Fatalf("entry %d is %v, want %v", i, back.Entries[min(i, len(back.Entries)-1)], e)
+			}
+		}
+		if len(back.Entries) != len(f.Entries) {
+			t.Errorf("%d entries, want %d", len(back.Entries), len(f.Entries))
+		}
+	}
+}
+
+// Contents travel once, and changes travel alone.
+func TestOnlyChangesTravel(t *testing.T) {
+	dir := project(t)
+	h := newHost(t)
+	f := scan(t, dir)
+	send(t, f, h)
+	manifest := int64(len(f.Encode()))
+	for _, change := range []struct {
+		content string
+		most    int64 // bytes beyond the manifest
+	}{{"print(1)\n", 8}, {"print(2)\n", 200}} {
+		write(t, filepath.Join(dir, "train.py"), change.content)
+		h.got.Store(0)
+		f = scan(t, dir)
+		send(t, f, h)
+		if got := h.got.Load() - manifest; got > change.most {
+			t.Errorf("%d bytes travelled beyond the manifest, want at most %d", got, change.most)
+		}
+		got, err := os.ReadFile(filepath.Join(h.build(f), "train.py"))
+		if err != nil || string(got) != change.content {
+			t.Errorf("train.py is %q, %v; want %q", got, err, change.content)
+		}
+	}
+}
+
+// Nothing that is done in a folder reaches the store, not even by root.
+func TestStoreIsSafe(t *testing.T) {
+	f := scan(t, project(t))
+	h := newHost(t)
+	send(t, f, h)
+	dir := h.build(f)
+	for _, name := range []string{"train.py", "big"} {
+		file, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := file.WriteString("broken"); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(file.Chmod(0o777), file.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if back := scan(t, h.build(f)); back.ID() == scan(t, dir).ID() {
+		t.Error("a new folder has what was written in the old one")
+	}
+	if got, err := os.ReadFile(filepath.Join(h.build(f), "train.py")); err != nil || string(got) != "print(1)\n" {
+		t.Errorf("train.py is %q, %v", got, err)
+	}
+}
+
+// A content that somebody changed in the store is found out and sent again.
+func TestDamagedStore(t *testing.T) {
+	f := scan(t, project(t))
+	entry, _ := f.Find("train.py")
+	for name, damage := range map[string]func(file string) error{
+		"written to": func(file string) error { return os.WriteFile(file, []byte("print(7)\n"), 0o600) },
+		"cut off":    func(file string) error { return os.Truncate(file, 3) },
+		"removed":    os.Remove,
+		"of an earlier boot": func(file string) error {
+			// The times of a file that was written before the boot cannot be made
+			// here, but an untrusted time takes the same way.
+			return errors.Join(os.WriteFile(file, []byte("print(7)\n"), 0o600), os.Chtimes(file, time.Time{}, stamp.Add(time.Second)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t)
+			send(t, f, h)
+			if err := damage(h.Path(entry.Sum)); err != nil {
+				t.Fatal(err)
+			}
+			dir := filepath.Join(t.TempDir(), "work")
+			if err := h.Build(t.Context(), f.ID(), dir, nil); err == nil || !strings.Contains(err.Error(), "train.py") && !strings.Contains(err.Error(), "same.py") {
+				t.Errorf("built with a damaged content: %v", err)
+			}
+			if left, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(left) > 0 {
+				t.Errorf("left after the failure: %v, %v", left, err)
+			}
+			send(t, f, h)
+			if got, err := os.ReadFile(filepath.Join(h.build(f), "train.py")); err != nil || string(got) != "print(1)\n" {
+				t.Errorf("train.py is %q, %v", got, err)
+			}
+		})
+	}
+}
+
+// What is cut off or damaged on the way leaves nothing half written, and the next
+// try completes it.
+func TestBrokenStream(t *testing.T) {
+	f := scan(t, project(t))
+	manifest := len(f.Encode())
+	for _, after := range []int{0, 1, 20, manifest, manifest + 10, manifest + 60, manifest + 120} {
+		h := newHost(t)
+		h.wrap = func(in io.Reader, out io.Writer) (io.Reader, io.Writer) { return io.LimitReader(in, int64(after)), out }
+		if err := tree.Send(t.Context(), targets(h), f, nil); err == nil || !strings.HasPrefix(err.Error(), "host h1: ") {
+			t.Errorf("cut after %d bytes: %v, want an error that names the host", after, err)
+		}
+		if after >= manifest+10 {
+			h.noLeftovers()
+		}
+		h.wrap = nil
+		send(t, f, h)
+		h.build(f)
+	}
+}
+
+// A host that answers nonsense, or nothing, fails alone.
+func TestBrokenHost(t *testing.T) {
+	f := scan(t, project(t))
+	good := newHost(t)
+	for name, answer := range map[string]string{
+		"its answer is damaged": "\xff\xff", "ended before": "\x01", "not confirmed": "\x00\x00no\n", "EOF": "",
+	} {
+		bad := talker{answer}
+		to := append(targets(good), tree.Target{Name: "bad", Host: bad})
+		if err := tree.Send(t.Context(), to, f, nil); err == nil || !strings.HasPrefix(err.Error(), "host bad: ") || !strings.Contains(err.Error(), name) {
+			t.Errorf("answer %q: %v, want %q", answer, err, name)
+		}
+		good.build(f)
+	}
+}
+
+// talker answers the same whatever it is sent.
+type talker struct{ answer string }
+
+func (h talker) Call(_ context.Context, _ string, in io.Reader, out io.Writer) error {
+	go io.Copy(io.Discard, in) // ends with the pipe
+	_, err := io.WriteString(out, h.answer)
+	return err
+}
+
+// A file that changes between Scan and Send stops the launch, with one error.
+func TestFileChanges(t *testing.T) {
+	dir := project(t)
+	f := scan(t, dir)
+	for _, content := range []string{"#!/bin/xx\n", "longer than it was\n", ""} {
+		write(t, filepath.Join(dir, "run.sh"), content)
+		a, b := newHost(t), newHost(t)
+		err := tree.Send(t.Context(), targets(a, b), f, nil)
+		if want := "run.sh: it changed while it was read"; err == nil || strings.Count(err.Error(), want) != 1 || !strings.HasPrefix(err.Error(), "hosts h1 and h2: ") {
+			t.Errorf("%v, want one %q", err, want)
+		}
+		for _, h := range []*host{a, b} {
+			h.noLeftovers()
+			if _, err := h.Manifest(f.ID()); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the host has a list of files that it does not have: %v", err)
+			}
+		}
+	}
+}
+
+func TestPrune(t *testing.T) {
+	dir := project(t)
+	h := newHost(t)
+	f := scan(t, dir)
+	send(t, f, h)
+	write(t, filepath.Join(dir, "train.py"), "print(2)\n")
+	next := scan(t, dir)
+	send(t, next, h)
+	later := time.Now().Add(time.Hour)
+	var removed int64
+	prune := func(before time.Time, keep ...tree.Sum) {
+		t.Helper()
+		removed = 0
+		if err := h.Prune(t.Context(), keep, before, func(string, int64) { removed++ }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if prune(time.Now().Add(-time.Hour)); removed != 0 {
+		t.Errorf("%d contents were removed before their time", removed)
+	}
+	// Of the first folder only its manifest is not part of the second one: the old
+	// train.py is pkg/same.py too.
+	if prune(later, next.ID()); removed != 1 {
+		t.Errorf("%d contents were removed, want the first manifest", removed)
+	}
+	h.build(next)
+	if prune(later); removed == 0 {
+		t.Error("nothing was removed that no job uses")
+	}
+	if err := h.Build(t.Context(), next.ID(), filepath.Join(t.TempDir(), "work"), nil); err == nil {
+		t.Error("built from what was removed")
+	}
+}
