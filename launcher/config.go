@@ -32,6 +32,7 @@ type Config struct {
 	Env      []string // NAME=VALUE, or NAME for the value of this machine
 	EnvFiles []string
 	Copy     []string // files and folders for the tasks' working folders
+	Workdir  string   // folder of this machine whose content the tasks run in; empty: none
 	Chdir    string   // folder on the hosts to run in; empty: the task's own
 	Setup    string   // shell line to run before the program; empty: none
 	Path     string   // folders to put before the hosts' PATH, separated by colons; empty: none
@@ -101,6 +102,9 @@ func (c *Config) validate() error {
 	}
 	if c.Fetch != "" && c.Detach {
 		return exit.Mistake(errors.New("--fetch needs an attached job, and --detach was given"), "plx fetch JOB DIR, once it has ended")
+	}
+	if c.Workdir != "" && c.Chdir != "" {
+		return exit.Mistake(errors.New("--workdir and --chdir exclude each other: tasks run in one folder"), "with --workdir they run in its copy on the hosts")
 	}
 	if slices.Contains(c.Copy, "") {
 		return exit.Mistake(errors.New("--copy: the name is empty"), "an unset shell variable?")

@@ -310,6 +310,9 @@ func (m *member) Revive(ctx context.Context) (*protocol.Conn, error) {
 	if err := m.agent.Send(ctx, m.drive.launch.artifacts.Blobs(m.agent.Facts.Platform)); err != nil {
 		return nil, err
 	}
+	if err := m.drive.launch.workdir.sendAgain(ctx, m.agent); err != nil {
+		return nil, err
+	}
 	if err := m.agent.Reap(ctx); err != nil {
 		return nil, err
 	}

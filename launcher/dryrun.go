@@ -19,6 +19,10 @@ import (
 
 // dryRun prints the placement and the artifacts on stdout. It connects to no host.
 func dryRun(ctx context.Context, cfg Config) error {
+	workdir, err := readWorkdir(ctx, cfg)
+	if err != nil {
+		return err
+	}
 	foreign, err := decideServers(ctx, &cfg)
 	if err != nil {
 		return err
@@ -31,7 +35,7 @@ func dryRun(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	sent, err := artifactLines(cfg)
+	sent, err := artifactLines(cfg, workdir)
 	if err != nil {
 		return err
 	}
@@ -97,7 +101,7 @@ func choices(machines []placement.Machine, p placement.Placement) (lines []strin
 }
 
 // artifactLines lists what a launch would send to each host.
-func artifactLines(cfg Config) ([]string, error) {
+func artifactLines(cfg Config, dir workdir) ([]string, error) {
 	lines := []string{"send: plx itself, as agent, once per host"}
 	kind, err := artifacts.KindOf(cfg.Program)
 	if err != nil {
@@ -115,6 +119,7 @@ func artifactLines(cfg Config) ([]string, error) {
 	case artifacts.OnHost:
 		lines = append(lines, fmt.Sprintf("run: %s, found on each host's PATH", cfg.Program))
 	}
+	lines = append(lines, dir.lines()...)
 	for _, path := range cfg.Copy {
 		if _, err := os.Stat(path); err != nil {
 			return nil, exit.Mistake(fmt.Errorf("--copy: %w", err), "")

@@ -66,6 +66,10 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 	if err := l.openFolders(); err != nil {
 		return exit.Code(err), err
 	}
+	if l.workdir, err = readWorkdir(ctx, cfg); err != nil {
+		return exit.Code(err), err
+	}
+	l.printer.Lines(l.workdir.notes)
 	if err := l.prepare(ctx); err != nil {
 		return exit.Code(err), err
 	}
@@ -85,6 +89,7 @@ type launch struct {
 	foreign     bool      // the program does not link plx's trainer
 	logDir      *logs.Dir // files of the tasks' output on this machine; nil: no --log-dir
 	checkpoints string    // name of the job's checkpoints: a folder under ~/.plx/ckpt on the hosts
+	workdir     workdir   // what --workdir sends; zero: nothing
 	set         *hosts.Set
 	placed      placement.Placement
 	artifacts   *artifacts.Set
@@ -123,14 +128,16 @@ func (l *launch) spec(i int, a *hosts.AgentHost, tasks []protocol.TaskSpec) (pro
 		Tasks: tasks, WorldSize: l.placed.Workers, Bind: !l.cfg.NoBind,
 		DataAddr: addr, Interface: a.Resource.Interface, JobInterface: l.cfg.Interface, PortLow: l.cfg.PortLow, PortHigh: l.cfg.PortHigh,
 		Lease: l.cfg.Lease, Grace: l.cfg.Grace, Freeze: l.cfg.Freeze, Detached: l.cfg.Detach, SaveTime: l.cfg.SaveTime,
-		Archives: l.artifacts.Archives(),
+		Archives: l.artifacts.Archives(), Workdir: l.workdir.id(),
 	}, nil
 }
 
 // command returns what tasks on hosts of platform p execute.
 func (l *launch) command(p envsync.Platform) protocol.Command {
 	c := protocol.Command{Args: raws(l.cfg.Args), Setup: protocol.Raw(l.cfg.Setup), Chdir: protocol.Raw(l.cfg.Chdir), Path: protocol.Raw(l.cfg.Path)}
-	if program, sent := l.artifacts.Program(p); sent {
+	if l.workdir.program != "" {
+		c.Name = protocol.Raw(l.workdir.program)
+	} else if program, sent := l.artifacts.Program(p); sent {
 		c.Blob, c.Base = program.Sum, protocol.Raw(program.Name)
 	} else {
 		c.Name = protocol.Raw(l.cfg.Program)

@@ -46,13 +46,16 @@ func (l *launch) prepare(ctx context.Context) (err error) {
 	if err := l.place(); err != nil {
 		return err
 	}
-	if l.artifacts, err = artifacts.Pack(ctx, artifacts.Source{Program: l.cfg.Program, Copy: l.cfg.Copy}, l.platforms(), l.printer); err != nil {
+	if l.artifacts, err = artifacts.Pack(ctx, artifacts.Source{Program: l.cfg.Program, Sent: l.workdir.program != "", Copy: l.cfg.Copy}, l.platforms(), l.printer); err != nil {
 		return err
 	}
 	if err := l.findAddresses(ctx); err != nil {
 		return err
 	}
 	if err := l.send(ctx); err != nil {
+		return err
+	}
+	if err := l.sendWorkdir(ctx); err != nil {
 		return err
 	}
 	if err := l.checkName(ctx); err != nil {

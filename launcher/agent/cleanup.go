@@ -53,7 +53,7 @@ type pruned struct {
 // prune is "agent prune --older AGE": it removes folders of jobs that are over and
 // blobs that no job uses, if they have not changed for AGE. It prints what it
 // removes.
-func prune(_ context.Context, args []string, std streams) error {
+func prune(ctx context.Context, args []string, std streams) error {
 	if len(args) != 2 || args[0] != "--older" {
 		return usage("prune: want --older AGE")
 	}
@@ -66,7 +66,7 @@ func prune(_ context.Context, args []string, std streams) error {
 		return err
 	}
 	p := &pruner{root: dir, before: time.Now().Add(-older), out: json.NewEncoder(std.out)}
-	return errors.Join(p.jobs(), p.blobs())
+	return errors.Join(p.jobs(), p.blobs(), p.files(ctx))
 }
 
 type pruner struct {
@@ -119,6 +119,30 @@ func (p *pruner) blobs() error {
 		errs = append(errs, p.remove(filepath.Join(dir, e.Name())))
 	}
 	return errors.Join(errs...)
+}
+
+// files removes contents of folders that no job uses.
+func (p *pruner) files(ctx context.Context) error {
+	used, err := jobfolder.UsedManifests()
+	if err != nil {
+		return err
+	}
+	files, err := jobfolder.Files()
+	if err != nil {
+		return err
+	}
+	n, bytes := 0, int64(0)
+	err = files.Prune(ctx, used, p.before, func(_ string, size int64) { n, bytes = n+1, bytes+size })
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if n > 0 { // one line for all: there may be thousands
+		err = errors.Join(err, p.out.Encode(pruned{Path: "files", Bytes: bytes}))
+	}
+	if err != nil {
+		return fmt.Errorf("prune files: %w", err)
+	}
+	return nil
 }
 
 // remove removes path and prints its size.

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/agent/supervisor"
 	"github.com/plx-run/plx/launcher/agent/watchdog"
@@ -58,6 +59,7 @@ func commands() map[string]func(context.Context, []string, streams) error {
 		"jobs":       printJobs,
 		"reap":       ofHost(reap),
 		"prune":      prune,
+		tree.Receive: receive,
 	}
 }
 
@@ -95,7 +97,7 @@ func (c coded) Unwrap() error { return c.error }
 
 func usage(problem string) error {
 	return coded{codeUsage, errors.New(problem + ", want start, connect JOB FOLDER, logs JOB FOLDER, claim NAME, exec, fetch, interfaces, " +
-		"state JOB FOLDER, jobs, reap JOB FOLDER or prune --older AGE")}
+		"receive, state JOB FOLDER, jobs, reap JOB FOLDER or prune --older AGE")}
 }
 
 // fail prints err in one line and returns the exit status that it stands for.

@@ -96,7 +96,7 @@ func fill(ctx context.Context, f jobfolder.Folder, spec protocol.Spec, least int
 	if err := f.RecordBlobs(spec); err != nil {
 		return err
 	}
-	return f.Furnish(ctx, spec.Tasks, spec.Archives)
+	return f.Furnish(ctx, spec, spec.Tasks)
 }
 
 // abandon records that the agent was not started, and deletes the secret.

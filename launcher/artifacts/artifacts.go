@@ -38,6 +38,8 @@ type Source struct {
 	// Program is a local executable, a Go package folder, or the bare name of a
 	// command of the hosts.
 	Program string
+	// Sent tells that the program reaches the hosts by other means.
+	Sent bool
 	// Copy lists files and folders of this machine.
 	Copy []string
 }
@@ -66,6 +68,9 @@ func Pack(ctx context.Context, src Source, platforms []envsync.Platform, printer
 	kind, err := KindOf(src.Program)
 	if err != nil {
 		return s, err
+	}
+	if src.Sent {
+		kind = OnHost
 	}
 	self, err := os.Executable()
 	if err != nil {

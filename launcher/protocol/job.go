@@ -24,6 +24,7 @@ type Spec struct {
 	Env      []Raw    `json:"env"`                // the user's NAME=VALUE, any bytes but NUL; of equal names the last counts
 	OwnEnv   int      `json:"ownEnv,omitempty"`   // number of elements at the end of Env that the host's line sets
 	Archives []string `json:"archives,omitempty"` // content hashes of the archives to unpack in each task's folder
+	Workdir  string   `json:"workdir,omitempty"`  // content hash of the manifest of the folder that the host's tasks run in; "": each has its own
 	LogLevel string   `json:"logLevel"`           // PLX_LOG_LEVEL of the tasks
 	Secret   []byte   `json:"secret"`             // by which the job's agents and tasks authenticate each other
 

@@ -6,10 +6,13 @@
 //	                     secret       the job's secret in hex, until the agent ends
 //	                     agent.log    what watchdog and supervisor report
 //	                     blobs        content hashes that the job uses, one per line
+//	                     manifests    content hashes of the folders that the job uses, one per line
+//	                     work/        the working directory that the tasks share, with --workdir
 //	                     logs/        the output of the tasks
 //	                     tasks/       their working folders
 //	                     errors/      what tasks write about their failures
 //	~/.plx/blobs/SUM                  programs and archives, by content
+//	~/.plx/files/SU/M                 files and manifests of folders, by content
 //	~/.plx/ckpt/NAME/                 checkpoints of the jobs of one name
 //
 // Several machines can share a home folder, so a state names the machine whose
@@ -28,6 +31,8 @@ import (
 	"strings"
 
 	"github.com/plx-run/plx/envsync"
+	"github.com/plx-run/plx/envsync/tree"
+	"github.com/plx-run/plx/envsync/tree/store"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
 )
@@ -52,6 +57,16 @@ func (f Folder) Log() string { return filepath.Join(string(f), "agent.log") }
 func (f Folder) Blobs() string { return filepath.Join(string(f), blobsName) }
 
 const blobsName = "blobs"
+
+// Manifests is the path of the list of folders that the job uses, by their manifests.
+// "agent prune" reads it.
+func (f Folder) Manifests() string { return filepath.Join(string(f), manifestsName) }
+
+const manifestsName = "manifests"
+
+// Work is the working directory that the tasks of the host share. A job without
+// --workdir has none.
+func (f Folder) Work() string { return filepath.Join(string(f), "work") }
 
 // Task is the working folder of a task.
 func (f Folder) Task(t cluster.Task) string {
@@ -169,10 +184,23 @@ func replace(path string, content []byte) (err error) {
 	return os.Rename(temporary.Name(), path)
 }
 
+// Files returns the store of the contents of folders.
+func Files() (*store.Store, error) {
+	dir, err := Root()
+	return store.Open(filepath.Join(dir, "files")), err
+}
+
 // Furnish makes the working folders of tasks, each with the files that the user
-// sent. It leaves a folder that exists as it is, so a later generation finds the
-// files of the one before.
-func (f Folder) Furnish(ctx context.Context, tasks []protocol.TaskSpec, archives []string) error {
+// sent, or the working directory that they share. It leaves a folder that exists as
+// it is, so a later generation finds the files of the one before.
+func (f Folder) Furnish(ctx context.Context, spec protocol.Spec, tasks []protocol.TaskSpec) error {
+	archives := spec.Archives
+	if spec.Workdir != "" && len(tasks) > 0 {
+		if err := f.build(ctx, spec); err != nil {
+			return fmt.Errorf("make the working directory: %w", err)
+		}
+		archives = nil // they are in the working directory
+	}
 	for _, t := range tasks {
 		if _, err := os.Stat(f.Task(t.Task)); err == nil {
 			continue
@@ -182,6 +210,19 @@ func (f Folder) Furnish(ctx context.Context, tasks []protocol.TaskSpec, archives
 		}
 	}
 	return nil
+}
+
+// build makes the working directory that the tasks share.
+func (f Folder) build(ctx context.Context, spec protocol.Spec) error {
+	id, err := tree.ParseSum(spec.Workdir)
+	if err != nil {
+		return err
+	}
+	files, err := Files()
+	if err != nil {
+		return err
+	}
+	return files.Build(ctx, id, f.Work(), func(dir string) error { return unpackAll(ctx, spec.Archives, dir) })
 }
 
 // furnish fills a folder under another name first, so that a folder that exists
@@ -194,17 +235,20 @@ func furnish(ctx context.Context, dir string, archives []string) error {
 	if err != nil {
 		return err
 	}
-	for _, sum := range archives {
-		if err = unpack(ctx, sum, temporary); err != nil {
-			err = fmt.Errorf("unpack files: %w", err)
-			break
-		}
-	}
-	if err == nil {
+	if err = unpackAll(ctx, archives, temporary); err == nil {
 		err = os.Rename(temporary, dir)
 	}
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(temporary))
+	}
+	return nil
+}
+
+func unpackAll(ctx context.Context, archives []string, dir string) error {
+	for _, sum := range archives {
+		if err := unpack(ctx, sum, dir); err != nil {
+			return fmt.Errorf("unpack files: %w", err)
+		}
 	}
 	return nil
 }
@@ -230,6 +274,12 @@ func (f Folder) RecordBlobs(spec protocol.Spec) error {
 	if err := replace(f.Blobs(), []byte(strings.Join(sums, "\n")+"\n")); err != nil {
 		return fmt.Errorf("record the job's files: %w", err)
 	}
+	if spec.Workdir == "" {
+		return nil
+	}
+	if err := replace(f.Manifests(), []byte(spec.Workdir+"\n")); err != nil {
+		return fmt.Errorf("record the job's files: %w", err)
+	}
 	return nil
 }
 
@@ -242,19 +292,45 @@ func ownSum() string {
 // UsedBlobs returns the content hashes that the jobs under ~/.plx use, and that
 // of this executable.
 func UsedBlobs() (map[string]bool, error) {
-	files, err := each(blobsName)
+	sums, err := words(blobsName)
+	if err != nil {
+		return nil, fmt.Errorf("read which blobs a job uses: %w", err)
+	}
+	used := map[string]bool{ownSum(): true} // the next job needs it too
+	for _, sum := range sums {
+		used[sum] = true
+	}
+	return used, nil
+}
+
+// UsedManifests returns the manifests that the jobs under ~/.plx use.
+func UsedManifests() (ids []tree.Sum, err error) {
+	sums, err := words(manifestsName)
+	if err != nil {
+		return nil, fmt.Errorf("read which folders a job uses: %w", err)
+	}
+	for _, sum := range sums {
+		id, err := tree.ParseSum(sum)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// words returns the words in the files of a name in all folders of jobs.
+func words(name string) (all []string, err error) {
+	files, err := each(name)
 	if err != nil {
 		return nil, err
 	}
-	used := map[string]bool{ownSum(): true} // the next job needs it too
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return nil, fmt.Errorf("read which blobs a job uses: %w", err)
+			return nil, err
 		}
-		for _, sum := range strings.Fields(string(text)) {
-			used[sum] = true
-		}
+		all = append(all, strings.Fields(string(text))...)
 	}
-	return used, nil
+	return all, nil
 }

@@ -61,7 +61,7 @@ func (g *generation) openSockets(m protocol.Prepare, err error) (map[cluster.Tas
 		err = g.noData
 	}
 	if err == nil {
-		err = g.host.folder.Furnish(context.Background(), m.Tasks, g.host.spec.Archives)
+		err = g.host.folder.Furnish(context.Background(), g.host.spec, m.Tasks)
 	}
 	answer := &protocol.Prepared{Generation: m.Generation, Open: map[cluster.Task]string{}, Reserved: map[cluster.Task]string{}}
 	tasks := map[cluster.Task]*task{}

@@ -43,7 +43,7 @@ func (l launch) run() (*running, error) {
 	if err := os.MkdirAll(filepath.Dir(l.folder.ErrorFile(l.task.Task, l.task.generation)), 0o700); err != nil {
 		return nil, err
 	}
-	dir, err := program.WorkingFolder(string(l.spec.Command.Chdir), own)
+	dir, err := l.directory(own)
 	if err != nil {
 		return nil, err
 	}
@@ -80,6 +80,14 @@ func (l launch) run() (*running, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// directory returns the folder that the task runs in. own is the task's own.
+func (l launch) directory(own string) (string, error) {
+	if l.spec.Workdir != "" {
+		return l.folder.Work(), nil
+	}
+	return program.WorkingFolder(string(l.spec.Command.Chdir), own)
 }
 
 // share returns the cores of a worker. Servers may use all.

@@ -1,0 +1,22 @@
+//go:build linux
+
+package agent
+
+import (
+	"context"
+
+	"github.com/plx-run/plx/launcher/agent/jobfolder"
+)
+
+// receive is "agent receive": it stores the files of a folder that tree.Send sends on
+// its standard input.
+func receive(ctx context.Context, args []string, std streams) error {
+	if len(args) != 0 {
+		return usage("receive takes no arguments")
+	}
+	files, err := jobfolder.Files()
+	if err != nil {
+		return err
+	}
+	return files.Serve(ctx, std.in, std.out)
+}

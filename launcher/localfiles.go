@@ -1,0 +1,168 @@
+package launcher
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/plx-run/plx/envsync/tree"
+	"github.com/plx-run/plx/launcher/exit"
+)
+
+// checkLocal refuses a program or script that is a file of this machine and does not
+// reach the hosts. It returns a note on other arguments of that kind.
+func checkLocal(cfg Config, w workdir) (notes []string, err error) {
+	if cfg.Chdir != "" {
+		return nil, nil // the folder of the hosts may have the files
+	}
+	c := localCheck{cfg: cfg, workdir: w}
+	if isBareFile(cfg.Program) && !c.sent(cfg.Program) {
+		return nil, exit.Mistake(fmt.Errorf("%s is a file here, and a name without a slash means a command of the hosts", cfg.Program),
+			"plx launch ./"+cfg.Program)
+	}
+	script, others := scriptOf(cfg.Program, cfg.Args)
+	if script != "" && c.lost(script) {
+		if !movesAway(cfg.Setup) {
+			return nil, c.refuse(script)
+		}
+		others = append(others, script)
+	}
+	return c.note(others), nil
+}
+
+// isBareFile reports whether a name without a slash is a file here and no command: the
+// user has forgotten the "./".
+func isBareFile(program string) bool {
+	if strings.Contains(program, "/") || !isFile(program) {
+		return false
+	}
+	_, err := exec.LookPath(program)
+	return err != nil
+}
+
+func isFile(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// movesAway reports whether a setup line may leave the working directory.
+func movesAway(setup string) bool {
+	words := strings.FieldsFunc(setup, func(r rune) bool { return strings.ContainsRune(" \t\n;&|({", r) })
+	return slices.Contains(words, "cd") || slices.Contains(words, "pushd")
+}
+
+// interpreters are programs whose first argument without a dash is a script.
+var interpreters = regexp.MustCompile(`^(python|pypy|perl|ruby|node|lua|julia|Rscript|php|tclsh)[0-9.]*$|^(ba|da|z|k)?sh$`)
+
+// withValue are options of interpreters whose value is an argument of its own.
+var withValue = map[string]bool{"-W": true, "-X": true, "--check-hash-based-pycs": true, "-o": true, "-O": true, "--init-file": true, "--rcfile": true}
+
+// withoutScript are options of interpreters after which there is no script.
+var withoutScript = map[string]bool{"-c": true, "-e": true, "-r": true, "-s": true, "-": true, "--eval": true}
+
+// scriptOf returns the file that an interpreter is told to run, and the arguments that
+// come after it. The script is empty if there is none; a module of Python stands for
+// its file.
+func scriptOf(program string, args []string) (script string, others []string) {
+	if !interpreters.MatchString(path.Base(program)) {
+		return "", args
+	}
+	python := strings.HasPrefix(path.Base(program), "py")
+	for i := 0; i < len(args); i++ {
+		switch arg := args[i]; {
+		case python && arg == "-m" && i+1 < len(args):
+			return moduleFile(args[i+1]), args[i+2:]
+		case withoutScript[arg]:
+			return "", args[i+1:]
+		case arg == "--" && i+1 < len(args):
+			return args[i+1], args[i+2:]
+		case withValue[arg]:
+			i++
+		case !strings.HasPrefix(arg, "-"):
+			return arg, args[i+1:]
+		}
+	}
+	return "", nil
+}
+
+// moduleFile returns the file of a Python module of the present folder, or "".
+func moduleFile(module string) string {
+	base := strings.ReplaceAll(module, ".", "/")
+	for _, file := range []string{base + ".py", base + "/__main__.py"} {
+		if isFile(file) {
+			return file
+		}
+	}
+	return ""
+}
+
+// localCheck finds arguments that name files of this machine.
+type localCheck struct {
+	cfg     Config
+	workdir workdir
+}
+
+// sent reports whether a relative path names the same file on the hosts.
+func (c localCheck) sent(file string) bool {
+	file = path.Clean(filepath.ToSlash(file))
+	if c.workdir.folder != nil {
+		if e, found := c.workdir.folder.Find(file); found && e.Kind != tree.Directory {
+			return true
+		}
+	}
+	first, _, _ := strings.Cut(file, "/")
+	return slices.ContainsFunc(c.cfg.Copy, func(copied string) bool { return filepath.Base(copied) == first })
+}
+
+// lost reports whether a path names a file here that the hosts do not get.
+func (c localCheck) lost(file string) bool {
+	return file != "" && !filepath.IsAbs(file) && isFile(file) && !c.sent(file)
+}
+
+// refuse is the error of a script that the hosts do not get.
+func (c localCheck) refuse(script string) error {
+	if c.workdir.folder == nil {
+		return exit.Mistake(fmt.Errorf("%s is not on the hosts", script), script+" is a local file: add --workdir .")
+	}
+	p, inside := c.workdir.inside(script)
+	if !inside {
+		return exit.Mistake(fmt.Errorf("%s is not in --workdir %s", script, c.workdir.named),
+			"name a folder that has it, such as --workdir ., or add --copy "+script)
+	}
+	if why := c.workdir.folder.Excluded(p); why != "" {
+		return exit.Mistake(fmt.Errorf("%s does not reach the hosts: %s excludes it", script, why), "add the line !/"+p+" to .plxignore")
+	}
+	return exit.Mistake(fmt.Errorf("%s is not in --workdir %s under that path", script, c.workdir.named),
+		fmt.Sprintf("tasks run in that folder: name it %s", p))
+}
+
+// note returns one line on arguments that name local files.
+func (c localCheck) note(args []string) []string {
+	var files []string
+	for _, arg := range args {
+		if _, value, found := strings.Cut(arg, "="); found && strings.HasPrefix(arg, "-") {
+			arg = value
+		}
+		if c.lost(arg) && !slices.Contains(files, arg) {
+			files = append(files, arg)
+		}
+	}
+	what := "a local file"
+	switch len(files) {
+	case 0:
+		return nil
+	case 1:
+	default:
+		what = "local files"
+	}
+	more := ""
+	if c.workdir.folder == nil {
+		more = " (--workdir DIR and --copy FILE send files)"
+	}
+	return []string{fmt.Sprintf("note: %s: %s that the hosts do not get%s", strings.Join(files, ", "), what, more)}
+}

@@ -1,0 +1,124 @@
+package launcher
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/plx-run/plx/envsync/tree"
+	"github.com/plx-run/plx/launcher/artifacts"
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/hosts"
+)
+
+// workdir is the folder of --workdir as it was read.
+type workdir struct {
+	named   string       // as the user named it
+	folder  *tree.Folder // nil: there is no --workdir
+	program string       // path of the program on the hosts, if it is in the folder; empty: it is not
+	notes   []string     // for the user
+}
+
+// readWorkdir reads the folder of --workdir, and refuses arguments that name files
+// which the hosts do not get.
+func readWorkdir(ctx context.Context, cfg Config) (w workdir, err error) {
+	if cfg.Workdir != "" {
+		w.named = cfg.Workdir
+		if w.folder, err = tree.Scan(ctx, cfg.Workdir, tree.Options{Cache: hashCache()}); err != nil {
+			return w, causeOr(ctx, exit.Mistake(fmt.Errorf("--workdir %s on this machine: %w", cfg.Workdir, err), exit.Hint(err)))
+		}
+		w.program = w.find(cfg.Program)
+	}
+	w.notes, err = checkLocal(cfg, w)
+	return w, err
+}
+
+// causeOr returns the cause of ctx's end, else err.
+func causeOr(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// hashCache returns the folder of this machine that keeps the hashes of files, or "".
+func hashCache() string {
+	home := os.Getenv("HOME")
+	if home == "" {
+		return ""
+	}
+	return filepath.Join(home, ".plx", "hashes")
+}
+
+// find returns the path, in the working directory, of a local program, or "" if the
+// folder does not have it.
+func (w workdir) find(program string) string {
+	if kind, err := artifacts.KindOf(program); err != nil || kind != artifacts.Local {
+		return ""
+	}
+	if p, ok := w.inside(program); ok {
+		if e, found := w.folder.Find(p); found && e.Kind == tree.File {
+			return "./" + p
+		}
+	}
+	return ""
+}
+
+// inside returns the path of a file of this machine relative to the folder.
+func (w workdir) inside(file string) (string, bool) {
+	abs, err := filepath.Abs(file)
+	if err != nil {
+		return "", false
+	}
+	parent, err := filepath.EvalSymlinks(filepath.Dir(abs))
+	if err != nil {
+		return "", false
+	}
+	p, err := filepath.Rel(w.folder.Root(), filepath.Join(parent, filepath.Base(abs)))
+	return filepath.ToSlash(p), err == nil && filepath.IsLocal(p)
+}
+
+// id returns the content hash of the folder's manifest, or "".
+func (w workdir) id() string {
+	if w.folder == nil {
+		return ""
+	}
+	return w.folder.ID().String()
+}
+
+// lines tells what is sent.
+func (w workdir) lines() []string {
+	if w.folder == nil {
+		return nil
+	}
+	n, size := w.folder.Files()
+	return []string{fmt.Sprintf("send: %s (%s, %s) as the tasks' working directory, what a host lacks of it", w.named, console.Count(n, "file"), console.Size(size))}
+}
+
+// sendWorkdir brings the folder's contents to all hosts that have tasks.
+func (l *launch) sendWorkdir(ctx context.Context) error {
+	if l.workdir.folder == nil {
+		return nil
+	}
+	var to []*hosts.AgentHost
+	for _, h := range l.used() {
+		to = append(to, &hosts.AgentHost{Host: h, Binary: l.artifacts.AgentPath(h.Facts.Platform)})
+	}
+	bar := l.printer.NewTransfer("sending " + l.workdir.named)
+	err := hosts.SendFolder(ctx, to, l.workdir.folder, bar.Moved)
+	bar.Sent(err)
+	if err != nil {
+		return causeOr(ctx, fmt.Errorf("--workdir %s: %w", l.workdir.named, err))
+	}
+	return nil
+}
+
+// sendAgain brings the folder's contents to a host that may have lost them.
+func (w workdir) sendAgain(ctx context.Context, a *hosts.AgentHost) error {
+	if w.folder == nil {
+		return nil
+	}
+	return hosts.SendFolder(ctx, []*hosts.AgentHost{a}, w.folder, nil)
+}
