@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -20,14 +21,14 @@ import (
 // or the first IPv4 address. It takes the first IPv6 address if like or the only address
 // of another host is one.
 func FindAddresses(ctx context.Context, all []*AgentHost, like string) error {
-	found := make([]addresses, len(all))
-	err := Each(ctx, all, func(i int, a *AgentHost) (err error) {
-		if found[i], err = addressesOf(ctx, a); err != nil && a.Resource.Interface != "" {
-			err = fmt.Errorf("%s: %w", cmp.Or(a.chosen.by, "--nic"), err)
+	found, errs := make([]addresses, len(all)), make([]error, len(all))
+	err := Each(ctx, all, func(i int, a *AgentHost) error {
+		if found[i], errs[i] = addressesOf(ctx, a); errs[i] != nil && a.Resource.Interface != "" {
+			errs[i] = fmt.Errorf("%s: %w", cmp.Or(a.chosen.by, "--nic"), errs[i])
 		}
-		return err
+		return nil
 	})
-	if err != nil {
+	if err := cmp.Or(err, joinSome(all, errs)); err != nil {
 		return err
 	}
 	six := isIPv6(like) || slices.ContainsFunc(found, func(f addresses) bool { return f.four == "" && f.six != "" })
@@ -42,6 +43,22 @@ func FindAddresses(ctx context.Context, all []*AgentHost, like string) error {
 		}
 	}
 	return nil
+}
+
+// joinSome joins the errors of a few hosts and counts the others: a wrong --nic is wrong
+// on every host.
+func joinSome(all []*AgentHost, errs []error) error {
+	const most = 3
+	var named []error
+	for i, a := range all {
+		if errs[i] != nil {
+			named = append(named, a.Named(errs[i]))
+		}
+	}
+	if more := len(named) - most; more > 0 {
+		named = append(named[:most], fmt.Errorf("and %d more hosts without a data address", more))
+	}
+	return errors.Join(named...)
 }
 
 // chosen is the data address of a host whose line names an interface.

@@ -86,6 +86,9 @@ func TestFindAddresses(t *testing.T) {
 		{[]protocol.Interface{both}, "10.0.0.9", "10.0.0.1"},
 		{[]protocol.Interface{lo}, "", "127.0.0.1"},
 		{[]protocol.Interface{both, lo}, "", "host h1: --nic: network interface n reaches this host only, and the job has others"},
+		{make([]protocol.Interface, 5), "", "host h0: --nic: no network interface n: the host has 1 without an address\n" +
+			"host h1: --nic: no network interface n: the host has 1 without an address\n" +
+			"host h2: --nic: no network interface n: the host has 1 without an address\nand 2 more hosts without a data address"},
 		{[]protocol.Interface{{Name: "x", Up: true}, six}, "", "host h0: --nic: no network interface n: the host has 1 without an address"},
 	} {
 		var all []*AgentHost
