@@ -26,3 +26,24 @@ func TestReferenceExample(t *testing.T) {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 }
+
+// So must the example of settings.
+func TestSettingsExample(t *testing.T) {
+	text, err := os.ReadFile("../docs/resource-file.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## Settings of one host\n")
+	parts := strings.SplitN(section, "```", 3)
+	if len(parts) < 3 {
+		t.Fatal("no example in the section")
+	}
+	hosts, err := Parse(strings.NewReader(parts[1]), "docs/resource-file.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "gpu01: 0,1 nic=ib0\ngpu02: 0,1 nic=ib1 NCCL_DEBUG=INFO DATA=\"/mnt/my data\"\n"
+	if got := Format(hosts); got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+}
