@@ -57,6 +57,7 @@ func launchFlags() []cli.Flag {
 		&cli.StringSliceFlag{Name: "env", Usage: "give tasks `NAME[=VALUE]`; repeatable"},
 		&cli.StringSliceFlag{Name: "env-file", Usage: "give tasks the variables of `FILE`, NAME=VALUE or NAME on each line; repeatable"},
 		&cli.StringFlag{Name: "workdir", Usage: "run in a copy of the folder `DIR` of this machine, one on each host; what .gitignore and .plxignore exclude stays here"},
+		&cli.StringFlag{Name: "venv", Usage: "run in a copy of the Python virtual environment `DIR` of this machine, one on each host"},
 		&cli.StringFlag{Name: "chdir", Usage: "`FOLDER` on the hosts to run in, instead of the task's own"},
 		&cli.StringFlag{Name: "setup", Usage: "shell `LINE` to run before the program, such as 'source venv/bin/activate'"},
 		&cli.StringFlag{Name: "path", Usage: "`FOLDERS` to put before the hosts' PATH"},
@@ -122,7 +123,7 @@ func (c *command) launchConfig(ctx *cli.Context) (cfg launcher.Config, err error
 	if cfg.Grep, err = pattern(ctx, "grep"); err != nil {
 		return cfg, err
 	}
-	if err := notEmpty(ctx, "ps", "name", "resume", "fetch", "workdir"); err != nil {
+	if err := notEmpty(ctx, "ps", "name", "resume", "fetch", "workdir", "venv"); err != nil {
 		return cfg, err
 	}
 	if err := placeConfig(ctx, &cfg); err != nil {
@@ -135,7 +136,7 @@ func (c *command) launchConfig(ctx *cli.Context) (cfg launcher.Config, err error
 	cfg.Env, cfg.EnvFiles = ctx.StringSlice("env"), ctx.StringSlice("env-file")
 	cfg.Program, cfg.Args = ctx.Args().First(), ctx.Args().Tail()
 	cfg.Name, cfg.Detach, cfg.DryRun = ctx.String("name"), ctx.Bool("detach"), ctx.Bool("dry-run")
-	cfg.Workdir = ctx.String("workdir")
+	cfg.Workdir, cfg.Venv = ctx.String("workdir"), ctx.String("venv")
 	cfg.Copy, cfg.Chdir, cfg.Setup, cfg.Path = ctx.StringSlice("copy"), ctx.String("chdir"), ctx.String("setup"), ctx.String("path")
 	cfg.LogDir, cfg.LogLevel = ctx.String("log-dir"), os.Getenv("PLX_LOG_LEVEL")
 	cfg.Verbose = ctx.Bool("v") || strings.EqualFold(cfg.LogLevel, "debug") || strings.EqualFold(cfg.LogLevel, "verbose")

@@ -33,6 +33,7 @@ type Config struct {
 	EnvFiles []string
 	Copy     []string // files and folders for the tasks' working folders
 	Workdir  string   // folder of this machine whose content the tasks run in; empty: none
+	Venv     string   // folder of this machine with a Python virtual environment for the tasks; empty: none
 	Chdir    string   // folder on the hosts to run in; empty: the task's own
 	Setup    string   // shell line to run before the program; empty: none
 	Path     string   // folders to put before the hosts' PATH, separated by colons; empty: none

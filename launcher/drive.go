@@ -313,6 +313,9 @@ func (m *member) Revive(ctx context.Context) (*protocol.Conn, error) {
 	if err := m.drive.launch.workdir.sendAgain(ctx, m.agent); err != nil {
 		return nil, err
 	}
+	if err := m.drive.launch.environment.install(ctx, []*hosts.AgentHost{m.agent}, nil); err != nil {
+		return nil, err
+	}
 	if err := m.agent.Reap(ctx); err != nil {
 		return nil, err
 	}

@@ -23,6 +23,10 @@ func dryRun(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	env, err := readVenv(ctx, cfg)
+	if err != nil {
+		return err
+	}
 	foreign, err := decideServers(ctx, &cfg)
 	if err != nil {
 		return err
@@ -35,7 +39,7 @@ func dryRun(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	sent, err := artifactLines(cfg, workdir)
+	sent, err := artifactLines(cfg, workdir, env)
 	if err != nil {
 		return err
 	}
@@ -101,7 +105,7 @@ func choices(machines []placement.Machine, p placement.Placement) (lines []strin
 }
 
 // artifactLines lists what a launch would send to each host.
-func artifactLines(cfg Config, dir workdir) ([]string, error) {
+func artifactLines(cfg Config, dir workdir, env environment) ([]string, error) {
 	lines := []string{"send: plx itself, as agent, once per host"}
 	kind, err := artifacts.KindOf(cfg.Program)
 	if err != nil {
@@ -119,7 +123,7 @@ func artifactLines(cfg Config, dir workdir) ([]string, error) {
 	case artifacts.OnHost:
 		lines = append(lines, fmt.Sprintf("run: %s, found on each host's PATH", cfg.Program))
 	}
-	lines = append(lines, dir.lines()...)
+	lines = append(append(lines, dir.lines()...), env.lines()...)
 	for _, path := range cfg.Copy {
 		if _, err := os.Stat(path); err != nil {
 			return nil, exit.Mistake(fmt.Errorf("--copy: %w", err), "")

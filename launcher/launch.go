@@ -70,6 +70,10 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 		return exit.Code(err), err
 	}
 	l.printer.Lines(l.workdir.notes)
+	if l.environment, err = readVenv(ctx, cfg); err != nil {
+		return exit.Code(err), err
+	}
+	l.printer.Lines(l.environment.notes())
 	if err := l.prepare(ctx); err != nil {
 		return exit.Code(err), err
 	}
@@ -86,10 +90,11 @@ type launch struct {
 	cfg         Config
 	printer     *console.Printer
 	signals     *signals
-	foreign     bool      // the program does not link plx's trainer
-	logDir      *logs.Dir // files of the tasks' output on this machine; nil: no --log-dir
-	checkpoints string    // name of the job's checkpoints: a folder under ~/.plx/ckpt on the hosts
-	workdir     workdir   // what --workdir sends; zero: nothing
+	foreign     bool        // the program does not link plx's trainer
+	logDir      *logs.Dir   // files of the tasks' output on this machine; nil: no --log-dir
+	checkpoints string      // name of the job's checkpoints: a folder under ~/.plx/ckpt on the hosts
+	environment environment // what --venv sends
+	workdir     workdir     // what --workdir sends; zero: nothing
 	set         *hosts.Set
 	placed      placement.Placement
 	artifacts   *artifacts.Set
@@ -134,8 +139,10 @@ func (l *launch) spec(i int, a *hosts.AgentHost, tasks []protocol.TaskSpec) (pro
 
 // command returns what tasks on hosts of platform p execute.
 func (l *launch) command(p envsync.Platform) protocol.Command {
-	c := protocol.Command{Args: raws(l.cfg.Args), Setup: protocol.Raw(l.cfg.Setup), Chdir: protocol.Raw(l.cfg.Chdir), Path: protocol.Raw(l.cfg.Path)}
-	if l.workdir.program != "" {
+	c := protocol.Command{Args: raws(l.cfg.Args), Setup: protocol.Raw(l.cfg.Setup), Chdir: protocol.Raw(l.cfg.Chdir), Path: protocol.Raw(l.cfg.Path), Venv: l.environment.installed()}
+	if l.environment.program != "" {
+		c.Name = protocol.Raw(l.environment.program)
+	} else if l.workdir.program != "" {
 		c.Name = protocol.Raw(l.workdir.program)
 	} else if program, sent := l.artifacts.Program(p); sent {
 		c.Blob, c.Base = program.Sum, protocol.Raw(program.Name)

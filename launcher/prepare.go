@@ -46,7 +46,7 @@ func (l *launch) prepare(ctx context.Context) (err error) {
 	if err := l.place(); err != nil {
 		return err
 	}
-	if l.artifacts, err = artifacts.Pack(ctx, artifacts.Source{Program: l.cfg.Program, Sent: l.workdir.program != "", Copy: l.cfg.Copy}, l.platforms(), l.printer); err != nil {
+	if l.artifacts, err = artifacts.Pack(ctx, artifacts.Source{Program: l.cfg.Program, Sent: l.workdir.program != "" || l.environment.program != "", Copy: l.cfg.Copy}, l.platforms(), l.printer); err != nil {
 		return err
 	}
 	if err := l.findAddresses(ctx); err != nil {
@@ -56,6 +56,9 @@ func (l *launch) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	if err := l.sendWorkdir(ctx); err != nil {
+		return err
+	}
+	if err := l.environment.installAll(ctx, l.receivers(), l.printer); err != nil {
 		return err
 	}
 	if err := l.checkName(ctx); err != nil {
@@ -99,6 +102,14 @@ func (l *launch) used() (used []*hosts.Host) {
 		used = append(used, l.set.Hosts[h.Machine])
 	}
 	return used
+}
+
+// receivers returns the hosts that have tasks, with the agent that was sent to them.
+func (l *launch) receivers() (all []*hosts.AgentHost) {
+	for _, h := range l.used() {
+		all = append(all, &hosts.AgentHost{Host: h, Binary: l.artifacts.AgentPath(h.Facts.Platform)})
+	}
+	return all
 }
 
 // platforms returns the platforms of the hosts that have tasks, each once.

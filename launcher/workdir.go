@@ -102,12 +102,8 @@ func (l *launch) sendWorkdir(ctx context.Context) error {
 	if l.workdir.folder == nil {
 		return nil
 	}
-	var to []*hosts.AgentHost
-	for _, h := range l.used() {
-		to = append(to, &hosts.AgentHost{Host: h, Binary: l.artifacts.AgentPath(h.Facts.Platform)})
-	}
 	bar := l.printer.NewTransfer("sending " + l.workdir.named)
-	err := hosts.SendFolder(ctx, to, l.workdir.folder, bar.Moved)
+	err := hosts.SendFolder(ctx, l.receivers(), l.workdir.folder, bar.Moved)
 	bar.Sent(err)
 	if err != nil {
 		return causeOr(ctx, fmt.Errorf("--workdir %s: %w", l.workdir.named, err))

@@ -25,6 +25,10 @@ type Options struct {
 	Cache string
 	// All sends everything: .gitignore and .plxignore do not count.
 	All bool
+	// Follow sends a file in the place of a link that leads out of the folder.
+	Follow bool
+	// Leave returns why an entry stays behind, or "". Nil: none does.
+	Leave func(p string, entry fs.DirEntry) (why string)
 }
 
 // Folder is a folder of this machine that was read.
@@ -32,6 +36,18 @@ type Folder struct {
 	Manifest
 	root     string            // its absolute path, without links
 	excluded map[string]string // why what stays behind does, by path
+	followed followed
+}
+
+// followed are the absolute paths of files that are sent in the place of links, by path.
+type followed map[string]string
+
+// file returns the absolute path of a file of the folder root.
+func (f followed) file(root, p string) string {
+	if file, ok := f[p]; ok {
+		return file
+	}
+	return filepath.Join(root, filepath.FromSlash(p))
 }
 
 // Scan reads the folder dir. Files that .gitignore or .plxignore exclude stay
@@ -46,7 +62,7 @@ func Scan(ctx context.Context, dir string, o Options) (*Folder, error) {
 	if err != nil {
 		return nil, cause(err)
 	}
-	w := &walk{ctx: ctx, root: root, excluded: map[string]string{}, cache: openCache(o.Cache, root), begun: time.Now()}
+	w := &walk{ctx: ctx, root: root, options: o, excluded: map[string]string{}, followed: followed{}, cache: openCache(o.Cache, root), begun: time.Now()}
 	if !o.All {
 		if w.ignore, err = newIgnore(root); err != nil {
 			return nil, err
@@ -58,7 +74,7 @@ func Scan(ctx context.Context, dir string, o Options) (*Folder, error) {
 	if err := w.hash(); err != nil {
 		return nil, err
 	}
-	f := &Folder{Manifest: Manifest{w.entries}, root: root, excluded: w.excluded}
+	f := &Folder{Manifest: Manifest{w.entries}, root: root, excluded: w.excluded, followed: w.followed}
 	slices.SortFunc(f.Entries, func(a, b Entry) int { return strings.Compare(a.Path, b.Path) })
 	if _, err := Decode(f.Encode()); err != nil {
 		return nil, err // a bound that only the whole exceeds
@@ -95,9 +111,11 @@ func (f *Folder) Excluded(p string) string {
 type walk struct {
 	ctx      context.Context
 	root     string
+	options  Options
 	entries  []Entry           // as they were found
 	excluded map[string]string // as in Folder
-	ignore   *ignore           // nil: nothing stays behind
+	followed followed          // as in Folder
+	ignore   *ignore           // nil: no file of patterns counts
 	cache    *cache
 	begun    time.Time
 }
@@ -120,11 +138,9 @@ func (w *walk) enter(p string) error {
 	}
 	for _, e := range entries {
 		at := path.Join(p, e.Name())
-		if w.ignore != nil {
-			if why := w.ignore.excluded(w.abs(at), at, e.IsDir()); why != "" {
-				w.excluded[at] = why
-				continue
-			}
+		if why := w.leaves(at, e); why != "" {
+			w.excluded[at] = why
+			continue
 		}
 		if err := w.add(at, e); err != nil {
 			return err
@@ -141,9 +157,20 @@ func (w *walk) enter(p string) error {
 	return nil
 }
 
+// leaves returns why an entry stays behind, or "".
+func (w *walk) leaves(p string, found fs.DirEntry) (why string) {
+	if w.ignore != nil {
+		why = w.ignore.excluded(w.abs(p), p, found.IsDir())
+	}
+	if why == "" && w.options.Leave != nil {
+		why = w.options.Leave(p, found)
+	}
+	return why
+}
+
 // add adds one entry; hash computes its sum.
 func (w *walk) add(p string, found fs.DirEntry) error {
-	info, err := found.Info()
+	info, err := w.info(p, found)
 	if err != nil {
 		return fmt.Errorf("%s: %w", shown(p), cause(err))
 	}
@@ -172,6 +199,27 @@ func (w *walk) add(p string, found fs.DirEntry) error {
 	}
 	w.entries = append(w.entries, e)
 	return nil
+}
+
+// info returns what an entry is. For a link that is followed that is the file.
+func (w *walk) info(p string, found fs.DirEntry) (fs.FileInfo, error) {
+	if !w.options.Follow || found.Type()&fs.ModeSymlink == 0 {
+		return found.Info()
+	}
+	target, err := os.Readlink(w.abs(p))
+	if err != nil || checkTarget(p, target) == nil {
+		return found.Info()
+	}
+	file, err := filepath.EvalSymlinks(w.abs(p))
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(file)
+	if err != nil || !info.Mode().IsRegular() {
+		return found.Info()
+	}
+	w.followed[p] = file
+	return info, nil
 }
 
 // LargeError is the error of a file that is too large for a working directory.
@@ -213,14 +261,14 @@ func (w *walk) hash() error {
 }
 
 func (w *walk) hashFile(e Entry) (sum Sum, err error) {
-	info, err := os.Lstat(w.abs(e.Path))
+	info, err := os.Lstat(w.followed.file(w.root, e.Path))
 	if err != nil {
 		return sum, err
 	}
 	if sum, ok := w.cache.sum(e.Path, info); ok && info.Size() == e.Size {
 		return sum, nil
 	}
-	f, info, err := openFile(w.abs(e.Path))
+	f, info, err := openFile(w.followed.file(w.root, e.Path))
 	if err != nil {
 		return sum, err
 	}

@@ -29,10 +29,12 @@ var arrows = []arrow{
 	{from: "envsync"},
 	{from: "envsync/tree", to: []string{"envsync"}},
 	{from: "envsync/tree/store", to: []string{"envsync/tree"}},
+	{from: "envsync/venv", to: []string{"envsync/tree"}},
+	{from: "envsync/venv/install", to: []string{"envsync/tree", "envsync/tree/store", "envsync/venv"}},
 	{from: "logs"},
 
 	{from: "launcher", to: []string{
-		"hostfile", "gpuprobe", "envsync", "envsync/tree", "logs", "trainer/cluster",
+		"hostfile", "gpuprobe", "envsync", "envsync/tree", "envsync/venv", "logs", "trainer/cluster",
 		"launcher/console", "launcher/exit", "launcher/placement", "launcher/artifacts",
 		"launcher/hosts", "launcher/fetch", "launcher/jobs", "launcher/logstream",
 		"launcher/protocol", "launcher/jobstate", "launcher/driver"}},
@@ -40,7 +42,7 @@ var arrows = []arrow{
 	{from: "launcher/console", to: []string{"launcher/exit", "logs"}},
 	{from: "launcher/artifacts", to: []string{"envsync", "launcher/console", "launcher/exit", "trainer/cluster"}},
 	{from: "launcher/hosts", to: []string{
-		"hostfile", "gpuprobe", "envsync", "envsync/tree", "launcher/console", "launcher/placement", "launcher/ssh", "launcher/embedded",
+		"hostfile", "gpuprobe", "envsync", "envsync/tree", "envsync/venv", "launcher/console", "launcher/placement", "launcher/ssh", "launcher/embedded",
 		"launcher/driver", "launcher/protocol"}},
 	{from: "launcher/exec", to: []string{"envsync", "logs", "launcher/artifacts", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol"}},
 	{from: "launcher/fetch", to: []string{"launcher/console", "launcher/hosts", "launcher/protocol"}},
@@ -71,7 +73,7 @@ var arrows = []arrow{
 	{from: "launcher/agent/supervisor", to: []string{"launcher/agent/jobfolder", "launcher/agent/lease", "launcher/agent/process",
 		"launcher/agent/program", "launcher/agent/sockets", "launcher/agent/watchdog", "launcher/driver", "launcher/protocol",
 		"logs", "trainer/cluster"}},
-	{from: "launcher/agent", to: []string{"envsync/tree", "launcher/agent/...", "launcher/protocol", "logs", "trainer/cluster"}},
+	{from: "launcher/agent", to: []string{"envsync/tree", "envsync/venv", "envsync/venv/install", "launcher/agent/...", "launcher/protocol", "logs", "trainer/cluster"}},
 
 	{from: "trainer/cluster", std: true},
 	// Pure parts of the trainer: each can be understood alone.

@@ -10,8 +10,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
+	"github.com/plx-run/plx/envsync/venv/install"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/agent/process"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -66,7 +68,7 @@ func prune(ctx context.Context, args []string, std streams) error {
 		return err
 	}
 	p := &pruner{root: dir, before: time.Now().Add(-older), out: json.NewEncoder(std.out)}
-	return errors.Join(p.jobs(), p.blobs(), p.files(ctx))
+	return errors.Join(p.jobs(), p.blobs(), p.envs(), p.files(ctx))
 }
 
 type pruner struct {
@@ -116,6 +118,33 @@ func (p *pruner) blobs() error {
 		if err != nil || used[e.Name()] || !info.ModTime().Before(p.before) {
 			continue
 		}
+		errs = append(errs, p.remove(filepath.Join(dir, e.Name())))
+	}
+	return errors.Join(errs...)
+}
+
+// envs removes virtual environments that no job uses, and what was left of some that
+// were not completed.
+func (p *pruner) envs() error {
+	used, err := jobfolder.UsedEnvs()
+	if err != nil {
+		return err
+	}
+	dir, err := jobfolder.Envs()
+	if err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("list virtual environments: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || slices.Contains(used, e.Name()) || !info.ModTime().Before(p.before) {
+			continue
+		}
+		install.Unprotect(filepath.Join(dir, e.Name()))
 		errs = append(errs, p.remove(filepath.Join(dir, e.Name())))
 	}
 	return errors.Join(errs...)

@@ -67,7 +67,11 @@ func (e *execution) start() (*process.Child, error) {
 	if err != nil {
 		return nil, err
 	}
-	env := program.Plain(os.Environ(), e.want.Env, string(e.want.Command.Path), dir)
+	login, err := program.Activate(os.Environ(), e.want.Command.Venv)
+	if err != nil {
+		return nil, err
+	}
+	env := program.Plain(login, e.want.Env, string(e.want.Command.Path), dir)
 	command, err := program.Resolve(e.want.Command, env, dir)
 	if err != nil {
 		return nil, err

@@ -59,6 +59,7 @@ func commands() map[string]func(context.Context, []string, streams) error {
 		"jobs":       printJobs,
 		"reap":       ofHost(reap),
 		"prune":      prune,
+		"python":     python,
 		tree.Receive: receive,
 	}
 }
@@ -97,7 +98,7 @@ func (c coded) Unwrap() error { return c.error }
 
 func usage(problem string) error {
 	return coded{codeUsage, errors.New(problem + ", want start, connect JOB FOLDER, logs JOB FOLDER, claim NAME, exec, fetch, interfaces, " +
-		"receive, state JOB FOLDER, jobs, reap JOB FOLDER or prune --older AGE")}
+		"python, receive, state JOB FOLDER, jobs, reap JOB FOLDER or prune --older AGE")}
 }
 
 // fail prints err in one line and returns the exit status that it stands for.

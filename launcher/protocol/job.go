@@ -62,6 +62,14 @@ type Command struct {
 	Setup Raw    `json:"setup,omitempty"` // shell line to run before the program; "": none
 	Chdir Raw    `json:"chdir,omitempty"` // working folder; "": the task's own; a relative one is below the home
 	Path  Raw    `json:"path,omitempty"`  // put before the host's PATH, with a colon; "": nothing
+	Venv  *Venv  `json:"venv,omitempty"`  // the virtual environment to run in; nil: none
+}
+
+// Venv is a virtual environment of Python that "agent python" has installed.
+type Venv struct {
+	Folder    string   `json:"folder"`         // name under ~/.plx/envs
+	Base      string   `json:"base,omitempty"` // name there of its interpreter's folder; "": the host has the interpreter
+	Manifests []string `json:"manifests"`      // content hashes of what was sent of them
 }
 
 // TaskSpec is one task of the host.

@@ -7,12 +7,14 @@
 //	                     agent.log    what watchdog and supervisor report
 //	                     blobs        content hashes that the job uses, one per line
 //	                     manifests    content hashes of the folders that the job uses, one per line
+//	                     envs         virtual environments that the job uses, one per line
 //	                     work/        the working directory that the tasks share, with --workdir
 //	                     logs/        the output of the tasks
 //	                     tasks/       their working folders
 //	                     errors/      what tasks write about their failures
 //	~/.plx/blobs/SUM                  programs and archives, by content
 //	~/.plx/files/SU/M                 files and manifests of folders, by content
+//	~/.plx/envs/NAME/                 virtual environments, and interpreters that were sent
 //	~/.plx/ckpt/NAME/                 checkpoints of the jobs of one name
 //
 // Several machines can share a home folder, so a state names the machine whose
@@ -63,6 +65,9 @@ const blobsName = "blobs"
 func (f Folder) Manifests() string { return filepath.Join(string(f), manifestsName) }
 
 const manifestsName = "manifests"
+
+// envsName is the file with the list of installed environments that the job uses.
+const envsName = "envs"
 
 // Work is the working directory that the tasks of the host share. A job without
 // --workdir has none.
@@ -274,11 +279,18 @@ func (f Folder) RecordBlobs(spec protocol.Spec) error {
 	if err := replace(f.Blobs(), []byte(strings.Join(sums, "\n")+"\n")); err != nil {
 		return fmt.Errorf("record the job's files: %w", err)
 	}
-	if spec.Workdir == "" {
-		return nil
+	manifests, envs := []string{spec.Workdir}, []string{}
+	if v := spec.Command.Venv; v != nil {
+		manifests, envs = append(manifests, v.Manifests...), append(envs, v.Folder, v.Base)
 	}
-	if err := replace(f.Manifests(), []byte(spec.Workdir+"\n")); err != nil {
-		return fmt.Errorf("record the job's files: %w", err)
+	for file, words := range map[string][]string{f.Manifests(): manifests, filepath.Join(string(f), envsName): envs} {
+		text := strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), "\n")
+		if text == "" {
+			continue
+		}
+		if err := replace(file, []byte(text+"\n")); err != nil {
+			return fmt.Errorf("record the job's files: %w", err)
+		}
 	}
 	return nil
 }
@@ -317,6 +329,30 @@ func UsedManifests() (ids []tree.Sum, err error) {
 		ids = append(ids, id)
 	}
 	return ids, nil
+}
+
+// Envs returns the folder of installed environments.
+func Envs() (string, error) {
+	dir, err := Root()
+	return filepath.Join(dir, "envs"), err
+}
+
+// Env returns the folder of an installed environment.
+func Env(v *protocol.Venv) (string, error) {
+	if err := CheckName(v.Folder); err != nil {
+		return "", err
+	}
+	dir, err := Envs()
+	return filepath.Join(dir, v.Folder), err
+}
+
+// UsedEnvs returns the names of the environments that the jobs under ~/.plx use.
+func UsedEnvs() ([]string, error) {
+	names, err := words(envsName)
+	if err != nil {
+		return nil, fmt.Errorf("read which environments a job uses: %w", err)
+	}
+	return names, nil
 }
 
 // words returns the words in the files of a name in all folders of jobs.

@@ -48,7 +48,11 @@ func (l launch) run() (*running, error) {
 		return nil, err
 	}
 	cores := l.share()
-	env := program.Environment(l.login, l.spec, l.contract(own, len(cores)), dir)
+	login, err := program.Activate(l.login, l.spec.Command.Venv)
+	if err != nil {
+		return nil, err
+	}
+	env := program.Environment(login, l.spec, l.contract(own, len(cores)), dir)
 	command, err := program.Resolve(l.spec.Command, env, dir)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,123 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/plx-run/plx/internal/testhosts"
+)
+
+// system is an interpreter that the hosts have too.
+const system = "/usr/bin/python3"
+
+// newVenv makes a virtual environment, with a module tool and a command of that name.
+func newVenv(t *testing.T, interpreter, dir string, more ...string) {
+	t.Helper()
+	args := append([]string{"-m", "venv", "--without-pip"}, more...)
+	if out, err := exec.Command(interpreter, append(args, dir)...).CombinedOutput(); err != nil {
+		t.Fatalf("make a virtual environment: %v: %s", err, out)
+	}
+	sites, err := filepath.Glob(filepath.Join(dir, "lib", "python3*", "site-packages"))
+	if err != nil || len(sites) != 1 {
+		t.Fatalf("site-packages: %v, %v", sites, err)
+	}
+	put(t, filepath.Join(sites[0], "tool.py"), "import os, sys\ndef main(): print(os.path.dirname(os.path.dirname(sys.executable)) == sys.prefix == os.environ['VIRTUAL_ENV'], sys.prefix != sys.base_prefix, __cached__ and os.path.exists(__cached__), *sys.argv[1:])\n", 0o644)
+	put(t, filepath.Join(dir, "bin", "tool"), "#!"+filepath.Join(dir, "bin", "python3")+"\nimport tool\ntool.main()\n", 0o755)
+	if out, err := exec.Command(filepath.Join(dir, "bin", "python3"), "-c", "import tool").CombinedOutput(); err != nil { // compiles it
+		t.Fatalf("import tool: %v: %s", err, out)
+	}
+}
+
+// TestVenv runs tasks in virtual environments of this machine.
+func TestVenv(t *testing.T) {
+	if _, err := os.Stat(system); err != nil {
+		skip(t, err.Error())
+	}
+	b := newBench(t, testhosts.Options{Hosts: 2})
+	file := b.ResourceFile()
+	b.dir = t.TempDir()
+	put(t, filepath.Join(b.dir, "train.py"), "import tool, sys\ntool.main()\n", 0o644)
+	t.Run("system interpreter", func(t *testing.T) { systemVenv(b.in(t), file) })
+	t.Run("interpreter under the home", func(t *testing.T) { homeVenv(b.in(t), file) })
+	t.Run("mistakes", func(t *testing.T) { venvMistakes(b.in(t), file) })
+	b.hostsGone(0)
+}
+
+// both wants the same lines from both tasks.
+func (b *bench) both(res result, want ...string) {
+	b.t.Helper()
+	for _, task := range []string{"worker:0", "worker:1"} {
+		same(b.t, task, []byte(strings.Join(want, "\n")), []byte(strings.Join(lines(res.stdout, task), "\n")))
+	}
+}
+
+func systemVenv(b *bench, file string) {
+	newVenv(b.t, system, filepath.Join(b.dir, ".venv"))
+	res := b.want(0, "launch", "--hosts", file, "--venv", ".venv", "--workdir", ".", "python3", "train.py", "script")
+	b.both(res, "True True True script")
+	// The second time everything is there: a program of the environment, and activate.
+	res = b.want(0, "launch", "--hosts", file, "--venv", ".venv", "--setup", ". $VIRTUAL_ENV/bin/activate", "tool", "command")
+	b.both(res, "True True True command")
+	if strings.Contains(res.stderr, "sent ") {
+		b.t.Errorf("an unchanged environment was sent again:\n%s", res.stderr)
+	}
+	res = b.want(0, "launch", "--hosts", file, "--venv", ".venv", "--env", "VIRTUAL_ENV=mine", "--env", "PATH=/usr/bin:/bin",
+		"sh", "-c", "echo $VIRTUAL_ENV $PATH; command -v python3")
+	b.both(res, "mine /usr/bin:/bin", "/usr/bin/python3")
+}
+
+// homeVenv has an environment as uv makes it, with an interpreter under the home that the
+// hosts do not have.
+func homeVenv(b *bench, file string) {
+	base := filepath.Join(b.home, ".local", "share", "uv", "python", "cpython-3-linux")
+	copied := exec.Command("sh", "-ec", `
+version=$(/usr/bin/python3 -c 'import sys; print("python%d.%d" % sys.version_info[:2])')
+mkdir -p "$1/bin" "$1/lib/$version"
+cp "/usr/bin/$version" "$1/bin"
+cd "/usr/lib/$version"
+cp -r ./*.py encodings collections importlib json logging re* venv "$1/lib/$version"
+find "$1" -name __pycache__ -exec rm -r {} +
+ln -s "$version" "$1/bin/python3"`, "sh", base)
+	if out, err := copied.CombinedOutput(); err != nil {
+		b.t.Fatalf("copy an interpreter: %v: %s", err, out)
+	}
+	dir := filepath.Join(b.dir, "uv")
+	newVenv(b.t, filepath.Join(base, "bin", "python3"), dir)
+	res := b.want(0, "launch", "--hosts", file, "--venv", "uv", "python", "-c",
+		"import sys, tool; tool.main(); print(sys.base_prefix.startswith(sys.prefix.rpartition('/')[0]))")
+	b.both(res, "True True True", "True")
+}
+
+// venvMistakes are environments that cannot be sent, or that no host can run.
+func venvMistakes(b *bench, file string) {
+	fake := func(name, change string) {
+		put(b.t, filepath.Join(b.dir, name+"-python"), "#!/bin/sh\n"+system+` "$@" | sed '`+change+"'\n", 0o755)
+		put(b.t, filepath.Join(b.dir, name, "pyvenv.cfg"), "home = "+b.dir+"\n", 0o644)
+		put(b.t, filepath.Join(b.dir, name, "lib", "python3.99", "site-packages", "x.py"), "", 0o644)
+		put(b.t, filepath.Join(b.dir, name, "bin", "x"), "", 0o644)
+		if err := os.Symlink(filepath.Join(b.dir, name+"-python"), filepath.Join(b.dir, name, "bin", "python")); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	fake("later", `s/"version": "[^"]*"/"version": "3.99.1"/`)
+	fake("elsewhere", `s/"version": "[^"]*"/"version": "3.99.1"/; s/linux-[a-z0-9_]*"/linux-riscv64"/`)
+	fake("upgraded", `s/"version": "[^"]*"/"version": "3.98.7"/`)
+	put(b.t, filepath.Join(b.dir, "conda", "conda-meta", "history"), "", 0o644)
+	for _, m := range []struct {
+		venv string
+		code int
+		says []string
+	}{
+		{"later", 125, []string{"hosts h1, h2: the environment is for Python 3.99.1 ", "on this host there is no " + filepath.Join(b.dir, "later-python"), system + " is Python 3.", "hint: install the same version"}},
+		{"elsewhere", 125, []string{"hosts h1, h2: the environment is for Python 3.99.1 ", ", and this host is linux/"}},
+		{"upgraded", 2, []string{"its packages are for python3.99, and its interpreter ", "is Python 3.98.7", "hint: make the environment again"}},
+		{"conda", 2, []string{"it is a conda environment", "hint: pack it with conda-pack"}},
+		{".", 2, []string{"it has no pyvenv.cfg", "hint: --venv .venv"}},
+		{"none", 2, []string{"--venv none on this machine: ", "no such file", "hint: python3 -m venv DIR"}},
+	} {
+		contains(b.t, b.want(m.code, "launch", "--hosts", file, "--venv", m.venv, "python3", "-c", "print('ran')").stderr, m.says...)
+	}
+}

@@ -1,0 +1,88 @@
+package venv
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// maxText bounds small files of packages, in bytes.
+const maxText = 1 << 20
+
+// elsewhere describes packages whose files are not in the environment: hosts do not have
+// them.
+func (v *Venv) elsewhere() (notes []string) {
+	places := map[string]string{}                                                 // package by folder
+	sites, _ := filepath.Glob(filepath.Join(v.root, "lib", "*", "site-packages")) // the pattern is valid
+	for _, site := range sites {
+		v.fromPaths(site, places)
+		v.fromRecords(site, places)
+	}
+	for _, dir := range slices.Sorted(maps.Keys(places)) {
+		notes = append(notes, fmt.Sprintf("%s is in %s, which is not sent: hosts miss it unless it is installed without -e", places[dir], dir))
+	}
+	return notes
+}
+
+// fromPaths finds folders that .pth files add to the module path.
+func (v *Venv) fromPaths(site string, places map[string]string) {
+	files, _ := filepath.Glob(filepath.Join(site, "*.pth")) // as above
+	for _, file := range files {
+		for line := range strings.Lines(readText(file)) {
+			line = strings.TrimSpace(line)
+			if filepath.IsAbs(line) && !v.has(line) {
+				places[filepath.Clean(line)] = "a folder that " + filepath.Base(file) + " adds to the module path"
+			}
+		}
+	}
+}
+
+// fromRecords finds packages that were installed in place.
+func (v *Venv) fromRecords(site string, places map[string]string) {
+	files, _ := filepath.Glob(filepath.Join(site, "*.dist-info", "direct_url.json")) // as above
+	for _, file := range files {
+		var from struct {
+			URL string `json:"url"`
+			Dir struct {
+				Editable bool `json:"editable"`
+			} `json:"dir_info"`
+		}
+		if json.Unmarshal([]byte(readText(file)), &from) != nil || !from.Dir.Editable {
+			continue
+		}
+		dir := from.URL
+		if u, err := url.Parse(from.URL); err == nil && u.Scheme == "file" {
+			dir = u.Path
+		}
+		if v.has(dir) {
+			continue
+		}
+		name, _, _ := strings.Cut(filepath.Base(filepath.Dir(file)), "-")
+		for known := range places { // a source folder such as src below it
+			if within(dir, known) {
+				delete(places, known)
+			}
+		}
+		places[cmp.Or(dir, "another folder")] = "the package " + name
+	}
+}
+
+// has reports whether a path is in what is sent.
+func (v *Venv) has(path string) bool {
+	return slices.ContainsFunc(v.names, func(name string) bool { return within(name, path) }) || v.baseRoot != "" && within(v.baseRoot, path)
+}
+
+func readText(file string) string {
+	info, err := os.Stat(file)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxText {
+		return ""
+	}
+	text, _ := os.ReadFile(file) // nothing is known of a file that cannot be read
+	return string(text)
+}

@@ -1,0 +1,183 @@
+//go:build linux
+
+// Package install makes virtual environments on a host, from contents in its store:
+//
+//	ready, err := install.Environment(ctx, "/home/u/.plx/envs", files, request)
+//
+// Equal environments share one folder. Nobody can write there but root, because other
+// jobs use it too. A folder that exists is complete.
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/plx-run/plx/envsync/tree"
+	"github.com/plx-run/plx/envsync/tree/store"
+	"github.com/plx-run/plx/envsync/venv"
+)
+
+// Environment installs an environment in the folder root, unless it is there. It reports
+// false if the contents are needed for that. It refuses a host that cannot run the
+// environment.
+func Environment(ctx context.Context, root string, files *store.Store, r venv.Request) (ready bool, err error) {
+	if err := os.MkdirAll(root, 0o700); err != nil {
+		return false, err
+	}
+	i := &installer{root: root, files: files, request: r, dir: filepath.Join(root, r.Folder())}
+	if err := i.findInterpreter(ctx); err != nil {
+		return false, err
+	}
+	if i.there(i.dir) && (r.Base == "" || i.there(i.baseDir())) {
+		return true, i.check(ctx)
+	}
+	if !r.Stored {
+		return false, nil
+	}
+	if err := i.install(ctx); err != nil {
+		return false, err
+	}
+	return true, i.check(ctx)
+}
+
+type installer struct {
+	root    string // folder of all environments
+	files   *store.Store
+	request venv.Request
+
+	dir         string // of the environment
+	interpreter string // absolute path on this host
+}
+
+// baseDir is the folder of an interpreter that is sent.
+func (i *installer) baseDir() string { return filepath.Join(i.root, i.request.BaseFolder()) }
+
+// there reports whether a folder is installed, and notes its use: prune spares it then.
+func (i *installer) there(dir string) bool {
+	_, err := os.Stat(dir)
+	now := time.Now()
+	_ = os.Chtimes(dir, now, now) // a job's own record spares it too
+	return err == nil
+}
+
+// findInterpreter finds the interpreter on this host, or where it will be.
+func (i *installer) findInterpreter(ctx context.Context) error {
+	r := i.request
+	if r.Loader != "" {
+		if _, err := os.Stat(r.Loader); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("the environment is for %s, whose loader %s is not on this host: it has another C library", r.Python, r.Loader)
+		}
+	}
+	if r.Base != "" {
+		if !filepath.IsLocal(r.Interpreter) {
+			return fmt.Errorf("%q is no path of an interpreter", r.Interpreter)
+		}
+		i.interpreter = filepath.Join(i.baseDir(), r.Interpreter)
+		return nil
+	}
+	candidates := []string{r.Interpreter}
+	if other, err := exec.LookPath(filepath.Base(r.Interpreter)); err == nil {
+		candidates = append(candidates, other)
+	}
+	var found []string
+	for _, candidate := range candidates {
+		p, err := venv.Ask(ctx, candidate)
+		if err == nil && r.Python.Fits(p) {
+			i.interpreter = candidate
+			return nil
+		}
+		if err == nil {
+			found = append(found, fmt.Sprintf("%s is %s", candidate, p))
+		}
+	}
+	return missing(ctx, r, found)
+}
+
+// missing says which interpreter the host lacks, and what it has.
+func missing(ctx context.Context, r venv.Request, found []string) error {
+	if len(found) == 0 {
+		found = []string{fmt.Sprintf("there is no %s", r.Interpreter)}
+		if other, err := exec.LookPath("python3"); err == nil {
+			if p, err := venv.Ask(ctx, other); err == nil {
+				found = append(found, fmt.Sprintf("its %s is %s", other, p))
+			}
+		}
+	}
+	text := found[0]
+	if len(found) > 1 && found[1] != text {
+		text += ", and " + found[1]
+	}
+	return fmt.Errorf("the environment is for %s, and on this host %s", r.Python, text)
+}
+
+// check runs the installed environment's interpreter.
+func (i *installer) check(ctx context.Context) error {
+	p, err := venv.Ask(ctx, filepath.Join(i.dir, "bin", "python"))
+	if err == nil && !i.request.Python.Fits(p) {
+		err = fmt.Errorf("its interpreter has become %s since it was installed", p)
+	}
+	if err != nil {
+		return fmt.Errorf("the environment is for %s: %w", i.request.Python, err)
+	}
+	return nil
+}
+
+// install makes the folders that are not there.
+func (i *installer) install(ctx context.Context) error {
+	r := i.request
+	if r.Base != "" {
+		fix := fixer{dir: i.baseDir(), names: r.BaseNames, program: r.Interpreter}
+		if err := i.build(ctx, r.Base, i.baseDir(), fix.run); err != nil {
+			return fmt.Errorf("install the interpreter: %w", err)
+		}
+	}
+	fix := fixer{dir: i.dir, names: r.Names, links: r.Links, interpreter: i.interpreter}
+	if err := i.build(ctx, r.Manifest, i.dir, fix.run); err != nil {
+		return fmt.Errorf("install the environment: %w", err)
+	}
+	return nil
+}
+
+// build makes a folder. Of two that make it at once one wins.
+func (i *installer) build(ctx context.Context, manifest, dir string, finish func(string) error) error {
+	id, err := tree.ParseSum(manifest)
+	if err != nil {
+		return err
+	}
+	if err := i.files.Build(ctx, id, dir, finish); err != nil {
+		if _, gone := os.Stat(dir); gone != nil {
+			return err
+		}
+	}
+	return protect(dir)
+}
+
+// protect takes the permission to write from all folders and files.
+func protect(dir string) error {
+	return filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
+		if err != nil || e.Type()&fs.ModeSymlink != 0 {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		return os.Chmod(file, info.Mode().Perm()&^0o222)
+	})
+}
+
+// Unprotect makes it possible to remove what Environment has made.
+func Unprotect(dir string) {
+	_ = filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
+		if err == nil && e.IsDir() {
+			_ = os.Chmod(file, 0o700) // who removes the folder meets the reason too
+		}
+		return nil
+	})
+}

@@ -1,0 +1,79 @@
+package venv
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// Python is what an interpreter reports of itself.
+type Python struct {
+	Implementation string `json:"implementation"` // such as "cpython"
+	Version        string `json:"version"`        // such as "3.11.2"
+	Platform       string `json:"platform"`       // such as "linux-x86_64"
+	ABI            string `json:"abi"`            // such as "cpython-311-x86_64-linux-gnu"; "": the interpreter has none
+}
+
+// Minor returns the version without its last number, such as "3.11". Packages are
+// installed for it.
+func (p Python) Minor() string {
+	parts := strings.SplitN(p.Version, ".", 3)
+	return strings.Join(parts[:min(2, len(parts))], ".")
+}
+
+func (p Python) String() string {
+	name := p.Implementation
+	if name == "cpython" || name == "" {
+		name = "Python"
+	}
+	return fmt.Sprintf("%s %s (%s)", name, p.Version, cmp.Or(p.ABI, p.Platform))
+}
+
+// Fits reports whether packages that were installed for p run under another
+// interpreter.
+func (p Python) Fits(other Python) bool {
+	return p.Implementation == other.Implementation && p.Minor() == other.Minor() && p.Platform == other.Platform && p.ABI == other.ABI
+}
+
+// script makes an interpreter report what it is. It runs under every version from 2.7 on.
+const script = `import json, platform, sys, sysconfig
+print(json.dumps({"implementation": platform.python_implementation().lower(), "version": "%d.%d.%d" % sys.version_info[:3],
+"platform": sysconfig.get_platform(), "abi": sysconfig.get_config_var("SOABI") or ""}))`
+
+// askTime bounds the start of an interpreter. Its library may be on a busy file server.
+const askTime = 30 * time.Second
+
+// Ask runs an interpreter, without anything that is installed for it, and returns what
+// it is.
+func Ask(ctx context.Context, interpreter string) (p Python, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, askTime, fmt.Errorf("it has not answered within %s", askTime))
+	defer cancel()
+	var said bytes.Buffer
+	cmd := exec.CommandContext(ctx, interpreter, "-E", "-s", "-S", "-c", script)
+	cmd.Stderr, cmd.WaitDelay, cmd.Dir = &said, time.Second, "/"
+	out, err := cmd.Output()
+	if err == nil {
+		err = json.Unmarshal(out, &p)
+	}
+	if err == nil && p.Version == "" {
+		err = errors.New("it did not tell its version")
+	}
+	if err != nil {
+		if last := lastLine(said.String()); last != "" {
+			err = errors.New(last)
+		}
+		return p, fmt.Errorf("run %s: %w", interpreter, cmp.Or(context.Cause(ctx), err))
+	}
+	return p, nil
+}
+
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	return text[strings.LastIndexByte(text, '\n')+1:]
+}
