@@ -111,7 +111,7 @@ func (c *command) logsCommand() *cli.Command {
 		Flags: reachFlags(jsonFlag(),
 			&cli.BoolFlag{Name: "v", Aliases: []string{"verbose"}, Usage: "first print the plan of the launch"},
 			&cli.BoolFlag{Name: "f", Aliases: []string{"follow"}, Usage: "follow the job until it ends"},
-			&cli.StringSliceFlag{Name: "task", Usage: "only `ROLE:INDEX`, such as worker:3; repeatable"},
+			taskFlags()[0], taskFlags()[1],
 			&cli.IntFlag{Name: "tail", Value: -1, Usage: "only the last `N` lines of each task's stdout and of its stderr"},
 			&cli.DurationFlag{Name: "since", Usage: "only lines of the last `TIME`, such as 10m"},
 			&cli.StringFlag{Name: "grep", Usage: "only lines that match `RE`"}),
@@ -121,7 +121,7 @@ func (c *command) logsCommand() *cli.Command {
 
 // logs reads --host as the names of the hosts to show, not of the hosts to look on.
 func (c *command) logs(ctx *cli.Context) error {
-	cfg := jobs.LogsConfig{Follow: ctx.Bool("f"), Tasks: ctx.StringSlice("task"), Tail: ctx.Int("tail"),
+	cfg := jobs.LogsConfig{Follow: ctx.Bool("f"), Tasks: shownTasks(ctx), Tail: ctx.Int("tail"),
 		Since: ctx.Duration("since"), JSON: ctx.Bool("json"), Plan: ctx.Bool("v"), Hosts: ctx.StringSlice("host")}
 	if err := oneJob(ctx); err != nil {
 		return err
@@ -175,9 +175,9 @@ func (c *command) jobsCommand() *cli.Command {
 func (c *command) attachCommand() *cli.Command {
 	return &cli.Command{
 		Name: "attach", Usage: "follow a running job and exit with its status", ArgsUsage: "[JOB]",
-		Flags: reachFlags(verboseFlag()),
+		Flags: reachFlags(append(taskFlags(), verboseFlag())...),
 		Action: c.onJob(oneJob, func(ctx context.Context, q jobs.Query, flags *cli.Context) (err error) {
-			c.code, err = jobs.Attach(ctx, q, logs.Options{Verbose: flags.Bool("v")})
+			c.code, err = jobs.Attach(ctx, q, logs.Options{Verbose: flags.Bool("v"), Only: shownTasks(flags)})
 			return err
 		}),
 	}

@@ -64,6 +64,7 @@ func launchFlags() []cli.Flag {
 		&cli.StringFlag{Name: "log-dir", Usage: "keep a file of each task's stdout and one of its stderr in `FOLDER` on this machine"},
 		&cli.StringFlag{Name: "grep", Usage: "show only lines that match `RE`"},
 		&cli.StringFlag{Name: "nic", Usage: "send data over network interface `NAME` of each host (nic=NAME in the resource file: of one host)"},
+		taskFlags()[0], taskFlags()[1],
 		&cli.StringFlag{Name: "port-range", Usage: "use ports `LOW-HIGH` on the hosts"},
 		&cli.DurationFlag{Name: "start-timeout", Usage: "all tasks must have started within `TIME` (5m)"},
 		&cli.DurationFlag{Name: "max-time", Usage: "end the job after `TIME`"},
@@ -120,6 +121,7 @@ func (c *command) launchConfig(ctx *cli.Context) (cfg launcher.Config, err error
 	if cfg.Terminal, err = c.terminal(ctx); err != nil {
 		return cfg, err
 	}
+	cfg.Show = shownTasks(ctx)
 	if cfg.Grep, err = pattern(ctx, "grep"); err != nil {
 		return cfg, err
 	}

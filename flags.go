@@ -37,6 +37,23 @@ func verboseFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "v", Aliases: []string{"verbose"}, Usage: "print plans and cost tables too; plx logs always does"}
 }
 
+// taskFlags choose tasks whose output is shown.
+func taskFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringSliceFlag{Name: "task", Usage: "show only `ROLE:INDEX`, such as worker:3 or 'worker:*'; repeatable"},
+		&cli.IntSliceFlag{Name: "rank", Usage: "show only the worker of rank `N`; repeatable"},
+	}
+}
+
+// shownTasks reads the flags of taskFlags.
+func shownTasks(ctx *cli.Context) []string {
+	tasks := slices.Clone(ctx.StringSlice("task"))
+	for _, rank := range ctx.IntSlice("rank") {
+		tasks = append(tasks, fmt.Sprintf("worker:%d", rank))
+	}
+	return tasks
+}
+
 // reach reads the flags of reachFlags. It returns no error if no host is named.
 func reach(ctx *cli.Context) (hosts.Reach, error) {
 	r := hosts.Reach{AcceptNewHostKeys: ctx.Bool("accept-new-host-keys")}

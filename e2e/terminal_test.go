@@ -33,6 +33,16 @@ func TestOutput(t *testing.T) {
 			t.Errorf("stderr: %q", got)
 		}
 	})
+	t.Run("one message of all", func(t *testing.T) {
+		b := b.in(t)
+		res := b.want(3, "launch", "--hosts", b.ResourceFile("h1", "h2"), "--ps", "none", b.script("s", `echo starts >&2
+cd `+b.shared()+`; touch $PLX_RANK; until [ -e 0 ] && [ -e 1 ]; do sleep 0.01; done
+printf 'Traceback (most recent call last):\n  File "'$PLX_DIR'/x.py", line 1\nValueError: no data\n' >&2; exit 3`))
+		contains(t, res.stderr, "worker:0 h1 ! starts\n", "worker:1 h2 ! starts\n", "2 workers 2 hosts ! ValueError: no data\n", "exited with status 3; its traceback is above\n")
+		if n := strings.Count(res.stderr, "ValueError"); n != 1 {
+			t.Errorf("the traceback is printed %d times:\n%s", n, res.stderr)
+		}
+	})
 	t.Run("nobody reads", func(t *testing.T) { testNobodyReads(b.in(t)) })
 	t.Run("nohup", func(t *testing.T) { testNoHangup(b.in(t)) })
 	t.Run("terminal", func(t *testing.T) { testTerminal(b.in(t)) })

@@ -60,6 +60,7 @@ type Config struct {
 	LogDir       string         // folder of this machine for a file per stream of each task; empty: none
 	LogLevel     string         // PLX_LOG_LEVEL of the tasks; empty: info
 	Grep         *regexp.Regexp // lines of output that do not match are not printed; nil: all are
+	Show         []string       // patterns for the tasks whose output is printed, such as "worker:*"; empty: all
 
 	// Resume names a job with whose checkpoints this one begins. Empty: none.
 	Resume string
@@ -110,8 +111,8 @@ func (c *Config) validate() error {
 	if slices.Contains(c.Copy, "") {
 		return exit.Mistake(errors.New("--copy: the name is empty"), "an unset shell variable?")
 	}
-	if c.Detach && (c.LogDir != "" || c.Grep != nil) {
-		return exit.Mistake(errors.New("--log-dir and --grep need an attached job, and --detach was given"), "plx logs -f --grep RE")
+	if c.Detach && (c.LogDir != "" || c.Grep != nil || len(c.Show) > 0) {
+		return exit.Mistake(errors.New("--log-dir, --grep, --task and --rank need an attached job, and --detach was given"), "plx logs -f --grep RE")
 	}
 	var err error
 	if c.environ, err = envsync.Environment(c.Env, c.EnvFiles, os.LookupEnv); err != nil {

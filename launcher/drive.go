@@ -42,7 +42,7 @@ type drive struct {
 func (d *drive) begin() (reached []driver.Host) {
 	d.agents = d.launch.printer.NewTally("starting agents", len(d.launch.agents))
 	d.away = d.launch.printer.NewTally("no connection to", 0)
-	opts := logs.Options{Grep: d.launch.cfg.Grep, Verbose: d.launch.cfg.Verbose}
+	opts := logs.Options{Grep: d.launch.cfg.Grep, Verbose: d.launch.cfg.Verbose, Only: d.launch.cfg.Show, Fold: true}
 	for i, a := range d.launch.agents {
 		placed := d.launch.placed.Hosts[i]
 		reached = append(reached, d.add(&member{drive: d, index: i, agent: a, tasks: placed.Specs()}))
@@ -98,7 +98,7 @@ func (d *drive) run(ctx context.Context) (int, error) {
 	d.show("waiting for the last logs")
 	err = errors.Join(err, d.awaitLogs(err, stops), d.out.Close())
 	d.show("")
-	d.launch.report(d.record(), verdict)
+	d.launch.report(d.record(), verdict, d.out)
 	if d.launch.cfg.Fetch != "" {
 		d.launch.signals.end()
 		err = errors.Join(err, d.fetch(ctx, stops))

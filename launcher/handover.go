@@ -51,7 +51,7 @@ func (l *launch) handOver(ctx context.Context) (int, error) {
 	case verdict == nil:
 		l.printer.Printf("job %s runs detached: plx logs -f, plx attach, plx stop", l.job)
 	default:
-		l.report(l.record(), *verdict)
+		l.report(l.record(), *verdict, nil)
 		if verdict.Code != 0 {
 			return verdict.Code, nil
 		}

@@ -37,6 +37,7 @@ import (
 	"github.com/plx-run/plx/launcher/fetch"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/jobs"
+	"github.com/plx-run/plx/launcher/logstream"
 	"github.com/plx-run/plx/launcher/placement"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/logs"
@@ -171,6 +172,16 @@ func (l *launch) plan() protocol.Plan {
 	return p
 }
 
+// tasks returns the names of all tasks.
+func (l *launch) tasks() (all []string) {
+	for _, h := range l.placed.Hosts {
+		for _, t := range h.Tasks {
+			all = append(all, t.Task.String())
+		}
+	}
+	return all
+}
+
 // chief returns the index of the host that worker:0 starts on.
 func (l *launch) chief() int {
 	return slices.IndexFunc(l.placed.Hosts, func(h placement.Host) bool {
@@ -189,12 +200,12 @@ func (l *launch) record() *jobs.Record {
 	return r
 }
 
-// report records and prints the verdict.
-func (l *launch) report(r *jobs.Record, v protocol.Verdict) {
+// report records and prints the verdict. out, which may be nil, has printed the logs.
+func (l *launch) report(r *jobs.Record, v protocol.Verdict, out *logstream.Output) {
 	if err := r.Finish(v); err != nil {
 		l.printer.Error(err)
 	}
-	jobs.PrintVerdict(l.printer, l.job, v, r.Saves)
+	jobs.PrintVerdict(l.printer, l.job, v, r.Saves, out)
 }
 
 // close closes the connections, and removes what was built on this machine.

@@ -91,6 +91,9 @@ func (l *launch) place() (err error) {
 		l.printer.Lines(surprising)
 		l.planned = append(l.planned, surprising...)
 	}
+	if _, err := jobs.ChooseTasks(l.tasks(), l.cfg.Show); err != nil {
+		return err
+	}
 	notes, err := l.placed.Conflicts(machines)
 	l.printer.Lines(notes)
 	return err

@@ -71,7 +71,7 @@ func TestGoingOnIsAdvised(t *testing.T) {
 	} {
 		var said bytes.Buffer
 		jobs.PrintVerdict(console.NewPrinter(console.Terminal{Stderr: &said}), "mnist-1",
-			protocol.Verdict{Code: c.code, Reason: "over", Stepped: c.stepped}, saves(c.args))
+			protocol.Verdict{Code: c.code, Reason: "over", Stepped: c.stepped}, saves(c.args), nil)
 		if got := strings.Contains(said.String(), "hint: plx launch --resume mnist-1 resumes"); got != c.want {
 			t.Errorf("%+v: said %q", c, said.String())
 		}

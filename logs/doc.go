@@ -25,9 +25,11 @@
 //		err = p.Chunk("gpu01", c)
 //	}
 //
-// The package drops no bytes and keeps their order within a stream. In a pipe
-// they follow the prefix unchanged. On a terminal the Printer removes control
-// sequences or makes them visible.
+// The package drops no line of a program and keeps the order within a stream. In a pipe
+// bytes follow the prefix unchanged, but of a line that is redrawn with carriage returns
+// only the last state is printed. On a terminal the Printer removes control sequences or
+// makes them visible. Equal messages of several tasks are printed once, with their
+// number, in a live view only (fold.go). Spools, a Dir and JSON keep every byte.
 //
 // The package knows no process, no SSH and no job: it does not start tasks and
 // does not decide when a job has ended. It refuses task names that could leave

@@ -3,10 +3,12 @@ package logs
 import (
 	"cmp"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Printer writes the output of tasks to a [Display] as lines, each after a prefix with
@@ -26,9 +28,12 @@ type Printer struct {
 	columns columns
 	limit   int // length of the longest line that is written in one piece, in bytes
 
-	mu      sync.Mutex // guards all below, and every stream
-	streams map[origin]*stream
-	err     error // error of the first failed write, which all later calls return; nil before it
+	mu        sync.Mutex // guards all below, and every stream
+	streams   map[origin]*stream
+	lines     int         // number of lines printed so far
+	holding   []*stream   // streams that hold lines back, see fold.go
+	releasing *time.Timer // prints them; valid while there are some
+	err       error       // error of the first failed write, which all later calls return; nil before it
 }
 
 // Options configures a Printer.
@@ -38,6 +43,8 @@ type Options struct {
 	Hosts, Tasks []string
 	Grep         *regexp.Regexp // print only lines whose text matches; nil prints all
 	JSON         bool           // print one JSON object per line, for both streams on stdout
+	Only         []string       // patterns of path.Match for the names of tasks to print; empty: all
+	Fold         bool           // print a message that several tasks write at the same time once
 	// Mark begins the lines of stderr that tell more than most users want. They are
 	// left out, or with Verbose printed with Plain in the place of Mark. Empty: no line
 	// is marked.
@@ -70,6 +77,9 @@ func (p *Printer) Chunk(host string, c Chunk) error {
 	if err != nil {
 		return err
 	}
+	if s.hidden {
+		return nil
+	}
 	return s.add(c)
 }
 
@@ -97,7 +107,36 @@ func (p *Printer) Close() error {
 	for _, o := range from {
 		err = cmp.Or(err, p.Flush(o.host, o.Source)) // after a failed write all later errors are equal
 	}
-	return err
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.release()
+	return cmp.Or(err, p.err)
+}
+
+// recent is how many lines a user sees at once, on a small terminal.
+const recent = 20
+
+// Shown reports whether the last line of a task's stderr is text, and is among the
+// newest lines that were printed.
+func (p *Printer) Shown(host, task, text string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.streams[origin{host, Source{task, Stderr}}]
+	return s != nil && s.at > 0 && p.lines-s.at < recent && text != "" && strings.HasSuffix(string(s.last), text)
+}
+
+// printed counts a line, and returns the number of lines so far.
+func (p *Printer) printed() int {
+	p.lines++
+	return p.lines
+}
+
+// shows reports whether the lines of a task are printed.
+func (p *Printer) shows(task string) bool {
+	return len(p.opts.Only) == 0 || slices.ContainsFunc(p.opts.Only, func(pattern string) bool {
+		ok, err := path.Match(pattern, task)
+		return ok && err == nil
+	})
 }
 
 // send writes to an output, unless an earlier write failed. It needs p.mu.

@@ -17,11 +17,15 @@ type stream struct {
 	prefix prefix
 	out    []byte // lines not yet written
 	row    *Row   // the unfinished line, while it is redrawn on a terminal; nil: there is none
+	hidden bool   // nothing is printed
+	held   held   // lines that are held back, see fold.go
+	last   []byte // the last line of stderr that was printed
+	at     int    // its number among all lines that were printed, from 1; 0: none was
 }
 
 // newStream returns the state of an origin, with the prefix of its lines.
 func (p *Printer) newStream(o origin) *stream {
-	s := &stream{p: p, from: o, to: o.Stream}
+	s := &stream{p: p, from: o, to: o.Stream, hidden: !p.shows(o.Task)}
 	if p.opts.JSON {
 		s.to = Stdout
 	}
@@ -66,6 +70,10 @@ func (s *stream) line(l line) {
 		s.out = appendJSON(s.out, s.from.host, s.from.Source, s.time, l)
 		return
 	}
+	if s.hold(plain, l.text) {
+		return
+	}
+	s.note(l.text)
 	if l.continued {
 		s.out = append(s.out, s.prefix.more...)
 	} else {
@@ -73,6 +81,14 @@ func (s *stream) line(l line) {
 	}
 	s.out = append(s.out, plain...)
 	s.out = append(s.safe(s.out, l.text), '\n')
+}
+
+// note remembers a line that is printed.
+func (s *stream) note(text []byte) {
+	s.at = s.p.printed()
+	if s.from.Stream == Stderr {
+		s.last = append(s.last[:0], text...)
+	}
 }
 
 // safe appends text, on a terminal without what could steer it.

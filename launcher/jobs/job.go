@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,7 +12,9 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/fetch"
 	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/logstream"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
 )
 
 // askTime bounds one question to a host about a job.
@@ -118,25 +121,59 @@ func ending(v *protocol.Verdict) string {
 }
 
 // PrintVerdict prints how a job ended: which task failed first, the last lines of its
-// stderr, and how to resume a job that saves checkpoints.
-func PrintVerdict(printer *console.Printer, job string, v protocol.Verdict, saves bool) {
+// stderr unless out, which may be nil, has just shown them, and how to resume a job that
+// saves checkpoints.
+func PrintVerdict(printer *console.Printer, job string, v protocol.Verdict, saves bool, out *logstream.Output) {
 	if v.Code == 0 {
 		printer.Printf("job %s: %s", job, v.Reason)
 		return
 	}
-	if v.First != nil && v.First.Tail != "" {
-		printer.Printf("last lines of %s on %s:", v.First.Task, v.Host)
-		for line := range strings.Lines(v.First.Tail) {
-			printer.Printf("  %s", console.Printable(line))
+	where := ""
+	if tail := lastLines(v); len(tail) > 0 {
+		where = pointer(tail)
+		if out == nil || !out.Shown(v.Host, v.First.Task.String(), tail[len(tail)-1]) {
+			where = ""
+			printer.Printf("last lines of %s on %s:", v.First.Task, v.Host)
+			for _, line := range tail {
+				printer.Printf("  %s", console.Printable(line))
+			}
 		}
 	}
 	if len(v.Victims) > 0 {
-		printer.Printf("failed because of it: %s", strings.Join(v.Victims, ", "))
+		printer.Printf("failed because of it: %s", console.Names(v.Victims))
 	}
-	printer.Printf("job %s: %s", job, v.Reason)
+	printer.Printf("job %s: %s%s", job, v.Reason, where)
 	if saves && v.Stepped {
 		printer.Printf("hint: %s", resumeHint(job))
 	}
+}
+
+// lastLines returns the last lines of the blamed task's stderr as a user saw them: a
+// redrawn line in its last state, and without plans and tables.
+func lastLines(v protocol.Verdict) (tail []string) {
+	if v.First == nil {
+		return nil
+	}
+	for line := range strings.Lines(v.First.Tail) {
+		line = strings.TrimRight(line, "\r\n")
+		line = line[strings.LastIndexByte(line, '\r')+1:]
+		if !strings.HasPrefix(line, cluster.VerboseMark) {
+			tail = append(tail, line)
+		}
+	}
+	for len(tail) > 0 && tail[len(tail)-1] == "" {
+		tail = tail[:len(tail)-1]
+	}
+	return tail
+}
+
+// pointer says where lines are that were printed already.
+func pointer(tail []string) string {
+	traceback := func(line string) bool { return strings.HasSuffix(line, "Traceback (most recent call last):") }
+	if slices.ContainsFunc(tail, traceback) {
+		return "; its traceback is above"
+	}
+	return "; its last lines are above"
 }
 
 // resumeHint says how to continue a job that ended too early.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,7 +21,7 @@ import (
 type LogsConfig struct {
 	Query
 	Follow bool           // go on with new lines until the job ends
-	Tasks  []string       // names, such as "worker:3"; empty: all
+	Tasks  []string       // patterns for names, such as "worker:3" or "worker:*"; empty: all
 	Hosts  []string       // names of hosts; empty: all
 	Tail   int            // number of last lines of each stream of each task; -1: all
 	Since  time.Duration  // age of the oldest line to print; 0: any age
@@ -37,32 +38,58 @@ func Logs(ctx context.Context, cfg LogsConfig) error {
 		return err
 	}
 	defer j.close()
-	agents, err := j.choose(cfg.Hosts, cfg.Tasks)
+	tasks, err := ChooseTasks(j.tasks(), cfg.Tasks)
+	if err != nil {
+		return fmt.Errorf("job %s: %w", j.Job, err)
+	}
+	agents, err := j.choose(cfg.Hosts, tasks)
 	if err != nil {
 		return err
 	}
 	if cfg.Plan {
 		j.printer.Lines(j.Record.Plan)
 	}
-	req := logs.Request{Tasks: cfg.Tasks, TailLines: cfg.Tail, Follow: cfg.Follow}
+	req := logs.Request{Tasks: tasks, TailLines: cfg.Tail, Follow: cfg.Follow}
 	if cfg.Since > 0 {
 		req.Since = time.Now().Add(-cfg.Since)
 	}
-	return j.print(ctx, agents, req, logs.Options{Grep: cfg.Grep, JSON: cfg.JSON, Verbose: true})
+	_, err = j.print(ctx, agents, req, logs.Options{Grep: cfg.Grep, JSON: cfg.JSON, Verbose: true})
+	return err
+}
+
+// ChooseTasks returns those of all tasks whose names match the patterns of path.Match,
+// each once. Without patterns it returns nil, which means all. It refuses a pattern that
+// matches no task.
+func ChooseTasks(all, patterns []string) (chosen []string, err error) {
+	for _, pattern := range patterns {
+		found := false
+		for _, task := range all {
+			ok, err := path.Match(pattern, task)
+			if err != nil {
+				return nil, exit.Mistake(fmt.Errorf("task %q: not a name or a pattern such as worker:*", pattern), "")
+			}
+			if found = found || ok; ok && !slices.Contains(chosen, task) {
+				chosen = append(chosen, task)
+			}
+		}
+		if !found {
+			return nil, exit.Mistake(fmt.Errorf("there is no task %s", pattern), "the tasks are "+strings.Join(all, ", "))
+		}
+	}
+	return chosen, nil
 }
 
 // choose returns the hosts that have the named tasks, or that are named.
 func (j *Job) choose(names, tasks []string) ([]*hosts.AgentHost, error) {
-	for _, t := range tasks {
-		if !slices.Contains(j.tasks(), t) {
-			return nil, exit.Mistake(fmt.Errorf("job %s has no task %s", j.Job, t), "its tasks are "+strings.Join(j.tasks(), ", "))
-		}
+	named := func(a *hosts.AgentHost) bool {
+		label, _, _ := strings.Cut(a.Name(), ".") // as the prefix of a line may show it
+		return len(names) == 0 || slices.Contains(names, a.Name()) || slices.Contains(names, label)
 	}
 	var chosen []*hosts.AgentHost
 	for i, a := range j.agents {
 		has := func(task string) bool { return slices.Contains(j.Hosts[i].Tasks, task) }
 		elsewhere := len(tasks) > 0 && !j.Restarts && !slices.ContainsFunc(tasks, has) // with restarts a task may have been on any host
-		if !elsewhere && (len(names) == 0 || slices.Contains(names, a.Name())) {
+		if !elsewhere && named(a) {
 			chosen = append(chosen, a)
 		}
 	}
@@ -72,15 +99,15 @@ func (j *Job) choose(names, tasks []string) ([]*hosts.AgentHost, error) {
 	return chosen, nil
 }
 
-// print writes the hosts' logs.
-func (j *Job) print(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, opts logs.Options) error {
+// print writes the hosts' logs, and returns the output that it has closed.
+func (j *Job) print(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, opts logs.Options) (*logstream.Output, error) {
 	for _, a := range agents {
 		opts.Hosts = append(opts.Hosts, a.Name())
 	}
 	opts.Tasks = j.tasks()
 	out := logstream.NewOutput(logstream.Config{Printer: j.printer, Logs: opts})
 	err := logstream.Print(ctx, agents, req, out, cmp.Or(j.Lease, DefaultLease))
-	return errors.Join(err, out.Close())
+	return out, errors.Join(err, out.Close())
 }
 
 // attachLines is how many lines of each stream Attach prints that are already there.
@@ -88,13 +115,16 @@ const attachLines = 10
 
 // Attach prints the newest lines of a running job and follows it. It returns the job's
 // exit status after the job has ended. To leave it does not end the job. shown tells
-// which lines are printed.
+// which lines are printed; the tasks of shown are patterns.
 func Attach(ctx context.Context, q Query, shown logs.Options) (int, error) {
 	j, err := q.open(ctx, true)
 	if err != nil {
 		return exit.Code(err), err
 	}
 	defer j.close()
+	if _, err := ChooseTasks(j.tasks(), shown.Only); err != nil {
+		return exit.Code(err), fmt.Errorf("job %s: %w", j.Job, err)
+	}
 	generation := ""
 	if j.Restarts {
 		if state, err := j.chief().State(ctx); err == nil && state.Generation > 0 { // the print below reports an error
@@ -103,7 +133,9 @@ func Attach(ctx context.Context, q Query, shown logs.Options) (int, error) {
 	}
 	j.printer.Printf("attached to job %s%s: Ctrl-C leaves it running, plx stop ends it", j.Job, generation)
 	req := logs.Request{TailLines: attachLines, Follow: true}
-	if err := j.print(ctx, j.present(), req, shown); err != nil {
+	shown.Fold = true
+	out, err := j.print(ctx, j.present(), req, shown)
+	if err != nil {
 		if !j.Restarts || ctx.Err() != nil {
 			return exit.Code(err), err
 		}
@@ -116,6 +148,6 @@ func Attach(ctx context.Context, q Query, shown logs.Options) (int, error) {
 	if state.Verdict == nil {
 		return exit.CodePlx, fmt.Errorf("job %s: ended without a verdict", j.Job)
 	}
-	PrintVerdict(j.printer, j.Job, *state.Verdict, j.Saves)
+	PrintVerdict(j.printer, j.Job, *state.Verdict, j.Saves, out)
 	return state.Verdict.Code, j.learn(state, j.printer)
 }

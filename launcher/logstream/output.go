@@ -77,6 +77,10 @@ func (o *Output) write(host string, c logs.Chunk) error {
 	return err
 }
 
+// Shown reports whether the last line of a task's stderr is text, and was printed just
+// now.
+func (o *Output) Shown(host, task, text string) bool { return o.printer.Shown(host, task, text) }
+
 // Close prints unfinished lines. It returns the first error of any write.
 func (o *Output) Close() error {
 	err := o.printer.Close()
