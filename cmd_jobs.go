@@ -226,9 +226,10 @@ func (c *command) stopCommand() *cli.Command {
 
 func (c *command) fetchCommand() *cli.Command {
 	return &cli.Command{
-		Name: "fetch", Usage: "gather a job's checkpoints from its hosts, while it runs or after", ArgsUsage: "JOB DIR",
+		Name: "fetch", Usage: "gather a job's checkpoints and outputs from its hosts, while it runs or after", ArgsUsage: "JOB DIR",
 		Description: "It gathers every checkpoint of which the hosts have all files, of all jobs with the\n" +
-			"same checkpoint name. It replaces no file in DIR.",
+			"same checkpoint name, and the files that --output of plx launch named, summaries and\n" +
+			"timelines: DIR/outputs/HOST/TASK/... It replaces no file in DIR.",
 		Flags: reachFlags(),
 		Action: c.onJob(jobAndFolder, func(ctx context.Context, q jobs.Query, flags *cli.Context) error {
 			return jobs.Fetch(ctx, q, flags.Args().Get(1))
@@ -239,10 +240,13 @@ func (c *command) fetchCommand() *cli.Command {
 func (c *command) pruneCommand() *cli.Command {
 	return &cli.Command{
 		Name: "prune", Usage: "remove what ended jobs left here and on their hosts",
+		Description: "A job with outputs that nobody has fetched is kept, and named: see --output and --fetch\n" +
+			"of plx launch. Checkpoints are never removed.",
 		Flags: reachFlags(
-			&cli.DurationFlag{Name: "older", Value: 30 * 24 * time.Hour, Usage: "only what is older than `TIME`"}),
+			&cli.DurationFlag{Name: "older", Value: 30 * 24 * time.Hour, Usage: "only what is older than `TIME`"},
+			&cli.BoolFlag{Name: "discard-outputs", Usage: "remove outputs too that were not fetched"}),
 		Action: c.onJob(noArguments, func(ctx context.Context, q jobs.Query, flags *cli.Context) error {
-			return jobs.Prune(ctx, q, flags.Duration("older"))
+			return jobs.Prune(ctx, jobs.PruneConfig{Query: q, Older: flags.Duration("older"), Discard: flags.Bool("discard-outputs")})
 		}),
 	}
 }

@@ -49,7 +49,8 @@ func launchFlags() []cli.Flag {
 		&cli.StringFlag{Name: "local", Value: "2x1", Usage: "size of the embedded cluster, `HOSTSxWORKERS`, when no host is named"},
 		&cli.StringFlag{Name: "name", Usage: "the job's `NAME`; a program with --ckpt-dir resumes from checkpoints of that name"},
 		&cli.StringFlag{Name: "resume", Usage: "resume from the checkpoints of `JOB`, an id or a name"},
-		&cli.StringFlag{Name: "fetch", Usage: "after the job, gather the checkpoints from all hosts into `DIR` on this machine"},
+		&cli.StringFlag{Name: "fetch", Usage: "after the job, gather checkpoints, outputs, summaries and timelines from all hosts into `DIR` on this machine"},
+		&cli.StringSliceFlag{Name: "output", Usage: "the job makes files that match `PATTERN`, relative to where the tasks run, such as '*.pt' or 'runs/**'; repeatable"},
 		&cli.BoolFlag{Name: "detach", Usage: "return when all tasks have started, print the job's id"},
 		verboseFlag(),
 		&cli.BoolFlag{Name: "dry-run", Usage: "print the plan and connect to no host"},
@@ -144,6 +145,7 @@ func (c *command) launchConfig(ctx *cli.Context) (cfg launcher.Config, err error
 	cfg.Verbose = ctx.Bool("v") || strings.EqualFold(cfg.LogLevel, "debug") || strings.EqualFold(cfg.LogLevel, "verbose")
 	cfg.StartTimeout, cfg.MaxTime = ctx.Duration("start-timeout"), ctx.Duration("max-time")
 	cfg.Lease, cfg.Grace = ctx.Duration("lease"), ctx.Duration("grace")
+	cfg.Output = ctx.StringSlice("output")
 	cfg.Resume, cfg.Fetch, cfg.SaveTime = ctx.String("resume"), ctx.String("fetch"), ctx.Duration("checkpoint-timeout")
 	return cfg, nil
 }

@@ -119,6 +119,7 @@ func execEnds(b *bench, file string) {
 		for _, h := range b.Hosts {
 			b.process(h, "sleep 1001")
 			b.process(h, "sleep 1002")
+			b.process(h, "sleep 0.2") // "up" is printed
 		}
 		return r
 	}

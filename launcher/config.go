@@ -41,7 +41,10 @@ type Config struct {
 	DryRun   bool     // print what a launch would do, and start nothing
 	Verbose  bool     // print the plan, and what the tasks tell of theirs
 
-	environ []string // Env and EnvFiles together, as NAME=VALUE; written by validate
+	Output []string // patterns of files that the job makes, relative to where the tasks run
+
+	outputs []protocol.Output // Output, and what the program's trainer writes; written by validate
+	environ []string          // Env and EnvFiles together, as NAME=VALUE; written by validate
 
 	placement.Options
 	// AutoServers gives servers to programs that link plx's trainer only: decideServers
@@ -115,6 +118,9 @@ func (c *Config) validate() error {
 		return exit.Mistake(errors.New("--log-dir, --grep, --task and --rank need an attached job, and --detach was given"), "plx logs -f --grep RE")
 	}
 	var err error
+	if c.outputs, err = outputs(c.Output, c.Args); err != nil {
+		return err
+	}
 	if c.environ, err = envsync.Environment(c.Env, c.EnvFiles, os.LookupEnv); err != nil {
 		return exit.Mistake(err, exit.Hint(err))
 	}

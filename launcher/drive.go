@@ -99,6 +99,9 @@ func (d *drive) run(ctx context.Context) (int, error) {
 	err = errors.Join(err, d.awaitLogs(err, stops), d.out.Close())
 	d.show("")
 	d.launch.report(d.record(), verdict, d.out)
+	if d.launch.cfg.Fetch == "" && len(d.launch.cfg.Output) > 0 {
+		d.launch.printer.Printf("hint: plx fetch %s DIR brings the outputs to this machine", d.launch.job)
+	}
 	if d.launch.cfg.Fetch != "" {
 		d.launch.signals.end()
 		err = errors.Join(err, d.fetch(ctx, stops))
@@ -200,7 +203,7 @@ func (d *drive) record() *jobs.Record {
 	return r
 }
 
-// fetch brings the job's checkpoints to this machine, after its logs are printed. A signal
+// fetch brings the job's checkpoints and outputs to this machine, after its logs are printed. A signal
 // of the user ends it.
 func (d *drive) fetch(ctx context.Context, stops <-chan jobstate.StopAsked) error {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -208,7 +211,7 @@ func (d *drive) fetch(ctx context.Context, stops <-chan jobstate.StopAsked) erro
 	go func() {
 		select {
 		case stop := <-stops:
-			cancel(exit.WithCode(fmt.Errorf("not all checkpoints are fetched: %s; plx fetch %s %s fetches the rest", stop.Reason, d.launch.job, d.launch.cfg.Fetch), stop.Code))
+			cancel(exit.WithCode(fmt.Errorf("not everything is fetched: %s; plx fetch %s %s fetches the rest", stop.Reason, d.launch.job, d.launch.cfg.Fetch), stop.Code))
 		case <-ctx.Done():
 		}
 	}()
@@ -216,7 +219,7 @@ func (d *drive) fetch(ctx context.Context, stops <-chan jobstate.StopAsked) erro
 	for _, m := range d.members {
 		from = append(from, m.agent)
 	}
-	return fetch.Checkpoints(ctx, fetch.Request{Hosts: from, Name: d.launch.checkpoints, Dir: d.launch.cfg.Fetch, Terminal: d.launch.cfg.Terminal, Printer: d.launch.printer})
+	return fetch.Job(ctx, fetch.Request{Hosts: from, Name: d.launch.checkpoints, Outputs: d.launch.cfg.outputs, Dir: d.launch.cfg.Fetch, Terminal: d.launch.cfg.Terminal, Printer: d.launch.printer})
 }
 
 // member is a host of a job that this process drives. It is a driver.Dialer, Reviver and

@@ -134,7 +134,7 @@ func (l *launch) spec(i int, a *hosts.AgentHost, tasks []protocol.TaskSpec) (pro
 		Tasks: tasks, WorldSize: l.placed.Workers, Bind: !l.cfg.NoBind,
 		DataAddr: addr, Interface: a.Resource.Interface, JobInterface: l.cfg.Interface, PortLow: l.cfg.PortLow, PortHigh: l.cfg.PortHigh,
 		Lease: l.cfg.Lease, Grace: l.cfg.Grace, Freeze: l.cfg.Freeze, Detached: l.cfg.Detach, SaveTime: l.cfg.SaveTime,
-		Archives: l.artifacts.Archives(), Workdir: l.workdir.id(),
+		Archives: l.artifacts.Archives(), Workdir: l.workdir.id(), Outputs: l.cfg.outputs,
 	}, nil
 }
 
@@ -193,7 +193,7 @@ func (l *launch) chief() int {
 func (l *launch) record() *jobs.Record {
 	r := &jobs.Record{Job: l.job, Name: l.cfg.Name, Program: filepath.Base(l.cfg.Program), Created: l.created,
 		Detached: l.cfg.Detach, Embedded: len(l.cfg.Hosts) == 0, Launcher: os.Getpid(), Grace: l.cfg.Grace, Lease: l.cfg.Lease,
-		Restarts: l.cfg.Restarts.Max > 0, Checkpoints: l.checkpoints, Saves: saves(l.cfg.Args), Chief: l.chief(), Plan: l.planned}
+		Restarts: l.cfg.Restarts.Max > 0, Checkpoints: l.checkpoints, Saves: saves(l.cfg.Args), Outputs: l.cfg.outputs, Chief: l.chief(), Plan: l.planned}
 	for i, a := range l.agents {
 		r.Hosts = append(r.Hosts, hostRecord(a, l.placed.Hosts[i].Specs()))
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/plx-run/plx/envsync/venv/install"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
+	"github.com/plx-run/plx/launcher/agent/outputs"
 	"github.com/plx-run/plx/launcher/agent/process"
 	"github.com/plx-run/plx/launcher/protocol"
 )
@@ -46,18 +47,14 @@ func reap(_ context.Context, f jobfolder.Folder, _ streams) error {
 	return err
 }
 
-// pruned is a line of what "agent prune" prints, as JSON: something that it removed.
-type pruned struct {
-	Path  string `json:"path"`  // relative to ~/.plx
-	Bytes int64  `json:"bytes"` // size of what was removed
-}
-
-// prune is "agent prune --older AGE": it removes folders of jobs that are over and
-// blobs that no job uses, if they have not changed for AGE. It prints what it
-// removes.
+// prune is "agent prune --older AGE [--discard-outputs]": it removes folders of jobs that
+// are over and blobs that no job uses, if they have not changed for AGE. Without the flag
+// it keeps jobs with outputs that nobody has fetched. It prints a protocol.Pruned for
+// what it removes and for each job that it keeps.
 func prune(ctx context.Context, args []string, std streams) error {
-	if len(args) != 2 || args[0] != "--older" {
-		return usage("prune: want --older AGE")
+	discard := len(args) == 3 && args[2] == discardOutputs
+	if len(args) < 2 || len(args) > 2 && !discard || args[0] != "--older" {
+		return usage("prune: want --older AGE [" + discardOutputs + "]")
 	}
 	older, err := time.ParseDuration(args[1])
 	if err != nil || older < 0 {
@@ -67,14 +64,17 @@ func prune(ctx context.Context, args []string, std streams) error {
 	if err != nil {
 		return err
 	}
-	p := &pruner{root: dir, before: time.Now().Add(-older), out: json.NewEncoder(std.out)}
+	p := &pruner{root: dir, before: time.Now().Add(-older), discard: discard, out: json.NewEncoder(std.out)}
 	return errors.Join(p.jobs(), p.blobs(), p.envs(), p.files(ctx))
 }
 
+const discardOutputs = "--discard-outputs"
+
 type pruner struct {
-	root   string    // ~/.plx
-	before time.Time // only what was last changed before this time is removed
-	out    *json.Encoder
+	root    string    // ~/.plx
+	before  time.Time // only what was last changed before this time is removed
+	discard bool      // outputs that nobody has fetched are removed too
+	out     *json.Encoder
 }
 
 // jobs removes folders of jobs whose agent is dead.
@@ -89,6 +89,10 @@ func (p *pruner) jobs() error {
 		if err != nil || !info.ModTime().Before(p.before) || jobfolder.LifeOf(s) != jobfolder.Dead {
 			continue
 		}
+		if kept, err := p.keep(f); kept || err != nil {
+			errs = append(errs, err)
+			continue
+		}
 		if err := p.remove(string(f)); err != nil {
 			errs = append(errs, err)
 			continue
@@ -96,6 +100,22 @@ func (p *pruner) jobs() error {
 		_ = os.Remove(filepath.Dir(string(f))) // fails while it has folders of other hosts or of the launcher
 	}
 	return errors.Join(errs...)
+}
+
+// keep reports whether a job has outputs that nobody has fetched, and prints them.
+func (p *pruner) keep(f jobfolder.Folder) (bool, error) {
+	if p.discard {
+		return false, nil
+	}
+	n, bytes, err := outputs.Unfetched(f)
+	if err != nil || n == 0 {
+		return false, err
+	}
+	path, err := filepath.Rel(p.root, string(f))
+	if err != nil {
+		return true, fmt.Errorf("prune: %w", err)
+	}
+	return true, p.out.Encode(protocol.Pruned{Path: path, Bytes: bytes, Outputs: n, Job: f.Job(), Folder: f.Name()})
 }
 
 // blobs removes unused blobs and uploads that were never completed.
@@ -166,7 +186,7 @@ func (p *pruner) files(ctx context.Context) error {
 		return nil
 	}
 	if n > 0 { // one line for all: there may be thousands
-		err = errors.Join(err, p.out.Encode(pruned{Path: "files", Bytes: bytes}))
+		err = errors.Join(err, p.out.Encode(protocol.Pruned{Path: "files", Bytes: bytes}))
 	}
 	if err != nil {
 		return fmt.Errorf("prune files: %w", err)
@@ -193,5 +213,5 @@ func (p *pruner) remove(path string) error {
 	if err != nil {
 		return fmt.Errorf("prune: %w", err)
 	}
-	return p.out.Encode(pruned{Path: relative, Bytes: bytes})
+	return p.out.Encode(protocol.Pruned{Path: relative, Bytes: bytes})
 }

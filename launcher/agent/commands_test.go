@@ -139,7 +139,7 @@ func TestJobsAndPrune(t *testing.T) {
 	out, stderr, code := h.agent("prune", "--older", "0s")
 	var removed []string
 	for _, text := range strings.Split(strings.TrimSpace(out), "\n") {
-		p := decode[pruned](t, text)
+		p := decode[protocol.Pruned](t, text)
 		removed = append(removed, p.Path)
 		if p.Bytes < 100 {
 			t.Errorf("%+v", p)

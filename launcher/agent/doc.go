@@ -24,6 +24,7 @@
 //	claim    check that no running job keeps checkpoints under a name
 //	exec     run a command that is no task, until its input ends
 //	fetch    list checkpoints, or print a file of one
+//	outputs  list the files that a job has made, or print one
 //	reap     kill what a dead agent has left
 //	prune    remove old jobs and blobs
 //

@@ -55,6 +55,7 @@ func commands() map[string]func(context.Context, []string, streams) error {
 		"exec":       execute,
 		"interfaces": printInterfaces,
 		"fetch":      fetch,
+		"outputs":    ofHost(printOutputs),
 		"state":      ofHost(printState),
 		"jobs":       printJobs,
 		"reap":       ofHost(reap),
@@ -98,7 +99,7 @@ func (c coded) Unwrap() error { return c.error }
 
 func usage(problem string) error {
 	return coded{codeUsage, errors.New(problem + ", want start, connect JOB FOLDER, logs JOB FOLDER, claim NAME, exec, fetch, interfaces, " +
-		"python, receive, state JOB FOLDER, jobs, reap JOB FOLDER or prune --older AGE")}
+		"outputs JOB FOLDER, python, receive, state JOB FOLDER, jobs, reap JOB FOLDER or prune --older AGE [--discard-outputs]")}
 }
 
 // fail prints err in one line and returns the exit status that it stands for.

@@ -1,10 +1,13 @@
-// Package fetch brings the checkpoints of a job from its hosts into one folder of this
-// machine.
+// Package fetch brings the checkpoints and the outputs of a job from its hosts into one
+// folder of this machine.
 //
-//	err := fetch.Checkpoints(ctx, fetch.Request{Hosts: agents, Name: "mnist", Dir: "saved", Printer: p})
+//	err := fetch.Job(ctx, fetch.Request{Hosts: agents, Name: "mnist", Dir: "saved", Printer: p})
 //
 // Hosts keep parts of a checkpoint, and some parts twice: gather.go puts together what
-// they list. Each file is verified against the manifest, and no file is replaced.
+// they list. Outputs are the files that --output names, and summaries and timelines
+// (outputs.go). Each file is verified against the sum that the host lists, and no file is
+// replaced. No name that a host lists leads out of the folder, or to a name at its top
+// that begins with a dot.
 package fetch
 
 import (
@@ -28,16 +31,17 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Request tells which checkpoints to fetch, and where to.
+// Request tells what to fetch, and where to.
 type Request struct {
 	Hosts    []*hosts.AgentHost // to fetch from
 	Name     string             // of the checkpoints: a folder under ~/.plx/ckpt on the hosts
+	Outputs  []protocol.Output  // outputs that the job was launched with; nil: it has none
 	Dir      string             // folder of this machine to write to
 	Terminal console.Terminal
 	Printer  *console.Printer
 }
 
-// fetcher is one run of Checkpoints.
+// fetcher is one run of Checkpoints or of outputs.
 type fetcher struct {
 	from Request
 	bar  *console.Transfer
@@ -53,9 +57,32 @@ type fetcher struct {
 // host that is out of reach and a checkpoint that cannot be fetched. It is an error if
 // that is the newest checkpoint of its folder, or if there is no checkpoint at all.
 func Checkpoints(ctx context.Context, r Request) error {
-	f := &fetcher{from: r, bar: r.Printer.NewTransfer("fetching"), taken: map[string]bool{}}
+	f := newFetcher(r)
 	defer f.bar.Close()
 	return f.run(ctx)
+}
+
+func newFetcher(r Request) *fetcher {
+	return &fetcher{from: r, bar: r.Printer.NewTransfer("fetching"), taken: map[string]bool{}}
+}
+
+// errNone says that there is nothing to fetch.
+type errNone struct{ error }
+
+// Job fetches the checkpoints and the outputs of a job. It is an error if there are
+// neither, or if an output cannot be fetched; see also Checkpoints.
+func Job(ctx context.Context, r Request) error {
+	err := Checkpoints(ctx, r)
+	if len(r.Outputs) == 0 || ctx.Err() != nil {
+		return err
+	}
+	f := newFetcher(r)
+	defer f.bar.Close()
+	n, failed := f.outputs(ctx)
+	if n > 0 && errors.As(err, new(errNone)) {
+		err = nil
+	}
+	return errors.Join(err, failed)
 }
 
 // Writable makes a folder, and refuses it if it takes no files.
@@ -163,9 +190,6 @@ func (c *passing) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// maxList bounds the list of one host, in bytes.
-const maxList = 64 << 20
-
 // askTime bounds one question to a host.
 const askTime = 40 * time.Second
 
@@ -176,40 +200,23 @@ func kept(ctx context.Context, s *hosts.AgentHost, name string) ([]protocol.Host
 		return nil, err
 	}
 	defer cancel()
-	var out capped
-	if err := fetch(ctx, s, protocol.FetchRequest{Name: name}, &out); err != nil {
+	var list []protocol.HostCheckpoint
+	out := listOf(&list)
+	if err := fetch(ctx, s, protocol.FetchRequest{Name: name}, out); err != nil {
 		return nil, err
 	}
-	return decodeKept(out.text)
+	return list, out.end()
 }
 
-func decodeKept(text []byte) ([]protocol.HostCheckpoint, error) {
-	var list []protocol.HostCheckpoint
-	for d := json.NewDecoder(bytes.NewReader(text)); ; {
-		var k protocol.HostCheckpoint
-		err := d.Decode(&k)
-		if errors.Is(err, io.EOF) {
-			return list, nil
+// listOf returns what reads a list of checkpoints.
+func listOf(list *[]protocol.HostCheckpoint) *lines[protocol.HostCheckpoint] {
+	return &lines[protocol.HostCheckpoint]{take: func(k protocol.HostCheckpoint) error {
+		if err := checkKept(k); err != nil {
+			return fmt.Errorf("list of checkpoints: %w", err)
 		}
-		if err == nil {
-			err = checkKept(k)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("list of checkpoints: %w", err)
-		}
-		list = append(list, k)
-	}
-}
-
-// capped keeps what is written to it, at most maxList bytes.
-type capped struct{ text []byte }
-
-func (c *capped) Write(p []byte) (int, error) {
-	if len(c.text)+len(p) > maxList {
-		return 0, fmt.Errorf("more than %d bytes", maxList)
-	}
-	c.text = append(c.text, p...)
-	return len(p), nil
+		*list = append(*list, k)
+		return nil
+	}}
 }
 
 // fetch runs "agent fetch" on the host.
@@ -239,10 +246,10 @@ func (f *fetcher) run(ctx context.Context) error {
 		}
 		all := gather(lists)
 		if len(all) == 0 && unreached != nil {
-			return fmt.Errorf("no host that was reached has checkpoints under the name %s", f.from.Name)
+			return errNone{fmt.Errorf("no host that was reached has checkpoints under the name %s", f.from.Name)}
 		}
 		if len(all) == 0 {
-			return fmt.Errorf("no host has checkpoints under the name %s, in ~/.plx/ckpt/%s", f.from.Name, f.from.Name)
+			return errNone{fmt.Errorf("no host has checkpoints under the name %s, in ~/.plx/ckpt/%s", f.from.Name, f.from.Name)}
 		}
 		r := f.round(ctx, all)
 		if err := context.Cause(ctx); err != nil {
@@ -256,13 +263,18 @@ func (f *fetcher) run(ctx context.Context) error {
 		for _, told := range r.older {
 			f.from.Printer.Printf("%s", told)
 		}
-		already := ""
-		if f.there > 0 {
-			already = fmt.Sprintf(", %d of them there already", f.there)
-		}
-		f.from.Printer.Printf("fetched %s of %s into %s: %s, %s%s", console.Count(r.fetched, "checkpoint"), f.from.Name, f.from.Dir, console.Count(f.files, "file"), console.Size(f.bytes), already)
+		f.summarise(console.Count(r.fetched, "checkpoint"), f.from.Name, f.from.Dir)
 		return errors.Join(r.newest...)
 	}
+}
+
+// summarise prints what was fetched.
+func (f *fetcher) summarise(what, of, dir string) {
+	already := ""
+	if f.there > 0 {
+		already = fmt.Sprintf(", %d of them there already", f.there)
+	}
+	f.from.Printer.Printf("fetched %s of %s into %s: %s, %s%s", what, of, dir, console.Count(f.files, "file"), console.Size(f.bytes), already)
 }
 
 // round is the result of fetching what the hosts listed once.

@@ -131,9 +131,9 @@ var plainName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$`)
 
 // checkKept refuses names that are no path below a folder of this machine.
 func checkKept(k protocol.HostCheckpoint) error {
-	if !fs.ValidPath(k.Folder) || k.Folder == "." || len(k.Folder) > 1000 || !filepath.IsLocal(filepath.FromSlash(k.Folder)) ||
+	if !fs.ValidPath(k.Folder) || k.Folder[0] == '.' || len(k.Folder) > 1000 || !filepath.IsLocal(filepath.FromSlash(k.Folder)) ||
 		strings.ContainsFunc(k.Folder, unicode.IsControl) {
-		return fmt.Errorf("%q is no folder of a checkpoint", k.Folder)
+		return fmt.Errorf("%.100q is no folder of a checkpoint", k.Folder)
 	}
 	for _, f := range k.Files {
 		if !plainName.MatchString(f.Name) || f.Size < 0 {

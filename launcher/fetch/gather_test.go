@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -117,15 +118,18 @@ func FuzzDecodeKept(f *testing.F) {
 	f.Add([]byte(`{"folder":"a/b","files":[{"name":"ps-0.safetensors","size":1,"sum":"x","here":true}]}` + "\n"))
 	f.Add([]byte(`{"folder":"../x"}`))
 	f.Add([]byte(`{"folder":"a","files":[{"name":"../../.ssh/authorized_keys"}]}`))
+	f.Add([]byte(`{"folder":".ssh/a"}`))
 	f.Add([]byte(`{"folder":"a\u001b[2J"}{`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		list, err := decodeKept(text)
-		if err != nil {
+		var list []protocol.HostCheckpoint
+		decoder := listOf(&list)
+		_, err := decoder.Write(text)
+		if errors.Join(err, decoder.end()) != nil {
 			return
 		}
 		for _, k := range list {
 			for _, part := range strings.Split(k.Folder, "/") {
-				if part == "" || part == "." || part == ".." {
+				if strings.HasPrefix(k.Folder, ".") || part == "" || part == "." || part == ".." {
 					t.Errorf("folder %q", k.Folder)
 				}
 			}

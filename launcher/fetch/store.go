@@ -22,7 +22,7 @@ func store(ctx context.Context, path string, f protocol.CheckpointFile, from fun
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return false, ownFault{err}
 	}
-	temporary, err := os.CreateTemp(filepath.Dir(path), "."+f.Name+"-*")
+	temporary, err := os.CreateTemp(filepath.Dir(path), ".plx-*") // not the name, which may be long
 	if err != nil {
 		return false, ownFault{err}
 	}

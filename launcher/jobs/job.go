@@ -189,7 +189,7 @@ func (j *Job) resumable(err error) error {
 	return exit.WithHint(err, resumeHint(j.Job))
 }
 
-// Fetch brings the checkpoints of a job into a folder of this machine, while the job
+// Fetch brings the checkpoints and outputs of a job into a folder of this machine, while the job
 // runs or after.
 func Fetch(ctx context.Context, q Query, dir string) error {
 	j, err := q.open(ctx, false)
@@ -200,5 +200,5 @@ func Fetch(ctx context.Context, q Query, dir string) error {
 	if err := fetch.Writable(dir); err != nil {
 		return exit.Mistake(err, "")
 	}
-	return fetch.Checkpoints(ctx, fetch.Request{Hosts: j.agents, Name: j.CheckpointName(), Dir: dir, Terminal: q.Terminal, Printer: j.printer})
+	return fetch.Job(ctx, fetch.Request{Hosts: j.agents, Name: j.CheckpointName(), Outputs: j.Outputs, Dir: dir, Terminal: q.Terminal, Printer: j.printer})
 }

@@ -172,7 +172,7 @@ func assemble(set *hosts.Set, found [][]protocol.State) []Record {
 			}
 			r := jobs[s.Job]
 			if r == nil {
-				r = &Record{Job: s.Job, Name: s.Name, Created: s.Started, Detached: s.Detached, Grace: DefaultGrace, Lease: s.Lease, Checkpoints: s.Checkpoints, found: true}
+				r = &Record{Job: s.Job, Name: s.Name, Created: s.Started, Detached: s.Detached, Grace: DefaultGrace, Lease: s.Lease, Checkpoints: s.Checkpoints, Outputs: s.Outputs, found: true}
 				jobs[s.Job] = r
 			}
 			h := HostRecord{Line: set.Hosts[i].Resource.Bare().String(), Folder: s.Folder, Binary: s.Binary}

@@ -63,6 +63,8 @@ type Record struct {
 	Checkpoints string `json:"checkpoints,omitempty"` // name of the job's checkpoints, under ~/.plx/ckpt on the hosts
 	Saves       bool   `json:"saves,omitempty"`       // the program's arguments tell it to make checkpoints
 
+	Outputs []protocol.Output `json:"outputs,omitempty"` // files that the job makes
+
 	Plan []string `json:"plan,omitempty"` // where the tasks were to run at the launch, as lines of a table
 
 	found bool // read from the hosts, not from job.json: maybe incomplete, and never saved

@@ -28,6 +28,8 @@ type Spec struct {
 	LogLevel string   `json:"logLevel"`           // PLX_LOG_LEVEL of the tasks
 	Secret   []byte   `json:"secret"`             // by which the job's agents and tasks authenticate each other
 
+	Outputs []Output `json:"outputs,omitempty"` // files that the job makes
+
 	// Tasks are those of generation 0, whose folders are filled before the agent
 	// runs. The agent starts the tasks that Prepare names. WorldSize is the number of
 	// workers in generation 0.
@@ -116,19 +118,25 @@ type State struct {
 	Least      int    `json:"least,omitempty"` // lowest generation that may still be prepared; those before it are over
 	Addr       string `json:"addr"`            // TCP address on the data network; "": the agent does not listen there
 	Processes
+	Products
 
-	Lease       time.Duration       `json:"lease,omitempty"`       // how long tasks may run without a Renew; 0: for ever
-	Detached    bool                `json:"detached,omitempty"`    // an agent drives the job, not the launcher
-	Tasks       map[string]*TaskNow `json:"tasks,omitempty"`       // of the generation prepared last, by Task.String
-	JobPhase    Phase               `json:"jobPhase,omitempty"`    // phase of the job, if this agent drives it; "": it does not
-	Verdict     *Verdict            `json:"verdict,omitempty"`     // how this host's part ended; nil: Phase is not Over
-	Unkillable  []int               `json:"unkillable,omitempty"`  // pids of processes that outlived SIGKILL; nil: none
-	Started     time.Time           `json:"started"`               // when the agent was started, by the host's clock
-	Checkpoints string              `json:"checkpoints,omitempty"` // as in Spec
+	Lease      time.Duration       `json:"lease,omitempty"`      // how long tasks may run without a Renew; 0: for ever
+	Detached   bool                `json:"detached,omitempty"`   // an agent drives the job, not the launcher
+	Tasks      map[string]*TaskNow `json:"tasks,omitempty"`      // of the generation prepared last, by Task.String
+	JobPhase   Phase               `json:"jobPhase,omitempty"`   // phase of the job, if this agent drives it; "": it does not
+	Verdict    *Verdict            `json:"verdict,omitempty"`    // how this host's part ended; nil: Phase is not Over
+	Unkillable []int               `json:"unkillable,omitempty"` // pids of processes that outlived SIGKILL; nil: none
+	Started    time.Time           `json:"started"`              // when the agent was started, by the host's clock
 
 	// Laid is the present layout, if this agent drives a job that is no longer in
 	// its first generation.
 	Laid *Layout `json:"laid,omitempty"`
+}
+
+// Products say what a job leaves for its user.
+type Products struct {
+	Checkpoints string   `json:"checkpoints,omitempty"` // as in Spec
+	Outputs     []Output `json:"outputs,omitempty"`     // as in Spec
 }
 
 // Processes are those of an agent. Pids and start times, in clock ticks, tell them

@@ -12,6 +12,8 @@
 //	                     logs/        the output of the tasks
 //	                     tasks/       their working folders
 //	                     errors/      what tasks write about their failures
+//	                     places.json  where tasks have run, if the job has outputs
+//	                     fetched.json which outputs were fetched
 //	~/.plx/blobs/SUM                  programs and archives, by content
 //	~/.plx/files/SU/M                 files and manifests of folders, by content
 //	~/.plx/envs/NAME/                 virtual environments, and interpreters that were sent
@@ -75,7 +77,7 @@ func (f Folder) Work() string { return filepath.Join(string(f), "work") }
 
 // Task is the working folder of a task.
 func (f Folder) Task(t cluster.Task) string {
-	return filepath.Join(string(f), "tasks", strings.Replace(t.String(), ":", "-", 1))
+	return filepath.Join(f.Tasks(), strings.Replace(t.String(), ":", "-", 1))
 }
 
 // ErrorFile is where a task of a generation writes why it failed.

@@ -1,0 +1,140 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/plx-run/plx/internal/testhosts"
+)
+
+// files lists what lies below a folder, but for folders.
+func files(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			name, _ := filepath.Rel(dir, path) // path is below dir
+			all = append(all, name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestOutputs(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testhosts.Options{Hosts: 2})
+	file := b.ResourceFile("h1", "h2: cpu*2")
+	t.Run("each task's own", func(t *testing.T) { outputsOfTasks(b.in(t), file) })
+	t.Run("a folder that tasks share", func(t *testing.T) { outputsShared(b.in(t), file) })
+	t.Run("checkpoints, summaries and timelines too", func(t *testing.T) { outputsOfTrainer(b.in(t), file) })
+	t.Run("prune keeps them", func(t *testing.T) { outputsPruned(b.in(t), file) })
+	b.hostsGone(0)
+}
+
+// outputsOfTasks has a job that fails, with equal files of 1 MB on all tasks.
+func outputsOfTasks(b *bench, file string) {
+	dir := filepath.Join(b.t.TempDir(), "a b")
+	res := b.want(3, "launch", "--hosts", file, "--name", "own", "--output", "*.pt", "--output", "runs", "--fetch", dir, b.script("job", `mkdir -p "runs/a b"
+echo $RANK > "runs/a b/rank"; head -c 1000000 /dev/zero > model.pt; ln -s model.pt last.pt; ln -s /etc/passwd evil.pt; touch .hidden.pt other
+[ $RANK = 0 ] || exit 0; sleep 1; exit 3`))
+	want := []string{}
+	for _, task := range []string{"h1/worker-0", "h2/worker-1", "h2/worker-2"} {
+		want = append(want, "outputs/"+task+"/last.pt", "outputs/"+task+"/model.pt", "outputs/"+task+"/runs/a b/rank")
+	}
+	if got := files(b.t, dir); !slices.Equal(got, want) {
+		b.t.Errorf("got %q, want %q", got, want)
+	}
+	if text := string(read(b.t, filepath.Join(dir, "outputs/h2/worker-2/runs/a b/rank"))); text != "2\n" {
+		b.t.Errorf("worker:2 wrote %q", text)
+	}
+	contains(b.t, res.stderr, "fetched 9 outputs of "+b.id("own")+" into "+dir+"/outputs: 9 files, 976.6 KiB\n", // the model once
+		"host h1: output worker-0/evil.pt is not fetched: it is a link that leads out of the folder")
+	put(b.t, filepath.Join(dir, "outputs/h1/worker-0/model.pt"), "mine", 0o600)
+	contains(b.t, b.want(125, "fetch", "own", dir).stderr, "outputs/h1/worker-0/model.pt is there already and is another file")
+	if text := string(read(b.t, filepath.Join(dir, "outputs/h1/worker-0/model.pt"))); text != "mine" {
+		b.t.Errorf("plx fetch replaced a file by %q", text)
+	}
+	for want, pattern := range map[string]string{"relative to where": "/tmp/*", "leads out": "../x", "begin with a dot": ".ssh/*", "no valid pattern": "[", "empty": ""} {
+		contains(b.t, b.want(2, "launch", "--hosts", file, "--output", pattern, "true").stderr, want)
+	}
+}
+
+// outputsShared has tasks that run in one folder of their host.
+func outputsShared(b *bench, file string) {
+	where, dir := b.shared(), b.t.TempDir()
+	res := b.want(0, "launch", "--hosts", file, "--name", "shared", "--chdir", where, "--output", "**/*.pt", "--output", "*.none",
+		b.script("job", "mkdir -p deep/er; echo $RANK > deep/er/$RANK.pt"))
+	contains(b.t, res.stderr, "hint: plx fetch "+b.id("shared")+" DIR brings the outputs to this machine")
+	other := b.elsewhere() // which did not launch the job
+	contains(b.t, other.want(0, "fetch", "--hosts", file, b.id("shared"), dir).stderr, "no file matches --output *.none", "6 files, 6 B\n")
+	want := []string{}
+	for _, host := range []string{"h1", "h2"} { // they share the folder too
+		for _, rank := range []string{"0", "1", "2"} {
+			want = append(want, "outputs/"+host+"/shared/deep/er/"+rank+".pt")
+		}
+	}
+	if got := files(b.t, dir); !slices.Equal(got, want) {
+		b.t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// outputsOfTrainer names nothing: plx knows what its trainer writes.
+func outputsOfTrainer(b *bench, file string) {
+	dir, away := b.t.TempDir(), b.shared()
+	b.want(0, "launch", "--hosts", file, "-n", "2", "--workers-per-host", "1", "--fetch", dir, testhosts.Binary(b.t, "github.com/plx-run/plx/examples/mlp"),
+		"--niters", "6", "--batch-size", "60", "--ckpt-dir", "c", "--summary-dir", "tb", "--profile-steps", "1:3", "--profile-dir", away)
+	var found []string
+	for _, name := range files(b.t, dir) {
+		for _, end := range []string{"manifest.json", "jsonl"} {
+			if strings.HasSuffix(name, end) {
+				name = filepath.Join(filepath.Dir(name), "*."+end)
+			}
+		}
+		if i := strings.Index(name, "tfevents."); i > 0 {
+			name = name[:i] + "tfevents.*"
+		}
+		found = append(found, name)
+	}
+	for _, want := range []string{"outputs/h1/worker-0/tb/events.out.tfevents.*", "outputs/h1/worker-0/tb/*.jsonl",
+		"outputs/h1/telemetry/timeline-worker-0.json", "outputs/h2/telemetry/timeline-worker-1.json"} {
+		if !slices.Contains(found, want) {
+			b.t.Errorf("%s is missing among %q", want, found)
+		}
+	}
+	if !slices.ContainsFunc(found, func(name string) bool { return strings.HasSuffix(name, "manifest.json") }) {
+		b.t.Errorf("no checkpoint among %q", found)
+	}
+}
+
+// outputsPruned prunes jobs before and after their outputs were fetched.
+func outputsPruned(b *bench, file string) {
+	b.want(0, "launch", "--hosts", file, "--name", "precious", "--output", "*.pt", b.script("job", "head -c 2000000 /dev/zero > model.pt"))
+	b.want(0, "launch", "--hosts", file, "--name", "plain", "true")
+	dir, job, plain := b.t.TempDir(), b.id("precious"), b.id("plain")
+	contains(b.t, b.want(0, "prune", "--older", "0s").stderr, "plx: host h1: kept job "+job+": 1 output, 1.9 MiB, not fetched\n",
+		"plx: host h2: kept job "+job+": 2 outputs, 3.8 MiB, not fetched\n", "plx: hint: plx fetch JOB DIR")
+	known := b.jobsOf()
+	if _, there := known[job]; !there {
+		b.t.Error("plx prune forgot a job with outputs")
+	}
+	if _, there := known[plain]; there {
+		b.t.Error("plx prune kept a job without outputs")
+	}
+	b.want(0, "fetch", job, dir)
+	put(b.t, filepath.Join(b.Hosts[1].HomeDir, ".plx", "jobs", job, "h2", "tasks", "worker-1", "later.pt"), "new", 0o600)
+	res := b.want(0, "prune", "--older", "0s")
+	contains(b.t, res.stderr, "plx: host h2: kept job "+job+": 1 output, 3 B, not fetched\n")
+	if strings.Contains(res.stderr, "host h1: kept job "+job) {
+		b.t.Errorf("h1's were fetched:\n%s", res.stderr)
+	}
+	b.want(0, "prune", "--older", "0s", "--discard-outputs")
+	if _, there := b.jobsOf()[job]; there || exists(filepath.Join(b.Hosts[1].HomeDir, ".plx", "jobs", job)) {
+		b.t.Error("plx prune --discard-outputs left the job")
+	}
+}

@@ -1,0 +1,67 @@
+//go:build linux
+
+package jobfolder
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// Tasks is the folder of the tasks' working folders.
+func (f Folder) Tasks() string { return filepath.Join(string(f), "tasks") }
+
+// Places returns the folders in which tasks have run, each once, also those of earlier
+// generations.
+func (f Folder) Places() (dirs []string, err error) { return dirs, f.readJSON("places.json", &dirs) }
+
+// NotePlace notes that a task runs in a folder. Only the supervisor calls it.
+func (f Folder) NotePlace(dir string) error {
+	dirs, err := f.Places()
+	if err != nil || slices.Contains(dirs, dir) {
+		return err
+	}
+	return f.writeJSON("places.json", append(dirs, dir))
+}
+
+// Fetched returns the outputs of the job that were fetched, as they were then.
+func (f Folder) Fetched() (all []protocol.HostOutput, err error) {
+	return all, f.readJSON("fetched.json", &all)
+}
+
+// WriteFetched replaces what Fetched returns.
+func (f Folder) WriteFetched(all []protocol.HostOutput) error {
+	return f.writeJSON("fetched.json", all)
+}
+
+// readJSON reads a file of the folder. A file that is missing leaves to as it is.
+func (f Folder) readJSON(name string, to any) error {
+	text, err := os.ReadFile(filepath.Join(string(f), name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, to)
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	return nil
+}
+
+func (f Folder) writeJSON(name string, from any) error {
+	text, err := json.Marshal(from)
+	if err == nil {
+		err = replace(filepath.Join(string(f), name), append(text, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}

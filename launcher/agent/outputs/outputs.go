@@ -1,0 +1,248 @@
+//go:build linux
+
+// Package outputs finds the files that a job has made on a host, by the patterns of
+// "plx launch --output".
+//
+//	err := outputs.List(folder, func(o protocol.HostOutput) error { ... })
+//	file, err := outputs.Open(folder, "worker-0", "model.pt")
+//	n, bytes, err := outputs.Unfetched(folder)
+//
+// A file is looked for where the tasks ran: each in its own folder, or all of a host in
+// one. [jobfolder.Folder] has noted that place when it started the task. What begins with
+// a dot at the top of that folder is left out. A link to a file counts as the file if
+// that is in the folder too. Links to folders are not followed.
+//
+// The package changes no file but the note of what was fetched.
+package outputs
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/plx-run/plx/launcher/agent/jobfolder"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// place is a folder with outputs.
+type place struct {
+	name    string // as in protocol.HostOutput
+	dir     string
+	outputs []protocol.Output
+}
+
+// places returns the folders in which the job has run on this host.
+func places(f jobfolder.Folder) ([]place, error) {
+	s, err := f.ReadState()
+	if err != nil || len(s.Outputs) == 0 {
+		return nil, err
+	}
+	dirs, err := f.Places()
+	if err != nil {
+		return nil, err
+	}
+	var all []place
+	var relative []protocol.Output
+	for _, o := range s.Outputs {
+		if o.Dir == "" {
+			relative = append(relative, o)
+			continue
+		}
+		all = append(all, place{protocol.TelemetryPlace, o.Dir, []protocol.Output{o}})
+	}
+	for _, dir := range dirs {
+		name := protocol.SharedPlace
+		if filepath.Dir(dir) == f.Tasks() {
+			name = filepath.Base(dir)
+		}
+		all = append(all, place{name, dir, relative})
+	}
+	return all, nil
+}
+
+// matches reports whether a pattern names a path below the folder, or a folder that it
+// is in.
+func (p place) matches(name string) bool {
+	return slices.ContainsFunc(p.outputs, func(o protocol.Output) bool { return o.Matches(name) })
+}
+
+// mayHold reports whether a folder can have files that a pattern names.
+func (p place) mayHold(dir string) bool {
+	return slices.ContainsFunc(p.outputs, func(o protocol.Output) bool {
+		return leadsTo(strings.Split(o.Pattern, "/"), strings.Split(dir, "/"))
+	})
+}
+
+// leadsTo reports whether paths below dir can match the pattern, or a folder that they
+// are in.
+func leadsTo(pattern, dir []string) bool {
+	for i, element := range dir {
+		if i >= len(pattern) || strings.ContainsAny(pattern[i], "{") || pattern[i] == "**" {
+			return true
+		}
+		if !doublestar.MatchUnvalidated(pattern[i], element) {
+			return false
+		}
+	}
+	return true
+}
+
+// walk visits the files that patterns name. A file that cannot be fetched has a Damage.
+func (p place) walk(visit func(*os.Root, protocol.HostOutput) error) error {
+	root, err := os.OpenRoot(p.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // the tasks' own folder was removed, or is yet to be made
+	}
+	if err != nil {
+		return fmt.Errorf("open the folder of outputs: %w", err)
+	}
+	defer root.Close() // only read
+	return fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
+		switch {
+		case name == ".":
+			return err
+		case name[0] == '.' && e.IsDir(), e.IsDir() && err == nil && !p.mayHold(name):
+			return fs.SkipDir
+		case name[0] == '.' || !p.matches(name):
+			return nil
+		case err != nil: // a folder that cannot be read
+			return visit(root, p.damaged(name, err.Error()))
+		case e.IsDir():
+			return nil
+		}
+		return visit(root, p.look(root, name))
+	})
+}
+
+func (p place) damaged(name, why string) protocol.HostOutput {
+	plain := strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(name[:min(len(name), protocol.MaxOutputName/4)], "?")) // at most 3 bytes for one that is no UTF-8
+	return protocol.HostOutput{Place: p.name, Name: plain, Damage: why}
+}
+
+// look describes a file, without its sum.
+func (p place) look(root *os.Root, name string) protocol.HostOutput {
+	if len(name) > protocol.MaxOutputName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+		return p.damaged(name, "its name is too long, or no plain text")
+	}
+	info, err := root.Stat(name) // follows no link out of the folder
+	switch {
+	case err != nil && isLink(root, name):
+		return p.damaged(name, "it is a link that leads out of the folder, or to nothing")
+	case err != nil:
+		return p.damaged(name, err.Error())
+	case !info.Mode().IsRegular():
+		return p.damaged(name, "it is not a file, but "+kind(info.Mode()))
+	}
+	return protocol.HostOutput{Place: p.name, Name: name, Size: info.Size(), Modified: info.ModTime().UnixNano()}
+}
+
+func isLink(root *os.Root, name string) bool {
+	info, err := root.Lstat(name)
+	return err == nil && info.Mode()&fs.ModeSymlink != 0
+}
+
+func kind(mode fs.FileMode) string {
+	if mode.IsDir() {
+		return "a link to a folder"
+	}
+	return "a device, a pipe or a socket"
+}
+
+// each visits all outputs of a job on this host.
+func each(f jobfolder.Folder, only func(place) bool, visit func(*os.Root, protocol.HostOutput) error) error {
+	all, err := places(f)
+	if err != nil {
+		return err
+	}
+	n := 0
+	for _, p := range all {
+		if !only(p) {
+			continue
+		}
+		if err := p.walk(func(root *os.Root, o protocol.HostOutput) error {
+			if n++; n > protocol.MaxOutputs {
+				return fmt.Errorf("more than %d outputs", protocol.MaxOutputs)
+			}
+			return visit(root, o)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// List visits all outputs with their sums.
+func List(f jobfolder.Folder, visit func(protocol.HostOutput) error) error {
+	return each(f, func(place) bool { return true }, func(root *os.Root, o protocol.HostOutput) error {
+		if o.Damage == "" {
+			size, sum, err := read(root, o.Name)
+			o = o.Read(size, sum, err)
+		}
+		return visit(o)
+	})
+}
+
+// read returns the size of a file, and its SHA-256 in hexadecimal.
+func read(root *os.Root, name string) (size int64, sum string, err error) {
+	file, err := root.Open(name)
+	if err != nil {
+		return 0, "", err
+	}
+	defer file.Close() // only read
+	h := sha256.New()
+	size, err = io.Copy(h, file)
+	return size, hex.EncodeToString(h.Sum(nil)), err
+}
+
+// Open opens an output. It follows no link out of its folder.
+func Open(f jobfolder.Folder, where, name string) (*os.File, error) {
+	all, err := places(f)
+	if err != nil {
+		return nil, err
+	}
+	err = fmt.Errorf("%s/%s is no output of the job", where, name)
+	for _, p := range all {
+		if p.name != where || !fs.ValidPath(name) || !p.matches(name) {
+			continue
+		}
+		root, opened := os.OpenRoot(p.dir)
+		if opened != nil {
+			err = opened
+			continue
+		}
+		var file *os.File
+		file, err = open(root, name)
+		root.Close() // only read
+		if err == nil {
+			return file, nil
+		}
+	}
+	return nil, err
+}
+
+func open(root *os.Root, name string) (*os.File, error) {
+	info, err := root.Stat(name)
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a file", name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return root.Open(name)
+}

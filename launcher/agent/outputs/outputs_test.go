@@ -1,0 +1,132 @@
+//go:build linux
+
+package outputs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/plx-run/plx/launcher/agent/jobfolder"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+func TestLeadsTo(t *testing.T) {
+	for _, c := range []struct {
+		pattern, dir string
+		want         bool
+	}{
+		{"*.pt", "runs", false}, {"*", "runs", true}, {"runs", "runs", true}, {"runs", "runs/a/b", true}, {"runs", "run", false},
+		{"runs/*.pt", "runs", true}, {"runs/*.pt", "runs/a", false}, {"runs/*/x", "runs/a", true}, {"runs/*/x", "runs/a/b", false},
+		{"**/x", "a/b/c", true}, {"a/**", "b", false}, {"a/**/x", "a/b", true}, {"{a/b,c}/x", "a/b", true}, {`\{a/x`, "b", true},
+	} {
+		if got := leadsTo(strings.Split(c.pattern, "/"), strings.Split(c.dir, "/")); got != c.want {
+			t.Errorf("leadsTo(%q, %q) = %v", c.pattern, c.dir, got)
+		}
+	}
+}
+
+// job makes a job's folder in which worker:0 ran, and all of the host's tasks in work.
+func job(t *testing.T, patterns ...string) jobfolder.Folder {
+	t.Helper()
+	f := jobfolder.Folder(filepath.Join(t.TempDir(), "jobs", "j", "h"))
+	own, work := filepath.Join(f.Tasks(), "worker-0"), filepath.Join(string(f), "work")
+	var all []protocol.Output
+	for _, p := range patterns {
+		all = append(all, protocol.Output{Pattern: p})
+	}
+	if err := errors.Join(os.MkdirAll(own, 0o700), os.MkdirAll(work, 0o700), f.WriteState(protocol.State{Products: protocol.Products{Outputs: all}}),
+		f.NotePlace(own), f.NotePlace(work), f.NotePlace(own), f.NotePlace("/no/such")); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func put(t *testing.T, f jobfolder.Folder, name, text string) {
+	t.Helper()
+	path := filepath.Join(string(f), name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// listed writes each output as a word, with what is wrong with it.
+func listed(t *testing.T, f jobfolder.Folder) (all []string, list []protocol.HostOutput) {
+	t.Helper()
+	if err := List(f, func(o protocol.HostOutput) error {
+		word := fmt.Sprintf("%s/%s %d", o.Place, o.Name, o.Size)
+		if o.Damage != "" {
+			word = fmt.Sprintf("%s/%s: %s", o.Place, o.Name, o.Damage)
+		}
+		all, list = append(all, word), append(list, o)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return all, list
+}
+
+func TestList(t *testing.T) {
+	f := job(t, "*.pt", "deep/**/x")
+	put(t, f, "tasks/worker-0/a.pt", "four")
+	put(t, f, "tasks/worker-0/b.txt", "no")
+	put(t, f, "tasks/worker-0/.dot.pt", "no")
+	put(t, f, "tasks/worker-0/sub.pt/in", "it is in a folder that is named")
+	put(t, f, "tasks/worker-0/new\nline.pt", "")
+	put(t, f, "work/deep/1/2/x", "1")
+	put(t, f, "work/deep/1/2/y", "no")
+	put(t, f, "secret", "no")
+	for link, to := range map[string]string{"good.pt": "a.pt", "out.pt": "../../secret", "gone.pt": "nothing", "dir.pt": "sub.pt"} {
+		if err := os.Symlink(to, filepath.Join(f.Tasks(), "worker-0", link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const leads = "it is a link that leads out of the folder, or to nothing"
+	want := []string{"worker-0/a.pt 4", "worker-0/dir.pt: it is not a file, but a link to a folder", "worker-0/gone.pt: " + leads, "worker-0/good.pt 4",
+		"worker-0/new?line.pt: its name is too long, or no plain text", "worker-0/out.pt: " + leads, "worker-0/sub.pt/in 31", "shared/deep/1/2/x 1"}
+	if got, _ := listed(t, f); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for name, ok := range map[string]bool{"a.pt": true, "good.pt": true, "out.pt": false, "b.txt": false, "../../secret": false, "sub.pt": false, "/etc/passwd": false} {
+		file, err := Open(f, "worker-0", name)
+		if (err == nil) != ok {
+			t.Errorf("open %s: %v", name, err)
+		}
+		if err == nil {
+			file.Close() // only read
+		}
+	}
+}
+
+func TestUnfetched(t *testing.T) {
+	f := job(t, "*.pt")
+	put(t, f, "tasks/worker-0/a.pt", "four")
+	put(t, f, "work/b.pt", "two")
+	outside := t.TempDir()
+	if err := errors.Join(os.WriteFile(filepath.Join(outside, "c.pt"), nil, 0o600), f.NotePlace(outside)); err != nil {
+		t.Fatal(err)
+	}
+	check := func(want string) {
+		t.Helper()
+		n, bytes, err := Unfetched(f)
+		if got := fmt.Sprint(n, bytes, err); got != want {
+			t.Errorf("unfetched: %s, want %s", got, want)
+		}
+	}
+	check("2 7 <nil>")
+	_, list := listed(t, f)
+	if err := Note(f, list[:1]); err != nil {
+		t.Fatal(err)
+	}
+	check("1 3 <nil>")
+	if err := Note(f, list[1:]); err != nil {
+		t.Fatal(err)
+	}
+	check("0 0 <nil>")
+	put(t, f, "tasks/worker-0/a.pt", "longer") // written again
+	check("1 6 <nil>")
+}

@@ -1,0 +1,280 @@
+package fetch
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// outputsFolder is the folder of outputs below Request.Dir. Below it is a folder of each
+// host, and there one of each task, or protocol.SharedPlace.
+const outputsFolder = "outputs"
+
+// spot is where an output is.
+type spot struct {
+	host int // index into Request.Hosts
+	protocol.HostOutput
+}
+
+// blob is the outputs that have the same bytes. They are fetched once.
+type blob struct {
+	sum   string
+	size  int64
+	spots []spot
+}
+
+// outputs fetches the outputs of the job, after its checkpoints. It returns how many were fetched, and the
+// errors of hosts and files.
+func (f *fetcher) outputs(ctx context.Context) (n int, err error) {
+	lists := make([][]protocol.HostOutput, len(f.from.Hosts))
+	err = hosts.Each(ctx, f.from.Hosts, func(i int, a *hosts.AgentHost) (err error) {
+		if lists[i], err = listOutputs(ctx, a); err != nil {
+			return fmt.Errorf("its outputs are not fetched: %w", err)
+		}
+		return nil
+	})
+	all := blobs(lists)
+	for _, c := range all {
+		f.bar.Moved("", f.local(c.spots[0]), 0, c.size)
+	}
+	errs := make([]error, len(all))
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	for i, c := range all {
+		g.Go(func() error {
+			errs[i] = f.blob(ctx, c)
+			return nil
+		})
+	}
+	g.Wait() // the functions return nil
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	fetched := make([][]protocol.HostOutput, len(f.from.Hosts))
+	for i, c := range all {
+		for _, s := range c.spots {
+			if errs[i] == nil {
+				n++
+				fetched[s.host] = append(fetched[s.host], s.HostOutput)
+			}
+		}
+	}
+	f.report(lists)
+	if n > 0 {
+		f.summarise(console.Count(n, "output"), f.from.Hosts[0].Job, filepath.Join(f.from.Dir, outputsFolder))
+	}
+	return n, errors.Join(err, errors.Join(errs...), f.note(ctx, fetched))
+}
+
+// mostTold bounds the outputs that are named one by one.
+const mostTold = 10
+
+// report prints which outputs cannot be fetched, and which patterns no file matches.
+func (f *fetcher) report(lists [][]protocol.HostOutput) {
+	damaged := 0
+	for i, list := range lists {
+		for _, o := range list {
+			if o.Damage == "" {
+				continue
+			}
+			if damaged++; damaged <= mostTold {
+				f.from.Printer.Printf("host %s: output %s/%s is not fetched: %s", f.from.Hosts[i].Name(), o.Place, o.Name, console.Printable(o.Damage))
+			}
+		}
+	}
+	if damaged > mostTold {
+		f.from.Printer.Printf("%s besides are not fetched", console.Count(damaged-mostTold, "output"))
+	}
+	for _, o := range f.from.Outputs {
+		if !o.Implied && !slices.ContainsFunc(lists, func(list []protocol.HostOutput) bool { return slices.ContainsFunc(list, o.Names) }) {
+			f.from.Printer.Printf("no file matches --output %s", o.Pattern)
+		}
+	}
+}
+
+// blobs puts outputs with the same bytes together, in the order of their first spots.
+func blobs(lists [][]protocol.HostOutput) (all []blob) {
+	at := map[string]int{}
+	for host, list := range lists {
+		for _, o := range list {
+			if o.Damage != "" {
+				continue
+			}
+			i, known := at[o.Sum]
+			if !known {
+				i = len(all)
+				at[o.Sum], all = i, append(all, blob{sum: o.Sum, size: o.Size})
+			}
+			all[i].spots = append(all[i].spots, spot{host, o})
+		}
+	}
+	return all
+}
+
+// local returns the path of an output below Request.Dir, with slashes.
+func (f *fetcher) local(s spot) string {
+	return path.Join(outputsFolder, f.from.Hosts[s.host].Folder, s.Place, s.Name)
+}
+
+// blob fetches the bytes of one output, and copies them to the others.
+func (f *fetcher) blob(ctx context.Context, c blob) error {
+	first := f.local(c.spots[0])
+	for i, s := range c.spots {
+		name, size := f.local(s), c.size
+		from := func(ctx context.Context, w io.Writer) error {
+			return f.fetchOutput(ctx, c, &passing{w: w, f: f, name: name, size: size})
+		}
+		if i > 0 {
+			size = 0 // nothing travels
+			from = func(_ context.Context, w io.Writer) error { return f.copy(first, w) }
+		}
+		file := filepath.Join(f.from.Dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+			return err
+		}
+		kept := protocol.CheckpointFile{Name: s.Name, Size: c.size, Sum: c.sum}
+		there, err := store(ctx, file, kept, from)
+		if err != nil {
+			return fmt.Errorf("output %s: %w", name, err)
+		}
+		kept.Size = size
+		f.took(name, keptFile{CheckpointFile: kept}, there)
+	}
+	return nil
+}
+
+// fetchOutput brings the bytes from one of the hosts that have them.
+func (f *fetcher) fetchOutput(ctx context.Context, c blob, to *passing) error {
+	var errs []error
+	for _, s := range c.spots {
+		a := f.from.Hosts[s.host]
+		err := askOutputs(ctx, a, protocol.OutputRequest{Place: s.Place, Name: s.Name}, to)
+		if err == nil || to.sent > 0 || ctx.Err() != nil { // what was sent cannot be taken back
+			return err
+		}
+		errs = append(errs, a.Named(err))
+	}
+	return errors.Join(errs...)
+}
+
+// copy writes a file that was fetched before.
+func (f *fetcher) copy(name string, to io.Writer) error {
+	file, err := os.Open(filepath.Join(f.from.Dir, filepath.FromSlash(name)))
+	if err != nil {
+		return ownFault{err}
+	}
+	defer file.Close() // only read
+	_, err = io.Copy(to, file)
+	return err
+}
+
+// mostNoted bounds the outputs in one request, which has a bound in bytes.
+const mostNoted = 10_000
+
+// note tells every host which outputs were fetched, so that plx prune may remove them.
+func (f *fetcher) note(ctx context.Context, fetched [][]protocol.HostOutput) error {
+	return hosts.Each(ctx, f.from.Hosts, func(i int, a *hosts.AgentHost) error {
+		for some := range slices.Chunk(fetched[i], mostNoted) {
+			if err := askOutputs(ctx, a, protocol.OutputRequest{Fetched: some}, io.Discard); err != nil {
+				return fmt.Errorf("note what was fetched: %w", err)
+			}
+		}
+		return nil
+	})
+}
+
+// idleTime bounds how long a host may be silent while it lists its outputs.
+const idleTime = 40 * time.Second
+
+// listOutputs asks a host which outputs it has.
+func listOutputs(ctx context.Context, a *hosts.AgentHost) (list []protocol.HostOutput, err error) {
+	if !a.Connected() {
+		return nil, errors.New("it was not reached") // for its checkpoints, which has been reported
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watch := &idle{timer: time.AfterFunc(idleTime, func() { cancel(fmt.Errorf("it was silent for %s", idleTime)) })}
+	defer watch.timer.Stop()
+	out := listOfOutputs(&list)
+	if err := askOutputs(ctx, a, protocol.OutputRequest{}, io.MultiWriter(watch, out)); err != nil {
+		return nil, err
+	}
+	return list, out.end()
+}
+
+// idle postpones its timer when something is written to it.
+type idle struct {
+	mu    sync.Mutex
+	timer *time.Timer
+}
+
+func (i *idle) Write(p []byte) (int, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.timer.Reset(idleTime)
+	return len(p), nil
+}
+
+// listOfOutputs returns what reads a list of outputs.
+func listOfOutputs(list *[]protocol.HostOutput) *lines[protocol.HostOutput] {
+	return &lines[protocol.HostOutput]{take: func(o protocol.HostOutput) error {
+		if len(*list) == protocol.MaxOutputs {
+			return fmt.Errorf("more than %d outputs", protocol.MaxOutputs)
+		}
+		if err := checkOutput(o); err != nil {
+			return fmt.Errorf("list of outputs: %w", err)
+		}
+		*list = append(*list, o)
+		return nil
+	}}
+}
+
+var placeName = regexp.MustCompile(`^((worker|ps)-[0-9]{1,9}|` + protocol.SharedPlace + `|` + protocol.TelemetryPlace + `)$`)
+
+// checkOutput refuses what is no path below a folder of this machine.
+func checkOutput(o protocol.HostOutput) error {
+	sum, err := hex.DecodeString(o.Sum)
+	switch {
+	case !placeName.MatchString(o.Place):
+		return fmt.Errorf("%.100q is no task", o.Place)
+	case !fs.ValidPath(o.Name) || o.Name[0] == '.' || len(o.Name) > protocol.MaxOutputName || !filepath.IsLocal(filepath.FromSlash(o.Name)) ||
+		strings.ContainsFunc(o.Name, unicode.IsControl):
+		return fmt.Errorf("%.100q is no path of an output", o.Name)
+	case o.Damage == "" && (err != nil || len(sum) != 32 || o.Size < 0):
+		return fmt.Errorf("output %s has no valid sum or size", o.Name)
+	}
+	return nil
+}
+
+// askOutputs runs "agent outputs" on the host.
+func askOutputs(ctx context.Context, a *hosts.AgentHost, want protocol.OutputRequest, to io.Writer) error {
+	line, err := json.Marshal(want)
+	if err != nil {
+		return err
+	}
+	err = a.Call(ctx, "outputs "+a.Job+" "+a.Folder, bytes.NewReader(append(line, '\n')), to)
+	if hosts.ExitStatus(err) == hosts.NotFound {
+		return errors.New("the agent of the job was pruned")
+	}
+	return err
+}

@@ -1,0 +1,163 @@
+package fetch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/plx-run/plx/internal/transporttest"
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+var patterns = []protocol.Output{{Pattern: "*.pt"}, {Pattern: "runs"}}
+
+// ran makes a job's folder on every host, with the files of worker:0.
+func (h *homes) ran(files map[string]string) {
+	h.t.Helper()
+	state, err := json.Marshal(protocol.State{Job: "j", Folder: "h", Phase: protocol.Over, Products: protocol.Products{Outputs: patterns}})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for i, dir := range h.dirs {
+		h.agents[i].Folder = fmt.Sprintf("h%d", i+1)
+		job := ".plx/jobs/j/" + h.agents[i].Folder
+		h.write(i, job+"/state.json", string(state))
+		place, err := json.Marshal([]string{filepath.Join(dir, job, "tasks/worker-0")})
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		h.write(i, job+"/places.json", string(place))
+		for name, text := range files {
+			h.write(i, job+"/tasks/worker-0/"+name, text)
+		}
+	}
+}
+
+func (h *homes) fetchJob(dir string) error {
+	h.t.Helper()
+	h.said.Reset()
+	v := console.NewPrinter(console.Terminal{Stderr: &h.said})
+	return Job(h.t.Context(), Request{Hosts: h.agents, Name: "mnist", Dir: dir, Outputs: patterns, Printer: v, Terminal: console.Terminal{Stderr: &h.said}})
+}
+
+func TestOutputs(t *testing.T) {
+	h := newHomes(t, 2)
+	h.ran(map[string]string{"a.pt": "weights", "runs/x/y": "more", "runs/.z": "dots below are not at the top", "b.txt": "not named", ".c.pt": "dot"})
+	h.write(1, ".plx/jobs/j/h2/tasks/worker-0/a.pt", "others")
+	dir := t.TempDir()
+	if err := h.fetchJob(dir); err != nil {
+		t.Fatalf("%v; %s", err, h.said.String())
+	}
+	want := []string{"outputs/h1/worker-0/a.pt", "outputs/h1/worker-0/runs/.z", "outputs/h1/worker-0/runs/x/y",
+		"outputs/h2/worker-0/a.pt", "outputs/h2/worker-0/runs/.z", "outputs/h2/worker-0/runs/x/y"}
+	if got := tree(t, dir); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, want[3])); err != nil || string(text) != "others" {
+		t.Errorf("%q, %v", text, err)
+	}
+	h.says(fmt.Sprintf("fetched 6 outputs of j into %s/outputs: 6 files, 46 B", dir)) // equal files travel once
+	if err := h.fetchJob(dir); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	h.says("6 files, 0 B, 6 of them there already")
+	mine := filepath.Join(dir, want[0])
+	if err := os.WriteFile(mine, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.fetchJob(dir); err == nil || !strings.Contains(err.Error(), mine+" is there already and is another file") {
+		t.Errorf("%v", err)
+	}
+	if text, _ := os.ReadFile(mine); string(text) != "mine" {
+		t.Errorf("it was replaced by %q", text)
+	}
+}
+
+// A host that is lost is an error, and the files of the others come.
+func TestOutputsWithAHostOutOfReach(t *testing.T) {
+	h := newHomes(t, 2)
+	h.ran(map[string]string{"a.pt": "weights"})
+	h.lose(1)
+	dir := t.TempDir()
+	if err := h.fetchJob(dir); err == nil || !strings.Contains(err.Error(), "host h2: its outputs are not fetched: it was not reached") {
+		t.Errorf("%v", err)
+	}
+	if got := tree(t, dir); !slices.Equal(got, []string{"outputs/h1/worker-0/a.pt"}) {
+		t.Errorf("%q", got)
+	}
+	h.says("no file matches --output runs")
+}
+
+// A file that the job changes between the list and the fetch is not believed.
+func TestOutputThatChanges(t *testing.T) {
+	h := newHomes(t, 1)
+	h.ran(map[string]string{"a.pt": "weights"})
+	changes := func(_ string, stdin []byte) {
+		if strings.Contains(string(stdin), `"name":"a.pt"`) {
+			h.write(0, ".plx/jobs/j/h1/tasks/worker-0/a.pt", "weighty")
+		}
+	}
+	h.agents[0].Host = hosts.NewHost(h.agents[0].Resource, func(context.Context) (hosts.Transport, error) {
+		return meddled{transporttest.Shell(h.dirs[0]), changes}, nil
+	})
+	dir := t.TempDir()
+	if err := h.fetchJob(dir); err == nil || !strings.Contains(err.Error(), "output outputs/h1/worker-0/a.pt: ") {
+		t.Errorf("%v", err)
+	}
+	if got := tree(t, dir); len(got) > 0 {
+		t.Errorf("%q", got)
+	}
+}
+
+// A list has a bound, however the host ends it.
+func TestEndlessList(t *testing.T) {
+	var list []protocol.HostOutput
+	endless := func(out *lines[protocol.HostOutput], piece string) (err error) {
+		for range 1 << 20 {
+			if _, err = out.Write([]byte(piece)); err != nil {
+				return err
+			}
+		}
+		return errors.New("it took everything")
+	}
+	for piece, want := range map[string]string{
+		`{"place":"ps-0","name":"x","damage":"x"}` + "\n": "more than 100000 outputs",
+		strings.Repeat("\n", 1000):                        "the list has more than 16777216 bytes",
+		strings.Repeat("x", 1000):                         "a line of the list has more than 8388608 bytes",
+	} {
+		list = nil
+		if err := endless(listOfOutputs(&list), piece); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.10q...: %v, want %q", piece, err, want)
+		}
+	}
+}
+
+// What a host lists can lead nowhere else on this machine.
+func FuzzListOfOutputs(f *testing.F) {
+	f.Add([]byte(`{"place":"worker-0","name":"a/b","sum":"` + strings.Repeat("00", 32) + `"}` + "\n"))
+	f.Add([]byte(`{"place":"..","name":"a","damage":"x"}`))
+	f.Add([]byte(`{"place":"ps-0","name":"../a","damage":"x"}`))
+	f.Add([]byte(`{"place":"shared","name":".ssh/authorized_keys","damage":"x"}`))
+	f.Add([]byte(`{"place":"telemetry","name":"/etc/passwd","damage":"x"}{`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var list []protocol.HostOutput
+		out := listOfOutputs(&list)
+		if _, err := out.Write(text); errors.Join(err, out.end()) != nil {
+			return
+		}
+		for _, o := range list {
+			whole := o.Place + "/" + o.Name
+			if !filepath.IsLocal(whole) || filepath.Clean(whole) != whole || strings.HasPrefix(o.Name, ".") || strings.HasPrefix(o.Place, ".") {
+				t.Errorf("%q", whole)
+			}
+		}
+	})
+}

@@ -1,0 +1,50 @@
+package launcher
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestOutputs(t *testing.T) {
+	for _, c := range []struct {
+		patterns, args, want string // want: patterns, implied ones with a +, or an error
+	}{
+		{"*.pt runs/** out/ ./a .", "", "*.pt runs/** out a **"},
+		{"/tmp/x", "", "relative to where the tasks run"},
+		{"~/x", "", "relative to where the tasks run"},
+		{"../x", "", "leads out"},
+		{"a/../../x", "", "leads out"},
+		{".ssh/x", "", "begin with a dot"},
+		{"[a", "", "no valid pattern"},
+		{"a\xff", "", "no valid pattern"},
+		{"", "--summary-dir tb --x", "+tb/events.out.tfevents.* +tb/steps.*.jsonl"},
+		{"", "-summary-dir=/var/tb", "/var/tb+events.out.tfevents.* /var/tb+steps.*.jsonl"},
+		{"", "--summary-dir ../tb", ""},
+		{"", "--summary-dir a* --summary-dir b*", `+b\*/events.out.tfevents.* +b\*/steps.*.jsonl`},
+		{"", "--profile-steps 1:2", "+timeline-*.json"},
+		{"", "--profile-steps=1:2 --profile-dir=/p", "/p+timeline-*.json"},
+		{"", "--profile-dir p", ""},
+		{"", "summary-dir x --summary-dir", ""},
+	} {
+		all, err := outputs(strings.Fields(c.patterns), strings.Fields(c.args))
+		var words []string
+		for _, o := range all {
+			word := o.Pattern
+			if o.Implied {
+				word = o.Dir + "+" + o.Pattern
+			}
+			words = append(words, word)
+		}
+		got := strings.Join(words, " ")
+		if err != nil {
+			got = err.Error()
+		}
+		if got != c.want && (err == nil || !strings.Contains(got, c.want)) {
+			t.Errorf("%q, %q: %s, want %s", c.patterns, c.args, got, c.want)
+		}
+	}
+	if _, err := outputs([]string{""}, nil); fmt.Sprint(err) != `--output "": the pattern is empty` {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,76 @@
+package protocol
+
+import "github.com/bmatcuk/doublestar/v4"
+
+// Output names files that a job makes.
+type Output struct {
+	Pattern string `json:"pattern"`           // path below Dir, with *, ? and **; a folder stands for all that is in it
+	Dir     string `json:"dir,omitempty"`     // absolute path of a folder; "": where the tasks run
+	Implied bool   `json:"implied,omitempty"` // plx has added it, for what its trainer writes
+}
+
+// Matches reports whether the pattern names a path, or a folder that the path is in.
+func (o Output) Matches(name string) bool {
+	return doublestar.MatchUnvalidated(o.Pattern, name) || doublestar.MatchUnvalidated(o.Pattern+"/**", name)
+}
+
+// Names reports whether the pattern names the file.
+func (o Output) Names(file HostOutput) bool {
+	return (file.Place == TelemetryPlace) == (o.Dir != "") && o.Matches(file.Name)
+}
+
+// OutputRequest is the input of "agent outputs", as a line of JSON. Without a Name and
+// without Fetched the output is a HostOutput per line of JSON, with empty lines while a
+// long file is read. With a Name it is the bytes of that file.
+type OutputRequest struct {
+	Place   string       `json:"place,omitempty"`
+	Name    string       `json:"name,omitempty"`
+	Fetched []HostOutput `json:"fetched,omitempty"` // files that were fetched: the agent notes that, for "agent prune"
+}
+
+// HostOutput is a file that a job has made on a host.
+type HostOutput struct {
+	Place    string `json:"place"`            // whose folder the file is in: worker-3, ps-0, or one of the names below
+	Name     string `json:"name"`             // path below that folder, with slashes
+	Size     int64  `json:"size"`             // bytes
+	Modified int64  `json:"modified"`         // when the file was written last, in nanoseconds since 1970
+	Sum      string `json:"sum,omitempty"`    // SHA-256, hexadecimal; "": the file was not read
+	Damage   string `json:"damage,omitempty"` // why the file cannot be fetched; "": it can
+}
+
+// Read returns the output with the size and the sum that were read, or with the error as
+// its Damage.
+func (o HostOutput) Read(size int64, sum string, err error) HostOutput {
+	if err != nil {
+		o.Damage = err.Error()
+		return o
+	}
+	o.Size, o.Sum = size, sum
+	return o
+}
+
+// Places of files that are in no task's own folder.
+const (
+	SharedPlace    = "shared"    // the folder that the tasks of a host share
+	TelemetryPlace = "telemetry" // folders of summaries and timelines with an absolute path
+)
+
+// Bounds of what a host lists.
+const (
+	MaxOutputs    = 100_000 // files of one job
+	MaxOutputName = 1000    // bytes of a name
+)
+
+// Pruned is a line of what "agent prune" prints, as JSON: something that it removed, or
+// a job that it kept.
+type Pruned struct {
+	Path  string `json:"path"`  // relative to ~/.plx
+	Bytes int64  `json:"bytes"` // size of what was removed; of a kept job, that of Outputs
+
+	// Outputs is the number of files that the job has made and nobody has fetched. The
+	// folder of a job with some is kept, unless the files were to be discarded. 0: it was
+	// removed.
+	Outputs int    `json:"outputs,omitempty"`
+	Job     string `json:"job,omitempty"`    // id of the job; "": something else
+	Folder  string `json:"folder,omitempty"` // name of the host's folder
+}
