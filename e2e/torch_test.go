@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,68 +68,111 @@ func TestTorch(t *testing.T) {
 	b.hostsGone(0)
 }
 
+// TestTorchPage runs every command of docs/torch.md, with the example as train.py. All
+// end with the same loss, also the one that may restart: it loses the host of rank 0, and
+// two ranks resume from the newest checkpoint that both hosts have.
+func TestTorchPage(t *testing.T) {
+	needTorch(t)
+	b := newBench(t, testhosts.Options{Hosts: 3})
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "train.py"), trainPage(t), 0o755)
+	put(t, filepath.Join(dir, "resources.txt"), string(read(t, b.ResourceFile())), 0o644)
+	run := exec.Command("/usr/bin/python3", "-m", "venv", "--without-pip", "--system-site-packages", filepath.Join(dir, ".venv"))
+	if out, err := run.CombinedOutput(); err != nil {
+		t.Fatalf("make .venv: %v\n%s", err, out)
+	}
+	commands := commandsOf(string(read(t, "../docs/torch.md")))
+	want, restarted := 0.0, false
+	for _, command := range commands {
+		begun := time.Now()
+		r := b.shell(dir, strings.ReplaceAll(command, "--nic ib0", "--nic eth0")+" 2>&1")
+		if strings.Contains(command, "--max-restarts 3") {
+			r.await(r.stdout, "step 50 | saved")
+			b.Hosts[0].PowerOff()
+			resumes(t, r.want(0).stdout)
+			b.gone(0, b.Hosts[1:]...)
+			b.Hosts[0].PowerOn()
+			restarted = true
+		}
+		got := finalLoss(t, r.want(0).stdout)
+		t.Logf("%s: %.1f s", command, time.Since(begun).Seconds())
+		if want == 0 {
+			want = got
+		}
+		if math.Abs(got-want) > 2e-4 { // sums over other numbers of ranks are added in another order
+			t.Errorf("%s: the training ends with a loss of %v, want %v", command, got, want)
+		}
+		if err := os.RemoveAll(filepath.Join(dir, "checkpoints")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(commands) < 4 || !restarted {
+		t.Errorf("docs/torch.md has the commands %q", commands)
+	}
+	b.hostsGone(0)
+}
+
+// trainPage is the example, but shorter. Before a restart it stands still after step 55.
+func trainPage(t *testing.T) string {
+	t.Helper()
+	text := string(read(t, "../examples/torch/train.py"))
+	for old, new := range map[string]string{
+		`"--steps", type=int, default=300`:     `"--steps", type=int, default=100`,
+		`"--ckpt-every", type=int, default=50`: `"--ckpt-every", type=int, default=10`,
+		"time.sleep(args.pause)":               `time.sleep(600 if step == 55 and "TORCHELASTIC_RUN_ID" in os.environ and restarts == "0" and os.environ["TORCHELASTIC_MAX_RESTARTS"] == "3" else 0)`,
+	} {
+		if strings.Count(text, old) != 1 {
+			t.Fatalf("train.py has %d times %s", strings.Count(text, old), old)
+		}
+		text = strings.Replace(text, old, new, 1)
+	}
+	return text
+}
+
+// commandsOf returns the lines of a page's blocks that are not marked as text, each once.
+func commandsOf(page string) (commands []string) {
+	for i, part := range strings.Split(page, "\n```") {
+		block, ok := strings.CutPrefix(part, "\n")
+		if !ok || i%2 == 0 {
+			continue
+		}
+		for line := range strings.Lines(block) {
+			if line = strings.TrimSpace(line); line != "" && !slices.Contains(commands, line) {
+				commands = append(commands, line)
+			}
+		}
+	}
+	return commands
+}
+
+// shell starts a command line in a folder, with plx on the PATH.
+func (b *bench) shell(dir, line string) *running {
+	b.t.Helper()
+	c := *b
+	c.dir, c.plx, c.env = dir, "bash", append(b.env, "PATH="+filepath.Dir(b.plx)+":/usr/bin:"+os.Getenv("PATH"))
+	return c.start("-c", line)
+}
+
+// resumes fails the test unless the output is that of a training that lost one of three
+// ranks and resumed from a checkpoint.
+func resumes(t *testing.T, output string) {
+	t.Helper()
+	contains(t, output, "3 ranks begin after step 0, restart 0 of 3")
+	_, after, _ := strings.Cut(output, "2 ranks begin after step ")
+	var step, restarts int
+	if _, err := fmt.Sscanf(after, "%d, restart %d of 3", &step, &restarts); err != nil || step < 40 || step > 50 || restarts < 1 {
+		t.Errorf("resumed after step %d, restart %d: %v\n%s", step, restarts, err, clip(output))
+	}
+}
+
 // finalLoss returns the loss that the example's output ends with.
 func finalLoss(t *testing.T, output string) float64 {
 	t.Helper()
-	at := strings.Index(output, "done after step ")
+	_, last, _ := strings.Cut(output, "done after step ")
 	var steps int
 	var loss, accuracy float64
-	if at < 0 {
-		t.Fatalf("no training has ended:\n%s", clip(output))
-	}
-	if _, err := fmt.Sscanf(output[at:], "done after step %d | loss %f | accuracy %f", &steps, &loss, &accuracy); err != nil || accuracy < 0.8 {
-		t.Fatalf("%v, or a bad accuracy:\n%s", err, clip(output))
+	if _, err := fmt.Sscanf(last, "%d | loss %f | accuracy %f", &steps, &loss, &accuracy); err != nil || accuracy < 0.8 {
+		t.Fatalf("no training has ended well: %v\n%s", err, clip(output))
 	}
 	return loss
-}
-
-// example runs a Python program on this machine, in a folder of its own.
-func example(t *testing.T, name string, args ...string) string {
-	t.Helper()
-	cmd := exec.Command(name, args...)
-	cmd.Dir = t.TempDir()
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %q: %v\n%s", name, args, err, clip(string(out)))
-	}
-	return string(out)
-}
-
-// TestTorchExample trains the example alone, under torchrun, and under plx while the
-// host of rank 0 is lost. The training ends with the same loss: after the restart two
-// ranks resume from the newest checkpoint that both hosts have, and take the same rows.
-func TestTorchExample(t *testing.T) {
-	needTorch(t)
-	b := newBench(t, testhosts.Options{Hosts: 3})
-	train, err := filepath.Abs("../examples/torch/train.py")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := finalLoss(t, example(t, "/usr/bin/python3", train, "--steps", "120"))
-	// Debian's torch 1.13 cannot parse torchrun's defaults of these flags under Python 3.11.
-	sameLoss(t, want, finalLoss(t, example(t, "/usr/bin/torchrun", "--redirects", "1", "--tee", "1", "--nproc_per_node", "2", train, "--steps", "120")))
-
-	r := b.start("launch", "--hosts", b.ResourceFile(), "--lease", lease.String(), "--grace", "2s", "--max-restarts", "3", "--min-workers", "2",
-		"--restart-backoff", "200ms", "--copy", train, "python3", "train.py", "--ckpt-dir", "~/digits", "--ckpt-every", "10", "--pause", "0.03", "--steps", "120")
-	r.says("worker:0", "3 ranks begin after step 0, restart 0 of 3")
-	r.says("worker:0", "step 30 | saved")
-	b.Hosts[0].PowerOff()
-	res := r.want(0)
-	sameLoss(t, want, finalLoss(t, res.stdout))
-	var resumed, ranks, restarts int
-	_, after, _ := strings.Cut(res.stdout, "2 ranks begin")
-	if _, err := fmt.Sscanf("2 ranks begin"+after, "%d ranks begin after step %d, restart %d of 3", &ranks, &resumed, &restarts); err != nil || resumed < 20 || restarts < 1 {
-		t.Errorf("resumed after step %d, restart %d: %v\n%s", resumed, restarts, err, clip(res.stdout))
-	}
-	b.says(res, "job", "done, after")
-	b.gone(0, b.Hosts[1:]...)
-}
-
-// sameLoss fails the test unless two losses differ by less than rounding can make up: sums
-// over other numbers of ranks are added in another order.
-func sameLoss(t *testing.T, a, b float64) {
-	t.Helper()
-	if math.Abs(a-b) > 2e-4 {
-		t.Errorf("the training ends with a loss of %v, want %v", b, a)
-	}
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Trains a classifier of digit-like images, alone or with DistributedDataParallel.
 
-    python3 train.py                                                one process
-    torchrun --nproc_per_node 2 train.py                            two, on this machine
-    plx launch --hosts resources.txt --copy train.py python3 train.py    one per device of all hosts
+    python3 train.py                                                  one process
+    torchrun --nproc_per_node 2 train.py                              two, on this machine
+    plx launch --hosts resources.txt --workdir . python3 train.py     one per device of all hosts
 
 It knows nothing of plx: what it reads are the variables that torchrun sets. The images
 are made from a seed, so there is nothing to download. Every host saves. After a restart
