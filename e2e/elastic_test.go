@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -92,10 +93,18 @@ func TestScaledFromElsewhere(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 4})
 	path := testhosts.Binary(t, "github.com/plx-run/plx/examples/lm")
 	job := append([]string{path, "--ckpt-dir=saved"}, append(elasticFlags, "--steps=1000000")...)
-	b.detach(append([]string{"--hosts", b.ResourceFile("h1", "h2"), "--name", "moved"}, job...)...)
+	workdir := t.TempDir()
+	put(t, filepath.Join(workdir, "sub", "mark"), "sent", 0o644)
+	b.detach(append([]string{"--hosts", b.ResourceFile("h1", "h2"), "--name", "moved", "--workdir", workdir}, job...)...)
 	follow := b.start("attach", "moved")
 	b.trains("moved")
 	b.says(b.elsewhere().want(0, "scale", "moved", "--hosts", b.ResourceFile("h1", "h3", "h4")), "scaled from 2 to 3 workers")
+	for _, h := range b.Hosts[2:] { // they get the working directory from h1
+		marks, err := filepath.Glob(filepath.Join(h.HomeDir, ".plx/jobs/*", h.Name, "work/sub/mark"))
+		if err != nil || len(marks) != 1 {
+			t.Errorf("host %s: no working directory: %v, %v", h.Name, marks, err)
+		}
+	}
 	b.gone(patience, b.Hosts[1])
 
 	res := b.want(0, "logs", "moved")

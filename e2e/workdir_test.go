@@ -62,4 +62,38 @@ print(text, open("download").read(), os.readlink("link.json"), sorted(n for n in
 		t.Errorf("the second job printed %q, want %q", got, want)
 	}
 	b.hostsGone(0)
+	t.Run("full disk", func(t *testing.T) { workdirOnFullDisk(b.in(t), file) })
+}
+
+// workdirOnFullDisk launches on a host without room for the folder: first for what it
+// keeps, then for the copy in which the tasks run. Each error names host and file,
+// comes before any task starts, and leaves nothing.
+func workdirOnFullDisk(b *bench, file string) {
+	put(b.t, filepath.Join(b.dir, "data.bin"), strings.Repeat("x", 3<<20), 0o644)
+	h2 := b.Hosts[1]
+	for _, c := range []struct {
+		folder string
+		says   []string
+	}{
+		{".plx/files", []string{"host h2: ", "/.plx/files has 1 MiB left", "the largest is data.bin"}},
+		{".plx/jobs", []string{"host h2: ", "make the working directory", "data.bin: no space left on device"}},
+	} {
+		mount := "mount -t tmpfs -o size=1500k,mode=700 tmpfs ~/" + c.folder
+		if out, err := h2.Command(b.t.Context(), "sh", "-c", mount).CombinedOutput(); err != nil {
+			b.t.Fatalf("%s: %v: %s", mount, err, out)
+		}
+		res := b.run("launch", "--hosts", file, "--workdir", ".", "sh", "-c", "echo started")
+		if res.code == 0 || strings.Contains(res.stdout, "started") {
+			b.t.Errorf("%s is full: exit status %d, stdout:\n%s", c.folder, res.code, res.stdout)
+		}
+		contains(b.t, res.stderr, c.says...)
+		if strings.Count(res.stderr, "data.bin") != 1 {
+			b.t.Errorf("want one error, not\n%s", res.stderr)
+		}
+		b.hostsGone(patience)
+		left := "find ~/" + c.folder + " -name data.bin -o -name '.work*' -o -path '*/incoming/*'; umount ~/" + c.folder
+		if out, err := h2.Command(b.t.Context(), "sh", "-c", left).CombinedOutput(); err != nil || len(out) > 0 {
+			b.t.Errorf("left in %s: %v: %s", c.folder, err, out)
+		}
+	}
 }

@@ -19,7 +19,7 @@ import (
 
 // dryRun prints the placement and the artifacts on stdout. It connects to no host.
 func dryRun(ctx context.Context, cfg Config) error {
-	workdir, err := readWorkdir(ctx, cfg)
+	workdir, err := readWorkdir(ctx, cfg, console.NewPrinter(cfg.Terminal))
 	if err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 	if err := l.openFolders(); err != nil {
 		return exit.Code(err), err
 	}
-	if l.workdir, err = readWorkdir(ctx, cfg); err != nil {
+	if l.workdir, err = readWorkdir(ctx, cfg, printer); err != nil {
 		return exit.Code(err), err
 	}
 	l.printer.Lines(l.workdir.notes)

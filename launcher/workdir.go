@@ -23,9 +23,10 @@ type workdir struct {
 
 // readWorkdir reads the folder of --workdir, and refuses arguments that name files
 // which the hosts do not get.
-func readWorkdir(ctx context.Context, cfg Config) (w workdir, err error) {
+func readWorkdir(ctx context.Context, cfg Config, printer *console.Printer) (w workdir, err error) {
 	if cfg.Workdir != "" {
 		w.named = cfg.Workdir
+		defer printer.Watch(func() string { return "reading --workdir " + cfg.Workdir })()
 		if w.folder, err = tree.Scan(ctx, cfg.Workdir, tree.Options{Cache: hashCache()}); err != nil {
 			return w, causeOr(ctx, exit.Mistake(fmt.Errorf("--workdir %s on this machine: %w", cfg.Workdir, err), exit.Hint(err)))
 		}

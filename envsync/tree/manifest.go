@@ -1,12 +1,14 @@
 package tree
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"path"
@@ -128,6 +130,44 @@ func Decode(b []byte) (m Manifest, err error) {
 		m.Entries = append(m.Entries, e)
 	}
 	return m, nil
+}
+
+// Write writes the manifest with its length, for ReadManifest.
+func (m Manifest) Write(w io.Writer) error {
+	text := m.Encode()
+	if _, err := w.Write(binary.AppendUvarint(nil, uint64(len(text)))); err != nil {
+		return err
+	}
+	_, err := w.Write(text)
+	return err
+}
+
+// ReadManifest reads what Write wrote, and nothing after it.
+func ReadManifest(r *bufio.Reader) (Manifest, error) {
+	size, err := binary.ReadUvarint(r)
+	if err == nil && size > maxManifest {
+		err = fmt.Errorf("it has %d bytes", size)
+	}
+	var text bytes.Buffer // grows with what arrives
+	if err == nil {
+		_, err = io.CopyN(&text, r, int64(size))
+	}
+	if err != nil {
+		return Manifest{}, fmt.Errorf("read the list of files: %w", err)
+	}
+	return Decode(text.Bytes())
+}
+
+// Contents returns a file for each content, the first one that has it.
+func (m Manifest) Contents() (files []Entry) {
+	seen := map[Sum]bool{}
+	for _, e := range m.Entries {
+		if e.Kind == File && !seen[e.Sum] {
+			seen[e.Sum] = true
+			files = append(files, e)
+		}
+	}
+	return files
 }
 
 // decoder reads entries. After an error it returns zero values.

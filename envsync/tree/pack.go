@@ -102,7 +102,7 @@ func (p *pack) fill(ctx context.Context, f *Folder, entries []Entry) error {
 
 // pour writes a file, which must still be what Scan found.
 func (f *Folder) pour(w io.Writer, e Entry) error {
-	file, _, err := openFile(f.followed.file(f.root, e.Path))
+	file, _, err := openFile(f.file(e))
 	if err != nil {
 		return fmt.Errorf("%s: %w", shown(e.Path), cause(err))
 	}

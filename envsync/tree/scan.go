@@ -35,6 +35,7 @@ type Options struct {
 type Folder struct {
 	Manifest
 	root     string            // its absolute path, without links
+	contents string            // folder that has the files under their hashes, of a Folder that Take made; else ""
 	excluded map[string]string // why what stays behind does, by path
 	followed followed
 }
@@ -90,6 +91,14 @@ func (f *Folder) Find(p string) (Entry, bool) {
 		return Entry{}, false
 	}
 	return f.Entries[i], true
+}
+
+// file returns the path of a file of the folder on this machine.
+func (f *Folder) file(e Entry) string {
+	if f.contents != "" {
+		return filepath.Join(f.contents, e.Sum.String())
+	}
+	return f.followed.file(f.root, e.Path)
 }
 
 // Root returns the absolute path of the folder on this machine.

@@ -3,7 +3,6 @@ package tree
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -41,7 +40,7 @@ const Answer = "ok\n"
 func Send(ctx context.Context, targets []Target, f *Folder, progress envsync.Progress) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	s := &sender{ctx: ctx, folder: f, manifest: f.Encode(), progress: progress, packs: map[string]*pack{}, cancel: cancel}
+	s := &sender{ctx: ctx, folder: f, progress: progress, packs: map[string]*pack{}, cancel: cancel}
 	var hosts []envsync.Target
 	for _, t := range targets {
 		hosts = append(hosts, envsync.Target{Name: t.Name, FileSystem: t.FileSystem})
@@ -79,10 +78,9 @@ const (
 )
 
 type sender struct {
-	ctx      context.Context // ends the work on all hosts
-	folder   *Folder
-	manifest []byte
-	cancel   context.CancelCauseFunc // ends the work on all hosts
+	ctx    context.Context // ends the work on all hosts
+	folder *Folder
+	cancel context.CancelCauseFunc // ends the work on all hosts
 
 	mu       sync.Mutex
 	progress envsync.Progress // nil: nobody wants to know
@@ -116,10 +114,12 @@ func (s *sender) host(ctx context.Context, t Target) error {
 	case local:
 		return cmp.Or(why, err)
 	case err != nil:
-		return cmp.Or(why, said, errors.New("the agent's command ended before it had all files"))
+		return cmp.Or(why, said, errEarly)
 	}
 	return cmp.Or(why, said)
 }
+
+var errEarly = errors.New("the agent's command ended before it had all files")
 
 // limit gives up on a host that has not done something in time. The result ends the
 // limit.
@@ -133,15 +133,14 @@ func (s *sender) talk(ctx context.Context, cancel context.CancelCauseFunc, t Tar
 	_, size := s.folder.Files()
 	stop := limit(cancel, size, "told what it lacks")
 	defer stop()
-	if _, err := stdin.Write(binary.AppendUvarint(nil, uint64(len(s.manifest)))); err != nil {
-		return err
-	}
-	if _, err := stdin.Write(s.manifest); err != nil {
+	if err := s.folder.Write(stdin); err != nil {
 		return err
 	}
 	lacks := NewSet(s.folder.Manifest)
-	if _, err := io.ReadFull(stdout, lacks); err != nil {
-		return fmt.Errorf("ask what it lacks: %w", err)
+	if _, err := io.ReadFull(stdout, lacks); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errEarly
+	} else if err != nil {
+		return err
 	}
 	stop()
 	missing, err := lacks.Files(s.folder.Manifest)

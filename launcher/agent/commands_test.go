@@ -24,11 +24,14 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 	for name, test := range map[string]struct {
 		edit func(*protocol.Spec)
 		want string
+		code int
 	}{
-		"bad folder":  {func(s *protocol.Spec) { s.Folder = "../x" }, "not a valid name"},
-		"no secret":   {func(s *protocol.Spec) { s.Secret = nil }, "secret"},
-		"no archive":  {func(s *protocol.Spec) { s.Archives = []string{strings.Repeat("cd", 32)} }, "unpack"},
-		"not the sum": {func(s *protocol.Spec) { s.Archives = []string{"x"} }, "content hash"},
+		"bad folder":  {func(s *protocol.Spec) { s.Folder = "../x" }, "not a valid name", codeFailed},
+		"no secret":   {func(s *protocol.Spec) { s.Secret = nil }, "secret", codeFailed},
+		"no archive":  {func(s *protocol.Spec) { s.Archives = []string{strings.Repeat("cd", 32)} }, "unpack", codeNoAgent},
+		"not the sum": {func(s *protocol.Spec) { s.Archives = []string{"x"} }, "content hash", codeNoAgent},
+		"no folder": {func(s *protocol.Spec) { s.Workdir = strings.Repeat("cd", 32) },
+			"make the working directory: read the list of files", codeNoAgent},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, 1, "wait")
@@ -36,7 +39,7 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 			l := h.dial("start")
 			l.send(protocol.Message{Spec: &h.spec})
 			<-l.ended
-			if l.code != codeFailed || !strings.Contains(l.stderr.String(), test.want) || strings.Count(l.stderr.String(), "\n") != 1 {
+			if l.code != test.code || !strings.Contains(l.stderr.String(), test.want) || strings.Count(l.stderr.String(), "\n") != 1 {
 				t.Errorf("exit status %d, %q, want %q", l.code, l.stderr, test.want)
 			}
 		})

@@ -36,7 +36,7 @@ package agent
 const (
 	codeFailed  = 1 // the reason is one line on standard error
 	codeUsage   = 2 // wrong arguments
-	codeNoAgent = 3 // connect, logs, state: no agent of the job, or nothing of it, is here
+	codeNoAgent = 3 // connect, logs, state, start: no agent of the job, or nothing of it, is here
 	codeLeft    = 4 // connect, start: the agent still ran after its stream had ended
 	codeTaken   = 5 // claim, start: a running job keeps its checkpoints under the name
 )

@@ -62,6 +62,7 @@ func commands() map[string]func(context.Context, []string, streams) error {
 		"prune":      prune,
 		"python":     python,
 		tree.Receive: receive,
+		tree.Give:    give,
 	}
 }
 
@@ -99,7 +100,7 @@ func (c coded) Unwrap() error { return c.error }
 
 func usage(problem string) error {
 	return coded{codeUsage, errors.New(problem + ", want start, connect JOB FOLDER, logs JOB FOLDER, claim NAME, exec, fetch, interfaces, " +
-		"outputs JOB FOLDER, python, receive, state JOB FOLDER, jobs, reap JOB FOLDER or prune --older AGE [--discard-outputs]")}
+		"give MANIFEST, outputs JOB FOLDER, python, receive, state JOB FOLDER, jobs, reap JOB FOLDER or prune --older AGE [--discard-outputs]")}
 }
 
 // fail prints err in one line and returns the exit status that it stands for.

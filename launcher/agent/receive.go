@@ -5,6 +5,7 @@ package agent
 import (
 	"context"
 
+	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 )
 
@@ -19,4 +20,21 @@ func receive(ctx context.Context, args []string, std streams) error {
 		return err
 	}
 	return files.Serve(ctx, std.in, std.out)
+}
+
+// give is "agent give MANIFEST": it writes a folder that receive has stored, for hosts
+// that join the job.
+func give(ctx context.Context, args []string, std streams) error {
+	if len(args) != 1 {
+		return usage("want the name of a manifest")
+	}
+	id, err := tree.ParseSum(args[0])
+	if err != nil {
+		return err
+	}
+	files, err := jobfolder.Files()
+	if err != nil {
+		return err
+	}
+	return files.Give(ctx, id, std.out)
 }

@@ -96,7 +96,10 @@ func fill(ctx context.Context, f jobfolder.Folder, spec protocol.Spec, least int
 	if err := f.RecordBlobs(spec); err != nil {
 		return err
 	}
-	return f.Furnish(ctx, spec, spec.Tasks)
+	if err := f.Furnish(ctx, spec, spec.Tasks); err != nil {
+		return coded{codeNoAgent, err} // to try again is of no use
+	}
+	return nil
 }
 
 // abandon records that the agent was not started, and deletes the secret.

@@ -75,7 +75,7 @@ func Exec(ctx context.Context, a *AgentHost, orders io.Reader, stdout, stderr io
 func (a *AgentHost) open(ctx context.Context, command string) (*protocol.Conn, error) {
 	s := a.Stream(ctx, a.shell(command))
 	stop := context.AfterFunc(ctx, func() { s.Close() })
-	conn, err := protocol.Open(s)
+	conn, err := protocol.Open(agentStream{s})
 	if !stop() {
 		s.Close() // ctx ended: its error is the one that counts
 		return nil, context.Cause(ctx)
@@ -157,6 +157,30 @@ func (a *AgentHost) Visit(ctx context.Context) (*protocol.Conn, error) {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil
+}
+
+// agentStream is the stream of a command of the agent.
+type agentStream struct{ *Stream }
+
+// Read returns a driver.ErrNoAgent if the command has ended because it could not start
+// an agent, or found none.
+func (s agentStream) Read(p []byte) (int, error) {
+	n, err := s.Stream.Read(p)
+	var said *ScriptError
+	if ExitStatus(err) == noAgent && errors.As(err, &said) {
+		err = &unstarted{said}
+	}
+	return n, err
+}
+
+// unstarted is what the agent's command said when it had no agent, as it said it.
+type unstarted struct{ said *ScriptError }
+
+func (e *unstarted) Unwrap() error        { return e.said }
+func (e *unstarted) Is(target error) bool { return target == driver.ErrNoAgent }
+
+func (e *unstarted) Error() string {
+	return strings.TrimPrefix(e.said.Stderr, "plx agent: ")
 }
 
 // Stream is a command on a host as a byte stream: written bytes are its stdin, its

@@ -19,6 +19,19 @@ func SendFolder(ctx context.Context, to []*AgentHost, f *tree.Folder, progress e
 	return tree.Send(ctx, targets, f, progress)
 }
 
+// TakeFolder copies the folder of a manifest from a host into dir on this machine.
+func TakeFolder(ctx context.Context, from *AgentHost, manifest, dir string) (*tree.Folder, error) {
+	id, err := tree.ParseSum(manifest)
+	if err != nil {
+		return nil, from.Named(err)
+	}
+	f, err := tree.Take(ctx, receiver{from}, id, dir)
+	if err != nil {
+		return nil, from.Named(err)
+	}
+	return f, nil
+}
+
 // receiver is an AgentHost whose errors are in the words of the agent.
 type receiver struct{ *AgentHost }
 

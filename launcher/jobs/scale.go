@@ -13,6 +13,7 @@ import (
 
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/placement"
@@ -264,8 +265,28 @@ func (s *scaler) send(ctx context.Context) error {
 	}
 	bar := s.job.printer.NewTransfer("sending")
 	err = hosts.SendAll(ctx, s.set.Hosts, blobs, bar)
+	if err == nil && s.spec.Workdir != "" {
+		err = s.sendWorkdir(ctx, from, bar)
+	}
 	bar.Sent(err)
 	return err
+}
+
+// sendWorkdir brings the new hosts the working directory as it was at the launch.
+func (s *scaler) sendWorkdir(ctx context.Context, from *hosts.AgentHost, bar *console.Transfer) error {
+	dir := filepath.Join(s.scratch, "workdir")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	folder, err := hosts.TakeFolder(ctx, from, s.spec.Workdir, dir)
+	if err != nil {
+		return err
+	}
+	var to []*hosts.AgentHost
+	for _, h := range s.set.Hosts {
+		to = append(to, &hosts.AgentHost{Host: h, Binary: from.Binary})
+	}
+	return hosts.SendFolder(ctx, to, folder, bar.Moved)
 }
 
 // copyBlob copies a blob from a host to the folder dir, unless it is this process's

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -23,11 +22,10 @@ import (
 )
 
 const (
-	maxManifest = 1 << 28   // bytes of an encoded manifest
-	maxWindow   = 64 << 20  // bytes of memory of the decompression
-	small       = 256 << 10 // bytes of a file that is taken into memory, so that several are written at once
-	writers     = 4         // files that are written at once
-	abandoned   = 24 * time.Hour
+	maxWindow = 64 << 20  // bytes of memory of the decompression
+	small     = 256 << 10 // bytes of a file that is taken into memory, so that several are written at once
+	writers   = 4         // files that are written at once
+	abandoned = 24 * time.Hour
 )
 
 // Serve takes what tree.Send sends: it reads a manifest, answers which files it
@@ -35,11 +33,7 @@ const (
 // that were complete, and no part of another one.
 func (s *Store) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	r := bufio.NewReader(in)
-	text, err := readManifest(r)
-	if err != nil {
-		return err
-	}
-	m, err := tree.Decode(text)
+	m, err := tree.ReadManifest(r)
 	if err != nil {
 		return err
 	}
@@ -63,6 +57,7 @@ func (s *Store) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 			return err
 		}
 	}
+	text := m.Encode()
 	id := tree.Sum(sha256.Sum256(text))
 	if !s.has(id, int64(len(text))) {
 		if err := s.put(bytes.NewReader(text), id, int64(len(text))); err != nil {
@@ -71,21 +66,6 @@ func (s *Store) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 	_, err = io.WriteString(out, tree.Answer)
 	return err
-}
-
-func readManifest(r *bufio.Reader) ([]byte, error) {
-	size, err := binary.ReadUvarint(r)
-	if err == nil && size > maxManifest {
-		err = fmt.Errorf("it has %d bytes", size)
-	}
-	var text bytes.Buffer // grows with what arrives
-	if err == nil {
-		_, err = io.CopyN(&text, r, int64(size))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the list of files: %w", err)
-	}
-	return text.Bytes(), nil
 }
 
 // tidy removes files that were cut off long ago.
@@ -186,4 +166,42 @@ func (s *Store) receiveFile(z io.Reader, e tree.Entry, group *errgroup.Group) er
 	}
 	group.Go(func() error { return named(s.put(bytes.NewReader(content), e.Sum, e.Size)) })
 	return nil
+}
+
+// Give writes what tree.Take reads: the manifest of a name, and the contents of its
+// files.
+func (s *Store) Give(ctx context.Context, id tree.Sum, out io.Writer) error {
+	m, err := s.Manifest(id)
+	if err != nil {
+		return err
+	}
+	if err := m.Write(out); err != nil {
+		return err
+	}
+	z, err := zstd.NewWriter(out, zstd.WithEncoderLevel(zstd.SpeedFastest))
+	if err != nil {
+		return err
+	}
+	for _, e := range m.Contents() {
+		if err = ctx.Err(); err == nil {
+			err = s.give(e, z)
+		}
+		if err != nil {
+			break
+		}
+	}
+	return errors.Join(err, z.Close())
+}
+
+func (s *Store) give(e tree.Entry, w io.Writer) error {
+	if !s.has(e.Sum, e.Size) {
+		return fmt.Errorf("the content of %s is not in %s any more", e.Path, s.dir)
+	}
+	f, err := os.Open(s.Path(e.Sum))
+	if err != nil {
+		return err
+	}
+	defer f.Close() // only read
+	_, err = io.CopyN(w, f, e.Size)
+	return err
 }

@@ -31,6 +31,13 @@ func newHost(t *testing.T) *host {
 }
 
 func (h *host) Call(ctx context.Context, command string, in io.Reader, out io.Writer) error {
+	if id, ok := strings.CutPrefix(command, tree.Give+" "); ok {
+		sum, err := tree.ParseSum(id)
+		if err != nil {
+			return err
+		}
+		return h.Give(ctx, sum, out)
+	}
 	if command != tree.Receive {
 		return errors.New("unknown command " + command)
 	}
@@ -254,7 +261,7 @@ func TestBrokenHost(t *testing.T) {
 	f := scan(t, project(t))
 	good := newHost(t)
 	for name, answer := range map[string]string{
-		"its answer is damaged": "\xff\xff", "ended before": "\x01", "not confirmed": "\x00\x00no\n", "EOF": "",
+		"its answer is damaged": "\xff\xff", "ended before it had all files": "\x01", "not confirmed": "\x00\x00no\n", "ended before": "",
 	} {
 		bad := talker{answer}
 		to := append(targets(good), tree.Target{Name: "bad", Host: bad})
@@ -325,5 +332,31 @@ func TestPrune(t *testing.T) {
 	}
 	if err := h.Build(t.Context(), next.ID(), filepath.Join(t.TempDir(), "work"), nil); err == nil {
 		t.Error("built from what was removed")
+	}
+}
+
+// A host that joins gets what another one has.
+func TestFromHostToHost(t *testing.T) {
+	f := scan(t, project(t))
+	a, b := newHost(t), newHost(t)
+	send(t, f, a)
+	dir := t.TempDir()
+	taken, err := tree.Take(t.Context(), a, f.ID(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(t, taken, b)
+	if back := scan(t, b.build(f)); back.Entries[0] != f.Entries[0] || len(back.Entries) != len(f.Entries) {
+		t.Errorf("built %v, want %v", back.Entries, f.Entries)
+	}
+	entry, _ := f.Find("train.py")
+	if err := os.WriteFile(a.Path(entry.Sum), []byte("print(7)\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tree.Take(t.Context(), a, f.ID(), t.TempDir()); err == nil || !strings.Contains(err.Error(), "same.py") {
+		t.Errorf("a damaged content was taken: %v", err)
+	}
+	if _, err := tree.Take(t.Context(), a, tree.Sum{1}, t.TempDir()); err == nil || !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("no manifest: %v", err)
 	}
 }

@@ -1,0 +1,77 @@
+package tree
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// Give is the agent's command on the other side of Take. Its argument is the name of
+// a manifest. It runs Store.Give.
+const Give = "give"
+
+// maxWindow is the most memory that decompression takes, in bytes.
+const maxWindow = 64 << 20
+
+// Take copies the manifest of a name and its contents from a host into the folder dir
+// of this machine, so that other hosts can get them. The Folder reads its files there.
+func Take(ctx context.Context, from Host, id Sum, dir string) (*Folder, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stdout, out := io.Pipe()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		out.CloseWithError(from.Call(ctx, Give+" "+id.String(), nil, out)) // nil reads as io.EOF
+	}()
+	f, err := take(stdout, id, dir)
+	cancel(err)
+	stdout.Close()
+	<-ended
+	if err != nil {
+		return nil, fmt.Errorf("copy the working directory: %w", err)
+	}
+	return f, nil
+}
+
+func take(in io.Reader, id Sum, dir string) (*Folder, error) {
+	r := bufio.NewReader(in)
+	m, err := ReadManifest(r)
+	if err != nil {
+		return nil, err
+	}
+	if m.ID() != id {
+		return nil, errors.New("the host has sent another one")
+	}
+	z, err := zstd.NewReader(r, zstd.WithDecoderMaxWindow(maxWindow))
+	if err != nil {
+		return nil, err
+	}
+	defer z.Close()
+	f := &Folder{Manifest: m, contents: dir}
+	for _, e := range m.Contents() {
+		if err := takeFile(z, e, f.file(e)); err != nil {
+			return nil, fmt.Errorf("%s: %w", shown(e.Path), err)
+		}
+	}
+	return f, nil
+}
+
+func takeFile(r io.Reader, e Entry, file string) error {
+	to, err := os.OpenFile(filepath.Clean(file), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	hash := sha256.New()
+	_, err = io.CopyN(io.MultiWriter(to, hash), r, e.Size)
+	if err = errors.Join(err, to.Close()); err == nil && Sum(hash.Sum(nil)) != e.Sum {
+		err = errors.New("it was damaged on the way")
+	}
+	return err
+}
