@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -66,6 +67,7 @@ func TestTorch(t *testing.T) {
 		t.Errorf("the loss went from %v to %v, %v\n%s", first, last, err, chief)
 	}
 	b.hostsGone(0)
+	t.Run("a program says why it fails", func(t *testing.T) { testTorchFailure(b.in(t)) })
 }
 
 // TestTorchPage runs every command of docs/torch.md, with the example as train.py. All
@@ -73,6 +75,7 @@ func TestTorch(t *testing.T) {
 // two ranks resume from the newest checkpoint that both hosts have.
 func TestTorchPage(t *testing.T) {
 	needTorch(t)
+	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 3})
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, "train.py"), trainPage(t), 0o755)
@@ -175,4 +178,43 @@ func finalLoss(t *testing.T, output string) float64 {
 		t.Fatalf("no training has ended well: %v\n%s", err, clip(output))
 	}
 	return loss
+}
+
+// fails is a program for torchrun's elastic mode: every generation prints what it is, and
+// rank 1 describes its failure in TORCHELASTIC_ERROR_FILE alone.
+const fails = `#!/usr/bin/python3
+import os, sys, time
+from torch.distributed.elastic.multiprocessing.errors import record
+@record
+def main():
+    print(*[os.environ[n] for n in ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", "RANK", "WORLD_SIZE", "GROUP_WORLD_SIZE", "MASTER_PORT")])
+    if os.environ["RANK"] == "0":
+        time.sleep(600)
+    sys.stderr = open(os.devnull, "w")
+    raise ValueError("no data left")
+main()
+`
+
+// testTorchFailure looks at what a failing program is told, and what plx tells of it.
+func testTorchFailure(b *bench) {
+	program := filepath.Join(b.t.TempDir(), "fails.py")
+	put(b.t, program, fails, 0o755)
+	res := b.want(1, "launch", "--hosts", b.ResourceFile("h1", "h2"), "--max-restarts", "1", "--restart-backoff", "100ms", "--grace", "1s", program)
+	const cause = "worker:1 on h2 exited with status 1: ValueError: no data left (line 10, in main)"
+	b.says(res, cause+": restarting in 100ms (attempt 1 of 1)")
+	b.endsWith(res, []string{"last lines of worker:1 on h2:", "  Traceback (.*\n)+plx:   ValueError: no data left", `job \S+: ` + regexp.QuoteMeta(cause+"; 1 of at most 1 restarts were made (--max-restarts)")})
+	ports := map[string]bool{}
+	out := lines(res.stdout, "worker:1")
+	for generation, line := range out {
+		f := strings.Fields(line)
+		if len(f) != 7 || !strings.HasPrefix(f[0], "fails.py-") || strings.Join(f[1:6], " ") != fmt.Sprintf("%d 1 1 2 2", generation) {
+			b.t.Errorf("generation %d was told %q", generation, line)
+			continue
+		}
+		ports[f[6]] = true
+	}
+	if len(out) != 2 || len(ports) != 2 {
+		b.t.Errorf("worker:1 printed %q, want two generations with two ports", out)
+	}
+	b.hostsGone(0)
 }
