@@ -68,6 +68,8 @@ func execSurroundings(b *bench, file string) {
 	res := b.want(0, "exec", "--hosts", file, "--chdir", "/usr/lib", "--env", "A=a  b", "--setup", "B=$A/c; export B", "--path", "/opt/x",
 		"--", "sh", "-c", `echo "$PWD $A $B ${PATH%%:*} $PLX_JOB"`)
 	same(b.t, "stdout", []byte(block("h[1-3] (3)", "/usr/lib a  b a  b/c /opt/x \n")), []byte(res.stdout))
+	res = b.want(0, "exec", "--host", "h1: A=own", "--host", "h2", "--env", "A=all", "--", "sh", "-c", "echo $A")
+	same(b.t, "stdout", []byte(block("h1", "own\n")+block("h2", "all\n")), []byte(res.stdout))
 	contains(b.t, b.want(125, "exec", "--hosts", file, "--chdir", "/no/such", "true").stderr, "working folder: stat /no/such")
 	contains(b.t, b.want(124, "exec", "--hosts", file, "--max-time", "300ms", "sleep", "1000").stderr, "the command was ended: it ran longer than 300ms", "exit status 124: h[1-3]")
 	res = b.want(0, "exec", "--host", "h1", "--", "sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & echo started")

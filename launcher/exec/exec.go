@@ -188,7 +188,7 @@ func (r *run) everywhere(ctx context.Context) {
 
 // command runs the command on one host.
 func (r *run) command(a *hosts.AgentHost, res *result) error {
-	orders, done, err := r.orders()
+	orders, done, err := r.orders(res.host)
 	if err != nil {
 		return err
 	}

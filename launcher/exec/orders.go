@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
@@ -88,10 +90,12 @@ func (i *interrupts) close() {
 // beatEvery is the time between two renewals of the lease.
 const beatEvery = time.Second
 
-// orders returns the input of an agent: the request, and an order now and then. done
+// orders returns the input of a host's agent: the request, and an order now and then. done
 // ends it.
-func (r *run) orders() (orders io.Reader, done func(), err error) {
-	request, err := json.Marshal(r.request)
+func (r *run) orders(h *hosts.Host) (orders io.Reader, done func(), err error) {
+	own := r.request
+	own.Env = slices.Concat(own.Env, raws(h.Resource.Env)) // the later value counts
+	request, err := json.Marshal(own)
 	if err != nil {
 		return nil, nil, fmt.Errorf("write the request: %w", err)
 	}

@@ -114,16 +114,21 @@ func (f *fetcher) report(lists [][]protocol.HostOutput) {
 
 // blobs puts outputs with the same bytes together, in the order of their first spots.
 func blobs(lists [][]protocol.HostOutput) (all []blob) {
-	at := map[string]int{}
+	type key struct {
+		sum  string
+		size int64
+	}
+	at := map[key]int{}
 	for host, list := range lists {
 		for _, o := range list {
 			if o.Damage != "" {
 				continue
 			}
-			i, known := at[o.Sum]
+			k := key{o.Sum, o.Size}
+			i, known := at[k]
 			if !known {
 				i = len(all)
-				at[o.Sum], all = i, append(all, blob{sum: o.Sum, size: o.Size})
+				at[k], all = i, append(all, blob{sum: o.Sum, size: o.Size})
 			}
 			all[i].spots = append(all[i].spots, spot{host, o})
 		}
@@ -139,42 +144,52 @@ func (f *fetcher) local(s spot) string {
 // blob fetches the bytes of one output, and copies them to the others.
 func (f *fetcher) blob(ctx context.Context, c blob) error {
 	first := f.local(c.spots[0])
-	for i, s := range c.spots {
-		name, size := f.local(s), c.size
-		from := func(ctx context.Context, w io.Writer) error {
-			return f.fetchOutput(ctx, c, &passing{w: w, f: f, name: name, size: size})
-		}
-		if i > 0 {
-			size = 0 // nothing travels
-			from = func(_ context.Context, w io.Writer) error { return f.copy(first, w) }
-		}
-		file := filepath.Join(f.from.Dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+	if err := f.fetchBlob(ctx, c, first); err != nil {
+		return err
+	}
+	for _, s := range c.spots[1:] {
+		from := func(_ context.Context, w io.Writer) error { return f.copy(first, w) }
+		if err := f.keep(ctx, c, f.local(s), 0, from); err != nil { // nothing travels
 			return err
 		}
-		kept := protocol.CheckpointFile{Name: s.Name, Size: c.size, Sum: c.sum}
-		there, err := store(ctx, file, kept, from)
-		if err != nil {
-			return fmt.Errorf("output %s: %w", name, err)
-		}
-		kept.Size = size
-		f.took(name, keptFile{CheckpointFile: kept}, there)
 	}
 	return nil
 }
 
-// fetchOutput brings the bytes from one of the hosts that have them.
-func (f *fetcher) fetchOutput(ctx context.Context, c blob, to *passing) error {
+// fetchBlob fetches the bytes from one of the hosts that list them. It tries the next host
+// if one fails.
+func (f *fetcher) fetchBlob(ctx context.Context, c blob, name string) error {
 	var errs []error
+	tried := map[int]bool{}
 	for _, s := range c.spots {
+		if tried[s.host] {
+			continue
+		}
+		tried[s.host] = true
 		a := f.from.Hosts[s.host]
-		err := askOutputs(ctx, a, protocol.OutputRequest{Place: s.Place, Name: s.Name}, to)
-		if err == nil || to.sent > 0 || ctx.Err() != nil { // what was sent cannot be taken back
+		err := f.keep(ctx, c, name, c.size, func(ctx context.Context, w io.Writer) error {
+			return askOutputs(ctx, a, protocol.OutputRequest{Place: s.Place, Name: s.Name}, &passing{w: w, f: f, name: name, size: c.size})
+		})
+		if err == nil || ctx.Err() != nil || errors.As(err, new(ownFault)) {
 			return err
 		}
 		errs = append(errs, a.Named(err))
 	}
 	return errors.Join(errs...)
+}
+
+// keep writes an output below Request.Dir. travels is how many bytes come from a host.
+func (f *fetcher) keep(ctx context.Context, c blob, name string, travels int64, from func(context.Context, io.Writer) error) error {
+	file := filepath.Join(f.from.Dir, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+		return ownFault{err}
+	}
+	there, err := store(ctx, file, protocol.CheckpointFile{Name: path.Base(name), Size: c.size, Sum: c.sum}, from)
+	if err != nil {
+		return fmt.Errorf("output %s: %w", name, err)
+	}
+	f.took(name, keptFile{CheckpointFile: protocol.CheckpointFile{Size: travels}}, there)
+	return nil
 }
 
 // copy writes a file that was fetched before.

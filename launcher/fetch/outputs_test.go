@@ -117,6 +117,27 @@ func TestOutputThatChanges(t *testing.T) {
 	}
 }
 
+// A host that lists another's sum does not keep plx from fetching the file.
+func TestOutputThatIsAnothers(t *testing.T) {
+	h := newHomes(t, 2)
+	h.ran(map[string]string{"a.pt": "weights"})
+	lies := func(_ string, stdin []byte) {
+		if strings.Contains(string(stdin), `"name":"a.pt"`) {
+			h.write(0, ".plx/jobs/j/h1/tasks/worker-0/a.pt", "another")
+		}
+	}
+	h.agents[0].Host = hosts.NewHost(h.agents[0].Resource, func(context.Context) (hosts.Transport, error) {
+		return meddled{transporttest.Shell(h.dirs[0]), lies}, nil
+	})
+	dir := t.TempDir()
+	if err := h.fetchJob(dir); err != nil {
+		t.Errorf("%v", err)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "outputs/h2/worker-0/a.pt")); err != nil || string(text) != "weights" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
 // A list has a bound, however the host ends it.
 func TestEndlessList(t *testing.T) {
 	var list []protocol.HostOutput

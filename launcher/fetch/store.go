@@ -77,7 +77,7 @@ func receive(ctx context.Context, file *os.File, f protocol.CheckpointFile, from
 	case v.left != 0:
 		return fmt.Errorf("%s: %d bytes arrived, want %d", f.Name, f.Size-v.left, f.Size)
 	case hex.EncodeToString(sum.Sum(nil)) != f.Sum:
-		return fmt.Errorf("%s: its sum is wrong: it is damaged there", f.Name)
+		return fmt.Errorf("%s: its sum is wrong: it is damaged there, or was changed meanwhile", f.Name)
 	}
 	if err := file.Sync(); err != nil {
 		return ownFault{err}
@@ -94,7 +94,7 @@ type verified struct {
 
 func (v *verified) Write(p []byte) (int, error) {
 	if v.left -= int64(len(p)); v.left < 0 {
-		return 0, errors.New("more bytes arrived than the manifest says")
+		return 0, errors.New("more bytes arrived than the host listed: the file was changed meanwhile")
 	}
 	n, err := v.file.Write(p)
 	if err != nil {
