@@ -71,6 +71,9 @@ func (c *command) execCommand() *cli.Command {
 			"folder with an empty stdin. What it leaves in the background ends with it, and all\n" +
 			"ends with Ctrl-C. A host ends it too when it has not heard plx for --lease.\n" +
 			"plx keeps the first 4 MiB of each stream of a host, and 256 MiB in all.\n\n" +
+			"--json writes an array with an object for each host: host, status, stdout, stderr,\n" +
+			"and error in place of a status. Text that is not UTF-8 is in stdoutBase64 or\n" +
+			"stderrBase64; stdoutCut and stderrCut count bytes that are left out.\n\n" +
 			"Exit status: the largest of all hosts. A host that cannot be reached, or is lost,\n" +
 			"counts with 125; one where --max-time ran out with 124; 126 and 127 as in a shell.\n" +
 			"130 after Ctrl-C, 2 for wrong flags.",

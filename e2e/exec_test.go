@@ -146,10 +146,11 @@ func execEnds(b *bench, file string) {
 	program = strings.Replace(stubborn, "env -i ", "", 1) // what has no environment is nobody's without the agent
 	r = start()
 	b.kill(b.process(b.Hosts[0], "agent exec"))
-	b.process(b.Hosts[1], "sleep 1001") // a host does not suffer from another
-	b.gone(10*time.Second, b.Hosts[0])
+	b.kill(b.process(b.Hosts[1], "sshd: root@notty"))
+	b.process(b.Hosts[2], "sleep 1001") // a host does not suffer from another
+	b.gone(10*time.Second, b.Hosts[:2]...)
 	r.signal(syscall.SIGINT)
-	contains(b.t, r.want(130).stderr, "plx: host h1: its agent on the host was killed")
+	contains(b.t, r.want(130).stderr, "plx: host h1: its agent on the host was killed", "plx: host h2: ", "; the host ends the command 30s after")
 	b.hostsGone(0)
 }
 

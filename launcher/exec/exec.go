@@ -193,7 +193,11 @@ func (r *run) command(a *hosts.AgentHost, res *result) error {
 		return err
 	}
 	defer done()
-	return hosts.Exec(r.interrupts.bounded, a, orders, &res.stdout, &res.stderr)
+	err = hosts.Exec(r.interrupts.bounded, a, orders, &res.stdout, &res.stderr)
+	if hosts.IsLost(err) {
+		err = fmt.Errorf("%w; the host ends the command %s after it last heard plx, at the latest", err, r.cfg.Lease)
+	}
+	return err
 }
 
 // each works on all hosts that have not failed, and reports whom it waits for.
