@@ -59,6 +59,7 @@ func launchFlags() []cli.Flag {
 		&cli.StringSliceFlag{Name: "env-file", Usage: "give tasks the variables of `FILE`, NAME=VALUE or NAME on each line; repeatable"},
 		&cli.StringFlag{Name: "workdir", Usage: "run in a copy of the folder `DIR` of this machine, one on each host; what .gitignore and .plxignore exclude stays here"},
 		&cli.StringFlag{Name: "venv", Usage: "run in a copy of the Python virtual environment `DIR` of this machine, one on each host"},
+		&cli.StringSliceFlag{Name: "check-import", Usage: "import `MODULES` (torch,numpy) with python3 on each host before tasks start; of torch, compare its CUDA with the driver"},
 		&cli.StringFlag{Name: "chdir", Usage: "`FOLDER` on the hosts to run in, instead of the task's own"},
 		&cli.StringFlag{Name: "setup", Usage: "shell `LINE` to run before the program, such as 'source venv/bin/activate'"},
 		&cli.StringFlag{Name: "path", Usage: "`FOLDERS` to put before the hosts' PATH"},
@@ -139,7 +140,7 @@ func (c *command) launchConfig(ctx *cli.Context) (cfg launcher.Config, err error
 	cfg.Env, cfg.EnvFiles = ctx.StringSlice("env"), ctx.StringSlice("env-file")
 	cfg.Program, cfg.Args = ctx.Args().First(), ctx.Args().Tail()
 	cfg.Name, cfg.Detach, cfg.DryRun = ctx.String("name"), ctx.Bool("detach"), ctx.Bool("dry-run")
-	cfg.Workdir, cfg.Venv = ctx.String("workdir"), ctx.String("venv")
+	cfg.Workdir, cfg.Venv, cfg.CheckImport = ctx.String("workdir"), ctx.String("venv"), ctx.StringSlice("check-import")
 	cfg.Copy, cfg.Chdir, cfg.Setup, cfg.Path = ctx.StringSlice("copy"), ctx.String("chdir"), ctx.String("setup"), ctx.String("path")
 	cfg.LogDir, cfg.LogLevel = ctx.String("log-dir"), os.Getenv("PLX_LOG_LEVEL")
 	cfg.Verbose = ctx.Bool("v") || strings.EqualFold(cfg.LogLevel, "debug") || strings.EqualFold(cfg.LogLevel, "verbose")

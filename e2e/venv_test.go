@@ -36,12 +36,13 @@ func TestVenv(t *testing.T) {
 	if _, err := os.Stat(system); err != nil {
 		skip(t, err.Error())
 	}
-	b := newBench(t, testhosts.Options{Hosts: 2})
+	b := newBench(t, testhosts.Options{Hosts: 2, GPUs: []int{1, 1}})
 	file := b.ResourceFile()
 	b.dir = t.TempDir()
 	put(t, filepath.Join(b.dir, "train.py"), "import tool, sys\ntool.main()\n", 0o644)
 	t.Run("system interpreter", func(t *testing.T) { systemVenv(b.in(t), file) })
 	t.Run("interpreter under the home", func(t *testing.T) { homeVenv(b.in(t), file) })
+	t.Run("imports", func(t *testing.T) { venvImports(b.in(t), file) })
 	t.Run("mistakes", func(t *testing.T) { venvMistakes(b.in(t), file) })
 	b.hostsGone(0)
 }
@@ -56,7 +57,7 @@ func (b *bench) both(res result, want ...string) {
 
 func systemVenv(b *bench, file string) {
 	newVenv(b.t, system, filepath.Join(b.dir, ".venv"))
-	res := b.want(0, "launch", "--hosts", file, "--venv", ".venv", "--workdir", ".", "python3", "train.py", "script")
+	res := b.want(0, "launch", "--hosts", file, "--venv", ".venv", "--workdir", ".", "--check-import", "tool,json", "python3", "train.py", "script")
 	b.both(res, "True True True script")
 	// The second time everything is there: a program of the environment, and activate.
 	res = b.want(0, "launch", "--hosts", file, "--venv", ".venv", "--setup", ". $VIRTUAL_ENV/bin/activate", "tool", "command")
@@ -89,6 +90,26 @@ ln -s "$version" "$1/bin/python3"`, "sh", base)
 	res := b.want(0, "launch", "--hosts", file, "--venv", "uv", "python", "-c",
 		"import sys, tool; tool.main(); print(sys.base_prefix.startswith(sys.prefix.rpartition('/')[0]))")
 	b.both(res, "True True True", "True")
+}
+
+// venvImports imports a stand-in for torch, which is for a later driver than that of one
+// host, and finds no GPU on the other one.
+func venvImports(b *bench, file string) {
+	sites, err := filepath.Glob(filepath.Join(b.dir, ".venv", "lib", "python3*", "site-packages"))
+	if err != nil || len(sites) != 1 {
+		b.t.Fatalf("site-packages: %v, %v", sites, err)
+	}
+	check := func(cuda string) string {
+		put(b.t, filepath.Join(sites[0], "torch.py"), "class version: cuda = "+cuda+"\nclass cuda:\n  def is_available(): return False\n__version__ = '2.9'\n", 0o644)
+		code := map[bool]int{true: 0, false: 125}[cuda == "None"]
+		return b.want(code, "launch", "--hosts", file, "--venv", ".venv", "--check-import", "torch", "python3", "-c", "pass").stderr
+	}
+	contains(b.t, check("'12.1'"), "host h1: torch 2.9 is built for CUDA 12.1, which needs NVIDIA driver 525.60.13 or later, and the driver is 418.",
+		"host h2: torch 2.9 is built for CUDA 12.1 and finds no GPU; the driver is 535.", "hint: install a torch for an older CUDA")
+	contains(b.t, check("None"), "note: torch 2.9 is built for CPUs only, and workers have GPUs")
+	res := b.want(125, "launch", "--hosts", file, "--venv", ".venv", "--check-import", "tool,nothing.here", "python3", "-c", "print('ran')")
+	contains(b.t, res.stderr, "plx: --check-import: hosts h1, h2: import nothing.here: ModuleNotFoundError: No module named 'nothing'")
+	contains(b.t, b.want(2, "launch", "--hosts", file, "--check-import", "a,b c", "python3").stderr, `"b c" is no name of a module`)
 }
 
 // venvMistakes are environments that cannot be sent, or that no host can run.

@@ -29,17 +29,18 @@ type Config struct {
 	Args    []string // arguments of the program
 	Name    string   // the user's name for the job; empty: it has none
 
-	Env      []string // NAME=VALUE, or NAME for the value of this machine
-	EnvFiles []string
-	Copy     []string // files and folders for the tasks' working folders
-	Workdir  string   // folder of this machine whose content the tasks run in; empty: none
-	Venv     string   // folder of this machine with a Python virtual environment for the tasks; empty: none
-	Chdir    string   // folder on the hosts to run in; empty: the task's own
-	Setup    string   // shell line to run before the program; empty: none
-	Path     string   // folders to put before the hosts' PATH, separated by colons; empty: none
-	Detach   bool     // the agent on the chief's host drives the job; plx returns after the start
-	DryRun   bool     // print what a launch would do, and start nothing
-	Verbose  bool     // print the plan, and what the tasks tell of theirs
+	Env         []string // NAME=VALUE, or NAME for the value of this machine
+	EnvFiles    []string
+	Copy        []string // files and folders for the tasks' working folders
+	Workdir     string   // folder of this machine whose content the tasks run in; empty: none
+	CheckImport []string // modules of Python to import on every host before the tasks start
+	Venv        string   // folder of this machine with a Python virtual environment for the tasks; empty: none
+	Chdir       string   // folder on the hosts to run in; empty: the task's own
+	Setup       string   // shell line to run before the program; empty: none
+	Path        string   // folders to put before the hosts' PATH, separated by colons; empty: none
+	Detach      bool     // the agent on the chief's host drives the job; plx returns after the start
+	DryRun      bool     // print what a launch would do, and start nothing
+	Verbose     bool     // print the plan, and what the tasks tell of theirs
 
 	Output []string // patterns of files that the job makes, relative to where the tasks run
 
@@ -111,6 +112,10 @@ func (c *Config) validate() error {
 	if c.Workdir != "" && c.Chdir != "" {
 		return exit.Mistake(errors.New("--workdir and --chdir exclude each other: tasks run in one folder"), "with --workdir they run in its copy on the hosts")
 	}
+	if len(c.CheckImport) > 0 && c.Setup != "" && c.Workdir != "" {
+		return exit.Mistake(errors.New("--check-import runs before there is a working directory, in which --setup would run"),
+			"--venv in the place of --setup; or leave --check-import out")
+	}
 	if slices.Contains(c.Copy, "") {
 		return exit.Mistake(errors.New("--copy: the name is empty"), "an unset shell variable?")
 	}
@@ -118,6 +123,9 @@ func (c *Config) validate() error {
 		return exit.Mistake(errors.New("--log-dir, --grep, --task and --rank need an attached job, and --detach was given"), "plx logs -f --grep RE")
 	}
 	var err error
+	if c.CheckImport, err = moduleNames(c.CheckImport); err != nil {
+		return err
+	}
 	if c.outputs, err = outputs(c.Output, c.Args); err != nil {
 		return err
 	}

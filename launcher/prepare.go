@@ -21,6 +21,7 @@ import (
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/jobs"
 	"github.com/plx-run/plx/launcher/placement"
+	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
@@ -60,6 +61,9 @@ func (l *launch) prepare(ctx context.Context) (err error) {
 	}
 	if err := l.environment.installAll(ctx, l.receivers(), l.printer); err != nil {
 		return err
+	}
+	if err := l.imports().run(ctx, l.receivers(), l.placed.Hosts); err != nil {
+		return causeOr(ctx, err)
 	}
 	if err := l.checkName(ctx); err != nil {
 		return err
@@ -113,6 +117,13 @@ func (l *launch) receivers() (all []*hosts.AgentHost) {
 		all = append(all, &hosts.AgentHost{Host: h, Binary: l.artifacts.AgentPath(h.Facts.Platform)})
 	}
 	return all
+}
+
+// imports returns the check of --check-import.
+func (l *launch) imports() importCheck {
+	return importCheck{cfg: l.cfg, printer: l.printer, command: protocol.Command{Name: "python3",
+		Args:  raws(append([]string{"-c", importScript}, l.cfg.CheckImport...)),
+		Setup: protocol.Raw(l.cfg.Setup), Chdir: protocol.Raw(l.cfg.Chdir), Path: protocol.Raw(l.cfg.Path), Venv: l.environment.installed()}}
 }
 
 // platforms returns the platforms of the hosts that have tasks, each once.
