@@ -24,21 +24,19 @@ func (l *lines[T]) Write(p []byte) (int, error) {
 	if l.total += len(p); l.total > maxList {
 		return 0, fmt.Errorf("the list has more than %d bytes", maxList)
 	}
-	l.rest = append(l.rest, p...)
-	for {
-		line, rest, ended := bytes.Cut(l.rest, []byte("\n"))
-		if !ended {
-			break
+	for rest := p; ; {
+		part, after, ended := bytes.Cut(rest, []byte("\n"))
+		if l.rest = append(l.rest, part...); len(l.rest) > maxLine {
+			return 0, fmt.Errorf("a line of the list has more than %d bytes", maxLine)
 		}
-		if err := l.line(line); err != nil {
+		if !ended {
+			return len(p), nil
+		}
+		if err := l.line(l.rest); err != nil {
 			return 0, err
 		}
-		l.rest = rest
+		l.rest, rest = l.rest[:0], after
 	}
-	if len(l.rest) > maxLine {
-		return 0, fmt.Errorf("a line of the list has more than %d bytes", maxLine)
-	}
-	return len(p), nil
 }
 
 func (l *lines[T]) line(text []byte) error {

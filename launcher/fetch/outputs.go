@@ -87,7 +87,7 @@ func (f *fetcher) outputs(ctx context.Context) (n int, err error) {
 }
 
 // mostTold bounds the outputs that are named one by one.
-const mostTold = 10
+const mostTold = 3
 
 // report prints which outputs cannot be fetched, and which patterns no file matches.
 func (f *fetcher) report(lists [][]protocol.HostOutput) {
