@@ -16,6 +16,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/plx-run/plx/launcher/agent"
+	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 )
 
@@ -53,11 +54,8 @@ func (e *ended) Error() string { return fmt.Sprintf("exit status %d", e.code) }
 
 // complain prints an error, a line for each host, and then the hint.
 func complain(w io.Writer, err error) {
-	for line := range strings.Lines(strings.TrimSpace(err.Error())) {
-		fmt.Fprintf(w, "plx: %s\n", strings.TrimRight(line, "\n"))
-	}
-	if hint := exit.Hint(err); hint != "" {
-		fmt.Fprintf(w, "plx: hint: %s\n", hint)
+	for _, line := range console.ErrorLines(err) {
+		fmt.Fprintf(w, "plx: %s\n", line)
 	}
 }
 

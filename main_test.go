@@ -56,8 +56,8 @@ func help(t *testing.T, args []string) string {
 // Every error line of plx begins with its name; a hint is a line of its own.
 func TestComplain(t *testing.T) {
 	var out bytes.Buffer
-	complain(&out, fmt.Errorf("host a: x\nhost b: y"))
-	if want := "plx: host a: x\nplx: host b: y\n"; out.String() != want {
+	complain(&out, fmt.Errorf("host a: x\nhost b: y\nhost c: y"))
+	if want := "plx: host a: x\nplx: hosts b,c: y\n"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
 }

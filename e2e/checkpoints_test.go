@@ -97,7 +97,7 @@ func TestCheckpoints(t *testing.T) {
 		r := launch(b, "--name", "taken", saver)
 		other := b.elsewhere()
 		res := other.want(125, "launch", "--hosts", file, "--name", "taken", saver)
-		contains(t, res.stderr, "host h1: job taken-", "plx stop taken-", "another --name")
+		contains(t, res.stderr, "hosts h[1-2]: job taken-", "plx stop taken-", "another --name")
 		other.want(125, "launch", "--hosts", file, "--resume", "taken", saver)
 		r.signal(syscall.SIGINT)
 		r.want(130)

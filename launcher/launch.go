@@ -67,14 +67,9 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 	if err := l.openFolders(); err != nil {
 		return exit.Code(err), err
 	}
-	if l.workdir, err = readWorkdir(ctx, cfg, printer); err != nil {
+	if err := l.readFolders(ctx); err != nil {
 		return exit.Code(err), err
 	}
-	l.printer.Lines(l.workdir.notes)
-	if l.environment, err = readVenv(ctx, cfg); err != nil {
-		return exit.Code(err), err
-	}
-	l.printer.Lines(l.environment.notes())
 	if err := l.prepare(ctx); err != nil {
 		return exit.Code(err), err
 	}
@@ -118,6 +113,22 @@ func (l *launch) openFolders() (err error) {
 			return exit.Mistake(fmt.Errorf("--fetch: %w", err), "")
 		}
 	}
+	return nil
+}
+
+// readFolders reads and hashes the folders of --workdir and --venv.
+func (l *launch) readFolders(ctx context.Context) (err error) {
+	if l.workdir, err = readWorkdir(ctx, l.cfg, l.printer); err != nil {
+		return err
+	}
+	l.printer.Lines(l.workdir.notes)
+	if l.cfg.Venv != "" {
+		defer l.printer.Watch(func() string { return "reading --venv " + l.cfg.Venv })()
+	}
+	if l.environment, err = readVenv(ctx, l.cfg); err != nil {
+		return err
+	}
+	l.printer.Lines(l.environment.notes())
 	return nil
 }
 

@@ -77,12 +77,14 @@ func (l *launch) place() (err error) {
 	if l.placed, err = placement.Place(machines, l.cfg.Options); err != nil {
 		return err
 	}
+	var onCPU []string
 	for _, h := range l.used() {
 		k := h.Resource.Devices.Kind
 		if h.Report.GPUTool == gpuprobe.ToolNone && h.Report.GPUError != "" && (k == hostfile.AllGPUs || k == hostfile.Slots) {
-			l.printer.Printf("host %s: its workers run on the CPU: %s", h.Name(), h.Report.GPUError)
+			onCPU = append(onCPU, fmt.Sprintf("host %s: its workers run on the CPU: %s", h.Name(), h.Report.GPUError))
 		}
 	}
+	l.printer.Lines(onCPU)
 	if least := l.cfg.Restarts.MinWorkers; least > l.placed.Workers {
 		return exit.Mistake(fmt.Errorf("--min-workers %d, the job has %s", least, console.Count(l.placed.Workers, "worker")), "")
 	}

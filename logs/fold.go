@@ -10,8 +10,8 @@ import (
 )
 
 // Folding prints a message that several tasks write at the same time once, with their
-// number. Only messages are folded: lines that begin as those of plx's trainer do, and
-// tracebacks of Python. A task's stderr is held from such a line on, for a moment, and
+// number. Only messages are folded: errors and warnings of plx's trainer, and tracebacks
+// of Python. A task's stderr is held from such a line on, for a moment, and
 // what the tasks wrote until then is compared whole. So a traceback is in one piece,
 // too, and nothing that differs is left out.
 const (
@@ -37,20 +37,17 @@ var rankTag = regexp.MustCompile(`^\[rank[0-9]+\]: ?`)
 
 // beginsMessage reports whether a line of stderr begins a message that other tasks may
 // write too.
-func beginsMessage(text []byte) bool {
-	switch {
-	case len(text) == 0:
-		return false
-	case text[0] == '[':
-		return bytes.HasSuffix(text, traceback) && rankTag.Match(text)
+func (s *stream) beginsMessage(text []byte) bool {
+	if rest, ok := bytes.CutPrefix(text, []byte("plx: ")); ok {
+		return bytes.HasPrefix(rest, []byte(s.from.Task+": ")) || bytes.HasPrefix(rest, []byte("warn: "))
 	}
-	return bytes.HasPrefix(text, []byte("plx: ")) || bytes.HasPrefix(text, traceback)
+	return bytes.HasSuffix(text, traceback) && (len(text) == len(traceback) || rankTag.Match(text))
 }
 
 // hold holds a line of stderr back if it belongs to a message, and reports whether it
 // does. A plan or table, of which plain is the beginning, is no message.
 func (s *stream) hold(plain string, text []byte) bool {
-	if !s.p.opts.Fold || s.from.Stream != Stderr || len(s.held.lines) == 0 && (plain != "" || !beginsMessage(text)) {
+	if !s.p.opts.Fold || s.from.Stream != Stderr || len(s.held.lines) == 0 && (plain != "" || !s.beginsMessage(text)) {
 		return false
 	}
 	s.held.add(append([]byte(plain), text...))

@@ -105,19 +105,19 @@ func TestProgramOutputIsNotFolded(t *testing.T) {
 		want := ""
 		for range 2 {
 			for i := range 2 {
-				f.write(fmt.Sprint("worker:", i), Stderr, "step\n")
+				f.write(fmt.Sprint("worker:", i), Stderr, "plx: step\n")
 				f.write(fmt.Sprint("worker:", i), Stdout, "plx: step\n")
-				want += fmt.Sprintf("worker:%d h1 ! step\nworker:%d h1 | plx: step\n", i, i)
+				want += fmt.Sprintf("worker:%d h1 ! plx: step\nworker:%d h1 | plx: step\n", i, i)
 			}
 		}
 		f.check(want)
 		// What follows a message waits with it, so the task's lines stay in order.
-		f.write("worker:0", Stderr, "before\nplx: a\nafter\n")
-		f.write("worker:1", Stderr, "plx: a\nother\n")
+		f.write("worker:0", Stderr, "before\nplx: worker:0: a\nafter\n")
+		f.write("worker:1", Stderr, "plx: worker:1: a\nother\n")
 		want += "worker:0 h1 ! before\n"
 		f.check(want)
 		f.printer.Close() // the writers never fail
-		f.check(want + "worker:0 h1 ! plx: a\nworker:0 h1 ! after\nworker:1 h1 ! plx: a\nworker:1 h1 ! other\n")
+		f.check(want + "worker:0 h1 ! plx: worker:0: a\nworker:0 h1 ! after\nworker:1 h1 ! plx: worker:1: a\nworker:1 h1 ! other\n")
 	})
 }
 
@@ -125,11 +125,11 @@ func TestProgramOutputIsNotFolded(t *testing.T) {
 func TestHeldLinesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFolding(t, Options{})
-		f.write("worker:0", Stderr, "plx: a\n"+strings.Repeat("line\n", 3*maxHeld))
+		f.write("worker:0", Stderr, "plx: worker:0: a\n"+strings.Repeat("line\n", 3*maxHeld))
 		if n := strings.Count(f.out.String(), "\n"); n < 3*maxHeld {
 			t.Errorf("%d lines are printed", n)
 		}
-		f.write("worker:1", Stderr, "plx: "+strings.Repeat("x", heldBytes)+"\n")
+		f.write("worker:1", Stderr, "plx: warn: "+strings.Repeat("x", heldBytes)+"\n")
 		if !strings.HasSuffix(f.out.String(), "x\n") {
 			t.Error("a long line is held back")
 		}

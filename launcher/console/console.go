@@ -68,20 +68,24 @@ func (p *Printer) Printf(format string, args ...any) {
 // line returns text behind the prefix.
 func (p *Printer) line(text string) string { return p.style.Render(prefix) + " " + text }
 
-// Lines prints every line.
+// Lines prints every line. What it says of several hosts it prints once.
 func (p *Printer) Lines(lines []string) {
-	for _, line := range lines {
+	for _, line := range FoldHosts(lines) {
 		p.Printf("%s", line)
 	}
 }
 
 // Error prints err, each line of it with the prefix, and then its hint.
-func (p *Printer) Error(err error) {
-	text := err.Error()
+func (p *Printer) Error(err error) { p.Printf("%s", strings.Join(ErrorLines(err), "\n"+prefix+" ")) }
+
+// ErrorLines returns the lines of err, what it says of several hosts once, and then its
+// hint.
+func ErrorLines(err error) []string {
+	lines := FoldHosts(strings.Split(strings.TrimSpace(err.Error()), "\n"))
 	if hint := exit.Hint(err); hint != "" {
-		text += "\nhint: " + hint
+		lines = append(lines, "hint: "+hint)
 	}
-	p.Printf("%s", strings.ReplaceAll(text, "\n", "\n"+prefix+" "))
+	return lines
 }
 
 // Printable removes the characters with which text from a host could control a

@@ -28,6 +28,32 @@ func Fold(names []string) string {
 	return strings.Join(words, ",")
 }
 
+// ofHost is a line about one host.
+var ofHost = regexp.MustCompile(`^host (\S+): (.*)$`)
+
+// FoldHosts puts lines together that say the same of several hosts, at the place of the
+// first of them: "host h1: text" and "host h2: text" are "hosts h[1-2]: text".
+func FoldHosts(lines []string) (folded []string) {
+	about := map[string][]string{} // hosts by text
+	for _, line := range lines {
+		if m := ofHost.FindStringSubmatch(line); m != nil {
+			about[m[2]] = append(about[m[2]], m[1])
+		}
+	}
+	for _, line := range lines {
+		m := ofHost.FindStringSubmatch(line)
+		switch {
+		case m == nil || len(about[m[2]]) == 1:
+			folded = append(folded, line)
+		case about[m[2]][0] == m[1] && !slices.Contains(folded, hostsLine(about[m[2]], m[2])):
+			folded = append(folded, hostsLine(about[m[2]], m[2]))
+		}
+	}
+	return folded
+}
+
+func hostsLine(hosts []string, text string) string { return "hosts " + Fold(hosts) + ": " + text }
+
 // hole stands for the number of a name: no name has it.
 const hole = "\x00"
 

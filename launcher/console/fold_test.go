@@ -1,6 +1,9 @@
 package console
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 func TestFold(t *testing.T) {
 	for _, c := range []struct {
@@ -27,6 +30,21 @@ func TestFold(t *testing.T) {
 	} {
 		if got := Fold(c.names); got != c.want {
 			t.Errorf("Fold(%q) = %q, want %q", c.names, got, c.want)
+		}
+	}
+}
+
+func TestFoldHosts(t *testing.T) {
+	for _, c := range []struct{ lines, want []string }{
+		{nil, nil},
+		{[]string{"host h1: no route", "host h2: no route"}, []string{"hosts h[1-2]: no route"}},
+		{[]string{"a", "host h2: x: y", "host fd00::4: x", "", "host h1: x: y", "a", "host fd00::5: x"},
+			[]string{"a", "hosts h[1-2]: x: y", "hosts fd00::4,fd00::5: x", "", "a"}},
+		{[]string{"host h1: x", "host h2: y", "the host h1: x"}, []string{"host h1: x", "host h2: y", "the host h1: x"}},
+		{[]string{"host h1: x", "host h1: x"}, []string{"hosts h[1,1]: x"}},
+	} {
+		if got := FoldHosts(c.lines); !slices.Equal(got, c.want) {
+			t.Errorf("FoldHosts(%q) = %q, want %q", c.lines, got, c.want)
 		}
 	}
 }

@@ -214,20 +214,23 @@ func (t *Transfer) sum() (all moved) {
 	return all
 }
 
+// sending is what a Transfer to hosts does; a name may follow.
+const sending = "sending"
+
 // leastRate is how long bytes must have moved before their rate means anything: the
 // first ones only fill buffers.
 const leastRate = time.Second
 
-// String describes all files, for Watch. It is empty while there is nothing to move.
+// String describes all files, for Watch.
 func (t *Transfer) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	all := t.sum()
 	if all.total == 0 {
-		return ""
+		return t.doing + ": nothing yet" // the hosts are asked what they lack
 	}
 	text := fmt.Sprintf("%s: %d%% of %s", t.doing, 100*all.bytes/all.total, Size(all.total))
-	if len(t.hosts) > 0 && t.doing == "sending" {
+	if len(t.hosts) > 0 && strings.HasPrefix(t.doing, sending) {
 		text += " to " + Count(len(t.hosts), "host")
 	}
 	if long := time.Since(t.begun); !t.begun.IsZero() && long >= leastRate {
@@ -247,6 +250,10 @@ func (t *Transfer) Sent(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err == nil && len(t.hosts) > 0 {
-		t.printer.Printf("sent %s to %s in %.1fs", Size(t.sum().bytes), Count(len(t.hosts), "host"), time.Since(t.start).Seconds())
+		what := Size(t.sum().bytes)
+		if name := strings.TrimSpace(strings.TrimPrefix(t.doing, sending)); name != "" {
+			what = fmt.Sprintf("%s (%s)", name, what)
+		}
+		t.printer.Printf("sent %s to %s in %.1fs", what, Count(len(t.hosts), "host"), time.Since(t.start).Seconds())
 	}
 }

@@ -93,7 +93,7 @@ func TestTransfer(t *testing.T) {
 		p := NewPrinter(Terminal{Stderr: &out})
 		bar := p.NewTransfer("sending")
 		defer bar.Close()
-		if got := bar.String(); got != "" {
+		if got := bar.String(); got != "sending: nothing yet" {
 			t.Errorf("nothing to send: %q", got)
 		}
 		for _, host := range []string{"h1", "h2"} {

@@ -355,7 +355,7 @@ type watched struct {
 }
 
 func (w watched) Run(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) error {
-	for w.asked.Swap(true) && !strings.Contains(w.screen.text(), "fetching") && ctx.Err() == nil {
+	for w.asked.Swap(true) && !strings.Contains(w.screen.text(), "fetching: 0%") && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
 	return w.Transport.Run(ctx, command, stdin, stdout, stderr)
