@@ -38,7 +38,7 @@ func scaled(b *bench, detached bool, want string) {
 	if detached {
 		follow = b.start("attach", b.detach(append([]string{"--hosts", two, "--nic", "eth1", "--env", "ALL=all", "--name", name}, job...)...))
 	} else {
-		follow = b.start(append([]string{"launch", "--hosts", two, "--nic", "eth1", "--env", "ALL=all", "--name", name}, job...)...)
+		follow = b.start(append([]string{"launch", "-v", "--hosts", two, "--nic", "eth1", "--env", "ALL=all", "--name", name}, job...)...)
 	}
 	b.trains(name)
 

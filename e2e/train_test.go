@@ -106,7 +106,7 @@ func TestTrainingIsThatOfOneProcess(t *testing.T) {
 			t.Run(name+" "+owner, func(t *testing.T) {
 				b := b.in(t)
 				path := filepath.Join(shared, owner+name)
-				args := append([]string{"launch", "--hosts", b.ResourceFile(lines...), mlp}, append(flags, path)...)
+				args := append([]string{"launch", "-v", "--hosts", b.ResourceFile(lines...), mlp}, append(flags, path)...)
 				res := b.want(0, append(args, arch...)...)
 				contains(t, res.stdout, "worker:0 h1 | step 0 | train_loss ")
 				contains(t, res.stderr, `variable "w0" [1024 256]: dense, 1024 KiB, on `+owner+":0")

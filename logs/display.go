@@ -63,8 +63,8 @@ func NewDisplay(stdout, stderr Screen) *Display {
 	return d
 }
 
-// HasRows reports whether rows are shown: whether an output is a terminal.
-func (d *Display) HasRows() bool { return d.outputs[d.base].Terminal }
+// Terminal reports whether an output is a terminal. Without one no rows are shown.
+func (d *Display) Terminal(to Stream) bool { return d.outputs[to].Terminal }
 
 // Write writes whole lines.
 func (d *Display) Write(to Stream, lines []byte) error {
@@ -128,7 +128,7 @@ func (d *Display) remove(r *Row) {
 // refresh draws the rows again, if now is false not more often than redrawEvery. It
 // needs d.mu.
 func (d *Display) refresh(now bool) {
-	if !d.HasRows() || !now && time.Since(d.last) < redrawEvery {
+	if !d.Terminal(d.base) || !now && time.Since(d.last) < redrawEvery {
 		d.later()
 		return
 	}
@@ -137,7 +137,7 @@ func (d *Display) refresh(now bool) {
 
 // later has the rows drawn in a moment. It needs d.mu.
 func (d *Display) later() {
-	if d.timer != nil || !d.HasRows() {
+	if d.timer != nil || !d.Terminal(d.base) {
 		return
 	}
 	d.timer = time.AfterFunc(redrawEvery, func() {

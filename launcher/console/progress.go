@@ -18,14 +18,14 @@ const (
 	redraw   = 200 * time.Millisecond // between two looks at the text, on a terminal
 )
 
-// Watch shows text while some work lasts: on a terminal as a row that is redrawn, else
-// as a line if the work takes longer than 3 s. An empty text is not shown. Watch calls
+// Watch shows text while some work lasts: if stderr is a terminal as a row that is
+// redrawn, else as a line if the work takes longer than 3 s. An empty text is not shown. Watch calls
 // text from a goroutine of its own, until the caller calls done.
 func (p *Printer) Watch(text func() string) (done func()) {
 	ended := make(chan struct{})
 	var showing sync.WaitGroup
 	showing.Go(func() {
-		if p.display.HasRows() {
+		if p.display.Terminal(logs.Stderr) {
 			p.redraw(text, ended)
 		} else {
 			p.repeat(text, ended)
