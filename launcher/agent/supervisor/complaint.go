@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -19,6 +20,16 @@ import (
 type complaint struct {
 	cause     string // one line; "": the program has not said why
 	traceback string // in Python's format, at most tailSize bytes; "": there is none
+}
+
+// lostPeer matches what Gloo and NCCL report if the process of a peer has ended.
+var lostPeer = regexp.MustCompile(`gloo/transport/\S+ .*(Connection (closed|reset) by peer|Broken pipe)|remote process exited`)
+
+// blamesPeer reports whether the last lines of a program's stderr say that it failed
+// because a peer did.
+func blamesPeer(tail string) bool {
+	lines := strings.Split(strings.TrimRight(tail, "\n"), "\n")
+	return slices.ContainsFunc(lines[max(0, len(lines)-5):], lostPeer.MatchString)
 }
 
 // lastLine returns the last line of the traceback, which names the exception.

@@ -59,6 +59,23 @@ func TestParseComplaint(t *testing.T) {
 	}
 }
 
+func TestBlamesPeer(t *testing.T) {
+	many := strings.Repeat("step\n", 9)
+	for tail, want := range map[string]bool{
+		traceback: false,
+		"":        false,
+		"RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [10.77.0.2]:9629\n":                   true,
+		"RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:589] Read error [::1]:1: Connection reset by peer": true,
+		"Last error:\nNET/Socket : remote process exited or there was a network error\n":                                  true,
+		"requests.exceptions.ConnectionError: Connection reset by peer\n":                                                 false,
+		"RuntimeError: [./gloo/transport/tcp/pair.cc:598] Connection closed by peer [h]:1\n" + many + traceback:           false,
+	} {
+		if blamesPeer(tail) != want {
+			t.Errorf("%q: %v", tail, !want)
+		}
+	}
+}
+
 func TestReadComplaint(t *testing.T) {
 	dir := t.TempDir()
 	good := filepath.Join(dir, "good")

@@ -169,6 +169,9 @@ func (t *task) end(killed string, why complaint) *protocol.Exit {
 			e.Tail = why.traceback // stderr does not show it
 		}
 	}
+	if !e.Native && e.Code != 0 && blamesPeer(e.Tail) {
+		e.LostPeer = "a peer" // which one, the program does not know by its task
+	}
 	t.exit = e
 	close(t.over)
 	return e
