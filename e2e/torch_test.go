@@ -92,6 +92,7 @@ func TestTorchPage(t *testing.T) {
 		if strings.Contains(command, "--max-restarts 3") {
 			r.await(r.stdout, "step 50 | saved")
 			b.Hosts[0].PowerOff()
+			r.await(r.stdout, "2 ranks begin")
 			resumes(t, r.want(0).stdout)
 			b.gone(0, b.Hosts[1:]...)
 			b.Hosts[0].PowerOn()
