@@ -27,7 +27,12 @@ func (c *command) launchCommand() *cli.Command {
 			"or the bare name of a command on the hosts' PATH. What follows it is for the program.\n" +
 			"On a host each task runs in a folder of its own. An executable is stored there\n" +
 			"under its content hash: that path is $0 of a script, and files beside the script\n" +
-			"must be sent with --copy.\n\n" + exitCodes,
+			"must be sent with --workdir or --copy.\n\n" +
+			"Examples:\n" +
+			"   plx launch --hosts resources.txt ./train --learning-rate 0.1\n" +
+			"   plx launch --hosts resources.txt --workdir . python3 train.py\n" +
+			"   plx launch --hosts resources.txt --workdir . --venv .venv --check-import torch python3 train.py\n" +
+			"   plx launch --hosts resources.txt --workdir . --setup 'ulimit -c 0' ./train\n\n" + exitCodes,
 		Flags:  reachFlags(launchFlags()...),
 		Action: c.launch,
 	}
@@ -61,7 +66,7 @@ func launchFlags() []cli.Flag {
 		&cli.StringFlag{Name: "venv", Usage: "run in a copy of the Python virtual environment `DIR` of this machine, one on each host"},
 		&cli.StringSliceFlag{Name: "check-import", Usage: "import `MODULES` (torch,numpy) with python3 on each host before tasks start; of torch, compare its CUDA with the driver"},
 		&cli.StringFlag{Name: "chdir", Usage: "`FOLDER` on the hosts to run in, instead of the task's own"},
-		&cli.StringFlag{Name: "setup", Usage: "shell `LINE` to run before the program, such as 'source venv/bin/activate'"},
+		&cli.StringFlag{Name: "setup", Usage: "shell `LINE` to run before the program, in its directory and environment; tasks of one host take turns"},
 		&cli.StringFlag{Name: "path", Usage: "`FOLDERS` to put before the hosts' PATH"},
 		&cli.StringFlag{Name: "log-dir", Usage: "keep a file of each task's stdout and one of its stderr in `FOLDER` on this machine"},
 		&cli.StringFlag{Name: "grep", Usage: "show only lines that match `RE`"},

@@ -43,6 +43,10 @@ func TestVenv(t *testing.T) {
 	t.Run("system interpreter", func(t *testing.T) { systemVenv(b.in(t), file) })
 	t.Run("interpreter under the home", func(t *testing.T) { homeVenv(b.in(t), file) })
 	t.Run("imports", func(t *testing.T) { venvImports(b.in(t), file) })
+	t.Run("help", func(t *testing.T) { helpExamples(b.in(t)) })
+	t.Run("setup", func(t *testing.T) { setupInTurn(b.in(t)) })
+	t.Run("conda", func(t *testing.T) { condaRecipe(b.in(t)) })
+	t.Run("prune", func(t *testing.T) { pruneVenv(b.in(t), file) })
 	t.Run("mistakes", func(t *testing.T) { venvMistakes(b.in(t), file) })
 	b.hostsGone(0)
 }
@@ -110,6 +114,84 @@ func venvImports(b *bench, file string) {
 	res := b.want(125, "launch", "--hosts", file, "--venv", ".venv", "--check-import", "tool,nothing.here", "python3", "-c", "print('ran')")
 	contains(b.t, res.stderr, "plx: --check-import: hosts h1, h2: import nothing.here: ModuleNotFoundError: No module named 'nothing'")
 	contains(b.t, b.want(2, "launch", "--hosts", file, "--check-import", "a,b c", "python3").stderr, `"b c" is no name of a module`)
+}
+
+// helpExamples runs the examples of plx launch --help as they stand.
+func helpExamples(b *bench) {
+	put(b.t, filepath.Join(b.dir, "resources.txt"), string(read(b.t, b.ResourceFile("h1", "h2"))), 0o644)
+	put(b.t, filepath.Join(b.dir, "train.py"), "print('trained')\n", 0o644)
+	put(b.t, filepath.Join(b.dir, "train"), "#!/bin/sh\necho train \"$@\"\n", 0o755)
+	_, after, _ := strings.Cut(b.want(0, "launch", "--help").stdout, "Examples:\n")
+	examples, _, _ := strings.Cut(after, "\n\n")
+	ran := 0
+	for example := range strings.Lines(examples) {
+		script := b.script("example", `plx() { "$PLX" "$@"; }`+"\n"+strings.TrimSpace(example))
+		cmd := exec.Command(script)
+		cmd.Dir, cmd.Env = b.dir, append(environ(), "HOME="+b.home, "PLX="+b.plx)
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "worker:1 h2 | ") {
+			b.t.Errorf("%s%v: %s", example, err, out)
+		}
+		ran++
+	}
+	if ran < 4 {
+		b.t.Errorf("%d examples ran: %s", ran, examples)
+	}
+}
+
+// setupInTurn has three tasks of one host whose lines exclude each other.
+func setupInTurn(b *bench) {
+	res := b.want(0, "launch", "--host", "h1: cpu*3", "--workdir", ".", "--setup", "mkdir busy && sleep 0.2 && rmdir busy && export RAN=$PWD",
+		"sh", "-c", `[ "$RAN" = "$PWD" ] && [ ! -e /proc/self/fd/9 ] && echo ran`)
+	for _, task := range []string{"worker:0", "worker:1", "worker:2"} {
+		same(b.t, task, []byte("ran"), []byte(strings.Join(lines(res.stdout, task), "\n")))
+	}
+}
+
+// condaRecipe runs the recipe for conda, with an archive in the form of conda-pack's whose
+// conda-unpack must run once on each host.
+func condaRecipe(b *bench) {
+	dir := filepath.Join(b.dir, "packed", "bin")
+	put(b.t, filepath.Join(dir, "activate"), "export ENV=active\n", 0o644)
+	put(b.t, filepath.Join(dir, "conda-unpack"), "open('unpacked', 'a').write('once')\n", 0o644)
+	if err := os.Symlink(system, filepath.Join(dir, "python")); err != nil {
+		b.t.Fatal(err)
+	}
+	if out, err := exec.Command("tar", "-C", filepath.Dir(dir), "-czf", filepath.Join(filepath.Dir(b.dir), "env.tar.gz"), ".").CombinedOutput(); err != nil {
+		b.t.Fatalf("tar: %v: %s", err, out)
+	}
+	put(b.t, filepath.Join(b.dir, "train.py"), "import os; print(os.environ['ENV'], open('unpacked').read())\n", 0o644)
+	put(b.t, filepath.Join(b.dir, ".plxignore"), "/packed/\n", 0o644)
+	put(b.t, filepath.Join(b.dir, "resources.txt"), string(read(b.t, b.ResourceFile("h1: cpu*2", "h2"))), 0o644)
+	_, after, _ := strings.Cut(string(read(b.t, "../docs/torch.md")), "plx launch --hosts resources.txt --workdir . --copy ../env.tar.gz")
+	line, _, _ := strings.Cut(after, "\n")
+	res := b.shell(b.dir, "plx launch --hosts resources.txt --workdir . --copy ../env.tar.gz"+line).want(0)
+	for _, task := range []string{"worker:0", "worker:1", "worker:2"} {
+		same(b.t, task, []byte("active once"), []byte(strings.Join(lines(res.stdout, task), "\n")))
+	}
+}
+
+// pruneVenv keeps an environment while a job uses it.
+func pruneVenv(b *bench, file string) {
+	r := b.start("launch", "--hosts", file, "--venv", ".venv", "sh", "-c", `until [ -e "$HOME/go" ]; do sleep 0.1; done; tool later`)
+	for _, h := range b.Hosts {
+		b.process(h, `until [ -e "$HOME/go" ]`)
+	}
+	b.want(0, "prune", "--older", "0s")
+	for _, h := range b.Hosts {
+		put(b.t, filepath.Join(h.HomeDir, "go"), "", 0o644)
+	}
+	res := r.wait()
+	b.both(res, "True True True later")
+	b.want(0, "prune", "--older", "0s")
+	for _, h := range b.Hosts {
+		for _, folder := range []string{"envs", "files"} {
+			left, err := filepath.Glob(filepath.Join(h.HomeDir, ".plx", folder, "*", "*"))
+			if err != nil || len(left) > 0 {
+				b.t.Errorf("host %s has %v after a prune, %v", h.Name, left, err)
+			}
+		}
+	}
 }
 
 // venvMistakes are environments that cannot be sent, or that no host can run.

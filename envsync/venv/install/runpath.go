@@ -26,7 +26,7 @@ func (f fixer) libraries(at string) error {
 	for i, p := range paths {
 		for _, name := range f.names {
 			if in, err := filepath.Rel(name, p); err == nil && filepath.IsLocal(in) {
-				paths[i] = filepath.Join("$ORIGIN", "..", in) // the program is in bin
+				paths[i] = "$ORIGIN/../" + in // the program is in bin
 			}
 		}
 	}

@@ -135,9 +135,18 @@ func WorkingFolder(wanted, own string) (string, error) {
 // quoted word, so that nothing in it, such as an open quote, can include the
 // check. The empty line at its end serves a line that ends in a backslash.
 func guarded(line string) string {
-	return "eval ' " + strings.ReplaceAll(line, "'", `'\''`) + "\n\n'\n" +
-		`{ s=$?; [ $s = 0 ] || { echo "plx: --setup ended with status $s" >&2; exit $s; }; unset s; }` + "\n"
+	return turn + "eval ' " + strings.ReplaceAll(line, "'", `'\''`) + "\n\n'\n" +
+		`{ s=$?; [ $s = 0 ] || { echo "plx: --setup ended with status $s" >&2; exit $s; }; unset s; }` + "\n" + endTurn
 }
+
+// turn makes the tasks of a host run their lines one after another, because a line may
+// write files that the tasks share. The lock is on the folder of the tasks' folders; a
+// host without flock has none. endTurn unlocks it, also if the line has left a process
+// that has inherited the file.
+const (
+	turn    = `[ -n "$PLX_DIR" ] && [ -d "$PLX_DIR/.." ] && { exec 9<"$PLX_DIR/.." && flock 9; } 2>/dev/null` + "\n"
+	endTurn = "{ flock -u 9; exec 9<&-; } 2>/dev/null\n"
+)
 
 // setup makes a shell run the user's line and then become the program. The shell
 // looks the program up, because the line may change PATH. The shell's messages

@@ -1,0 +1,196 @@
+package venv
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// environment makes a virtual environment whose interpreter is a stand-in.
+func environment(t *testing.T) (dir, interpreter string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "env")
+	interpreter = filepath.Join(t.TempDir(), "python3.11")
+	write(t, interpreter, "#!/bin/sh\necho '{\"implementation\":\"cpython\",\"version\":\"3.11.2\",\"platform\":\"linux-x86_64\",\"abi\":\"abi\"}'\n")
+	write(t, filepath.Join(dir, "pyvenv.cfg"), "home = "+filepath.Dir(interpreter)+"\n")
+	write(t, filepath.Join(dir, "bin", "tool"), "#!"+dir+"/bin/python\n")
+	write(t, filepath.Join(site(dir), "module.py"), "")
+	link(t, interpreter, filepath.Join(dir, "bin", "python3"))
+	link(t, "python3", filepath.Join(dir, "bin", "python"))
+	return dir, interpreter
+}
+
+func site(dir string) string { return filepath.Join(dir, "lib", "python3.11", "site-packages") }
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func link(t *testing.T, to, file string) {
+	t.Helper()
+	if err := os.Symlink(to, file); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readVenv(t *testing.T, dir, home string) *Venv {
+	t.Helper()
+	v, err := Read(t.Context(), dir, Options{Home: home})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func (v *Venv) paths() (all []string) {
+	for _, e := range v.Folder.Entries {
+		all = append(all, e.Path)
+	}
+	return all
+}
+
+// A compiled file travels if Python would use it here: hosts cannot compile.
+func TestCompiledFiles(t *testing.T) {
+	dir, _ := environment(t)
+	source := filepath.Join(site(dir), "module.py")
+	info, err := os.Stat(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compile := func(name string, flags uint32, modified time.Time, size uint32) {
+		head := make([]byte, header)
+		binary.LittleEndian.PutUint32(head[4:], flags)
+		binary.LittleEndian.PutUint32(head[8:], uint32(modified.Unix()))
+		binary.LittleEndian.PutUint32(head[12:], size)
+		write(t, filepath.Join(site(dir), "__pycache__", name+".cpython-311.pyc"), string(head)+"code")
+	}
+	compile("module", 0, info.ModTime(), 0)
+	compile("module.opt-1", 0, info.ModTime(), 1) // of another size
+	compile("module.opt-2", 0, info.ModTime().Add(time.Second), 0)
+	compile("gone", 0, info.ModTime(), 0)
+	compile("hashed", 1, time.Time{}, 0)
+	var sent []string
+	for _, p := range readVenv(t, dir, "").paths() {
+		if strings.HasSuffix(p, ".pyc") {
+			sent = append(sent, filepath.Base(p))
+		}
+	}
+	if want := []string{"hashed.cpython-311.pyc", "module.cpython-311.pyc"}; !slices.Equal(sent, want) {
+		t.Errorf("sent %v, want %v", sent, want)
+	}
+}
+
+func TestLinks(t *testing.T) {
+	dir, interpreter := environment(t)
+	outside := t.TempDir()
+	write(t, filepath.Join(outside, "cached.py"), "cached")
+	link(t, filepath.Join(outside, "cached.py"), filepath.Join(site(dir), "cached.py")) // as uv does
+	link(t, outside, filepath.Join(site(dir), "folder"))
+	link(t, "/no/such/file", filepath.Join(site(dir), "dangling"))
+	link(t, "lib", filepath.Join(dir, "lib64"))
+	v := readVenv(t, dir, "")
+	for p, want := range map[string]bool{"bin/python3": false, "bin/python": true, "lib64": true, "lib/python3.11/site-packages/cached.py": true,
+		"lib/python3.11/site-packages/folder": false, "lib/python3.11/site-packages/dangling": false} {
+		if slices.Contains(v.paths(), p) != want {
+			t.Errorf("%s is sent: %v, want %v", p, !want, want)
+		}
+	}
+	if e, _ := v.Folder.Find("lib/python3.11/site-packages/cached.py"); e.Size != int64(len("cached")) {
+		t.Errorf("the file that a link leads to: %+v", e)
+	}
+	if len(v.Notes) != 1 || !strings.Contains(v.Notes[0], "site-packages/folder is a link to the folder "+outside) {
+		t.Errorf("notes %q", v.Notes)
+	}
+	if r := v.Request(); r.Interpreter != interpreter || !slices.Equal(r.Links, []string{"bin/python3"}) || r.Base != "" {
+		t.Errorf("request %+v", r)
+	}
+}
+
+func TestElsewhere(t *testing.T) {
+	dir, _ := environment(t)
+	write(t, filepath.Join(site(dir), "__editable__.mine.pth"), "/home/u/mine/src\n")
+	write(t, filepath.Join(site(dir), "mine-1.0.dist-info", "direct_url.json"), `{"dir_info": {"editable": true}, "url": "file:///home/u/mine"}`)
+	write(t, filepath.Join(site(dir), "sent-1.0.dist-info", "direct_url.json"), `{"dir_info": {}, "url": "file:///home/u/sent"}`)
+	write(t, filepath.Join(site(dir), "odd-1.0.dist-info", "direct_url.json"), `{"dir_info"`)
+	write(t, filepath.Join(site(dir), "more.pth"), "# a comment\nimport x; x.y()\n"+dir+"/own\n/opt/other\n")
+	want := []string{
+		"the package mine is in /home/u/mine, which is not sent: hosts miss it unless it is installed without -e",
+		"a folder that more.pth adds to the module path is in /opt/other, which is not sent: hosts miss it unless it is installed without -e",
+	}
+	if v := readVenv(t, dir, ""); !slices.Equal(v.Notes, want) {
+		t.Errorf("notes %q, want %q", v.Notes, want)
+	}
+}
+
+func TestInterpreterUnderTheHome(t *testing.T) {
+	dir, interpreter := environment(t)
+	home := t.TempDir()
+	prefix := filepath.Join(home, "pythons", "3.11")
+	write(t, filepath.Join(prefix, "bin", "python3.11"), string(must(os.ReadFile(interpreter))))
+	write(t, filepath.Join(prefix, "lib", "python3.11", "os.py"), "")
+	write(t, filepath.Join(prefix, "lib", "python3.11", "test", "x.py"), "")
+	python := filepath.Join(dir, "bin", "python3")
+	if err := os.Remove(python); err != nil {
+		t.Fatal(err)
+	}
+	link(t, filepath.Join(prefix, "bin", "python3.11"), python)
+	v := readVenv(t, dir, home)
+	var sent []string
+	for _, e := range v.Base.Entries {
+		sent = append(sent, e.Path)
+	}
+	if want := []string{"bin", "bin/python3.11", "lib", "lib/python3.11", "lib/python3.11/os.py"}; !slices.Equal(sent, want) {
+		t.Errorf("sent %v, want %v", sent, want)
+	}
+	r := v.Request()
+	if r.Interpreter != "bin/python3.11" || r.Base != v.Base.ID().String() || r.BaseFolder() == "" || r.BaseFolder() == r.Folder() {
+		t.Errorf("request %+v", r)
+	}
+	// The same with copies of the interpreter.
+	if err := os.Remove(python); err != nil {
+		t.Fatal(err)
+	}
+	write(t, python, string(must(os.ReadFile(interpreter))))
+	link(t, "python3.11", filepath.Join(prefix, "bin", "python3"))
+	write(t, filepath.Join(dir, "pyvenv.cfg"), "home = "+filepath.Join(prefix, "bin")+"\n")
+	if r := readVenv(t, dir, home).Request(); r.Interpreter != "bin/python3.11" || !slices.Equal(r.Links, []string{"bin/python3"}) {
+		t.Errorf("with copies: request %+v", r)
+	}
+	if _, err := Read(t.Context(), dir, Options{Home: prefix}); err == nil || !strings.Contains(err.Error(), "shares its folder with other programs") {
+		t.Errorf("an interpreter in the home itself: %v", err)
+	}
+}
+
+func must(b []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func TestFits(t *testing.T) {
+	p := Python{"cpython", "3.11.2", "linux-x86_64", "cpython-311-x86_64-linux-gnu"}
+	for other, want := range map[Python]bool{
+		{"cpython", "3.11.9", "linux-x86_64", "cpython-311-x86_64-linux-gnu"}:  true,
+		{"cpython", "3.12.2", "linux-x86_64", "cpython-311-x86_64-linux-gnu"}:  false,
+		{"pypy", "3.11.2", "linux-x86_64", "cpython-311-x86_64-linux-gnu"}:     false,
+		{"cpython", "3.11.2", "linux-aarch64", "cpython-311-x86_64-linux-gnu"}: false,
+		{"cpython", "3.11.2", "linux-x86_64", "cpython-311-x86_64-linux-musl"}: false,
+		{"cpython", "3.11.2", "linux-x86_64", "cpython-311t-x86_64-linux-gnu"}: false,
+		{"cpython", "3.110.2", "linux-x86_64", "cpython-311-x86_64-linux-gnu"}: false,
+	} {
+		if p.Fits(other) != want {
+			t.Errorf("%s runs under %s: %v", p, other, !want)
+		}
+	}
+}
