@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -177,6 +178,7 @@ type Transfer struct {
 	mu    sync.Mutex
 	begun time.Time           // when the first bytes had moved; zero: none have
 	start time.Time           // when the Transfer was made
+	last  time.Time           // when bytes moved last
 	files map[[2]string]moved // by host and file name
 	hosts map[string]bool     // hosts of which bytes were moved
 }
@@ -199,7 +201,7 @@ func (t *Transfer) Moved(host, name string, bytes, total int64) {
 	defer t.mu.Unlock()
 	t.files[[2]string{host, name}] = moved{bytes, total}
 	if bytes > 0 {
-		t.hosts[host] = true
+		t.hosts[host], t.last = true, time.Now()
 		if t.begun.IsZero() {
 			t.begun = time.Now()
 		}
@@ -212,6 +214,17 @@ func (t *Transfer) sum() (all moved) {
 		all.bytes, all.total = all.bytes+f.bytes, all.total+f.total
 	}
 	return all
+}
+
+// unfinished returns the hosts with files that are not complete.
+func (t *Transfer) unfinished() []string {
+	hosts := map[string]bool{}
+	for name, f := range t.files {
+		if f.bytes < f.total {
+			hosts[name[0]] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(hosts))
 }
 
 // sending is what a Transfer to hosts does; a name may follow.
@@ -232,6 +245,13 @@ func (t *Transfer) String() string {
 	text := fmt.Sprintf("%s: %d%% of %s", t.doing, 100*all.bytes/all.total, Size(all.total))
 	if len(t.hosts) > 0 && strings.HasPrefix(t.doing, sending) {
 		text += " to " + Count(len(t.hosts), "host")
+	}
+	if still := time.Since(t.last); !t.begun.IsZero() && still >= patience && all.bytes < all.total {
+		text += fmt.Sprintf("; no byte for %ds", int(still.Seconds()))
+		if hosts := Fold(t.unfinished()); hosts != "" { // whoever fetches names none
+			text += "; waiting for " + hosts
+		}
+		return text
 	}
 	if long := time.Since(t.begun); !t.begun.IsZero() && long >= leastRate {
 		rate := float64(all.bytes) / long.Seconds()

@@ -110,8 +110,13 @@ func TestTransfer(t *testing.T) {
 		if got, want := bar.String(), "sending: 40% of 100.0 MiB to 2 hosts, 20.0 MiB/s, 3s left"; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+		bar.Moved("h1", "train", 20<<20, 20<<20)
+		time.Sleep(patience)
+		if got, want := bar.String(), "sending: 60% of 100.0 MiB to 2 hosts; no byte for 3s; waiting for h2"; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 		bar.Sent(nil)
-		if got := out.take(); !strings.HasSuffix(got, "plx: sent 40.0 MiB to 2 hosts in 2.0s\n") {
+		if got := out.take(); !strings.HasSuffix(got, "plx: sent 60.0 MiB to 2 hosts in 5.0s\n") {
 			t.Errorf("%q", got)
 		}
 	})

@@ -52,7 +52,9 @@ func Scale(ctx context.Context, cfg ScaleConfig) error {
 	defer cancel()
 	s := &scaler{job: j, cfg: cfg}
 	defer s.close()
+	done := j.printer.Watch(func() string { return fmt.Sprintf("scaling job %s: it has to save and to start again", j.Job) })
 	answer, err := s.scale(bounded)
+	done()
 	if err != nil && ctx.Err() != nil {
 		j.printer.Printf("job %s: %s", j.Job, s.interrupted())
 	}

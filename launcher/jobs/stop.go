@@ -70,7 +70,10 @@ type stopper struct {
 
 // stop asks the agents of all hosts, and waits until nothing of the job is left.
 func (s *stopper) stop(ctx context.Context) error {
+	tell := s.job.printer.NewTally("stopping", len(s.job.present()))
 	return hosts.Each(ctx, s.job.present(), func(_ int, a *hosts.AgentHost) error {
+		tell.Begin(a.Name())
+		defer tell.End(a.Name())
 		if err := s.host(ctx, a); err != nil {
 			return fmt.Errorf("stop job %s: %w", s.job.Job, err)
 		}
