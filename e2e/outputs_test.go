@@ -32,6 +32,7 @@ func TestOutputs(t *testing.T) {
 	file := b.ResourceFile("h1", "h2: cpu*2")
 	t.Run("each task's own", func(t *testing.T) { outputsOfTasks(b.in(t), file) })
 	t.Run("a folder that tasks share", func(t *testing.T) { outputsShared(b.in(t), file) })
+	t.Run("a folder that was sent", func(t *testing.T) { outputsOfWorkdir(b.in(t), file) })
 	t.Run("checkpoints, summaries and timelines too", func(t *testing.T) { outputsOfTrainer(b.in(t), file) })
 	t.Run("prune keeps them", func(t *testing.T) { outputsPruned(b.in(t), file) })
 	b.hostsGone(0)
@@ -79,6 +80,22 @@ func outputsShared(b *bench, file string) {
 			want = append(want, "outputs/"+host+"/shared/deep/er/"+rank+".pt")
 		}
 	}
+	if got := files(b.t, dir); !slices.Equal(got, want) {
+		b.t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// outputsOfWorkdir has a folder that was sent: what the job has not changed is no output.
+func outputsOfWorkdir(b *bench, file string) {
+	work, dir := b.t.TempDir(), b.t.TempDir()
+	b.dir = work
+	put(b.t, filepath.Join(work, "job.sh"), "#!/bin/sh\necho $RANK > made$RANK; [ $RANK = 0 ] || echo changed > config\n", 0o755)
+	put(b.t, filepath.Join(work, "config"), "sent", 0o644)
+	res := b.want(0, "launch", "--hosts", file, "--workdir", ".", "--output", ".", "--name", "work", "./job.sh")
+	contains(b.t, res.stderr, "hint: plx fetch work-")
+	contains(b.t, b.want(0, "prune", "--older", "0s").stderr, "plx: host h1: kept job "+b.id("work")+": 1 output, 2 B, not fetched\n")
+	b.want(0, "fetch", "work", dir)
+	want := []string{"outputs/h1/shared/made0", "outputs/h2/shared/config", "outputs/h2/shared/made1", "outputs/h2/shared/made2"}
 	if got := files(b.t, dir); !slices.Equal(got, want) {
 		b.t.Errorf("got %q, want %q", got, want)
 	}

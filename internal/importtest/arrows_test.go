@@ -68,7 +68,7 @@ var arrows = []arrow{
 	{from: "launcher/agent/lease"},
 	{from: "launcher/agent/jobfolder", to: []string{"launcher/agent/process", "launcher/protocol", "envsync", "envsync/tree", "envsync/tree/store", "trainer/cluster"}},
 	{from: "launcher/agent/program", to: []string{"launcher/agent/jobfolder", "launcher/agent/process", "launcher/protocol", "trainer/cluster"}},
-	{from: "launcher/agent/outputs", to: []string{"launcher/agent/jobfolder", "launcher/protocol"}},
+	{from: "launcher/agent/outputs", to: []string{"envsync/tree", "launcher/agent/jobfolder", "launcher/protocol"}},
 	{from: "launcher/agent/sockets", to: []string{"launcher/protocol", "trainer/cluster"}},
 	{from: "launcher/agent/watchdog", to: []string{"launcher/agent/jobfolder", "launcher/agent/process", "launcher/agent/program", "launcher/protocol"}},
 	{from: "launcher/agent/supervisor", to: []string{"launcher/agent/jobfolder", "launcher/agent/lease", "launcher/agent/process",

@@ -137,6 +137,7 @@ type State struct {
 type Products struct {
 	Checkpoints string   `json:"checkpoints,omitempty"` // as in Spec
 	Outputs     []Output `json:"outputs,omitempty"`     // as in Spec
+	Workdir     string   `json:"workdir,omitempty"`     // as in Spec: what it has sent is no output
 }
 
 // Processes are those of an agent. Pids and start times, in clock ticks, tell them

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
@@ -28,6 +29,33 @@ func (f Folder) NotePlace(dir string) error {
 		return err
 	}
 	return f.writeJSON("places.json", append(dirs, dir))
+}
+
+// Sent returns the files that --workdir has sent to the folder Work, by their paths with
+// slashes.
+func (f Folder) Sent(workdir string) (map[string]tree.Entry, error) {
+	if workdir == "" {
+		return nil, nil
+	}
+	id, err := tree.ParseSum(workdir)
+	if err != nil {
+		return nil, err
+	}
+	files, err := Files()
+	if err != nil {
+		return nil, err
+	}
+	manifest, err := files.Manifest(id)
+	if err != nil {
+		return nil, fmt.Errorf("read what was sent: %w", err)
+	}
+	sent := map[string]tree.Entry{}
+	for _, e := range manifest.Entries {
+		if e.Kind == tree.File {
+			sent[e.Path] = e
+		}
+	}
+	return sent, nil
 }
 
 // Fetched returns the outputs of the job that were fetched, as they were then.

@@ -47,7 +47,7 @@ func (f Folder) WriteState(s protocol.State) error {
 func FirstState(spec protocol.Spec) protocol.State {
 	return protocol.State{
 		Job: spec.Job, Name: spec.Name, Host: spec.Host, HostIndex: spec.HostIndex, Detached: spec.Detached, Lease: spec.Lease,
-		Folder: spec.Folder, Binary: envsync.BlobPath(ownSum()), Products: protocol.Products{Checkpoints: spec.Checkpoints, Outputs: spec.Outputs},
+		Folder: spec.Folder, Binary: envsync.BlobPath(ownSum()), Products: protocol.Products{Checkpoints: spec.Checkpoints, Outputs: spec.Outputs, Workdir: spec.Workdir},
 		Phase: protocol.Idle, Processes: protocol.Processes{Machine: Machine()}, Started: time.Now(),
 	}
 }

@@ -8,7 +8,8 @@
 //	n, bytes, err := outputs.Unfetched(folder)
 //
 // A file is looked for where the tasks ran: each in its own folder, or all of a host in
-// one. [jobfolder.Folder] has noted that place when it started the task. What begins with
+// one. What --workdir has sent is no output unless the job has changed it.
+// [jobfolder.Folder] has noted that place when it started the task. What begins with
 // a dot at the top of that folder is left out. A link to a file counts as the file if
 // that is in the folder too. Links to folders are not followed.
 //
@@ -31,6 +32,7 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/protocol"
 )
@@ -40,6 +42,7 @@ type place struct {
 	name    string // as in protocol.HostOutput
 	dir     string
 	outputs []protocol.Output
+	sent    map[string]tree.Entry // files that --workdir has sent, by name; nil: none
 }
 
 // places returns the folders in which the job has run on this host.
@@ -59,14 +62,20 @@ func places(f jobfolder.Folder) ([]place, error) {
 			relative = append(relative, o)
 			continue
 		}
-		all = append(all, place{protocol.TelemetryPlace, o.Dir, []protocol.Output{o}})
+		all = append(all, place{name: protocol.TelemetryPlace, dir: o.Dir, outputs: []protocol.Output{o}})
 	}
 	for _, dir := range dirs {
 		name := protocol.SharedPlace
 		if filepath.Dir(dir) == f.Tasks() {
 			name = filepath.Base(dir)
 		}
-		all = append(all, place{name, dir, relative})
+		p := place{name: name, dir: dir, outputs: relative}
+		if dir == f.Work() {
+			if p.sent, err = f.Sent(s.Workdir); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, p)
 	}
 	return all, nil
 }
@@ -121,8 +130,23 @@ func (p place) walk(visit func(*os.Root, protocol.HostOutput) error) error {
 		case e.IsDir():
 			return nil
 		}
-		return visit(root, p.look(root, name))
+		o := p.look(root, name)
+		if p.unchanged(root, o) {
+			return nil
+		}
+		return visit(root, o)
 	})
+}
+
+// unchanged reports whether a file is as --workdir has sent it, so that the job has not
+// made it.
+func (p place) unchanged(root *os.Root, o protocol.HostOutput) bool {
+	e, sent := p.sent[o.Name]
+	if !sent || o.Damage != "" || o.Size != e.Size {
+		return false
+	}
+	_, sum, err := read(root, o.Name)
+	return err == nil && sum == e.Sum.String()
 }
 
 func (p place) damaged(name, why string) protocol.HostOutput {
