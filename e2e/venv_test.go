@@ -33,6 +33,7 @@ func newVenv(t *testing.T, interpreter, dir string, more ...string) {
 
 // TestVenv runs tasks in virtual environments of this machine.
 func TestVenv(t *testing.T) {
+	t.Parallel()
 	if _, err := os.Stat(system); err != nil {
 		skip(t, err.Error())
 	}
@@ -64,7 +65,7 @@ func systemVenv(b *bench, file string) {
 	res := b.want(0, "launch", "--hosts", file, "--venv", ".venv", "--workdir", ".", "--check-import", "tool,json", "python3", "train.py", "script")
 	b.both(res, "True True True script")
 	// The second time everything is there: a program of the environment, and activate.
-	res = b.want(0, "launch", "--hosts", file, "--venv", ".venv", "--setup", ". $VIRTUAL_ENV/bin/activate", "tool", "command")
+	res = b.want(0, "launch", "--hosts", file, "--venv", ".venv", "--setup", ". $VIRTUAL_ENV/bin/activate", ".venv/bin/tool", "command")
 	b.both(res, "True True True command")
 	if strings.Contains(res.stderr, "sent ") {
 		b.t.Errorf("an unchanged environment was sent again:\n%s", res.stderr)

@@ -57,16 +57,28 @@ func (e environment) notes() (lines []string) {
 
 // lines tells what is sent.
 func (e environment) lines() (lines []string) {
-	if e.venv == nil {
-		return nil
-	}
-	for folder, what := range map[*tree.Folder]string{e.venv.Folder: e.named, e.venv.Base: "its interpreter"} {
-		if folder != nil {
-			n, size := folder.Files()
-			lines = append(lines, fmt.Sprintf("send: %s, for %s (%s, %s), what a host lacks of it", what, e.venv.Python, console.Count(n, "file"), console.Size(size)))
-		}
+	for _, p := range e.parts() {
+		n, size := p.folder.Files()
+		lines = append(lines, fmt.Sprintf("send: %s of %s (%s, %s), what a host lacks of it", p.name, e.named, console.Count(n, "file"), console.Size(size)))
 	}
 	return lines
+}
+
+// part is a folder that is sent.
+type part struct {
+	name   string
+	folder *tree.Folder
+}
+
+// parts returns what is sent, the interpreter first.
+func (e environment) parts() (parts []part) {
+	if e.venv != nil && e.venv.Base != nil {
+		parts = append(parts, part{"the interpreter", e.venv.Base})
+	}
+	if e.venv != nil {
+		parts = append(parts, part{"the packages", e.venv.Folder})
+	}
+	return parts
 }
 
 // installed returns what tasks are told, or nil.
@@ -121,11 +133,14 @@ func (e environment) install(ctx context.Context, on []*hosts.AgentHost, progres
 	if len(lacking) == 0 {
 		return nil
 	}
-	for _, folder := range []*tree.Folder{e.venv.Base, e.venv.Folder} {
-		if folder != nil {
-			if err := hosts.SendFolder(ctx, lacking, folder, progress); err != nil {
-				return err
+	for _, p := range e.parts() {
+		named := func(host, _ string, sent, total int64) {
+			if progress != nil {
+				progress(host, p.name, sent, total)
 			}
+		}
+		if err := hosts.SendFolder(ctx, lacking, p.folder, named); err != nil {
+			return err
 		}
 	}
 	stored := e.request

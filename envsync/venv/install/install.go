@@ -18,6 +18,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/envsync/tree/store"
 	"github.com/plx-run/plx/envsync/venv"
@@ -150,12 +152,28 @@ func (i *installer) build(ctx context.Context, manifest, dir string, finish func
 	if err != nil {
 		return err
 	}
-	if err := i.files.Build(ctx, id, dir, finish); err != nil {
+	// The folder gets its name after its content is on the disk: nobody looks at that
+	// again, also after a power cut.
+	flushed := func(at string) error { return errors.Join(finish(at), flush(at)) }
+	if err := i.files.Build(ctx, id, dir, flushed); err != nil {
 		if _, gone := os.Stat(dir); gone != nil {
 			return err
 		}
 	}
 	return protect(dir)
+}
+
+// flush writes the file system of a folder to its disk.
+func flush(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close() // only read
+	if err := unix.Syncfs(int(f.Fd())); err != nil {
+		return fmt.Errorf("flush the file system: %w", err)
+	}
+	return nil
 }
 
 // protect takes the permission to write from all folders and files.
