@@ -151,7 +151,7 @@ func TestEndlessList(t *testing.T) {
 	}
 	for piece, want := range map[string]string{
 		`{"place":"ps-0","name":"x","damage":"x"}` + "\n": "more than 100000 outputs",
-		strings.Repeat("\n", 1000):                        "the list has more than 16777216 bytes",
+		strings.Repeat(" ", 1000) + "\n":                  "the list has more than 16777216 bytes",
 		strings.Repeat("x", 1000):                         "a line of the list has more than 8388608 bytes",
 	} {
 		list = nil
