@@ -313,7 +313,7 @@ func (m *member) Revive(ctx context.Context) (*protocol.Conn, error) {
 	if err := m.agent.Send(ctx, m.drive.launch.artifacts.Blobs(m.agent.Facts.Platform)); err != nil {
 		return nil, err
 	}
-	if err := m.drive.launch.workdir.sendAgain(ctx, m.agent); err != nil {
+	if err := m.drive.launch.workdir.sendAgain(ctx, m.agent, m.drive.launch.artifacts.Archives()); err != nil {
 		return nil, err
 	}
 	if err := m.drive.launch.environment.install(ctx, []*hosts.AgentHost{m.agent}, nil); err != nil {

@@ -26,7 +26,7 @@ import (
 )
 
 // prepare does everything that comes before an agent is started. If it is interrupted it
-// leaves nothing on a host but blobs.
+// leaves nothing on a host but files that the next launch can use.
 func (l *launch) prepare(ctx context.Context) (err error) {
 	if l.foreign, err = decideServers(ctx, &l.cfg); err != nil {
 		return err
@@ -56,9 +56,6 @@ func (l *launch) prepare(ctx context.Context) (err error) {
 	if err := l.send(ctx); err != nil {
 		return err
 	}
-	if err := l.sendWorkdir(ctx); err != nil {
-		return err
-	}
 	if err := l.environment.installAll(ctx, l.receivers(), l.printer); err != nil {
 		return err
 	}
@@ -68,7 +65,11 @@ func (l *launch) prepare(ctx context.Context) (err error) {
 	if err := l.checkName(ctx); err != nil {
 		return err
 	}
-	return l.name()
+	l.name()
+	if err := l.sendWorkdir(ctx); err != nil {
+		return err
+	}
+	return l.record().Save()
 }
 
 // place decides where the tasks run, and reports what the user may not expect.
@@ -190,8 +191,8 @@ func (l *launch) planData(used []*hosts.Host) {
 
 var unsafeInName = regexp.MustCompile(`[^A-Za-z0-9.-]`)
 
-// name gives the job its id, its secret and its record.
-func (l *launch) name() error {
+// name gives the job its id and its secret.
+func (l *launch) name() {
 	program := unsafeInName.ReplaceAllString(filepath.Base(l.cfg.Program), "-")
 	base := cmp.Or(l.cfg.Name, strings.Trim(program, "-."), "job")
 	l.created = time.Now().UTC()
@@ -202,7 +203,6 @@ func (l *launch) name() error {
 	for _, h := range l.used() {
 		l.agents = append(l.agents, &hosts.AgentHost{Host: h, Job: l.job, Folder: h.JobFolder(), Binary: l.artifacts.AgentPath(h.Facts.Platform)})
 	}
-	return l.record().Save()
 }
 
 // checkpointName returns the name of the job's checkpoints: that of the job to resume,

@@ -104,7 +104,7 @@ func (l *launch) sendWorkdir(ctx context.Context) error {
 		return nil
 	}
 	bar := l.printer.NewTransfer("sending " + l.workdir.named)
-	err := hosts.SendFolder(ctx, l.receivers(), l.workdir.folder, bar.Moved)
+	err := hosts.SendWorkdir(ctx, l.agents, l.workdir.folder, l.artifacts.Archives(), bar)
 	bar.Sent(err)
 	if err != nil {
 		return causeOr(ctx, fmt.Errorf("--workdir %s: %w", l.workdir.named, err))
@@ -113,9 +113,9 @@ func (l *launch) sendWorkdir(ctx context.Context) error {
 }
 
 // sendAgain brings the folder's contents to a host that may have lost them.
-func (w workdir) sendAgain(ctx context.Context, a *hosts.AgentHost) error {
+func (w workdir) sendAgain(ctx context.Context, a *hosts.AgentHost, archives []string) error {
 	if w.folder == nil {
 		return nil
 	}
-	return hosts.SendFolder(ctx, []*hosts.AgentHost{a}, w.folder, nil)
+	return hosts.SendWorkdir(ctx, []*hosts.AgentHost{a}, w.folder, archives, nil)
 }

@@ -7,12 +7,12 @@
 //
 //	folder, err := tree.Scan(".", tree.Options{Cache: cache})
 //	...
-//	err = tree.Send(ctx, []tree.Target{{Target: target, Command: "~/plx agent receive"}}, folder, nil)
+//	err = tree.Send(ctx, []tree.Target{{Name: "gpu01", Host: host}}, folder, nil)
 //
 // On the host, Serve is the other side of Send, and Build makes a folder of
 // its own from a manifest and the store:
 //
-//	err := store.Serve(ctx, os.Stdin, os.Stdout)
+//	err := store.Serve(ctx, os.Stdin, os.Stdout, nil)
 //	...
 //	err = store.Build(ctx, id, "/home/u/.plx/jobs/j/h/work", nil)
 //

@@ -23,6 +23,7 @@ type Target struct {
 	Name       string // the host's name in errors and progress
 	FileSystem string // as in envsync.Target
 	Host       Host
+	Command    string // what Host runs; "": Receive
 }
 
 // Receive is the agent's command on the other side of Send: it runs Store.Serve.
@@ -96,7 +97,7 @@ func (s *sender) host(ctx context.Context, t Target) error {
 	stdout, out := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		err := t.Host.Call(ctx, Receive, in, out)
+		err := t.Host.Call(ctx, cmp.Or(t.Command, Receive), in, out)
 		out.CloseWithError(err) // nil reads as io.EOF
 		in.CloseWithError(io.ErrClosedPipe)
 		ended <- err

@@ -65,7 +65,7 @@ func prune(ctx context.Context, args []string, std streams) error {
 		return err
 	}
 	p := &pruner{root: dir, before: time.Now().Add(-older), discard: discard, out: json.NewEncoder(std.out)}
-	return errors.Join(p.jobs(), p.blobs(), p.envs(), p.files(ctx))
+	return errors.Join(p.jobs(), p.unstarted(), p.blobs(), p.envs(), p.files(ctx))
 }
 
 const discardOutputs = "--discard-outputs"
@@ -98,6 +98,22 @@ func (p *pruner) jobs() error {
 			continue
 		}
 		_ = os.Remove(filepath.Dir(string(f))) // fails while it has folders of other hosts or of the launcher
+	}
+	return errors.Join(errs...)
+}
+
+// unstarted removes what launches left that were cut off before they started an agent.
+func (p *pruner) unstarted() error {
+	all, err := jobfolder.Unstarted()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, f := range all {
+		if info, err := os.Stat(string(f)); err == nil && info.ModTime().Before(p.before) {
+			errs = append(errs, p.remove(string(f)))
+			_ = os.Remove(filepath.Dir(string(f))) // as in jobs
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -4,6 +4,7 @@ package agent
 
 import (
 	"archive/tar"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -136,6 +137,10 @@ func TestJobsAndPrune(t *testing.T) {
 	if err := os.WriteFile(h.folder().Blobs(), []byte(used+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	cutOff := h.home + "/.plx/jobs/cut-off/gpu01/work" // made for a job that was never started
+	if err := errors.Join(os.MkdirAll(cutOff, 0o700), os.WriteFile(cutOff+"/file", make([]byte, 1000), 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	if out, stderr, code := h.agent("prune", "--older", "720h"); out != "" || code != 0 {
 		t.Errorf("young things were pruned: %s%s", out, stderr)
 	}
@@ -149,7 +154,7 @@ func TestJobsAndPrune(t *testing.T) {
 		}
 	}
 	slices.Sort(removed)
-	if want := []string{"blobs/" + unused, fmt.Sprintf("jobs/%s/gpu01", over.spec.Job)}; code != 0 || !slices.Equal(removed, want) {
+	if want := []string{"blobs/" + unused, "jobs/cut-off/gpu01", fmt.Sprintf("jobs/%s/gpu01", over.spec.Job)}; code != 0 || !slices.Equal(removed, want) {
 		t.Errorf("pruned %v, want %v; %s", removed, want, stderr)
 	}
 	if _, err := os.Stat(h.folder().State()); err != nil {

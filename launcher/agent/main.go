@@ -63,6 +63,7 @@ func commands() map[string]func(context.Context, []string, streams) error {
 		"python":     python,
 		tree.Receive: receive,
 		tree.Give:    give,
+		"discard":    ofHost(discard),
 	}
 }
 
@@ -100,7 +101,7 @@ func (c coded) Unwrap() error { return c.error }
 
 func usage(problem string) error {
 	return coded{codeUsage, errors.New(problem + ", want start, connect JOB FOLDER, logs JOB FOLDER, claim NAME, exec, fetch, interfaces, " +
-		"give MANIFEST, outputs JOB FOLDER, python, receive, state JOB FOLDER, jobs, reap JOB FOLDER or prune --older AGE [--discard-outputs]")}
+		"discard JOB FOLDER, give MANIFEST, outputs JOB FOLDER, python, receive [JOB FOLDER], state JOB FOLDER, jobs, reap JOB FOLDER or prune --older AGE [--discard-outputs]")}
 }
 
 // fail prints err in one line and returns the exit status that it stands for.

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/envsync/tree"
+	"github.com/plx-run/plx/launcher/console"
 )
 
 // SendFolder brings the contents of a folder to hosts that have the agent's binary.
@@ -17,6 +19,34 @@ func SendFolder(ctx context.Context, to []*AgentHost, f *tree.Folder, progress e
 		targets = append(targets, tree.Target{Name: a.Name(), FileSystem: a.Facts.FileSystem, Host: receiver{a}})
 	}
 	return tree.Send(ctx, targets, f, progress)
+}
+
+// discardTime bounds the removal of working directories that no job will use.
+const discardTime = 10 * time.Second
+
+// SendWorkdir brings the contents of a folder to the hosts of a job, and makes the
+// working directory there, with the files of the archives with the given sums. A working
+// directory that a host has already stays as it is. After an error no host has a new one.
+// bar may be nil.
+func SendWorkdir(ctx context.Context, to []*AgentHost, f *tree.Folder, archives []string, bar *console.Transfer) error {
+	var progress envsync.Progress
+	if bar != nil {
+		progress = bar.Moved
+	}
+	var targets []tree.Target
+	for _, a := range to {
+		command := tree.Receive + a.where() + " " + strings.Join(archives, " ")
+		targets = append(targets, tree.Target{Name: a.Name(), FileSystem: a.Facts.FileSystem, Host: receiver{a}, Command: command})
+	}
+	err := tree.Send(ctx, targets, f, progress)
+	if err != nil {
+		tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTime)
+		defer cancel()
+		_ = Each(tidy, to, func(_ int, a *AgentHost) error { // the host may be gone; plx prune removes the rest
+			return a.Call(tidy, "discard"+a.where(), nil, io.Discard)
+		})
+	}
+	return err
 }
 
 // TakeFolder copies the folder of a manifest from a host into dir on this machine.

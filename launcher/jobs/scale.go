@@ -286,9 +286,9 @@ func (s *scaler) sendWorkdir(ctx context.Context, from *hosts.AgentHost, bar *co
 	}
 	var to []*hosts.AgentHost
 	for _, h := range s.set.Hosts {
-		to = append(to, &hosts.AgentHost{Host: h, Binary: from.Binary})
+		to = append(to, &hosts.AgentHost{Host: h, Job: s.job.Job, Folder: h.JobFolder(), Binary: from.Binary})
 	}
-	return hosts.SendFolder(ctx, to, folder, bar.Moved)
+	return hosts.SendWorkdir(ctx, to, folder, s.spec.Archives, bar)
 }
 
 // copyBlob copies a blob from a host to the folder dir, unless it is this process's

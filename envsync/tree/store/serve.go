@@ -30,8 +30,9 @@ const (
 
 // Serve takes what tree.Send sends: it reads a manifest, answers which files it
 // lacks, stores them, and answers again. After an error the store has the files
-// that were complete, and no part of another one.
-func (s *Store) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
+// that were complete, and no part of another one. finish, unless it is nil, is called with
+// the manifest's name before the second answer, and its error fails the sender.
+func (s *Store) Serve(ctx context.Context, in io.Reader, out io.Writer, finish func(id tree.Sum) error) error {
 	r := bufio.NewReader(in)
 	m, err := tree.ReadManifest(r)
 	if err != nil {
@@ -62,6 +63,11 @@ func (s *Store) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	if !s.has(id, int64(len(text))) {
 		if err := s.put(bytes.NewReader(text), id, int64(len(text))); err != nil {
 			return fmt.Errorf("store the list of files: %w", err)
+		}
+	}
+	if finish != nil {
+		if err := finish(id); err != nil {
+			return err
 		}
 	}
 	_, err = io.WriteString(out, tree.Answer)

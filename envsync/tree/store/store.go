@@ -4,7 +4,7 @@
 // of them. It is the host's side of package tree:
 //
 //	s := store.Open("/home/u/.plx/files")
-//	err := s.Serve(ctx, os.Stdin, os.Stdout) // takes what tree.Send sends
+//	err := s.Serve(ctx, os.Stdin, os.Stdout, nil) // takes what tree.Send sends
 //	...
 //	err = s.Build(ctx, id, "/home/u/.plx/jobs/j/h/work", nil)
 //

@@ -46,7 +46,7 @@ func (h *host) Call(ctx context.Context, command string, in io.Reader, out io.Wr
 	if h.wrap != nil {
 		in, out = h.wrap(in, out)
 	}
-	return h.Serve(ctx, in, out)
+	return h.Serve(ctx, in, out, nil)
 }
 
 type counter struct{ n *atomic.Int64 }

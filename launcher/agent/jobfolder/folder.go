@@ -203,7 +203,11 @@ func Files() (*store.Store, error) {
 func (f Folder) Furnish(ctx context.Context, spec protocol.Spec, tasks []protocol.TaskSpec) error {
 	archives := spec.Archives
 	if spec.Workdir != "" && len(tasks) > 0 {
-		if err := f.build(ctx, spec); err != nil {
+		id, err := tree.ParseSum(spec.Workdir)
+		if err == nil {
+			err = f.Build(ctx, id, spec.Archives)
+		}
+		if err != nil {
 			return fmt.Errorf("make the working directory: %w", err)
 		}
 		archives = nil // they are in the working directory
@@ -217,19 +221,6 @@ func (f Folder) Furnish(ctx context.Context, spec protocol.Spec, tasks []protoco
 		}
 	}
 	return nil
-}
-
-// build makes the working directory that the tasks share.
-func (f Folder) build(ctx context.Context, spec protocol.Spec) error {
-	id, err := tree.ParseSum(spec.Workdir)
-	if err != nil {
-		return err
-	}
-	files, err := Files()
-	if err != nil {
-		return err
-	}
-	return files.Build(ctx, id, f.Work(), func(dir string) error { return unpackAll(ctx, spec.Archives, dir) })
 }
 
 // furnish fills a folder under another name first, so that a folder that exists
