@@ -4,7 +4,7 @@ SHELL := /bin/bash
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 STAGE := scripts/stage
 
-.PHONY: build quick test test-long tools check format vet staticcheck errors cross cuda unit clean bench-sparse bench-partitions fault-grid
+.PHONY: build quick test test-long tools check format vet staticcheck errors cross cuda unit clean bench-sparse bench-partitions bench-workdir fault-grid
 
 # The program, static, as it is released.
 build:
@@ -66,6 +66,10 @@ bench-sparse: tools
 
 bench-partitions: tools
 	go run ./internal/bench/sparse partitions $(ARGS)
+
+# Some minutes on a quiet machine, as root: --workdir beside rsync.
+bench-workdir: tools
+	go run ./internal/bench/workdir $(ARGS)
 
 # About an hour, as root: every fault on every victim, the table of
 # docs/reliability.md. With ARGS some cells: make fault-grid ARGS="--run ps/worker/"

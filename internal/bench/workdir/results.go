@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/plx-run/plx/internal/measured"
+)
+
+// Results are all samples.
+type Results struct {
+	Machine measured.Machine `json:"machine"`
+	Rsync   string           `json:"rsync"` // its version
+	Hosts   int              `json:"hosts"`
+	Files   int              `json:"files"`
+	Bytes   int64            `json:"bytes"` // of all files
+	Rounds  []Round          `json:"rounds"`
+}
+
+// Round is one run of each case.
+type Round struct {
+	First   Times `json:"first"`   // nothing was ever sent
+	Changed Times `json:"changed"` // one file has changed
+	Same    Times `json:"same"`    // nothing has changed
+}
+
+// Times are seconds from the start of a command to its end.
+type Times struct {
+	Rsync   float64 `json:"rsync"`
+	Plain   float64 `json:"plain"`   // plx launch without a folder
+	Workdir float64 `json:"workdir"` // plx launch --workdir
+}
+
+// table writes medians. What the folder costs is the median of the differences
+// within a round.
+func (r Results) table() string {
+	var t strings.Builder
+	m := r.Machine
+	for _, row := range [][2]string{{"", ""}, {"---", "---"}, {"date, commit", m.Date + ", " + m.Commit},
+		{"machine", fmt.Sprintf("%s, %d cores, %s, load before %s", m.Processor, m.Cores, m.Memory, m.Load)},
+		{"system", m.System + ", " + m.Kernel + ", " + m.Go + ", " + r.Rsync}, {"command", "`" + m.Command + "`"},
+		{"folder", fmt.Sprintf("%d files, %.0f MB; %d hosts", r.Files, float64(r.Bytes)/1e6, r.Hosts)},
+		{"rounds", fmt.Sprint(len(r.Rounds))}} {
+		fmt.Fprintf(&t, "| %s | %s |\n", row[0], row[1])
+	}
+	t.WriteString("\n| | rsync -a, s | launch, s | launch --workdir, s | the folder costs, s | over rsync |\n|---|---|---|---|---|---|\n")
+	for _, c := range []struct {
+		name string
+		of   func(Round) Times
+	}{{"first time", func(r Round) Times { return r.First }}, {"one file changed", func(r Round) Times { return r.Changed }},
+		{"nothing changed", func(r Round) Times { return r.Same }}} {
+		value := func(f func(Times) float64) float64 {
+			return r.median(func(round Round) float64 { return f(c.of(round)) })
+		}
+		rsync := value(func(t Times) float64 { return t.Rsync })
+		costs := value(func(t Times) float64 { return t.Workdir - t.Plain })
+		fmt.Fprintf(&t, "| %s | %.2f | %.2f | %.2f | %.2f | %.2fx |\n", c.name, rsync, value(func(t Times) float64 { return t.Plain }),
+			value(func(t Times) float64 { return t.Workdir }), costs, costs/rsync)
+	}
+	return t.String()
+}
+
+func (r Results) median(f func(Round) float64) float64 {
+	var all []float64
+	for _, round := range r.Rounds {
+		all = append(all, f(round))
+	}
+	slices.Sort(all)
+	n := len(all)
+	return (all[(n-1)/2] + all[n/2]) / 2
+}
