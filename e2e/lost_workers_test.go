@@ -103,7 +103,7 @@ func TestLostWorkersAreDoneWithout(t *testing.T) {
 	}
 	t.Run("checkpoints", func(t *testing.T) {
 		b := b.in(t)
-		r := b.bearing("async", "-- --ckpt-dir=. --ckpt-every-steps=20")
+		r := b.bearing("async", "-v -- --ckpt-dir=. --ckpt-every-steps=20")
 		r.saves(1)
 		b.kill(b.worker(b.Hosts[2]))
 		res := b.without(r, "worker:2 on h3 was ended by signal 9 (killed)")

@@ -18,7 +18,7 @@ func TestLanguageModelLosesAProcessAndAHost(t *testing.T) {
 	flags := []string{"--vocabulary=2000", "--width=16", "--hidden=16", "--length=4", "--batch-size=12", "--samples=50",
 		"--digest", "--seed=3", "--steps=3000"}
 	want := b.digest(nil, path, append(slices.Clone(flags), "--virtual-workers=3")...)
-	launch := []string{"launch", "--hosts", b.ResourceFile(), "--lease", lease.String(), "--max-restarts", "2", "--restart-backoff", "200ms", "--min-workers", "2", path}
+	launch := []string{"launch", "-v", "--hosts", b.ResourceFile(), "--lease", lease.String(), "--max-restarts", "2", "--restart-backoff", "200ms", "--min-workers", "2", path}
 	r := b.start(append(launch, append(flags, "--ckpt-dir=.", "--ckpt-every-steps=100")...)...)
 	r.saves(2)
 	for _, p := range b.processes(b.Hosts[1]) {

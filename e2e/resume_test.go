@@ -24,7 +24,7 @@ func TestResume(t *testing.T) {
 	flags = append(flags, "--ckpt-dir=saved")
 	launch := func(code int, lines []string, more ...string) result {
 		t.Helper()
-		return b.want(code, append(append([]string{"launch", "--name=model", "--hosts", b.ResourceFile(lines...), path}, flags...), more...)...)
+		return b.want(code, append(append([]string{"launch", "-v", "--name=model", "--hosts", b.ResourceFile(lines...), path}, flags...), more...)...)
 	}
 	first := launch(0, []string{"h1: cpu*2", "h2", "h3"}, "--steps=31", "--ckpt-every-steps=10")
 	said(t, first, "begins anew", "checkpoint of step 31", "0 failed")

@@ -98,7 +98,7 @@ func TestARestartGoesOnFromACheckpoint(t *testing.T) {
 	flags := []string{"--vocabulary=2000", "--width=16", "--hidden=16", "--length=4", "--batch-size=12", "--samples=50",
 		"--digest", "--seed=3", "--steps=2000"}
 	want := b.digest(nil, path, append(slices.Clone(flags), "--virtual-workers=3")...)
-	r := b.start(append(again(b.ResourceFile(), "--min-workers", "2", path), append(flags, "--ckpt-dir=.", "--ckpt-every-steps=100")...)...)
+	r := b.start(append(again(b.ResourceFile(), "-v", "--min-workers", "2", path), append(flags, "--ckpt-dir=.", "--ckpt-every-steps=100")...)...)
 	r.saves(3)
 	b.Hosts[2].PowerOff()
 	res := r.want(0)

@@ -285,7 +285,7 @@ func (c *chief) conclude(s *save, m *checkpoint.Manifest, err error) {
 		return
 	}
 	c.summary.add(s, m)
-	c.config.logf(slog.LevelInfo, "%s", s.line(m, c.config.host))
+	c.config.logf(cluster.VerboseLevel, "%s", s.line(m, c.config.host))
 	c.roster.tell(message{Kind: over, ID: s.id})
 	for _, group := range c.roster.here() {
 		group[0].out.post(message{Kind: retain, Keep: c.config.Keep})

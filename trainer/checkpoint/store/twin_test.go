@@ -160,7 +160,7 @@ func TestRestoresWhatWasSaved(t *testing.T) {
 			}
 			d := w.Declare(random, j.tasks, "")
 			j.save(w, 40, d)
-			j.says("INFO", "checkpoint of step 40: ")
+			j.says("DEBUG+2", "checkpoint of step 40: ")
 			if s := j.chief().Summary(); s.Saved != 1 || s.Failed != 0 || s.Bytes == 0 || s.LongestHeld != 1 {
 				t.Errorf("summary %+v", s)
 			}
