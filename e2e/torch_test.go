@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -153,7 +155,16 @@ func commandsOf(page string) (commands []string) {
 func (b *bench) shell(dir, line string) *running {
 	b.t.Helper()
 	c := *b
-	c.dir, c.plx, c.env = dir, "bash", append(b.env, "PATH="+filepath.Dir(b.plx)+":/usr/bin:"+os.Getenv("PATH"))
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(ln.Addr().String())
+	if err := errors.Join(err, ln.Close()); err != nil {
+		b.t.Fatal(err)
+	}
+	c.dir, c.plx, c.env = dir, "bash", append(b.env, "PATH="+filepath.Dir(b.plx)+":/usr/bin:"+os.Getenv("PATH"),
+		"PET_MASTER_PORT="+port) // torchrun's own is 29500, which others may use
 	return c.start("-c", line)
 }
 
