@@ -62,22 +62,34 @@ var interpreters = regexp.MustCompile(`^(python|pypy|perl|ruby|node|lua|julia|Rs
 // withValue are options of interpreters whose value is an argument of its own.
 var withValue = map[string]bool{"-W": true, "-X": true, "--check-hash-based-pycs": true, "-o": true, "-O": true, "--init-file": true, "--rcfile": true}
 
-// withoutScript are options of interpreters after which there is no script.
-var withoutScript = map[string]bool{"-c": true, "-e": true, "-r": true, "-s": true, "-": true, "--eval": true}
+// withoutScript reports whether an interpreter runs no script after an argument. In
+// shells "-e" is another option, in Python "-s" is.
+func withoutScript(interpreter, arg string) bool {
+	switch arg {
+	case "-", "-c":
+		return true
+	case "-s":
+		return strings.HasSuffix(interpreter, "sh")
+	case "-e", "-r", "--eval":
+		return !strings.HasSuffix(interpreter, "sh") && !strings.HasPrefix(interpreter, "py")
+	}
+	return false
+}
 
 // scriptOf returns the file that an interpreter is told to run, and the arguments that
 // come after it. The script is empty if there is none; a module of Python stands for
 // its file.
 func scriptOf(program string, args []string) (script string, others []string) {
-	if !interpreters.MatchString(path.Base(program)) {
+	interpreter := path.Base(program)
+	if !interpreters.MatchString(interpreter) {
 		return "", args
 	}
-	python := strings.HasPrefix(path.Base(program), "py")
+	python := strings.HasPrefix(interpreter, "py")
 	for i := 0; i < len(args); i++ {
 		switch arg := args[i]; {
 		case python && arg == "-m" && i+1 < len(args):
 			return moduleFile(args[i+1]), args[i+2:]
-		case withoutScript[arg]:
+		case withoutScript(interpreter, arg):
 			return "", args[i+1:]
 		case arg == "--" && i+1 < len(args):
 			return args[i+1], args[i+2:]
