@@ -96,6 +96,11 @@ func fill(ctx context.Context, f jobfolder.Folder, spec protocol.Spec, least int
 	if err := f.RecordBlobs(spec); err != nil {
 		return err
 	}
+	if v := spec.Command.Venv; v != nil {
+		if _, err := jobfolder.Env(v); err != nil {
+			return err
+		}
+	}
 	if err := f.Furnish(ctx, spec, spec.Tasks); err != nil {
 		return coded{codeNoAgent, err} // to try again is of no use
 	}

@@ -330,13 +330,21 @@ func Envs() (string, error) {
 	return filepath.Join(dir, "envs"), err
 }
 
-// Env returns the folder of an installed environment.
+// Env returns the folder of an installed environment. It is an error if the folder is not
+// there: tasks would run with another interpreter.
 func Env(v *protocol.Venv) (string, error) {
 	if err := CheckName(v.Folder); err != nil {
 		return "", err
 	}
-	dir, err := Envs()
-	return filepath.Join(dir, v.Folder), err
+	all, err := Envs()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(all, v.Folder)
+	if _, err := os.Stat(filepath.Join(dir, "bin")); err != nil {
+		return "", fmt.Errorf("the job's virtual environment is not on this host: %w", err)
+	}
+	return dir, nil
 }
 
 // UsedEnvs returns the names of the environments that the jobs under ~/.plx use.
