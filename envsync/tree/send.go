@@ -109,7 +109,7 @@ func (s *sender) host(ctx context.Context, t Target) error {
 		cancel(err) // the host waits for more
 	}
 	stdin.Close()
-	stdout.Close()
+	stdout.Close() // of no more use
 	said := <-ended
 	switch {
 	case local:

@@ -32,7 +32,7 @@ func Take(ctx context.Context, from Host, id Sum, dir string) (*Folder, error) {
 	}()
 	f, err := take(stdout, id, dir)
 	cancel(err)
-	stdout.Close()
+	stdout.Close() // of no more use
 	<-ended
 	if err != nil {
 		return nil, fmt.Errorf("copy the working directory: %w", err)

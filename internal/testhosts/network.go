@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -176,12 +177,12 @@ func (n *network) secondMAC(host int) string {
 	return fmt.Sprintf("02:78:00:%02x:00:%02x", n.number, host)
 }
 
-// second6 is empty on a machine without IPv6.
+// second6 is empty on a machine without IPv6, and else spelled as others print it.
 func (n *network) second6(host int) string {
 	if !n.ipv6 {
 		return ""
 	}
-	return fmt.Sprintf("fd78:0:0:%x::%x", n.number, host)
+	return netip.MustParseAddr(fmt.Sprintf("fd78:0:0:%x::%x", n.number, host)).String()
 }
 
 // upSecond makes the bridge of the second network.

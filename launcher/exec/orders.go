@@ -122,5 +122,9 @@ func (r *run) orders(h *hosts.Host) (orders io.Reader, done func(), err error) {
 			_, err = out.Write([]byte{order})
 		}
 	})
-	return in, func() { in.Close(); close(ended); g.Wait() }, nil
+	return in, func() {
+		in.Close() // of no more use
+		close(ended)
+		g.Wait()
+	}, nil
 }
