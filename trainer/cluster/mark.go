@@ -16,16 +16,24 @@ const (
 	markEnd   = "trainer\x00"
 )
 
-// Marked reports whether the bytes of r contain Mark.
+// Programs that were built before there was a mark have the name of a function that
+// all of them call. The linker keeps the names of functions for stack traces.
+const (
+	nameStart = "github.com/plx-run/plx/"
+	nameEnd   = "trainer.Main"
+)
+
+// Marked reports whether the bytes of r are those of an executable that links package
+// trainer.
 func Marked(r io.Reader) (bool, error) {
-	mark := append([]byte(markStart), markEnd...)
+	mark, name := append([]byte(markStart), markEnd...), append([]byte(nameStart), nameEnd...)
 	buf := make([]byte, 1<<20)
-	kept := 0 // bytes at the start of buf that may be the beginning of the mark
+	kept := 0 // bytes at the start of buf that may be the beginning of a mark, the longer of the two
 	for {
 		n, err := r.Read(buf[kept:])
 		have := buf[:kept+n]
 		switch {
-		case bytes.Contains(have, mark):
+		case bytes.Contains(have, mark), bytes.Contains(have, name):
 			return true, nil
 		case errors.Is(err, io.EOF):
 			return false, nil

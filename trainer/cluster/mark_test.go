@@ -25,6 +25,8 @@ func TestMarked(t *testing.T) {
 		{"across the end of the buffer", padded(1<<20 - len(Mark)/2), true},
 		{"at the end of the buffer", padded(1<<20 - len(Mark)), true},
 		{"after its own beginning", []byte(markStart + Mark), true},
+		{"an older program", []byte("runtime.main\x00" + nameStart + nameEnd + "\x00"), true},
+		{"a program of another package", []byte(nameStart + "trainer/cluster.Main\x00"), false},
 	} {
 		for how, reader := range map[string]func(io.Reader) io.Reader{
 			"whole":       func(r io.Reader) io.Reader { return r },
