@@ -133,7 +133,7 @@ func packEntry(t *tar.Writer, file, inside, base string, entry fs.DirEntry) erro
 			return fmt.Errorf("the link to %q may lead out of the folder: put what it points to in its place", h.Linkname)
 		}
 	default:
-		return fmt.Errorf("it is a %s, which cannot be copied", kind(mode))
+		return fmt.Errorf("it is a %s, which cannot be copied", Special(mode))
 	}
 	return t.WriteHeader(h)
 }
@@ -177,7 +177,8 @@ func StaysInside(link, target string) bool {
 	return true
 }
 
-func kind(mode fs.FileMode) string {
+// Special names the kind of a file that is neither a plain file, a folder nor a link.
+func Special(mode fs.FileMode) string {
 	switch {
 	case mode&fs.ModeSocket != 0:
 		return "socket"

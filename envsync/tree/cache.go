@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -40,6 +41,17 @@ type cache struct {
 	before  map[string]cached // as read
 	now     map[string]cached // to be written
 	changed bool              // now has what before has not
+}
+
+// identity returns what of a file does not stay when its content changes. False:
+// the file system does not tell.
+func identity(info fs.FileInfo) (cached, bool) {
+	s, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return cached{}, false
+	}
+	return cached{Size: info.Size(), ModTime: info.ModTime().UnixNano(), Change: changed(s).UnixNano(),
+		Inode: s.Ino, Device: uint64(s.Dev)}, true
 }
 
 // openCache reads the cache for the folder root. dir is the folder of all caches,

@@ -13,8 +13,10 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
+	"github.com/plx-run/plx/envsync"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -204,7 +206,7 @@ func (w *walk) add(p string, found fs.DirEntry) error {
 			return fmt.Errorf("%s: %w", shown(p), err)
 		}
 	default:
-		return fmt.Errorf("%s: it is a %s, which cannot be sent", shown(p), kindOf(mode))
+		return fmt.Errorf("%s: it is a %s, which cannot be sent", shown(p), envsync.Special(mode))
 	}
 	w.entries = append(w.entries, e)
 	return nil
@@ -302,6 +304,9 @@ func (w *walk) hashFile(e Entry) (sum Sum, err error) {
 
 var errChanged = errors.New("it changed while it was read: wait until nothing writes it, or exclude it in " + plxFile)
 
+// openFlags keep an open from following a link and from waiting for a writer.
+const openFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+
 // openFile opens a regular file, and does not wait for a pipe that has taken its
 // place.
 func openFile(file string) (*os.File, fs.FileInfo, error) {
@@ -329,18 +334,6 @@ func shown(p string) string {
 		return quoted
 	}
 	return p
-}
-
-func kindOf(mode fs.FileMode) string {
-	switch {
-	case mode&fs.ModeSocket != 0:
-		return "socket"
-	case mode&fs.ModeNamedPipe != 0:
-		return "named pipe"
-	case mode&fs.ModeDevice != 0:
-		return "device"
-	}
-	return "special file"
 }
 
 // cause drops the "open PATH:" that messages have already.

@@ -74,8 +74,7 @@ func (s *Store) has(sum tree.Sum, size int64) bool {
 	if !trusted && !right(file, sum) {
 		return false
 	}
-	// If the file system cannot do it, the content is hashed at its next use too.
-	_ = os.Chtimes(file, stamp, stamp)
+	_ = os.Chtimes(file, stamp, stamp) // if the file system cannot, the content is hashed at its next use too
 	return true
 }
 

@@ -190,11 +190,12 @@ func protect(dir string) error {
 	})
 }
 
-// Unprotect makes it possible to remove what Environment has made.
+// Unprotect makes it possible to remove what Environment has made. It returns no
+// error: the removal that follows reports what stands in its way.
 func Unprotect(dir string) {
 	_ = filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
 		if err == nil && e.IsDir() {
-			_ = os.Chmod(file, 0o700) // who removes the folder meets the reason too
+			_ = os.Chmod(file, 0o700) // the removal reports the reason
 		}
 		return nil
 	})
