@@ -11,13 +11,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/plx-run/plx/internal/executable"
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
 // put writes a file, and its folder where that is missing.
 func put(t *testing.T, path, text string, mode fs.FileMode) string {
 	t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), mode)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), executable.Write(path, []byte(text), mode)); err != nil {
 		t.Fatal(err)
 	}
 	return path

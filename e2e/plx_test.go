@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/executable"
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
@@ -254,7 +255,7 @@ func (b *bench) hostsGone(limit time.Duration) {
 func (b *bench) script(name, text string) string {
 	b.t.Helper()
 	path := filepath.Join(b.t.TempDir(), name)
-	if err := os.WriteFile(path, []byte("#!/bin/bash\n"+text), 0o755); err != nil {
+	if err := executable.Write(path, []byte("#!/bin/bash\n"+text), 0o755); err != nil {
 		b.t.Fatal(err)
 	}
 	return path

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/plx-run/plx/internal/executable"
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
@@ -230,7 +231,7 @@ func fatter(b *bench) string {
 	}
 	b.t.Cleanup(func() { os.RemoveAll(dir) })
 	path := filepath.Join(dir, "plx")
-	if err := os.WriteFile(path, append(read(b.t, b.plx), b.t.Name()...), 0o755); err != nil {
+	if err := executable.Write(path, append(read(b.t, b.plx), b.t.Name()...), 0o755); err != nil {
 		b.t.Fatal(err)
 	}
 	return path

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/plx-run/plx/internal/executable"
 )
 
 // localHost is a host whose home is a folder here.
@@ -132,7 +134,7 @@ func withPrograms(t *testing.T, h *localHost, real []string, scripts map[string]
 		}
 	}
 	for name, script := range scripts {
-		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+		if err := executable.Write(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}

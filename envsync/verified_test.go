@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/plx-run/plx/internal/executable"
 )
 
 // machine is a host that can be rebooted, and that counts its hashing.
@@ -26,7 +28,7 @@ func newMachine(t *testing.T, home string) *machine {
 		"sync":      `echo "$1" >>"` + m.folder + `/synced"`,
 	} {
 		script = "#!/bin/sh\n" + script + "\nPATH=${PATH#*:}\nexec " + name + ` "$@"` + "\n"
-		if err := os.WriteFile(filepath.Join(m.folder, name), []byte(script), 0o755); err != nil {
+		if err := executable.Write(filepath.Join(m.folder, name), []byte(script), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -182,7 +184,7 @@ func TestWhatCannotBeRemovedIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	stub := "#!/bin/sh\necho 'rm: cannot remove it: Device or resource busy' >&2\nexit 1\n"
-	if err := os.WriteFile(filepath.Join(m.folder, "rm"), []byte(stub), 0o755); err != nil {
+	if err := executable.Write(filepath.Join(m.folder, "rm"), []byte(stub), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	err := Sync(t.Context(), []Target{{"h", m, ""}}, []Blob{program}, nil)

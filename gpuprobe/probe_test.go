@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/plx-run/plx/internal/executable"
 )
 
 // shell is a Runner that runs the script here.
@@ -50,7 +52,7 @@ func write(t *testing.T, root, path, content string) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
+	if err := executable.Write(path, []byte(content), 0o755); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/plx-run/plx/internal/executable"
 )
 
 // What cannot be sent is refused by name, before anything is sent.
@@ -92,7 +94,7 @@ func TestScanUnreadable(t *testing.T) {
 		t.Skip("only on Linux") // the code is the same elsewhere
 	}
 	test := filepath.Join(dir, "ok")
-	if err := errors.Join(os.WriteFile(test, binary, 0o755), os.Chmod(test, 0o755)); err != nil {
+	if err := errors.Join(executable.Write(test, binary, 0o755), os.Chmod(test, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"secret: permission denied", "sub/closed: permission denied"} {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/plx-run/plx/internal/executable"
 )
 
 // environment makes a virtual environment whose interpreter is a stand-in.
@@ -31,7 +33,7 @@ func write(t *testing.T, file, text string) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
+	if err := executable.Write(file, []byte(text), 0o755); err != nil {
 		t.Fatal(err)
 	}
 }

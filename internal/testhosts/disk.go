@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/plx-run/plx/internal/executable"
 )
 
 // disk is what a host keeps while its power is off: a folder of this machine,
@@ -118,7 +120,7 @@ func (d *disk) setTool(name, script string) error {
 // written to one who executes it.
 func replaceFile(path, text string, mode os.FileMode) error {
 	temporary := path + ".new"
-	if err := os.WriteFile(temporary, []byte(text), mode); err != nil {
+	if err := executable.Write(temporary, []byte(text), mode); err != nil {
 		return err
 	}
 	return os.Rename(temporary, path)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/plx-run/plx/internal/executable"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
@@ -19,7 +20,7 @@ func (h *testHost) blob(content []byte, base string) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		h.t.Fatal(err)
 	}
-	if err := os.WriteFile(path, content, 0o700); err != nil {
+	if err := executable.Write(path, content, 0o700); err != nil {
 		h.t.Fatal(err)
 	}
 	h.spec.Command.Name, h.spec.Command.Blob, h.spec.Command.Base = "", sum, protocol.Raw(base)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/executable"
 	"github.com/plx-run/plx/launcher/agent/process"
 	"github.com/plx-run/plx/launcher/agent/program"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -138,7 +139,7 @@ func TestCommands(t *testing.T) {
 	dir := t.TempDir()
 	script := filepath.Join(dir, "script")
 	write := func(path, text string, mode os.FileMode) {
-		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		if err := executable.Write(path, []byte(text), mode); err != nil {
 			t.Fatal(err)
 		}
 	}

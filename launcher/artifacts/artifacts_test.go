@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/plx-run/plx/envsync"
+	"github.com/plx-run/plx/internal/executable"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 )
@@ -43,7 +44,7 @@ func write(t *testing.T, path, text string) string {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+	if err := executable.Write(path, []byte(text), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return path

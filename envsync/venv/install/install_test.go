@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/plx-run/plx/internal/executable"
 )
 
 func write(t *testing.T, file, text string) {
@@ -17,7 +19,7 @@ func write(t *testing.T, file, text string) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
+	if err := executable.Write(file, []byte(text), 0o755); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/plx-run/plx/internal/executable"
 	"github.com/plx-run/plx/internal/measured"
 	"github.com/plx-run/plx/internal/testhosts"
 )
@@ -96,7 +97,7 @@ func (b *bench) build() error {
 			return err
 		}
 	}
-	return os.WriteFile(b.python, ddp, 0o755)
+	return executable.Write(b.python, ddp, 0o755)
 }
 
 // ask learns which flags lm has, and whether PyTorch is there.

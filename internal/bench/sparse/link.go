@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/plx-run/plx/internal/executable"
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
@@ -180,5 +181,5 @@ func installTool(h *testhosts.Host) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(h.HomeDir, toolName), program, 0o755)
+	return executable.Write(filepath.Join(h.HomeDir, toolName), program, 0o755)
 }

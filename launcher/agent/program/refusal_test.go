@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/plx-run/plx/internal/executable"
 )
 
 // elfFor returns the smallest program that asks for a loader.
@@ -52,7 +54,7 @@ func TestMissingInterpreter(t *testing.T) {
 		"a line without end": {"#!/nowhere/" + strings.Repeat("x", 300), ""},
 	} {
 		path := filepath.Join(dir, "program")
-		if err := os.WriteFile(path, []byte(test.file), 0o700); err != nil {
+		if err := executable.Write(path, []byte(test.file), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		if got := missingInterpreter(path); (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
