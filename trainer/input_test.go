@@ -36,6 +36,8 @@ func TestModelMistakesAreNamed(t *testing.T) {
 		{"has no loss", spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.Loss = nil }), nil},
 		{"the loss has shape", spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.Loss = m.Fetches["logits"] }), nil},
 		{"has no variables", spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.Variables = nil }), nil},
+		{"embedding 1 is nil", spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.Embeddings = []*Embedding{{}, nil} }), nil},
+		{"embedding 0 is never looked up", spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.Embeddings = []*Embedding{{}} }), nil},
 		{`"lonely" gets no gradient`, spoil(func(g *gorgonia.ExprGraph, m *Model) {
 			m.Variables = append(m.Variables, lonely(g, gorgonia.WithInit(Zeros())))
 		}), nil},

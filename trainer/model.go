@@ -77,6 +77,9 @@ func (m Model) check() error {
 	if len(m.Variables)+len(m.Embeddings) == 0 {
 		return errors.New("the model has no variables: set Model.Variables")
 	}
+	if i := slices.Index(m.Embeddings, nil); i >= 0 {
+		return fmt.Errorf("embedding %d is nil", i)
+	}
 	if err := m.checkStates(); err != nil {
 		return err
 	}
@@ -146,7 +149,7 @@ func (m Model) checkNames() error {
 	}
 	for i, e := range m.Embeddings {
 		switch {
-		case e == nil || len(e.lookups) == 0:
+		case len(e.lookups) == 0:
 			return fmt.Errorf("embedding %d is never looked up", i)
 		case e.Name == "" || seen[e.Name]:
 			return fmt.Errorf("embedding %q: variables need distinct names", e.Name)

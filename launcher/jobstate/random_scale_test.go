@@ -2,6 +2,7 @@ package jobstate
 
 import (
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/plx-run/plx/launcher/protocol"
@@ -10,7 +11,8 @@ import (
 
 // scales is what a game knows of changes of hosts.
 type scales struct {
-	asked    map[string]int // how often each was answered
+	asked    map[string]int  // how often each was answered
+	changed  protocol.Scaled // the last answer that told of a change
 	last     string
 	holds    int // how often the job was held
 	done     int
@@ -69,6 +71,14 @@ func (g *game) answered(a Answer) {
 		g.scales.refused++
 	case s.To > 0:
 		g.scales.done++
+		if s.ID == g.scales.changed.ID {
+			// Who asks again is told again what was done, whatever happened to the job since.
+			if !reflect.DeepEqual(s, g.scales.changed) {
+				g.fail("%+v was answered with %+v first", s, g.scales.changed)
+			}
+			return
+		}
+		g.scales.changed = s
 		workers := 0
 		for t := range g.tasks {
 			if t.Role == cluster.Worker {
