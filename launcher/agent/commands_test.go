@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/logs"
@@ -179,6 +180,35 @@ func TestArchivesAreUnpackedForEveryTask(t *testing.T) {
 	if text, err := os.ReadFile(h.folder().Blobs()); err != nil || strings.TrimSpace(string(text)) != sum {
 		t.Errorf("blobs in use: %q, %v", text, err)
 	}
+	l.end(h, 0)
+}
+
+// TestLongUnpackingIsNoSilence has an archive that can be read only when the launcher
+// has heard twice that the agent is still being started.
+func TestLongUnpackingIsNoSilence(t *testing.T) {
+	h := newHost(t, 1)
+	sum := strings.Repeat("ad", 32)
+	packed(t, h, sum, "conf/a.txt", "hello")
+	blob := filepath.Join(h.home, ".plx", "blobs", sum)
+	content, err := os.ReadFile(blob)
+	if err := errors.Join(err, os.Remove(blob), unix.Mkfifo(blob, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	h.spec.Archives = []string{sum}
+	l := h.dial("start")
+	l.send(protocol.Message{Spec: &h.spec})
+	t.Cleanup(func() { // a reader that still waits is let go
+		if f, err := os.OpenFile(blob, os.O_WRONLY|unix.O_NONBLOCK, 0); err == nil {
+			f.Close()
+		}
+	})
+	for range 2 {
+		l.wait("Renewed", func(m protocol.Message) bool { return m.Renewed != nil })
+	}
+	if err := os.WriteFile(blob, content, 0); err != nil { // waits for the reader
+		t.Fatal(err)
+	}
+	l.wait("State", func(m protocol.Message) bool { return m.State != nil })
 	l.end(h, 0)
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -38,7 +39,9 @@ func start(ctx context.Context, args []string, std streams) error {
 		return errors.New("the first message was not the job's specification")
 	}
 	spec := *first.Spec
+	quiet := reassure(launcher)
 	f, err := prepareFolder(ctx, spec)
+	quiet()
 	if err != nil {
 		return fmt.Errorf("host %s: %w", spec.Host, err)
 	}
@@ -47,6 +50,36 @@ func start(ctx context.Context, args []string, std streams) error {
 		return errors.Join(fmt.Errorf("host %s: %w", spec.Host, err), abandon(f, spec, err))
 	}
 	return relayMessages(ctx, launcher, f, socket)
+}
+
+// reassureEvery is well under what a launcher waits for a first answer, and under the
+// shortest lease.
+const reassureEvery = time.Second
+
+// reassure tells the launcher now and then, by a renewal that it did not ask for, that
+// the agent is still being started: large files take a while to be unpacked. It does so
+// until quiet is called.
+func reassure(launcher *protocol.Conn) (quiet func()) {
+	ended := make(chan struct{})
+	var telling sync.WaitGroup
+	telling.Go(func() {
+		tick := time.NewTicker(reassureEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case <-tick.C:
+				if launcher.Send(protocol.Message{Renewed: &protocol.Renew{}}) != nil {
+					return // what is read next fails too
+				}
+			}
+		}
+	})
+	return func() {
+		close(ended)
+		telling.Wait()
+	}
 }
 
 // duplex makes one stream of standard input and output, which end with the process.

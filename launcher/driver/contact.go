@@ -80,7 +80,8 @@ func (c *contact) finish(m protocol.Message) {
 	c.out.finish(m)
 }
 
-// hear notes that the agent has sent a message.
+// hear notes that the agent has sent a message. What comes before the first State is
+// from an agent that is still being started.
 func (c *contact) hear(m protocol.Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,7 +89,7 @@ func (c *contact) hear(m protocol.Message) {
 	if m.State != nil {
 		ended = m.State.Phase == protocol.Over
 	}
-	c.hearing = hearing{lease: c.lease, heard: time.Now(), met: true, ended: ended}
+	c.hearing = hearing{lease: c.lease, heard: time.Now(), met: c.hearing.met || m.State != nil, ended: ended}
 }
 
 // heard is what was heard of the agent until now.
@@ -123,9 +124,9 @@ func (c *contact) outcome() error {
 
 // hearing is when an agent was heard.
 type hearing struct {
-	lease time.Duration // how long the agent may stay silent once it has sent something
+	lease time.Duration // how long the agent may stay silent once it runs
 	heard time.Time     // when the agent last sent anything; before that, when the first attempt to reach it began
-	met   bool          // the agent has sent something
+	met   bool          // the agent runs: it has sent its State
 	ended bool          // the agent's last State says that its part of the job is over
 }
 
