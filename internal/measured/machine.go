@@ -42,6 +42,14 @@ func Describe(root, command string) Machine {
 	}
 }
 
+// Complete returns an error if numbers could not be traced to a commit.
+func (m Machine) Complete() error {
+	if m.Commit == "unknown" {
+		return errors.New("git does not know the commit: run it in a clone of plx, not in a copy of its files")
+	}
+	return nil
+}
+
 // field finds a line's value in a file of lines NAME SEPARATOR VALUE.
 func field(path, name, separator string) string {
 	for line := range strings.Lines(content(path)) {

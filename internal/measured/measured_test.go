@@ -49,6 +49,12 @@ func TestDescribe(t *testing.T) {
 	if m := Describe(root, "make it"); m.Cores < 1 || m.Commit == "" || m.Command != "make it" || m.Go == "" {
 		t.Errorf("%+v", m)
 	}
+	if err := Describe(root, "make it").Complete(); err != nil {
+		t.Error(err)
+	}
+	if err := Describe(t.TempDir(), "make it").Complete(); err == nil {
+		t.Error("a folder that is no repository has a commit")
+	}
 	if got := Said("", "no such program"); got != "unknown" {
 		t.Errorf("%q", got)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -20,7 +21,9 @@ import (
 type bench struct {
 	settings
 	cluster *testhosts.Cluster
-	folder  string // the folder that is sent
+	hosts   []*testhosts.Host // those that are sent to
+	folder  string            // the folder that is sent
+	aside   int               // number of folders that were moved aside
 }
 
 // command returns a command that is ended with ctx, in a folder.
@@ -30,9 +33,8 @@ func command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// rounds measures the three cases in every round, and in every case the three ways in
-// another order than in the round before.
-func (b *bench) rounds(ctx context.Context) (all []Round, err error) {
+// counts measures every number of hosts.
+func (b *bench) counts(ctx context.Context) (all []Count, err error) {
 	if b.folder, err = os.MkdirTemp("", "plx-bench-folder-"); err != nil {
 		return nil, err
 	}
@@ -40,10 +42,25 @@ func (b *bench) rounds(ctx context.Context) (all []Round, err error) {
 	if err := b.fill(); err != nil {
 		return nil, err
 	}
+	b.hosts = b.cluster.Hosts
 	if err := b.plain(ctx); err != nil { // the agent is sent once, and not measured
 		return nil, err
 	}
 	time.Sleep(4 * time.Second) // plx keeps no hash of a file that has just changed
+	for _, n := range b.settings.hosts {
+		b.hosts = b.cluster.Hosts[:n]
+		rounds, err := b.rounds(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, Count{Hosts: n, Rounds: rounds})
+	}
+	return all, nil
+}
+
+// rounds measures the three cases in every round, and in every case the three ways in
+// another order than in the round before.
+func (b *bench) rounds(ctx context.Context) (all []Round, err error) {
 	for i := range b.settings.rounds {
 		var r Round
 		for k, into := range []*Times{&r.First, &r.Changed, &r.Same} {
@@ -54,7 +71,7 @@ func (b *bench) rounds(ctx context.Context) (all []Round, err error) {
 				return nil, err
 			}
 		}
-		fmt.Fprintf(os.Stderr, "round %d of %d: %+v\n", i+1, b.settings.rounds, r)
+		fmt.Fprintf(os.Stderr, "%d hosts, round %d of %d: %+v\n", len(b.hosts), i+1, b.settings.rounds, r)
 		all = append(all, r)
 	}
 	return all, nil
@@ -98,8 +115,8 @@ func (b *bench) prepare(which, round int) error {
 	var errs []error
 	if which == 0 {
 		errs = append(errs, os.RemoveAll(filepath.Join(b.cluster.Home, ".plx", "hashes")))
-		for _, h := range b.cluster.Hosts {
-			errs = append(errs, os.RemoveAll(filepath.Join(h.HomeDir, "work")), os.RemoveAll(filepath.Join(h.HomeDir, ".plx", "files")))
+		for _, h := range b.hosts {
+			errs = append(errs, b.clear(h, "work"), b.clear(h, ".plx/files"))
 		}
 	}
 	if which == 1 {
@@ -107,6 +124,18 @@ func (b *bench) prepare(which, round int) error {
 		errs = append(errs, os.WriteFile(file, fmt.Appendf(nil, "print(%d)\n", round), 0o644))
 	}
 	return errors.Join(errs...)
+}
+
+// clear moves a folder of a host aside. To remove it would slow down what is measured:
+// ext4 does not use an inode again for a minute or more after its removal, and a search for
+// free inodes looks at each of those.
+func (b *bench) clear(h *testhosts.Host, name string) error {
+	b.aside++
+	err := os.Rename(filepath.Join(h.HomeDir, name), filepath.Join(h.HomeDir, fmt.Sprint("aside", b.aside)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // measure times the three ways, in an order that turn chooses.
@@ -117,11 +146,6 @@ func (b *bench) measure(ctx context.Context, turn int) (t Times, err error) {
 	}{{b.rsync, &t.Rsync}, {b.plain, &t.Plain}, {b.workdir, &t.Workdir}}
 	for i := range ways {
 		way := ways[(i+turn)%len(ways)]
-		for _, h := range b.cluster.Hosts { // folders of earlier jobs fill the disk
-			if err := os.RemoveAll(filepath.Join(h.HomeDir, ".plx", "jobs")); err != nil {
-				return t, err
-			}
-		}
 		syscall.Sync() // nobody pays for what the others wrote
 		begun := time.Now()
 		if err := way.run(ctx); err != nil {
@@ -137,7 +161,7 @@ func (b *bench) rsync(ctx context.Context) error {
 	in := func(name string) string { return filepath.Join(b.cluster.Home, ".ssh", name) }
 	ssh := fmt.Sprintf("ssh -F %s -i %s -o UserKnownHostsFile=%s -o BatchMode=yes", in("config"), in("id_ed25519"), in("known_hosts"))
 	group, ctx := errgroup.WithContext(ctx)
-	for _, h := range b.cluster.Hosts {
+	for _, h := range b.hosts {
 		group.Go(func() error {
 			cmd := command(ctx, b.folder, "rsync", "-a", "--delete", "--exclude=.git", "--exclude=__pycache__", "--exclude=.venv", "--exclude=*.log",
 				"-e", ssh, "./", h.Name+":work/")
@@ -159,7 +183,7 @@ func (b *bench) workdir(ctx context.Context) error { return b.launch(ctx, "--wor
 func (b *bench) launch(ctx context.Context, flags ...string) error {
 	hosts := filepath.Join(b.cluster.Home, "hosts.txt")
 	var lines []byte
-	for _, h := range b.cluster.Hosts {
+	for _, h := range b.hosts {
 		lines = fmt.Appendln(lines, h.Name)
 	}
 	if err := os.WriteFile(hosts, lines, 0o600); err != nil {

@@ -15,6 +15,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -24,10 +26,11 @@ import (
 
 // settings are what the flags say.
 type settings struct {
-	hosts, files, rounds int
-	size                 int64  // bytes of all files
-	out                  string // folder of the page and of the samples
-	plx                  string // program; empty: it is built
+	hosts         []int // numbers of hosts that are measured
+	files, rounds int
+	size          int64  // bytes of all files
+	out           string // folder of the page and of the samples
+	plx           string // program; empty: it is built
 }
 
 func main() {
@@ -40,7 +43,8 @@ func main() {
 }
 
 func parse() (s settings, quick bool) {
-	flag.IntVar(&s.hosts, "hosts", 8, "number of hosts")
+	s.hosts = []int{1, 8}
+	flag.Func("hosts", "numbers of hosts (default 1,8)", s.parseHosts)
 	flag.IntVar(&s.files, "files", 5000, "number of files")
 	flag.Int64Var(&s.size, "size", 100e6, "bytes of all files")
 	flag.IntVar(&s.rounds, "rounds", 5, "number of rounds")
@@ -49,9 +53,21 @@ func parse() (s settings, quick bool) {
 	flag.BoolVar(&quick, "quick", false, "two hosts, few files, one round: does it work?")
 	flag.Parse()
 	if quick {
-		s.hosts, s.files, s.size, s.rounds = 2, 50, 1e6, 1
+		s.hosts, s.files, s.size, s.rounds = []int{2}, 50, 1e6, 1
 	}
 	return s, quick
+}
+
+func (s *settings) parseHosts(text string) error {
+	s.hosts = nil
+	for word := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(word)
+		if err != nil || n < 1 {
+			return fmt.Errorf("%q is no number of hosts", word)
+		}
+		s.hosts = append(s.hosts, n)
+	}
+	return nil
 }
 
 func run(ctx context.Context) error {
@@ -61,9 +77,11 @@ func run(ctx context.Context) error {
 		return err
 	}
 	r := Results{Machine: measured.Describe(root, "make bench-workdir"), Rsync: firstLine(measured.Said("", "rsync", "--version")),
-		Hosts: s.hosts, Files: s.files, Bytes: s.size}
+		Files: s.files, Bytes: s.size}
 	if quick {
 		r.Machine.Command = "a quick try, whose numbers say nothing"
+	} else if err := r.Machine.Complete(); err != nil {
+		return err
 	}
 	if s.plx == "" {
 		scratch, err := os.MkdirTemp("", "plx-bench-")
@@ -76,12 +94,12 @@ func run(ctx context.Context) error {
 			return fmt.Errorf("go build: %w: %s", err, out)
 		}
 	}
-	cluster, err := testhosts.Open(testhosts.Options{Hosts: s.hosts}, testhosts.ReportTo(os.Stderr))
+	cluster, err := testhosts.Open(testhosts.Options{Hosts: slices.Max(s.hosts)}, testhosts.ReportTo(os.Stderr))
 	if err != nil {
 		return err
 	}
 	b := &bench{settings: s, cluster: cluster}
-	r.Rounds, err = b.rounds(ctx)
+	r.Counts, err = b.counts(ctx)
 	if failed := cluster.Close(); err == nil {
 		err = failed
 	}

@@ -12,10 +12,15 @@ import (
 type Results struct {
 	Machine measured.Machine `json:"machine"`
 	Rsync   string           `json:"rsync"` // its version
-	Hosts   int              `json:"hosts"`
 	Files   int              `json:"files"`
 	Bytes   int64            `json:"bytes"` // of all files
-	Rounds  []Round          `json:"rounds"`
+	Counts  []Count          `json:"counts"`
+}
+
+// Count is what was measured with a number of hosts.
+type Count struct {
+	Hosts  int     `json:"hosts"`
+	Rounds []Round `json:"rounds"`
 }
 
 // Round is one run of each case.
@@ -40,30 +45,36 @@ func (r Results) table() string {
 	for _, row := range [][2]string{{"", ""}, {"---", "---"}, {"date, commit", m.Date + ", " + m.Commit},
 		{"machine", fmt.Sprintf("%s, %d cores, %s, load before %s", m.Processor, m.Cores, m.Memory, m.Load)},
 		{"system", m.System + ", " + m.Kernel + ", " + m.Go + ", " + r.Rsync}, {"command", "`" + m.Command + "`"},
-		{"folder", fmt.Sprintf("%d files, %.0f MB; %d hosts", r.Files, float64(r.Bytes)/1e6, r.Hosts)},
-		{"rounds", fmt.Sprint(len(r.Rounds))}} {
+		{"folder", fmt.Sprintf("%d files, %.0f MB", r.Files, float64(r.Bytes)/1e6)}} {
 		fmt.Fprintf(&t, "| %s | %s |\n", row[0], row[1])
 	}
-	t.WriteString("\n| | rsync -a, s | launch, s | launch --workdir, s | the folder costs, s | over rsync |\n|---|---|---|---|---|---|\n")
-	for _, c := range []struct {
+	t.WriteString("\n| hosts | | rounds | rsync -a, s | launch, s | launch --workdir, s | the folder costs, s | over rsync |\n|---|---|---|---|---|---|---|---|\n")
+	for _, c := range r.Counts {
+		c.rows(&t)
+	}
+	return t.String()
+}
+
+// rows writes a row for each case.
+func (c Count) rows(t *strings.Builder) {
+	for _, row := range []struct {
 		name string
 		of   func(Round) Times
 	}{{"first time", func(r Round) Times { return r.First }}, {"one file changed", func(r Round) Times { return r.Changed }},
 		{"nothing changed", func(r Round) Times { return r.Same }}} {
 		value := func(f func(Times) float64) float64 {
-			return r.median(func(round Round) float64 { return f(c.of(round)) })
+			return c.median(func(round Round) float64 { return f(row.of(round)) })
 		}
 		rsync := value(func(t Times) float64 { return t.Rsync })
 		costs := value(func(t Times) float64 { return t.Workdir - t.Plain })
-		fmt.Fprintf(&t, "| %s | %.2f | %.2f | %.2f | %.2f | %.2fx |\n", c.name, rsync, value(func(t Times) float64 { return t.Plain }),
-			value(func(t Times) float64 { return t.Workdir }), costs, costs/rsync)
+		fmt.Fprintf(t, "| %d | %s | %d | %.2f | %.2f | %.2f | %.2f | %.2fx |\n", c.Hosts, row.name, len(c.Rounds), rsync,
+			value(func(t Times) float64 { return t.Plain }), value(func(t Times) float64 { return t.Workdir }), costs, costs/rsync)
 	}
-	return t.String()
 }
 
-func (r Results) median(f func(Round) float64) float64 {
+func (c Count) median(f func(Round) float64) float64 {
 	var all []float64
-	for _, round := range r.Rounds {
+	for _, round := range c.Rounds {
 		all = append(all, f(round))
 	}
 	slices.Sort(all)
