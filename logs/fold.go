@@ -126,6 +126,9 @@ func (s *stream) printHeld(before prefix, folded, first bool) {
 	s.p.send(s.to, s.out) // what came earlier; a failed write is kept by send
 	s.out = s.out[:0]
 	for _, text := range s.held.lines {
+		if first {
+			s.p.printed()
+		}
 		s.note(text)
 		if folded {
 			text = s.anonymous(text)

@@ -150,6 +150,9 @@ func TestOnlyAndShown(t *testing.T) {
 		time.Sleep(2 * foldTime)
 		synctest.Wait()
 		f.check("2 of 3 workers h1 ! plx: cause\n")
+		if f.printer.lines != 1 {
+			t.Errorf("%d lines count as printed, want 1", f.printer.lines)
+		}
 		for task, host := range map[string]string{"worker:0": "h1", "worker:1": "h1", "worker:2": "h2", "ps:0": "h2"} {
 			if got := f.printer.Shown(host, task, "plx: "+task+": cause"); got != (host == "h1") {
 				t.Errorf("%s: shown %v", task, got)

@@ -125,11 +125,8 @@ func (p *Printer) Shown(host, task, text string) bool {
 	return s != nil && s.at > 0 && p.lines-s.at < recent && text != "" && strings.HasSuffix(string(s.last), text)
 }
 
-// printed counts a line, and returns the number of lines so far.
-func (p *Printer) printed() int {
-	p.lines++
-	return p.lines
-}
+// printed counts a line.
+func (p *Printer) printed() { p.lines++ }
 
 // shows reports whether the lines of a task are printed.
 func (p *Printer) shows(task string) bool {

@@ -73,6 +73,7 @@ func (s *stream) line(l line) {
 	if s.hold(plain, l.text) {
 		return
 	}
+	s.p.printed()
 	s.note(l.text)
 	if l.continued {
 		s.out = append(s.out, s.prefix.more...)
@@ -83,9 +84,9 @@ func (s *stream) line(l line) {
 	s.out = append(s.safe(s.out, l.text), '\n')
 }
 
-// note remembers a line that is printed.
+// note remembers the line that is printed last.
 func (s *stream) note(text []byte) {
-	s.at = s.p.printed()
+	s.at = s.p.lines
 	if s.from.Stream == Stderr {
 		s.last = append(s.last[:0], text...)
 	}
