@@ -119,6 +119,7 @@ var reserved = map[string]struct{ why, hint string }{
 	"LOCAL_WORLD_SIZE":     {"it follows the resource file", "--workers-per-host N changes the number of workers"},
 	"GROUP_RANK":           {"it differs for every host", leaveOut},
 	"GROUP_WORLD_SIZE":     {"it follows the resource file", leaveOut},
+	"ROLE_NAME":            {"all workers have one role", leaveOut},
 	"ROLE_RANK":            {"it differs for every task", leaveOut},
 	"ROLE_WORLD_SIZE":      {"it follows the resource file", leaveOut},
 	"TF_CONFIG":            {"it differs for every task", leaveOut},

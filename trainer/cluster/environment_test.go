@@ -46,7 +46,7 @@ func TestEnvironmentOfAWorker(t *testing.T) {
 		"CUDA_VISIBLE_DEVICES": "5", "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
 		"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "41000",
 		"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "1",
-		"GROUP_WORLD_SIZE": "2", "ROLE_RANK": "3", "ROLE_WORLD_SIZE": "4",
+		"GROUP_WORLD_SIZE": "2", "ROLE_NAME": "default", "ROLE_RANK": "3", "ROLE_WORLD_SIZE": "4",
 		"TORCHELASTIC_RUN_ID": "mlp-1", "TORCHELASTIC_RESTART_COUNT": "1", "TORCHELASTIC_MAX_RESTARTS": "3",
 		"TORCHELASTIC_USE_AGENT_STORE": "False", "TORCHELASTIC_ERROR_FILE": "/home/a b/error.json",
 		"TF_CONFIG":          `{"cluster":{"ps":["10.0.0.1:11","10.0.0.2:11"],"worker":["10.0.0.1:12","10.0.0.1:13","[fd00::4]:12","[fd00::4]:13"]},"task":{"index":3,"type":"worker"}}`,

@@ -16,6 +16,7 @@ func (c Contract) torch() []string {
 		"LOCAL_WORLD_SIZE=" + strconv.Itoa(c.LocalWorldSize),
 		"GROUP_RANK=" + strconv.Itoa(f.GroupRank),
 		"GROUP_WORLD_SIZE=" + strconv.Itoa(f.Groups),
+		"ROLE_NAME=default", // torchrun's own
 		"ROLE_RANK=" + rank,
 		"ROLE_WORLD_SIZE=" + workers,
 		"TORCHELASTIC_RUN_ID=" + c.Job,
