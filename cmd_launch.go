@@ -43,7 +43,7 @@ func launchFlags() []cli.Flag {
 		&cli.IntFlag{Name: "n", Usage: "`N` workers in all"},
 		&cli.IntFlag{Name: "workers-per-host", Usage: "`N` workers on each host"},
 		&cli.StringFlag{Name: "ps", Value: "auto", Usage: "parameter servers on `HOSTS` (host,host) only, on all, or none; auto: all for a program of plx's trainer, none for others"},
-		&cli.StringFlag{Name: "visible", Value: "own", Usage: "a worker sees `WHAT`: its own device, or those of all workers on its host (host)"},
+		&cli.StringFlag{Name: "visible", Value: "auto", Usage: "a worker sees `WHAT`: its own device (own), or those of all workers on its host (host); auto: host for programs of Python, which choose by LOCAL_RANK, own for others"},
 		&cli.BoolFlag{Name: "no-bind", Usage: "do not bind workers to their share of the cores"},
 		&cli.IntFlag{Name: "max-restarts", Usage: "if a task or a host fails, end all tasks and start them again, at most `N` times"},
 		&cli.IntFlag{Name: "restarts-per-hour", Value: 10, Usage: "at most `N` restarts within an hour, 0 for any number"},
@@ -177,11 +177,13 @@ func placeConfig(ctx *cli.Context, cfg *launcher.Config) error {
 		cfg.Servers = strings.Split(servers, ",")
 	}
 	switch visible := ctx.String("visible"); visible {
+	case "auto":
+		cfg.AutoVisible = true
 	case "own":
 	case "host":
 		cfg.VisibleHost = true
 	default:
-		return exit.Mistake(fmt.Errorf("--visible %s: want own or host", visible), "")
+		return exit.Mistake(fmt.Errorf("--visible %s: want auto, own or host", visible), "")
 	}
 	return nil
 }

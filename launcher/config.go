@@ -48,9 +48,12 @@ type Config struct {
 	environ []string          // Env and EnvFiles together, as NAME=VALUE; written by validate
 
 	placement.Options
-	// AutoServers gives servers to programs that link plx's trainer only: decideServers
+	// AutoServers gives servers to programs that link plx's trainer only: decideByProgram
 	// writes NoServers.
 	AutoServers bool
+	// AutoVisible shows a program of Python the devices of all workers of its host:
+	// decideByProgram writes VisibleHost.
+	AutoVisible bool
 	NoBind      bool // do not bind workers to their share of the cores
 	PortLow     int  // first port that tasks may serve on; 0: any free port
 	PortHigh    int  // last port that tasks may serve on; 0 with PortLow 0

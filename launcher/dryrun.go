@@ -27,7 +27,7 @@ func dryRun(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	foreign, err := decideServers(ctx, &cfg)
+	foreign, err := decideByProgram(ctx, &cfg)
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func checkLocal(cfg Config, w workdir) (notes []string, err error) {
 		}
 		others = append(others, script)
 	}
-	return c.note(others), nil
+	return append(c.note(others), c.absolute(script)...), nil
 }
 
 // isBareFile reports whether a name without a slash is a file here and no command: the
@@ -151,6 +151,19 @@ func (c localCheck) refuse(script string) error {
 	}
 	return exit.Mistake(fmt.Errorf("%s is not in --workdir %s under that path", script, c.workdir.named),
 		fmt.Sprintf("tasks run in that folder: name it %s", p))
+}
+
+// absolute returns a line on a script in the working directory that is named by its path
+// on this machine. On hosts with a shared disk that path may be meant.
+func (c localCheck) absolute(script string) []string {
+	if c.workdir.folder == nil || !filepath.IsAbs(script) || !isFile(script) {
+		return nil
+	}
+	p, inside := c.workdir.inside(script)
+	if !inside {
+		return nil
+	}
+	return []string{fmt.Sprintf("note: %s is that path on the hosts too; in the working directory the file is %s", script, p)}
 }
 
 // note returns one line on arguments that name local files.

@@ -26,7 +26,8 @@ func TestScriptOf(t *testing.T) {
 }
 
 func TestLocalFiles(t *testing.T) {
-	t.Chdir(t.TempDir())
+	dir := t.TempDir()
+	t.Chdir(dir)
 	t.Setenv("HOME", t.TempDir())
 	for _, name := range []string{"train.py", "config.json", "src/model.py", "src/ignored.py", "pkg/__main__.py"} {
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
@@ -52,6 +53,8 @@ func TestLocalFiles(t *testing.T) {
 		{command: "python3 train.py", cfg: Config{Setup: "cd there"}, note: "train.py"},
 		{command: "python3 train.py --config=config.json", cfg: Config{Workdir: "."}},
 		{command: "python3 other.py --config=config.json train.py train.py", note: "note: config.json, train.py: local files"},
+		{command: "python3 " + dir + "/src/model.py", cfg: Config{Workdir: "."}, note: "in the working directory the file is src/model.py"},
+		{command: "python3 " + dir + "/src/model.py"},
 		{command: "python3 src/model.py", cfg: Config{Workdir: "src"}, hint: "name it model.py"},
 		{command: "python3 train.py", cfg: Config{Workdir: "src"}, hint: "--workdir ."},
 		{command: "python3 src/ignored.py", cfg: Config{Workdir: "."}, hint: "add the line !/src/ignored.py to .plxignore"},

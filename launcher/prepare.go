@@ -28,7 +28,7 @@ import (
 // prepare does everything that comes before an agent is started. If it is interrupted it
 // leaves nothing on a host but files that the next launch can use.
 func (l *launch) prepare(ctx context.Context) (err error) {
-	if l.foreign, err = decideServers(ctx, &l.cfg); err != nil {
+	if l.foreign, err = decideByProgram(ctx, &l.cfg); err != nil {
 		return err
 	}
 	if l.checkpoints, err = l.checkpointName(ctx); err != nil {

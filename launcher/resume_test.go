@@ -77,3 +77,20 @@ func TestGoingOnIsAdvised(t *testing.T) {
 		}
 	}
 }
+
+// The last lines of a program that expects another launcher get a hint, once.
+func TestLastLinesAreAdvised(t *testing.T) {
+	for tail, want := range map[string]string{
+		"RuntimeError: CUDA error: invalid device ordinal\ninvalid device ordinal\n":                 "hint: --visible host",
+		"train.py: error: the following arguments are required: --local_rank\n":                      "hint: plx sets the variable LOCAL_RANK",
+		"train.py: error: the following arguments are required: --local-rank/--local_rank, --data\n": "hint: plx sets the variable LOCAL_RANK",
+		"ValueError: no data\n": "",
+	} {
+		var said bytes.Buffer
+		jobs.PrintVerdict(console.NewPrinter(console.Terminal{Stderr: &said}), "mnist-1",
+			protocol.Verdict{Code: 1, First: &protocol.Exit{Tail: tail}}, false, nil)
+		if !strings.Contains(said.String(), want) || strings.Count(said.String(), "hint:") != min(len(want), 1) {
+			t.Errorf("%s: said %q", tail, said.String())
+		}
+	}
+}

@@ -210,7 +210,7 @@ func KindOf(program string) (Kind, error) {
 	case info.IsDir():
 		return GoPackage, checkPackage(program)
 	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
-		return 0, exit.WithCode(fmt.Errorf("program %s: it is not executable", program), 126)
+		return 0, exit.WithHint(exit.WithCode(fmt.Errorf("program %s: it is not executable", program), 126), "chmod +x "+program)
 	}
 	return Local, nil
 }

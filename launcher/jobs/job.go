@@ -143,6 +143,9 @@ func PrintVerdict(printer *console.Printer, job string, v protocol.Verdict, save
 		printer.Printf("failed because of it: %s", console.Names(v.Victims))
 	}
 	printer.Printf("job %s: %s%s", job, v.Reason, where)
+	if hint := advice(lastLines(v)); hint != "" {
+		printer.Printf("hint: %s", hint)
+	}
 	if saves && v.Stepped {
 		printer.Printf("hint: %s", resumeHint(job))
 	}

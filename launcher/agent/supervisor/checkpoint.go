@@ -37,7 +37,7 @@ func (c *checkpoint) ask(chief *task, m protocol.Checkpoint) {
 	case chief.exit != nil:
 		c.refuse(m, fmt.Sprintf("%s has ended", chief.Task))
 	case !chief.report.native:
-		c.refuse(m, "the program does not know of checkpoints (it has not said hello)")
+		c.refuse(m, "the program does not know of checkpoints of plx's trainer; it may save on SIGTERM")
 	default:
 		c.asked = true
 		ask := cluster.ControlMessage{Kind: cluster.Checkpoint, Request: m.Request}
