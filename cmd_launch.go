@@ -66,7 +66,7 @@ func launchFlags() []cli.Flag {
 		&cli.StringFlag{Name: "venv", Usage: "run in a copy of the Python virtual environment `DIR` of this machine, one on each host"},
 		&cli.StringSliceFlag{Name: "check-import", Usage: "import `MODULES` (torch,numpy) with python3 on each host before tasks start; of torch, compare its CUDA with the driver"},
 		&cli.StringFlag{Name: "chdir", Usage: "`FOLDER` on the hosts to run in, instead of the task's own"},
-		&cli.StringFlag{Name: "setup", Usage: "shell `LINE` to run before the program, in its directory and environment; tasks of one host take turns"},
+		&cli.StringFlag{Name: "setup", Usage: "shell `LINE` to run before the program, in its directory and environment: with --workdir once on each host, else in each task"},
 		&cli.StringFlag{Name: "path", Usage: "`FOLDERS` to put before the hosts' PATH"},
 		&cli.StringFlag{Name: "log-dir", Usage: "keep a file of each task's stdout and one of its stderr in `FOLDER` on this machine"},
 		&cli.StringFlag{Name: "grep", Usage: "show only lines that match `RE`"},
@@ -74,6 +74,7 @@ func launchFlags() []cli.Flag {
 		taskFlags()[0], taskFlags()[1],
 		&cli.StringFlag{Name: "port-range", Usage: "use ports `LOW-HIGH` on the hosts"},
 		&cli.DurationFlag{Name: "start-timeout", Usage: "all tasks must have started within `TIME` (5m)"},
+		&cli.DurationFlag{Name: "setup-timeout", Usage: "with --workdir, --setup may take `TIME` on a host (10m)"},
 		&cli.DurationFlag{Name: "max-time", Usage: "end the job after `TIME`"},
 		&cli.DurationFlag{Name: "lease", Usage: "a host ends its tasks `TIME` after it last heard the launcher (30s)"},
 		&cli.DurationFlag{Name: "checkpoint-timeout", Usage: "`TIME` to save a checkpoint before SIGTERM or a preemption ends the job, 0 for none", Value: launcher.DefaultSaveTime},
@@ -149,7 +150,7 @@ func (c *command) launchConfig(ctx *cli.Context) (cfg launcher.Config, err error
 	cfg.Copy, cfg.Chdir, cfg.Setup, cfg.Path = ctx.StringSlice("copy"), ctx.String("chdir"), ctx.String("setup"), ctx.String("path")
 	cfg.LogDir, cfg.LogLevel = ctx.String("log-dir"), os.Getenv("PLX_LOG_LEVEL")
 	cfg.Verbose = ctx.Bool("v") || strings.EqualFold(cfg.LogLevel, "debug") || strings.EqualFold(cfg.LogLevel, "verbose")
-	cfg.StartTimeout, cfg.MaxTime = ctx.Duration("start-timeout"), ctx.Duration("max-time")
+	cfg.StartTimeout, cfg.MaxTime, cfg.SetupTime = ctx.Duration("start-timeout"), ctx.Duration("max-time"), ctx.Duration("setup-timeout")
 	cfg.Lease, cfg.Grace = ctx.Duration("lease"), ctx.Duration("grace")
 	cfg.Output = ctx.StringSlice("output")
 	cfg.Resume, cfg.Fetch, cfg.SaveTime = ctx.String("resume"), ctx.String("fetch"), ctx.Duration("checkpoint-timeout")

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -45,7 +46,8 @@ func TestVenv(t *testing.T) {
 	t.Run("interpreter under the home", func(t *testing.T) { homeVenv(b.in(t), file) })
 	t.Run("imports", func(t *testing.T) { venvImports(b.in(t), file) })
 	t.Run("help", func(t *testing.T) { helpExamples(b.in(t)) })
-	t.Run("setup", func(t *testing.T) { setupInTurn(b.in(t)) })
+	t.Run("setup in turn", func(t *testing.T) { setupInTurn(b.in(t)) })
+	t.Run("setup", func(t *testing.T) { setupOnce(b.in(t)) })
 	t.Run("conda", func(t *testing.T) { condaRecipe(b.in(t)) })
 	t.Run("prune", func(t *testing.T) { pruneVenv(b.in(t), file) })
 	t.Run("mistakes", func(t *testing.T) { venvMistakes(b.in(t), file) })
@@ -142,10 +144,50 @@ func helpExamples(b *bench) {
 
 // setupInTurn has three tasks of one host whose lines exclude each other.
 func setupInTurn(b *bench) {
-	res := b.want(0, "launch", "--host", "h1: cpu*3", "--workdir", ".", "--setup", "mkdir busy && sleep 0.2 && rmdir busy && export RAN=$PWD",
+	res := b.want(0, "launch", "--host", "h1: cpu*3", "--chdir", ".", "--setup", "mkdir busy && sleep 0.2 && rmdir busy && export RAN=$PWD",
 		"sh", "-c", `[ "$RAN" = "$PWD" ] && [ ! -e /proc/self/fd/9 ] && echo ran`)
 	for _, task := range []string{"worker:0", "worker:1", "worker:2"} {
 		same(b.t, task, []byte("ran"), []byte(strings.Join(lines(res.stdout, task), "\n")))
+	}
+}
+
+// setupOnce runs a line once on each host, in the working directory, for all tasks and
+// both generations.
+func setupOnce(b *bench) {
+	put(b.t, filepath.Join(b.dir, "own.py"), "import made\n", 0o644)
+	line := "echo begun; echo x = 1 >> made.py; export RAN=$PWD RANK=77; ulimit -c 0; umask 077; unset LANG; export PYTHONPATH=$PWD; mkdir sub && cd sub"
+	args := []string{"launch", "--host", "h1: cpu*2", "--host", "h2", "--env", "LANG=x", "--workdir", ".", "--max-restarts", "1", "--restart-backoff", "10ms"}
+	res := b.want(0, append(args, "--setup", line, "--check-import", "own", "sh", "-c",
+		`[ $TORCHELASTIC_RESTART_COUNT = 1 ] || exit 3; [ "$PWD" = "$RAN/sub" ] && echo $(grep -c x ../made.py) $(ulimit -c) $(umask) "$LANG" $RANK`)...)
+	for rank, task := range []string{"worker:0", "worker:1", "worker:2"} {
+		same(b.t, task, []byte("1 0 0077  "+strconv.Itoa(rank)), []byte(strings.Join(lines(res.stdout, task), "\n")))
+	}
+	contains(b.t, res.stderr, "plx: hosts h[1-2]: --setup: begun\n", "plx: hosts h[1-2]: --setup: it sets RANK, which plx sets for each task")
+	left := func() (n int) {
+		for _, h := range b.Hosts {
+			jobs, err := os.ReadDir(filepath.Join(h.HomeDir, ".plx", "jobs"))
+			if n += len(jobs); err != nil {
+				b.t.Fatal(err)
+			}
+		}
+		return n
+	}
+	before := left()
+	for _, m := range []struct {
+		line string
+		code int
+		says []string
+	}{
+		{"echo out; echo why >&2; [ -e train.py ] && [ $PLX_BLAS = 1 ]", 125, []string{"plx: --setup 'echo out; echo why", ": hosts h1, h2: it ended with status ", "plx:   out\nplx:   why\n", "hint: "}},
+		{"echo waits; sleep 60", 125, []string{": hosts h1, h2: it ran longer than 1s\nplx:   waits\nplx: hint: --setup-timeout"}},
+		{"exit 0", 125, []string{"the line has ended the shell"}},
+		{"echo ${LOCAL_RANK}", 2, []string{"--setup uses $LOCAL_RANK, which differs between tasks"}},
+	} {
+		res := b.want(m.code, "launch", "--host", "h1", "--host", "h2", "--workdir", ".", "--setup", m.line, "--setup-timeout", "1s", "sh", "-c", "echo ran")
+		contains(b.t, res.stderr, m.says...)
+		if res.stdout != "" || left() != before {
+			b.t.Errorf("after %q: %q was printed, hosts have %d jobs, and had %d", m.line, res.stdout, left(), before)
+		}
 	}
 }
 

@@ -31,16 +31,17 @@ type Config struct {
 
 	Env         []string // NAME=VALUE, or NAME for the value of this machine
 	EnvFiles    []string
-	Copy        []string // files and folders for the tasks' working folders
-	Workdir     string   // folder of this machine whose content the tasks run in; empty: none
-	CheckImport []string // modules of Python to import on every host before the tasks start
-	Venv        string   // folder of this machine with a Python virtual environment for the tasks; empty: none
-	Chdir       string   // folder on the hosts to run in; empty: the task's own
-	Setup       string   // shell line to run before the program; empty: none
-	Path        string   // folders to put before the hosts' PATH, separated by colons; empty: none
-	Detach      bool     // the agent on the chief's host drives the job; plx returns after the start
-	DryRun      bool     // print what a launch would do, and start nothing
-	Verbose     bool     // print the plan, and what the tasks tell of theirs
+	Copy        []string      // files and folders for the tasks' working folders
+	Workdir     string        // folder of this machine whose content the tasks run in; empty: none
+	CheckImport []string      // modules of Python to import on every host before the tasks start
+	Venv        string        // folder of this machine with a Python virtual environment for the tasks; empty: none
+	Chdir       string        // folder on the hosts to run in; empty: the task's own
+	Setup       string        // shell line to run before the program; empty: none
+	SetupTime   time.Duration // bounds Setup on a host, if it runs once there; 0: 10m
+	Path        string        // folders to put before the hosts' PATH, separated by colons; empty: none
+	Detach      bool          // the agent on the chief's host drives the job; plx returns after the start
+	DryRun      bool          // print what a launch would do, and start nothing
+	Verbose     bool          // print the plan, and what the tasks tell of theirs
 
 	Output []string // patterns of files that the job makes, relative to where the tasks run
 
@@ -115,9 +116,8 @@ func (c *Config) validate() error {
 	if c.Workdir != "" && c.Chdir != "" {
 		return exit.Mistake(errors.New("--workdir and --chdir exclude each other: tasks run in one folder"), "with --workdir they run in its copy on the hosts")
 	}
-	if len(c.CheckImport) > 0 && c.Setup != "" && c.Workdir != "" {
-		return exit.Mistake(errors.New("--check-import runs before there is a working directory, in which --setup would run"),
-			"--venv in the place of --setup; or leave --check-import out")
+	if err := c.checkSetup(); err != nil {
+		return err
 	}
 	if slices.Contains(c.Copy, "") {
 		return exit.Mistake(errors.New("--copy: the name is empty"), "an unset shell variable?")
@@ -144,6 +144,25 @@ func (c *Config) validate() error {
 	return nil
 }
 
+// variable finds the variables that a shell line uses.
+var variable = regexp.MustCompile(`(?:^|[^\\])\$\{?[#!]?([A-Za-z_][A-Za-z0-9_]*)`)
+
+// checkSetup refuses a line that runs once for all tasks of a host and uses what differs
+// between them.
+func (c *Config) checkSetup() error {
+	c.SetupTime = cmp.Or(c.SetupTime, 10*time.Minute)
+	if c.Workdir == "" {
+		return nil
+	}
+	for _, m := range variable.FindAllStringSubmatch(c.Setup, -1) {
+		if m[1] != "PWD" && envsync.CheckVariable(m[1]+"=") != nil {
+			return exit.Mistake(fmt.Errorf("--setup uses $%s, which differs between tasks: with --workdir the line runs once on each host, before its tasks", m[1]),
+				"make it a part of PROGRAM: plx launch ... sh -c '...; exec python3 train.py'")
+		}
+	}
+	return nil
+}
+
 // checkSigns refuses negative numbers and times.
 func (c *Config) checkSigns() error {
 	for _, n := range []struct {
@@ -153,7 +172,7 @@ func (c *Config) checkSigns() error {
 		{"-n", int64(c.Workers)}, {"--workers-per-host", int64(c.PerHost)}, {"--grace", int64(c.Grace)},
 		{"--max-time", int64(c.MaxTime)}, {"--start-timeout", int64(c.StartTimeout)}, {"--freeze-timeout", int64(c.Freeze)},
 		{"--checkpoint-timeout", int64(c.SaveTime)}, {"--max-restarts", int64(c.Restarts.Max)},
-		{"--restarts-per-hour", int64(c.Restarts.PerHour)}, {"--min-workers", int64(c.Restarts.MinWorkers)},
+		{"--setup-timeout", int64(c.SetupTime)}, {"--restarts-per-hour", int64(c.Restarts.PerHour)}, {"--min-workers", int64(c.Restarts.MinWorkers)},
 		{"--wait-host", int64(c.Restarts.WaitHost)}, {"--restart-backoff", int64(c.Restarts.Backoff)},
 	} {
 		if n.value < 0 {

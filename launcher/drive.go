@@ -322,6 +322,9 @@ func (m *member) Revive(ctx context.Context) (*protocol.Conn, error) {
 	if err := m.agent.Reap(ctx); err != nil {
 		return nil, err
 	}
+	if err := m.drive.launch.setUp(ctx, []*hosts.AgentHost{m.agent}); err != nil {
+		return nil, err
+	}
 	like, err := m.agent.DataAddr() // the one that it had
 	if err != nil {
 		return nil, err

@@ -1,14 +1,11 @@
 package launcher
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"strconv"
@@ -28,7 +25,10 @@ const importTime = 3 * time.Minute
 
 // importScript imports the modules that its arguments name. Its last line of output is
 // JSON, after a mark.
-const importScript = `import importlib, json, sys, traceback
+const importScript = `import sys
+first, sys.path[:1] = sys.path[:1], []  # the user's modules do not stand in for those of this script
+import importlib, json, traceback
+sys.path[:0] = first
 mark, answer = "plx-imported ", {}
 try:
     for name in sys.argv[1:]:
@@ -88,7 +88,7 @@ func (c importCheck) run(ctx context.Context, on []*hosts.AgentHost, placed []pl
 	tally := c.printer.NewTally("importing "+strings.Join(c.cfg.CheckImport, ", "), len(on))
 	defer tally.Stop()
 	notes := make([]string, len(on))
-	err := together(ctx, on, func(i int, a *hosts.AgentHost) (err error) {
+	err := hosts.Together(ctx, on, func(i int, a *hosts.AgentHost) (err error) {
 		tally.Begin(a.Name())
 		defer tally.End(a.Name())
 		got, err := c.ask(ctx, a)
@@ -116,20 +116,11 @@ func gpusOf(h placement.Host) (n int) {
 	return n
 }
 
-// ask runs the script on one host.
+// ask runs the script on one host. With a working directory it is as its tasks will be.
 func (c importCheck) ask(ctx context.Context, a *hosts.AgentHost) (got imported, err error) {
-	request, err := json.Marshal(protocol.ExecRequest{Command: c.command, Env: raws(slices.Concat(c.cfg.environ, a.Resource.Env)),
-		Lease: importTime + time.Minute, MaxTime: importTime})
-	if err != nil {
-		return got, err
-	}
-	// The end of its input would end the command.
-	silence, end := io.Pipe()
-	defer end.Close()
-	marked := &hosts.AgentHost{Host: a.Host, Binary: a.Binary, Job: "check-" + strings.ToLower(rand.Text()), Folder: a.JobFolder()}
-	stdout, stderr := &ending{}, &ending{}
-	err = hosts.Exec(ctx, marked, io.MultiReader(bytes.NewReader(append(request, '\n')), silence), stdout, stderr)
-	_, text, found := strings.Cut(stdout.String(), importMark)
+	stdout, stderr, err := hosts.Ask(ctx, a, protocol.ExecRequest{Command: c.command, Env: raws(slices.Concat(c.cfg.environ, a.Resource.Env)),
+		MaxTime: importTime, Job: a.Job, Folder: a.Folder})
+	_, text, found := strings.Cut(stdout, importMark)
 	if err == nil && !found {
 		err = errors.New("its output has no answer")
 	}
@@ -137,7 +128,7 @@ func (c importCheck) ask(ctx context.Context, a *hosts.AgentHost) (got imported,
 		err = json.Unmarshal([]byte(text), &got)
 	}
 	if err != nil {
-		said := strings.TrimSpace(stderr.String())
+		said := strings.TrimSpace(stderr)
 		last := strings.TrimPrefix(said[strings.LastIndexByte(said, '\n')+1:], "plx agent: ")
 		if last != "" {
 			err = fmt.Errorf("%s (%w)", last, err)
@@ -145,19 +136,6 @@ func (c importCheck) ask(ctx context.Context, a *hosts.AgentHost) (got imported,
 		return got, fmt.Errorf("import %s: %w", strings.Join(c.cfg.CheckImport, ", "), err)
 	}
 	return got, nil
-}
-
-// ending keeps the last bytes that were written to it.
-type ending struct{ bytes.Buffer }
-
-const mostKept = 64 << 10
-
-func (e *ending) Write(p []byte) (int, error) {
-	e.Buffer.Write(p)
-	if extra := e.Len() - mostKept; extra > 0 {
-		e.Next(extra)
-	}
-	return len(p), nil
 }
 
 // judge returns why a host's torch cannot do the job there, or a note about it. gpus is

@@ -59,17 +59,39 @@ func (l *launch) prepare(ctx context.Context) (err error) {
 	if err := l.environment.installAll(ctx, l.receivers(), l.printer); err != nil {
 		return err
 	}
-	if err := l.imports().run(ctx, l.receivers(), l.placed.Hosts); err != nil {
-		return causeOr(ctx, err)
-	}
 	if err := l.checkName(ctx); err != nil {
 		return err
 	}
 	l.name()
-	if err := l.sendWorkdir(ctx); err != nil {
+	if err := l.furnish(ctx); err != nil {
 		return err
 	}
 	return l.record().Save()
+}
+
+// furnish makes the working directories, has --setup run in them, and imports the modules
+// of --check-import there. After an error no host has a new directory.
+func (l *launch) furnish(ctx context.Context) error {
+	if err := l.sendWorkdir(ctx); err != nil {
+		return err
+	}
+	err := l.setUp(ctx, l.agents)
+	importing := l.agents
+	if l.workdir.folder == nil {
+		importing = l.receivers()
+	}
+	if err == nil {
+		err = l.imports().run(ctx, importing, l.placed.Hosts)
+	}
+	if err != nil && l.workdir.folder != nil {
+		hosts.Discard(ctx, l.agents)
+	}
+	return causeOr(ctx, err)
+}
+
+// setUp has hosts run --setup, unless each task does so.
+func (l *launch) setUp(ctx context.Context, on []*hosts.AgentHost) error {
+	return hosts.SetUp(ctx, on, protocol.Spec{Command: l.command(envsync.Platform{}), Env: raws(l.cfg.environ), SetupTime: l.cfg.SetupTime}, l.printer)
 }
 
 // place decides where the tasks run, and reports what the user may not expect.
@@ -124,9 +146,12 @@ func (l *launch) receivers() (all []*hosts.AgentHost) {
 
 // imports returns the check of --check-import.
 func (l *launch) imports() importCheck {
-	return importCheck{cfg: l.cfg, printer: l.printer, command: protocol.Command{Name: "python3",
-		Args:  raws(append([]string{"-c", importScript}, l.cfg.CheckImport...)),
-		Setup: protocol.Raw(l.cfg.Setup), Chdir: protocol.Raw(l.cfg.Chdir), Path: protocol.Raw(l.cfg.Path), Venv: l.environment.installed()}}
+	c := l.command(envsync.Platform{})
+	c.Blob, c.Base, c.Name, c.Args = "", "", "python3", raws(append([]string{"-c", importScript}, l.cfg.CheckImport...))
+	if c.SetupDone {
+		c.Setup = ""
+	}
+	return importCheck{cfg: l.cfg, printer: l.printer, command: c}
 }
 
 // platforms returns the platforms of the hosts that have tasks, each once.

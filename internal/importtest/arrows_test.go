@@ -42,13 +42,13 @@ var arrows = []arrow{
 	{from: "launcher/console", to: []string{"launcher/exit", "logs"}},
 	{from: "launcher/artifacts", to: []string{"envsync", "launcher/console", "launcher/exit", "trainer/cluster"}},
 	{from: "launcher/hosts", to: []string{
-		"hostfile", "gpuprobe", "envsync", "envsync/tree", "envsync/venv", "launcher/console", "launcher/placement", "launcher/ssh", "launcher/embedded",
+		"hostfile", "gpuprobe", "envsync", "envsync/tree", "envsync/venv", "launcher/console", "launcher/exit", "launcher/placement", "launcher/ssh", "launcher/embedded",
 		"launcher/driver", "launcher/protocol"}},
 	{from: "launcher/exec", to: []string{"envsync", "logs", "launcher/artifacts", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol"}},
 	{from: "launcher/fetch", to: []string{"launcher/console", "launcher/hosts", "launcher/protocol"}},
 	{from: "launcher/logstream", to: []string{"launcher/console", "launcher/exit", "launcher/hosts", "launcher/jobstate", "logs", "trainer/cluster"}},
 	{from: "launcher/jobs", to: []string{
-		"hostfile", "envsync", "logs", "trainer/cluster", "launcher/console", "launcher/exit", "launcher/fetch", "launcher/hosts",
+		"hostfile", "envsync", "envsync/venv", "logs", "trainer/cluster", "launcher/console", "launcher/exit", "launcher/fetch", "launcher/hosts",
 		"launcher/logstream", "launcher/placement", "launcher/driver", "launcher/protocol"}},
 	// Pure: machines and options in, ranks out.
 	{from: "launcher/placement", std: true, not: []string{"os", "os/exec"},

@@ -34,7 +34,11 @@ func execute(_ context.Context, args []string, std streams) error {
 		return fmt.Errorf("read the request: %w", err)
 	}
 	e := &execution{want: want, orders: make(chan byte), stderr: std.err}
-	var err error
+	done, err := e.findJob()
+	if done || err != nil {
+		return err
+	}
+	defer e.states.Close()
 	if e.children, err = process.NewChildren(); err != nil {
 		return err
 	}
@@ -43,7 +47,11 @@ func execute(_ context.Context, args []string, std streams) error {
 	}
 	go e.read(io.MultiReader(lines.Buffered(), std.in))
 	e.watch(terms)
-	return e.end()
+	err = e.end()
+	if err == exited(0) && want.Setup {
+		err = e.note()
+	}
+	return err
 }
 
 // execution is a command that runs.
@@ -55,15 +63,56 @@ type execution struct {
 	told     time.Time // when the command was told to end; zero: it was not
 	ended    error     // why the agent ended the command by itself; nil: it did not
 	stderr   io.Writer // of the agent and of the command
+
+	folder jobfolder.Folder // of the job for which the command runs; "": it runs for none
+	after  jobfolder.Setup  // what the job's --setup has changed
+	states program.States   // what the command, if it is a --setup, changes
+}
+
+// findJob finds the job for which the command runs. done tells that the command is a
+// --setup which was run before.
+func (e *execution) findJob() (done bool, err error) {
+	if e.want.Job == "" {
+		return false, nil
+	}
+	if e.folder, err = jobfolder.Of(e.want.Job, e.want.Folder); err != nil {
+		return false, err
+	}
+	e.after, done, err = e.folder.ReadSetup()
+	if err != nil || !e.want.Setup || done {
+		return done && e.want.Setup, err
+	}
+	e.states, err = program.NewStates(string(e.folder))
+	return false, err
+}
+
+// note records what a --setup has changed.
+func (e *execution) note() error {
+	changed, ours, err := e.states.Compare()
+	if err != nil {
+		return err
+	}
+	for _, name := range ours {
+		fmt.Fprintf(e.stderr, "plx: --setup: it sets %s, which plx sets for each task: plx's value counts\n", name) // a note may be lost
+	}
+	return e.folder.WriteSetup(changed)
+}
+
+// directory returns the folder that the command runs in.
+func (e *execution) directory() (string, error) {
+	if e.folder != "" {
+		return e.folder.Work(), nil
+	}
+	home, err := jobfolder.Home()
+	if err != nil {
+		return "", err
+	}
+	return program.WorkingFolder(string(e.want.Command.Chdir), home)
 }
 
 // start starts the command in a session of its own, with the streams of this process.
 func (e *execution) start() (*process.Child, error) {
-	home, err := jobfolder.Home()
-	if err != nil {
-		return nil, err
-	}
-	dir, err := program.WorkingFolder(string(e.want.Command.Chdir), home)
+	dir, err := e.directory()
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +121,7 @@ func (e *execution) start() (*process.Child, error) {
 		return nil, err
 	}
 	env := program.Plain(login, e.want.Env, string(e.want.Command.Path), dir)
-	command, err := program.Resolve(e.want.Command, env, dir)
+	command, env, dir, err := e.command(env, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -81,13 +130,29 @@ func (e *execution) start() (*process.Child, error) {
 		return nil, err
 	}
 	defer null.Close() // the command has its own
-	attr := &syscall.ProcAttr{Dir: dir, Env: env, Files: []uintptr{null.Fd(), 1, 2},
+	files := []uintptr{null.Fd(), 1, 2}
+	if e.want.Setup {
+		files = append(files, e.states[0].Fd(), e.states[1].Fd())
+	}
+	attr := &syscall.ProcAttr{Dir: dir, Env: env, Files: files,
 		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}}
 	var child *process.Child
 	return child, command.Run(func() (err error) {
 		child, err = e.children.Start(command.Path, command.Argv, attr, nil)
 		return err
 	})
+}
+
+// command returns what is executed, with its environment and its folder.
+func (e *execution) command(env []string, dir string) (c program.Command, _ []string, _ string, err error) {
+	if e.want.Setup {
+		return program.Setup(string(e.want.Command.Setup), env, dir), env, dir, nil
+	}
+	env, dir = program.AfterSetup(e.after, env, dir)
+	if c, err = program.Resolve(e.want.Command, env, dir); err == nil {
+		c, err = c.Limited(e.after)
+	}
+	return c, env, dir, err
 }
 
 // read passes orders on, until the input ends. It ends with the process.
@@ -202,3 +267,9 @@ func (e *execution) end() error {
 type exited int
 
 func (e exited) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// become is "agent become": see program.Become. The task's stderr gets the error.
+func become(args []string) error {
+	err := program.Become(args)
+	return coded{program.ExitCode(err), err}
+}

@@ -64,6 +64,7 @@ func commands() map[string]func(context.Context, []string, streams) error {
 		tree.Receive: receive,
 		tree.Give:    give,
 		"discard":    ofHost(discard),
+		"become":     func(_ context.Context, args []string, _ streams) error { return become(args) },
 	}
 }
 

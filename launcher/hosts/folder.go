@@ -12,8 +12,8 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 )
 
-// SendFolder brings the contents of a folder to hosts that have the agent's binary.
-func SendFolder(ctx context.Context, to []*AgentHost, f *tree.Folder, progress envsync.Progress) error {
+// sendFolder brings the contents of a folder to hosts that have the agent's binary.
+func sendFolder(ctx context.Context, to []*AgentHost, f *tree.Folder, progress envsync.Progress) error {
 	var targets []tree.Target
 	for _, a := range to {
 		targets = append(targets, tree.Target{Name: a.Name(), FileSystem: a.Facts.FileSystem, Host: receiver{a}})
@@ -40,11 +40,7 @@ func SendWorkdir(ctx context.Context, to []*AgentHost, f *tree.Folder, archives 
 	}
 	err := tree.Send(ctx, targets, f, progress)
 	if err != nil {
-		tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTime)
-		defer cancel()
-		_ = Each(tidy, to, func(_ int, a *AgentHost) error { // the host may be gone; plx prune removes the rest
-			return a.Call(tidy, "discard"+a.where(), nil, io.Discard)
-		})
+		Discard(ctx, to)
 	}
 	return err
 }

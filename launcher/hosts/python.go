@@ -2,16 +2,25 @@ package hosts
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 
+	"github.com/plx-run/plx/envsync"
+	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/envsync/venv"
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/exit"
 )
 
-// Install asks a host to install a virtual environment. It reports false if the host
+// install asks a host to install a virtual environment. It reports false if the host
 // needs its contents for that.
-func Install(ctx context.Context, a *AgentHost, r venv.Request) (ready bool, err error) {
+func install(ctx context.Context, a *AgentHost, r venv.Request) (ready bool, err error) {
 	request, err := json.Marshal(r)
 	if err != nil {
 		return false, err
@@ -25,4 +34,118 @@ func Install(ctx context.Context, a *AgentHost, r venv.Request) (ready bool, err
 		return false, fmt.Errorf("its answer about the virtual environment: %w", err)
 	}
 	return answer.Ready, nil
+}
+
+// Venv is a virtual environment to install on hosts.
+type Venv struct {
+	Request venv.Request
+	Base    *tree.Folder // the folder with the interpreter; nil: the hosts have it
+	Folder  *tree.Folder // what is sent of the environment
+}
+
+// Part is a folder that is sent.
+type Part struct {
+	Name   string
+	Folder *tree.Folder
+}
+
+// Parts returns what is sent, the interpreter first.
+func (v Venv) Parts() (parts []Part) {
+	if v.Base != nil {
+		parts = append(parts, Part{"the interpreter", v.Base})
+	}
+	return append(parts, Part{"the packages", v.Folder})
+}
+
+// InstallVenv installs a virtual environment on hosts that have the agent's binary. A host
+// gets what it lacks, and nothing if it has installed the environment before. bar may be
+// nil.
+func InstallVenv(ctx context.Context, on []*AgentHost, v Venv, bar *console.Transfer) error {
+	lacking, err := lackingVenv(ctx, on, v.Request)
+	if err != nil || len(lacking) == 0 {
+		return err
+	}
+	for _, p := range v.Parts() {
+		named := func(host, _ string, sent, total int64) {
+			if bar != nil {
+				bar.Moved(host, p.Name, sent, total)
+			}
+		}
+		if err := sendFolder(ctx, lacking, p.Folder, named); err != nil {
+			return err
+		}
+	}
+	return finishVenv(ctx, lacking, v.Request)
+}
+
+// CopyVenv installs a virtual environment on hosts with the contents that another host
+// has. dir is an empty folder of this machine for them.
+func CopyVenv(ctx context.Context, from *AgentHost, on []*AgentHost, r venv.Request, dir string, bar *console.Transfer) error {
+	lacking, err := lackingVenv(ctx, on, r)
+	if err != nil || len(lacking) == 0 {
+		return err
+	}
+	v := Venv{Request: r}
+	if v.Folder, err = takeInto(ctx, from, r.Manifest, filepath.Join(dir, "venv")); err != nil {
+		return err
+	}
+	if r.Base != "" {
+		if v.Base, err = takeInto(ctx, from, r.Base, filepath.Join(dir, "interpreter")); err != nil {
+			return err
+		}
+	}
+	return InstallVenv(ctx, lacking, v, bar)
+}
+
+func takeInto(ctx context.Context, from *AgentHost, manifest, dir string) (*tree.Folder, error) {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	return TakeFolder(ctx, from, manifest, dir)
+}
+
+// lackingVenv returns the hosts that have not installed an environment. It refuses hosts
+// that cannot run it.
+func lackingVenv(ctx context.Context, on []*AgentHost, r venv.Request) (lacking []*AgentHost, err error) {
+	ready := make([]bool, len(on))
+	err = Together(ctx, on, func(i int, a *AgentHost) (err error) {
+		if why := misfit(r.Python, a.Facts.Platform); why != "" {
+			return errors.New(why)
+		}
+		ready[i], err = install(ctx, a, r)
+		return err
+	})
+	if err != nil {
+		return nil, exit.WithHint(err, "install the same version of Python on all hosts, or make the environment with uv's own Python, which is sent too: see docs/torch.md")
+	}
+	for i, a := range on {
+		if !ready[i] {
+			lacking = append(lacking, a)
+		}
+	}
+	return lacking, nil
+}
+
+// finishVenv installs an environment whose contents the hosts have.
+func finishVenv(ctx context.Context, on []*AgentHost, r venv.Request) error {
+	r.Stored = true
+	return Together(ctx, on, func(_ int, a *AgentHost) error {
+		_, err := install(ctx, a, r)
+		return err
+	})
+}
+
+// machines are Go's names of what Python names otherwise.
+var machines = map[string]string{"x86_64": "amd64", "aarch64": "arm64", "i686": "386"}
+
+// misfit says why programs for one platform do not run on another, or "".
+func misfit(p venv.Python, host envsync.Platform) string {
+	system, machine, _ := strings.Cut(p.Platform, "-")
+	if i := strings.LastIndexByte(machine, '-'); i >= 0 { // macosx-14.0-arm64
+		machine = machine[i+1:]
+	}
+	if system == host.OS && cmp.Or(machines[machine], machine) == host.Arch {
+		return ""
+	}
+	return fmt.Sprintf("the environment is for %s, and this host is %s", p, host)
 }

@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/envsync"
+	"github.com/plx-run/plx/envsync/venv"
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
@@ -267,11 +269,48 @@ func (s *scaler) send(ctx context.Context) error {
 	}
 	bar := s.job.printer.NewTransfer("sending")
 	err = hosts.SendAll(ctx, s.set.Hosts, blobs, bar)
+	if err == nil {
+		err = s.sendVenv(ctx, from, bar)
+	}
 	if err == nil && s.spec.Workdir != "" {
 		err = s.sendWorkdir(ctx, from, bar)
 	}
 	bar.Sent(err)
-	return err
+	if err != nil || s.spec.Workdir == "" {
+		return err
+	}
+	if err := hosts.SetUp(ctx, s.agents(), s.spec, s.job.printer); err != nil {
+		hosts.Discard(ctx, s.agents())
+		return err
+	}
+	return nil
+}
+
+// agents returns the new hosts, with the job's agent.
+func (s *scaler) agents() (all []*hosts.AgentHost) {
+	for _, h := range s.set.Hosts {
+		all = append(all, &hosts.AgentHost{Host: h, Job: s.job.Job, Folder: h.JobFolder(), Binary: s.job.chief().Binary})
+	}
+	return all
+}
+
+// sendVenv brings the new hosts the virtual environment as it was at the launch.
+func (s *scaler) sendVenv(ctx context.Context, from *hosts.AgentHost, bar *console.Transfer) error {
+	v := s.spec.Command.Venv
+	if v == nil || v.Request == nil {
+		return nil // an agent of an earlier version refuses to start without its environment
+	}
+	var request venv.Request
+	if err := json.Unmarshal(v.Request, &request); err != nil {
+		return from.Named(fmt.Errorf("the job's virtual environment: %w", err))
+	}
+	if request.Folder() != v.Folder || request.BaseFolder() != v.Base {
+		return from.Named(errors.New("the job's virtual environment is of another version of plx: scale with the plx that launched the job"))
+	}
+	if err := hosts.CopyVenv(ctx, from, s.agents(), request, s.scratch, bar); err != nil {
+		return exit.WithHint(fmt.Errorf("the job's virtual environment: %w", err), exit.Hint(err))
+	}
+	return nil
 }
 
 // sendWorkdir brings the new hosts the working directory as it was at the launch.
@@ -284,11 +323,7 @@ func (s *scaler) sendWorkdir(ctx context.Context, from *hosts.AgentHost, bar *co
 	if err != nil {
 		return err
 	}
-	var to []*hosts.AgentHost
-	for _, h := range s.set.Hosts {
-		to = append(to, &hosts.AgentHost{Host: h, Job: s.job.Job, Folder: h.JobFolder(), Binary: from.Binary})
-	}
-	return hosts.SendWorkdir(ctx, to, folder, s.spec.Archives, bar)
+	return hosts.SendWorkdir(ctx, s.agents(), folder, s.spec.Archives, bar)
 }
 
 // copyBlob copies a blob from a host to the folder dir, unless it is this process's

@@ -10,6 +10,14 @@ type ExecRequest struct {
 	Lease   time.Duration `json:"lease"`             // how long the command may run without an order
 	Grace   time.Duration `json:"grace"`             // from telling the command to end to killing it; 0: kill at once
 	MaxTime time.Duration `json:"maxTime,omitempty"` // bounds the command; 0: no limit
+
+	// Job and Folder name a job with a working directory. The command runs there, and
+	// what the job's --setup has changed counts for it. "": it runs for no job.
+	Job    string `json:"job,omitempty"`
+	Folder string `json:"folder,omitempty"` // as in Spec
+	// Setup says that Command.Setup is the job's --setup, and all that is run. What it
+	// changes is recorded for the job's tasks. It is not run again after a success.
+	Setup bool `json:"setup,omitempty"`
 }
 
 // Orders to "agent exec". The end of its input is an ExecStop.

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"time"
 
 	"github.com/plx-run/plx/trainer/cluster"
@@ -50,6 +51,9 @@ type Spec struct {
 	Freeze   time.Duration `json:"freeze"`   // silence after which the agent kills a task that has sent hello; 0: never
 	Detached bool          `json:"detached"` // an agent drives the job, not the launcher
 
+	// SetupTime bounds Command.Setup on a host, if its tasks do not run it. 0: no limit.
+	SetupTime time.Duration `json:"setupTime,omitempty"`
+
 	// SaveTime bounds the save before the end of a job whose host is to be taken
 	// away. 0: the job ends without one.
 	SaveTime time.Duration `json:"saveTime"`
@@ -62,9 +66,12 @@ type Command struct {
 	Name  Raw    `json:"name,omitempty"`  // a command to find on the host's PATH
 	Args  []Raw  `json:"args,omitempty"`  // any bytes but NUL
 	Setup Raw    `json:"setup,omitempty"` // shell line to run before the program; "": none
-	Chdir Raw    `json:"chdir,omitempty"` // working folder; "": the task's own; a relative one is below the home
-	Path  Raw    `json:"path,omitempty"`  // put before the host's PATH, with a colon; "": nothing
-	Venv  *Venv  `json:"venv,omitempty"`  // the virtual environment to run in; nil: none
+	// SetupDone says that "agent exec" has run Setup for all tasks of the host. What it
+	// changed is in the job's folder. Otherwise every task runs Setup.
+	SetupDone bool  `json:"setupDone,omitempty"`
+	Chdir     Raw   `json:"chdir,omitempty"` // working folder; "": the task's own; a relative one is below the home
+	Path      Raw   `json:"path,omitempty"`  // put before the host's PATH, with a colon; "": nothing
+	Venv      *Venv `json:"venv,omitempty"`  // the virtual environment to run in; nil: none
 }
 
 // Venv is a virtual environment of Python that "agent python" has installed.
@@ -72,6 +79,9 @@ type Venv struct {
 	Folder    string   `json:"folder"`         // name under ~/.plx/envs
 	Base      string   `json:"base,omitempty"` // name there of its interpreter's folder; "": the host has the interpreter
 	Manifests []string `json:"manifests"`      // content hashes of what was sent of them
+	// Request is the venv.Request of the installation, for hosts that join the job. Nil:
+	// it is not known to the version that launched the job.
+	Request json.RawMessage `json:"request,omitempty"`
 }
 
 // TaskSpec is one task of the host.

@@ -4,12 +4,15 @@ package jobfolder
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/plx-run/plx/envsync/tree"
+	"github.com/plx-run/plx/launcher/protocol"
 )
 
 // Build makes the working directory of a manifest, with the files of archives, that the
@@ -51,4 +54,50 @@ func Unstarted() ([]Folder, error) {
 		}
 	}
 	return all, nil
+}
+
+// Setup is what --setup has changed, for all tasks of the host. Only the owner can read
+// its file: variables may be secret.
+type Setup struct {
+	Env    []protocol.Raw `json:"env,omitempty"`    // variables that it has set, as NAME=VALUE
+	Unset  []string       `json:"unset,omitempty"`  // names of variables that it has removed
+	Dir    protocol.Raw   `json:"dir,omitempty"`    // folder to which it went, absolute; "": it stayed
+	Mask   *int           `json:"mask,omitempty"`   // for the permissions of new files; nil: unchanged
+	Limits []Limit        `json:"limits,omitempty"` // of the kernel, that it has changed
+}
+
+// Limit is a limit of the kernel, as setrlimit(2) takes it.
+type Limit struct {
+	Resource int    `json:"resource"`
+	Soft     uint64 `json:"soft"`
+	Hard     uint64 `json:"hard"`
+}
+
+func (f Folder) setup() string { return filepath.Join(string(f), "setup.json") }
+
+// ReadSetup returns what --setup has changed. done is false if it was not run yet.
+func (f Folder) ReadSetup() (s Setup, done bool, err error) {
+	text, err := os.ReadFile(f.setup())
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	if err != nil {
+		return s, false, fmt.Errorf("read what --setup has changed: %w", err)
+	}
+	return s, true, nil
+}
+
+// WriteSetup notes what --setup has changed.
+func (f Folder) WriteSetup(s Setup) error {
+	text, err := json.Marshal(s)
+	if err == nil {
+		err = replace(f.setup(), append(text, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("note what --setup has changed: %w", err)
+	}
+	return nil
 }

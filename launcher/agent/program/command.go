@@ -134,9 +134,12 @@ func WorkingFolder(wanted, own string) (string, error) {
 // without its setup would fail later, or compute something else. The line is one
 // quoted word, so that nothing in it, such as an open quote, can include the
 // check. The empty line at its end serves a line that ends in a backslash.
-func guarded(line string) string {
-	return turn + "eval ' " + strings.ReplaceAll(line, "'", `'\''`) + "\n\n'\n" +
-		`{ s=$?; [ $s = 0 ] || { echo "plx: --setup ended with status $s" >&2; exit $s; }; unset s; }` + "\n" + endTurn
+func guarded(line string) string { return turn + evaluated(line, "") + endTurn }
+
+// evaluated runs the line, with redirections, and makes the shell exit if it fails.
+func evaluated(line, redirections string) string {
+	return "eval ' " + strings.ReplaceAll(line, "'", `'\''`) + "\n\n'" + redirections + "\n" +
+		`{ s=$?; [ $s = 0 ] || { echo "plx: --setup ended with status $s" >&2; exit $s; }; unset s; }` + "\n"
 }
 
 // turn makes the tasks of a host run their lines one after another, because a line may
@@ -148,11 +151,13 @@ const (
 	endTurn = "{ flock -u 9; exec 9<&-; } 2>/dev/null\n"
 )
 
+// subject begins the messages of a shell.
+const subject = "plx: --setup"
+
 // setup makes a shell run the user's line and then become the program. The shell
 // looks the program up, because the line may change PATH. The shell's messages
 // begin with "plx: --setup".
 func (c Command) setup(line, path, program string, args []string) Command {
-	const subject = "plx: --setup"
 	if shell, err := find("bash", path, c.dir); err == nil {
 		c.Path = shell
 		c.Argv = []string{"bash", "--noprofile", "--norc", "-c", guarded(line) + `BASH_ARGV0=plx; exec -a "$1" "${@:2}"`, subject, c.name, program}

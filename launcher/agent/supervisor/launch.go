@@ -58,7 +58,7 @@ func (l launch) run() (*running, error) {
 		return nil, err
 	}
 	env := program.Environment(login, l.spec, l.contract(own, len(cores)), dir)
-	command, err := program.Resolve(l.spec.Command, env, dir)
+	command, env, dir, err := l.command(env, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -97,6 +97,27 @@ func (l launch) directory(own string) (string, error) {
 		return l.folder.Work(), nil
 	}
 	return program.WorkingFolder(string(l.spec.Command.Chdir), own)
+}
+
+// command returns what the task executes, with its environment and its folder. If --setup
+// was run for the whole host, what it has changed counts.
+func (l launch) command(env []string, dir string) (c program.Command, _ []string, _ string, err error) {
+	want, changed := l.spec.Command, jobfolder.Setup{}
+	if want.SetupDone {
+		var done bool
+		if changed, done, err = l.folder.ReadSetup(); err == nil && !done {
+			err = errors.New("--setup was not run on this host")
+		}
+		if err != nil {
+			return c, nil, "", err
+		}
+		want.Setup = ""
+		env, dir = program.AfterSetup(changed, env, dir)
+	}
+	if c, err = program.Resolve(want, env, dir); err == nil {
+		c, err = c.Limited(changed)
+	}
+	return c, env, dir, err
 }
 
 // share returns the cores of a worker. Servers may use all.

@@ -1,0 +1,133 @@
+package hosts
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// mostOutput bounds what is kept of each output of a command, in bytes.
+const mostOutput = 64 << 10
+
+// Ask runs a command of plx's own on a host, without input, and returns the ends of its
+// outputs. It takes no longer than the request's MaxTime, which must be set.
+func Ask(ctx context.Context, a *AgentHost, request protocol.ExecRequest) (stdout, stderr string, err error) {
+	request.Lease = request.MaxTime + time.Minute
+	line, err := json.Marshal(request)
+	if err != nil {
+		return "", "", err
+	}
+	// The end of its input would end the command.
+	silence, end := io.Pipe()
+	defer end.Close()
+	marked := &AgentHost{Host: a.Host, Binary: a.Binary, Job: "ask-" + strings.ToLower(rand.Text()), Folder: a.JobFolder()}
+	out, errs := &tail{limit: mostOutput}, &tail{limit: mostOutput}
+	err = Exec(ctx, marked, io.MultiReader(bytes.NewReader(append(line, '\n')), silence), out, errs)
+	return out.String(), errs.String(), err
+}
+
+// SetUp runs the --setup of a job once on each host, in the working directory, with the
+// environment of spec and of the host's line. It prints what the lines print. A host that
+// has run it for the job does not run it again.
+func SetUp(ctx context.Context, on []*AgentHost, spec protocol.Spec, printer *console.Printer) error {
+	if !spec.Command.SetupDone {
+		return nil
+	}
+	tally := printer.NewTally("running --setup", len(on))
+	outputs := make([][]string, len(on))
+	err := Together(ctx, on, func(i int, a *AgentHost) (err error) {
+		tally.Begin(a.Name())
+		defer tally.End(a.Name())
+		outputs[i], err = setUp(ctx, a, spec)
+		return err
+	})
+	if err != nil {
+		return exit.WithHint(fmt.Errorf("--setup '%s': %w", shortened(string(spec.Command.Setup)), err), exit.Hint(err))
+	}
+	var lines []string
+	for i, a := range on {
+		for _, line := range outputs[i] {
+			lines = append(lines, fmt.Sprintf("host %s: --setup: %s", a.Name(), line))
+		}
+	}
+	printer.Lines(lines)
+	return nil
+}
+
+// shownLines is how many lines of a failed --setup an error has.
+const shownLines = 10
+
+// setUp runs the line on one host, and returns what it has printed.
+func setUp(ctx context.Context, a *AgentHost, spec protocol.Spec) ([]string, error) {
+	stdout, stderr, err := Ask(ctx, a, protocol.ExecRequest{Command: spec.Command, Env: envOf(spec, a), MaxTime: spec.SetupTime,
+		Job: a.Job, Folder: a.Folder, Setup: true})
+	lines := slices.Concat(textLines(stdout), textLines(stderr))
+	if err == nil {
+		return lines, nil
+	}
+	hint := "the line runs in the working directory, once on each host; no task was started"
+	if status := ExitStatus(err); status == protocol.ExecTimedOut {
+		err, hint = fmt.Errorf("it ran longer than %s", spec.SetupTime), "--setup-timeout sets the limit; no task was started"
+	} else if status > 0 {
+		err = fmt.Errorf("it ended with status %d", status)
+	}
+	text := err.Error()
+	for _, line := range lines[max(0, len(lines)-shownLines):] {
+		text += "\n  " + line
+	}
+	return nil, exit.WithHint(errors.New(text), hint)
+}
+
+// envOf returns the user's variables for a host.
+func envOf(spec protocol.Spec, a *AgentHost) []protocol.Raw {
+	env := slices.Clone(spec.Env[:max(0, len(spec.Env)-spec.OwnEnv)])
+	for _, e := range a.Resource.Env {
+		env = append(env, protocol.Raw(e))
+	}
+	return env
+}
+
+// textLines returns the lines that a person sees of an output.
+func textLines(text string) (lines []string) {
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\r\n")
+		line = console.Printable(line[strings.LastIndexByte(line, '\r')+1:]) // of a progress bar the last state
+		for _, prefix := range []string{"plx agent: ", "plx: --setup: ", "--setup: "} {
+			line = strings.TrimPrefix(line, prefix)
+		}
+		if strings.TrimSpace(line) != "" && !strings.HasPrefix(line, "plx: --setup ended with status ") && !strings.HasPrefix(line, "the command was ended: ") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// shortened returns the first words of a line.
+func shortened(line string) string {
+	const most = 60
+	runes := []rune(console.Printable(strings.ReplaceAll(line, "\n", "; ")))
+	if len(runes) <= most {
+		return string(runes)
+	}
+	return string(runes[:most]) + "..."
+}
+
+// Discard removes working directories of hosts on which the job is not started.
+func Discard(ctx context.Context, from []*AgentHost) {
+	tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTime)
+	defer cancel()
+	_ = Each(tidy, from, func(_ int, a *AgentHost) error { // the host may be gone; plx prune removes the rest
+		return a.Call(tidy, "discard"+a.where(), nil, io.Discard)
+	})
+}
