@@ -70,7 +70,9 @@ func (c *command) execCommand() *cli.Command {
 			"for a shell: plx exec --hosts FILE -- bash -c 'ls *.log | wc -l'. It runs in the home\n" +
 			"folder with an empty stdin. What it leaves in the background ends with it, and all\n" +
 			"ends with Ctrl-C. A host ends it too when it has not heard plx for --lease.\n" +
-			"plx keeps the first 4 MiB of each stream of a host, and 256 MiB in all.\n\n" +
+			"plx prints outputs after the last host has ended, equal ones once, and keeps the first\n" +
+			"4 MiB of each stream of a host, 256 MiB in all. With --stream it prints each line at\n" +
+			"once, after the name of its host.\n\n" +
 			"--json writes an array with an object for each host: host, status, stdout, stderr,\n" +
 			"and error in place of a status. Text that is not UTF-8 is in stdoutBase64 or\n" +
 			"stderrBase64; stdoutCut and stderrCut count bytes that are left out.\n\n" +
@@ -78,6 +80,7 @@ func (c *command) execCommand() *cli.Command {
 			"counts with 125; one where --max-time ran out with 124; 126 and 127 as in a shell.\n" +
 			"130 after Ctrl-C, 2 for wrong flags.",
 		Flags: reachFlags(jsonFlag(),
+			&cli.BoolFlag{Name: "stream", Usage: "print each line at once, after the name of its host"},
 			&cli.StringSliceFlag{Name: "env", Usage: "give the command `NAME[=VALUE]`; repeatable"},
 			&cli.StringSliceFlag{Name: "env-file", Usage: "give the command the variables of `FILE`; repeatable"},
 			&cli.StringFlag{Name: "chdir", Usage: "`FOLDER` on the hosts to run in, instead of the home"},
@@ -94,7 +97,7 @@ func (c *command) exec(ctx *cli.Context) error {
 	cfg := exec.Config{Program: ctx.Args().First(), Args: ctx.Args().Tail(),
 		Env: ctx.StringSlice("env"), EnvFiles: ctx.StringSlice("env-file"),
 		Chdir: ctx.String("chdir"), Setup: ctx.String("setup"), Path: ctx.String("path"),
-		MaxTime: ctx.Duration("max-time"), Lease: ctx.Duration("lease"), Grace: ctx.Duration("grace"), JSON: ctx.Bool("json")}
+		MaxTime: ctx.Duration("max-time"), Lease: ctx.Duration("lease"), Grace: ctx.Duration("grace"), JSON: ctx.Bool("json"), Stream: ctx.Bool("stream")}
 	var err error
 	if cfg.Reach, err = reach(ctx); err != nil {
 		return err

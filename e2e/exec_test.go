@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,6 +23,7 @@ func TestExec(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 3})
 	file := b.ResourceFile()
 	t.Run("answers", func(t *testing.T) { execAnswers(b.in(t), file) })
+	t.Run("stream", func(t *testing.T) { execStream(b.in(t), file) })
 	t.Run("no shell", func(t *testing.T) { execArguments(b.in(t), file) })
 	t.Run("surroundings", func(t *testing.T) { execSurroundings(b.in(t), file) })
 	t.Run("JSON", func(t *testing.T) { execJSON(b.in(t), file) })
@@ -45,9 +47,29 @@ h2) echo two; echo worse >&2; exit 4;;
 	res = b.want(0, "exec", "--hosts", file, "--", "sh", "-c", "head -c 10000000 /dev/zero; [ $(cat /etc/hostname) = h1 ] || echo x")
 	contains(b.t, res.stderr, "host h1: the last 5.5 MiB of its stdout are not printed: plx keeps 4.0 MiB")
 	contains(b.t, res.stdout, block("h1", "\x00"), block("h[2-3] (2)", "\x00")) // they differ in what is not kept
-	res = b.want(0, "exec", "--hosts", file, "--", "bash", "-c", "[ $(cat /etc/hostname) = h1 ] || sleep 4")
-	contains(b.t, res.stderr, "plx: running: 1 of 3 hosts; waiting for h[2-3] for 3s\n")
-	same(b.t, "stdout", nil, []byte(res.stdout))
+	res = b.want(0, "exec", "--hosts", file, "--", "bash", "-c", "[ $(cat /etc/hostname) = h1 ] || { echo $(cat /etc/hostname) works; sleep 4; }")
+	contains(b.t, res.stderr, "plx: running: 1 of 3 hosts; waiting for h[2-3] for 3s; h", " works\n")
+	same(b.t, "stdout", []byte(block("h2", "h2 works\n")+block("h3", "h3 works\n")), []byte(res.stdout))
+}
+
+// execStream prints lines while the command runs.
+func execStream(b *bench, file string) {
+	r := b.start("exec", "--hosts", file, "--stream", "--", "bash", "-c",
+		`echo begun; echo worse >&2; printf part; until [ -e ~/go ]; do sleep 0.02; done; echo ' whole'; printf 'no end'; [ $(cat /etc/hostname) != h2 ]`)
+	for _, h := range b.Hosts {
+		r.await(r.stdout, h.Name+" | begun\n")
+		r.await(r.stderr, h.Name+" ! worse\n")
+	}
+	for _, h := range b.Hosts {
+		if out, err := h.Command(b.t.Context(), "sh", "-c", "touch ~/go").CombinedOutput(); err != nil {
+			b.t.Fatalf("%s: %v: %s", h.Name, err, out)
+		}
+	}
+	res := r.want(1)
+	got := strings.SplitAfter(res.stdout, "\n")
+	slices.Sort(got)
+	same(b.t, "stdout", []byte("h1 | begun\nh1 | no end\nh1 | part whole\nh2 | begun\nh2 | no end\nh2 | part whole\nh3 | begun\nh3 | no end\nh3 | part whole\n"), []byte(strings.Join(got, "")))
+	contains(b.t, res.stderr, "plx: exit status 1: h2\n")
 }
 
 // execArguments passes what a shell would change.
@@ -119,9 +141,9 @@ func execEnds(b *bench, file string) {
 	start := func(more ...string) *running {
 		r := b.start(append(append([]string{"exec", "--hosts", file, "--grace", "500ms"}, more...), "--", "bash", "-c", program)...)
 		for _, h := range b.Hosts {
-			b.process(h, "sleep 1001")
-			b.process(h, "sleep 1002")
-			b.process(h, "sleep 0.2") // "up" is printed
+			b.sleeps(h, "1001")
+			b.sleeps(h, "1002")
+			b.sleeps(h, "0.2") // "up" is printed
 		}
 		return r
 	}
@@ -143,21 +165,34 @@ func execEnds(b *bench, file string) {
 	r.signal(syscall.SIGKILL)
 	b.hostsGone(10 * time.Second)
 
-	program = strings.Replace(stubborn, "env -i ", "", 1) // what has no environment is nobody's without the agent
 	r = start()
-	b.kill(b.process(b.Hosts[0], "agent exec"))
+	b.kill(b.process(b.Hosts[0], "plx agent exec guarded"))
 	b.kill(b.process(b.Hosts[1], "sshd: root@notty"))
-	b.process(b.Hosts[2], "sleep 1001") // a host does not suffer from another
 	b.gone(10*time.Second, b.Hosts[:2]...)
-	r.signal(syscall.SIGINT)
-	contains(b.t, r.want(130).stderr, "plx: host h1: its agent on the host was killed", "plx: host h2: ", "; the host ends the command 30s after")
-	b.hostsGone(0)
+	b.sleeps(b.Hosts[2], "1001") // a host does not suffer from another
+	b.killOne(b.Hosts[2], func(p testhosts.Process) bool { return strings.HasSuffix(strings.Join(p.Args, " "), " agent exec") })
+	b.gone(10*time.Second, b.Hosts[2])
+	contains(b.t, r.want(125).stderr, "plx: host h[1,3]: its agent on the host was killed", "plx: host h2: ", "; the host ends the command 30s after")
+}
+
+// sleeps waits for a process "sleep TIME". The command line of the shell has that text too.
+func (b *bench) sleeps(h *testhosts.Host, seconds string) {
+	b.t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		all := b.processes(h)
+		if slices.ContainsFunc(all, func(p testhosts.Process) bool { return slices.Equal(p.Args, []string{"sleep", seconds}) }) {
+			return
+		}
+		if time.Now().After(deadline) {
+			b.t.Fatalf("host %s: no sleep %s among %v", h.Name, seconds, all)
+		}
+	}
 }
 
 // execLost cuts a host off: the host ends the command by itself, and plx reports the loss.
 func execLost(b *bench, file string) {
 	r := b.start("exec", "--hosts", file, "--lease", "5s", "--grace", "0s", "--", "bash", "-c", fmt.Sprintf("echo up; [ $(cat /etc/hostname) = h1 ] && { %s}; exit 0", stubborn))
-	b.process(b.Hosts[0], "sleep 1002")
+	b.sleeps(b.Hosts[0], "1002")
 	b.Hosts[0].Cut()
 	cut := time.Now()
 	b.gone(15*time.Second, b.Hosts[0])

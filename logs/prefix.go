@@ -23,15 +23,16 @@ type prefix struct {
 type columns struct {
 	task, host int               // widths in bytes
 	short      map[string]string // names of hosts as they are shown
+	noTasks    bool              // as in Options
 }
 
 // maxPadding bounds how wide one name makes a column, in bytes.
 const maxPadding = 32
 
 // newColumns returns the columns for the names that are known beforehand.
-func newColumns(hosts, tasks []string) columns {
-	c := columns{short: shorten(hosts)}
-	for _, name := range tasks {
+func newColumns(opts Options) columns {
+	c := columns{short: shorten(opts.Hosts), noTasks: opts.NoTasks}
+	for _, name := range opts.Tasks {
 		c.task = max(c.task, min(len(name), maxPadding))
 	}
 	for _, name := range c.short {
@@ -64,7 +65,7 @@ func whole(hosts []string) map[string]string {
 	return names
 }
 
-// prefix returns the prefix of an origin on a screen: a colour for each task, faint for
+// prefix returns the prefix of an origin on a screen: a colour for each task (or host), faint for
 // servers, and a red bar for stderr.
 func (c columns) prefix(o origin, screen Screen) prefix {
 	name, known := c.short[o.host]
@@ -72,7 +73,10 @@ func (c columns) prefix(o origin, screen Screen) prefix {
 		name = o.host
 	}
 	host := string(appendSafe(nil, []byte(name), false))
-	names := fmt.Sprintf("%-*s %-*s ", c.task, o.Task, c.host, host)
+	names, colour := fmt.Sprintf("%-*s ", c.host, host), host
+	if !c.noTasks {
+		names, colour = fmt.Sprintf("%-*s %s", c.task, o.Task, names), o.Task
+	}
 	r := lipgloss.NewRenderer(io.Discard)
 	r.SetColorProfile(termenv.Ascii)
 	reset := ""
@@ -82,7 +86,7 @@ func (c columns) prefix(o origin, screen Screen) prefix {
 	if screen.Colour && !screen.Terminal {
 		reset = sgrReset // of what the task has left switched on: on a terminal each line ends it
 	}
-	task := r.NewStyle().Foreground(lipgloss.Color(strconv.Itoa(int(colourOf(o.Task))))).Faint(o.server())
+	task := r.NewStyle().Foreground(lipgloss.Color(strconv.Itoa(int(colourOf(colour))))).Faint(o.server())
 	red := r.NewStyle().Foreground(lipgloss.Color("1")).Bold(true)
 	if o.Stream == Stderr {
 		return prefix{[]byte(reset + task.Render(names) + red.Render("!") + " "), []byte(reset + task.Render(names) + red.Render("+") + " ")}
@@ -112,9 +116,9 @@ func (s Source) server() bool {
 // on white and on black. No red: that marks stderr.
 var palette = [...]uint8{31, 64, 97, 130, 30, 133, 67, 100, 62, 65, 136, 99, 28, 103, 27, 102}
 
-// colourOf returns the colour of a task: always the same for one name.
-func colourOf(task string) uint8 {
+// colourOf returns the colour of a task or host: always the same for one name.
+func colourOf(name string) uint8 {
 	h := fnv.New32a()
-	h.Write([]byte(task)) // a hash never fails
+	h.Write([]byte(name)) // a hash never fails
 	return palette[h.Sum32()%uint32(len(palette))]
 }

@@ -44,6 +44,7 @@ type Options struct {
 	Grep         *regexp.Regexp // print only lines whose text matches; nil prints all
 	JSON         bool           // print one JSON object per line, for both streams on stdout
 	Only         []string       // patterns of path.Match for the names of tasks to print; empty: all
+	NoTasks      bool           // prefixes name the host only
 	Fold         bool           // print a message that several tasks write at the same time once
 	// Mark begins the lines of stderr that tell more than most users want. They are
 	// left out, or with Verbose printed with Plain in the place of Mark. Empty: no line
@@ -63,7 +64,7 @@ const maxLine = 64 << 20
 
 // NewPrinter returns a Printer that writes to a display.
 func NewPrinter(d *Display, opts Options) *Printer {
-	return &Printer{opts: opts, display: d, columns: newColumns(opts.Hosts, opts.Tasks), limit: maxLine, streams: map[origin]*stream{}}
+	return &Printer{opts: opts, display: d, columns: newColumns(opts), limit: maxLine, streams: map[origin]*stream{}}
 }
 
 // Chunk prints the lines that c completes and keeps the rest. If c does not

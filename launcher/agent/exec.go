@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"syscall"
 	"time"
 
@@ -23,17 +24,29 @@ import (
 // execute is "agent exec": it runs one command, which is no task of a job. It ends the
 // command when its standard input ends or is silent for the lease. When it returns, no
 // process is left of the command and of what that has started.
+//
+// Two processes do that, so that one is left to clean up if the other is killed: guard
+// adopts what runCommand has left, and runCommand ends the command if guard ends.
 func execute(_ context.Context, args []string, std streams) error {
-	if len(args) != 0 {
-		return usage("exec takes no arguments")
+	switch {
+	case len(args) == 0:
+		return guard()
+	case len(args) == 1 && args[0] == guarded:
+		return runCommand(std)
 	}
-	terms := watchdog.Signals()
+	return usage("exec takes no arguments")
+}
+
+// runCommand is "agent exec guarded".
+func runCommand(std streams) error {
+	terms, alone := watchdog.Signals(), make(chan os.Signal, 1)
+	signal.Notify(alone, guardEnded)
 	var want protocol.ExecRequest
 	lines := json.NewDecoder(io.LimitReader(std.in, protocol.MaxMessage))
 	if err := lines.Decode(&want); err != nil {
 		return fmt.Errorf("read the request: %w", err)
 	}
-	e := &execution{want: want, orders: make(chan byte), stderr: std.err}
+	e := &execution{want: want, orders: make(chan byte), alone: alone, stderr: std.err}
 	done, err := e.findJob()
 	if done || err != nil {
 		return err
@@ -57,7 +70,8 @@ func execute(_ context.Context, args []string, std streams) error {
 // execution is a command that runs.
 type execution struct {
 	want     protocol.ExecRequest
-	orders   chan byte // orders of the launcher; ExecStop at the end of the input
+	orders   chan byte        // orders of the launcher; ExecStop at the end of the input
+	alone    <-chan os.Signal // delivers a signal when the guard has ended
 	children *process.Children
 	child    *process.Child
 	told     time.Time // when the command was told to end; zero: it was not
@@ -193,6 +207,8 @@ func (e *execution) watch(terms <-chan os.Signal) {
 			}
 		case <-terms:
 			e.tell()
+		case <-e.alone:
+			return
 		case <-lease.C:
 			e.giveUp(program.CodePlx, "plx was not heard for %s", e.want.Lease)
 		case <-limit:
@@ -246,12 +262,8 @@ func (e *execution) end() error {
 			fmt.Fprintf(e.stderr, "plx agent: the command left processes in the background, which end with it: %d\n", n) // a note may be lost
 		}
 	}
-	left, err := e.children.Clear(process.KillTime)
-	if err != nil {
-		return coded{program.CodePlx, err}
-	}
-	if len(left) > 0 {
-		return coded{program.CodePlx, fmt.Errorf("processes %v did not end when killed", left)}
+	if err := clearAll(e.children); err != nil {
+		return err
 	}
 	if e.ended != nil {
 		return e.ended

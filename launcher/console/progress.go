@@ -80,10 +80,11 @@ type Tally struct {
 	total   int // number of hosts of the work; 0: only those waited for are shown
 
 	mu      sync.Mutex
-	ended   map[string]bool // hosts that are waited for no more
-	waiting []string        // hosts that are waited for, in the order of Begin
-	since   time.Time       // when the first of them was begun
-	done    func()          // ends the Watch; nil: nothing is waited for
+	ended   map[string]bool   // hosts that are waited for no more
+	waiting []string          // hosts that are waited for, in the order of Begin
+	notes   map[string]string // newest Note of a host, by host
+	since   time.Time         // when the first of them was begun
+	done    func()            // ends the Watch; nil: nothing is waited for
 }
 
 // NewTally returns a Tally of work on so many hosts, of which doing says what it is,
@@ -92,7 +93,7 @@ func (p *Printer) NewTally(doing string, total int) *Tally {
 	if p == nil {
 		return nil
 	}
-	return &Tally{printer: p, doing: doing, total: total, ended: map[string]bool{}}
+	return &Tally{printer: p, doing: doing, total: total, ended: map[string]bool{}, notes: map[string]string{}}
 }
 
 // Begin notes that a host is waited for. End must be called; a second Begin before it
@@ -111,6 +112,16 @@ func (t *Tally) Begin(host string) {
 	if t.done == nil {
 		t.since, t.done = time.Now(), t.printer.Watch(t.String)
 	}
+}
+
+// Note records what a host does. It is shown while the host is the first that is waited for.
+func (t *Tally) Note(host, text string) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.notes[host] = text
 }
 
 // End notes that a host is waited for no more.
@@ -156,7 +167,11 @@ func (t *Tally) String() string {
 	case long < patience:
 		return fmt.Sprintf("%s: %d of %s", t.doing, len(t.ended), Count(t.total, "host"))
 	}
-	return fmt.Sprintf("%s: %d of %s; waiting for %s", t.doing, len(t.ended), Count(t.total, "host"), waiting)
+	text := fmt.Sprintf("%s: %d of %s; waiting for %s", t.doing, len(t.ended), Count(t.total, "host"), waiting)
+	if note := t.notes[t.waiting[0]]; note != "" {
+		text += fmt.Sprintf("; %s: %s", t.waiting[0], note)
+	}
+	return text
 }
 
 // Names joins names, at most five of them.

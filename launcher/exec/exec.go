@@ -1,5 +1,5 @@
-// Package exec runs one command on all hosts at once, and prints what they answer. Equal
-// answers are printed once.
+// Package exec runs one command on all hosts at once, and prints what they answer: equal
+// answers once after the end, or each line at once.
 //
 //	code, err := exec.Run(ctx, exec.Config{
 //		Reach:    hosts.Reach{Hosts: lines}, // from package hostfile
@@ -33,6 +33,7 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/logs"
 )
 
 // Config is one command.
@@ -53,6 +54,7 @@ type Config struct {
 	Lease   time.Duration // how long a host runs the command without hearing this process
 	Grace   time.Duration // between telling the command to end and killing it; 0: it is killed at once
 	JSON    bool          // print JSON
+	Stream  bool          // print each line at once, after the name of its host
 }
 
 // leastLease is the shortest lease. A busy host would miss a shorter one.
@@ -67,6 +69,7 @@ func (c Config) request() (protocol.ExecRequest, error) {
 		{c.Program == "", "no command was named", "plx exec --hosts resources.txt -- uname -r"},
 		{len(c.Hosts) == 0, "no hosts were named", "--hosts FILE, or --host LINE"},
 		{c.Lease < leastLease, fmt.Sprintf("--lease %s is too short, at least %s is needed", c.Lease, leastLease), ""},
+		{c.JSON && c.Stream, "--json and --stream exclude each other", ""},
 		{c.MaxTime < 0, "--max-time is negative", ""},
 		{c.Grace < 0, "--grace is negative", ""},
 		{slices.ContainsFunc(append(c.Args, c.Program), func(arg string) bool { return strings.ContainsRune(arg, 0) }), "an argument has a NUL byte", ""},
@@ -114,6 +117,7 @@ func Run(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, err e
 	if err := r.prepare(ctx); err != nil {
 		return exit.Code(err), err
 	}
+	r.openLive()
 	r.everywhere(ctx)
 	if code := r.interrupts.status(); code != 0 {
 		return code, r.print()
@@ -130,7 +134,8 @@ type run struct {
 	interrupts *interrupts
 	set        *hosts.Set
 	artifacts  *artifacts.Set
-	results    []*result // in the order of the resource file
+	results    []*result     // in the order of the resource file
+	live       *logs.Printer // prints lines at once; nil: results are printed at the end
 }
 
 // prepare connects to the hosts and sends them the agent. A host that fails has the error
@@ -182,18 +187,19 @@ func (r *run) everywhere(ctx context.Context) {
 			return errors.New("interrupted before the command began")
 		}
 		a := &hosts.AgentHost{Host: res.host, Job: r.id, Folder: res.host.JobFolder(), Binary: r.artifacts.AgentPath(res.host.Facts.Platform)}
-		return res.end(r.command(a, res))
+		return res.end(r.command(a, res, tell))
 	})
 }
 
 // command runs the command on one host.
-func (r *run) command(a *hosts.AgentHost, res *result) error {
+func (r *run) command(a *hosts.AgentHost, res *result, tell *console.Tally) error {
 	orders, done, err := r.orders(res.host)
 	if err != nil {
 		return err
 	}
 	defer done()
-	err = hosts.Exec(r.interrupts.bounded, a, orders, &res.stdout, &res.stderr)
+	stdout, stderr := r.outputs(res, tell)
+	err = hosts.Exec(r.interrupts.bounded, a, orders, stdout, stderr)
 	if hosts.IsLost(err) {
 		err = fmt.Errorf("%w; the host ends the command %s after it last heard plx, at the latest", err, r.cfg.Lease)
 	}

@@ -22,6 +22,11 @@ func (r *run) print() error {
 	if r.cfg.JSON {
 		return r.printJSON()
 	}
+	if r.live != nil {
+		err := r.live.Close()
+		r.printEnds()
+		return err
+	}
 	t := r.cfg.Terminal
 	out := printer{w: t.Stdout, tty: t.StdoutTTY, colour: t.StdoutColour}
 	err := out.print(r.results, func(res *result) *kept { return &res.stdout })
