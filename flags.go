@@ -22,14 +22,14 @@ import (
 
 // reachFlags tell which hosts are meant, how to reach them, and when to use colour.
 func reachFlags(more ...cli.Flag) []cli.Flag {
-	return append([]cli.Flag{
+	return append(group("Hosts",
 		&cli.StringFlag{Name: "hosts", Usage: "resource `FILE` of hosts and GPU ids", EnvVars: []string{"PLX_HOSTS"}},
 		&cli.StringSliceFlag{Name: "host", Usage: "one `LINE` as in a resource file; repeatable"},
 		&cli.StringSliceFlag{Name: "include", Usage: "only `HOST[:IDS]`; repeatable"},
 		&cli.StringSliceFlag{Name: "exclude", Usage: "not `HOST[:IDS]`; repeatable"},
 		&cli.BoolFlag{Name: "accept-new-host-keys", Usage: "record the key of a host that has none on record"},
 		&cli.StringFlag{Name: "color", Value: "auto", Usage: "`WHEN` to use colour: auto, always or never"},
-	}, more...)
+	), more...)
 }
 
 // verboseFlag is the flag of commands that show a job while it runs.

@@ -24,7 +24,6 @@ import (
 var version = "dev"
 
 func main() {
-	cli.VersionFlag = &cli.BoolFlag{Name: "version", Usage: "print the version", DisableDefaultText: true} // -v is that of launch
 	if len(os.Args) > 1 && os.Args[1] == "agent" {
 		os.Exit(agent.Main(context.Background(), os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
 	}
@@ -78,6 +77,9 @@ func (c *command) signals() (<-chan os.Signal, func()) {
 }
 
 func (c *command) app() *cli.App {
+	cli.VersionFlag = &cli.BoolFlag{Name: "version", Usage: "print the version", DisableDefaultText: true} // -v is that of launch
+	cli.VersionPrinter = func(ctx *cli.Context) { fmt.Fprintln(ctx.App.Writer, versionLine()) }
+	cli.HelpPrinter = printHelp
 	app := &cli.App{
 		Name:                      "plx",
 		Usage:                     "launch one program on many machines over SSH, and train there",
@@ -92,7 +94,9 @@ func (c *command) app() *cli.App {
 		Commands: []*cli.Command{
 			c.launchCommand(), c.execCommand(), c.probeCommand(), c.logsCommand(), c.jobsCommand(),
 			c.attachCommand(), c.scaleCommand(), c.stopCommand(), c.fetchCommand(), c.pruneCommand(),
+			helpCommand(), versionCommand(),
 		},
+		Flags:       []cli.Flag{cli.HelpFlag}, // the library adds it only where no command is named help
 		Description: exitCodes,
 	}
 	for _, sub := range app.Commands {
@@ -103,14 +107,22 @@ func (c *command) app() *cli.App {
 
 // wrongUse returns an error with a hint, instead of the whole help, for a wrong flag.
 func wrongUse(ctx *cli.Context, err error, _ bool) error {
-	hint := "plx --help"
-	if ctx.Command != nil && ctx.Command.Name != "" && ctx.Command.Name != "plx" {
-		hint = "plx " + ctx.Command.Name + " --help"
+	if name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); unknown {
+		return noFlag(ctx, name)
+	}
+	hint := "plx help"
+	if ofCommand(ctx) {
+		hint += " " + ctx.Command.Name
 	}
 	if m := badValue.FindStringSubmatch(err.Error()); m != nil && strings.Contains(err.Error(), "parse error") {
 		err = fmt.Errorf("-%s %s: want a number, or a time with its unit such as 90s, 5m or 1h", m[2], m[1])
 	}
 	return exit.Mistake(err, hint)
+}
+
+// ofCommand reports whether ctx is that of a command of plx, not of plx itself.
+func ofCommand(ctx *cli.Context) bool {
+	return ctx.Command != nil && ctx.Command.Name != "" && ctx.Command.Name != "plx"
 }
 
 // badValue matches the errors of package flag for a value.
@@ -125,13 +137,14 @@ const exitCodes = `Exit status:
    125        plx failed: a host or GPU is missing, a host key was refused,
               the newest checkpoint could not be fetched (--fetch)
    126, 127   the program is not executable, or was not found
-   130        Ctrl-C (143: plx stop, SIGTERM or a preempted host; 141: the reader of plx's output is gone)`
+   130        Ctrl-C (143: plx stop, SIGTERM or a preempted host;
+              141: the reader of plx's output is gone)`
 
 func unknownCommand(ctx *cli.Context) error {
 	if ctx.NArg() == 0 {
 		return cli.ShowAppHelp(ctx)
 	}
-	return exit.Mistake(fmt.Errorf("no command %q", ctx.Args().First()), "plx --help lists them")
+	return noCommand(ctx, ctx.Args().First())
 }
 
 // context returns a context that ends at the first signal. Its cause has the exit

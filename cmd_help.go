@@ -1,0 +1,226 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+	"github.com/xrash/smetrics"
+
+	"github.com/plx-run/plx/launcher/exit"
+)
+
+// A help text has lines of at most helpWidth characters. What a flag means begins in
+// column flagColumn, what a command does in column commandColumn.
+const (
+	helpWidth     = 100
+	flagColumn    = 30
+	commandColumn = 14
+)
+
+// group puts flags under a heading of the help.
+func group(heading string, flags ...cli.Flag) []cli.Flag {
+	for _, f := range flags {
+		switch f := f.(type) {
+		case *cli.StringFlag:
+			f.Category = heading
+		case *cli.StringSliceFlag:
+			f.Category = heading
+		case *cli.IntFlag:
+			f.Category = heading
+		case *cli.IntSliceFlag:
+			f.Category = heading
+		case *cli.DurationFlag:
+			f.Category = heading
+		case *cli.BoolFlag:
+			f.Category = heading
+		}
+	}
+	return flags
+}
+
+// printHelp takes the place of the library's printer, whose lines are as wide as their
+// text and whose groups are in the order of the alphabet.
+func printHelp(w io.Writer, _ string, about any) {
+	switch about := about.(type) {
+	case *cli.App:
+		fmt.Fprintf(w, "plx: %s\n\nUsage:\n  plx COMMAND [FLAGS] [ARGUMENTS]\n\nCommands:\n", about.Usage)
+		for _, c := range about.VisibleCommands() {
+			fmt.Fprint(w, entry(c.Name, c.Usage, commandColumn))
+		}
+		fmt.Fprintf(w, "\nplx COMMAND --help tells what the command takes, plx config which defaults you have set.\n\n%s\n", about.Description)
+	case *cli.Command:
+		fmt.Fprint(w, commandHelp(about))
+	}
+}
+
+func commandHelp(c *cli.Command) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "plx %s: %s\n\nUsage:\n  %s\n", c.Name, c.Usage, strings.TrimSpace("plx "+c.Name+" [FLAGS] "+c.ArgsUsage))
+	if c.Description != "" {
+		fmt.Fprintf(&text, "\n%s\n", c.Description)
+	}
+	heading := ""
+	for _, f := range c.VisibleFlags() {
+		if f == cli.HelpFlag {
+			continue
+		}
+		if h := cmp.Or(f.(cli.CategorizableFlag).GetCategory(), "Flags"); h != heading {
+			fmt.Fprintf(&text, "\n%s:\n", h)
+			heading = h
+		}
+		text.WriteString(entry(flagHelp(f.(cli.DocGenerationFlag))))
+	}
+	return text.String()
+}
+
+// flagHelp is how a flag is written, and what it means.
+func flagHelp(f cli.DocGenerationFlag) (left, right string, column int) {
+	names := slices.Clone(f.(cli.Flag).Names())
+	slices.SortFunc(names, func(a, b string) int { return len(a) - len(b) })
+	for i, name := range names {
+		names[i] = strings.Repeat("-", min(len(name), 2)) + name
+	}
+	before, rest, _ := strings.Cut(f.GetUsage(), "`")
+	value, after, _ := strings.Cut(rest, "`")
+	left, right = strings.TrimSpace(strings.Join(names, ", ")+" "+value), before+value+after
+	if standard := strings.Trim(f.GetDefaultText(), `"`); f.TakesValue() && !slices.Contains([]string{"", "0", "0s", "-1"}, standard) {
+		right += fmt.Sprintf(" (default: %s)", shortTime(standard))
+	}
+	return left, right, flagColumn
+}
+
+// shortTime writes 5m0s as 5m.
+func shortTime(text string) string {
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
+}
+
+// entry is left, and right from the column on, on as many lines as it takes.
+func entry(left, right string, column int) string {
+	line := fmt.Sprintf("  %-*s", column-2, left)
+	if len(line) > column || strings.HasSuffix(line, left) {
+		line += "\n" + strings.Repeat(" ", column)
+	}
+	var text strings.Builder
+	at := column
+	for i, word := range strings.Fields(right) {
+		if i > 0 && at+1+len(word) > helpWidth {
+			line, at = line+"\n"+strings.Repeat(" ", column), column
+		} else if i > 0 {
+			line, at = line+" ", at+1
+		}
+		line, at = line+word, at+len(word)
+	}
+	text.WriteString(line + "\n")
+	return text.String()
+}
+
+// helpCommand is "plx help", which people type first.
+func helpCommand() *cli.Command {
+	return &cli.Command{
+		Name: "help", Usage: "tell what plx or one of its commands does", ArgsUsage: "[COMMAND]",
+		Action: func(ctx *cli.Context) error {
+			name := ctx.Args().First()
+			if name == "" {
+				printHelp(ctx.App.Writer, "", ctx.App)
+				return nil
+			}
+			about := ctx.App.Command(name)
+			if about == nil {
+				return noCommand(ctx, name)
+			}
+			printHelp(ctx.App.Writer, "", about)
+			return nil
+		},
+	}
+}
+
+// noCommand is the error for a command that plx does not have.
+func noCommand(ctx *cli.Context, name string) error {
+	hint := "plx help lists them"
+	if alike := closest(name, commandNames(ctx.App)); alike != "" {
+		hint = fmt.Sprintf("plx %s? %s", alike, hint)
+	}
+	return exit.Mistake(fmt.Errorf("no command %q", name), hint)
+}
+
+func commandNames(app *cli.App) (names []string) {
+	for _, c := range app.VisibleCommands() {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// noFlag is the error for a flag that the command does not have.
+func noFlag(ctx *cli.Context, name string) error {
+	if !ofCommand(ctx) {
+		return exit.Mistake(fmt.Errorf("plx has no flag --%s", name), "flags come after the command: plx COMMAND [FLAGS]; plx help lists the commands")
+	}
+	var names []string
+	for _, f := range ctx.Command.Flags {
+		names = append(names, f.Names()...)
+	}
+	hint := "plx help " + ctx.Command.Name + " lists them"
+	if alike := closest(name, names); alike != "" {
+		hint = fmt.Sprintf("%s%s? %s", strings.Repeat("-", min(len(alike), 2)), alike, hint)
+	}
+	return exit.Mistake(fmt.Errorf("plx %s has no flag --%s", ctx.Command.Name, name), hint)
+}
+
+// closest is the one of names that is most like name; "" if none is much like it.
+func closest(name string, names []string) string {
+	best, found := 0.8, ""
+	for _, n := range names {
+		if likeness := smetrics.JaroWinkler(name, n, 0.7, 4); likeness > best { // the usual parameters of the measure
+			best, found = likeness, n
+		}
+	}
+	return found
+}
+
+// versionCommand is "plx version".
+func versionCommand() *cli.Command {
+	return &cli.Command{
+		Name: "version", Usage: "print version, commit and date of this plx",
+		Action: func(ctx *cli.Context) error {
+			_, err := fmt.Fprintln(ctx.App.Writer, versionLine())
+			return err
+		},
+	}
+}
+
+// versionLine is version, commit, its date, Go's version and the platform. What the
+// build did not record is left out.
+func versionLine() string {
+	var parts []string
+	recorded, number := map[string]string{}, version
+	if info, ok := debug.ReadBuildInfo(); ok {
+		if number == "dev" && strings.HasPrefix(info.Main.Version, "v") { // go install
+			number = info.Main.Version
+		}
+		for _, s := range info.Settings {
+			recorded[s.Key] = s.Value
+		}
+	}
+	if commit := recorded["vcs.revision"]; commit != "" {
+		if recorded["vcs.modified"] == "true" {
+			commit += " with changes"
+		}
+		parts = append(parts, "commit "+commit)
+	}
+	if date := recorded["vcs.time"]; date != "" {
+		parts = append(parts, date)
+	}
+	parts = append(parts, runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
+	return "plx " + number + " (" + strings.Join(parts, ", ") + ")"
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// Lines of the help fit a terminal of 100 columns, say no default that is none, and
+// have all flags.
+func TestHelpFits(t *testing.T) {
+	text, err := os.ReadFile("docs/cli.md") // TestHelpIsDocumented: this is the help
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > helpWidth {
+			t.Errorf("%d columns: %s", n, line)
+		}
+		for _, wrong := range []string{"default: 0", "default: false", "default: \"", "0m0s", "m0s)"} {
+			if strings.Contains(line, wrong) {
+				t.Errorf("%q in %s", wrong, line)
+			}
+		}
+	}
+	help := commandHelp((&command{}).launchCommand())
+	for _, f := range (&command{}).launchCommand().Flags {
+		if _, _, found := strings.Cut(help, "\n  -"+strings.Repeat("-", min(len(f.Names()[0])-1, 1))+f.Names()[0]); !found {
+			t.Errorf("the help lacks %s", f.Names()[0])
+		}
+	}
+}
+
+// What is wrong in a command line is named with what was probably meant.
+func TestMisspelt(t *testing.T) {
+	for line, want := range map[string]string{
+		"lunch":                         `no command "lunch"` + "\nhint: plx launch? plx help lists them",
+		"help lgos":                     `no command "lgos"` + "\nhint: plx logs? plx help lists them",
+		"frobnicate":                    `no command "frobnicate"` + "\nhint: plx help lists them",
+		"launch --leese 3s ./train":     "plx launch has no flag --leese\nhint: --lease? plx help launch lists them",
+		"launch --zzz":                  "plx launch has no flag --zzz\nhint: plx help launch lists them",
+		"logs --taks worker:0":          "plx logs has no flag --taks\nhint: --task? plx help logs lists them",
+		"--hosts resources.txt launch":  "plx has no flag --hosts\nhint: flags come after the command: plx COMMAND [FLAGS]; plx help lists the commands",
+		"launch --lease soon ./train":   "--lease soon: want a number, or a time with its unit such as 90s, 5m or 1h\nhint: plx help launch",
+		"launch --max-restarts x train": "--max-restarts x: want a number, or a time with its unit such as 90s, 5m or 1h\nhint: plx help launch",
+	} {
+		code, _, stderr := ran(t, strings.Fields(line)...)
+		if got := strings.TrimSpace(strings.ReplaceAll(stderr, "plx: hint:", "hint:")); code != 2 || got != "plx: "+want {
+			t.Errorf("plx %s: %d, %q, want %q", line, code, got, "plx: "+want)
+		}
+	}
+}
+
+// plx help and plx COMMAND --help say the same, and so do plx version and --version.
+func TestHelpAndVersion(t *testing.T) {
+	for a, b := range map[string]string{"help": "--help", "help launch": "launch --help", "version": "--version"} {
+		code, got, _ := ran(t, strings.Fields(a)...)
+		_, want, _ := ran(t, strings.Fields(b)...)
+		if code != 0 || got != want || got == "" {
+			t.Errorf("plx %s: %d, %.300q; plx %s: %.300q", a, code, got, b, want)
+		}
+	}
+}
+
+// ran runs one command line.
+func ran(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var files [2]*os.File
+	for i := range files {
+		f, err := os.Create(filepath.Join(t.TempDir(), "out"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		files[i] = f
+	}
+	code = run(append([]string{"plx"}, args...), files[0], files[1])
+	var texts [2]string
+	for i, f := range files {
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[i] = string(b)
+	}
+	return code, texts[0], texts[1]
+}
