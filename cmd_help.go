@@ -84,7 +84,7 @@ func flagHelp(f cli.DocGenerationFlag) (left, right string, column int) {
 	names := slices.Clone(f.(cli.Flag).Names())
 	slices.SortFunc(names, func(a, b string) int { return len(a) - len(b) })
 	for i, name := range names {
-		names[i] = strings.Repeat("-", min(len(name), 2)) + name
+		names[i] = dashed(name)
 	}
 	before, rest, _ := strings.Cut(f.GetUsage(), "`")
 	value, after, _ := strings.Cut(rest, "`")
@@ -94,6 +94,9 @@ func flagHelp(f cli.DocGenerationFlag) (left, right string, column int) {
 	}
 	return left, right, flagColumn
 }
+
+// dashed is how a flag is written on the command line.
+func dashed(name string) string { return strings.Repeat("-", min(len(name), 2)) + name }
 
 // shortTime writes 5m0s as 5m.
 func shortTime(text string) string {
@@ -172,7 +175,7 @@ func noFlag(ctx *cli.Context, name string) error {
 	}
 	hint := "plx help " + ctx.Command.Name + " lists them"
 	if alike := closest(name, names); alike != "" {
-		hint = fmt.Sprintf("%s%s? %s", strings.Repeat("-", min(len(alike), 2)), alike, hint)
+		hint = fmt.Sprintf("%s? %s", dashed(alike), hint)
 	}
 	return exit.Mistake(fmt.Errorf("plx %s has no flag --%s", ctx.Command.Name, name), hint)
 }

@@ -132,7 +132,7 @@ func (c *command) logs(ctx *cli.Context) error {
 	if err := oneJob(ctx); err != nil {
 		return err
 	}
-	cfg.Job, cfg.OnHosts = ctx.Args().First(), fileNamed(ctx)
+	cfg.Job, cfg.OnHosts = ctx.Args().First(), typed(ctx, "hosts")
 	var err error
 	if cfg.Reach, err = fileReach(ctx); err != nil {
 		return err
@@ -222,7 +222,7 @@ func (c *command) stopCommand() *cli.Command {
 			if flags.Bool("checkpoint") {
 				cfg.SaveTime = flags.Duration("checkpoint-timeout")
 			}
-			if cfg.SaveTime <= 0 && flags.Bool("checkpoint") || flags.IsSet("checkpoint-timeout") && !flags.Bool("checkpoint") {
+			if cfg.SaveTime <= 0 && flags.Bool("checkpoint") || typed(flags, "checkpoint-timeout") && !flags.Bool("checkpoint") {
 				return exit.Mistake(errors.New("--checkpoint-timeout must be more than 0 and needs --checkpoint: it is the time that the checkpoint may take"), "")
 			}
 			return jobs.Stop(ctx, cfg)

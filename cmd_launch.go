@@ -123,7 +123,7 @@ func (c *command) launchConfig(ctx *cli.Context) (cfg launcher.Config, err error
 	if cfg.LocalHosts, cfg.LocalWorkers, err = local(ctx.String("local")); err != nil {
 		return cfg, err
 	}
-	if ctx.IsSet("local") && len(cfg.Hosts) > 0 {
+	if typed(ctx, "local") && len(cfg.Hosts) > 0 {
 		return cfg, exit.Mistake(errors.New("--local is the size of the embedded cluster, which is not used where hosts are named"), "")
 	}
 	if cfg.Interface, err = nic(ctx); err != nil {

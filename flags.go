@@ -23,7 +23,7 @@ import (
 // reachFlags tell which hosts are meant, how to reach them, and when to use colour.
 func reachFlags(more ...cli.Flag) []cli.Flag {
 	return append(group("Hosts",
-		&cli.StringFlag{Name: "hosts", Usage: "resource `FILE` of hosts and GPU ids", EnvVars: []string{"PLX_HOSTS"}},
+		&cli.StringFlag{Name: "hosts", Usage: "resource `FILE` of hosts and GPU ids"},
 		&cli.StringSliceFlag{Name: "host", Usage: "one `LINE` as in a resource file; repeatable"},
 		&cli.StringSliceFlag{Name: "include", Usage: "only `HOST[:IDS]`; repeatable"},
 		&cli.StringSliceFlag{Name: "exclude", Usage: "not `HOST[:IDS]`; repeatable"},
@@ -58,7 +58,7 @@ func shownTasks(ctx *cli.Context) []string {
 func reach(ctx *cli.Context) (hosts.Reach, error) {
 	r := hosts.Reach{AcceptNewHostKeys: ctx.Bool("accept-new-host-keys")}
 	var err error
-	if !ctx.IsSet("host") || fileNamed(ctx) { // --host takes the place of PLX_HOSTS
+	if !typed(ctx, "host") || typed(ctx, "hosts") { // --host takes the place of a default
 		if r, err = fileReach(ctx); err != nil {
 			return r, err
 		}
@@ -92,9 +92,6 @@ func fileReach(ctx *cli.Context) (hosts.Reach, error) {
 		return r, nil
 	}
 	if ctx.String("hosts") == "" {
-		if text, set := os.LookupEnv("PLX_HOSTS"); set && text == "" {
-			return r, nil
-		}
 		return r, exit.Mistake(errors.New("--hosts: the name of the file is empty"), "an unset shell variable?")
 	}
 	var err error
@@ -124,7 +121,7 @@ func (c *command) query(ctx *cli.Context) (jobs.Query, error) {
 		return jobs.Query{}, err
 	}
 	t, err := c.terminal(ctx)
-	return jobs.Query{Job: ctx.Args().First(), Reach: r, OnHosts: ctx.IsSet("host") || fileNamed(ctx), Terminal: t}, err
+	return jobs.Query{Job: ctx.Args().First(), Reach: r, OnHosts: typed(ctx, "host") || typed(ctx, "hosts"), Terminal: t}, err
 }
 
 func noArguments(ctx *cli.Context) error {
@@ -151,12 +148,6 @@ func jobAndFolder(ctx *cli.Context) error {
 		return exit.Mistake(errors.New("want a job and a folder for what it has made"), "plx fetch JOB DIR")
 	}
 	return nil
-}
-
-// fileNamed reports whether the resource file was named on the command line. The file
-// of PLX_HOSTS is used only for jobs that this machine does not know.
-func fileNamed(ctx *cli.Context) bool {
-	return ctx.IsSet("hosts") && ctx.String("hosts") != os.Getenv("PLX_HOSTS")
 }
 
 // pattern reads a regular expression flag.

@@ -94,13 +94,16 @@ func (c *command) app() *cli.App {
 		Commands: []*cli.Command{
 			c.launchCommand(), c.execCommand(), c.probeCommand(), c.logsCommand(), c.jobsCommand(),
 			c.attachCommand(), c.scaleCommand(), c.stopCommand(), c.fetchCommand(), c.pruneCommand(),
-			helpCommand(), versionCommand(),
+			configCommand(), helpCommand(), versionCommand(),
 		},
 		Flags:       []cli.Flag{cli.HelpFlag}, // the library adds it only where no command is named help
 		Description: exitCodes,
 	}
 	for _, sub := range app.Commands {
 		sub.OnUsageError, sub.HideHelpCommand = wrongUse, true
+		if sub.Name != "config" && sub.Name != "help" && sub.Name != "version" {
+			sub.Before = setDefaults
+		}
 	}
 	return app
 }

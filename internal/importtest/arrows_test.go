@@ -22,8 +22,9 @@ type arrow struct {
 
 // arrows: the first row that matches a package holds.
 var arrows = []arrow{
-	{from: "main", to: []string{"launcher", "launcher/agent", "launcher/console", "launcher/exec", "launcher/exit", "launcher/hosts", "launcher/jobs", "hostfile", "gpuprobe", "logs"}},
+	{from: "main", to: []string{"defaults", "launcher", "launcher/agent", "launcher/console", "launcher/exec", "launcher/exit", "launcher/hosts", "launcher/jobs", "hostfile", "gpuprobe", "logs"}},
 	// Text to hosts: no network, no probing.
+	{from: "defaults", not: []string{"net", "os/exec"}},
 	{from: "hostfile", std: true, not: []string{"net", "os/exec"}},
 	{from: "gpuprobe"},
 	{from: "envsync"},
