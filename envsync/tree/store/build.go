@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -102,39 +101,32 @@ func (b *builder) file(e tree.Entry) error {
 	if !b.store.has(e.Sum, e.Size) {
 		return fmt.Errorf("its content is not in %s any more: launch again", b.store.dir)
 	}
-	from, err := os.Open(b.store.Path(e.Sum))
+	from, err := openFile(b.store.Path(e.Sum), unix.O_RDONLY, 0)
 	if err != nil {
 		return err
 	}
-	defer from.Close() // only read
-	to, err := os.OpenFile(b.path(e), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	defer unix.Close(from) // only read
+	to, err := openFile(b.path(e), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	err = b.fileTo(to, from, e)
-	if failed := to.Close(); err == nil {
+	if failed := unix.Close(to); err == nil {
 		err = failed
 	}
 	return err
 }
 
-func (b *builder) fileTo(to, from *os.File, e tree.Entry) error {
+func (b *builder) fileTo(to, from int, e tree.Entry) error {
 	cloned := false
 	if e.Size > 0 && !b.noClone.Load() {
-		cloned = unix.IoctlFileClone(int(to.Fd()), int(from.Fd())) == nil
+		cloned = unix.IoctlFileClone(to, from) == nil
 		b.noClone.Store(!cloned)
 	}
 	if !cloned {
-		if n, err := io.Copy(to, from); err != nil || n != e.Size {
-			return errors.Join(err, sizeError(n, e.Size))
+		if err := copyAll(to, from, e.Size); err != nil {
+			return err
 		}
 	}
-	return to.Chmod(e.Mode) // not at creation, where the umask counts
-}
-
-func sizeError(n, want int64) error {
-	if n == want {
-		return nil
-	}
-	return fmt.Errorf("%d of %d bytes were copied", n, want)
+	return unix.Fchmod(to, uint32(e.Mode)) // not at creation, where the umask counts
 }

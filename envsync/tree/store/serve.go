@@ -132,10 +132,10 @@ func (s *Store) receive(ctx context.Context, in io.Reader, files []tree.Entry) e
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(writers)
 	for _, e := range files {
-		if ctx.Err() != nil {
-			break
+		if err = ctx.Err(); err == nil {
+			err = s.receiveFile(z, e, group)
 		}
-		if err = s.receiveFile(z, e, group); err != nil {
+		if err != nil {
 			break
 		}
 	}
@@ -166,11 +166,14 @@ func (s *Store) receiveFile(z io.Reader, e tree.Entry, group *errgroup.Group) er
 	if e.Size > small {
 		return named(s.put(z, e.Sum, e.Size))
 	}
-	content := make([]byte, e.Size)
-	if _, err := io.ReadFull(z, content); err != nil {
+	block := blocks.Get().(*[small]byte)
+	if _, err := io.ReadFull(z, block[:e.Size]); err != nil {
 		return named(err)
 	}
-	group.Go(func() error { return named(s.put(bytes.NewReader(content), e.Sum, e.Size)) })
+	group.Go(func() error {
+		defer blocks.Put(block)
+		return named(s.putSmall(block[:e.Size], e.Sum))
+	})
 	return nil
 }
 

@@ -18,6 +18,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -32,6 +33,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/envsync/tree"
 )
@@ -109,6 +112,8 @@ var bootTime = sync.OnceValue(func() time.Time {
 	return time.Unix(1<<40, 0)
 })
 
+var errDamaged = errors.New("it was damaged on the way")
+
 // put writes a content of size bytes from r. Until it is complete and right it has
 // another name; an error leaves nothing.
 func (s *Store) put(r io.Reader, sum tree.Sum, size int64) (err error) {
@@ -131,12 +136,45 @@ func (s *Store) put(r io.Reader, sum tree.Sum, size int64) (err error) {
 		return cause(err)
 	}
 	if tree.Sum(hash.Sum(nil)) != sum {
-		return errors.New("it was damaged on the way")
+		return errDamaged
 	}
 	if err := os.Chtimes(temporary, stamp, stamp); err != nil {
 		return cause(err)
 	}
 	return s.settle(temporary, sum)
+}
+
+// putSmall writes a content that is in memory. It gets its name at once, and the stamp
+// after all bytes are written: has finds nothing that was cut off. An error leaves nothing.
+func (s *Store) putSmall(content []byte, sum tree.Sum) error {
+	if tree.Sum(sha256.Sum256(content)) != sum {
+		return errDamaged
+	}
+	file := s.Path(sum)
+	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL
+	fd, err := openFile(file, flags, 0o600)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.Mkdir(filepath.Dir(file), 0o700); err == nil || errors.Is(err, fs.ErrExist) {
+			fd, err = openFile(file, flags, 0o600)
+		}
+	}
+	if errors.Is(err, fs.ErrExist) { // cut off, or of another launch that writes the same
+		return s.put(bytes.NewReader(content), sum, int64(len(content)))
+	}
+	if err != nil {
+		return cause(err)
+	}
+	err = writeAll(fd, content)
+	if failed := unix.Close(fd); err == nil {
+		err = failed
+	}
+	if err == nil {
+		err = os.Chtimes(file, stamp, stamp)
+	}
+	if err != nil {
+		return errors.Join(cause(err), os.Remove(file))
+	}
+	return nil
 }
 
 // settle gives a content its name. The folder is made when it is needed.

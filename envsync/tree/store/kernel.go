@@ -1,0 +1,69 @@
+//go:build linux
+
+package store
+
+import (
+	"errors"
+	"io"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// The functions here call the kernel without package os, which adds ten calls for
+// each file: a folder may have 100,000 small ones.
+
+// again repeats a call that a signal interrupts.
+func again(call func() error) error {
+	for {
+		if err := call(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// openFile opens a file, and follows no link.
+func openFile(file string, flags int, mode uint32) (fd int, err error) {
+	err = again(func() error {
+		fd, err = unix.Open(file, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW, mode)
+		return err
+	})
+	return fd, err
+}
+
+// writeAll writes all of b.
+func writeAll(fd int, b []byte) error {
+	for len(b) > 0 {
+		n := 0
+		if err := again(func() (err error) { n, err = unix.Write(fd, b); return err }); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+// blocks are the blocks by which copyAll copies.
+var blocks = sync.Pool{New: func() any { return new([small]byte) }}
+
+// copyAll copies size bytes. For files of some pages that takes a third less time than to
+// have the kernel copy them.
+func copyAll(to, from int, size int64) error {
+	block := blocks.Get().(*[small]byte)
+	defer blocks.Put(block)
+	for size > 0 {
+		n := 0
+		err := again(func() (err error) { n, err = unix.Read(from, block[:min(size, small)]); return err })
+		if err == nil && n == 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		if err == nil {
+			err = writeAll(to, block[:n])
+		}
+		if err != nil {
+			return err
+		}
+		size -= int64(n)
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+//go:build linux
+
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/plx-run/plx/envsync/tree"
+)
+
+// Two launches send the same folder to one host at once.
+func TestTwoSendAtOnce(t *testing.T) {
+	f := scan(t, project(t))
+	for range 10 {
+		h := newHost(t)
+		var both errgroup.Group
+		for range 2 {
+			both.Go(func() error { return tree.Send(t.Context(), targets(h), f, nil) })
+		}
+		if err := both.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		h.noLeftovers()
+		if got, err := os.ReadFile(filepath.Join(h.build(f), "train.py")); err != nil || string(got) != "print(1)\n" {
+			t.Errorf("train.py is %q, %v", got, err)
+		}
+	}
+}
+
+// An agent that is told to end stores no list of files that it does not have, also if the
+// sender has ended its stream.
+func TestServeEnds(t *testing.T) {
+	h, f := newHost(t), scan(t, project(t))
+	var in bytes.Buffer
+	if err := f.Write(&in); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := h.Serve(ctx, &in, new(bytes.Buffer), nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want that it was cancelled", err)
+	}
+	if _, err := h.Manifest(f.ID()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the host has a list of files that it does not have: %v", err)
+	}
+}
