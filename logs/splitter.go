@@ -21,6 +21,8 @@ type splitter struct {
 	partial   []byte // the unfinished line, or what follows its last carriage return; empty means none
 	drawn     []byte // what the last carriage return ended; empty means none
 	redrawn   bool   // the unfinished line had a carriage return
+	block     *block // lines that are redrawn together with the unfinished one; nil: none are
+	nested    bool   // there has been a block
 	next      int64  // offset of the next byte
 	continued bool   // the unfinished line continues one that was too long
 }
@@ -49,6 +51,9 @@ func (s *splitter) finish(text []byte, returns bool) {
 	if len(s.partial) > 0 || s.redrawn || len(text) > s.limit || returns {
 		s.keep(text, returns)
 		s.next++
+		if s.moveDown() {
+			return
+		}
 		text = s.state()
 		s.put(text, s.next-1-int64(len(text)), false)
 		s.drop()
@@ -62,13 +67,14 @@ func (s *splitter) finish(text []byte, returns bool) {
 // keep adds text to the unfinished line and emits a piece whenever it reaches
 // the limit.
 func (s *splitter) keep(text []byte, returns bool) {
-	if returns {
-		if i := bytes.LastIndexByte(text, '\r'); i >= 0 {
-			s.redraw(text[:i])
-			s.next++
-			text = text[i+1:]
-		}
+	if returns || s.redraws && s.redrawn {
+		text = s.steer(text)
 	}
+	s.append(text)
+}
+
+// append adds text without controls to the unfinished line.
+func (s *splitter) append(text []byte) {
 	for {
 		n := min(s.limit-len(s.partial), len(text))
 		s.partial = append(s.partial, text[:n]...)
@@ -82,18 +88,13 @@ func (s *splitter) keep(text []byte, returns bool) {
 	}
 }
 
-// redraw takes the text before a carriage return. Only the last part of it that is not
-// empty stays: a carriage return alone changes nothing on a terminal.
+// redraw takes the text before a carriage return. Only the last part of a line that is
+// not empty stays: a carriage return alone changes nothing on a terminal.
 func (s *splitter) redraw(text []byte) {
 	s.redrawn = true
 	s.next += int64(len(text))
-	whole := bytes.TrimRight(text, "\r")
-	i := bytes.LastIndexByte(whole, '\r')
-	switch last := whole[i+1:]; {
-	case i >= 0:
-		s.drawn = append(s.drawn[:0], last...)
-	case len(s.partial)+len(last) > 0:
-		s.drawn = append(append(s.drawn[:0], s.partial...), last...)
+	if len(s.partial)+len(text) > 0 {
+		s.drawn = append(append(s.drawn[:0], s.partial...), text...)
 	}
 	s.drawn = s.drawn[:min(len(s.drawn), s.limit)]
 	s.partial = s.partial[:0]
@@ -116,6 +117,9 @@ func (s *splitter) skipTo(offset int64) { s.next = offset }
 
 // flush emits the unfinished line, whose end will not come.
 func (s *splitter) flush() {
+	if s.block != nil {
+		s.endBlock()
+	}
 	if text := s.state(); len(text) > 0 {
 		s.put(text, s.next-int64(len(text)), true)
 	}

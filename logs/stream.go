@@ -16,7 +16,7 @@ type stream struct {
 	time   time.Time // when the unfinished line began
 	prefix prefix
 	out    []byte // lines not yet written
-	row    *Row   // the unfinished line, while it is redrawn on a terminal; nil: there is none
+	rows   []*Row // the unfinished lines, while they are redrawn on a terminal
 	hidden bool   // nothing is printed
 	held   held   // lines that are held back, see fold.go
 	last   []byte // the last line of stderr that was printed
@@ -113,9 +113,8 @@ func (s *stream) marked(l line) (rest []byte, marked bool) {
 // redrawn.
 func (s *stream) flush() error {
 	redrawn := s.split.redrawn && s.screen.Terminal
-	if !redrawn && s.row != nil {
-		s.row.Remove()
-		s.row = nil
+	if !redrawn {
+		s.keepRows(0)
 	}
 	err := s.p.send(s.to, s.out)
 	s.out = s.out[:0]
@@ -128,16 +127,28 @@ func (s *stream) flush() error {
 	return err
 }
 
-// redraw shows the unfinished line in a row, so that tasks that redraw at the same time
-// have a row each. The line is printed once it ends.
+// redraw shows the unfinished lines in rows, so that tasks that redraw at the same time
+// have rows of their own. The lines are printed once they end.
 func (s *stream) redraw() {
-	if s.row == nil {
-		s.row = s.p.display.Row(s.p.order(s.from.Task))
+	states := s.split.states()
+	s.keepRows(len(states))
+	for i, state := range states {
+		if i == len(s.rows) {
+			s.rows = append(s.rows, s.p.display.Row(s.p.order(s.from.Task)))
+		}
+		text := ""
+		if len(bytes.TrimSpace(state)) > 0 && (s.p.opts.Grep == nil || s.p.opts.Grep.Match(state)) {
+			shown := appendSafe(bytes.Clone(s.prefix.first), state, s.screen.Colour)
+			text = strings.ReplaceAll(string(shown), "\t", " ")
+		}
+		s.rows[i].Set(text)
 	}
-	state, text := s.split.state(), ""
-	if len(state) > 0 && (s.p.opts.Grep == nil || s.p.opts.Grep.Match(state)) {
-		shown := appendSafe(bytes.Clone(s.prefix.first), state, s.screen.Colour)
-		text = strings.ReplaceAll(string(shown), "\t", " ")
+}
+
+// keepRows removes all rows but the first n.
+func (s *stream) keepRows(n int) {
+	for len(s.rows) > n {
+		s.rows[len(s.rows)-1].Remove()
+		s.rows = s.rows[:len(s.rows)-1]
 	}
-	s.row.Set(text)
 }
