@@ -125,7 +125,7 @@ func TestCheckpoints(t *testing.T) {
 		r.signal(syscall.SIGTERM)
 		asked := time.Now()
 		b.says(r.want(143), "job", "stopped by signal terminated")
-		b.took("to end", asked, 10*time.Second)
+		b.took("to end", asked, slack)
 		b.hostsGone(0)
 	})
 	t.Run("plx fetch", func(t *testing.T) { testFetch(b.in(t), file, saver) })
@@ -134,17 +134,22 @@ func TestCheckpoints(t *testing.T) {
 // testStopSaves stops jobs that can be saved, that cannot, and that know
 // nothing of it.
 func testStopSaves(b *bench, file, saver string) {
-	job := b.detach("--hosts", file, saver)
+	saves := func(more ...string) string {
+		job := b.detach(append([]string{"--hosts", file, saver}, more...)...)
+		b.begun(job)
+		return job
+	}
+	job := saves()
 	res := b.want(0, "stop", "--checkpoint", job)
 	contains(b.t, res.stderr, "job "+job+": stopped on 2 hosts, saved at step 7")
 	if code := b.jobsOf()[job].Code; code == nil || *code != 143 {
 		b.t.Errorf("the job's exit status: %v", code)
 	}
-	job = b.detach("--hosts", file, saver, "--refuse", "the disk is full")
+	job = saves("--refuse", "the disk is full")
 	contains(b.t, b.want(125, "stop", "--checkpoint", job).stderr, "stopped on 2 hosts, not saved: the disk is full")
-	job = b.detach("--hosts", file, saver, "--hang")
+	job = saves("--hang")
 	contains(b.t, b.want(125, "stop", "--checkpoint", "--checkpoint-timeout", "1s", job).stderr, "not saved: worker:0 on h1 had not saved within 1s")
-	job = b.detach("--hosts", file, saver, "--hang")
+	job = saves("--hang")
 	attached := b.start("attach", job)
 	stop := b.start("stop", "--checkpoint", "--checkpoint-timeout", "5s", job)
 	attached.awaitLine("worker:0", "asked")
@@ -156,6 +161,18 @@ func testStopSaves(b *bench, file, saver string) {
 	contains(b.t, b.want(0, "stop", "--checkpoint", job).stderr, "had ended already")
 	b.want(2, "stop", "--checkpoint-timeout", "1s", job)
 	b.hostsGone(0)
+}
+
+// begun waits until the chief of a job of the saver has told its agent that it can be
+// saved. The host keeps what it printed after that.
+func (b *bench) begun(job string) {
+	b.t.Helper()
+	printed := filepath.Join(b.Hosts[0].HomeDir, ".plx", "jobs", job, "h1", "logs", "worker-0.stdout")
+	for deadline := time.Now().Add(patience); length(printed) == 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			b.t.Fatalf("the chief of job %s has not begun: no %s", job, printed)
+		}
+	}
 }
 
 // testFetch fetches a detached job's checkpoints from a machine that did not

@@ -62,26 +62,27 @@ func (f *flood) end() result {
 	return res
 }
 
-// TestNetworkCut takes the link of one host away for 10 s, which TCP tolerates, and
+// TestNetworkCut takes the link of one host away for 8 s, which TCP tolerates, and
 // that of another until plx gives its SSH connection up for silence and replaces it.
 // Not a byte may be lost.
 func TestNetworkCut(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})
 	f := startFlood(b, "--lease", "60s")
-	healedFirst := b.Hosts[0].CutFor(10 * time.Second)
+	// TCP sends again 6 s, 13 s and 25 s after the cut: the last would be too late.
+	healedFirst := b.Hosts[0].CutFor(8 * time.Second)
 	b.Hosts[1].Cut()
 	f.await(f.stderr, "host h2: connection lost")
 	<-healedFirst
 	b.Hosts[1].Heal()
 	healed := time.Now()
 	f.flows()
-	b.took("until both flowed again", healed, 30*time.Second)
+	b.took("until both flowed again", healed, slack)
 	res := f.end()
 	b.says(res, "host h2: connection lost")
 	b.says(res, "host h2: connected")
 	if strings.Contains(res.stderr, "host h1: connection lost") {
-		t.Errorf("10 s are no reason to give a connection up:\n%s", res.stderr)
+		t.Errorf("8 s are no reason to give a connection up:\n%s", res.stderr)
 	}
 }
 
@@ -101,7 +102,7 @@ func TestConnectionKilled(t *testing.T) {
 	f.flows()
 	b.kill(b.process(h2, "agent connect"))
 	b.kill(b.process(h2, "agent logs"))
-	f.until("it has connected twice", func() bool { return strings.Count(f.stderr.String(), "host h2: connected") == 2 })
+	f.until("it has connected twice", func() bool { return strings.Count(f.stderr.String(), "host h2: connected") >= 2 })
 	f.flows()
 	f.end()
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/plx-run/plx/internal/testhosts"
 )
@@ -49,24 +50,27 @@ func TestIdleServersEnd(t *testing.T) {
 	r := b.start("launch", "--hosts", b.ResourceFile("h1", "h2"), mlp, "--niters=100000", "--dim-in=64", "--n-classes=4", "--arch=allreduce")
 	r.await(r.stdout, "step 100 ")
 	for _, h := range b.Hosts {
-		all, err := h.Strays()
-		if err != nil {
-			t.Fatal(err)
-		}
-		workers := 0
-		for _, p := range all {
-			if slices.Contains(p.Environ, "PLX_ROLE=ps") {
-				t.Errorf("host %s: a server runs: %v", h.Name, p)
-			}
-			if slices.Contains(p.Environ, "PLX_ROLE=worker") {
-				workers++
+		for deadline := time.Now().Add(patience); b.tasks(h, "ps") > 0; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("host %s: a server runs", h.Name)
 			}
 		}
-		if workers == 0 {
+		if b.tasks(h, "worker") == 0 {
 			t.Errorf("host %s: no worker runs", h.Name)
 		}
 	}
 	r.signal(syscall.SIGINT)
 	r.want(130)
 	b.hostsGone(0)
+}
+
+// tasks returns how many processes of a role run on a host.
+func (b *bench) tasks(h *testhosts.Host, role string) (n int) {
+	b.t.Helper()
+	for _, p := range b.processes(h) {
+		if slices.Contains(p.Environ, "PLX_ROLE="+role) {
+			n++
+		}
+	}
+	return n
 }

@@ -69,8 +69,10 @@ func (b *bench) endsWith(res result, last []string) {
 // testLastLines has a task print much once it is told to end, for somebody who
 // reads slowly: plx knows how the job ended while there is much to print.
 func testLastLines(b *bench, file string) {
-	r := b.start("launch", "--hosts", file, "--ps", "none", b.script("task", `[ "$PLX_RANK" = 1 ] && { echo reason >&2; exit 3; }
-trap "seq 200000 >&2; exit" TERM`+noisy))
+	listens := filepath.Join(b.shared(), "listens")
+	r := b.start("launch", "--hosts", file, "--ps", "none", b.script("task", `[ "$PLX_RANK" = 1 ] && { until [ -e `+listens+` ]; do sleep 0.01; done; echo reason >&2; exit 3; }
+trap "seq 200000 >&2; exit" TERM
+touch `+listens+noisy))
 	r.stderr.delay(10 * time.Millisecond)
 	res := r.want(3)
 	b.endsWith(res, []string{"last lines of worker:1 on h2:", "  reason", `job \S+: worker:1 on h2 exited with status 3`})

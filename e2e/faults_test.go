@@ -24,6 +24,10 @@ func TestHostsThatFail(t *testing.T) {
 	run("frozen", frozen)
 }
 
+// slack is what a machine with much else to do may take for a second's work. It is less
+// than the times that plx would wait for nothing, such as a grace or a restart's delay.
+const slack = 45 * time.Second
+
 // lease is the shortest that tests here use: plx takes no less than 5 s.
 const lease = 8 * time.Second
 
@@ -38,7 +42,7 @@ func firewalled(b *bench, file string) {
 	defer b.direct(h1, h3.Addr)
 	start := time.Now()
 	res := b.want(125, brief(file, b.script("task", patient))...)
-	b.took("a launch across a firewall", start, 30*time.Second)
+	b.took("a launch across a firewall", start, 15*time.Second+slack)
 	b.says(res, "cannot reach host", "h1", "h3", "--port-range")
 	if res.stdout != "" {
 		b.t.Errorf("a task was started:\n%s", clip(res.stdout))
@@ -75,7 +79,7 @@ func downInTheMiddle(b *bench, file string) {
 	off := time.Now()
 	res := r.want(125)
 	// The lease, a second to collect failures, and the grace of the others.
-	b.took("to notice a host that went down", off, lease+8*time.Second)
+	b.took("to notice a host that went down", off, lease+slack)
 	b.says(res, "job", "host h2")
 	b.gone(0, b.Hosts[0], b.Hosts[2])
 }
@@ -83,7 +87,7 @@ func downInTheMiddle(b *bench, file string) {
 func downFromTheStart(b *bench, file string) {
 	start := time.Now()
 	res := b.want(125, brief(file, b.script("task", patient))...)
-	b.took("to notice a host that is down", start, 30*time.Second)
+	b.took("to notice a host that is down", start, 15*time.Second+slack)
 	b.says(res, "host h2")
 	if res.stdout != "" {
 		b.t.Errorf("a task was started:\n%s", clip(res.stdout))
@@ -98,10 +102,10 @@ func frozen(b *bench, file string) {
 	defer b.Hosts[1].Thaw() // again, should the test end before
 	froze := time.Now()
 	res := r.want(125)
-	b.took("to notice a frozen host", froze, lease+8*time.Second)
+	b.took("to notice a frozen host", froze, lease+slack)
 	b.says(res, "job", "host h2")
 	b.gone(0, b.Hosts[0], b.Hosts[2])
 	b.Hosts[1].Thaw()
 	// Its lease has run out meanwhile.
-	b.gone(3*time.Second, b.Hosts[1])
+	b.gone(lease-time.Second, b.Hosts[1])
 }

@@ -54,7 +54,7 @@ func TestSharedHome(t *testing.T) {
 	b.hostsGone(0)
 	check("launch", res.stdout)
 	check("logs", b.want(0, "logs").stdout)
-	b.hostsGone(2 * time.Second)
+	b.hostsGone(patience)
 	b.says(res, "sent", "to 1 host ")
 	blobs, err := os.ReadDir(filepath.Join(b.Hosts[0].HomeDir, ".plx", "blobs"))
 	if err != nil || len(blobs) != 2 {
@@ -84,7 +84,7 @@ func TestHomesThatTakeNothing(t *testing.T) {
 			res := b.want(125, "launch", "--hosts", file, task)
 			var named []string
 			for line := range strings.Lines(res.stderr) {
-				if strings.Contains(line, "h2") {
+				if strings.Contains(line, "h2") && !strings.Contains(line, "; waiting for ") { // a line about slow work
 					named = append(named, line)
 				}
 			}
@@ -119,13 +119,13 @@ func filling(b *bench, file string) {
 		"echo the end >&2; touch "+shared+"/$PLX_RANK\n")
 	start := time.Now()
 	res := b.want(0, brief(file, flood)...)
-	b.took("a launch with a full disk", start, 30*time.Second)
+	b.took("a launch with a full disk", start, slack)
 	b.says(res, "host h2", "worker:1 stdout", "lost")
 	b.says(res, "host h2", "worker:1 stdout", "no space left")
 	if !exists(shared+"/0") || !exists(shared+"/1") {
 		b.t.Error("a task did not come to its end")
 	}
-	if n := len(lines(res.stdout, "worker:0")); n < 8000000/17 {
+	if n := strings.Count(res.stdout, "worker:0 h1 | "); n < 8000000/17 { // 30 s of a processor by a regular expression
 		b.t.Errorf("the host with a disk printed %d lines", n)
 	}
 	b.hostsGone(0)

@@ -160,7 +160,7 @@ func TestLostWorkersAreDoneWithout(t *testing.T) {
 		b.Hosts[2].PowerOff()
 		off := time.Now()
 		b.without(r, "host h3: not heard for 8s")
-		b.took("to end", off, 2*lease+20*time.Second)
+		b.took("to end", off, 2*lease+slack)
 		b.gone(0, b.Hosts[0], b.Hosts[1])
 	})
 }

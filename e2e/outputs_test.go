@@ -40,10 +40,10 @@ func TestOutputs(t *testing.T) {
 
 // outputsOfTasks has a job that fails, with equal files of 1 MB on all tasks.
 func outputsOfTasks(b *bench, file string) {
-	dir := filepath.Join(b.t.TempDir(), "a b")
+	dir, written := filepath.Join(b.t.TempDir(), "a b"), b.shared()
 	res := b.want(3, "launch", "--hosts", file, "--name", "own", "--output", "*.pt", "--output", "runs", "--fetch", dir, b.script("job", `mkdir -p "runs/a b"
-echo $RANK > "runs/a b/rank"; head -c 1000000 /dev/zero > model.pt; ln -s model.pt last.pt; ln -s /etc/passwd evil.pt; touch .hidden.pt other
-[ $RANK = 0 ] || exit 0; sleep 1; exit 3`))
+echo $RANK > "runs/a b/rank"; head -c 1000000 /dev/zero > model.pt; ln -s model.pt last.pt; ln -s /etc/passwd evil.pt; touch .hidden.pt other `+written+`/$RANK
+[ $RANK = 0 ] || exit 0; until [ -e `+written+`/1 ] && [ -e `+written+`/2 ]; do sleep 0.05; done; exit 3`))
 	want := []string{}
 	for _, task := range []string{"h1/worker-0", "h2/worker-1", "h2/worker-2"} {
 		want = append(want, "outputs/"+task+"/last.pt", "outputs/"+task+"/model.pt", "outputs/"+task+"/runs/a b/rank")

@@ -4,11 +4,16 @@ import (
 	"bytes"
 	"context"
 	"os/exec"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 )
+
+// slow are the lines about work that takes longer than 3 s, such as a build on a slow
+// machine. They come again every minute.
+var slow = regexp.MustCompile(`(?m)^plx: (preparing|building|connecting|probing|sending|starting agents)\b.*\n`)
 
 // README's first command, as it stands there, for somebody with an empty home:
 // it builds plx and the example, and trains.
@@ -38,7 +43,7 @@ func TestFirstCommandOfREADME(t *testing.T) {
 	}
 	stdout, stderr := run(words...)
 	contains(t, stderr, "plx: no --hosts given: an embedded cluster of 2 hosts with 1 worker each", ": done\n")
-	if n := strings.Count(stderr, "\n"); n > 6 {
+	if n := strings.Count(slow.ReplaceAllString(stderr, ""), "\n"); n > 6 {
 		t.Errorf("%d lines on stderr, want 6 at most:\n%s", n, stderr)
 	}
 	losses := trainLosses(t, stdout)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -155,17 +156,28 @@ func commandsOf(page string) (commands []string) {
 func (b *bench) shell(dir, line string) *running {
 	b.t.Helper()
 	c := *b
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	_, port, err := net.SplitHostPort(ln.Addr().String())
-	if err := errors.Join(err, ln.Close()); err != nil {
-		b.t.Fatal(err)
-	}
 	c.dir, c.plx, c.env = dir, "bash", append(b.env, "PATH="+filepath.Dir(b.plx)+":/usr/bin:"+os.Getenv("PATH"),
-		"PET_MASTER_PORT="+port) // torchrun's own is 29500, which others may use
+		"PET_MASTER_PORT="+freePort(b.t)) // torchrun's own is 29500, which others may use
 	return c.start("-c", line)
+}
+
+// freePort returns a port that nobody uses now, of those that the kernel gives to nobody
+// who has not asked for that very one.
+func freePort(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		ln, err := net.Listen("tcp", fmt.Sprintf(":%d", 20000+rand.N(10000)))
+		if err != nil {
+			continue // it is used
+		}
+		_, port, err := net.SplitHostPort(ln.Addr().String())
+		if err := errors.Join(err, ln.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return port
+	}
+	t.Fatal("no port is free")
+	panic("unreachable")
 }
 
 // resumes fails the test unless the output is that of a training that lost one of three

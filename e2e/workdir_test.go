@@ -24,16 +24,20 @@ func TestWorkdir(t *testing.T) {
 	}
 	// In the first generation one rank of each host writes what the others of its host
 	// wait for. The chief then fails, and the second generation finds all of it.
+	written := b.shared()
 	put(t, filepath.Join(b.dir, "train.py"), `
-import os, sys, time
+import glob, os, sys, time
 from pkg.values import text
 first, generation = os.environ["LOCAL_RANK"] == "0", int(os.environ["PLX_GENERATION"])
 if first and generation == 0:
     open("part", "w").write("downloaded"); os.rename("part", "download")
+    open("`+written+`/" + os.environ["RANK"], "w").close()
 deadline = time.time() + 60
 while not os.path.exists("download") and time.time() < deadline:
     time.sleep(0.01)
 if generation == 0 and os.environ["RANK"] == "0":
+    while len(glob.glob("`+written+`/*")) < 2:
+        time.sleep(0.01)
     sys.exit("fails once")
 while generation == 0:
     time.sleep(0.1)
