@@ -179,7 +179,7 @@ func testEnd(t *testing.T, open func(*testing.T) Transport) {
 		go func() { ended <- transport.Run(ctx, "echo started; cat >/dev/null", neverEnds(t), output, nil) }()
 		within(t, bound, "the start", func() { <-output.first })
 		cancel()
-		within(t, 2*time.Second, "the return after cancel", func() {
+		within(t, bound, "the return after cancel", func() {
 			if err := <-ended; !errors.Is(err, context.Canceled) {
 				t.Errorf("run: %v, want %v", err, context.Canceled)
 			}
@@ -210,7 +210,7 @@ func testClose(t *testing.T, open func(*testing.T) Transport) {
 	output, ended := newStarted(), make(chan error, 1)
 	go func() { ended <- transport.Run(t.Context(), "echo started; cat", neverEnds(t), output, nil) }()
 	within(t, bound, "the start", func() { <-output.first })
-	within(t, 5*time.Second, "close, twice at once and once more", func() {
+	within(t, bound, "close, twice at once and once more", func() {
 		again := make(chan error, 1)
 		go func() { again <- transport.Close() }()
 		first, second := transport.Close(), <-again
@@ -218,7 +218,7 @@ func testClose(t *testing.T, open func(*testing.T) Transport) {
 			t.Errorf("close: %v, %v, %v", first, second, third)
 		}
 	})
-	within(t, 5*time.Second, "the return of what was outstanding", func() {
+	within(t, bound, "the return of what was outstanding", func() {
 		checkLost(t, "run across close", <-ended)
 	})
 	checkLost(t, "run after close", transport.Run(t.Context(), "true", nil, nil, nil))

@@ -186,7 +186,7 @@ func TestLeaseEndsTheJob(t *testing.T) {
 	}
 	t.Parallel()
 	h := newHost(t, 2, "stubborn")
-	h.spec.Lease, h.spec.Grace = 5*time.Second, time.Second
+	h.spec.Lease, h.spec.Grace = 10*time.Second, time.Second
 	l, _ := h.start()
 	heard := time.Now() // or a moment before
 	l.run(0)
@@ -194,12 +194,12 @@ func TestLeaseEndsTheJob(t *testing.T) {
 		if e.Signal != int(unix.SIGKILL) || !e.Told {
 			t.Errorf("%+v", e)
 		}
-		if d := e.Time.Sub(heard); d < 3*time.Second || d > h.spec.Lease {
+		if d := e.Time.Sub(heard); d < 6*time.Second || d > h.spec.Lease {
 			t.Errorf("%s ended after %s, with a lease of %s", e.Task, d, h.spec.Lease)
 		}
 	}
 	state := l.gone(h)
-	if v := state.Verdict; v.Code != 125 || !strings.Contains(v.Reason, "not heard for 5s") {
+	if v := state.Verdict; v.Code != 125 || !strings.Contains(v.Reason, "not heard for 10s") {
 		t.Errorf("verdict %+v", v)
 	}
 }
@@ -210,11 +210,11 @@ func TestRenewedLeaseGoesOn(t *testing.T) {
 	}
 	t.Parallel()
 	h := newHost(t, 1, "wait")
-	h.spec.Lease = time.Second
+	h.spec.Lease = 5 * time.Second
 	l, _ := h.launch()
 	begun := time.Now()
-	l.wait("3 s of renewals", func(m protocol.Message) bool {
-		return m.Exited != nil || m.Renewed != nil && time.Since(begun) > 3*time.Second
+	l.wait("more renewals than one lease", func(m protocol.Message) bool {
+		return m.Exited != nil || m.Renewed != nil && time.Since(begun) > h.spec.Lease+2*time.Second
 	})
 	if s, _ := h.folder().ReadState(); s.Phase != protocol.Running {
 		t.Errorf("phase %s", s.Phase)
@@ -229,19 +229,23 @@ func TestLateRenewalsDoNotRevive(t *testing.T) {
 	}
 	t.Parallel()
 	h := newHost(t, 1, "wait")
-	h.spec.Lease, h.spec.Grace = 2*time.Second, 0
+	h.spec.Lease, h.spec.Grace = 5*time.Second, 0
 	h.launch() // it renews all the time
 	s, err := h.folder().ReadState()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Kill(s.Supervisor, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
+	for _, pid := range []int{s.Watchdog, s.Supervisor} { // the watchdog would kill a supervisor that is stuck
+		if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
 	}
 	froze := time.Now()
 	eventually(t, "the lease runs out", func() bool { return time.Since(froze) > h.spec.Lease })
-	if err := unix.Kill(s.Supervisor, unix.SIGCONT); err != nil {
-		t.Fatal(err)
+	for _, pid := range []int{s.Supervisor, s.Watchdog} {
+		if err := unix.Kill(pid, unix.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
 	}
 	eventually(t, "the job ends", func() bool {
 		left, err := process.OfJob(h.spec.Job, "")
@@ -256,7 +260,7 @@ func TestAStuckSupervisorKeepsTheLease(t *testing.T) {
 	}
 	t.Parallel()
 	h := newHost(t, 1, "stubborn")
-	h.spec.Lease, h.spec.Grace = 6*time.Second, 0
+	h.spec.Lease, h.spec.Grace = 10*time.Second, 0
 	h.launch() // it renews all the time
 	h.prints("worker-0.stdout", "ghost")
 	s, err := h.folder().ReadState()
@@ -282,7 +286,7 @@ func TestLaunchersDeathEndsTheJobAfterTheLease(t *testing.T) {
 	}
 	t.Parallel()
 	h := newHost(t, 1, "stubborn")
-	h.spec.Lease, h.spec.Grace = 2*time.Second, 500*time.Millisecond
+	h.spec.Lease, h.spec.Grace = 5*time.Second, 500*time.Millisecond
 	l, _ := h.launch()
 	h.prints("worker-0.stdout", "ghost")
 	kill(t, l.cmd.Process.Pid)

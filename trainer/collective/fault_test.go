@@ -155,7 +155,7 @@ func TestContextEndsTheCall(t *testing.T) {
 }
 
 func TestWhoDoesNotComeIsNamed(t *testing.T) {
-	groups := newWorld(t, 4, func(c *Config) { c.Start = 400 * time.Millisecond })
+	groups := newWorld(t, 4, func(c *Config) { c.Start = 1500 * time.Millisecond }) // the others must be there by then
 	absent := 1
 	errs := each(t, groups, func(ctx context.Context, g *Group, rank int) error {
 		if rank == absent {
@@ -165,19 +165,19 @@ func TestWhoDoesNotComeIsNamed(t *testing.T) {
 	})
 	for rank, err := range errs {
 		if rank != absent {
-			blames(t, err, absent, "not there within 400ms")
+			blames(t, err, absent, "not there within 1.5s")
 		}
 	}
 	// It comes too late and is told in words or by closed connections.
 	began := time.Now()
-	if err := groups[absent].Barrier(t.Context()); err == nil || time.Since(began) > 10*time.Second {
+	if err := groups[absent].Barrier(t.Context()); err == nil || time.Since(began) > 20*time.Second {
 		t.Errorf("late one: %v after %v", err, time.Since(began))
 	}
 }
 
 func TestForeignSecretIsNamed(t *testing.T) {
 	groups := newWorld(t, 2, func(c *Config) {
-		c.Start = 5 * time.Second
+		c.Start = time.Minute
 		if c.Rank == 1 {
 			c.Peers.Key = cluster.PeerKey([]byte("another secret"), 2)
 		}
@@ -185,7 +185,7 @@ func TestForeignSecretIsNamed(t *testing.T) {
 	began := time.Now()
 	err := groups[1].Barrier(t.Context())
 	blames(t, err, 0, cluster.ErrProof.Error())
-	if took := time.Since(began); took > 3*time.Second {
+	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("took %v", took)
 	}
 }

@@ -105,22 +105,17 @@ func TestDialEndsWithItsContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed.Close()
 	reason := errors.New("the job was interrupted")
 	for _, test := range []struct{ addr, what string }{
 		{ln.Addr().String(), "interrupted"},
-		{closed.Addr().String(), "refused"},
+		{"127.0.0.1:1", "refused"}, // a port that the kernel gives to nobody
 	} {
-		ctx, cancel := context.WithTimeoutCause(t.Context(), 150*time.Millisecond, reason)
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, reason)
 		began := time.Now()
 		_, err := Dial(ctx, as(worker(0)), ps0, test.addr, "owner")
 		cancel()
 		blames(t, err, ps0, test.what)
-		if took := time.Since(began); !errors.Is(err, reason) || took > 5*time.Second {
+		if took := time.Since(began); !errors.Is(err, reason) || took > 20*time.Second {
 			t.Errorf("%v after %v", err, took)
 		}
 	}
