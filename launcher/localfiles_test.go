@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -70,4 +71,31 @@ func TestLocalFiles(t *testing.T) {
 			t.Errorf("%s: notes %q, want %q", c.command, w.notes, c.note)
 		}
 	}
+}
+
+// The home folder has keys. It is sent only with a .plxignore.
+func TestHomeStaysHere(t *testing.T) {
+	above := t.TempDir()
+	home := filepath.Join(above, "user")
+	project := filepath.Join(home, "project")
+	link := filepath.Join(t.TempDir(), "link")
+	if err := errors.Join(os.MkdirAll(project, 0o755), os.Symlink(home, link)); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOME", link)
+	read := func(folder string, refused bool) {
+		t.Helper()
+		_, err := readWorkdir(t.Context(), Config{Program: "true", Workdir: folder}, console.NewPrinter(console.Terminal{Stderr: os.Stderr}))
+		if (err != nil) != refused || refused && (exit.Code(err) != exit.CodeUsage || exit.Hint(err) == "" || !strings.Contains(err.Error(), "your home folder "+home)) {
+			t.Errorf("--workdir %s: %v, hint %q; want an error: %v", folder, err, exit.Hint(err), refused)
+		}
+	}
+	read(project, false)
+	for _, folder := range []string{home, link, above, "/"} {
+		read(folder, true)
+	}
+	if err := os.WriteFile(filepath.Join(home, ".plxignore"), []byte("*\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	read(home, false)
 }

@@ -26,6 +26,9 @@ type workdir struct {
 func readWorkdir(ctx context.Context, cfg Config, printer *console.Printer) (w workdir, err error) {
 	if cfg.Workdir != "" {
 		w.named = cfg.Workdir
+		if err := notHome(cfg.Workdir); err != nil {
+			return w, err
+		}
 		defer printer.Watch(func() string { return "reading --workdir " + cfg.Workdir })()
 		if w.folder, err = tree.Scan(ctx, cfg.Workdir, tree.Options{Cache: hashCache()}); err != nil {
 			return w, causeOr(ctx, exit.Mistake(fmt.Errorf("--workdir %s on this machine: %w", cfg.Workdir, err), exit.Hint(err)))
@@ -34,6 +37,28 @@ func readWorkdir(ctx context.Context, cfg Config, printer *console.Printer) (w w
 	}
 	w.notes, err = checkLocal(cfg, w)
 	return w, err
+}
+
+// notHome refuses the user's home folder, and a folder above it, unless the user has said
+// by a .plxignore what of it is to stay here: it has keys and passwords.
+func notHome(folder string) error {
+	home, err := filepath.EvalSymlinks(os.Getenv("HOME"))
+	if err != nil {
+		return nil // without a home nothing is known of it
+	}
+	abs, err := filepath.Abs(folder)
+	if err != nil {
+		return nil // Scan reports what is wrong with the folder; so below
+	}
+	if abs, err = filepath.EvalSymlinks(abs); err != nil {
+		return nil
+	}
+	inside, err := filepath.Rel(abs, home)
+	if err != nil || !filepath.IsLocal(inside) || isFile(filepath.Join(abs, ".plxignore")) {
+		return nil
+	}
+	return exit.Mistake(fmt.Errorf("--workdir %s: your home folder %s is in it, with your keys and passwords", folder, home),
+		"put the job's files into a folder of their own; or write a .plxignore beside them that excludes the rest")
 }
 
 // causeOr returns the cause of ctx's end, else err.
