@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/artifacts"
@@ -23,34 +24,51 @@ func decideByProgram(ctx context.Context, c *Config) (foreign bool, err error) {
 		c.NoServers = !links
 	}
 	if c.AutoVisible {
-		c.VisibleHost = isPython(c.Program) || innerLauncher(c.Program, c.Args) != ""
+		c.VisibleHost = isPython(c.Program, c.Args) || innerLauncher(c.Program, c.Args) != ""
 	}
 	return !links, err
 }
 
-// python are names of its interpreters and scripts, and shebang is the first line of a
-// script.
+// python are names of its interpreters and scripts, shell those of shells, and runsPython
+// is a script of the shell that runs Python.
 var (
-	python  = regexp.MustCompile(`^(python|pypy)[0-9.]*$|\.py$`)
-	shebang = regexp.MustCompile(`^#![^\n]*[/ ](python|pypy)[0-9.]*[ \r\n]`)
+	python     = regexp.MustCompile(`^(python|pypy)[0-9.]*$|\.py$`)
+	shell      = regexp.MustCompile(`^(ba|da|z|k)?sh$`)
+	runsPython = regexp.MustCompile(`(^|[^\w.-])(python|pypy)[0-9.]*($|[^\w.-])|\w\.py($|\W)`)
 )
 
-// isPython reports whether a program runs in an interpreter of Python.
-func isPython(program string) bool {
-	if python.MatchString(filepath.Base(program)) {
+// isPython reports whether a program runs in an interpreter of Python, or is a script that
+// starts one.
+func isPython(program string, args []string) bool {
+	name := filepath.Base(program)
+	if python.MatchString(name) {
 		return true
 	}
-	f, err := os.Open(program)
-	if err != nil {
-		return false // a command of the hosts, or Pack reports why it cannot be read
+	if shell.MatchString(name) {
+		script, _ := scriptOf(program, args)
+		return slices.ContainsFunc(args, runsPython.MatchString) || script != "" && runsPython.MatchString(beginning(script))
 	}
-	defer f.Close()                                        // only read
-	head, _ := io.ReadAll(io.LimitReader(f, maxFirstLine)) // a folder has no first line
-	return shebang.Match(head)
+	text := beginning(program)
+	return strings.HasPrefix(text, "#!") && runsPython.MatchString(text)
 }
 
-// maxFirstLine is the kernel's bound on the first line of a script, in bytes.
-const maxFirstLine = 256
+// maxScript is how much of a script is read to find out what it runs, in bytes.
+const maxScript = 64 << 10
+
+// beginning returns the first bytes of a file of this machine. It is empty for what is none,
+// such as a command of the hosts.
+func beginning(file string) string {
+	if !isFile(file) {
+		return ""
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return "" // Pack reports why it cannot be read
+	}
+	defer f.Close()                                     // only read
+	text, _ := io.ReadAll(io.LimitReader(f, maxScript)) // as above
+	return string(text)
+}
 
 // innerLaunchers are programs and Python modules that start one process per device.
 var innerLaunchers = map[string]bool{"torchrun": true, "torch.distributed.run": true, "torch.distributed.launch": true,
