@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -34,6 +35,12 @@ func main() {
 func run(args []string, stdout, stderr *os.File) int {
 	c := &command{stdout: stdout, stderr: stderr}
 	app := c.app()
+	if len(args) > 1 && args[1] == "__complete" {
+		for _, word := range complete(app, args[2:]) {
+			fmt.Fprintln(stdout, word) // a shell that no longer reads wants none
+		}
+		return 0
+	}
 	err := app.Run(flagsFirst(app, args))
 	if err == nil {
 		return c.code
@@ -94,14 +101,14 @@ func (c *command) app() *cli.App {
 		Commands: []*cli.Command{
 			c.launchCommand(), c.execCommand(), c.probeCommand(), c.logsCommand(), c.jobsCommand(),
 			c.attachCommand(), c.scaleCommand(), c.stopCommand(), c.fetchCommand(), c.pruneCommand(),
-			configCommand(), helpCommand(), versionCommand(),
+			configCommand(), completionCommand(), helpCommand(), versionCommand(),
 		},
 		Flags:       []cli.Flag{cli.HelpFlag}, // the library adds it only where no command is named help
 		Description: exitCodes,
 	}
 	for _, sub := range app.Commands {
 		sub.OnUsageError, sub.HideHelpCommand = wrongUse, true
-		if sub.Name != "config" && sub.Name != "help" && sub.Name != "version" {
+		if !slices.Contains([]string{"config", "completion", "help", "version"}, sub.Name) {
 			sub.Before = setDefaults
 		}
 	}
