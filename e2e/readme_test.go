@@ -23,7 +23,7 @@ func TestFirstCommandOfREADME(t *testing.T) {
 	}
 	const command = "go run . launch ./examples/mlp"
 	contains(t, string(read(t, "../README.md")), "\n"+command+"\n")
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience) // it may have all to build
+	ctx, cancel := context.WithTimeout(context.Background(), 4*patience) // it may have all to build
 	defer cancel()
 	words := strings.Fields(command)
 	home := t.TempDir()

@@ -174,16 +174,16 @@ func setupOnce(b *bench) {
 	}
 	before := left()
 	for _, m := range []struct {
-		line string
-		code int
-		says []string
+		line, limit string
+		code        int
+		says        []string
 	}{
-		{"echo out; echo why >&2; [ -e train.py ] && [ $PLX_BLAS = 1 ]", 125, []string{"plx: --setup 'echo out; echo why", ": hosts h1, h2: it ended with status ", "plx:   out\nplx:   why\n", "hint: "}},
-		{"echo waits; sleep 60", 125, []string{": hosts h1, h2: it ran longer than 1s\nplx:   waits\nplx: hint: --setup-timeout"}},
-		{"exit 0", 125, []string{"the line has ended the shell"}},
-		{"echo ${LOCAL_RANK}", 2, []string{"--setup uses $LOCAL_RANK, which differs between tasks"}},
+		{"echo out; echo why >&2; [ -e train.py ] && [ $PLX_BLAS = 1 ]", "1m", 125, []string{"plx: --setup 'echo out; echo why", ": hosts h1, h2: it ended with status ", "plx:   out\nplx:   why\n", "hint: "}},
+		{"echo waits; sleep 60", "2s", 125, []string{": hosts h1, h2: it ran longer than 2s\nplx:   waits\nplx: hint: --setup-timeout"}},
+		{"exit 0", "1m", 125, []string{"the line has ended the shell"}},
+		{"echo ${LOCAL_RANK}", "1m", 2, []string{"--setup uses $LOCAL_RANK, which differs between tasks"}},
 	} {
-		res := b.want(m.code, "launch", "--host", "h1", "--host", "h2", "--workdir", ".", "--setup", m.line, "--setup-timeout", "1s", "sh", "-c", "echo ran")
+		res := b.want(m.code, "launch", "--host", "h1", "--host", "h2", "--workdir", ".", "--setup", m.line, "--setup-timeout", m.limit, "sh", "-c", "echo ran")
 		contains(b.t, res.stderr, m.says...)
 		if res.stdout != "" || left() != before {
 			b.t.Errorf("after %q: %q was printed, hosts have %d jobs, and had %d", m.line, res.stdout, left(), before)

@@ -39,7 +39,7 @@ func testProgram(ctx context.Context, j *Job) error {
 		return errors.New("no such file")
 	}
 	fmt.Sscan(os.Getenv("TRAINER_TEST"), &steps) // stays 0 for forever
-	r, err := j.Parallelize(ctx, mlp(tensor.Float32, Mean, 8, 6, 3), SGD(0.1), GlobalBatch(12), PeerTimeout(2*time.Second))
+	r, err := j.Parallelize(ctx, mlp(tensor.Float32, Mean, 8, 6, 3), SGD(0.1), GlobalBatch(12), PeerTimeout(4*time.Second))
 	if err != nil {
 		return err
 	}
