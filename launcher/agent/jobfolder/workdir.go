@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -40,15 +41,18 @@ func (f Folder) Discard() error {
 }
 
 // Unstarted returns the folders in which no agent was ever started: a launch was cut
-// off after it had made their working directories.
+// off after it had begun to make their working directories.
 func Unstarted() ([]Folder, error) {
-	works, err := each("work")
+	works, err := each("*work*") // Build makes it under the name .work-*
 	if err != nil {
 		return nil, err
 	}
 	var all []Folder
 	for _, work := range works {
 		f := Folder(filepath.Dir(work))
+		if slices.Contains(all, f) {
+			continue
+		}
 		if _, err := os.Lstat(f.State()); errors.Is(err, fs.ErrNotExist) {
 			all = append(all, f)
 		}
