@@ -170,7 +170,7 @@ func (b *bench) shell(dir, line string) *running {
 func freePort(t *testing.T) string {
 	t.Helper()
 	for range 100 {
-		ln, err := net.Listen("tcp", fmt.Sprintf(":%d", 20000+rand.N(10000)))
+		ln, err := net.Listen("tcp", fmt.Sprintf(":%d", 30000+rand.N(2000)))
 		if err != nil {
 			continue // it is used
 		}
