@@ -19,11 +19,12 @@ import (
 
 // dryRun prints the placement and the artifacts on stdout. It connects to no host.
 func dryRun(ctx context.Context, cfg Config) error {
-	workdir, err := readWorkdir(ctx, cfg, console.NewPrinter(cfg.Terminal))
+	printer := console.NewPrinter(cfg.Terminal)
+	workdir, err := readWorkdir(ctx, cfg, printer)
 	if err != nil {
 		return err
 	}
-	env, err := readVenv(ctx, cfg)
+	env, err := readVenv(ctx, cfg, printer)
 	if err != nil {
 		return err
 	}

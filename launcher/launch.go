@@ -122,10 +122,7 @@ func (l *launch) readFolders(ctx context.Context) (err error) {
 		return err
 	}
 	l.printer.Lines(l.workdir.notes)
-	if l.cfg.Venv != "" {
-		defer l.printer.Watch(func() string { return "reading --venv " + l.cfg.Venv })()
-	}
-	if l.environment, err = readVenv(ctx, l.cfg); err != nil {
+	if l.environment, err = readVenv(ctx, l.cfg, l.printer); err != nil {
 		return err
 	}
 	l.printer.Lines(l.environment.notes())

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/envsync/venv"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
@@ -25,12 +26,14 @@ type environment struct {
 }
 
 // readVenv reads the folder of --venv.
-func readVenv(ctx context.Context, cfg Config) (e environment, err error) {
+func readVenv(ctx context.Context, cfg Config, printer *console.Printer) (e environment, err error) {
 	if cfg.Venv == "" {
 		return e, nil
 	}
 	e.named = cfg.Venv
-	if e.venv, err = venv.Read(ctx, cfg.Venv, venv.Options{Home: os.Getenv("HOME"), Cache: hashCache()}); err != nil {
+	count := new(tree.Count)
+	defer watchReading(printer, "--venv "+cfg.Venv, count)()
+	if e.venv, err = venv.Read(ctx, cfg.Venv, venv.Options{Home: os.Getenv("HOME"), Cache: hashCache(), Count: count}); err != nil {
 		return e, causeOr(ctx, exit.Mistake(fmt.Errorf("--venv %s on this machine: %w", cfg.Venv, err), exit.Hint(err)))
 	}
 	e.request = e.venv.Request()

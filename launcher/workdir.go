@@ -29,8 +29,9 @@ func readWorkdir(ctx context.Context, cfg Config, printer *console.Printer) (w w
 		if err := notHome(cfg.Workdir); err != nil {
 			return w, err
 		}
-		defer printer.Watch(func() string { return "reading --workdir " + cfg.Workdir })()
-		if w.folder, err = tree.Scan(ctx, cfg.Workdir, tree.Options{Cache: hashCache()}); err != nil {
+		count := new(tree.Count)
+		defer watchReading(printer, "--workdir "+cfg.Workdir, count)()
+		if w.folder, err = tree.Scan(ctx, cfg.Workdir, tree.Options{Cache: hashCache(), Count: count}); err != nil {
 			return w, causeOr(ctx, exit.Mistake(fmt.Errorf("--workdir %s on this machine: %w", cfg.Workdir, err), exit.Hint(err)))
 		}
 		w.program = w.find(cfg.Program)
@@ -59,6 +60,14 @@ func notHome(folder string) error {
 	}
 	return exit.Mistake(fmt.Errorf("--workdir %s: your home folder %s is in it, with your keys and passwords", folder, home),
 		"put the job's files into a folder of their own; or write a .plxignore beside them that excludes the rest")
+}
+
+// watchReading shows how far the reading of a folder is.
+func watchReading(printer *console.Printer, what string, count *tree.Count) (done func()) {
+	return printer.Watch(func() string {
+		found, read, bytes := count.Now()
+		return fmt.Sprintf("reading %s: %d of %s, %s", what, read, console.Count(int(found), "file"), console.Size(bytes))
+	})
 }
 
 // causeOr returns the cause of ctx's end, else err.

@@ -25,6 +25,8 @@ type Options struct {
 	// Cache is a folder of this machine that keeps hashes from one Scan to the
 	// next; "": none are kept.
 	Cache string
+	// Count is told how far the Scan is. Nil: nobody wants to know.
+	Count *Count
 	// All sends everything: .gitignore and .plxignore do not count.
 	All bool
 	// Follow sends a file in the place of a link that leads out of the folder.
@@ -194,6 +196,7 @@ func (w *walk) add(p string, found fs.DirEntry) error {
 		e.Kind = Directory
 	case mode.IsRegular():
 		e.Kind, e.Size = File, info.Size()
+		w.options.Count.addFound()
 		if e.Size > maxFile {
 			return &LargeError{Path: p, Size: e.Size}
 		}
@@ -265,6 +268,7 @@ func (w *walk) hash() error {
 				return fmt.Errorf("%s: %w", shown(e.Path), cause(err))
 			}
 			w.entries[i] = e.withSum(sum)
+			w.options.Count.addRead()
 			return nil
 		})
 	}
@@ -277,6 +281,7 @@ func (w *walk) hashFile(e Entry) (sum Sum, err error) {
 		return sum, err
 	}
 	if sum, ok := w.cache.sum(e.Path, info); ok && info.Size() == e.Size {
+		w.options.Count.addBytes(e.Size)
 		return sum, nil
 	}
 	f, info, err := openFile(w.followed.file(w.root, e.Path))
@@ -285,7 +290,7 @@ func (w *walk) hashFile(e Entry) (sum Sum, err error) {
 	}
 	defer f.Close() // only read
 	hash := sha256.New()
-	n, err := io.Copy(hash, io.LimitReader(f, e.Size+1))
+	n, err := io.Copy(io.MultiWriter(hash, byteCount{w.options.Count}), io.LimitReader(f, e.Size+1))
 	if err != nil {
 		return sum, err
 	}

@@ -200,3 +200,18 @@ func TestCache(t *testing.T) {
 		t.Error("a damaged cache gave an old hash")
 	}
 }
+
+// A Scan counts what it reads, and what it does not read again.
+func TestCount(t *testing.T) {
+	dir, cache := t.TempDir(), t.TempDir()
+	write(t, dir, map[string]string{"a": "four", "sub/b": "123456", "empty": ""})
+	for _, what := range []string{"first", "second"} {
+		count := new(Count)
+		if _, err := Scan(t.Context(), dir, Options{Cache: cache, Count: count}); err != nil {
+			t.Fatal(err)
+		}
+		if found, read, bytes := count.Now(); found != 3 || read != 3 || bytes != 10 {
+			t.Errorf("%s Scan: found %d, read %d files and %d bytes", what, found, read, bytes)
+		}
+	}
+}

@@ -21,8 +21,9 @@ import (
 
 // Options are how an environment is read.
 type Options struct {
-	Home  string // the user's home, absolute: an interpreter below it is sent; "": none is
-	Cache string // as in tree.Options
+	Home  string      // the user's home, absolute: an interpreter below it is sent; "": none is
+	Cache string      // as in tree.Options
+	Count *tree.Count // as in tree.Options
 }
 
 // Venv is a virtual environment of this machine.
@@ -66,12 +67,12 @@ func Read(ctx context.Context, dir string, o Options) (*Venv, error) {
 	if err := v.findBase(dir, o.Home); err != nil {
 		return nil, err
 	}
-	if v.Folder, err = tree.Scan(ctx, v.root, tree.Options{Cache: o.Cache, All: true, Follow: true, Leave: v.leave}); err != nil {
+	if v.Folder, err = tree.Scan(ctx, v.root, tree.Options{Cache: o.Cache, Count: o.Count, All: true, Follow: true, Leave: v.leave}); err != nil {
 		return nil, err
 	}
 	slices.Sort(v.links)
 	if v.baseRoot != "" {
-		if v.Base, err = tree.Scan(ctx, v.baseRoot, tree.Options{Cache: o.Cache, All: true, Follow: true, Leave: v.leaveOfBase}); err != nil {
+		if v.Base, err = tree.Scan(ctx, v.baseRoot, tree.Options{Cache: o.Cache, Count: o.Count, All: true, Follow: true, Leave: v.leaveOfBase}); err != nil {
 			return nil, fmt.Errorf("its interpreter's folder %s: %w", v.baseRoot, err)
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/launcher/console"
@@ -237,7 +238,10 @@ func (s *Set) program(ctx context.Context, program string, k Kind, p envsync.Pla
 	if err := checkMain(ctx, program); err != nil {
 		return envsync.Blob{}, err
 	}
-	defer printer.Watch(func() string { return fmt.Sprintf("building %s for %s", program, p) })()
+	begun := time.Now() // go build tells nothing before its end: the time shows that plx lives
+	defer printer.Watch(func() string {
+		return fmt.Sprintf("building %s for %s (%.0fs)", program, p, time.Since(begun).Seconds())
+	})()
 	b, err := s.goBuild(ctx, program, packageName(program), p)
 	if err != nil && ctx.Err() == nil {
 		err = exit.WithCode(err, 126)
