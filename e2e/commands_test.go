@@ -86,7 +86,7 @@ func stopThree(b *bench, file string) {
 	}
 	contains(b.t, b.want(0, "stop", "--grace", "500ms").stderr, "job "+job+": stopped on 3 hosts")
 	b.hostsGone(0)
-	if j := b.jobsOf()[job]; j.State != "failed" || j.Code == nil || *j.Code != 143 {
+	if j := b.jobsOf()[job]; j.State != "stopped" || j.Code == nil || *j.Code != 143 {
 		b.t.Errorf("plx jobs: %+v", j)
 	}
 }

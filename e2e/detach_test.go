@@ -38,7 +38,7 @@ func TestDetached(t *testing.T) {
 		contains(t, res.stderr, "worker:1 on h2 exited with status 9", "problem")
 		follow.want(0)
 		b.hostsGone(patience)
-		if j := b.jobsOf()[job]; j.State != "failed" || j.Code == nil || *j.Code != 9 {
+		if j := b.jobsOf()[job]; j.State != "failed" || j.Code == nil || *j.Code != 9 || j.Seconds <= 0 {
 			t.Errorf("plx jobs: %+v", j)
 		}
 	})
@@ -53,7 +53,7 @@ func TestDetached(t *testing.T) {
 		}
 		b.want(0, "stop", "--grace", "1s", job)
 		b.nothingOf(job)
-		if jobs := b.jobsOf(); jobs[job].State != "failed" || *jobs[job].Code != 143 || jobs[other].State != "running" {
+		if jobs := b.jobsOf(); jobs[job].State != "stopped" || *jobs[job].Code != 143 || jobs[other].State != "running" || jobs[job].Seconds <= 0 || jobs[other].Seconds <= 0 {
 			t.Errorf("plx jobs: %+v", jobs)
 		}
 		b.elsewhere().want(0, "stop", "--hosts", file)

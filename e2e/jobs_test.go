@@ -20,6 +20,7 @@ type jobLine struct {
 	Job, Name, Program, State string
 	Hosts, Tasks, Generation  int
 	Code                      *int
+	Seconds                   float64
 }
 
 // jobsOf lists the jobs that plx knows of, by id.

@@ -11,6 +11,7 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/jobstate"
+	"github.com/plx-run/plx/launcher/protocol"
 )
 
 // signals turns the user's signals into an end: of the context before listen is called, of
@@ -70,7 +71,7 @@ func (s *signals) take(got os.Signal, n int, p patience, cancel context.CancelCa
 		cancel(exit.WithCode(fmt.Errorf("interrupted by %s", name), code))
 		return
 	}
-	stop := jobstate.StopAsked{Reason: "stopped by " + name, Code: code, Grace: p.grace}
+	stop := jobstate.StopAsked{Reason: protocol.StoppedBy + name, Code: code, Grace: p.grace}
 	switch {
 	case s.ended:
 	case n > 1:

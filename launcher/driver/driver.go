@@ -193,6 +193,7 @@ func (d *driver) carryOut(commands []jobstate.Command) {
 		case jobstate.Answer:
 			d.answer(command)
 		case jobstate.Conclude:
+			command.Verdict.Ended = time.Now().UTC().Round(0) // without the monotonic clock, which is not sent
 			d.verdict = &command.Verdict
 		}
 	}

@@ -21,10 +21,11 @@ type row struct {
 	Name    string    `json:"name,omitempty"`
 	Program string    `json:"program"`
 	Created time.Time `json:"created"`
-	Hosts   int       `json:"hosts"`          // number of hosts
-	Tasks   int       `json:"tasks"`          // number of tasks
-	State   string    `json:"state"`          // running, done, failed, gone (its hosts know nothing of it), unknown
-	Code    *int      `json:"code,omitempty"` // the job's exit status; nil: no verdict is known
+	Hosts   int       `json:"hosts"`             // number of hosts
+	Tasks   int       `json:"tasks"`             // number of tasks
+	State   string    `json:"state"`             // running, done, failed, stopped, lost (its hosts know nothing of it), unknown
+	Seconds float64   `json:"seconds,omitempty"` // from the launch to the end, or until now; 0: not known
+	Code    *int      `json:"code,omitempty"`    // the job's exit status; nil: no verdict is known
 	Reason  string    `json:"reason,omitempty"`
 	// Generation is the number of the last generation that is known; 0: the first.
 	Generation int `json:"generation,omitempty"`
@@ -78,20 +79,34 @@ func newRow(ctx context.Context, r Record, printer *console.Printer) row {
 	}
 	switch {
 	case errors.Is(err, hosts.ErrForgotten):
-		out.State, out.Reason = "gone", err.Error()
+		out.State, out.Reason = "lost", err.Error()
 	case err != nil:
 		out.State, out.Reason = "unknown", err.Error()
 	case r.Verdict != nil:
 		out.State, out.Code, out.Reason, out.Generation = "done", &r.Verdict.Code, r.Verdict.Reason, r.Verdict.Generation
-		if r.Verdict.Code != 0 {
+		switch {
+		case r.Verdict.Stopped():
+			out.State = "stopped"
+		case r.Verdict.Code != 0:
 			out.State = "failed"
 		}
+		out.took(r.Verdict.Ended)
+	default:
+		out.took(time.Now())
 	}
 	return out
 }
 
+// took notes how long the job took until ended. The job may have been driven by a host
+// whose clock goes wrong.
+func (r *row) took(ended time.Time) {
+	if took := ended.Sub(r.Created); took > 0 {
+		r.Seconds = took.Round(time.Millisecond).Seconds()
+	}
+}
+
 func printRows(t console.Terminal, rows []row) error {
-	table := console.NewTable("JOB", "STARTED", "HOSTS", "TASKS", "STATE", "CODE", "REASON")
+	table := console.NewTable("JOB", "STARTED", "TOOK", "HOSTS", "TASKS", "STATE", "CODE", "REASON")
 	for _, r := range rows {
 		code := ""
 		if r.Code != nil {
@@ -99,7 +114,11 @@ func printRows(t console.Terminal, rows []row) error {
 		} else if r.Generation > 0 {
 			r.State = fmt.Sprintf("%s, generation %d", r.State, r.Generation)
 		}
-		table.Row(r.Job, r.Created.Local().Format("2006-01-02 15:04:05"), strconv.Itoa(r.Hosts), strconv.Itoa(r.Tasks), r.State, code, r.Reason)
+		took := ""
+		if r.Seconds > 0 {
+			took = time.Duration(r.Seconds * float64(time.Second)).Round(time.Second).String()
+		}
+		table.Row(r.Job, r.Created.Local().Format("2006-01-02 15:04:05"), took, strconv.Itoa(r.Hosts), strconv.Itoa(r.Tasks), r.State, code, r.Reason)
 	}
 	return console.WriteTable(t.Stdout, table)
 }

@@ -120,6 +120,9 @@ func (r *Record) Save() (err error) {
 
 // Finish notes how the job ended, and saves the record.
 func (r *Record) Finish(v protocol.Verdict) error {
+	if v.Ended.IsZero() {
+		v.Ended = time.Now()
+	}
 	r.Verdict = &v
 	return r.Save()
 }

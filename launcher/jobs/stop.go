@@ -119,7 +119,7 @@ func (s *stopper) ask(ctx context.Context, a *hosts.AgentHost) error {
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	stop := protocol.Stop{Grace: s.cfg.Grace, SaveTime: s.cfg.SaveTime, Reason: "stopped by plx stop", Code: stopCode}
+	stop := protocol.Stop{Grace: s.cfg.Grace, SaveTime: s.cfg.SaveTime, Reason: protocol.StoppedBy + "plx stop", Code: stopCode}
 	if err := conn.Send(protocol.Message{Stop: &stop}); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package protocol
 import (
 	"encoding/base64"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/plx-run/plx/trainer/cluster"
@@ -230,8 +231,17 @@ type Verdict struct {
 	Generation int      `json:"generation,omitempty"` // number of the last generation that began
 	Stepped    bool     `json:"stepped,omitempty"`    // a task has made a step, in any generation
 
+	Ended time.Time `json:"ended,omitzero"` // when the driver concluded, by its clock; zero: not known
+
 	Saved *Saved `json:"saved,omitempty"` // result of the checkpoint that a stop asked for; nil: none was asked for
 }
+
+// StoppedBy begins the Reason of a job that somebody stopped. How follows: "Ctrl-C", "plx
+// stop", "SIGTERM".
+const StoppedBy = "stopped by "
+
+// Stopped reports whether somebody stopped the job.
+func (v Verdict) Stopped() bool { return strings.HasPrefix(v.Reason, StoppedBy) }
 
 // Adding returns the verdict with text added to its reason.
 func (v Verdict) Adding(text string) Verdict {
