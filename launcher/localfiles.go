@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,9 +22,14 @@ func checkLocal(cfg Config, w workdir) (notes []string, err error) {
 		return nil, nil // the folder of the hosts may have the files
 	}
 	c := localCheck{cfg: cfg, workdir: w}
-	if isBareFile(cfg.Program) && !c.sent(cfg.Program) {
-		return nil, exit.Mistake(fmt.Errorf("%s is a file here, and a name without a slash means a command of the hosts", cfg.Program),
-			"plx launch ./"+cfg.Program)
+	if isBareFile(cfg.Program) {
+		bare := fmt.Sprintf("%s is a file here, and a name without a slash means a command of the hosts", cfg.Program)
+		if !c.sent(cfg.Program) {
+			return nil, exit.Mistake(errors.New(bare), "plx launch ./"+cfg.Program)
+		}
+		if cfg.Path == "" && cfg.Setup == "" { // they may put its folder on the PATH
+			notes = append(notes, fmt.Sprintf("note: %s: the file is ./%s", bare, cfg.Program))
+		}
 	}
 	script, others := scriptOf(cfg.Program, cfg.Args)
 	if script != "" && c.lost(script) {
@@ -32,7 +38,7 @@ func checkLocal(cfg Config, w workdir) (notes []string, err error) {
 		}
 		others = append(others, script)
 	}
-	return append(c.note(others), c.absolute(script)...), nil
+	return slices.Concat(notes, c.note(others), c.absolute(script)), nil
 }
 
 // isBareFile reports whether a name without a slash is a file here and no command: the

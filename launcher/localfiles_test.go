@@ -49,6 +49,8 @@ func TestLocalFiles(t *testing.T) {
 		{command: "python3 train.py", hint: "train.py is a local file: add --workdir ."},
 		{command: "python3 -m pkg", hint: "pkg/__main__.py is a local file"},
 		{command: "train.py", hint: "plx launch ./train.py"},
+		{command: "train.py", cfg: Config{Workdir: "."}, note: "the file is ./train.py"},
+		{command: "train.py", cfg: Config{Workdir: ".", Path: "."}},
 		{command: "python3 train.py", cfg: Config{Chdir: "there"}},
 		{command: "python3 train.py", cfg: Config{Copy: []string{"train.py"}}},
 		{command: "python3 train.py", cfg: Config{Setup: "cd there"}, note: "train.py"},
