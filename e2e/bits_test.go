@@ -28,6 +28,7 @@ func (b *bench) digest(lines []string, program string, flags ...string) string {
 		out = string(text)
 	} else {
 		res := b.want(0, append([]string{"launch", "--hosts", b.ResourceFile(lines...), program}, flags...)...)
+		b.brief(res)
 		out = res.stdout
 	}
 	found := digestLine.FindAllString(out, -1)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -127,6 +128,24 @@ func (b *bench) says(res result, words ...string) {
 		}
 	}
 	b.t.Errorf("no line of plx says %q\nstderr:\n%s", words, clip(res.stderr))
+}
+
+// waited are the lines of plx about work that takes longer than 3 s.
+var waited = regexp.MustCompile(`^plx: (\w.*: \d+ of \d+ |sending.*: (nothing yet|\d+% of )|(reading|hashing|building|preparing|packing|starting|installing|importing|waiting) )`)
+
+// brief fails the test if a successful launch has printed more than six lines of plx's
+// own. On a slow machine those about waiting are extra.
+func (b *bench) brief(res result) {
+	b.t.Helper()
+	own := 0
+	for line := range strings.Lines(res.stderr) {
+		if strings.HasPrefix(line, "plx: ") && !waited.MatchString(line) {
+			own++
+		}
+	}
+	if own == 0 || own > 6 {
+		b.t.Errorf("plx printed %d lines of its own, not 1 to 6:\n%s", own, clip(res.stderr))
+	}
 }
 
 // spool is where a host keeps a stream of the newest job there.

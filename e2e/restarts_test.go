@@ -187,6 +187,7 @@ func cutHostComesBack(b *bench) {
 	cut := time.Now()
 	r.await(r.stderr, "waiting up to 1m0s for hosts to come back (--wait-host); host h2:")
 	b.took("to wait for the host", cut, 2*lease+slack)
+	r.await(r.stderr, "plx: no connection to h2 for ") // a row, on a terminal
 	b.Hosts[1].Heal()
 	healed := time.Now()
 	r.says("worker:1", "generation 1, rank 1 of 3, first 3")

@@ -52,6 +52,7 @@ func TestTorch(t *testing.T) {
 	b.carries(4<<20, func() {
 		res = b.want(0, "launch", "--hosts", b.ResourceFile("h1: cpu*2", "h2: cpu*2"), "--nic", "eth1", program)
 	})
+	b.brief(res)
 	t.Logf("four ranks on two hosts: %.1f s", time.Since(begun).Seconds())
 	weights := map[string]bool{}
 	for rank := range 4 {

@@ -66,6 +66,7 @@ func systemVenv(b *bench, file string) {
 	newVenv(b.t, system, filepath.Join(b.dir, ".venv"))
 	res := b.want(0, "launch", "--hosts", file, "--venv", ".venv", "--workdir", ".", "--check-import", "tool,json", "python3", "train.py", "script")
 	b.both(res, "True True True script")
+	b.brief(res)
 	// The second time everything is there: a program of the environment, and activate.
 	res = b.want(0, "launch", "--hosts", file, "--venv", ".venv", "--setup", ". $VIRTUAL_ENV/bin/activate", ".venv/bin/tool", "command")
 	b.both(res, "True True True command")
