@@ -3,6 +3,7 @@ package venv
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"debug/elf"
 	"errors"
@@ -68,16 +69,25 @@ func Read(ctx context.Context, dir string, o Options) (*Venv, error) {
 		return nil, err
 	}
 	if v.Folder, err = tree.Scan(ctx, v.root, tree.Options{Cache: o.Cache, Count: o.Count, All: true, Follow: true, Leave: v.leave}); err != nil {
-		return nil, err
+		return nil, advised(err)
 	}
 	slices.Sort(v.links)
 	if v.baseRoot != "" {
 		if v.Base, err = tree.Scan(ctx, v.baseRoot, tree.Options{Cache: o.Cache, Count: o.Count, All: true, Follow: true, Leave: v.leaveOfBase}); err != nil {
-			return nil, fmt.Errorf("its interpreter's folder %s: %w", v.baseRoot, err)
+			return nil, fmt.Errorf("its interpreter's folder %s: %w", v.baseRoot, advised(err))
 		}
 	}
 	v.Notes = append(v.Notes, v.elsewhere()...)
 	return v, nil
+}
+
+// advised replaces advice that holds for working directories only: an environment has no
+// .plxignore.
+func advised(err error) error {
+	if large := (*tree.LargeError)(nil); errors.As(err, &large) {
+		return mistake("install what it belongs to on the hosts, or make the environment without it", "%w", err)
+	}
+	return err
 }
 
 // find finds the environment and its interpreter.
@@ -133,7 +143,28 @@ func (v *Venv) resolve() (string, error) {
 	if !filepath.IsAbs(home) {
 		return "", errors.New("pyvenv.cfg has no home")
 	}
-	return filepath.EvalSymlinks(filepath.Join(home, filepath.Base(real)))
+	return v.original(string(text), home, filepath.Base(real))
+}
+
+// original returns the interpreter of which the environment has a copy. text is
+// pyvenv.cfg, home its folder there, and name the copy's name, which the original need
+// not have: Debian's is python3.11, and there is no python.
+func (v *Venv) original(text, home, name string) (string, error) {
+	real, err := filepath.EvalSymlinks(filepath.Join(home, name))
+	if err == nil {
+		return real, nil
+	}
+	minor := Setting(text, "version")
+	if parts := strings.SplitN(cmp.Or(minor, Setting(text, "version_info")), ".", 3); len(parts) > 1 {
+		minor = parts[0] + "." + parts[1]
+	}
+	for _, other := range []string{Setting(text, "executable"), Setting(text, "base-executable"),
+		filepath.Join(home, "python"+minor), filepath.Join(home, "python3")} {
+		if found, wrong := filepath.EvalSymlinks(other); wrong == nil && filepath.IsAbs(other) && !within(v.root, found) {
+			return found, nil
+		}
+	}
+	return "", err
 }
 
 // python returns the environment's own name for the interpreter.

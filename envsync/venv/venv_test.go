@@ -2,6 +2,7 @@ package venv
 
 import (
 	"encoding/binary"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -194,5 +195,40 @@ func TestFits(t *testing.T) {
 		if p.Fits(other) != want {
 			t.Errorf("%s runs under %s: %v", p, other, !want)
 		}
+	}
+}
+
+func TestCopiesOfOriginalsWithOtherNames(t *testing.T) {
+	for _, text := range []string{"home = HOME\nversion = 3.11.2\n", "home = HOME\nversion_info = 3.11.2.final.0\n",
+		"home = HOME\nexecutable = INTERPRETER\n", "home = HOME\nbase-executable = INTERPRETER\n"} {
+		dir, interpreter := environment(t)
+		for _, name := range []string{"python", "python3"} {
+			if err := os.Remove(filepath.Join(dir, "bin", name)); err != nil {
+				t.Fatal(err)
+			}
+			original, err := os.ReadFile(interpreter)
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(dir, "bin", name), string(original))
+		}
+		write(t, filepath.Join(dir, "pyvenv.cfg"), strings.NewReplacer("HOME", filepath.Dir(interpreter), "INTERPRETER", interpreter).Replace(text))
+		if got := readVenv(t, dir, "").Request().Interpreter; got != interpreter {
+			t.Errorf("%q: the interpreter is %s, want %s", text, got, interpreter)
+		}
+	}
+}
+
+func TestLargeFileIsRefused(t *testing.T) {
+	dir, _ := environment(t)
+	large := filepath.Join(site(dir), "large.so")
+	write(t, large, "")
+	if err := os.Truncate(large, 3<<30); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Read(t.Context(), dir, Options{})
+	var advice interface{ Hint() string }
+	if !errors.As(err, &advice) || !strings.Contains(err.Error(), "large.so: it has 3.0 GiB") || strings.Contains(advice.Hint(), "plxignore") {
+		t.Errorf("%v", err)
 	}
 }
