@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -35,12 +36,19 @@ func scaled(b *bench, detached bool, want string) {
 	job, finish := b.paced("--ckpt-dir=saved", "--virtual-workers=6", "--batch=12", "--steps=400", "--digest")
 	two, three, one := b.ResourceFile("h1 OWN=one", "h2"), b.ResourceFile("h1", "h2", "h3 MARK=new"), b.ResourceFile("h1")
 	var follow *running
+	dir := b.t.TempDir()
 	if detached {
 		follow = b.start("attach", b.detach(append([]string{"--hosts", two, "--nic", "eth1", "--env", "ALL=all", "--name", name}, job...)...))
 	} else {
-		follow = b.start(append([]string{"launch", "-v", "--hosts", two, "--nic", "eth1", "--env", "ALL=all", "--name", name}, job...)...)
+		newVenv(b.t, system, filepath.Join(dir, "venv"))
+		put(b.t, filepath.Join(dir, "work", "file"), "at the launch\n", 0o644)
+		follow = b.start(append([]string{"launch", "-v", "--hosts", two, "--nic", "eth1", "--env", "ALL=all", "--name", name, "--venv", filepath.Join(dir, "venv"),
+			"--workdir", filepath.Join(dir, "work"), "--setup", `export READ="$(cat file)"; rm file`}, job...)...)
 	}
 	b.trains(name)
+	if err := os.RemoveAll(dir); err != nil { // new hosts get what the job has, not what is here
+		b.t.Fatal(err)
+	}
 
 	res := b.want(0, "scale", name, "--hosts", three)
 	b.says(res, "scaled from 2 to 3 workers after step", "paused for")
@@ -48,7 +56,15 @@ func scaled(b *bench, detached bool, want string) {
 		follow.await(follow.stderr, "scaled from 2 to 3 workers")
 		follow.await(follow.stderr, "worker:2")
 	}
-	b.environOf(b.Hosts[2], []string{"ALL=all", "MARK=new", "GLOO_SOCKET_IFNAME=eth1"}, "OWN")
+	want3 := []string{"ALL=all", "MARK=new", "GLOO_SOCKET_IFNAME=eth1"}
+	if !detached {
+		tools, err := filepath.Glob(filepath.Join(b.Hosts[2].HomeDir, ".plx", "envs", "*", "bin", "tool"))
+		if err != nil || len(tools) != 1 {
+			b.t.Fatalf("host h3 has the environments %v, %v", tools, err)
+		}
+		want3 = append(want3, "READ=at the launch", "VIRTUAL_ENV=/root/.plx/envs/"+filepath.Base(filepath.Dir(filepath.Dir(tools[0]))))
+	}
+	b.environOf(b.Hosts[2], want3, "OWN")
 	b.says(b.want(0, "scale", name, "--hosts", three), "it has these hosts already")
 	if j := b.jobsOf()[b.jobNamed(name)]; j.Hosts != 3 || j.Generation != 1 {
 		b.t.Errorf("plx jobs: %+v", j)
