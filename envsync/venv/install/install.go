@@ -33,10 +33,14 @@ func Environment(ctx context.Context, root string, files *store.Store, r venv.Re
 		return false, err
 	}
 	i := &installer{root: root, files: files, request: r, dir: filepath.Join(root, r.Folder())}
+	installed := i.there(i.dir) && (r.Base == "" || i.there(i.baseDir()))
+	if installed && i.check(ctx) == nil { // one start of an interpreter, not two
+		return true, nil
+	}
 	if err := i.findInterpreter(ctx); err != nil {
 		return false, err
 	}
-	if i.there(i.dir) && (r.Base == "" || i.there(i.baseDir())) {
+	if installed {
 		return true, i.check(ctx)
 	}
 	if !r.Stored {
