@@ -109,6 +109,7 @@ func (c *command) terminal(ctx *cli.Context) (console.Terminal, error) {
 	}
 	t := console.Terminal{Stdout: c.stdout, Stderr: c.stderr,
 		StdoutTTY: term.IsTerminal(int(c.stdout.Fd())), StderrTTY: term.IsTerminal(int(c.stderr.Fd()))}
+	t.Dumb = os.Getenv("TERM") == "dumb"
 	t.StdoutColour = logs.UseColour(mode, t.StdoutTTY, os.Getenv)
 	t.StderrColour = logs.UseColour(mode, t.StderrTTY, os.Getenv)
 	return t, nil

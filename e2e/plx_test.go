@@ -96,7 +96,7 @@ func environ() []string {
 	var env []string
 	for _, v := range os.Environ() {
 		name, _, _ := strings.Cut(v, "=")
-		if name == "HOME" || name == "NO_COLOR" || name == "SSH_AUTH_SOCK" || strings.HasPrefix(name, "PLX_") ||
+		if name == "HOME" || name == "TERM" || name == "NO_COLOR" || name == "SSH_AUTH_SOCK" || strings.HasPrefix(name, "PLX_") ||
 			strings.HasPrefix(name, "OPENBLAS_") { // which decide bits, and do not travel to hosts
 			continue
 		}

@@ -34,6 +34,7 @@ type Display struct {
 type Screen struct {
 	io.Writer
 	Terminal bool // the output is a terminal: its lines must be harmless there
+	Dumb     bool // the terminal cannot move its cursor: it shows no rows
 	Colour   bool // the output shows colours, see [UseColour]
 }
 
@@ -63,8 +64,8 @@ func NewDisplay(stdout, stderr Screen) *Display {
 	return d
 }
 
-// Terminal reports whether an output is a terminal. Without one no rows are shown.
-func (d *Display) Terminal(to Stream) bool { return d.outputs[to].Terminal }
+// Terminal reports whether an output is a terminal that can show rows.
+func (d *Display) Terminal(to Stream) bool { return d.outputs[to].Terminal && !d.outputs[to].Dumb }
 
 // Write writes whole lines.
 func (d *Display) Write(to Stream, lines []byte) error {
@@ -74,7 +75,7 @@ func (d *Display) Write(to Stream, lines []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	out := d.outputs[to]
-	if !out.Terminal || d.drawn == 0 && len(d.rows) == 0 {
+	if !d.Terminal(to) || d.drawn == 0 && len(d.rows) == 0 {
 		_, err := out.Write(lines)
 		return err
 	}

@@ -179,6 +179,31 @@ func nestedBars(t *testing.T, text string, size int, rows, early, lines string) 
 	})
 }
 
+// A terminal that cannot move its cursor gets lines only, and none that steer it.
+func TestDumbTerminal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var screen screenful
+		tty := Screen{Writer: &screen, Terminal: true, Dumb: true}
+		d := NewDisplay(tty, tty)
+		p := NewPrinter(d, Options{Hosts: []string{"h"}, Tasks: []string{"worker:0"}})
+		d.Row(Bottom).Set("busy")
+		if err := p.Chunk("h", Chunk{Source: Source{"worker:0", Stderr}, Data: []byte("\r 1%\r 2%")}); err != nil {
+			t.Fatal(err)
+		}
+		drawn()
+		if got := screen.String(); got != "" {
+			t.Errorf("before the end: %q", got)
+		}
+		if err := p.Chunk("h", Chunk{Source: Source{"worker:0", Stderr}, Offset: 8, Data: []byte("\r 3%\n\x1b[2Jx\n")}); err != nil {
+			t.Fatal(err)
+		}
+		drawn()
+		if got, want := screen.String(), "worker:0 h !  3%\nworker:0 h ! x\n"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
 // More rows than fit are counted. A row that is longer than the terminal is cut.
 func TestManyRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

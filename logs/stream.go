@@ -112,7 +112,7 @@ func (s *stream) marked(l line) (rest []byte, marked bool) {
 // flush writes the added lines in one write, and shows the unfinished one if it is
 // redrawn.
 func (s *stream) flush() error {
-	redrawn := s.split.redrawn && s.screen.Terminal
+	redrawn := s.split.redrawn && s.p.display.Terminal(s.to)
 	if !redrawn {
 		s.keepRows(0)
 	}

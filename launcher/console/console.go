@@ -29,6 +29,7 @@ type Terminal struct {
 	Stdout, Stderr io.Writer
 	// StdoutTTY and StderrTTY tell whether the output is a terminal.
 	StdoutTTY, StderrTTY bool
+	Dumb                 bool // a terminal cannot move its cursor
 	// StdoutColour and StderrColour tell whether to write colours.
 	StdoutColour, StderrColour bool
 }
@@ -51,8 +52,8 @@ func NewPrinter(t Terminal) *Printer {
 		r.SetColorProfile(termenv.ANSI)
 	}
 	return &Printer{style: r.NewStyle().Bold(true), display: logs.NewDisplay(
-		logs.Screen{Writer: t.Stdout, Terminal: t.StdoutTTY, Colour: t.StdoutColour},
-		logs.Screen{Writer: t.Stderr, Terminal: t.StderrTTY, Colour: t.StderrColour})}
+		logs.Screen{Writer: t.Stdout, Terminal: t.StdoutTTY, Dumb: t.Dumb, Colour: t.StdoutColour},
+		logs.Screen{Writer: t.Stderr, Terminal: t.StderrTTY, Dumb: t.Dumb, Colour: t.StderrColour})}
 }
 
 // Display returns the display that the Printer writes to. While a Printer is used, the
