@@ -250,9 +250,10 @@ func (c *command) pruneCommand() *cli.Command {
 			"of plx launch. Checkpoints are never removed.",
 		Flags: reachFlags(
 			&cli.DurationFlag{Name: "older", Value: 30 * 24 * time.Hour, Usage: "only what is older than `TIME`"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "print what would be removed and how large it is, and remove nothing"},
 			&cli.BoolFlag{Name: "discard-outputs", Usage: "remove outputs too that were not fetched"}),
 		Action: c.onJob(noArguments, func(ctx context.Context, q jobs.Query, flags *cli.Context) error {
-			return jobs.Prune(ctx, jobs.PruneConfig{Query: q, Older: flags.Duration("older"), Discard: flags.Bool("discard-outputs")})
+			return jobs.Prune(ctx, jobs.PruneConfig{Query: q, Older: flags.Duration("older"), Discard: flags.Bool("discard-outputs"), DryRun: flags.Bool("dry-run")})
 		}),
 	}
 }

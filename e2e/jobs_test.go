@@ -220,9 +220,18 @@ func testPrune(b *bench, job string) {
 	if _, there := b.jobsOf()[job]; !there {
 		b.t.Error("plx prune removed a job of today")
 	}
-	b.want(0, "prune", "--older", "0s")
+	dry := b.want(0, "prune", "--older", "0s", "--dry-run")
+	contains(b.t, dry.stderr, "nothing was removed: plx prune without --dry-run removes ")
+	if _, there := b.jobsOf()[job]; !there || !strings.Contains(dry.stdout, "record of job "+job) {
+		b.t.Errorf("plx prune --dry-run removed the record, or did not print it:\n%s", dry.stdout)
+	}
+	done := b.want(0, "prune", "--older", "0s")
 	if _, there := b.jobsOf()[job]; there {
 		b.t.Error("plx prune --older 0s left the record")
+	}
+	for _, h := range b.Hosts {
+		contains(b.t, dry.stdout, "jobs/"+job+"/"+h.Name)
+		contains(b.t, done.stderr, fmt.Sprintf("host %s: removed %d old items", h.Name, strings.Count("\n"+dry.stdout, "\n"+h.Name+" ")))
 	}
 	for _, h := range b.Hosts {
 		if _, err := os.Stat(filepath.Join(h.HomeDir, ".plx", "jobs", job)); err == nil {

@@ -47,14 +47,19 @@ func reap(_ context.Context, f jobfolder.Folder, _ streams) error {
 	return err
 }
 
-// prune is "agent prune --older AGE [--discard-outputs]": it removes folders of jobs that
-// are over and blobs that no job uses, if they have not changed for AGE. Without the flag
-// it keeps jobs with outputs that nobody has fetched. It prints a protocol.Pruned for
-// what it removes and for each job that it keeps.
+// prune is "agent prune --older AGE [--discard-outputs] [--dry-run]": it removes folders
+// of jobs that are over and blobs that no job uses, if they have not changed for AGE.
+// Without the first flag it keeps jobs with outputs that nobody has fetched. It prints a
+// protocol.Pruned for what it removes and for each job that it keeps. With the last flag
+// it prints them and removes nothing.
 func prune(ctx context.Context, args []string, std streams) error {
-	discard := len(args) == 3 && args[2] == discardOutputs
-	if len(args) < 2 || len(args) > 2 && !discard || args[0] != "--older" {
-		return usage("prune: want --older AGE [" + discardOutputs + "]")
+	if len(args) < 2 || args[0] != "--older" {
+		return usage("prune: want --older AGE [" + discardOutputs + "] [" + dryRun + "]")
+	}
+	for _, flag := range args[2:] {
+		if flag != discardOutputs && flag != dryRun {
+			return usage("prune: no flag " + flag)
+		}
 	}
 	older, err := time.ParseDuration(args[1])
 	if err != nil || older < 0 {
@@ -64,17 +69,23 @@ func prune(ctx context.Context, args []string, std streams) error {
 	if err != nil {
 		return err
 	}
-	p := &pruner{root: dir, before: time.Now().Add(-older), discard: discard, out: json.NewEncoder(std.out)}
+	p := &pruner{root: dir, before: time.Now().Add(-older),
+		discard: slices.Contains(args, discardOutputs), dry: slices.Contains(args, dryRun), out: json.NewEncoder(std.out)}
 	return errors.Join(p.jobs(), p.unstarted(), p.blobs(), p.envs(), p.files(ctx))
 }
 
-const discardOutputs = "--discard-outputs"
+const (
+	discardOutputs = "--discard-outputs"
+	dryRun         = "--dry-run"
+)
 
 type pruner struct {
 	root    string    // ~/.plx
 	before  time.Time // only what was last changed before this time is removed
 	discard bool      // outputs that nobody has fetched are removed too
+	dry     bool      // nothing is removed
 	out     *json.Encoder
+	leaving []jobfolder.Folder // were removed, or would have been
 }
 
 // jobs removes folders of jobs whose agent is dead.
@@ -93,11 +104,7 @@ func (p *pruner) jobs() error {
 			errs = append(errs, err)
 			continue
 		}
-		if err := p.remove(string(f)); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		_ = os.Remove(filepath.Dir(string(f))) // fails while it has folders of other hosts or of the launcher
+		errs = append(errs, p.folder(f))
 	}
 	return errors.Join(errs...)
 }
@@ -111,11 +118,22 @@ func (p *pruner) unstarted() error {
 	var errs []error
 	for _, f := range all {
 		if info, err := os.Stat(string(f)); err == nil && info.ModTime().Before(p.before) {
-			errs = append(errs, p.remove(string(f)))
-			_ = os.Remove(filepath.Dir(string(f))) // as in jobs
+			errs = append(errs, p.folder(f))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// folder removes the folder of a job.
+func (p *pruner) folder(f jobfolder.Folder) error {
+	if err := p.remove(string(f)); err != nil {
+		return err
+	}
+	p.leaving = append(p.leaving, f)
+	if !p.dry {
+		_ = os.Remove(filepath.Dir(string(f))) // fails while it has folders of other hosts or of the launcher
+	}
+	return nil
 }
 
 // keep reports whether a job has outputs that nobody has fetched, and prints them.
@@ -136,7 +154,7 @@ func (p *pruner) keep(f jobfolder.Folder) (bool, error) {
 
 // blobs removes unused blobs and uploads that were never completed.
 func (p *pruner) blobs() error {
-	used, err := jobfolder.UsedBlobs()
+	used, err := jobfolder.UsedBlobs(p.leaving)
 	if err != nil {
 		return err
 	}
@@ -162,7 +180,7 @@ func (p *pruner) blobs() error {
 // envs removes virtual environments that no job uses, and what was left of some that
 // were not completed.
 func (p *pruner) envs() error {
-	used, err := jobfolder.UsedEnvs()
+	used, err := jobfolder.UsedEnvs(p.leaving)
 	if err != nil {
 		return err
 	}
@@ -180,7 +198,9 @@ func (p *pruner) envs() error {
 		if err != nil || slices.Contains(used, e.Name()) || !info.ModTime().Before(p.before) {
 			continue
 		}
-		install.Unprotect(filepath.Join(dir, e.Name()))
+		if !p.dry {
+			install.Unprotect(filepath.Join(dir, e.Name()))
+		}
 		errs = append(errs, p.remove(filepath.Join(dir, e.Name())))
 	}
 	return errors.Join(errs...)
@@ -188,7 +208,7 @@ func (p *pruner) envs() error {
 
 // files removes contents of folders that no job uses.
 func (p *pruner) files(ctx context.Context) error {
-	used, err := jobfolder.UsedManifests()
+	used, err := jobfolder.UsedManifests(p.leaving)
 	if err != nil {
 		return err
 	}
@@ -197,7 +217,13 @@ func (p *pruner) files(ctx context.Context) error {
 		return err
 	}
 	n, bytes := 0, int64(0)
-	err = files.Prune(ctx, used, p.before, func(_ string, size int64) { n, bytes = n+1, bytes+size })
+	err = files.Prune(ctx, used, p.before, func(path string, size int64) error {
+		n, bytes = n+1, bytes+size
+		if p.dry {
+			return nil
+		}
+		return os.Remove(path)
+	})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -210,7 +236,7 @@ func (p *pruner) files(ctx context.Context) error {
 	return nil
 }
 
-// remove removes path and prints its size.
+// remove removes path, unless nothing is to be removed, and prints its size.
 func (p *pruner) remove(path string) error {
 	var bytes int64
 	err := filepath.WalkDir(path, func(_ string, e fs.DirEntry, err error) error {
@@ -222,7 +248,10 @@ func (p *pruner) remove(path string) error {
 		}
 		return nil
 	})
-	if err = errors.Join(err, os.RemoveAll(path)); err != nil {
+	if !p.dry {
+		err = errors.Join(err, os.RemoveAll(path))
+	}
+	if err != nil {
 		return fmt.Errorf("prune: %w", err)
 	}
 	relative, err := filepath.Rel(p.root, path)

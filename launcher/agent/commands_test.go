@@ -145,7 +145,11 @@ func TestJobsAndPrune(t *testing.T) {
 	if out, stderr, code := h.agent("prune", "--older", "720h"); out != "" || code != 0 {
 		t.Errorf("young things were pruned: %s%s", out, stderr)
 	}
+	planned, _, _ := h.agent("prune", "--older", "0s", "--dry-run")
 	out, stderr, code := h.agent("prune", "--older", "0s")
+	if planned != out {
+		t.Errorf("planned\n%sdone\n%s", planned, out)
+	}
 	var removed []string
 	for _, text := range strings.Split(strings.TrimSpace(out), "\n") {
 		p := decode[protocol.Pruned](t, text)

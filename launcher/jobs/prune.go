@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/charmbracelet/lipgloss/table"
+
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -19,16 +21,19 @@ type PruneConfig struct {
 	Older time.Duration // only what was last changed longer ago than this is removed
 	// Discard also removes outputs that nobody has fetched. Otherwise their jobs are kept.
 	Discard bool
+	DryRun  bool // only print what would be removed
 }
 
 // Prune removes what jobs left that have ended and are older than the given age: their
-// records here, and their files and unused blobs on their hosts.
+// records here, and their files and unused blobs on their hosts. With DryRun it prints a
+// table of these on standard output and removes nothing.
 func Prune(ctx context.Context, cfg PruneConfig) error {
 	rs, err := Records()
 	if err != nil {
 		return err
 	}
-	p := &pruner{printer: console.NewPrinter(cfg.Terminal), cfg: cfg, newest: map[string]string{}, done: map[string]bool{}, kept: map[string]bool{}}
+	p := &pruner{printer: console.NewPrinter(cfg.Terminal), cfg: cfg, newest: map[string]string{}, done: map[string]bool{}, kept: map[string]bool{},
+		table: console.NewTable("HOST", "WHAT", "SIZE")}
 	for _, r := range rs { // the oldest first
 		for _, h := range r.Hosts {
 			p.newest[h.Line] = h.Binary
@@ -40,13 +45,21 @@ func Prune(ctx context.Context, cfg PruneConfig) error {
 			continue
 		}
 		err := p.job(ctx, r)
-		if err == nil && !p.kept[r.Job] {
+		switch {
+		case err != nil || p.kept[r.Job]:
+		case cfg.DryRun:
+			p.table.Row("here", "record of job "+r.Job, "")
+		default:
 			err = r.Forget()
 		}
 		errs = append(errs, err)
 	}
 	if len(p.kept) > 0 {
 		p.printer.Printf("hint: plx fetch JOB DIR fetches outputs; plx prune --discard-outputs removes them")
+	}
+	if cfg.DryRun {
+		errs = append(errs, console.WriteTable(cfg.Terminal.Stdout, p.table))
+		p.printer.Printf("nothing was removed: plx prune without --dry-run removes %s", console.Size(p.bytes))
 	}
 	return errors.Join(errs...)
 }
@@ -58,6 +71,8 @@ type pruner struct {
 	newest  map[string]string // binary of the newest agent of each host, by the host's line: it knows of outputs
 	done    map[string]bool   // hosts that were pruned, by their lines of a resource file
 	kept    map[string]bool   // jobs with outputs that nobody has fetched
+	table   *table.Table      // what would be removed
+	bytes   int64             // its size on all hosts
 }
 
 // job prunes the hosts of a job, each host once.
@@ -84,6 +99,9 @@ func (p *pruner) host(ctx context.Context, a *hosts.AgentHost) error {
 	if p.cfg.Discard {
 		command += " --discard-outputs"
 	}
+	if p.cfg.DryRun {
+		command += " --dry-run"
+	}
 	var stdout bytes.Buffer
 	if err := a.Call(ctx, command, nil, &stdout); err != nil && hosts.ExitStatus(err) != hosts.NotFound {
 		return a.Named(fmt.Errorf("prune: %w", err))
@@ -101,8 +119,10 @@ func (p *pruner) host(ctx context.Context, a *hosts.AgentHost) error {
 		}
 		n++
 		freed += item.Bytes
+		p.table.Row(a.Name(), console.Printable(item.Path), console.Size(item.Bytes))
 	}
-	if n > 0 {
+	p.bytes += freed
+	if n > 0 && !p.cfg.DryRun {
 		p.printer.Printf("host %s: removed %s, %s", a.Name(), console.Count(n, "old item"), console.Size(freed))
 	}
 	return nil

@@ -200,9 +200,9 @@ func (s *Store) Manifest(id tree.Sum) (tree.Manifest, error) {
 	return tree.Decode(text)
 }
 
-// Prune removes the contents that are in no manifest of the given names and were
-// not used since before. removed is told of each.
-func (s *Store) Prune(ctx context.Context, keep []tree.Sum, before time.Time, removed func(path string, size int64)) error {
+// Prune calls remove for the contents that are in no manifest of the given names and were
+// not used since before.
+func (s *Store) Prune(ctx context.Context, keep []tree.Sum, before time.Time, remove func(path string, size int64) error) error {
 	used := map[string]bool{}
 	for _, id := range keep {
 		m, err := s.Manifest(id)
@@ -230,11 +230,7 @@ func (s *Store) Prune(ctx context.Context, keep []tree.Sum, before time.Time, re
 		if err != nil || !changeTime(info).Before(before) {
 			return nil
 		}
-		if err := os.Remove(file); err != nil {
-			return err
-		}
-		removed(file, info.Size())
-		return nil
+		return remove(file, info.Size())
 	})
 }
 

@@ -314,7 +314,7 @@ func TestPrune(t *testing.T) {
 	prune := func(before time.Time, keep ...tree.Sum) {
 		t.Helper()
 		removed = 0
-		if err := h.Prune(t.Context(), keep, before, func(string, int64) { removed++ }); err != nil {
+		if err := h.Prune(t.Context(), keep, before, func(path string, _ int64) error { removed++; return os.Remove(path) }); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -296,9 +296,9 @@ func ownSum() string {
 }
 
 // UsedBlobs returns the content hashes that the jobs under ~/.plx use, and that
-// of this executable.
-func UsedBlobs() (map[string]bool, error) {
-	sums, err := words(blobsName)
+// of this executable. Folders of leaving are not counted.
+func UsedBlobs(leaving []Folder) (map[string]bool, error) {
+	sums, err := words(blobsName, leaving)
 	if err != nil {
 		return nil, fmt.Errorf("read which blobs a job uses: %w", err)
 	}
@@ -309,9 +309,9 @@ func UsedBlobs() (map[string]bool, error) {
 	return used, nil
 }
 
-// UsedManifests returns the manifests that the jobs under ~/.plx use.
-func UsedManifests() (ids []tree.Sum, err error) {
-	sums, err := words(manifestsName)
+// UsedManifests returns the manifests that the jobs under ~/.plx use, without leaving.
+func UsedManifests(leaving []Folder) (ids []tree.Sum, err error) {
+	sums, err := words(manifestsName, leaving)
 	if err != nil {
 		return nil, fmt.Errorf("read which folders a job uses: %w", err)
 	}
@@ -348,22 +348,27 @@ func Env(v *protocol.Venv) (string, error) {
 	return dir, nil
 }
 
-// UsedEnvs returns the names of the environments that the jobs under ~/.plx use.
-func UsedEnvs() ([]string, error) {
-	names, err := words(envsName)
+// UsedEnvs returns the names of the environments that the jobs under ~/.plx use, without
+// leaving.
+func UsedEnvs(leaving []Folder) ([]string, error) {
+	names, err := words(envsName, leaving)
 	if err != nil {
 		return nil, fmt.Errorf("read which environments a job uses: %w", err)
 	}
 	return names, nil
 }
 
-// words returns the words in the files of a name in all folders of jobs.
-func words(name string) (all []string, err error) {
+// words returns the words in the files of a name in all folders of jobs but those of
+// leaving.
+func words(name string, leaving []Folder) (all []string, err error) {
 	files, err := each(name)
 	if err != nil {
 		return nil, err
 	}
 	for _, file := range files {
+		if slices.Contains(leaving, Folder(filepath.Dir(file))) {
+			continue
+		}
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return nil, err
