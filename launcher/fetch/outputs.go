@@ -86,24 +86,30 @@ func (f *fetcher) outputs(ctx context.Context) (n int, err error) {
 	return n, errors.Join(err, errors.Join(errs...), f.note(ctx, fetched))
 }
 
-// mostTold bounds the outputs that are named one by one.
-const mostTold = 3
+// mostTold bounds the lines about outputs that cannot be fetched.
+const (
+	mostTold   = 3
+	mostFolded = 1000 // more take long to compare
+)
 
 // report prints which outputs cannot be fetched, and which patterns no file matches.
 func (f *fetcher) report(lists [][]protocol.HostOutput) {
-	damaged := 0
+	var damaged []string
 	for i, list := range lists {
 		for _, o := range list {
-			if o.Damage == "" {
-				continue
-			}
-			if damaged++; damaged <= mostTold {
-				f.from.Printer.Printf("host %s: output %s/%s is not fetched: %s", f.from.Hosts[i].Name(), o.Place, o.Name, console.Printable(o.Damage))
+			if o.Damage != "" {
+				damaged = append(damaged, console.Printable(fmt.Sprintf("host %s: output %s/%s is not fetched: %s", f.from.Hosts[i].Name(), o.Place, o.Name, o.Damage)))
 			}
 		}
 	}
-	if damaged > mostTold {
-		f.from.Printer.Printf("%s besides are not fetched", console.Count(damaged-mostTold, "output"))
+	if len(damaged) <= mostFolded {
+		damaged = console.FoldHosts(damaged)
+	}
+	for _, line := range damaged[:min(len(damaged), mostTold)] {
+		f.from.Printer.Printf("%s", line)
+	}
+	if more := len(damaged) - mostTold; more > 0 {
+		f.from.Printer.Printf("not fetched besides: %s", console.Count(more, "output"))
 	}
 	for _, o := range f.from.Outputs {
 		if !o.Implied && !slices.ContainsFunc(lists, func(list []protocol.HostOutput) bool { return slices.ContainsFunc(list, o.Names) }) {
