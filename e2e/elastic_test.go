@@ -23,7 +23,7 @@ var elasticFlags = []string{"--vocabulary=2000", "--width=16", "--hidden=16", "-
 func TestElastic(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 3, Second: true})
-	want := b.digest(nil, workload(t), "--virtual-workers=6", "--batch=12", "--steps=400", "--digest", "--pace=1us")
+	want := b.digest(nil, workload(t), "--virtual-workers=6", "--batch=12", "--steps=800", "--digest", "--pace=1us")
 	for _, mode := range []string{"attached", "detached"} {
 		t.Run(mode, func(t *testing.T) { scaled(b.in(t), mode == "detached", want) })
 	}
@@ -33,7 +33,7 @@ func TestElastic(t *testing.T) {
 // scaled scales a job that takes its last steps only after that.
 func scaled(b *bench, detached bool, want string) {
 	name := map[bool]string{false: "attached", true: "detached"}[detached]
-	job, finish := b.paced("--ckpt-dir=saved", "--virtual-workers=6", "--batch=12", "--steps=400", "--digest")
+	job, finish := b.paced("--ckpt-dir=saved", "--virtual-workers=6", "--batch=12", "--steps=800", "--digest")
 	two, three, one := b.ResourceFile("h1 OWN=one", "h2"), b.ResourceFile("h1", "h2", "h3 MARK=new"), b.ResourceFile("h1")
 	var follow *running
 	dir := b.t.TempDir()
