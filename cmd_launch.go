@@ -44,7 +44,7 @@ func launchFlags() []cli.Flag {
 			&cli.IntFlag{Name: "n", Usage: "`N` workers in all"},
 			&cli.IntFlag{Name: "workers-per-host", Usage: "`N` workers on each host"},
 			&cli.StringFlag{Name: "ps", Value: "auto", Usage: "parameter servers on `HOSTS` (host,host) only, on all, or none; auto: all for a program of plx's trainer, none for others"},
-			&cli.StringFlag{Name: "visible", Value: "auto", Usage: "a worker sees `WHAT`: its own device (own), or those of all workers on its host (host); auto: host for programs of Python, which choose by LOCAL_RANK, own for others"},
+			&cli.StringFlag{Name: "visible", Value: "auto", Usage: "a worker sees `WHAT`: its own device (own), or those of all workers on its host (host); auto: host for programs that choose by LOCAL_RANK, as those for torchrun do, own for others"},
 			&cli.BoolFlag{Name: "no-bind", Usage: "do not bind workers to their share of the cores"},
 			&cli.StringFlag{Name: "nic", Usage: "send data over network interface `NAME` of each host (nic=NAME in the resource file: of one host)"},
 			&cli.StringFlag{Name: "port-range", Usage: "use ports `LOW-HIGH` on the hosts"},

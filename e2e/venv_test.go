@@ -164,6 +164,11 @@ func setupOnce(b *bench) {
 		same(b.t, task, []byte("1 0 0077  "+strconv.Itoa(rank)), []byte(strings.Join(lines(res.stdout, task), "\n")))
 	}
 	contains(b.t, res.stderr, "plx: hosts h[1-2]: --setup: begun\n", "plx: hosts h[1-2]: --setup: it sets RANK, which plx sets for each task")
+	for _, h := range b.Hosts {
+		if kept, err := filepath.Glob(filepath.Join(h.HomeDir, ".plx", "jobs", "*", "*", "setup.json")); err != nil || len(kept) > 0 {
+			b.t.Errorf("what --setup exported is kept on %s: %v, %v", h.Name, kept, err)
+		}
+	}
 	left := func() (n int) {
 		for _, h := range b.Hosts {
 			jobs, err := os.ReadDir(filepath.Join(h.HomeDir, ".plx", "jobs"))

@@ -52,7 +52,7 @@ type Config struct {
 	// AutoServers gives servers to programs that link plx's trainer only: decideByProgram
 	// writes NoServers.
 	AutoServers bool
-	// AutoVisible shows a program of Python the devices of all workers of its host:
+	// AutoVisible shows a program for torchrun the devices of all workers of its host:
 	// decideByProgram writes VisibleHost.
 	AutoVisible bool
 	NoBind      bool // do not bind workers to their share of the cores

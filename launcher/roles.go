@@ -16,48 +16,72 @@ import (
 )
 
 // decideByProgram reports whether the program is foreign: it does not link plx's trainer.
-// With AutoServers the job then has no servers. With AutoVisible a program of Python sees
-// the devices of its whole host, because programs for torchrun choose theirs by LOCAL_RANK.
+// With AutoServers the job then has no servers. With AutoVisible a program that chooses
+// its device by LOCAL_RANK, as those for torchrun do, sees the devices of its whole host.
 func decideByProgram(ctx context.Context, c *Config) (foreign bool, err error) {
 	links, err := artifacts.LinksTrainer(ctx, c.Program)
 	if c.AutoServers {
 		c.NoServers = !links
 	}
 	if c.AutoVisible {
-		c.VisibleHost = isPython(c.Program, c.Args) || innerLauncher(c.Program, c.Args) != ""
+		c.VisibleHost = choosesDevice(*c) || innerLauncher(c.Program, c.Args) != ""
 	}
 	return !links, err
 }
 
-// python are names of its interpreters and scripts, shell those of shells, and runsPython
-// is a script of the shell that runs Python.
+// byLocalRank are words of a program that chooses its device by LOCAL_RANK, or leaves that
+// to a library that does.
+var byLocalRank = regexp.MustCompile(`(?i)\b(local_rank|torch|lightning|accelerate|transformers|deepspeed)\b`)
+
+// ownChoice is in a program that knows which devices it sees.
+const ownChoice = "CUDA_VISIBLE_DEVICES"
+
+// choosesDevice reports whether the text of the program says that it chooses its device by
+// LOCAL_RANK. Text is a script of this machine, a line for an interpreter's -c, and the
+// scripts of Python that either names.
+func choosesDevice(c Config) bool {
+	text := programText(c)
+	for _, script := range pythonScript.FindAllString(text, maxScripts) {
+		text += beginning(c, script)
+	}
+	return byLocalRank.MatchString(text) && !strings.Contains(text, ownChoice)
+}
+
+// python are names of its interpreters and scripts, pythonScript are scripts in a line of
+// a shell.
 var (
-	python     = regexp.MustCompile(`^(python|pypy)[0-9.]*$|\.py$`)
-	shell      = regexp.MustCompile(`^(ba|da|z|k)?sh$`)
-	runsPython = regexp.MustCompile(`(^|[^\w.-])(python|pypy)[0-9.]*($|[^\w.-])|\w\.py($|\W)`)
+	python       = regexp.MustCompile(`^(python|pypy)[0-9.]*$|\.py$`)
+	pythonScript = regexp.MustCompile(`[\w./-]+\.py\b`)
 )
 
-// isPython reports whether a program runs in an interpreter of Python, or is a script that
-// starts one.
-func isPython(program string, args []string) bool {
-	name := filepath.Base(program)
-	if python.MatchString(name) {
-		return true
+// maxScripts is how many scripts of Python a line of a shell may name.
+const maxScripts = 10
+
+// programText is the text of the program, as far as it is one of this machine.
+func programText(c Config) string {
+	if !interpreters.MatchString(filepath.Base(c.Program)) {
+		if text := beginning(c, c.Program); strings.HasPrefix(text, "#!") || strings.HasSuffix(c.Program, ".py") {
+			return text
+		}
+		return ""
 	}
-	if shell.MatchString(name) {
-		script, _ := scriptOf(program, args)
-		return slices.ContainsFunc(args, runsPython.MatchString) || script != "" && runsPython.MatchString(beginning(script))
+	script, _ := scriptOf(c.Program, c.Args)
+	if script == "" { // -c
+		return strings.Join(c.Args, " ")
 	}
-	text := beginning(program)
-	return strings.HasPrefix(text, "#!") && runsPython.MatchString(text)
+	return beginning(c, script)
 }
 
 // maxScript is how much of a script is read to find out what it runs, in bytes.
 const maxScript = 64 << 10
 
-// beginning returns the first bytes of a file of this machine. It is empty for what is none,
-// such as a command of the hosts.
-func beginning(file string) string {
+// beginning returns the first bytes of a file of this machine, in the working directory of
+// the job if it is not in the present one. It is empty for what is none, such as a command
+// of the hosts.
+func beginning(c Config, file string) string {
+	if !isFile(file) {
+		file = filepath.Join(c.Workdir, file)
+	}
 	if !isFile(file) {
 		return ""
 	}

@@ -9,7 +9,7 @@
 //	                     manifests    content hashes of the folders that the job uses, one per line
 //	                     envs         virtual environments that the job uses, one per line
 //	                     work/        the working directory that the tasks share, with --workdir
-//	                     setup.json   what --setup has changed for them
+//	                     setup.json   what --setup has changed for them, until the agent ends
 //	                     logs/        the output of the tasks
 //	                     tasks/       their working folders
 //	                     errors/      what tasks write about their failures

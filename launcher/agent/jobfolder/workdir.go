@@ -77,11 +77,11 @@ type Limit struct {
 	Hard     uint64 `json:"hard"`
 }
 
-func (f Folder) setup() string { return filepath.Join(string(f), "setup.json") }
+const setupName = "setup.json"
 
 // ReadSetup returns what --setup has changed. done is false if it was not run yet.
 func (f Folder) ReadSetup() (s Setup, done bool, err error) {
-	text, err := os.ReadFile(f.setup())
+	text, err := os.ReadFile(filepath.Join(string(f), setupName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, false, nil
 	}
@@ -94,11 +94,19 @@ func (f Folder) ReadSetup() (s Setup, done bool, err error) {
 	return s, true, nil
 }
 
+// RemoveSetup forgets what --setup has changed, for it may hold secrets.
+func (f Folder) RemoveSetup() error {
+	if err := os.Remove(filepath.Join(string(f), setupName)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
 // WriteSetup notes what --setup has changed.
 func (f Folder) WriteSetup(s Setup) error {
 	text, err := json.Marshal(s)
 	if err == nil {
-		err = replace(f.setup(), append(text, '\n'))
+		err = replace(filepath.Join(string(f), setupName), append(text, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("note what --setup has changed: %w", err)

@@ -64,8 +64,8 @@ func (s *shutdown) conclude(err error) {
 	if _, err := os.Stat(s.host.folder.Logs()); errors.Is(err, os.ErrNotExist) {
 		s.sessions.notice(fmt.Sprintf("the job's folder %s was removed while it ran: its logs are incomplete", s.host.folder))
 	}
-	if err := s.host.folder.RemoveSecret(); err != nil {
-		s.sessions.notice(fmt.Sprintf("delete the job's secret: %v", err))
+	if err := errors.Join(s.host.folder.RemoveSecret(), s.host.folder.RemoveSetup()); err != nil {
+		s.sessions.notice(fmt.Sprintf("delete the job's secrets: %v", err))
 	}
 	s.record.conclude(*s.verdict)
 	state := s.record.snapshot(s.tasks.now())
