@@ -70,7 +70,7 @@ func commandHelp(c *cli.Command) string {
 		if f == cli.HelpFlag {
 			continue
 		}
-		if h := cmp.Or(f.(cli.CategorizableFlag).GetCategory(), "Flags"); h != heading {
+		if h := headingOf(f); h != heading {
 			fmt.Fprintf(&text, "\n%s:\n", h)
 			heading = h
 		}
@@ -78,6 +78,9 @@ func commandHelp(c *cli.Command) string {
 	}
 	return text.String()
 }
+
+// headingOf is the heading under which a flag stands.
+func headingOf(f cli.Flag) string { return cmp.Or(f.(cli.CategorizableFlag).GetCategory(), "Flags") }
 
 // flagHelp is how a flag is written, and what it means.
 func flagHelp(f cli.DocGenerationFlag) (left, right string, column int) {

@@ -65,6 +65,28 @@ func TestHelpAndVersion(t *testing.T) {
 	}
 }
 
+// Every command has a manual page with all of its flags.
+func TestManPages(t *testing.T) {
+	dir := t.TempDir()
+	if code, _, stderr := ran(t, "man", dir); code != 0 {
+		t.Fatalf("%d, %s", code, stderr)
+	}
+	for _, c := range (&command{}).app().VisibleCommands() {
+		page, err := os.ReadFile(filepath.Join(dir, "plx-"+c.Name+".1"))
+		if err != nil || !strings.Contains(string(page), ".TH plx-"+c.Name+" 1") {
+			t.Errorf("plx-%s.1: %v\n%.300s", c.Name, err, page)
+		}
+		for _, f := range c.VisibleFlags() {
+			if name := dashed(longName(f)); !strings.Contains(strings.ReplaceAll(string(page), `\-`, "-"), name) {
+				t.Errorf("plx-%s.1 lacks %s", c.Name, name)
+			}
+		}
+	}
+	if page, err := os.ReadFile(filepath.Join(dir, "plx.1")); err != nil || !strings.Contains(string(page), "126, 127") {
+		t.Errorf("plx.1: %v\n%s", err, page)
+	}
+}
+
 // ran runs one command line.
 func ran(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()

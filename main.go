@@ -101,7 +101,7 @@ func (c *command) app() *cli.App {
 		Commands: []*cli.Command{
 			c.launchCommand(), c.execCommand(), c.probeCommand(), c.logsCommand(), c.jobsCommand(),
 			c.attachCommand(), c.scaleCommand(), c.stopCommand(), c.fetchCommand(), c.pruneCommand(),
-			configCommand(), completionCommand(), helpCommand(), versionCommand(),
+			configCommand(), completionCommand(), helpCommand(), versionCommand(), manCommand(),
 		},
 		Flags:       []cli.Flag{cli.HelpFlag}, // the library adds it only where no command is named help
 		Description: exitCodes,

@@ -16,7 +16,7 @@ func TestHelpIsDocumented(t *testing.T) {
 	var want strings.Builder
 	want.WriteString("# Commands and flags\n\nWhat `plx COMMAND --help` says; written by `go test . -update`.\n")
 	names := []string{"plx"}
-	for _, c := range (&command{}).app().Commands {
+	for _, c := range (&command{}).app().VisibleCommands() {
 		names = append(names, "plx "+c.Name)
 	}
 	for _, name := range names {
