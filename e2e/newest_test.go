@@ -38,7 +38,7 @@ func TestNewest(t *testing.T) {
 	away.logs(brief)
 	away.attach(newer)
 	here.stop(newer)
-	if jobs := b.jobsOf(); jobs[newer].State != "failed" || jobs[older].State != "running" {
+	if jobs := b.jobsOf(); jobs[newer].State != "stopped" || jobs[older].State != "running" {
 		t.Errorf("plx jobs: %+v", jobs)
 	}
 	here.logs(brief)
