@@ -88,15 +88,16 @@ func (b *bench) fill() error {
 			return err
 		}
 		// Sizes between 0.1 and 1.9 of the mean.
-		content := make([]byte, 0, int64(float64(b.size)/float64(b.files)*(0.1+1.8*r.Float64())))
-		for len(content) < cap(content) {
+		size := int(float64(b.size) / float64(b.files) * (0.1 + 1.8*r.Float64()))
+		content := make([]byte, 0, size)
+		for len(content) < size {
 			if i%3 == 0 {
 				content = append(content, byte(r.Uint32()))
 			} else {
 				content = append(content, words[r.IntN(len(words))]...)
 			}
 		}
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("file%d.py", i)), content, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("file%d.py", i)), content[:size], 0o644); err != nil {
 			return err
 		}
 	}
