@@ -95,9 +95,9 @@ func TestCompletionInShells(t *testing.T) {
 			if _, err := exec.LookPath(strings.Fields(shell)[0]); err != nil {
 				t.Skip(err)
 			}
-			called := typedInto(t, dir, shell, start, "plx lo\tdemo-1\r", "plx sto\t--gr\t5s demo-r\t\r",
+			called := typedInto(t, dir, shell, start+"; plx ready\r", "plx lo\tdemo-1\r", "plx sto\t--gr\t5s demo-r\t\r",
 				"plx logs --task wor\t2\r", "plx launch --color alw\t --workdir subf\t\r")
-			want := "logs demo-1\nstop --grace 5s demo-run\nlogs --task worker:2\nlaunch --color always --workdir subfolder\n"
+			want := "ready\nlogs demo-1\nstop --grace 5s demo-run\nlogs --task worker:2\nlaunch --color always --workdir subfolder\n"
 			if strings.ReplaceAll(called, "/\n", "\n") != want { // zsh takes the last / away again
 				t.Errorf("got\n%swant\n%s", called, want)
 			}
@@ -107,7 +107,7 @@ func TestCompletionInShells(t *testing.T) {
 
 // typedInto types lines into a shell on a terminal, each when the one before has called
 // plx, and returns what plx was called with.
-func typedInto(t *testing.T, dir, shell, start string, lines ...string) string {
+func typedInto(t *testing.T, dir, shell string, lines ...string) string {
 	t.Helper()
 	called := filepath.Join(dir, "called")
 	if err := os.WriteFile(called, nil, 0o600); err != nil {
@@ -136,7 +136,6 @@ func typedInto(t *testing.T, dir, shell, start string, lines ...string) string {
 			<-ended
 		}
 	}
-	fmt.Fprint(keys, start+"\r")
 	for i, line := range lines {
 		fmt.Fprint(keys, line)
 		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
