@@ -10,12 +10,12 @@ STAGE := scripts/stage
 build:
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o plx .
 
-# What the tests need, what the code must look like, what it must do: at most 15
-# minutes on two cores. What takes longer is test-long.
+# What the tests need, what the code must look like, what it must do: at most 9
+# minutes on two cores with warm caches. What takes longer is test-long.
 test: tools check unit
 
 # The whole fault grid, fuzzing, tests with the build tag long, one point of a
-# benchmark, the comparison with an earlier version: at most 50 minutes, as root. With
+# benchmark, the comparison with an earlier version: every night, as root. With
 # ARGS a part of it: make test-long ARGS="-run '^fuzz '"; ARGS=-list names the parts.
 test-long: tools
 	@$(STAGE) "long tests" go run ./internal/ci/longtests $(ARGS)
@@ -55,7 +55,7 @@ cuda:
 	@$(STAGE) "tag cuda" scripts/check-cuda.sh
 
 # The tests, with the race detector where there is a C compiler for it. With
-# CI=true a skipped test is a failed one.
+# CI=true a skipped test is a failed one. A test that fails is repeated once, alone.
 unit:
 	@$(STAGE) tests go run ./internal/ci/runtests
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/plx-run/plx/internal/testhosts"
@@ -172,5 +173,32 @@ func (b *bench) appear(paths ...string) {
 			b.t.Fatalf("not all of %q appeared", paths)
 		}
 		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// slack is what a machine with much else to do may take for a second's work. It is less
+// than the times that plx would wait for nothing, such as a grace or a restart's delay.
+const slack = 45 * time.Second
+
+// lease is the shortest that tests here use: plx takes no less than 5 s.
+const lease = 8 * time.Second
+
+// brief are the flags of a launch that is to lose something.
+func brief(file string, more ...string) []string {
+	return append([]string{"launch", "--hosts", file, "--ps", "none", "--lease", lease.String(), "--grace", "2s"}, more...)
+}
+
+// again are the flags of a launch that is to recover.
+func again(file string, more ...string) []string {
+	return brief(file, append([]string{"--max-restarts", "2", "--restart-backoff", "200ms"}, more...)...)
+}
+
+// said wants words in what tasks said.
+func said(t *testing.T, res result, words ...string) {
+	t.Helper()
+	for _, w := range words {
+		if !strings.Contains(res.stderr, w) {
+			t.Errorf("nobody says %q:\n%s", w, clip(res.stderr))
+		}
 	}
 }

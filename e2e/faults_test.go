@@ -1,3 +1,5 @@
+//go:build long
+
 package e2e
 
 import (
@@ -22,18 +24,6 @@ func TestHostsThatFail(t *testing.T) {
 	run("down from the start", downFromTheStart)
 	b.Hosts[1].PowerOn()
 	run("frozen", frozen)
-}
-
-// slack is what a machine with much else to do may take for a second's work. It is less
-// than the times that plx would wait for nothing, such as a grace or a restart's delay.
-const slack = 45 * time.Second
-
-// lease is the shortest that tests here use: plx takes no less than 5 s.
-const lease = 8 * time.Second
-
-// brief are the flags of a launch that is to lose something.
-func brief(file string, more ...string) []string {
-	return append([]string{"launch", "--hosts", file, "--ps", "none", "--lease", lease.String(), "--grace", "2s"}, more...)
 }
 
 func firewalled(b *bench, file string) {

@@ -1,3 +1,5 @@
+//go:build long
+
 package e2e
 
 import (
@@ -53,11 +55,6 @@ func (b *bench) nothingOld(hosts ...*testhosts.Host) {
 			}
 		}
 	}
-}
-
-// again are the flags of a launch that is to recover.
-func again(file string, more ...string) []string {
-	return brief(file, append([]string{"--max-restarts", "2", "--restart-backoff", "200ms"}, more...)...)
 }
 
 func TestRestarts(t *testing.T) {

@@ -1,10 +1,11 @@
+//go:build long
+
 package e2e
 
 import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/plx-run/plx/internal/testhosts"
@@ -50,16 +51,6 @@ func TestResume(t *testing.T) {
 		t.Errorf("it trained:\n%s", third.stdout)
 	}
 	b.hostsGone(0)
-}
-
-// said wants words in what tasks said.
-func said(t *testing.T, res result, words ...string) {
-	t.Helper()
-	for _, w := range words {
-		if !strings.Contains(res.stderr, w) {
-			t.Errorf("nobody says %q:\n%s", w, clip(res.stderr))
-		}
-	}
 }
 
 // truncate cuts the last byte off files.

@@ -5,6 +5,11 @@
 //
 //	go run ./internal/ci/runtests               # ./...
 //	go run ./internal/ci/runtests ./hostfile    # other arguments of go test
+//
+// A test that fails is repeated once, alone, after all others have ended. If it
+// passes then, the run goes well and names the test at its end ("flaky: PACKAGE
+// Test"); mend that test next. What no busy machine explains is never repeated:
+// see failure.
 package main
 
 import (
@@ -18,45 +23,107 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Getenv("CI") == "true"))
 }
 
-// run returns the status of go test, or 1 where skipping is a failure.
+// run returns 0 if all is well, and 1 where skipping is a failure.
 func run(args []string, strict bool) int {
 	if len(args) == 0 {
 		args = []string{"./..."}
 	}
-	// Two packages at once: more would only make each other's waits longer. Of a
-	// package's parallel tests, which mostly wait for leases to end, four. No result
-	// from before: go test does not see that programs have changed which tests build.
-	// Vet is a stage of its own.
-	args = append([]string{"test", "-json", "-vet=off", "-count=1", "-p", "2", "-parallel", "4", "-timeout", "15m"}, args...)
+	flags := goFlags
 	if raceWorks() {
-		args = append(args[:1], append([]string{"-race"}, args[1:]...)...)
+		flags = append(flags, "-race")
 	} else if strict {
 		fmt.Fprintln(os.Stderr, "runtests: the race detector needs a C compiler")
 		return 1
 	} else {
 		fmt.Println("skipped: the race detector, which needs a C compiler")
 	}
-	skipped, err := test(args)
-	for _, s := range skipped {
+	r := runner{test: func(args ...string) (outcome, error) { return test(append(flags, args...)) }}
+	err := r.run(args)
+	for _, s := range r.skipped {
 		fmt.Println("skipped:", s)
 	}
-	return verdict(skipped, err, strict)
+	for _, f := range r.flaky {
+		fmt.Println("flaky:", f.pkg, f.test)
+	}
+	if err == nil && strict && len(r.skipped) > 0 {
+		err = fmt.Errorf("%d tests were skipped, and with CI=true none may be", len(r.skipped))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "runtests:", err)
+		return 1
+	}
+	return 0
 }
 
-// test runs go test and passes its report on.
-func test(args []string) ([]skip, error) {
+// goFlags are those of go test. Two packages at once: more would only make each
+// other's waits longer. Of a package's parallel tests, which mostly wait for leases
+// to end, four. No result from before: go test does not see that programs have
+// changed which tests build. Vet is a stage of its own. The timeout is for a package
+// that hangs; the longest one takes minutes.
+var goFlags = []string{"test", "-json", "-vet=off", "-count=1", "-p=2", "-parallel=4", "-timeout=60m"}
+
+// mostRepeated is how many tests may fail at first. More is no accident.
+const mostRepeated = 3
+
+// runner runs tests and repeats those that failed.
+type runner struct {
+	test    func(args ...string) (outcome, error) // go test with further arguments
+	skipped []skip
+	flaky   []failure // failed, and passed when they were repeated
+}
+
+// run returns why the tests do not pass.
+func (r *runner) run(args []string) error {
+	o, err := r.test(args...)
+	r.skipped = o.skipped
+	if err == nil {
+		return nil
+	}
+	if why := o.final(); why != "" {
+		return fmt.Errorf("%w; nothing is repeated: %s", err, why)
+	}
+	for _, f := range o.failed {
+		fmt.Printf("=== again, alone: %s %s\n", f.pkg, f.test)
+		if _, err := r.test("-run=^"+f.test+"$", f.pkg); err != nil {
+			return fmt.Errorf("%s %s failed twice: %w", f.pkg, f.test, err)
+		}
+		r.flaky = append(r.flaky, f)
+	}
+	return nil
+}
+
+// final says why a failed run stays one. It is "" if its failures may be repeated.
+func (o outcome) final() string {
+	for _, f := range o.failed {
+		if f.final != "" {
+			return f.pkg + " " + f.test + ": " + f.final
+		}
+	}
+	switch {
+	case len(o.broken) > 0:
+		return o.broken[0]
+	case len(o.failed) == 0:
+		return "no test failed"
+	case len(o.failed) > mostRepeated:
+		return fmt.Sprintf("%d tests failed, more than %d", len(o.failed), mostRepeated)
+	}
+	return ""
+}
+
+// test runs go and passes its report on.
+func test(args []string) (outcome, error) {
 	cmd := exec.Command("go", args...)
 	cmd.Env = environ()
 	cmd.Stderr = os.Stderr
 	events, err := cmd.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return outcome{}, err
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, err
+		return outcome{}, err
 	}
-	skipped, err := report(events, os.Stdout)
-	return skipped, errors.Join(err, cmd.Wait())
+	o, err := report(events, os.Stdout)
+	return o, errors.Join(err, cmd.Wait())
 }
 
 // environ is the environment of the tests. Under the race detector a program would
@@ -68,21 +135,6 @@ func environ() []string {
 		return os.Environ()
 	}
 	return append(os.Environ(), "GORACE=atexit_sleep_ms=50")
-}
-
-func verdict(skipped []skip, err error, strict bool) int {
-	var status *exec.ExitError
-	switch {
-	case errors.As(err, &status) && status.ExitCode() > 0:
-		return status.ExitCode()
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "runtests:", err)
-		return 1
-	case strict && len(skipped) > 0:
-		fmt.Fprintf(os.Stderr, "runtests: %d tests were skipped, and with CI=true none may be\n", len(skipped))
-		return 1
-	}
-	return 0
 }
 
 // raceWorks says whether the race detector's C parts can be linked here.

@@ -31,11 +31,42 @@ func TestBad(t *testing.T) { t.Error("the complaint") }
 import "testing"
 func TestCrash(t *testing.T) { panic("the crash") }
 `,
+	"part/part_test.go": `package part
+import "testing"
+func TestPart(t *testing.T) { t.Run("a", func(t *testing.T) { t.Error("a part's complaint") }) }
+`,
+	"exits/exits_test.go": `package exits
+import ("fmt"; "os"; "testing")
+func TestExits(t *testing.T) { fmt.Println("gone"); os.Exit(3) }
+`,
+	"main/main_test.go": `package main
+import ("fmt"; "os"; "testing")
+func TestMain(m *testing.M) { fmt.Println("no tests today"); os.Exit(1) }
+`,
+	"left/left_test.go": `package left
+import "testing"
+func TestLeft(t *testing.T) { t.Error("host h1: processes are left: [sleep]") }
+`,
+	"bits/bits_test.go": `package bits
+import "testing"
+func TestSameBits(t *testing.T) { t.Error("not the same") }
+`,
+	"digest/digest_test.go": `package digest
+import "testing"
+func TestRestart(t *testing.T) { t.Run("a", func(t *testing.T) { t.Error("got digest step=1 sha256=0\nwant digest step=1 sha256=1") }) }
+`,
+	"many/many_test.go": `package many
+import "testing"
+func TestA(t *testing.T) { t.Fail() }
+func TestB(t *testing.T) { t.Fail() }
+func TestC(t *testing.T) { t.Fail() }
+func TestD(t *testing.T) { t.Fail() }
+`,
 	"broken/broken_test.go": "package broken\nvar X = undeclared\n",
 }
 
 // runIn runs the packages' tests as run does and returns what it printed.
-func runIn(t *testing.T, packages ...string) (string, []skip, error) {
+func runIn(t *testing.T, packages ...string) (string, outcome, error) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range module {
@@ -49,40 +80,59 @@ func runIn(t *testing.T, packages ...string) (string, []skip, error) {
 	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
 	events, runErr := cmd.Output()
 	var out strings.Builder
-	skipped, err := report(strings.NewReader(string(events)), &out)
+	o, err := report(strings.NewReader(string(events)), &out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return out.String(), skipped, runErr
+	return out.String(), o, runErr
 }
 
 func TestReportIsWhatGoTestPrints(t *testing.T) {
-	out, skipped, err := runIn(t, "./good", "./idle")
-	if err != nil || len(skipped) != 0 || !strings.HasPrefix(out, "ok  \texample.org/m/good\t") || strings.Count(out, "\n") != 1 {
-		t.Errorf("%v, skipped %v, printed %q", err, skipped, out)
+	out, o, err := runIn(t, "./good", "./idle")
+	if err != nil || len(o.skipped) != 0 || !strings.HasPrefix(out, "ok  \texample.org/m/good\t") || strings.Count(out, "\n") != 1 {
+		t.Errorf("%v, skipped %v, printed %q", err, o.skipped, out)
 	}
 }
 
 func TestReportNamesSkips(t *testing.T) {
-	out, skipped, err := runIn(t, "./skips")
+	out, o, err := runIn(t, "./skips")
 	want := "[example.org/m/skips.TestWhole: needs root: really example.org/m/skips.TestPart/a]"
-	if err != nil || fmt.Sprint(skipped) != want || !strings.HasPrefix(out, "ok  \t") {
-		t.Errorf("%v, skipped %v, want %v, printed %q", err, skipped, want, out)
+	if err != nil || fmt.Sprint(o.skipped) != want || !strings.HasPrefix(out, "ok  \t") {
+		t.Errorf("%v, skipped %v, want %v, printed %q", err, o.skipped, want, out)
 	}
 }
 
+// What may be repeated is told from what may not.
 func TestReportShowsFailures(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles tests")
 	}
-	for _, test := range []struct{ pkg, want string }{
-		{"./bad", "the complaint"},
-		{"./crash", "panic: the crash"},
-		{"./broken", "undefined: undeclared"},
+	for _, test := range []struct{ pkg, want, final string }{
+		{"./bad", "the complaint", ""},
+		{"./part", "a part's complaint", ""},
+		{"./crash", "panic: the crash", "a crash"},
+		{"./exits", "gone", "a crash"},
+		{"./broken", "undefined: undeclared", "does not build"},
+		{"./main", "no tests today", "no test of it"},
+		{"./left", "processes are left", "a process is left over"},
+		{"./bits", "not the same", "a test about equal bits"},
+		{"./digest", "want digest step=1", "other bits"},
+		{"./many", "TestD", "more than 3"},
 	} {
-		out, _, err := runIn(t, test.pkg)
+		out, o, err := runIn(t, test.pkg)
 		if err == nil || !strings.Contains(out, test.want) || !strings.Contains(out, "FAIL\t") {
 			t.Errorf("%s: %v, printed %q, want %q in it", test.pkg, err, out, test.want)
+		}
+		if final := o.final(); !strings.Contains(final, test.final) || (final == "") != (test.final == "") {
+			t.Errorf("%s: final because of %q, want %q; %+v", test.pkg, final, test.final, o)
+		}
+	}
+}
+
+func TestRacesAreFinal(t *testing.T) {
+	for _, said := range []string{"==================\nWARNING: DATA RACE\n", "    testing.go:1: race detected during execution of test\n"} {
+		if finality("TestX", said) != "a data race" {
+			t.Errorf("%q may be repeated", said)
 		}
 	}
 }
@@ -93,23 +143,37 @@ func TestReportRefusesWhatIsNoReport(t *testing.T) {
 	}
 }
 
-func TestVerdict(t *testing.T) {
-	two := exec.Command("sh", "-c", "exit 2").Run()
-	one := []skip{{test: "p.TestX"}}
+// Failed tests are repeated one by one, after the run.
+func TestRepeats(t *testing.T) {
+	bad := errors.New("exit status 1")
+	first := outcome{failed: []failure{{"p", "TestA", ""}, {"q", "TestB", ""}}}
 	for _, test := range []struct {
-		skipped []skip
-		err     error
-		strict  bool
-		want    int
+		name  string
+		first outcome
+		again map[string]error // by package
+		fails bool
+		calls int
+		flaky int
 	}{
-		{nil, nil, true, 0},
-		{one, nil, false, 0},
-		{one, nil, true, 1},
-		{one, two, true, 2},
-		{nil, errors.New("no go here"), false, 1},
+		{name: "pass", first: first, calls: 3, flaky: 2},
+		{name: "one fails twice", first: first, again: map[string]error{"q": bad}, fails: true, calls: 3, flaky: 1},
+		{name: "final", first: outcome{failed: []failure{{"p", "TestA", "a crash"}}}, fails: true, calls: 1},
+		{name: "nothing failed that has a name", fails: true, calls: 1},
 	} {
-		if got := verdict(test.skipped, test.err, test.strict); got != test.want {
-			t.Errorf("verdict(%v, %v, %v) = %d, want %d", test.skipped, test.err, test.strict, got, test.want)
+		var calls [][]string
+		r := runner{test: func(args ...string) (outcome, error) {
+			calls = append(calls, args)
+			if len(calls) == 1 {
+				return test.first, bad
+			}
+			return outcome{}, test.again[args[len(args)-1]]
+		}}
+		err := r.run([]string{"./..."})
+		if (err != nil) != test.fails || len(calls) != test.calls || len(r.flaky) != test.flaky {
+			t.Errorf("%s: %v, calls %q, flaky %v", test.name, err, calls, r.flaky)
+		}
+		if len(calls) > 1 && strings.Join(calls[1], " ") != "-run=^TestA$ p" {
+			t.Errorf("%s: repeated by %q", test.name, calls[1])
 		}
 	}
 }
