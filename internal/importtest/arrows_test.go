@@ -56,7 +56,7 @@ var arrows = []arrow{
 		to: []string{"hostfile", "gpuprobe", "launcher/exit", "launcher/protocol", "trainer/cluster"}},
 	{from: "launcher/ssh", to: []string{"launcher/exit", "launcher/ssh/sshconfig"}},
 	{from: "launcher/ssh/sshconfig", to: []string{"launcher/exit"}},
-	{from: "internal/transporttest"},
+	{from: "internal/transporttest", to: []string{"internal/patience"}},
 	{from: "launcher/embedded", to: []string{"launcher/ssh"}},
 	{from: "launcher/protocol", to: []string{"trainer/cluster"}},
 	// A pure state machine: no network, no files, no programs.
@@ -150,7 +150,8 @@ var arrows = []arrow{
 
 	{from: "internal/statetwin", std: true, to: []string{"trainer/aggregate", "trainer/checkpoint", "trainer/cluster", "trainer/exchange/client", "trainer/layout", "trainer/optimizer"}},
 	{from: "internal/executable", std: true, not: []string{"net", "os/exec"}},
-	{from: "internal/testhosts", to: []string{"internal/executable"}},
+	{from: "internal/testhosts", to: []string{"internal/executable", "internal/patience"}},
+	{from: "internal/patience", std: true, not: []string{"net", "os"}},
 	{from: "internal/measured", std: true},
 	// Tries plx from outside; what it trains is a program like any other.
 	{from: "internal/chaos/ledger", std: true, not: []string{"net", "os/exec"}},
