@@ -8,6 +8,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/plx-run/plx/internal/patience"
 )
 
 // echo answers line by line what it is sent.
@@ -51,7 +53,7 @@ func TestOpenCarriesBothWaysAndTheEnd(t *testing.T) {
 		}
 	}
 	conn.(*net.TCPConn).CloseWrite()
-	conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	conn.SetReadDeadline(time.Now().Add(patience.Limit))
 	if n, err := conn.Read(make([]byte, 1)); n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%d bytes, %v, want that the other side is gone", n, err)
 	}
@@ -82,7 +84,7 @@ func TestNobodyBehindIsToldByHangingUp(t *testing.T) {
 	ln := echo(t)
 	ln.Close()
 	conn := dial(t, New(t, ln.Addr().String()))
-	conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	conn.SetReadDeadline(time.Now().Add(patience.Limit))
 	if n, err := conn.Read(make([]byte, 1)); n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%d bytes, %v", n, err)
 	}

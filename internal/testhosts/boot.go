@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/plx-run/plx/internal/patience"
 )
 
 //go:embed boot.sh
@@ -108,7 +110,7 @@ func (b *boot) reap() {
 }
 
 // kill ends process 1, with which the kernel ends all others of the host, and
-// waits ten seconds at most.
+// waits [patience.Limit] at most.
 func (b *boot) kill() error {
 	if err := b.cmd.Process.Kill(); err != nil && err != os.ErrProcessDone {
 		return err
@@ -116,17 +118,17 @@ func (b *boot) kill() error {
 	select {
 	case <-b.ended:
 		return nil
-	case <-time.After(10 * time.Second):
-		return fmt.Errorf("process 1 (%d outside) is still there 10 s after it was killed", b.pid())
+	case <-time.After(patience.Limit):
+		return fmt.Errorf("process 1 (%d outside) is still there %v after it was killed", b.pid(), patience.Limit)
 	}
 }
 
 // awaitListener looks into the kernel's table: to connect would cost a process
 // of sshd and one of its few unauthenticated connections.
-func (b *boot) awaitListener(port int, limit time.Duration) error {
+func (b *boot) awaitListener(port int) error {
 	table := fmt.Sprintf("/proc/%d/net/tcp", b.pid())
 	listener := fmt.Sprintf(" 00000000:%04X 00000000:0000 0A ", port)
-	for deadline := time.Now().Add(limit); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(patience.Limit); time.Now().Before(deadline); {
 		if text, err := os.ReadFile(table); err == nil && strings.Contains(string(text), listener) {
 			return nil
 		}
@@ -136,7 +138,7 @@ func (b *boot) awaitListener(port int, limit time.Duration) error {
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
-	return fmt.Errorf("sshd does not listen after %v", limit)
+	return fmt.Errorf("sshd does not listen after %v", patience.Limit)
 }
 
 // warden is the thread that starts all hosts of a cluster. The kernel kills

@@ -58,7 +58,7 @@ func (p printer) Errorf(format string, args ...any) { p.Logf(format, args...) }
 func (p printer) Logf(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) } // a report may be lost
 
 // Start brings a cluster up and has tb take it down at its end. It ends the
-// test if the cluster does not come up within a minute.
+// test if the cluster does not come up.
 func Start(tb testing.TB, o Options) *Cluster {
 	tb.Helper()
 	require(tb)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/plx-run/plx/internal/patience"
 )
 
 func TestNoisyRC(t *testing.T) {
@@ -193,7 +195,7 @@ func (b belongings) assertGone(t *testing.T) {
 // with it and the next cluster clean up.
 func TestKilledOwner(t *testing.T) {
 	require(t)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience.Limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, Binary(t, "./cmd/plxhosts"), "-n", "2")
 	if _, err := cmd.StdinPipe(); err != nil {
@@ -291,8 +293,7 @@ func TestManyHosts(t *testing.T) {
 			t.Error(err)
 		}
 		t.Logf("%d hosts: up in %v, down in %v", hosts, up, time.Since(start))
-		// Generous, for a machine that is busy with other tests.
-		if up > 30*time.Second {
+		if up > patience.Limit {
 			t.Errorf("%d hosts took %v to start", hosts, up)
 		}
 	}

@@ -137,7 +137,7 @@ func (h *Host) connect(b *boot, commands *os.File) error {
 	if err := commands.Close(); err != nil {
 		return err
 	}
-	return b.awaitListener(h.Port, 30*time.Second)
+	return b.awaitListener(h.Port)
 }
 
 // plugSecond makes the host's link to the second network. It returns the commands that

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/plx-run/plx/internal/patience"
 )
 
 // ErrNoMemoryGroups says that the machine has no control groups for memory.
@@ -98,13 +100,13 @@ func (g memoryGroup) fill() string {
 	return fmt.Sprintf("%v: %s", err, complaint.String())
 }
 
-// remove waits for the end of what was in the group, ten seconds at most.
+// remove waits for the end of what was in the group, [patience.Limit] at most.
 func (g memoryGroup) remove() error {
 	left, _ := os.ReadFile(filepath.Join(g.folder, "cgroup.procs")) // one that was not killed goes back
 	for pid := range strings.Lines(string(left)) {
 		_ = os.WriteFile(filepath.Join(g.root, "cgroup.procs"), []byte(strings.TrimSpace(pid)), 0) // it may have ended
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience.Limit); ; time.Sleep(5 * time.Millisecond) {
 		err := os.Remove(g.folder)
 		if err == nil || time.Now().After(deadline) {
 			return err

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/plx-run/plx/internal/patience"
 )
 
 // Processes returns the host's whole process table, read from outside so that
@@ -89,7 +91,7 @@ func (h *Host) Thaw() {
 
 // signalUntil repeats, because processes that run may start others meanwhile.
 func (h *Host) signalUntil(s syscall.Signal, done func(Process) bool) error {
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(patience.Limit); ; time.Sleep(2 * time.Millisecond) {
 		all, err := h.Processes()
 		if err != nil {
 			return err

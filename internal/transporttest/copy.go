@@ -53,7 +53,7 @@ func testCopy(t *testing.T, open func(*testing.T) Transport) {
 		go func() {
 			ended <- transport.Run(ctx, quote(path)+" 60 & echo started; read -r line; kill $!", neverEnds(t), output, nil)
 		}()
-		within(t, bound, "the start", func() { <-output.first })
+		within(t, "the start", func() { <-output.first })
 		copyAndCheck(t, transport, path, program, 0o755)
 		cancel()
 		<-ended
@@ -151,7 +151,7 @@ func testCopyFailure(t *testing.T, open func(*testing.T) Transport) {
 		path := newFile(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		source := io.MultiReader(strings.NewReader("x"), canceller{cancel}, neverEnds(t))
-		within(t, bound, "the return after cancel", func() {
+		within(t, "the return after cancel", func() {
 			if err := transport.Copy(ctx, source, 1000, path, 0o644); !errors.Is(err, context.Canceled) {
 				t.Errorf("copy: %v, want %v", err, context.Canceled)
 			}

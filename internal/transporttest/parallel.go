@@ -30,7 +30,7 @@ func testParallel(t *testing.T, open func(*testing.T) Transport) {
 			copyAndCheckQuietly(t, transport, filepath.Join(folder, fmt.Sprint(i)), noise(byte(i), 10000))
 		})
 	}
-	within(t, 3*bound, "all of them", all.Wait)
+	within(t, "all of them", all.Wait)
 }
 
 // checkParallel is checkStatus for other goroutines than the test's.

@@ -33,13 +33,13 @@ func testStream(t *testing.T, open func(*testing.T) Transport) {
 	t.Run("stdin blocks", func(t *testing.T) {
 		blocked, end := io.Pipe()
 		defer func() { _ = end.Close() }()
-		within(t, bound, "a command that does not read its stdin", func() {
+		within(t, "a command that does not read its stdin", func() {
 			checkStatus(t, transport.Run(t.Context(), "exit 5", struct{ io.Reader }{blocked}, nil, nil), 5)
 		})
 	})
 	t.Run("stdin is a pipe", func(t *testing.T) {
 		stdin, end := io.Pipe()
-		within(t, bound, "who writes to a command that has ended", func() {
+		within(t, "who writes to a command that has ended", func() {
 			checkStatus(t, transport.Run(t.Context(), "exit 5", stdin, nil, nil), 5)
 			if _, err := end.Write([]byte("a")); !errors.Is(err, io.ErrClosedPipe) {
 				t.Errorf("wrote to a command that has ended: %v", err)
@@ -48,7 +48,7 @@ func testStream(t *testing.T, open func(*testing.T) Transport) {
 	})
 	t.Run("stdin fails", func(t *testing.T) {
 		broken := errors.New("broken")
-		within(t, bound, "the end of a run whose stdin broke", func() {
+		within(t, "the end of a run whose stdin broke", func() {
 			err := transport.Run(t.Context(), "cat", io.MultiReader(bytes.NewReader([]byte("a")), failing{broken}), nil, nil)
 			if !errors.Is(err, broken) {
 				t.Errorf("run: %v, want %v", err, broken)
@@ -57,7 +57,7 @@ func testStream(t *testing.T, open func(*testing.T) Transport) {
 	})
 	t.Run("stdout fails", func(t *testing.T) {
 		broken := errors.New("broken")
-		within(t, bound, "the end of a run whose stdout broke", func() {
+		within(t, "the end of a run whose stdout broke", func() {
 			err := transport.Run(t.Context(), "echo a; exec cat /dev/zero", nil, failing{broken}, nil)
 			if !errors.Is(err, broken) {
 				t.Errorf("run: %v, want %v", err, broken)
@@ -88,7 +88,7 @@ func testDialogue(t *testing.T, transport Transport) {
 		_ = out.Close() // never fails
 		ended <- err
 	}()
-	within(t, bound, "the dialogue", func() {
+	within(t, "the dialogue", func() {
 		for i := range 5 {
 			fmt.Fprintf(toHost, "%d\n", i) // the answer shows whether it came
 			answer := make([]byte, len("got 0\n"))
@@ -110,8 +110,8 @@ func testSlowReader(t *testing.T, transport Transport) {
 	go func() {
 		ended <- transport.Run(t.Context(), fmt.Sprintf("head -c %d /dev/zero", size), nil, gate, nil)
 	}()
-	within(t, bound, "the first output", func() { <-gate.reached })
-	within(t, bound, "a command beside a stalled one", func() {
+	within(t, "the first output", func() { <-gate.reached })
+	within(t, "a command beside a stalled one", func() {
 		var stdout bytes.Buffer
 		checkStatus(t, transport.Run(t.Context(), "echo alive", nil, &stdout, nil), 0)
 		if stdout.String() != "alive\n" {
@@ -119,7 +119,7 @@ func testSlowReader(t *testing.T, transport Transport) {
 		}
 	})
 	close(gate.open)
-	within(t, bound, "the stalled command", func() { checkStatus(t, <-ended, 0) })
+	within(t, "the stalled command", func() { checkStatus(t, <-ended, 0) })
 	if gate.count != size {
 		t.Errorf("%d bytes arrived, want %d", gate.count, size)
 	}
@@ -177,9 +177,9 @@ func testEnd(t *testing.T, open func(*testing.T) Transport) {
 		output, ended := newStarted(), make(chan error, 1)
 		// It ends by itself once its stdin has: nothing is left behind.
 		go func() { ended <- transport.Run(ctx, "echo started; cat >/dev/null", neverEnds(t), output, nil) }()
-		within(t, bound, "the start", func() { <-output.first })
+		within(t, "the start", func() { <-output.first })
 		cancel()
-		within(t, bound, "the return after cancel", func() {
+		within(t, "the return after cancel", func() {
 			if err := <-ended; !errors.Is(err, context.Canceled) {
 				t.Errorf("run: %v, want %v", err, context.Canceled)
 			}
@@ -197,8 +197,8 @@ func testEnd(t *testing.T, open func(*testing.T) Transport) {
 	t.Run("output held open", func(t *testing.T) {
 		transport := opened(t, open)
 		var stdout bytes.Buffer
-		within(t, bound, "a command that left its output to another", func() {
-			checkStatus(t, transport.Run(t.Context(), "sleep 60 & echo $!; exit 3", nil, &stdout, nil), 3)
+		within(t, "a command that left its output to another", func() {
+			checkStatus(t, transport.Run(t.Context(), "sleep 600 & echo $!; exit 3", nil, &stdout, nil), 3)
 		})
 		checkStatus(t, transport.Run(t.Context(), "kill "+stdout.String(), nil, nil, nil), 0)
 	})
@@ -209,8 +209,8 @@ func testClose(t *testing.T, open func(*testing.T) Transport) {
 	transport := open(t)
 	output, ended := newStarted(), make(chan error, 1)
 	go func() { ended <- transport.Run(t.Context(), "echo started; cat", neverEnds(t), output, nil) }()
-	within(t, bound, "the start", func() { <-output.first })
-	within(t, bound, "close, twice at once and once more", func() {
+	within(t, "the start", func() { <-output.first })
+	within(t, "close, twice at once and once more", func() {
 		again := make(chan error, 1)
 		go func() { again <- transport.Close() }()
 		first, second := transport.Close(), <-again
@@ -218,7 +218,7 @@ func testClose(t *testing.T, open func(*testing.T) Transport) {
 			t.Errorf("close: %v, %v, %v", first, second, third)
 		}
 	})
-	within(t, bound, "the return of what was outstanding", func() {
+	within(t, "the return of what was outstanding", func() {
 		checkLost(t, "run across close", <-ended)
 	})
 	checkLost(t, "run after close", transport.Run(t.Context(), "true", nil, nil, nil))

@@ -16,6 +16,8 @@ import (
 	"io/fs"
 	"testing"
 	"time"
+
+	"github.com/plx-run/plx/internal/patience"
 )
 
 // Transport is what package hosts needs of a host.
@@ -30,9 +32,6 @@ type exitStatus interface {
 	error
 	ExitStatus() int
 }
-
-// bound is how long a quick step may take on a busy machine.
-const bound = 20 * time.Second
 
 // Run runs the suite. open returns a transport of its own for each test; the
 // suite closes it.
@@ -65,8 +64,8 @@ func opened(t *testing.T, open func(*testing.T) Transport) Transport {
 	return transport
 }
 
-// within fails the test when f takes longer than the bound.
-func within(t *testing.T, bound time.Duration, what string, f func()) {
+// within fails the test when f, which is quick, does not end.
+func within(t *testing.T, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
 	go func() {
@@ -75,7 +74,7 @@ func within(t *testing.T, bound time.Duration, what string, f func()) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(bound):
-		t.Fatalf("%s took more than %v", what, bound)
+	case <-time.After(patience.Limit):
+		t.Fatalf("%s took more than %v", what, patience.Limit)
 	}
 }
