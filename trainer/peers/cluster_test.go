@@ -12,10 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/cluster"
 )
-
-const limit = 20 * time.Second // for what ought to happen at once
 
 var (
 	secret = []byte("a secret of 32 bytes for testing")
@@ -65,7 +64,7 @@ func open(t *testing.T) (*Listener, string, *journal) {
 }
 
 func soon(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -78,7 +77,7 @@ func dial(t *testing.T, c Config, addr, purpose string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(limit))
+	conn.SetDeadline(time.Now().Add(patience.Limit))
 	return conn
 }
 
@@ -90,7 +89,7 @@ func plain(t *testing.T, addr string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(limit))
+	conn.SetDeadline(time.Now().Add(patience.Limit))
 	return conn
 }
 
@@ -136,9 +135,9 @@ func blames(t *testing.T, err error, task cluster.Task, what string) {
 // eventually waits for a condition.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(limit); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience.Limit); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", limit, what)
+			t.Fatalf("not within %v: %s", patience.Limit, what)
 		}
 	}
 }

@@ -225,7 +225,7 @@ func (l *Listener) wait(p Peer, purpose string) error {
 
 const (
 	maxUnproved = 256         // connections that have not proved themselves yet
-	patience    = time.Second // for the oldest of them while another connection waits for its place
+	tolerance   = time.Second // for the oldest of them while another connection waits for its place
 )
 
 // backlog bounds how many connections are proving themselves. The zero value
@@ -256,14 +256,14 @@ func (b *backlog) enter(ctx context.Context, conn net.Conn) bool {
 			return ctx.Err() == nil
 		}
 		oldest := b.conns[0]
-		if time.Since(oldest.since) >= patience {
+		if time.Since(oldest.since) >= tolerance {
 			oldest.conn.Close() // ends its proof
 			b.conns = slices.Delete(b.conns, 0, 1)
 		}
 		b.mu.Unlock()
 		select {
 		case <-b.left:
-		case <-time.After(patience - time.Since(oldest.since)):
+		case <-time.After(tolerance - time.Since(oldest.since)):
 		case <-ctx.Done():
 		}
 		if ctx.Err() != nil {

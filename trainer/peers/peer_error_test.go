@@ -9,8 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/wire"
 )
@@ -45,7 +45,7 @@ func TestReportsTravel(t *testing.T) {
 
 func TestReadReportIsBounded(t *testing.T) {
 	near, far := net.Pipe()
-	a, b := wire.NewConn(near, 4, time.Minute), wire.NewConn(far, 4, time.Minute)
+	a, b := wire.NewConn(near, 4, patience.Limit), wire.NewConn(far, 4, patience.Limit)
 	defer a.Close()
 	defer b.Close()
 	go a.Send(wire.Frame{Header: wire.Header{Kind: wire.Error}, Payload: EncodeReport(io.EOF)})

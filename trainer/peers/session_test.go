@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/wire"
 )
 
@@ -27,8 +28,8 @@ func pair(t *testing.T) (of0, of1 *Session) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	of0 = NewSession(Peer{Task: worker(1), Addr: "host1", Conn: dialled}, 3, limit)
-	of1 = NewSession(Peer{Task: worker(0), Addr: "host0", Conn: accepted}, 3, limit)
+	of0 = NewSession(Peer{Task: worker(1), Addr: "host1", Conn: dialled}, 3, patience.Limit)
+	of1 = NewSession(Peer{Task: worker(0), Addr: "host0", Conn: accepted}, 3, patience.Limit)
 	t.Cleanup(func() { of0.Close(); of1.Close() })
 	return of0, of1
 }
@@ -65,8 +66,8 @@ func TestSessionTellsThePeerWhy(t *testing.T) {
 			<-b.over
 			b.Close()
 		}()
-		a.Tell(test.why, limit)
-		if took := time.Since(began); took > limit/2 {
+		a.Tell(test.why, patience.Limit)
+		if took := time.Since(began); took > patience.Limit/2 {
 			t.Errorf("took %v", took)
 		}
 		err := <-heard
@@ -104,7 +105,7 @@ func TestSessionEndsInBoundedTime(t *testing.T) {
 		if err := end(a); err == nil {
 			t.Errorf("%s: no error", name)
 		}
-		if took := time.Since(began); took > limit/2 {
+		if took := time.Since(began); took > patience.Limit/2 {
 			t.Errorf("%s: took %v", name, took)
 		}
 	}
@@ -122,7 +123,7 @@ func TestSessionGoodbye(t *testing.T) {
 			}
 		}
 		said := make(chan error, 2)
-		go func() { said <- a.Goodbye(limit) }()
+		go func() { said <- a.Goodbye(patience.Limit) }()
 		go func() {
 			n := 0
 			for {
@@ -145,7 +146,7 @@ func TestSessionGoodbye(t *testing.T) {
 			b.Drain()
 		}()
 		if both {
-			go func() { said <- b.Goodbye(limit) }()
+			go func() { said <- b.Goodbye(patience.Limit) }()
 			if err := <-said; err != nil {
 				t.Error(err)
 			}

@@ -106,11 +106,7 @@ func TestTaskThatGivesUpItsProofIsNotReported(t *testing.T) {
 		}
 		conn.Close()
 	}
-	for deadline := time.Now().Add(proofTime); len(journal.at(slog.LevelDebug)) <= len(hello); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d are over", len(journal.at(slog.LevelDebug)), len(hello)+1)
-		}
-	}
+	eventually(t, "all are over", func() bool { return len(journal.at(slog.LevelDebug)) > len(hello) })
 	if got := journal.at(slog.LevelInfo); len(got) != 0 {
 		t.Errorf("told %q", got)
 	}
@@ -131,12 +127,12 @@ func hungUpAfterAll(t *testing.T, conn net.Conn) {
 func TestSilentCrowdMakesRoom(t *testing.T) {
 	l, addr, _ := open(t)
 	l.Handle("owner", echo)
+	began := time.Now()
 	for range maxUnproved + 20 {
 		plain(t, addr)
 	}
-	began := time.Now()
 	hears(t, dial(t, as(worker(0)), addr, "owner"), worker(0))
-	if took := time.Since(began); took > proofTime/2 {
+	if took := time.Since(began); took >= proofTime { // they end by themselves then
 		t.Errorf("took %v", took)
 	}
 	l.backlog.mu.Lock()
