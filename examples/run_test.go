@@ -16,8 +16,8 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
@@ -85,7 +85,7 @@ func run(t *testing.T, path string, servers, workers int, arguments ...string) s
 // exit 0, and only the chief may print.
 func start(t *testing.T, path string, tasks []*task, contract cluster.Contract, arguments []string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
 	var ended sync.WaitGroup
 	for _, k := range tasks {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/checkpoint/saver"
 	"github.com/plx-run/plx/trainer/cluster"
 )
@@ -24,7 +25,7 @@ func inThisStep(t *testing.T, s *saver.Saver, r saver.Request) (step int) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience.Limit):
 		t.Error("nobody answers")
 	}
 	return step
@@ -146,7 +147,7 @@ func TestAskedForWhenAllIsSaved(t *testing.T) {
 
 // eventuallyFree waits until the chief may begin another save.
 func eventuallyFree(j *Job) {
-	for end := time.Now().Add(time.Minute); j.IsChief() && j.network.store.Busy() && time.Now().Before(end); {
+	for end := time.Now().Add(patience.Limit); j.IsChief() && j.network.store.Busy() && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 }

@@ -2,6 +2,7 @@ package trainer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -20,6 +21,7 @@ import (
 
 	"gorgonia.org/tensor"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/config"
 )
@@ -32,14 +34,20 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// testProgram trains TRAINER_TEST steps, "forever", or fails at once.
+// testProgram trains TRAINER_TEST steps, "forever", or fails at once. A second word is
+// how long another task may be silent.
 func testProgram(ctx context.Context, j *Job) error {
-	steps, forever := 0, os.Getenv("TRAINER_TEST") == "forever"
-	if os.Getenv("TRAINER_TEST") == "fail" {
+	what, longest, _ := strings.Cut(os.Getenv("TRAINER_TEST"), " ")
+	steps, forever := 0, what == "forever"
+	if what == "fail" {
 		return errors.New("no such file")
 	}
-	fmt.Sscan(os.Getenv("TRAINER_TEST"), &steps) // stays 0 for forever
-	r, err := j.Parallelize(ctx, mlp(tensor.Float32, Mean, 8, 6, 3), SGD(0.1), GlobalBatch(12), PeerTimeout(4*time.Second))
+	fmt.Sscan(what, &steps) // stays 0 for forever
+	silence, err := time.ParseDuration(cmp.Or(longest, patience.Limit.String()))
+	if err != nil {
+		return err
+	}
+	r, err := j.Parallelize(ctx, mlp(tensor.Float32, Mean, 8, 6, 3), SGD(0.1), GlobalBatch(12), PeerTimeout(silence))
 	if err != nil {
 		return err
 	}
@@ -191,7 +199,7 @@ func (p *testProcess) end(t *testing.T) (code int, said []cluster.ControlMessage
 	t.Helper()
 	select {
 	case <-p.waited:
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience.Limit):
 		t.Fatalf("%s did not end; stderr: %s", p.task, p.stderr.String())
 	}
 	p.mu.Lock()
@@ -203,7 +211,7 @@ func (p *testProcess) end(t *testing.T) (code int, said []cluster.ControlMessage
 // untilStep waits until the chief has printed a step past n.
 func (p *testProcess) untilStep(t *testing.T, n int) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(patience.Limit)
 	for !strings.Contains(p.out.String(), fmt.Sprintf("step %d ", n)) {
 		select {
 		case <-p.out.more:
@@ -304,7 +312,7 @@ func TestLostProcessIsNamed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			all := launch(t, "forever", 2, 2, "--arch=ps")
+			all := launch(t, "forever 4s", 2, 2, "--arch=ps")
 			all["worker:0"].untilStep(t, 3)
 			if err := all[c.victim].cmd.Process.Signal(c.signal); err != nil {
 				t.Fatal(err)
@@ -332,7 +340,7 @@ func TestLostProcessIsDoneWithout(t *testing.T) {
 		for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGTERM} {
 			t.Run(sync+" "+signal.String(), func(t *testing.T) {
 				t.Parallel()
-				all := launch(t, "1500", 3, 2, "--sync="+sync)
+				all := launch(t, "1500 4s", 3, 2, "--sync="+sync)
 				all["worker:0"].untilStep(t, 20)
 				if err := all["worker:1"].cmd.Process.Signal(signal); err != nil {
 					t.Fatal(err)

@@ -6,11 +6,11 @@ import (
 	"io"
 	"strings"
 	"testing"
-	"time"
 
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/config"
 )
 
@@ -19,7 +19,7 @@ import (
 func refused(t *testing.T, tj *testJob, build func(j *Job) Build, opt Optimizer, words ...string) {
 	t.Helper()
 	errs := tj.all(func(j *Job) error {
-		_, err := j.Parallelize(t.Context(), build(j), opt, GlobalBatch(24), StartTimeout(10*time.Second))
+		_, err := j.Parallelize(t.Context(), build(j), opt, GlobalBatch(24), StartTimeout(patience.Limit))
 		if err == nil {
 			return errors.New("was not refused")
 		}

@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/config"
 	"github.com/plx-run/plx/trainer/replica"
 	"github.com/plx-run/plx/trainer/wire"
@@ -61,7 +61,7 @@ func TestNotFiniteIsNamed(t *testing.T) {
 		for _, at := range layouts[1:] {
 			t.Run(c.name+" "+at.arch, func(t *testing.T) {
 				tj := newTestJob(t, 3, at.servers, Arch(at.arch), VirtualWorkers(6), flags(func(f *config.Config) { f.CheckNumerics = c.check }))
-				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 				defer cancel()
 				errs := tj.all(func(j *Job) error {
 					r, err := j.Parallelize(ctx, roots, SGD(0.001), GlobalBatch(24))

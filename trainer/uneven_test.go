@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/checkpoint/saver"
 )
 
@@ -23,7 +24,7 @@ func TestCheckpointsOfUnevenEnds(t *testing.T) {
 				dir, begun := t.TempDir(), []int{0, 0, 0}
 				for _, more := range [][]int{{2, 9, 5}, {9, 2, 5}, {2, 3, 4}} {
 					tj := newTestJobOn(t, hostNames(3), 2, everySteps(dir, 3), Arch("ps"), Sync(mode))
-					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+					ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 					errs := tj.end(func(_ context.Context, j *Job) error {
 						r, err := j.Parallelize(ctx, regression{}.build, SGD(0.01), GlobalBatch(12), AtEndOfData(ending))
 						if err != nil {
@@ -65,7 +66,7 @@ func TestCheckpointsOfUnevenEnds(t *testing.T) {
 func TestCollectivesAfterTheChief(t *testing.T) {
 	tj := newTestJobOn(t, hostNames(2), 1, everySteps(t.TempDir(), 0), Arch("ps"), Sync("async"))
 	errs := tj.end(func(_ context.Context, j *Job) error {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 		defer cancel()
 		r, err := j.Parallelize(ctx, regression{}.build, SGD(0.01), GlobalBatch(12))
 		if err != nil {
@@ -102,7 +103,7 @@ func TestCheckpointsAfterTheChief(t *testing.T) {
 		tj := newTestJobOn(t, hostNames(2), 2, everySteps(t.TempDir(), 0), Arch("ps"), Sync("ssp:1"))
 		told := make(chan error, 1)
 		errs := tj.end(func(_ context.Context, j *Job) error {
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 			defer cancel()
 			r, err := j.Parallelize(ctx, regression{}.build, SGD(0.01), GlobalBatch(12))
 			if err != nil || j.IsChief() {

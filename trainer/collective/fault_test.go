@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/internal/netcut"
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/peers"
 	"github.com/plx-run/plx/trainer/wire"
@@ -118,7 +119,7 @@ func TestFrozenPeerIsNamedToAll(t *testing.T) {
 		if errs[0] == nil || !errors.Is(errs[0], wire.ErrSilent) {
 			t.Errorf("the frozen one: %v", errs[0])
 		}
-		if took := time.Since(began); took > 15*time.Second {
+		if took := time.Since(began); took > patience.Limit/2 {
 			t.Errorf("took %v", took)
 		}
 	}
@@ -170,14 +171,14 @@ func TestWhoDoesNotComeIsNamed(t *testing.T) {
 	}
 	// It comes too late and is told in words or by closed connections.
 	began := time.Now()
-	if err := groups[absent].Barrier(t.Context()); err == nil || time.Since(began) > 20*time.Second {
+	if err := groups[absent].Barrier(t.Context()); err == nil || time.Since(began) > patience.Limit/2 {
 		t.Errorf("late one: %v after %v", err, time.Since(began))
 	}
 }
 
 func TestForeignSecretIsNamed(t *testing.T) {
 	groups := newWorld(t, 2, func(c *Config) {
-		c.Start = time.Minute
+		c.Start = patience.Limit
 		if c.Rank == 1 {
 			c.Peers.Key = cluster.PeerKey([]byte("another secret"), 2)
 		}
@@ -185,7 +186,7 @@ func TestForeignSecretIsNamed(t *testing.T) {
 	began := time.Now()
 	err := groups[1].Barrier(t.Context())
 	blames(t, err, 0, cluster.ErrProof.Error())
-	if took := time.Since(began); took > 20*time.Second {
+	if took := time.Since(began); took > patience.Limit/2 {
 		t.Errorf("took %v", took)
 	}
 }
@@ -277,7 +278,7 @@ func TestUnwantedConnections(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		conn.SetReadDeadline(time.Now().Add(limit))
+		conn.SetReadDeadline(time.Now().Add(patience.Limit))
 		if n, err := io.Copy(io.Discard, conn); n > 1 || err != nil && strings.Contains(err.Error(), "timeout") {
 			t.Errorf("as worker %d: %d bytes, %v", as, n, err)
 		}

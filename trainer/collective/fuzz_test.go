@@ -3,8 +3,8 @@ package collective
 import (
 	"net"
 	"testing"
-	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/peers"
 	"github.com/plx-run/plx/trainer/wire"
@@ -54,7 +54,7 @@ func FuzzPeer(f *testing.F) {
 	f.Add([]byte{0, 2, 3, 40, 200, 13})
 	f.Fuzz(func(t *testing.T, script []byte) {
 		here, there := net.Pipe()
-		g := New(Config{Peers: peers.Config{Workers: 2}, Addrs: make([]string, 2), Silence: time.Minute})
+		g := New(Config{Peers: peers.Config{Workers: 2}, Addrs: make([]string, 2), Silence: patience.Limit})
 		g.opened = true
 		g.join(peers.Peer{Task: cluster.Task{Role: cluster.Worker, Index: 1}, Addr: "peer", Conn: here})
 		sent := make(chan bool)
@@ -88,7 +88,7 @@ const fuzzed = 4*chunkSize - 64
 
 // speak sends at most 12 frames and hangs up.
 func speak(conn net.Conn, script []byte) {
-	c := wire.NewConn(conn, 0, time.Minute)
+	c := wire.NewConn(conn, 0, patience.Limit)
 	defer c.Close()
 	go c.Drain()
 	at, number := 0, uint64(1)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
@@ -105,7 +106,7 @@ func TestWrongArgumentsAreToldToAll(t *testing.T) {
 		says(t, errs[1], test.what)
 		blames(t, errs[0], 1, test.what)
 		blames(t, errs[2], 1, test.what)
-		if took := time.Since(began); took > limit/2 {
+		if took := time.Since(began); took > patience.Limit/2 {
 			t.Errorf("%s: took %v", test.what, took)
 		}
 	}

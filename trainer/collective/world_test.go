@@ -7,13 +7,11 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/peers"
 )
-
-const limit = 30 * time.Second // for what ought to happen at once
 
 var key = cluster.PeerKey([]byte("a secret of 32 bytes for testing"), 2)
 
@@ -32,7 +30,7 @@ func newWorld(t testing.TB, n int, change func(*Config)) []*Group {
 	for rank := range n {
 		c := Config{
 			Peers: peers.Config{Self: task(rank), Key: key, Generation: 2, Workers: n},
-			Rank:  rank, Addrs: append([]string(nil), addrs...), Start: limit, Silence: limit,
+			Rank:  rank, Addrs: append([]string(nil), addrs...), Start: patience.Limit, Silence: patience.Limit,
 		}
 		if change != nil {
 			change(&c)
@@ -47,7 +45,7 @@ func newWorld(t testing.TB, n int, change func(*Config)) []*Group {
 // each runs f on every worker at once and returns the errors, by rank.
 func each(t testing.TB, groups []*Group, f func(ctx context.Context, g *Group, rank int) error) []error {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 2*limit, errors.New("the test hangs"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 2*patience.Limit, errors.New("the test hangs"))
 	defer cancel()
 	type result struct {
 		rank int

@@ -11,7 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/plx-run/plx/internal/patience"
 )
 
 // senderVariable makes the test binary a program that sends frames to an
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	c := NewConn(conn, 3, time.Minute)
+	c := NewConn(conn, 3, patience.Limit)
 	for step := range 3 {
 		fmt.Println(c.Send(Frame{Header: Header{Kind: Push, Step: uint64(step)}, Payload: make([]byte, 100)}))
 	}
@@ -44,7 +45,7 @@ func faulty(t *testing.T, failpoints string) (net.Conn, func() string) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience.Limit)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, os.Args[0])
 	cmd.Env = append(os.Environ(), senderVariable+"="+ln.Addr().String(), "PLX_FAILPOINTS="+failpoints)

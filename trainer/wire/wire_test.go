@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/plx-run/plx/internal/patience"
 )
 
 // pair returns two connections that talk to each other over loopback TCP.
@@ -39,7 +41,7 @@ func tcp(t testing.TB) (left, right net.Conn) {
 }
 
 func TestFramesArriveWhole(t *testing.T) {
-	a, b := pair(t, time.Minute)
+	a, b := pair(t, patience.Limit)
 	random := rand.New(rand.NewPCG(1, 2))
 	var sent []Frame
 	for i := range 40 {
@@ -104,7 +106,7 @@ func TestSilentPeerIsGivenUp(t *testing.T) {
 	if _, err := c.Next(); !errors.Is(err, ErrSilent) {
 		t.Fatalf("got %v, want ErrSilent", err)
 	}
-	if d := time.Since(began); d > 20*time.Second {
+	if d := time.Since(began); d > patience.Limit {
 		t.Errorf("took %v", d)
 	}
 	if err := c.Send(Frame{Header: Header{Kind: Push}}); !errors.Is(err, ErrSilent) {
@@ -124,7 +126,7 @@ func TestBlockedSenderIsFreed(t *testing.T) {
 
 func TestOtherGenerationIsRefused(t *testing.T) {
 	left, right := tcp(t)
-	old, now := NewConn(left, 1, time.Minute), NewConn(right, 2, time.Minute)
+	old, now := NewConn(left, 1, patience.Limit), NewConn(right, 2, patience.Limit)
 	defer old.Close()
 	defer now.Close()
 	if err := old.Send(Frame{Header: Header{Kind: Push}}); err != nil {
@@ -136,7 +138,7 @@ func TestOtherGenerationIsRefused(t *testing.T) {
 }
 
 func TestCloseIsIdempotentAndUnblocks(t *testing.T) {
-	a, _ := pair(t, time.Minute)
+	a, _ := pair(t, patience.Limit)
 	got := make(chan error, 1)
 	go func() { _, err := a.Next(); got <- err }()
 	a.Close()
@@ -161,7 +163,7 @@ func TestFloatsAreBytes(t *testing.T) {
 }
 
 func TestSteadySendDoesNotAllocate(t *testing.T) {
-	a, b := pair(t, time.Minute)
+	a, b := pair(t, patience.Limit)
 	payload, into := make([]byte, 4096), make([]byte, 4096)
 	frames := []Frame{{Header: Header{Kind: Push}, Payload: payload}, {Header: Header{Kind: Push}, Payload: payload}}
 	got := testing.AllocsPerRun(100, func() {
@@ -215,7 +217,7 @@ func FuzzNext(f *testing.F) {
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		left, right := net.Pipe()
-		c := NewConn(right, 0, time.Minute)
+		c := NewConn(right, 0, patience.Limit)
 		defer c.Close()
 		go io.Copy(io.Discard, left) // heartbeats
 		go func() { left.Write(stream); left.Close() }()

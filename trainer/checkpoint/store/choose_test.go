@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/checkpoint"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/optimizer"
@@ -266,7 +267,7 @@ func TestRestoreIsGivenUp(t *testing.T) {
 	within(t, asked)
 	began := time.Now()
 	cancel(why)
-	if err := within(t, ended); !errors.Is(err, why) || time.Since(began) > patience/3 {
+	if err := within(t, ended); !errors.Is(err, why) || time.Since(began) > patience.Limit/3 {
 		t.Errorf("after %v: %v", time.Since(began), err)
 	}
 }

@@ -15,12 +15,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/checkpoint"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/peers"
 )
-
-const patience = 30 * time.Second // for what ought to happen at once
 
 func ps(i int) cluster.Task     { return cluster.Task{Role: cluster.PS, Index: i} }
 func worker(i int) cluster.Task { return cluster.Task{Role: cluster.Worker, Index: i} }
@@ -75,7 +74,7 @@ func (j *testJob) hook(task cluster.Task) func(string) error {
 type shape struct {
 	servers, workers, generation int
 	hosts                        []string      // folders below the test's root
-	silence                      time.Duration // 0: patience
+	silence                      time.Duration // 0: patience.Limit
 }
 
 // newJob makes the doors; open makes the depots.
@@ -105,7 +104,7 @@ func newJob(t testing.TB, root string, l shape) *testJob {
 	for _, task := range j.tasks {
 		pc := peers.Config{Self: task, Key: cluster.PeerKey([]byte("secret"), l.generation), Generation: l.generation,
 			Workers: l.workers, Servers: l.servers}
-		c := Config{Peers: pc, Cluster: spec, Dir: j.dirs[j.hosts[task]], Job: "job", Start: patience, Silence: cmp.Or(l.silence, patience),
+		c := Config{Peers: pc, Cluster: spec, Dir: j.dirs[j.hosts[task]], Job: "job", Start: patience.Limit, Silence: cmp.Or(l.silence, patience.Limit),
 			Host: func(t cluster.Task) string { return j.hosts[t] },
 			Logf: func(level slog.Level, format string, args ...any) {
 				j.mu.Lock()
@@ -221,7 +220,7 @@ func (j *testJob) says(words ...string) {
 }
 
 func soon(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errors.New("nothing happened"))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), patience.Limit, errors.New("nothing happened"))
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -231,7 +230,7 @@ func within[T any](t testing.TB, ch <-chan T) T {
 	select {
 	case got := <-ch:
 		return got
-	case <-time.After(patience):
+	case <-time.After(patience.Limit):
 		t.Fatal("nothing happened")
 		panic("unreachable")
 	}
@@ -240,9 +239,9 @@ func within[T any](t testing.TB, ch <-chan T) T {
 // eventually waits for a condition.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience.Limit); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", patience, what)
+			t.Fatalf("not within %v: %s", patience.Limit, what)
 		}
 	}
 }

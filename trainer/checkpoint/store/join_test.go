@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/optimizer"
 	"github.com/plx-run/plx/trainer/peers"
@@ -43,7 +44,7 @@ func TestMissingTaskIsNamed(t *testing.T) {
 		for task, c := range j.configs {
 			c.Start = 500 * time.Millisecond
 			if !task.IsChief() {
-				c.Start = patience // the chief tells them
+				c.Start = patience.Limit // the chief tells them
 			}
 			j.configs[task] = c
 		}

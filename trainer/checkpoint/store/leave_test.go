@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
@@ -63,7 +64,7 @@ func TestHolderStaysUntilOthersHaveRestored(t *testing.T) {
 // Nobody goes while a save is under way, and who goes without giving what is
 // wanted fails it.
 func TestWhoIsNeededStays(t *testing.T) {
-	j, w, d, _ := trained(t, patience)
+	j, w, d, _ := trained(t, patience.Limit)
 	j.expect(w, 2, d)
 	j.give(w, 2, d, worker(0), worker(2))
 	ended := waiting(t, j.stores[worker(1)])
@@ -81,7 +82,7 @@ func TestWhoIsNeededStays(t *testing.T) {
 }
 
 func TestWaitsAreBounded(t *testing.T) {
-	j, w, d, _ := trained(t, patience)
+	j, w, d, _ := trained(t, patience.Limit)
 	j.expect(w, 2, d)
 	j.give(w, 2, d, ps(0))
 	why := errors.New("enough")
@@ -100,7 +101,7 @@ func TestWaitsAreBounded(t *testing.T) {
 			}
 		}
 	}
-	if took := time.Since(began); took > 15*time.Second {
+	if took := time.Since(began); took > patience.Limit/2 {
 		t.Errorf("closing took %v", took)
 	}
 	if err := j.chief().Expect(Expected{Manifest: w.Manifest(3), Holders: j.tasks}); err == nil {
@@ -112,7 +113,7 @@ func TestWaitsAreBounded(t *testing.T) {
 // A chief that ends in the middle of a save has the others remove what they have
 // of it, and they go.
 func TestAChiefThatEndsTakesItsSaveWithIt(t *testing.T) {
-	j, w, d, root := trained(t, patience)
+	j, w, d, root := trained(t, patience.Limit)
 	j.expect(w, 2, d)
 	j.give(w, 2, d, worker(1))
 	eventually(t, "others have written", func() bool { return len(files(t, root, "000000000002-*/ps-0.safetensors")) == 2 })
@@ -187,7 +188,7 @@ func TestTheLostAreAwaitedOnce(t *testing.T) {
 // A save that has all its parts, and is given up before anybody writes a manifest,
 // was not made, and nothing stays of it.
 func TestDismissedBeforeTheManifest(t *testing.T) {
-	j, w, d, root := trained(t, patience)
+	j, w, d, root := trained(t, patience.Limit)
 	j.fault(cluster.Chief, at("store.manifest", func() error { j.chief().dismiss(); return nil }))
 	j.expect(w, 2, d)
 	j.give(w, 2, d)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/checkpoint"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/peers"
@@ -67,7 +68,7 @@ func TestReportsAreChecked(t *testing.T) {
 // A task keeps copies only of files that have plain names and good tasks, and
 // only while their save is under way.
 func TestCopiesOfOtherFilesAreRefused(t *testing.T) {
-	j, w, d, root := trained(t, patience)
+	j, w, d, root := trained(t, patience.Limit)
 	j.expect(w, 2, d)
 	p := j.stores[ps(0)].parts
 	eventually(t, "the save has begun", func() bool { return strings.HasPrefix(p.busy(), "000000000002") })
@@ -97,7 +98,7 @@ func TestCopiesOfOtherFilesAreRefused(t *testing.T) {
 
 // A manifest that is damaged on the way does not count.
 func TestDamagedManifestIsRefused(t *testing.T) {
-	j, _, _, _ := trained(t, patience)
+	j, _, _, _ := trained(t, patience.Limit)
 	own, err := announce(j.stores[ps(0)].folder)
 	if err != nil || len(own.Holding) != 1 {
 		t.Fatalf("%+v, %v", own, err)
@@ -150,7 +151,7 @@ func FuzzConversation(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		d := lone(t, filepath.Join(root, "store"), patience)
+		d := lone(t, filepath.Join(root, "store"), patience.Limit)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		stranger := newMember(worker(1), message{})

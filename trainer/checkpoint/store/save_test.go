@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/exchange/transition"
 	"github.com/plx-run/plx/trainer/layout"
@@ -59,7 +60,7 @@ func TestFaultsFailASaveAndNothingElse(t *testing.T) {
 		{worker(0), "store.ack", []string{"worker:0 on b: "}},
 	} {
 		t.Run(fmt.Sprint(test.at, test.place), func(t *testing.T) {
-			j, w, d, root := trained(t, patience)
+			j, w, d, root := trained(t, patience.Limit)
 			var hit atomic.Bool
 			j.fault(test.at, at(test.place, func() error {
 				hit.Store(true)
@@ -142,7 +143,7 @@ func TestOwnDiskHangs(t *testing.T) {
 // else happens is for the owners to decide.
 func TestTaskIsLostDuringASave(t *testing.T) {
 	for _, place := range []string{"store.write", "store.copy"} {
-		j, w, d, _ := trained(t, patience)
+		j, w, d, _ := trained(t, patience.Limit)
 		lost := j.stores[worker(1)]
 		j.fault(worker(1), at(place, func() error { lost.life.Cancel(); return nil }))
 		j.expect(w, 2, d)
@@ -163,7 +164,7 @@ func TestTaskIsLostDuringASave(t *testing.T) {
 
 // One that is lost before it has given anything is not waited for.
 func TestTaskIsLostThatOwesSomething(t *testing.T) {
-	j, w, d, _ := trained(t, patience)
+	j, w, d, _ := trained(t, patience.Limit)
 	j.expect(w, 2, d)
 	j.give(w, 2, d, worker(1))
 	j.stores[worker(1)].life.Cancel()
@@ -231,10 +232,10 @@ func TestLostWorkersAreNotMissed(t *testing.T) {
 
 // A copy that is not the same is none.
 func TestBuddyGetsSomethingElse(t *testing.T) {
-	j, w, d, _ := trained(t, patience)
+	j, w, d, _ := trained(t, patience.Limit)
 	for _, task := range []cluster.Task{ps(0), worker(0), worker(1)} {
 		j.listeners[task].Handle("checkpoint-read", func(p peers.Peer) {
-			s := peers.NewSession(p, 0, patience)
+			s := peers.NewSession(p, 0, patience.Limit)
 			defer s.Close()
 			for {
 				var m struct {
@@ -264,7 +265,7 @@ func TestBuddyGetsSomethingElse(t *testing.T) {
 
 // Without their chief tasks hold on to nothing and wait for nobody.
 func TestChiefIsLost(t *testing.T) {
-	j, w, d, root := trained(t, patience)
+	j, w, d, root := trained(t, patience.Limit)
 	j.expect(w, 2, d)
 	j.give(w, 2, d, cluster.Chief)
 	eventually(t, "others have written", func() bool { return len(files(t, root, "000000000002-*/ps-0.safetensors")) == 2 })
@@ -287,7 +288,7 @@ func TestChiefIsLost(t *testing.T) {
 
 // As many checkpoints as asked for stay, on all hosts.
 func TestOldCheckpointsGo(t *testing.T) {
-	j, w, d, root := trained(t, patience)
+	j, w, d, root := trained(t, patience.Limit)
 	for step := uint64(2); step < 7; step++ {
 		j.save(w, step, d)
 	}
@@ -309,7 +310,7 @@ func TestOldCheckpointsGo(t *testing.T) {
 // The owner's copy and the chief's word come in any order, and what is not
 // wanted does no harm.
 func TestSnapshotsComeInAnyOrder(t *testing.T) {
-	j, w, d, _ := trained(t, patience)
+	j, w, d, _ := trained(t, patience.Limit)
 	j.give(w, 1, d) // of a save that is over
 	j.give(w, 2, d) // before the chief's word
 	j.expect(w, 2, d)
@@ -366,7 +367,7 @@ func TestNothingIsGiven(t *testing.T) {
 // A worker whose last step is made brings its state unasked, which must not
 // push out that of a save of which it has not heard yet.
 func TestLastStateComesBeforeTheChiefsWord(t *testing.T) {
-	j, w, d, _ := trained(t, patience)
+	j, w, d, _ := trained(t, patience.Limit)
 	j.give(w, 2, d) // before the chief's word
 	for i := range 3 {
 		j.stores[worker(i)].SaveCarried(4, w.Batch*i/3, w.Batch*(i+1)/3, w.rows(w.Batch*i/3, w.Batch*(i+1)/3))

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/internal/statetwin"
 	"github.com/plx-run/plx/trainer/checkpoint"
 	"github.com/plx-run/plx/trainer/cluster"
@@ -37,7 +38,7 @@ func train(j *testJob, l shape, a policy.Architecture, from *checkpoint.Manifest
 	j.t.Helper()
 	r := &training{j: j, clients: make([]*client.Client, l.workers), values: make([][][]byte, l.workers)}
 	r.d = layout.Declaration{
-		VirtualWorkers: leaves, Batch: 8, StartMillis: patience.Milliseconds(), SilenceMillis: patience.Milliseconds(),
+		VirtualWorkers: leaves, Batch: 8, StartMillis: patience.Limit.Milliseconds(), SilenceMillis: patience.Limit.Milliseconds(),
 		Optimizer: optimizer.Settings{Rule: optimizer.Adam, Beta1: 0.9, Beta2: 0.99, Epsilon: 1e-8},
 		Variables: []layout.Variable{
 			{Name: "w", Dtype: layout.Float32, Shape: []int{3, 1500}},

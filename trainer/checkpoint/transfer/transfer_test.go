@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/checkpoint"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/lifetime"
@@ -23,8 +24,7 @@ import (
 )
 
 const (
-	patience = 30 * time.Second // for what ought to happen at once
-	id       = "000000000002-g0-00000001"
+	id = "000000000002-g0-00000001"
 )
 
 var (
@@ -66,9 +66,9 @@ func serve(t testing.TB, silence time.Duration) (f *Files, root string, spec clu
 // dial has worker:0 come to ps:0.
 func dial(t testing.TB, spec cluster.Spec, purpose string) *peers.Session {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
-	s, err := peers.Open(ctx, config(worker0), ps0, spec.Addr(ps0), purpose, patience)
+	s, err := peers.Open(ctx, config(worker0), ps0, spec.Addr(ps0), purpose, patience.Limit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func tree(t testing.TB, root string) (all []string) {
 
 // A task reads what is in checkpoints and nothing else.
 func TestReadsOutsideAreRefused(t *testing.T) {
-	_, root, spec := serve(t, patience)
+	_, root, spec := serve(t, patience.Limit)
 	folder := filepath.Join(root, "folder")
 	if err := os.WriteFile(filepath.Join(folder, "secret"), []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func TestReadsOutsideAreRefused(t *testing.T) {
 
 // A whole file comes as it is, or there is an error.
 func TestFetch(t *testing.T) {
-	f, _, _ := serve(t, patience)
+	f, _, _ := serve(t, patience.Limit)
 	var b bytes.Buffer
 	whole := checkpoint.File{Name: "ps-0.safetensors", Size: 10}
 	if err := f.Fetch(t.Context(), id, whole, ps0, &b); err != nil || b.String() != "0123456789" {
@@ -179,13 +179,13 @@ func TestWrongAnswers(t *testing.T) {
 	} {
 		near, far := net.Pipe()
 		go func() {
-			conn := wire.NewConn(near, 0, patience)
+			conn := wire.NewConn(near, 0, patience.Limit)
 			conn.Send(frames...) // what came is seen
 			conn.Close()
 		}()
 		go io.Copy(io.Discard, near) // the question
-		s := peers.NewSession(peers.Peer{Task: ps0, Conn: far}, 0, patience)
-		w := newWatch(s, patience)
+		s := peers.NewSession(peers.Peer{Task: ps0, Conn: far}, 0, patience.Limit)
+		w := newWatch(s, patience.Limit)
 		if err := ask(s, w, question{Length: 3}, make([]byte, 3)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/exchange/server"
 	"github.com/plx-run/plx/trainer/layout"
@@ -21,8 +22,6 @@ import (
 	"github.com/plx-run/plx/trainer/timeline"
 	"github.com/plx-run/plx/trainer/wire"
 )
-
-const patience = 30 * time.Second // for what ought to happen at once
 
 func worker(rank int) cluster.Task { return cluster.Task{Role: cluster.Worker, Index: rank} }
 
@@ -48,8 +47,8 @@ func example(leaves, workers int) layout.Declaration {
 		},
 		Optimizer:     optimizer.Settings{Rule: optimizer.Momentum, Momentum: 0.9},
 		Batch:         12,
-		StartMillis:   20000,
-		SilenceMillis: 20000,
+		StartMillis:   patience.Limit.Milliseconds(),
+		SilenceMillis: patience.Limit.Milliseconds(),
 	}
 }
 
@@ -334,7 +333,7 @@ func within[T any](t testing.TB, ch <-chan T) T {
 	select {
 	case got := <-ch:
 		return got
-	case <-time.After(patience):
+	case <-time.After(patience.Limit):
 		t.Fatal("nothing happened")
 		panic("unreachable")
 	}

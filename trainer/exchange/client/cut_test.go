@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/aggregate"
 	"github.com/plx-run/plx/trainer/exchange/message"
 	"github.com/plx-run/plx/trainer/exchange/transition"
@@ -393,7 +394,7 @@ func TestCutMisuse(t *testing.T) {
 	if err := members[0].Saves.Save(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := members[0].Saves.Conclude(ctx, patience); err == nil || !strings.Contains(err.Error(), "enough") {
+	if _, err := members[0].Saves.Conclude(ctx, patience.Limit); err == nil || !strings.Contains(err.Error(), "enough") {
 		t.Errorf("a cut that nobody waits for: %v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/policy"
 	"github.com/plx-run/plx/trainer/wire"
@@ -18,7 +19,7 @@ import (
 func (m *member) final(t *testing.T) <-chan []uint64 {
 	made := make(chan []uint64, 1)
 	go func() {
-		if alone, err := m.Saves.Conclude(context.Background(), patience); !alone || err != nil {
+		if alone, err := m.Saves.Conclude(context.Background(), patience.Limit); !alone || err != nil {
 			t.Errorf("not alone: %v", err)
 		}
 		made <- m.saveCut(t, Passing)
@@ -71,7 +72,7 @@ func TestSavesOfAChiefThatIsDone(t *testing.T) {
 		running.Go(func() { m.works(t, 9) })
 	}
 	eventually(t, "both wait", func() bool { return heldBack(t, j, 2) })
-	if !alone(patience) {
+	if !alone(patience.Limit) {
 		t.Fatal("they were held for ever")
 	}
 	after := members[0].saveCut(t, Passing)
@@ -94,7 +95,7 @@ func TestConcludeMisuse(t *testing.T) {
 		if mode == "async" {
 			m = members[1]
 		}
-		if _, err := m.Saves.Conclude(context.Background(), patience); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := m.Saves.Conclude(context.Background(), patience.Limit); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", mode, err)
 		}
 		leave(t, j, members)
@@ -146,7 +147,7 @@ func TestFinalCutThatAGroupGoesOnAfter(t *testing.T) {
 		}
 		failed := make(chan error, 1)
 		go func() {
-			_, err := members[0].Saves.Conclude(context.Background(), patience)
+			_, err := members[0].Saves.Conclude(context.Background(), patience.Limit)
 			failed <- err
 		}()
 		if !before {
@@ -195,7 +196,7 @@ func TestGoodbyeBeforeAllAreReady(t *testing.T) {
 	j := newJob(t, d, policy.Servers, 1)
 	j.shelf.has = nothing(&j.d)
 	c := proven(t, j, 0, 0)
-	w := wire.NewConn(c, 0, patience)
+	w := wire.NewConn(c, 0, patience.Limit)
 	declares(t, w, &j.d)
 	eventually(t, "worker:0 has declared", func() bool { return j.served[0].Shards() != nil })
 	if err := w.Send(wire.Frame{Header: wire.Header{Kind: wire.Bye}}); err != nil {

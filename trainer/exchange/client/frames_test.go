@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/aggregate"
 	"github.com/plx-run/plx/trainer/exchange/message"
 	"github.com/plx-run/plx/trainer/peers"
@@ -127,7 +128,7 @@ func FuzzPeer(f *testing.F) {
 		}
 		j := newJob(t, example(1, 1), policy.Servers, 1)
 		conn := proven(t, j, 0, 0)
-		w := wire.NewConn(conn, 0, 10*time.Second)
+		w := wire.NewConn(conn, 0, patience.Limit)
 		w.Send(wire.Frame{Header: wire.Header{Kind: wire.Declare}, Payload: declaration}) // may be refused half way
 		conn.Write(rest)
 		w.Close()

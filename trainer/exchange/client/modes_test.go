@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/optimizer"
 	"github.com/plx-run/plx/trainer/policy"
@@ -73,9 +74,9 @@ func TestGroupsTakeTurnsAsTheirTwin(t *testing.T) {
 // eventually waits for a condition.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience.Limit); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", patience, what)
+			t.Fatalf("not within %v: %s", patience.Limit, what)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/internal/netcut"
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/peers"
@@ -131,7 +132,7 @@ func TestLeavingAHostEarlyIsAnError(t *testing.T) {
 				"every worker must take as many": func(m *member) { m.Close() },
 				"the disk is full":               func(m *member) { m.Abort(errors.New("the disk is full")) },
 			} {
-				j := hosted(t, a, func(d *layout.Declaration) { d.StartMillis = 3000 })
+				j := hosted(t, a, func(d *layout.Declaration) { d.StartMillis = patience.Limit.Milliseconds() })
 				members := j.connect(t)
 				_, errs := step(members, 0, 0.1)
 				must(t, errs)
@@ -227,7 +228,7 @@ func TestSilenceOfAHostIsNoticed(t *testing.T) {
 			for i := range j.ended {
 				errs = append(errs, within(t, j.ended[i]))
 			}
-			if took := time.Since(began); took > 15*time.Second {
+			if took := time.Since(began); took > patience.Limit/2 {
 				t.Errorf("took %v", took)
 			}
 			for i, err := range errs {

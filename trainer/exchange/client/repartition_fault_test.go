@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/exchange/transition"
 	"github.com/plx-run/plx/trainer/layout"
@@ -170,7 +171,7 @@ func TestSilenceWhileMoving(t *testing.T) {
 	began := time.Now()
 	errs := repartition(members, onHolder(&j.d, 1))
 	endsBlaming(t, j, errs, "silent", server0(0), server0(1), server0(2))
-	if took := time.Since(began); took > 15*time.Second {
+	if took := time.Since(began); took > patience.Limit/2 {
 		t.Errorf("took %v", took)
 	}
 }
@@ -211,7 +212,7 @@ func TestWorkerDiesWhileMoving(t *testing.T) {
 	})
 	t.Cleanup(func() { close(over) })
 	j.detour(b.addr)
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience.Limit)
 	defer cancel()
 	left := make(chan error, 1)
 	go func() { left <- members[1].Placement.Repartition(ctx, onHolder(&j.d, 1)) }()
@@ -228,7 +229,7 @@ func mover(t testing.TB, j *testJob, from cluster.Task) *wire.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn := wire.NewConn(raw, 0, 10*time.Second)
+	conn := wire.NewConn(raw, 0, patience.Limit)
 	t.Cleanup(func() { conn.Close() })
 	return conn
 }

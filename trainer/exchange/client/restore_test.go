@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/exchange/server"
 	"github.com/plx-run/plx/trainer/exchange/transition"
@@ -157,7 +158,7 @@ func TestRestoreIsBounded(t *testing.T) {
 					blames(t, within(t, errs), holds(a), "not ready within 700ms: variable")
 				}
 				close(wait)
-				if took := time.Since(began); took > 15*time.Second {
+				if took := time.Since(began); took > patience.Limit/2 {
 					t.Errorf("took %v", took)
 				}
 				if err := within(t, late); err == nil || !strings.Contains(err.Error(), "too late") {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/exchange/message"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/optimizer"
@@ -83,7 +84,7 @@ func TestVolumesAreThoseOfTheFormulas(t *testing.T) {
 		for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid} {
 			t.Run(fmt.Sprint(a, workers), func(t *testing.T) {
 				d := layout.Declaration{
-					VirtualWorkers: workers, Workers: ranges(workers, workers), Batch: workers, StartMillis: 20000, SilenceMillis: 600_000,
+					VirtualWorkers: workers, Workers: ranges(workers, workers), Batch: workers, StartMillis: patience.Limit.Milliseconds(), SilenceMillis: 600_000,
 					Optimizer: optimizer.Settings{Rule: optimizer.SGD},
 					Variables: []layout.Variable{
 						{Name: "dense", Dtype: layout.Float32, Shape: []int{dense}},
