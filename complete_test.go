@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/internal/executable"
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/launcher/jobs"
 )
 
@@ -131,14 +132,14 @@ func typedInto(t *testing.T, dir, shell string, lines ...string) string {
 		keys.Close()
 		select {
 		case <-ended:
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience.Limit):
 			cmd.Process.Kill()
 			<-ended
 		}
 	}
 	for i, line := range lines {
 		fmt.Fprint(keys, line)
-		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(patience.Limit); ; time.Sleep(10 * time.Millisecond) {
 			text, err := os.ReadFile(called)
 			if err == nil && strings.Count(string(text), "\n") > i {
 				break

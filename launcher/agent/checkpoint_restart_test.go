@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
 )
@@ -100,7 +101,7 @@ func TestPreemptionOfAHostWithoutTasks(t *testing.T) {
 	if err := unix.Kill(state.Supervisor, unix.SIGUSR1); err != nil {
 		t.Fatal(err)
 	}
-	if ask := l.wait("StopAsk", func(m protocol.Message) bool { return m.StopAsk != nil }).StopAsk; ask.SaveTime != patience {
+	if ask := l.wait("StopAsk", func(m protocol.Message) bool { return m.StopAsk != nil }).StopAsk; ask.SaveTime != patience.Limit {
 		t.Errorf("%+v", ask)
 	}
 	l.end(h, time.Second)

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/agent/program"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -132,7 +133,7 @@ func TestPreemptionNoticeAsksTheDriver(t *testing.T) {
 
 // If a host is taken away, the detached job is saved by the chief on another, and ends.
 func TestPreemptionOfADetachedJobSavesAndEndsIt(t *testing.T) {
-	a, b := detached(t, 20*time.Second, "native", "save=7", "stop", "finished")
+	a, b := detached(t, patience.Limit, "native", "save=7", "stop", "finished")
 	a.greets(0)
 	b.prints("worker-1.stdout", "ready")
 	eventually(t, "the job runs", func() bool {
@@ -181,7 +182,7 @@ func (h *testHost) refusedStart() string {
 	l.send(protocol.Message{Spec: &h.spec})
 	select {
 	case <-l.ended:
-	case <-time.After(patience):
+	case <-time.After(patience.Limit):
 		h.t.Fatal("the agent was started")
 	}
 	return l.stderr.String()
@@ -239,7 +240,7 @@ func TestNoTwoJobsGetOneName(t *testing.T) {
 				defer lines[i].end(h, 0)
 				continue
 			}
-		case <-time.After(patience):
+		case <-time.After(patience.Limit):
 			t.Fatal("neither started nor refused")
 		}
 		if <-lines[i].ended; lines[i].code != codeTaken {

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/launcher/agent/process"
 	"github.com/plx-run/plx/launcher/agent/sockets"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -32,7 +33,7 @@ func TestNewDriverReplacesTheOld(t *testing.T) {
 	}
 	select {
 	case <-old.ended:
-	case <-time.After(patience):
+	case <-time.After(patience.Limit):
 		t.Fatal("the old driver's relay did not end")
 	}
 	if old.code != 0 {
@@ -104,7 +105,7 @@ func TestLeavingVisitorIsNotWaitedFor(t *testing.T) {
 	begun := time.Now()
 	v.conn.Close()
 	<-v.ended
-	if d := time.Since(begun); d > patience || v.code != 0 {
+	if d := time.Since(begun); d > patience.Limit || v.code != 0 {
 		t.Errorf("the relay took %s, exit status %d", d, v.code)
 	}
 	l.end(h, time.Second)
@@ -140,7 +141,7 @@ func TestGarbageChangesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			conn.SetDeadline(time.Now().Add(patience))
+			conn.SetDeadline(time.Now().Add(patience.Limit))
 			conn.Write(bytes) // refused early, perhaps
 			if c, ok := conn.(interface{ CloseWrite() error }); ok {
 				c.CloseWrite()
@@ -198,7 +199,7 @@ func TestDriverOnAnotherHost(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, 1, "exit", "4")
 	l, state := h.start()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience.Limit)
 	defer cancel()
 	raw, err := sockets.Identity{Secret: h.spec.Secret, HostIndex: 5}.Dial(ctx, protocol.Peer{Addr: state.Addr})
 	if err != nil {

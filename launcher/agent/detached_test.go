@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/launcher/agent/process"
 	"github.com/plx-run/plx/launcher/protocol"
 )
@@ -28,7 +29,7 @@ func restarting(t *testing.T, lease time.Duration, restarts protocol.Restarts, a
 	a.spec.Detached, b.spec.Detached = true, true
 	la, sa := a.start()
 	lb, sb := b.start()
-	plan := protocol.Plan{Job: a.spec.Job, Grace: time.Second, Settle: 100 * time.Millisecond, StartTimeout: patience, Restarts: restarts,
+	plan := protocol.Plan{Job: a.spec.Job, Grace: time.Second, Settle: 100 * time.Millisecond, StartTimeout: patience.Limit, Restarts: restarts,
 		Hosts: []protocol.HostPlan{{Host: "gpu01", Tasks: a.spec.Tasks, Drives: true}, {Host: "gpu02", Tasks: b.spec.Tasks}}}
 	la.send(protocol.Message{Drive: &protocol.Drive{Plan: plan, Peers: []protocol.Peer{
 		{Index: 0, Host: "gpu01", Addr: sa.Addr}, {Index: 1, Host: "gpu02", Addr: sb.Addr}}}})
@@ -52,7 +53,7 @@ func over(t *testing.T, h *testHost) protocol.State {
 }
 
 func TestDetachedJobDrivesItself(t *testing.T) {
-	a, b := detached(t, 20*time.Second, "exit", "3")
+	a, b := detached(t, patience.Limit, "exit", "3")
 	for _, h := range []*testHost{a, b} {
 		if state := over(t, h); state.Verdict.Code != 3 || state.Verdict.First == nil {
 			t.Errorf("%s: verdict %+v", h.spec.Host, state.Verdict)
@@ -63,7 +64,7 @@ func TestDetachedJobDrivesItself(t *testing.T) {
 // The driver's host records where the tasks run now, for machines that have not seen
 // them move.
 func TestTheDriverKeepsTheLayout(t *testing.T) {
-	a, b := restarting(t, 20*time.Second, protocol.Restarts{Max: 1}, "exit", "3")
+	a, b := restarting(t, patience.Limit, protocol.Restarts{Max: 1}, "exit", "3")
 	laid := over(t, a).Laid
 	if laid == nil || laid.Generation != 1 || len(laid.Hosts) != 2 || laid.Hosts[1].Host != "gpu02" || len(laid.Hosts[1].Tasks) != 1 {
 		t.Errorf("layout %+v", laid)
@@ -74,7 +75,7 @@ func TestTheDriverKeepsTheLayout(t *testing.T) {
 }
 
 func TestDetachedJobCanBeWatchedAndStopped(t *testing.T) {
-	a, b := detached(t, 20*time.Second, "wait")
+	a, b := detached(t, patience.Limit, "wait")
 	v, state := a.attach(false)
 	if state.JobPhase != protocol.Running {
 		v.wait("a running job", func(m protocol.Message) bool { return m.State != nil && m.State.JobPhase == protocol.Running })

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/agent/process"
 	"github.com/plx-run/plx/launcher/agent/program"
@@ -35,9 +36,6 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(m.Run())
 }
-
-// patience bounds each wait of these tests.
-const patience = 30 * time.Second
 
 // testHost is one host and job: a home folder and an agent.
 type testHost struct {
@@ -75,7 +73,7 @@ func newHost(t *testing.T, n int, args ...string) *testHost {
 	h := &testHost{t: t, home: t.TempDir(), spec: protocol.Spec{
 		Job: job, Host: "gpu01", Folder: "gpu01", LogLevel: "info", Secret: bytes.Repeat([]byte{7}, cluster.SecretSize),
 		Command: protocol.Command{Name: protocol.Raw(exe)}, WorldSize: n,
-		DataAddr: "127.0.0.1", Lease: 20 * time.Second, Grace: 5 * time.Second, SaveTime: patience,
+		DataAddr: "127.0.0.1", Lease: patience.Limit, Grace: 5 * time.Second, SaveTime: patience.Limit,
 	}}
 	for _, a := range append([]string{"task"}, args...) {
 		h.spec.Command.Args = append(h.spec.Command.Args, protocol.Raw(a))
@@ -201,7 +199,7 @@ func (h *testHost) attach(conductor bool) (*line, protocol.State) {
 func (h *testHost) launch() (*line, map[cluster.Task]int) {
 	h.t.Helper()
 	l, _ := h.start()
-	go l.renew(h.spec.Lease / 5)
+	go l.renew(min(h.spec.Lease/5, time.Second))
 	return l, l.run(0)
 }
 
@@ -265,7 +263,7 @@ func (l *line) send(m protocol.Message) {
 // wait returns the first message that ok accepts; others are dropped.
 func (l *line) wait(what string, ok func(protocol.Message) bool) protocol.Message {
 	l.t.Helper()
-	limit := time.After(patience)
+	limit := time.After(patience.Limit)
 	for {
 		select {
 		case m, open := <-l.in:
@@ -277,7 +275,7 @@ func (l *line) wait(what string, ok func(protocol.Message) bool) protocol.Messag
 				return m
 			}
 		case <-limit:
-			l.t.Fatalf("no %s within %s", what, patience)
+			l.t.Fatalf("no %s within %s", what, patience.Limit)
 		}
 	}
 }
@@ -305,7 +303,7 @@ func (l *line) gone(h *testHost) protocol.State {
 	l.t.Helper()
 	select {
 	case <-l.ended:
-	case <-time.After(patience):
+	case <-time.After(patience.Limit):
 		l.t.Fatal("the relay did not end")
 	}
 	if l.code != 0 {
@@ -334,9 +332,9 @@ func (l *line) gone(h *testHost) protocol.State {
 // eventually waits for a condition.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience.Limit); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", patience, what)
+			t.Fatalf("not within %s: %s", patience.Limit, what)
 		}
 	}
 }

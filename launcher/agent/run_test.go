@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/internal/executable"
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/launcher/agent/process"
 	"github.com/plx-run/plx/launcher/agent/program"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -317,12 +318,12 @@ func TestInheritedListenerServes(t *testing.T) {
 	l, _ := h.start()
 	open, reserved := l.prepare(0)
 	l.send(protocol.Message{Start: &protocol.Start{Cluster: open, Foreign: reserved}})
-	conn, err := net.DialTimeout("tcp", open.Addr(worker(0)), patience) // before the task listens
+	conn, err := net.DialTimeout("tcp", open.Addr(worker(0)), patience.Limit) // before the task listens
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(patience))
+	conn.SetDeadline(time.Now().Add(patience.Limit))
 	buf := make([]byte, 5)
 	if _, err := conn.Read(buf); err != nil || string(buf) != "hello" {
 		t.Errorf("read %q, %v", buf, err)

@@ -19,6 +19,7 @@ import (
 
 	gossh "golang.org/x/crypto/ssh"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/launcher/embedded"
 	"github.com/plx-run/plx/launcher/ssh"
 )
@@ -134,12 +135,12 @@ func TestCommandOutlivesCluster(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		// The end of stdin is the sign that the channel is gone.
-		script := "cd " + ssh.Quote(folder) + "; echo $$; cat >/dev/null; echo alive >after; exec sleep 60"
+		script := "cd " + ssh.Quote(folder) + "; echo $$; cat >/dev/null; echo alive >after; exec sleep 600"
 		ended <- client.Run(context.Background(), script, reader, &pidWriter{folder: folder, started: started}, nil)
 	}()
 	await(t, started, "the start")
 	begin := time.Now()
-	if err := cluster.Close(); err != nil || time.Since(begin) > 20*time.Second {
+	if err := cluster.Close(); err != nil || time.Since(begin) > patience.Limit {
 		t.Errorf("close: %v after %v", err, time.Since(begin))
 	}
 	var lost *ssh.LostError
@@ -174,14 +175,14 @@ func await(t *testing.T, c <-chan struct{}, what string) {
 	t.Helper()
 	select {
 	case <-c:
-	case <-time.After(20 * time.Second):
-		t.Fatalf("%s took more than 20 s", what)
+	case <-time.After(patience.Limit):
+		t.Fatalf("%s took more than %v", what, patience.Limit)
 	}
 }
 
 func awaitFile(t *testing.T, path string) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience.Limit); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Stat(path); err == nil {
 			return
 		}

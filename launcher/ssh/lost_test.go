@@ -19,9 +19,14 @@ import (
 
 	gossh "golang.org/x/crypto/ssh"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/launcher/embedded"
 	"github.com/plx-run/plx/launcher/ssh"
 )
+
+// noticed is how long it may take to notice what is silent for four seconds: less than
+// without that setting.
+const noticed = 19 * time.Second
 
 // onBothServers runs test with a proxy before OpenSSH and before an embedded
 // server, with a deadline of four seconds.
@@ -61,7 +66,7 @@ func waiting(t *testing.T, client *ssh.Client) <-chan error {
 	go func() {
 		ended <- client.Run(context.Background(), "echo started; cat", reader, started, nil)
 	}()
-	receive(t, started.reached, 20*time.Second, "the start")
+	receive(t, started.reached, patience.Limit, "the start")
 	return ended
 }
 
@@ -99,11 +104,11 @@ func checkLost(t *testing.T, err error) {
 
 func TestCutMidRun(t *testing.T) {
 	onBothServers(t, func(t *testing.T, p *proxy, cfg ssh.Config) {
-		cfg.DeadAfter = 20 * time.Second // only the cut ends it
+		cfg.DeadAfter = 2 * patience.Limit // only the cut ends it
 		client := dial(t, cfg)
 		ended := waiting(t, client)
 		p.cut()
-		checkLost(t, receive(t, ended, 19*time.Second, "the return after the cut"))
+		checkLost(t, receive(t, ended, patience.Limit, "the return after the cut"))
 		checkLost(t, client.Run(t.Context(), "true", nil, nil, nil))
 		checkLost(t, client.Copy(t.Context(), strings.NewReader(""), 0, filepath.Join(t.TempDir(), "f"), 0o600))
 		again := dial(t, cfg)
@@ -122,9 +127,9 @@ func TestSilentNetwork(t *testing.T) {
 		client := dial(t, cfg)
 		ended := waiting(t, client)
 		p.freeze()
-		checkLost(t, receive(t, ended, 15*time.Second, "the notice of a silent network"))
+		checkLost(t, receive(t, ended, noticed, "the notice of a silent network"))
 		start := time.Now()
-		if err := client.Close(); err != nil || time.Since(start) > 20*time.Second {
+		if err := client.Close(); err != nil || time.Since(start) > patience.Limit {
 			t.Errorf("close: %v after %v", err, time.Since(start))
 		}
 	})
@@ -132,7 +137,7 @@ func TestSilentNetwork(t *testing.T) {
 
 func TestCutMidCopy(t *testing.T) {
 	onBothServers(t, func(t *testing.T, p *proxy, cfg ssh.Config) {
-		cfg.DeadAfter = 20 * time.Second // only the cut ends it
+		cfg.DeadAfter = 2 * patience.Limit // only the cut ends it
 		for range 5 {
 			client := dial(t, cfg)
 			// Once: a Read that Copy has left behind must not cut the next connection.
@@ -155,7 +160,7 @@ func TestSilentNetworkMidCopy(t *testing.T) {
 		go func() {
 			ended <- client.Copy(context.Background(), source, 1<<30, filepath.Join(t.TempDir(), "f"), 0o600)
 		}()
-		checkLost(t, receive(t, ended, 15*time.Second, "the notice of a silent network"))
+		checkLost(t, receive(t, ended, noticed, "the notice of a silent network"))
 	})
 }
 
@@ -178,7 +183,7 @@ func TestSilenceBeforeTheHandshake(t *testing.T) {
 		cfg.DialTimeout = 300 * time.Millisecond
 		start := time.Now()
 		_, err := ssh.Dial(t.Context(), cfg)
-		if err == nil || time.Since(start) > 20*time.Second || !strings.Contains(err.Error(), "within 300ms") {
+		if err == nil || time.Since(start) > patience.Limit || !strings.Contains(err.Error(), "within 300ms") {
 			t.Errorf("dial: %v after %v", err, time.Since(start))
 		}
 	})
@@ -187,7 +192,7 @@ func TestSilenceBeforeTheHandshake(t *testing.T) {
 // A pause shorter than the deadline does no harm.
 func TestShortSilence(t *testing.T) {
 	onBothServers(t, func(t *testing.T, p *proxy, cfg ssh.Config) {
-		cfg.DeadAfter = 30 * time.Second
+		cfg.DeadAfter = patience.Limit
 		client := dial(t, cfg)
 		p.freeze()
 		ended := make(chan string, 1)
@@ -196,13 +201,13 @@ func TestShortSilence(t *testing.T) {
 			err := client.Run(context.Background(), "echo late", nil, &stdout, nil)
 			ended <- fmt.Sprint(stdout.String(), err)
 		}()
-		for end := time.Now().Add(20 * time.Second); p.held.Load() == 0; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(patience.Limit); p.held.Load() == 0; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("the command was never sent")
 			}
 		}
 		p.unfreeze()
-		if got := receive(t, ended, 20*time.Second, "the command"); got != "late\n<nil>" {
+		if got := receive(t, ended, patience.Limit, "the command"); got != "late\n<nil>" {
 			t.Errorf("got %q", got)
 		}
 	})
@@ -226,7 +231,7 @@ func TestFrozenServer(t *testing.T) {
 			_ = syscall.Kill(pid, syscall.SIGCONT) // it may have ended
 		}
 	})
-	checkLost(t, receive(t, ended, 15*time.Second, "the notice of a frozen server"))
+	checkLost(t, receive(t, ended, noticed, "the notice of a frozen server"))
 }
 
 func childrenOf(t *testing.T, pid int) []int {
@@ -276,7 +281,7 @@ func TestNothingIsLeft(t *testing.T) {
 	if err := client.Close(); err != nil {
 		t.Error(err)
 	}
-	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience.Limit); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			stacks := make([]byte, 1<<20)
 			t.Fatalf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])

@@ -6,9 +6,10 @@ import (
 	"slices"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/plx-run/plx/internal/patience"
 )
 
 // fake is a process that nothing can be sent to: its start time is in the future.
@@ -52,7 +53,7 @@ func TestSweepListsAgainAfterKilling(t *testing.T) {
 			return nil, nil
 		}
 		return []Process{p}, nil
-	}, 30*time.Second)
+	}, patience.Limit)
 	if err != nil || len(left) > 0 {
 		t.Fatalf("left %v: %v", left, err)
 	}
@@ -62,7 +63,7 @@ func TestSweepListsAgainAfterKilling(t *testing.T) {
 		}
 	}
 	third := sleeper(t, children)
-	if left, err := children.Clear(30 * time.Second); err != nil || len(left) > 0 || !third.Over() {
+	if left, err := children.Clear(patience.Limit); err != nil || len(left) > 0 || !third.Over() {
 		t.Errorf("cleared: left %v, over %v: %v", left, third.Over(), err)
 	}
 }
