@@ -14,9 +14,9 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/plx-run/plx/internal/executable"
+	"github.com/plx-run/plx/internal/patience"
 )
 
 // localHost is a host whose home is a folder here.
@@ -47,7 +47,7 @@ func (h *localHost) Run(ctx context.Context, command string, stdin io.Reader, st
 	c.Dir = h.home
 	c.Env = append([]string{"HOME=" + h.home, "PATH=" + os.Getenv("PATH")}, h.env...)
 	c.Stdin, c.Stdout, c.Stderr = stdin, stdout, stderr
-	c.WaitDelay = 10 * time.Second // a hundred hosts at once on a busy machine are slow
+	c.WaitDelay = patience.Limit // a hundred hosts at once on a busy machine are slow
 	return c.Run()
 }
 

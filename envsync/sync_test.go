@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/plx-run/plx/internal/patience"
 )
 
 func TestSecondSyncSendsNothing(t *testing.T) {
@@ -263,7 +265,7 @@ func TestManyHostsAreBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
 	all := make(chan struct{})
 	var targets []Target

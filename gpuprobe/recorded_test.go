@@ -9,7 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/plx-run/plx/internal/patience"
 )
 
 // A recording is a file of testdata/recorded: facts for the stand-in, and calls of
@@ -173,7 +174,7 @@ func TestProbeOfRecordedMachines(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		report, err := probe(t.Context(), shell{"/bin/sh"}, machine(t, string(text)), 10*time.Second)
+		report, err := probe(t.Context(), shell{"/bin/sh"}, machine(t, string(text)), patience.Limit)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/internal/executable"
+	"github.com/plx-run/plx/internal/patience"
 )
 
 // What cannot be sent is refused by name, before anything is sent.
@@ -134,7 +135,7 @@ func TestScanOfChangingFile(t *testing.T) {
 	}()
 	// On a busy machine nothing may be written during one Scan.
 	var err error
-	for deadline := time.Now().Add(30 * time.Second); err == nil && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(patience.Limit); err == nil && time.Now().Before(deadline); {
 		_, err = Scan(t.Context(), dir, Options{})
 	}
 	close(stop)

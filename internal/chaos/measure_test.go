@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/plx-run/plx/internal/patience"
 )
 
 // told makes a transcript of "seconds text" lines.
@@ -120,7 +122,7 @@ func TestAwait(t *testing.T) {
 		}
 		w.Close()
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
 	if !script.await(ctx, ended, reached(3)) {
 		t.Error("step 3 was missed")

@@ -14,7 +14,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/plx-run/plx/internal/patience"
 )
 
 // childVariable makes the test binary a program with a place that it comes by
@@ -39,7 +40,7 @@ type program struct {
 // start starts a child that a minute is plenty for.
 func start(t *testing.T, failpoints string) program {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience.Limit)
 	t.Cleanup(cancel)
 	p := program{exec.CommandContext(ctx, os.Args[0]), t.TempDir()}
 	p.Env = append(os.Environ(), childVariable+"=1", variable+"="+failpoints)
