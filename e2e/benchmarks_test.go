@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
@@ -23,7 +24,7 @@ func TestBenchSparse(t *testing.T) {
 	needTorch(t)
 	needHosts(t)
 	out := t.TempDir()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, testhosts.Binary(t, "github.com/plx-run/plx/internal/bench/sparse"), "--quick", "--out", out,
 		"--plx", testhosts.Binary(t, "github.com/plx-run/plx"), "--lm", testhosts.Binary(t, "github.com/plx-run/plx/examples/lm"))

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
@@ -127,7 +128,7 @@ func TestCheckpoints(t *testing.T) {
 		r.signal(syscall.SIGTERM)
 		asked := time.Now()
 		b.says(r.want(143), "job", "stopped by signal terminated")
-		b.took("to end", asked, slack)
+		b.took("to end", asked, patience.Limit)
 		b.hostsGone(0)
 	})
 	t.Run("plx fetch", func(t *testing.T) { testFetch(b.in(t), file, saver) })
@@ -170,7 +171,7 @@ func testStopSaves(b *bench, file, saver string) {
 func (b *bench) begun(job string) {
 	b.t.Helper()
 	printed := filepath.Join(b.Hosts[0].HomeDir, ".plx", "jobs", job, "h1", "logs", "worker-0.stdout")
-	for deadline := time.Now().Add(patience); length(printed) == 0; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience.Limit); length(printed) == 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			b.t.Fatalf("the chief of job %s has not begun: no %s", job, printed)
 		}
@@ -200,7 +201,7 @@ func testFetch(b *bench, file, saver string) {
 	b.Hosts[0].Heal()
 	b.want(2, "fetch", job)
 	contains(b.t, b.want(125, "fetch", b.detach("--hosts", file, "true"), b.t.TempDir()).stderr, "no host has checkpoints under the name")
-	b.hostsGone(patience)
+	b.hostsGone(patience.Limit)
 }
 
 // TestEmbeddedCheckpoints has hosts that share one home.

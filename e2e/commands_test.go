@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
@@ -74,7 +75,7 @@ func watchThree(b *bench, file string) {
 	}
 	b.poured(follow.stdout.String())
 	b.poured(b.want(0, "logs", job).stdout)
-	b.hostsGone(patience)
+	b.hostsGone(patience.Limit)
 }
 
 // stopThree stops a job whose tasks do not end when they are asked to.

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/executable"
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
@@ -42,7 +45,7 @@ func (r *running) up(tasks ...string) {
 // until waits for a condition on what plx wrote.
 func (r *running) until(what string, met func() bool) {
 	r.t.Helper()
-	limit := time.After(patience)
+	limit := time.After(patience.Limit)
 	for {
 		r.stdout.mu.Lock()
 		changed := r.stdout.changed
@@ -67,7 +70,7 @@ func (r *running) until(what string, met func() bool) {
 func (b *bench) process(h *testhosts.Host, args ...string) testhosts.Process {
 	b.t.Helper()
 	want := strings.Join(args, " ")
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience.Limit); ; time.Sleep(10 * time.Millisecond) {
 		all := b.processes(h)
 		for _, p := range all {
 			if strings.Contains(strings.Join(p.Args, " "), want) {
@@ -168,17 +171,13 @@ func exists(path string) bool {
 // appear waits until the files are there.
 func (b *bench) appear(paths ...string) {
 	b.t.Helper()
-	for deadline := time.Now().Add(patience); slices.ContainsFunc(paths, func(p string) bool { return !exists(p) }); {
+	for deadline := time.Now().Add(patience.Limit); slices.ContainsFunc(paths, func(p string) bool { return !exists(p) }); {
 		if time.Now().After(deadline) {
 			b.t.Fatalf("not all of %q appeared", paths)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 }
-
-// slack is what a machine with much else to do may take for a second's work. It is less
-// than the times that plx would wait for nothing, such as a grace or a restart's delay.
-const slack = 45 * time.Second
 
 // lease is the shortest that tests here use: plx takes no less than 5 s.
 const lease = 8 * time.Second
@@ -199,6 +198,50 @@ func said(t *testing.T, res result, words ...string) {
 	for _, w := range words {
 		if !strings.Contains(res.stderr, w) {
 			t.Errorf("nobody says %q:\n%s", w, clip(res.stderr))
+		}
+	}
+}
+
+// carries fails the test unless the second network carries as many bytes during work.
+func (b *bench) carries(least uint64, work func()) {
+	b.t.Helper()
+	count := func() uint64 {
+		from, to, err := b.Hosts[0].SecondTraffic()
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		return from + to
+	}
+	before := count()
+	work()
+	if got := count() - before; got < least {
+		b.t.Errorf("eth1 carried %d bytes, want at least %d", got, least)
+	}
+}
+
+// inside runs a command in a host.
+func (b *bench) inside(h *testhosts.Host, args ...string) {
+	b.t.Helper()
+	if out, err := h.Command(b.t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
+		b.t.Fatalf("%s: %v: %s", strings.Join(args, " "), err, out)
+	}
+}
+
+// put writes a file, and its folder where that is missing.
+func put(t *testing.T, path, text string, mode fs.FileMode) string {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), executable.Write(path, []byte(text), mode)); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// contains fails the test for each text that is not in output.
+func contains(t *testing.T, output string, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(output, text) {
+			t.Errorf("%q is missing in:\n%s", text, clip(output))
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
@@ -79,7 +80,7 @@ func TestNetworkCut(t *testing.T) {
 	b.Hosts[1].Heal()
 	healed := time.Now()
 	f.flows()
-	b.took("until both flowed again", healed, slack)
+	b.took("until both flowed again", healed, patience.Limit)
 	res := f.end()
 	b.says(res, "host h2: connection lost")
 	b.says(res, "host h2: connected")

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
@@ -37,7 +38,7 @@ func TestDetached(t *testing.T) {
 		res := attached.want(9)
 		contains(t, res.stderr, "worker:1 on h2 exited with status 9", "problem")
 		follow.want(0)
-		b.hostsGone(patience)
+		b.hostsGone(patience.Limit)
 		if j := b.jobsOf()[job]; j.State != "failed" || j.Code == nil || *j.Code != 9 || j.Seconds <= 0 {
 			t.Errorf("plx jobs: %+v", j)
 		}
@@ -67,7 +68,7 @@ func TestDetached(t *testing.T) {
 		if res.stdout != "" {
 			t.Errorf("stdout: %q", res.stdout)
 		}
-		b.hostsGone(patience)
+		b.hostsGone(patience.Limit)
 	})
 	t.Run("nothing to show", func(t *testing.T) {
 		b.in(t).want(2, "launch", "--detach", "--hosts", file, "--log-dir", t.TempDir(), "true")
@@ -75,11 +76,11 @@ func TestDetached(t *testing.T) {
 	t.Run("it ends before plx returns", func(t *testing.T) {
 		b := b.in(t)
 		b.detach("--hosts", file, "true")
-		b.hostsGone(patience)
+		b.hostsGone(patience.Limit)
 		// All tasks have started, and then one fails: plx may have seen both or
 		// only the first.
 		res := b.run("launch", "--detach", "--hosts", file, "--name", "short", b.script("s", "exit 3"))
-		b.hostsGone(patience)
+		b.hostsGone(patience.Limit)
 		if code := b.jobsOf()[b.id("short")].Code; (res.code != 0 && res.code != 3) || code == nil || *code != 3 {
 			t.Errorf("plx launch --detach: exit status %d; the job's: %v\n%s", res.code, code, res.stderr)
 		}
@@ -116,7 +117,7 @@ func testAttach(b *bench, file string) {
 	if got := lines(res.stdout, "worker:1"); len(got) == 0 || got[len(got)-1] != "last line" {
 		b.t.Errorf("worker:1: %q", got)
 	}
-	b.hostsGone(patience)
+	b.hostsGone(patience.Limit)
 	if j := b.jobsOf()[job]; j.State != "done" || j.Code == nil || *j.Code != 0 {
 		b.t.Errorf("plx jobs: %+v", j)
 	}

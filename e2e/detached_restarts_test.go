@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
@@ -57,7 +58,7 @@ func detachedTaskKilled(b *bench) {
 	l.end(b.t)
 	res := follow.want(0)
 	b.says(res, "job", "done, after 1 restart")
-	b.hostsGone(patience)
+	b.hostsGone(patience.Limit)
 	if j := b.jobsOf()[job]; j.State != "done" || j.Generation != 1 {
 		b.t.Errorf("plx jobs: %+v", j)
 	}
@@ -70,12 +71,12 @@ func detachedWithoutAHost(b *bench) {
 	b.Hosts[2].PowerOff()
 	off := time.Now()
 	follow.says("worker:1", "generation 1, rank 1 of 2, first 3")
-	b.took("to go on without the host", off, 2*lease+slack)
+	b.took("to go on without the host", off, 2*lease+patience.Limit)
 	b.nothingOld(b.Hosts[0], b.Hosts[1])
 	l.end(b.t)
 	res := follow.want(0)
 	b.says(res, "job", "done, after 1 restart")
-	b.gone(patience, b.Hosts[0], b.Hosts[1])
+	b.gone(patience.Limit, b.Hosts[0], b.Hosts[1])
 	if j := b.jobsOf()[job]; j.State != "done" {
 		b.t.Errorf("plx jobs: %+v", j)
 	}
@@ -89,8 +90,8 @@ func detachedTooFew(b *bench) {
 	follow.up("worker:0", "worker:1", "worker:2")
 	b.Hosts[2].PowerOff()
 	off := time.Now()
-	b.gone(lease+slack, b.Hosts[0], b.Hosts[1])
-	b.took("to end", off, lease+slack)
+	b.gone(lease+patience.Limit, b.Hosts[0], b.Hosts[1])
+	b.took("to end", off, lease+patience.Limit)
 	res := follow.want(125)
 	b.says(res, "job", "host h3: not heard for 8s", "2 of 3 workers are left, at least 3 are needed (--min-workers)")
 	if j := b.jobsOf()[job]; j.State != "failed" {
@@ -106,8 +107,8 @@ func detachedConductorLost(b *bench) {
 	follow.up("worker:0", "worker:1", "worker:2")
 	b.Hosts[0].PowerOff()
 	off := time.Now()
-	b.gone(lease+10*time.Second, b.Hosts[1], b.Hosts[2])
-	b.took("until nothing was left", off, lease+10*time.Second)
+	b.gone(lease+patience.Limit, b.Hosts[1], b.Hosts[2])
+	b.took("until nothing was left", off, lease+patience.Limit)
 	follow.signal(syscall.SIGINT)
 	follow.want(130)
 	for _, h := range []string{"h2", "h3"} {
@@ -117,5 +118,5 @@ func detachedConductorLost(b *bench) {
 		}
 	}
 	b.Hosts[0].PowerOn()
-	b.hostsGone(patience)
+	b.hostsGone(patience.Limit)
 }

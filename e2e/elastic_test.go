@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
@@ -73,7 +74,7 @@ func scaled(b *bench, detached bool, want string) {
 	}
 
 	b.says(b.want(0, "scale", name, "--hosts", one), "scaled from 3 to 1 workers after step")
-	b.gone(patience, b.Hosts[1], b.Hosts[2])
+	b.gone(patience.Limit, b.Hosts[1], b.Hosts[2])
 	if j := b.jobsOf()[b.jobNamed(name)]; j.Hosts != 1 || j.Generation != 2 {
 		b.t.Errorf("plx jobs: %+v", j)
 	}
@@ -81,7 +82,7 @@ func scaled(b *bench, detached bool, want string) {
 	if res := follow.want(0); digestLine.FindString(res.stdout) != want {
 		b.t.Errorf("got  %s\nwant %s\n%s", digestLine.FindString(res.stdout), want, clip(res.stderr))
 	}
-	b.hostsGone(patience)
+	b.hostsGone(patience.Limit)
 }
 
 // environOf waits for a task on a host that has all of the given variables. It fails the
@@ -91,7 +92,7 @@ func (b *bench) environOf(h *testhosts.Host, want []string, without string) {
 	has := func(p testhosts.Process) bool {
 		return !slices.ContainsFunc(want, func(e string) bool { return !slices.Contains(p.Environ, e) })
 	}
-	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(patience.Limit); ; time.Sleep(50 * time.Millisecond) {
 		all := b.processes(h)
 		if i := slices.IndexFunc(all, has); i >= 0 {
 			if slices.ContainsFunc(all[i].Environ, func(e string) bool { return strings.HasPrefix(e, without+"=") }) {
@@ -123,7 +124,7 @@ func TestScaledFromElsewhere(t *testing.T) {
 			t.Errorf("host %s: no working directory: %v, %v", h.Name, marks, err)
 		}
 	}
-	b.gone(patience, b.Hosts[1])
+	b.gone(patience.Limit, b.Hosts[1])
 
 	res := b.want(0, "logs", "moved")
 	for _, task := range []string{"worker:0", "worker:1", "worker:2"} {
@@ -137,14 +138,14 @@ func TestScaledFromElsewhere(t *testing.T) {
 	b.says(b.want(0, "stop", "--checkpoint", "moved"), "stopped on 3 hosts, saved at step")
 	b.says(b.want(0, "fetch", "moved", t.TempDir()), "fetched")
 	follow.wait()
-	b.hostsGone(patience)
+	b.hostsGone(patience.Limit)
 }
 
 // trains waits until a job makes steps. Who attaches to one may be too late for
 // the line that says so.
 func (b *bench) trains(name string) {
 	b.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(patience.Limit); ; time.Sleep(100 * time.Millisecond) {
 		if b.jobNamed(name) != "" && strings.Contains(b.run("logs", "-v", name).stderr, ", loss mean, ") {
 			return
 		}
@@ -178,7 +179,7 @@ func notScaled(b *bench, path string) {
 				b.t.Errorf("plx scale %s does not say %q:\n%s", name, w, res.stderr)
 			}
 		}
-		b.gone(patience, b.Hosts[2])
+		b.gone(patience.Limit, b.Hosts[2])
 	}
 	end := func(r *running) {
 		r.signal(syscall.SIGINT)

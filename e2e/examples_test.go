@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
@@ -52,7 +53,7 @@ func TestIdleServersEnd(t *testing.T) {
 	r := b.start("launch", "--hosts", b.ResourceFile("h1", "h2"), mlp, "--niters=100000", "--dim-in=64", "--n-classes=4", "--arch=allreduce")
 	r.await(r.stdout, "step 100 ")
 	for _, h := range b.Hosts {
-		for deadline := time.Now().Add(patience); b.tasks(h, "ps") > 0; time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(patience.Limit); b.tasks(h, "ps") > 0; time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("host %s: a server runs", h.Name)
 			}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
@@ -32,7 +33,7 @@ func firewalled(b *bench, file string) {
 	defer b.direct(h1, h3.Addr)
 	start := time.Now()
 	res := b.want(125, brief(file, b.script("task", patient))...)
-	b.took("a launch across a firewall", start, 15*time.Second+slack)
+	b.took("a launch across a firewall", start, 15*time.Second+patience.Limit)
 	b.says(res, "cannot reach host", "h1", "h3", "--port-range")
 	if res.stdout != "" {
 		b.t.Errorf("a task was started:\n%s", clip(res.stdout))
@@ -69,7 +70,7 @@ func downInTheMiddle(b *bench, file string) {
 	off := time.Now()
 	res := r.want(125)
 	// The lease, a second to collect failures, and the grace of the others.
-	b.took("to notice a host that went down", off, lease+slack)
+	b.took("to notice a host that went down", off, lease+patience.Limit)
 	b.says(res, "job", "host h2")
 	b.gone(0, b.Hosts[0], b.Hosts[2])
 }
@@ -77,7 +78,7 @@ func downInTheMiddle(b *bench, file string) {
 func downFromTheStart(b *bench, file string) {
 	start := time.Now()
 	res := b.want(125, brief(file, b.script("task", patient))...)
-	b.took("to notice a host that is down", start, 15*time.Second+slack)
+	b.took("to notice a host that is down", start, 15*time.Second+patience.Limit)
 	b.says(res, "host h2")
 	if res.stdout != "" {
 		b.t.Errorf("a task was started:\n%s", clip(res.stdout))
@@ -92,7 +93,7 @@ func frozen(b *bench, file string) {
 	defer b.Hosts[1].Thaw() // again, should the test end before
 	froze := time.Now()
 	res := r.want(125)
-	b.took("to notice a frozen host", froze, lease+slack)
+	b.took("to notice a frozen host", froze, lease+patience.Limit)
 	b.says(res, "job", "host h2")
 	b.gone(0, b.Hosts[0], b.Hosts[2])
 	b.Hosts[1].Thaw()

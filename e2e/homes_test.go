@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
@@ -54,7 +55,7 @@ func TestSharedHome(t *testing.T) {
 	b.hostsGone(0)
 	check("launch", res.stdout)
 	check("logs", b.want(0, "logs").stdout)
-	b.hostsGone(patience)
+	b.hostsGone(patience.Limit)
 	b.says(res, "sent", "to 1 host ")
 	blobs, err := os.ReadDir(filepath.Join(b.Hosts[0].HomeDir, ".plx", "blobs"))
 	if err != nil || len(blobs) != 2 {
@@ -107,7 +108,7 @@ func filling(b *bench, file string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience.Limit)
 	defer cancel()
 	room := fmt.Sprintf("size=%d,mode=700", plx.Size()+1<<20)
 	if out, err := h2.Command(ctx, "sh", "-c", "mount -t tmpfs -o "+room+" tmpfs ~").CombinedOutput(); err != nil {
@@ -119,7 +120,7 @@ func filling(b *bench, file string) {
 		"echo the end >&2; touch "+shared+"/$PLX_RANK\n")
 	start := time.Now()
 	res := b.want(0, brief(file, flood)...)
-	b.took("a launch with a full disk", start, slack)
+	b.took("a launch with a full disk", start, patience.Limit)
 	b.says(res, "host h2", "worker:1 stdout", "lost")
 	b.says(res, "host h2", "worker:1 stdout", "no space left")
 	if !exists(shared+"/0") || !exists(shared+"/1") {

@@ -1,7 +1,8 @@
+//go:build long
+
 package e2e
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/plx-run/plx/internal/testhosts"
@@ -35,23 +36,6 @@ func testHostSettings(b *bench) {
 			}
 		}
 		contains(b.t, got["PLX_CLUSTER"], `"`+one+":", `"`+two+":")
-	}
-}
-
-// carries fails the test unless the second network carries as many bytes during work.
-func (b *bench) carries(least uint64, work func()) {
-	b.t.Helper()
-	count := func() uint64 {
-		from, to, err := b.Hosts[0].SecondTraffic()
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		return from + to
-	}
-	before := count()
-	work()
-	if got := count() - before; got < least {
-		b.t.Errorf("eth1 carried %d bytes, want at least %d", got, least)
 	}
 }
 
@@ -104,12 +88,4 @@ func testOnlyIPv6(b *bench) {
 		b.t.Errorf("MASTER_ADDR=%q, want %q", got["MASTER_ADDR"], h1.SecondAddr6)
 	}
 	contains(b.t, got["PLX_CLUSTER"], `"[`+h1.SecondAddr6+"]:", `"[`+h2.SecondAddr6+"]:")
-}
-
-// inside runs a command in a host.
-func (b *bench) inside(h *testhosts.Host, args ...string) {
-	b.t.Helper()
-	if out, err := h.Command(b.t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
-		b.t.Fatalf("%s: %v: %s", strings.Join(args, " "), err, out)
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
@@ -65,7 +66,7 @@ func (h holder) end(t *testing.T, code int) {
 // id waits for the job's record and returns its id.
 func (b *bench) id(name string) string {
 	b.t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience.Limit); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if found, err := filepath.Glob(filepath.Join(b.home, ".plx", "jobs", name+"-*", "job.json")); err == nil && len(found) == 1 {
 			return filepath.Base(filepath.Dir(found[0]))
 		}
@@ -145,7 +146,7 @@ func TestJob(t *testing.T) {
 func (r *running) awaitLine(task, line string) {
 	r.t.Helper()
 	pattern := regexp.MustCompile(`(?m)^` + task + ` +\S+ +\| ` + line + `$`)
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience.Limit); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if pattern.MatchString(r.stdout.String()) {
 			return
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
@@ -50,7 +51,7 @@ func TestAgentKilled(t *testing.T) {
 			}
 			killed := time.Now()
 			res := r.want(125)
-			b.took("to end", killed, lease+slack)
+			b.took("to end", killed, lease+patience.Limit)
 			b.says(res, "job", "h2", c.says)
 			b.hostsGone(0)
 		})
@@ -85,7 +86,7 @@ fi
 		}
 		failed := time.Now()
 		res := r.want(3)
-		b.took("to end", failed, slack)
+		b.took("to end", failed, patience.Limit)
 		b.says(res, "job", "worker:0 on h1 exited with status 3")
 		b.hostsGone(0)
 	})
@@ -98,7 +99,7 @@ fi
 		if took := time.Since(asked); took < 3*time.Second {
 			t.Errorf("it took %v, less than the grace", took)
 		}
-		b.took("to end", asked, slack)
+		b.took("to end", asked, patience.Limit)
 		b.says(res, "job", "Ctrl-C")
 		b.hostsGone(0)
 	})
@@ -112,7 +113,7 @@ fi
 		r.signal(syscall.SIGINT)
 		asked := time.Now()
 		r.want(130)
-		b.took("to end", asked, slack)
+		b.took("to end", asked, patience.Limit)
 		b.hostsGone(0)
 	})
 	t.Run("children that outlive their task", func(t *testing.T) {
@@ -120,7 +121,7 @@ fi
 		program := strings.Replace(stubborn, "while :; do sleep 0.2; done\n", "exit 0\n", 1)
 		start := time.Now()
 		res := b.want(0, "launch", "--hosts", file, b.script("task", program))
-		b.took("a launch with children left behind", start, slack)
+		b.took("a launch with children left behind", start, patience.Limit)
 		if !slices.Equal(lines(res.stdout, "worker:1"), []string{"up"}) {
 			t.Errorf("stdout:\n%s", res.stdout)
 		}

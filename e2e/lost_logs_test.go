@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
@@ -48,7 +49,7 @@ printf 'no newline at the end'
 			}
 		})
 	}
-	b.hostsGone(patience)
+	b.hostsGone(patience.Limit)
 	t.Run("plx logs after it ended", func(t *testing.T) { testLogsThroughLoss(b.in(t), job, length(spool)+1) })
 	t.Run("a host that stays away", func(t *testing.T) { testHostStaysAway(b.in(t), job) })
 }
@@ -81,8 +82,8 @@ func testHostStaysAway(b *bench, job string) {
 	r.goOn()
 	lost := time.Now()
 	res := r.want(125)
-	b.took("to give the host up", lost, lease+slack) // a silent connection counts as lost after 20 to 25 s
-	b.says(res, "host h2: logs: out of reach for ")  // a new connection, perhaps, that was there before it went down
+	b.took("to give the host up", lost, lease+patience.Limit) // a silent connection counts as lost after 20 to 25 s
+	b.says(res, "host h2: logs: out of reach for ")           // a new connection, perhaps, that was there before it went down
 	b.says(res, "hint: ", advice)
 	same(b.t, "what was received of the other host", append(r.kept(0), '\n'), r.received(0))
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
@@ -124,7 +125,7 @@ func TestLostWorkersAreDoneWithout(t *testing.T) {
 		b.kill(b.worker(b.Hosts[2]))
 		launch.finish()
 		b.says(follow.want(0), "job", "done, without 1 of 3 workers")
-		b.hostsGone(patience)
+		b.hostsGone(patience.Limit)
 		if j := b.jobsOf()[job]; j.State != "done" || j.Code == nil || *j.Code != 0 {
 			t.Errorf("plx jobs: %+v", j)
 		}
@@ -162,7 +163,7 @@ func TestLostWorkersAreDoneWithout(t *testing.T) {
 		b.Hosts[2].PowerOff()
 		off := time.Now()
 		b.without(r, "host h3: not heard for 8s")
-		b.took("to end", off, 2*lease+slack)
+		b.took("to end", off, 2*lease+patience.Limit)
 		b.gone(0, b.Hosts[0], b.Hosts[1])
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
@@ -28,7 +29,7 @@ func TestNewest(t *testing.T) {
 	here.logs(newer)
 	away.logs(newer)
 	brief := b.detach("--hosts", file, "--ps", "none", b.script("brief", "echo $PLX_JOB"))
-	for deadline := time.Now().Add(patience); away.jobsOf(away.reach...)[brief].State != "done"; {
+	for deadline := time.Now().Add(patience.Limit); away.jobsOf(away.reach...)[brief].State != "done"; {
 		if time.Now().After(deadline) {
 			t.Fatalf("job %s never ended", brief)
 		}

@@ -1,3 +1,5 @@
+//go:build long
+
 package e2e
 
 import (
@@ -11,28 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plx-run/plx/internal/executable"
 	"github.com/plx-run/plx/internal/testhosts"
 )
-
-// put writes a file, and its folder where that is missing.
-func put(t *testing.T, path, text string, mode fs.FileMode) string {
-	t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), executable.Write(path, []byte(text), mode)); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// contains fails the test for each text that is not in output.
-func contains(t *testing.T, output string, texts ...string) {
-	t.Helper()
-	for _, text := range texts {
-		if !strings.Contains(output, text) {
-			t.Errorf("%q is missing in:\n%s", text, clip(output))
-		}
-	}
-}
 
 func TestOptions(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 2})

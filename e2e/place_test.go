@@ -1,3 +1,5 @@
+//go:build long
+
 package e2e
 
 import (
@@ -8,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
@@ -19,7 +22,7 @@ func seats(b *bench, tasks int, args ...string) []string {
 	show := b.script("show", `echo "$PLX_ROLE:$PLX_TASK_INDEX $(cat /etc/hostname) gpu=$CUDA_VISIBLE_DEVICES local=$PLX_LOCAL_RANK" > "$1/$PLX_ROLE$PLX_TASK_INDEX.new"
 mv "$1/$PLX_ROLE$PLX_TASK_INDEX.new" "$1/$PLX_ROLE$PLX_TASK_INDEX"
 while [ "$(ls "$1" | grep -vc new)" -lt "$2" ]; do sleep 0.02; done`)
-	b.want(0, append(append([]string{"launch", "--max-time", "60s"}, args...), show, dir, string(rune('0'+tasks)))...)
+	b.want(0, append(append([]string{"launch", "--max-time", patience.Limit.String()}, args...), show, dir, string(rune('0'+tasks)))...)
 	files, err := filepath.Glob(dir + "/*")
 	if err != nil {
 		b.t.Fatal(err)

@@ -13,12 +13,9 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/internal/executable"
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/internal/testhosts"
 )
-
-// patience bounds every wait for plx in these tests: far above what any of
-// them needs on a busy machine, so that only a hang meets it.
-const patience = 2 * time.Minute
 
 // bench is a cluster and the plx binary that is tried on it.
 type bench struct {
@@ -132,7 +129,7 @@ func (r *running) wait() result {
 	r.t.Helper()
 	select {
 	case <-r.done:
-	case <-time.After(patience):
+	case <-time.After(patience.Limit):
 		r.cmd.Process.Signal(syscall.SIGABRT) // its goroutines say where it hangs; SIGQUIT is a wish to stop
 		<-r.done
 		r.t.Fatalf("plx %q did not end\nstdout:\n%s\nstderr:\n%s", r.args, clip(r.stdout.String()), clip(r.stderr.String()))
@@ -179,7 +176,7 @@ func (r *running) saves(n int) {
 
 func (r *running) awaitTimes(w *watched, text string, n int) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience.Limit)
 	defer cancel()
 	if !w.await(ctx, text, n, r.done) {
 		r.t.Fatalf("plx %q has not written %q %d times\nstdout:\n%s\nstderr:\n%s", r.args, text, n, clip(r.stdout.String()), clip(r.stderr.String()))

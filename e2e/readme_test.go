@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/plx-run/plx/internal/patience"
 )
 
 // slow are the lines about work that takes longer than 3 s, such as a build on a slow
@@ -23,7 +25,7 @@ func TestFirstCommandOfREADME(t *testing.T) {
 	}
 	const command = "go run . launch ./examples/mlp"
 	contains(t, string(read(t, "../README.md")), "\n"+command+"\n")
-	ctx, cancel := context.WithTimeout(context.Background(), 4*patience) // it may have all to build
+	ctx, cancel := context.WithTimeout(context.Background(), 4*patience.Limit) // it may have all to build
 	defer cancel()
 	words := strings.Fields(command)
 	home := t.TempDir()

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
@@ -168,7 +169,7 @@ func stoppedBetween(b *bench) {
 	r.signal(syscall.SIGINT)
 	asked := time.Now()
 	res := r.want(130)
-	b.took("to stop", asked, slack)
+	b.took("to stop", asked, patience.Limit)
 	b.says(res, "job", "stopped by Ctrl-C")
 	b.hostsGone(0)
 }
@@ -178,17 +179,17 @@ func stoppedBetween(b *bench) {
 // next generation runs.
 func cutHostComesBack(b *bench) {
 	l := b.lives("1", stubborn)
-	r := b.start(again(b.ResourceFile(), "--wait-host", "1m", l.path)...)
+	r := b.start(again(b.ResourceFile(), "--wait-host", "5m", l.path)...)
 	r.up("worker:0", "worker:1", "worker:2")
 	b.Hosts[1].Cut()
 	cut := time.Now()
-	r.await(r.stderr, "waiting up to 1m0s for hosts to come back (--wait-host); host h2:")
-	b.took("to wait for the host", cut, 2*lease+slack)
+	r.await(r.stderr, "waiting up to 5m0s for hosts to come back (--wait-host); host h2:")
+	b.took("to wait for the host", cut, 2*lease+patience.Limit)
 	r.await(r.stderr, "plx: no connection to h2 for ") // a row, on a terminal
 	b.Hosts[1].Heal()
 	healed := time.Now()
 	r.says("worker:1", "generation 1, rank 1 of 3, first 3")
-	b.took("to go on", healed, slack)
+	b.took("to go on", healed, patience.Limit)
 	b.nothingOld(b.Hosts...)
 	l.end(b.t)
 	res := r.want(0)
@@ -207,7 +208,7 @@ func withoutAHost(b *bench) {
 	off := time.Now()
 	r.says("worker:0", "generation 1, rank 0 of 2, first 3")
 	r.says("worker:1", "generation 1, rank 1 of 2, first 3")
-	b.took("to go on without the host", off, 2*lease+slack)
+	b.took("to go on without the host", off, 2*lease+patience.Limit)
 	if took := time.Since(off); took < lease/2 {
 		b.t.Errorf("the next generation began %v after a host fell silent, its lease was %v", took, lease)
 	}
@@ -221,7 +222,7 @@ func withoutAHost(b *bench) {
 // rebootedHost takes a host's power and gives it back.
 func rebootedHost(b *bench) {
 	l := b.lives("1", stubborn)
-	r := b.start(again(b.ResourceFile(), "--wait-host", "1m", l.path)...)
+	r := b.start(again(b.ResourceFile(), "--wait-host", "5m", l.path)...)
 	r.up("worker:0", "worker:1", "worker:2")
 	b.Hosts[1].PowerOff()
 	r.await(r.stderr, "host h2: not heard for")
@@ -255,7 +256,7 @@ func TestAFrozenTaskIsRestarted(t *testing.T) {
 	}
 	stopped := time.Now()
 	r.await(r.stderr, ": restarting in ")
-	b.took("to notice a frozen task", stopped, slack)
+	b.took("to notice a frozen task", stopped, patience.Limit)
 	res := r.want(0)
 	b.says(res, "restarted (1 of 2) after worker:1 on h2", "it froze: no heartbeat for 4s")
 	b.says(res, "job", "done, after 1 restart")

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
@@ -56,7 +57,7 @@ func failsWhileSaved(b *bench, saver string) {
 	b.kill(b.process(b.Hosts[1], "saver --hang"))
 	failed := time.Now()
 	res := r.want(137)
-	b.took("to end", failed, slack)
+	b.took("to end", failed, patience.Limit)
 	b.says(res, "job", "worker:1 on h2 was ended by signal 9 (killed)", "not restarted: the job was asked to end")
 	b.hostsGone(0)
 }
@@ -67,22 +68,22 @@ func savedBetween(b *bench, saver string) {
 	r.await(r.stderr, "restarting in 10m0s (attempt 1 of 2)")
 	asked := time.Now()
 	res := b.want(125, "stop", "--checkpoint", "between")
-	b.took("to stop", asked, slack)
+	b.took("to stop", asked, patience.Limit)
 	b.says(res, "stopped on 2 hosts, not saved: it was being restarted")
 	b.says(r.want(143), "job", "stopped by plx stop")
 	b.hostsGone(0)
 }
 
 func savedWhileWaiting(b *bench, saver string) {
-	r := b.saves("--wait-host", "1m", saver)
+	r := b.saves("--wait-host", "5m", saver)
 	b.Hosts[1].Cut()
-	r.await(r.stderr, "waiting up to 1m0s for hosts to come back (--wait-host); host h2:")
+	r.await(r.stderr, "waiting up to 5m0s for hosts to come back (--wait-host); host h2:")
 	r.signal(syscall.SIGTERM)
 	asked := time.Now()
 	res := r.want(143)
-	b.took("to stop", asked, slack)
+	b.took("to stop", asked, patience.Limit)
 	b.says(res, "not saved: it was being restarted")
 	b.says(res, "job", "stopped by signal terminated")
 	b.Hosts[1].Heal()
-	b.hostsGone(patience)
+	b.hostsGone(patience.Limit)
 }

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/internal/executable"
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
@@ -295,7 +296,7 @@ func openTerminal(t *testing.T) (master, slave *os.File) {
 	}
 	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
 	if err == nil {
-		err = master.SetReadDeadline(time.Now().Add(patience))
+		err = master.SetReadDeadline(time.Now().Add(patience.Limit))
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
@@ -63,7 +64,7 @@ func (b *bench) workdirCutOff(at string, fault func()) {
 	fault()
 	res := r.wait()
 	b.t.Logf("exit status %d: %s", res.code, res.stderr)
-	b.hostsGone(patience)
+	b.hostsGone(patience.Limit)
 
 	res = b.want(0, "launch", "--hosts", hosts, "--workdir", ".", "sh", "-c", "find . -type f | wc -l; find . -type f | sort | xargs sha256sum | sha256sum")
 	here := exec.CommandContext(b.t.Context(), "sh", "-c", "find . -type f | sort | xargs sha256sum | sha256sum")
