@@ -55,7 +55,7 @@ func (b *bench) direct(h *testhosts.Host, addr string) {
 
 func (b *bench) ip(h *testhosts.Host, args ...string) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience.Limit)
 	defer cancel()
 	if out, err := h.Command(ctx, "ip", args...).CombinedOutput(); err != nil {
 		b.t.Fatalf("host %s: ip %q: %v: %s", h.Name, args, err, out)
