@@ -245,3 +245,12 @@ func contains(t *testing.T, output string, texts ...string) {
 		}
 	}
 }
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}

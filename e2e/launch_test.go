@@ -37,6 +37,7 @@ func variables(lines []string) map[string]string {
 }
 
 func TestLaunchOnThreeHosts(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 3, GPUs: []int{4, 2}})
 	file := b.ResourceFile("h1: 1,3", "h2", "h3")
 	// Servers are told to end once the workers are done, so those wait for them.
@@ -214,6 +215,7 @@ func testMissingIDs(b *bench) {
 }
 
 func TestMissingGPU(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 1, GPUs: []int{2}})
 	res := b.want(125, "launch", "--hosts", b.ResourceFile("h1: 0,7"), "true")
 	if !strings.Contains(res.stderr, "h1") || !strings.Contains(res.stderr, "GPU 7") {

@@ -20,6 +20,7 @@ var slow = regexp.MustCompile(`(?m)^plx: (preparing|building|connecting|probing|
 // README's first command, as it stands there, for somebody with an empty home:
 // it builds plx and the example, and trains.
 func TestFirstCommandOfREADME(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds plx")
 	}

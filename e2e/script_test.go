@@ -17,6 +17,7 @@ import (
 // The scripts in testdata run plx as a shell would, with an empty home, on the
 // embedded cluster or with mistakes that reach no host.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	plx := testhosts.Binary(t, "github.com/plx-run/plx")
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",

@@ -1,3 +1,5 @@
+//go:build long
+
 package e2e
 
 import (
@@ -94,15 +96,6 @@ func lastStates(text []byte) (all []byte) {
 		all = append(append(all, last...), '\n')
 	}
 	return all
-}
-
-func read(t *testing.T, path string) []byte {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
 }
 
 func list(folder string) []string {

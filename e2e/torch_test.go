@@ -39,6 +39,7 @@ func skip(t *testing.T, why string) {
 // TestTorch launches a program that was written for torch.distributed and knows
 // nothing of plx, by --workdir. Its data goes over the second of two networks.
 func TestTorch(t *testing.T) {
+	t.Parallel()
 	needTorch(t)
 	b := newBench(t, testhosts.Options{Hosts: 2, Second: true})
 	b.dir = t.TempDir()

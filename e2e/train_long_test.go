@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/plx-run/plx/internal/testhosts"
@@ -119,4 +121,29 @@ func distance(t *testing.T, a, b string) float64 {
 		}
 	}
 	return most
+}
+
+// A killed worker and a killed server end the run with an error that names
+// them.
+func TestLostPeerIsNamed(t *testing.T) {
+	b := newBench(t, testhosts.Options{Hosts: 2})
+	mlp := testhosts.Binary(t, "github.com/plx-run/plx/examples/mlp")
+	file := b.ResourceFile("h1", "h2")
+	arch := map[string]string{"worker:1": "allreduce", "ps:1": "ps"}
+	for task := range arch {
+		t.Run(task, func(t *testing.T) {
+			b.t = t
+			r := b.start("launch", "--hosts", file, mlp, "--niters", "100000", "--arch", arch[task])
+			r.await(r.stdout, "step 100 ")
+			role, index, _ := strings.Cut(task, ":")
+			b.killOne(b.Hosts[1], func(p testhosts.Process) bool {
+				return slices.Contains(p.Environ, "PLX_ROLE="+role) && slices.Contains(p.Environ, "PLX_TASK_INDEX="+index)
+			})
+			res := r.want(137)
+			if !strings.Contains(res.stderr, task+" on h2 was ended by signal 9") {
+				t.Errorf("stderr does not name %s:\n%s", task, res.stderr)
+			}
+			b.hostsGone(0)
+		})
+	}
 }

@@ -14,6 +14,7 @@ import (
 
 // TestWorkdir sends a folder to two hosts whose tasks run in it.
 func TestWorkdir(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})
 	file := b.ResourceFile("h1: cpu*2", "h2: cpu*2")
 	b.dir = t.TempDir()

@@ -1,7 +1,5 @@
-// Package importtest holds the rules of who may import whom, and the other rules
-// of form that a test can check: names of packages, lengths of files and
-// functions, and that plx is a static program. It has no code; its tests read
-// the module's source.
+// Package importtest holds the rules of who may import whom, and that plx is a
+// static program. It has no code; its tests read the module's source.
 //
 // A new package needs a row in the table of arrows_test.go.
 package importtest

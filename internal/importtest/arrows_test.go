@@ -9,7 +9,10 @@ import (
 	"testing"
 )
 
-const module = "github.com/plx-run/plx"
+const (
+	module = "github.com/plx-run/plx"
+	root   = "../.." // the module's folder
+)
 
 // arrow says what a package may import. Patterns are paths within the module;
 // one that ends in /... means the folder and all below it, "main" is the root.
