@@ -55,12 +55,11 @@ func run(args []string, strict bool) int {
 	return 0
 }
 
-// goFlags are those of go test. Two packages at once: more would only make each
-// other's waits longer. Of a package's parallel tests, which mostly wait for leases
-// to end, four. No result from before: go test does not see that programs have
+// goFlags are those of go test. Three packages at once on two cores, and of a
+// package's parallel tests four: much of their time is waiting. No result from before: go test does not see that programs have
 // changed which tests build. Vet is a stage of its own. The timeout is for a package
 // that hangs; the longest one takes minutes.
-var goFlags = []string{"test", "-json", "-vet=off", "-count=1", "-p=2", "-parallel=4", "-timeout=60m"}
+var goFlags = []string{"test", "-json", "-vet=off", "-count=1", "-p=3", "-parallel=4", "-timeout=60m"}
 
 // mostRepeated is how many tests may fail at first. More is no accident.
 const mostRepeated = 3
