@@ -43,7 +43,8 @@ var (
 // and leave flag.Parse to Main.
 //
 // The context that train gets ends when the job is told to stop, with SIGTERM,
-// SIGINT or by the launcher; a second signal ends the process at once. When
+// SIGINT or by the launcher; a second signal ends the process at once. In a step
+// of Slurm, SIGTERM is left to plx's agent, which saves the job first. When
 // train returns an error other than ErrDone the process exits with 1 and the
 // job fails.
 //
@@ -61,7 +62,7 @@ func Main(train func(ctx context.Context, job *Job) error, settings ...Setting) 
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	cluster.Notify(signals)
 	go func() {
 		s := <-signals
 		signal.Stop(signals) // the next one ends the process

@@ -111,6 +111,8 @@ func (t *task) obey(cancel context.CancelCauseFunc) {
 			if r := t.job.replica.Load(); r != nil {
 				r.saving.saver.Resume(m.Request)
 			}
+		case m.Kind == cluster.Stacks:
+			t.control.SendStacks(m.Request) // Receive notices a dead channel
 		default:
 			t.job.Logf(slog.LevelDebug, "the agent says %s, which this version does not know", m.Kind)
 		}
