@@ -4,7 +4,7 @@ SHELL := /bin/bash
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 STAGE := scripts/stage
 
-.PHONY: build quick test test-long tools check format vet staticcheck errors cross cuda unit clean bench-sparse bench-partitions bench-workdir fault-grid
+.PHONY: build quick test test-long mutate tools check format vet staticcheck errors cross cuda unit clean bench bench-check bench-sparse bench-partitions bench-workdir fault-grid
 
 # The program, static, as it is released.
 build:
@@ -19,6 +19,11 @@ test: tools check unit
 # ARGS a part of it: make test-long ARGS="-run '^fuzz '"; ARGS=-list names the parts.
 test-long: tools
 	@$(STAGE) "long tests" go run ./internal/ci/longtests $(ARGS)
+
+# Whether the tests of a package bite: fifty mutants of it, chosen by the commit, each
+# with its tests: make mutate PKG=./hostfile ARGS="-n 20". Minutes.
+mutate:
+	@CGO_ENABLED=0 go run ./internal/ci/mutate $(ARGS) $(PKG)
 
 # The quick loop: what needs neither root nor seconds. Results of packages that have
 # not changed are reused.
@@ -58,6 +63,17 @@ cuda:
 # CI=true a skipped test is a failed one. A test that fails is repeated once, alone.
 unit:
 	@$(STAGE) tests go run ./internal/ci/runtests
+
+# Half an hour on a quiet machine, as root: plx beside what one would use instead, in
+# turns. A part of it: make bench BENCH=logs
+bench: tools
+	@scripts/install-bench-peers
+	go run ./internal/bench/suite -part "$(BENCH)" $(ARGS)
+
+# The same with three rounds, compared with what is recorded.
+bench-check: tools
+	@scripts/install-bench-peers
+	go run ./internal/bench/suite -check -rounds 3 -part "$(BENCH)" $(ARGS)
 
 # About two hours on a quiet machine, as root: what docs/benchmarks.md shows. With ARGS
 # less or more of it is measured: make bench-sparse ARGS="--hosts 4 --rounds 1"

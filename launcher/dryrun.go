@@ -10,6 +10,7 @@ import (
 
 	"github.com/charmbracelet/lipgloss/table"
 
+	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/launcher/artifacts"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
@@ -40,6 +41,11 @@ func dryRun(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	if !p.Guessed { // else the job may have more workers than are known here
+		if err := suits(cfg, p); err != nil {
+			return err
+		}
+	}
 	sent, err := artifactLines(cfg, workdir, env)
 	if err != nil {
 		return err
@@ -47,6 +53,9 @@ func dryRun(ctx context.Context, cfg Config) error {
 	lines := planTable(machines, p)
 	if p.Guessed {
 		lines = append(lines, "hosts without ids get one worker for each GPU found there, or one on the CPU; later workers move up accordingly")
+	}
+	if cfg.Slurm.ID != "" {
+		lines = append(lines, inSlurm(cfg))
 	}
 	lines = append(lines, choices(machines, p)...)
 	if foreign {
@@ -126,8 +135,12 @@ func artifactLines(cfg Config, dir workdir, env environment) ([]string, error) {
 	}
 	lines = append(append(lines, dir.lines()...), env.lines()...)
 	for _, path := range cfg.Copy {
-		if _, err := os.Stat(path); err != nil {
-			return nil, exit.Mistake(fmt.Errorf("--copy: %w", err), "")
+		info, err := os.Stat(path)
+		if err == nil && !info.IsDir() && !info.Mode().IsRegular() {
+			err = fmt.Errorf("%s is a %s", path, envsync.Special(info.Mode()))
+		}
+		if err != nil {
+			return nil, exit.Mistake(fmt.Errorf("--copy: %w", err), artifacts.CopyHint)
 		}
 		lines = append(lines, "send: "+path+" into each task's folder")
 	}

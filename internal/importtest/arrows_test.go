@@ -25,60 +25,76 @@ type arrow struct {
 
 // arrows: the first row that matches a package holds.
 var arrows = []arrow{
-	{from: "main", to: []string{"defaults", "launcher", "launcher/agent", "launcher/console", "launcher/exec", "launcher/exit", "launcher/hosts", "launcher/jobs", "hostfile", "gpuprobe", "logs"}},
+	{from: "main", to: []string{"defaults", "launcher", "launcher/agent", "launcher/console", "launcher/doctor", "launcher/exec", "launcher/exit", "launcher/hosts", "launcher/jobs", "launcher/slurm", "launcher/submit", "hostfile", "gpuprobe", "logs"}},
 	// Text to hosts: no network, no probing.
 	{from: "defaults", not: []string{"net", "os/exec"}},
 	{from: "hostfile", std: true, not: []string{"net", "os/exec"}},
 	{from: "gpuprobe"},
 	{from: "envsync"},
-	{from: "envsync/tree", to: []string{"envsync"}},
-	{from: "envsync/tree/store", to: []string{"envsync/tree"}},
+	{from: "envsync/relay", std: true, not: []string{"os/exec"}},
+	{from: "envsync/tree", to: []string{"envsync", "envsync/relay"}},
+	{from: "envsync/tree/store", to: []string{"envsync/relay", "envsync/tree"}},
 	{from: "envsync/venv", to: []string{"envsync/tree"}},
 	{from: "envsync/venv/install", to: []string{"envsync/tree", "envsync/tree/store", "envsync/venv"}},
 	{from: "logs"},
 
 	{from: "launcher", to: []string{
 		"hostfile", "gpuprobe", "envsync", "envsync/tree", "envsync/venv", "logs", "trainer/cluster",
-		"launcher/console", "launcher/exit", "launcher/placement", "launcher/artifacts",
-		"launcher/hosts", "launcher/fetch", "launcher/jobs", "launcher/logstream",
-		"launcher/protocol", "launcher/jobstate", "launcher/driver"}},
+		"launcher/console", "launcher/exit", "launcher/placement", "launcher/artifacts", "launcher/booking",
+		"launcher/hosts", "launcher/imports", "launcher/fetch", "launcher/jobs", "launcher/logstream",
+		"launcher/protocol", "launcher/jobstate", "launcher/driver", "launcher/submission"}},
 	{from: "launcher/exit", std: true, not: []string{"net", "os"}},
 	{from: "launcher/console", to: []string{"launcher/exit", "logs"}},
 	{from: "launcher/artifacts", to: []string{"envsync", "launcher/console", "launcher/exit", "trainer/cluster"}},
 	{from: "launcher/hosts", to: []string{
-		"hostfile", "gpuprobe", "envsync", "envsync/tree", "envsync/venv", "launcher/console", "launcher/exit", "launcher/placement", "launcher/ssh", "launcher/embedded",
+		"hostfile", "gpuprobe", "envsync", "envsync/tree", "envsync/venv", "launcher/console", "launcher/exit", "launcher/placement", "launcher/ssh", "launcher/embedded", "launcher/artifacts", "launcher/slurm", "launcher/via",
 		"launcher/driver", "launcher/protocol"}},
+	{from: "launcher/booking", to: []string{"launcher/console", "launcher/hosts", "launcher/protocol"}},
 	{from: "launcher/exec", to: []string{"envsync", "logs", "launcher/artifacts", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol"}},
-	{from: "launcher/fetch", to: []string{"launcher/console", "launcher/hosts", "launcher/protocol"}},
+	{from: "launcher/doctor", to: []string{"envsync", "gpuprobe", "hostfile", "launcher/artifacts", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/imports", "launcher/jobs", "launcher/placement", "launcher/protocol", "launcher/ssh"}},
+	{from: "launcher/imports", to: []string{"launcher/exit", "launcher/hosts", "launcher/protocol"}},
+	{from: "launcher/fetch", to: []string{"launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol"}},
 	{from: "launcher/logstream", to: []string{"launcher/console", "launcher/exit", "launcher/hosts", "launcher/jobstate", "logs", "trainer/cluster"}},
 	{from: "launcher/jobs", to: []string{
-		"hostfile", "envsync", "envsync/venv", "logs", "trainer/cluster", "launcher/console", "launcher/exit", "launcher/fetch", "launcher/hosts",
-		"launcher/logstream", "launcher/placement", "launcher/driver", "launcher/protocol"}},
+		"hostfile", "envsync", "envsync/venv", "logs", "trainer/cluster", "launcher/booking", "launcher/console", "launcher/exit", "launcher/fetch", "launcher/hosts",
+		"launcher/logstream", "launcher/placement", "launcher/driver", "launcher/protocol", "launcher/slurm", "launcher/submission"}},
+	// Launches that wait in Slurm's queue: what is known of them here, and how they get there.
+	{from: "launcher/submission", to: []string{"launcher/exit", "launcher/slurm"}},
+	{from: "launcher/submit", to: []string{"launcher/console", "launcher/exit", "launcher/jobs", "launcher/slurm", "launcher/submission", "logs"}},
 	// Pure: machines and options in, ranks out.
 	{from: "launcher/placement", std: true, not: []string{"os", "os/exec"},
 		to: []string{"hostfile", "gpuprobe", "launcher/exit", "launcher/protocol", "trainer/cluster"}},
 	{from: "launcher/ssh", to: []string{"launcher/exit", "launcher/ssh/sshconfig"}},
 	{from: "launcher/ssh/sshconfig", to: []string{"launcher/exit"}},
 	{from: "internal/transporttest", to: []string{"internal/patience"}},
-	{from: "launcher/embedded", to: []string{"launcher/ssh"}},
+	{from: "launcher/embedded", to: []string{"launcher/ssh", "launcher/sshserver"}},
+	{from: "launcher/sshserver", to: []string{"launcher/ssh"}},
+	{from: "launcher/slurm", to: []string{"hostfile", "launcher/exit"}},
+	{from: "launcher/via", to: []string{"envsync", "launcher/exit", "launcher/ssh"}},
 	{from: "launcher/protocol", to: []string{"trainer/cluster"}},
 	// A pure state machine: no network, no files, no programs.
 	{from: "launcher/jobstate", std: true,
-		to:  []string{"launcher/protocol", "trainer/cluster"},
+		to:  []string{"launcher/hang", "launcher/protocol", "trainer/cluster"},
 		not: []string{"net", "os", "os/exec"}},
+	// Pure: what tasks wait for in, the culprit out.
+	{from: "launcher/hang", std: true, to: []string{"launcher/protocol", "trainer/cluster"}, not: []string{"net", "os", "os/exec"}},
 	{from: "launcher/driver", to: []string{"launcher/jobstate", "launcher/protocol", "trainer/cluster"}},
 	{from: "launcher/agent/process", to: []string{"trainer/cluster"}},
 	// Pure but for the function that reads the clock of the machine.
 	{from: "launcher/agent/lease"},
 	{from: "launcher/agent/jobfolder", to: []string{"launcher/agent/process", "launcher/protocol", "envsync", "envsync/tree", "envsync/tree/store", "trainer/cluster"}},
 	{from: "launcher/agent/program", to: []string{"launcher/agent/jobfolder", "launcher/agent/process", "launcher/protocol", "trainer/cluster"}},
+	{from: "launcher/agent/gpulock", to: []string{"launcher/protocol"}},
 	{from: "launcher/agent/outputs", to: []string{"envsync/tree", "launcher/agent/jobfolder", "launcher/protocol"}},
-	{from: "launcher/agent/sockets", to: []string{"launcher/protocol", "trainer/cluster"}},
+	{from: "launcher/agent/sockets", to: []string{"envsync/relay", "launcher/protocol", "trainer/cluster", "trainer/cluster/channel"}},
+	{from: "launcher/agent/checkup", to: []string{"launcher/agent/jobfolder", "launcher/agent/process", "launcher/agent/sockets", "launcher/agent/watchdog", "launcher/protocol"}},
+	{from: "launcher/agent/sampler", to: []string{"launcher/agent/process", "launcher/agent/sockets", "launcher/protocol", "trainer/cluster"}},
+	{from: "launcher/agent/waits", to: []string{"launcher/agent/process", "launcher/agent/sockets", "launcher/protocol"}},
 	{from: "launcher/agent/watchdog", to: []string{"launcher/agent/jobfolder", "launcher/agent/process", "launcher/agent/program", "launcher/protocol"}},
-	{from: "launcher/agent/supervisor", to: []string{"launcher/agent/jobfolder", "launcher/agent/lease", "launcher/agent/process",
-		"launcher/agent/program", "launcher/agent/sockets", "launcher/agent/watchdog", "launcher/driver", "launcher/protocol",
+	{from: "launcher/agent/supervisor", to: []string{"launcher/agent/gpulock", "launcher/agent/jobfolder", "launcher/agent/lease", "launcher/agent/process",
+		"launcher/agent/program", "launcher/agent/sampler", "launcher/agent/sockets", "launcher/agent/waits", "launcher/agent/watchdog", "launcher/driver", "launcher/protocol",
 		"logs", "trainer/cluster"}},
-	{from: "launcher/agent", to: []string{"envsync/tree", "envsync/venv", "envsync/venv/install", "launcher/agent/...", "launcher/protocol", "logs", "trainer/cluster"}},
+	{from: "launcher/agent", to: []string{"envsync/tree", "envsync/venv", "envsync/venv/install", "launcher/agent/...", "launcher/protocol", "launcher/sshserver", "logs", "trainer/cluster"}},
 
 	{from: "trainer/cluster", std: true},
 	// Pure parts of the trainer: each can be understood alone.
@@ -98,7 +114,8 @@ var arrows = []arrow{
 	// Checkpoints on disk: who holds what elsewhere is for others to ask.
 	{from: "trainer/checkpoint", std: true, to: []string{"internal/failpoint", "trainer/cluster", "trainer/optimizer"}, not: []string{"net"}},
 	// What runs between tasks: peers below, the two protocols above it.
-	{from: "trainer/peers", to: []string{"trainer/cluster", "trainer/wire"}},
+	{from: "trainer/cluster/channel", std: true, to: []string{"internal/failpoint", "trainer/cluster"}},
+	{from: "trainer/peers", to: []string{"trainer/cluster", "trainer/cluster/channel", "trainer/wire"}},
 	{from: "trainer/collective", to: []string{"trainer/cluster", "trainer/peers", "trainer/wire"}},
 	// Who waits for whom, and who holds what: no network.
 	{from: "trainer/policy", std: true, to: []string{"trainer/optimizer"}, not: []string{"net", "os"}},
@@ -155,6 +172,7 @@ var arrows = []arrow{
 	{from: "internal/executable", std: true, not: []string{"net", "os/exec"}},
 	{from: "internal/testhosts", to: []string{"internal/executable", "internal/patience"}},
 	{from: "internal/patience", std: true, not: []string{"net", "os"}},
+	{from: "internal/testslurm", to: []string{"internal/testhosts"}},
 	{from: "internal/measured", std: true},
 	// Tries plx from outside; what it trains is a program like any other.
 	{from: "internal/chaos/ledger", std: true, not: []string{"net", "os/exec"}},
@@ -241,7 +259,7 @@ func (a arrow) breach(imported string) string {
 }
 
 // forTests are the packages that hold tests' tools: only they may know testing.
-var forTests = []string{"examples/internal/exampletest", "internal/executable", "internal/testhosts", "internal/netcut", "internal/transporttest"}
+var forTests = []string{"examples/internal/exampletest", "internal/executable", "internal/testhosts", "internal/testslurm", "internal/netcut", "internal/transporttest"}
 
 // check returns a line for every import of a package that is against the rules.
 func check(p listed) []string {

@@ -1,4 +1,13 @@
-package embedded
+// Package sshserver is the server's side of SSH for plx's own hosts: those of an
+// embedded cluster, and those that a command reaches (package via).
+//
+//	sshserver.Serve(conn, config)
+//
+// It behaves as sshd does where plx depends on it: a command outlives its channel, and exit
+// statuses and signals are reported. Commands run as the user of this process, in its home
+// and with its environment. It refuses terminals and forwarding, and it has no login
+// shell and so no start-up files.
+package sshserver
 
 import (
 	"cmp"
@@ -10,6 +19,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/pkg/sftp"
 	gossh "golang.org/x/crypto/ssh"
@@ -17,6 +27,40 @@ import (
 
 	"github.com/plx-run/plx/launcher/ssh"
 )
+
+const (
+	maxSessions      = 10               // sessions of one connection, as sshd has it
+	handshakeTimeout = 15 * time.Second // of one connection
+)
+
+// Serve handles one connection to its end.
+func Serve(conn net.Conn, config *gossh.ServerConfig) {
+	late := time.AfterFunc(handshakeTimeout, func() { _ = conn.Close() }) // a pipe has no deadlines
+	inner, channels, requests, err := gossh.NewServerConn(conn, config)
+	if !late.Stop() || err != nil {
+		return // the protocol tells the client
+	}
+	var sessions sync.WaitGroup
+	defer sessions.Wait()
+	defer func() { _ = inner.Close() }()
+	go gossh.DiscardRequests(requests) // answers keepalives; ends with the connection
+	open := make(chan struct{}, maxSessions)
+	for channel := range channels {
+		if channel.ChannelType() != "session" {
+			_ = channel.Reject(gossh.UnknownChannelType, "only sessions")
+			continue
+		}
+		select {
+		case open <- struct{}{}:
+			sessions.Go(func() {
+				defer func() { <-open }()
+				serveSession(conn, channel)
+			})
+		default:
+			_ = channel.Reject(gossh.ResourceShortage, "open failed")
+		}
+	}
+}
 
 // serveSession runs the one command or subsystem of a channel.
 func serveSession(conn net.Conn, offered gossh.NewChannel) {
@@ -69,7 +113,9 @@ func serveFiles(channel gossh.Channel) {
 func execute(conn net.Conn, channel gossh.Channel, request *gossh.Request, requests <-chan *gossh.Request, command string) {
 	cmd := exec.Command("/bin/sh", "-c", command)
 	cmd.Dir = homeFolder()
-	cmd.Env = append(os.Environ(), "SSH_CONNECTION="+connection(conn))
+	if _, tcp := conn.RemoteAddr().(*net.TCPAddr); tcp {
+		cmd.Env = append(os.Environ(), "SSH_CONNECTION="+connection(conn))
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	stdin, errIn := cmd.StdinPipe()
 	stdout, errOut := cmd.StdoutPipe()
