@@ -20,8 +20,9 @@ func TestHang(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	quiet := filepath.Join(b.shared(), "quiet")
 	const verdict = "culprit: worker:1 on h2: it sleeps: pair.py (pid "
-	r := b.start("launch", "--hosts", b.ResourceFile(), "--name", "pair", "--hang-timeout", "5s", "--on-hang", "stop", "--grace", "1s", program)
+	r := b.start("launch", "--hosts", b.ResourceFile(), "--name", "pair", "--hang-timeout", "5s", "--on-hang", "stop", "--grace", "1s", program, quiet)
 	r.await(r.stdout, "step 1")
 	running := b.want(0, "status", "pair")
 	for _, task := range []string{"worker:0 +h1 +\\d+ +\\d+s ", "worker:1 +h2 +\\d+ +\\d+s "} {
@@ -35,6 +36,7 @@ func TestHang(t *testing.T) {
 			t.Errorf("plx stacks has no %q:\n%s", text, stacks)
 		}
 	}
+	put(t, quiet, "", 0o644)
 	res := r.want(124)
 	for _, text := range []string{"nothing has moved for ", verdict, "plx:   pair.py (pid ", "worker:0 on h1: waits for worker:1\n", ": hung: nothing moved for "} {
 		if !strings.Contains(res.stderr, text) {

@@ -1,7 +1,10 @@
 #!/usr/bin/python3
-"""Two tasks: rank 1 sends rank 0 a line a second, and then sleeps. Rank 0 reads."""
+"""Two tasks: rank 1 sends rank 0 a line a second until a file is there, and then sleeps.
+Rank 0 reads."""
+import itertools
 import os
 import socket
+import sys
 import time
 
 rank, host, port = int(os.environ["RANK"]), os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
@@ -15,7 +18,9 @@ while True:
         break
     except ConnectionRefusedError:
         time.sleep(0.05)
-for step in range(2):
+for step in itertools.count():
     connection.sendall(f"step {step}\n".encode())
     time.sleep(1)
+    if os.path.exists(sys.argv[1]):
+        break
 time.sleep(3600)
