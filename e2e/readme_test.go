@@ -50,7 +50,7 @@ func TestFirstCommandOfREADME(t *testing.T) {
 		t.Errorf("%d lines on stderr, want 6 at most:\n%s", n, stderr)
 	}
 	losses := trainLosses(t, stdout)
-	if len(losses) < 2 || strings.Count(stdout, "\n") != len(losses) || losses[len(losses)-1] > 0.1*losses[0] {
+	if len(losses) < 2 || strings.Count(stdout, "\n") != 1+len(losses) || losses[len(losses)-1] > 0.1*losses[0] {
 		t.Errorf("losses %v in\n%s", losses, stdout)
 	}
 	// Everything else is in the job's record and logs.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/config"
+	"github.com/plx-run/plx/trainer/hooks"
 )
 
 // Exit codes of a trainer program: 0, a failure of any kind, a mistake in the
@@ -51,11 +52,11 @@ var (
 // When the job restarts, because a task was lost or because hosts join or leave,
 // the launcher starts the program again: every generation of a job has processes
 // of its own.
-func Main(train func(ctx context.Context, job *Job) error, settings ...Setting) {
-	p := process{getenv: os.Getenv, log: os.Stderr, out: os.Stdout, config: config.Default()}
-	for _, set := range settings {
-		set(&p.config)
-	}
+//
+// Fields of configs that are set take the place of defaults. Flags win over them, and
+// so do the fields that the program gives to [Job.Parallelize].
+func Main(train func(ctx context.Context, job *Job) error, configs ...Config) {
+	p := process{getenv: os.Getenv, log: os.Stderr, out: os.Stdout, config: config.Default().With(configs...)}
 	if err := p.config.ParseCommandLine(ownName(os.Getenv)); err != nil {
 		p.complain("start", err)
 		os.Exit(exitUsage)
@@ -100,7 +101,7 @@ func ownName(getenv func(string) string) string {
 type process struct {
 	getenv   func(string) string
 	log, out io.Writer
-	config   config.Config
+	config   config.Effective
 }
 
 // run does what Main does and returns the exit code. cancel ends ctx.
@@ -137,8 +138,8 @@ func (p process) outcome(ctx context.Context, t *task, err error) int {
 
 // complain writes an error and, if the error has one, a hint.
 func (p process) complain(subject string, err error) {
-	if panicked, ok := errors.AsType[*panicError](err); ok {
-		p.log.Write(panicked.stack) // before the message, which is to be the last word
+	if panicked, ok := errors.AsType[*hooks.PanicError](err); ok {
+		p.log.Write(panicked.Stack) // before the message, which is to be the last word
 	}
 	fmt.Fprintf(p.log, "plx: %s: %v\n", subject, err) // nobody is left to be told of a broken stderr
 	var helpful interface{ Hint() string }

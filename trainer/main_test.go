@@ -391,3 +391,28 @@ func TestBadContractIsAnError(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, log.String())
 	}
 }
+
+// A task sends the stacks of its goroutines while it trains, in pieces, and goes on.
+func TestStacks(t *testing.T) {
+	worker := launch(t, "forever", 1, 0)["worker:0"]
+	worker.untilStep(t, 2)
+	if err := worker.control.Send(cluster.ControlMessage{Kind: cluster.Stacks, Request: 7}); err != nil {
+		t.Fatal(err)
+	}
+	worker.untilStep(t, 200)
+	if err := worker.control.Send(cluster.ControlMessage{Kind: cluster.Stop}); err != nil {
+		t.Fatal(err)
+	}
+	_, said := worker.end(t)
+	var text strings.Builder
+	complete := false
+	for _, m := range said {
+		if m.Kind == cluster.Stacks && m.Request == 7 && !complete {
+			text.WriteString(m.Text)
+			complete = !m.More
+		}
+	}
+	if !complete || !strings.HasPrefix(text.String(), "goroutine ") || !strings.Contains(text.String(), "(*task).obey(") || !strings.Contains(text.String(), "main_test.go:") {
+		t.Errorf("stacks, complete %t:\n%s", complete, text.String())
+	}
+}

@@ -15,6 +15,7 @@ import (
 type Shard struct {
 	layout.Piece
 	rowBytes int        // bytes of a row of a sparse variable; 0 for a dense variable
+	given    bool       // the chief has the first values of the rows
 	rowMoved int        // bytes of a row and its optimiser state, as a row moves; 0 for a dense variable
 	divides  bool       // the sum is divided by the number of virtual workers in it
 	measured bool       // the sum counts in the global norm
@@ -45,7 +46,7 @@ func newShard(d *layout.Declaration, plans []*layout.Plan, p layout.Piece, memor
 	s := &Shard{Piece: p, measured: d.HasGradient(p), isLoss: p.Variable == d.LossIndex(), lossSum: d.Sum, uneven: d.Checkpoint != ""}
 	if s.divides = d.Divides(v); v.Sparse != nil {
 		s.divides = v.Sparse.Average
-		s.rowBytes = v.UnitBytes()
+		s.rowBytes, s.given = v.UnitBytes(), v.Sparse.First.Given()
 		s.rowMoved = s.rowBytes * (1 + d.Rule(v).Slots())
 	}
 	for _, plan := range plans {
@@ -138,6 +139,21 @@ func (s *Shard) Value(audience int) []byte {
 		return c.value(audience)
 	}
 	return nil
+}
+
+// Filled reports whether the chief sends the first values, and returns how many bytes.
+func (s *Shard) Filled() (bytes int, ok bool) {
+	if s.rowBytes > 0 {
+		return s.Count * s.rowBytes, s.given
+	}
+	return len(s.Value(-1)), !s.isLoss
+}
+
+// Fill gives rows their first values.
+func (s *Shard) Fill(values []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.(filler).fill(values)
 }
 
 // RowBytes is the size of a row; 0: the shard is dense.

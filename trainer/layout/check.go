@@ -246,6 +246,8 @@ func (d *Declaration) Difference(other *Declaration) string {
 	case d.Exact && d.Fingerprint != other.Fingerprint:
 		return fmt.Sprintf("arithmetic %q, not %q: the same bits were promised, which takes hosts that compute alike",
 			other.Fingerprint, d.Fingerprint)
+	case !slices.Equal(d.Hooks, other.Hooks):
+		return fmt.Sprintf("hooks %v, not %v: every worker gives the same hooks, also those with ChiefOnly", other.Hooks, d.Hooks)
 	case d.Model != other.Model:
 		return "a graph of other operations or shapes"
 	case d.StartMillis != other.StartMillis || d.SilenceMillis != other.SilenceMillis:

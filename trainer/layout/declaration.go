@@ -55,6 +55,8 @@ type Declaration struct {
 	// Model stands for the graph that is computed, such as a hash of it. Empty
 	// means that it is not known.
 	Model string `json:"model,omitempty"`
+	// Hooks describes the hooks of the program, of which some meet after steps.
+	Hooks []string `json:"hooks,omitempty"`
 	// Fingerprint describes the arithmetic of the worker's host: library, kernel,
 	// features of the CPU. With Exact all workers must have the same one.
 	Fingerprint string `json:"fingerprint,omitempty"`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -113,13 +114,14 @@ func (g *Group) Each(ctx context.Context, n int, do func(r *Replica, index, vw i
 	return errors.Join(errs...)
 }
 
-// Rows is the batch size of a feed for an evaluation.
+// Rows is the batch size of a feed for an evaluation. Carried inputs need not be fed.
 func (g *Group) Rows(feed map[string]tensor.Tensor) (int, error) {
 	m := g.replicas[0].model
-	if len(m.Inputs) == 0 {
+	at := slices.IndexFunc(m.Inputs, func(n *gorgonia.Node) bool { return m.Carried[n.Name()] == nil })
+	if at < 0 {
 		return g.rows, nil
 	}
-	first := m.Inputs[0]
+	first := m.Inputs[at]
 	from := feed[first.Name()]
 	if from == nil {
 		return 0, fmt.Errorf("input %q is not fed", first.Name())

@@ -29,6 +29,9 @@ type Config struct {
 	// writes a variable after all own virtual workers have contributed to it,
 	// until Finish returns.
 	Values [][]byte
+	// First has, on the chief, the first values of sparse variables whose rows begin
+	// as given, by variable. Connect copies them.
+	First [][]byte
 	// Device holds the values of dense variables instead of Values; nil: Values
 	// holds them. With a Device, servers must hold the shards and
 	// Declaration.Hosts must be empty.

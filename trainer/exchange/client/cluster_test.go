@@ -14,7 +14,9 @@ import (
 
 	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/exchange/message"
 	"github.com/plx-run/plx/trainer/exchange/server"
+	"github.com/plx-run/plx/trainer/exchange/transition"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/optimizer"
 	"github.com/plx-run/plx/trainer/peers"
@@ -146,6 +148,9 @@ func (j *testJob) again(t testing.TB, i int, change func(*server.Config)) {
 	t.Helper()
 	j.stop[i]()
 	within(t, j.ended[i])
+	for _, purpose := range []string{message.ToHolder, transition.Purpose} {
+		j.doors[server0(i)].Handle(purpose, nil) // workers wait for the new server, which may start late
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	j.stop[i], j.ended[i] = cancel, make(chan error, 1)
 	j.run(ctx, i, j.ended[i], change)

@@ -35,6 +35,10 @@ type holders struct {
 	local   *local       // the server of this worker's shards; nil: this worker holds none
 	relay   *relay.Relay // aggregates for the other workers of the host; nil: this worker does not
 
+	// Sends to one holder that another holder caused. Only receivers and
+	// servers begin them, so that all have begun when those have ended.
+	passing sync.WaitGroup
+
 	shards   atomic.Pointer[shardMap]
 	pulls    *pulls
 	verdicts chan ruling // of the first holder, if workers compete
@@ -147,6 +151,7 @@ func (h *holders) close() error {
 		closing.Go(func() { note(l.close(failure)) })
 	}
 	closing.Wait()
+	h.passing.Wait()
 	return errors.Join(errs...)
 }
 

@@ -71,10 +71,10 @@ func (l *link) declare(body []byte) error {
 	h := l.holders
 	frames := []wire.Frame{{Header: wire.Header{Kind: wire.Declare}, Payload: body}}
 	for _, p := range l.holds.Load().pieces {
-		if !h.config.Peers.Self.IsChief() || h.d.Checkpoint != "" || p.Variable == h.d.LossIndex() {
+		if !h.config.initial() || p.Variable == h.d.LossIndex() {
 			continue
 		}
-		if values := h.memory.of(p); values != nil {
+		if values := h.memory.initial(p); values != nil {
 			header := wire.Header{Kind: wire.Initial, Variable: uint32(p.Variable), Offset: uint64(p.Offset)}
 			frames = append(frames, wire.Frame{Header: header, Payload: values})
 		}
@@ -130,8 +130,7 @@ func (l *link) receive() {
 			}
 		}
 		l.fail(err)
-		l.session.Close() // lets the holder end; the error no longer matters
-		l.session.Drain()
+		l.session.Refuse(l.holders.reason(), tellTime) // lets the holder end, for this reason
 		return
 	}
 }

@@ -54,7 +54,23 @@ func newLocal(h *holders, r *relay.Relay) (*local, error) {
 	}
 	l.server = s
 	l.take(s.Shards())
-	return l, nil
+	return l, l.fill()
+}
+
+// fill gives the rows that this worker holds their first values, if it has them.
+func (l *local) fill() error {
+	if !l.holders.config.initial() || l.index < 0 || l.serves.Load() == nil {
+		return nil
+	}
+	for _, s := range l.serves.Load().shards.All() {
+		if _, filled := s.Filled(); !filled || s.RowBytes() == 0 {
+			continue
+		}
+		if err := s.Fill(l.holders.memory.initial(s.Piece)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // take records the current shards.

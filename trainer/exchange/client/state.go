@@ -55,12 +55,13 @@ func (e *ending) reason() error {
 type memory struct {
 	d      *layout.Declaration
 	values [][]byte // by variable, then the loss
+	first  [][]byte // see Config.First
 	device Device   // holds all values but the loss; nil: values holds them
 }
 
 func newMemory(config *Config) (*memory, error) {
 	d := &config.Declaration
-	m := &memory{d: d, values: config.Values, device: config.Device}
+	m := &memory{d: d, values: config.Values, first: config.First, device: config.Device}
 	if m.device != nil {
 		m.values = make([][]byte, len(d.Variables))
 	}
@@ -70,6 +71,9 @@ func newMemory(config *Config) (*memory, error) {
 		want := v.NumElements() * v.Dtype.Size()
 		if v.Sparse == nil && !m.onDevice(i) && (i >= len(m.values) || len(m.values[i]) != want) {
 			return nil, fmt.Errorf("variable %q: no memory of %d bytes for its values", v.Name, want)
+		}
+		if given := v.Sparse != nil && v.Sparse.First.Given(); given && config.initial() && (i >= len(m.first) || len(m.first[i]) != want) {
+			return nil, fmt.Errorf("variable %q: no first values of %d bytes", v.Name, want)
 		}
 	}
 	return m, nil
@@ -90,6 +94,19 @@ func (m *memory) of(p layout.Piece) []byte {
 	size := v.Dtype.Size()
 	return m.values[p.Variable][p.Offset*size : (p.Offset+p.Count)*size]
 }
+
+// initial returns the first values of a piece that the chief has; nil if they follow
+// from the seed.
+func (m *memory) initial(p layout.Piece) []byte {
+	v := m.d.Variable(p.Variable)
+	if v.Sparse == nil || !v.Sparse.First.Given() {
+		return m.of(p)
+	}
+	return m.first[p.Variable][p.Offset*v.UnitBytes() : (p.Offset+p.Count)*v.UnitBytes()]
+}
+
+// initial reports whether the first values are this worker's.
+func (c *Config) initial() bool { return c.Peers.Self.IsChief() && c.Declaration.Checkpoint == "" }
 
 // loss returns the loss and the metrics of the step.
 func (m *memory) loss() []float64 { return wire.Floats[float64](m.values[m.d.LossIndex()]) }
