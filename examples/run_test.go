@@ -104,7 +104,7 @@ func start(t *testing.T, path string, tasks []*task, contract cluster.Contract, 
 // launch runs all tasks until they end.
 func launch(t *testing.T, path string, tasks []*task, contract cluster.Contract, arguments []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
 	var ended sync.WaitGroup
 	for _, k := range tasks {
