@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"strconv"
 	"testing"
+
+	"github.com/plx-run/plx/internal/patience"
 )
 
 // The scripts of docs/pytorch-twins.md run alone and on two processes of torchrun. Where
@@ -64,7 +66,7 @@ func twinLosses(t *testing.T, printed string) (all []float64) {
 // twin runs a program and returns what it prints.
 func twin(t *testing.T, program string, arguments ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, arguments...)
 	cmd.Env = append(os.Environ(), "OMP_NUM_THREADS=1", "GLOO_SOCKET_IFNAME=lo")
