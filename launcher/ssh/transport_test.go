@@ -22,20 +22,6 @@ func TestTransport(t *testing.T) {
 	transporttest.Run(t, func(t *testing.T) transporttest.Transport { return dial(t, server.config(home)) })
 }
 
-// A start-up file that prints breaks the external sftp server and writes into
-// every command's output.
-func TestTransportWithNoisyStartUpFile(t *testing.T) {
-	t.Parallel()
-	if _, err := os.Stat("/usr/lib/openssh/sftp-server"); err != nil {
-		t.Skip("needs /usr/lib/openssh/sftp-server")
-	}
-	server := startSSHD(t, "Subsystem sftp /usr/lib/openssh/sftp-server")
-	writeFile(t, filepath.Join(server.home, ".bashrc"), "echo 'Welcome to the cluster!'; printf 'quota: 90%%' >&2; printf noeol\n", 0o600)
-	needBash(t)
-	home := newHome(t, server)
-	transporttest.Run(t, func(t *testing.T) transporttest.Transport { return dial(t, server.config(home)) })
-}
-
 // needBash skips where the login shell is none that reads .bashrc.
 func needBash(t *testing.T) {
 	t.Helper()

@@ -159,7 +159,7 @@ func TestCollectivesAreAsNaive(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	for world := 1; world <= 9; world++ {
+	for _, world := range []int{1, 2, 3, 5, 6, 9} {
 		random := rand.New(rand.NewPCG(7, uint64(world)))
 		groups := newWorld(t, world, nil)
 		for i, n := range lengths(random, world) {
@@ -187,10 +187,9 @@ func TestLongSlices(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	for _, world := range []int{2, 3} {
-		n := 9*blockSize/16 + 12345
-		must(t, newWorld(t, world, nil), newWorkload[float32](99_991, world, 5).repeated(n).check)
-	}
+	const world = 2
+	n := 9*blockSize/16 + 12345
+	must(t, newWorld(t, world, nil), newWorkload[float32](99_991, world, 5).repeated(n).check)
 }
 
 // repeated makes slices of n elements out of shorter ones, whose length is a prime: then
