@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -60,34 +58,6 @@ func TestExitStatus(t *testing.T) {
 		b.want(126, "launch", "--hosts", file, path)
 	})
 	b.hostsGone(0)
-}
-
-// TestOutOfMemory has a task take more memory than its host's control group may have: the
-// kernel kills it, and the verdict says by what plx knows that.
-func TestOutOfMemory(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, testhosts.Options{Hosts: 1})
-	mount, root, limit := "mount -t tmpfs none /sys/fs/cgroup; mkdir /sys/fs/cgroup/memory; mount -t cgroup -o memory none /sys/fs/cgroup/memory", "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
-	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
-		mount, root, limit = "mount -t cgroup2 none /sys/fs/cgroup; echo +memory >/sys/fs/cgroup/cgroup.subtree_control", "/sys/fs/cgroup", "memory.max"
-	}
-	name := fmt.Sprintf("plx-e2e-%d", os.Getpid())
-	group := filepath.Join(root, name)
-	inside := func(format string, args ...any) {
-		line := fmt.Sprintf(format, args...)
-		if out, err := b.Hosts[0].Command(context.Background(), "sh", "-ec", line).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v: %s", line, err, out)
-		}
-	}
-	inside("%s; mkdir %[2]s; echo 400M >%[2]s/%[3]s; echo 1 >%[2]s/cgroup.procs", mount, group, limit)
-	t.Cleanup(func() {
-		inside("while read -r pid; do echo $pid >%[2]s/cgroup.procs || true; done <%[1]s/cgroup.procs; rmdir %[1]s", group, root)
-	})
-	res := b.want(137, "launch", "--hosts", b.ResourceFile(), "--name", "greedy", b.script("task", `x=$(head -c 900M /dev/zero | tr '\0' x)`))
-	reason := "worker:0 on h1 was ended by signal 9 (killed): out of memory: the kernel killed 1 process of its control group /" + name + ", which may have 400 MiB"
-	contains(t, res.stderr, reason+"\n", "hint: plx exec --host h1 -- free -h ")
-	b.hostsGone(0)
-	contains(t, b.want(0, "status", "greedy").stdout, "worker:0 h1   culprit 137  SIGKILL the kernel killed 1 process of its control group ")
 }
 
 // endsWith fails the test unless stderr ends with these lines of plx's own.
