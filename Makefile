@@ -4,7 +4,7 @@ SHELL := /bin/bash
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 STAGE := scripts/stage
 
-.PHONY: build quick test test-long tools check format vet staticcheck errors cross cuda unit clean bench-sparse bench-partitions bench-workdir fault-grid
+.PHONY: build quick test test-long mutate tools check format vet staticcheck errors vulnerabilities release-module cross cuda ptx unit clean bench bench-check bench-sparse bench-partitions bench-workdir fault-grid picture gpu-check
 
 # The program, static, as it is released.
 build:
@@ -20,6 +20,11 @@ test: tools check unit
 test-long: tools
 	@$(STAGE) "long tests" go run ./internal/ci/longtests $(ARGS)
 
+# Whether the tests of a package bite: fifty mutants of it, chosen by the commit, each
+# with its tests: make mutate PKG=./hostfile ARGS="-n 20". Minutes.
+mutate:
+	@CGO_ENABLED=0 go run ./internal/ci/mutate $(ARGS) $(PKG)
+
 # The quick loop: what needs neither root nor seconds. Results of packages that have
 # not changed are reused.
 quick: format vet
@@ -28,7 +33,7 @@ quick: format vet
 tools:
 	@$(STAGE) tools scripts/install-test-tools
 
-check: format vet staticcheck errors cross cuda
+check: format vet staticcheck errors vulnerabilities release-module cross cuda ptx
 
 format:
 	@$(STAGE) format scripts/check-format
@@ -44,6 +49,15 @@ staticcheck:
 errors:
 	@CGO_ENABLED=0 $(STAGE) errors scripts/check-errors
 
+# No known vulnerability is called. Without a way to the database it says so. With
+# ARGS=-strict that is a failure.
+vulnerabilities:
+	@CGO_ENABLED=0 $(STAGE) vulnerabilities scripts/check-vulnerabilities $(ARGS)
+
+# The module that makes releases.
+release-module:
+	@CGO_ENABLED=0 $(STAGE) "release module" scripts/check-release
+
 # plx is built without cgo, and the other platforms' releases build too.
 cross:
 	@$(STAGE) "build linux/amd64" scripts/build-for linux amd64
@@ -54,10 +68,25 @@ cross:
 cuda:
 	@$(STAGE) "tag cuda" scripts/check-cuda.sh
 
+# The GPU kernels in the tree are what their sources compile to.
+ptx:
+	@$(STAGE) ptx scripts/make-ptx -check
+
 # The tests, with the race detector where there is a C compiler for it. With
 # CI=true a skipped test is a failed one.
 unit:
 	@$(STAGE) tests go run ./internal/ci/runtests
+
+# Half an hour on a quiet machine, as root: plx beside what one would use instead, in
+# turns. A part of it: make bench BENCH=logs
+bench: tools
+	@scripts/install-bench-peers
+	go run ./internal/bench/suite -part "$(BENCH)" $(ARGS)
+
+# The same with three rounds, compared with what is recorded.
+bench-check: tools
+	@scripts/install-bench-peers
+	go run ./internal/bench/suite -check -rounds 3 -part "$(BENCH)" $(ARGS)
 
 # About two hours on a quiet machine, as root: what docs/benchmarks.md shows. With ARGS
 # less or more of it is measured: make bench-sparse ARGS="--hosts 4 --rounds 1"
@@ -76,5 +105,14 @@ bench-workdir: tools
 fault-grid: tools
 	go run ./internal/chaos $(ARGS)
 
+# Seconds, as root: the picture of a terminal in README.md, from a new run of plx.
+picture: tools
+	go run ./internal/picture
+
+# A folder that checks and measures plx on a machine with a GPU: build/gpu-check. It needs
+# no GPU to be built. With ARGS another folder: make gpu-check ARGS=/tmp/gpu-check
+gpu-check:
+	scripts/make-gpu-check $(ARGS)
+
 clean:
-	rm -rf plx dist
+	rm -rf plx dist release build

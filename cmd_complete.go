@@ -32,7 +32,7 @@ func completionCommand() *cli.Command {
 			"remembers them. No host is connected to.",
 		Action: func(ctx *cli.Context) error {
 			if ctx.NArg() != 1 || !slices.Contains(shells, ctx.Args().First()) {
-				return exit.Mistake(fmt.Errorf("plx completion: want one of %s", strings.Join(shells, ", ")), "plx help completion")
+				return exit.Mistake(fmt.Errorf("plx completion: want one of %s", strings.Join(shells, ", ")), "plx completion bash; plx help completion tells where to put it")
 			}
 			script, err := completions.ReadFile("completion/plx." + ctx.Args().First())
 			if err == nil {

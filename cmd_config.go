@@ -40,7 +40,7 @@ func setDefaults(ctx *cli.Context) error {
 		}
 		for _, value := range s.Values {
 			if err := ctx.Set(name, value); err != nil {
-				return exit.Mistake(fmt.Errorf("%s: --%s %q: want a value as on the command line, such as 90s, 3 or true", s.From, name, value), "plx help "+ctx.Command.Name)
+				return exit.Mistake(fmt.Errorf("%s: --%s %q: want a value as on the command line, such as 90s, 3 or true", s.From, name, value), "plx help %s", ctx.Command.Name)
 			}
 		}
 		ctx.App.Metadata[name] = s.From
@@ -84,17 +84,17 @@ func flagNames(app *cli.App) map[string][]string {
 
 // wrongDefault adds to a mistake of the user's defaults what was probably meant.
 func wrongDefault(app *cli.App, err error) error {
-	hint := "plx help config"
+	meant := ""
 	if m := (*defaults.Mistake)(nil); errors.As(err, &m) && m.Name != "" {
 		names := commandNames(app)
 		for _, flags := range flagNames(app) {
 			names = append(names, flags...)
 		}
 		if alike := closest(m.Name, names); alike != "" && alike != m.Name {
-			hint = alike + "? " + hint
+			meant = alike + "? "
 		}
 	}
-	return exit.Mistake(err, hint)
+	return exit.Mistake(err, "%splx help config", meant)
 }
 
 // setting is a row of plx config.

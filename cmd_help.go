@@ -10,9 +10,6 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
-	"github.com/xrash/smetrics"
-
-	"github.com/plx-run/plx/launcher/exit"
 )
 
 // A help text has lines of at most helpWidth characters. What a flag means begins in
@@ -149,49 +146,6 @@ func helpCommand() *cli.Command {
 			return nil
 		},
 	}
-}
-
-// noCommand is the error for a command that plx does not have.
-func noCommand(ctx *cli.Context, name string) error {
-	hint := "plx help lists them"
-	if alike := closest(name, commandNames(ctx.App)); alike != "" {
-		hint = fmt.Sprintf("plx %s? %s", alike, hint)
-	}
-	return exit.Mistake(fmt.Errorf("no command %q", name), hint)
-}
-
-func commandNames(app *cli.App) (names []string) {
-	for _, c := range app.VisibleCommands() {
-		names = append(names, c.Name)
-	}
-	return names
-}
-
-// noFlag is the error for a flag that the command does not have.
-func noFlag(ctx *cli.Context, name string) error {
-	if !ofCommand(ctx) {
-		return exit.Mistake(fmt.Errorf("plx has no flag --%s", name), "flags come after the command: plx COMMAND [FLAGS]; plx help lists the commands")
-	}
-	var names []string
-	for _, f := range ctx.Command.Flags {
-		names = append(names, f.Names()...)
-	}
-	hint := "plx help " + ctx.Command.Name + " lists them"
-	if alike := closest(name, names); alike != "" {
-		hint = fmt.Sprintf("%s? %s", dashed(alike), hint)
-	}
-	return exit.Mistake(fmt.Errorf("plx %s has no flag --%s", ctx.Command.Name, name), hint)
-}
-
-// closest is the one of names that is most like name; "" if none is much like it.
-func closest(name string, names []string) string {
-	best, found := 0.8, ""
-	for _, n := range names {
-		if likeness := smetrics.JaroWinkler(name, n, 0.7, 4); likeness > best { // the usual parameters of the measure
-			best, found = likeness, n
-		}
-	}
-	return found
 }
 
 // versionCommand is "plx version".

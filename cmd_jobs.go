@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/plx-run/plx/gpuprobe"
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/doctor"
 	"github.com/plx-run/plx/launcher/exec"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
@@ -19,7 +22,7 @@ import (
 func (c *command) probeCommand() *cli.Command {
 	return &cli.Command{
 		Name: "probe", Usage: "show the hosts: reachable, GPUs, who uses them, cores, memory",
-		Flags:  reachFlags(jsonFlag()),
+		Flags:  targetFlags(jsonFlag()),
 		Action: c.probe,
 	}
 }
@@ -30,7 +33,7 @@ func (c *command) probe(ctx *cli.Context) error {
 	if err := noArguments(ctx); err != nil {
 		return err
 	}
-	r, err := reach(ctx)
+	r, _, err := target(ctx)
 	if err != nil {
 		return err
 	}
@@ -52,13 +55,72 @@ func (c *command) probe(ctx *cli.Context) error {
 	} else {
 		err = gpuprobe.Table(c.stdout, rows, t.StdoutColour)
 	}
+	var hints []string
 	for _, row := range rows {
 		if row.Err != nil {
 			c.code = exit.CodePlx // the output has the reason
+			hints = append(hints, exit.Hint(row.Err))
 		}
 		err = errors.Join(err, row.Unmet)
 	}
+	slices.Sort(hints)
+	for _, hint := range slices.Compact(hints) {
+		if hint != "" {
+			console.NewPrinter(t).Printf("hint: %s", hint)
+		}
+	}
 	return err
+}
+
+func (c *command) doctorCommand() *cli.Command {
+	return &cli.Command{
+		Name: "doctor", Usage: "find ahead what would fail in a launch on the hosts",
+		Description: "It prints a line for each finding, with its remedy, and says the same of several hosts\n" +
+			"once. An error is what a launch fails for; with a warning it works, and programs may\n" +
+			"meet it later: docs/doctor.md lists what is checked. It starts no job and repairs\n" +
+			"nothing. Like a launch it leaves plx's agent in ~/.plx on the hosts.\n\n" +
+			"Exit status: 0 if there is no error, 125 if there is one, 2 for wrong flags.",
+		Flags: targetFlags(jsonFlag(),
+			&cli.StringFlag{Name: "nic", Usage: "data is to go over network interface `NAME` of each host"},
+			&cli.StringFlag{Name: "port-range", Usage: "data is to go over ports `LOW-HIGH` of the hosts"},
+			&cli.BoolFlag{Name: "python", Usage: "each host must have python3"},
+			&cli.StringSliceFlag{Name: "check-import", Usage: "python3 of each host must import `MODULES` (torch,numpy); of torch, compare its CUDA with the driver"},
+			&cli.StringFlag{Name: "path", Usage: "`FOLDERS` to put before the hosts' PATH"}),
+		Action: c.doctor,
+	}
+}
+
+func (c *command) doctor(ctx *cli.Context) error {
+	if err := noArguments(ctx); err != nil {
+		return err
+	}
+	cfg := doctor.Config{Python: ctx.Bool("python"), CheckImport: ctx.StringSlice("check-import"), Path: ctx.String("path")}
+	var err error
+	if cfg.Reach, _, err = target(ctx); err != nil {
+		return err
+	}
+	if cfg.Terminal, err = c.terminal(ctx); err != nil {
+		return err
+	}
+	if cfg.Interface, err = nic(ctx); err != nil {
+		return err
+	}
+	if cfg.PortLow, cfg.PortHigh, err = portRange(ctx.String("port-range")); err != nil {
+		return err
+	}
+	base, cancel := c.context()
+	defer cancel()
+	d, err := doctor.Examine(base, cfg)
+	if err != nil {
+		return err
+	}
+	if d.Fails() {
+		c.code = exit.CodePlx
+	}
+	if ctx.Bool("json") {
+		return d.JSON(c.stdout)
+	}
+	return d.Print(c.stdout, cfg.Terminal.StdoutColour)
 }
 
 func (c *command) execCommand() *cli.Command {
@@ -79,7 +141,7 @@ func (c *command) execCommand() *cli.Command {
 			"Exit status: the largest of all hosts. A host that cannot be reached, or is lost,\n" +
 			"counts with 125; one where --max-time ran out with 124; 126 and 127 as in a shell.\n" +
 			"130 after Ctrl-C, 2 for wrong flags.",
-		Flags: reachFlags(jsonFlag(),
+		Flags: targetFlags(jsonFlag(),
 			&cli.BoolFlag{Name: "stream", Usage: "print each line at once, after the name of its host"},
 			&cli.StringSliceFlag{Name: "env", Usage: "give the command `NAME[=VALUE]`; repeatable"},
 			&cli.StringSliceFlag{Name: "env-file", Usage: "give the command the variables of `FILE`; repeatable"},
@@ -99,7 +161,7 @@ func (c *command) exec(ctx *cli.Context) error {
 		Chdir: ctx.String("chdir"), Setup: ctx.String("setup"), Path: ctx.String("path"),
 		MaxTime: ctx.Duration("max-time"), Lease: ctx.Duration("lease"), Grace: ctx.Duration("grace"), JSON: ctx.Bool("json"), Stream: ctx.Bool("stream")}
 	var err error
-	if cfg.Reach, err = reach(ctx); err != nil {
+	if cfg.Reach, _, err = target(ctx); err != nil {
 		return err
 	}
 	if cfg.Terminal, err = c.terminal(ctx); err != nil {
@@ -144,7 +206,7 @@ func (c *command) logs(ctx *cli.Context) error {
 		return err
 	}
 	if cfg.Since < 0 {
-		return exit.Mistake(fmt.Errorf("--since %s is in the future", cfg.Since), "")
+		return exit.Mistake(fmt.Errorf("--since %s is in the future", cfg.Since), "--since %s for that much of the past", -cfg.Since)
 	}
 	base, cancel := c.context()
 	defer cancel()
@@ -178,6 +240,33 @@ func (c *command) jobsCommand() *cli.Command {
 	}
 }
 
+func (c *command) statusCommand() *cli.Command {
+	return &cli.Command{
+		Name: "status", Usage: "show how a job ended, or what each task of a running job does", ArgsUsage: "[JOB]",
+		Description: "Of each task of a running job it shows the step, and for how long nothing of the task\n" +
+			"has moved: no output, no step, no bytes through sockets or files, no processor time.\n" +
+			"Of a job that failed or hung it shows the part of each task: culprit, victim, torn\n" +
+			"down. docs/launching.md lists the fields of --json.",
+		Flags: reachFlags(jsonFlag()),
+		Action: c.onJob(oneJob, func(ctx context.Context, q jobs.Query, flags *cli.Context) error {
+			return jobs.Status(ctx, q, flags.Bool("json"))
+		}),
+	}
+}
+
+func (c *command) stacksCommand() *cli.Command {
+	return &cli.Command{
+		Name: "stacks", Usage: "print where each task of a running job is, without harm to it", ArgsUsage: "[JOB]",
+		Description: "Of each process it prints what its threads wait for, by the kernel's view; of Python\n" +
+			"the stacks of its threads, and of plx's trainer those of its goroutines. Of a job that\n" +
+			"was ended because it hung it prints what was written before: see docs/hangs.md.",
+		Flags: reachFlags(),
+		Action: c.onJob(oneJob, func(ctx context.Context, q jobs.Query, _ *cli.Context) error {
+			return jobs.Stacks(ctx, q)
+		}),
+	}
+}
+
 func (c *command) attachCommand() *cli.Command {
 	return &cli.Command{
 		Name: "attach", Usage: "follow a running job and exit with its status", ArgsUsage: "[JOB]",
@@ -203,7 +292,7 @@ func (c *command) scaleCommand() *cli.Command {
 				return exit.Mistake(errors.New("the hosts are missing"), "plx scale JOB --hosts FILE")
 			}
 			if flags.Duration("checkpoint-timeout") <= 0 {
-				return exit.Mistake(errors.New("--checkpoint-timeout must be more than 0: it is the time that the checkpoint may take"), "")
+				return exit.Mistake(errors.New("--checkpoint-timeout must be more than 0: it is the time that the checkpoint may take"), "--checkpoint-timeout 5m")
 			}
 			return jobs.Scale(ctx, jobs.ScaleConfig{Query: q, SaveTime: flags.Duration("checkpoint-timeout")})
 		}),
@@ -223,7 +312,7 @@ func (c *command) stopCommand() *cli.Command {
 				cfg.SaveTime = flags.Duration("checkpoint-timeout")
 			}
 			if cfg.SaveTime <= 0 && flags.Bool("checkpoint") || typed(flags, "checkpoint-timeout") && !flags.Bool("checkpoint") {
-				return exit.Mistake(errors.New("--checkpoint-timeout must be more than 0 and needs --checkpoint: it is the time that the checkpoint may take"), "")
+				return exit.Mistake(errors.New("--checkpoint-timeout must be more than 0 and needs --checkpoint: it is the time that the checkpoint may take"), "plx stop --checkpoint --checkpoint-timeout 5m")
 			}
 			return jobs.Stop(ctx, cfg)
 		}),

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +16,11 @@ import (
 
 	"github.com/plx-run/plx/launcher"
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/jobs"
+	"github.com/plx-run/plx/launcher/slurm"
+	"github.com/plx-run/plx/launcher/submit"
+	"github.com/plx-run/plx/logs"
 )
 
 func (c *command) launchCommand() *cli.Command {
@@ -32,21 +37,25 @@ func (c *command) launchCommand() *cli.Command {
 			"   plx launch --hosts resources.txt ./train --learning-rate 0.1\n" +
 			"   plx launch --hosts resources.txt --workdir . python3 train.py\n" +
 			"   plx launch --hosts resources.txt --workdir . --venv .venv --check-import torch python3 train.py\n" +
-			"   plx launch --hosts resources.txt --workdir . --setup 'ulimit -c 0' ./train\n\n" + exitCodes,
-		Flags:  reachFlags(launchFlags()...),
+			"   plx launch --hosts resources.txt --workdir . --setup 'ulimit -c 0' ./train\n" +
+			"   plx launch --slurm --partition gpu --nodes 2 --gpus 8 ./train\n\n" + exitCodes,
+		Flags:  targetFlags(launchFlags()...),
 		Action: c.launch,
 	}
 }
 
 func launchFlags() []cli.Flag {
 	return slices.Concat(
+		group("Slurm", submitFlags()...),
 		group("Workers and servers",
 			&cli.IntFlag{Name: "n", Usage: "`N` workers in all"},
 			&cli.IntFlag{Name: "workers-per-host", Usage: "`N` workers on each host"},
 			&cli.StringFlag{Name: "ps", Value: "auto", Usage: "parameter servers on `HOSTS` (host,host) only, on all, or none; auto: all for a program of plx's trainer, none for others"},
 			&cli.StringFlag{Name: "visible", Value: "auto", Usage: "a worker sees `WHAT`: its own device (own), or those of all workers on its host (host); auto: host for programs that choose by LOCAL_RANK, as those for torchrun do, own for others"},
+			&cli.BoolFlag{Name: "share-gpus", Usage: "use GPUs although others use them, and let other jobs with --share-gpus use them too"},
 			&cli.BoolFlag{Name: "no-bind", Usage: "do not bind workers to their share of the cores"},
 			&cli.StringFlag{Name: "nic", Usage: "send data over network interface `NAME` of each host (nic=NAME in the resource file: of one host)"},
+			&cli.BoolFlag{Name: "tls", Usage: "encrypt what plx's trainer sends between hosts; without it nothing there is secret, and a checksum finds accidental changes"},
 			&cli.StringFlag{Name: "port-range", Usage: "use ports `LOW-HIGH` on the hosts"},
 			&cli.StringFlag{Name: "local", Value: "2x1", Usage: "size of the embedded cluster, `HOSTSxWORKERS`, when no host is named"}),
 		group("Files and environment",
@@ -63,6 +72,7 @@ func launchFlags() []cli.Flag {
 			verboseFlag(),
 			&cli.StringFlag{Name: "grep", Usage: "show only lines that match `RE`"},
 			&cli.StringFlag{Name: "log-dir", Usage: "keep a file of each task's stdout and one of its stderr in `FOLDER` on this machine"},
+			&cli.StringFlag{Name: "log-limit", Value: "1GiB", Usage: "a host keeps the newest `SIZE` of a task's output, such as 500MiB; 0 or none: all of it"},
 		}, taskFlags()...)...),
 		group("Job and checkpoints",
 			&cli.StringFlag{Name: "name", Usage: "the job's `NAME`; a program with --ckpt-dir resumes from checkpoints of that name"},
@@ -78,8 +88,11 @@ func launchFlags() []cli.Flag {
 			&cli.IntFlag{Name: "min-workers", Usage: "restart without lost hosts, or continue without lost workers, if `N` workers are left (default: restart with all, continue with any)"},
 			&cli.DurationFlag{Name: "wait-host", Value: 5 * time.Minute, Usage: "wait `TIME` for lost hosts to return if fewer are left"},
 			&cli.DurationFlag{Name: "restart-backoff", Value: time.Second, Usage: "`TIME` before the first restart; doubled before each further one, up to 1m"},
+			&cli.DurationFlag{Name: "hang-timeout", Value: launcher.DefaultHang, Usage: "a job in which nothing moves for `TIME` hangs, 0 for never: see docs/hangs.md"},
+			&cli.StringFlag{Name: "on-hang", Value: "report", Usage: "do `WHAT` with a job that hangs: report it and go on, stop it with status 124, or restart it (--max-restarts)"},
 			&cli.DurationFlag{Name: "freeze-timeout", Value: 30 * time.Second, Usage: "a task of plx's trainer that sends no heartbeat for `TIME` has failed, 0 for never"}),
 		group("Time limits",
+			&cli.DurationFlag{Name: "wait-gpus", Usage: "wait up to `TIME` for GPUs that others use; launches get them in the order in which they began to wait"},
 			&cli.DurationFlag{Name: "start-timeout", Usage: "all tasks must have started within `TIME`", DefaultText: "5m"},
 			&cli.DurationFlag{Name: "setup-timeout", Usage: "with --workdir, --setup may take `TIME` on a host", DefaultText: "10m"},
 			&cli.DurationFlag{Name: "max-time", Usage: "end the job after `TIME`"},
@@ -89,6 +102,11 @@ func launchFlags() []cli.Flag {
 }
 
 func (c *command) launch(ctx *cli.Context) error {
+	if submit, err := submits(ctx); err != nil {
+		return err
+	} else if submit {
+		return c.submit(ctx)
+	}
 	cfg, err := c.launchConfig(ctx)
 	if err != nil {
 		return err
@@ -98,6 +116,36 @@ func (c *command) launch(ctx *cli.Context) error {
 	signals, stop := c.signals()
 	defer stop()
 	c.code, err = launcher.Launch(context.Background(), cfg, signals)
+	return err
+}
+
+// submit submits the launch.
+func (c *command) submit(ctx *cli.Context) error {
+	cfg, err := c.settings(ctx, hosts.Reach{})
+	if err != nil {
+		return err
+	}
+	if cfg.Detach && (cfg.Grep != nil || len(cfg.Show) > 0) {
+		return exit.Mistake(errors.New("--grep, --task and --rank need an attached job, and --detach was given"), "plx logs -f --grep RE")
+	}
+	later := cfg
+	later.Detach, later.Grep, later.Show = false, nil, nil
+	environ, err := later.Check()
+	if err != nil {
+		return err
+	}
+	s := submit.Config{Terminal: cfg.Terminal, Name: cfg.Name, Program: cfg.Program, Words: scriptFlags(ctx), Args: ctx.Args().Slice(), Environ: environ,
+		Detach: cfg.Detach, DryRun: cfg.DryRun, SaveTime: cfg.SaveTime, Finish: cfg.Fetch != "" || cfg.LogDir != "", Shown: logs.Options{Grep: cfg.Grep, Verbose: cfg.Verbose, Only: cfg.Show}}
+	for _, flag := range []string{"partition", "nodes", "gpus"} {
+		if value := ctx.String(flag); value != "" {
+			s.Options = append(s.Options, "--"+flag+"="+value)
+		}
+	}
+	s.Options = append(s.Options, ctx.StringSlice("sbatch-option")...)
+	c.warnOfFlags(cfg)
+	signals, stop := c.signals()
+	defer stop()
+	c.code, err = submit.Run(context.Background(), s, signals)
 	return err
 }
 
@@ -117,14 +165,24 @@ var ownFlags = []string{"--hosts", "--host", "--ps", "--detach", "--local", "--d
 	"--min-workers", "--wait-host", "--workers-per-host", "--checkpoint-timeout"}
 
 func (c *command) launchConfig(ctx *cli.Context) (cfg launcher.Config, err error) {
-	if cfg.Reach, err = reach(ctx); err != nil {
+	r, job, err := target(ctx)
+	if err != nil {
 		return cfg, err
 	}
+	if cfg, err = c.settings(ctx, r); err == nil && job != nil {
+		c.inSlurm(job, &cfg)
+	}
+	return cfg, err
+}
+
+// settings reads the flags that do not say which hosts are meant.
+func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config, err error) {
+	cfg.Reach = r
 	if cfg.LocalHosts, cfg.LocalWorkers, err = local(ctx.String("local")); err != nil {
 		return cfg, err
 	}
 	if typed(ctx, "local") && len(cfg.Hosts) > 0 {
-		return cfg, exit.Mistake(errors.New("--local is the size of the embedded cluster, which is not used where hosts are named"), "")
+		return cfg, exit.Mistake(errors.New("--local is the size of the embedded cluster, which is not used where hosts are named"), "leave --local out; --workers-per-host N changes the number of workers")
 	}
 	if cfg.Interface, err = nic(ctx); err != nil {
 		return cfg, err
@@ -133,6 +191,9 @@ func (c *command) launchConfig(ctx *cli.Context) (cfg launcher.Config, err error
 		return cfg, err
 	}
 	if cfg.Terminal, err = c.terminal(ctx); err != nil {
+		return cfg, err
+	}
+	if cfg.LogLimit, err = logLimit(ctx.String("log-limit")); err != nil {
 		return cfg, err
 	}
 	cfg.Show = shownTasks(ctx)
@@ -145,6 +206,7 @@ func (c *command) launchConfig(ctx *cli.Context) (cfg launcher.Config, err error
 	if err := placeConfig(ctx, &cfg); err != nil {
 		return cfg, err
 	}
+	cfg.Hang = launcher.HangPlan{Timeout: ctx.Duration("hang-timeout"), Action: ctx.String("on-hang")}
 	cfg.Freeze, cfg.Restarts = ctx.Duration("freeze-timeout"), launcher.Restarts{
 		Max: ctx.Int("max-restarts"), PerHour: ctx.Int("restarts-per-hour"), MinWorkers: ctx.Int("min-workers"),
 		WaitHost: ctx.Duration("wait-host"), Backoff: ctx.Duration("restart-backoff"),
@@ -157,24 +219,34 @@ func (c *command) launchConfig(ctx *cli.Context) (cfg launcher.Config, err error
 	cfg.LogDir, cfg.LogLevel = ctx.String("log-dir"), os.Getenv("PLX_LOG_LEVEL")
 	cfg.Verbose = ctx.Bool("v") || strings.EqualFold(cfg.LogLevel, "debug") || strings.EqualFold(cfg.LogLevel, "verbose")
 	cfg.StartTimeout, cfg.MaxTime, cfg.SetupTime = ctx.Duration("start-timeout"), ctx.Duration("max-time"), ctx.Duration("setup-timeout")
+	cfg.TLS = ctx.Bool("tls")
 	cfg.Lease, cfg.Grace = ctx.Duration("lease"), ctx.Duration("grace")
 	cfg.Output = ctx.StringSlice("output")
 	cfg.Resume, cfg.Fetch, cfg.SaveTime = ctx.String("resume"), ctx.String("fetch"), ctx.Duration("checkpoint-timeout")
 	return cfg, nil
 }
 
-// notEmpty refuses flags with an empty name.
-func notEmpty(ctx *cli.Context, names ...string) error {
-	for _, name := range names {
-		if ctx.IsSet(name) && ctx.String(name) == "" {
-			return exit.Mistake(fmt.Errorf("--%s: the name is empty", name), "an unset shell variable?")
+// inSlurm gives what a batch script of Slurm launches a name, by which it finds its
+// checkpoints if Slurm requeues the script. What --slurm has submitted has an id already.
+func (c *command) inSlurm(job *slurm.Job, cfg *launcher.Config) {
+	if cfg.Submission = os.Getenv(slurm.Variable); cfg.Submission != "" {
+		os.Unsetenv(slurm.Variable)           // it is not for the tasks
+		cfg.Detach, cfg.DryRun = false, false // defaults of the user's were for the submission
+		if cfg.Resume == "" {
+			cfg.Name = cmp.Or(cfg.Name, cfg.Submission)
 		}
 	}
-	return nil
+	if cfg.Name == "" && cfg.Resume == "" {
+		cfg.Name = job.Name(append([]string{cfg.Program}, cfg.Args...))
+	}
+	if cfg.Detach && job.Batch {
+		fmt.Fprintln(c.stderr, "plx: note: --detach in a batch script of Slurm: the job ends with the script, unless that waits with plx attach") // a note may be lost
+	}
 }
 
 func placeConfig(ctx *cli.Context, cfg *launcher.Config) error {
 	cfg.Workers, cfg.PerHost, cfg.NoBind = ctx.Int("n"), ctx.Int("workers-per-host"), ctx.Bool("no-bind")
+	cfg.ShareGPUs, cfg.WaitGPUs = ctx.Bool("share-gpus"), ctx.Duration("wait-gpus")
 	switch servers := ctx.String("ps"); {
 	case servers == "auto":
 		cfg.AutoServers = true
@@ -190,7 +262,7 @@ func placeConfig(ctx *cli.Context, cfg *launcher.Config) error {
 	case "host":
 		cfg.VisibleHost = true
 	default:
-		return exit.Mistake(fmt.Errorf("--visible %s: want auto, own or host", visible), "")
+		return exit.Mistake(fmt.Errorf("--visible %s: want auto, own or host", visible), "--visible auto")
 	}
 	return nil
 }

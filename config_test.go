@@ -62,7 +62,7 @@ func TestWrongDefaults(t *testing.T) {
 		}
 	}
 	t.Setenv("PLX_CONFIG", filepath.Join(t.TempDir(), "none"))
-	if code, _, stderr := ran(t, "jobs"); code != 2 || !strings.Contains(stderr, "none: no such file") {
+	if code, _, stderr := ran(t, "jobs"); code != 2 || !strings.HasPrefix(stderr, "plx: $PLX_CONFIG: open ") || !strings.Contains(stderr, "none: no such file") || !strings.Contains(stderr, "plx: hint: unset PLX_CONFIG") {
 		t.Errorf("%d, %q", code, stderr)
 	}
 }

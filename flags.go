@@ -3,11 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
@@ -28,6 +30,7 @@ func reachFlags(more ...cli.Flag) []cli.Flag {
 		&cli.StringSliceFlag{Name: "include", Usage: "only `HOST[:IDS]`; repeatable"},
 		&cli.StringSliceFlag{Name: "exclude", Usage: "not `HOST[:IDS]`; repeatable"},
 		&cli.BoolFlag{Name: "accept-new-host-keys", Usage: "record the key of a host that has none on record"},
+		&cli.StringFlag{Name: "via", Usage: "reach the hosts by `COMMAND` instead of SSH, such as 'docker exec -i {host}'"},
 		&cli.StringFlag{Name: "color", Value: "auto", Usage: "`WHEN` to use colour: auto, always or never"},
 	), more...)
 }
@@ -54,9 +57,12 @@ func shownTasks(ctx *cli.Context) []string {
 	return tasks
 }
 
+// lineHint is the hint for a line of hosts, unless its mistake has one of its own.
+const lineHint = `a line is a host and its GPU ids, such as "gpu01: 0,1", or a host alone; docs/resource-file.md has all forms`
+
 // reach reads the flags of reachFlags. It returns no error if no host is named.
 func reach(ctx *cli.Context) (hosts.Reach, error) {
-	r := hosts.Reach{AcceptNewHostKeys: ctx.Bool("accept-new-host-keys")}
+	r := hosts.Reach{AcceptNewHostKeys: ctx.Bool("accept-new-host-keys"), Via: ctx.String("via")}
 	var err error
 	if !typed(ctx, "host") || typed(ctx, "hosts") { // --host takes the place of a default
 		if r, err = fileReach(ctx); err != nil {
@@ -69,34 +75,44 @@ func reach(ctx *cli.Context) (hosts.Reach, error) {
 			r.Hosts, err = hostfile.Join(r.Hosts, more)
 		}
 		if err != nil {
-			return r, exit.Mistake(err, exit.Hint(err))
+			return r, exit.Mistake(err, lineHint)
 		}
 	}
+	if len(r.Hosts) == 0 && !typed(ctx, "via") { // a default concerns hosts that are named
+		r.Via = ""
+	}
+	r.Hosts, err = choose(ctx, r.Hosts)
+	return r, err
+}
+
+// choose returns those of the hosts that --include and --exclude leave.
+func choose(ctx *cli.Context, all []hostfile.Host) ([]hostfile.Host, error) {
 	include, exclude := ctx.StringSlice("include"), ctx.StringSlice("exclude")
 	switch {
 	case len(include)+len(exclude) == 0:
-		return r, nil
-	case len(r.Hosts) == 0:
-		return r, exit.Mistake(errors.New("--include and --exclude need --hosts or --host"), "")
+		return all, nil
+	case len(all) == 0:
+		return nil, exit.Mistake(errors.New("--include and --exclude need --hosts or --host"), "add --hosts FILE, or --host LINE for each host")
 	}
-	if r.Hosts, err = hostfile.Filter(r.Hosts, include, exclude); err != nil {
-		return r, exit.Mistake(err, exit.Hint(err))
+	all, err := hostfile.Filter(all, include, exclude)
+	if err != nil {
+		return nil, exit.Mistake(err, "--include gpu01 means all of a host, --exclude gpu01:0,1 two of its GPUs")
 	}
-	return r, nil
+	return all, nil
 }
 
 // fileReach reads the resource file alone.
 func fileReach(ctx *cli.Context) (hosts.Reach, error) {
-	r := hosts.Reach{AcceptNewHostKeys: ctx.Bool("accept-new-host-keys")}
+	r := hosts.Reach{AcceptNewHostKeys: ctx.Bool("accept-new-host-keys"), Via: ctx.String("via")}
 	if !ctx.IsSet("hosts") {
 		return r, nil
 	}
 	if ctx.String("hosts") == "" {
-		return r, exit.Mistake(errors.New("--hosts: the name of the file is empty"), "an unset shell variable?")
+		return r, empty("hosts")
 	}
 	var err error
 	if r.Hosts, err = hostfile.ParseFile(ctx.String("hosts")); err != nil {
-		return r, exit.Mistake(err, exit.Hint(err))
+		return r, exit.Mistake(err, lineHint)
 	}
 	return r, nil
 }
@@ -105,7 +121,7 @@ func fileReach(ctx *cli.Context) (hosts.Reach, error) {
 func (c *command) terminal(ctx *cli.Context) (console.Terminal, error) {
 	mode := ctx.String("color")
 	if mode != "auto" && mode != "always" && mode != "never" {
-		return console.Terminal{}, exit.Mistake(fmt.Errorf("--color %s: want auto, always or never", mode), "")
+		return console.Terminal{}, exit.Mistake(fmt.Errorf("--color %s: want auto, always or never", mode), "--color auto")
 	}
 	t := console.Terminal{Stdout: c.stdout, Stderr: c.stderr,
 		StdoutTTY: term.IsTerminal(int(c.stdout.Fd())), StderrTTY: term.IsTerminal(int(c.stderr.Fd()))}
@@ -125,32 +141,6 @@ func (c *command) query(ctx *cli.Context) (jobs.Query, error) {
 	return jobs.Query{Job: ctx.Args().First(), Reach: r, OnHosts: typed(ctx, "host") || typed(ctx, "hosts"), Terminal: t}, err
 }
 
-func noArguments(ctx *cli.Context) error {
-	if ctx.NArg() == 0 {
-		return nil
-	}
-	return exit.Mistake(fmt.Errorf("%s takes no arguments, not %s", ctx.Command.Name, strings.Join(ctx.Args().Slice(), " ")), "plx "+ctx.Command.Name+" --help")
-}
-
-// oneJob refuses several jobs, and an empty name. Without an argument the newest job is
-// meant, but an empty one comes from an unset shell variable.
-func oneJob(ctx *cli.Context) error {
-	switch {
-	case ctx.NArg() > 1:
-		return exit.Mistake(fmt.Errorf("one job at most, not %s", strings.Join(ctx.Args().Slice(), " ")), "")
-	case ctx.NArg() == 1 && ctx.Args().First() == "":
-		return exit.Mistake(errors.New("the name of the job is empty"), "an unset shell variable?")
-	}
-	return nil
-}
-
-func jobAndFolder(ctx *cli.Context) error {
-	if ctx.NArg() != 2 || ctx.Args().First() == "" || ctx.Args().Get(1) == "" {
-		return exit.Mistake(errors.New("want a job and a folder for what it has made"), "plx fetch JOB DIR")
-	}
-	return nil
-}
-
 // pattern reads a regular expression flag.
 func pattern(ctx *cli.Context, name string) (*regexp.Regexp, error) {
 	if ctx.String(name) == "" {
@@ -158,7 +148,7 @@ func pattern(ctx *cli.Context, name string) (*regexp.Regexp, error) {
 	}
 	re, err := regexp.Compile(ctx.String(name))
 	if err != nil {
-		return nil, exit.Mistake(fmt.Errorf("--%s: %w", name, err), "")
+		return nil, exit.Mistake(fmt.Errorf("--%s: %w", name, err), "for the text itself: --%s '%s'", name, regexp.QuoteMeta(ctx.String(name)))
 	}
 	return re, nil
 }
@@ -166,10 +156,44 @@ func pattern(ctx *cli.Context, name string) (*regexp.Regexp, error) {
 // local reads --local HOSTSxWORKERS.
 func local(text string) (hosts, workers int, err error) {
 	hosts, workers, ok := numbers(text, "x")
-	if !ok || hosts < 1 || workers < 1 || hosts > 64 || workers > 256 {
-		return 0, 0, exit.Mistake(fmt.Errorf("--local %s: want HOSTSxWORKERS, such as 2x1, with 1 to 64 hosts", text), "")
+	if !ok || hosts < 1 || workers < 1 || hosts > 256 || workers > 256 {
+		return 0, 0, exit.Mistake(fmt.Errorf("--local %s: want HOSTSxWORKERS, such as 2x1, with 1 to 256 hosts", text), "--local 2x1")
 	}
 	return hosts, workers, nil
+}
+
+// sizeText is a number with the unit of a size.
+var sizeText = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^([0-9]{1,15}(?:\.[0-9]{1,6})?) ?(?:([KMGT])?(I?B)?)$`)
+})
+
+// logLimit reads --log-limit SIZE, as a number of bytes; 0 means no limit.
+func logLimit(text string) (int64, error) {
+	if text == "none" {
+		return 0, nil
+	}
+	m := sizeText().FindStringSubmatch(strings.ToUpper(text))
+	if m == nil {
+		return 0, exit.Mistake(fmt.Errorf("--log-limit %s: want a size, such as 500MiB or 2GiB, or none", text), "--log-limit 1GiB")
+	}
+	unit := 1024.0
+	if m[2] != "" && m[3] == "B" {
+		unit = 1000
+	}
+	number, _ := strconv.ParseFloat(m[1], 64) // the pattern has no others
+	bytes := number * math.Pow(unit, float64(1+strings.Index("KMGT", m[2])))
+	if m[2] == "" {
+		bytes = number
+	}
+	switch {
+	case bytes == 0:
+		return 0, nil
+	case bytes < logs.MinLimit:
+		return 0, exit.Mistake(fmt.Errorf("--log-limit %s is too small, at least 1MiB is needed", text), "--log-limit 1MiB, or none for no limit")
+	case bytes > math.MaxInt64/2:
+		return 0, exit.Mistake(fmt.Errorf("--log-limit %s is larger than any disk", text), "--log-limit none")
+	}
+	return int64(bytes), nil
 }
 
 // nic reads --nic NAME.
@@ -178,7 +202,7 @@ func nic(ctx *cli.Context) (string, error) {
 		return "", nil
 	}
 	if err := hostfile.CheckInterface(ctx.String("nic")); err != nil {
-		return "", exit.Mistake(fmt.Errorf("--nic: %w", err), exit.Hint(err))
+		return "", exit.Mistake(fmt.Errorf("--nic: %w", err), "--nic NAME, such as --nic eth0")
 	}
 	return ctx.String("nic"), nil
 }
@@ -190,7 +214,7 @@ func portRange(text string) (low, high int, err error) {
 	}
 	low, high, ok := numbers(text, "-")
 	if !ok || low < 1 || high > 65535 || low > high {
-		return 0, 0, exit.Mistake(fmt.Errorf("--port-range %s: want LOW-HIGH, such as 20000-20100", text), "")
+		return 0, 0, exit.Mistake(fmt.Errorf("--port-range %s: want LOW-HIGH, such as 20000-20100", text), "--port-range 20000-20100")
 	}
 	return low, high, nil
 }

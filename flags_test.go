@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/plx-run/plx/launcher"
+	"github.com/plx-run/plx/launcher/exit"
 )
 
 func TestFlagsFirst(t *testing.T) {
@@ -50,5 +51,24 @@ func TestFlagsBehindTheProgram(t *testing.T) {
 	(&command{stderr: said}).warnOfFlags(launcher.Config{Program: "./train", Args: []string{"--name", "x", "--max-restarts=3"}})
 	if b, err := os.ReadFile(said.Name()); err != nil || strings.Count(string(b), "\n") != 1 || !strings.Contains(string(b), "--max-restarts comes after ./train") {
 		t.Errorf("%v, %q", err, b)
+	}
+}
+
+func TestLogLimit(t *testing.T) {
+	for text, want := range map[string]int64{
+		"0": 0, "none": 0, "0GiB": 0, "1048576": 1 << 20, "1MiB": 1 << 20, "1m": 1 << 20, "1.5 gib": 3 << 29, "2G": 2 << 30,
+		"500MB": 500e6, "1TiB": 1 << 40, "1024K": 1 << 20,
+	} {
+		if got, err := logLimit(text); err != nil || got != want {
+			t.Errorf("%s: %d, %v, want %d", text, got, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"": "want a size", "-1": "want a size", "1X": "want a size", "GiB": "want a size", "1e9": "want a size", "0x10": "want a size",
+		"1023K": "at least 1MiB", "1": "at least 1MiB", "999999999999999T": "larger than any disk",
+	} {
+		if _, err := logLimit(text); err == nil || !strings.Contains(err.Error(), want) || exit.Code(err) != 2 || exit.Hint(err) == "" {
+			t.Errorf("%s: error %v, want %q", text, err, want)
+		}
 	}
 }

@@ -44,8 +44,8 @@ func TestMisspelt(t *testing.T) {
 		"launch --zzz":                  "plx launch has no flag --zzz\nhint: plx help launch lists them",
 		"logs --taks worker:0":          "plx logs has no flag --taks\nhint: --task? plx help logs lists them",
 		"--hosts resources.txt launch":  "plx has no flag --hosts\nhint: flags come after the command: plx COMMAND [FLAGS]; plx help lists the commands",
-		"launch --lease soon ./train":   "--lease soon: want a number, or a time with its unit such as 90s, 5m or 1h\nhint: plx help launch",
-		"launch --max-restarts x train": "--max-restarts x: want a number, or a time with its unit such as 90s, 5m or 1h\nhint: plx help launch",
+		"launch --lease soon ./train":   "--lease soon: want a time with its unit, such as 90s, 5m or 1h\nhint: --lease 90s",
+		"launch --max-restarts x train": "--max-restarts x: want a whole number\nhint: --max-restarts 3",
 	} {
 		code, _, stderr := ran(t, strings.Fields(line)...)
 		if got := strings.TrimSpace(strings.ReplaceAll(stderr, "plx: hint:", "hint:")); code != 2 || got != "plx: "+want {

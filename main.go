@@ -9,9 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"regexp"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
@@ -99,7 +97,7 @@ func (c *command) app() *cli.App {
 		OnUsageError:              wrongUse,
 		Action:                    unknownCommand,
 		Commands: []*cli.Command{
-			c.launchCommand(), c.execCommand(), c.probeCommand(), c.logsCommand(), c.jobsCommand(),
+			c.launchCommand(), c.execCommand(), c.probeCommand(), c.doctorCommand(), c.logsCommand(), c.jobsCommand(), c.statusCommand(), c.stacksCommand(),
 			c.attachCommand(), c.scaleCommand(), c.stopCommand(), c.fetchCommand(), c.pruneCommand(),
 			configCommand(), completionCommand(), helpCommand(), versionCommand(), manCommand(),
 		},
@@ -115,47 +113,18 @@ func (c *command) app() *cli.App {
 	return app
 }
 
-// wrongUse returns an error with a hint, instead of the whole help, for a wrong flag.
-func wrongUse(ctx *cli.Context, err error, _ bool) error {
-	if name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); unknown {
-		return noFlag(ctx, name)
-	}
-	hint := "plx help"
-	if ofCommand(ctx) {
-		hint += " " + ctx.Command.Name
-	}
-	if m := badValue.FindStringSubmatch(err.Error()); m != nil && strings.Contains(err.Error(), "parse error") {
-		err = fmt.Errorf("-%s %s: want a number, or a time with its unit such as 90s, 5m or 1h", m[2], m[1])
-	}
-	return exit.Mistake(err, hint)
-}
-
-// ofCommand reports whether ctx is that of a command of plx, not of plx itself.
-func ofCommand(ctx *cli.Context) bool {
-	return ctx.Command != nil && ctx.Command.Name != "" && ctx.Command.Name != "plx"
-}
-
-// badValue matches the errors of package flag for a value.
-var badValue = regexp.MustCompile(`invalid value "([^"]*)" for flag (-[a-z-]+):`)
-
 const exitCodes = `Exit status:
    0          the job's workers all exited with 0
    N          the status of the task that failed first, 128+signal if a signal
               ended it; with --max-restarts, in the last generation
    2          wrong use: flags, or a resource file that is missing or wrong
+   69         a worker of plx's trainer cannot use the GPU that it was given
    124        --max-time ran out
    125        plx failed: a host or GPU is missing, a host key was refused,
               the newest checkpoint could not be fetched (--fetch)
    126, 127   the program is not executable, or was not found
    130        Ctrl-C (143: plx stop, SIGTERM or a preempted host;
               141: the reader of plx's output is gone)`
-
-func unknownCommand(ctx *cli.Context) error {
-	if ctx.NArg() == 0 {
-		return cli.ShowAppHelp(ctx)
-	}
-	return noCommand(ctx, ctx.Args().First())
-}
 
 // context returns a context that ends at the first signal. Its cause has the exit
 // status.

@@ -20,7 +20,7 @@ func TestHelpIsDocumented(t *testing.T) {
 		names = append(names, "plx "+c.Name)
 	}
 	for _, name := range names {
-		fmt.Fprintf(&want, "\n## %s\n\n```\n%s```\n", name, help(t, append(strings.Fields(name), "--help")))
+		fmt.Fprintf(&want, "\n## %s\n\n```text\n%s```\n", name, help(t, append(strings.Fields(name), "--help")))
 	}
 	got, err := os.ReadFile("docs/cli.md") // before it is written: a run that changes it fails
 	if *update {

@@ -38,9 +38,17 @@ type Mistake struct {
 	Where string // file and line, or the variable
 	Name  string // name of a flag or command that is not known; "": something else is wrong
 	Text  string // what is wrong
+
+	advice string // what to do; "": the text tells it
+	cause  error  // of a file that cannot be read; nil: another mistake
 }
 
 func (m *Mistake) Error() string { return m.Where + ": " + m.Text }
+
+func (m *Mistake) Unwrap() error { return m.cause }
+
+// Hint returns what to do, "" if the text tells it.
+func (m *Mistake) Hint() string { return m.advice }
 
 // Variable is the name of the variable that sets a flag.
 func Variable(flag string) string {
@@ -82,6 +90,9 @@ func Read(path string) (*Defaults, error) {
 	if errors.Is(err, fs.ErrNotExist) && os.Getenv("PLX_CONFIG") == "" {
 		return d, nil
 	}
+	if err != nil && os.Getenv("PLX_CONFIG") != "" {
+		return nil, &Mistake{Where: "$PLX_CONFIG", Text: err.Error(), advice: "unset PLX_CONFIG, or name a file that can be read", cause: err}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -103,13 +114,13 @@ func (d *Defaults) Check(flags map[string][]string) error {
 		table, isTable := d.keys[key].(map[string]any)
 		switch {
 		case !isTable && !slices.ContainsFunc(sorted(flags), func(c string) bool { return slices.Contains(flags[c], key) }):
-			return &Mistake{d.at("", key), key, fmt.Sprintf("no command has a flag --%s", key)}
+			return &Mistake{Where: d.at("", key), Name: key, Text: fmt.Sprintf("no command has a flag --%s", key)}
 		case isTable && flags[key] == nil:
-			return &Mistake{d.at(key, ""), key, fmt.Sprintf("plx has no command %s", key)}
+			return &Mistake{Where: d.at(key, ""), Name: key, Text: fmt.Sprintf("plx has no command %s", key)}
 		}
 		for _, name := range sorted(table) {
 			if !slices.Contains(flags[key], name) {
-				return &Mistake{d.at(key, name), name, fmt.Sprintf("plx %s has no flag --%s", key, name)}
+				return &Mistake{Where: d.at(key, name), Name: name, Text: fmt.Sprintf("plx %s has no flag --%s", key, name)}
 			}
 		}
 	}

@@ -197,7 +197,7 @@ func testFetch(b *bench, file, saver string) {
 	contains(b.t, res.stderr, "host h1: ", "checkpoint "+at5+", the newest: no host that was reached has worker-0.safetensors")
 	b.Hosts[0].Heal()
 	b.want(2, "fetch", job)
-	contains(b.t, b.want(125, "fetch", b.detach("--hosts", file, "true"), b.t.TempDir()).stderr, "no host has checkpoints under the name")
+	contains(b.t, b.want(125, "fetch", b.detach("--hosts", file, "true"), b.t.TempDir()).stderr, "no host has checkpoints under the name", "hint: plx launch --output ")
 	b.hostsGone(patience)
 }
 

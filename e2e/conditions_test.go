@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -85,7 +86,30 @@ func (b *bench) processes(h *testhosts.Host) []testhosts.Process {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	if b.allocation != nil {
+		all = slices.DeleteFunc(all, isSlurm)
+	}
 	return all
+}
+
+// isSlurm reports whether a process is one of Slurm's own.
+func isSlurm(p testhosts.Process) bool {
+	return slices.Contains([]string{"slurmd", "slurmctld", "slurmscriptd", "slurmstepd", "munged"}, p.Name)
+}
+
+// awaitIdle waits until a node runs nothing but its servers.
+func (b *bench) awaitIdle(ctx context.Context, h *testhosts.Host) error {
+	for {
+		left := slices.DeleteFunc(b.processes(h), func(p testhosts.Process) bool { return p.Server })
+		if len(left) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("host %s: processes are left: %v", h.Name, left)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
 // kill kills a process of a host that must be there.

@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -28,6 +30,9 @@ func TestExitStatus(t *testing.T) {
 		{"a worker fails", `[ "$PLX_RANK" = 1 ] && { echo reason >&2; echo why >&2; exit 3; }; sleep 60`, 3,
 			[]string{`job \S+: worker:1 on h2 exited with status 3; its last lines are above`}},
 		{"a worker is killed", `[ "$PLX_RANK" = 0 ] && kill -9 $$` + noisy, 137, []string{`job \S+: worker:0 on h1 was ended by signal 9.*`}},
+		{"the host runs out of memory", `[ "$PLX_RANK" = 0 ] && { echo oom_kill 99 >vmstat; mount --bind vmstat /proc/vmstat; kill -9 $$; }` + noisy, 137, []string{
+			`job \S+: worker:0 on h1 was ended by signal 9 \(killed\): perhaps for want of memory: while it ran, the host's kernel killed \d+ processes for that.*`,
+			`hint: plx exec --host h1 -- free -h .*`}},
 		{"a server fails", `[ "$PLX_ROLE" = ps ] && exit 7` + noisy, 7, []string{`job \S+: ps:[01] on h[12] exited with status 7`}},
 		{"a server ends early", `[ "$PLX_ROLE" = ps ] && exit 0; sleep 0.3`, 0, []string{`job \S+: done`}},
 	} {
@@ -55,6 +60,34 @@ func TestExitStatus(t *testing.T) {
 		b.want(126, "launch", "--hosts", file, path)
 	})
 	b.hostsGone(0)
+}
+
+// TestOutOfMemory has a task take more memory than its host's control group may have: the
+// kernel kills it, and the verdict says by what plx knows that.
+func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testhosts.Options{Hosts: 1})
+	mount, root, limit := "mount -t tmpfs none /sys/fs/cgroup; mkdir /sys/fs/cgroup/memory; mount -t cgroup -o memory none /sys/fs/cgroup/memory", "/sys/fs/cgroup/memory", "memory.limit_in_bytes"
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
+		mount, root, limit = "mount -t cgroup2 none /sys/fs/cgroup; echo +memory >/sys/fs/cgroup/cgroup.subtree_control", "/sys/fs/cgroup", "memory.max"
+	}
+	name := fmt.Sprintf("plx-e2e-%d", os.Getpid())
+	group := filepath.Join(root, name)
+	inside := func(format string, args ...any) {
+		line := fmt.Sprintf(format, args...)
+		if out, err := b.Hosts[0].Command(context.Background(), "sh", "-ec", line).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", line, err, out)
+		}
+	}
+	inside("%s; mkdir %[2]s; echo 400M >%[2]s/%[3]s; echo 1 >%[2]s/cgroup.procs", mount, group, limit)
+	t.Cleanup(func() {
+		inside("while read -r pid; do echo $pid >%[2]s/cgroup.procs || true; done <%[1]s/cgroup.procs; rmdir %[1]s", group, root)
+	})
+	res := b.want(137, "launch", "--hosts", b.ResourceFile(), "--name", "greedy", b.script("task", `x=$(head -c 900M /dev/zero | tr '\0' x)`))
+	reason := "worker:0 on h1 was ended by signal 9 (killed): out of memory: the kernel killed 1 process of its control group /" + name + ", which may have 400 MiB"
+	contains(t, res.stderr, reason+"\n", "hint: plx exec --host h1 -- free -h ")
+	b.hostsGone(0)
+	contains(t, b.want(0, "status", "greedy").stdout, "worker:0 h1   culprit 137  SIGKILL the kernel killed 1 process of its control group ")
 }
 
 // endsWith fails the test unless stderr ends with these lines of plx's own.

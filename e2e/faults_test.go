@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,12 +41,19 @@ func firewalled(b *bench, file string) {
 	h1, h3 := b.Hosts[0], b.Hosts[2]
 	b.misdirect(h1, h3.Addr)
 	defer b.direct(h1, h3.Addr)
+	linear := testhosts.Binary(b.t, "github.com/plx-run/plx/examples/linear")
 	start := time.Now()
-	res := b.want(125, brief(file, b.script("task", patient))...)
+	res := b.want(125, brief(file, linear, "--arch", "allreduce")...)
 	b.took("a launch across a firewall", start, 15*time.Second+slack)
 	b.says(res, "cannot reach host", "h1", "h3", "--port-range")
 	if res.stdout != "" {
 		b.t.Errorf("a task was started:\n%s", clip(res.stdout))
+	}
+	// Tasks of another program may never talk to each other.
+	res = b.want(0, brief(file, b.script("task", "echo here"))...)
+	b.says(res, "warning: host h", "cannot reach host h", "--port-range", "the program starts all the same")
+	if n := strings.Count(res.stderr, "cannot reach"); n != 1 || strings.Count(res.stdout, "here") != 3 {
+		b.t.Errorf("%d warnings, and\n%s", n, clip(res.stdout))
 	}
 	b.hostsGone(0)
 }

@@ -56,6 +56,10 @@ func TestSharedHome(t *testing.T) {
 	check("logs", b.want(0, "logs").stdout)
 	b.hostsGone(patience)
 	b.says(res, "sent", "to 1 host ")
+	dry := b.want(0, "prune", "--older", "0s", "--dry-run")
+	if n := strings.Count(dry.stdout, "blobs/"); n != 1 {
+		t.Errorf("plx prune --dry-run lists %d blobs of one home, want the task alone, as plx runs there:\n%s", n, dry.stdout)
+	}
 	blobs, err := os.ReadDir(filepath.Join(b.Hosts[0].HomeDir, ".plx", "blobs"))
 	if err != nil || len(blobs) != 2 {
 		t.Errorf("blobs %v, %v, want plx and the task", blobs, err)

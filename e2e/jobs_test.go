@@ -78,6 +78,9 @@ func (b *bench) id(name string) string {
 // record of any job.
 func (b *bench) elsewhere() *bench {
 	b.t.Helper()
+	if b.allocation != nil {
+		return b.allocation.login.in(b.t)
+	}
 	other := *b
 	other.home = b.t.TempDir()
 	if err := os.CopyFS(filepath.Join(other.home, ".ssh"), os.DirFS(filepath.Join(b.home, ".ssh"))); err != nil {
@@ -291,8 +294,8 @@ func TestStop(t *testing.T) {
 // there, whatever its environment says or hides.
 func (b *bench) nothingOf(job string) {
 	b.t.Helper()
-	serves := regexp.MustCompile(`^\S+ agent (logs|start|connect)\b`)
-	for _, h := range b.Hosts {
+	serves := regexp.MustCompile(`^\S+ agent (logs|start|connect|step|serve)\b`)
+	for _, h := range b.on() {
 		sessions := map[int]bool{}
 		all := b.processes(h)
 		for _, p := range all {

@@ -42,6 +42,7 @@ func TestHostKeys(t *testing.T) {
 		b.says(res, "host h1", "host key", "refused", "SHA256:")
 		b.says(res, "host h2", "host key", "refused", "SHA256:")
 		b.says(res, "hint", acceptFlag)
+		b.says(b.want(125, "probe", "--hosts", file), "hint", acceptFlag)
 		if res.stdout != "" || mustRead(t, known) != "" {
 			t.Errorf("known_hosts changed, or a task ran:\n%s", res.stdout)
 		}

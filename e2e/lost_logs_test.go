@@ -22,8 +22,11 @@ func TestLogsThroughLostConnections(t *testing.T) {
 	dir := b.shared()
 	job := b.detach("--hosts", b.ResourceFile(), "--ps", "none", "--lease", lease.String(), b.script("flood", `echo up
 while [ ! -e `+dir+`/go ]; do sleep 0.05; done
-i=0
-while [ ! -e `+dir+`/end ]; do seq -f "%0120.0f of worker:$PLX_RANK" $i $((i+1999)); i=$((i+2000)); sleep 0.1; done
+i=0 n=2000
+while [ ! -e `+dir+`/end ]; do
+	seq -f "%0120.0f of worker:$PLX_RANK" $i $((i+n-1)); i=$((i+n)); sleep 0.1
+	[ $i -lt 80000 ] || n=100 # enough is there: who reads it on a busy machine shall reach the end
+done
 printf 'no newline at the end'
 `))
 	readers := []*reader{b.read("logs", "-f", job), b.read("attach", job)}

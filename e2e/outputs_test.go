@@ -2,9 +2,11 @@ package e2e
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/plx-run/plx/internal/testhosts"
@@ -34,6 +36,8 @@ func TestOutputs(t *testing.T) {
 	t.Run("a folder that tasks share", func(t *testing.T) { outputsShared(b.in(t), file) })
 	t.Run("a folder that was sent", func(t *testing.T) { outputsOfWorkdir(b.in(t), file) })
 	t.Run("checkpoints, summaries and timelines too", func(t *testing.T) { outputsOfTrainer(b.in(t), file) })
+	t.Run("a full disk here", func(t *testing.T) { outputsOnAFullDisk(b.in(t), file) })
+	t.Run("Ctrl-C while they are fetched", func(t *testing.T) { outputsInterrupted(b.in(t), file) })
 	t.Run("prune keeps them", func(t *testing.T) { outputsPruned(b.in(t), file) })
 	b.hostsGone(0)
 }
@@ -63,6 +67,59 @@ echo $RANK > "runs/a b/rank"; head -c 1000000 /dev/zero > model.pt; ln -s model.
 	}
 	for want, pattern := range map[string]string{"relative to where": "/tmp/*", "leads out": "../x", "begin with a dot": ".ssh/*", "no valid pattern": "[", "empty": ""} {
 		contains(b.t, b.want(2, "launch", "--hosts", file, "--output", pattern, "true").stderr, want)
+	}
+}
+
+// outputsOnAFullDisk fetches three outputs of 60 kB onto a disk of 100 KiB of this
+// machine, and the rest after there is room.
+func outputsOnAFullDisk(b *bench, file string) {
+	dir := b.t.TempDir()
+	mount := func(args ...string) {
+		if out, err := exec.Command("mount", args...).CombinedOutput(); err != nil {
+			b.t.Fatalf("mount %q: %v: %s", args, err, out)
+		}
+	}
+	mount("-t", "tmpfs", "-o", "size=100k", "tmpfs", dir)
+	b.t.Cleanup(func() {
+		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
+			b.t.Errorf("umount: %v: %s", err, out)
+		}
+	})
+	b.want(0, "launch", "--hosts", file, "--name", "full", "--output", "*.pt", b.script("job", "{ echo $RANK; head -c 60000 /dev/zero; } >model.pt"))
+	res := b.want(125, "fetch", "full", dir)
+	if n := strings.Count(res.stderr, "of this machine"); n != 1 || strings.Contains(res.stderr, "no space left") {
+		b.t.Errorf("%d lines on a full disk, want one:\n%s", n, res.stderr)
+	}
+	contains(b.t, res.stderr, "plx: "+dir+": the disk of this machine is full: ", " more to fetch\nplx: hint: make room; then plx fetch ")
+	mount("-o", "remount,size=1m", dir)
+	b.want(0, "fetch", "full", dir)
+	if got := files(b.t, filepath.Join(dir, "outputs")); len(got) != 3 {
+		b.t.Errorf("got %q", got)
+	}
+}
+
+// outputsInterrupted leaves a fetch over a slow link, and fetches the rest over a fast one.
+func outputsInterrupted(b *bench, file string) {
+	dir := b.t.TempDir()
+	b.want(0, "launch", "--hosts", file, "--name", "slow", "--output", "*.pt", b.script("job", "head -c 4000000 /dev/urandom >model.pt"))
+	for _, h := range b.Hosts {
+		h.Shape("128kbit")
+	}
+	r := b.start("fetch", "slow", dir)
+	r.await(r.stderr, "fetching: ")
+	r.signal(syscall.SIGINT)
+	res := r.want(130)
+	job := b.id("slow")
+	last := "plx: job " + job + ": interrupted: not everything is fetched: plx fetch " + job + " " + dir + " fetches the rest\n"
+	if rest, ok := strings.CutSuffix(res.stderr, last); !ok || strings.Contains(strings.TrimSpace(rest), "\n") {
+		b.t.Errorf("want one line on the progress and then %q:\n%s", last, res.stderr)
+	}
+	for _, h := range b.Hosts {
+		h.Shape("")
+	}
+	b.want(0, "fetch", "slow", dir)
+	if got := files(b.t, filepath.Join(dir, "outputs")); len(got) != 3 {
+		b.t.Errorf("got %q", got)
 	}
 }
 

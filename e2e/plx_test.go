@@ -28,6 +28,23 @@ type bench struct {
 	env  []string // further NAME=VALUE for plx
 	home string
 	dir  string // where plx runs; "": a folder of its own
+	*allocation
+}
+
+// allocation is what differs in an allocation of Slurm, whose login node runs plx. The hosts of
+// the bench are the nodes. Nil: plx runs on this machine.
+type allocation struct {
+	nodes []*testhosts.Host
+	plx   func(args ...string) *exec.Cmd
+	login *bench // the same home, without the allocation
+}
+
+// on are the hosts that plx runs tasks on.
+func (b *bench) on() []*testhosts.Host {
+	if b.allocation != nil {
+		return b.nodes
+	}
+	return b.Hosts
 }
 
 func newBench(t *testing.T, o testhosts.Options) *bench {
@@ -67,13 +84,23 @@ type running struct {
 // start starts plx. It is killed when the test ends, if it has not ended.
 func (b *bench) start(args ...string) *running {
 	b.t.Helper()
-	r := &running{t: b.t, stdout: newWatched(), stderr: newWatched(), done: make(chan struct{}), args: args}
-	r.cmd = exec.Command(b.plx, args...)
-	r.cmd.Env = append(environ(), "HOME="+b.home)
-	r.cmd.Env = append(r.cmd.Env, b.env...)
-	if r.cmd.Dir = b.dir; b.dir == "" {
-		r.cmd.Dir = b.t.TempDir()
+	if b.allocation != nil {
+		return b.begin(b.allocation.plx(args...), args)
 	}
+	cmd := exec.Command(b.plx, args...)
+	cmd.Env = append(environ(), "HOME="+b.home)
+	cmd.Env = append(cmd.Env, b.env...)
+	if cmd.Dir = b.dir; b.dir == "" {
+		cmd.Dir = b.t.TempDir()
+	}
+	return b.begin(cmd, args)
+}
+
+// begin starts a command, which is plx or runs it. It is killed when the test ends, if it has
+// not ended.
+func (b *bench) begin(cmd *exec.Cmd, args []string) *running {
+	b.t.Helper()
+	r := &running{t: b.t, cmd: cmd, stdout: newWatched(), stderr: newWatched(), done: make(chan struct{}), args: args}
 	r.cmd.Stdout, r.cmd.Stderr = r.stdout, r.stderr
 	r.cmd.WaitDelay = 5 * time.Second
 	if err := r.cmd.Start(); err != nil {
@@ -244,8 +271,12 @@ func (b *bench) hostsGone(limit time.Duration) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	for _, h := range b.Hosts {
-		if err := h.AwaitIdle(ctx); err != nil {
+	for _, h := range b.on() {
+		idle := h.AwaitIdle
+		if b.allocation != nil {
+			idle = func(ctx context.Context) error { return b.awaitIdle(ctx, h) }
+		}
+		if err := idle(ctx); err != nil {
 			b.t.Error(err)
 		}
 	}
@@ -254,7 +285,11 @@ func (b *bench) hostsGone(limit time.Duration) {
 // script writes an executable shell script and returns its path.
 func (b *bench) script(name, text string) string {
 	b.t.Helper()
-	path := filepath.Join(b.t.TempDir(), name)
+	dir := b.t.TempDir()
+	if b.allocation != nil {
+		dir = b.shared() // the login node sees it
+	}
+	path := filepath.Join(dir, name)
 	if err := executable.Write(path, []byte("#!/bin/bash\n"+text), 0o755); err != nil {
 		b.t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -91,7 +90,7 @@ func TestTorchPage(t *testing.T) {
 	// worker would mostly wait for one another.
 	const two = "h1: cpu OMP_NUM_THREADS=1\nh2: cpu OMP_NUM_THREADS=1\n"
 	resources := map[bool]string{false: two, true: two + "h3: cpu OMP_NUM_THREADS=1\n"}
-	commands := commandsOf(string(read(t, "../docs/torch.md")))
+	commands := commandsOf(t, "../docs/torch.md")
 	want, restarted := 0.0, false
 	for _, command := range commands {
 		begun, restarts := time.Now(), strings.Contains(command, "--max-restarts 3")
@@ -139,22 +138,6 @@ func trainPage(t *testing.T) string {
 		text = strings.Replace(text, old, new, 1)
 	}
 	return text
-}
-
-// commandsOf returns the lines of a page's blocks that are not marked as text, each once.
-func commandsOf(page string) (commands []string) {
-	for i, part := range strings.Split(page, "\n```") {
-		block, ok := strings.CutPrefix(part, "\n")
-		if !ok || i%2 == 0 {
-			continue
-		}
-		for line := range strings.Lines(block) {
-			if line = strings.TrimSpace(line); line != "" && !slices.Contains(commands, line) {
-				commands = append(commands, line)
-			}
-		}
-	}
-	return commands
 }
 
 // shell starts a command line in a folder, with plx on the PATH.

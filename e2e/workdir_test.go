@@ -66,6 +66,8 @@ print(text, open("download").read(), os.readlink("link.json"), sorted(n for n in
 		t.Errorf("the second job printed %q, want %q", got, want)
 	}
 	b.hostsGone(0)
+	t.Run("spare", func(t *testing.T) { workdirSpare(b.in(t), file) })
+	t.Run("spare killed", func(t *testing.T) { workdirSpareKilled(b.in(t), file) })
 	t.Run("full disk", func(t *testing.T) { workdirOnFullDisk(b.in(t), file) })
 }
 

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -285,6 +286,87 @@ func TestUnpackDropsSpecialBits(t *testing.T) {
 	}
 	if info, err := os.Stat(filepath.Join(dir, "x")); err != nil || info.Mode() != 0o755 {
 		t.Errorf("%v %v", info.Mode(), err)
+	}
+}
+
+// A link may climb with its first words only: a/.. is anywhere if a is a link.
+func TestStaysInside(t *testing.T) {
+	for _, c := range []struct {
+		link, target string
+		want         bool
+	}{
+		{"l", "x", true}, {"l", ".", true}, {"l", "a//b/.", true}, {"d/l", "../x", true}, {"d/e/l", "../../x", true},
+		{"l", "..", false}, {"d/l", "../../x", false}, {"d/e/l", "a/../x", false}, {"d/e/l", "../a/../x", false},
+		{"d/l", "/etc", false}, {"l", "", false}, {"l", "a\x00b", false}, {"d/./l", "../../x", false},
+	} {
+		if got := StaysInside(c.link, c.target); got != c.want {
+			t.Errorf("%s -> %q: %v, want %v", c.link, c.target, got, c.want)
+		}
+	}
+}
+
+// An archive's file is removed, and a blob that is a file of the user is not.
+func TestClosedBlobs(t *testing.T) {
+	file := filepath.Join(tree(t, map[string]string{"a": "x"}), "a")
+	mine, err := FileBlob(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed, err := ArchiveBlob([]string{file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range []Blob{mine, packed} {
+		if err := errors.Join(b.Close(), b.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Error(err)
+	}
+	if r, err := packed.Open(); err == nil {
+		r.Close()
+		t.Error("the archive is still there")
+	}
+}
+
+func TestSpecialFilesHaveNames(t *testing.T) {
+	for mode, want := range map[fs.FileMode]string{fs.ModeSocket: "socket", fs.ModeNamedPipe: "named pipe",
+		fs.ModeDevice: "device", fs.ModeDevice | fs.ModeCharDevice: "device", fs.ModeIrregular: "special file"} {
+		if got := Special(mode | 0o644); got != want {
+			t.Errorf("%v is a %s, want %s", mode, got, want)
+		}
+	}
+}
+
+// A folder that its owner cannot enter is closed after all in it is in place. Root can
+// enter any, so the test runs as another user.
+func TestUnpackClosesTheInnerFoldersFirst(t *testing.T) {
+	if os.Geteuid() == 0 {
+		cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v")
+		cmd.Dir, cmd.Env = "/", append(os.Environ(), "TMPDIR=/tmp")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+			t.Errorf("as another user: %v\n%s", err, out)
+		}
+		return
+	}
+	folder := func(name string, mode int64) tar.Header {
+		return tar.Header{Name: name, Typeflag: tar.TypeDir, Mode: mode}
+	}
+	dir := t.TempDir()
+	outer := filepath.Join(dir, "a")
+	err := Unpack(t.Context(), bytes.NewReader(archive(t, folder("a", 0), folder("a/b", 0o750), folder("a/b/c", 0o710))), dir)
+	if info, failed := os.Stat(outer); err != nil || failed != nil || info.Mode().Perm() != 0 {
+		t.Fatalf("%v, %v, %v", err, info, failed)
+	}
+	if err := os.Chmod(outer, 0o700); err != nil { // also for whoever removes it
+		t.Fatal(err)
+	}
+	for name, want := range map[string]fs.FileMode{"b": 0o750, "b/c": 0o710} {
+		if info, err := os.Stat(filepath.Join(outer, name)); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
 	}
 }
 

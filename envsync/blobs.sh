@@ -4,13 +4,14 @@ LC_ALL=C TZ=UTC0
 export LC_ALL TZ
 umask 077
 blobs=.plx/blobs
-mkdir -p "$blobs" || exit 1
+[ -d "$blobs" ] || mkdir -p "$blobs" || exit 1
 
 # ~/.plx/verified/BOOT has a line "SUM IDENTITY" for every blob whose content
 # was found right since that boot of the host. Hosts with one home have a file
 # each: what one has cached tells nothing of what the next one reads. Whatever
 # else is in such a file, or in its place, is as good as no file.
-boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
+boot=
+{ read -r boot </proc/sys/kernel/random/boot_id; } 2>/dev/null
 case $boot in
 '' | *[!0-9a-f-]*) marks= ;;
 *) marks=.plx/verified/$boot ;;
@@ -21,15 +22,23 @@ marks_limit=65536
 # times. Nothing where it is not to be had, and then nothing is marked.
 identity() { stat -c '%i %s %y %z' "$1" 2>/dev/null; }
 
-# known SUM IDENTITY: whether it is marked.
+# recall reads the marks.
+recall() {
+	marked=
+	[ -z "$marks" ] || [ ! -f "$marks" ] || marked=$(head -c "$marks_limit" "$marks" 2>/dev/null)
+}
+
+# known SUM IDENTITY: whether it is marked, by what recall has read.
 known() {
-	[ -n "$marks" ] && [ -f "$marks" ] && [ -n "$2" ] || return 1
-	head -c "$marks_limit" "$marks" 2>/dev/null | {
-		while read -r line; do
-			[ "$line" != "$1 $2" ] || exit 0
-		done
-		exit 1
-	}
+	[ -n "$2" ] || return 1
+	case "
+$marked
+" in
+	*"
+$1 $2
+"*) return 0 ;;
+	esac
+	return 1
 }
 
 # mark SUM IDENTITY: the newest comes first, so that the limit drops the
@@ -93,7 +102,12 @@ look() {
 	*) chmod 700 "$blobs/$1" ;;
 	esac
 	# A new time makes a new identity, so this is done once in an hour.
-	[ -n "$(find "$blobs/$1" -mmin -60 2>/dev/null)" ] || touch -c "$blobs/$1"
+	case "$recent
+" in
+	*"/$1
+"*) ;;
+	*) touch -c "$blobs/$1" ;;
+	esac
 	if known "$1" "$(identity "$blobs/$1")"; then
 		printf 'have %s\n' "$1"
 	else
@@ -101,15 +115,19 @@ look() {
 	fi
 }
 
-# look_all: looks for all of standard input's lines "SUM SIZE". Of the hosts
+# look_all: prints "gzip" if the host has that program, and looks for all of standard
+# input's lines "SUM SIZE". Of the hosts
 # that share a home only one writes; the others may see its files a little
 # later, so they look $tries times more, a second apart, and list the folder
 # to make the file system look again.
 #
-# Temporary files of a day ago are of an upload that was cut off.
+# Temporary files of a day ago are of an upload that was cut off. Marks of a month ago are
+# of a boot that is over. A file that was used in the last hour is recent.
 look_all() {
-	find "$blobs/" -type f -name '.*' -mtime +0 -exec rm -f {} + 2>/dev/null
-	find .plx/verified -type f -mtime +30 -exec rm -f {} + 2>/dev/null
+	! command -v gzip >/dev/null 2>&1 || echo gzip
+	recent=$(find "$blobs/" .plx/verified -type f \( -path '*/verified/*' -mtime +30 -exec rm -f {} + \
+		-o -path '*/blobs/.*' -mtime +0 -exec rm -f {} + -o -path '*/blobs/*' -mmin -60 -print \) 2>/dev/null)
+	recall
 	while read -r sum size; do
 		until look "$sum" "$size"; do
 			[ "$tries" -gt 0 ] || break

@@ -8,7 +8,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
+
+// EnvironmentHint is the hint for an error of [Environment] that has none of its own.
+const EnvironmentHint = "--env NAME=VALUE, or --env NAME for the value that it has here; so is each line of a file of --env-file"
 
 // maxEnvFile bounds a file of variables, in bytes.
 const maxEnvFile = 16 << 20
@@ -136,7 +140,7 @@ var reserved = map[string]struct{ why, hint string }{
 const leaveOut = "leave it out: plx sets it"
 
 // settings are the PLX_ names that are the user's to choose.
-var settings = []string{"PLX_LOG_LEVEL", "PLX_BLAS"}
+var settings = []string{"PLX_LOG_LEVEL", "PLX_BLAS", "PLX_CUDA", "PLX_CUBLAS"}
 
 // CheckVariable returns an error unless the user may set the variable NAME=VALUE.
 func CheckVariable(variable string) error {
@@ -145,7 +149,7 @@ func CheckVariable(variable string) error {
 }
 
 func checkName(name string) error {
-	if !plainName.MatchString(name) {
+	if !plainName().MatchString(name) {
 		e := &hinted{text: fmt.Sprintf("%s is no name of a variable", shown(name)), hint: "a name has letters, digits and _, and no digit first"}
 		if strings.HasPrefix(name, "export ") {
 			e.hint = "leave out export: a line is NAME=VALUE"
@@ -157,7 +161,7 @@ func checkName(name string) error {
 	}
 	r, refused := reserved[name]
 	if strings.HasPrefix(name, "PLX_") {
-		r.why, r.hint, refused = "names that begin with PLX_ are plx's own", "of these you can set "+strings.Join(settings, " and "), true
+		r.why, r.hint, refused = "names that begin with PLX_ are plx's own", "of these you can set "+strings.Join(settings[:len(settings)-1], ", ")+" and "+settings[len(settings)-1], true
 	}
 	if refused {
 		return &hinted{text: fmt.Sprintf("%s cannot be set: %s", name, r.why), hint: r.hint}
@@ -165,7 +169,7 @@ func checkName(name string) error {
 	return nil
 }
 
-var plainName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var plainName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) })
 
 // shown quotes a wrong name for a message. What is no name may be a secret
 // without its name: only its beginning is shown.

@@ -104,7 +104,7 @@ func FuzzEnvironmentFile(f *testing.F) {
 		// What was read can be written as a file again.
 		var again strings.Builder
 		for name, value := range values {
-			if !plainName.MatchString(name) || strings.ContainsAny(value, "\x00\n") {
+			if !plainName().MatchString(name) || strings.ContainsAny(value, "\x00\n") {
 				t.Fatalf("%q gives %q=%q", content, name, value)
 			}
 			again.WriteString(name + "=" + value + "\r\n")

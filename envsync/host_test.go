@@ -1,12 +1,12 @@
 package envsync
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,6 +23,8 @@ import (
 type localHost struct {
 	home string
 	env  []string
+	// before is a shell script that runs before each script.
+	before string
 	// sent counts the bytes that Copy took, runs the scripts.
 	sent, runs atomic.Int64
 	// copyFault, if set, stands between Copy's reader and the file.
@@ -43,7 +45,7 @@ func (h *localHost) Run(ctx context.Context, command string, stdin io.Reader, st
 	if h.down.Load() {
 		return errGone
 	}
-	c := exec.CommandContext(ctx, "sh", "-c", command)
+	c := exec.CommandContext(ctx, "sh", "-c", h.before+command)
 	c.Dir = h.home
 	c.Env = append([]string{"HOME=" + h.home, "PATH=" + os.Getenv("PATH")}, h.env...)
 	c.Stdin, c.Stdout, c.Stderr = stdin, stdout, stderr
@@ -164,9 +166,17 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
+// programBlob is a program that cannot be compressed.
 func programBlob(t *testing.T, size int) (Blob, []byte) {
 	t.Helper()
-	content := bytes.Repeat([]byte("plx program\x00"), size/12+1)[:size]
+	content := make([]byte, size)
+	random := rand.NewChaCha8([32]byte{})
+	random.Read(content)
+	return programOf(t, content), content
+}
+
+func programOf(t *testing.T, content []byte) Blob {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "train")
 	if err := os.WriteFile(path, content, 0o755); err != nil {
 		t.Fatal(err)
@@ -175,5 +185,5 @@ func programBlob(t *testing.T, size int) (Blob, []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b, content
+	return b
 }

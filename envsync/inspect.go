@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 )
@@ -61,14 +62,19 @@ const (
 	outputLimit = 64 << 10
 )
 
+// inspectLimit bounds Inspect. It needs less than a second on a host that works.
+const inspectLimit = 25 * time.Second
+
+var errStuck = fmt.Errorf("no command ran within %v: ForceCommand of its SSH server, the login shell or the disk of the home may hang", inspectLimit)
+
 //go:embed inspect.sh
 var inspectScript string
 
 // Inspect learns the facts of one host and makes ~/.plx and ~/.plx/blobs
-// there, for nobody but the user. It returns within a minute. The error says
+// there, for nobody but the user. It returns within half a minute. The error says
 // so where the home is read-only or full.
 func Inspect(ctx context.Context, h Host) (Facts, error) {
-	ctx, cancel := context.WithTimeout(ctx, shortLimit)
+	ctx, cancel := context.WithTimeoutCause(ctx, inspectLimit, errStuck)
 	defer cancel()
 	id := make([]byte, 16)
 	rand.Read(id) // never fails
@@ -93,7 +99,7 @@ func parseFacts(out string) (Facts, error) {
 		}
 	}
 	f := Facts{
-		Platform: Platform{OS: strings.ToLower(values["os"]), Arch: cmp.Or(goArchs[values["arch"]], strings.ToLower(values["arch"]))}, Home: values["home"], User: values["user"],
+		Platform: PlatformOf(values["os"], values["arch"]), Home: values["home"], User: values["user"],
 		HostName: values["hostname"], BootID: values["boot"], FileSystem: values["fsid"],
 	}
 	if words := strings.Fields(values["connection"]); len(words) == 4 {
@@ -114,18 +120,23 @@ func parseFacts(out string) (Facts, error) {
 		return Facts{}, fmt.Errorf("the host does not tell its platform: %q", short(out))
 	case !path.IsAbs(f.Home):
 		return Facts{}, fmt.Errorf("the host's home folder is not an absolute path: HOME=%q", short(f.Home))
-	case !fileSystemName.MatchString(f.FileSystem):
+	case !fileSystemName().MatchString(f.FileSystem):
 		return Facts{}, fmt.Errorf("~/.plx/fsid on the host is damaged (%q): remove it", short(f.FileSystem))
 	}
 	return f, nil
 }
 
-var fileSystemName = regexp.MustCompile(`^[[:xdigit:]]{32}$`)
+var fileSystemName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[[:xdigit:]]{32}$`) })
 
 // goArchs translates what uname -m says. ppc64le, riscv64 and s390x are the same.
 var goArchs = map[string]string{
 	"x86_64": "amd64", "aarch64": "arm64", "i386": "386", "i486": "386", "i586": "386", "i686": "386",
 	"armv6l": "arm", "armv7l": "arm", "armv8l": "arm", "loongarch64": "loong64",
+}
+
+// PlatformOf returns the platform of what uname -s and uname -m say.
+func PlatformOf(kernel, machine string) Platform {
+	return Platform{OS: strings.ToLower(kernel), Arch: cmp.Or(goArchs[machine], strings.ToLower(machine))}
 }
 
 // script runs a script that answers briefly and returns its output. What it

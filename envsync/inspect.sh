@@ -30,10 +30,10 @@ chmod 700 .plx .plx/blobs
 # read back. Where links are not to be had, mv -n comes near.
 #
 # The file is written anew each time also to find out whether the home can be
-# written at all, and by cat, which says what is wrong in words.
+# written at all. If it cannot, cat says what is wrong in words.
 mine=.plx/.fsid.$fsid
 trap 'rm -f "$mine"' EXIT
-cat >"$mine" <<EOF
+{ printf '%s\n' "$fsid" >"$mine"; } 2>/dev/null || cat >"$mine" <<EOF
 $fsid
 EOF
 if [ ! -s .plx/fsid ]; then
@@ -42,14 +42,16 @@ if [ ! -s .plx/fsid ]; then
 fi
 read -r fsid <.plx/fsid
 
-cat <<EOF
-os=$(uname -s)
-arch=$(uname -m)
-home=$HOME
-user=$(id -un 2>/dev/null || id -u)
-uid=$(id -u)
-connection=$SSH_CONNECTION
-hostname=$(uname -n)
-boot=$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)
-fsid=$fsid
-EOF
+# What the shell can tell itself starts no program.
+boot=
+{ read -r boot </proc/sys/kernel/random/boot_id; } 2>/dev/null || true
+uname=$(uname -snm) # always in this order
+name=${uname#* }
+ids=$(id 2>/dev/null) || ids=
+uid=${ids#uid=} user=${ids#*\(}
+case $ids in
+uid=*\(*) uid=${uid%%\(*} user=${user%%\)*} ;;
+*) uid=$(id -u) && user=$uid ;; # its user has no name
+esac
+printf '%s\n' "os=${uname%% *}" "arch=${uname##* }" "home=$HOME" "user=$user" "uid=$uid" "connection=${SSH_CONNECTION-}" \
+	"hostname=${name%% *}" "boot=$boot" "fsid=$fsid"

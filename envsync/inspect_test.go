@@ -93,10 +93,25 @@ func TestInspectErrors(t *testing.T) {
 		{"quota", "echo 'cat: write error: Disk quota exceeded' >&2; exit 1\n", "inspect: the home folder's quota is used up: "},
 	} {
 		h := newHost(t)
+		h.before = "printf() { return 1; }\n" // as that of the shell where nothing can be written
 		withPrograms(t, h, []string{"mkdir", "chmod", "rm", "mv", "ln"}, map[string]string{"cat": c.stub})
 		if _, err := Inspect(t.Context(), h); err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%s: %v", c.name, err)
 		}
+	}
+}
+
+// What a host says besides is no error, unless the script fails.
+func TestAHostThatSaysMore(t *testing.T) {
+	h := newHost(t)
+	if out, err := script(t.Context(), h, "echo warning >&2; echo answer"); err != nil || out != "answer\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+	if _, err := script(t.Context(), h, "exit 3"); err == nil || err.Error() != "exit status 3" {
+		t.Errorf("%v", err)
+	}
+	if _, err := script(t.Context(), h, "echo a '  b' >&2; exit 3"); err == nil || err.Error() != "exit status 3: a b" {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -35,7 +35,8 @@ type Progress func(host, blob string, sent, total int64)
 const maxHosts = 64
 
 // Sync brings blobs to targets, all hosts at once, and sends each blob once
-// for hosts that share a home. A blob is sent to a temporary name, its hash
+// for hosts that share a home. Programs travel compressed to hosts that have gzip. A
+// blob is sent to a temporary name, its hash
 // verified on the host, flushed to its disk, and then renamed. What is there
 // already is hashed on the host, once in each boot of it unless the file has
 // changed, and sent again only if it is wrong; its time is set to now, give or
@@ -119,23 +120,27 @@ func sharing(targets []Target) [][]int {
 // host brings all blobs to one host. shared says that another host has just
 // put them into this one's home.
 func (s *syncer) host(ctx context.Context, t Target, shared bool) error {
-	missing, err := look(ctx, t.Host, s.blobs, shared)
+	found, err := look(ctx, t.Host, s.blobs, shared)
 	if err != nil {
 		return fmt.Errorf("host %s: sync: %w", t.Name, err)
 	}
-	for _, b := range s.blobs { // all before the first is sent: who shows progress needs the whole
+	uploads := make([]*upload, len(s.blobs))
+	for i, b := range s.blobs { // all before the first is sent: who shows progress needs the whole
 		total := int64(0)
-		if missing[b.Sum] {
-			total = b.Size
+		if found.missing[b.Sum] {
+			if uploads[i], err = newUpload(b, found.gzip); err != nil {
+				return fmt.Errorf("host %s: send %s: %w", t.Name, b.Name, err)
+			}
+			total = uploads[i].size
 		}
 		s.tell(t.Name, b.Name, 0, total)
 	}
-	for _, b := range s.blobs {
-		if !missing[b.Sum] {
+	for i, b := range s.blobs {
+		if uploads[i] == nil {
 			continue
 		}
-		tell := func(sent int64) { s.tell(t.Name, b.Name, sent, b.Size) }
-		if err := upload(ctx, t.Host, b, tell); err != nil {
+		tell := func(sent int64) { s.tell(t.Name, b.Name, sent, uploads[i].size) }
+		if err := uploads[i].run(ctx, t.Host, tell); err != nil {
 			return fmt.Errorf("host %s: send %s: %w", t.Name, b.Name, err)
 		}
 	}
@@ -182,6 +187,7 @@ type Blob struct {
 
 	open   func() (io.ReadCloser, error)
 	remove func() error
+	pack   *packing // nil: it is sent as it is
 }
 
 // FileBlob makes a blob of a regular file, such as a program. The file is
@@ -200,7 +206,7 @@ func FileBlob(path string) (Blob, error) {
 	if !info.Mode().IsRegular() {
 		return Blob{}, fmt.Errorf("read %s: it is not a regular file", path)
 	}
-	b := Blob{Name: filepath.Base(path), Mode: 0o600, open: func() (io.ReadCloser, error) { return os.Open(path) }}
+	b := Blob{Name: filepath.Base(path), Mode: 0o600, open: func() (io.ReadCloser, error) { return os.Open(path) }, pack: new(packing)}
 	if info.Mode()&0o111 != 0 {
 		b.Mode = 0o700
 	}
@@ -211,6 +217,9 @@ func FileBlob(path string) (Blob, error) {
 	b.Sum = hex.EncodeToString(hash.Sum(nil))
 	return b, nil
 }
+
+// Open opens the content for reading.
+func (b Blob) Open() (io.ReadCloser, error) { return b.open() }
 
 // Close removes what the blob holds on this machine, which is nothing but for
 // an archive. It may be called more than once.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -255,6 +256,12 @@ func TestExplainAsksTheHost(t *testing.T) {
 	if got := explain(t.Context(), h, 1<<20, failure); got != failure {
 		t.Errorf("there is room: %v", got)
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	asked := h.runs.Load()
+	if got := explain(ctx, h, 10<<20, failure); got != failure || h.runs.Load() != asked {
+		t.Errorf("nobody waits for it any more: %v, asked %d times", got, h.runs.Load()-asked)
+	}
 }
 
 // As many hosts are served at once as may be. None gets anything before, so that
@@ -355,5 +362,46 @@ func BytesBlob(name string, content []byte) Blob {
 	return Blob{
 		Name: name, Sum: hex.EncodeToString(sum[:]), Size: int64(len(content)), Mode: 0o600,
 		open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil },
+	}
+}
+
+// A program travels compressed to a host that has gzip, and is the same there.
+func TestPacked(t *testing.T) {
+	content := bytes.Repeat([]byte("plx program\x00"), 100_000)
+	program := programOf(t, content)
+	tools := []string{"sh", "cat", "mkdir", "chmod", "ls", "find", "stat", "head", "touch", "mv", "rm", "sha256sum", "cut", "sync"}
+	for name, test := range map[string]struct {
+		tools   []string
+		scripts map[string]string
+		least   int64 // bytes that are sent
+		most    int64
+		err     string
+	}{
+		"gzip":        {tools: append(slices.Clone(tools), "gzip"), least: 1, most: int64(len(content)) / 4},
+		"no gzip":     {tools: tools, least: int64(len(content)), most: int64(len(content))},
+		"broken gzip": {tools: tools, scripts: map[string]string{"gzip": "#!/bin/sh\necho broken >&2\nexit 3\n"}, most: int64(len(content)) / 4, err: "host h: send train: unpack it: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t)
+			withPrograms(t, h, test.tools, test.scripts)
+			sent := int64(0)
+			err := Sync(t.Context(), []Target{{"h", h, ""}}, []Blob{program}, func(_, _ string, n, _ int64) { sent = max(sent, n) })
+			if test.err == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Equal(h.blob(t, program), content) {
+					t.Error("the content differs")
+				}
+			} else if err == nil || !strings.HasPrefix(err.Error(), test.err) {
+				t.Errorf("%v, want %s", err, test.err)
+			}
+			if sent < test.least || sent > test.most {
+				t.Errorf("%d bytes were sent of %d, want %d to %d", sent, len(content), test.least, test.most)
+			}
+			if left := h.leftovers(t); len(left) != 0 {
+				t.Errorf("left over: %v", left)
+			}
+		})
 	}
 }

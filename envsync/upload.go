@@ -1,6 +1,7 @@
 package envsync
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -31,14 +32,20 @@ func onBlobs(calls string) string {
 	return "salt=" + rand.Text() + "\n" + blobsScript + "\n" + calls
 }
 
+// looked is what a host has.
+type looked struct {
+	missing map[string]bool // sums of blobs that it lacks
+	gzip    bool            // it can unpack what gzip packed
+}
+
 // look asks a host which blobs it lacks. With shared it waits some seconds for
 // them to show up. A blob that is there is hashed unless that was done since
 // the host was booted and it has not changed since: after a power cut a file
 // may have its size and not its content.
-func look(ctx context.Context, h Host, blobs []Blob, shared bool) (missing map[string]bool, err error) {
+func look(ctx context.Context, h Host, blobs []Blob, shared bool) (looked, error) {
 	looking, cancel := context.WithTimeout(ctx, shortLimit)
 	defer cancel()
-	missing = map[string]bool{}
+	missing := map[string]bool{}
 	tries := 0
 	if shared {
 		tries = 5
@@ -50,7 +57,7 @@ func look(ctx context.Context, h Host, blobs []Blob, shared bool) (missing map[s
 	}
 	out, err := script(looking, h, onBlobs(calls+"EOF\n"))
 	if err != nil {
-		return nil, homeTrouble(err)
+		return looked{}, homeTrouble(err)
 	}
 	said := map[string]bool{}
 	for line := range strings.Lines(out) {
@@ -61,7 +68,7 @@ func look(ctx context.Context, h Host, blobs []Blob, shared bool) (missing map[s
 			delete(missing, b.Sum)
 		}
 	}
-	return missing, nil
+	return looked{missing, said["gzip"]}, nil
 }
 
 // right hashes a blob that is on the host. One that cannot be read is wrong
@@ -78,25 +85,70 @@ func hashLimit(size int64) time.Duration {
 	return shortLimit + time.Duration(size/slowest)*time.Second
 }
 
-// upload sends one blob to a temporary name, has its hash verified and gives
-// it its name.
-func upload(ctx context.Context, h Host, b Blob, tell func(sent int64)) error {
-	content, err := b.open()
+// upload is a blob on its way to a host.
+type upload struct {
+	Blob
+	packed []byte // the content as gzip packed it; nil: it is sent as it is
+	size   int64  // bytes to send
+}
+
+// newUpload prepares the upload of b. gzip tells that the host has that program.
+func newUpload(b Blob, gzip bool) (*upload, error) {
+	u := &upload{Blob: b, size: b.Size}
+	if !gzip {
+		return u, nil
+	}
+	var err error
+	if u.packed, err = b.packed(); u.packed != nil {
+		u.size = int64(len(u.packed))
+	}
+	return u, err
+}
+
+// read returns the bytes to send.
+func (u *upload) read() (io.ReadCloser, error) {
+	if u.packed != nil {
+		return io.NopCloser(bytes.NewReader(u.packed)), nil
+	}
+	content, err := u.open()
 	if err != nil {
-		return fmt.Errorf("read it here: %w", err)
+		return nil, fmt.Errorf("read it here: %w", err)
+	}
+	return content, nil
+}
+
+// run sends the blob to a temporary name, has its hash verified and gives it its name.
+func (u *upload) run(ctx context.Context, h Host, tell func(sent int64)) error {
+	content, err := u.read()
+	if err != nil {
+		return err
 	}
 	defer content.Close() // opened for reading: nothing to lose
-	temporary := "." + b.Sum[:16] + "." + rand.Text()
-	err = h.Copy(ctx, &telling{r: content, tell: tell}, b.Size, blobFolder+temporary, 0o700)
-	if err == nil {
-		err = settle(ctx, h, b, temporary)
+	temporary := "." + u.Sum[:16] + "." + rand.Text()
+	if from := (&telling{r: content, tell: tell}); u.packed != nil {
+		err = unpack(ctx, h, from, temporary)
 	} else {
-		err = explain(ctx, h, b.Size, err)
+		err = h.Copy(ctx, from, u.size, blobFolder+temporary, 0o700)
+	}
+	if err == nil {
+		err = settle(ctx, h, u.Blob, temporary)
+	} else {
+		err = explain(ctx, h, u.Size, err)
 	}
 	if err != nil {
 		tidy(ctx, h, temporary)
 	}
 	return err
+}
+
+// unpack has a host unpack what gzip packed, while it comes.
+func unpack(ctx context.Context, h Host, packed io.Reader, temporary string) error {
+	var errs bounded
+	command := fmt.Sprintf("sh -c 'umask 077; exec gzip -dc >%s'", blobFolder+temporary)
+	if err := h.Run(ctx, command, packed, io.Discard, &errs); err != nil {
+		return fmt.Errorf("unpack it: %w: %s", err, short(errs.buf.String()))
+	}
+	return nil
 }
 
 // settle compares the hash of an upload, has it written to the disk and

@@ -59,9 +59,9 @@ func TestWordsLearnsTheSameBits(t *testing.T) {
 // A mistake in a flag ends a program before it trains, and names the flag.
 func TestMistakesEndThePrograms(t *testing.T) {
 	for _, c := range []struct{ name, argument, want string }{
-		{"mnist", "--batch-size=7000", "--batch-size: epochs: 6000 samples fill no batch of 7000"},
+		{"mnist", "--batch-size=7000", "--batch-size is 7000: there are 6000 images"},
 		{"mnist", "--learning-rate=0", "--learning-rate is 0"},
-		{"cifar", "--batch-size=2001", "--batch-size: epochs"},
+		{"cifar", "--batch-size=2001", "--batch-size is 2001: there are 2000 pictures"},
 		{"cifar", "--files=missing.bin", "missing.bin"},
 		{"words", "--subjects=1", "--subjects is 1"},
 		{"matmul", "--size=0", "--size is 0"},

@@ -10,7 +10,7 @@ func TestLanguageModelsLearnTheSameBits(t *testing.T) {
 		arguments []string
 	}{
 		{"lm", []string{"--vocabulary=200", "--width=12", "--hidden=16", "--length=5", "--batch-size=8", "--samples=20", "--steps=30"}},
-		{"lm", []string{"--vocabulary=200", "--width=12", "--hidden=12", "--length=5", "--batch-size=8", "--samples=20", "--steps=30", "--dense"}},
+		{"lm", []string{"--vocabulary=200", "--width=12", "--hidden=12", "--length=5", "--batch-size=8", "--samples=20", "--steps=30", "--dense", "--find-sparse=false"}},
 		{"nmt", []string{"--vocabulary=6", "--length=4", "--width=6", "--hidden=8", "--batch-size=8", "--steps=30"}},
 		{"skipthoughts", []string{"--vocabulary=6", "--length=3", "--width=6", "--hidden=8", "--batch-size=8", "--steps=30"}},
 	} {

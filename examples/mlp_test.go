@@ -44,8 +44,8 @@ func TestMLPWeightsDoNotDependOnWorkers(t *testing.T) {
 	}
 }
 
-// mlpLine is the exercise's line, byte for byte.
-var mlpLine = regexp.MustCompile(`\A(step \d+ \| train_loss \d+\.\d{4} \| test_loss \d+\.\d{4} \| step time \d+\.\d{2}ms\n)+\z`)
+// mlpLine is the configuration and then the exercise's line, byte for byte.
+var mlpLine = regexp.MustCompile(`\An-layers 4 \| dim-in \d+ \| n-classes \d+ \| dim-hidden \d+ \| train-size \d+ \| batch-size 64 \| learning-rate 0\.1 \| niters \d+\n(step \d+ \| train_loss \d+\.\d{4} \| test_loss \d+\.\d{4} \| step time \d+\.\d{2}ms\n)+\z`)
 
 func TestMLPPrintsEveryHundredthStep(t *testing.T) {
 	out := run(t, program(t, "mlp"), 1, 2, "--niters=201", "--dim-in=64", "--dim-hidden=32", "--n-classes=4", "--train-size=1000")
@@ -54,7 +54,11 @@ func TestMLPPrintsEveryHundredthStep(t *testing.T) {
 	}
 	var steps []string
 	var test []float64
-	for line := range strings.Lines(out) {
+	configuration, stepLines, _ := strings.Cut(out, "\n")
+	if want := "n-layers 4 | dim-in 64 | n-classes 4 | dim-hidden 32 | train-size 1000 | batch-size 64 | learning-rate 0.1 | niters 201"; configuration != want {
+		t.Errorf("the configuration is %q, want %q", configuration, want)
+	}
+	for line := range strings.Lines(stepLines) {
 		fields := strings.Fields(line)
 		steps = append(steps, fields[1])
 		loss, err := strconv.ParseFloat(fields[7], 64)

@@ -62,6 +62,7 @@ func program(t *testing.T, name string) string {
 type task struct {
 	cluster.Task
 	listener *os.File // nil alone
+	folder   string   // its working directory; empty means the test's
 	stdout   bytes.Buffer
 	stderr   bytes.Buffer
 	err      error
@@ -85,21 +86,7 @@ func run(t *testing.T, path string, servers, workers int, arguments ...string) s
 // exit 0, and only the chief may print.
 func start(t *testing.T, path string, tasks []*task, contract cluster.Contract, arguments []string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	var ended sync.WaitGroup
-	for _, k := range tasks {
-		c := exec.CommandContext(ctx, path, arguments...)
-		c.Stdout, c.Stderr = &k.stdout, &k.stderr
-		c.Env = append(os.Environ(), "OMP_NUM_THREADS=1")
-		if k.listener != nil {
-			contract.Task, contract.LocalRank, contract.ListenFD = k.Task, k.Index, 3
-			c.ExtraFiles = []*os.File{k.listener}
-			c.Env = append(c.Env, contract.Environ()...)
-		}
-		ended.Go(func() { k.err = c.Run() })
-	}
-	ended.Wait()
+	launch(t, path, tasks, contract, arguments)
 	chief := ""
 	for _, k := range tasks {
 		if k.err != nil {
@@ -112,6 +99,26 @@ func start(t *testing.T, path string, tasks []*task, contract cluster.Contract, 
 		}
 	}
 	return chief
+}
+
+// launch runs all tasks until they end.
+func launch(t *testing.T, path string, tasks []*task, contract cluster.Contract, arguments []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	var ended sync.WaitGroup
+	for _, k := range tasks {
+		c := exec.CommandContext(ctx, path, arguments...)
+		c.Stdout, c.Stderr, c.Dir = &k.stdout, &k.stderr, k.folder
+		c.Env = append(os.Environ(), "OMP_NUM_THREADS=1")
+		if k.listener != nil {
+			contract.Task, contract.LocalRank, contract.ListenFD = k.Task, k.Index, 3
+			c.ExtraFiles = []*os.File{k.listener}
+			c.Env = append(c.Env, contract.Environ()...)
+		}
+		ended.Go(func() { k.err = c.Run() })
+	}
+	ended.Wait()
 }
 
 // job makes the contract of a job whose servers' sockets are open.

@@ -45,7 +45,7 @@ func solves(t *testing.T, out, pattern string) {
 // tables of either kind and with a projection.
 func TestLearnsTheText(t *testing.T) {
 	lm, best := program(t, "lm"), data.MakeText(0, 100).Perplexity()
-	for _, more := range [][]string{nil, {"--dense"}, {"--hidden=60"}} {
+	for _, more := range [][]string{nil, {"--dense", "--find-sparse=false"}, {"--hidden=60"}} {
 		arguments := []string{"--vocabulary=100", "--width=48", "--hidden=48", "--length=10", "--samples=40", "--steps=401", "--learning-rate=0.15"}
 		all := numbers(t, alone(t, lm, append(arguments, more...)...), `perplexity ([^ ]+)`)
 		if first, last := all[0], all[len(all)-1]; first < 90 || last > 1.08*best || last < 0.93*best {

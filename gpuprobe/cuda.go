@@ -108,11 +108,12 @@ func localGPU(d cu.Device) (GPU, error) {
 	if err != nil {
 		return g, err
 	}
-	place, err := d.Attributes(cu.PciDomainID, cu.PciBusID, cu.PciDeviceID)
+	place, err := d.Attributes(cu.PciDomainID, cu.PciBusID, cu.PciDeviceID, cu.ComputeCapabilityMajor, cu.ComputeCapabilityMinor)
 	if err != nil {
 		return g, err
 	}
 	g.Name, g.UUID, g.MemoryTotalMiB = clean(name), "GPU-"+id.String(), int(memory>>20)
 	g.PCIBusID = fmt.Sprintf("%04x:%02x:%02x.0", place[0], place[1], place[2])
+	g.ComputeCapability = fmt.Sprintf("%d.%d", place[3], place[4])
 	return g, nil
 }

@@ -6,15 +6,16 @@
 //	if err != nil {
 //		return fmt.Errorf("host %s: %w", name, err)
 //	}
-//	if err := report.Check([]int{0, 1}); err != nil {
+//	devices, err := report.Check([]string{"0", "GPU-02ba5a4d"})
+//	if err != nil {
 //		return fmt.Errorf("host %s: %w", name, err)
 //	}
 //
-// The script runs nvidia-smi's CSV queries and falls back to
-// /proc/driver/nvidia. Each call of nvidia-smi may take ten seconds. A call that
-// is stuck in the kernel and cannot be killed does not delay the probe. A report
-// distinguishes a host without a GPU, a broken tool and a tool that hangs: see
-// [Tool].
+// The script runs nvidia-smi's CSV queries, and its log for the CUDA version. It
+// falls back to /proc/driver/nvidia. Each call of nvidia-smi may take ten seconds.
+// A call that is stuck in the kernel and cannot be killed does not delay the
+// probe. A report distinguishes a host without a GPU, a broken tool and a tool
+// that hangs: see [Tool].
 //
 // # When a GPU is busy
 //
@@ -27,6 +28,9 @@
 //     more than idleMemoryMiB or unknown. Utilisation alone does not count:
 //     without persistence mode the query itself wakes the GPU, which then
 //     reports up to 100 %.
+//
+// A MIG device is busy if a compute process is known to run on it. Some drivers list
+// a process with its GPU only: see [GPU.Unplaced].
 //
 // # What it does not do
 //

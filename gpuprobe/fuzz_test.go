@@ -57,19 +57,33 @@ func FuzzRead(f *testing.F) {
 }
 
 func FuzzParseGPU(f *testing.F) {
-	f.Add("0, GPU-1, 00000000:3B:00.0, 570.124.06, 143771, 90113, 97, Default, Disabled, NVIDIA H200", true)
-	f.Add("0, GPU-1, 0000:01:00.0, 340.108, 127, 27, [Not Supported], [Not Supported], GeForce, 8400M", false)
-	f.Add("Field \"mig.mode.current\" is not a valid field to query.", true)
-	f.Fuzz(func(t *testing.T, line string, withMIG bool) {
-		g, ok := parseGPU(line, withMIG)
+	f.Add("0, GPU-1, 00000000:3B:00.0, 570.124.06, 143771, 90113, 97, Default, Disabled, 9.0, NVIDIA H200", uint8(2))
+	f.Add("0, GPU-1, 00000000:31:00.0, 460.73.01, 40536, 11, [N/A], Default, Enabled, A100-PCIE-40GB", uint8(1))
+	f.Add("0, GPU-1, 0000:01:00.0, 340.108, 127, 27, [Not Supported], [Not Supported], GeForce, 8400M", uint8(0))
+	f.Add("Field \"mig.mode.current\" is not a valid field to query.", uint8(2))
+	f.Fuzz(func(t *testing.T, line string, optional uint8) {
+		g, ok := parseGPU(line, int(optional)%len(queries))
 		if !ok {
 			return
+		}
+		if c := g.ComputeCapability; c != "" && !majorMinor().MatchString(c) {
+			t.Fatalf("%q gives capability %q", line, c)
 		}
 		if g.Index < 0 || g.Index > maxIndex || !utf8.ValidString(g.Name) {
 			t.Fatalf("%q gives %+v", line, g)
 		}
 		if g.PCIBusID != "" && canonicalBus(g.PCIBusID) != g.PCIBusID {
 			t.Fatalf("bus %q is not canonical", g.PCIBusID)
+		}
+	})
+}
+
+func FuzzCUDAVersion(f *testing.F) {
+	f.Add("Driver Version   : 535.129.03\nCUDA Version   : 12.2\n\nAttached GPUs   : 1\n")
+	f.Add(log610)
+	f.Fuzz(func(t *testing.T, text string) {
+		if v := cudaVersion(strings.Split(text, "\n")); v != "" && !majorMinor().MatchString(v) {
+			t.Fatalf("%q gives %q", text, v)
 		}
 	})
 }

@@ -38,7 +38,7 @@ func TestAddLocal(t *testing.T) {
 func TestLocal(t *testing.T) {
 	gpus, err := Local()
 	if os.Getenv("PLX_FAKE_CUDA") != "" { // scripts/check-cuda.sh, with testdata/cuda/libcuda.c
-		if err != nil || len(gpus) != 2 || gpus[0].Name != "Stand-in B" || gpus[0].PCIBusID != "0000:10:00.0" ||
+		if err != nil || len(gpus) != 2 || gpus[0].Name != "Stand-in B" || gpus[0].PCIBusID != "0000:10:00.0" || gpus[0].ComputeCapability != "8.0" ||
 			gpus[1].UUID != "GPU-01010101-0101-0101-0101-010101010101" || gpus[1].MemoryTotalMiB != 16384 {
 			t.Errorf("%+v %v", gpus, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
@@ -94,16 +95,13 @@ const maxIndex = 1023
 
 // parseGPU reads one line of the script's GPU query:
 //
-//	index, uuid, bus, driver, total, used, utilisation, mode[, mig], name
+//	index, uuid, bus, driver, total, used, utilisation, mode[, mig[, capability]], name
 //
-// Numbers are in MiB and per cent, without units. A field that the tool could
-// not fill holds words in brackets instead. ok is false for a line that is
-// something else, such as a message.
-func parseGPU(line string, withMIG bool) (g GPU, ok bool) {
-	count := 9
-	if withMIG {
-		count = 10
-	}
+// optional is the number of optional fields. Numbers are in MiB and per cent,
+// without units. A field that the tool could not fill holds words in brackets
+// instead. ok is false for a line that is something else, such as a message.
+func parseGPU(line string, optional int) (g GPU, ok bool) {
+	count := 9 + optional
 	f := strings.SplitN(line, ",", count)
 	if len(f) != count {
 		return GPU{}, false
@@ -119,8 +117,11 @@ func parseGPU(line string, withMIG bool) (g GPU, ok bool) {
 		Index: index, UUID: told(f[1]), PCIBusID: canonicalBus(f[2]), Driver: told(f[3]),
 		MemoryTotalMiB: amount(f[4]), MemoryUsedMiB: amount(f[5]), UtilizationPercent: amount(f[6]),
 		ComputeMode: told(f[7]), Name: told(f[count-1]),
-		MIGMode: withMIG && f[8] == "Enabled",
+		MIGMode: optional >= 1 && f[8] == "Enabled",
 		Fault:   fault(f),
+	}
+	if optional >= 2 {
+		g.ComputeCapability = shortVersion(f[9])
 	}
 	return g, true
 }
@@ -190,9 +191,11 @@ func parseProcess(line string) (uuid string, p Process, ok bool) {
 }
 
 var (
-	listedGPU = regexp.MustCompile(`^GPU \d+: .*\(UUID: (GPU-[^)]*)\)`)
+	listedGPU = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^GPU \d+: .*\(UUID: (GPU-[^)]*)\)`) })
 	// Before driver 470 the UUID is MIG-GPU-<uuid>/<instance>/<instance>.
-	listedMIG = regexp.MustCompile(`^\s+MIG (\S+)\s+Device\s+(\d+): \(UUID: (MIG-[^)]*)\)`)
+	listedMIG = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^\s+MIG (\S+)\s+Device\s+(\d+): \(UUID: (MIG-[^)]*)\)`)
+	})
 )
 
 // parseList reads `nvidia-smi -L` and returns the MIG devices by their GPU's
@@ -201,10 +204,10 @@ func parseList(lines []string) map[string][]MIG {
 	devices := map[string][]MIG{}
 	gpu := ""
 	for _, line := range lines {
-		if m := listedGPU.FindStringSubmatch(line); m != nil {
+		if m := listedGPU().FindStringSubmatch(line); m != nil {
 			gpu = clean(m[1])
 		}
-		m := listedMIG.FindStringSubmatch(line)
+		m := listedMIG().FindStringSubmatch(line)
 		if m == nil || gpu == "" {
 			continue
 		}
@@ -257,13 +260,33 @@ func keyValues(lines []string) map[string]string {
 	return facts
 }
 
-var driverVersion = regexp.MustCompile(`^\d{2,4}\.\d+(\.\d+)*$`)
+var majorMinor = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\d{1,3}\.\d{1,3}$`) })
+
+// shortVersion returns the first word of a field if it is a version such as
+// "12.4", else "".
+func shortVersion(field string) string {
+	word, _, _ := strings.Cut(field, " ")
+	if !majorMinor().MatchString(word) {
+		return ""
+	}
+	return word
+}
+
+// cudaVersion finds the driver's CUDA version in the head of nvidia-smi's log.
+// Drivers before 410 do not report it. Drivers from 610 on have two lines, and
+// will lose the older one.
+func cudaVersion(lines []string) string {
+	facts := keyValues(lines)
+	return cmp.Or(shortVersion(facts["CUDA UMD Version"]), shortVersion(facts["CUDA Version"]))
+}
+
+var driverVersion = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\d{2,4}\.\d+(\.\d+)*$`) })
 
 // procDriver finds the version in the first line of
 // /proc/driver/nvidia/version.
 func procDriver(line string) string {
 	for word := range strings.FieldsSeq(line) {
-		if driverVersion.MatchString(word) {
+		if driverVersion().MatchString(word) {
 			return word
 		}
 	}

@@ -34,8 +34,8 @@ const reasonWidth = 60
 // borders, for a terminal; without, they are plain, aligned columns that never
 // wrap.
 func Table(w io.Writer, rows []Row, colour bool) error {
-	hosts := [][]string{{"HOST", "CPUS", "MEMORY", "BLAS", "GPUS", "DRIVER", "STATE"}}
-	gpus := [][]string{{"HOST", "GPU", "NAME", "MEMORY MIB", "UTIL", "USED BY", "UUID"}}
+	hosts := [][]string{{"HOST", "CPUS", "MEMORY", "BLAS", "GPUS", "DRIVER", "CUDA", "STATE"}}
+	gpus := [][]string{{"HOST", "GPU", "NAME", "CAPABILITY", "MEMORY MIB", "UTIL", "USED BY", "UUID"}}
 	for _, row := range rows {
 		hosts = append(hosts, hostCells(row))
 		if row.Err != nil {
@@ -58,12 +58,12 @@ func Table(w io.Writer, rows []Row, colour bool) error {
 
 func hostCells(row Row) []string {
 	if row.Err != nil {
-		return []string{clean(row.Host), "-", "-", "-", "-", "-", oneLine(row.Err.Error())}
+		return []string{clean(row.Host), "-", "-", "-", "-", "-", "-", oneLine(row.Err.Error())}
 	}
 	r := row.Report
 	return []string{
 		clean(row.Host), strconv.Itoa(r.CPUs), fmt.Sprintf("%.1f GiB", float64(r.MemoryMiB)/1024),
-		cmp.Or(r.BLAS, "none found, gonum is used"), gpuCount(r), cmp.Or(r.Driver, "-"), state(row),
+		cmp.Or(r.BLAS, "none found, gonum is used"), gpuCount(r), cmp.Or(r.Driver, "-"), cmp.Or(r.CUDA, "-"), state(row),
 	}
 }
 
@@ -102,13 +102,13 @@ func gpuCells(host string, g GPU) []string {
 		util = strconv.Itoa(g.UtilizationPercent) + "%"
 	}
 	return []string{
-		clean(host), strconv.Itoa(g.Index), cmp.Or(g.Name, "-"),
+		clean(host), strconv.Itoa(g.Index), cmp.Or(g.Name, "-"), cmp.Or(g.ComputeCapability, "-"),
 		number(g.MemoryUsedMiB) + "/" + number(g.MemoryTotalMiB), util, g.UsedBy(), cmp.Or(g.UUID, "-"),
 	}
 }
 
 func migCells(host string, g GPU, m MIG) []string {
-	return []string{clean(host), fmt.Sprintf("%d:%d", g.Index, m.Index), "MIG " + m.Profile, "-", "-", "-", m.UUID}
+	return []string{clean(host), fmt.Sprintf("%d:%d", g.Index, m.Index), "MIG " + m.Profile, "-", "-", "-", usedBy(m.Processes, "-"), m.UUID}
 }
 
 func number(n int) string {
@@ -131,11 +131,17 @@ func (g GPU) UsedBy() string {
 		return "somebody (no process visible)"
 	case len(g.Processes) == 0 && g.MemoryUsedMiB == Unknown && g.UtilizationPercent == Unknown:
 		return "unknown"
-	case len(g.Processes) == 0:
-		return free
+	}
+	return usedBy(g.Processes, free)
+}
+
+// usedBy is UsedBy for processes; none stands for no process.
+func usedBy(all []Process, none string) string {
+	if len(all) == 0 {
+		return none
 	}
 	count := map[string]int{}
-	for _, p := range g.Processes {
+	for _, p := range all {
 		count[cmp.Or(p.User, "pid "+strconv.Itoa(p.PID))]++
 	}
 	names := slices.Sorted(maps.Keys(count))

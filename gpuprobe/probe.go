@@ -23,7 +23,7 @@ type Runner interface {
 const (
 	// toolLimit is how long one call of nvidia-smi may take.
 	toolLimit = 10 * time.Second
-	// probeLimit bounds a whole probe: four calls at most that each use up
+	// probeLimit bounds a whole probe: six calls at most that each use up
 	// their time, the look-up of user names, and a slow host's start.
 	probeLimit = 75 * time.Second
 	// outputLimit bounds what a host may answer: some 16 GPUs with a few

@@ -14,12 +14,6 @@ export PATH
 
 say() { printf '\n%s %s\n' "$mark" "$*"; }
 
-# show SECTION [WORD]: a section with standard input as its lines.
-show() {
-	say begin "$@"
-	cat
-}
-
 # limited SECONDS PROGRAM...: runs a program in a shell of its own that gives
 # up on it in time, also when SIGKILL cannot end it, and prints "end STATUS".
 #
@@ -55,12 +49,15 @@ limited() { sh -c "$limited_script" plx-probe "$mark" "$@"; }
 
 # owners: passes a section on, and after it prints "uid PID UID" for every
 # process named in its lines "GPU, PID, ...", and the password file's lines
-# of those users.
+# of those users. It returns 3 if the tool was late, 0 otherwise.
 owners() {
-	pids= count=0
+	pids= count=0 verdict=0
 	while IFS= read -r line; do
 		printf '%s\n' "$line"
-		case $line in "$mark end "*) break ;; esac
+		case $line in
+		"$mark end late") verdict=3 && break ;;
+		"$mark end "*) break ;;
+		esac
 		rest=${line#*, } pid=
 		[ "$rest" = "$line" ] || pid=${rest%%,*}
 		case $pid in '' | *[!0-9]*) continue ;; esac
@@ -78,17 +75,19 @@ owners() {
 		printf 'uid %s %s\n' "$pid" "$uid"
 		case " $uids " in *" $uid "*) ;; *) uids="$uids $uid" ;; esac
 	done
-	[ -n "$uids" ] || return 0
+	[ -n "$uids" ] || return "$verdict"
 	say begin passwd
 	if command -v getent >/dev/null 2>&1; then
 		limited 5 getent passwd $uids # a directory server may be down
 	else
 		cat "$root/etc/passwd" 2>/dev/null
 	fi
+	return "$verdict"
 }
 
 # pass: passes a section on and returns what it says about the tool: 3 late,
-# 4 a field that this driver does not know, 5 a GPU in MIG mode, 0 otherwise.
+# 4 a field that this driver does not know, 6 if that is compute_cap, 5 a GPU in
+# MIG mode, 0 otherwise.
 pass() {
 	verdict=0
 	while IFS= read -r line; do
@@ -96,6 +95,7 @@ pass() {
 		case $line in
 		"$mark end late") return 3 ;;
 		"$mark end "*) return "$verdict" ;;
+		*'"compute_cap" is not a valid field'*) verdict=6 ;;
 		*'not a valid field'*) verdict=4 ;;
 		*', Enabled,'*) verdict=5 ;;
 		esac
@@ -123,8 +123,12 @@ query() {
 
 ask_tool() {
 	fields=index,uuid,pci.bus_id,driver_version,memory.total,memory.used,utilization.gpu,compute_mode
-	query gpus "$fields,mig.mode.current,name"
+	query gpus "$fields,mig.mode.current,compute_cap,name"
 	verdict=$?
+	if [ "$verdict" = 6 ]; then # a driver before 510
+		query gpus-without-cap "$fields,mig.mode.current,name"
+		verdict=$?
+	fi
 	if [ "$verdict" = 4 ]; then # a driver before 450
 		query gpus-without-mig "$fields,name"
 		verdict=$?
@@ -137,6 +141,9 @@ ask_tool() {
 	say begin apps
 	limited "$limit" "$tool" --query-compute-apps=gpu_uuid,pid,used_gpu_memory,process_name \
 		--format=csv,noheader,nounits | owners
+	[ $? != 3 ] || return 0
+	say begin version # the shortest answer whose head has the driver's CUDA version
+	limited "$limit" "$tool" -q -d COMPUTE
 }
 
 pci_devices() {
@@ -152,35 +159,58 @@ pci_devices() {
 
 # blas prints "FILE PATH" for every library that plx could use.
 blas() {
-	{ ldconfig -p || /sbin/ldconfig -p; } 2>/dev/null | while read -r file rest; do
-		case $file in
-		libopenblas.so* | libmkl_rt.so* | libblis.so* | libblis-mt.so*) printf '%s %s\n' "$file" "${rest##*=> }" ;;
-		esac
-	done
+	# A shell reads from a pipe byte by byte: grep leaves it a few lines of thousands.
+	{ ldconfig -p || /sbin/ldconfig -p; } 2>/dev/null | grep -E '^[[:space:]]*lib(openblas|mkl_rt|blis|blis-mt)\.so' |
+		while read -r file rest; do
+			printf '%s %s\n' "$file" "${rest##*=> }"
+		done
 	IFS=:
-	for folder in $LD_LIBRARY_PATH /usr/lib/* /usr/lib64 /usr/local/lib /opt/OpenBLAS/lib /opt/intel/oneapi/mkl/latest/lib \
+	for folder in $LD_LIBRARY_PATH /usr/lib/*-linux-* /usr/lib64 /usr/local/lib /opt/OpenBLAS/lib /opt/intel/oneapi/mkl/latest/lib \
 		/opt/intel/oneapi/mkl/latest/lib/intel64 /opt/intel/mkl/lib/intel64 ${CONDA_PREFIX:+"$CONDA_PREFIX/lib"}; do
-		for path in "$root$folder"/libopenblas.so.* "$root$folder"/libmkl_rt.so* "$root$folder"/libblis.so.* "$root$folder"/libblis-mt.so.*; do
-			[ -f "$path" ] && printf '%s %s\n' "${path##*/}" "$path"
+		for path in "$root$folder"/lib[omb]*.so.*; do
+			case ${path##*/} in
+			libopenblas.so.* | libmkl_rt.so.* | libblis.so.* | libblis-mt.so.*)
+				[ -f "$path" ] && printf '%s %s\n' "${path##*/}" "$path"
+				;;
+			esac
 		done
 	done
 	unset IFS
 }
 
-printf '%s %s\n' "$(uname -m)" "$(uname -r)" | show machine
-{ nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || grep -c '^processor' "$root/proc/cpuinfo"; } | show cpus
-grep '^MemTotal' "$root/proc/meminfo" 2>/dev/null | show memory
-grep -m 1 '^model name' "$root/proc/cpuinfo" 2>/dev/null | show cpu-model
-blas | show blas
-pci_devices | show pci
-head -n 1 "$root/proc/driver/nvidia/version" 2>/dev/null | show driver
+# line PREFIX FILE: the file's first line that begins so, before its first empty line.
+line() {
+	while IFS= read -r text && [ -n "$text" ]; do
+		case $text in "$1"*) printf '%s\n' "$text" && return ;; esac
+	done 2>/dev/null <"$root$2"
+}
+
+# What the shell reads itself starts no program: on many hosts at once, or on a busy one,
+# programs are most of what a probe costs.
+say begin machine
+set -- $(uname -rm) # always in this order
+printf '%s %s\n' "$2" "$1"
+say begin cpus
+nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || grep -c '^processor' "$root/proc/cpuinfo"
+say begin memory
+line MemTotal /proc/meminfo
+say begin cpu-model
+line 'model name' /proc/cpuinfo
+say begin blas
+blas
+say begin pci
+pci_devices
+say begin driver
+line '' /proc/driver/nvidia/version
 for file in "$root"/proc/driver/nvidia/gpus/*/information; do
 	[ -f "$file" ] || continue
 	folder=${file%/information}
-	show information "${folder##*/}" <"$file"
+	say begin information "${folder##*/}"
+	cat "$file"
 done
 if find_tool; then
-	printf '%s\n' "$tool" | show tool
+	say begin tool
+	printf '%s\n' "$tool"
 	ask_tool
 fi
 say 'done'

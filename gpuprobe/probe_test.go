@@ -73,8 +73,9 @@ func shells(t *testing.T) map[string]shell {
 
 const twoGPUs = `mode ok
 driver 570.124.06
-gpu 0|GPU-aaaa|NVIDIA H200, special|00000000:3B:00.0|143771|2048|12|Default|Disabled
-gpu 1|GPU-bbbb|NVIDIA H200|00000000:86:00.0|143771|1|0|Default|Enabled
+cuda 12.8
+gpu 0|GPU-aaaa|NVIDIA H200, special|00000000:3B:00.0|143771|2048|12|Default|Disabled|9.0
+gpu 1|GPU-bbbb|NVIDIA H200|00000000:86:00.0|143771|1|0|Default|Enabled|9.0
 mig 1|0|3g.71gb|MIG-cccc
 `
 
@@ -96,11 +97,11 @@ func TestScriptOnAHostWithGPUs(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if r.GPUTool != ToolSMI || r.GPUError != "" || len(r.GPUs) != 2 || r.Driver != "570.124.06" || r.MemoryMiB != 2048 || r.CPUs < 1 || r.CPUModel != "Test CPU" {
+		if r.GPUTool != ToolSMI || r.GPUError != "" || len(r.GPUs) != 2 || r.Driver != "570.124.06" || r.CUDA != "12.8" || r.MemoryMiB != 2048 || r.CPUs < 1 || r.CPUModel != "Test CPU" {
 			t.Fatalf("%s: %+v", name, r)
 		}
 		a, b := r.GPUs[0], r.GPUs[1]
-		if a.Name != "NVIDIA H200, special" || a.UUID != "GPU-aaaa" || a.MemoryUsedMiB != 2048 || !a.Busy || len(a.Processes) != 0 {
+		if a.Name != "NVIDIA H200, special" || a.UUID != "GPU-aaaa" || a.ComputeCapability != "9.0" || a.MemoryUsedMiB != 2048 || !a.Busy || len(a.Processes) != 0 {
 			t.Errorf("%s: first GPU %+v", name, a)
 		}
 		if len(b.MIG) != 1 || b.MIG[0].Profile != "3g.71gb" || len(b.Processes) != 2 || b.Processes[0] != b.Processes[1] || b.Processes[0].User != me.Username || b.Processes[0].Name != "python, mine" {
@@ -126,7 +127,8 @@ func TestScriptOnOtherHosts(t *testing.T) {
 		{"mismatch", "mode mismatch\ndriver 550.144.03\n", true, ToolBroken, 1, "status 18: Failed to initialize NVML: Driver/library version mismatch; NVML library version: 550.144"},
 		{"tool without driver", "mode nodriver\n", false, ToolNone, 0, ""},
 		{"no devices", "mode nodevices\n", false, ToolSMI, 0, ""},
-		{"old driver", "mode old\n" + strings.ReplaceAll(twoGPUs, "mode ok\n", ""), false, ToolSMI, 2, ""},
+		{"driver before 450", strings.ReplaceAll(twoGPUs, "mode ok", "mode old"), false, ToolSMI, 2, ""},
+		{"driver before 510", strings.ReplaceAll(twoGPUs, "mode ok", "mode nocap"), false, ToolSMI, 2, ""},
 		{"lost", strings.ReplaceAll(twoGPUs, "mode ok", "mode lost"), true, ToolSMI, 2, "status 15"},
 	} {
 		for name, sh := range shells(t) {
@@ -141,6 +143,10 @@ func TestScriptOnOtherHosts(t *testing.T) {
 				}
 				if r.GPUTool != c.tool || len(r.GPUs) != c.gpus || !strings.Contains(r.GPUError, c.error) || c.error == "" && r.GPUError != "" {
 					t.Errorf("tool %q, GPUs %+v, error %q", r.GPUTool, r.GPUs, r.GPUError)
+				}
+				old := strings.HasPrefix(c.name, "driver before")
+				if len(r.GPUs) > 1 && (r.GPUs[0].ComputeCapability == "") != old || old && r.CUDA != "12.8" {
+					t.Errorf("capability %q, CUDA %q", r.GPUs[0].ComputeCapability, r.CUDA)
 				}
 			})
 		}
@@ -216,10 +222,10 @@ func TestLimitedLeavesNoClock(t *testing.T) {
 		for _, tool := range []string{"true", "sh -c 'exit 3'", "sh -c 'kill -9 $$'"} {
 			t.Setenv(name, value)
 			var out strings.Builder
-			loop := "\nmark=m i=0\nwhile [ $i -lt 150 ]; do i=$((i + 1)); limited 30 " + tool + "; done\n"
+			loop := "\nmark=m i=0\nwhile [ $i -lt 40 ]; do i=$((i + 1)); limited 30 " + tool + "; done\n"
 			err := sh.Run(t.Context(), functions+loop, nil, &out, io.Discard)
 			os.Unsetenv(name)
-			if err != nil || strings.Count(out.String(), "m end ") != 150 || strings.Contains(out.String(), "late") {
+			if err != nil || strings.Count(out.String(), "m end ") != 40 || strings.Contains(out.String(), "late") {
 				t.Errorf("%s: %s: %v:\n%s", shellName, tool, err, out.String())
 			}
 			if left := withEnvironment(t, word); len(left) != 0 {

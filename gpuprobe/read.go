@@ -22,6 +22,7 @@ func read(all sections, limit time.Duration) Report {
 	r.BLAS, r.BLASPath = blasChoice(all.find("blas").lines)
 	readGPUs(&r, all, limit)
 	readProcesses(&r, all, limit)
+	r.CUDA = cudaVersion(all.find("version").lines)
 	for i := range r.GPUs {
 		g := &r.GPUs[i]
 		g.judge(r.Driver)
@@ -64,16 +65,18 @@ func readGPUs(r *Report, all sections, limit time.Duration) {
 	}
 }
 
+// queries are the sections of the script's queries for GPUs, from the last that
+// it makes to the first. Each has one optional field more than the one before.
+var queries = []string{"gpus-without-mig", "gpus-without-cap", "gpus"}
+
 // readQuery returns the last query that was made, its GPUs in index order and
 // the lines that are no GPUs.
-func readQuery(all sections) (_ section, gpus []GPU, notes string) {
-	answer, isOlder := all.find("gpus"), all.has("gpus-without-mig")
-	if isOlder {
-		answer = all.find("gpus-without-mig")
-	}
+func readQuery(all sections) (answer section, gpus []GPU, notes string) {
+	optional := max(0, slices.IndexFunc(queries, all.has))
+	answer = all.find(queries[optional])
 	var other []string
 	for _, line := range answer.lines {
-		g, ok := parseGPU(line, !isOlder)
+		g, ok := parseGPU(line, optional)
 		switch {
 		case !ok:
 			other = append(other, clean(line))
@@ -140,7 +143,7 @@ func readProcesses(r *Report, all sections, limit time.Duration) {
 		if p.Name != "" { // a pid without a name is of another pid namespace
 			p.User = users[p.PID]
 		}
-		r.GPUs[i].add(p)
+		r.GPUs[i].add(uuid, p)
 	}
 	trouble := ""
 	if apps.status == "late" {
@@ -158,7 +161,15 @@ func (g GPU) owns(uuid string) bool {
 	return uuid != "" && (g.UUID == uuid || slices.ContainsFunc(g.MIG, func(m MIG) bool { return m.UUID == uuid }))
 }
 
-func (g *GPU) add(p Process) { g.Processes = append(g.Processes, p) }
+// add adds a process that is listed with the UUID of the GPU or of a MIG device.
+func (g *GPU) add(uuid string, p Process) {
+	g.Processes = append(g.Processes, p)
+	if i := slices.IndexFunc(g.MIG, func(m MIG) bool { return m.UUID == uuid }); i >= 0 {
+		g.MIG[i].add(p)
+	}
+}
+
+func (m *MIG) add(p Process) { m.Processes = append(m.Processes, p) }
 
 // judge sets Busy by the rule of the package documentation, and Driver if the
 // GPU's own query did not give it.

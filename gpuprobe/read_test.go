@@ -97,7 +97,7 @@ func TestFieldsThatTheToolDoesNotTell(t *testing.T) {
 
 // A GPU that has failed says so in some of its fields only.
 func TestFaultInOneField(t *testing.T) {
-	const sound = "0, GPU-aaaa, 00000000:3B:00.0, 570.124.06, 81559, 0, 100, Default, Disabled, NVIDIA H100"
+	const sound = "0, GPU-aaaa, 00000000:3B:00.0, 570.124.06, 81559, 0, 100, Default, Disabled, 9.0, NVIDIA H100"
 	for _, c := range []struct{ field, words, want string }{
 		{"100", "100", ""},
 		{"100", "[GPU requires reset]", "GPU requires reset"},
@@ -106,10 +106,53 @@ func TestFaultInOneField(t *testing.T) {
 		{"GPU-aaaa", "[GPU is lost]", "GPU is lost"},
 		{"81559", "[Unknown Error]", "nvidia-smi cannot read its memory: Unknown Error"},
 		{"NVIDIA H100", "ERR!", "nvidia-smi cannot read its name: ERR!"},
+		{"9.0", "[Unknown Error]", ""},
 	} {
-		g, ok := parseGPU(strings.Replace(sound, c.field, c.words, 1), true)
+		g, ok := parseGPU(strings.Replace(sound, c.field, c.words, 1), 2)
 		if !ok || g.Fault != c.want {
 			t.Errorf("%s for %s: %v, %q", c.words, c.field, ok, g.Fault)
+		}
+	}
+}
+
+// log610 is the head of a log of driver 610.57.04, with two names for the version.
+const log610 = `Timestamp                                              : Sun Sep  6 08:21:38 2026
+Driver Version                                         : 610.57.04 [Deprecated; will be removed in CUDA 14.0. Use KMD Version instead]
+CUDA Version                                           : 13.3 [Deprecated; will be removed in CUDA 14.0. Use CUDA UMD Version instead]
+KMD Version                                            : 610.57.04
+CUDA UMD Version                                       : 13.3
+`
+
+// Old drivers report neither the capability nor the CUDA version. From driver 610
+// on the version has another name.
+func TestCapabilityAndCUDAVersion(t *testing.T) {
+	for name, want := range map[string]struct{ capability, cuda string }{
+		"busy-570":          {"9.0", "12.8"},
+		"mig-old-names-460": {"", "11.2"},
+		"old-440":           {"", "10.2"},
+		"old-340":           {"", ""},
+		"unified-580":       {"12.1", "13.0"},
+		"lost-520":          {"7.5", ""},
+		"processes-hung":    {"", ""},
+	} {
+		r := answerOf(t, name)
+		if got := r.GPUs[0].ComputeCapability; got != want.capability || r.CUDA != want.cuda {
+			t.Errorf("%s: capability %q, CUDA %q, want %+v", name, got, r.CUDA, want)
+		}
+	}
+	newName := log610[strings.Index(log610, "KMD"):]
+	oldName, _, _ := strings.Cut(log610, "KMD Version  ")
+	for _, c := range []struct{ log, want string }{
+		{log610, "13.3"},
+		{newName, "13.3"},
+		{oldName, "13.3"},
+		{"CUDA Version : N/A", ""},
+		{"CUDA Version : Not Found", ""},
+		{"CUDA Version : 12.4.1", ""},
+		{"CUDA UMD Version : N/A\nCUDA Version : 13.3", "13.3"},
+	} {
+		if got := cudaVersion(strings.Split(c.log, "\n")); got != c.want {
+			t.Errorf("%q: got %q, want %q", c.log, got, c.want)
 		}
 	}
 }
@@ -147,39 +190,6 @@ func TestBusy(t *testing.T) {
 		if g.judge(""); g.Busy != c.want {
 			t.Errorf("%+v: got %v", c, g.Busy)
 		}
-	}
-}
-
-func TestLacksAndCheck(t *testing.T) {
-	r := answerOf(t, "needs-reset-580")
-	if got := r.Lacks([]int{4, 0, 1, 7}); !reflect.DeepEqual(got, []int{4, 7}) {
-		t.Errorf("lacks %v", got)
-	}
-	for _, c := range []struct {
-		answer string
-		ids    []int
-		want   string
-	}{
-		{"busy-570", []int{0, 1}, ""},
-		{"busy-570", nil, ""},
-		{"busy-570", []int{1, 2, 3}, "no GPU 2, 3: the host has 0, 1"},
-		{"no-gpu", []int{0}, "no GPU 0: the host has none"},
-		{"needs-reset-580", []int{0}, ""},
-		{"needs-reset-580", []int{1}, "GPU 1 cannot be used: GPU requires reset"},
-		{"lost-520", []int{1}, "GPU 1 cannot be used: nvidia-smi cannot reach it"},
-		{"hung", []int{1}, "no GPU 1: the host has 0 (nvidia-smi did not answer within 10s)"},
-	} {
-		got := ""
-		if err := answerOf(t, c.answer).Check(c.ids); err != nil {
-			got = err.Error()
-		}
-		if got != c.want {
-			t.Errorf("%s %v: got %q, want %q", c.answer, c.ids, got, c.want)
-		}
-	}
-	mute := Report{GPUTool: ToolHung, GPUError: "it is late"} // nothing says what the host has
-	if err := mute.Check([]int{0, 1}); err == nil || err.Error() != "GPU 0, 1 was not found: it is late" {
-		t.Errorf("without any list: %v", err)
 	}
 }
 
@@ -224,7 +234,7 @@ func TestJSONShape(t *testing.T) {
 		t.Error("gpus is null")
 	}
 	gpu := got[2].GPUs[0]
-	for _, key := range []string{"index", "uuid", "name", "memory_total_mib", "memory_used_mib", "utilization_percent", "busy"} {
+	for _, key := range []string{"index", "uuid", "name", "memory_total_mib", "memory_used_mib", "utilization_percent", "busy", "compute_capability"} {
 		if _, there := gpu[key]; !there {
 			t.Errorf("no %s in %v", key, gpu)
 		}

@@ -2,9 +2,6 @@ package gpuprobe
 
 import (
 	"encoding/json"
-	"fmt"
-	"slices"
-	"strings"
 )
 
 // Unknown is the value of a number that the tool did not report. JSON output
@@ -58,6 +55,9 @@ type Report struct {
 	// Driver is the version of the NVIDIA driver, such as "535.129.03"; empty if
 	// unknown.
 	Driver string `json:"driver"`
+	// CUDA is the newest CUDA version that the driver supports, such as "12.4";
+	// empty if unknown. nvidia-smi reports it since driver 410.
+	CUDA string `json:"cuda_version"`
 	// BLAS is the file name of the best BLAS library of the host, such as
 	// "libopenblas.so.0", and BLASPath its path. Both are empty without one.
 	BLAS     string `json:"blas"`
@@ -80,6 +80,7 @@ type GPU struct {
 	Busy               bool      `json:"busy"`                // in use, by the rule in the package documentation
 	Driver             string    `json:"driver"`
 	PCIBusID           string    `json:"pci_bus_id"`
+	ComputeCapability  string    `json:"compute_capability"`     // such as "9.0"; empty if unknown, as before driver 510
 	ComputeMode        string    `json:"compute_mode,omitempty"` // as nvidia-smi reports it; empty if it does not
 	Processes          []Process `json:"processes"`              // the GPU's compute processes
 	// MIG lists the devices into which the GPU is divided. A GPU in MIG mode
@@ -106,46 +107,9 @@ type MIG struct {
 	Index   int    `json:"index"`
 	Profile string `json:"profile"`
 	UUID    string `json:"uuid"`
-}
-
-// Lacks returns those of ids that the host does not have, in the order given.
-func (r Report) Lacks(ids []int) []int {
-	return slices.DeleteFunc(slices.Clone(ids), func(id int) bool {
-		return slices.ContainsFunc(r.GPUs, func(g GPU) bool { return g.Index == id })
-	})
-}
-
-// Check returns an error that names the ids the host lacks and what it has
-// instead, or the first of ids whose GPU is faulty. The caller adds the host.
-func (r Report) Check(ids []int) error {
-	if missing := r.Lacks(ids); len(missing) > 0 {
-		if len(r.GPUs) == 0 && (r.GPUTool == ToolBroken || r.GPUTool == ToolHung) {
-			return fmt.Errorf("GPU %s was not found: %s", joinInts(missing), r.GPUError) // it may exist
-		}
-		return fmt.Errorf("no GPU %s: %s", joinInts(missing), r.summary())
-	}
-	for _, g := range r.GPUs {
-		if g.Fault != "" && slices.Contains(ids, g.Index) {
-			return fmt.Errorf("GPU %d cannot be used: %s", g.Index, g.Fault)
-		}
-	}
-	return nil
-}
-
-// summary is the second half of Check's message: the GPUs that the host has.
-func (r Report) summary() string {
-	have := "the host has none"
-	if len(r.GPUs) > 0 {
-		var ids []int
-		for _, g := range r.GPUs {
-			ids = append(ids, g.Index)
-		}
-		have = "the host has " + joinInts(ids)
-	}
-	if r.GPUError != "" {
-		have += " (" + r.GPUError + ")"
-	}
-	return have
+	// Processes are those of the GPU's processes of which nvidia-smi tells that they use
+	// this device. It does not tell of all, see [GPU.Unplaced].
+	Processes []Process `json:"processes,omitempty"`
 }
 
 // MarshalJSON writes null for the numbers that are Unknown.
@@ -176,10 +140,6 @@ func known(n int) *int {
 		return nil
 	}
 	return &n
-}
-
-func joinInts(ids []int) string {
-	return strings.ReplaceAll(strings.Trim(fmt.Sprint(ids), "[]"), " ", ", ")
 }
 
 // AddLocal adds the devices that the CUDA driver reports to a report about this

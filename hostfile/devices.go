@@ -16,7 +16,7 @@ const (
 )
 
 // known lists what may follow an address.
-const known = "GPU ids such as 0,1, or cpu, cpu*N, ps, slots=N, addr=IP, nic=NAME, exclude=IDS, or a variable in capitals"
+const known = "GPU ids such as 0,1, UUIDs such as GPU-02ba5a4d, or cpu, cpu*N, ps, slots=N, addr=IP, nic=NAME, exclude=IDS, or a variable in capitals"
 
 // devicesOf reads the words between the host's address and its options. colon: a
 // colon stands before them, glued: the first word touches it.
@@ -67,7 +67,7 @@ func parseDevices(word string) (Devices, error) {
 		n, err := parseCount("cpu*", text)
 		return Devices{Kind: CPUs, Count: n}, err
 	}
-	if !strings.ContainsRune("0123456789+-,", rune(word[0])) {
+	if !strings.ContainsRune("0123456789+-,", rune(word[0])) && !startsUUID(word) {
 		return Devices{}, unknown(word)
 	}
 	ids, err := parseIDs(word)
@@ -76,30 +76,6 @@ func parseDevices(word string) (Devices, error) {
 
 func unknown(word string) error {
 	return wrong("unknown word %s, expected %s", quoted(word), known)
-}
-
-// parseIDs reads ids with commas between them and no space.
-func parseIDs(text string) ([]int, error) {
-	const expected = "expected GPU ids from 0 to 63 with commas between them, such as 0,1,2"
-	var ids []int
-	for word := range strings.SplitSeq(text, ",") {
-		id, ok := number(word)
-		switch {
-		case word == "":
-			return nil, wrong("id missing beside a comma in %s, %s", quoted(text), expected)
-		case !ok && word[0] == '-':
-			return nil, wrong("negative id %s, %s", quoted(word), expected)
-		case !ok:
-			return nil, wrong("bad id %s, %s", quoted(word), expected)
-		case id > maxID:
-			return nil, hinted(`a port stands before a second colon: "host:2222: 0,1"`,
-				"id %s is too large, %s", quoted(word), expected)
-		case slices.Contains(ids, id):
-			return nil, wrong("id %d is named twice, %s", id, expected)
-		}
-		ids = append(ids, id)
-	}
-	return ids, nil
 }
 
 // parseCount reads the number after cpu* or slots=.
@@ -134,7 +110,7 @@ type options struct {
 	slots    int             // 0 means that slots= is not given
 	maxSlots int             // 0 means that max_slots= is not given
 	addr     string          // IP address in canonical form; empty means that addr= is not given
-	exclude  []int           // ids of GPUs to leave out, ascending
+	exclude  []ID            // GPUs to leave out, sorted
 	nic      string          // name of a network interface; empty means that nic= is not given
 	values   []string        // values of variables, by the number after NAME=
 	env      []string        // variables as NAME=VALUE, in the order of the line
@@ -184,7 +160,7 @@ func (o *options) set(word string) error {
 		o.addr, err = parseDataAddr(value)
 	case "exclude":
 		o.exclude, err = parseIDs(value)
-		slices.Sort(o.exclude)
+		slices.SortFunc(o.exclude, compare)
 	case "nic":
 		o.nic, err = value, CheckInterface(value)
 	default:
@@ -196,7 +172,7 @@ func (o *options) set(word string) error {
 // setVariable takes NAME=N, which lift has left of a variable.
 func (o *options) setVariable(name, number string) error {
 	n, err := strconv.Atoi(number)
-	if !variableStart.MatchString(name+"=") || err != nil || n >= len(o.values) {
+	if !variableStart().MatchString(name+"=") || err != nil || n >= len(o.values) {
 		return unknown(name + "=") // the value may be a secret
 	}
 	o.env = append(o.env, name+"="+o.values[n])
@@ -222,8 +198,9 @@ func (o *options) check(devices bool) error {
 }
 
 func (o *options) checkExcludedSlots() error {
-	if last := o.exclude[len(o.exclude)-1]; last >= o.slots {
-		return wrong("exclude=%d with slots=%d, expected ids from 0 to %d", last, o.slots, o.slots-1)
+	last := o.exclude[len(o.exclude)-1]
+	if n, ok := last.Index(); !ok || n >= o.slots {
+		return wrong("exclude=%s with slots=%d, expected ids from 0 to %d", last, o.slots, o.slots-1)
 	}
 	if len(o.exclude) == o.slots {
 		return hinted(`a host without workers is written "host: ps"`,

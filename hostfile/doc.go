@@ -29,7 +29,8 @@
 //	         | "nic" "=" interface
 //	         | "exclude" "=" ids ;
 //	variable = NAME "=" ( word | '"' text '"' | "'" text "'" ) ;
-//	id       = "0" to "63" ;
+//	id       = "0" to "63" | uuid ;
+//	uuid     = ( "GPU-" | "MIG-" ) digits of a UUID, or the first of them ;
 //	port     = "1" to "65535" ;
 //	count    = "1" to "4096" ;
 //

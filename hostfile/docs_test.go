@@ -12,11 +12,7 @@ func TestReferenceExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parts := strings.SplitN(string(text), "```", 3)
-	if len(parts) < 3 {
-		t.Fatal("no example in the reference")
-	}
-	hosts, err := Parse(strings.NewReader(parts[1]), "docs/resource-file.md")
+	hosts, err := Parse(strings.NewReader(firstBlock(t, string(text))), "docs/resource-file.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,11 +30,7 @@ func TestSettingsExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, section, _ := strings.Cut(string(text), "\n## Settings of one host\n")
-	parts := strings.SplitN(section, "```", 3)
-	if len(parts) < 3 {
-		t.Fatal("no example in the section")
-	}
-	hosts, err := Parse(strings.NewReader(parts[1]), "docs/resource-file.md")
+	hosts, err := Parse(strings.NewReader(firstBlock(t, section)), "docs/resource-file.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,4 +38,15 @@ func TestSettingsExample(t *testing.T) {
 	if got := Format(hosts); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
+}
+
+// firstBlock returns the first example of a page.
+func firstBlock(t *testing.T, page string) string {
+	t.Helper()
+	_, after, _ := strings.Cut(page, "\n```text\n")
+	block, _, found := strings.Cut(after, "\n```\n")
+	if !found {
+		t.Fatal("no example in the page")
+	}
+	return block + "\n"
 }

@@ -20,11 +20,15 @@ import (
 // How ids act depends on how the host names its devices:
 //
 //   - GPUs: include keeps the ids named, in the host's own order; exclude
-//     removes them. An id the host does not name is an error.
+//     removes them. An id the host does not name is an error. The start of a
+//     UUID names the only UUID of the line that begins with it.
 //   - AllGPUs: include turns the host into GPUs with the ids named; exclude
 //     adds to Devices.Excluded. Whether the host has these GPUs shows when it
-//     is probed. An id the host's own line excludes is an error.
-//   - Slots: as AllGPUs, but an id not below Devices.Count is an error.
+//     is probed. An id the host's own line excludes is an error. So is to
+//     include a GPU by UUID and to exclude one by index, or the reverse: only
+//     the probe shows whether they are the same.
+//   - Slots: as AllGPUs, but an id not below Devices.Count is an error, and so
+//     is a UUID.
 //   - CPUs, ServerOnly: an entry with ids is an error.
 //
 // An entry that names no host, or with ids more than one, is an error, and so
@@ -43,6 +47,9 @@ func Filter(hosts []Host, include, exclude []string) ([]Host, error) {
 		h.Devices.IDs = slices.Clone(h.Devices.IDs)
 		h.Devices.Excluded = slices.Clone(h.Devices.Excluded)
 		if len(include) > 0 && !kept[i].whole {
+			if err := comparable(kept[i].ids, slices.Concat(removed[i].ids, h.Devices.Excluded)); err != nil {
+				return nil, fmt.Errorf("host %s: %w", bracketed(h.Name), err)
+			}
 			h.Devices.narrow(kept[i].ids)
 		}
 		h.Devices.remove(removed[i].ids)
@@ -59,9 +66,9 @@ func Filter(hosts []Host, include, exclude []string) ([]Host, error) {
 
 // choice is the sum of all entries of one filter that name one host.
 type choice struct {
-	named bool  // an entry names the host, with ids or without
-	whole bool  // an entry names the host without ids
-	ids   []int // the ids that entries name, none twice; empty means none
+	named bool // an entry names the host, with ids or without
+	whole bool // an entry names the host without ids
+	ids   []ID // the ids that entries name, none twice; empty means none
 }
 
 // choose reads the entries of one filter into a choice for each host.
@@ -70,20 +77,21 @@ func choose(hosts []Host, flag string, entries []string) ([]choice, error) {
 	for _, entry := range entries {
 		wanted, err := parseEntry(entry)
 		var matches []int
+		var ids []ID
 		if err == nil {
-			matches, err = wanted.matches(hosts)
+			matches, ids, err = wanted.matches(hosts)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s %s: %w", flag, quoted(entry), err)
 		}
 		for _, i := range matches {
-			choices[i].add(wanted.Devices.IDs)
+			choices[i].add(ids)
 		}
 	}
 	return choices, nil
 }
 
-func (c *choice) add(ids []int) {
+func (c *choice) add(ids []ID) {
 	c.named, c.whole = true, c.whole || len(ids) == 0
 	for _, id := range ids {
 		if !slices.Contains(c.ids, id) {
@@ -112,25 +120,26 @@ func parseEntry(entry string) (Host, error) {
 	return wanted, nil
 }
 
-// matches returns the indices of the hosts that the entry names, at least one.
-func (h Host) matches(hosts []Host) ([]int, error) {
-	var found []int
+// matches returns the indices of the hosts that the entry names, at least one, and the
+// entry's ids as the line of the only host writes them.
+func (h Host) matches(hosts []Host) (found []int, ids []ID, err error) {
 	for i, other := range hosts {
 		if h.names(other) {
 			found = append(found, i)
 		}
 	}
 	if len(found) == 0 {
-		return nil, hinted("hosts: "+someNames(hosts), "unknown host %s, expected one of the resource file", bracketed(h.Name))
+		return nil, nil, hinted("hosts: "+someNames(hosts), "unknown host %s, expected one of the resource file", bracketed(h.Name))
 	}
 	if len(h.Devices.IDs) == 0 {
-		return found, nil
+		return found, nil, nil
 	}
 	if len(found) > 1 {
-		return nil, hinted(`name the port: "host:2222:0,1"`, "host %s is both %s and %s, expected ids for one host",
+		return nil, nil, hinted(`name the port: "host:2222:0,1"`, "host %s is both %s and %s, expected ids for one host",
 			bracketed(h.Name), hosts[found[0]].Pos, hosts[found[1]].Pos)
 	}
-	return found, hosts[found[0]].checkIDs(h.Devices.IDs)
+	ids, err = hosts[found[0]].lineIDs(h.Devices.IDs)
+	return found, ids, err
 }
 
 // names reports whether h, an entry, names other.
@@ -142,40 +151,83 @@ func (h Host) names(other Host) bool {
 	return h.key() == other.key()
 }
 
-// checkIDs returns an error if the host's line excludes one of ids.
-func (h Host) checkIDs(ids []int) error {
+// lineIDs returns ids as the host's line writes them. It is an error if the line excludes
+// one or does not name it.
+func (h Host) lineIDs(ids []ID) (as []ID, err error) {
 	d := h.Devices
 	if d.Kind == CPUs || d.Kind == ServerOnly {
-		return wrong("host %s has no GPU ids, at %s it has %q", bracketed(h.Name), h.Pos, d.word())
+		return nil, wrong("host %s has no GPU ids, at %s it has %q", bracketed(h.Name), h.Pos, d.word())
 	}
 	for _, id := range ids {
-		unknown := d.Kind == GPUs && !slices.Contains(d.IDs, id) ||
-			d.Kind == Slots && id >= d.Count || slices.Contains(d.Excluded, id)
-		if unknown {
-			return wrong("host %s has no GPU %d, at %s it has %q", bracketed(h.Name), id, h.Pos, strings.Join(h.devices(), " "))
+		own, err := h.lineID(id)
+		if err != nil {
+			return nil, err
+		}
+		as = append(as, own)
+	}
+	return as, nil
+}
+
+// lineID is lineIDs for one.
+func (h Host) lineID(id ID) (ID, error) {
+	d, line := h.Devices, strings.Join(h.devices(), " ")
+	var found []ID
+	for _, own := range d.IDs {
+		if id == own {
+			return own, nil
+		}
+		if id.finds(own) {
+			found = append(found, own)
+		}
+	}
+	n, index := id.Index()
+	excluded := slices.ContainsFunc(d.Excluded, func(own ID) bool { return own.finds(id) })
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		return "", wrong("%s is the start of %s, at %s host %s has %q", id, joinIDs(found), h.Pos, bracketed(h.Name), line)
+	case d.Kind == Slots && !index:
+		return "", wrong("host %s counts its GPUs, at %s it has %q, expected ids from 0 to %d", bracketed(h.Name), h.Pos, line, d.Count-1)
+	case d.Kind == GPUs, d.Kind == Slots && n >= d.Count, excluded:
+		return "", wrong("host %s has no GPU %s, at %s it has %q", bracketed(h.Name), id, h.Pos, line)
+	}
+	return id, nil
+}
+
+// comparable returns an error if only the host knows whether an id of both lists names the
+// same GPU.
+func comparable(kept, removed []ID) error {
+	for _, a := range kept {
+		for _, b := range removed {
+			if a.kind() != b.kind() {
+				return hinted("plx probe shows index and UUID of each GPU", "%s is included and %s excluded, expected both by index or both by UUID", a, b)
+			}
 		}
 	}
 	return nil
 }
 
 // narrow keeps only ids.
-func (d *Devices) narrow(ids []int) {
+func (d *Devices) narrow(ids []ID) {
 	switch d.Kind {
 	case GPUs:
-		d.IDs = slices.DeleteFunc(d.IDs, func(id int) bool { return !slices.Contains(ids, id) })
+		d.IDs = slices.DeleteFunc(d.IDs, func(id ID) bool { return !slices.Contains(ids, id) })
 	case AllGPUs, Slots:
 		*d = Devices{Kind: GPUs, IDs: slices.Clone(ids)}
 	}
 }
 
 // remove takes ids away. None of them may be excluded already.
-func (d *Devices) remove(ids []int) {
+func (d *Devices) remove(ids []ID) {
 	switch d.Kind {
 	case GPUs:
-		d.IDs = slices.DeleteFunc(d.IDs, func(id int) bool { return slices.Contains(ids, id) })
+		d.IDs = slices.DeleteFunc(d.IDs, func(id ID) bool {
+			return slices.ContainsFunc(ids, func(other ID) bool { return id.finds(other) || other.finds(id) })
+		})
 	case AllGPUs, Slots:
 		d.Excluded = append(d.Excluded, ids...)
-		slices.Sort(d.Excluded)
+		slices.SortFunc(d.Excluded, compare)
 	}
 }
 

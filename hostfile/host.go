@@ -2,7 +2,6 @@ package hostfile
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -40,7 +39,7 @@ const (
 	// AllGPUs is every GPU found on the host except Devices.Excluded.
 	// Where there is no GPU it is one CPU worker.
 	AllGPUs Kind = iota
-	// GPUs is the GPUs with the ids in Devices.IDs, in that order.
+	// GPUs is the GPUs and MIG devices that Devices.IDs names, in that order.
 	GPUs
 	// CPUs is Devices.Count CPU workers.
 	CPUs
@@ -56,9 +55,9 @@ const (
 // Excluded keeps the ids to leave out.
 type Devices struct {
 	Kind     Kind
-	IDs      []int // GPUs only: ids in the order given, at least one, none twice
-	Count    int   // CPUs and Slots only: number of devices, at least 1
-	Excluded []int // AllGPUs and Slots only: GPU ids to leave out, ascending
+	IDs      []ID // GPUs only: in the order given, at least one, none twice
+	Count    int  // CPUs and Slots only: number of devices, at least 1
+	Excluded []ID // AllGPUs and Slots only: GPUs to leave out, sorted; for Slots without UUIDs
 }
 
 // Position is a place in a resource file, or among lines given as flags.
@@ -141,10 +140,6 @@ func (d Devices) word() string {
 	default:
 		return ""
 	}
-}
-
-func joinIDs(ids []int) string {
-	return strings.ReplaceAll(strings.Trim(fmt.Sprint(ids), "[]"), " ", ",")
 }
 
 func bracketed(name string) string {

@@ -3,12 +3,14 @@ package hostfile
 import (
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // spaced matches a sign with the spaces and tabs around it.
-var spaced = regexp.MustCompile(`[ \t]*([=,*])[ \t]*`)
+var spaced = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[ \t]*([=,*])[ \t]*`) })
 
 // parseHost reads the content of a line, which is not empty. values are those of its
 // variables, see lift.
@@ -28,7 +30,7 @@ func parseHost(text string, values []string) (Host, error) {
 	// "host:22" and "host: 22" differ: only what touches the colon looks
 	// like the usual port.
 	glued := rest == strings.TrimLeft(rest, " \t")
-	words := strings.Fields(spaced.ReplaceAllString(rest, "$1"))
+	words := strings.Fields(spaced().ReplaceAllString(rest, "$1"))
 	named := 0
 	for named < len(words) && !strings.Contains(words[named], "=") {
 		named++
@@ -79,7 +81,7 @@ func cutBrackets(text string) (name, rest string, err error) {
 		return "", "", wrong("%s has no closing bracket, expected an IPv6 address in brackets", quoted(text))
 	}
 	addr, err := netip.ParseAddr(inside)
-	if err != nil || !addr.Is6() || !plainZone.MatchString(addr.Zone()) {
+	if err != nil || !addr.Is6() || !plainZone().MatchString(addr.Zone()) {
 		return "", "", wrong("%s is not an IPv6 address, expected one in the brackets", quoted(inside))
 	}
 	if rest != "" && !strings.ContainsRune(": \t", rune(rest[0])) {
@@ -89,7 +91,7 @@ func cutBrackets(text string) (name, rest string, err error) {
 }
 
 // hexGroups begins with three groups of an IPv6 address, which may be empty.
-var hexGroups = regexp.MustCompile(`^[[:xdigit:]]*:[[:xdigit:]]*:[[:xdigit:]]*(:|$)`)
+var hexGroups = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[[:xdigit:]]*:[[:xdigit:]]*:[[:xdigit:]]*(:|$)`) })
 
 // bareIPv6 reports whether the first word of a line holds an IPv6 address that
 // should stand in brackets, with or without ids after it.
@@ -97,7 +99,7 @@ func bareIPv6(word string) bool {
 	addr, err := netip.ParseAddr(strings.TrimSuffix(word, ":"))
 	// "fd00::4:0,1" as a whole is no address, but it is no host name either.
 	return err == nil && addr.Is6() ||
-		hexGroups.MatchString(word) && (strings.Contains(word, "::") || strings.Count(word, ":") > 2)
+		hexGroups().MatchString(word) && (strings.Contains(word, "::") || strings.Count(word, ":") > 2)
 }
 
 // cutPort cuts the port from text, which follows the first colon of a line.
@@ -125,12 +127,17 @@ const (
 	maxPort     = 65535
 )
 
+// maxName is the most bytes of a host name, as in the domain name system.
+const maxName = 253
+
 // Login names, names of hosts, and zones of IPv6 addresses, which are names of
-// network interfaces.
+// network interfaces. A name such as "namespace/pod" is for commands of --via.
 var (
-	plainUser = regexp.MustCompile(`^[A-Za-z0-9._+][A-Za-z0-9._+-]{0,63}$`)
-	plainName = regexp.MustCompile(`^[A-Za-z0-9._][A-Za-z0-9._-]{0,252}$`)
-	plainZone = regexp.MustCompile(`^[A-Za-z0-9._-]*$`)
+	plainUser = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9._+][A-Za-z0-9._+-]{0,63}$`) })
+	plainName = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[A-Za-z0-9._][A-Za-z0-9._-]*(/[A-Za-z0-9._][A-Za-z0-9._-]*)*$`)
+	})
+	plainZone = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9._-]*$`) })
 )
 
 // checkUser returns an error unless user is a plain login name. This keeps
@@ -140,7 +147,7 @@ func checkUser(user string) error {
 	switch {
 	case user == "":
 		return wrong("no user before the @, %s", expected)
-	case !plainUser.MatchString(user):
+	case !plainUser().MatchString(user):
 		return hinted("for any other login name, give the host an alias with User in the ssh config",
 			"bad user %s, %s", quoted(user), expected)
 	}
@@ -154,9 +161,11 @@ func checkName(name string) error {
 	switch {
 	case name == "":
 		return wrong("no host name, expected one at the start of the line")
-	case !plainName.MatchString(name):
+	case len(name) > maxName || !plainName().MatchString(name):
 		return wrong("bad host name %s, %s", quoted(name), expected)
-	case strings.Contains("."+name+".", ".."):
+	case slices.ContainsFunc(strings.Split(name, "/"), func(part string) bool {
+		return strings.Contains("."+part+".", "..")
+	}):
 		return wrong("bad host name %s, expected something before, between and after its dots", quoted(name))
 	}
 	if strings.Contains(name, ".") && strings.Trim(name, "0123456789.") == "" {

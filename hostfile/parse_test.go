@@ -7,13 +7,23 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
 )
 
 func TestLines(t *testing.T) {
-	ids := func(ids ...int) Devices { return Devices{Kind: GPUs, IDs: ids} }
+	uuids := func(ids ...ID) Devices { return Devices{Kind: GPUs, IDs: ids} }
+	ids := func(ns ...int) (d Devices) {
+		d.Kind = GPUs
+		for _, n := range ns {
+			d.IDs = append(d.IDs, ID(strconv.Itoa(n)))
+		}
+		return d
+	}
 	cpus := func(n int) Devices { return Devices{Kind: CPUs, Count: n} }
 	tests := []struct {
 		line  string
@@ -32,6 +42,7 @@ func TestLines(t *testing.T) {
 		{"gpu02:22,23", Host{Name: "gpu02", Devices: ids(22, 23)}, "gpu02: 22,23"},
 		{"gpu02:22:", Host{Name: "gpu02", Port: 22}, "gpu02:22:"},
 		{"gpu02:22:22", Host{Name: "gpu02", Port: 22, Devices: ids(22)}, "gpu02:22: 22"},
+		{"gpu02:65535:0", Host{Name: "gpu02", Port: 65535, Devices: ids(0)}, "gpu02:65535: 0"},
 		{"gpu02:2222:0,1", Host{Name: "gpu02", Port: 2222, Devices: ids(0, 1)}, "gpu02:2222: 0,1"},
 		{"gpu02: 2222 : 0", Host{Name: "gpu02", Port: 2222, Devices: ids(0)}, "gpu02:2222: 0"},
 		{"alice@10.0.0.3:2222: cpu*2", Host{User: "alice", Name: "10.0.0.3", Port: 2222, Devices: cpus(2)}, "alice@10.0.0.3:2222: cpu*2"},
@@ -60,8 +71,14 @@ func TestLines(t *testing.T) {
 			Env: []string{"A=x # = y,  z", `B=say "no"`, "C=", "_D1=a=b"}}, `h: 0,1 nic=eth1 A="x # = y,  z" B='say "no"' C="" _D1=a=b`},
 		{`h:A='\n $X' addr=10.1.0.1`, Host{Name: "h", DataAddr: "10.1.0.1", Env: []string{`A=\n $X`}}, `h addr=10.1.0.1 A="\n $X"`},
 		{`h A="été"# why`, Host{Name: "h", Env: []string{"A=été"}}, "h A=été"},
-		{"h exclude=3, 1", Host{Name: "h", Devices: Devices{Excluded: []int{1, 3}}}, "h exclude=1,3"},
-		{"h exclude=1 slots=4", Host{Name: "h", Devices: Devices{Kind: Slots, Count: 4, Excluded: []int{1}}}, "h slots=4 exclude=1"},
+		{"h exclude=3, 1", Host{Name: "h", Devices: Devices{Excluded: []ID{"1", "3"}}}, "h exclude=1,3"},
+		{"h: GPU-02ba5a4d-8cb4-f0a5-2a8f-1f4f3c0a1b2d", Host{Name: "h", Devices: uuids("GPU-02ba5a4d-8cb4-f0a5-2a8f-1f4f3c0a1b2d")}, "h: GPU-02ba5a4d-8cb4-f0a5-2a8f-1f4f3c0a1b2d"},
+		{"h:gpu-02BA5A4D-8 , 3,MIG-f", Host{Name: "h", Devices: uuids("GPU-02ba5a4d-8", "3", "MIG-f")}, "h: GPU-02ba5a4d-8,3,MIG-f"},
+		{"h:2222:MIG-feb88891-0321-5fef-9c87-d4af3b54259e", Host{Name: "h", Port: 2222, Devices: uuids("MIG-feb88891-0321-5fef-9c87-d4af3b54259e")}, "h:2222: MIG-feb88891-0321-5fef-9c87-d4af3b54259e"},
+		{"h: mig-gpu-932bfb2c-849a-2a22-1e84-9eff6bc02b39/7/0", Host{Name: "h", Devices: uuids("MIG-GPU-932bfb2c-849a-2a22-1e84-9eff6bc02b39/7/0")}, "h: MIG-GPU-932bfb2c-849a-2a22-1e84-9eff6bc02b39/7/0"},
+		{"h: MIG-GPU-932bfb2c", Host{Name: "h", Devices: uuids("MIG-GPU-932bfb2c")}, "h: MIG-GPU-932bfb2c"},
+		{"h exclude=GPU-02b,7,0", Host{Name: "h", Devices: Devices{Excluded: []ID{"0", "7", "GPU-02b"}}}, "h exclude=0,7,GPU-02b"},
+		{"h exclude=1 slots=4", Host{Name: "h", Devices: Devices{Kind: Slots, Count: 4, Excluded: []ID{"1"}}}, "h slots=4 exclude=1"},
 	}
 	for _, test := range tests {
 		t.Run(test.line, func(t *testing.T) {
@@ -118,6 +135,19 @@ func TestMistakes(t *testing.T) {
 		{"gpu01: 0,x", `bad id "x"`, ""},
 		{"gpu01: 0 1", "expected a comma", ""},
 		{"gpu01: 0,99999999999999999999999", "is too large", ""},
+		// UUIDs.
+		{"gpu01: GPU-", `bad UUID "GPU-"`, "nvidia-smi -L"},
+		{"gpu01: MIG-GPU-", `bad UUID "MIG-GPU-"`, ""},
+		{"gpu01: GPU-xyz", `bad UUID "GPU-xyz"`, ""},
+		{"gpu01: GPU-02ba5a4d8", `bad UUID "GPU-02ba5a4d8"`, ""},
+		{"gpu01: GPU-02ba5a4d-8cb4-f0a5-2a8f-1f4f3c0a1b2d0", "bad UUID", ""},
+		{"gpu01: GPU-02ba5a4d-8cb4-f0a5-2a8f-1f4f3c0a1b2d/7/0", "bad UUID", ""},
+		{"gpu01: MIG-GPU-932bfb2c/7/0", "bad UUID", ""},
+		{"gpu01: MIG-GPU-932bfb2c-849a-2a22-1e84-9eff6bc02b39/7", "bad UUID", ""},
+		{"gpu01: 0,GPU-02b,gpu-02B", "id GPU-02b is named twice", ""},
+		{"gpu01 exclude=GPU-$(id)", "bad UUID", ""},
+		{"gpu01 slots=2 exclude=GPU-02b", "exclude=GPU-02b with slots=2, expected ids from 0 to 1", ""},
+		{"gpu01 GPU-02b", "expected a colon", ""},
 		// Ports.
 		{"gpu01:0: 0", `bad port "0"`, ""},
 		{"gpu01:65536:", `bad port "65536"`, ""},
@@ -135,7 +165,12 @@ func TestMistakes(t *testing.T) {
 		{": 0,1", "no host name", ""},
 		{"-oProxyCommand=x", `bad host name "-oProxyCommand=x"`, ""},
 		{"-h: 0", `bad host name "-h"`, ""},
-		{"a/b", "bad host name", ""},
+		{"/b", "bad host name", ""},
+		{"a/: 0", "bad host name", ""},
+		{"a//b", "bad host name", ""},
+		{"a/-b", "bad host name", ""},
+		{"a/../b", "expected something before, between and after its dots", ""},
+		{"a/./b", "expected something before, between and after its dots", ""},
 		{"$(reboot): 0", "bad host name", ""},
 		{"a|b", "bad host name", ""},
 		{"gpu[1-4]", "bad host name", ""},
@@ -159,7 +194,7 @@ func TestMistakes(t *testing.T) {
 		{"[fe80::1%a;b]", "not an IPv6 address", ""},
 		{"[fd00::4]0", "after the bracket", ""},
 		// Words.
-		{"gpu01: gpu", `unknown word "gpu", expected GPU ids such as 0,1, or cpu, cpu*N, ps, slots=N`, ""},
+		{"gpu01: gpu", `unknown word "gpu", expected GPU ids such as 0,1, UUIDs such as GPU-02ba5a4d, or cpu, cpu*N, ps, slots=N`, ""},
 		{"gpu01: cpu ps", `unknown word "ps"`, ""},
 		{"gpu01: gpus=4", `unknown word "gpus="`, ""},
 		{"gpu01: =4", `unknown word "="`, ""},
@@ -177,6 +212,7 @@ func TestMistakes(t *testing.T) {
 		{"gpu01 slots=2 max_slots=1", "less than slots=2", ""},
 		{"gpu01: 0 exclude=0", "exclude= after devices", ""},
 		{"gpu01 slots=2 exclude=2", "exclude=2 with slots=2", ""},
+		{"gpu01 slots=3 exclude=0,3", "exclude=3 with slots=3, expected ids from 0 to 2", ""},
 		{"gpu01 slots=2 exclude=0,1", "leaves none", ""},
 		{"gpu01 exclude=", "id missing", ""},
 		{"gpu01 addr=gpu02", "is not an address", ""},
@@ -290,7 +326,7 @@ func TestFileMistakes(t *testing.T) {
 func manyHosts(n int) string {
 	hosts := make([]Host, n)
 	for i := range hosts {
-		hosts[i].Name = "h" + joinIDs([]int{i})
+		hosts[i].Name = "h" + strconv.Itoa(i)
 	}
 	return Format(hosts)
 }
@@ -366,6 +402,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(exampleFile)
 	f.Add("alice@10.0.0.3:2222: cpu*2\n[fd00::4%eth0]:22: 0,1 addr=fd00::9\nstore1: ps")
 	f.Add("a slots = 4 max_slots=5 exclude=1,0\nb: exclude=3\nc:22:22\nd: 22")
+	f.Add("a: GPU-02ba5a4d,MIG-feb88891-0321-5fef-9c87-d4af3b54259e,0\nb: mig-GPU-932bfb2c-849a-2a22-1e84-9eff6bc02b39/7/0\nc exclude=GPU-0")
 	f.Add("fd00::4: 0\ngpu01:2222\n:::\n[]\n@\n=")
 	f.Add("a: 0 nic=ib0 A=1 B=\"x # y\" C='\\\"'\nb nic = eth0 A= # '\nc:A=0 B = 1\nd addr = A=1")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -390,16 +427,26 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+var plainUUID = regexp.MustCompile(`^(GPU|MIG)-(GPU-)?[0-9a-f-]{1,36}(/[0-9]{1,3}/[0-9]{1,3})?$`)
+
 // checkHost fails on what must never come out of the parser, whatever goes in.
 func checkHost(t *testing.T, h Host) {
 	t.Helper()
-	for _, text := range []string{h.User, h.Name, h.DataAddr, h.Interface} {
+	if name := h.Name; strings.Contains(name, "//") || name[0] == '/' || name[len(name)-1] == '/' {
+		t.Fatalf("name with an empty part in %+v", h)
+	}
+	for _, text := range []string{h.User, strings.ReplaceAll(h.Name, "/", ""), h.DataAddr, h.Interface} {
 		if strings.HasPrefix(text, "-") || strings.ContainsAny(text, " \t\r\n;&|<>$`'\"\\*?[](){}!#~^,/@=\x00") {
 			t.Fatalf("unsafe text %q in %+v", text, h)
 		}
 	}
+	for _, id := range slices.Concat(h.Devices.IDs, h.Devices.Excluded) {
+		if n, ok := id.Index(); ok && n > maxID || !ok && !plainUUID.MatchString(string(id)) {
+			t.Fatalf("impossible id %q in %+v", id, h)
+		}
+	}
 	for _, e := range h.Env {
-		if !variableStart.MatchString(e) || strings.ContainsAny(e, "\x00\r\n") {
+		if !variableStart().MatchString(e) || strings.ContainsAny(e, "\x00\r\n") {
 			t.Fatalf("impossible variable %q in %+v", e, h)
 		}
 	}

@@ -4,14 +4,15 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
 
 // Names of variables are written in capitals, so that a misspelt option is none.
 var (
-	variableStart  = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*=`)
-	variableSpaced = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*[ \t]+=`)
+	variableStart  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Z_][A-Z0-9_]*=`) })
+	variableSpaced = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Z_][A-Z0-9_]*[ \t]+=`) })
 )
 
 // lift takes the comment and the values of variables out of a line. In text a variable
@@ -22,8 +23,8 @@ func lift(line string) (text string, values []string, err error) {
 	for rest := line; rest != "" && rest[0] != '#'; {
 		name := ""
 		if wordStart(kept.String()) {
-			name = variableStart.FindString(rest)
-			if variableSpaced.MatchString(rest) {
+			name = variableStart().FindString(rest)
+			if variableSpaced().MatchString(rest) {
 				return "", nil, wrong("space before the = of a variable, expected NAME=VALUE without one")
 			}
 		}
@@ -98,12 +99,12 @@ func quotedValue(value string) string {
 }
 
 // plainInterface is a name that Linux gives a network interface.
-var plainInterface = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,14}$`)
+var plainInterface = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,14}$`) })
 
 // CheckInterface returns an error unless name can be that of a network interface.
 func CheckInterface(name string) error {
-	if !plainInterface.MatchString(name) {
-		return hinted("ip -brief address lists the interfaces of a host; without what stands after an @",
+	if !plainInterface().MatchString(name) {
+		return hinted("a NAME such as eth0: ip -brief address lists those of a host, without what stands after an @",
 			"%s is no name of a network interface, expected one such as eth0 or ib0", quoted(name))
 	}
 	return nil

@@ -7,12 +7,16 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/plx-run/plx/envsync"
+	"github.com/plx-run/plx/launcher/artifacts"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/imports"
 	"github.com/plx-run/plx/launcher/jobs"
 	"github.com/plx-run/plx/launcher/placement"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -28,6 +32,8 @@ type Config struct {
 	Program string
 	Args    []string // arguments of the program
 	Name    string   // the user's name for the job; empty: it has none
+	// Submission is the id of the submission.Submission whose script launches the job. Empty: none.
+	Submission string
 
 	Env         []string // NAME=VALUE, or NAME for the value of this machine
 	EnvFiles    []string
@@ -59,16 +65,20 @@ type Config struct {
 	PortLow     int  // first port that tasks may serve on; 0: any free port
 	PortHigh    int  // last port that tasks may serve on; 0 with PortLow 0
 
-	StartTimeout time.Duration  // bounds the start of all tasks of a generation; 0: 5m
-	MaxTime      time.Duration  // bounds the job; 0: no limit
-	Freeze       time.Duration  // silence after which a task that uses the trainer counts as failed; 0: never
-	Restarts     Restarts       // zero: the first failure ends the job; plan writes Revive
-	Lease        time.Duration  // how long a host runs tasks without hearing the driver; 0: jobs.DefaultLease
-	Grace        time.Duration  // between telling a task to end and killing it; 0: it is killed at once
-	LogDir       string         // folder of this machine for a file per stream of each task; empty: none
-	LogLevel     string         // PLX_LOG_LEVEL of the tasks; empty: info
-	Grep         *regexp.Regexp // lines of output that do not match are not printed; nil: all are
-	Show         []string       // patterns for the tasks whose output is printed, such as "worker:*"; empty: all
+	WaitGPUs     time.Duration     // how long to wait for GPUs that others use; 0: they are refused
+	StartTimeout time.Duration     // bounds the start of all tasks of a generation; 0: 5m
+	MaxTime      time.Duration     // bounds the job; 0: no limit
+	Hang         protocol.HangPlan // when the job counts as hung, and what follows; a Timeout of 0: never
+	Freeze       time.Duration     // silence after which a task that uses the trainer counts as failed; 0: never
+	Restarts     Restarts          // zero: the first failure ends the job; plan writes Revive
+	Lease        time.Duration     // how long a host runs tasks without hearing the driver; 0: jobs.DefaultLease
+	TLS          bool              // agents and tasks of plx's trainer encrypt what they send to other hosts
+	Grace        time.Duration     // between telling a task to end and killing it; 0: it is killed at once
+	LogDir       string            // folder of this machine for a file per stream of each task; empty: none
+	LogLimit     int64             // size of the output of a task that its host keeps, in bytes; 0: all of it
+	LogLevel     string            // PLX_LOG_LEVEL of the tasks; empty: info
+	Grep         *regexp.Regexp    // lines of output that do not match are not printed; nil: all are
+	Show         []string          // patterns for the tasks whose output is printed, such as "worker:*"; empty: all
 
 	// Resume names a job with whose checkpoints this one begins. Empty: none.
 	Resume string
@@ -80,6 +90,9 @@ type Config struct {
 	SaveTime time.Duration
 }
 
+// DefaultHang is how long nothing moves in a job until it counts as hung.
+const DefaultHang = 10 * time.Minute
+
 // settle is how long the driver collects failures before it blames one of them.
 const settle = time.Second
 
@@ -90,9 +103,32 @@ const DefaultSaveTime = time.Minute
 // leastLease is the shortest lease. A busy host would miss a shorter one.
 const leastLease = 5 * time.Second
 
+// mostPerHost is far more workers than a host can run. A plan with billions of them would
+// take all memory.
+const mostPerHost = 4096
+
 // leastFreeze is the time of two heartbeats of a task. With less, one late heartbeat
 // would count as a failure.
 const leastFreeze = 4 * time.Second
+
+// Check refuses what Launch would refuse before it connects to a host, for a launch that
+// another plx does later. It returns the variables of the tasks, as NAME=VALUE.
+func (c Config) Check() (environ []string, err error) {
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	if _, err := artifacts.KindOf(c.Program); err != nil && c.Workdir == "" && c.Venv == "" {
+		return nil, err
+	}
+	for flag, paths := range map[string][]string{"workdir": {c.Workdir}, "venv": {c.Venv}, "copy": c.Copy} {
+		for _, path := range paths {
+			if _, err := os.Stat(path); err != nil && path != "" {
+				return nil, exit.Mistake(fmt.Errorf("--%s: %w", flag, err), "--%s names what is on this machine", flag)
+			}
+		}
+	}
+	return c.environ, nil
+}
 
 func (c *Config) validate() error {
 	if c.Program == "" {
@@ -102,13 +138,16 @@ func (c *Config) validate() error {
 	c.StartTimeout = cmp.Or(c.StartTimeout, 5*time.Minute)
 	c.Lease = cmp.Or(c.Lease, jobs.DefaultLease)
 	if c.Lease < leastLease {
-		return exit.Mistake(fmt.Errorf("--lease %s is too short, at least %s is needed", c.Lease, leastLease), "")
+		return exit.Mistake(fmt.Errorf("--lease %s is too short, at least %s is needed", c.Lease, leastLease), "--lease %s", leastLease)
 	}
 	if err := c.checkSigns(); err != nil {
 		return err
 	}
 	if c.Freeze > 0 && c.Freeze < leastFreeze {
-		return exit.Mistake(fmt.Errorf("--freeze-timeout %s is too short, at least %s is needed: tasks send a heartbeat every 2s", c.Freeze, leastFreeze), "")
+		return exit.Mistake(fmt.Errorf("--freeze-timeout %s is too short, at least %s is needed: tasks send a heartbeat every 2s", c.Freeze, leastFreeze), "--freeze-timeout %s, or 0 for never", leastFreeze)
+	}
+	if err := c.checkHang(); err != nil {
+		return err
 	}
 	if c.Fetch != "" && c.Detach {
 		return exit.Mistake(errors.New("--fetch needs an attached job, and --detach was given"), "plx fetch JOB DIR, once it has ended")
@@ -120,32 +159,56 @@ func (c *Config) validate() error {
 		return err
 	}
 	if slices.Contains(c.Copy, "") {
-		return exit.Mistake(errors.New("--copy: the name is empty"), "an unset shell variable?")
+		return exit.Mistake(errors.New("--copy: the name is empty"), "an unset shell variable? leave --copy out, or name a file")
 	}
 	if c.Detach && (c.LogDir != "" || c.Grep != nil || len(c.Show) > 0) {
 		return exit.Mistake(errors.New("--log-dir, --grep, --task and --rank need an attached job, and --detach was given"), "plx logs -f --grep RE")
 	}
+	if c.ShareGPUs && c.WaitGPUs > 0 {
+		return exit.Mistake(errors.New("--share-gpus and --wait-gpus contradict each other: one uses GPUs beside others, the other waits until nobody else does"), "leave one of them out")
+	}
 	var err error
-	if c.CheckImport, err = moduleNames(c.CheckImport); err != nil {
+	if c.CheckImport, err = imports.Names(c.CheckImport); err != nil {
 		return err
 	}
 	if c.outputs, err = outputs(c.Output, c.Args); err != nil {
 		return err
 	}
 	if c.environ, err = envsync.Environment(c.Env, c.EnvFiles, os.LookupEnv); err != nil {
-		return exit.Mistake(err, exit.Hint(err))
+		return exit.Mistake(err, envsync.EnvironmentHint)
 	}
 	if err := c.CheckVariables(); err != nil {
-		return exit.Mistake(err, exit.Hint(err))
+		return exit.Mistake(err, hosts.VariableHint)
 	}
-	if c.Name != "" && !jobName.MatchString(c.Name) {
-		return exit.Mistake(fmt.Errorf("--name %q: a name is up to 64 letters, digits, dots, dashes and underscores, and begins with a letter or digit", c.Name), "")
+	if c.Name != "" && !jobName().MatchString(c.Name) {
+		return exit.Mistake(fmt.Errorf("--name %q: a name is up to 64 letters, digits, dots, dashes and underscores, and begins with a letter or digit", c.Name), "--name %s", likeName(c.Name))
+	}
+	if c.Resume != "" && !jobName().MatchString(c.Resume) {
+		return exit.Mistake(fmt.Errorf("--resume %q: this is neither a job nor a name", c.Resume), "plx jobs lists both")
+	}
+	return nil
+}
+
+// leastHang is the shortest hang timeout: agents measure once a second, and a busy host may
+// be late.
+const leastHang = 5 * time.Second
+
+// checkHang checks --hang-timeout and --on-hang.
+func (c *Config) checkHang() error {
+	c.Hang.Action = cmp.Or(c.Hang.Action, protocol.HangReport)
+	switch {
+	case c.Hang.Timeout > 0 && c.Hang.Timeout < leastHang:
+		return exit.Mistake(fmt.Errorf("--hang-timeout %s is too short, at least %s is needed: agents measure tasks once a second", c.Hang.Timeout, leastHang), "--hang-timeout %s, or 0 for never", leastHang)
+	case !slices.Contains([]string{protocol.HangReport, protocol.HangStop, protocol.HangRestart}, c.Hang.Action):
+		return exit.Mistake(fmt.Errorf("--on-hang %s: want report, stop or restart", c.Hang.Action), "--on-hang stop")
+	case c.Hang.Action == protocol.HangRestart && c.Restarts.Max == 0:
+		return exit.Mistake(errors.New("--on-hang restart needs --max-restarts: a restart after a hang counts as one"), "--on-hang restart --max-restarts 3")
 	}
 	return nil
 }
 
 // variable finds the variables that a shell line uses.
-var variable = regexp.MustCompile(`(?:^|[^\\])\$\{?[#!]?([A-Za-z_][A-Za-z0-9_]*)`)
+var variable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?:^|[^\\])\$\{?[#!]?([A-Za-z_][A-Za-z0-9_]*)`) })
 
 // checkSetup refuses a line that runs once for all tasks of a host and uses what differs
 // between them.
@@ -154,7 +217,7 @@ func (c *Config) checkSetup() error {
 	if c.Workdir == "" {
 		return nil
 	}
-	for _, m := range variable.FindAllStringSubmatch(c.Setup, -1) {
+	for _, m := range variable().FindAllStringSubmatch(c.Setup, -1) {
 		if m[1] != "PWD" && envsync.CheckVariable(m[1]+"=") != nil {
 			return exit.Mistake(fmt.Errorf("--setup uses $%s, which differs between tasks: with --workdir the line runs once on each host, before its tasks", m[1]),
 				"make it a part of PROGRAM: plx launch ... sh -c '...; exec python3 train.py'")
@@ -163,26 +226,41 @@ func (c *Config) checkSetup() error {
 	return nil
 }
 
-// checkSigns refuses negative numbers and times.
+// checkSigns refuses negative numbers and times, and more workers than a host can run.
 func (c *Config) checkSigns() error {
 	for _, n := range []struct {
 		flag  string
 		value int64
 	}{
 		{"-n", int64(c.Workers)}, {"--workers-per-host", int64(c.PerHost)}, {"--grace", int64(c.Grace)},
-		{"--max-time", int64(c.MaxTime)}, {"--start-timeout", int64(c.StartTimeout)}, {"--freeze-timeout", int64(c.Freeze)},
+		{"--max-time", int64(c.MaxTime)}, {"--wait-gpus", int64(c.WaitGPUs)}, {"--start-timeout", int64(c.StartTimeout)}, {"--freeze-timeout", int64(c.Freeze)}, {"--hang-timeout", int64(c.Hang.Timeout)},
 		{"--checkpoint-timeout", int64(c.SaveTime)}, {"--max-restarts", int64(c.Restarts.Max)},
 		{"--setup-timeout", int64(c.SetupTime)}, {"--restarts-per-hour", int64(c.Restarts.PerHour)}, {"--min-workers", int64(c.Restarts.MinWorkers)},
 		{"--wait-host", int64(c.Restarts.WaitHost)}, {"--restart-backoff", int64(c.Restarts.Backoff)},
 	} {
 		if n.value < 0 {
-			return exit.Mistake(fmt.Errorf("%s is negative", n.flag), "")
+			return exit.Mistake(fmt.Errorf("%s is negative", n.flag), "leave %s out, or give it 0 or more", n.flag)
 		}
+	}
+	if c.PerHost > mostPerHost {
+		return exit.Mistake(fmt.Errorf("--workers-per-host %d: a host runs %d workers at most", c.PerHost, mostPerHost), "--workers-per-host N, with one for each GPU or core of a host")
 	}
 	return nil
 }
 
-var jobName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+var (
+	jobName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`) })
+	noName  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^A-Za-z0-9._-]+`) }) // what a name has not
+)
+
+// likeName returns a valid name like the one that the user gave.
+func likeName(name string) string {
+	name = strings.TrimLeft(noName().ReplaceAllString(name, "-"), "._-")
+	return cmp.Or(strings.TrimRight(name[:min(len(name), 64)], "._-"), "my-job")
+}
 
 // Restarts tells how a job continues after a failure.
 type Restarts = protocol.Restarts
+
+// HangPlan tells when a job hangs, and what follows.
+type HangPlan = protocol.HangPlan

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"sync/atomic"
 
@@ -27,7 +28,7 @@ type drive struct {
 	launch  *launch
 	out     *logstream.Output
 	streams logstream.Streams
-	turns   chan struct{} // holds one element for each agent that is being started; full at hosts.FanOut
+	turns   chan struct{} // holds one element for each agent that is being started
 	members []*member     // hosts that the job began with, then those that joined; none is removed
 	// layout is where the tasks of the present generation run, by index into members.
 	// Nil: generation 0 still runs, as in launch.placed.
@@ -36,6 +37,15 @@ type drive struct {
 	agents *console.Tally // agents that are being started
 	away   *console.Tally // hosts that are being dialled again, or were lost
 	shown  func()         // ends the display of the present phase; nil: nothing is shown
+}
+
+// startsAtOnce is how many agents are started at a time: fewer where all of them start on
+// this machine.
+func startsAtOnce(embedded bool) int {
+	if embedded {
+		return min(hosts.FanOut, 4*runtime.NumCPU())
+	}
+	return hosts.FanOut
 }
 
 // begin makes a member of each host, and opens the output of the logs.
@@ -222,8 +232,8 @@ func (d *drive) fetch(ctx context.Context, stops <-chan jobstate.StopAsked) erro
 	return fetch.Job(ctx, fetch.Request{Hosts: from, Name: d.launch.checkpoints, Outputs: d.launch.cfg.outputs, Dir: d.launch.cfg.Fetch, Terminal: d.launch.cfg.Terminal, Printer: d.launch.printer})
 }
 
-// member is a host of a job that this process drives. It is a driver.Dialer, Reviver and
-// Watcher.
+// member is a host of a job that this process drives. It is a driver.Dialer, Queuer,
+// Reviver and Watcher.
 type member struct {
 	drive   *drive
 	index   int // index into drive.members
@@ -285,14 +295,25 @@ type unreached struct{ err error }
 
 func (u unreached) Dial(context.Context) (*protocol.Conn, error) { return nil, hosts.NotStarted(u.err) }
 
-// start starts the agent. Up to hosts.FanOut agents are started at once.
-func (m *member) start(ctx context.Context) (*protocol.Conn, error) {
-	select {
-	case m.drive.turns <- struct{}{}:
-		defer func() { <-m.drive.turns }()
-	case <-ctx.Done():
-		return nil, hosts.NotStarted(context.Cause(ctx))
+// Turn waits until fewer agents than turns has room for are being started.
+func (m *member) Turn(ctx context.Context) (done func(), err error) {
+	if m.joined || m.started {
+		return func() {}, nil
 	}
+	return m.drive.turn(ctx)
+}
+
+func (d *drive) turn(ctx context.Context) (done func(), err error) {
+	select {
+	case d.turns <- struct{}{}:
+		return func() { <-d.turns }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// start starts the agent.
+func (m *member) start(ctx context.Context) (*protocol.Conn, error) {
 	spec, err := m.drive.launch.spec(m.index, m.agent, m.tasks)
 	if err != nil {
 		return nil, hosts.NotStarted(err)
@@ -316,7 +337,7 @@ func (m *member) Revive(ctx context.Context) (*protocol.Conn, error) {
 	if err := m.drive.launch.workdir.sendAgain(ctx, m.agent, m.drive.launch.artifacts.Archives()); err != nil {
 		return nil, err
 	}
-	if err := m.drive.launch.environment.install(ctx, []*hosts.AgentHost{m.agent}, nil); err != nil {
+	if err := m.drive.launch.environment.install(ctx, []*hosts.AgentHost{m.agent}, hosts.Sending{}); err != nil {
 		return nil, err
 	}
 	if err := m.agent.Reap(ctx); err != nil {
@@ -332,6 +353,11 @@ func (m *member) Revive(ctx context.Context) (*protocol.Conn, error) {
 	if err := hosts.FindAddresses(ctx, []*hosts.AgentHost{m.agent}, like); err != nil {
 		return nil, err
 	}
+	done, err := m.drive.turn(ctx)
+	if err != nil {
+		return nil, hosts.NotStarted(err)
+	}
+	defer done()
 	return m.start(ctx)
 }
 
@@ -356,7 +382,7 @@ func (d *drive) joining(ctx context.Context, j protocol.Joining) (a *hosts.Agent
 			line.Env = append(line.Env, string(e))
 		}
 		var set *hosts.Set
-		set, err = hosts.Open(ctx, hosts.Reach{Hosts: []hostfile.Host{line}, AcceptNewHostKeys: d.launch.cfg.AcceptNewHostKeys}, d.launch.printer)
+		set, err = hosts.Open(ctx, hosts.Reach{Hosts: []hostfile.Host{line}, Via: d.launch.cfg.Via, Slurm: d.launch.cfg.Slurm, AcceptNewHostKeys: d.launch.cfg.AcceptNewHostKeys}, d.launch.printer)
 		d.launch.set.Add(set)
 		if err == nil {
 			return &hosts.AgentHost{Host: set.Hosts[0], Job: d.launch.job, Folder: j.Folder, Binary: j.Binary}, nil

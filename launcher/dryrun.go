@@ -10,6 +10,7 @@ import (
 
 	"github.com/charmbracelet/lipgloss/table"
 
+	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/launcher/artifacts"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
@@ -40,13 +41,22 @@ func dryRun(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	if !p.Guessed { // else the job may have more workers than are known here
+		if err := suits(cfg, p); err != nil {
+			return err
+		}
+	}
 	sent, err := artifactLines(cfg, workdir, env)
 	if err != nil {
 		return err
 	}
-	lines := planTable(machines, p)
+	device := trainerDevice(cfg.Args, foreign)
+	lines := append(planTable(device, machines, p), deviceNotes(device, machines, p)...)
 	if p.Guessed {
 		lines = append(lines, "hosts without ids get one worker for each GPU found there, or one on the CPU; later workers move up accordingly")
+	}
+	if cfg.Slurm.ID != "" {
+		lines = append(lines, inSlurm(cfg))
 	}
 	lines = append(lines, choices(machines, p)...)
 	if foreign {
@@ -56,12 +66,22 @@ func dryRun(ctx context.Context, cfg Config) error {
 	return err
 }
 
-// planTable returns a table of the tasks and their devices, as lines.
-func planTable(machines []placement.Machine, p placement.Placement) []string {
-	t := console.NewTable("TASK", "HOST", "DEVICE", "CUDA_VISIBLE_DEVICES")
+// planTable returns a table of the tasks and their devices, as lines. device is that of
+// trainerDevice.
+func planTable(device string, machines []placement.Machine, p placement.Placement) []string {
+	head := []string{"TASK", "HOST", "DEVICE", "CUDA_VISIBLE_DEVICES"}
+	if device != "" {
+		head = append(head, "COMPUTES ON")
+	}
+	t := console.NewTable(head...)
 	for _, h := range p.Hosts {
+		m := machines[h.Machine]
 		for _, task := range h.Tasks {
-			t.Row(task.Task.String(), machines[h.Machine].Name, task.Device, task.Visible)
+			row := []string{task.Task.String(), m.Name, task.Device, task.Visible}
+			if device != "" {
+				row = append(row, computesOn(device, m, task))
+			}
+			t.Row(row...)
 		}
 	}
 	return tableLines(t)
@@ -126,8 +146,12 @@ func artifactLines(cfg Config, dir workdir, env environment) ([]string, error) {
 	}
 	lines = append(append(lines, dir.lines()...), env.lines()...)
 	for _, path := range cfg.Copy {
-		if _, err := os.Stat(path); err != nil {
-			return nil, exit.Mistake(fmt.Errorf("--copy: %w", err), "")
+		info, err := os.Stat(path)
+		if err == nil && !info.IsDir() && !info.Mode().IsRegular() {
+			err = fmt.Errorf("%s is a %s", path, envsync.Special(info.Mode()))
+		}
+		if err != nil {
+			return nil, exit.Mistake(fmt.Errorf("--copy: %w", err), artifacts.CopyHint)
 		}
 		lines = append(lines, "send: "+path+" into each task's folder")
 	}

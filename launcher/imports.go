@@ -1,76 +1,18 @@
 package launcher
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/imports"
 	"github.com/plx-run/plx/launcher/placement"
 	"github.com/plx-run/plx/launcher/protocol"
 )
-
-// importTime bounds --check-import on a host. The first import of torch reads gigabytes,
-// maybe from a file server.
-const importTime = 3 * time.Minute
-
-// importScript imports the modules that its arguments name. Its last line of output is
-// JSON, after a mark.
-const importScript = `import sys
-first, sys.path[:1] = sys.path[:1], []  # the user's modules do not stand in for those of this script
-import importlib, json, traceback
-sys.path[:0] = first
-mark, answer = "plx-imported ", {}
-try:
-    for name in sys.argv[1:]:
-        answer["module"] = name
-        importlib.import_module(name)
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        answer["torch"] = str(getattr(torch, "__version__", ""))
-        answer["cuda"] = getattr(torch.version, "cuda", None) or ""
-        answer["hip"] = getattr(torch.version, "hip", None) or ""
-        answer["available"] = bool(answer["cuda"]) and torch.cuda.is_available()
-except BaseException as e:
-    answer["error"] = "".join(traceback.format_exception_only(type(e), e)).strip()
-print("\n" + mark + json.dumps(answer))
-`
-
-const importMark = "\nplx-imported "
-
-// imported is what importScript prints.
-type imported struct {
-	Module    string `json:"module"` // the last one that it tried
-	Error     string `json:"error"`  // why that one could not be imported; "": all were
-	Torch     string `json:"torch"`  // version; "": torch is not among the modules
-	CUDA      string `json:"cuda"`   // for which torch is built, such as "12.1"; "": for none
-	HIP       string `json:"hip"`    // as CUDA, for AMD's GPUs
-	Available bool   `json:"available"`
-}
-
-var moduleName = regexp.MustCompile(`^[\pL_][\pL\pN_]*(\.[\pL_][\pL\pN_]*)*$`)
-
-// moduleNames returns the names in the values of --check-import.
-func moduleNames(values []string) (names []string, err error) {
-	for _, value := range values {
-		for name := range strings.SplitSeq(value, ",") {
-			if name = strings.TrimSpace(name); !moduleName.MatchString(name) {
-				return nil, exit.Mistake(fmt.Errorf("--check-import: %q is no name of a module", name), "--check-import torch,numpy")
-			}
-			names = append(names, name)
-		}
-	}
-	return names, nil
-}
 
 // importCheck imports modules on hosts, as the tasks there would.
 type importCheck struct {
@@ -91,9 +33,9 @@ func (c importCheck) run(ctx context.Context, on []*hosts.AgentHost, placed []pl
 	err := hosts.Together(ctx, on, func(i int, a *hosts.AgentHost) (err error) {
 		tally.Begin(a.Name())
 		defer tally.End(a.Name())
-		got, err := c.ask(ctx, a)
+		got, err := imports.Ask(ctx, a, imports.Request{Modules: c.cfg.CheckImport, Command: c.command, Env: raws(slices.Concat(c.cfg.environ, a.Resource.Env))})
 		if err == nil {
-			notes[i], err = judge(got, gpusOf(placed[i]), a.Report.Driver)
+			notes[i], err = imports.Judge(got, placed[i].GPUWorkers(), a.Report.Driver)
 		}
 		return err
 	})
@@ -104,73 +46,4 @@ func (c importCheck) run(ctx context.Context, on []*hosts.AgentHost, placed []pl
 		return exit.WithHint(fmt.Errorf("--check-import: %w", err), exit.Hint(err))
 	}
 	return nil
-}
-
-// gpusOf returns how many workers of a host have GPUs.
-func gpusOf(h placement.Host) (n int) {
-	for _, t := range h.Tasks {
-		if t.Visible != "" {
-			n++
-		}
-	}
-	return n
-}
-
-// ask runs the script on one host. With a working directory it is as its tasks will be.
-func (c importCheck) ask(ctx context.Context, a *hosts.AgentHost) (got imported, err error) {
-	stdout, stderr, err := hosts.Ask(ctx, a, protocol.ExecRequest{Command: c.command, Env: raws(slices.Concat(c.cfg.environ, a.Resource.Env)),
-		MaxTime: importTime, Job: a.Job, Folder: a.Folder})
-	_, text, found := strings.Cut(stdout, importMark)
-	if err == nil && !found {
-		err = errors.New("its output has no answer")
-	}
-	if err == nil {
-		err = json.Unmarshal([]byte(text), &got)
-	}
-	if err != nil {
-		said := strings.TrimSpace(stderr)
-		last := strings.TrimPrefix(said[strings.LastIndexByte(said, '\n')+1:], "plx agent: ")
-		if last != "" {
-			err = fmt.Errorf("%s (%w)", last, err)
-		}
-		return got, fmt.Errorf("import %s: %w", strings.Join(c.cfg.CheckImport, ", "), err)
-	}
-	return got, nil
-}
-
-// judge returns why a host's torch cannot do the job there, or a note about it. gpus is
-// the number of its workers that have GPUs.
-func judge(got imported, gpus int, driver string) (note string, err error) {
-	switch {
-	case got.Error != "":
-		return "", fmt.Errorf("import %s: %s", got.Module, got.Error)
-	case got.Torch == "" || got.HIP != "" || got.Available || gpus == 0:
-		return "", nil
-	case got.CUDA == "":
-		return fmt.Sprintf("torch %s is built for CPUs only, and workers have GPUs", got.Torch), nil
-	}
-	err = fmt.Errorf("torch %s is built for CUDA %s and finds no GPU; the driver is %s", got.Torch, got.CUDA, cmp.Or(driver, "unknown"))
-	if least := leastDriver(got.CUDA); driver != "" && older(driver, least) {
-		err = fmt.Errorf("torch %s is built for CUDA %s, which needs NVIDIA driver %s or later, and the driver is %s", got.Torch, got.CUDA, least, driver)
-		return "", exit.WithHint(err, "install a torch for an older CUDA into the environment, or a later driver on the host")
-	}
-	return "", err
-}
-
-// leastDriver returns the oldest driver with which programs for a version of CUDA run, or
-// "" if that is not known. A driver serves all later minor versions of its CUDA.
-func leastDriver(cuda string) string {
-	major, _, _ := strings.Cut(cuda, ".")
-	return map[string]string{"10": "410.48", "11": "450.80.02", "12": "525.60.13", "13": "580"}[major]
-}
-
-// older compares versions of drivers.
-func older(a, b string) bool { return slices.Compare(numbers(a), numbers(b)) < 0 }
-
-func numbers(version string) (ns []int) {
-	for part := range strings.SplitSeq(version, ".") {
-		n, _ := strconv.Atoi(part) // what is no number counts as 0
-		ns = append(ns, n)
-	}
-	return ns
 }

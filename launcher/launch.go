@@ -9,8 +9,9 @@
 //
 // # The order of a launch
 //
-// It is the only package that knows the order. Prepare (prepare.go): open the hosts,
-// survey them, place the tasks, pack and send the artifacts, name the job. Then drive.go
+// It is the only package that knows the order. First it opens the hosts: a way to them that
+// leads nowhere is named before anything is read, built or sent. Prepare (prepare.go): survey
+// the hosts, place the tasks, pack and send the artifacts, name the job. Then drive.go
 // drives an attached job until its verdict, and handover.go hands a detached job over to
 // the agent of the chief's host. Every step is the work of another package.
 //
@@ -32,6 +33,7 @@ import (
 
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/launcher/artifacts"
+	"github.com/plx-run/plx/launcher/booking"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/fetch"
@@ -58,7 +60,7 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 	printer := console.NewPrinter(cfg.Terminal)
 	ctx, signals := watch(ctx, sig, cfg.ending(), printer)
 	defer signals.close()
-	l := &launch{cfg: cfg, printer: printer, signals: signals}
+	l := &launch{cfg: cfg, printer: printer, signals: signals, ticket: booking.NewTicket()}
 	defer func() {
 		if err := l.close(); err != nil {
 			l.printer.Printf("close: %v", err)
@@ -67,16 +69,27 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 	if err := l.openFolders(); err != nil {
 		return exit.Code(err), err
 	}
+	if l.set, err = hosts.Open(ctx, cfg.Reach, l.printer); err != nil {
+		return exit.Code(err), err
+	}
 	if err := l.readFolders(ctx); err != nil {
 		return exit.Code(err), err
 	}
-	if err := l.prepare(ctx); err != nil {
+	announced := func() {}
+	if cfg.Submission == "" { // plx stop finds a submission, and no other launch before its job is recorded
+		if announced, err = jobs.Announce(cfg.Name, filepath.Base(cfg.Program)); err != nil {
+			return exit.Code(err), fmt.Errorf("record the launch: %w", err)
+		}
+	}
+	err = l.prepare(ctx)
+	announced()
+	if err != nil {
 		return exit.Code(err), err
 	}
 	if cfg.Detach {
 		return l.handOver(ctx)
 	}
-	d := &drive{launch: l, turns: make(chan struct{}, hosts.FanOut)}
+	d := &drive{launch: l, turns: make(chan struct{}, startsAtOnce(len(cfg.Hosts) == 0))}
 	return d.run(ctx)
 }
 
@@ -99,18 +112,20 @@ type launch struct {
 	secret      []byte             // by which the job's agents and tasks authenticate each other
 	agents      []*hosts.AgentHost // in the order of placed.Hosts
 	planned     []string           // the plan, as lines of a table
+	ticket      string             // in the queues for GPUs
+	booked      *booking.Held      // GPUs that are held for the agents; nil: none
 }
 
 // openFolders makes the folders of --log-dir and --fetch, before any host is touched.
 func (l *launch) openFolders() (err error) {
 	if l.cfg.LogDir != "" {
 		if l.logDir, err = logs.NewDir(l.cfg.LogDir); err != nil {
-			return exit.Mistake(fmt.Errorf("--log-dir: %w", err), "")
+			return exit.Mistake(fmt.Errorf("--log-dir: %w", err), "--log-dir names a folder of this machine that you may write into, such as --log-dir logs")
 		}
 	}
 	if l.cfg.Fetch != "" {
 		if err := fetch.Writable(l.cfg.Fetch); err != nil {
-			return exit.Mistake(fmt.Errorf("--fetch: %w", err), "")
+			return exit.Mistake(fmt.Errorf("--fetch: %w", err), fetch.DirHint)
 		}
 	}
 	return nil
@@ -138,11 +153,12 @@ func (l *launch) spec(i int, a *hosts.AgentHost, tasks []protocol.TaskSpec) (pro
 	own := a.Resource.Env
 	return protocol.Spec{
 		Job: l.job, Name: l.cfg.Name, Checkpoints: l.checkpoints, Host: a.Name(), HostIndex: i, Folder: a.Folder,
-		Command: l.command(a.Facts.Platform), Env: raws(slices.Concat(l.cfg.environ, own)), OwnEnv: len(own), LogLevel: l.cfg.LogLevel, Secret: l.secret,
+		Command: l.command(a.Facts.Platform), Env: raws(slices.Concat(l.cfg.environ, own)), OwnEnv: len(own), LogLevel: l.cfg.LogLevel, LogLimit: l.cfg.LogLimit, Secret: l.secret, TLS: l.cfg.TLS,
 		Tasks: tasks, WorldSize: l.placed.Workers, Bind: !l.cfg.NoBind,
 		DataAddr: addr, Interface: a.Resource.Interface, JobInterface: l.cfg.Interface, PortLow: l.cfg.PortLow, PortHigh: l.cfg.PortHigh,
-		Lease: l.cfg.Lease, Grace: l.cfg.Grace, Freeze: l.cfg.Freeze, Detached: l.cfg.Detach, SaveTime: l.cfg.SaveTime,
-		SetupTime: l.cfg.SetupTime, Archives: l.artifacts.Archives(), Workdir: l.workdir.id(), Outputs: l.cfg.outputs,
+		Lease: l.cfg.Lease, Grace: l.cfg.Grace, Freeze: l.cfg.Freeze, Hang: l.cfg.Hang.Timeout, Detached: l.cfg.Detach, SaveTime: l.cfg.SaveTime,
+		SetupTime: l.cfg.SetupTime, Archives: l.artifacts.Archives(), Workdir: l.workdir.id(), Source: l.workdir.source(), Outputs: l.cfg.outputs,
+		Claims: protocol.Claims(tasks), ShareGPUs: l.cfg.ShareGPUs, Ticket: l.ticket, Booked: l.booked.Socket(a),
 	}, nil
 }
 
@@ -171,7 +187,7 @@ func raws(texts []string) (rs []protocol.Raw) {
 // plan returns what the job's driver is told.
 func (l *launch) plan() protocol.Plan {
 	p := protocol.Plan{Job: l.job, Grace: l.cfg.Grace, Settle: settle, StartTimeout: l.cfg.StartTimeout, MaxTime: l.cfg.MaxTime,
-		Lease: l.cfg.Lease, Restarts: l.cfg.Restarts}
+		Lease: l.cfg.Lease, Restarts: l.cfg.Restarts, Hang: l.cfg.Hang, Foreign: l.foreign}
 	p.Restarts.Revive = !l.cfg.Detach // to start an agent, a driver must reach the hosts over SSH
 	for i, a := range l.agents {
 		p.Hosts = append(p.Hosts, protocol.HostPlan{Host: a.Name(), Tasks: l.placed.Hosts[i].Specs(), Drives: l.cfg.Detach && i == l.chief(),
@@ -180,9 +196,9 @@ func (l *launch) plan() protocol.Plan {
 	return p
 }
 
-// tasks returns the names of all tasks.
-func (l *launch) tasks() (all []string) {
-	for _, h := range l.placed.Hosts {
+// taskNames returns the names of all tasks.
+func taskNames(p placement.Placement) (all []string) {
+	for _, h := range p.Hosts {
 		for _, t := range h.Tasks {
 			all = append(all, t.Task.String())
 		}
@@ -200,7 +216,7 @@ func (l *launch) chief() int {
 // record returns what this machine remembers of the job as it was launched.
 func (l *launch) record() *jobs.Record {
 	r := &jobs.Record{Job: l.job, Name: l.cfg.Name, Program: filepath.Base(l.cfg.Program), Created: l.created,
-		Detached: l.cfg.Detach, Embedded: len(l.cfg.Hosts) == 0, Launcher: os.Getpid(), Grace: l.cfg.Grace, Lease: l.cfg.Lease,
+		Detached: l.cfg.Detach, Embedded: len(l.cfg.Hosts) == 0, Way: jobs.Way{Via: l.cfg.Via, Slurm: l.cfg.Slurm}, Launcher: os.Getpid(), Grace: l.cfg.Grace, Lease: l.cfg.Lease,
 		Restarts: l.cfg.Restarts.Max > 0, Checkpoints: l.checkpoints, Saves: saves(l.cfg.Args), Outputs: l.cfg.outputs, Chief: l.chief(), Plan: l.planned}
 	for i, a := range l.agents {
 		r.Hosts = append(r.Hosts, hostRecord(a, l.placed.Hosts[i].Specs()))
@@ -218,6 +234,7 @@ func (l *launch) report(r *jobs.Record, v protocol.Verdict, out *logstream.Outpu
 
 // close closes the connections, and removes what was built on this machine.
 func (l *launch) close() (err error) {
+	l.booked.Close()
 	if l.set != nil {
 		err = l.set.Close()
 	}

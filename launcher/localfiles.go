@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/launcher/exit"
@@ -25,7 +26,7 @@ func checkLocal(cfg Config, w workdir) (notes []string, err error) {
 	if isBareFile(cfg.Program) {
 		bare := fmt.Sprintf("%s is a file here, and a name without a slash means a command of the hosts", cfg.Program)
 		if !c.sent(cfg.Program) {
-			return nil, exit.Mistake(errors.New(bare), "plx launch ./"+cfg.Program)
+			return nil, exit.Mistake(errors.New(bare), "plx launch ./%s", cfg.Program)
 		}
 		if cfg.Path == "" && cfg.Setup == "" { // they may put its folder on the PATH
 			notes = append(notes, fmt.Sprintf("note: %s: the file is ./%s", bare, cfg.Program))
@@ -63,7 +64,9 @@ func movesAway(setup string) bool {
 }
 
 // interpreters are programs whose first argument without a dash is a script.
-var interpreters = regexp.MustCompile(`^(python|pypy|perl|ruby|node|lua|julia|Rscript|php|tclsh)[0-9.]*$|^(ba|da|z|k)?sh$`)
+var interpreters = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(python|pypy|perl|ruby|node|lua|julia|Rscript|php|tclsh)[0-9.]*$|^(ba|da|z|k)?sh$`)
+})
 
 // withValue are options of interpreters whose value is an argument of its own.
 var withValue = map[string]bool{"-W": true, "-X": true, "--check-hash-based-pycs": true, "-o": true, "-O": true, "--init-file": true, "--rcfile": true}
@@ -87,7 +90,7 @@ func withoutScript(interpreter, arg string) bool {
 // its file.
 func scriptOf(program string, args []string) (script string, others []string) {
 	interpreter := path.Base(program)
-	if !interpreters.MatchString(interpreter) {
+	if !interpreters().MatchString(interpreter) {
 		return "", args
 	}
 	python := strings.HasPrefix(interpreter, "py")
@@ -145,18 +148,18 @@ func (c localCheck) lost(file string) bool {
 // refuse is the error of a script that the hosts do not get.
 func (c localCheck) refuse(script string) error {
 	if c.workdir.folder == nil {
-		return exit.Mistake(fmt.Errorf("%s is not on the hosts", script), script+" is a local file: add --workdir .")
+		return exit.Mistake(fmt.Errorf("%s is not on the hosts", script), "%s is a local file: add --workdir .", script)
 	}
 	p, inside := c.workdir.inside(script)
 	if !inside {
 		return exit.Mistake(fmt.Errorf("%s is not in --workdir %s", script, c.workdir.named),
-			"name a folder that has it, such as --workdir ., or add --copy "+script)
+			"name a folder that has it, such as --workdir ., or add --copy %s", script)
 	}
 	if why := c.workdir.folder.Excluded(p); why != "" {
-		return exit.Mistake(fmt.Errorf("%s does not reach the hosts: %s excludes it", script, why), "add the line !/"+p+" to .plxignore")
+		return exit.Mistake(fmt.Errorf("%s does not reach the hosts: %s excludes it", script, why), "add the line !/%s to .plxignore", p)
 	}
 	return exit.Mistake(fmt.Errorf("%s is not in --workdir %s under that path", script, c.workdir.named),
-		fmt.Sprintf("tasks run in that folder: name it %s", p))
+		"tasks run in that folder: name it %s", p)
 }
 
 // absolute returns a line on a script in the working directory that is named by its path

@@ -51,7 +51,7 @@ func checkPattern(p string) error {
 	return nil
 }
 
-// telemetry returns the summaries and timelines that arguments for plx's trainer name.
+// telemetry returns the summaries, timelines and graph that arguments for plx's trainer name.
 // Programs without it have no files of such names.
 func telemetry(args []string) (all []protocol.Output) {
 	add := func(dir string, patterns ...string) {
@@ -60,17 +60,24 @@ func telemetry(args []string) (all []protocol.Output) {
 			if o.Dir = dir; !filepath.IsAbs(dir) {
 				o.Dir, o.Pattern = "", path.Join(literal.Replace(dir), p)
 			}
-			if utf8.ValidString(dir) && o.Pattern[0] != '.' && doublestar.ValidatePattern(o.Pattern) {
+			if utf8.ValidString(o.Dir+o.Pattern) && o.Pattern[0] != '.' && doublestar.ValidatePattern(o.Pattern) {
 				all = append(all, o)
 			}
 		}
 	}
 	if dir, given := argument(args, "summary-dir"); given && dir != "" {
-		add(dir, "events.out.tfevents.*", "steps.*.jsonl")
+		add(dir, "events.out.tfevents.*", "steps.*.jsonl", "eval/events.out.tfevents.*", "eval/steps.*.jsonl")
 	}
 	if _, given := argument(args, "profile-steps"); given {
 		dir, _ := argument(args, "profile-dir")
 		add(cmp.Or(dir, "."), "timeline-*.json")
+	}
+	if file, given := argument(args, "export-graph"); given && file != "" {
+		name := literal.Replace(filepath.Base(file))
+		if ext := filepath.Ext(file); ext != ".dot" && ext != ".json" {
+			name += ".{dot,json}"
+		}
+		add(filepath.Dir(file), name)
 	}
 	return all
 }

@@ -6,8 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -16,12 +14,14 @@ import (
 	"github.com/plx-run/plx/gpuprobe"
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/artifacts"
+	"github.com/plx-run/plx/launcher/booking"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/jobs"
 	"github.com/plx-run/plx/launcher/placement"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/submission"
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
@@ -38,25 +38,33 @@ func (l *launch) prepare(ctx context.Context) (err error) {
 		l.printer.Printf("no --hosts given: an embedded cluster of %s with %s each on this machine (--local HOSTSxWORKERS)",
 			console.Count(l.cfg.LocalHosts, "host"), console.Count(l.cfg.LocalWorkers, "worker"))
 	}
-	if l.set, err = hosts.Open(ctx, l.cfg.Reach, l.printer); err != nil {
-		return err
+	if l.cfg.Slurm.ID != "" {
+		l.printer.Printf("%s", inSlurm(l.cfg))
 	}
 	if err := l.set.Survey(ctx); err != nil {
-		return err
+		return advise(ctx, l.cfg, err)
 	}
 	if err := l.place(); err != nil {
 		return err
 	}
+	if l.cfg.WaitGPUs == 0 {
+		if err := checkBooked(ctx, l.placed, l.used(), l.ticket); err != nil {
+			return err
+		}
+	}
 	if l.artifacts, err = artifacts.Pack(ctx, artifacts.Source{Program: l.cfg.Program, Sent: l.workdir.program != "" || l.environment.program != "", Copy: l.cfg.Copy}, l.platforms(), l.printer); err != nil {
+		return ofPlatform(err, l.used())
+	}
+	if err := l.bookGPUs(ctx); err != nil {
 		return err
 	}
 	if err := l.findAddresses(ctx); err != nil {
 		return err
 	}
-	if err := l.send(ctx); err != nil {
+	if err := l.send(ctx, l.artifacts.Blobs); err != nil {
 		return err
 	}
-	if err := l.environment.installAll(ctx, l.receivers(), l.printer); err != nil {
+	if err := l.environment.installAll(ctx, l.receivers(), sending(l.cfg, l.printer)); err != nil {
 		return err
 	}
 	if err := l.checkName(ctx); err != nil {
@@ -67,6 +75,11 @@ func (l *launch) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	return l.record().Save()
+}
+
+// inSlurm says that the hosts are those of an allocation.
+func inSlurm(cfg Config) string {
+	return fmt.Sprintf("in job %s of Slurm, with %s (--no-slurm leaves it out)", cfg.Slurm.ID, console.Count(len(cfg.Hosts), "host"))
 }
 
 // furnish makes the working directories, has --setup run in them, and imports the modules
@@ -89,15 +102,36 @@ func (l *launch) furnish(ctx context.Context) error {
 	return causeOr(ctx, err)
 }
 
+// advise adds to the error of a host that plx doctor finds what else would fail, unless
+// there is better advice.
+func advise(ctx context.Context, cfg Config, err error) error {
+	if exit.Hint(err) != "" || len(cfg.Hosts) == 0 || ctx.Err() != nil {
+		return err
+	}
+	return exit.WithHint(err, "plx doctor with the same --hosts finds what else would fail, on all hosts")
+}
+
 // setUp has hosts run --setup, unless each task does so.
 func (l *launch) setUp(ctx context.Context, on []*hosts.AgentHost) error {
 	return hosts.SetUp(ctx, on, protocol.Spec{Command: l.command(envsync.Platform{}), Env: raws(l.cfg.environ), SetupTime: l.cfg.SetupTime}, l.printer)
+}
+
+// suits refuses more --min-workers than the job has, and tasks to show that it has not.
+func suits(c Config, p placement.Placement) error {
+	if least := c.Restarts.MinWorkers; least > p.Workers {
+		return exit.Mistake(fmt.Errorf("--min-workers %d, the job has %s", least, console.Count(p.Workers, "worker")), "--min-workers %d, or less", p.Workers)
+	}
+	_, err := jobs.ChooseTasks(taskNames(p), c.Show)
+	return err
 }
 
 // place decides where the tasks run, and reports what the user may not expect.
 func (l *launch) place() (err error) {
 	machines := l.set.Machines()
 	if l.placed, err = placement.Place(machines, l.cfg.Options); err != nil {
+		return err
+	}
+	if err := suits(l.cfg, l.placed); err != nil {
 		return err
 	}
 	var onCPU []string
@@ -108,24 +142,27 @@ func (l *launch) place() (err error) {
 		}
 	}
 	l.printer.Lines(onCPU)
-	if least := l.cfg.Restarts.MinWorkers; least > l.placed.Workers {
-		return exit.Mistake(fmt.Errorf("--min-workers %d, the job has %s", least, console.Count(l.placed.Workers, "worker")), "")
-	}
-	l.planned = planTable(machines, l.placed)
+	device := trainerDevice(l.cfg.Args, l.foreign)
+	l.planned = planTable(device, machines, l.placed)
 	if l.cfg.Verbose {
 		l.printer.Lines(l.planned)
 	}
+	l.printer.Lines(deviceNotes(device, machines, l.placed))
+	l.printer.Lines(l.placed.Notes(machines, l.cfg.Options))
 	if l.foreign {
 		surprising := foreignNotes(l.cfg, l.placed, machines)
 		l.printer.Lines(surprising)
 		l.planned = append(l.planned, surprising...)
 	}
-	if _, err := jobs.ChooseTasks(l.tasks(), l.cfg.Show); err != nil {
-		return err
-	}
 	notes, err := l.placed.Conflicts(machines)
 	l.printer.Lines(notes)
-	return err
+	if err != nil {
+		return err
+	}
+	if l.cfg.WaitGPUs > 0 {
+		return nil
+	}
+	return jobs.InUse(l.placed, machines, l.cfg.ShareGPUs, jobs.BusyHint, l.printer)
 }
 
 // used returns the hosts that have tasks, in the order of the placement.
@@ -146,12 +183,7 @@ func (l *launch) receivers() (all []*hosts.AgentHost) {
 
 // imports returns the check of --check-import.
 func (l *launch) imports() importCheck {
-	c := l.command(envsync.Platform{})
-	c.Blob, c.Base, c.Name, c.Args = "", "", "python3", raws(append([]string{"-c", importScript}, l.cfg.CheckImport...))
-	if c.SetupDone {
-		c.Setup = ""
-	}
-	return importCheck{cfg: l.cfg, printer: l.printer, command: c}
+	return importCheck{cfg: l.cfg, printer: l.printer, command: l.command(envsync.Platform{})}
 }
 
 // platforms returns the platforms of the hosts that have tasks, each once.
@@ -164,16 +196,21 @@ func (l *launch) platforms() (all []envsync.Platform) {
 	return all
 }
 
-// send brings the hosts of every platform what they need.
-func (l *launch) send(ctx context.Context) error {
+// send brings the hosts of every platform its blobs.
+func (l *launch) send(ctx context.Context, of func(envsync.Platform) []envsync.Blob) error {
 	var errs error
 	bar := l.printer.NewTransfer("sending")
 	for _, p := range l.platforms() {
 		to := slices.DeleteFunc(l.used(), func(h *hosts.Host) bool { return h.Facts.Platform != p })
-		errs = errors.Join(errs, hosts.SendAll(ctx, to, l.artifacts.Blobs(p), bar))
+		errs = errors.Join(errs, hosts.SendAll(ctx, to, of(p), bar))
 	}
 	bar.Sent(errs)
 	return cmp.Or(context.Cause(ctx), errs)
+}
+
+// sending is how a launch sends folders to its hosts.
+func sending(cfg Config, printer *console.Printer) hosts.Sending {
+	return hosts.Sending{Printer: printer, PortLow: cfg.PortLow, PortHigh: cfg.PortHigh}
 }
 
 // findAddresses finds the data addresses on the interfaces that the user chose, if any.
@@ -184,25 +221,60 @@ func (l *launch) findAddresses(ctx context.Context) error {
 		l.planData(used)
 		return nil
 	}
-	var errs error
-	bar := l.printer.NewTransfer("sending")
-	for _, p := range l.platforms() {
-		to := slices.DeleteFunc(slices.Clone(used), func(h *hosts.Host) bool { return h.Facts.Platform != p })
-		errs = errors.Join(errs, hosts.SendAll(ctx, to, l.artifacts.Agent(p), bar))
-	}
-	bar.Sent(errs)
-	if err := cmp.Or(context.Cause(ctx), errs); err != nil {
+	if err := l.send(ctx, l.artifacts.Agent); err != nil {
 		return err
 	}
-	var all []*hosts.AgentHost
-	for _, h := range used {
-		all = append(all, &hosts.AgentHost{Host: h, Binary: l.artifacts.AgentPath(h.Facts.Platform)})
-	}
-	if err := hosts.FindAddresses(ctx, all, ""); err != nil {
+	if err := hosts.FindAddresses(ctx, l.receivers(), ""); err != nil {
 		return err
 	}
 	l.planData(used)
 	return nil
+}
+
+// wanted returns what a job books on each host, of which agents are given.
+func wanted(p placement.Placement, agents []*hosts.AgentHost) (all []booking.Host) {
+	for i, a := range agents {
+		if claims := protocol.Claims(p.Hosts[i].Specs()); len(claims) > 0 {
+			all = append(all, booking.Host{Agent: a, Claims: claims})
+		}
+	}
+	return all
+}
+
+// checkBooked refuses GPUs that another job has booked, before anything is built or sent.
+func checkBooked(ctx context.Context, p placement.Placement, used []*hosts.Host, ticket string) error {
+	var agents []*hosts.AgentHost
+	for _, h := range used {
+		agents = append(agents, &hosts.AgentHost{Host: h})
+	}
+	err := booking.Check(ctx, wanted(p, agents), ticket, artifacts.OwnPath)
+	if err != nil && ctx.Err() == nil {
+		err = exit.WithHint(err, jobs.BusyHint)
+	}
+	return causeOr(ctx, err)
+}
+
+// bookGPUs waits for the job's GPUs if the user wants that. After it nobody else uses them,
+// and other launches of plx cannot get them.
+func (l *launch) bookGPUs(ctx context.Context) error {
+	if l.cfg.WaitGPUs == 0 || !l.placed.Claims() {
+		return nil
+	}
+	if err := l.send(ctx, l.artifacts.Agent); err != nil {
+		return err
+	}
+	busy := func(ctx context.Context) (string, error) {
+		if err := l.set.Survey(ctx); err != nil {
+			return "", err
+		}
+		return jobs.InWords(l.placed.Busy(l.set.Machines())), nil
+	}
+	var err error
+	l.booked, err = booking.Wait(ctx, booking.Request{Hosts: wanted(l.placed, l.receivers()), Ticket: l.ticket, Limit: l.cfg.WaitGPUs, Printer: l.printer, Busy: busy})
+	if err != nil && ctx.Err() == nil {
+		err = exit.WithHint(err, jobs.BusyHint)
+	}
+	return err
 }
 
 // planData adds to the plan over which addresses data goes.
@@ -214,20 +286,34 @@ func (l *launch) planData(used []*hosts.Host) {
 	l.planned = append(l.planned, table...)
 }
 
-var unsafeInName = regexp.MustCompile(`[^A-Za-z0-9.-]`)
-
 // name gives the job its id and its secret.
 func (l *launch) name() {
-	program := unsafeInName.ReplaceAllString(filepath.Base(l.cfg.Program), "-")
-	base := cmp.Or(l.cfg.Name, strings.Trim(program, "-."), "job")
 	l.created = time.Now().UTC()
-	l.job = fmt.Sprintf("%.40s-%s-%.4s", base, l.created.Format("20060102-150405"), strings.ToLower(rand.Text()))
+	l.job = jobs.NewID(l.cfg.Name, l.cfg.Program, l.created)
+	if l.cfg.Submission != "" {
+		l.job = submission.RunID(l.cfg.Submission, l.cfg.Slurm.Restarts)
+	}
 	l.checkpoints = cmp.Or(l.checkpoints, l.job)
 	l.secret = make([]byte, cluster.SecretSize)
 	rand.Read(l.secret) // never fails
 	for _, h := range l.used() {
 		l.agents = append(l.agents, &hosts.AgentHost{Host: h, Job: l.job, Folder: h.JobFolder(), Binary: l.artifacts.AgentPath(h.Facts.Platform)})
 	}
+}
+
+// ofPlatform names the hosts for which there is no plx.
+func ofPlatform(err error, used []*hosts.Host) error {
+	var of *artifacts.PlatformError
+	if !errors.As(err, &of) {
+		return err
+	}
+	var names []string
+	for _, h := range used {
+		if h.Facts.Platform == of.Platform {
+			names = append(names, h.Name())
+		}
+	}
+	return fmt.Errorf("host %s: %w", console.Names(names, 0), err)
 }
 
 // checkpointName returns the name of the job's checkpoints: that of the job to resume,
@@ -242,7 +328,7 @@ func (l *launch) checkpointName(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("--resume: %w", err)
 	}
 	name := r.CheckpointName()
-	if !jobName.MatchString(name) {
+	if !jobName().MatchString(name) {
 		return "", fmt.Errorf("--resume: job %s keeps its checkpoints under %q, which is no name", r.Job, name)
 	}
 	l.printer.Printf("resume job %s: this job resumes from the checkpoints that its hosts have under the name %s", r.Job, name)

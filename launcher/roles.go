@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/artifacts"
@@ -31,7 +32,9 @@ func decideByProgram(ctx context.Context, c *Config) (foreign bool, err error) {
 
 // byLocalRank are words of a program that chooses its device by LOCAL_RANK, or leaves that
 // to a library that does.
-var byLocalRank = regexp.MustCompile(`(?i)\b(local_rank|torch|lightning|accelerate|transformers|deepspeed)\b`)
+var byLocalRank = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)\b(local_rank|torch|lightning|accelerate|transformers|deepspeed)\b`)
+})
 
 // ownChoice is in a program that knows which devices it sees.
 const ownChoice = "CUDA_VISIBLE_DEVICES"
@@ -41,17 +44,17 @@ const ownChoice = "CUDA_VISIBLE_DEVICES"
 // scripts of Python that either names.
 func choosesDevice(c Config) bool {
 	text := programText(c)
-	for _, script := range pythonScript.FindAllString(text, maxScripts) {
+	for _, script := range pythonScript().FindAllString(text, maxScripts) {
 		text += beginning(c, script)
 	}
-	return byLocalRank.MatchString(text) && !strings.Contains(text, ownChoice)
+	return byLocalRank().MatchString(text) && !strings.Contains(text, ownChoice)
 }
 
 // python are names of its interpreters and scripts, pythonScript are scripts in a line of
 // a shell.
 var (
-	python       = regexp.MustCompile(`^(python|pypy)[0-9.]*$|\.py$`)
-	pythonScript = regexp.MustCompile(`[\w./-]+\.py\b`)
+	python       = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(python|pypy)[0-9.]*$|\.py$`) })
+	pythonScript = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[\w./-]+\.py\b`) })
 )
 
 // maxScripts is how many scripts of Python a line of a shell may name.
@@ -59,7 +62,7 @@ const maxScripts = 10
 
 // programText is the text of the program, as far as it is one of this machine.
 func programText(c Config) string {
-	if !interpreters.MatchString(filepath.Base(c.Program)) {
+	if !interpreters().MatchString(filepath.Base(c.Program)) {
 		if text := beginning(c, c.Program); strings.HasPrefix(text, "#!") || strings.HasSuffix(c.Program, ".py") {
 			return text
 		}
@@ -101,7 +104,7 @@ var innerLaunchers = map[string]bool{"torchrun": true, "torch.distributed.run": 
 // innerLauncher returns the launcher that the user wants to run in each task, or "".
 func innerLauncher(program string, args []string) string {
 	name := filepath.Base(program)
-	if i := slices.Index(args, "-m"); python.MatchString(name) && i >= 0 && i+1 < len(args) {
+	if i := slices.Index(args, "-m"); python().MatchString(name) && i >= 0 && i+1 < len(args) {
 		name = args[i+1]
 	}
 	if !innerLaunchers[name] {
@@ -118,6 +121,9 @@ func foreignNotes(c Config, p placement.Placement, machines []placement.Machine)
 	}
 	if inner := innerLauncher(c.Program, c.Args); inner != "" {
 		notes = append(notes, fmt.Sprintf("note: each worker runs %s, which starts processes of its own: plx starts one worker per device itself, so leave %s and its options out", inner, inner))
+	}
+	if c.TLS {
+		notes = append(notes, fmt.Sprintf("note: --tls does not encrypt what the tasks of %s send each other (NCCL, Gloo, MPI): it covers plx's trainer and plx's own connections", c.Program))
 	}
 	if !c.AutoServers {
 		return notes

@@ -34,7 +34,7 @@ func readVenv(ctx context.Context, cfg Config, printer *console.Printer) (e envi
 	count := new(tree.Count)
 	defer watchReading(printer, "--venv "+cfg.Venv, count)()
 	if e.venv, err = venv.Read(ctx, cfg.Venv, venv.Options{Home: os.Getenv("HOME"), Cache: hashCache(), Count: count}); err != nil {
-		return e, causeOr(ctx, exit.Mistake(fmt.Errorf("--venv %s on this machine: %w", cfg.Venv, err), exit.Hint(err)))
+		return e, causeOr(ctx, exit.Mistake(fmt.Errorf("--venv %s on this machine: %w", cfg.Venv, err), "--venv names the folder of an environment that works here: python3 -m venv .venv makes one"))
 	}
 	e.request = e.venv.Request()
 	if dir, err := filepath.Abs(filepath.Dir(cfg.Program)); err == nil && strings.Contains(cfg.Program, "/") {
@@ -81,13 +81,13 @@ func (e environment) installed() *protocol.Venv {
 }
 
 // installAll installs the environment on the hosts of a launch, and shows that.
-func (e environment) installAll(ctx context.Context, on []*hosts.AgentHost, printer *console.Printer) error {
+func (e environment) installAll(ctx context.Context, on []*hosts.AgentHost, how hosts.Sending) error {
 	if e.venv == nil {
 		return nil
 	}
-	bar := printer.NewTransfer("sending " + e.named)
-	err := e.install(ctx, on, bar)
-	bar.Sent(err)
+	how.Bar = how.Printer.NewTransfer("sending " + e.named)
+	err := e.install(ctx, on, how)
+	how.Bar.Sent(err)
 	if err != nil {
 		return causeOr(ctx, exit.WithHint(fmt.Errorf("--venv %s: %w", e.named, err), exit.Hint(err)))
 	}
@@ -95,9 +95,9 @@ func (e environment) installAll(ctx context.Context, on []*hosts.AgentHost, prin
 }
 
 // install installs the environment on hosts that have the agent's binary.
-func (e environment) install(ctx context.Context, on []*hosts.AgentHost, bar *console.Transfer) error {
+func (e environment) install(ctx context.Context, on []*hosts.AgentHost, how hosts.Sending) error {
 	if e.venv == nil {
 		return nil
 	}
-	return hosts.InstallVenv(ctx, on, hosts.Venv{Request: e.request, Base: e.venv.Base, Folder: e.venv.Folder}, bar)
+	return hosts.InstallVenv(ctx, on, hosts.Venv{Request: e.request, Base: e.venv.Base, Folder: e.venv.Folder}, how)
 }

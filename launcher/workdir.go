@@ -2,6 +2,8 @@ package launcher
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,7 +34,8 @@ func readWorkdir(ctx context.Context, cfg Config, printer *console.Printer) (w w
 		count := new(tree.Count)
 		defer watchReading(printer, "--workdir "+cfg.Workdir, count)()
 		if w.folder, err = tree.Scan(ctx, cfg.Workdir, tree.Options{Cache: hashCache(), Count: count}); err != nil {
-			return w, causeOr(ctx, exit.Mistake(fmt.Errorf("--workdir %s on this machine: %w", cfg.Workdir, err), exit.Hint(err)))
+			return w, causeOr(ctx, exit.Mistake(fmt.Errorf("--workdir %s on this machine: %w", cfg.Workdir, err),
+				"--workdir names a folder of this machine, such as --workdir .; a .plxignore in it names files to leave out"))
 		}
 		w.program = w.find(cfg.Program)
 	}
@@ -123,6 +126,16 @@ func (w workdir) id() string {
 	return w.folder.ID().String()
 }
 
+// source names the folder as Spec.Source does, or is "".
+func (w workdir) source() string {
+	if w.folder == nil {
+		return ""
+	}
+	machine, _ := os.Hostname() // without it equal paths of several machines share a spare folder
+	sum := sha256.Sum256([]byte(machine + "\x00" + w.folder.Root()))
+	return hex.EncodeToString(sum[:8])
+}
+
 // lines tells what is sent.
 func (w workdir) lines() []string {
 	if w.folder == nil {
@@ -137,9 +150,10 @@ func (l *launch) sendWorkdir(ctx context.Context) error {
 	if l.workdir.folder == nil {
 		return nil
 	}
-	bar := l.printer.NewTransfer("sending " + l.workdir.named)
-	err := hosts.SendWorkdir(ctx, l.agents, l.workdir.folder, l.artifacts.Archives(), bar)
-	bar.Sent(err)
+	how := sending(l.cfg, l.printer)
+	how.Bar = l.printer.NewTransfer("sending " + l.workdir.named)
+	err := hosts.SendWorkdir(ctx, l.agents, l.workdir.folder, l.workdir.source(), l.artifacts.Archives(), how)
+	how.Bar.Sent(err)
 	if err != nil {
 		return causeOr(ctx, fmt.Errorf("--workdir %s: %w", l.workdir.named, err))
 	}
@@ -151,5 +165,5 @@ func (w workdir) sendAgain(ctx context.Context, a *hosts.AgentHost, archives []s
 	if w.folder == nil {
 		return nil
 	}
-	return hosts.SendWorkdir(ctx, []*hosts.AgentHost{a}, w.folder, archives, nil)
+	return hosts.SendWorkdir(ctx, []*hosts.AgentHost{a}, w.folder, w.source(), archives, hosts.Sending{})
 }

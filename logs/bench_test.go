@@ -37,7 +37,7 @@ func BenchmarkPrinter(b *testing.B) {
 }
 
 func BenchmarkWriter(b *testing.B) {
-	w, err := Create(b.TempDir(), worker0)
+	w, err := Create(b.TempDir(), worker0, 0)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func BenchmarkServe(b *testing.B) {
 	dir := b.TempDir()
 	const writes = 256
 	for _, src := range []Source{worker0, server0} {
-		w, err := Create(dir, src)
+		w, err := Create(dir, src, 0)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -25,14 +26,14 @@ const (
 
 // cursorUp moves the cursor up, and halfUp begins to.
 var (
-	cursorUp = regexp.MustCompile(`^\x1b\[([0-9]{0,3})A`)
-	halfUp   = regexp.MustCompile(`\x1b(\[[0-9]{0,3})?$`)
+	cursorUp = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\x1b\[([0-9]{0,3})A`) })
+	halfUp   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\x1b(\[[0-9]{0,3})?$`) })
 )
 
 // steer takes text of a line that is redrawn, up to the last character that moves the
 // cursor. It returns the rest, which belongs to the current line.
 func (s *splitter) steer(text []byte) []byte {
-	if half := halfUp.Find(s.partial); half != nil {
+	if half := halfUp().Find(s.partial); half != nil {
 		text = slices.Concat(half, text)
 		s.partial, s.next = s.partial[:len(s.partial)-len(half)], s.next-int64(len(half))
 	}
@@ -49,7 +50,7 @@ func (s *splitter) steer(text []byte) []byte {
 			text, from = text[n:], 0
 		}
 	}
-	if len(halfUp.ReplaceAll(text, nil)) > 0 {
+	if len(halfUp().ReplaceAll(text, nil)) > 0 {
 		s.writes(false)
 	}
 	return text
@@ -64,7 +65,7 @@ func (s *splitter) control(text []byte, i int) int {
 		s.next++
 		return i + 1
 	}
-	m := cursorUp.FindSubmatch(text[i:])
+	m := cursorUp().FindSubmatch(text[i:])
 	if m == nil || !s.redrawn {
 		return 0
 	}

@@ -29,8 +29,9 @@ type Reader struct {
 //	4 length of the data, 4 bytes
 //	8 offset, 8 bytes  16 time in ns since 1970, 8 bytes
 //
-// (numbers little-endian), then the name, then the data. A keep-alive and the
-// end record are bare headers of zeros behind their kind.
+// (numbers little-endian), then the name, then the data. Dropped bytes are such a record
+// too; its data is their number, 8 bytes. A keep-alive and the end record are bare
+// headers of zeros behind their kind.
 const (
 	magic      = "plg\x01"
 	headerSize = 24
@@ -40,6 +41,7 @@ const (
 	kindChunk     = 1
 	kindKeepAlive = 2
 	kindEnd       = 3
+	kindDropped   = 4
 
 	flagRestart = 1
 )
@@ -80,7 +82,7 @@ func (r *Reader) next() (Chunk, error) {
 			return Chunk{}, err
 		}
 		switch kind := header[0]; {
-		case kind == kindChunk:
+		case kind == kindChunk, kind == kindDropped:
 			return r.chunk(header)
 		case [headerSize]byte(header) != [headerSize]byte{kind}:
 			return Chunk{}, fmt.Errorf("%w: malformed record of kind %d", ErrMalformed, kind)
@@ -138,7 +140,22 @@ func (r *Reader) chunk(h []byte) (Chunk, error) {
 		r.data = make([]byte, size)
 	}
 	c.Data = r.data[:size]
-	return c, r.fill(c.Data)
+	if err := r.fill(c.Data); err != nil || h[0] == kindChunk {
+		return c, err
+	}
+	return c.gap()
+}
+
+// gap returns the dropped bytes of which c tells.
+func (c Chunk) gap() (Chunk, error) {
+	if len(c.Data) != 8 || c.Restart {
+		return Chunk{}, fmt.Errorf("%w: malformed record of dropped bytes", ErrMalformed)
+	}
+	c.Dropped, c.Data = int64(binary.LittleEndian.Uint64(c.Data)), nil
+	if c.Dropped <= 0 || c.Dropped > math.MaxInt64-maxData-c.Offset {
+		return Chunk{}, fmt.Errorf("%w: dropped bytes out of bounds", ErrMalformed)
+	}
+	return c, nil
 }
 
 // fill reads len(b) bytes. Only the end record may end the stream.
@@ -156,6 +173,9 @@ func writeChunk(w *bufio.Writer, c Chunk) error {
 	h[0], h[1], h[2] = kindChunk, byte(c.Stream), byte(len(c.Task))
 	if c.Restart {
 		h[3] = flagRestart
+	}
+	if c.Dropped > 0 {
+		h[0], c.Data = kindDropped, binary.LittleEndian.AppendUint64(nil, uint64(c.Dropped))
 	}
 	binary.LittleEndian.PutUint32(h[4:], uint32(len(c.Data)))
 	binary.LittleEndian.PutUint64(h[8:], uint64(c.Offset))

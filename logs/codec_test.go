@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -38,12 +39,13 @@ func encode(t testing.TB, chunks ...Chunk) []byte {
 var someChunks = []Chunk{
 	{Source: worker0, Time: time.Unix(0, 0)},
 	{Source: server0, Offset: 1 << 40, Time: time.Unix(17, 5), Data: []byte("text\n"), Restart: true},
+	{Source: worker0, Offset: 7, Time: time.Unix(17, 5), Dropped: 1 << 41},
 	{Source: Source{Task: "agent"}, Time: time.Unix(17, 6), Data: bytes.Repeat([]byte{0xff}, maxData)},
 }
 
 func same(a, b Chunk) bool {
 	return a.Source == b.Source && a.Offset == b.Offset && a.Time.Equal(b.Time) &&
-		a.Restart == b.Restart && bytes.Equal(a.Data, b.Data)
+		a.Restart == b.Restart && a.Dropped == b.Dropped && bytes.Equal(a.Data, b.Data)
 }
 
 func TestReaderRoundTrip(t *testing.T) {
@@ -62,7 +64,7 @@ func TestReaderRoundTrip(t *testing.T) {
 
 // TestReaderCut cuts a stream everywhere: never a clean end.
 func TestReaderCut(t *testing.T) {
-	whole := encode(t, someChunks[:2]...)
+	whole := encode(t, someChunks[:3]...)
 	for n := range whole {
 		r, err := NewReader(bytes.NewReader(whole[:n])), error(nil)
 		for err == nil {
@@ -89,10 +91,21 @@ func TestReaderRefuses(t *testing.T) {
 		c[at] = b
 		return c
 	}
+	dropped := func(at int, b byte) []byte {
+		c := encode(t, someChunks[2])
+		c[at] = b
+		return c
+	}
+	number := len(magic) + headerSize + len("worker:0") // where it begins
 	tests := []struct {
 		in   []byte
 		want string
 	}{
+		{dropped(4+4, 7), "malformed record of dropped bytes"},
+		{dropped(4+3, flagRestart), "malformed record of dropped bytes"},
+		{dropped(number+5, 0), "dropped bytes out of bounds"},
+		{encode(t, Chunk{Source: worker0, Offset: maxData, Dropped: math.MaxInt64 - 2*maxData + 1}), "dropped bytes out of bounds"},
+		{dropped(number+7, 0x80), "dropped bytes out of bounds"},
 		{[]byte("Welcome to gpu01"), `begins with "Welc"`},
 		{change(3, 9), "version 9"},
 		{change(4, 77), "malformed record of kind 77"},
@@ -113,7 +126,7 @@ func TestReaderRefuses(t *testing.T) {
 }
 
 func FuzzReader(f *testing.F) {
-	f.Add(encode(f, someChunks[:2]...))
+	f.Add(encode(f, someChunks[:3]...))
 	f.Add([]byte(magic))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		r := NewReader(bytes.NewReader(in))
@@ -123,7 +136,7 @@ func FuzzReader(f *testing.F) {
 			if err != nil {
 				break
 			}
-			if len(c.Data) > maxData || c.Source.check() != nil || c.Offset < 0 {
+			if len(c.Data) > maxData || c.Source.check() != nil || c.Offset < 0 || c.Dropped < 0 || c.Offset+c.Dropped < 0 {
 				t.Fatalf("chunk out of bounds: %v at %d", c.Source, c.Offset)
 			}
 			c.Data = bytes.Clone(c.Data)
@@ -150,6 +163,7 @@ func TestCursor(t *testing.T) {
 		restart bool
 		want    string
 		fails   string
+		dropped int64
 	}{
 		{offset: 100},
 		{offset: 100, data: "abc", restart: true, want: "abc 100 true"},
@@ -157,10 +171,18 @@ func TestCursor(t *testing.T) {
 		{offset: 90, data: "x", want: " 105 false"},
 		{offset: 107, data: "h", fails: "host gpu01: log of worker:0 stdout: 2 bytes are missing at 105"},
 		{offset: 105, data: "f", want: "f 105 false"},
+		{offset: 106, dropped: 10, want: " 106 false 10"},
+		{offset: 110, dropped: 20, want: " 116 false 14"},
+		{offset: 110, dropped: 5, want: " 130 false"},
+		{offset: 131, dropped: 5, fails: "host gpu01: log of worker:0 stdout: 1 bytes are missing at 130"},
+		{offset: 129, data: "gh", want: "h 130 false"},
 	}
 	for i, s := range steps {
-		c, err := k.Take("gpu01", Chunk{Source: worker0, Offset: s.offset, Data: []byte(s.data), Restart: s.restart})
+		c, err := k.Take("gpu01", Chunk{Source: worker0, Offset: s.offset, Data: []byte(s.data), Restart: s.restart, Dropped: s.dropped})
 		got := fmt.Sprintf("%s %d %v", c.Data, c.Offset, c.Restart)
+		if c.Dropped != 0 {
+			got += fmt.Sprint(" ", c.Dropped)
+		}
 		if s.fails != "" && (err == nil || err.Error() != s.fails) || s.fails == "" && err != nil {
 			t.Errorf("step %d: error %v", i, err)
 		}
@@ -169,7 +191,7 @@ func TestCursor(t *testing.T) {
 		}
 	}
 	got := k.Request("gpu01", req)
-	if fmt.Sprint(got.From) != "[worker:0 stdout]" || got.From[0].Offset != 106 || got.TailLines != -1 || !got.Since.IsZero() || !got.Follow {
+	if fmt.Sprint(got.From) != "[worker:0 stdout]" || got.From[0].Offset != 131 || got.TailLines != -1 || !got.Since.IsZero() || !got.Follow {
 		t.Errorf("after: %+v", got)
 	}
 	if got := k.Request("gpu02", req); got.From != nil {

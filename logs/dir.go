@@ -12,7 +12,7 @@ import (
 )
 
 // Dir keeps the bytes of each source in a file of its own, unchanged:
-// worker-3.stdout, worker-3.stderr. Files that exist are left alone: when the
+// worker-3.stdout, worker-3.stderr. A line stands for bytes that the host has dropped. Files that exist are left alone: when the
 // folder has logs of an earlier job, all names of this one end in .2, .3 and
 // so on. Any goroutine may use it.
 type Dir struct {
@@ -40,12 +40,12 @@ func NewDir(path string) (*Dir, error) {
 }
 
 // runSuffix ends the names of files of the second job in a folder and later ones.
-var runSuffix = regexp.MustCompile(`\.([2-9]|[1-9][0-9]{1,8})$`)
+var runSuffix = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\.([2-9]|[1-9][0-9]{1,8})$`) })
 
 // runOf returns which job of the folder wrote a file, 0 for other files.
 func runOf(name string) (run int) {
 	stem, run := name, 1
-	if found := runSuffix.FindStringSubmatch(name); found != nil {
+	if found := runSuffix().FindStringSubmatch(name); found != nil {
 		stem = strings.TrimSuffix(name, found[0])
 		run, _ = strconv.Atoi(found[1]) // digits, not too many
 	}
@@ -71,6 +71,9 @@ func (d *Dir) Chunk(host string, c Chunk) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	f, err := d.open(c.Source)
+	if err == nil && c.Dropped > 0 {
+		_, err = fmt.Fprintf(f, "\n%s\n", c.missing())
+	}
 	if err == nil {
 		_, err = f.Write(c.Data)
 	}

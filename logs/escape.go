@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 )
@@ -13,11 +14,13 @@ import (
 // control is a control sequence of ECMA-48 and ECMA-35: CSI with parameters,
 // intermediate bytes and a final byte; a control string up to its terminator, BEL
 // or ESC \; or ESC with intermediate bytes and a final byte.
-var control = regexp.MustCompile(`^\x1b(\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\a\x1b]*(\a|\x1b\\)|[ -/]+[0-~]|[0-OQ-WYZ\\\x60-~])`)
+var control = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^\x1b(\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\a\x1b]*(\a|\x1b\\)|[ -/]+[0-~]|[0-OQ-WYZ\\\x60-~])`)
+})
 
 // sgr is a control sequence that only sets colours and weight. Parameters from <
 // to ? are private: not SGR, whatever the final byte. At most 64 bytes pass.
-var sgr = regexp.MustCompile(`^\x1b\[[0-;]{0,61}m$`)
+var sgr = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\x1b\[[0-;]{0,61}m$`) })
 
 // appendSafe appends text so that it cannot steer a terminal. What only
 // formats or moves is left out, all else stays or is shown as \x07 or \u202e.
@@ -31,11 +34,11 @@ func appendSafe(dst, text []byte, colour bool) []byte {
 		if text = text[n:]; len(text) == 0 {
 			break
 		}
-		sequence := control.Find(text)
+		sequence := control().Find(text)
 		switch n = len(sequence); {
 		case n == 0:
 			dst, n = appendRune(dst, text)
-		case colour && sgr.Match(sequence):
+		case colour && sgr().Match(sequence):
 			dst, coloured = append(dst, sequence...), true
 		}
 		text = text[n:]
@@ -107,7 +110,8 @@ func appendJSON(dst []byte, host string, src Source, t time.Time, l line) []byte
 		Line    any    `json:"line,omitempty"`
 		Base64  []byte `json:"base64,omitempty"`
 		Newline any    `json:"newline,omitempty"`
-	}{Time: t.UTC().Format("2006-01-02T15:04:05.000000000Z"), Host: host, Task: src.Task, Stream: src.Stream, Offset: l.offset}
+		Dropped int64  `json:"dropped,omitempty"`
+	}{Time: t.UTC().Format("2006-01-02T15:04:05.000000000Z"), Host: host, Task: src.Task, Stream: src.Stream, Offset: l.offset, Dropped: l.dropped}
 	if utf8.Valid(l.text) {
 		object.Line = string(l.text)
 	} else {

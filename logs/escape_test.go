@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 )
 
@@ -49,6 +50,8 @@ func TestAppendSafe(t *testing.T) {
 		{"\x1b\x1b[2Jx", `\x1bx`, ""},
 		{"a\bb\x07\x00\x7f\v\f\r", `a\x08b\x07\x00\x7f\x0b\x0c\x0d`, ""},
 		{"\x9b2J \u009b2J \xff", `\x9b2J \u009b2J \xff`, ""},
+		{"\u0080\u009f\u00a0", "\\u0080\\u009f\u00a0", ""}, // the first and the last C1 control
+		{"a \ufffd b", "a \ufffd b", ""},                   // a program's own replacement character
 		{"\u202eevil\u2066\u200f\u061c\u2028", `\u202eevil\u2066\u200f\u061c\u2028`, ""},
 	}
 	for _, tt := range tests {
@@ -162,4 +165,44 @@ func FuzzSplitter(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Each rune that steers a terminal or reorders text is made visible, and no other.
+func TestSteeringRunes(t *testing.T) {
+	steering := map[rune]bool{0x061c: true, 0x200e: true, 0x200f: true}
+	for _, span := range [][2]rune{{0x80, 0x9f}, {0x2028, 0x202e}, {0x2066, 0x2069}} {
+		for r := span[0]; r <= span[1]; r++ {
+			steering[r] = true
+		}
+	}
+	for r := rune(0x7f); r < 0x2100; r++ {
+		visible := fmt.Sprintf(`\u%04x`, r)
+		shown := string(appendSafe(nil, []byte(string(r)), false))
+		if (shown == visible) != steering[r] || r > 0x7f && !steering[r] && shown != string(r) {
+			t.Errorf("%U is shown as %q", r, shown)
+		}
+		object := string(appendJSON(nil, "h", worker0, time.Time{}, line{text: []byte(string(r))}))
+		if strings.Contains(object, visible) != (steering[r] || r == 0x7f) {
+			t.Errorf("%U is written as %s", r, object)
+		}
+	}
+}
+
+// A cursor that moves up makes a block of lines only of text: bytes of a program that
+// writes no UTF-8 are left as they are.
+func TestBlocksAreText(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		block bool
+	}{
+		{"one\rtwo\x1b[A", true}, {"on\xff\rtwo\x1b[A", false}, {"one\rt\xffo\x1b[A", false}, {"one\rt\xff|o\x1b[A", false}, {"one\x1b[A", false},
+	} {
+		s := splitter{limit: 100, redraws: true, emit: func(line) {}}
+		for piece := range strings.SplitSeq(c.text, "|") {
+			s.feed([]byte(piece))
+		}
+		if (s.block != nil) != c.block {
+			t.Errorf("%q: a block is %v, want %v", c.text, s.block != nil, c.block)
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -33,7 +34,7 @@ func (h *held) add(text []byte) {
 var traceback = []byte("Traceback (most recent call last):")
 
 // rankTag is what PyTorch writes before the lines of a traceback.
-var rankTag = regexp.MustCompile(`^\[rank[0-9]+\]: ?`)
+var rankTag = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\[rank[0-9]+\]: ?`) })
 
 // beginsMessage reports whether a line of stderr begins a message that other tasks may
 // write too.
@@ -41,7 +42,7 @@ func (s *stream) beginsMessage(text []byte) bool {
 	if rest, ok := bytes.CutPrefix(text, []byte("plx: ")); ok {
 		return bytes.HasPrefix(rest, []byte(s.from.Task+": ")) || bytes.HasPrefix(rest, []byte("warn: "))
 	}
-	return bytes.HasSuffix(text, traceback) && (len(text) == len(traceback) || rankTag.Match(text))
+	return bytes.HasSuffix(text, traceback) && (len(text) == len(traceback) || rankTag().Match(text))
 }
 
 // hold holds a line of stderr back if it belongs to a message, and reports whether it
@@ -103,21 +104,23 @@ func (p *Printer) release() {
 func (s *stream) message() string {
 	var all strings.Builder
 	for _, text := range s.held.lines {
-		all.Write(jobFolder.ReplaceAll(s.anonymous(text), []byte("/.plx/jobs/")))
+		all.Write(jobFolder().ReplaceAll(s.anonymous(text), []byte("/.plx/jobs/")))
 		all.WriteByte('\n')
 	}
 	return all.String()
 }
 
 // jobFolder matches folders of a host and of a task.
-var jobFolder = regexp.MustCompile(`/\.plx/jobs/[^/\s"]+/[^/\s"]+/((worker|ps)[-:.][0-9]+/|[a-z]+/(worker|ps)[-:.][0-9]+/)?`)
+var jobFolder = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`/\.plx/jobs/[^/\s"]+/[^/\s"]+/((worker|ps)[-:.][0-9]+/|[a-z]+/(worker|ps)[-:.][0-9]+/)?`)
+})
 
 // anonymous returns a line without the task's own name or rank before it.
 func (s *stream) anonymous(text []byte) []byte {
 	if rest, named := bytes.CutPrefix(text, []byte("plx: "+s.from.Task+": ")); named {
 		return append([]byte("plx: "), rest...)
 	}
-	return text[len(rankTag.Find(text)):]
+	return text[len(rankTag().Find(text)):]
 }
 
 // printHeld prints what the stream holds back with the prefix before. In a group of

@@ -18,7 +18,8 @@ import (
 //
 // Printer writes a line in one piece after it is complete. In a pipe its bytes
 // are unchanged; on a terminal control sequences are made harmless. A line longer than
-// 64 MiB is written in pieces; the prefix of a piece that continues a line ends in +.
+// 64 MiB is written in pieces; the prefix of a piece that continues a line ends in +. So
+// is an unfinished line while all of them together take more than 256 MiB.
 //
 // A line that carriage returns redraw, as progress bars do, is printed in its last
 // state. On a terminal it has a row of its own until then.
@@ -27,9 +28,11 @@ type Printer struct {
 	display *Display
 	columns columns
 	limit   int // length of the longest line that is written in one piece, in bytes
+	room    int // for the unfinished lines and buffers of all streams, in bytes
 
 	mu        sync.Mutex // guards all below, and every stream
 	streams   map[origin]*stream
+	memory    int         // what the streams have of room
 	lines     int         // number of lines printed so far
 	holding   []*stream   // streams that hold lines back, see fold.go
 	releasing *time.Timer // prints them; valid while there are some
@@ -59,12 +62,14 @@ type origin struct {
 	Source
 }
 
-// maxLine is the longest line written in one piece, in bytes.
-const maxLine = 64 << 20
+const (
+	maxLine = 64 << 20  // longest line written in one piece, in bytes
+	maxRoom = 256 << 20 // for all unfinished lines, in bytes: many tasks, or a host that lies, fill no memory
+)
 
 // NewPrinter returns a Printer that writes to a display.
 func NewPrinter(d *Display, opts Options) *Printer {
-	return &Printer{opts: opts, display: d, columns: newColumns(opts), limit: maxLine, streams: map[origin]*stream{}}
+	return &Printer{opts: opts, display: d, columns: newColumns(opts), limit: maxLine, room: maxRoom, streams: map[origin]*stream{}}
 }
 
 // Chunk prints the lines that c completes and keeps the rest. If c does not
@@ -125,6 +130,9 @@ func (p *Printer) Shown(host, task, text string) bool {
 	s := p.streams[origin{host, Source{task, Stderr}}]
 	return s != nil && s.at > 0 && p.lines-s.at < recent && text != "" && strings.HasSuffix(string(s.last), text)
 }
+
+// count adds to the memory of the streams.
+func (p *Printer) count(bytes int) { p.memory += bytes }
 
 // printed counts a line.
 func (p *Printer) printed() { p.lines++ }

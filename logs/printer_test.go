@@ -404,3 +404,52 @@ func TestMarkedLines(t *testing.T) {
 		t.Errorf("JSON: %q", got)
 	}
 }
+
+// Lines that do not end, of more and more tasks, take no more memory than there is room
+// for. No byte of them is lost.
+func TestUnfinishedLinesAreBounded(t *testing.T) {
+	const room, piece, tasks = 1 << 20, 10 << 10, 150
+	for name, c := range map[string]struct {
+		opts Options
+		text string
+	}{
+		"plain":   {Options{}, strings.Repeat("x", piece)},
+		"redrawn": {Options{}, strings.Repeat("x", piece-1) + "\r"},
+		"nested":  {Options{}, "\rbar\n\r" + strings.Repeat("x", piece) + "\x1b[A"},
+		"json":    {Options{JSON: true}, strings.Repeat("x", piece)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			p := NewPrinter(pipes(&out, &out), c.opts)
+			p.room = room
+			offset, most := int64(0), 0
+			for range 5 {
+				for i := range tasks {
+					chunk := Chunk{Source: Source{Task: fmt.Sprintf("worker:%d", i)}, Offset: offset, Data: []byte(c.text)}
+					if err := p.Chunk("h", chunk); err != nil {
+						t.Fatal(err)
+					}
+					most = max(most, p.held())
+				}
+				offset += int64(len(c.text))
+			}
+			if most > room+4*piece || most < room/2 {
+				t.Errorf("%d bytes are kept, room is for %d", most, room)
+			}
+			if err := p.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Count(out.String(), "x"); (name == "plain" || name == "json") && got != 5*tasks*piece {
+				t.Errorf("%d of %d bytes are printed", got, 5*tasks*piece)
+			}
+		})
+	}
+}
+
+// held is the memory of all buffers.
+func (p *Printer) held() (n int) {
+	for _, s := range p.streams {
+		n += s.split.size() + cap(s.out)
+	}
+	return n
+}

@@ -6,14 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
+	"io/fs"
 	"time"
 )
 
 // Serve writes the requested bytes of the spools in dir to w and then an end
 // record. It sends the oldest bytes first, by the times of the indexes. Chunks of
-// one source come in order and without gaps, even if the clock changed.
+// one source come in order, even if the clock changed, and without gaps but those that
+// a chunk tells: bytes that the spool's limit has dropped.
 //
 // Without Follow, Serve ends at the sizes that it finds at the start. With Follow
 // it continues, also with new spools, until ended returns true and a later pass
@@ -110,18 +110,18 @@ func (s *server) discover(anew bool) error {
 			}
 		}
 	}
-	entries, err := os.ReadDir(s.dir)
+	found, err := segmentsIn(s.dir)
 	// A followed job may not have begun: its folder may still appear.
-	if err != nil && (!s.req.Follow || !errors.Is(err, os.ErrNotExist)) {
+	if err != nil && (!s.req.Follow || !errors.Is(err, fs.ErrNotExist)) {
 		return fmt.Errorf("log folder: %w", err)
 	}
-	for _, e := range entries {
-		src, ok := sourceOf(e.Name())
-		if !ok || s.spools[src] != nil || !s.req.wants(src) {
-			continue
-		}
-		if err := s.add(src); err != nil {
-			return err
+	for src, begin := range found {
+		if sp := s.spools[src]; sp != nil {
+			sp.found(begin)
+		} else if s.req.wants(src) {
+			if err := s.add(src, begin); err != nil {
+				return err
+			}
 		}
 	}
 	s.req = s.req.whole() // the receiver wants all bytes of spools that appear later
@@ -131,13 +131,20 @@ func (s *server) discover(anew bool) error {
 // add opens the spool of src and announces its first offset, so that a receiver
 // whose connection is lost knows where to continue. The announcement has the time
 // zero, because it must not delay older bytes in a merge.
-func (s *server) add(src Source) error {
-	sp, err := openSpool(filepath.Join(s.dir, src.file()), src, s.req)
+func (s *server) add(src Source, begin []int64) error {
+	sp, err := openSpool(s.dir, src, begin, s.req)
+	// A task that writes fast may have dropped all segments that were found.
+	for tries := 0; errors.Is(err, fs.ErrNotExist) && tries < 10; tries++ {
+		var found map[Source][]int64
+		if found, err = segmentsIn(s.dir); err == nil {
+			sp, err = openSpool(s.dir, src, found[src], s.req)
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("spool of %s: %w", src, err)
 	}
 	s.spools[src] = sp
-	return writeChunk(s.out, Chunk{Source: src, Offset: sp.offset, Time: time.Unix(0, 0)})
+	return writeChunk(s.out, Chunk{Source: src, Offset: sp.offset - sp.gap, Time: time.Unix(0, 0)})
 }
 
 // pass sends chunks, the oldest first, and returns their number.

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -28,7 +29,7 @@ var all = Request{TailLines: -1}
 // create opens a spool whose clock the test turns.
 func create(t *testing.T, dir string, src Source) *Writer {
 	t.Helper()
-	w, err := Create(dir, src)
+	w, err := Create(dir, src, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,6 +234,25 @@ func TestServeKeepsAlive(t *testing.T) {
 	collect(t, NewReader(&out))
 }
 
+// Without news a server looks ten times a second, not all the time.
+func TestServeRests(t *testing.T) {
+	dir := t.TempDir()
+	create(t, dir, worker0)
+	synctest.Test(t, func(t *testing.T) {
+		began, looks := time.Now(), 0
+		ended := func() bool {
+			looks++
+			return looks > 1000 || time.Since(began) >= 10*time.Second
+		}
+		if err := Serve(t.Context(), dir, Request{Follow: true}, ended, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		if looks < 100 || looks > 110 {
+			t.Errorf("%d looks in 10 s", looks)
+		}
+	})
+}
+
 // cutter passes limit bytes and then fails, as a lost connection does.
 type cutter struct {
 	w     io.Writer
@@ -296,7 +316,7 @@ func TestFollowThroughCuts(t *testing.T) {
 func writeRandom(t *testing.T, dir string, src Source, seed uint64) (whole [2][]byte) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	for generation := range whole {
-		w, err := Create(dir, src)
+		w, err := Create(dir, src, 0)
 		if err != nil {
 			t.Error(err)
 			return whole

@@ -24,13 +24,17 @@ const (
 	Stderr
 )
 
-// Chunk is a run of bytes of one source. A chunk without Data announces a source
-// and its first offset; it has no time.
+// Chunk is a run of bytes of one source, or tells of bytes that were dropped. A chunk
+// without either announces a source and its first offset; it has no time.
 type Chunk struct {
 	Source
 	Offset int64     // offset of Data[0] in the source, in bytes since the job began
 	Time   time.Time // when the first of these bytes was written, to about 10 ms
 	Data   []byte
+
+	// Dropped is the number of bytes from Offset on that the host has dropped, because the
+	// spools of the task have a limit. Such a chunk has no Data. 0: none were.
+	Dropped int64
 
 	// Restart reports whether Data begins a new generation of the task. A line
 	// that is unfinished at this point stays unfinished.
@@ -88,9 +92,9 @@ func sourceOf(name string) (Source, bool) {
 
 // taskName is a role of lower-case letters and digits with an optional index.
 // Names come from the wire and become file names and terminal text.
-var taskName = regexp.MustCompile(`^[a-z][a-z0-9]*(:[0-9]+)?$`)
+var taskName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9]*(:[0-9]+)?$`) })
 
-func validTask(task string) bool { return len(task) <= maxTask && taskName.MatchString(task) }
+func validTask(task string) bool { return len(task) <= maxTask && taskName().MatchString(task) }
 
 // check returns an error for a source that no file or message may name.
 func (s Source) check() error {
@@ -165,10 +169,30 @@ func (r Request) from(src Source) (int64, bool) {
 type Cursor struct {
 	mu   sync.Mutex
 	next map[origin]int64 // by source of a host: offset of the first byte not received
+	seen map[string]int   // by host: number of its sources
+}
+
+// maxSources bounds the sources of one host: a host that names ever more of them fills
+// no memory. A restarted job may give the tasks of a host other names.
+const maxSources = 4096
+
+// Expect returns an [ErrMalformed] for a chunk of a host that has named too many sources.
+func (k *Cursor) Expect(host string, c Chunk) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, known := k.next[origin{host, c.Source}]; !known && k.seen[host] >= maxSources {
+		return fmt.Errorf("%w: it names more than %d streams of tasks", ErrMalformed, maxSources)
+	}
+	return nil
+}
+
+// missing describes the bytes of which c tells that they were dropped.
+func (c Chunk) missing() string {
+	return fmt.Sprintf("plx: %d bytes are missing here: the oldest output was dropped (--log-limit)", c.Dropped)
 }
 
 // Take returns the part of c that was not received before, which may be empty,
-// and counts it as received. The first chunk of a source may start anywhere,
+// and counts it as received. Dropped bytes count as received. The first chunk of a source may start anywhere,
 // a later one that leaves bytes out is an error, and c is not counted.
 func (k *Cursor) Take(host string, c Chunk) (Chunk, error) {
 	k.mu.Lock()
@@ -184,12 +208,16 @@ func (k *Cursor) Take(host string, c Chunk) (Chunk, error) {
 	}
 	if old := next - c.Offset; old > 0 {
 		c.Data = c.Data[min(old, int64(len(c.Data))):]
+		c.Dropped = max(c.Dropped-old, 0)
 		c.Offset, c.Restart = next, false
 	}
 	if k.next == nil {
-		k.next = map[origin]int64{}
+		k.next, k.seen = map[origin]int64{}, map[string]int{}
 	}
-	k.next[from] = c.Offset + int64(len(c.Data))
+	if !known {
+		k.seen[host]++
+	}
+	k.next[from] = c.Offset + c.Dropped + int64(len(c.Data))
 	return c, nil
 }
 

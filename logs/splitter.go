@@ -8,6 +8,7 @@ type line struct {
 	offset    int64  // of its first byte in the source; of no meaning for a line that was redrawn
 	continued bool   // the line continues one that was too long
 	unended   bool   // the line has no newline in the source
+	dropped   int64  // bytes from offset on that were dropped, for which the line stands; 0: it is the program's
 }
 
 // splitter assembles the lines of one source from chunks of any size. It emits
@@ -129,6 +130,28 @@ func (s *splitter) flush() {
 
 func (s *splitter) put(text []byte, offset int64, unended bool) {
 	s.emit(line{text: text, offset: offset, continued: s.continued, unended: unended})
+}
+
+// cut emits the unfinished line as far as it has come, and gives its memory back.
+func (s *splitter) cut() {
+	if s.block != nil || s.redrawn {
+		s.flush()
+	} else if len(s.partial) > 0 {
+		s.put(s.partial, s.next-int64(len(s.partial)), true)
+		s.continued = true
+	}
+	s.partial, s.drawn = nil, nil
+}
+
+// size is the memory of the unfinished line and of the buffers, in bytes.
+func (s *splitter) size() int {
+	n := cap(s.partial) + cap(s.drawn)
+	if s.block != nil {
+		for _, row := range s.block.rows {
+			n += cap(row)
+		}
+	}
+	return n
 }
 
 // drop forgets the unfinished line, and frees its buffers if they are large.

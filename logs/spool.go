@@ -2,24 +2,24 @@ package logs
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"sort"
+	"io/fs"
+	"syscall"
 	"time"
 )
 
 // spool reads the files of one source, also while they grow.
 type spool struct {
 	src   Source
-	path  string
-	data  *os.File
-	index *os.File // nil if the file does not exist
-	limit int64    // offset at which to stop; -1 means never
+	dir   string
+	begin []int64 // where the segments begin that the folder had when it was last read, in order
+	open  segment // the segment that is being read
+	limit int64   // offset at which to stop; -1 means never
 
 	offset int64  // offset of the next byte to send
+	gap    int64  // bytes before offset that were dropped, which the receiver is not told yet
 	buf    []byte // bytes read from offset on and not yet sent
 	store  []byte // memory of buf
 	dry    bool   // the present pass found no more bytes
@@ -32,128 +32,109 @@ type spool struct {
 	headTime int64 // time of the next chunk, in nanoseconds since 1970; it never falls
 }
 
-// openSpool opens a spool and finds its first wanted byte.
-func openSpool(path string, src Source, req Request) (*spool, error) {
-	sp := &spool{src: src, path: path, limit: -1}
-	if err := sp.reopen(); err != nil {
+// openSpool opens a spool whose segments begin at begin, and finds its first wanted
+// byte.
+func openSpool(dir string, src Source, begin []int64, req Request) (*spool, error) {
+	all, err := openSegments(dir, src, begin)
+	if err != nil {
 		return nil, err
 	}
-	if err := sp.position(req); err != nil {
+	sp := &spool{src: src, dir: dir, begin: begin, limit: -1}
+	if err := sp.position(all, req); err != nil {
+		return nil, errors.Join(err, all.close())
+	}
+	i := all.at(sp.offset)
+	sp.open = all[i]
+	if err := errors.Join(all[:i].close(), all[i+1:].close(), sp.seekIndex()); err != nil {
 		return nil, errors.Join(err, sp.close())
 	}
 	return sp, nil
 }
 
-// position sets offset, limit and the next record of the index.
-func (sp *spool) position(req Request) error {
-	info, err := sp.data.Stat()
+// position sets offset, gap and limit.
+func (sp *spool) position(all segments, req Request) error {
+	last := all[len(all)-1]
+	info, err := last.data.Stat()
 	if err != nil {
 		return err
 	}
+	end := last.base + info.Size()
 	if !req.Follow {
-		sp.limit = info.Size()
-	}
-	sp.offset, err = sp.start(req, info)
-	if err != nil {
-		return err
+		sp.limit = end
 	}
 	// The time of bytes that no record covers.
 	sp.current = record{time: info.ModTime().UnixNano()}
-	return sp.seekIndex()
+	first := all[0].base
+	if offset, ok := req.from(sp.src); ok {
+		sp.offset = max(offset, first)
+		sp.gap = sp.offset - offset
+		return nil
+	}
+	if sp.offset, err = start(all, req, end, info.ModTime()); err == nil && sp.offset == first {
+		sp.gap = first
+	}
+	return err
 }
 
-// start returns the first byte that the request wants of a spool of this size.
-func (sp *spool) start(req Request, info os.FileInfo) (start int64, err error) {
-	if offset, ok := req.from(sp.src); ok {
-		return offset, nil
-	}
+// start returns the first byte that a first request wants of the spool, among those that
+// were not dropped.
+func start(all segments, req Request, end int64, written time.Time) (offset int64, err error) {
+	offset = all[0].base
 	if !req.Since.IsZero() {
-		if start, err = sp.since(req.Since, info); err != nil {
+		if offset, err = since(all, req.Since, end, written); err != nil {
 			return 0, err
 		}
 	}
 	if req.TailLines < 0 {
-		return start, nil
+		return offset, nil
 	}
-	tail, err := lastLines(sp.data, info.Size(), req.TailLines)
-	return max(start, tail), err
+	tail, err := lastLines(all, all[0].base, end, req.TailLines)
+	return max(offset, tail), err
 }
 
 // since returns the start of the first line not finished before t.
-func (sp *spool) since(t time.Time, info os.FileInfo) (int64, error) {
-	if info.ModTime().Before(t) {
-		return lastLines(sp.data, info.Size(), 0)
+func since(all segments, t time.Time, end int64, written time.Time) (int64, error) {
+	first := all[0].base
+	if written.Before(t) {
+		return lastLines(all, first, end, 0)
 	}
 	ns := t.UnixNano()
-	i, n, err := sp.search(func(r record) bool { return r.time >= ns })
+	i, n, err := all.search(func(r record) bool { return r.time >= ns })
 	if err != nil || n == 0 {
-		return 0, err
+		return first, err
 	}
 	// The burst before may have lasted until after t.
-	rec, err := sp.record(max(i-1, 0))
+	rec, err := all.record(max(i-1, 0))
 	if err != nil {
 		return 0, err
 	}
 	if i < n && rec.time < ns-int64(burst) {
-		if rec, err = sp.record(i); err != nil {
+		if rec, err = all.record(i); err != nil {
 			return 0, err
 		}
 	}
-	return lastLines(sp.data, min(rec.offset, info.Size()), 0)
-}
-
-// search returns the number n of whole records in the index, and the number i of the
-// first for which after is true, or n. If after is true for a record, it must be true
-// for all later ones.
-func (sp *spool) search(after func(record) bool) (i, n int64, err error) {
-	if sp.index == nil {
-		return 0, 0, nil
-	}
-	info, err := sp.index.Stat()
-	if err != nil {
-		return 0, 0, err
-	}
-	n = info.Size() / recordSize
-	found := sort.Search(int(n), func(i int) bool {
-		rec, failed := sp.record(int64(i))
-		err = cmp.Or(err, failed)
-		return failed != nil || after(rec)
-	})
-	return int64(found), n, err
-}
-
-// record reads record number i.
-func (sp *spool) record(i int64) (record, error) {
-	var b [recordSize]byte
-	if _, err := sp.index.ReadAt(b[:], i*recordSize); err != nil {
-		return record{}, err
-	}
-	return decodeRecord(b[:]), nil
+	return lastLines(all, first, min(rec.offset, end), 0)
 }
 
 // seekIndex moves to the first record that covers the byte at offset.
 func (sp *spool) seekIndex() error {
-	i, _, err := sp.search(func(r record) bool { return r.offset >= sp.offset })
-	sp.indexed = max(i-1, 0)
+	i, _, err := segments{sp.open}.search(func(r record) bool { return r.offset >= sp.offset })
+	sp.coming, sp.indexed = nil, max(i-1, 0)
 	return err
 }
 
-// reopen opens the files again and keeps the offsets in them. If the spool was
-// removed, the file that is open stays in use.
+// reopen opens the segment's files again. If they were removed, those that are open stay
+// in use.
 func (sp *spool) reopen() error {
-	data, err := os.Open(sp.path)
-	if errors.Is(err, os.ErrNotExist) && sp.data != nil {
+	again, err := openSegment(sp.dir, sp.src, sp.open.base)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	index, err := os.Open(sp.path + indexExt)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return errors.Join(err, data.Close())
-	}
 	err = sp.close()
-	sp.data, sp.index = data, index
+	sp.open = again
 	return err
 }
 
@@ -167,7 +148,7 @@ func (sp *spool) load() (bool, error) {
 			return false, err
 		}
 	}
-	if len(sp.buf) == 0 {
+	if len(sp.buf) == 0 && sp.gap == 0 {
 		sp.dry = true
 		return false, nil
 	}
@@ -178,8 +159,21 @@ func (sp *spool) load() (bool, error) {
 	return true, nil
 }
 
-// fill reads the bytes at offset, in one system call.
+// fill reads the bytes at offset. If the segment has no more, it goes on with the next.
 func (sp *spool) fill() error {
+	later := sp.later() // if there is one, the open segment has all its bytes
+	if err := sp.read(); err != nil || len(sp.buf) > 0 {
+		return err
+	}
+	moved, err := sp.move(later)
+	if err != nil || !moved {
+		return err
+	}
+	return sp.read()
+}
+
+// read reads the bytes at offset from the open segment, in one system call.
+func (sp *spool) read() error {
 	if sp.store == nil {
 		sp.store = make([]byte, maxData)
 	}
@@ -187,12 +181,48 @@ func (sp *spool) fill() error {
 	if sp.limit >= 0 {
 		room = room[:min(int64(len(room)), max(sp.limit-sp.offset, 0))]
 	}
-	n, err := sp.data.ReadAt(room, sp.offset)
-	if err != nil && !errors.Is(err, io.EOF) {
+	n, err := sp.open.data.ReadAt(room, sp.offset-sp.open.base)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ESTALE) { // stale: removed, on NFS
 		return err
 	}
 	sp.buf = room[:n]
 	return nil
+}
+
+// later returns where the first segment after the open one begins, as far as it is
+// known. -1: none is known.
+func (sp *spool) later() int64 {
+	for _, base := range sp.begin {
+		if base > sp.open.base {
+			return base
+		}
+	}
+	return -1
+}
+
+// move opens the segment that begins at offset. If that one was dropped, it opens the one
+// that begins at later, and counts the bytes between. It reports false if there is
+// neither yet.
+func (sp *spool) move(later int64) (bool, error) {
+	if sp.limit >= 0 && sp.offset >= sp.limit {
+		return false, nil
+	}
+	for _, base := range []int64{sp.offset, later} {
+		if base <= sp.open.base || base < sp.offset {
+			continue // it is open, or not known
+		}
+		next, err := openSegment(sp.dir, sp.src, base)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return false, err
+		}
+		err = sp.close()
+		sp.open, sp.gap, sp.offset = next, base-sp.offset, base
+		return true, errors.Join(err, sp.seekIndex())
+	}
+	return false, nil
 }
 
 // advance makes current the record that covers the byte at offset. The index is
@@ -202,10 +232,10 @@ func (sp *spool) advance() error {
 		for len(sp.coming) > 0 && sp.coming[0].offset <= sp.offset {
 			sp.current, sp.coming = sp.coming[0], sp.coming[1:]
 		}
-		if len(sp.coming) > 0 || sp.index == nil {
+		if len(sp.coming) > 0 || sp.open.index == nil {
 			break
 		}
-		recs, err := readRecords(sp.index, sp.indexed, sp.scratch[:])
+		recs, err := readRecords(sp.open.index, sp.indexed, sp.scratch[:])
 		if err != nil {
 			return err
 		}
@@ -227,9 +257,14 @@ func (sp *spool) before(other *spool) bool {
 	return sp.src.file() < other.src.file()
 }
 
-// take returns the next chunk, which load has found: the bytes of one index
+// take returns the next chunk, which load has found: a gap, or the bytes of one index
 // record, as far as they are read.
 func (sp *spool) take() Chunk {
+	if sp.gap > 0 {
+		c := Chunk{Source: sp.src, Offset: sp.offset - sp.gap, Dropped: sp.gap, Time: time.Unix(0, sp.headTime)}
+		sp.gap, sp.ready = 0, false
+		return c
+	}
 	n := min(len(sp.buf), sendData)
 	if len(sp.coming) > 0 {
 		n = int(min(int64(n), sp.coming[0].offset-sp.offset))
@@ -245,40 +280,33 @@ func (sp *spool) take() Chunk {
 	return c
 }
 
+// found takes where the segments begin that the folder has.
+func (sp *spool) found(begin []int64) { sp.begin = begin }
+
 // beginPass lets load look for bytes again.
 func (sp *spool) beginPass() { sp.dry = false }
 
 // checkLength returns an error if the spool ends before offset.
 func (sp *spool) checkLength() error {
-	info, err := sp.data.Stat()
+	end, err := sp.open.end()
 	if err != nil {
 		return err
 	}
-	if info.Size() < sp.offset {
-		return fmt.Errorf("has %d bytes, but %d were received before: was it replaced?", info.Size(), sp.offset)
+	if end < sp.offset {
+		return fmt.Errorf("has %d bytes, but %d were received before: was it replaced?", end, sp.offset)
 	}
 	return nil
 }
 
-func (sp *spool) close() error {
-	var err error
-	if sp.data != nil {
-		err = sp.data.Close()
-	}
-	if sp.index != nil {
-		err = errors.Join(err, sp.index.Close())
-	}
-	sp.data, sp.index = nil, nil
-	return err
-}
+func (sp *spool) close() error { return sp.open.close() }
 
-// lastLines returns where the last lines of the first size bytes begin. An unfinished
-// last line counts. With lines 0 it returns the beginning of an unfinished line, or size.
-func lastLines(r io.ReaderAt, size int64, lines int) (int64, error) {
-	end := size
-	if lines > 0 && size > 0 {
+// lastLines returns where the last lines of the bytes from first to end begin. An
+// unfinished last line counts. With lines 0 it returns the beginning of an unfinished
+// line, or end.
+func lastLines(r io.ReaderAt, first, end int64, lines int) (int64, error) {
+	if lines > 0 && end > first {
 		var last [1]byte
-		if _, err := r.ReadAt(last[:], size-1); err != nil {
+		if _, err := r.ReadAt(last[:], end-1); err != nil {
 			return 0, err
 		}
 		if last[0] == '\n' {
@@ -287,8 +315,8 @@ func lastLines(r io.ReaderAt, size int64, lines int) (int64, error) {
 		lines--
 	}
 	var block [16 << 10]byte
-	for end > 0 {
-		start := max(end-int64(len(block)), 0)
+	for end > first {
+		start := max(end-int64(len(block)), first)
 		b := block[:end-start]
 		if _, err := r.ReadAt(b, start); err != nil {
 			return 0, err
@@ -301,5 +329,5 @@ func lastLines(r io.ReaderAt, size int64, lines int) (int64, error) {
 		}
 		end = start
 	}
-	return 0, nil
+	return first, nil
 }

@@ -16,10 +16,11 @@ type stream struct {
 	time   time.Time // when the unfinished line began
 	prefix prefix
 	out    []byte // lines not yet written
+	memory int    // bytes of all buffers, as measure has counted them
 	rows   []*Row // the unfinished lines, while they are redrawn on a terminal
 	hidden bool   // nothing is printed
 	held   held   // lines that are held back, see fold.go
-	last   []byte // the last line of stderr that was printed
+	last   []byte // the last line of stderr that was printed, or its end
 	at     int    // its number among all lines that were printed, from 1; 0: none was
 }
 
@@ -41,6 +42,9 @@ func (s *stream) add(c Chunk) error {
 		s.split.flush()
 		s.split.skipTo(c.Offset)
 	}
+	if c.Dropped > 0 {
+		return s.drop(c)
+	}
 	// All lines of a chunk have its time, except a line that began earlier.
 	// Therefore feed that line alone.
 	if len(s.split.partial) > 0 {
@@ -52,6 +56,35 @@ func (s *stream) add(c Chunk) error {
 		s.time = c.Time
 	}
 	s.split.feed(c.Data)
+	err := s.flush()
+	if s.measure(); s.p.memory > s.p.room {
+		s.split.cut()
+		err = s.flush()
+		s.out = nil
+		s.measure()
+	}
+	return err
+}
+
+// measure counts the stream's memory among that of all streams.
+func (s *stream) measure() {
+	now := s.split.size() + cap(s.out)
+	s.p.count(now - s.memory)
+	s.memory = now
+}
+
+// drop prints a line for bytes that the host has dropped. No filter leaves it out.
+func (s *stream) drop(c Chunk) error {
+	s.split.flush()
+	s.time = c.Time
+	l := line{text: []byte(c.missing()), offset: c.Offset, unended: true, dropped: c.Dropped}
+	if s.p.opts.JSON {
+		s.out = appendJSON(s.out, s.from.host, s.from.Source, s.time, l)
+	} else {
+		s.p.release() // what is held back came before
+		s.print("", l)
+	}
+	s.split.skipTo(c.Offset + c.Dropped)
 	return s.flush()
 }
 
@@ -73,6 +106,11 @@ func (s *stream) line(l line) {
 	if s.hold(plain, l.text) {
 		return
 	}
+	s.print(plain, l)
+}
+
+// print adds a line to out, with plain before its text.
+func (s *stream) print(plain string, l line) {
 	s.p.printed()
 	s.note(l.text)
 	if l.continued {
@@ -84,11 +122,14 @@ func (s *stream) line(l line) {
 	s.out = append(s.safe(s.out, l.text), '\n')
 }
 
+// maxLast is how much of the line that is printed last is remembered, in bytes.
+const maxLast = 16 << 10
+
 // note remembers the line that is printed last.
 func (s *stream) note(text []byte) {
 	s.at = s.p.lines
 	if s.from.Stream == Stderr {
-		s.last = append(s.last[:0], text...)
+		s.last = append(s.last[:0], text[max(0, len(text)-maxLast):]...)
 	}
 }
 

@@ -1,6 +1,7 @@
 package logs
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -16,11 +17,15 @@ import (
 type Writer struct {
 	mu      sync.Mutex
 	src     Source
+	dir     string
+	share   int64 // size of a segment with its index, in bytes; 0: there is one segment without a limit
 	data    *os.File
 	index   *os.File
-	size    int64            // length of data in bytes
+	base    int64            // offset of the first byte of the open segment
+	size    int64            // length of the spool, what was dropped included
 	records int64            // length of the whole records in index, in bytes
-	marked  time.Time        // when the newest record was written
+	inLine  bool             // the last byte was no newline
+	marked  time.Time        // when the newest record was written; zero: the segment has none of this Writer
 	last    int64            // the time in the newest record, in nanoseconds since 1970; 0 means no record
 	restart bool             // the next byte begins a new generation
 	now     func() time.Time // time.Now, or a test's clock
@@ -32,26 +37,45 @@ const burst = 10 * time.Millisecond
 // Create opens the spool of src in dir, which must exist, for appending. A
 // spool that has bytes already is continued: its next byte begins a new
 // generation of the task. The files are readable by their owner alone.
-func Create(dir string, src Source) (*Writer, error) {
+//
+// The spools of both streams of the task take limit bytes of disk together, [MinLimit] or
+// more: a Writer drops the oldest ones, in pieces of a sixteenth. 0 means no limit.
+func Create(dir string, src Source, limit int64) (*Writer, error) {
 	if err := src.check(); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(dir, src.file())
-	// The index first: who finds the data finds its index too. It has no
-	// O_APPEND: a record that was written in part is written over.
-	index, err := os.OpenFile(path+indexExt, os.O_CREATE|os.O_RDWR, 0o600)
+	if limit != 0 && limit < MinLimit {
+		return nil, fmt.Errorf("spool of %s: a limit of %d bytes: want %d or more", src, limit, MinLimit)
+	}
+	found, err := segmentsIn(dir)
 	if err != nil {
 		return nil, fmt.Errorf("spool of %s: %w", src, err)
 	}
-	data, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("spool of %s: %w", src, err), index.Close())
+	w := &Writer{src: src, dir: dir, share: limit / perLimit, now: time.Now}
+	if begin := found[src]; len(begin) > 0 {
+		w.base = begin[len(begin)-1]
 	}
-	w := &Writer{src: src, data: data, index: index, now: time.Now}
+	if w.data, w.index, err = w.create(w.base); err != nil {
+		return nil, fmt.Errorf("spool of %s: %w", src, err)
+	}
 	if err := w.resume(); err != nil {
 		return nil, errors.Join(fmt.Errorf("spool of %s: %w", src, err), w.Close())
 	}
 	return w, nil
+}
+
+// create opens the files of the segment that begins at base.
+func (w *Writer) create(base int64) (data, index *os.File, err error) {
+	path := filepath.Join(w.dir, segmentFile(w.src, base))
+	// The index first: who finds the data finds its index too. It has no
+	// O_APPEND: a record that was written in part is written over.
+	if index, err = os.OpenFile(path+indexExt, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+		return nil, nil, err
+	}
+	if data, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
+		return nil, nil, errors.Join(err, index.Close())
+	}
+	return data, index, nil
 }
 
 // resume finds the ends of both files.
@@ -64,7 +88,8 @@ func (w *Writer) resume() error {
 	if err != nil {
 		return err
 	}
-	w.size, w.restart = data.Size(), data.Size() > 0
+	w.size = w.base + data.Size()
+	w.restart = w.size > 0
 	w.records = index.Size() / recordSize * recordSize
 	if w.records == 0 {
 		return nil
@@ -78,23 +103,71 @@ func (w *Writer) resume() error {
 }
 
 // Write appends p. When it fails, the first n bytes are in the spool and no
-// others: the caller may try p[n:] again. Bytes are never dropped unsaid.
+// others: the caller may try p[n:] again. It never fails because of the limit, and Serve
+// tells of every byte that was dropped.
 func (w *Writer) Write(p []byte) (n int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(p) == 0 {
-		return 0, nil
+	for len(p) > 0 {
+		fits := w.fits(p)
+		if fits == 0 {
+			if w.rotate() == nil {
+				fits = w.fits(p)
+			} else {
+				fits = len(p) // rather too many bytes than none; the next Write tries again
+			}
+		}
+		m, err := w.append(p[:fits])
+		n, p = n+m, p[m:]
+		if err != nil {
+			return n, fmt.Errorf("spool of %s: %w", w.src, err)
+		}
 	}
+	return n, nil
+}
+
+// append writes p, which is not empty, to the open segment.
+func (w *Writer) append(p []byte) (n int, err error) {
 	w.mark()
 	n, err = w.data.Write(p)
 	w.size += int64(n)
 	if n > 0 {
-		w.restart = false
+		w.restart, w.inLine = false, p[n-1] != '\n'
 	}
+	return n, err
+}
+
+// fits returns how many bytes of p belong into the open segment. 0: the next one is to
+// begin. A segment ends with a line, unless the line is longer than its rest.
+func (w *Writer) fits(p []byte) int {
+	left := w.share - (w.size - w.base) - w.records - recordSize
+	if w.share == 0 || int64(len(p)) <= left {
+		return len(p)
+	}
+	if left <= 0 {
+		return 0
+	}
+	if i := bytes.LastIndexByte(p[:left], '\n'); i >= 0 {
+		return i + 1
+	}
+	if w.inLine || w.size == w.base {
+		return int(left)
+	}
+	return 0
+}
+
+// rotate begins the next segment, and drops the oldest ones so that the task's stay
+// within its limit. After an error the open segment stays in use.
+func (w *Writer) rotate() error {
+	data, index, err := w.create(w.size)
 	if err != nil {
-		return n, fmt.Errorf("spool of %s: %w", w.src, err)
+		return err
 	}
-	return n, nil
+	// Its bytes are written; an error of the disk that comes so late cannot be mended.
+	_ = errors.Join(w.data.Close(), w.index.Close())
+	w.data, w.index, w.base, w.records, w.marked = data, index, w.size, 0, time.Time{}
+	_ = dropOldest(w.dir, w.src.Task, (perLimit-2)*w.share) // the next rotation tries again
+	return nil
 }
 
 // mark writes an index record when one is due. It comes before its bytes, so
@@ -115,7 +188,8 @@ func (w *Writer) mark() {
 	w.marked, w.last = now, rec.time
 }
 
-// Size returns the length of the spool in bytes, earlier generations included.
+// Size returns the length of the spool in bytes, with earlier generations and what was
+// dropped.
 func (w *Writer) Size() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()

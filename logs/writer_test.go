@@ -53,11 +53,11 @@ func FuzzSourceOf(f *testing.F) {
 
 func TestCreateRefusesNames(t *testing.T) {
 	for _, src := range []Source{{Task: "../worker:1"}, {Task: ""}, {Task: "worker:1", Stream: 2}} {
-		if _, err := Create(t.TempDir(), src); err == nil {
+		if _, err := Create(t.TempDir(), src, 0); err == nil {
 			t.Errorf("%+v was created", src)
 		}
 	}
-	if _, err := Create(filepath.Join(t.TempDir(), "none"), worker0); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Create(filepath.Join(t.TempDir(), "none"), worker0, 0); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no folder: %v", err)
 	}
 }
@@ -175,7 +175,7 @@ func TestLastLines(t *testing.T) {
 	for i := range 200 {
 		whole += strings.Repeat("x", rng.IntN(30)*rng.IntN(60)) + strings.Repeat("\n", rng.IntN(3))
 		lines := rng.IntN(12)
-		got, err := lastLines(strings.NewReader(whole), int64(len(whole)), lines)
+		got, err := lastLines(strings.NewReader(whole), 0, int64(len(whole)), lines)
 		if want := naiveLastLines(whole, lines); err != nil || got != int64(want) {
 			t.Fatalf("step %d, %d lines: %d, %v, want %d", i, lines, got, err, want)
 		}

@@ -72,7 +72,7 @@ func TestDropoutFollowsTheSeed(t *testing.T) {
 // One worker that drives several replicas, or adds up several batches, is as
 // many workers; lanes are only a matter of speed.
 func TestReplicasAreWorkers(t *testing.T) {
-	lanes := func(n int) Setting { return flags(func(c *config.Config) { c.Parallel = n }) }
+	lanes := func(n int) Setting { return flags(func(c *config.Config) { c.ParallelReplicas = n }) }
 	for name, x := range everything() {
 		t.Run(name, func(t *testing.T) {
 			want, err := x.together(newTestJob(t, 6, 0, Arch("allreduce"), scattered))
@@ -128,9 +128,9 @@ func TestSameBitsOnUnevenHosts(t *testing.T) {
 					if err != nil {
 						t.Errorf("%v, %s, %d servers: %v", hosts, at.arch, at.servers, err)
 					}
-					aggregated := tj.jobs[0].replica.Load().training.declared.Hosts
+					aggregated := tj.jobs[0].session.Load().training.declared.Hosts
 					want := len(slices.Compact(slices.Clone(hosts)))
-					if want == len(hosts) || !slices.ContainsFunc(tj.jobs[0].replica.Load().training.declared.Holders, func(t cluster.Task) bool { return t.Role == cluster.PS }) {
+					if want == len(hosts) || !slices.ContainsFunc(tj.jobs[0].session.Load().training.declared.Holders, func(t cluster.Task) bool { return t.Role == cluster.PS }) {
 						want = 0
 					}
 					if len(aggregated) != want {

@@ -2,20 +2,16 @@ package trainer
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/plx-run/plx/trainer/checkpoint"
+	"github.com/plx-run/plx/trainer/checkpoint/carriage"
 	"github.com/plx-run/plx/trainer/checkpoint/saver"
 	"github.com/plx-run/plx/trainer/checkpoint/store"
-	"github.com/plx-run/plx/trainer/checkpoint/tensors"
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/exchange/client"
-	"github.com/plx-run/plx/trainer/replica"
-	"gorgonia.org/tensor"
 )
 
 // saving is one worker's part in checkpoints. Without checkpoints it does nothing.
@@ -23,16 +19,14 @@ type saving struct {
 	training *training
 	network  *network
 	client   *client.Client
-	carriage carriage
+	carriage *carriage.Carriage
 	saver    *saver.Saver // decides when checkpoints are made; nil on all workers but the chief, and without checkpoints
 	restored bool         // this worker reads no more of the checkpoint that training resumes from
 }
 
-func newSaving(t *training, n *network, c *client.Client) *saving {
+func newSaving(t *training, n *network, c *client.Client, carried *carriage.Carriage) *saving {
 	d := &t.declared
-	from, to := t.feeds()
-	s := &saving{training: t, network: n, client: c, restored: d.Checkpoint == "",
-		carriage: carriage{store: n.store, inStep: d.Sync.InStep(), checkpoint: d.Checkpoint, from: from, to: to}}
+	s := &saving{training: t, network: n, client: c, restored: d.Checkpoint == "", carriage: carried}
 	if n.store == nil || !n.contract.Task.IsChief() {
 		return s
 	}
@@ -41,7 +35,7 @@ func newSaving(t *training, n *network, c *client.Client) *saving {
 		saved = -1
 	}
 	s.saver = saver.New(saver.Config{
-		Steps: t.config.CheckpointSteps, Period: time.Duration(t.config.CheckpointSecs) * time.Second,
+		Steps: t.config.CheckpointEverySteps, Period: t.config.CheckpointPeriod(),
 		Saved: saved, InStep: d.Sync.InStep(), Workers: len(d.Workers),
 		Store: n.store, Exchange: c.Saves, Describe: s.describe, Waiting: n.log.waiting,
 	})
@@ -54,7 +48,7 @@ func (s *saving) before() {
 		s.restored = true
 		s.network.store.Restored()
 	}
-	s.carriage.keep()
+	s.carriage.Keep()
 }
 
 // describe says who takes part in a checkpoint, and what it is of. cut is the
@@ -63,7 +57,7 @@ func (s *saving) describe(cut []uint64) store.Expected {
 	c, t, d := &s.network.contract, s.training, &s.training.declared
 	e := store.Expected{Number: s.client.Saves.Number(), Manifest: checkpoint.Manifest{
 		Job: c.Job, Generation: c.Generation, Step: s.client.Step(), Cut: cut,
-		VirtualWorkers: d.VirtualWorkers, Batch: t.settings.batch, Seed: t.config.Seed, Model: d.Model,
+		VirtualWorkers: d.VirtualWorkers, Batch: t.config.GlobalBatch, Seed: t.config.Seed, Model: d.Model,
 		Optimizer: d.Optimizer, Variables: t.checkpointed(),
 	}}
 	if cut != nil {
@@ -74,7 +68,7 @@ func (s *saving) describe(cut []uint64) store.Expected {
 			e.Holders = append(e.Holders, task)
 		}
 	}
-	if s.carriage.saves() {
+	if s.carriage.Saves() {
 		for rank := range d.Workers {
 			e.Carriers = append(e.Carriers, cluster.Task{Role: cluster.Worker, Index: rank})
 		}
@@ -90,7 +84,7 @@ func (s *saving) last(ctx context.Context, step int) error {
 		return nil
 	}
 	s.before()
-	s.carriage.saveNow(int(s.client.Step()))
+	s.carriage.SaveNow(int(s.client.Step()))
 	if s.saver != nil && !s.training.declared.Sync.InStep() {
 		s.network.group.Close() // else others would wait there for this worker
 	}
@@ -101,7 +95,7 @@ func (s *saving) last(ctx context.Context, step int) error {
 		s.network.log.Logf(slog.LevelInfo, "%s of %s made, %d failed; steps held for %v at most, %v in all",
 			count(sum.Saved, "checkpoint"), size(int(sum.Bytes)), sum.Failed, brief(sum.LongestHeld), brief(sum.Held))
 	}
-	if !s.carriage.saves() {
+	if !s.carriage.Saves() {
 		return nil
 	}
 	defer s.network.log.waiting(func() string { return "the last checkpoint of the other workers" })()
@@ -140,6 +134,25 @@ func (t *training) restore(ctx context.Context, n *network) error {
 	return nil
 }
 
+// carries is what this worker carries from step to step, as the checkpoint that training
+// resumes from has it.
+func (t *training) carries(ctx context.Context, n *network) (*carriage.Carriage, error) {
+	from, to := t.feeds()
+	c := carriage.Config{Store: n.store, InStep: t.declared.Sync.InStep(), Checkpoint: t.declared.Checkpoint, From: from, To: to, Rows: t.rows}
+	for name := range t.model.Carried {
+		c.Inputs = append(c.Inputs, t.model.nodes().Input(name))
+	}
+	carried, err := carriage.New(c)
+	if err != nil {
+		return nil, err
+	}
+	missing, err := carried.Restore(ctx)
+	for _, name := range missing {
+		n.log.Logf(slog.LevelWarn, "checkpoint %s has no %q: it begins anew", c.Checkpoint, name)
+	}
+	return carried, err
+}
+
 // compare reports what in a checkpoint makes this run differ from one that was
 // never interrupted.
 func (t *training) compare(m *checkpoint.Manifest, log *printer) {
@@ -148,7 +161,7 @@ func (t *training) compare(m *checkpoint.Manifest, log *printer) {
 		then, now any
 	}{
 		{"virtual workers", m.VirtualWorkers, t.declared.VirtualWorkers},
-		{"rows in a batch", m.Batch, t.settings.batch},
+		{"rows in a batch", m.Batch, t.config.GlobalBatch},
 		{"seed", m.Seed, t.config.Seed},
 	} {
 		if d.then != d.now && t.declared.Sync.InStep() { // in other modes bits are never the same
@@ -172,95 +185,4 @@ func (t *training) checkpointed() (all []checkpoint.Variable) {
 			Sparse: v.Sparse != nil, Update: v.Update, Momentum: v.Momentum})
 	}
 	return all
-}
-
-// carriage is state that a program carries from one step to the next. It becomes
-// part of checkpoints.
-type carriage struct {
-	store      *store.Store // nil means that there are no checkpoints
-	inStep     bool         // all workers take every step together; if not, state is not saved
-	checkpoint string       // ID of the checkpoint that training resumes from; empty means none
-	from, to   int          // this worker feeds rows [from, to) of the global batch
-	states     []carried
-}
-
-// carried is one state.
-type carried struct {
-	name   string
-	state  *tensor.Dense
-	memory []byte // the bytes of state, not a copy
-	before []byte // copy of memory as it was when the step under way began
-}
-
-// add makes a state part of checkpoints and fills it from the one that training
-// resumes from. found is false if that lacks it.
-func (c *carriage) add(ctx context.Context, name string, state *tensor.Dense) (found bool, err error) {
-	memory, ok := replica.RowMajor(state)
-	switch {
-	case name == "":
-		return false, errors.New("it has no name")
-	case !ok:
-		return false, fmt.Errorf("a tensor of %v: want float32 or float64 in row-major order", state.Dtype())
-	case state.Dims() == 0 || state.Shape()[0] != c.to-c.from:
-		return false, fmt.Errorf("shape %v: want %s first, which is what this worker feeds", state.Shape(), count(c.to-c.from, "row"))
-	}
-	for _, other := range c.states {
-		if other.name == name {
-			return false, errors.New("said twice")
-		}
-	}
-	if c.store == nil {
-		return true, nil
-	}
-	found = true
-	if c.checkpoint != "" {
-		if found, err = c.fill(ctx, name, state, memory); err != nil {
-			return false, err
-		}
-	}
-	c.states = append(c.states, carried{name: name, state: state, memory: memory, before: make([]byte, len(memory))})
-	return found, nil
-}
-
-// fill reads a state from the checkpoint that training resumes from.
-func (c *carriage) fill(ctx context.Context, name string, state *tensor.Dense, memory []byte) (found bool, err error) {
-	saved, found, err := c.store.Carried(ctx, name, c.from, c.to)
-	if err != nil || !found {
-		return false, err
-	}
-	if saved.Dtype != state.Dtype().String() || len(saved.Data) != len(memory) {
-		return false, fmt.Errorf("checkpoint %s has %s of shape %v, the program %s of shape %v",
-			c.checkpoint, saved.Dtype, saved.Shape, state.Dtype().String(), state.Shape())
-	}
-	copy(memory, saved.Data)
-	return true, nil
-}
-
-// saves reports whether workers add state of their own to checkpoints.
-func (c *carriage) saves() bool { return len(c.states) > 0 && c.inStep }
-
-// keep notes what is carried into the step that begins.
-func (c *carriage) keep() {
-	if c.inStep {
-		for _, s := range c.states {
-			copy(s.before, s.memory)
-		}
-	}
-}
-
-// saveBefore gives the store what was carried into a step.
-func (c *carriage) saveBefore(step int) { c.save(step, func(s carried) []byte { return s.before }) }
-
-// saveNow gives the store what is carried into the next step.
-func (c *carriage) saveNow(step int) { c.save(step, func(s carried) []byte { return s.memory }) }
-
-func (c *carriage) save(step int, of func(carried) []byte) {
-	if !c.saves() {
-		return
-	}
-	all := map[string]tensors.Carried{}
-	for _, s := range c.states {
-		all[s.name] = tensors.Carried{Dtype: s.state.Dtype().String(), Shape: s.state.Shape().Clone(), Data: append([]byte(nil), of(s)...)}
-	}
-	c.store.SaveCarried(uint64(step), c.from, c.to, all)
 }

@@ -11,14 +11,12 @@ import (
 	"strings"
 	"testing"
 
-	"gorgonia.org/tensor"
-
 	"github.com/plx-run/plx/trainer/config"
 )
 
 // saving makes checkpoints below a folder, every so many steps.
 func everySteps(dir string, every int) Setting {
-	return flags(func(c *config.Config) { c.CheckpointDir, c.CheckpointSteps = dir, every })
+	return flags(func(c *config.Config) { c.CheckpointDir, c.CheckpointEverySteps = dir, every })
 }
 
 // until trains up to a step, as a program does that ends there.
@@ -175,56 +173,6 @@ func TestResumeEachWhereItWas(t *testing.T) {
 	}
 }
 
-// counting is a program whose state at every row is what was fed to it so far.
-func counting(t *testing.T, j *Job, steps int) error {
-	r, err := j.Parallelize(t.Context(), regression{}.build, SGD(0.1), GlobalBatch(12))
-	if err != nil {
-		return err
-	}
-	from, to := r.Rows()
-	state := tensor.New(tensor.Of(tensor.Float64), tensor.WithShape(to-from, 2))
-	if err := r.Carry(t.Context(), "state", state); err != nil {
-		return err
-	}
-	sums := state.Float64s()
-	for r.Steps() < steps {
-		for row := from; row < to; row++ {
-			var want float64
-			for step := range r.Steps() {
-				want += float64(100*step + row)
-			}
-			if got := sums[2*(row-from)+1]; got != want {
-				return fmt.Errorf("step %d: row %d carries %v, want %v", r.Steps(), row, got, want)
-			}
-		}
-		step := r.Steps()
-		if _, err := r.Step(t.Context(), regression{}.feed(step, from, to)); err != nil {
-			return err
-		}
-		for row := from; row < to; row++ {
-			sums[2*(row-from)+1] += float64(100*step + row)
-		}
-	}
-	return nil
-}
-
-// State of the program's goes with the rows that it belongs to.
-func TestCarry(t *testing.T) {
-	dir := t.TempDir()
-	for i, workers := range []int{3, 2, 6, 1, 4} {
-		settings := []Setting{VirtualWorkers(12), everySteps(dir, 3)}
-		tj := newTestJobOn(t, hostNames(workers), i%2, append(settings, Arch([]string{"allreduce", "ps"}[i%2]))...)
-		steps := 5 * (i + 1)
-		errs := tj.end(func(_ context.Context, j *Job) error { return counting(t, j, steps) })
-		if err := errors.Join(append(errs, tj.wait())...); err != nil {
-			t.Fatalf("%d workers: %v\n%s", workers, err, tj.logs[0])
-		}
-		if got := tj.jobs[0].replica.Load().Steps(); got != steps {
-			t.Fatalf("%d workers: %d steps, want %d", workers, got, steps)
-		}
-	}
-}
-
 // A checkpoint that is damaged on all hosts is skipped, said so, and the one
 // before is taken; where none is good nothing begins anew in silence.
 func TestDamagedCheckpoints(t *testing.T) {
@@ -309,13 +257,13 @@ func TestCheckpointFlags(t *testing.T) {
 		set  func(*config.Config)
 		want string
 	}{
-		{func(c *config.Config) { c.CheckpointDir, c.CheckpointSteps, c.CheckpointSecs = "x", 1, 1 }, "give one of them"},
-		{func(c *config.Config) { c.CheckpointSteps = 1 }, "no --ckpt-dir"},
+		{func(c *config.Config) { c.CheckpointDir, c.CheckpointEverySteps, c.CheckpointEverySecs = "x", 1, 1 }, "give one of them"},
+		{func(c *config.Config) { c.CheckpointEverySteps = 1 }, "no --ckpt-dir"},
 		{func(c *config.Config) { c.CheckpointDir, c.CheckpointKeep = "x", 0 }, "--ckpt-keep is 0"},
-		{func(c *config.Config) { c.CheckpointDir, c.CheckpointSecs = "x", -1 }, "--ckpt-every-secs is -1"},
+		{func(c *config.Config) { c.CheckpointDir, c.CheckpointEverySecs = "x", -1 }, "--ckpt-every-secs is -1"},
 	} {
 		conf := config.Default()
-		c.set(&conf)
+		c.set(&conf.Config)
 		if err := conf.Check(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %q", err, c.want)
 		}

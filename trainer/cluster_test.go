@@ -33,10 +33,7 @@ func newTestJob(t testing.TB, workers, servers int, settings ...Setting) *testJo
 func newTestJobOn(t testing.TB, hosts []string, servers int, settings ...Setting) *testJob {
 	t.Helper()
 	tj, workers := &testJob{}, len(hosts)
-	conf := config.Default()
-	for _, set := range settings {
-		set(&conf)
-	}
+	conf := config.Default().With(settings...)
 	if err := conf.Check(); err != nil {
 		t.Fatal(err)
 	}
@@ -145,10 +142,7 @@ func (tj *testJob) serve(t testing.TB, j *Job) {
 
 // soloJob is a job of one process.
 func soloJob(log io.Writer, settings ...Setting) *Job {
-	conf := config.Default()
-	for _, set := range settings {
-		set(&conf)
-	}
+	conf := config.Default().With(settings...)
 	j, err := newJob(soloContract, conf, log, io.Discard, nil)
 	if err != nil {
 		panic(err)
@@ -164,7 +158,7 @@ func (tj *testJob) all(do func(j *Job) error) []error {
 	for i, j := range tj.jobs {
 		running.Go(func() {
 			errs[i] = do(j)
-			if r := j.replica.Load(); r != nil {
+			if r := j.session.Load(); r != nil {
 				errs[i] = errors.Join(errs[i], r.close(errs[i]))
 			}
 			j.endStore(errs[i])

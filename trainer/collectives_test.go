@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/plx-run/plx/trainer/data"
 )
 
 // countable is what slices in collectives hold.
@@ -161,86 +159,5 @@ func TestCollectivesBetweenSteps(t *testing.T) {
 	})
 	if err := errors.Join(errors.Join(errs...), got[0].same(want)); err != nil {
 		t.Error(err)
-	}
-}
-
-// A dataset's elements go to the data shards in turn, each exactly once over
-// all workers, whatever the number of them.
-func TestShardGivesEveryElementOnce(t *testing.T) {
-	for _, c := range []struct{ elements, virtual, workers int }{{100, 6, 4}, {100, 8, 8}, {7, 6, 1}, {3, 6, 4}, {0, 4, 2}, {24, 6, 5}} {
-		var whole data.Slice[int]
-		for i := range c.elements {
-			whole = append(whole, i)
-		}
-		tj := newTestJob(t, c.workers, 0, VirtualWorkers(c.virtual))
-		seen, first := make([]int, c.elements), 0
-		for _, j := range tj.jobs {
-			if j.NumShards() != c.virtual || j.ShardID() != first || j.NumWorkers() != c.workers {
-				t.Errorf("%+v: %d shards, from %d, %d workers", c, j.NumShards(), j.ShardID(), j.NumWorkers())
-			}
-			share, err := Shard(j, whole)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i := range share.Len() {
-				x, err := share.At(i)
-				if err != nil || x%c.virtual < first || x%c.virtual >= first+j.NumReplicasPerWorker() {
-					t.Fatalf("%+v: %s has element %d: %v", c, j.contract.Task, x, err)
-				}
-				seen[x]++
-			}
-			if _, err := share.At(share.Len()); err == nil {
-				t.Errorf("%+v: an element behind the last", c)
-			}
-			if _, err := Shard(j, share); err == nil || !strings.Contains(err.Error(), "already") {
-				t.Errorf("%+v: sharded twice: %v", c, err)
-			}
-			first += j.NumReplicasPerWorker()
-		}
-		for i, n := range seen {
-			if n != 1 {
-				t.Errorf("%+v: element %d was given %d times", c, i, n)
-			}
-		}
-		if first != c.virtual {
-			t.Errorf("%+v: %d data shards are covered", c, first)
-		}
-	}
-}
-
-// A batch holds each virtual worker's rows one after the other, the same rows
-// whatever the number of workers.
-func TestShardBatches(t *testing.T) {
-	var whole data.Slice[int]
-	for i := range 50 {
-		whole = append(whole, i)
-	}
-	for _, workers := range []int{1, 2, 4} {
-		var all [3][]int
-		tj := newTestJob(t, workers, 0, VirtualWorkers(4))
-		for _, j := range tj.jobs {
-			share, err := Shard(j, whole)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for n := range all {
-				batch, err := share.Batch(n, 4)
-				if err != nil || len(batch) != 4*j.NumReplicasPerWorker() {
-					t.Fatalf("%d workers: batch %d: %v, %v", workers, n, batch, err)
-				}
-				all[n] = append(all[n], batch...)
-			}
-			if batch, err := share.Batch(3, 4); err != io.EOF || batch != nil { // 12 or 13 elements each
-				t.Errorf("%d workers: batch 3: %v, %v", workers, batch, err)
-			}
-			for _, bad := range [][2]int{{-1, 4}, {0, 0}} {
-				if _, err := share.Batch(bad[0], bad[1]); err == nil || err == io.EOF {
-					t.Errorf("batch %v: %v", bad, err)
-				}
-			}
-		}
-		if want := []int{16, 20, 24, 28, 17, 21, 25, 29, 18, 22, 26, 30, 19, 23, 27, 31}; !slices.Equal(all[1], want) {
-			t.Errorf("%d workers: batch 1 is %v, want %v", workers, all[1], want)
-		}
 	}
 }

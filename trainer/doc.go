@@ -7,19 +7,21 @@
 //	func main() { trainer.Main(train) }
 //
 //	func train(ctx context.Context, job *trainer.Job) error {
-//		replica, err := job.Parallelize(ctx, build, trainer.SGD(0.1), trainer.GlobalBatch(64))
+//		session, err := job.Parallelize(ctx, build, trainer.SGD(0.1), trainer.Config{GlobalBatch: 64})
 //		if err != nil {
 //			return err
 //		}
-//		from, to := replica.Rows() // this worker's rows of every batch
-//		for replica.Steps() < 1000 {
-//			x, y := rows(replica.Steps(), from, to)
-//			result, err := replica.Step(ctx, trainer.Feed{"x": x, "y": y})
+//		from, to := session.Rows() // this worker's rows of every batch
+//		feed := func(step int) (trainer.Feed, error) {
+//			x, y := rows(step, from, to)
+//			return trainer.Feed{"x": x, "y": y}, nil
+//		}
+//		for r, err := range session.Train(ctx, 1000, feed) {
 //			if err != nil {
 //				return err
 //			}
 //			if job.IsChief() {
-//				fmt.Println(replica.Steps(), result.Loss)
+//				fmt.Println(r.Step, r.Loss)
 //			}
 //		}
 //		return nil
@@ -31,6 +33,8 @@
 //		...
 //		return trainer.Model{Inputs: gorgonia.Nodes{x, y}, Variables: gorgonia.Nodes{w}, Loss: loss}, nil
 //	}
+//
+// Package nn makes such a function of layers: nn.Build(job.Seed(), layers).
 //
 // # How it trains
 //
@@ -49,12 +53,13 @@
 // With --ckpt-dir shard holders save checkpoints while training goes on (packages
 // checkpoint/saver and checkpoint/store). A program that starts again under the
 // same job name resumes from the newest complete one: Parallelize fills the
-// variables, and [Replica.Steps] begins with its step. State that the program
-// keeps itself becomes part of checkpoints with [Replica.Carry].
+// variables, and [Session.Steps] begins with its step. Recurrent state
+// of the model is part of checkpoints, see [Model].
 //
 // # Where things are decided
 //
-//   - flags, defaults, and what contradicts what: package config
+//   - fields of [Config], flags, defaults, and what contradicts what: package config
+//   - operations of Gorgonia's that plx computes by its own: package rewrite
 //   - one copy of the graph, its feed, gradients that are not finite: package replica
 //   - rows of embedding tables for a step, prefetch requests: package embedding
 //   - when a checkpoint is made, who holds the chief: package checkpoint/saver
@@ -66,8 +71,8 @@
 //
 // It knows nothing of SSH or resource files: any launcher that sets the contract
 // of package trainer/cluster will do. It restarts nothing: the launcher starts
-// processes again. It refuses operations with hidden state by name, Gorgonia's
-// dropout and batch norm among them; package nn has replacements. Gorgonia's
+// processes again. Of Gorgonia's operations with hidden state, it replaces those that
+// plx has too (package rewrite) and refuses the others by name. Gorgonia's
 // initialisers are seeded by the clock: use this package's for runs that can be
 // repeated.
 package trainer

@@ -77,7 +77,7 @@ func TestJoinersDoNotCount(t *testing.T) {
 				}
 			}
 			for rank, j := range tj.jobs {
-				r := j.replica.Load()
+				r := j.session.Load()
 				if err := allNear("w", floats64(r.training.group.Memory()[0]), twin.w[:]); err != nil || r.step != max(steps[0], steps[1], steps[2]) {
 					t.Errorf("%v, %s: worker:%d at step %d: %v", steps, at.arch, rank, r.step, err)
 				}
@@ -107,7 +107,7 @@ func TestEndTogether(t *testing.T) {
 			}
 			short := min(steps[0], steps[1], steps[2])
 			for rank, j := range tj.jobs {
-				want, took, r := error(ErrDone), short+1, j.replica.Load()
+				want, took, r := error(ErrDone), short+1, j.session.Load()
 				if steps[rank] == short {
 					want, took = nil, short
 				}
@@ -115,7 +115,7 @@ func TestEndTogether(t *testing.T) {
 					t.Errorf("%v, %s: worker:%d: %d steps, then %v, at step %d; want %d, %v, %d",
 						steps, at.arch, rank, taken[rank], ends[rank], r.step, took, want, short+1)
 				}
-				if err := allNear("w", floats64(r.training.group.Memory()[0]), floats64(tj.jobs[0].replica.Load().training.group.Memory()[0])); err != nil {
+				if err := allNear("w", floats64(r.training.group.Memory()[0]), floats64(tj.jobs[0].session.Load().training.group.Memory()[0])); err != nil {
 					t.Errorf("%v, %s: worker:%d and worker:0: %v", steps, at.arch, rank, err)
 				}
 			}
@@ -126,7 +126,7 @@ func TestEndTogether(t *testing.T) {
 // --stop-at-step ends with ErrDone, which is a success, and the digest is that
 // of the step.
 func TestStopAtStep(t *testing.T) {
-	stop := flags(func(c *config.Config) { c.StopAt, c.Digest = 4, true })
+	stop := flags(func(c *config.Config) { c.StopAtStep, c.Digest = 4, true })
 	for _, at := range architectures {
 		tj := newTestJob(t, 2, at.servers, Arch(at.arch), stop)
 		errs := tj.end(func(ctx context.Context, j *Job) error {
@@ -143,7 +143,7 @@ func TestStopAtStep(t *testing.T) {
 		if err := errors.Join(errors.Join(errs...), tj.wait()); err != nil {
 			t.Errorf("%s: %v", at.arch, err)
 		}
-		r := tj.jobs[0].replica.Load()
+		r := tj.jobs[0].session.Load()
 		r.err = nil // to compare with what was printed
 		want, err := r.variables.digest(t.Context(), r.Steps())
 		if got := tj.jobs[0].out.(*bytes.Buffer).String(); err != nil || got != want+"\n" || !strings.HasPrefix(got, "digest step=4 sha256=") {

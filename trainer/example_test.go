@@ -3,8 +3,14 @@ package trainer_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
 
 	"github.com/plx-run/plx/trainer"
+	"github.com/plx-run/plx/trainer/nn"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -47,21 +53,21 @@ func line(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
 // A program gives its train to Main: trainer.Main(train). Here it runs alone.
 func Example() {
 	trainer.Alone(func(ctx context.Context, job *trainer.Job) error {
-		replica, err := job.Parallelize(ctx, line, trainer.SGD(0.5), trainer.GlobalBatch(5))
+		session, err := job.Parallelize(ctx, line, trainer.SGD(0.5), trainer.Config{GlobalBatch: 5})
 		if err != nil {
 			return err
 		}
-		from, to := replica.Rows() // this worker's rows of every batch
-		for replica.Steps() < 100 {
-			result, err := replica.Step(ctx, batch(replica.Steps(), from, to))
+		from, to := session.Rows() // this worker's rows of every batch
+		feed := func(step int) (trainer.Feed, error) { return batch(step, from, to), nil }
+		for r, err := range session.Train(ctx, 100, feed) {
 			if err != nil {
 				return err
 			}
-			if job.IsChief() && result.Step%50 == 0 {
-				fmt.Printf("step %d: loss %.3f\n", result.Step, result.Loss)
+			if job.IsChief() && r.Step%50 == 0 {
+				fmt.Printf("step %d: loss %.3f\n", r.Step, r.Loss)
 			}
 		}
-		values, err := replica.Values(ctx)
+		values, err := session.Values(ctx)
 		if err != nil {
 			return err
 		}
@@ -76,15 +82,15 @@ func Example() {
 
 // Train asks for the feed of the next step before it takes one, so that rows of
 // embeddings travel while the step before is computed.
-func ExampleReplica_Train() {
+func ExampleSession_Train() {
 	trainer.Alone(func(ctx context.Context, job *trainer.Job) error {
-		replica, err := job.Parallelize(ctx, line, trainer.Adam(0.3), trainer.GlobalBatch(5))
+		session, err := job.Parallelize(ctx, line, trainer.Adam(0.3), trainer.Config{GlobalBatch: 5})
 		if err != nil {
 			return err
 		}
-		from, to := replica.Rows()
+		from, to := session.Rows()
 		feed := func(step int) (trainer.Feed, error) { return batch(step, from, to), nil }
-		for result, err := range replica.Train(ctx, 3, feed) {
+		for result, err := range session.Train(ctx, 3, feed) {
 			if err != nil {
 				return err
 			}
@@ -98,18 +104,194 @@ func ExampleReplica_Train() {
 	// step 2 at rate 0.3
 }
 
-// Evaluate computes the loss of any number of rows, and trains nothing.
-func ExampleReplica_Evaluate() {
+// Step takes one step by hand. Prefetch tells which rows of embeddings the next step
+// needs; Train does both.
+func ExampleSession_Step() {
 	trainer.Alone(func(ctx context.Context, job *trainer.Job) error {
-		replica, err := job.Parallelize(ctx, line, trainer.SGD(0.5), trainer.GlobalBatch(5))
+		session, err := job.Parallelize(ctx, line, trainer.SGD(0.5), trainer.Config{GlobalBatch: 5, StopAtStep: 2})
 		if err != nil {
 			return err
 		}
-		result, err := replica.Evaluate(ctx, batch(0, 0, 20))
-		fmt.Printf("loss %.3f after %d steps\n", result.Loss, replica.Steps())
+		from, to := session.Rows()
+		for {
+			if err := session.Prefetch(batch(session.Steps()+1, from, to)); err != nil {
+				return err
+			}
+			result, err := session.Step(ctx, batch(session.Steps(), from, to))
+			if err != nil {
+				fmt.Println(err)
+				return err
+			}
+			fmt.Printf("step %d: loss %.3f\n", result.Step, result.Loss)
+		}
+	})
+	// Output:
+	// step 0: loss 1.375
+	// step 1: loss 0.803
+	// training is done
+}
+
+// What is known before the program runs is given to Main, and the rest to Parallelize.
+// Flags win over both.
+func ExampleConfig() {
+	train := func(ctx context.Context, job *trainer.Job) error {
+		config := trainer.Config{GlobalBatch: 5 * job.NumShards(), ClipNorm: 0.5, StopAtStep: 1}
+		session, err := job.Parallelize(ctx, line, trainer.SGD(0.5), config)
+		if err != nil {
+			return err
+		}
+		from, to := session.Rows()
+		feed := func(step int) (trainer.Feed, error) { return batch(step, from, to), nil }
+		for r, err := range session.Train(ctx, 100, feed) {
+			if err != nil {
+				return err
+			}
+			fmt.Printf("%d rows, gradient of norm %.2f\n", to, r.Norm)
+		}
+		return nil
+	}
+	trainer.Alone(train, trainer.Config{Seed: 7, Replicas: 2}) // a program calls trainer.Main(train, ...)
+	// Output: 10 rows, gradient of norm 1.60
+}
+
+// The chief writes summaries, and the workers that are named write timelines of the steps
+// that are named.
+func ExampleConfig_summaries() {
+	dir, err := os.MkdirTemp("", "summaries")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	train := func(ctx context.Context, job *trainer.Job) error {
+		session, err := job.Parallelize(ctx, line, trainer.SGD(0.5), trainer.Config{GlobalBatch: 5})
+		if err != nil {
+			return err
+		}
+		feed := func(step int) (trainer.Feed, error) { return batch(step, 0, 5), nil }
+		for _, err := range session.Train(ctx, 3, feed) {
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	trainer.Alone(train, trainer.Config{SummaryDir: dir, ProfileSteps: "0,2", ProfileWorkers: "0", ProfileDir: dir})
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	for _, file := range files {
+		fmt.Println(regexp.MustCompile(`\.[0-9]+\..*\.[0-9]+`).ReplaceAllString(filepath.Base(file), ".TIME.HOST.PID.NUMBER"))
+	}
+	fmt.Println(err)
+	// Output:
+	// events.out.tfevents.TIME.HOST.PID.NUMBER
+	// steps.TIME.HOST.PID.NUMBER.jsonl
+	// timeline-worker-0.json
+	// <nil>
+}
+
+// A sum that each row of the batch carries from step to step: "so far" begins with zeros,
+// and then with what it was plus "x". Checkpoints hold it.
+func ExampleModel_carried() {
+	build := func(b *nn.Builder) {
+		x, before := b.Input("x", 1), b.Input("so far", 1)
+		sum := b.Node(gorgonia.Add(before, x))
+		b.Carry(before, sum)
+		b.Fetch("sum", sum)
+		b.MSE(b.Dense("out", sum, 1), b.Input("y", 1))
+	}
+	trainer.Alone(func(ctx context.Context, job *trainer.Job) error {
+		session, err := job.Parallelize(ctx, nn.Build(job.Seed(), build), trainer.SGD(0.01), trainer.Config{GlobalBatch: 2})
+		if err != nil {
+			return err
+		}
+		feed := func(step int) (trainer.Feed, error) {
+			return trainer.Feed{"x": nn.Batch([]float32{1, 10}, 1), "y": nn.Batch([]float32{0, 0}, 1)}, nil
+		}
+		for r, err := range session.Train(ctx, 3, feed) {
+			if err != nil {
+				return err
+			}
+			fmt.Println(r.Fetches["sum"][0].Data())
+		}
+		return nil
+	})
+	// Output:
+	// [1 10]
+	// [2 20]
+	// [3 30]
+}
+
+// Collectives put slices of all workers together. Alone there is one.
+func ExampleJob_AllReduce() {
+	trainer.Alone(func(ctx context.Context, job *trainer.Job) error {
+		counts := []int64{int64(job.NumWorkers()), 5}
+		if err := job.AllReduce(ctx, counts); err != nil {
+			return err
+		}
+		stop, err := job.Any(ctx, counts[1] > 4)
+		fmt.Println(counts, stop)
+		return err
+	})
+	// Output: [1 5] true
+}
+
+// Evaluate computes the loss of any number of rows, and trains nothing.
+func ExampleSession_Evaluate() {
+	trainer.Alone(func(ctx context.Context, job *trainer.Job) error {
+		session, err := job.Parallelize(ctx, line, trainer.SGD(0.5), trainer.Config{GlobalBatch: 5})
+		if err != nil {
+			return err
+		}
+		result, err := session.Evaluate(ctx, batch(0, 0, 20))
+		fmt.Printf("loss %.3f after %d steps\n", result.Loss, session.Steps())
 		return err
 	})
 	// Output: loss 1.375 after 0 steps
+}
+
+// A bare graph with Gorgonia's own operations. plx computes the dropout by its own, so an
+// evaluation drops nothing. The model only looks up rows of "table", so the variable
+// becomes a table: rows that a step does not look up stay as they are. With NoFindSparse
+// it is dense, and weight decay reaches all rows.
+func ExampleModel_gorgonia() {
+	build := func(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
+		index := gorgonia.NewVector(g, tensor.Int, gorgonia.WithName("index"), gorgonia.WithShape(batch))
+		table := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithName("table"), gorgonia.WithShape(4, 5), gorgonia.WithInit(gorgonia.Ones()))
+		loss, err := gorgonia.ByIndices(table, index, 0)
+		if err == nil {
+			loss, err = gorgonia.Dropout(loss, 0.5)
+		}
+		if err == nil {
+			loss, err = gorgonia.Mean(loss)
+		}
+		return trainer.Model{Inputs: gorgonia.Nodes{index}, Variables: gorgonia.Nodes{table}, Loss: loss}, err
+	}
+	for _, dense := range []bool{false, true} {
+		trainer.Alone(func(ctx context.Context, job *trainer.Job) error {
+			session, err := job.Parallelize(ctx, build, trainer.SGD(0.5).WithDecay(0.5), trainer.Config{GlobalBatch: 2, NoFindSparse: dense})
+			if err != nil {
+				return err
+			}
+			feed := trainer.Feed{"index": tensor.New(tensor.WithBacking([]int{0, 3}))}
+			before, err := session.Evaluate(ctx, feed)
+			if err != nil {
+				return err
+			}
+			result, err := session.Step(ctx, feed)
+			if err != nil {
+				return err
+			}
+			values, err := session.Values(ctx)
+			if err != nil {
+				return err
+			}
+			fmt.Printf("loss %.1f in an evaluation, %.1f in a step; row 1 after it: %v\n", before.Loss, result.Loss, values["table"].Data().([]float32)[5:10])
+			return nil
+		})
+	}
+	// Output:
+	// loss 1.0 in an evaluation, 0.6 in a step; row 1 after it: [1 1 1 1 1]
+	// loss 1.0 in an evaluation, 0.6 in a step; row 1 after it: [0.75 0.75 0.75 0.75 0.75]
 }
 
 // The table of an embedding lies with its shard holders. A step pulls the rows
@@ -125,15 +307,15 @@ func ExampleEmbedding() {
 		return trainer.Model{Embeddings: []*trainer.Embedding{words}, Loss: loss}, err
 	}
 	trainer.Alone(func(ctx context.Context, job *trainer.Job) error {
-		replica, err := job.Parallelize(ctx, build, trainer.SGD(1), trainer.GlobalBatch(2))
+		session, err := job.Parallelize(ctx, build, trainer.SGD(1), trainer.Config{GlobalBatch: 2})
 		if err != nil {
 			return err
 		}
 		feed := trainer.Feed{"word": tensor.New(tensor.WithBacking([]int{7, 999}))}
-		if _, err := replica.Step(ctx, feed); err != nil {
+		if _, err := session.Step(ctx, feed); err != nil {
 			return err
 		}
-		values, err := replica.Values(ctx)
+		values, err := session.Values(ctx)
 		if err != nil {
 			return err
 		}
@@ -150,18 +332,49 @@ type letters string
 func (l letters) Len() int               { return len(l) }
 func (l letters) At(i int) (byte, error) { return l[i], nil }
 
-// Every worker gets its share of a dataset. Alone there is one share.
+// Every worker gets its share of a dataset: its rows of each batch. Alone it gets
+// all of them.
 func ExampleShard() {
 	trainer.Alone(func(ctx context.Context, job *trainer.Job) error {
-		shard, err := trainer.Shard[byte](job, letters("abcde"))
+		shard, err := trainer.Shard(ctx, job, letters("abcde"), 2)
 		if err != nil {
 			return err
 		}
-		first, err := shard.Batch(0, 2)
-		fmt.Printf("%d elements, the first batch is %s\n", shard.Len(), first)
-		return err
+		for step := range 3 {
+			batch, err := shard.Batch(step)
+			fmt.Printf("step %d: %s %v\n", step, batch, err)
+		}
+		return nil
 	})
-	// Output: 5 elements, the first batch is ab
+	// Output:
+	// step 0: ab <nil>
+	// step 1: cd <nil>
+	// step 2:  EOF
+}
+
+// Epochs reads a dataset again and again, each time in another order. Batches of two
+// leave one of five letters out of each epoch. Any step can be asked for.
+func ExampleEpochs() {
+	trainer.Alone(func(ctx context.Context, job *trainer.Job) error {
+		shard, err := trainer.Epochs(ctx, job, letters("abcde"), 2)
+		if err != nil {
+			return err
+		}
+		for _, step := range []int{0, 1, 2, 3, 0} {
+			batch, err := shard.Batch(step)
+			if err != nil {
+				return err
+			}
+			fmt.Printf("epoch %d, step %d: %s\n", step/2, step, batch)
+		}
+		return nil
+	}, trainer.Config{Seed: 3})
+	// Output:
+	// epoch 0, step 0: cd
+	// epoch 0, step 1: ae
+	// epoch 1, step 2: ce
+	// epoch 1, step 3: ba
+	// epoch 0, step 0: cd
 }
 
 // Schedules give every step its rate.
@@ -186,4 +399,142 @@ func ExampleKaimingUniform() {
 	again := trainer.KaimingUniform(1, "w")(tensor.Float64, 2, 2).([]float64)
 	fmt.Println(first[0] == again[0], first[3] == again[3])
 	// Output: true true
+}
+
+// A model of layers: the builder knows names, shapes and the seed.
+func ExampleMain_builder() {
+	build := func(b *nn.Builder) {
+		x, y := b.Input("x", 2), b.Labels("y", 2)
+		logits := b.Dense("out", b.Tanh(b.Dense("hidden", x, 8)), 2)
+		b.CrossEntropy(logits, y)
+		b.Metric("accuracy", b.Node(nn.Accuracy(logits, y)))
+	}
+	// The two numbers of a row are equal (first label) or not (second label).
+	feed := trainer.Feed{"x": nn.Batch([]float32{0, 0, 0, 1, 1, 0, 1, 1}, 2), "y": nn.Batch([]float32{1, 0, 0, 1, 0, 1, 1, 0}, 2)}
+	trainer.Alone(func(ctx context.Context, job *trainer.Job) error {
+		session, err := job.Parallelize(ctx, nn.Build(job.Seed(), build), trainer.SGD(0.5), trainer.Config{GlobalBatch: 4})
+		if err != nil {
+			return err
+		}
+		for result, err := range session.Train(ctx, 1000, func(int) (trainer.Feed, error) { return feed, nil }) {
+			if err != nil {
+				return err
+			}
+			if result.Step == 999 {
+				fmt.Printf("accuracy %.2f, loss below 0.01: %v\n", result.Metrics["accuracy"], result.Loss < 0.01)
+			}
+		}
+		return nil
+	})
+	// Output: accuracy 1.00, loss below 0.01: true
+}
+
+// A model may know which virtual worker computes it, and of how many. Alone there is
+// one; with --virtual-workers 4 the numbers are 0 to 3.
+func ExampleModel_shard() {
+	build := func(b *nn.Builder) {
+		id, of := nn.Shard(b)
+		x := b.Dense("line", b.Input("x", 1), 1)
+		b.MSE(b.Node(gorgonia.Add(x, b.Node(gorgonia.Div(id, of)))), b.Input("y", 1))
+		b.Fetch("id", id)
+		b.Fetch("of", of)
+	}
+	trainer.Alone(func(ctx context.Context, job *trainer.Job) error {
+		session, err := job.Parallelize(ctx, nn.Build(job.Seed(), build), trainer.SGD(0.1), trainer.Config{GlobalBatch: 4})
+		if err != nil {
+			return err
+		}
+		x := nn.Batch([]float32{1, 2, 3, 4}, 1)
+		result, err := session.Step(ctx, trainer.Feed{"x": x, "y": x})
+		fmt.Println(result.Fetches["id"], "of", result.Fetches["of"])
+		return err
+	})
+	// Output: [0] of [1]
+}
+
+// What is wrong with a builder's model is refused before anything starts.
+func TestBuilderIsRefusedBeforeTheStart(t *testing.T) {
+	for want, build := range map[string]func(b *nn.Builder){
+		`layer "d": x is (4, 2, 2), want (rows, features)`: func(b *nn.Builder) { b.MSE(b.Dense("d", b.Input("x", 2, 2), 1), b.Input("y", 1)) },
+		`the name "d" is used twice`: func(b *nn.Builder) {
+			b.MSE(b.Dense("d", b.Dense("d", b.Input("x", 2), 2), 1), b.Input("y", 1))
+		},
+		`variable "idle.w" gets no gradient: the loss does not depend on it`: func(b *nn.Builder) {
+			x := b.Input("x", 2)
+			b.Dense("idle", x, 2)
+			b.MSE(b.Dense("d", x, 1), b.Input("y", 1))
+		},
+		`embedding "words" is never looked up`: func(b *nn.Builder) {
+			b.Embedding("words", 10, 2, 0.1)
+			b.MSE(b.Dense("d", b.Input("x", 2), 1), b.Input("y", 1))
+		},
+		`embedding "words" gets no gradient from the rows that "word" looks up: the loss does not depend on them`: func(b *nn.Builder) {
+			b.Lookup(b.Embedding("words", 10, 2, 0.1), "word", b.Batch())
+			b.MSE(b.Dense("d", b.Input("x", 2), 1), b.Input("y", 1))
+		},
+	} {
+		trainer.Alone(func(ctx context.Context, job *trainer.Job) error {
+			if _, err := job.Parallelize(ctx, nn.Build(1, build), trainer.SGD(1), trainer.Config{GlobalBatch: 4}); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %s", err, want)
+			}
+			return nil
+		})
+	}
+}
+
+// A hook stops the training as soon as the loss is small.
+func ExampleHook() {
+	enough := trainer.Hook{
+		Name:       "enough",
+		EverySteps: 10,
+		After: func(_ context.Context, result trainer.Result) error {
+			if result.Loss < 0.01 {
+				return trainer.ErrDone
+			}
+			return nil
+		},
+		End: func(_ context.Context, steps int) error {
+			fmt.Printf("enough after %d steps\n", steps)
+			return nil
+		},
+	}
+	trainer.Alone(func(ctx context.Context, job *trainer.Job) error {
+		session, err := job.Parallelize(ctx, line, trainer.SGD(0.5), trainer.Config{GlobalBatch: 5, Hooks: []trainer.Hook{enough}})
+		if err != nil {
+			return err
+		}
+		for {
+			if _, err := session.Step(ctx, batch(session.Steps(), 0, 5)); err != nil {
+				return err // ErrDone at the end
+			}
+		}
+	})
+	// Output: enough after 31 steps
+}
+
+// A hook sees the gradient of each variable before it is sent, and may change it. This one
+// keeps the bias as it is.
+func ExampleGradient() {
+	freeze := trainer.Hook{Name: "freeze", Gradient: func(_ context.Context, g trainer.Gradient) error {
+		if g.Variable == "b" {
+			clear(g.Values.([]float32))
+		}
+		return nil
+	}}
+	trainer.Alone(func(ctx context.Context, job *trainer.Job) error {
+		session, err := job.Parallelize(ctx, line, trainer.SGD(0.5), trainer.Config{GlobalBatch: 5, Hooks: []trainer.Hook{freeze}})
+		if err != nil {
+			return err
+		}
+		if _, err := session.Step(ctx, batch(0, 0, 5)); err != nil {
+			return err
+		}
+		values, err := session.Values(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("w %.3f, b %.3f\n", values["w"].Data(), values["b"].Data())
+		return nil
+	})
+	// Output: w 0.625, b 0.000
 }

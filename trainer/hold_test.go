@@ -28,7 +28,7 @@ func TestAHeldJobGoesOn(t *testing.T) {
 			case <-time.After(time.Millisecond):
 			}
 		}
-		r := chief.replica.Load()
+		r := chief.session.Load()
 		r.saving.saver.Ask(saver.Request{Hold: true, Leaving: []cluster.Task{{Role: cluster.Worker, Index: 2}},
 			Tell: func(step int, _ time.Duration, err error) {
 				if err != nil {
@@ -85,7 +85,7 @@ func TestHowManyWorkersAJobBears(t *testing.T) {
 		{config.Config{Replicas: 1, Accumulate: 1, Sync: "group:3"}, 4, 4, 2, "group:3: want 1 to 2 groups"},
 		{config.Config{Replicas: 1, Accumulate: 1, Sync: "backup:1"}, 4, 4, 1, "backup:1: want 0 to 0"},
 	} {
-		j := &Job{config: x.conf, virtual: x.leaves, contract: cluster.Contract{FirstWorldSize: x.first, Cluster: cluster.Spec{PS: []string{"h1:1"}}}}
+		j := &Job{config: config.Effective{Config: x.conf}, virtual: x.leaves, contract: cluster.Contract{FirstWorldSize: x.first, Cluster: cluster.Spec{PS: []string{"h1:1"}}}}
 		err := j.tolerates(x.workers)
 		if (err == nil) != (x.want == "") || err != nil && !strings.Contains(err.Error(), x.want) {
 			t.Errorf("%d workers: %v, want %q", x.workers, err, x.want)

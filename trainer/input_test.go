@@ -37,7 +37,7 @@ func TestModelMistakesAreNamed(t *testing.T) {
 		{"the loss has shape", spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.Loss = m.Fetches["logits"] }), nil},
 		{"has no variables", spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.Variables = nil }), nil},
 		{"embedding 1 is nil", spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.Embeddings = []*Embedding{{}, nil} }), nil},
-		{"embedding 0 is never looked up", spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.Embeddings = []*Embedding{{}} }), nil},
+		{`embedding "idle" is never looked up`, spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.Embeddings = []*Embedding{{Name: "idle"}} }), nil},
 		{`"lonely" gets no gradient`, spoil(func(g *gorgonia.ExprGraph, m *Model) {
 			m.Variables = append(m.Variables, lonely(g, gorgonia.WithInit(Zeros())))
 		}), nil},
@@ -50,7 +50,6 @@ func TestModelMistakesAreNamed(t *testing.T) {
 		{"input or variable 1 is nil", spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.Inputs[1] = nil }), nil},
 		{"LossKind(7)", spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.LossKind = 7 }), nil},
 		{"no file", func(*gorgonia.ExprGraph, int) (Model, error) { return Model{}, errors.New("no file") }, nil},
-		{"batch size is not known", good, []Option{GlobalBatch(0)}},
 		{"-3 rows", good, []Option{GlobalBatch(-3)}},
 		{"cannot be divided over 2 virtual workers", good, []Option{GlobalBatch(7)}},
 		{"peer timeout", good, []Option{GlobalBatch(4), PeerTimeout(-1)}},
@@ -66,9 +65,35 @@ func TestModelMistakesAreNamed(t *testing.T) {
 func TestHintsSayWhatToDo(t *testing.T) {
 	tj := newTestJob(t, 3, 1)
 	var helpful interface{ Hint() string }
-	_, err := tj.jobs[0].Parallelize(context.Background(), mlp(tensor.Float32, Mean, 8, 3), SGD(0.1), GlobalBatch(64))
+	_, err := tj.jobs[0].Parallelize(context.Background(), mlp(tensor.Float32, Mean, 8, 3), SGD(0.1))
+	if !errors.As(err, &helpful) || !strings.Contains(err.Error(), "batch size is not known") || !strings.Contains(helpful.Hint(), "GlobalBatch: rows") {
+		t.Errorf("got %v", err)
+	}
+	_, err = tj.jobs[0].Parallelize(context.Background(), mlp(tensor.Float32, Mean, 8, 3), SGD(0.1), GlobalBatch(64))
 	if !errors.As(err, &helpful) || !strings.Contains(helpful.Hint(), "66 rows") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Parallelize completes the configuration of Main, but for what the job has begun with.
+func TestParallelizeCompletesMain(t *testing.T) {
+	j := soloJob(io.Discard, Config{Seed: 3, ClipNorm: 1, StopAtStep: 9})
+	var helpful interface{ Hint() string }
+	_, err := j.Parallelize(t.Context(), regression{}.build, SGD(0.1), Config{GlobalBatch: 4, Seed: 4})
+	if !errors.As(err, &helpful) || !strings.Contains(err.Error(), "Seed is 4, but the job has begun with 3") || !strings.Contains(helpful.Hint(), "trainer.Main") {
+		t.Errorf("another seed: %v", err)
+	}
+	s, err := j.Parallelize(t.Context(), regression{}.build, SGD(0.1), Config{GlobalBatch: 4, Seed: 3}, Config{StopAtStep: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := s.training.config; c.GlobalBatch != 4 || c.ClipNorm != 1 || c.StopAtStep != 2 || j.Seed() != 3 {
+		t.Errorf("got %+v", c.Config)
+	}
+	for range s.Train(t.Context(), 9, func(step int) (Feed, error) { return regression{}.feed(step, 0, 4), nil }) {
+	}
+	if s.Steps() != 2 {
+		t.Errorf("%d steps, want the 2 of Parallelize", s.Steps())
 	}
 }
 
@@ -80,12 +105,12 @@ func TestBadSettingsOfAnOptimiser(t *testing.T) {
 	}
 }
 
-func TestOneReplicaPerJob(t *testing.T) {
+func TestOneSessionPerJob(t *testing.T) {
 	j := soloJob(io.Discard)
 	for i, want := range []bool{true, false} {
 		_, err := j.Parallelize(context.Background(), mlp(tensor.Float32, Mean, 8, 3), SGD(0.1), GlobalBatch(4))
 		if (err == nil) != want {
-			t.Errorf("replica %d: %v", i, err)
+			t.Errorf("call %d: %v", i, err)
 		}
 	}
 }

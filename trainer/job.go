@@ -11,6 +11,7 @@ import (
 
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/config"
+	"github.com/plx-run/plx/trainer/executor/gpu"
 	"github.com/plx-run/plx/trainer/layout"
 )
 
@@ -18,8 +19,8 @@ import (
 // itself is the chief and only worker of a job of its own.
 type Job struct {
 	contract cluster.Contract
-	config   config.Config
-	virtual  int // number of virtual workers of the whole job
+	config   config.Effective // as Main has it; what Parallelize adds is the session's
+	virtual  int              // number of virtual workers of the whole job
 	host     host
 	log      *printer
 	out      io.Writer                          // the program's own output
@@ -28,13 +29,15 @@ type Job struct {
 	progress progress
 
 	parallelized atomic.Bool             // Parallelize was called
-	replica      atomic.Pointer[Replica] // nil until Parallelize has returned
+	session      atomic.Pointer[Session] // nil until Parallelize has returned
 }
 
 // host is what a worker computes with.
 type host struct {
-	library  string // the BLAS library, for the start line
-	numerics string // the properties of the host that decide the bits of a result
+	library  string      // the BLAS library, for the start line
+	numerics string      // the properties of the host that decide the bits of a result
+	device   *gpu.Device // the worker's GPU; nil means that it computes on the CPU
+	updates  bool        // the CPU updates all variables, also those that a GPU could keep; tests set it
 }
 
 // progress is how far this worker has come. The task reports it to the agent.
@@ -54,7 +57,7 @@ func (p *progress) took(steps int) {
 var soloContract = cluster.Contract{Task: cluster.Chief, WorldSize: 1, LocalWorldSize: 1}
 
 // newJob reads what a contract points to. tell sends to the agent, nil without one.
-func newJob(c cluster.Contract, conf config.Config, log, out io.Writer, tell func(cluster.ControlMessage) error) (*Job, error) {
+func newJob(c cluster.Contract, conf config.Effective, log, out io.Writer, tell func(cluster.ControlMessage) error) (*Job, error) {
 	level, err := parseLevel(c.LogLevel)
 	if err != nil {
 		return nil, err
@@ -128,10 +131,14 @@ func (j *Job) Logf(level slog.Level, format string, args ...any) { j.log.Logf(le
 
 // tolerates returns why the job cannot go on with so many workers.
 func (j *Job) tolerates(workers int) error {
-	if err := j.config.Suits(workers, j.servers()); err != nil {
+	c := &j.config
+	if s := j.session.Load(); s != nil {
+		c = s.training.config
+	}
+	if err := c.Suits(workers, j.servers()); err != nil {
 		return err
 	}
-	virtual, err := j.config.CountVirtual(workers, j.contract.FirstWorldSize)
+	virtual, err := c.CountVirtual(workers, j.contract.FirstWorldSize)
 	if err == nil && virtual != j.virtual {
 		err = fmt.Errorf("%s, and it trains with %s: launch it with --virtual-workers %d", count(workers, "worker"), count(j.virtual, "virtual worker"), virtual)
 	}
@@ -208,9 +215,9 @@ func (j *Job) collect(what string, do func() error) error {
 // call it, after the same step of synchronous training. Rows of embeddings
 // have one shard holder each and nothing to compare.
 func (j *Job) CheckParameters(ctx context.Context) error {
-	r := j.replica.Load()
-	if r == nil {
-		return errors.New("check parameters: the job has no replica: call Parallelize first")
+	s := j.session.Load()
+	if s == nil {
+		return errors.New("check parameters: the job has no session: call Parallelize first")
 	}
-	return r.compare(ctx)
+	return s.compare(ctx)
 }

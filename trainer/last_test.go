@@ -54,7 +54,7 @@ func testSaveBehindTheChiefsLastStep(t *testing.T, mode string) {
 			if !eventuallyAt(t, tj.jobs[0], 5) || run > 0 {
 				return
 			}
-			s := tj.jobs[0].replica.Load().saving.saver
+			s := tj.jobs[0].session.Load().saving.saver
 			if step := inThisStep(t, s, saver.Request{}); step != 5 {
 				t.Errorf("%s: saved behind step %d, want 5", mode, step)
 			}
@@ -96,7 +96,7 @@ func testSaveBehindTheChiefsLastStep(t *testing.T, mode string) {
 			t.Fatalf("%s, run %d: %v\n%s", mode, run, err, tj.logs[0])
 		}
 		<-asked
-		if step := inThisStep(t, tj.jobs[0].replica.Load().saving.saver, saver.Request{}); step != 5 {
+		if step := inThisStep(t, tj.jobs[0].session.Load().saving.saver, saver.Request{}); step != 5 {
 			t.Errorf("%s, run %d: when all is done: behind step %d, want 5", mode, run, step)
 		}
 		if said := tj.logs[0].String(); run > 0 && !strings.Contains(said, "each worker goes on where it was, after steps 5 to 9") {
@@ -139,7 +139,7 @@ func TestAskedForWhenAllIsSaved(t *testing.T) {
 	if err := <-told; err != nil {
 		t.Error(err)
 	}
-	if step := inThisStep(t, tj.jobs[0].replica.Load().saving.saver, saver.Request{}); step != 8 {
+	if step := inThisStep(t, tj.jobs[0].session.Load().saving.saver, saver.Request{}); step != 8 {
 		t.Errorf("afterwards: behind step %d, want 8", step)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // alternating makes feeds and notes what happens in which order: 10+s is a
 // feed for step s, 20+s the step's result.
 type alternating struct {
-	r     *Replica
+	r     *Session
 	order []int
 	fails int // step without a feed
 }
@@ -88,29 +88,9 @@ func TestTrainEndsAfterAnError(t *testing.T) {
 			t.Errorf("no feed for step %d: %v after %d steps", fails, err, a.r.Steps())
 		}
 	}
-	stopped := newAlternating(t, flags(func(c *config.Config) { c.StopAt = 4 }))
+	stopped := newAlternating(t, flags(func(c *config.Config) { c.StopAtStep = 4 }))
 	if err := stopped.train(t, &regression{}, 9, -1); err != ErrDone || stopped.r.Steps() != 4 {
 		t.Errorf("%v after %d steps, want ErrDone after 4", err, stopped.r.Steps())
-	}
-}
-
-// What is fed may be completed by what the step before it gives.
-func TestTrainCarriesValues(t *testing.T) {
-	a := newAlternating(t)
-	shared := regression{}.feed(0, 0, 6)
-	twin := &regression{}
-	for result, err := range a.r.Train(t.Context(), 3, func(int) (Feed, error) { return shared, nil }) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		done := twin.look(twin.rows(result.Step, 0, 6))
-		twin.apply(done, 0.1, 0)
-		if !near(result.Loss, done.loss) {
-			t.Errorf("step %d: loss %v, the twin has %v", result.Step, result.Loss, done.loss)
-		}
-		for name, x := range (regression{}).feed(result.Step+1, 0, 6) {
-			shared[name] = x
-		}
 	}
 }
 

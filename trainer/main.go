@@ -11,14 +11,17 @@ import (
 
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/config"
+	"github.com/plx-run/plx/trainer/device"
+	"github.com/plx-run/plx/trainer/hooks"
 )
 
 // Exit codes of a trainer program: 0, a failure of any kind, a mistake in the
-// flags, and what a shell gives a program that SIGTERM ended, for one that was
-// told to stop.
+// flags, a GPU that the worker was given and cannot use, or no longer, and what a
+// shell gives a program that SIGTERM ended, for one that was told to stop.
 const (
 	exitFailed  = 1
 	exitUsage   = 2
+	exitDevice  = 69 // EX_UNAVAILABLE of sysexits.h
 	exitStopped = 128 + int(syscall.SIGTERM)
 )
 
@@ -43,25 +46,26 @@ var (
 // and leave flag.Parse to Main.
 //
 // The context that train gets ends when the job is told to stop, with SIGTERM,
-// SIGINT or by the launcher; a second signal ends the process at once. When
+// SIGINT or by the launcher; a second signal ends the process at once. In a step
+// of Slurm, SIGTERM is left to plx's agent, which saves the job first. When
 // train returns an error other than ErrDone the process exits with 1 and the
 // job fails.
 //
 // When the job restarts, because a task was lost or because hosts join or leave,
 // the launcher starts the program again: every generation of a job has processes
 // of its own.
-func Main(train func(ctx context.Context, job *Job) error, settings ...Setting) {
-	p := process{getenv: os.Getenv, log: os.Stderr, out: os.Stdout, config: config.Default()}
-	for _, set := range settings {
-		set(&p.config)
-	}
+//
+// Fields of configs that are set take the place of defaults. Flags win over them, and
+// so do the fields that the program gives to [Job.Parallelize].
+func Main(train func(ctx context.Context, job *Job) error, configs ...Config) {
+	p := process{getenv: os.Getenv, log: os.Stderr, out: os.Stdout, config: config.Default().With(configs...)}
 	if err := p.config.ParseCommandLine(ownName(os.Getenv)); err != nil {
 		p.complain("start", err)
 		os.Exit(exitUsage)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	cluster.Notify(signals)
 	go func() {
 		s := <-signals
 		signal.Stop(signals) // the next one ends the process
@@ -99,7 +103,7 @@ func ownName(getenv func(string) string) string {
 type process struct {
 	getenv   func(string) string
 	log, out io.Writer
-	config   config.Config
+	config   config.Effective
 }
 
 // run does what Main does and returns the exit code. cancel ends ctx.
@@ -107,7 +111,7 @@ func (p process) run(ctx context.Context, cancel context.CancelCauseFunc, train 
 	t, err := p.open(cancel)
 	if err != nil {
 		p.complain("start", err)
-		return exitFailed
+		return failedCode(err)
 	}
 	defer t.close()
 	return p.outcome(ctx, t, t.run(ctx, train))
@@ -130,14 +134,28 @@ func (p process) outcome(ctx context.Context, t *task, err error) int {
 	m := t.word(cluster.Failed)
 	m.Cause, m.Peer = err.Error(), t.culprit(err)
 	t.say(m) // the exit status says it too
+	if device.Failed(err) {
+		err = &device.Error{Err: err} // has a hint
+	}
 	p.complain(t.name(), err)
+	return failedCode(err)
+}
+
+// failedCode is the exit code of a task that failed.
+func failedCode(err error) int {
+	switch {
+	case device.Failed(err):
+		return exitDevice
+	case errors.Is(err, device.ErrNone):
+		return exitUsage
+	}
 	return exitFailed
 }
 
 // complain writes an error and, if the error has one, a hint.
 func (p process) complain(subject string, err error) {
-	if panicked, ok := errors.AsType[*panicError](err); ok {
-		p.log.Write(panicked.stack) // before the message, which is to be the last word
+	if panicked, ok := errors.AsType[*hooks.PanicError](err); ok {
+		p.log.Write(panicked.Stack) // before the message, which is to be the last word
 	}
 	fmt.Fprintf(p.log, "plx: %s: %v\n", subject, err) // nobody is left to be told of a broken stderr
 	var helpful interface{ Hint() string }

@@ -39,7 +39,7 @@ func testProgram(ctx context.Context, j *Job) error {
 		return errors.New("no such file")
 	}
 	fmt.Sscan(os.Getenv("TRAINER_TEST"), &steps) // stays 0 for forever
-	r, err := j.Parallelize(ctx, mlp(tensor.Float32, Mean, 8, 6, 3), SGD(0.1), GlobalBatch(12), PeerTimeout(4*time.Second))
+	r, err := j.Parallelize(ctx, mlp(tensor.Float32, Mean, 8, 6, 3), SGD(0.1), GlobalBatch(12), PeerTimeout(8*time.Second))
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (p *testProcess) end(t *testing.T) (code int, said []cluster.ControlMessage
 	t.Helper()
 	select {
 	case <-p.waited:
-	case <-time.After(30 * time.Second):
+	case <-time.After(90 * time.Second):
 		t.Fatalf("%s did not end; stderr: %s", p.task, p.stderr.String())
 	}
 	p.mu.Lock()
@@ -203,7 +203,7 @@ func (p *testProcess) end(t *testing.T) (code int, said []cluster.ControlMessage
 // untilStep waits until the chief has printed a step past n.
 func (p *testProcess) untilStep(t *testing.T, n int) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(90 * time.Second)
 	for !strings.Contains(p.out.String(), fmt.Sprintf("step %d ", n)) {
 		select {
 		case <-p.out.more:
@@ -381,5 +381,30 @@ func TestBadContractIsAnError(t *testing.T) {
 	code := p.run(context.Background(), func(error) {}, func(context.Context, *Job) error { return nil })
 	if code != exitFailed || !strings.Contains(log.String(), "PLX_TASK_INDEX") {
 		t.Errorf("exit code %d: %s", code, log.String())
+	}
+}
+
+// A task sends the stacks of its goroutines while it trains, in pieces, and goes on.
+func TestStacks(t *testing.T) {
+	worker := launch(t, "forever", 1, 0)["worker:0"]
+	worker.untilStep(t, 2)
+	if err := worker.control.Send(cluster.ControlMessage{Kind: cluster.Stacks, Request: 7}); err != nil {
+		t.Fatal(err)
+	}
+	worker.untilStep(t, 200)
+	if err := worker.control.Send(cluster.ControlMessage{Kind: cluster.Stop}); err != nil {
+		t.Fatal(err)
+	}
+	_, said := worker.end(t)
+	var text strings.Builder
+	complete := false
+	for _, m := range said {
+		if m.Kind == cluster.Stacks && m.Request == 7 && !complete {
+			text.WriteString(m.Text)
+			complete = !m.More
+		}
+	}
+	if !complete || !strings.HasPrefix(text.String(), "goroutine ") || !strings.Contains(text.String(), "(*task).obey(") || !strings.Contains(text.String(), "main_test.go:") {
+		t.Errorf("stacks, complete %t:\n%s", complete, text.String())
 	}
 }

@@ -98,7 +98,7 @@ func TestDifferentArithmetic(t *testing.T) {
 	for name, promise := range map[string]Setting{
 		"virtual workers": VirtualWorkers(6),
 		"digest":          flags(func(c *config.Config) { c.Digest = true }),
-		"nothing":         func(*config.Config) {},
+		"nothing":         {},
 	} {
 		for _, at := range layouts[1:] {
 			tj := newTestJobOn(t, threeHosts, at.servers, Arch(at.arch), promise)

@@ -2,16 +2,18 @@ package trainer
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/plx-run/plx/trainer/embedding"
+	"github.com/plx-run/plx/trainer/executor/memory"
 	"github.com/plx-run/plx/trainer/graph"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/replica"
+	"github.com/plx-run/plx/trainer/rewrite"
+	"github.com/plx-run/plx/trainer/sparse"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -25,13 +27,27 @@ type Build func(g *gorgonia.ExprGraph, batch int) (Model, error)
 // Model names what matters in a graph.
 type Model struct {
 	Inputs     gorgonia.Nodes            // fed at every step, under the node's name
-	Variables  gorgonia.Nodes            // trained; each node has a name and a value (gorgonia.WithInit)
+	Variables  gorgonia.Nodes            // trained; each node has a name and a value (gorgonia.WithInit); see docs/sparse.md on those that become tables
 	Embeddings []*Embedding              // tables whose rows are looked up
 	States     []State                   // running averages, such as those of nn.BatchNorm
 	Loss       *gorgonia.Node            // a scalar, float32 or float64
 	LossKind   LossKind                  // how the virtual workers' losses are put together
 	Metrics    map[string]*gorgonia.Node // by name: scalars, averaged over all virtual workers
 	Fetches    map[string]*gorgonia.Node // by name: further values that a step or an evaluation returns
+	// Carried is recurrent state, by the name of an input: each row of the input gets
+	// the value that the node had for that row at the end of the step before, and zeros
+	// in the first step. So nothing need be fed. A feed that has the input sets it anew
+	// for its step. An evaluation begins with zeros. Checkpoints hold the state, and
+	// after a restart the worker that computes a row gets the state of that row; with a
+	// --sync other than sync it begins anew then, because there is no moment that all
+	// workers share.
+	Carried map[string]*gorgonia.Node
+
+	// ShardID and NumShards are inputs that the program does not feed: the trainer sets
+	// them for each virtual worker, to its number from 0 and to the number of all. In an
+	// evaluation they are 0 and 1. Each has a name and the shape (1), and is float32,
+	// float64 or int64. nil means that the model does not need it.
+	ShardID, NumShards *gorgonia.Node
 }
 
 // State is a variable that is not trained but follows a value of the graph:
@@ -62,41 +78,18 @@ func (k LossKind) String() string {
 
 // check refuses a model that cannot be trained, before anything is compiled.
 func (m Model) check() error {
-	if m.Loss == nil {
-		return errors.New("the model has no loss: set Model.Loss")
-	}
-	if !m.Loss.IsScalar() {
-		return fmt.Errorf("the loss has shape %v, want a scalar: reduce it with gorgonia.Mean or gorgonia.Sum", m.Loss.Shape())
-	}
-	if dt := m.Loss.Dtype(); dt != tensor.Float32 && dt != tensor.Float64 {
-		return fmt.Errorf("the loss is %v, want float32 or float64", dt)
-	}
 	if m.LossKind != Mean && m.LossKind != Sum {
 		return fmt.Errorf("the loss kind is %v, want Mean or Sum", m.LossKind)
-	}
-	if len(m.Variables)+len(m.Embeddings) == 0 {
-		return errors.New("the model has no variables: set Model.Variables")
 	}
 	if i := slices.Index(m.Embeddings, nil); i >= 0 {
 		return fmt.Errorf("embedding %d is nil", i)
 	}
-	if err := m.checkStates(); err != nil {
-		return err
-	}
-	if err := m.checkNames(); err != nil {
-		return err
-	}
-	for _, n := range m.kept() {
-		if n.Value() == nil {
-			return fmt.Errorf("variable %q has no value: give it one with gorgonia.WithInit", n.Name())
+	for _, e := range m.Embeddings {
+		if len(e.lookups) == 0 {
+			return fmt.Errorf("embedding %q is never looked up: call Lookup, or leave it out", e.Name)
 		}
 	}
-	for name, n := range m.Metrics {
-		if n == nil || !n.IsScalar() {
-			return fmt.Errorf("metric %q is no scalar", name)
-		}
-	}
-	return m.checkReach()
+	return m.nodes().Check()
 }
 
 // kept are the variables that every worker holds whole: the trained ones, then
@@ -109,7 +102,8 @@ func (m Model) lookups() gorgonia.Nodes { return m.nodes().LookupRows() }
 // nodes returns m as package replica computes it.
 func (m Model) nodes() replica.Model {
 	n := replica.Model{
-		Inputs: m.Inputs, Variables: m.Variables, States: m.States, Loss: m.Loss, Metrics: m.Metrics, Fetches: m.Fetches,
+		Inputs: m.Inputs, Variables: m.Variables, States: m.States, Loss: m.Loss, Metrics: m.Metrics, Fetches: m.Fetches, Carried: m.Carried,
+		Shard: [2]*gorgonia.Node{m.ShardID, m.NumShards},
 	}
 	for i, e := range m.Embeddings {
 		for _, rows := range e.lookups {
@@ -119,75 +113,37 @@ func (m Model) nodes() replica.Model {
 	return n
 }
 
-func (m Model) checkStates() error {
-	for i, s := range m.States {
-		switch {
-		case s.Variable == nil || s.Batch == nil:
-			return fmt.Errorf("state %d lacks its variable or its batch value", i)
-		case s.Variable.Dtype() != s.Batch.Dtype() || !s.Variable.Shape().Eq(s.Batch.Shape()):
-			return fmt.Errorf("state %q is %v of shape %v, its batch value %v of shape %v", s.Variable.Name(),
-				s.Variable.Dtype(), s.Variable.Shape(), s.Batch.Dtype(), s.Batch.Shape())
-		case !(s.Momentum >= 0 && s.Momentum < 1):
-			return fmt.Errorf("state %q: momentum is %v, want at least 0 and less than 1", s.Variable.Name(), s.Momentum)
-		}
+// with returns m with the nodes of another graph, and with more tables.
+func (m Model) with(n rewrite.Made) Model {
+	m.Inputs, m.Variables, m.States, m.Loss, m.Metrics, m.Fetches, m.Carried = n.Inputs, n.Variables, n.States, n.Loss, n.Metrics, n.Fetches, n.Carried
+	m.ShardID, m.NumShards = n.Shard[0], n.Shard[1]
+	embeddings := make([]*Embedding, 0, len(m.Embeddings)+len(n.Tables))
+	for _, e := range m.Embeddings {
+		copied := *e
+		embeddings = append(embeddings, copied.at(n.Lookups, len(embeddings)))
 	}
-	return nil
+	for _, v := range n.Tables {
+		table := &Embedding{Name: v.Name(), Rows: v.Shape()[0], Width: tensor.Shape(v.Shape()[1:]).TotalSize(), Dtype: v.Dtype(), variable: v}
+		embeddings = append(embeddings, table.at(n.Lookups, len(embeddings)))
+	}
+	m.Embeddings = embeddings
+	return m
 }
 
-func (m Model) checkNames() error {
-	seen := map[string]bool{}
-	for i, n := range slices.Concat(m.Inputs, m.kept(), m.lookups()) {
-		switch {
-		case n == nil:
-			return fmt.Errorf("input or variable %d is nil", i)
-		case !n.IsVar():
-			return fmt.Errorf("%q is computed, so it is neither an input nor a variable", n.Name())
-		case n.Name() == "" || seen[n.Name()]:
-			return fmt.Errorf("%q: inputs and variables need distinct names (gorgonia.WithName)", n.Name())
+// first are the first values of tables that were variables, by table; nil for others.
+// Only the chief's count.
+func (m Model) first(chief bool) (all [][]byte, err error) {
+	for _, e := range m.Embeddings {
+		var values []byte
+		if e.variable != nil && chief {
+			values = memory.Aligned(e.Rows * e.Width * int(e.Dtype.Size()))
+			if err = memory.Copy(values, e.variable.Value()); err != nil {
+				return nil, fmt.Errorf("variable %q: first value: %w", e.Name, err)
+			}
 		}
-		seen[n.Name()] = true
+		all = append(all, values)
 	}
-	for i, e := range m.Embeddings {
-		switch {
-		case len(e.lookups) == 0:
-			return fmt.Errorf("embedding %d is never looked up", i)
-		case e.Name == "" || seen[e.Name]:
-			return fmt.Errorf("embedding %q: variables need distinct names", e.Name)
-		}
-		seen[e.Name] = true
-	}
-	return nil
-}
-
-// checkReach wants every variable to have a gradient, and everything that the
-// loss needs to have a value.
-func (m Model) checkReach() error {
-	reached, fed := map[int64]bool{}, slices.Concat(m.Inputs, m.lookups())
-	var unset []string
-	todo := []*gorgonia.Node{m.Loss}
-	for len(todo) > 0 {
-		n := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
-		if reached[n.ID()] {
-			continue
-		}
-		reached[n.ID()] = true
-		if n.IsVar() && n.Value() == nil && !slices.Contains(fed, n) {
-			unset = append(unset, fmt.Sprintf("%q", n.Name()))
-		}
-		for below := m.Loss.Graph().From(n.ID()); below.Next(); {
-			todo = append(todo, below.Node().(*gorgonia.Node))
-		}
-	}
-	for _, n := range slices.Concat(m.Variables, m.lookups()) {
-		if !reached[n.ID()] {
-			return fmt.Errorf("variable %q gets no gradient: the loss does not depend on it", n.Name())
-		}
-	}
-	if len(unset) > 0 {
-		return fmt.Errorf("the loss needs %s: list it in Model.Inputs or give it a value", strings.Join(unset, ", "))
-	}
-	return nil
+	return all, nil
 }
 
 // tables describes the tables to package embedding.
@@ -214,7 +170,7 @@ func (m Model) digest() (string, error) {
 }
 
 func (m Model) describe() (graph.Graph, error) {
-	return graph.From(m.Loss.Graph(), graph.Marks{Inputs: slices.Concat(m.Inputs, m.lookups()), Variables: m.kept(), Loss: m.Loss})
+	return graph.From(m.Loss.Graph(), graph.Marks{Inputs: slices.Concat(m.Inputs, m.nodes().ShardInputs(), m.lookups()), Variables: m.kept(), Loss: m.Loss})
 }
 
 // Feed holds a value for every input of a model, by name, and the indices of
@@ -227,26 +183,7 @@ func (m Model) describe() (graph.Graph, error) {
 type Feed map[string]tensor.Tensor
 
 // Result is what a step or an evaluation gives.
-type Result struct {
-	// Step is the number of the step, counted from 0.
-	Step int
-	// Loss is the loss of the whole batch, of all workers together, before the
-	// step's update. In an evaluation it is the loss of the feed.
-	Loss float64
-	// Metrics are the model's, by name, averaged as the loss of a Mean model is.
-	Metrics map[string]float64
-	// Norm is the global norm of the gradient before clipping, with ClipNorm or
-	// MeasureNorm. Otherwise it is NaN.
-	Norm float64
-	// Rate is the learning rate of the step.
-	Rate float64
-	// Late is set if the step was over before this worker was ready: its feed had
-	// no effect (--sync backup:B).
-	Late bool
-	// Fetches are the model's, by name, computed from this worker's feed: one value
-	// per virtual worker of this worker. They belong to the caller.
-	Fetches map[string][]gorgonia.Value
-}
+type Result = replica.Result
 
 // Embedding is a table of rows that a model looks up by index. No worker holds
 // all of it: a worker pulls the rows of a step from their shard holders, and sends
@@ -266,9 +203,10 @@ type Embedding struct {
 	Rows, Width int
 	Dtype       tensor.Dtype   // type of the elements; the zero value means float32
 	First       RowInit        // first values of the rows; the zero value means zeros
-	Combine     Combine        // how virtual workers' gradients are put together; the zero value means as for the loss
-	Partitioner Partitioning   // allows more or fewer partitions during training; the zero value does not
+	Combine     Combine        // how virtual workers' gradients are put together; the zero value means as --combine-rows says, by default as for the loss
+	Partitioner Partition      // allows more or fewer partitions during training; the zero value does not
 	lookups     gorgonia.Nodes // inputs of the graph that take rows, each of shape (n, Width)
+	variable    *gorgonia.Node // the variable of the program that became the table, with its first value; nil for a table of the program's own
 }
 
 // Combine says how gradients of a table's rows from several virtual workers
@@ -312,6 +250,17 @@ func (e *Embedding) Lookup(g *gorgonia.ExprGraph, name string, n int) (*gorgonia
 	return rows, nil
 }
 
+// at makes rows of the i-th table, among all lookups, those of e.
+func (e *Embedding) at(all []replica.Lookup, i int) *Embedding {
+	e.lookups = nil
+	for _, l := range all {
+		if l.At == i {
+			e.lookups = append(e.lookups, l.Rows)
+		}
+	}
+	return e
+}
+
 func (e *Embedding) dtype() tensor.Dtype {
 	if e.Dtype.Type == nil {
 		return tensor.Float32
@@ -320,21 +269,31 @@ func (e *Embedding) dtype() tensor.Dtype {
 }
 
 // declared describes the table to its shard holders.
-func (e *Embedding) declared(kind LossKind) (layout.Variable, error) {
+func (e *Embedding) declared(kind LossKind, combine string) (layout.Variable, error) {
 	if e.Combine < ByLoss || e.Combine > AverageRows {
 		return layout.Variable{}, fmt.Errorf("embedding %q: combine is %d: want ByLoss, AddRows or AverageRows", e.Name, e.Combine)
 	}
-	average := e.Combine == AverageRows || e.Combine == ByLoss && kind == Mean
+	shape, first := []int{e.Rows, e.Width}, e.First.init
+	if e.variable != nil {
+		shape, first = slices.Clone([]int(e.variable.Shape())), layout.RowInit{Kind: sparse.Given}
+	}
+	how := cmp.Or(e.Combine, map[string]Combine{"add": AddRows, "average": AverageRows}[combine])
+	average := how == AverageRows || how == ByLoss && kind == Mean
 	v := layout.Variable{
-		Name: e.Name, Dtype: layout.Dtype(e.dtype().String()), Shape: []int{e.Rows, e.Width},
-		Sparse: &layout.Sparse{First: e.First.init, Average: average},
+		Name: e.Name, Dtype: layout.Dtype(e.dtype().String()), Shape: shape,
+		Sparse: &layout.Sparse{First: first, Average: average},
 	}
 	_, err := v.Elements()
 	return v, err
 }
 
-// Partitioning says in how many partitions a table may be cut.
-type Partitioning struct{ least int }
+// Partition says in how many partitions a table may be cut.
+type Partition struct{ least int }
+
+// Partitioning is the former name of [Partition].
+//
+// Deprecated: use [Partition].
+type Partitioning = Partition
 
 // Partitioner lets the trainer cut a table in any number of partitions from
 // least on: as many as --partitions says, or else as many as make steps
@@ -346,4 +305,4 @@ type Partitioning struct{ least int }
 //
 // How a table is cut changes where its rows lie and nothing else: the weights
 // are the same bits.
-func Partitioner(least int) Partitioning { return Partitioning{max(least, 1)} }
+func Partitioner(least int) Partition { return Partition{max(least, 1)} }

@@ -274,7 +274,7 @@ func TestLateWorkerIsLeftOut(t *testing.T) {
 
 // stepLate begins when five steps are over. What it has made for the second
 // one is of no use then.
-func stepLate(ctx context.Context, r *Replica, steps int, caught func()) error {
+func stepLate(ctx context.Context, r *Session, steps int, caught func()) error {
 	from, to := r.Rows()
 	made := 0
 	feed := func(step int) (Feed, error) {

@@ -51,7 +51,7 @@ func newNetwork(c cluster.Contract, log *printer) (*network, error) {
 func (n *network) peers() peers.Config {
 	spec := n.contract.Cluster
 	return peers.Config{
-		Self: n.contract.Task, Key: n.key, Generation: n.contract.Generation,
+		Self: n.contract.Task, Key: n.key, TLS: n.contract.TLS, Generation: n.contract.Generation,
 		Workers: max(1, len(spec.Worker)), Servers: len(spec.PS), Logf: n.log.Logf,
 	}
 }

@@ -94,7 +94,7 @@ func TestNotFiniteIsNamed(t *testing.T) {
 					return
 				}
 				for rank, j := range tj.jobs {
-					r := j.replica.Load()
+					r := j.session.Load()
 					for i, memory := range r.training.group.Memory() {
 						if slices.ContainsFunc(wire.Floats[float32](memory), func(x float32) bool { return !replica.Finite(float64(x)) }) {
 							t.Errorf("worker:%d: the bad gradient has travelled to variable %d", rank, i)

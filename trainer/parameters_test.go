@@ -66,7 +66,7 @@ func TestCheckParametersFindsABit(t *testing.T) {
 	}
 }
 
-func TestCheckParametersNeedsAReplica(t *testing.T) {
+func TestCheckParametersNeedsASession(t *testing.T) {
 	if err := soloJob(&strings.Builder{}).CheckParameters(t.Context()); err == nil || !strings.Contains(err.Error(), "call Parallelize first") {
 		t.Error(errors.Join(errors.New("got"), err))
 	}

@@ -81,7 +81,7 @@ func TestPrefetchChangesNoBit(t *testing.T) {
 func TestPrefetchHitsAndMisses(t *testing.T) {
 	x := everything()["embedding, duplicates"]
 	for _, on := range []bool{true, false} {
-		j := soloJob(io.Discard, flags(func(c *config.Config) { c.Prefetch = on }))
+		j := soloJob(io.Discard, flags(func(c *config.Config) { c.NoPrefetch = !on }))
 		r, err := j.Parallelize(t.Context(), x.build(1), x.opt, x.options...)
 		if err != nil {
 			t.Fatal(err)
@@ -115,7 +115,7 @@ func TestPrefetchDoesNothingOutOfStep(t *testing.T) {
 		x.options = []Option{GlobalBatch(24)}
 		errs := append(tj.all(func(j *Job) error {
 			_, err := x.prefetched(j, func(_, step int) int { return step + 1 })
-			if r := j.replica.Load(); r != nil {
+			if r := j.session.Load(); r != nil {
 				if known, requested := r.worker.tables.Ahead(); known || requested {
 					t.Errorf("%s: known %t, requested %t", mode, known, requested)
 				}

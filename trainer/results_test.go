@@ -21,7 +21,7 @@ type fetchedValue struct {
 
 // checkResult compares a step's result with the twin's of the same step. It
 // returns what was fetched.
-func checkResult(r *Replica, result Result, twin *regression, step, batch int) ([]fetchedValue, error) {
+func checkResult(r *Session, result Result, twin *regression, step, batch int) ([]fetchedValue, error) {
 	x, y := twin.rows(step, 0, batch)
 	done := twin.look(x, y)
 	err := errors.Join(
@@ -47,7 +47,7 @@ func checkResult(r *Replica, result Result, twin *regression, step, batch int) (
 			err = errors.Join(err, allNear(name, v.Data().([]float64), want))
 		}
 	}
-	twin.apply(done, result.Rate, r.training.settings.clip)
+	twin.apply(done, result.Rate, r.training.config.ClipNorm)
 	return all, err
 }
 

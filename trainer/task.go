@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -15,7 +14,9 @@ import (
 	"github.com/plx-run/plx/trainer/blas"
 	"github.com/plx-run/plx/trainer/checkpoint/saver"
 	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/device"
 	"github.com/plx-run/plx/trainer/exchange/server"
+	"github.com/plx-run/plx/trainer/hooks"
 	"github.com/plx-run/plx/trainer/peers"
 	"github.com/plx-run/plx/trainer/wire"
 	"golang.org/x/sys/cpu"
@@ -76,7 +77,17 @@ func (p process) prepare(contract cluster.Contract, launched bool, tell func(clu
 		if err != nil {
 			return nil, err
 		}
-		j.host = host{library.String(), numerics(library)}
+		g, err := device.Open(p.config.Device, p.getenv("CUDA_VISIBLE_DEVICES"), contract.LocalRank, launched)
+		if err != nil {
+			return nil, err
+		}
+		if line := device.Unused(p.config.Device, device.DriverFile); line != "" && !launched {
+			j.log.Logf(slog.LevelInfo, "%s", line)
+		}
+		if err := g.ChooseProducts(p.getenv("PLX_CUBLAS")); err != nil {
+			return nil, err
+		}
+		j.host = newHost(library, g)
 	}
 	if launched {
 		if err := j.network.listen(); err != nil {
@@ -108,9 +119,11 @@ func (t *task) obey(cancel context.CancelCauseFunc) {
 		case m.Kind == cluster.Checkpoint:
 			t.checkpoint(m)
 		case m.Kind == cluster.Resume:
-			if r := t.job.replica.Load(); r != nil {
-				r.saving.saver.Resume(m.Request)
+			if s := t.job.session.Load(); s != nil {
+				s.saving.saver.Resume(m.Request)
 			}
+		case m.Kind == cluster.Stacks:
+			t.control.SendStacks(m.Request) // Receive notices a dead channel
 		default:
 			t.job.Logf(slog.LevelDebug, "the agent says %s, which this version does not know", m.Kind)
 		}
@@ -119,9 +132,9 @@ func (t *task) obey(cancel context.CancelCauseFunc) {
 
 // word is a message that tells how far the task has come.
 func (t *task) word(kind cluster.ControlKind) cluster.ControlMessage {
-	m := cluster.ControlMessage{Kind: kind, Step: t.job.progress.steps.Load()} // first: parallelize counts once there is a replica
-	if r := t.job.replica.Load(); r != nil {
-		m.From = int64(r.from)
+	m := cluster.ControlMessage{Kind: kind, Step: t.job.progress.steps.Load()} // first: parallelize counts once there is a session
+	if s := t.job.session.Load(); s != nil {
+		m.From = int64(s.from)
 	}
 	return m
 }
@@ -151,8 +164,8 @@ func (t *task) close() {
 	close(t.quit)
 	t.running.Wait()
 	t.job.network.close()
-	if r := t.job.replica.Load(); r != nil {
-		r.saving.saver.Wait() // soon: the store is closed
+	if s := t.job.session.Load(); s != nil {
+		s.saving.saver.Wait() // soon: the store is closed
 	}
 	if t.control != nil {
 		t.control.Close()
@@ -179,37 +192,19 @@ func (t *task) run(ctx context.Context, train func(context.Context, *Job) error)
 // work runs the program as a worker.
 func (t *task) work(ctx context.Context, train func(context.Context, *Job) error) error {
 	training, cancel := context.WithCancel(ctx)
-	err := guarded(func() error { return train(training, t.job) })
+	err := hooks.Guarded(func() error { return train(training, t.job) })
 	cancel() // ends a step that the program left behind
-	r := t.job.replica.Load()
+	s := t.job.session.Load()
 	if errors.Is(err, ErrDone) {
 		err = nil
 	}
-	if r == nil {
+	if s == nil {
 		return err
 	}
 	if err == nil {
-		err = r.conclude(ctx)
+		err = s.conclude(ctx)
 	}
-	return cmp.Or(err, r.close(err))
-}
-
-// panicError is a panic of the program's.
-type panicError struct {
-	value any
-	stack []byte
-}
-
-func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
-
-// guarded makes a panic an error, which becomes the cause in the job's verdict.
-func guarded(do func() error) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &panicError{v, debug.Stack()}
-		}
-	}()
-	return do()
+	return cmp.Or(err, s.close(err))
 }
 
 // serve runs the program as a server, until the last worker's goodbye or until
@@ -230,8 +225,8 @@ func (t *task) serve(ctx context.Context) error {
 // culprit names the peer that err, or the step that broke, is about.
 func (t *task) culprit(err error) string {
 	peer, found := errors.AsType[*peers.PeerError](err)
-	if r := t.job.replica.Load(); !found && r != nil {
-		peer, found = errors.AsType[*peers.PeerError](r.failure())
+	if s := t.job.session.Load(); !found && s != nil {
+		peer, found = errors.AsType[*peers.PeerError](s.failure())
 	}
 	if !found || peer.Task == t.job.contract.Task {
 		return "" // the other tasks report this one
@@ -250,7 +245,7 @@ func numerics(l blas.Library) string {
 // checkpoint has a checkpoint made at the next step boundary, and tells the
 // agent when all of it is written, or why there is none.
 func (t *task) checkpoint(asked cluster.ControlMessage) {
-	r := t.job.replica.Load()
+	s := t.job.session.Load()
 	tell := func(step int, held time.Duration, err error) {
 		m := cluster.ControlMessage{Kind: cluster.Checkpoint, Step: int64(step), Request: asked.Request}
 		if err != nil {
@@ -264,9 +259,9 @@ func (t *task) checkpoint(asked cluster.ControlMessage) {
 	switch {
 	case t.job.config.CheckpointDir == "":
 		err = errors.New("there is no --ckpt-dir")
-	case r == nil:
+	case s == nil:
 		err = errors.New("training has not begun")
-	case r.saving.saver == nil:
+	case s.saving.saver == nil:
 		err = fmt.Errorf("%s makes no checkpoints, the chief does", t.job.contract.Task)
 	}
 	if err != nil {
@@ -274,7 +269,7 @@ func (t *task) checkpoint(asked cluster.ControlMessage) {
 		return
 	}
 	q.Tell = tell
-	r.saving.saver.Ask(q)
+	s.saving.saver.Ask(q)
 }
 
 // request reads what is asked for.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,7 +20,7 @@ import (
 func TestSummariesHoldEveryStep(t *testing.T) {
 	const steps, batch = 5, 12
 	dir := filepath.Join(t.TempDir(), "made", "by the trainer")
-	tj := newTestJob(t, 2, 1, Arch("ps"), flags(func(c *config.Config) { c.SummaryDir = dir }))
+	tj := newTestJob(t, 2, 1, Arch("ps"), flags(func(c *config.Config) { c.SummaryDir, c.SummaryEverySteps = dir, 1 }))
 	rate := func(step int) float64 { return 0.05 * float64(1+step) }
 	errs := tj.all(func(j *Job) error {
 		r, err := j.Parallelize(t.Context(), regression{}.build, SGD(0).WithSchedule(rate), GlobalBatch(batch))
@@ -35,6 +36,9 @@ func TestSummariesHoldEveryStep(t *testing.T) {
 	events, err := filepath.Glob(filepath.Join(dir, "events.out.tfevents.*"))
 	if err != nil || len(events) != 1 {
 		t.Errorf("event files %v, %v", events, err)
+	}
+	if text, err := os.ReadFile(events[0]); err != nil || bytes.Count(text, []byte("variables/w")) != steps || !bytes.Contains(text, []byte("_output_shapes")) {
+		t.Errorf("%v: the event file lacks histograms or the graph", err)
 	}
 	var twin regression
 	lines := summaryLines(t, dir)
@@ -152,6 +156,35 @@ func TestTimelineShowsTheOverlap(t *testing.T) {
 	}
 }
 
+// Only the workers that were named write a timeline, of the steps that were named.
+func TestTimelineOfChosenWorkersAndSteps(t *testing.T) {
+	dir := t.TempDir()
+	tj := newTestJob(t, 2, 0, flags(func(c *config.Config) { c.ProfileSteps, c.ProfileWorkers, c.ProfileDir = "1,4:6", "1", dir }))
+	errs := tj.all(func(j *Job) error {
+		r, err := j.Parallelize(t.Context(), regression{}.build, SGD(0.1), GlobalBatch(12))
+		for step := 0; step < 8 && err == nil; step++ {
+			from, to := r.Rows()
+			_, err = r.Step(t.Context(), regression{}.feed(step, from, to))
+		}
+		return err
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	if files, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(files) != 1 || filepath.Base(files[0]) != "timeline-worker-1.json" {
+		t.Errorf("files %v, %v: want the timeline of worker 1 alone", files, err)
+	}
+	var steps []string
+	for _, e := range readTimeline(t, dir, 1) {
+		if strings.HasPrefix(e.Name, "step ") {
+			steps = append(steps, e.Name)
+		}
+	}
+	if fmt.Sprint(steps) != "[step 1 step 4 step 5]" {
+		t.Errorf("steps %v, want 1, 4 and 5", steps)
+	}
+}
+
 // countOverlaps counts the steps in which a bucket of gradients was sent
 // before the last gradient was ready.
 func countOverlaps(t *testing.T, events []traced) (overlaps int) {
@@ -234,9 +267,42 @@ func TestHooksThatCannotBeWritten(t *testing.T) {
 		"--export-graph": func(c *config.Config) { c.ExportGraph = filepath.Join(file, "x") },
 		"--profile-dir":  func(c *config.Config) { c.ProfileSteps, c.ProfileDir = "1:2", filepath.Join(file, "x") },
 	} {
-		j := newTestJob(t, 1, 0, set).jobs[0]
+		j := newTestJob(t, 1, 0, flags(set)).jobs[0]
 		if _, err := j.Parallelize(t.Context(), regression{}.build, SGD(0.1), GlobalBatch(4)); err == nil || !strings.Contains(err.Error(), flag) {
 			t.Errorf("got %v, want %q", err, flag)
+		}
+	}
+}
+
+// What the chief evaluates has a folder of its own, with the loss that the program got.
+func TestEvaluationSummaries(t *testing.T) {
+	dir := t.TempDir()
+	j := soloJob(io.Discard, flags(func(c *config.Config) { c.SummaryDir = dir }))
+	r, err := j.Parallelize(t.Context(), regression{}.build, SGD(0.1), GlobalBatch(12))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []float64
+	for step := range 3 {
+		if _, err := r.Step(t.Context(), regression{}.feed(step, 0, 12)); err != nil {
+			t.Fatal(err)
+		}
+		result, err := r.Evaluate(t.Context(), regression{}.feed(70, 0, 5))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, result.Loss)
+	}
+	if err := r.close(nil); err != nil {
+		t.Fatal(err)
+	}
+	lines := summaryLines(t, filepath.Join(dir, "eval"))
+	if len(lines) != 3 {
+		t.Fatalf("%d evaluations", len(lines))
+	}
+	for i, l := range lines {
+		if l["step"] != float64(i+1) || !near(l["loss"], want[i]) || i > 0 && want[i] == want[i-1] {
+			t.Errorf("after %d steps: %v, want loss %v", i+1, l, want[i])
 		}
 	}
 }

@@ -14,9 +14,13 @@ import (
 	"github.com/plx-run/plx/trainer/config"
 	"github.com/plx-run/plx/trainer/embedding"
 	"github.com/plx-run/plx/trainer/exchange/client"
+	"github.com/plx-run/plx/trainer/executor/gpu"
+	"github.com/plx-run/plx/trainer/hooks"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/policy"
 	"github.com/plx-run/plx/trainer/replica"
+	"github.com/plx-run/plx/trainer/resident"
+	"github.com/plx-run/plx/trainer/rewrite"
 	"github.com/plx-run/plx/trainer/telemetry"
 	"github.com/plx-run/plx/trainer/timeline"
 	"github.com/plx-run/plx/trainer/wire"
@@ -26,19 +30,22 @@ import (
 // Parallelize makes a single-device model train on all workers of the job.
 // Every variable gets a shard holder, as --arch has it, and every worker starts
 // from the chief's values. It returns when all workers are there, at most after
-// the start timeout. A job has one replica per worker.
+// Config.StartTimeout. A job has one session per worker.
+//
+// Fields of configs that are set complete what the program gave to Main. They win over
+// it, and flags over both.
 //
 // What is wrong with the model, or differs between workers, is an error here
 // and not at the first step.
-func (j *Job) Parallelize(ctx context.Context, build Build, opt Optimizer, options ...Option) (*Replica, error) {
-	r, err := j.parallelize(ctx, build, opt, options)
+func (j *Job) Parallelize(ctx context.Context, build Build, opt Optimizer, configs ...Config) (*Session, error) {
+	s, err := j.parallelize(ctx, build, opt, configs)
 	if err != nil {
 		return nil, fmt.Errorf("parallelize: %w", err)
 	}
-	return r, nil
+	return s, nil
 }
 
-func (j *Job) parallelize(ctx context.Context, build Build, opt Optimizer, options []Option) (*Replica, error) {
+func (j *Job) parallelize(ctx context.Context, build Build, opt Optimizer, configs []Config) (*Session, error) {
 	if err := wire.CheckHost(); err != nil {
 		return nil, err
 	}
@@ -46,9 +53,9 @@ func (j *Job) parallelize(ctx context.Context, build Build, opt Optimizer, optio
 		return nil, errors.New("there is no model to build: Build is nil")
 	}
 	if !j.parallelized.CompareAndSwap(false, true) {
-		return nil, errors.New("the job has a replica already, or has tried to connect one")
+		return nil, errors.New("the job has a session already, or has tried to connect one")
 	}
-	t, err := j.newTraining(build, opt, options)
+	t, err := j.newTraining(build, opt, configs)
 	if err != nil {
 		j.parallelized.Store(false) // nobody has heard of it
 		return nil, err
@@ -59,41 +66,64 @@ func (j *Job) parallelize(ctx context.Context, build Build, opt Optimizer, optio
 	if err != nil {
 		return nil, err
 	}
-	out, err := telemetry.Open(&j.config, j.contract.Task, j.log.Logf)
+	out, err := telemetry.Open(t.config, j.contract.Task, j.log.Logf)
 	if err != nil {
 		j.parallelized.Store(false)
 		return nil, err
 	}
-	r, err := j.connect(ctx, t, out)
+	described, err := t.model.describe()
+	if err == nil {
+		err = out.Graph(described)
+	}
 	if err != nil {
 		return nil, errors.Join(err, out.Close(0))
 	}
-	j.replica.Store(r)
-	j.progress.steps.Store(int64(r.step))
+	s, err := j.connect(ctx, t, out)
+	if err != nil {
+		return nil, errors.Join(err, out.Close(0))
+	}
+	j.session.Store(s)
+	j.progress.steps.Store(int64(s.step))
 	if j.IsChief() {
-		t.report(j.log, j.servers(), j.host.library)
+		t.report(j.log, j.servers(), j.host.describe(t.group.DeviceBytes()))
+	} else if j.host.device != nil {
+		j.log.Logf(cluster.VerboseLevel, "%s", j.host.describe(t.group.DeviceBytes()))
 	}
 	if j.IsChief() && j.tell != nil && j.NumWorkers() > 1 && t.declared.Sync.ToleratesLoss() {
 		j.tell(cluster.ControlMessage{Kind: cluster.ToleratesLoss}) // all workers are there; another place notices a dead channel
 	}
-	return r, nil
+	return s, nil
 }
 
 // newTraining builds and declares a model. It talks to nobody.
-func (j *Job) newTraining(build Build, opt Optimizer, options []Option) (t *training, err error) {
-	t = &training{config: &j.config, optimizer: opt, own: j.part(j.WorkerID())}
-	if t.rows, err = t.settings.read(options, j.virtual); err != nil {
+func (j *Job) newTraining(build Build, opt Optimizer, configs []Config) (t *training, err error) {
+	c, err := j.config.Complete(configs...)
+	if err != nil {
 		return nil, err
 	}
-	if err := t.build(build, j.config.ReplicaCount(t.own.Len(), j.LocalWorldSize())); err != nil {
+	if err := c.Suits(j.NumWorkers(), j.servers()); err != nil {
 		return nil, err
 	}
-	mode, err := j.config.Mode(j.NumWorkers(), j.servers())
+	t = &training{config: &c, optimizer: opt, own: j.part(j.WorkerID()), hooks: hooks.New(c.Hooks, j.IsChief())}
+	if t.rows, err = c.Rows(j.virtual); err != nil {
+		return nil, err
+	}
+	if err := t.build(build, c.ReplicaCount(t.own.Len(), j.LocalWorldSize()), j.host.device); err != nil {
+		return nil, err
+	}
+	if err := t.checkKernels(j.log, j.IsChief()); err != nil {
+		return nil, err
+	}
+	if j.IsChief() {
+		t.reportGraph(j.log)
+	}
+	mode, err := c.Mode(j.NumWorkers(), j.servers())
 	if err != nil {
 		return nil, err
 	}
 	t.declared.Sync, t.declared.VirtualWorkers = mode, j.virtual
-	t.declared.Fingerprint = j.host.numerics
+	t.declared.Hooks = t.hooks.Describe()
+	t.declared.Fingerprint, t.declared.Device = j.host.numerics, j.host.kind()
 	for rank := range j.NumWorkers() {
 		t.declared.Workers = append(t.declared.Workers, j.part(rank))
 	}
@@ -104,31 +134,50 @@ func (j *Job) newTraining(build Build, opt Optimizer, options []Option) (t *trai
 }
 
 // connect joins the shard holders.
-func (j *Job) connect(ctx context.Context, t *training, out *telemetry.Recorder) (*Replica, error) {
+func (j *Job) connect(ctx context.Context, t *training, out *telemetry.Recorder) (*Session, error) {
 	if err := t.restore(ctx, j.network); err != nil {
+		return nil, err
+	}
+	carried, err := t.carries(ctx, j.network)
+	if err != nil {
 		return nil, err
 	}
 	defer j.log.waiting(func() string { return "Parallelize" })()
 	memory := t.group.Memory()
+	kept, where, err := resident.Keep(t.group, &t.declared, resident.Choice{
+		Everything: t.config.CheckNumerics, Hooked: t.hooks.HaveGradients(), Never: j.host.updates,
+	})
+	if err != nil {
+		return nil, err
+	}
+	t.notes(where)
+	first, err := t.model.first(j.IsChief())
+	if err != nil {
+		return nil, err
+	}
 	c, err := client.Connect(ctx, client.Config{
 		Peers:       j.network.peers(),
 		Listener:    j.network.listener,
 		Cluster:     j.contract.Cluster,
 		Declaration: t.declared,
 		Values:      append(slices.Clone(memory), make([][]byte, len(t.model.Embeddings))...), // shard holders have the tables
+		First:       append(make([][]byte, len(memory)), first...),
+		Arrived:     resident.Renewer(t.group, &t.declared),
+		Home:        kept.Home(),
 		Trace:       out.Trace(),
 		Checkpoints: j.network.checkpoints(),
 	})
 	if err != nil {
 		return nil, err
 	}
+	kept.Hold(c.Held())
 	step := int(c.Step())
-	return &Replica{
+	return &Session{
 		job: j, training: t, client: c, telemetry: out, from: step, step: step,
-		variables: variables{t.declared.Variables, memory, c.Rows},
-		saving:    newSaving(t, j.network, c),
+		variables: variables{t.declared.Variables, memory, kept, c.Rows},
+		saving:    newSaving(t, j.network, c, carried),
 		worker: &worker{
-			training: t, name: j.contract.Task.String(), client: c, telemetry: out,
+			training: t, name: j.contract.Task.String(), client: c, telemetry: out, resident: kept, carriage: carried,
 			tables: embedding.New(t.model.tables(), c.Rows, t.group.First(), t.own.Len(), t.declared.Sync.InStep()),
 			tuner:  autotune.New(t.tuning(j.network, c.Placement, step, out.Trace())),
 		},
@@ -138,18 +187,20 @@ func (j *Job) connect(ctx context.Context, t *training, out *telemetry.Recorder)
 // training is what one worker trains: its graphs, and the declaration that all
 // workers must agree on.
 type training struct {
-	config    *config.Config
-	settings  settings
+	config    *config.Effective
 	optimizer Optimizer
+	hooks     *hooks.Runner      // nil without hooks
 	rows      int                // rows of the global batch that one virtual worker takes
 	own       layout.Range       // this worker's virtual workers
 	model     Model              // nodes of the graph that was built first
 	group     *replica.Group     // this worker's replicas
+	made      rewrite.Made       // what became of the graph that the program built
 	declared  layout.Declaration // the declaration, as far as it is made
+	updated   string             // where variables are updated, for the start line; empty without a GPU
 }
 
-// build builds n graphs, on the same variables.
-func (t *training) build(build Build, n int) (err error) {
+// build builds n graphs on the same variables, for a GPU or, if on is nil, the CPU.
+func (t *training) build(build Build, n int, on *gpu.Device) (err error) {
 	t.group, err = replica.NewGroup(func(g *gorgonia.ExprGraph, rows int) (replica.Model, error) {
 		m, err := build(g, rows)
 		if err != nil {
@@ -158,11 +209,15 @@ func (t *training) build(build Build, n int) (err error) {
 		if err := m.check(); err != nil {
 			return replica.Model{}, err
 		}
-		if t.model.Loss == nil {
-			t.model = m
+		made, err := rewrite.Model(m.nodes(), !t.config.NoFindSparse)
+		if err != nil {
+			return replica.Model{}, err
 		}
-		return m.nodes(), nil
-	}, t.rows, n)
+		if t.model.Loss == nil {
+			t.model, t.made = m.with(made), made
+		}
+		return made.Model, nil
+	}, t.rows, n, on)
 	return err
 }
 
@@ -170,11 +225,11 @@ func (t *training) build(build Build, n int) (err error) {
 func (t *training) declare() (err error) {
 	d := &t.declared
 	d.Optimizer, d.Sum, d.Metrics = t.optimizer.Settings, t.model.LossKind == Sum, len(t.model.Metrics)
-	d.Batch, d.Clip = t.settings.batch, t.settings.clip
-	d.Norm = t.settings.norm || t.config.SummaryDir != "" && !d.Sync.Competes()
+	d.Batch, d.Clip = t.config.GlobalBatch, t.config.ClipNorm
+	d.Norm = t.config.MeasureNorm || t.config.SummaryDir != "" && !d.Sync.Competes()
 	d.BucketBytes, d.Exact = t.config.BucketBytes, t.config.Exact()
-	d.StartMillis, d.SilenceMillis = t.settings.start.Milliseconds(), t.settings.peer.Milliseconds()
-	if d.Variables, err = t.model.declared(); err != nil {
+	d.StartMillis, d.SilenceMillis = t.config.StartTimeout.Milliseconds(), t.config.PeerTimeout.Milliseconds()
+	if d.Variables, err = t.model.declared(t.config.CombineRows); err != nil {
 		return err
 	}
 	if d.Model, err = t.model.digest(); err != nil {
@@ -186,7 +241,7 @@ func (t *training) declare() (err error) {
 	if t.config.CheckParameters > 0 {
 		return fmt.Errorf("--check-parameters with --sync %s: only in sync do all workers have the same variables at the same time", d.Sync)
 	}
-	if t.settings.ending == EndTogether {
+	if t.config.AtEndOfData == EndTogether {
 		return fmt.Errorf("EndTogether with --sync %s: only in sync is there a step that all workers take together; use JoinOthers or WaitForAll", d.Sync)
 	}
 	return nil
@@ -201,10 +256,10 @@ func (t *training) place(servers int, hosts []layout.Range) (err error) {
 	if err := d.Place(arch, servers, t.config.PartitionBytes); err != nil {
 		return err
 	}
-	if d.Sync.InStep() && slices.ContainsFunc(d.Holders, func(t cluster.Task) bool { return t.Role == cluster.PS }) {
+	if !t.config.NoLocalAggregation && d.Sync.InStep() && slices.ContainsFunc(d.Holders, func(t cluster.Task) bool { return t.Role == cluster.PS }) {
 		d.Hosts = hosts
 	}
-	if d.Pieces, err = autotune.Place(d, t.partitioners(), t.config.Partitions); err != nil {
+	if d.Pieces, err = autotune.Place(d, t.partitioners(), t.config.MaxPartitions, t.config.Partitions); err != nil {
 		return err
 	}
 	return d.Check()
@@ -220,13 +275,20 @@ func (t *training) architecture(servers int) (arch policy.Architecture, why stri
 // partitioner.
 func (t *training) partitioners() (least []int) {
 	for _, e := range t.model.Embeddings {
-		least = append(least, e.Partitioner.least)
+		fewest := e.Partitioner.least
+		if fewest > 0 {
+			fewest = max(fewest, t.config.MinPartitions)
+		}
+		least = append(least, fewest)
 	}
 	return least
 }
 
 // feeds is the half-open range of a global batch's rows that this worker feeds.
 func (t *training) feeds() (from, to int) { return t.own.Lo * t.rows, t.own.Hi * t.rows }
+
+// notes keeps for the start line where variables are updated.
+func (t *training) notes(updated string) { t.updated = updated }
 
 // moved notes that variables have other holders.
 func (t *training) moved(pieces []layout.Piece) { t.declared.Pieces = pieces }
@@ -235,10 +297,27 @@ func (t *training) moved(pieces []layout.Piece) { t.declared.Pieces = pieces }
 func (t *training) tuning(n *network, holders *client.Placement, steps int, trace *timeline.Recorder) autotune.Config {
 	c := t.config
 	return autotune.Config{
-		Meet: c.FirstMeeting, Report: c.Report, Auto: c.Arch == "auto", Search: c.SearchPartitions, Partitions: c.Partitions,
+		Meet: c.FirstMeeting, Report: c.Report, Auto: c.Arch == "auto", Search: !c.NoSearchPartitions, Partitions: c.Partitions,
 		BySize: c.Balance == "bytes", Folder: c.ProfileDir,
-		Chief: n.contract.Task.IsChief(), Declaration: t.declared, Least: t.partitioners(), Steps: steps, Cluster: n.machines(),
+		Chief: n.contract.Task.IsChief(), Declaration: t.declared, Least: t.partitioners(), Most: c.MaxPartitions, Steps: steps, Cluster: n.machines(),
 		Holders: holders, Workers: n.group, Trace: trace, Logf: n.log.Logf,
+	}
+}
+
+// reportGraph prints what became of the program's graph.
+func (t *training) reportGraph(log *printer) {
+	if len(t.made.Replaced) > 0 {
+		log.Logf(slog.LevelInfo, "of gorgonia's operations, plx computes %s by its own: docs/models.md says how they differ", strings.Join(t.made.Replaced, ", "))
+	}
+	if len(t.made.Tables) > 0 {
+		var names []string
+		for _, n := range t.made.Tables {
+			names = append(names, fmt.Sprintf("%q", n.Name()))
+		}
+		log.Logf(slog.LevelInfo, "tables, because only rows of them are looked up: %s; rows that a step does not look up stay as they are (--find-sparse=false makes them dense)", strings.Join(names, ", "))
+	}
+	for _, why := range t.made.Dense {
+		log.Logf(cluster.VerboseLevel, "rows are looked up of variable %s, so it is dense", why)
 	}
 }
 
@@ -262,7 +341,7 @@ func (t *training) report(log *printer, servers int, library string) {
 	}
 	log.Logf(cluster.VerboseLevel, "%s, %s%s, %s, batch %d (%s each), %s of %s, %s, loss %s, %s",
 		workers, arch, why, d.Sync, d.Batch, count(t.rows, "row"), count(len(d.Variables), "variable"),
-		size(total), d.Optimizer.Rule, t.model.LossKind, library)
+		size(total), d.Optimizer.Rule, t.model.LossKind, library+t.updated)
 	for i, v := range d.Variables {
 		level := cluster.VerboseLevel
 		if i >= maxReported {

@@ -283,24 +283,24 @@ func BenchmarkStep(b *testing.B) {
 		}
 		b.Run(name, func(b *testing.B) {
 			tj := newTestJob(b, max(workers, 1), workers)
-			replicas := make([]*Replica, len(tj.jobs))
+			sessions := make([]*Session, len(tj.jobs))
 			var starting sync.WaitGroup
 			for i, j := range tj.jobs {
 				starting.Go(func() {
 					var err error
-					replicas[i], err = j.Parallelize(context.Background(), mlp(tensor.Float32, Mean, 1024, 256, 256, 256, 32), SGD(0.1), GlobalBatch(64))
+					sessions[i], err = j.Parallelize(context.Background(), mlp(tensor.Float32, Mean, 1024, 256, 256, 256, 32), SGD(0.1), GlobalBatch(64))
 					if err != nil {
 						b.Error(err)
 					}
 				})
 			}
 			starting.Wait()
-			feed := rows(tensor.Float32, 0, 0, 64/len(replicas), 1024, 32)
+			feed := rows(tensor.Float32, 0, 0, 64/len(sessions), 1024, 32)
 			b.ReportAllocs()
 			began := time.Now()
 			for b.Loop() {
 				var stepping sync.WaitGroup
-				for _, r := range replicas {
+				for _, r := range sessions {
 					stepping.Go(func() {
 						if _, err := r.Step(context.Background(), feed); err != nil {
 							b.Error(err)

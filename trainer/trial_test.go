@@ -13,7 +13,7 @@ import (
 	"gorgonia.org/tensor"
 
 	"github.com/plx-run/plx/trainer/config"
-	"github.com/plx-run/plx/trainer/nn"
+	"github.com/plx-run/plx/trainer/nn/ops"
 	"github.com/plx-run/plx/trainer/random"
 )
 
@@ -24,7 +24,7 @@ type trial struct {
 	opt     Optimizer
 	options []Option
 	steps   int
-	tuned   func(r *Replica) // called before the first step, nil: nothing is
+	tuned   func(r *Session) // called before the first step, nil: nothing is
 }
 
 // trained is what came of a trial, the same on every worker.
@@ -101,8 +101,11 @@ func (d trained) same(want trained) error {
 
 func sameBits(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) }
 
-// flags sets what has no Setting.
-func flags(set func(c *config.Config)) Setting { return func(c *config.Config) { set(c) } }
+// flags is the configuration that set makes.
+func flags(set func(c *config.Config)) (c Config) {
+	set(&c)
+	return c
+}
 
 // scattered makes small models travel as large ones do: in several buckets,
 // cut over several owners.
@@ -134,19 +137,19 @@ func (l *layers) variable(name string, shape ...int) *gorgonia.Node {
 
 func (l *layers) linear(name string, x *gorgonia.Node, in, out int) *gorgonia.Node {
 	w, b := l.variable(name+".w", in, out), l.variable(name+".b", out)
-	return l.node(func() (*gorgonia.Node, error) { return nn.Linear(x, w, b) })
+	return l.node(func() (*gorgonia.Node, error) { return ops.Linear(x, w, b) })
 }
 
 func (l *layers) dropout(name string, x *gorgonia.Node) *gorgonia.Node {
-	return l.node(func() (*gorgonia.Node, error) { return nn.Dropout(x, 0.25, name) })
+	return l.node(func() (*gorgonia.Node, error) { return ops.Dropout(x, 0.25, name) })
 }
 
 // classify ends the model: cross-entropy with the input "y", and accuracy.
 func (l *layers) classify(logits *gorgonia.Node, batch int) (Model, error) {
 	y := gorgonia.NewVector(l.g, tensor.Float32, gorgonia.WithName("y"), gorgonia.WithShape(batch))
 	l.model.Inputs = append(l.model.Inputs, y)
-	l.model.Loss = l.node(func() (*gorgonia.Node, error) { return nn.CrossEntropy(logits, y) })
-	accuracy := l.node(func() (*gorgonia.Node, error) { return nn.Accuracy(logits, y) })
+	l.model.Loss = l.node(func() (*gorgonia.Node, error) { return ops.CrossEntropy(logits, y) })
+	accuracy := l.node(func() (*gorgonia.Node, error) { return ops.Accuracy(logits, y) })
 	l.model.Metrics = map[string]*gorgonia.Node{"accuracy": accuracy}
 	return l.model, l.err
 }
@@ -159,9 +162,9 @@ func dropoutMLP(seed uint64) Build {
 		x := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithName("x"), gorgonia.WithShape(batch, 60))
 		l.model.Inputs = gorgonia.Nodes{x}
 		h := l.linear("first", x, 60, 36)
-		h = l.node(func() (*gorgonia.Node, error) { return nn.Tanh(h) })
+		h = l.node(func() (*gorgonia.Node, error) { return ops.Tanh(h) })
 		h = l.linear("second", l.dropout("drop1", h), 36, 20)
-		h = l.node(func() (*gorgonia.Node, error) { return nn.Relu(h) })
+		h = l.node(func() (*gorgonia.Node, error) { return ops.Relu(h) })
 		return l.classify(l.linear("last", l.dropout("drop2", h), 20, 3), batch)
 	}
 }
@@ -173,11 +176,11 @@ func smallCNN(seed uint64) Build {
 		x := gorgonia.NewTensor(g, tensor.Float32, 4, gorgonia.WithName("x"), gorgonia.WithShape(batch, 2, 6, 6))
 		l.model.Inputs = gorgonia.Nodes{x}
 		filters := l.variable("filters", 5, 2, 3, 3)
-		h := l.node(func() (*gorgonia.Node, error) { return nn.Conv2D(x, filters, 1, 1) })
+		h := l.node(func() (*gorgonia.Node, error) { return ops.Conv2D(x, filters, 1, 1) })
 		h = l.norm("norm", h, 5)
-		h = l.node(func() (*gorgonia.Node, error) { return nn.Relu(h) })
-		h = l.node(func() (*gorgonia.Node, error) { return nn.MaxPool2D(h, 2, 2, 0) })
-		h = l.node(func() (*gorgonia.Node, error) { return nn.Flatten(h) })
+		h = l.node(func() (*gorgonia.Node, error) { return ops.Relu(h) })
+		h = l.node(func() (*gorgonia.Node, error) { return ops.MaxPool2D(h, 2, 2, 0) })
+		h = l.node(func() (*gorgonia.Node, error) { return ops.Flatten(h) })
 		return l.classify(l.linear("last", l.dropout("drop", h), 5*3*3, 3), batch)
 	}
 }
@@ -187,7 +190,7 @@ func (l *layers) norm(name string, x *gorgonia.Node, channels int) *gorgonia.Nod
 	mean := gorgonia.NewVector(l.g, tensor.Float32, gorgonia.WithName(name+".mean"), gorgonia.WithShape(channels), gorgonia.WithInit(Zeros()))
 	variance := gorgonia.NewVector(l.g, tensor.Float32, gorgonia.WithName(name+".variance"), gorgonia.WithShape(channels), gorgonia.WithInit(gorgonia.Ones()))
 	return l.node(func() (*gorgonia.Node, error) {
-		n, err := nn.BatchNorm(x, scale, bias, mean, variance, 0.75, 1e-5, name)
+		n, err := ops.BatchNorm(x, scale, bias, mean, variance, 0.75, 1e-5, name)
 		l.model.States = []State{
 			{Variable: mean, Batch: n.BatchMean, Momentum: n.Momentum},
 			{Variable: variance, Batch: n.BatchVariance, Momentum: n.Momentum},
@@ -211,7 +214,7 @@ func words(seed uint64) Build {
 			return gorgonia.Reshape(found, tensor.Shape{batch, wordLength * wordWidth})
 		})
 		h := l.linear("first", found, wordLength*wordWidth, 8)
-		h = l.node(func() (*gorgonia.Node, error) { return nn.Tanh(h) })
+		h = l.node(func() (*gorgonia.Node, error) { return ops.Tanh(h) })
 		return l.classify(l.linear("last", h, 8, 3), batch)
 	}
 }

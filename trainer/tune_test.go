@@ -21,7 +21,7 @@ import (
 	"github.com/plx-run/plx/trainer/exchange/client"
 	"github.com/plx-run/plx/trainer/exchange/transition"
 	"github.com/plx-run/plx/trainer/layout"
-	"github.com/plx-run/plx/trainer/nn"
+	"github.com/plx-run/plx/trainer/nn/ops"
 	"github.com/plx-run/plx/trainer/random"
 )
 
@@ -109,7 +109,7 @@ func TestAutoGoesByDensity(t *testing.T) {
 		if err != nil {
 			t.Errorf("%d rows: %v", rows, err)
 		}
-		d := tj.jobs[1].replica.Load().training.declared
+		d := tj.jobs[1].session.Load().training.declared
 		for _, p := range d.Pieces {
 			if d.Holders[p.Holder].Role != role {
 				t.Errorf("%d rows: %+v is on %s", rows, p, d.Holders[p.Holder])
@@ -132,7 +132,7 @@ func TestLoadIsBalanced(t *testing.T) {
 				counts[row]++
 			}
 		}
-		d := tj.jobs[0].replica.Load().training.declared
+		d := tj.jobs[0].session.Load().training.declared
 		loads := make([]float64, len(d.Holders))
 		for _, p := range d.Pieces {
 			for row := p.Offset; p.Variable == len(d.Variables)-1 && row < p.Offset+p.Count; row++ {
@@ -170,7 +170,7 @@ func TestJoinedWorkersMeet(t *testing.T) {
 	if err := errors.Join(append(errs, tj.wait())...); err != nil {
 		t.Fatal(err)
 	}
-	if steps := tj.jobs[0].replica.Load().Steps(); steps != 60 {
+	if steps := tj.jobs[0].session.Load().Steps(); steps != 60 {
 		t.Errorf("%d steps, want 60", steps)
 	}
 }
@@ -237,7 +237,7 @@ func TestOddVariablesArePointedOut(t *testing.T) {
 			large := l.variable("large", 1000, 16)
 			index := gorgonia.NewTensor(g, tensor.Int64, 1, gorgonia.WithName("of large"), gorgonia.WithShape(batch*wordLength))
 			l.model.Inputs = append(l.model.Inputs, index)
-			sum := l.node(func() (*gorgonia.Node, error) { return nn.Rows(large, index) })
+			sum := l.node(func() (*gorgonia.Node, error) { return ops.Rows(large, index) })
 			for _, e := range l.model.Embeddings {
 				rows := l.node(func() (*gorgonia.Node, error) { return e.Lookup(g, "of "+e.Name, batch*wordLength) })
 				sum = l.node(func() (*gorgonia.Node, error) { return gorgonia.Add(sum, rows) })
@@ -258,7 +258,7 @@ func TestOddVariablesArePointedOut(t *testing.T) {
 		return f
 	}
 	x := trial{build: build, feed: feed, opt: SGD(0.1), options: []Option{GlobalBatch(24)}, steps: 25}
-	tj := newTestJobOn(t, hostNames(4), 4, Arch("hybrid"), restless(t), flags(func(c *config.Config) { c.Balance, c.PartitionBytes = "bytes", 4096 }))
+	tj := newTestJobOn(t, hostNames(4), 4, Arch("hybrid"), restless(t), flags(func(c *config.Config) { c.Balance, c.PartitionBytes, c.NoFindSparse = "bytes", 4096, true }))
 	if _, err := x.together(tj); err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +291,7 @@ func TestPartitionsThatDoNotFitAreLeftOut(t *testing.T) {
 	done := make([]trained, 3)
 	errs := tj.all(func(j *Job) (err error) {
 		y := x
-		y.tuned = func(r *Replica) {
+		y.tuned = func(r *Session) {
 			c := r.training.tuning(j.network, r.client.Placement, 0, nil)
 			c.Holders = crowded{r.client.Placement, &asked}
 			r.worker.tuner = autotune.New(c)

@@ -114,7 +114,7 @@ func TestCheckpointsAfterTheChief(t *testing.T) {
 					return err
 				}
 			}
-			s := tj.jobs[0].replica.Load().saving.saver
+			s := tj.jobs[0].session.Load().saving.saver
 			s.Ask(saver.Request{Hold: hold, Workers: 2, Tell: func(_ int, _ time.Duration, err error) { told <- err }})
 			select {
 			case err = <-told:

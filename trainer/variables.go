@@ -4,18 +4,19 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/collective"
 	"github.com/plx-run/plx/trainer/exchange/client"
+	floats "github.com/plx-run/plx/trainer/executor/memory"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/optimizer"
-	"github.com/plx-run/plx/trainer/wire"
+	"github.com/plx-run/plx/trainer/resident"
+	"github.com/plx-run/plx/trainer/summary"
+	"github.com/plx-run/plx/trainer/telemetry"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -23,21 +24,30 @@ import (
 // variables are the values of all variables, as this worker reaches them.
 type variables struct {
 	declared []layout.Variable
-	memory   [][]byte     // by variable that every worker holds whole: its bytes; these come first in declared
-	rows     *client.Rows // fetches rows of the other variables from their holders
+	memory   [][]byte            // by variable that every worker holds whole: its bytes; these come first in declared
+	resident *resident.Variables // may have newer values than memory
+	rows     *client.Rows        // fetches rows of the other variables from their holders
 }
 
 // value returns the memory of a variable. It gets the rows of a table from their
 // shard holders.
 func (v variables) value(ctx context.Context, i int) ([]byte, error) {
 	if i < len(v.memory) {
-		return v.memory[i], nil
+		return v.memory[i], v.resident.Fetch()
 	}
 	memory := make([]byte, v.declared[i].Bytes())
 	if err := v.rows.Whole(ctx, i, memory); err != nil {
 		return nil, fmt.Errorf("variable %q: %w", v.declared[i].Name, err)
 	}
 	return memory, nil
+}
+
+// histograms describes the values of the variables that every worker holds whole.
+func (v variables) histograms() ([]summary.Histogram, error) {
+	if err := v.resident.Fetch(); err != nil {
+		return nil, err
+	}
+	return telemetry.Histograms(v.declared[:len(v.memory)], v.memory), nil
 }
 
 // all returns a copy of every variable, by name.
@@ -68,24 +78,19 @@ func (v variables) digest(ctx context.Context, step int) (string, error) {
 			return "", fmt.Errorf("digest: %w", err)
 		}
 		if v.declared[i].Dtype == layout.Float64 {
-			memory = narrowed(wire.Floats[float64](memory))
+			memory = floats.Narrowed(memory)
 		}
 		hash.Write(memory) // a hash never fails to write
 	}
 	return fmt.Sprintf("digest step=%d sha256=%x", step, hash.Sum(nil)), nil
 }
 
-func narrowed(x []float64) []byte {
-	b := make([]byte, 0, 4*len(x))
-	for _, v := range x {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(v)))
-	}
-	return b
-}
-
 // compare compares the variables that workers hold whole with those of all other
 // workers, bit by bit.
 func (v variables) compare(ctx context.Context, group *collective.Group, step int) error {
+	if err := v.resident.Fetch(); err != nil {
+		return fmt.Errorf("check parameters: %w", err)
+	}
 	sums := make([]byte, 0, len(v.memory)*sha256.Size)
 	for _, memory := range v.memory {
 		sum := sha256.Sum256(memory)
@@ -111,20 +116,14 @@ func (v variables) compare(ctx context.Context, group *collective.Group, step in
 // scalar.
 func tensorOf(v layout.Variable, memory []byte) *tensor.Dense {
 	if v.Dtype == layout.Float32 {
-		return tensorFrom(v.Shape, wire.Floats[float32](memory))
+		return floats.Copied[float32](v.Shape, memory)
 	}
-	return tensorFrom(v.Shape, wire.Floats[float64](memory))
+	return floats.Copied[float64](v.Shape, memory)
 }
 
-func tensorFrom[T wire.Float](shape []int, data []T) *tensor.Dense {
-	if len(shape) == 0 {
-		return tensor.New(tensor.FromScalar(data[0]))
-	}
-	return tensor.New(tensor.WithShape(shape...), tensor.WithBacking(slices.Clone(data)))
-}
-
-// declared describes all variables of a model: trained ones, states, tables.
-func (m Model) declared() (all []layout.Variable, err error) {
+// declared describes all variables of a model: trained ones, states, tables. combine is
+// --combine-rows.
+func (m Model) declared(combine string) (all []layout.Variable, err error) {
 	for i, n := range m.kept() {
 		v, err := declared(n)
 		if err != nil {
@@ -136,7 +135,7 @@ func (m Model) declared() (all []layout.Variable, err error) {
 		all = append(all, v)
 	}
 	for _, e := range m.Embeddings {
-		v, err := e.declared(m.LossKind)
+		v, err := e.declared(m.LossKind, combine)
 		if err != nil {
 			return nil, err
 		}

@@ -1,15 +1,19 @@
 package trainer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
 	"github.com/plx-run/plx/trainer/autotune"
+	"github.com/plx-run/plx/trainer/checkpoint/carriage"
 	"github.com/plx-run/plx/trainer/embedding"
 	"github.com/plx-run/plx/trainer/exchange/client"
+	"github.com/plx-run/plx/trainer/hooks"
 	"github.com/plx-run/plx/trainer/operation"
 	"github.com/plx-run/plx/trainer/replica"
+	"github.com/plx-run/plx/trainer/resident"
 	"github.com/plx-run/plx/trainer/telemetry"
 	"gorgonia.org/gorgonia"
 )
@@ -23,6 +27,9 @@ type worker struct {
 	tables    *embedding.Tables
 	telemetry *telemetry.Recorder
 	tuner     *autotune.Tuner // nil if nothing is tuned
+	resident  *resident.Variables
+	carriage  *carriage.Carriage
+	rate      float64 // of the step
 }
 
 // check refuses a feed that does not fit so many virtual workers.
@@ -56,14 +63,18 @@ func (w *worker) requestNext(step int) error {
 }
 
 // compute runs all virtual workers of a step. It returns loss and metrics of each.
-func (w *worker) compute(ctx context.Context, step int, feed Feed, fetches map[string][]gorgonia.Value) ([][]float64, error) {
+func (w *worker) compute(ctx context.Context, step int, rate float64, feed Feed, fetches map[string][]gorgonia.Value) ([][]float64, error) {
+	w.rate = rate
 	sums := make([][]float64, w.own.Len())
 	fetched := make([]map[string][]gorgonia.Value, w.own.Len())
 	err := w.group.Each(ctx, len(sums), func(one *replica.Replica, index, vw int) (err error) {
 		fetched[vw] = map[string][]gorgonia.Value{}
-		sums[vw], err = w.computeOne(one, index, step, vw, feed)
+		sums[vw], err = w.computeOne(ctx, one, index, step, vw, feed)
 		if err == nil {
 			err = one.Fetch(fetched[vw])
+		}
+		if err == nil {
+			err = w.carriage.Take(one, vw, len(sums))
 		}
 		return err
 	})
@@ -77,7 +88,7 @@ func (w *worker) compute(ctx context.Context, step int, feed Feed, fetches map[s
 
 // computeOne runs the vw-th virtual worker of this worker on a replica, and sends
 // its gradients, each as soon as it is complete.
-func (w *worker) computeOne(one *replica.Replica, index, step, vw int, feed Feed) ([]float64, error) {
+func (w *worker) computeOne(ctx context.Context, one *replica.Replica, index, step, vw int, feed Feed) ([]float64, error) {
 	w.tables.Load(one, vw)
 	if err := one.Load(feed, vw); err != nil {
 		return nil, err
@@ -86,30 +97,43 @@ func (w *worker) computeOne(one *replica.Replica, index, step, vw int, feed Feed
 	for i := range variables {
 		one.SetGradient(i, w.client.Gradient(virtual, i))
 	}
-	guard := one.Guard(fmt.Sprintf("virtual worker %d of %s", virtual, w.name), w.config.CheckNumerics)
+	hooked := w.hooks.Gradients(ctx, step, virtual)
+	guard := one.Guard(w.who(virtual), w.config.CheckNumerics)
 	ready := func(i int) {
 		w.telemetry.Ready(index, one.NameOf, i)
 		if vw == 0 && i < variables {
 			w.tuner.Gradient(step, i, one.Gradient(i))
 		}
-		if guard.Passes(i) && i < variables {
-			w.client.Contribute(virtual, i)
+		send := func() {
+			if guard.Passes(i) && i < variables {
+				w.client.Contribute(virtual, i)
+			}
+		}
+		if i < variables {
+			hooked.Take(hooks.GradientOf(w.declared.Variables[i], nil, one.Gradient(i)), send)
+		} else {
+			hooked.Follow(send)
 		}
 	}
 	begin := time.Now()
-	sums, err := one.Run(w.call(step, virtual, true), ready)
+	sums, err := w.resident.Run(one, w.call(step, virtual, true), w.rate, ready)
 	w.telemetry.Computed(index, virtual, begin)
-	if err != nil {
+	if err := cmp.Or(err, hooked.Wait()); err != nil {
 		return nil, err
 	}
 	if err := guard.Verdict(sums[0]); err != nil {
 		return nil, err
 	}
-	return sums, w.contributeRest(one, vw)
+	return sums, w.contributeRest(one, vw, hooked)
+}
+
+// who names a virtual worker, for errors.
+func (w *worker) who(virtual int) string {
+	return fmt.Sprintf("virtual worker %d of %s", virtual, w.name)
 }
 
 // contributeRest sends states and gradients of rows.
-func (w *worker) contributeRest(one *replica.Replica, vw int) error {
+func (w *worker) contributeRest(one *replica.Replica, vw int, hooked *hooks.Gradients) error {
 	virtual := w.own.Lo + vw
 	for i := range w.model.States {
 		variable := len(w.model.Variables) + i
@@ -120,37 +144,41 @@ func (w *worker) contributeRest(one *replica.Replica, vw int) error {
 	}
 	for i := range w.tables.Len() {
 		index, sums := w.tables.Gradient(one, i, vw)
-		w.client.ContributeRows(virtual, w.tables.Variable(i), index, sums)
+		variable := w.tables.Variable(i)
+		if err := hooked.See(hooks.GradientOf(w.declared.Variables[variable], index, sums)); err != nil {
+			return err
+		}
+		w.client.ContributeRows(virtual, variable, index, sums)
 	}
 	return nil
 }
 
 // evaluate computes loss, metrics and fetches without training.
-func (w *worker) evaluate(ctx context.Context, step int, feed Feed) (Result, error) {
-	rows, err := w.group.Rows(feed)
-	if err != nil {
-		return Result{}, err
+func (w *worker) evaluate(ctx context.Context, step int, feed Feed) (rows int, result Result, err error) {
+	if rows, err = w.group.Rows(feed); err != nil {
+		return rows, result, err
 	}
 	one, err := w.group.Evaluator(rows)
 	if err != nil {
-		return Result{}, err
+		return rows, result, err
 	}
+	feed = w.carriage.Complete(feed, rows)
 	if err := w.check(one, feed, 1); err != nil {
-		return Result{}, err
+		return rows, result, err
 	}
 	if err := w.tables.Pull(ctx, one, feed, 1); err != nil {
-		return Result{}, err
+		return rows, result, err
 	}
 	w.tables.Load(one, 0)
-	if err := one.Load(feed, 0); err != nil {
-		return Result{}, err
+	if err := cmp.Or(one.Load(feed, 0), w.resident.Fetch()); err != nil {
+		return rows, result, err
 	}
 	sums, err := one.Run(w.call(step, 0, false), nil)
 	if err != nil {
-		return Result{}, err
+		return rows, result, err
 	}
-	result := Result{Loss: sums[0], Metrics: one.Named(sums[1:]), Fetches: map[string][]gorgonia.Value{}}
-	return result, one.Fetch(result.Fetches)
+	result = Result{Loss: sums[0], Metrics: one.Named(sums[1:]), Fetches: map[string][]gorgonia.Value{}}
+	return rows, result, one.Fetch(result.Fetches)
 }
 
 // call tells operations what is computed.

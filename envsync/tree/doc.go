@@ -14,7 +14,7 @@
 //
 //	err := store.Serve(ctx, os.Stdin, os.Stdout, nil)
 //	...
-//	err = store.Build(ctx, id, "/home/u/.plx/jobs/j/h/work", nil)
+//	err = store.Build(ctx, id, "/home/u/.plx/jobs/j/h/work", store.Options{})
 //
 // # What it refuses
 //

@@ -6,82 +6,47 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"sync"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/plx-run/plx/envsync/relay"
 )
 
 // pack is contents on their way to hosts that lack the same ones: one zstd stream of
 // the files in their order, without their lengths, which the manifest has. It is
-// compressed once, into a temporary file that the hosts' connections read while it
-// grows.
+// compressed once, and sent while it grows.
 type pack struct {
-	file  *os.File
-	raw   int64         // bytes of all files
-	ended chan struct{} // closed when the file does not grow any more
-
-	err error // why the file is not complete, valid once ended is closed; nil: it is
-
-	mu    sync.Mutex
-	size  int64         // bytes of the file that are written
-	moved chan struct{} // closed, and replaced, when size changes
+	*relay.Spool
+	raw   int64        // bytes of all files
+	group *relay.Group // hosts that get it
 }
 
-// newPack begins to pack the files of entries of f. It must be closed.
-func newPack(ctx context.Context, f *Folder, entries []Entry) (*pack, error) {
-	file, err := os.CreateTemp("", "plx-send-*")
+// relayed is from how many bytes on hosts pass a pack on to each other. A smaller one is
+// sent in the time in which they find each other.
+const relayed = 4 << 20
+
+// newPack begins to pack the files of entries of f for n hosts at most. It must be closed.
+func newPack(ctx context.Context, f *Folder, entries []Entry, n int, o SendOptions) (*pack, error) {
+	spool, err := relay.NewSpool("")
 	if err != nil {
-		return nil, fmt.Errorf("make a temporary file here: %w", err)
+		return nil, fmt.Errorf("pack files here: %w", err)
 	}
-	// Without a name nothing is left of it, whatever ends this process.
-	if err := os.Remove(file.Name()); err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	p := &pack{file: file, moved: make(chan struct{}), ended: make(chan struct{})}
+	p := &pack{Spool: spool}
 	for _, e := range entries {
 		p.raw += e.Size
 	}
-	go func() {
-		defer close(p.ended)
-		p.err = p.fill(ctx, f, entries)
-	}()
+	p.group = relay.NewGroup(spool, n, o.Direct || p.raw < relayed, o.Low, o.High)
+	go func() { p.End(p.fill(ctx, f, entries)) }()
 	return p, nil
 }
 
-// close waits until the file does not grow any more.
-func (p *pack) close() error {
-	<-p.ended
-	return p.file.Close()
-}
-
-func (p *pack) Write(b []byte) (int, error) {
-	n, err := p.file.Write(b)
-	if err != nil {
-		return n, fmt.Errorf("write a temporary file here: %w", err)
+// total returns the bytes of the pack. It is a guess until the pack is complete.
+func (p *pack) total() int64 {
+	size, ended := p.Size()
+	if ended {
+		return size
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.size += int64(n)
-	close(p.moved)
-	p.moved = make(chan struct{})
-	return n, nil
-}
-
-func (p *pack) written() (size int64, moved <-chan struct{}) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.size, p.moved
-}
-
-// failed returns why the pack is not complete. Nil: it is, or is still growing.
-func (p *pack) failed() error {
-	select {
-	case <-p.ended:
-		return p.err
-	default:
-		return nil
-	}
+	return max(p.raw, size)
 }
 
 func (p *pack) fill(ctx context.Context, f *Folder, entries []Entry) error {
@@ -116,39 +81,4 @@ func (f *Folder) pour(w io.Writer, e Entry) error {
 		return fmt.Errorf("%s: %w", shown(e.Path), errChanged)
 	}
 	return nil
-}
-
-// copyTo writes the whole stream to w, as far as it is there and then as it grows.
-// tell gets the bytes so far and in all; in all is a guess until the pack is
-// complete.
-func (p *pack) copyTo(ctx context.Context, w io.Writer, tell func(sent, total int64)) error {
-	buf, at := make([]byte, 256<<10), int64(0)
-	for complete := false; ; {
-		size, moved := p.written()
-		if at == size && complete {
-			return p.err
-		}
-		if at == size {
-			select {
-			case <-moved:
-			case <-p.ended:
-				complete = true // what was written before counts
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-			continue
-		}
-		n, err := p.file.ReadAt(buf[:min(int64(len(buf)), size-at)], at)
-		if err != nil {
-			return fmt.Errorf("read a temporary file here: %w", err)
-		}
-		if _, err := w.Write(buf[:n]); err != nil {
-			return err
-		}
-		at += int64(n)
-		if !complete {
-			size = max(p.raw, size)
-		}
-		tell(at, size)
-	}
 }

@@ -126,6 +126,7 @@ type walk struct {
 	root     string
 	options  Options
 	entries  []Entry           // as they were found
+	infos    []fs.FileInfo     // of entries
 	excluded map[string]string // as in Folder
 	followed followed          // as in Folder
 	ignore   *ignore           // nil: no file of patterns counts
@@ -211,7 +212,7 @@ func (w *walk) add(p string, found fs.DirEntry) error {
 	default:
 		return fmt.Errorf("%s: it is a %s, which cannot be sent", shown(p), envsync.Special(mode))
 	}
-	w.entries = append(w.entries, e)
+	w.entries, w.infos = append(w.entries, e), append(w.infos, info)
 	return nil
 }
 
@@ -263,7 +264,7 @@ func (w *walk) hash() error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			sum, err := w.hashFile(e)
+			sum, err := w.hashFile(e, w.infos[i])
 			if err != nil {
 				return fmt.Errorf("%s: %w", shown(e.Path), cause(err))
 			}
@@ -275,12 +276,9 @@ func (w *walk) hash() error {
 	return group.Wait()
 }
 
-func (w *walk) hashFile(e Entry) (sum Sum, err error) {
-	info, err := os.Lstat(w.followed.file(w.root, e.Path))
-	if err != nil {
-		return sum, err
-	}
-	if sum, ok := w.cache.sum(e.Path, info); ok && info.Size() == e.Size {
+// hashFile returns the hash of a file. found is what enter has found.
+func (w *walk) hashFile(e Entry, found fs.FileInfo) (sum Sum, err error) {
+	if sum, ok := w.cache.sum(e.Path, found); ok {
 		w.options.Count.addBytes(e.Size)
 		return sum, nil
 	}

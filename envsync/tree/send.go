@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/envsync"
+	"github.com/plx-run/plx/envsync/relay"
 )
 
 // Host runs a command of plx's agent on a host. The command reads stdin and writes
@@ -24,6 +25,16 @@ type Target struct {
 	FileSystem string // as in envsync.Target
 	Host       Host
 	Command    string // what Host runs; "": Receive
+	Addr       string // the host's address for other targets, without a port; "": it passes nothing on to them
+}
+
+// SendOptions are how folders are sent. The zero value is useful.
+type SendOptions struct {
+	Progress envsync.Progress    // may be nil
+	Direct   bool                // hosts pass nothing on to each other
+	Low      int                 // first and last port for what hosts pass on; 0 and 0: any
+	High     int                 // see Low
+	Lost     func(what []string) // told at the end what hosts could not pass on, and this machine has sent; may be nil
 }
 
 // Receive is the agent's command on the other side of Send: it runs Store.Serve.
@@ -33,15 +44,16 @@ const Receive = "receive"
 const Answer = "ok\n"
 
 // Send brings the contents of a folder into the stores of hosts, all at once. A host
-// is told the manifest, answers which contents it lacks, and gets those. Nothing
-// that is cut off or damaged on the way gets into a store.
+// is told the manifest, answers which contents it lacks, and gets those. Hosts that lack
+// the same ones pass them on to each other, see package relay. Nothing that is cut off
+// or damaged on the way gets into a store.
 //
 // The error joins one for each host that failed. If a file here cannot be read any
 // more, or has changed, all hosts fail for one reason, which is told once.
-func Send(ctx context.Context, targets []Target, f *Folder, progress envsync.Progress) error {
+func Send(ctx context.Context, targets []Target, f *Folder, o SendOptions) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	s := &sender{ctx: ctx, folder: f, progress: progress, packs: map[string]*pack{}, cancel: cancel}
+	s := &sender{ctx: ctx, folder: f, options: o, hosts: len(targets), packs: map[string]*pack{}, cancel: cancel}
 	var hosts []envsync.Target
 	for _, t := range targets {
 		hosts = append(hosts, envsync.Target{Name: t.Name, FileSystem: t.FileSystem})
@@ -54,6 +66,7 @@ func Send(ctx context.Context, targets []Target, f *Folder, progress envsync.Pro
 	})
 	cancel(nil)
 	failed := s.close()
+	s.report()
 	if s.unread != nil {
 		return fmt.Errorf("%s: %w", describe(targets), s.unread)
 	}
@@ -79,14 +92,15 @@ const (
 )
 
 type sender struct {
-	ctx    context.Context // ends the work on all hosts
-	folder *Folder
-	cancel context.CancelCauseFunc // ends the work on all hosts
+	ctx     context.Context // ends the work on all hosts
+	folder  *Folder
+	options SendOptions
+	hosts   int                     // number of targets
+	cancel  context.CancelCauseFunc // ends the work on all hosts
 
-	mu       sync.Mutex
-	progress envsync.Progress // nil: nobody wants to know
-	packs    map[string]*pack // by the answer of a host
-	unread   error            // why a file here could not be packed; nil: none was
+	mu     sync.Mutex
+	packs  map[string]*pack // by the answer of a host
+	unread error            // why a file here could not be packed; nil: none was
 }
 
 // host brings one host what it lacks.
@@ -125,12 +139,19 @@ var errEarly = errors.New("the agent's command ended before it had all files")
 // limit gives up on a host that has not done something in time. The result ends the
 // limit.
 func limit(cancel context.CancelCauseFunc, size int64, what string) (stop func() bool) {
+	d, late := bound(size, what)
+	return time.AfterFunc(d, func() { cancel(late) }).Stop
+}
+
+// bound returns how long a host may take for what concerns size bytes, and the error of
+// one that takes longer.
+func bound(size int64, what string) (time.Duration, error) {
 	d := answerTime + time.Duration(size/slowest)*time.Second
-	return time.AfterFunc(d, func() { cancel(fmt.Errorf("it has not %s within %s: is its file system stuck?", what, d)) }).Stop
+	return d, fmt.Errorf("it has not %s within %s: is its file system stuck?", what, d)
 }
 
 // talk is the client's side of Serve.
-func (s *sender) talk(ctx context.Context, cancel context.CancelCauseFunc, t Target, stdin io.WriteCloser, stdout io.Reader) error {
+func (s *sender) talk(ctx context.Context, cancel context.CancelCauseFunc, t Target, stdin io.WriteCloser, stdout *io.PipeReader) error {
 	_, size := s.folder.Files()
 	stop := limit(cancel, size, "told what it lacks")
 	defer stop()
@@ -149,9 +170,7 @@ func (s *sender) talk(ctx context.Context, cancel context.CancelCauseFunc, t Tar
 		return err
 	}
 	if len(missing) > 0 {
-		if err := s.send(ctx, t, string(lacks), missing, stdin); err != nil {
-			return err
-		}
+		return s.send(ctx, cancel, t, string(lacks), missing, stdin, stdout)
 	}
 	if err := stdin.Close(); err != nil {
 		return err
@@ -165,11 +184,11 @@ func (s *sender) talk(ctx context.Context, cancel context.CancelCauseFunc, t Tar
 }
 
 // send sends the contents of entries, which hosts with the same answer share.
-func (s *sender) send(ctx context.Context, t Target, answer string, entries []Entry, stdin io.Writer) error {
+func (s *sender) send(ctx context.Context, cancel context.CancelCauseFunc, t Target, answer string, entries []Entry, stdin io.WriteCloser, stdout *io.PipeReader) error {
 	s.mu.Lock()
 	p, err := s.packs[answer], error(nil)
 	if p == nil {
-		if p, err = newPack(s.ctx, s.folder, entries); err == nil {
+		if p, err = newPack(s.ctx, s.folder, entries, s.hosts, s.options); err == nil {
 			s.packs[answer] = p
 		}
 	}
@@ -177,11 +196,28 @@ func (s *sender) send(ctx context.Context, t Target, answer string, entries []En
 	if err != nil {
 		return err
 	}
-	err = p.copyTo(ctx, stdin, func(sent, total int64) { s.tell(t.Name, sent, total) })
-	if unread := p.failed(); unread != nil {
+	s.tell(t.Name, 0, p.total())
+	_, size := s.folder.Files()
+	patience, silent := bound(size, "stored the files")
+	err = p.group.Send(ctx, relay.Host{Name: t.Name, Addr: t.Addr}, stdin, stdout, relay.Watch{
+		// A command that does not end at once is not waited for.
+		Fail: func(err error) {
+			cancel(err)
+			stdout.Close() // only read from
+		},
+		Patience: patience, Silent: silent,
+		At: func(n int64) { s.tell(t.Name, n, p.total()) },
+	})
+	if unread := p.Failed(); unread != nil {
 		s.fail(unread)
 	}
-	return err
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errEarly
+	} else if err != nil {
+		return err
+	}
+	s.tell(t.Name, p.total(), p.total())
+	return stdin.Close()
 }
 
 // fail ends the work on all hosts: a file here cannot be read.
@@ -197,17 +233,28 @@ func (s *sender) fail(err error) {
 func (s *sender) tell(host string, sent, total int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.progress != nil {
-		s.progress(host, "working directory", sent, total)
+	if s.options.Progress != nil {
+		s.options.Progress(host, "working directory", sent, total)
 	}
 }
 
 func (s *sender) close() error {
 	var errs []error
 	for _, p := range s.packs {
-		errs = append(errs, p.close())
+		errs = append(errs, p.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// report tells what hosts could not pass on to each other.
+func (s *sender) report() {
+	var lost []string
+	for _, p := range s.packs {
+		lost = append(lost, p.group.Lost()...)
+	}
+	if len(lost) > 0 && s.options.Lost != nil {
+		s.options.Lost(lost)
+	}
 }
 
 // Set is a set of a manifest's entries, one bit for each.

@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/plx-run/plx/envsync/tree"
@@ -229,14 +230,14 @@ func within(dir, file string) bool {
 }
 
 // copied are the names of copies of an interpreter.
-var copied = regexp.MustCompile(`^bin/(python|pypy)[0-9.]*$`)
+var copied = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^bin/(python|pypy)[0-9.]*$`) })
 
 // leave is tree.Options.Leave for the environment.
 func (v *Venv) leave(p string, entry fs.DirEntry) (why string) {
 	if strings.HasSuffix(p, ".pyc") && stale(filepath.Join(v.root, p)) {
 		return "it is older than its source"
 	}
-	if v.copies && entry.Type().IsRegular() && copied.MatchString(p) {
+	if v.copies && entry.Type().IsRegular() && copied().MatchString(p) {
 		v.links = append(v.links, p)
 		return "hosts have an interpreter of their own"
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/plx-run/plx/trainer"
 	"github.com/plx-run/plx/trainer/executor"
+	"github.com/plx-run/plx/trainer/nn"
 	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -26,7 +27,7 @@ type compiled struct {
 func compile(t *testing.T, n network, batch int) *compiled {
 	t.Helper()
 	g := gorgonia.NewGraph()
-	m, err := n.build(g, batch)
+	m, err := nn.BuildOf(tensor.Float64, 1, n.build)(g, batch)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +54,7 @@ func compile(t *testing.T, n network, batch int) *compiled {
 		x[i] = math.Sin(float64(i*i + 1))
 	}
 	for i := range batch {
-		y[i*classes+(i*7+2)%classes] = 1
+		y[i*n.classes+(i*7+2)%n.classes] = 1
 	}
 	return c
 }
@@ -70,8 +71,8 @@ func (c *compiled) loss(t *testing.T, call operation.Call) float64 {
 // small is the network with few of everything, its zeros and ones changed:
 // they would hide mistakes.
 func small(t *testing.T, batch int) *compiled {
-	n := newNetwork(1, 0.5)
-	n.side, n.filters, n.hidden, n.dtype = 8, [2]int{3, 4}, 6, tensor.Float64
+	n := newNetwork(0.5)
+	n.side, n.filters, n.hidden = 8, [2]int{3, 4}, 6
 	c := compile(t, n, batch)
 	for i, values := range c.values {
 		for k := range values {
@@ -161,10 +162,9 @@ func TestDropout(t *testing.T) {
 
 // The example's own sizes build, and the first loss is that of guessing.
 func TestFirstLoss(t *testing.T) {
-	n := newNetwork(1, 0.5)
-	n.dtype = tensor.Float64
+	n := newNetwork(0.5)
 	c := compile(t, n, 4)
-	if loss := c.loss(t, operation.Call{Train: true}); math.Abs(loss-math.Log(classes)) > 1e-12 {
+	if loss := c.loss(t, operation.Call{Train: true}); math.Abs(loss-math.Log(cifarClasses)) > 1e-12 {
 		t.Errorf("the first loss is %v, want log(10)", loss)
 	}
 }

@@ -4,13 +4,14 @@ import (
 	"math"
 	"testing"
 
+	"github.com/plx-run/plx/trainer/nn"
 	"gorgonia.org/gorgonia"
 )
 
 func TestGradientAndConvergence(t *testing.T) {
 	for _, batch := range []int{1, 3, 6} {
 		g := gorgonia.NewGraph()
-		m, err := build(g, batch)
+		m, err := nn.Build(1, build)(g, batch)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -27,10 +28,10 @@ func TestGradientAndConvergence(t *testing.T) {
 		w, b := m.Variables[0].Value().Data().([]float32), m.Variables[1].Value().Data().([]float32)
 		xs := []float32{1, 2, 3, 1, 2, 3}[:batch]
 		for step := range 300 {
-			if err := gorgonia.Let(m.Inputs[0], column(xs...)); err != nil {
+			if err := gorgonia.Let(m.Inputs[0], nn.Batch(xs, 1)); err != nil {
 				t.Fatal(err)
 			}
-			if err := gorgonia.Let(m.Inputs[1], column(xs...)); err != nil {
+			if err := gorgonia.Let(m.Inputs[1], nn.Batch(xs, 1)); err != nil {
 				t.Fatal(err)
 			}
 			if err := vm.RunAll(); err != nil {

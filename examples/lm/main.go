@@ -1,42 +1,39 @@
-// Command lm is a language model: it learns to predict the next word. Both of
-// its tables, the words' vectors and the softmax's weights, are embeddings. The
-// softmax is over a sample of the vocabulary. So the cost of a step does not
-// depend on the number of words:
+// Command lm is a language model: it learns to predict the next word. Its tables, the words' vectors and the
+// softmax's weights, are embeddings, and the softmax is over a sample of the words. So a step costs the same for
+// any number of words. A text has a sentence on each line and spaces between words, as in the one billion word
+// benchmark. Without a text, a rule with known perplexity generates the words.
 //
 //	plx launch --hosts resources.txt ./examples/lm --text news.en-00001-of-00100 --words vocabulary.txt
-//
-// A text has a sentence on each line and spaces between words, as in the one
-// billion word benchmark. Without a text, a rule with known perplexity
-// generates the words.
 package main
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
 	"math"
+	"strings"
 	"time"
 
-	"github.com/plx-run/plx/examples/internal/builder"
-	"github.com/plx-run/plx/examples/internal/flags"
 	"github.com/plx-run/plx/trainer"
+	"github.com/plx-run/plx/trainer/data"
 	"github.com/plx-run/plx/trainer/nn"
-	"gorgonia.org/gorgonia"
-	"gorgonia.org/tensor"
+	"github.com/plx-run/plx/trainer/random"
 )
 
 // settings are the program's flags.
 type settings struct {
-	network
-	text, words         string
-	batch, steps, every int
-	rate                float64
+	text, words           string
+	vocabulary, drawn     int // words, and number of sampled words
+	width, hidden, length int // sizes of the network
+	batch, steps, every   int
+	rate                  float64
+	dense                 bool // tables are ordinary variables
 }
 
 func main() {
-	s := settings{network: network{dtype: tensor.Float32}}
+	var s settings
 	s.define(flag.CommandLine)
 	trainer.Main(s.train)
 }
@@ -54,127 +51,141 @@ func (s *settings) define(f *flag.FlagSet) {
 	f.IntVar(&s.steps, "steps", 500, "`steps` to take")
 	f.IntVar(&s.every, "every", 50, "`steps` between two lines")
 	f.Float64Var(&s.rate, "learning-rate", 0.05, "`rate` of Adagrad")
-	f.BoolVar(&s.dense, "dense", false, "tables are ordinary variables")
+	f.BoolVar(&s.dense, "dense", false, "tables are ordinary variables; --find-sparse=false keeps them dense")
 }
 
 // check reports a flag that makes no sense.
 func (s *settings) check() error {
 	if (s.text == "") != (s.words == "") || flag.NArg() > 0 {
-		return fmt.Errorf("--text and --words: give both, or none, and commas between texts")
+		return errors.New("--text and --words: give both, or none, and commas between texts")
 	}
-	return cmp.Or(flags.AtLeast("samples", s.drawn, 1), flags.AtLeast("vocabulary", s.vocabulary, max(4, 2*s.drawn)),
-		flags.AtLeast("width", s.width, 1), flags.AtLeast("hidden", s.hidden, 1), flags.AtLeast("length", s.length, 1),
-		flags.AtLeast("batch-size", s.batch, 1), flags.AtLeast("steps", s.steps, 0), flags.AtLeast("every", s.every, 1),
-		flags.Rate("learning-rate", s.rate))
+	for _, f := range []struct {
+		name         string
+		value, least int
+	}{{"samples", s.drawn, 1}, {"vocabulary", s.vocabulary, max(4, 2*s.drawn)}, {"width", s.width, 1}, {"hidden", s.hidden, 1},
+		{"length", s.length, 1}, {"batch-size", s.batch, 1}, {"steps", s.steps, 0}, {"every", s.every, 1}} {
+		if f.value < f.least {
+			return fmt.Errorf("--%s is %d: want at least %d", f.name, f.value, f.least)
+		}
+	}
+	if !(s.rate > 0 && s.rate <= math.MaxFloat32) {
+		return fmt.Errorf("--learning-rate is %v: want more than 0", s.rate)
+	}
+	return nil
 }
 
-// train is one worker's part. The chief's lines are about the steps since the
-// last line.
+// build makes an LSTM over words' vectors and a sampled softmax over its outputs (Jozefowicz et al. 2016,
+// "Exploring the limits of language modeling", at a small size). The text goes on in the next step, so "state" and
+// "cell" then begin with what this step ends with. The metric is an estimate for a softmax over all words.
+func (s *settings) build(b *nn.Builder) {
+	count, state, cell := b.Batch()*s.length, b.Input("state", s.width), b.Input("cell", s.hidden)
+	read := b.LSTM("lstm", s.table(b, "words", s.width)("word", count), nn.Recurrent{Units: s.hidden, Width: s.width,
+		Steps: s.length, First: state, FirstCell: cell})
+	b.Carry(state, read.Last)
+	b.Carry(cell, read.Cell)
+	classes := s.table(b, "classes", s.width+1)
+	loss, entropy, err := nn.SampledCrossEntropy(read.Out, nn.Candidates{
+		LabelRows: classes("target", count), Label: b.Indices("label", count), LabelLog: b.InputOf("label log", count),
+		SampleRows: classes("sample", s.drawn), Sample: b.Indices("class", s.drawn), SampleLog: b.InputOf("class log", s.drawn),
+	})
+	b.Loss(b.Node(loss, err), trainer.Mean)
+	b.Metric("entropy", entropy)
+}
+
+// table adds a table. It returns a function that looks up a number of rows.
+func (s *settings) table(b *nn.Builder, name string, width int) func(lookup string, rows int) *nn.Node {
+	const bound = 0.05
+	if s.dense {
+		all := b.Variable(name, nn.Uniform(-bound, bound), s.vocabulary, width)
+		return func(lookup string, rows int) *nn.Node { return b.Node(nn.Rows(all, b.Indices(lookup, rows))) }
+	}
+	e := b.Embedding(name, s.vocabulary, width, bound, trainer.Partitioner(1))
+	return func(lookup string, rows int) *nn.Node { return b.Lookup(e, lookup, rows) }
+}
+
+// text begins to read an endless row of words after its first skip words.
+type text func(row, skip int) (next func() int64)
+
+// open returns the text and its description. Files may have fewer different words than --vocabulary.
+func (s *settings) open(seed uint64) (text, fmt.Stringer, error) {
+	if s.text == "" {
+		made := data.MakeText(seed, s.vocabulary)
+		return made.Row, made, nil
+	}
+	words, err := data.ReadWords(s.words, s.vocabulary, "<S>", "<UNK>") // the ends of sentences, and unknown words
+	if err != nil {
+		return nil, nil, fmt.Errorf("--words: %w", err)
+	}
+	if s.vocabulary = words.Len(); s.vocabulary < 2*s.drawn {
+		return nil, nil, fmt.Errorf("--samples is %d: want at most half of the %d words of %s", s.drawn, s.vocabulary, s.words)
+	}
+	corpus, err := data.ReadCorpus(words, "<S>", strings.Split(s.text, ",")...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--text: %w", err)
+	}
+	if corpus.Len() < 2*s.batch {
+		return nil, nil, fmt.Errorf("--text: %d words for %d rows: want at least two for each", corpus.Len(), s.batch)
+	}
+	return func(row, skip int) func() int64 { return corpus.Row(row, s.batch, skip) }, corpus, nil
+}
+
+// feeder returns a function that makes the feeds of a worker's rows of text.
+func (s *settings) feeder(job *trainer.Job, session *trainer.Session, t text) (func(step int) (trainer.Feed, error), error) {
+	from, to := session.Rows()
+	next, last := make([]func() int64, to-from), make([]int64, to-from) // by row: its next words, and the last one that was fed
+	for row := range next {
+		next[row] = t(from+row, session.Steps()*s.length)
+		last[row] = next[row]()
+	}
+	sampler, err := nn.NewSampler(s.vocabulary, s.drawn)
+	return func(step int) (trainer.Feed, error) {
+		var words, targets []int64
+		for row, word := range next {
+			for range s.length {
+				words, last[row] = append(words, last[row]), word()
+				targets = append(targets, last[row])
+			}
+		}
+		drawn, logs, labelLogs := sampler.Draw(random.New(job.Seed(), "samples").Derive(uint64(step)), job.ShardID(), job.NumReplicasPerWorker(), targets)
+		return trainer.Feed{"word": nn.Batch(words), "target": nn.Batch(targets), "label": nn.Batch(targets),
+			"label log": nn.Batch(labelLogs), "sample": nn.Batch(drawn), "class": nn.Batch(drawn), "class log": nn.Batch(logs)}, nil
+	}, err
+}
+
+// train is one worker's part. The chief's lines are about the steps since the last line.
 func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	s.network = s.seeded(job.Seed())
-	text, about, err := s.open()
+	text, about, err := s.open(job.Seed())
 	if err != nil {
 		return err
 	}
 	if job.IsChief() {
 		job.Logf(slog.LevelInfo, "the text is %v", about)
 	}
-	// Adagrad's first steps are large, because it has seen few gradients to
-	// divide by.
+	// Adagrad's first steps are large, because it has seen few gradients to divide by.
 	optimizer := trainer.Adagrad(s.rate).WithSchedule(trainer.WarmUp(50, func(int) float64 { return s.rate }))
 	optimizer.Settings.Accumulator = 1e-6 // gradients of single words are small
-	replica, err := job.Parallelize(ctx, s.build, optimizer, trainer.GlobalBatch(s.batch), trainer.ClipNorm(1))
+	session, err := job.Parallelize(ctx, nn.Build(job.Seed(), s.build), optimizer, trainer.Config{GlobalBatch: s.batch, ClipNorm: 1})
 	if err != nil {
 		return err
 	}
-	feeder, err := newFeeder(ctx, s.network, text, job, replica)
+	feed, err := s.feeder(job, session, text)
 	if err != nil {
 		return err
 	}
 	entropy, steps, since := 0.0, 0, time.Now() // since the last line
-	for result, err := range replica.Train(ctx, s.steps, feeder.feed) {
+	for r, err := range session.Train(ctx, s.steps, feed) {
 		if err != nil {
 			return err
 		}
-		feeder.carry(result)
-		entropy, steps = entropy+result.Metrics["entropy"], steps+1
-		if left := s.steps - 1 - result.Step; job.IsChief() && (result.Step == 0 || left%s.every == 0) {
-			fmt.Printf("step %d | loss %.4f | perplexity %.2f | words/s %.0f\n", result.Step, result.Loss,
+		entropy, steps = entropy+r.Metrics["entropy"], steps+1
+		if left := s.steps - 1 - r.Step; job.IsChief() && (r.Step == 0 || left%s.every == 0) {
+			fmt.Printf("step %d | loss %.4f | perplexity %.2f | words/s %.0f\n", r.Step, r.Loss,
 				math.Exp(entropy/float64(steps)), float64(steps*s.batch*s.length)/time.Since(since).Seconds())
 			entropy, steps, since = 0, 0, time.Now()
 		}
 	}
 	return nil
-}
-
-// network is an LSTM over words' vectors and a sampled softmax over its outputs
-// (Jozefowicz et al. 2016, "Exploring the limits of language modeling", at a
-// small size).
-type network struct {
-	seed                  uint64
-	vocabulary, drawn     int // words, and number of sampled words
-	width, hidden, length int
-	dense                 bool         // tables are ordinary variables
-	dtype                 tensor.Dtype // float32 or float64
-}
-
-// seeded returns the network with first values that depend on a seed.
-func (n network) seeded(seed uint64) network {
-	n.seed = seed
-	return n
-}
-
-// of returns the network for another number of words.
-func (n network) of(vocabulary int) network {
-	n.vocabulary = vocabulary
-	return n
-}
-
-// build makes the model for plx. Its inputs are, row by row: "word" and the
-// next words, "target" and again "label"; the sampled words "sample" and again
-// "class"; the logarithms of both's expected counts; and the "state" and "cell"
-// at the beginning of the rows. The fetches of the same names are state and
-// cell at their end. The metric "entropy" estimates the cross entropy over all
-// words.
-func (n network) build(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
-	b := builder.New(g, n.seed, n.dtype)
-	count := batch * n.length
-	layer := nn.LSTM{X: n.table(b, "words", n.width)("word", count), Forget: 1,
-		First: b.Input("state", batch, n.width), FirstCell: b.Input("cell", batch, n.hidden),
-		Input: b.Weights("lstm.input", n.width, 4*n.hidden), State: b.Weights("lstm.state", n.width, 4*n.hidden),
-		Bias: b.Variable("lstm.bias", trainer.Zeros(), 4*n.hidden)}
-	if n.hidden != n.width {
-		layer.Projection = b.Weights("lstm.projection", n.hidden, n.width)
-	}
-	classes := n.table(b, "classes", n.width+1)
-	candidates := nn.Candidates{
-		LabelRows: classes("target", count), Label: b.InputOf(tensor.Int64, "label", count), LabelLog: b.Input("label log", count),
-		SampleRows: classes("sample", n.drawn), Sample: b.InputOf(tensor.Int64, "class", n.drawn), SampleLog: b.Input("class log", n.drawn),
-	}
-	read, err := layer.Over(n.length)
-	b.Keep(err)
-	loss, entropy, err := nn.SampledCrossEntropy(read.Out, candidates)
-	b.Keep(err)
-	return b.Done(trainer.Model{
-		Loss:    loss,
-		Metrics: map[string]*gorgonia.Node{"entropy": entropy},
-		Fetches: map[string]*gorgonia.Node{"state": read.Last, "cell": read.Cell},
-	})
-}
-
-// table adds a table. It returns a function that looks up a number of rows.
-func (n network) table(b *builder.Builder, name string, width int) func(lookup string, rows int) *gorgonia.Node {
-	const bound = 0.05
-	if n.dense {
-		all := b.Variable(name, trainer.Uniform(n.seed, name, -bound, bound), n.vocabulary, width)
-		return func(lookup string, rows int) *gorgonia.Node {
-			return b.Node(nn.Rows(all, b.InputOf(tensor.Int64, lookup, rows)))
-		}
-	}
-	e := &trainer.Embedding{Name: name, Rows: n.vocabulary, Width: width, Dtype: n.dtype,
-		First: trainer.UniformRows(n.seed, -bound, bound), Partitioner: trainer.Partitioner(1)}
-	return func(lookup string, rows int) *gorgonia.Node { return b.Lookup(e, lookup, rows) }
 }

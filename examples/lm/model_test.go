@@ -5,13 +5,14 @@ import (
 	"math"
 	"testing"
 
-	"github.com/plx-run/plx/examples/internal/exampletest"
+	"github.com/plx-run/plx/internal/modeltest"
+	"github.com/plx-run/plx/trainer/nn"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
 // fill gives whole numbers below words where they are whole.
-func fill(words int) exampletest.Fill {
+func fill(words int) modeltest.Fill {
 	return func(n *gorgonia.Node, i int, into *tensor.Dense) {
 		if n.Dtype() == tensor.Int64 {
 			for k, x := 0, into.Int64s(); k < len(x); k++ {
@@ -28,18 +29,17 @@ func fill(words int) exampletest.Fill {
 // Every element of every gradient against central differences, of tables and
 // of rows.
 func TestGradient(t *testing.T) {
-	for _, n := range []network{
+	for _, n := range []settings{
 		{vocabulary: 9, width: 2, hidden: 2, length: 3, drawn: 4},
 		{vocabulary: 7, width: 2, hidden: 3, length: 2, drawn: 3},
 		{vocabulary: 6, width: 3, hidden: 2, length: 2, drawn: 2, dense: true},
 	} {
 		t.Run(fmt.Sprintf("%+v", n), func(t *testing.T) {
-			n.dtype = tensor.Float64
 			lookups := []string{"word", "target", "sample"}
 			if n.dense {
 				lookups = nil
 			}
-			exampletest.Gradients(t, n.build, 2, fill(n.vocabulary), lookups...)
+			modeltest.Gradients(t, nn.BuildOf(tensor.Float64, 0, n.build), 2, fill(n.vocabulary), lookups...)
 		})
 	}
 }

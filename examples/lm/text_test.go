@@ -22,9 +22,8 @@ func save(t *testing.T, name, content string) string {
 // own, and the vocabulary is no larger than its file.
 func TestFiles(t *testing.T) {
 	a, b := save(t, "a", "the cat sat\nthe dog\n"), save(t, "b", "  the  mat \n")
-	s := settings{text: a + "," + b, words: save(t, "words", "cat 1\nthe 3\n<S> 3\n<UNK> 2\n"), batch: 2,
-		network: network{vocabulary: 100, drawn: 1}}
-	text, about, err := s.open()
+	s := settings{text: a + "," + b, words: save(t, "words", "cat 1\nthe 3\n<S> 3\n<UNK> 2\n"), batch: 2, vocabulary: 100, drawn: 1}
+	text, about, err := s.open(0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +70,7 @@ func TestMistakesNameTheFlag(t *testing.T) {
 		}
 		err := s.check()
 		if err == nil {
-			_, _, err = s.open()
+			_, _, err = s.open(0)
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", arguments, err, want)

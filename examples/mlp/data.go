@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"sync"
 
 	"gorgonia.org/tensor"
 )
@@ -112,17 +114,32 @@ func (d *dataset) batch(indices []int) (x, y tensor.Tensor) {
 		tensor.New(tensor.WithShape(len(indices), d.classes), tensor.WithBacking(hot))
 }
 
-// order says which samples a step takes. Epochs follow one another, each in a
+// order is the dataset of the indices of samples in the order of training. Epochs follow one another, each in a
 // new order, without the last samples that do not fill a batch. Every worker
 // computes the same order and takes its part of it.
 type order struct {
 	samples, batch int
 	seed           uint64
-	epoch          int
-	permutation    []int
+	about          string // of the samples, if they come from files
+
+	mu          sync.Mutex
+	epoch       int
+	permutation []int
 }
 
+// Len is more than any training reads.
+func (o *order) Len() int { return math.MaxInt }
+
+// Describe lets the trainer compare the files of all workers.
+func (o *order) Describe() string { return o.about }
+
+// At returns the index of the i-th sample that is taken.
+func (o *order) At(i int) (int, error) { return o.step(i / o.batch)[i%o.batch], nil }
+
+// step returns the samples of a step.
 func (o *order) step(step int) []int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	perEpoch := o.samples / o.batch
 	if epoch := step / perEpoch; o.permutation == nil || epoch != o.epoch {
 		o.epoch = epoch

@@ -4,7 +4,9 @@
 //	go run ./examples/mlp
 //	plx launch --hosts resources.txt ./examples/mlp --niters 500
 //
-// All workers make the same data and take their part of the same batches. So
+// With --files it reads CSV or NumPy files.
+//
+// All workers have the same data and take their part of the same batches. So
 // the result is that of one worker with the whole batch, for any number of
 // workers. The model and its sizes are pathway2ai's exercise.
 package main
@@ -19,9 +21,7 @@ import (
 	"time"
 
 	"gorgonia.org/gorgonia"
-	"gorgonia.org/tensor"
 
-	"github.com/plx-run/plx/examples/internal/builder"
 	"github.com/plx-run/plx/trainer"
 	"github.com/plx-run/plx/trainer/nn"
 )
@@ -41,42 +41,41 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 		return fmt.Errorf("--slow-worker is %d: the last of %d workers is %d", s.slowWorker, job.NumWorkers(), job.NumWorkers()-1)
 	}
 	s.seed = job.Seed()
-	data, err := newGenerator(s.dimIn, s.classes, s.seed)
+	train, test, about, err := s.load(job)
+	if err != nil {
+		return err
+	}
+	shard, err := trainer.Shard(ctx, job, &order{samples: s.trainSize, batch: s.batchSize, seed: s.seed, about: about}, s.batchSize)
 	if err != nil {
 		return err
 	}
 	optimizer := optimizers[s.optimizer](s.learningRate).WithSchedule(s.rate)
-	replica, err := job.Parallelize(ctx, s.build, optimizer, trainer.GlobalBatch(s.batchSize), trainer.ClipNorm(s.clipNorm))
+	session, err := job.Parallelize(ctx, nn.Build(s.seed, s.build), optimizer, trainer.Config{GlobalBatch: s.batchSize, ClipNorm: s.clipNorm})
 	if err != nil {
 		return err
 	}
-	chief, err := newReport(s, job, replica, data)
+	chief, err := newReport(s, job, session, test)
 	if err != nil {
 		return err
 	}
-	train := data.samples(0, s.trainSize)
-	batches := order{samples: s.trainSize, batch: s.batchSize, seed: s.seed}
-	from, to := replica.Rows()
-	for replica.Steps() < s.iterations {
-		step := replica.Steps()
-		x, y := train.batch(batches.step(step)[from:to])
-		start := time.Now()
-		if err := s.waste(ctx, job); err != nil {
-			return err
-		}
-		result, err := replica.Step(ctx, trainer.Feed{"x": x, "y": y})
+	feed := shard.Feed(func(indices []int) (trainer.Feed, error) {
+		x, y := train.batch(indices)
+		return trainer.Feed{"x": x, "y": y}, s.waste(ctx, job)
+	})
+	start := time.Now()
+	for result, err := range session.Train(ctx, s.iterations, feed) {
 		if errors.Is(err, trainer.ErrDone) {
 			break
 		}
 		if err != nil {
 			return err
 		}
-		if result.Late {
-			continue
+		if !result.Late {
+			if err := chief.step(ctx, result.Step, result.Loss, time.Since(start)); err != nil {
+				return err
+			}
 		}
-		if err := chief.step(ctx, step, result.Loss, time.Since(start)); err != nil {
-			return err
-		}
+		start = time.Now()
 	}
 	return chief.finish(ctx)
 }
@@ -97,7 +96,7 @@ func (s *settings) waste(ctx context.Context, job *trainer.Job) error {
 // report prints the chief's lines and saves the weights. Other workers have
 // none.
 type report struct {
-	replica *trainer.Replica
+	session *trainer.Session
 	test    trainer.Feed
 	save    string
 	every   int           // steps between two lines
@@ -106,15 +105,20 @@ type report struct {
 	steps   int
 }
 
-func newReport(s *settings, job *trainer.Job, replica *trainer.Replica, data *generator) (*report, error) {
+func newReport(s *settings, job *trainer.Job, session *trainer.Session, test *dataset) (*report, error) {
 	if !job.IsChief() {
 		return nil, nil
 	}
 	if _, err := os.Stat(filepath.Dir(s.save)); err != nil {
 		return nil, fmt.Errorf("--save %s: %w", s.save, err)
 	}
-	x, y := data.samples(s.trainSize, s.trainSize+s.testSize()).all()
-	return &report{replica: replica, test: trainer.Feed{"x": x, "y": y}, save: s.save, every: s.reportEvery}, nil
+	if session.Steps() == 0 { // it is not resumed
+		if _, err := fmt.Println(s); err != nil {
+			return nil, err
+		}
+	}
+	x, y := test.all()
+	return &report{session: session, test: trainer.Feed{"x": x, "y": y}, save: s.save, every: s.reportEvery}, nil
 }
 
 // step counts a step. It prints a line after the first step and after every
@@ -130,7 +134,7 @@ func (r *report) step(ctx context.Context, step int, loss float64, spent time.Du
 		return nil
 	}
 	r.next = (step/r.every + 1) * r.every
-	test, err := r.replica.Evaluate(ctx, r.test)
+	test, err := r.session.Evaluate(ctx, r.test)
 	if err != nil {
 		return err
 	}
@@ -147,7 +151,7 @@ func (r *report) finish(ctx context.Context) error {
 	if r == nil || r.save == "" {
 		return nil
 	}
-	values, err := r.replica.Values(ctx)
+	values, err := r.session.Values(ctx)
 	if err != nil {
 		return err
 	}
@@ -158,22 +162,20 @@ func (r *report) finish(ctx context.Context) error {
 // between them, and the cross-entropy of the last layer's softmax, averaged over
 // the batch. Its inputs are the features "x", (batch, in), and the labels "y",
 // one-hot, (batch, classes).
-func (s *settings) build(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
-	b := builder.New(g, s.seed, tensor.Float32)
-	x, y := b.Input("x", batch, s.dimIn), b.Input("y", batch, s.classes)
+func (s *settings) build(b *nn.Builder) {
+	x, y := b.Input("x", s.dimIn), b.Labels("y", s.classes)
 	out, widths := x, s.widths()
 	for i := range s.layers {
-		name := fmt.Sprintf("w%d", i)
-		w := b.Variable(name, trainer.KaimingUniform(s.seed, name), widths[i], widths[i+1])
+		w := b.Variable(fmt.Sprintf("w%d", i), nn.Kaiming(), widths[i], widths[i+1])
 		if i > 0 {
 			out = b.Node(gorgonia.Tanh(out))
 		}
 		if i > 0 && s.dropout > 0 {
-			out = b.Node(nn.Dropout(out, s.dropout, fmt.Sprintf("dropout%d", i)))
+			out = b.Dropout(fmt.Sprintf("dropout%d", i), out, s.dropout)
 		}
 		out = b.Node(gorgonia.Mul(out, w))
 	}
-	return b.Done(trainer.Model{Loss: b.Node(nn.CrossEntropy(out, y))})
+	b.CrossEntropy(out, y)
 }
 
 // widths returns the sizes between the layers, beginning with the input's.

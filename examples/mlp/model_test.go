@@ -10,6 +10,7 @@ import (
 
 	"github.com/plx-run/plx/trainer"
 	"github.com/plx-run/plx/trainer/blas"
+	"github.com/plx-run/plx/trainer/nn"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -40,7 +41,7 @@ type machine struct {
 func newMachine(t testing.TB, s *settings, batch int) *machine {
 	t.Helper()
 	g := gorgonia.NewGraph()
-	n, err := s.build(g, batch)
+	n, err := nn.Build(s.seed, s.build)(g, batch)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,8 @@ type settings struct {
 	learningRate                      float64
 	optimizer                         string
 	clipNorm, dropout                 float64
-	save                              string
+	save, files                       string
+	header, skip                      bool // of CSV files: their first line has names; corrupt rows
 	reportEvery, slowWorker           int
 	slowBy                            time.Duration
 	seed                              uint64 // the trainer's flag
@@ -32,6 +33,9 @@ func (s *settings) define(f *flag.FlagSet) {
 	f.IntVar(&s.dimIn, "dim-in", 1024, "`features` of a sample; half of them are informative")
 	f.IntVar(&s.classes, "n-classes", 32, "`classes`, of 10 clusters each")
 	f.IntVar(&s.dimHidden, "dim-hidden", 256, "`width` between the layers")
+	f.StringVar(&s.files, "files", "", "CSV or .npy `files` of rows of features and a class, separated by commas; their rows take turns (default: made samples)")
+	f.BoolVar(&s.header, "header", false, "the first line of a CSV file has names")
+	f.BoolVar(&s.skip, "skip-corrupt", false, "skip corrupt rows of CSV files, and count them")
 	f.IntVar(&s.trainSize, "train-size", 10000, "training `samples`; the test has a tenth as many more")
 	f.IntVar(&s.batchSize, "batch-size", 64, "`samples` of one step, for all workers together")
 	f.Float64Var(&s.learningRate, "learning-rate", 0.1, "`rate` of the first step; it falls linearly to 0.3 of that")
@@ -43,6 +47,12 @@ func (s *settings) define(f *flag.FlagSet) {
 	f.IntVar(&s.slowWorker, "slow-worker", -1, "`rank` of a worker that is made slow; -1 means none")
 	f.DurationVar(&s.slowBy, "slow-by", 50*time.Millisecond, "`time` that the slow worker wastes in each step")
 	f.StringVar(&s.save, "save", "", "`file` to which the chief writes the trained weights")
+}
+
+// String is what the exercise prints first: its configuration.
+func (s *settings) String() string {
+	return fmt.Sprintf("n-layers %d | dim-in %d | n-classes %d | dim-hidden %d | train-size %d | batch-size %d | learning-rate %v | niters %d",
+		s.layers, s.dimIn, s.classes, s.dimHidden, s.trainSize, s.batchSize, s.learningRate, s.iterations)
 }
 
 // optimizers are the rules by name. --learning-rate is their rate.

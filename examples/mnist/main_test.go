@@ -17,17 +17,19 @@ func TestMistakesNameTheFlag(t *testing.T) {
 		"--learning-rate=NaN": "--learning-rate is NaN",
 		"--learning-rate=Inf": "--learning-rate is +Inf",
 	} {
-		var s settings
-		f := flag.NewFlagSet("mnist", flag.ContinueOnError)
-		s.define(f)
-		if err := s.check(); err != nil {
+		name, value, _ := strings.Cut(strings.TrimPrefix(argument, "--"), "=")
+		f := flag.Lookup(name)
+		if _, err := read(1); err != nil {
 			t.Errorf("the defaults: %v", err)
 		}
-		if err := f.Parse([]string{argument}); err != nil {
+		if err := f.Value.Set(value); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.check(); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := read(1); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v", argument, err)
+		}
+		if err := f.Value.Set(f.DefValue); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

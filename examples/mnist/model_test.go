@@ -8,6 +8,7 @@ import (
 
 	"github.com/plx-run/plx/trainer"
 	"github.com/plx-run/plx/trainer/executor"
+	"github.com/plx-run/plx/trainer/nn"
 	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -22,10 +23,10 @@ type compiled struct {
 	bytes     [][]byte
 }
 
-func compile(t *testing.T, p perceptron, batch int) *compiled {
+func compile(t *testing.T, in, hidden, batch int) *compiled {
 	t.Helper()
 	g := gorgonia.NewGraph()
-	m, err := p.build(g, batch)
+	m, err := nn.BuildOf(tensor.Float64, 1, model(in, hidden))(g, batch)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +70,7 @@ func (c *compiled) loss(t *testing.T) float64 {
 func TestGradient(t *testing.T) {
 	for _, size := range []struct{ in, hidden, batch int }{{6, 5, 4}, {3, 1, 1}, {1, 4, 3}} {
 		t.Run(fmt.Sprintf("%+v", size), func(t *testing.T) {
-			c := compile(t, perceptron{seed: 1, in: size.in, hidden: size.hidden, dtype: tensor.Float64}, size.batch)
+			c := compile(t, size.in, size.hidden, size.batch)
 			want, right := c.twin()
 			if got := c.loss(t); math.Abs(got-want) > 1e-12*(1+want) {
 				t.Errorf("loss is %v, want %v", got, want)
@@ -135,9 +136,7 @@ func layer(x, w, b []float64) []float64 {
 
 // The example's own sizes build, and the first loss is that of guessing.
 func TestFirstLoss(t *testing.T) {
-	p := newPerceptron(1)
-	p.dtype = tensor.Float64
-	c := compile(t, p, 20)
+	c := compile(t, pixels, hidden, 20)
 	if loss := c.loss(t) / 20; loss < 1.5 || loss > 6 {
 		t.Errorf("the first loss is %v of a row, want about log(10)", loss)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"slices"
 
 	"github.com/plx-run/plx/trainer"
@@ -14,6 +15,9 @@ var translations = map[string]func(words []int64){
 	"sort":    slices.Sort[[]int64],
 }
 
+// sentence is a source and its translation, padded to the same length.
+type sentence struct{ source, target []int64 }
+
 // language generates sentences.
 type language struct {
 	seed          uint64
@@ -21,29 +25,36 @@ type language struct {
 	translate     func(words []int64)
 }
 
-// sentences are sources and their translations, padded to the same length.
+// Len is more than any training reads.
+func (l language) Len() int { return math.MaxInt }
+
+// At makes sentence i, which depends only on the seed and i.
+func (l language) At(i int) (sentence, error) {
+	draw := random.New(l.seed, "sentences").Derive(uint64(i))
+	u, _ := draw.Pair(0)
+	source := make([]int64, l.length)
+	words := source[:1+int(u*float64(l.length))]
+	for k := range words {
+		_, u := draw.Pair(uint64(k + 1))
+		words[k] = special + int64(u*float64(l.words))
+	}
+	target := slices.Clone(source)
+	l.translate(target[:len(words)])
+	return sentence{source, target}, nil
+}
+
+// sentences are several, one after the other.
 type sentences struct {
 	length                 int
 	source, before, target []int64
 }
 
-// sentences makes the sentences [from, to). A sentence depends only on the seed
-// and its number.
-func (l language) sentences(from, to int) sentences {
-	s := sentences{length: l.length}
-	for i := from; i < to; i++ {
-		draw := random.New(l.seed, "sentences").Derive(uint64(i))
-		u, _ := draw.Pair(0)
-		source := make([]int64, l.length)
-		words := source[:1+int(u*float64(l.length))]
-		for k := range words {
-			_, u := draw.Pair(uint64(k + 1))
-			words[k] = special + int64(u*float64(l.words))
-		}
-		target := slices.Clone(source)
-		l.translate(target[:len(words)])
-		s.source, s.target = append(s.source, source...), append(s.target, target...)
-		s.before = append(append(s.before, begin), target[:l.length-1]...)
+// join puts sentences of one length together.
+func join(length int, all []sentence) sentences {
+	s := sentences{length: length}
+	for _, one := range all {
+		s.source, s.target = append(s.source, one.source...), append(s.target, one.target...)
+		s.before = append(append(s.before, begin), one.target[:length-1]...)
 	}
 	return s
 }

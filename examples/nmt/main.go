@@ -4,7 +4,9 @@
 // sentence, or its sorted words.
 //
 //	plx launch --hosts resources.txt ./examples/nmt --task sort
+//	plx launch --hosts resources.txt ./examples/nmt --source train.en --target train.de --words words.txt
 //
+// With --source and --target it learns from two texts whose lines belong together.
 // The words of both languages are embeddings (--arch hybrid: on servers). At
 // the end the chief translates new sentences word by word, each word from the
 // words that it wrote before. It prints how many translations are completely
@@ -14,13 +16,11 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 
-	"gorgonia.org/gorgonia"
-	"gorgonia.org/tensor"
-
-	"github.com/plx-run/plx/examples/internal/builder"
+	"github.com/plx-run/plx/examples/internal/corrupt"
 	"github.com/plx-run/plx/examples/internal/flags"
 	"github.com/plx-run/plx/trainer"
 	"github.com/plx-run/plx/trainer/nn"
@@ -29,13 +29,15 @@ import (
 // settings are the program's flags.
 type settings struct {
 	network
-	task         string
-	batch, steps int
-	rate         float64
+	task                 string
+	source, target, list string
+	skip                 bool // corrupt lines
+	batch, steps         int
+	rate                 float64
 }
 
 func main() {
-	s := settings{network: network{dtype: tensor.Float32}}
+	var s settings
 	s.define(flag.CommandLine)
 	trainer.Main(s.train)
 }
@@ -43,7 +45,11 @@ func main() {
 // define adds the flags to f.
 func (s *settings) define(f *flag.FlagSet) {
 	f.StringVar(&s.task, "task", "reverse", "kind of translation: `reverse|sort`")
-	f.IntVar(&s.words, "vocabulary", 20, "different `words`")
+	f.StringVar(&s.source, "source", "", "text `files` to translate from, separated by commas; their lines take turns (default: artificial sentences)")
+	f.StringVar(&s.target, "target", "", "their translations, line by line: as many `files`")
+	f.StringVar(&s.list, "words", "", "`file` of the words of both languages: a word on each line, the most frequent first, or a word followed by its count")
+	f.BoolVar(&s.skip, "skip-corrupt", false, "skip lines that are empty, too long or not UTF-8, and count them")
+	f.IntVar(&s.words, "vocabulary", 20, "different `words`; of --words, the most frequent ones")
 	f.IntVar(&s.length, "length", 8, "`words` of the longest sentences")
 	f.IntVar(&s.width, "width", 32, "`elements` of a word's vector")
 	f.IntVar(&s.hidden, "hidden", 64, "`cells` of each LSTM")
@@ -57,6 +63,9 @@ func (s *settings) check() error {
 	if translations[s.task] == nil {
 		return fmt.Errorf("--task is %q: want reverse or sort", s.task)
 	}
+	if given := s.source != ""; given != (s.target != "") || given != (s.list != "") {
+		return errors.New("--source, --target and --words: give all three, or none")
+	}
 	return cmp.Or(flags.AtLeast("vocabulary", s.words, 2), flags.AtLeast("length", s.length, 1), flags.AtLeast("width", s.width, 1),
 		flags.AtLeast("hidden", s.hidden, 1), flags.AtLeast("batch-size", s.batch, 1), flags.AtLeast("steps", s.steps, 0),
 		flags.Rate("learning-rate", s.rate))
@@ -68,18 +77,22 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	net := s.network
-	net.seed = job.Seed()
-	l := language{seed: net.seed, words: s.words, length: s.length, translate: translations[s.task]}
-	replica, err := job.Parallelize(ctx, net.build, trainer.Adam(s.rate), trainer.GlobalBatch(s.batch), trainer.ClipNorm(1))
+	skipped := corrupt.Skipped(job, s.skip)
+	learnt, tested, words, err := s.open(job, skipped)
 	if err != nil {
 		return err
 	}
-	from, to := replica.Rows()
-	feed := func(step int) (trainer.Feed, error) {
-		return l.sentences(step*s.batch+from, step*s.batch+to).feed(), nil
+	s.network = s.withWords(words)
+	shard, err := trainer.Shard(ctx, job, learnt, s.batch)
+	if err != nil {
+		return err
 	}
-	for result, err := range replica.Train(ctx, s.steps, feed) {
+	session, err := job.Parallelize(ctx, nn.Build(job.Seed(), s.build), trainer.Adam(s.rate), trainer.Config{GlobalBatch: s.batch, ClipNorm: 1})
+	if err != nil {
+		return err
+	}
+	feed := shard.Feed(func(all []sentence) (trainer.Feed, error) { return join(s.length, all).feed(), nil })
+	for result, err := range session.Train(ctx, s.steps, feed) {
 		if err != nil {
 			return err
 		}
@@ -89,23 +102,38 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	}
 	// All workers translate, because all must be present when rows are
 	// requested.
-	const tested = 200
-	fresh := l.sentences(s.steps*s.batch, s.steps*s.batch+tested)
-	right, err := fresh.right(func(f trainer.Feed) (trainer.Result, error) { return replica.Evaluate(ctx, f) })
-	if err == nil && job.IsChief() {
-		fmt.Printf("translated %d of %d sentences right\n", right, tested)
+	var all []sentence
+	for i := range tested.Len() {
+		one, err := tested.At(i)
+		if err != nil {
+			return err
+		}
+		all = append(all, one)
 	}
+	fresh := join(s.length, all)
+	right, err := fresh.right(func(f trainer.Feed) (trainer.Result, error) { return session.Evaluate(ctx, f) })
+	if err == nil && job.IsChief() {
+		fmt.Printf("translated %d of %d sentences right\n", right, tested.Len())
+	}
+	corrupt.Log(job, skipped)
 	return err
 }
+
+// mostTested is how many sentences the chief translates at the end.
+const mostTested = 200
 
 // network is an encoder and a decoder with attention (Luong et al. 2015,
 // "Effective approaches to attention-based neural machine translation", its
 // global attention).
 type network struct {
-	seed          uint64
 	words, length int // of the language, and of the longest sentence
 	width, hidden int
-	dtype         tensor.Dtype // float32 or float64
+}
+
+// withWords is n for a language of so many words.
+func (n network) withWords(words int) network {
+	n.words = words
+	return n
 }
 
 // The numbers below special are not words. end pads a sentence and ends a
@@ -119,38 +147,18 @@ const end, begin, special = 0, 1, 2
 // The fetch "logits" has shape (batch*length, classes). The metric "accuracy"
 // is the fraction of all words, ends included, that are predicted correctly
 // from the right words before them.
-func (n network) build(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
-	b := builder.New(g, n.seed, n.dtype)
-	mask := b.Input("mask", batch, n.length)
-	target := b.Input("target", batch*n.length)
-	read := n.lstm(b, "encoder", n.lookup(b, "source", batch))
-	written := n.lstm(b, "decoder", n.lookup(b, "before", batch), read.Last, read.Cell)
-	seen := b.Node(nn.Attention(written.Out, read.Out, mask))
-	both := b.Node(nn.Concat(1, seen, written.Out))
-	joint := b.Node(nn.Tanh(b.Linear("joint", both, 2*n.hidden, n.hidden)))
-	logits := b.Linear("logits", joint, n.hidden, special+n.words)
-	return b.Done(trainer.Model{
-		Loss:    b.Node(nn.CrossEntropy(logits, target)),
-		Metrics: map[string]*gorgonia.Node{"accuracy": b.Node(nn.Accuracy(logits, target))},
-		Fetches: map[string]*gorgonia.Node{"logits": logits},
-	})
-}
-
-// lookup finds the words of a batch in a table of their own.
-func (n network) lookup(b *builder.Builder, name string, batch int) *gorgonia.Node {
-	e := &trainer.Embedding{Name: name + " words", Rows: special + n.words, Width: n.width, Dtype: n.dtype,
-		First: trainer.UniformRows(n.seed, -0.5, 0.5)}
-	return b.Lookup(e, name, batch*n.length)
-}
-
-// lstm is a layer that begins with a state and a cell, or with zeros.
-func (n network) lstm(b *builder.Builder, name string, x *gorgonia.Node, first ...*gorgonia.Node) nn.Sequence {
-	layer := nn.LSTM{X: x, Input: b.Weights(name+".input", n.width, 4*n.hidden), State: b.Weights(name+".state", n.hidden, 4*n.hidden),
-		Bias: b.Variable(name+".bias", trainer.Zeros(), 4*n.hidden), Forget: 1}
-	if len(first) == 2 {
-		layer.First, layer.FirstCell = first[0], first[1]
+func (n network) build(b *nn.Builder) {
+	count := b.Batch() * n.length
+	mask, target := b.Input("mask", n.length), b.InputOf("target", count)
+	lookup := func(name string) *nn.Node { // each has a table of its own
+		return b.Lookup(b.Embedding(name+" words", special+n.words, n.width, 0.5), name, count)
 	}
-	s, err := layer.Over(n.length)
-	b.Keep(err)
-	return s
+	read := b.LSTM("encoder", lookup("source"), nn.Recurrent{Units: n.hidden, Steps: n.length})
+	written := b.LSTM("decoder", lookup("before"), nn.Recurrent{Units: n.hidden, Steps: n.length, First: read.Last, FirstCell: read.Cell})
+	seen := b.Attention(written.Out, read.Out, mask)
+	joint := b.Tanh(b.Dense("joint", b.Node(nn.Concat(1, seen, written.Out)), n.hidden))
+	logits := b.Dense("logits", joint, special+n.words)
+	b.CrossEntropy(logits, target)
+	b.Metric("accuracy", b.Node(nn.Accuracy(logits, target)))
+	b.Fetch("logits", logits)
 }

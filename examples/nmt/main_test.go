@@ -16,6 +16,8 @@ func TestMistakesNameTheFlag(t *testing.T) {
 		"--steps=-1":          "--steps is -1",
 		"--learning-rate=0":   "--learning-rate is 0",
 		"--learning-rate=Inf": "--learning-rate is +Inf",
+		"--source=x":          "--source, --target and --words: give all three",
+		"--words=x":           "give all three, or none",
 		"--task=shuffle":      `--task is "shuffle": want reverse or sort`,
 	} {
 		var s settings

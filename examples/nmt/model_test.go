@@ -4,14 +4,15 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/plx-run/plx/examples/internal/exampletest"
+	"github.com/plx-run/plx/internal/modeltest"
+	"github.com/plx-run/plx/trainer/nn"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
 // fill gives some words. Of the second sentence the mask hides all but the
 // first.
-func fill(words int) exampletest.Fill {
+func fill(words int) modeltest.Fill {
 	return func(n *gorgonia.Node, _ int, into *tensor.Dense) {
 		x, length := into.Float64s(), n.Shape()[n.Dims()-1]
 		for k := range x {
@@ -34,8 +35,7 @@ func TestGradient(t *testing.T) {
 		{words: 4, length: 4, width: 3, hidden: 2},
 	} {
 		t.Run(fmt.Sprintf("%+v", n), func(t *testing.T) {
-			n.dtype = tensor.Float64
-			exampletest.Gradients(t, n.build, 2, fill(n.words), "source", "before")
+			modeltest.Gradients(t, nn.BuildOf(tensor.Float64, 0, n.build), 2, fill(n.words), "source", "before")
 		})
 	}
 }

@@ -17,10 +17,8 @@ import (
 	"flag"
 	"fmt"
 
-	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 
-	"github.com/plx-run/plx/examples/internal/builder"
 	"github.com/plx-run/plx/examples/internal/flags"
 	"github.com/plx-run/plx/trainer"
 	"github.com/plx-run/plx/trainer/nn"
@@ -34,7 +32,7 @@ type settings struct {
 }
 
 func main() {
-	s := settings{network: network{dtype: tensor.Float32}}
+	var s settings
 	s.define(flag.CommandLine)
 	trainer.Main(s.train)
 }
@@ -63,19 +61,18 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	net := s.network
-	net.seed = job.Seed()
-	stories := stories{seed: net.seed, words: s.words, length: s.length}
-	falling := func(step int) float64 { return s.rate * (1 - 0.9*float64(step)/float64(s.steps)) }
-	replica, err := job.Parallelize(ctx, net.build, trainer.Adam(s.rate).WithSchedule(falling), trainer.GlobalBatch(s.batch), trainer.ClipNorm(1))
+	stories := stories{seed: job.Seed(), words: s.words, length: s.length}
+	shard, err := trainer.Shard(ctx, job, stories, s.batch)
 	if err != nil {
 		return err
 	}
-	from, to := replica.Rows()
-	feed := func(step int) (trainer.Feed, error) {
-		return stories.read(step*s.batch+from, step*s.batch+to).feed(), nil
+	falling := func(step int) float64 { return s.rate * (1 - 0.9*float64(step)/float64(s.steps)) }
+	session, err := job.Parallelize(ctx, nn.Build(job.Seed(), s.build), trainer.Adam(s.rate).WithSchedule(falling), trainer.Config{GlobalBatch: s.batch, ClipNorm: 1})
+	if err != nil {
+		return err
 	}
-	for result, err := range replica.Train(ctx, s.steps, feed) {
+	feed := shard.Feed(func(all [][]int64) (trainer.Feed, error) { return stories.join(all).feed(), nil })
+	for result, err := range session.Train(ctx, s.steps, feed) {
 		if err != nil {
 			return err
 		}
@@ -87,7 +84,7 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	// requested.
 	const tested = 200
 	fresh := stories.read(s.steps*s.batch, s.steps*s.batch+tested)
-	result, err := replica.Evaluate(ctx, fresh.feed())
+	result, err := session.Evaluate(ctx, fresh.feed())
 	if err == nil && job.IsChief() {
 		fmt.Printf("both neighbours of %d of %d sentences right\n", fresh.right(result.Fetches["logits"][0].(*tensor.Dense)), tested)
 	}
@@ -98,10 +95,8 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 // 2015, "Skip-thought vectors"). Unlike in the paper, the decoders get the
 // sentence's vector only at their beginning.
 type network struct {
-	seed          uint64
 	words, length int // of the language, and of a sentence
 	width, hidden int
-	dtype         tensor.Dtype // float32 or float64
 }
 
 // build makes the model for plx. Its inputs are the numbers of words, sentence
@@ -111,31 +106,17 @@ type network struct {
 // words of all previous sentences and then of all next ones, (2*batch*length,
 // words). The metric "accuracy" is the fraction of all words that are predicted
 // correctly from the right words before them.
-func (n network) build(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
-	b := builder.New(g, n.seed, n.dtype)
-	table := &trainer.Embedding{Name: "words", Rows: n.words + 1, Width: n.width, Dtype: n.dtype, First: trainer.UniformRows(n.seed, -0.5, 0.5)}
-	count := batch * n.length
-	gru := func(name, words string, first *gorgonia.Node) nn.Sequence {
-		return n.gru(b, name, b.Lookup(table, words, count), first)
+func (n network) build(b *nn.Builder) {
+	table, count := b.Embedding("words", n.words+1, n.width, 0.5), b.Batch()*n.length
+	gru := func(name, words string, first *nn.Node) nn.Sequence { // begins with first, or with zeros
+		return b.GRU(name, b.Lookup(table, words, count), nn.Recurrent{Units: n.hidden, Steps: n.length, First: first})
 	}
 	thought := gru("encoder", "sentence", nil).Last
 	previous := gru("previous decoder", "previous words", thought).Out
 	next := gru("next decoder", "next words", thought).Out
-	logits := b.Node(nn.Concat(0, b.Linear("previous logits", previous, n.hidden, n.words), b.Linear("next logits", next, n.hidden, n.words)))
-	target := b.Node(nn.Concat(0, b.Input("previous", count), b.Input("next", count)))
-	return b.Done(trainer.Model{
-		Loss:    b.Node(nn.CrossEntropy(logits, target)),
-		Metrics: map[string]*gorgonia.Node{"accuracy": b.Node(nn.Accuracy(logits, target))},
-		Fetches: map[string]*gorgonia.Node{"logits": logits},
-	})
-}
-
-// gru is a layer over the vectors of words that begins with first, or with
-// zeros.
-func (n network) gru(b *builder.Builder, name string, x, first *gorgonia.Node) nn.Sequence {
-	s, err := nn.GRU{X: x, First: first,
-		Input: b.Weights(name+".input", n.width, 3*n.hidden), State: b.Weights(name+".state", n.hidden, 3*n.hidden),
-		Bias: b.Variable(name+".bias", trainer.Zeros(), 3*n.hidden)}.Over(n.length)
-	b.Keep(err)
-	return s
+	logits := b.Node(nn.Concat(0, b.Dense("previous logits", previous, n.words), b.Dense("next logits", next, n.words)))
+	target := b.Node(nn.Concat(0, b.InputOf("previous", count), b.InputOf("next", count)))
+	b.CrossEntropy(logits, target)
+	b.Metric("accuracy", b.Node(nn.Accuracy(logits, target)))
+	b.Fetch("logits", logits)
 }

@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/plx-run/plx/examples/internal/exampletest"
+	"github.com/plx-run/plx/internal/modeltest"
+	"github.com/plx-run/plx/trainer/nn"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
 // fill gives some words.
-func fill(words int) exampletest.Fill {
+func fill(words int) modeltest.Fill {
 	return func(_ *gorgonia.Node, i int, into *tensor.Dense) {
 		for k, x := 0, into.Float64s(); k < len(x); k++ {
 			x[k] = float64((5*k + i + 2) % words)
@@ -27,8 +28,7 @@ func TestGradient(t *testing.T) {
 		{words: 4, length: 2, width: 3, hidden: 2},
 	} {
 		t.Run(fmt.Sprintf("%+v", n), func(t *testing.T) {
-			n.dtype = tensor.Float64
-			exampletest.Gradients(t, n.build, 2, fill(n.words), "sentence", "previous words", "next words")
+			modeltest.Gradients(t, nn.BuildOf(tensor.Float64, 0, n.build), 2, fill(n.words), "sentence", "previous words", "next words")
 		})
 	}
 }

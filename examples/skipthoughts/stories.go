@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"slices"
 
 	"github.com/plx-run/plx/trainer"
@@ -30,27 +31,44 @@ func (t stories) after(s []int64, back bool) []int64 {
 	return next
 }
 
+// Len is more than any training reads.
+func (t stories) Len() int { return math.MaxInt }
+
+// At makes sentence i, which depends only on the seed and i.
+func (t stories) At(i int) ([]int64, error) {
+	one, draw := make([]int64, t.length), random.New(t.seed, "stories").Derive(uint64(i))
+	for k := range one {
+		u, _ := draw.Pair(uint64(k))
+		one[k] = int64(u * float64(t.words))
+	}
+	return one, nil
+}
+
 // sentences are sentences and their neighbours, one after the other.
 type sentences struct {
 	stories
 	sentence, previous, next []int64
 }
 
-// read returns the sentences [from, to). A sentence depends only on the seed
-// and its number.
-func (t stories) read(from, to int) sentences {
+// join adds the neighbours of sentences.
+func (t stories) join(all [][]int64) sentences {
 	s := sentences{stories: t}
-	for i := from; i < to; i++ {
-		one, draw := make([]int64, t.length), random.New(t.seed, "stories").Derive(uint64(i))
-		for k := range one {
-			u, _ := draw.Pair(uint64(k))
-			one[k] = int64(u * float64(t.words))
-		}
+	for _, one := range all {
 		s.sentence = append(s.sentence, one...)
 		s.previous = append(s.previous, t.after(one, true)...)
 		s.next = append(s.next, t.after(one, false)...)
 	}
 	return s
+}
+
+// read returns the sentences [from, to).
+func (t stories) read(from, to int) sentences {
+	var all [][]int64
+	for i := from; i < to; i++ {
+		one, _ := t.At(i) // never fails
+		all = append(all, one)
+	}
+	return t.join(all)
 }
 
 func (s sentences) feed() trainer.Feed {

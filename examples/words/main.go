@@ -15,11 +15,11 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"math"
 
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 
-	"github.com/plx-run/plx/examples/internal/builder"
 	"github.com/plx-run/plx/examples/internal/flags"
 	"github.com/plx-run/plx/trainer"
 	"github.com/plx-run/plx/trainer/nn"
@@ -63,17 +63,16 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 		return err
 	}
 	language := language{vocabulary: s.vocabulary, length: s.length, subjects: s.subjects, seed: job.Seed()}
-	model := classifier{language: language, width: s.width, dtype: tensor.Float32}
-	replica, err := job.Parallelize(ctx, model.build, trainer.Adam(s.rate), trainer.GlobalBatch(s.batch), trainer.ClipNorm(1))
+	shard, err := trainer.Shard(ctx, job, language, s.batch)
 	if err != nil {
 		return err
 	}
-	from, to := replica.Rows()
-	feed := func(step int) (trainer.Feed, error) {
-		words, subjects := language.sentences(step*s.batch+from, step*s.batch+to)
-		return trainer.Feed{"word": words, "subject": subjects}, nil
+	model := classifier{language: language, width: s.width}
+	session, err := job.Parallelize(ctx, nn.Build(job.Seed(), model.build), trainer.Adam(s.rate), trainer.Config{GlobalBatch: s.batch, ClipNorm: 1})
+	if err != nil {
+		return err
 	}
-	for result, err := range replica.Train(ctx, s.steps, feed) {
+	for result, err := range session.Train(ctx, s.steps, shard.Feed(batch)) {
 		if err != nil {
 			return err
 		}
@@ -88,28 +87,20 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 // by one linear layer and the mean cross-entropy of its softmax.
 type classifier struct {
 	language
-	width int          // of a word's vector
-	dtype tensor.Dtype // float32 or float64
+	width int // of a word's vector
 }
 
 // build makes the model for plx. Its inputs are "word", the indices of the
 // sentences' words, one sentence after the other, and "subject", (batch), the
 // numbers of the subjects. The metric "accuracy" is the fraction of the batch
 // that is classified correctly.
-func (c classifier) build(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
-	b := builder.New(g, c.seed, c.dtype)
-	table := &trainer.Embedding{Name: "words", Rows: c.vocabulary, Width: c.width, Dtype: c.dtype,
-		First: trainer.UniformRows(c.seed, -0.1, 0.1)}
-	words := b.Lookup(table, "word", batch*c.length)
-	sentences := b.Node(gorgonia.Reshape(words, tensor.Shape{batch, c.length, c.width}))
-	mean := b.Node(gorgonia.Mean(sentences, 1))
-	w := b.Weights("w", c.width, c.subjects)
-	logits := b.Node(nn.Linear(mean, w, b.Variable("b", trainer.Zeros(), c.subjects)))
-	subject := b.Input("subject", batch)
-	return b.Done(trainer.Model{
-		Loss:    b.Node(nn.CrossEntropy(logits, subject)),
-		Metrics: map[string]*gorgonia.Node{"accuracy": b.Node(nn.Accuracy(logits, subject))},
-	})
+func (c classifier) build(b *nn.Builder) {
+	words := b.Lookup(b.Embedding("words", c.vocabulary, c.width, 0.1), "word", b.Batch()*c.length)
+	sentences := b.Node(gorgonia.Reshape(words, tensor.Shape{b.Batch(), c.length, c.width}))
+	logits := b.Dense("subjects", b.Node(gorgonia.Mean(sentences, 1)), c.subjects, nn.Names("w", "b"))
+	subject := b.Input("subject")
+	b.CrossEntropy(logits, subject)
+	b.Metric("accuracy", b.Node(nn.Accuracy(logits, subject)))
 }
 
 // language generates sentences. The first half of the words is common to all
@@ -121,23 +112,35 @@ type language struct {
 	seed       uint64
 }
 
-// sentences makes the sentences [from, to). It returns the indices of their
-// words, one sentence after the other, and their subjects. A sentence depends
-// only on the seed and its number.
-func (l language) sentences(from, to int) (words, subjects tensor.Tensor) {
-	index := make([]int64, 0, (to-from)*l.length)
-	subject := make([]float32, 0, to-from)
-	for i := from; i < to; i++ {
-		draw := random.New(l.seed, "sentences").Derive(uint64(i))
-		_, u := draw.Pair(uint64(l.length))
-		about := min(int(u*float64(l.subjects)), l.subjects-1)
-		for at := range l.length {
-			index = append(index, l.word(draw, at, about))
-		}
-		subject = append(subject, float32(about))
+// sentence is the indices of its words, and the number of its subject.
+type sentence struct {
+	words   []int64
+	subject float32
+}
+
+// Len is more than any training reads.
+func (l language) Len() int { return math.MaxInt }
+
+// At makes sentence i, which depends only on the seed and i.
+func (l language) At(i int) (sentence, error) {
+	draw := random.New(l.seed, "sentences").Derive(uint64(i))
+	_, u := draw.Pair(uint64(l.length))
+	about := min(int(u*float64(l.subjects)), l.subjects-1)
+	s := sentence{subject: float32(about)}
+	for at := range l.length {
+		s.words = append(s.words, l.word(draw, at, about))
 	}
-	return tensor.New(tensor.WithShape(len(index)), tensor.WithBacking(index)),
-		tensor.New(tensor.WithShape(len(subject)), tensor.WithBacking(subject))
+	return s, nil
+}
+
+// batch makes a feed of sentences.
+func batch(sentences []sentence) (trainer.Feed, error) {
+	var words []int64
+	var subjects []float32
+	for _, s := range sentences {
+		words, subjects = append(words, s.words...), append(subjects, s.subject)
+	}
+	return trainer.Feed{"word": nn.Batch(words), "subject": nn.Batch(subjects)}, nil
 }
 
 // word returns one of the subject's own words at a third of all places, and a

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/plx-run/plx/trainer/executor"
+	"github.com/plx-run/plx/trainer/nn"
 	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -27,7 +28,7 @@ type compiled struct {
 func compile(t *testing.T, c classifier, batch int) *compiled {
 	t.Helper()
 	g := gorgonia.NewGraph()
-	m, err := c.build(g, batch)
+	m, err := nn.BuildOf(tensor.Float64, c.seed, c.build)(g, batch)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +65,7 @@ func TestGradient(t *testing.T) {
 	for _, size := range []struct{ length, width, subjects, batch int }{{4, 3, 5, 6}, {1, 1, 2, 1}, {7, 2, 3, 2}} {
 		t.Run(fmt.Sprintf("%+v", size), func(t *testing.T) {
 			l := language{vocabulary: 20, length: size.length, subjects: size.subjects}
-			p := compile(t, classifier{language: l, width: size.width, dtype: tensor.Float64}, size.batch)
+			p := compile(t, classifier{language: l, width: size.width}, size.batch)
 			loss, err := p.Run(operation.Call{Train: true}, p.bytes, func(int) {})
 			if err != nil {
 				t.Fatal(err)

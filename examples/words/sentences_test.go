@@ -9,8 +9,11 @@ import (
 )
 
 func (l language) slices(from, to int) (words []int64, subjects []float32) {
-	w, s := l.sentences(from, to)
-	return w.Data().([]int64), s.Data().([]float32)
+	for i := from; i < to; i++ {
+		s, _ := l.At(i) // never fails
+		words, subjects = append(words, s.words...), append(subjects, s.subject)
+	}
+	return words, subjects
 }
 
 // Sentences are the same whoever makes them, however they are divided.

@@ -57,7 +57,7 @@ var faults = []faultRow{
 	{deaf, "one-way cut: what is sent to it vanishes", injection{strike: deafenHost, after: healHost}, injection{strike: deafenMachine, after: healMachine}},
 	{slow, "slow link", injection{strike: slowHost, after: healHost}, injection{strike: slowMachine, after: healMachine}},
 	{reset, "connection reset", injection{failpoint: "wire.send=error", strike: fire}, injection{strike: endConnections}},
-	{corrupt, "a bit of a frame's header is another", injection{failpoint: "wire.corrupt=error", strike: fire}, injection{}},
+	{corrupt, "a bit of what it sends is changed on its way", injection{failpoint: "channel.change=error", strike: fire}, injection{}},
 	{full, "no space left on the disk of the checkpoints", injection{before: shrinkDisk, strike: fillDisk, after: freeDisk}, injection{}},
 	{fsync, "fsync of a checkpoint's file fails", injection{failpoint: "checkpoint.sync=error", anyone: true, strike: fire}, injection{}},
 	{power, "power off", injection{strike: powerOff, after: powerOn}, injection{strike: both(cutMachine, signalPlx(syscall.SIGKILL)), after: healMachine}},

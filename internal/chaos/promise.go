@@ -82,8 +82,8 @@ var promises = []row{
 	{"", tasks, []fault{stop}, promise{outcome: recovers, within: silent, says: []string{"VICTIM", "HOST"}}},
 	{"", tasks, []fault{exit}, promise{outcome: recovers, within: soon, says: []string{"VICTIM", "HOST", "exited with status 0"}}},
 	{"", tasks, []fault{reset}, promise{outcome: recovers, within: soon, says: []string{" on h"}}},
-	// In some kinds of frames some bits mean nothing.
-	{"", tasks, []fault{corrupt}, promise{outcome: either, within: soon}},
+	// If a second copy of a checkpoint is changed, the job goes on without the checkpoint.
+	{"", tasks, []fault{corrupt}, promise{outcome: either, within: soon, unsaved: oneCopy}},
 	{"", tasks, []fault{cut, mute, deaf, power}, promise{outcome: recovers, within: twoLease, says: []string{"host HOST"}}},
 	{"", tasks, []fault{slow}, promise{outcome: goesOn, within: silent}},
 	{"", tasks, []fault{full}, promise{outcome: goesOn, within: soon, warns: []string{" on ADDRESS", "no space left"}}},

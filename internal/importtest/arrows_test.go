@@ -22,60 +22,76 @@ type arrow struct {
 
 // arrows: the first row that matches a package holds.
 var arrows = []arrow{
-	{from: "main", to: []string{"defaults", "launcher", "launcher/agent", "launcher/console", "launcher/exec", "launcher/exit", "launcher/hosts", "launcher/jobs", "hostfile", "gpuprobe", "logs"}},
+	{from: "main", to: []string{"defaults", "launcher", "launcher/agent", "launcher/console", "launcher/doctor", "launcher/exec", "launcher/exit", "launcher/hosts", "launcher/jobs", "launcher/slurm", "launcher/submit", "hostfile", "gpuprobe", "logs"}},
 	// Text to hosts: no network, no probing.
 	{from: "defaults", not: []string{"net", "os/exec"}},
 	{from: "hostfile", std: true, not: []string{"net", "os/exec"}},
 	{from: "gpuprobe"},
 	{from: "envsync"},
-	{from: "envsync/tree", to: []string{"envsync"}},
-	{from: "envsync/tree/store", to: []string{"envsync/tree"}},
+	{from: "envsync/relay", std: true, not: []string{"os/exec"}},
+	{from: "envsync/tree", to: []string{"envsync", "envsync/relay"}},
+	{from: "envsync/tree/store", to: []string{"envsync/relay", "envsync/tree"}},
 	{from: "envsync/venv", to: []string{"envsync/tree"}},
 	{from: "envsync/venv/install", to: []string{"envsync/tree", "envsync/tree/store", "envsync/venv"}},
 	{from: "logs"},
 
 	{from: "launcher", to: []string{
 		"hostfile", "gpuprobe", "envsync", "envsync/tree", "envsync/venv", "logs", "trainer/cluster",
-		"launcher/console", "launcher/exit", "launcher/placement", "launcher/artifacts",
-		"launcher/hosts", "launcher/fetch", "launcher/jobs", "launcher/logstream",
-		"launcher/protocol", "launcher/jobstate", "launcher/driver"}},
+		"launcher/console", "launcher/exit", "launcher/placement", "launcher/artifacts", "launcher/booking",
+		"launcher/hosts", "launcher/imports", "launcher/fetch", "launcher/jobs", "launcher/logstream",
+		"launcher/protocol", "launcher/jobstate", "launcher/driver", "launcher/submission"}},
 	{from: "launcher/exit", std: true, not: []string{"net", "os"}},
 	{from: "launcher/console", to: []string{"launcher/exit", "logs"}},
 	{from: "launcher/artifacts", to: []string{"envsync", "launcher/console", "launcher/exit", "trainer/cluster"}},
 	{from: "launcher/hosts", to: []string{
-		"hostfile", "gpuprobe", "envsync", "envsync/tree", "envsync/venv", "launcher/console", "launcher/exit", "launcher/placement", "launcher/ssh", "launcher/embedded",
+		"hostfile", "gpuprobe", "envsync", "envsync/tree", "envsync/venv", "launcher/console", "launcher/exit", "launcher/placement", "launcher/ssh", "launcher/embedded", "launcher/artifacts", "launcher/slurm", "launcher/via",
 		"launcher/driver", "launcher/protocol"}},
+	{from: "launcher/booking", to: []string{"launcher/console", "launcher/hosts", "launcher/protocol"}},
 	{from: "launcher/exec", to: []string{"envsync", "logs", "launcher/artifacts", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol"}},
-	{from: "launcher/fetch", to: []string{"launcher/console", "launcher/hosts", "launcher/protocol"}},
+	{from: "launcher/doctor", to: []string{"envsync", "gpuprobe", "hostfile", "launcher/artifacts", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/imports", "launcher/jobs", "launcher/placement", "launcher/protocol", "launcher/ssh"}},
+	{from: "launcher/imports", to: []string{"launcher/exit", "launcher/hosts", "launcher/protocol"}},
+	{from: "launcher/fetch", to: []string{"launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol"}},
 	{from: "launcher/logstream", to: []string{"launcher/console", "launcher/exit", "launcher/hosts", "launcher/jobstate", "logs", "trainer/cluster"}},
 	{from: "launcher/jobs", to: []string{
-		"hostfile", "envsync", "envsync/venv", "logs", "trainer/cluster", "launcher/console", "launcher/exit", "launcher/fetch", "launcher/hosts",
-		"launcher/logstream", "launcher/placement", "launcher/driver", "launcher/protocol"}},
+		"hostfile", "envsync", "envsync/venv", "logs", "trainer/cluster", "launcher/booking", "launcher/console", "launcher/exit", "launcher/fetch", "launcher/hosts",
+		"launcher/logstream", "launcher/placement", "launcher/driver", "launcher/protocol", "launcher/slurm", "launcher/submission"}},
+	// Launches that wait in Slurm's queue: what is known of them here, and how they get there.
+	{from: "launcher/submission", to: []string{"launcher/exit", "launcher/slurm"}},
+	{from: "launcher/submit", to: []string{"launcher/console", "launcher/exit", "launcher/jobs", "launcher/slurm", "launcher/submission", "logs"}},
 	// Pure: machines and options in, ranks out.
 	{from: "launcher/placement", std: true, not: []string{"os", "os/exec"},
 		to: []string{"hostfile", "gpuprobe", "launcher/exit", "launcher/protocol", "trainer/cluster"}},
 	{from: "launcher/ssh", to: []string{"launcher/exit", "launcher/ssh/sshconfig"}},
 	{from: "launcher/ssh/sshconfig", to: []string{"launcher/exit"}},
 	{from: "internal/transporttest"},
-	{from: "launcher/embedded", to: []string{"launcher/ssh"}},
+	{from: "launcher/embedded", to: []string{"launcher/ssh", "launcher/sshserver"}},
+	{from: "launcher/sshserver", to: []string{"launcher/ssh"}},
+	{from: "launcher/slurm", to: []string{"hostfile", "launcher/exit"}},
+	{from: "launcher/via", to: []string{"envsync", "launcher/exit", "launcher/ssh"}},
 	{from: "launcher/protocol", to: []string{"trainer/cluster"}},
 	// A pure state machine: no network, no files, no programs.
 	{from: "launcher/jobstate", std: true,
-		to:  []string{"launcher/protocol", "trainer/cluster"},
+		to:  []string{"launcher/hang", "launcher/protocol", "trainer/cluster"},
 		not: []string{"net", "os", "os/exec"}},
+	// Pure: what tasks wait for in, the culprit out.
+	{from: "launcher/hang", std: true, to: []string{"launcher/protocol", "trainer/cluster"}, not: []string{"net", "os", "os/exec"}},
 	{from: "launcher/driver", to: []string{"launcher/jobstate", "launcher/protocol", "trainer/cluster"}},
 	{from: "launcher/agent/process", to: []string{"trainer/cluster"}},
 	// Pure but for the function that reads the clock of the machine.
 	{from: "launcher/agent/lease"},
 	{from: "launcher/agent/jobfolder", to: []string{"launcher/agent/process", "launcher/protocol", "envsync", "envsync/tree", "envsync/tree/store", "trainer/cluster"}},
 	{from: "launcher/agent/program", to: []string{"launcher/agent/jobfolder", "launcher/agent/process", "launcher/protocol", "trainer/cluster"}},
+	{from: "launcher/agent/gpulock", to: []string{"launcher/protocol"}},
 	{from: "launcher/agent/outputs", to: []string{"envsync/tree", "launcher/agent/jobfolder", "launcher/protocol"}},
-	{from: "launcher/agent/sockets", to: []string{"launcher/protocol", "trainer/cluster"}},
+	{from: "launcher/agent/sockets", to: []string{"envsync/relay", "launcher/protocol", "trainer/cluster", "trainer/cluster/channel"}},
+	{from: "launcher/agent/checkup", to: []string{"launcher/agent/jobfolder", "launcher/agent/process", "launcher/agent/sockets", "launcher/agent/watchdog", "launcher/protocol"}},
+	{from: "launcher/agent/sampler", to: []string{"launcher/agent/process", "launcher/agent/sockets", "launcher/protocol", "trainer/cluster"}},
+	{from: "launcher/agent/waits", to: []string{"launcher/agent/process", "launcher/agent/sockets", "launcher/protocol"}},
 	{from: "launcher/agent/watchdog", to: []string{"launcher/agent/jobfolder", "launcher/agent/process", "launcher/agent/program", "launcher/protocol"}},
-	{from: "launcher/agent/supervisor", to: []string{"launcher/agent/jobfolder", "launcher/agent/lease", "launcher/agent/process",
-		"launcher/agent/program", "launcher/agent/sockets", "launcher/agent/watchdog", "launcher/driver", "launcher/protocol",
+	{from: "launcher/agent/supervisor", to: []string{"launcher/agent/gpulock", "launcher/agent/jobfolder", "launcher/agent/lease", "launcher/agent/process",
+		"launcher/agent/program", "launcher/agent/sampler", "launcher/agent/sockets", "launcher/agent/waits", "launcher/agent/watchdog", "launcher/driver", "launcher/protocol",
 		"logs", "trainer/cluster"}},
-	{from: "launcher/agent", to: []string{"envsync/tree", "envsync/venv", "envsync/venv/install", "launcher/agent/...", "launcher/protocol", "logs", "trainer/cluster"}},
+	{from: "launcher/agent", to: []string{"envsync/tree", "envsync/venv", "envsync/venv/install", "launcher/agent/...", "launcher/protocol", "launcher/sshserver", "logs", "trainer/cluster"}},
 
 	{from: "trainer/cluster", std: true},
 	// Pure parts of the trainer: each can be understood alone.
@@ -95,7 +111,8 @@ var arrows = []arrow{
 	// Checkpoints on disk: who holds what elsewhere is for others to ask.
 	{from: "trainer/checkpoint", std: true, to: []string{"internal/failpoint", "trainer/cluster", "trainer/optimizer"}, not: []string{"net"}},
 	// What runs between tasks: peers below, the two protocols above it.
-	{from: "trainer/peers", to: []string{"trainer/cluster", "trainer/wire"}},
+	{from: "trainer/cluster/channel", std: true, to: []string{"internal/failpoint", "trainer/cluster"}},
+	{from: "trainer/peers", to: []string{"trainer/cluster", "trainer/cluster/channel", "trainer/wire"}},
 	{from: "trainer/collective", to: []string{"trainer/cluster", "trainer/peers", "trainer/wire"}},
 	// Who waits for whom, and who holds what: no network.
 	{from: "trainer/policy", std: true, to: []string{"trainer/optimizer"}, not: []string{"net", "os"}},
@@ -123,45 +140,87 @@ var arrows = []arrow{
 		"trainer/peers", "trainer/safetensors", "trainer/wire"}},
 	// When a checkpoint is made: the store writes it.
 	{from: "trainer/checkpoint/saver", std: true, to: []string{"trainer/checkpoint/store", "trainer/cluster", "trainer/exchange/client"}, not: []string{"net", "os"}},
-	// Flags and settings, without a model.
-	{from: "trainer/config", std: true, to: []string{"trainer/cluster", "trainer/policy", "trainer/timeline"}, not: []string{"net"}},
-	{from: "trainer/telemetry", std: true, to: []string{"trainer/cluster", "trainer/config", "trainer/summary", "trainer/timeline"}, not: []string{"net"}},
+	// State that a model carries from step to step, on its way to the store.
+	{from: "trainer/checkpoint/carriage", to: []string{"trainer/checkpoint/store", "trainer/checkpoint/tensors", "trainer/replica"}, not: []string{"net", "os"}},
+	// When functions of the program are called: it sends nothing.
+	{from: "trainer/hooks", std: true, to: []string{"trainer/layout", "trainer/replica", "trainer/wire"}, not: []string{"net", "os"}},
+	{from: "trainer/device", std: true, to: []string{"trainer/config", "trainer/executor/device", "trainer/executor/device/driver", "trainer/executor/gpu"}, not: []string{"net"}},
+	// What program and user choose, without a model.
+	{from: "trainer/config", std: true, to: []string{"trainer/cluster", "trainer/hooks", "trainer/policy", "trainer/timeline"}, not: []string{"net"}},
+	{from: "trainer/telemetry", std: true, to: []string{"trainer/cluster", "trainer/config", "trainer/graph", "trainer/layout", "trainer/summary", "trainer/timeline", "trainer/wire"}, not: []string{"net"}},
+	// A graph in, a graph out: nothing is computed.
+	{from: "trainer/rewrite", to: []string{"trainer/executor/memory", "trainer/executor/vertex", "trainer/nn/ops", "trainer/replica"}},
 	// What a worker computes with: graphs, and rows of tables for them.
-	{from: "trainer/replica", to: []string{"trainer/executor", "trainer/executor/memory", "trainer/operation", "trainer/wire"}},
+	{from: "trainer/replica", to: []string{"trainer/executor", "trainer/executor/gpu", "trainer/executor/memory", "trainer/operation", "trainer/wire"}},
+	{from: "trainer/resident", to: []string{"trainer/aggregate", "trainer/executor/gpu", "trainer/layout", "trainer/operation", "trainer/optimizer", "trainer/replica"}},
 	{from: "trainer/embedding", to: []string{"trainer/exchange/client", "trainer/exchange/message", "trainer/replica", "trainer/sparse", "trainer/wire"}},
 	// Where rows are to be: decided here, moved by the exchange.
 	{from: "trainer/autotune", std: true, not: []string{"net"}, to: []string{"trainer/autotune/cost", "trainer/autotune/partition", "trainer/cluster",
 		"trainer/collective", "trainer/exchange/client", "trainer/exchange/transition", "trainer/layout", "trainer/timeline"}},
 	// What runs inside one: graphs and their operations.
-	{from: "trainer/operation"},
+	{from: "trainer/operation", to: []string{"trainer/random"}},
 	{from: "trainer/executor/memory"},
 	// Pure: it computes nothing and knows no device.
-	{from: "trainer/executor/compile", to: []string{"trainer/executor/memory", "trainer/operation"}, not: []string{"net", "os"}},
+	{from: "trainer/executor/vertex", not: []string{"net", "os"}},
+	{from: "trainer/executor/compile", to: []string{"trainer/executor/memory", "trainer/executor/vertex", "trainer/operation"}, not: []string{"net", "os"}},
 	{from: "trainer/executor/cpu", to: []string{"trainer/executor/compile", "trainer/executor/memory", "trainer/operation"}},
-	{from: "trainer/executor", to: []string{"trainer/executor/compile", "trainer/executor/cpu", "trainer/executor/memory", "trainer/operation"}},
+	// What the executor needs of a GPU, and the driver that has it.
+	{from: "trainer/executor/device", std: true, not: []string{"net", "os"}},
+	{from: "trainer/executor/device/cuda", to: []string{"trainer/executor/device"}},
+	{from: "trainer/executor/device/cgocuda", to: []string{"trainer/executor/device"}},
+	{from: "trainer/executor/device/cublas", to: []string{"trainer/executor/device"}},
+	// One of the two bindings, by build tag.
+	{from: "trainer/executor/device/driver", to: []string{"trainer/executor/device", "trainer/executor/device/cuda", "trainer/executor/device/cgocuda"}},
+	{from: "trainer/executor/gpu", to: []string{"trainer/executor/compile", "trainer/executor/cpu", "trainer/executor/device", "trainer/executor/device/cublas", "trainer/executor/gpu/kernels",
+		"trainer/executor/memory", "trainer/operation", "trainer/optimizer"}},
+	{from: "trainer/executor/gpu/kernels", std: true, to: []string{"trainer/optimizer"}, not: []string{"net"}},
+	{from: "trainer/executor", to: []string{"trainer/executor/compile", "trainer/executor/cpu", "trainer/executor/gpu", "trainer/executor/memory", "trainer/operation"}},
 	{from: "trainer/nn/matrix"},
 	{from: "trainer/nn/exponential", to: []string{"trainer/nn/matrix"}},
 	// Passes over memory: no graph.
 	{from: "trainer/nn/recurrent", to: []string{"trainer/nn/exponential", "trainer/nn/matrix"}},
-	{from: "trainer/nn", to: []string{"trainer/executor/memory", "trainer/nn/exponential", "trainer/nn/matrix", "trainer/nn/recurrent",
+	{from: "trainer/nn/ops", to: []string{"trainer/executor/memory", "trainer/nn/exponential", "trainer/nn/matrix", "trainer/nn/recurrent",
 		"trainer/operation", "trainer/random"}},
+	// Models layer by layer: it knows the trainer, which does not know it.
+	{from: "trainer/nn", to: []string{"trainer", "trainer/layout", "trainer/nn/ops"}},
 	{from: "trainer/...", to: []string{"trainer/...", "internal/failpoint"}},
-	{from: "examples/...", to: []string{"trainer/...", "examples/internal/builder", "examples/internal/flags"}},
+	{from: "examples/...", to: []string{"trainer/...", "examples/internal/corrupt", "examples/internal/flags"}},
 
 	{from: "internal/statetwin", std: true, to: []string{"trainer/aggregate", "trainer/checkpoint", "trainer/cluster", "trainer/exchange/client", "trainer/layout", "trainer/optimizer"}},
 	{from: "internal/executable", std: true, not: []string{"net", "os/exec"}},
 	{from: "internal/testhosts", to: []string{"internal/executable"}},
+	{from: "internal/testslurm", to: []string{"internal/testhosts"}},
 	{from: "internal/measured", std: true},
+	// A driver without a GPU, and what every binding of a driver must do.
+	{from: "internal/cudatest", to: []string{"internal/ptx", "trainer/executor/device"}},
+	{from: "internal/gputest", to: []string{"internal/cudatest", "trainer/executor/device", "trainer/executor/device/driver"}},
+	// Checks and measures a GPU by what the trainer is made of.
+	{from: "internal/gpucheck", to: []string{"gpuprobe", "trainer/executor/device", "trainer/executor/device/driver", "trainer/executor/gpu/kernels"}},
+	{from: "internal/modeltest", to: []string{"trainer", "trainer/executor", "trainer/operation"}},
+	// Trains as a program does, and reads what it has written.
+	{from: "internal/torchtwin", to: []string{"trainer", "trainer/nn", "trainer/safetensors"}},
+	{from: "internal/devicetest", to: []string{"trainer/executor/device", "trainer/executor/memory"}},
+	// An interpreter of kernels, for tests: no files, no network.
+	{from: "internal/ptx/syntax", std: true, not: []string{"net", "os"}},
+	{from: "internal/ptx/scalar", std: true, not: []string{"net", "os"}},
+	{from: "internal/ptx/device", std: true, not: []string{"net", "os"}},
+	{from: "internal/ptx/machine", std: true, not: []string{"net", "os"}, to: []string{"internal/ptx/device", "internal/ptx/scalar"}},
+	{from: "internal/ptx/compile", std: true, not: []string{"net", "os"}, to: []string{"internal/ptx/device", "internal/ptx/machine", "internal/ptx/scalar", "internal/ptx/syntax"}},
+	{from: "internal/ptx", std: true, not: []string{"net", "os"}, to: []string{"internal/ptx/compile", "internal/ptx/device", "internal/ptx/machine", "internal/ptx/scalar", "internal/ptx/syntax"}},
 	// Tries plx from outside; what it trains is a program like any other.
 	{from: "internal/chaos/ledger", std: true, not: []string{"net", "os/exec"}},
 	{from: "internal/chaos/workload", to: []string{"internal/chaos/ledger", "trainer/..."}},
 	{from: "internal/chaos", to: []string{"internal/chaos/ledger", "internal/measured", "internal/testhosts"}},
 	{from: "internal/netcut", std: true},
 	{from: "internal/failpoint", std: true, not: []string{"net", "os/exec"}},
+	// A program of plx's trainer that hangs.
+	{from: "internal/testhosts/cmd/stuck", to: []string{"trainer"}},
 	{from: "internal/testhosts/cmd/...", to: []string{"internal/testhosts", "trainer/cluster"}},
 	{from: "internal/ci/...", std: true},
+	// Runs plx from outside and draws what it prints.
+	{from: "internal/picture", to: []string{"internal/testhosts"}},
 	// Measures plx from outside, with what its examples are made of.
-	{from: "internal/bench/...", to: []string{"internal/executable", "internal/measured", "internal/testhosts", "trainer/data", "trainer/nn", "trainer/plot", "trainer/random"}},
+	{from: "internal/bench/...", to: []string{"internal/executable", "internal/measured", "internal/testhosts", "trainer/data", "trainer/nn/ops", "trainer/plot", "trainer/random"}},
 	{from: "internal/importtest"},
 	// Tests, and no other code.
 	{from: "e2e/..."},
@@ -237,7 +296,7 @@ func (a arrow) breach(imported string) string {
 }
 
 // forTests are the packages that hold tests' tools: only they may know testing.
-var forTests = []string{"examples/internal/exampletest", "internal/executable", "internal/testhosts", "internal/netcut", "internal/transporttest"}
+var forTests = []string{"internal/cudatest", "internal/devicetest", "internal/executable", "internal/gputest", "internal/modeltest", "internal/testhosts", "internal/testslurm", "internal/torchtwin", "internal/netcut", "internal/transporttest"}
 
 // check returns a line for every import of a package that is against the rules.
 func check(p listed) []string {

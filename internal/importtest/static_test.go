@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -28,18 +29,58 @@ func TestPlxKnowsNoLibc(t *testing.T) {
 	}
 }
 
-// TestPlxIsStatic builds it without cgo, as it is released, and asks the result.
-func TestPlxIsStatic(t *testing.T) {
+// build builds plx without cgo, as it is released.
+func build(t *testing.T) (program string) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("builds plx")
 	}
-	program := filepath.Join(t.TempDir(), "plx")
+	program = filepath.Join(t.TempDir(), "plx")
 	cmd := exec.Command("go", "build", "-o", program, ".")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+runtime.GOARCH)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build plx: %v: %s", err, out)
 	}
+	return program
+}
+
+// A launch starts plx three times on each host. What its packages do before main they do
+// each time: a regular expression of a package is compiled when it is first used.
+func TestPlxStartsQuickly(t *testing.T) {
+	cmd := exec.Command(build(t), "version")
+	cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
+	trace, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, trace)
+	}
+	// init PACKAGE @0.1 ms, 0.2 ms clock, 3 bytes, 4 allocs
+	packages, all := 0, 0
+	for line := range strings.Lines(string(trace)) {
+		words := strings.Fields(line)
+		if len(words) != 11 || words[0] != "init" {
+			continue
+		}
+		n, err := strconv.Atoi(words[9])
+		if err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		packages, all = packages+1, all+n
+		if own := strings.HasPrefix(words[1], module) || words[1] == "main"; own && n > 300 {
+			t.Errorf("%s allocates %d times before main", words[1], n)
+		}
+	}
+	if packages < 20 {
+		t.Fatalf("the trace has %d packages:\n%s", packages, trace)
+	}
+	if all > 4000 {
+		t.Errorf("the packages allocate %d times before main", all)
+	}
+}
+
+// TestPlxIsStatic asks the program.
+func TestPlxIsStatic(t *testing.T) {
+	program := build(t)
 	file, err := elf.Open(program)
 	if err != nil {
 		t.Fatal(err)

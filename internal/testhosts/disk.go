@@ -20,6 +20,8 @@ type disk struct {
 	dir     string // folder of this machine that holds everything
 	home    string // root's home of the host, as a folder of this machine
 	options Options
+
+	container bool // the next boot keeps the boot id
 }
 
 func newDisk(n *network, number int, o Options) *disk {
@@ -92,10 +94,17 @@ func (d *disk) files(hosts, authorized string) map[string]string {
 	}
 }
 
-// newBootID gives a boot an id of its own; the kernel's is the machine's.
+// newBootID gives a boot an id of its own; the kernel's is the machine's. A container
+// keeps the one it has.
 func (d *disk) newBootID() error {
+	if d.container {
+		return nil
+	}
 	return os.WriteFile(d.path("boot_id"), []byte(newUUID()+"\n"), 0o444)
 }
+
+// restartAs says whether the host starts again as a container.
+func (d *disk) restartAs(container bool) { d.container = container }
 
 func newUUID() string {
 	var b [16]byte

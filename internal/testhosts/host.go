@@ -71,6 +71,16 @@ func (h *Host) PowerOn() {
 	h.cluster.check("power on "+h.Name, h.powerOn())
 }
 
+// RestartContainer ends all processes of the host and starts it again as a container: in
+// new namespaces, with the boot id that it had.
+func (h *Host) RestartContainer() {
+	h.cluster.report.Helper()
+	h.PowerOff()
+	h.disk.restartAs(true)
+	h.PowerOn()
+	h.disk.restartAs(false)
+}
+
 func (h *Host) powerOff() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -69,6 +69,10 @@ func behave(how string, args []string) int {
 		return 0
 	case "native":
 		return native(args)
+	case "knock":
+		return knock(args[0])
+	case "squat":
+		return squat()
 	case "serve": // a foreign program that serves on its reserved port
 		ln, err := net.Listen("tcp", net.JoinHostPort(os.Getenv("MASTER_ADDR"), os.Getenv("MASTER_PORT")))
 		if err != nil {

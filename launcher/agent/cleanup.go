@@ -13,6 +13,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/plx-run/plx/envsync/venv/install"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/agent/outputs"
@@ -69,9 +71,9 @@ func prune(ctx context.Context, args []string, std streams) error {
 	if err != nil {
 		return err
 	}
-	p := &pruner{root: dir, before: time.Now().Add(-older),
-		discard: slices.Contains(args, discardOutputs), dry: slices.Contains(args, dryRun), out: json.NewEncoder(std.out)}
-	return errors.Join(p.jobs(), p.unstarted(), p.blobs(), p.envs(), p.files(ctx))
+	p := &pruner{ctx: ctx, root: dir, before: time.Now().Add(-older),
+		discard: slices.Contains(args, discardOutputs), dry: slices.Contains(args, dryRun), list: json.NewEncoder(std.out).Encode}
+	return errors.Join(p.jobs(), p.unstarted(), p.spares(), p.blobs(), p.envs(), p.files())
 }
 
 const (
@@ -80,12 +82,14 @@ const (
 )
 
 type pruner struct {
-	root    string    // ~/.plx
-	before  time.Time // only what was last changed before this time is removed
-	discard bool      // outputs that nobody has fetched are removed too
-	dry     bool      // nothing is removed
-	out     *json.Encoder
-	leaving []jobfolder.Folder // were removed, or would have been
+	ctx     context.Context    // its end ends the pruner before the next removal
+	root    string             // ~/.plx
+	before  time.Time          // only what was last changed before this time is removed
+	discard bool               // outputs that nobody has fetched are removed too
+	dry     bool               // nothing is removed
+	list    func(any) error    // prints a protocol.Pruned
+	leaving []jobfolder.Folder // were removed, or would have been: what they use is not in use
+	spared  []string           // blobs that stay although no job uses them
 }
 
 // jobs removes folders of jobs whose agent is dead.
@@ -126,7 +130,7 @@ func (p *pruner) unstarted() error {
 
 // folder removes the folder of a job.
 func (p *pruner) folder(f jobfolder.Folder) error {
-	if err := p.remove(string(f)); err != nil {
+	if err := p.remove(string(f), string(f)); err != nil {
 		return err
 	}
 	p.leaving = append(p.leaving, f)
@@ -149,7 +153,7 @@ func (p *pruner) keep(f jobfolder.Folder) (bool, error) {
 	if err != nil {
 		return true, fmt.Errorf("prune: %w", err)
 	}
-	return true, p.out.Encode(protocol.Pruned{Path: path, Bytes: bytes, Outputs: n, Job: f.Job(), Folder: f.Name()})
+	return true, p.list(protocol.Pruned{Path: path, Bytes: bytes, Outputs: n, Job: f.Job(), Folder: f.Name()})
 }
 
 // blobs removes unused blobs and uploads that were never completed.
@@ -169,10 +173,10 @@ func (p *pruner) blobs() error {
 	var errs []error
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil || used[e.Name()] || !info.ModTime().Before(p.before) {
+		if err != nil || used[e.Name()] || slices.Contains(p.spared, e.Name()) || !info.ModTime().Before(p.before) {
 			continue
 		}
-		errs = append(errs, p.remove(filepath.Join(dir, e.Name())))
+		errs = append(errs, p.unused(filepath.Join(dir, e.Name())))
 	}
 	return errors.Join(errs...)
 }
@@ -201,13 +205,35 @@ func (p *pruner) envs() error {
 		if !p.dry {
 			install.Unprotect(filepath.Join(dir, e.Name()))
 		}
-		errs = append(errs, p.remove(filepath.Join(dir, e.Name())))
+		errs = append(errs, p.unused(filepath.Join(dir, e.Name())))
+	}
+	return errors.Join(errs...)
+}
+
+// spares removes working directories that were made ahead, and that no job has used.
+func (p *pruner) spares() error {
+	dir, err := jobfolder.Spares()
+	if err != nil {
+		return err
+	}
+	all, err := jobfolder.AllSpares()
+	errs := []error{err}
+	for _, info := range all {
+		spare := filepath.Join(dir, info.Name())
+		if !info.ModTime().Before(p.before) {
+			continue
+		}
+		if free, err := jobfolder.SpareIsFree(spare); err != nil || !free {
+			errs = append(errs, err)
+			continue
+		}
+		errs = append(errs, p.remove(spare, spare))
 	}
 	return errors.Join(errs...)
 }
 
 // files removes contents of folders that no job uses.
-func (p *pruner) files(ctx context.Context) error {
+func (p *pruner) files() error {
 	used, err := jobfolder.UsedManifests(p.leaving)
 	if err != nil {
 		return err
@@ -217,7 +243,7 @@ func (p *pruner) files(ctx context.Context) error {
 		return err
 	}
 	n, bytes := 0, int64(0)
-	err = files.Prune(ctx, used, p.before, func(path string, size int64) error {
+	err = files.Prune(p.ctx, used, p.before, func(path string, size int64) error {
 		n, bytes = n+1, bytes+size
 		if p.dry {
 			return nil
@@ -228,7 +254,7 @@ func (p *pruner) files(ctx context.Context) error {
 		return nil
 	}
 	if n > 0 { // one line for all: there may be thousands
-		err = errors.Join(err, p.out.Encode(protocol.Pruned{Path: "files", Bytes: bytes}))
+		err = errors.Join(err, p.list(protocol.Pruned{Path: "files", Bytes: bytes}))
 	}
 	if err != nil {
 		return fmt.Errorf("prune files: %w", err)
@@ -236,8 +262,34 @@ func (p *pruner) files(ctx context.Context) error {
 	return nil
 }
 
-// remove removes path, unless nothing is to be removed, and prints its size.
-func (p *pruner) remove(path string) error {
+// unused removes what nobody has used since p.before. A launch may begin to use it at any
+// moment: it touches what it finds. So path gets another name first, and gets its own back
+// if it was touched meanwhile.
+func (p *pruner) unused(path string) error {
+	if p.dry {
+		return p.remove(path, path)
+	}
+	away := filepath.Join(filepath.Dir(path), leavingMark+filepath.Base(path))
+	if err := os.Rename(path, away); errors.Is(err, fs.ErrNotExist) {
+		return nil // another prune was faster
+	} else if err != nil {
+		return fmt.Errorf("prune: %w", err)
+	}
+	if info, err := os.Lstat(away); err == nil && !info.ModTime().Before(p.before) {
+		return os.Rename(away, path)
+	}
+	return p.remove(away, path)
+}
+
+// leavingMark begins the names of what is being removed.
+const leavingMark = ".leaving-"
+
+// remove removes path, unless nothing is to be removed, and prints its size under the name
+// that it had.
+func (p *pruner) remove(path, name string) error {
+	if err := p.ctx.Err(); err != nil {
+		return fmt.Errorf("prune: %w", err)
+	}
 	var bytes int64
 	err := filepath.WalkDir(path, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -254,9 +306,86 @@ func (p *pruner) remove(path string) error {
 	if err != nil {
 		return fmt.Errorf("prune: %w", err)
 	}
-	relative, err := filepath.Rel(p.root, path)
+	relative, err := filepath.Rel(p.root, name)
 	if err != nil {
 		return fmt.Errorf("prune: %w", err)
 	}
-	return p.out.Encode(protocol.Pruned{Path: relative, Bytes: bytes})
+	return p.list(protocol.Pruned{Path: relative, Bytes: bytes})
+}
+
+const (
+	unusedFor = 30 * 24 * time.Hour // after which tidy removes what no job has used
+	tidyTime  = time.Minute         // bounds one time; the rest waits for the next
+)
+
+// tidy is "agent tidy": once a day it removes programs, contents of folders, virtual
+// environments and spare working directories that no job has used for 30 days. The
+// supervisor starts it while tasks run, if it is due. Folders of jobs stay, with all logs and outputs.
+func tidy(ctx context.Context, args []string, _ streams) error {
+	if len(args) != 0 {
+		return usage("tidy takes no arguments")
+	}
+	yield()
+	ctx, cancel := context.WithTimeout(ctx, tidyTime)
+	defer cancel()
+	root, err := jobfolder.Root()
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	note, due, err := takeTurn(jobfolder.Tidied(root), now)
+	if err != nil || !due {
+		return err
+	}
+	defer note.Close() // releases the lock
+	p := &pruner{ctx: ctx, root: root, before: now.Add(-unusedFor), list: func(any) error { return nil }}
+	if err := p.oldJobs(); err != nil {
+		return fmt.Errorf("tidy: %w", err)
+	}
+	if err := errors.Join(p.spares(), p.blobs(), p.envs(), p.files(), os.Chtimes(note.Name(), now, now)); err != nil {
+		return fmt.Errorf("tidy: %w", err)
+	}
+	return nil
+}
+
+// takeTurn locks the file, and reports whether the home was not tidied lately. Without a
+// lock another process tidies, of this host or of one that shares the home.
+func takeTurn(path string, now time.Time) (note *os.File, due bool, err error) {
+	if note, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+		return nil, false, err
+	}
+	err = unix.Flock(int(note.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	info, failed := note.Stat()
+	switch {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		err = nil
+	case err == nil && failed == nil && jobfolder.TidyDue(info, now):
+		if _, err = note.WriteString("."); err == nil {
+			return note, true, nil
+		}
+	default:
+		err = errors.Join(err, failed)
+	}
+	return nil, false, errors.Join(err, note.Close())
+}
+
+// oldJobs counts jobs as leaving that ended before p.before, so that what they used is no
+// longer in use: but for the agent's binary, which reads the logs, and what was sent to
+// jobs with outputs, from which their outputs are told.
+func (p *pruner) oldJobs() error {
+	all, err := jobfolder.States()
+	if err != nil {
+		return err
+	}
+	for f, s := range all {
+		p.spared = append(p.spared, filepath.Base(s.Binary))
+		info, err := os.Stat(f.State())
+		if err != nil || !info.ModTime().Before(p.before) || jobfolder.LifeOf(s) != jobfolder.Dead {
+			continue
+		}
+		if n, _, err := outputs.Unfetched(f); err == nil && n == 0 && len(s.Outputs) == 0 {
+			p.leaving = append(p.leaving, f)
+		}
+	}
+	return nil
 }

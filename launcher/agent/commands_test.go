@@ -142,6 +142,10 @@ func TestJobsAndPrune(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(cutOff, 0o700), os.WriteFile(cutOff+"/file", make([]byte, 1000), 0o600)); err != nil {
 		t.Fatal(err)
 	}
+	spare := h.home + "/.plx/spares/gpu01--source" // made ahead for a job that was not launched
+	if err := errors.Join(os.MkdirAll(spare+"/ready/tree", 0o700), os.WriteFile(spare+"/ready/tree/file", make([]byte, 1000), 0o600), os.WriteFile(spare+"/lock", nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	if out, stderr, code := h.agent("prune", "--older", "720h"); out != "" || code != 0 {
 		t.Errorf("young things were pruned: %s%s", out, stderr)
 	}
@@ -159,7 +163,7 @@ func TestJobsAndPrune(t *testing.T) {
 		}
 	}
 	slices.Sort(removed)
-	if want := []string{"blobs/" + unused, "jobs/cut-off/gpu01", fmt.Sprintf("jobs/%s/gpu01", over.spec.Job)}; code != 0 || !slices.Equal(removed, want) {
+	if want := []string{"blobs/" + unused, "jobs/cut-off/gpu01", fmt.Sprintf("jobs/%s/gpu01", over.spec.Job), "spares/gpu01--source"}; code != 0 || !slices.Equal(removed, want) {
 		t.Errorf("pruned %v, want %v; %s", removed, want, stderr)
 	}
 	if _, err := os.Stat(h.folder().State()); err != nil {

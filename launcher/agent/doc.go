@@ -23,6 +23,7 @@
 //	jobs     print the states of all jobs of this host
 //	claim    check that no running job keeps checkpoints under a name
 //	exec     run a command that is no task, until its input ends
+//	gpus     wait for GPUs and hold their locks until the agent starts
 //	fetch    list checkpoints, or print a file of one
 //	outputs  list the files that a job has made, or print one
 //	reap     kill what a dead agent has left

@@ -280,6 +280,9 @@ type exited int
 
 func (e exited) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
+// becoming is the name of the command become.
+const becoming = "become"
+
 // become is "agent become": see program.Become. The task's stderr gets the error.
 func become(args []string) error {
 	err := program.Become(args)

@@ -45,7 +45,7 @@ func TestAnOldGenerationIsRefused(t *testing.T) {
 	if p := l.ask(1, h.spec.Tasks); !strings.Contains(p.Error, "generation 1 is over") {
 		t.Errorf("generation 1 after 2: %+v", p)
 	}
-	l.send(protocol.Message{Start: &protocol.Start{Generation: 1, Cluster: old, Foreign: reserved}})
+	l.send(protocol.Message{Start: &protocol.Start{Generation: 1, Addresses: protocol.NewAddresses(old, reserved)}})
 	l.wait("a refusal", func(m protocol.Message) bool {
 		if m.Started != nil {
 			t.Fatal("an old generation was started")
@@ -105,7 +105,7 @@ func TestTasksAreNumberedAnew(t *testing.T) {
 	for task, addr := range p.Open {
 		spec.Set(task, addr)
 	}
-	l.send(protocol.Message{Start: &protocol.Start{Generation: 3, Cluster: spec, Foreign: spec}})
+	l.send(protocol.Message{Start: &protocol.Start{Generation: 3, Addresses: protocol.NewAddresses(spec, spec)}})
 	l.exits(3)
 	for name, want := range map[string]map[string]string{
 		"worker-5": {"PLX_RANK": "5", "PLX_WORLD_SIZE": "7", "PLX_LOCAL_RANK": "0", "CUDA_VISIBLE_DEVICES": "1"},

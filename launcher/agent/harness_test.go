@@ -83,9 +83,15 @@ func newHost(t *testing.T, n int, args ...string) *testHost {
 	for i := range n {
 		h.spec.Tasks = append(h.spec.Tasks, protocol.TaskSpec{Task: worker(i), LocalRank: i})
 	}
+	// The home was tidied just now: a process that tidies would be counted with those of the job.
+	if err := errors.Join(os.Mkdir(filepath.Join(h.home, ".plx"), 0o700), os.WriteFile(h.tidied(), []byte("."), 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(h.clean)
 	return h
 }
+
+func (h *testHost) tidied() string { return jobfolder.Tidied(filepath.Join(h.home, ".plx")) }
 
 func worker(i int) cluster.Task { return cluster.Task{Role: cluster.Worker, Index: i} }
 
@@ -227,7 +233,7 @@ func (l *line) renew(every time.Duration) {
 func (l *line) run(generation int) map[cluster.Task]int {
 	l.t.Helper()
 	spec, foreign := l.prepare(generation)
-	l.send(protocol.Message{Start: &protocol.Start{Generation: generation, Cluster: spec, Foreign: foreign}})
+	l.send(protocol.Message{Start: &protocol.Start{Generation: generation, Addresses: protocol.NewAddresses(spec, foreign)}})
 	return l.wait("Started", func(m protocol.Message) bool { return m.Started != nil }).Started.PIDs
 }
 

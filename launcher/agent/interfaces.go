@@ -5,10 +5,9 @@ package agent
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"net"
 
-	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/agent/checkup"
+	"github.com/plx-run/plx/launcher/agent/sockets"
 )
 
 // printInterfaces prints the host's network interfaces as a JSON list.
@@ -16,22 +15,17 @@ func printInterfaces(_ context.Context, args []string, std streams) error {
 	if len(args) != 0 {
 		return usage("interfaces takes no arguments")
 	}
-	links, err := net.Interfaces()
+	list, err := sockets.Links()
 	if err != nil {
-		return fmt.Errorf("list network interfaces: %w", err)
-	}
-	list := []protocol.Interface{}
-	for _, link := range links {
-		one := protocol.Interface{Name: link.Name, Up: link.Flags&net.FlagUp != 0, Running: link.Flags&net.FlagRunning != 0,
-			Loopback: link.Flags&net.FlagLoopback != 0}
-		addrs, err := link.Addrs()
-		if err != nil {
-			return fmt.Errorf("list addresses of %s: %w", link.Name, err)
-		}
-		for _, a := range addrs {
-			one.Addrs = append(one.Addrs, a.String())
-		}
-		list = append(list, one)
+		return err
 	}
 	return json.NewEncoder(std.out).Encode(list)
+}
+
+// doctor is "agent doctor".
+func doctor(ctx context.Context, args []string, std streams) error {
+	if len(args) != 0 {
+		return usage("doctor takes no arguments")
+	}
+	return checkup.Run(ctx, std.in, std.out)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 
@@ -17,17 +18,22 @@ import (
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/agent/supervisor"
 	"github.com/plx-run/plx/launcher/agent/watchdog"
+	"github.com/plx-run/plx/launcher/sshserver"
+	"github.com/plx-run/plx/trainer/cluster"
 )
 
 // Main runs "plx agent" with args, which begin with the command, and returns the
 // exit status. It prints an error as one line on stderr. The process must be nothing
-// but an agent: Main marks every descriptor from 3 up close-on-exec.
+// but an agent: Main marks every descriptor from 3 up close-on-exec, except for the
+// command that becomes a task.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		return fail(stderr, usage("a subcommand is missing"))
 	}
-	if err := closeOnExec(); err != nil {
-		return fail(stderr, err)
+	if args[0] != becoming { // a task inherits its socket, its control channel and the GPU locks
+		if err := closeOnExec(); err != nil {
+			return fail(stderr, err)
+		}
 	}
 	s := streams{in: stdin, out: stdout, err: stderr}
 	run, ok := commands()[args[0]]
@@ -53,7 +59,9 @@ func commands() map[string]func(context.Context, []string, streams) error {
 		"logs":       ofHost(printLogs),
 		"claim":      printClaim,
 		"exec":       execute,
+		"gpus":       bookGPUs,
 		"interfaces": printInterfaces,
+		"doctor":     doctor,
 		"fetch":      fetch,
 		"outputs":    ofHost(printOutputs),
 		"state":      ofHost(printState),
@@ -63,18 +71,51 @@ func commands() map[string]func(context.Context, []string, streams) error {
 		"python":     python,
 		tree.Receive: receive,
 		tree.Give:    give,
+		"serve":      serve,
+		"step":       step,
+		"spare":      spare,
+		"tidy":       tidy,
 		"discard":    ofHost(discard),
-		"become":     func(_ context.Context, args []string, _ streams) error { return become(args) },
+		becoming:     func(_ context.Context, args []string, _ streams) error { return become(args) },
 	}
 }
 
-// inFolder is a command of the agent itself, which takes the path of its folder.
-func inFolder(run func(jobfolder.Folder) error) func(context.Context, []string, streams) error {
+// serve is "agent serve WORD": an SSH server on its standard input and output, for a
+// launcher that reached the host by a command of the user's.
+func serve(_ context.Context, args []string, std streams) error {
+	if len(args) != 1 {
+		return usage("serve takes the word that begins its answer")
+	}
+	if cluster.InStep() {
+		heedNoTerm()
+	}
+	return sshserver.ServePipe(std.in, std.out, args[0])
+}
+
+// step is "agent step WORD": "agent serve WORD" in a step of Slurm, which lasts until all that
+// was started in it has ended.
+func step(_ context.Context, args []string, std streams) error {
+	if len(args) != 1 {
+		return usage("step takes the word that begins its answer")
+	}
+	return outlive(exec.Command("/proc/self/exe", "agent", "serve", args[0]), std.in, std.out, std.err)
+}
+
+// inFolder is a command of the agent itself, which takes the path of its folder and the
+// number of GPU locks that it inherits.
+func inFolder(run func(jobfolder.Folder, int) error) func(context.Context, []string, streams) error {
 	return func(_ context.Context, args []string, _ streams) error {
-		if len(args) != 1 {
-			return usage("want the path of a job's folder")
+		if len(args) == 1 {
+			args = append(args, "0")
 		}
-		return run(jobfolder.Folder(args[0]))
+		if len(args) != 2 {
+			return usage("want the path of a job's folder and a number of GPU locks")
+		}
+		locks, err := strconv.Atoi(args[1])
+		if err != nil || locks < 0 {
+			return usage("want the number of GPU locks")
+		}
+		return run(jobfolder.Folder(args[0]), locks)
 	}
 }
 
@@ -101,8 +142,8 @@ type coded struct {
 func (c coded) Unwrap() error { return c.error }
 
 func usage(problem string) error {
-	return coded{codeUsage, errors.New(problem + ", want start, connect JOB FOLDER, logs JOB FOLDER, claim NAME, exec, fetch, interfaces, " +
-		"discard JOB FOLDER, give MANIFEST, outputs JOB FOLDER, python, receive [JOB FOLDER], state JOB FOLDER, jobs, reap JOB FOLDER or prune --older AGE [--discard-outputs]")}
+	return coded{codeUsage, errors.New(problem + ", want start, connect JOB FOLDER, logs JOB FOLDER, claim NAME, doctor, exec, fetch, gpus, interfaces, " +
+		"discard JOB FOLDER, give MANIFEST, outputs JOB FOLDER, python, receive [JOB FOLDER], state JOB FOLDER, jobs, reap JOB FOLDER, serve WORD, step WORD, tidy or prune --older AGE [--discard-outputs]")}
 }
 
 // fail prints err in one line and returns the exit status that it stands for.

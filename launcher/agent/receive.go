@@ -6,21 +6,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
+	"github.com/plx-run/plx/launcher/agent/sockets"
 )
 
-// receive is "agent receive [JOB FOLDER [SUM...]]": it stores the files of a folder that
-// tree.Send sends on its standard input. For a job it also makes the working directory,
-// with the files of archives.
+// receive is "agent receive [JOB FOLDER [--source=NAME] [SUM...]]": it stores the files of
+// a folder that tree.Send sends on its standard input. For a job it also makes the working
+// directory, with the files of archives. NAME is as in Spec.Source.
 func receive(ctx context.Context, args []string, std streams) error {
 	files, err := jobfolder.Files()
 	if err != nil {
 		return err
 	}
 	if len(args) == 0 {
-		return files.Serve(ctx, std.in, std.out, nil)
+		return files.Serve(ctx, std.in, std.out, sockets.Relay{}, nil)
 	}
 	if len(args) == 1 {
 		return usage("want a job and a folder")
@@ -29,12 +36,59 @@ func receive(ctx context.Context, args []string, std streams) error {
 	if err != nil {
 		return err
 	}
-	return files.Serve(ctx, std.in, std.out, func(id tree.Sum) error {
-		if err := f.Build(ctx, id, args[2:]); err != nil {
+	archives, source := args[2:], ""
+	if len(archives) > 0 {
+		if name, given := strings.CutPrefix(archives[0], "--source="); given {
+			archives, source = archives[1:], name
+		}
+	}
+	return files.Serve(ctx, std.in, std.out, sockets.Relay{}, func(id tree.Sum) error {
+		if err := f.Build(ctx, id, source, archives); err != nil {
 			return errors.Join(fmt.Errorf("make the working directory: %w", err), f.Discard())
 		}
 		return nil
 	})
+}
+
+// spare is "agent spare JOB FOLDER SOURCE MANIFEST": it makes the working directory of
+// the next job, see Spec.Source. The supervisor starts it while tasks run, so it leaves
+// them processor and disk.
+func spare(ctx context.Context, args []string, _ streams) error {
+	if len(args) != 4 {
+		return usage("want a job, a folder, a source and a manifest")
+	}
+	f, err := jobfolder.Of(args[0], args[1])
+	if err != nil {
+		return err
+	}
+	id, err := tree.ParseSum(args[3])
+	if err != nil {
+		return err
+	}
+	yield()
+	if err := jobfolder.MakeSpare(ctx, f, id, args[2]); err != nil {
+		return fmt.Errorf("make a spare working directory: %w", err)
+	}
+	return nil
+}
+
+// yield gives all threads of this process, which must be alone in its process group, a low
+// priority: tasks that use all cores leave it about a tenth of one. What the kernel does
+// not allow is left as it is.
+func yield() {
+	const (
+		low     = 10
+		ofGroup = 2         // IOPRIO_WHO_PGRP
+		last    = 2<<13 | 7 // IOPRIO_CLASS_BE, the lowest level
+	)
+	if unix.Getpgrp() != os.Getpid() {
+		return // whoever runs the command by hand keeps the priority
+	}
+	runtime.GOMAXPROCS(1)
+	_ = unix.Setpriority(unix.PRIO_PGRP, 0, low)
+	_, _, _ = unix.Syscall(unix.SYS_IOPRIO_SET, ofGroup, 0, last)
+	// A session of its own has a group of the scheduler too, with a priority of its own.
+	_ = os.WriteFile("/proc/self/autogroup", []byte(strconv.Itoa(low)), 0)
 }
 
 // discard is "agent discard JOB FOLDER": it removes what receive has made for a job that

@@ -3,7 +3,9 @@
 package agent
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -17,6 +19,7 @@ import (
 	"github.com/plx-run/plx/launcher/agent/process"
 	"github.com/plx-run/plx/launcher/agent/program"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/logs"
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
@@ -316,7 +319,7 @@ func TestInheritedListenerServes(t *testing.T) {
 	h := newHost(t, 1, "native", "listen", "finished")
 	l, _ := h.start()
 	open, reserved := l.prepare(0)
-	l.send(protocol.Message{Start: &protocol.Start{Cluster: open, Foreign: reserved}})
+	l.send(protocol.Message{Start: &protocol.Start{Addresses: protocol.NewAddresses(open, reserved)}})
 	conn, err := net.DialTimeout("tcp", open.Addr(worker(0)), patience) // before the task listens
 	if err != nil {
 		t.Fatal(err)
@@ -343,7 +346,7 @@ func TestReservedPortCanBeBound(t *testing.T) {
 		conn.Close()
 		t.Error("the reserved port takes connections before the program listens")
 	}
-	l.send(protocol.Message{Start: &protocol.Start{Cluster: open, Foreign: reserved}})
+	l.send(protocol.Message{Start: &protocol.Start{Addresses: protocol.NewAddresses(open, reserved)}})
 	h.prints("worker-0.stdout", "ready")
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -373,6 +376,86 @@ func TestOutputIsComplete(t *testing.T) {
 		t.Errorf("tail of %d bytes, want %d", len(e.Tail), 4<<10)
 	}
 	l.end(h, 0)
+}
+
+// A task that prints ten times its limit ends as well as any other. Its host keeps the
+// newest part, and every reader is told what is missing: one that is overtaken while the
+// task runs, and one that comes later.
+func TestLogLimit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	const size = 10 * logs.MinLimit
+	h := newHost(t, 1, "flood", strconv.Itoa(size))
+	h.spec.LogLimit = logs.MinLimit
+	l, _ := h.start()
+	go l.renew(h.spec.Lease / 5)
+	slow := h.command("logs", h.spec.Job, h.spec.Folder)
+	slow.Stdin = strings.NewReader(`{"tail_lines":-1,"follow":true}` + "\n")
+	out, err := slow.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := slow.Start(); err != nil {
+		t.Fatal(err)
+	}
+	l.run(0)
+	if e := l.exits(1)[worker(0)]; e.Code != 0 {
+		t.Errorf("exit status %d", e.Code)
+	}
+	l.end(h, 0) // only now anybody reads from slow
+	live := bytesOf(t, out)
+	if err := slow.Wait(); err != nil {
+		t.Error(err)
+	}
+	late := h.command("logs", h.spec.Job, h.spec.Folder)
+	late.Stdin = strings.NewReader(`{"tail_lines":-1}` + "\n")
+	text, err := late.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, got := range []map[logs.Source]told{live, bytesOf(t, bytes.NewReader(text))} {
+		for _, stream := range []logs.Stream{logs.Stdout, logs.Stderr} {
+			if g := got[logs.Source{Task: "worker:0", Stream: stream}]; g.bytes+g.dropped != size || g.dropped == 0 || g.bytes == 0 {
+				t.Errorf("reader %d of %s: %d bytes, %d dropped, want %d in all", i, stream, g.bytes, g.dropped, size)
+			}
+		}
+	}
+	kept := int64(0)
+	files, err := os.ReadDir(h.folder().Logs())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		info, err := f.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept += info.Size()
+	}
+	if kept > logs.MinLimit || kept < logs.MinLimit/2 {
+		t.Errorf("%d bytes are left on the disk", kept)
+	}
+}
+
+// told is how many bytes of a source a reader got, and of how many it was told that they
+// were dropped.
+type told struct{ bytes, dropped int64 }
+
+func bytesOf(t *testing.T, stream io.Reader) map[logs.Source]told {
+	t.Helper()
+	all := map[logs.Source]told{}
+	for r := logs.NewReader(stream); ; {
+		c, err := r.Next()
+		if err == io.EOF {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := all[c.Source]
+		all[c.Source] = told{got.bytes + int64(len(c.Data)), got.dropped + c.Dropped}
+	}
 }
 
 func TestHeldOutputIsBoundedAndTold(t *testing.T) {

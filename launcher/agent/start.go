@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/plx-run/plx/launcher/agent/gpulock"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/agent/process"
 	"github.com/plx-run/plx/launcher/agent/sockets"
@@ -39,17 +40,31 @@ func start(ctx context.Context, args []string, std streams) error {
 		return errors.New("the first message was not the job's specification")
 	}
 	spec := *first.Spec
+	locks, err := takeGPUs(ctx, spec)
+	if err != nil {
+		return final(booked(spec, err))
+	}
 	quiet := reassure(launcher)
 	f, err := prepareFolder(ctx, spec)
 	quiet()
 	if err != nil {
 		return fmt.Errorf("host %s: %w", spec.Host, err)
 	}
-	socket, err := watchdog.Start(ctx, f, spec)
+	socket, err := watchdog.Start(ctx, f, spec, locks)
+	gpulock.Release(locks) // the watchdog has its own
 	if err != nil {
-		return errors.Join(fmt.Errorf("host %s: %w", spec.Host, err), abandon(f, spec, err))
+		return errors.Join(final(fmt.Errorf("host %s: %w", spec.Host, err)), abandon(f, spec, err))
 	}
 	return relayMessages(ctx, launcher, f, socket)
+}
+
+// booked adds to the error of a lock what the user can do.
+func booked(spec protocol.Spec, err error) error {
+	held, waiting := (*gpulock.Held)(nil), (*gpulock.Waiting)(nil)
+	if errors.As(err, &held) || errors.As(err, &waiting) {
+		return fmt.Errorf("host %s: %w; a launch with --wait-gpus 30m waits for it", spec.Host, err)
+	}
+	return fmt.Errorf("host %s: %w", spec.Host, err)
 }
 
 // reassureEvery is well under what a launcher waits for a first answer, and under the
@@ -105,9 +120,17 @@ func prepareFolder(ctx context.Context, spec protocol.Spec) (jobfolder.Folder, e
 		return "", err
 	}
 	if err := fill(ctx, f, spec, least); err != nil {
-		return "", errors.Join(err, abandon(f, spec, err))
+		return "", errors.Join(final(err), abandon(f, spec, err))
 	}
 	return f, nil
+}
+
+// final marks the error of an agent that did not start: to try again is of no use.
+func final(err error) error {
+	if errors.As(err, &coded{}) {
+		return err
+	}
+	return coded{codeNoAgent, err}
 }
 
 // fill writes what the folder has besides the secret. least is the first generation
@@ -135,7 +158,7 @@ func fill(ctx context.Context, f jobfolder.Folder, spec protocol.Spec, least int
 		}
 	}
 	if err := f.Furnish(ctx, spec, spec.Tasks); err != nil {
-		return coded{codeNoAgent, err} // to try again is of no use
+		return err
 	}
 	return nil
 }

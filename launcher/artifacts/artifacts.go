@@ -34,6 +34,9 @@ import (
 // here is the platform of this process.
 var here = envsync.Platform{OS: runtime.GOOS, Arch: runtime.GOARCH}
 
+// CopyHint is the hint for a file of --copy that cannot be sent.
+const CopyHint = "--copy names a file or a folder of this machine; --workdir DIR sends a folder without what a .plxignore in it excludes"
+
 // Source is what the user wants to send.
 type Source struct {
 	// Program is a local executable, a Go package folder, or the bare name of a
@@ -79,7 +82,7 @@ func Pack(ctx context.Context, src Source, platforms []envsync.Platform, printer
 	}
 	for _, p := range platforms {
 		if s.agents[p], err = s.agent(ctx, self, p, printer); err != nil {
-			return s, err
+			return s, &PlatformError{p, err}
 		}
 		if kind == OnHost {
 			continue
@@ -89,16 +92,24 @@ func Pack(ctx context.Context, src Source, platforms []envsync.Platform, printer
 		}
 	}
 	if len(src.Copy) > 0 {
-		done := printer.Watch(func() string { return "packing " + console.Names(src.Copy) })
+		done := printer.Watch(func() string { return "packing " + console.Names(src.Copy, 0) })
 		files, err := envsync.ArchiveBlob(src.Copy)
 		done()
 		if err != nil {
-			return s, exit.Mistake(fmt.Errorf("--copy: %w", err), "")
+			return s, exit.Mistake(fmt.Errorf("--copy: %w", err), CopyHint)
 		}
 		s.files = append(s.files, files)
 	}
 	return s, nil
 }
+
+// PlatformError says that there is no plx for the hosts of a platform.
+type PlatformError struct {
+	Platform envsync.Platform
+	error
+}
+
+func (e *PlatformError) Unwrap() error { return e.error }
 
 // Agent returns the first of Blobs, plx itself.
 func (s *Set) Agent(p envsync.Platform) []envsync.Blob { return []envsync.Blob{s.agents[p]} }
@@ -125,6 +136,20 @@ func (s *Set) Close() error {
 // the home.
 func (s *Set) AgentPath(p envsync.Platform) string { return envsync.BlobPath(s.agents[p].Sum) }
 
+// OwnPath returns where hosts of this machine's platform have this binary as an agent, if
+// it was sent to them before; relative to the home. "": it cannot be read.
+func OwnPath() string {
+	self, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	b, err := envsync.FileBlob(self)
+	if err != nil {
+		return ""
+	}
+	return envsync.BlobPath(b.Sum)
+}
+
 // Program returns the program for platform p. False: it is a command of the hosts.
 func (s *Set) Program(p envsync.Platform) (envsync.Blob, bool) {
 	b, ok := s.programs[p]
@@ -149,6 +174,10 @@ func (s *Set) agent(ctx context.Context, self string, p envsync.Platform, printe
 	folder, release := filepath.Dir(self), "plx-"+p.OS+"-"+p.Arch
 	beside := filepath.Join(folder, release)
 	if _, err := os.Stat(beside); err == nil {
+		if ours, its := commit(self), commit(beside); ours != "" && its != "" && ours != its {
+			err := fmt.Errorf("%s cannot be this plx's agent: it was built from commit %.12s, this plx from %.12s", beside, its, ours)
+			return envsync.Blob{}, exit.WithHint(err, fmt.Sprintf("put %s of this plx's release into %s", release, folder))
+		}
 		return envsync.FileBlob(beside)
 	}
 	hint := fmt.Sprintf("put %s of the same release into %s, or run plx from its source folder", release, folder)
@@ -170,6 +199,21 @@ func (s *Set) agent(ctx context.Context, self string, p envsync.Platform, printe
 func needsLibc(path string) bool {
 	info, err := buildinfo.ReadFile(path)
 	return err == nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "CGO_ENABLED", Value: "1"})
+}
+
+// commit returns the commit that a Go program was built from, or "" if it was not
+// recorded.
+func commit(path string) string {
+	info, err := buildinfo.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value
+		}
+	}
+	return ""
 }
 
 // sourceFolder returns the folder of plx's source that the working directory is in, or
@@ -205,7 +249,7 @@ func KindOf(program string) (Kind, error) {
 	info, err := os.Stat(program)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return 0, exit.WithCode(fmt.Errorf("program %s: no such file on this machine", program), 127)
+		return 0, exit.WithHint(exit.WithCode(fmt.Errorf("program %s: no such file on this machine", program), 127), missingHint(program))
 	case err != nil:
 		return 0, exit.WithCode(fmt.Errorf("program %s: %w", program, err), 126)
 	case info.IsDir():
@@ -214,6 +258,16 @@ func KindOf(program string) (Kind, error) {
 		return 0, exit.WithHint(exit.WithCode(fmt.Errorf("program %s: it is not executable", program), 126), "chmod +x "+program)
 	}
 	return Local, nil
+}
+
+// missingHint is the hint for a path of a program that names no file here. The hosts may
+// have the file.
+func missingHint(program string) string {
+	dir, base := filepath.Split(program)
+	if filepath.IsAbs(dir) {
+		return fmt.Sprintf("check the path; a program that only the hosts have is a name without a folder: --path %s %s", filepath.Clean(dir), base)
+	}
+	return fmt.Sprintf("check the path; a command of the hosts is a name without a folder: %s", base)
 }
 
 func checkPackage(folder string) error {
@@ -226,7 +280,8 @@ func checkPackage(folder string) error {
 			return nil
 		}
 	}
-	return exit.WithCode(fmt.Errorf("program %s: a folder without Go sources", folder), 126)
+	return exit.WithHint(exit.WithCode(fmt.Errorf("program %s: a folder without Go sources", folder), 126),
+		fmt.Sprintf("name the program in it, such as %s; --workdir DIR sends a folder", filepath.Join(folder, "train")))
 }
 
 // program returns the program for p, and builds it if it is a package folder.
@@ -283,6 +338,10 @@ func (s *Set) goBuild(ctx context.Context, folder, name string, p envsync.Platfo
 	said, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
 		return envsync.Blob{}, context.Cause(ctx)
+	}
+	if errors.Is(err, exec.ErrNotFound) {
+		return envsync.Blob{}, exit.WithHint(fmt.Errorf("build %s: the go command is not on this machine", folder),
+			"install Go, or build the program elsewhere and launch the file")
 	}
 	if err != nil {
 		return envsync.Blob{}, fmt.Errorf("go build %s for %s: %w\n%s", folder, p, err, strings.TrimSpace(string(said)))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -104,6 +105,44 @@ func TestAgentOfTheRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	sameBlob(t, b, self)
+}
+
+// An agent that an upgrade of plx left behind is refused.
+func TestAgentOfAnotherRelease(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds programs")
+	}
+	dir, folder, other := t.TempDir(), t.TempDir(), envsync.Platform{OS: "linux", Arch: "sparc"}
+	run := func(words ...string) {
+		t.Helper()
+		cmd := exec.Command(words[0], words[1:]...)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GIT_CONFIG_GLOBAL=/dev/null")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%q: %v\n%s", words, err, out)
+		}
+	}
+	write(t, filepath.Join(dir, "go.mod"), "module example.org/agent\n")
+	write(t, filepath.Join(dir, "main.go"), "package main\n\nfunc main() {}\n")
+	beside, self := filepath.Join(folder, "plx-linux-sparc"), filepath.Join(folder, "plx")
+	release := func(programs ...string) {
+		t.Helper()
+		run("git", "-c", "user.name=test", "-c", "user.email=test@example.org", "commit", "--quiet", "--allow-empty", "--message=release")
+		for _, path := range programs {
+			run("go", "build", "-buildvcs=true", "-o", path, ".")
+		}
+	}
+	run("git", "init", "--quiet")
+	run("git", "add", ".")
+	release(beside, self)
+	b, err := (&Set{}).agent(t.Context(), self, other, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameBlob(t, b, beside)
+	release(self)
+	_, err = (&Set{}).agent(t.Context(), self, other, quiet)
+	wantError(t, err, exit.CodePlx, beside+" cannot be this plx's agent: it was built from commit "+commit(beside)[:12]+", this plx from "+commit(self)[:12],
+		"put plx-linux-sparc of this plx's release into "+folder)
 }
 
 // Without it the agent is built, wherever in plx's source the user is.
@@ -235,4 +274,15 @@ func TestBuildInterrupted(t *testing.T) {
 		t.Errorf("interrupted, and advised: %s", exit.Hint(err))
 	}
 	wantError(t, err, 130)
+}
+
+// Without Go a package folder cannot be built, and the user is told what else to launch.
+func TestBuildWithoutGo(t *testing.T) {
+	dir, c := source(t), &Set{scratch: t.TempDir()}
+	t.Setenv("PATH", t.TempDir())
+	_, err := c.program(t.Context(), filepath.Join(dir, "tool"), GoPackage, here, quiet)
+	wantError(t, err, 126)
+	if err == nil || !strings.Contains(err.Error(), "the go command is not on this machine") || !strings.Contains(exit.Hint(err), "install Go") {
+		t.Errorf("%v; hint: %s", err, exit.Hint(err))
+	}
 }

@@ -127,10 +127,11 @@ func NewTable(headers ...string) *table.Table {
 		BorderTop(false).BorderBottom(false).BorderLeft(false).BorderHeader(false)
 }
 
-// WriteTable writes t without blanks at the ends of lines.
+// WriteTable writes t without blanks at the ends of lines, and with printable characters
+// only: hosts have sent some of it.
 func WriteTable(w io.Writer, t *table.Table) error {
 	for line := range strings.Lines(t.Render()) {
-		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
+		if _, err := fmt.Fprintln(w, strings.TrimRight(Printable(line), " ")); err != nil {
 			return err
 		}
 	}

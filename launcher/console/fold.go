@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Fold writes the names of hosts as one word, such as gpu[01-03,07],login. Names that
@@ -29,19 +30,19 @@ func Fold(names []string) string {
 }
 
 // ofHost is a line about one host.
-var ofHost = regexp.MustCompile(`^host (\S+): (.*)$`)
+var ofHost = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^host (\S+): (.*)$`) })
 
 // FoldHosts puts lines together that say the same of several hosts, at the place of the
 // first of them: "host h1: text" and "host h2: text" are "hosts h[1-2]: text".
 func FoldHosts(lines []string) (folded []string) {
 	about := map[string][]string{} // hosts by text
 	for _, line := range lines {
-		if m := ofHost.FindStringSubmatch(line); m != nil {
+		if m := ofHost().FindStringSubmatch(line); m != nil {
 			about[m[2]] = append(about[m[2]], m[1])
 		}
 	}
 	for _, line := range lines {
-		m := ofHost.FindStringSubmatch(line)
+		m := ofHost().FindStringSubmatch(line)
 		switch {
 		case m == nil || len(about[m[2]]) == 1:
 			folded = append(folded, line)
@@ -71,16 +72,18 @@ func (n number) before(m number) bool {
 
 // dotted is an IPv4 address, and numbered a name with a number in its first label.
 var (
-	dotted   = regexp.MustCompile(`^([0-9]+\.[0-9]+\.[0-9]+\.)([0-9]+)((?::[0-9]+)?)$`)
-	numbered = regexp.MustCompile(`^([^.:]*[^0-9.:])([0-9]{1,18})([^0-9.:]*(?:\.[^:]*)?(?::[0-9]+)?)$`)
+	dotted   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-9]+\.[0-9]+\.[0-9]+\.)([0-9]+)((?::[0-9]+)?)$`) })
+	numbered = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^([^.:]*[^0-9.:])([0-9]{1,18})([^0-9.:]*(?:\.[^:]*)?(?::[0-9]+)?)$`)
+	})
 )
 
 // split takes the number out of a name: the last of the first label, or that of an IPv4
 // address. A name without a number is its own pattern.
 func split(name string) (pattern string, n number) {
-	m := dotted.FindStringSubmatch(name)
+	m := dotted().FindStringSubmatch(name)
 	if m == nil {
-		m = numbered.FindStringSubmatch(name)
+		m = numbered().FindStringSubmatch(name)
 	}
 	if m == nil {
 		return name, number{}

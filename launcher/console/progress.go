@@ -174,13 +174,17 @@ func (t *Tally) String() string {
 	return text
 }
 
-// Names joins names, at most five of them.
-func Names(names []string) string {
+// Names joins names, at most five of them. more is how many there are beside these.
+func Names(names []string, more int) string {
 	const most = 5
-	if more := len(names) - most; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
+	if over := len(names) - most; over > 0 {
+		names, more = names[:most], more+over
 	}
-	return strings.Join(names, ", ")
+	text := strings.Join(names, ", ")
+	if more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // Transfer counts bytes that are moved to or from hosts, and shows them. Its methods may
@@ -270,8 +274,11 @@ func (t *Transfer) String() string {
 	}
 	if long := time.Since(t.begun); !t.begun.IsZero() && long >= leastRate {
 		rate := float64(all.bytes) / long.Seconds()
-		left := time.Duration(float64(all.total-all.bytes) / rate * float64(time.Second))
-		text += fmt.Sprintf(", %s/s, %s left", Size(int64(rate)), left.Round(time.Second))
+		text += fmt.Sprintf(", %s/s", Size(int64(rate)))
+		if long >= patience { // before, the rate changes too much
+			left := time.Duration(float64(all.total-all.bytes) / rate * float64(time.Second))
+			text += fmt.Sprintf(", %s left", left.Round(time.Second))
+		}
 	}
 	return text
 }

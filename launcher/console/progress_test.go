@@ -107,16 +107,21 @@ func TestTransfer(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		bar.Moved("h1", "plx", 30<<20, 30<<20)
 		bar.Moved("h2", "plx", 10<<20, 30<<20)
-		if got, want := bar.String(), "sending: 40% of 100.0 MiB to 2 hosts, 20.0 MiB/s, 3s left"; got != want {
+		if got, want := bar.String(), "sending: 40% of 100.0 MiB to 2 hosts, 20.0 MiB/s"; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		time.Sleep(patience - 2*time.Second)
+		bar.Moved("h2", "plx", 11<<20, 30<<20)
+		if got, want := bar.String(), "sending: 41% of 100.0 MiB to 2 hosts, 13.7 MiB/s, 4s left"; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 		bar.Moved("h1", "train", 20<<20, 20<<20)
 		time.Sleep(patience)
-		if got, want := bar.String(), "sending: 60% of 100.0 MiB to 2 hosts; no byte for 3s; waiting for h2"; got != want {
+		if got, want := bar.String(), "sending: 61% of 100.0 MiB to 2 hosts; no byte for 3s; waiting for h2"; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 		bar.Sent(nil)
-		if got := out.take(); !strings.HasSuffix(got, "plx: sent 60.0 MiB to 2 hosts in 5.0s\n") {
+		if got := out.take(); !strings.HasSuffix(got, "plx: sent 61.0 MiB to 2 hosts in 6.0s\n") {
 			t.Errorf("%q", got)
 		}
 	})

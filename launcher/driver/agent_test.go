@@ -49,6 +49,7 @@ type agent struct {
 	slow      bool   // tasks that are told to end do not
 	down      bool   // no new agent can be started
 	hung      bool   // starting one takes for ever
+	raw       string // it sends that on each connection
 	clumsy    string // the first request of each kind, or its answer, is lost with the connection
 }
 
@@ -149,6 +150,9 @@ func (a *agent) serve(stream net.Conn, flaps bool) {
 	defer conn.Close()
 	if flaps {
 		return
+	}
+	if a.raw != "" {
+		io.WriteString(stream, a.raw) // the driver closes the connection
 	}
 	a.set(func() { a.conn = conn })
 	for {

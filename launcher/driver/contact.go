@@ -190,13 +190,38 @@ func (c *contact) live(ctx context.Context, conn *protocol.Conn) error {
 // ends. A nil error means that the agent has closed it.
 func (c *contact) connect(ctx context.Context, conn *protocol.Conn) (connected bool, err error) {
 	if conn == nil {
-		dialling, cancel := context.WithTimeoutCause(ctx, max(c.heard().left(), time.Second), errNoConnection)
-		defer cancel()
-		if conn, err = c.host.Agent.Dial(dialling); err != nil {
+		if conn, err = c.dial(ctx); err != nil {
 			return false, err
 		}
 	}
 	return true, c.serve(ctx, conn)
+}
+
+// dial dials, if need be after others.
+func (c *contact) dial(ctx context.Context) (*protocol.Conn, error) {
+	if q, waits := c.host.Agent.(Queuer); waits {
+		waiting, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(c.finished, cancel)()
+		done, err := q.Turn(waiting)
+		if err != nil {
+			return nil, fmt.Errorf("%w: it was not its turn to be started", ErrNoAgent)
+		}
+		defer done()
+		c.waited()
+	}
+	dialling, cancel := context.WithTimeoutCause(ctx, max(c.heard().left(), time.Second), errNoConnection)
+	defer cancel()
+	return c.host.Agent.Dial(dialling)
+}
+
+// waited notes that only now an agent that has never answered is dialled.
+func (c *contact) waited() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.hearing.met {
+		c.hearing = hearing{lease: c.lease, heard: time.Now(), ended: c.hearing.ended}
+	}
 }
 
 // neverStarted adds to the end of an agent that has never answered what it said

@@ -1,12 +1,15 @@
 package driver_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/plx-run/plx/launcher/driver"
 	"github.com/plx-run/plx/launcher/jobstate"
+	"github.com/plx-run/plx/launcher/protocol"
 )
 
 func TestASilentAgentIsLost(t *testing.T) {
@@ -121,4 +124,61 @@ func TestAnAgentThatFlaps(t *testing.T) {
 			t.Errorf("%d notices", len(j.verdict.Notices))
 		}
 	})
+}
+
+// queued is a dialer whose turn comes late, and that then takes its time.
+type queued struct {
+	dialer
+	after time.Duration
+}
+
+func (q queued) Turn(ctx context.Context) (func(), error) {
+	select {
+	case <-time.After(q.after):
+		return func() {}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+const slowly = 10 * time.Second
+
+func (q queued) Dial(ctx context.Context) (*protocol.Conn, error) {
+	select {
+	case <-time.After(slowly):
+		return q.dialer.Dial(ctx)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// An agent that cannot be started yet because too many others are is not lost meanwhile.
+func TestAnAgentWhoseTurnComesLate(t *testing.T) {
+	for name, c := range map[string]struct{ turn, stop, took time.Duration }{
+		"started":             {3 * time.Minute, 0, 3*time.Minute + slowly},
+		"the job ends before": {3 * time.Minute, time.Minute, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, b := two(t)
+				plan := protocol.Plan{Job: "j", Grace: grace, Settle: time.Second, StartTimeout: 5 * time.Minute}
+				j := startWith(t, plan, func(j *job, a *agent) driver.Dialer {
+					if a == b {
+						return queued{dialer{a, j}, c.turn}
+					}
+					return dialer{a, j}
+				}, a, b)
+				if c.stop > 0 {
+					time.Sleep(c.stop)
+					j.stops <- jobstate.StopAsked{Reason: "enough", Grace: grace}
+					j.wait(jobstate.CodePlx, "enough")
+				} else {
+					finish(c.turn+slowly+time.Second, a, b)
+					j.wait(0, "done")
+				}
+				j.noError()
+				j.within(c.took, c.took+5*time.Second)
+			})
+		})
+	}
 }

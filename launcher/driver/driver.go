@@ -31,7 +31,7 @@ import (
 // Host is one host of a job.
 type Host struct {
 	Name  string
-	Agent Dialer // connects to the host's agent; it may be a Reviver and a Watcher too
+	Agent Dialer // connects to the host's agent; it may be a Reviver, a Queuer and a Watcher too
 	// Swept promises that Dial returns ErrNoAgent only if nothing is left of what
 	// the agent ran.
 	Swept bool
@@ -51,6 +51,13 @@ type Reviver interface {
 	// Revive ends what the lost agent has left on the host, and returns a connection
 	// to a new agent. The driver calls it until it succeeds or the job ends.
 	Revive(ctx context.Context) (*protocol.Conn, error)
+}
+
+// Queuer is a Dialer that must not dial while too many others do.
+type Queuer interface {
+	// Turn waits until Dial may be called, and returns what to call after it. The wait
+	// does not count as silence of the agent. The driver ends ctx if the job ends.
+	Turn(ctx context.Context) (done func(), err error)
 }
 
 // Watcher is a Dialer that is told whether its agent is there. Its methods must not

@@ -48,16 +48,21 @@ func start(t *testing.T, agents ...*agent) *job {
 }
 
 func startPlan(t *testing.T, plan protocol.Plan, agents ...*agent) *job {
+	return startWith(t, plan, func(j *job, a *agent) driver.Dialer {
+		if plan.Restarts.Revive {
+			return reviver{dialer{a, j}}
+		}
+		return dialer{a, j}
+	}, agents...)
+}
+
+func startWith(t *testing.T, plan protocol.Plan, reach func(*job, *agent) driver.Dialer, agents ...*agent) *job {
 	ctx, cancel := context.WithCancel(context.Background())
 	j := &job{t: t, agents: agents, plan: plan, stops: make(chan jobstate.StopAsked), begun: time.Now(), cancel: cancel, done: make(chan struct{})}
 	var hosts []driver.Host
 	for _, a := range agents {
 		j.plan.Hosts = append(j.plan.Hosts, protocol.HostPlan{Host: a.name, Tasks: a.specs})
-		host := driver.Host{Name: a.name, Agent: dialer{a, j}, Swept: true}
-		if plan.Restarts.Revive {
-			host.Agent = reviver{dialer{a, j}}
-		}
-		hosts = append(hosts, host)
+		hosts = append(hosts, driver.Host{Name: a.name, Agent: reach(j, a), Swept: true})
 	}
 	go func() {
 		defer close(j.done)
@@ -238,14 +243,21 @@ func TestCutsWhileStarting(t *testing.T) {
 }
 
 func TestStartTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, b := two(t)
-		b.unreached = true
-		j := startPlan(t, protocol.Plan{Grace: grace, StartTimeout: 5 * time.Second}, a, b)
-		j.wait(jobstate.CodePlx, "host h2 did not start within 5s")
-		j.within(5*time.Second, 5*time.Second+lease)
-		j.errorNames("h2")
-	})
+	for name, fault := range map[string]func(*agent){
+		"unreached": func(a *agent) { a.unreached = true },
+		"mute":      func(a *agent) { a.mute = true }, // as a binary that was replaced and does nothing
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, b := two(t)
+				fault(b)
+				j := startPlan(t, protocol.Plan{Grace: grace, StartTimeout: 5 * time.Second}, a, b)
+				j.wait(jobstate.CodePlx, "host h2 did not start within 5s")
+				j.within(5*time.Second, 5*time.Second+lease)
+				j.errorNames("h2")
+			})
+		})
+	}
 }
 
 func TestMaxTime(t *testing.T) {
@@ -418,19 +430,28 @@ func TestAPlanForOtherHosts(t *testing.T) {
 	}
 }
 
-// Many hosts at once, over the real clock.
+// Many hosts at once, over the real clock. Each agent is dialled once and gets each message
+// once, however many hosts there are.
 func TestManyHosts(t *testing.T) {
-	var agents []*agent
-	for i := range 64 {
-		agents = append(agents, newAgent(t, fmt.Sprintf("h%d", i), fmt.Sprintf("ps:%d", i), fmt.Sprintf("worker:%d", i)))
-	}
-	j := start(t, agents...)
-	for i, a := range agents {
-		for starts, _ := a.heard(isStart); len(starts) == 0; starts, _ = a.heard(isStart) {
-			runtime.Gosched()
+	for _, hosts := range []int{64, 128, 256} {
+		var agents []*agent
+		for i := range hosts {
+			agents = append(agents, newAgent(t, fmt.Sprintf("h%d", i), fmt.Sprintf("ps:%d", i), fmt.Sprintf("worker:%d", i)))
 		}
-		a.done(fmt.Sprintf("worker:%d", i))
+		j := start(t, agents...)
+		for i, a := range agents {
+			for starts, _ := a.heard(isStart); len(starts) == 0; starts, _ = a.heard(isStart) {
+				runtime.Gosched()
+			}
+			a.done(fmt.Sprintf("worker:%d", i))
+		}
+		j.wait(0, "done")
+		j.noError()
+		for _, a := range agents {
+			got, _ := a.heard(func(protocol.Message) bool { return true })
+			if len(got) != 6 || a.dials != 1 { // attach, prepare, check, start, stop the server, end
+				t.Errorf("%d hosts: agent %s was dialled %d times and got %d messages, want 6", hosts, a.name, a.dials, len(got))
+			}
+		}
 	}
-	j.wait(0, "done")
-	j.noError()
 }

@@ -42,6 +42,7 @@ func (c *contact) receive(conn *protocol.Conn) error {
 		if err != nil {
 			return err
 		}
+		m.Trim()
 		c.hear(m)
 		switch {
 		case m.State != nil:

@@ -12,9 +12,7 @@
 // Start makes the keys and keeps them in memory only, so nobody else can log in. Commands
 // run as the user of this process, in its home and with its environment.
 //
-// A server behaves as sshd does where plx depends on it: a command outlives its channel,
-// exit statuses and signals are reported, and SSH_CONNECTION is set. It refuses terminals,
-// forwarding and passwords, and it has no login shell and so no start-up files.
+// Package sshserver says how a server behaves.
 package embedded
 
 import (
@@ -31,10 +29,11 @@ import (
 	gossh "golang.org/x/crypto/ssh"
 
 	"github.com/plx-run/plx/launcher/ssh"
+	"github.com/plx-run/plx/launcher/sshserver"
 )
 
-// maxHosts keeps the addresses within 127.0.0.0/24.
-const maxHosts = 253
+// maxHosts is what one machine may carry.
+const maxHosts = 512
 
 // Cluster is a set of servers. Its methods may be called from several
 // goroutines at once.
@@ -66,7 +65,7 @@ func Start(ctx context.Context, n int) (*Cluster, error) {
 }
 
 // Address returns the address of server i of a cluster.
-func Address(i int) string { return fmt.Sprintf("127.0.0.%d", i+2) }
+func Address(i int) string { return fmt.Sprintf("127.0.%d.%d", (i+2)>>8, (i+2)&255) }
 
 // Configs returns how to dial each of the servers, in order of address.
 func (c *Cluster) Configs() []ssh.Config {
@@ -105,10 +104,8 @@ func newKey() (gossh.Signer, error) {
 }
 
 const (
-	maxConns         = 256              // connections of one server, those in handshake included
-	maxSessions      = 10               // sessions of one connection, as sshd has it
-	handshakeTimeout = 15 * time.Second // of one connection
-	closeWait        = 2 * time.Second  // for the end of what close ended
+	maxConns  = 256             // connections of one server, those in handshake included
+	closeWait = 2 * time.Second // for the end of what close ended
 )
 
 // server is one listening address.
@@ -164,7 +161,7 @@ func (s *server) accept() {
 		}
 		s.serves.Go(func() {
 			defer s.dismiss(conn)
-			s.serve(conn)
+			sshserver.Serve(conn, s.config)
 		})
 	}
 }
@@ -185,40 +182,6 @@ func (s *server) dismiss(conn net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, conn)
-}
-
-// serve handles one connection to its end.
-func (s *server) serve(conn net.Conn) {
-	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
-		return // it is closed
-	}
-	inner, channels, requests, err := gossh.NewServerConn(conn, s.config)
-	if err != nil {
-		return // the protocol tells the client
-	}
-	if err := conn.SetDeadline(time.Time{}); err != nil {
-		return
-	}
-	var sessions sync.WaitGroup
-	defer sessions.Wait()
-	defer func() { _ = inner.Close() }()
-	go gossh.DiscardRequests(requests) // answers keepalives; ends with the connection
-	open := make(chan struct{}, maxSessions)
-	for channel := range channels {
-		if channel.ChannelType() != "session" {
-			_ = channel.Reject(gossh.UnknownChannelType, "only sessions")
-			continue
-		}
-		select {
-		case open <- struct{}{}:
-			sessions.Go(func() {
-				defer func() { <-open }()
-				serveSession(conn, channel)
-			})
-		default:
-			_ = channel.Reject(gossh.ResourceShortage, "open failed")
-		}
-	}
 }
 
 // close ends the listener and all connections.

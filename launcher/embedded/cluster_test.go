@@ -216,7 +216,7 @@ func TestKill(t *testing.T) {
 }
 
 func TestStartRejects(t *testing.T) {
-	for _, n := range []int{-1, 0, 254} {
+	for _, n := range []int{-1, 0, 513} {
 		if cluster, err := embedded.Start(t.Context(), n); err == nil {
 			t.Errorf("%d hosts were started", n)
 			_ = cluster.Close() // it should not be there

@@ -63,24 +63,25 @@ const leastLease = 5 * time.Second
 // request checks the configuration, and returns what agents are told.
 func (c Config) request() (protocol.ExecRequest, error) {
 	for _, check := range []struct {
-		wrong      bool
-		text, hint string
+		wrong bool
+		err   error
 	}{
-		{c.Program == "", "no command was named", "plx exec --hosts resources.txt -- uname -r"},
-		{len(c.Hosts) == 0, "no hosts were named", "--hosts FILE, or --host LINE"},
-		{c.Lease < leastLease, fmt.Sprintf("--lease %s is too short, at least %s is needed", c.Lease, leastLease), ""},
-		{c.JSON && c.Stream, "--json and --stream exclude each other", ""},
-		{c.MaxTime < 0, "--max-time is negative", ""},
-		{c.Grace < 0, "--grace is negative", ""},
-		{slices.ContainsFunc(append(c.Args, c.Program), func(arg string) bool { return strings.ContainsRune(arg, 0) }), "an argument has a NUL byte", ""},
+		{c.Program == "", exit.Mistake(errors.New("no command was named"), "plx exec --hosts resources.txt -- uname -r")},
+		{len(c.Hosts) == 0, exit.Mistake(errors.New("no hosts were named"), "--hosts FILE, or --host LINE")},
+		{c.Lease < leastLease, exit.Mistake(fmt.Errorf("--lease %s is too short, at least %s is needed", c.Lease, leastLease), "--lease %s", leastLease)},
+		{c.JSON && c.Stream, exit.Mistake(errors.New("--json and --stream exclude each other"), "--json prints after the last host has ended, --stream at once")},
+		{c.MaxTime < 0, exit.Mistake(errors.New("--max-time is negative"), "--max-time 10m, or leave it out for no limit")},
+		{c.Grace < 0, exit.Mistake(errors.New("--grace is negative"), "--grace 0s kills the command at once")},
+		{slices.ContainsFunc(append(c.Args, c.Program), func(arg string) bool { return strings.ContainsRune(arg, 0) }),
+			exit.Mistake(errors.New("an argument has a NUL byte"), "write it to a file: no program can get such an argument")},
 	} {
 		if check.wrong {
-			return protocol.ExecRequest{}, exit.Mistake(errors.New(check.text), check.hint)
+			return protocol.ExecRequest{}, check.err
 		}
 	}
 	environ, err := envsync.Environment(c.Env, c.EnvFiles, os.LookupEnv)
 	if err != nil {
-		return protocol.ExecRequest{}, exit.Mistake(err, exit.Hint(err))
+		return protocol.ExecRequest{}, exit.Mistake(err, envsync.EnvironmentHint)
 	}
 	return protocol.ExecRequest{
 		Command: protocol.Command{Name: protocol.Raw(c.Program), Args: raws(c.Args), Setup: protocol.Raw(c.Setup), Chdir: protocol.Raw(c.Chdir), Path: protocol.Raw(c.Path)},

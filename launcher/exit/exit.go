@@ -8,7 +8,10 @@
 // It neither prints nor ends the process: package main does.
 package exit
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // Exit statuses of plx that no task chose. Package jobstate chooses the status
 // of a job.
@@ -45,9 +48,15 @@ func (c *coded) Unwrap() error { return c.error }
 // WithCode gives err an exit status.
 func WithCode(err error, code int) error { return &coded{err, code} }
 
-// Mistake marks err as the user's own: [Code] returns CodeUsage. The hint may
-// be empty.
-func Mistake(err error, hint string) error { return WithCode(WithHint(err, hint), CodeUsage) }
+// Mistake marks err as the user's own: [Code] returns CodeUsage. It needs a hint, which
+// fmt.Sprintf makes of a format and its arguments. A hint that err already carries is
+// preferred, because it is about the very text.
+func Mistake(err error, hint string, args ...any) error {
+	if Hint(err) == "" {
+		err = WithHint(err, fmt.Sprintf(hint, args...))
+	}
+	return WithCode(err, CodeUsage)
+}
 
 // Code returns plx's exit status for err: 0 for nil, the status of [WithCode] or
 // [Mistake], and CodePlx for every other error.

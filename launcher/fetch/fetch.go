@@ -27,6 +27,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
 )
@@ -73,7 +74,10 @@ type errNone struct{ error }
 // neither, or if an output cannot be fetched; see also Checkpoints.
 func Job(ctx context.Context, r Request) error {
 	err := Checkpoints(ctx, r)
-	if len(r.Outputs) == 0 || ctx.Err() != nil {
+	if len(r.Outputs) == 0 && errors.As(err, new(errNone)) {
+		return exit.WithHint(err, "plx launch --output '*.pt' names files that any program makes; a program of plx's trainer makes checkpoints with --ckpt-dir")
+	}
+	if len(r.Outputs) == 0 || ctx.Err() != nil || errors.As(err, new(errFull)) {
 		return err
 	}
 	f := newFetcher(r)
@@ -84,6 +88,9 @@ func Job(ctx context.Context, r Request) error {
 	}
 	return errors.Join(err, failed)
 }
+
+// DirHint is the hint for an error of [Writable].
+const DirHint = "name a folder of this machine that you may write into, such as fetched: plx makes it"
 
 // Writable makes a folder, and refuses it if it takes no files.
 func Writable(dir string) error {
@@ -104,7 +111,7 @@ const atOnce = 8
 func (f *fetcher) list(ctx context.Context) (lists [][]protocol.HostCheckpoint, err error) {
 	lists = make([][]protocol.HostCheckpoint, len(f.from.Hosts))
 	return lists, hosts.Each(ctx, f.from.Hosts, func(i int, a *hosts.AgentHost) (err error) {
-		if lists[i], err = kept(ctx, a, f.from.Name); err != nil {
+		if lists[i], err = kept(ctx, a, f.from.Name); err != nil && ctx.Err() == nil { // else the user has left
 			f.from.Printer.Error(a.Named(fmt.Errorf("its checkpoints are not fetched: %w", err)))
 		}
 		for _, k := range lists[i] {
@@ -122,7 +129,7 @@ func (f *fetcher) checkpoint(ctx context.Context, c checkpoint) error {
 		return errors.New(c.missing)
 	}
 	if err := os.MkdirAll(filepath.Join(f.from.Dir, filepath.FromSlash(c.folder)), 0o777); err != nil {
-		return err
+		return ownFault{err}
 	}
 	last := len(c.files) - 1
 	var g errgroup.Group
@@ -208,9 +215,16 @@ func kept(ctx context.Context, s *hosts.AgentHost, name string) ([]protocol.Host
 	return list, out.end()
 }
 
+// mostKept bounds the checkpoints and the files that a host lists.
+const mostKept = 100_000
+
 // listOf returns what reads a list of checkpoints.
 func listOf(list *[]protocol.HostCheckpoint) *lines[protocol.HostCheckpoint] {
+	files := 0
 	return &lines[protocol.HostCheckpoint]{take: func(k protocol.HostCheckpoint) error {
+		if files += len(k.Files); len(*list) == mostKept || files > mostKept {
+			return fmt.Errorf("list of checkpoints: more than %d checkpoints or files", mostKept)
+		}
 		if err := checkKept(k); err != nil {
 			return fmt.Errorf("list of checkpoints: %w", err)
 		}
@@ -307,6 +321,9 @@ func (f *fetcher) round(ctx context.Context, all []checkpoint) (r round) {
 			return r
 		case err == nil:
 			r.fetched++
+		case isFull(err):
+			r.newest = []error{f.full(f.missing(all))}
+			return r
 		case newest:
 			r.newest = append(r.newest, fmt.Errorf("checkpoint %s, the newest: %w", c.folder, err))
 			r.gone = r.gone || !errors.As(err, new(ownFault))

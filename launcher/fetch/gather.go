@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -114,10 +115,10 @@ func newestFirst(a, b checkpoint) int {
 		cmp.Compare(y[0], x[0]), b.made.Compare(a.made), cmp.Compare(y[1], x[1]), cmp.Compare(b.folder, a.folder))
 }
 
-var checkpointID = regexp.MustCompile(`^([0-9]{12,20})-g([0-9]{1,10})-`)
+var checkpointID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-9]{12,20})-g([0-9]{1,10})-`) })
 
 func stepAndGeneration(folder string) (numbers [2]uint64) {
-	m := checkpointID.FindStringSubmatch(path.Base(folder))
+	m := checkpointID().FindStringSubmatch(path.Base(folder))
 	if m == nil {
 		return numbers
 	}
@@ -127,7 +128,7 @@ func stepAndGeneration(folder string) (numbers [2]uint64) {
 	return numbers
 }
 
-var plainName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$`)
+var plainName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,199}$`) })
 
 // checkKept refuses names that are no path below a folder of this machine.
 func checkKept(k protocol.HostCheckpoint) error {
@@ -136,7 +137,7 @@ func checkKept(k protocol.HostCheckpoint) error {
 		return fmt.Errorf("%.100q is no folder of a checkpoint", k.Folder)
 	}
 	for _, f := range k.Files {
-		if !plainName.MatchString(f.Name) || f.Size < 0 {
+		if !plainName().MatchString(f.Name) || f.Size < 0 {
 			return fmt.Errorf("checkpoint %s: %q is no file of a checkpoint", k.Folder, f.Name)
 		}
 	}

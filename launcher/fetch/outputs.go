@@ -83,7 +83,7 @@ func (f *fetcher) outputs(ctx context.Context) (n int, err error) {
 	if n > 0 {
 		f.summarise(console.Count(n, "output"), f.from.Hosts[0].Job, filepath.Join(f.from.Dir, outputsFolder))
 	}
-	return n, errors.Join(err, errors.Join(errs...), f.note(ctx, fetched))
+	return n, errors.Join(err, f.joined(all, errs), f.note(ctx, fetched))
 }
 
 // mostTold bounds the lines about outputs that cannot be fetched.
@@ -270,13 +270,15 @@ func listOfOutputs(list *[]protocol.HostOutput) *lines[protocol.HostOutput] {
 	}}
 }
 
-var placeName = regexp.MustCompile(`^((worker|ps)-[0-9]{1,9}|` + protocol.SharedPlace + `|` + protocol.TelemetryPlace + `)$`)
+var placeName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^((worker|ps)-[0-9]{1,9}|` + protocol.SharedPlace + `|` + protocol.TelemetryPlace + `)$`)
+})
 
 // checkOutput refuses what is no path below a folder of this machine.
 func checkOutput(o protocol.HostOutput) error {
 	sum, err := hex.DecodeString(o.Sum)
 	switch {
-	case !placeName.MatchString(o.Place):
+	case !placeName().MatchString(o.Place):
 		return fmt.Errorf("%.100q is no task", o.Place)
 	case !fs.ValidPath(o.Name) || o.Name[0] == '.' || len(o.Name) > protocol.MaxOutputName || !filepath.IsLocal(filepath.FromSlash(o.Name)) ||
 		strings.ContainsFunc(o.Name, unicode.IsControl):

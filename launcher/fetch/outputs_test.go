@@ -117,6 +117,27 @@ func TestOutputThatChanges(t *testing.T) {
 	}
 }
 
+// Of a file that grows, such as a log, what the host has listed is fetched.
+func TestOutputThatGrows(t *testing.T) {
+	h := newHomes(t, 1)
+	h.ran(map[string]string{"a.pt": "weights"})
+	grows := func(_ string, stdin []byte) {
+		if strings.Contains(string(stdin), `"name":"a.pt"`) {
+			h.write(0, ".plx/jobs/j/h1/tasks/worker-0/a.pt", "weights"+strings.Repeat(" and more", 1<<20))
+		}
+	}
+	h.agents[0].Host = hosts.NewHost(h.agents[0].Resource, func(context.Context) (hosts.Transport, error) {
+		return meddled{transporttest.Shell(h.dirs[0]), grows}, nil
+	})
+	dir := t.TempDir()
+	if err := h.fetchJob(dir); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "outputs/h1/worker-0/a.pt")); err != nil || string(text) != "weights" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
 // A host that lists another's sum does not keep plx from fetching the file.
 func TestOutputThatIsAnothers(t *testing.T) {
 	h := newHomes(t, 2)
@@ -157,6 +178,47 @@ func TestEndlessList(t *testing.T) {
 		list = nil
 		if err := endless(listOfOutputs(&list), piece); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.10q...: %v, want %q", piece, err, want)
+		}
+	}
+}
+
+// A list of checkpoints has a bound in memory too: an entry takes more than its text.
+func TestEndlessCheckpoints(t *testing.T) {
+	for name, piece := range map[string]string{
+		"checkpoints": `{"folder":"a"}` + "\n",
+		"files":       `{"folder":"a","files":[` + strings.Repeat(`{"name":"a"},`, 999) + `{"name":"a"}]}` + "\n",
+	} {
+		var list []protocol.HostCheckpoint
+		out, err := listOf(&list), error(nil)
+		for i := 0; i < 1<<20 && err == nil; i++ {
+			_, err = out.Write([]byte(piece))
+		}
+		if err == nil || !strings.Contains(err.Error(), "more than 100000 checkpoints or files") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Names that lead out of the folder, are hidden, or change a terminal are refused.
+func TestNamesThatALiarLists(t *testing.T) {
+	sum := strings.Repeat("00", 32)
+	for _, name := range []string{"..", "../x", "a/../../x", "/etc/passwd", ".ssh", ".ssh/authorized_keys", "a/.", "a//b", "a\u0000b", "a\u001b[2Jb", "a\nb", ""} {
+		quoted, err := json.Marshal(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := checkKept(protocol.HostCheckpoint{Folder: name}); err == nil {
+			t.Errorf("checkpoint in %s is accepted", quoted)
+		}
+		files := []protocol.CheckpointFile{{Name: name}}
+		if err := checkKept(protocol.HostCheckpoint{Folder: "a", Files: files}); err == nil {
+			t.Errorf("file %s of a checkpoint is accepted", quoted)
+		}
+		if err := checkOutput(protocol.HostOutput{Place: "worker-0", Name: name, Sum: sum}); err == nil {
+			t.Errorf("output %s is accepted", quoted)
+		}
+		if err := checkOutput(protocol.HostOutput{Place: name, Name: "a", Sum: sum}); err == nil {
+			t.Errorf("outputs of %s are accepted", quoted)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"os"
@@ -63,21 +64,20 @@ func compare(path string, f protocol.CheckpointFile) error {
 	return nil
 }
 
-// receive writes the bytes of f to a file, and verifies them.
+// receive writes the bytes of f to a file, and verifies them. A file that has grown since
+// the host listed it is taken as it was then.
 func receive(ctx context.Context, file *os.File, f protocol.CheckpointFile, from func(context.Context, io.Writer) error) error {
-	v := &verified{file: file, left: f.Size}
-	sum := sha256.New()
-	if err := from(ctx, io.MultiWriter(v, sum)); err != nil {
-		if v.failed != nil {
-			return ownFault{v.failed}
-		}
-		return err
-	}
+	v := &verified{file: file, left: f.Size, sum: sha256.New()}
+	err := from(ctx, v)
 	switch {
+	case v.failed != nil:
+		return ownFault{v.failed}
+	case err != nil && !v.grown:
+		return err
 	case v.left != 0:
 		return fmt.Errorf("%s: %d bytes arrived, want %d", f.Name, f.Size-v.left, f.Size)
-	case hex.EncodeToString(sum.Sum(nil)) != f.Sum:
-		return fmt.Errorf("%s: its sum is wrong: it is damaged there, or was changed meanwhile", f.Name)
+	case hex.EncodeToString(v.sum.Sum(nil)) != f.Sum:
+		return fmt.Errorf("%s: its sum is wrong: it is damaged there, or was written meanwhile: fetch again once nothing writes it", f.Name)
 	}
 	if err := file.Sync(); err != nil {
 		return ownFault{err}
@@ -85,20 +85,30 @@ func receive(ctx context.Context, file *os.File, f protocol.CheckpointFile, from
 	return nil
 }
 
-// verified writes to a file, and refuses more bytes than the manifest says.
+// verified writes to a file, and takes no more bytes than the host has listed.
 type verified struct {
 	file   *os.File
-	left   int64 // bytes that the manifest still allows
-	failed error // of a write to file; nil: none has failed
+	sum    hash.Hash // of the bytes in the file
+	left   int64     // bytes that are still to come
+	grown  bool      // more bytes came than were listed
+	failed error     // of a write to file; nil: none has failed
 }
 
+// errGrown ends the transfer of a file after the bytes that its host listed.
+var errGrown = errors.New("all bytes that the host listed have arrived, and more")
+
 func (v *verified) Write(p []byte) (int, error) {
-	if v.left -= int64(len(p)); v.left < 0 {
-		return 0, errors.New("more bytes arrived than the host listed: the file was changed meanwhile")
-	}
-	n, err := v.file.Write(p)
+	take := p[:min(int64(len(p)), v.left)]
+	n, err := v.file.Write(take)
+	v.left -= int64(n)
+	v.sum.Write(take[:n]) // never fails
 	if err != nil {
 		v.failed = err
+		return n, err
 	}
-	return n, err
+	if len(take) < len(p) {
+		v.grown = true
+		return n, errGrown
+	}
+	return n, nil
 }

@@ -1,7 +1,6 @@
 package hosts
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,11 +8,13 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/driver"
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/ssh"
 )
@@ -21,6 +22,10 @@ import (
 // noAgent is the exit status of the agent's commands if no agent of the job runs on the
 // host.
 const noAgent = 3
+
+// nameTaken is the exit status of the agent's command "start" if a running job has the
+// name under which the new one would keep its checkpoints.
+const nameTaken = 5
 
 // NotFound is the exit status of AgentHost.Call if the agent's binary was pruned.
 const NotFound = 127
@@ -38,7 +43,19 @@ type AgentHost struct {
 
 // Call runs "plx agent COMMAND" on the host.
 func (a *AgentHost) Call(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error {
-	return a.Script(ctx, a.shell(command), stdin, stdout)
+	return notExecuted(a.Script(ctx, a.shell(command), stdin, stdout))
+}
+
+// cannotExecute is the exit status of a shell that may not execute a program.
+const cannotExecute = 126
+
+// notExecuted explains the error of an agent that the host may not execute.
+func notExecuted(err error) error {
+	if ExitStatus(err) != cannotExecute {
+		return err
+	}
+	text := fmt.Sprintf("programs in ~/.plx cannot be executed: is the home mounted noexec? (%v)", err)
+	return exit.WithHint(&reworded{err, text}, "mount the home without noexec, or log in as a user with another home; plx doctor looks for it")
 }
 
 // shell returns the shell script that runs a command of the agent.
@@ -71,11 +88,17 @@ func Exec(ctx context.Context, a *AgentHost, orders io.Reader, stdout, stderr io
 	return err
 }
 
+// AgentStream starts "plx agent COMMAND" on the host, which runs until the stream's Close.
+func AgentStream(ctx context.Context, a *AgentHost, command string) *Stream {
+	return a.Stream(ctx, a.shell(command))
+}
+
 // open speaks the protocol with a command of the agent. ctx bounds the opening only.
 func (a *AgentHost) open(ctx context.Context, command string) (*protocol.Conn, error) {
 	s := a.Stream(ctx, a.shell(command))
 	stop := context.AfterFunc(ctx, func() { s.Close() })
 	conn, err := protocol.Open(agentStream{s})
+	err = notExecuted(err)
 	if !stop() {
 		s.Close() // ctx ended: its error is the one that counts
 		return nil, context.Cause(ctx)
@@ -134,7 +157,7 @@ func (a *AgentHost) Reap(ctx context.Context) error {
 // State returns what the agent knows of the job, or knew last. If the host keeps nothing
 // of the job, the error is ErrForgotten.
 func (a *AgentHost) State(ctx context.Context) (state protocol.State, err error) {
-	var stdout bytes.Buffer
+	var stdout Answer
 	if err := a.Call(ctx, "state"+a.where(), nil, &stdout); err != nil {
 		if code := ExitStatus(err); code == noAgent || code == NotFound {
 			return state, ErrForgotten
@@ -167,7 +190,7 @@ type agentStream struct{ *Stream }
 func (s agentStream) Read(p []byte) (int, error) {
 	n, err := s.Stream.Read(p)
 	var said *ScriptError
-	if ExitStatus(err) == noAgent && errors.As(err, &said) {
+	if code := ExitStatus(err); (code == noAgent || code == nameTaken) && errors.As(err, &said) {
 		err = &unstarted{said}
 	}
 	return n, err
@@ -252,11 +275,11 @@ func (s *Stream) Finish() error {
 	return s.Close()
 }
 
-var safeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+var safeName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`) })
 
 // IsSafe reports whether a name that a host sent can be part of a path and of a shell
 // command.
-func IsSafe(name string) bool { return safeName.MatchString(name) }
+func IsSafe(name string) bool { return safeName().MatchString(name) }
 
 // IsBlob reports whether path is that of a blob. Such a path is safe in a shell command.
 func IsBlob(path string) bool {

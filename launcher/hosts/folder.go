@@ -1,24 +1,61 @@
 package hosts
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"time"
 
-	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/launcher/console"
 )
 
+// Sending is how files are sent to hosts. The zero value is useful.
+type Sending struct {
+	Bar *console.Transfer // shows the progress; nil: nothing does
+	// Printer is told if hosts cannot pass files on to each other; nil: nobody is.
+	Printer *console.Printer
+	// PortLow and PortHigh are the first and last port for that; 0 and 0: any.
+	PortLow, PortHigh int
+}
+
+// options returns the options of tree.Send for files with a name; "": that of the tree.
+func (s Sending) options(name string) tree.SendOptions {
+	o := tree.SendOptions{Low: s.PortLow, High: s.PortHigh}
+	if s.Bar != nil {
+		o.Progress = func(host, what string, sent, total int64) { s.Bar.Moved(host, cmp.Or(name, what), sent, total) }
+	}
+	if s.Printer != nil {
+		o.Lost = func(what []string) {
+			more := ""
+			if n := len(what) - 1; n > 0 {
+				more = fmt.Sprintf(" (and %s more)", console.Count(n, "host"))
+			}
+			s.Printer.Printf("hosts could not pass files on to each other, so this machine has sent them: %s%s", what[0], more)
+		}
+	}
+	return o
+}
+
 // sendFolder brings the contents of a folder to hosts that have the agent's binary.
-func sendFolder(ctx context.Context, to []*AgentHost, f *tree.Folder, progress envsync.Progress) error {
+func sendFolder(ctx context.Context, to []*AgentHost, f *tree.Folder, o tree.SendOptions) error {
 	var targets []tree.Target
 	for _, a := range to {
-		targets = append(targets, tree.Target{Name: a.Name(), FileSystem: a.Facts.FileSystem, Host: receiver{a}})
+		targets = append(targets, target(receiver{a}, tree.Receive))
 	}
-	return tree.Send(ctx, targets, f, progress)
+	return tree.Send(ctx, targets, f, o)
+}
+
+// target returns the host as one that gets files by a command of the agent.
+func target(r receiver, command string) tree.Target {
+	addr, err := r.DataAddr()
+	if err != nil {
+		addr = "" // it passes nothing on
+	}
+	return tree.Target{Name: r.Name(), FileSystem: r.Facts.FileSystem, Addr: addr, Host: r, Command: command}
 }
 
 // discardTime bounds the removal of working directories that no job will use.
@@ -27,18 +64,17 @@ const discardTime = 10 * time.Second
 // SendWorkdir brings the contents of a folder to the hosts of a job, and makes the
 // working directory there, with the files of the archives with the given sums. A working
 // directory that a host has already stays as it is. After an error no host has a new one.
-// bar may be nil.
-func SendWorkdir(ctx context.Context, to []*AgentHost, f *tree.Folder, archives []string, bar *console.Transfer) error {
-	var progress envsync.Progress
-	if bar != nil {
-		progress = bar.Moved
-	}
+// source is as in Spec.Source.
+func SendWorkdir(ctx context.Context, to []*AgentHost, f *tree.Folder, source string, archives []string, how Sending) error {
 	var targets []tree.Target
 	for _, a := range to {
-		command := tree.Receive + a.where() + " " + strings.Join(archives, " ")
-		targets = append(targets, tree.Target{Name: a.Name(), FileSystem: a.Facts.FileSystem, Host: receiver{a}, Command: command})
+		command := tree.Receive + a.where()
+		if source != "" {
+			command += " --source=" + source
+		}
+		targets = append(targets, target(receiver{a}, command+" "+strings.Join(archives, " ")))
 	}
-	err := tree.Send(ctx, targets, f, progress)
+	err := tree.Send(ctx, targets, f, how.options(""))
 	if err != nil {
 		Discard(ctx, to)
 	}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/gpuprobe"
@@ -29,6 +30,10 @@ type Host struct {
 	Facts envsync.Facts
 	// Report is written by Survey.
 	Report gpuprobe.Report
+
+	// Noise is how many bytes start-up files of the login shell print at each command. It
+	// is written, with Reach.KeepNoise only, when a command has run.
+	Noise atomic.Int64
 
 	chosen chosen // data address on the interface that the line names
 	connection
@@ -55,13 +60,13 @@ func (h *Host) Label() string {
 	return net.JoinHostPort(h.Name(), strconv.Itoa(h.Resource.Port))
 }
 
-var unsafeInFolder = regexp.MustCompile(`[^A-Za-z0-9.-]`)
+var unsafeInFolder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^A-Za-z0-9.-]`) })
 
 // JobFolder returns the name of the host's folder under ~/.plx/jobs/<job>/.
 func (h *Host) JobFolder() string { return jobFolder(h.Resource) }
 
 func jobFolder(line hostfile.Host) string {
-	name := unsafeInFolder.ReplaceAllString(line.Name, "_")
+	name := unsafeInFolder().ReplaceAllString(line.Name, "_")
 	if line.Port != 0 {
 		name += "_" + strconv.Itoa(line.Port)
 	}
@@ -84,19 +89,31 @@ func (h *Host) Inspect(ctx context.Context) error {
 	return nil
 }
 
-// survey writes Facts and Report. The tally shows it.
-func (h *Host) survey(ctx context.Context, probes *console.Tally) (err error) {
+// survey writes Facts and Report, and asks for both at once. The tally shows it.
+func (h *Host) survey(ctx context.Context, probes *console.Tally) error {
 	if err := h.Dial(ctx); err != nil {
 		return err
 	}
 	probes.Begin(h.Name())
 	defer probes.End(h.Name())
-	if err := h.Inspect(ctx); err != nil {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var report gpuprobe.Report
+	probed := make(chan error, 1)
+	go func() {
+		var err error
+		report, err = gpuprobe.Probe(ctx, h)
+		probed <- err
+	}()
+	if err := h.Inspect(ctx); err != nil { // says more of a host on which nothing runs
+		cancel()
+		<-probed
 		return err
 	}
-	if h.Report, err = gpuprobe.Probe(ctx, h); err != nil {
+	if err := <-probed; err != nil {
 		return fmt.Errorf("probe: %w", err)
 	}
+	h.Report = report
 	return nil
 }
 
@@ -110,7 +127,7 @@ func (h *Host) DataAddr() (string, error) {
 	case h.Facts.ServerAddr != "":
 		return h.Facts.ServerAddr, nil
 	}
-	return "", errors.New("its address is not known: its SSH server sets no SSH_CONNECTION: add addr=IP to its line in the resource file")
+	return "", errors.New("its address is not known: no SSH server has told it by SSH_CONNECTION: add addr=IP or nic=NAME to its line in the resource file")
 }
 
 // Script runs a POSIX shell script. Its error is a [ScriptError] if the script wrote to

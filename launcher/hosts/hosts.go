@@ -28,17 +28,22 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/gpuprobe"
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/embedded"
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/placement"
+	"github.com/plx-run/plx/launcher/slurm"
 	"github.com/plx-run/plx/launcher/ssh"
+	"github.com/plx-run/plx/launcher/via"
 )
 
 // FanOut is how many hosts a command works on at once. More could exceed the limits
@@ -57,6 +62,18 @@ type Reach struct {
 	Interface string
 	// AcceptNewHostKeys records the key of a host of which none is known.
 	AcceptNewHostKeys bool
+	// Via is a command that reaches a host instead of SSH, see package via. Empty: SSH.
+	Via string
+	// Slurm is the job of Slurm in whose allocation the hosts are. They are reached by its
+	// steps, and not by SSH or Via. Zero: there is none.
+	Slurm slurm.Run
+	// SharedHome tells that the nodes of Slurm's job have the home of this machine. Once the
+	// job is over an embedded server stands in for them, which serves what they have left.
+	SharedHome bool
+	home       bool // embedded servers on this machine stand in for the hosts; set by AtHome
+	// KeepNoise leaves it to Host.Noise to tell that start-up files print. Otherwise the
+	// user is told.
+	KeepNoise bool
 }
 
 // Lines returns the hosts, also those of an embedded cluster, with their interfaces.
@@ -76,6 +93,15 @@ func (r Reach) Lines() []hostfile.Host {
 	return lines
 }
 
+// AtHome returns a Reach for the home of this machine, which the hosts share.
+func (r Reach) AtHome() Reach {
+	r.home = true
+	return r
+}
+
+// VariableHint is the hint for an error of [Reach.CheckVariables] that has none of its own.
+const VariableHint = "leave the variable out of the host's line: plx sets it"
+
 // CheckVariables refuses variables of the hosts' lines that plx sets itself. An error
 // begins with file:line.
 func (r Reach) CheckVariables() error {
@@ -93,19 +119,36 @@ func (r Reach) CheckVariables() error {
 type Set struct {
 	// Hosts are in the order of the resource file.
 	Hosts    []*Host
+	mu       sync.Mutex // guards clusters after Open
 	clusters []*embedded.Cluster
 	turns    chan struct{} // holds one element for each host that is being dialled
 	printer  *console.Printer
 	dials    *console.Tally // first connections to hosts
+	agents   *agents        // for hosts that a command reaches
 }
 
 // Open makes the Set of the hosts that are meant. It connects to none of them.
 func Open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, error) {
 	s := &Set{turns: make(chan struct{}, FanOut), printer: printer, dials: printer.NewTally("connecting", len(reach.Lines()))}
 	if len(reach.Hosts) == 0 {
+		if reach.Via != "" {
+			return s, exit.Mistake(errors.New("--via says how to reach hosts, and no host is named"), "name them with --hosts FILE or --host LINE")
+		}
 		return s, s.embed(ctx, reach.Lines())
 	}
+	if reach.home {
+		return s, s.embed(ctx, reach.Lines())
+	}
+	if reach.Slurm != (slurm.Run{}) {
+		return s, s.overCommand(ctx, reach, via.Config{Command: slurm.Command(reach.Slurm.ID), Env: slurm.Environ(), Step: true})
+	}
+	if reach.Via != "" {
+		return s, s.overCommand(ctx, reach, via.Config{Command: reach.Via})
+	}
 	for i, line := range reach.Lines() {
+		if strings.Contains(line.Name, "/") {
+			return s, exit.Mistake(fmt.Errorf("host %s: no host of SSH has a slash in its name", line.Name), "write the name alone; only a command of --via takes such names")
+		}
 		if isThisMachine(line) && noSSHServer(ctx) {
 			printer.Printf("host %s: no SSH server listens here: plx starts an embedded one", line.Name)
 			if err := s.embed(ctx, []hostfile.Host{line}); err != nil {
@@ -116,7 +159,11 @@ func Open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 		}
 		cfg := ssh.Config{User: line.User, Host: line.Name, Port: line.Port, AcceptNewHostKeys: reach.AcceptNewHostKeys,
 			Notice: func(text string) { printer.Printf("%s", text) }}
-		h := NewHost(line, s.inTurn(line.Name, overSSH(cfg)))
+		var h *Host
+		if reach.KeepNoise {
+			cfg.Noisy = func(bytes int) { h.Noise.Store(int64(bytes)) }
+		}
+		h = NewHost(line, s.inTurn(line.Name, overSSH(cfg)))
 		h.chosen.onLine(reach.Hosts[i])
 		s.Hosts = append(s.Hosts, h)
 	}
@@ -126,6 +173,7 @@ func Open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 // Add moves the hosts of other into s, which closes them.
 func (s *Set) Add(other *Set) {
 	s.Hosts, s.clusters = append(s.Hosts, other.Hosts...), append(s.clusters, other.clusters...)
+	s.agents = s.agents.with(other.agents)
 }
 
 // Each calls work for every host with its index, up to FanOut at once. It returns all
@@ -158,11 +206,17 @@ func (s *Set) Close() error {
 	for _, c := range s.clusters {
 		errs = append(errs, c.Close())
 	}
+	if s.agents != nil {
+		errs = append(errs, s.agents.close())
+	}
 	return errors.Join(errs...)
 }
 
 // embed starts an embedded server for each line, and adds the hosts.
 func (s *Set) embed(ctx context.Context, lines []hostfile.Host) error {
+	if err := enoughFiles(len(lines)); err != nil {
+		return err
+	}
 	c, err := embedded.Start(ctx, len(lines))
 	if err != nil {
 		return err
@@ -172,6 +226,27 @@ func (s *Set) embed(ctx context.Context, lines []hostfile.Host) error {
 		s.Hosts = append(s.Hosts, newHost(lines[i], s.inTurn(lines[i].Name, overSSH(cfg)), true))
 	}
 	return nil
+}
+
+// What an embedded cluster needs of open files: 97 were open with 8 hosts and 361 with 32.
+const (
+	filesAnyhow  = 64
+	filesPerHost = 12
+)
+
+// enoughFiles refuses more embedded hosts than this process may open files for. The Go
+// runtime has raised the soft limit to the hard one.
+func enoughFiles(hosts int) error {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return nil // then the limit, if there is one, shows later
+	}
+	need := uint64(filesAnyhow + filesPerHost*hosts)
+	if uint64(limit.Max) >= need {
+		return nil
+	}
+	return exit.Mistake(fmt.Errorf("an embedded cluster of %d hosts opens %d files, and the limit of this process is %d (ulimit -Hn)", hosts, need, limit.Max),
+		"a smaller --local HOSTSxWORKERS, or a higher ulimit -n")
 }
 
 // Probe looks at every host, in file order, and starts nothing. The row of a host that

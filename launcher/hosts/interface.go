@@ -1,7 +1,6 @@
 package hosts
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -17,9 +16,10 @@ import (
 
 // FindAddresses finds the data address of every host whose line names an interface, on
 // that interface. like is the data address of a host that belongs to the job already;
-// empty: there is none. Of an interface's addresses it takes the one that SSH arrives at,
-// or the first IPv4 address. It takes the first IPv6 address if like or the only address
-// of another host is one.
+// empty: there is none. Of an interface's addresses it takes one of a network that all
+// hosts and like have; of several, and without such a network, the one that SSH arrives
+// at, or the first IPv4 address. It takes IPv6 addresses if like or the only address of
+// another host is one.
 func FindAddresses(ctx context.Context, all []*AgentHost, like string) error {
 	found, errs := make([]addresses, len(all)), make([]error, len(all))
 	err := Each(ctx, all, func(i int, a *AgentHost) error {
@@ -31,7 +31,8 @@ func FindAddresses(ctx context.Context, all []*AgentHost, like string) error {
 	if err := cmp.Or(err, joinSome(all, errs)); err != nil {
 		return err
 	}
-	six := isIPv6(like) || slices.ContainsFunc(found, func(f addresses) bool { return f.four == "" && f.six != "" })
+	six := isIPv6(like) || slices.ContainsFunc(found, func(f addresses) bool { return len(f.four) == 0 && len(f.six) > 0 })
+	network := common(found, six, like)
 	for i, a := range all {
 		f := found[i]
 		if f.loopback && len(all) > 1 && !a.Embedded {
@@ -39,7 +40,7 @@ func FindAddresses(ctx context.Context, all []*AgentHost, like string) error {
 				cmp.Or(a.chosen.by, "--nic"), a.Resource.Interface))
 		}
 		if a.Resource.Interface != "" {
-			a.chosen.set(f.choose(six))
+			a.chosen.set(f.choose(six, network))
 		}
 	}
 	return nil
@@ -76,27 +77,64 @@ func (c *chosen) onLine(line hostfile.Host) {
 	}
 }
 
-// addresses are the data addresses that a host can have; empty: it has none of the kind.
+// addresses are the data addresses that a host can have, the preferred ones first. Each
+// is with its network, as far as that is known.
 type addresses struct {
-	four, six string // IPv4 and IPv6
-	loopback  bool   // only the host itself reaches them
+	four, six []netip.Prefix // IPv4 and IPv6
+	loopback  bool           // only the host itself reaches them
 }
 
-func (a addresses) choose(six bool) string {
-	if a.six != "" && (six || a.four == "") {
+// of returns the addresses of one kind: IPv6 if that is wanted or all that there is.
+func (a addresses) of(six bool) []netip.Prefix {
+	if len(a.six) > 0 && (six || len(a.four) == 0) {
 		return a.six
 	}
 	return a.four
 }
 
-// add takes an address unless there is one of its kind.
-func (a *addresses) add(ip netip.Addr) {
+// choose returns the first address in the network, or the first of all; "" if there is
+// none.
+func (a addresses) choose(six bool, network netip.Prefix) string {
+	all := a.of(six)
+	if len(all) == 0 {
+		return ""
+	}
+	if i := within(all, network); i >= 0 {
+		return all[i].Addr().String()
+	}
+	return all[0].Addr().String()
+}
+
+// within is the index of the first address in the network; -1 if none is.
+func within(all []netip.Prefix, network netip.Prefix) int {
+	return slices.IndexFunc(all, func(p netip.Prefix) bool { return network.Contains(p.Addr()) })
+}
+
+// common returns a network in which every host has an address, and so has like unless it
+// is empty. The zero Prefix means that there is none, or that no host has a choice.
+func common(found []addresses, six bool, like string) netip.Prefix {
+	choice := slices.IndexFunc(found, func(f addresses) bool { return len(f.of(six)) > 1 })
+	if choice < 0 {
+		return netip.Prefix{}
+	}
+	known, err := netip.ParseAddr(like)
+	for _, network := range found[choice].of(six) {
+		lacks := func(f addresses) bool { return within(f.of(six), network) < 0 }
+		if (err != nil || network.Contains(known)) && !slices.ContainsFunc(found, lacks) {
+			return network.Masked()
+		}
+	}
+	return netip.Prefix{}
+}
+
+// add takes an address unless it is there.
+func (a *addresses) add(p netip.Prefix) {
 	to := &a.four
-	if ip.Is6() {
+	if p.Addr().Is6() {
 		to = &a.six
 	}
-	if *to == "" {
-		*to = ip.String()
+	if within(*to, netip.PrefixFrom(p.Addr(), p.Addr().BitLen())) < 0 {
+		*to = append(*to, p)
 	}
 }
 
@@ -111,11 +149,11 @@ func addressesOf(ctx context.Context, a *AgentHost) (found addresses, err error)
 	if a.Resource.Interface == "" {
 		text, err := a.DataAddr()
 		if ip, failed := netip.ParseAddr(text); err == nil && failed == nil { // the agent reports an address that is none
-			found.add(ip.Unmap())
+			found.add(alone(ip))
 		}
 		return found, err
 	}
-	var stdout bytes.Buffer
+	var stdout Answer
 	if err := a.Call(ctx, "interfaces", nil, &stdout); err != nil {
 		return found, fmt.Errorf("list network interfaces: %w", err)
 	}
@@ -143,24 +181,37 @@ func onInterface(links []protocol.Interface, name, wanted, server string) (found
 		return found, fmt.Errorf("network interface %s has no carrier (is its cable plugged in?): the host has %s", name, describe(links))
 	}
 	found = addresses{loopback: link.Loopback}
-	preferred, err := netip.ParseAddr(server)
-	if err == nil && wanted == "" && owns(link, preferred.Unmap()) {
-		found.add(preferred.Unmap())
-	}
 	if ip, err := netip.ParseAddr(wanted); err == nil {
 		if !owns(link, ip) {
 			return found, fmt.Errorf("addr=%s is no address of its network interface: the host has %s", wanted, describe(links))
 		}
-		found.add(ip)
+		found.add(alone(ip))
 		return found, nil
 	}
-	for _, ip := range dialable(link) {
-		found.add(ip)
+	all := dialable(link)
+	if preferred, err := netip.ParseAddr(server); err == nil && owns(link, preferred.Unmap()) {
+		found.add(inNetwork(all, preferred.Unmap()))
 	}
-	if found.choose(false) == "" {
+	for _, p := range all {
+		found.add(p)
+	}
+	if len(found.of(false)) == 0 {
 		return found, fmt.Errorf("network interface %s has no address that other hosts can dial: the host has %s", name, describe(links))
 	}
 	return found, nil
+}
+
+// alone is an address whose network is not known.
+func alone(ip netip.Addr) netip.Prefix { return netip.PrefixFrom(ip.Unmap(), ip.Unmap().BitLen()) }
+
+// inNetwork is an address with the network that one of all has.
+func inNetwork(all []netip.Prefix, ip netip.Addr) netip.Prefix {
+	for _, p := range all {
+		if p.Contains(ip) {
+			return netip.PrefixFrom(ip, p.Bits())
+		}
+	}
+	return alone(ip)
 }
 
 // owns reports whether an interface has the address. The loopback interface answers for
@@ -174,13 +225,18 @@ func owns(link protocol.Interface, ip netip.Addr) bool {
 
 // dialable returns the addresses of an interface without the link-local ones of IPv6,
 // which mean nothing without the name of an interface.
-func dialable(link protocol.Interface) (ips []netip.Addr) {
+func dialable(link protocol.Interface) (all []netip.Prefix) {
 	for _, text := range link.Addrs {
-		if p, err := netip.ParsePrefix(text); err == nil && !(p.Addr().Is6() && p.Addr().IsLinkLocalUnicast()) {
-			ips = append(ips, p.Addr().Unmap())
+		p, err := netip.ParsePrefix(text)
+		if err != nil || p.Addr().Is6() && p.Addr().IsLinkLocalUnicast() {
+			continue
 		}
+		if p.Addr().Is4In6() {
+			p = alone(p.Addr())
+		}
+		all = append(all, p)
 	}
-	return ips
+	return all
 }
 
 // describe lists the interfaces with an address, the loopback last. A host with
@@ -190,8 +246,8 @@ func describe(links []protocol.Interface) string {
 	others := 0
 	for _, l := range links {
 		about := []string{}
-		for _, ip := range dialable(l) {
-			about = append(about, ip.String())
+		for _, p := range dialable(l) {
+			about = append(about, p.Addr().String())
 		}
 		switch {
 		case len(about) == 0:

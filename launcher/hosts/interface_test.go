@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -49,11 +50,14 @@ func TestOnInterface(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || got.four != c.four || got.six != c.six || got.loopback != (c.name == "lo") {
+		if err != nil || first(got.four) != c.four || first(got.six) != c.six || got.loopback != (c.name == "lo") {
 			t.Errorf("%+v: got %+v, %v", c, got, err)
 		}
 	}
 }
+
+// first is the first address, "" if there is none.
+func first(all []netip.Prefix) string { return addresses{four: all}.choose(false, netip.Prefix{}) }
 
 // listing is a host that has these interfaces.
 type listing struct{ links []protocol.Interface }
@@ -73,6 +77,7 @@ func TestFindAddresses(t *testing.T) {
 	both := protocol.Interface{Name: "n", Up: true, Running: true, Addrs: []string{"10.0.0.1/24", "fd00::1/64"}}
 	four := protocol.Interface{Name: "n", Up: true, Running: true, Addrs: []string{"10.0.0.2/24"}}
 	six := protocol.Interface{Name: "n", Up: true, Running: true, Addrs: []string{"fd00::3/64"}}
+	two := protocol.Interface{Name: "n", Up: true, Running: true, Addrs: []string{"192.168.7.1/24", "10.0.0.7/24", "10.0.0.8/24"}}
 	lo := protocol.Interface{Name: "n", Up: true, Running: true, Loopback: true, Addrs: []string{"127.0.0.1/8"}}
 	for _, c := range []struct {
 		links []protocol.Interface
@@ -84,6 +89,11 @@ func TestFindAddresses(t *testing.T) {
 		{[]protocol.Interface{both, six, both}, "", "fd00::1 fd00::3 fd00::1"},
 		{[]protocol.Interface{both}, "fd00::9", "fd00::1"},
 		{[]protocol.Interface{both}, "10.0.0.9", "10.0.0.1"},
+		{[]protocol.Interface{two, four}, "", "10.0.0.7 10.0.0.2"}, // the network of both
+		{[]protocol.Interface{four, two, two}, "", "10.0.0.2 10.0.0.7 10.0.0.7"},
+		{[]protocol.Interface{two, two}, "", "192.168.7.1 192.168.7.1"},
+		{[]protocol.Interface{two}, "10.0.0.9", "10.0.0.7"},
+		{[]protocol.Interface{two}, "172.16.0.9", "192.168.7.1"},
 		{[]protocol.Interface{lo}, "", "127.0.0.1"},
 		{[]protocol.Interface{both, lo}, "", "host h1: --nic: network interface n reaches this host only, and the job has others"},
 		{make([]protocol.Interface, 5), "", "host h0: --nic: no network interface n: the host has 1 without an address\n" +

@@ -14,7 +14,6 @@ import (
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/envsync/venv"
-	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 )
 
@@ -25,7 +24,7 @@ func install(ctx context.Context, a *AgentHost, r venv.Request) (ready bool, err
 	if err != nil {
 		return false, err
 	}
-	var stdout bytes.Buffer
+	var stdout Answer
 	if err := (receiver{a}).Call(ctx, "python", bytes.NewReader(request), &stdout); err != nil {
 		return false, err
 	}
@@ -58,20 +57,14 @@ func (v Venv) Parts() (parts []Part) {
 }
 
 // InstallVenv installs a virtual environment on hosts that have the agent's binary. A host
-// gets what it lacks, and nothing if it has installed the environment before. bar may be
-// nil.
-func InstallVenv(ctx context.Context, on []*AgentHost, v Venv, bar *console.Transfer) error {
+// gets what it lacks, and nothing if it has installed the environment before.
+func InstallVenv(ctx context.Context, on []*AgentHost, v Venv, how Sending) error {
 	lacking, err := lackingVenv(ctx, on, v.Request)
 	if err != nil || len(lacking) == 0 {
 		return err
 	}
 	for _, p := range v.Parts() {
-		named := func(host, _ string, sent, total int64) {
-			if bar != nil {
-				bar.Moved(host, p.Name, sent, total)
-			}
-		}
-		if err := sendFolder(ctx, lacking, p.Folder, named); err != nil {
+		if err := sendFolder(ctx, lacking, p.Folder, how.options(p.Name)); err != nil {
 			return err
 		}
 	}
@@ -80,7 +73,7 @@ func InstallVenv(ctx context.Context, on []*AgentHost, v Venv, bar *console.Tran
 
 // CopyVenv installs a virtual environment on hosts with the contents that another host
 // has. dir is an empty folder of this machine for them.
-func CopyVenv(ctx context.Context, from *AgentHost, on []*AgentHost, r venv.Request, dir string, bar *console.Transfer) error {
+func CopyVenv(ctx context.Context, from *AgentHost, on []*AgentHost, r venv.Request, dir string, how Sending) error {
 	lacking, err := lackingVenv(ctx, on, r)
 	if err != nil || len(lacking) == 0 {
 		return err
@@ -94,7 +87,7 @@ func CopyVenv(ctx context.Context, from *AgentHost, on []*AgentHost, r venv.Requ
 			return err
 		}
 	}
-	return InstallVenv(ctx, lacking, v, bar)
+	return InstallVenv(ctx, lacking, v, how)
 }
 
 func takeInto(ctx context.Context, from *AgentHost, manifest, dir string) (*tree.Folder, error) {

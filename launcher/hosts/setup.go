@@ -21,8 +21,9 @@ import (
 const mostOutput = 64 << 10
 
 // Ask runs a command of plx's own on a host, without input, and returns the ends of its
-// outputs. It takes no longer than the request's MaxTime, which must be set.
-func Ask(ctx context.Context, a *AgentHost, request protocol.ExecRequest) (stdout, stderr string, err error) {
+// outputs. It takes no longer than the request's MaxTime, which must be set. live, unless
+// it is nil, is given both outputs as they arrive.
+func Ask(ctx context.Context, a *AgentHost, request protocol.ExecRequest, live io.Writer) (stdout, stderr string, err error) {
 	request.Lease = request.MaxTime + time.Minute
 	line, err := json.Marshal(request)
 	if err != nil {
@@ -33,12 +34,35 @@ func Ask(ctx context.Context, a *AgentHost, request protocol.ExecRequest) (stdou
 	defer end.Close()
 	marked := &AgentHost{Host: a.Host, Binary: a.Binary, Job: "ask-" + strings.ToLower(rand.Text()), Folder: a.JobFolder()}
 	out, errs := &tail{limit: mostOutput}, &tail{limit: mostOutput}
-	err = Exec(ctx, marked, io.MultiReader(bytes.NewReader(append(line, '\n')), silence), out, errs)
+	err = Exec(ctx, marked, io.MultiReader(bytes.NewReader(append(line, '\n')), silence), also(out, live), also(errs, live))
 	return out.String(), errs.String(), err
 }
 
+// also returns what writes to live too, unless that is nil.
+func also(w, live io.Writer) io.Writer {
+	if live == nil {
+		return w
+	}
+	return io.MultiWriter(w, live)
+}
+
+// newest shows the newest line of what is written, as what its host does. Both outputs of
+// a command may write to it.
+type newest struct {
+	tally *console.Tally
+	host  string
+}
+
+func (n *newest) Write(p []byte) (int, error) {
+	if lines := textLines(string(p)); len(lines) > 0 {
+		n.tally.Note(n.host, shortened(strings.TrimSpace(lines[len(lines)-1])))
+	}
+	return len(p), nil
+}
+
 // SetUp runs the --setup of a job once on each host, in the working directory, with the
-// environment of spec and of the host's line. It prints what the lines print. A host that
+// environment of spec and of the host's line. It shows the newest line that a host has
+// printed, and prints all at the end. A host that
 // has run it for the job does not run it again.
 func SetUp(ctx context.Context, on []*AgentHost, spec protocol.Spec, printer *console.Printer) error {
 	if !spec.Command.SetupDone {
@@ -49,7 +73,7 @@ func SetUp(ctx context.Context, on []*AgentHost, spec protocol.Spec, printer *co
 	err := Together(ctx, on, func(i int, a *AgentHost) (err error) {
 		tally.Begin(a.Name())
 		defer tally.End(a.Name())
-		outputs[i], err = setUp(ctx, a, spec)
+		outputs[i], err = setUp(ctx, a, spec, &newest{tally, a.Name()})
 		return err
 	})
 	if err != nil {
@@ -69,9 +93,9 @@ func SetUp(ctx context.Context, on []*AgentHost, spec protocol.Spec, printer *co
 const shownLines = 10
 
 // setUp runs the line on one host, and returns what it has printed.
-func setUp(ctx context.Context, a *AgentHost, spec protocol.Spec) ([]string, error) {
+func setUp(ctx context.Context, a *AgentHost, spec protocol.Spec, live io.Writer) ([]string, error) {
 	stdout, stderr, err := Ask(ctx, a, protocol.ExecRequest{Command: spec.Command, Env: envOf(spec, a), MaxTime: spec.SetupTime,
-		Job: a.Job, Folder: a.Folder, Setup: true})
+		Job: a.Job, Folder: a.Folder, Setup: true}, live)
 	lines := slices.Concat(textLines(stdout), textLines(stderr))
 	if err == nil {
 		return lines, nil

@@ -39,5 +39,5 @@ func listed(names []string) string {
 	if len(names) == 1 {
 		return "host " + names[0]
 	}
-	return "hosts " + console.Names(names)
+	return "hosts " + console.Names(names, 0)
 }

@@ -1,6 +1,11 @@
 package jobs
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/plx-run/plx/launcher/protocol"
+)
 
 // advices are what a program's last lines show that a user may not know of plx.
 var advices = []struct{ shows, hint string }{
@@ -11,8 +16,13 @@ var advices = []struct{ shows, hint string }{
 
 const localRankHint = `plx sets the variable LOCAL_RANK. For a flag: bash -c 'exec python3 train.py --local_rank="$LOCAL_RANK"'`
 
-// advice returns a hint on the last lines of a program that failed, or "".
-func advice(tail []string) string {
+const memoryHint = "plx exec --host %s -- free -h shows its memory, sudo dmesg there which process was killed; fewer workers on the host (--workers-per-host N) or smaller batches need less"
+
+// advice returns a hint on how a task failed and on its last lines, or "".
+func advice(v protocol.Verdict, tail []string) string {
+	if v.First != nil && (v.First.OOMKills > 0 || v.First.OOM != "") {
+		return fmt.Sprintf(memoryHint, v.Host)
+	}
 	for _, line := range tail {
 		for _, a := range advices {
 			if strings.Contains(line, a.shows) {

@@ -1,11 +1,17 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/plx-run/plx/launcher/console"
@@ -14,6 +20,7 @@ import (
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/logstream"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/slurm"
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
@@ -29,9 +36,12 @@ type Job struct {
 }
 
 // open prepares connections to the record's hosts. It connects to none.
-func open(ctx context.Context, r Record, printer *console.Printer, acceptNewHostKeys bool) (*Job, error) {
-	reach, err := r.reach(acceptNewHostKeys)
+func open(ctx context.Context, r Record, printer *console.Printer, like hosts.Reach) (*Job, error) {
+	reach, err := r.reach(like)
 	if err != nil {
+		return nil, err
+	}
+	if reach, err = afterSlurm(ctx, r, reach); err != nil {
 		return nil, err
 	}
 	set, err := hosts.Open(ctx, reach, printer)
@@ -43,6 +53,36 @@ func open(ctx context.Context, r Record, printer *console.Printer, acceptNewHost
 		j.agents = append(j.agents, &hosts.AgentHost{Host: set.Hosts[i], Job: r.Job, Folder: h.Folder, Binary: h.Binary})
 	}
 	return j, nil
+}
+
+// afterSlurm returns how to reach the record's hosts if they were nodes of Slurm: once the
+// allocation is over, in the home of this machine. Most clusters have one home for all.
+func afterSlurm(ctx context.Context, r Record, reach hosts.Reach) (hosts.Reach, error) {
+	if r.Slurm == (slurm.Run{}) {
+		return reach, nil
+	}
+	over, err := r.Slurm.Over(ctx)
+	if err != nil {
+		return reach, err
+	}
+	reach.SharedHome = r.atHome()
+	switch {
+	case !over:
+		return reach, nil
+	case !reach.SharedHome:
+		return reach, exit.WithHint(fmt.Errorf("job %s: job %s of Slurm is over, and the home of this machine is not that of its nodes", r.Job, r.Slurm.ID),
+			"--log-dir and --fetch of plx launch bring logs and results here while the job runs")
+	}
+	return reach.AtHome(), nil
+}
+
+// atHome reports whether the home of this machine has the job's folders of all hosts.
+func (r *Record) atHome() bool {
+	jobs, err := folder()
+	return err == nil && !slices.ContainsFunc(r.Hosts, func(h HostRecord) bool {
+		_, err := os.Stat(filepath.Join(jobs, r.Job, h.Folder))
+		return err != nil
+	})
 }
 
 // close closes the connections. Its errors say nothing: every answer has arrived.
@@ -100,7 +140,7 @@ func (r *Record) runs(ctx context.Context, printer *console.Printer) bool {
 func (r *Record) ask(ctx context.Context, printer *console.Printer) (protocol.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	j, err := open(ctx, *r, printer, false)
+	j, err := open(ctx, *r, printer, hosts.Reach{})
 	if err != nil {
 		return protocol.State{}, err
 	}
@@ -124,8 +164,9 @@ func ending(v *protocol.Verdict) string {
 // stderr unless out, which may be nil, has just shown them, and how to resume a job that
 // saves checkpoints.
 func PrintVerdict(printer *console.Printer, job string, v protocol.Verdict, saves bool, out *logstream.Output) {
+	reason := console.Printable(v.Reason)
 	if v.Code == 0 {
-		printer.Printf("job %s: %s", job, v.Reason)
+		printer.Printf("job %s: %s", job, reason)
 		return
 	}
 	where := ""
@@ -133,18 +174,21 @@ func PrintVerdict(printer *console.Printer, job string, v protocol.Verdict, save
 		where = pointer(tail)
 		if out == nil || !out.Shown(v.Host, v.First.Task.String(), tail[len(tail)-1]) {
 			where = ""
-			printer.Printf("last lines of %s on %s:", v.First.Task, v.Host)
+			printer.Printf("last lines of %s on %s:", v.First.Task, console.Printable(v.Host))
 			for _, line := range tail {
 				printer.Printf("  %s", console.Printable(line))
 			}
 		}
 	}
 	if len(v.Victims) > 0 {
-		printer.Printf("failed because of it: %s", console.Names(v.Victims))
+		printer.Printf("failed because of it: %s", console.Printable(console.Names(v.Victims, v.MoreVictims)))
 	}
-	printer.Printf("job %s: %s%s", job, v.Reason, where)
-	if hint := advice(lastLines(v)); hint != "" {
-		printer.Printf("hint: %s", hint)
+	printer.Printf("job %s: %s%s", job, reason, where)
+	if v.Hang != nil {
+		printer.Printf("hint: plx stacks %s prints where its tasks were", job)
+	}
+	if hint := advice(v, lastLines(v)); hint != "" {
+		printer.Printf("hint: %s", console.Printable(hint))
 	}
 	if saves && v.Stepped {
 		printer.Printf("hint: %s", resumeHint(job))
@@ -201,7 +245,31 @@ func Fetch(ctx context.Context, q Query, dir string) error {
 	}
 	defer j.close()
 	if err := fetch.Writable(dir); err != nil {
-		return exit.Mistake(err, "")
+		return exit.Mistake(err, fetch.DirHint)
 	}
-	return fetch.Job(ctx, fetch.Request{Hosts: j.agents, Name: j.CheckpointName(), Outputs: j.Outputs, Dir: dir, Terminal: q.Terminal, Printer: j.printer})
+	err = fetch.Job(ctx, fetch.Request{Hosts: j.agents, Name: j.CheckpointName(), Outputs: j.Outputs, Dir: dir, Terminal: q.Terminal, Printer: j.printer})
+	if err != nil && ctx.Err() != nil {
+		j.printer.Printf("job %s: interrupted: not everything is fetched: plx fetch %s %s fetches the rest", j.Job, j.Job, dir)
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// started reports whether every agent of the job has been started, or the job has ended, by
+// the home of this machine.
+func (r *Record) started() bool {
+	jobs, err := folder()
+	return r.Verdict != nil || err == nil && !slices.ContainsFunc(r.Hosts, func(h HostRecord) bool {
+		_, err := os.Stat(filepath.Join(jobs, r.Job, h.Folder, "state.json"))
+		return err != nil
+	})
+}
+
+var unsafeInName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^A-Za-z0-9.-]`) })
+
+// NewID returns an id for a job that is launched now. name is the user's, or empty.
+func NewID(name, program string, now time.Time) string {
+	program = unsafeInName().ReplaceAllString(filepath.Base(program), "-")
+	base := cmp.Or(name, strings.Trim(program, "-."), "job")
+	return fmt.Sprintf("%.40s-%s-%.4s", base, now.Format("20060102-150405"), strings.ToLower(rand.Text()))
 }

@@ -115,7 +115,7 @@ func FuzzLayout(f *testing.F) {
 			}
 			return
 		}
-		if reach, err := r.reach(false); err != nil || len(reach.Hosts) != len(r.Hosts) || r.Hosts[r.Chief].Folder != "h2" {
+		if reach, err := r.reach(hosts.Reach{}); err != nil || len(reach.Hosts) != len(r.Hosts) || r.Hosts[r.Chief].Folder != "h2" {
 			t.Errorf("%v, %+v", err, r)
 		}
 		for _, h := range r.Hosts {
@@ -165,7 +165,7 @@ func TestAJobIsRefreshed(t *testing.T) {
 	three := protocol.Layout{Generation: 1, Hosts: []protocol.HostPlan{at("h1", -1), at("h2", 0), at("h3", 1), at("h4", 2)}}
 	for _, verdict := range []*protocol.Verdict{nil, {Code: 3}} {
 		j, _ := told(t, says(t, three, verdict))
-		now, err := j.refreshed(t.Context(), false)
+		now, err := j.refreshed(t.Context(), hosts.Reach{})
 		if err != nil || len(now.agents) != 4 || len(now.present()) != 3 || now.agents[now.Chief].Name() != "h2" {
 			t.Fatalf("%v, %+v", err, now)
 		}
@@ -202,7 +202,7 @@ func TestAJobIsNotRefreshed(t *testing.T) {
 			x.edit(&j.Record)
 		}
 		before := j.Record
-		now, err := j.refreshed(t.Context(), false)
+		now, err := j.refreshed(t.Context(), hosts.Reach{})
 		if err != nil || now != j || !reflect.DeepEqual(j.Record, before) {
 			t.Errorf("%s: %v, %+v", name, err, now)
 		}

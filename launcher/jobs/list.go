@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/submission"
 )
 
 // row is one job of the list.
@@ -23,7 +25,7 @@ type row struct {
 	Created time.Time `json:"created"`
 	Hosts   int       `json:"hosts"`             // number of hosts
 	Tasks   int       `json:"tasks"`             // number of tasks
-	State   string    `json:"state"`             // running, done, failed, stopped, lost (its hosts know nothing of it), unknown
+	State   string    `json:"state"`             // pending or starting (in Slurm's queue), running, done, failed, hung, stopped, lost (its hosts know nothing of it), unknown
 	Seconds float64   `json:"seconds,omitempty"` // from the launch to the end, or until now; 0: not known
 	Code    *int      `json:"code,omitempty"`    // the job's exit status; nil: no verdict is known
 	Reason  string    `json:"reason,omitempty"`
@@ -34,7 +36,7 @@ type row struct {
 // List prints the jobs that this machine launched, or that are found on the hosts of
 // the query. The oldest comes first.
 func List(ctx context.Context, q Query, asJSON bool) error {
-	printer := console.NewPrinter(q.Terminal)
+	printer := q.printer()
 	rs, err := Records()
 	if q.OnHosts {
 		rs, err = search(ctx, q.Reach, printer)
@@ -42,7 +44,13 @@ func List(ctx context.Context, q Query, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	rows := make([]row, len(rs))
+	var queued []submission.Submission
+	if !q.OnHosts {
+		if queued, err = submission.All(); err != nil {
+			return err
+		}
+	}
+	rows := make([]row, len(rs)+len(queued))
 	var g errgroup.Group
 	g.SetLimit(hosts.FanOut)
 	for i, r := range rs {
@@ -51,7 +59,17 @@ func List(ctx context.Context, q Query, asJSON bool) error {
 			return nil
 		})
 	}
+	for i := range queued {
+		g.Go(func() error {
+			if r, shown := (submitted{&queued[i]}).row(ctx); shown {
+				rows[len(rs)+i] = r
+			}
+			return nil
+		})
+	}
 	g.Wait() // the functions return nil
+	rows = slices.DeleteFunc(rows, func(r row) bool { return r.Job == "" })
+	slices.SortStableFunc(rows, func(a, b row) int { return a.Created.Compare(b.Created) })
 	if asJSON {
 		return json.NewEncoder(q.Terminal.Stdout).Encode(rows)
 	}
@@ -87,6 +105,8 @@ func newRow(ctx context.Context, r Record, printer *console.Printer) row {
 		switch {
 		case r.Verdict.Stopped():
 			out.State = "stopped"
+		case r.Verdict.Hang != nil:
+			out.State = "hung"
 		case r.Verdict.Code != 0:
 			out.State = "failed"
 		}

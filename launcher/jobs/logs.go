@@ -14,6 +14,7 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/logstream"
+	"github.com/plx-run/plx/launcher/slurm"
 	"github.com/plx-run/plx/logs"
 )
 
@@ -33,6 +34,10 @@ type LogsConfig struct {
 // Logs prints a job's logs from its hosts, while the job runs or after. With Follow it
 // returns after the job has ended.
 func Logs(ctx context.Context, cfg LogsConfig) error {
+	var err error
+	if cfg.Query, err = awaitLaunched(ctx, cfg.Query, cfg.Follow); err != nil {
+		return err
+	}
 	j, err := cfg.open(ctx, false)
 	if err != nil {
 		return err
@@ -66,17 +71,25 @@ func ChooseTasks(all, patterns []string) (chosen []string, err error) {
 		for _, task := range all {
 			ok, err := path.Match(pattern, task)
 			if err != nil {
-				return nil, exit.Mistake(fmt.Errorf("task %q: not a name or a pattern such as worker:*", pattern), "")
+				return nil, exit.Mistake(fmt.Errorf("task %q: not a name or a pattern such as worker:*", pattern), "--task worker:3, or --task 'worker:*' for all workers")
 			}
 			if found = found || ok; ok && !slices.Contains(chosen, task) {
 				chosen = append(chosen, task)
 			}
 		}
 		if !found {
-			return nil, exit.Mistake(fmt.Errorf("there is no task %s", pattern), "the tasks are "+strings.Join(all, ", "))
+			return nil, exit.Mistake(fmt.Errorf("there is no task %s", pattern), "the tasks are %s", strings.Join(all, ", "))
 		}
 	}
 	return chosen, nil
+}
+
+// hostNames are the names of the job's hosts.
+func (j *Job) hostNames() (names []string) {
+	for _, a := range j.agents {
+		names = append(names, a.Name())
+	}
+	return names
 }
 
 // choose returns the hosts that have the named tasks, or that are named.
@@ -94,7 +107,7 @@ func (j *Job) choose(names, tasks []string) ([]*hosts.AgentHost, error) {
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, exit.Mistake(fmt.Errorf("job %s has nothing on %s", j.Job, strings.Join(names, ", ")), "")
+		return nil, exit.Mistake(fmt.Errorf("job %s has nothing on %s", j.Job, strings.Join(names, ", ")), "its hosts are %s", strings.Join(j.hostNames(), ", "))
 	}
 	return chosen, nil
 }
@@ -116,7 +129,22 @@ const attachLines = 10
 // Attach prints the newest lines of a running job and follows it. It returns the job's
 // exit status after the job has ended. To leave it does not end the job. shown tells
 // which lines are printed; the tasks of shown are patterns.
+//
+// It waits for a job that is pending in Slurm's queue, also after Slurm has requeued it.
 func Attach(ctx context.Context, q Query, shown logs.Options) (int, error) {
+	s, err := submissionOf(ctx, q)
+	if err != nil {
+		return exit.Code(err), err
+	}
+	if s == nil {
+		return attach(ctx, q, shown, attachLines)
+	}
+	return s.follow(ctx, q, shown, attachLines)
+}
+
+// attach is Attach for a job that is launched. lines is how many lines that are already there
+// are printed of each stream; -1: all.
+func attach(ctx context.Context, q Query, shown logs.Options, lines int) (int, error) {
 	j, err := q.open(ctx, true)
 	if err != nil {
 		return exit.Code(err), err
@@ -131,8 +159,10 @@ func Attach(ctx context.Context, q Query, shown logs.Options) (int, error) {
 			generation = fmt.Sprintf(", generation %d", state.Generation)
 		}
 	}
-	j.printer.Printf("attached to job %s%s: Ctrl-C leaves it running, plx stop ends it", j.Job, generation)
-	req := logs.Request{TailLines: attachLines, Follow: true}
+	if lines >= 0 {
+		j.printer.Printf("attached to job %s%s: Ctrl-C leaves it running, plx stop ends it", j.Job, generation)
+	}
+	req := logs.Request{TailLines: lines, Follow: true}
 	shown.Fold = true
 	out, err := j.print(ctx, j.present(), req, shown)
 	if err != nil {
@@ -146,8 +176,24 @@ func Attach(ctx context.Context, q Query, shown logs.Options) (int, error) {
 		return exit.CodePlx, j.resumable(j.chief().Named(err))
 	}
 	if state.Verdict == nil {
-		return exit.CodePlx, fmt.Errorf("job %s: ended without a verdict", j.Job)
+		return j.cutOff(ctx)
 	}
 	PrintVerdict(j.printer, j.Job, *state.Verdict, j.Saves, out)
 	return state.Verdict.Code, j.learn(state, j.printer)
+}
+
+// cutOff returns how a job ended whose agents know no verdict.
+func (j *Job) cutOff(ctx context.Context) (int, error) {
+	err := fmt.Errorf("job %s: ended without a verdict", j.Job)
+	if j.Slurm.ID == "" {
+		return exit.CodePlx, err
+	}
+	if r, found, _ := byID(j.Job); found && r.Verdict != nil { // its launcher knew one
+		PrintVerdict(j.printer, j.Job, *r.Verdict, j.Saves, nil)
+		return r.Verdict.Code, nil
+	}
+	if state, asked := slurm.Ask(ctx, j.Slurm.ID); asked == nil && state.Over() {
+		err = fmt.Errorf("job %s: job %s of Slurm ended: %s", j.Job, j.Slurm.ID, state.Ending())
+	}
+	return exit.CodePlx, j.resumable(err)
 }

@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +12,7 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/submission"
 )
 
 // PruneConfig tells what to remove.
@@ -32,7 +32,7 @@ func Prune(ctx context.Context, cfg PruneConfig) error {
 	if err != nil {
 		return err
 	}
-	p := &pruner{printer: console.NewPrinter(cfg.Terminal), cfg: cfg, newest: map[string]string{}, done: map[string]bool{}, kept: map[string]bool{},
+	p := &pruner{printer: cfg.printer(), cfg: cfg, newest: map[string]string{}, done: map[string]bool{}, listed: map[string]bool{}, kept: map[string]bool{},
 		table: console.NewTable("HOST", "WHAT", "SIZE")}
 	for _, r := range rs { // the oldest first
 		for _, h := range r.Hosts {
@@ -54,6 +54,7 @@ func Prune(ctx context.Context, cfg PruneConfig) error {
 		}
 		errs = append(errs, err)
 	}
+	errs = append(errs, p.submissions(ctx))
 	if len(p.kept) > 0 {
 		p.printer.Printf("hint: plx fetch JOB DIR fetches outputs; plx prune --discard-outputs removes them")
 	}
@@ -64,12 +65,38 @@ func Prune(ctx context.Context, cfg PruneConfig) error {
 	return errors.Join(errs...)
 }
 
+// submissions removes those that have ended without a job.
+func (p *pruner) submissions(ctx context.Context) error {
+	all, err := submission.All()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := range all {
+		s := submitted{&all[i]}
+		if _, launched := s.run(0); launched || time.Since(s.Created) < p.cfg.Older {
+			continue
+		}
+		state, err := s.Ask(ctx)
+		switch {
+		case err != nil || !state.Over():
+		case p.cfg.DryRun:
+			p.table.Row("here", "record of job "+s.Job, "")
+		default:
+			err = s.Unmake()
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
 // pruner is one run of Prune.
 type pruner struct {
 	printer *console.Printer
 	cfg     PruneConfig
 	newest  map[string]string // binary of the newest agent of each host, by the host's line: it knows of outputs
 	done    map[string]bool   // hosts that were pruned, by their lines of a resource file
+	listed  map[string]bool   // what --dry-run has listed, by file system and path: hosts that share a home list the same
 	kept    map[string]bool   // jobs with outputs that nobody has fetched
 	table   *table.Table      // what would be removed
 	bytes   int64             // its size on all hosts
@@ -79,7 +106,7 @@ type pruner struct {
 func (p *pruner) job(ctx context.Context, r Record) error {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	j, err := open(ctx, r, p.printer, false)
+	j, err := open(ctx, r, p.printer, hosts.Reach{})
 	if err != nil {
 		return err
 	}
@@ -102,7 +129,12 @@ func (p *pruner) host(ctx context.Context, a *hosts.AgentHost) error {
 	if p.cfg.DryRun {
 		command += " --dry-run"
 	}
-	var stdout bytes.Buffer
+	if p.cfg.DryRun {
+		if err := a.Inspect(ctx); err != nil {
+			return a.Named(fmt.Errorf("prune: %w", err))
+		}
+	}
+	var stdout hosts.Answer
 	if err := a.Call(ctx, command, nil, &stdout); err != nil && hosts.ExitStatus(err) != hosts.NotFound {
 		return a.Named(fmt.Errorf("prune: %w", err))
 	}
@@ -116,6 +148,12 @@ func (p *pruner) host(ctx context.Context, a *hosts.AgentHost) error {
 			p.kept[item.Job] = true
 			p.printer.Printf("host %s: kept job %s: %s, %s, not fetched", a.Name(), console.Printable(item.Job), console.Count(item.Outputs, "output"), console.Size(item.Bytes))
 			continue
+		}
+		if item := a.Facts.FileSystem + " " + item.Path; p.cfg.DryRun {
+			if p.listed[item] {
+				continue
+			}
+			p.listed[item] = true
 		}
 		n++
 		freed += item.Bytes

@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,21 +24,40 @@ type Query struct {
 	// OnHosts ignores the records of this machine.
 	OnHosts  bool
 	Terminal console.Terminal
+	Printer  *console.Printer // of Terminal, which others use at the same time; nil: a new one
+	exact    bool             // Job is the id of a job that is launched, and stands for no other run of its submission
+}
+
+func (q Query) printer() *console.Printer {
+	if q.Printer != nil {
+		return q.Printer
+	}
+	return console.NewPrinter(q.Terminal)
+}
+
+// exactly returns the query for the job with an id, which is launched.
+func (q Query) exactly(job string) Query {
+	q.Job, q.exact = job, true
+	return q
 }
 
 // open finds the job and opens it with the hosts that it has now. It connects at most to
 // the host that drives the job. If no job was named, running excludes jobs that ended.
 func (q Query) open(ctx context.Context, running bool) (*Job, error) {
-	printer := console.NewPrinter(q.Terminal)
+	printer := q.printer()
+	q, err := alreadyLaunched(ctx, q)
+	if err != nil {
+		return nil, err
+	}
 	r, err := q.Find(ctx, running, printer)
 	if err != nil {
 		return nil, err
 	}
-	j, err := open(ctx, r, printer, q.Reach.AcceptNewHostKeys)
+	j, err := open(ctx, r, printer, q.Reach)
 	if err != nil {
 		return nil, err
 	}
-	return j.refreshed(ctx, q.Reach.AcceptNewHostKeys)
+	return j.refreshed(ctx, q.Reach)
 }
 
 // Find looks the job up in this machine's records, or on the given hosts. running
@@ -108,7 +126,7 @@ func match(rs []Record, text string) (Record, error) {
 	case len(begun) == 1:
 		return begun[0], nil
 	case len(begun) > 1:
-		return Record{}, exit.Mistake(fmt.Errorf("job %s: the ids of %d jobs begin so", text, len(begun)), "the newest is "+begun[len(begun)-1].Job)
+		return Record{}, exit.Mistake(fmt.Errorf("job %s: the ids of %d jobs begin so", text, len(begun)), "the newest is %s; plx jobs lists them", begun[len(begun)-1].Job)
 	}
 	return Record{}, exit.Mistake(fmt.Errorf("job %s: this machine knows of none", text),
 		"plx jobs lists what is known; name the hosts with --hosts to look there")
@@ -143,7 +161,7 @@ func search(ctx context.Context, reach hosts.Reach, printer *console.Printer) ([
 // leaves out a state that cannot be read.
 func states(ctx context.Context, h *hosts.Host, printer *console.Printer) ([]protocol.State, error) {
 	const script = `for f in "$HOME"/.plx/jobs/*/*/state.json; do if [ -r "$f" ]; then printf '%s\t' "$f"; tr -d '\n' <"$f"; echo; fi; done`
-	var stdout bytes.Buffer
+	var stdout hosts.Answer
 	if err := h.Run(ctx, script, nil, &stdout, nil); err != nil {
 		return nil, fmt.Errorf("look for jobs: %w", err)
 	}

@@ -32,6 +32,8 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/slurm"
+	"github.com/plx-run/plx/launcher/submission"
 )
 
 // Defaults of a launch. They also hold for a job that this machine has no record of.
@@ -45,16 +47,17 @@ const (
 // Record is what the launching machine remembers of a job, in
 // ~/.plx/jobs/<job>/job.json.
 type Record struct {
-	Job      string            `json:"job"`            // id
-	Name     string            `json:"name,omitempty"` // given by the user; empty: none
-	Program  string            `json:"program"`        // file name
-	Created  time.Time         `json:"created"`
-	Detached bool              `json:"detached,omitempty"`
-	Restarts bool              `json:"restarts,omitempty"` // tasks may run on other hosts than at the launch
-	Embedded bool              `json:"embedded,omitempty"` // the job's hosts are servers of the launcher's process
-	Launcher int               `json:"launcher"`           // pid of the plx that launched the job, on this machine
-	Grace    time.Duration     `json:"grace"`              // from telling tasks to end to killing them; 0: kill at once
-	Lease    time.Duration     `json:"lease,omitempty"`    // 0: DefaultLease
+	Job      string    `json:"job"`            // id
+	Name     string    `json:"name,omitempty"` // given by the user; empty: none
+	Program  string    `json:"program"`        // file name
+	Created  time.Time `json:"created"`
+	Detached bool      `json:"detached,omitempty"`
+	Restarts bool      `json:"restarts,omitempty"` // tasks may run on other hosts than at the launch
+	Embedded bool      `json:"embedded,omitempty"` // the job's hosts are servers of the launcher's process
+	Way
+	Launcher int               `json:"launcher"`        // pid of the plx that launched the job, on this machine
+	Grace    time.Duration     `json:"grace"`           // from telling tasks to end to killing them; 0: kill at once
+	Lease    time.Duration     `json:"lease,omitempty"` // 0: DefaultLease
 	Hosts    []HostRecord      `json:"hosts"`
 	Chief    int               `json:"chief"`             // index into Hosts of the host that knows the verdict
 	Laid     int               `json:"laid,omitempty"`    // generation of the last layout that an agent reported; 0: none has
@@ -68,6 +71,12 @@ type Record struct {
 	Plan []string `json:"plan,omitempty"` // where the tasks were to run at the launch, as lines of a table
 
 	found bool // read from the hosts, not from job.json: maybe incomplete, and never saved
+}
+
+// Way is how the hosts of a Record are reached. The zero value means SSH.
+type Way struct {
+	Via   string    `json:"via,omitempty"`  // command that reaches the hosts; empty: none
+	Slurm slurm.Run `json:"slurm,omitzero"` // job of Slurm whose nodes the hosts are; zero: none
 }
 
 // HostRecord is one host of a Record.
@@ -85,11 +94,7 @@ func (r *Record) CheckpointName() string { return cmp.Or(r.Checkpoints, r.Name, 
 
 // folder returns ~/.plx/jobs.
 func folder() (string, error) {
-	home := os.Getenv("HOME")
-	if home == "" {
-		return "", errors.New("HOME is not set, so there is no place for ~/.plx")
-	}
-	return filepath.Join(home, ".plx", "jobs"), nil
+	return submission.Root()
 }
 
 // Save writes the record, whole or not at all.
@@ -127,11 +132,15 @@ func (r *Record) Finish(v protocol.Verdict) error {
 	return r.Save()
 }
 
-// Forget removes the record.
+// Forget removes the record, and what else is in its folder unless Slurm may run its launch
+// again.
 func (r *Record) Forget() error {
 	jobs, err := folder()
 	if err != nil {
 		return err
+	}
+	if s, found := submission.Of(r.Job); found && s.Over == nil {
+		return os.Remove(filepath.Join(jobs, r.Job, "job.json"))
 	}
 	return os.RemoveAll(filepath.Join(jobs, r.Job))
 }
@@ -157,6 +166,16 @@ func Records() ([]Record, error) {
 	return rs, nil
 }
 
+// byID returns the record of the job with an id.
+func byID(job string) (r Record, found bool, err error) {
+	jobs, err := folder()
+	if err != nil {
+		return r, false, err
+	}
+	r, err = readRecord(filepath.Join(jobs, job))
+	return r, err == nil, nil
+}
+
 func older(a, b Record) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Job, b.Job)) }
 
 func readRecord(own string) (r Record, err error) {
@@ -171,8 +190,8 @@ func readRecord(own string) (r Record, err error) {
 }
 
 // reach returns how to reach the record's hosts. An embedded job ran on this machine: a
-// new embedded cluster reaches its folders.
-func (r *Record) reach(acceptNewHostKeys bool) (hosts.Reach, error) {
+// new embedded cluster reaches its folders. like has what the user says about reaching hosts.
+func (r *Record) reach(like hosts.Reach) (hosts.Reach, error) {
 	if r.Embedded {
 		return hosts.Reach{LocalHosts: len(r.Hosts), LocalWorkers: 1}, nil
 	}
@@ -184,7 +203,16 @@ func (r *Record) reach(acceptNewHostKeys bool) (hosts.Reach, error) {
 	if err != nil {
 		return hosts.Reach{}, fmt.Errorf("record of job %s: %w", r.Job, err)
 	}
-	return hosts.Reach{Hosts: parsed, AcceptNewHostKeys: acceptNewHostKeys}, nil
+	return hosts.Reach{Hosts: parsed, Via: r.over(like), Slurm: r.Slurm, AcceptNewHostKeys: like.AcceptNewHostKeys}, nil
+}
+
+// over returns the command that reaches a job's hosts; empty: SSH. Who launched the job here
+// said it then.
+func (r *Record) over(like hosts.Reach) string {
+	if r.found {
+		return like.Via
+	}
+	return r.Via
 }
 
 // refreshTime bounds the question which hosts a job has now. Without an answer a
@@ -194,7 +222,7 @@ const refreshTime = 10 * time.Second
 // refreshed returns the job with the hosts that it has now. If another machine has
 // scaled a detached job, the record here is out of date, and the agent that drives the
 // job knows better.
-func (j *Job) refreshed(ctx context.Context, acceptNewHostKeys bool) (*Job, error) {
+func (j *Job) refreshed(ctx context.Context, like hosts.Reach) (*Job, error) {
 	if !j.movable() || j.Verdict != nil {
 		return j, nil
 	}
@@ -212,7 +240,7 @@ func (j *Job) refreshed(ctx context.Context, acceptNewHostKeys bool) (*Job, erro
 		return j, nil
 	}
 	j.close()
-	return open(ctx, j.Record, j.printer, acceptNewHostKeys)
+	return open(ctx, j.Record, j.printer, like)
 }
 
 // movable reports whether the job can get other hosts while no launcher here notes
@@ -283,7 +311,7 @@ func (r *Record) lay(layout protocol.Layout) (bool, error) {
 	for _, h := range known {
 		return false, fmt.Errorf("host %q is not among them", h.Line)
 	}
-	if _, err := next.reach(false); err != nil {
+	if _, err := next.reach(hosts.Reach{}); err != nil {
 		return false, err
 	}
 	*r = next

@@ -73,3 +73,21 @@ func TestFoundRecordsAreNotSaved(t *testing.T) {
 		t.Errorf("%+v, %v", rs, err)
 	}
 }
+
+// The record says how a job's hosts are reached, where this machine launched the job.
+func TestViaOfARecord(t *testing.T) {
+	like := hosts.Reach{Via: "theirs {host}"}
+	for _, c := range []struct {
+		r    Record
+		want string
+	}{
+		{Record{Way: Way{Via: "ours {host}"}}, "ours {host}"},
+		{Record{}, ""}, // SSH, whatever a default says now
+		{Record{found: true}, "theirs {host}"},
+	} {
+		c.r.Hosts = []HostRecord{{Line: "space/pod"}}
+		if got, err := c.r.reach(like); err != nil || got.Via != c.want {
+			t.Errorf("%+v: via %q, %v, want %q", c.r, got.Via, err, c.want)
+		}
+	}
+}

@@ -15,12 +15,11 @@ import (
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/envsync/venv"
 	"github.com/plx-run/plx/hostfile"
-	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/booking"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/placement"
 	"github.com/plx-run/plx/launcher/protocol"
-	"github.com/plx-run/plx/trainer/cluster"
 )
 
 // ScaleConfig tells with which hosts a running job is to continue.
@@ -37,7 +36,7 @@ const startTime = 15 * time.Minute
 // fails the job continues with the hosts that it has.
 func Scale(ctx context.Context, cfg ScaleConfig) error {
 	if err := cfg.Reach.CheckVariables(); err != nil {
-		return exit.Mistake(err, exit.Hint(err))
+		return exit.Mistake(err, hosts.VariableHint)
 	}
 	j, err := cfg.open(ctx, true)
 	if err != nil {
@@ -45,7 +44,7 @@ func Scale(ctx context.Context, cfg ScaleConfig) error {
 	}
 	defer j.close()
 	if j.Embedded {
-		return exit.Mistake(fmt.Errorf("job %s: it runs on an embedded cluster, which has no other hosts", j.Job), "launch it with --hosts")
+		return exit.Mistake(fmt.Errorf("job %s: it runs on an embedded cluster, which has no other hosts", j.Job), "launch it with --hosts FILE")
 	}
 	if ended, verdict := j.ended(ctx); ended {
 		return fmt.Errorf("job %s: it has ended%s", j.Job, ending(verdict))
@@ -101,6 +100,9 @@ func (s *scaler) scale(ctx context.Context) (answer protocol.Scaled, err error) 
 	if len(fresh)+len(leave) == 0 {
 		return answer, nil
 	}
+	if err := canLeave(layout.Hosts, leave); err != nil {
+		return answer, err
+	}
 	if err := s.prepare(ctx, fresh, layout.Hosts); err != nil {
 		return answer, errors.Join(err, s.endGroup(err))
 	}
@@ -112,25 +114,6 @@ func (s *scaler) scale(ctx context.Context) (answer protocol.Scaled, err error) 
 		err = fmt.Errorf("no answer: %w; it may still be scaled: plx jobs", err)
 	}
 	return answer, err
-}
-
-// contrast returns the wanted hosts that the job does not have, and the indices of the
-// job's hosts that are not wanted.
-func contrast(want []hostfile.Host, have []protocol.HostPlan) (fresh []hostfile.Host, leave []int) {
-	stay := map[string]bool{}
-	for _, h := range want {
-		folder := hosts.NewHost(h, nil).JobFolder()
-		stay[folder] = true
-		if !slices.ContainsFunc(have, func(p protocol.HostPlan) bool { return !p.Left && p.Folder == folder }) {
-			fresh = append(fresh, h)
-		}
-	}
-	for i, p := range have {
-		if !p.Left && !stay[p.Folder] {
-			leave = append(leave, i)
-		}
-	}
-	return fresh, leave
 }
 
 // ask sends a wish to the job's driver, through the agent of the chief's host, and
@@ -199,18 +182,26 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, have []prot
 	if len(fresh) == 0 {
 		return nil
 	}
-	if s.set, err = hosts.Open(ctx, hosts.Reach{Hosts: fresh, Interface: s.spec.JobInterface, AcceptNewHostKeys: s.cfg.Reach.AcceptNewHostKeys}, s.job.printer); err != nil {
+	if s.set, err = hosts.Open(ctx, hosts.Reach{Hosts: fresh, Interface: s.spec.JobInterface, Via: s.job.over(s.cfg.Reach), Slurm: s.job.Slurm, AcceptNewHostKeys: s.cfg.Reach.AcceptNewHostKeys}, s.job.printer); err != nil {
 		return err
 	}
 	if err := s.set.Survey(ctx); err != nil {
 		return err
 	}
-	placed, err := placement.Place(s.set.Machines(), optionsOf(have))
+	options := optionsOf(have)
+	options.ShareGPUs = s.spec.ShareGPUs
+	placed, err := placement.Place(s.set.Machines(), options)
 	if err != nil {
 		return err
 	}
 	notes, err := placed.Conflicts(s.set.Machines())
 	s.job.printer.Lines(notes)
+	if err == nil {
+		err = InUse(placed, s.set.Machines(), options.ShareGPUs, scaleBusyHint, s.job.printer)
+	}
+	if err == nil {
+		err = s.checkBooked(ctx, placed)
+	}
 	if err != nil {
 		return err
 	}
@@ -223,22 +214,20 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, have []prot
 	return s.start(ctx, placed, len(have))
 }
 
-// optionsOf guesses with which options the job was launched: whether there are servers, and
-// whether a worker sees the devices of its host's other workers.
-func optionsOf(have []protocol.HostPlan) placement.Options {
-	want := placement.Options{NoServers: true}
-	for _, h := range have {
-		seen := map[string]bool{}
-		for _, t := range h.Tasks {
-			if t.Task.Role == cluster.PS {
-				want.NoServers = false
-				continue
-			}
-			want.VisibleHost = want.VisibleHost || t.Devices != "" && seen[t.Devices]
-			seen[t.Devices] = true
+// checkBooked refuses GPUs that another job has booked, before anything is sent.
+func (s *scaler) checkBooked(ctx context.Context, p placement.Placement) error {
+	s.spec.Ticket = booking.NewTicket() // the job's own would overtake launches that wait
+	var wanted []booking.Host
+	for _, placed := range p.Hosts {
+		if claims := protocol.Claims(placed.Specs()); len(claims) > 0 {
+			wanted = append(wanted, booking.Host{Agent: &hosts.AgentHost{Host: s.set.Hosts[placed.Machine]}, Claims: claims})
 		}
 	}
-	return want
+	binary := func() string { return s.job.chief().Binary }
+	if err := booking.Check(ctx, wanted, s.spec.Ticket, binary); err != nil {
+		return exit.WithHint(err, scaleBusyHint)
+	}
+	return nil
 }
 
 // send brings the new hosts the agent, the program and the user's files.
@@ -269,11 +258,12 @@ func (s *scaler) send(ctx context.Context) error {
 	}
 	bar := s.job.printer.NewTransfer("sending")
 	err = hosts.SendAll(ctx, s.set.Hosts, blobs, bar)
+	how := hosts.Sending{Bar: bar, Printer: s.job.printer, PortLow: s.spec.PortLow, PortHigh: s.spec.PortHigh}
 	if err == nil {
-		err = s.sendVenv(ctx, from, bar)
+		err = s.sendVenv(ctx, from, how)
 	}
 	if err == nil && s.spec.Workdir != "" {
-		err = s.sendWorkdir(ctx, from, bar)
+		err = s.sendWorkdir(ctx, from, how)
 	}
 	bar.Sent(err)
 	if err != nil || s.spec.Workdir == "" {
@@ -295,7 +285,7 @@ func (s *scaler) agents() (all []*hosts.AgentHost) {
 }
 
 // sendVenv brings the new hosts the virtual environment as it was at the launch.
-func (s *scaler) sendVenv(ctx context.Context, from *hosts.AgentHost, bar *console.Transfer) error {
+func (s *scaler) sendVenv(ctx context.Context, from *hosts.AgentHost, how hosts.Sending) error {
 	v := s.spec.Command.Venv
 	if v == nil || v.Request == nil {
 		return nil // an agent of an earlier version refuses to start without its environment
@@ -307,14 +297,14 @@ func (s *scaler) sendVenv(ctx context.Context, from *hosts.AgentHost, bar *conso
 	if request.Folder() != v.Folder || request.BaseFolder() != v.Base {
 		return from.Named(errors.New("the job's virtual environment is of another version of plx: scale with the plx that launched the job"))
 	}
-	if err := hosts.CopyVenv(ctx, from, s.agents(), request, s.scratch, bar); err != nil {
+	if err := hosts.CopyVenv(ctx, from, s.agents(), request, s.scratch, how); err != nil {
 		return exit.WithHint(fmt.Errorf("the job's virtual environment: %w", err), exit.Hint(err))
 	}
 	return nil
 }
 
 // sendWorkdir brings the new hosts the working directory as it was at the launch.
-func (s *scaler) sendWorkdir(ctx context.Context, from *hosts.AgentHost, bar *console.Transfer) error {
+func (s *scaler) sendWorkdir(ctx context.Context, from *hosts.AgentHost, how hosts.Sending) error {
 	dir := filepath.Join(s.scratch, "workdir")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
@@ -323,7 +313,7 @@ func (s *scaler) sendWorkdir(ctx context.Context, from *hosts.AgentHost, bar *co
 	if err != nil {
 		return err
 	}
-	return hosts.SendWorkdir(ctx, s.agents(), folder, s.spec.Archives, bar)
+	return hosts.SendWorkdir(ctx, s.agents(), folder, "", s.spec.Archives, how)
 }
 
 // copyBlob copies a blob from a host to the folder dir, unless it is this process's
@@ -370,6 +360,7 @@ func (s *scaler) start(ctx context.Context, p placement.Placement, known int) er
 		}
 		spec := s.spec
 		spec.Host, spec.HostIndex, spec.Folder, spec.DataAddr, spec.Tasks = a.Name(), known+k, a.Folder, addr, nil
+		spec.Claims = protocol.Claims(p.Hosts[k].Specs())
 		spec.Interface, spec.OwnEnv = a.Resource.Interface, len(a.Resource.Env)
 		spec.Env = slices.Clone(s.spec.Env[:max(0, len(s.spec.Env)-s.spec.OwnEnv)]) // those of all hosts
 		spec.Env = append(spec.Env, raws(a.Resource.Env)...)

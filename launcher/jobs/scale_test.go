@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/placement"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
@@ -31,6 +32,28 @@ func TestContrast(t *testing.T) {
 		if !reflect.DeepEqual(names, x.fresh) || !reflect.DeepEqual(leave, x.leave) {
 			t.Errorf("%v: new %v, leaving %v; want %v, %v", x.want, names, leave, x.fresh, x.leave)
 		}
+	}
+}
+
+// What the driver would refuse is refused before anything is copied.
+func TestCanLeave(t *testing.T) {
+	have := []protocol.HostPlan{{Host: "a"}, {Host: "b", Drives: true}, {Host: "c", Left: true}}
+	for _, x := range []struct {
+		leave []int
+		want  string // "": they can leave
+	}{
+		{nil, ""},
+		{[]int{0}, ""},
+		{[]int{1}, "host b drives the job and cannot leave it"},
+	} {
+		err := canLeave(have, x.leave)
+		if (err == nil) != (x.want == "") || err != nil && (err.Error() != x.want || exit.Hint(err) == "") {
+			t.Errorf("%v: %v, want %q", x.leave, err, x.want)
+		}
+	}
+	have[1].Drives = false
+	if err := canLeave(have, []int{0, 1}); err == nil || err.Error() != "no host would stay, and the checkpoint is on the old hosts, a, b" || exit.Hint(err) == "" {
+		t.Error(err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,14 +20,33 @@ const stopCode = 143
 // StopConfig tells which job to end, and how.
 type StopConfig struct {
 	Query
-	Grace time.Duration // between telling tasks to end and killing them; 0: kill at once; negative: that of the launch
+	Code   int           // exit status of the job; 0: that of plx stop
+	Reason string        // who stops the job; empty: plx stop
+	Grace  time.Duration // between telling tasks to end and killing them; 0: kill at once; negative: that of the launch
 	// SaveTime bounds the checkpoint that the job makes first. 0: it makes none.
 	SaveTime time.Duration
 }
 
 // Stop ends a job, and returns when nothing of it is left on its hosts. If the job was to
 // save a checkpoint and did not, that is an error.
+//
+// A launch that has no job yet is ended too: it leaves nothing on its hosts.
 func Stop(ctx context.Context, cfg StopConfig) error {
+	launch, found, err := cfg.launching()
+	if found {
+		if cfg.Job, err = launch.stop(ctx); err == nil && cfg.Job == "" {
+			cfg.printer().Printf("the launch of %s was stopped before its job began", launch.label())
+			return nil
+		}
+	}
+	if err != nil {
+		return err
+	}
+	query, done, err := unqueue(ctx, cfg.Query)
+	if done || err != nil {
+		return err
+	}
+	cfg.Query = query
 	j, err := cfg.open(ctx, true)
 	if err != nil {
 		return err
@@ -119,7 +139,7 @@ func (s *stopper) ask(ctx context.Context, a *hosts.AgentHost) error {
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	stop := protocol.Stop{Grace: s.cfg.Grace, SaveTime: s.cfg.SaveTime, Reason: protocol.StoppedBy + "plx stop", Code: stopCode}
+	stop := protocol.Stop{Grace: s.cfg.Grace, SaveTime: s.cfg.SaveTime, Reason: protocol.StoppedBy + cmp.Or(s.cfg.Reason, "plx stop"), Code: cmp.Or(s.cfg.Code, stopCode)}
 	if err := conn.Send(protocol.Message{Stop: &stop}); err != nil {
 		return err
 	}

@@ -34,6 +34,8 @@
 //	scale.go      change of hosts, and which changes are possible
 //	save.go       checkpoint before a stop
 //
+// Package hang finds out whether nothing moves in any task.
+//
 // They read tables, which hold facts: hosts.go and generation.go (where tasks run, how
 // they ended and which steps they have made). heard.go turns events into calls, machine.go
 // changes stages, verdict.go leads from failures and stops to the verdict.

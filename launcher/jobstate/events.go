@@ -71,6 +71,7 @@ const (
 	DoubtTimer   Timer = "doubt"   // the task that a worker blames has failed, or has not
 	StopTimer    Timer = "stop"    // tasks that were told to end have ended
 	SaveTimer    Timer = "save"    // the chief has saved
+	HangTimer    Timer = "hang"    // hosts have answered what their tasks do
 	ScaleTimer   Timer = "scale"   // the present part of a change of hosts is over
 	SteadyTimer  Timer = "steady"  // the generation has run so long that earlier failures are forgiven
 	BackoffTimer Timer = "backoff" // the next generation may begin

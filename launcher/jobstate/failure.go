@@ -12,11 +12,13 @@ import (
 
 // failure is that of one task, or of one host if task is nil.
 type failure struct {
-	host    int           // index of the host
-	task    *cluster.Task // nil: the whole host failed
-	exit    protocol.Exit // of the task; a substitute with a Code if no Exit has arrived, or for a host
-	reason  string        // what failed and why, for the verdict
-	hearsay bool          // another host reports that it could not reach this host
+	host    int            // index of the host
+	task    *cluster.Task  // nil: the whole host failed
+	exit    protocol.Exit  // of the task; a substitute with a Code if no Exit has arrived, or for a host
+	culprit string         // name of the task that is blamed if task is nil; "": none
+	reason  string         // what failed and why, for the verdict
+	hang    *protocol.Hang // the job hung; nil: it did not
+	hearsay bool           // another host reports that it could not reach this host
 }
 
 // failureOf is a failure that a task reports before it exits.
@@ -32,25 +34,36 @@ func failureOfHost(h int, reason string) failure {
 
 // failures collects failures for Plan.Settle, as the first one seen is often not
 // the cause. Then it chooses the one to blame.
-type failures struct{ all []failure }
+type failures struct {
+	all []failure
+	at  map[cluster.Task]int // index into all of each task's failure
+}
 
 // add collects failures. An exit says more than the task's own report did, and
 // takes its place.
-func (fs *failures) add(doubted []failure, f failure) {
-	fs.all = append(fs.all, doubted...)
-	if f.task != nil {
-		if i := fs.of(*f.task); i >= 0 {
-			f.exit.LostPeer = cmp.Or(f.exit.LostPeer, fs.all[i].exit.LostPeer)
-			fs.all[i] = f
-			return
+func (fs *failures) add(more ...failure) {
+	for _, f := range more {
+		if f.task != nil {
+			if i := fs.of(*f.task); i >= 0 {
+				f.exit.LostPeer = cmp.Or(f.exit.LostPeer, fs.all[i].exit.LostPeer)
+				fs.all[i] = f
+				continue
+			}
+			if fs.at == nil {
+				fs.at = map[cluster.Task]int{}
+			}
+			fs.at[*f.task] = len(fs.all)
 		}
+		fs.all = append(fs.all, f)
 	}
-	fs.all = append(fs.all, f)
 }
 
 // of is the index of the failure of a task; -1 is none.
 func (fs *failures) of(t cluster.Task) int {
-	return slices.IndexFunc(fs.all, func(f failure) bool { return f.task != nil && *f.task == t })
+	if i, known := fs.at[t]; known {
+		return i
+	}
+	return -1
 }
 
 // hearsay reports whether the first failure is one that another host reports: then
@@ -60,9 +73,11 @@ func (fs *failures) hearsay() bool { return fs.all[0].hearsay }
 // verdict returns the culprit and the verdict on it. more is added to the reason.
 func (fs *failures) verdict(v view, more string) (failure, protocol.Verdict) {
 	culprit, victims := fs.blame(v)
-	verdict := protocol.Verdict{Code: status(culprit.exit), Reason: culprit.reason + more, Host: v.name(culprit.host), Victims: victims}
+	verdict := protocol.Verdict{Code: status(culprit.exit), Reason: culprit.reason + more, Culprit: culprit.culprit, Host: v.name(culprit.host), Hang: culprit.hang,
+		Victims: victims[:min(len(victims), maxEnds)], MoreVictims: max(0, len(victims)-maxEnds)}
 	if culprit.task != nil {
 		e := culprit.exit
+		verdict.Culprit = culprit.task.String()
 		verdict.First = &e
 	}
 	return culprit, verdict
@@ -133,7 +148,7 @@ func (fs *failures) blamedPeer(v view) (f failure, victim int) {
 	}
 	// The verdict names no first exit: the peer has none, and the witness's last
 	// words are not those of the culprit.
-	return failure{host: h, exit: protocol.Exit{Code: status(witness.exit)},
+	return failure{host: h, culprit: peer.String(), exit: protocol.Exit{Code: status(witness.exit)},
 			reason: fmt.Sprintf("%s on %s failed, as %s reports%s", peer, v.name(h), witness.exit.Task, because(witness.exit.Cause))},
 		fs.of(peer)
 }

@@ -13,6 +13,9 @@ type generation struct {
 	number int                            // 0 for the first
 	hostOf map[cluster.Task]int           // index of the host that runs each task
 	exits  map[cluster.Task]protocol.Exit // how tasks ended; a task that has not ended has no entry
+
+	workers int // number of workers
+	groups  int // number of hosts with workers
 }
 
 // newGeneration returns a generation with the tasks that the hosts have now.
@@ -21,6 +24,10 @@ func newGeneration(number int, all hosts) generation {
 	for i, h := range all {
 		for _, t := range h.tasks {
 			g.hostOf[t.Task] = i
+		}
+		if n := protocol.Workers(h.tasks); n > 0 {
+			g.workers += n
+			g.groups++
 		}
 	}
 	return g
@@ -45,16 +52,6 @@ func (g generation) record(h int, e protocol.Exit) bool {
 func (g generation) ended(t cluster.Task) bool {
 	_, ended := g.exits[t]
 	return ended
-}
-
-// workers counts the workers of this generation.
-func (g generation) workers() (n int) {
-	for t := range g.hostOf {
-		if t.Role == cluster.Worker {
-			n++
-		}
-	}
-	return n
 }
 
 // servers returns the servers among tasks that have not ended.

@@ -62,7 +62,7 @@ func (m *Machine) heard(h int, msg protocol.Message) {
 	case msg.Prepared != nil && msg.Prepared.Generation == now:
 		m.decide(nil, m.start.prepared(v, h, *msg.Prepared))
 	case msg.Checked != nil && msg.Checked.Generation == now:
-		m.decide(nil, m.start.checked(v, h, *msg.Checked))
+		m.decide(m.start.checked(v, h, *msg.Checked))
 	case msg.Started != nil && msg.Started.Generation == now && v.stage >= starting && v.hosts[h].in:
 		m.decide(nil, answered{h, starting})
 	case msg.Exited != nil:
@@ -74,6 +74,8 @@ func (m *Machine) heard(h int, msg protocol.Message) {
 		m.stopAsked(StopAsked{Reason: s.Reason, Code: s.Code, Grace: s.Grace, SaveTime: s.SaveTime})
 	case msg.Scale != nil:
 		m.do(m.scale.asked(v, h, *msg.Scale))
+	case msg.Seen != nil && msg.Seen.Generation == now && v.stage == running:
+		m.decide(v.seen(&m.watch, &m.late, h, msg.Seen))
 	case msg.Notice != "":
 		m.do(notice("host %s: %s", v.name(h), msg.Notice))
 	}

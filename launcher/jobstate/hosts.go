@@ -2,7 +2,6 @@ package jobstate
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/plx-run/plx/launcher/protocol"
@@ -23,10 +22,12 @@ type host struct {
 	addr     string // where the agent listens on the data network; "" before the first Up
 
 	// Of the present generation.
-	tasks    []protocol.TaskSpec // that the host runs; nil: none
-	in       bool                // the host takes part, perhaps without tasks; false once its agent is lost
-	answered stage               // last stage whose request the agent has answered; gathering: none
-	told     bool                // Start was sent and not known to be lost: tasks may run
+	tasks []protocol.TaskSpec // that the host runs; nil: none
+
+	groupRank int   // number of hosts with workers that come before this one
+	in        bool  // the host takes part, perhaps without tasks; false once its agent is lost
+	answered  stage // last stage whose request the agent has answered; gathering: none
+	told      bool  // Start was sent and not known to be lost: tasks may run
 }
 
 // membership is what a host is to the job.
@@ -91,8 +92,8 @@ func (h *host) depart() { h.leaving = true }
 func (h *host) bar() { h.barred = true }
 
 // lay begins a generation with the tasks of the host.
-func (h *host) lay(tasks []protocol.TaskSpec) {
-	h.tasks, h.in, h.answered, h.told = tasks, !h.gone && h.place == member, gathering, false
+func (h *host) lay(tasks []protocol.TaskSpec, groupRank int) {
+	h.tasks, h.groupRank, h.in, h.answered, h.told = tasks, groupRank, !h.gone && h.place == member, gathering, false
 }
 
 // answer notes that the agent has answered the request of a stage.
@@ -119,8 +120,12 @@ type hosts []*host
 
 // lay begins a generation: it gives tasks to the hosts that can have some.
 func (all hosts) lay() {
+	groups := 0
 	for i, tasks := range renumber(all, all.available) {
-		all[i].lay(tasks)
+		all[i].lay(tasks, groups)
+		if protocol.Workers(tasks) > 0 {
+			groups++
+		}
 	}
 }
 
@@ -155,15 +160,29 @@ func (all hosts) available(h int) bool {
 	return all[h].place == member && !all[h].gone && !all[h].barred
 }
 
+// search looks for a host. It begins where it found one last: while hosts answer one after
+// the other, all searches for one that has not take together about one look at each.
+type search struct{ at int }
+
+func (s *search) finds(among int, is func(h int) bool) bool {
+	for i := range among {
+		if h := (s.at + i) % among; is(h) {
+			s.at = h
+			return true
+		}
+	}
+	return false
+}
+
 // arrived reports whether every agent has answered at least once.
-func (all hosts) arrived() bool {
-	return !slices.ContainsFunc(all, func(h *host) bool { return !h.up })
+func (all hosts) arrived(late *search) bool {
+	return !late.finds(len(all), func(h int) bool { return !all[h].up })
 }
 
 // answered reports whether every host that takes part has answered the request of
 // a stage.
-func (all hosts) answered(s stage) bool {
-	return !slices.ContainsFunc(all, func(h *host) bool { return h.in && h.answered < s })
+func (all hosts) answered(s stage, late *search) bool {
+	return !late.finds(len(all), func(h int) bool { return all[h].in && all[h].answered < s })
 }
 
 // seatLost is the host that conducts a detached job, if its agent is gone or ends;

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/plx-run/plx/launcher/hang"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
@@ -35,6 +36,9 @@ type Machine struct {
 	generation generation
 	progress   progress
 
+	late search // for a host that has not answered
+	busy search // for a host with tasks that have not ended
+
 	start     start
 	failures  failures // of this generation, not yet judged
 	tolerance tolerance
@@ -42,6 +46,7 @@ type Machine struct {
 	regroup   regroup
 	scale     scale
 	save      save
+	watch     hang.Watch
 }
 
 // New returns the machine of a job that has not begun.
@@ -133,6 +138,8 @@ func (m *Machine) elapsed(t Timer) {
 		m.judge()
 	case t == DoubtTimer && (m.stage == starting || m.stage == running):
 		m.endDoubt()
+	case t == HangTimer && m.stage == running:
+		m.decide(v.follow(m.watch.Next(v.watched())))
 	case t == SaveTimer:
 		m.decide(m.save.overdue(v))
 	case t == ScaleTimer:
@@ -162,7 +169,7 @@ func (m *Machine) lay(generation int) {
 	m.progress.end()
 	m.hosts.lay()
 	m.generation = newGeneration(generation, m.hosts)
-	m.start = start{launched: m.start.launched}
+	m.start = start{launched: m.start.launched, warned: m.start.warned}
 	m.failures, m.verdict, m.tolerance = failures{}, protocol.Verdict{}, tolerance{}
 }
 
@@ -176,14 +183,15 @@ func (m *Machine) enter(s stage, phase protocol.Phase) {
 func (m *Machine) proceed() {
 	v := m.view()
 	switch {
-	case m.stage == gathering && v.hosts.arrived():
+	case m.stage == gathering && v.hosts.arrived(&m.late):
 		m.advance(preparing, protocol.Idle)
-	case m.stage == preparing && v.hosts.answered(preparing):
+	case m.stage == preparing && v.hosts.answered(preparing, &m.late):
 		m.advance(checking, protocol.Ready)
-	case m.stage == checking && v.hosts.answered(checking):
+	case m.stage == checking && v.hosts.answered(checking, &m.late):
 		m.advance(starting, protocol.Ready)
-	case m.stage == starting && v.hosts.answered(starting):
+	case m.stage == starting && v.hosts.answered(starting, &m.late):
 		m.enter(running, protocol.Running)
+		m.do(timer(HangTimer, m.watch.Begin(m.plan.Hang).After))
 		if m.plan.Restarts.Max > 0 {
 			m.do(timer(SteadyTimer, steadyTime))
 		}
@@ -219,7 +227,7 @@ func (m *Machine) request(h int) {
 			m.do([]Command{send(h, protocol.Message{Stop: &protocol.Stop{Tasks: tasks, Grace: m.grace}})})
 		}
 	case stopping: // not while settling: a task that is told to end no longer fails
-		m.do([]Command{send(h, protocol.Message{Stop: &protocol.Stop{Grace: m.grace}})})
+		m.do([]Command{send(h, protocol.Message{Stop: &protocol.Stop{Grace: m.grace, Quit: m.verdict.Hang != nil}})})
 	}
 }
 
@@ -264,6 +272,13 @@ func (m *Machine) decide(commands []Command, d decision) {
 	case failed:
 		for _, f := range d.failures {
 			m.fail(f)
+		}
+	case hung:
+		switch {
+		case d.plan.Action == protocol.HangStop:
+			m.endWith(d.verdict())
+		case d.plan.Action == protocol.HangRestart:
+			m.fail(d.failure())
 		}
 	case stopNow:
 		m.stopAsked(d.ask)

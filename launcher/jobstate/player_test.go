@@ -58,7 +58,7 @@ func (p *player) play(words []string) error {
 func (p *player) describe(o options) error {
 	r := &p.plan.Restarts
 	for key, d := range map[string]*time.Duration{"grace": &p.plan.Grace, "settle": &p.plan.Settle, "start-timeout": &p.plan.StartTimeout,
-		"max-time": &p.plan.MaxTime, "lease": &p.plan.Lease, "wait-host": &r.WaitHost, "backoff": &r.Backoff} {
+		"max-time": &p.plan.MaxTime, "lease": &p.plan.Lease, "wait-host": &r.WaitHost, "hang": &p.plan.Hang.Timeout, "backoff": &r.Backoff} {
 		if o[key] != "" {
 			*d = o.duration(key)
 		}
@@ -68,7 +68,9 @@ func (p *player) describe(o options) error {
 			*n = o.number(key)
 		}
 	}
+	p.plan.Hang.Action = o["on-hang"]
 	r.Revive = r.Revive || o["revive"] != ""
+	p.plan.Foreign = o["foreign"] != ""
 	return nil
 }
 
@@ -228,6 +230,8 @@ func (p *player) event(verb string, i int, h protocol.HostPlan, words []string) 
 		return say(protocol.Message{Started: &protocol.Started{Generation: generation}})
 	case "asks-stop":
 		return say(protocol.Message{StopAsk: &protocol.Stop{Grace: o.duration("grace"), Reason: o["reason"], Code: o.number("code"), SaveTime: o.duration("save")}})
+	case "seen":
+		return say(p.seen(h, generation, o))
 	case "notice":
 		return say(protocol.Message{Notice: o["text"]})
 	}

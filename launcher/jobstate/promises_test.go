@@ -237,6 +237,7 @@ func (g *game) judge(v protocol.Verdict) {
 		g.fail("verdict %+v", v)
 	}
 	g.judgeSave(v.Saved)
+	g.judgeEnds(v)
 	if v.First != nil && v.Host != g.plan.Hosts[g.tasks[v.First.Task]].Host {
 		g.fail("first %s is not on host %s", v.First.Task, v.Host)
 	}
@@ -268,6 +269,22 @@ func (g *game) judge(v protocol.Verdict) {
 		if _, needed := g.tasks[cluster.Chief]; needed && v.First.LostPeer == "" {
 			g.fail("%s ends the job, which tolerates its loss", v.First.Task)
 		}
+	}
+}
+
+// judgeEnds expects each task of the last generation once in the record, and at most the one
+// that is blamed as the culprit.
+func (g *game) judgeEnds(v protocol.Verdict) {
+	if len(v.Ends) > 0 && len(v.Ends)+v.MoreEnds != len(g.tasks) || v.First != nil && v.Culprit != v.First.Task.String() || len(v.Ends) > 0 && v.Code == 0 {
+		g.fail("the record %+v of %d tasks", v, len(g.tasks))
+	}
+	seen := map[string]bool{}
+	for _, e := range v.Ends {
+		task, err := cluster.ParseTask(e.Task)
+		if h, known := g.tasks[task]; err != nil || !known || g.plan.Hosts[h].Host != e.Host || seen[e.Task] || (e.Part == protocol.Culprit) != (e.Task == v.Culprit) {
+			g.fail("%+v in the record %+v", e, v)
+		}
+		seen[e.Task] = true
 	}
 }
 

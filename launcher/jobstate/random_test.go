@@ -16,16 +16,16 @@ import (
 // TestAnyOrderOfEvents plays random events, sensible and senseless ones, and
 // then lets the world come to an end in one of some ways. Whatever came
 // before, the machine keeps its promises, see game.follow, and concludes.
-func TestAnyOrderOfEvents(t *testing.T) {
-	rounds := 6000
-	if testing.Short() {
-		rounds = 2000
-	}
+// The long tests play more of them.
+func TestAnyOrderOfEvents(t *testing.T) { anyOrderOfEvents(t, 0, 2000) }
+
+// anyOrderOfEvents plays rounds games, by seeds from first on.
+func anyOrderOfEvents(t *testing.T, first int64, rounds int) {
 	without, short := 0, 0
 	codes, generations, saves, later := map[int]int{}, map[int]int{}, map[string]int{}, 0
 	scaled, resumed := scales{}, 0
 	for seed := range int64(rounds) {
-		g := newGame(t, seed)
+		g := newGame(t, first+seed)
 		g.follow(g.m.Begin())
 		for range g.rand.Intn(120) {
 			if g.rand.Intn(10) == 0 {

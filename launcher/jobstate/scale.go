@@ -63,7 +63,7 @@ func (s *scale) asked(v view, h int, ask protocol.Scale) []Command {
 
 func (s *scale) begin(v view, by int, ask protocol.Scale) (commands []Command) {
 	s.begun++
-	s.phase, s.ask, s.by, s.joined, s.stepped, s.workers = connecting, ask, by, nil, false, v.generation.workers()
+	s.phase, s.ask, s.by, s.joined, s.stepped, s.workers = connecting, ask, by, nil, false, v.generation.workers
 	for k, j := range ask.Join {
 		i := len(v.hosts) + k
 		s.joined = append(s.joined, i)
@@ -159,7 +159,7 @@ func (s *scale) sawStep() { s.stepped = s.stepped || s.phase == moved }
 // done ends a change that has come to its end.
 func (s *scale) done(v view) []Command {
 	commands := s.end(protocol.Scaled{Generation: v.generation.number, Hosts: v.hosts.everybody(),
-		From: s.workers, To: v.generation.workers(), Step: s.step})
+		From: s.workers, To: v.generation.workers, Step: s.step})
 	return append(commands, s.release(v)...)
 }
 

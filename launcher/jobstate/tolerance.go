@@ -58,7 +58,7 @@ func (t *tolerance) dispensable(v view, f failure) []cluster.Task {
 			with = append(with, spec.Task)
 		}
 	}
-	all := v.generation.workers()
+	all := v.generation.workers
 	left := all - len(with) - len(t.without)
 	if least := v.plan.Restarts.MinWorkers; left < least {
 		t.short = fmt.Sprintf("; %d of %d workers are left, at least %d are needed (--min-workers)", left, all, least)
@@ -76,7 +76,7 @@ func blamesNeeded(v view, f failure) bool {
 // suspend keeps a failure in doubt for Plan.Settle.
 func (t *tolerance) suspend(v view, f failure) []Command {
 	first := len(t.doubt.all) == 0
-	if t.doubt.add(nil, f); !first {
+	if t.doubt.add(f); !first {
 		return nil
 	}
 	return timer(DoubtTimer, v.plan.Settle)
@@ -91,7 +91,11 @@ func (t *tolerance) endDoubt() []failure {
 
 // goOnWithout takes workers out of the job.
 func (t *tolerance) goOnWithout(f failure, workers []cluster.Task) []Command {
-	t.doubt = failures{slices.DeleteFunc(t.doubt.all, func(d failure) bool { return slices.Contains(workers, *d.task) })}
+	for _, d := range t.endDoubt() {
+		if !slices.Contains(workers, *d.task) {
+			t.doubt.add(d)
+		}
+	}
 	if t.without == nil {
 		t.without = map[cluster.Task]bool{}
 	}
@@ -153,5 +157,5 @@ func (t *tolerance) fewer(v view) string {
 	if len(t.without) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", without %d of %s", len(t.without), count(v.generation.workers(), "worker"))
+	return fmt.Sprintf(", without %d of %s", len(t.without), count(v.generation.workers, "worker"))
 }

@@ -181,9 +181,15 @@ func message(m protocol.Message) string {
 		return "check " + strings.Join(peers, ", ")
 	case m.Start != nil:
 		return fmt.Sprintf("start ps %v, worker %v; for others ps %v, worker %v",
-			m.Start.Cluster.PS, m.Start.Cluster.Worker, m.Start.Foreign.PS, m.Start.Foreign.Worker)
+			m.Start.Addresses.Cluster().PS, m.Start.Addresses.Cluster().Worker, m.Start.Addresses.Foreign().PS, m.Start.Addresses.Foreign().Worker)
+	case m.Look != nil && m.Look.Waits:
+		return fmt.Sprintf("look %d at waits", m.Look.ID)
+	case m.Look != nil:
+		return fmt.Sprintf("look %d", m.Look.ID)
 	case m.Stop != nil && m.Stop.Tasks != nil:
 		return fmt.Sprintf("stop %v in %s", m.Stop.Tasks, m.Stop.Grace)
+	case m.Stop != nil && m.Stop.Quit:
+		return fmt.Sprintf("stop all in %s, with stacks of Go programs", m.Stop.Grace)
 	case m.Stop != nil:
 		return fmt.Sprintf("stop all in %s", m.Stop.Grace)
 	}
@@ -198,8 +204,20 @@ func verdict(v protocol.Verdict) string {
 	if v.First != nil {
 		text += "; first " + v.First.Task.String()
 	}
+	if v.Hang != nil {
+		text += fmt.Sprintf("; hung for %s, culprit %q", v.Hang.After, v.Hang.Culprit)
+	}
 	if len(v.Victims) > 0 {
 		text += "; victims " + strings.Join(v.Victims, ", ")
+	}
+	byPart := map[protocol.Part][]string{}
+	for _, e := range v.Ends {
+		byPart[e.Part] = append(byPart[e.Part], e.Task)
+	}
+	for _, p := range parts {
+		if len(byPart[p]) > 0 {
+			text += fmt.Sprintf("; %s: %s", p, strings.Join(byPart[p], " "))
+		}
 	}
 	if v.Saved != nil && v.Saved.Cause != "" {
 		text += "; not saved: " + v.Saved.Cause

@@ -2,6 +2,7 @@ package jobstate
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/plx-run/plx/launcher/protocol"
@@ -25,7 +26,8 @@ func (m *Machine) fail(f failure) {
 	case m.tolerate(f, m.plan.Settle <= 0):
 		return
 	}
-	m.failures.add(m.tolerance.endDoubt(), f)
+	m.failures.add(m.tolerance.endDoubt()...)
+	m.failures.add(f)
 	if m.stage == settling {
 		return
 	}
@@ -152,10 +154,12 @@ func (m *Machine) finish() {
 // endIfAllGone ends a stop, or the time in which failures are collected, once no
 // task is left.
 func (m *Machine) endIfAllGone() {
-	for i, h := range m.hosts {
-		if h.told && !h.gone && m.view().unended(i) > 0 {
-			return
-		}
+	if m.stage < finishing || m.stage > stopping {
+		return
+	}
+	v := m.view()
+	if m.busy.finds(len(m.hosts), func(h int) bool { return m.hosts[h].told && !m.hosts[h].gone && v.unended(h) > 0 }) {
+		return
 	}
 	if m.stage == settling && !m.failures.hearsay() { // there, others are still to be heard
 		m.judge()
@@ -193,9 +197,56 @@ func (m *Machine) stopped() {
 func (m *Machine) conclude() {
 	m.restart.cancel()
 	m.do(m.scale.giveUp(m.view(), m.verdict.Reason))
-	last := m.verdict
-	m.verdict = protocol.Verdict{Code: last.Code, Reason: last.Reason, First: last.First, Host: last.Host, Victims: last.Victims,
-		Notices: m.notices, Generation: m.generation.number, Stepped: m.progress.stepped, Saved: m.save.record()}
+	last := m.view().summary(m.failures, m.verdict)
+	m.verdict = protocol.Verdict{Code: last.Code, Reason: last.Reason, First: last.First, Culprit: last.Culprit, Host: last.Host,
+		Victims: last.Victims, MoreVictims: last.MoreVictims,
+		Ends: last.Ends, MoreEnds: last.MoreEnds, Hang: last.Hang, Notices: m.notices, Generation: m.generation.number, Stepped: m.progress.stepped, Saved: m.save.record()}
 	m.enter(over, protocol.Over)
 	m.do([]Command{Conclude{Verdict: m.verdict}})
+}
+
+// maxEnds bounds the tasks that a verdict lists, and the victims: it goes to every agent.
+const maxEnds = 200
+
+// parts are the parts that a task may have in a failure, as a summary lists them.
+var parts = []protocol.Part{protocol.Culprit, protocol.Victim, protocol.Failed, protocol.Unknown, protocol.TornDown, protocol.Done}
+
+// summary adds to the verdict on a job that failed or hung how each task of its last
+// generation ended.
+func (v view) summary(fs failures, verdict protocol.Verdict) protocol.Verdict {
+	if verdict.Code == 0 || verdict.Stopped() || !v.launched {
+		return verdict
+	}
+	for task, h := range v.generation.hostOf {
+		e, ended := v.generation.exits[task]
+		end := protocol.TaskEnd{Task: task.String(), Host: v.name(h), Code: e.Code, Signal: e.Signal, Cause: cmp.Or(e.Cause, e.OOM)}
+		lost := e.LostPeer
+		if i := fs.of(task); i >= 0 {
+			lost = cmp.Or(fs.all[i].exit.LostPeer, lost)
+		}
+		switch {
+		case end.Task == verdict.Culprit:
+			end.Part = protocol.Culprit
+			if ended && verdict.Hang != nil {
+				verdict.First = &e
+			}
+		case !ended:
+			end.Part = protocol.Unknown
+		case e.Told:
+			end.Part = protocol.TornDown
+		case lost != "":
+			end.Part = protocol.Victim
+		case v.fault(h, e) != "":
+			end.Part = protocol.Failed
+		default:
+			end.Part = protocol.Done
+		}
+		verdict.Ends = append(verdict.Ends, end)
+	}
+	slices.SortFunc(verdict.Ends, func(a, b protocol.TaskEnd) int {
+		return cmp.Or(cmp.Compare(slices.Index(parts, a.Part), slices.Index(parts, b.Part)), cmp.Compare(len(a.Task), len(b.Task)), cmp.Compare(a.Task, b.Task))
+	})
+	verdict.MoreEnds = max(0, len(verdict.Ends)-maxEnds)
+	verdict.Ends = verdict.Ends[:min(len(verdict.Ends), maxEnds)]
+	return verdict
 }

@@ -1,9 +1,11 @@
 package jobstate
 
 import (
+	"cmp"
 	"fmt"
 	"syscall"
 
+	"github.com/plx-run/plx/launcher/hang"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
 )
@@ -85,13 +87,32 @@ func (v view) fault(h int, e protocol.Exit) string {
 	case !e.Started:
 		return fmt.Sprintf("%s could not start: %s", who, e.Cause)
 	case e.Signal != 0:
-		return fmt.Sprintf("%s was ended by signal %d (%s)", who, e.Signal, syscall.Signal(e.Signal)) + because(e.Cause)
+		return fmt.Sprintf("%s was ended by signal %d (%s)", who, e.Signal, syscall.Signal(e.Signal)) + because(cmp.Or(e.Cause, ofMemory(e)))
 	case e.Code != 0:
-		return fmt.Sprintf("%s exited with status %d", who, e.Code) + because(e.Cause)
+		return fmt.Sprintf("%s exited with status %d", who, e.Code) + because(cmp.Or(e.Cause, ofMemory(e)))
 	case e.Native && !e.Finished:
 		return who + " exited with status 0 before its work was finished"
 	}
 	return ""
+}
+
+// ofMemory says that a task was killed because memory ran out. Without a proof the kernel
+// counts for the whole host, so another program's process may be meant.
+func ofMemory(e protocol.Exit) string {
+	switch {
+	case e.OOM != "":
+		return "out of memory: " + e.OOM
+	case e.OOMKills <= 0:
+		return ""
+	}
+	return fmt.Sprintf("perhaps for want of memory: while it ran, the host's kernel killed %s for that", processes(e.OOMKills))
+}
+
+func processes(n int64) string {
+	if n == 1 {
+		return "1 process"
+	}
+	return fmt.Sprintf("%d processes", n)
 }
 
 func because(cause string) string {
@@ -119,6 +140,12 @@ type (
 	}
 	// start, scale: tasks or hosts have failed.
 	failed struct{ failures []failure }
+	// hang: nothing moves in any task.
+	hung struct {
+		hang protocol.Hang
+		plan protocol.HangPlan
+		host int // index of the culprit's host, or of the chief's if there is no culprit
+	}
 	// save: the stop that waited for the save goes on.
 	stopNow struct{ ask StopAsked }
 	// scale: the chief has saved after a step and holds the job.
@@ -130,3 +157,67 @@ type (
 	// regroup: the next generation cannot begin.
 	abandon struct{ why string }
 )
+
+// verdict is that of a job which is stopped because it hangs.
+func (d hung) verdict() protocol.Verdict {
+	return protocol.Verdict{Code: CodeTimeout, Reason: hang.Reason(d.hang), Culprit: d.hang.Culprit, Host: d.hang.Host, Hang: &d.hang}
+}
+
+// failure is that of a job which restarts because it hangs.
+func (d hung) failure() failure {
+	return failure{host: d.host, culprit: d.hang.Culprit, exit: protocol.Exit{Code: CodeTimeout}, reason: hang.Reason(d.hang), hang: &d.hang}
+}
+
+// watched returns the tasks of the generation, for the watch over hangs.
+func (v view) watched() (all []hang.Task) {
+	for i, h := range v.hosts {
+		for _, t := range h.tasks {
+			one := hang.Task{Name: t.Task, Host: h.name(), HostIndex: i}
+			if e, ended := v.generation.exits[t.Task]; ended {
+				one = hang.Task{Name: t.Task, Host: h.name(), HostIndex: i, Exit: &e}
+			}
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+// seen takes what host h has told of its tasks. The watch judges by the last answer.
+func (v view) seen(watch *hang.Watch, late *search, h int, s *protocol.Seen) ([]Command, decision) {
+	unheard := func(h int) bool { return v.unended(h) > 0 && !watch.HasHeard(h) }
+	if !watch.Heard(h, s) || late.finds(len(v.hosts), unheard) {
+		return nil, nil
+	}
+	return v.follow(watch.Judge(v.watched(), v.scaling || v.saving))
+}
+
+// follow turns advice of the watch into commands and a decision.
+func (v view) follow(a hang.Advice) (commands []Command, d decision) {
+	for i := range v.hosts {
+		if a.Ask != nil && v.unended(i) > 0 {
+			commands = append(commands, send(i, protocol.Message{Look: a.Ask}))
+		}
+	}
+	commands = append(commands, timer(HangTimer, a.After)...)
+	if a.Moves {
+		commands = append(commands, notice("the job moves again")...)
+	}
+	if a.Hang == nil {
+		return commands, nil
+	}
+	commands = append(commands, notice("nothing has moved for %s: %s", a.Hang.After, count(len(v.generation.hostOf), "task"))...)
+	for _, line := range a.Hang.Waits {
+		commands = append(commands, Note{Text: line})
+	}
+	host := v.chief()
+	for task, h := range v.generation.hostOf {
+		if task.String() == a.Hang.Culprit {
+			host = h
+		}
+	}
+	commands = append(commands, notice("%s", hang.Line(*a.Hang))...)
+	for _, line := range a.Hang.Stack {
+		commands = append(commands, notice("  %s", line)...)
+	}
+	return commands, hung{*a.Hang, v.plan.Hang, host}
+}

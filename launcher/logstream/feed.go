@@ -128,6 +128,9 @@ func (f *feed) read(ctx context.Context) (logs.Chunk, error) {
 	}
 	f.asked.Store(time.Now().UnixNano())
 	c, err := f.chunks.Next()
+	if err == nil {
+		err = f.cursor.Expect(f.agent.Label(), c)
+	}
 	f.asked.Store(0)
 	switch {
 	case err == io.EOF:

@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -105,7 +107,7 @@ func newSpooler(t *testing.T, limit func(int) int, lines int, tasks ...string) *
 	t.Helper()
 	s := &spooler{dir: t.TempDir(), limit: limit}
 	for i, task := range tasks {
-		w, err := logs.Create(s.dir, logs.Source{Task: task, Stream: logs.Stream(i % 2)})
+		w, err := logs.Create(s.dir, logs.Source{Task: task, Stream: logs.Stream(i % 2)}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -398,3 +400,73 @@ func (n noisy) Run(_ context.Context, _ string, _ io.Reader, stdout, _ io.Writer
 	_, err := io.WriteString(stdout, "Welcome to h2\n")
 	return err
 }
+
+// A host that names ever more tasks is named, takes no memory and disturbs no other host.
+func TestAHostThatFloods(t *testing.T) {
+	t.Parallel()
+	honest := newSpooler(t, whole, 100, "worker:0")
+	flood := &flooder{}
+	liar := flood.agent("h2")
+	for _, follow := range []bool{true, false} {
+		before := heap()
+		text, err := show(t, logs.Request{TailLines: -1, Follow: follow}, honest.agent("h1", 0), liar)
+		if err == nil || !strings.Contains(err.Error(), "host h2: logs: ") || !strings.Contains(err.Error(), "more than 4096 streams") {
+			t.Errorf("following %v: %v", follow, err)
+		}
+		if n := strings.Count(text, "worker:0 line "); n != 100 {
+			t.Errorf("following %v: %d lines of the other host", follow, n)
+		}
+		if grown := heap() - before; grown > 64<<20 {
+			t.Errorf("following %v: %d MiB more", follow, grown>>20)
+		}
+	}
+	if n := flood.tries.Load(); n != 4 {
+		t.Errorf("%d connections, want 4: two would do, and each is lost once", n)
+	}
+}
+
+// heap is the memory that this program uses.
+func heap() int {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// flooder is a host that sends a chunk of a new task again and again. It loses the first
+// of two connections after some tasks.
+type flooder struct{ tries atomic.Int64 }
+
+func (f *flooder) agent(name string) *hosts.AgentHost {
+	dial := func(context.Context) (hosts.Transport, error) { return f, nil }
+	return &hosts.AgentHost{Host: hosts.NewHost(hostfile.Host{Name: name}, dial), Job: "j-1", Folder: "f"}
+}
+
+// Run is a lying "plx agent logs".
+func (f *flooder) Run(ctx context.Context, _ string, _ io.Reader, stdout, _ io.Writer) error {
+	odd := f.tries.Add(1)%2 == 1
+	if _, err := io.WriteString(stdout, "plg\x01"); err != nil {
+		return err
+	}
+	for i := 0; ctx.Err() == nil; i++ {
+		if odd && i == 3000 {
+			return &ssh.LostError{Host: "h2", Cause: errors.New("cut")}
+		}
+		name, data := fmt.Sprintf("liar:%d", i), bytes.Repeat([]byte("x"), 1000)
+		if !odd {
+			name = fmt.Sprintf("other:%d", i)
+		}
+		header := make([]byte, 24)
+		header[0], header[2] = 1, byte(len(name))
+		binary.LittleEndian.PutUint32(header[4:], uint32(len(data)))
+		if _, err := stdout.Write(append(append(header, name...), data...)); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+func (f *flooder) Copy(context.Context, io.Reader, int64, string, fs.FileMode) error {
+	panic("nothing is copied")
+}
+func (f *flooder) Close() error { return nil }

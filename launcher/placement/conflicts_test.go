@@ -28,7 +28,7 @@ func TestTwins(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := p.twins(ms)
+		got, err := p.Conflicts(ms)
 		if !slices.Equal(got, c.want) || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%q %v: %q, %v", c.lines, c.ids, got, err)
 		}

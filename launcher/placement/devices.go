@@ -12,33 +12,77 @@ import (
 	"github.com/plx-run/plx/hostfile"
 )
 
-// slot is room for one worker: a GPU's id, or one of the constants.
-type slot int
+// slot is room for one worker.
+type slot struct {
+	kind   kind
+	id     hostfile.ID     // of a GPU as the line names it; if the line does not, its index or a MIG device's UUID
+	device gpuprobe.Device // of a GPU that was probed
+	probed bool
+}
+
+type kind int
 
 const (
-	cpu      slot = -1 // no GPU
-	eachGPU  slot = -2 // in a dry run: one worker for each GPU, if there is any
-	gpuOrCPU slot = -3 // in a dry run: a GPU if the host has any, else no GPU
+	noGPU    kind = iota
+	oneGPU        // or one MIG device
+	eachGPU       // in a dry run: one worker for each GPU, if there is any
+	gpuOrCPU      // in a dry run: a GPU if the host has any, else no GPU
 )
 
+const onCPU = "cpu" // Task.Device of a worker without a GPU
+
 func (s slot) String() string {
-	switch s {
-	case cpu:
-		return "cpu"
+	switch s.kind {
+	case noGPU:
+		return onCPU
 	case eachGPU:
 		return "each GPU found there"
 	case gpuOrCPU:
 		return "a GPU, or cpu where there is none"
 	}
-	return "gpu " + strconv.Itoa(int(s))
+	if s.probed {
+		return deviceName(s.device)
+	}
+	return "gpu " + string(s.id)
 }
 
-// visible returns the CUDA_VISIBLE_DEVICES of the slots.
+// deviceName is Task.Device of a worker that was given d.
+func deviceName(d gpuprobe.Device) string { return "gpu " + d.Label() }
+
+// GivenGPU reports whether a worker gets a GPU. known is false for a server, and in a
+// dry run if the probe will decide.
+func (t Task) GivenGPU() (hasGPU, known bool) {
+	return t.Visible != "", t.Visible != "" || t.Device == onCPU
+}
+
+// GPU returns what the probe found of a worker's GPU or MIG device.
+func (m Machine) GPU(t Task) (gpuprobe.Device, bool) {
+	if m.Report == nil {
+		return gpuprobe.Device{}, false
+	}
+	all := m.Report.Devices()
+	i := slices.IndexFunc(all, func(d gpuprobe.Device) bool { return deviceName(d) == t.Device })
+	if i < 0 {
+		return gpuprobe.Device{}, false
+	}
+	return all[i], true
+}
+
+// visible returns the CUDA_VISIBLE_DEVICES of the slots: their UUIDs if the line names one
+// of them so, for CUDA does not take both kinds at once.
 func visible(slots []slot) string {
+	byUUID := slices.ContainsFunc(slots, func(s slot) bool {
+		_, index := s.id.Index()
+		return s.kind == oneGPU && !index
+	})
 	var ids []string
 	for _, s := range slots {
-		if s >= 0 {
-			ids = append(ids, strconv.Itoa(int(s)))
+		switch {
+		case s.kind != oneGPU:
+		case byUUID && s.probed:
+			ids = append(ids, s.device.UUID())
+		default:
+			ids = append(ids, string(s.id))
 		}
 	}
 	return strings.Join(ids, ",")
@@ -69,26 +113,42 @@ func allSlots(m Machine, perHost int) ([]slot, error) {
 	return m.found(perHost)
 }
 
-func cpus(n int) []slot { return slices.Repeat([]slot{cpu}, n) }
+func cpus(n int) []slot { return slices.Repeat([]slot{{kind: noGPU}}, n) }
 
 // gpus returns the slots of the GPUs ids. It is an error if the host lacks one or
-// one is faulty.
-func (m Machine) gpus(ids []int) (s []slot, err error) {
-	if m.Report != nil {
-		if err := m.Report.Check(ids); err != nil {
-			return nil, m.wrong(err)
-		}
-	}
+// one cannot be used.
+func (m Machine) gpus(ids []hostfile.ID) (s []slot, err error) {
 	for _, id := range ids {
-		s = append(s, slot(id))
+		s = append(s, slot{kind: oneGPU, id: id})
+	}
+	if m.Report == nil {
+		return s, nil
+	}
+	devices, err := m.Report.Check(names(ids))
+	if err != nil {
+		return nil, m.wrong(err)
+	}
+	for i, d := range devices {
+		s[i].device, s[i].probed = d, true
+	}
+	if all := visible(s); strings.Contains(","+all+",", ",,") {
+		return nil, m.wrong(errors.New("some GPUs are named by UUID, and the UUIDs of the others are not known: name all by index"))
 	}
 	return s, nil
 }
 
+func names(ids []hostfile.ID) (all []string) {
+	for _, id := range ids {
+		all = append(all, string(id))
+	}
+	return all
+}
+
 // found returns the slots of a line without ids. Those of "slots=N" are the GPUs 0 to N-1,
-// those of a line without devices all GPUs. Excluded GPUs are left out. It is an error if
-// none is left: the job would silently leave out the host. If the host has no GPU the
-// slots are CPU slots, and an exclusion does not concern them.
+// those of a line without devices all GPUs, and of a GPU in MIG mode its MIG devices.
+// Excluded GPUs are left out. It is an error if none is left: the job would silently leave
+// out the host. If the host has no GPU the slots are CPU slots, and an exclusion does not
+// concern them.
 func (m Machine) found(perHost int) ([]slot, error) {
 	n, counted := max(1, perHost), m.Devices.Kind == hostfile.Slots
 	if counted {
@@ -96,9 +156,9 @@ func (m Machine) found(perHost int) ([]slot, error) {
 	}
 	switch {
 	case m.Report == nil && counted:
-		return slices.Repeat([]slot{gpuOrCPU}, n-len(m.Devices.Excluded)), nil
+		return slices.Repeat([]slot{{kind: gpuOrCPU}}, n-len(m.Devices.Excluded)), nil
 	case m.Report == nil:
-		return slices.Repeat([]slot{eachGPU}, n), nil
+		return slices.Repeat([]slot{{kind: eachGPU}}, n), nil
 	}
 	if err := cmp.Or(m.listed(), m.Unmet()); err != nil {
 		return nil, err
@@ -106,16 +166,19 @@ func (m Machine) found(perHost int) ([]slot, error) {
 	if len(m.Report.GPUs) == 0 {
 		return cpus(n), nil
 	}
-	ids := m.ids()
+	ids, err := m.ids()
 	if counted {
 		ids = nil
 		for id := range n {
-			ids = append(ids, id)
+			ids = append(ids, hostfile.ID(strconv.Itoa(id)))
 		}
+		ids = slices.DeleteFunc(ids, func(id hostfile.ID) bool { return slices.Contains(m.Devices.Excluded, id) })
 	}
-	ids = slices.DeleteFunc(ids, func(id int) bool { return slices.Contains(m.Devices.Excluded, id) })
-	if len(ids) == 0 {
-		return nil, m.wrong(errors.New("every GPU found there is excluded"))
+	if err == nil && len(ids) == 0 {
+		err = errors.New("every GPU found there is excluded")
+	}
+	if err != nil {
+		return nil, m.wrong(err)
 	}
 	return m.gpus(ids)
 }
@@ -140,10 +203,10 @@ func (m Machine) Unmet() error {
 	if m.listed() != nil {
 		return nil
 	}
-	lacks := m.Report.Lacks(d.Excluded)
+	_, err := m.Report.Find(names(d.Excluded))
 	switch {
-	case d.Kind == hostfile.AllGPUs && len(lacks) > 0:
-		return fmt.Errorf("%w, so it cannot be excluded", m.wrong(m.Report.Check(lacks)))
+	case d.Kind == hostfile.AllGPUs && err != nil:
+		return fmt.Errorf("%w, so it cannot be excluded", m.wrong(err))
 	case d.Kind == hostfile.Slots && found > 0 && found < d.Count:
 		plural := "s"
 		if found == 1 {
@@ -154,10 +217,21 @@ func (m Machine) Unmet() error {
 	return nil
 }
 
-// ids returns the GPUs that were found, ascending.
-func (m Machine) ids() (ids []int) {
-	for _, g := range m.Report.GPUs {
-		ids = append(ids, g.Index)
+// ids returns the GPUs that were found and not excluded, ascending. Of GPUs in MIG mode it
+// returns the UUIDs of the MIG devices. Who excludes a GPU excludes its MIG devices.
+func (m Machine) ids() (ids []hostfile.ID, err error) {
+	excluded, err := m.Report.Find(names(m.Devices.Excluded))
+	for _, d := range m.Report.Devices() {
+		left := slices.ContainsFunc(excluded, func(e gpuprobe.Device) bool {
+			return e.GPU.Index == d.GPU.Index && (e.MIG == nil || e.Label() == d.Label())
+		})
+		switch {
+		case left:
+		case d.MIG != nil:
+			ids = append(ids, hostfile.ID(d.UUID()))
+		default:
+			ids = append(ids, hostfile.ID(d.Label()))
+		}
 	}
-	return ids
+	return ids, err
 }

@@ -47,6 +47,7 @@ type Options struct {
 	Servers     []string // hosts that get a server; nil: every host with a worker
 	NoServers   bool     // no host gets a server
 	VisibleHost bool     // a worker sees the devices of all workers of its host
+	ShareGPUs   bool     // other jobs may use the same GPUs
 }
 
 // Placement is where every task of a job runs. Hosts without tasks are left out.
@@ -69,15 +70,27 @@ type Host struct {
 // Task is one task and its device.
 type Task struct {
 	Task      cluster.Task
-	Device    string // as the user names it: "gpu 3", "cpu"; empty for a server
+	Device    string // for the user: "gpu 3", "gpu 3:0" for a MIG device, "cpu"; empty for a server
 	Visible   string // CUDA_VISIBLE_DEVICES of the task; empty: it sees no GPU
 	LocalRank int    // rank of a worker among those of its host, from 0; 0 for a server
+
+	Claims []protocol.Claim // what the job books for the task; nil without a GPU, or in a dry run
+}
+
+// GPUWorkers returns how many of the host's workers have GPUs.
+func (h Host) GPUWorkers() (n int) {
+	for _, t := range h.Tasks {
+		if t.Visible != "" {
+			n++
+		}
+	}
+	return n
 }
 
 // Specs returns the host's tasks as its agent is told of them.
 func (h Host) Specs() (specs []protocol.TaskSpec) {
 	for _, t := range h.Tasks {
-		specs = append(specs, protocol.TaskSpec{Task: t.Task, Devices: t.Visible, LocalRank: t.LocalRank})
+		specs = append(specs, protocol.TaskSpec{Task: t.Task, Devices: t.Visible, LocalRank: t.LocalRank, Claims: t.Claims})
 	}
 	return specs
 }
@@ -107,7 +120,7 @@ func Place(machines []Machine, want Options) (Placement, error) {
 		return Placement{}, fmt.Errorf("%d workers were asked for with -n, the hosts have devices for %d", want.Workers, p.Workers)
 	}
 	if p.Workers == 0 {
-		return Placement{}, exit.Mistake(errors.New("no host has a device for a worker: every line of the resources says ps"), "")
+		return Placement{}, exit.Mistake(errors.New("no host has a device for a worker: every line of the resources says ps"), "take ps off a line: a host alone has a worker for each of its GPUs, \"gpu01: 0,1\" one for each of these")
 	}
 	return p, nil
 }
@@ -120,14 +133,15 @@ func (p *Placement) add(i int, m Machine, slots []slot, want Options) {
 		p.Servers++
 	}
 	all := visible(slots)
+	divided := slices.ContainsFunc(slots, func(s slot) bool { return s.device.MIG != nil })
 	for rank, s := range slots {
-		t := Task{Task: cluster.Task{Role: cluster.Worker, Index: p.Workers}, Device: s.String(), Visible: visible([]slot{s}), LocalRank: rank}
-		if want.VisibleHost {
+		t := Task{Task: cluster.Task{Role: cluster.Worker, Index: p.Workers}, Device: s.String(), Visible: visible([]slot{s}), LocalRank: rank, Claims: claims(s, want.ShareGPUs)}
+		if want.VisibleHost && !divided { // CUDA shows a process one MIG device
 			t.Visible = all
 		}
 		h.Tasks = append(h.Tasks, t)
 		p.Workers++
-		p.Guessed = p.Guessed || s == eachGPU
+		p.Guessed = p.Guessed || s.kind == eachGPU
 	}
 	if len(h.Tasks) > 0 {
 		p.Hosts = append(p.Hosts, h)
@@ -152,33 +166,9 @@ func (m Machine) is(name string) bool {
 		strings.EqualFold(name, net.JoinHostPort(m.Name, strconv.Itoa(cmp.Or(m.Port, 22))))
 }
 
-// Conflicts describes the GPUs that somebody uses, and the hosts that are one machine.
-func (p Placement) Conflicts(machines []Machine) (lines []string, err error) {
-	twins, err := p.twins(machines)
-	return append(p.inUse(machines), twins...), err
-}
-
-// inUse describes, one line per host, the GPUs that get a worker although somebody
-// uses them. The job is not refused: the author of the resource file may know.
-func (p Placement) inUse(machines []Machine) (lines []string) {
-	for _, h := range p.Hosts {
-		m := machines[h.Machine]
-		var gpus []string
-		for _, g := range m.Report.GPUs {
-			if device := slot(g.Index).String(); g.Busy && slices.ContainsFunc(h.Tasks, func(t Task) bool { return t.Device == device }) {
-				gpus = append(gpus, fmt.Sprintf("GPU %d by %s", g.Index, g.UsedBy()))
-			}
-		}
-		if len(gpus) > 0 {
-			lines = append(lines, fmt.Sprintf("host %s: its workers share GPUs that are in use: %s", m.Name, strings.Join(gpus, "; ")))
-		}
-	}
-	return lines
-}
-
-// twins describes the hosts that are one machine under two names. It is an error if
+// Conflicts describes the hosts that are one machine under two names. It is an error if
 // tasks of both would use the same GPU.
-func (p Placement) twins(machines []Machine) (lines []string, err error) {
+func (p Placement) Conflicts(machines []Machine) (lines []string, err error) {
 	seen := map[string]Host{} // by machine ID
 	for _, h := range p.Hosts {
 		m := machines[h.Machine]

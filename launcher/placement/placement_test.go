@@ -200,6 +200,13 @@ func TestPlacementProperties(t *testing.T) {
 	}
 }
 
+func ids(ns ...int) (all []hostfile.ID) {
+	for _, n := range ns {
+		all = append(all, hostfile.ID(strconv.Itoa(n)))
+	}
+	return all
+}
+
 // randomMachines returns valid hosts and how many workers they have room for.
 func randomMachines(r *rand.Rand) (ms []Machine, count int) {
 	for i := range 1 + r.Intn(6) {
@@ -208,14 +215,14 @@ func randomMachines(r *rand.Rand) (ms []Machine, count int) {
 		switch m.Devices.Kind = hostfile.Kind(r.Intn(5)); m.Devices.Kind {
 		case hostfile.AllGPUs:
 			if gpus > 1 && r.Intn(2) == 0 {
-				m.Devices.Excluded = []int{r.Intn(gpus)}
+				m.Devices.Excluded = ids(r.Intn(gpus))
 			}
 			count += max(1, gpus-len(m.Devices.Excluded))
 		case hostfile.GPUs:
 			if gpus == 0 {
 				continue
 			}
-			m.Devices.IDs = r.Perm(gpus)[:1+r.Intn(gpus)]
+			m.Devices.IDs = ids(r.Perm(gpus)[:1+r.Intn(gpus)]...)
 			count += len(m.Devices.IDs)
 		case hostfile.CPUs:
 			m.Devices.Count = 1 + r.Intn(3)
@@ -226,7 +233,7 @@ func randomMachines(r *rand.Rand) (ms []Machine, count int) {
 				count += m.Devices.Count
 				break
 			}
-			m.Devices.Excluded = []int{r.Intn(m.Devices.Count)}
+			m.Devices.Excluded = ids(r.Intn(m.Devices.Count))
 			count += m.Devices.Count - 1
 		}
 		ms = append(ms, m)
@@ -262,8 +269,7 @@ func contradiction(ms []Machine, p Placement, want Options) string {
 			used[t.Device] = true
 			if id, isGPU := strings.CutPrefix(t.Device, "gpu "); isGPU {
 				all = append(all, id)
-				n, err := strconv.Atoi(id)
-				if err != nil || !slices.Contains(m.ids(), n) || slices.Contains(m.Devices.Excluded, n) {
+				if _, found := m.GPU(t); !found || slices.Contains(m.Devices.Excluded, hostfile.ID(id)) {
 					return t.Device + " is not to be used"
 				}
 				if !want.VisibleHost && t.Visible != id {
@@ -301,39 +307,5 @@ func TestPlacementIsPure(t *testing.T) {
 		if err != nil || plan(ms, again) != before {
 			t.Errorf("the same resources were placed otherwise: %v\n%s", err, plan(ms, again))
 		}
-	}
-}
-
-// Who shares a GPU hears of it: a worker's that somebody uses, and no other.
-func TestSharedGPUs(t *testing.T) {
-	ms := machines(t, `
-		a: 1,2 | 0 1 2 3
-		b      | 0 1
-		c: cpu | 0
-		d      | 0
-		e: 0   | 0`)
-	use := func(m, gpu int, users ...string) {
-		g := &ms[m].Report.GPUs[gpu]
-		g.Busy = true
-		for _, u := range users {
-			g.Processes = append(g.Processes, gpuprobe.Process{PID: 7, User: u})
-		}
-	}
-	use(0, 0, "alice")
-	use(0, 1, "bob", "alice", "bob")
-	use(0, 2)
-	use(1, 1, "")
-	use(2, 0, "alice")
-	use(4, 0, "alice") // -n leaves it out
-	p, err := Place(ms, Options{Workers: 6})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []string{
-		"host a: its workers share GPUs that are in use: GPU 1 by alice, bob (2); GPU 2 by somebody (no process visible)",
-		"host b: its workers share GPUs that are in use: GPU 1 by pid 7",
-	}
-	if got := p.inUse(ms); !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -28,7 +28,13 @@ type Spec struct {
 	Archives []string `json:"archives,omitempty"` // content hashes of the archives to unpack in each task's folder
 	Workdir  string   `json:"workdir,omitempty"`  // content hash of the manifest of the folder that the host's tasks run in; "": each has its own
 	LogLevel string   `json:"logLevel"`           // PLX_LOG_LEVEL of the tasks
-	Secret   []byte   `json:"secret"`             // by which the job's agents and tasks authenticate each other
+	LogLimit int64    `json:"logLimit,omitempty"` // bytes of disk that the output of a task may take; 0: no limit
+	// Source names the folder, on the machine of plx launch, whose content Workdir is. The
+	// host makes a working directory ahead for the next job of the same Source. "": it
+	// makes none.
+	Source string `json:"source,omitempty"`
+	Secret []byte `json:"secret"`        // by which the job's agents and tasks authenticate each other
+	TLS    bool   `json:"tls,omitempty"` // agents and plx's trainer encrypt what leaves a host
 
 	Outputs []Output `json:"outputs,omitempty"` // files that the job makes
 
@@ -38,6 +44,15 @@ type Spec struct {
 	Tasks     []TaskSpec `json:"tasks"`
 	WorldSize int        `json:"worldSize"`
 	Bind      bool       `json:"bind"` // bind workers to their share of the cores
+	// Claims is what the job books on the host, until the agent has ended. ShareGPUs
+	// tells that the job shares its GPUs with others, also on hosts that join it.
+	Claims    []Claim `json:"claims,omitempty"`
+	ShareGPUs bool    `json:"shareGPUs,omitempty"`
+	// Ticket is the launch's in the queues for GPUs: launches that wait and have earlier
+	// ones come first. Booked is the socket of a process that has the locks already; "":
+	// none has.
+	Ticket string `json:"ticket,omitempty"`
+	Booked string `json:"booked,omitempty"`
 
 	DataAddr string `json:"dataAddr"` // address, without a port, at which other hosts reach this one
 	// Interface is the network interface that the user chose for DataAddr. "": none was
@@ -51,6 +66,8 @@ type Spec struct {
 	Grace    time.Duration `json:"grace"`    // from telling tasks to end to killing them; 0: kill at once
 	Freeze   time.Duration `json:"freeze"`   // silence after which the agent kills a task that has sent hello; 0: never
 	Detached bool          `json:"detached"` // an agent drives the job, not the launcher
+	// Hang is HangPlan.Timeout: tasks are measured often enough for it.
+	Hang time.Duration `json:"hang,omitempty"`
 
 	// SetupTime bounds Command.Setup on a host, if its tasks do not run it. 0: no limit.
 	SetupTime time.Duration `json:"setupTime,omitempty"`
@@ -88,8 +105,27 @@ type Venv struct {
 // TaskSpec is one task of the host.
 type TaskSpec struct {
 	Task      cluster.Task `json:"task"`
-	Devices   string       `json:"devices"`   // CUDA_VISIBLE_DEVICES; "" hides every GPU
-	LocalRank int          `json:"localRank"` // rank of a worker among those of its host, from 0; 0 for a server
+	Devices   string       `json:"devices"`          // CUDA_VISIBLE_DEVICES; "" hides every GPU
+	LocalRank int          `json:"localRank"`        // rank of a worker among those of its host, from 0; 0 for a server
+	Claims    []Claim      `json:"claims,omitempty"` // devices that the job books for the task
+}
+
+// Claim is a device that a job books on a host.
+type Claim struct {
+	Device string `json:"device"`           // UUID, or the PCI address of a GPU whose UUID is not known
+	Name   string `json:"name,omitempty"`   // as the user knows it, such as "gpu 3"; "": no other than Device
+	Shared bool   `json:"shared,omitempty"` // other jobs may book the device too, if they say the same
+	// Whole is the GPU of a MIG device, written as Device. Nobody can book it as a whole
+	// while its device is booked. "": Device is no MIG device.
+	Whole string `json:"whole,omitempty"`
+}
+
+// Claims returns what is booked for tasks.
+func Claims(tasks []TaskSpec) (all []Claim) {
+	for _, t := range tasks {
+		all = append(all, t.Claims...)
+	}
+	return all
 }
 
 // Workers counts the workers among tasks.
@@ -163,6 +199,9 @@ type Processes struct {
 	// Machine tells the host from others that share its home folder, and from itself
 	// before it was started again.
 	Machine string `json:"machine,omitempty"`
+	// Alive is when the agent last wrote its state, which it does every 30 s at least,
+	// by the host's clock. Zero: it is of a version that does not tell.
+	Alive time.Time `json:"alive,omitzero"`
 }
 
 // TaskNow is one task's state. The task runs if it has a PID and no Exit.
@@ -190,6 +229,8 @@ type Plan struct {
 	MaxTime      time.Duration `json:"maxTime"`      // bounds the job; 0: no limit
 	Lease        time.Duration `json:"lease"`        // how long a host may stay silent before it is lost
 	Restarts     Restarts      `json:"restarts"`
+	Hang         HangPlan      `json:"hang,omitzero"`
+	Foreign      bool          `json:"foreign,omitempty"` // the program does not link plx's trainer: hosts that cannot reach each other are a warning
 }
 
 // HostPlan is one host of a plan.
@@ -225,15 +266,47 @@ type Verdict struct {
 	Code       int      `json:"code"`                 // plx's exit status; 0: the job is done
 	Reason     string   `json:"reason"`               // one line, such as "done", "worker:3 on gpu01 exited with status 2"
 	First      *Exit    `json:"first,omitempty"`      // exit of the blamed task; nil: none is known
+	Culprit    string   `json:"culprit,omitempty"`    // task that is blamed, such as "worker:3"; "": a host, or plx itself
 	Host       string   `json:"host,omitempty"`       // name of the host that is blamed, or runs the blamed task; "": none
 	Victims    []string `json:"victims,omitempty"`    // tasks that failed because a peer did, as "worker:3 on gpu01"
 	Notices    []string `json:"notices,omitempty"`    // lines for the user that the driver collected during the job
 	Generation int      `json:"generation,omitempty"` // number of the last generation that began
 	Stepped    bool     `json:"stepped,omitempty"`    // a task has made a step, in any generation
 
+	MoreVictims int `json:"moreVictims,omitempty"` // number of victims that were left out of Victims
+
+	// Ends has how the tasks of the last generation ended, the culprit first; nil: the job
+	// did not fail. MoreEnds is the number of tasks that were left out.
+	Ends     []TaskEnd `json:"ends,omitempty"`
+	MoreEnds int       `json:"moreEnds,omitempty"`
+
 	Ended time.Time `json:"ended,omitzero"` // when the driver concluded, by its clock; zero: not known
 
+	Hang  *Hang  `json:"hang,omitempty"`  // the job hung, and ended because of that; nil: it did not
 	Saved *Saved `json:"saved,omitempty"` // result of the checkpoint that a stop asked for; nil: none was asked for
+}
+
+// Part is the part that a task has in the failure of a job.
+type Part string
+
+// The parts.
+const (
+	Culprit  Part = "culprit"   // it is blamed
+	Victim   Part = "victim"    // it failed because a peer did
+	Failed   Part = "failed"    // it failed too, and blames nobody
+	TornDown Part = "torn down" // plx ended it, because the job failed
+	Done     Part = "done"      // it had ended well before
+	Unknown  Part = "unknown"   // its end was not reported: its host is lost, or did not answer
+)
+
+// TaskEnd is how a task of a failed job ended.
+type TaskEnd struct {
+	Task   string `json:"task"`
+	Host   string `json:"host"`
+	Part   Part   `json:"part"`
+	Code   int    `json:"code"`             // exit status, 128 + Signal after a signal; 0 too if Part is Unknown
+	Signal int    `json:"signal,omitempty"` // signal that ended the task; 0: none
+	Cause  string `json:"cause,omitempty"`  // as in Exit, or what shows that memory ran out
 }
 
 // StoppedBy begins the Reason of a job that somebody stopped. How follows: "Ctrl-C", "plx

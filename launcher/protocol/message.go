@@ -28,6 +28,8 @@ type Message struct {
 	Scale   *Scale `json:"scale,omitempty"`
 	SpecAsk bool   `json:"spec_ask,omitempty"`
 
+	Look *Look `json:"look,omitempty"` // from the driver or a visitor
+
 	// From the agent.
 	State    *State    `json:"state,omitempty"`
 	Renewed  *Renew    `json:"renewed,omitempty"`
@@ -38,6 +40,7 @@ type Message struct {
 	Said     *Said     `json:"said,omitempty"`
 	StopAsk  *Stop     `json:"stop_ask,omitempty"` // what a visitor of this agent asks of the driver: to stop the job
 	Notice   string    `json:"notice,omitempty"`   // one line for the user
+	Seen     *Seen     `json:"seen,omitempty"`
 }
 
 // Attach is the first message on every connection except the one that brings a Spec.
@@ -102,11 +105,10 @@ type Unreached struct {
 	Cause string `json:"cause"`
 }
 
-// Start starts the tasks of the host. All tasks of the job get the same cluster.
+// Start starts the tasks of the host. All hosts of the job get the same.
 type Start struct {
-	Generation int          `json:"generation"`
-	Cluster    cluster.Spec `json:"cluster"` // addresses at which the tasks of plx's trainer listen
-	Foreign    cluster.Spec `json:"foreign"` // reserved addresses, for TF_CONFIG and MASTER_PORT of other programs
+	Generation int       `json:"generation"`
+	Addresses  Addresses `json:"addresses"`
 
 	Groups      int `json:"groups,omitempty"`      // number of hosts with workers
 	Restarts    int `json:"restarts,omitempty"`    // number of restarts so far
@@ -133,6 +135,8 @@ type Exit struct {
 	Cause      string       `json:"cause,omitempty"`    // why the task could not start or failed; "": nobody has said so
 	LostPeer   string       `json:"lostPeer,omitempty"` // the peer whose loss the task blames for its failure; "": none
 	Tail       string       `json:"tail,omitempty"`     // last lines of the task's stderr, a few KiB
+	OOMKills   int64        `json:"oomKills,omitempty"` // processes that the host's kernel killed for want of memory while the task ran; 0: none, or plx killed the task
+	OOM        string       `json:"oom,omitempty"`      // what shows that the task is one of them; "": nothing does
 	Time       time.Time    `json:"time"`               // when the agent noted the end, by the host's clock
 }
 
@@ -147,10 +151,13 @@ type Said struct {
 // descendants. Without Tasks it ends all. From a visitor it asks the driver to end
 // the job.
 type Stop struct {
-	Tasks  []cluster.Task `json:"tasks,omitempty"`  // nil: all tasks
-	Grace  time.Duration  `json:"grace"`            // from telling tasks to end to killing them; 0: kill at once
-	Reason string         `json:"reason,omitempty"` // for the verdict; from a visitor
-	Code   int            `json:"code,omitempty"`   // plx's exit status, from a visitor; 0: the driver takes 125
+	Tasks []cluster.Task `json:"tasks,omitempty"` // nil: all tasks
+	Grace time.Duration  `json:"grace"`           // from telling tasks to end to killing them; 0: kill at once
+	// Quit has Go programs that do not use plx's trainer print their stacks: they get SIGQUIT
+	// in place of SIGTERM.
+	Quit   bool   `json:"quit,omitempty"`
+	Reason string `json:"reason,omitempty"` // for the verdict; from a visitor
+	Code   int    `json:"code,omitempty"`   // plx's exit status, from a visitor; 0: the driver takes 125
 
 	// SaveTime bounds the checkpoint before the end of the job; from a visitor. 0:
 	// none is made.

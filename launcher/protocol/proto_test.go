@@ -1,6 +1,11 @@
 package protocol
 
 import (
+	"bytes"
+	"compress/flate"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"reflect"
@@ -96,4 +101,52 @@ func FuzzReceive(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Addresses travel compressed, and come out as they went in. What is not their encoding, or
+// would not end, is refused.
+func TestAddresses(t *testing.T) {
+	var tasks, foreign cluster.Spec
+	for i := range 1000 {
+		tasks.Set(cluster.Task{Role: cluster.Worker, Index: i}, fmt.Sprintf("10.0.%d.%d:%d", i>>8, i&255, 32768+i*7919%28232))
+		foreign.Set(cluster.Task{Role: cluster.PS, Index: i}, fmt.Sprintf("10.0.%d.%d:%d", i>>8, i&255, 32768+i*104729%28232))
+	}
+	for _, want := range []Addresses{{}, NewAddresses(cluster.Spec{}, cluster.Spec{}), NewAddresses(tasks, foreign)} {
+		text, err := json.Marshal(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got Addresses
+		if err := json.Unmarshal(text, &got); err != nil || !reflect.DeepEqual(got.Cluster(), want.Cluster()) || !reflect.DeepEqual(got.Foreign(), want.Foreign()) {
+			t.Errorf("%.60s came out as %+.60v, %v", text, got, err)
+		}
+		if len(text) > 20_000 {
+			t.Errorf("2000 addresses take %d bytes", len(text))
+		}
+	}
+	var bomb bytes.Buffer
+	w, err := flate.NewWriter(&bomb, flate.BestSpeed)
+	if err == nil {
+		_, err = io.CopyN(w, zeros{}, MaxMessage+1)
+	}
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for name, packed := range map[string][]byte{"too large": bomb.Bytes(), "not compressed": []byte("{}"), "not JSON": {0x01, 0x01, 0x00, 0xfe, 0xff, 'x'}} {
+		text, err := json.Marshal(packed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var a Addresses
+		if err := json.Unmarshal(text, &a); err == nil || !strings.HasPrefix(err.Error(), "addresses of the tasks: ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
 }

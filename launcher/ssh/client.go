@@ -156,7 +156,7 @@ func (c *Client) keepalive() {
 func (c *Client) lost() error {
 	select {
 	case <-c.stop:
-		return &LostError{Host: c.cfg.Host, Cause: c.cause}
+		return &LostError{Host: c.cfg.Host, Cause: c.cause, piped: c.cfg.piped}
 	default:
 		return nil
 	}
@@ -278,6 +278,8 @@ func (e *ExitError) ExitStatus() int { return e.Status }
 type LostError struct {
 	Host  string
 	Cause error
+
+	piped bool // not by SSH of plx's own
 }
 
 func (e *LostError) Error() string {
@@ -288,7 +290,12 @@ func (e *LostError) Unwrap() error { return e.Cause }
 
 // ConnectionLost says why the connection is gone, for callers that do not know which
 // transport they use.
-func (e *LostError) ConnectionLost() string { return "ssh: " + e.Cause.Error() }
+func (e *LostError) ConnectionLost() string {
+	if e.piped {
+		return e.Cause.Error()
+	}
+	return "ssh: " + e.Cause.Error()
+}
 
 // HostKeyError says that the host showed a key which is not accepted.
 type HostKeyError struct {

@@ -116,14 +116,16 @@ func (e *exactly) read(p []byte) (int, error) {
 	return n, err
 }
 
-// byShell sends the file through a command, for a host whose sftp does not work: a
-// start-up file that prints breaks it.
+// byShell sends the file through commands, for a host whose sftp does not work: a
+// start-up file that prints breaks it. The host cannot tell a source that failed from
+// one that ended, so a command of its own renames the file after the source has ended
+// as announced.
 func (u *upload) byShell(ctx context.Context) error {
 	u.created.Store(true)
 	temporary, to := Quote(withFolder(u.temporary)), Quote(withFolder(u.to))
 	// umask first: the content may be secret. The shell's noclobber makes the creation
 	// exclusive. Some wc print blanks before the size.
-	script := fmt.Sprintf(`LC_ALL=C; export LC_ALL
+	write := fmt.Sprintf(`LC_ALL=C; export LC_ALL
 set -e
 umask 077
 set -C
@@ -131,23 +133,33 @@ set -C
 set +C
 cat > %[1]s
 size=$(wc -c < %[1]s | tr -d ' ')
-if [ "$size" != %[3]d ]; then echo "$size bytes arrived of %[3]d" >&2; exit 1; fi
-chmod %[4]o %[1]s
+if [ "$size" != %[2]d ]; then echo "$size bytes arrived of %[2]d" >&2; exit 1; fi
+chmod %[3]o %[1]s`, temporary, u.size, u.mode)
+	rename := fmt.Sprintf(`LC_ALL=C; export LC_ALL
 if [ -d %[2]s ]; then echo "is a directory" >&2; exit 1; fi
-mv -f %[1]s %[2]s`, temporary, to, u.size, u.mode)
-	var stderr message
-	err := u.client.Run(ctx, script, u.r, nil, &stderr)
+mv -f %[1]s %[2]s`, temporary, to)
+	err := u.command(ctx, write, u.r)
+	if err == nil {
+		err = u.command(ctx, rename, nil)
+	}
 	if err == nil {
 		u.created.Store(false)
-		return nil
-	}
-	if text := strings.TrimSpace(stderr.String()); text != "" {
-		if cause := causeIn(text); cause != nil {
-			return fmt.Errorf("%w: %s: %w", err, text, cause)
-		}
-		return fmt.Errorf("%w: %s", err, text)
 	}
 	return err
+}
+
+// command runs a command of byShell. Its error has the cause that the host printed.
+func (u *upload) command(ctx context.Context, script string, stdin io.Reader) error {
+	var stderr message
+	err := u.client.Run(ctx, script, stdin, nil, &stderr)
+	text := strings.TrimSpace(stderr.String())
+	if err == nil || text == "" {
+		return err
+	}
+	if cause := causeIn(text); cause != nil {
+		return fmt.Errorf("%w: %s: %w", err, text, cause)
+	}
+	return fmt.Errorf("%w: %s", err, text)
 }
 
 // withFolder keeps a name that begins with "-" from being an option.

@@ -51,6 +51,9 @@ type Config struct {
 	// Notice receives one-line notices for the user, without newline. It may be
 	// called from several goroutines at once. Nil drops them.
 	Notice func(string)
+	// Noisy is called, once for a connection and instead of a notice, if start-up files of
+	// the login shell print so many bytes at each command. Nil: it is a notice.
+	Noisy func(bytes int)
 
 	// DialTimeout bounds one attempt to connect, with handshake and authentication,
 	// for each hop. 0: ConnectTimeout of the configuration, then 15 s.
@@ -67,6 +70,8 @@ type Config struct {
 	// Sessions is how many commands and copies run at once on the connection; the
 	// others wait. 0: 8, since sshd allows 10.
 	Sessions int
+
+	piped bool // the connection is no socket of plx's: its own errors say why it ended
 }
 
 // validate refuses impossible values and fills in the defaults.
@@ -171,6 +176,29 @@ func dialRetry(ctx context.Context, cfg Config, t sshconfig.Target, via *Client)
 	}
 }
 
+// Over makes a Client of a connection that leads to the server, whatever it goes through. The
+// Client owns it. cfg must have Signers and HostKey. Loss of the connection has the
+// connection's own error as its cause.
+func Over(ctx context.Context, raw net.Conn, cfg Config) (*Client, error) {
+	if cfg.HostKey == nil {
+		return nil, fmt.Errorf("host %s: signers and host key are missing", cfg.Host)
+	}
+	name := cfg.Host
+	cfg.Host = "pipe" // no name to look up
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	t, err := resolve(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Host, cfg.piped = name, true
+	ctx, cancel := context.WithTimeoutCause(ctx, t.Timeout, fmt.Errorf("no answer within %v", t.Timeout))
+	defer cancel()
+	c, _, err := greet(ctx, cfg, t, raw, nil)
+	return c, err
+}
+
 // backoff returns a pause that doubles from 200 ms to 4 s. It is random: connections that
 // were refused together must not come back together.
 func backoff(attempt int) time.Duration {
@@ -188,6 +216,12 @@ func dialOnce(ctx context.Context, cfg Config, t sshconfig.Target, via *Client) 
 	if err != nil {
 		return nil, isRefusal(ctx, err), fmt.Errorf("connect to %s: %w", t.Address, causeOr(ctx, plain(err)))
 	}
+	return greet(ctx, cfg, t, raw, via)
+}
+
+// greet makes a Client of a connection to the server. keyless reports that the server ended
+// it before it showed a key.
+func greet(ctx context.Context, cfg Config, t sshconfig.Target, raw net.Conn, via *Client) (c *Client, keyless bool, err error) {
 	conn := &timedConn{Conn: raw, writeTimeout: cfg.DeadAfter, start: time.Now()}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // ends the handshake
 	client, keyShown, err := handshake(ctx, cfg, t, conn)

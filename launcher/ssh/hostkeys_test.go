@@ -71,6 +71,9 @@ func TestKnownHosts(t *testing.T) {
 			if strings.HasPrefix(c.name, "changed") && !strings.Contains(err.Error(), knownHosts(home)+":2") {
 				t.Errorf("%v: file and line are missing", err)
 			}
+			if revoked := c.name == "revoked"; is && refused.Revoked != revoked || revoked && !strings.Contains(err.Error(), "which is revoked at "+knownHosts(home)+":1") {
+				t.Errorf("%v: want revoked %v, with file and line", err, revoked)
+			}
 			if readFile(t, knownHosts(home)) != c.file {
 				t.Error("known_hosts was changed")
 			}

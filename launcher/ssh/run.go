@@ -85,11 +85,11 @@ func (c *Client) converse(ctx context.Context, s *session, stdin io.Reader, out,
 // await waits for the end of both outputs and for the exit status.
 func (c *Client) await(ctx context.Context, s *session, sent, drained <-chan error, idle func() bool) error {
 	var exit error
-	exited, open := false, 2
+	exited, open := time.Time{}, 2 // zero: it has not
 	exits := s.exit
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	for !exited || open > 0 {
+	for exited.IsZero() || open > 0 {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -107,9 +107,10 @@ func (c *Client) await(ctx context.Context, s *session, sent, drained <-chan err
 			if exit == errNoStatus {
 				return exit
 			}
-			exited, exits = true, nil
+			exited, exits = time.Now(), nil
 		case <-tick.C:
-			if exited && idle() {
+			// A command that was silent and ends may have its last output still on the way.
+			if !exited.IsZero() && time.Since(exited) > drainIdle && idle() {
 				return exit
 			}
 		}
@@ -164,9 +165,13 @@ func (c *Client) verdict(ctx context.Context, err error, out, errs *cleanWriter)
 	case !found || !foundErr:
 		return c.shellError(err, noise+noiseErr)
 	}
-	if dropped+droppedErr > 0 && !c.noisy.Swap(true) {
+	if n := dropped + droppedErr; n > 0 && !c.noisy.Swap(true) {
+		if c.cfg.Noisy != nil {
+			c.cfg.Noisy(n)
+			return err
+		}
 		c.cfg.Notice(fmt.Sprintf("host %s: a start-up file of the login shell (such as .bashrc) prints %d bytes at each command; they are dropped",
-			c.cfg.Host, dropped+droppedErr))
+			c.cfg.Host, n))
 	}
 	return err
 }
@@ -180,6 +185,10 @@ func (c *Client) shellError(cause error, noise string) error {
 	}
 	err := fmt.Errorf("host %s: the login shell did not start /bin/sh: %w", c.cfg.Host, cause)
 	if noise = strings.TrimSpace(noise); noise != "" {
+		const most = 100 // bytes: enough to recognise the text
+		if len(noise) > most {
+			noise = noise[:most] + "..."
+		}
 		err = fmt.Errorf("%w; it printed %q", err, noise)
 	}
 	return exit.WithHint(err, "check the user's shell and its start-up files on the host: ssh "+c.cfg.Host+" true must print nothing")

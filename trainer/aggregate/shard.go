@@ -15,12 +15,14 @@ import (
 type Shard struct {
 	layout.Piece
 	rowBytes int        // bytes of a row of a sparse variable; 0 for a dense variable
+	given    bool       // the chief has the first values of the rows
 	rowMoved int        // bytes of a row and its optimiser state, as a row moves; 0 for a dense variable
 	divides  bool       // the sum is divided by the number of virtual workers in it
 	measured bool       // the sum counts in the global norm
 	isLoss   bool       // the shard holds the step's loss and metrics, not a variable
 	lossSum  bool       // the loss is the sum of the virtual workers' losses, not the mean
 	sums     []groupSum // by group
+	home     Home       // has the values; nil means that state has them. Set before the first step
 
 	mu      sync.RWMutex // guards the rest
 	state   state
@@ -45,7 +47,7 @@ func newShard(d *layout.Declaration, plans []*layout.Plan, p layout.Piece, memor
 	s := &Shard{Piece: p, measured: d.HasGradient(p), isLoss: p.Variable == d.LossIndex(), lossSum: d.Sum, uneven: d.Checkpoint != ""}
 	if s.divides = d.Divides(v); v.Sparse != nil {
 		s.divides = v.Sparse.Average
-		s.rowBytes = v.UnitBytes()
+		s.rowBytes, s.given = v.UnitBytes(), v.Sparse.First.Given()
 		s.rowMoved = s.rowBytes * (1 + d.Rule(v).Slots())
 	}
 	for _, plan := range plans {
@@ -81,10 +83,15 @@ func (g *groupSum) take() (t total, took bool) {
 	return t, g.took
 }
 
-// settle notes whether the step counts, and measures the total.
-func (g *groupSum) settle(took, measure bool) {
+// settle notes whether the step counts, and measures the total, or has it measured
+// by the home of the variable if there is one.
+func (g *groupSum) settle(took, measure bool, h Home) {
 	g.took = took
-	if g.squares = g.squares[:0]; measure && g.total != nil {
+	switch g.squares = g.squares[:0]; {
+	case !measure || g.total == nil:
+	case h != nil:
+		g.squares = h.Squares(g.piece.Variable, g.squares)
+	default:
 		g.squares = g.total.squares(g.squares)
 	}
 }
@@ -104,7 +111,7 @@ func (s *Shard) settle(group, virtualWorkers int, measure bool) {
 	case s.divides:
 		g.total.divide(virtualWorkers)
 	}
-	g.settle(virtualWorkers > 0, measure && s.measured)
+	g.settle(virtualWorkers > 0, measure && s.measured, s.home)
 }
 
 // apply updates the values by the settled sum times scale. The updates of a
@@ -138,6 +145,21 @@ func (s *Shard) Value(audience int) []byte {
 		return c.value(audience)
 	}
 	return nil
+}
+
+// Filled reports whether the chief sends the first values, and returns how many bytes.
+func (s *Shard) Filled() (bytes int, ok bool) {
+	if s.rowBytes > 0 {
+		return s.Count * s.rowBytes, s.given
+	}
+	return len(s.Value(-1)), !s.isLoss
+}
+
+// Fill gives rows their first values.
+func (s *Shard) Fill(values []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.(filler).fill(values)
 }
 
 // RowBytes is the size of a row; 0: the shard is dense.

@@ -42,8 +42,13 @@ type reader interface {
 	changed(index []int64) []int64
 }
 
+// filler is a state whose first values the chief has.
+type filler interface {
+	fill(values []byte) error
+}
+
 // mover is a state whose rows move from one holder to another, with all that
-// the optimiser keeps for them. Rows that were never updated do not travel:
+// the optimiser keeps for them. Rows that were never updated or filled do not travel:
 // their values follow from the seed.
 type mover interface {
 	export(into []byte, from, to int64) (frame []byte, next int64)
@@ -164,6 +169,8 @@ func (s *tableState[T]) apply(t total, step optimizer.Step) error {
 func (s *tableState[T]) read(index []int64, into []byte) error {
 	return s.table.Read(index, wire.Floats[T](into))
 }
+
+func (s *tableState[T]) fill(values []byte) error { return s.table.Fill(wire.Floats[T](values)) }
 
 func (s *tableState[T]) copyRows(first int64, into []byte) error {
 	return s.table.Copy(first, wire.Floats[T](into))

@@ -28,13 +28,15 @@ type division struct {
 type placer struct {
 	declared *layout.Declaration // its Pieces are the present placement
 	least    []int               // by table: fewest partitions allowed; 0 means that the table has no partitioner
+	most     int                 // partitions that a search tries at most; 0 means mostPartitions per holder
 }
 
 // Place returns the pieces of a declaration before anything was measured. least
 // says by table in how many partitions it must be cut at least, 0 for a table
 // without a partitioner: those stay as they are declared. The others are cut in
-// the given number of partitions, 0: as many as there are holders.
-func Place(d *layout.Declaration, least []int, partitions int) ([]layout.Piece, error) {
+// the given number of partitions, 0: as many as there are holders, and at most most,
+// 0: without such a limit.
+func Place(d *layout.Declaration, least []int, most, partitions int) ([]layout.Piece, error) {
 	some := slices.ContainsFunc(least, func(n int) bool { return n > 0 })
 	switch {
 	case !some && partitions > 0:
@@ -42,7 +44,7 @@ func Place(d *layout.Declaration, least []int, partitions int) ([]layout.Piece, 
 	case !some || !d.Movable:
 		return d.Pieces, nil
 	}
-	p := placer{d, least}
+	p := placer{d, least, most}
 	return p.pieces(p.first(partitions), nil, 1), nil
 }
 
@@ -92,7 +94,11 @@ func (p placer) bounds(d division) (start, least, most int) {
 		least, most = min(least, fewest), min(most, p.declared.Variables[p.tables()+i].Shape[0])
 		start = max(start, holders)
 	}
-	return max(start, least), least, max(most, least)
+	if p.most > 0 {
+		most = min(most, p.most)
+	}
+	most = max(most, least)
+	return min(max(start, least), most), least, most
 }
 
 // holders are the tasks of a role that may hold rows.
@@ -200,4 +206,4 @@ func (p placer) denseLoad(piece layout.Piece) float64 {
 
 // rowBytes is what the holder of a row sends and receives if a worker pulls it
 // and sends its gradient.
-func rowBytes(v layout.Variable) float64 { return float64(2 * v.Shape[1] * v.Dtype.Size()) }
+func rowBytes(v layout.Variable) float64 { return float64(2 * v.UnitBytes()) }

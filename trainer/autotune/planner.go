@@ -40,7 +40,7 @@ type planner struct {
 }
 
 func newPlanner(c *Config) *planner {
-	p := &planner{config: c, placer: placer{&c.Declaration, c.Least}, steps: c.Steps, settled: !c.Declaration.Movable}
+	p := &planner{config: c, placer: placer{&c.Declaration, c.Least, c.Most}, steps: c.Steps, settled: !c.Declaration.Movable}
 	if p.settled {
 		return p
 	}

@@ -8,7 +8,7 @@
 // auto chooses between servers and workers (package cost). The plan changes
 // where rows are. It changes no value.
 //
-//	pieces, err := autotune.Place(declaration, least, partitions) // before the first step
+//	pieces, err := autotune.Place(declaration, least, most, partitions) // before the first step
 //	t := autotune.New(autotune.Config{...})                       // nil: nothing can be tuned
 //	... every step: t.Pulled(table, rows), t.Gradient(step, variable, bytes)
 //	moved, err := t.After(ctx, steps, took)                       // after every step
@@ -51,6 +51,7 @@ type Config struct {
 	Chief       bool               // this worker decides and reports
 	Declaration layout.Declaration // its last variables are the embedding tables
 	Least       []int              // by table: fewest partitions, see [Place]
+	Most        int                // most partitions that a search tries; 0 means as many as make sense
 	Steps       int                // number of steps made before this run
 	Cluster     cost.Cluster       // names the host of each worker and server
 	Holders     Holders

@@ -28,11 +28,12 @@ const (
 	ToleratesLoss ControlKind = "bears"     // chief: from now on the job goes on if another worker is lost
 )
 
-// Messages of an agent to its task. Checkpoint is also the chief's answer.
+// Messages of an agent to its task. Checkpoint is also the chief's answer, Stacks any task's.
 const (
 	Stop       ControlKind = "stop"       // end now, in good order
 	Checkpoint ControlKind = "checkpoint" // save at the next step boundary; see the package's documentation
 	Resume     ControlKind = "resume"     // go on, if held by Request or an earlier one
+	Stacks     ControlKind = "stacks"     // send the stacks of all goroutines; answered in pieces of the same kind and Request
 )
 
 // ControlMessage is one message on the control channel.
@@ -44,7 +45,10 @@ type ControlMessage struct {
 	Cause   string      `json:"cause,omitempty"`   // why the task fails or has no checkpoint; empty if it does neither
 	Peer    string      `json:"peer,omitempty"`    // the task that it blames, as "worker:1 on gpu02"; empty means none
 
-	// These belong to Checkpoint and Resume.
+	Text string `json:"text,omitempty"` // in an answer to Stacks: the next piece
+	More bool   `json:"more,omitempty"` // in an answer to Stacks: another piece follows
+
+	// These belong to Checkpoint and Resume; Request to Stacks too.
 	Request int           `json:"request,omitempty"` // number of the request, also in its answer
 	Hold    bool          `json:"hold,omitempty"`    // request: take no step after saving until Resume or Stop
 	Workers int           `json:"workers,omitempty"` // with Hold: number of workers with which the job will go on

@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/signal"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // Contract is everything that a launcher tells one task.
@@ -25,6 +27,7 @@ type Contract struct {
 	ListenFD       int    // open listening socket at Cluster.Addr(Task); 0 means none
 	ControlFD      int    // the task's end of the control channel; 0 means none
 	SecretFile     string // path of the job's secret on the task's host
+	TLS            bool   // the tasks of the job encrypt what leaves a host
 	LogLevel       string
 	Dir            string  // the task's own folder on its host
 	Checkpoints    string  // folder below which a relative --ckpt-dir lies; need not exist; empty means none
@@ -48,6 +51,21 @@ type Foreign struct {
 	ErrorFile   string // TORCHELASTIC_ERROR_FILE: where the program describes its failure; empty means not set
 }
 
+// InStep reports whether this process runs in a step of Slurm. Slurm sends SIGTERM to all
+// processes of a job at once, to announce that it will kill them.
+func InStep() bool { return os.Getenv("SLURM_STEP_ID") != "" }
+
+// Notify delivers SIGINT and SIGTERM. In a task in a step of Slurm it delivers no SIGTERM,
+// and that ends the process neither: the agent has got it too, has the job saved, and then says
+// when to end.
+func Notify(signals chan<- os.Signal) {
+	signal.Notify(signals, os.Interrupt)
+	if os.Getenv("PLX_ROLE") != "" && InStep() {
+		signals = make(chan os.Signal, 1)
+	}
+	signal.Notify(signals, syscall.SIGTERM)
+}
+
 // Environ returns the contract as NAME=VALUE pairs. The launcher appends them to the
 // user's variables, so that they count. Foreign.Defaults has those that do not.
 func (c Contract) Environ() []string {
@@ -62,6 +80,9 @@ func (c Contract) Environ() []string {
 		"PLX_LOG_LEVEL=" + c.LogLevel,
 		"PLX_DIR=" + c.Dir,
 		"PLX_CHECKPOINTS=" + c.Checkpoints,
+	}
+	if c.TLS {
+		env = append(env, "PLX_TLS=1")
 	}
 	if c.ListenFD > 0 {
 		env = append(env, "PLX_LISTEN_FD="+strconv.Itoa(c.ListenFD))
@@ -125,6 +146,7 @@ func FromEnvironment(getenv func(string) string) (c Contract, ok bool, err error
 		ListenFD:   r.optional("PLX_LISTEN_FD", 3),
 		ControlFD:  r.optional("PLX_CONTROL_FD", 3),
 		SecretFile: r.text("PLX_SECRET_FILE"),
+		TLS:        getenv("PLX_TLS") != "",
 		LogLevel:   getenv("PLX_LOG_LEVEL"),
 		Dir:        getenv("PLX_DIR"),
 

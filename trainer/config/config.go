@@ -1,10 +1,12 @@
-// Package config holds how a job trains, whatever its model: what the program
-// chooses with settings, and over that what the user chooses with flags.
+// Package config holds how a job trains: what the program chooses in code, and over
+// that what the user chooses with flags.
 //
-//	c := config.Default()
-//	c.Arch = "ps"                       // a setting of the program
-//	err := c.ParseCommandLine(task)     // flags win over it
-//	err = c.Suits(workers, servers)     // before the program reads its data
+//	c := config.Default().With(config.Config{Arch: "ps"})        // of the program
+//	err := c.ParseCommandLine(task)                              // flags win over it
+//	err = c.Suits(workers, servers)                              // before the program reads its data
+//	c, err = c.Complete(config.Config{GlobalBatch: 64})          // of Parallelize; flags still win
+//
+// A [Config] is what the program writes, and an [Effective] what is in effect for a job.
 //
 // # What it refuses
 //
@@ -15,85 +17,149 @@ package config
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime"
+	"time"
 
+	"github.com/plx-run/plx/trainer/hooks"
 	"github.com/plx-run/plx/trainer/policy"
 	"github.com/plx-run/plx/trainer/timeline"
 )
 
-// Config is how a job trains. Flags of the same subject carry the help texts.
-type Config struct {
-	Arch           string // where variables are held; empty means hybrid, or ps if Sync needs it
-	Sync           string // how far workers may drift apart; empty means sync
-	VirtualWorkers int    // number in the whole job; 0 means one per replica and accumulated batch
-	Replicas       int    // number per worker, with the bits of as many workers; at least 1
-	Accumulate     int    // number of batches per replica whose gradients a step adds; at least 1
-	Parallel       int    // number of replicas that a worker computes side by side; 0 means as the cores allow
-	Seed           uint64 // number from which first values, shuffling and dropout follow
-
-	Digest          bool // the chief prints a hash of all variables at the end
-	StopAt          int  // number of steps after which training ends; 0 means when the program ends it
-	CheckParameters int  // number of steps between comparisons of all variables; 0 means never
-	CheckNumerics   bool // look for NaN and Inf in every gradient, not only in the loss
-
-	BucketBytes      int    // bytes of gradients that travel together in an all-reduce; at least 1
-	PartitionBytes   int    // bytes above which a variable is cut over servers; at least 1
-	Partitions       int    // number of partitions of tables with a partitioner; 0 means that the autotuner finds it
-	SearchPartitions bool   // the autotuner tries numbers of partitions while training goes on
-	Balance          string // "load": place tables by what travels; "bytes": by size
-	Prefetch         bool   // request rows of embeddings a step ahead, if the program names them
-	FirstMeeting     int    // number of steps before the autotuner's first meeting
-	Report           int    // number of steps before the chief reports what was sent
-
-	SummaryDir   string         // folder for the chief's summaries; empty means none
-	ExportGraph  string         // file for the graph: DOT or JSON by its extension, else both; empty means none
-	ProfileSteps string         // steps of the timeline, A:B, as the user wrote them; empty means no timeline
-	ProfileDir   string         // folder for timelines, and for the plot of a search for partitions
-	Profile      timeline.Steps // the steps of ProfileSteps; Check writes it
-
-	CheckpointDir   string // folder on every host; empty means no checkpoints
-	CheckpointSteps int    // number of steps from one checkpoint to the next; 0 means not by steps
-	CheckpointSecs  int    // seconds from one checkpoint to the next; 0 means not by time
-	CheckpointKeep  int    // number of checkpoints that are kept; at least 1
+// Effective is the configuration of a job as far as it is known: defaults, over them
+// what the program has chosen so far, and over that the flags.
+type Effective struct {
+	Config
+	given []given // the flags of the command line
 }
 
-// Default is the configuration before settings and flags.
-func Default() Config {
-	return Config{
-		Replicas: 1, Accumulate: 1, BucketBytes: 1 << 20, PartitionBytes: 4 << 20, Prefetch: true, SearchPartitions: true,
-		Balance: "load", FirstMeeting: 10, Report: 50, ProfileDir: ".", CheckpointKeep: 3,
+// Default is the configuration before the program and the user have chosen anything.
+func Default() Effective {
+	return Effective{Config: Config{
+		Replicas: 1, Accumulate: 1, BucketBytes: 1 << 20, PartitionBytes: 4 << 20, Device: "auto", Balance: "load", CombineRows: "loss",
+		FirstMeeting: 10, Report: 50, ProfileDir: ".", SummaryEverySteps: 100, CheckpointKeep: 3, StartTimeout: 2 * time.Minute, PeerTimeout: 30 * time.Second,
+	}}
+}
+
+// With is c with the fields of configs that are set, those of later ones first. It
+// does not check them.
+func (c Effective) With(configs ...Config) Effective {
+	into := reflect.ValueOf(&c.Config).Elem()
+	for _, add := range configs {
+		for i, from := 0, reflect.ValueOf(add); i < from.NumField(); i++ {
+			if f := from.Field(i); !f.IsZero() {
+				into.Field(i).Set(f)
+			}
+		}
 	}
+	c.obey()
+	return c
+}
+
+// Complete is c with what the program adds after its job has begun.
+func (c Effective) Complete(configs ...Config) (Effective, error) {
+	all := c.With(configs...)
+	if err := all.Check(); err != nil {
+		return c, err
+	}
+	for _, f := range []struct {
+		name    string
+		was, is any
+	}{
+		{"Seed", c.Seed, all.Seed}, {"VirtualWorkers", c.VirtualWorkers, all.VirtualWorkers}, {"Replicas", c.Replicas, all.Replicas},
+		{"Accumulate", c.Accumulate, all.Accumulate}, {"Device", c.Device, all.Device},
+		{"CheckpointDir", c.CheckpointDir, all.CheckpointDir}, {"CheckpointKeep", c.CheckpointKeep, all.CheckpointKeep},
+	} {
+		if f.was != f.is {
+			return c, HintError{fmt.Sprintf("trainer.Config: %s is %v, but the job has begun with %v", f.name, f.is, f.was), "set it in the configuration of trainer.Main, before the program runs"}
+		}
+	}
+	return all, nil
 }
 
 // Check refuses values that make no sense in any job.
-func (c *Config) Check() error {
+func (c *Effective) Check() error {
 	if err := c.checkNames(); err != nil {
 		return err
 	}
 	if err := c.checkNumbers(); err != nil {
 		return err
 	}
+	if err := c.checkProgram(); err != nil {
+		return err
+	}
 	switch {
-	case c.CheckpointSteps > 0 && c.CheckpointSecs > 0:
-		return errors.New("--ckpt-every-steps and --ckpt-every-secs: give one of them")
-	case c.CheckpointDir == "" && c.CheckpointSteps+c.CheckpointSecs > 0:
+	case c.CheckpointEverySteps > 0 && c.CheckpointEverySecs > 0:
+		return HintError{"--ckpt-every-steps and --ckpt-every-secs: give one of them", "if the program sets one, switch it off with 0"}
+	case c.CheckpointDir == "" && c.CheckpointEverySteps+c.CheckpointEverySecs > 0:
 		return errors.New("checkpoints are to be made, but there is no --ckpt-dir for them")
+	case c.ProfileSteps == "" && c.ProfileWorkers != "":
+		return errors.New("--profile-workers needs --profile-steps, which says what they record")
 	case c.ProfileSteps == "":
 		return nil
 	}
-	var err error
-	if c.Profile, err = timeline.ParseSteps(c.ProfileSteps); err != nil {
-		return fmt.Errorf("--profile-steps: %w", err)
-	}
-	return nil
+	_, err := c.Profile(0)
+	return err
 }
 
-func (c *Config) checkNames() error {
+// DefaultPeriod is the time from one checkpoint to the next if nothing else is said.
+const DefaultPeriod = 600 * time.Second
+
+// CheckpointPeriod is the time from one checkpoint to the next; 0 means that steps count.
+func (c *Effective) CheckpointPeriod() time.Duration {
+	if c.CheckpointEverySteps == 0 && c.CheckpointEverySecs == 0 {
+		return DefaultPeriod
+	}
+	return time.Duration(c.CheckpointEverySecs) * time.Second
+}
+
+// Profile returns the steps of a worker's timeline; none: it writes none.
+func (c *Effective) Profile(worker int) (timeline.Steps, error) {
+	if c.ProfileSteps == "" {
+		return nil, nil
+	}
+	steps, err := timeline.ParseSteps(c.ProfileSteps)
+	if err != nil {
+		return nil, fmt.Errorf("--profile-steps: %w", err)
+	}
+	if c.ProfileWorkers == "" {
+		return steps, nil
+	}
+	workers, err := timeline.ParseSteps(c.ProfileWorkers)
+	if err != nil {
+		return nil, fmt.Errorf("--profile-workers: %w", err)
+	}
+	if !workers.Contains(uint64(worker)) {
+		return nil, nil
+	}
+	return steps, nil
+}
+
+// checkProfile refuses workers for a timeline that the job does not have.
+func (c *Effective) checkProfile(workers int) error {
+	for i := range workers {
+		if steps, err := c.Profile(i); steps != nil || err != nil {
+			return err
+		}
+	}
+	if c.ProfileSteps == "" {
+		return nil
+	}
+	return HintError{fmt.Sprintf("--profile-workers %s: the job has %s", c.ProfileWorkers, count(workers)), "the first worker is 0"}
+}
+
+func (c *Effective) checkNames() error {
 	if _, err := policy.ParseArchitecture(c.Arch); err != nil && c.Arch != "" && c.Arch != "auto" {
 		return fmt.Errorf("--arch %q: want ps, allreduce, hybrid or auto", c.Arch)
 	}
 	if c.Balance != "load" && c.Balance != "bytes" {
 		return fmt.Errorf("--balance %q: want load or bytes", c.Balance)
+	}
+	if c.CombineRows != "loss" && c.CombineRows != "add" && c.CombineRows != "average" {
+		return fmt.Errorf("--combine-rows %q: want loss, add or average", c.CombineRows)
+	}
+	if c.Device != "auto" && c.Device != "gpu" && c.Device != "cpu" {
+		return fmt.Errorf("--device %q: want auto, gpu or cpu", c.Device)
 	}
 	if c.Sync != "" {
 		if _, err := policy.ParseSync(c.Sync); err != nil {
@@ -103,41 +169,63 @@ func (c *Config) checkNames() error {
 	return nil
 }
 
-func (c *Config) checkNumbers() error {
+// checkProgram refuses values that only a program can set.
+func (c *Effective) checkProgram() error {
+	switch {
+	case c.GlobalBatch < 0:
+		return fmt.Errorf("global batch of %d rows: want at least 1", c.GlobalBatch)
+	case !(c.ClipNorm >= 0):
+		return fmt.Errorf("clip norm %v: want at least 0", c.ClipNorm)
+	case c.AtEndOfData < WaitForAll || c.AtEndOfData > EndTogether:
+		return fmt.Errorf("ending %d: want WaitForAll, JoinOthers or EndTogether", c.AtEndOfData)
+	case c.StartTimeout < time.Millisecond || c.PeerTimeout < 10*time.Millisecond:
+		return fmt.Errorf("start timeout %v, peer timeout %v: want at least 1ms and 10ms", c.StartTimeout, c.PeerTimeout)
+	case c.FirstMeeting < 1 || c.Report < 1:
+		return fmt.Errorf("first meeting after %d steps, report after %d: want at least 1", c.FirstMeeting, c.Report)
+	}
+	return hooks.Check(c.Hooks)
+}
+
+func (c *Effective) checkNumbers() error {
 	for _, n := range []struct {
 		flag         string
 		value, least int
 	}{
 		{"virtual-workers", c.VirtualWorkers, 0}, {"replicas", c.Replicas, 1}, {"accumulate", c.Accumulate, 1},
-		{"parallel-replicas", c.Parallel, 0}, {"stop-at-step", c.StopAt, 0}, {"check-parameters", c.CheckParameters, 0},
+		{"parallel-replicas", c.ParallelReplicas, 0}, {"stop-at-step", c.StopAtStep, 0}, {"check-parameters", c.CheckParameters, 0},
 		{"bucket-bytes", c.BucketBytes, 1}, {"partition-bytes", c.PartitionBytes, 1}, {"partitions", c.Partitions, 0},
-		{"ckpt-every-steps", c.CheckpointSteps, 0}, {"ckpt-every-secs", c.CheckpointSecs, 0}, {"ckpt-keep", c.CheckpointKeep, 1},
+		{"min-partitions", c.MinPartitions, 0}, {"max-partitions", c.MaxPartitions, 0},
+		{"ckpt-every-steps", c.CheckpointEverySteps, 0}, {"ckpt-every-secs", c.CheckpointEverySecs, 0}, {"ckpt-keep", c.CheckpointKeep, 1},
+		{"summary-every-steps", c.SummaryEverySteps, 1},
 	} {
 		if n.value < n.least {
 			return fmt.Errorf("--%s is %d: want at least %d", n.flag, n.value, n.least)
 		}
+	}
+	if most := c.MaxPartitions; most > 0 && (c.MinPartitions > most || c.Partitions > most) || c.Partitions > 0 && c.Partitions < c.MinPartitions {
+		return fmt.Errorf("--partitions %d, --min-partitions %d and --max-partitions %d contradict each other", c.Partitions, c.MinPartitions, most)
 	}
 	return nil
 }
 
 // ReplicaCount is how many replicas a worker with so many virtual workers, one
 // of so many workers on its host, computes side by side: one BLAS thread each.
-func (c *Config) ReplicaCount(virtualWorkers, onHost int) int {
-	if c.Parallel > 0 {
-		return min(c.Parallel, virtualWorkers)
+func (c *Effective) ReplicaCount(virtualWorkers, onHost int) int {
+	if c.ParallelReplicas > 0 {
+		return min(c.ParallelReplicas, virtualWorkers)
 	}
 	return max(1, min(virtualWorkers, runtime.GOMAXPROCS(0)/max(onHost, 1)))
 }
 
 // Exact reports whether the user asked for the same bits everywhere.
-func (c *Config) Exact() bool { return c.VirtualWorkers > 0 || c.Digest }
+func (c *Effective) Exact() bool { return c.VirtualWorkers > 0 || c.Digest }
 
 // mostVirtual bounds the virtual workers of a job, as package layout does.
 const mostVirtual = 1 << 16
 
 // CountVirtual is the number of virtual workers of a job with so many workers
 // now, which began with first.
-func (c *Config) CountVirtual(workers, first int) (int, error) {
+func (c *Effective) CountVirtual(workers, first int) (int, error) {
 	if c.VirtualWorkers > mostVirtual || c.Replicas > mostVirtual || c.Accumulate > mostVirtual || workers*c.Replicas*c.Accumulate > mostVirtual {
 		return 0, fmt.Errorf("--virtual-workers %d, --replicas %d, --accumulate %d with %s: at most %d virtual workers are possible",
 			c.VirtualWorkers, c.Replicas, c.Accumulate, count(workers), mostVirtual)
@@ -147,8 +235,11 @@ func (c *Config) CountVirtual(workers, first int) (int, error) {
 		return max(workers, first) * each, nil
 	}
 	if each > 1 && c.VirtualWorkers != workers*each {
-		return 0, fmt.Errorf("--virtual-workers %d, but %s times --replicas %d times --accumulate %d make %d: leave one of them out",
-			c.VirtualWorkers, count(workers), c.Replicas, c.Accumulate, workers*each)
+		return 0, HintError{
+			Text: fmt.Sprintf("--virtual-workers %d, but %s times --replicas %d times --accumulate %d make %d: leave one of them out",
+				c.VirtualWorkers, count(workers), c.Replicas, c.Accumulate, workers*each),
+			Help: "if the program sets one, switch it off: --virtual-workers 0, --replicas 1 or --accumulate 1",
+		}
 	}
 	if c.VirtualWorkers < workers {
 		return 0, HintError{
@@ -157,6 +248,28 @@ func (c *Config) CountVirtual(workers, first int) (int, error) {
 		}
 	}
 	return c.VirtualWorkers, nil
+}
+
+// Rows is how many rows of the global batch each of so many virtual workers takes.
+func (c *Effective) Rows(virtual int) (int, error) {
+	if c.GlobalBatch == 0 {
+		return 0, HintError{"the batch size is not known", "give trainer.Config{GlobalBatch: rows} to Parallelize"}
+	}
+	return Rows(c.GlobalBatch, virtual)
+}
+
+// Rows is how many rows of a global batch each of so many virtual workers takes.
+func Rows(batch, virtual int) (int, error) {
+	if batch < 1 {
+		return 0, fmt.Errorf("global batch of %d rows: want at least 1", batch)
+	}
+	if batch%virtual != 0 {
+		return 0, HintError{
+			Text: fmt.Sprintf("a global batch of %d rows cannot be divided over %d virtual workers", batch, virtual),
+			Help: fmt.Sprintf("use a batch of %d rows, or another number of workers or virtual workers", (batch+virtual-1)/virtual*virtual),
+		}
+	}
+	return batch / virtual, nil
 }
 
 // HintError is an error with a hint that names what would fit.
@@ -169,7 +282,7 @@ func (e HintError) Hint() string { return e.Help }
 
 // Mode is how far workers may drift apart. A worker that trains alone has nobody
 // to wait for.
-func (c *Config) Mode(workers, servers int) (policy.Sync, error) {
+func (c *Effective) Mode(workers, servers int) (policy.Sync, error) {
 	if c.Sync == "" || workers == 1 && servers == 0 {
 		return policy.Sync{}, nil
 	}
@@ -182,7 +295,10 @@ func (c *Config) Mode(workers, servers int) (policy.Sync, error) {
 
 // Suits refuses what so many workers and servers cannot do. It needs no model, so
 // the program gets the error before it reads its data.
-func (c *Config) Suits(workers, servers int) error {
+func (c *Effective) Suits(workers, servers int) error {
+	if err := c.checkProfile(workers); err != nil {
+		return err
+	}
 	mode, err := c.Mode(workers, servers)
 	if err != nil {
 		return err

@@ -4,45 +4,74 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strconv"
 
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// hidden is the usage of a flag that is accepted and that --help does not list.
-const hidden = ""
-
-func (c *Config) define(f *flag.FlagSet) {
+func (c *Effective) define(f *flag.FlagSet) {
 	f.StringVar(&c.Arch, "arch", c.Arch, "where variables are held: `ps|allreduce|hybrid|auto` (default hybrid: sparse ones on servers, dense ones all-reduced; ps if --sync needs it; auto: as hybrid, until it is measured which is less to send)")
 	f.StringVar(&c.Sync, "sync", c.Sync, "how far workers may drift apart: `sync|async|ssp:K|group:G|backup:B` (default sync)")
 	f.IntVar(&c.VirtualWorkers, "virtual-workers", c.VirtualWorkers, "cut each batch into `V` equal parts, one per virtual worker: the same bits for any number of workers up to V (default one per replica)")
 	f.IntVar(&c.Replicas, "replicas", c.Replicas, "replicas `R` that one worker drives: the same bits as R workers")
 	f.IntVar(&c.Accumulate, "accumulate", c.Accumulate, "add the gradients of `N` batches per replica in one step")
-	f.IntVar(&c.Parallel, "parallel-replicas", c.Parallel, "compute `L` replicas side by side, one BLAS thread each (default as the host's cores allow)")
-	f.IntVar(&c.Parallel, "lanes", c.Parallel, hidden) // the former name
+	f.IntVar(&c.ParallelReplicas, "parallel-replicas", c.ParallelReplicas, "compute `L` replicas side by side, one BLAS thread each (default as the host's cores allow)")
+	f.StringVar(&c.Device, "device", c.Device, "what workers compute on: `auto|gpu|cpu` (auto: the GPU that the worker was given, or the CPU if it was given none; gpu: always a GPU, and every operation must have a kernel)")
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "`number` that first values, shuffling and dropout follow from")
 	f.BoolVar(&c.Digest, "digest", c.Digest, "the chief prints a hash of all variables at the end")
-	f.IntVar(&c.StopAt, "stop-at-step", c.StopAt, "end after `N` steps (default: when the program does)")
+	f.IntVar(&c.StopAtStep, "stop-at-step", c.StopAtStep, "end after `N` steps (default: when the program does)")
 	f.IntVar(&c.CheckParameters, "check-parameters", c.CheckParameters, "compare all variables of all workers every `N` steps (default never)")
 	f.BoolVar(&c.CheckNumerics, "check-numerics", c.CheckNumerics, "look for NaN and Inf in every gradient; the loss is always checked")
 	f.IntVar(&c.BucketBytes, "bucket-bytes", c.BucketBytes, "`bytes` of gradients that travel together in an all-reduce")
 	f.IntVar(&c.PartitionBytes, "partition-bytes", c.PartitionBytes, "`bytes` above which a variable is cut over servers")
 	f.IntVar(&c.Partitions, "partitions", c.Partitions, "cut tables that have a partitioner in `P` partitions (default: as many as are fastest)")
-	f.BoolVar(&c.SearchPartitions, "search-partitions", c.SearchPartitions, "find the number of partitions for which steps are fastest, while training goes on")
+	f.IntVar(&c.MinPartitions, "min-partitions", c.MinPartitions, "cut tables that have a partitioner in at least `P` partitions (default: as the partitioner says)")
+	f.IntVar(&c.MaxPartitions, "max-partitions", c.MaxPartitions, "search up to `P` partitions (default 16 for each task that holds tables)")
+	f.Var(negated{&c.NoSearchPartitions}, "search-partitions", "find the number of partitions for which steps are fastest, while training goes on")
+	f.StringVar(&c.CombineRows, "combine-rows", c.CombineRows, "put gradients of a table's rows together as `loss|add|average`: as the loss is, as a sum, or as a mean over the virtual workers; for tables that do not say it themselves")
+	f.Var(negated{&c.NoLocalAggregation}, "local-aggregation", "workers of a host add their gradients before they are sent to servers")
+	f.Var(negated{&c.NoFindSparse}, "find-sparse", "make tables of variables of which the model only looks up rows, so that only these rows travel and are updated")
 	f.StringVar(&c.Balance, "balance", c.Balance, "cut and place tables by `load|bytes`: what was measured to travel, or their size")
-	f.BoolVar(&c.Prefetch, "prefetch", c.Prefetch, "request rows of embeddings a step ahead, if the program says which")
+	f.Var(negated{&c.NoPrefetch}, "prefetch", "request rows of embeddings a step ahead, if the program says which")
 	f.StringVar(&c.SummaryDir, "summary-dir", c.SummaryDir, "the chief writes TensorBoard event files and JSON lines to `folder`")
+	f.IntVar(&c.SummaryEverySteps, "summary-every-steps", c.SummaryEverySteps, "write a summary every `N` steps, and after the last one")
 	f.StringVar(&c.ExportGraph, "export-graph", c.ExportGraph, "the chief writes the model's graph to `file`: DOT, JSON, or both if its name ends in neither")
 	f.StringVar(&c.CheckpointDir, "ckpt-dir", c.CheckpointDir, "`folder` on every host for checkpoints, below ~/.plx/ckpt/<job name> unless it is absolute; training resumes from the newest one there")
-	f.IntVar(&c.CheckpointSteps, "ckpt-every-steps", c.CheckpointSteps, "make a checkpoint every `N` steps (default only at the end)")
-	f.IntVar(&c.CheckpointSecs, "ckpt-every-secs", c.CheckpointSecs, "make a checkpoint every `N` seconds, after the step under way")
+	f.IntVar(&c.CheckpointEverySteps, "ckpt-every-steps", c.CheckpointEverySteps, "make a checkpoint every `N` steps, and not by time")
+	f.IntVar(&c.CheckpointEverySecs, "ckpt-every-secs", c.CheckpointEverySecs, "make a checkpoint every `N` seconds, after the step under way (default 600, unless --ckpt-every-steps is given)")
 	f.IntVar(&c.CheckpointKeep, "ckpt-keep", c.CheckpointKeep, "keep the last `N` checkpoints")
-	f.StringVar(&c.ProfileSteps, "profile-steps", c.ProfileSteps, "write a timeline of steps `A:B`, A included, B not")
+	f.StringVar(&c.ProfileSteps, "profile-steps", c.ProfileSteps, "write a timeline of `STEPS`: numbers and ranges A:B, A included, B not, such as 5,10:12")
+	f.StringVar(&c.ProfileWorkers, "profile-workers", c.ProfileWorkers, "write it on `WORKERS` only, such as 0,4:8 (default on all)")
 	f.StringVar(&c.ProfileDir, "profile-dir", c.ProfileDir, "`folder` for the timelines, one file per worker, and for the plot of a search for partitions")
-	f.Bool("fresh-process", false, hidden) // without effect
+}
+
+// negated is a flag that is on while the field is not set.
+type negated struct{ field *bool }
+
+func (n negated) String() string { return strconv.FormatBool(n.field != nil && !*n.field) }
+
+func (n negated) Set(text string) error {
+	on, err := strconv.ParseBool(text)
+	*n.field = !on
+	return err
+}
+
+// IsBoolFlag lets the user leave out the value.
+func (negated) IsBoolFlag() bool { return true }
+
+// given is a flag that the user has given.
+type given struct{ name, value string }
+
+// obey gives the flags of the command line their values again.
+func (c *Effective) obey() {
+	f := c.flags()
+	for _, g := range c.given {
+		f.Set(g.name, g.value) // it is what the flag's value had printed
+	}
 }
 
 // flags is a set of the trainer's flags alone.
-func (c *Config) flags() *flag.FlagSet {
+func (c *Effective) flags() *flag.FlagSet {
 	f := flag.NewFlagSet("", flag.ContinueOnError)
 	c.define(f)
 	return f
@@ -50,7 +79,7 @@ func (c *Config) flags() *flag.FlagSet {
 
 // register adds the trainer's flags to f, with c's values as defaults. A name
 // that the program has taken already is an error.
-func (c *Config) register(f *flag.FlagSet) (err error) {
+func (c *Effective) register(f *flag.FlagSet) (err error) {
 	c.flags().VisitAll(func(x *flag.Flag) {
 		if f.Lookup(x.Name) != nil && err == nil {
 			err = fmt.Errorf("flag --%s is the trainer's: give the program's another name", x.Name)
@@ -64,11 +93,11 @@ func (c *Config) register(f *flag.FlagSet) (err error) {
 
 // usage lists the program's flags, and apart from them the trainer's.
 func usage(f *flag.FlagSet) {
-	ours := new(Config).flags()
+	ours := new(Effective).flags()
 	list := func(title string, trainers bool) {
 		listed := flag.NewFlagSet("", flag.ContinueOnError)
 		f.VisitAll(func(x *flag.Flag) {
-			if own := ours.Lookup(x.Name) != nil; own == trainers && !(own && x.Usage == hidden) {
+			if own := ours.Lookup(x.Name) != nil; own == trainers {
 				listed.Var(x.Value, x.Name, x.Usage)
 				listed.Lookup(x.Name).DefValue = x.DefValue
 			}
@@ -88,11 +117,11 @@ func usage(f *flag.FlagSet) {
 //
 // task is the name of the task, "" without a launcher. Of the tasks of a job only
 // the chief prints how to use the program: all of them got the same arguments.
-func (c *Config) ParseCommandLine(task string) error {
+func (c *Effective) ParseCommandLine(task string) error {
 	return c.parse(flag.CommandLine, os.Args[1:], task == "" || task == cluster.Chief.String())
 }
 
-func (c *Config) parse(f *flag.FlagSet, arguments []string, help bool) error {
+func (c *Effective) parse(f *flag.FlagSet, arguments []string, help bool) error {
 	if f.Parsed() {
 		return c.Check()
 	}
@@ -107,5 +136,11 @@ func (c *Config) parse(f *flag.FlagSet, arguments []string, help bool) error {
 	if err := f.Parse(arguments); err != nil {
 		return err
 	}
+	ours := c.flags()
+	f.Visit(func(x *flag.Flag) {
+		if ours.Lookup(x.Name) != nil {
+			c.given = append(c.given, given{x.Name, x.Value.String()})
+		}
+	})
 	return c.Check()
 }

@@ -6,17 +6,18 @@ import (
 	"flag"
 	"strings"
 	"testing"
+	"time"
 )
 
 // names are the names of the trainer's flags.
 func names() (all []string) {
-	new(Config).flags().VisitAll(func(x *flag.Flag) { all = append(all, x.Name) })
+	new(Effective).flags().VisitAll(func(x *flag.Flag) { all = append(all, x.Name) })
 	return all
 }
 
 // parsed reads a command line as the flags of a program with one flag of its
 // own.
-func parsed(arguments ...string) (c Config, own *int, printed string, err error) {
+func parsed(arguments ...string) (c Effective, own *int, printed string, err error) {
 	c = Default()
 	var out bytes.Buffer
 	f := flag.NewFlagSet("train", flag.ContinueOnError)
@@ -26,20 +27,37 @@ func parsed(arguments ...string) (c Config, own *int, printed string, err error)
 	return c, own, out.String(), err
 }
 
+func TestPartitionFlagsThatContradictAreRefused(t *testing.T) {
+	for _, arguments := range [][]string{
+		{"--min-partitions=4", "--max-partitions=3"}, {"--partitions=2", "--min-partitions=3"}, {"--partitions=9", "--max-partitions=8"},
+	} {
+		if _, _, _, err := parsed(arguments...); err == nil || !strings.Contains(err.Error(), "contradict each other") {
+			t.Errorf("%v: got %v", arguments, err)
+		}
+	}
+	if _, _, _, err := parsed("--partitions=3", "--min-partitions=3", "--max-partitions=3"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestFlagsOutOfRangeAreRefused(t *testing.T) {
 	for argument, want := range map[string]string{
 		"--arch=tree":            `--arch "tree": want ps, allreduce, hybrid or auto`,
 		"--balance=weight":       `--balance "weight": want load or bytes`,
 		"--partitions=-1":        "--partitions is -1: want at least 0",
+		"--min-partitions=-1":    "--min-partitions is -1: want at least 0",
+		"--combine-rows=mean":    `--combine-rows "mean": want loss, add or average`,
 		"--virtual-workers=-1":   "--virtual-workers is -1: want at least 0",
 		"--replicas=0":           "--replicas is 0: want at least 1",
 		"--accumulate=-2":        "--accumulate is -2: want at least 1",
-		"--lanes=-1":             "--parallel-replicas is -1",
+		"--parallel-replicas=-1": "--parallel-replicas is -1",
+		"--prefetch=maybe":       "invalid boolean value",
 		"--stop-at-step=-5":      "--stop-at-step is -5",
 		"--check-parameters=-1":  "--check-parameters is -1",
 		"--bucket-bytes=0":       "--bucket-bytes is 0",
 		"--partition-bytes=0":    "--partition-bytes is 0",
-		"--profile-steps=5":      "--profile-steps",
+		"--profile-steps=5,":     "--profile-steps",
+		"--profile-workers=0":    "--profile-workers needs --profile-steps",
 		"--profile-steps=5:5":    "--profile-steps",
 		"--profile-steps=-1:4":   "--profile-steps",
 		"--seed=-1":              "invalid value",
@@ -54,21 +72,6 @@ func TestFlagsOutOfRangeAreRefused(t *testing.T) {
 		if _, _, _, err := parsed(argument); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", argument, err, want)
 		}
-	}
-}
-
-// A flag wins over the program's setting, and one that is not given leaves it.
-func TestFlagsWinOverSettings(t *testing.T) {
-	c := Default()
-	c.Arch, c.Sync, c.Seed, c.Replicas = "ps", "async", 4, 2
-	f := flag.NewFlagSet("train", flag.ContinueOnError)
-	hidden := f.Int("hidden", 100, "")
-	err := c.parse(f, []string{"--sync=ssp:3", "--hidden=7", "--seed", "9", "--profile-steps=2:4", "--digest"}, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c.Arch != "ps" || c.Sync != "ssp:3" || c.Seed != 9 || c.Replicas != 2 || *hidden != 7 || !c.Digest || !c.Profile.Contains(3) || c.Profile.Contains(4) {
-		t.Errorf("got %+v, hidden %d", c, *hidden)
 	}
 }
 
@@ -110,12 +113,56 @@ func TestHelpListsFlagsApart(t *testing.T) {
 		t.Errorf("the program's flags: %s", program)
 	}
 	for _, name := range names() {
-		listed := name != "fresh-process" && name != "lanes"
-		if strings.Contains(program, "-"+name) || strings.Contains(trainers, "  -"+name) != listed {
+		if strings.Contains(program, "-"+name) || !strings.Contains(trainers, "  -"+name) {
 			t.Errorf("--%s is not in its place: %s", name, text)
 		}
 	}
 	if strings.Contains(trainers, "hidden") {
 		t.Errorf("the trainer's flags: %s", trainers)
+	}
+}
+
+// Every worker profiles, or those that --profile-workers names. One at least must exist.
+func TestProfile(t *testing.T) {
+	c := Default()
+	if steps, err := c.Profile(0); steps != nil || err != nil {
+		t.Errorf("%v, %v", steps, err)
+	}
+	c.ProfileSteps = "3,7:9"
+	for worker := range 4 {
+		if steps, err := c.Profile(worker); err != nil || !steps.Contains(3) || steps.Contains(4) || !steps.Contains(8) {
+			t.Errorf("worker %d: %v, %v", worker, steps, err)
+		}
+	}
+	c.ProfileWorkers = "1,3:5"
+	for worker, want := range []bool{false, true, false, true} {
+		if steps, err := c.Profile(worker); err != nil || steps != nil != want {
+			t.Errorf("worker %d: %v, %v", worker, steps, err)
+		}
+	}
+	if err := c.Suits(2, 1); err != nil {
+		t.Error(err)
+	}
+	if err := c.Suits(1, 1); err == nil || !strings.Contains(err.Error(), "--profile-workers 1,3:5: the job has 1 worker") {
+		t.Errorf("no such worker: %v", err)
+	}
+	c.ProfileWorkers = "x"
+	if err := c.Check(); err == nil || !strings.Contains(err.Error(), "--profile-workers: steps \"x\"") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// With a folder and nothing else, checkpoints come every ten minutes.
+func TestCheckpointPeriod(t *testing.T) {
+	for arguments, want := range map[string]time.Duration{
+		"--ckpt-dir=x": 10 * time.Minute, "--ckpt-dir=x --ckpt-every-steps=5": 0, "--ckpt-dir=x --ckpt-every-secs=7": 7 * time.Second,
+	} {
+		c := Default()
+		if err := c.parse(flag.NewFlagSet("train", flag.ContinueOnError), strings.Fields(arguments), true); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.CheckpointPeriod(); got != want {
+			t.Errorf("%s: %v, want %v", arguments, got, want)
+		}
 	}
 }

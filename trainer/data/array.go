@@ -11,35 +11,20 @@ import (
 	"strings"
 )
 
-// Array is the numbers of an IDX or NumPy file, in row-major order.
-type Array struct {
-	// Shape holds the lengths of the dimensions, the slowest first. It is empty
-	// for a single number.
-	Shape []int
-	// Values is one of []uint8, []int8, []int16, []int32, []int64, []float32
-	// and []float64. Its length is the product of the shape.
-	Values any
+// array is the numbers of an IDX or NumPy file, in row-major order.
+type array struct {
+	shape  []int // the slowest dimension first; empty for a single number
+	values any   // a slice of an element type, as long as the product of the shape
 }
 
-// Number is an element type of an Array.
-type Number interface {
+// number is an element type of an array.
+type number interface {
 	uint8 | int8 | int16 | int32 | int64 | float32 | float64
 }
 
-// ValuesOf returns an array's values without a copy. The error names their type
-// if it is another.
-func ValuesOf[T Number](a *Array) ([]T, error) {
-	values, ok := a.Values.([]T)
-	if !ok {
-		return nil, fmt.Errorf("the array holds %T, want %T", a.Values, values)
-	}
-	return values, nil
-}
-
-// Float32s returns an array's values as float32, rounded to the nearest. If
-// they are float32 already it returns them without a copy.
-func (a *Array) Float32s() []float32 {
-	switch v := a.Values.(type) {
+// float32s returns the values as float32, rounded to the nearest.
+func (a *array) float32s() []float32 {
+	switch v := a.values.(type) {
 	case []float32:
 		return v
 	case []uint8:
@@ -58,7 +43,7 @@ func (a *Array) Float32s() []float32 {
 	return nil
 }
 
-func rounded[T Number](from []T) []float32 {
+func rounded[T number](from []T) []float32 {
 	to := make([]float32, len(from))
 	for i, x := range from {
 		to[i] = float32(x)
@@ -109,7 +94,7 @@ var elementTypes = map[string]element{
 	"f4": elementOf[float32](), "f8": elementOf[float64](),
 }
 
-func elementOf[T Number]() element {
+func elementOf[T number]() element {
 	var one T
 	size := binary.Size(one)
 	return element{fmt.Sprintf("%T", one), size, func(order binary.ByteOrder, b []byte) any {
@@ -120,7 +105,7 @@ func elementOf[T Number]() element {
 }
 
 // takeArray reads the elements of a shape. They are the rest of a file.
-func (e element) takeArray(s *source, shape []int, order binary.ByteOrder) (*Array, error) {
+func (e element) takeArray(s *source, shape []int, order binary.ByteOrder) (*array, error) {
 	n, err := elements(shape, maxBytes/int64(e.size))
 	if err != nil {
 		return nil, s.because(err)
@@ -132,19 +117,19 @@ func (e element) takeArray(s *source, shape []int, order binary.ByteOrder) (*Arr
 	if err := s.end("values"); err != nil {
 		return nil, err
 	}
-	return &Array{Shape: shape, Values: e.decode(order, b)}, nil
+	return &array{shape, e.decode(order, b)}, nil
 }
 
 // idxTypes are the element types of IDX, by their code.
 var idxTypes = map[byte]string{0x08: "u1", 0x09: "i1", 0x0b: "i2", 0x0c: "i4", 0x0d: "f4", 0x0e: "f8"}
 
-// ReadIDX reads a file in the IDX format of the MNIST data, packed with gzip or
+// readIDX reads a file in the IDX format of the MNIST data, packed with gzip or
 // not. The file holds two zero bytes, the element type, the number of
 // dimensions, the length of each as a big-endian uint32, and the elements,
 // big-endian.
-func ReadIDX(path string) (*Array, error) { return readFile(path, decodeIDX) }
+func readIDX(path string) (*array, error) { return readFile(path, decodeIDX) }
 
-func decodeIDX(s *source) (*Array, error) {
+func decodeIDX(s *source) (*array, error) {
 	head, err := s.take(4, "IDX header")
 	if err != nil {
 		return nil, err
@@ -174,12 +159,33 @@ const npyMagic = "\x93NUMPY"
 // does not trust.
 const maxNPYHeader = 10000
 
-// ReadNPY reads a .npy file of version 1, 2 or 3 with int8, int16, int32,
-// int64, uint8, float32 or float64 of either byte order, in C order. It refuses
-// Fortran order with two dimensions or more, and pickled objects.
-func ReadNPY(path string) (*Array, error) { return readFile(path, decodeNPY) }
+// ReadNPY reads a .npy file of version 1, 2 or 3, packed with gzip or not: a matrix
+// of int8, int16, int32, int64, uint8, float32 or float64 of either byte order, in
+// C order. It refuses Fortran order, pickled objects, and numbers that are not
+// finite in float32.
+func ReadNPY(path string) (*Table, error) { return readFile(path, decodeMatrix) }
 
-func decodeNPY(s *source) (*Array, error) {
+// decodeMatrix reads an array of two dimensions.
+func decodeMatrix(s *source) (*Table, error) {
+	a, err := decodeNPY(s)
+	if err != nil {
+		return nil, err
+	}
+	if len(a.shape) != 2 || a.shape[0] < 1 || a.shape[1] < 1 {
+		return nil, hintedError{s.faultAt(0, "an array of shape %v, want two dimensions with at least one row and column", a.shape),
+			"bring it into that form first: numpy.save(file, array.reshape(len(array), -1))"}
+	}
+	t := &Table{Width: a.shape[1], Values: a.float32s()}
+	for i, x := range t.Values {
+		if x-x != 0 { // NaN or an infinity
+			after := len(t.Values) - i // numbers up to the end of the file
+			return nil, s.faultAt(s.offset-int64(after*binary.Size(a.values)/len(t.Values)), "row %d, column %d: %v is not finite", i/t.Width, i%t.Width, x)
+		}
+	}
+	return t, nil
+}
+
+func decodeNPY(s *source) (*array, error) {
 	header, err := s.takeNPYHeader()
 	if err != nil {
 		return nil, err

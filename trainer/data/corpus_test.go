@@ -47,7 +47,7 @@ func TestCorpus(t *testing.T) {
 		if !slices.Equal(got, c.want) || first() != c.want[0] || second() != c.want[5] || text.Row(1, 2, 7)() != c.want[2] {
 			t.Errorf("%q: %v, want %v", c.vocabulary, got, c.want)
 		}
-		if text.Len() != 10 || text.Unknown() != c.unknown {
+		if text.Len() != 10 || text.unknown != c.unknown {
 			t.Errorf("%q: %v", c.vocabulary, text)
 		}
 	}

@@ -10,25 +10,22 @@ import (
 func TestReadCSV(t *testing.T) {
 	for name, c := range map[string]struct {
 		content string
-		how     CSV
-		want    Table[float64]
+		header  bool
+		want    Table
 	}{
-		"plain":       {"1,2\n3,4.5e1\n", CSV{}, Table[float64]{nil, 2, []float64{1, 2, 3, 45}}},
-		"no newline":  {"1, 2\r\n\r\n3 ,-4", CSV{}, Table[float64]{nil, 2, []float64{1, 2, 3, -4}}},
-		"header":      {"\ufeffa, b\n1,2\n", CSV{Header: true}, Table[float64]{[]string{"a", "b"}, 2, []float64{1, 2}}},
-		"names":       {"a,b,c\n1,x,3\n4,y,6\n", CSV{Header: true, Names: []string{"c", "a"}}, Table[float64]{[]string{"c", "a"}, 2, []float64{3, 1, 6, 4}}},
-		"indices":     {"1;x;3\n4;y;6\n", CSV{Indices: []int{2, 0, 2}, Comma: ';'}, Table[float64]{nil, 3, []float64{3, 1, 3, 6, 4, 6}}},
-		"header, one": {"a,b\n1,2\n", CSV{Header: true, Indices: []int{1}}, Table[float64]{[]string{"b"}, 1, []float64{2}}},
-		"quoted":      {"# comment\n\"1\",\"2\"\n", CSV{Comment: '#'}, Table[float64]{nil, 2, []float64{1, 2}}},
+		"plain":      {"1,2\n3,4.5e1\n", false, Table{2, []float32{1, 2, 3, 45}}},
+		"no newline": {"1, 2\r\n\r\n3 ,-4", false, Table{2, []float32{1, 2, 3, -4}}},
+		"header":     {"\ufeffa, b\n1,2\n", true, Table{2, []float32{1, 2}}},
+		"quoted":     {"\"1\",\"2\"\n", false, Table{2, []float32{1, 2}}},
 	} {
 		for _, content := range [][]byte{[]byte(c.content), zip(t, []byte(c.content))} {
-			got, err := ReadCSV[float64](file(t, "x.csv", content), c.how)
+			got, err := ReadCSV(nil, file(t, "x.csv", content), c.header)
 			if err != nil || !reflect.DeepEqual(*got, c.want) {
 				t.Errorf("%s: %+v, %v, want %+v", name, got, err, c.want)
 			}
 		}
 	}
-	table, err := ReadCSV[float32](file(t, "x", []byte("0.1,1\n0.2,2\n")), CSV{})
+	table, err := ReadCSV(nil, file(t, "x", []byte("0.1,1\n0.2,2\n")), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,40 +38,45 @@ func TestReadCSV(t *testing.T) {
 }
 
 func TestFaultyCSV(t *testing.T) {
-	for _, c := range []struct {
-		how    CSV
-		faults []faulty
-	}{
-		{CSV{}, []faulty{
-			{"empty", nil, ": byte 0: no rows of values", ""},
-			{"short row", []byte("1,2\n3\n"), ":2: wrong number of fields", ""},
-			{"word", []byte("1,2\n\n3,four\n"), `:3: column 1: "four" is no number`, ""},
-			{"missing", []byte("1,2\n3, \n"), ":2: column 1: empty, want a number", ""},
-			{"nan", []byte("1,nan\n"), `:1: column 1: "nan" is not finite`, ""},
-			{"large", []byte("1,1e39\n"), `:1: column 1: "1e39" does not fit into float32`, ""},
-			{"quote", []byte("1,2\n3,4\"4\n"), `:2: bare "`, ""},
-			{"many lines", []byte("\"1\n\",2\n3,x\n"), ":3: column 1: ", ""},
-			{"binary", []byte("\x00\x01\x02"), ":1: column 0: ", ""},
-		}},
-		{CSV{Header: true}, []faulty{
-			{"empty", nil, ":1: the file is empty, want a header", ""},
-			{"only a header", []byte("a,b\n"), ": byte 4: no rows of values", ""},
-			{"short row", []byte("a,b\n1\n"), ":2: wrong number of fields", ""},
-		}},
-		{CSV{Header: true, Names: []string{"b"}}, []faulty{
-			{"no such name", []byte("\na,c\n1,2\n"), `:2: no column "b", there are ["a" "c"]`, ""},
-			{"two of them", []byte("b,a,b\n1,2,3\n"), `:1: two columns are named "b"`, ""},
-		}},
-		{CSV{Header: true, Indices: []int{2}}, []faulty{{"few", []byte("a,b\n1,2\n"), ":1: no column 2, there are 2", ""}}},
-		{CSV{Indices: []int{2}}, []faulty{{"few", []byte("1,2\n"), ":1: no column 2, there are 2", ""}}},
-		{CSV{Names: []string{"a"}}, []faulty{{"no header", []byte("a\n1\n"), ": columns are chosen by name, but Header", ""}}},
-		{CSV{Header: true, Names: []string{"a"}, Indices: []int{0}}, []faulty{{"both", []byte("a\n1\n"), ": columns are chosen by name and by index", ""}}},
-		{CSV{Indices: []int{-1}}, []faulty{{"negative", []byte("a\n1\n"), ": column -1: ", ""}}},
-		{CSV{Comma: '\n'}, []faulty{{"comma", []byte("a\n1\n"), ": csv: invalid field or comment delimiter", ""}}},
-	} {
-		checkFaults(t, c.faults, func(path string) error { _, err := ReadCSV[float32](path, c.how); return err })
+	read := func(path string) error { _, err := ReadCSV(nil, path, false); return err }
+	checkFaults(t, []faulty{
+		{"empty", nil, ": byte 0: no rows of values", ""},
+		{"short row", []byte("1,2\n3\n"), ":2: wrong number of fields", ""},
+		{"cut", []byte("1,2\n3,4\n5,"), ":3: column 1: empty, want a number", ""},
+		{"word", []byte("1,2\n\n3,four\n"), `:3: column 1: "four" is no number`, ""},
+		{"missing", []byte("1,2\n3, \n"), ":2: column 1: empty, want a number", ""},
+		{"nan", []byte("1,nan\n"), `:1: column 1: "nan" is not finite`, ""},
+		{"large", []byte("1,1e39\n"), `:1: column 1: "1e39" does not fit into float32`, ""},
+		{"quote", []byte("1,2\n3,4\"4\n"), `:2: bare "`, ""},
+		{"many lines", []byte("\"1\n\",2\n3,x\n"), ":3: column 1: ", ""},
+		{"binary", []byte("\x00\x01\x02"), ":1: column 0: ", ""},
+	}, read)
+	checkBrokenPacking(t, []byte("1,2\n3,4\n"), read)
+	checkFaults(t, []faulty{
+		{"empty", nil, ": byte 0: no rows of values", ""},
+		{"only a header", []byte("a,b\n"), ": byte 4: no rows of values", ""},
+		{"short row", []byte("a,b\n1\n"), ":2: wrong number of fields", ""},
+	}, func(path string) error { _, err := ReadCSV(nil, path, true); return err })
+}
+
+// Corrupt rows are left out if that is asked for, and each is named. A file that
+// cannot be read further is an error still.
+func TestCorruptRowsAreSkipped(t *testing.T) {
+	var told []string
+	s := NewSkipped(func(err error) { told = append(told, err.Error()) })
+	path := file(t, "x.csv", []byte("a,b\n1,2\n3\n4,x\n5,6\n7,8\"\n9,10\n"))
+	table, err := ReadCSV(s, path, true)
+	if err != nil || !slices.Equal(table.Values, []float32{1, 2, 5, 6, 9, 10}) {
+		t.Errorf("%+v, %v", table, err)
 	}
-	checkBrokenPacking(t, []byte("1,2\n3,4\n"), func(path string) error { _, err := ReadCSV[float32](path, CSV{}); return err })
+	want := []string{path + ":3: wrong number of fields", path + `:4: column 1: "x" is no number`, path + `:6: bare " in non-quoted-field`}
+	if !slices.Equal(told, want) || s.Count() != 3 {
+		t.Errorf("%d skipped: %q, want %q", s.Count(), told, want)
+	}
+	packed := zip(t, []byte(strings.Repeat("1,2\n", 1000)))
+	if _, err := ReadCSV(s, file(t, "y.csv.gz", packed[:len(packed)-9]), false); err == nil || s.Count() != 3 {
+		t.Errorf("a packed file that breaks off: %v, %d skipped", err, s.Count())
+	}
 }
 
 func TestCSVIsBounded(t *testing.T) {

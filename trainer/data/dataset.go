@@ -2,10 +2,12 @@ package data
 
 import (
 	"fmt"
+	"slices"
+	"sort"
 )
 
-// Dataset is a number of samples with random access. The datasets of this
-// package are safe for several goroutines at once.
+// Dataset is a number of samples with random access. Several goroutines may call
+// At at once.
 type Dataset[T any] interface {
 	// Len is the number of samples.
 	Len() int
@@ -13,19 +15,17 @@ type Dataset[T any] interface {
 	At(i int) (T, error)
 }
 
-// Slice is a dataset in memory.
-type Slice[T any] []T
+// described is implemented by a dataset that knows more of itself than its length.
+type described interface{ Describe() string }
 
-// Len is the number of elements.
-func (s Slice[T]) Len() int { return len(s) }
-
-// At returns element i.
-func (s Slice[T]) At(i int) (T, error) {
-	if err := checkIndex(i, len(s)); err != nil {
-		var none T
-		return none, err
+// Describe says what a dataset has: the number of its samples and, if it was read
+// from files, its classes and a checksum. Two hosts with the same files get the
+// same text.
+func Describe[T any](d Dataset[T]) string {
+	if d, ok := d.(described); ok {
+		return d.Describe()
 	}
-	return s[i], nil
+	return fmt.Sprintf("%d samples", d.Len())
 }
 
 func checkIndex(i, n int) error {
@@ -35,59 +35,110 @@ func checkIndex(i, n int) error {
 	return nil
 }
 
-// Part is implemented by a dataset that is one shard of a larger one. A dataset
-// that wraps a shard should implement it too; then it is not sharded twice by
-// mistake.
-type Part interface {
-	DataShard() (shard, of int) // of is 0 if the dataset is no shard
+// Map returns a dataset of what f makes of the samples of d. f is called whenever
+// a sample is asked for, by several goroutines at once.
+func Map[T, U any](d Dataset[T], f func(T) (U, error)) Dataset[U] { return mapped[T, U]{d, f} }
+
+type mapped[T, U any] struct {
+	from Dataset[T]
+	f    func(T) (U, error)
 }
 
-// sharded holds the elements i with i mod of == shard.
-type sharded[T any] struct {
-	from      Dataset[T]
-	shard, of int
-}
+func (m mapped[T, U]) Len() int         { return m.from.Len() }
+func (m mapped[T, U]) Describe() string { return Describe(m.from) }
 
-// Shard returns a shard of d: the elements whose index is shard modulo of, in
-// order. All shards together hold each element once; their lengths differ by at
-// most one. A shard of one is a shard too: sharding it again is an error.
-//
-// If the virtual workers shard a dataset, the samples of each do not depend on
-// the number of workers. If the workers do, they depend on it.
-func Shard[T any](d Dataset[T], shard, of int) (Dataset[T], error) {
-	if of < 1 || shard < 0 || shard >= of {
-		return nil, fmt.Errorf("shard a dataset: there is no shard %d of %d, want 0 <= shard < of", shard, of)
+func (m mapped[T, U]) At(i int) (made U, err error) {
+	x, err := m.from.At(i)
+	if err != nil {
+		return made, err
 	}
-	if p, ok := d.(Part); ok {
-		if shard, of := p.DataShard(); of > 0 {
-			return nil, hintedError{fmt.Errorf("shard a dataset: it is already shard %d of %d", shard, of),
-				"shard the whole dataset once; for several virtual workers per worker, use the number of all virtual workers"}
-		}
-	}
-	return sharded[T]{d, shard, of}, nil
+	return m.f(x)
 }
 
-func (s sharded[T]) Len() int { return (s.from.Len() + s.of - 1 - s.shard) / s.of }
+// Part returns the samples [from, to) of d.
+func Part[T any](d Dataset[T], from, to int) (Dataset[T], error) {
+	if from < 0 || from > to || to > d.Len() {
+		return nil, fmt.Errorf("samples %d to %d of a dataset of %d", from, to, d.Len())
+	}
+	return part[T]{d, from, to}, nil
+}
 
-func (s sharded[T]) At(i int) (T, error) {
-	if err := checkIndex(i, s.Len()); err != nil {
+type part[T any] struct {
+	from   Dataset[T]
+	lo, hi int
+}
+
+func (p part[T]) Len() int { return p.hi - p.lo }
+
+func (p part[T]) Describe() string {
+	return fmt.Sprintf("samples %d to %d of %s", p.lo, p.hi, Describe(p.from))
+}
+
+func (p part[T]) At(i int) (T, error) {
+	if err := checkIndex(i, p.Len()); err != nil {
 		var none T
 		return none, err
 	}
-	return s.from.At(i*s.of + s.shard)
+	return p.from.At(p.lo + i)
 }
 
-func (s sharded[T]) DataShard() (shard, of int) { return s.shard, s.of }
-
-// Range returns the piece [lo, hi) of n things that belongs to a shard:
-// [shard*n/of, (shard+1)*n/of), rounded down. The pieces follow one another,
-// cover each thing once, and differ by at most one in length. With n < of some
-// are empty. Range panics if the shard does not exist.
-func Range(n, shard, of int) (lo, hi int) {
-	if n < 0 || of < 1 || shard < 0 || shard >= of {
-		panic(fmt.Sprintf("data: there is no shard %d of %d of %d things", shard, of, n))
+// Interleave returns the samples of all parts, which take turns: the first sample
+// of each part, then the second of each, and so on. The longest part begins; parts
+// of one length keep their order. A part that has ended is left out.
+func Interleave[T any](parts ...Dataset[T]) Dataset[T] {
+	if len(parts) == 1 {
+		return parts[0]
 	}
-	// shard*n would overflow for large n: floor(s*n/of) = s*q + floor(s*r/of).
+	d := &interleaved[T]{parts: slices.Clone(parts)}
+	slices.SortStableFunc(d.parts, func(a, b Dataset[T]) int { return b.Len() - a.Len() })
+	round := 0
+	for active := len(d.parts); active > 0; active-- {
+		if n := d.parts[active-1].Len(); n > round { // so many parts go on until then
+			d.phases = append(d.phases, phase{d.length, round, active})
+			d.length, round = d.length+(n-round)*active, n
+		}
+	}
+	return d
+}
+
+type interleaved[T any] struct {
+	parts  []Dataset[T] // the longest first
+	phases []phase
+	length int
+}
+
+// phase is a run of rounds in which the same parts take turns.
+type phase struct {
+	begin int // its first sample
+	round int // its first round
+	parts int // how many parts have samples left
+}
+
+func (d *interleaved[T]) Len() int { return d.length }
+
+func (d *interleaved[T]) Describe() string {
+	text := fmt.Sprintf("%d samples of %d parts", d.length, len(d.parts))
+	for _, p := range d.parts {
+		text += "; " + Describe(p)
+	}
+	return text
+}
+
+func (d *interleaved[T]) At(i int) (T, error) {
+	if err := checkIndex(i, d.length); err != nil {
+		var none T
+		return none, err
+	}
+	p := d.phases[sort.Search(len(d.phases), func(k int) bool { return d.phases[k].begin > i })-1]
+	i -= p.begin
+	return d.parts[i%p.parts].At(p.round + i/p.parts)
+}
+
+// share returns the piece [lo, hi) of n things that belongs to one of `of` shares:
+// [share*n/of, (share+1)*n/of), rounded down. The pieces follow one another, cover
+// each thing once, and differ by at most one in length.
+func share(n, share, of int) (lo, hi int) {
+	// share*n would overflow for large n: floor(s*n/of) = s*q + floor(s*r/of).
 	q, r := n/of, n%of
-	return shard*q + shard*r/of, (shard+1)*q + (shard+1)*r/of
+	return share*q + share*r/of, (share+1)*q + (share+1)*r/of
 }

@@ -3,68 +3,49 @@ package data
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"math/bits"
 	"sync"
 
 	"github.com/plx-run/plx/trainer/random"
 )
 
-// Last says what happens to the samples at the end of an epoch that do not fill
-// a batch.
-type Last int
-
+// maxSamples bounds a dataset of epochs, and maxEpochs their number. So the number
+// of a sample stays below 2^62.
 const (
-	// Drop leaves them out of this epoch. They are other samples in each epoch.
-	// Every batch is full.
-	Drop Last = iota
-	// Keep makes a short batch of them; see Size.
-	Keep
-	// Wrap fills the batch with the first samples of the next epoch. Every
-	// batch is full. A sample can be in the batch twice, once for each epoch.
-	Wrap
+	maxSamples = 1 << 32
+	maxEpochs  = 1 << 30
 )
 
-// EpochsConfig describes the epochs.
-type EpochsConfig struct {
-	Samples int    // samples in the dataset
-	Batch   int    // rows of the global batch, for all workers together
-	Seed    uint64 // seed of the job
-	Last    Last
-	Ordered bool // epochs keep the dataset's order and are not shuffled
-}
-
-// maxSamples bounds samples and batch. So products with a step's number stay
-// below 2^63 for a billion steps.
-const maxSamples = 1 << 32
-
-func (c EpochsConfig) validate() error {
+// Epochs returns the samples of d again and again, each time in another order,
+// which depends only on the seed and the number of the epoch. An epoch has whole
+// batches only: the samples at its end that fill no batch are left out. They are
+// other samples in each epoch.
+//
+// So step n takes the samples from n*batch on, whatever was read before, and the
+// batches are the same on every worker. The dataset is so long that no training
+// reaches its end.
+func Epochs[T any](d Dataset[T], batch int, seed uint64) (Dataset[T], error) {
+	n := d.Len()
 	switch {
-	case c.Samples < 1:
-		return errors.New("epochs: the dataset is empty")
-	case c.Samples > maxSamples:
-		return fmt.Errorf("epochs: %d samples, at most %d", c.Samples, int64(maxSamples))
-	case c.Batch < 1 || c.Batch > maxSamples:
-		return fmt.Errorf("epochs: a batch of %d rows, want 1 to %d", c.Batch, int64(maxSamples))
-	case c.Last < Drop || c.Last > Wrap:
-		return fmt.Errorf("epochs: last batch policy %d, want Drop, Keep or Wrap", c.Last)
-	case c.Last == Drop && c.Batch > c.Samples:
-		return fmt.Errorf("epochs: %d samples fill no batch of %d: take a smaller batch, or Wrap or Keep", c.Samples, c.Batch)
+	case n < 1:
+		return nil, errors.New("epochs: the dataset is empty")
+	case n > maxSamples:
+		return nil, fmt.Errorf("epochs: %d samples, at most %d", n, int64(maxSamples))
+	case batch < 1:
+		return nil, fmt.Errorf("epochs: a batch of %d rows, want at least 1", batch)
+	case batch > n:
+		return nil, fmt.Errorf("epochs: %d samples fill no batch of %d: take a smaller batch", n, batch)
 	}
-	return nil
+	return &epochs[T]{from: d, whole: n / batch * batch, stream: random.New(seed, "shuffle")}, nil
 }
 
-// Epochs says which samples are in the global batch of each step. Each epoch is
-// a permutation of the dataset that depends only on the seed and the epoch's
-// number. Every worker computes the same permutation and takes its rows of it,
-// so the global batch is the same for any number of workers. Any goroutine may
-// ask for any step at any time.
-type Epochs struct {
-	config EpochsConfig
+type epochs[T any] struct {
+	from   Dataset[T]
+	whole  int // samples of an epoch
 	stream random.Stream
 
 	mu     sync.Mutex
-	recent [2]drawn // the orders drawn last, of two epochs: most batches reach into at most two
+	recent [2]drawn // the orders drawn last, of two epochs: a loader reads ahead into the next one
 	oldest int      // index in recent of the order that the next one replaces
 }
 
@@ -74,81 +55,19 @@ type drawn struct {
 	order permutation // nil if none was drawn yet
 }
 
-// NewEpochs checks the configuration.
-func NewEpochs(c EpochsConfig) (*Epochs, error) {
-	if err := c.validate(); err != nil {
-		return nil, err
-	}
-	return &Epochs{config: c, stream: random.New(c.Seed, "shuffle")}, nil
-}
+func (e *epochs[T]) Len() int         { return e.whole * maxEpochs }
+func (e *epochs[T]) Describe() string { return Describe(e.from) }
 
-// perEpoch is the number of steps in an epoch, for Drop and Keep.
-func (e *Epochs) perEpoch() int {
-	if e.config.Last == Keep {
-		return (e.config.Samples + e.config.Batch - 1) / e.config.Batch
+func (e *epochs[T]) At(i int) (T, error) {
+	if err := checkIndex(i, e.Len()); err != nil {
+		var none T
+		return none, err
 	}
-	return e.config.Samples / e.config.Batch
-}
-
-// Steps returns the number of steps that a number of epochs takes.
-func (e *Epochs) Steps(epochs int) int {
-	if e.config.Last == Wrap {
-		return (epochs*e.config.Samples + e.config.Batch - 1) / e.config.Batch
-	}
-	return epochs * e.perEpoch()
-}
-
-// cursor returns where a step's batch begins: after a number of whole epochs and
-// a number of samples of the next one. Steps count from 0.
-func (e *Epochs) cursor(step int) (epoch, position int) {
-	if step < 0 {
-		panic(fmt.Sprintf("data: step %d of an epoch", step))
-	}
-	if e.config.Last == Wrap {
-		taken := step * e.config.Batch
-		return taken / e.config.Samples, taken % e.config.Samples
-	}
-	n := e.perEpoch()
-	return step / n, step % n * e.config.Batch
-}
-
-// Size returns the number of rows in a step's batch. Under Keep the last batch
-// of an epoch can be short; every other batch has the configured size.
-func (e *Epochs) Size(step int) int {
-	if e.config.Last != Keep {
-		return e.config.Batch
-	}
-	_, position := e.cursor(step)
-	return min(e.config.Batch, e.config.Samples-position)
-}
-
-// Rows appends the samples of rows [lo, hi) of a step's batch to into and
-// returns it. It leaves out rows that a short batch does not have. With lo and
-// hi of the full batch, a virtual worker can then have fewer rows or none. With
-// those of Range(e.Size(step), v, V) the rows are divided evenly.
-func (e *Epochs) Rows(step, lo, hi int, into []int) []int {
-	epoch, first := e.cursor(step)
-	n := e.config.Samples
-	hi = min(hi, e.Size(step))
-	if lo < 0 {
-		panic(fmt.Sprintf("data: row %d of a batch", lo))
-	}
-	for lo < hi {
-		position := first + lo
-		order := e.order(epoch + position/n)
-		end := min(hi, lo+n-position%n) // where this epoch ends
-		for i := position % n; lo < end; i, lo = i+1, lo+1 {
-			into = append(into, order.at(i))
-		}
-	}
-	return into
+	return e.from.At(e.order(i / e.whole).at(i % e.whole))
 }
 
 // order returns an epoch's permutation.
-func (e *Epochs) order(epoch int) permutation {
-	if e.config.Ordered {
-		return inOrder{}
-	}
+func (e *epochs[T]) order(epoch int) permutation {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, d := range e.recent {
@@ -156,22 +75,10 @@ func (e *Epochs) order(epoch int) permutation {
 			return d.order
 		}
 	}
-	d := drawn{epoch, newPermutation(e.config.Samples, e.stream.Derive(uint64(epoch)))}
+	d := drawn{epoch, newPermutation(e.from.Len(), e.stream.Derive(uint64(epoch)))}
 	e.recent[e.oldest] = d
 	e.oldest = 1 - e.oldest
 	return d.order
-}
-
-// All returns the steps from `from` up to but not including `to`, each with the
-// samples of rows [lo, hi) of its batch. The caller owns the slices.
-func (e *Epochs) All(from, to, lo, hi int) iter.Seq2[int, []int] {
-	return func(yield func(int, []int) bool) {
-		for step := from; step < to; step++ {
-			if !yield(step, e.Rows(step, lo, hi, nil)) {
-				return
-			}
-		}
-	}
 }
 
 // permutation maps 0..n-1 onto itself, each number once.
@@ -189,11 +96,6 @@ func newPermutation(n int, s random.Stream) permutation {
 	}
 	return newFeistel(n, s)
 }
-
-// inOrder is the identity.
-type inOrder struct{}
-
-func (inOrder) at(i int) int { return i }
 
 // table is a permutation as a table.
 type table []uint32

@@ -1,7 +1,6 @@
 package data
 
 import (
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -9,95 +8,47 @@ import (
 	"github.com/plx-run/plx/trainer/random"
 )
 
-func mustEpochs(t *testing.T, c EpochsConfig) *Epochs {
+// count is a dataset whose sample i is i.
+type count int
+
+func (n count) Len() int              { return int(n) }
+func (n count) At(i int) (int, error) { return i, checkIndex(i, int(n)) }
+
+func mustEpochs(t *testing.T, samples, batch int, seed uint64) Dataset[int] {
 	t.Helper()
-	e, err := NewEpochs(c)
+	e, err := Epochs(count(samples), batch, seed)
 	if err != nil {
-		t.Fatalf("%+v: %v", c, err)
+		t.Fatalf("%d samples, batch %d: %v", samples, batch, err)
 	}
 	return e
 }
 
-// gathered is a step's batch as W workers see it, each with the rows of its
-// contiguous range of the V virtual workers.
-func gathered(e *Epochs, batch, step, virtual, workers int) []int {
-	var all []int
-	for w := range workers {
-		first, end := Range(virtual, w, workers)
-		lo, _ := Range(batch, first, virtual)
-		hi := lo
-		if end > first {
-			_, hi = Range(batch, end-1, virtual)
+// some are the samples [from, to).
+func some[T any](t *testing.T, d Dataset[T], from, to int) []T {
+	t.Helper()
+	var all []T
+	for i := from; i < to; i++ {
+		x, err := d.At(i)
+		if err != nil {
+			t.Fatalf("sample %d: %v", i, err)
 		}
-		all = e.Rows(step, lo, hi, all)
+		all = append(all, x)
 	}
 	return all
 }
 
-// Over an epoch the batches of all workers together hold every sample once,
-// and the batch is the same for any number of workers. Checked for random
-// numbers of samples, batches, virtual workers and workers.
+// Each epoch has whole batches of distinct samples, and only the last samples of
+// its order are left out.
 func TestEachSampleOncePerEpoch(t *testing.T) {
-	draw := rand.New(rand.NewPCG(5, 6))
-	for range 400 {
-		c := EpochsConfig{
-			Samples: 1 + draw.IntN(200), Batch: 1 + draw.IntN(50), Seed: draw.Uint64(),
-			Last: Last(draw.IntN(3)), Ordered: draw.IntN(5) == 0,
-		}
-		if c.Last == Drop {
-			c.Batch = min(c.Batch, c.Samples)
-		}
-		e := mustEpochs(t, c)
-		const epochs = 3
-		virtual := 1 + draw.IntN(8)
-		counts, rows := make([]int, c.Samples), 0
-		for step := range e.Steps(epochs) {
-			batch := e.Rows(step, 0, c.Batch, nil)
-			if len(batch) != e.Size(step) {
-				t.Fatalf("%+v: step %d has %d rows, Size says %d", c, step, len(batch), e.Size(step))
+	for _, c := range []struct{ samples, batch int }{{1, 1}, {7, 7}, {7, 3}, {100, 9}, {64, 64}, {200, 199}} {
+		e := mustEpochs(t, c.samples, c.batch, 5)
+		whole := c.samples / c.batch * c.batch
+		for epoch := range 4 {
+			all := some(t, e, epoch*whole, (epoch+1)*whole)
+			slices.Sort(all)
+			if len(slices.Compact(all)) != whole || all[0] < 0 || all[whole-1] >= c.samples {
+				t.Errorf("%+v: epoch %d holds %v", c, epoch, all)
 			}
-			workers := 1 + draw.IntN(virtual)
-			if got := gathered(e, c.Batch, step, virtual, workers); !slices.Equal(got, batch) {
-				t.Fatalf("%+v: step %d: %d workers of %d virtual ones have %v, one has %v", c, step, workers, virtual, got, batch)
-			}
-			for _, i := range batch {
-				if rows < epochs*c.Samples || c.Last != Wrap {
-					counts[i]++
-				}
-				rows++
-			}
-		}
-		checkCounts(t, c, counts, epochs)
-	}
-}
-
-func checkCounts(t *testing.T, c EpochsConfig, counts []int, epochs int) {
-	t.Helper()
-	total := 0
-	for i, n := range counts {
-		total += n
-		if n > epochs || c.Last != Drop && n != epochs {
-			t.Fatalf("%+v: sample %d is in %d batches of %d epochs", c, i, n, epochs)
-		}
-	}
-	if c.Last == Drop && total != epochs*(c.Samples/c.Batch*c.Batch) {
-		t.Fatalf("%+v: %d rows in %d epochs", c, total, epochs)
-	}
-}
-
-// Under Wrap each epoch's samples are complete before the next epoch's begin,
-// though batches run across.
-func TestWrapFinishesEachEpoch(t *testing.T) {
-	e := mustEpochs(t, EpochsConfig{Samples: 7, Batch: 17, Seed: 1, Last: Wrap})
-	var all []int
-	for step := range 7 {
-		all = e.Rows(step, 0, 17, all)
-	}
-	for epoch := range 17 {
-		one := slices.Clone(all[epoch*7 : (epoch+1)*7])
-		slices.Sort(one)
-		if !slices.Equal(one, numbers(7)) {
-			t.Errorf("epoch %d holds %v", epoch, one)
 		}
 	}
 }
@@ -105,55 +56,43 @@ func TestWrapFinishesEachEpoch(t *testing.T) {
 // A step's samples do not depend on which steps were asked for before.
 func TestStepsInAnyOrder(t *testing.T) {
 	for _, samples := range []int{1000, maxTable + 1} {
-		c := EpochsConfig{Samples: samples, Batch: 64, Seed: 9, Last: Wrap}
-		forward, steps := mustEpochs(t, c), []int{}
-		for step := range 60 {
-			steps = append(steps, step*samples/640)
-		}
+		forward, backward := mustEpochs(t, samples, 64, 9), mustEpochs(t, samples, 64, 9)
 		var want [][]int
-		for _, step := range steps {
-			want = append(want, forward.Rows(step, 0, 64, nil))
+		for step := range 60 {
+			at := step * samples / 7
+			want = append(want, some(t, forward, at, at+64))
 		}
-		backward := mustEpochs(t, c)
-		for i := len(steps) - 1; i >= 0; i-- {
-			if got := backward.Rows(steps[i], 0, 64, nil); !slices.Equal(got, want[i]) {
-				t.Fatalf("%d samples, step %d: %v, want %v", samples, steps[i], got, want[i])
+		for step := 59; step >= 0; step-- {
+			at := step * samples / 7
+			if got := some(t, backward, at, at+64); !slices.Equal(got, want[step]) {
+				t.Fatalf("%d samples, from %d: %v, want %v", samples, at, got, want[step])
 			}
 		}
 	}
 }
 
 func TestEpochsDiffer(t *testing.T) {
-	c := EpochsConfig{Samples: 100, Batch: 100, Seed: 1}
-	e := mustEpochs(t, c)
-	c.Seed = 2
-	other := mustEpochs(t, c)
-	first := e.Rows(0, 0, 100, nil)
-	if slices.Equal(first, e.Rows(1, 0, 100, nil)) || slices.Equal(first, other.Rows(0, 0, 100, nil)) || slices.Equal(first, numbers(100)) {
+	e, other := mustEpochs(t, 100, 100, 1), mustEpochs(t, 100, 100, 2)
+	first := some(t, e, 0, 100)
+	if slices.Equal(first, some(t, e, 100, 200)) || slices.Equal(first, some(t, other, 0, 100)) || slices.IsSorted(first) {
 		t.Error("the order of an epoch depends on too little")
-	}
-	c.Ordered = true
-	if ordered := mustEpochs(t, c).Rows(3, 0, 100, nil); !slices.Equal(ordered, numbers(100)) {
-		t.Errorf("ordered: %v", ordered)
-	}
-	for step, rows := range e.All(2, 4, 10, 20) {
-		if !slices.Equal(rows, e.Rows(step, 10, 20, nil)) || step < 2 || step > 3 {
-			t.Errorf("step %d: %v", step, rows)
-		}
 	}
 }
 
 func TestEpochsAreRefused(t *testing.T) {
-	for want, c := range map[string]EpochsConfig{
-		"empty":             {Batch: 1},
-		"a batch of 0":      {Samples: 1},
-		"fill no batch":     {Samples: 3, Batch: 4},
-		"at most":           {Samples: maxSamples + 1, Batch: 4},
-		"last batch policy": {Samples: 3, Batch: 1, Last: 3},
+	for want, c := range map[string][2]int{
+		"empty":         {0, 1},
+		"a batch of 0":  {1, 0},
+		"fill no batch": {3, 4},
+		"at most":       {maxSamples + 1, 4},
 	} {
-		if _, err := NewEpochs(c); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Epochs(count(c[0]), c[1], 1); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", c, err, want)
 		}
+	}
+	e := mustEpochs(t, 3, 1, 1)
+	if _, err := e.At(e.Len()); err == nil {
+		t.Error("a sample after the last epoch")
 	}
 }
 
@@ -226,11 +165,20 @@ func TestTableIsEven(t *testing.T) {
 	}
 }
 
-// The order of a large dataset takes no memory by its size.
+// The order of a large dataset takes no memory by its size, and no number of its
+// samples is too large.
 func TestLargeEpochs(t *testing.T) {
-	e := mustEpochs(t, EpochsConfig{Samples: 1 << 32, Batch: 256, Seed: 4, Last: Wrap})
-	into := make([]int, 0, 256)
-	allocated := testing.AllocsPerRun(5, func() { into = e.Rows(1<<30, 0, 256, into[:0]) })
+	e := mustEpochs(t, maxSamples, 256, 4)
+	last := e.Len() - 256
+	if last < 1<<61 {
+		t.Fatalf("%d samples", e.Len())
+	}
+	into := some(t, e, last, last+256)
+	allocated := testing.AllocsPerRun(5, func() {
+		for i := range into {
+			into[i], _ = e.At(last + i)
+		}
+	})
 	if allocated > 2 {
 		t.Errorf("%v allocations for a batch", allocated)
 	}

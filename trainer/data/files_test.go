@@ -106,12 +106,14 @@ func TestMissingFilesAndFolders(t *testing.T) {
 	folder := t.TempDir()
 	for _, path := range []string{filepath.Join(folder, "none"), folder} {
 		for name, read := range map[string]func() error{
-			"idx": func() error { _, err := ReadIDX(path); return err },
+			"idx": func() error { _, err := readIDX(path); return err },
 			"npy": func() error { _, err := ReadNPY(path); return err },
-			"csv": func() error { _, err := ReadCSV[float32](path, CSV{}); return err },
+			"csv": func() error { _, err := ReadCSV(nil, path, false); return err },
+			"tfr": func() error { _, err := OpenRecords(nil, path); return err },
+			"par": func() error { _, err := OpenParallel(path, path); return err },
 			"c10": func() error { _, err := ReadCIFAR10(path); return err },
 			"txt": func() error {
-				for _, err := range Lines(path) {
+				for _, err := range lines(path) {
 					return err
 				}
 				return nil
@@ -139,7 +141,7 @@ func TestClaimsAreNotBelieved(t *testing.T) {
 		path := file(t, "claim", content)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, err := ReadIDX(path)
+		_, err := readIDX(path)
 		runtime.ReadMemStats(&after)
 		if err == nil || !strings.Contains(err.Error(), "truncated: want 8589934592 bytes, the file has 3") {
 			t.Errorf("error %v", err)

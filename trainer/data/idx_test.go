@@ -12,19 +12,19 @@ func TestReadIDX(t *testing.T) {
 	be := binary.BigEndian
 	for name, c := range map[string]struct {
 		content []byte
-		want    Array
+		want    array
 	}{
-		"bytes":   {join(0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 4, 5, 255), Array{[]int{2, 3}, []uint8{1, 2, 3, 4, 5, 255}}},
-		"signed":  {join(0, 0, 9, 1, 0, 0, 0, 2, 127, 255), Array{[]int{2}, []int8{127, -1}}},
-		"shorts":  {join(0, 0, 0x0b, 1, 0, 0, 0, 2, 1, 0, 0xff, 0xfe), Array{[]int{2}, []int16{256, -2}}},
-		"ints":    {join(0, 0, 0x0c, 1, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xfe), Array{[]int{1}, []int32{-2}}},
-		"floats":  {join(0, 0, 0x0d, 1, 0, 0, 0, 1, be.AppendUint32(nil, math.Float32bits(-1.5))), Array{[]int{1}, []float32{-1.5}}},
-		"doubles": {join(0, 0, 0x0e, 1, 0, 0, 0, 1, be.AppendUint64(nil, math.Float64bits(0.1))), Array{[]int{1}, []float64{0.1}}},
-		"empty":   {join(0, 0, 8, 2, 0, 0, 0, 0, 0, 0, 0, 3), Array{[]int{0, 3}, []uint8{}}},
-		"scalar":  {join(0, 0, 8, 0, 7), Array{[]int{}, []uint8{7}}},
+		"bytes":   {join(0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 4, 5, 255), array{[]int{2, 3}, []uint8{1, 2, 3, 4, 5, 255}}},
+		"signed":  {join(0, 0, 9, 1, 0, 0, 0, 2, 127, 255), array{[]int{2}, []int8{127, -1}}},
+		"shorts":  {join(0, 0, 0x0b, 1, 0, 0, 0, 2, 1, 0, 0xff, 0xfe), array{[]int{2}, []int16{256, -2}}},
+		"ints":    {join(0, 0, 0x0c, 1, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xfe), array{[]int{1}, []int32{-2}}},
+		"floats":  {join(0, 0, 0x0d, 1, 0, 0, 0, 1, be.AppendUint32(nil, math.Float32bits(-1.5))), array{[]int{1}, []float32{-1.5}}},
+		"doubles": {join(0, 0, 0x0e, 1, 0, 0, 0, 1, be.AppendUint64(nil, math.Float64bits(0.1))), array{[]int{1}, []float64{0.1}}},
+		"empty":   {join(0, 0, 8, 2, 0, 0, 0, 0, 0, 0, 0, 3), array{[]int{0, 3}, []uint8{}}},
+		"scalar":  {join(0, 0, 8, 0, 7), array{[]int{}, []uint8{7}}},
 	} {
 		for _, content := range [][]byte{c.content, zip(t, c.content)} {
-			a, err := ReadIDX(file(t, "x", content))
+			a, err := readIDX(file(t, "x", content))
 			if err != nil || !reflect.DeepEqual(*a, c.want) {
 				t.Errorf("%s: %v, %v, want %v", name, a, err, c.want)
 			}
@@ -33,7 +33,7 @@ func TestReadIDX(t *testing.T) {
 }
 
 func TestFaultyIDX(t *testing.T) {
-	read := func(path string) error { _, err := ReadIDX(path); return err }
+	read := func(path string) error { _, err := readIDX(path); return err }
 	checkFaults(t, []faulty{
 		{"nothing", nil, ": byte 0: IDX header: truncated: want 4 bytes, the file has 0", ""},
 		{"header", join(0, 0, 8), ": byte 0: IDX header: truncated: want 4 bytes, the file has 3", ""},

@@ -2,6 +2,7 @@ package data
 
 import (
 	"fmt"
+	"hash/crc32"
 	"slices"
 )
 
@@ -32,6 +33,12 @@ func (d *Images) At(i int) (Image, error) {
 	return Image{Pixels: d.Pixels[i*size : (i+1)*size : (i+1)*size], Label: int(d.Labels[i])}, nil
 }
 
+// Describe has a checksum of all pixels and labels.
+func (d *Images) Describe() string {
+	return fmt.Sprintf("%d images of %d x %d x %d, checksum %08x", d.Len(), d.Channels, d.Height, d.Width,
+		crc32.Update(crc32.Checksum(d.Pixels, castagnoli), castagnoli, d.Labels))
+}
+
 // ReadMNIST reads a file of images and the file of their labels: 10 classes of
 // grey images with one channel. It takes MNIST, Fashion-MNIST and other data of
 // this form.
@@ -44,12 +51,12 @@ func ReadMNIST(images, labels string) (*Images, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n, m := pixels.Shape[0], classes.Shape[0]; n != m {
+	if n, m := pixels.shape[0], classes.shape[0]; n != m {
 		return nil, fmt.Errorf("%s holds %d images, %s holds %d labels: they do not belong together", images, n, labels, m)
 	}
 	d := &Images{
-		Channels: 1, Height: pixels.Shape[1], Width: pixels.Shape[2], Classes: 10,
-		Pixels: pixels.Values.([]uint8), Labels: classes.Values.([]uint8),
+		Channels: 1, Height: pixels.shape[1], Width: pixels.shape[2], Classes: 10,
+		Pixels: pixels.values.([]uint8), Labels: classes.values.([]uint8),
 	}
 	for i, label := range d.Labels {
 		if int(label) >= d.Classes {
@@ -60,13 +67,13 @@ func ReadMNIST(images, labels string) (*Images, error) {
 }
 
 // readBytes reads an IDX file that must hold bytes with a number of dimensions.
-func readBytes(path string, dimensions int, what string) (*Array, error) {
-	a, err := ReadIDX(path)
+func readBytes(path string, dimensions int, what string) (*array, error) {
+	a, err := readIDX(path)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := ValuesOf[uint8](a); err != nil || len(a.Shape) != dimensions {
-		cause := fmt.Errorf("%T of shape %v, %s are bytes with %d dimensions", a.Values, a.Shape, what, dimensions)
+	if _, bytes := a.values.([]uint8); !bytes || len(a.shape) != dimensions {
+		cause := fmt.Errorf("%T of shape %v, %s are bytes with %d dimensions", a.values, a.shape, what, dimensions)
 		return nil, hintedError{&formatError{file: path, offset: 2, cause: cause}, "the first file holds the images, the second the labels"}
 	}
 	return a, nil
@@ -150,99 +157,37 @@ func (s Scale) tables() ([][256]float32, error) {
 	return tables, nil
 }
 
-// Filler fills batches from a dataset of images. Any number of goroutines may
-// use it.
-type Filler struct {
-	images  Dataset[Image]
-	tables  [][256]float32
-	classes int
-}
-
-// NewFiller returns a filler for images of a number of classes.
-func NewFiller(images Dataset[Image], classes int, s Scale) (*Filler, error) {
+// Batch makes a batch of images: their scaled pixels, of shape (len(images),
+// channels, height, width), and their labels, one-hot, of shape (len(images),
+// classes). All images must have so many pixels, all channels together.
+func (s Scale) Batch(images []Image, pixels, classes int) (x, y []float32, err error) {
 	tables, err := s.tables()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if classes < 1 {
-		return nil, fmt.Errorf("%d classes of images, want at least one", classes)
+	if pixels < 1 || pixels%len(tables) != 0 || classes < 1 {
+		return nil, nil, fmt.Errorf("a batch of images of %d pixels in %d channels and %d classes", pixels, len(tables), classes)
 	}
-	return &Filler{images, tables, classes}, nil
+	x, y = make([]float32, len(images)*pixels), make([]float32, len(images)*classes)
+	for row, image := range images {
+		if len(image.Pixels) != pixels {
+			return nil, nil, fmt.Errorf("an image has %d pixels, all channels together, want %d", len(image.Pixels), pixels)
+		}
+		if image.Label < 0 || image.Label >= classes {
+			return nil, nil, fmt.Errorf("an image has label %d, want 0 to %d", image.Label, classes-1)
+		}
+		scale(tables, image.Pixels, x[row*pixels:(row+1)*pixels])
+		y[row*classes+image.Label] = 1
+	}
+	return x, y, nil
 }
 
-// Fill writes samples to a batch. Row i is sample indices[i]. It writes the
-// scaled pixels to x, of shape (len(indices), channels, height, width), and the
-// labels, one-hot, to y, of shape (len(indices), classes).
-func (f *Filler) Fill(indices []int, x, y []float32) error {
-	if len(y) != len(indices)*f.classes {
-		return fmt.Errorf("fill a batch: room for %d labels, want %d rows of %d", len(y), len(indices), f.classes)
-	}
-	if len(indices) == 0 {
-		return nil
-	}
-	width := len(x) / len(indices)
-	clear(y)
-	for row, index := range indices {
-		image, err := f.images.At(index)
-		if err != nil {
-			return err
-		}
-		if len(image.Pixels)*len(indices) != len(x) || width%len(f.tables) != 0 {
-			return fmt.Errorf("fill a batch: room for %d numbers, want %d rows of the %d pixels of sample %d, in %d channels",
-				len(x), len(indices), len(image.Pixels), index, len(f.tables))
-		}
-		if image.Label < 0 || image.Label >= f.classes {
-			return fmt.Errorf("fill a batch: sample %d: label %d, want 0 to %d", index, image.Label, f.classes-1)
-		}
-		f.scale(image.Pixels, x[row*width:(row+1)*width])
-		y[row*f.classes+image.Label] = 1
-	}
-	return nil
-}
-
-func (f *Filler) scale(pixels []uint8, x []float32) {
-	channel := len(pixels) / len(f.tables)
-	for c := range f.tables {
-		table := &f.tables[c]
+func scale(tables [][256]float32, pixels []uint8, x []float32) {
+	channel := len(pixels) / len(tables)
+	for c := range tables {
 		to := x[c*channel : (c+1)*channel]
 		for i, pixel := range pixels[c*channel : (c+1)*channel] {
-			to[i] = table[pixel]
+			to[i] = tables[c][pixel]
 		}
 	}
-}
-
-// BatchesConfig describes batches of images.
-type BatchesConfig struct {
-	Pixels  int // pixels of an image, all channels together
-	Classes int
-	Scale   Scale
-	Batch   int    // images of the global batch, for all workers together
-	Seed    uint64 // seed of the job
-}
-
-// Batches are batches of images: Epochs choose the images, a Filler fills the
-// batches. Any number of goroutines may use them.
-type Batches struct {
-	epochs *Epochs
-	fill   *Filler
-	config BatchesConfig
-}
-
-// NewBatches checks the configuration.
-func NewBatches(images Dataset[Image], c BatchesConfig) (*Batches, error) {
-	epochs, err := NewEpochs(EpochsConfig{Samples: images.Len(), Batch: c.Batch, Seed: c.Seed})
-	if err != nil {
-		return nil, err
-	}
-	fill, err := NewFiller(images, c.Classes, c.Scale)
-	return &Batches{epochs, fill, c}, err
-}
-
-// Rows returns the rows [lo, hi) of a step's batch in new memory: pixels, of
-// shape (hi-lo, channels, height, width), and one-hot labels, of shape (hi-lo,
-// classes). An image of another size is an error.
-func (b *Batches) Rows(step, lo, hi int) (x, y []float32, err error) {
-	indices := b.epochs.Rows(step, lo, hi, nil)
-	x, y = make([]float32, len(indices)*b.config.Pixels), make([]float32, len(indices)*b.config.Classes)
-	return x, y, b.fill.Fill(indices, x, y)
 }

@@ -44,19 +44,12 @@ func TestFaultyCIFAR10(t *testing.T) {
 	}
 }
 
-func filler(t *testing.T, s Scale) *Filler {
-	t.Helper()
-	d := &Images{Channels: 2, Height: 1, Width: 2, Classes: 3, Pixels: []uint8{0, 255, 51, 102, 255, 0, 0, 255}, Labels: []uint8{2, 0}}
-	f, err := NewFiller(d, d.Classes, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
+// pair are two images of two channels, of one row of two pixels.
+var pair = []Image{{[]uint8{0, 255, 51, 102}, 2}, {[]uint8{255, 0, 0, 255}, 0}}
 
-func TestFill(t *testing.T) {
-	x, y := make([]float32, 12), []float32{5, 5, 5, 5, 5, 5, 5, 5, 5}
-	if err := filler(t, Scale{}).Fill([]int{1, 0, 1}, x, y); err != nil {
+func TestScale(t *testing.T) {
+	x, y, err := Scale{}.Batch([]Image{pair[1], pair[0], pair[1]}, 4, 3)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if want := []float32{1, 0, 0, 1, 0, 1, 0.2, 0.4, 1, 0, 0, 1}; !slices.Equal(x, want) {
@@ -65,8 +58,8 @@ func TestFill(t *testing.T) {
 	if want := []float32{1, 0, 0, 0, 0, 1, 1, 0, 0}; !slices.Equal(y, want) {
 		t.Errorf("labels %v, want %v", y, want)
 	}
-	scale := Scale{Mean: []float32{0.5, 0.2}, Std: []float32{0.5, 0.1}}
-	if err := filler(t, scale).Fill([]int{0}, x[:4], y[:3]); err != nil {
+	x, _, err = Scale{Mean: []float32{0.5, 0.2}, Std: []float32{0.5, 0.1}}.Batch(pair[:1], 4, 3)
+	if err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []float64{-1, 1, 0, 2} {
@@ -74,41 +67,28 @@ func TestFill(t *testing.T) {
 			t.Errorf("pixel %d is %v, want %v", i, x[i], want)
 		}
 	}
-	if err := filler(t, Scale{}).Fill(nil, nil, nil); err != nil {
-		t.Errorf("no rows: %v", err)
-	}
-	f := filler(t, Scale{})
-	if n := testing.AllocsPerRun(10, func() { _ = f.Fill([]int{0, 1}, x[:8], y[:6]) }); n > 0 {
-		t.Errorf("%v allocations for a batch", n)
+	if x, y, err := (Scale{}).Batch(nil, 4, 3); err != nil || len(x) != 0 || len(y) != 0 {
+		t.Errorf("no rows: %v, %v, %v", x, y, err)
 	}
 }
 
-func TestFillIsRefused(t *testing.T) {
-	x, y := make([]float32, 12), make([]float32, 9)
-	three := Scale{Mean: []float32{0, 0, 0}, Std: []float32{1, 1, 1}}
+func TestScaleRefuses(t *testing.T) {
 	for _, c := range []struct {
-		f       *Filler
-		indices []int
-		x, y    []float32
-		want    string
+		s               Scale
+		pixels, classes int
+		want            string
 	}{
-		{filler(t, Scale{}), []int{0}, x[:4], y[:2], "room for 2 labels, want 1 rows of 3"},
-		{filler(t, Scale{}), []int{0}, x[:5], y[:3], "room for 5 numbers, want 1 rows of the 4 pixels"},
-		{filler(t, Scale{}), []int{0, 1}, x[:9], y[:6], "room for 9 numbers"},
-		{filler(t, Scale{}), []int{2}, x[:4], y[:3], "sample 2 of a dataset of 2"},
-		{filler(t, three), []int{0}, x[:4], y[:3], "in 3 channels"},
-		{&Filler{filler(t, Scale{}).images, make([][256]float32, 1), 2}, []int{0}, x[:4], y[:2], "sample 0: label 2, want 0 to 1"},
+		{Scale{}, 5, 3, "an image has 4 pixels, all channels together, want 5"},
+		{Scale{}, 4, 2, "an image has label 2, want 0 to 1"},
+		{Scale{}, 0, 3, "images of 0 pixels"},
+		{Scale{}, 4, 0, "0 classes"},
+		{Scale{Mean: []float32{0, 0, 0}, Std: []float32{1, 1, 1}}, 4, 3, "in 3 channels"},
+		{Scale{Mean: []float32{1}}, 4, 3, "1 means and 0 deviations"},
+		{Scale{Mean: []float32{0}, Std: []float32{0}}, 4, 3, "want more than 0"},
+		{Scale{Mean: []float32{0}, Std: []float32{float32(math.NaN())}}, 4, 3, "want more than 0"},
 	} {
-		if err := c.f.Fill(c.indices, c.x, c.y); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, _, err := c.s.Batch(pair, c.pixels, c.classes); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("error %v, want %q", err, c.want)
 		}
-	}
-	for _, s := range []Scale{{Mean: []float32{1}}, {Mean: []float32{0}, Std: []float32{0}}, {Mean: []float32{0}, Std: []float32{float32(math.NaN())}}} {
-		if _, err := NewFiller(&Images{}, 1, s); err == nil {
-			t.Errorf("%+v is accepted", s)
-		}
-	}
-	if _, err := NewFiller(&Images{}, 0, Scale{}); err == nil {
-		t.Error("no classes are accepted")
 	}
 }

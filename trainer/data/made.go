@@ -71,12 +71,6 @@ func newMade(name string, f form, seed uint64, first, samples int) (*Made, error
 // Len is the number of images.
 func (m *Made) Len() int { return m.samples }
 
-// Classes is the number of classes.
-func (m *Made) Classes() int { return madeClasses }
-
-// Shape is (channels, height, width).
-func (m *Made) Shape() [3]int { return [3]int{m.form.channels, m.form.side, m.form.side} }
-
 // At computes image i in new memory.
 func (m *Made) At(i int) (Image, error) {
 	if err := checkIndex(i, m.samples); err != nil {

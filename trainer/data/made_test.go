@@ -22,8 +22,8 @@ func made(t *testing.T, digits bool, seed uint64, first, samples int) *Made {
 func TestMadeImages(t *testing.T) {
 	for _, digits := range []bool{true, false} {
 		all, part, other := made(t, digits, 7, 0, 100), made(t, digits, 7, 40, 20), made(t, digits, 8, 0, 100)
-		size := all.Shape()[0] * all.Shape()[1] * all.Shape()[2]
-		same, counts := 0, make([]int, all.Classes())
+		size := all.form.channels * all.form.side * all.form.side
+		same, counts := 0, make([]int, madeClasses)
 		for i := 99; i >= 0; i-- {
 			x, err := all.At(i)
 			if err != nil || len(x.Pixels) != size {
@@ -61,7 +61,7 @@ func TestMadeImages(t *testing.T) {
 func TestMadeImagesStay(t *testing.T) {
 	for digits, want := range map[bool]uint64{true: 0x322d70cac7304ab2, false: 0xee4e14677d67aff7} {
 		sum, m := uint64(fnvOffset), made(t, digits, 1, 0, 50)
-		for x, err := range samples(m) {
+		for x, err := range each(m) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +81,7 @@ const fnvOffset, fnvPrime = 0xcbf29ce484222325, 0x100000001b3
 // can be learned. Guessing is right once in ten times.
 func TestMadeImagesCanBeLearned(t *testing.T) {
 	for _, digits := range []bool{true, false} {
-		known, asked := collect(t, samples(made(t, digits, 3, 0, 500))), collect(t, samples(made(t, digits, 3, 500, 100)))
+		known, asked := collect(t, each(made(t, digits, 3, 0, 500))), collect(t, each(made(t, digits, 3, 500, 100)))
 		right := 0
 		for _, x := range asked {
 			best, nearest := int(^uint(0)>>1), 0

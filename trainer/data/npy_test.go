@@ -2,8 +2,10 @@ package data
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -24,17 +26,17 @@ func TestReadNPY(t *testing.T) {
 	third := math.Float32bits(1.0 / 3)
 	for name, c := range map[string]struct {
 		content []byte
-		want    Array
+		want    array
 	}{
-		"version 1": {npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }   \n", le.AppendUint32(nil, third)), Array{[]int{1}, []float32{1.0 / 3}}},
-		"version 2": {npy(2, "{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }", be.AppendUint32(nil, third)), Array{[]int{1}, []float32{1.0 / 3}}},
-		"version 3": {npy(3, `{"shape":(2,1),"fortran_order":False,"descr":"<f8"}`, make([]byte, 16)), Array{[]int{2, 1}, []float64{0, 0}}},
-		"int32":     {npy(1, "{'descr': '<i4', 'fortran_order': False, 'shape': (), }", 255, 255, 255, 255), Array{[]int{}, []int32{-1}}},
-		"int64":     {npy(1, "{'descr': '<i8', 'fortran_order': False, 'shape': (1L,), }", 0, 1, 0, 0, 0, 0, 0, 0x80), Array{[]int{1}, []int64{math.MinInt64 + 256}}},
-		"uint8":     {npy(1, "{'descr': '|u1', 'fortran_order': True, 'shape': (3,)}", "abc"), Array{[]int{3}, []uint8("abc")}},
-		"none":      {npy(1, "{'descr': '|i1', 'fortran_order': False, 'shape': (3, 0, 2,)}"), Array{[]int{3, 0, 2}, []int8{}}},
+		"version 1": {npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }   \n", le.AppendUint32(nil, third)), array{[]int{1}, []float32{1.0 / 3}}},
+		"version 2": {npy(2, "{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }", be.AppendUint32(nil, third)), array{[]int{1}, []float32{1.0 / 3}}},
+		"version 3": {npy(3, `{"shape":(2,1),"fortran_order":False,"descr":"<f8"}`, make([]byte, 16)), array{[]int{2, 1}, []float64{0, 0}}},
+		"int32":     {npy(1, "{'descr': '<i4', 'fortran_order': False, 'shape': (), }", 255, 255, 255, 255), array{[]int{}, []int32{-1}}},
+		"int64":     {npy(1, "{'descr': '<i8', 'fortran_order': False, 'shape': (1L,), }", 0, 1, 0, 0, 0, 0, 0, 0x80), array{[]int{1}, []int64{math.MinInt64 + 256}}},
+		"uint8":     {npy(1, "{'descr': '|u1', 'fortran_order': True, 'shape': (3,)}", "abc"), array{[]int{3}, []uint8("abc")}},
+		"none":      {npy(1, "{'descr': '|i1', 'fortran_order': False, 'shape': (3, 0, 2,)}"), array{[]int{3, 0, 2}, []int8{}}},
 	} {
-		a, err := ReadNPY(file(t, "x.npy", c.content))
+		a, err := readFile(file(t, "x.npy", c.content), decodeNPY)
 		if err != nil || !reflect.DeepEqual(*a, c.want) {
 			t.Errorf("%s: %v, %v, want %v", name, a, err, c.want)
 		}
@@ -42,7 +44,7 @@ func TestReadNPY(t *testing.T) {
 }
 
 func TestFaultyNPY(t *testing.T) {
-	read := func(path string) error { _, err := ReadNPY(path); return err }
+	read := func(path string) error { _, err := readFile(path, decodeNPY); return err }
 	header := func(s string) []byte { return npy(1, s, "12345678") }
 	checkFaults(t, []faulty{
 		{"nothing", nil, ": byte 0: NumPy magic and version: truncated", ""},
@@ -72,16 +74,33 @@ func TestFaultyNPY(t *testing.T) {
 
 func TestArrays(t *testing.T) {
 	for _, values := range []any{[]uint8{7}, []int8{7}, []int16{7}, []int32{7}, []int64{7}, []float32{7}, []float64{7}} {
-		a := &Array{[]int{1}, values}
-		if got := a.Float32s(); len(got) != 1 || got[0] != 7 {
+		a := &array{[]int{1}, values}
+		if got := a.float32s(); len(got) != 1 || got[0] != 7 {
 			t.Errorf("%T: %v", values, got)
 		}
 	}
-	a := &Array{[]int{1}, []int32{7}}
-	if v, err := ValuesOf[int32](a); err != nil || v[0] != 7 {
-		t.Errorf("%v, %v", v, err)
+}
+
+func TestReadNPYAsRows(t *testing.T) {
+	le := binary.LittleEndian
+	matrix := func(shape string, values ...float32) []byte {
+		b := npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': "+shape+", }")
+		for _, x := range values {
+			b = le.AppendUint32(b, math.Float32bits(x))
+		}
+		return b
 	}
-	if _, err := ValuesOf[float32](a); err == nil || !strings.Contains(err.Error(), "holds []int32, want []float32") {
-		t.Errorf("%v", err)
+	table, err := ReadNPY(file(t, "x.npy", matrix("(2, 3)", 1, 2, 3, 4, 5, 6)))
+	if err != nil {
+		t.Fatal(err)
 	}
+	if row, err := table.At(1); err != nil || !slices.Equal(row, []float32{4, 5, 6}) || table.Len() != 2 {
+		t.Errorf("%v, %v", row, err)
+	}
+	infinite := matrix("(2, 2)", 1, 2, 3, float32(math.Inf(1)))
+	checkFaults(t, []faulty{
+		{"vector", matrix("(2,)", 1, 2), ": byte 0: an array of shape [2], want two dimensions", "reshape"},
+		{"no rows", matrix("(0, 3)"), ": byte 0: an array of shape [0 3]", ""},
+		{"infinite", infinite, fmt.Sprintf(": byte %d: row 1, column 1: +Inf is not finite", len(infinite)-4), ""},
+	}, func(path string) error { _, err := ReadNPY(path); return err })
 }

@@ -22,11 +22,11 @@ const byteOrderMark = "\ufeff"
 
 var errStopped = errors.New("the caller wants no more lines")
 
-// Lines returns the lines of texts in UTF-8, packed with gzip or not, one file
+// lines returns the lines of texts in UTF-8, packed with gzip or not, one file
 // after the other, without line ends. Each range over it opens the files again
 // and holds one line in memory. A line of more than 1 MiB is an error: the file
 // is probably not a text.
-func Lines(paths ...string) iter.Seq2[string, error] {
+func lines(paths ...string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		for _, path := range paths {
 			_, err := readFile(path, func(s *source) (none struct{}, err error) {
@@ -169,9 +169,6 @@ func (v *Vocabulary) ID(token string) int {
 	return v.unknown
 }
 
-// Token returns the word with a number, 0 <= id < Len().
-func (v *Vocabulary) Token(id int) string { return v.tokens[id] }
-
 // Corpus is a text as the numbers of its words, 4 bytes each. It does not
 // change; any goroutine may use it.
 type Corpus struct {
@@ -190,7 +187,7 @@ func ReadCorpus(v *Vocabulary, end string, paths ...string) (*Corpus, error) {
 		return nil, fmt.Errorf("read a text: the word %q, which ends sentences, is not in the vocabulary", end)
 	}
 	c, sentences := &Corpus{}, 0
-	for line, err := range Lines(paths...) {
+	for line, err := range lines(paths...) {
 		if err != nil {
 			return nil, err
 		}
@@ -230,19 +227,16 @@ func words(line string) iter.Seq[string] {
 // Len is the number of words, ends of sentences included.
 func (c *Corpus) Len() int { return len(c.numbers) }
 
-// Unknown is the number of words that are not in the vocabulary.
-func (c *Corpus) Unknown() int { return c.unknown }
-
 // String describes both numbers.
 func (c *Corpus) String() string {
 	return fmt.Sprintf("%d words, %.1f %% of them not in the vocabulary", c.Len(), 100*float64(c.unknown)/float64(c.Len()))
 }
 
 // Row begins to read one of `of` rows after its first skip words. The rows
-// begin where the pieces of Range do. A row has no end: the text's first word
+// begin at equal distances. A row has no end: the text's first word
 // follows its last.
 func (c *Corpus) Row(row, of, skip int) (next func() int64) {
-	at, _ := Range(len(c.numbers), row, of)
+	at, _ := share(len(c.numbers), row, of)
 	at = (at + skip) % len(c.numbers)
 	return func() int64 {
 		word := c.numbers[at]

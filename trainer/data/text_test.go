@@ -11,7 +11,7 @@ func TestLines(t *testing.T) {
 	one := file(t, "1", []byte("\ufefffirst\r\n\n"+long+"\nno end"))
 	two := file(t, "2", zip(t, []byte("\nlast\n")))
 	want := []string{"first", "", long, "no end", "", "last"}
-	lines := Lines(one, two)
+	lines := lines(one, two)
 	for range 2 {
 		if got := collect(t, lines); !slices.Equal(got, want) {
 			t.Fatalf("%.100q", got)
@@ -27,7 +27,7 @@ func TestLines(t *testing.T) {
 
 func TestFaultyLines(t *testing.T) {
 	read := func(path string) (err error) {
-		for _, err = range Lines(path) {
+		for _, err = range lines(path) {
 		}
 		return err
 	}

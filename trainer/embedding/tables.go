@@ -71,7 +71,7 @@ func (t *Tables) Check(r *replica.Replica, feed Feed, vws int) error {
 			if from == nil {
 				return fmt.Errorf("the indices of lookup %q are not fed", p.Name)
 			}
-			if err := of.check(make([]int64, vws*p.N), from); err != nil {
+			if err := of.check(make([]int64, vws*p.N), p.Least(vws), from); err != nil {
 				return fmt.Errorf("lookup %q: %w", p.Name, err)
 			}
 		}
@@ -293,7 +293,7 @@ func (t *table) read(r *replica.Replica, feed Feed, vws int) {
 	at := 0
 	for _, p := range places {
 		all := make([]int64, vws*p.N)
-		if _, err := copyIndices(all, feed[p.Name]); err != nil {
+		if _, err := copyIndices(all, p.Least(vws), feed[p.Name]); err != nil {
 			panic(err) // the feed was checked
 		}
 		for vw := range vws {
@@ -322,9 +322,10 @@ func (t *table) gradient(r *replica.Replica, vw int) ([]int64, []byte) {
 	return t.combiners[vw].combine(index, r.TableGradient(t.at), t.Width)
 }
 
-// check reads what a feed gives for a lookup: indices of rows.
-func (t *table) check(into []int64, from tensor.Tensor) error {
-	n, err := copyIndices(into, from)
+// check reads what a feed gives for a lookup: indices of rows, or the fewest that may
+// stand for all of them.
+func (t *table) check(into []int64, fewest int, from tensor.Tensor) error {
+	n, err := copyIndices(into, fewest, from)
 	if err != nil {
 		return err
 	}
@@ -339,29 +340,31 @@ func (t *table) check(into []int64, from tensor.Tensor) error {
 	return nil
 }
 
-// copyIndices returns how many indices there are. It copies them if they fit.
-func copyIndices(into []int64, from tensor.Tensor) (int, error) {
+// copyIndices returns how many indices there are. It copies them if they fit, again and
+// again if they are the fewest.
+func copyIndices(into []int64, fewest int, from tensor.Tensor) (int, error) {
 	if from.RequiresIterator() || from.DataOrder().IsColMajor() {
 		return 0, fmt.Errorf("the indices do not lie in row-major order")
 	}
 	switch data := from.Data().(type) {
 	case []int64:
-		return narrow(into, data), nil
+		return narrow(into, fewest, data), nil
 	case []int32:
-		return narrow(into, data), nil
+		return narrow(into, fewest, data), nil
 	case []int:
-		return narrow(into, data), nil
+		return narrow(into, fewest, data), nil
 	}
 	return 0, fmt.Errorf("type %v: want int, int32 or int64", from.Dtype())
 }
 
-func narrow[T int | int32 | int64](into []int64, from []T) int {
-	if len(into) == len(from) {
-		for i, x := range from {
-			into[i] = int64(x)
-		}
+func narrow[T int | int32 | int64](into []int64, fewest int, from []T) int {
+	if len(from) != len(into) && len(from) != fewest {
+		return len(from)
 	}
-	return len(from)
+	for i := range into {
+		into[i] = int64(from[i%len(from)])
+	}
+	return len(into)
 }
 
 // room returns n elements, in s if they fit.

@@ -34,14 +34,15 @@
 // # What it refuses
 //
 // Operations with hidden state, by name: Gorgonia's dropout, random tensors,
-// batch and group normalisation, max pooling and CTC loss. Any operation that
+// batch and group normalisation, max pooling and CTC loss. Package rewrite replaces
+// most of them before a graph is compiled. Any operation that
 // holds pointers without implementing operation.Kernel or operation.Contextual.
 // Another version of Gorgonia than v0.9.18. A graph that was differentiated
 // before, and one whose index Gorgonia has broken (it does so when it rewrites
 // log(1+x) late).
 //
-// It refuses to differentiate through Log2, InverseSqrt and OuterProd, whose
-// gradients Gorgonia computes wrongly. It also refuses to differentiate by a
+// It refuses to differentiate through Log2, InverseSqrt, OuterProd, GlobalAveragePool2D
+// and ByIndices, whose gradients Gorgonia computes wrongly or not at all. It also refuses to differentiate by a
 // variable that the loss does not depend on.
 //
 // It cannot see vertices that Gorgonia merged while the graph was built.

@@ -37,6 +37,16 @@ func TestRefusals(t *testing.T) {
 			return must(gorgonia.Add(x, leaf(x.Graph(), x.Dtype(), "z", x.Shape()...)))
 		}},
 		{"computes its gradient wrongly", func(x *gorgonia.Node) *gorgonia.Node { return must(gorgonia.Log2(x)) }},
+		{"computes its gradient wrongly: use Inverse of Sqrt", func(x *gorgonia.Node) *gorgonia.Node { return must(gorgonia.InverseSqrt(x)) }},
+		{"computes its gradient wrongly: reshape the vectors", func(x *gorgonia.Node) *gorgonia.Node {
+			flat := must(gorgonia.Reshape(x, tensor.Shape{64}))
+			return must(gorgonia.OuterProd(flat, flat))
+		}},
+		{"GlobalAveragePool(%0) (2, 2, 1, 1): gorgonia computes its gradient wrongly: use nn.AvgPool2D", func(x *gorgonia.Node) *gorgonia.Node { return must(gorgonia.GlobalAveragePool2D(x)) }},
+		{"computes its gradient wrongly: transpose the value", func(x *gorgonia.Node) *gorgonia.Node {
+			index := gorgonia.NewVector(x.Graph(), tensor.Int, gorgonia.WithShape(2), gorgonia.WithName("index"), gorgonia.WithValue(tensor.New(tensor.WithBacking([]int{1, 1}))))
+			return must(gorgonia.ByIndices(x, index, 1))
+		}},
 		{"holds pointers or functions", func(x *gorgonia.Node) *gorgonia.Node {
 			return must(gorgonia.ApplyOp(secretive{state: new(int)}, x))
 		}},

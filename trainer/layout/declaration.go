@@ -55,10 +55,15 @@ type Declaration struct {
 	// Model stands for the graph that is computed, such as a hash of it. Empty
 	// means that it is not known.
 	Model string `json:"model,omitempty"`
+	// Hooks describes the hooks of the program, of which some meet after steps.
+	Hooks []string `json:"hooks,omitempty"`
 	// Fingerprint describes the arithmetic of the worker's host: library, kernel,
 	// features of the CPU. With Exact all workers must have the same one.
 	Fingerprint string `json:"fingerprint,omitempty"`
 	Exact       bool   `json:"exact,omitempty"`
+	// Device is what the workers compute on, "gpu" or empty for the CPU. The two
+	// round differently, so no job mixes them.
+	Device string `json:"device,omitempty"`
 	// StartMillis is how long to wait for all workers, SilenceMillis how long a
 	// peer may send nothing before it counts as lost. Both are in milliseconds.
 	StartMillis   int64 `json:"start_ms"`

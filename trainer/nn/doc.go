@@ -1,59 +1,41 @@
-// Package nn has operations and small layers for Gorgonia graphs: those that
-// Gorgonia lacks, computes wrongly, or computes with state that two copies of a
-// graph would share.
+// Package nn makes a model layer by layer, so that no name, shape or seed is
+// typed twice:
 //
-// A small convolutional network over images (batch, 3, 32, 32), in a build
-// function of package trainer:
+//	func build(b *nn.Builder) {
+//		x, y := b.Input("x", 784), b.Labels("y", 10)
+//		b.CrossEntropy(b.Dense("out", b.Tanh(b.Dense("hidden", x, 100)), 10), y)
+//	}
 //
-//	h, err := nn.Conv2D(x, filters, 1, 1) // filters (16, 3, 3, 3)
+//	session, err := job.Parallelize(ctx, nn.Build(job.Seed(), build), trainer.SGD(0.1), trainer.Config{GlobalBatch: 64})
 //	...
-//	norm, err := nn.BatchNorm(h, scale, bias, runningMean, runningVariance, 0.9, 1e-5, "norm1")
-//	...
-//	h, err = nn.Relu(norm.Out)
-//	...
-//	h, err = nn.MaxPool2D(h, 2, 2, 0) // (batch, 16, 16, 16)
-//	...
-//	h, err = nn.Flatten(h)
-//	...
-//	h, err = nn.Dropout(h, 0.5, "dropout1")
-//	...
-//	logits, err := nn.Linear(h, w, b) // w (4096, 10), b (10)
-//	...
-//	loss, err := nn.CrossEntropy(logits, labels) // labels (batch, 10), one-hot
+//	for result, err := range session.Train(ctx, steps, feed) // feed makes trainer.Feed{"x": nn.Batch(pixels, 784), ...}
 //
-// Sequences lie one after the other, (batch*steps, width), so that feeds are
-// divided among virtual workers like any other feed. LSTM, GRU and Attention
-// take the number of steps. SampledCrossEntropy is a softmax over a sample of
-// many classes; the weights of the classes may be a trainer.Embedding. A Sampler
-// draws the sample:
+// A [Builder] knows the batch, the seed, and everything that was added to it.
+// A layer takes its input's shape from the input, and adds its variables. A
+// variable is named after its layer: hidden.w and hidden.b above. Its first
+// values follow from the seed and that name.
 //
-//	layer, err := nn.LSTM{X: words, Input: w, State: u, Bias: b}.Over(steps)
-//	...
-//	loss, estimate, err := nn.SampledCrossEntropy(layer.Out, candidates)
+// # Errors
 //
-// Every operation takes float32 or float64, checks shapes when the graph is
-// built, and has a gradient for gorgonia.Grad. Images are (batch, channels,
-// height, width), row-major.
+// A builder keeps the first error; later calls do nothing. [Build] returns that
+// error, so a build function checks none. An error names the layer and the
+// shapes that do not fit:
 //
-// # How they run
+//	layer "out": x is (64, 16, 8, 8), want (rows, features): use Flatten
 //
-// Every operation is an operation.Kernel: it writes into memory that it is
-// given and allocates nothing. It adds in one fixed order. So the same inputs
-// give the same bits wherever the same binary and BLAS library run on the same
-// kind of CPU. Dropout and BatchNorm are operation.Contextual: the executor
-// tells them step, virtual worker, seed and whether the run is training. Random
-// numbers come from package random.
+// # Operations
 //
-// Gorgonia's machines can run the operations too. They do not call Prepare, so
-// there Dropout and BatchNorm evaluate.
+// Package nn also has the operations of package ops, which work on nodes of any
+// Gorgonia graph. A build function over a bare graph, see [trainer.Build], needs
+// nothing else of this package. [Builder.Node] takes an operation into a model:
 //
-// An operation belongs to the graph that it was built in, and holds scratch
-// memory. So a graph must not run twice at the same time and must not be
-// cloned: build one graph for each replica.
+//	h := b.Node(nn.Concat(1, left, right))
+//	h = b.Node(gorgonia.Exp(h))
 //
 // # What it refuses
 //
-// It has no state that outlives a run: the running mean and variance of a batch
-// norm are inputs, and package trainer updates them. It does not differentiate
-// twice. It makes no variables and no initial values; package trainer does.
+// A builder refuses two layers, inputs or variables of one name, shapes that do
+// not fit, a model without a loss and one with two. Package trainer refuses a
+// variable that the loss does not depend on. All this happens in Parallelize,
+// before a worker waits for another.
 package nn

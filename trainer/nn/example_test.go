@@ -6,51 +6,33 @@ import (
 
 	"github.com/plx-run/plx/trainer/nn"
 	"gorgonia.org/gorgonia"
-	"gorgonia.org/tensor"
 )
 
-// A network of one convolution, for images of one channel in three classes.
+// A convolutional network with a residual block. Parallelize builds it in a graph
+// for each replica; here it is built in one for a batch of 8 images.
 func Example() {
-	g := gorgonia.NewGraph()
-	ones := gorgonia.WithInit(gorgonia.Ones())
-	x := gorgonia.NewTensor(g, tensor.Float32, 4, gorgonia.WithShape(2, 1, 6, 6), gorgonia.WithName("x"), ones)
-	labels := gorgonia.NewVector(g, tensor.Int, gorgonia.WithShape(2), gorgonia.WithName("labels"),
-		gorgonia.WithValue(tensor.New(tensor.WithShape(2), tensor.WithBacking([]int{0, 2}))))
-	filters := gorgonia.NewTensor(g, tensor.Float32, 4, gorgonia.WithShape(4, 1, 3, 3), gorgonia.WithName("filters"), ones)
-	w := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithShape(36, 3), gorgonia.WithName("w"), ones)
-	b := gorgonia.NewVector(g, tensor.Float32, gorgonia.WithShape(3), gorgonia.WithName("b"), ones)
-
-	loss, err := network(x, labels, filters, w, b)
+	build := func(b *nn.Builder) {
+		h := b.Relu(b.Conv("stem", b.Input("images", 3, 32, 32), 16, nn.Window{Size: 3, Pad: 1}))
+		h = b.Residual("block", h, func(x *nn.Node) *nn.Node {
+			x = b.Conv("conv", x, 16, nn.Window{Size: 3, Pad: 1}, nn.NoBias())
+			return b.Relu(b.BatchNorm("norm", x))
+		})
+		h = b.Flatten(b.MaxPool(h, nn.Window{Size: 4}))
+		b.CrossEntropy(b.Dense("out", b.Dropout("dropout", h, 0.5), 10), b.Labels("labels", 10))
+	}
+	model, err := nn.Build(1, build)(gorgonia.NewGraph(), 8)
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := gorgonia.NewTapeMachine(g).RunAll(); err != nil {
-		log.Fatal(err)
+	for _, v := range model.Variables {
+		fmt.Println(v.Name(), v.Shape())
 	}
-	fmt.Printf("%.4f\n", loss.Value().Data())
-	// Output: 1.0986
-}
-
-func network(x, labels, filters, w, b *gorgonia.Node) (*gorgonia.Node, error) {
-	h, err := nn.Conv2D(x, filters, 1, 1) // (2, 4, 6, 6)
-	if err != nil {
-		return nil, err
-	}
-	if h, err = nn.Relu(h); err != nil {
-		return nil, err
-	}
-	if h, err = nn.MaxPool2D(h, 2, 2, 0); err != nil { // (2, 4, 3, 3)
-		return nil, err
-	}
-	if h, err = nn.Flatten(h); err != nil { // (2, 36)
-		return nil, err
-	}
-	if h, err = nn.Dropout(h, 0.5, "dropout"); err != nil {
-		return nil, err
-	}
-	logits, err := nn.Linear(h, w, b) // (2, 3)
-	if err != nil {
-		return nil, err
-	}
-	return nn.CrossEntropy(logits, labels)
+	// Output:
+	// stem.w (16, 3, 3, 3)
+	// stem.b (16)
+	// conv.w (16, 16, 3, 3)
+	// norm.scale (16)
+	// norm.bias (16)
+	// out.w (1024, 10)
+	// out.b (10)
 }

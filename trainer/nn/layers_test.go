@@ -1,4 +1,4 @@
-package nn
+package nn_test
 
 import (
 	"math"
@@ -6,200 +6,199 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/plx-run/plx/internal/modeltest"
+	"github.com/plx-run/plx/trainer/nn"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
-func oneInput(f func(x *gorgonia.Node) (*gorgonia.Node, error)) model {
-	return func(in []*gorgonia.Node) (*gorgonia.Node, error) { return f(in[0]) }
-}
-
-var someShapes = [][]int{{1}, {5}, {1, 1}, {1, 4}, {3, 1}, {4, 7}, {2, 3, 5}, {1, 2, 3, 3}}
-
-func TestActivations(t *testing.T) {
-	for name, c := range map[string]struct {
-		build func(x *gorgonia.Node) (*gorgonia.Node, error)
-		naive func(x float64) float64
-	}{
-		"relu":    {Relu, func(x float64) float64 { return math.Max(x, 0) }},
-		"sigmoid": {Sigmoid, func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }},
-		"tanh":    {Tanh, math.Tanh},
-	} {
-		for _, s := range someShapes {
-			x := numbers(1, s)
-			want := make([]float64, len(x[0]))
-			for i, v := range x[0] {
-				want[i] = c.naive(v)
-			}
-			near(t, name, checkGradient(t, [][]int{s}, x, 1, training, oneInput(c.build)), want, 1e-14)
-		}
+// over makes a model of images: a convolution, the layer under test, and a loss.
+func over(layer func(b *nn.Builder, x *nn.Node) *nn.Node) func(b *nn.Builder) {
+	return func(b *nn.Builder) {
+		x := b.Conv("below", b.Input("x", 1, 4, 4), 2, nn.Window{Size: 2})
+		b.CrossEntropy(b.Dense("out", b.Flatten(layer(b, x)), 3), b.Indices("y", b.Batch()))
 	}
 }
 
-func TestReluAtItsBounds(t *testing.T) {
-	x := []float64{0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), math.NaN(), 5e-324}
-	f := feed(t, [][]int{{6}}, [][]float64{x}, oneInput(Relu))
-	gradient, err := gorgonia.Grad(f.loss, f.in[0])
-	must(t, err)
-	f.want(gradient[0])
-	f.run(t, training)
-	y, dx := f.get(f.out), f.get(gradient[0])
-	if !slices.Equal(y[:4], []float64{0, 0, math.Inf(1), 0}) || !math.IsNaN(y[4]) || y[5] != x[5] {
-		t.Errorf("relu of %v is %v", x, y)
-	}
-	if dx[0] != 0 || dx[1] != 0 || dx[2] == 0 || dx[3] != 0 || dx[5] == 0 {
-		t.Errorf("gradient %v", dx)
+// along makes a model of sequences of three rows: a linear layer, the layer under
+// test, and a loss that every output has a part in.
+func along(layer func(b *nn.Builder, x *nn.Node) *nn.Node) func(b *nn.Builder) {
+	return func(b *nn.Builder) {
+		x := b.Dense("below", b.InputOf("x", 3*b.Batch(), 2), 3)
+		y := layer(b, x)
+		b.MSE(y, b.InputOf("y", y.Shape()...))
 	}
 }
 
-func TestSoftmaxes(t *testing.T) {
-	for _, s := range someShapes {
-		x, n := numbers(2, s), s[len(s)-1]
-		want, logs := make([]float64, len(x[0])), make([]float64, len(x[0]))
-		for i := range x[0] {
-			sum := 0.0
-			for _, v := range x[0][i/n*n : i/n*n+n] {
-				sum += math.Exp(v)
-			}
-			want[i] = math.Exp(x[0][i]) / sum
-			logs[i] = math.Log(want[i])
-		}
-		near(t, "softmax", checkGradient(t, [][]int{s}, x, 1, training, oneInput(Softmax)), want, 1e-13)
-		near(t, "log softmax", checkGradient(t, [][]int{s}, x, 1, training, oneInput(LogSoftmax)), logs, 1e-12)
+// layers are models of one layer each, as float64 variables, and what their
+// variables are called.
+var layers = map[string]struct {
+	build     func(b *nn.Builder)
+	variables string // beside those of below and out
+	lookups   []string
+}{
+	"conv": {build: over(func(b *nn.Builder, x *nn.Node) *nn.Node {
+		return b.Conv("c", x, 3, nn.Window{Size: 3, Stride: 2, Pad: 1})
+	}), variables: "c.w(3, 2, 3, 3) c.b(3)"},
+	"conv without bias": {build: over(func(b *nn.Builder, x *nn.Node) *nn.Node {
+		return b.Conv("c", x, 2, nn.Window{Size: 1}, nn.NoBias())
+	}), variables: "c.w(2, 2, 1, 1)"},
+	"max pool": {build: over(func(b *nn.Builder, x *nn.Node) *nn.Node { return b.MaxPool(x, nn.Window{Size: 2, Stride: 1}) })},
+	"avg pool": {build: over(func(b *nn.Builder, x *nn.Node) *nn.Node { return b.AvgPool(x, nn.Window{Size: 2, Pad: 1}) })},
+	"batch norm": {build: over(func(b *nn.Builder, x *nn.Node) *nn.Node { return b.BatchNorm("n", x) }),
+		variables: "n.scale(2) n.bias(2) n.mean(2) n.variance(2)"},
+	"dropout": {build: over(func(b *nn.Builder, x *nn.Node) *nn.Node { return b.Dropout("d", x, 0.4) })},
+	"residual": {build: over(func(b *nn.Builder, x *nn.Node) *nn.Node {
+		return b.Residual("r", x, func(x *nn.Node) *nn.Node { return b.Tanh(b.Conv("c", x, 2, nn.Window{Size: 3, Pad: 1})) })
+	}), variables: "c.w(2, 2, 3, 3) c.b(2)"},
+	"embedding": {build: func(b *nn.Builder) {
+		words := b.Embedding("words", 5, 2, 0.5)
+		b.CrossEntropy(b.Dense("out", b.Lookup(words, "word", b.Batch()), 3), b.Indices("y", b.Batch()))
+	}, lookups: []string{"word"}},
+	"lstm": {build: along(func(b *nn.Builder, x *nn.Node) *nn.Node { return b.LSTM("l", x, nn.Recurrent{Units: 2, Steps: 3}).Out }),
+		variables: "l.input(3, 8) l.state(2, 8) l.bias(8)"},
+	"lstm with projection": {build: along(func(b *nn.Builder, x *nn.Node) *nn.Node {
+		return b.LSTM("l", x, nn.Recurrent{Units: 3, Steps: 3, Width: 2, First: b.Input("first", 2), FirstCell: b.Input("cell", 3)}).Out
+	}), variables: "l.input(3, 12) l.state(2, 12) l.bias(12) l.projection(3, 2)"},
+	"gru": {build: along(func(b *nn.Builder, x *nn.Node) *nn.Node {
+		return b.GRU("g", x, nn.Recurrent{Units: 2, Steps: 3, First: b.Input("first", 2)}).Last
+	}), variables: "g.input(3, 6) g.state(2, 6) g.bias(6)"},
+	"attention": {build: along(func(b *nn.Builder, x *nn.Node) *nn.Node {
+		return b.Attention(b.Dense("query", b.InputOf("q", 2*b.Batch(), 2), 3), x, b.Input("mask", 3))
+	}), variables: "query.w(2, 3) query.b(3)"},
+}
+
+// Every element of every gradient of each layer, of the layer below it, and of
+// looked-up rows.
+func TestGradientsOfLayers(t *testing.T) {
+	for name, c := range layers {
+		t.Run(name, func(t *testing.T) {
+			modeltest.Gradients(t, nn.BuildOf(tensor.Float64, 1, c.build), 3, values, c.lookups...)
+		})
 	}
 }
 
-// From the second row on as well.
-func TestSoftmaxesOfHugeNumbers(t *testing.T) {
-	x := []float64{0, 1, 2, 1e4, 1e4, -1e4, -1e30, 1e30, 1e30}
-	for name, c := range map[string]struct {
-		build func(x *gorgonia.Node) (*gorgonia.Node, error)
-		want  []float64
-	}{
-		"softmax":     {Softmax, []float64{0.5, 0.5, 0, 0, 0.5, 0.5}},
-		"log softmax": {LogSoftmax, []float64{-math.Ln2, -math.Ln2, -1e4 - 1e4 - math.Ln2, -2e30, -math.Ln2, -math.Ln2}},
-	} {
-		f := feed(t, [][]int{{3, 3}}, [][]float64{x}, oneInput(c.build))
-		f.run(t, training)
-		near(t, name, f.get(f.out)[3:], c.want, 1e-12)
-	}
-}
-
-func TestFlatten(t *testing.T) {
-	for _, s := range [][]int{{1, 1}, {3, 4}, {2, 3, 5}, {1, 2, 3, 2}} {
-		x := numbers(3, s)
-		near(t, "flatten", checkGradient(t, [][]int{s}, x, 1, training, oneInput(Flatten)), x[0], 0)
-		f := feed(t, [][]int{s}, x, oneInput(Flatten))
-		if got := f.out.Shape(); !slices.Equal(got, []int{s[0], len(x[0]) / s[0]}) {
-			t.Errorf("%v became %v", s, got)
-		}
-	}
-}
-
-func TestLinear(t *testing.T) {
-	for _, s := range [][3]int{{1, 1, 1}, {1, 3, 2}, {4, 1, 3}, {5, 7, 3}, {3, 2, 1}} {
-		batch, in, out := s[0], s[1], s[2]
-		shapes := [][]int{{batch, in}, {in, out}, {out}}
-		values := numbers(4, shapes...)
-		for _, bias := range []int{0, 1} {
-			want := make([]float64, batch*out)
-			for i := range want {
-				want[i] = values[2][i%out] * float64(bias)
-				for k := range in {
-					want[i] += values[0][i/out*in+k] * values[1][k*out+i%out]
-				}
-			}
-			got := checkGradient(t, shapes[:2+bias], values[:2+bias], 2+bias, training, func(in []*gorgonia.Node) (*gorgonia.Node, error) {
-				return Linear(in[0], in[1], append(in, nil)[2])
-			})
-			near(t, "linear", got, want, 1e-13)
-		}
-	}
-}
-
-func TestAddBias(t *testing.T) {
-	for _, s := range [][]int{{1, 1}, {4, 3}, {1, 5}, {2, 3, 4}, {3, 2, 1, 5}} {
-		shapes := [][]int{s, {s[1]}}
-		values := numbers(5, shapes...)
-		space := len(values[0]) / s[0] / s[1]
-		want := slices.Clone(values[0])
-		for i := range want {
-			want[i] += values[1][i/space%s[1]]
-		}
-		near(t, "add bias", checkGradient(t, shapes, values, 2, training, twoInputs(AddBias)), want, 0)
-	}
-}
-
-// A result of Gorgonia's that is transposed is read in the right order.
-func TestTransposedInput(t *testing.T) {
-	shapes := [][]int{{3, 4}, {3, 2}}
-	values := numbers(6, shapes...)
-	got := checkGradient(t, shapes, values, 2, training, func(in []*gorgonia.Node) (*gorgonia.Node, error) {
-		x, err := gorgonia.Transpose(in[0], 1, 0)
+// Each layer has the variables, of the shapes, that follow from its input, and
+// uses them and its inputs.
+func TestVariablesOfLayers(t *testing.T) {
+	for name, c := range layers {
+		m, err := nn.Build(1, c.build)(gorgonia.NewGraph(), 3)
 		if err != nil {
-			return nil, err
+			t.Fatal(err)
 		}
-		return Linear(x, in[1], nil)
-	})
-	want := make([]float64, 8)
-	for i := range want {
-		for k := range 3 {
-			want[i] += values[0][k*4+i/2] * values[1][k*2+i%2]
+		all := slices.Clone(m.Variables)
+		for _, s := range m.States {
+			all = append(all, s.Variable)
 		}
-	}
-	near(t, "product", got, want, 1e-13)
-}
-
-// So is a tensor whose strides only are transposed, or a part of one.
-func TestStridedInput(t *testing.T) {
-	g := gorgonia.NewGraph()
-	y, err := Tanh(gorgonia.NewTensor(g, tensor.Float64, 3, gorgonia.WithShape(4, 3, 2), gorgonia.WithName("x")))
-	must(t, err)
-	turned := tensor.New(tensor.WithShape(2, 3, 4), tensor.WithBacking(tensor.Range(tensor.Float64, 0, 24)))
-	must(t, turned.T(2, 1, 0))
-	whole := tensor.New(tensor.WithShape(4, 3, 5), tensor.WithBacking(tensor.Range(tensor.Float64, 0, 60)))
-	part, err := whole.Slice(nil, nil, gorgonia.S(1, 3))
-	must(t, err)
-	for name, c := range map[string]struct {
-		x  tensor.Tensor
-		at func(i, j, k int) int
-	}{
-		"turned": {turned, func(i, j, k int) int { return k*12 + j*4 + i }},
-		"part":   {part, func(i, j, k int) int { return i*15 + j*5 + k + 1 }},
-	} {
-		v, err := y.Op().Do(c.x)
-		must(t, err)
-		var want []float64
-		for i := range 24 {
-			want = append(want, math.Tanh(float64(c.at(i/6, i/2%3, i%2))))
+		for _, n := range append(slices.Clone(m.Inputs), all...) {
+			if !m.Loss.Graph().To(n.ID()).Next() {
+				t.Errorf("%s: nothing uses %s", name, n.Name())
+			}
 		}
-		near(t, name, get(v), want, 0)
+		var got []string
+		for _, v := range all {
+			if !strings.HasPrefix(v.Name(), "below.") && !strings.HasPrefix(v.Name(), "out.") {
+				got = append(got, v.Name()+shapeOf(v))
+			}
+		}
+		if s := strings.Join(got, " "); s != c.variables {
+			t.Errorf("%s: variables are %s, want %s", name, s, c.variables)
+		}
 	}
 }
 
+// A layer that does not fit names itself and the shapes.
 func TestLayersRefuse(t *testing.T) {
-	g := gorgonia.NewGraph()
-	node := func(name string, s ...int) *gorgonia.Node {
-		return gorgonia.NewTensor(g, tensor.Float32, len(s), gorgonia.WithShape(s...), gorgonia.WithName(name))
-	}
-	x, w, b := node("x", 4, 3), node("w", 3, 2), node("b", 2)
-	wide := gorgonia.NewMatrix(g, tensor.Float64, gorgonia.WithShape(3, 2), gorgonia.WithName("wide"))
-	for _, c := range []struct {
-		build func() (*gorgonia.Node, error)
-		want  string
-	}{
-		{func() (*gorgonia.Node, error) { return Linear(w, x, nil) }, `linear: x is "w" (3, 2) and w "x" (4, 3), want (batch, in) and (in, out)`},
-		{func() (*gorgonia.Node, error) { return Linear(x, w, node("c", 3)) }, `linear: w is "w" (3, 2), so b, which is "c" (3), must be (2)`},
-		{func() (*gorgonia.Node, error) { return Linear(x, wide, nil) }, `"x" (4, 3) is float32 and "wide" (3, 2) is float64`},
-		{func() (*gorgonia.Node, error) { return Linear(x, nil, b) }, "nil"},
-		{func() (*gorgonia.Node, error) { return AddBias(x, b) }, `add bias: x is "x" (4, 3), so "b" (2) must be (3)`},
-		{func() (*gorgonia.Node, error) { return AddBias(b, b) }, "want (batch, channels)"},
-		{func() (*gorgonia.Node, error) { return Flatten(b) }, "at least two axes"},
-		{func() (*gorgonia.Node, error) { return Relu(nil) }, "nil"},
-		{func() (*gorgonia.Node, error) { return Softmax(nil) }, "nil"},
+	for want, build := range map[string]func(b *nn.Builder){
+		`layer "c": x is (4, 3), want (batch, channels, height, width)`:                                          func(b *nn.Builder) { b.Conv("c", b.Input("x", 3), 2, nn.Window{Size: 2}) },
+		`layer "c": its sizes are (2, 0), want at least 1`:                                                       func(b *nn.Builder) { b.Conv("c", b.Input("x", 1, 4, 4), 2, nn.Window{}) },
+		`layer "c": convolution: x is "x" (4, 1, 4, 4), which with a pad of 0 is smaller than the kernel, 5 x 5`: func(b *nn.Builder) { b.Conv("c", b.Input("x", 1, 4, 4), 2, nn.Window{Size: 5}) },
+		`MaxPool: max pool: `:                                    func(b *nn.Builder) { b.MaxPool(b.Input("x", 1, 4, 4), nn.Window{Size: 5}) },
+		`AvgPool: average pool: `:                                func(b *nn.Builder) { b.AvgPool(b.Input("x", 4), nn.Window{Size: 2}) },
+		`Flatten: flatten: x is "x" (4), want at least two axes`: func(b *nn.Builder) { b.Flatten(b.Input("x")) },
+		`layer "n": x is (4), want (batch, features) or (batch, channels, height, width)`: func(b *nn.Builder) { b.BatchNorm("n", b.Input("x")) },
+		`layer "n": x is nil`: func(b *nn.Builder) { b.BatchNorm("n", nil) },
+		`layer "d": dropout`:  func(b *nn.Builder) { b.Dropout("d", b.Input("x", 2), 1) },
+		`layer "r": residual: x is (4, 2) and y (4, 3), want one shape`: func(b *nn.Builder) {
+			b.Residual("r", b.Input("x", 2), func(x *nn.Node) *nn.Node { return b.Dense("d", x, 3) })
+		},
+		`layer "r": residual: an input is nil`: func(b *nn.Builder) {
+			b.Residual("r", b.Input("x", 2), func(*nn.Node) *nn.Node { return nil })
+		},
+		`MaxPool: max pool: kernel 2 x 2, stride -1, pad 0: want at least 1, 1 and 0`: func(b *nn.Builder) { b.MaxPool(b.Input("x", 1, 4, 4), nn.Window{Size: 2, Stride: -1}) },
+		`MaxPool: max pool: kernel 0 x 0, stride 0`:                                   func(b *nn.Builder) { b.MaxPool(b.Input("x", 1, 4, 4), nn.Window{}) },
+		`layer "c": convolution: kernel 2 x 2, stride 1, pad -1`:                      func(b *nn.Builder) { b.Conv("c", b.Input("x", 1, 4, 4), 2, nn.Window{Size: 2, Pad: -1}) },
+		`variable "l.input": its sizes`:                                               func(b *nn.Builder) { b.LSTM("l", b.Input("x", 2), nn.Recurrent{Units: 1 << 61, Steps: 2}) },
+		`embedding "e": its rows start from -NaN to NaN`:                              func(b *nn.Builder) { b.Embedding("e", 5, 2, math.NaN()) },
+		`lookup "w": the table is nil`:                                                func(b *nn.Builder) { b.Lookup(nil, "w", 3) },
+		`lookup "w": embedding "e": look up 3 of 0 rows of width 2`:                   func(b *nn.Builder) { b.Lookup(b.Embedding("e", 0, 2, 1), "w", 3) },
+		`the name "x" is used twice`: func(b *nn.Builder) {
+			b.Input("x", 2)
+			b.Lookup(b.Embedding("x", 5, 2, 1), "w", 3)
+		},
+		`layer "l": x is (4, 2, 2), want (batch*steps, features)`: func(b *nn.Builder) { b.LSTM("l", b.Input("x", 2, 2), nn.Recurrent{Units: 2, Steps: 2}) },
+		`layer "l": its sizes are (2, 0, 2), want at least 1`:     func(b *nn.Builder) { b.LSTM("l", b.Input("x", 2), nn.Recurrent{Units: 2}) },
+		`layer "l": lstm of 3 steps`:                              func(b *nn.Builder) { b.LSTM("l", b.Input("x", 2), nn.Recurrent{Units: 2, Steps: 3}) },
+		`layer "l": lstm of 2 steps that keeps 1: give both First and FirstCell`: func(b *nn.Builder) {
+			b.LSTM("l", b.Input("x", 2), nn.Recurrent{Units: 2, Steps: 2, First: b.InputOf("f", 2, 2)})
+		},
+		`layer "g": gru of 2 steps: `: func(b *nn.Builder) {
+			b.GRU("g", b.Input("x", 2), nn.Recurrent{Units: 2, Steps: 2, First: b.InputOf("f", 2, 3)})
+		},
+		`layer "g": a GRU has no cells and no projection`: func(b *nn.Builder) { b.GRU("g", b.Input("x", 2), nn.Recurrent{Units: 2, Steps: 2, Width: 3}) },
+		`Attention: attention: the query is "q" (4, 2), the memory "m" (4, 3)`: func(b *nn.Builder) {
+			b.Attention(b.Input("q", 2), b.Input("m", 3), b.InputOf("mask", 2, 2))
+		},
 	} {
-		if _, err := c.build(); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%v, want %q", err, c.want)
+		if _, err := nn.Build(1, build)(gorgonia.NewGraph(), 4); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
 		}
+	}
+}
+
+// A residual block is x plus its branch, here x plus x.
+func TestResidualAdds(t *testing.T) {
+	g := gorgonia.NewGraph()
+	m, err := nn.Build(1, func(b *nn.Builder) {
+		x := b.Input("x", 2)
+		y := b.Residual("r", x, func(x *nn.Node) *nn.Node { return x })
+		b.Fetch("y", y)
+		b.MSE(b.Dense("out", y, 1), b.Input("label", 1))
+	})(g, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var y gorgonia.Value
+	gorgonia.Read(m.Fetches["y"], &y)
+	for i, x := range []*tensor.Dense{nn.Batch([]float32{3, -4}, 2), nn.Batch([]float32{0}, 1)} {
+		if err := gorgonia.Let(m.Inputs[i], x); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := gorgonia.NewTapeMachine(g).RunAll(); err != nil {
+		t.Fatal(err)
+	}
+	if got := y.Data().([]float32); got[0] != 6 || got[1] != -8 {
+		t.Errorf("3, -4 become %v", got)
+	}
+}
+
+// A batch norm's running averages follow its own mean and variance.
+func TestBatchNormStates(t *testing.T) {
+	m, err := nn.Build(1, layers["batch norm"].build)(gorgonia.NewGraph(), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(m.States) != 2 || m.States[0].Variable.Name() != "n.mean" || m.States[1].Variable.Name() != "n.variance" {
+		t.Fatalf("states are %v", m.States)
+	}
+	for i, first := range []float32{0, 1} {
+		s := m.States[i]
+		if s.Momentum != 0.9 || s.Variable.Value().Data().([]float32)[0] != first || s.Batch == nil {
+			t.Errorf("%s: momentum %v, first values %v", s.Variable.Name(), s.Momentum, s.Variable.Value())
+		}
+	}
+	if m.States[0].Batch == m.States[1].Batch {
+		t.Error("mean and variance follow the same value")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/cluster/channel"
 )
 
 const (
@@ -54,11 +55,12 @@ func attempt(ctx context.Context, c Config, to cluster.Task, addr, purpose strin
 	if err != nil {
 		return nil, err
 	}
-	if err := cluster.Dial(ctx, conn, c.Key, name(c.Self, purpose), name(to, purpose)); err != nil {
-		conn.Close() // the proof's error says it all
+	protected, err := channel.Dial(ctx, conn, c.channel(), name(c.Self, purpose), name(to, purpose))
+	if err != nil {
+		conn.Close() // the first error says it all
 		return nil, err
 	}
-	return conn, nil
+	return protected, nil
 }
 
 // pause reports false when ctx ended first.
@@ -70,6 +72,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 		return false
 	}
 }
+
+func (c Config) channel() channel.Config { return channel.Config{Key: c.Key, TLS: c.TLS} }
 
 const maxPurpose = 32 // bytes
 
@@ -96,11 +100,9 @@ func (c Config) admit(proved, purpose string) (cluster.Task, error) {
 	return task, nil
 }
 
-// prove is the acceptor's side of a proof. It returns the dialler's proved name and the
-// purpose in that; the dialler means this task for the purpose.
-func prove(ctx context.Context, conn net.Conn, c Config) (proved, purpose string, err error) {
-	proved, err = cluster.Accept(ctx, conn, c.Key, func(dialler string) string { return name(c.Self, purposeOf(dialler)) })
-	return proved, purposeOf(proved), err
+// gate lets diallers prove themselves to this task, for the purpose that they name.
+func (c Config) gate() *channel.Gate {
+	return channel.NewGate(c.channel(), func(dialler string) string { return name(c.Self, purposeOf(dialler)) })
 }
 
 // purposeOf returns the purpose in the name that a dialler gives itself.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/cluster/channel"
 )
 
 func TestWrongProofIsFinal(t *testing.T) {
@@ -56,7 +57,7 @@ func TestPurposeIsProved(t *testing.T) {
 	}
 	for _, purpose := range []string{"", "/", "Mesh", "mesh/", "owner/mesh", "a b", strings.Repeat("x", maxPurpose+1)} {
 		conn := plain(t, addr)
-		if err := cluster.Dial(soon(t), conn, key, "worker:1/"+purpose, "ps:0/"+purpose); err != nil {
+		if _, err := channel.Dial(soon(t), conn, as(ps0).channel(), "worker:1/"+purpose, "ps:0/"+purpose); err != nil {
 			t.Fatalf("%q: %v", purpose, err)
 		}
 		hungUp(t, conn)

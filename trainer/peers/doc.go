@@ -24,5 +24,5 @@
 // refuses a second one. Floods of unauthenticated connections cost bounded
 // memory and one log line a minute.
 //
-// The package does not encrypt.
+// Package channel encrypts what follows the proof, if the job has --tls.
 package peers

@@ -8,12 +8,12 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/cluster/channel"
 )
 
 const (
@@ -33,6 +33,7 @@ type Peer struct {
 type Config struct {
 	Self       cluster.Task
 	Key        cluster.Key // proves that the task belongs to this generation of the job
+	TLS        bool        // encrypt what leaves the host
 	Generation int         // number of the job's generation, which the frames of a connection carry
 	Workers    int         // number of workers in the job; a worker with a higher index is refused
 	Servers    int         // number of ps tasks in the job; a ps with a higher index is refused
@@ -62,7 +63,7 @@ type Listener struct {
 	leave    context.CancelFunc // ends accepting and proofs
 	ended    chan struct{}      // closed once every goroutine has returned
 	running  sync.WaitGroup     // goroutines that accept, prove and serve
-	backlog  backlog
+	gate     *channel.Gate
 	unproved notices // unauthenticated connections
 	refused  notices // proved connections that were refused
 	troubled notices // failed accepts
@@ -78,7 +79,7 @@ type Listener struct {
 func Listen(ln net.Listener, c Config) *Listener {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &Listener{
-		config: c, ln: ln, leave: cancel,
+		config: c, leave: cancel,
 		ended:    make(chan struct{}),
 		handlers: map[string]func(Peer){},
 		waiting:  map[cluster.Task]map[string]Peer{},
@@ -87,6 +88,8 @@ func Listen(ln net.Listener, c Config) *Listener {
 		refused:  notices{config: c, level: slog.LevelWarn, one: "refused %s", many: "refused %d connections of tasks, the last %s"},
 		troubled: notices{config: c, level: slog.LevelWarn, one: "accept: %s", many: "accept failed %d times, the last: %s"},
 	}
+	l.gate = c.gate()
+	l.ln = l.gate.Listener(ln)
 	l.running.Go(func() { l.accept(ctx) })
 	return l
 }
@@ -157,22 +160,18 @@ func (l *Listener) accept(ctx context.Context) {
 			pause(ctx, acceptWait) // the loop looks at ctx
 			continue
 		}
-		if !l.backlog.enter(ctx, conn) {
-			conn.Close() // the Listener ends
-			return
-		}
 		l.running.Go(func() { l.meet(ctx, conn) })
 	}
 }
 
 // meet lets a connection prove itself and passes it on.
 func (l *Listener) meet(ctx context.Context, conn net.Conn) {
-	name, purpose, err := prove(ctx, conn, l.config)
-	l.backlog.exit(conn)
+	protected, name, err := l.gate.Accept(ctx, conn)
+	purpose := purposeOf(name)
 	addr := conn.RemoteAddr().String()
 	switch {
 	case err == nil:
-		if err = l.pass(name, purpose, addr, conn); err == nil {
+		if err = l.pass(name, purpose, addr, protected); err == nil {
 			return
 		}
 		l.config.logf(slog.LevelDebug, "refused %s: %v", addr, err)
@@ -221,65 +220,6 @@ func (l *Listener) wait(p Peer, purpose string) error {
 	}
 	of[purpose] = p
 	return nil
-}
-
-const (
-	maxUnproved = 256         // connections that have not proved themselves yet
-	patience    = time.Second // for the oldest of them while another connection waits for its place
-)
-
-// backlog bounds how many connections are proving themselves. The zero value
-// is ready. One goroutine calls enter, any goroutine calls exit.
-type backlog struct {
-	mu    sync.Mutex
-	conns []unprovedConn // unproved connections, the oldest first
-	left  chan struct{}  // holds a token after a connection has left
-}
-
-type unprovedConn struct {
-	conn  net.Conn
-	since time.Time
-}
-
-// enter waits for a place. When the backlog is full, it closes the oldest
-// connection after a moment, so that a flood of silent connections does not
-// keep the tasks of the job out. It reports false when ctx ends.
-func (b *backlog) enter(ctx context.Context, conn net.Conn) bool {
-	for {
-		b.mu.Lock()
-		if b.left == nil {
-			b.left = make(chan struct{}, 1)
-		}
-		if len(b.conns) < maxUnproved {
-			b.conns = append(b.conns, unprovedConn{conn, time.Now()})
-			b.mu.Unlock()
-			return ctx.Err() == nil
-		}
-		oldest := b.conns[0]
-		if time.Since(oldest.since) >= patience {
-			oldest.conn.Close() // ends its proof
-			b.conns = slices.Delete(b.conns, 0, 1)
-		}
-		b.mu.Unlock()
-		select {
-		case <-b.left:
-		case <-time.After(patience - time.Since(oldest.since)):
-		case <-ctx.Done():
-		}
-		if ctx.Err() != nil {
-			return false
-		}
-	}
-}
-
-func (b *backlog) exit(conn net.Conn) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.conns = slices.DeleteFunc(b.conns, func(u unprovedConn) bool { return u.conn == conn })
-	select {
-	case b.left <- struct{}{}:
-	default: // a token is there already
-	}
 }
 
 // noticeEvery bounds the lines about unauthenticated connections: whoever

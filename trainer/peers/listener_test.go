@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/cluster/channel"
 )
 
 func TestConnectionsGoWhereTheyAreMeant(t *testing.T) {
@@ -124,8 +125,11 @@ func TestCloseAtAnyMoment(t *testing.T) {
 				defer conn.Close()
 				if i > 8 {
 					conn.Write([]byte("GET / HTTP/1.1\r\n\r\n")) // it may be closed by now
-				} else if cluster.Dial(t.Context(), conn, as(ps0).Key, worker(i%3).String()+"/"+purpose, "ps:0/"+purpose) == nil && purpose == "mesh" {
-					conn.Write([]byte("hello"))
+					return
+				}
+				protected, err := channel.Dial(t.Context(), conn, as(ps0).channel(), worker(i%3).String()+"/"+purpose, "ps:0/"+purpose)
+				if err == nil && purpose == "mesh" {
+					protected.Write([]byte("hello"))
 				}
 			})
 		}

@@ -36,3 +36,14 @@ func TestArbiterKeepsThePlaceOfTheLost(t *testing.T) {
 	}
 	say(0, 8, Over)
 }
+
+// A worker counts once in a step, also before the step is closed.
+func TestNobodyCountsTwice(t *testing.T) {
+	s := backupStates{}.Selection(1, 3, 5)
+	if v, _, err := s.Commit(0, 5); v != Accepted || err != nil {
+		t.Fatal(v, err)
+	}
+	if v, _, err := s.Commit(0, 5); err == nil {
+		t.Errorf("accepted twice: %v", v)
+	}
+}

@@ -15,7 +15,7 @@ func (e NotFiniteError) Error() string { return string(e) }
 
 // Hint names what usually helps.
 func (NotFiniteError) Hint() string {
-	return "lower the learning rate, clip with trainer.ClipNorm, or look for the first bad gradient with --check-numerics"
+	return "lower the learning rate, set Config.ClipNorm, or look for the first bad gradient with --check-numerics"
 }
 
 // glance is how many bytes of the first gradients a guard always looks at. As a

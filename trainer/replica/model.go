@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -10,7 +11,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Model names the nodes of one graph. The caller has checked it: every table has a lookup.
+// Model names the nodes of one graph. Every table has a lookup.
 type Model struct {
 	Inputs    gorgonia.Nodes // fed at every step
 	Variables gorgonia.Nodes // trained; each has a value
@@ -19,6 +20,20 @@ type Model struct {
 	Loss      *gorgonia.Node // a scalar
 	Metrics   map[string]*gorgonia.Node
 	Fetches   map[string]*gorgonia.Node
+	Carried   map[string]*gorgonia.Node // by input: what the next step is fed for it
+	// Shard are inputs that Run sets: to the number of the virtual worker, and to the
+	// number of all virtual workers. nil means that the model has no such input.
+	Shard [2]*gorgonia.Node
+}
+
+// ShardInputs are those of Shard that the model has.
+func (m Model) ShardInputs() (all gorgonia.Nodes) {
+	for _, n := range m.Shard {
+		if n != nil {
+			all = append(all, n)
+		}
+	}
+	return all
 }
 
 // State is a variable that is not trained but follows a value of the graph: after a
@@ -34,8 +49,12 @@ type State struct {
 type Lookup struct {
 	Table string         // name of the table
 	At    int            // index of the table
-	Rows  *gorgonia.Node // (n, width); its name is the feed's name for the n indices
+	Rows  *gorgonia.Node // (n, width)
+	Index string         // the feed's name for the n indices; empty: that of Rows
 }
+
+// Feed is the feed's name for the indices.
+func (l Lookup) Feed() string { return cmp.Or(l.Index, l.Rows.Name()) }
 
 // Kept are the variables that every worker holds whole: the trained ones, then
 // those of the states.

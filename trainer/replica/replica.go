@@ -1,7 +1,7 @@
 // Package replica computes a model: a [Replica] is one copy of its graph, used
 // by one goroutine at a time, and a [Group] are the replicas of one worker.
 //
-//	g, err := replica.NewGroup(build, rows, n)          // n graphs, one set of variables
+//	g, err := replica.NewGroup(build, rows, n, nil)          // n graphs, one set of variables
 //	err = g.Each(ctx, virtualWorkers, func(r *replica.Replica, index, vw int) error {
 //		... r.Load(feed, vw), r.SetGradient(i, memory) ...
 //		sums, err := r.Run(call, ready)             // ready(i): gradient i is complete
@@ -23,6 +23,7 @@ import (
 	"slices"
 
 	"github.com/plx-run/plx/trainer/executor"
+	"github.com/plx-run/plx/trainer/executor/gpu"
 	"github.com/plx-run/plx/trainer/executor/memory"
 	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
@@ -35,6 +36,7 @@ type Replica struct {
 	program *executor.Program
 	kept    []gorgonia.Value // the values of Model.Kept, shared by all replicas
 	inputs  []*tensor.Dense  // by Model.Inputs: the tensor that the program reads
+	shard   [2]*tensor.Dense // by Model.Shard: the tensor that the program reads, or nil
 	places  [][]Place        // by table: the inputs of its lookups
 	// gradients are, by variable and then by lookup, the memory that the program
 	// writes to. SetGradient sets a variable's before every run; a lookup's belongs
@@ -43,6 +45,7 @@ type Replica struct {
 	tables    [][]byte // by table: the gradients of all its lookups together
 	metrics   []string // names of Model.Metrics, sorted
 	fetches   []string // names of Model.Fetches, sorted
+	carried   []string // names of Model.Carried, sorted; empty if the replica does not train
 }
 
 // Place is the input of one lookup.
@@ -50,12 +53,23 @@ type Place struct {
 	Name string // the feed's name for the indices
 	N    int    // number of indices
 	Rows []byte // memory of the input: N rows
+	// Whole says that N indices for several virtual workers are for each of them, as
+	// of any input. The table was a variable, and the indices are an input.
+	Whole bool
+}
+
+// Least is the fewest indices that so many virtual workers are fed.
+func (p Place) Least(vws int) int {
+	if p.Whole {
+		return p.N
+	}
+	return vws * p.N
 }
 
 // compile returns a replica of m. values are bound to the kept variables in
 // order; nil makes them out of what the nodes of m hold. Gradients are computed
 // if train is set.
-func compile(m Model, values []gorgonia.Value, train bool) (r *Replica, err error) {
+func compile(m Model, values []gorgonia.Value, train bool, on *gpu.Device) (r *Replica, err error) {
 	if values, err = m.bind(values); err != nil {
 		return nil, err
 	}
@@ -65,7 +79,10 @@ func compile(m Model, values []gorgonia.Value, train bool) (r *Replica, err erro
 		metrics: slices.Sorted(maps.Keys(m.Metrics)),
 		fetches: slices.Sorted(maps.Keys(m.Fetches)),
 	}
-	if r.program, err = executor.Compile(m.Loss.Graph(), r.plan(train)); err != nil {
+	if train {
+		r.carried = slices.Sorted(maps.Keys(m.Carried))
+	}
+	if r.program, err = executor.CompileOn(on, m.Loss.Graph(), r.plan(train)); err != nil {
 		return nil, fmt.Errorf("compile the model: %w", err)
 	}
 	r.locate(train)
@@ -76,7 +93,7 @@ func compile(m Model, values []gorgonia.Value, train bool) (r *Replica, err erro
 func (r *Replica) plan(train bool) executor.Plan {
 	m := r.model
 	p := executor.Plan{
-		Inputs:      slices.Concat(m.Inputs, m.LookupRows()),
+		Inputs:      slices.Concat(m.Inputs, m.ShardInputs(), m.LookupRows()),
 		Fixed:       m.Kept(),
 		FixedValues: r.kept,
 		Loss:        m.Loss,
@@ -93,6 +110,9 @@ func (r *Replica) plan(train bool) executor.Plan {
 	for _, name := range r.fetches {
 		p.Outputs = append(p.Outputs, m.Fetches[name])
 	}
+	for _, name := range r.carried {
+		p.Outputs = append(p.Outputs, m.Carried[name])
+	}
 	return p
 }
 
@@ -101,13 +121,20 @@ func (r *Replica) locate(train bool) {
 	for i := range r.model.Inputs {
 		r.inputs = append(r.inputs, r.program.Input(i))
 	}
+	next := len(r.inputs)
+	for i, n := range r.model.Shard {
+		if n != nil {
+			r.shard[i] = r.program.Input(next)
+			next++
+		}
+	}
 	for i, l := range r.model.Lookups {
-		input := r.program.Input(len(r.inputs) + i)
+		input := r.program.Input(next + i)
 		rows, _ := RowMajor(input) // the program has made it so
 		if l.At == len(r.places) {
 			r.places = append(r.places, nil)
 		}
-		r.places[l.At] = append(r.places[l.At], Place{l.Rows.Name(), input.Shape()[0], rows})
+		r.places[l.At] = append(r.places[l.At], Place{l.Feed(), input.Shape()[0], rows, l.Index != ""})
 	}
 	if !train {
 		return
@@ -127,6 +154,9 @@ func (r *Replica) locate(train bool) {
 	}
 }
 
+// OnCPU names the operations for which the replica's GPU has no kernel.
+func (r *Replica) OnCPU() []string { return r.program.OnCPU() }
+
 // Places are the lookups of a table.
 func (r *Replica) Places(table int) []Place { return r.places[table] }
 
@@ -141,10 +171,14 @@ func (r *Replica) SetGradient(variable int, memory []byte) { r.gradients[variabl
 // lookup, which are numbered from the number of variables on.
 func (r *Replica) Gradient(i int) []byte { return r.gradients[i] }
 
+// Gradients is the number of gradients.
+func (r *Replica) Gradients() int { return len(r.gradients) }
+
 // Run computes one virtual worker. It returns the loss, and then the metrics in
 // the order of their names. ready is called when gradient i is complete and
 // nothing reads the variable any more in this run.
 func (r *Replica) Run(call operation.Call, ready func(i int)) ([]float64, error) {
+	r.setShard(call)
 	loss, err := r.program.Run(call, r.gradients, ready)
 	if err != nil {
 		return nil, fmt.Errorf("compute the model: %w", err)
@@ -158,6 +192,28 @@ func (r *Replica) Run(call operation.Call, ready func(i int)) ([]float64, error)
 		sums = append(sums, x)
 	}
 	return sums, nil
+}
+
+// setShard sets the inputs of Model.Shard. An evaluation is the whole of its data:
+// shard 0 of 1.
+func (r *Replica) setShard(call operation.Call) {
+	values := [2]int{call.VirtualWorker, call.VirtualWorkers}
+	if !call.Train {
+		values = [2]int{0, 1}
+	}
+	for i, x := range r.shard {
+		if x == nil {
+			continue
+		}
+		switch x := x.Data().(type) {
+		case []float32:
+			x[0] = float32(values[i])
+		case []float64:
+			x[0] = float64(values[i])
+		case []int64:
+			x[0] = int64(values[i])
+		}
+	}
 }
 
 // states is how many outputs are batch values of states.
@@ -189,6 +245,15 @@ func (r *Replica) Fetch(into map[string][]gorgonia.Value) error {
 	return nil
 }
 
+// Carry copies what the last training run leaves to the next for the i-th of the
+// carried inputs, in the order of their names.
+func (r *Replica) Carry(i int, to []byte) error {
+	if err := memory.Copy(to, r.program.Output(r.states()+len(r.metrics)+len(r.fetches)+i)); err != nil {
+		return fmt.Errorf("carry %q: %w", r.carried[i], err)
+	}
+	return nil
+}
+
 // Named gives metrics, in the order of their names, these names.
 func (r *Replica) Named(metrics []float64) map[string]float64 {
 	if len(r.metrics) == 0 {
@@ -205,7 +270,7 @@ func (r *Replica) Named(metrics []float64) map[string]float64 {
 func (r *Replica) NameOf(i int) string {
 	if n := len(r.model.Variables); i >= n {
 		l := r.model.Lookups[i-n]
-		return fmt.Sprintf("%q (rows of %q)", l.Rows.Name(), l.Table)
+		return fmt.Sprintf("%q (rows of %q)", l.Feed(), l.Table)
 	}
 	return fmt.Sprintf("%q", r.model.Variables[i].Name())
 }
@@ -233,7 +298,7 @@ func (r *Replica) Check(feed map[string]tensor.Tensor, vws int) error {
 		}
 	}
 	for _, l := range r.model.Lookups {
-		known[l.Rows.Name()] = true
+		known[l.Feed()] = true
 	}
 	for name := range feed {
 		if !known[name] {

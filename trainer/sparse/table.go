@@ -16,7 +16,7 @@ import (
 // First values are drawn when they are read, and stored when a row is updated.
 // Memory is reserved for all rows; the system provides it as rows are updated.
 //
-// Read and Copy change nothing and may run side by side. Apply, Import and Put
+// Read and Copy change nothing and may run side by side. Apply, Fill, Import and Put
 // must run alone.
 type Table[T wire.Float] struct {
 	lo, hi  int64
@@ -93,6 +93,19 @@ func (t *Table[T]) Apply(step optimizer.Step, gradients Rows[T]) error {
 	return nil
 }
 
+// Fill gives all rows their first values, one after the other. From then on they
+// count as updated: they move and are kept.
+func (t *Table[T]) Fill(values []T) error {
+	if len(values) != len(t.values) {
+		return fmt.Errorf("%d first values for %d elements", len(values), len(t.values))
+	}
+	copy(t.values, values)
+	for row := t.lo; row < t.hi; row++ {
+		t.store(row)
+	}
+	return nil
+}
+
 // Copy copies as many rows as into holds, beginning with first.
 func (t *Table[T]) Copy(first int64, into []T) error {
 	n := int64(len(into) / t.width)
@@ -137,6 +150,7 @@ const (
 	Zeros   Kind = "zeros"
 	Uniform Kind = "uniform" // from [A, B)
 	Normal  Kind = "normal"  // mean A, standard deviation B (Box and Muller 1958)
+	Given   Kind = "given"   // what Fill is given
 )
 
 // Initial says what a table holds before the first step. Workers send it to the
@@ -151,10 +165,10 @@ type Initial struct {
 // Check reports a number that makes no sense.
 func (s Initial) Check() error {
 	switch {
-	case s.zero():
+	case s.zero(), s.Kind == Given:
 		return nil
 	case s.Kind != Uniform && s.Kind != Normal:
-		return fmt.Errorf("first values %q: want zeros, uniform or normal", s.Kind)
+		return fmt.Errorf("first values %q: want zeros, uniform, normal or given", s.Kind)
 	case math.IsNaN(s.A-s.B) || math.IsInf(s.A-s.B, 0):
 		return fmt.Errorf("first values %s: %v and %v, want numbers", s.Kind, s.A, s.B)
 	case s.Kind == Uniform && s.A > s.B:
@@ -167,12 +181,15 @@ func (s Initial) Check() error {
 
 func (s Initial) zero() bool { return s.Kind == "" || s.Kind == Zeros }
 
+// Given reports whether the values come from the chief, by Table.Fill.
+func (s Initial) Given() bool { return s.Kind == Given }
+
 // drawn fills x with elements of the variable that the stream belongs to,
 // beginning with element at. Elements 2i and 2i+1 come from the i-th pair, as
 // for dense variables.
 func drawn[T wire.Float](s *Initial, stream *random.Stream, at uint64, x []T) {
-	if s.zero() {
-		clear(x)
+	if s.zero() || s.Given() {
+		clear(x) // rows that are given are stored before anyone reads them
 		return
 	}
 	var pair [2]float64

@@ -196,6 +196,27 @@ func TestMove(t *testing.T) {
 }
 
 // A refused call says why and changes nothing.
+// Given values are those of the rows; they move and are kept as if they were updated.
+func TestGivenValues(t *testing.T) {
+	table := newTable[float64](t, Initial{Kind: Given}, plain, 3, 6, 2)
+	if err := table.Fill([]float64{1, 2, 3}); err == nil || !strings.Contains(err.Error(), "3 first values for 6 elements") {
+		t.Errorf("too few values: %v", err)
+	}
+	if err := table.Fill([]float64{1, 2, 3, 4, 5, 6}); err != nil {
+		t.Fatal(err)
+	}
+	into := make([]float64, 4)
+	if err := table.Read([]int64{5, 3}, into); err != nil || fmt.Sprint(into) != "[5 6 1 2]" {
+		t.Errorf("rows 5 and 3: %v, %v", into, err)
+	}
+	if k := table.Keep(); fmt.Sprint(k.Index) != "[3 4 5]" {
+		t.Errorf("rows %v are kept", k.Index)
+	}
+	if moved := table.Updated(0, 9, 9, nil); fmt.Sprint(moved) != "[3 4 5]" {
+		t.Errorf("rows %v move", moved)
+	}
+}
+
 func TestTableRefuses(t *testing.T) {
 	table := newTable[float32](t, uniform, plain, 10, 20, 2)
 	before, after := make([]float32, 20), make([]float32, 20)

@@ -18,6 +18,9 @@ type decodedEvent struct {
 	version string
 	tags    []string
 	values  map[string]float32
+	// histograms are by tag: Least, Most, Number, Sum and SumOfSquares, then bounds and counts.
+	histograms map[string][3][]float64
+	graph      []byte
 }
 
 // decodeEvents reads a whole file.
@@ -112,6 +115,8 @@ func decodeEvent(b []byte) (e decodedEvent, err error) {
 			e.step = int64(n)
 		case [2]uint64{3, 2}:
 			e.version = string(data)
+		case [2]uint64{4, 2}:
+			e.graph = data
 		case [2]uint64{5, 2}:
 			return fieldsOf(data, func(number, wire, _ uint64, value []byte) error {
 				if number != 1 || wire != 2 {
@@ -130,12 +135,15 @@ func decodeEvent(b []byte) (e decodedEvent, err error) {
 func (e *decodedEvent) decodeValue(b []byte) error {
 	var tag string
 	var simple float32
+	var histogram []byte
 	err := fieldsOf(b, func(number, wire, n uint64, data []byte) error {
 		switch [2]uint64{number, wire} {
 		case [2]uint64{1, 2}:
 			tag = string(data)
 		case [2]uint64{2, 5}:
 			simple = math.Float32frombits(uint32(n))
+		case [2]uint64{5, 2}:
+			histogram = data
 		default:
 			return fmt.Errorf("value: field %d of wire type %d", number, wire)
 		}
@@ -144,7 +152,32 @@ func (e *decodedEvent) decodeValue(b []byte) error {
 	if !utf8.ValidString(tag) {
 		return fmt.Errorf("tag %q is not UTF-8", tag)
 	}
+	if histogram != nil {
+		return errors.Join(err, e.decodeHistogram(tag, histogram))
+	}
 	e.tags = append(e.tags, tag)
 	e.values[tag] = simple
+	return err
+}
+
+func (e *decodedEvent) decodeHistogram(tag string, b []byte) error {
+	var parts [3][]float64
+	err := fieldsOf(b, func(number, wire, n uint64, data []byte) error {
+		switch {
+		case wire == 1 && number == uint64(len(parts[0]))+1 && number <= 5:
+			parts[0] = append(parts[0], math.Float64frombits(n))
+		case wire == 2 && (number == 6 || number == 7) && len(data)%8 == 0:
+			for ; len(data) > 0; data = data[8:] {
+				parts[number-5] = append(parts[number-5], math.Float64frombits(binary.LittleEndian.Uint64(data)))
+			}
+		default:
+			return fmt.Errorf("histogram: field %d of wire type %d", number, wire)
+		}
+		return nil
+	})
+	if e.histograms == nil {
+		e.histograms = map[string][3][]float64{}
+	}
+	e.histograms[tag] = parts
 	return err
 }

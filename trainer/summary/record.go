@@ -24,6 +24,14 @@ type Scalars struct {
 	// The parts of the step's time.
 	Compute, Communication, Wait time.Duration
 
+	Metrics    map[string]float64 // by name
+	Histograms []Histogram        // only in the event file
+}
+
+// Evaluation is the report of an evaluation.
+type Evaluation struct {
+	Step    uint64 // number of steps that the variables had seen
+	Loss    float64
 	Metrics map[string]float64 // by name
 }
 
@@ -41,6 +49,7 @@ type record struct {
 	step           uint64
 	at             time.Time
 	fixed, metrics []scalar // the scalars of every step, and the program's metrics without metricsPrefix
+	histograms     []Histogram
 }
 
 func (s Scalars) record() record {
@@ -52,11 +61,20 @@ func (s Scalars) record() record {
 		scalar{"compute_ms", milliseconds(s.Compute)},
 		scalar{"communication_ms", milliseconds(s.Communication)},
 		scalar{"wait_ms", milliseconds(s.Wait)})
-	for _, name := range slices.Sorted(maps.Keys(s.Metrics)) {
-		// Both formats require UTF-8.
-		r.metrics = append(r.metrics, scalar{strings.ToValidUTF8(name, "\ufffd"), s.Metrics[name]})
-	}
+	r.metrics, r.histograms = scalars(s.Metrics), s.Histograms
 	return r
+}
+
+func (e Evaluation) record() record {
+	return record{step: e.Step, fixed: []scalar{{"loss", e.Loss}}, metrics: scalars(e.Metrics)}
+}
+
+// scalars sorts metrics by name. Both formats require UTF-8.
+func scalars(metrics map[string]float64) (all []scalar) {
+	for _, name := range slices.Sorted(maps.Keys(metrics)) {
+		all = append(all, scalar{strings.ToValidUTF8(name, "\ufffd"), metrics[name]})
+	}
+	return all
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
@@ -108,7 +126,9 @@ func seconds(at time.Time) float64 {
 //
 //	Event:   1 double wall_time, 2 int64 step, 3 string file_version or 5 Summary
 //	Summary: 1 repeated Value
-//	Value:   1 string tag, 2 float simple_value
+//	Value:   1 string tag, 2 float simple_value or 5 HistogramProto
+//
+// histogram.go and graph.go have the fields of histograms and graphs.
 //
 // The first record holds fileVersion only.
 const fileVersion = "brain.Event:2"
@@ -159,6 +179,9 @@ func (r record) event() []byte {
 	}
 	for _, s := range r.metrics {
 		values = appendBytes(values, summaryValue, s.appendValue(nil, metricsPrefix))
+	}
+	for _, h := range r.histograms {
+		values = appendBytes(values, summaryValue, h.appendValue(nil))
 	}
 	return appendBytes(b, eventSummary, values)
 }

@@ -22,10 +22,10 @@
 //
 // Time is in Unix seconds. Values that JSON cannot write as numbers are the
 // strings "NaN", "+Inf" and "-Inf". The event file holds the same values as
-// float32, under the same names. The name of a metric begins with "metrics/".
+// float32, under the same names. The name of a metric begins with "metrics/". The
+// event file alone holds histograms and the graph of the model.
 //
-// The package writes scalars: no images, no histograms, no graphs. It reads
-// neither file.
+// The package writes no images. It reads neither file.
 package summary
 
 import (
@@ -117,16 +117,26 @@ func inName(host string) string {
 }
 
 // Step writes the report of a step. It does not keep s.Metrics.
-func (w *Writer) Step(s Scalars) error {
+func (w *Writer) Step(s Scalars) error { return w.write(s.record()) }
+
+// Evaluation writes the report of an evaluation.
+func (w *Writer) Evaluation(e Evaluation) error { return w.write(e.record()) }
+
+// writable returns why nothing can be written any more. The caller holds mu.
+func (w *Writer) writable(what string) error {
+	if w.err == nil && w.closed {
+		return fmt.Errorf("summary: write %s to %s: %w", what, w.events.path, fs.ErrClosed)
+	}
+	return w.err
+}
+
+func (w *Writer) write(r record) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.err != nil {
-		return w.err
+	if err := w.writable(fmt.Sprintf("step %d", r.step)); err != nil {
+		return err
 	}
-	if w.closed {
-		return fmt.Errorf("summary: write step %d to %s: %w", s.Step, w.events.path, fs.ErrClosed)
-	}
-	now, r := w.now(), s.record()
+	now := w.now()
 	if r.at.IsZero() {
 		r.at = now
 	}

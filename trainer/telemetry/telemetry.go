@@ -4,7 +4,8 @@
 //	r, err := telemetry.Open(telemetry.Config{...})
 //	r.Before(step)
 //	... r.Ready(replica, name, i), r.Computed(replica, virtualWorker, begin)
-//	err = r.After(scalars, rows, timing)
+//	err = r.After(scalars, rows, timing, histograms)
+//	r.Evaluated(step, rows, loss, metrics)
 //	err = r.Close(steps)
 //
 // Package summary writes the one, package timeline the other.
@@ -34,11 +35,17 @@ const maxEvents = 1 << 20
 
 // Recorder records the steps of one worker.
 type Recorder struct {
-	config    *config.Config
+	config    *config.Effective
 	task      cluster.Task
 	logf      func(slog.Level, string, ...any)
 	summaries *summary.Writer    // nil unless this worker is the chief and --summary-dir is set
-	trace     *timeline.Recorder // records the timeline; nil without --profile-steps
+	last      *summary.Scalars   // of the last step, if no summary has them yet
+	next      uint64             // number of the first step that the next summary can be of
+	test      evaluation         // what the program has evaluated since the last step
+	profile   timeline.Steps     // steps of the timeline; nil: there is none
+	trace     *timeline.Recorder // records the timeline; nil: there is none
+	marked    time.Time          // when the pace was logged last, or the first step began
+	markedAt  int                // number of steps taken then
 	first     atomic.Int64       // when the step's first gradient was complete, in Unix nanoseconds; 0 means that none is
 }
 
@@ -51,9 +58,12 @@ type Timing struct {
 }
 
 // Open opens the files that the flags ask for.
-func Open(c *config.Config, task cluster.Task, logf func(slog.Level, string, ...any)) (r *Recorder, err error) {
+func Open(c *config.Effective, task cluster.Task, logf func(slog.Level, string, ...any)) (r *Recorder, err error) {
 	r = &Recorder{config: c, task: task, logf: logf}
-	if c.ProfileSteps != "" {
+	if r.profile, err = c.Profile(task.Index); err != nil {
+		return nil, err
+	}
+	if r.profile != nil {
 		if err := os.MkdirAll(c.ProfileDir, 0o755); err != nil {
 			return nil, fmt.Errorf("--profile-dir: %w", err)
 		}
@@ -83,7 +93,7 @@ func (r *Recorder) Trace() *timeline.Recorder { return r.trace }
 func (r *Recorder) Before(step int) {
 	r.first.Store(0)
 	if r.trace != nil {
-		r.trace.Record(r.config.Profile.Contains(uint64(step)))
+		r.trace.Record(r.profile.Contains(uint64(step)))
 	}
 }
 
@@ -111,11 +121,12 @@ func (r *Recorder) Computed(replica, vw int, begin time.Time) {
 func track(replica int) string { return fmt.Sprintf("replica %d", replica) }
 
 // After ends a step over so many rows. The recorder adds to the step's numbers how
-// long its parts took.
-func (r *Recorder) After(s summary.Scalars, rows int, t Timing) error {
+// long its parts took. It calls histograms for a summary that is due.
+func (r *Recorder) After(s summary.Scalars, rows int, t Timing, histograms func() ([]summary.Histogram, error)) (err error) {
 	if r.trace.Enabled() {
 		r.trace.Span("step", fmt.Sprintf("step %d", s.Step), t.Begin, t.End, "loss", s.Loss)
 	}
+	r.pace(int(s.Step)+1, t)
 	if r.summaries == nil {
 		return nil
 	}
@@ -124,14 +135,46 @@ func (r *Recorder) After(s summary.Scalars, rows int, t Timing) error {
 	if first := r.first.Load(); first > 0 { // gradients and values travelled from then on, in part while others were computed
 		s.Communication = t.End.Sub(time.Unix(0, first))
 	}
+	if err := r.test.write(r.config.SummaryDir); err != nil {
+		return err
+	}
+	if r.last = &s; s.Step < r.next {
+		return nil
+	}
+	every := uint64(r.config.SummaryEverySteps)
+	r.next = (s.Step/every + 1) * every
+	if s.Histograms, err = histograms(); err != nil {
+		return err
+	}
+	r.last = nil
 	return r.summaries.Step(s)
+}
+
+// paceTime is how often the chief logs how fast steps are.
+const paceTime = 30 * time.Second
+
+// pace logs the steps per second, now and then.
+func (r *Recorder) pace(step int, t Timing) {
+	if !r.task.IsChief() {
+		return
+	}
+	if r.marked.IsZero() {
+		r.marked, r.markedAt = t.Begin, step-1
+	}
+	if past := t.End.Sub(r.marked); past >= paceTime {
+		r.logf(slog.LevelInfo, "step %d: %.3g steps per second", step, float64(step-r.markedAt)/past.Seconds())
+		r.marked, r.markedAt = t.End, step
+	}
 }
 
 // Close writes what is left, after so many steps.
 func (r *Recorder) Close(steps int) error {
 	var errs []error
+	if r.last != nil {
+		errs = append(errs, r.summaries.Step(*r.last))
+	}
 	if r.summaries != nil {
-		errs = append(errs, r.summaries.Close())
+		errs = append(errs, r.summaries.Close(), r.test.write(r.config.SummaryDir), r.test.close())
 	}
 	if r.trace != nil {
 		errs = append(errs, r.save(steps))
@@ -148,7 +191,7 @@ func (r *Recorder) save(steps int) error {
 	if n := r.trace.Dropped(); n > 0 {
 		r.logf(slog.LevelWarn, "the timeline was full: %d events are not in it", n)
 	}
-	if uint64(steps) <= r.config.Profile.Start {
+	if uint64(steps) <= r.profile.First() {
 		r.logf(slog.LevelWarn, "--profile-steps %s: only %d steps were taken, the timeline is empty", r.config.ProfileSteps, steps)
 	}
 	r.logf(slog.LevelInfo, "the timeline is in %s", Whole(path))

@@ -3,7 +3,7 @@
 //
 //	r := timeline.New(1 << 20)
 //	for step := uint64(0); step < 100; step++ {
-//		r.Record(profiled.Contains(step)) // profiled, _ := timeline.ParseSteps("10:12")
+//		r.Record(profiled.Contains(step)) // profiled, _ := timeline.ParseSteps("5,10:12")
 //		start := time.Now()
 //		compute()
 //		r.Span("replica 0", "forward", start, time.Now(), "step", step)
@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -172,34 +173,58 @@ func appendString(b []byte, s string) []byte {
 	return append(b, quoted...)
 }
 
-// Steps is the half-open interval [Start, End) of steps, counted from 0. The
-// zero value contains none.
-type Steps struct {
-	Start, End uint64
+// Steps is a list of steps, counted from 0.
+type Steps []span
+
+// span is the half-open interval [start, end).
+type span struct{ start, end uint64 }
+
+// maxSpans bounds a list.
+const maxSpans = 1000
+
+// ParseSteps reads a list such as "5,10:12": step 5, and the steps from 10, inclusive, to 12,
+// exclusive.
+func ParseSteps(s string) (Steps, error) {
+	var all Steps
+	for part := range strings.SplitSeq(s, ",") {
+		one, err := parseSpan(part)
+		if err == nil && len(all) == maxSpans {
+			err = fmt.Errorf("more than %d parts", maxSpans)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("steps %q: %w", s, err)
+		}
+		all = append(all, one)
+	}
+	return all, nil
 }
 
-// ParseSteps reads "A:B": the steps from A, inclusive, to B, exclusive. Both
-// are decimal numbers and A is less than B.
-func ParseSteps(s string) (Steps, error) {
-	first, end, ok := strings.Cut(s, ":")
-	if !ok {
-		return Steps{}, fmt.Errorf("steps %q: want START:END, such as 10:12 for the steps 10 and 11", s)
+func parseSpan(s string) (span, error) {
+	first, end, isRange := strings.Cut(s, ":")
+	if !isRange {
+		n, err := parseStep("step", first)
+		if err == nil && n == math.MaxUint64 {
+			err = fmt.Errorf("step %q is too large", first)
+		}
+		return span{n, n + 1}, err
 	}
 	from, err := parseStep("start", first)
 	to, wrong := parseStep("end", end)
 	if err = cmp.Or(err, wrong); err == nil && from >= to {
 		err = errors.New("no step: the end is exclusive and must be above the start")
 	}
-	if err != nil {
-		return Steps{}, fmt.Errorf("steps %q: %w", s, err)
-	}
-	return Steps{from, to}, nil
+	return span{from, to}, err
 }
 
 // Contains reports whether step is in s.
-func (s Steps) Contains(step uint64) bool { return s.Start <= step && step < s.End }
+func (s Steps) Contains(step uint64) bool {
+	return slices.ContainsFunc(s, func(x span) bool { return x.start <= step && step < x.end })
+}
 
-func (s Steps) String() string { return fmt.Sprintf("%d:%d", s.Start, s.End) }
+// First returns the first step; s must have one.
+func (s Steps) First() uint64 {
+	return slices.MinFunc(s, func(a, b span) int { return cmp.Compare(a.start, b.start) }).start
+}
 
 func parseStep(which, s string) (uint64, error) {
 	n, err := strconv.ParseUint(s, 10, 64)

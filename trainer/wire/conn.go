@@ -110,12 +110,24 @@ func (c *Conn) send(frames []Frame) error {
 			c.iovec = append(c.iovec, frames[i].Payload)
 		}
 	}
-	whole := c.iovec
-	n, err := c.iovec.WriteTo(c.conn) // eats c.iovec from the front
+	n, err := c.writeBuffers()
 	c.given.Add(uint64(n))
+	return c.explain(err)
+}
+
+// writeBuffers writes c.iovec and empties it. The caller holds c.write.
+func (c *Conn) writeBuffers() (n int64, err error) {
+	whole := c.iovec
+	if channel, ok := c.conn.(interface {
+		WriteBuffers(buffers ...[]byte) (int64, error)
+	}); ok {
+		n, err = channel.WriteBuffers(whole...)
+	} else {
+		n, err = c.iovec.WriteTo(c.conn) // eats c.iovec from the front
+	}
 	clear(whole)
 	c.iovec = whole[:0]
-	return c.explain(err)
+	return n, err
 }
 
 // Next returns the header of the next frame that is not a heartbeat. The caller
@@ -248,7 +260,11 @@ func (c *Conn) tear(frames []Frame, cause error) error {
 		n, _ := c.conn.Write(whole[:len(whole)/2]) // the connection ends badly in any case
 		c.given.Add(uint64(n))
 	}
-	if tcp, ok := c.conn.(*net.TCPConn); ok {
+	under := c.conn
+	if channel, ok := under.(interface{ NetConn() net.Conn }); ok {
+		under = channel.NetConn()
+	}
+	if tcp, ok := under.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0) // the connection ends badly in any case
 	}
 	_ = c.cut() // the connection ends badly in any case

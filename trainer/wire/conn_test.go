@@ -1,7 +1,9 @@
 package wire
 
 import (
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -81,4 +83,68 @@ func TestHeartbeatsWaitForASend(t *testing.T) {
 		c.Close()
 		there.Close()
 	})
+}
+
+// A peer that was heard is given up as well, once it falls silent.
+func TestSilenceAfterAHeartbeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		defer there.Close()
+		c := NewConn(here, 0, time.Minute)
+		defer c.Close()
+		const heard = 25 * time.Second
+		go func() {
+			time.Sleep(heard)
+			var beat [HeaderSize]byte
+			Header{Kind: Heartbeat}.put(beat[:])
+			there.Write(beat[:])
+		}()
+		began := time.Now()
+		if _, err := c.Next(); !errors.Is(err, ErrSilent) {
+			t.Errorf("got %v", err)
+		}
+		if took := time.Since(began); took < heard+time.Minute-time.Minute/beats || took > heard+time.Minute+time.Minute/beats {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+// A header's bytes are those of version 3: another version must have another number.
+func TestHeaderBytes(t *testing.T) {
+	h := Header{Kind: Push, Generation: 0x01020304, Epoch: 0x05060708, Variable: 0x090a0b0c, Step: 0x0d0e0f1011121314,
+		Offset: 0x15161718191a1b1c, Length: 0x1d1e1f2021222324, Part: 0x25262728}
+	var b [HeaderSize]byte
+	h.put(b[:])
+	want := "505803" + fmt.Sprintf("%02x", byte(Push)) + "04030201" + "08070605" + "0c0b0a09" + "14131211100f0e0d" +
+		"1c1b1a1918171615" + "24232221201f1e1d" + "28272625"
+	if got := hex.EncodeToString(b[:]); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if got, err := parse(b[:]); err != nil || got != h {
+		t.Errorf("read as %+v, %v", got, err)
+	}
+	if Heartbeat != 1 || Push != 7 || Chunk != 31 {
+		t.Errorf("the kinds have other numbers: %d, %d, %d", Heartbeat, Push, Chunk)
+	}
+	for at, want := range map[int]string{0: "not a frame", 1: "not a frame", 2: "frame of version"} {
+		bad := b
+		bad[at] ^= 1
+		if _, err := parse(bad[:]); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("byte %d changed: %v", at, err)
+		}
+	}
+}
+
+// An epoch that was set is that of all frames from then on, and of those only.
+func TestEpochOfFrames(t *testing.T) {
+	a, b := pair(t, time.Minute)
+	for _, c := range []struct{ set, own, want uint32 }{{0, 0, 0}, {0, 5, 5}, {7, 0, 7}, {7, 5, 7}, {8, 0, 8}} {
+		a.SetEpoch(c.set)
+		if err := a.Send(Frame{Header: Header{Kind: Push, Epoch: c.own}}); err != nil {
+			t.Fatal(err)
+		}
+		if h, err := b.Next(); err != nil || h.Epoch != c.want {
+			t.Errorf("epoch %d of a frame with %d set: %d, %v", c.own, c.set, h.Epoch, err)
+		}
+	}
 }

@@ -155,6 +155,9 @@ func TestFloatsAreBytes(t *testing.T) {
 	if !slices.Equal(Floats[float32](b), x) || len(Floats[float64](nil)) != 0 || Bytes[float64](nil) != nil {
 		t.Error("no round trip")
 	}
+	if one := Bytes(x[:1]); len(one) != 4 {
+		t.Errorf("one number is %d bytes", len(one))
+	}
 	if err := CheckHost(); err != nil {
 		t.Error(err)
 	}

@@ -18,12 +18,20 @@ import (
 	"github.com/plx-run/plx/envsync/tree"
 )
 
+// Options are how Build makes a folder.
+type Options struct {
+	// Spare is a folder that Build takes if it was made ahead from a similar manifest.
+	// The zero value: there is none.
+	Spare Spare
+	// Finish adds to the folder before it gets its name. Nil: nothing is added.
+	Finish func(dir string) error
+}
+
 // Build makes the folder of a manifest at dir, whose parent must exist. Every file
 // is a copy, or a clone that shares no later write, so the store is safe from
 // whatever is done in the folder. Build leaves a folder that exists as it is. An
-// error leaves no folder. finish, unless it is nil, adds to the folder before it gets
-// its name.
-func (s *Store) Build(ctx context.Context, id tree.Sum, dir string, finish func(dir string) error) (err error) {
+// error leaves no folder.
+func (s *Store) Build(ctx context.Context, id tree.Sum, dir string, o Options) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
 	}
@@ -31,26 +39,32 @@ func (s *Store) Build(ctx context.Context, id tree.Sum, dir string, finish func(
 	if err != nil {
 		return err
 	}
-	// Another name first: a folder that exists is complete.
+	if o.Spare.dir != "" && s.complete(ctx, dir, o.Finish, func(temporary string) (string, error) { return o.Spare.take(ctx, id, m, temporary) }) == nil {
+		return nil
+	}
+	return s.complete(ctx, dir, o.Finish, func(temporary string) (string, error) {
+		return temporary, (&builder{store: s, dir: temporary}).fill(ctx, m.Entries)
+	})
+}
+
+// complete has a folder made under another name, since a folder that exists is complete.
+// fill is given an empty folder, and returns which one it has filled: that or one in it.
+func (s *Store) complete(ctx context.Context, dir string, finish func(dir string) error, fill func(temporary string) (string, error)) error {
 	temporary, err := os.MkdirTemp(filepath.Dir(dir), "."+filepath.Base(dir)+"-*")
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.RemoveAll(temporary))
-		}
-	}()
-	b := &builder{store: s, dir: temporary}
-	if err := b.fill(ctx, m); err != nil {
-		return err
+	filled, err := fill(temporary)
+	if err == nil && finish != nil {
+		err = finish(filled)
 	}
-	if finish != nil {
-		if err := finish(temporary); err != nil {
-			return err
-		}
+	if err == nil {
+		err = os.Rename(filled, dir)
 	}
-	return os.Rename(temporary, dir)
+	if err != nil || filled != temporary {
+		err = errors.Join(err, os.RemoveAll(temporary))
+	}
+	return err
 }
 
 type builder struct {
@@ -62,8 +76,8 @@ type builder struct {
 func (b *builder) path(e tree.Entry) string { return filepath.Join(b.dir, filepath.FromSlash(e.Path)) }
 
 // fill makes folders, then files, then links, so that no path leads through a link.
-func (b *builder) fill(ctx context.Context, m tree.Manifest) error {
-	for _, e := range m.Entries {
+func (b *builder) fill(ctx context.Context, entries []tree.Entry) error {
+	for _, e := range entries {
 		if e.Kind == tree.Directory {
 			// The owner can always write and remove what is in it.
 			if err := os.Mkdir(b.path(e), e.Mode|0o700); err != nil {
@@ -73,7 +87,7 @@ func (b *builder) fill(ctx context.Context, m tree.Manifest) error {
 	}
 	group, working := errgroup.WithContext(ctx)
 	group.SetLimit(min(runtime.GOMAXPROCS(0), writers))
-	for _, e := range m.Entries {
+	for _, e := range entries {
 		if e.Kind != tree.File || working.Err() != nil {
 			continue
 		}
@@ -87,7 +101,7 @@ func (b *builder) fill(ctx context.Context, m tree.Manifest) error {
 	if err := cmp.Or(group.Wait(), context.Cause(ctx)); err != nil {
 		return err
 	}
-	for _, e := range m.Entries {
+	for _, e := range entries {
 		if e.Kind == tree.Link {
 			if err := os.Symlink(e.Target, b.path(e)); err != nil {
 				return fmt.Errorf("make %s: %w", e.Path, cause(err))

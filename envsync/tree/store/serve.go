@@ -5,6 +5,7 @@ package store
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/plx-run/plx/envsync/relay"
 	"github.com/plx-run/plx/envsync/tree"
 )
 
@@ -30,9 +32,10 @@ const (
 
 // Serve takes what tree.Send sends: it reads a manifest, answers which files it
 // lacks, stores them, and answers again. After an error the store has the files
-// that were complete, and no part of another one. finish, unless it is nil, is called with
-// the manifest's name before the second answer, and its error fails the sender.
-func (s *Store) Serve(ctx context.Context, in io.Reader, out io.Writer, finish func(id tree.Sum) error) error {
+// that were complete, and no part of another one. It passes files on to other hosts, and
+// takes them from there, over connections of network. finish, unless it is nil, is called
+// with the manifest's name before the second answer, and its error fails the sender.
+func (s *Store) Serve(ctx context.Context, in io.Reader, out io.Writer, network relay.Network, finish func(id tree.Sum) error) error {
 	r := bufio.NewReader(in)
 	m, err := tree.ReadManifest(r)
 	if err != nil {
@@ -53,10 +56,20 @@ func (s *Store) Serve(ctx context.Context, in io.Reader, out io.Writer, finish f
 	if _, err := out.Write(lacks); err != nil {
 		return err
 	}
+	answer := func() error {
+		_, err := io.WriteString(out, tree.Answer)
+		return err
+	}
 	if len(files) > 0 {
-		if err := s.receive(ctx, r, files); err != nil {
+		part, err := relay.Receive(ctx, r, out, s.incoming(), network)
+		if err != nil {
+			return cmp.Or(ctx.Err(), err)
+		}
+		defer part.Close()
+		if err := s.receive(ctx, part, files); err != nil {
 			return err
 		}
+		answer = part.Finish
 	}
 	text := m.Encode()
 	id := tree.Sum(sha256.Sum256(text))
@@ -65,34 +78,46 @@ func (s *Store) Serve(ctx context.Context, in io.Reader, out io.Writer, finish f
 			return fmt.Errorf("store the list of files: %w", err)
 		}
 	}
+	s.last.Store(&named{id, m})
 	if finish != nil {
 		if err := finish(id); err != nil {
 			return err
 		}
 	}
-	_, err = io.WriteString(out, tree.Answer)
-	return err
+	return answer()
 }
 
 // tidy removes files that were cut off long ago.
 func (s *Store) tidy() {
 	entries, _ := os.ReadDir(s.incoming()) // the next Serve tries again
 	for _, e := range entries {
-		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > abandoned {
+		// Not by its time of modification, which put sets to the stamp before the last step.
+		if info, err := e.Info(); err == nil && time.Since(changeTime(info)) > abandoned {
 			_ = os.Remove(filepath.Join(s.incoming(), e.Name())) // as above
 		}
 	}
 }
 
+// folder opens the store's folder. If that fails, no content is found in it.
+func (s *Store) folder() (fd int) {
+	_ = again(func() (err error) {
+		fd, err = unix.Open(s.dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		return err
+	})
+	return fd
+}
+
 // missing returns the files whose contents the store lacks, each content once.
 func (s *Store) missing(m tree.Manifest) tree.Set {
-	lacks, seen := tree.NewSet(m), map[tree.Sum]bool{}
+	lacks, seen := tree.NewSet(m), make(map[tree.Sum]bool, len(m.Entries))
+	dir := s.folder()
+	defer unix.Close(dir) // only read
 	for i, e := range m.Entries {
 		if e.Kind != tree.File || seen[e.Sum] {
 			continue
 		}
 		seen[e.Sum] = true
-		if !s.has(e.Sum, e.Size) {
+		if !s.hasIn(dir, inStore(e.Sum), e.Sum, e.Size) {
 			lacks.Add(i)
 		}
 	}

@@ -23,7 +23,7 @@ func TestTwoSendAtOnce(t *testing.T) {
 		h := newHost(t)
 		var both errgroup.Group
 		for range 2 {
-			both.Go(func() error { return tree.Send(t.Context(), targets(h), f, nil) })
+			both.Go(func() error { return tree.Send(t.Context(), targets(h), f, tree.SendOptions{}) })
 		}
 		if err := both.Wait(); err != nil {
 			t.Fatal(err)
@@ -45,10 +45,24 @@ func TestServeEnds(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := h.Serve(ctx, &in, new(bytes.Buffer), nil); !errors.Is(err, context.Canceled) {
+	if err := h.Serve(ctx, &in, new(bytes.Buffer), nil, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want that it was cancelled", err)
 	}
 	if _, err := h.Manifest(f.ID()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the host has a list of files that it does not have: %v", err)
+	}
+}
+
+// A launch leaves the file alone that another one is just about to name: it has the stamp.
+func TestTidyLeavesFreshFiles(t *testing.T) {
+	h := newHost(t)
+	fresh := filepath.Join(h.incoming(), "fresh")
+	write(t, fresh, "complete")
+	if err := os.Chtimes(fresh, stamp, stamp); err != nil {
+		t.Fatal(err)
+	}
+	h.tidy()
+	if _, err := os.Stat(fresh); err != nil {
+		t.Error(err)
 	}
 }

@@ -4,9 +4,12 @@
 // of them. It is the host's side of package tree:
 //
 //	s := store.Open("/home/u/.plx/files")
+//	spare := s.Spare("/home/u/.plx/spares/h")
 //	err := s.Serve(ctx, os.Stdin, os.Stdout, nil) // takes what tree.Send sends
 //	...
-//	err = s.Build(ctx, id, "/home/u/.plx/jobs/j/h/work", nil)
+//	err = s.Build(ctx, id, "/home/u/.plx/jobs/j/h/work", store.Options{Spare: spare})
+//	...
+//	err = spare.Make(ctx, id) // so that the next Build has less to do
 //
 // # When a content is trusted
 //
@@ -22,6 +25,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -31,6 +35,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -40,10 +45,19 @@ import (
 )
 
 // Store is the folder of the contents.
-type Store struct{ dir string }
+type Store struct {
+	dir  string
+	last atomic.Pointer[named] // manifest that was read last; nil: none was
+}
+
+// named is a manifest of the store with its name.
+type named struct {
+	id tree.Sum
+	tree.Manifest
+}
 
 // Open returns the store in the folder dir, which need not exist.
-func Open(dir string) *Store { return &Store{dir} }
+func Open(dir string) *Store { return &Store{dir: dir} }
 
 // stamp is the time of modification of every content that was found right.
 var stamp = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -54,8 +68,14 @@ const fresh = time.Hour
 
 // Path returns where a content lies.
 func (s *Store) Path(sum tree.Sum) string {
-	name := sum.String()
-	return filepath.Join(s.dir, name[:2], name[2:])
+	return s.dir + "/" + inStore(sum)
+}
+
+// inStore returns the path of a content relative to the store.
+func inStore(sum tree.Sum) string {
+	name := make([]byte, 0, 2*len(sum)+1)
+	name = append(hex.AppendEncode(name, sum[:1]), '/')
+	return string(hex.AppendEncode(name, sum[1:]))
 }
 
 // incoming is the folder of files that are being written.
@@ -63,17 +83,24 @@ func (s *Store) incoming() string { return filepath.Join(s.dir, "incoming") }
 
 // has reports whether the store has a content, and that it is right.
 func (s *Store) has(sum tree.Sum, size int64) bool {
-	file := s.Path(sum)
-	info, err := os.Lstat(file)
-	if err != nil || !info.Mode().IsRegular() || info.Size() != size {
+	return s.hasIn(unix.AT_FDCWD, s.Path(sum), sum, size)
+}
+
+// hasIn is has for a path that is relative to the folder dir, which spares the kernel most
+// of the path.
+func (s *Store) hasIn(dir int, p string, sum tree.Sum, size int64) bool {
+	var info unix.Stat_t
+	err := again(func() error { return unix.Fstatat(dir, p, &info, unix.AT_SYMLINK_NOFOLLOW) })
+	if err != nil || info.Mode&unix.S_IFMT != unix.S_IFREG || info.Size != size {
 		return false
 	}
-	changed := changeTime(info)
+	changed := time.Unix(info.Ctim.Unix())
 	now := time.Now()
-	trusted := info.ModTime().Equal(stamp) && changed.After(bootTime()) && !changed.After(now.Add(time.Minute))
+	trusted := time.Unix(info.Mtim.Unix()).Equal(stamp) && changed.After(bootTime()) && !changed.After(now.Add(time.Minute))
 	if trusted && now.Sub(changed) < fresh {
 		return true
 	}
+	file := s.Path(sum)
 	if !trusted && !right(file, sum) {
 		return false
 	}
@@ -188,8 +215,12 @@ func (s *Store) settle(temporary string, sum tree.Sum) error {
 	return cause(err)
 }
 
-// Manifest reads the manifest of a name, which Serve has stored.
-func (s *Store) Manifest(id tree.Sum) (tree.Manifest, error) {
+// Manifest reads the manifest of a name, which Serve has stored. The caller must not
+// change it.
+func (s *Store) Manifest(id tree.Sum) (m tree.Manifest, err error) {
+	if last := s.last.Load(); last != nil && last.id == id {
+		return last.Manifest, nil
+	}
 	text, err := os.ReadFile(s.Path(id))
 	if err != nil {
 		return tree.Manifest{}, fmt.Errorf("read the list of files: %w", err)
@@ -197,7 +228,10 @@ func (s *Store) Manifest(id tree.Sum) (tree.Manifest, error) {
 	if sha256.Sum256(text) != id {
 		return tree.Manifest{}, fmt.Errorf("read the list of files: %s is damaged", s.Path(id))
 	}
-	return tree.Decode(text)
+	if m, err = tree.Decode(text); err == nil {
+		s.last.Store(&named{id, m})
+	}
+	return m, err
 }
 
 // Prune calls remove for the contents that are in no manifest of the given names and were

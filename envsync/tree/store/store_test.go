@@ -46,7 +46,7 @@ func (h *host) Call(ctx context.Context, command string, in io.Reader, out io.Wr
 	if h.wrap != nil {
 		in, out = h.wrap(in, out)
 	}
-	return h.Serve(ctx, in, out, nil)
+	return h.Serve(ctx, in, out, nil, nil)
 }
 
 type counter struct{ n *atomic.Int64 }
@@ -106,7 +106,7 @@ func scan(t *testing.T, dir string) *tree.Folder {
 
 func send(t *testing.T, f *tree.Folder, hosts ...*host) {
 	t.Helper()
-	if err := tree.Send(t.Context(), targets(hosts...), f, nil); err != nil {
+	if err := tree.Send(t.Context(), targets(hosts...), f, tree.SendOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -121,7 +121,7 @@ func targets(hosts ...*host) (to []tree.Target) {
 func (h *host) build(f *tree.Folder) string {
 	h.t.Helper()
 	dir := filepath.Join(h.t.TempDir(), "work")
-	if err := h.Build(h.t.Context(), f.ID(), dir, nil); err != nil {
+	if err := h.Build(h.t.Context(), f.ID(), dir, Options{}); err != nil {
 		h.t.Fatal(err)
 	}
 	return dir
@@ -222,7 +222,7 @@ func TestDamagedStore(t *testing.T) {
 				t.Fatal(err)
 			}
 			dir := filepath.Join(t.TempDir(), "work")
-			if err := h.Build(t.Context(), f.ID(), dir, nil); err == nil || !strings.Contains(err.Error(), "train.py") && !strings.Contains(err.Error(), "same.py") {
+			if err := h.Build(t.Context(), f.ID(), dir, Options{}); err == nil || !strings.Contains(err.Error(), "train.py") && !strings.Contains(err.Error(), "same.py") {
 				t.Errorf("built with a damaged content: %v", err)
 			}
 			if left, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(left) > 0 {
@@ -244,7 +244,7 @@ func TestBrokenStream(t *testing.T) {
 	for _, after := range []int{0, 1, 20, manifest, manifest + 10, manifest + 60, manifest + 120} {
 		h := newHost(t)
 		h.wrap = func(in io.Reader, out io.Writer) (io.Reader, io.Writer) { return io.LimitReader(in, int64(after)), out }
-		if err := tree.Send(t.Context(), targets(h), f, nil); err == nil || !strings.HasPrefix(err.Error(), "host h1: ") {
+		if err := tree.Send(t.Context(), targets(h), f, tree.SendOptions{}); err == nil || !strings.HasPrefix(err.Error(), "host h1: ") {
 			t.Errorf("cut after %d bytes: %v, want an error that names the host", after, err)
 		}
 		if after >= manifest+10 {
@@ -265,7 +265,7 @@ func TestBrokenHost(t *testing.T) {
 	} {
 		bad := talker{answer}
 		to := append(targets(good), tree.Target{Name: "bad", Host: bad})
-		if err := tree.Send(t.Context(), to, f, nil); err == nil || !strings.HasPrefix(err.Error(), "host bad: ") || !strings.Contains(err.Error(), name) {
+		if err := tree.Send(t.Context(), to, f, tree.SendOptions{}); err == nil || !strings.HasPrefix(err.Error(), "host bad: ") || !strings.Contains(err.Error(), name) {
 			t.Errorf("answer %q: %v, want %q", answer, err, name)
 		}
 		good.build(f)
@@ -288,7 +288,7 @@ func TestFileChanges(t *testing.T) {
 	for _, content := range []string{"#!/bin/xx\n", "longer than it was\n", ""} {
 		write(t, filepath.Join(dir, "run.sh"), content)
 		a, b := newHost(t), newHost(t)
-		err := tree.Send(t.Context(), targets(a, b), f, nil)
+		err := tree.Send(t.Context(), targets(a, b), f, tree.SendOptions{})
 		if want := "run.sh: it changed while it was read"; err == nil || strings.Count(err.Error(), want) != 1 || !strings.HasPrefix(err.Error(), "hosts h1 and h2: ") {
 			t.Errorf("%v, want one %q", err, want)
 		}
@@ -330,7 +330,7 @@ func TestPrune(t *testing.T) {
 	if prune(later); removed == 0 {
 		t.Error("nothing was removed that no job uses")
 	}
-	if err := h.Build(t.Context(), next.ID(), filepath.Join(t.TempDir(), "work"), nil); err == nil {
+	if err := h.Build(t.Context(), next.ID(), filepath.Join(t.TempDir(), "work"), Options{}); err == nil {
 		t.Error("built from what was removed")
 	}
 }

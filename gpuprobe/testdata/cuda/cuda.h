@@ -1,11 +1,12 @@
 /* A stand-in for the header of the CUDA driver, so that the build tag cuda is
- * compiled and vetted on machines without CUDA: what gorgonia.org/cu v0.9.6
- * names, and no more. It was written for plx from the calls in that package.
+ * compiled and tested on machines without CUDA: what gorgonia.org/cu v0.9.6 and
+ * package cgocuda name, and no more. It was written for plx from their calls.
  *
- * It is for compiling only. What gpuprobe itself calls is as in the driver; of
- * the rest the names and types are, but not the numbers of constants, and not
- * the symbols of functions that have several versions. A plx for use is built
- * with NVIDIA's header: scripts/check-cuda.sh says how.
+ * It is for compiling and for stand-ins of the driver only. What gpuprobe and
+ * cgocuda call is as in the driver; of the rest the names and types are, but not
+ * the numbers of constants, and not the symbols of functions that have several
+ * versions. A plx for use is built with NVIDIA's header: scripts/check-cuda.sh
+ * says how.
  */
 #ifndef PLX_STAND_IN_CUDA_H
 #define PLX_STAND_IN_CUDA_H
@@ -17,8 +18,17 @@
 
 #define CUDA_VERSION 0
 
-/* The only function of gpuprobe's whose symbol has a version. */
+/* The functions of gpuprobe's and cgocuda's whose symbols have a version. */
 #define cuDeviceTotalMem cuDeviceTotalMem_v2
+#define cuEventDestroy cuEventDestroy_v2
+#define cuMemAlloc cuMemAlloc_v2
+#define cuMemFree cuMemFree_v2
+#define cuMemGetInfo cuMemGetInfo_v2
+#define cuMemcpyDtoDAsync cuMemcpyDtoDAsync_v2
+#define cuMemcpyDtoHAsync cuMemcpyDtoHAsync_v2
+#define cuMemcpyHtoDAsync cuMemcpyHtoDAsync_v2
+#define cuStreamBeginCapture cuStreamBeginCapture_v2
+#define cuStreamDestroy cuStreamDestroy_v2
 
 typedef int CUdevice;
 typedef unsigned long long CUdeviceptr;

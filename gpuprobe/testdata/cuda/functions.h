@@ -1,8 +1,9 @@
-/* The driver's functions, as far as gorgonia.org/cu calls them: see cuda.h. */
+/* The driver's functions, as far as gorgonia.org/cu and package cgocuda call them: see cuda.h. */
 
 /* Driver and devices. */
 CUresult cuInit(unsigned flags);
 CUresult cuDriverGetVersion(int *version);
+CUresult cuGetErrorName(CUresult, const char **name);
 CUresult cuDeviceGet(CUdevice *device, int ordinal);
 CUresult cuDeviceGetCount(int *count);
 CUresult cuDeviceGetName(char *name, int size, CUdevice);
@@ -68,6 +69,7 @@ CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end);
 
 /* Memory. */
 CUresult cuMemAlloc(CUdeviceptr *, size_t bytes), cuMemFree(CUdeviceptr), cuMemFreeHost(void *);
+CUresult cuMemHostAlloc(void **, size_t bytes, unsigned flags);
 CUresult cuMemAllocManaged(CUdeviceptr *, size_t bytes, unsigned flags);
 CUresult cuMemAllocPitch(CUdeviceptr *, size_t *pitch, size_t width, size_t height, unsigned element);
 CUresult cuMemGetAddressRange(CUdeviceptr *base, size_t *bytes, CUdeviceptr);
@@ -147,4 +149,7 @@ CUresult cuGraphAddMemsetNode(MEMBER, const CUDA_MEMSET_NODE_PARAMS *, CUcontext
 CUresult cuGraphAddDependencies(CUgraph, const CUgraphNode *from, const CUgraphNode *to, size_t n);
 CUresult cuGraphClone(CUgraph *, CUgraph), cuGraphCreate(CUgraph *, unsigned flags);
 CUresult cuGraphDestroy(CUgraph), cuGraphDestroyNode(CUgraphNode), cuGraphExecDestroy(CUgraphExec);
+CUresult cuStreamBeginCapture(CUstream, CUstreamCaptureMode), cuStreamEndCapture(CUstream, CUgraph *);
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *, CUgraph, unsigned long long flags);
+CUresult cuGraphLaunch(CUgraphExec, CUstream);
 CUresult cuGraphGetEdges(CUgraph, CUgraphNode *from, CUgraphNode *to, size_t *n);

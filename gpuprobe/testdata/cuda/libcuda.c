@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { NOT_INITIALIZED = 3, PCI_BUS_ID = 33 };
+enum { NOT_INITIALIZED = 3, PCI_BUS_ID = 33, COMPUTE_CAPABILITY_MAJOR = 75 };
 
 static int started;
 
@@ -37,5 +37,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
 	*value = 0;
 	if (attribute == PCI_BUS_ID)
 		*value = device ? 0x10 : 0x20;
+	if (attribute == COMPUTE_CAPABILITY_MAJOR)
+		*value = 8;
 	return 0;
 }

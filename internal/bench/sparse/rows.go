@@ -2,7 +2,7 @@ package main
 
 import (
 	"github.com/plx-run/plx/trainer/data"
-	"github.com/plx-run/plx/trainer/nn"
+	"github.com/plx-run/plx/trainer/nn/ops"
 	"github.com/plx-run/plx/trainer/random"
 )
 
@@ -18,7 +18,7 @@ type Rows struct {
 // countRows makes a worker's text and samples as examples/lm does when it has
 // no text to read.
 func countRows(m modelSettings) (Rows, error) {
-	sampler, err := nn.NewSampler(m.Vocabulary, m.Samples)
+	sampler, err := ops.NewSampler(m.Vocabulary, m.Samples)
 	if err != nil {
 		return Rows{}, err
 	}

@@ -27,7 +27,7 @@ var compared = []system{
 		args:   []string{"--arch=ps", "--partition-bytes=1099511627776"}, // a variable is never cut
 		wishes: []string{"--partitions=1", "--search-partitions=false", "--prefetch=false", "--balance=bytes"}},
 	{key: "allreduce", name: "plx all-reduce", formula: allReduce,
-		args: []string{"--arch=allreduce", "--dense"}},
+		args: []string{"--arch=allreduce", "--dense", "--find-sparse=false"}},
 	{key: "torch-dense", name: "PyTorch dense", torch: true, formula: allReduce},
 	{key: "torch-sparse", name: "PyTorch sparse", torch: true, formula: allGather,
 		args: []string{"--sparse"}},

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -58,13 +59,13 @@ func (b *bench) counts(ctx context.Context) (all []Count, err error) {
 	return all, nil
 }
 
-// rounds measures the three cases in every round, and in every case the three ways in
+// rounds measures all cases in every round, and in every case the three ways in
 // another order than in the round before.
 func (b *bench) rounds(ctx context.Context) (all []Round, err error) {
 	for i := range b.settings.rounds {
 		var r Round
-		for k, into := range []*Times{&r.First, &r.Changed, &r.Same} {
-			if err := b.prepare(k, i); err != nil {
+		for k, into := range []*Times{&r.First, &r.Changed, &r.Same, &r.ChangedSpare, &r.SameSpare} {
+			if err := b.prepare(ctx, k, i); err != nil {
 				return nil, err
 			}
 			if *into, err = b.measure(ctx, i+k); err != nil {
@@ -110,19 +111,22 @@ func (b *bench) fill() error {
 	return os.WriteFile(filepath.Join(b.folder, ".gitignore"), []byte("*.log\n"), 0o644)
 }
 
-// prepare brings hosts and folder into the state before a case: 0 is that nothing was
-// ever sent, 1 that one file has changed, 2 that none has.
-func (b *bench) prepare(which, round int) error {
+// prepare brings hosts and folder into the state before a case, by the index of its Times
+// in a Round.
+func (b *bench) prepare(ctx context.Context, which, round int) error {
 	var errs []error
+	if which >= 3 {
+		errs = append(errs, b.launch(ctx, []string{"--workdir", "."}, "sh", "-c", "until [ -d ~/.plx/spares/*/ready ]; do sleep 0.1; done"))
+	}
 	if which == 0 {
 		errs = append(errs, os.RemoveAll(filepath.Join(b.cluster.Home, ".plx", "hashes")))
 		for _, h := range b.hosts {
-			errs = append(errs, b.clear(h, "work"), b.clear(h, ".plx/files"))
+			errs = append(errs, b.clear(h, "work"), b.clear(h, ".plx/files"), b.clear(h, ".plx/spares"))
 		}
 	}
-	if which == 1 {
+	if which == 1 || which == 3 {
 		file := filepath.Join(b.folder, "package1", "part1", "file1.py")
-		errs = append(errs, os.WriteFile(file, fmt.Appendf(nil, "print(%d)\n", round), 0o644))
+		errs = append(errs, os.WriteFile(file, fmt.Appendf(nil, "print(%d, %d)\n", round, which), 0o644))
 	}
 	return errors.Join(errs...)
 }
@@ -176,12 +180,14 @@ func (b *bench) rsync(ctx context.Context) error {
 	return group.Wait()
 }
 
-func (b *bench) plain(ctx context.Context) error { return b.launch(ctx) }
+func (b *bench) plain(ctx context.Context) error { return b.launch(ctx, nil, "true") }
 
-func (b *bench) workdir(ctx context.Context) error { return b.launch(ctx, "--workdir", ".") }
+func (b *bench) workdir(ctx context.Context) error {
+	return b.launch(ctx, []string{"--workdir", "."}, "true")
+}
 
-// launch runs true on all hosts.
-func (b *bench) launch(ctx context.Context, flags ...string) error {
+// launch runs a program on all hosts.
+func (b *bench) launch(ctx context.Context, flags []string, program ...string) error {
 	hosts := filepath.Join(b.cluster.Home, "hosts.txt")
 	var lines []byte
 	for _, h := range b.hosts {
@@ -190,7 +196,7 @@ func (b *bench) launch(ctx context.Context, flags ...string) error {
 	if err := os.WriteFile(hosts, lines, 0o600); err != nil {
 		return err
 	}
-	cmd := command(ctx, b.folder, b.plx, append(append([]string{"launch", "--hosts", hosts}, flags...), "true")...)
+	cmd := command(ctx, b.folder, b.plx, slices.Concat([]string{"launch", "--hosts", hosts}, flags, program)...)
 	cmd.Env = append(os.Environ(), "HOME="+b.cluster.Home, "SSH_AUTH_SOCK=")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("plx launch %q: %w: %s", flags, err, out)

@@ -23,11 +23,14 @@ type Count struct {
 	Rounds []Round `json:"rounds"`
 }
 
-// Round is one run of each case.
+// Round is one run of each case. Before the first three the hosts have no spare working
+// directory. Before the others a job has run until each host had made one.
 type Round struct {
-	First   Times `json:"first"`   // nothing was ever sent
-	Changed Times `json:"changed"` // one file has changed
-	Same    Times `json:"same"`    // nothing has changed
+	First        Times `json:"first"`        // nothing was ever sent
+	Changed      Times `json:"changed"`      // one file has changed
+	Same         Times `json:"same"`         // nothing has changed
+	ChangedSpare Times `json:"changedSpare"` // one file has changed
+	SameSpare    Times `json:"sameSpare"`    // nothing has changed
 }
 
 // Times are seconds from the start of a command to its end.
@@ -37,8 +40,8 @@ type Times struct {
 	Workdir float64 `json:"workdir"` // plx launch --workdir
 }
 
-// table writes medians. What the folder costs is the median of the differences
-// within a round.
+// table writes medians, and of what the folder costs also the least and the most. What it
+// costs is the difference within a round.
 func (r Results) table() string {
 	var t strings.Builder
 	m := r.Machine
@@ -48,7 +51,7 @@ func (r Results) table() string {
 		{"folder", fmt.Sprintf("%d files, %.0f MB", r.Files, float64(r.Bytes)/1e6)}} {
 		fmt.Fprintf(&t, "| %s | %s |\n", row[0], row[1])
 	}
-	t.WriteString("\n| hosts | | rounds | rsync -a, s | launch, s | launch --workdir, s | the folder costs, s | over rsync |\n|---|---|---|---|---|---|---|---|\n")
+	t.WriteString("\n| hosts | | rounds | rsync -a, s | launch, s | launch --workdir, s | the folder costs, s | least to most | over rsync |\n|---|---|---|---|---|---|---|---|---|\n")
 	for _, c := range r.Counts {
 		c.rows(&t)
 	}
@@ -61,23 +64,31 @@ func (c Count) rows(t *strings.Builder) {
 		name string
 		of   func(Round) Times
 	}{{"first time", func(r Round) Times { return r.First }}, {"one file changed", func(r Round) Times { return r.Changed }},
-		{"nothing changed", func(r Round) Times { return r.Same }}} {
+		{"nothing changed", func(r Round) Times { return r.Same }},
+		{"one file changed, after a longer job", func(r Round) Times { return r.ChangedSpare }},
+		{"nothing changed, after a longer job", func(r Round) Times { return r.SameSpare }}} {
 		value := func(f func(Times) float64) float64 {
 			return c.median(func(round Round) float64 { return f(row.of(round)) })
 		}
 		rsync := value(func(t Times) float64 { return t.Rsync })
-		costs := value(func(t Times) float64 { return t.Workdir - t.Plain })
-		fmt.Fprintf(t, "| %d | %s | %d | %.2f | %.2f | %.2f | %.2f | %.2fx |\n", c.Hosts, row.name, len(c.Rounds), rsync,
-			value(func(t Times) float64 { return t.Plain }), value(func(t Times) float64 { return t.Workdir }), costs, costs/rsync)
+		costs := func(t Times) float64 { return t.Workdir - t.Plain }
+		all := c.sorted(func(r Round) float64 { return costs(row.of(r)) })
+		fmt.Fprintf(t, "| %d | %s | %d | %.2f | %.2f | %.2f | %.2f | %.2f to %.2f | %.2fx |\n", c.Hosts, row.name, len(c.Rounds), rsync,
+			value(func(t Times) float64 { return t.Plain }), value(func(t Times) float64 { return t.Workdir }),
+			value(costs), all[0], all[len(all)-1], value(costs)/rsync)
 	}
 }
 
 func (c Count) median(f func(Round) float64) float64 {
-	var all []float64
+	all := c.sorted(f)
+	n := len(all)
+	return (all[(n-1)/2] + all[n/2]) / 2
+}
+
+func (c Count) sorted(f func(Round) float64) (all []float64) {
 	for _, round := range c.Rounds {
 		all = append(all, f(round))
 	}
 	slices.Sort(all)
-	n := len(all)
-	return (all[(n-1)/2] + all[n/2]) / 2
+	return all
 }

@@ -67,7 +67,7 @@ func pushes(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
 type counter struct {
 	*settings
 	job     *trainer.Job
-	replica *trainer.Replica
+	session *trainer.Session
 	book    *ledger.Book
 	folder  string // for the book and for the counts of the variables
 }
@@ -80,8 +80,8 @@ func (s *settings) count(ctx context.Context, job *trainer.Job) (err error) {
 	if s.steps > ledger.Steps {
 		return fmt.Errorf("--steps %d: at most %d can be counted", s.steps, ledger.Steps)
 	}
-	c.replica, err = job.Parallelize(ctx, pushes, trainer.SGD(1), trainer.GlobalBatch(shardRows*job.NumShards()),
-		trainer.PeerTimeout(s.silence), trainer.StartTimeout(30*time.Second))
+	c.session, err = job.Parallelize(ctx, pushes, trainer.SGD(1), trainer.Config{GlobalBatch: shardRows * job.NumShards(),
+		PeerTimeout: s.silence, StartTimeout: 30 * time.Second})
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (s *settings) count(ctx context.Context, job *trainer.Job) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.book.Close()) }()
-	joined := ledger.Entry{Push: c.push(c.replica.Steps()), Kind: ledger.Joined, Workers: job.NumWorkers()}
+	joined := ledger.Entry{Push: c.push(c.session.Steps()), Kind: ledger.Joined, Workers: job.NumWorkers()}
 	if err := c.book.Note(joined); err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (c *counter) loop(ctx context.Context) error {
 	}
 	pace := time.NewTicker(took)
 	defer pace.Stop()
-	for step := c.replica.Steps(); step < c.settings.steps; step = c.replica.Steps() {
+	for step := c.session.Steps(); step < c.settings.steps; step = c.session.Steps() {
 		seen, err := c.seen(ctx)
 		if err != nil {
 			return err
@@ -135,7 +135,7 @@ func (c *counter) loop(ctx context.Context) error {
 		if err := c.book.Note(ledger.Entry{Push: c.push(step), Kind: ledger.Begun, Seen: seen}); err != nil {
 			return err
 		}
-		result, err := c.replica.Step(ctx, c.feed(step, 1))
+		result, err := c.session.Step(ctx, c.feed(step, 1))
 		if errors.Is(err, trainer.ErrDone) { // the others have left
 			result.Late = true
 		} else if err != nil {
@@ -165,7 +165,7 @@ func (c *counter) told(step int, result trainer.Result) error {
 
 // feed is a push that counts so often. Only one of this worker's rows has it.
 func (c *counter) feed(step int, times float32) trainer.Feed {
-	from, to := c.replica.Rows()
+	from, to := c.session.Rows()
 	row := c.push(min(step, ledger.Steps-1)).Row()
 	index, hot, weight := make([]int64, to-from), make([]float32, (to-from)*ledger.Rows), make([]float32, to-from)
 	for i := range index {
@@ -182,7 +182,7 @@ func (c *counter) feed(step int, times float32) trainer.Feed {
 // applied is what the variables have counted, as far as this worker knows: of the
 // dense ones what its last step brought, of the table what its shard holders have.
 func (c *counter) applied(ctx context.Context) (ledger.Applied, error) {
-	values, err := c.replica.Values(ctx)
+	values, err := c.session.Values(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +220,7 @@ func (c *counter) seen(ctx context.Context) ([]int, error) {
 func (c *counter) conclude(ctx context.Context) error {
 	last, err := c.applied(ctx)
 	for same := 0; err == nil && same < c.quiet; same++ {
-		if _, err = c.replica.Step(ctx, c.feed(c.settings.steps, 0)); err != nil {
+		if _, err = c.session.Step(ctx, c.feed(c.settings.steps, 0)); err != nil {
 			return err
 		}
 		time.Sleep(nobodys)

@@ -54,28 +54,19 @@ func main() {
 func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	model := model{seed: job.Seed()}
 	falling := trainer.Momentum(0.2, 0.9).WithSchedule(func(step int) float64 { return 0.2 / (1 + float64(step)/20) })
-	replica, err := job.Parallelize(ctx, model.build, falling, trainer.GlobalBatch(s.batch), trainer.ClipNorm(s.clip),
-		trainer.PeerTimeout(s.silence), trainer.StartTimeout(30*time.Second))
+	session, err := job.Parallelize(ctx, model.build, falling, trainer.Config{GlobalBatch: s.batch, ClipNorm: s.clip,
+		PeerTimeout: s.silence, StartTimeout: 30 * time.Second})
 	if err != nil {
 		return err
 	}
-	from, to := replica.Rows()
-	memory := newMemory(model, from, to)
-	if err := replica.Carry(ctx, "memory", memory.values); err != nil {
-		return err
-	}
+	from, to := session.Rows()
 	pace := time.NewTicker(s.pace)
 	defer pace.Stop()
-	feed := func(step int) (trainer.Feed, error) {
-		f := model.feed(step, from, to)
-		f["memory"] = memory.values
-		return f, nil
-	}
-	for result, err := range replica.Train(ctx, s.steps, feed) {
+	feed := func(step int) (trainer.Feed, error) { return model.feed(step, from, to), nil }
+	for result, err := range session.Train(ctx, s.steps, feed) {
 		if err != nil {
 			return err
 		}
-		memory.step(result.Step)
 		if job.IsChief() {
 			fmt.Printf("generation %d | step %d | loss %.4f\n", job.Generation(), result.Step, result.Loss)
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io/fs"
 	"os"
@@ -64,6 +65,17 @@ var (
 	longTag  = []byte("//go:build long\n")
 )
 
+// slowTests are tests with the build tag long that take longer than a minute, by name.
+var slowTests = map[string]time.Duration{
+	"TestGoreleaser":             6 * time.Minute, // it builds goreleaser
+	"TestSlowIsNotHung":          2 * time.Minute,
+	"TestPlantedGoHangs":         3 * time.Minute,
+	"TestPlantedHangs":           4 * time.Minute,
+	"TestRacingLaunches":         3 * time.Minute,
+	"TestTorchrunOnPlantedHangs": 7 * time.Minute, // it listens to torchrun for a minute each
+	"TestFolder":                 2 * time.Minute, // it builds eight programs
+}
+
 // scan reads the module's test files. It returns a part for each package with fuzz
 // targets, and one for each test in a file with the build tag long.
 func scan(root string) (fuzz, long []part, err error) {
@@ -88,8 +100,9 @@ func scan(root string) (fuzz, long []part, err error) {
 			return nil
 		}
 		for _, found := range longFunc.FindAllSubmatch(text, -1) {
-			long = append(long, part{name: "test " + pkg + " " + string(found[1]), expected: time.Minute, alone: true,
-				commands: [][]string{{"go", "test", "-tags", "long", "-count=1", "-run", "^" + string(found[1]) + "$", pkg}}})
+			name := string(found[1])
+			long = append(long, part{name: "test " + pkg + " " + name, expected: cmp.Or(slowTests[name], time.Minute), alone: true,
+				commands: [][]string{{"go", "test", "-tags", "long", "-count=1", "-run", "^" + name + "$", pkg}}})
 		}
 		return nil
 	})

@@ -27,7 +27,7 @@ func run(args []string, strict bool) int {
 	// package's parallel tests, which mostly wait for leases to end, four. No result
 	// from before: go test does not see that programs have changed which tests build.
 	// Vet is a stage of its own.
-	args = append([]string{"test", "-json", "-vet=off", "-count=1", "-p", "2", "-parallel", "4", "-timeout", "15m"}, args...)
+	args = append([]string{"test", "-json", "-vet=off", "-count=1", "-p", "2", "-parallel", "4", "-timeout", "25m"}, args...)
 	if raceWorks() {
 		args = append(args[:1], append([]string{"-race"}, args[1:]...)...)
 	} else if strict {

@@ -17,8 +17,10 @@
 //	                     fetched.json which outputs were fetched
 //	~/.plx/blobs/SUM                  programs and archives, by content
 //	~/.plx/files/SU/M                 files and manifests of folders, by content
+//	~/.plx/spares/HOST--SOURCE/       the working directory of the next job, made ahead
 //	~/.plx/envs/NAME/                 virtual environments, and interpreters that were sent
 //	~/.plx/ckpt/NAME/                 checkpoints of the jobs of one name
+//	~/.plx/tidied                     when "agent tidy" was last run, by its time of change
 //
 // Several machines can share a home folder, so a state names the machine whose
 // agent wrote it. [Life] tells whether that agent still runs.
@@ -34,6 +36,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/envsync/tree"
@@ -47,6 +50,17 @@ type Folder string
 
 // State is the path of the agent's state.
 func (f Folder) State() string { return filepath.Join(string(f), "state.json") }
+
+// TidyEvery is how often a home is tidied.
+const TidyEvery = 24 * time.Hour
+
+// Tidied is the path of the file below ~/.plx that tells when the home was tidied last.
+func Tidied(root string) string { return filepath.Join(root, "tidied") }
+
+// TidyDue reports whether a home was not tidied lately, by that file.
+func TidyDue(file fs.FileInfo, now time.Time) bool {
+	return file.Size() == 0 || now.Sub(file.ModTime()) >= TidyEvery // a file that is new was made just now
+}
 
 // Secret is the path of the job's secret.
 func (f Folder) Secret() string { return filepath.Join(string(f), "secret") }
@@ -206,7 +220,7 @@ func (f Folder) Furnish(ctx context.Context, spec protocol.Spec, tasks []protoco
 	if spec.Workdir != "" && len(tasks) > 0 {
 		id, err := tree.ParseSum(spec.Workdir)
 		if err == nil {
-			err = f.Build(ctx, id, spec.Archives)
+			err = f.Build(ctx, id, spec.Source, spec.Archives)
 		}
 		if err != nil {
 			return fmt.Errorf("make the working directory: %w", err)

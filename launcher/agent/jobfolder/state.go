@@ -48,7 +48,7 @@ func FirstState(spec protocol.Spec) protocol.State {
 	return protocol.State{
 		Job: spec.Job, Name: spec.Name, Host: spec.Host, HostIndex: spec.HostIndex, Detached: spec.Detached, Lease: spec.Lease,
 		Folder: spec.Folder, Binary: envsync.BlobPath(ownSum()), Products: protocol.Products{Checkpoints: spec.Checkpoints, Outputs: spec.Outputs, Workdir: spec.Workdir},
-		Phase: protocol.Idle, Processes: protocol.Processes{Machine: Machine()}, Started: time.Now(),
+		Phase: protocol.Idle, Processes: protocol.Processes{Machine: Machine(), Alive: time.Now()}, Started: time.Now(),
 	}
 }
 
@@ -111,7 +111,7 @@ type Life int
 const (
 	Dead    Life = iota // neither watchdog nor supervisor runs
 	Living              // at least one of them runs
-	Unknown             // it runs, if at all, on another machine that shares this home
+	Unknown             // it runs, if at all, on another machine that shares this home, or with another process table
 )
 
 // LifeOf tells from its state whether an agent runs.
@@ -122,11 +122,23 @@ func LifeOf(s protocol.State) Life {
 			return Living
 		}
 		return Dead
-	case s.Phase == protocol.Over, HostOf(s.Machine) == HostOf(Machine()) && boot(s.Machine) != boot(Machine()):
-		return Dead // it has ended, or this machine was restarted since
+	case s.Phase == protocol.Over:
+		return Dead
+	case HostOf(s.Machine) != HostOf(Machine()):
+		return Unknown
+	case boot(s.Machine) != boot(Machine()), !s.Alive.IsZero() && time.Since(s.Alive) > aliveLimit:
+		return Dead // this machine, or the container that it is, was restarted since
 	}
 	return Unknown
 }
+
+const (
+	// AliveEvery is how often an agent writes that it lives.
+	AliveEvery = 30 * time.Second
+	// aliveLimit is the silence after which an agent with another process table counts as
+	// dead: a container that restarts keeps the boot id of its machine.
+	aliveLimit = 4 * AliveEvery
+)
 
 // Machine names this machine, from its start to its end, and the process table
 // that this process sees: host name, boot id and pid namespace.

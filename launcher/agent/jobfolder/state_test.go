@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/plx-run/plx/launcher/agent/process"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -24,6 +25,17 @@ func TestStatesOfOtherMachines(t *testing.T) {
 		"shared home":    {func(s *protocol.State) { s.Machine = "other " + rest }, Unknown},
 		"over, shared":   {func(s *protocol.State) { s.Machine = "other " + rest; s.Phase = protocol.Over }, Dead},
 		"restarted":      {func(s *protocol.State) { s.Machine = name + " 1234 pid:[1]" }, Dead},
+		"a container that restarted": {func(s *protocol.State) {
+			s.Machine, s.Alive = name+" "+boot(Machine())+" pid:[1]", time.Now().Add(-aliveLimit-time.Second)
+		}, Dead},
+		"another process table": {func(s *protocol.State) {
+			s.Machine, s.Alive = name+" "+boot(Machine())+" pid:[1]", time.Now().Add(-aliveLimit/2)
+		}, Unknown},
+		"another process table, an earlier version": {func(s *protocol.State) { s.Machine = name + " " + boot(Machine()) + " pid:[1]" }, Unknown},
+		"silent elsewhere": {func(s *protocol.State) {
+			s.Machine, s.Alive = "other "+rest, time.Now().Add(-aliveLimit*2)
+		}, Unknown},
+		"silent here": {func(s *protocol.State) { s.Alive = time.Now().Add(-aliveLimit * 2) }, Living},
 	} {
 		s := here
 		test.edit(&s)

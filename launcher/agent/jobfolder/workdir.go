@@ -13,13 +13,15 @@ import (
 	"slices"
 
 	"github.com/plx-run/plx/envsync/tree"
+	"github.com/plx-run/plx/envsync/tree/store"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
 // Build makes the working directory of a manifest, with the files of archives, that the
 // tasks share. If there is one already, it stays as it is. "agent receive" calls Build
-// before the agent is started, since a large folder takes longer than a start may.
-func (f Folder) Build(ctx context.Context, id tree.Sum, archives []string) error {
+// before the agent is started, since a large folder takes longer than a start may. source
+// is as in Spec.Source.
+func (f Folder) Build(ctx context.Context, id tree.Sum, source string, archives []string) error {
 	files, err := Files()
 	if err != nil {
 		return err
@@ -27,7 +29,15 @@ func (f Folder) Build(ctx context.Context, id tree.Sum, archives []string) error
 	if err := os.MkdirAll(string(f), 0o700); err != nil {
 		return err
 	}
-	return files.Build(ctx, id, f.Work(), func(dir string) error { return unpackAll(ctx, archives, dir) })
+	o := store.Options{Finish: func(dir string) error { return unpackAll(ctx, archives, dir) }}
+	if source != "" {
+		spare, err := spareOf(f.Name(), source)
+		if err != nil {
+			return err
+		}
+		o.Spare = files.Spare(spare)
+	}
+	return files.Build(ctx, id, f.Work(), o)
 }
 
 // Discard removes a folder in which no agent was ever started.

@@ -122,6 +122,9 @@ func stopAll(list func() ([]Process, error)) ([]Process, error) {
 	return living, nil
 }
 
+// Signal signals p, unless it has ended.
+func Signal(p Process, sig unix.Signal) { signal(p, sig) }
+
 // signal signals p. A process that cannot be signalled is in the next listing again.
 // An open pidfd refers to one process, even if the kernel gives the pid to another
 // meanwhile.

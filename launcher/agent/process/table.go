@@ -35,7 +35,12 @@ type Process struct {
 	Session int    // pid of the leader of the process's session
 	Start   uint64 // clock ticks from the start of the machine to that of the process
 	Zombie  bool   // the process has ended and was not reaped
+	Name    string // the kernel's name for the program, at most 15 bytes
+	Ticks   uint64 // processor time in clock ticks, with that of children that were reaped
 }
+
+// TicksPerSecond is how many clock ticks a second has for programs: Linux fixes it.
+const TicksPerSecond = 100
 
 // identity tells a process from later ones with its pid.
 type identity struct {
@@ -66,11 +71,11 @@ func Alive(pid int, start uint64) bool {
 // parseStat reads the fields that follow the program's name. The name stands
 // in parentheses and may contain any byte, parentheses included.
 func parseStat(pid int, text []byte) (Process, error) {
-	end := bytes.LastIndexByte(text, ')')
-	if end < 0 {
+	begin, end := bytes.IndexByte(text, '('), bytes.LastIndexByte(text, ')')
+	if begin < 0 || end < begin {
 		return Process{}, fmt.Errorf("/proc/%d/stat: no command name", pid)
 	}
-	// state ppid pgrp session tty ... at 17 the threads, at 19 the start time
+	// state ppid pgrp session tty ... at 11 to 14 processor time, at 17 the threads, at 19 the start time
 	fields := strings.Fields(string(text[end+1:]))
 	if len(fields) < 20 {
 		return Process{}, fmt.Errorf("/proc/%d/stat: %d fields after the name, want 20", pid, len(fields))
@@ -84,7 +89,15 @@ func parseStat(pid int, text []byte) (Process, error) {
 	// The kernel shows a process whose first thread has ended as a zombie,
 	// although other threads of it go on.
 	zombie := (fields[0] == "Z" || fields[0] == "X") && (fields[17] == "0" || fields[17] == "1")
-	return Process{PID: pid, Parent: parent, Session: session, Start: start, Zombie: zombie}, nil
+	var ticks uint64
+	for _, f := range fields[11:15] {
+		n, err := strconv.ParseUint(f, 10, 64)
+		if err != nil {
+			return Process{}, fmt.Errorf("/proc/%d/stat: %w", pid, err)
+		}
+		ticks += n
+	}
+	return Process{PID: pid, Parent: parent, Session: session, Start: start, Zombie: zombie, Name: string(text[begin+1 : end]), Ticks: ticks}, nil
 }
 
 // list returns the process table, without processes that end meanwhile.
@@ -141,6 +154,22 @@ func descendants() ([]Process, error) {
 	return trees(all, self, func(p Process) bool { return p.Parent == self }), err
 }
 
+// Trees lists the processes of each root: the root, those in its session, and the
+// descendants of both. It leaves out zombies. It misses a process that has left the
+// session and lost its parent.
+func Trees(roots []int) (map[int][]Process, error) {
+	all, err := list()
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	found := map[int][]Process{}
+	for _, root := range roots {
+		tree := trees(all, os.Getpid(), func(p Process) bool { return p.PID == root || p.Session == root })
+		found[root] = slices.DeleteFunc(tree, func(p Process) bool { return p.Zombie })
+	}
+	return found, nil
+}
+
 // Environment returns the variables that a process was started with. It fails
 // for processes of other users.
 func Environment(pid int) ([]string, error) {
@@ -171,6 +200,43 @@ func OfJob(job, folder string) ([]Process, error) {
 	return trees(all, self, func(p Process) bool {
 		return p.PID != self && ownedByUser(p.PID) && markedWith(p.PID, job, folder)
 	}), nil
+}
+
+// Mark is a job and its folder on the host, as in the environment of its processes.
+type Mark struct{ Job, Folder string }
+
+// Marked returns the pids of this user's processes that are marked with a job.
+func Marked() (map[Mark][]int, error) {
+	all, err := list()
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	found := map[Mark][]int{}
+	for _, p := range all {
+		if p.Zombie || !ownedByUser(p.PID) {
+			continue
+		}
+		env, err := Environment(p.PID)
+		if err != nil {
+			continue // it has ended
+		}
+		if m := markIn(env); m.Job != "" {
+			found[m] = append(found[m], p.PID)
+		}
+	}
+	return found, nil
+}
+
+func markIn(env []string) (m Mark) {
+	for _, pair := range env {
+		switch name, value, _ := strings.Cut(pair, "="); name {
+		case MarkAgent, MarkTask:
+			m.Job = value
+		case MarkFolder:
+			m.Folder = value
+		}
+	}
+	return m
 }
 
 // ownedByUser reports whether a process runs as this user.

@@ -16,10 +16,10 @@ func TestParseStat(t *testing.T) {
 		want Process
 		bad  bool
 	}{
-		"plain":           {"7 (sh) S" + fmt.Sprintf(tail, "1"), Process{7, 1, 3, 99, false}, false},
-		"name with )":     {"7 (a) Z 5 (b)) S" + fmt.Sprintf(tail, "1"), Process{7, 1, 3, 99, false}, false},
-		"zombie":          {"7 (sh) Z" + fmt.Sprintf(tail, "1"), Process{7, 1, 3, 99, true}, false},
-		"thread lives on": {"7 (sh) Z" + fmt.Sprintf(tail, "3"), Process{7, 1, 3, 99, false}, false},
+		"plain":           {"7 (sh) S" + fmt.Sprintf(tail, "1"), Process{7, 1, 3, 99, false, "sh", 26}, false},
+		"name with )":     {"7 (a) Z 5 (b)) S" + fmt.Sprintf(tail, "1"), Process{7, 1, 3, 99, false, "a) Z 5 (b)", 26}, false},
+		"zombie":          {"7 (sh) Z" + fmt.Sprintf(tail, "1"), Process{7, 1, 3, 99, true, "sh", 26}, false},
+		"thread lives on": {"7 (sh) Z" + fmt.Sprintf(tail, "3"), Process{7, 1, 3, 99, false, "sh", 26}, false},
 		"short":           {"7 (sh) S 1 2", Process{}, true},
 		"empty":           {"", Process{}, true},
 		"no number":       {"7 (sh) S x 2 3 0 -1 4 1 2 3 4 5 6 7 8 20 0 1 0 99 1", Process{}, true},

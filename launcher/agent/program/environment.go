@@ -13,7 +13,9 @@
 package program
 
 import (
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/plx-run/plx/launcher/agent/process"
@@ -42,6 +44,16 @@ func LoginOf(agent []string) []string {
 	return Without(agent, process.MarkAgent+"=", process.MarkFolder+"=")
 }
 
+// StepCores is how many cores of the host the job of Slurm has in whose step this process
+// runs; 0 if it runs in none.
+func StepCores() int {
+	n, err := strconv.Atoi(os.Getenv("SLURM_CPUS_ON_NODE"))
+	if err != nil || n < 1 || !cluster.InStep() {
+		return 0
+	}
+	return n
+}
+
 // Environment is the environment of a task. Of variables that are set twice the later
 // one of this order counts: defaults for PyTorch, the login's variables, the interface that
 // the user chose, the user's variables, the contract.
@@ -66,6 +78,22 @@ func Environment(login []string, spec protocol.Spec, c cluster.Contract, cwd str
 	}
 	env = append(env, "PATH="+path, "PWD="+cwd, process.MarkFolder+"="+spec.Folder)
 	return lastWins(append(env, c.Environ()...))
+}
+
+// Names of variables for Python.
+const (
+	pythonPath   = "PYTHONPATH"
+	pythonStacks = "PLX_PYTHON_STACKS"
+)
+
+// Traceable adds to the environment of a task what makes Python print its stacks into a
+// file: a folder with a module that Python imports when it starts.
+func Traceable(env []string, folder, file string) []string {
+	path := folder
+	if users, ok := Lookup(env, pythonPath); ok && users != "" {
+		path += ":" + users
+	}
+	return lastWins(append(env, pythonPath+"="+path, pythonStacks+"="+file))
 }
 
 // Plain is the environment of a command that is no task: the login's, then the user's.

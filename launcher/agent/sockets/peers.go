@@ -4,9 +4,11 @@ package sockets
 
 import (
 	"context"
-	"crypto/rand"
+	crypto "crypto/rand"
 	"errors"
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"slices"
@@ -18,15 +20,19 @@ import (
 
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/cluster/channel"
 )
 
 // Identity is what an agent proves to the other agents of its job.
 type Identity struct {
 	Secret    []byte // the job's, which all its agents have
 	HostIndex int    // index of the agent's host among those of the job
+	TLS       bool   // the job's agents encrypt what leaves a host
 }
 
-func (id Identity) key() cluster.Key { return cluster.PeerKey(id.Secret, 0) }
+func (id Identity) channel() channel.Config {
+	return channel.Config{Key: cluster.PeerKey(id.Secret, 0), TLS: id.TLS}
+}
 
 // agentName is the name by which agents know one another.
 func agentName(host int) string { return fmt.Sprintf("agent:%d", host) }
@@ -38,18 +44,21 @@ func (id Identity) Dial(ctx context.Context, peer protocol.Peer) (net.Conn, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := cluster.Dial(ctx, conn, id.key(), agentName(id.HostIndex), agentName(peer.Index)); err != nil {
+	protected, err := channel.Dial(ctx, conn, id.channel(), agentName(id.HostIndex), agentName(peer.Index))
+	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return conn, nil
+	return protected, nil
 }
 
 // Bounds of reaching an agent.
 const (
 	reachTime = 10 * time.Second
 	// The kernel asks three times for a neighbour's address, a second apart.
-	neighbourTime  = 4 * time.Second
-	neighbourPause = 100 * time.Millisecond
+	neighbourTime = 4 * time.Second
+	// crowdTime is for agents that turn others away because too many dial them at once.
+	crowdTime = 6 * time.Second
+	dialPause = 100 * time.Millisecond
 )
 
 // reachMany is how many agents ReachAll dials at a time.
@@ -79,9 +88,11 @@ func (id Identity) ReachAll(peers []protocol.Peer) []protocol.Unreached {
 	return failures
 }
 
-// untilReached dials in bounded time. It dials again for a while if the kernel reports that there is no route to
-// the host. It does so for a host that was silent until it has found the host's
-// hardware address again, as right after a network was mended.
+// untilReached dials in bounded time. It dials again for a while if the kernel reports that
+// there is no route to the host. The kernel does so for a host that was silent until it has
+// found the host's hardware address again, as right after a network was mended. It dials
+// again too if the agent closes the connection: at the start of a job of many hosts all
+// dial the chief's at once, and its gate closes some of the connections.
 func untilReached(dial func(context.Context) (net.Conn, error)) error {
 	ctx, cancel := context.WithTimeout(context.Background(), reachTime)
 	defer cancel()
@@ -90,11 +101,25 @@ func untilReached(dial func(context.Context) (net.Conn, error)) error {
 		if err == nil {
 			return conn.Close()
 		}
-		if !errors.Is(err, unix.EHOSTUNREACH) || time.Since(began) > neighbourTime {
+		patience := time.Duration(0)
+		switch {
+		case errors.Is(err, unix.EHOSTUNREACH):
+			patience = neighbourTime
+		case isClosed(err):
+			patience = crowdTime
+		}
+		if time.Since(began) >= patience {
 			return err
 		}
-		time.Sleep(neighbourPause)
+		time.Sleep(dialPause + rand.N(dialPause))
 	}
+}
+
+// isClosed reports whether the other side has closed the connection, which package cluster
+// takes for a refused proof.
+func isClosed(err error) bool {
+	return slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, unix.ECONNRESET, unix.EPIPE, cluster.ErrProof},
+		func(closed error) bool { return errors.Is(err, closed) })
 }
 
 // Greeting bounds the first messages of a connection.
@@ -116,61 +141,18 @@ func Open(ctx context.Context, raw net.Conn) (*protocol.Conn, error) {
 	return conn, raw.SetDeadline(time.Time{})
 }
 
-// Gate admits connections from other agents of the job, which prove the job's
-// secret. At most limit connections are unauthenticated at a time. A further one
-// takes the place of the oldest, so silent connections lock no agent out.
-type Gate struct {
-	key   cluster.Key // derived from the job's secret
-	self  string      // name of this agent; a dialling agent must name it
-	limit int         // most connections that may be unauthenticated at a time
-
-	mu       sync.Mutex
-	unproved []net.Conn // connections that are not authenticated, oldest first
-}
-
-// maxUnproved is above the number of agents that check one another at a time.
-const maxUnproved = 512
-
-// Gate returns the gate of the agent with this identity.
-func (id Identity) Gate() *Gate {
-	return &Gate{key: id.key(), self: agentName(id.HostIndex), limit: maxUnproved}
-}
-
-// Prove returns nil after conn has proved the job's secret. On an error it closes
-// conn.
-func (g *Gate) Prove(ctx context.Context, conn net.Conn) error {
-	g.enter(conn)
-	_, err := cluster.Accept(ctx, conn, g.key, func(string) string { return g.self })
-	g.leave(conn)
-	if err != nil {
-		return errors.Join(err, conn.Close())
-	}
-	return nil
-}
-
-func (g *Gate) enter(conn net.Conn) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(g.unproved) >= g.limit {
-		g.unproved[0].Close() // its own goroutine reports it
-		g.unproved = g.unproved[1:]
-	}
-	g.unproved = append(g.unproved, conn)
-}
-
-func (g *Gate) leave(conn net.Conn) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if i := slices.Index(g.unproved, conn); i >= 0 {
-		g.unproved = slices.Delete(g.unproved, i, i+1)
-	}
+// Gate returns the gate of the agent with this identity, which admits other agents of the
+// job.
+func (id Identity) Gate() *channel.Gate {
+	self := agentName(id.HostIndex)
+	return channel.NewGate(id.channel(), func(string) string { return self })
 }
 
 // ListenLocal opens the agent's local socket and returns its name. The name is
 // random, in the abstract namespace: it needs no file system and has no limit on
 // its length.
 func ListenLocal() (*net.UnixListener, string, error) {
-	name := "@plx-agent-" + rand.Text()
+	name := "@plx-agent-" + crypto.Text()
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
 	if err != nil {
 		return nil, "", fmt.Errorf("open the agent's local socket: %w", err)

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 
 	"golang.org/x/sys/unix"
@@ -23,13 +24,15 @@ type complaint struct {
 }
 
 // lostPeer matches what Gloo and NCCL report if the process of a peer has ended.
-var lostPeer = regexp.MustCompile(`gloo/transport/\S+ .*(Connection (closed|reset) by peer|Broken pipe)|remote process exited`)
+var lostPeer = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`gloo/transport/\S+ .*(Connection (closed|reset) by peer|Broken pipe)|remote process exited`)
+})
 
 // blamesPeer reports whether the last lines of a program's stderr say that it failed
 // because a peer did.
 func blamesPeer(tail string) bool {
 	lines := strings.Split(strings.TrimRight(tail, "\n"), "\n")
-	return slices.ContainsFunc(lines[max(0, len(lines)-5):], lostPeer.MatchString)
+	return slices.ContainsFunc(lines[max(0, len(lines)-5):], lostPeer().MatchString)
 }
 
 // lastLine returns the last line of the traceback, which names the exception.
@@ -37,6 +40,9 @@ func (c complaint) lastLine() string {
 	text := strings.TrimRight(c.traceback, "\n")
 	return text[strings.LastIndexByte(text, '\n')+1:]
 }
+
+// tailSize is how many of the last bytes of stderr an Exit carries.
+const tailSize = 4 << 10
 
 // Bounds on a complaint, in bytes.
 const (
@@ -64,10 +70,10 @@ func readComplaint(path string) complaint {
 }
 
 // frame is a line of a traceback.
-var frame = regexp.MustCompile(`(?m)^ *File "([^"\n]+)", line (\d+), in (\S+)`)
+var frame = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^ *File "([^"\n]+)", line (\d+), in (\S+)`) })
 
 // blob is the path of a program that plx sent.
-var blob = regexp.MustCompile(`/blobs/[0-9a-f]{64}$`)
+var blob = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`/blobs/[0-9a-f]{64}$`) })
 
 // parseComplaint reads what torch's record and programs like it write:
 //
@@ -88,10 +94,10 @@ func parseComplaint(text []byte) complaint {
 		return complaint{}
 	}
 	c := complaint{cause: oneLine(said.Message), traceback: said.ExtraInfo.Traceback}
-	if frames := frame.FindAllStringSubmatch(c.traceback, -1); c.cause != "" && len(frames) > 0 {
+	if frames := frame().FindAllStringSubmatch(c.traceback, -1); c.cause != "" && len(frames) > 0 {
 		last := frames[len(frames)-1]
 		where := filepath.Base(last[1]) + ":" + last[2]
-		if blob.MatchString(last[1]) { // the user has never seen that name
+		if blob().MatchString(last[1]) { // the user has never seen that name
 			where = "line " + last[2]
 		}
 		c.cause += oneLine(fmt.Sprintf(" (%s, in %s)", where, last[3]))

@@ -4,8 +4,12 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"time"
 
+	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
 )
@@ -116,11 +120,53 @@ func (g *generation) start(m protocol.Start) {
 	case g.record.phase == protocol.Ready && g.record.generation == m.Generation:
 		g.record.start()
 		g.tasks.start(g.layout, m)
+		g.workAsideLater()
 	default:
 		g.sessions.notice(fmt.Sprintf("asked to start generation %d, but is %s at generation %d", m.Generation, g.record.phase, g.record.generation))
 		return
 	}
 	g.sessions.tell(g.tasks.started())
+}
+
+// asideAfter is how long tasks have run when the host begins to work for later jobs. Jobs
+// that end sooner are left alone.
+const asideAfter = 300 * time.Millisecond
+
+// workAsideLater starts processes that work for later jobs, if tasks of this generation
+// still run then: one removes what no job uses any more, and one makes the working
+// directory of the next job. Like all descendants they are killed with the tasks.
+func (g *generation) workAsideLater() {
+	started := g.record.generation
+	g.loop.background(func() {
+		if within(asideAfter, g.loop.quit) {
+			return
+		}
+		g.loop.do(func() {
+			if g.record.ending() || g.preparing || g.record.generation != started || !g.tasks.alive() {
+				return
+			}
+			spec, errs := g.host.spec, []error(nil)
+			if started == 0 && tidyDue() {
+				errs = append(errs, g.host.startAside("tidy"))
+			}
+			if spec.Workdir != "" && spec.Source != "" {
+				errs = append(errs, g.host.startAside("spare", spec.Job, spec.Folder, spec.Source, spec.Workdir))
+			}
+			if err := errors.Join(errs...); err != nil {
+				g.host.log.Print(err)
+			}
+		})
+	})
+}
+
+// tidyDue reports whether "agent tidy" would do anything: it is a process.
+func tidyDue() bool {
+	root, err := jobfolder.Root()
+	if err != nil {
+		return false
+	}
+	file, err := os.Stat(jobfolder.Tidied(root))
+	return err != nil || jobfolder.TidyDue(file, time.Now())
 }
 
 // spare reports whether this host has no task in the present generation: the job

@@ -3,16 +3,13 @@
 package supervisor
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"syscall"
 	"time"
 
@@ -62,8 +59,13 @@ func (l launch) run() (*running, error) {
 	if err != nil {
 		return nil, err
 	}
+	stacks := jobfolder.StacksOf(l.folder)
+	if err := stacks.Prepare(); err != nil {
+		return nil, err
+	}
+	env = program.Traceable(env, stacks.Python(), stacks.PythonFile(l.task.Task, l.task.generation))
 	r := &running{queue: make(chan cluster.ControlMessage, maxQueued)}
-	ours, err := r.connect(l.task, l.folder.Logs(), l.tell)
+	ours, err := r.connect(l.task, l.folder.Logs(), l.spec.LogLimit, l.tell)
 	defer func() {
 		for _, f := range ours {
 			f.Close() // the task has its own
@@ -75,7 +77,7 @@ func (l launch) run() (*running, error) {
 			cores = nil
 		}
 		attr := &syscall.ProcAttr{Dir: dir, Env: env,
-			Files: []uintptr{ours[0].Fd(), ours[1].Fd(), ours[2].Fd(), uintptr(l.task.open.FD), ours[3].Fd()}, // see program.ListenFD
+			Files: l.withLocks(ours[0].Fd(), ours[1].Fd(), ours[2].Fd(), uintptr(l.task.open.FD), ours[3].Fd()), // see program.ListenFD
 			Sys: &syscall.SysProcAttr{
 				Setsid: true,
 				// The watchdog kills the task if this process is killed. This
@@ -89,6 +91,41 @@ func (l launch) run() (*running, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// firstLockFD is the descriptor of a task's first GPU lock. Shells use numbers up to 10,
+// and bash 255.
+const firstLockFD = 100
+
+// withLocks adds the GPU locks of the host to the descriptors of a task, so that the locks
+// last as long as any process of the job.
+func (l launch) withLocks(files ...uintptr) []uintptr {
+	if len(l.locks) == 0 {
+		return files
+	}
+	for len(files) < firstLockFD {
+		files = append(files, ^uintptr(0)) // none
+	}
+	for _, f := range l.locks {
+		files = append(files, f.Fd())
+	}
+	return files
+}
+
+// startAside starts a command of the agent beside the tasks. What it reports goes to the
+// agent's log.
+func (h *host) startAside(command ...string) error {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("start agent %s: %w", command[0], err)
+	}
+	defer null.Close() // the process has its own
+	attr := &syscall.ProcAttr{Dir: "/", Env: os.Environ(), Files: []uintptr{null.Fd(), null.Fd(), os.Stderr.Fd()},
+		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}}
+	if _, err = h.children.Start("/proc/self/exe", append([]string{"plx", "agent"}, command...), attr, nil); err != nil {
+		return fmt.Errorf("start agent %s: %w", command[0], err)
+	}
+	return nil
 }
 
 // directory returns the folder that the task runs in. own is the task's own.
@@ -133,12 +170,12 @@ func (l launch) share() []int {
 func (l launch) contract(dir string, cores int) cluster.Contract {
 	c := cluster.Contract{
 		Job: l.spec.Job, Generation: l.start.Generation, Task: l.task.Task,
-		WorldSize: len(l.start.Cluster.Worker), LocalRank: l.task.LocalRank, LocalWorldSize: protocol.Workers(l.layout.Tasks),
+		WorldSize: len(l.start.Addresses.Cluster().Worker), LocalRank: l.task.LocalRank, LocalWorldSize: protocol.Workers(l.layout.Tasks),
 		FirstWorldSize: l.spec.WorldSize,
-		Cluster:        l.start.Cluster, ListenFD: program.ListenFD, ControlFD: program.ControlFD,
-		SecretFile: l.folder.Secret(), LogLevel: l.spec.LogLevel, Dir: dir,
+		Cluster:        l.start.Addresses.Cluster(), ListenFD: program.ListenFD, ControlFD: program.ControlFD,
+		SecretFile: l.folder.Secret(), TLS: l.spec.TLS, LogLevel: l.spec.LogLevel, Dir: dir,
 		Foreign: cluster.Foreign{
-			Cluster: l.start.Foreign, GroupRank: l.layout.GroupRank,
+			Cluster: l.start.Addresses.Foreign(), GroupRank: l.layout.GroupRank,
 			Devices: l.task.Devices, Threads: cores,
 			Groups: l.start.Groups, Restarts: l.start.Restarts, MaxRestarts: l.start.MaxRestarts,
 			ErrorFile: l.folder.ErrorFile(l.task.Task, l.task.generation),
@@ -147,7 +184,7 @@ func (l launch) contract(dir string, cores int) cluster.Contract {
 	c.Foreign.Interface = cmp.Or(l.spec.Interface, sockets.Interface(l.spec.DataAddr))
 	c.Foreign.Prefix = sockets.IsPrefix(c.Foreign.Interface)
 	c.Checkpoints, _ = jobfolder.Checkpoints(l.spec.Checkpoints) // "agent start" has checked it
-	if host, port, err := net.SplitHostPort(l.start.Foreign.Addr(cluster.Chief)); err == nil {
+	if host, port, err := net.SplitHostPort(c.Foreign.Cluster.Addr(cluster.Chief)); err == nil {
 		c.Foreign.MasterAddr = host
 		c.Foreign.MasterPort, _ = strconv.Atoi(port) // an agent wrote it
 	}
@@ -158,6 +195,7 @@ func (l launch) contract(dir string, cores int) cluster.Contract {
 // of its control channel.
 type running struct {
 	child   *process.Child
+	since   time.Time                   // when the process was started
 	control *cluster.Control            // the supervisor's end of the control channel
 	outs    [2]*output                  // stdout, then stderr
 	queue   chan cluster.ControlMessage // messages for the task, to be sent on control in order
@@ -168,8 +206,9 @@ const maxQueued = 16
 
 // connect opens the streams and the control channel of a task's process. It returns
 // the files that the process inherits for them, in order, which the caller closes also
-// on an error. tell is called with a line for the user if output is lost.
-func (r *running) connect(t *task, logFolder string, tell func(string)) (theirs []*os.File, err error) {
+// on an error. limit bounds the spools of the task, as in protocol.Spec. tell is called with
+// a line for the user if output is lost.
+func (r *running) connect(t *task, logFolder string, limit int64, tell func(string)) (theirs []*os.File, err error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -177,7 +216,7 @@ func (r *running) connect(t *task, logFolder string, tell func(string)) (theirs 
 	theirs = append(theirs, null)
 	for i, stream := range []logs.Stream{logs.Stdout, logs.Stderr} {
 		source := logs.Source{Task: t.Task.String(), Stream: stream}
-		to, err := logs.Create(logFolder, source)
+		to, err := logs.Create(logFolder, source, limit)
 		if err != nil {
 			return theirs, err
 		}
@@ -202,6 +241,7 @@ func (r *running) connect(t *task, logFolder string, tell func(string)) (theirs 
 
 // start starts the process.
 func (r *running) start(children *process.Children, c program.Command, attr *syscall.ProcAttr, cores []int) (err error) {
+	r.since = time.Now()
 	r.child, err = children.Start(c.Path, c.Argv, attr, cores)
 	return err
 }
@@ -244,112 +284,3 @@ func (r *running) disconnect() {
 		r.control.Close() // nobody has written to it either
 	}
 }
-
-// tailSize is how many of the last bytes of stderr an Exit carries.
-const tailSize = 4 << 10
-
-// output carries one stream of a task from a pipe into its spool. On a full disk it
-// drops bytes, so that the task does not wait.
-type output struct {
-	name string         // task and stream, such as "worker:3 stderr"
-	pipe *os.File       // read end; the task has the other end
-	to   io.WriteCloser // the spool: the stream's log file on the host
-	tell func(string)   // takes a line for the user
-	done chan struct{}  // closed when the stream has ended, or close was called
-
-	// Until done is closed, only run uses these.
-	dropped int64 // bytes that the spool did not take, in all
-	gap     int64 // bytes dropped since the last one that the spool took; 0: the spool has no gap at its end
-
-	mu   sync.Mutex
-	tail []byte // the last bytes of the stream, at most tailSize
-}
-
-// newOutput returns an output and the end of its pipe that the task inherits, which
-// the caller closes. A goroutine of the output calls tell.
-func newOutput(name string, to io.WriteCloser, tell func(string)) (*output, *os.File, error) {
-	pipe, end, err := os.Pipe()
-	if err != nil {
-		return nil, nil, fmt.Errorf("pipe for %s: %w", name, err)
-	}
-	return &output{name: name, to: to, pipe: pipe, tell: tell, done: make(chan struct{})}, end, nil
-}
-
-// run reads until every writer has closed its end, or close is called.
-func (o *output) run() {
-	defer close(o.done)
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := o.pipe.Read(buf)
-		o.keep(buf[:n])
-		if err != nil {
-			return // the end, or closed
-		}
-	}
-}
-
-// keep writes p to the spool and remembers the last bytes. Only run calls it.
-func (o *output) keep(p []byte) {
-	o.remember(p)
-	if o.gap > 0 && len(p) > 0 {
-		mark := fmt.Sprintf("\nplx: %d bytes are missing here: the disk was full\n", o.gap)
-		if _, err := io.WriteString(o.to, mark); err != nil {
-			o.drop(len(p), err)
-			return
-		}
-		o.gap = 0
-	}
-	if n, err := o.to.Write(p); err != nil {
-		o.drop(len(p)-n, err)
-	}
-}
-
-func (o *output) remember(p []byte) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.tail = append(o.tail, p...)
-	if extra := len(o.tail) - tailSize; extra > 0 {
-		o.tail = append(o.tail[:0], o.tail[extra:]...)
-	}
-}
-
-// drop counts bytes that the spool did not take. It tells the user once.
-func (o *output) drop(n int, err error) {
-	if o.dropped == 0 {
-		o.tell(fmt.Sprintf("output is being lost: %v", err))
-	}
-	o.dropped += int64(n)
-	o.gap += int64(n)
-}
-
-// lastLines returns the last bytes of the stream. They begin at the start of a line,
-// unless one line is longer than tailSize.
-func (o *output) lastLines() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	tail := o.tail
-	if len(tail) == tailSize {
-		if i := bytes.IndexByte(tail[:len(tail)-1], '\n'); i >= 0 {
-			tail = tail[i+1:]
-		}
-	}
-	return string(tail)
-}
-
-// close ends the reading, after all was read or at the deadline, and closes the
-// spool. It tells the user how much was lost.
-func (o *output) close(deadline time.Time) error {
-	within(time.Until(deadline), o.done)
-	// A read that is going on returns: the pipe is in the poller.
-	err := o.pipe.Close()
-	if !within(closing, o.done) {
-		return errors.Join(err, errors.New("the disk took no more output in time"))
-	}
-	if o.dropped > 0 {
-		o.tell(fmt.Sprintf("%s: %d bytes of output were lost", o.name, o.dropped))
-	}
-	return errors.Join(err, o.to.Close())
-}
-
-// closing bounds the wait for a spool's last write.
-const closing = 3 * time.Second

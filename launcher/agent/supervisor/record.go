@@ -126,13 +126,29 @@ type saver struct {
 
 func newSaver(f jobfolder.Folder) *saver {
 	s := &saver{next: make(chan protocol.State, 1), done: make(chan struct{})}
-	go s.run(f)
+	go s.run(f, jobfolder.AliveEvery)
 	return s
 }
 
-func (s *saver) run(f jobfolder.Folder) {
+// run writes the newest state, and again now and then, which shows that the agent lives.
+func (s *saver) run(f jobfolder.Folder, every time.Duration) {
 	defer close(s.done)
-	for state := range s.next {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	var state protocol.State
+	for known := false; ; {
+		select {
+		case <-tick.C:
+			if !known {
+				continue
+			}
+		case next, open := <-s.next:
+			if !open {
+				return
+			}
+			state, known = next, true
+		}
+		state.Alive = time.Now()
 		s.err = f.WriteState(state)
 	}
 }

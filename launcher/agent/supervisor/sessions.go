@@ -102,13 +102,13 @@ func (s *sessions) finish() {
 	}
 }
 
-// accept serves connections until ln is closed. check authenticates a connection
+// accept serves connections until ln is closed. admit authenticates a connection
 // before anything else is read from it.
-func (s *supervisor) accept(ln net.Listener, check func(net.Conn) error) {
+func (s *supervisor) accept(ln net.Listener, admit func(net.Conn) (net.Conn, error)) {
 	for {
 		conn, err := ln.Accept()
 		if err == nil {
-			go s.serve(conn, check)
+			go s.serve(conn, admit)
 			continue
 		}
 		if errors.Is(err, net.ErrClosed) {
@@ -122,10 +122,11 @@ func (s *supervisor) accept(ln net.Listener, check func(net.Conn) error) {
 }
 
 // serve serves one connection to its end.
-func (s *supervisor) serve(conn net.Conn, check func(net.Conn) error) {
-	if err := check(conn); err != nil {
-		s.host.log.Printf("connection from %s refused: %v", conn.RemoteAddr(), err)
-		conn.Close() // it has no right to an answer
+func (s *supervisor) serve(raw net.Conn, admit func(net.Conn) (net.Conn, error)) {
+	conn, err := admit(raw)
+	if err != nil {
+		s.refusals.add(s.host.log, raw.RemoteAddr(), err)
+		raw.Close() // it has no right to an answer
 		return
 	}
 	l, err := greet(conn)
@@ -172,6 +173,8 @@ func (s *supervisor) handle(l *link, m protocol.Message) {
 			answer := &protocol.Checked{Generation: m.Check.Generation, Failures: s.host.identity.ReachAll(m.Check.Peers)}
 			s.loop.do(func() { l.send(protocol.Message{Checked: answer}) })
 		})
+	case m.Look != nil:
+		s.watch.look(l, *m.Look)
 	case m.Start != nil:
 		s.generation.start(*m.Start)
 	case m.Checkpoint != nil && m.Checkpoint.Resume:
@@ -194,6 +197,8 @@ func (s *supervisor) handle(l *link, m protocol.Message) {
 func (s *supervisor) visited(l *link, m protocol.Message) {
 	alone := s.sessions.driver == nil || s.record.ending()
 	switch {
+	case m.Look != nil:
+		s.watch.look(l, *m.Look)
 	case m.SpecAsk:
 		spec := s.host.spec
 		l.send(protocol.Message{Spec: &spec})

@@ -15,6 +15,7 @@
 //	checkpoint  what the chief was asked to save, and its answer
 //	generation  prepares the tasks of a generation and starts them
 //	shutdown    ends the host's part: the lease, the kill, the verdict
+//	watch       measures what tasks do, and reports what they wait for
 //	driving     the driver of a detached job, if it runs in this process
 //
 // The driver is the launcher, or in a detached job the agent of the chief's host.
@@ -33,6 +34,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/plx-run/plx/launcher/agent/gpulock"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/agent/lease"
 	"github.com/plx-run/plx/launcher/agent/process"
@@ -40,6 +42,7 @@ import (
 	"github.com/plx-run/plx/launcher/agent/sockets"
 	"github.com/plx-run/plx/launcher/agent/watchdog"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
 )
 
 // supervisor puts the parts together. See the package's documentation for what
@@ -53,6 +56,8 @@ type supervisor struct {
 	generation *generation
 	shutdown   *shutdown
 	driving    *driving
+	watch      *watch
+	refusals   refusals
 }
 
 // parts are what all subjects need.
@@ -82,7 +87,7 @@ func (s *supervisor) run(in *watchdog.Inherited, terms <-chan os.Signal) {
 			lost = nil
 			s.shutdown.watchdogLost()
 		case sig := <-terms:
-			if sig == unix.SIGUSR1 { // the host is to be taken away
+			if sig == unix.SIGUSR1 || cluster.InStep() { // the host is to be taken away
 				s.preempted()
 			} else {
 				s.shutdown.terminated(sig)
@@ -147,31 +152,36 @@ func (s *supervisor) preempted() {
 
 // Run is the supervisor of the job in a folder. Its parent is the watchdog. It
 // returns after nothing of the job is left on the host but watchdog and supervisor.
-func Run(f jobfolder.Folder) error {
-	s, err := newSupervisor(f)
+// locks is the number of GPU locks that the process has inherited.
+func Run(f jobfolder.Folder, locks int) error {
+	in := watchdog.Inherit(locks)
+	s, err := newSupervisor(f, in.Locks)
+	if err == nil {
+		err = gpulock.Answer(in.Locks, s.host.spec.Job)
+	}
 	if err != nil {
 		return errors.Join(err, watchdog.Answer(watchdog.Readiness{Error: err.Error()}))
 	}
 	terms := watchdog.Signals()
-	in := watchdog.Inherit()
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	s.open(ctx)
 	if err := watchdog.Answer(watchdog.Readiness{Socket: s.record.first.Socket}); err != nil {
 		s.host.log.Printf("who started the agent is gone: %v", err) // the lease decides
 	}
+	s.loop.background(s.watch.run)
 	s.run(in, terms)
 	return s.leave()
 }
 
 // newSupervisor makes a supervisor that serves nobody yet, and writes its first
 // state.
-func newSupervisor(f jobfolder.Folder) (*supervisor, error) {
+func newSupervisor(f jobfolder.Folder, locks []*os.File) (*supervisor, error) {
 	spec, err := watchdog.ReceiveSpec()
 	if err != nil {
 		return nil, err
 	}
-	h, err := newHost(f, spec)
+	h, err := newHost(f, spec, locks)
 	if err != nil {
 		return nil, err
 	}
@@ -190,6 +200,7 @@ func newSupervisor(f jobfolder.Folder) (*supervisor, error) {
 	s.generation = &generation{parts: p, tasks: s.tasks, noData: noData, used: map[string]bool{}}
 	s.shutdown = &shutdown{parts: p, tasks: s.tasks, generation: s.generation, lease: lease.New(spec.Lease, spec.Grace, uptime)}
 	s.driving = &driving{parts: p, shutdown: s.shutdown}
+	s.watch = newWatch(p, s.tasks)
 	return s, nil
 }
 
@@ -221,12 +232,15 @@ func firstState(h *host, socket string, data net.Listener) (protocol.State, erro
 // open begins to take connections.
 func (s *supervisor) open(ctx context.Context) {
 	s.loop.background(func() {
-		s.accept(s.local, func(c net.Conn) error { return sockets.SameUser(c.(*net.UnixConn)) })
+		s.accept(s.local, func(c net.Conn) (net.Conn, error) { return c, sockets.SameUser(c.(*net.UnixConn)) })
 	})
 	if s.data != nil {
 		gate := s.host.identity.Gate()
 		s.loop.background(func() {
-			s.accept(s.data, func(c net.Conn) error { return gate.Prove(ctx, c) })
+			s.accept(gate.Listener(s.data), func(c net.Conn) (net.Conn, error) {
+				protected, _, err := gate.Accept(ctx, c)
+				return protected, err
+			})
 		})
 	}
 }
@@ -252,8 +266,9 @@ func (s *supervisor) leave() error {
 type host struct {
 	spec     protocol.Spec
 	folder   jobfolder.Folder
-	login    []string // environment of the user's login that started the agent, as NAME=VALUE
-	cores    []int    // cores that this process may use, and the tasks share
+	locks    []*os.File // of the host's GPUs
+	login    []string   // environment of the user's login that started the agent, as NAME=VALUE
+	cores    []int      // cores that this process may use, and the tasks share
 	children *process.Children
 	place    sockets.Place    // address and ports for the host's sockets
 	identity sockets.Identity // what this agent proves to agents of other hosts
@@ -261,18 +276,21 @@ type host struct {
 }
 
 // newHost makes this process the reaper of all tasks.
-func newHost(f jobfolder.Folder, spec protocol.Spec) (*host, error) {
+func newHost(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*host, error) {
 	cores, err := process.AllowedCores()
 	if err != nil {
 		return nil, err
+	}
+	if n := program.StepCores(); n > 0 && n < len(cores) {
+		cores, spec.Bind = cores[:n], false // Slurm counts the job's cores, and does not keep it to certain ones
 	}
 	children, err := process.NewChildren()
 	if err != nil {
 		return nil, err
 	}
-	return &host{spec: spec, folder: f, login: program.LoginOf(os.Environ()), cores: cores, children: children,
+	return &host{spec: spec, folder: f, locks: locks, login: program.LoginOf(os.Environ()), cores: cores, children: children,
 		place:    sockets.Place{Addr: spec.DataAddr, Low: spec.PortLow, High: spec.PortHigh},
-		identity: sockets.Identity{Secret: spec.Secret, HostIndex: spec.HostIndex},
+		identity: sockets.Identity{Secret: spec.Secret, HostIndex: spec.HostIndex, TLS: spec.TLS},
 		log:      log.New(os.Stderr, "supervisor: ", log.LstdFlags|log.Lmicroseconds)}, nil
 }
 

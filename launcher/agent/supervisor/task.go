@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/plx-run/plx/launcher/agent/process"
 	"github.com/plx-run/plx/launcher/agent/program"
 	"github.com/plx-run/plx/launcher/agent/sockets"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -27,6 +28,11 @@ type task struct {
 	exit   *protocol.Exit // how the task ended; nil until its output was read too
 	over   chan struct{}  // closed when exit is set; never closed if the task could not be started
 
+	inquiry *inquiry // the last question for stacks; nil: none was asked
+	golang  bool     // the task's program is written in Go, as far as one has looked
+
+	memory process.Memory // before the task was started
+
 	told, termed, killing bool     // the task was told to end; got SIGTERM; its processes are being killed
 	term, kill            deadline // when to send SIGTERM, and when to kill; zero: no time is set
 }
@@ -34,7 +40,7 @@ type task struct {
 // newTask opens the sockets of a task. used are addresses that were reserved before: what
 // an earlier generation left on another host may still connect to them.
 func newTask(spec protocol.TaskSpec, generation int, place sockets.Place, used map[string]bool) (*task, error) {
-	t := &task{TaskSpec: spec, generation: generation, over: make(chan struct{})}
+	t := &task{TaskSpec: spec, generation: generation, over: make(chan struct{}), memory: process.ReadMemory()}
 	var err error
 	if t.open, err = place.Open(true); err == nil {
 		t.reserved, err = place.Reserve(used)
@@ -131,6 +137,18 @@ func (t *task) terminate() {
 	}
 }
 
+// writtenIn notes whether the program is written in Go.
+func (t *task) writtenIn(golang bool) { t.golang = golang }
+
+// quit makes a Go program print its stacks and end. Only its first process gets the signal:
+// other programs would dump core.
+func (t *task) quit() {
+	if t.alive() && !t.termed {
+		t.termed = true
+		t.child.Signal(unix.SIGQUIT)
+	}
+}
+
 // startKilling notes that the task is being killed. It reports whether it was not.
 func (t *task) startKilling() bool {
 	if t.killing {
@@ -169,13 +187,23 @@ func (t *task) end(killed string, why complaint) *protocol.Exit {
 			e.Tail = why.traceback // stderr does not show it
 		}
 	}
+	if e.Cause == "" && !e.Told && (e.Code == goCrash || e.Signal == int(unix.SIGABRT)) {
+		e.Cause = t.outs[1].crashed()
+	}
 	if !e.Native && e.Code != 0 && blamesPeer(e.Tail) {
 		e.LostPeer = "a peer" // which one, the program does not know by its task
+	}
+	if e.Code == 128+int(unix.SIGKILL) && !t.killing && !t.told {
+		e.OOMKills, e.OOM = t.memory.Killed(t.child.PID)
 	}
 	t.exit = e
 	close(t.over)
 	return e
 }
+
+// goCrash is the exit status that the Go runtime chooses after a crash. With
+// GOTRACEBACK=crash it aborts.
+const goCrash = 2
 
 // report is what a task has said on its control channel.
 type report struct {

@@ -140,6 +140,9 @@ func (ts *tasks) hear(t *task, m cluster.ControlMessage) {
 		ts.record.step()
 		ts.checkpoint.answered(t, m)
 		return
+	case cluster.Stacks:
+		t.inquiry.hear(m)
+		return
 	case cluster.Hello, cluster.Failed, cluster.ToleratesLoss:
 		ts.record.touch()
 	case cluster.Finished:
@@ -201,6 +204,9 @@ func (ts *tasks) stop(m protocol.Stop) {
 		t := ts.all[name]
 		if t == nil || !t.alive() {
 			continue
+		}
+		if m.Quit && t.golang && !t.report.native {
+			t.quit()
 		}
 		t.tellToEnd(m.Grace)
 		t.kill.set(m.Grace)

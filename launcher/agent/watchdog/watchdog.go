@@ -25,6 +25,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -40,6 +41,7 @@ import (
 // watchdog watches one supervisor.
 type watchdog struct {
 	folder     jobfolder.Folder
+	locks      int // number of the GPU locks that were inherited
 	stuck      int // seconds without a beat after which the supervisor is killed
 	log        *log.Logger
 	children   *process.Children
@@ -48,13 +50,14 @@ type watchdog struct {
 }
 
 // Run starts the supervisor of a job. It returns after no process of the job is left on
-// the host, or only processes that cannot be killed.
-func Run(f jobfolder.Folder) error {
+// the host, or only processes that cannot be killed. locks is the number of GPU locks
+// that the process has inherited. It holds them to its end.
+func Run(f jobfolder.Folder, locks int) error {
 	state, err := f.ReadState()
 	if err != nil {
 		return err
 	}
-	w := &watchdog{folder: f, stuck: stuckAfter(state.Lease),
+	w := &watchdog{folder: f, locks: locks, stuck: stuckAfter(state.Lease),
 		log: log.New(os.Stderr, "watchdog: ", log.LstdFlags|log.Lmicroseconds)}
 	if w.children, err = process.NewChildren(); err != nil {
 		return err
@@ -93,7 +96,10 @@ func (w *watchdog) start() (life *os.File, err error) {
 	defer beatWrite.Close() // the supervisor has its own
 	attr := &syscall.ProcAttr{Dir: "/", Env: os.Environ(),
 		Files: []uintptr{0, 1, 2, specFD, readyFD, lifeRead.Fd(), beatWrite.Fd()}}
-	w.supervisor, err = w.children.Start(self, []string{"plx", "agent", "supervisor", string(w.folder)}, attr, nil)
+	for i := range w.locks {
+		attr.Files = append(attr.Files, uintptr(watchdogLockFD+i))
+	}
+	w.supervisor, err = w.children.Start(self, []string{"plx", "agent", "supervisor", string(w.folder), strconv.Itoa(w.locks)}, attr, nil)
 	unix.Close(specFD) // only the supervisor may hold these: their other ends wait for the end
 	unix.Close(readyFD)
 	if err != nil {
@@ -187,9 +193,10 @@ func describe(status syscall.WaitStatus) string {
 // starting bounds the agent's start.
 const starting = 30 * time.Second
 
-// Start starts the watchdog, hands the specification on and waits until the
-// supervisor is ready. It returns the name of the agent's local socket.
-func Start(ctx context.Context, f jobfolder.Folder, spec protocol.Spec) (socket string, err error) {
+// Start starts the watchdog, hands the specification and the locks of the host's GPUs on
+// and waits until the supervisor is ready. It returns the name of the agent's local
+// socket.
+func Start(ctx context.Context, f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (socket string, err error) {
 	specRead, specWrite, err := os.Pipe()
 	if err != nil {
 		return "", fmt.Errorf("start the agent: %w", err)
@@ -200,7 +207,7 @@ func Start(ctx context.Context, f jobfolder.Folder, spec protocol.Spec) (socket 
 		return "", errors.Join(fmt.Errorf("start the agent: %w", err), specRead.Close())
 	}
 	defer readyRead.Close() // only read
-	watchdog, err := spawn(ctx, f, spec.Detached, specRead, readyWrite)
+	watchdog, err := spawn(ctx, f, spec.Detached, append([]*os.File{specRead, readyWrite}, locks...))
 	specRead.Close()   // the watchdog has its own
 	readyWrite.Close() // the watchdog has its own
 	if err != nil {
@@ -226,15 +233,15 @@ func Start(ctx context.Context, f jobfolder.Folder, spec protocol.Spec) (socket 
 // self is this very program, also after its file was replaced or removed.
 const self = "/proc/self/exe"
 
-// spawn starts the watchdog in a session of its own. It inherits only the two
-// pipes and its log.
-func spawn(ctx context.Context, f jobfolder.Folder, detached bool, spec, ready *os.File) (*exec.Cmd, error) {
+// spawn starts the watchdog in a session of its own. It inherits only its log and files:
+// those of specFD and readyFD, and the locks.
+func spawn(ctx context.Context, f jobfolder.Folder, detached bool, files []*os.File) (*exec.Cmd, error) {
 	output, err := os.OpenFile(f.Log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer output.Close() // the watchdog has its own
-	argv := []string{self, "agent", "watchdog", string(f)}
+	argv := []string{self, "agent", "watchdog", string(f), strconv.Itoa(len(files) - (watchdogLockFD - specFD))}
 	if detached {
 		if scope := scope(ctx); scope != nil {
 			if argv[0], err = os.Executable(); err != nil {
@@ -250,7 +257,7 @@ func spawn(ctx context.Context, f jobfolder.Folder, detached bool, spec, ready *
 	cmd.Dir = "/"
 	cmd.Env = program.AgentEnvironment(os.Environ(), f.Job(), f.Name())
 	cmd.Stdout, cmd.Stderr = output, output
-	cmd.ExtraFiles = []*os.File{spec, ready} // specFD, readyFD
+	cmd.ExtraFiles = files
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the watchdog: %w", err)
@@ -260,6 +267,9 @@ func spawn(ctx context.Context, f jobfolder.Folder, detached bool, spec, ready *
 
 // probing bounds the question whether the user's systemd can hold a job.
 const probing = 2 * time.Second
+
+// HasScope reports whether a detached job can run in a scope of the user's systemd.
+func HasScope(ctx context.Context) bool { return scope(ctx) != nil }
 
 // scope returns the command line that puts a program into a scope of the user's
 // systemd, or nil if that does not work. In a scope, logind does not kill the program
@@ -293,6 +303,9 @@ const (
 	readyFD = 4 // takes one Readiness
 	lifeFD  = 5 // supervisor: read end of a pipe that the watchdog holds open
 	beatFD  = 6 // supervisor: write end of a pipe that the watchdog reads
+
+	watchdogLockFD   = 5 // watchdog: the first lock of a GPU
+	supervisorLockFD = 7 // supervisor: the first lock of a GPU
 )
 
 // Readiness is what the supervisor answers to "plx agent start".
@@ -304,17 +317,23 @@ type Readiness struct {
 // Inherited is what a supervisor inherits from its watchdog.
 type Inherited struct {
 	Lost  <-chan struct{} // closed when the watchdog has ended
+	Locks []*os.File      // locks of the host's GPUs, which every task inherits
 	beats *os.File        // pipe to the watchdog; Beat writes a byte
 }
 
-// Inherit takes the descriptors over. It is called once, by the supervisor.
-func Inherit() *Inherited {
+// Inherit takes the descriptors over, among them a number of GPU locks. It is called once,
+// by the supervisor.
+func Inherit(locks int) *Inherited {
 	lost := make(chan struct{})
 	go func() {
 		defer close(lost)
 		_, _ = os.NewFile(lifeFD, "watchdog").Read(make([]byte, 1)) // nobody writes: it returns when the watchdog ends
 	}()
-	return &Inherited{Lost: lost, beats: os.NewFile(beatFD, "beat")}
+	in := &Inherited{Lost: lost, beats: os.NewFile(beatFD, "beat")}
+	for i := range locks {
+		in.Locks = append(in.Locks, os.NewFile(uintptr(supervisorLockFD+i), "GPU lock"))
+	}
+	return in
 }
 
 // Beat tells the watchdog that the supervisor is alive.

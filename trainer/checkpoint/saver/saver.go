@@ -53,12 +53,14 @@ type Saver struct {
 	due     bool           // a checkpoint is to be made as soon as none is being written
 	last    time.Time      // when the last checkpoint began; before the first, when New was called
 	at      int            // number of steps in the last checkpoint, or in the one resumed from; -1 means none
+	saved   int            // number of checkpoints that were completed
+	done    []int          // steps of those that Completed has not returned
 	telling sync.WaitGroup // goroutines that answer requests
 
 	mu      sync.Mutex
 	asked   []Request // requests that no checkpoint was begun for yet
 	resting *rest     // the chief's pause, present or about to begin; nil means none
-	done    bool      // the chief takes no further step; other workers may
+	left    bool      // the chief takes no further step; other workers may
 	over    *result   // outcome of the checkpoint at the end of training; nil before it was made
 }
 
@@ -113,6 +115,7 @@ func (s *Saver) After(ctx context.Context, step int) error {
 // save has every shard holder save what it has now or, if workers are not in
 // step, at a cut.
 func (s *Saver) save(ctx context.Context, step int) error {
+	s.note()
 	s.due, s.last, s.at = false, time.Now(), step
 	s.mu.Lock()
 	asked := s.asked
@@ -143,6 +146,28 @@ func (s *Saver) save(ctx context.Context, step int) error {
 		s.telling.Go(func() { s.tell(asked, resting, step, s.config.Store.Wait(context.Background())) }) // closing the store ends it
 	}
 	return nil
+}
+
+// note notes a checkpoint that was completed since the last call.
+func (s *Saver) note() {
+	if s.config.Store.Busy() {
+		return
+	}
+	if n := s.config.Store.Summary().Saved; n > s.saved {
+		s.saved, s.done = n, append(s.done, s.at)
+	}
+}
+
+// Completed returns the number of steps in each checkpoint that was completely written
+// since the last call. The goroutine of After calls it.
+func (s *Saver) Completed() []int {
+	if s == nil {
+		return nil
+	}
+	s.note()
+	steps := s.done
+	s.done = nil
+	return steps
 }
 
 // Wait waits until everybody who asked was told. The store must be closed.
@@ -287,7 +312,7 @@ func (s *Saver) outlast(ctx context.Context, step int) error {
 // need one.
 func (s *Saver) end() {
 	s.mu.Lock()
-	s.done = true
+	s.left = true
 	asked := s.asked
 	s.asked = nil
 	s.mu.Unlock()
@@ -300,7 +325,7 @@ func (s *Saver) end() {
 // workers would begin with the chief's step, so nobody would take the steps that
 // others have still to take. It needs s.mu.
 func (s *Saver) refuses(r Request) error {
-	if !s.done || !r.Hold || r.Workers == s.config.Workers {
+	if !s.left || !r.Hold || r.Workers == s.config.Workers {
 		return nil
 	}
 	return fmt.Errorf("%s has made its last step, and others have not: only as many workers as now, %d, can go on, not %d",

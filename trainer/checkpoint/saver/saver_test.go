@@ -5,6 +5,11 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/plx-run/plx/trainer/checkpoint"
+	"github.com/plx-run/plx/trainer/checkpoint/store"
+	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/peers"
 )
 
 func quiet(func() string) func() { return func() {} }
@@ -54,6 +59,44 @@ func TestWhatIsDueAfterTheChief(t *testing.T) {
 		s.last = time.Now().Add(-c.since)
 		if got := s.overdue(); got != c.want {
 			t.Errorf("every %d steps, the last %v ago: %t", c.steps, c.since, got)
+		}
+	}
+}
+
+// writing returns a store that is writing a checkpoint until the test ends.
+func writing(t *testing.T) *store.Store {
+	t.Helper()
+	s, err := store.Open(t.Context(), store.Config{Peers: peers.Config{Self: cluster.Chief, Workers: 1}, Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() }) // the checkpoint that nobody completes
+	if err := s.Expect(store.Expected{Manifest: checkpoint.Manifest{Step: 1}, Holders: []cluster.Task{cluster.Chief}}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// A checkpoint is due when the last one is as old as the period, and not before. While
+// another is written it stays due.
+func TestACheckpointIsDueAfterItsPeriod(t *testing.T) {
+	const period = 600 * time.Second
+	busy := writing(t)
+	for _, c := range []struct {
+		period, since time.Duration
+		want          bool
+	}{{period, period, true}, {period, period / 2, false}, {0, 2 * period, false}} {
+		s := New(Config{Period: c.period, Store: busy, Waiting: quiet})
+		s.last = time.Now().Add(-c.since)
+		if err := s.After(t.Context(), 7); err != nil {
+			t.Fatal(err)
+		}
+		if s.due != c.want {
+			t.Errorf("every %v, the last %v ago: due is %t", c.period, c.since, s.due)
+		}
+		s.last = time.Now()
+		if err := s.After(t.Context(), 8); err != nil || s.due != c.want {
+			t.Errorf("every %v, one step later: due is %t, %v", c.period, s.due, err)
 		}
 	}
 }

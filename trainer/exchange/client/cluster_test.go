@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/exchange/message"
 	"github.com/plx-run/plx/trainer/exchange/server"
+	"github.com/plx-run/plx/trainer/exchange/transition"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/optimizer"
 	"github.com/plx-run/plx/trainer/peers"
@@ -72,6 +74,7 @@ type testJob struct {
 	views   []cluster.Spec       // by worker: addresses as it sees them, empty: cluster
 	shelf   shelf                // what all tasks save to and restore from
 	zeros   bool                 // are the chief's first values
+	arrived func(rank int, p layout.Piece)
 }
 
 func newJob(t testing.TB, d layout.Declaration, a policy.Architecture, servers int) *testJob {
@@ -147,6 +150,9 @@ func (j *testJob) again(t testing.TB, i int, change func(*server.Config)) {
 	t.Helper()
 	j.stop[i]()
 	within(t, j.ended[i])
+	for _, purpose := range []string{message.ToHolder, transition.Purpose} {
+		j.doors[server0(i)].Handle(purpose, nil) // workers wait for the new server, which may start late
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	j.stop[i], j.ended[i] = cancel, make(chan error, 1)
 	j.run(ctx, i, j.ended[i], change)
@@ -190,6 +196,9 @@ func (j *testJob) sends(t testing.TB, s *server.Server, rank int, frames ...wire
 func (j *testJob) config(rank int, values [][]byte) Config {
 	c := Config{Peers: j.peers(worker(rank)), Listener: j.doors[worker(rank)], Cluster: j.cluster,
 		Declaration: j.d, Values: values, Checkpoints: &j.shelf, Memory: j.memory(worker(rank))}
+	if j.arrived != nil {
+		c.Arrived = func(p layout.Piece) { j.arrived(rank, p) }
+	}
 	if slices.Contains(j.bare, worker(rank)) {
 		c.Checkpoints = nil
 	}

@@ -94,7 +94,7 @@ func (h *holders) decided(f wire.Header, holder int) error {
 	}
 	if f.Kind == wire.Without {
 		for _, l := range h.links[1:] { // all holders must settle with the same step
-			l.running.Go(func() {
+			h.passing.Go(func() {
 				l.check(l.session.Send(wire.Frame{Header: wire.Header{Kind: wire.Without, Part: f.Part, Step: f.Step}}))
 			})
 		}
@@ -126,7 +126,7 @@ func (h *holders) takeNorm(holder int, report []byte) {
 	for l := range h.holding {
 		l.volumes[h.d.LossIndex()].sent.Add(uint64(wire.HeaderSize + len(body)))
 		if err := l.session.Send(wire.Frame{Header: wire.Header{Kind: wire.Scale}, Payload: body}); err != nil {
-			l.running.Go(func() { l.check(err) })
+			h.passing.Go(func() { l.check(err) })
 		}
 	}
 	if h.local != nil && !h.local.idle() {

@@ -35,6 +35,10 @@ type holders struct {
 	local   *local       // the server of this worker's shards; nil: this worker holds none
 	relay   *relay.Relay // aggregates for the other workers of the host; nil: this worker does not
 
+	// Sends to one holder that another holder caused. Only receivers and
+	// servers begin them, so that all have begun when those have ended.
+	passing sync.WaitGroup
+
 	shards   atomic.Pointer[shardMap]
 	pulls    *pulls
 	verdicts chan ruling // of the first holder, if workers compete
@@ -57,8 +61,6 @@ func (h *holders) serve(r *relay.Relay) error {
 	self := h.config.Peers.Self
 	holds := h.d.HolderIndex(self) >= 0
 	switch {
-	case h.config.Device != nil && (holds || len(h.d.Hosts) > 0):
-		return errors.New("values on a device need servers as holders, and no local aggregation")
 	case h.config.Listener != nil:
 	case holds && len(h.d.Workers) > 1:
 		return fmt.Errorf("%s holds shards and has no listener for the other workers", self)
@@ -72,6 +74,9 @@ func (h *holders) serve(r *relay.Relay) error {
 		}
 		h.relay, h.locals, h.serving = r, append(h.locals, l), append(h.serving, l)
 	}
+	if h.config.Home != nil && (!holds || r != nil || len(h.d.Workers) > 1) {
+		return fmt.Errorf("%s does not hold its values alone, so they cannot be kept elsewhere", self)
+	}
 	if h.config.Listener == nil && !holds {
 		return nil
 	}
@@ -82,6 +87,9 @@ func (h *holders) serve(r *relay.Relay) error {
 	h.locals = append(h.locals, l)
 	if holds {
 		h.local, h.serving = l, append(h.serving, l)
+	}
+	if h.config.Home != nil {
+		return l.serves.Load().shards.KeepIn(h.config.Home)
 	}
 	return nil
 }
@@ -147,6 +155,7 @@ func (h *holders) close() error {
 		closing.Go(func() { note(l.close(failure)) })
 	}
 	closing.Wait()
+	h.passing.Wait()
 	return errors.Join(errs...)
 }
 

@@ -54,7 +54,23 @@ func newLocal(h *holders, r *relay.Relay) (*local, error) {
 	}
 	l.server = s
 	l.take(s.Shards())
-	return l, nil
+	return l, l.fill()
+}
+
+// fill gives the rows that this worker holds their first values, if it has them.
+func (l *local) fill() error {
+	if !l.holders.config.initial() || l.index < 0 || l.serves.Load() == nil {
+		return nil
+	}
+	for _, s := range l.serves.Load().shards.All() {
+		if _, filled := s.Filled(); !filled || s.RowBytes() == 0 {
+			continue
+		}
+		if err := s.Fill(l.holders.memory.initial(s.Piece)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // take records the current shards.
@@ -98,6 +114,8 @@ func (l *local) Tell(e aggregate.Event) {
 	case aggregate.SquaresWanted: // workers hold variables in sync mode only: there is one group
 		l.holders.takeNorm(l.index, aggregate.Report(l.serves.Load().shards.All(), 0, nil))
 		return
+	case aggregate.Updated:
+		l.holders.memory.came(l.serves.Load().pieces[e.Shard])
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -123,6 +123,42 @@ func TestVolumesAreThoseOfTheFormulas(t *testing.T) {
 	}
 }
 
+// For the norm of the gradients each touched row travels as one number, however wide.
+func TestNormTravelsAsANumberForEachRow(t *testing.T) {
+	const rows, touched, workers = 4000, 300, 2
+	index := differ(workers, rows, touched)
+	carried := func(width int, clip float64) (bytes uint64) { // all that belongs to no variable, in one step
+		d := layout.Declaration{
+			VirtualWorkers: workers, Workers: ranges(workers, workers), Batch: workers, StartMillis: 20000, SilenceMillis: 600_000,
+			Optimizer: optimizer.Settings{Rule: optimizer.SGD}, Clip: clip,
+			Variables: []layout.Variable{
+				{Name: "dense", Dtype: layout.Float32, Shape: []int{10}},
+				{Name: "table", Dtype: layout.Float32, Shape: []int{rows, width}, Sparse: &layout.Sparse{First: layout.RowInit{Kind: "uniform", A: 1, B: 2}}},
+			},
+		}
+		j := newJob(t, d, policy.Servers, 2)
+		members := j.connect(t)
+		must(t, allOf(seekers(members), func(s *seeker) error { return s.takeRows(index[s.rank]) }))
+		for _, m := range members {
+			for _, v := range m.Placement.Volumes() {
+				if v.Variable == m.holders.d.LossIndex() {
+					bytes += v.Sent + v.Received
+				}
+			}
+		}
+		leave(t, j, members)
+		return bytes
+	}
+	narrow, wide := carried(400, 1), carried(1600, 1) // both tables are cut in two
+	if narrow != wide {
+		t.Errorf("%d bytes for rows of 400 numbers, %d for rows of 1600", narrow, wide)
+	}
+	least := uint64(8 * workers * touched) // no two workers touch the same row
+	if norm := narrow - carried(400, 0); norm < least || norm > least+500 {
+		t.Errorf("the norm takes %d bytes, want %d and some headers", norm, least)
+	}
+}
+
 // apart draws as many rows for each worker, none for two, and as many of each
 // server's.
 func differ(workers, rows, each int) (index [][]int64) {

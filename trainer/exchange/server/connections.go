@@ -288,11 +288,12 @@ func (p *peer) dismissed() error {
 	return nil
 }
 
-// fill reads the chief's first values: one frame per dense piece, in any order.
+// fill reads the chief's first values: one frame per piece that has them from the
+// chief, in any order.
 func (p *peer) fill(e *aggregate.Shards) error {
 	left := 0
 	for _, s := range e.All() {
-		if s.Variable != e.Declaration().LossIndex() && s.RowBytes() == 0 {
+		if _, filled := s.Filled(); filled {
 			left++
 		}
 	}
@@ -305,14 +306,27 @@ func (p *peer) fill(e *aggregate.Shards) error {
 		if err != nil {
 			return err
 		}
-		into := e.All()[i].Value(-1)
-		if got[i] || len(into) == 0 || h.Length != uint64(len(into)) {
-			return fmt.Errorf("first values of variable %d of %d bytes, want %d, once", h.Variable, h.Length, len(into))
+		shard := e.All()[i]
+		size, filled := shard.Filled()
+		if got[i] || !filled || h.Length != uint64(size) {
+			return fmt.Errorf("first values of variable %d of %d bytes, want %d, once", h.Variable, h.Length, size)
 		}
 		got[i] = true
-		if err := p.session.Payload(into); err != nil {
+		if err := p.fillOne(shard, size); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// fillOne reads the first values of a shard, of size bytes.
+func (p *peer) fillOne(s *aggregate.Shard, size int) error {
+	if s.RowBytes() == 0 {
+		return p.session.Payload(s.Value(-1))
+	}
+	values := make([]byte, size) // no more than the table itself
+	if err := p.session.Payload(values); err != nil {
+		return err
+	}
+	return s.Fill(values)
 }

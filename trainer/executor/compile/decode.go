@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/plx-run/plx/trainer/executor/vertex"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -27,12 +28,12 @@ var gradients = map[string]int{"sliceIncrOp": 0, "softmaxDiffOp": 0, "col2imOp":
 // decode translates one of Gorgonia's operations. An unknown operation has
 // kind Other.
 func decode(op gorgonia.Op) (Op, error) {
-	name, f, err := fields(op)
+	name, f, err := vertex.Fields(op)
 	if err != nil || name == "" {
 		return Op{}, err
 	}
 	if kind, ok := alongAxes[name]; ok {
-		o := Op{Kind: kind, Axes: ints(f[0])}
+		o := Op{Kind: kind, Axes: vertex.Ints(f[0])}
 		if kind == Max || kind == Sum {
 			slices.Sort(o.Axes)
 			o = o.along(slices.Compact(o.Axes)...)
@@ -40,7 +41,7 @@ func decode(op gorgonia.Op) (Op, error) {
 		return o, nil
 	}
 	if i, ok := gradients[name]; ok {
-		if _, f, err = structFields(reflect.Indirect(f[i])); err != nil || f == nil {
+		if _, f, err = vertex.Struct(reflect.Indirect(f[i])); err != nil || f == nil {
 			return Op{}, err
 		}
 	}
@@ -62,9 +63,9 @@ func decode(op gorgonia.Op) (Op, error) {
 	case "col2imOp":
 		return Op{Kind: Col2Im, Window: window(f)}, nil
 	case "softmaxOp":
-		return Op{Kind: Softmax, Axes: ints(f[1]), Log: f[2].Bool()}, nil
+		return Op{Kind: Softmax, Axes: vertex.Ints(f[1]), Log: f[2].Bool()}, nil
 	case "softmaxDiffOp":
-		return Op{Kind: SoftmaxGradient, Axes: ints(f[1]), Log: f[2].Bool()}, nil
+		return Op{Kind: SoftmaxGradient, Axes: vertex.Ints(f[1]), Log: f[2].Bool()}, nil
 	case "minBetween":
 		return Op{Kind: MinBetween}, nil
 	case "maxBetween":
@@ -76,7 +77,7 @@ func decode(op gorgonia.Op) (Op, error) {
 // decodeBinary reads the operator both from its number and from its text. If
 // they disagree, this is another version of Gorgonia.
 func decodeBinary(op gorgonia.Op, f []reflect.Value) (Op, error) {
-	name, inner, err := structFields(f[0].Elem())
+	name, inner, err := vertex.Struct(f[0].Elem())
 	if err != nil {
 		return Op{}, err
 	}
@@ -117,7 +118,7 @@ func decodeProduct(op gorgonia.Op, f []reflect.Value) (Op, error) {
 // decodeSlice reads the bounds by the operation's own methods. A nil or empty
 // slice means the whole axis to Gorgonia; its step is 0 here.
 func decodeSlice(op gorgonia.Op, k Kind, f []reflect.Value) Op {
-	o := Op{Kind: k, Axes: ints(f[1])}
+	o := Op{Kind: k, Axes: vertex.Ints(f[1])}
 	s := op.(interface{ IsSlice() tensor.Slice }).IsSlice()
 	if s != nil && s.End() > s.Start() {
 		o.Start, o.End, o.Step = s.Start(), s.End(), max(s.Step(), 1)
@@ -129,97 +130,9 @@ func decodeSlice(op gorgonia.Op, k Kind, f []reflect.Value) Op {
 func window(f []reflect.Value) []int {
 	var w []int
 	for _, v := range f {
-		w = append(w, ints(v)...)
+		w = append(w, vertex.Ints(v)...)
 	}
 	return w
-}
-
-const gorgoniaPath = "gorgonia.org/gorgonia"
-
-// layouts are the fields of Gorgonia's operations in v0.9.18, in their order.
-// Gorgonia does not export them, so this package reads them by reflection, and
-// only if they are exactly these.
-var layouts = map[string]string{
-	"elemBinOp":      "ʘBinaryOperator arg0 arg1 retSame",
-	"scalarBinOp":    "ʘBinaryOperatorType t",
-	"tBinOp":         "ʘBinaryOperatorType tensorLeft",
-	"elemUnaryOp":    "ʘUnaryOperator argTensor numericResult",
-	"linAlgBinOp":    "āBinaryOperator transA transB",
-	"sizeOp":         "axis d val",
-	"repeatOp":       "along inputShape",
-	"sliceOp":        "Slice along a d",
-	"sliceIncrOp":    "sliceOp",
-	"transposeOp":    "pattern d",
-	"concatOp":       "axis d children",
-	"reshapeOp":      "from to",
-	"maxOp":          "along d",
-	"sumOp":          "along d inputShape",
-	"im2colOp":       "h w padH padW strideH strideW dilationH dilationW",
-	"col2imOp":       "unpaddedB unpaddedC unpaddedH unpaddedW im2colOp",
-	"softmaxOp":      "shape axis isLog",
-	"softmaxDiffOp":  "softmaxOp",
-	"atOp":           "coordinates d",
-	"constantScalar": "v",
-	"constantTensor": "v",
-	"minBetween":     "",
-	"maxBetween":     "",
-	"Iop":            "",
-}
-
-// fields reads the fields of one of Gorgonia's operations. It returns an empty
-// name for an operation that is not in layouts. A layout other than the known
-// one is an error.
-func fields(op any) (name string, f []reflect.Value, err error) {
-	v := reflect.ValueOf(op)
-	if v.Kind() == reflect.Pointer && !v.IsNil() {
-		v = v.Elem()
-	}
-	return structFields(v)
-}
-
-func structFields(v reflect.Value) (name string, f []reflect.Value, err error) {
-	if v.Kind() != reflect.Struct || v.Type().PkgPath() != gorgoniaPath {
-		return "", nil, nil
-	}
-	want, ok := layouts[v.Type().Name()]
-	if !ok {
-		return "", nil, nil
-	}
-	var names []string
-	for i := range v.NumField() {
-		names = append(names, v.Type().Field(i).Name)
-		f = append(f, v.Field(i))
-	}
-	if got := strings.Join(names, " "); got != want {
-		return "", nil, fmt.Errorf("gorgonia.%s has the fields %q, this program knows %q: use gorgonia v0.9.18", v.Type().Name(), got, want)
-	}
-	return v.Type().Name(), f, nil
-}
-
-// ints reads an integer, or a slice of integers.
-func ints(v reflect.Value) []int {
-	if v.CanInt() {
-		return []int{int(v.Int())}
-	}
-	out := make([]int, v.Len())
-	for i := range out {
-		out[i] = int(v.Index(i).Int())
-	}
-	return out
-}
-
-// children are the inputs of a vertex. The graph's own method From uses an
-// index that is wrong after Gorgonia has removed vertices.
-func children(n *gorgonia.Node) ([]*gorgonia.Node, error) {
-	f := reflect.ValueOf(n).Elem().FieldByName("children")
-	if !f.IsValid() || f.Type() != reflect.TypeFor[gorgonia.Nodes]() {
-		return nil, fmt.Errorf("gorgonia.Node has no field children of the known type: use gorgonia v0.9.18")
-	}
-	out := make([]*gorgonia.Node, f.Len())
-	for i := range out {
-		out[i] = (*gorgonia.Node)(f.Index(i).UnsafePointer())
-	}
-	return out, nil
 }
 
 // plainText returns op's fields as text. It reports false if op has a field
@@ -277,7 +190,7 @@ func writeReference(b *strings.Builder, v reflect.Value, depth int) bool {
 	case v.Type().String() == "*reflect.rtype":
 		fmt.Fprintf(b, "type %x", v.Pointer())
 		return true
-	case v.Kind() == reflect.Pointer && v.Type().Elem().PkgPath() == gorgoniaPath && v.Elem().Kind() == reflect.Struct && embedsOnly(v.Type().Elem()):
+	case v.Kind() == reflect.Pointer && v.Type().Elem().PkgPath() == vertex.Package && v.Elem().Kind() == reflect.Struct && embedsOnly(v.Type().Elem()):
 		return writePlain(b, v.Elem(), depth+1)
 	}
 	return false

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/plx-run/plx/trainer/executor/memory"
+	"github.com/plx-run/plx/trainer/executor/vertex"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -106,11 +107,11 @@ func (b *builder) translate(n *gorgonia.Node) (*Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	below, err := children(n)
+	below, err := vertex.Children(n)
 	if err != nil {
 		return nil, err
 	}
-	if name, _, _ := fields(n.Op()); name == "sizeOp" {
+	if name, _, _ := vertex.Fields(n.Op()); name == "sizeOp" {
 		return b.translateSize(n, below)
 	}
 	inputs := make([]*Value, len(below))
@@ -194,7 +195,7 @@ func (b *builder) addConstant(v *Value) *Value {
 
 // translateSize makes a constant of the size of a dimension.
 func (b *builder) translateSize(n *gorgonia.Node, below []*gorgonia.Node) (*Value, error) {
-	_, f, _ := fields(n.Op())
+	_, f, _ := vertex.Fields(n.Op())
 	size, axis := 1, int(f[0].Int())
 	if s := below[0].Shape(); !below[0].IsScalar() {
 		if axis >= len(s) {
@@ -217,7 +218,7 @@ func (b *builder) translateSize(n *gorgonia.Node, below []*gorgonia.Node) (*Valu
 }
 
 func isConstant(n *gorgonia.Node) bool {
-	name, _, _ := fields(n.Op())
+	name, _, _ := vertex.Fields(n.Op())
 	return name == "constantScalar" || name == "constantTensor"
 }
 

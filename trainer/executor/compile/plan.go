@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/plx-run/plx/trainer/executor/vertex"
 	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -155,12 +156,14 @@ func vet(n *gorgonia.Node) (plain string, err error) {
 	return name + " " + plain, nil
 }
 
-// wrongGradients are operations whose gradient Gorgonia gets wrong, each with
-// what to use instead.
+// wrongGradients are operations whose gradient Gorgonia gets wrong, or panics on, each
+// with what to use instead.
 var wrongGradients = map[string]string{
-	"log2":    "use Log and divide by the logarithm of 2",
-	"invSqrt": "use Inverse of Sqrt",
-	"outer":   "reshape the vectors to (n, 1) and (1, m) and use Mul",
+	"log2":                "use Log and divide by the logarithm of 2",
+	"invSqrt":             "use Inverse of Sqrt",
+	"byIndicesOp":         "transpose the value so that the indices are of its first axis",
+	"outer":               "reshape the vectors to (n, 1) and (1, m) and use Mul",
+	"globalAveragePoolOp": "use nn.AvgPool2D with the whole image as its window",
 }
 
 // vetGradients refuses to differentiate through an operation whose gradient
@@ -178,7 +181,7 @@ func (p Plan) vetGradients() error {
 			return nil
 		}
 		known[n] = true
-		below, err := children(n)
+		below, err := vertex.Children(n)
 		if err != nil {
 			return err
 		}
@@ -196,8 +199,11 @@ func (p Plan) vetGradients() error {
 			return err
 		}
 		name := op.Code
-		if op.Kind == Outer {
+		switch hidden, _, _ := vertex.Fields(n.Op()); {
+		case op.Kind == Outer:
 			name = "outer"
+		case wrongGradients[hidden] != "":
+			name = hidden
 		}
 		if advice := wrongGradients[name]; advice != "" {
 			return fmt.Errorf("%s: gorgonia computes its gradient wrongly: %s", label(n), advice)

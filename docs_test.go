@@ -1,0 +1,141 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v2"
+)
+
+// Every plx command in a block of README.md and docs, also one that no
+// test runs, is a command of plx with flags that it has.
+func TestCommandsOfPagesExist(t *testing.T) {
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?ms)^```(?:sh|text)\n(.*?)^```$")
+	typed := regexp.MustCompile(`^(?:\$ )?plx (.*)`)
+	version := regexp.MustCompile(`^plx v[0-9]`) // what plx version prints
+	count := 0
+	for _, page := range append(pages, "README.md") {
+		if page == filepath.Join("docs", "cli.md") { // help, and no command lines
+			continue
+		}
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range block.FindAllStringSubmatch(string(text), -1) {
+			for line := range strings.Lines(found[1]) {
+				if command := typed.FindStringSubmatch(strings.TrimSpace(line)); command != nil && !version.MatchString(line) {
+					count++
+					if wrong := unknownWord(splitWords(command[1])); wrong != "" {
+						t.Errorf("%s: plx has no %s: %s", page, wrong, line)
+					}
+				}
+			}
+		}
+	}
+	if count < 40 {
+		t.Errorf("the pages have %d commands, want 40 at least", count)
+	}
+	for line, want := range map[string]string{"lunch x": "command lunch", "launch --host h1 --zzz 'a b' x": "flag --zzz", "launch --host 'a --b' x --zzz": ""} {
+		if got := unknownWord(splitWords(line)); got != want {
+			t.Errorf("plx %s: got %q, want %q", line, got, want)
+		}
+	}
+}
+
+// unknownWord returns the command, or the flag of it, that plx does not have.
+func unknownWord(words []string) string {
+	cmd := (&command{}).app().Command(words[0])
+	if cmd == nil {
+		return "command " + words[0]
+	}
+	names := []string{"h", "help"}
+	for _, f := range cmd.Flags {
+		names = append(names, f.Names()...)
+	}
+	for i := 1; i < len(words); i++ {
+		word := words[i]
+		name, _, given := strings.Cut(strings.TrimLeft(word, "-"), "=")
+		switch {
+		case word == "--" || word == "#" || word == "|" || word == ";" || !strings.HasPrefix(word, "-") && forProgram(cmd):
+			return ""
+		case !strings.HasPrefix(word, "-"): // a job
+		case !slices.Contains(names, name):
+			return "flag " + word
+		case !given && takesNext(cmd, word):
+			i++
+		}
+	}
+	return ""
+}
+
+// forProgram says whether the words from the first argument on are those of a program.
+func forProgram(cmd *cli.Command) bool { return cmd.Name == "launch" || cmd.Name == "exec" }
+
+// splitWords splits a line as a shell does that expands nothing.
+func splitWords(line string) (words []string) {
+	word := regexp.MustCompile(`(?:[^\s'"]|'[^']*'|"[^"]*")+`)
+	for _, w := range word.FindAllString(line, -1) {
+		words = append(words, strings.NewReplacer("'", "", `"`, "").Replace(w))
+	}
+	return words
+}
+
+// Every test that a page of promises names, and every Example that a page of plx's trainer
+// names, exists, in the package that the page names.
+func TestTestsOfPagesExist(t *testing.T) {
+	exists := testsHere(t)
+	named := regexp.MustCompile("`(?:([a-z0-9/]+)\\.)?((?:Test|Fuzz|Benchmark|Example)[A-Z][A-Za-z0-9_]*)`(?: \\(([a-z]+(?:/[a-z0-9]+)+)\\)| of package `([a-z0-9/]+)`)?")
+	count, examples := 0, map[string]bool{}
+	trained := []string{"docs/hooks.md", "docs/sparse.md", "docs/trainer.md", "docs/data.md", "docs/models.md"}
+	for _, page := range append(trained, "docs/reliability.md", "docs/security.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range named.FindAllStringSubmatch(string(text), -1) {
+			count++
+			examples[page] = examples[page] || strings.HasPrefix(m[2], "Example")
+			if in := exists[m[2]]; len(in) == 0 || m[1]+m[3]+m[4] != "" && !slices.Contains(in, m[1]+m[3]+m[4]) {
+				t.Errorf("%s: %s: packages with such a test: %v", page, m[0], in)
+			}
+		}
+	}
+	for _, page := range trained {
+		if !examples[page] {
+			t.Errorf("%s names no Example", page)
+		}
+	}
+	if count < 60 {
+		t.Errorf("the pages name %d tests, want 60 at least", count)
+	}
+}
+
+// testsHere returns the folders of this module that have a test, by its name.
+func testsHere(t *testing.T) map[string][]string {
+	t.Helper()
+	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark|Example)[A-Z]\w*)\(`)
+	found := map[string][]string{}
+	err := filepath.WalkDir(".", func(path string, entry os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range declared.FindAllSubmatch(text, -1) {
+			found[string(m[1])] = append(found[string(m[1])], filepath.ToSlash(filepath.Dir(path)))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}

@@ -1,0 +1,103 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/internal/testhosts"
+)
+
+// badHost is a host with one fault, and what a launch on it must say.
+type badHost struct {
+	name  string
+	sshd  string                // further options of an SSH server of its own, on port 2200; "": the host's server
+	bare  bool                  // that server has no sftp
+	spoil func(*testhosts.Host) // may be nil
+	code  int
+	says  []string // all in one line of stderr, unless the launch succeeds
+}
+
+func (c badHost) config() string {
+	if c.bare {
+		return "/tmp/bare"
+	}
+	return "/etc/ssh/sshd_config"
+}
+
+// TestBadHosts launches on hosts of which each has another fault, all at once. Each launch
+// works, or says in one line which host is bad and why, within 30 s.
+func TestBadHosts(t *testing.T) {
+	t.Parallel()
+	shell := func(line string) func(*testhosts.Host) {
+		return func(h *testhosts.Host) { inside(t, h, line) }
+	}
+	date := `printf '#!/bin/sh\nexec /bin/date --date="+1 day" "$@"\n' >/usr/local/bin/date; chmod 755 /usr/local/bin/date`
+	cases := []badHost{
+		{name: "filtered", spoil: shell("ip link set eth0 down"), code: 125, says: []string{"no route to host"}},
+		{name: "silent", spoil: func(h *testhosts.Host) { h.Freeze() }, code: 125, says: []string{"no connection within 15s"}},
+		{name: "other host key", spoil: func(h *testhosts.Host) { h.WrongHostKey() }, code: 125, says: []string{"host key refused", "another key is recorded"}},
+		{name: "full disk", spoil: shell("mount -t tmpfs -o size=1m tmpfs $HOME; head -c 2000000 /dev/zero >$HOME/full || true"), code: 125, says: []string{"full"}},
+		{name: "refused key", spoil: shell(": >/etc/ssh/authorized_keys"), code: 125, says: []string{"id_ed25519"}},
+		{name: "noexec home", spoil: shell("mount -t tmpfs -o noexec tmpfs $HOME"), code: 125, says: []string{"noexec"}},
+		{name: "no home", spoil: shell("mount -t tmpfs -o mode=755 tmpfs /run/lock 2>/dev/null; umount -l $HOME; mount -t tmpfs -o ro,size=4k tmpfs $HOME"), code: 125, says: []string{"ead-only"}},
+		{name: "other architecture", spoil: shell(`printf '#!/bin/sh\n/bin/uname "$@" | sed "s/\\<$(/bin/uname -m)\\>/riscv64/"\n' >/usr/local/bin/uname; chmod 755 /usr/local/bin/uname`), code: 125, says: []string{"riscv64"}},
+		{name: "one session", sshd: "-o MaxSessions=1"},
+		{name: "few startups", sshd: "-o MaxStartups=3:50:10"},
+		{name: "no sftp", sshd: "-o LogLevel=INFO", bare: true},
+		{name: "no forwarding", sshd: "-o DisableForwarding=yes"},
+		{name: "forced command", sshd: "-o ForceCommand='sleep 1000'", code: 125, says: []string{"ForceCommand"}},
+		{name: "megabytes", spoil: shell(`echo 'yes | head -c 5000000' >$HOME/.bashrc`), code: 125, says: []string{"1 MiB"}},
+		{name: "clock a day off", spoil: shell(date)},
+	}
+	b := newBench(t, testhosts.Options{Hosts: len(cases)})
+	hello := b.script("hello", "echo up")
+	config := filepath.Join(b.Home, ".ssh", "config")
+	var more strings.Builder
+	for i, c := range cases {
+		h := b.Hosts[i]
+		if c.sshd != "" {
+			inside(t, h, "grep -v sftp /etc/ssh/sshd_config >/tmp/bare; /usr/sbin/sshd -f "+c.config()+" -p 2200 "+c.sshd)
+			fmt.Fprintf(&more, "Host %s\n\tPort 2200\n\tHostKeyAlias %s\n", h.Name, h.Addr)
+		}
+		if c.spoil != nil {
+			c.spoil(h)
+		}
+	}
+	if err := os.WriteFile(config, []byte(more.String()+mustRead(t, config)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range cases {
+		h := b.Hosts[i]
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			b := b.in(t)
+			start := time.Now()
+			res := b.want(c.code, "launch", "--hosts", b.file(t, h.Name), "--start-timeout", "20s", hello)
+			t.Logf("%.1f s\n%s", time.Since(start).Seconds(), res.stderr)
+			b.took("a launch on a bad host", start, 30*time.Second)
+			if c.code == 0 {
+				if want := "worker:0 " + h.Name + " | up\n"; res.stdout != want {
+					t.Errorf("stdout %q, want %q", res.stdout, want)
+				}
+				return
+			}
+			if took := time.Since(start); took > 10*time.Second && !strings.Contains(res.stderr, "waiting for "+h.Name) && !strings.Contains(res.stderr, "plx: sending: ") {
+				t.Errorf("nothing was said for %v:\n%s", took, res.stderr)
+			}
+			b.says(res, append([]string{"host " + h.Name + ": "}, c.says...)...)
+		})
+	}
+}
+
+// file writes a resource file of one line.
+func (b *bench) file(t *testing.T, line string) string {
+	path := filepath.Join(t.TempDir(), "hosts")
+	if err := os.WriteFile(path, []byte(line+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

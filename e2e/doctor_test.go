@@ -1,0 +1,134 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/plx-run/plx/internal/testhosts"
+)
+
+// silent returns the port of a server that accepts connections and says nothing.
+func silent(t *testing.T) int {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() }) // nothing was written
+	return ln.Addr().(*net.TCPAddr).Port
+}
+
+// inside runs a shell line inside a host.
+func inside(t *testing.T, h *testhosts.Host, line string) {
+	t.Helper()
+	if out, err := h.Command(t.Context(), "sh", "-c", line).CombinedOutput(); err != nil {
+		t.Fatalf("host %s: %s: %v: %s", h.Name, line, err, out)
+	}
+}
+
+// finds fails the test unless the lines of stdout are those that begin with the first of
+// some words, and hold the others.
+func (b *bench) finds(res result, want [][]string) {
+	b.t.Helper()
+	lines := strings.Split(strings.TrimSpace(res.stdout), "\n")
+	for _, words := range want {
+		if !slices.ContainsFunc(lines, func(line string) bool {
+			return strings.HasPrefix(line, words[0]) && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) })
+		}) {
+			b.t.Errorf("no line has %q", words)
+		}
+	}
+	if len(lines) != len(want) || b.t.Failed() {
+		b.t.Errorf("%d lines, want %d:\n%s\nstderr:\n%s", len(lines), len(want), res.stdout, res.stderr)
+	}
+}
+
+// Every host has another fault. All are found in one run, each in one line.
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testhosts.Options{Hosts: 9, GPUs: []int{0, 0, 0, 0, 0, 0, 1}})
+	config := filepath.Join(b.Home, ".ssh", "config")
+	more := fmt.Sprintf("Host silent\n\tHostName 127.0.0.1\n\tPort %d\n\tConnectTimeout 2\nHost refused\n\tHostName 127.0.0.1\n\tPort 1\n", silent(t))
+	if err := os.WriteFile(config, []byte(mustRead(t, config)+more), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := b.Hosts
+	h[1].WrongHostKey()
+	h[2].MountHome(testhosts.ReadOnlyHome)
+	h[3].MountHome(testhosts.FullHome)
+	inside(t, h[4], "mount -t tmpfs -o noexec tmpfs $HOME")
+	if err := os.WriteFile(filepath.Join(h[5].HomeDir, ".bashrc"), []byte("echo welcome\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	inside(t, h[5], `printf '#!/bin/sh\nexec /bin/date --date="+1 day" "$@"\n' >/usr/local/bin/date; chmod 755 /usr/local/bin/date`)
+	h[6].SetGPUs(1, "mode mismatch")
+	inside(t, h[7], "umount /tmp; mount -t tmpfs -o noexec tmpfs /tmp; prlimit --pid 1 --nofile=500:500")
+	inside(t, h[8], "prlimit --pid 1 --nofile=500:500")
+
+	file := b.ResourceFile("h1", "h2", "h3", "h4", "h5", "h6", "h7", "h8", "h9", "silent", "refused")
+	res := b.want(125, "doctor", "--hosts", file)
+	b.finds(res, [][]string{
+		{"error: host h2: ", "host key refused", "ssh-keygen -R"},
+		{"error: host h3: ~/.plx cannot be written (/root): Read-only file system; remedy: "},
+		{"error: host h4: the disk of ~/.plx has 0 MiB left (/root)", "plx prune"},
+		{"error: host h5: programs in ~/.plx cannot be executed: is /root mounted noexec?"},
+		{"error: host silent: ", "no connection within 2s"},
+		{"error: host refused: connect to 127.0.0.1:1: ", "connection refused"},
+		{"error: host h7: ", "Driver/library version mismatch"},
+		{"warning: host h6: start-up files"},
+		{"warning: host h6: its clock is 24 hours ahead"},
+		{"warning: host h8: programs in /tmp cannot be executed"},
+		{"warning: hosts h[8-9]: a process may open 500 files at most"},
+		{"11 hosts: 7 errors, 4 warnings; nothing found on 1"},
+		{"between hosts: each dialled the next one and the first, 6 of 12 pairs"},
+	})
+
+	var d struct{ Findings []struct{ Level string } }
+	good := b.want(0, "doctor", "--host", "h1", "--json")
+	if err := json.Unmarshal([]byte(good.stdout), &d); err != nil || len(d.Findings) != 0 {
+		t.Errorf("%v: %s", err, good.stdout)
+	}
+	if good := b.want(0, "doctor", "--host", "h1"); good.stdout != "1 host, nothing found\n" {
+		t.Errorf("%s%s", good.stdout, good.stderr)
+	}
+}
+
+// The network between the hosts has faults that plx cannot see from this machine.
+func TestDoctorBetweenHosts(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testhosts.Options{Hosts: 4, Second: true})
+	h := b.Hosts
+	inside(t, h[1], "ip route add unreachable "+h[2].Addr)
+	for _, i := range []int{2, 3} { // larger packets than the network passes
+		inside(t, h[i], "ip link set dev eth0 mtu 9000; tc qdisc add dev eth0 root tbf rate 1gbit burst 2000 latency 50ms")
+	}
+	file := b.ResourceFile("h1", "h2", "h3", "h4")
+	b.finds(b.want(125, "doctor", "--hosts", file), [][]string{
+		{"error: host h2: cannot connect to host h3 at " + h[2].Addr + ":", " for data: ", "no route to host"},
+		{"error: host h3: connects to host h4 at " + h[3].Addr + ":", "64 KiB do not arrive: no answer within 6s", "remedy: ", "MTU"},
+		{"warning: hosts h[3-4]: the interfaces for data differ in their MTU: 1500 (h[1-2]), 9000 (h[3-4])"},
+		{"4 hosts: 2 errors, 1 warning; nothing found on 1"},
+		{"between hosts: each dialled the next one and the first, 6 of 12 pairs"},
+	})
+	b.finds(b.want(125, "doctor", "--hosts", file, "--nic", "eth7"), [][]string{
+		{"error: hosts h[1-4]: --nic: no network interface eth7: the host has eth0, eth1, lo; remedy: "},
+		{"4 hosts: 1 error"},
+	})
+
+	for i, version := range []string{"3.11.2", "3.11.4", "3.9.1"} {
+		inside(t, h[i], `printf '#!/bin/sh\necho \"noise\"; echo "plx-imported {\\"python\\": \\"`+version+`\\"}"\n' >/usr/local/bin/python3; chmod 755 /usr/local/bin/python3`)
+	}
+	inside(t, h[3], `printf '#!/bin/sh\necho broken >&2; exit 5\n' >/usr/local/bin/python3; chmod 755 /usr/local/bin/python3`)
+	b.finds(b.want(125, "doctor", "--hosts", file, "--nic", "eth1", "--python"), [][]string{
+		{"error: host h4: python3: broken (exit status 5); remedy: "},
+		{"warning: host h3: python3 is not the same everywhere: 3.11 (h[1-2]), 3.9 (h3)"},
+		{"4 hosts: 1 error, 1 warning; nothing found on 2"},
+		{"between hosts: "},
+	})
+}

@@ -1,0 +1,119 @@
+//go:build long
+
+package e2e
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/internal/testhosts"
+)
+
+// hangTime is the hang timeout of planted hangs.
+const hangTime = 5 * time.Second
+
+// planted are hangs of worker:2 in a job of three ranks on Gloo, and what plx says of each.
+var planted = []struct{ cause, why string }{
+	{"sleeps", "it sleeps"},
+	{"is stopped", "is stopped"},
+	{"spins", "it computes"},
+	{"waits for a file lock", "waits for a lock on "},
+	{"left early", "it has left: it exited with status 0"},
+	{"deadlocks", "waits for a lock or condition of its own"},
+	{"never calls the collective", "waits for worker:0"},
+	{"waits for a child", "it sleeps: sleep "},
+	{"fills a pipe", "it sleeps: sleep "},
+	{"opens a fifo", "waits"},
+	{"its loader sleeps", "it sleeps"},
+	{"its network is cut", "takes no bytes"},
+}
+
+// TestPlantedHangs counts how often plx names the culprit, within a minute of the timeout.
+// The log has the table of docs/reliability.md.
+func TestPlantedHangs(t *testing.T) {
+	needTorch(t)
+	b := newBench(t, testhosts.Options{Hosts: 3, Second: true})
+	named, late := 0, 0
+	for _, p := range planted {
+		t.Run(p.cause, func(t *testing.T) {
+			b := b.in(t)
+			r := b.start(b.gloo(hangTime, "--on-hang", "stop", p.cause)...)
+			last := "step 4"
+			if p.cause == "its loader sleeps" {
+				last = "step 7"
+			}
+			r.await(r.stdout, last)
+			begun := time.Now()
+			if p.cause == "its network is cut" {
+				b.cutSecond(2)
+			}
+			r.await(r.stderr, "culprit: ")
+			took := time.Since(begun)
+			res := r.want(124)
+			b.hostsGone(0)
+			said := regexp.MustCompile(`culprit: (.*)`).FindStringSubmatch(res.stderr)[1]
+			t.Logf("| %s | %s | %.0f |", p.cause, said, took.Seconds())
+			if p.cause == "its network is cut" {
+				b.healSecond(2)
+			}
+			if took > hangTime+time.Minute {
+				late++
+			}
+			if strings.HasPrefix(said, "worker:2 on h3: ") && strings.Contains(said, p.why) {
+				named++
+			} else {
+				t.Logf("NOT NAMED, want worker:2 on h3: %s\n%s", p.why, clip(res.stderr))
+			}
+		})
+	}
+	if named < len(planted)-1 || late > 0 {
+		t.Errorf("%d of %d culprits were named, %d of them late", named, len(planted), late)
+	}
+}
+
+// TestSlowIsNotHung runs jobs that are slow for four times the hang timeout, but move. A job
+// that only computes has three times the timeout.
+func TestSlowIsNotHung(t *testing.T) {
+	needTorch(t)
+	b := newBench(t, testhosts.Options{Hosts: 3, Second: true})
+	for cause, times := range map[string]float64{"slow compilation": 2, "slow evaluation": 2, "slow checkpoint": 4} {
+		t.Run(cause, func(t *testing.T) {
+			b := b.in(t)
+			seconds := fmt.Sprintf("%.0f", times*hangTime.Seconds())
+			res := b.want(0, b.gloo(hangTime, "--on-hang", "stop", cause, seconds)...)
+			if strings.Contains(res.stderr, "nothing has moved") || !strings.Contains(res.stdout, "step 9") {
+				t.Errorf("%s%s", res.stdout, res.stderr)
+			}
+		})
+	}
+}
+
+// gloo is a launch of testdata/hang.py, a rank a host, whose data goes over the second
+// network. The arguments begin with the flags of plx.
+func (b *bench) gloo(timeout time.Duration, flag, value string, args ...string) []string {
+	b.t.Helper()
+	program, err := filepath.Abs("testdata/hang.py")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return append([]string{"launch", "--hosts", b.ResourceFile("h1: cpu", "h2: cpu", "h3: cpu"), "--nic", "eth1", "--grace", "1s",
+		"--env", "OMP_NUM_THREADS=1", "--hang-timeout", timeout.String(), flag, value, program}, args...)
+}
+
+// cutSecond makes everything vanish that a host sends or gets over its second network.
+func (b *bench) cutSecond(host int) { b.second(host, "add") }
+
+func (b *bench) healSecond(host int) { b.second(host, "del") }
+
+func (b *bench) second(host int, verb string) {
+	b.t.Helper()
+	h := b.Hosts[host]
+	out, err := h.Command(b.t.Context(), "tc", "qdisc", verb, "dev", "eth1", "root", "tbf", "rate", "8kbit", "burst", "1", "limit", "1").CombinedOutput()
+	if err != nil {
+		b.t.Fatalf("tc on %s: %v\n%s", h.Name, err, out)
+	}
+}

@@ -1,0 +1,82 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/plx-run/plx/internal/testhosts"
+)
+
+// TestHang launches a program that knows nothing of plx. One of its two tasks sleeps and
+// the other reads from it: plx names the one that sleeps, and ends the job.
+func TestHang(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testhosts.Options{Hosts: 2})
+	program, err := filepath.Abs("testdata/pair.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const verdict = "culprit: worker:1 on h2: it sleeps: pair.py (pid "
+	r := b.start("launch", "--hosts", b.ResourceFile(), "--name", "pair", "--hang-timeout", "5s", "--on-hang", "stop", "--grace", "1s", program)
+	r.await(r.stdout, "step 1")
+	running := b.want(0, "status", "pair")
+	for _, task := range []string{"worker:0 +h1 +\\d+ +\\d+s ", "worker:1 +h2 +\\d+ +\\d+s "} {
+		if !regexp.MustCompile(task).MatchString(running.stdout) {
+			t.Errorf("plx status of a running job: %s", running.stdout)
+		}
+	}
+	stacks := b.want(0, "stacks", "pair").stdout
+	for _, text := range []string{"host h1:", "worker:1, ", "first thread: read", "socket ", "Python, process", `", line `} {
+		if !strings.Contains(stacks, text) {
+			t.Errorf("plx stacks has no %q:\n%s", text, stacks)
+		}
+	}
+	res := r.want(124)
+	for _, text := range []string{"nothing has moved for ", verdict, "plx:   pair.py (pid ", "worker:0 on h1: waits for worker:1\n", ": hung: nothing moved for "} {
+		if !strings.Contains(res.stderr, text) {
+			t.Errorf("no %q in\n%s", text, res.stderr)
+		}
+	}
+	b.hostsGone(0)
+	if kept := b.want(0, "stacks", "pair").stdout; !strings.Contains(kept, `", line `) {
+		t.Errorf("plx stacks of the ended job: %s", kept)
+	}
+	if jobs := b.want(0, "jobs"); !strings.Contains(jobs.stdout, "hung") {
+		t.Errorf("plx jobs: %s", jobs.stdout)
+	}
+	var status struct {
+		State   string
+		Code    int
+		Seconds float64
+		Verdict struct {
+			Culprit, Host string
+			First         *struct{ Signal int }
+			Ends          []struct{ Task, Host, Part string }
+			Hang          struct {
+				Culprit, Host, File string
+				Stack               []string
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(b.want(0, "status", "--json", "pair").stdout), &status); err != nil {
+		t.Fatal(err)
+	}
+	if status.State != "hung" || status.Code != 124 || status.Verdict.Hang.Culprit != "worker:1" || status.Verdict.Hang.Host != "h2" || status.Seconds < 5 {
+		t.Errorf("plx status --json: %+v", status)
+	}
+	if v := status.Verdict; v.Culprit != "worker:1" || v.Host != "h2" || v.First == nil || v.First.Signal != 15 || fmt.Sprint(v.Ends) != "[{worker:1 h2 culprit} {worker:0 h1 torn down}]" {
+		t.Errorf("the record: %+v", v)
+	}
+	if h := status.Verdict.Hang; len(h.Stack) != 1 || !regexp.MustCompile(`^pair\.py \(pid \d+\): pair\.py:\d+ in <module>$`).MatchString(h.Stack[0]) || !strings.HasSuffix(h.File, "/stacks/worker-1.0.txt") {
+		t.Errorf("the culprit's stacks: %+v", h)
+	}
+	ended := b.want(0, "status", "pair")
+	contains(t, ended.stderr, verdict, "plx:   pair.py (pid ", "plx: stacks of worker:1: /", "hint: plx stacks pair-")
+	if !regexp.MustCompile(`(?m)^worker:1 +h2 +culprit +143 +SIGTERM *$`).MatchString(ended.stdout) {
+		t.Errorf("plx status: %s", ended.stdout)
+	}
+}

@@ -1,0 +1,70 @@
+package e2e
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/plx-run/plx/internal/testhosts"
+)
+
+// TestStuckTraining hangs the program of a worker of plx's trainer, whose heartbeats go on: plx
+// names it, writes where it is before it ends anything, and starts the job again.
+func TestStuckTraining(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testhosts.Options{Hosts: 2})
+	stuck := testhosts.Binary(t, "github.com/plx-run/plx/internal/testhosts/cmd/stuck")
+	res := b.want(0, "launch", "--hosts", b.ResourceFile("h1: cpu", "h2: cpu"), "--name", "stuck", "--grace", "1s", "--ps", "none",
+		"--hang-timeout", "5s", "--on-hang", "restart", "--max-restarts", "1", stuck, "--arch", "allreduce", "--once", "--steps", "8", "deadlock")
+	const culprit = "culprit: worker:1 on h2: it does not take part in the step that the others wait for: goroutine 1 [sync.Mutex.Lock]: main.go:"
+	contains(t, res.stderr, "nothing has moved for ", "worker:0 on h1: waits for worker:1\n", culprit, ": restarting in 1s (attempt 1 of 1)\n", "restarted (1 of 1) after hung: nothing moved for ")
+	contains(t, res.stdout, "step 4\n", "step 7\n")
+	b.hostsGone(0)
+	contains(t, b.want(0, "status", "stuck").stderr, culprit, "restarted (1 of 1) after hung: ")
+	contains(t, b.want(0, "stacks", "stuck").stdout, "host h2:", "worker:1, ", "main.deadlock(", "Goroutines:\n")
+}
+
+// TestStuckGo hangs a program in Go that knows nothing of plx, while another goroutine lives. plx
+// names it, and has it print its goroutines before it ends the job.
+func TestStuckGo(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testhosts.Options{Hosts: 3})
+	stuck := testhosts.Binary(t, "github.com/plx-run/plx/internal/testhosts/cmd/stuck")
+	res := b.want(124, "launch", "--hosts", b.ResourceFile("h1: cpu", "h2: cpu", "h3: cpu"), "--grace", "2s", "--ps", "none",
+		"--hang-timeout", "5s", "--on-hang", "stop", stuck, "--plain", "deadlock")
+	contains(t, res.stderr, "culprit: worker:2 on h3: stuck (pid ", "worker:1 on h2: waits for worker:0\n", "\nworker:2 h3 ! SIGQUIT: quit\n")
+	b.hostsGone(0)
+	contains(t, b.want(0, "logs", "--task", "worker:2").stderr, "worker:2 h3 ! main.deadlock()\n")
+}
+
+// TestMaxTimeIsNoHang ends a job by --max-time while nothing moves: the record does not call
+// that a hang.
+func TestMaxTimeIsNoHang(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testhosts.Options{Hosts: 1})
+	b.want(124, "launch", "--hosts", b.ResourceFile(), "--name", "slow", "--grace", "1s", "--max-time", "2s", "sleep", "600")
+	jobs := b.want(0, "jobs").stdout
+	contains(t, jobs, " failed ", " 124 ", "--max-time 2s ran out")
+	contains(t, b.want(0, "status", "slow").stdout, "worker:0 h1   torn down 143")
+}
+
+// TestPanicInGoroutine runs a program that fails where no caller sees it: the verdict has the
+// first line of the panic and its place.
+func TestPanicInGoroutine(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, testhosts.Options{Hosts: 2})
+	stuck := testhosts.Binary(t, "github.com/plx-run/plx/internal/testhosts/cmd/stuck")
+	for name, args := range map[string][]string{"plain": {"--plain", "panics"}, "trainer": {"--arch", "allreduce", "panics"}} {
+		launch := append([]string{"launch", "--hosts", b.ResourceFile("h1: cpu", "h2: cpu"), "--name", name, "--grace", "1s", "--ps", "none", stuck}, args...)
+		var stderr string
+		if name == "plain" {
+			stderr = b.want(2, launch...).stderr
+		} else {
+			b.want(0, slices.Insert(launch, 1, "--detach")...)
+			stderr = b.want(2, "attach", name).stderr
+		}
+		const reason = ": worker:1 on h2 exited with status 2: panic: assignment to entry in nil map (main.go:"
+		contains(t, stderr, reason, ", in main.load)")
+		contains(t, b.want(0, "status", name).stdout, reason[2:], "worker:1 h2   culprit ", "worker:0 h1 ")
+	}
+	b.hostsGone(0)
+}

@@ -1,0 +1,106 @@
+//go:build long
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/internal/testhosts"
+)
+
+// torchrunTime is how long a test listens to torchrun after a hang was planted: as long as plx
+// has to name the culprit.
+const torchrunTime = time.Minute
+
+// TestTorchrunOnPlantedHangs plants the hangs of TestPlantedHangs in jobs of torchrun, and fails
+// if torchrun names the rank that hangs: docs/reliability.md says that it does not. The log has
+// the table of that page.
+func TestTorchrunOnPlantedHangs(t *testing.T) {
+	needTorch(t)
+	b := newBench(t, testhosts.Options{Hosts: 3, Second: true})
+	program, err := os.ReadFile("testdata/hang.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range b.Hosts {
+		if err := os.WriteFile(filepath.Join(h.HomeDir, "hang.py"), program, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lanes := make(chan bool, 4)
+	var all sync.WaitGroup
+	for i, p := range planted[:len(planted)-1] {
+		all.Go(func() {
+			lanes <- true
+			defer func() { <-lanes }()
+			t.Run(p.cause, func(t *testing.T) { b.torchrun(t, 29500+i, p.cause, func() {}) })
+		})
+	}
+	all.Wait()
+	cut := planted[len(planted)-1].cause // the others would be cut, too
+	t.Run(cut, func(t *testing.T) { b.torchrun(t, 29600, cut, func() { b.cutSecond(2) }) })
+}
+
+// torchrun runs a job of torchrun, a rank a host, and logs what it says after the hang.
+func (b *bench) torchrun(t *testing.T, port int, cause string, plant func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out := newWatched()
+	ends := make(chan string, len(b.Hosts)+1)
+	for i, h := range b.Hosts {
+		// A pid namespace of its own: torchrun leaves its ranks behind when it is killed.
+		// Without --redirects and --tee torchrun 1.13 fails under Python 3.11; they ask nothing of rank 0.
+		cmd := h.Command(ctx, "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "env", "GLOO_SOCKET_IFNAME=eth1", "OMP_NUM_THREADS=1",
+			"torchrun", "--redirects", "1:1", "--tee", "1:1", "--nnodes", strconv.Itoa(len(b.Hosts)), "--nproc_per_node", "1", "--node_rank", strconv.Itoa(i),
+			"--master_addr", b.Hosts[0].Addr, "--master_port", strconv.Itoa(port), "hang.py", cause)
+		cmd.Stdout, cmd.Stderr = out, out
+		if err := cmd.Start(); err != nil {
+			t.Error(err)
+			return
+		}
+		go func() {
+			err := cmd.Wait()
+			ends <- fmt.Sprintf("torchrun on %s ends: %v", h.Name, err)
+		}()
+	}
+	last := "step 4"
+	if cause == "its loader sleeps" {
+		last = "step 7"
+	}
+	waiting, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	if !out.await(waiting, last, 1, nil) {
+		t.Errorf("%s: torchrun does not come to %s: %s", cause, last, clip(out.String()))
+		return
+	}
+	begun, before := time.Now(), out.String()
+	plant()
+	var said []string
+	go func() { // the first word of an error ends ctx's wait, or ctx does
+		if out.await(ctx, "rror", 1, nil) {
+			ends <- "the first error"
+		}
+	}()
+	for over := time.After(torchrunTime); over != nil; {
+		select {
+		case end := <-ends:
+			said = append(said, fmt.Sprintf("%.0f s: %s", time.Since(begun).Seconds(), end))
+		case <-over:
+			over = nil
+		}
+	}
+	text := strings.TrimSpace(strings.TrimPrefix(out.String(), before))
+	t.Logf("| %s | %q | %q |", cause, said, clip(text))
+	if regexp.MustCompile(`(?i)rank:? ?2|h3`).MatchString(text) {
+		t.Errorf("%s: torchrun names the rank: %s", cause, text)
+	}
+}

@@ -1,0 +1,280 @@
+package examples_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"image"
+	"image/color"
+	"image/jpeg"
+	"image/png"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/plx-run/plx/trainer/data"
+)
+
+// pictureFile is a made picture as a PNG file.
+func pictureFile(t *testing.T, x data.Image) []byte {
+	t.Helper()
+	return encoded(t, x, png.Encode)
+}
+
+// jpegFile is a made picture as a JPEG file, whose pixels are almost the same.
+func jpegFile(t *testing.T, x data.Image) []byte {
+	t.Helper()
+	return encoded(t, x, func(w io.Writer, p image.Image) error { return jpeg.Encode(w, p, &jpeg.Options{Quality: 95}) })
+}
+
+func encoded(t *testing.T, x data.Image, encode func(io.Writer, image.Image) error) []byte {
+	t.Helper()
+	const side = 32
+	p := image.NewRGBA(image.Rect(0, 0, side, side))
+	for i := range side * side {
+		p.SetRGBA(i%side, i/side, color.RGBA{x.Pixels[i], x.Pixels[side*side+i], x.Pixels[2*side*side+i], 255})
+	}
+	var b bytes.Buffer
+	if err := encode(&b, p); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// tfRecord frames a record.
+func tfRecord(content []byte) []byte {
+	sum := func(b []byte) []byte {
+		s := crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli))
+		return binary.LittleEndian.AppendUint32(nil, (s>>15|s<<17)+0xa282ead8)
+	}
+	length := binary.LittleEndian.AppendUint64(nil, uint64(len(content)))
+	return bytes.Join([][]byte{length, sum(length), content, sum(content)}, nil)
+}
+
+// message is a field of a message of protocol buffers that holds bytes.
+func message(number int, parts ...[]byte) []byte {
+	content := bytes.Join(parts, nil)
+	return append(binary.AppendUvarint([]byte{byte(number<<3 | 2)}, uint64(len(content))), content...)
+}
+
+// tfExample is a tf.train.Example of an encoded image and its class.
+func tfExample(encoded []byte, label int) []byte {
+	feature := func(name string, list []byte) []byte { return message(1, message(1, []byte(name)), message(2, list)) }
+	return message(1,
+		feature("image/encoded", message(1, message(1, encoded))),
+		feature("image/class/label", message(3, message(1, []byte{byte(label)}))))
+}
+
+// pictures writes the pictures that cifar makes to two TFRecord files that take
+// turns. It returns them, and where the record of a sample begins in its file.
+func pictures(t *testing.T, samples int) (files [2]string, offsets []int) {
+	t.Helper()
+	made, err := data.MakePictures(0, 0, samples)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var contents [2][]byte
+	for i := range samples {
+		x := must(made.At(i))
+		offsets = append(offsets, len(contents[i%2]))
+		contents[i%2] = append(contents[i%2], tfRecord(tfExample(pictureFile(t, x), x.Label))...)
+	}
+	folder := t.TempDir()
+	for i := range files {
+		files[i] = filepath.Join(folder, fmt.Sprintf("train-%d.tfrecord", i))
+		save(t, files[i], contents[i])
+	}
+	return files, offsets
+}
+
+// From TFRecord files that take turns, cifar learns what it learns from the pictures
+// in them, on one worker and on three. A run that is stopped and started again ends
+// with the same bits.
+func TestCIFARReadsRecords(t *testing.T) {
+	path := program(t, "cifar")
+	files, _ := pictures(t, 60)
+	records := "--records=" + files[0] + "," + files[1]
+	common := []string{"--virtual-workers=4", "--batch-size=16", "--steps=8", "--digest"}
+	want := alone(t, path, append(common, "--samples=60")...)
+	if got := run(t, path, 1, 3, append(common, records)...); got != want {
+		t.Errorf("3 workers print\n%swith made pictures it is\n%s", got, want)
+	}
+	checkpoints := append(common, records, "--ckpt-dir="+t.TempDir(), "--ckpt-every-steps=2")
+	alone(t, path, append(checkpoints, "--stop-at-step=5")...)
+	if got := digest(t, alone(t, path, checkpoints...)); got != digest(t, want) {
+		t.Errorf("resumed after step 5 it is %s, in one run %s", got, digest(t, want))
+	}
+}
+
+// A corrupt record ends the training with its file and byte, or is skipped and
+// counted.
+func TestCIFARMeetsACorruptRecord(t *testing.T) {
+	path := program(t, "cifar")
+	files, offsets := pictures(t, 20)
+	content, err := os.ReadFile(files[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[offsets[7]+200] ^= 1
+	save(t, files[1], content)
+	arguments := []string{"--records=" + files[0] + "," + files[1], "--batch-size=4", "--steps=6"}
+	where := fmt.Sprintf("%s: byte %d: the record is corrupt", files[1], offsets[7])
+	if _, stderr, err := refused(t, path, arguments...); err == nil || !strings.Contains(stderr, where) {
+		t.Errorf("%v, want %q\n%s", err, where, stderr)
+	}
+	_, stderr, err := refused(t, path, append(arguments, "--skip-corrupt")...)
+	if err != nil || strings.Count(stderr, where) != 1 || !strings.Contains(stderr, "corrupt samples that were skipped here: 1\n") {
+		t.Errorf("skipped: %v, want %q\n%s", err, where, stderr)
+	}
+}
+
+// From a folder for each class with PNG and JPEG files, cifar learns, and three workers
+// learn what one does.
+func TestCIFARReadsAFolder(t *testing.T) {
+	path, root := program(t, "cifar"), t.TempDir()
+	made, err := data.MakePictures(0, 0, 120)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range made.Len() {
+		x := must(made.At(i))
+		folder := filepath.Join(root, fmt.Sprintf("class %d", x.Label))
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if i%3 == 0 {
+			save(t, filepath.Join(folder, fmt.Sprintf("%03d.jpg", i)), jpegFile(t, x))
+		} else {
+			save(t, filepath.Join(folder, fmt.Sprintf("%03d.png", i)), pictureFile(t, x))
+		}
+	}
+	common := []string{"--virtual-workers=4", "--batch-size=16", "--digest", "--folder=" + root}
+	want := alone(t, path, append(common, "--steps=41")...)
+	learns(t, want, 0.9, 0.3)
+	if got := run(t, path, 1, 3, append(common, "--steps=41")...); got != want {
+		t.Errorf("3 workers print\n%salone it is\n%s", got, want)
+	}
+	save(t, filepath.Join(root, "class 3", "more.jpg"), []byte("no picture"))
+	if _, stderr, err := refused(t, path, "--folder="+root); err == nil || !strings.Contains(stderr, "more.jpg: byte 0: neither a PNG nor a JPEG image") {
+		t.Errorf("%v\n%s", err, stderr)
+	}
+}
+
+// Workers whose files differ end before the first step, and name the difference.
+func TestWorkersWithOtherFilesAreRefused(t *testing.T) {
+	path, files := program(t, "mlp"), [2]string{}
+	for i, rows := range []string{"1,0\n2,1\n3,0\n4,1\n", "1,0\n2,1\n3,0\n5,1\n"} {
+		files[i] = filepath.Join(t.TempDir(), "rows.csv")
+		save(t, files[i], []byte(rows))
+	}
+	tasks, contract := job(t, 0, 2)
+	for i, k := range tasks {
+		k.folder = filepath.Dir(files[i])
+	}
+	launch(t, path, tasks, contract, []string{"--files=rows.csv", "--batch-size=2", "--niters=3"})
+	if text := tasks[0].stderr.String(); tasks[0].err == nil || !strings.Contains(text, "worker:1 reads other data than the chief") {
+		t.Errorf("%v\n%s", tasks[0].err, text)
+	}
+	if text := tasks[1].stderr.String(); tasks[1].err == nil || !strings.Contains(text, "worker:1 reads other data than the chief: 4 rows of 2 numbers, checksum") {
+		t.Errorf("%v\n%s", tasks[1].err, text)
+	}
+}
+
+// From CSV and NumPy files, mlp learns the same, whether the rows are in one file or
+// take turns.
+func TestMLPReadsRows(t *testing.T) {
+	path, folder := program(t, "mlp"), t.TempDir()
+	draw := rand.New(rand.NewPCG(1, 2))
+	const rows, features = 220, 6
+	npy := fmt.Appendf([]byte("\x93NUMPY\x01\x00"), "\x4b\x00%-74s\n", fmt.Sprintf("{'descr': '<f4', 'fortran_order': False, 'shape': (%d, %d), }", rows, features+1))
+	var lines [rows]string
+	for i := range lines {
+		row := make([]float32, features+1)
+		for j := range features {
+			row[j] = float32(draw.NormFloat64())
+		}
+		if row[0]+row[1] > 0 {
+			row[features] = 1
+		}
+		lines[i] = strings.ReplaceAll(strings.Trim(fmt.Sprint(row), "[]"), " ", ",") + "\n"
+		npy, _ = binary.Append(npy, binary.LittleEndian, row) // cannot fail
+	}
+	var halves [2]string
+	for i, line := range lines {
+		halves[i%2] += line
+	}
+	write := func(name, content string) string {
+		save(t, filepath.Join(folder, name), []byte(content))
+		return filepath.Join(folder, name)
+	}
+	arguments := []string{"--n-classes=2", "--dim-hidden=8", "--batch-size=20", "--niters=101", "--digest", "--optimizer=adam", "--learning-rate=0.01"}
+	want := alone(t, path, append(arguments, "--files="+write("rows.npy", string(npy)))...)
+	losses := series(t, want, "test_loss")
+	if last := losses[len(losses)-1]; !(last < 0.5*losses[0]) {
+		t.Errorf("the test's loss is %v", losses)
+	}
+	whole := strings.Join(lines[:], "")
+	for name, more := range map[string][]string{
+		"csv":      {"--files=" + write("rows.csv", "a,b,c,d,e,f,class\n"+whole), "--header"},
+		"two":      {"--files=" + write("0.csv", halves[0]) + "," + write("1.csv", halves[1])},
+		"gzip":     {"--files=" + write("rows.csv.gz", string(packed(t, []byte(whole))))},
+		"skipping": {"--files=" + write("bad.csv", "1,2,3\n"+"1,2\n"+whole), "--skip-corrupt"},
+	} {
+		if name == "skipping" { // the first row decides how long rows are
+			more[0] = "--files=" + write("bad.csv", lines[0]+"1,2\n"+strings.Join(lines[1:], ""))
+		}
+		if got := digest(t, alone(t, path, append(arguments, more...)...)); got != digest(t, want) {
+			t.Errorf("%s: %s, want %s", name, got, digest(t, want))
+		}
+	}
+	if _, stderr, err := refused(t, path, "--files="+write("bad.csv", whole+"1,2\n"), "--n-classes=2", "--batch-size=20"); err == nil ||
+		!strings.Contains(stderr, "bad.csv:221: wrong number of fields") {
+		t.Errorf("%v\n%s", err, stderr)
+	}
+}
+
+// From two texts whose lines belong together, nmt learns the same, whether they are
+// in one pair of files or take turns.
+func TestNMTReadsTexts(t *testing.T) {
+	path, folder := program(t, "nmt"), t.TempDir()
+	draw := rand.New(rand.NewPCG(1, 2))
+	var whole [2]string
+	var halves [2][2]string // by half and side
+	for i := range 600 {
+		var words, reversed []string
+		for range 1 + draw.IntN(4) {
+			word := fmt.Sprintf("w%d", draw.IntN(5))
+			words, reversed = append(words, word), append([]string{word}, reversed...)
+		}
+		for side, text := range []string{strings.Join(words, " ") + "\n", strings.Join(reversed, " ") + "\n"} {
+			whole[side] += text
+			halves[i%2][side] += text
+		}
+	}
+	write := func(name, content string) string {
+		save(t, filepath.Join(folder, name), []byte(content))
+		return filepath.Join(folder, name)
+	}
+	arguments := []string{"--words=" + write("words", "w0\nw1\nw2\nw3\nw4\n"), "--length=4", "--width=12", "--hidden=24", "--batch-size=32", "--virtual-workers=2", "--digest"}
+	one := append(arguments, "--source="+write("a", whole[0]), "--target="+write("b", whole[1]))
+	out := alone(t, path, append(one, "--steps=401", "--learning-rate=0.01")...)
+	if right := numbers(t, out, `translated (\d+) of 60`); right[0] < 50 {
+		t.Errorf("%v of 60 sentences", right[0])
+	}
+	two := append(arguments, "--source="+write("a0", halves[0][0])+","+write("a1", halves[1][0]), "--target="+write("b0", halves[0][1])+","+write("b1", halves[1][1]))
+	want := digest(t, alone(t, path, append(one, "--steps=20")...))
+	if got := digest(t, run(t, path, 1, 2, append(two, "--steps=20")...)); got != want {
+		t.Errorf("from two pairs of files %s, from one %s", got, want)
+	}
+	bad := append(arguments, "--source="+write("c", "\n"+whole[0]), "--target="+write("d", "w0\n"+whole[1]), "--steps=20")
+	if _, stderr, err := refused(t, path, bad...); err == nil || !strings.Contains(stderr, filepath.Join(folder, "c")+":1: the line has no word") {
+		t.Errorf("%v\n%s", err, stderr)
+	}
+	if _, stderr, err := refused(t, path, append(bad, "--skip-corrupt")...); err != nil || !strings.Contains(stderr, "corrupt samples that were skipped here: 1\n") {
+		t.Errorf("skipped: %v\n%s", err, stderr)
+	}
+}

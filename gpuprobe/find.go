@@ -1,0 +1,192 @@
+package gpuprobe
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Device is what a program can be given: a GPU, or a device of a GPU in MIG mode.
+type Device struct {
+	GPU GPU
+	MIG *MIG // nil: the whole GPU
+}
+
+// Label is the device's index, such as "3", and for a MIG device such as "3:0".
+func (d Device) Label() string {
+	if d.MIG == nil {
+		return strconv.Itoa(d.GPU.Index)
+	}
+	return fmt.Sprintf("%d:%d", d.GPU.Index, d.MIG.Index)
+}
+
+// UUID is the device's own, empty if it is not known.
+func (d Device) UUID() string {
+	if d.MIG == nil {
+		return d.GPU.UUID
+	}
+	return d.MIG.UUID
+}
+
+// Users returns the device's compute processes, and whether it is busy. A MIG device is busy
+// if a process is known to use it: nvidia-smi tells nothing else of it.
+func (d Device) Users() (all []Process, busy bool) {
+	if d.MIG == nil {
+		return d.GPU.Processes, d.GPU.Busy
+	}
+	return d.MIG.Processes, len(d.MIG.Processes) > 0
+}
+
+// Unplaced returns the processes of a GPU in MIG mode of which nvidia-smi does not tell
+// the device.
+func (g GPU) Unplaced() (all []Process) {
+	for _, p := range g.Processes {
+		if !slices.ContainsFunc(g.MIG, func(m MIG) bool { return slices.Contains(m.Processes, p) }) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// divided reports whether the GPU is in MIG mode, in which no program can use it as a whole.
+func (g GPU) divided() bool { return g.MIGMode || len(g.MIG) > 0 }
+
+// unusable returns why no program can be given the device; nil if one can.
+func (d Device) unusable() error {
+	g := d.GPU
+	switch {
+	case g.Fault != "":
+		return fmt.Errorf("GPU %d cannot be used: %s", g.Index, g.Fault)
+	case d.MIG != nil || !g.divided():
+		return nil
+	case len(g.MIG) == 0:
+		return fmt.Errorf("GPU %d is in MIG mode and has no MIG devices: make some with nvidia-smi mig, or leave the GPU out", g.Index)
+	}
+	return fmt.Errorf("GPU %d is in MIG mode, name its MIG devices instead: %s", g.Index, listed(migOf(g)))
+}
+
+// Devices returns all devices: each GPU, or the MIG devices in the place of their GPU.
+func (r Report) Devices() (all []Device) {
+	for _, g := range r.GPUs {
+		if len(g.MIG) == 0 {
+			all = append(all, Device{GPU: g})
+		}
+		all = append(all, migOf(g)...)
+	}
+	return all
+}
+
+func migOf(g GPU) (all []Device) {
+	for i := range g.MIG {
+		all = append(all, Device{GPU: g, MIG: &g.MIG[i]})
+	}
+	return all
+}
+
+// matches returns the devices that a name can mean: an index, a UUID or the start of one.
+// A whole UUID means one device, even if others begin with it.
+func (r Report) matches(name string) (found []Device) {
+	index, err := strconv.Atoi(name)
+	begins := func(uuid string) bool {
+		return len(uuid) >= len(name) && strings.EqualFold(uuid[:len(name)], name)
+	}
+	for _, g := range r.GPUs {
+		for _, d := range append(migOf(g), Device{GPU: g}) {
+			switch {
+			case err == nil && d.MIG == nil && g.Index == index:
+				found = append(found, d)
+			case err != nil && begins(d.UUID()):
+				if len(d.UUID()) == len(name) {
+					return []Device{d}
+				}
+				found = append(found, d)
+			}
+		}
+	}
+	return found
+}
+
+// lacks returns those of names that the host does not have, in the order given.
+func (r Report) lacks(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return len(r.matches(name)) > 0 })
+}
+
+// Find returns the devices with the given names, each an index, a UUID or the start of
+// one. It is an error if the host lacks one, or if a name can mean several; the error
+// lists what the host has. The caller adds the host.
+func (r Report) Find(names []string) (all []Device, err error) {
+	if missing := r.lacks(names); len(missing) > 0 {
+		if len(r.GPUs) == 0 && (r.GPUTool == ToolBroken || r.GPUTool == ToolHung) {
+			return nil, fmt.Errorf("GPU %s was not found: %s", strings.Join(missing, ", "), r.GPUError) // it may exist
+		}
+		return nil, fmt.Errorf("no GPU %s: %s", strings.Join(missing, ", "), r.summary(missing))
+	}
+	for _, name := range names {
+		found := r.matches(name)
+		if len(found) > 1 {
+			return nil, fmt.Errorf("%s can mean several GPUs, write more of the UUID: %s", name, listed(found))
+		}
+		all = append(all, found[0])
+	}
+	return all, nil
+}
+
+// Check returns the devices with the given names, as Find does. It is an error too if no
+// program can use one of them, or if two names mean the same one.
+func (r Report) Check(names []string) ([]Device, error) {
+	all, err := r.Find(names)
+	if err != nil {
+		return nil, err
+	}
+	seen := map[string]string{}
+	for i, d := range all {
+		if err := d.unusable(); err != nil {
+			return nil, err
+		}
+		if other, twice := seen[d.Label()]; twice {
+			return nil, fmt.Errorf("GPU %s is named twice, as %s and as %s", d.Label(), other, names[i])
+		}
+		seen[d.Label()] = names[i]
+	}
+	return all, nil
+}
+
+// summary is the second half of Find's message: what the host has, with UUIDs if one was
+// asked for.
+func (r Report) summary(missing []string) string {
+	have := "the host has none"
+	byUUID := slices.ContainsFunc(missing, func(name string) bool { _, err := strconv.Atoi(name); return err != nil })
+	switch {
+	case len(r.GPUs) > 0 && byUUID:
+		have = "the host has " + listed(r.Devices())
+	case len(r.GPUs) > 0:
+		var ids []string
+		for _, g := range r.GPUs {
+			ids = append(ids, strconv.Itoa(g.Index))
+		}
+		have = "the host has " + strings.Join(ids, ", ")
+	}
+	if r.GPUError != "" {
+		have += " (" + r.GPUError + ")"
+	}
+	return have
+}
+
+// listed writes devices with their UUIDs.
+func listed(all []Device) string {
+	const most = 16
+	var words []string
+	for _, d := range all[:min(len(all), most)] {
+		what := "GPU " + d.Label()
+		if d.MIG != nil {
+			what = d.MIG.Profile + " of GPU " + strconv.Itoa(d.GPU.Index)
+		}
+		words = append(words, fmt.Sprintf("%s (%s)", cmp.Or(d.UUID(), "no UUID"), what))
+	}
+	if more := len(all) - most; more > 0 {
+		words = append(words, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(words, ", ")
+}

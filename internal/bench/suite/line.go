@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+)
+
+// line is a row of the table: the time that plx takes, over that of another program.
+type line struct {
+	name   string
+	goal   float64                                    // the largest ratio that is wanted
+	before func(ctx context.Context, round int) error // is not timed; nil: nothing
+	plx    way
+	beyond way // what plx does too, and is not counted; without run: nothing
+	peer   way
+}
+
+// way is one way to do what a line is about.
+type way struct {
+	name string
+	run  func(ctx context.Context) error
+}
+
+// Sample is one round of a line, in seconds.
+type Sample struct {
+	Plx    float64 `json:"plx"`
+	Beyond float64 `json:"beyond,omitempty"` // not counted of Plx
+	Peer   float64 `json:"peer"`
+}
+
+// ratio is below 1 where plx is faster.
+func (s Sample) ratio() float64 { return (s.Plx - s.Beyond) / s.Peer }
+
+// sample times the ways, in an order that the round chooses.
+func (l line) sample(ctx context.Context, round int) (s Sample, err error) {
+	ways := []way{l.peer, l.beyond, l.plx}
+	into := []*float64{&s.Peer, &s.Beyond, &s.Plx}
+	for i := range ways {
+		k := (i + round) % len(ways)
+		if ways[k].run == nil {
+			continue
+		}
+		if l.before != nil {
+			if err := l.before(ctx, round); err != nil {
+				return s, err
+			}
+		}
+		syscall.Sync() // nobody pays for what the others wrote
+		begun := time.Now()
+		if err := ways[k].run(ctx); err != nil {
+			return s, fmt.Errorf("%s: %w", ways[k].name, err)
+		}
+		*into[k] = time.Since(begun).Seconds()
+	}
+	return s, nil
+}

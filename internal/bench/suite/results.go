@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/plx-run/plx/internal/measured"
+)
+
+// Results are all samples.
+type Results struct {
+	Parts []Part `json:"parts"`
+}
+
+// Part is what one run measured of a subject.
+type Part struct {
+	Name    string           `json:"name"`
+	Machine measured.Machine `json:"machine"`
+	Lines   []Line           `json:"lines"`
+}
+
+// Line is a row of the table with its samples, one for each round.
+type Line struct {
+	Name    string   `json:"name"`
+	Peer    string   `json:"peer"`
+	Goal    float64  `json:"goal"` // the largest ratio that is wanted
+	Samples []Sample `json:"samples"`
+}
+
+// replace puts parts in the place of those that have their names.
+func (r *Results) replace(now Results) {
+	for _, p := range now.Parts {
+		if i := slices.IndexFunc(r.Parts, func(q Part) bool { return q.Name == p.Name }); i >= 0 {
+			r.Parts[i] = p
+		} else {
+			r.Parts = append(r.Parts, p)
+		}
+	}
+}
+
+// check returns an error that names the lines that are slower than they were, by more
+// than the noise: their median is above the recorded one by more than the wider of both
+// ranges of ratios.
+func (r *Results) check(now Results) error {
+	var worse []string
+	for _, p := range now.Parts {
+		for _, l := range p.Lines {
+			old, found := r.line(p.Name, l.Name)
+			if !found {
+				continue
+			}
+			was, is := old.ratios(), l.ratios()
+			noise := max(was[len(was)-1]-was[0], is[len(is)-1]-is[0])
+			fmt.Printf("%s, %s: %.2f of %s, recorded %.2f, noise %.2f\n", p.Name, l.Name, median(is), l.Peer, median(was), noise)
+			if median(is) > median(was)+noise {
+				worse = append(worse, p.Name+", "+l.Name)
+			}
+		}
+	}
+	if worse != nil {
+		return fmt.Errorf("slower than recorded: %s", strings.Join(worse, "; "))
+	}
+	return nil
+}
+
+func (r *Results) line(part, name string) (Line, bool) {
+	for _, p := range r.Parts {
+		for _, l := range p.Lines {
+			if p.Name == part && l.Name == name && len(l.Samples) > 0 {
+				return l, true
+			}
+		}
+	}
+	return Line{}, false
+}
+
+// ratios are those of all rounds, sorted.
+func (l Line) ratios() []float64 { return l.sorted(Sample.ratio) }
+
+func (l Line) sorted(of func(Sample) float64) (all []float64) {
+	for _, s := range l.Samples {
+		all = append(all, of(s))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// median of sorted numbers.
+func median(all []float64) float64 {
+	n := len(all)
+	return (all[(n-1)/2] + all[n/2]) / 2
+}
+
+// table writes medians of times and ratios, and the least and the most ratio.
+func (r Results) table() string {
+	var t strings.Builder
+	t.WriteString("| part | | plx, s | other program | its time, s | ratio | least to most | goal |\n|---|---|---|---|---|---|---|---|\n")
+	for _, p := range r.Parts {
+		for _, l := range p.Lines {
+			ratios, met := l.ratios(), "met"
+			if median(ratios) > l.Goal {
+				met = "**not met**"
+			}
+			own := l.sorted(func(s Sample) float64 { return s.Plx - s.Beyond })
+			fmt.Fprintf(&t, "| %s | %s | %.2f | %s | %.2f | %.2f | %.2f to %.2f | %.2f, %s |\n", p.Name, l.Name, median(own), l.Peer,
+				median(l.sorted(func(s Sample) float64 { return s.Peer })), median(ratios), ratios[0], ratios[len(ratios)-1], l.Goal, met)
+		}
+	}
+	t.WriteString("\n| part | date, commit | machine | rounds |\n|---|---|---|---|\n")
+	for _, p := range r.Parts {
+		m := p.Machine
+		fmt.Fprintf(&t, "| %s | %s, %s | %s, %d cores, load before %s; %s, %s, %s | %d |\n", p.Name, m.Date, m.Commit, m.Processor, m.Cores, m.Load,
+			m.System, m.Kernel, m.Go, len(p.Lines[0].Samples))
+	}
+	return t.String()
+}

@@ -1,0 +1,129 @@
+// Command stuck makes steps, and hangs: after a few steps the last worker does what CAUSE
+// says, while the others go on to the next step.
+//
+//	plx launch stuck CAUSE          # trains with plx's trainer
+//	plx launch stuck --plain CAUSE  # exchanges bytes, and knows nothing of plx
+//
+// The chief prints each step.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/plx-run/plx/trainer"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+var (
+	steps = flag.Int("steps", 1000, "`steps` to take")
+	once  = flag.Bool("once", false, "hang in the first generation only")
+	late  = flag.Int("late", 5, "`step` before which the last worker hangs")
+)
+
+func main() {
+	flag.Bool("plain", false, "use no trainer") // looked for before flags are parsed, which the trainer does
+	for _, arg := range os.Args[1:] {
+		if arg == "--plain" {
+			flag.Parse()
+			if err := exchange(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			return
+		}
+	}
+	trainer.Main(train)
+}
+
+// hangs are the causes.
+var hangs = map[string]func(){
+	"a server is stopped": func() {}, // by the test
+	"select":              func() { select {} },
+	"deadlock":            deadlock,
+	"loader":              func() { <-loader() },
+	"spins":               spin,
+	"sleeps":              func() { time.Sleep(time.Hour) },
+	"panics":              func() { go load(nil); select {} },
+}
+
+func deadlock() {
+	var first, second sync.Mutex
+	locked := make(chan bool)
+	go func() {
+		second.Lock()
+		locked <- true
+		first.Lock()
+	}()
+	first.Lock()
+	<-locked
+	second.Lock()
+}
+
+// loader returns batches, of which the second never comes.
+func loader() <-chan []byte {
+	batches, files := make(chan []byte), make(chan string)
+	go func() {
+		for name := range files {
+			batches <- []byte(name)
+		}
+	}()
+	return batches
+}
+
+func spin() {
+	for n := uint64(1); ; n += 2 {
+		if n == 0 { // never: it is odd
+			return
+		}
+	}
+}
+
+// load fails as programs do.
+func load(table map[string]int) { table["row"] = 1 }
+
+// step is called before each step.
+func step(n int, last bool) error {
+	hang, known := hangs[flag.Arg(0)]
+	if !known {
+		return fmt.Errorf("there is no cause %q", flag.Arg(0))
+	}
+	if last && n == *late {
+		hang()
+	}
+	time.Sleep(50 * time.Millisecond) // of work
+	return nil
+}
+
+// train trains one weight.
+func train(ctx context.Context, job *trainer.Job) error {
+	feed := trainer.Feed{"x": tensor.New(tensor.WithShape(job.NumReplicasPerWorker(), 1), tensor.WithBacking(make([]float32, job.NumReplicasPerWorker())))}
+	session, err := job.Parallelize(ctx, build, trainer.SGD(0.1), trainer.Config{GlobalBatch: job.NumShards()})
+	if err != nil {
+		return err
+	}
+	for n := session.Steps(); n < *steps; n++ {
+		if err := step(n, job.WorkerID() == job.NumWorkers()-1 && !(*once && job.Generation() > 0)); err != nil {
+			return err
+		}
+		if _, err := session.Step(ctx, feed); err != nil {
+			return err
+		}
+		if job.IsChief() {
+			fmt.Printf("step %d\n", n)
+		}
+	}
+	return nil
+}
+
+func build(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
+	x := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithShape(batch, 1), gorgonia.WithName("x"))
+	w := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithShape(1, 1), gorgonia.WithName("W"), gorgonia.WithInit(gorgonia.Ones()))
+	loss, err := gorgonia.Mean(gorgonia.Must(gorgonia.Square(gorgonia.Must(gorgonia.Mul(x, w)))))
+	return trainer.Model{Inputs: gorgonia.Nodes{x}, Variables: gorgonia.Nodes{w}, Loss: loss}, err
+}

@@ -1,0 +1,561 @@
+//go:build linux
+
+package gpulock
+
+import (
+	"bufio"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// TestMain lets a test run itself as a process that takes a lock: see other.
+func TestMain(m *testing.M) {
+	if device := os.Getenv("PLX_TEST_DEVICE"); device != "" {
+		takeForTest(device)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// attempts is how often a process tries to take a lock.
+const attempts = 10
+
+// takeForTest tries to take a lock after it has read a line, and prints what it got. It
+// keeps the lock until it is killed.
+func takeForTest(device string) {
+	in := bufio.NewScanner(os.Stdin)
+	in.Scan()
+	var locks []*os.File
+	var err error
+	for range attempts {
+		if locks, err = Take([]protocol.Claim{{Device: device}}, "1"); err == nil {
+			break
+		}
+	}
+	if err == nil {
+		err = Answer(locks, "job-"+strconv.Itoa(os.Getpid()))
+	}
+	if err != nil {
+		fmt.Println(err)
+	} else {
+		fmt.Println("held")
+	}
+	in.Scan()
+}
+
+// newDevice returns a device that no other test has.
+func newDevice() string { return "GPU-test-" + rand.Text() }
+
+// other is a process that takes a lock of a device.
+type other struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	in  *os.File
+	out *bufio.Scanner
+}
+
+func newOther(t *testing.T, device string) *other {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startOther(t, device, exec.Command(exe))
+}
+
+// newOtherAs is newOther as another user, who may not read the folder of the executable.
+func newOtherAs(t *testing.T, device string, uid uint32) *other {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "gpulock-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	program := filepath.Join(dir, "other")
+	text, err := os.ReadFile("/proc/self/exe")
+	if err == nil {
+		err = errors.Join(os.Chmod(dir, 0o755), os.WriteFile(program, text, 0o755))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	return startOther(t, device, cmd)
+}
+
+func startOther(t *testing.T, device string, cmd *exec.Cmd) *other {
+	t.Helper()
+	cmd.Env = append(os.Environ(), "PLX_TEST_DEVICE="+device, "GORACE=atexit_sleep_ms=0")
+	cmd.Stderr = os.Stderr
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdin = read
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	read.Close()
+	o := &other{t: t, cmd: cmd, in: write, out: bufio.NewScanner(out)}
+	t.Cleanup(func() { o.in.Close(); o.cmd.Process.Kill(); o.cmd.Wait() })
+	return o
+}
+
+// next has the process do its next step.
+func (o *other) next() string {
+	if _, err := o.in.WriteString("\n"); err != nil {
+		return err.Error()
+	}
+	o.out.Scan()
+	return o.out.Text()
+}
+
+func (o *other) end(sig os.Signal) {
+	o.t.Helper()
+	if err := o.cmd.Process.Signal(sig); err != nil {
+		o.t.Fatal(err)
+	}
+	o.cmd.Wait() // its status is that of the signal
+}
+
+// takeHere takes locks in this process, and gives them up at the end of the test.
+func takeHere(t *testing.T, claims ...protocol.Claim) ([]*os.File, error) {
+	t.Helper()
+	locks, err := Take(claims, "1")
+	t.Cleanup(func() { Release(locks) })
+	return locks, err
+}
+
+// A refusal names the holder, and the lock is free as soon as the holder is dead.
+func TestHolderIsNamedAndKilled(t *testing.T) {
+	device := newDevice()
+	holder := newOther(t, device)
+	if got := holder.next(); got != "held" {
+		t.Fatal(got)
+	}
+	_, err := takeHere(t, protocol.Claim{Device: device})
+	var held *Held
+	if !errors.As(err, &held) {
+		t.Fatalf("got %v, want a Held", err)
+	}
+	me, userErr := user.Current()
+	if userErr != nil {
+		t.Fatal(userErr)
+	}
+	if held.Device != device || held.Holder.User != me.Username || held.Holder.Job != "job-"+strconv.Itoa(holder.cmd.Process.Pid) {
+		t.Errorf("got %v", held)
+	}
+	holder.end(unix.SIGKILL)
+	if _, err := takeHere(t, protocol.Claim{Device: device}); err != nil {
+		t.Errorf("after the holder was killed: %v", err)
+	}
+}
+
+// Other users and other versions of plx see a lock, and cannot take it.
+func TestAcrossUsers(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root: it runs a process of another user")
+	}
+	nobody, err := user.Lookup("nobody")
+	if err != nil {
+		t.Skip("needs a user nobody")
+	}
+	uid, err := strconv.ParseUint(nobody.Uid, 10, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	device := newDevice()
+	holder := newOtherAs(t, device, uint32(uid))
+	if got := holder.next(); got != "held" {
+		t.Fatal(got)
+	}
+	for _, shared := range []bool{false, true} {
+		_, err = takeHere(t, protocol.Claim{Device: device, Shared: shared})
+		if held := (*Held)(nil); !errors.As(err, &held) || held.Holder.User != "nobody" || held.Holder.Job == "" {
+			t.Errorf("root's attempt, shared %v: %v", shared, err)
+		}
+	}
+	holder.end(unix.SIGKILL)
+	locks, err := takeHere(t, protocol.Claim{Device: device})
+	if err == nil {
+		err = Answer(locks, "mine")
+	}
+	if err != nil {
+		t.Fatalf("after the other user's process was killed: %v", err)
+	}
+	if got := newOtherAs(t, device, uint32(uid)).next(); !strings.Contains(got, "is booked by job mine of user root") {
+		t.Errorf("the other user's attempt beside root's lock: %s", got)
+	}
+}
+
+// The names of locks and tickets stay as they are: other versions of plx look for them.
+func TestNames(t *testing.T) {
+	own, shared, whole := newDevice(), newDevice(), newDevice()
+	if _, err := takeHere(t, protocol.Claim{Device: own}, protocol.Claim{Device: shared, Shared: true}, protocol.Claim{Device: "MIG-" + own, Whole: whole}); err != nil {
+		t.Fatal(err)
+	}
+	q, err := Enter([]protocol.Claim{{Device: own}}, "0c-x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Leave()
+	list, err := os.ReadFile("/proc/net/unix")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, flags := range map[string]string{own: "00010000", shared + "/shared/0": "00010000", "MIG-" + own: "00010000", whole + "/shared/0": "00010000", own + "/wait/0c-x": "00000000"} {
+		line := regexp.MustCompile(`(?m)^\S+ \S+ \S+ ` + flags + ` .* @plx-gpu-` + name + `$`)
+		if len(line.FindAll(list, -1)) != 1 {
+			t.Errorf("/proc/net/unix has no line %s", line)
+		}
+	}
+}
+
+// A holder that is stopped is known by its user.
+func TestHolderIsStuck(t *testing.T) {
+	device := newDevice()
+	holder := newOther(t, device)
+	if got := holder.next(); got != "held" {
+		t.Fatal(got)
+	}
+	if err := holder.cmd.Process.Signal(unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	var status unix.WaitStatus
+	if _, err := unix.Wait4(holder.cmd.Process.Pid, &status, unix.WUNTRACED, nil); err != nil || !status.Stopped() {
+		t.Fatalf("stop the holder: %v, %v", status, err)
+	}
+	_, err := takeHere(t, protocol.Claim{Device: device})
+	var held *Held
+	if !errors.As(err, &held) || held.Holder.Job != "" || !strings.Contains(err.Error(), "is booked by user "+held.Holder.User) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A lock lasts as long as any process that has inherited it.
+func TestChildKeepsLock(t *testing.T) {
+	device := newDevice()
+	locks, err := Take([]protocol.Claim{{Device: device}}, "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := exec.Command("sleep", "1000")
+	child.ExtraFiles = locks
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	Release(locks)
+	_, err = takeHere(t, protocol.Claim{Device: device})
+	if held := (*Held)(nil); !errors.As(err, &held) {
+		t.Errorf("while a child has the lock: %v", err)
+	}
+	if err := child.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	child.Wait() // killed
+	if _, err := takeHere(t, protocol.Claim{Device: device}); err != nil {
+		t.Errorf("after the child was killed: %v", err)
+	}
+}
+
+// Of several devices a job gets all or none.
+func TestAllOrNone(t *testing.T) {
+	a, b := "GPU-a-"+rand.Text(), "GPU-b-"+rand.Text()
+	if _, err := takeHere(t, protocol.Claim{Device: b}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := takeHere(t, protocol.Claim{Device: b}, protocol.Claim{Device: a})
+	if held := (*Held)(nil); !errors.As(err, &held) || held.Device != b {
+		t.Errorf("got %v, want that %s is held", err, b)
+	}
+	if _, err := takeHere(t, protocol.Claim{Device: a}); err != nil {
+		t.Errorf("the other device: %v", err)
+	}
+	for _, name := range []string{"", "../x", "GPU-" + strings.Repeat("x", 64), "GPU 1"} {
+		if _, err := takeHere(t, protocol.Claim{Device: name}); err == nil || !strings.Contains(err.Error(), "no UUID") {
+			t.Errorf("device %q: %v", name, err)
+		}
+	}
+}
+
+// Shared locks go together, up to their number, and exclude an exclusive one.
+func TestShared(t *testing.T) {
+	device := newDevice()
+	var all [][]*os.File
+	for range mostShared {
+		locks, err := takeHere(t, protocol.Claim{Device: device, Shared: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, locks)
+	}
+	if _, err := takeHere(t, protocol.Claim{Device: device, Shared: true}); err == nil || !strings.Contains(err.Error(), "more cannot") {
+		t.Errorf("one more: %v", err)
+	}
+	var held *Held
+	for i, locks := range all {
+		if i == 0 || i == mostShared-1 { // in between it is the same, and who is refused asks in vain for a while
+			if _, err := takeHere(t, protocol.Claim{Device: device}); !errors.As(err, &held) {
+				t.Errorf("an exclusive lock beside %d shared ones: %v", mostShared-i, err)
+			}
+		}
+		Release(locks)
+	}
+	if _, err := takeHere(t, protocol.Claim{Device: device}); err != nil {
+		t.Errorf("after the shared ones: %v", err)
+	}
+	if _, err := takeHere(t, protocol.Claim{Device: device, Shared: true}); !errors.As(err, &held) {
+		t.Errorf("a shared lock beside an exclusive one: %v", err)
+	}
+}
+
+// MIG devices of one GPU go to different jobs, and the whole GPU to none beside them.
+func TestMIG(t *testing.T) {
+	t.Parallel() // nobody answers for its locks, and who asks waits
+	whole := newDevice()
+	a := protocol.Claim{Device: "MIG-" + rand.Text(), Name: "gpu 0:0", Whole: whole}
+	b := protocol.Claim{Device: "MIG-GPU-" + rand.Text() + "/7/0", Name: "gpu 0:1", Whole: whole}
+	must := func(claim protocol.Claim, locks int) []*os.File {
+		t.Helper()
+		all, err := takeHere(t, claim)
+		if err != nil || len(all) != locks {
+			t.Fatalf("%d locks, %v", len(all), err)
+		}
+		return all
+	}
+	first, second := must(a, 2), must(b, 2)
+	refused := func(claim protocol.Claim, device, says string) {
+		t.Helper()
+		_, err := takeHere(t, claim)
+		if held := (*Held)(nil); !errors.As(err, &held) || held.Device != device || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v: %v", claim, err)
+		}
+	}
+	refused(a, a.Device, "gpu 0:0: MIG device MIG-")
+	refused(protocol.Claim{Device: whole}, whole, "GPU GPU-")
+	Release(first)
+	refused(protocol.Claim{Device: whole}, whole, "is booked by user")
+	Release(second)
+	all := must(protocol.Claim{Device: whole}, 1)
+	refused(b, whole, "gpu 0:1: GPU GPU-")
+	Release(all)
+	if locks, err := takeHere(t, a, b); err != nil || len(locks) != 3 {
+		t.Errorf("two devices of one job: %d locks, %v", len(locks), err)
+	}
+}
+
+// Who waits for a MIG device holds nobody up who wants another one of the same GPU.
+func TestMIGQueue(t *testing.T) {
+	whole := newDevice()
+	a := protocol.Claim{Device: "MIG-" + rand.Text(), Whole: whole}
+	b := protocol.Claim{Device: "MIG-" + rand.Text(), Whole: whole}
+	waits, err := Enter([]protocol.Claim{a}, "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer waits.Leave()
+	locks, err := Take([]protocol.Claim{b}, "2")
+	if err != nil {
+		t.Error(err)
+	}
+	Release(locks)
+	_, err = Take([]protocol.Claim{a}, "2")
+	if early := (*Waiting)(nil); !errors.As(err, &early) {
+		t.Errorf("the device that is waited for: %v", err)
+	}
+}
+
+// Of a thousand attempts at a lock, by many processes at once, one in each round succeeds,
+// and after the holder is killed one does again.
+func TestRace(t *testing.T) {
+	const processes, rounds = 20, 5
+	device := newDevice()
+	for round := range rounds {
+		answers := make([]string, processes)
+		var others []*other
+		for range processes {
+			others = append(others, newOther(t, device))
+		}
+		var racing sync.WaitGroup
+		for i, o := range others {
+			racing.Go(func() { answers[i] = o.next() })
+		}
+		racing.Wait()
+		won := 0
+		for _, a := range answers {
+			if a == "held" {
+				won++
+			} else if !strings.Contains(a, "is booked by") {
+				t.Errorf("round %d: %s", round, a)
+			}
+		}
+		if won != 1 {
+			t.Fatalf("round %d: %d holders, want 1", round, won)
+		}
+		for _, o := range others {
+			o.end(unix.SIGKILL)
+		}
+		locks, err := Take([]protocol.Claim{{Device: device}}, "1")
+		if err != nil {
+			t.Fatalf("round %d: after all were killed: %v", round, err)
+		}
+		Release(locks)
+	}
+}
+
+// Shared and exclusive attempts race, and the holders are killed in between: never are a
+// shared and an exclusive lock held at once.
+func TestRaceOfKinds(t *testing.T) {
+	device := newDevice()
+	var racing sync.WaitGroup
+	var mu sync.Mutex
+	exclusive, shared, had := 0, 0, map[bool]int{}
+	for i := range 8 {
+		racing.Go(func() {
+			for range 50 {
+				mine := protocol.Claim{Device: device, Shared: i%2 == 0}
+				locks, err := Take([]protocol.Claim{mine}, "1")
+				if err != nil {
+					continue
+				}
+				count := func(n int) {
+					mu.Lock()
+					defer mu.Unlock()
+					if mine.Shared {
+						shared += n
+					} else {
+						exclusive += n
+					}
+					if exclusive > 1 || exclusive == 1 && shared > 0 {
+						t.Errorf("%d exclusive and %d shared locks at once", exclusive, shared)
+					}
+					had[mine.Shared]++
+				}
+				count(1)
+				time.Sleep(time.Millisecond / 10) // as long as somebody has a lock
+				count(-1)
+				Release(locks)
+			}
+		})
+	}
+	racing.Wait()
+	if had[true] == 0 || had[false] == 0 {
+		t.Errorf("locks that were had: %v", had)
+	}
+}
+
+// Launches get their place by their tickets, a later one cannot overtake, and a queue of a
+// process that has ended is empty.
+func TestQueue(t *testing.T) {
+	device, other := newDevice(), newDevice()
+	claims := []protocol.Claim{{Device: device}, {Device: other}}
+	enter := func(ticket string, claims ...protocol.Claim) *Queue {
+		t.Helper()
+		q, err := Enter(claims, ticket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(q.Leave)
+		return q
+	}
+	places := func(q *Queue, want ...string) {
+		t.Helper()
+		if got, err := q.Ahead(); err != nil || !slices.Equal(got, want) {
+			t.Errorf("ahead of %s: %v, %v, want %v", q.ticket, got, err, want)
+		}
+	}
+	second := enter("2", claims...)
+	third := enter("3", claims[1])
+	first := enter("1", claims[1], claims[0])
+	places(first)
+	places(second, "1")
+	places(third, "1", "2")
+	if _, err := Enter(claims, "2"); err == nil {
+		t.Error("a ticket was drawn twice")
+	}
+	for ticket, want := range map[string]int{"0": 0, "1": 0, "2": 1, "4": 3} {
+		locks, err := Take(claims, ticket)
+		Release(locks)
+		var waiting *Waiting
+		if errors.As(err, &waiting) != (want > 0) || waiting != nil && waiting.Launches != want {
+			t.Errorf("ticket %s: %v, want %d launches ahead", ticket, err, want)
+		}
+	}
+	first.Leave()
+	places(second)
+	places(third, "2")
+	if _, err := Enter(claims, "../x"); err == nil || !strings.Contains(err.Error(), "bad ticket") {
+		t.Errorf("a bad ticket: %v", err)
+	}
+}
+
+// Locks can be given to another process.
+func TestHandover(t *testing.T) {
+	claims := []protocol.Claim{{Device: newDevice()}, {Device: newDevice()}}
+	locks, err := Take(claims, "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ends [2]*net.UnixConn
+	for i, fd := range fds {
+		f := os.NewFile(uintptr(fd), "end")
+		conn, err := net.FileConn(f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		ends[i] = conn.(*net.UnixConn)
+	}
+	if err := Send(ends[0], locks); err != nil {
+		t.Fatal(err)
+	}
+	Release(locks)
+	if _, err := Take(claims, "1"); err == nil {
+		t.Error("locks that are on their way are free")
+	}
+	got, err := Receive(ends[1])
+	if err != nil || len(got) != 2 {
+		t.Fatalf("%d locks, %v", len(got), err)
+	}
+	if _, err := Take(claims[1:], "1"); err == nil {
+		t.Error("a lock that was given is free")
+	}
+	Release(got)
+	if locks, err = Take(claims, "1"); err != nil {
+		t.Error(err)
+	}
+	Release(locks)
+	if err := ends[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Receive(ends[1]); err == nil {
+		t.Errorf("after the end: %v", got)
+	}
+}

@@ -1,0 +1,161 @@
+//go:build linux
+
+// Package sampler measures what the tasks of one host do, and remembers 15 minutes of it.
+//
+//	s := sampler.New(sampler.Every(10 * time.Minute))
+//	s.Take(targets, time.Now())              // every s.Every
+//	seen := s.Activities(time.Now(), false)  // how long each task has been still
+//
+// # What counts as movement
+//
+// A task has moved between two samples if it wrote a byte to stdout or stderr, made a
+// step, moved more than chatter through its TCP sockets, or read or wrote more than
+// murmur in system calls. These are marks. A task that only used processor time is busy:
+// it may compute, or spin. Still counts from the last mark or busy sample, Quiet from the
+// last mark. Package jobstate waits longer for a job that is busy without a mark.
+//
+// Chatter and murmur exist because a task that waits is not silent: libraries exchange
+// keepalives, and runtimes wake themselves through pipes.
+//
+// The package decides nothing. It reads /proc and asks the kernel for sockets. It does
+// not read the memory of a task.
+package sampler
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/plx-run/plx/launcher/agent/process"
+	"github.com/plx-run/plx/launcher/agent/sockets"
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+const (
+	keep    = 15 * time.Minute // how far back samples go
+	chatter = 1 << 10          // bytes through sockets between two samples that are no mark
+	murmur  = 16 << 10         // bytes in system calls between two samples that are no mark
+	// idle is the share of one core below which a task is not busy: in percent.
+	idle = 5
+)
+
+// Every returns the time between two samples for a hang timeout; 0 is none.
+func Every(timeout time.Duration) time.Duration {
+	if timeout <= 0 {
+		return 5 * time.Second
+	}
+	return min(max(timeout/10, time.Second), 5*time.Second)
+}
+
+// Target is a task to measure.
+type Target struct {
+	Task       cluster.Task
+	Generation int
+	PID        int   // of the process that the agent started
+	Output     int64 // bytes of stdout and stderr so far
+	Step       int64 // highest step that the task has reported; 0: none
+}
+
+// Sampler measures tasks. Any goroutine may call its methods.
+type Sampler struct {
+	every time.Duration
+
+	mu    sync.Mutex
+	tasks map[cluster.Task]*series
+}
+
+// New returns a Sampler that takes a sample every so often.
+func New(every time.Duration) *Sampler {
+	return &Sampler{every: every, tasks: map[cluster.Task]*series{}}
+}
+
+// Every is the time between two samples.
+func (s *Sampler) Every() time.Duration { return s.every }
+
+// Take measures all tasks that run. It forgets the others. One goroutine at a time calls
+// it. The error says what could not be measured.
+func (s *Sampler) Take(targets []Target, now time.Time) error {
+	var roots []int
+	for _, t := range targets {
+		roots = append(roots, t.PID)
+	}
+	trees, err := process.Trees(roots)
+	if err != nil {
+		return err
+	}
+	connections, err := sockets.Connections()
+	moved := map[uint32]uint64{}
+	for _, c := range connections {
+		moved[c.Inode] = c.Moved
+	}
+	measured := map[cluster.Task]measure{}
+	for _, t := range targets {
+		measured[t.Task] = measureTree(t, trees[t.PID], moved)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.tasks
+	s.tasks = map[cluster.Task]*series{}
+	for _, t := range targets {
+		old := before[t.Task]
+		if old == nil || old.generation != t.Generation {
+			old = newSeries(t, now)
+		}
+		old.add(measured[t.Task], now, s.every)
+		s.tasks[t.Task] = old
+	}
+	return err
+}
+
+// Activities returns what the tasks do, by the samples. history adds the samples.
+func (s *Sampler) Activities(now time.Time, history bool) map[cluster.Task]*protocol.Activity {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := map[cluster.Task]*protocol.Activity{}
+	for task, one := range s.tasks {
+		all[task] = one.activity(now, history)
+	}
+	return all
+}
+
+// measure is what a task had done at one time. Counters of sockets and processes are by
+// their number, as one that ends takes its counter along.
+type measure struct {
+	output, step    int64
+	cpu, net, files map[int]uint64
+}
+
+func measureTree(t Target, tree []process.Process, moved map[uint32]uint64) measure {
+	m := measure{output: t.Output, step: t.Step, cpu: map[int]uint64{}, net: map[int]uint64{}, files: map[int]uint64{}}
+	for _, p := range tree {
+		m.cpu[p.PID] = p.Ticks
+		m.files[p.PID] = filesOf(p.PID)
+		for _, inode := range process.Sockets(p.PID) {
+			if n, known := moved[inode]; known {
+				m.net[int(inode)] = n
+			}
+		}
+	}
+	return m
+}
+
+// filesOf returns the bytes that a process has moved by system calls and between memory
+// and disks; 0 if the kernel does not tell.
+func filesOf(pid int) (sum uint64) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/io")
+	if err != nil {
+		return 0
+	}
+	for line := range bytes.Lines(text) {
+		name, number, _ := bytes.Cut(line, []byte(": "))
+		switch string(name) {
+		case "rchar", "wchar", "read_bytes", "write_bytes":
+			n, _ := strconv.ParseUint(string(bytes.TrimSpace(number)), 10, 64) // the kernel wrote it
+			sum += n
+		}
+	}
+	return sum
+}

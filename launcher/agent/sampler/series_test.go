@@ -1,0 +1,79 @@
+//go:build linux
+
+package sampler
+
+import (
+	"testing"
+	"time"
+)
+
+// TestMovement plays samples, one a second, and looks how long the task has been still and
+// quiet after the last one.
+func TestMovement(t *testing.T) {
+	tick := func(n uint64) measure { return measure{cpu: map[int]uint64{7: n}} }
+	for name, c := range map[string]struct {
+		measures     []measure
+		still, quiet time.Duration
+	}{
+		"nothing":            {[]measure{{}, {}, {}, {}}, 3 * time.Second, 3 * time.Second},
+		"output":             {[]measure{{}, {}, {output: 1}, {output: 1}}, time.Second, time.Second},
+		"a step":             {[]measure{{step: 4}, {step: 4}, {step: 5}, {step: 5}}, time.Second, time.Second},
+		"processor time":     {[]measure{tick(0), tick(100), tick(200), tick(300)}, 0, 3 * time.Second},
+		"little of that":     {[]measure{tick(0), tick(4), tick(8), tick(12)}, 3 * time.Second, 3 * time.Second},
+		"just enough":        {[]measure{tick(0), tick(5), tick(10), tick(15)}, 0, 3 * time.Second},
+		"bytes":              {[]measure{{}, {net: map[int]uint64{1: chatter + 1}}, {}, {}}, 2 * time.Second, 2 * time.Second},
+		"keepalives":         {[]measure{{}, {net: map[int]uint64{1: chatter}}, {net: map[int]uint64{1: 2 * chatter}}, {}}, 3 * time.Second, 3 * time.Second},
+		"a file":             {[]measure{{}, {}, {}, {files: map[int]uint64{7: murmur + 1}}}, 0, 0},
+		"wakeups":            {[]measure{{}, {}, {}, {files: map[int]uint64{7: murmur}}}, 3 * time.Second, 3 * time.Second},
+		"a process ends":     {[]measure{tick(100), {}, {}, {}}, 3 * time.Second, 3 * time.Second},
+		"a new one computes": {[]measure{tick(100), {cpu: map[int]uint64{7: 100, 8: 50}}, {}, {}}, 2 * time.Second, 3 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := time.Unix(1000, 0)
+			s := newSeries(Target{}, at)
+			for _, m := range c.measures {
+				s.add(m, at, time.Second)
+				at = at.Add(time.Second)
+			}
+			a := s.activity(at.Add(-time.Second), true)
+			if a.Still != c.still || a.Quiet != c.quiet {
+				t.Errorf("still for %s, quiet for %s; want %s, %s", a.Still, a.Quiet, c.still, c.quiet)
+			}
+			if len(a.History) != len(c.measures) || a.History[0].Ago != 3*time.Second {
+				t.Errorf("history %+v", a.History)
+			}
+		})
+	}
+}
+
+// A host that was suspended has not hung.
+func TestSuspended(t *testing.T) {
+	at := time.Unix(1000, 0)
+	s := newSeries(Target{}, at)
+	s.add(measure{}, at, time.Second)
+	s.add(measure{}, at.Add(time.Hour), time.Second)
+	if a := s.activity(at.Add(time.Hour), false); a.Still != 0 || a.Quiet != 0 {
+		t.Errorf("still for %s, quiet for %s after an hour without samples", a.Still, a.Quiet)
+	}
+}
+
+func TestHistoryIsBounded(t *testing.T) {
+	at := time.Unix(1000, 0)
+	s := newSeries(Target{}, at)
+	for range 2 * int(keep/time.Second) {
+		s.add(measure{}, at, time.Second)
+		at = at.Add(time.Second)
+	}
+	if n, want := len(s.samples), int(keep/time.Second)+1; n != want {
+		t.Errorf("%d samples are kept, want %d", n, want)
+	}
+}
+
+func TestEvery(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{
+		0: 5 * time.Second, 5 * time.Second: time.Second, 20 * time.Second: 2 * time.Second, 10 * time.Minute: 5 * time.Second} {
+		if got := Every(timeout); got != want {
+			t.Errorf("for %s a sample every %s, want %s", timeout, got, want)
+		}
+	}
+}

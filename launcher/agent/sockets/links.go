@@ -1,0 +1,53 @@
+//go:build linux
+
+package sockets
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// Links lists the host's network interfaces.
+func Links() ([]protocol.Interface, error) {
+	links, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("list network interfaces: %w", err)
+	}
+	list := []protocol.Interface{}
+	for _, link := range links {
+		one := protocol.Interface{Name: link.Name, Up: link.Flags&net.FlagUp != 0, Running: link.Flags&net.FlagRunning != 0,
+			Loopback: link.Flags&net.FlagLoopback != 0, MTU: link.MTU, Speed: speed("/sys/class/net", link.Name)}
+		addrs, err := link.Addrs()
+		if err != nil {
+			return nil, fmt.Errorf("list addresses of %s: %w", link.Name, err)
+		}
+		for _, a := range addrs {
+			one.Addrs = append(one.Addrs, a.String())
+		}
+		list = append(list, one)
+	}
+	return list, nil
+}
+
+// speed returns what the hardware behind an interface does in Mbit/s; 0 if there is none,
+// or the driver does not tell.
+func speed(root, name string) int {
+	if _, err := os.Stat(filepath.Join(root, name, "device")); err != nil {
+		return 0 // a bridge or a tunnel tells any number
+	}
+	text, err := os.ReadFile(filepath.Join(root, name, "speed"))
+	if err != nil {
+		return 0 // it is down
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,179 @@
+//go:build linux
+
+package supervisor
+
+import (
+	"time"
+
+	"github.com/plx-run/plx/launcher/agent/sampler"
+	"github.com/plx-run/plx/launcher/agent/waits"
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// watch measures what the tasks do, and reports it to the driver and to visitors. It reads
+// /proc in goroutines of its own, so that the loop never waits for the kernel.
+type watch struct {
+	*parts
+	tasks    *tasks
+	sampler  *sampler.Sampler
+	program  sent          // the program that plx sent, if it did
+	failing  string        // what could not be measured last; "": nothing. Only run uses it.
+	turn     chan struct{} // full while an answer is made: one at a time
+	requests int           // number of questions for stacks so far; only the loop uses it
+}
+
+func newWatch(p *parts, ts *tasks) *watch {
+	return &watch{parts: p, tasks: ts, sampler: sampler.New(sampler.Every(p.host.spec.Hang)), program: sent(p.host.spec.Command), turn: make(chan struct{}, 1)}
+}
+
+// run measures the tasks until the loop ends.
+func (w *watch) run() {
+	for !within(w.sampler.Every(), w.loop.quit) {
+		var targets []sampler.Target
+		if !w.onLoop(func() { targets = w.targets() }) {
+			return
+		}
+		if len(targets) > 0 {
+			w.note(w.sampler.Take(targets, time.Now()))
+		}
+	}
+}
+
+// note writes an error of measuring to the log, if it is a new one.
+func (w *watch) note(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != "" && text != w.failing {
+		w.host.log.Printf("measure tasks: %s", text)
+	}
+	w.failing = text
+}
+
+// targets returns the tasks that run.
+func (w *watch) targets() (all []sampler.Target) {
+	for _, t := range w.tasks.launched() {
+		if t.alive() {
+			all = append(all, sampler.Target{Task: t.Task, Generation: t.generation, PID: t.child.PID,
+				Output: t.outs[0].read.Load() + t.outs[1].read.Load(), Step: t.report.step})
+		}
+	}
+	return all
+}
+
+// look answers on a link what the tasks do. A link that asks while an answer is made waits
+// for its turn.
+func (w *watch) look(l *link, m protocol.Look) {
+	seen := protocol.Seen{ID: m.ID, Generation: w.record.generation, Tasks: map[cluster.Task]*protocol.Activity{}}
+	measured := w.sampler.Activities(time.Now(), m.History)
+	for _, t := range w.tasks.launched() { // one that was measured may have ended since
+		if a := measured[t.Task]; a != nil && t.alive() && a.PID == t.child.PID {
+			seen.Tasks[t.Task] = aged(*a, time.Since(t.since))
+		}
+	}
+	if !m.Waits && !m.Stacks {
+		l.send(protocol.Message{Seen: &seen})
+		return
+	}
+	w.loop.background(func() {
+		select {
+		case w.turn <- struct{}{}:
+			defer func() { <-w.turn }()
+		case <-w.loop.quit:
+			return
+		}
+		answer := w.complete(seen, m)
+		w.loop.do(func() { l.send(protocol.Message{Seen: &answer}) })
+	})
+}
+
+// complete returns an answer with what the processes of the tasks wait for, and where they
+// are, as far as m asks for it.
+func (w *watch) complete(seen protocol.Seen, m protocol.Look) protocol.Seen {
+	var roots []int
+	for _, a := range seen.Tasks {
+		roots = append(roots, a.PID)
+	}
+	processes, err := waits.Collect(roots)
+	if err != nil {
+		seen.Trouble = err.Error()
+	}
+	processes = w.program.named(processes)
+	var stacks map[cluster.Task]located
+	if m.Stacks {
+		stacks = w.stacks(processes)
+	}
+	all := map[cluster.Task]*protocol.Activity{}
+	for task, a := range seen.Tasks {
+		one := *a
+		if m.Waits {
+			one = doing(one, processes[a.PID])
+		}
+		one = stacks[task].in(one, m.Tell)
+		all[task] = &one
+	}
+	seen.Tasks = all
+	return seen
+}
+
+func aged(a protocol.Activity, age time.Duration) *protocol.Activity {
+	a.Age = age
+	return &a
+}
+
+func doing(a protocol.Activity, processes []protocol.Process) protocol.Activity {
+	a.Processes = processes
+	return a
+}
+
+// located are the stacks of a task.
+type located struct {
+	text string
+	file string // where they were written; "": they were not
+}
+
+// in adds the stacks to what a task does: all, or an excerpt.
+func (l located) in(a protocol.Activity, all bool) protocol.Activity {
+	a.File, a.Training = l.file, waits.Training(l.text)
+	if all {
+		a.Stacks = l.text[:min(len(l.text), toldStacks)]
+	} else {
+		a.Excerpt = waits.Excerpt(l.text)
+	}
+	return a
+}
+
+// stacks writes the stacks of all tasks into the job's folder, and returns them.
+func (w *watch) stacks(processes map[int][]protocol.Process) map[cluster.Task]located {
+	var all []subject
+	if !w.onLoop(func() { all = w.subjects() }) {
+		return nil
+	}
+	texts := w.collect(all, processes)
+	w.onLoop(func() {
+		for _, s := range all {
+			if t := w.tasks.all[s.task]; t != nil && t.generation == s.generation {
+				t.writtenIn(s.golang())
+			}
+		}
+	})
+	return texts
+}
+
+// onLoop runs f on the loop and waits for its end. It reports false if the loop has ended
+// before.
+func (w *watch) onLoop(f func()) bool {
+	done := make(chan struct{})
+	w.loop.do(func() {
+		defer close(done)
+		f()
+	})
+	select {
+	case <-done:
+		return true
+	case <-w.loop.quit:
+		return false
+	}
+}

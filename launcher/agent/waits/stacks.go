@@ -1,0 +1,122 @@
+//go:build linux
+
+package waits
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/plx-run/plx/launcher/agent/process"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// pythonSignal is the signal on which Python writes its stacks: sitecustomize.py of package
+// jobfolder registers it. No program is known that uses it.
+const pythonSignal = unix.Signal(58)
+
+const (
+	dumpTime  = time.Second            // bounds the wait for the first byte of a dump
+	dumpQuiet = 100 * time.Millisecond // without a further byte the dump is complete
+	maxDump   = 256 << 10              // bytes of a dump that are read
+)
+
+// Python has a process write the stacks of its Python threads into file, and returns them.
+// It returns "" for a process that has not opened file: it is no Python, or a Python that
+// has closed all its descriptors. Such a process is left alone, as is one that is stopped.
+func Python(pid int, file string) string {
+	p, err := process.Read(pid)
+	if err != nil || !opened(pid, file) || stateOf(fmt.Sprintf("/proc/%d/", pid)) == 'T' {
+		return ""
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return ""
+	}
+	defer f.Close() // it is only read
+	before, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return ""
+	}
+	process.Signal(p, pythonSignal)
+	size := grown(f, before)
+	dump, _ := io.ReadAll(io.NewSectionReader(f, before, min(size-before, maxDump))) // what could be read counts
+	return string(dump)
+}
+
+// grown waits until a file has grown beyond a size and grows no more, in bounded time. It
+// returns the new size.
+func grown(f *os.File, before int64) int64 {
+	size, end, quiet := before, time.Now().Add(2*dumpTime), time.Now().Add(dumpTime)
+	for now := time.Now(); now.Before(end) && now.Before(quiet); now = time.Now() {
+		if info, err := f.Stat(); err == nil && info.Size() > size {
+			size, quiet = info.Size(), now.Add(dumpQuiet)
+		}
+		time.Sleep(dumpQuiet / 10)
+	}
+	return size
+}
+
+// opened reports whether a process has a descriptor for file.
+func opened(pid int, file string) bool {
+	want, err := os.Stat(file)
+	if err != nil {
+		return false
+	}
+	for fd, to := range process.Files(pid) {
+		if filepath.Base(to) != filepath.Base(file) {
+			continue
+		}
+		if info, err := os.Stat(fmt.Sprintf("/proc/%d/fd/%d", pid, fd)); err == nil && os.SameFile(info, want) {
+			return true
+		}
+	}
+	return false
+}
+
+// Describe returns the kernel's view of a process as text. It adds the kernel's stacks if
+// this process may read them, which needs root.
+func Describe(p protocol.Process) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "process %d (%s), child of %d\n", p.PID, p.Name, p.Parent)
+	for i, t := range p.Threads {
+		name := "first thread"
+		if i > 0 {
+			name = fmt.Sprintf("%d other threads", t.Count)
+		}
+		fmt.Fprintf(&text, "  %s: %s", name, t.Wait)
+		for _, more := range []string{t.Where, t.What} {
+			if more != "" {
+				fmt.Fprintf(&text, ", %s", more)
+			}
+		}
+		if len(t.PIDs) > 0 {
+			fmt.Fprintf(&text, ", processes %v", t.PIDs)
+		}
+		text.WriteString("\n")
+		for _, n := range t.Sockets {
+			fmt.Fprintf(&text, "    %s\n", socketLine(p.Sockets[n]))
+		}
+	}
+	for _, s := range p.Sockets {
+		fmt.Fprintf(&text, "  %s\n", socketLine(s))
+	}
+	if stack, err := os.ReadFile(fmt.Sprintf("/proc/%d/stack", p.PID)); err == nil {
+		for line := range strings.Lines(string(stack)) {
+			fmt.Fprintf(&text, "  %s", line)
+		}
+	}
+	return text.String()
+}
+
+func socketLine(s protocol.Socket) string {
+	if s.Listening {
+		return fmt.Sprintf("socket %s listens, %d connections wait", s.Local, s.Unread)
+	}
+	return fmt.Sprintf("socket %s to %s: %d bytes unread, %d bytes unsent, sent %s ago, received %s ago", s.Local, s.Peer, s.Unread, s.Unsent, s.Sent, s.Received)
+}

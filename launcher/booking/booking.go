@@ -1,0 +1,222 @@
+// Package booking waits for the GPUs of a job and holds them for its agents.
+//
+//	held, err := booking.Wait(ctx, booking.Request{Hosts: wanted, Limit: 30 * time.Minute, ...})
+//	defer held.Close()
+//	spec.Booked = held.Socket(agent)
+//
+// On each host "agent gpus" stands in the queue, takes the locks and hands them over. A
+// launch gets the locks of all its hosts or of none, and never holds some while it waits
+// for others, so launches cannot block one another.
+//
+// Package gpulock of the agent has the locks and the queues. This one knows no GPU.
+package booking
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// NewTicket returns a ticket for the queues. Tickets sort by the time at which launches
+// began, by the clocks of their machines.
+func NewTicket() string {
+	return fmt.Sprintf("%013s-%s", strconv.FormatInt(time.Now().UnixNano(), 36), strings.ToLower(rand.Text()[:8]))
+}
+
+// Request is what a launch waits for.
+type Request struct {
+	Hosts   []Host
+	Ticket  string
+	Limit   time.Duration // how long to wait
+	Printer *console.Printer
+	// Busy says who uses the GPUs without a booking, "" if nobody does. It is asked while
+	// the locks are held.
+	Busy func(context.Context) (string, error)
+}
+
+// Host is a host with what the job books there, at least one GPU.
+type Host struct {
+	Agent  *hosts.AgentHost // which was sent to the host
+	Claims []protocol.Claim
+}
+
+// Held is the GPUs that are held for the agents. Nil: none are.
+type Held struct {
+	hosts   group
+	stop    context.CancelFunc
+	keeping sync.WaitGroup
+}
+
+// Wait returns after nobody uses the GPUs and their locks are held. It prints the launch's
+// place in the queue, and whom it waits for.
+func Wait(ctx context.Context, r Request) (*Held, error) {
+	var all group
+	for _, h := range r.Hosts {
+		all = append(all, newHost(ctx, h.Agent))
+	}
+	err := hosts.Each(ctx, all, func(i int, h *host) error {
+		_, err := h.ask(ctx, protocol.Booking{Ask: protocol.BookingQueue, Ticket: r.Ticket, Claims: r.Hosts[i].Claims})
+		return err
+	})
+	if err == nil {
+		err = r.wait(ctx, all)
+	}
+	if err != nil {
+		all.close()
+		return nil, err
+	}
+	keep, stop := context.WithCancel(context.WithoutCancel(ctx))
+	held := &Held{hosts: all, stop: stop}
+	held.keeping.Go(func() { all.keep(keep) })
+	return held, nil
+}
+
+// Times between two attempts. One that got past the queue also has the hosts run
+// nvidia-smi.
+const (
+	queuePause = time.Second
+	busyPause  = 5 * time.Second
+)
+
+func (r Request) wait(ctx context.Context, all group) error {
+	shown := ""
+	for deadline := time.Now().Add(r.Limit); ; {
+		pause := queuePause
+		place, cause, err := all.take(ctx)
+		if err == nil && place == 1 && cause == "" {
+			if cause, err = r.Busy(ctx); err == nil && cause == "" {
+				return nil
+			}
+			err = errors.Join(err, all.drop(ctx))
+			pause = busyPause
+		}
+		if err != nil {
+			return err
+		}
+		why := fmt.Sprintf("place %d in the queue", place)
+		if cause != "" {
+			why += ": " + cause
+		}
+		if why != shown {
+			r.Printer.Printf("waiting for GPUs: %s", why)
+			shown = why
+		}
+		left := time.Until(deadline)
+		if left <= 0 {
+			return fmt.Errorf("no GPUs within %s: %s", r.Limit, why)
+		}
+		select {
+		case <-time.After(min(pause, left)):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Socket returns where the agent of a host gets its locks; "" if nowhere.
+func (b *Held) Socket(a *hosts.AgentHost) string {
+	if b == nil {
+		return ""
+	}
+	for _, h := range b.hosts {
+		if h.agent.Host == a.Host {
+			return h.socket
+		}
+	}
+	return ""
+}
+
+// Close gives up what no agent has taken over.
+func (b *Held) Close() {
+	if b == nil {
+		return
+	}
+	b.stop()
+	b.keeping.Wait()
+	b.hosts.close()
+}
+
+// group is all hosts of a job with GPUs.
+type group []*host
+
+// take takes the locks of all hosts or of none. place is that of this launch in the queue,
+// from 1; cause says why it has no locks, "" if it has them or is not the first.
+//
+// The first host is asked alone: of two launches that want the same hosts, one gets all.
+func (all group) take(ctx context.Context) (place int, cause string, err error) {
+	ahead, _, err := all.move(ctx, protocol.BookingQueue)
+	if err != nil || len(ahead) > 0 {
+		return len(ahead) + 1, "", err
+	}
+	for _, some := range []group{all[:1], all[1:]} {
+		ahead, causes, err := some.move(ctx, protocol.BookingTake)
+		if err != nil || len(causes) > 0 {
+			return len(ahead) + 1, strings.Join(causes, "; "), errors.Join(err, all.drop(ctx))
+		}
+	}
+	return 1, "", nil
+}
+
+// drop gives the locks up, and leaves the launch in the queue.
+func (all group) drop(ctx context.Context) error {
+	_, _, err := all.move(ctx, protocol.BookingDrop)
+	return err
+}
+
+// move asks all hosts. It returns the tickets of the launches that come first, and why
+// hosts did not do it.
+func (all group) move(ctx context.Context, ask string) (ahead, causes []string, err error) {
+	answers := make([]protocol.BookingAnswer, len(all))
+	err = hosts.Each(ctx, all, func(i int, h *host) (err error) {
+		answers[i], err = h.move(ctx, ask)
+		return err
+	})
+	before := map[string]bool{}
+	for i, a := range answers {
+		for _, ticket := range a.Ahead {
+			before[ticket] = true
+		}
+		if a.Cause != "" {
+			causes = append(causes, fmt.Sprintf("host %s: %s", all[i].agent.Name(), a.Cause))
+		}
+	}
+	return slices.Sorted(maps.Keys(before)), causes, err
+}
+
+// keepEvery is the time between two questions to hosts that hold locks: they give up what
+// they hold if they hear nothing for a minute.
+const keepEvery = 10 * time.Second
+
+// keep keeps the locks until ctx ends.
+func (all group) keep(ctx context.Context) {
+	tick := time.NewTicker(keepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			for _, h := range all {
+				h.keep(ctx)
+			}
+		}
+	}
+}
+
+// close leaves the queues and gives up what was not taken over.
+func (all group) close() {
+	for _, h := range all {
+		h.stream.Close() // its command ends
+	}
+}

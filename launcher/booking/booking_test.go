@@ -1,0 +1,207 @@
+package booking
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// agents answer as "agent gpus" does, and note what they were asked, host by host.
+type agents struct {
+	mu     sync.Mutex
+	asked  []string // such as "a take"
+	answer func(host, ask string) protocol.BookingAnswer
+}
+
+func (a *agents) note(host, ask string) protocol.BookingAnswer {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.asked = append(a.asked, host+" "+ask)
+	return a.answer(host, ask)
+}
+
+// words returns what was asked.
+func (a *agents) words() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return strings.Join(a.asked, ", ")
+}
+
+// group connects the named hosts with agents.
+func (a *agents) group(t *testing.T, names ...string) (all group) {
+	t.Helper()
+	for _, name := range names {
+		ours, theirs := net.Pipe()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			in, out := json.NewDecoder(theirs), json.NewEncoder(theirs)
+			for {
+				var b protocol.Booking
+				if in.Decode(&b) != nil || out.Encode(a.note(name, b.Ask)) != nil {
+					return
+				}
+			}
+		}()
+		t.Cleanup(func() { ours.Close(); theirs.Close(); <-done })
+		h := &hosts.AgentHost{Host: hosts.NewHost(hostfile.Host{Name: name}, nil)}
+		all = append(all, &host{agent: h, stream: ours, lines: json.NewDecoder(ours), done: done, cancel: func(error) { ours.Close() }})
+	}
+	return all
+}
+
+// The first host is asked alone, nothing is held while another launch has one of the locks,
+// and nobody overtakes.
+func TestTakeAllOrNone(t *testing.T) {
+	for name, c := range map[string]struct {
+		ahead, cause map[string]string // by host: a ticket that comes first, and why it does not get the locks
+		place        int
+		why          string
+		asked        string
+	}{
+		"all are free": {nil, nil, 1, "", "a queue, b queue, c queue, a take, b take, c take"},
+		"the first host is booked": {nil, map[string]string{"a": "held"}, 1, "host a: held",
+			"a queue, b queue, c queue, a take, a drop, b drop, c drop"},
+		"others are booked": {nil, map[string]string{"b": "held", "c": "held too"}, 1, "host b: held; host c: held too",
+			"a queue, b queue, c queue, a take, b take, c take, a drop, b drop, c drop"},
+		"one launch is before it on two hosts": {map[string]string{"a": "1", "c": "1"}, nil, 2, "", "a queue, b queue, c queue"},
+		"two launches are before it":           {map[string]string{"a": "1", "c": "2"}, nil, 3, "", "a queue, b queue, c queue"},
+	} {
+		a := &agents{answer: func(host, ask string) (b protocol.BookingAnswer) {
+			if c.ahead[host] != "" {
+				b.Ahead = []string{c.ahead[host]}
+			}
+			if ask == protocol.BookingTake {
+				b.Cause = c.cause[host]
+			}
+			return b
+		}}
+		place, why, err := a.group(t, "a", "b", "c").take(t.Context())
+		if err != nil || place != c.place || why != c.why {
+			t.Errorf("%s: place %d, %q, %v", name, place, why, err)
+		}
+		if got := steps(a.words()); got != c.asked {
+			t.Errorf("%s: asked %s\nwant %s", name, got, c.asked)
+		}
+	}
+}
+
+// steps sorts what was asked of several hosts at once.
+func steps(asked string) string {
+	words := strings.Split(asked, ", ")
+	for from := 0; from < len(words); {
+		to := from
+		for to < len(words) && words[to][2:] == words[from][2:] {
+			to++
+		}
+		slices.Sort(words[from:to])
+		from = to
+	}
+	return strings.Join(words, ", ")
+}
+
+// newRequest returns a request whose messages are written to out.
+func newRequest(out io.Writer, limit time.Duration, busy func() (string, error)) Request {
+	return Request{Limit: limit, Printer: console.NewPrinter(console.Terminal{Stdout: io.Discard, Stderr: out}),
+		Busy: func(context.Context) (string, error) { return busy() }}
+}
+
+// What a launch waits for is printed when it changes, and is in the error when its time is over.
+func TestWaitEnds(t *testing.T) {
+	free := func() (string, error) { return "", nil }
+	for name, c := range map[string]struct {
+		answer protocol.BookingAnswer
+		busy   func() (string, error)
+		want   string // the error; "": none
+		last   string // what was asked last
+	}{
+		"free":            {protocol.BookingAnswer{}, free, "", "a take"},
+		"behind another":  {protocol.BookingAnswer{Ahead: []string{"1"}}, free, "no GPUs within 1ns: place 2 in the queue", "a queue"},
+		"booked":          {protocol.BookingAnswer{Cause: "held"}, free, "no GPUs within 1ns: place 1 in the queue: host a: held", "a drop"},
+		"in use":          {protocol.BookingAnswer{}, func() (string, error) { return "GPU 1 by python", nil }, "no GPUs within 1ns: place 1 in the queue: GPU 1 by python", "a drop"},
+		"a host is gone":  {protocol.BookingAnswer{}, func() (string, error) { return "", errors.New("lost") }, "lost", "a drop"},
+		"lost and booked": {protocol.BookingAnswer{Cause: "held"}, func() (string, error) { return "", errors.New("lost") }, "held", "a drop"},
+	} {
+		a := &agents{answer: func(_, ask string) (b protocol.BookingAnswer) {
+			b.Ahead = c.answer.Ahead
+			if ask == protocol.BookingTake {
+				b.Cause = c.answer.Cause
+			}
+			return b
+		}}
+		var out strings.Builder
+		err := newRequest(&out, 1, c.busy).wait(t.Context(), a.group(t, "a"))
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+		if words := a.words(); !strings.HasSuffix(words, c.last) {
+			t.Errorf("%s: asked %s", name, words)
+		}
+		if _, why, found := strings.Cut(c.want, "1ns: "); found && strings.Count(out.String(), "waiting for GPUs: "+why+"\n") != 1 {
+			t.Errorf("%s: printed %q", name, out.String())
+		}
+	}
+}
+
+// A launch whose user interrupts it no longer waits.
+func TestWaitIsInterrupted(t *testing.T) {
+	a := &agents{answer: func(string, string) protocol.BookingAnswer { return protocol.BookingAnswer{Ahead: []string{"1"}} }}
+	all := a.group(t, "a")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stopped := errors.New("interrupted")
+	var out strings.Builder
+	ended := make(chan error)
+	go func() {
+		ended <- newRequest(&out, time.Hour, nil).wait(ctx, all)
+	}()
+	for a.words() == "" {
+		time.Sleep(time.Millisecond)
+	}
+	cancel(stopped)
+	select {
+	case err := <-ended:
+		if !errors.Is(err, stopped) {
+			t.Errorf("got %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("it still waits")
+	}
+}
+
+// The agent of each host learns where its locks are, and nobody else.
+func TestSocket(t *testing.T) {
+	a := &agents{answer: func(host, _ string) protocol.BookingAnswer {
+		return protocol.BookingAnswer{Socket: "socket of " + host}
+	}}
+	all := a.group(t, "a", "b")
+	if _, _, err := all.take(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	held := &Held{hosts: all}
+	other := &hosts.AgentHost{Host: hosts.NewHost(hostfile.Host{Name: "a"}, nil)}
+	if got := held.Socket(all[1].agent); got != "socket of b" || held.Socket(other) != "" || (*Held)(nil).Socket(other) != "" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// Tickets sort by the time at which launches began.
+func TestTickets(t *testing.T) {
+	first := NewTicket()
+	for now := time.Now(); !time.Now().After(now); {
+	}
+	if second := NewTicket(); first >= second || len(second) > 24 {
+		t.Errorf("%s, then %s", first, second)
+	}
+}

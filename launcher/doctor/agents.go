@@ -1,0 +1,262 @@
+package doctor
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/plx-run/plx/envsync"
+	"github.com/plx-run/plx/launcher/artifacts"
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// Bounds of what an agent may take.
+const (
+	sendTime   = 2 * time.Minute // for all hosts of a platform; a dead connection is noticed earlier
+	reportTime = 15 * time.Second
+	peersTime  = 20 * time.Second // an agent bounds each peer by 12 s
+)
+
+// sendAgents sends the agent to the hosts that can have it.
+func (e *examination) sendAgents(ctx context.Context) error {
+	by := map[envsync.Platform][]*visit{}
+	var platforms []envsync.Platform
+	for _, v := range e.visits {
+		if !v.ready {
+			continue
+		}
+		p := v.host.Facts.Platform
+		if by[p] == nil {
+			platforms = append(platforms, p)
+		}
+		by[p] = append(by[p], v)
+	}
+	for _, p := range platforms {
+		if err := e.sendAgent(ctx, p, by[p]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sendAgent sends the agent to the hosts of one platform. Its error is that of ctx.
+func (e *examination) sendAgent(ctx context.Context, p envsync.Platform, to []*visit) error {
+	packed, err := artifacts.Pack(ctx, artifacts.Source{}, []envsync.Platform{p}, e.printer)
+	if err != nil {
+		for _, v := range to {
+			v.notes.failed(Agent, err, "put plx for "+p.String()+" beside this plx")
+		}
+		return context.Cause(ctx)
+	}
+	defer packed.Close() // it holds nothing that is still needed
+	bar := e.printer.NewTransfer("sending")
+	bounded, cancel := context.WithTimeoutCause(ctx, sendTime, fmt.Errorf("it was not sent within %v", sendTime))
+	defer cancel()
+	var all []*hosts.Host
+	for _, v := range to {
+		all = append(all, v.host)
+	}
+	err = hosts.SendAll(bounded, all, packed.Agent(p), bar)
+	bar.Sent(err)
+	return eachVisit(ctx, to, func(_ int, v *visit) { v.receive(bounded, packed.Agent(p), packed.AgentPath(p), err != nil) })
+}
+
+// receive notes that the host has the agent. After a failure of a host it asks for the
+// agent once more, to learn whose failure it was.
+func (v *visit) receive(ctx context.Context, agent []envsync.Blob, path string, failed bool) {
+	if failed {
+		if err := v.host.Send(ctx, agent); err != nil {
+			v.notes.failed(Agent, fmt.Errorf("plx cannot be sent: %w", err), "free space, or repair the home folder")
+			return
+		}
+	}
+	v.agent = &hosts.AgentHost{Host: v.host, Binary: path}
+}
+
+// session is "plx agent doctor" on a host.
+type session struct {
+	*hosts.Stream
+	out *json.Decoder // of what it prints
+}
+
+// ask sends a request and reads the answer, in bounded time.
+func (s *session) ask(ctx context.Context, request, answer any, limit time.Duration) error {
+	late := fmt.Errorf("its agent does not answer within %v", limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { s.Cancel(context.Cause(ctx)) })()
+	line, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	sent := make(chan error, 1)
+	go func() {
+		_, err := s.Write(append(line, '\n'))
+		sent <- err
+	}()
+	err = s.out.Decode(answer)
+	if err != nil {
+		s.Cancel(err) // the writer ends
+		return err
+	}
+	return <-sent
+}
+
+// askAgents runs the agents, and lets them dial each other.
+func (e *examination) askAgents(ctx context.Context) error {
+	var with []*visit
+	for _, v := range e.visits {
+		if v.agent != nil {
+			with = append(with, v)
+		}
+	}
+	if err := e.chooseAddresses(ctx, with); err != nil {
+		return err
+	}
+	tally := e.printer.NewTally("asking agents", len(with))
+	defer tally.Stop()
+	secret := make([]byte, 32)
+	rand.Read(secret) // never fails
+	defer func() {
+		for _, v := range with {
+			if v.session != nil {
+				v.session.Close() // it returns nil
+			}
+		}
+	}()
+	if err := eachVisit(ctx, with, func(i int, v *visit) {
+		tally.Begin(v.notes.host)
+		defer tally.End(v.notes.host)
+		want := protocol.Checkup{Secret: secret, Index: i, PortLow: e.cfg.PortLow, PortHigh: e.cfg.PortHigh}
+		v.meet(ctx, want)
+	}); err != nil {
+		return err
+	}
+	return e.exchange(ctx, with)
+}
+
+// chooseAddresses finds the data addresses of all hosts, on the interfaces that the user
+// chose if any.
+func (e *examination) chooseAddresses(ctx context.Context, with []*visit) error {
+	named := slices.ContainsFunc(with, func(v *visit) bool { return v.host.Resource.Interface != "" })
+	if err := eachVisit(ctx, with, func(_ int, v *visit) { v.choose(ctx) }); err != nil || !named {
+		return err
+	}
+	addressed := slices.DeleteFunc(slices.Clone(with), func(v *visit) bool { return v.lost })
+	var agents []*hosts.AgentHost
+	for _, v := range addressed {
+		agents = append(agents, v.agent)
+	}
+	bounded, cancel := context.WithTimeoutCause(ctx, reportTime, errUnlisted)
+	defer cancel()
+	if err := hosts.FindAddresses(bounded, agents, ""); err != nil { // hosts that do not fit each other
+		for _, v := range addressed {
+			v.lose(err)
+		}
+	}
+	return context.Cause(ctx)
+}
+
+var errUnlisted = errors.New("its network interfaces were not listed in time")
+
+// choose finds the data address of the host as if it were alone.
+func (v *visit) choose(ctx context.Context) {
+	ctx, cancel := context.WithTimeoutCause(ctx, reportTime, errUnlisted)
+	defer cancel()
+	if err := hosts.FindAddresses(ctx, []*hosts.AgentHost{v.agent}, ""); err != nil {
+		v.lose(err)
+	}
+}
+
+// lose notes why the host has no data address.
+func (v *visit) lose(err error) {
+	v.lost = true
+	text := strings.TrimPrefix(err.Error(), "host "+v.host.Name()+": ")
+	text = inBrackets().ReplaceAllString(text, "") // addresses, which differ from host to host
+	v.notes.failed(Network, exit.WithHint(errors.New(text), exit.Hint(err)), "addr=IP or nic=NAME on its line of the resource file chooses its data address")
+}
+
+var inBrackets = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(` \([^()]*\)`) })
+
+// meet starts the agent and takes its report.
+func (v *visit) meet(ctx context.Context, want protocol.Checkup) {
+	if !v.lost {
+		want.Addr, _ = v.host.DataAddr() // else chooseAddresses has said why
+	}
+	s := hosts.AgentStream(ctx, v.agent, "doctor")
+	v.session = &session{s, json.NewDecoder(io.LimitReader(s, protocol.MaxMessage))}
+	var report protocol.HostReport
+	if err := v.session.ask(ctx, want, &report, reportTime); err != nil {
+		v.notes.failed(Agent, fmt.Errorf("plx does not run there: %w", err), "run it by hand: ~/"+v.agent.Binary+" version")
+		return
+	}
+	v.agentReport = &report
+}
+
+// exchange lets each host dial two others.
+func (e *examination) exchange(ctx context.Context, with []*visit) error {
+	var serving []*visit
+	for _, v := range with {
+		if v.agentReport != nil && v.agentReport.Addr != "" {
+			serving = append(serving, v)
+		}
+	}
+	tally := e.printer.NewTally("connecting hosts with each other", len(serving))
+	defer tally.Stop()
+	peers, pairs := make([][]protocol.Peer, len(serving)), 0
+	for i := range serving {
+		for _, to := range dials(i, len(serving)) {
+			v := serving[to]
+			index := slices.Index(with, v)
+			peers[i] = append(peers[i], protocol.Peer{Index: index, Host: v.notes.host, Addr: v.agentReport.Addr})
+			pairs++
+		}
+	}
+	e.dialled = Dialled{len(serving), pairs}
+	return eachVisit(ctx, serving, func(i int, v *visit) {
+		if len(peers[i]) == 0 {
+			return
+		}
+		tally.Begin(v.notes.host)
+		defer tally.End(v.notes.host)
+		var report protocol.PeersReport
+		if err := v.session.ask(ctx, protocol.CheckupPeers{Peers: peers[i]}, &report, peersTime); err != nil {
+			v.notes.failed(Agent, fmt.Errorf("its agent ended while it connected to other hosts: %w", err), "run plx doctor again")
+			return
+		}
+		v.notes.judgePeers(report, peers[i])
+	})
+}
+
+// dials returns which hosts of n the host i dials: the next one, so that each host is
+// dialled, and the first, which all workers need. That is linear in the number of hosts.
+func dials(i, n int) (to []int) {
+	if next := (i + 1) % n; next != i {
+		to = append(to, next)
+	}
+	if i != 0 && !slices.Contains(to, 0) {
+		to = append(to, 0)
+	}
+	return to
+}
+
+// eachVisit works on visits side by side. Its error is that of ctx.
+func eachVisit(ctx context.Context, all []*visit, work func(int, *visit)) error {
+	return hosts.Each(ctx, all, func(i int, v *visit) error {
+		work(i, v)
+		return nil
+	})
+}
+
+// Named puts the host's name before an error.
+func (v *visit) Named(err error) error { return v.host.Named(err) }

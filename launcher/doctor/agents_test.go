@@ -1,0 +1,143 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/plx-run/plx/envsync"
+	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/agent/checkup"
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// agentHost is a host on which "plx agent doctor" is a function.
+type agentHost func(ctx context.Context, in io.Reader, out io.Writer) error
+
+func (a agentHost) Run(ctx context.Context, command string, in io.Reader, out, _ io.Writer) error {
+	if !strings.HasSuffix(command, "agent doctor") {
+		return fmt.Errorf("what is %s", command)
+	}
+	return a(ctx, in, out)
+}
+
+func (agentHost) Copy(context.Context, io.Reader, int64, string, fs.FileMode) error { return nil }
+func (agentHost) Close() error                                                      { return nil }
+
+// agents returns an examination of hosts h1, h2, ... that have the agent.
+func agents(addr string, all ...agentHost) *examination {
+	e := &examination{printer: console.NewPrinter(console.Terminal{Stdout: io.Discard, Stderr: io.Discard})}
+	for i, a := range all {
+		name := fmt.Sprint("h", i+1)
+		h := hosts.NewHost(hostfile.Host{Name: name, DataAddr: addr}, func(context.Context) (hosts.Transport, error) { return a, nil })
+		e.visits = append(e.visits, &visit{host: h, notes: notes{host: name}, agent: &hosts.AgentHost{Host: h, Binary: ".plx/blobs/x"}})
+	}
+	e.visits = append(e.visits, &visit{notes: notes{host: "unreached"}})
+	return e
+}
+
+func (e *examination) words() string {
+	var all []Finding
+	for _, v := range e.visits {
+		for _, f := range v.notes.all {
+			f.Text = where(f.Hosts) + ": " + f.Text
+			all = append(all, f)
+		}
+	}
+	return words(all)
+}
+
+func TestAgentsDialEachOther(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	broken := func(context.Context, io.Reader, io.Writer) error { return errors.New("exec format error") }
+	// It serves nobody: its listener is gone when the others dial.
+	deaf := func(_ context.Context, in io.Reader, out io.Writer) error {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		ln.Close() // the port is free again
+		requests, answers := json.NewDecoder(in), json.NewEncoder(out)
+		lie := protocol.PeersReport{Failures: []protocol.CheckupFailure{{Unreached: protocol.Unreached{Peer: protocol.Peer{Index: 99}, Cause: "a lie"}}}}
+		for _, answer := range []any{protocol.HostReport{Addr: ln.Addr().String()}, lie} {
+			var any json.RawMessage
+			if err := errors.Join(requests.Decode(&any), answers.Encode(answer)); err != nil {
+				return err
+			}
+		}
+		_, err = io.Copy(io.Discard, in)
+		return err
+	}
+	e := agents("127.0.0.1", checkup.Run, broken, deaf, checkup.Run)
+	if err := e.askAgents(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got := e.words()
+	at := e.visits[2].agentReport.Addr
+	want := "error network: host h1: cannot connect to host h3 at " + at + " for data: dial tcp " + at + ": connect: connection refused\n" +
+		"error agent: host h2: plx does not run there: exec format error"
+	if got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if e.dialled != (Dialled{3, 4}) || e.visits[0].agentReport == nil || e.visits[3].agentReport == nil {
+		t.Errorf("%+v", e.dialled)
+	}
+}
+
+func TestAgentWithoutAddress(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	e := agents("", checkup.Run, checkup.Run)
+	e.visits[1].host.Facts = envsync.Facts{ServerAddr: "192.0.2.1"} // that of a router before it
+	if err := e.askAgents(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.words(); !strings.HasPrefix(got, "error network: host h1: its address is not known: no SSH server has told it by SSH_CONNECTION") || strings.Contains(got, "\n") {
+		t.Errorf("%q", got)
+	}
+	if r := e.visits[1].agentReport; r == nil || !strings.HasPrefix(r.Refused, "data address 192.0.2.1 is not an address of this host") {
+		t.Errorf("%+v", r)
+	}
+	if e.visits[0].agentReport == nil || e.dialled != (Dialled{}) {
+		t.Errorf("%+v", e.dialled)
+	}
+}
+
+// Agents that say nothing, or talk without end, are named in bounded time.
+func TestHostileAgents(t *testing.T) {
+	silent := func(ctx context.Context, _ io.Reader, _ io.Writer) error {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	endless := func(_ context.Context, _ io.Reader, out io.Writer) error {
+		for {
+			if _, err := io.WriteString(out, strings.Repeat(" ", 64<<10)); err != nil {
+				return err
+			}
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		e := agents("127.0.0.1", silent, endless)
+		began := time.Now()
+		if err := e.askAgents(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		want := "error agent: host h1: plx does not run there: its agent does not answer within 15s\n" +
+			"error agent: host h2: plx does not run there: unexpected EOF"
+		if got := e.words(); got != want && got != strings.Replace(want, "unexpected ", "", 1) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if took := time.Since(began); took != 15*time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}

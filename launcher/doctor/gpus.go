@@ -1,0 +1,71 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/plx-run/plx/gpuprobe"
+	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/jobs"
+	"github.com/plx-run/plx/launcher/placement"
+)
+
+// driverRemedy is for an nvidia-smi that fails. A driver that was updated under a running
+// kernel is the usual cause.
+const driverRemedy = "reboot the host or load the driver again: it and its library must be of one version"
+
+// judgeGPUs adds what is wrong with the GPUs of one host.
+func (n *notes) judgeGPUs(m placement.Machine) {
+	if err := alone(m); err != nil {
+		remedy := "correct the line in the resource file; plx probe shows the GPUs"
+		if t := m.Report.GPUTool; t == gpuprobe.ToolBroken || t == gpuprobe.ToolHung {
+			remedy = driverRemedy
+		}
+		n.failed(GPUs, err, remedy)
+		return
+	}
+	if m.Report.GPUError == "" || m.Devices.Kind == hostfile.ServerOnly || m.Devices.Kind == hostfile.CPUs {
+		return
+	}
+	n.add(Warning, GPUs, driverRemedy, "%s", m.Report.GPUError)
+}
+
+// alone places a job on one host alone. The error leaves the host's name out.
+func alone(m placement.Machine) error {
+	if m.Devices.Kind == hostfile.ServerOnly {
+		return nil // it is no job alone
+	}
+	_, err := placement.Place([]placement.Machine{m}, placement.Options{})
+	if err == nil {
+		return nil
+	}
+	return errors.New(strings.TrimPrefix(err.Error(), fmt.Sprintf("%s: host %s: ", m.Pos, m.Name)))
+}
+
+var ofHost = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^host (\S+): (.*)$`) })
+
+// judgeMachines finds GPUs that are in use, and names that mean one machine. machines have
+// passed judgeGPUs, and have the labels of their hosts as names.
+func judgeMachines(machines []placement.Machine) (found []Finding) {
+	p, err := placement.Place(machines, placement.Options{})
+	if err != nil {
+		return nil // there are servers only
+	}
+	for _, line := range p.Busy(machines) {
+		if m := ofHost().FindStringSubmatch(line); m != nil {
+			found = append(found, Finding{Level: Error, Check: GPUs, Hosts: []string{m[1]}, Text: "a GPU is in use: " + m[2], Remedy: jobs.BusyHint})
+		}
+	}
+	const remedy = "remove one of the lines from the resource file"
+	same, err := p.Conflicts(machines)
+	for _, line := range same {
+		found = append(found, Finding{Level: Warning, Check: Machine, Hosts: []string{here}, Text: line, Remedy: remedy})
+	}
+	if err != nil {
+		found = append(found, Finding{Level: Error, Check: Machine, Hosts: []string{here}, Text: err.Error(), Remedy: remedy})
+	}
+	return found
+}

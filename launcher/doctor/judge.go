@@ -1,0 +1,178 @@
+package doctor
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/ssh"
+)
+
+// Bounds below which a finding is made. Those of warnings are what programs for training
+// are known to need.
+const (
+	leastHomeKiB  = 64 << 10 // plx itself, and a small program
+	goodHomeKiB   = 2 << 20  // also a task's log up to its limit, and checkpoints
+	goodTmpKiB    = 256 << 10
+	leastInodes   = 100
+	goodInodes    = 10_000
+	leastFiles    = 128
+	goodFiles     = 1024
+	goodProcesses = 1024
+	goodSkew      = 5 // seconds
+)
+
+// notes collects the findings of one host.
+type notes struct {
+	host string
+	all  []Finding
+}
+
+func (n *notes) add(level Level, check Check, remedy, format string, args ...any) {
+	n.all = append(n.all, Finding{Level: level, Check: check, Hosts: []string{n.host}, Text: bounded(fmt.Sprintf(format, args...)), Remedy: bounded(remedy)})
+}
+
+// bounded cuts a text off that a host has made too long.
+func bounded(text string) string {
+	const most = 1000
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
+}
+
+// failed adds an error with its own hint, or with remedy.
+func (n *notes) failed(check Check, err error, remedy string) {
+	// The same is said of several hosts once: no remedy names one.
+	hint := strings.ReplaceAll(exit.Hint(err), "ssh "+n.host+" true", "ssh HOST true")
+	n.add(Error, check, cmp.Or(hint, remedy), "%s", strings.Join(strings.Fields(err.Error()), " "))
+}
+
+// errors reports whether a launch on the host fails.
+func (n *notes) errors() bool {
+	for _, f := range n.all {
+		if f.Level == Error {
+			return true
+		}
+	}
+	return false
+}
+
+// unreached adds why no connection was made.
+func (n *notes) unreached(err error) {
+	var key *ssh.HostKeyError
+	switch {
+	case errors.As(err, &key):
+		n.failed(HostKey, err, "ask who runs the host; if it was set up again, remove the old key: ssh-keygen -R '"+key.Address+"'")
+	case strings.Contains(err.Error(), "login refused"):
+		n.failed(Login, err, "put your public key into the host's ~/.ssh/authorized_keys (ssh-copy-id)")
+	default:
+		n.failed(Connection, err, "check name, port, firewall and that sshd runs there: ssh HOST true")
+	}
+}
+
+// judge adds what is wrong with one host.
+func (n *notes) judge(f Facts) {
+	if f.OS != "" && f.OS != "Linux" {
+		n.add(Error, Platform, "take another host", "it runs %s, a host must run Linux", f.OS)
+		return
+	}
+	n.judgeHome(f.Home, f.User)
+	n.judgeTmp(f.Tmp)
+	n.judgeLimits(f)
+	if math.Abs(f.Skew) > goodSkew+f.SkewError && f.SkewError >= 0 {
+		way := "ahead of"
+		if f.Skew < 0 {
+			way = "behind"
+		}
+		n.add(Warning, Clock, "synchronise it, for example with chrony: times in logs and of files are wrong",
+			"its clock is %s %s this machine's", span(math.Abs(f.Skew)), way)
+	}
+}
+
+func (n *notes) judgeHome(f Folder, user string) {
+	const (
+		elsewhere = ", or make ~/.plx a link to a folder on another disk"
+		free      = "free space: plx prune --hosts FILE" + elsewhere
+	)
+	switch {
+	case f.Path == "":
+		return
+	case f.Missing:
+		n.add(Error, Home, fmt.Sprintf("make the folder for user %s, or name another user: USER@HOST", user), "the home folder %s is not there", f.Path)
+		return
+	case strings.Contains(f.Unwritable, "No space left"):
+		n.add(Error, Home, free, "the disk of ~/.plx is full (%s)", f.Mount)
+		return
+	case strings.Contains(f.Unwritable, "quota"):
+		n.add(Error, Home, free, "the quota of ~/.plx is used up (%s)", f.Mount)
+		return
+	case f.Unwritable != "":
+		n.add(Error, Home, "make it writable"+elsewhere, "~/.plx cannot be written (%s): %s", f.Mount, f.Unwritable)
+		return
+	case f.NoExec:
+		n.add(Error, Home, "mount "+cmp.Or(f.Mount, "it")+" without noexec"+elsewhere, "programs in ~/.plx cannot be executed: is %s mounted noexec?", cmp.Or(f.Mount, "its disk"))
+	}
+	n.judgeRoom(Home, "~/.plx", f, room{leastHomeKiB, goodHomeKiB, leastInodes, goodInodes}, free)
+}
+
+// judgeTmp makes warnings only: plx writes nothing there, many programs do.
+func (n *notes) judgeTmp(f Folder) {
+	const remedy = "repair /tmp, or give programs another folder: --env TMPDIR=/PATH"
+	switch {
+	case f.Path == "":
+	case f.Missing:
+		n.add(Warning, Tmp, remedy, "%s is not there, and Python needs it", f.Path)
+	case f.Unwritable != "":
+		n.add(Warning, Tmp, remedy, "%s cannot be written, and Python needs it: %s", f.Path, f.Unwritable)
+	default:
+		if f.NoExec {
+			n.add(Warning, Tmp, remedy, "programs in %s cannot be executed (noexec?), and torch compiles kernels there", f.Path)
+		}
+		n.judgeRoom(Tmp, f.Path, f, room{0, goodTmpKiB, 0, goodInodes}, "free space in "+f.Path)
+	}
+}
+
+// room is what a folder's file system must have left, else it is an error, and what it
+// should have left.
+type room struct{ leastKiB, goodKiB, leastInodes, goodInodes int64 }
+
+// judgeRoom adds what is wrong with the room on a file system.
+func (n *notes) judgeRoom(check Check, name string, f Folder, r room, remedy string) {
+	if free := f.FreeKiB; free != Unknown && free < r.goodKiB {
+		n.add(worse(free < r.leastKiB), check, remedy, "the disk of %s has %s left (%s)", name, mebibytes(free), f.Mount)
+	}
+	if free := f.FreeInodes; free != Unknown && free < r.goodInodes {
+		n.add(worse(free < r.leastInodes), check, "remove files: each takes an inode", "the disk of %s has room for %d more files (inodes)", name, free)
+	}
+}
+
+// worse is the level of a finding that is an error or not.
+func worse(is bool) Level {
+	if is {
+		return Error
+	}
+	return Warning
+}
+
+// mebibytes rounds, so that the same is said of hosts that are about equally full.
+func mebibytes(kib int64) string { return fmt.Sprintf("%d MiB", kib>>10) }
+
+func (n *notes) judgeLimits(f Facts) {
+	const remedy = "raise it in /etc/security/limits.conf, or for a login without PAM in the unit of sshd"
+	switch l := f.OpenFiles; {
+	case l.Hard == Unknown:
+	case l.Hard < goodFiles:
+		n.add(worse(l.Hard < leastFiles), Limits, remedy, "a process may open %d files at most (ulimit -Hn)", l.Hard)
+	case l.Soft < goodFiles:
+		n.add(Warning, Limits, remedy+"; or --setup 'ulimit -n "+fmt.Sprint(min(l.Hard, 65536))+"'",
+			"a process may open %d files (ulimit -n), which loaders of data may use up", l.Soft)
+	}
+	// The limit of processes does not hold for root.
+	if l := f.Processes; l.Soft != Unknown && f.UID != 0 && l.Soft < goodProcesses {
+		n.add(Warning, Limits, remedy, "user %s may have %d processes and threads (ulimit -u)", f.User, l.Soft)
+	}
+}

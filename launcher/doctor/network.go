@@ -1,0 +1,120 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// leastPids is how many processes and threads a host should let a job have.
+const leastPids = 1024
+
+// site is what a report is judged by.
+type site struct {
+	line  hostfile.Host // of the resource file
+	root  bool          // the login is that of root
+	alone bool          // no other machine needs to reach the host
+}
+
+// judgeReport adds what is wrong by the report of an agent.
+func (n *notes) judgeReport(r protocol.HostReport, s site) {
+	n.judgeProcesses(r, s)
+	for _, stray := range r.Strays {
+		n.add(Warning, Leftovers, "plx stop "+stray.Job+" --hosts FILE", "job %s is over, and processes of it are left: %s", stray.Job, pids(stray.PIDs))
+	}
+	if r.Old > 0 {
+		n.add(Warning, Leftovers, "plx prune --hosts FILE", "jobs that ended more than 30 days ago take room in ~/.plx")
+	}
+	if r.Broken != "" {
+		n.add(Warning, Leftovers, "look at ~/.plx/jobs there", "its jobs could not be listed: %s", r.Broken)
+	}
+	if r.Refused != "" {
+		n.add(Error, Network, "nic=NAME or addr=IP on its line of the resource file chooses an address that it has, --port-range other ports", "%s", r.Refused)
+		return
+	}
+	n.judgeInterface(r, s)
+}
+
+// judgeProcesses adds how processes of a job could be left behind.
+func (n *notes) judgeProcesses(r protocol.HostReport, s site) {
+	if r.NoSubreaper != "" {
+		n.add(Error, Processes, "let the container or the security module of the host allow prctl", "plx cannot adopt orphans (PR_SET_CHILD_SUBREAPER): %s", r.NoSubreaper)
+	}
+	if r.NoPidfd != "" {
+		n.add(Warning, Processes, "Linux 5.3 or later, and a container that allows pidfd_open", "plx has no safe handle on processes (pidfd_open): %s", r.NoPidfd)
+	}
+	if r.LogindKills && !r.Scope && !s.root {
+		n.add(Warning, Processes, "loginctl enable-linger USER, so that systemd-run --user works; or KillUserProcesses=no in logind.conf",
+			"logind kills the processes of a login that ends, and so detached jobs (--detach)")
+	}
+	if r.PidsMax > 0 && r.PidsMax < leastPids {
+		n.add(Warning, Limits, "raise pids.max, or TasksMax of the user's slice or of sshd", "the control group of a login may have %d processes and threads", r.PidsMax)
+	}
+}
+
+func pids(all []int) string {
+	const most = 5
+	text := strings.Trim(fmt.Sprint(all[:min(len(all), most)]), "[]")
+	if more := len(all) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return "pid " + text
+}
+
+// judgeInterface looks at the interface that has the data address.
+func (n *notes) judgeInterface(r protocol.HostReport, s site) {
+	at := slices.IndexFunc(r.Links, func(l protocol.Interface) bool { return l.Name == r.Interface })
+	if at < 0 {
+		return
+	}
+	chosen := r.Links[at]
+	if chosen.Loopback && !s.alone {
+		n.add(Error, Network, "add addr=IP or nic=NAME to its line of the resource file",
+			"its data address is on %s, which reaches the host itself only: ssh arrives through a tunnel?", chosen.Name)
+		return
+	}
+	if s.line.Interface != "" || s.line.DataAddr != "" || s.alone || chosen.Speed == 0 {
+		return
+	}
+	fastest := slices.MaxFunc(r.Links, func(a, b protocol.Interface) int { return cmp.Compare(usable(a), usable(b)) })
+	if usable(fastest) > chosen.Speed {
+		n.add(Warning, Network, "--nic "+fastest.Name+", or nic="+fastest.Name+" on lines of the resource file",
+			"data goes over %s (%d Mbit/s), and %s has %d Mbit/s", chosen.Name, chosen.Speed, fastest.Name, fastest.Speed)
+	}
+}
+
+// usable returns the speed of an interface over which data could go, else 0.
+func usable(l protocol.Interface) int {
+	dialable := slices.ContainsFunc(l.Addrs, func(text string) bool {
+		p, err := netip.ParsePrefix(text)
+		return err == nil && !p.Addr().IsLinkLocalUnicast()
+	})
+	if !l.Up || !l.Running || l.Loopback || !dialable {
+		return 0
+	}
+	return l.Speed
+}
+
+// judgePeers adds which of the peers the host cannot reach. What a report says of others
+// does not count.
+func (n *notes) judgePeers(report protocol.PeersReport, peers []protocol.Peer) {
+	for _, f := range report.Failures {
+		at := slices.IndexFunc(peers, func(p protocol.Peer) bool { return p.Index == f.Peer.Index })
+		if at < 0 {
+			continue
+		}
+		p := peers[at]
+		if f.Connected {
+			n.add(Error, Network, "the network may not pass packets of the interfaces' MTU: lower it on both hosts (ip link set dev NAME mtu 1500), or let ICMP through",
+				"connects to host %s at %s for data, and 64 KiB do not arrive: %s", p.Host, p.Addr, f.Cause)
+			continue
+		}
+		n.add(Error, Network, "open ports in the firewalls between them (--port-range), or choose another network: --nic",
+			"cannot connect to host %s at %s for data: %s", p.Host, p.Addr, f.Cause)
+	}
+}

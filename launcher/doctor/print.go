@@ -1,0 +1,88 @@
+package doctor
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/charmbracelet/lipgloss"
+	"github.com/muesli/termenv"
+
+	"github.com/plx-run/plx/launcher/console"
+)
+
+// JSON writes the diagnosis as one object.
+func (d Diagnosis) JSON(w io.Writer) error {
+	out := json.NewEncoder(w)
+	out.SetIndent("", "  ")
+	out.SetEscapeHTML(false)
+	return out.Encode(d)
+}
+
+// Print writes a line for each finding, and then a summary.
+func (d Diagnosis) Print(w io.Writer, colour bool) error {
+	for _, f := range d.Findings {
+		line := fmt.Sprintf("%s: %s: %s", paint(f.Level, colour), where(f.Hosts), console.Printable(f.Text))
+		if f.Remedy != "" {
+			line += "; remedy: " + console.Printable(f.Remedy)
+		}
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintln(w, d.summary())
+	if n := d.Dialled.Hosts; err == nil && n > 1 {
+		_, err = fmt.Fprintf(w, "between hosts: each dialled the next one and the first, %d of %d pairs\n", d.Dialled.Pairs, n*(n-1))
+	}
+	return err
+}
+
+func where(hosts []string) string {
+	switch {
+	case len(hosts) == 1 && hosts[0] == here:
+		return here
+	case len(hosts) == 1:
+		return "host " + hosts[0]
+	}
+	return "hosts " + console.Fold(hosts)
+}
+
+func paint(l Level, colour bool) string {
+	if !colour {
+		return string(l)
+	}
+	r := lipgloss.NewRenderer(io.Discard)
+	r.SetColorProfile(termenv.ANSI)
+	of := map[Level]lipgloss.Color{Error: "1", Warning: "3"}[l]
+	return r.NewStyle().Bold(true).Foreground(of).Render(string(l))
+}
+
+// summary counts findings, and the hosts without one.
+func (d Diagnosis) summary() string {
+	count := map[Level]int{}
+	touched := map[string]bool{}
+	for _, f := range d.Findings {
+		count[f.Level]++
+		for _, h := range f.Hosts {
+			touched[h] = true
+		}
+	}
+	hosts := console.Count(len(d.Hosts), "host")
+	if len(d.Findings) == 0 {
+		return hosts + ", nothing found"
+	}
+	var words []string
+	for _, l := range []Level{Error, Warning} {
+		if count[l] > 0 {
+			words = append(words, console.Count(count[l], string(l)))
+		}
+	}
+	text := hosts + ": " + strings.Join(words, ", ")
+	good := slices.DeleteFunc(slices.Clone(d.Hosts), func(h HostFacts) bool { return touched[h.Host] })
+	if len(good) > 0 {
+		text += fmt.Sprintf("; nothing found on %d", len(good))
+	}
+	return text
+}

@@ -1,0 +1,174 @@
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/plx-run/plx/gpuprobe"
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/imports"
+	"github.com/plx-run/plx/launcher/placement"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// Bounds of one host. A dial that the server refuses for load is tried again within the
+// first.
+const (
+	connectTime = 18 * time.Second
+	lookTime    = 15 * time.Second
+)
+
+var errLook = fmt.Errorf("no answer within %v", lookTime)
+
+// visit is what is found on one host, and written by one goroutine at a time.
+type visit struct {
+	host    *hosts.Host
+	connect time.Duration   // to connect and to log in, or to fail
+	facts   *Facts          // nil: the host did not answer
+	report  gpuprobe.Report // of its GPUs
+	notes   notes
+	ready   bool // the agent can be sent
+
+	agent       *hosts.AgentHost     // nil: it was not sent
+	lost        bool                 // it has no data address
+	session     *session             // with the agent; nil: it was not started
+	agentReport *protocol.HostReport // nil: the agent has not answered
+	answer      *imports.Answer      // of python3; nil: it was not asked, or has not answered
+}
+
+// known returns what is known of the host.
+func (v *visit) known() HostFacts {
+	return HostFacts{Host: v.notes.host, ConnectMS: v.connect.Milliseconds(), Noise: v.host.Noise.Load(), Facts: v.facts, Agent: v.agentReport, Python: v.answer}
+}
+
+// visitAll connects to all hosts and looks at them.
+func (e *examination) visitAll(ctx context.Context) error {
+	tally := e.printer.NewTally("examining", len(e.visits))
+	return hosts.Each(ctx, e.set.Hosts, func(i int, _ *hosts.Host) error { // the visits have the errors
+		e.visits[i].run(ctx, tally)
+		return nil
+	})
+}
+
+func (v *visit) run(ctx context.Context, tally *console.Tally) {
+	if err := v.dial(ctx); err != nil {
+		v.notes.unreached(err)
+		return
+	}
+	tally.Begin(v.notes.host)
+	defer tally.End(v.notes.host)
+	v.look(ctx)
+}
+
+func (v *visit) dial(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, connectTime, fmt.Errorf("no connection within %v", connectTime))
+	defer cancel()
+	began := time.Now()
+	err := v.host.Dial(ctx)
+	v.connect = time.Since(began)
+	return err
+}
+
+// look runs everything that needs no agent.
+func (v *visit) look(ctx context.Context) {
+	facts, asked, inspected := v.inspect(ctx)
+	if facts.OS != "" {
+		v.facts = &facts
+	}
+	switch {
+	case asked != nil && facts.step != "":
+		v.notes.failed(Home, fmt.Errorf("%s does not answer: %w", facts.step, asked), "repair the file server or the disk behind it")
+		return
+	case asked != nil && facts.begun:
+		asked = fmt.Errorf("its shell works, and a command hangs or fails (date, uname, id, df): %w", asked)
+		fallthrough
+	case asked != nil:
+		v.notes.failed(Shell, asked, "ssh HOST true must print nothing and end at once")
+		return
+	}
+	v.notes.judge(facts)
+	if inspected != nil && !v.notes.errors() {
+		v.notes.failed(Home, inspected, "repair the home folder")
+	}
+	if errors.Is(inspected, errLook) {
+		return
+	}
+	v.probe(ctx)
+	v.ready = inspected == nil && !v.notes.errors()
+}
+
+// inspect runs facts.sh and what a launch does first.
+func (v *visit) inspect(ctx context.Context) (facts Facts, asked, inspected error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, lookTime, errLook)
+	defer cancel()
+	var work errgroup.Group
+	work.Go(func() error { facts, asked = v.ask(ctx); return nil })
+	work.Go(func() error { inspected = v.host.Inspect(ctx); return nil })
+	work.Wait() // the functions return nil
+	return facts, asked, inspected
+}
+
+// probe looks for GPUs, when the host is known to answer. The probe bounds itself: a sound
+// nvidia-smi may take long.
+func (v *visit) probe(ctx context.Context) {
+	var err error
+	if v.report, err = gpuprobe.Probe(ctx, v.host); err != nil {
+		v.notes.failed(GPUs, err, "run nvidia-smi there by hand")
+		return
+	}
+	if v.host.Embedded {
+		v.report.AddLocal()
+	}
+	v.notes.judgeGPUs(placement.Machine{Host: v.host.Resource, Report: &v.report})
+}
+
+// ask runs facts.sh. With an error it returns what had arrived.
+func (v *visit) ask(ctx context.Context) (Facts, error) {
+	out := &answer{}
+	asked := time.Now()
+	// Hosts may share a home: their files need different names.
+	err := v.host.Script(ctx, "token="+rand.Text()+"\n"+factsScript, nil, out)
+	text, first := out.result()
+	facts := parseFacts(text, exchange{asked, first})
+	switch {
+	case facts.complete:
+		return facts, nil // what comes after it does not count
+	case err == nil:
+		err = errors.New("its shell ended early")
+	}
+	return facts, err
+}
+
+// answer keeps the first bytes of an output, and when it began.
+type answer struct {
+	mu    sync.Mutex
+	buf   bytes.Buffer
+	first time.Time
+}
+
+// mostAnswer bounds what a host may answer.
+const mostAnswer = 64 << 10
+
+func (a *answer) Write(p []byte) (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.first.IsZero() {
+		a.first = time.Now()
+	}
+	a.buf.Write(p[:min(len(p), mostAnswer-a.buf.Len())])
+	return len(p), nil
+}
+
+func (a *answer) result() (text string, first time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.buf.String(), a.first
+}

@@ -1,0 +1,374 @@
+package hang
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// margin is by how much one end must have spoken later than the other to count: the
+// kernel's clock for this has steps of up to 10 ms.
+const margin = 20 * time.Millisecond
+
+// graph is what is known of all tasks.
+type graph struct {
+	tasks    []Task
+	ends     map[end]int     // task by the two addresses of a connection
+	servers  map[end]int     // task by the address at which it listens
+	owners   map[process]int // task by process
+	postures []posture       // by task
+}
+
+// end is one end of a connection. host is the index of the host of an address that counts
+// there only; -1 for others.
+type end struct {
+	host        int
+	local, peer netip.AddrPort
+}
+
+// process is a process of a host.
+type process struct{ host, pid int }
+
+func newGraph(tasks []Task) *graph {
+	g := &graph{tasks: tasks, ends: map[end]int{}, servers: map[end]int{}, owners: map[process]int{}}
+	for i, t := range tasks {
+		if t.Seen == nil {
+			continue
+		}
+		for _, p := range t.Seen.Processes {
+			g.owners[process{t.HostIndex, p.PID}] = i
+			for _, s := range p.Sockets {
+				local, peer, ok := addresses(s)
+				switch {
+				case !ok:
+				case s.Listening:
+					g.servers[endOf(t.HostIndex, local, netip.AddrPort{})] = i
+				default:
+					g.ends[endOf(t.HostIndex, local, peer)] = i
+				}
+			}
+		}
+	}
+	for i := range tasks {
+		g.postures = append(g.postures, g.task(i))
+	}
+	return g
+}
+
+func addresses(s protocol.Socket) (local, peer netip.AddrPort, ok bool) {
+	local, err1 := netip.ParseAddrPort(s.Local)
+	peer, err2 := netip.ParseAddrPort(s.Peer)
+	return local, peer, err1 == nil && err2 == nil
+}
+
+func endOf(host int, local, peer netip.AddrPort) end {
+	if !local.Addr().IsLoopback() && !local.Addr().IsUnspecified() {
+		host = -1
+	}
+	return end{host, local, peer}
+}
+
+// peer returns the task at the other end of a socket of task i; -1: none is known.
+func (g *graph) peer(i int, s protocol.Socket) int {
+	local, remote, ok := addresses(s)
+	if !ok || s.Listening {
+		return -1
+	}
+	host := g.tasks[i].HostIndex
+	if j, known := g.ends[endOf(host, remote, local)]; known {
+		return j
+	}
+	if j, known := g.servers[endOf(host, remote, netip.AddrPort{})]; known && s.Opening {
+		return j
+	}
+	return -1
+}
+
+// task returns what task i does.
+func (g *graph) task(i int) posture {
+	t := g.tasks[i]
+	switch {
+	case t.Exit != nil && t.Exit.Native && t.Exit.Finished:
+		return posture{rank: unclear, why: "it has ended: its work was done"}
+	case t.Exit != nil && t.Exit.Signal != 0:
+		return posture{rank: left, why: fmt.Sprintf("it was ended by signal %d", t.Exit.Signal)}
+	case t.Exit != nil:
+		return posture{rank: left, why: fmt.Sprintf("it has left: it exited with status %d while others still run", t.Exit.Code)}
+	case t.Seen == nil:
+		return posture{rank: unheard, why: "its host has not told what it does"}
+	case len(t.Seen.Processes) == 0:
+		return posture{rank: unheard, why: "what it does could not be read"}
+	}
+	p := g.process(i, &t.Seen.Processes[0], map[int]bool{})
+	if p.rank > halted && t.Seen.Training != nil {
+		return g.training(i)
+	}
+	if p.rank > active && computes(t.Seen) && !g.explicit(i) {
+		return posture{rank: active, why: fmt.Sprintf("it computes, and has done nothing else for %s", ago(t.Seen.Quiet))}
+	}
+	return p
+}
+
+// training is the posture of a task of plx's trainer, which tells where it is.
+func (g *graph) training(i int) posture {
+	at := g.tasks[i].Seen.Training
+	switch {
+	case g.serves(i):
+		return posture{rank: unclear, why: "it serves, and waits for requests of workers"}
+	case at.Waits:
+		p := posture{rank: waiting, why: "it waits for other tasks, in a call of plx's trainer"}
+		for j, t := range g.tasks {
+			if t.Seen != nil && t.Seen.Training != nil && !t.Seen.Training.Waits && !g.serves(j) {
+				p.on = append(p.on, j)
+			}
+		}
+		return p
+	case computes(g.tasks[i].Seen):
+		return posture{rank: active, why: fmt.Sprintf("it computes, and has done nothing else for %s: %s", ago(g.tasks[i].Seen.Quiet), clean(at.Where))}
+	}
+	return posture{rank: active, why: "it does not take part in the step that the others wait for: " + clean(at.Where)}
+}
+
+// serves reports whether a task is a parameter server of plx's trainer.
+func (g *graph) serves(i int) bool {
+	t := g.tasks[i]
+	return t.Name.Role == cluster.PS && t.Seen != nil && t.Seen.Training != nil
+}
+
+// computes reports whether a task has used the processor while nothing else of it moved.
+func computes(a *protocol.Activity) bool { return a.Still < a.Quiet/4 }
+
+// explicit reports whether the first thread of a task waits for bytes of another task.
+func (g *graph) explicit(i int) bool {
+	p := g.tasks[i].Seen.Processes[0]
+	if len(p.Threads) == 0 || p.Go {
+		return false
+	}
+	return slices.ContainsFunc(p.Threads[0].Sockets, func(n int) bool {
+		return n >= 0 && n < len(p.Sockets) && g.peer(i, p.Sockets[n]) >= 0
+	})
+}
+
+// process returns what one process of task i does. seen has the processes that led here.
+func (g *graph) process(i int, p *protocol.Process, seen map[int]bool) posture {
+	seen[p.PID] = true
+	who := fmt.Sprintf("%s (pid %d)", clean(p.Name), p.PID)
+	if len(p.Threads) == 0 {
+		return posture{rank: unclear, why: who + " has just ended"}
+	}
+	for _, t := range p.Threads {
+		if t.Wait == protocol.Stopped {
+			return posture{rank: halted, why: who + " is stopped, by SIGSTOP or a debugger"}
+		}
+	}
+	first := p.Threads[0]
+	switch first.Wait {
+	case protocol.OnPoll:
+		if p.Go {
+			return g.lock(i, p, who, seen)
+		}
+	case protocol.InKernel:
+		return posture{rank: halted, why: fmt.Sprintf("%s is stuck in the kernel%s: in a disk, a network file system or a driver", who, in(first))}
+	case protocol.OnFile:
+		return g.fileLock(i, who, first)
+	case protocol.Sleeps:
+		if sub := g.children(i, p, seen); sub.rank < inward || sub.rank == waiting && len(sub.on) > 0 {
+			return sub
+		}
+		return posture{rank: active, why: "it sleeps: " + who + in(first)}
+	case protocol.OnLock:
+		return g.lock(i, p, who, seen)
+	case protocol.Runs:
+		return posture{rank: inward, why: who + " runs"}
+	}
+	return g.descriptors(i, p, who, seen)
+}
+
+// in says in which function of the kernel a thread is.
+func in(t protocol.Thread) string {
+	if t.Where == "" {
+		return ""
+	}
+	return " in " + clean(t.Where)
+}
+
+// fileLock is the posture of a process that waits for a lock on a file.
+func (g *graph) fileLock(i int, who string, t protocol.Thread) posture {
+	why := who + " waits for a lock on a file"
+	if t.What != "" {
+		why = who + " waits for a lock on " + clean(t.What)
+	}
+	for _, pid := range t.PIDs {
+		if j, known := g.owners[process{g.tasks[i].HostIndex, pid}]; known && j != i {
+			return posture{rank: waiting, why: fmt.Sprintf("%s that %s holds", why, g.tasks[j].Name), on: []int{j}, lock: true}
+		}
+		why += fmt.Sprintf(", which process %d holds", pid)
+	}
+	return posture{rank: halted, why: why}
+}
+
+// lock is the posture of a process whose first thread waits for a lock of the process: as
+// its other threads, its sockets and its children tell.
+func (g *graph) lock(i int, p *protocol.Process, who string, seen map[int]bool) posture {
+	for _, t := range p.Threads[1:] {
+		if t.Wait == protocol.InKernel || t.Wait == protocol.OnFile {
+			alone := *p
+			alone.Threads = []protocol.Thread{t}
+			return g.process(i, &alone, seen)
+		}
+	}
+	all := make([]int, len(p.Sockets))
+	for n := range all {
+		all[n] = n
+	}
+	links, connected := g.sockets(i, p, all, false)
+	if links.rank == cut || len(links.on) > 0 {
+		return links
+	}
+	if sub := g.children(i, p, seen); sub.rank < inward || len(sub.on) > 0 {
+		return sub
+	}
+	if connected {
+		return posture{rank: waiting, near: links.near, why: who + " waits for a lock or condition of its own, and has answered none of the others" + links.why}
+	}
+	return posture{rank: inward, why: who + " waits for a lock or condition of its own process"}
+}
+
+// descriptors is the posture of a process whose first thread waits for pipes, sockets or
+// children.
+func (g *graph) descriptors(i int, p *protocol.Process, who string, seen map[int]bool) posture {
+	first := p.Threads[0]
+	links, _ := g.sockets(i, p, first.Sockets, true)
+	if links.rank == cut || len(links.on) > 0 {
+		return links
+	}
+	if sub := g.follow(i, first.PIDs, seen); sub.rank <= inward || len(sub.on) > 0 {
+		return sub
+	}
+	switch {
+	case first.Wait == protocol.OnWrite && len(first.PIDs) > 0:
+		return posture{rank: halted, why: fmt.Sprintf("%s writes to a full pipe that process %d does not read", who, first.PIDs[0])}
+	case len(first.PIDs) > 0:
+		return posture{rank: unclear, why: who + " waits for another process of its task"}
+	case first.Wait == protocol.OnOther:
+		return posture{rank: inward, why: who + " waits" + in(first)}
+	case len(first.Sockets) > 0:
+		return posture{rank: inward, why: who + " waits for something outside of the job: " + outside(p, first)}
+	case first.What != "":
+		return posture{rank: inward, why: fmt.Sprintf("%s waits (%s) for %s", who, first.Wait, clean(first.What))}
+	}
+	return posture{rank: inward, why: fmt.Sprintf("%s waits (%s)%s", who, first.Wait, in(first))}
+}
+
+// outside names the other ends of the sockets that a thread waits for.
+func outside(p *protocol.Process, t protocol.Thread) string {
+	for _, n := range t.Sockets {
+		if n >= 0 && n < len(p.Sockets) {
+			s := p.Sockets[n]
+			if s.Listening {
+				return "a connection to " + clean(s.Local)
+			}
+			return clean(s.Peer)
+		}
+	}
+	return "a socket"
+}
+
+// follow returns the surest posture of processes of the same task, or a wait for the
+// tasks that the others belong to.
+func (g *graph) follow(i int, pids []int, seen map[int]bool) posture {
+	best := posture{rank: unclear}
+	for _, pid := range pids {
+		j, known := g.owners[process{g.tasks[i].HostIndex, pid}]
+		var next posture
+		switch {
+		case !known || seen[pid]:
+			continue
+		case j != i:
+			next = posture{rank: waiting, on: []int{j}}
+		default:
+			next = g.process(i, g.find(i, pid), seen)
+		}
+		if surest(next, best) < 0 {
+			best = next
+		}
+	}
+	return best
+}
+
+// children is follow for the children of a process.
+func (g *graph) children(i int, p *protocol.Process, seen map[int]bool) posture {
+	var pids []int
+	for _, c := range g.tasks[i].Seen.Processes {
+		if c.Parent == p.PID {
+			pids = append(pids, c.PID)
+		}
+	}
+	return g.follow(i, pids, seen)
+}
+
+func (g *graph) find(i, pid int) *protocol.Process {
+	all := g.tasks[i].Seen.Processes
+	return &all[slices.IndexFunc(all, func(p protocol.Process) bool { return p.PID == pid })]
+}
+
+// sockets returns for whom a process waits, by its sockets with these indices. explicit
+// says that the first thread waits for them. connected reports whether one of them leads
+// to another task.
+func (g *graph) sockets(i int, p *protocol.Process, indices []int, explicit bool) (found posture, connected bool) {
+	found.rank = waiting
+	silent := time.Duration(-1)
+	for _, n := range indices {
+		if n < 0 || n >= len(p.Sockets) {
+			continue
+		}
+		s := p.Sockets[n]
+		j := g.peer(i, s)
+		if lost(s) && (j >= 0 || explicit) {
+			if found.rank != cut {
+				found = posture{rank: cut, why: fmt.Sprintf("its connection to %s takes no bytes: the kernel has sent them again %d times; the network or that host is down", g.far(j, s), s.Retries)}
+			}
+			if j >= 0 && !slices.Contains(found.on, j) {
+				found.on = append(found.on, j)
+			}
+			connected = true
+		}
+		if found.rank == cut {
+			continue
+		}
+		if j < 0 || j == i {
+			continue
+		}
+		connected = true
+		if silent < 0 || s.Sent < silent {
+			silent = s.Sent
+		}
+		spoke := s.Sent+margin < s.Received || s.Unsent > 0 || s.Opening
+		if s.Unread == 0 && (explicit || spoke) && !slices.Contains(found.on, j) {
+			found.on = append(found.on, j)
+		}
+		if !spoke && s.Sent <= s.Received+margin {
+			found.near = append(found.near, j)
+		}
+	}
+	if silent >= 0 && found.rank != cut {
+		found.why = fmt.Sprintf(" for %s", ago(silent))
+	}
+	slices.Sort(found.on)
+	return found, connected
+}
+
+// lost reports whether the kernel sends bytes again, or asks again for a connection.
+func lost(s protocol.Socket) bool { return s.Retries > 0 && (s.Unsent > 0 || s.Opening) }
+
+// far names the other end of a socket.
+func (g *graph) far(j int, s protocol.Socket) string {
+	if j < 0 {
+		return clean(s.Peer)
+	}
+	return g.tasks[j].String()
+}

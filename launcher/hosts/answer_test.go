@@ -1,0 +1,52 @@
+package hosts
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"io/fs"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/plx-run/plx/hostfile"
+)
+
+// endless is a connection to a host that answers everything without end.
+type endless struct{ silent }
+
+func (endless) Copy(context.Context, io.Reader, int64, string, fs.FileMode) error { return nil }
+
+func (endless) Run(ctx context.Context, _ string, _ io.Reader, stdout, _ io.Writer) error {
+	piece := bytes.Repeat([]byte(" "), 1<<16)
+	for range 4 * maxAnswer / len(piece) { // a test without a bound ends too
+		if _, err := stdout.Write(piece); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A host that answers without end costs bounded memory, and is named.
+func TestEndlessAnswers(t *testing.T) {
+	for what, ask := range map[string]func(*AgentHost) error{
+		"state": func(a *AgentHost) error { _, err := a.State(t.Context()); return err },
+		"interfaces": func(a *AgentHost) error {
+			_, err := addressesOf(t.Context(), a)
+			return err
+		},
+	} {
+		h := NewHost(hostfile.Host{Name: "liar", Interface: "ib0"}, func(context.Context) (Transport, error) { return endless{}, nil })
+		a := &AgentHost{Host: h, Job: "j", Folder: "h", Binary: ".plx/blobs/x"}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := a.Named(ask(a))
+		runtime.ReadMemStats(&after)
+		if err == nil || !strings.Contains(err.Error(), "host liar: ") || !strings.Contains(err.Error(), "answers with more than 64 MiB") {
+			t.Errorf("%s: %v", what, err)
+		}
+		if bytes := after.TotalAlloc - before.TotalAlloc; bytes > 4*maxAnswer { // a buffer that doubles
+			t.Errorf("%s: %d MiB were allocated", what, bytes>>20)
+		}
+	}
+}

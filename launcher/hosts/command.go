@@ -1,0 +1,127 @@
+package hosts
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/plx-run/plx/envsync"
+	"github.com/plx-run/plx/launcher/artifacts"
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/embedded"
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/slurm"
+	"github.com/plx-run/plx/launcher/ssh"
+	"github.com/plx-run/plx/launcher/via"
+)
+
+// overCommand adds the hosts, which the command of like connects to.
+func (s *Set) overCommand(ctx context.Context, reach Reach, like via.Config) error {
+	if err := via.Check(ctx, like.Command); err != nil {
+		return err
+	}
+	s.agents = &agents{printer: s.printer, made: map[envsync.Platform]envsync.Blob{}}
+	for i, line := range reach.Lines() {
+		if line.User != "" || line.Port != 0 {
+			err := fmt.Errorf("host %s: its line has a user or a port, which a command of --via does not get", line.Name)
+			return exit.Mistake(err, "write the name alone, as the command wants it")
+		}
+		cfg := like
+		cfg.Host, cfg.Agent = line.Name, s.agents.of
+		dial := func(ctx context.Context) (Transport, error) { return via.Dial(ctx, cfg) }
+		if reach.SharedHome {
+			dial = s.orHome(reach.Slurm, dial)
+		}
+		h := NewHost(line, s.inTurn(line.Name, dial))
+		h.chosen.onLine(reach.Hosts[i])
+		s.Hosts = append(s.Hosts, h)
+	}
+	return nil
+}
+
+// orHome dials a step of Slurm's, and the home of this machine once the job is over.
+func (s *Set) orHome(run slurm.Run, step Dialer) Dialer {
+	return func(ctx context.Context) (Transport, error) {
+		conn, err := step(ctx)
+		if err == nil {
+			return conn, nil
+		}
+		if ended, asked := run.Ended(ctx); asked != nil || !ended {
+			return nil, err
+		}
+		cfg, home := s.home(ctx)
+		if home != nil {
+			return nil, errors.Join(err, home)
+		}
+		return overSSH(cfg)(ctx)
+	}
+}
+
+// home returns how to reach an embedded server, which it starts at the first call.
+func (s *Set) home(ctx context.Context) (ssh.Config, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.clusters) == 0 {
+		c, err := embedded.Start(ctx, 1)
+		if err != nil {
+			return ssh.Config{}, err
+		}
+		s.clusters = append(s.clusters, c)
+	}
+	return s.clusters[0].Configs()[0], nil
+}
+
+// agents makes plx for the platforms of hosts that a command reaches, where it has to run
+// before anything else is known of the host.
+type agents struct {
+	printer *console.Printer
+
+	mu   sync.Mutex
+	made map[envsync.Platform]envsync.Blob
+	sets []*artifacts.Set
+	also []*agents // of other Sets that this one took over
+}
+
+func (a *agents) of(ctx context.Context, p envsync.Platform) (envsync.Blob, error) {
+	if p.OS != "linux" {
+		return envsync.Blob{}, fmt.Errorf("it runs %s, a host must run linux", p)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if b, ok := a.made[p]; ok {
+		return b, nil
+	}
+	set, err := artifacts.Pack(ctx, artifacts.Source{Sent: true, Program: "plx"}, []envsync.Platform{p}, a.printer)
+	if err != nil {
+		return envsync.Blob{}, err
+	}
+	a.sets, a.made[p] = append(a.sets, set), set.Agent(p)[0]
+	return a.made[p], nil
+}
+
+// with returns agents whose close closes other too. Both may be nil.
+func (a *agents) with(other *agents) *agents {
+	if a == nil || other == nil {
+		return cmp.Or(a, other)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.also = append(a.also, other)
+	return a
+}
+
+func (a *agents) close() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var errs []error
+	for _, set := range a.sets {
+		errs = append(errs, set.Close())
+	}
+	for _, other := range a.also {
+		errs = append(errs, other.close())
+	}
+	a.sets = nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,34 @@
+package hosts
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/plx-run/plx/launcher/console"
+)
+
+// In a pipe, a --setup that takes longer than 3 s shows the newest line of a host.
+func TestSetupShowsItsNewestLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said bytes.Buffer
+		tally := console.NewPrinter(console.Terminal{Stderr: &said}).NewTally("running --setup", 1)
+		tally.Begin("h1")
+		live := &newest{tally, "h1"}
+		kept := &tail{limit: mostOutput}
+		for _, text := range []string{"Collecting torch\n", "Downloading torch.whl\r 7%\r 9%\n", "\n"} {
+			io.WriteString(also(kept, live), text) // neither fails
+		}
+		time.Sleep(4 * time.Second)
+		tally.End("h1")
+		if want := "plx: running --setup: 0 of 1 host; waiting for h1 for 3s; h1: 9%\n"; said.String() != want {
+			t.Errorf("%q, want %q", said.String(), want)
+		}
+		if text := kept.String(); !strings.HasPrefix(text, "Collecting torch\n") {
+			t.Errorf("kept %q", text)
+		}
+	})
+}

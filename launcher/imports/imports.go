@@ -1,0 +1,163 @@
+// Package imports imports Python modules on hosts, as the tasks of a job would, and says why
+// that fails.
+//
+//	got, err := imports.Ask(ctx, host, imports.Request{Modules: []string{"torch"}, Command: protocol.Command{Name: "python3"}})
+//	if err == nil {
+//		note, err = imports.Judge(got, gpus, driver)
+//	}
+//
+// It installs nothing.
+package imports
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// Time bounds the imports on a host. The first import of torch reads gigabytes, maybe from
+// a file server.
+const Time = 3 * time.Minute
+
+// script imports the modules that its arguments name. Its last line of output is
+// JSON, after a mark.
+const script = `import sys
+first, sys.path[:1] = sys.path[:1], []  # the user's modules do not stand in for those of this script
+import importlib, json, traceback
+sys.path[:0] = first
+mark, answer = "plx-imported ", {"python": ".".join(map(str, sys.version_info[:3]))}
+try:
+    for name in sys.argv[1:]:
+        answer["module"] = name
+        importlib.import_module(name)
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        answer["torch"] = str(getattr(torch, "__version__", ""))
+        answer["cuda"] = getattr(torch.version, "cuda", None) or ""
+        answer["hip"] = getattr(torch.version, "hip", None) or ""
+        answer["available"] = bool(answer["cuda"]) and torch.cuda.is_available()
+except BaseException as e:
+    answer["error"] = "".join(traceback.format_exception_only(type(e), e)).strip()
+print("\n" + mark + json.dumps(answer))
+`
+
+const mark = "\nplx-imported "
+
+// Answer is what a host says of its Python.
+type Answer struct {
+	Python    string `json:"python"` // its version
+	Module    string `json:"module"` // the last one that it tried
+	Error     string `json:"error"`  // why that one could not be imported; "": all were
+	Torch     string `json:"torch"`  // version; "": torch is not among the modules
+	CUDA      string `json:"cuda"`   // for which torch is built, such as "12.1"; "": for none
+	HIP       string `json:"hip"`    // as CUDA, for AMD's GPUs
+	Available bool   `json:"available"`
+}
+
+var moduleName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[\pL_][\pL\pN_]*(\.[\pL_][\pL\pN_]*)*$`) })
+
+// Names returns the names in the values of --check-import.
+func Names(values []string) (names []string, err error) {
+	for _, value := range values {
+		for name := range strings.SplitSeq(value, ",") {
+			if name = strings.TrimSpace(name); !moduleName().MatchString(name) {
+				return nil, exit.Mistake(fmt.Errorf("--check-import: %q is no name of a module", name), "--check-import torch,numpy")
+			}
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// Request is what to import, and how.
+type Request struct {
+	Modules []string         // none: only the version of Python is asked for
+	Command protocol.Command // how the tasks are started; Ask sets program and arguments
+	Env     []protocol.Raw   // NAME=VALUE
+}
+
+// Ask imports modules on one host. With a working directory it is as its tasks will be.
+func Ask(ctx context.Context, a *hosts.AgentHost, r Request) (got Answer, err error) {
+	c := r.Command
+	c.Blob, c.Base, c.Name = "", "", "python3"
+	c.Args = []protocol.Raw{"-c", script}
+	for _, m := range r.Modules {
+		c.Args = append(c.Args, protocol.Raw(m))
+	}
+	if c.SetupDone {
+		c.Setup = ""
+	}
+	stdout, stderr, err := hosts.Ask(ctx, a, protocol.ExecRequest{Command: c, Env: r.Env, MaxTime: Time, Job: a.Job, Folder: a.Folder}, nil)
+	_, text, found := strings.Cut(stdout, mark)
+	if err == nil && !found {
+		err = errors.New("its output has no answer")
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &got)
+	}
+	if err != nil {
+		said := strings.TrimSpace(stderr)
+		last := strings.TrimPrefix(said[strings.LastIndexByte(said, '\n')+1:], "plx agent: ")
+		if last != "" {
+			err = fmt.Errorf("%s (%w)", last, err)
+		}
+		return got, fmt.Errorf("%s: %w", r.doing(), err)
+	}
+	return got, nil
+}
+
+func (r Request) doing() string {
+	if len(r.Modules) == 0 {
+		return "python3"
+	}
+	return "import " + strings.Join(r.Modules, ", ")
+}
+
+// Judge returns why a host's torch cannot do the job there, or a note about it. gpus is
+// the number of its workers that have GPUs.
+func Judge(got Answer, gpus int, driver string) (note string, err error) {
+	switch {
+	case got.Error != "":
+		return "", fmt.Errorf("import %s: %s", got.Module, got.Error)
+	case got.Torch == "" || got.HIP != "" || got.Available || gpus == 0:
+		return "", nil
+	case got.CUDA == "":
+		return fmt.Sprintf("torch %s is built for CPUs only, and workers have GPUs", got.Torch), nil
+	}
+	err = fmt.Errorf("torch %s is built for CUDA %s and finds no GPU; the driver is %s", got.Torch, got.CUDA, cmp.Or(driver, "unknown"))
+	if least := leastDriver(got.CUDA); driver != "" && older(driver, least) {
+		err = fmt.Errorf("torch %s is built for CUDA %s, which needs NVIDIA driver %s or later, and the driver is %s", got.Torch, got.CUDA, least, driver)
+		return "", exit.WithHint(err, "install a torch for an older CUDA into the environment, or a later driver on the host")
+	}
+	return "", err
+}
+
+// leastDriver returns the oldest driver with which programs for a version of CUDA run, or
+// "" if that is not known. A driver serves all later minor versions of its CUDA.
+func leastDriver(cuda string) string {
+	major, _, _ := strings.Cut(cuda, ".")
+	return map[string]string{"10": "410.48", "11": "450.80.02", "12": "525.60.13", "13": "580"}[major]
+}
+
+// older compares versions of drivers.
+func older(a, b string) bool { return slices.Compare(numbers(a), numbers(b)) < 0 }
+
+func numbers(version string) (ns []int) {
+	for part := range strings.SplitSeq(version, ".") {
+		n, _ := strconv.Atoi(part) // what is no number counts as 0
+		ns = append(ns, n)
+	}
+	return ns
+}

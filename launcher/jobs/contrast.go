@@ -1,0 +1,73 @@
+package jobs
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/placement"
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// contrast returns the wanted hosts that the job does not have, and the indices of the
+// job's hosts that are not wanted.
+func contrast(want []hostfile.Host, have []protocol.HostPlan) (fresh []hostfile.Host, leave []int) {
+	stay := map[string]bool{}
+	for _, h := range want {
+		folder := hosts.NewHost(h, nil).JobFolder()
+		stay[folder] = true
+		if !slices.ContainsFunc(have, func(p protocol.HostPlan) bool { return !p.Left && p.Folder == folder }) {
+			fresh = append(fresh, h)
+		}
+	}
+	for i, p := range have {
+		if !p.Left && !stay[p.Folder] {
+			leave = append(leave, i)
+		}
+	}
+	return fresh, leave
+}
+
+// canLeave refuses what the driver would refuse only after everything was copied to the
+// new hosts: the job needs a host that has the checkpoint, and the host that drives it.
+func canLeave(have []protocol.HostPlan, leave []int) error {
+	var members []string
+	stays := false
+	for i, h := range have {
+		leaves := slices.Contains(leave, i)
+		if !h.Left {
+			members = append(members, h.Host)
+			stays = stays || !leaves
+		}
+		if leaves && h.Drives {
+			return exit.WithHint(fmt.Errorf("host %s drives the job and cannot leave it", h.Host), "keep its line in the list of hosts: the list names all hosts that the job will have")
+		}
+	}
+	if stays {
+		return nil
+	}
+	return exit.WithHint(fmt.Errorf("no host would stay, and the checkpoint is on the old hosts, %s", strings.Join(members, ", ")),
+		"the list names all hosts that the job will have: keep the line of one that it has")
+}
+
+// optionsOf guesses with which options the job was launched: whether there are servers, and
+// whether a worker sees the devices of its host's other workers.
+func optionsOf(have []protocol.HostPlan) placement.Options {
+	want := placement.Options{NoServers: true}
+	for _, h := range have {
+		seen := map[string]bool{}
+		for _, t := range h.Tasks {
+			if t.Task.Role == cluster.PS {
+				want.NoServers = false
+				continue
+			}
+			want.VisibleHost = want.VisibleHost || t.Devices != "" && seen[t.Devices]
+			seen[t.Devices] = true
+		}
+	}
+	return want
+}

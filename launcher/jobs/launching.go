@@ -1,0 +1,175 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/plx-run/plx/launcher/exit"
+)
+
+// Launching is a launch that has no job yet: it connects to hosts, waits for GPUs or
+// sends files. It is a file ~/.plx/launching/<pid> of the launching machine, which the
+// launcher keeps locked as long as it prepares.
+type Launching struct {
+	PID     int       `json:"pid"`
+	Host    string    `json:"host"`           // name of the launching machine
+	Name    string    `json:"name,omitempty"` // the user's name for the job; empty: none
+	Program string    `json:"program"`        // its file name
+	Begun   time.Time `json:"begun"`
+
+	path string
+}
+
+// launchingFolder returns ~/.plx/launching.
+func launchingFolder() (string, error) {
+	all, err := folder()
+	return filepath.Join(filepath.Dir(all), "launching"), err
+}
+
+// Announce lets plx stop find a launch before its job has a record. done is called after
+// the record was written, or the launch was given up.
+func Announce(name, program string) (done func(), err error) {
+	dir, err := launchingFolder()
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err != nil {
+		return nil, err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.CreateTemp(dir, ".new-*")
+	if err != nil {
+		return nil, err
+	}
+	l := Launching{PID: os.Getpid(), Host: host, Name: name, Program: program, Begun: time.Now()}
+	path := filepath.Join(dir, strconv.Itoa(l.PID))
+	// Locked before others can see it: a file without a lock is a dead launch's.
+	if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
+		err = json.NewEncoder(f).Encode(l)
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, os.Remove(f.Name()), f.Close())
+	}
+	return func() {
+		_ = os.Remove(path) // a file that stays is without a lock
+		_ = f.Close()       // releases the lock
+	}, nil
+}
+
+// launchings returns the launches of this home that have no job yet. It removes what dead
+// ones have left.
+func launchings() (all []Launching, err error) {
+	dir, err := launchingFolder()
+	if err != nil {
+		return nil, err
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "[0-9]*"))
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		l := Launching{path: path}
+		if err != nil || json.Unmarshal(text, &l) != nil {
+			continue // it has just ended
+		}
+		if prepares, err := l.prepares(); err != nil {
+			return nil, err
+		} else if prepares {
+			all = append(all, l)
+		} else {
+			_ = os.Remove(path) // else the next one does
+		}
+	}
+	return all, nil
+}
+
+// prepares reports whether the launcher lives and has no job yet.
+func (l Launching) prepares() (bool, error) {
+	f, err := os.Open(l.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close() // releases the lock
+	err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return true, nil
+	}
+	return false, err
+}
+
+// label names the launch to the user.
+func (l Launching) label() string {
+	if l.Name != "" {
+		return l.Name
+	}
+	return l.Program
+}
+
+// launching returns the newest launch without a job that the query means.
+func (q Query) launching() (newest Launching, found bool, err error) {
+	if q.OnHosts {
+		return newest, false, nil
+	}
+	all, err := launchings()
+	for _, l := range all {
+		if (q.Job == "" || q.Job == l.Name || q.Job == l.Program) && l.Begun.After(newest.Begun) {
+			newest, found = l, true
+		}
+	}
+	return newest, found, err
+}
+
+// launchEnds bounds how long a launch takes to end after a signal.
+const launchEnds = time.Minute
+
+// stop ends the launch, and returns the id of its job if it has got one meanwhile.
+func (l Launching) stop(ctx context.Context) (job string, err error) {
+	if here, err := os.Hostname(); err != nil || here != l.Host {
+		return "", exit.Mistake(fmt.Errorf("%s is still being launched, by process %d on %s", l.label(), l.PID, l.Host), "plx stop on %s", l.Host)
+	}
+	if err := syscall.Kill(l.PID, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return "", fmt.Errorf("stop the launch of %s, process %d: %w", l.label(), l.PID, err)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, launchEnds, errors.New("it does not end"))
+	defer cancel()
+	for {
+		prepares, err := l.prepares()
+		if err != nil {
+			return "", err
+		}
+		if !prepares {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return "", fmt.Errorf("stop the launch of %s, process %d: %w", l.label(), l.PID, context.Cause(ctx))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	rs, err := Records()
+	for _, r := range rs {
+		if r.Launcher == l.PID && !r.Created.Before(l.Begun.Add(-time.Second)) {
+			job = r.Job
+		}
+	}
+	return job, err
+}

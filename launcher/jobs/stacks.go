@@ -1,0 +1,103 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// stacksTime bounds the question for stacks to one host.
+const stacksTime = time.Minute
+
+// Stacks prints where every task of a running job is. Of a job that has ended it prints
+// what was written before the job was stopped because it hung.
+func Stacks(ctx context.Context, q Query) error {
+	j, err := q.open(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer j.close()
+	ctx, cancel := context.WithTimeout(ctx, stacksTime)
+	defer cancel()
+	ended, _ := j.ended(ctx)
+	read := askStacks
+	if ended {
+		read = readStacks
+	}
+	present := j.present()
+	texts := make([]string, len(present))
+	err = hosts.Each(ctx, present, func(i int, a *hosts.AgentHost) (err error) {
+		if texts[i], err = read(ctx, a); err != nil {
+			return fmt.Errorf("stacks of job %s: %w", j.Job, err)
+		}
+		return nil
+	})
+	printed := false
+	for i, text := range texts {
+		if text == "" {
+			continue
+		}
+		printed = true
+		if err := printStacks(q.Terminal.Stdout, present[i].Name(), text); err != nil {
+			return err
+		}
+	}
+	if err == nil && !printed && ended {
+		return exit.WithHint(fmt.Errorf("job %s has ended, and no stacks were written", j.Job), "plx stacks works while a job runs; a job that ends because it hung leaves its stacks")
+	}
+	if err == nil && !printed {
+		return errors.New("job " + j.Job + ": no task runs")
+	}
+	return err
+}
+
+// askStacks asks a running agent.
+func askStacks(ctx context.Context, a *hosts.AgentHost) (string, error) {
+	_, seen, err := ask(ctx, a, protocol.Look{Stacks: true, Tell: true})
+	var text strings.Builder
+	for _, name := range sortedTasks(seen.Tasks) {
+		fmt.Fprintf(&text, "%s\n", seen.Tasks[name].Stacks)
+	}
+	return text.String(), err
+}
+
+// sortedTasks returns the names of tasks, workers first.
+func sortedTasks(all map[cluster.Task]*protocol.Activity) []cluster.Task {
+	return slices.SortedFunc(maps.Keys(all), func(a, b cluster.Task) int { return compareTasks(a.String(), b.String()) })
+}
+
+// maxKept bounds what is read of the stacks that one host keeps, in bytes.
+const maxKept = 64 << 20
+
+// readStacks reads what the agent has written.
+func readStacks(ctx context.Context, a *hosts.AgentHost) (string, error) {
+	script := fmt.Sprintf(`for f in "$HOME"/.plx/jobs/%s/%s/stacks/*.txt; do if [ -r "$f" ]; then cat "$f"; echo; fi; done | head -c %d`, a.Job, a.Folder, maxKept)
+	var stdout hosts.Answer
+	err := a.Run(ctx, script, nil, &stdout, nil)
+	return stdout.String(), err
+}
+
+// printStacks prints the stacks of a host. A host may send any bytes.
+func printStacks(w io.Writer, host, text string) error {
+	if _, err := fmt.Fprintf(w, "host %s:\n\n", host); err != nil {
+		return err
+	}
+	for line := range strings.Lines(text) {
+		line = strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", "    ")
+		if _, err := fmt.Fprintln(w, console.Printable(line)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,238 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// lookTime bounds the question what the tasks of a host do.
+const lookTime = 20 * time.Second
+
+// status is a job with its tasks, as plx status shows it.
+type status struct {
+	row
+	Verdict  *protocol.Verdict `json:"verdict,omitempty"` // how the job ended; nil: it runs, or nobody knows
+	TaskRows []taskStatus      `json:"taskStatus,omitempty"`
+	Unheard  []string          `json:"unheard,omitempty"` // why hosts gave no answer
+}
+
+// taskStatus is one task that runs, or has ended while the job runs.
+type taskStatus struct {
+	Task  string  `json:"task"`
+	Host  string  `json:"host"`
+	PID   int     `json:"pid,omitempty"`
+	Step  int64   `json:"step,omitempty"` // highest step that the task has reported; 0: none
+	Age   float64 `json:"age,omitempty"`  // seconds since the task's process was started; 0: not known
+	Still float64 `json:"still"`          // seconds for which nothing of the task has moved
+	Quiet float64 `json:"quiet"`          // seconds for which nothing has moved but processor time
+	Code  *int    `json:"code,omitempty"` // exit status; nil: the task runs
+}
+
+// Status prints how a job ended, or what the tasks of a running job do.
+func Status(ctx context.Context, q Query, asJSON bool) error {
+	queued, err := submissionOf(ctx, q)
+	if err != nil {
+		return err
+	}
+	if queued != nil {
+		if r, shown := queued.row(ctx); shown && asJSON {
+			return json.NewEncoder(q.Terminal.Stdout).Encode(status{row: r})
+		} else if shown {
+			return printRows(q.Terminal, []row{r})
+		}
+	}
+	j, err := q.open(ctx, false)
+	if err != nil {
+		return err
+	}
+	defer j.close()
+	s := status{row: newRow(ctx, j.Record, j.printer)}
+	if ended, verdict := j.ended(ctx); ended {
+		s.Verdict = verdict
+	} else {
+		s.TaskRows, s.Unheard = j.look(ctx)
+	}
+	if asJSON {
+		return json.NewEncoder(q.Terminal.Stdout).Encode(s)
+	}
+	return s.print(q.Terminal, j)
+}
+
+// look asks the agents what their tasks do. It returns why hosts gave no answer, too.
+func (j *Job) look(ctx context.Context) (all []taskStatus, unheard []string) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	present := j.present()
+	found, failed := make([][]taskStatus, len(present)), make([]error, len(present))
+	_ = hosts.Each(ctx, present, func(i int, a *hosts.AgentHost) error { // failed has the errors
+		found[i], failed[i] = look(ctx, a)
+		return nil
+	})
+	for i, err := range failed {
+		if err != nil {
+			unheard = append(unheard, present[i].Named(err).Error())
+		}
+		all = append(all, found[i]...)
+	}
+	return all, unheard
+}
+
+// look asks one agent.
+func look(ctx context.Context, a *hosts.AgentHost) ([]taskStatus, error) {
+	state, seen, err := ask(ctx, a, protocol.Look{})
+	if err != nil {
+		return nil, fmt.Errorf("ask what its tasks do: %w", err)
+	}
+	var all []taskStatus
+	for name, now := range state.Tasks {
+		t := taskStatus{Task: name, Host: a.Name(), PID: now.PID, Step: now.Step}
+		if now.Exit != nil {
+			t.Code = &now.Exit.Code
+		}
+		if task, err := cluster.ParseTask(name); err == nil && seen.Tasks[task] != nil {
+			a := seen.Tasks[task]
+			t.Age, t.Still, t.Quiet = a.Age.Seconds(), a.Still.Seconds(), a.Quiet.Seconds()
+		}
+		all = append(all, t)
+	}
+	slices.SortFunc(all, func(a, b taskStatus) int { return compareTasks(a.Task, b.Task) })
+	return all, nil
+}
+
+// ask asks an agent as a visitor. It returns the agent's state too.
+func ask(ctx context.Context, a *hosts.AgentHost, m protocol.Look) (state protocol.State, seen protocol.Seen, err error) {
+	conn, err := a.Visit(ctx)
+	if err != nil {
+		return state, seen, err
+	}
+	defer conn.Close() // every answer has arrived
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	if err := conn.Send(protocol.Message{Look: &m}); err != nil {
+		return state, seen, err
+	}
+	for {
+		answer, err := conn.Receive()
+		switch {
+		case ctx.Err() != nil:
+			return state, seen, fmt.Errorf("no answer: %w", context.Cause(ctx))
+		case err != nil:
+			return state, seen, err
+		case answer.State != nil:
+			state = *answer.State
+		case answer.Seen != nil:
+			return state, *answer.Seen, nil
+		}
+	}
+}
+
+// compareTasks orders tasks by role and index.
+func compareTasks(a, b string) int {
+	x, err1 := cluster.ParseTask(a)
+	y, err2 := cluster.ParseTask(b)
+	if err1 != nil || err2 != nil || x.Role != y.Role {
+		return -slices.Compare([]byte(a), []byte(b)) // workers before servers
+	}
+	return x.Index - y.Index
+}
+
+func (s status) print(t console.Terminal, j *Job) error {
+	if err := printRows(t, []row{s.row}); err != nil {
+		return err
+	}
+	if s.Verdict != nil {
+		err := printEnds(t, *s.Verdict)
+		printRecord(j.printer, *s.Verdict)
+		PrintVerdict(j.printer, j.Job, *s.Verdict, j.Saves, nil)
+		return err
+	}
+	for _, why := range s.Unheard {
+		j.printer.Printf("%s", why)
+	}
+	if len(s.TaskRows) == 0 {
+		return nil
+	}
+	table := console.NewTable("TASK", "HOST", "PID", "AGE", "STEP", "STILL", "STATE")
+	for _, r := range s.TaskRows {
+		table.Row(r.Task, r.Host, strconv.Itoa(r.PID), seconds(r.Age), stepOf(r), seconds(r.Still), stateOf(r))
+	}
+	return console.WriteTable(t.Stdout, table)
+}
+
+// printEnds prints how each task of a job that failed has ended.
+func printEnds(t console.Terminal, v protocol.Verdict) error {
+	if len(v.Ends) == 0 {
+		return nil
+	}
+	table := console.NewTable("TASK", "HOST", "PART", "CODE", "SIGNAL", "CAUSE")
+	for _, e := range v.Ends {
+		code, signal := strconv.Itoa(e.Code), ""
+		if e.Part == protocol.Unknown {
+			code = ""
+		}
+		if e.Signal != 0 {
+			signal = unix.SignalName(syscall.Signal(e.Signal))
+		}
+		table.Row(e.Task, e.Host, string(e.Part), code, signal, e.Cause)
+	}
+	if v.MoreEnds > 0 {
+		table.Row(fmt.Sprintf("and %d more", v.MoreEnds), "", "", "", "", "")
+	}
+	return console.WriteTable(t.Stdout, table)
+}
+
+// printRecord prints what plx told the user while the job ran, and where the stacks of a job
+// that hung are.
+func printRecord(printer *console.Printer, v protocol.Verdict) {
+	if v.Hang != nil {
+		for _, line := range v.Hang.Waits {
+			printer.Printf("%s", console.Printable(line))
+		}
+	}
+	for _, line := range v.Notices {
+		printer.Printf("%s", console.Printable(line))
+	}
+	if v.Hang != nil && v.Hang.File != "" {
+		printer.Printf("%s", console.Printable(fmt.Sprintf("stacks of %s: %s on %s", v.Hang.Culprit, v.Hang.File, v.Hang.Host)))
+	}
+}
+
+func stepOf(r taskStatus) string {
+	if r.Step == 0 {
+		return ""
+	}
+	return strconv.FormatInt(r.Step, 10)
+}
+
+func seconds(s float64) string {
+	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
+}
+
+// fresh is how long a task may have been still and yet counts as one that moves.
+const fresh = 10 // seconds
+
+// stateOf is what a task does, in one word.
+func stateOf(r taskStatus) string {
+	switch {
+	case r.Code != nil:
+		return fmt.Sprintf("exited with status %d", *r.Code)
+	case r.PID == 0:
+		return "not started"
+	case r.Quiet < fresh:
+		return "moves"
+	case r.Still < fresh:
+		return "computes, and nothing else for " + seconds(r.Quiet)
+	}
+	return "stands still"
+}

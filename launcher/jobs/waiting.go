@@ -1,0 +1,291 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/submission"
+	"github.com/plx-run/plx/logs"
+)
+
+// submitted is a submission to Slurm, and the jobs that it has launched: one for each time
+// that Slurm has run its script.
+type submitted struct{ *submission.Submission }
+
+// run returns the record of the job that was launched after so many restarts. False: there is
+// none.
+func (s submitted) run(restarts int) (Record, bool) {
+	r, found, err := byID(submission.RunID(s.Job, restarts))
+	return r, err == nil && found && s.launched(r)
+}
+
+// launched reports whether a job is one of the submission's.
+func (s submitted) launched(r Record) bool {
+	return r.Slurm.ID == s.Slurm && r.Job == submission.RunID(s.Job, r.Slurm.Restarts)
+}
+
+// last returns the record of the newest job up to so many restarts.
+func (s submitted) last(restarts int) (Record, bool) {
+	for ; restarts >= 0; restarts-- {
+		if r, found := s.run(restarts); found {
+			return r, true
+		}
+	}
+	return Record{}, false
+}
+
+// submissionOf returns the submission that the query means; nil if it means another job. With
+// no job named it is the newest that is not over.
+func submissionOf(ctx context.Context, q Query) (*submitted, error) {
+	if q.OnHosts {
+		return nil, nil
+	}
+	all, err := submission.All()
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	rs, err := Records()
+	if err != nil {
+		return nil, err
+	}
+	s := matchSubmission(all, q.Job)
+	if q.Job == "" {
+		s = newestQueued(ctx, all)
+	}
+	if s == nil {
+		return nil, nil
+	}
+	another := func(r Record) bool { // a job that was launched otherwise, and that the query means as well
+		meant := q.Job == "" || r.Name == q.Job || r.Job == q.Job
+		alike := s.Job != q.Job && s.Name != q.Job && strings.HasPrefix(r.Job, q.Job)
+		return !s.launched(r) && (meant && r.Created.After(s.Created) || alike)
+	}
+	if slices.ContainsFunc(rs, another) {
+		return nil, nil
+	}
+	return s, nil
+}
+
+// matchSubmission finds a submission as match finds a job. all has the oldest first.
+func matchSubmission(all []submission.Submission, text string) *submitted {
+	var named, begun []*submission.Submission
+	for i := range all {
+		s := &all[i]
+		switch {
+		case s.Job == text:
+			return &submitted{s}
+		case s.Name == text:
+			named = append(named, s)
+		case strings.HasPrefix(s.Job, text):
+			begun = append(begun, s)
+		}
+	}
+	switch {
+	case len(named) > 0:
+		return &submitted{named[len(named)-1]}
+	case len(begun) == 1:
+		return &submitted{begun[0]}
+	}
+	return nil
+}
+
+// newestQueued returns the newest submission that Slurm knows not to be over, or nil.
+func newestQueued(ctx context.Context, all []submission.Submission) *submitted {
+	for i := range slices.Backward(all) {
+		if all[i].Over != nil {
+			continue
+		}
+		if state, err := all[i].Ask(ctx); err == nil && !state.Over() && !state.Completing() {
+			return &submitted{&all[i]}
+		}
+	}
+	return nil
+}
+
+// How often this home and Slurm are asked whether a job has begun. A job may wait for days,
+// and Slurm answers all users.
+const (
+	filePause  = 200 * time.Millisecond
+	firstPause = time.Second
+	lastPause  = 10 * time.Second
+)
+
+// await waits until Slurm runs the submission and its job is launched, and returns the record
+// of that job. least is the lowest number of restarts that counts. It prints what it waits
+// for.
+func (s submitted) await(ctx context.Context, least int, printer *console.Printer) (Record, error) {
+	said := ""
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		state, err := s.Ask(ctx)
+		if err != nil {
+			return Record{}, err
+		}
+		if state.Over() {
+			if r, found := s.last(state.Restarts); found && r.Slurm.Restarts >= least {
+				return r, nil
+			}
+			return Record{}, s.Unbegun(state)
+		}
+		restarts := max(state.Restarts, least)
+		_, begun := s.run(restarts)
+		unexplained := state.Waits() && state.Reason == "" && pause == firstPause // Slurm has just taken the job
+		if text := s.Waiting(state); text != said && !begun && !unexplained {
+			said = text
+			printer.Printf("job %s: %s", s.Job, text)
+		}
+		if r, err := s.watch(ctx, restarts, pause); err != nil || r.Job != "" {
+			return r, err
+		}
+	}
+}
+
+// watch waits for the record of a job whose agents were started, for so long. It returns a
+// zero Record after that.
+func (s submitted) watch(ctx context.Context, restarts int, limit time.Duration) (Record, error) {
+	for end := time.Now().Add(limit); time.Now().Before(end); {
+		if r, begun := s.run(restarts); begun && r.started() {
+			return r, nil
+		}
+		select {
+		case <-ctx.Done():
+			return Record{}, context.Cause(ctx)
+		case <-time.After(filePause):
+		}
+	}
+	return Record{}, nil
+}
+
+// Follow is Attach for a submission, with all lines from the first on.
+func Follow(ctx context.Context, s *submission.Submission, q Query, shown logs.Options) (int, error) {
+	return submitted{s}.follow(ctx, q, shown, -1)
+}
+
+// follow attaches to one job of the submission after the other.
+func (s submitted) follow(ctx context.Context, q Query, shown logs.Options, lines int) (int, error) {
+	printer := q.printer()
+	for least := 0; ; lines = -1 {
+		r, err := s.await(ctx, least, printer)
+		if err != nil {
+			return exit.Code(err), err
+		}
+		least = r.Slurm.Restarts + 1
+		code, err := attach(ctx, q.exactly(r.Job), shown, lines)
+		if code == 0 || ctx.Err() != nil {
+			return code, err
+		}
+		again, unknown := s.RunsAgain(ctx, r.Slurm.Restarts)
+		if !again {
+			return code, errors.Join(err, unknown)
+		}
+		if err != nil {
+			printer.Error(err)
+		}
+		printer.Printf("job %s: Slurm has requeued it, as job %s", r.Job, submission.RunID(s.Job, least))
+	}
+}
+
+// awaitLaunched returns the query for a job that is launched. If it means a submission that is
+// pending, it waits. Unless newest, an id stands for the job that has it, and not for the newest
+// of its submission.
+func awaitLaunched(ctx context.Context, q Query, newest bool) (Query, error) {
+	if q.Job != "" && !newest {
+		if _, found, err := byID(q.Job); found || err != nil {
+			return q.exactly(q.Job), err
+		}
+	}
+	s, err := submissionOf(ctx, q)
+	if s == nil || err != nil {
+		return q, err
+	}
+	r, err := s.await(ctx, 0, q.printer())
+	return q.exactly(r.Job), err
+}
+
+// alreadyLaunched returns the query for the newest job of the submission that it means. If
+// there is none the error says what the submission waits for, or how it ended.
+func alreadyLaunched(ctx context.Context, q Query) (Query, error) {
+	if q.exact {
+		return q, nil
+	}
+	s, err := submissionOf(ctx, q)
+	if s == nil || err != nil {
+		return q, err
+	}
+	state, err := s.Ask(ctx)
+	if err != nil {
+		return q, err
+	}
+	if r, found := s.last(state.Restarts); found {
+		return q.exactly(r.Job), nil
+	}
+	if state.Over() {
+		return q, s.Unbegun(state)
+	}
+	return q, exit.WithHint(fmt.Errorf("job %s: its tasks have not begun: %s", s.Job, s.Waiting(state)), "plx attach waits for it, plx stop cancels it")
+}
+
+// row is the submission as plx jobs lists it, if it is pending or has ended without a job.
+func (s submitted) row(ctx context.Context) (out row, shown bool) {
+	out = row{Job: s.Job, Name: s.Name, Program: s.Program, Created: s.Created, State: "pending"}
+	state, err := s.Ask(ctx)
+	_, launched := s.run(state.Restarts)
+	if state.Over() {
+		_, launched = s.last(state.Restarts)
+	}
+	switch {
+	case err == nil && launched && !state.Waits():
+		return out, false
+	case err != nil:
+		out.State, out.Reason = "unknown", err.Error()
+	case state.Over():
+		code := exit.Code(s.Unbegun(state))
+		out.State, out.Code, out.Reason = "failed", &code, fmt.Sprintf("job %s of Slurm: %s", s.Slurm, state.Ending())
+		if code == submission.CodeStopped {
+			out.State = "stopped"
+		}
+	default:
+		if out.Hosts, out.Reason = state.Nodes, s.Waiting(state); !state.Waits() {
+			out.State = "starting"
+		}
+		if _, before := s.last(state.Restarts); before {
+			out.Job = submission.RunID(s.Job, max(state.Restarts, 1))
+		}
+	}
+	return out, true
+}
+
+// unqueue cancels the submission that the query means, if it has launched nothing yet, or
+// nothing again after it was requeued. Else it returns the query for the job to stop.
+func unqueue(ctx context.Context, q Query) (job Query, done bool, err error) {
+	s, err := submissionOf(ctx, q)
+	if s == nil || err != nil {
+		return q, false, err
+	}
+	state, err := s.Ask(ctx)
+	if err != nil {
+		return q, false, err
+	}
+	r, launched := s.run(state.Restarts)
+	if state.Over() {
+		r, launched = s.last(state.Restarts)
+	}
+	printer := q.printer()
+	switch {
+	case state.Over() && !launched:
+		printer.Printf("job %s: had ended already: job %s of Slurm: %s", s.Job, s.Slurm, state.Ending())
+		return q, true, nil
+	case launched && !state.Waits():
+		return q.exactly(r.Job), false, nil
+	}
+	if err := s.Cancel(ctx); err != nil {
+		return q, true, err
+	}
+	printer.Printf("job %s: stopped before its tasks began: job %s of Slurm is cancelled", s.Job, s.Slurm)
+	return q, true, nil
+}

@@ -1,0 +1,108 @@
+package placement
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/plx-run/plx/gpuprobe"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// claims returns what the job books for a worker in a slot. Nothing is booked of a GPU of
+// which neither UUID nor PCI address is known.
+func claims(s slot, shared bool) []protocol.Claim {
+	if !s.probed {
+		return nil
+	}
+	gpu := cmp.Or(s.device.GPU.UUID, s.device.GPU.PCIBusID)
+	c := protocol.Claim{Device: gpu, Name: s.String(), Shared: shared}
+	if s.device.MIG != nil {
+		c.Device, c.Whole = s.device.UUID(), gpu
+	}
+	if c.Device == "" {
+		return nil
+	}
+	return []protocol.Claim{c}
+}
+
+// Claims reports whether the job books a GPU.
+func (p Placement) Claims() bool {
+	return slices.ContainsFunc(p.Hosts, func(h Host) bool {
+		return slices.ContainsFunc(h.Tasks, func(t Task) bool { return len(t.Claims) > 0 })
+	})
+}
+
+// Busy describes, host by host, the GPUs that get a worker although somebody uses them.
+func (p Placement) Busy(machines []Machine) (lines []string) {
+	for _, h := range p.Hosts {
+		m := machines[h.Machine]
+		var gpus []string
+		for _, d := range h.devices(m) {
+			if all, busy := d.Users(); busy {
+				gpus = append(gpus, fmt.Sprintf("GPU %s by %s", d.Label(), users(all, d.GPU.MemoryUsedMiB)))
+			}
+		}
+		if len(gpus) > 0 {
+			lines = append(lines, fmt.Sprintf("host %s: %s", m.Name, strings.Join(gpus, "; ")))
+		}
+	}
+	return lines
+}
+
+// devices returns the GPUs and MIG devices of m that tasks get, ascending.
+func (h Host) devices(m Machine) []gpuprobe.Device {
+	return slices.DeleteFunc(m.Report.Devices(), func(d gpuprobe.Device) bool {
+		return !slices.ContainsFunc(h.Tasks, func(t Task) bool { return t.Device == deviceName(d) })
+	})
+}
+
+// Notes describes what the user may not expect of MIG devices.
+func (p Placement) Notes(machines []Machine, want Options) (lines []string) {
+	for _, h := range p.Hosts {
+		m := machines[h.Machine]
+		if m.Report == nil {
+			continue
+		}
+		several, told := 0, map[int]bool{}
+		for _, d := range h.devices(m) {
+			if d.MIG == nil {
+				continue
+			}
+			several++
+			if all := d.GPU.Unplaced(); len(all) > 0 && !told[d.GPU.Index] {
+				told[d.GPU.Index] = true
+				lines = append(lines, fmt.Sprintf("note: host %s: nvidia-smi does not tell which MIG devices of GPU %d these use: %s", m.Name, d.GPU.Index, users(all, 0)))
+			}
+		}
+		if want.VisibleHost && several > 1 {
+			lines = append(lines, fmt.Sprintf("note: host %s: each worker sees its own MIG device only, as device 0: CUDA shows a process no more than one", m.Name))
+		}
+	}
+	return lines
+}
+
+// users names processes that use a GPU, with user and memory. used is the memory of the GPU
+// that is in use, in MiB.
+func users(processes []gpuprobe.Process, used int) string {
+	if len(processes) == 0 {
+		return fmt.Sprintf("processes that the host does not show (%s in use)", mebibytes(used))
+	}
+	const most = 4
+	var all []string
+	for _, p := range processes[:min(len(processes), most)] {
+		all = append(all, fmt.Sprintf("%s of %s (pid %d, %s)", cmp.Or(p.Name, "a process"), cmp.Or(p.User, "a user that is not known"), p.PID, mebibytes(p.MemoryMiB)))
+	}
+	if more := len(processes) - most; more > 0 {
+		all = append(all, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(all, ", ")
+}
+
+func mebibytes(n int) string {
+	if n == gpuprobe.Unknown {
+		return "memory not known"
+	}
+	return fmt.Sprintf("%d MiB", n)
+}

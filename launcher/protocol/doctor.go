@@ -1,0 +1,58 @@
+package protocol
+
+// "agent doctor" reads a Checkup, a line of JSON, and answers with a HostReport. Then it
+// serves the other agents and reads CheckupPeers, which it answers with a PeersReport. It
+// ends with its input.
+
+// Checkup asks an agent what it finds on its host.
+type Checkup struct {
+	Secret  []byte `json:"secret"`  // all agents of the examination have it
+	Index   int    `json:"index"`   // of the host
+	Addr    string `json:"addr"`    // its data address, without a port; "": it is not known
+	PortLow int    `json:"portLow"` // first port; 0 with PortHigh 0: any
+	// PortHigh is the last port.
+	PortHigh int `json:"portHigh"`
+}
+
+// HostReport is what an agent finds on its host.
+type HostReport struct {
+	Addr    string      `json:"addr,omitempty"`    // where it serves the other agents, with the port
+	Refused string      `json:"refused,omitempty"` // why it cannot serve them
+	Links   []Interface `json:"links"`             // network interfaces
+	// Interface is the name of the one that has the data address; "": none has it.
+	Interface string `json:"interface,omitempty"`
+
+	NoSubreaper string `json:"noSubreaper,omitempty"` // why it cannot adopt orphans; "": it can
+	NoPidfd     string `json:"noPidfd,omitempty"`     // why there is no handle on a process; "": there is
+	Scope       bool   `json:"scope"`                 // systemd-run --user can hold a detached job
+	LogindKills bool   `json:"logindKills,omitempty"` // logind kills the user's processes when the login ends
+	PidsMax     int64  `json:"pidsMax,omitempty"`     // most processes of the control group; 0: no limit
+
+	Strays []Stray `json:"strays,omitempty"`  // jobs that are over, of which processes are left
+	Old    int     `json:"old,omitempty"`     // jobs that ended long ago and were not pruned
+	Broken string  `json:"problem,omitempty"` // why the jobs could not be listed
+}
+
+// Stray is a job of which processes are left although its agent is gone.
+type Stray struct {
+	Job  string `json:"job"`
+	PIDs []int  `json:"pids"`
+}
+
+// CheckupPeers are the agents to dial.
+type CheckupPeers struct {
+	Peers []Peer `json:"peers"`
+}
+
+// PeersReport lists the peers that could not be reached.
+type PeersReport struct {
+	Failures []CheckupFailure `json:"failures"`
+}
+
+// CheckupFailure says why a peer could not be reached.
+type CheckupFailure struct {
+	Unreached
+	// Connected tells that the connection was made, and that what followed did not
+	// arrive.
+	Connected bool `json:"connected,omitempty"`
+}

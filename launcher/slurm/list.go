@@ -1,0 +1,52 @@
+package slurm
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// maxNodes bounds what a list may stand for.
+const maxNodes = 65536
+
+// counts reads a list of numbers for the nodes of a job, as Slurm abbreviates it: "4(x2),2"
+// is 4, 4, 2. It refuses a list of another length than nodes.
+func counts(text string, nodes int) ([]int, error) {
+	wrong := func(why string) ([]int, error) {
+		return nil, fmt.Errorf("%q is no list of numbers for %d nodes, such as 4(x2),2: %s", text, nodes, why)
+	}
+	var all []int
+	for item := range strings.SplitSeq(text, ",") {
+		value, times, repeated := strings.Cut(item, "(x")
+		n, ok := number(value)
+		if !ok {
+			return wrong(fmt.Sprintf("%q is no number", value))
+		}
+		reps := 1
+		if repeated {
+			inner, closed := strings.CutSuffix(times, ")")
+			if reps, ok = number(inner); !ok || !closed || reps < 1 {
+				return wrong(fmt.Sprintf("%q is no number of repetitions", "(x"+times))
+			}
+		}
+		if reps > nodes-len(all) {
+			return wrong("it has more")
+		}
+		for range reps {
+			all = append(all, n)
+		}
+	}
+	if len(all) < nodes {
+		return wrong(fmt.Sprintf("it has %d", len(all)))
+	}
+	return all, nil
+}
+
+// number reads a number of digits only, without a sign.
+func number(text string) (int, bool) {
+	if text == "" || len(text) > 7 || strings.Trim(text, "0123456789") != "" {
+		return 0, false
+	}
+	n, err := strconv.Atoi(text)
+	return n, err == nil
+}

@@ -1,0 +1,96 @@
+package ssh
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skeema/knownhosts"
+	gossh "golang.org/x/crypto/ssh"
+
+	"github.com/plx-run/plx/launcher/ssh/sshconfig"
+)
+
+// The entry of a host with HostKeyAlias has the alias alone, whatever the port.
+func TestKeyAliasHasNoPort(t *testing.T) {
+	for _, c := range []struct {
+		target sshconfig.Target
+		want   string
+	}{
+		{sshconfig.Target{HostName: "GPU01", Port: 2222}, "gpu01:2222"},
+		{sshconfig.Target{HostName: "gpu01", Port: 2222, KeyAlias: "Node-7"}, "node-7:22"},
+	} {
+		k, err := newHostKeys(Config{}, c.target)
+		if err != nil || k.address != c.want {
+			t.Errorf("%+v: %q, %v, want %q", c.target, k.address, err, c.want)
+		}
+	}
+}
+
+// A key that another process has recorded between the handshake and the lock counts: an
+// equal one is not recorded twice, another one refuses the host.
+func TestKeyThatWasRecordedMeanwhile(t *testing.T) {
+	const address = "127.0.0.1:2222"
+	ours, theirs := newPublicKey(t), newPublicKey(t)
+	for name, c := range map[string]struct {
+		recorded gossh.PublicKey
+		changed  bool
+	}{"the same": {ours, false}, "another": {theirs, true}} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "known_hosts")
+			text := knownhosts.Line([]string{address}, c.recorded) + "\n"
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			k := &hostKeys{cfg: Config{Host: "h1", Notice: func(line string) { t.Errorf("noticed %q", line) }}, files: []string{file}, address: address}
+			err := k.record(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 2222}, ours)
+			var refused *HostKeyError
+			if is := errors.As(err, &refused); is != c.changed || !is && err != nil || is && !refused.Changed() {
+				t.Errorf("got %v", err)
+			}
+			if after, err := os.ReadFile(file); err != nil || string(after) != text {
+				t.Errorf("known_hosts is now %q, %v", after, err)
+			}
+		})
+	}
+}
+
+func newPublicKey(t *testing.T) gossh.PublicKey {
+	t.Helper()
+	public, _, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := gossh.NewPublicKey(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// A peer that reads nothing ends a write within the bound.
+func TestWriteIsBounded(t *testing.T) {
+	near, far := net.Pipe()
+	defer near.Close()
+	defer far.Close()
+	ended := make(chan error, 1)
+	conn := &timedConn{Conn: near, writeTimeout: 20 * time.Millisecond, start: time.Now()}
+	go func() {
+		_, err := conn.Write([]byte(strings.Repeat("x", 100)))
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the write did not end")
+	}
+}

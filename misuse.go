@@ -1,0 +1,187 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/urfave/cli/v2"
+	"github.com/xrash/smetrics"
+
+	"github.com/plx-run/plx/launcher/exit"
+)
+
+// wrongUse returns an error with a hint, instead of the whole help, for a wrong flag.
+func wrongUse(ctx *cli.Context, err error, _ bool) error {
+	text := err.Error()
+	if name, unknown := strings.CutPrefix(text, "flag provided but not defined: -"); unknown {
+		return noFlag(ctx, name)
+	}
+	if !ofCommand(ctx) {
+		return exit.Mistake(err, "plx help lists the commands")
+	}
+	if name, missing := strings.CutPrefix(text, "flag needs an argument: -"); missing {
+		return exit.Mistake(fmt.Errorf("%s needs a value", dashed(name)), "%s; plx help %s", written(ctx, name), ctx.Command.Name)
+	}
+	m := badValue().FindStringSubmatch(text)
+	if m == nil {
+		return exit.Mistake(err, "plx help %s", ctx.Command.Name)
+	}
+	value, name := m[1], m[2]
+	switch flagOf(ctx, name).(type) {
+	case *cli.DurationFlag:
+		return exit.Mistake(fmt.Errorf("%s %s: want a time with its unit, such as 90s, 5m or 1h", dashed(name), value), "%s 90s", dashed(name))
+	case *cli.IntFlag, *cli.IntSliceFlag:
+		return exit.Mistake(fmt.Errorf("%s %s: want a whole number", dashed(name), value), "%s 3", dashed(name))
+	case *cli.BoolFlag:
+		return exit.Mistake(fmt.Errorf("%s=%s: want no value, or true or false", dashed(name), value), "%s alone, or leave it out", written(ctx, name))
+	}
+	return exit.Mistake(err, "plx help %s", ctx.Command.Name)
+}
+
+// badValue matches the errors of package flag for a value.
+var badValue = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^invalid (?:boolean )?value "([^"]*)" for (?:flag )?-([a-z-]+):`)
+})
+
+// ofCommand reports whether ctx is that of a command of plx, not of plx itself.
+func ofCommand(ctx *cli.Context) bool {
+	return ctx.Command != nil && ctx.Command.Name != "" && ctx.Command.Name != "plx"
+}
+
+// flagOf is the flag of a command that has a name, or nil.
+func flagOf(ctx *cli.Context, name string) cli.Flag {
+	for _, f := range ctx.Command.Flags {
+		if slices.Contains(f.Names(), name) {
+			return f
+		}
+	}
+	return nil
+}
+
+// written is how the help writes a flag with its value, such as "--lease TIME".
+func written(ctx *cli.Context, name string) string {
+	f, documented := flagOf(ctx, name).(cli.DocGenerationFlag)
+	if !documented {
+		return dashed(name)
+	}
+	_, rest, _ := strings.Cut(f.GetUsage(), "`")
+	value, _, _ := strings.Cut(rest, "`")
+	return strings.TrimSpace(dashed(name) + " " + value)
+}
+
+func unknownCommand(ctx *cli.Context) error {
+	if ctx.NArg() == 0 {
+		return cli.ShowAppHelp(ctx)
+	}
+	return noCommand(ctx, ctx.Args().First())
+}
+
+// noCommand is the error for a command that plx does not have.
+func noCommand(ctx *cli.Context, name string) error {
+	if slices.Contains(launchers, name) {
+		return exit.Mistake(fmt.Errorf("no command %q", name), "plx launch takes the place of %s; plx help launch lists its flags", name)
+	}
+	meant := ""
+	if alike := closest(name, commandNames(ctx.App)); alike != "" {
+		meant = fmt.Sprintf("plx %s? ", alike)
+	} else if isLocal(name) {
+		meant = "plx launch " + name + "? "
+	}
+	return exit.Mistake(fmt.Errorf("no command %q", name), "%splx help lists them", meant)
+}
+
+// isLocal reports whether a word names a program or a folder of this machine by a path.
+func isLocal(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil && strings.Contains(name, "/")
+}
+
+func commandNames(app *cli.App) (names []string) {
+	for _, c := range app.VisibleCommands() {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// noFlag is the error for a flag that the command does not have.
+func noFlag(ctx *cli.Context, name string) error {
+	if !ofCommand(ctx) {
+		return exit.Mistake(fmt.Errorf("plx has no flag %s", dashed(name)), "flags come after the command: plx COMMAND [FLAGS]; plx help lists the commands")
+	}
+	wrong := fmt.Errorf("plx %s has no flag %s", ctx.Command.Name, dashed(name))
+	if meant := foreign(ctx, name); meant != "" {
+		return exit.Mistake(wrong, "%s; plx help %s lists plx's flags", meant, ctx.Command.Name)
+	}
+	var names []string
+	for _, f := range ctx.Command.Flags {
+		names = append(names, f.Names()...)
+	}
+	meant := ""
+	if alike := closest(name, names); alike != "" {
+		meant = dashed(alike) + "? "
+	}
+	return exit.Mistake(wrong, "%splx help %s lists them", meant, ctx.Command.Name)
+}
+
+// closest is the one of names that is most like name; "" if none is much like it.
+func closest(name string, names []string) string {
+	best, found := 0.8, ""
+	for _, n := range names {
+		if likeness := smetrics.JaroWinkler(name, n, 0.7, 4); likeness > best { // the usual parameters of the measure
+			best, found = likeness, n
+		}
+	}
+	return found
+}
+
+func noArguments(ctx *cli.Context) error {
+	if ctx.NArg() == 0 {
+		return nil
+	}
+	args := strings.Join(ctx.Args().Slice(), " ")
+	wrong := fmt.Errorf("%s takes no arguments, not %s", ctx.Command.Name, args)
+	if info, err := os.Stat(args); err == nil && info.Mode().IsRegular() && flagOf(ctx, "hosts") != nil {
+		return exit.Mistake(wrong, "plx %s --hosts %s", ctx.Command.Name, args)
+	}
+	return exit.Mistake(wrong, "plx %s, or plx help %[1]s for its flags", ctx.Command.Name)
+}
+
+// oneJob refuses several jobs, and an empty name. Without an argument the newest job is
+// meant, but an empty one comes from an unset shell variable.
+func oneJob(ctx *cli.Context) error {
+	name := ctx.Command.Name
+	switch {
+	case ctx.NArg() > 1:
+		return exit.Mistake(fmt.Errorf("one job at most, not %s", strings.Join(ctx.Args().Slice(), " ")), "plx %s %s", name, ctx.Args().First())
+	case ctx.NArg() == 1 && ctx.Args().First() == "":
+		return exit.Mistake(errors.New("the name of the job is empty"), "an unset shell variable? plx %s alone takes the newest job, plx jobs lists all", name)
+	}
+	return nil
+}
+
+func jobAndFolder(ctx *cli.Context) error {
+	if ctx.NArg() != 2 || ctx.Args().First() == "" || ctx.Args().Get(1) == "" {
+		return exit.Mistake(errors.New("want a job and a folder for what it has made"), "plx fetch JOB DIR")
+	}
+	return nil
+}
+
+// notEmpty refuses flags with an empty name.
+func notEmpty(ctx *cli.Context, names ...string) error {
+	for _, name := range names {
+		if ctx.IsSet(name) && ctx.String(name) == "" {
+			return empty(name)
+		}
+	}
+	return nil
+}
+
+// empty is the error for a flag whose value is an empty name.
+func empty(flag string) error {
+	return exit.Mistake(fmt.Errorf("--%s: the name is empty", flag), "an unset shell variable? leave --%s out, or name something", flag)
+}

@@ -1,0 +1,173 @@
+package channel
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"net"
+	"sync"
+
+	"github.com/plx-run/plx/internal/failpoint"
+)
+
+// A record is
+//
+//	0 length u32, 1..maxRecord   4 CRC-32C of the length   8 data   CRC-32C of the data
+//
+// in little-endian numbers. The length has a sum of its own, so that a changed one is
+// noticed before the reader waits for data that nobody sends.
+const (
+	maxRecord = 256 << 10
+	headSize  = 8
+	tailSize  = 4
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// summed is a connection of records. Each buffer that is written is a record, or several
+// if it is long. Read returns the last byte of a record only if the whole record is as it
+// was sent.
+type summed struct {
+	net.Conn
+	ends ends
+	in   *bufio.Reader
+	left int    // bytes of the present record that are not read
+	sum  uint32 // sum of the bytes that are read
+	err  error  // why nothing more can be read
+
+	write sync.Mutex  // guards the rest
+	marks []byte      // heads and tails of the records of one write
+	iovec net.Buffers // what one write sends
+}
+
+func newSummed(conn net.Conn, between ends) *summed {
+	return &summed{Conn: conn, ends: between, in: bufio.NewReaderSize(conn, 16<<10)}
+}
+
+// NetConn returns the connection that carries the records.
+func (c *summed) NetConn() net.Conn { return c.Conn }
+
+// CloseWrite tells the other end that no more data comes.
+func (c *summed) CloseWrite() error {
+	half, ok := c.Conn.(interface{ CloseWrite() error })
+	if !ok {
+		return fmt.Errorf("%T cannot be closed in one direction", c.Conn)
+	}
+	return half.CloseWrite()
+}
+
+// Read returns data of one record.
+func (c *summed) Read(b []byte) (int, error) {
+	if c.err != nil || len(b) == 0 {
+		return 0, c.err
+	}
+	if c.left == 0 {
+		if c.err = c.begin(); c.err != nil {
+			return 0, c.err
+		}
+	}
+	n, err := c.in.Read(b[:min(len(b), c.left)])
+	c.sum = crc32.Update(c.sum, castagnoli, b[:n])
+	c.left -= n
+	switch {
+	case err == io.EOF:
+		err = io.ErrUnexpectedEOF
+	case err == nil && c.left == 0:
+		err = c.end()
+	}
+	if err != nil {
+		c.err = err
+		return 0, c.err
+	}
+	return n, nil
+}
+
+// begin reads the head of a record.
+func (c *summed) begin() error {
+	var head [headSize]byte
+	if _, err := io.ReadFull(c.in, head[:]); err != nil {
+		return err
+	}
+	if crc32.Checksum(head[:4], castagnoli) != binary.LittleEndian.Uint32(head[4:]) {
+		return c.ends.changed()
+	}
+	length := binary.LittleEndian.Uint32(head[:])
+	if length == 0 || length > maxRecord {
+		return fmt.Errorf("record of %d bytes: want 1 to %d", length, maxRecord)
+	}
+	c.left, c.sum = int(length), 0
+	return nil
+}
+
+// end reads the tail of a record.
+func (c *summed) end() error {
+	var tail [tailSize]byte
+	_, err := io.ReadFull(c.in, tail[:])
+	switch {
+	case err == io.EOF:
+		return io.ErrUnexpectedEOF
+	case err == nil && c.sum != binary.LittleEndian.Uint32(tail[:]):
+		return c.ends.changed()
+	}
+	return err
+}
+
+// Write sends b.
+func (c *summed) Write(b []byte) (int, error) {
+	n, err := c.WriteBuffers(b)
+	return int(n), err
+}
+
+// WriteBuffers sends buffers in one system call. After an error it returns 0, although
+// some may have been sent.
+func (c *summed) WriteBuffers(buffers ...[]byte) (int64, error) {
+	c.write.Lock()
+	defer c.write.Unlock()
+	c.marks, c.iovec = c.marks[:0], c.iovec[:0]
+	records, total := 0, int64(0)
+	for _, b := range buffers {
+		records += (len(b) + maxRecord - 1) / maxRecord
+		total += int64(len(b))
+	}
+	if need := records * (headSize + tailSize); cap(c.marks) < need {
+		c.marks = make([]byte, 0, need) // must not move while iovec points into it
+	}
+	for _, b := range buffers {
+		for len(b) > maxRecord {
+			c.record(b[:maxRecord])
+			b = b[maxRecord:]
+		}
+		if len(b) > 0 {
+			c.record(b)
+		}
+	}
+	whole := c.iovec
+	_, err := c.iovec.WriteTo(c.Conn) // eats c.iovec from the front
+	clear(whole)
+	c.iovec = whole[:0]
+	if err != nil {
+		return 0, err
+	}
+	return total, nil
+}
+
+// record adds a record to what is sent. The caller holds c.write.
+func (c *summed) record(b []byte) {
+	from := len(c.marks)
+	c.marks = binary.LittleEndian.AppendUint32(c.marks, uint32(len(b)))
+	c.marks = binary.LittleEndian.AppendUint32(c.marks, crc32.Checksum(c.marks[from:], castagnoli))
+	c.marks = binary.LittleEndian.AppendUint32(c.marks, crc32.Checksum(b, castagnoli))
+	if len(b) > 1<<10 && failpoint.Here("channel.change") != nil {
+		b = changed(b)
+	}
+	c.iovec = append(c.iovec, c.marks[from:from+headSize], b, c.marks[from+headSize:])
+}
+
+// changed is what a fault makes of data.
+func changed(b []byte) []byte {
+	b = append([]byte(nil), b...)
+	b[len(b)/2] ^= 1
+	return b
+}

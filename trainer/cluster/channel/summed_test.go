@@ -1,0 +1,178 @@
+package channel
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io"
+	"net"
+	"testing"
+)
+
+// wired returns what a summed connection sends for buffers.
+func wired(t *testing.T, buffers ...[]byte) []byte {
+	t.Helper()
+	a, b := net.Pipe()
+	go func() {
+		newSummed(a, ends{}).WriteBuffers(buffers...) // the comparison shows a failure
+		a.Close()
+	}()
+	all, err := io.ReadAll(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// reading returns all that a summed connection reads from bytes.
+func reading(b []byte) ([]byte, error) {
+	near, far := net.Pipe()
+	go func() {
+		far.Write(b) // the reader may stop early
+		far.Close()
+	}()
+	defer near.Close()
+	return io.ReadAll(newSummed(near, ends{}))
+}
+
+// The format, byte by byte.
+func TestRecord(t *testing.T) {
+	want := []byte{3, 0, 0, 0}
+	table := crc32.MakeTable(crc32.Castagnoli)
+	want = binary.LittleEndian.AppendUint32(want, crc32.Checksum([]byte{3, 0, 0, 0}, table))
+	want = append(want, "abc"...)
+	want = binary.LittleEndian.AppendUint32(want, crc32.Checksum([]byte("abc"), table))
+	if got := wired(t, nil, []byte("abc")); !bytes.Equal(got, want) {
+		t.Errorf("got %x\nwant %x", got, want)
+	}
+}
+
+// Any bit that changes on the way fails the connection before the reader has the last
+// byte of the record.
+func TestEveryBit(t *testing.T) {
+	sent := wired(t, []byte("header"), []byte("some payload"))
+	for i := range 8 * len(sent) {
+		b := bytes.Clone(sent)
+		b[i/8] ^= 1 << (i % 8)
+		got, err := reading(b)
+		if !errors.Is(err, ErrChanged) {
+			t.Errorf("bit %d of byte %d: %v", i%8, i/8, err)
+		}
+		if first := len("header"); i/8 < headSize+first+tailSize && len(got) >= first || len(got) >= first+len("some payload") {
+			t.Errorf("bit %d of byte %d: %q was read", i%8, i/8, got)
+		}
+	}
+}
+
+// A connection that ends within a record is not taken for one that ended well.
+func TestCutShort(t *testing.T) {
+	sent := wired(t, []byte("header"), []byte("some payload"))
+	first := headSize + len("header") + tailSize
+	for n := range sent {
+		got, err := reading(sent[:n])
+		if whole := n == 0 || n == first; whole != (err == nil) || err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("after %d bytes: %q, %v", n, got, err)
+		}
+	}
+}
+
+func FuzzSummed(f *testing.F) {
+	f.Add([]byte{3, 0, 0, 0})
+	f.Add(make([]byte, 40))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		near, far := net.Pipe()
+		go func() {
+			far.Write(b) // the reader may stop early
+			far.Close()
+		}()
+		defer near.Close()
+		c := newSummed(near, ends{})
+		got, err := io.ReadAll(c)
+		if err != nil && len(got) > len(b) {
+			t.Errorf("%d bytes came of %d", len(got), len(b))
+		}
+		if n, again := c.Read(make([]byte, 1)); n != 0 || again == nil {
+			t.Errorf("after %v a read gives %d, %v", err, n, again)
+		}
+	})
+}
+
+// A length that no sender makes is refused, with a right sum too.
+func TestOddLengths(t *testing.T) {
+	for _, n := range []uint32{0, maxRecord + 1, 1 << 31, 1<<32 - 1} {
+		head := binary.LittleEndian.AppendUint32(nil, n)
+		head = binary.LittleEndian.AppendUint32(head, crc32.Checksum(head, castagnoli))
+		if _, err := reading(append(head, make([]byte, 100)...)); err == nil || errors.Is(err, ErrChanged) {
+			t.Errorf("%d: %v", n, err)
+		}
+	}
+}
+
+func BenchmarkSummed(b *testing.B) {
+	benchmark(b, func(c net.Conn) net.Conn { return newSummed(c, ends{}) })
+}
+func BenchmarkBare(b *testing.B) { benchmark(b, func(c net.Conn) net.Conn { return c }) }
+func BenchmarkSealed(b *testing.B) {
+	first := true
+	benchmark(b, func(c net.Conn) net.Conn {
+		dialled := first
+		first = false
+		s, err := encrypt(b.Context(), c, key, dialled)
+		if err != nil {
+			b.Error(err)
+		}
+		return s
+	})
+}
+
+// benchmark sends megabytes over TCP.
+func benchmark(b *testing.B, protect func(net.Conn) net.Conn) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer ln.Close()
+	dialled := make(chan net.Conn, 1)
+	raw, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer raw.Close()
+	accepted, err := ln.Accept()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer accepted.Close()
+	to := make(chan net.Conn, 1)
+	dialler, acceptor := protect, protect
+	go func() { dialled <- dialler(raw) }()
+	from := <-after(dialled, func() { to <- acceptor(accepted) })
+	reader := <-to
+	header, payload, got := make([]byte, 44), make([]byte, 1<<20), make([]byte, 44+1<<20)
+	b.SetBytes(int64(len(got)))
+	go func() {
+		for range b.N {
+			if v, ok := from.(interface {
+				WriteBuffers(...[]byte) (int64, error)
+			}); ok {
+				v.WriteBuffers(header, payload) // the reader notices
+				continue
+			}
+			buffers := net.Buffers{header, payload}
+			buffers.WriteTo(from) // the reader notices
+		}
+	}()
+	b.ResetTimer()
+	for range b.N {
+		if _, err := io.ReadFull(reader, got); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// after runs f beside a goroutine whose result it returns.
+func after(result <-chan net.Conn, f func()) <-chan net.Conn {
+	go f()
+	return result
+}

@@ -1,0 +1,189 @@
+package data
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"os"
+)
+
+// Record is a record of a TFRecord file.
+type Record struct {
+	Data   []byte
+	file   string
+	offset int64 // of the record's length
+}
+
+// Wrong makes an error of what is wrong with the record: it names file and offset,
+// and SkipCorrupt skips the record.
+func (r Record) Wrong(cause error) error {
+	if cause == nil {
+		return nil
+	}
+	return &formatError{file: r.file, offset: r.offset, cause: cause}
+}
+
+// OpenRecords opens TFRecord files. Their records take turns, see Interleave. It
+// reads the length of every record, and no record: At reads one and checks its
+// sum. The files stay open.
+//
+// A length that is corrupt hides where the next record begins. If corrupt records
+// are skipped, the rest of that file is skipped and counts as one. Files that are
+// packed with gzip are refused, because they have no random access.
+func OpenRecords(s *Skipped, paths ...string) (Dataset[Record], error) {
+	var files []Dataset[Record]
+	for _, path := range paths {
+		f, err := openRecordFile(s, path)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	d := Interleave(files...)
+	if d.Len() == 0 {
+		return nil, fmt.Errorf("read records of %q: there are none", paths)
+	}
+	return d, nil
+}
+
+// A record is its length (8 bytes), the sum of these, its data, and the sum of
+// those, all little-endian. A sum is a masked CRC-32C (tensorflow/core/lib/io and
+// tensorflow/core/lib/hash/crc32c.h).
+const (
+	recordHead = 8 + 4
+	recordTail = 4
+	maxRecord  = 1 << 30 // bytes of data
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// maskedSum is the sum that TFRecord files hold: so that the sum of data that holds
+// sums is no special one, it is turned by 15 bits and a constant is added.
+func maskedSum(b []byte) uint32 {
+	sum := crc32.Checksum(b, castagnoli)
+	return (sum>>15 | sum<<17) + 0xa282ead8
+}
+
+// recordFile is a dataset of the records of one file.
+type recordFile struct {
+	path string
+	file io.ReaderAt
+	ends []int64 // by record: the offset after it
+	sum  uint32  // of all lengths and sums
+}
+
+func openRecordFile(s *Skipped, path string) (*recordFile, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s: want a regular file", path)
+	}
+	var f *recordFile
+	if err == nil {
+		f, err = scanRecords(s, path, file, info.Size())
+	}
+	if err != nil {
+		file.Close() // opened for reading: nothing to lose
+		return nil, err
+	}
+	return f, nil
+}
+
+// scanRecords finds the records of a file of size bytes.
+func scanRecords(s *Skipped, path string, file io.ReaderAt, size int64) (*recordFile, error) {
+	f, sums, at := &recordFile{path: path, file: file}, crc32.New(castagnoli), int64(0)
+	for at < size {
+		n, err := f.scan(at, size, sums)
+		if err != nil && s.skips(err) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		at += recordHead + n + recordTail
+		f.ends = append(f.ends, at)
+	}
+	f.sum = sums.Sum32()
+	return f, nil
+}
+
+// scan returns the number of bytes of the record at an offset.
+func (f *recordFile) scan(at, size int64, sums hash.Hash32) (int64, error) {
+	wrong := func(format string, args ...any) error {
+		return &formatError{file: f.path, offset: at, cause: fmt.Errorf(format, args...)}
+	}
+	left := size - at
+	if left < recordHead {
+		return 0, wrong("truncated: a record begins with %d bytes, the file has %d", recordHead, left)
+	}
+	var head [recordHead]byte
+	if err := f.read(head[:], at); err != nil {
+		return 0, err
+	}
+	if want, got := binary.LittleEndian.Uint32(head[8:]), maskedSum(head[:8]); want != got {
+		err := wrong("the length of a record is corrupt: its checksum is %08x, want %08x; the %d bytes from here on cannot be read", got, want, left)
+		if at == 0 && bytes.HasPrefix(head[:], []byte{0x1f, 0x8b}) {
+			err = hintedError{err, "the file is packed with gzip: unpack it first"}
+		}
+		return 0, err
+	}
+	length := binary.LittleEndian.Uint64(head[:])
+	if most := uint64(max(0, left-recordHead-recordTail)); length > most {
+		return 0, wrong("truncated: a record of %d bytes, the file has %d", length, most)
+	}
+	if length > maxRecord {
+		return 0, wrong("a record of %d bytes, at most %d are read", length, maxRecord)
+	}
+	var tail [recordTail]byte
+	if err := f.read(tail[:], at+recordHead+int64(length)); err != nil {
+		return 0, err
+	}
+	sums.Write(head[:8])
+	sums.Write(tail[:])
+	return int64(length), nil
+}
+
+// read fills b from an offset.
+func (f *recordFile) read(b []byte, at int64) error {
+	_, err := f.file.ReadAt(b, at)
+	if errors.Is(err, io.EOF) {
+		return &formatError{file: f.path, offset: at, cause: fmt.Errorf("truncated: want %d bytes: the file has become shorter", len(b))}
+	}
+	if err != nil {
+		return fmt.Errorf("byte %d: %w", at, err)
+	}
+	return nil
+}
+
+func (f *recordFile) Len() int { return len(f.ends) }
+
+func (f *recordFile) Describe() string {
+	return fmt.Sprintf("%d records, checksum %08x", len(f.ends), f.sum)
+}
+
+func (f *recordFile) At(i int) (Record, error) {
+	if err := checkIndex(i, f.Len()); err != nil {
+		return Record{}, err
+	}
+	r := Record{file: f.path}
+	if i > 0 {
+		r.offset = f.ends[i-1]
+	}
+	b := make([]byte, f.ends[i]-r.offset-recordHead)
+	if err := f.read(b, r.offset+recordHead); err != nil {
+		return Record{}, err
+	}
+	data, tail := b[:len(b)-recordTail], b[len(b)-recordTail:]
+	if want, got := binary.LittleEndian.Uint32(tail), maskedSum(data); want != got {
+		return Record{}, r.Wrong(fmt.Errorf("the record is corrupt: the checksum of its %d bytes is %08x, want %08x", len(data), got, want))
+	}
+	r.Data = data[:len(data):len(data)]
+	return r, nil
+}

@@ -1,0 +1,197 @@
+package data
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// record is one record of a TFRecord file.
+func record(content string) []byte {
+	head := binary.LittleEndian.AppendUint64(nil, uint64(len(content)))
+	head = binary.LittleEndian.AppendUint32(head, maskedSum(head))
+	return binary.LittleEndian.AppendUint32(append(head, content...), maskedSum([]byte(content)))
+}
+
+// The sum is that of Castagnoli's polynomial, and masking can be undone.
+func TestMaskedSum(t *testing.T) {
+	if sum := crc32.Checksum([]byte("123456789"), castagnoli); sum != 0xe3069283 { // RFC 3720's check value
+		t.Fatalf("%08x", sum)
+	}
+	turned := maskedSum([]byte("123456789")) - 0xa282ead8
+	if sum := turned>>17 | turned<<15; sum != 0xe3069283 {
+		t.Errorf("unmasked it is %08x", sum)
+	}
+}
+
+// The bytes of a record were computed bit by bit, by another program.
+func TestRecordsAreFramed(t *testing.T) {
+	want, err := hex.DecodeString("0500000000000000eab2043e68656c6c6fbb1f1c19")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := OpenRecords(nil, file(t, "file", want))
+	if err != nil || !slices.Equal(contents(t, d), []string{"hello"}) || !bytes.Equal(record("hello"), want) {
+		t.Errorf("%v, written % x", err, record("hello"))
+	}
+}
+
+func contents(t *testing.T, d Dataset[Record]) []string {
+	t.Helper()
+	var all []string
+	for _, r := range some(t, d, 0, d.Len()) {
+		all = append(all, string(r.Data))
+	}
+	return all
+}
+
+func TestOpenRecords(t *testing.T) {
+	one, two := file(t, "1", join(record("a"), record(""), record("c"))), file(t, "2", join(record("d"), record("e")))
+	empty := file(t, "3", nil)
+	d, err := OpenRecords(nil, two, empty, one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := contents(t, d); !slices.Equal(got, []string{"a", "d", "", "e", "c"}) {
+		t.Errorf("%q", got)
+	}
+	if _, err := d.At(5); err == nil {
+		t.Error("record 5 of 5")
+	}
+	if _, err := OpenRecords(nil, empty); err == nil || !strings.Contains(err.Error(), "there are none") {
+		t.Errorf("no records: %v", err)
+	}
+	changed := file(t, "1", join(record("b"), record(""), record("c")))
+	if other, err := OpenRecords(nil, two, empty, changed); err != nil || Describe(other) == Describe(d) {
+		t.Errorf("another file has the same description: %s, %v", Describe(d), err)
+	}
+}
+
+// spoiled is a file with one byte changed.
+func spoiled(content []byte, at int) []byte {
+	content = bytes.Clone(content)
+	content[at] ^= 0x10
+	return content
+}
+
+// A claimed length is refused before memory is taken, whether its sum is right or
+// not, and a file may end anywhere.
+func TestFaultyRecords(t *testing.T) {
+	whole := join(record("first"), record("second")) // from 0 and 21
+	huge := binary.LittleEndian.AppendUint64(nil, 1<<63)
+	huge = binary.LittleEndian.AppendUint32(huge, maskedSum(huge))
+	for _, c := range []faulty{
+		{"head", whole[:30], ": byte 21: truncated: a record begins with 12 bytes, the file has 9", ""},
+		{"data", whole[:40], ": byte 21: truncated: a record of 6 bytes, the file has 3", ""},
+		{"length", spoiled(whole, 22), ": byte 21: the length of a record is corrupt", ""},
+		{"sum of the length", spoiled(whole, 30), ": byte 21: the length of a record is corrupt", ""},
+		{"huge", join(record("a"), huge, make([]byte, 100)), ": byte 17: truncated: a record of 9223372036854775808 bytes, the file has 96", ""},
+		{"packed", zip(t, whole), ": byte 0: the length of a record is corrupt", "unpack it"},
+	} {
+		path := file(t, "file", c.content)
+		_, err := OpenRecords(nil, path)
+		var hinted interface{ Hint() string }
+		if err == nil || !strings.HasPrefix(err.Error(), path+c.want) || c.hint != "" && (!errors.As(err, &hinted) || !strings.Contains(hinted.Hint(), c.hint)) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+	for cut := 1; cut < len(whole); cut++ {
+		if _, err := OpenRecords(nil, file(t, "file", whole[:cut])); (err == nil) != (cut == 21) {
+			t.Errorf("cut to %d bytes: %v", cut, err)
+		}
+	}
+}
+
+// What At reads is checked. A corrupt record is skipped if that is asked for; a
+// corrupt length costs the rest of its file.
+func TestCorruptRecords(t *testing.T) {
+	content := join(record("first"), record("second"), record("third")) // from 0, 21 and 43
+	path := file(t, "file", spoiled(content, 34))
+	d, err := OpenRecords(nil, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"", path + ": byte 21: the record is corrupt: the checksum of its 6 bytes is", ""} {
+		if _, err := d.At(i); (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("record %d: %v", i, err)
+		}
+	}
+	s := NewSkipped(func(error) {})
+	if got := contents(t, SkipCorrupt(d, s)); !slices.Equal(got, []string{"first", "third", "third"}) || s.Count() != 1 {
+		t.Errorf("%q, %d skipped", got, s.Count())
+	}
+	var told []string
+	s = NewSkipped(func(err error) { told = append(told, err.Error()) })
+	d, err = OpenRecords(s, file(t, "file", spoiled(content, 22)))
+	if err != nil || d.Len() != 1 || s.Count() != 1 || !strings.Contains(told[0], "byte 21: ") || !strings.Contains(told[0], "the 43 bytes from here on cannot be read") {
+		t.Errorf("%v, %d skipped: %q", err, s.Count(), told)
+	}
+}
+
+// A file that has become shorter is an error, and not the end.
+func TestRecordsOfAFileThatShrinks(t *testing.T) {
+	path := file(t, "file", join(record("first"), record("second")))
+	d, err := OpenRecords(nil, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 25); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.At(1); err == nil || !strings.HasPrefix(err.Error(), path+": byte 33: truncated") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Every record that is found is read as it was written, or its sum is wrong.
+func FuzzRecords(f *testing.F) {
+	f.Add(join(record("first"), record(""), record("third")))
+	f.Add(record("some")[:14])
+	f.Add(spoiled(record("some"), 13))
+	f.Add(binary.LittleEndian.AppendUint64(nil, 1<<63))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		for _, s := range []*Skipped{nil, NewSkipped(func(err error) { checkNamed(t, err) })} {
+			d, err := scanRecords(s, "fuzzed", bytes.NewReader(content), int64(len(content)))
+			if checkNamed(t, err); err != nil {
+				if s != nil {
+					t.Fatalf("not skipped: %v", err)
+				}
+				continue
+			}
+			var again []byte
+			for i := range d.Len() {
+				r, err := d.At(i)
+				if checkNamed(t, err); err != nil {
+					return
+				}
+				again = append(again, record(string(r.Data))...)
+			}
+			if !bytes.HasPrefix(content, again) || s == nil && len(again) != len(content) {
+				t.Fatalf("% x is read as % x", content, again)
+			}
+		}
+	})
+}
+
+// broken is a file whose disk is.
+type broken struct{}
+
+func (broken) ReadAt([]byte, int64) (int, error) { return 0, errDisk }
+
+var errDisk = fmt.Errorf("the disk is broken: %w", io.ErrNoProgress)
+
+// An error of the disk is never skipped.
+func TestBrokenDisk(t *testing.T) {
+	s := NewSkipped(func(error) {})
+	if _, err := scanRecords(s, "file", broken{}, 100); !errors.Is(err, errDisk) || s.Count() != 0 {
+		t.Errorf("%v, %d skipped", err, s.Count())
+	}
+}

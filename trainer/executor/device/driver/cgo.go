@@ -1,0 +1,11 @@
+//go:build cgocuda && linux
+
+package driver
+
+import (
+	"github.com/plx-run/plx/trainer/executor/device"
+	"github.com/plx-run/plx/trainer/executor/device/cgocuda"
+)
+
+// Open opens a GPU by its index among those that CUDA_VISIBLE_DEVICES leaves.
+func Open(index int) (*device.GPU, error) { return cgocuda.Open(index) }

@@ -1,0 +1,5 @@
+//go:build cgocuda
+
+package driver
+
+const binding = "*cgocuda.gpu"

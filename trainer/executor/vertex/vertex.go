@@ -1,0 +1,118 @@
+// Package vertex reads what Gorgonia hides of a graph's vertices: the fields of its
+// operations, and the inputs of a vertex.
+//
+//	name, f, err := vertex.Fields(n.Op()) // "transposeOp", its pattern, ...
+//	inputs, err := vertex.Children(n)
+//
+// It reads by reflection, and only what has the form that it has in Gorgonia
+// v0.9.18. It changes nothing.
+package vertex
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"gorgonia.org/gorgonia"
+)
+
+// Package is the path of Gorgonia.
+const Package = "gorgonia.org/gorgonia"
+
+const pool = "unpaddedB unpaddedC unpaddedH unpaddedW h w padNorth padWest padSouth padEast explicitPadding strideH strideW mask"
+
+// layouts are the fields of Gorgonia's operations in v0.9.18, in their order.
+// Gorgonia does not export them, so this package reads them by reflection, and
+// only if they are exactly these.
+var layouts = map[string]string{
+	"elemBinOp":      "ʘBinaryOperator arg0 arg1 retSame",
+	"scalarBinOp":    "ʘBinaryOperatorType t",
+	"tBinOp":         "ʘBinaryOperatorType tensorLeft",
+	"elemUnaryOp":    "ʘUnaryOperator argTensor numericResult",
+	"linAlgBinOp":    "āBinaryOperator transA transB",
+	"sizeOp":         "axis d val",
+	"repeatOp":       "along inputShape",
+	"sliceOp":        "Slice along a d",
+	"sliceIncrOp":    "sliceOp",
+	"transposeOp":    "pattern d",
+	"concatOp":       "axis d children",
+	"reshapeOp":      "from to",
+	"maxOp":          "along d",
+	"sumOp":          "along d inputShape",
+	"im2colOp":       "h w padH padW strideH strideW dilationH dilationW",
+	"col2imOp":       "unpaddedB unpaddedC unpaddedH unpaddedW im2colOp",
+	"softmaxOp":      "shape axis isLog",
+	"softmaxDiffOp":  "softmaxOp",
+	"atOp":           "coordinates d",
+	"constantScalar": "v",
+	"constantTensor": "v",
+	"minBetween":     "",
+	"maxBetween":     "",
+	"byIndicesOp":    "axis",
+	"dropoutOp":      "probability isTraining rndGen",
+	"randomOp":       "which shape dt a b",
+	"maxPoolOp":      pool,
+	"avgPoolOp":      pool,
+	"BatchNormOp":    "momentum epsilon dims runningMean runningVariance saveMean saveVariance alpha beta training",
+	"GroupNormOp":    "numGroups numChannels epsilon mean rstd",
+	"Iop":            "",
+
+	"globalAveragePoolOp": "", // known by its name alone: compile refuses its gradient
+}
+
+// Fields reads the fields of one of Gorgonia's operations. It returns an empty
+// name for an operation that is not in layouts. A layout other than the known
+// one is an error.
+func Fields(op any) (name string, f []reflect.Value, err error) {
+	v := reflect.ValueOf(op)
+	if v.Kind() == reflect.Pointer && !v.IsNil() {
+		v = v.Elem()
+	}
+	return Struct(v)
+}
+
+// Struct is Fields for a structure inside an operation.
+func Struct(v reflect.Value) (name string, f []reflect.Value, err error) {
+	if v.Kind() != reflect.Struct || v.Type().PkgPath() != Package {
+		return "", nil, nil
+	}
+	want, ok := layouts[v.Type().Name()]
+	if !ok {
+		return "", nil, nil
+	}
+	var names []string
+	for i := range v.NumField() {
+		names = append(names, v.Type().Field(i).Name)
+		f = append(f, v.Field(i))
+	}
+	if got := strings.Join(names, " "); got != want {
+		return "", nil, fmt.Errorf("gorgonia.%s has the fields %q, this program knows %q: use gorgonia v0.9.18", v.Type().Name(), got, want)
+	}
+	return v.Type().Name(), f, nil
+}
+
+// Ints reads an integer, or a slice of integers.
+func Ints(v reflect.Value) []int {
+	if v.CanInt() {
+		return []int{int(v.Int())}
+	}
+	out := make([]int, v.Len())
+	for i := range out {
+		out[i] = int(v.Index(i).Int())
+	}
+	return out
+}
+
+// Children are the inputs of a vertex. The graph's own method From uses an
+// index that is wrong after Gorgonia has removed vertices.
+func Children(n *gorgonia.Node) ([]*gorgonia.Node, error) {
+	f := reflect.ValueOf(n).Elem().FieldByName("children")
+	if !f.IsValid() || f.Type() != reflect.TypeFor[gorgonia.Nodes]() {
+		return nil, fmt.Errorf("gorgonia.Node has no field children of the known type: use gorgonia v0.9.18")
+	}
+	out := make([]*gorgonia.Node, f.Len())
+	for i := range out {
+		out[i] = (*gorgonia.Node)(f.Index(i).UnsafePointer())
+	}
+	return out, nil
+}

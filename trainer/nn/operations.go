@@ -1,0 +1,95 @@
+package nn
+
+import (
+	"github.com/plx-run/plx/trainer/nn/ops"
+	"gorgonia.org/gorgonia"
+)
+
+// Node is a node of a Gorgonia graph.
+type Node = gorgonia.Node
+
+// Types of package ops.
+type (
+	LSTM       = ops.LSTM
+	GRU        = ops.GRU
+	Sequence   = ops.Sequence
+	Normalised = ops.Normalised
+	Candidates = ops.Candidates
+	Sampler    = ops.Sampler
+)
+
+// Linear is [ops.Linear]: x·w + b; a nil b means no bias.
+func Linear(x, w, b *Node) (*Node, error) { return ops.Linear(x, w, b) }
+
+// AddBias is [ops.AddBias]: x with b added to axis 1.
+func AddBias(x, b *Node) (*Node, error) { return ops.AddBias(x, b) }
+
+// Relu is [ops.Relu]: the larger of x and 0.
+func Relu(x *Node) (*Node, error) { return ops.Relu(x) }
+
+// Sigmoid is [ops.Sigmoid]: 1 / (1 + exp(-x)).
+func Sigmoid(x *Node) (*Node, error) { return ops.Sigmoid(x) }
+
+// Tanh is [ops.Tanh]: the hyperbolic tangent.
+func Tanh(x *Node) (*Node, error) { return ops.Tanh(x) }
+
+// Softmax is [ops.Softmax]: exp(x) / sum(exp(x)) over the last axis.
+func Softmax(x *Node) (*Node, error) { return ops.Softmax(x) }
+
+// LogSoftmax is [ops.LogSoftmax]: the logarithm of Softmax.
+func LogSoftmax(x *Node) (*Node, error) { return ops.LogSoftmax(x) }
+
+// Flatten is [ops.Flatten]: a matrix with one row for each element of the first axis.
+func Flatten(x *Node) (*Node, error) { return ops.Flatten(x) }
+
+// Rows is [ops.Rows]: the rows of a table that an index names.
+func Rows(table, index *Node) (*Node, error) { return ops.Rows(table, index) }
+
+// Attention is [ops.Attention]: a weighted mean of a memory's rows for each query.
+func Attention(query, memory, mask *Node) (*Node, error) { return ops.Attention(query, memory, mask) }
+
+// CrossEntropy is [ops.CrossEntropy]: the mean over the rows of -log(softmax(logits)[label]).
+func CrossEntropy(logits, labels *Node) (*Node, error) { return ops.CrossEntropy(logits, labels) }
+
+// SumCrossEntropy is [ops.SumCrossEntropy]: CrossEntropy summed over the rows.
+func SumCrossEntropy(logits, labels *Node) (*Node, error) { return ops.SumCrossEntropy(logits, labels) }
+
+// Accuracy is [ops.Accuracy]: the fraction of rows whose label has the largest logit.
+func Accuracy(logits, labels *Node) (*Node, error) { return ops.Accuracy(logits, labels) }
+
+// Concat is [ops.Concat]: the xs joined along an axis.
+func Concat(axis int, xs ...*Node) (*Node, error) { return ops.Concat(axis, xs...) }
+
+// Slice is [ops.Slice]: the part [from, to) of x along an axis.
+func Slice(x *Node, axis, from, to int) (*Node, error) { return ops.Slice(x, axis, from, to) }
+
+// Dropout is [ops.Dropout]: in training, x with elements set to 0 with probability p.
+func Dropout(x *Node, p float64, name string) (*Node, error) { return ops.Dropout(x, p, name) }
+
+// Conv2D is [ops.Conv2D]: images correlated with filters.
+func Conv2D(x, filters *Node, stride, pad int) (*Node, error) {
+	return ops.Conv2D(x, filters, stride, pad)
+}
+
+// MaxPool2D is [ops.MaxPool2D]: the largest element under a kernel.
+func MaxPool2D(x *Node, kernel, stride, pad int) (*Node, error) {
+	return ops.MaxPool2D(x, kernel, stride, pad)
+}
+
+// AvgPool2D is [ops.AvgPool2D]: the mean of the elements under a kernel.
+func AvgPool2D(x *Node, kernel, stride, pad int) (*Node, error) {
+	return ops.AvgPool2D(x, kernel, stride, pad)
+}
+
+// BatchNorm is [ops.BatchNorm]: every channel of x with mean 0 and variance 1.
+func BatchNorm(x, scale, bias, runningMean, runningVariance *Node, momentum, epsilon float64, name string) (Normalised, error) {
+	return ops.BatchNorm(x, scale, bias, runningMean, runningVariance, momentum, epsilon, name)
+}
+
+// SampledCrossEntropy is [ops.SampledCrossEntropy]: the cross entropy of a softmax over a sample of the classes.
+func SampledCrossEntropy(x *Node, c Candidates) (loss, estimate *Node, err error) {
+	return ops.SampledCrossEntropy(x, c)
+}
+
+// NewSampler is [ops.NewSampler]: a sampler of a number of classes.
+func NewSampler(classes, samples int) (*Sampler, error) { return ops.NewSampler(classes, samples) }

@@ -1,0 +1,62 @@
+package nn_test
+
+import (
+	"testing"
+
+	"github.com/plx-run/plx/trainer/nn"
+	"github.com/plx-run/plx/trainer/nn/ops"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Each function of the package is the operation of the same name: it adds an
+// operation with the same description and inputs.
+func TestOperationsAreThoseOfOps(t *testing.T) {
+	g := gorgonia.NewGraph()
+	node := func(name string, shape ...int) *nn.Node {
+		return gorgonia.NewTensor(g, tensor.Float64, len(shape), gorgonia.WithShape(shape...), gorgonia.WithName(name))
+	}
+	x, w, v, image, kernel := node("x", 4, 4), node("w", 4, 4), node("v", 4), node("image", 4, 2, 4, 4), node("kernel", 2, 2, 2, 2)
+	type unary = func(x *nn.Node) (*nn.Node, error)
+	type binary = func(x, y *nn.Node) (*nn.Node, error)
+	all := map[string][2]func() (*nn.Node, error){
+		"linear":    {func() (*nn.Node, error) { return nn.Linear(x, w, v) }, func() (*nn.Node, error) { return ops.Linear(x, w, v) }},
+		"attention": {func() (*nn.Node, error) { return nn.Attention(x, w, node("m", 4, 1)) }, func() (*nn.Node, error) { return ops.Attention(x, w, node("m", 4, 1)) }},
+		"concat":    {func() (*nn.Node, error) { return nn.Concat(1, x, w) }, func() (*nn.Node, error) { return ops.Concat(1, x, w) }},
+		"slice":     {func() (*nn.Node, error) { return nn.Slice(x, 1, 2, 3) }, func() (*nn.Node, error) { return ops.Slice(x, 1, 2, 3) }},
+		"conv":      {func() (*nn.Node, error) { return nn.Conv2D(image, kernel, 2, 1) }, func() (*nn.Node, error) { return ops.Conv2D(image, kernel, 2, 1) }},
+		"max pool":  {func() (*nn.Node, error) { return nn.MaxPool2D(image, 3, 2, 1) }, func() (*nn.Node, error) { return ops.MaxPool2D(image, 3, 2, 1) }},
+		"avg pool":  {func() (*nn.Node, error) { return nn.AvgPool2D(image, 3, 2, 1) }, func() (*nn.Node, error) { return ops.AvgPool2D(image, 3, 2, 1) }},
+	}
+	for name, f := range map[string][2]unary{
+		"relu": {nn.Relu, ops.Relu}, "sigmoid": {nn.Sigmoid, ops.Sigmoid}, "tanh": {nn.Tanh, ops.Tanh}, "softmax": {nn.Softmax, ops.Softmax},
+		"log softmax": {nn.LogSoftmax, ops.LogSoftmax}, "flatten": {nn.Flatten, ops.Flatten},
+	} {
+		all[name] = [2]func() (*nn.Node, error){func() (*nn.Node, error) { return f[0](image) }, func() (*nn.Node, error) { return f[1](image) }}
+	}
+	for name, f := range map[string][2]binary{
+		"add bias": {nn.AddBias, ops.AddBias}, "rows": {nn.Rows, ops.Rows}, "cross entropy": {nn.CrossEntropy, ops.CrossEntropy},
+		"sum": {nn.SumCrossEntropy, ops.SumCrossEntropy}, "accuracy": {nn.Accuracy, ops.Accuracy},
+	} {
+		all[name] = [2]func() (*nn.Node, error){func() (*nn.Node, error) { return f[0](x, v) }, func() (*nn.Node, error) { return f[1](x, v) }}
+	}
+	seen := map[string]string{}
+	for name, f := range all {
+		ours, err := f[0]()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		want, err := f[1]()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		what := want.Op().String()
+		if got := ours.Op().String(); got != what || !ours.Shape().Eq(want.Shape()) {
+			t.Errorf("%s is %s %v, want %s %v", name, got, ours.Shape(), what, want.Shape())
+		}
+		if other, ok := seen[what]; ok {
+			t.Errorf("%s and %s have one description, %s: nothing tells them apart", name, other, what)
+		}
+		seen[what] = name
+	}
+}

@@ -1,0 +1,214 @@
+package ops
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/plx-run/plx/trainer/nn/recurrent"
+	"github.com/plx-run/plx/trainer/operation"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Normalised is what BatchNorm adds to a graph.
+type Normalised struct {
+	Out *gorgonia.Node // of x's shape
+
+	// BatchMean and BatchVariance, of shape (channels), are those of this batch
+	// in training and the running ones in an evaluation. The variance is the
+	// mean square deviation, which also normalises Out. They have no gradient
+	// of their own; the gradient of Out includes what goes through them.
+	BatchMean, BatchVariance *gorgonia.Node
+
+	// Momentum says how a training step updates the running ones, from the mean
+	// of all virtual workers' batches: running = Momentum * running + (1 -
+	// Momentum) * batch.
+	Momentum float64
+}
+
+// BatchNorm gives every channel of x mean 0 and variance 1 over batch and
+// space, multiplies it by its scale and adds its bias (Ioffe and Szegedy,
+// "Batch normalization", ICML 2015). x has shape (batch, channels) or (batch,
+// channels, height, width), the four vectors have shape (channels). In an
+// evaluation the running mean and variance replace the batch's.
+//
+// The operations have no state. Package trainer updates the running mean and
+// variance, which have no gradient.
+//
+// The batch is the rows of one virtual worker. Training with one element per
+// channel is an error of the run, because the element would be normalised to
+// zero.
+//
+// A machine that does not call Prepare of operation.Contextual, such as
+// Gorgonia's own, evaluates.
+func BatchNorm(x, scale, bias, runningMean, runningVariance *gorgonia.Node, momentum, epsilon float64, name string) (Normalised, error) {
+	what := fmt.Sprintf("batch norm %q", name)
+	l, dtype, err := channelled(what, x, scale, bias, runningMean, runningVariance)
+	if err != nil {
+		return Normalised{}, err
+	}
+	if !(momentum >= 0 && momentum < 1) {
+		return Normalised{}, fmt.Errorf("%s: the momentum is %v, want at least 0 and less than 1", what, momentum)
+	}
+	if !(epsilon > 0) || math.IsInf(epsilon, 1) {
+		return Normalised{}, fmt.Errorf("%s: epsilon is %v, want more than 0", what, epsilon)
+	}
+	n := norm{what: fmt.Sprintf("%s epsilon %v", what, epsilon), dtype: dtype, layout: l, epsilon: epsilon, call: new(operation.Call)}
+	mean := choose(dtype, batchMean[float32], batchMean[float64], n)
+	variance := chooseValues(dtype, batchVariance[float32], batchVariance[float64], n)
+	o := newOp(n.what, dtype, x.Shape(), choose(dtype, normalise[float32], normalise[float64], n)).with(n.gradients, 2).as(n.form(operation.Normalise))
+	b, out := &adder{}, Normalised{Momentum: momentum}
+	out.BatchMean = b.apply(n.statistic("mean", operation.BatchMean, mean, 2), x, runningMean)
+	out.BatchVariance = b.apply(n.statistic("variance", operation.BatchVariance, variance, 3), x, out.BatchMean, runningVariance)
+	out.Out = b.apply(o, x, scale, bias, out.BatchMean, out.BatchVariance)
+	return out, b.err
+}
+
+// norm builds the operations of one batch norm and is the parameters of their
+// kernels. They share scratch memory and the call.
+type norm struct {
+	layout
+	what    string
+	dtype   tensor.Dtype
+	epsilon float64
+	call    *operation.Call
+}
+
+func (n norm) form(part operation.NormPart) operation.Form {
+	return operation.Norm{Part: part, Epsilon: n.epsilon, Call: n.call, Channels: n.layout.form()}
+}
+
+// statistic returns an operation that computes a number for each channel in
+// training, and its last input in an evaluation. It has no gradients.
+func (n norm) statistic(which string, part operation.NormPart, run kernel, inputs int) *contextual {
+	o := newOp(fmt.Sprintf("%s of %s", which, n.what), n.dtype, tensor.Shape{n.channels}, run).with(nil, inputs).as(n.form(part))
+	return &contextual{op: o, call: n.call}
+}
+
+// gradients returns those of x, scale and bias. In training the gradient of x
+// includes what goes through the batch's mean and variance.
+func (n norm) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
+	x, scale, mean, variance := in[0], in[1], in[3], in[4]
+	dBias, err := sumChannels("gradient of bias of "+n.what, dy)
+	b := &adder{what: n.what, dtype: n.dtype, err: err}
+	dScale := b.addAs(n.form(operation.ScaleGradient), "scale", choose(n.dtype, scaleGradient[float32], scaleGradient[float64], n), scale.Shape(), x, mean, variance, dy)
+	o := newOp("gradient of x of "+n.what, n.dtype, x.Shape(),
+		pass(n.dtype, normGradient[float32], normGradient[float64], n)).as(n.form(operation.NormGradient))
+	dx := b.apply(&contextual{op: o, call: n.call}, x, scale, mean, variance, dy, dScale, dBias)
+	return gorgonia.Nodes{dx, dScale, dBias, nil, nil}, b.err
+}
+
+// batchMean takes x and the running mean.
+func batchMean[T float](n norm, out []T, in [][]T) {
+	if !n.call.Train {
+		copy(out, in[1])
+		return
+	}
+	channelSums(n.layout, out, in)
+	for c, sum := range n.of {
+		out[c] = T(sum / float64(n.count()))
+	}
+}
+
+// batchVariance takes x, the mean and the running variance. It needs a separate
+// pass over x: the difference of mean square and squared mean would lose all
+// precision if the mean is large.
+func batchVariance[T float](n norm, out gorgonia.Value, in []gorgonia.Value) error {
+	y, x, mean := data[T](out), data[T](in[0]), data[T](in[1])
+	if !n.call.Train {
+		copy(y, data[T](in[2]))
+		return nil
+	}
+	if n.count() == 1 {
+		return fmt.Errorf("a virtual worker has one element per channel, which has no variance: give each more rows")
+	}
+	clear(n.of)
+	at := 0
+	for range n.batch {
+		for c, m := range mean {
+			sum := 0.0
+			for _, v := range x[at : at+n.space] {
+				d := float64(v) - float64(m)
+				sum += float64(d * d)
+			}
+			n.of[c] += sum
+			at += n.space
+		}
+	}
+	for c, sum := range n.of {
+		y[c] = T(sum / float64(n.count()))
+	}
+	return nil
+}
+
+// inverse is 1 over the standard deviation of a channel.
+func (n norm) inverse(variance float64) float64 { return 1 / math.Sqrt(variance+n.epsilon) }
+
+// normalise takes x, scale, bias, mean and variance.
+func normalise[T float](n norm, y []T, in [][]T) {
+	x, scale, bias := in[0], in[1], in[2]
+	mean, variance := in[3], in[4]
+	for c, v := range variance {
+		n.of[c] = float64(scale[c]) * n.inverse(float64(v))
+	}
+	at := 0
+	for range n.batch {
+		for c, factor := range n.of {
+			f, m, b := T(factor), mean[c], bias[c]
+			for i, v := range x[at : at+n.space] {
+				y[at+i] = T((v-m)*f) + b
+			}
+			at += n.space
+		}
+	}
+}
+
+// scaleGradient takes x, mean, variance and dy.
+func scaleGradient[T float](n norm, out []T, in [][]T) {
+	x, mean, variance, dy := in[0], in[1], in[2], in[3]
+	clear(n.of)
+	at := 0
+	for range n.batch {
+		for c, m := range mean {
+			sum := 0.0
+			for i, v := range x[at : at+n.space] {
+				sum += float64(float64(v-m) * float64(dy[at+i]))
+			}
+			n.of[c] += sum
+			at += n.space
+		}
+	}
+	for c, sum := range n.of {
+		out[c] = T(sum * n.inverse(float64(variance[c])))
+	}
+}
+
+// normGradient takes x, scale, mean, variance, dy and the gradients of scale
+// and bias. The last two are also the sums through which the batch's mean and
+// variance depend on x.
+func normGradient[T float](n norm) recurrent.Pass[T] {
+	type slope struct{ factor, mean, shift, slope T }
+	slopes := make([]slope, n.channels)
+	return func(dx []T, in [][]T) {
+		x, dy := in[0], in[4]
+		scale, mean, variance, dScale, dBias := in[1], in[2], in[3], in[5], in[6]
+		count := float64(n.count())
+		for c := range slopes {
+			inverse := n.inverse(float64(variance[c]))
+			s := slope{factor: T(float64(scale[c]) * inverse), mean: mean[c]}
+			if n.call.Train {
+				s.shift, s.slope = T(float64(dBias[c])/count), T(float64(dScale[c])*inverse/count)
+			}
+			slopes[c] = s
+		}
+		at := 0
+		for range n.batch {
+			for _, s := range slopes {
+				for i, v := range x[at : at+n.space] {
+					dx[at+i] = s.factor * ((dy[at+i] - s.shift) - T((v-s.mean)*s.slope))
+				}
+				at += n.space
+			}
+		}
+	}
+}

@@ -1,0 +1,210 @@
+package ops
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/plx-run/plx/trainer/operation"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// CrossEntropy is the mean over the rows of -log(softmax(logits)[label]).
+//
+// The logits have shape (batch, classes). The labels have either the same shape
+// and type, one-hot or any weights of the classes, or shape (batch). In the
+// second case they hold class numbers from 0 to classes-1, as int, int32,
+// int64, float32 or float64; another number is an error of the run. The labels
+// have no gradient.
+//
+// Logits of any size are safe: each row's largest logit is subtracted first.
+func CrossEntropy(logits, labels *gorgonia.Node) (*gorgonia.Node, error) {
+	e, err := newEntropy("cross entropy", logits, labels)
+	if err != nil {
+		return nil, err
+	}
+	return e.loss(logits, labels, float64(e.rows))
+}
+
+// SumCrossEntropy is CrossEntropy summed over the rows, not divided by their
+// number.
+func SumCrossEntropy(logits, labels *gorgonia.Node) (*gorgonia.Node, error) {
+	e, err := newEntropy("summed cross entropy", logits, labels)
+	if err != nil {
+		return nil, err
+	}
+	return e.loss(logits, labels, 1)
+}
+
+// entropy is a cross entropy and its gradient. Sums are kept in float64.
+type entropy struct {
+	what          string
+	dtype         tensor.Dtype
+	rows, classes int
+	divisor       float64
+	class         func(labels gorgonia.Value, row int) float64 // reads the label of a row; nil if labels are weights of the classes
+	exp           []float64                                    // scratch memory for a row's exp(logit - largest)
+}
+
+// newEntropy checks the inputs. Errors begin with what.
+func newEntropy(what string, logits, labels *gorgonia.Node) (*entropy, error) {
+	dtype, err := floats(what, logits)
+	if err != nil {
+		return nil, err
+	}
+	if labels == nil {
+		return nil, fmt.Errorf("%s: labels: %w", what, errNil)
+	}
+	s := logits.Shape()
+	if len(s) != 2 {
+		return nil, fmt.Errorf("%s: the logits are %s, want (batch, classes)", what, told(logits))
+	}
+	e := &entropy{what: what, dtype: dtype, rows: s[0], classes: s[1], exp: make([]float64, s[1])}
+	switch {
+	case slices.Equal(labels.Shape(), s) && labels.Dtype() == dtype:
+	case slices.Equal(labels.Shape(), s[:1]) && classOf[labels.Dtype()] != nil:
+		e.class = classOf[labels.Dtype()]
+	default:
+		return nil, fmt.Errorf("%s: the logits are %s %v, the labels %s %v: want one %v for each logit, or one class for each row",
+			what, told(logits), dtype, told(labels), labels.Dtype(), dtype)
+	}
+	return e, nil
+}
+
+func (e *entropy) form(part operation.EntropyPart) operation.Form {
+	return operation.Entropy{Part: part, Rows: e.rows, Classes: e.classes, Divisor: e.divisor, Weights: e.class == nil}
+}
+
+func (e *entropy) loss(logits, labels *gorgonia.Node, divisor float64) (*gorgonia.Node, error) {
+	e.divisor = divisor
+	o := newOp(e.what, e.dtype, nil, chooseValues(e.dtype, entropyLoss[float32], entropyLoss[float64], e)).with(e.gradient, 1).as(e.form(operation.EntropyLoss))
+	return o.apply(logits, labels)
+}
+
+func (e *entropy) gradient(x gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
+	o := newOp("gradient of "+e.what, e.dtype, x[0].Shape(),
+		chooseValues(e.dtype, entropyGradient[float32], entropyGradient[float64], e)).as(e.form(operation.EntropyGradient))
+	dx, err := o.apply(x[0], x[1], dy)
+	return gorgonia.Nodes{dx, nil}, err
+}
+
+func entropyLoss[T float](e *entropy, out gorgonia.Value, in []gorgonia.Value) error {
+	loss := 0.0
+	for i := range e.rows {
+		logits := row(data[T](in[0]), i, e.classes)
+		largest, sum := exponentials(e.exp, logits)
+		logSum := math.Log(sum)
+		if e.class == nil {
+			for c, weight := range row(data[T](in[1]), i, e.classes) {
+				if weight != 0 { // a logit of -Inf has infinite loss, and weight 0 must not make NaN of it
+					loss += float64(float64(weight) * (logSum + (largest - float64(logits[c]))))
+				}
+			}
+			continue
+		}
+		label, err := e.label(in[1], i)
+		if err != nil {
+			return err
+		}
+		loss += logSum + (largest - float64(logits[label]))
+	}
+	data[T](out)[0] = T(loss / e.divisor)
+	return nil
+}
+
+// entropyGradient is softmax(logits) - labels, times the loss's gradient.
+func entropyGradient[T float](e *entropy, out gorgonia.Value, in []gorgonia.Value) error {
+	dy := float64(data[T](in[2])[0]) / e.divisor
+	for i := range e.rows {
+		_, sum := exponentials(e.exp, row(data[T](in[0]), i, e.classes))
+		dx := row(data[T](out), i, e.classes)
+		if e.class != nil {
+			label, err := e.label(in[1], i)
+			if err != nil {
+				return err
+			}
+			for c, v := range e.exp {
+				dx[c] = T(dy * (v / sum))
+			}
+			dx[label] = T(dy * (e.exp[label]/sum - 1))
+			continue
+		}
+		labels, weight := row(data[T](in[1]), i, e.classes), 0.0
+		for _, l := range labels {
+			weight += float64(l)
+		}
+		for c, v := range e.exp {
+			dx[c] = T(dy * (float64(weight*(v/sum)) - float64(labels[c])))
+		}
+	}
+	return nil
+}
+
+// label is the class of a row.
+func (e *entropy) label(labels gorgonia.Value, i int) (int, error) {
+	return operation.Entropy{Classes: e.classes}.Class(i, e.class(labels, i))
+}
+
+// classOf is how to read labels of the types that can hold class numbers.
+var classOf = map[tensor.Dtype]func(labels gorgonia.Value, row int) float64{
+	tensor.Int: element[int], tensor.Int32: element[int32], tensor.Int64: element[int64],
+	tensor.Float32: element[float32], tensor.Float64: element[float64],
+}
+
+func element[T int | int32 | int64 | float](v gorgonia.Value, i int) float64 {
+	return float64(data[T](v)[i])
+}
+
+// row returns elements i*n to (i+1)*n of x.
+func row[T any](x []T, i, n int) []T { return x[i*n : (i+1)*n] }
+
+// exponentials writes exp(x - largest). It returns the largest of x and the sum
+// of what it wrote.
+func exponentials[T float](to []float64, x []T) (largest, sum float64) {
+	most := x[0]
+	for _, v := range x {
+		most = max(most, v)
+	}
+	largest = float64(most)
+	for i, v := range x {
+		to[i] = math.Exp(float64(v) - largest)
+		sum += to[i]
+	}
+	return largest, sum
+}
+
+// Accuracy is the fraction of rows whose label has the largest logit. Of equal
+// logits the first counts. The inputs are those of CrossEntropy. It has no
+// gradient.
+func Accuracy(logits, labels *gorgonia.Node) (*gorgonia.Node, error) {
+	e, err := newEntropy("accuracy", logits, labels)
+	if err != nil {
+		return nil, err
+	}
+	o := newOp(e.what, e.dtype, nil, chooseValues(e.dtype, accuracy[float32], accuracy[float64], e)).with(nil, 2).as(e.form(operation.Accuracy))
+	return o.apply(logits, labels)
+}
+
+func accuracy[T float](e *entropy, out gorgonia.Value, in []gorgonia.Value) error {
+	right := 0
+	for i := range e.rows {
+		label := 0
+		if e.class == nil {
+			label = first(row(data[T](in[1]), i, e.classes))
+		} else {
+			var err error
+			if label, err = e.label(in[1], i); err != nil {
+				return err
+			}
+		}
+		if first(row(data[T](in[0]), i, e.classes)) == label {
+			right++
+		}
+	}
+	data[T](out)[0] = T(float64(right) / float64(e.rows))
+	return nil
+}
+
+// first returns the index of the first of the largest elements.
+func first[T float](x []T) int { return slices.Index(x, slices.Max(x)) }

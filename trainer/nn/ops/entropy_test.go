@@ -1,0 +1,178 @@
+package ops
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+func twoInputs(f func(a, b *gorgonia.Node) (*gorgonia.Node, error)) model {
+	return func(in []*gorgonia.Node) (*gorgonia.Node, error) { return f(in[0], in[1]) }
+}
+
+// labelled makes logits of a spread and labels of both kinds for them.
+func labelled(seed uint64, rows, classes int, spread float64) (logits, oneHot, index []float64) {
+	logits = numbers(seed, []int{rows, classes})[0]
+	oneHot, index = make([]float64, rows*classes), make([]float64, rows)
+	for i := range rows {
+		k := (i*5 + 1) % classes
+		index[i], oneHot[i*classes+k] = float64(k), 1
+	}
+	for i := range logits {
+		logits[i] *= spread
+	}
+	return logits, oneHot, index
+}
+
+var entropies = []struct {
+	name    string
+	divisor func(rows int) float64
+	build   func(a, b *gorgonia.Node) (*gorgonia.Node, error)
+}{
+	{"mean", func(rows int) float64 { return float64(rows) }, CrossEntropy},
+	{"sum", func(int) float64 { return 1 }, SumCrossEntropy},
+}
+
+func TestCrossEntropyIsItsFormula(t *testing.T) {
+	for _, c := range entropies {
+		for _, s := range [][2]int{{1, 1}, {1, 3}, {4, 1}, {7, 5}, {3, 10}} {
+			logits, oneHot, index := labelled(1, s[0], s[1], 2)
+			want := 0.0
+			for i, k := range index {
+				sum := 0.0
+				for _, v := range logits[i*s[1] : (i+1)*s[1]] {
+					sum += math.Exp(v)
+				}
+				want -= math.Log(math.Exp(logits[i*s[1]+int(k)]) / sum)
+			}
+			want /= c.divisor(s[0])
+			shape := []int{s[0], s[1]}
+			got := checkGradient(t, [][]int{shape, shape}, [][]float64{logits, oneHot}, 1, training, twoInputs(c.build))
+			near(t, c.name+" one-hot", got, []float64{want}, 1e-12)
+			got = checkGradient(t, [][]int{shape, {s[0]}}, [][]float64{logits, index}, 1, training, twoInputs(c.build))
+			near(t, c.name+" classes", got, []float64{want}, 1e-12)
+		}
+	}
+}
+
+// Smoothed labels are weights; their rows need not add up to 1.
+func TestCrossEntropyOfWeights(t *testing.T) {
+	logits, labels := numbers(5, []int{3, 4})[0], numbers(6, []int{3, 4})[0]
+	for i := range labels {
+		labels[i] = math.Abs(labels[i])
+	}
+	checkGradient(t, [][]int{{3, 4}, {3, 4}}, [][]float64{logits, labels}, 1, training, twoInputs(CrossEntropy))
+}
+
+func TestCrossEntropyOfHugeLogits(t *testing.T) {
+	big := 1e30
+	for _, c := range []struct {
+		logits []float64
+		want   float64
+	}{
+		{[]float64{big, big, -big}, math.Ln2},
+		{[]float64{0, 3 * big, 0}, 3 * big},
+		{[]float64{big, 0, 0}, 0},
+		{[]float64{-big, -big, -big}, math.Log(3)},
+		{[]float64{1000, -1000, math.Inf(-1)}, 0},
+	} {
+		for kind, labels := range map[string][]float64{"one-hot": {1, 0, 0}, "class": {0}} {
+			shape := []int{1, 3}[:len(labels)/3+1]
+			f := feed(t, [][]int{{1, 3}, shape}, [][]float64{c.logits, labels}, twoInputs(CrossEntropy))
+			gradient, err := gorgonia.Grad(f.loss, f.in[0])
+			must(t, err)
+			f.want(gradient[0])
+			f.run(t, training)
+			near(t, kind, f.get(f.out), []float64{c.want}, 1e-12)
+			for _, v := range f.get(gradient[0]) {
+				if math.IsNaN(v) || math.Abs(v) > 2 {
+					t.Errorf("%v: a gradient of %v", c.logits, v)
+				}
+			}
+		}
+	}
+}
+
+func TestCrossEntropyRefusesLabelsThatAreNoClass(t *testing.T) {
+	for _, label := range []float64{-1, 3, 0.5, math.NaN(), math.Inf(1)} {
+		f := feed(t, [][]int{{2, 3}, {2}}, [][]float64{make([]float64, 6), {1, label}}, twoInputs(CrossEntropy))
+		err := gorgonia.NewTapeMachine(f.graph).RunAll()
+		if err == nil || !strings.Contains(err.Error(), "row 1 has the label") || !strings.Contains(err.Error(), "from 0 to 2") {
+			t.Errorf("label %v: %v", label, err)
+		}
+	}
+}
+
+func TestCrossEntropyTakesWholeNumbers(t *testing.T) {
+	logits, _, _ := labelled(7, 2, 3, 1)
+	var first float64
+	for i, labels := range []any{[]float32{2, 0}, []int{2, 0}, []int32{2, 0}, []int64{2, 0}, []float64{2, 0}} {
+		g := gorgonia.NewGraph()
+		y := tensor.New(tensor.WithShape(2), tensor.WithBacking(labels))
+		x := tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]float32{float32(logits[0]), 1, 2, 3, 4, 5}))
+		loss, err := CrossEntropy(gorgonia.NodeFromAny(g, x, gorgonia.WithName("x")), gorgonia.NodeFromAny(g, y, gorgonia.WithName("y")))
+		must(t, err)
+		must(t, gorgonia.NewTapeMachine(g).RunAll())
+		got := float64(loss.Value().Data().(float32))
+		if i == 0 {
+			first = got
+		}
+		if got != first || got == 0 {
+			t.Errorf("labels of type %T: loss %v, want %v", labels, got, first)
+		}
+	}
+}
+
+func TestCrossEntropyRefusesShapes(t *testing.T) {
+	g := gorgonia.NewGraph()
+	node := func(name string, dtype tensor.Dtype, s ...int) *gorgonia.Node {
+		return gorgonia.NewTensor(g, dtype, len(s), gorgonia.WithShape(s...), gorgonia.WithName(name))
+	}
+	for _, c := range []struct {
+		logits, labels *gorgonia.Node
+		want           string
+	}{
+		{node("a", tensor.Float32, 2), node("b", tensor.Float32, 2), `the logits are "a" (2), want (batch, classes)`},
+		{node("c", tensor.Float32, 2, 3), node("d", tensor.Float32, 3), `the logits are "c" (2, 3) float32, the labels "d" (3) float32`},
+		{node("e", tensor.Float32, 2, 3), node("f", tensor.Float64, 2, 3), "want one float32 for each logit"},
+		{node("g", tensor.Float32, 2, 3), node("h", tensor.Bool, 2), "bool"},
+		{node("i", tensor.Int, 2, 3), node("j", tensor.Int, 2), "want float32 or float64"},
+		{node("k", tensor.Float32, 2, 3), nil, "nil"},
+	} {
+		if _, err := CrossEntropy(c.logits, c.labels); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %q", err, c.want)
+		}
+	}
+}
+
+func TestAccuracy(t *testing.T) {
+	logits := []float64{3, 1, 2, 0, 0, 1, 5, 5, 4, -1, -1, -1}
+	for _, c := range []struct {
+		labels []float64
+		want   float64
+	}{
+		{[]float64{0, 2, 0, 0}, 1},
+		{[]float64{0, 2, 1, 1}, 0.5}, // of equal logits the first counts
+		{[]float64{1, 1, 2, 2}, 0},
+		{[]float64{1, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1}, 0.5},
+	} {
+		shape := []int{4, 3}[:1+len(c.labels)/12]
+		f := feed(t, [][]int{{4, 3}, shape}, [][]float64{logits, c.labels}, twoInputs(Accuracy))
+		f.run(t, training)
+		near(t, "accuracy", f.get(f.out), []float64{c.want}, 0)
+	}
+}
+
+// A metric beside the loss does not disturb its gradient.
+func TestAccuracyBesideTheLoss(t *testing.T) {
+	logits, oneHot, _ := labelled(8, 4, 3, 1)
+	checkGradient(t, [][]int{{4, 3}, {4, 3}}, [][]float64{logits, oneHot}, 1, training, func(in []*gorgonia.Node) (*gorgonia.Node, error) {
+		if _, err := Accuracy(in[0], in[1]); err != nil {
+			return nil, err
+		}
+		return CrossEntropy(in[0], in[1])
+	})
+}

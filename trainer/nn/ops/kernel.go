@@ -1,0 +1,90 @@
+package ops
+
+import (
+	"github.com/plx-run/plx/trainer/nn/recurrent"
+	"github.com/plx-run/plx/trainer/operation"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// kernel computes all of out from in. The caller has checked their sizes, types
+// and order in memory. A kernel allocates nothing and keeps none of its
+// arguments.
+type kernel func(out gorgonia.Value, in []gorgonia.Value) error
+
+// chooseValues returns the kernel for one of the two types: f32 or f64 with the
+// parameters p. It is for kernels that fail, or that read values of other types.
+func chooseValues[P any](dtype tensor.Dtype, f32, f64 func(P, gorgonia.Value, []gorgonia.Value) error, p P) kernel {
+	f := f64
+	if dtype == tensor.Float32 {
+		f = f32
+	}
+	return func(out gorgonia.Value, in []gorgonia.Value) error { return f(p, out, in) }
+}
+
+// choose is chooseValues for kernels that work on memory: all values are of the
+// type dtype.
+func choose[P any](dtype tensor.Dtype, f32 func(P, []float32, [][]float32), f64 func(P, []float64, [][]float64), p P) kernel {
+	if dtype == tensor.Float32 {
+		return overMemory(func(out []float32, in [][]float32) { f32(p, out, in) })
+	}
+	return overMemory(func(out []float64, in [][]float64) { f64(p, out, in) })
+}
+
+// none is the parameters of a kernel without parameters.
+type none struct{}
+
+// kernels compute an operation with one input, and its gradient.
+type kernels[P any] struct {
+	run32    func(P, []float32, [][]float32)
+	run64    func(P, []float64, [][]float64)
+	diff32   func(P, []float32, [][]float32)
+	diff64   func(P, []float64, [][]float64)
+	byResult bool // the gradient is computed from the result, not from the input
+	// form says what the operation or its gradient computes; nil means that other
+	// devices have no kernel for it.
+	form func(gradient bool) operation.Form
+}
+
+// apply adds the operation with the parameters p to the graph of x.
+func (k kernels[P]) apply(what string, p P, x *gorgonia.Node, shape tensor.Shape) (*gorgonia.Node, error) {
+	dtype := x.Dtype()
+	diff := func(in gorgonia.Nodes, y, dy *gorgonia.Node) (gorgonia.Nodes, error) {
+		from := in[0]
+		if k.byResult {
+			from = y
+		}
+		d := newOp("gradient of "+what, dtype, x.Shape(), choose(dtype, k.diff32, k.diff64, p))
+		return one(d.as(k.formOf(true)).apply(from, dy))
+	}
+	o := newOp(what, dtype, shape, choose(dtype, k.run32, k.run64, p)).with(diff, 0)
+	return o.as(k.formOf(false)).apply(x)
+}
+
+func (k kernels[P]) formOf(gradient bool) operation.Form {
+	if k.form == nil {
+		return nil
+	}
+	return k.form(gradient)
+}
+
+// pass is choose for kernels with scratch memory of their type, which f32 or
+// f64 makes.
+func pass[P any](dtype tensor.Dtype, f32 func(P) recurrent.Pass[float32], f64 func(P) recurrent.Pass[float64], p P) kernel {
+	if dtype == tensor.Float32 {
+		return overMemory(f32(p))
+	}
+	return overMemory(f64(p))
+}
+
+func overMemory[T float](run recurrent.Pass[T]) kernel {
+	var memory [][]T // of the inputs, kept so that a run allocates nothing
+	return func(out gorgonia.Value, in []gorgonia.Value) error {
+		memory = memory[:0]
+		for _, v := range in {
+			memory = append(memory, data[T](v))
+		}
+		run(data[T](out), memory)
+		return nil
+	}
+}

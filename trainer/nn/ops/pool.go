@@ -1,0 +1,181 @@
+package ops
+
+import (
+	"fmt"
+
+	"github.com/plx-run/plx/trainer/operation"
+	"gorgonia.org/gorgonia"
+)
+
+// MaxPool2D is the largest element under a square kernel that moves over x
+// (batch, channels, height, width) in strides. Pad rows and columns around each
+// image are never the largest. The gradient goes to the first of equal elements
+// in row-major order. NaN counts as the largest.
+func MaxPool2D(x *gorgonia.Node, kernel, stride, pad int) (*gorgonia.Node, error) {
+	return MaxPool(x, Walk{kernel, stride, pad}, Walk{kernel, stride, pad})
+}
+
+// MaxPool is MaxPool2D with another walk down than across.
+func MaxPool(x *gorgonia.Node, down, across Walk) (*gorgonia.Node, error) {
+	return newPool("max pool", false, x, down, across, kernels[pool]{
+		maxPool[float32], maxPool[float64], maxPoolGradient[float32], maxPoolGradient[float64], false, nil,
+	})
+}
+
+// AvgPool2D is the mean of the elements under a kernel that moves like
+// MaxPool2D's. The pad counts neither in the sum nor in the divisor.
+func AvgPool2D(x *gorgonia.Node, kernel, stride, pad int) (*gorgonia.Node, error) {
+	return AvgPool(x, Walk{kernel, stride, pad}, Walk{kernel, stride, pad})
+}
+
+// AvgPool is AvgPool2D with another walk down than across.
+func AvgPool(x *gorgonia.Node, down, across Walk) (*gorgonia.Node, error) {
+	return newPool("average pool", true, x, down, across, kernels[pool]{
+		avgPool[float32], avgPool[float64], avgPoolGradient[float32], avgPoolGradient[float64], false, nil,
+	})
+}
+
+// Walk says how a kernel moves along one axis of an image.
+type Walk struct {
+	Kernel int // elements under the kernel
+	Stride int
+	Pad    int // elements before and after the image
+}
+
+func newPool(what string, mean bool, x *gorgonia.Node, down, across Walk, k kernels[pool]) (*gorgonia.Node, error) {
+	if _, err := floats(what, x); err != nil {
+		return nil, err
+	}
+	p, err := newPlaces(what, x, down, across)
+	if err != nil {
+		return nil, err
+	}
+	name := fmt.Sprintf("%s %v", what, p.window)
+	if down != across {
+		name += fmt.Sprintf(", across stride %d pad %d", across.Stride, across.Pad)
+		return k.apply(name, p, x, p.out(p.channels))
+	}
+	k.form = func(gradient bool) operation.Form {
+		return operation.Pool{Window: p.form(), Mean: mean, Gradient: gradient}
+	}
+	return k.apply(name, p, x, p.out(p.channels))
+}
+
+// newPlaces checks the sizes. Errors begin with what.
+func newPlaces(what string, x *gorgonia.Node, down, across Walk) (pool, error) {
+	w, err := newWindow(what, x, down.Kernel, across.Kernel, down.Stride, down.Pad)
+	wide := w
+	if down.Stride != across.Stride || down.Pad != across.Pad {
+		if w, err = newWindow(what, x, down.Kernel, 1, down.Stride, down.Pad); err == nil {
+			wide, err = newWindow(what, x, 1, across.Kernel, across.Stride, across.Pad)
+		}
+	}
+	if err != nil {
+		return pool{}, err
+	}
+	for _, along := range []Walk{down, across} {
+		if along.Pad >= along.Kernel {
+			return pool{}, fmt.Errorf("%s: a pad of %d needs a kernel larger than %d", what, along.Pad, along.Pad)
+		}
+	}
+	w.kernelWidth, w.outWidth = wide.kernelWidth, wide.outWidth
+	p := pool{window: w}
+	for row := range w.outHeight {
+		top, bottom := w.inside(row, w.kernelHeight, w.height)
+		for column := range w.outWidth {
+			left, right := wide.inside(column, w.kernelWidth, w.width)
+			p.covered = append(p.covered, rectangle{top, bottom, left, right})
+		}
+	}
+	return p, nil
+}
+
+// pool is the parameters of the kernels. Stride and pad of the window are those
+// down an image.
+type pool struct {
+	window
+	covered []rectangle // by place of the window: the part of the image under it
+}
+
+// rectangle is the part [top, bottom) x [left, right) of an image.
+type rectangle struct{ top, bottom, left, right int }
+
+func maxPool[T float](w pool, y []T, in [][]T) {
+	x := in[0]
+	for ; len(x) > 0; x, y = x[w.plane():], y[w.places():] {
+		for at, r := range w.covered {
+			most := x[r.top*w.width+r.left]
+			for i := r.top; i < r.bottom; i++ {
+				for _, v := range x[i*w.width+r.left : i*w.width+r.right] {
+					most = max(most, v)
+				}
+			}
+			y[at] = most
+		}
+	}
+}
+
+func maxPoolGradient[T float](w pool, dx []T, in [][]T) {
+	x, dy := in[0], in[1]
+	clear(dx)
+	for ; len(x) > 0; x, dx, dy = x[w.plane():], dx[w.plane():], dy[w.places():] {
+		for at, r := range w.covered {
+			dx[largest(x, w.width, r)] += dy[at]
+		}
+	}
+}
+
+// largest returns the index of the first of the largest elements in a rectangle
+// of an image of the given width, or of the first NaN. It avoids branches that
+// depend on the numbers, which the processor would mispredict.
+func largest[T float](x []T, width int, r rectangle) int {
+	best := r.top*width + r.left
+	most := x[best]
+	for row := r.top; row < r.bottom; row++ {
+		for i, v := range x[row*width+r.left : row*width+r.right] {
+			if v > most {
+				best = row*width + r.left + i
+			}
+			most = max(most, v)
+		}
+	}
+	if most == most {
+		return best
+	}
+	for best = r.top*width + r.left; x[best] == x[best]; best++ {
+		if best%width == r.right-1 {
+			best += width - (r.right - r.left)
+		}
+	}
+	return best
+}
+
+func avgPool[T float](w pool, y []T, in [][]T) {
+	x := in[0]
+	for ; len(x) > 0; x, y = x[w.plane():], y[w.places():] {
+		for at, r := range w.covered {
+			sum := T(0)
+			for i := r.top; i < r.bottom; i++ {
+				for _, v := range x[i*w.width+r.left : i*w.width+r.right] {
+					sum += v
+				}
+			}
+			y[at] = sum / T((r.bottom-r.top)*(r.right-r.left))
+		}
+	}
+}
+
+func avgPoolGradient[T float](w pool, dx []T, in [][]T) {
+	dy := in[1]
+	clear(dx)
+	for ; len(dx) > 0; dx, dy = dx[w.plane():], dy[w.places():] {
+		for at, r := range w.covered {
+			share := dy[at] / T((r.bottom-r.top)*(r.right-r.left))
+			for i := r.top; i < r.bottom; i++ {
+				for k := r.left; k < r.right; k++ {
+					dx[i*w.width+k] += share
+				}
+			}
+		}
+	}
+}

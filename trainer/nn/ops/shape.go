@@ -1,0 +1,214 @@
+package ops
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/plx-run/plx/trainer/executor/memory"
+	"github.com/plx-run/plx/trainer/operation"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// Slice is the part [from, to) of x along an axis. Gorgonia's own operation
+// merges two slices whose bounds are 256 apart.
+func Slice(x *gorgonia.Node, axis, from, to int) (*gorgonia.Node, error) {
+	what := fmt.Sprintf("slice %d:%d of axis %d", from, to, axis)
+	dtype, err := floats(what, x)
+	if err != nil {
+		return nil, err
+	}
+	s := x.Shape()
+	if axis < 0 || axis >= len(s) || from < 0 || to <= from || to > s[axis] {
+		return nil, fmt.Errorf("%s: x is %s", what, told(x))
+	}
+	p := parts{outer: memory.Elements(s[:axis]), inner: memory.Elements(s[axis+1:]), all: s[axis], at: from, size: to - from}
+	shape := s.Clone()
+	shape[axis] = p.size
+	return p.operation(what, dtype, shape).apply(x)
+}
+
+// parts is the piece [at, at+size) of an axis of length all. outer and inner
+// are the numbers of elements outside and inside the axis.
+type parts struct{ outer, all, inner, at, size int }
+
+func (p parts) operation(what string, dtype tensor.Dtype, shape tensor.Shape) *op {
+	diff := func(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
+		d := newOp("gradient of "+what, dtype, in[0].Shape(), choose(dtype, put[float32], put[float64], p))
+		return one(d.as(p.form(true)).apply(dy))
+	}
+	return newOp(what, dtype, shape, choose(dtype, take[float32], take[float64], p)).with(diff, 0).as(p.form(false))
+}
+
+func (p parts) form(gradient bool) operation.Form {
+	return operation.Part{Outer: p.outer, All: p.all, Inner: p.inner, At: p.at, Size: p.size, Gradient: gradient}
+}
+
+// part adds a piece of a vector, under another shape.
+func (b *adder) part(what string, x *gorgonia.Node, at int, shape ...int) *gorgonia.Node {
+	if b.err != nil {
+		return nil
+	}
+	p := parts{outer: 1, inner: 1, all: x.Shape()[0], at: at, size: memory.Elements(shape)}
+	return b.apply(p.operation(fmt.Sprintf("%s at %d", what, at), x.Dtype(), shape), x)
+}
+
+func take[T float](p parts, out []T, in [][]T) {
+	p.copy(func(whole, piece int) { copy(out[piece:piece+p.size*p.inner], in[0][whole:]) })
+}
+
+// put writes a piece into zeros.
+func put[T float](p parts, out []T, in [][]T) {
+	if p.size < p.all {
+		clear(out)
+	}
+	p.copy(func(whole, piece int) { copy(out[whole:], in[0][piece:piece+p.size*p.inner]) })
+}
+
+// copy calls do for each run of a piece's elements, with the run's place in the
+// whole and in the piece.
+func (p parts) copy(do func(whole, piece int)) {
+	for i := range p.outer {
+		do((i*p.all+p.at)*p.inner, i*p.size*p.inner)
+	}
+}
+
+// Concat joins the xs along an axis. They agree in all other axes.
+func Concat(axis int, xs ...*gorgonia.Node) (*gorgonia.Node, error) {
+	what := fmt.Sprintf("concat of axis %d", axis)
+	if len(xs) == 0 {
+		return nil, fmt.Errorf("%s: nothing is given", what)
+	}
+	dtype, err := floats(what, xs...)
+	if err != nil {
+		return nil, err
+	}
+	shape := xs[0].Shape().Clone()
+	if axis < 0 || axis >= len(shape) {
+		return nil, fmt.Errorf("%s: x is %s", what, told(xs[0]))
+	}
+	shape[axis] = 0
+	for _, x := range xs {
+		s := x.Shape()
+		if len(s) != len(shape) || !slices.Equal(s[:axis], shape[:axis]) || !slices.Equal(s[axis+1:], shape[axis+1:]) {
+			return nil, fmt.Errorf("%s: %s and %s differ in another axis", what, told(xs[0]), told(x))
+		}
+		shape[axis] += s[axis]
+	}
+	all, at := make([]parts, len(xs)), 0
+	for i, x := range xs {
+		s := x.Shape()
+		all[i] = parts{outer: memory.Elements(s[:axis]), inner: memory.Elements(s[axis+1:]), all: shape[axis], at: at, size: s[axis]}
+		at += s[axis]
+	}
+	diff := func(_ gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
+		gradients := make(gorgonia.Nodes, len(all))
+		for i, p := range all {
+			if gradients[i], err = Slice(dy, axis, p.at, p.at+p.size); err != nil {
+				return nil, err
+			}
+		}
+		return gradients, nil
+	}
+	o := newOp(what, dtype, shape, choose(dtype, concat[float32], concat[float64], all)).with(diff, 0)
+	return o.apply(xs...)
+}
+
+func concat[T float](all []parts, out []T, in [][]T) {
+	for i, p := range all {
+		p.copy(func(whole, piece int) { copy(out[whole:], in[i][piece:piece+p.size*p.inner]) })
+	}
+}
+
+// Flatten makes a matrix of x, with one row for each element of the first axis.
+func Flatten(x *gorgonia.Node) (*gorgonia.Node, error) {
+	if _, err := floats("flatten", x); err != nil {
+		return nil, err
+	}
+	s := x.Shape()
+	if len(s) < 2 {
+		return nil, fmt.Errorf("flatten: x is %s, want at least two axes", told(x))
+	}
+	all := memory.Elements(s)
+	whole := parts{outer: 1, inner: 1, all: all, size: all}
+	return whole.operation("flatten", x.Dtype(), tensor.Shape{s[0], all / s[0]}).apply(x)
+}
+
+// Rows looks up rows of a table (rows, width) by index: a vector (n) of int,
+// int32, int64, float32 or float64. The result has shape (n, width). An index
+// that is not a row is an error of the run.
+//
+// The gradient has the size of the table, and is zero at rows without an index. In a
+// training only the touched rows travel, if the table is a variable and has no other
+// uses; trainer.Embedding is for tables that no worker can hold.
+func Rows(table, index *gorgonia.Node) (*gorgonia.Node, error) {
+	dtype, err := floats("rows", table)
+	if err != nil {
+		return nil, err
+	}
+	if index == nil {
+		return nil, fmt.Errorf("rows: index: %w", errNil)
+	}
+	s, read := table.Shape(), classOf[index.Dtype()]
+	if len(s) != 2 || len(index.Shape()) != 1 || read == nil {
+		return nil, fmt.Errorf("rows: the table is %s, the index %s %v: want (rows, width) and (n) whole numbers",
+			told(table), told(index), index.Dtype())
+	}
+	g := gather{rows: s[0], width: s[1], n: index.Shape()[0], index: read}
+	diff := func(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
+		d := newOp("gradient of rows", dtype, s, chooseValues(dtype, scatterRows[float32], scatterRows[float64], g))
+		dx, err := d.apply(in[1], dy)
+		return gorgonia.Nodes{dx, nil}, err
+	}
+	o := newOp("rows", dtype, tensor.Shape{g.n, g.width},
+		chooseValues(dtype, gatherRows[float32], gatherRows[float64], g)).with(diff, 1)
+	return o.apply(table, index)
+}
+
+// LooksUp reports whether an operation is one that Rows adds.
+func LooksUp(o gorgonia.Op) bool {
+	own, ok := o.(*op)
+	return ok && own.what == "rows"
+}
+
+// gather is the lookup of n rows of a table.
+type gather struct {
+	rows, width, n int
+	index          func(v gorgonia.Value, i int) float64
+}
+
+// at returns the row of the i-th index.
+func (g gather) at(index gorgonia.Value, i int) (int, error) {
+	row := g.index(index, i)
+	if !(row >= 0 && row < float64(g.rows)) || row != math.Trunc(row) {
+		return 0, fmt.Errorf("index %d is %v, want a row from 0 to %d", i, row, g.rows-1)
+	}
+	return int(row), nil
+}
+
+func gatherRows[T float](g gather, out gorgonia.Value, in []gorgonia.Value) error {
+	for i := range g.n {
+		at, err := g.at(in[1], i)
+		if err != nil {
+			return err
+		}
+		copy(row(data[T](out), i, g.width), row(data[T](in[0]), at, g.width))
+	}
+	return nil
+}
+
+func scatterRows[T float](g gather, out gorgonia.Value, in []gorgonia.Value) error {
+	clear(data[T](out))
+	for i := range g.n {
+		at, err := g.at(in[0], i)
+		if err != nil {
+			return err
+		}
+		to := row(data[T](out), at, g.width)
+		for k, v := range row(data[T](in[1]), i, g.width) {
+			to[k] += v
+		}
+	}
+	return nil
+}

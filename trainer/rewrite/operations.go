@@ -1,0 +1,206 @@
+package rewrite
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/plx-run/plx/trainer/executor/memory"
+	"github.com/plx-run/plx/trainer/executor/vertex"
+	"github.com/plx-run/plx/trainer/nn/ops"
+	"github.com/plx-run/plx/trainer/replica"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// call is one of Gorgonia's operations: its vertex, the fields of the operation, and
+// the new inputs.
+type call struct {
+	n  *gorgonia.Node
+	f  []reflect.Value
+	in gorgonia.Nodes
+}
+
+// replacements are Gorgonia's operations that plx has too, by the name of their type.
+var replacements = map[string]func(*copier, call) (*gorgonia.Node, error){
+	"dropoutOp":   (*copier).dropout,
+	"randomOp":    (*copier).random,
+	"maxPoolOp":   (*copier).maxPool,
+	"avgPoolOp":   (*copier).avgPool,
+	"BatchNormOp": (*copier).batchNorm,
+	"GroupNormOp": (*copier).groupNorm,
+	"byIndicesOp": (*copier).byIndices,
+}
+
+// replaceable reports whether n is to be replaced.
+func replaceable(n *gorgonia.Node) bool {
+	name, f, err := vertex.Fields(n.Op())
+	if err != nil {
+		return replacements[name] != nil // replace returns the error
+	}
+	return replacements[name] != nil && (name != "byIndicesOp" || f[0].Int() == 0)
+}
+
+func (c *copier) replace(n *gorgonia.Node, inputs gorgonia.Nodes) (*gorgonia.Node, error) {
+	name, f, err := vertex.Fields(n.Op())
+	if err != nil {
+		return nil, err
+	}
+	made, err := replacements[name](c, call{n, f, inputs})
+	if err != nil {
+		return nil, fmt.Errorf("gorgonia's %v: %w", n.Op(), err)
+	}
+	return made, nil
+}
+
+func (c *copier) dropout(o call) (*gorgonia.Node, error) {
+	name := c.name("Dropout")
+	if training := o.f[1].Bool(); !training {
+		return o.in[0], nil
+	}
+	return ops.Dropout(o.in[0], o.f[0].Float(), name)
+}
+
+func (c *copier) random(o call) (*gorgonia.Node, error) {
+	shape, a, b := vertex.Ints(o.f[1]), o.f[3].Float(), o.f[4].Float()
+	switch o.f[0].Uint() {
+	case 0:
+		return ops.Uniform(c.to, o.n.Dtype(), a, b, c.name("UniformRandomNode"), shape...)
+	case 1:
+		return ops.Gaussian(c.to, o.n.Dtype(), a, b, c.name("GaussianRandomNode"), shape...)
+	case 2:
+		return ops.Binomial(c.to, o.n.Dtype(), int(a), b, c.name("BinomialRandomNode"), shape...)
+	}
+	return nil, fmt.Errorf("its distribution %d is not known: use gorgonia v0.9.18", o.f[0].Uint())
+}
+
+func (c *copier) maxPool(o call) (*gorgonia.Node, error) {
+	c.name("MaxPool2D")
+	down, across, err := walks(o.f)
+	if err != nil {
+		return nil, err
+	}
+	return ops.MaxPool(o.in[0], down, across)
+}
+
+func (c *copier) avgPool(o call) (*gorgonia.Node, error) {
+	c.name("AveragePool2D")
+	down, across, err := walks(o.f)
+	if err != nil {
+		return nil, err
+	}
+	return ops.AvgPool(o.in[0], down, across)
+}
+
+// walks reads how the kernel of a pool moves.
+func walks(f []reflect.Value) (down, across ops.Walk, err error) {
+	at := func(i int) int { return int(f[i].Int()) }
+	north, west, south, east := at(6), at(7), at(8), at(9)
+	if north != south || west != east {
+		return down, across, fmt.Errorf("it pads %d, %d, %d and %d rows and columns above, below, left and right: want as many on opposite sides", north, south, west, east)
+	}
+	return ops.Walk{Kernel: at(4), Stride: at(11), Pad: north}, ops.Walk{Kernel: at(5), Stride: at(12), Pad: west}, nil
+}
+
+// batchNorm makes a batch norm without scale and bias: Gorgonia's are vertices of
+// their own. The running values are states.
+func (c *copier) batchNorm(o call) (*gorgonia.Node, error) {
+	name, x := c.name("BatchNorm"), o.in[0]
+	if training := o.f[9].Bool(); !training {
+		return nil, fmt.Errorf("it is set to testing: leave that out, the trainer says when a run is an evaluation")
+	}
+	mean, variance, err := c.running(o.n.Op().(*gorgonia.BatchNormOp), name)
+	if err != nil {
+		return nil, err
+	}
+	momentum := 1 - o.f[0].Float() // Gorgonia's is the share of the new value
+	vector := func(which string, first gorgonia.InitWFn) *gorgonia.Node {
+		return gorgonia.NewVector(c.to, x.Dtype(), gorgonia.WithName(name+which), gorgonia.WithShape(x.Shape()[1]), gorgonia.WithInit(first))
+	}
+	n, err := ops.BatchNorm(x, vector(".one", gorgonia.Ones()), vector(".zero", gorgonia.Zeroes()), mean, variance, momentum, o.f[1].Float(), name)
+	if err != nil {
+		return nil, err
+	}
+	unbiased, err := corrected(n.BatchVariance, memory.Elements(x.Shape())/x.Shape()[1])
+	if err != nil {
+		return nil, err
+	}
+	c.states = append(c.states, replica.State{Variable: mean, Batch: n.BatchMean, Momentum: n.Momentum},
+		replica.State{Variable: variance, Batch: unbiased, Momentum: n.Momentum})
+	return n.Out, nil
+}
+
+// running makes the leaves of the running mean and variance. They begin with what
+// the operation holds, but a variance of nothing but zeros, as Gorgonia leaves it,
+// begins with ones.
+func (c *copier) running(op *gorgonia.BatchNormOp, name string) (mean, variance *gorgonia.Node, err error) {
+	var values [2]*tensor.Dense
+	values[0], values[1] = dense(op.Stats())
+	if values[0] == nil {
+		return nil, nil, fmt.Errorf("its running values are no tensors")
+	}
+	blank := true
+	for i := range values[1].Shape().TotalSize() {
+		blank = blank && reflect.ValueOf(values[1].Get(i)).Float() == 0
+	}
+	if blank {
+		values[1] = tensor.Ones(values[1].Dtype(), values[1].Shape()...)
+	}
+	var leaves [2]*gorgonia.Node
+	for i, which := range []string{".mean", ".variance"} {
+		leaves[i] = gorgonia.NewVector(c.to, values[i].Dtype(), gorgonia.WithName(name+which), gorgonia.WithShape(values[i].Shape()...),
+			gorgonia.WithValue(values[i]))
+	}
+	return leaves[0], leaves[1], nil
+}
+
+// dense copies two tensors.
+func dense(a, b tensor.Tensor) (*tensor.Dense, *tensor.Dense) {
+	x, ok := a.(*tensor.Dense)
+	y, too := b.(*tensor.Dense)
+	if !ok || !too {
+		return nil, nil
+	}
+	return x.Clone().(*tensor.Dense), y.Clone().(*tensor.Dense)
+}
+
+// corrected makes of the mean square deviation of n elements an unbiased estimate of
+// the variance, which is what Gorgonia's running variance follows.
+func corrected(variance *gorgonia.Node, n int) (*gorgonia.Node, error) {
+	if n == 1 {
+		return variance, nil // a training run is an error
+	}
+	factor := float64(n) / float64(n-1)
+	if variance.Dtype() == tensor.Float32 {
+		return gorgonia.HadamardProd(variance, gorgonia.NewConstant(float32(factor)))
+	}
+	return gorgonia.HadamardProd(variance, gorgonia.NewConstant(factor))
+}
+
+func (c *copier) groupNorm(o call) (*gorgonia.Node, error) {
+	c.name("GroupNorm")
+	return ops.GroupNorm(o.in[0], int(o.f[0].Int()), o.f[2].Float())
+}
+
+// byIndices looks up rows along the first axis. Gorgonia's gradient is wrong if a row
+// is looked up twice.
+func (c *copier) byIndices(o call) (*gorgonia.Node, error) {
+	c.name("ByIndices")
+	table, index, shape := o.in[0], o.in[1], o.n.Shape().Clone()
+	n := memory.Elements(index.Shape())
+	var err error
+	if len(index.Shape()) != 1 {
+		index, err = gorgonia.Reshape(index, tensor.Shape{n})
+	}
+	if err == nil && len(table.Shape()) != 2 {
+		table, err = gorgonia.Reshape(table, tensor.Shape{table.Shape()[0], memory.Elements(table.Shape()[1:])})
+	}
+	if err != nil {
+		return nil, err
+	}
+	rows, err := ops.Rows(table, index)
+	if err == nil && !slices.Equal(rows.Shape(), shape) {
+		rows, err = gorgonia.Reshape(rows, shape)
+	}
+	return rows, err
+}

@@ -1,0 +1,117 @@
+package rewrite
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/plx-run/plx/trainer/executor/memory"
+	"github.com/plx-run/plx/trainer/executor/vertex"
+	"github.com/plx-run/plx/trainer/nn/ops"
+	"github.com/plx-run/plx/trainer/replica"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// lookup is a vertex that takes rows of a table.
+type lookup struct{ n, table, index *gorgonia.Node }
+
+// asLookup reports whether n looks up rows along the first axis.
+func asLookup(n *gorgonia.Node, below []*gorgonia.Node) (lookup, bool) {
+	name, f, err := vertex.Fields(n.Op())
+	if err != nil || !ops.LooksUp(n.Op()) && (name != "byIndicesOp" || f[0].Int() != 0) {
+		return lookup{}, false
+	}
+	return lookup{n, below[0], below[1]}, true
+}
+
+// finder looks for variables that are looked up.
+type finder struct {
+	m     replica.Model
+	uses  map[*gorgonia.Node][]lookup // by variable that may be a table
+	other map[*gorgonia.Node]string   // by variable that is looked up: why it stays dense
+}
+
+// findTables returns the lookups of variables that can be tables: all uses of each are
+// lookups, and an input gives the indices. It also returns why others that are looked
+// up stay dense.
+func findTables(m replica.Model, used map[*gorgonia.Node]bool, wanted gorgonia.Nodes) (*finder, error) {
+	f := &finder{m: m, uses: map[*gorgonia.Node][]lookup{}, other: map[*gorgonia.Node]string{}}
+	reasons := map[*gorgonia.Node]string{}
+	for _, n := range m.Loss.Graph().AllNodes() { // in the order of the user's program
+		if !used[n] {
+			continue
+		}
+		below, err := vertex.Children(n)
+		if err != nil {
+			return nil, err
+		}
+		l, ok := asLookup(n, below)
+		if ok && slices.Contains(m.Variables, l.table) {
+			f.uses[l.table] = append(f.uses[l.table], l)
+			if why := f.unfit(l); why != "" {
+				reasons[l.table] = why
+			}
+			below = below[1:]
+		}
+		for _, b := range below {
+			reasons[b] = fmt.Sprintf("%v uses it too", n.Op())
+		}
+	}
+	for _, n := range wanted {
+		reasons[n] = "its value is wanted as a whole"
+	}
+	for v := range f.uses {
+		if reasons[v] != "" {
+			f.other[v] = reasons[v]
+			delete(f.uses, v)
+		}
+	}
+	return f, nil
+}
+
+// unfit says why a lookup makes no table of its variable.
+func (f *finder) unfit(l lookup) string {
+	dt := l.index.Dtype()
+	switch {
+	case l.index.Op() != nil || !slices.Contains(f.m.Inputs, l.index):
+		return "its indices are no input"
+	case dt != tensor.Int && dt != tensor.Int32 && dt != tensor.Int64 || len(l.index.Shape()) != 1:
+		return fmt.Sprintf("its indices are %v of shape %v, and not a vector of int, int32 or int64", dt, l.index.Shape())
+	}
+	return ""
+}
+
+// tables are the variables that become tables, in the order of the model.
+func (f *finder) tables() (all gorgonia.Nodes) {
+	for _, v := range f.m.Variables {
+		if f.uses[v] != nil {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// dense says of each variable that is looked up and stays dense why.
+func (f *finder) dense() (all []string) {
+	for _, v := range f.m.Variables {
+		if why := f.other[v]; why != "" {
+			all = append(all, fmt.Sprintf("%q: %s", v.Name(), why))
+		}
+	}
+	return all
+}
+
+// lookUp makes an input of the rows that a lookup takes.
+func (c *copier) lookUp(l lookup) (*gorgonia.Node, error) {
+	name := fmt.Sprintf("rows of %s at %s", l.table.Name(), l.index.Name())
+	for i := 2; len(c.to.ByName(name)) > 0; i++ {
+		name = fmt.Sprintf("rows of %s at %s, %d", l.table.Name(), l.index.Name(), i)
+	}
+	n := memory.Elements(l.index.Shape())
+	rows := gorgonia.NewMatrix(c.to, l.table.Dtype(), gorgonia.WithName(name), gorgonia.WithShape(n, memory.Elements(l.table.Shape()[1:])))
+	c.lookups[l.table] = append(c.lookups[l.table], replica.Lookup{Table: l.table.Name(), Rows: rows, Index: l.index.Name()})
+	if slices.Equal(rows.Shape(), l.n.Shape()) {
+		return rows, nil
+	}
+	return gorgonia.Reshape(rows, l.n.Shape().Clone())
+}

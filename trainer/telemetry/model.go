@@ -1,0 +1,66 @@
+package telemetry
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/plx-run/plx/trainer/graph"
+	"github.com/plx-run/plx/trainer/layout"
+	"github.com/plx-run/plx/trainer/summary"
+	"github.com/plx-run/plx/trainer/wire"
+)
+
+// Histograms describes the values of variables, each in its memory.
+func Histograms(variables []layout.Variable, memory [][]byte) (all []summary.Histogram) {
+	for i, v := range variables {
+		name := "variables/" + v.Name
+		if v.Dtype == layout.Float32 {
+			all = append(all, summary.NewHistogram(name, wire.Floats[float32](memory[i])))
+		} else {
+			all = append(all, summary.NewHistogram(name, wire.Floats[float64](memory[i])))
+		}
+	}
+	return all
+}
+
+// Graph adds the graph of the model to the summaries. A graph that TensorBoard cannot draw
+// is left out with a warning.
+func (r *Recorder) Graph(described graph.Graph) error {
+	if r.summaries == nil {
+		return nil
+	}
+	if n := len(described.Vertices); n > summary.MostNodes {
+		r.logf(slog.LevelWarn, "the summaries have no graph: the model's has %d vertices, more than the %d that TensorBoard can draw", n, summary.MostNodes)
+		return nil
+	}
+	return r.summaries.Graph(nodes(described))
+}
+
+// forNames replaces what TensorBoard takes for more than a part of a name.
+var forNames = strings.NewReplacer(":", "_", "^", "_", " ", "_")
+
+// nodes names every vertex by its own name or its operation, and by its number if the
+// name is taken.
+func nodes(g graph.Graph) []summary.Node {
+	all, taken := make([]summary.Node, len(g.Vertices)), map[string]bool{}
+	for i, v := range g.Vertices {
+		name := forNames.Replace(v.Name)
+		if name == "" {
+			name = forNames.Replace(v.Op)
+		}
+		if name == "" || taken[name] {
+			name = fmt.Sprintf("%s_%d", name, v.ID)
+		}
+		taken[name] = true
+		op := v.Op
+		if op == "" {
+			op = string(v.Kind)
+		}
+		all[i] = summary.Node{Name: name, Op: op, Shape: v.Shape, Dtype: v.Dtype}
+	}
+	for _, e := range g.Edges {
+		all[e.To].Inputs = append(all[e.To].Inputs, all[e.From].Name)
+	}
+	return all
+}
