@@ -30,6 +30,7 @@ var planted = []struct{ cause, why string }{
 	{"opens a fifo", "waits"},
 	{"its loader sleeps", "it sleeps"},
 	{"its network is cut", "takes no bytes"},
+	{"is stuck in the kernel", "is stuck in the kernel"},
 }
 
 // TestPlantedHangs counts how often plx names the culprit, within a minute of the timeout.
@@ -75,12 +76,28 @@ func TestPlantedHangs(t *testing.T) {
 	}
 }
 
-// TestSlowIsNotHung runs jobs that are slow for four times the hang timeout, but move. A job
-// that only computes has three times the timeout.
+// slowRuns are the causes of testdata/hang.py in which a rank is slow but moves, and for how
+// many hang timeouts. A rank that only computes has three.
+var slowRuns = map[string]float64{
+	"slow compilation":           2,
+	"slow build in a grandchild": 2,
+	"slow evaluation":            2,
+	"slow decoding":              2,
+	"slow checkpoint":            4,
+	"slow download":              4,
+	"slow upload":                4,
+	"slow printing":              4,
+	"slow file":                  4,
+	"slow copy":                  4,
+	"slow steps":                 4,
+	"slow server":                4,
+}
+
+// TestSlowIsNotHung runs jobs in which the first rank is slow while the others wait for it.
 func TestSlowIsNotHung(t *testing.T) {
 	needTorch(t)
 	b := newBench(t, testhosts.Options{Hosts: 3, Second: true})
-	for cause, times := range map[string]float64{"slow compilation": 2, "slow evaluation": 2, "slow checkpoint": 4} {
+	for cause, times := range slowRuns {
 		t.Run(cause, func(t *testing.T) {
 			b := b.in(t)
 			seconds := fmt.Sprintf("%.0f", times*hangTime.Seconds())

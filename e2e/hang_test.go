@@ -12,7 +12,8 @@ import (
 )
 
 // TestHang launches a program that knows nothing of plx. One of its two tasks sleeps and
-// the other reads from it: plx names the one that sleeps, and ends the job.
+// the other reads from it: plx names the one that sleeps, and ends the job. Beside it another
+// one is stopped, and two are slow for longer than the hang timeout, but move.
 func TestHang(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})
@@ -21,6 +22,10 @@ func TestHang(t *testing.T) {
 		t.Fatal(err)
 	}
 	quiet := filepath.Join(b.shared(), "quiet")
+	others := map[string]*running{}
+	for _, what := range []string{"stops", "computes", "saves"} {
+		others[what] = b.start("launch", "--hosts", b.ResourceFile("h1: cpu", "h2: cpu"), "--name", what, "--hang-timeout", "5s", "--on-hang", "stop", "--grace", "1s", program, "/", what)
+	}
 	const verdict = "culprit: worker:1 on h2: it sleeps: pair.py (pid "
 	r := b.start("launch", "--hosts", b.ResourceFile(), "--name", "pair", "--hang-timeout", "5s", "--on-hang", "stop", "--grace", "1s", program, quiet)
 	r.await(r.stdout, "step 1")
@@ -41,6 +46,12 @@ func TestHang(t *testing.T) {
 	for _, text := range []string{"nothing has moved for ", verdict, "plx:   pair.py (pid ", "worker:0 on h1: waits for worker:1\n", ": hung: nothing moved for "} {
 		if !strings.Contains(res.stderr, text) {
 			t.Errorf("no %q in\n%s", text, res.stderr)
+		}
+	}
+	contains(t, others["stops"].want(124).stderr, "culprit: worker:1 on h2: pair.py (pid ", " is stopped, by SIGSTOP or a debugger")
+	for _, what := range []string{"computes", "saves"} {
+		if res := others[what].want(0); strings.Contains(res.stderr, "nothing has moved") {
+			t.Errorf("%s: %s", what, res.stderr)
 		}
 	}
 	b.hostsGone(0)
@@ -73,7 +84,7 @@ func TestHang(t *testing.T) {
 	if v := status.Verdict; v.Culprit != "worker:1" || v.Host != "h2" || v.First == nil || v.First.Signal != 15 || fmt.Sprint(v.Ends) != "[{worker:1 h2 culprit} {worker:0 h1 torn down}]" {
 		t.Errorf("the record: %+v", v)
 	}
-	if h := status.Verdict.Hang; len(h.Stack) != 1 || !regexp.MustCompile(`^pair\.py \(pid \d+\): pair\.py:\d+ in <module>$`).MatchString(h.Stack[0]) || !strings.HasSuffix(h.File, "/stacks/worker-1.0.txt") {
+	if h := status.Verdict.Hang; len(h.Stack) != 1 || !regexp.MustCompile(`^pair\.py \(pid \d+\): pair\.py:\d+ in <lambda>, called from pair\.py:\d+ in <module>$`).MatchString(h.Stack[0]) || !strings.HasSuffix(h.File, "/stacks/worker-1.0.txt") {
 		t.Errorf("the culprit's stacks: %+v", h)
 	}
 	ended := b.want(0, "status", "pair")

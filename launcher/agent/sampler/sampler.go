@@ -2,7 +2,7 @@
 
 // Package sampler measures what the tasks of one host do, and remembers 15 minutes of it.
 //
-//	s := sampler.New(sampler.Every(10 * time.Minute))
+//	s := sampler.New(10 * time.Minute) // the hang timeout
 //	s.Take(targets, time.Now())              // every s.Every
 //	seen := s.Activities(time.Now(), false)  // how long each task has been still
 //
@@ -10,12 +10,15 @@
 //
 // A task has moved between two samples if it wrote a byte to stdout or stderr, made a
 // step, moved more than chatter through its TCP sockets, or read or wrote more than
-// murmur in system calls. These are marks. A task that only used processor time is busy:
-// it may compute, or spin. Still counts from the last mark or busy sample, Quiet from the
+// murmur in system calls. These are marks. A task that only used processor time or a GPU
+// is busy: it may compute, or spin. Still counts from the last mark or busy sample, Quiet from the
 // last mark. Package jobstate waits longer for a job that is busy without a mark.
 //
 // Chatter and murmur exist because a task that waits is not silent: libraries exchange
 // keepalives, and runtimes wake themselves through pipes.
+//
+// nvidia-smi costs a second of processor time or more. So it is asked about the GPUs of a
+// task only when the task has been still for half of the hang timeout.
 //
 // The package decides nothing. It reads /proc and asks the kernel for sockets. It does
 // not read the memory of a task.
@@ -23,7 +26,9 @@ package sampler
 
 import (
 	"bytes"
+	"errors"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -38,7 +43,7 @@ const (
 	keep    = 15 * time.Minute // how far back samples go
 	chatter = 1 << 10          // bytes through sockets between two samples that are no mark
 	murmur  = 16 << 10         // bytes in system calls between two samples that are no mark
-	// idle is the share of one core below which a task is not busy: in percent.
+	// idle is the share of one core or of a GPU below which a task is not busy: in percent.
 	idle = 5
 )
 
@@ -54,22 +59,24 @@ func Every(timeout time.Duration) time.Duration {
 type Target struct {
 	Task       cluster.Task
 	Generation int
-	PID        int   // of the process that the agent started
-	Output     int64 // bytes of stdout and stderr so far
-	Step       int64 // highest step that the task has reported; 0: none
+	PID        int      // of the process that the agent started
+	Output     int64    // bytes of stdout and stderr so far
+	Step       int64    // highest step that the task has reported; 0: none
+	GPUs       []string // UUIDs of those that the job books for the task
 }
 
 // Sampler measures tasks. Any goroutine may call its methods.
 type Sampler struct {
 	every time.Duration
+	ask   time.Duration // how long a task is still before its GPUs are asked for; 0: they are not
 
 	mu    sync.Mutex
 	tasks map[cluster.Task]*series
 }
 
-// New returns a Sampler that takes a sample every so often.
-func New(every time.Duration) *Sampler {
-	return &Sampler{every: every, tasks: map[cluster.Task]*series{}}
+// New returns a Sampler for a hang timeout; 0 is none.
+func New(timeout time.Duration) *Sampler {
+	return &Sampler{every: Every(timeout), ask: timeout / 2, tasks: map[cluster.Task]*series{}}
 }
 
 // Every is the time between two samples.
@@ -95,6 +102,12 @@ func (s *Sampler) Take(targets []Target, now time.Time) error {
 	for _, t := range targets {
 		measured[t.Task] = measureTree(t, trees[t.PID], moved)
 	}
+	use, gpuErr := s.gpus(targets, now)
+	for _, t := range targets {
+		m := measured[t.Task]
+		m.gpu = used(use, t.GPUs)
+		measured[t.Task] = m
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.tasks
@@ -107,7 +120,38 @@ func (s *Sampler) Take(targets []Target, now time.Time) error {
 		old.add(measured[t.Task], now, s.every)
 		s.tasks[t.Task] = old
 	}
-	return err
+	return errors.Join(err, gpuErr)
+}
+
+// gpus returns how much GPUs are used, by UUID: nil if all tasks with GPUs have moved. After
+// a failure it does not ask again.
+func (s *Sampler) gpus(targets []Target, now time.Time) (map[string]int, error) {
+	if s.ask == 0 || !s.waiting(targets, now) {
+		return nil, nil
+	}
+	use, err := gpuUse(2 * s.every) // the next sample must not be too late, see series.add
+	if err != nil {
+		s.ask = 0
+	}
+	return use, err
+}
+
+// waiting reports whether a task with GPUs has been still for so long that they are asked for.
+func (s *Sampler) waiting(targets []Target, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(targets, func(t Target) bool {
+		one := s.tasks[t.Task]
+		return len(t.GPUs) > 0 && one != nil && now.Sub(one.busy) >= s.ask
+	})
+}
+
+// used is the highest use of a task's GPUs.
+func used(use map[string]int, gpus []string) (most int) {
+	for _, uuid := range gpus {
+		most = max(most, use[uuid])
+	}
+	return most
 }
 
 // Activities returns what the tasks do, by the samples. history adds the samples.
@@ -125,6 +169,7 @@ func (s *Sampler) Activities(now time.Time, history bool) map[cluster.Task]*prot
 // their number, as one that ends takes its counter along.
 type measure struct {
 	output, step    int64
+	gpu             int // percent that a GPU of the task is used; 0 if it was not asked for
 	cpu, net, files map[int]uint64
 }
 

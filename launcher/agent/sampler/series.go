@@ -42,7 +42,7 @@ func (s *series) add(m measure, now time.Time, every time.Duration) {
 		switch {
 		case marks(moved) || late > 3*every+time.Second: // the host itself stood still
 			s.marked, s.busy = now, now
-		case moved.CPU*100 >= late*idle:
+		case moved.CPU*100 >= late*idle, m.gpu >= idle:
 			s.busy = now
 		}
 	}

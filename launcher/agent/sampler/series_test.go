@@ -21,6 +21,8 @@ func TestMovement(t *testing.T) {
 		"processor time":     {[]measure{tick(0), tick(100), tick(200), tick(300)}, 0, 3 * time.Second},
 		"little of that":     {[]measure{tick(0), tick(4), tick(8), tick(12)}, 3 * time.Second, 3 * time.Second},
 		"just enough":        {[]measure{tick(0), tick(5), tick(10), tick(15)}, 0, 3 * time.Second},
+		"a GPU":              {[]measure{{}, {gpu: 5}, {gpu: 100}, {gpu: 100}}, 0, 3 * time.Second},
+		"an idle GPU":        {[]measure{{}, {gpu: 4}, {gpu: 0}, {gpu: 4}}, 3 * time.Second, 3 * time.Second},
 		"bytes":              {[]measure{{}, {net: map[int]uint64{1: chatter + 1}}, {}, {}}, 2 * time.Second, 2 * time.Second},
 		"keepalives":         {[]measure{{}, {net: map[int]uint64{1: chatter}}, {net: map[int]uint64{1: 2 * chatter}}, {}}, 3 * time.Second, 3 * time.Second},
 		"a file":             {[]measure{{}, {}, {}, {files: map[int]uint64{7: murmur + 1}}}, 0, 0},

@@ -3,6 +3,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/plx-run/plx/launcher/agent/sampler"
@@ -24,7 +25,7 @@ type watch struct {
 }
 
 func newWatch(p *parts, ts *tasks) *watch {
-	return &watch{parts: p, tasks: ts, sampler: sampler.New(sampler.Every(p.host.spec.Hang)), program: sent(p.host.spec.Command), turn: make(chan struct{}, 1)}
+	return &watch{parts: p, tasks: ts, sampler: sampler.New(p.host.spec.Hang), program: sent(p.host.spec.Command), turn: make(chan struct{}, 1)}
 }
 
 // run measures the tasks until the loop ends.
@@ -57,8 +58,17 @@ func (w *watch) targets() (all []sampler.Target) {
 	for _, t := range w.tasks.launched() {
 		if t.alive() {
 			all = append(all, sampler.Target{Task: t.Task, Generation: t.generation, PID: t.child.PID,
-				Output: t.outs[0].read.Load() + t.outs[1].read.Load(), Step: t.report.step})
+				Output: t.outs[0].read.Load() + t.outs[1].read.Load(), Step: t.report.step, GPUs: uuids(t.Claims)})
 		}
+	}
+	return all
+}
+
+// uuids are the GPUs of claims. The use of a MIG device is that of its GPU, if the driver
+// tells any.
+func uuids(claims []protocol.Claim) (all []string) {
+	for _, c := range claims {
+		all = append(all, cmp.Or(c.Whole, c.Device))
 	}
 	return all
 }

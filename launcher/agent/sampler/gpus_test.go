@@ -1,0 +1,83 @@
+//go:build linux
+
+package sampler
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/trainer/cluster"
+)
+
+// TestGPUs measures a task that does nothing itself, beside stand-ins for nvidia-smi. It is
+// sampled 20 times, as if a second had passed between two samples.
+func TestGPUs(t *testing.T) {
+	for name, c := range map[string]struct {
+		tool    string
+		busy    bool
+		trouble int // samples with an error
+	}{
+		"used":        {`echo "GPU-other, 0"; echo "GPU-mine, 37"`, true, 0},
+		"idle":        {`echo "GPU-mine, 0"; echo "GPU-other, 100"`, false, 0},
+		"not told":    {`echo "GPU-mine, [N/A]"`, false, 0},
+		"broken":      {`echo "no driver"; exit 9`, false, 1},
+		"never tells": {`exec sleep 600`, false, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			asked := filepath.Join(folder, "asked")
+			if err := os.WriteFile(filepath.Join(folder, "nvidia-smi"), []byte("#!/bin/sh\necho x >>"+asked+"\n"+c.tool+"\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
+			task, pid := cluster.Task{Role: cluster.Worker}, sleeper(t)
+			s, now := New(8*time.Second), time.Unix(1000, 0)
+			trouble := 0
+			for range 20 {
+				now = now.Add(time.Second)
+				if err := s.Take([]Target{{Task: task, PID: pid, GPUs: []string{"GPU-mine"}}}, now); err != nil {
+					trouble++
+				}
+			}
+			if trouble != c.trouble {
+				t.Errorf("%d samples had trouble, want %d", trouble, c.trouble)
+			}
+			a := s.Activities(now, false)[task]
+			if a.Quiet < 18*time.Second || (a.Still < 6*time.Second) != c.busy {
+				t.Errorf("still for %v, quiet for %v", a.Still, a.Quiet)
+			}
+			if lines, err := os.ReadFile(asked); err != nil || c.busy && len(lines) > 5*len("x\n") {
+				t.Errorf("nvidia-smi was asked %d times, error %v", len(lines)/2, err)
+			}
+		})
+	}
+}
+
+func TestGPUsOfTasksThatMove(t *testing.T) {
+	pid := sleeper(t)
+	t.Setenv("PATH", "/nowhere")
+	s, now := New(8*time.Second), time.Unix(1000, 0)
+	for step := range int64(20) {
+		if err := s.Take([]Target{{PID: pid, Step: step, GPUs: []string{"GPU-mine"}}}, now); err != nil {
+			t.Fatalf("nvidia-smi was asked although the task moves: %v", err)
+		}
+		now = now.Add(time.Second)
+	}
+}
+
+// sleeper starts a process that does nothing.
+func sleeper(t *testing.T) (pid int) {
+	t.Helper()
+	cmd := exec.Command("sleep", "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait() // it was killed
+	})
+	return cmd.Process.Pid
+}
