@@ -4,7 +4,7 @@ SHELL := /bin/bash
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 STAGE := scripts/stage
 
-.PHONY: build quick test test-long mutate tools check format vet staticcheck errors cross cuda unit clean bench bench-check bench-sparse bench-partitions bench-workdir fault-grid
+.PHONY: build quick test test-long mutate tools check format vet staticcheck errors cross cuda unit clean bench bench-check bench-sparse bench-partitions bench-workdir fault-grid release-check
 
 # The program, static, as it is released.
 build:
@@ -92,5 +92,9 @@ bench-workdir: tools
 fault-grid: tools
 	go run ./internal/chaos $(ARGS)
 
+# What a release holds, built and installed on a test host, from which it launches: minutes, as root.
+release-check: tools
+	go test -tags long -v -timeout 30m -run '^TestRelease$$' ./e2e
+
 clean:
-	rm -rf plx dist
+	rm -rf plx dist release

@@ -172,13 +172,13 @@ func versionLine() string {
 			recorded[s.Key] = s.Value
 		}
 	}
-	if commit := recorded["vcs.revision"]; commit != "" {
-		if recorded["vcs.modified"] == "true" {
-			commit += " with changes"
-		}
+	if recorded["vcs.modified"] == "true" {
+		recorded["vcs.revision"] += " with changes"
+	}
+	if commit := cmp.Or(commit, recorded["vcs.revision"]); commit != "" {
 		parts = append(parts, "commit "+commit)
 	}
-	if date := recorded["vcs.time"]; date != "" {
+	if date := cmp.Or(date, recorded["vcs.time"]); date != "" {
 		parts = append(parts, date)
 	}
 	parts = append(parts, runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)

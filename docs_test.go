@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -138,4 +139,27 @@ func testsHere(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	return found
+}
+
+// TestVersionOfSnapshot finds the next release at the top of CHANGELOG.md, with a text.
+func TestVersionOfSnapshot(t *testing.T) {
+	changes, err := os.ReadFile("CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := os.ReadFile("goreleaser.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`(?m)^## \[(\d\S*)\]`).FindSubmatch(changes)
+	if m == nil || !strings.Contains(string(config), "\n  version_template: "+string(m[1])+"-snapshot\n") {
+		t.Fatalf("goreleaser.yaml does not make the version of CHANGELOG.md, %q", m)
+	}
+	notes, err := exec.Command("scripts/release-notes", string(m[1])).Output()
+	if err != nil || !strings.Contains(string(notes), "### Added") || strings.Contains(string(notes), "\n## ") {
+		t.Errorf("the text of release %s: %v\n%s", m[1], err, notes)
+	}
+	if err := exec.Command("scripts/release-notes", "99.0.0").Run(); err == nil {
+		t.Error("a version without a section has a text")
+	}
 }

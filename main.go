@@ -19,8 +19,13 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// version is set by the release build.
-var version = "dev"
+// A release sets these by flags of the linker. Without them commit and date are those that
+// go build has recorded, if it has.
+var (
+	version = "dev"
+	commit  = ""
+	date    = "" // of the commit, RFC 3339
+)
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "agent" {
