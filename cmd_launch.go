@@ -111,6 +111,9 @@ func (c *command) launch(ctx *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := lateHosts(ctx, cfg); err != nil {
+		return err
+	}
 	signal.Ignore(syscall.SIGPIPE) // a job is ended in good order when nobody reads its output
 	c.warnOfFlags(cfg)
 	signals, stop := c.signals()
@@ -147,6 +150,26 @@ func (c *command) submit(ctx *cli.Context) error {
 	defer stop()
 	c.code, err = submit.Run(context.Background(), s, signals)
 	return err
+}
+
+// lateHosts refuses hosts that come after the program if none come before: the launch would
+// run on this machine, which nobody means who names hosts.
+func lateHosts(ctx *cli.Context, cfg launcher.Config) error {
+	if len(cfg.Hosts) > 0 || ctx.IsSet("local") {
+		return nil
+	}
+	for i, arg := range cfg.Args {
+		name, value, joined := strings.Cut(arg, "=")
+		if name != "--hosts" && name != "--host" {
+			continue
+		}
+		if !joined && i+1 < len(cfg.Args) {
+			value = cfg.Args[i+1]
+		}
+		return exit.Mistake(fmt.Errorf("%s comes after %s and is given to it, and no hosts are named for plx", name, cfg.Program),
+			"plx launch %s %s %s; if it is meant for the program, say where to run: --local 2x1", name, value, cfg.Program)
+	}
+	return nil
 }
 
 // warnOfFlags prints a note for each flag after the program that looks like plx's own. The

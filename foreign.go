@@ -15,10 +15,15 @@ const (
 	deepspeed  = "deepspeed"
 	accelerate = "accelerate"
 	srun       = "srun"
+	anyone     = "" // several
 )
 
 // launchers are programs that plx launch takes the place of.
 var launchers = []string{torchrun, mpirun, "mpiexec", horovodrun, deepspeed, accelerate, srun}
+
+// synonyms are words that people type for a command of plx.
+var synonyms = map[string]string{"run": "launch", "start": "launch", "submit": "launch", "ps": "jobs", "ls": "jobs", "list": "jobs", "queue": "jobs",
+	"kill": "stop", "cancel": "stop", "log": "logs", "tail": "logs", "get": "fetch", "clean": "prune", "check": "doctor"}
 
 // Equivalents of several flags of other launchers. One that begins with a dash is a flag
 // of plx.
@@ -69,6 +74,8 @@ var counterparts = map[string]counterpart{
 	"cpus-per-task": {srun, bound}, "cpu-bind": {srun, bound}, "export": {srun, variables}, "time": {srun, "--max-time TIME"}, "t": {srun, "--max-time TIME"},
 	"job-name": {srun, "--name NAME"}, "J": {srun, "--name NAME"}, "D": {srun, "--chdir FOLDER"}, "o": {srun, "--log-dir FOLDER"}, "l": {srun, "leave it out: plx names the task before each line"},
 	"partition": {srun, allHosts}, "mpi": {srun, chosen},
+
+	"gpu": {anyone, idsOfGPUs}, "gpu-id": {anyone, idsOfGPUs}, "devices": {anyone, idsOfGPUs},
 }
 
 // foreign returns what the command has in place of another launcher's flag, or "". Only
@@ -85,6 +92,9 @@ func foreign(ctx *cli.Context, name string) string {
 	}
 	if isFlag {
 		return fmt.Sprintf("%s's %s is %s here", c.of, dashed(name), c.here)
+	}
+	if c.of == anyone {
+		return c.here
 	}
 	return fmt.Sprintf("%s's %s: %s", c.of, dashed(name), c.here)
 }

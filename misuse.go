@@ -87,7 +87,9 @@ func noCommand(ctx *cli.Context, name string) error {
 		return exit.Mistake(fmt.Errorf("no command %q", name), "plx launch takes the place of %s; plx help launch lists its flags", name)
 	}
 	meant := ""
-	if alike := closest(name, commandNames(ctx.App)); alike != "" {
+	if ours, known := synonyms[name]; known {
+		meant = fmt.Sprintf("plx %s? ", ours)
+	} else if alike := closest(name, commandNames(ctx.App)); alike != "" {
 		meant = fmt.Sprintf("plx %s? ", alike)
 	} else if isLocal(name) {
 		meant = "plx launch " + name + "? "

@@ -167,6 +167,11 @@ func (c *Config) validate() error {
 	if c.ShareGPUs && c.WaitGPUs > 0 {
 		return exit.Mistake(errors.New("--share-gpus and --wait-gpus contradict each other: one uses GPUs beside others, the other waits until nobody else does"), "leave one of them out")
 	}
+	if len(c.Hosts) > 0 { // those of an embedded cluster have no names yet
+		if err := placement.CheckServers(c.Hosts, c.Servers); err != nil {
+			return err
+		}
+	}
 	var err error
 	if c.CheckImport, err = imports.Names(c.CheckImport); err != nil {
 		return err

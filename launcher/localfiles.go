@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/plx-run/plx/envsync/tree"
+	"github.com/plx-run/plx/launcher/artifacts"
 	"github.com/plx-run/plx/launcher/exit"
 )
 
@@ -25,6 +26,9 @@ func checkLocal(cfg Config, w workdir) (notes []string, err error) {
 	c := localCheck{cfg: cfg, workdir: w}
 	if isBareFile(cfg.Program) {
 		bare := fmt.Sprintf("%s is a file here, and a name without a slash means a command of the hosts", cfg.Program)
+		if _, err := artifacts.KindOf("./" + cfg.Program); err != nil {
+			return nil, err // its hint leads to the end at once
+		}
 		if !c.sent(cfg.Program) {
 			return nil, exit.Mistake(errors.New(bare), "plx launch ./%s", cfg.Program)
 		}

@@ -12,10 +12,12 @@
 package artifacts
 
 import (
+	"cmp"
 	"context"
 	"debug/buildinfo"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -254,10 +256,35 @@ func KindOf(program string) (Kind, error) {
 		return 0, exit.WithCode(fmt.Errorf("program %s: %w", program, err), 126)
 	case info.IsDir():
 		return GoPackage, checkPackage(program)
-	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
+	}
+	words, known := interpreters[filepath.Ext(program)]
+	begin := beginning(program)
+	switch {
+	case !info.Mode().IsRegular():
+		return 0, exit.WithHint(exit.WithCode(fmt.Errorf("program %s: it is no file", program), 126), "name an executable file, or a folder of Go sources")
+	case known && !strings.HasPrefix(begin, "#!"):
+		folder, script := filepath.Split(filepath.Clean(program))
+		return 0, exit.WithHint(exit.WithCode(fmt.Errorf("program %s: a script without a line #! that names its interpreter", program), 126),
+			fmt.Sprintf("plx launch --workdir %s %s %s", cmp.Or(filepath.Clean(folder), "."), words, script))
+	case info.Mode()&0o111 == 0:
 		return 0, exit.WithHint(exit.WithCode(fmt.Errorf("program %s: it is not executable", program), 126), "chmod +x "+program)
 	}
 	return Local, nil
+}
+
+// interpreters run scripts, by the ends of their names.
+var interpreters = map[string]string{".py": "python3", ".sh": "sh", ".bash": "bash", ".pl": "perl", ".rb": "ruby", ".jl": "julia", ".R": "Rscript"}
+
+// beginning returns the first two bytes of a file, "" if it cannot be read.
+func beginning(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close() // it was only read
+	two := make([]byte, 2)
+	n, _ := io.ReadFull(f, two) // a shorter file is no script with an interpreter
+	return string(two[:n])
 }
 
 // missingHint is the hint for a path of a program that names no file here. The hosts may

@@ -98,10 +98,12 @@ func (h Host) Specs() (specs []protocol.TaskSpec) {
 // Place decides where every task runs. Ranks follow the order of the machines,
 // then the order of their devices.
 func Place(machines []Machine, want Options) (Placement, error) {
-	for _, name := range want.Servers {
-		if !slices.ContainsFunc(machines, func(m Machine) bool { return m.is(name) }) {
-			return Placement{}, exit.Mistake(fmt.Errorf("--ps %s: no such host in the resources", name), "a host is written as in the resource file, without user and devices")
-		}
+	var known []hostfile.Host
+	for _, m := range machines {
+		known = append(known, m.Host)
+	}
+	if err := CheckServers(known, want.Servers); err != nil {
+		return Placement{}, err
 	}
 	var p Placement
 	left := want.Workers
@@ -154,16 +156,26 @@ func (want Options) server(m Machine, works bool) bool {
 	case want.NoServers:
 		return false
 	case want.Servers != nil:
-		return slices.ContainsFunc(want.Servers, m.is)
+		return slices.ContainsFunc(want.Servers, func(name string) bool { return means(name, m.Host) })
 	}
 	return works || m.Devices.Kind == hostfile.ServerOnly
 }
 
-// is reports whether the user means m by name: "gpu01" or "gpu01:2222", an
-// IPv6 address with or without brackets.
-func (m Machine) is(name string) bool {
-	return strings.EqualFold(name, m.Name) || strings.EqualFold(name, "["+m.Name+"]") ||
-		strings.EqualFold(name, net.JoinHostPort(m.Name, strconv.Itoa(cmp.Or(m.Port, 22))))
+// CheckServers refuses names of servers that are none of the hosts.
+func CheckServers(all []hostfile.Host, names []string) error {
+	for _, name := range names {
+		if !slices.ContainsFunc(all, func(h hostfile.Host) bool { return means(name, h) }) {
+			return exit.Mistake(fmt.Errorf("--ps %s: no such host in the resources", name), "a host is written as in the resource file, without user and devices")
+		}
+	}
+	return nil
+}
+
+// means reports whether the user means h by name: "gpu01" or "gpu01:2222", an IPv6 address
+// with or without brackets.
+func means(name string, h hostfile.Host) bool {
+	return strings.EqualFold(name, h.Name) || strings.EqualFold(name, "["+h.Name+"]") ||
+		strings.EqualFold(name, net.JoinHostPort(h.Name, strconv.Itoa(cmp.Or(h.Port, 22))))
 }
 
 // Conflicts describes the hosts that are one machine under two names. It is an error if
