@@ -19,7 +19,6 @@ var mistakable = map[string]struct {
 }{
 	"sliceOp":     {"use nn.Slice", mistakableSlice},
 	"softmaxOp":   {"take one SoftMax, or nn.Softmax and nn.LogSoftmax", always},
-	"sparsemaxOp": {"take one Sparsemax", always},
 	"dropoutOp":   {"use nn.Dropout, which has a name", always},
 	"randomOp":    {"use Uniform, Gaussian or Binomial of package nn/ops, which have a name", always},
 	"BatchNormOp": {"use nn.BatchNorm, which has a name", always},
@@ -52,9 +51,9 @@ func mistakableWindow(n *gorgonia.Node) bool {
 	return at(0) > 1 && at(0) <= at(4) || at(1) > 1 && at(1) <= at(5)
 }
 
-// checkMerged refuses vertices that may stand for others too, which Gorgonia took for
-// the same when the program built them.
-func checkMerged(g *gorgonia.ExprGraph, used map[*gorgonia.Node]bool, wanted gorgonia.Nodes) error {
+// check refuses what Gorgonia computes wrongly, and vertices that may stand for others
+// too, which Gorgonia took for the same when the program built them.
+func check(g *gorgonia.ExprGraph, used map[*gorgonia.Node]bool, wanted gorgonia.Nodes) error {
 	merged, err := vertex.Merged(g)
 	if err != nil {
 		return err
@@ -81,6 +80,9 @@ func checkMerged(g *gorgonia.ExprGraph, used map[*gorgonia.Node]bool, wanted gor
 	for _, n := range g.AllNodes() {
 		if !used[n] {
 			continue
+		}
+		if err := checkArguments(n); err != nil {
+			return err
 		}
 		if err := mistaken(n, merged[n], uses[n]); err != nil {
 			return err

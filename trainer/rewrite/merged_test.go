@@ -107,7 +107,6 @@ func TestMergedIsRefused(t *testing.T) {
 			}
 			return plus(gorgonia.Tanh, gorgonia.Log)(p)
 		}},
-		"sparsemaxes":        {"take one Sparsemax", plus(func(x *gorgonia.Node) (*gorgonia.Node, error) { return gorgonia.Sparsemax(x, 0) }, func(x *gorgonia.Node) (*gorgonia.Node, error) { return gorgonia.Sparsemax(x, 1) })},
 		"windows":            {"nn.Conv2D", plus(unfolded(2, 3, 1), unfolded(2, 3, 2))},
 		"dropouts":           {"use nn.Dropout", plus(dropped(0.5), dropped(0.1))},
 		"random tensors":     {"which have a name", plus(draw(gorgonia.UniformRandomNode), draw(gorgonia.GaussianRandomNode))},

@@ -54,7 +54,7 @@ func Model(m replica.Model, find bool) (made Made, err error) {
 	if err != nil {
 		return Made{}, err
 	}
-	if err := checkMerged(m.Loss.Graph(), used, wanted); err != nil {
+	if err := check(m.Loss.Graph(), used, wanted); err != nil {
 		return Made{}, err
 	}
 	f := &finder{}

@@ -44,6 +44,7 @@ var layouts = map[string]string{
 	"softmaxOp":      "shape axis isLog",
 	"softmaxDiffOp":  "softmaxOp",
 	"sparsemaxOp":    "axis",
+	"tensordotOp":    "aAxes bAxes aDims bDims retDims",
 	"atOp":           "coordinates d",
 	"constantScalar": "v",
 	"constantTensor": "v",
@@ -58,7 +59,10 @@ var layouts = map[string]string{
 	"GroupNormOp":    "numGroups numChannels epsilon mean rstd",
 	"Iop":            "",
 
-	"globalAveragePoolOp": "", // known by its name alone: compile refuses its gradient
+	// known by their names alone, to be refused
+	"globalAveragePoolOp": "",
+	"diagFlatOp":          "",
+	"yoloOp":              "anchors masks ignoreTresh dimensions numClasses trainMode",
 }
 
 // Fields reads the fields of one of Gorgonia's operations. It returns an empty
