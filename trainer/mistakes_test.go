@@ -215,7 +215,7 @@ func TestVirtualWorkersThatDoNotFit(t *testing.T) {
 	j := soloJob(io.Discard, VirtualWorkers(5))
 	_, err := j.Parallelize(context.Background(), regression{}.build, SGD(0.1), GlobalBatch(24))
 	if err == nil || !strings.Contains(err.Error(), "24 rows cannot be divided over 5 virtual workers") ||
-		!errors.As(err, &helpful) || !strings.Contains(helpful.Hint(), "25 rows") {
+		!errors.As(err, &helpful) || helpful.Hint() != "use a batch of 25 rows (GlobalBatch, or the program's --batch-size), or --virtual-workers 6" {
 		t.Errorf("got %v", err)
 	}
 }

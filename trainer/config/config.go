@@ -263,10 +263,21 @@ func Rows(batch, virtual int) (int, error) {
 	if batch%virtual != 0 {
 		return 0, HintError{
 			Text: fmt.Sprintf("a global batch of %d rows cannot be divided over %d virtual workers", batch, virtual),
-			Help: fmt.Sprintf("use a batch of %d rows, or another number of workers or virtual workers", (batch+virtual-1)/virtual*virtual),
+			Help: rowsHelp(batch, virtual),
 		}
 	}
 	return batch / virtual, nil
+}
+
+// rowsHelp says which batch fits the virtual workers, and how many of these fit the batch.
+func rowsHelp(batch, virtual int) string {
+	help := fmt.Sprintf("use a batch of %d rows (GlobalBatch, or the program's --batch-size)", (batch+virtual-1)/virtual*virtual)
+	for n := virtual; n <= batch; n++ {
+		if batch%n == 0 {
+			return fmt.Sprintf("%s, or --virtual-workers %d", help, n)
+		}
+	}
+	return help + ", or fewer workers"
 }
 
 // HintError is an error with a hint that names what would fit.

@@ -45,7 +45,8 @@
 // and ByIndices, whose gradients Gorgonia computes wrongly or not at all. It also refuses to differentiate by a
 // variable that the loss does not depend on.
 //
-// It cannot see vertices that Gorgonia merged while the graph was built.
+// It does not look for vertices that Gorgonia merged while the graph was built, as
+// package rewrite does.
 // Gorgonia compares hashes that leave out part of an operation: a SoftMax and a
 // LogSoftMax of one value become one vertex, and so do two slices whose bounds
 // are 256 apart.

@@ -126,6 +126,9 @@ func (g *Group) Rows(feed map[string]tensor.Tensor) (int, error) {
 	if from == nil {
 		return 0, fmt.Errorf("input %q is not fed", first.Name())
 	}
+	if from.Shape().Dims() == 0 && first.Shape().Dims() > 0 { // tensor.New makes this of one number
+		return 1, nil
+	}
 	if from.Shape().Dims() == 0 || from.Shape()[0] < 1 || first.Shape().Dims() == 0 {
 		return 0, fmt.Errorf("input %q: shape %v has no rows", first.Name(), from.Shape())
 	}

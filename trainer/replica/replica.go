@@ -317,10 +317,16 @@ func fits(to *tensor.Dense, from tensor.Tensor, vws int) error {
 	if len(want) > 0 {
 		want[0] *= vws
 	}
-	if !from.Shape().Eq(want) {
+	if !from.Shape().Eq(want) && !oneRow(from.Shape(), want) {
 		return fmt.Errorf("shape %v, the model wants %v", from.Shape(), want)
 	}
 	return nil
+}
+
+// oneRow reports whether a shape is that of the only row that is wanted, without the
+// number of rows: tensor.New gives a slice of one number the shape ().
+func oneRow(got, want tensor.Shape) bool {
+	return len(want) > 0 && want[0] == 1 && (slices.Equal(got, want[1:]) || memory.Elements(got) == 1 && memory.Elements(want) == 1)
 }
 
 // Load copies one virtual worker's part of a checked feed to the inputs.

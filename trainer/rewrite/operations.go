@@ -30,15 +30,44 @@ var replacements = map[string]func(*copier, call) (*gorgonia.Node, error){
 	"BatchNormOp": (*copier).batchNorm,
 	"GroupNormOp": (*copier).groupNorm,
 	"byIndicesOp": (*copier).byIndices,
+	"concatOp":    (*copier).concat,
+	"maxOp":       (*copier).max,
 }
 
 // replaceable reports whether n is to be replaced.
 func replaceable(n *gorgonia.Node) bool {
 	name, f, err := vertex.Fields(n.Op())
-	if err != nil {
+	switch {
+	case err != nil:
 		return replacements[name] != nil // replace returns the error
+	case name == "concatOp":
+		return mistakableParts(n, int(f[0].Int()))
+	case name == "maxOp":
+		return isFloat(n)
 	}
-	return replacements[name] != nil && (name != "byIndicesOp" || f[0].Int() == 0)
+	return replacements[name] != nil
+}
+
+// isFloat reports whether n has a gradient, by its type.
+func isFloat(n *gorgonia.Node) bool {
+	return n.Dtype() == tensor.Float32 || n.Dtype() == tensor.Float64
+}
+
+// mistakableParts reports whether Gorgonia's gradient of a concatenation takes two of its
+// parts, which are slices, for one: they have one length, and begin a multiple of 256 apart.
+func mistakableParts(n *gorgonia.Node, axis int) bool {
+	parts, err := vertex.Children(n)
+	at, seen := 0, map[[2]int]bool{}
+	for _, p := range parts {
+		size := p.Shape()[axis]
+		key := [2]int{size, at % 256}
+		if seen[key] {
+			return err == nil && isFloat(n)
+		}
+		seen[key] = true
+		at += size
+	}
+	return false
 }
 
 func (c *copier) replace(n *gorgonia.Node, inputs gorgonia.Nodes) (*gorgonia.Node, error) {
@@ -182,25 +211,60 @@ func (c *copier) groupNorm(o call) (*gorgonia.Node, error) {
 	return ops.GroupNorm(o.in[0], int(o.f[0].Int()), o.f[2].Float())
 }
 
-// byIndices looks up rows along the first axis. Gorgonia's gradient is wrong if a row
-// is looked up twice.
+// byIndices looks up along an axis, which it moves to the front and back. Gorgonia's
+// gradient is wrong if an index comes twice, and along an axis other than the first an
+// index out of range gives 0.
 func (c *copier) byIndices(o call) (*gorgonia.Node, error) {
 	c.name("ByIndices")
-	table, index, shape := o.in[0], o.in[1], o.n.Shape().Clone()
-	n := memory.Elements(index.Shape())
+	axis := int(o.f[0].Int())
+	if axis == 0 {
+		return rows(o.in[0], o.in[1])
+	}
+	there, back := []int{axis}, []int{}
+	for i := range o.in[0].Shape() {
+		if i != axis {
+			there = append(there, i)
+			back = append(back, len(there)-1)
+		}
+	}
+	table, err := gorgonia.Transpose(o.in[0], there...)
+	if err != nil {
+		return nil, err
+	}
+	found, err := rows(table, o.in[1])
+	if err != nil {
+		return nil, err
+	}
+	return gorgonia.Transpose(found, slices.Insert(back, axis, 0)...)
+}
+
+// rows are the rows of a table of any number of dimensions.
+func rows(table, index *gorgonia.Node) (*gorgonia.Node, error) {
+	s, n := table.Shape(), memory.Elements(index.Shape())
+	shape := append(tensor.Shape{n}, s[1:]...)
 	var err error
 	if len(index.Shape()) != 1 {
 		index, err = gorgonia.Reshape(index, tensor.Shape{n})
 	}
-	if err == nil && len(table.Shape()) != 2 {
-		table, err = gorgonia.Reshape(table, tensor.Shape{table.Shape()[0], memory.Elements(table.Shape()[1:])})
+	if err == nil && len(s) != 2 {
+		table, err = gorgonia.Reshape(table, tensor.Shape{s[0], memory.Elements(s[1:])})
 	}
 	if err != nil {
 		return nil, err
 	}
-	rows, err := ops.Rows(table, index)
-	if err == nil && !slices.Equal(rows.Shape(), shape) {
-		rows, err = gorgonia.Reshape(rows, shape)
+	found, err := ops.Rows(table, index)
+	if err == nil && !slices.Equal(found.Shape(), shape) {
+		found, err = gorgonia.Reshape(found, shape)
 	}
-	return rows, err
+	return found, err
+}
+
+func (c *copier) concat(o call) (*gorgonia.Node, error) {
+	c.name("Concat")
+	return ops.Concat(int(o.f[0].Int()), o.in...)
+}
+
+func (c *copier) max(o call) (*gorgonia.Node, error) {
+	c.name("Max")
+	return ops.Max(o.in[0], vertex.Ints(o.f[0])...)
 }

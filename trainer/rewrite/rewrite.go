@@ -54,6 +54,9 @@ func Model(m replica.Model, find bool) (made Made, err error) {
 	if err != nil {
 		return Made{}, err
 	}
+	if err := check(m.Loss.Graph(), used, wanted); err != nil {
+		return Made{}, err
+	}
 	f := &finder{}
 	if find {
 		if f, err = findTables(m, used, wanted); err != nil {

@@ -91,6 +91,8 @@ var mapped = map[string]struct {
 			}
 			return ops.Rows(flat, indices(x))
 		}, "ByIndices"},
+	"parts that are 256 apart": {[]int{1, 256}, func(x *gorgonia.Node) (*gorgonia.Node, error) { return gorgonia.Concat(1, x, x) },
+		func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Concat(1, x, x) }, "Concat"},
 }
 
 // then applies operations one after the other.
@@ -251,7 +253,7 @@ func TestBatchNormStates(t *testing.T) {
 	x := gorgonia.NewMatrix(g, tensor.Float64, gorgonia.WithName("x"), gorgonia.WithShape(4, 2))
 	y, _, _, op, err := gorgonia.BatchNorm(x, filled(x, "one", 1), filled(x, "zero", 0), 0.1, 1e-3)
 	must(t, err)
-	z, _, _, _, err := gorgonia.BatchNorm(y, filled(x, "one", 1), filled(x, "zero", 0), 0.25, 1e-2)
+	z, _, _, _, err := gorgonia.BatchNorm(y, filled(x, "unit", 1), filled(x, "none", 0), 0.25, 1e-2)
 	must(t, err)
 	must(t, op.SetStats(vector(3, 4), vector(5, 6)))
 	made, err := Model(replica.Model{Inputs: gorgonia.Nodes{x}, Loss: z}, true)

@@ -43,6 +43,8 @@ var layouts = map[string]string{
 	"col2imOp":       "unpaddedB unpaddedC unpaddedH unpaddedW im2colOp",
 	"softmaxOp":      "shape axis isLog",
 	"softmaxDiffOp":  "softmaxOp",
+	"sparsemaxOp":    "axis",
+	"tensordotOp":    "aAxes bAxes aDims bDims retDims",
 	"atOp":           "coordinates d",
 	"constantScalar": "v",
 	"constantTensor": "v",
@@ -57,7 +59,10 @@ var layouts = map[string]string{
 	"GroupNormOp":    "numGroups numChannels epsilon mean rstd",
 	"Iop":            "",
 
-	"globalAveragePoolOp": "", // known by its name alone: compile refuses its gradient
+	// known by their names alone, to be refused
+	"globalAveragePoolOp": "",
+	"diagFlatOp":          "",
+	"yoloOp":              "anchors masks ignoreTresh dimensions numClasses trainMode",
 }
 
 // Fields reads the fields of one of Gorgonia's operations. It returns an empty
@@ -115,4 +120,46 @@ func Children(n *gorgonia.Node) ([]*gorgonia.Node, error) {
 		out[i] = (*gorgonia.Node)(f.Index(i).UnsafePointer())
 	}
 	return out, nil
+}
+
+// Merged are the vertices that a program made more than once: Gorgonia returns the
+// vertex that a graph has if the hash of a new one is the same. It adds the edges of a
+// vertex each time, so those tell. Gorgonia's Grad and its drawings of a graph remove
+// the trace: ask before.
+func Merged(g *gorgonia.ExprGraph) (map[*gorgonia.Node]bool, error) {
+	graph := reflect.ValueOf(g).Elem()
+	leaves, to := graph.FieldByName("leaves"), graph.FieldByName("to")
+	if !leaves.IsValid() || leaves.Type() != reflect.TypeFor[gorgonia.Nodes]() ||
+		!to.IsValid() || to.Type() != reflect.TypeFor[map[*gorgonia.Node]gorgonia.Nodes]() {
+		return nil, fmt.Errorf("gorgonia.ExprGraph has no fields leaves and to of the known types: use gorgonia v0.9.18")
+	}
+	merged := map[*gorgonia.Node]bool{}
+	for n, times := range tally(leaves) {
+		merged[n] = times > 1
+	}
+	for it := to.MapRange(); it.Next(); {
+		child := (*gorgonia.Node)(it.Key().UnsafePointer())
+		for n, edges := range tally(it.Value()) {
+			inputs, err := Children(n)
+			if err != nil {
+				return nil, err
+			}
+			for _, in := range inputs {
+				if in == child {
+					edges--
+				}
+			}
+			merged[n] = merged[n] || edges > 0
+		}
+	}
+	return merged, nil
+}
+
+// tally counts how often each vertex is in a slice of them.
+func tally(all reflect.Value) map[*gorgonia.Node]int {
+	times := map[*gorgonia.Node]int{}
+	for i := range all.Len() {
+		times[(*gorgonia.Node)(all.Index(i).UnsafePointer())]++
+	}
+	return times
 }

@@ -1,0 +1,148 @@
+package rewrite
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/plx-run/plx/trainer/executor/memory"
+	"github.com/plx-run/plx/trainer/executor/vertex"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// mistakable are Gorgonia's operations whose hash leaves out part of them: while a graph
+// is built, Gorgonia takes a second one for the first. Each has what to do instead, and
+// says when two that differ could look the same.
+var mistakable = map[string]struct {
+	advice string
+	could  func(*gorgonia.Node) bool
+}{
+	"sliceOp":     {"use nn.Slice", mistakableSlice},
+	"softmaxOp":   {"take one SoftMax, or nn.Softmax and nn.LogSoftmax", always},
+	"dropoutOp":   {"use nn.Dropout, which has a name", always},
+	"randomOp":    {"use Uniform, Gaussian or Binomial of package nn/ops, which have a name", always},
+	"BatchNormOp": {"use nn.BatchNorm, which has a name", always},
+	"GroupNormOp": {"take one GroupNorm", always},
+	"im2colOp":    {"take one Im2Col or Conv2d, or nn.Conv2D", mistakableWindow},
+}
+
+func always(*gorgonia.Node) bool { return true }
+
+// mistakableSlice: the hash has the last byte of each bound.
+func mistakableSlice(n *gorgonia.Node) bool {
+	s := n.Op().(interface{ IsSlice() tensor.Slice }).IsSlice()
+	below, err := vertex.Children(n)
+	_, f, too := vertex.Fields(n.Op())
+	if s == nil || err != nil || too != nil {
+		return err != nil || too != nil
+	}
+	length := below[0].Shape()[f[1].Int()]
+	return length > 256 && (s.Start() > 255 || s.Step() > 1 || s.End()+256 <= length)
+}
+
+// mistakableWindow: the hash has no dilation. Another one changes the shape, unless the
+// kernel is no larger than the stride.
+func mistakableWindow(n *gorgonia.Node) bool {
+	_, f, err := vertex.Fields(n.Op())
+	if err != nil {
+		return true
+	}
+	at := func(i int) int64 { return f[i].Int() }
+	return at(0) > 1 && at(0) <= at(4) || at(1) > 1 && at(1) <= at(5)
+}
+
+// check refuses what Gorgonia computes wrongly, and vertices that may stand for others
+// too, which Gorgonia took for the same when the program built them.
+func check(g *gorgonia.ExprGraph, used map[*gorgonia.Node]bool, wanted gorgonia.Nodes) error {
+	merged, err := vertex.Merged(g)
+	if err != nil {
+		return err
+	}
+	uses := map[*gorgonia.Node]int{}
+	for _, n := range wanted {
+		uses[n]++
+	}
+	for n := range used {
+		below, err := vertex.Children(n)
+		if err != nil {
+			return err
+		}
+		if name, _, _ := vertex.Fields(n.Op()); name == "sizeOp" {
+			continue // it needs no value
+		}
+		for _, b := range below {
+			uses[b]++
+			if merged[n] {
+				uses[b]++
+			}
+		}
+	}
+	for _, n := range g.AllNodes() {
+		if !used[n] {
+			continue
+		}
+		if err := checkArguments(n); err != nil {
+			return err
+		}
+		if err := mistaken(n, merged[n], uses[n]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mistaken says why n may stand for another vertex too. merged reports that the program
+// made it more than once.
+func mistaken(n *gorgonia.Node, merged bool, uses int) error {
+	name, f, err := vertex.Fields(n.Op())
+	m, known := mistakable[name]
+	switch {
+	case err != nil:
+		return err
+	case n.Op() == nil && merged:
+		return fmt.Errorf("%q %v is made more than once: gorgonia takes leaves of one name and shape for one, so give each a name of its own", n.Name(), n.Shape())
+	case known && merged && m.could(n):
+		return fmt.Errorf("gorgonia's %v of shape %v is made more than once, and gorgonia may have taken one for another that differs: %s", n.Op(), n.Shape(), m.advice)
+	case name == "softmaxOp" && f[2].Bool() && uses > 1:
+		return fmt.Errorf("gorgonia's logarithm of a softmax of shape %v has %d uses: Log makes a logarithm of the SoftMax itself, so its other uses are wrong: use nn.Softmax and nn.LogSoftmax", n.Shape(), uses)
+	case strings.HasPrefix(name, "constant") && uses > 1 && !plainConstant(n):
+		return fmt.Errorf("constant %q of shape %v has %d uses: gorgonia takes constants of one name, or of one text of a few elements, for one: leave out the name of a number, and make a tensor a leaf, with WithName and WithValue", short(n.Name()), n.Shape(), uses)
+	}
+	return mixedTypes(n, name)
+}
+
+// plainConstant reports whether the name of a constant, by which Gorgonia tells it from
+// others, has all of its value.
+func plainConstant(n *gorgonia.Node) bool {
+	const written = 8 // elements that the text of a tensor has
+	v := n.Value()
+	if t, ok := v.(tensor.Tensor); ok {
+		return memory.Elements(t.Shape()) <= written && n.Name() == fmt.Sprint(t)
+	}
+	return n.Name() == fmt.Sprint(v.Data())
+}
+
+// mixedTypes refuses operands of two types: Gorgonia takes the numbers 2 of all types
+// for one.
+func mixedTypes(n *gorgonia.Node, name string) error {
+	if name != "elemBinOp" {
+		return nil
+	}
+	below, err := vertex.Children(n)
+	if err != nil {
+		return err
+	}
+	if a, b := below[0].Dtype(), below[1].Dtype(); a != b {
+		return fmt.Errorf("gorgonia's %v has operands of %v and %v: gorgonia takes constants that are written alike for one, whatever their type: make one of them a leaf, with WithName and WithValue", n.Op(), a, b)
+	}
+	return nil
+}
+
+// short is the first line of a text, up to a length.
+func short(text string) string {
+	text, _, more := strings.Cut(text, "\n")
+	if r := []rune(text); len(r) > 40 || more {
+		return string(r[:min(len(r), 40)]) + "..."
+	}
+	return text
+}

@@ -1,0 +1,134 @@
+package rewrite
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/plx-run/plx/trainer/executor/vertex"
+	"gorgonia.org/gorgonia"
+	"gorgonia.org/tensor"
+)
+
+// refused are Gorgonia's operations of which it computes some or all wrongly. Each says
+// what is wrong with n, whose fields and inputs it gets, and what to do instead; an empty
+// text means nothing.
+var refused = map[string]func(o call) string{
+	"atOp":        refusedAt,
+	"sliceOp":     refusedSlice,
+	"sumOp":       refusedReduction,
+	"maxOp":       refusedReduction,
+	"softmaxOp":   refusedSoftMax,
+	"sparsemaxOp": refusedSparsemax,
+	"concatOp":    refusedConcat,
+	"elemUnaryOp": refusedLogSumExp,
+	"tensordotOp": refusedTensordot,
+	"diagFlatOp":  func(call) string { return "its type is wrong: multiply by an input that is an identity matrix" },
+	"yoloOp":      func(call) string { return "it is not compared with anything: compute the boxes outside the graph" },
+}
+
+// checkArguments refuses operations that Gorgonia computes wrongly, or that are given an
+// index out of range.
+func checkArguments(n *gorgonia.Node) error {
+	if slices.Contains(n.Shape(), 0) {
+		return fmt.Errorf("%q of shape %v is empty: want at least one element", n.Name(), n.Shape())
+	}
+	name, f, err := vertex.Fields(n.Op())
+	if err != nil || refused[name] == nil {
+		return err
+	}
+	below, err := vertex.Children(n)
+	if err != nil {
+		return err
+	}
+	if why := refused[name](call{n, f, below}); why != "" {
+		return fmt.Errorf("gorgonia's %v of a value of shape %v: %s", n.Op(), below[0].Shape(), why)
+	}
+	return nil
+}
+
+func refusedAt(o call) string {
+	at, s := vertex.Ints(o.f[0]), o.in[0].Shape()
+	inside := len(at) == len(s)
+	for i := range min(len(at), len(s)) {
+		inside = inside && at[i] >= 0 && at[i] < s[i]
+	}
+	if inside {
+		return ""
+	}
+	return fmt.Sprintf("there is no element %v", at)
+}
+
+func refusedSlice(o call) string {
+	s := o.n.Op().(interface{ IsSlice() tensor.Slice }).IsSlice()
+	if n := o.in[0].Shape()[o.f[1].Int()]; s != nil && (s.Start() < 0 || s.End() > n) {
+		return fmt.Sprintf("the axis has %d elements", n)
+	}
+	return ""
+}
+
+func refusedReduction(o call) string {
+	axes := vertex.Ints(o.f[0])
+	slices.Sort(axes)
+	if len(slices.Compact(slices.Clone(axes))) < len(axes) {
+		return "an axis is named twice, and a mean would divide by it twice"
+	}
+	return ""
+}
+
+func refusedSoftMax(o call) string {
+	s := o.in[0].Shape()
+	switch axis := int(o.f[1].Int()); {
+	case axis < -1 || axis >= len(s):
+		return fmt.Sprintf("there is no axis %d", axis)
+	case axis == -1 && len(s) == 2 && s[1] == 1 && s[0] > 1:
+		return "without an axis it takes the first one of a column: name the axis"
+	}
+	return ""
+}
+
+func refusedSparsemax(o call) string {
+	if axis := int(o.f[0].Int()); axis != -1 && axis != len(o.in[0].Shape())-1 {
+		return "it is wrong along another axis than the last: transpose the value"
+	}
+	return ""
+}
+
+func refusedConcat(o call) string {
+	if axis := int(o.f[0].Int()); axis < 0 {
+		return fmt.Sprintf("there is no axis %d", axis)
+	}
+	return ""
+}
+
+func refusedTensordot(o call) string {
+	if len(vertex.Ints(o.f[0])) == 1 {
+		return ""
+	}
+	return "its gradient is wrong unless it is along one axis: reshape the operands and use Mul"
+}
+
+// refusedLogSumExp knows gorgonia.LogSumExp by what it is made of: the largest element is
+// added before the logarithm is taken, not after.
+func refusedLogSumExp(o call) string {
+	operands := func(n *gorgonia.Node, text string) (a, b *gorgonia.Node) {
+		if n == nil || n.Op() == nil || fmt.Sprint(n.Op()) != text {
+			return nil, nil
+		}
+		below, err := vertex.Children(n)
+		if err != nil || len(below) == 0 {
+			return nil, nil
+		}
+		return below[0], below[len(below)-1]
+	}
+	in, _ := operands(o.n, "ln")
+	sum, largest := operands(in, "+ false")
+	if largest == nil {
+		return ""
+	}
+	exp, _ := operands(sum, fmt.Sprintf("Σ%v", []int{0}))
+	shifted, _ := operands(exp, "exp")
+	if _, subtracted := operands(shifted, "- false"); subtracted == nil || subtracted != largest {
+		return ""
+	}
+	return "LogSumExp adds the largest element before it takes the logarithm: add it after, to the logarithm of the sum"
+}
