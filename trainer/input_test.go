@@ -190,6 +190,8 @@ func TestFeedMistakesAreNamed(t *testing.T) {
 	for want, f := range map[string]Feed{
 		`input "y" is not fed`:                       {"x": x},
 		`no input "z"`:                               {"x": x, "y": y, "z": y},
+		`no input "Y": its inputs are ["x" "y"]`:     {"x": x, "Y": y},
+		`no input "X": its inputs are ["x" "y"]`:     {"x": x, "y": y, "X": x},
 		`input "x": type float64, the model wants`:   feed(dense(tensor.Float64, make([]float64, 32), 4, 8), y),
 		`input "x": shape (8, 4), the model wants (`: feed(dense(tensor.Float32, make([]float64, 32), 8, 4), y),
 		`input "y": column-major`:                    feed(x, tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(4, 3), tensor.AsFortran(nil))),

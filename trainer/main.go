@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"syscall"
 
 	"github.com/plx-run/plx/trainer/cluster"
@@ -44,9 +43,10 @@ var (
 // and leave flag.Parse to Main.
 //
 // The context that train gets ends when the job is told to stop, with SIGTERM,
-// SIGINT or by the launcher; a second signal ends the process at once. In a step
-// of Slurm, SIGTERM is left to plx's agent, which saves the job first. When
-// train returns an error other than ErrDone the process exits with 1 and the
+// SIGINT or by the launcher; a second signal ends the process at once. SIGTERM to a
+// program that runs alone and keeps checkpoints has one made first, for at most a
+// minute; the launcher does so for a job. In a step of Slurm, SIGTERM is left to plx's
+// agent, which saves the job first. When train returns an error other than ErrDone the process exits with 1 and the
 // job fails.
 //
 // When the job restarts, because a task was lost or because hosts join or leave,
@@ -62,13 +62,8 @@ func Main(train func(ctx context.Context, job *Job) error, configs ...Config) {
 		os.Exit(exitUsage)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 1)
-	cluster.Notify(signals)
-	go func() {
-		s := <-signals
-		signal.Stop(signals) // the next one ends the process
-		cancel(signalled{s})
-	}()
+	p.signals = make(chan os.Signal, 1)
+	cluster.Notify(p.signals)
 	os.Exit(p.run(ctx, cancel, train))
 }
 
@@ -102,6 +97,7 @@ type process struct {
 	getenv   func(string) string
 	log, out io.Writer
 	config   config.Effective
+	signals  chan os.Signal // signals to end; nil means that none are caught
 }
 
 // run does what Main does and returns the exit code. cancel ends ctx.
@@ -111,6 +107,7 @@ func (p process) run(ctx context.Context, cancel context.CancelCauseFunc, train 
 		p.complain("start", err)
 		return exitFailed
 	}
+	go t.heed(p.signals, cancel) // ends when close closes t.quit
 	defer t.close()
 	return p.outcome(ctx, t, t.run(ctx, train))
 }

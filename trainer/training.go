@@ -339,6 +339,9 @@ func (t *training) report(log *printer, servers int, library string) {
 	log.Logf(cluster.VerboseLevel, "%s, %s%s, %s, batch %d (%s each), %s of %s, %s, loss %s, %s",
 		workers, arch, why, d.Sync, d.Batch, count(t.rows, "row"), count(len(d.Variables), "variable"),
 		size(total), d.Optimizer.Rule, t.model.LossKind, library)
+	if t.config.Digest && !d.Sync.InStep() {
+		log.Logf(slog.LevelWarn, "--digest with --sync %s: workers do not wait for each other, so each run has other weights and another digest", d.Sync)
+	}
 	for i, v := range d.Variables {
 		level := cluster.VerboseLevel
 		if i >= maxReported {
