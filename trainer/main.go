@@ -67,6 +67,24 @@ func Main(train func(ctx context.Context, job *Job) error, configs ...Config) {
 	os.Exit(p.run(ctx, cancel, train))
 }
 
+// Alone runs train as a program that runs by itself does, in this process and without the
+// command line, and returns its error: for tests, and for programs that do more than train.
+// It returns nil if train ends with ErrDone.
+func Alone(ctx context.Context, train func(ctx context.Context, job *Job) error, configs ...Config) error {
+	p := process{getenv: func(string) string { return "" }, log: os.Stderr, out: os.Stdout, config: config.Default().With(configs...)}
+	if err := p.config.Check(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	t, err := p.open(cancel)
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	return t.run(ctx, train)
+}
+
 // signalled is the cause of a context that a signal ended.
 type signalled struct{ signal os.Signal }
 
