@@ -2,11 +2,15 @@ package e2e
 
 import (
 	"bytes"
+	"fmt"
 	"go/ast"
 	"go/doc"
+	"go/importer"
 	"go/parser"
 	"go/printer"
 	"go/token"
+	"go/types"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -43,31 +47,142 @@ func goTool(t *testing.T, dir string, args ...string) {
 	}
 }
 
+// programs are what a user could have written, from testdata/programs. The chief prints
+// the same alone and on several workers.
+var programs = []struct {
+	name  string
+	flags []string
+	want  string
+}{
+	{"linear", exact, "W [0.997] b [0.006] loss 0.0000"},
+	{"cnn", exact, "learned true"},
+	{"cnn", append([]string{"--nn"}, exact...), "learned true"},
+	{"words", exact, "learned true"},
+	{"words", append([]string{"--table"}, exact...), "learned true"},
+	{"exercises", nil, "by rows true, by reduction true\nlearned true, equal parameters"},
+	{"monitored", exact, "global step 40"},
+}
+
+var exact = []string{"--virtual-workers=2", "--digest"}
+
+// buildPrograms builds programs in a module of their own, and returns their folder.
+func buildPrograms(t *testing.T, names ...string) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds programs")
+	}
+	dir := outside(t)
+	if err := os.CopyFS(dir, os.DirFS("testdata/programs")); err != nil {
+		t.Fatal(err)
+	}
+	bin := filepath.Join(dir, "bin") + string(filepath.Separator)
+	args := []string{"build", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", bin}
+	for _, name := range names {
+		args = append(args, "./"+name)
+	}
+	goTool(t, dir, args...)
+	return bin
+}
+
+// alone runs a program without plx, and returns its output and what the trainer wrote.
+func alone(t *testing.T, program string, flags ...string) (stdout, stderr string) {
+	t.Helper()
+	var out, log bytes.Buffer
+	cmd := exec.Command(program, flags...)
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = environ(), t.TempDir(), &out, &log
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s %q: %v\n%s", program, flags, err, &log)
+	}
+	return out.String(), log.String()
+}
+
+// table writes a file of points in two classes.
+func table(t *testing.T) string {
+	t.Helper()
+	text := "x,y,class\n"
+	for i := range 16 {
+		text += fmt.Sprintf("%.2f,%.2f,%d\n", 0.6*float64(i%2)+0.02*float64(i), 0.5*float64(i%2)+0.03*float64(i*7%16), i%2)
+	}
+	return put(t, filepath.Join(t.TempDir(), "points.csv"), text, 0o644)
+}
+
+// A program trains alone and on two hosts to the same bits.
+func TestProgramOfAUser(t *testing.T) {
+	t.Parallel()
+	bin, p := buildPrograms(t, programs[0].name), programs[0]
+	out, log := alone(t, bin+p.name, p.flags...)
+	if !strings.HasPrefix(out, p.want) || strings.Contains(log, "warn") {
+		t.Errorf("%s prints\n%s%s\nwant %q and no warning", p.name, out, log, p.want)
+	}
+	if on := launched(t, bin+p.name, p.flags...); on != out {
+		t.Errorf("%s on two hosts prints\n%salone\n%s", p.name, on, out)
+	}
+}
+
+// launched runs a program on an embedded cluster of two hosts, and returns what the chief
+// printed.
+func launched(t *testing.T, program string, flags ...string) string {
+	t.Helper()
+	res := local(t).want(0, append([]string{"launch", "--local", "2x1", program}, flags...)...)
+	return strings.Join(lines(res.stdout, "worker:0"), "\n") + "\n"
+}
+
 // Every example of the documentation is a program that compiles outside of plx, with what
-// stands beside it in its file.
+// stands beside it in its file: it uses nothing of a package but what the package exports,
+// and nothing of other test files.
 func TestExamplesCompileOutside(t *testing.T) {
 	t.Parallel()
-	dir, found := outside(t), 0
+	if testing.Short() {
+		t.Skip("compiles what examples import")
+	}
+	fset, found := token.NewFileSet(), 0
+	checker := types.Config{Importer: importer.ForCompiler(fset, "gc", exported(t))}
 	for _, file := range exampleFiles(t) {
-		fset := token.NewFileSet()
 		parsed, err := parser.ParseFile(fset, file, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, e := range doc.Examples(parsed) {
 			if e.Play == nil {
-				t.Errorf("%s: Example%s is no program of its own: it uses what another file of the test has", file, e.Name)
+				t.Errorf("%s: Example%s is no program of its own", file, e.Name)
 				continue
 			}
 			found++
-			name := filepath.Join(filepath.Base(filepath.Dir(file)), strings.ToLower("example"+e.Name))
-			put(t, filepath.Join(dir, name, "main.go"), source(t, fset, e.Play), 0o644)
+			var text bytes.Buffer
+			err := printer.Fprint(&text, fset, e.Play)
+			if err != nil {
+				t.Fatal(err)
+			}
+			program, err := parser.ParseFile(fset, "example"+e.Name+".go", &text, 0)
+			if err == nil {
+				_, err = checker.Check("main", fset, []*ast.File{program}, nil)
+			}
+			if err != nil {
+				t.Errorf("%s: Example%s, pasted into a program: %v", file, e.Name, err)
+			}
 		}
 	}
 	if found < 30 {
 		t.Errorf("%d examples were found", found)
 	}
-	goTool(t, dir, "list", "-export", "./...")
+}
+
+// exported compiles what the trainer's packages export. It returns a function that opens
+// that of a package.
+func exported(t *testing.T) func(path string) (io.ReadCloser, error) {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", "../...", "std")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
+		files[path] = file
+	}
+	return func(path string) (io.ReadCloser, error) { return os.Open(files[path]) }
 }
 
 // exampleFiles are the test files of plx that have examples.
@@ -83,13 +198,4 @@ func exampleFiles(t *testing.T) (files []string) {
 		t.Fatal(err)
 	}
 	return files
-}
-
-func source(t *testing.T, fset *token.FileSet, file *ast.File) string {
-	t.Helper()
-	var text bytes.Buffer
-	if err := printer.Fprint(&text, fset, file); err != nil {
-		t.Fatal(err)
-	}
-	return text.String()
 }
