@@ -429,8 +429,8 @@ func TestSIGTERMSavesAProgramThatRunsAlone(t *testing.T) {
 // Parallelize.
 func TestFlagsWithoutEffectAreNamed(t *testing.T) {
 	for want, c := range map[string]Config{
-		"--digest has no effect": {Digest: true},
-		"--ckpt-dir, --summary-dir, --export-graph, --profile-steps, --stop-at-step have no effect": {
+		"which they are for: --digest\n": {Digest: true},
+		"which they are for: --ckpt-dir, --summary-dir, --export-graph, --profile-steps, --stop-at-step\n": {
 			CheckpointDir: t.TempDir(), SummaryDir: "s", ExportGraph: "g", ProfileSteps: "1", StopAtStep: 3},
 		"": {},
 	} {

@@ -136,7 +136,8 @@ func (t *task) heed(signals chan os.Signal, cancel context.CancelCauseFunc) {
 	select {
 	case s := <-signals:
 		signal.Stop(signals)
-		if s == syscall.SIGTERM && t.job.contract.Job == "" {
+		alone := t.control == nil && t.job.NumWorkers() == 1 && t.job.servers() == 0
+		if s == syscall.SIGTERM && alone {
 			t.saveFirst(saveTimeout)
 		}
 		cancel(signalled{s})
@@ -246,7 +247,7 @@ func (t *task) work(ctx context.Context, train func(context.Context, *Job) error
 
 // reportUnused names what the user asked for and a program without a session does not do.
 func (t *task) reportUnused() {
-	c, verb := &t.job.config, "has"
+	c := &t.job.config
 	var unused []string
 	for _, f := range []struct {
 		flag string
@@ -259,11 +260,8 @@ func (t *task) reportUnused() {
 			unused = append(unused, f.flag)
 		}
 	}
-	if len(unused) > 1 {
-		verb = "have"
-	}
 	if len(unused) > 0 && t.job.IsChief() {
-		t.job.Logf(slog.LevelWarn, "%s %s no effect: the program has ended without Job.Parallelize", strings.Join(unused, ", "), verb)
+		t.job.Logf(slog.LevelWarn, "these flags have no effect: the program has ended without Job.Parallelize, which they are for: %s", strings.Join(unused, ", "))
 	}
 }
 
