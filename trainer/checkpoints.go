@@ -21,6 +21,7 @@ type saving struct {
 	client   *client.Client
 	carriage *carriage.Carriage
 	saver    *saver.Saver // decides when checkpoints are made; nil on all workers but the chief, and without checkpoints
+	late     int          // number of checkpoints that were not made at their step
 	restored bool         // this worker reads no more of the checkpoint that training resumes from
 }
 
@@ -37,9 +38,19 @@ func newSaving(t *training, n *network, c *client.Client, carried *carriage.Carr
 	s.saver = saver.New(saver.Config{
 		Steps: t.config.CheckpointEverySteps, Period: t.config.CheckpointPeriod(),
 		Saved: saved, InStep: d.Sync.InStep(), Workers: len(d.Workers),
-		Store: n.store, Exchange: c.Saves, Describe: s.describe, Waiting: n.log.waiting,
+		Store: n.store, Exchange: c.Saves, Describe: s.describe, Waiting: n.log.waiting, Late: s.tooLate,
 	})
 	return s
+}
+
+// tooLate reports the first checkpoint that is not made at its step, and counts all.
+func (s *saving) tooLate(step, writing int) {
+	level := slog.LevelDebug
+	if s.late++; s.late == 1 {
+		level = slog.LevelWarn
+	}
+	s.network.log.Logf(level, "no checkpoint of step %d: that of step %d is still being written, and the next one is made after it; --ckpt-every-steps %d is too often",
+		step, writing, s.training.config.CheckpointEverySteps)
 }
 
 // before begins a step.
@@ -94,6 +105,9 @@ func (s *saving) last(ctx context.Context, step int) error {
 	if sum := s.network.store.Summary(); s.saver != nil && sum.Saved+sum.Failed > 0 {
 		s.network.log.Logf(slog.LevelInfo, "%s of %s made, %d failed; steps held for %v at most, %v in all",
 			count(sum.Saved, "checkpoint"), size(int(sum.Bytes)), sum.Failed, brief(sum.LongestHeld), brief(sum.Held))
+	}
+	if s.late > 1 {
+		s.network.log.Logf(slog.LevelWarn, "%d checkpoints were not made at their steps, because another was still being written", s.late)
 	}
 	if !s.carriage.Saves() {
 		return nil

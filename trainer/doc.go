@@ -73,6 +73,6 @@
 // of package trainer/cluster will do. It restarts nothing: the launcher starts
 // processes again. Of Gorgonia's operations with hidden state, it replaces those that
 // plx has too (package rewrite) and refuses the others by name. Gorgonia's
-// initialisers are seeded by the clock: use this package's for runs that can be
+// initialisers are seeded by the clock: use those of [Job] for runs that can be
 // repeated.
 package trainer

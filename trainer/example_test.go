@@ -3,6 +3,7 @@ package trainer_test
 import (
 	"context"
 	"fmt"
+	"log"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -50,9 +51,10 @@ func line(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
 	return trainer.Model{Inputs: gorgonia.Nodes{x, y}, Variables: gorgonia.Nodes{w, b}, Loss: h}, err
 }
 
-// A program gives its train to Main: trainer.Main(train). Here it runs alone.
+// A program gives its train to Main, which a launcher can start: trainer.Main(train). Here
+// Alone runs it.
 func Example() {
-	trainer.Alone(func(ctx context.Context, job *trainer.Job) error {
+	err := trainer.Alone(context.Background(), func(ctx context.Context, job *trainer.Job) error {
 		session, err := job.Parallelize(ctx, line, trainer.SGD(0.5), trainer.Config{GlobalBatch: 5})
 		if err != nil {
 			return err
@@ -74,6 +76,9 @@ func Example() {
 		fmt.Printf("y = %.2f x %+.2f\n", values["w"].Data(), values["b"].Data())
 		return nil
 	})
+	if err != nil {
+		log.Fatal(err)
+	}
 	// Output:
 	// step 0: loss 1.375
 	// step 50: loss 0.000
@@ -83,7 +88,7 @@ func Example() {
 // Train asks for the feed of the next step before it takes one, so that rows of
 // embeddings travel while the step before is computed.
 func ExampleSession_Train() {
-	trainer.Alone(func(ctx context.Context, job *trainer.Job) error {
+	err := trainer.Alone(context.Background(), func(ctx context.Context, job *trainer.Job) error {
 		session, err := job.Parallelize(ctx, line, trainer.Adam(0.3), trainer.Config{GlobalBatch: 5})
 		if err != nil {
 			return err
@@ -98,6 +103,9 @@ func ExampleSession_Train() {
 		}
 		return nil
 	})
+	if err != nil {
+		log.Fatal(err)
+	}
 	// Output:
 	// step 0 at rate 0.3
 	// step 1 at rate 0.3
@@ -107,7 +115,7 @@ func ExampleSession_Train() {
 // Step takes one step by hand. Prefetch tells which rows of embeddings the next step
 // needs; Train does both.
 func ExampleSession_Step() {
-	trainer.Alone(func(ctx context.Context, job *trainer.Job) error {
+	err := trainer.Alone(context.Background(), func(ctx context.Context, job *trainer.Job) error {
 		session, err := job.Parallelize(ctx, line, trainer.SGD(0.5), trainer.Config{GlobalBatch: 5, StopAtStep: 2})
 		if err != nil {
 			return err
@@ -125,6 +133,9 @@ func ExampleSession_Step() {
 			fmt.Printf("step %d: loss %.3f\n", result.Step, result.Loss)
 		}
 	})
+	if err != nil {
+		log.Fatal(err)
+	}
 	// Output:
 	// step 0: loss 1.375
 	// step 1: loss 0.803
@@ -150,7 +161,9 @@ func ExampleConfig() {
 		}
 		return nil
 	}
-	trainer.Alone(train, trainer.Config{Seed: 7, Replicas: 2}) // a program calls trainer.Main(train, ...)
+	if err := trainer.Alone(context.Background(), train, trainer.Config{Seed: 7, Replicas: 2}); err != nil { // a program calls trainer.Main(train, ...)
+		log.Fatal(err)
+	}
 	// Output: 10 rows, gradient of norm 1.60
 }
 
@@ -176,7 +189,9 @@ func ExampleConfig_summaries() {
 		}
 		return nil
 	}
-	trainer.Alone(train, trainer.Config{SummaryDir: dir, ProfileSteps: "0,2", ProfileWorkers: "0", ProfileDir: dir})
+	if err := trainer.Alone(context.Background(), train, trainer.Config{SummaryDir: dir, ProfileSteps: "0,2", ProfileWorkers: "0", ProfileDir: dir}); err != nil {
+		log.Fatal(err)
+	}
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
 	for _, file := range files {
 		fmt.Println(regexp.MustCompile(`\.[0-9]+\..*\.[0-9]+`).ReplaceAllString(filepath.Base(file), ".TIME.HOST.PID.NUMBER"))
@@ -199,7 +214,7 @@ func ExampleModel_carried() {
 		b.Fetch("sum", sum)
 		b.MSE(b.Dense("out", sum, 1), b.Input("y", 1))
 	}
-	trainer.Alone(func(ctx context.Context, job *trainer.Job) error {
+	err := trainer.Alone(context.Background(), func(ctx context.Context, job *trainer.Job) error {
 		session, err := job.Parallelize(ctx, nn.Build(job.Seed(), build), trainer.SGD(0.01), trainer.Config{GlobalBatch: 2})
 		if err != nil {
 			return err
@@ -215,6 +230,9 @@ func ExampleModel_carried() {
 		}
 		return nil
 	})
+	if err != nil {
+		log.Fatal(err)
+	}
 	// Output:
 	// [1 10]
 	// [2 20]
@@ -223,7 +241,7 @@ func ExampleModel_carried() {
 
 // Collectives put slices of all workers together. Alone there is one.
 func ExampleJob_AllReduce() {
-	trainer.Alone(func(ctx context.Context, job *trainer.Job) error {
+	err := trainer.Alone(context.Background(), func(ctx context.Context, job *trainer.Job) error {
 		counts := []int64{int64(job.NumWorkers()), 5}
 		if err := job.AllReduce(ctx, counts); err != nil {
 			return err
@@ -232,12 +250,15 @@ func ExampleJob_AllReduce() {
 		fmt.Println(counts, stop)
 		return err
 	})
+	if err != nil {
+		log.Fatal(err)
+	}
 	// Output: [1 5] true
 }
 
 // Evaluate computes the loss of any number of rows, and trains nothing.
 func ExampleSession_Evaluate() {
-	trainer.Alone(func(ctx context.Context, job *trainer.Job) error {
+	err := trainer.Alone(context.Background(), func(ctx context.Context, job *trainer.Job) error {
 		session, err := job.Parallelize(ctx, line, trainer.SGD(0.5), trainer.Config{GlobalBatch: 5})
 		if err != nil {
 			return err
@@ -246,6 +267,9 @@ func ExampleSession_Evaluate() {
 		fmt.Printf("loss %.3f after %d steps\n", result.Loss, session.Steps())
 		return err
 	})
+	if err != nil {
+		log.Fatal(err)
+	}
 	// Output: loss 1.375 after 0 steps
 }
 
@@ -267,7 +291,7 @@ func ExampleModel_gorgonia() {
 		return trainer.Model{Inputs: gorgonia.Nodes{index}, Variables: gorgonia.Nodes{table}, Loss: loss}, err
 	}
 	for _, dense := range []bool{false, true} {
-		trainer.Alone(func(ctx context.Context, job *trainer.Job) error {
+		err := trainer.Alone(context.Background(), func(ctx context.Context, job *trainer.Job) error {
 			session, err := job.Parallelize(ctx, build, trainer.SGD(0.5).WithDecay(0.5), trainer.Config{GlobalBatch: 2, NoFindSparse: dense})
 			if err != nil {
 				return err
@@ -288,6 +312,9 @@ func ExampleModel_gorgonia() {
 			fmt.Printf("loss %.1f in an evaluation, %.1f in a step; row 1 after it: %v\n", before.Loss, result.Loss, values["table"].Data().([]float32)[5:10])
 			return nil
 		})
+		if err != nil {
+			log.Fatal(err)
+		}
 	}
 	// Output:
 	// loss 1.0 in an evaluation, 0.6 in a step; row 1 after it: [1 1 1 1 1]
@@ -306,7 +333,7 @@ func ExampleEmbedding() {
 		loss, err := gorgonia.Mean(rows)
 		return trainer.Model{Embeddings: []*trainer.Embedding{words}, Loss: loss}, err
 	}
-	trainer.Alone(func(ctx context.Context, job *trainer.Job) error {
+	err := trainer.Alone(context.Background(), func(ctx context.Context, job *trainer.Job) error {
 		session, err := job.Parallelize(ctx, build, trainer.SGD(1), trainer.Config{GlobalBatch: 2})
 		if err != nil {
 			return err
@@ -323,6 +350,9 @@ func ExampleEmbedding() {
 		fmt.Println("row 7:", table[2*7:2*7+2], "row 8:", table[2*8:2*8+2])
 		return nil
 	})
+	if err != nil {
+		log.Fatal(err)
+	}
 	// Output: row 7: [0.25 0.25] row 8: [0.5 0.5]
 }
 
@@ -335,7 +365,7 @@ func (l letters) At(i int) (byte, error) { return l[i], nil }
 // Every worker gets its share of a dataset: its rows of each batch. Alone it gets
 // all of them.
 func ExampleShard() {
-	trainer.Alone(func(ctx context.Context, job *trainer.Job) error {
+	err := trainer.Alone(context.Background(), func(ctx context.Context, job *trainer.Job) error {
 		shard, err := trainer.Shard(ctx, job, letters("abcde"), 2)
 		if err != nil {
 			return err
@@ -346,6 +376,9 @@ func ExampleShard() {
 		}
 		return nil
 	})
+	if err != nil {
+		log.Fatal(err)
+	}
 	// Output:
 	// step 0: ab <nil>
 	// step 1: cd <nil>
@@ -355,7 +388,7 @@ func ExampleShard() {
 // Epochs reads a dataset again and again, each time in another order. Batches of two
 // leave one of five letters out of each epoch. Any step can be asked for.
 func ExampleEpochs() {
-	trainer.Alone(func(ctx context.Context, job *trainer.Job) error {
+	err := trainer.Alone(context.Background(), func(ctx context.Context, job *trainer.Job) error {
 		shard, err := trainer.Epochs(ctx, job, letters("abcde"), 2)
 		if err != nil {
 			return err
@@ -369,6 +402,9 @@ func ExampleEpochs() {
 		}
 		return nil
 	}, trainer.Config{Seed: 3})
+	if err != nil {
+		log.Fatal(err)
+	}
 	// Output:
 	// epoch 0, step 0: cd
 	// epoch 0, step 1: ae
@@ -411,7 +447,7 @@ func ExampleMain_builder() {
 	}
 	// The two numbers of a row are equal (first label) or not (second label).
 	feed := trainer.Feed{"x": nn.Batch([]float32{0, 0, 0, 1, 1, 0, 1, 1}, 2), "y": nn.Batch([]float32{1, 0, 0, 1, 0, 1, 1, 0}, 2)}
-	trainer.Alone(func(ctx context.Context, job *trainer.Job) error {
+	err := trainer.Alone(context.Background(), func(ctx context.Context, job *trainer.Job) error {
 		session, err := job.Parallelize(ctx, nn.Build(job.Seed(), build), trainer.SGD(0.5), trainer.Config{GlobalBatch: 4})
 		if err != nil {
 			return err
@@ -426,6 +462,9 @@ func ExampleMain_builder() {
 		}
 		return nil
 	})
+	if err != nil {
+		log.Fatal(err)
+	}
 	// Output: accuracy 1.00, loss below 0.01: true
 }
 
@@ -439,7 +478,7 @@ func ExampleModel_shard() {
 		b.Fetch("id", id)
 		b.Fetch("of", of)
 	}
-	trainer.Alone(func(ctx context.Context, job *trainer.Job) error {
+	err := trainer.Alone(context.Background(), func(ctx context.Context, job *trainer.Job) error {
 		session, err := job.Parallelize(ctx, nn.Build(job.Seed(), build), trainer.SGD(0.1), trainer.Config{GlobalBatch: 4})
 		if err != nil {
 			return err
@@ -449,6 +488,9 @@ func ExampleModel_shard() {
 		fmt.Println(result.Fetches["id"], "of", result.Fetches["of"])
 		return err
 	})
+	if err != nil {
+		log.Fatal(err)
+	}
 	// Output: [0] of [1]
 }
 
@@ -473,12 +515,15 @@ func TestBuilderIsRefusedBeforeTheStart(t *testing.T) {
 			b.MSE(b.Dense("d", b.Input("x", 2), 1), b.Input("y", 1))
 		},
 	} {
-		trainer.Alone(func(ctx context.Context, job *trainer.Job) error {
+		err := trainer.Alone(context.Background(), func(ctx context.Context, job *trainer.Job) error {
 			if _, err := job.Parallelize(ctx, nn.Build(1, build), trainer.SGD(1), trainer.Config{GlobalBatch: 4}); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want %s", err, want)
 			}
 			return nil
 		})
+		if err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -498,7 +543,7 @@ func ExampleHook() {
 			return nil
 		},
 	}
-	trainer.Alone(func(ctx context.Context, job *trainer.Job) error {
+	err := trainer.Alone(context.Background(), func(ctx context.Context, job *trainer.Job) error {
 		session, err := job.Parallelize(ctx, line, trainer.SGD(0.5), trainer.Config{GlobalBatch: 5, Hooks: []trainer.Hook{enough}})
 		if err != nil {
 			return err
@@ -509,6 +554,9 @@ func ExampleHook() {
 			}
 		}
 	})
+	if err != nil {
+		log.Fatal(err)
+	}
 	// Output: enough after 31 steps
 }
 
@@ -521,7 +569,7 @@ func ExampleGradient() {
 		}
 		return nil
 	}}
-	trainer.Alone(func(ctx context.Context, job *trainer.Job) error {
+	err := trainer.Alone(context.Background(), func(ctx context.Context, job *trainer.Job) error {
 		session, err := job.Parallelize(ctx, line, trainer.SGD(0.5), trainer.Config{GlobalBatch: 5, Hooks: []trainer.Hook{freeze}})
 		if err != nil {
 			return err
@@ -536,5 +584,8 @@ func ExampleGradient() {
 		fmt.Printf("w %.3f, b %.3f\n", values["w"].Data(), values["b"].Data())
 		return nil
 	})
+	if err != nil {
+		log.Fatal(err)
+	}
 	// Output: w 0.625, b 0.000
 }

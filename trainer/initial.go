@@ -3,13 +3,15 @@ package trainer
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/plx-run/plx/trainer/random"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
-// Initialisers for gorgonia.WithInit. Unlike Gorgonia's own, which are seeded
+// Initialisers for gorgonia.WithInit, where there is no job to take the seed from: see
+// [Job.GlorotUniform]. Unlike Gorgonia's own, which are seeded
 // by the clock, they give the same values for the same seed and variable
 // name, on any machine and in any order:
 //
@@ -19,6 +21,37 @@ import (
 // WithShape must stand before WithInit. The fans of a shape: a matrix (in, out)
 // as in x·w has in and out; with more dimensions (out, in, heights...) both count the filter's area too; a vector
 // of n has n and n. Types: float32 and float64, a panic otherwise.
+
+// GlorotUniform gives a variable first values as [GlorotUniform] does, from the job's seed
+// and the node's name:
+//
+//	w := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithName("w"), gorgonia.WithShape(1024, 256), job.GlorotUniform())
+//
+// It stands after WithName and WithShape, and panics if the node has no name. The same is
+// true of KaimingUniform, Uniform and Normal.
+func (j *Job) GlorotUniform() gorgonia.NodeConsOpt { return j.first(GlorotUniform) }
+
+// KaimingUniform gives a variable first values as [KaimingUniform] does.
+func (j *Job) KaimingUniform() gorgonia.NodeConsOpt { return j.first(KaimingUniform) }
+
+// Uniform gives a variable first values of [low, high).
+func (j *Job) Uniform(low, high float64) gorgonia.NodeConsOpt {
+	return j.first(func(seed uint64, name string) gorgonia.InitWFn { return Uniform(seed, name, low, high) })
+}
+
+// Normal gives a variable first values of the normal distribution.
+func (j *Job) Normal(mean, deviation float64) gorgonia.NodeConsOpt {
+	return j.first(func(seed uint64, name string) gorgonia.InitWFn { return Normal(seed, name, mean, deviation) })
+}
+
+func (j *Job) first(values func(seed uint64, name string) gorgonia.InitWFn) gorgonia.NodeConsOpt {
+	return func(n *gorgonia.Node) {
+		if !n.IsVar() || strings.HasPrefix(n.Name(), "%!s(<nil>)") { // what Gorgonia calls a variable without a name
+			panic("trainer: first values follow from the name of a variable: give gorgonia.WithName before them")
+		}
+		gorgonia.WithInit(values(j.Seed(), n.Name()))(n)
+	}
+}
 
 // Zeros fills a variable with zeros.
 func Zeros() gorgonia.InitWFn {

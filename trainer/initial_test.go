@@ -1,9 +1,13 @@
 package trainer
 
 import (
+	"errors"
+	"io"
 	"math"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
@@ -56,5 +60,66 @@ func TestInitialisersDistribution(t *testing.T) {
 	}
 	if in, out := fans([]int{8, 3, 5, 5}); in != 75 || out != 200 {
 		t.Errorf("fans of a filter: %v, %v", in, out)
+	}
+}
+
+// A job's initialisers are those of its seed and the node's name.
+func TestInitialisersOfAJob(t *testing.T) {
+	j := soloJob(io.Discard, Config{Seed: 5})
+	for name, c := range map[string]struct {
+		got  gorgonia.NodeConsOpt
+		want gorgonia.InitWFn
+	}{
+		"glorot":  {j.GlorotUniform(), GlorotUniform(5, "w")},
+		"kaiming": {j.KaimingUniform(), KaimingUniform(5, "w")},
+		"uniform": {j.Uniform(-2, 1), Uniform(5, "w", -2, 1)},
+		"normal":  {j.Normal(1, 2), Normal(5, "w", 1, 2)},
+	} {
+		w := gorgonia.NewMatrix(gorgonia.NewGraph(), tensor.Float32, gorgonia.WithName("w"), gorgonia.WithShape(3, 5), c.got)
+		if !slices.Equal(w.Value().Data().([]float32), c.want(tensor.Float32, 3, 5).([]float32)) {
+			t.Errorf("%s: %v", name, w.Value())
+		}
+	}
+	defer func() {
+		if said, _ := recover().(string); !strings.Contains(said, "give gorgonia.WithName before them") {
+			t.Errorf("a node without a name: %q", said)
+		}
+	}()
+	gorgonia.NewMatrix(gorgonia.NewGraph(), tensor.Float32, gorgonia.WithShape(3, 5), j.GlorotUniform())
+}
+
+// Where bits are promised, a variable, frozen or not, whose first values the clock seeds
+// is refused, whether the worker needs two graphs or one.
+func TestFirstValuesThatTheClockSeedsAreRefused(t *testing.T) {
+	promises := map[string]Config{"digest": {Digest: true}, "virtual workers": {VirtualWorkers: 2}, "two replicas": {VirtualWorkers: 2, ParallelReplicas: 2}, "nothing": {}}
+	for name, promise := range promises {
+		for _, odd := range []string{"w", "frozen", "table", "none"} {
+			_, err := soloJob(io.Discard, promise).Parallelize(t.Context(), func(g *gorgonia.ExprGraph, batch int) (Model, error) {
+				m, err := regression{}.build(g, batch)
+				first, seed := Zeros(), uint64(1)
+				if odd == "frozen" {
+					first = gorgonia.GlorotN(1)
+				}
+				frozen := gorgonia.NewMatrix(g, tensor.Float64, gorgonia.WithName("frozen"), gorgonia.WithShape(3, 2), gorgonia.WithInit(first))
+				sum := gorgonia.Must(gorgonia.Mean(frozen))
+				m.Loss, m.Frozen = gorgonia.Must(gorgonia.Add(m.Loss, sum)), gorgonia.Nodes{frozen}
+				if odd == "w" {
+					w := m.Variables[0]
+					gorgonia.WithInit(gorgonia.Uniform(-1, 1))(w)
+				}
+				if odd == "table" {
+					seed = uint64(time.Now().UnixNano())
+				}
+				table := &Embedding{Name: "table", Rows: 3, Width: 2, Dtype: tensor.Float64, First: UniformRows(seed, -1, 1)}
+				rows, lookErr := table.Lookup(g, "row", 2)
+				m.Embeddings = []*Embedding{table}
+				m.Loss = gorgonia.Must(gorgonia.Add(m.Loss, gorgonia.Must(gorgonia.Mean(rows))))
+				return m, errors.Join(err, lookErr)
+			}, SGD(0.1), GlobalBatch(4))
+			want := odd != "none" && name != "nothing"
+			if (err != nil) != want || want && !strings.Contains(err.Error(), `variable "`+odd+`" begins with other values each time`) {
+				t.Errorf("%s, %s: %v", name, odd, err)
+			}
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/nn/ops"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -49,6 +50,15 @@ func TestModelMistakesAreNamed(t *testing.T) {
 		{"distinct names", spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.Inputs = append(m.Inputs, m.Inputs[0]) }), nil},
 		{"input or variable 1 is nil", spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.Inputs[1] = nil }), nil},
 		{"LossKind(7)", spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.LossKind = 7 }), nil},
+		{"the loss ends in a sum", mlp(tensor.Float32, unset, 8, 6, 3), nil}, // its sign aside
+		{"the loss ends in a sum", spoil(func(_ *gorgonia.ExprGraph, m *Model) {
+			m.LossKind, m.Loss = unset, gorgonia.Must(ops.SumCrossEntropy(m.Fetches["logits"], m.Inputs[1]))
+		}), nil},
+		{"the loss ends in a sum", spoil(func(_ *gorgonia.ExprGraph, m *Model) {
+			m.LossKind, m.Loss = unset, gorgonia.Must(gorgonia.Sum(m.Fetches["logits"]))
+		}), nil},
+		{"frozen node 0 is no leaf", spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.Frozen = gorgonia.Nodes{m.Loss} }), nil},
+		{`"w0" is in Model.Frozen, and also`, spoil(func(_ *gorgonia.ExprGraph, m *Model) { m.Frozen = m.Variables[:1] }), nil},
 		{"no file", func(*gorgonia.ExprGraph, int) (Model, error) { return Model{}, errors.New("no file") }, nil},
 		{"-3 rows", good, []Option{GlobalBatch(-3)}},
 		{"cannot be divided over 2 virtual workers", good, []Option{GlobalBatch(7)}},
@@ -58,6 +68,58 @@ func TestModelMistakesAreNamed(t *testing.T) {
 		_, err := tj.jobs[0].Parallelize(context.Background(), c.build, SGD(0.1), append([]Option{GlobalBatch(4)}, c.options...)...)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want %q", err, c.want)
+		}
+	}
+}
+
+// A loss that does not end in a sum needs no kind: it is a mean. What follows a sum says
+// what the sum is.
+func TestUnsetLossKindIsAMean(t *testing.T) {
+	for name, build := range map[string]Build{"mean": linear, "sum in a quotient": func(g *gorgonia.ExprGraph, batch int) (Model, error) {
+		m, err := mlp(tensor.Float32, Mean, 8, 3)(g, batch)
+		m.LossKind = unset
+		return m, err
+	}} {
+		s, err := soloJob(io.Discard).Parallelize(t.Context(), build, SGD(0.1), GlobalBatch(4))
+		if err != nil || s.training.declared.Sum || s.training.model.LossKind != Mean {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A leaf with a value and a gradient that nothing trains is named once, unless the
+// program says that it is meant. One that only a label or a comparison is made of has no
+// gradient.
+func TestForgottenVariablesAreNamed(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(m *Model)
+		want   int
+	}{
+		"forgotten": {func(m *Model) { m.Variables = m.Variables[:1] }, 1},
+		"frozen":    {func(m *Model) { m.Variables, m.Frozen = m.Variables[:1], m.Variables[1:] }, 0},
+		"listed":    {func(*Model) {}, 0},
+		"compared": {func(m *Model) {
+			limit := gorgonia.NewScalar(m.Loss.Graph(), tensor.Float32, gorgonia.WithName("w1"), gorgonia.WithValue(float32(2)))
+			small := gorgonia.Must(gorgonia.Lt(m.Loss, limit, true))
+			m.Variables, m.Frozen = m.Variables[:1], m.Variables[1:]
+			m.Loss = gorgonia.Must(gorgonia.Mul(m.Loss, small))
+		}, 0},
+	} {
+		var log bytes.Buffer
+		s, err := soloJob(&log, Config{Replicas: 2}).Parallelize(t.Context(), func(g *gorgonia.ExprGraph, batch int) (Model, error) {
+			m, err := mlp(tensor.Float32, Mean, 8, 6, 3)(g, batch)
+			c.change(&m)
+			return m, err
+		}, SGD(0.1), GlobalBatch(4))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got := strings.Count(log.String(), `"w1" has a value and a gradient, but is not trained`); got != c.want {
+			t.Errorf("%s: named %d times, want %d:\n%s", name, got, c.want, &log)
+		}
+		if _, err := s.Step(t.Context(), rows(tensor.Float32, 0, 0, 4, 8, 3)); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
@@ -128,6 +190,8 @@ func TestFeedMistakesAreNamed(t *testing.T) {
 	for want, f := range map[string]Feed{
 		`input "y" is not fed`:                       {"x": x},
 		`no input "z"`:                               {"x": x, "y": y, "z": y},
+		`no input "Y": its inputs are ["x" "y"]`:     {"x": x, "Y": y},
+		`no input "X": its inputs are ["x" "y"]`:     {"x": x, "y": y, "X": x},
 		`input "x": type float64, the model wants`:   feed(dense(tensor.Float64, make([]float64, 32), 4, 8), y),
 		`input "x": shape (8, 4), the model wants (`: feed(dense(tensor.Float32, make([]float64, 32), 8, 4), y),
 		`input "y": column-major`:                    feed(x, tensor.New(tensor.Of(tensor.Float32), tensor.WithShape(4, 3), tensor.AsFortran(nil))),

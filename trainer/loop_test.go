@@ -89,8 +89,14 @@ func TestTrainEndsAfterAnError(t *testing.T) {
 		}
 	}
 	stopped := newAlternating(t, flags(func(c *config.Config) { c.StopAtStep = 4 }))
-	if err := stopped.train(t, &regression{}, 9, -1); err != ErrDone || stopped.r.Steps() != 4 {
-		t.Errorf("%v after %d steps, want ErrDone after 4", err, stopped.r.Steps())
+	if err := stopped.train(t, &regression{}, 9, -1); err != nil || stopped.r.Steps() != 4 {
+		t.Errorf("%v after %d steps, want the end after 4", err, stopped.r.Steps())
+	}
+	if _, err := stopped.r.Step(t.Context(), regression{}.feed(4, 0, 6)); err != ErrDone {
+		t.Errorf("step 4: %v, want ErrDone", err)
+	}
+	if _, err := stopped.r.Evaluate(t.Context(), regression{}.feed(4, 0, 6)); err != nil {
+		t.Errorf("what stands after the loop: %v", err)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"syscall"
 
 	"github.com/plx-run/plx/trainer/cluster"
@@ -44,9 +43,10 @@ var (
 // and leave flag.Parse to Main.
 //
 // The context that train gets ends when the job is told to stop, with SIGTERM,
-// SIGINT or by the launcher; a second signal ends the process at once. In a step
-// of Slurm, SIGTERM is left to plx's agent, which saves the job first. When
-// train returns an error other than ErrDone the process exits with 1 and the
+// SIGINT or by the launcher; a second signal ends the process at once. SIGTERM to a
+// program that runs alone and keeps checkpoints has one made first, for at most a
+// minute; the launcher does so for a job. In a step of Slurm, SIGTERM is left to plx's
+// agent, which saves the job first. When train returns an error other than ErrDone the process exits with 1 and the
 // job fails.
 //
 // When the job restarts, because a task was lost or because hosts join or leave,
@@ -62,14 +62,27 @@ func Main(train func(ctx context.Context, job *Job) error, configs ...Config) {
 		os.Exit(exitUsage)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 1)
-	cluster.Notify(signals)
-	go func() {
-		s := <-signals
-		signal.Stop(signals) // the next one ends the process
-		cancel(signalled{s})
-	}()
+	p.signals = make(chan os.Signal, 1)
+	cluster.Notify(p.signals)
 	os.Exit(p.run(ctx, cancel, train))
+}
+
+// Alone runs train as a program that runs by itself does, in this process and without the
+// command line, and returns its error: for tests, and for programs that do more than train.
+// It returns nil if train ends with ErrDone.
+func Alone(ctx context.Context, train func(ctx context.Context, job *Job) error, configs ...Config) error {
+	p := process{getenv: func(string) string { return "" }, log: os.Stderr, out: os.Stdout, config: config.Default().With(configs...)}
+	if err := p.config.Check(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	t, err := p.open(cancel)
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	return t.run(ctx, train)
 }
 
 // signalled is the cause of a context that a signal ended.
@@ -102,6 +115,7 @@ type process struct {
 	getenv   func(string) string
 	log, out io.Writer
 	config   config.Effective
+	signals  chan os.Signal // signals to end; nil means that none are caught
 }
 
 // run does what Main does and returns the exit code. cancel ends ctx.
@@ -111,6 +125,7 @@ func (p process) run(ctx context.Context, cancel context.CancelCauseFunc, train 
 		p.complain("start", err)
 		return exitFailed
 	}
+	go t.heed(p.signals, cancel) // ends when close closes t.quit
 	defer t.close()
 	return p.outcome(ctx, t, t.run(ctx, train))
 }

@@ -382,6 +382,67 @@ func TestAloneAndFailing(t *testing.T) {
 	}
 }
 
+// SIGTERM to a program that runs alone saves first, and the next run goes on there.
+// Without a folder for checkpoints it ends at once, and so it does by SIGINT.
+func TestSIGTERMSavesAProgramThatRunsAlone(t *testing.T) {
+	dir := t.TempDir()
+	run := func(program string, sent os.Signal, flags ...string) (code int, log string) {
+		cmd := exec.Command(os.Args[0], flags...)
+		cmd.Env = append(os.Environ(), "TRAINER_TEST="+program, "PLX_BLAS=gonum")
+		p := &testProcess{task: cluster.Chief, cmd: cmd, waited: make(chan struct{}), out: &watched{more: make(chan struct{}, 1)}}
+		cmd.Stdout, cmd.Stderr = p.out, &p.stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		go func() { cmd.Wait(); close(p.waited) }()
+		t.Cleanup(func() {
+			cmd.Process.Kill() // it may have ended
+			<-p.waited
+		})
+		if sent != nil {
+			p.untilStep(t, 3)
+			if err := cmd.Process.Signal(sent); err != nil {
+				t.Fatal(err)
+			}
+		}
+		code, _ = p.end(t)
+		return code, p.stderr.String()
+	}
+	if code, log := run("forever", syscall.SIGTERM); code != exitStopped || strings.Contains(log, "saved") {
+		t.Errorf("without a folder: exit code %d: %s", code, log)
+	}
+	if code, log := run("forever", os.Interrupt, "--ckpt-dir", dir); code != 130 || strings.Contains(log, "saved") {
+		t.Errorf("SIGINT: exit code %d: %s", code, log)
+	}
+	code, log := run("forever", syscall.SIGTERM, "--ckpt-dir", dir)
+	_, saved, _ := strings.Cut(log, "plx: saved at step ")
+	saved, _, _ = strings.Cut(saved, "\n")
+	if code != exitStopped || saved == "" {
+		t.Fatalf("exit code %d: %s", code, log)
+	}
+	if code, log := run("1", nil, "--ckpt-dir", dir); code != 0 || !strings.Contains(log, "going on after step "+saved+",") {
+		t.Errorf("after the checkpoint of step %s: exit code %d: %s", saved, code, log)
+	}
+}
+
+// What the program does not use is said at the end: nothing reads these flags without
+// Parallelize.
+func TestFlagsWithoutEffectAreNamed(t *testing.T) {
+	for want, c := range map[string]Config{
+		"which they are for: --digest\n": {Digest: true},
+		"which they are for: --ckpt-dir, --summary-dir, --export-graph, --profile-steps, --stop-at-step\n": {
+			CheckpointDir: t.TempDir(), SummaryDir: "s", ExportGraph: "g", ProfileSteps: "1", StopAtStep: 3},
+		"": {},
+	} {
+		var log bytes.Buffer
+		p := process{getenv: func(string) string { return "" }, log: &log, config: config.Default().With(c)}
+		code := p.run(t.Context(), func(error) {}, func(context.Context, *Job) error { return nil })
+		if code != 0 || want != "" && strings.Count(log.String(), want) != 1 || want == "" && strings.Contains(log.String(), "effect") {
+			t.Errorf("%q: exit code %d: %s", want, code, &log)
+		}
+	}
+}
+
 func TestBadContractIsAnError(t *testing.T) {
 	var log bytes.Buffer
 	env := map[string]string{"PLX_ROLE": "worker", "PLX_TASK_INDEX": "x"}

@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/plx-run/plx/trainer/config"
 	"github.com/plx-run/plx/trainer/embedding"
 	"github.com/plx-run/plx/trainer/executor/memory"
+	"github.com/plx-run/plx/trainer/executor/vertex"
 	"github.com/plx-run/plx/trainer/graph"
 	"github.com/plx-run/plx/trainer/layout"
+	"github.com/plx-run/plx/trainer/nn/ops"
 	"github.com/plx-run/plx/trainer/replica"
 	"github.com/plx-run/plx/trainer/rewrite"
 	"github.com/plx-run/plx/trainer/sparse"
@@ -31,9 +34,12 @@ type Model struct {
 	Embeddings []*Embedding              // tables whose rows are looked up
 	States     []State                   // running averages, such as those of nn.BatchNorm
 	Loss       *gorgonia.Node            // a scalar, float32 or float64
-	LossKind   LossKind                  // how the virtual workers' losses are put together
+	LossKind   LossKind                  // how the virtual workers' losses are put together; zero: as a mean, but a loss that ends in a sum is refused
 	Metrics    map[string]*gorgonia.Node // by name: scalars, averaged over all virtual workers
 	Fetches    map[string]*gorgonia.Node // by name: further values that a step or an evaluation returns
+	// Frozen are leaves with a value that the loss depends on and that keep it. The chief
+	// warns of such a leaf that is neither here nor in Variables.
+	Frozen gorgonia.Nodes
 	// Carried is recurrent state, by the name of an input: each row of the input gets
 	// the value that the node had for that row at the end of the step before, and zeros
 	// in the first step. So nothing need be fed. A feed that has the input sets it anew
@@ -62,12 +68,15 @@ type LossKind int
 // A Mean over the rows makes workers average their gradients, a Sum over the
 // rows makes them add.
 const (
-	Mean LossKind = iota
+	unset LossKind = iota // the program does not say
+	Mean
 	Sum
 )
 
 func (k LossKind) String() string {
 	switch k {
+	case unset:
+		return "unset"
 	case Mean:
 		return "mean"
 	case Sum:
@@ -78,7 +87,7 @@ func (k LossKind) String() string {
 
 // check refuses a model that cannot be trained, before anything is compiled.
 func (m Model) check() error {
-	if m.LossKind != Mean && m.LossKind != Sum {
+	if m.LossKind < unset || m.LossKind > Sum {
 		return fmt.Errorf("the loss kind is %v, want Mean or Sum", m.LossKind)
 	}
 	if i := slices.Index(m.Embeddings, nil); i >= 0 {
@@ -89,7 +98,35 @@ func (m Model) check() error {
 			return fmt.Errorf("embedding %q is never looked up: call Lookup, or leave it out", e.Name)
 		}
 	}
-	return m.nodes().Check()
+	if err := m.nodes().Check(); err != nil {
+		return err
+	}
+	if m.LossKind != unset {
+		return nil
+	}
+	switch sum, err := endsInSum(m.Loss); {
+	case err != nil:
+		return err
+	case sum:
+		return config.HintError{
+			Text: "the loss ends in a sum, and Model.LossKind is not set: added or averaged over the workers, it trains differently",
+			Help: "set LossKind: trainer.Sum if the loss adds up the rows of the batch, trainer.Mean if it does not grow with their number",
+		}
+	}
+	return nil
+}
+
+// endsInSum reports whether the last operation of a loss, its sign aside, is a sum.
+func endsInSum(loss *gorgonia.Node) (bool, error) {
+	for fmt.Sprint(loss.Op()) == "neg" {
+		below, err := vertex.Children(loss)
+		if err != nil {
+			return false, err
+		}
+		loss = below[0]
+	}
+	name, _, err := vertex.Fields(loss.Op())
+	return name == "sumOp" || ops.IsSum(loss), err
 }
 
 // kept are the variables that every worker holds whole: the trained ones, then
@@ -103,7 +140,7 @@ func (m Model) lookups() gorgonia.Nodes { return m.nodes().LookupRows() }
 func (m Model) nodes() replica.Model {
 	n := replica.Model{
 		Inputs: m.Inputs, Variables: m.Variables, States: m.States, Loss: m.Loss, Metrics: m.Metrics, Fetches: m.Fetches, Carried: m.Carried,
-		Shard: [2]*gorgonia.Node{m.ShardID, m.NumShards},
+		Frozen: m.Frozen, Shard: [2]*gorgonia.Node{m.ShardID, m.NumShards},
 	}
 	for i, e := range m.Embeddings {
 		for _, rows := range e.lookups {
@@ -115,6 +152,7 @@ func (m Model) nodes() replica.Model {
 
 // with returns m with the nodes of another graph, and with more tables.
 func (m Model) with(n rewrite.Made) Model {
+	m.LossKind = cmp.Or(m.LossKind, Mean)
 	m.Inputs, m.Variables, m.States, m.Loss, m.Metrics, m.Fetches, m.Carried = n.Inputs, n.Variables, n.States, n.Loss, n.Metrics, n.Fetches, n.Carried
 	m.ShardID, m.NumShards = n.Shard[0], n.Shard[1]
 	embeddings := make([]*Embedding, 0, len(m.Embeddings)+len(n.Tables))

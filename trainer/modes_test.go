@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -119,6 +120,25 @@ func staleTwin(losses [][]float64, last []map[string]*tensor.Dense, groups int, 
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// A digest of workers that do not wait for each other compares nothing, and the chief says so.
+func TestDigestWithoutSyncIsReported(t *testing.T) {
+	for sync, want := range map[string]int{"async": 1, "sync": 0} {
+		tj := newTestJob(t, 2, 1, Sync(sync), Config{Digest: true})
+		errs := tj.all(func(j *Job) error {
+			_, err := j.Parallelize(t.Context(), regression{}.build, SGD(0.1), GlobalBatch(4))
+			return err
+		})
+		if err := errors.Join(errors.Join(errs...), tj.wait()); err != nil {
+			t.Fatal(err)
+		}
+		for rank, log := range tj.logs {
+			if got := strings.Count(log.String(), "warn: --digest with --sync async"); got != want && rank == 0 || got > 0 && rank > 0 {
+				t.Errorf("%s, worker:%d: reported %d times: %s", sync, rank, got, log)
+			}
+		}
+	}
 }
 
 // Where a mode leaves nothing open it is sync, to the bit.

@@ -43,7 +43,7 @@ type Replica = Session
 
 // ErrDone is what Step returns after the last step: the one that
 // --stop-at-step names, or the one at which the workers ended together. Main
-// takes a program that returns it for a success.
+// takes a program that returns it for a success. Train ends its sequence instead.
 var ErrDone = hooks.ErrDone
 
 var errClosed = errors.New("the training has ended")

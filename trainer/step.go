@@ -241,9 +241,10 @@ func (s *Session) joinSteps(ctx context.Context) error {
 // the two must not share memory. What a step leaves to the next is not fed, see
 // Model.Carried.
 //
-// The sequence ends after the first error, feed's or Step's, ErrDone among
-// them; an error of feed is given in its step's place. A loop that was left can
-// be taken up again with another.
+// The sequence ends without an error if the training is done before, see ErrDone: what
+// stands after the loop runs in any case. It ends after the first error, feed's or
+// Step's; an error of feed is given in its step's place. A loop that was left can be
+// taken up again with another.
 func (s *Session) Train(ctx context.Context, steps int, feed func(step int) (Feed, error)) iter.Seq2[Result, error] {
 	return func(yield func(Result, error) bool) {
 		var (
@@ -265,7 +266,7 @@ func (s *Session) Train(ctx context.Context, steps int, feed func(step int) (Fee
 			if err == nil {
 				result, err = s.Step(ctx, present)
 			}
-			if !yield(result, err) || err != nil {
+			if errors.Is(err, ErrDone) || !yield(result, err) || err != nil {
 				return
 			}
 		}

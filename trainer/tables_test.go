@@ -173,7 +173,7 @@ func TestVariablesWithOtherUsesStayDense(t *testing.T) {
 		j := soloJob(&log)
 		j.log.level = -8
 		r, err := j.Parallelize(t.Context(), func(g *gorgonia.ExprGraph, batch int) (Model, error) {
-			l := &layers{g: g, seed: 1}
+			l := &layers{g: g, seed: 1, model: Model{LossKind: Mean}}
 			index := gorgonia.NewVector(g, tensor.Int, gorgonia.WithName("index"), gorgonia.WithShape(batch))
 			l.model.Inputs = gorgonia.Nodes{index}
 			table := l.variable("table", 4, 3)

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"os/signal"
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/plx-run/plx/trainer/blas"
@@ -128,6 +131,49 @@ func (t *task) word(kind cluster.ControlKind) cluster.ControlMessage {
 	return m
 }
 
+// heed ends the training when a signal comes. The next signal ends the process.
+func (t *task) heed(signals chan os.Signal, cancel context.CancelCauseFunc) {
+	select {
+	case s := <-signals:
+		signal.Stop(signals)
+		alone := t.control == nil && t.job.NumWorkers() == 1 && t.job.servers() == 0
+		if s == syscall.SIGTERM && alone {
+			t.saveFirst(saveTimeout)
+		}
+		cancel(signalled{s})
+	case <-t.quit:
+	}
+}
+
+// saveTimeout is how long SIGTERM waits for a checkpoint, as plx launch does.
+const saveTimeout = time.Minute
+
+// saveFirst has a checkpoint made if the task keeps any, and waits for it.
+func (t *task) saveFirst(atMost time.Duration) {
+	s, log := t.job.session.Load(), t.job.log
+	if s == nil || s.saving.saver == nil {
+		return
+	}
+	log.Logf(slog.LevelInfo, "told to stop: a checkpoint is made first, for at most %v; a second signal ends the program at once", atMost)
+	told := make(chan struct{})
+	s.saving.saver.Ask(saver.Request{Tell: func(step int, _ time.Duration, err error) {
+		if err != nil {
+			log.Logf(slog.LevelWarn, "not saved: %v", err)
+		} else {
+			log.Logf(slog.LevelInfo, "saved at step %d", step)
+		}
+		close(told)
+	}})
+	timer := time.NewTimer(atMost)
+	defer timer.Stop()
+	select {
+	case <-told:
+	case <-timer.C:
+		log.Logf(slog.LevelWarn, "not saved within %v: no step has ended, or the disk is slow", atMost)
+	case <-t.quit:
+	}
+}
+
 // heartbeat is how often a task tells its agent that it lives.
 const heartbeat = 2 * time.Second
 
@@ -188,12 +234,35 @@ func (t *task) work(ctx context.Context, train func(context.Context, *Job) error
 		err = nil
 	}
 	if s == nil {
+		if err == nil {
+			t.reportUnused()
+		}
 		return err
 	}
 	if err == nil {
 		err = s.conclude(ctx)
 	}
 	return cmp.Or(err, s.close(err))
+}
+
+// reportUnused names what the user asked for and a program without a session does not do.
+func (t *task) reportUnused() {
+	c := &t.job.config
+	var unused []string
+	for _, f := range []struct {
+		flag string
+		set  bool
+	}{
+		{"--digest", c.Digest}, {"--ckpt-dir", c.CheckpointDir != ""}, {"--summary-dir", c.SummaryDir != ""}, {"--export-graph", c.ExportGraph != ""},
+		{"--profile-steps", c.ProfileSteps != ""}, {"--stop-at-step", c.StopAtStep > 0},
+	} {
+		if f.set {
+			unused = append(unused, f.flag)
+		}
+	}
+	if len(unused) > 0 && t.job.IsChief() {
+		t.job.Logf(slog.LevelWarn, "these flags have no effect: the program has ended without Job.Parallelize, which they are for: %s", strings.Join(unused, ", "))
+	}
 }
 
 // serve runs the program as a server, until the last worker's goodbye or until

@@ -178,11 +178,16 @@ type training struct {
 	model     Model              // nodes of the graph that was built first
 	group     *replica.Group     // this worker's replicas
 	made      rewrite.Made       // what became of the graph that the program built
+	frozen    gorgonia.Nodes     // leaves that the program may have forgotten to list
 	declared  layout.Declaration // the declaration, as far as it is made
 }
 
 // build builds n graphs, on the same variables.
 func (t *training) build(build Build, n int) (err error) {
+	var compared *repeatable
+	if t.config.Exact() {
+		compared = &repeatable{}
+	}
 	t.group, err = replica.NewGroup(func(g *gorgonia.ExprGraph, rows int) (replica.Model, error) {
 		m, err := build(g, rows)
 		if err != nil {
@@ -191,15 +196,25 @@ func (t *training) build(build Build, n int) (err error) {
 		if err := m.check(); err != nil {
 			return replica.Model{}, err
 		}
+		unlisted, err := m.nodes().Unlisted()
+		if err != nil {
+			return replica.Model{}, err
+		}
+		if err := compared.see(slices.Concat(m.kept(), m.Frozen, unlisted), m.Embeddings); err != nil {
+			return replica.Model{}, err
+		}
 		made, err := rewrite.Model(m.nodes(), !t.config.NoFindSparse)
 		if err != nil {
 			return replica.Model{}, err
 		}
 		if t.model.Loss == nil {
-			t.model, t.made = m.with(made), made
+			t.model, t.made, t.frozen = m.with(made), made, unlisted
 		}
 		return made.Model, nil
 	}, t.rows, n)
+	if err == nil && n == 1 && compared != nil {
+		err = t.group.Rebuild()
+	}
 	return err
 }
 
@@ -295,6 +310,9 @@ func (t *training) reportGraph(log *printer) {
 		}
 		log.Logf(slog.LevelInfo, "tables, because only rows of them are looked up: %s; rows that a step does not look up stay as they are (--find-sparse=false makes them dense)", strings.Join(names, ", "))
 	}
+	for _, n := range t.frozen {
+		log.Logf(slog.LevelWarn, "%q has a value and a gradient, but is not trained: list it in Model.Variables, or in Model.Frozen if it is to stay as it is", n.Name())
+	}
 	for _, why := range t.made.Dense {
 		log.Logf(cluster.VerboseLevel, "rows are looked up of variable %s, so it is dense", why)
 	}
@@ -321,6 +339,9 @@ func (t *training) report(log *printer, servers int, library string) {
 	log.Logf(cluster.VerboseLevel, "%s, %s%s, %s, batch %d (%s each), %s of %s, %s, loss %s, %s",
 		workers, arch, why, d.Sync, d.Batch, count(t.rows, "row"), count(len(d.Variables), "variable"),
 		size(total), d.Optimizer.Rule, t.model.LossKind, library)
+	if t.config.Digest && !d.Sync.InStep() {
+		log.Logf(slog.LevelWarn, "--digest with --sync %s: workers do not wait for each other, so each run has other weights and another digest", d.Sync)
+	}
 	for i, v := range d.Variables {
 		level := cluster.VerboseLevel
 		if i >= maxReported {

@@ -13,7 +13,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -64,9 +63,6 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	})
 	start := time.Now()
 	for result, err := range session.Train(ctx, s.iterations, feed) {
-		if errors.Is(err, trainer.ErrDone) {
-			break
-		}
 		if err != nil {
 			return err
 		}

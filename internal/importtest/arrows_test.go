@@ -153,7 +153,7 @@ var arrows = []arrow{
 	// A graph in, a graph out: nothing is computed.
 	{from: "trainer/rewrite", to: []string{"trainer/executor/memory", "trainer/executor/vertex", "trainer/nn/ops", "trainer/replica"}},
 	// What a worker computes with: graphs, and rows of tables for them.
-	{from: "trainer/replica", to: []string{"trainer/executor", "trainer/executor/memory", "trainer/operation", "trainer/wire"}},
+	{from: "trainer/replica", to: []string{"trainer/executor", "trainer/executor/memory", "trainer/executor/vertex", "trainer/operation", "trainer/wire"}},
 	{from: "trainer/embedding", to: []string{"trainer/exchange/client", "trainer/exchange/message", "trainer/replica", "trainer/sparse", "trainer/wire"}},
 	// Where rows are to be: decided here, moved by the exchange.
 	{from: "trainer/autotune", std: true, not: []string{"net"}, to: []string{"trainer/autotune/cost", "trainer/autotune/partition", "trainer/cluster",

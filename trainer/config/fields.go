@@ -79,7 +79,8 @@ type Config struct {
 	// as the host's cores allow. Flag --parallel-replicas.
 	ParallelReplicas int
 
-	// Digest has the chief print a hash of all variables at the end. Flag --digest.
+	// Digest has the chief print a hash of all variables at the end. First values that
+	// differ from build to build are refused, as with VirtualWorkers. Flag --digest.
 	Digest bool
 	// StopAtStep is the number of steps after which training ends. 0: the program ends
 	// it. Flag --stop-at-step.
@@ -151,8 +152,9 @@ type Config struct {
 	// partitions. Empty: the task's own folder. Flag --profile-dir.
 	ProfileDir string
 
-	// CheckpointEverySteps is the number of steps from one checkpoint to the next. 0:
-	// steps do not count. Flag --ckpt-every-steps.
+	// CheckpointEverySteps is the number of steps from one checkpoint to the next. One that
+	// is due while another is written is made after that. 0: steps do not count. Flag
+	// --ckpt-every-steps.
 	CheckpointEverySteps int
 	// CheckpointEverySecs is the time from one checkpoint to the next, in seconds. 0:
 	// 600, or none if CheckpointEverySteps is set. Flag --ckpt-every-secs.

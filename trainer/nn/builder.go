@@ -80,6 +80,15 @@ func (b *Builder) Variable(name string, first Initial, shape ...int) *Node {
 	return b.m.variable(name, first, shape)
 }
 
+// Frozen adds a leaf that keeps its first value.
+func (b *Builder) Frozen(name string, first Initial, shape ...int) *Node {
+	n := b.m.leaf(name, first, shape)
+	if n != nil {
+		b.m.frozen = append(b.m.frozen, n)
+	}
+	return n
+}
+
 // Loss makes a scalar the loss of the model. A model has one.
 func (b *Builder) Loss(loss *Node, kind trainer.LossKind) { b.m.setLoss(loss, kind) }
 

@@ -103,6 +103,21 @@ func TestGradients(t *testing.T) {
 	}
 }
 
+// A frozen leaf keeps its value, and nobody takes it for a forgotten variable.
+func TestFrozen(t *testing.T) {
+	m, err := nn.Build(1, func(b *nn.Builder) {
+		scale := b.Frozen("scale", nn.Ones(), 3)
+		h := b.Node(gorgonia.BroadcastHadamardProd(b.Input("x", 3), scale, nil, []byte{0}))
+		b.MSE(b.Dense("out", h, 2), b.Input("y", 2))
+	})(gorgonia.NewGraph(), 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Frozen) != 1 || m.Frozen[0].Name() != "scale" || len(m.Variables) != 2 {
+		t.Errorf("frozen %v, variables %v", m.Frozen, m.Variables)
+	}
+}
+
 // refused are build functions and parts of their errors, which name the layer and
 // the shapes.
 func TestRefuses(t *testing.T) {

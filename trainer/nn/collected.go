@@ -23,6 +23,7 @@ type collected struct {
 	err   error           // the first one
 
 	inputs, variables gorgonia.Nodes
+	frozen            gorgonia.Nodes
 	states            []trainer.State
 	tables            []*trainer.Embedding // that were looked up
 	declared          []*trainer.Embedding // that Embedding made
@@ -49,7 +50,7 @@ func (m *collected) done() (trainer.Model, error) {
 	if m.err != nil {
 		return trainer.Model{}, m.err
 	}
-	return trainer.Model{Inputs: m.inputs, Variables: m.variables, Embeddings: m.tables, States: m.states,
+	return trainer.Model{Inputs: m.inputs, Variables: m.variables, Frozen: m.frozen, Embeddings: m.tables, States: m.states,
 		Loss: m.loss, LossKind: m.kind, Metrics: m.metrics, Fetches: m.fetches, Carried: m.carried,
 		ShardID: m.shard[0].input, NumShards: m.shard[1].input}, nil
 }

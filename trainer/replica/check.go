@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/plx-run/plx/trainer/executor/vertex"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -36,6 +37,14 @@ func (m Model) Check() error {
 	for _, n := range m.Kept() {
 		if n.Value() == nil {
 			return fmt.Errorf("variable %q has no value: give it one with gorgonia.WithInit", n.Name())
+		}
+	}
+	for i, n := range m.Frozen {
+		switch {
+		case n == nil || !n.IsVar() || n.Value() == nil:
+			return fmt.Errorf("frozen node %d is no leaf with a value", i)
+		case slices.Contains(m.Kept(), n) || slices.Contains(m.Inputs, n):
+			return fmt.Errorf("%q is in Model.Frozen, and also an input or a variable", n.Name())
 		}
 	}
 	for name, n := range m.Metrics {
@@ -122,6 +131,52 @@ func (m Model) checkCarried() error {
 		}
 	}
 	return nil
+}
+
+// Unlisted are leaves with a value and a gradient that the model lists nowhere. Nothing
+// changes them.
+func (m Model) Unlisted() (all gorgonia.Nodes, err error) {
+	seen := map[*gorgonia.Node]bool{}
+	for _, n := range slices.Concat(m.Inputs, m.ShardInputs(), m.LookupRows(), m.Kept(), m.Frozen) {
+		seen[n] = true
+	}
+	todo := []*gorgonia.Node{m.Loss}
+	for len(todo) > 0 {
+		n := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if seen[n] {
+			continue
+		}
+		seen[n] = true
+		if dt := n.Dtype(); n.IsVar() && n.Value() != nil && (dt == tensor.Float32 || dt == tensor.Float64) {
+			all = append(all, n)
+		}
+		below, err := differentiated(n)
+		if err != nil {
+			return nil, err
+		}
+		todo = append(todo, below...)
+	}
+	slices.SortFunc(all, func(a, b *gorgonia.Node) int { return strings.Compare(a.Name(), b.Name()) })
+	return all, nil
+}
+
+// differentiated are the inputs of a vertex to which it passes a gradient.
+func differentiated(n *gorgonia.Node) (all gorgonia.Nodes, err error) {
+	op, ok := n.Op().(gorgonia.SDOp)
+	if !ok {
+		return nil, nil
+	}
+	below, err := vertex.Children(n)
+	if err != nil {
+		return nil, err
+	}
+	for i, passes := range op.DiffWRT(len(below)) {
+		if passes {
+			all = append(all, below[i])
+		}
+	}
+	return all, nil
 }
 
 // checkReach wants every variable to have a gradient, and everything that the

@@ -62,6 +62,14 @@ func (g *Group) compile(rows int, train bool) (*Replica, error) {
 	return compile(m, g.values, train)
 }
 
+// Rebuild builds the model once more, for a build function that compares.
+func (g *Group) Rebuild() error {
+	building.Lock()
+	defer building.Unlock()
+	_, err := g.build(gorgonia.NewGraph(), g.rows)
+	return err
+}
+
 // Memory is that of the kept variables, the trained ones and then those of the
 // states. It is not a copy.
 func (g *Group) Memory() [][]byte { return g.memory }

@@ -16,6 +16,7 @@ type Model struct {
 	Inputs    gorgonia.Nodes // fed at every step
 	Variables gorgonia.Nodes // trained; each has a value
 	States    []State        // running averages
+	Frozen    gorgonia.Nodes // leaves that keep their values
 	Lookups   []Lookup       // in the order of their tables
 	Loss      *gorgonia.Node // a scalar
 	Metrics   map[string]*gorgonia.Node

@@ -279,23 +279,25 @@ func (r *Replica) dtype(i int) tensor.Dtype {
 // Check refuses a feed that does not fit so many virtual workers. The indices of
 // lookups are for package embedding to check.
 func (r *Replica) Check(feed map[string]tensor.Tensor, vws int) error {
-	known := map[string]bool{}
+	var known []string
+	for _, n := range r.model.Inputs {
+		known = append(known, n.Name())
+	}
+	for _, l := range r.model.Lookups {
+		known = append(known, l.Feed())
+	}
+	for _, name := range slices.Sorted(maps.Keys(feed)) { // first: a wrong name also leaves an input without a value
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("the model has no input %q: its inputs are %q", name, known)
+		}
+	}
 	for i, n := range r.model.Inputs {
-		known[n.Name()] = true
 		from := feed[n.Name()]
 		if from == nil {
 			return fmt.Errorf("input %q is not fed", n.Name())
 		}
 		if err := fits(r.inputs[i], from, vws); err != nil {
 			return fmt.Errorf("input %q: %w", n.Name(), err)
-		}
-	}
-	for _, l := range r.model.Lookups {
-		known[l.Feed()] = true
-	}
-	for name := range feed {
-		if !known[name] {
-			return fmt.Errorf("the model has no input %q", name)
 		}
 	}
 	return nil

@@ -1,7 +1,6 @@
 package partition
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -227,11 +226,4 @@ func FuzzCut(f *testing.F) {
 			t.Fatalf("parts have %v of %v", sum, total)
 		}
 	})
-}
-
-func ExampleCut() {
-	counts := []float64{60, 20, 10, 10} // the first 25 of 100 rows travel most
-	bounds := Cut(100, 3, 50, counts)
-	fmt.Println(bounds, Assign(Loads(bounds, counts), make([]float64, 2)))
-	// Output: [0 16 50 100] [1 0 1]
 }

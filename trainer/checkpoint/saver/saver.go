@@ -8,7 +8,8 @@
 //	s.Wait()
 //
 // A checkpoint is due every so many steps, every so many seconds, when somebody
-// asks for it, and at the end. One is made at a time.
+// asks for it, and at the end. One is made at a time: one that is due while another is
+// written is made after that, with the steps that were taken meanwhile.
 //
 // # What it refuses
 //
@@ -45,6 +46,9 @@ type Config struct {
 	// Waiting is called when the saver begins to wait. what describes the event
 	// that the saver waits for. The saver calls stop when the wait ends.
 	Waiting func(what func() string) (stop func())
+	// Late is called when a checkpoint is due by steps and the one of step writing is still
+	// being written. The saver makes the next checkpoint after that.
+	Late func(step, writing int)
 }
 
 // Saver decides when a checkpoint is made. A nil Saver makes none.
@@ -54,6 +58,7 @@ type Saver struct {
 	last    time.Time      // when the last checkpoint began; before the first, when New was called
 	at      int            // number of steps in the last checkpoint, or in the one resumed from; -1 means none
 	saved   int            // number of checkpoints that were completed
+	passed  int            // multiple of Steps that was last found late; 0 means none
 	done    []int          // steps of those that Completed has not returned
 	telling sync.WaitGroup // goroutines that answer requests
 
@@ -108,6 +113,9 @@ func (s *Saver) After(ctx context.Context, step int) error {
 		if err := s.save(ctx, step); err != nil {
 			return err
 		}
+	} else if c.Steps > 0 && step/c.Steps > max(s.at, 0, s.passed*c.Steps)/c.Steps {
+		s.passed = step / c.Steps
+		c.Late(step, s.at)
 	}
 	return s.rest(ctx, step)
 }

@@ -3,6 +3,8 @@ package saver
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,6 +77,23 @@ func writing(t *testing.T) *store.Store {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// A step whose checkpoint is not made is reported once, and a step in between is not.
+func TestLateCheckpointsAreReported(t *testing.T) {
+	var late []string
+	s := New(Config{Steps: 50, Store: writing(t), Waiting: quiet, Late: func(step, writing int) {
+		late = append(late, fmt.Sprintf("%d while %d", step, writing))
+	}})
+	s.at = 55                                                          // late itself
+	for _, step := range []int{56, 99, 100, 101, 149, 151, 152, 200} { // 150 was jumped over
+		if err := s.After(t.Context(), step); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := strings.Join(late, ", "); got != "100 while 55, 151 while 55, 200 while 55" {
+		t.Errorf("late: %s", got)
+	}
 }
 
 // A checkpoint is due when the last one is as old as the period, and not before. While

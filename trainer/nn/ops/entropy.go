@@ -29,11 +29,19 @@ func CrossEntropy(logits, labels *gorgonia.Node) (*gorgonia.Node, error) {
 // SumCrossEntropy is CrossEntropy summed over the rows, not divided by their
 // number.
 func SumCrossEntropy(logits, labels *gorgonia.Node) (*gorgonia.Node, error) {
-	e, err := newEntropy("summed cross entropy", logits, labels)
+	e, err := newEntropy(summed, logits, labels)
 	if err != nil {
 		return nil, err
 	}
 	return e.loss(logits, labels, 1)
+}
+
+const summed = "summed cross entropy"
+
+// IsSum reports whether n is a SumCrossEntropy.
+func IsSum(n *gorgonia.Node) bool {
+	o, ok := n.Op().(*op)
+	return ok && o.what == summed
 }
 
 // entropy is a cross entropy and its gradient. Sums are kept in float64.
