@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/fetch"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/logstream"
 	"github.com/plx-run/plx/launcher/slurm"
@@ -178,8 +179,20 @@ func attach(ctx context.Context, q Query, shown logs.Options, lines int) (int, e
 	if state.Verdict == nil {
 		return j.cutOff(ctx)
 	}
+	j.printMade(ctx)
 	PrintVerdict(j.printer, j.Job, *state.Verdict, j.Saves, out)
 	return state.Verdict.Code, j.learn(state, j.printer)
+}
+
+// printMade prints a line on what the job has made, if nobody has fetched it.
+func (j *Job) printMade(ctx context.Context) {
+	line, err := fetch.Made(ctx, j.Job, j.present())
+	if line != "" {
+		j.printer.Printf("%s", line)
+	}
+	if err != nil && ctx.Err() == nil {
+		j.printer.Error(err)
+	}
 }
 
 // cutOff returns how a job ended whose agents know no verdict.
