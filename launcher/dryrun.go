@@ -61,6 +61,9 @@ func dryRun(ctx context.Context, cfg Config) error {
 	if foreign {
 		lines = append(lines, foreignNotes(cfg, p, machines)...)
 	}
+	if hasInput(cfg.Stdin) {
+		lines = append(lines, stdinNote)
+	}
 	_, err = io.WriteString(cfg.Terminal.Stdout, strings.Join(append(lines, sent...), "\n")+"\n")
 	return err
 }
