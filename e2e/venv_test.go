@@ -218,7 +218,7 @@ func condaRecipe(b *bench) {
 	put(b.t, filepath.Join(b.dir, "train.py"), "import os; print(os.environ['ENV'], open('unpacked').read())\n", 0o644)
 	put(b.t, filepath.Join(b.dir, ".plxignore"), "/packed/\n", 0o644)
 	put(b.t, filepath.Join(b.dir, "resources.txt"), string(read(b.t, b.ResourceFile("h1: cpu*2", "h2"))), 0o644)
-	_, after, _ := strings.Cut(string(read(b.t, "../docs/torch.md")), "plx launch --hosts resources.txt --workdir . --copy ../env.tar.gz")
+	_, after, _ := strings.Cut(string(read(b.t, "../docs/environment.md")), "plx launch --hosts resources.txt --workdir . --copy ../env.tar.gz")
 	line, _, _ := strings.Cut(after, "\n")
 	res := b.shell(b.dir, "plx launch --hosts resources.txt --workdir . --copy ../env.tar.gz"+line).want(0)
 	for _, task := range []string{"worker:0", "worker:1", "worker:2"} {
