@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/fetch"
 	"github.com/plx-run/plx/launcher/hosts"
@@ -108,7 +109,7 @@ func (j *Job) choose(names, tasks []string) ([]*hosts.AgentHost, error) {
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, exit.Mistake(fmt.Errorf("job %s has nothing on %s", j.Job, strings.Join(names, ", ")), "its hosts are %s", strings.Join(j.hostNames(), ", "))
+		return nil, exit.Mistake(fmt.Errorf("job %s has nothing on %s", j.Job, console.Fold(names)), "its hosts are %s", console.Fold(j.hostNames()))
 	}
 	return chosen, nil
 }
