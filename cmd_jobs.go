@@ -321,13 +321,15 @@ func (c *command) stopCommand() *cli.Command {
 
 func (c *command) fetchCommand() *cli.Command {
 	return &cli.Command{
-		Name: "fetch", Usage: "gather a job's checkpoints and outputs from its hosts, while it runs or after", ArgsUsage: "JOB DIR",
+		Name: "fetch", Usage: "gather a job's checkpoints and files from its hosts, while it runs or after", ArgsUsage: "JOB DIR [PATTERN...]",
 		Description: "It gathers every checkpoint of which the hosts have all files, of all jobs with the\n" +
-			"same checkpoint name, and the files that --output of plx launch named, summaries and\n" +
-			"timelines: DIR/outputs/HOST/TASK/... It replaces no file in DIR.",
+			"same checkpoint name, the files that the job made or changed in its working folders,\n" +
+			"those that --output of plx launch named, summaries and timelines:\n" +
+			"DIR/outputs/HOST/TASK/... It replaces no file in DIR. With PATTERN, such as '*.pt' or\n" +
+			"'runs/**', it gathers only the files that match one, and no checkpoints.",
 		Flags: reachFlags(),
 		Action: c.onJob(jobAndFolder, func(ctx context.Context, q jobs.Query, flags *cli.Context) error {
-			return jobs.Fetch(ctx, q, flags.Args().Get(1))
+			return jobs.Fetch(ctx, q, flags.Args().Get(1), flags.Args().Slice()[2:])
 		}),
 	}
 }
@@ -335,14 +337,14 @@ func (c *command) fetchCommand() *cli.Command {
 func (c *command) pruneCommand() *cli.Command {
 	return &cli.Command{
 		Name: "prune", Usage: "remove what ended jobs left here and on their hosts",
-		Description: "A job with outputs that nobody has fetched is kept, and named: see --output and --fetch\n" +
-			"of plx launch. Checkpoints are never removed.",
+		Description: "A job is kept, and named, if it made files in its working folders on the hosts that\n" +
+			"nobody has fetched: see plx fetch. Checkpoints are never removed.",
 		Flags: reachFlags(
 			&cli.DurationFlag{Name: "older", Value: 30 * 24 * time.Hour, Usage: "only what is older than `TIME`"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what would be removed and how large it is, and remove nothing"},
-			&cli.BoolFlag{Name: "discard-outputs", Usage: "remove outputs too that were not fetched"}),
+			&cli.BoolFlag{Name: "outputs", Usage: "remove files too that jobs made and nobody fetched"}),
 		Action: c.onJob(noArguments, func(ctx context.Context, q jobs.Query, flags *cli.Context) error {
-			return jobs.Prune(ctx, jobs.PruneConfig{Query: q, Older: flags.Duration("older"), Discard: flags.Bool("discard-outputs"), DryRun: flags.Bool("dry-run")})
+			return jobs.Prune(ctx, jobs.PruneConfig{Query: q, Older: flags.Duration("older"), Discard: flags.Bool("outputs"), DryRun: flags.Bool("dry-run")})
 		}),
 	}
 }

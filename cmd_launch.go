@@ -200,7 +200,7 @@ func (c *command) launchConfig(ctx *cli.Context) (cfg launcher.Config, err error
 
 // settings reads the flags that do not say which hosts are meant.
 func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config, err error) {
-	cfg.Reach = r
+	cfg.Reach, cfg.Stdin = r, os.Stdin
 	if cfg.LocalHosts, cfg.LocalWorkers, err = local(ctx.String("local")); err != nil {
 		return cfg, err
 	}

@@ -163,3 +163,14 @@ func TestVersionOfSnapshot(t *testing.T) {
 		t.Error("a version without a section has a text")
 	}
 }
+
+// The page for people who come from torchrun is one that is read to its end.
+func TestTorchPageIsShort(t *testing.T) {
+	text, err := os.ReadFile("docs/torch.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(strings.Fields(string(text))); n > 1500 {
+		t.Errorf("docs/torch.md has %d words, want 1500 at most: move what few need to another page", n)
+	}
+}

@@ -167,8 +167,8 @@ func oneJob(ctx *cli.Context) error {
 }
 
 func jobAndFolder(ctx *cli.Context) error {
-	if ctx.NArg() != 2 || ctx.Args().First() == "" || ctx.Args().Get(1) == "" {
-		return exit.Mistake(errors.New("want a job and a folder for what it has made"), "plx fetch JOB DIR")
+	if ctx.NArg() < 2 || ctx.Args().First() == "" || ctx.Args().Get(1) == "" {
+		return exit.Mistake(errors.New("want a job and a folder for what it has made"), "plx fetch JOB DIR, or plx fetch JOB DIR '*.pt'")
 	}
 	return nil
 }

@@ -200,7 +200,7 @@ func testFetch(b *bench, file, saver string) {
 	contains(b.t, res.stderr, "host h1: ", "checkpoint "+at5+", the newest: no host that was reached has worker-0.safetensors")
 	b.Hosts[0].Heal()
 	b.want(2, "fetch", job)
-	contains(b.t, b.want(125, "fetch", b.detach("--hosts", file, "true"), b.t.TempDir()).stderr, "no host has checkpoints under the name", "hint: plx launch --output ")
+	contains(b.t, b.want(125, "fetch", b.detach("--hosts", file, "true"), b.t.TempDir()).stderr, "nothing to fetch: it made no files in its folders on the hosts, and no host has checkpoints under the name", "hint: in a folder of --chdir ")
 	b.hostsGone(patience.Limit)
 }
 
@@ -217,7 +217,7 @@ func TestEmbeddedCheckpoints(t *testing.T) {
 	if kept := list(filepath.Join(b.home, ".plx", "ckpt")); !slices.Equal(kept, []string{"one"}) {
 		t.Errorf("~/.plx/ckpt holds %q", kept)
 	}
-	res := b.want(125, "launch", "--name", "two", "--local", "1x1", "--fetch", dir, "true")
-	contains(t, res.stderr, "job two-", ": done", "no host has checkpoints under the name two")
-	contains(t, b.want(3, "launch", "--local", "1x1", "--fetch", dir, "sh", "-c", "exit 3").stderr, "no host has checkpoints")
+	res := b.want(0, "launch", "--name", "two", "--local", "1x1", "--fetch", dir, "true")
+	contains(t, res.stderr, "note: --fetch "+dir+" brings nothing: ", "job two-", ": done", "note: nothing to fetch into "+dir)
+	contains(t, b.want(3, "launch", "--local", "1x1", "--fetch", dir, "sh", "-c", "exit 3").stderr, "note: nothing to fetch")
 }

@@ -41,6 +41,7 @@ func TestOutputs(t *testing.T) {
 	t.Run("a full disk here", func(t *testing.T) { outputsOnAFullDisk(b.in(t), file) })
 	t.Run("Ctrl-C while they are fetched", func(t *testing.T) { outputsInterrupted(b.in(t), file) })
 	t.Run("prune keeps them", func(t *testing.T) { outputsPruned(b.in(t), file) })
+	t.Run("what nothing names", func(t *testing.T) { outputsUnnamed(b.in(t), file) })
 	b.hostsGone(0)
 }
 
@@ -152,7 +153,7 @@ func outputsOfWorkdir(b *bench, file string) {
 	put(b.t, filepath.Join(work, "config"), "sent", 0o644)
 	res := b.want(0, "launch", "--hosts", file, "--workdir", ".", "--output", ".", "--name", "work", "./job.sh")
 	contains(b.t, res.stderr, "hint: plx fetch work-")
-	contains(b.t, b.want(0, "prune", "--older", "0s").stderr, "plx: host h1: kept job "+b.id("work")+": 1 output, 2 B, not fetched\n")
+	contains(b.t, b.want(0, "prune", "--older", "0s").stderr, "plx: kept job "+b.id("work")+": 4 files, 14 B, on 2 hosts, not fetched\n")
 	b.want(0, "fetch", "work", dir)
 	want := []string{"outputs/h1/shared/made0", "outputs/h2/shared/config", "outputs/h2/shared/made1", "outputs/h2/shared/made2"}
 	if got := files(b.t, dir); !slices.Equal(got, want) {
@@ -193,8 +194,7 @@ func outputsPruned(b *bench, file string) {
 	b.want(0, "launch", "--hosts", file, "--name", "precious", "--output", "*.pt", b.script("job", "head -c 2000000 /dev/zero > model.pt"))
 	b.want(0, "launch", "--hosts", file, "--name", "plain", "true")
 	dir, job, plain := b.t.TempDir(), b.id("precious"), b.id("plain")
-	contains(b.t, b.want(0, "prune", "--older", "0s").stderr, "plx: host h1: kept job "+job+": 1 output, 1.9 MiB, not fetched\n",
-		"plx: host h2: kept job "+job+": 2 outputs, 3.8 MiB, not fetched\n", "plx: hint: plx fetch JOB DIR")
+	contains(b.t, b.want(0, "prune", "--older", "0s").stderr, "plx: kept job "+job+": 3 files, 5.7 MiB, on 2 hosts, not fetched\n", "plx: hint: plx fetch JOB DIR")
 	known := b.jobsOf()
 	if _, there := known[job]; !there {
 		b.t.Error("plx prune forgot a job with outputs")
@@ -205,12 +205,40 @@ func outputsPruned(b *bench, file string) {
 	b.want(0, "fetch", job, dir)
 	put(b.t, filepath.Join(b.Hosts[1].HomeDir, ".plx", "jobs", job, "h2", "tasks", "worker-1", "later.pt"), "new", 0o600)
 	res := b.want(0, "prune", "--older", "0s")
-	contains(b.t, res.stderr, "plx: host h2: kept job "+job+": 1 output, 3 B, not fetched\n")
-	if strings.Contains(res.stderr, "host h1: kept job "+job) {
-		b.t.Errorf("h1's were fetched:\n%s", res.stderr)
-	}
-	b.want(0, "prune", "--older", "0s", "--discard-outputs")
+	contains(b.t, res.stderr, "plx: kept job "+job+": 1 file, 3 B, on 1 host, not fetched\n")
+	b.want(0, "prune", "--older", "0s", "--outputs")
 	if _, there := b.jobsOf()[job]; there || exists(filepath.Join(b.Hosts[1].HomeDir, ".plx", "jobs", job)) {
-		b.t.Error("plx prune --discard-outputs left the job")
+		b.t.Error("plx prune --outputs left the job")
 	}
+}
+
+// outputsUnnamed has jobs whose files no --output names: they are counted at the end of a
+// job that is attached, or was detached, and come when they are asked for.
+func outputsUnnamed(b *bench, file string) {
+	work, dir := b.t.TempDir(), b.t.TempDir()
+	b.dir = work
+	put(b.t, filepath.Join(work, "job.sh"), "#!/bin/sh\nmkdir -p runs/a; echo $RANK >runs/a/$RANK; echo $RANK >model$RANK.pt; echo changed >config; exit $1\n", 0o755)
+	put(b.t, filepath.Join(work, "config"), "sent", 0o644)
+	res := b.want(3, "launch", "--hosts", file, "--workdir", ".", "--name", "unnamed", "./job.sh", "3")
+	job := b.id("unnamed")
+	made := "plx: made 8 files, 28 B, on 2 hosts: plx fetch " + job + " DIR\n"
+	contains(b.t, res.stderr, made)
+	if strings.Index(res.stderr, made) > strings.Index(res.stderr, "plx: job "+job+": worker:") {
+		b.t.Errorf("the verdict is not after the count:\n%s", res.stderr)
+	}
+	contains(b.t, b.want(0, "fetch", job, dir, "*.pt", "none").stderr, "no file matches none\n", "fetched 3 outputs of "+job)
+	contains(b.t, b.want(0, "prune", "--older", "0s").stderr, "plx: kept job "+job+": 5 files, 22 B, on 2 hosts, not fetched\n")
+	contains(b.t, b.want(125, "fetch", job, dir, "none").stderr, "no file matches none\n", "hint: a pattern is relative to where the tasks ran")
+	b.want(2, "fetch", job, dir, "/etc/*")
+	b.want(0, "fetch", job, dir)
+	if got := files(b.t, filepath.Join(dir, "outputs")); len(got) != 8 {
+		b.t.Errorf("got %q", got)
+	}
+	b.want(0, "prune", "--older", "0s")
+	if _, there := b.jobsOf()[job]; there {
+		b.t.Error("plx prune kept a job whose files were fetched")
+	}
+	detached := b.detach("--hosts", file, "--workdir", ".", "./job.sh", "0")
+	contains(b.t, b.want(0, "attach", detached).stderr, "plx: made 8 files, 28 B, on 2 hosts: plx fetch "+detached+" DIR\n")
+	contains(b.t, b.want(0, "launch", "--hosts", file, "--workdir", ".", "--output", "**", "./job.sh", "0").stderr, ": done\n")
 }

@@ -11,9 +11,11 @@ import (
 
 // runs names the test that runs all commands of a page, in its order.
 var runs = map[string]string{
-	"../README.md":     "TestREADME",
-	"../docs/guide.md": "TestGuide",
-	"../docs/torch.md": "TestTorchPage",
+	"../README.md":           "TestREADME",
+	"../docs/guide.md":       "TestGuide",
+	"../docs/torch.md":       "TestTorchPage",
+	"../docs/variables.md":   "TestTorchPage",
+	"../docs/environment.md": "TestTorchPage",
 }
 
 // Every block of README.md and the documentation says what it is: commands that a test

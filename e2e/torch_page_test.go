@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ import (
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
-// TestTorchPage runs every command of docs/torch.md, with the example as train.py. All
+// TestTorchPage runs every command of docs/torch.md and its further pages, with the example as train.py. All
 // end with the same loss, also the one that may restart: it loses the host of rank 0, and
 // two ranks resume from the newest checkpoint that both hosts have.
 func TestTorchPage(t *testing.T) {
@@ -33,6 +34,11 @@ func TestTorchPage(t *testing.T) {
 	const two = "h1: cpu OMP_NUM_THREADS=1\nh2: cpu OMP_NUM_THREADS=1\n"
 	resources := map[bool]string{false: two, true: two + "h3: cpu OMP_NUM_THREADS=1\n"}
 	commands := commandsOf(t, "../docs/torch.md")
+	for _, command := range append(commandsOf(t, "../docs/variables.md"), commandsOf(t, "../docs/environment.md")...) {
+		if !slices.Contains(commands, command) {
+			commands = append(commands, command)
+		}
+	}
 	want, restarted := 0.0, false
 	for _, command := range commands {
 		begun, restarts := time.Now(), strings.Contains(command, "--max-restarts 3")
@@ -46,6 +52,10 @@ func TestTorchPage(t *testing.T) {
 			b.gone(0, b.Hosts[1:]...)
 			b.Hosts[0].PowerOn()
 			restarted = true
+		}
+		if strings.HasPrefix(command, "plx exec ") { // it trains nothing
+			r.want(0)
+			continue
 		}
 		got := finalLoss(t, r.want(0).stdout)
 		t.Logf("%s: %.1f s", command, time.Since(begun).Seconds())

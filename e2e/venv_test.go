@@ -118,7 +118,7 @@ func venvImports(b *bench, file string) {
 		"host h2: torch 2.9 is built for CUDA 12.1 and finds no GPU; the driver is 535.", "hint: install a torch for an older CUDA")
 	contains(b.t, check("None"), "note: torch 2.9 is built for CPUs only, and workers have GPUs")
 	res := b.want(125, "launch", "--hosts", file, "--venv", ".venv", "--check-import", "tool,nothing.here", "python3", "-c", "print('ran')")
-	contains(b.t, res.stderr, "plx: --check-import: hosts h1, h2: import nothing.here: ModuleNotFoundError: No module named 'nothing'")
+	contains(b.t, res.stderr, "plx: --check-import: hosts h[1-2]: import nothing.here: ModuleNotFoundError: No module named 'nothing'")
 	contains(b.t, b.want(2, "launch", "--hosts", file, "--check-import", "a,b c", "python3").stderr, `"b c" is no name of a module`)
 }
 
@@ -190,8 +190,8 @@ func setupOnce(b *bench) {
 		code        int
 		says        []string
 	}{
-		{"echo out; echo why >&2; [ -e train.py ] && [ $PLX_BLAS = 1 ]", "1m", 125, []string{"plx: --setup 'echo out; echo why", ": hosts h1, h2: it ended with status ", "plx:   out\nplx:   why\n", "hint: "}},
-		{"echo waits; sleep 60", "2s", 125, []string{": hosts h1, h2: it ran longer than 2s\nplx:   waits\nplx: hint: --setup-timeout"}},
+		{"echo out; echo why >&2; [ -e train.py ] && [ $PLX_BLAS = 1 ]", "1m", 125, []string{"plx: --setup 'echo out; echo why", ": hosts h[1-2]: it ended with status ", "plx:   out\nplx:   why\n", "hint: "}},
+		{"echo waits; sleep 60", "2s", 125, []string{": hosts h[1-2]: it ran longer than 2s\nplx:   waits\nplx: hint: --setup-timeout"}},
 		{"exit 0", "1m", 125, []string{"the line has ended the shell"}},
 		{"echo ${LOCAL_RANK}", "1m", 2, []string{"--setup uses $LOCAL_RANK, which differs between tasks"}},
 	} {
@@ -218,7 +218,7 @@ func condaRecipe(b *bench) {
 	put(b.t, filepath.Join(b.dir, "train.py"), "import os; print(os.environ['ENV'], open('unpacked').read())\n", 0o644)
 	put(b.t, filepath.Join(b.dir, ".plxignore"), "/packed/\n", 0o644)
 	put(b.t, filepath.Join(b.dir, "resources.txt"), string(read(b.t, b.ResourceFile("h1: cpu*2", "h2"))), 0o644)
-	_, after, _ := strings.Cut(string(read(b.t, "../docs/torch.md")), "plx launch --hosts resources.txt --workdir . --copy ../env.tar.gz")
+	_, after, _ := strings.Cut(string(read(b.t, "../docs/environment.md")), "plx launch --hosts resources.txt --workdir . --copy ../env.tar.gz")
 	line, _, _ := strings.Cut(after, "\n")
 	res := b.shell(b.dir, "plx launch --hosts resources.txt --workdir . --copy ../env.tar.gz"+line).want(0)
 	for _, task := range []string{"worker:0", "worker:1", "worker:2"} {
@@ -269,8 +269,8 @@ func venvMistakes(b *bench, file string) {
 		code int
 		says []string
 	}{
-		{"later", 125, []string{"hosts h1, h2: the environment is for Python 3.99.1 ", "on this host there is no " + filepath.Join(b.dir, "later-python"), system + " is Python 3.", "hint: install the same version"}},
-		{"elsewhere", 125, []string{"hosts h1, h2: the environment is for Python 3.99.1 ", ", and this host is linux/"}},
+		{"later", 125, []string{"hosts h[1-2]: the environment is for Python 3.99.1 ", "on this host there is no " + filepath.Join(b.dir, "later-python"), system + " is Python 3.", "hint: install the same version"}},
+		{"elsewhere", 125, []string{"hosts h[1-2]: the environment is for Python 3.99.1 ", ", and this host is linux/"}},
 		{"upgraded", 2, []string{"its packages are for python3.99, and its interpreter ", "is Python 3.98.7", "hint: make the environment again"}},
 		{"conda", 2, []string{"it is a conda environment", "hint: pack it with conda-pack"}},
 		{".", 2, []string{"it has no pyvenv.cfg", "hint: --venv .venv"}},

@@ -26,6 +26,7 @@ import (
 type Config struct {
 	hosts.Reach
 	Terminal console.Terminal
+	Stdin    *os.File // standard input, which no task reads: a note says so if something waits there; nil: nothing does
 
 	// Program is a local executable ("./train"), a Go package folder, or the
 	// bare name of a command on the hosts' PATH.

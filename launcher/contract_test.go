@@ -15,9 +15,9 @@ import (
 var full = cluster.Contract{Task: cluster.Chief, ListenFD: 3, ControlFD: 4, FirstWorldSize: 1,
 	Foreign: cluster.Foreign{Interface: "eth0", Threads: 1, ErrorFile: "error"}}
 
-// Every variable that plx sets for a task has a row in docs/torch.md.
+// Every variable that plx sets for a task has a row in docs/variables.md.
 func TestVariablesAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../docs/torch.md")
+	text, err := os.ReadFile("../docs/variables.md")
 	if err != nil {
 		t.Fatal(err)
 	}

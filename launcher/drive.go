@@ -105,15 +105,20 @@ func (d *drive) run(ctx context.Context) (int, error) {
 		Join: func(_ int, j protocol.Joining) driver.Host { return d.join(ctx, j) },
 	})
 	d.away.Stop()
+	d.launch.signals.end()
 	d.show("waiting for the last logs")
 	err = errors.Join(err, d.awaitLogs(err, stops), d.out.Close())
+	d.show("counting what the job made")
+	made := d.made(ctx, stops)
 	d.show("")
+	if made != "" {
+		d.launch.printer.Printf("%s", made)
+	}
 	d.launch.report(d.record(), verdict, d.out)
 	if d.launch.cfg.Fetch == "" && len(d.launch.cfg.Output) > 0 {
 		d.launch.printer.Printf("hint: plx fetch %s DIR brings the outputs to this machine", d.launch.job)
 	}
 	if d.launch.cfg.Fetch != "" {
-		d.launch.signals.end()
 		err = errors.Join(err, d.fetch(ctx, stops))
 	}
 	if err != nil {
@@ -213,23 +218,59 @@ func (d *drive) record() *jobs.Record {
 	return r
 }
 
-// fetch brings the job's checkpoints and outputs to this machine, after its logs are printed. A signal
-// of the user ends it.
-func (d *drive) fetch(ctx context.Context, stops <-chan jobstate.StopAsked) error {
+// untilSignal returns a context that a further signal of the user ends, with a cause that
+// has the exit status.
+func untilSignal(ctx context.Context, stops <-chan jobstate.StopAsked, cause func(reason string) error) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer cancel(nil)
 	go func() {
 		select {
 		case stop := <-stops:
-			cancel(exit.WithCode(fmt.Errorf("not everything is fetched: %s; plx fetch %s %s fetches the rest", stop.Reason, d.launch.job, d.launch.cfg.Fetch), stop.Code))
+			cancel(exit.WithCode(cause(stop.Reason), stop.Code))
 		case <-ctx.Done():
 		}
 	}()
+	return ctx, cancel
+}
+
+// made returns a line on what the job has made and nothing names, or "". A signal of the
+// user ends the count.
+func (d *drive) made(ctx context.Context, stops <-chan jobstate.StopAsked) string {
+	ctx, cancel := untilSignal(ctx, stops, func(reason string) error {
+		return fmt.Errorf("what the job made is not counted: %s", reason)
+	})
+	defer cancel(nil)
+	var from []*hosts.AgentHost
+	known := map[string]bool{} // by folder: a host that came back is two members
+	for _, m := range slices.Backward(d.members) {
+		if !m.lost.Load() && !known[m.agent.Folder] { // the verdict names hosts that were lost
+			known[m.agent.Folder] = true
+			from = append(from, m.agent)
+		}
+	}
+	line, err := fetch.Made(ctx, d.launch.job, from)
+	if err != nil {
+		d.launch.printer.Error(err)
+	}
+	return line
+}
+
+// fetch brings the job's checkpoints and outputs to this machine, after its logs are printed. A signal
+// of the user ends it.
+func (d *drive) fetch(ctx context.Context, stops <-chan jobstate.StopAsked) error {
+	ctx, cancel := untilSignal(ctx, stops, func(reason string) error {
+		return fmt.Errorf("not everything is fetched: %s; plx fetch %s %s fetches the rest", reason, d.launch.job, d.launch.cfg.Fetch)
+	})
+	defer cancel(nil)
 	var from []*hosts.AgentHost
 	for _, m := range d.members {
 		from = append(from, m.agent)
 	}
-	return fetch.Job(ctx, fetch.Request{Hosts: from, Name: d.launch.checkpoints, Outputs: d.launch.cfg.outputs, Dir: d.launch.cfg.Fetch, Terminal: d.launch.cfg.Terminal, Printer: d.launch.printer})
+	err := fetch.Job(ctx, fetch.Request{Hosts: from, Name: d.launch.checkpoints, Outputs: d.launch.cfg.outputs, Dir: d.launch.cfg.Fetch, Terminal: d.launch.cfg.Terminal, Printer: d.launch.printer})
+	if fetch.Nothing(err) {
+		d.launch.printer.Printf("note: nothing to fetch into %s: the job has no checkpoints, and no file of it matches an --output", d.launch.cfg.Fetch)
+		return nil
+	}
+	return err
 }
 
 // member is a host of a job that this process drives. It is a driver.Dialer, Queuer,

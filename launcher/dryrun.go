@@ -46,7 +46,7 @@ func dryRun(ctx context.Context, cfg Config) error {
 			return err
 		}
 	}
-	sent, err := artifactLines(cfg, workdir, env)
+	sent, err := artifactLines(cfg, workdir, env, len(p.Hosts))
 	if err != nil {
 		return err
 	}
@@ -60,6 +60,9 @@ func dryRun(ctx context.Context, cfg Config) error {
 	lines = append(lines, choices(machines, p)...)
 	if foreign {
 		lines = append(lines, foreignNotes(cfg, p, machines)...)
+	}
+	if hasInput(cfg.Stdin) {
+		lines = append(lines, stdinNote)
 	}
 	_, err = io.WriteString(cfg.Terminal.Stdout, strings.Join(append(lines, sent...), "\n")+"\n")
 	return err
@@ -115,7 +118,7 @@ func choices(machines []placement.Machine, p placement.Placement) (lines []strin
 }
 
 // artifactLines lists what a launch would send to each host.
-func artifactLines(cfg Config, dir workdir, env environment) ([]string, error) {
+func artifactLines(cfg Config, dir workdir, env environment, on int) ([]string, error) {
 	lines := []string{"send: plx itself, as agent, once per host"}
 	kind, err := artifacts.KindOf(cfg.Program)
 	if err != nil {
@@ -127,13 +130,13 @@ func artifactLines(cfg Config, dir workdir, env environment) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		lines = append(lines, fmt.Sprintf("send: %s (%s)", cfg.Program, console.Size(info.Size())))
+		lines = append(lines, fmt.Sprintf("send: %s, at most %s", cfg.Program, toHosts(info.Size(), on)))
 	case artifacts.GoPackage:
 		lines = append(lines, fmt.Sprintf("build and send: Go package %s", cfg.Program))
 	case artifacts.OnHost:
 		lines = append(lines, fmt.Sprintf("run: %s, found on each host's PATH", cfg.Program))
 	}
-	lines = append(append(lines, dir.lines()...), env.lines()...)
+	lines = append(append(lines, dir.lines(on)...), env.lines(on)...)
 	for _, path := range cfg.Copy {
 		info, err := os.Stat(path)
 		if err == nil && !info.IsDir() && !info.Mode().IsRegular() {

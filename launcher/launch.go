@@ -86,6 +86,9 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 	if err != nil {
 		return exit.Code(err), err
 	}
+	if hasInput(cfg.Stdin) {
+		l.printer.Printf("%s", stdinNote)
+	}
 	if cfg.Detach {
 		return l.handOver(ctx)
 	}

@@ -2,7 +2,6 @@ package launcher
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"path"
 	"path/filepath"
@@ -19,36 +18,13 @@ import (
 // writes with these arguments.
 func outputs(patterns, args []string) (all []protocol.Output, err error) {
 	for _, p := range patterns {
-		if err := checkPattern(p); err != nil {
+		pattern, err := protocol.ParsePattern(p)
+		if err != nil {
 			return nil, exit.Mistake(fmt.Errorf("--output %q: %w", p, err), "--output '*.pt' --output 'runs/**'")
 		}
-		all = append(all, protocol.Output{Pattern: clean(p)})
+		all = append(all, protocol.Output{Pattern: pattern})
 	}
 	return append(all, telemetry(args)...), nil
-}
-
-// clean returns a pattern without what means nothing, such as a slash at the end.
-func clean(p string) string {
-	if p = path.Clean(p); p == "." {
-		return "**"
-	}
-	return p
-}
-
-func checkPattern(p string) error {
-	switch {
-	case p == "":
-		return errors.New("the pattern is empty")
-	case path.IsAbs(p) || p[0] == '~':
-		return errors.New("a pattern is relative to where the tasks run")
-	case clean(p) == ".." || strings.HasPrefix(clean(p), "../"):
-		return errors.New("it leads out of the folder where the tasks run")
-	case clean(p)[0] == '.':
-		return errors.New("names that begin with a dot are not fetched")
-	case !utf8.ValidString(p) || len(p) > protocol.MaxOutputName || !doublestar.ValidatePattern(p):
-		return errors.New("it is no valid pattern")
-	}
-	return nil
 }
 
 // telemetry returns the summaries, timelines and graph that arguments for plx's trainer name.

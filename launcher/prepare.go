@@ -311,7 +311,7 @@ func ofPlatform(err error, used []*hosts.Host) error {
 			names = append(names, h.Name())
 		}
 	}
-	return fmt.Errorf("host %s: %w", console.Names(names, 0), err)
+	return fmt.Errorf("%s: %w", hosts.Listed(names), err)
 }
 
 // checkpointName returns the name of the job's checkpoints: that of the job to resume,

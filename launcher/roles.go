@@ -125,6 +125,9 @@ func foreignNotes(c Config, p placement.Placement, machines []placement.Machine)
 	if c.TLS {
 		notes = append(notes, fmt.Sprintf("note: --tls does not encrypt what the tasks of %s send each other (NCCL, Gloo, MPI): it covers plx's trainer and plx's own connections", c.Program))
 	}
+	if c.Fetch != "" && len(c.outputs) == 0 {
+		notes = append(notes, fmt.Sprintf("note: --fetch %s brings nothing: %s does not link plx's trainer, so it has no checkpoints, and no --output names files that it makes, as --output '*.pt' does", c.Fetch, c.Program))
+	}
 	if !c.AutoServers {
 		return notes
 	}

@@ -61,7 +61,7 @@ func watch(ctx context.Context, sig <-chan os.Signal, p patience, v *console.Pri
 }
 
 func (s *signals) take(got os.Signal, n int, p patience, cancel context.CancelCauseFunc) {
-	code, name := 130, "Ctrl-C"
+	code, name := 130, protocol.CtrlC
 	if number, ok := got.(syscall.Signal); ok && number != syscall.SIGINT {
 		code, name = 128+int(number), "signal "+number.String()
 	}

@@ -56,13 +56,13 @@ func (e environment) notes() (lines []string) {
 }
 
 // lines tells what is sent.
-func (e environment) lines() (lines []string) {
+func (e environment) lines(on int) (lines []string) {
 	if e.venv == nil {
 		return nil
 	}
 	for _, p := range (hosts.Venv{Base: e.venv.Base, Folder: e.venv.Folder}).Parts() {
 		n, size := p.Folder.Files()
-		lines = append(lines, fmt.Sprintf("send: %s of %s (%s, %s), what a host lacks of it", p.Name, e.named, console.Count(n, "file"), console.Size(size)))
+		lines = append(lines, fmt.Sprintf("send: %s of %s: %s, at most %s", p.Name, e.named, console.Count(n, "file"), toHosts(size, on)))
 	}
 	return lines
 }

@@ -137,12 +137,17 @@ func (w workdir) source() string {
 }
 
 // lines tells what is sent.
-func (w workdir) lines() []string {
+func (w workdir) lines(on int) []string {
 	if w.folder == nil {
 		return nil
 	}
 	n, size := w.folder.Files()
-	return []string{fmt.Sprintf("send: %s (%s, %s) as the tasks' working directory, what a host lacks of it", w.named, console.Count(n, "file"), console.Size(size))}
+	return []string{fmt.Sprintf("send: %s as the tasks' working directory: %s, at most %s", w.named, console.Count(n, "file"), toHosts(size, on))}
+}
+
+// toHosts writes how many bytes travel if all hosts lack something of a size.
+func toHosts(size int64, on int) string {
+	return fmt.Sprintf("%s to %s", console.Size(int64(on)*size), console.Count(on, "host"))
 }
 
 // sendWorkdir brings the folder's contents to all hosts that have tasks.

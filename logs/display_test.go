@@ -265,3 +265,74 @@ func TestShortHosts(t *testing.T) {
 		}
 	}
 }
+
+// TestL1: colours do not count for --grep, in what is printed and in what is redrawn.
+func TestL1(t *testing.T) {
+	const green, off = "\x1b[32m", "\x1b[0m"
+	for name, c := range map[string]struct{ pattern, text, want string }{
+		"the beginning":  {"^INFO", green + "INFO" + off + " a\nWARN INFO\n", green + "INFO" + off + " a\n"},
+		"within a word":  {"learning", "lear" + green + "ning" + off + "\nother\n", "lear" + green + "ning" + off + "\n"},
+		"the sequence":   {`32m`, green + "INFO" + off + "\n", ""},
+		"no colours":     {"^INFO", "INFO a\nx INFO\n", "INFO a\n"},
+		"a lone escape":  {"^INFO", "\x1bINFO\n" + "INFO \x1b\n", "INFO \x1b\n"},
+		"the whole line": {"^INFO a$", green + "INFO a" + off + "\n", green + "INFO a" + off + "\n"},
+		"redrawn":        {"^50%$", green + "50%" + off + "\r" + green + "99%" + off + "\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			p := NewPrinter(pipes(&out, &out), Options{Grep: regexp.MustCompile(c.pattern)})
+			if err := p.Chunk("h", Chunk{Source: Source{"worker:0", Stdout}, Data: []byte(c.text)}); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.ReplaceAll(out.String(), "worker:0 h | ", ""); got != c.want {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestL2: what a program prints without ending the line is shown within a second, and
+// printed once when the line ends. A line that is complete soon is only printed.
+func TestL2(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var screen screenful
+		both := Screen{Writer: &screen, Terminal: true}
+		p := NewPrinter(NewDisplay(both, both), Options{Mark: "@", Grep: regexp.MustCompile(`^[.@]`)})
+		offset := int64(0)
+		print := func(text string) {
+			t.Helper()
+			if err := p.Chunk("h", Chunk{Source: Source{"worker:0", Stderr}, Offset: offset, Data: []byte(text)}); err != nil {
+				t.Fatal(err)
+			}
+			offset += int64(len(text))
+		}
+		shows := func(want string) {
+			t.Helper()
+			if got := strings.TrimRight(rendered(t, screen.String()), "\n"); got != want {
+				t.Errorf("shows %q, want %q", got, want)
+			}
+		}
+		print(".")
+		shows("")
+		for i := range 4 {
+			time.Sleep(time.Second)
+			shows("worker:0 h ! " + strings.Repeat(".", i+1))
+			print(".")
+		}
+		print(" done\n")
+		drawn()
+		shows("worker:0 h ! ..... done")
+		print("x")
+		time.Sleep(time.Second)
+		shows("worker:0 h ! ..... done") // --grep leaves it out
+		print("\n@")
+		time.Sleep(time.Second)
+		shows("worker:0 h ! ..... done") // only plx -v prints such a line
+		print("\n.")
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		shows("worker:0 h ! ..... done\nworker:0 h ! .")
+	})
+}

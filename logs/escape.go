@@ -49,6 +49,26 @@ func appendSafe(dst, text []byte, colour bool) []byte {
 	return dst
 }
 
+// unformatted returns text without control sequences, such as colours.
+func unformatted(text []byte) []byte {
+	var plain []byte
+	for {
+		i := bytes.IndexByte(text, '\x1b')
+		switch {
+		case i < 0 && plain == nil:
+			return text
+		case i < 0:
+			return append(plain, text...)
+		}
+		plain = append(plain, text[:i]...)
+		n := len(control().Find(text[i:]))
+		if n == 0 {
+			plain, n = append(plain, '\x1b'), 1
+		}
+		text = text[i+n:]
+	}
+}
+
 // Safe returns text, which may have several lines, so that it cannot steer a terminal.
 // Colours stay if colour is set.
 func Safe(text []byte, colour bool) []byte {

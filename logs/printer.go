@@ -22,7 +22,8 @@ import (
 // is an unfinished line while all of them together take more than 256 MiB.
 //
 // A line that carriage returns redraw, as progress bars do, is printed in its last
-// state. On a terminal it has a row of its own until then.
+// state. On a terminal it has a row of its own until then, and so has a line that is not
+// finished for a while.
 type Printer struct {
 	opts    Options
 	display *Display
@@ -36,7 +37,10 @@ type Printer struct {
 	lines     int         // number of lines printed so far
 	holding   []*stream   // streams that hold lines back, see fold.go
 	releasing *time.Timer // prints them; valid while there are some
-	err       error       // error of the first failed write, which all later calls return; nil before it
+	// unfinished are streams whose unfinished line is to be shown, by the timer showing.
+	unfinished []*stream
+	showing    *time.Timer // valid while there are some
+	err        error       // error of the first failed write, which all later calls return; nil before it
 }
 
 // Options configures a Printer.
@@ -44,7 +48,7 @@ type Options struct {
 	// Hosts and Tasks are the names that set the width of the prefix. Other
 	// names are printed too, but not aligned.
 	Hosts, Tasks []string
-	Grep         *regexp.Regexp // print only lines whose text matches; nil prints all
+	Grep         *regexp.Regexp // print only lines whose text without colours matches; nil prints all
 	JSON         bool           // print one JSON object per line, for both streams on stdout
 	Only         []string       // patterns of path.Match for the names of tasks to print; empty: all
 	NoTasks      bool           // prefixes name the host only
@@ -116,6 +120,10 @@ func (p *Printer) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.release()
+	if len(p.unfinished) > 0 {
+		p.showing.Stop()
+		p.unfinished = nil
+	}
 	return cmp.Or(err, p.err)
 }
 
@@ -129,6 +137,11 @@ func (p *Printer) Shown(host, task, text string) bool {
 	defer p.mu.Unlock()
 	s := p.streams[origin{host, Source{task, Stderr}}]
 	return s != nil && s.at > 0 && p.lines-s.at < recent && text != "" && strings.HasSuffix(string(s.last), text)
+}
+
+// matches reports whether Grep shows a line.
+func (p *Printer) matches(text []byte) bool {
+	return p.opts.Grep == nil || p.opts.Grep.Match(unformatted(text))
 }
 
 // count adds to the memory of the streams.

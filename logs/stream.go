@@ -2,6 +2,7 @@ package logs
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"time"
 )
@@ -96,7 +97,7 @@ func (s *stream) line(l line) {
 	} else if marked {
 		plain, l.text = s.p.opts.Plain, rest
 	}
-	if s.p.opts.Grep != nil && !s.p.opts.Grep.Match(l.text) {
+	if !s.p.matches(l.text) {
 		return
 	}
 	if s.p.opts.JSON {
@@ -151,11 +152,15 @@ func (s *stream) marked(l line) (rest []byte, marked bool) {
 }
 
 // flush writes the added lines in one write, and shows the unfinished one if it is
-// redrawn.
+// redrawn, or else after a while.
 func (s *stream) flush() error {
-	redrawn := s.split.redrawn && s.p.display.Terminal(s.to)
+	terminal, unfinished := s.p.display.Terminal(s.to), len(s.split.partial) > 0
+	redrawn := terminal && (s.split.redrawn || unfinished && len(s.rows) > 0)
 	if !redrawn {
 		s.keepRows(0)
+	}
+	if terminal && unfinished && !redrawn {
+		s.p.showSoon(s)
 	}
 	err := s.p.send(s.to, s.out)
 	s.out = s.out[:0]
@@ -168,6 +173,35 @@ func (s *stream) flush() error {
 	return err
 }
 
+// maxShown is how much of an unfinished line is shown, in bytes: more than a terminal has
+// room for.
+const maxShown = 4 << 10
+
+// showTime is how long a line may be unfinished before it is shown.
+const showTime = 300 * time.Millisecond
+
+// showSoon has the unfinished line of a stream shown if it is not complete in a while, such
+// as a row of dots that a program prints one by one.
+func (p *Printer) showSoon(s *stream) {
+	if slices.Contains(p.unfinished, s) {
+		return
+	}
+	p.unfinished = append(p.unfinished, s)
+	if len(p.unfinished) > 1 {
+		return
+	}
+	p.showing = time.AfterFunc(showTime, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, s := range p.unfinished {
+			if len(s.split.partial) > 0 {
+				s.redraw()
+			}
+		}
+		p.unfinished = nil
+	})
+}
+
 // redraw shows the unfinished lines in rows, so that tasks that redraw at the same time
 // have rows of their own. The lines are printed once they end.
 func (s *stream) redraw() {
@@ -177,8 +211,9 @@ func (s *stream) redraw() {
 		if i == len(s.rows) {
 			s.rows = append(s.rows, s.p.display.Row(s.p.order(s.from.Task)))
 		}
+		state = state[:min(len(state), maxShown)]
 		text := ""
-		if len(bytes.TrimSpace(state)) > 0 && (s.p.opts.Grep == nil || s.p.opts.Grep.Match(state)) {
+		if _, marked := s.marked(line{text: state, continued: s.split.continued}); !marked && len(bytes.TrimSpace(state)) > 0 && s.p.matches(state) {
 			shown := appendSafe(bytes.Clone(s.prefix.first), state, s.screen.Colour)
 			text = strings.ReplaceAll(string(shown), "\t", " ")
 		}

@@ -109,7 +109,7 @@ func find(dir string) (*Venv, error) {
 	case !utf8.ValidString(root + abs):
 		return nil, errors.New("its path is not valid UTF-8")
 	case exists(root, "conda-meta"):
-		return nil, mistake("pack it with conda-pack, send it with --copy and unpack it with --setup: see docs/torch.md",
+		return nil, mistake("pack it with conda-pack, send it with --copy and unpack it with --setup: see docs/environment.md",
 			"it is a conda environment, whose programs have its path in their bytes")
 	case !exists(root, "pyvenv.cfg") && exists(root, ".venv/pyvenv.cfg"):
 		return nil, mistake("--venv "+filepath.Join(dir, ".venv"), "it has no pyvenv.cfg, so it is no virtual environment")

@@ -49,9 +49,9 @@ func reap(_ context.Context, f jobfolder.Folder, _ streams) error {
 	return err
 }
 
-// prune is "agent prune --older AGE [--discard-outputs] [--dry-run]": it removes folders
+// prune is "agent prune --older AGE [--outputs] [--dry-run]": it removes folders
 // of jobs that are over and blobs that no job uses, if they have not changed for AGE.
-// Without the first flag it keeps jobs with outputs that nobody has fetched. It prints a
+// Without the first flag it keeps jobs with files that they made and nobody has fetched. It prints a
 // protocol.Pruned for what it removes and for each job that it keeps. With the last flag
 // it prints them and removes nothing.
 func prune(ctx context.Context, args []string, std streams) error {
@@ -77,7 +77,7 @@ func prune(ctx context.Context, args []string, std streams) error {
 }
 
 const (
-	discardOutputs = "--discard-outputs"
+	discardOutputs = "--outputs"
 	dryRun         = "--dry-run"
 )
 
@@ -85,7 +85,7 @@ type pruner struct {
 	ctx     context.Context    // its end ends the pruner before the next removal
 	root    string             // ~/.plx
 	before  time.Time          // only what was last changed before this time is removed
-	discard bool               // outputs that nobody has fetched are removed too
+	discard bool               // what a job made and nobody has fetched is removed too
 	dry     bool               // nothing is removed
 	list    func(any) error    // prints a protocol.Pruned
 	leaving []jobfolder.Folder // were removed, or would have been: what they use is not in use
@@ -140,20 +140,20 @@ func (p *pruner) folder(f jobfolder.Folder) error {
 	return nil
 }
 
-// keep reports whether a job has outputs that nobody has fetched, and prints them.
+// keep reports whether a job has made files that nobody has fetched, and prints how many.
 func (p *pruner) keep(f jobfolder.Folder) (bool, error) {
 	if p.discard {
 		return false, nil
 	}
-	n, bytes, err := outputs.Unfetched(f)
-	if err != nil || n == 0 {
+	named, made, err := outputs.Unfetched(f)
+	if err != nil || named.Files+made.Files == 0 {
 		return false, err
 	}
 	path, err := filepath.Rel(p.root, string(f))
 	if err != nil {
 		return true, fmt.Errorf("prune: %w", err)
 	}
-	return true, p.list(protocol.Pruned{Path: path, Bytes: bytes, Outputs: n, Job: f.Job(), Folder: f.Name()})
+	return true, p.list(protocol.Pruned{Path: path, Bytes: named.Bytes + made.Bytes, Outputs: named.Files + made.Files, Job: f.Job(), Folder: f.Name()})
 }
 
 // blobs removes unused blobs and uploads that were never completed.
@@ -383,7 +383,7 @@ func (p *pruner) oldJobs() error {
 		if err != nil || !info.ModTime().Before(p.before) || jobfolder.LifeOf(s) != jobfolder.Dead {
 			continue
 		}
-		if n, _, err := outputs.Unfetched(f); err == nil && n == 0 && len(s.Outputs) == 0 {
+		if named, made, err := outputs.Unfetched(f); err == nil && named.Files+made.Files == 0 && len(s.Outputs) == 0 {
 			p.leaving = append(p.leaving, f)
 		}
 	}

@@ -374,3 +374,32 @@ func TestShutdownOfTheHostEndsTheJob(t *testing.T) {
 		t.Errorf("verdict %+v", state.Verdict)
 	}
 }
+
+// TestH7: a program that saves on Ctrl-C can. One that ignores SIGINT gets SIGTERM, and
+// nobody gets SIGINT for another reason.
+func TestH7(t *testing.T) {
+	const saves = `trap 'sleep 0.2; echo saved; exit 7' INT; trap 'echo term; exit 8' TERM; echo ready; while :; do sleep 0.1; done`
+	for name, c := range map[string]struct {
+		script string
+		stop   protocol.Stop
+		says   string
+		code   int
+	}{
+		"SIGINT first": {saves, protocol.Stop{Grace: time.Minute, Interrupt: true}, "saved", 7},
+		"then SIGTERM": {`trap '' INT; trap 'echo term; exit 8' TERM; echo ready; while :; do sleep 0.1; done`, protocol.Stop{Grace: 3 * time.Second, Interrupt: true}, "term", 8},
+		"plx stop":     {saves, protocol.Stop{Grace: time.Minute}, "term", 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, 1)
+			h.spec.Command = protocol.Command{Name: "bash", Args: []protocol.Raw{"-c", protocol.Raw(c.script)}}
+			l, _ := h.launch()
+			h.prints("worker-0.stdout", "ready")
+			l.send(protocol.Message{Stop: &c.stop})
+			if e := l.exits(1)[worker(0)]; e.Code != c.code {
+				t.Errorf("%+v, want status %d", e, c.code)
+			}
+			h.prints("worker-0.stdout", c.says)
+			l.end(h, 0)
+		})
+	}
+}

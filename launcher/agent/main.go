@@ -143,7 +143,7 @@ func (c coded) Unwrap() error { return c.error }
 
 func usage(problem string) error {
 	return coded{codeUsage, errors.New(problem + ", want start, connect JOB FOLDER, logs JOB FOLDER, claim NAME, doctor, exec, fetch, gpus, interfaces, " +
-		"discard JOB FOLDER, give MANIFEST, outputs JOB FOLDER, python, receive [JOB FOLDER], state JOB FOLDER, jobs, reap JOB FOLDER, serve WORD, step WORD, tidy or prune --older AGE [--discard-outputs]")}
+		"discard JOB FOLDER, give MANIFEST, outputs JOB FOLDER, python, receive [JOB FOLDER], state JOB FOLDER, jobs, reap JOB FOLDER, serve WORD, step WORD, tidy or prune --older AGE [--outputs]")}
 }
 
 // fail prints err in one line and returns the exit status that it stands for.

@@ -5,6 +5,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -16,7 +17,7 @@ import (
 )
 
 // printOutputs is "agent outputs JOB FOLDER": it reads a protocol.OutputRequest, and lists
-// the files that the job has made, prints one, or notes which were fetched.
+// the files that the job has made, prints one, counts them, or notes which were fetched.
 func printOutputs(_ context.Context, f jobfolder.Folder, std streams) error {
 	var want protocol.OutputRequest
 	if err := readRequest(std.in, &want); err != nil {
@@ -27,7 +28,7 @@ func printOutputs(_ context.Context, f jobfolder.Folder, std streams) error {
 	}
 	switch {
 	case want.Name != "":
-		file, err := outputs.Open(f, want.Place, want.Name)
+		file, err := outputs.Open(f, want.Wanted, want.Place, want.Name)
 		if err != nil {
 			return fmt.Errorf("open output: %w", err)
 		}
@@ -36,11 +37,14 @@ func printOutputs(_ context.Context, f jobfolder.Folder, std streams) error {
 		return err
 	case want.Fetched != nil:
 		return outputs.Note(f, want.Fetched)
+	case want.Count:
+		_, made, err := outputs.Unfetched(f)
+		return errors.Join(err, json.NewEncoder(std.out).Encode(made))
 	}
 	out := keepAlive(std.out)
 	defer out.close()
 	lines := json.NewEncoder(out)
-	return outputs.List(f, func(o protocol.HostOutput) error { return lines.Encode(o) })
+	return outputs.List(f, want.Wanted, func(o protocol.HostOutput) error { return lines.Encode(o) })
 }
 
 // alive writes an empty line now and then, so that the reader sees that work goes on.

@@ -246,6 +246,26 @@ func (t *Transfer) unfinished() []string {
 	return slices.Sorted(maps.Keys(hosts))
 }
 
+// names names some files, of a Transfer that has no name itself.
+func (t *Transfer) names(which func(moved) bool) string {
+	all := map[string]bool{}
+	for name, f := range t.files {
+		if which(f) {
+			all[name[1]] = true
+		}
+	}
+	const most = 3
+	names := slices.Sorted(maps.Keys(all))
+	if more := len(names) - most; more > 0 {
+		names = append(names[:most], fmt.Sprintf("%d more", more))
+	}
+	last := len(names) - 1
+	if last < 1 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:last], ", ") + " and " + names[last]
+}
+
 // sending is what a Transfer to hosts does; a name may follow.
 const sending = "sending"
 
@@ -261,7 +281,11 @@ func (t *Transfer) String() string {
 	if all.total == 0 {
 		return t.doing + ": nothing yet" // the hosts are asked what they lack
 	}
-	text := fmt.Sprintf("%s: %d%% of %s", t.doing, 100*all.bytes/all.total, Size(all.total))
+	doing := t.doing
+	if doing == sending {
+		doing += " " + t.names(func(f moved) bool { return f.total > 0 })
+	}
+	text := fmt.Sprintf("%s: %d%% of %s", doing, 100*all.bytes/all.total, Size(all.total))
 	if len(t.hosts) > 0 && strings.HasPrefix(t.doing, sending) {
 		text += " to " + Count(len(t.hosts), "host")
 	}
@@ -286,16 +310,17 @@ func (t *Transfer) String() string {
 // Close ends the display.
 func (t *Transfer) Close() { t.done() }
 
-// Sent ends the display. If err is nil and bytes were sent, it prints how many.
+// Sent ends the display. If err is nil and bytes were sent, it prints what was sent, and how
+// many bytes to all hosts together.
 func (t *Transfer) Sent(err error) {
 	t.Close()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err == nil && len(t.hosts) > 0 {
-		what := Size(t.sum().bytes)
-		if name := strings.TrimSpace(strings.TrimPrefix(t.doing, sending)); name != "" {
-			what = fmt.Sprintf("%s (%s)", name, what)
+		name := strings.TrimSpace(strings.TrimPrefix(t.doing, sending))
+		if name == "" {
+			name = t.names(func(f moved) bool { return f.bytes > 0 })
 		}
-		t.printer.Printf("sent %s to %s in %.1fs", what, Count(len(t.hosts), "host"), time.Since(t.start).Seconds())
+		t.printer.Printf("sent %s (%s) to %s in %.1fs", name, Size(t.sum().bytes), Count(len(t.hosts), "host"), time.Since(t.start).Seconds())
 	}
 }

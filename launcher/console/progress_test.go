@@ -101,27 +101,27 @@ func TestTransfer(t *testing.T) {
 			bar.Moved(host, "train", 0, 20<<20)
 		}
 		bar.Moved("h1", "plx", 10<<20, 30<<20)
-		if got, want := bar.String(), "sending: 10% of 100.0 MiB to 1 host"; got != want {
+		if got, want := bar.String(), "sending plx and train: 10% of 100.0 MiB to 1 host"; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 		time.Sleep(2 * time.Second)
 		bar.Moved("h1", "plx", 30<<20, 30<<20)
 		bar.Moved("h2", "plx", 10<<20, 30<<20)
-		if got, want := bar.String(), "sending: 40% of 100.0 MiB to 2 hosts, 20.0 MiB/s"; got != want {
+		if got, want := bar.String(), "sending plx and train: 40% of 100.0 MiB to 2 hosts, 20.0 MiB/s"; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 		time.Sleep(patience - 2*time.Second)
 		bar.Moved("h2", "plx", 11<<20, 30<<20)
-		if got, want := bar.String(), "sending: 41% of 100.0 MiB to 2 hosts, 13.7 MiB/s, 4s left"; got != want {
+		if got, want := bar.String(), "sending plx and train: 41% of 100.0 MiB to 2 hosts, 13.7 MiB/s, 4s left"; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 		bar.Moved("h1", "train", 20<<20, 20<<20)
 		time.Sleep(patience)
-		if got, want := bar.String(), "sending: 61% of 100.0 MiB to 2 hosts; no byte for 3s; waiting for h2"; got != want {
+		if got, want := bar.String(), "sending plx and train: 61% of 100.0 MiB to 2 hosts; no byte for 3s; waiting for h2"; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 		bar.Sent(nil)
-		if got := out.take(); !strings.HasSuffix(got, "plx: sent 61.0 MiB to 2 hosts in 6.0s\n") {
+		if got := out.take(); !strings.HasSuffix(got, "plx: sent plx and train (61.0 MiB) to 2 hosts in 6.0s\n") {
 			t.Errorf("%q", got)
 		}
 	})

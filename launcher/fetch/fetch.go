@@ -27,7 +27,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/plx-run/plx/launcher/console"
-	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
 )
@@ -37,6 +36,7 @@ type Request struct {
 	Hosts    []*hosts.AgentHost // to fetch from
 	Name     string             // of the checkpoints: a folder under ~/.plx/ckpt on the hosts
 	Outputs  []protocol.Output  // outputs that the job was launched with; nil: it has none
+	Wanted   protocol.Wanted    // which files to fetch besides Outputs; with Patterns no checkpoints
 	Dir      string             // folder of this machine to write to
 	Terminal console.Terminal
 	Printer  *console.Printer
@@ -68,25 +68,40 @@ func newFetcher(r Request) *fetcher {
 }
 
 // errNone says that there is nothing to fetch.
-type errNone struct{ error }
+type errNone struct {
+	error
+	unreached bool // on the hosts that were reached
+}
 
-// Job fetches the checkpoints and the outputs of a job. It is an error if there are
-// neither, or if an output cannot be fetched; see also Checkpoints.
+// Nothing reports whether an error of Job says only that the job has made nothing that was
+// to be fetched.
+func Nothing(err error) bool {
+	none, ok := err.(errNone)
+	return ok && !none.unreached
+}
+
+// Job fetches the checkpoints and the files of a job. It is an error if there are neither,
+// or if a file cannot be fetched; see also Checkpoints and Nothing.
 func Job(ctx context.Context, r Request) error {
-	err := Checkpoints(ctx, r)
-	if len(r.Outputs) == 0 && errors.As(err, new(errNone)) {
-		return exit.WithHint(err, "plx launch --output '*.pt' names files that any program makes; a program of plx's trainer makes checkpoints with --ckpt-dir")
+	var err error = errNone{error: errors.New("no file of the job matches")}
+	if r.Wanted.Patterns == nil {
+		err = Checkpoints(ctx, r)
 	}
-	if len(r.Outputs) == 0 || ctx.Err() != nil || errors.As(err, new(errFull)) {
+	if len(r.Outputs) == 0 && !r.Wanted.Made && r.Wanted.Patterns == nil || ctx.Err() != nil || errors.As(err, new(errFull)) {
 		return err
 	}
 	f := newFetcher(r)
 	defer f.bar.Close()
-	n, failed := f.outputs(ctx)
-	if n > 0 && errors.As(err, new(errNone)) {
-		err = nil
+	n, failed := f.outputs(ctx, err == nil && len(r.Outputs) == 0)
+	switch none := new(errNone); {
+	case !errors.As(err, none):
+		return errors.Join(err, failed)
+	case n > 0 || failed != nil && r.Wanted.Patterns != nil:
+		return failed
+	case failed != nil:
+		return errors.Join(err, failed)
 	}
-	return errors.Join(err, failed)
+	return err
 }
 
 // DirHint is the hint for an error of [Writable].
@@ -260,10 +275,10 @@ func (f *fetcher) run(ctx context.Context) error {
 		}
 		all := gather(lists)
 		if len(all) == 0 && unreached != nil {
-			return errNone{fmt.Errorf("no host that was reached has checkpoints under the name %s", f.from.Name)}
+			return errNone{fmt.Errorf("no host that was reached has checkpoints under the name %s", f.from.Name), true}
 		}
 		if len(all) == 0 {
-			return errNone{fmt.Errorf("no host has checkpoints under the name %s, in ~/.plx/ckpt/%s", f.from.Name, f.from.Name)}
+			return errNone{error: fmt.Errorf("no host has checkpoints under the name %s, in ~/.plx/ckpt/%s", f.from.Name, f.from.Name)}
 		}
 		r := f.round(ctx, all)
 		if err := context.Cause(ctx); err != nil {

@@ -43,16 +43,21 @@ type blob struct {
 	spots []spot
 }
 
-// outputs fetches the outputs of the job, after its checkpoints. It returns how many were fetched, and the
-// errors of hosts and files.
-func (f *fetcher) outputs(ctx context.Context) (n int, err error) {
+// outputs fetches the outputs of the job, after its checkpoints. It returns how many were
+// fetched, and the errors of hosts and files. Unasked tells that nobody named files and that
+// the checkpoints have come: then a host that does not answer is reported and no error.
+func (f *fetcher) outputs(ctx context.Context, unasked bool) (n int, err error) {
 	lists := make([][]protocol.HostOutput, len(f.from.Hosts))
 	err = hosts.Each(ctx, f.from.Hosts, func(i int, a *hosts.AgentHost) (err error) {
-		if lists[i], err = listOutputs(ctx, a); err != nil {
+		if lists[i], err = listOutputs(ctx, a, f.from.Wanted); err != nil {
 			return fmt.Errorf("its outputs are not fetched: %w", err)
 		}
 		return nil
 	})
+	if unasked && err != nil && ctx.Err() == nil {
+		f.from.Printer.Error(err)
+		err = nil
+	}
 	all := blobs(lists)
 	for _, c := range all {
 		f.bar.Moved("", f.local(c.spots[0]), 0, c.size)
@@ -111,9 +116,16 @@ func (f *fetcher) report(lists [][]protocol.HostOutput) {
 	if more := len(damaged) - mostTold; more > 0 {
 		f.from.Printer.Printf("not fetched besides: %s", console.Count(more, "output"))
 	}
-	for _, o := range f.from.Outputs {
+	patterns, flag := f.from.Outputs, "--output "
+	if f.from.Wanted.Patterns != nil {
+		patterns, flag = nil, ""
+	}
+	for _, p := range f.from.Wanted.Patterns {
+		patterns = append(patterns, protocol.Output{Pattern: p})
+	}
+	for _, o := range patterns {
 		if !o.Implied && !slices.ContainsFunc(lists, func(list []protocol.HostOutput) bool { return slices.ContainsFunc(list, o.Names) }) {
-			f.from.Printer.Printf("no file matches --output %s", o.Pattern)
+			f.from.Printer.Printf("no file matches %s%s", flag, o.Pattern)
 		}
 	}
 }
@@ -174,7 +186,7 @@ func (f *fetcher) fetchBlob(ctx context.Context, c blob, name string) error {
 		tried[s.host] = true
 		a := f.from.Hosts[s.host]
 		err := f.keep(ctx, c, name, c.size, func(ctx context.Context, w io.Writer) error {
-			return askOutputs(ctx, a, protocol.OutputRequest{Place: s.Place, Name: s.Name}, &passing{w: w, f: f, name: name, size: c.size})
+			return askOutputs(ctx, a, protocol.OutputRequest{Wanted: f.from.Wanted, Place: s.Place, Name: s.Name}, &passing{w: w, f: f, name: name, size: c.size})
 		})
 		if err == nil || ctx.Err() != nil || errors.As(err, new(ownFault)) {
 			return err
@@ -227,17 +239,22 @@ func (f *fetcher) note(ctx context.Context, fetched [][]protocol.HostOutput) err
 // idleTime bounds how long a host may be silent while it lists its outputs.
 const idleTime = 40 * time.Second
 
-// listOutputs asks a host which outputs it has.
-func listOutputs(ctx context.Context, a *hosts.AgentHost) (list []protocol.HostOutput, err error) {
+// listOutputs asks a host which of the wanted files it has.
+func listOutputs(ctx context.Context, a *hosts.AgentHost, want protocol.Wanted) (list []protocol.HostOutput, err error) {
 	if !a.Connected() {
-		return nil, errors.New("it was not reached") // for its checkpoints, which has been reported
+		if want.Patterns == nil {
+			return nil, errors.New("it was not reached") // for its checkpoints, which has been reported
+		}
+		if err := a.Dial(ctx); err != nil {
+			return nil, err
+		}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watch := &idle{timer: time.AfterFunc(idleTime, func() { cancel(fmt.Errorf("it was silent for %s", idleTime)) })}
 	defer watch.timer.Stop()
 	out := listOfOutputs(&list)
-	if err := askOutputs(ctx, a, protocol.OutputRequest{}, io.MultiWriter(watch, out)); err != nil {
+	if err := askOutputs(ctx, a, protocol.OutputRequest{Wanted: want}, io.MultiWriter(watch, out)); err != nil {
 		return nil, err
 	}
 	return list, out.end()

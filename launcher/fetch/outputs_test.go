@@ -244,3 +244,56 @@ func FuzzListOfOutputs(f *testing.F) {
 		}
 	})
 }
+
+// Files that no --output names are counted, and come if they are asked for.
+func TestMade(t *testing.T) {
+	h := newHomes(t, 3)
+	h.ran(map[string]string{"a.pt": "named", "log.txt": "four", "deep/er": "123"})
+	made := func(want string) {
+		t.Helper()
+		if line, err := Made(t.Context(), "j", h.agents); line != want || err != nil {
+			t.Errorf("%q, %v; want %q", line, err, want)
+		}
+	}
+	made("made 6 files, 21 B, on 3 hosts: plx fetch j DIR")
+	dir := t.TempDir()
+	fetch := func(want protocol.Wanted) error {
+		h.said.Reset()
+		return Job(t.Context(), Request{Hosts: h.agents, Name: "mnist", Dir: dir, Outputs: patterns, Wanted: want, Printer: console.NewPrinter(console.Terminal{Stderr: &h.said})})
+	}
+	if err := fetch(protocol.Wanted{Patterns: []string{"*.txt", "none"}}); err != nil {
+		t.Errorf("%v; %s", err, h.said.String())
+	}
+	h.says("no file matches none\n")
+	if got := tree(t, dir); !slices.Equal(got, []string{"outputs/h1/worker-0/log.txt", "outputs/h2/worker-0/log.txt", "outputs/h3/worker-0/log.txt"}) {
+		t.Errorf("by a pattern: %q", got)
+	}
+	made("made 3 files, 9 B, on 3 hosts: plx fetch j DIR")
+	if err := fetch(protocol.Wanted{Patterns: []string{"none"}}); !Nothing(err) {
+		t.Errorf("%v", err)
+	}
+	if err := fetch(protocol.Wanted{Made: true}); err != nil {
+		t.Errorf("%v; %s", err, h.said.String())
+	}
+	if got := tree(t, dir); len(got) != 9 {
+		t.Errorf("all: %q", got)
+	}
+	made("")
+	h.lose(1)
+	if line, err := Made(t.Context(), "j", h.agents); line != "" || err == nil || !strings.HasPrefix(err.Error(), "host h2: what the job made is not counted: ") {
+		t.Errorf("%q, %v", line, err)
+	}
+}
+
+// A job that has made nothing is no failure of a fetch, a host that is lost is one.
+func TestNothing(t *testing.T) {
+	h := newHomes(t, 2)
+	h.ran(nil)
+	if err := h.fetchJob(t.TempDir()); !Nothing(err) {
+		t.Errorf("%v", err)
+	}
+	h.lose(1)
+	if err := h.fetchJob(t.TempDir()); err == nil || Nothing(err) {
+		t.Errorf("with a host out of reach: %v", err)
+	}
+}

@@ -109,7 +109,7 @@ func lackingVenv(ctx context.Context, on []*AgentHost, r venv.Request) (lacking 
 		return err
 	})
 	if err != nil {
-		return nil, exit.WithHint(err, "install the same version of Python on all hosts, or make the environment with uv's own Python, which is sent too: see docs/torch.md")
+		return nil, exit.WithHint(err, "install the same version of Python on all hosts, or make the environment with uv's own Python, which is sent too: see docs/environment.md")
 	}
 	for i, a := range on {
 		if !ready[i] {

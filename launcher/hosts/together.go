@@ -29,15 +29,15 @@ func Together(ctx context.Context, on []*AgentHost, work func(int, *AgentHost) e
 		names[err.Error()] = append(names[err.Error()], on[i].Name())
 	}
 	for i, err := range errs {
-		errs[i] = fmt.Errorf("%s: %w", listed(names[err.Error()]), err)
+		errs[i] = fmt.Errorf("%s: %w", Listed(names[err.Error()]), err)
 	}
 	return cmp.Or(context.Cause(ctx), errors.Join(errs...))
 }
 
-// listed names hosts.
-func listed(names []string) string {
+// Listed names hosts.
+func Listed(names []string) string {
 	if len(names) == 1 {
 		return "host " + names[0]
 	}
-	return "hosts " + console.Names(names, 0)
+	return "hosts " + console.Fold(names)
 }

@@ -236,9 +236,18 @@ func (j *Job) resumable(err error) error {
 	return exit.WithHint(err, resumeHint(j.Job))
 }
 
-// Fetch brings the checkpoints and outputs of a job into a folder of this machine, while the job
-// runs or after.
-func Fetch(ctx context.Context, q Query, dir string) error {
+// Fetch brings the checkpoints of a job and the files that it has made into a folder of this
+// machine, while the job runs or after. With patterns it brings only the files that match
+// one.
+func Fetch(ctx context.Context, q Query, dir string, patterns []string) error {
+	want := protocol.Wanted{Made: len(patterns) == 0}
+	for _, p := range patterns {
+		pattern, err := protocol.ParsePattern(p)
+		if err != nil {
+			return exit.Mistake(fmt.Errorf("pattern %q: %w", p, err), "plx fetch JOB DIR '*.pt' 'runs/**'")
+		}
+		want.Patterns = append(want.Patterns, pattern)
+	}
 	j, err := q.open(ctx, false)
 	if err != nil {
 		return err
@@ -247,7 +256,14 @@ func Fetch(ctx context.Context, q Query, dir string) error {
 	if err := fetch.Writable(dir); err != nil {
 		return exit.Mistake(err, fetch.DirHint)
 	}
-	err = fetch.Job(ctx, fetch.Request{Hosts: j.agents, Name: j.CheckpointName(), Outputs: j.Outputs, Dir: dir, Terminal: q.Terminal, Printer: j.printer})
+	err = fetch.Job(ctx, fetch.Request{Hosts: j.agents, Name: j.CheckpointName(), Outputs: j.Outputs, Wanted: want,
+		Dir: dir, Terminal: q.Terminal, Printer: j.printer})
+	if fetch.Nothing(err) && len(patterns) > 0 {
+		return exit.WithHint(fmt.Errorf("job %s: no file matches %s", j.Job, strings.Join(patterns, " ")), fmt.Sprintf("a pattern is relative to where the tasks ran, such as '*.pt' or 'runs/**'; plx fetch %s %s brings all that the job made there", j.Job, dir))
+	}
+	if fetch.Nothing(err) {
+		return exit.WithHint(fmt.Errorf("job %s: nothing to fetch: it made no files in its folders on the hosts, and %w", j.Job, err), fmt.Sprintf("in a folder of --chdir plx fetches what a pattern names: plx fetch %s %s '*.pt'", j.Job, dir))
+	}
 	if err != nil && ctx.Err() != nil {
 		j.printer.Printf("job %s: interrupted: not everything is fetched: plx fetch %s %s fetches the rest", j.Job, j.Job, dir)
 		return context.Cause(ctx)

@@ -11,7 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/fetch"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/logstream"
 	"github.com/plx-run/plx/launcher/slurm"
@@ -107,7 +109,7 @@ func (j *Job) choose(names, tasks []string) ([]*hosts.AgentHost, error) {
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, exit.Mistake(fmt.Errorf("job %s has nothing on %s", j.Job, strings.Join(names, ", ")), "its hosts are %s", strings.Join(j.hostNames(), ", "))
+		return nil, exit.Mistake(fmt.Errorf("job %s has nothing on %s", j.Job, console.Fold(names)), "its hosts are %s", console.Fold(j.hostNames()))
 	}
 	return chosen, nil
 }
@@ -178,8 +180,20 @@ func attach(ctx context.Context, q Query, shown logs.Options, lines int) (int, e
 	if state.Verdict == nil {
 		return j.cutOff(ctx)
 	}
+	j.printMade(ctx)
 	PrintVerdict(j.printer, j.Job, *state.Verdict, j.Saves, out)
 	return state.Verdict.Code, j.learn(state, j.printer)
+}
+
+// printMade prints a line on what the job has made, if nobody has fetched it.
+func (j *Job) printMade(ctx context.Context) {
+	line, err := fetch.Made(ctx, j.Job, j.present())
+	if line != "" {
+		j.printer.Printf("%s", line)
+	}
+	if err != nil && ctx.Err() == nil {
+		j.printer.Error(err)
+	}
 }
 
 // cutOff returns how a job ended whose agents know no verdict.

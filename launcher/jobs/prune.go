@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/charmbracelet/lipgloss/table"
@@ -19,7 +21,8 @@ import (
 type PruneConfig struct {
 	Query
 	Older time.Duration // only what was last changed longer ago than this is removed
-	// Discard also removes outputs that nobody has fetched. Otherwise their jobs are kept.
+	// Discard also removes files that jobs made and nobody has fetched. Otherwise their jobs
+	// are kept.
 	Discard bool
 	DryRun  bool // only print what would be removed
 }
@@ -32,7 +35,7 @@ func Prune(ctx context.Context, cfg PruneConfig) error {
 	if err != nil {
 		return err
 	}
-	p := &pruner{printer: cfg.printer(), cfg: cfg, newest: map[string]string{}, done: map[string]bool{}, listed: map[string]bool{}, kept: map[string]bool{},
+	p := &pruner{printer: cfg.printer(), cfg: cfg, newest: map[string]string{}, done: map[string]bool{}, listed: map[string]bool{}, kept: map[string]*kept{},
 		table: console.NewTable("HOST", "WHAT", "SIZE")}
 	for _, r := range rs { // the oldest first
 		for _, h := range r.Hosts {
@@ -46,7 +49,7 @@ func Prune(ctx context.Context, cfg PruneConfig) error {
 		}
 		err := p.job(ctx, r)
 		switch {
-		case err != nil || p.kept[r.Job]:
+		case err != nil || p.kept[r.Job] != nil:
 		case cfg.DryRun:
 			p.table.Row("here", "record of job "+r.Job, "")
 		default:
@@ -55,9 +58,7 @@ func Prune(ctx context.Context, cfg PruneConfig) error {
 		errs = append(errs, err)
 	}
 	errs = append(errs, p.submissions(ctx))
-	if len(p.kept) > 0 {
-		p.printer.Printf("hint: plx fetch JOB DIR fetches outputs; plx prune --discard-outputs removes them")
-	}
+	p.reportKept()
 	if cfg.DryRun {
 		errs = append(errs, console.WriteTable(cfg.Terminal.Stdout, p.table))
 		p.printer.Printf("nothing was removed: plx prune without --dry-run removes %s", console.Size(p.bytes))
@@ -97,9 +98,41 @@ type pruner struct {
 	newest  map[string]string // binary of the newest agent of each host, by the host's line: it knows of outputs
 	done    map[string]bool   // hosts that were pruned, by their lines of a resource file
 	listed  map[string]bool   // what --dry-run has listed, by file system and path: hosts that share a home list the same
-	kept    map[string]bool   // jobs with outputs that nobody has fetched
+	kept    map[string]*kept  // jobs with files that nobody has fetched, by id
 	table   *table.Table      // what would be removed
 	bytes   int64             // its size on all hosts
+}
+
+// kept is what a job has made and nobody has fetched.
+type kept struct {
+	on    map[string]bool // hosts' folders with such files
+	files int
+	bytes int64
+}
+
+// keep notes that a host keeps files of a job. Hosts that share a home all list them.
+func (p *pruner) keep(item protocol.Pruned) {
+	k := p.kept[item.Job]
+	if k == nil {
+		k = &kept{on: map[string]bool{}}
+		p.kept[item.Job] = k
+	}
+	if !k.on[item.Folder] {
+		k.on[item.Folder] = true
+		k.files += item.Outputs
+		k.bytes += item.Bytes
+	}
+}
+
+// reportKept prints a line for each job that is kept.
+func (p *pruner) reportKept() {
+	for _, job := range slices.Sorted(maps.Keys(p.kept)) {
+		k := p.kept[job]
+		p.printer.Printf("kept job %s: %s, %s, on %s, not fetched", console.Printable(job), console.Count(k.files, "file"), console.Size(k.bytes), console.Count(len(k.on), "host"))
+	}
+	if len(p.kept) > 0 {
+		p.printer.Printf("hint: plx fetch JOB DIR brings them to this machine; plx prune --outputs removes them")
+	}
 }
 
 // job prunes the hosts of a job, each host once.
@@ -124,7 +157,7 @@ func (p *pruner) job(ctx context.Context, r Record) error {
 func (p *pruner) host(ctx context.Context, a *hosts.AgentHost) error {
 	command := "prune --older " + p.cfg.Older.String()
 	if p.cfg.Discard {
-		command += " --discard-outputs"
+		command += " --outputs"
 	}
 	if p.cfg.DryRun {
 		command += " --dry-run"
@@ -145,8 +178,7 @@ func (p *pruner) host(ctx context.Context, a *hosts.AgentHost) error {
 			break // the end
 		}
 		if item.Outputs > 0 {
-			p.kept[item.Job] = true
-			p.printer.Printf("host %s: kept job %s: %s, %s, not fetched", a.Name(), console.Printable(item.Job), console.Count(item.Outputs, "output"), console.Size(item.Bytes))
+			p.keep(item)
 			continue
 		}
 		if item := a.Facts.FileSystem + " " + item.Path; p.cfg.DryRun {

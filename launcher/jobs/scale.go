@@ -256,7 +256,7 @@ func (s *scaler) send(ctx context.Context) error {
 		}
 		blobs = append(blobs, b)
 	}
-	bar := s.job.printer.NewTransfer("sending")
+	bar := s.job.printer.NewTransfer("sending plx and the job's files")
 	err = hosts.SendAll(ctx, s.set.Hosts, blobs, bar)
 	how := hosts.Sending{Bar: bar, Printer: s.job.printer, PortLow: s.spec.PortLow, PortHigh: s.spec.PortHigh}
 	if err == nil {

@@ -227,7 +227,7 @@ func (m *Machine) request(h int) {
 			m.do([]Command{send(h, protocol.Message{Stop: &protocol.Stop{Tasks: tasks, Grace: m.grace}})})
 		}
 	case stopping: // not while settling: a task that is told to end no longer fails
-		m.do([]Command{send(h, protocol.Message{Stop: &protocol.Stop{Grace: m.grace, Quit: m.verdict.Hang != nil}})})
+		m.do([]Command{send(h, protocol.Message{Stop: &protocol.Stop{Grace: m.grace, Quit: m.verdict.Hang != nil, Interrupt: m.verdict.Interrupted()}})})
 	}
 }
 

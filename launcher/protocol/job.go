@@ -313,6 +313,12 @@ type TaskEnd struct {
 // stop", "SIGTERM".
 const StoppedBy = "stopped by "
 
+// CtrlC is how a user stops a job on the terminal.
+const CtrlC = "Ctrl-C"
+
+// Interrupted reports whether Ctrl-C stopped the job.
+func (v Verdict) Interrupted() bool { return v.Reason == StoppedBy+CtrlC }
+
 // Stopped reports whether somebody stopped the job.
 func (v Verdict) Stopped() bool { return strings.HasPrefix(v.Reason, StoppedBy) }
 

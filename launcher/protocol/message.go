@@ -155,7 +155,11 @@ type Stop struct {
 	Grace time.Duration  `json:"grace"`           // from telling tasks to end to killing them; 0: kill at once
 	// Quit has Go programs that do not use plx's trainer print their stacks: they get SIGQUIT
 	// in place of SIGTERM.
-	Quit   bool   `json:"quit,omitempty"`
+	Quit bool `json:"quit,omitempty"`
+	// Interrupt has tasks that do not use plx's trainer get SIGINT first, and SIGTERM after
+	// half of Grace: the user has pressed Ctrl-C.
+	Interrupt bool `json:"interrupt,omitempty"`
+
 	Reason string `json:"reason,omitempty"` // for the verdict; from a visitor
 	Code   int    `json:"code,omitempty"`   // plx's exit status, from a visitor; 0: the driver takes 125
 

@@ -1,12 +1,41 @@
 package protocol
 
-import "github.com/bmatcuk/doublestar/v4"
+import (
+	"errors"
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
 
 // Output names files that a job makes.
 type Output struct {
 	Pattern string `json:"pattern"`           // path below Dir, with *, ? and **; a folder stands for all that is in it
 	Dir     string `json:"dir,omitempty"`     // absolute path of a folder; "": where the tasks run
 	Implied bool   `json:"implied,omitempty"` // plx has added it, for what its trainer writes
+}
+
+// ParsePattern returns the user's pattern for an Output without what means nothing, such as
+// a slash at the end.
+func ParsePattern(text string) (string, error) {
+	clean := path.Clean(text)
+	if clean == "." {
+		clean = "**"
+	}
+	switch {
+	case text == "":
+		return "", errors.New("the pattern is empty")
+	case path.IsAbs(text) || text[0] == '~':
+		return "", errors.New("a pattern is relative to where the tasks run")
+	case clean == ".." || strings.HasPrefix(clean, "../"):
+		return "", errors.New("it leads out of the folder where the tasks run")
+	case clean[0] == '.':
+		return "", errors.New("names that begin with a dot are not fetched")
+	case !utf8.ValidString(text) || len(text) > MaxOutputName || !doublestar.ValidatePattern(text):
+		return "", errors.New("it is no valid pattern")
+	}
+	return clean, nil
 }
 
 // Matches reports whether the pattern names a path, or a folder that the path is in.
@@ -23,9 +52,26 @@ func (o Output) Names(file HostOutput) bool {
 // without Fetched the output is a HostOutput per line of JSON, with empty lines while a
 // long file is read. With a Name it is the bytes of that file.
 type OutputRequest struct {
+	// Wanted are the files that are meant. An empty one stands for what --output of the
+	// launch names.
+	Wanted
 	Place   string       `json:"place,omitempty"`
 	Name    string       `json:"name,omitempty"`
 	Fetched []HostOutput `json:"fetched,omitempty"` // files that were fetched: the agent notes that, for "agent prune"
+	Count   bool         `json:"count,omitempty"`   // the output is one Made
+}
+
+// Wanted chooses among the files that a job has made.
+type Wanted struct {
+	Made     bool     `json:"made,omitempty"`     // also those in the job's own folders that no Output names
+	Patterns []string `json:"patterns,omitempty"` // those that one of them matches, in place of what Output names; nil: none
+}
+
+// Made counts files in a job's own folders that the job has made or changed, that no
+// Output names, and that nobody has fetched as they are now.
+type Made struct {
+	Files int   `json:"files"`
+	Bytes int64 `json:"bytes"`
 }
 
 // HostOutput is a file that a job has made on a host.

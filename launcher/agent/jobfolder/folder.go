@@ -13,7 +13,8 @@
 //	                     logs/        the output of the tasks
 //	                     tasks/       their working folders
 //	                     errors/      what tasks write about their failures
-//	                     places.json  where tasks have run, if the job has outputs
+//	                     places.json  where tasks have run
+//	                     begun.json   since when, for each place
 //	                     fetched.json which outputs were fetched
 //	~/.plx/blobs/SUM                  programs and archives, by content
 //	~/.plx/files/SU/M                 files and manifests of folders, by content

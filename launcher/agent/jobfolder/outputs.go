@@ -22,17 +22,45 @@ func (f Folder) Tasks() string { return filepath.Join(string(f), "tasks") }
 // generations.
 func (f Folder) Places() (dirs []string, err error) { return dirs, f.readJSON("places.json", &dirs) }
 
-// NotePlace notes that a task runs in a folder. Only the supervisor calls it.
+// NotePlace notes that a task runs in a folder, before the first one does. Only the
+// supervisor calls it.
 func (f Folder) NotePlace(dir string) error {
 	dirs, err := f.Places()
 	if err != nil || slices.Contains(dirs, dir) {
 		return err
 	}
-	return f.writeJSON("places.json", append(dirs, dir))
+	begun, err := f.Begun()
+	if err != nil {
+		return err
+	}
+	if begun[dir], err = f.now(); err != nil {
+		return err
+	}
+	return errors.Join(f.writeJSON("begun.json", begun), f.writeJSON("places.json", append(dirs, dir)))
+}
+
+// Begun returns when the first task began to run in each of Places, in nanoseconds since
+// 1970 by the clock of the folder's file system. What was sent or set up is older.
+func (f Folder) Begun() (begun map[string]int64, err error) {
+	begun = map[string]int64{}
+	return begun, f.readJSON("begun.json", &begun)
+}
+
+// now returns the time by the clock of the folder's file system.
+func (f Folder) now() (int64, error) {
+	file, err := os.CreateTemp(string(f), ".now-*")
+	if err != nil {
+		return 0, err
+	}
+	info, err := file.Stat()
+	if err := errors.Join(err, file.Close(), os.Remove(file.Name())); err != nil {
+		return 0, err
+	}
+	return info.ModTime().UnixNano(), nil
 }
 
 // Sent returns the files that --workdir has sent to the folder Work, by their paths with
-// slashes.
+// slashes. Nil: no folder was sent, or the host no longer knows what was in it.
 func (f Folder) Sent(workdir string) (map[string]tree.Entry, error) {
 	if workdir == "" {
 		return nil, nil
@@ -46,6 +74,9 @@ func (f Folder) Sent(workdir string) (map[string]tree.Entry, error) {
 		return nil, err
 	}
 	manifest, err := files.Manifest(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // "agent tidy" has removed the manifest
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read what was sent: %w", err)
 	}

@@ -4,8 +4,6 @@ package outputs
 
 import (
 	"os"
-	"path/filepath"
-	"strings"
 
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -19,26 +17,40 @@ type version struct {
 
 func versionOf(o protocol.HostOutput) version { return version{o.Place, o.Name, o.Size, o.Modified} }
 
-// Unfetched counts the outputs in the job's own folder that nobody has fetched as they
-// are now. Others stay when that folder is removed.
-func Unfetched(f jobfolder.Folder) (n int, bytes int64, err error) {
+// Unfetched counts the files in the job's own folder that the job has made and nobody has
+// fetched as they are now: those that --output names, and the others. Files elsewhere stay
+// when that folder is removed.
+func Unfetched(f jobfolder.Folder) (named, made protocol.Made, err error) {
 	fetched, err := f.Fetched()
 	if err != nil {
-		return 0, 0, err
+		return named, made, err
 	}
 	known := map[version]bool{}
 	for _, o := range fetched {
 		known[versionOf(o)] = true
 	}
-	inside := func(p place) bool { return strings.HasPrefix(p.dir, string(f)+string(filepath.Separator)) }
-	err = each(f, inside, func(_ *os.Root, o protocol.HostOutput) error {
-		if o.Damage == "" && !known[versionOf(o)] {
-			n++
-			bytes += o.Size
+	all, err := places(f, protocol.Wanted{Made: true})
+	for _, p := range all {
+		if err != nil {
+			break
 		}
-		return nil
-	})
-	return n, bytes, err
+		if !p.own {
+			continue
+		}
+		err = p.walk(func(_ *os.Root, o protocol.HostOutput) error {
+			if o.Damage != "" || known[versionOf(o)] {
+				return nil
+			}
+			count := &made
+			if p.matches(o.Name) {
+				count = &named
+			}
+			count.Files++
+			count.Bytes += o.Size
+			return nil
+		})
+	}
+	return named, made, err
 }
 
 // Note notes which outputs were fetched. It keeps what was noted before.

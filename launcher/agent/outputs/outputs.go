@@ -1,17 +1,21 @@
 //go:build linux
 
-// Package outputs finds the files that a job has made on a host, by the patterns of
-// "plx launch --output".
+// Package outputs finds the files that a job has made on a host: those that the patterns of
+// "plx launch --output" name, and others in the job's own folders.
 //
-//	err := outputs.List(folder, func(o protocol.HostOutput) error { ... })
-//	file, err := outputs.Open(folder, "worker-0", "model.pt")
-//	n, bytes, err := outputs.Unfetched(folder)
+//	err := outputs.List(folder, wanted, func(o protocol.HostOutput) error { ... })
+//	file, err := outputs.Open(folder, wanted, "worker-0", "model.pt")
+//	named, made, err := outputs.Unfetched(folder)
 //
 // A file is looked for where the tasks ran: each in its own folder, or all of a host in
 // one. What --workdir has sent is no output unless the job has changed it.
 // [jobfolder.Folder] has noted that place when it started the task. What begins with
 // a dot at the top of that folder is left out. A link to a file counts as the file if
-// that is in the folder too. Links to folders are not followed.
+// that is in the folder too and a pattern names the link. Links to folders are not followed.
+//
+// A file that no pattern names was made by the job if it has changed since the first task
+// began to run in the folder: --setup and --copy come before. Compiled Python
+// (__pycache__), links and what is no file do not count.
 //
 // The package changes no file but the note of what was fetched.
 package outputs
@@ -24,9 +28,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"unicode"
 	"unicode/utf8"
 
@@ -41,17 +47,31 @@ import (
 type place struct {
 	name    string // as in protocol.HostOutput
 	dir     string
-	outputs []protocol.Output
+	own     bool                  // the folder is a part of the job's, and removed with it
+	outputs []protocol.Output     // name files
 	sent    map[string]tree.Entry // files that --workdir has sent, by name; nil: none
+	made    bool                  // files that outputs do not name are looked for too
+	begun   int64                 // when the first task began to run here, by the file system's clock; 0: not known
 }
 
-// places returns the folders in which the job has run on this host.
-func places(f jobfolder.Folder) ([]place, error) {
+// places returns the folders in which the job has run on this host, and what is wanted of
+// each.
+func places(f jobfolder.Folder, want protocol.Wanted) ([]place, error) {
 	s, err := f.ReadState()
-	if err != nil || len(s.Outputs) == 0 {
+	if err != nil {
 		return nil, err
 	}
+	if want.Patterns != nil {
+		s.Outputs = nil
+	}
+	for _, p := range want.Patterns {
+		s.Outputs = append(s.Outputs, protocol.Output{Pattern: p})
+	}
 	dirs, err := f.Places()
+	if err != nil {
+		return nil, err
+	}
+	begun, err := f.Begun()
 	if err != nil {
 		return nil, err
 	}
@@ -69,8 +89,9 @@ func places(f jobfolder.Folder) ([]place, error) {
 		if filepath.Dir(dir) == f.Tasks() {
 			name = filepath.Base(dir)
 		}
-		p := place{name: name, dir: dir, outputs: relative}
-		if dir == f.Work() {
+		p := place{name: name, dir: dir, own: strings.HasPrefix(dir, string(f)+string(filepath.Separator)), outputs: relative, begun: begun[dir]}
+		p.made = p.own && want.Made
+		if p.own && dir == f.Work() {
 			if p.sent, err = f.Sent(s.Workdir); err != nil {
 				return nil, err
 			}
@@ -86,9 +107,9 @@ func (p place) matches(name string) bool {
 	return slices.ContainsFunc(p.outputs, func(o protocol.Output) bool { return o.Matches(name) })
 }
 
-// mayHold reports whether a folder can have files that a pattern names.
+// mayHold reports whether a folder can have files that are wanted.
 func (p place) mayHold(dir string) bool {
-	return slices.ContainsFunc(p.outputs, func(o protocol.Output) bool {
+	return p.made && path.Base(dir) != compiled || slices.ContainsFunc(p.outputs, func(o protocol.Output) bool {
 		return leadsTo(strings.Split(o.Pattern, "/"), strings.Split(dir, "/"))
 	})
 }
@@ -107,7 +128,10 @@ func leadsTo(pattern, dir []string) bool {
 	return true
 }
 
-// walk visits the files that patterns name. A file that cannot be fetched has a Damage.
+// compiled is the name of folders with what Python has compiled.
+const compiled = "__pycache__"
+
+// walk visits the files that are wanted. A file that cannot be fetched has a Damage.
 func (p place) walk(visit func(*os.Root, protocol.HostOutput) error) error {
 	root, err := os.OpenRoot(p.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -123,7 +147,7 @@ func (p place) walk(visit func(*os.Root, protocol.HostOutput) error) error {
 			return err
 		case name[0] == '.' && e.IsDir(), e.IsDir() && err == nil && !p.mayHold(name):
 			return fs.SkipDir
-		case name[0] == '.' || !p.matches(name):
+		case name[0] == '.' || !p.matches(name) && !p.isMade(name, e, err):
 			return nil
 		case err != nil: // a folder that cannot be read
 			return visit(root, p.damaged(name, err.Error()))
@@ -131,19 +155,41 @@ func (p place) walk(visit func(*os.Root, protocol.HostOutput) error) error {
 			return nil
 		}
 		o := p.look(root, name)
-		if p.unchanged(root, o) {
+		if p.unchanged(root, o, e) {
 			return nil
 		}
 		return visit(root, o)
 	})
 }
 
+// isMade reports whether the job has made or changed what no pattern names, or that cannot
+// be known because of an error. What was sent may be the same all the same: see unchanged.
+func (p place) isMade(name string, e fs.DirEntry, err error) bool {
+	if !p.made || path.Base(path.Dir(name)) == compiled {
+		return false
+	}
+	return err != nil || e.Type().IsRegular() && p.isNew(e)
+}
+
+// isNew reports whether a file may have changed since the job began.
+func (p place) isNew(e fs.DirEntry) bool {
+	info, err := e.Info()
+	if err != nil {
+		return false // it was removed meanwhile
+	}
+	s, ok := info.Sys().(*syscall.Stat_t)
+	return !ok || s.Ctim.Nano() >= p.begun
+}
+
 // unchanged reports whether a file is as --workdir has sent it, so that the job has not
 // made it.
-func (p place) unchanged(root *os.Root, o protocol.HostOutput) bool {
+func (p place) unchanged(root *os.Root, o protocol.HostOutput, file fs.DirEntry) bool {
 	e, sent := p.sent[o.Name]
 	if !sent || o.Damage != "" || o.Size != e.Size {
 		return false
+	}
+	if file.Type().IsRegular() && !p.isNew(file) {
+		return true
 	}
 	_, sum, err := read(root, o.Name)
 	return err == nil && sum == e.Sum.String()
@@ -188,38 +234,26 @@ func kind(mode fs.FileMode) string {
 	return "a device, a pipe or a socket"
 }
 
-// each visits all outputs of a job on this host.
-func each(f jobfolder.Folder, only func(place) bool, visit func(*os.Root, protocol.HostOutput) error) error {
-	all, err := places(f)
-	if err != nil {
-		return err
-	}
+// List visits all files that are wanted, with their sums.
+func List(f jobfolder.Folder, want protocol.Wanted, visit func(protocol.HostOutput) error) error {
+	all, err := places(f, want)
 	n := 0
 	for _, p := range all {
-		if !only(p) {
-			continue
+		if err != nil {
+			break
 		}
-		if err := p.walk(func(root *os.Root, o protocol.HostOutput) error {
+		err = p.walk(func(root *os.Root, o protocol.HostOutput) error {
 			if n++; n > protocol.MaxOutputs {
-				return fmt.Errorf("more than %d outputs", protocol.MaxOutputs)
+				return fmt.Errorf("more than %d files: name fewer with patterns", protocol.MaxOutputs)
 			}
-			return visit(root, o)
-		}); err != nil {
-			return err
-		}
+			if o.Damage == "" {
+				size, sum, err := read(root, o.Name)
+				o = o.Read(size, sum, err)
+			}
+			return visit(o)
+		})
 	}
-	return nil
-}
-
-// List visits all outputs with their sums.
-func List(f jobfolder.Folder, visit func(protocol.HostOutput) error) error {
-	return each(f, func(place) bool { return true }, func(root *os.Root, o protocol.HostOutput) error {
-		if o.Damage == "" {
-			size, sum, err := read(root, o.Name)
-			o = o.Read(size, sum, err)
-		}
-		return visit(o)
-	})
+	return err
 }
 
 // read returns the size of a file, and its SHA-256 in hexadecimal.
@@ -234,15 +268,15 @@ func read(root *os.Root, name string) (size int64, sum string, err error) {
 	return size, hex.EncodeToString(h.Sum(nil)), err
 }
 
-// Open opens an output. It follows no link out of its folder.
-func Open(f jobfolder.Folder, where, name string) (*os.File, error) {
-	all, err := places(f)
+// Open opens a file that is wanted. It follows no link out of its folder.
+func Open(f jobfolder.Folder, want protocol.Wanted, where, name string) (*os.File, error) {
+	all, err := places(f, want)
 	if err != nil {
 		return nil, err
 	}
 	err = fmt.Errorf("%s/%s is no output of the job", where, name)
 	for _, p := range all {
-		if p.name != where || !fs.ValidPath(name) || !p.matches(name) {
+		if p.name != where || !fs.ValidPath(name) || !p.made && !p.matches(name) {
 			continue
 		}
 		root, opened := os.OpenRoot(p.dir)

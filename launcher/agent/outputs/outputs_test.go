@@ -3,6 +3,7 @@
 package outputs
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -10,7 +11,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/protocol"
 )
@@ -57,7 +60,7 @@ func put(t *testing.T, f jobfolder.Folder, name, text string) {
 // listed writes each output as a word, with what is wrong with it.
 func listed(t *testing.T, f jobfolder.Folder) (all []string, list []protocol.HostOutput) {
 	t.Helper()
-	if err := List(f, func(o protocol.HostOutput) error {
+	if err := List(f, protocol.Wanted{}, func(o protocol.HostOutput) error {
 		word := fmt.Sprintf("%s/%s %d", o.Place, o.Name, o.Size)
 		if o.Damage != "" {
 			word = fmt.Sprintf("%s/%s: %s", o.Place, o.Name, o.Damage)
@@ -92,7 +95,7 @@ func TestList(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	for name, ok := range map[string]bool{"a.pt": true, "good.pt": true, "out.pt": false, "b.txt": false, "../../secret": false, "sub.pt": false, "/etc/passwd": false} {
-		file, err := Open(f, "worker-0", name)
+		file, err := Open(f, protocol.Wanted{}, "worker-0", name)
 		if (err == nil) != ok {
 			t.Errorf("open %s: %v", name, err)
 		}
@@ -112,8 +115,8 @@ func TestUnfetched(t *testing.T) {
 	}
 	check := func(want string) {
 		t.Helper()
-		n, bytes, err := Unfetched(f)
-		if got := fmt.Sprint(n, bytes, err); got != want {
+		named, _, err := Unfetched(f)
+		if got := fmt.Sprint(named.Files, named.Bytes, err); got != want {
 			t.Errorf("unfetched: %s, want %s", got, want)
 		}
 	}
@@ -129,4 +132,99 @@ func TestUnfetched(t *testing.T) {
 	check("0 0 <nil>")
 	put(t, f, "tasks/worker-0/a.pt", "longer") // written again
 	check("1 6 <nil>")
+}
+
+// What no pattern names counts if the job has made or changed it: not what was there before
+// its first task, compiled Python, links, or what begins with a dot at the top.
+func TestMade(t *testing.T) {
+	f := job(t, "*.pt")
+	before := filepath.Join(string(f), "tasks", "worker-1")
+	if err := os.MkdirAll(before, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	put(t, f, "tasks/worker-1/unpacked", "by --copy")
+	put(t, f, "tasks/worker-1/env/lib.py", "by --setup")
+	if err := f.NotePlace(before); err != nil {
+		t.Fatal(err)
+	}
+	// File systems count time in ticks: the job begins in a later one.
+	begun, err := f.Begun()
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun[before]++
+	if err := writeJSON(f, "begun.json", begun); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, f, begun[before])
+	put(t, f, "tasks/worker-1/runs/log", "four")
+	put(t, f, "tasks/worker-1/named.pt", "named")
+	put(t, f, "tasks/worker-1/pkg/__pycache__/mod.pyc", "compiled")
+	put(t, f, "tasks/worker-1/.cache/x", "dot")
+	put(t, f, "tasks/worker-1/.dot", "dot")
+	if err := os.Symlink("runs/log", filepath.Join(before, "link")); err != nil {
+		t.Fatal(err)
+	}
+	count := func(want string) {
+		t.Helper()
+		named, made, err := Unfetched(f)
+		if got := fmt.Sprint(named, made, err); got != want {
+			t.Errorf("unfetched: %s, want %s", got, want)
+		}
+	}
+	count("{1 5} {1 4} <nil>")
+	list := func(want protocol.Wanted) (names []string, all []protocol.HostOutput) {
+		t.Helper()
+		if err := List(f, want, func(o protocol.HostOutput) error {
+			names, all = append(names, o.Place+"/"+o.Name), append(all, o)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return names, all
+	}
+	if got, _ := list(protocol.Wanted{Patterns: []string{"**/lib.py"}}); !slices.Equal(got, []string{"worker-1/env/lib.py"}) {
+		t.Errorf("by a pattern: %q", got)
+	}
+	got, all := list(protocol.Wanted{Made: true})
+	if want := []string{"worker-1/named.pt", "worker-1/runs/log"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	file, err := Open(f, protocol.Wanted{Made: true}, "worker-1", "runs/log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file.Close() // only read
+	if file, err = Open(f, protocol.Wanted{}, "worker-1", "runs/log"); err == nil {
+		file.Close() // only read
+		t.Error("a file was opened that nobody has asked for")
+	}
+	if err := Note(f, all); err != nil {
+		t.Fatal(err)
+	}
+	count("{0 0} {0 0} <nil>")
+}
+
+func writeJSON(f jobfolder.Folder, name string, what any) error {
+	text, err := json.Marshal(what)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(string(f), name), text, 0o600)
+}
+
+// wait waits until the file system's clock has reached a time.
+func wait(t *testing.T, f jobfolder.Folder, until int64) {
+	t.Helper()
+	for end := time.Now().Add(patience.Limit); time.Now().Before(end); {
+		put(t, f, "clock", "")
+		info, err := os.Stat(filepath.Join(string(f), "clock"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.ModTime().UnixNano() >= until {
+			return
+		}
+	}
+	t.Fatal("the clock stands still")
 }

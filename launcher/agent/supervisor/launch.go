@@ -44,10 +44,8 @@ func (l launch) run() (*running, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(l.spec.Outputs) > 0 {
-		if err := l.folder.NotePlace(dir); err != nil {
-			return nil, err
-		}
+	if err := l.folder.NotePlace(dir); err != nil {
+		return nil, err
 	}
 	cores := l.share()
 	login, err := program.Activate(l.login, l.spec.Command.Venv)

@@ -34,6 +34,7 @@ type task struct {
 	memory process.Memory // before the task was started
 
 	told, termed, killing bool     // the task was told to end; got SIGTERM; its processes are being killed
+	interrupted           bool     // the task got SIGINT
 	term, kill            deadline // when to send SIGTERM, and when to kill; zero: no time is set
 }
 
@@ -111,11 +112,17 @@ func (t *task) froze(limit time.Duration) bool {
 	return t.report.froze(limit)
 }
 
-// tellToEnd asks the task to end. A foreign task gets SIGTERM. A native one is told on
+// tellToEnd asks the task to end. A foreign task gets SIGTERM, or after a Ctrl-C first
+// SIGINT, as on a terminal, and SIGTERM after half of the grace. A native one is told on
 // the control channel, and gets SIGTERM after half of the grace.
-func (t *task) tellToEnd(grace time.Duration) {
+func (t *task) tellToEnd(grace time.Duration, interrupt bool) {
 	first := !t.told
 	t.told = true
+	if !t.report.native && interrupt {
+		t.interrupt()
+		t.term.set(grace / 2)
+		return
+	}
 	if !t.report.native {
 		t.terminate()
 		return
@@ -129,9 +136,18 @@ func (t *task) tellToEnd(grace time.Duration) {
 // sendStop tells the task to end. A task that does not read it gets a signal later.
 func (t *task) sendStop() { t.send(cluster.ControlMessage{Kind: cluster.Stop}) }
 
-// terminate sends SIGTERM, once: many programs take a second one to mean "at once".
+// interrupt sends SIGINT, once.
+func (t *task) interrupt() {
+	if t.alive() && !t.termed && !t.interrupted {
+		t.interrupted = true
+		t.child.SignalGroup(unix.SIGINT, unix.SIGCONT)
+	}
+}
+
+// terminate sends SIGTERM, once: many programs take a second one to mean "at once". So does
+// plx's trainer after a SIGINT, which it got before it had said what it is.
 func (t *task) terminate() {
-	if t.alive() && !t.termed {
+	if t.alive() && !t.termed && !(t.interrupted && t.report.native) {
 		t.termed = true
 		t.child.SignalGroup(unix.SIGTERM, unix.SIGCONT)
 	}

@@ -208,7 +208,7 @@ func (ts *tasks) stop(m protocol.Stop) {
 		if m.Quit && t.golang && !t.report.native {
 			t.quit()
 		}
-		t.tellToEnd(m.Grace)
+		t.tellToEnd(m.Grace, m.Interrupt)
 		t.kill.set(m.Grace)
 	}
 }
@@ -237,7 +237,7 @@ func (ts *tasks) end(grace time.Duration, killed string) {
 	}
 	for _, t := range ts.all {
 		if t.alive() {
-			t.tellToEnd(grace)
+			t.tellToEnd(grace, false)
 		}
 	}
 }

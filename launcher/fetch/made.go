@@ -1,0 +1,54 @@
+package fetch
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// countTime bounds the count of files on a host, so that it keeps nobody from the prompt.
+const countTime = 10 * time.Second
+
+// Made counts what a job has left in its own folders on hosts, and that no output names and
+// nobody has fetched. It returns a line for the user, or "" if there is nothing. An error
+// names hosts that do not answer.
+func Made(ctx context.Context, job string, from []*hosts.AgentHost) (line string, err error) {
+	counts := make([]protocol.Made, len(from))
+	err = hosts.Each(ctx, from, func(i int, a *hosts.AgentHost) (err error) {
+		if counts[i], err = count(ctx, a); err != nil {
+			return fmt.Errorf("what the job made is not counted: %w", err)
+		}
+		return nil
+	})
+	on, all := 0, protocol.Made{}
+	for _, c := range counts {
+		all.Files += c.Files
+		all.Bytes += c.Bytes
+		if c.Files > 0 {
+			on++
+		}
+	}
+	if on == 0 {
+		return "", err
+	}
+	return fmt.Sprintf("made %s, %s, on %s: plx fetch %s DIR", console.Count(all.Files, "file"), console.Size(all.Bytes), console.Count(on, "host"), job), err
+}
+
+func count(ctx context.Context, a *hosts.AgentHost) (made protocol.Made, err error) {
+	ctx, cancel, err := a.WithTimeout(ctx, countTime)
+	if err != nil {
+		return made, err
+	}
+	defer cancel()
+	var out bytes.Buffer
+	if err := askOutputs(ctx, a, protocol.OutputRequest{Count: true}, &out); err != nil {
+		return made, err
+	}
+	return made, json.Unmarshal(out.Bytes(), &made)
+}

@@ -1,0 +1,32 @@
+package launcher
+
+import (
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// stdinNote is printed if something waits on standard input.
+const stdinNote = "note: standard input does not reach the tasks, theirs is empty: --copy FILE sends them a file"
+
+// hasInput reports whether a file or a pipe on standard input has something to read. It
+// reads nothing.
+func hasInput(stdin *os.File) bool {
+	if stdin == nil {
+		return false
+	}
+	info, err := stdin.Stat()
+	switch {
+	case err != nil:
+		return false // it is closed
+	case info.Mode().IsRegular():
+		at, err := stdin.Seek(0, io.SeekCurrent)
+		return err == nil && at < info.Size()
+	case info.Mode()&(os.ModeNamedPipe|os.ModeSocket) == 0:
+		return false // a terminal, or /dev/null
+	}
+	ready := []unix.PollFd{{Fd: int32(stdin.Fd()), Events: unix.POLLIN}}
+	n, err := unix.Poll(ready, 0)
+	return err == nil && n > 0 && ready[0].Revents&unix.POLLIN != 0
+}
