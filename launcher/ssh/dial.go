@@ -130,7 +130,7 @@ func dialHop(ctx context.Context, cfg Config, path []sshconfig.Hop, depth int) (
 		return nil, fmt.Errorf("host %s: %w", cfg.Host, err)
 	}
 	if len(path) > 0 {
-		t.Jumps = path
+		t.Jumps, t.ProxyCommand = path, ""
 	}
 	cfg.DialTimeout = cmp.Or(cfg.DialTimeout, t.Timeout)
 	if len(t.Jumps) == 0 {
@@ -212,7 +212,7 @@ func dialOnce(ctx context.Context, cfg Config, t sshconfig.Target, via *Client) 
 	ctx, cancel := context.WithTimeoutCause(ctx, cfg.DialTimeout,
 		fmt.Errorf("no connection within %v", cfg.DialTimeout))
 	defer cancel()
-	raw, err := connect(ctx, t.Address, via)
+	raw, err := connect(ctx, t, via)
 	if err != nil {
 		return nil, isRefusal(ctx, err), fmt.Errorf("connect to %s: %w", t.Address, causeOr(ctx, plain(err)))
 	}
@@ -252,16 +252,28 @@ func plain(err error) error {
 	return err
 }
 
-func connect(ctx context.Context, address string, via *Client) (net.Conn, error) {
+func connect(ctx context.Context, t sshconfig.Target, via *Client) (net.Conn, error) {
 	if via != nil {
-		return via.ssh.DialContext(ctx, "tcp", address)
+		return via.ssh.DialContext(ctx, "tcp", t.Address)
+	}
+	if t.ProxyCommand != "" {
+		return startProxy(t)
 	}
 	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp", address)
+	conn, err := dialer.DialContext(ctx, t.Network, t.Address)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		<-ctx.Done() // the socket has the deadline of ctx, and may be first
 	}
-	return conn, err
+	var unknown *net.DNSError
+	if !errors.As(err, &unknown) {
+		return conn, err
+	}
+	for _, address := range lookUp(ctx, t) {
+		if conn, err = dialer.DialContext(ctx, t.Network, address); err == nil {
+			return conn, nil
+		}
+	}
+	return nil, err
 }
 
 // handshake authenticates both sides. keyShown reports that the host showed its key.
@@ -276,6 +288,7 @@ func handshake(ctx context.Context, cfg Config, t sshconfig.Target, conn net.Con
 	}
 	defer offer.close()
 	config := &gossh.ClientConfig{
+		Config:            algorithms(),
 		User:              t.User,
 		Auth:              []gossh.AuthMethod{gossh.PublicKeys(offer.keys...)},
 		HostKeyAlgorithms: keys.algorithms,
@@ -283,10 +296,17 @@ func handshake(ctx context.Context, cfg Config, t sshconfig.Target, conn net.Con
 			keyShown = true
 			return keys.check(name, remote, key)
 		},
+		AuthCallback: func(now *gossh.ClientAuthContext) (gossh.AuthMethod, error) {
+			offer.allowed = now.AllowedMethods
+			return nil, nil // the next one of Auth
+		},
 	}
 	inner, channels, requests, err := gossh.NewClientConn(conn, keys.address, config)
 	if err != nil {
-		return nil, keyShown, offer.explain(err)
+		return nil, keyShown, offer.explain(explainAlgorithms(err))
+	}
+	if weak := weakOf(inner); len(weak) > 0 {
+		cfg.Notice(fmt.Sprintf("warning: host %s: its SSH server agreed to nothing better than %s, which is not secure: update it", cfg.Host, strings.Join(weak, ", ")))
 	}
 	return gossh.NewClient(inner, channels, requests), true, nil
 }
@@ -313,7 +333,7 @@ func resolve(ctx context.Context, cfg Config) (sshconfig.Target, error) {
 		return sshconfig.Resolve(ctx, sshconfig.Query{Host: cfg.Host, User: cfg.User, Port: cfg.Port,
 			Home: cfg.Home, ConfigFile: cfg.ConfigFile, KnownHostsFile: cfg.KnownHostsFile})
 	}
-	t := sshconfig.Target{HostName: cfg.Host, Port: cmp.Or(cfg.Port, 22), User: cfg.User, Timeout: sshconfig.DefaultTimeout}
+	t := sshconfig.Target{HostName: cfg.Host, Port: cmp.Or(cfg.Port, 22), User: cfg.User, Timeout: sshconfig.DefaultTimeout, Network: "tcp"}
 	t.Address = joinAddress(t.HostName, t.Port)
 	return t, nil
 }
