@@ -120,7 +120,7 @@ func (v *visit) inspect(ctx context.Context) (facts Facts, asked, inspected erro
 // nvidia-smi may take long.
 func (v *visit) probe(ctx context.Context) {
 	var err error
-	if v.report, err = gpuprobe.Probe(ctx, v.host); err != nil {
+	if v.report, err = v.host.Probe(ctx, nil); err != nil {
 		v.notes.failed(GPUs, err, "run nvidia-smi there by hand")
 		return
 	}
