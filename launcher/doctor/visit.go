@@ -91,7 +91,7 @@ func (v *visit) look(ctx context.Context) {
 		asked = fmt.Errorf("its shell works, and a command hangs or fails (date, uname, id, df): %w", asked)
 		fallthrough
 	case asked != nil:
-		v.notes.failed(Shell, asked, "ssh HOST true must print nothing and end at once")
+		v.notes.failed(Shell, asked, "ssh HOST echo hello must print hello, nothing else, and end at once")
 		return
 	}
 	v.notes.judge(facts)

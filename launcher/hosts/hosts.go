@@ -156,6 +156,7 @@ func open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 	if reach.Via != "" {
 		return s, s.overCommand(ctx, reach, via.Config{Command: reach.Via})
 	}
+	asked := newQuestions(printer)
 	for i, line := range reach.Lines() {
 		if strings.Contains(line.Name, "/") {
 			return s, exit.Mistake(fmt.Errorf("host %s: no host of SSH has a slash in its name", line.Name), "write the name alone; only a command of --via takes such names")
@@ -170,6 +171,9 @@ func open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 		}
 		cfg := ssh.Config{User: line.User, Host: line.Name, Port: line.Port, AcceptNewHostKeys: reach.AcceptNewHostKeys,
 			Notice: func(text string) { printer.Printf("%s", text) }}
+		if asked != nil {
+			cfg.Ask = asked.answer
+		}
 		var h *Host
 		if reach.KeepNoise {
 			cfg.Noisy = func(bytes int) { h.Noise.Store(int64(bytes)) }

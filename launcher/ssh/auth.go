@@ -54,7 +54,7 @@ func newOffer(ctx context.Context, cfg Config, t sshconfig.Target) (*offer, erro
 		o.addFile(path, agentKeys, false)
 	}
 	o.judgeCertificates()
-	if len(o.keys) == 0 {
+	if len(o.keys) == 0 && len(questions(ctx, cfg, t)) == 0 {
 		defer o.close()
 		return nil, o.explain(errors.New("there is no key to log in with"))
 	}

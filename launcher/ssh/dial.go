@@ -48,6 +48,11 @@ type Config struct {
 	Signers []gossh.Signer
 	HostKey gossh.PublicKey
 
+	// Ask asks the user what a host asks at the login, such as for a password. refused is
+	// the last answer, which a host has not accepted; empty: none was given. It may be
+	// called from several goroutines at once. Nil: nobody can be asked.
+	Ask func(ctx context.Context, question string, echo bool, refused string) (string, error)
+
 	// Notice receives one-line notices for the user, without newline. It may be
 	// called from several goroutines at once. Nil drops them.
 	Notice func(string)
@@ -209,9 +214,17 @@ func backoff(attempt int) time.Duration {
 // dialOnce makes one attempt. loaded reports that the server ended it before it showed a
 // key, as sshd does beyond MaxStartups.
 func dialOnce(ctx context.Context, cfg Config, t sshconfig.Target, via *Client) (c *Client, loaded bool, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, cfg.DialTimeout,
-		fmt.Errorf("no connection within %v", cfg.DialTimeout))
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	limit := time.AfterFunc(cfg.DialTimeout, func() { cancel(fmt.Errorf("no connection within %v", cfg.DialTimeout)) })
+	defer limit.Stop()
+	if ask := cfg.Ask; ask != nil {
+		cfg.Ask = func(ctx context.Context, question string, echo bool, refused string) (string, error) {
+			limit.Stop() // the user may take long
+			defer limit.Reset(cfg.DialTimeout)
+			return ask(ctx, question, echo, refused)
+		}
+	}
 	raw, err := connect(ctx, t, via)
 	if err != nil {
 		return nil, isRefusal(ctx, err), fmt.Errorf("connect to %s: %w", t.Address, causeOr(ctx, plain(err)))
@@ -290,7 +303,7 @@ func handshake(ctx context.Context, cfg Config, t sshconfig.Target, conn net.Con
 	config := &gossh.ClientConfig{
 		Config:            algorithms(),
 		User:              t.User,
-		Auth:              []gossh.AuthMethod{gossh.PublicKeys(offer.keys...)},
+		Auth:              append([]gossh.AuthMethod{gossh.PublicKeys(offer.keys...)}, questions(ctx, cfg, t)...),
 		HostKeyAlgorithms: keys.algorithms,
 		HostKeyCallback: func(name string, remote net.Addr, key gossh.PublicKey) error {
 			keyShown = true

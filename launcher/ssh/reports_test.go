@@ -374,3 +374,32 @@ func tokenFile(fido *fidoAgent) string {
 	}{"none", "none", "", 1, fido.public(), private})
 	return string(pem.EncodeToMemory(&pem.Block{Type: "OPENSSH PRIVATE KEY", Bytes: append([]byte("openssh-key-v1\x00"), content...)}))
 }
+
+// TestReportS9 runs commands where start-up files read, or execute another program. They
+// work, or the error names the cause.
+func TestReportS9(t *testing.T) {
+	needBash(t)
+	server := startSSHD(t)
+	client := dial(t, server.config(newHome(t, server)))
+	for bashrc, works := range map[string]bool{
+		"case $- in *i*) ;; *) return ;; esac; no-such-command\n": true,
+		"[ -t 0 ] || return\nread -r answer\n":                    true,
+		"exec cat\n":                                              false,
+		"exec bash\n":                                             false,
+	} {
+		writeFile(t, filepath.Join(server.home, ".bashrc"), bashrc, 0o600)
+		var stdout strings.Builder
+		err := client.Run(t.Context(), "cat", strings.NewReader("own\n"), &stdout, nil)
+		switch {
+		case works && (err != nil || stdout.String() != "own\n"):
+			t.Errorf("%q: %q, %v", bashrc, stdout.String(), err)
+		case !works && (err == nil || !strings.Contains(err.Error(), "the login shell did not start /bin/sh") || !strings.Contains(hintOf(err), "echo hello must print hello")):
+			t.Errorf("%q: %v, hint %q", bashrc, err, hintOf(err))
+		}
+	}
+	// A start-up file that reads gets the end of the input, or nothing of the command's.
+	writeFile(t, filepath.Join(server.home, ".bashrc"), "read -r answer\n", 0o600)
+	if got := output(t, client, "echo own"); got != "own\n" {
+		t.Errorf("without input: %q", got)
+	}
+}

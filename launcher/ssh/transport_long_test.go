@@ -5,6 +5,7 @@ package ssh_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/plx-run/plx/internal/transporttest"
@@ -22,4 +23,16 @@ func TestTransportWithNoisyStartUpFile(t *testing.T) {
 	needBash(t)
 	home := newHome(t, server)
 	transporttest.Run(t, func(t *testing.T) transporttest.Transport { return dial(t, server.config(home)) })
+}
+
+// A start-up file that waits for input gets none of the command's, and is named.
+func TestStartUpFileThatReads(t *testing.T) {
+	needBash(t)
+	server := startSSHD(t)
+	client := dial(t, server.config(newHome(t, server)))
+	writeFile(t, filepath.Join(server.home, ".bashrc"), "read -r answer\n", 0o600)
+	err := client.Run(t.Context(), "cat", strings.NewReader("own\n"), nil, nil)
+	if err == nil || !strings.Contains(err.Error(), "it has not started it within 30s") || !strings.Contains(hintOf(err), "may wait for input") {
+		t.Errorf("run: %v, hint %q", err, hintOf(err))
+	}
 }
