@@ -16,7 +16,7 @@ import (
 // The tests of this file are named after the rows of a list of reports. Other tests of the
 // same names try the parts.
 
-func write(t *testing.T, path, text string, mode os.FileMode) {
+func writeInto(t *testing.T, path, text string, mode os.FileMode) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
@@ -26,7 +26,7 @@ func write(t *testing.T, path, text string, mode os.FileMode) {
 	}
 }
 
-func read(t *testing.T, path string) string {
+func textOf(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -41,17 +41,17 @@ func TestReportS2(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})
 	here, there := b.Hosts[0], b.Hosts[1]
-	write(t, here.HomeDir+"/plx", read(t, b.plx), 0o700)
-	write(t, here.HomeDir+"/key", read(t, b.Home+"/.ssh/id_ed25519"), 0o600)
-	write(t, here.HomeDir+"/.ssh/known_hosts", read(t, b.Home+"/.ssh/known_hosts"), 0o600)
+	writeInto(t, here.HomeDir+"/plx", textOf(t, b.plx), 0o700)
+	writeInto(t, here.HomeDir+"/key", textOf(t, b.Home+"/.ssh/id_ed25519"), 0o600)
+	writeInto(t, here.HomeDir+"/.ssh/known_hosts", textOf(t, b.Home+"/.ssh/known_hosts"), 0o600)
 	inside(t, here, fmt.Sprintf("printf 'Host gpu\\nHostName %s\\nUser root\\nIdentityFile ~/key\\n' >/etc/ssh/ssh_config", there.Addr))
 	for _, own := range []string{"", "Host other\nPort 7\n"} {
 		if own != "" {
-			write(t, here.HomeDir+"/.ssh/config", own, 0o600)
+			writeInto(t, here.HomeDir+"/.ssh/config", own, 0o600)
 		}
-		out := inside(t, here, `"$HOME"/plx launch --host 'gpu: cpu' hostname 2>&1`)
-		if !strings.Contains(out, "| "+there.Name+"\n") {
-			t.Errorf("with own configuration %q:\n%s", own, out)
+		out, err := here.Command(t.Context(), "sh", "-c", `"$HOME"/plx launch --host 'gpu: cpu' hostname 2>&1`).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "| "+there.Name+"\n") {
+			t.Errorf("with own configuration %q: %v\n%s", own, err, out)
 		}
 	}
 }
@@ -63,7 +63,7 @@ func TestReportS3(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 1})
 	inside(t, b.Hosts[0], "/usr/sbin/sshd -p 2200 -o KexAlgorithms=sntrup761x25519-sha512@openssh.com")
 	config := b.Home + "/.ssh/config"
-	write(t, config, fmt.Sprintf("Host h1\nHostName %s\nPort 2200\nHostKeyAlias %[1]s\n", b.Hosts[0].Addr), 0o600)
+	writeInto(t, config, fmt.Sprintf("Host h1\nHostName %s\nPort 2200\nHostKeyAlias %[1]s\n", b.Hosts[0].Addr), 0o600)
 	b.says(b.want(125, "launch", "--host", "h1: cpu", "true"), "h1", "its SSH server offers nothing for the key exchange that plx implements: sntrup761x25519-sha512@openssh.com")
 	ssh := fmt.Sprintf("ssh -F %s -i %s/.ssh/id_ed25519 -o UserKnownHostsFile=%[2]s/.ssh/known_hosts -o BatchMode=yes {host}", config, b.Home)
 	res := b.want(0, "launch", "--via", ssh, "--host", "h1: cpu", "hostname")
@@ -83,7 +83,7 @@ func TestReportS8(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 2})
 	gate := fmt.Sprintf("ssh -q -F none -i %s/.ssh/id_ed25519 -o UserKnownHostsFile=%[1]s/.ssh/known_hosts -o BatchMode=yes -W %%h:%%p %s", b.Home, b.Hosts[0].Addr)
-	write(t, b.Home+"/.ssh/config", fmt.Sprintf("Host h2\nHostName %s\nProxyCommand %s\n", b.Hosts[1].Addr, gate), 0o600)
+	writeInto(t, b.Home+"/.ssh/config", fmt.Sprintf("Host h2\nHostName %s\nProxyCommand %s\n", b.Hosts[1].Addr, gate), 0o600)
 	res := b.want(0, "launch", "--host", "h2: cpu", "hostname")
 	contains(t, res.stdout, "h2")
 	if logins, err := b.Hosts[0].Logins(); err != nil || logins == 0 {
@@ -96,10 +96,10 @@ func TestReportS9(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 1})
 	home := b.Hosts[0].HomeDir
-	write(t, home+"/miniconda3/envs/x/bin/python9", "#!/bin/sh\necho it is python\n", 0o700)
+	writeInto(t, home+"/miniconda3/envs/x/bin/python9", "#!/bin/sh\necho it is python\n", 0o700)
 	hook := `conda() { [ "$1" = activate ] && PATH=$HOME/miniconda3/envs/$2/bin:$PATH; }` + "\n"
-	write(t, home+"/miniconda3/bin/conda", "#!/bin/sh\n[ \"$*\" = 'shell.bash hook' ] && cat <<'end'\n"+hook+"end\n", 0o700)
-	write(t, home+"/.bashrc", "case $- in *i*) ;; *) return ;; esac\n"+hook, 0o600)
+	writeInto(t, home+"/miniconda3/bin/conda", "#!/bin/sh\n[ \"$*\" = 'shell.bash hook' ] && cat <<'end'\n"+hook+"end\n", 0o700)
+	writeInto(t, home+"/.bashrc", "case $- in *i*) ;; *) return ;; esac\n"+hook, 0o600)
 	launch := func(code int, more ...string) result {
 		return b.want(code, append(append([]string{"launch", "--host", "h1: cpu"}, more...), "python9")...)
 	}
@@ -115,7 +115,7 @@ func TestReportP1(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 1, GPUs: []int{2}})
 	inside(t, b.Hosts[0], `mv /usr/local/bin/nvidia-smi /usr/local/bin/quick
-printf '#!/bin/sh\nsleep 11\nexec /usr/local/bin/quick "$@"\n' >/usr/local/bin/nvidia-smi; chmod 755 /usr/local/bin/nvidia-smi
+printf '#!/bin/sh\nsleep 6\nexec /usr/local/bin/quick "$@"\n' >/usr/local/bin/nvidia-smi; chmod 755 /usr/local/bin/nvidia-smi
 echo 'export CUDA_VISIBLE_DEVICES=1' >$HOME/.bashrc`)
 	res := b.want(0, "launch", "--host", "h1", "sh", "-c", "echo sees $CUDA_VISIBLE_DEVICES")
 	contains(t, res.stdout, "sees 0", "sees 1")

@@ -11,8 +11,8 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// BySSH is the way out where plx cannot speak as ssh does.
-const BySSH = "--via 'ssh -o BatchMode=yes {host}'"
+// bySSH is the way out where plx cannot speak as ssh does.
+const bySSH = "--via 'ssh -o BatchMode=yes {host}'"
 
 // algorithms returns all that the library implements, the secure ones first: a server that
 // knows none of them is still reached, as the user's ssh may be told to reach it.
@@ -41,9 +41,11 @@ func weakOf(conn gossh.Conn) (found []string) {
 	return found
 }
 
-// keywords are those of sshd_config, by what the library calls their subject.
-var keywords = []struct{ subject, keyword string }{
-	{"key exchange", "KexAlgorithms"}, {"host key", "HostKeyAlgorithms"}, {"cipher", "Ciphers"}, {"MAC", "MACs"},
+// keywords are those of sshd_config, by what the library calls their subject, each with an
+// algorithm that old servers know too.
+var keywords = []struct{ subject, keyword, cure string }{
+	{"key exchange", "KexAlgorithms", "curve25519-sha256"}, {"host key", "HostKeyAlgorithms", "ssh-ed25519"},
+	{"cipher", "Ciphers", "aes256-ctr"}, {"MAC", "MACs", "hmac-sha2-256"},
 }
 
 // explainAlgorithms says what a server wants with which the library has nothing in common.
@@ -52,10 +54,13 @@ func explainAlgorithms(err error) error {
 	if !errors.As(err, &none) || len(none.SupportedAlgorithms) == 0 {
 		return err
 	}
-	err = fmt.Errorf("its SSH server offers nothing for the %s that plx implements: %s", none.What, strings.Join(none.RequestedAlgorithms, ", "))
+	offered := slices.DeleteFunc(slices.Clone(none.RequestedAlgorithms), func(name string) bool {
+		return strings.HasPrefix(name, "kex-strict-") || strings.HasPrefix(name, "ext-info-") // these are no algorithms
+	})
+	err = fmt.Errorf("its SSH server offers nothing for the %s that plx implements: %s", none.What, strings.Join(offered, ", "))
 	for _, k := range keywords {
 		if strings.Contains(none.What, k.subject) {
-			err = exit.WithHint(err, fmt.Sprintf("add %s to %s in the host's sshd_config, or let ssh connect: %s", none.SupportedAlgorithms[0], k.keyword, BySSH))
+			err = exit.WithHint(err, fmt.Sprintf("add %s to %s in the host's sshd_config, or let ssh connect: %s", k.cure, k.keyword, bySSH))
 		}
 	}
 	return err

@@ -248,14 +248,14 @@ func (o *offer) hint() string {
 		return "unlock the key first: ssh-add " + Quote(o.encrypted[0])
 	}
 	if len(o.tokens) > 0 {
-		return "give the key to the agent: ssh-add " + Quote(o.tokens[0]) + "; or let ssh log in: " + BySSH
+		return "give the key to the agent: ssh-add " + Quote(o.tokens[0]) + "; or let ssh log in: " + bySSH
 	}
 	if len(o.keys) > 5 {
 		return "a server takes about 6 keys: name the right one with IdentityFile in the ssh configuration"
 	}
 	hint := "plx logs in by key: put your public key into the host's ~/.ssh/authorized_keys (ssh-copy-id)"
 	if slices.Contains(o.allowed, "gssapi-with-mic") {
-		hint += "; it cannot log in by Kerberos (GSSAPI), as this host may want: let ssh do it, " + BySSH
+		hint += "; it cannot log in by Kerberos (GSSAPI), as this host may want: let ssh do it, " + bySSH
 	}
 	return hint
 }

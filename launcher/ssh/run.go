@@ -211,7 +211,7 @@ func (c *Client) shellError(cause error, noise string) error {
 	}
 	hint := "check the user's shell and its start-up files on the host: ssh " + c.cfg.Host + " echo hello must print hello and nothing else"
 	if errors.Is(cause, errNoStart) {
-		hint = "a start-up file of the login shell (such as .bashrc) may wait for input; let it end where there is no terminal: [ -t 0 ] || return"
+		hint = "a start-up file of the login shell (such as .bashrc) may wait for input, or execute another program; let it end where there is no terminal: [ -t 0 ] || return"
 	}
 	return exit.WithHint(err, hint)
 }
