@@ -2,15 +2,13 @@ package ssh_test
 
 import (
 	"context"
+	"crypto/ed25519"
 	"crypto/rand"
 	"errors"
 	"net"
 	"strings"
 	"sync"
 	"testing"
-	"time"
-
-	"crypto/ed25519"
 
 	gossh "golang.org/x/crypto/ssh"
 
@@ -160,18 +158,3 @@ func (noKerberos) AcceptSecContext([]byte) ([]byte, string, bool, error) {
 }
 func (noKerberos) VerifyMIC([]byte, []byte) error { return errWrong }
 func (noKerberos) DeleteSecContext() error        { return nil }
-
-// The user may take longer than a connection may.
-func TestAUserTakesTime(t *testing.T) {
-	cfg := startAsking(t, &gossh.ServerConfig{PasswordCallback: func(gossh.ConnMetadata, []byte) (*gossh.Permissions, error) { return nil, nil }})
-	cfg.DialTimeout = time.Second
-	cfg.Ask = func(ctx context.Context, _ string, _ bool, _ string) (string, error) {
-		select {
-		case <-ctx.Done():
-			return "", context.Cause(ctx)
-		case <-time.After(1200 * time.Millisecond): // the user types: no condition to wait for
-			return "secret", nil
-		}
-	}
-	dial(t, cfg)
-}

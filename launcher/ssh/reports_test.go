@@ -237,7 +237,7 @@ func TestReportS5(t *testing.T) {
 func TestReportS6(t *testing.T) {
 	server := startSSHD(t)
 	home := newHome(t)
-	// The system reports a read-only file system for it, as for any file of such a mount.
+	// The system lets nobody write it, as no file of a mount that is read-only.
 	file := "/proc/sys/kernel/ostype"
 	if f, err := os.OpenFile(file, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0); err == nil {
 		_ = f.Close() // it was only to see

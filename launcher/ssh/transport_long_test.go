@@ -3,10 +3,14 @@
 package ssh_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	gossh "golang.org/x/crypto/ssh"
 
 	"github.com/plx-run/plx/internal/transporttest"
 )
@@ -35,4 +39,19 @@ func TestStartUpFileThatReads(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "it has not started it within 30s") || !strings.Contains(hintOf(err), "may wait for input") {
 		t.Errorf("run: %v, hint %q", err, hintOf(err))
 	}
+}
+
+// The user may take longer than a connection may.
+func TestAUserTakesTime(t *testing.T) {
+	cfg := startAsking(t, &gossh.ServerConfig{PasswordCallback: func(gossh.ConnMetadata, []byte) (*gossh.Permissions, error) { return nil, nil }})
+	cfg.DialTimeout = time.Second
+	cfg.Ask = func(ctx context.Context, _ string, _ bool, _ string) (string, error) {
+		select {
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		case <-time.After(1200 * time.Millisecond): // the user types: no condition to wait for
+			return "secret", nil
+		}
+	}
+	dial(t, cfg)
 }
