@@ -60,7 +60,7 @@ func newHostKeys(cfg Config, t sshconfig.Target) (*hostKeys, error) {
 func algorithmsFor(db *knownDB, address string) []string {
 	weak := gossh.InsecureAlgorithms().HostKeys
 	var algorithms, last []string
-	for _, name := range slices.Concat(db.HostKeyAlgorithms(address), preferred, []string{gossh.KeyAlgoRSA, gossh.InsecureKeyAlgoDSA}) {
+	for _, name := range slices.Concat(db.HostKeyAlgorithms(address), preferred, []string{gossh.KeyAlgoRSA, "ssh-dss"}) {
 		switch {
 		case name == "" || slices.Contains(algorithms, name) || slices.Contains(last, name):
 		case slices.Contains(weak, name):
