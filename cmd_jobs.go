@@ -22,7 +22,7 @@ import (
 func (c *command) probeCommand() *cli.Command {
 	return &cli.Command{
 		Name: "probe", Usage: "show the hosts: reachable, GPUs, who uses them, cores, memory",
-		Flags:  targetFlags(jsonFlag()),
+		Flags:  targetFlags(jsonFlag(), probeFlag()),
 		Action: c.probe,
 	}
 }
@@ -80,7 +80,7 @@ func (c *command) doctorCommand() *cli.Command {
 			"meet it later: docs/doctor.md lists what is checked. It starts no job and repairs\n" +
 			"nothing. Like a launch it leaves plx's agent in ~/.plx on the hosts.\n\n" +
 			"Exit status: 0 if there is no error, 125 if there is one, 2 for wrong flags.",
-		Flags: targetFlags(jsonFlag(),
+		Flags: targetFlags(jsonFlag(), probeFlag(),
 			&cli.StringFlag{Name: "nic", Usage: "data is to go over network interface `NAME` of each host"},
 			&cli.StringFlag{Name: "port-range", Usage: "data is to go over ports `LOW-HIGH` of the hosts"},
 			&cli.BoolFlag{Name: "python", Usage: "each host must have python3"},

@@ -93,6 +93,7 @@ func launchFlags() []cli.Flag {
 			&cli.DurationFlag{Name: "freeze-timeout", Value: 30 * time.Second, Usage: "a task of plx's trainer that sends no heartbeat for `TIME` has failed, 0 for never"}),
 		group("Time limits",
 			&cli.DurationFlag{Name: "wait-gpus", Usage: "wait up to `TIME` for GPUs that others use; launches get them in the order in which they began to wait"},
+			probeFlag(),
 			&cli.DurationFlag{Name: "start-timeout", Usage: "all tasks must have started within `TIME`", DefaultText: "5m"},
 			&cli.DurationFlag{Name: "setup-timeout", Usage: "with --workdir, --setup may take `TIME` on a host", DefaultText: "10m"},
 			&cli.DurationFlag{Name: "max-time", Usage: "end the job after `TIME`"},

@@ -10,10 +10,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
 
+	"github.com/plx-run/plx/gpuprobe"
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
@@ -33,6 +35,20 @@ func reachFlags(more ...cli.Flag) []cli.Flag {
 		&cli.StringFlag{Name: "via", Usage: "reach the hosts by `COMMAND` instead of SSH, such as 'docker exec -i {host}'"},
 		&cli.StringFlag{Name: "color", Value: "auto", Usage: "`WHEN` to use colour: auto, always or never"},
 	), more...)
+}
+
+// probeFlag is the flag of commands that look for GPUs.
+func probeFlag() cli.Flag {
+	return &cli.DurationFlag{Name: "probe-timeout", Value: gpuprobe.DefaultToolTime, Usage: "wait `TIME` for each answer of nvidia-smi, which is slow without persistence mode"}
+}
+
+// probeTime reads the flag of probeFlag. Commands without it have 0.
+func probeTime(ctx *cli.Context) (time.Duration, error) {
+	limit := ctx.Duration("probe-timeout")
+	if ctx.IsSet("probe-timeout") && (limit < time.Second || limit > gpuprobe.DefaultToolTime) {
+		return 0, exit.Mistake(fmt.Errorf("--probe-timeout %v: want 1s to %v", limit, gpuprobe.DefaultToolTime), "leave it out to wait for a minute")
+	}
+	return limit, nil
 }
 
 // verboseFlag is the flag of commands that show a job while it runs.

@@ -92,6 +92,15 @@ func scriptFlags(ctx *cli.Context) (all []string) {
 // target reads the flags of targetFlags. If no host is named and plx runs in an allocation of
 // Slurm, its nodes are the hosts; the job is nil otherwise. A default host does not count.
 func target(ctx *cli.Context) (hosts.Reach, *slurm.Job, error) {
+	r, job, err := meant(ctx)
+	if err == nil {
+		r.ProbeTime, err = probeTime(ctx)
+	}
+	return r, job, err
+}
+
+// meant is target without the time for probes.
+func meant(ctx *cli.Context) (hosts.Reach, *slurm.Job, error) {
 	named := slices.ContainsFunc([]string{"hosts", "host", "via", "local"}, func(flag string) bool { return typed(ctx, flag) })
 	if named || ctx.Bool("no-slurm") {
 		r, err := reach(ctx)

@@ -182,11 +182,11 @@ func testTroubledHosts(b *bench, file string) {
 	b.Hosts[0].SetGPUs(2, "mode hang")
 	b.Hosts[1].PowerOff()
 	begun := time.Now()
-	res := b.want(125, "probe", "--hosts", file)
+	res := b.want(125, "probe", "--hosts", file, "--probe-timeout", "2s")
 	b.took("a probe of a tool that hangs and a host that is down", begun, patience.Limit)
 	want := `^HOST .*STATE
 h3 .* ok
-h1 .*GPU 0 was not found: nvidia-smi did not answer within 10s
+h1 .*GPU 0 was not found: nvidia-smi did not answer within 2s
 h2 +- +- .* host h2: connect to \S+: no connection within 15s
 $`
 	if !regexp.MustCompile(want).MatchString(res.stdout) {

@@ -2,7 +2,7 @@
 //
 // Probe runs one POSIX shell script through a Runner and reads its output:
 //
-//	report, err := gpuprobe.Probe(ctx, client)
+//	report, err := gpuprobe.Probe(ctx, client, gpuprobe.Options{})
 //	if err != nil {
 //		return fmt.Errorf("host %s: %w", name, err)
 //	}
@@ -12,7 +12,7 @@
 //	}
 //
 // The script runs nvidia-smi's CSV queries, and its log for the CUDA version. It
-// falls back to /proc/driver/nvidia. Each call of nvidia-smi may take ten seconds.
+// falls back to /proc/driver/nvidia. Each call of nvidia-smi may take a minute.
 // A call that is stuck in the kernel and cannot be killed does not delay the
 // probe. A report distinguishes a host without a GPU, a broken tool and a tool
 // that hangs: see [Tool].

@@ -2,6 +2,7 @@ package gpuprobe
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	_ "embed"
@@ -20,12 +21,26 @@ type Runner interface {
 	Run(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) error
 }
 
+// DefaultToolTime is how long one call of nvidia-smi may take unless Options say otherwise.
+// Without persistence mode a call initialises the driver, which takes up to 40 s on a
+// machine with many GPUs.
+const DefaultToolTime = time.Minute
+
+// Options tell how long to wait for nvidia-smi.
+type Options struct {
+	// ToolTime is how long one call may take, in whole seconds. 0: DefaultToolTime.
+	ToolTime time.Duration
+	// Slow is called, from another goroutine, if nvidia-smi has not answered all questions
+	// after 5 s. Nil: nothing is called.
+	Slow func()
+
+	slowAfter time.Duration // 0: 5 s
+}
+
 const (
-	// toolLimit is how long one call of nvidia-smi may take.
-	toolLimit = 10 * time.Second
-	// probeLimit bounds a whole probe: six calls at most that each use up
-	// their time, the look-up of user names, and a slow host's start.
-	probeLimit = 75 * time.Second
+	// otherTime is how long a probe may take beside six calls of nvidia-smi that use up
+	// their time: the look-up of user names, and a slow host's start.
+	otherTime = 15 * time.Second
 	// outputLimit bounds what a host may answer: some 16 GPUs with a few
 	// hundred processes each take a tenth of it.
 	outputLimit = 1 << 20
@@ -39,33 +54,40 @@ const (
 var script string
 
 // Probe asks one host for its GPUs, cores, memory and BLAS library. It calls
-// r.Run once and returns within 75 seconds, earlier if ctx ends. The error
-// tells that the host could not be asked; what is wrong with its GPUs is in
-// the Report.
-func Probe(ctx context.Context, r Runner) (Report, error) {
-	return probe(ctx, r, "", toolLimit)
+// r.Run once. It returns within 15 seconds and six times o.ToolTime, earlier if ctx ends.
+// The error tells that the host could not be asked; what is wrong with its GPUs is in the
+// Report.
+func Probe(ctx context.Context, r Runner, o Options) (Report, error) {
+	return probe(ctx, r, "", o)
 }
 
-// probe is Probe with the two things that tests change: the folder that
-// stands for the host's / and the limit of one call.
-func probe(ctx context.Context, r Runner, root string, limit time.Duration) (Report, error) {
+// probe is Probe with one more thing, which tests change: the folder that stands for the
+// host's /.
+func probe(ctx context.Context, r Runner, root string, o Options) (Report, error) {
+	limit := cmp.Or(o.ToolTime, DefaultToolTime)
+	probeLimit := otherTime + 6*limit
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
 	mark := "plx-" + rand.Text()
 	out := &transcript{limit: outputLimit, mark: []byte("\n" + mark + " done\n"), complete: func() { time.AfterFunc(endGrace, cancel) }}
+	if o.Slow != nil {
+		out.tool = []byte("\n" + mark + " begin tool\n")
+		out.started = func() { time.AfterFunc(cmp.Or(o.slowAfter, 5*time.Second), func() { out.unless(o.Slow) }) }
+		defer out.finish()
+	}
 	errs := &transcript{limit: stderrLimit}
 	settings := fmt.Sprintf("mark=%s limit=%d root=%s\n", mark, int(limit/time.Second), quote(root))
 	err := r.Run(ctx, settings+script, nil, out, errs)
 	text, done := out.result()
 	if !done {
-		return Report{}, probeError(ctx, err, errs)
+		return Report{}, probeError(ctx, err, errs, probeLimit)
 	}
 	// An error after the last line is that of a run that was cut off.
 	return read(parseSections(text, mark), limit), nil
 }
 
 // probeError says why the script did not reach its last line.
-func probeError(ctx context.Context, err error, stderr *transcript) error {
+func probeError(ctx context.Context, err error, stderr *transcript, limit time.Duration) error {
 	said, _ := stderr.result()
 	words := clean(strings.Join(strings.Fields(said), " "))
 	switch {
@@ -77,17 +99,20 @@ func probeError(ctx context.Context, err error, stderr *transcript) error {
 		err = fmt.Errorf("%w: %s", err, words)
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("probe: no answer within %v: %w", probeLimit, err)
+		return fmt.Errorf("probe: no answer within %v: %w", limit, err)
 	}
 	return fmt.Errorf("probe: %w", err)
 }
 
 // transcript keeps the first limit bytes written to it. Once mark has been
-// seen it calls complete. It may be read while a writer is still at work.
+// seen it calls complete, and before it, once tool has been seen, started. It may be read
+// while a writer is still at work.
 type transcript struct {
 	limit    int    // most bytes that are kept
 	mark     []byte // empty means that complete is never called
 	complete func()
+	tool     []byte // empty means that started is never called
+	started  func()
 
 	mu   sync.Mutex
 	buf  bytes.Buffer
@@ -102,11 +127,32 @@ func (t *transcript) Write(p []byte) (int, error) {
 	}
 	start := max(0, t.buf.Len()-len(t.mark))
 	t.buf.Write(p[:min(len(p), t.limit-t.buf.Len())])
+	if len(t.tool) > 0 && bytes.Contains(t.buf.Bytes(), t.tool) {
+		t.tool = nil
+		t.started()
+	}
 	if len(t.mark) > 0 && bytes.Contains(t.buf.Bytes()[start:], t.mark) {
 		t.done = true
 		t.complete()
 	}
 	return len(p), nil
+}
+
+// finish counts as the end of the output.
+func (t *transcript) finish() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.done = true
+}
+
+// unless calls f unless the output has ended.
+func (t *transcript) unless(f func()) {
+	t.mu.Lock()
+	done := t.done
+	t.mu.Unlock()
+	if !done {
+		f()
+	}
 }
 
 func (t *transcript) result() (text string, done bool) {

@@ -196,6 +196,8 @@ say begin memory
 line MemTotal /proc/meminfo
 say begin cpu-model
 line 'model name' /proc/cpuinfo
+say begin visible
+printf '%s\n' "$CUDA_VISIBLE_DEVICES"
 say begin blas
 blas
 say begin pci

@@ -94,7 +94,7 @@ func TestScriptOnAHostWithGPUs(t *testing.T) {
 	}
 	write(t, root, "proc/"+pid+"/status", string(status))
 	for name, sh := range shells(t) {
-		r, err := probe(t.Context(), sh, root, patience.Limit)
+		r, err := probe(t.Context(), sh, root, Options{ToolTime: patience.Limit})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -138,7 +138,7 @@ func TestScriptOnOtherHosts(t *testing.T) {
 				if c.proc {
 					write(t, root, "proc/driver/nvidia/gpus/0000:70:00.0/information", info)
 				}
-				r, err := probe(t.Context(), sh, root, patience.Limit)
+				r, err := probe(t.Context(), sh, root, Options{ToolTime: patience.Limit})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -167,7 +167,7 @@ func TestScriptGivesUpAToolThatHangs(t *testing.T) {
 				root := machine(t, "mode "+mode+"\n")
 				write(t, root, "proc/driver/nvidia/gpus/0000:70:00.0/information", "Model: NVIDIA L4\nGPU UUID: GPU-dddd\n")
 				start := time.Now()
-				r, err := probe(t.Context(), sh, root, time.Second)
+				r, err := probe(t.Context(), sh, root, Options{ToolTime: time.Second})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -182,6 +182,41 @@ func TestScriptGivesUpAToolThatHangs(t *testing.T) {
 	}
 }
 
+// TestReportP1 waits for a tool that is slow, and tells so meanwhile. It reports the
+// devices that the host's environment chooses.
+func TestReportP1(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	root := machine(t, twoGPUs)
+	tool := filepath.Join(root, "usr/bin/nvidia-smi")
+	if err := os.Rename(tool, tool+".quick"); err != nil {
+		t.Fatal(err)
+	}
+	told := filepath.Join(root, "told")
+	// Its first call does not answer before the probe has told that it is slow.
+	write(t, root, "usr/bin/nvidia-smi", "#!/bin/sh\nwhile [ ! -e '"+told+"' ]; do sleep 0.05; done\nexec '"+tool+".quick' \"$@\"\n")
+	t.Setenv("CUDA_VISIBLE_DEVICES", "1,0")
+	calls := 0
+	slow := func() {
+		calls++
+		if err := os.WriteFile(told, nil, 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+	r, err := probe(t.Context(), shells(t)["sh"], root, Options{ToolTime: patience.Limit, Slow: slow, slowAfter: time.Millisecond})
+	if err != nil || r.GPUTool != ToolSMI || len(r.GPUs) != 2 || r.GPUError != "" || r.Visible != "1,0" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if calls != 1 {
+		t.Errorf("slow was called %d times", calls)
+	}
+	quick := func() { t.Error("a quick tool counts as slow") }
+	if _, err := probe(t.Context(), shells(t)["sh"], root, Options{ToolTime: patience.Limit, Slow: quick, slowAfter: patience.Limit}); err != nil {
+		t.Error(err)
+	}
+}
+
 // The watchdog of a call that ended in time goes with it.
 func TestScriptLeavesNoProcess(t *testing.T) {
 	word := "PLX_TEST_WORD=" + strconv.Itoa(os.Getpid()) + strconv.FormatInt(time.Now().UnixNano(), 36)
@@ -189,7 +224,7 @@ func TestScriptLeavesNoProcess(t *testing.T) {
 	root := machine(t, twoGPUs)
 	for shellName, sh := range shells(t) {
 		t.Setenv(name, value)
-		if _, err := probe(t.Context(), sh, root, patience.Limit); err != nil {
+		if _, err := probe(t.Context(), sh, root, Options{ToolTime: patience.Limit}); err != nil {
 			t.Fatal(err)
 		}
 		os.Unsetenv(name)
@@ -277,13 +312,13 @@ func TestProbeErrors(t *testing.T) {
 			return nil
 		}, "probe: the host's shell ended early"},
 	} {
-		if _, err := Probe(t.Context(), c.run); err == nil || err.Error() != c.want {
+		if _, err := Probe(t.Context(), c.run, Options{}); err == nil || err.Error() != c.want {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := Probe(ctx, runnerFunc(func(ctx context.Context, _, _ io.Writer) error { <-ctx.Done(); return ctx.Err() }))
+	_, err := Probe(ctx, runnerFunc(func(ctx context.Context, _, _ io.Writer) error { <-ctx.Done(); return ctx.Err() }), Options{})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}

@@ -17,7 +17,8 @@ func read(all sections, limit time.Duration) Report {
 	_, model, _ := strings.Cut(all.first("cpu-model"), ":")
 	r := Report{
 		CPUs: max(0, amount(all.first("cpus"))), MemoryMiB: max(0, amount(strings.TrimSpace(memory))) / 1024,
-		Driver: procDriver(all.first("driver")), CPUModel: strings.TrimSpace(model), Arch: machine[0], Kernel: machine[1],
+		Visible: all.first("visible"),
+		Driver:  procDriver(all.first("driver")), CPUModel: strings.TrimSpace(model), Arch: machine[0], Kernel: machine[1],
 	}
 	r.BLAS, r.BLASPath = blasChoice(all.find("blas").lines)
 	readGPUs(&r, all, limit)
@@ -48,7 +49,7 @@ func readGPUs(r *Report, all sections, limit time.Duration) {
 	hardware := len(inProc) > 0 || len(all.find("pci").lines) > 0
 	switch {
 	case answer.status == "late":
-		r.GPUs, r.GPUTool, r.GPUError = inProc, ToolHung, fmt.Sprintf("nvidia-smi did not answer within %v", limit)
+		r.GPUs, r.GPUTool, r.GPUError = inProc, ToolHung, fmt.Sprintf("nvidia-smi did not answer within %gs", limit.Seconds())
 	case len(gpus) > 0:
 		r.GPUs, r.GPUTool, r.GPUError = gpus, ToolSMI, notes
 		if answer.status != "0" {
@@ -147,7 +148,7 @@ func readProcesses(r *Report, all sections, limit time.Duration) {
 	}
 	trouble := ""
 	if apps.status == "late" {
-		trouble = fmt.Sprintf("nvidia-smi did not list the processes within %v", limit)
+		trouble = fmt.Sprintf("nvidia-smi did not list the processes within %gs", limit.Seconds())
 	} else if status, err := strconv.Atoi(apps.status); len(r.GPUs) > 0 && (err != nil || status != 0) {
 		trouble = fmt.Sprintf("nvidia-smi failed to list the processes: status %s: %s", apps.status, clean(strings.Join(apps.lines, "; ")))
 	}

@@ -179,7 +179,7 @@ func TestProbeOfRecordedMachines(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		report, err := probe(t.Context(), shell{"/bin/sh"}, machine(t, string(text)), patience.Limit)
+		report, err := probe(t.Context(), shell{"/bin/sh"}, machine(t, string(text)), Options{ToolTime: patience.Limit})
 		if err != nil {
 			t.Fatal(err)
 		}

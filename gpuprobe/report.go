@@ -33,7 +33,7 @@ const (
 	// ToolBroken: nvidia-smi failed; GPUError says how. The GPUs are those of
 	// /proc/driver/nvidia, if any.
 	ToolBroken Tool = "broken"
-	// ToolHung: nvidia-smi did not answer within ten seconds. The GPUs are
+	// ToolHung: nvidia-smi did not answer in its time. The GPUs are
 	// those of /proc/driver/nvidia, if any.
 	ToolHung Tool = "hung"
 )
@@ -58,6 +58,9 @@ type Report struct {
 	// CUDA is the newest CUDA version that the driver supports, such as "12.4";
 	// empty if unknown. nvidia-smi reports it since driver 410.
 	CUDA string `json:"cuda_version"`
+	// Visible is the CUDA_VISIBLE_DEVICES that the host's own environment sets; empty if it
+	// sets none.
+	Visible string `json:"cuda_visible_devices,omitempty"`
 	// BLAS is the file name of the best BLAS library of the host, such as
 	// "libopenblas.so.0", and BLASPath its path. Both are empty without one.
 	BLAS     string `json:"blas"`

@@ -142,6 +142,7 @@ func (l *launch) place() (err error) {
 		}
 	}
 	l.printer.Lines(onCPU)
+	l.printer.Lines(overruled(l.placed, machines))
 	l.planned = planTable(machines, l.placed)
 	if l.cfg.Verbose {
 		l.printer.Lines(l.planned)
@@ -161,6 +162,33 @@ func (l *launch) place() (err error) {
 		return nil
 	}
 	return jobs.InUse(l.placed, machines, l.cfg.ShareGPUs, jobs.BusyHint, l.printer)
+}
+
+// overruled tells that tasks get other GPUs than the environment of their host chooses.
+func overruled(p placement.Placement, machines []placement.Machine) (lines []string) {
+	for _, h := range p.Hosts {
+		m := machines[h.Machine]
+		if h.GPUWorkers() == 0 || m.Report.Visible == "" {
+			continue
+		}
+		var given []string
+		for _, t := range h.Tasks {
+			for id := range strings.SplitSeq(t.Visible, ",") {
+				if id != "" && !slices.Contains(given, id) {
+					given = append(given, id)
+				}
+			}
+		}
+		if want := strings.Split(m.Report.Visible, ","); !sameSet(given, want) {
+			lines = append(lines, fmt.Sprintf("note: host %s: its environment sets CUDA_VISIBLE_DEVICES=%s, which does not count here: its tasks get %s; to keep the host's choice, write %s: %s",
+				m.Name, m.Report.Visible, strings.Join(given, ","), m.Name, m.Report.Visible))
+		}
+	}
+	return lines
+}
+
+func sameSet(a, b []string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
 // used returns the hosts that have tasks, in the order of the placement.

@@ -83,6 +83,16 @@ func (d *Display) Write(to Stream, lines []byte) error {
 	return err
 }
 
+// Alone clears the rows and calls f, during which nothing else is written.
+func (d *Display) Alone(f func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if cleared := d.clear(); len(cleared) > 0 {
+		_, _ = d.outputs[d.base].Write(cleared) // what f does is more important
+	}
+	f()
+}
+
 // Bottom is the order of rows that stand below those of tasks.
 const Bottom = math.MaxInt
 

@@ -64,13 +64,14 @@ var arrows = []arrow{
 	// Pure: machines and options in, ranks out.
 	{from: "launcher/placement", std: true, not: []string{"os", "os/exec"},
 		to: []string{"hostfile", "gpuprobe", "launcher/exit", "launcher/protocol", "trainer/cluster"}},
-	{from: "launcher/ssh", to: []string{"launcher/exit", "launcher/ssh/sshconfig"}},
+	{from: "launcher/ssh", to: []string{"launcher/exit", "launcher/ssh/pipe", "launcher/ssh/sshconfig"}},
+	{from: "launcher/ssh/pipe"},
 	{from: "launcher/ssh/sshconfig", to: []string{"launcher/exit"}},
 	{from: "internal/transporttest", to: []string{"internal/patience"}},
 	{from: "launcher/embedded", to: []string{"launcher/ssh", "launcher/sshserver"}},
 	{from: "launcher/sshserver", to: []string{"launcher/ssh"}},
 	{from: "launcher/slurm", to: []string{"hostfile", "launcher/exit"}},
-	{from: "launcher/via", to: []string{"envsync", "launcher/exit", "launcher/ssh"}},
+	{from: "launcher/via", to: []string{"envsync", "launcher/exit", "launcher/ssh", "launcher/ssh/pipe"}},
 	{from: "launcher/protocol", to: []string{"trainer/cluster"}},
 	// A pure state machine: no network, no files, no programs.
 	{from: "launcher/jobstate", std: true,

@@ -68,6 +68,7 @@ func TestBrokenSetupIsNamed(t *testing.T) {
 		"sh":             {"if (", "none", []string{"plx: --setup: ", "yntax error"}, 2},
 		"open quote":     {"echo 'x", "", []string{"plx: --setup: eval: line ", "plx: --setup ended with status "}, 2},
 		"open line":      {`false \`, "", []string{"plx: --setup ended with status 1\n"}, 1},
+		"no conda":       {"source ~/none.bashrc; conda activate x", "", []string{"plx: --setup ended with status 127\nplx: --setup: hint: start-up files such as .bashrc", `'eval "$(~/miniconda3/bin/conda shell.bash hook)" && conda activate NAME'`}, 127},
 		"quotes inside":  {`[ 'a b' = "a b" ]`, "", []string{}, 3},
 		"a comment last": {"true # no more", "", []string{}, 3},
 	} {

@@ -91,7 +91,7 @@ func (v *visit) look(ctx context.Context) {
 		asked = fmt.Errorf("its shell works, and a command hangs or fails (date, uname, id, df): %w", asked)
 		fallthrough
 	case asked != nil:
-		v.notes.failed(Shell, asked, "ssh HOST true must print nothing and end at once")
+		v.notes.failed(Shell, asked, "ssh HOST echo hello must print hello, nothing else, and end at once")
 		return
 	}
 	v.notes.judge(facts)
@@ -120,7 +120,7 @@ func (v *visit) inspect(ctx context.Context) (facts Facts, asked, inspected erro
 // nvidia-smi may take long.
 func (v *visit) probe(ctx context.Context) {
 	var err error
-	if v.report, err = gpuprobe.Probe(ctx, v.host); err != nil {
+	if v.report, err = v.host.Probe(ctx, nil); err != nil {
 		v.notes.failed(GPUs, err, "run nvidia-smi there by hand")
 		return
 	}

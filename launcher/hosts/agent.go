@@ -14,7 +14,6 @@ import (
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/driver"
-	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/ssh"
 )
@@ -55,12 +54,25 @@ func notExecuted(err error) error {
 		return err
 	}
 	text := fmt.Sprintf("programs in ~/.plx cannot be executed: is the home mounted noexec? (%v)", err)
-	return exit.WithHint(&reworded{err, text}, "mount the home without noexec, or log in as a user with another home; plx doctor looks for it")
+	var said *ScriptError
+	if errors.As(err, &said) {
+		if named, is := strings.CutPrefix(said.Stderr, noExec); is {
+			text = fmt.Sprintf("programs in ~/.plx cannot be executed: %s is mounted noexec", named)
+		}
+	}
+	// The verdict of a job shows no hint.
+	return &reworded{err, text + "; mount it without noexec, or make ~/.plx a link to a folder on another disk"}
 }
+
+// noExec begins what the script of shell prints before the place where a file system is
+// mounted whose programs may not be executed.
+const noExec = "plx: noexec "
 
 // shell returns the shell script that runs a command of the agent.
 func (a *AgentHost) shell(command string) string {
-	return fmt.Sprintf(`exec "$HOME"/%s agent %s`, a.Binary, command)
+	// The agent was sent with the permission to be executed.
+	return fmt.Sprintf(`f="$HOME"/%s; if [ -f "$f" ] && ! [ -x "$f" ]; then echo "%s$(df -P "$f" | sed -n '2s/.*%% //p')" >&2; exit %d; fi; exec "$f" agent %s`,
+		a.Binary, noExec, cannotExecute, command)
 }
 
 // where names the job in a command of the agent.

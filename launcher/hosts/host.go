@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/gpuprobe"
@@ -34,6 +35,9 @@ type Host struct {
 	// Noise is how many bytes start-up files of the login shell print at each command. It
 	// is written, with Reach.KeepNoise only, when a command has run.
 	Noise atomic.Int64
+
+	probeTime time.Duration // how long a call of nvidia-smi may take; 0: the default
+	slowTool  atomic.Bool   // nvidia-smi was slow
 
 	chosen chosen // data address on the interface that the line names
 	connection
@@ -102,7 +106,7 @@ func (h *Host) survey(ctx context.Context, probes *console.Tally) error {
 	probed := make(chan error, 1)
 	go func() {
 		var err error
-		report, err = gpuprobe.Probe(ctx, h)
+		report, err = h.Probe(ctx, probes)
 		probed <- err
 	}()
 	if err := h.Inspect(ctx); err != nil { // says more of a host on which nothing runs
@@ -115,6 +119,26 @@ func (h *Host) survey(ctx context.Context, probes *console.Tally) error {
 	}
 	h.Report = report
 	return nil
+}
+
+// Probe asks the host for its GPUs. The tally, which may be nil, shows that nvidia-smi is
+// slow.
+func (h *Host) Probe(ctx context.Context, tally *console.Tally) (gpuprobe.Report, error) {
+	return gpuprobe.Probe(ctx, h, gpuprobe.Options{ToolTime: h.probeTime, Slow: func() {
+		h.slowTool.Store(true)
+		tally.Note(h.Name(), "nvidia-smi is slow there, --probe-timeout bounds it")
+	}})
+}
+
+// hintAtSlowTools tells what makes nvidia-smi quick, if it is slow on some of the hosts.
+func (s *Set) hintAtSlowTools() {
+	var lines []string
+	for _, h := range s.Hosts {
+		if h.slowTool.Swap(false) {
+			lines = append(lines, fmt.Sprintf("host %s: nvidia-smi is slow there: persistence mode makes it quick (sudo nvidia-smi -pm 1)", h.Name()))
+		}
+	}
+	s.printer.Lines(lines)
 }
 
 // DataAddr returns the address that tasks of other hosts dial.
@@ -198,6 +222,7 @@ func targets(to ...*Host) (all []envsync.Target) {
 // Survey connects to every host, and writes its Facts and Report.
 func (s *Set) Survey(ctx context.Context) error {
 	probes := s.printer.NewTally("probing", len(s.Hosts))
+	defer s.hintAtSlowTools()
 	return Each(ctx, s.Hosts, func(_ int, h *Host) error { return h.survey(ctx, probes) })
 }
 

@@ -30,6 +30,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -70,7 +71,9 @@ type Reach struct {
 	// SharedHome tells that the nodes of Slurm's job have the home of this machine. Once the
 	// job is over an embedded server stands in for them, which serves what they have left.
 	SharedHome bool
-	home       bool // embedded servers on this machine stand in for the hosts; set by AtHome
+	// ProbeTime is how long one call of nvidia-smi may take. 0: gpuprobe.DefaultToolTime.
+	ProbeTime time.Duration
+	home      bool // embedded servers on this machine stand in for the hosts; set by AtHome
 	// KeepNoise leaves it to Host.Noise to tell that start-up files print. Otherwise the
 	// user is told.
 	KeepNoise bool
@@ -129,6 +132,14 @@ type Set struct {
 
 // Open makes the Set of the hosts that are meant. It connects to none of them.
 func Open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, error) {
+	s, err := open(ctx, reach, printer)
+	for _, h := range s.Hosts {
+		h.probeTime = reach.ProbeTime
+	}
+	return s, err
+}
+
+func open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, error) {
 	s := &Set{turns: make(chan struct{}, FanOut), printer: printer, dials: printer.NewTally("connecting", len(reach.Lines()))}
 	if len(reach.Hosts) == 0 {
 		if reach.Via != "" {
@@ -145,6 +156,7 @@ func Open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 	if reach.Via != "" {
 		return s, s.overCommand(ctx, reach, via.Config{Command: reach.Via})
 	}
+	asked := newQuestions(printer)
 	for i, line := range reach.Lines() {
 		if strings.Contains(line.Name, "/") {
 			return s, exit.Mistake(fmt.Errorf("host %s: no host of SSH has a slash in its name", line.Name), "write the name alone; only a command of --via takes such names")
@@ -159,6 +171,9 @@ func Open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 		}
 		cfg := ssh.Config{User: line.User, Host: line.Name, Port: line.Port, AcceptNewHostKeys: reach.AcceptNewHostKeys,
 			Notice: func(text string) { printer.Printf("%s", text) }}
+		if asked != nil {
+			cfg.Ask = asked.answer
+		}
 		var h *Host
 		if reach.KeepNoise {
 			cfg.Noisy = func(bytes int) { h.Noise.Store(int64(bytes)) }
@@ -259,13 +274,14 @@ func Probe(ctx context.Context, reach Reach, t console.Terminal) ([]gpuprobe.Row
 	}
 	defer set.Close() // nothing was written
 	rows, probes := make([]gpuprobe.Row, len(set.Hosts)), set.printer.NewTally("probing", len(set.Hosts))
+	defer set.hintAtSlowTools()
 	return rows, Each(ctx, set.Hosts, func(i int, h *Host) error { // it returns no error: the rows have them
 		row := &rows[i]
 		row.Host = h.Label()
 		if row.Err = h.Dial(ctx); row.Err == nil { // else the probe would dial again
 			probes.Begin(h.Name())
 			defer probes.End(h.Name())
-			row.Report, row.Err = gpuprobe.Probe(ctx, h)
+			row.Report, row.Err = h.Probe(ctx, probes)
 		}
 		if row.Err != nil {
 			row.Err = h.Named(row.Err)

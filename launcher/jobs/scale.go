@@ -182,7 +182,7 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, have []prot
 	if len(fresh) == 0 {
 		return nil
 	}
-	if s.set, err = hosts.Open(ctx, hosts.Reach{Hosts: fresh, Interface: s.spec.JobInterface, Via: s.job.over(s.cfg.Reach), Slurm: s.job.Slurm, AcceptNewHostKeys: s.cfg.Reach.AcceptNewHostKeys}, s.job.printer); err != nil {
+	if s.set, err = hosts.Open(ctx, hosts.Reach{Hosts: fresh, Interface: s.spec.JobInterface, Via: s.job.over(s.cfg.Reach), Slurm: s.job.Slurm, AcceptNewHostKeys: s.cfg.Reach.AcceptNewHostKeys, ProbeTime: s.cfg.Reach.ProbeTime}, s.job.printer); err != nil {
 		return err
 	}
 	if err := s.set.Survey(ctx); err != nil {

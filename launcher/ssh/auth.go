@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
+	"time"
 
 	gossh "golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
@@ -22,6 +24,9 @@ type offer struct {
 	sources   []string // where each of keys comes from, in the same order
 	problems  []string // keys that cannot be used and why, each as one line
 	encrypted []string // key files with a passphrase that the agent does not have
+	tokens    []string // key files of FIDO tokens that the agent does not have
+	certs     []*certificate
+	allowed   []string // methods that the server took last; nil: it was not asked
 	agent     net.Conn // connection to the SSH agent, open while its keys sign; nil: no agent
 }
 
@@ -36,22 +41,31 @@ func newOffer(ctx context.Context, cfg Config, t sshconfig.Target) (*offer, erro
 		return o, nil
 	}
 	agentKeys := o.askAgent(ctx, t.Agent)
+	o.readCertificates(t)
 	for _, path := range t.Identities {
 		o.addFile(path, agentKeys, true)
 	}
-	if !t.IdentitiesOnly {
-		for _, key := range agentKeys {
+	for _, key := range agentKeys {
+		if !t.IdentitiesOnly || o.certified(key) {
 			o.add(key, "agent")
 		}
 	}
 	for _, path := range t.Defaults {
 		o.addFile(path, agentKeys, false)
 	}
-	if len(o.keys) == 0 {
+	o.judgeCertificates()
+	if len(o.keys) == 0 && len(questions(ctx, cfg, t)) == 0 {
 		defer o.close()
 		return nil, o.explain(errors.New("there is no key to log in with"))
 	}
 	return o, nil
+}
+
+// certificate is a user's certificate, whose key may be in a file or in the agent.
+type certificate struct {
+	*gossh.Certificate
+	path string
+	used bool // its key was found
 }
 
 func (o *offer) close() {
@@ -60,8 +74,16 @@ func (o *offer) close() {
 	}
 }
 
-// add appends a key unless it is there already.
+// add appends a key, after its certificates, unless it is there already.
 func (o *offer) add(key gossh.Signer, source string) {
+	for _, c := range o.certs {
+		if !c.used && sameKey(c.Key, key.PublicKey()) {
+			c.used = true
+			if signer, err := gossh.NewCertSigner(c.Certificate, key); err == nil { // it fails for another key only
+				o.add(signer, c.path)
+			}
+		}
+	}
 	for _, other := range o.keys {
 		if sameKey(other.PublicKey(), key.PublicKey()) {
 			return
@@ -108,9 +130,6 @@ func (o *offer) addFile(path string, agentKeys []gossh.Signer, asked bool) {
 		o.addByAgent(path, agentKeys, err)
 		return
 	}
-	if certified := certify(path, key); certified != nil {
-		o.add(certified, path+"-cert.pub")
-	}
 	o.add(key, path)
 }
 
@@ -132,11 +151,21 @@ func (o *offer) addByAgent(path string, agentKeys []gossh.Signer, cause error) {
 			return
 		}
 	}
+	if isToken(public, cause) {
+		o.tokens = append(o.tokens, path)
+		cause = errors.New("its FIDO token answers to the agent only, which does not have the key")
+	}
 	if isLocked {
 		o.encrypted = append(o.encrypted, path)
 		cause = errors.New("has a passphrase and is not in the agent")
 	}
 	o.problems = append(o.problems, fmt.Sprintf("%s: %v", path, cause))
+}
+
+// isToken reports whether a key is that of a FIDO token, whose files the library does not
+// read.
+func isToken(public gossh.PublicKey, cause error) bool {
+	return public != nil && strings.HasPrefix(public.Type(), "sk-") || strings.Contains(cause.Error(), "unhandled key type")
 }
 
 func readPublic(path string) gossh.PublicKey {
@@ -151,17 +180,45 @@ func readPublic(path string) gossh.PublicKey {
 	return key
 }
 
-// certify returns the key with the certificate of FILE-cert.pub, or nil.
-func certify(path string, key gossh.Signer) gossh.Signer {
-	cert, is := readPublic(path + "-cert.pub").(*gossh.Certificate)
-	if !is {
-		return nil
+// readCertificates reads the certificates that the configuration names, and those beside
+// key files. ssh offers the first before the second.
+func (o *offer) readCertificates(t sshconfig.Target) {
+	read := func(path string) bool {
+		cert, is := readPublic(path).(*gossh.Certificate)
+		if is {
+			o.certs = append(o.certs, &certificate{Certificate: cert, path: path})
+		}
+		return is
 	}
-	signer, err := gossh.NewCertSigner(cert, key)
-	if err != nil {
-		return nil // the certificate belongs to another key
+	for _, path := range t.Certificates {
+		if !read(path) {
+			o.problems = append(o.problems, path+": there is no certificate in it")
+		}
 	}
-	return signer
+	for _, path := range slices.Concat(t.Identities, t.Defaults) {
+		read(path + "-cert.pub")
+	}
+}
+
+// certified reports whether there is a certificate of the key.
+func (o *offer) certified(key gossh.Signer) bool {
+	return slices.ContainsFunc(o.certs, func(c *certificate) bool { return sameKey(c.Key, key.PublicKey()) })
+}
+
+// judgeCertificates notes those that cannot be used.
+func (o *offer) judgeCertificates() {
+	for _, c := range o.certs {
+		const layout = "2006-01-02 15:04"
+		now := uint64(time.Now().Unix())
+		switch {
+		case !c.used:
+			o.problems = append(o.problems, c.path+": its key is neither in a file nor in the agent")
+		case c.ValidBefore != gossh.CertTimeInfinity && now >= c.ValidBefore:
+			o.problems = append(o.problems, c.path+": it expired on "+time.Unix(int64(c.ValidBefore), 0).Format(layout))
+		case now < c.ValidAfter:
+			o.problems = append(o.problems, c.path+": it is valid from "+time.Unix(int64(c.ValidAfter), 0).Format(layout))
+		}
+	}
 }
 
 // explain adds to a refusal which keys were offered, and which could not be used.
@@ -177,6 +234,9 @@ func (o *offer) explain(err error) error {
 		tried = strings.Join(o.sources, ", ")
 	}
 	err = fmt.Errorf("login refused: %w; offered: %s", err, tried)
+	if len(o.allowed) > 0 {
+		err = fmt.Errorf("%w; the server takes: %s", err, strings.Join(o.allowed, ", "))
+	}
 	if len(o.problems) > 0 {
 		err = fmt.Errorf("%w; not usable: %s", err, strings.Join(o.problems, "; "))
 	}
@@ -187,8 +247,15 @@ func (o *offer) hint() string {
 	if len(o.encrypted) > 0 {
 		return "unlock the key first: ssh-add " + Quote(o.encrypted[0])
 	}
+	if len(o.tokens) > 0 {
+		return "give the key to the agent: ssh-add " + Quote(o.tokens[0]) + "; or let ssh log in: " + bySSH
+	}
 	if len(o.keys) > 5 {
 		return "a server takes about 6 keys: name the right one with IdentityFile in the ssh configuration"
 	}
-	return "plx logs in by key: put your public key into the host's ~/.ssh/authorized_keys (ssh-copy-id)"
+	hint := "plx logs in by key: put your public key into the host's ~/.ssh/authorized_keys (ssh-copy-id)"
+	if slices.Contains(o.allowed, "gssapi-with-mic") {
+		hint += "; it cannot log in by Kerberos (GSSAPI), as this host may want: let ssh do it, " + bySSH
+	}
+	return hint
 }

@@ -45,6 +45,12 @@ func startAgent(t *testing.T, keys ...[]byte) string {
 			t.Fatal(err)
 		}
 	}
+	return serveAgent(t, ring)
+}
+
+// serveAgent serves an agent on a socket of its own.
+func serveAgent(t *testing.T, ring agent.Agent) string {
+	t.Helper()
 	socket := filepath.Join(t.TempDir(), "agent")
 	listener, err := net.Listen("unix", socket)
 	if err != nil {

@@ -10,7 +10,7 @@
 //
 // # What is believed
 //
-// Dial looks the host up in the user's ssh configuration (package sshconfig) and its key
+// Dial looks the host up in the ssh configuration (package sshconfig) and its key
 // in known_hosts. It always checks the key: it does not read StrictHostKeyChecking. It
 // refuses an unknown key unless [Config].AcceptNewHostKeys is set. It always refuses a
 // key that differs from the recorded one. "~" is [Config].Home in all of these files.
@@ -27,9 +27,9 @@
 //
 // # What it refuses to do
 //
-// It asks for no password or passphrase, allocates no terminal, and forwards no agent and
-// no port. It sends no signal, since many servers ignore the request, and does not kill
-// processes that a command left. It knows nothing of jobs or tasks. It does not dial
+// It asks for a password by [Config].Ask only and for no passphrase, allocates no terminal,
+// and forwards no agent and no port. It sends no signal, since many servers ignore the
+// request, and does not kill processes that a command left. It knows nothing of jobs or tasks. It does not dial
 // again: package hosts does.
 package ssh
 
@@ -73,6 +73,9 @@ type Client struct {
 	noisy  atomic.Bool // the user was told that start-up files print text
 	noSFTP atomic.Bool // sftp could not be started, so Copy uses a shell command
 	opened atomic.Bool // the server has opened a session on this connection
+
+	homeMu sync.Mutex // guards home
+	home   string     // folder in which commands start; empty: not known yet
 }
 
 func newClient(cfg Config, conn *timedConn, client *gossh.Client, via *Client) *Client {

@@ -191,6 +191,9 @@ var errNoSFTP = errors.New("no sftp on the host")
 // call.
 func (u *upload) bySFTP(ctx context.Context) error {
 	c := u.client
+	if err := u.settle(ctx); err != nil {
+		return err
+	}
 	s, err := c.openSession(ctx, "subsystem", "sftp")
 	if err != nil {
 		var lost *LostError
@@ -217,6 +220,38 @@ func (u *upload) bySFTP(ctx context.Context) error {
 	// The channel is closed: this ends only the goroutine of the sftp client.
 	c.workers.start(func() { _ = remote.Close() })
 	return err
+}
+
+// settle makes the paths absolute: a server may start sftp in another folder than commands.
+func (u *upload) settle(ctx context.Context) error {
+	if path.IsAbs(u.to) {
+		return nil
+	}
+	start, err := u.client.startFolder(ctx)
+	if err != nil {
+		return err
+	}
+	u.to, u.temporary = path.Join(start, u.to), path.Join(start, u.temporary)
+	return nil
+}
+
+// startFolder returns the folder in which commands start, which is the user's home.
+func (c *Client) startFolder(ctx context.Context) (string, error) {
+	c.homeMu.Lock()
+	defer c.homeMu.Unlock()
+	if c.home != "" {
+		return c.home, nil
+	}
+	var pwd message
+	if err := c.Run(ctx, "pwd", nil, &pwd, nil); err != nil {
+		return "", fmt.Errorf("find the home: %w", err)
+	}
+	start := strings.TrimSuffix(pwd.String(), "\n")
+	if !path.IsAbs(start) {
+		return "", fmt.Errorf("find the home: pwd printed %q", start)
+	}
+	c.home = start
+	return start, nil
 }
 
 // greet starts the protocol, within sftpStart.

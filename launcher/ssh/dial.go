@@ -48,6 +48,11 @@ type Config struct {
 	Signers []gossh.Signer
 	HostKey gossh.PublicKey
 
+	// Ask asks the user what a host asks at the login, such as for a password. refused is
+	// the last answer, which a host has not accepted; empty: none was given. It may be
+	// called from several goroutines at once. Nil: nobody can be asked.
+	Ask func(ctx context.Context, question string, echo bool, refused string) (string, error)
+
 	// Notice receives one-line notices for the user, without newline. It may be
 	// called from several goroutines at once. Nil drops them.
 	Notice func(string)
@@ -130,7 +135,7 @@ func dialHop(ctx context.Context, cfg Config, path []sshconfig.Hop, depth int) (
 		return nil, fmt.Errorf("host %s: %w", cfg.Host, err)
 	}
 	if len(path) > 0 {
-		t.Jumps = path
+		t.Jumps, t.ProxyCommand = path, ""
 	}
 	cfg.DialTimeout = cmp.Or(cfg.DialTimeout, t.Timeout)
 	if len(t.Jumps) == 0 {
@@ -209,10 +214,18 @@ func backoff(attempt int) time.Duration {
 // dialOnce makes one attempt. loaded reports that the server ended it before it showed a
 // key, as sshd does beyond MaxStartups.
 func dialOnce(ctx context.Context, cfg Config, t sshconfig.Target, via *Client) (c *Client, loaded bool, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, cfg.DialTimeout,
-		fmt.Errorf("no connection within %v", cfg.DialTimeout))
-	defer cancel()
-	raw, err := connect(ctx, t.Address, via)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	limit := time.AfterFunc(cfg.DialTimeout, func() { cancel(fmt.Errorf("no connection within %v", cfg.DialTimeout)) })
+	defer limit.Stop()
+	if ask := cfg.Ask; ask != nil {
+		cfg.Ask = func(ctx context.Context, question string, echo bool, refused string) (string, error) {
+			limit.Stop() // the user may take long
+			defer limit.Reset(cfg.DialTimeout)
+			return ask(ctx, question, echo, refused)
+		}
+	}
+	raw, err := connect(ctx, t, via)
 	if err != nil {
 		return nil, isRefusal(ctx, err), fmt.Errorf("connect to %s: %w", t.Address, causeOr(ctx, plain(err)))
 	}
@@ -252,16 +265,28 @@ func plain(err error) error {
 	return err
 }
 
-func connect(ctx context.Context, address string, via *Client) (net.Conn, error) {
+func connect(ctx context.Context, t sshconfig.Target, via *Client) (net.Conn, error) {
 	if via != nil {
-		return via.ssh.DialContext(ctx, "tcp", address)
+		return via.ssh.DialContext(ctx, "tcp", t.Address)
+	}
+	if t.ProxyCommand != "" {
+		return startProxy(t)
 	}
 	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp", address)
+	conn, err := dialer.DialContext(ctx, t.Network, t.Address)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		<-ctx.Done() // the socket has the deadline of ctx, and may be first
 	}
-	return conn, err
+	var unknown *net.DNSError
+	if !errors.As(err, &unknown) {
+		return conn, err
+	}
+	for _, address := range lookUp(ctx, t) {
+		if conn, err = dialer.DialContext(ctx, t.Network, address); err == nil {
+			return conn, nil
+		}
+	}
+	return nil, err
 }
 
 // handshake authenticates both sides. keyShown reports that the host showed its key.
@@ -276,17 +301,25 @@ func handshake(ctx context.Context, cfg Config, t sshconfig.Target, conn net.Con
 	}
 	defer offer.close()
 	config := &gossh.ClientConfig{
+		Config:            algorithms(),
 		User:              t.User,
-		Auth:              []gossh.AuthMethod{gossh.PublicKeys(offer.keys...)},
+		Auth:              append([]gossh.AuthMethod{gossh.PublicKeys(offer.keys...)}, questions(ctx, cfg, t)...),
 		HostKeyAlgorithms: keys.algorithms,
 		HostKeyCallback: func(name string, remote net.Addr, key gossh.PublicKey) error {
 			keyShown = true
 			return keys.check(name, remote, key)
 		},
+		AuthCallback: func(now *gossh.ClientAuthContext) (gossh.AuthMethod, error) {
+			offer.allowed = now.AllowedMethods
+			return nil, nil // the next one of Auth
+		},
 	}
 	inner, channels, requests, err := gossh.NewClientConn(conn, keys.address, config)
 	if err != nil {
-		return nil, keyShown, offer.explain(err)
+		return nil, keyShown, offer.explain(explainAlgorithms(err))
+	}
+	if weak := weakOf(inner); len(weak) > 0 {
+		cfg.Notice(fmt.Sprintf("warning: host %s: its SSH server agreed to nothing better than %s, which is not secure: update it", cfg.Host, strings.Join(weak, ", ")))
 	}
 	return gossh.NewClient(inner, channels, requests), true, nil
 }
@@ -313,7 +346,7 @@ func resolve(ctx context.Context, cfg Config) (sshconfig.Target, error) {
 		return sshconfig.Resolve(ctx, sshconfig.Query{Host: cfg.Host, User: cfg.User, Port: cfg.Port,
 			Home: cfg.Home, ConfigFile: cfg.ConfigFile, KnownHostsFile: cfg.KnownHostsFile})
 	}
-	t := sshconfig.Target{HostName: cfg.Host, Port: cmp.Or(cfg.Port, 22), User: cfg.User, Timeout: sshconfig.DefaultTimeout}
+	t := sshconfig.Target{HostName: cfg.Host, Port: cmp.Or(cfg.Port, 22), User: cfg.User, Timeout: sshconfig.DefaultTimeout, Network: "tcp"}
 	t.Address = joinAddress(t.HostName, t.Port)
 	return t, nil
 }

@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/plx-run/plx/launcher/ssh/sshconfig"
 )
 
 // TestConnectDeadline dials a listener that takes no more connections. An
@@ -16,7 +18,7 @@ func TestConnectDeadline(t *testing.T) {
 	address := fullListener(t)
 	for range 30 {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-		conn, err := connect(ctx, address, nil)
+		conn, err := connect(ctx, sshconfig.Target{Network: "tcp", Address: address}, nil)
 		if err == nil {
 			t.Cleanup(func() { _ = conn.Close() }) // it fills the queue
 		} else if isRefusal(ctx, err) {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/skeema/knownhosts"
@@ -21,7 +22,7 @@ import (
 )
 
 // preferred are the algorithms to request after those of the keys on record. SHA-1 and
-// DSA are left out.
+// DSA come last. Certificates are requested only if their authority is on record.
 var preferred = []string{
 	gossh.KeyAlgoED25519,
 	gossh.KeyAlgoECDSA256, gossh.KeyAlgoECDSA384, gossh.KeyAlgoECDSA521,
@@ -55,17 +56,20 @@ func newHostKeys(cfg Config, t sshconfig.Target) (*hostKeys, error) {
 
 // algorithmsFor puts the types on record first, so that the server shows the known key.
 // The others follow, so that a key of another type is refused as changed, and not for
-// lack of an algorithm.
+// lack of an algorithm. The insecure ones follow the secure ones.
 func algorithmsFor(db *knownDB, address string) []string {
-	algorithms := slices.DeleteFunc(db.HostKeyAlgorithms(address), func(name string) bool {
-		return slices.Contains([]string{gossh.KeyAlgoRSA, "ssh-dss", gossh.CertAlgoRSAv01, ""}, name)
-	})
-	for _, name := range preferred {
-		if !slices.Contains(algorithms, name) {
+	weak := gossh.InsecureAlgorithms().HostKeys
+	var algorithms, last []string
+	for _, name := range slices.Concat(db.HostKeyAlgorithms(address), preferred, []string{gossh.KeyAlgoRSA, "ssh-dss"}) {
+		switch {
+		case name == "" || slices.Contains(algorithms, name) || slices.Contains(last, name):
+		case slices.Contains(weak, name):
+			last = append(last, name)
+		default:
 			algorithms = append(algorithms, name)
 		}
 	}
-	return algorithms
+	return append(algorithms, last...)
 }
 
 // check accepts or refuses the key that the host shows.
@@ -204,12 +208,20 @@ var recording sync.Mutex
 // lockTimeout bounds the wait for another process that records a key.
 const lockTimeout = 10 * time.Second
 
+// unrecorded are the keys, by address, that this process accepted and could not record.
+// The mutex recording guards them.
+var unrecorded = map[string]gossh.PublicKey{}
+
 // record adds the key of a host to the user's known_hosts. If another process was first,
-// the key that it recorded counts.
+// the key that it recorded counts. If the file cannot be written the key counts for as long
+// as this process lives.
 func (k *hostKeys) record(remote net.Addr, key gossh.PublicKey) error {
 	recording.Lock()
 	defer recording.Unlock()
 	file, err := openLocked(k.files[0])
+	if errors.Is(err, syscall.EROFS) || errors.Is(err, os.ErrPermission) {
+		return k.remember(key, err)
+	}
 	if err != nil {
 		return fmt.Errorf("record the host key: %w", err)
 	}
@@ -226,6 +238,21 @@ func (k *hostKeys) record(remote net.Addr, key gossh.PublicKey) error {
 	}
 	k.cfg.Notice(fmt.Sprintf("host %s: new host key %s %s recorded in %s",
 		k.cfg.Host, key.Type(), gossh.FingerprintSHA256(key), k.files[0]))
+	return nil
+}
+
+// remember accepts a key that cannot be recorded, unless the host has shown another one to
+// this process.
+func (k *hostKeys) remember(key gossh.PublicKey, cause error) error {
+	before, seen := unrecorded[k.address]
+	if seen && !sameKey(before, key) {
+		return k.refuse(key, []string{"an earlier connection of this command (" + before.Type() + ")"}, false)
+	}
+	unrecorded[k.address] = key
+	if !seen {
+		k.cfg.Notice(fmt.Sprintf("warning: host %s: new host key %s %s is accepted but not recorded, so that the next command must accept it again: %v",
+			k.cfg.Host, key.Type(), gossh.FingerprintSHA256(key), cause))
+	}
 	return nil
 }
 

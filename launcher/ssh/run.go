@@ -21,6 +21,9 @@ const (
 	// drainIdle bounds the silence of a process that an exited command left, and that
 	// holds the command's output open.
 	drainIdle = 5 * time.Second
+	// startTime bounds the start of a command that has a stdin: a start-up file that reads
+	// would wait for ever.
+	startTime = 30 * time.Second
 )
 
 // Run runs command, a script for /bin/sh of at most about 64 KiB. It returns after the
@@ -58,9 +61,20 @@ func (c *Client) converse(ctx context.Context, s *session, stdin io.Reader, out,
 	sent, drained := make(chan error, 1), make(chan error, 2)
 	// Close does not wait for this goroutine: only the caller can end a Read that
 	// blocks.
-	fed := make(chan struct{})
+	fed, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(fed)
+		if stdin != nil {
+			// A start-up file could read what is the command's.
+			select {
+			case <-out.begun:
+			case <-ended:
+				return
+			case <-time.After(startTime):
+				sent <- errNoStart
+				return
+			}
+		}
 		sent <- feed(s, stdin)
 	}()
 	c.workers.start(func() { drained <- drain(out, s) })
@@ -69,6 +83,7 @@ func (c *Client) converse(ctx context.Context, s *session, stdin io.Reader, out,
 	err := c.await(ctx, s, sent, drained, func() bool {
 		return min(out.idle(), errs.idle()) > drainIdle
 	})
+	close(ended)
 	s.end()
 	out.stop(settle)
 	errs.stop(settle)
@@ -94,6 +109,9 @@ func (c *Client) await(ctx context.Context, s *session, sent, drained <-chan err
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case err := <-sent:
+			if errors.Is(err, errNoStart) {
+				return err
+			}
 			if err != nil {
 				return fmt.Errorf("read stdin: %w", err)
 			}
@@ -158,7 +176,7 @@ func (c *Client) verdict(ctx context.Context, err error, out, errs *cleanWriter)
 	var exit *ExitError
 	ran := err == nil || errors.As(err, &exit)
 	switch {
-	case errors.Is(err, errNoise):
+	case errors.Is(err, errNoise), errors.Is(err, errNoStart):
 		return c.shellError(err, noise+noiseErr)
 	case !ran:
 		return c.explain(ctx, c.named(err))
@@ -191,7 +209,11 @@ func (c *Client) shellError(cause error, noise string) error {
 		}
 		err = fmt.Errorf("%w; it printed %q", err, noise)
 	}
-	return exit.WithHint(err, "check the user's shell and its start-up files on the host: ssh "+c.cfg.Host+" true must print nothing")
+	hint := "check the user's shell and its start-up files on the host: ssh " + c.cfg.Host + " echo hello must print hello and nothing else"
+	if errors.Is(cause, errNoStart) {
+		hint = "a start-up file of the login shell (such as .bashrc) may wait for input, or execute another program; let it end where there is no terminal: [ -t 0 ] || return"
+	}
+	return exit.WithHint(err, hint)
 }
 
 // maxNoise is how many bytes start-up files may print on one stream.
@@ -199,6 +221,7 @@ const maxNoise = 1 << 20
 
 var (
 	errNoise   = errors.New("more than 1 MiB came before the command's own output")
+	errNoStart = fmt.Errorf("it has not started it within %v", startTime)
 	errStopped = errors.New("run has returned")
 )
 
@@ -206,7 +229,8 @@ var (
 // After stop it writes nothing.
 type cleanWriter struct {
 	to       io.Writer
-	sentinel []byte // the line to wait for, with its newline; nil once it has arrived
+	begun    chan struct{} // closed once the sentinel has arrived
+	sentinel []byte        // the line to wait for, with its newline; nil once it has arrived
 
 	lock    chan struct{} // a mutex with a bounded wait: it holds one element while unlocked
 	stopped atomic.Bool
@@ -224,7 +248,7 @@ func newCleanWriter(to io.Writer, sentinel string) *cleanWriter {
 	if to == nil {
 		to = io.Discard
 	}
-	w := &cleanWriter{to: to, sentinel: []byte(sentinel + "\n"), lock: make(chan struct{}, 1), last: time.Now()}
+	w := &cleanWriter{to: to, begun: make(chan struct{}), sentinel: []byte(sentinel + "\n"), lock: make(chan struct{}, 1), last: time.Now()}
 	w.lock <- struct{}{}
 	return w
 }
@@ -267,6 +291,7 @@ func (w *cleanWriter) clean(p []byte) ([]byte, error) {
 		w.drop(at)
 		own := w.pending[len(w.sentinel):]
 		w.found, w.pending = true, nil
+		close(w.begun)
 		return own, nil
 	}
 	w.drop(max(0, len(w.pending)-len(w.sentinel)+1))

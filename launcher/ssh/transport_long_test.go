@@ -3,9 +3,14 @@
 package ssh_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
+
+	gossh "golang.org/x/crypto/ssh"
 
 	"github.com/plx-run/plx/internal/transporttest"
 )
@@ -22,4 +27,31 @@ func TestTransportWithNoisyStartUpFile(t *testing.T) {
 	needBash(t)
 	home := newHome(t, server)
 	transporttest.Run(t, func(t *testing.T) transporttest.Transport { return dial(t, server.config(home)) })
+}
+
+// A start-up file that waits for input gets none of the command's, and is named.
+func TestStartUpFileThatReads(t *testing.T) {
+	needBash(t)
+	server := startSSHD(t)
+	client := dial(t, server.config(newHome(t, server)))
+	writeFile(t, filepath.Join(server.home, ".bashrc"), "read -r answer\n", 0o600)
+	err := client.Run(t.Context(), "cat", strings.NewReader("own\n"), nil, nil)
+	if err == nil || !strings.Contains(err.Error(), "it has not started it within 30s") || !strings.Contains(hintOf(err), "may wait for input") {
+		t.Errorf("run: %v, hint %q", err, hintOf(err))
+	}
+}
+
+// The user may take longer than a connection may.
+func TestAUserTakesTime(t *testing.T) {
+	cfg := startAsking(t, &gossh.ServerConfig{PasswordCallback: func(gossh.ConnMetadata, []byte) (*gossh.Permissions, error) { return nil, nil }})
+	cfg.DialTimeout = time.Second
+	cfg.Ask = func(ctx context.Context, _ string, _ bool, _ string) (string, error) {
+		select {
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		case <-time.After(1200 * time.Millisecond): // the user types: no condition to wait for
+			return "secret", nil
+		}
+	}
+	dial(t, cfg)
 }

@@ -184,7 +184,7 @@ func (s *shell) send(ctx context.Context, agent envsync.Blob) error {
 	answer, err := s.ask(ctx, fmt.Sprintf(`if [ -f %[1]s ] && %[2]s && chmod 700 %[1]s; then echo %[3]s has; `+
 		`elif umask 077 && mkdir -p "$HOME"/.plx/blobs; then echo %[3]s wants; else echo %[3]s fails; fi`, path, sum(path), s.word))
 	if err == nil && answer == "fails" {
-		err = fmt.Errorf("its home cannot be written: %s", cmp.Or(s.pipe.said(), "mkdir -p ~/.plx/blobs failed"))
+		err = fmt.Errorf("its home cannot be written: %s", cmp.Or(s.pipe.Said(), "mkdir -p ~/.plx/blobs failed"))
 	}
 	if err != nil || answer == "has" {
 		return err
@@ -205,7 +205,7 @@ func (s *shell) send(ctx context.Context, agent envsync.Blob) error {
 	}
 	answer, err = s.answer(ctx)
 	if err == nil && answer != "stored" {
-		err = fmt.Errorf("send plx: it was not stored: %s", cmp.Or(s.pipe.said(), "other bytes arrived than were sent"))
+		err = fmt.Errorf("send plx: it was not stored: %s", cmp.Or(s.pipe.Said(), "other bytes arrived than were sent"))
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -139,7 +140,18 @@ func guarded(line string) string { return turn + evaluated(line, "") + endTurn }
 // evaluated runs the line, with redirections, and makes the shell exit if it fails.
 func evaluated(line, redirections string) string {
 	return "eval ' " + strings.ReplaceAll(line, "'", `'\''`) + "\n\n'" + redirections + "\n" +
-		`{ s=$?; [ $s = 0 ] || { echo "plx: --setup ended with status $s" >&2; exit $s; }; unset s; }` + "\n"
+		`{ s=$?; [ $s = 0 ] || { echo "plx: --setup ended with status $s" >&2; ` + startUpHint(line) + `exit $s; }; unset s; }` + "\n"
+}
+
+// startUpHint returns shell that says, if the line did not find a command, that start-up
+// files do nothing for it. It is empty for a line that relies on none.
+func startUpHint(line string) string {
+	if !slices.ContainsFunc([]string{"bashrc", "profile", "conda"}, func(word string) bool { return strings.Contains(line, word) }) {
+		return ""
+	}
+	const hint = `plx: --setup: hint: start-up files such as .bashrc mostly end early where nobody types; ` +
+		`for conda: --setup 'eval "$(~/miniconda3/bin/conda shell.bash hook)" && conda activate NAME'; for a folder of programs: --path DIR`
+	return "[ $s != 127 ] || echo '" + strings.ReplaceAll(hint, "'", `'\''`) + "' >&2; "
 }
 
 // turn makes the tasks of a host run their lines one after another, because a line may

@@ -2,8 +2,8 @@
 //
 //	target, err := sshconfig.Resolve(ctx, sshconfig.Query{Host: "gpu03", Home: home, ConfigFile: home + "/.ssh/config"})
 //
-// It asks ssh -G if there is an ssh, and parses the common keywords otherwise. It refuses
-// ProxyCommand, and it connects to nothing.
+// It asks ssh -G if there is an ssh, which reads the user's and the system's configuration.
+// Otherwise it parses the common keywords of the user's. It connects to nothing.
 package sshconfig
 
 import (
@@ -46,11 +46,16 @@ type Target struct {
 	User           string
 	KeyAlias       string        // HostKeyAlias; empty: none
 	Identities     []string      // key files that the configuration names
+	Certificates   []string      // certificates of keys that the configuration names
 	Defaults       []string      // the usual key files, which may be missing
 	IdentitiesOnly bool          // offer no keys of the agent except those of the files
 	Agent          string        // path of the SSH agent's socket; empty: no agent is used
 	KnownHosts     []string      // known_hosts files; new keys are recorded in the first
 	Jumps          []Hop         // jump hosts on the way, in order
+	ProxyCommand   string        // line for the user's shell, whose input and output lead to the host; empty: none
+	Network        string        // tcp, tcp4 or tcp6
+	NoPassword     bool          // the user must not be asked for a password
+	NoInteractive  bool          // the user must not be asked the server's questions
 	Timeout        time.Duration // bounds one attempt to connect; never 0
 }
 
@@ -97,11 +102,15 @@ func (s settings) first(key string) string {
 func askSSH(ctx context.Context, binary string, q Query) (settings, error) {
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
-	file := q.ConfigFile
-	if _, err := os.Stat(file); os.IsNotExist(err) {
-		file = os.DevNull
+	args := []string{"-G"}
+	if q.ConfigFile != filepath.Join(sshHome(), ".ssh", "config") {
+		file, err := bothFiles(q.ConfigFile)
+		if err != nil {
+			return nil, fmt.Errorf("read ssh configuration: %w", err)
+		}
+		defer func() { _ = os.Remove(file) }() // a short file in the folder for temporary ones
+		args = append(args, "-F", file)
 	}
-	args := []string{"-G", "-F", file}
 	if q.Port != 0 {
 		args = append(args, "-p", strconv.Itoa(q.Port))
 	}
@@ -115,9 +124,27 @@ func askSSH(ctx context.Context, binary string, q Query) (settings, error) {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("read ssh configuration %s: %s -G: %w: %s", file, binary, err, strings.TrimSpace(stderr.String()))
+		return nil, fmt.Errorf("read ssh configuration %s: %s -G: %w: %s", q.ConfigFile, binary, err, strings.TrimSpace(stderr.String()))
 	}
 	return parseSettings(out), nil
+}
+
+// systemFile is the configuration of all users.
+var systemFile = "/etc/ssh/ssh_config"
+
+// bothFiles writes a configuration that includes the user's and the system's, and returns
+// its path. With -F, ssh reads neither by itself. It may read the file twice, so that a
+// pipe is of no use.
+func bothFiles(user string) (string, error) {
+	file, err := os.CreateTemp("", "plx-ssh-config-")
+	if err != nil {
+		return "", err
+	}
+	_, err = fmt.Fprintf(file, "Include %q\nInclude %q\n", user, systemFile)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(file.Name()))
+	}
+	return file.Name(), nil
 }
 
 // parseSettings reads the output of ssh -G.
@@ -139,7 +166,11 @@ func newTarget(q Query, values settings) (Target, error) {
 		Port:           cmp.Or(q.Port, 22),
 		IdentitiesOnly: values.first("identitiesonly") == "yes",
 		Timeout:        DefaultTimeout,
+		Network:        networks[values.first("addressfamily")],
 	}
+	batch := values.first("batchmode") == "yes"
+	t.NoPassword = batch || values.first("passwordauthentication") == "no"
+	t.NoInteractive = batch || values.first("kbdinteractiveauthentication") == "no"
 	if alias := values.first("hostkeyalias"); alias != "none" {
 		t.KeyAlias = alias
 	}
@@ -159,8 +190,11 @@ func newTarget(q Query, values settings) (Target, error) {
 	expand := newExpander(q, t)
 	t.setKeys(q, values, expand)
 	t.setKnownHosts(q, values, expand)
-	return t, t.setJumps(q, values)
+	return t, t.setWay(q, values, expand)
 }
+
+// networks are Go's names for the values of AddressFamily.
+var networks = map[string]string{"": "tcp", "any": "tcp", "inet": "tcp4", "inet6": "tcp6"}
 
 func localUser() string {
 	if u, err := user.Current(); err == nil {
@@ -170,10 +204,10 @@ func localUser() string {
 }
 
 // usualKeys are the key files that ssh offers if they exist. plx offers the first
-// plxKeys of them, in this order.
+// plxKeys of them, in this order. Those of tokens need the agent.
 var usualKeys = []string{"id_ed25519", "id_ecdsa", "id_rsa", "id_ecdsa_sk", "id_ed25519_sk", "id_xmss", "id_dsa"}
 
-const plxKeys = 3
+const plxKeys = 5
 
 // setKeys separates the key files that the configuration names from the usual ones: ssh -G
 // prints both. If a key is named, the usual ones must be named too.
@@ -187,6 +221,11 @@ func (t *Target) setKeys(q Query, values settings, expand expander) {
 		named = append(named, path)
 		if path != "none" && !slices.Contains(usual, path) {
 			t.Identities = append(t.Identities, path)
+		}
+	}
+	for _, value := range values["certificatefile"] {
+		if path := expand.path(value); path != "none" {
+			t.Certificates = append(t.Certificates, path)
 		}
 	}
 	for _, path := range usual[:plxKeys] {
@@ -223,10 +262,14 @@ func (t *Target) setKnownHosts(q Query, values settings, expand expander) {
 	}
 }
 
-func (t *Target) setJumps(q Query, values settings) error {
+// setWay sets what leads to the host: a command or jump hosts. ssh -G tells of one only.
+func (t *Target) setWay(q Query, values settings, expand expander) error {
 	if command := values.first("proxycommand"); command != "" && command != "none" {
-		err := fmt.Errorf("%s: ProxyCommand is not supported", q.ConfigFile)
-		return exit.WithHint(err, "use ProxyJump for a host that is reached through another")
+		if values.first("proxyusefdpass") == "yes" {
+			err := fmt.Errorf("%s: ProxyUseFdpass is not supported", q.ConfigFile)
+			return exit.WithHint(err, "use a ProxyCommand that passes the bytes on itself, as nc does")
+		}
+		t.ProxyCommand = expand.tokens.Replace(command)
 	}
 	value := values.first("proxyjump")
 	if value == "" || value == "none" {
@@ -292,6 +335,7 @@ func readSettings(q Query) (settings, error) {
 	for _, key := range []string{
 		"hostname", "user", "port", "identityfile", "proxyjump", "proxycommand", "userknownhostsfile",
 		"hostkeyalias", "identitiesonly", "identityagent", "globalknownhostsfile", "connecttimeout",
+		"certificatefile", "addressfamily", "batchmode", "passwordauthentication", "kbdinteractiveauthentication", "proxyusefdpass",
 	} {
 		if values[key], err = parsed.GetAll(q.Host, key); err != nil {
 			return nil, fmt.Errorf("ssh configuration: %s: %w", key, err)

@@ -40,15 +40,19 @@ func resolveBoth(t *testing.T, q Query) map[string]Target {
 func TestResolve(t *testing.T) {
 	t.Setenv("SSH_AUTH_SOCK", "/run/agent")
 	me := localUser()
-	usual := []string{"H/.ssh/id_ed25519", "H/.ssh/id_ecdsa", "H/.ssh/id_rsa"}
+	usual := []string{"H/.ssh/id_ed25519", "H/.ssh/id_ecdsa", "H/.ssh/id_rsa", "H/.ssh/id_ecdsa_sk", "H/.ssh/id_ed25519_sk"}
 	global := []string{"/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2"}
 	known := append([]string{"H/.ssh/known_hosts", "H/.ssh/known_hosts2"}, global...)
-	plain := Target{Address: "gpu:22", HostName: "gpu", Port: 22, User: me, Defaults: usual, Agent: "/run/agent", KnownHosts: known, Timeout: 15 * time.Second}
+	plain := Target{Address: "gpu:22", HostName: "gpu", Port: 22, User: me, Defaults: usual, Agent: "/run/agent", KnownHosts: known, Timeout: 15 * time.Second, Network: "tcp"}
 	with := func(change func(*Target)) Target {
 		changed := plain
 		change(&changed)
 		return changed
 	}
+	// The system's own could say anything.
+	old := systemFile
+	systemFile = filepath.Join(t.TempDir(), "none")
+	t.Cleanup(func() { systemFile = old })
 	cases := []struct {
 		name, config string
 		q            Query
@@ -83,6 +87,17 @@ func TestResolve(t *testing.T) {
 			with(func(t *Target) { t.KnownHosts = append([]string{"/kh"}, global...) })},
 		{"agent", "IdentityAgent ~/sock\nConnectTimeout 3\nHostKeyAlias name\n", Query{Host: "gpu"},
 			with(func(t *Target) { t.Agent, t.Timeout, t.KeyAlias = "H/sock", 3*time.Second, "name" })},
+		{"certificates", "CertificateFile ~/a-cert.pub\nCertificateFile /%h\n", Query{Host: "gpu"},
+			with(func(t *Target) { t.Certificates = []string{"H/a-cert.pub", "/gpu"} })},
+		{"a command that leads to the host", "HostName 10.0.0.3\nPort 2222\nProxyCommand nc -x \"$P\" %h %p %r %n %%\n", Query{Host: "gpu", User: "bob"},
+			with(func(t *Target) {
+				t.Address, t.HostName, t.Port, t.User = "10.0.0.3:2222", "10.0.0.3", 2222, "bob"
+				t.ProxyCommand = "nc -x \"$P\" 10.0.0.3 2222 bob gpu %"
+			})},
+		{"no command", "Host gpu\nProxyCommand none\nHost *\nProxyCommand nc %h %p\n", Query{Host: "gpu"}, plain},
+		{"IPv6 only, no questions", "AddressFamily inet6\nBatchMode yes\n", Query{Host: "gpu"},
+			with(func(t *Target) { t.Network, t.NoPassword, t.NoInteractive = "tcp6", true, true })},
+		{"no password", "PasswordAuthentication no\n", Query{Host: "gpu"}, with(func(t *Target) { t.NoPassword = true })},
 		{"no agent", "IdentityAgent none\n", Query{Host: "gpu"}, with(func(t *Target) { t.Agent = "" })},
 	}
 	for _, c := range cases {
@@ -125,6 +140,7 @@ func withHome(t Target, home string) Target {
 		return put
 	}
 	t.Identities, t.Defaults, t.KnownHosts = put(t.Identities), put(t.Defaults), put(t.KnownHosts)
+	t.Certificates = put(t.Certificates)
 	t.Agent = put([]string{t.Agent})[0]
 	return t
 }
@@ -144,11 +160,36 @@ func TestKnownHostsNamedInFull(t *testing.T) {
 	}
 }
 
-func TestProxyCommandIsRefused(t *testing.T) {
+// TestReportS2 asks for hosts that only the system's configuration defines, and for ones
+// that both define: the user's comes first.
+func TestReportS2(t *testing.T) {
+	if _, err := exec.LookPath("ssh"); err != nil {
+		t.Skip("needs ssh")
+	}
+	old := systemFile
+	t.Cleanup(func() { systemFile = old })
+	systemFile = filepath.Join(t.TempDir(), "ssh_config")
+	system := "Host gpu\nHostName 10.0.0.3\nPort 2222\nUser alice\nProxyJump gate\nMatch final originalhost gpu\nConnectTimeout 7\n"
+	if err := os.WriteFile(systemFile, []byte(system), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for own, user := range map[string]string{"": "alice", "Host cpu\nPort 1\n": "alice", "Host gpu\nUser bob\nHost z\nPort 3\n": "bob"} {
+		home := t.TempDir()
+		if own != "" {
+			writeConfig(t, home, own)
+		}
+		got, err := Resolve(t.Context(), Query{Host: "gpu", Home: home, ConfigFile: filepath.Join(home, ".ssh", "config")})
+		if err != nil || got.Address != "10.0.0.3:2222" || got.User != user || len(got.Jumps) != 1 || got.Timeout != 7*time.Second {
+			t.Errorf("with own configuration %q: %+v, %v", own, got, err)
+		}
+	}
+}
+
+func TestPassingSocketsIsRefused(t *testing.T) {
 	home := t.TempDir()
-	writeConfig(t, home, "ProxyCommand nc %h %p\n")
+	writeConfig(t, home, "ProxyCommand x %h\nProxyUseFdpass yes\n")
 	_, err := Resolve(t.Context(), Query{Host: "gpu", Home: home, ConfigFile: filepath.Join(home, ".ssh", "config")})
-	if err == nil || !strings.Contains(err.Error(), "ProxyCommand") {
+	if err == nil || !strings.Contains(err.Error(), "ProxyUseFdpass") {
 		t.Errorf("resolve: %v", err)
 	}
 }

@@ -1,0 +1,26 @@
+package launcher
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/plx-run/plx/gpuprobe"
+	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/placement"
+)
+
+// TestReportP1 tells of hosts whose own CUDA_VISIBLE_DEVICES does not count.
+func TestReportP1(t *testing.T) {
+	tasks := []placement.Task{{}, {Visible: "0,1"}, {Visible: "2"}}
+	for own, told := range map[string]bool{"": false, "0,1,2": false, "2,1,0": false, "0": true, "0,1,2,3": true, "GPU-aaaa": true} {
+		machines := []placement.Machine{{Host: hostfile.Host{Name: "h1"}, Report: &gpuprobe.Report{Visible: own}}}
+		lines := overruled(placement.Placement{Hosts: []placement.Host{{Tasks: tasks}}}, machines)
+		if len(lines) > 0 != told || told && !strings.Contains(lines[0], "host h1: its environment sets CUDA_VISIBLE_DEVICES="+own+", which does not count here: its tasks get 0,1,2; to keep") {
+			t.Errorf("%q: %q", own, lines)
+		}
+		// Workers without GPU.
+		if lines := overruled(placement.Placement{Hosts: []placement.Host{{Tasks: tasks[:1]}}}, machines); len(lines) > 0 {
+			t.Errorf("%q: %q", own, lines)
+		}
+	}
+}
