@@ -39,6 +39,7 @@ type Config struct {
 	EnvFiles    []string
 	Copy        []string      // files and folders for the tasks' working folders
 	Workdir     string        // folder of this machine whose content the tasks run in; empty: none
+	KeepLinks   bool          // send links that lead out of Workdir as they are
 	CheckImport []string      // modules of Python to import on every host before the tasks start
 	Venv        string        // folder of this machine with a Python virtual environment for the tasks; empty: none
 	Chdir       string        // folder on the hosts to run in; empty: the task's own
