@@ -14,6 +14,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
@@ -114,6 +115,9 @@ func (c *command) launch(ctx *cli.Context) error {
 	}
 	signal.Ignore(syscall.SIGPIPE) // a job is ended in good order when nobody reads its output
 	c.warnOfFlags(cfg)
+	for _, note := range hostfile.Doubts(cfg.Hosts, ctx.StringSlice("host")) {
+		fmt.Fprintf(c.stderr, "plx: note: %s\n", note) // a note may be lost
+	}
 	signals, stop := c.signals()
 	defer stop()
 	c.code, err = launcher.Launch(context.Background(), cfg, signals)
