@@ -135,6 +135,9 @@ func (c *Config) validate() error {
 	if c.Program == "" {
 		return exit.Mistake(errors.New("no program was named"), "plx launch --hosts resources.txt ./train")
 	}
+	if err := c.checkLauncher(); err != nil {
+		return err
+	}
 	c.LogLevel = cmp.Or(c.LogLevel, "info")
 	c.StartTimeout = cmp.Or(c.StartTimeout, 5*time.Minute)
 	c.Lease = cmp.Or(c.Lease, jobs.DefaultLease)
