@@ -63,13 +63,13 @@ func TestReportH5LauncherAsProgram(t *testing.T) {
 func TestReportH5LauncherInScript(t *testing.T) {
 	t.Chdir(t.TempDir())
 	makeFiles(t, map[string]string{"run.sh": "#!/bin/bash\n# torchrun does it\nset -e\nexec torchrun --nproc_per_node=2 train.py\n", "run": "#!/usr/bin/env bash\npip install deepspeed\naccelerate launch x.py\n",
-		"quiet.sh": "#!/bin/sh\necho torchrun --x\npip install torchrun-x deepspeed # torchrun\nexec python3 train.py\n", "train.py": "#!/usr/bin/env python3\n# torchrun train.py\n"})
+		"bare.sh": "torchrun x.py\n", "quiet.sh": "#!/bin/sh\necho torchrun --x\npip install torchrun-x deepspeed # torchrun\nexec python3 train.py\n", "train.py": "#!/usr/bin/env python3\n# torchrun train.py\n"})
 	for _, c := range []struct {
 		program string
 		args    []string
 		where   string // that starts what; "": nothing does
 	}{
-		{"./run.sh", nil, "./run.sh:4 starts torchrun"}, {"bash", []string{"run.sh"}, "run.sh:4 starts torchrun"}, {"./run", nil, "./run:3 starts accelerate"},
+		{"./run.sh", nil, "./run.sh:4 starts torchrun"}, {"./bare.sh", nil, "./bare.sh:1 starts torchrun"}, {"bash", []string{"run.sh"}, "run.sh:4 starts torchrun"}, {"./run", nil, "./run:3 starts accelerate"},
 		{"bash", []string{"-c", "torchrun --nproc_per_node=2 train.py"}, "the line for bash starts torchrun"}, {"sh", []string{"-c", "python3 -m torch.distributed.run x.py"}, "the line for sh starts torch.distributed.run"},
 		{"bash", []string{"-c", "cd x && exec /opt/bin/torchrun x.py"}, "starts torchrun"}, {"sh", []string{"-c", "mpirun -n 2 a"}, "starts mpirun"}, {"sh", []string{"-c", "deepspeed train.py"}, "starts deepspeed"},
 		{"./quiet.sh", nil, ""}, {"./train.py", nil, ""}, {"python3", []string{"train.py"}, ""}, {"sh", []string{"-c", "python3 train.py"}, ""},

@@ -168,7 +168,7 @@ var launcherCall = sync.OnceValue(func() *regexp.Regexp {
 func launcherInScript(c Config) (where, inner string) {
 	text, where := programText(c), "the line for "+c.Program
 	if script, _ := scriptOf(c.Program, c.Args); !isShell(c.Program) {
-		where = c.Program
+		text, where = beginning(c, c.Program), c.Program
 		first, _, _ := strings.Cut(text, "\n")
 		if !strings.HasSuffix(c.Program, ".sh") && !strings.HasSuffix(strings.TrimSpace(first), "sh") {
 			return "", ""

@@ -209,7 +209,9 @@ func (l *launch) sendWorkdir(ctx context.Context) error {
 	}
 	how := sending(l.cfg, l.printer)
 	how.Bar = l.printer.NewTransfer("sending " + l.workdir.named)
-	err := l.sendUnchanged(ctx, how)
+	err := l.workdir.sendUnchanged(ctx, func(f *tree.Folder) error {
+		return hosts.SendWorkdir(ctx, l.agents, f, l.workdir.source(), l.artifacts.Archives(), how)
+	}, l.printer.Lines)
 	how.Bar.Sent(err)
 	if err != nil {
 		return causeOr(ctx, fmt.Errorf("--workdir %s: %w", l.workdir.named, err))
@@ -221,11 +223,12 @@ func (l *launch) sendWorkdir(ctx context.Context) error {
 // then left out.
 const rereads, lost = 3, 100
 
-// sendUnchanged sends the folder. Files may have changed or vanished since it was read:
-// then it reads them again, and at last leaves those out that always change.
-func (l *launch) sendUnchanged(ctx context.Context, how hosts.Sending) error {
+// sendUnchanged has send send the folder. Files may have changed or vanished since it was
+// read: then it reads them again, and at last leaves those out that always change. say is
+// told of these.
+func (w *workdir) sendUnchanged(ctx context.Context, send func(*tree.Folder) error, say func([]string)) error {
 	for i := 0; ; i++ {
-		err := hosts.SendWorkdir(ctx, l.agents, l.workdir.folder, l.workdir.source(), l.artifacts.Archives(), how)
+		err := send(w.folder)
 		var changed *tree.ChangedError
 		if !errors.As(err, &changed) || ctx.Err() != nil || i == rereads+lost {
 			return err
@@ -234,11 +237,11 @@ func (l *launch) sendUnchanged(ctx context.Context, how hosts.Sending) error {
 		if i >= rereads {
 			without = changed.Path
 		}
-		known := len(l.workdir.remarks())
-		if l.workdir.folder, err = l.workdir.folder.Again(ctx, without); err != nil {
+		known := len(w.remarks())
+		if w.folder, err = w.folder.Again(ctx, without); err != nil {
 			return err
 		}
-		l.printer.Lines(l.workdir.remarks()[known:])
+		say(w.remarks()[known:])
 	}
 }
 

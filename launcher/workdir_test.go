@@ -1,6 +1,8 @@
 package launcher
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -143,5 +145,36 @@ func TestReportW6LargeFolder(t *testing.T) {
 	w.folder.Entries = w.folder.Entries[:3]
 	if got := w.size(); len(got) != 0 {
 		t.Errorf("notes %q of a small folder", got)
+	}
+}
+
+// A launch goes on although files vanish or change between reading and sending.
+func TestReportW5FilesVanishWhileSending(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("HOME", t.TempDir())
+	makeFiles(t, map[string]string{"train.py": "", "gone": "", "always": "1"})
+	w, err := workdirOf(t, ".", "python3", "train.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	sent := 0
+	err = w.sendUnchanged(t.Context(), func(f *tree.Folder) error {
+		sent++
+		_ = os.Remove("gone") // the first time
+		if w.has("gone") {
+			return fmt.Errorf("host h1: %w", &tree.ChangedError{Path: "gone"})
+		}
+		if w.has("always") {
+			return &tree.ChangedError{Path: "always"}
+		}
+		return nil
+	}, func(lines []string) { said = append(said, lines...) })
+	if err != nil || !w.has("train.py") || sent != rereads+2 || len(said) != 1 || said[0] != "note: --workdir .: always stays here: it changes all the time" {
+		t.Errorf("%v, sent %d times, said %q", err, sent, said)
+	}
+	failed := errors.New("no network")
+	if err := w.sendUnchanged(t.Context(), func(*tree.Folder) error { return failed }, nil); err != failed {
+		t.Errorf("%v, want the error", err)
 	}
 }
