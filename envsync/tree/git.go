@@ -162,7 +162,7 @@ func (r *repository) start() (err error) {
 // close ends the command that answers.
 func (r *repository) close() {
 	if r != nil && r.asked != nil {
-		r.in.Close()
+		r.in.Close()       // what it read was answered
 		_ = r.asked.Wait() // it says with 1 that the last path was not excluded
 	}
 }
