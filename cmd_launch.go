@@ -14,6 +14,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
@@ -59,7 +60,8 @@ func launchFlags() []cli.Flag {
 			&cli.StringFlag{Name: "port-range", Usage: "use ports `LOW-HIGH` on the hosts"},
 			&cli.StringFlag{Name: "local", Value: "2x1", Usage: "size of the embedded cluster, `HOSTSxWORKERS`, when no host is named"}),
 		group("Files and environment",
-			&cli.StringFlag{Name: "workdir", Usage: "run in a copy of the folder `DIR` of this machine, one on each host; what .gitignore and .plxignore exclude stays here"},
+			&cli.StringFlag{Name: "workdir", Usage: "run in a copy of the folder `DIR` of this machine, one on each host; what git ignores or .plxignore excludes stays here"},
+			&cli.BoolFlag{Name: "keep-links", Usage: "with --workdir, send links that lead out of the folder as they are, to paths of the hosts"},
 			&cli.StringFlag{Name: "venv", Usage: "run in a copy of the Python virtual environment `DIR` of this machine, one on each host"},
 			&cli.StringSliceFlag{Name: "check-import", Usage: "import `MODULES` (torch,numpy) with python3 on each host before tasks start; of torch, compare its CUDA with the driver"},
 			&cli.StringSliceFlag{Name: "copy", Usage: "send `FILE-OR-FOLDER` into the tasks' working folders; repeatable"},
@@ -117,6 +119,9 @@ func (c *command) launch(ctx *cli.Context) error {
 	}
 	signal.Ignore(syscall.SIGPIPE) // a job is ended in good order when nobody reads its output
 	c.warnOfFlags(cfg)
+	for _, note := range hostfile.Doubts(cfg.Hosts, ctx.StringSlice("host")) {
+		fmt.Fprintf(c.stderr, "plx: note: %s\n", note) // a note may be lost
+	}
 	signals, stop := c.signals()
 	defer stop()
 	c.code, err = launcher.Launch(context.Background(), cfg, signals)
@@ -238,7 +243,8 @@ func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config
 	cfg.Env, cfg.EnvFiles = ctx.StringSlice("env"), ctx.StringSlice("env-file")
 	cfg.Program, cfg.Args = ctx.Args().First(), ctx.Args().Tail()
 	cfg.Name, cfg.Detach, cfg.DryRun = ctx.String("name"), ctx.Bool("detach"), ctx.Bool("dry-run")
-	cfg.Workdir, cfg.Venv, cfg.CheckImport = ctx.String("workdir"), ctx.String("venv"), ctx.StringSlice("check-import")
+	cfg.Workdir, cfg.KeepLinks = ctx.String("workdir"), ctx.Bool("keep-links")
+	cfg.Venv, cfg.CheckImport = ctx.String("venv"), ctx.StringSlice("check-import")
 	cfg.Copy, cfg.Chdir, cfg.Setup, cfg.Path = ctx.StringSlice("copy"), ctx.String("chdir"), ctx.String("setup"), ctx.String("path")
 	cfg.LogDir, cfg.LogLevel = ctx.String("log-dir"), os.Getenv("PLX_LOG_LEVEL")
 	cfg.Verbose = ctx.Bool("v") || strings.EqualFold(cfg.LogLevel, "debug") || strings.EqualFold(cfg.LogLevel, "verbose")

@@ -12,6 +12,7 @@
 //	gpu04: 0 nic=ib0 A="x y"     # data goes over ib0; a variable for its tasks
 //	store1: ps                   # a server and no worker
 //	gpu05 slots=8                # as other launchers write it
+//	gpu[06-09],login: 0-3        # five hosts with four GPUs each
 //
 // Start with [ParseFile] for a file or [ParseLines] for lines of the command
 // line. [Join] joins the two and [Filter] narrows the result.
@@ -20,10 +21,12 @@
 //
 //	file     = { line } ;
 //	line     = [ host ] [ "#" comment ] ( LF | CRLF | end of file ) ;
-//	host     = address [ ":" [ port ":" ] [ devices ] ] { option | variable } ;
+//	host     = address { "," address } [ ":" [ port ":" ] [ devices ] ] { option | variable } ;
 //	address  = [ user "@" ] ( name | IPv4 | "[" IPv6 "]" ) ;
+//	name     = text { "[" range { "," range } "]" [ text ] } ;
+//	range    = digits [ "-" digits ] ;
 //	devices  = ids | "cpu" [ "*" count ] | "ps" ;
-//	ids      = id { "," id } ;
+//	ids      = id [ "-" id ] { "," id [ "-" id ] } ;
 //	option   = "slots" "=" count | "max_slots" "=" count
 //	         | "addr" "=" ( IPv4 | IPv6 | "[" IPv6 "]" )
 //	         | "nic" "=" interface
@@ -61,6 +64,6 @@
 // are equal. This is a mistake, even if the users differ.
 //
 // The package uses no network: it resolves no name and does not know which GPUs
-// a host has. It reads no ssh config, expands no variable and no pattern, and
+// a host has. It reads no ssh config, expands no variable and no pattern but ranges of numbers, and
 // includes no other file.
 package hostfile

@@ -12,6 +12,7 @@ import (
 // arguments. With no entry at all it returns the hosts as they are.
 //
 // An entry is "host" for a whole host or "host:ids" for some of its GPUs;
+// gpu[01-04] and h1,h2 name several hosts, as in a line;
 // "host:2222:" and "host:2222:ids" pick one of several hosts that differ by
 // port, "user@" one that differs by user. If include has entries, a host that
 // none of them names is dropped. Where both speak of a device, exclude wins.
@@ -75,20 +76,50 @@ type choice struct {
 func choose(hosts []Host, flag string, entries []string) ([]choice, error) {
 	choices := make([]choice, len(hosts))
 	for _, entry := range entries {
-		wanted, err := parseEntry(entry)
-		var matches []int
-		var ids []ID
-		if err == nil {
-			matches, ids, err = wanted.matches(hosts)
-		}
-		if err != nil {
+		if err := chooseOne(hosts, entry, choices); err != nil {
+			if hint := entriesElsewhere(hosts, flag, entry); hint != "" {
+				err = hinted(hint, "expected one host and its ids, or ranges such as gpu[01-04]:0,1")
+			}
 			return nil, fmt.Errorf("%s %s: %w", flag, quoted(entry), err)
+		}
+	}
+	return choices, nil
+}
+
+// chooseOne adds one entry to the choices.
+func chooseOne(hosts []Host, entry string, choices []choice) error {
+	named, err := parseEntry(entry)
+	if err != nil {
+		return err
+	}
+	for _, wanted := range named {
+		matches, ids, err := wanted.matches(hosts)
+		if err != nil {
+			return err
 		}
 		for _, i := range matches {
 			choices[i].add(ids)
 		}
 	}
-	return choices, nil
+	return nil
+}
+
+// entriesElsewhere returns the flags for an entry as DeepSpeed takes it, hosts with @
+// between them: h1:0@h2:1. It is "" for others.
+func entriesElsewhere(hosts []Host, flag, entry string) string {
+	var flags []string
+	parts := strings.Split(entry, "@")
+	for _, part := range parts {
+		name, _, _ := strings.Cut(part, ":")
+		if !slices.ContainsFunc(hosts, func(h Host) bool { return strings.EqualFold(h.Name, name) }) {
+			return ""
+		}
+		flags = append(flags, flag+" "+part)
+	}
+	if len(parts) == 1 {
+		return ""
+	}
+	return strings.Join(flags, " ")
 }
 
 func (c *choice) add(ids []ID) {
@@ -101,23 +132,25 @@ func (c *choice) add(ids []ID) {
 }
 
 // parseEntry reads an entry: a line with GPU ids or without devices.
-func parseEntry(entry string) (Host, error) {
+func parseEntry(entry string) ([]Host, error) {
 	text, values, err := content(entry)
 	if err != nil {
-		return Host{}, err
+		return nil, err
 	}
 	if text == "" {
-		return Host{}, wrong("expected host or host:ids, found nothing")
+		return nil, wrong("expected host or host:ids, found nothing")
 	}
-	wanted, err := parseHost(text, values)
+	named, err := parseHosts(text, values)
 	if err != nil {
-		return Host{}, err
+		return nil, err
 	}
-	d := wanted.Devices
-	if wanted.hasSettings() || len(d.Excluded) > 0 || d.Kind != AllGPUs && d.Kind != GPUs {
-		return Host{}, wrong("expected host or host:ids and nothing else")
+	for _, wanted := range named {
+		d := wanted.Devices
+		if wanted.hasSettings() || len(d.Excluded) > 0 || d.Kind != AllGPUs && d.Kind != GPUs {
+			return nil, wrong("expected host or host:ids and nothing else")
+		}
 	}
-	return wanted, nil
+	return named, nil
 }
 
 // matches returns the indices of the hosts that the entry names, at least one, and the
@@ -161,11 +194,20 @@ func (h Host) lineIDs(ids []ID) (as []ID, err error) {
 	for _, id := range ids {
 		own, err := h.lineID(id)
 		if err != nil {
-			return nil, err
+			return nil, h.moreSlots(ids, err)
 		}
 		as = append(as, own)
 	}
 	return as, nil
+}
+
+// moreSlots adds advice to the error of ids that a host with slots does not have.
+func (h Host) moreSlots(ids []ID, err error) error {
+	last, index := slices.MaxFunc(ids, compare).Index()
+	if h.Devices.Kind != Slots || !index || last < h.Devices.Count || last >= maxCount {
+		return err
+	}
+	return hinted(fmt.Sprintf("slots=%d are the GPUs 0 to %d; with GPU %d its line is %q", h.Devices.Count, h.Devices.Count-1, last, fmt.Sprintf("%s slots=%d", bracketed(h.Name), last+1)), "%v", err)
 }
 
 // lineID is lineIDs for one.

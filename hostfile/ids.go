@@ -84,18 +84,42 @@ func badUUID(word string) error {
 		"bad UUID %s, expected one such as GPU-02ba5a4d-8cb4-f0a5-2a8f-1f4f3c0a1b2d or MIG-feb88891, whole or its start", quoted(word))
 }
 
-// parseIDs reads ids with commas between them and no space.
+// parseIDs reads ids and ranges of indices with commas between them and no space.
 func parseIDs(text string) ([]ID, error) {
 	var ids []ID
 	for word := range strings.SplitSeq(text, ",") {
-		id, err := parseID(word, text)
+		more, err := parseIDRange(word, text)
 		if err != nil {
 			return nil, err
 		}
-		if slices.Contains(ids, id) {
-			return nil, wrong("id %s is named twice, %s", id, expectedIDs)
+		for _, id := range more {
+			if slices.Contains(ids, id) {
+				return nil, wrong("id %s is named twice, %s", id, expectedIDs)
+			}
+			ids = append(ids, id)
 		}
-		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// parseIDRange reads a word of text: an id, or a range such as 0-3.
+func parseIDRange(word, text string) ([]ID, error) {
+	first, last, _ := strings.Cut(word, "-")
+	from, ok1 := number(first)
+	to, ok2 := number(last)
+	if !ok1 || !ok2 {
+		id, err := parseID(word, text)
+		return []ID{id}, err
+	}
+	if from > to {
+		return nil, wrong("bad range %s, expected the lower id first, such as 0-3", quoted(word))
+	}
+	if _, err := parseID(last, text); err != nil {
+		return nil, err // it bounds the range
+	}
+	var ids []ID
+	for n := from; n <= to; n++ {
+		ids = append(ids, ID(strconv.Itoa(n)))
 	}
 	return ids, nil
 }

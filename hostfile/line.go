@@ -12,7 +12,26 @@ import (
 // spaced matches a sign with the spaces and tabs around it.
 var spaced = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[ \t]*([=,*])[ \t]*`) })
 
-// parseHost reads the content of a line, which is not empty. values are those of its
+// parseHosts reads the content of a line that may name several hosts by a list or ranges.
+func parseHosts(text string, values []string) (hosts []Host, err error) {
+	lines, err := expand(text)
+	if err != nil {
+		return nil, err
+	}
+	for _, line := range lines {
+		host, err := parseHost(line, values)
+		if err != nil {
+			return nil, err
+		}
+		if host.DataAddr != "" && len(lines) > 1 {
+			return nil, wrong("addr=%s is for one host, and the line names %d: expected a line for each", host.DataAddr, len(lines))
+		}
+		hosts = append(hosts, host)
+	}
+	return hosts, nil
+}
+
+// parseHost reads the content of a line for one host, which is not empty. values are those of its
 // variables, see lift.
 func parseHost(text string, values []string) (Host, error) {
 	user, name, rest, err := cutAddress(text)

@@ -101,7 +101,7 @@ type list struct {
 	seen  map[string]Position // by Host.key: where the host was read
 }
 
-// add takes a line, and reports whether it names a host.
+// add takes a line, and reports whether it names hosts.
 func (l *list) add(line string, pos Position) (named bool, err error) {
 	text, values, err := content(line)
 	if err != nil {
@@ -110,12 +110,17 @@ func (l *list) add(line string, pos Position) (named bool, err error) {
 	if text == "" {
 		return false, nil
 	}
-	host, err := parseHost(text, values)
+	hosts, err := parseHosts(text, values)
 	if err != nil {
 		return false, at(pos, err)
 	}
-	host.Pos = pos
-	return true, l.append(host)
+	for _, host := range hosts {
+		host.Pos = pos
+		if err := l.append(host); err != nil {
+			return true, err
+		}
+	}
+	return true, nil
 }
 
 func (l *list) append(host Host) error {

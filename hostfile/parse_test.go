@@ -173,7 +173,7 @@ func TestMistakes(t *testing.T) {
 		{"a/./b", "expected something before, between and after its dots", ""},
 		{"$(reboot): 0", "bad host name", ""},
 		{"a|b", "bad host name", ""},
-		{"gpu[1-4]", "bad host name", ""},
+		{"gpu[4-1]", `bad range "[4-1]"`, ""},
 		{"a..b", "bad host name", ""},
 		{"a.", "bad host name", ""},
 		{"0,1", "bad host name", ""},

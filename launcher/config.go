@@ -40,6 +40,7 @@ type Config struct {
 	EnvFiles    []string
 	Copy        []string      // files and folders for the tasks' working folders
 	Workdir     string        // folder of this machine whose content the tasks run in; empty: none
+	KeepLinks   bool          // send links that lead out of Workdir as they are
 	CheckImport []string      // modules of Python to import on every host before the tasks start
 	Venv        string        // folder of this machine with a Python virtual environment for the tasks; empty: none
 	Chdir       string        // folder on the hosts to run in; empty: the task's own
@@ -134,6 +135,9 @@ func (c Config) Check() (environ []string, err error) {
 func (c *Config) validate() error {
 	if c.Program == "" {
 		return exit.Mistake(errors.New("no program was named"), "plx launch --hosts resources.txt ./train")
+	}
+	if err := c.checkLauncher(); err != nil {
+		return err
 	}
 	c.LogLevel = cmp.Or(c.LogLevel, "info")
 	c.StartTimeout = cmp.Or(c.StartTimeout, 5*time.Minute)

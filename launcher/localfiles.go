@@ -43,7 +43,30 @@ func checkLocal(cfg Config, w workdir) (notes []string, err error) {
 		}
 		others = append(others, script)
 	}
+	if err := c.checkLine(); err != nil {
+		return nil, err
+	}
 	return slices.Concat(notes, c.note(others), c.absolute(script)), nil
+}
+
+// checkLine refuses a line for a shell that names a script which a pattern leaves here.
+func (c localCheck) checkLine() error {
+	at := slices.Index(c.cfg.Args, "-c")
+	if c.workdir.folder == nil || at < 0 || at+1 >= len(c.cfg.Args) || !isShell(c.cfg.Program) || movesAway(c.cfg.Args[at+1]) || movesAway(c.cfg.Setup) {
+		return nil
+	}
+	for _, script := range pythonScript().FindAllString(c.cfg.Args[at+1], maxScripts) {
+		if p, inside := c.workdir.inside(script); inside && c.lost(script) && c.workdir.folder.Excluded(p) != "" {
+			return c.refuse(script)
+		}
+	}
+	return nil
+}
+
+// isShell reports whether a program is a shell.
+func isShell(program string) bool {
+	name := path.Base(program)
+	return interpreters().MatchString(name) && strings.HasSuffix(name, "sh") && name != "tclsh"
 }
 
 // isBareFile reports whether a name without a slash is a file here and no command: the
@@ -160,10 +183,21 @@ func (c localCheck) refuse(script string) error {
 			"name a folder that has it, such as --workdir ., or add --copy %s", script)
 	}
 	if why := c.workdir.folder.Excluded(p); why != "" {
-		return exit.Mistake(fmt.Errorf("%s does not reach the hosts: %s excludes it", script, why), "add the line !/%s to .plxignore", p)
+		return exit.Mistake(fmt.Errorf("%s does not reach the hosts: %s excludes it", script, why), "add the line !/%s to .plxignore", c.excluded(p))
 	}
 	return exit.Mistake(fmt.Errorf("%s is not in --workdir %s under that path", script, c.workdir.named),
 		"tasks run in that folder: name it %s", p)
+}
+
+// excluded returns the excluded folder that an excluded path is in, with a slash at its
+// end, or the path.
+func (c localCheck) excluded(p string) string {
+	for up := path.Dir(p); up != "."; up = path.Dir(up) {
+		if c.workdir.folder.Excluded(up) != "" {
+			p = up + "/"
+		}
+	}
+	return p
 }
 
 // absolute returns a line on a script in the working directory that is named by its path

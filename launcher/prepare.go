@@ -6,6 +6,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -245,7 +247,7 @@ func (l *launch) findAddresses(ctx context.Context) error {
 	used := l.used()
 	if !slices.ContainsFunc(used, func(h *hosts.Host) bool { return h.Resource.Interface != "" }) {
 		l.planData(used)
-		return nil
+		return reachable(used)
 	}
 	if err := l.send(ctx, l.artifacts.Agent); err != nil {
 		return err
@@ -254,7 +256,48 @@ func (l *launch) findAddresses(ctx context.Context) error {
 		return err
 	}
 	l.planData(used)
-	return nil
+	return reachable(used)
+}
+
+// reachable refuses a host whose data address is one of the loopback interface, such as
+// localhost, if the job has hosts elsewhere: these would dial themselves.
+func reachable(used []*hosts.Host) error {
+	var inner *hosts.Host
+	elsewhere := ""
+	for _, h := range used {
+		addr, _ := h.DataAddr() // a host without one is refused later
+		ip, err := netip.ParseAddr(addr)
+		switch {
+		case err != nil || h.Embedded:
+		case ip.IsLoopback():
+			inner = h
+		default:
+			elsewhere = addr
+		}
+	}
+	if inner == nil || elsewhere == "" {
+		return nil
+	}
+	addr, _ := inner.DataAddr()
+	line := inner.Resource.Bare()
+	line.DataAddr = cmp.Or(ownAddress(elsewhere), "IP")
+	return exit.Mistake(fmt.Errorf("host %s: its data address %s reaches this host only, and the job has others", inner.Name(), addr),
+		"write the address that the others reach: %q", line.String())
+}
+
+// ownAddress returns the address of this machine from which it reaches another one, or "".
+// It sends nothing.
+func ownAddress(of string) string {
+	conn, err := net.Dial("udp", net.JoinHostPort(of, "9"))
+	if err != nil {
+		return ""
+	}
+	defer conn.Close() // nothing was sent
+	own, ok := conn.LocalAddr().(*net.UDPAddr)
+	if !ok || own.IP.IsLoopback() {
+		return ""
+	}
+	return own.IP.String()
 }
 
 // wanted returns what a job books on each host, of which agents are given.

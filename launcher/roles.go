@@ -13,6 +13,7 @@ import (
 
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/artifacts"
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/placement"
 )
 
@@ -25,7 +26,8 @@ func decideByProgram(ctx context.Context, c *Config) (foreign bool, err error) {
 		c.NoServers = !links
 	}
 	if c.AutoVisible {
-		c.VisibleHost = choosesDevice(*c) || innerLauncher(c.Program, c.Args) != ""
+		_, inScript := launcherInScript(*c)
+		c.VisibleHost = choosesDevice(*c) || innerLauncher(c.Program, c.Args) != "" || inScript != ""
 	}
 	return !links, err
 }
@@ -113,6 +115,85 @@ func innerLauncher(program string, args []string) string {
 	return name
 }
 
+// replaced are launchers that plx launch takes the place of, by their names as programs or
+// modules. With others, such as mpirun, each worker may have reasons to start processes.
+var replaced = map[string]bool{"torchrun": true, "torch.distributed.run": true, "torch.distributed.launch": true,
+	"accelerate": true, "accelerate.commands.launch": true}
+
+// checkLauncher refuses a launcher as the program that plx launch takes the place of.
+func (c *Config) checkLauncher() error {
+	inner := innerLauncher(c.Program, c.Args)
+	if !replaced[inner] || inner == "accelerate" && !slices.Contains(c.Args[:min(1, len(c.Args))], "launch") {
+		return nil
+	}
+	return exit.Mistake(fmt.Errorf("%s would start processes of its own in each worker: plx starts one worker per device itself", inner),
+		"leave %s and its options out: plx launch [FLAGS] %s", inner, withoutLauncher(inner, c.Args))
+}
+
+// withoutLauncher returns the command that a launcher is told to run, as far as that can
+// be seen: a script, or a module of Python.
+func withoutLauncher(inner string, args []string) string {
+	if i := slices.Index(args, inner); i >= 0 { // python3 -m torch.distributed.run
+		args = args[i+1:]
+	}
+	for i, arg := range args {
+		switch {
+		case strings.HasSuffix(arg, ".py"):
+			return shellWords(append([]string{"python3"}, args[i:]...))
+		case (arg == "-m" || arg == "--module") && i+1 < len(args):
+			return shellWords(append([]string{"python3", "-m"}, args[i+1:]...))
+		}
+	}
+	return "python3 SCRIPT"
+}
+
+// shellWords joins words as a shell takes them.
+func shellWords(words []string) string {
+	var quoted []string
+	for _, w := range words {
+		if w == "" || strings.ContainsAny(w, " \t\n'\"$`\\*?[]();&|<>#~!{}") {
+			w = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+		quoted = append(quoted, w)
+	}
+	return strings.Join(quoted, " ")
+}
+
+// launcherCall matches a call of a launcher in a line of a shell script.
+var launcherCall = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?:^|[\s;&|("'/=])(torchrun|torch\.distributed\.(?:run|launch)|accelerate(?:\.commands\.|\s+)launch|deepspeed\s.*\.py|(?:mpirun|mpiexec|horovodrun)\s+-)(?:["'\s\w]|$)`)
+})
+
+// launcherInScript returns which launcher a script for a shell starts, and where; or "".
+func launcherInScript(c Config) (where, inner string) {
+	text, where := programText(c), "the line for "+c.Program
+	if script, _ := scriptOf(c.Program, c.Args); !isShell(c.Program) {
+		text, where = beginning(c, c.Program), c.Program
+		first, _, _ := strings.Cut(text, "\n")
+		if !strings.HasSuffix(c.Program, ".sh") && !strings.HasSuffix(strings.TrimSpace(first), "sh") {
+			return "", ""
+		}
+	} else if script != "" {
+		where = script
+	}
+	number := 0
+	for line := range strings.Lines(text) {
+		number++
+		code := strings.TrimSpace(line)
+		if strings.HasPrefix(code, "#") || strings.HasPrefix(code, "echo ") {
+			continue
+		}
+		code, _, _ = strings.Cut(code, " #")
+		if m := launcherCall().FindStringSubmatch(code); m != nil {
+			if isFile(where) {
+				where = fmt.Sprintf("%s:%d", where, number)
+			}
+			return where, strings.Fields(m[1])[0]
+		}
+	}
+	return "", ""
+}
+
 // foreignNotes describes what the user of a foreign program may not expect of a
 // placement.
 func foreignNotes(c Config, p placement.Placement, machines []placement.Machine) (notes []string) {
@@ -121,6 +202,9 @@ func foreignNotes(c Config, p placement.Placement, machines []placement.Machine)
 	}
 	if inner := innerLauncher(c.Program, c.Args); inner != "" {
 		notes = append(notes, fmt.Sprintf("note: each worker runs %s, which starts processes of its own: plx starts one worker per device itself, so leave %s and its options out", inner, inner))
+	}
+	if where, inner := launcherInScript(c); inner != "" {
+		notes = append(notes, fmt.Sprintf("note: %s starts %s in each worker, which starts processes of its own: plx starts one worker per device itself, so leave %s and its options out", where, inner, inner))
 	}
 	if c.TLS {
 		notes = append(notes, fmt.Sprintf("note: --tls does not encrypt what the tasks of %s send each other (NCCL, Gloo, MPI): it covers plx's trainer and plx's own connections", c.Program))

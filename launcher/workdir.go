@@ -1,12 +1,16 @@
 package launcher
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/launcher/artifacts"
@@ -33,14 +37,67 @@ func readWorkdir(ctx context.Context, cfg Config, printer *console.Printer) (w w
 		}
 		count := new(tree.Count)
 		defer watchReading(printer, "--workdir "+cfg.Workdir, count)()
-		if w.folder, err = tree.Scan(ctx, cfg.Workdir, tree.Options{Cache: hashCache(), Count: count}); err != nil {
+		if w.folder, err = tree.Scan(ctx, cfg.Workdir, tree.Options{Cache: hashCache(), Count: count, KeepLinks: cfg.KeepLinks}); err != nil {
 			return w, causeOr(ctx, exit.Mistake(fmt.Errorf("--workdir %s on this machine: %w", cfg.Workdir, err),
 				"--workdir names a folder of this machine, such as --workdir .; a .plxignore in it names files to leave out"))
 		}
+		if err := w.notEmpty(); err != nil {
+			return w, err
+		}
 		w.program = w.find(cfg.Program)
 	}
-	w.notes, err = checkLocal(cfg, w)
+	notes, err := checkLocal(cfg, w)
+	w.notes = slices.Concat(w.remarks(), w.size(), notes)
 	return w, err
+}
+
+// notEmpty refuses a folder from which patterns leave nothing.
+func (w workdir) notEmpty() error {
+	if slices.ContainsFunc(w.folder.Entries, func(e tree.Entry) bool { return e.Kind != tree.Directory }) {
+		return nil
+	}
+	why := w.folder.Excluding()
+	if why == "" {
+		return nil
+	}
+	cure := fmt.Sprintf("to send it all: echo '!*' >> %s", filepath.Join(w.named, ".plxignore"))
+	if filepath.IsAbs(why) {
+		cure = fmt.Sprintf("to make it a repository of its own, in which that file does not count: git init %s; %s", w.named, cure)
+	}
+	return exit.Mistake(fmt.Errorf("--workdir %s: nothing of it would be sent: %s excludes it", w.named, why), "%s", cure)
+}
+
+// remarks are lines on what the user may not expect.
+func (w workdir) remarks() (lines []string) {
+	if w.folder != nil {
+		for _, note := range w.folder.Notes() {
+			lines = append(lines, fmt.Sprintf("note: --workdir %s: %s", w.named, note))
+		}
+	}
+	return lines
+}
+
+// muchSize is from how many bytes on a folder is perhaps larger than the user thinks.
+const muchSize = 1 << 30
+
+// size returns a line on a large folder.
+func (w workdir) size() []string {
+	if w.folder == nil {
+		return nil
+	}
+	_, size := w.folder.Files()
+	if size <= muchSize {
+		return nil
+	}
+	const most = 3
+	files := slices.DeleteFunc(slices.Clone(w.folder.Entries), func(e tree.Entry) bool { return e.Kind != tree.File })
+	slices.SortStableFunc(files, func(a, b tree.Entry) int { return cmp.Compare(b.Size, a.Size) })
+	var largest []string
+	for _, e := range files[:min(most, len(files))] {
+		largest = append(largest, fmt.Sprintf("%s (%s)", e.Path, console.Size(e.Size)))
+	}
+	return []string{fmt.Sprintf("note: --workdir %s has %s, and hosts get what they lack of it; largest: %s; lines in .plxignore leave files here",
+		w.named, console.Size(size), strings.Join(largest, ", "))}
 }
 
 // notHome refuses the user's home folder, and a folder above it, unless the user has said
@@ -157,12 +214,40 @@ func (l *launch) sendWorkdir(ctx context.Context) error {
 	}
 	how := sending(l.cfg, l.printer)
 	how.Bar = l.printer.NewTransfer("sending " + l.workdir.named)
-	err := hosts.SendWorkdir(ctx, l.agents, l.workdir.folder, l.workdir.source(), l.artifacts.Archives(), how)
+	err := l.workdir.sendUnchanged(ctx, func(f *tree.Folder) error {
+		return hosts.SendWorkdir(ctx, l.agents, f, l.workdir.source(), l.artifacts.Archives(), how)
+	}, l.printer.Lines)
 	how.Bar.Sent(err)
 	if err != nil {
 		return causeOr(ctx, fmt.Errorf("--workdir %s: %w", l.workdir.named, err))
 	}
 	return nil
+}
+
+// rereads is how often files that have changed are read again, and lost how many more are
+// then left out.
+const rereads, lost = 3, 100
+
+// sendUnchanged has send send the folder. Files may have changed or vanished since it was
+// read: then it reads them again, and at last leaves those out that always change. say is
+// told of these.
+func (w *workdir) sendUnchanged(ctx context.Context, send func(*tree.Folder) error, say func([]string)) error {
+	for i := 0; ; i++ {
+		err := send(w.folder)
+		var changed *tree.ChangedError
+		if !errors.As(err, &changed) || ctx.Err() != nil || i == rereads+lost {
+			return err
+		}
+		without := ""
+		if i >= rereads {
+			without = changed.Path
+		}
+		known := len(w.remarks())
+		if w.folder, err = w.folder.Again(ctx, without); err != nil {
+			return err
+		}
+		say(w.remarks()[known:])
+	}
 }
 
 // sendAgain brings the folder's contents to a host that may have lost them.

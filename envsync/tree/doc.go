@@ -18,8 +18,8 @@
 //
 // # What it refuses
 //
-// It follows no link, and sends none that leads out of the folder. It makes no
-// hard link, so nothing that a program writes in a built folder reaches the
-// store. It allocates no memory for a length from a stream before the bytes
-// are there.
+// It follows no link, and sends none that leads out of the folder unless
+// Options.KeepLinks asks for it. It makes no hard link, so nothing that a program
+// writes in a built folder reaches the store. It allocates no memory for a length
+// from a stream before the bytes are there.
 package tree

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -119,45 +120,92 @@ func (r rules) match(p string, folder bool) (from string, excludes, decided bool
 	return "", false, false
 }
 
-// ignore decides what stays behind.
+// ignore decides what stays behind. The lines of .plxignore come first, then git or, where
+// git cannot be asked, the rules of .gitignore files as this package reads them.
 type ignore struct {
 	git, plx rules
-	base     string // path of the folder, relative to the root of its git repository; "": it is the root
+	root     string                 // the folder, absolute and without links
+	base     string                 // its path, relative to the root of its git repository; "": it is the root
+	of       map[string]*repository // by folder that was entered; nil: git is not asked there
+	opened   []*repository
+	notes    []string // for the user
 }
 
 // newIgnore returns the rules for the folder dir, an absolute path without links.
 // In a git repository those of the folders above count too.
-func newIgnore(dir string) (*ignore, error) {
-	g := &ignore{}
-	root := repository(dir)
-	if root == "" {
-		return g, nil
-	}
-	base, err := filepath.Rel(root, dir)
-	if err != nil {
+func newIgnore(ctx context.Context, dir string) (*ignore, error) {
+	g := &ignore{root: dir, of: map[string]*repository{}}
+	if err := g.above(); err != nil {
 		return nil, err
 	}
-	if base == "." {
+	r := g.open(ctx, dir, "")
+	if r == nil {
 		return g, nil
+	}
+	if g.base != "" {
+		why, err := r.pattern(dir, "")
+		if err != nil {
+			return nil, err
+		}
+		if why != "" {
+			// The user has named it, so what is in it is not excluded as a whole.
+			g.notes = append(g.notes, fmt.Sprintf("%s excludes the folder itself: it is sent because you name it", why))
+			return g, nil
+		}
+	}
+	g.of[""] = r
+	return g, nil
+}
+
+// open asks git about a folder. If git fails, a note says so.
+func (g *ignore) open(ctx context.Context, dir, p string) *repository {
+	r, err := openRepository(ctx, dir, p)
+	if err != nil && ctx.Err() == nil {
+		g.notes = append(g.notes, fmt.Sprintf("%s: %v: plx reads the .gitignore files itself", shown(p), err))
+	}
+	if r != nil {
+		g.opened = append(g.opened, r)
+	}
+	return r
+}
+
+func (g *ignore) close() {
+	for _, r := range g.opened {
+		r.close()
+	}
+}
+
+// above reads the rules of the folders between the root of the repository and the folder.
+func (g *ignore) above() error {
+	root := repositoryRoot(g.root)
+	if root == "" {
+		return nil
+	}
+	base, err := filepath.Rel(root, g.root)
+	if err != nil {
+		return err
+	}
+	if base == "." {
+		return nil
 	}
 	g.base = filepath.ToSlash(base)
 	for at := ""; ; {
 		if err := g.git.read(filepath.Join(root, at, gitFile), filepath.Join(root, at, gitFile), at); err != nil {
-			return nil, err
+			return err
 		}
 		next, more := strings.CutPrefix(g.base, at)
 		element, _, below := strings.Cut(strings.TrimPrefix(next, "/"), "/")
 		if !more || !below {
-			return g, nil
+			return nil
 		}
 		at = path.Join(at, element)
 	}
 }
 
-// repository returns the root of the git repository that dir is in, or "".
-func repository(dir string) string {
+// repositoryRoot returns the root of the git repository that dir is in, or "".
+func repositoryRoot(dir string) string {
 	for at := dir; ; at = filepath.Dir(at) {
-		if _, err := os.Lstat(filepath.Join(at, ".git")); err == nil {
+		if hasGit(at) {
 			return at
 		}
 		if at == filepath.Dir(at) {
@@ -166,9 +214,18 @@ func repository(dir string) string {
 	}
 }
 
+// hasGit reports whether a folder looks like the root of a git repository.
+func hasGit(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, ".git"))
+	return err == nil
+}
+
 // enter reads the rules of a folder that the walk enters. p is its path relative to
 // the walk's folder.
-func (g *ignore) enter(dir, p string) error {
+func (g *ignore) enter(ctx context.Context, dir, p string) error {
+	if p != "" && hasGit(dir) { // a repository of its own
+		g.of[p] = g.open(ctx, dir, p)
+	}
 	in := path.Join(g.base, p)
 	if in == "." {
 		in = ""
@@ -181,15 +238,52 @@ func (g *ignore) enter(dir, p string) error {
 
 // excluded returns why an entry stays behind, or "". abs is its path on this
 // machine.
-func (g *ignore) excluded(abs, p string, folder bool) string {
+func (g *ignore) excluded(abs, p string, folder bool) (string, error) {
 	in := path.Join(g.base, p)
+	r := g.repository(path.Dir(p))
 	if from, excludes, decided := g.plx.match(in, folder); decided {
-		return choose(excludes, from)
+		if !folder || excludes {
+			return choose(excludes, from), nil
+		}
+		return "", g.readmit(r, p)
 	}
-	if from, excludes, decided := g.git.match(in, folder); decided && excludes {
-		return from
+	if why := exception(abs, path.Base(p), folder); why != "" {
+		return why, nil
 	}
-	switch base := path.Base(p); {
+	if r != nil {
+		if folder {
+			g.of[p] = r
+		}
+		return r.excluded(g.root, p, folder)
+	}
+	from, excludes, decided := g.git.match(in, folder)
+	return choose(decided && excludes, from), nil
+}
+
+// repository returns the one that a folder of the walk is in, if git is asked there.
+func (g *ignore) repository(folder string) *repository {
+	if folder == "." {
+		folder = ""
+	}
+	return g.of[folder]
+}
+
+// readmit notes that .plxignore sends a folder. If git excludes it, git excludes all that
+// is in it too, so there only the patterns count that are for those files themselves.
+func (g *ignore) readmit(r *repository, p string) error {
+	if r == nil {
+		return nil
+	}
+	why, err := r.pattern(g.root, r.inside(p))
+	if why == "" {
+		g.of[p] = r
+	}
+	return err
+}
+
+// exception returns why plx leaves an entry here that no pattern excludes, or "".
+func exception(abs, base string, folder bool) string {
+	switch {
 	case base == ".git":
 		return "git's own folder stays behind unless " + plxFile + " has the line !.git"
 	case !folder:

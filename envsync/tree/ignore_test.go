@@ -1,8 +1,7 @@
 package tree
 
 import (
-	"fmt"
-	"math/rand/v2"
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,64 +55,12 @@ func git(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("git", args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_SYSTEM=/dev/null", "GIT_CONFIG_GLOBAL="+cmp.Or(os.Getenv("GIT_CONFIG_GLOBAL"), "/dev/null"))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("git %q: %v\n%s", args, err, out)
 	}
 	return string(out)
-}
-
-// What git would add is what is sent, for random folders and random patterns in them.
-func TestIgnoreLikeGit(t *testing.T) {
-	words := []string{"a", "b", "ab", "c.txt", "b.txt", "a b", "x[1]", "#x", "!y", "data"}
-	patterns := []string{"a", "b", "*.txt", "a/", "/a", "/b/", "a/b", "a/*", "**/b", "a/**", "a/**/b", "**", "*", "?b", "[ab]", "[!a]b",
-		"x\\[1]", "\\#x", "\\!y", "a b ", "a\\ b", "data/", "*/", "/*", "**/", "a*", "*b*", "b.t?t", "[a-c].txt", "# text", "", "/a/b/", "/*/b", "b/*.txt"}
-	rounds := 100
-	if testing.Short() {
-		rounds = 30
-	}
-	r := rand.New(rand.NewPCG(1, 2))
-	top := t.TempDir()
-	for round := range rounds {
-		dir := filepath.Join(top, fmt.Sprint(round))
-		tree := map[string]string{}
-		var folders []string
-		for range 3 + r.IntN(12) {
-			var elements []string
-			for range 1 + r.IntN(4) {
-				elements = append(elements, words[r.IntN(len(words))])
-			}
-			// Of a path that is a folder elsewhere the folder counts.
-			tree[strings.Join(elements, "/")+"/f.txt"] = "x"
-			tree[strings.Join(elements, "/")+"/b"+fmt.Sprint(r.IntN(3))] = "x"
-			folders = append(folders, strings.Join(elements[:r.IntN(len(elements)+1)], "/"))
-		}
-		for _, folder := range folders[:1+r.IntN(3)] {
-			var lines []string
-			for range 1 + r.IntN(5) {
-				line := patterns[r.IntN(len(patterns))]
-				if r.IntN(3) == 0 && line != "" {
-					line = "!" + line
-				}
-				lines = append(lines, line)
-			}
-			tree[filepath.Join(folder, ".gitignore")] = strings.Join(lines, "\n") + "\n"
-		}
-		write(t, dir, tree)
-		git(t, dir, "init", "-q")
-		want := strings.Split(strings.TrimSuffix(git(t, dir, "ls-files", "--others", "--exclude-standard", "-z"), "\x00"), "\x00")
-		want = slices.DeleteFunc(want, func(p string) bool { return p == "" })
-		slices.Sort(want)
-		if got := files(scan(t, dir).Manifest); !slices.Equal(got, want) {
-			for name, content := range tree {
-				if filepath.Base(name) == ".gitignore" {
-					t.Logf("%s: %q", name, content)
-				}
-			}
-			t.Fatalf("round %d: sent\n%q\ngit would add\n%q", round, got, want)
-		}
-	}
 }
 
 func TestWhatStaysBehind(t *testing.T) {

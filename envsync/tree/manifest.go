@@ -41,7 +41,11 @@ const (
 	Directory Kind = 'd'
 	File      Kind = 'f'
 	Link      Kind = 'l'
+	Outside   Kind = 'o' // a link that leads out of the folder, which the user wants as it is
 )
+
+// IsLink reports whether an entry is a link, wherever it leads.
+func (k Kind) IsLink() bool { return k == Link || k == Outside }
 
 // Entry is one file, folder or link below the folder of a manifest.
 type Entry struct {
@@ -81,7 +85,7 @@ func (m Manifest) Encode() []byte {
 		b = append(b, byte(e.Kind))
 		b = appendText(b, e.Path)
 		switch e.Kind {
-		case Link:
+		case Link, Outside:
 			b = appendText(b, e.Target)
 		case File:
 			b = binary.AppendUvarint(b, uint64(e.Mode.Perm()))
@@ -183,7 +187,7 @@ func (d *decoder) entry() (e Entry) {
 		return e
 	}
 	switch e.Kind = Kind(kind[0]); e.Kind {
-	case Link:
+	case Link, Outside:
 		e.Target = d.text()
 	case File:
 		e.Mode = fs.FileMode(d.number(uint64(fs.ModePerm)))
@@ -259,6 +263,11 @@ func (c *checker) check(e Entry) error {
 		c.folders[e.Path] = true
 	case Link:
 		return checkTarget(e.Path, e.Target)
+	case Outside:
+		if e.Target == "" {
+			return errors.New("it is a link to nothing")
+		}
+		return checkName(e.Target)
 	}
 	return nil
 }
@@ -277,12 +286,21 @@ func checkPath(p string) error {
 	return nil
 }
 
+// checkTarget refuses a link that leads out of the folder.
 func checkTarget(p, target string) error {
-	if len(target) > maxName || strings.ContainsFunc(target, unicode.IsControl) {
-		return errors.New("what it points to has no valid name")
+	if err := checkName(target); err != nil {
+		return err
 	}
 	if !envsync.StaysInside(p, target) {
-		return fmt.Errorf("the link to %q leads out of the folder, or may do so", target)
+		return fmt.Errorf("the link to %q %w", target, errLeadsOut)
+	}
+	return nil
+}
+
+// checkName refuses what no link can point to, or no message can show.
+func checkName(target string) error {
+	if len(target) > maxName || strings.ContainsFunc(target, unicode.IsControl) {
+		return errors.New("what it points to has no valid name")
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -65,10 +66,12 @@ func (p *pack) fill(ctx context.Context, f *Folder, entries []Entry) error {
 	return errors.Join(err, z.Close())
 }
 
-// pour writes a file, which must still be what Scan found.
+// pour writes a file, which must still begin with what Scan found.
 func (f *Folder) pour(w io.Writer, e Entry) error {
 	file, _, err := openFile(f.file(e))
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) && f.contents == "" {
+		return &ChangedError{e.Path}
+	} else if err != nil {
 		return fmt.Errorf("%s: %w", shown(e.Path), cause(err))
 	}
 	defer file.Close() // only read
@@ -77,8 +80,8 @@ func (f *Folder) pour(w io.Writer, e Entry) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", shown(e.Path), cause(err))
 	}
-	if more, _ := file.Read(make([]byte, 1)); more > 0 || n != e.Size || Sum(hash.Sum(nil)) != e.Sum {
-		return fmt.Errorf("%s: %w", shown(e.Path), errChanged)
+	if n != e.Size || Sum(hash.Sum(nil)) != e.Sum {
+		return &ChangedError{e.Path}
 	}
 	return nil
 }

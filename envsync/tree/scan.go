@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -31,6 +32,8 @@ type Options struct {
 	All bool
 	// Follow sends a file in the place of a link that leads out of the folder.
 	Follow bool
+	// KeepLinks sends links that lead out of the folder as they are.
+	KeepLinks bool
 	// Leave returns why an entry stays behind, or "". Nil: none does.
 	Leave func(p string, entry fs.DirEntry) (why string)
 }
@@ -42,6 +45,8 @@ type Folder struct {
 	contents string            // folder that has the files under their hashes, of a Folder that Take made; else ""
 	excluded map[string]string // why what stays behind does, by path
 	followed followed
+	read     time.Time // when Scan began
+	notes    []string
 }
 
 // followed are the absolute paths of files that are sent in the place of links, by path.
@@ -55,10 +60,14 @@ func (f followed) file(root, p string) string {
 	return filepath.Join(root, filepath.FromSlash(p))
 }
 
-// Scan reads the folder dir. Files that .gitignore or .plxignore exclude stay
-// behind, and so do .git, __pycache__ and virtual environments. Scan refuses a
-// folder with anything that cannot be sent: a socket or device, a file of more than
-// 2 GiB, a link that leads out, a name with a line feed, and what it cannot read.
+// Scan reads the folder dir. What git or .plxignore exclude stays behind, and so do
+// .git, __pycache__ and virtual environments. In a git repository git itself is asked,
+// so that its tracked files and all its exclude files count. Scan refuses a folder with
+// anything that cannot be sent, and names all of it: sockets and devices, files of more
+// than 2 GiB, links that lead out, names with a line feed, and what it cannot read.
+//
+// Others may write the folder meanwhile. What vanishes is left out. Of a file that grows
+// Scan takes what it found first. A file that always changes is left out, with a note.
 func Scan(ctx context.Context, dir string, o Options) (*Folder, error) {
 	root, err := filepath.Abs(dir)
 	if err == nil {
@@ -67,11 +76,12 @@ func Scan(ctx context.Context, dir string, o Options) (*Folder, error) {
 	if err != nil {
 		return nil, cause(err)
 	}
-	w := &walk{ctx: ctx, root: root, options: o, excluded: map[string]string{}, followed: followed{}, cache: openCache(o.Cache, root), begun: time.Now()}
+	w := &walk{ctx: ctx, root: root, options: o, excluded: map[string]string{}, followed: followed{}, gone: map[string]bool{}, cache: openCache(o.Cache, root), begun: time.Now()}
 	if !o.All {
-		if w.ignore, err = newIgnore(root); err != nil {
+		if w.ignore, err = newIgnore(ctx, root); err != nil {
 			return nil, err
 		}
+		defer w.ignore.close()
 	}
 	if err := w.enter(""); err != nil {
 		return nil, err
@@ -79,7 +89,13 @@ func Scan(ctx context.Context, dir string, o Options) (*Folder, error) {
 	if err := w.hash(); err != nil {
 		return nil, err
 	}
-	f := &Folder{Manifest: Manifest{w.entries}, root: root, excluded: w.excluded, followed: w.followed}
+	if len(w.refused) > 0 {
+		return nil, w.allRefused()
+	}
+	f := &Folder{Manifest: Manifest{w.entries}, root: root, excluded: w.excluded, followed: w.followed, read: w.begun, notes: w.notes}
+	if w.ignore != nil {
+		f.notes = append(w.ignore.notes, f.notes...)
+	}
 	slices.SortFunc(f.Entries, func(a, b Entry) int { return strings.Compare(a.Path, b.Path) })
 	if _, err := Decode(f.Encode()); err != nil {
 		return nil, err // a bound that only the whole exceeds
@@ -103,6 +119,28 @@ func (f *Folder) file(e Entry) string {
 		return filepath.Join(f.contents, e.Sum.String())
 	}
 	return f.followed.file(f.root, e.Path)
+}
+
+// Notes returns what the user may not expect of the folder, as lines.
+func (f *Folder) Notes() []string { return f.notes }
+
+// Excluding returns the reason, as Excluded gives it, for which most files and folders
+// stay behind, apart from empty folders, git's own, and files of patterns. It is "" if none
+// does.
+func (f *Folder) Excluding() string {
+	count := map[string]int{}
+	most := ""
+	for p, why := range f.excluded {
+		in, err := os.ReadDir(filepath.Join(f.root, filepath.FromSlash(p)))
+		if err == nil && len(in) == 0 || slices.Contains([]string{".git", gitFile, plxFile}, path.Base(p)) {
+			continue
+		}
+		count[why]++
+		if most == "" || count[why] > count[most] || count[why] == count[most] && why < most {
+			most = why
+		}
+	}
+	return most
 }
 
 // Root returns the absolute path of the folder on this machine.
@@ -132,6 +170,11 @@ type walk struct {
 	ignore   *ignore           // nil: no file of patterns counts
 	cache    *cache
 	begun    time.Time
+	refused  []refused // what cannot be sent
+
+	mu    sync.Mutex      // guards what hash writes of notes and gone
+	notes []string        // as in Folder
+	gone  map[string]bool // paths of files that are left out after all
 }
 
 func (w *walk) abs(p string) string { return filepath.Join(w.root, filepath.FromSlash(p)) }
@@ -142,22 +185,35 @@ func (w *walk) enter(p string) error {
 		return err
 	}
 	entries, err := os.ReadDir(w.abs(p))
-	if err != nil {
+	switch {
+	case err == nil:
+	case p == "":
 		return fmt.Errorf("%s: %w", shown(p), cause(err))
+	case !errors.Is(err, fs.ErrNotExist):
+		return w.refuse(p, cause(err))
 	}
 	if w.ignore != nil {
-		if err := w.ignore.enter(w.abs(p), p); err != nil {
+		if err := w.ignore.enter(w.ctx, w.abs(p), p); err != nil {
 			return err
 		}
 	}
 	for _, e := range entries {
 		at := path.Join(p, e.Name())
-		if why := w.leaves(at, e); why != "" {
+		why, err := w.leaves(at, e)
+		if err != nil {
+			return err
+		}
+		if why != "" {
 			w.excluded[at] = why
 			continue
 		}
-		if err := w.add(at, e); err != nil {
-			return err
+		if err := w.add(at, e); errors.Is(err, fs.ErrNotExist) {
+			continue // it has vanished
+		} else if err != nil {
+			if err := w.refuse(at, err); err != nil {
+				return err
+			}
+			continue
 		}
 		if len(w.entries) > maxEntries {
 			return fmt.Errorf("it has more than %d files", maxEntries)
@@ -171,25 +227,42 @@ func (w *walk) enter(p string) error {
 	return nil
 }
 
+// refuse notes that something cannot be sent.
+func (w *walk) refuse(p string, why error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refused = append(w.refused, refused{p, why})
+	if len(w.refused) > maxEntries {
+		return fmt.Errorf("it has more than %d files that cannot be sent", maxEntries)
+	}
+	return nil
+}
+
+// allRefused is the error that names what cannot be sent.
+func (w *walk) allRefused() error {
+	slices.SortFunc(w.refused, func(a, b refused) int { return strings.Compare(a.path, b.path) })
+	return &RefusedError{root: w.root, all: w.refused}
+}
+
 // leaves returns why an entry stays behind, or "".
-func (w *walk) leaves(p string, found fs.DirEntry) (why string) {
+func (w *walk) leaves(p string, found fs.DirEntry) (why string, err error) {
 	if w.ignore != nil {
-		why = w.ignore.excluded(w.abs(p), p, found.IsDir())
+		why, err = w.ignore.excluded(w.abs(p), p, found.IsDir())
 	}
 	if why == "" && w.options.Leave != nil {
 		why = w.options.Leave(p, found)
 	}
-	return why
+	return why, err
 }
 
 // add adds one entry; hash computes its sum.
 func (w *walk) add(p string, found fs.DirEntry) error {
 	info, err := w.info(p, found)
 	if err != nil {
-		return fmt.Errorf("%s: %w", shown(p), cause(err))
+		return cause(err)
 	}
 	if err := checkPath(p); err != nil {
-		return fmt.Errorf("%s: %w", shown(p), err)
+		return err
 	}
 	e := Entry{Path: p, Mode: info.Mode().Perm()}
 	switch mode := info.Mode(); {
@@ -199,21 +272,29 @@ func (w *walk) add(p string, found fs.DirEntry) error {
 		e.Kind, e.Size = File, info.Size()
 		w.options.Count.addFound()
 		if e.Size > maxFile {
-			return &LargeError{Path: p, Size: e.Size}
+			return largeError(e.Size)
 		}
 	case mode&fs.ModeSymlink != 0:
-		e.Kind, e.Mode = Link, 0
-		if e.Target, err = os.Readlink(w.abs(p)); err != nil {
-			return fmt.Errorf("%s: %w", shown(p), cause(err))
-		}
-		if err := checkTarget(p, e.Target); err != nil {
-			return fmt.Errorf("%s: %w", shown(p), err)
+		if e, err = w.link(p); err != nil {
+			return err
 		}
 	default:
-		return fmt.Errorf("%s: it is a %s, which cannot be sent", shown(p), envsync.Special(mode))
+		return fmt.Errorf("it is a %s, which cannot be sent", envsync.Special(mode))
 	}
 	w.entries, w.infos = append(w.entries, e), append(w.infos, info)
 	return nil
+}
+
+// link returns the entry of a link.
+func (w *walk) link(p string) (e Entry, err error) {
+	e = Entry{Path: p, Kind: Link}
+	if e.Target, err = os.Readlink(w.abs(p)); err != nil {
+		return e, cause(err)
+	}
+	if err = checkTarget(p, e.Target); err != nil && w.options.KeepLinks {
+		e.Kind, err = Outside, checkName(e.Target)
+	}
+	return e, err
 }
 
 // info returns what an entry is. For a link that is followed that is the file.
@@ -237,21 +318,6 @@ func (w *walk) info(p string, found fs.DirEntry) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// LargeError is the error of a file that is too large for a working directory.
-type LargeError struct {
-	Path string
-	Size int64 // bytes
-}
-
-func (e *LargeError) Error() string {
-	return fmt.Sprintf("%s: it has %.1f GiB, and a file may have %d GiB", shown(e.Path), float64(e.Size)/(1<<30), maxFile>>30)
-}
-
-// Hint says what to do instead.
-func (e *LargeError) Hint() string {
-	return fmt.Sprintf("add a line /%s to %s, and put the file where the hosts can read it", e.Path, plxFile)
-}
-
 // hash computes the sums of all files.
 func (w *walk) hash() error {
 	group, ctx := errgroup.WithContext(w.ctx)
@@ -264,48 +330,119 @@ func (w *walk) hash() error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			sum, err := w.hashFile(e, w.infos[i])
+			read, err := w.hashFile(e, w.infos[i])
 			if err != nil {
-				return fmt.Errorf("%s: %w", shown(e.Path), cause(err))
+				return w.lose(e.Path, err)
 			}
-			w.entries[i] = e.withSum(sum)
+			w.entries[i] = read
 			w.options.Count.addRead()
 			return nil
 		})
 	}
-	return group.Wait()
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	w.entries = slices.DeleteFunc(w.entries, func(e Entry) bool { return w.gone[e.Path] })
+	return nil
 }
 
-// hashFile returns the hash of a file. found is what enter has found.
-func (w *walk) hashFile(e Entry, found fs.FileInfo) (sum Sum, err error) {
+// lose leaves a file out that has vanished or always changes, or refuses it.
+func (w *walk) lose(p string, err error) error {
+	always := errors.As(err, new(*ChangedError))
+	if !always && !errors.Is(err, fs.ErrNotExist) {
+		return w.refuse(p, cause(err))
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.gone[p] = true
+	if always {
+		w.notes = append(w.notes, leftOut(p))
+	}
+	return nil
+}
+
+// leftOut is the note on a file that always changes.
+func leftOut(p string) string {
+	return shown(p) + " stays here: it changes all the time"
+}
+
+// hashFile returns the entry of a file with its hash. found is what enter has found.
+func (w *walk) hashFile(e Entry, found fs.FileInfo) (Entry, error) {
 	if sum, ok := w.cache.sum(e.Path, found); ok {
 		w.options.Count.addBytes(e.Size)
-		return sum, nil
+		return e.withSum(sum), nil
 	}
-	f, info, err := openFile(w.followed.file(w.root, e.Path))
-	if err != nil {
-		return sum, err
-	}
-	defer f.Close() // only read
-	hash := sha256.New()
-	n, err := io.Copy(io.MultiWriter(hash, byteCount{w.options.Count}), io.LimitReader(f, e.Size+1))
-	if err != nil {
-		return sum, err
-	}
-	after, err := f.Stat()
-	if err != nil {
-		return sum, err
-	}
-	before, _ := identity(info)
-	if now, _ := identity(after); n != e.Size || now != before {
-		return sum, errChanged
-	}
-	sum = Sum(hash.Sum(nil))
-	w.cache.keep(e.Path, info, w.begun, sum)
-	return sum, nil
+	return readFile(e, w.followed.file(w.root, e.Path), byteCount{w.options.Count}, func(info fs.FileInfo, sum Sum) {
+		w.cache.keep(e.Path, info, w.begun, sum)
+	})
 }
 
-var errChanged = errors.New("it changed while it was read: wait until nothing writes it, or exclude it in " + plxFile)
+// attempts is how often a file is read that others write meanwhile.
+const attempts = 3
+
+// readFile returns the entry of a file with its present length and hash. keep is told the
+// hash of a file that nobody writes. Of one that grows the entry has what was there first.
+func readFile(e Entry, file string, count io.Writer, keep func(fs.FileInfo, Sum)) (Entry, error) {
+	for range attempts {
+		f, info, err := openFile(file)
+		if err != nil {
+			return e, err
+		}
+		sum, changed, err := hashOpen(f, info, count)
+		f.Close() // only read
+		if err != nil {
+			return e, err
+		}
+		if !changed {
+			keep(info, sum.sum)
+		}
+		if sum.whole {
+			e.Size = info.Size()
+			return e.withSum(sum.sum), nil
+		}
+	}
+	return e, &ChangedError{e.Path}
+}
+
+// hashed is the hash of a file's first bytes. whole: they are those of info.Size.
+type hashed struct {
+	sum   Sum
+	whole bool
+}
+
+// hashOpen hashes the bytes that an open file had. If the file has changed, it hashes them
+// again: those of a file that only grows are the same.
+func hashOpen(f *os.File, info fs.FileInfo, count io.Writer) (h hashed, changed bool, err error) {
+	if info.Size() > maxFile {
+		return h, false, largeError(info.Size())
+	}
+	for {
+		hash := sha256.New()
+		n, err := io.Copy(io.MultiWriter(hash, count), io.NewSectionReader(f, 0, info.Size()))
+		if err != nil {
+			return h, changed, err
+		}
+		after, err := f.Stat()
+		if err != nil {
+			return h, changed, err
+		}
+		sum := Sum(hash.Sum(nil))
+		before, _ := identity(info)
+		now, _ := identity(after)
+		h.whole = n == info.Size() && (now == before || changed && sum == h.sum)
+		if h.sum = sum; h.whole || changed || n != info.Size() {
+			return h, now != before, nil
+		}
+		changed, count = true, io.Discard
+	}
+}
+
+// ChangedError is the error of a file that is not any more what Scan has found.
+type ChangedError struct{ Path string }
+
+func (e *ChangedError) Error() string {
+	return shown(e.Path) + ": it changed while it was read: wait until nothing writes it, or exclude it in " + plxFile
+}
 
 // openFlags keep an open from following a link and from waiting for a writer.
 const openFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
@@ -319,7 +456,7 @@ func openFile(file string) (*os.File, fs.FileInfo, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = errChanged
+		err = errors.New("it is no regular file any more")
 	}
 	if err != nil {
 		f.Close() // only read

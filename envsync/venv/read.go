@@ -85,7 +85,7 @@ func Read(ctx context.Context, dir string, o Options) (*Venv, error) {
 // advised replaces advice that holds for working directories only: an environment has no
 // .plxignore.
 func advised(err error) error {
-	if large := (*tree.LargeError)(nil); errors.As(err, &large) {
+	if errors.As(err, new(*tree.RefusedError)) {
 		return mistake("install what it belongs to on the hosts, or make the environment without it", "%w", err)
 	}
 	return err

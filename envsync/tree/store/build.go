@@ -102,7 +102,7 @@ func (b *builder) fill(ctx context.Context, entries []tree.Entry) error {
 		return err
 	}
 	for _, e := range entries {
-		if e.Kind == tree.Link {
+		if e.Kind.IsLink() {
 			if err := os.Symlink(e.Target, b.path(e)); err != nil {
 				return fmt.Errorf("make %s: %w", e.Path, cause(err))
 			}

@@ -253,7 +253,7 @@ func unchanged(ctx context.Context, dir string, m tree.Manifest, record string) 
 		case unix.S_IFDIR:
 			right = e.Kind == tree.Directory
 		case unix.S_IFLNK:
-			right = e.Kind == tree.Link
+			right = e.Kind.IsLink()
 		case unix.S_IFREG:
 			right = e.Kind == tree.File && now.Size == e.Size && now.Mode&0o777 == uint32(e.Mode)
 		}

@@ -1,0 +1,146 @@
+package tree
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// whileScanning scans a folder again and again while write is called again and again.
+func whileScanning(t *testing.T, dir string, rounds int, write func(i int) error) {
+	t.Helper()
+	stop := make(chan struct{})
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if err := write(i); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	defer writing.Wait()
+	defer close(stop)
+	for range rounds {
+		f, err := Scan(t.Context(), dir, Options{})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if _, found := f.Find("train.py"); !found {
+			t.Error("train.py is not sent")
+		}
+		for _, e := range f.Entries {
+			if e.Kind == File && e.Size > 0 && e.Sum == (Sum{}) {
+				t.Errorf("%s has no hash", e.Path)
+			}
+		}
+	}
+}
+
+// Temporary files that come and go do not stop a launch.
+func TestReportW5VanishingFiles(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"train.py": "x"})
+	whileScanning(t, dir, 50, func(i int) error {
+		folder := filepath.Join(dir, "tmp")
+		file := filepath.Join(folder, "file")
+		return errors.Join(os.MkdirAll(folder, 0o700), os.WriteFile(file, make([]byte, i%5000), 0o600), os.Remove(file), os.Remove(folder))
+	})
+}
+
+// Of a log that grows the beginning is sent.
+func TestReportW6GrowingLog(t *testing.T) {
+	dir := t.TempDir()
+	log := filepath.Join(dir, "log")
+	write(t, dir, map[string]string{"train.py": "x", "log": strings.Repeat("x", 1<<20)})
+	f, err := os.OpenFile(log, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	whileScanning(t, dir, 20, func(int) error {
+		_, err := f.WriteString("y")
+		return err
+	})
+	found := scan(t, dir)
+	if _, err := f.WriteString("more"); err != nil {
+		t.Fatal(err)
+	}
+	e, _ := found.Find("log")
+	var sent bytes.Buffer
+	if err := found.pour(&sent, e); err != nil || int64(sent.Len()) != e.Size || Sum(sha256.Sum256(sent.Bytes())) != e.Sum {
+		t.Errorf("sent %d bytes of %d: %v", sent.Len(), e.Size, err)
+	}
+}
+
+// reader gives an open file other bytes whenever it was read.
+type reader struct {
+	file string
+	n    byte
+}
+
+func (r *reader) Write(p []byte) (int, error) {
+	r.n++
+	return len(p), os.WriteFile(r.file, bytes.Repeat([]byte{r.n}, 10+int(r.n)), 0o600) // the length tells at once
+}
+
+// A file that is another one whenever it is read is told from one that grows.
+func TestAlwaysChanging(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"a": "0123456789"})
+	file := filepath.Join(dir, "a")
+	_, err := readFile(Entry{Path: "a"}, file, &reader{file: file}, func(fs.FileInfo, Sum) { t.Error("its hash is kept") })
+	if !errors.As(err, new(*ChangedError)) {
+		t.Errorf("%v, want that it changed", err)
+	}
+	w := &walk{entries: []Entry{{Path: "a"}}, gone: map[string]bool{}}
+	if err := w.lose("a", err); err != nil || !w.gone["a"] || !slices.Equal(w.notes, []string{"a stays here: it changes all the time"}) {
+		t.Errorf("%v, notes %q", err, w.notes)
+	}
+}
+
+// A folder is read again after a file was not what it had been.
+func TestAgain(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"same": "1", "changed": "1", "gone": "1", "always": "1"})
+	f := scan(t, dir)
+	write(t, dir, map[string]string{"changed": "22", "new": "1"})
+	if err := os.Remove(filepath.Join(dir, "gone")); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []string{"changed", "gone"} {
+		e, _ := f.Find(p)
+		var changed *ChangedError
+		if err := f.pour(io.Discard, e); !errors.As(err, &changed) || changed.Path != p {
+			t.Errorf("%s: %v, want that it changed", p, err)
+		}
+	}
+	again, err := f.Again(t.Context(), "always")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := files(again.Manifest), []string{"changed", "same"}; !slices.Equal(got, want) {
+		t.Errorf("after a second look %q, want %q", got, want)
+	}
+	e, _ := again.Find("changed")
+	if err := again.pour(io.Discard, e); err != nil || e.Size != 2 {
+		t.Errorf("size %d: %v", e.Size, err)
+	}
+	if got := again.Notes(); len(got) != 1 || !strings.HasPrefix(got[0], "always stays here") {
+		t.Errorf("notes %q", got)
+	}
+}

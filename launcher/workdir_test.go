@@ -1,0 +1,180 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/plx-run/plx/envsync/tree"
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/exit"
+)
+
+// makeFiles makes empty files, except those with patterns, in the present folder.
+func makeFiles(t *testing.T, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// shell runs a line as the user would.
+func shell(t *testing.T, line string) {
+	t.Helper()
+	if out, err := exec.Command("sh", "-c", line).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", line, err, out)
+	}
+}
+
+// workdirOf reads a folder for a launch of a command.
+func workdirOf(t *testing.T, folder, command string, args ...string) (workdir, error) {
+	t.Helper()
+	return readWorkdir(t.Context(), Config{Program: command, Args: args, Workdir: folder}, console.NewPrinter(console.Terminal{Stderr: os.Stderr}))
+}
+
+// inRepository makes a git repository in a folder that is the user's home, and goes there.
+func inRepository(t *testing.T) string {
+	t.Helper()
+	home, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_CONFIG_HOME", "")
+	t.Setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+	t.Chdir(home)
+	shell(t, "git init -q")
+	return home
+}
+
+// A dotfiles repository in the home excludes all that is below it.
+func TestReportW3DotfilesRepository(t *testing.T) {
+	home := inRepository(t)
+	makeFiles(t, map[string]string{".gitignore": "*\n", "project/train.py": "", "project/src/model.py": ""})
+	for _, cure := range []string{"git init -q .", "echo '!*' >> .plxignore"} {
+		t.Chdir(filepath.Join(home, "project"))
+		_, err := workdirOf(t, ".", "bash", "-c", "python3 train.py")
+		if err == nil || exit.Code(err) != exit.CodeUsage || !strings.Contains(err.Error(), "--workdir .: nothing of it would be sent: "+home+"/.gitignore:1 excludes it") {
+			t.Fatalf("%v, want who excludes all", err)
+		}
+		if !strings.Contains(exit.Hint(err), strings.Replace(cure, " -q", "", 1)) {
+			t.Errorf("hint %q, want %q", exit.Hint(err), cure)
+		}
+		shell(t, cure)
+		w, err := workdirOf(t, ".", "bash", "-c", "python3 train.py")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, found := w.folder.Find("src/model.py"); !found || !w.has("train.py") {
+			t.Errorf("after %s: not all is sent", cure)
+		}
+		shell(t, "rm -rf .git .plxignore")
+	}
+}
+
+func (w workdir) has(p string) bool {
+	_, found := w.folder.Find(p)
+	return found
+}
+
+// A folder that excludes itself.
+func TestReportW4FolderExcludesItself(t *testing.T) {
+	inRepository(t)
+	makeFiles(t, map[string]string{"dist/.gitignore": "*\n", "dist/train": "", "dist/sub/x": ""})
+	_, err := workdirOf(t, "dist", "./dist/train")
+	if err == nil || exit.Code(err) != exit.CodeUsage || !strings.Contains(err.Error(), "nothing of it would be sent: .gitignore:1 excludes it") {
+		t.Fatalf("%v, want who excludes all", err)
+	}
+	cure, found := strings.CutPrefix(exit.Hint(err), "to send it all: ")
+	if !found {
+		t.Fatalf("hint %q", exit.Hint(err))
+	}
+	shell(t, cure)
+	if w, err := workdirOf(t, "dist", "./dist/train"); err != nil || !w.has("train") || !w.has("sub/x") {
+		t.Errorf("after %s: %v", cure, err)
+	}
+}
+
+// Scripts that a pattern leaves here are refused, in a line for a shell too. Each hint
+// leads on.
+func TestExcludedProgram(t *testing.T) {
+	inRepository(t)
+	t.Setenv("HOME", t.TempDir())
+	makeFiles(t, map[string]string{".gitignore": "build/\n*.gen.py\n", "build/train.py": "", "build/sub/x.gen.py": "", "a": "", "a.gen.py": ""})
+	for _, c := range []struct{ script, why, line string }{
+		{"build/train.py", "build/train.py does not reach the hosts: .gitignore:1", "!/build/"},
+		{"a.gen.py", "a.gen.py does not reach the hosts: .gitignore:2", "!/a.gen.py"},
+		{"build/sub/x.gen.py", "build/sub/x.gen.py does not reach the hosts: .gitignore:2", "!/build/sub/x.gen.py"}, // build/ is sent by now
+	} {
+		for _, command := range [][]string{{"python3", c.script}, {"bash", "-c", "exec python3 -u " + c.script + " --x"}} {
+			_, err := workdirOf(t, ".", command[0], command[1:]...)
+			if err == nil || exit.Code(err) != exit.CodeUsage || !strings.Contains(err.Error(), c.why) || exit.Hint(err) != "add the line "+c.line+" to .plxignore" {
+				t.Errorf("%q: %v, hint %q; want %q and %q", command, err, exit.Hint(err), c.why, c.line)
+			}
+		}
+		if _, err := workdirOf(t, ".", "bash", "-c", "cd build; python3 "+c.script); err != nil {
+			t.Errorf("a line that goes elsewhere: %v", err)
+		}
+		shell(t, "echo '"+c.line+"' >> .plxignore")
+		if _, err := workdirOf(t, ".", "python3", c.script); err != nil {
+			t.Errorf("after the hint for %s: %v", c.script, err)
+		}
+	}
+}
+
+// More than 1 GiB is said before it is sent.
+func TestReportW6LargeFolder(t *testing.T) {
+	m := tree.Manifest{Entries: []tree.Entry{{Path: "data", Kind: tree.Directory}, {Path: "small", Kind: tree.File, Size: 1}}}
+	for i, name := range []string{"a", "b", "c", "d"} {
+		m.Entries = append(m.Entries, tree.Entry{Path: name, Kind: tree.File, Size: 1<<28 + int64(i)<<20})
+	}
+	w := workdir{named: ".", folder: &tree.Folder{Manifest: m}}
+	const want = "note: --workdir . has 1.0 GiB, and hosts get what they lack of it; largest: d (259.0 MiB), c (258.0 MiB), b (257.0 MiB); lines in .plxignore leave files here"
+	if got := w.size(); len(got) != 1 || got[0] != want {
+		t.Errorf("notes %q, want %q", got, want)
+	}
+	w.folder.Entries = w.folder.Entries[:3]
+	if got := w.size(); len(got) != 0 {
+		t.Errorf("notes %q of a small folder", got)
+	}
+}
+
+// A launch goes on although files vanish or change between reading and sending.
+func TestReportW5FilesVanishWhileSending(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("HOME", t.TempDir())
+	makeFiles(t, map[string]string{"train.py": "", "gone": "", "always": "1"})
+	w, err := workdirOf(t, ".", "python3", "train.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	sent := 0
+	err = w.sendUnchanged(t.Context(), func(f *tree.Folder) error {
+		sent++
+		_ = os.Remove("gone") // the first time
+		if w.has("gone") {
+			return fmt.Errorf("host h1: %w", &tree.ChangedError{Path: "gone"})
+		}
+		if w.has("always") {
+			return &tree.ChangedError{Path: "always"}
+		}
+		return nil
+	}, func(lines []string) { said = append(said, lines...) })
+	if err != nil || !w.has("train.py") || sent != rereads+2 || len(said) != 1 || said[0] != "note: --workdir .: always stays here: it changes all the time" {
+		t.Errorf("%v, sent %d times, said %q", err, sent, said)
+	}
+	failed := errors.New("no network")
+	if err := w.sendUnchanged(t.Context(), func(*tree.Folder) error { return failed }, nil); err != failed {
+		t.Errorf("%v, want the error", err)
+	}
+}
