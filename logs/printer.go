@@ -30,13 +30,14 @@ type Printer struct {
 	limit   int // length of the longest line that is written in one piece, in bytes
 	room    int // for the unfinished lines and buffers of all streams, in bytes
 
-	mu        sync.Mutex // guards all below, and every stream
-	streams   map[origin]*stream
-	memory    int         // what the streams have of room
-	lines     int         // number of lines printed so far
-	holding   []*unit     // what is held back, in the order of its first lines, see fold.go
-	releasing *time.Timer // prints them; valid while there are some
-	err       error       // error of the first failed write, which all later calls return; nil before it
+	mu         sync.Mutex // guards all below, and every stream
+	streams    map[origin]*stream
+	memory     int         // what the streams have of room
+	lines      int         // number of lines printed so far
+	holding    []*unit     // what is held back, in the order of its first lines, see fold.go
+	generation string      // line of a task that began again, as it was printed last; "": none has
+	releasing  *time.Timer // prints them; valid while there are some
+	err        error       // error of the first failed write, which all later calls return; nil before it
 }
 
 // Options configures a Printer.

@@ -12,6 +12,11 @@ import (
 // exits: agents kill at the end of the grace and then report.
 const stopMargin = 10 * time.Second
 
+// prolonging is how many times longer than Plan.Settle failures are collected if nobody knows
+// which peer was lost: a program may dump core before it ends, and a connection may break
+// late.
+const prolonging = 5
+
 // fail takes a failure. The first one that is not tolerated begins the time in
 // which failures are collected.
 func (m *Machine) fail(f failure) {
@@ -29,6 +34,9 @@ func (m *Machine) fail(f failure) {
 	m.failures.add(m.tolerance.endDoubt()...)
 	m.failures.add(f)
 	if m.stage == settling {
+		if m.failures.prolonged && !m.failures.unexplained(m.view()) {
+			m.do(timer(SettleTimer, m.plan.Settle)) // others may still be heard
+		}
 		return
 	}
 	m.stage = settling
@@ -113,10 +121,10 @@ func (m *Machine) stopAsked(e StopAsked) {
 	}
 }
 
-// endWith ends the job with a verdict. If another generation was to follow, the
-// failure before it becomes a notice.
+// endWith ends the job with a verdict. If a generation was to follow that is no restart,
+// the failure before it becomes a notice. That of a restart is one already.
 func (m *Machine) endWith(v protocol.Verdict) {
-	if m.verdict.Reason != "" && m.view().between() {
+	if m.verdict.Reason != "" && m.restart.uncounted != "" && m.view().between() {
 		m.do(notice("%s", m.verdict.Reason))
 	}
 	m.restart.cancel()
