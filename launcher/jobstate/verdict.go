@@ -2,7 +2,9 @@ package jobstate
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/plx-run/plx/launcher/protocol"
@@ -225,6 +227,7 @@ func (v view) summary(fs failures, verdict protocol.Verdict) protocol.Verdict {
 	if verdict.Code == 0 || verdict.Stopped() || !v.launched {
 		return verdict
 	}
+	var late []string // victims that ended after the job was told to
 	for task, h := range v.generation.hostOf {
 		e, ended := v.generation.exits[task]
 		end := protocol.TaskEnd{Task: task.String(), Host: v.name(h), Code: e.Code, Signal: e.Signal, Cause: cmp.Or(e.Cause, e.OOM)}
@@ -240,10 +243,13 @@ func (v view) summary(fs failures, verdict protocol.Verdict) protocol.Verdict {
 			}
 		case !ended:
 			end.Part = protocol.Unknown
-		case e.Told:
+		case e.Told && (e.Native || lost == "" || e.Code == 128+int(syscall.SIGTERM)):
 			end.Part = protocol.TornDown
 		case lost != "":
 			end.Part = protocol.Victim
+			if name := fmt.Sprintf("%s on %s", task, end.Host); !slices.Contains(verdict.Victims, name) {
+				late = append(late, name)
+			}
 		case v.fault(h, e) != "":
 			end.Part = protocol.Failed
 		default:
@@ -254,6 +260,10 @@ func (v view) summary(fs failures, verdict protocol.Verdict) protocol.Verdict {
 	slices.SortFunc(verdict.Ends, func(a, b protocol.TaskEnd) int {
 		return cmp.Or(cmp.Compare(slices.Index(parts, a.Part), slices.Index(parts, b.Part)), cmp.Compare(len(a.Task), len(b.Task)), cmp.Compare(a.Task, b.Task))
 	})
+	if verdict.MoreVictims == 0 && len(late) > 0 {
+		victims := slices.Sorted(slices.Values(append(late, verdict.Victims...)))
+		verdict.Victims, verdict.MoreVictims = victims[:min(len(victims), maxEnds)], max(0, len(victims)-maxEnds)
+	}
 	verdict.MoreEnds = max(0, len(verdict.Ends)-maxEnds)
 	verdict.Ends = verdict.Ends[:min(len(verdict.Ends), maxEnds)]
 	return verdict
