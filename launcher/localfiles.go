@@ -243,6 +243,9 @@ func (c localCheck) note(args []string) []string {
 		more = " (--workdir DIR and --copy FILE send files)"
 	} else if p, inside := c.workdir.inside(files[0]); inside {
 		if why := c.workdir.folder.Excluded(p); why != "" {
+			if isFolder(files[0]) {
+				p += "/"
+			}
 			more = fmt.Sprintf(" (%s excludes it; a line !/%s in .plxignore sends it)", why, p)
 		}
 	}

@@ -54,7 +54,7 @@ func TestLocalFiles(t *testing.T) {
 		{command: "python3 missing.py", cfg: Config{Workdir: ".", Setup: "touch missing.py"}},
 		{command: "python3 missing.py", cfg: Config{Workdir: ".", Copy: []string{"/elsewhere/missing.py"}}},
 		{command: "python3 model.py", cfg: Config{Workdir: "src"}},
-		{command: "python3 train.py --data data", cfg: Config{Workdir: "."}, note: "note: data: a local folder that the hosts do not get (.gitignore excludes it; a line !/data in .plxignore sends it)"},
+		{command: "python3 train.py --data data", cfg: Config{Workdir: "."}, note: "note: data: a local folder that the hosts do not get (.gitignore:1 excludes it; a line !/data/ in .plxignore sends it)"},
 		{command: "python3 train.py --data=data src pkg made .", cfg: Config{Copy: []string{"train.py"}}, note: "note: data, src, pkg: local files and folders that the hosts do not get"},
 		{command: "python3 train.py src made ..", cfg: Config{Workdir: "."}},
 		{command: "python3 -m pkg", hint: "pkg/__main__.py is a local file"},
