@@ -210,7 +210,8 @@ func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config
 	if cfg.LocalHosts, cfg.LocalWorkers, err = local(ctx.String("local")); err != nil {
 		return cfg, err
 	}
-	if typed(ctx, "local") && len(cfg.Hosts) > 0 {
+	cfg.LocalAsked = typed(ctx, "local")
+	if cfg.LocalAsked && len(cfg.Hosts) > 0 {
 		return cfg, exit.Mistake(errors.New("--local is the size of the embedded cluster, which is not used where hosts are named"), "leave --local out; --workers-per-host N changes the number of workers")
 	}
 	if cfg.Interface, err = nic(ctx); err != nil {

@@ -93,7 +93,7 @@ func detachedTooFew(b *bench) {
 	b.gone(lease+patience.Limit, b.Hosts[0], b.Hosts[1])
 	b.took("to end", off, lease+patience.Limit)
 	res := follow.want(125)
-	b.says(res, "job", "host h3: not heard for 8s", "2 of 3 workers are left, at least 3 are needed (--min-workers)")
+	b.says(res, "job", "host h3: not heard for 8s", "2 of 3 workers are left, and without --min-workers all are needed")
 	if j := b.jobsOf()[job]; j.State != "failed" {
 		b.t.Errorf("plx jobs: %+v", j)
 	}

@@ -18,10 +18,10 @@ func TestStuckTraining(t *testing.T) {
 	res := b.want(0, "launch", "--hosts", b.ResourceFile("h1: cpu", "h2: cpu"), "--name", "stuck", "--grace", "1s", "--ps", "none",
 		"--hang-timeout", "5s", "--on-hang", "restart", "--max-restarts", "1", stuck, "--arch", "allreduce", "--once", "--steps", "8", "deadlock")
 	const culprit = "culprit: worker:1 on h2: it does not take part in the step that the others wait for: goroutine 1 [sync.Mutex.Lock]: main.go:"
-	contains(t, res.stderr, "nothing has moved for ", "worker:0 on h1: waits for worker:1\n", culprit, ": restarting in 1s (attempt 1 of 1)\n", "restarted (1 of 1) after hung: nothing moved for ")
+	contains(t, res.stderr, "nothing has moved for ", "worker:0 on h1: waits for worker:1\n", culprit, ": restarting in 1s (attempt 1 of 1)\n", "restarted (1 of 1): generation 1 starts on ")
 	contains(t, res.stdout, "step 4\n", "step 7\n")
 	b.hostsGone(0)
-	contains(t, b.want(0, "status", "stuck").stderr, culprit, "restarted (1 of 1) after hung: ")
+	contains(t, b.want(0, "status", "stuck").stderr, culprit, "hung: nothing moved for ", ": restarting in 1s (attempt 1 of 1)")
 	contains(t, b.want(0, "stacks", "stuck").stdout, "host h2:", "worker:1, ", "main.deadlock(", "Goroutines:\n")
 }
 

@@ -42,7 +42,7 @@ func TestOutput(t *testing.T) {
 		res := b.want(3, "launch", "--hosts", b.ResourceFile("h1", "h2"), "--ps", "none", b.script("s", `echo starts >&2
 cd `+b.shared()+`; touch $PLX_RANK; until [ -e 0 ] && [ -e 1 ]; do sleep 0.01; done
 printf 'Traceback (most recent call last):\n  File "'$PLX_DIR'/x.py", line 1\nValueError: no data\n' >&2; exit 3`))
-		contains(t, res.stderr, "worker:0 h1 ! starts\n", "worker:1 h2 ! starts\n", "2 workers 2 hosts ! ValueError: no data\n", "exited with status 3; its traceback is above\n")
+		contains(t, res.stderr, "2 workers 2 hosts ! starts\n", "2 workers 2 hosts ! ValueError: no data\n", "exited with status 3; its traceback is above\n")
 		if n := strings.Count(res.stderr, "ValueError"); n != 1 {
 			t.Errorf("the traceback is printed %d times:\n%s", n, res.stderr)
 		}

@@ -49,6 +49,7 @@ type Config struct {
 	Path        string        // folders to put before the hosts' PATH, separated by colons; empty: none
 	Detach      bool          // the agent on the chief's host drives the job; plx returns after the start
 	DryRun      bool          // print what a launch would do, and start nothing
+	LocalAsked  bool          // the user named the size of the embedded cluster
 	Verbose     bool          // print the plan, and what the tasks tell of theirs
 
 	Output []string // patterns of files that the job makes, relative to where the tasks run

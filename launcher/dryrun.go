@@ -25,10 +25,12 @@ func dryRun(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	printer.Lines(workdir.notes)
 	env, err := readVenv(ctx, cfg, printer)
 	if err != nil {
 		return err
 	}
+	printer.Lines(env.notes())
 	foreign, err := decideByProgram(ctx, &cfg)
 	if err != nil {
 		return err

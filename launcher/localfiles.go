@@ -84,6 +84,29 @@ func isFile(name string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
+func isFolder(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
+}
+
+// refuseMissing refuses a script that is not in the folder of --workdir, before that is read.
+// A setup line may make it.
+func refuseMissing(cfg Config) error {
+	script, _ := scriptOf(cfg.Program, cfg.Args)
+	if cfg.Workdir == "" || cfg.Setup != "" || script == "" || filepath.IsAbs(script) || isFile(script) {
+		return nil // that the folder does not have one of the present folder is noticed later
+	}
+	first, _, _ := strings.Cut(path.Clean(filepath.ToSlash(script)), "/")
+	if slices.ContainsFunc(cfg.Copy, func(copied string) bool { return filepath.Base(copied) == first }) {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(cfg.Workdir, script)); !errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return exit.Mistake(fmt.Errorf("%s %s: there is no %s in --workdir %s", cfg.Program, script, script, cfg.Workdir),
+		"name the file by its path in that folder; a file that --setup makes needs --setup")
+}
+
 // movesAway reports whether a setup line may leave the working directory.
 func movesAway(setup string) bool {
 	words := strings.FieldsFunc(setup, func(r rune) bool { return strings.ContainsRune(" \t\n;&|({", r) })
@@ -163,6 +186,11 @@ func (c localCheck) sent(file string) bool {
 			return true
 		}
 	}
+	if c.workdir.folder != nil && isFolder(file) {
+		if e, found := c.workdir.folder.Find(file); found && e.Kind == tree.Directory {
+			return true
+		}
+	}
 	first, _, _ := strings.Cut(file, "/")
 	return slices.ContainsFunc(c.cfg.Copy, func(copied string) bool { return filepath.Base(copied) == first })
 }
@@ -170,6 +198,16 @@ func (c localCheck) sent(file string) bool {
 // lost reports whether a path names a file here that the hosts do not get.
 func (c localCheck) lost(file string) bool {
 	return file != "" && !filepath.IsAbs(file) && isFile(file) && !c.sent(file)
+}
+
+// lostFolder is lost for a folder. A task makes folders that it writes into, so an empty one
+// counts as sent, and so does one that holds the present folder.
+func (c localCheck) lostFolder(name string) bool {
+	if name == "" || !filepath.IsLocal(name) || path.Clean(name) == "." || !isFolder(name) || c.sent(name) {
+		return false
+	}
+	entries, err := os.ReadDir(name)
+	return err == nil && len(entries) > 0
 }
 
 // refuse is the error of a script that the hosts do not get.
@@ -220,7 +258,7 @@ func (c localCheck) note(args []string) []string {
 		if _, value, found := strings.Cut(arg, "="); found && strings.HasPrefix(arg, "-") {
 			arg = value
 		}
-		if c.lost(arg) && !slices.Contains(files, arg) {
+		if (c.lost(arg) || c.lostFolder(arg)) && !slices.Contains(files, arg) {
 			files = append(files, arg)
 		}
 	}
@@ -229,12 +267,25 @@ func (c localCheck) note(args []string) []string {
 	case 0:
 		return nil
 	case 1:
+		if isFolder(files[0]) {
+			what = "a local folder"
+		}
 	default:
 		what = "local files"
+		if slices.ContainsFunc(files, isFolder) {
+			what = "local files and folders"
+		}
 	}
 	more := ""
 	if c.workdir.folder == nil {
 		more = " (--workdir DIR and --copy FILE send files)"
+	} else if p, inside := c.workdir.inside(files[0]); inside {
+		if why := c.workdir.folder.Excluded(p); why != "" {
+			if isFolder(files[0]) {
+				p += "/"
+			}
+			more = fmt.Sprintf(" (%s excludes it; a line !/%s in .plxignore sends it)", why, p)
+		}
 	}
 	return []string{fmt.Sprintf("note: %s: %s that the hosts do not get%s", strings.Join(files, ", "), what, more)}
 }

@@ -30,13 +30,16 @@ func TestLocalFiles(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	t.Setenv("HOME", t.TempDir())
-	for _, name := range []string{"train.py", "config.json", "src/model.py", "src/ignored.py", "pkg/__main__.py"} {
+	for _, name := range []string{"train.py", "config.json", "src/model.py", "src/ignored.py", "pkg/__main__.py", "data/x"} {
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(name, nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := errors.Join(os.Mkdir("made", 0o755), os.WriteFile(".gitignore", []byte("/data/\n"), 0o644)); err != nil {
+		t.Fatal(err)
 	}
 	if err := os.WriteFile("src/.gitignore", []byte("ignored.py\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -47,6 +50,13 @@ func TestLocalFiles(t *testing.T) {
 		hint, note string // of the error, of the warning; "": there is none
 	}{
 		{command: "python3 train.py", hint: "train.py is a local file: add --workdir ."},
+		{command: "python3 missing.py", cfg: Config{Workdir: "."}, hint: "name the file by its path in that folder"},
+		{command: "python3 missing.py", cfg: Config{Workdir: ".", Setup: "touch missing.py"}},
+		{command: "python3 missing.py", cfg: Config{Workdir: ".", Copy: []string{"/elsewhere/missing.py"}}},
+		{command: "python3 model.py", cfg: Config{Workdir: "src"}},
+		{command: "python3 train.py --data data", cfg: Config{Workdir: "."}, note: "note: data: a local folder that the hosts do not get (.gitignore:1 excludes it; a line !/data/ in .plxignore sends it)"},
+		{command: "python3 train.py --data=data src pkg made .", cfg: Config{Copy: []string{"train.py"}}, note: "note: data, src, pkg: local files and folders that the hosts do not get"},
+		{command: "python3 train.py src made ..", cfg: Config{Workdir: "."}},
 		{command: "python3 -m pkg", hint: "pkg/__main__.py is a local file"},
 		{command: "train.py", hint: "plx launch ./train.py"},
 		{command: "train.py", cfg: Config{Workdir: "."}, note: "the file is ./train.py"},

@@ -37,7 +37,11 @@ func (l *launch) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	if len(l.cfg.Hosts) == 0 {
-		l.printer.Printf("no --hosts given: an embedded cluster of %s with %s each on this machine (--local HOSTSxWORKERS)",
+		why := "no --hosts given: "
+		if l.cfg.LocalAsked {
+			why = ""
+		}
+		l.printer.Printf("%san embedded cluster of %s with %s each on this machine (--local HOSTSxWORKERS)", why,
 			console.Count(l.cfg.LocalHosts, "host"), console.Count(l.cfg.LocalWorkers, "worker"))
 	}
 	if l.cfg.Slurm.ID != "" {

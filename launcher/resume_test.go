@@ -84,6 +84,7 @@ func TestLastLinesAreAdvised(t *testing.T) {
 		"RuntimeError: CUDA error: invalid device ordinal\ninvalid device ordinal\n":                 "hint: --visible host",
 		"train.py: error: the following arguments are required: --local_rank\n":                      "hint: plx sets the variable LOCAL_RANK",
 		"train.py: error: the following arguments are required: --local-rank/--local_rank, --data\n": "hint: plx sets the variable LOCAL_RANK",
+		"ModuleNotFoundError: No module named 'nonsense'\n":                                          "hint: a host's Python may lack it: --venv DIR",
 		"ValueError: no data\n": "",
 	} {
 		var said bytes.Buffer
@@ -91,6 +92,22 @@ func TestLastLinesAreAdvised(t *testing.T) {
 			protocol.Verdict{Code: 1, First: &protocol.Exit{Tail: tail}}, false, nil)
 		if !strings.Contains(said.String(), want) || strings.Count(said.String(), "hint:") != min(len(want), 1) {
 			t.Errorf("%s: said %q", tail, said.String())
+		}
+	}
+}
+
+// How a task ended is advised on: a kill whose cause nobody knows, and a missing python.
+func TestEndsAreAdvised(t *testing.T) {
+	for want, v := range map[string]protocol.Verdict{
+		"hint: somebody, or a limit of a batch system":  {Code: 137, Host: "h2", First: &protocol.Exit{Signal: 9, Code: 137}},
+		"hint: plx exec --host h2 -- free -h":           {Code: 137, Host: "h2", First: &protocol.Exit{Signal: 9, Code: 137, OOMKills: 1}},
+		"hint: many hosts have no python: name python3": {Code: 127, Reason: "worker:0 on h2 could not start: python: not found on PATH /bin; python3 is there", First: &protocol.Exit{Code: 127}},
+		"": {Code: 137, Host: "h2", First: &protocol.Exit{Signal: 9, Code: 137, Cause: "it froze"}},
+	} {
+		var said bytes.Buffer
+		jobs.PrintVerdict(console.NewPrinter(console.Terminal{Stderr: &said}), "mnist-1", v, false, nil)
+		if !strings.Contains(said.String(), want) || strings.Count(said.String(), "hint:") != min(len(want), 1) {
+			t.Errorf("%+v: said %q", v, said.String())
 		}
 	}
 }

@@ -35,6 +35,9 @@ func readWorkdir(ctx context.Context, cfg Config, printer *console.Printer) (w w
 		if err := notHome(cfg.Workdir); err != nil {
 			return w, err
 		}
+		if err := refuseMissing(cfg); err != nil {
+			return w, err
+		}
 		count := new(tree.Count)
 		defer watchReading(printer, "--workdir "+cfg.Workdir, count)()
 		if w.folder, err = tree.Scan(ctx, cfg.Workdir, tree.Options{Cache: hashCache(), Count: count, KeepLinks: cfg.KeepLinks}); err != nil {

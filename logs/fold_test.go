@@ -98,26 +98,127 @@ func TestEqualMessagesAreFolded(t *testing.T) {
 	}
 }
 
-// Output of programs is neither held back nor folded, and equal lines of one task stay.
-func TestProgramOutputIsNotFolded(t *testing.T) {
+// Lines of programs fold if they differ only in what tells tasks apart. A line of plx that
+// is no error, and stdout, are printed at once.
+func TestLinesThatDifferOnlyByTaskAreFolded(t *testing.T) {
+	for name, c := range map[string]struct {
+		format string // with the number of the worker
+		want   string // of the only line; "": they are not folded
+	}{
+		"equal":            {"UserWarning: %[1]T", "UserWarning: int"},
+		"rank tag":         {"[rank%d]:[W1127 12:33:11.123456 TCPStore.cpp:138] broken", "[W1127 12:33:11.123456 TCPStore.cpp:138] broken"},
+		"rank":             {"INFO rank=%d ready", "INFO rank=0 ready"},
+		"local rank":       {"local_rank: %d", "local_rank: 0"},
+		"address":          {"cannot reach 10.77.0.%[1]d:2950%[1]d", "cannot reach 10.77.0.0:29500"},
+		"bracketed":        {"to [10.77.0.%[1]d]:2950%[1]d, [::%[1]d]:1", "to [10.77.0.0]:29500, [::0]:1"},
+		"port":             {"listening on port 2950%d", "listening on port 29500"},
+		"pid":              {"worker process, pid=4%d", "worker process, pid=40"},
+		"time":             {"2026-11-27 10:00:0%d,123 start", "2026-11-27 10:00:00,123 start"},
+		"log time":         {"[W socket.cpp:558] 0x7f%d0: at 10:00:00", "[W socket.cpp:558] 0x7f00: at 10:00:00"},
+		"path of the host": {"/home/u%[1]d/.plx/jobs/j/h%[1]d/work/a.py:3: FutureWarning: y", "/home/u0/.plx/jobs/j/h0/work/a.py:3: FutureWarning: y"},
+		"nccl":             {"h:10%[1]d:11%[1]d [%[1]d] NCCL WARN bad", "h:100:110 [0] NCCL WARN bad"},
+		"a number":         {"loss 0.%d", ""},
+		"a file":           {"part %d of data.bin", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFolding(t, Options{})
+				apart := ""
+				for i := range 3 {
+					f.write(fmt.Sprint("worker:", i), Stderr, fmt.Sprintf(c.format+"\n", i))
+					apart += fmt.Sprintf("worker:%d h%d ! %s\n", i, 1+i/2, fmt.Sprintf(c.format, i))
+					time.Sleep(foldTime / 4)
+				}
+				time.Sleep(2 * foldTime)
+				synctest.Wait()
+				want := "3 workers 2 hosts ! " + c.want + "\n"
+				if c.want == "" {
+					want = apart
+				}
+				f.check(want)
+				f.printer.Close() // the writers never fail
+			})
+		})
+	}
+}
+
+// The lines of a task stay in order, and one that it writes twice is printed twice.
+func TestHeldLinesStayInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFolding(t, Options{})
-		want := ""
-		for range 2 {
-			for i := range 2 {
-				f.write(fmt.Sprint("worker:", i), Stderr, "plx: step\n")
-				f.write(fmt.Sprint("worker:", i), Stdout, "plx: step\n")
-				want += fmt.Sprintf("worker:%d h1 ! plx: step\nworker:%d h1 | plx: step\n", i, i)
+		f.write("worker:0", Stderr, "a\nb\na\n")
+		f.write("worker:0", Stdout, "out\n")
+		f.write("worker:1", Stderr, "plx: step\n")
+		f.write("worker:1", Stderr, "a\nb\nc\n")
+		f.check("worker:0 h1 | out\nworker:1 h1 ! plx: step\n")
+		f.printer.Close() // the writers never fail
+		f.check("worker:0 h1 | out\nworker:1 h1 ! plx: step\n2 of 3 workers h1 ! a\n2 of 3 workers h1 ! b\nworker:0 h1 ! a\nworker:1 h1 ! c\n")
+	})
+}
+
+// A line is held back for a second, whatever was held before it. The only task of a job
+// waits for no other.
+func TestLinesAreHeldForASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFolding(t, Options{})
+		f.write("worker:0", Stderr, "early\n")
+		time.Sleep(foldTime * 9 / 10)
+		f.write("worker:0", Stderr, "late\n")
+		time.Sleep(foldTime / 5)
+		synctest.Wait()
+		f.check("worker:0 h1 ! early\n")
+		f.write("worker:1", Stderr, "late\n")
+		time.Sleep(foldTime)
+		synctest.Wait()
+		f.check("worker:0 h1 ! early\n2 of 3 workers h1 ! late\n")
+		f.printer.Close() // the writers never fail
+
+		f = newFolding(t, Options{})
+		f.printer.opts.Tasks = []string{"worker:0"}
+		f.write("worker:0", Stderr, "alone\n")
+		f.check("worker:0 h1 ! alone\n")
+	})
+}
+
+// After a restart a line of all tasks tells so, also if some of them start late.
+func TestGenerationsAreAnnouncedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFolding(t, Options{})
+		for generation := 1; generation < 3; generation++ {
+			for i := range 3 {
+				f.write(fmt.Sprint("worker:", i), Stderr, fmt.Sprintf("plx: generation %d\n", generation))
+				time.Sleep(foldTime * 3 / 4)
 			}
 		}
-		f.check(want)
-		// What follows a message waits with it, so the task's lines stay in order.
-		f.write("worker:0", Stderr, "before\nplx: worker:0: a\nafter\n")
-		f.write("worker:1", Stderr, "plx: worker:1: a\nother\n")
-		want += "worker:0 h1 ! before\n"
-		f.check(want)
 		f.printer.Close() // the writers never fail
-		f.check(want + "worker:0 h1 ! plx: worker:0: a\nworker:0 h1 ! after\nworker:1 h1 ! plx: worker:1: a\nworker:1 h1 ! other\n")
+		f.check("2 of 3 workers h1 ! plx: generation 1\n2 of 3 workers h1 ! plx: generation 2\n")
+	})
+}
+
+// Of the tasks that lost a peer one line is printed, after the traceback of the culprit.
+func TestLostPeersAreOneLine(t *testing.T) {
+	loss := func(lines []string) string {
+		if last := lines[len(lines)-1]; strings.Contains(last, "closed by peer") {
+			return last
+		}
+		return ""
+	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFolding(t, Options{Loss: loss})
+		f.write("worker:0", Stderr, "Traceback (most recent call last):\n  at a\nRuntimeError: closed by peer [10.0.0.1]:99\n")
+		f.write("worker:1", Stderr, "Traceback (most recent call last):\n  at b\nValueError: bad label\n")
+		time.Sleep(foldTime * 3 / 2)
+		synctest.Wait()
+		const culprit = "worker:1 h1 ! Traceback (most recent call last):\nworker:1 h1 !   at b\nworker:1 h1 ! ValueError: bad label\n"
+		f.check(culprit)
+		f.write("worker:2", Stderr, "[rank2]: Traceback (most recent call last):\n[rank2]:   at c\n[rank2]: RuntimeError: closed by peer [10.0.0.2]:98\n")
+		time.Sleep(victimTime)
+		synctest.Wait()
+		f.check(culprit + "2 of 3 workers 2 hosts ! lost a peer: RuntimeError: closed by peer [10.0.0.1]:99\n")
+		if f.printer.Shown("h1", "worker:0", "RuntimeError: closed by peer [10.0.0.1]:99") {
+			t.Error("a traceback that was not printed counts as shown")
+		}
+		f.printer.Close() // the writers never fail
 	})
 }
 

@@ -31,12 +31,13 @@ type Printer struct {
 	limit   int // length of the longest line that is written in one piece, in bytes
 	room    int // for the unfinished lines and buffers of all streams, in bytes
 
-	mu        sync.Mutex // guards all below, and every stream
-	streams   map[origin]*stream
-	memory    int         // what the streams have of room
-	lines     int         // number of lines printed so far
-	holding   []*stream   // streams that hold lines back, see fold.go
-	releasing *time.Timer // prints them; valid while there are some
+	mu         sync.Mutex // guards all below, and every stream
+	streams    map[origin]*stream
+	memory     int         // what the streams have of room
+	lines      int         // number of lines printed so far
+	holding    []*unit     // what is held back, in the order of its first lines, see fold.go
+	generation string      // line of a task that began again, as it was printed last; "": none has
+	releasing  *time.Timer // prints them; valid while there are some
 	// unfinished are streams whose unfinished line is to be shown, by the timer showing.
 	unfinished []*stream
 	showing    *time.Timer // valid while there are some
@@ -52,7 +53,10 @@ type Options struct {
 	JSON         bool           // print one JSON object per line, for both streams on stdout
 	Only         []string       // patterns of path.Match for the names of tasks to print; empty: all
 	NoTasks      bool           // prefixes name the host only
-	Fold         bool           // print a message that several tasks write at the same time once
+	Fold         bool           // print what several tasks write to stderr at the same time once
+	// Loss returns that of the lines of a message by which a task reports that it lost a
+	// peer; "" is none. Folding prints one such line for all tasks. May be nil.
+	Loss func(message []string) string
 	// Mark begins the lines of stderr that tell more than most users want. They are
 	// left out, or with Verbose printed with Plain in the place of Mark. Empty: no line
 	// is marked.
@@ -119,7 +123,7 @@ func (p *Printer) Close() error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.release()
+	p.release(true)
 	if len(p.unfinished) > 0 {
 		p.showing.Stop()
 		p.unfinished = nil

@@ -2,6 +2,7 @@ package logs
 
 import (
 	"bytes"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -9,25 +10,28 @@ import (
 
 // stream is the state of one origin. The Printer's lock guards it.
 type stream struct {
-	p      *Printer
-	from   origin
-	to     Stream // output of the lines
-	screen Screen // that output
-	split  splitter
-	time   time.Time // when the unfinished line began
-	prefix prefix
-	out    []byte // lines not yet written
-	memory int    // bytes of all buffers, as measure has counted them
-	rows   []*Row // the unfinished lines, while they are redrawn on a terminal
-	hidden bool   // nothing is printed
-	held   held   // lines that are held back, see fold.go
-	last   []byte // the last line of stderr that was printed, or its end
-	at     int    // its number among all lines that were printed, from 1; 0: none was
+	p                    *Printer
+	from                 origin
+	to                   Stream // output of the lines
+	screen               Screen // that output
+	split                splitter
+	time                 time.Time // when the unfinished line began
+	prefix               prefix
+	out                  []byte         // lines not yet written
+	memory               int            // bytes of all buffers, as measure has counted them
+	rows                 []*Row         // the unfinished lines, while they are redrawn on a terminal
+	hidden               bool           // nothing is printed
+	message              *unit          // the unit that was begun last, if it is held back, see fold.go
+	heldLines, heldBytes int            // what is held back
+	flooded              time.Time      // when too much was held back: a flood is not held
+	host                 *regexp.Regexp // finds the name of the host in a line
+	last                 []byte         // the last line of stderr that was printed, or its end
+	at                   int            // its number among all lines that were printed, from 1; 0: none was
 }
 
 // newStream returns the state of an origin, with the prefix of its lines.
 func (p *Printer) newStream(o origin) *stream {
-	s := &stream{p: p, from: o, to: o.Stream, hidden: !p.shows(o.Task)}
+	s := &stream{p: p, from: o, to: o.Stream, hidden: !p.shows(o.Task), host: wordOf(o.host)}
 	if p.opts.JSON {
 		s.to = Stdout
 	}
@@ -82,7 +86,7 @@ func (s *stream) drop(c Chunk) error {
 	if s.p.opts.JSON {
 		s.out = appendJSON(s.out, s.from.host, s.from.Source, s.time, l)
 	} else {
-		s.p.release() // what is held back came before
+		s.p.release(true) // what is held back came before
 		s.print("", l)
 	}
 	s.split.skipTo(c.Offset + c.Dropped)

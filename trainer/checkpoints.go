@@ -141,8 +141,15 @@ func (t *training) restore(ctx context.Context, n *network) error {
 		d.Cut = m.Cut
 	}
 	if chief {
-		n.log.Logf(slog.LevelInfo, "going on after step %d, from checkpoint %s of job %s, made %v ago",
-			m.Step, m.ID, m.Job, time.Since(m.Time).Round(time.Second))
+		of, age := "", "less than 1s"
+		if d := time.Since(m.Time).Round(time.Second); d > 0 {
+			age = d.String()
+		}
+		if m.Job != "" { // a program that plx did not launch is no job
+			of = " of job " + m.Job
+		}
+		n.log.Logf(slog.LevelInfo, "going on after step %d, from checkpoint %s%s, made %s ago",
+			m.Step, m.ID, of, age)
 		t.compare(m, n.log)
 	}
 	return nil

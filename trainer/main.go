@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"github.com/plx-run/plx/trainer/cluster"
@@ -160,5 +162,15 @@ func (p process) complain(subject string, err error) {
 	var helpful interface{ Hint() string }
 	if errors.As(err, &helpful) {
 		fmt.Fprintf(p.log, "plx: hint: %s\n", helpful.Hint())
+	} else if file, ok := errors.AsType[*fs.PathError](err); ok && errors.Is(file, fs.ErrNotExist) && p.getenv("PLX_JOB") != "" {
+		fmt.Fprintf(p.log, "plx: hint: %s\n", missingFileHint(file.Path))
 	}
+}
+
+// missingFileHint says how a file of the launching machine gets to the hosts.
+func missingFileHint(path string) string {
+	if filepath.IsAbs(path) {
+		return fmt.Sprintf("put %s on every host; or plx launch --copy %s, and read it as %s", path, path, filepath.Base(path))
+	}
+	return fmt.Sprintf("hosts have no files of the launching machine: plx launch --copy %s, which tasks read as %s; --workdir sends a whole folder", path, filepath.Base(path))
 }

@@ -96,7 +96,7 @@ func TestStory(t *testing.T) {
 		2 worker:0 h1 ! plx: worker:2 on h1 has gone; the job goes on without it
 		2 plx: worker:2 on h3 was ended by signal 9 (killed); the job goes on without it
 		2 plx: worker:0 on h1 was ended by signal 9 (killed): restarting in 1s (attempt 1 of 3)
-		3 plx: restarted (1 of 3) after worker:0 on h1 was ended by signal 9 (killed); generation 1 starts on 3 hosts with 3 workers
+		3 plx: restarted (1 of 3): generation 1 starts on 3 hosts with 3 workers
 		4 worker:0 h1 ! plx: going on after step 28, from checkpoint 000000000028-g0-5f3a9c1e of job a, made 2s ago
 		4 plx: host h2: not heard for 5s; the job goes on without worker:1, worker:2
 		5 plx: generation 1 resumes after step 28; at least 5 steps will be recomputed

@@ -54,7 +54,7 @@ var arrows = []arrow{
 	{from: "launcher/doctor", to: []string{"envsync", "gpuprobe", "hostfile", "launcher/artifacts", "launcher/console", "launcher/exit", "launcher/hosts", "launcher/imports", "launcher/jobs", "launcher/placement", "launcher/protocol", "launcher/ssh"}},
 	{from: "launcher/imports", to: []string{"launcher/exit", "launcher/hosts", "launcher/protocol"}},
 	{from: "launcher/fetch", to: []string{"launcher/console", "launcher/exit", "launcher/hosts", "launcher/protocol"}},
-	{from: "launcher/logstream", to: []string{"launcher/console", "launcher/exit", "launcher/hosts", "launcher/jobstate", "logs", "trainer/cluster"}},
+	{from: "launcher/logstream", to: []string{"launcher/console", "launcher/exit", "launcher/hosts", "launcher/jobstate", "launcher/protocol", "logs", "trainer/cluster"}},
 	{from: "launcher/jobs", to: []string{
 		"hostfile", "envsync", "envsync/venv", "logs", "trainer/cluster", "launcher/booking", "launcher/console", "launcher/exit", "launcher/fetch", "launcher/hosts",
 		"launcher/logstream", "launcher/placement", "launcher/driver", "launcher/protocol", "launcher/slurm", "launcher/submission"}},

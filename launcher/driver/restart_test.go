@@ -53,7 +53,7 @@ func TestARestart(t *testing.T) {
 		finish(time.Minute, a, b)
 		j.wait(0, "done, after 1 restart")
 		j.noError()
-		j.noted("restarted (1 of 3) after worker:1 on h2 was ended by signal 9")
+		j.noted("worker:1 on h2 was ended by signal 9 (killed): restarting in ")
 		if want := []string{"1 h1:2 h2:2"}; !reflect.DeepEqual(j.lays, want) {
 			t.Errorf("laid %q, want %q", j.lays, want)
 		}

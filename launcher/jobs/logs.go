@@ -165,7 +165,7 @@ func attach(ctx context.Context, q Query, shown logs.Options, lines int) (int, e
 		j.printer.Printf("attached to job %s%s: Ctrl-C leaves it running, plx stop ends it", j.Job, generation)
 	}
 	req := logs.Request{TailLines: lines, Follow: true}
-	shown.Fold = true
+	shown.Fold = !shown.Verbose
 	out, err := j.print(ctx, j.present(), req, shown)
 	if err != nil {
 		if !j.Restarts || ctx.Err() != nil {

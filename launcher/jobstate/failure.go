@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
@@ -37,6 +38,8 @@ func failureOfHost(h int, reason string) failure {
 type failures struct {
 	all []failure
 	at  map[cluster.Task]int // index into all of each task's failure
+
+	prolonged bool // the time in which failures are collected was prolonged
 }
 
 // add collects failures. An exit says more than the task's own report did, and
@@ -126,9 +129,10 @@ func (fs *failures) outvoted(culprit int) int {
 }
 
 // blamedPeer turns failures that all blame peers into one: that of the peer which
-// most of them name, or the first of equals. If that peer is no task of the job
-// the failure is the witness's own. victim is the index of the culprit's own
-// failure; -1 is none.
+// most of them name, or the first of equals. If that peer is no task of the job, as a
+// program without plx's trainer does not know which it was, it is a task of a host
+// that is out of reach, or one that ended well before; if there is none the failure is the
+// witness's own. victim is the index of the culprit's own failure; -1 is none.
 func (fs *failures) blamedPeer(v view) (f failure, victim int) {
 	votes := map[string]int{}
 	best := 0
@@ -141,6 +145,12 @@ func (fs *failures) blamedPeer(v view) (f failure, victim int) {
 	witness := fs.all[best]
 	peer, h, known := blamed(v, witness)
 	if !known {
+		if h := v.outOfReach(); h >= 0 {
+			return failureOfHost(h, fmt.Sprintf("host %s: %s", v.name(h), v.hosts[h].silent)), -1
+		}
+		if e := v.leftBefore(witness); e != nil {
+			return leftEarly(v, *e, witness), -1
+		}
 		return witness, best
 	}
 	if cause := v.hosts[h].silent; cause != "" {
@@ -151,6 +161,47 @@ func (fs *failures) blamedPeer(v view) (f failure, victim int) {
 	return failure{host: h, culprit: peer.String(), exit: protocol.Exit{Code: status(witness.exit)},
 			reason: fmt.Sprintf("%s on %s failed, as %s reports%s", peer, v.name(h), witness.exit.Task, because(witness.exit.Cause))},
 		fs.of(peer)
+}
+
+// outOfReach is the first host with tasks to which there is no connection; -1 is none.
+func (v view) outOfReach() int {
+	return slices.IndexFunc(v.hosts, func(h *host) bool { return len(h.tasks) > 0 && h.silent != "" })
+}
+
+// leftBefore is the end of the worker that ended first, if it ended well and before a
+// failure; nil: none did.
+func (v view) leftBefore(f failure) (first *protocol.Exit) {
+	for t, e := range v.generation.exits {
+		if t.Role != cluster.Worker || e.Code != 0 || e.Told || e.Native || e.Time.After(f.exit.Time) {
+			continue
+		}
+		if first == nil || e.Time.Before(first.Time) || e.Time.Equal(first.Time) && t.Index < first.Task.Index {
+			first = &e
+		}
+	}
+	return first
+}
+
+// leftEarly is the failure of a worker that ended well, but before the others.
+func leftEarly(v view, e protocol.Exit, witness failure) failure {
+	h := v.generation.hostOf[e.Task]
+	before := ","
+	if d := witness.exit.Time.Sub(e.Time).Round(time.Second); d >= time.Second {
+		before = ", " + d.String()
+	}
+	return failure{host: h, culprit: e.Task.String(), exit: protocol.Exit{Code: status(witness.exit)},
+		reason: fmt.Sprintf("%s on %s ended with status 0%s before %s on %s failed because it had lost a peer", e.Task, v.name(h), before, witness.exit.Task, v.name(witness.host))}
+}
+
+// unexplained reports whether all failures blame peers, none knows which, and the peer's end
+// may still be heard: a task has not ended, or its host has just been cut off.
+func (fs *failures) unexplained(v view) bool {
+	for _, f := range fs.all {
+		if _, _, known := blamed(v, f); f.exit.LostPeer == "" || f.exit.Native || known {
+			return false
+		}
+	}
+	return v.outOfReach() < 0 && len(v.generation.exits) < len(v.generation.hostOf)
 }
 
 // blamed is the peer that a failure blames, with its host. known is false if that

@@ -273,10 +273,9 @@ func shortage(v view, counts func(h int) bool) string {
 	workers, servers := v.hosts.count(counts)
 	all, allServers := v.hosts.count(func(int) bool { return true })
 	least := v.plan.Restarts.MinWorkers
-	if least <= 0 {
-		least = all
-	}
 	switch {
+	case least <= 0 && workers < all:
+		return fmt.Sprintf("%d of %d workers are left, and without --min-workers all are needed", workers, all)
 	case workers < least:
 		return fmt.Sprintf("%d of %d workers are left, at least %d are needed (--min-workers)", workers, all, least)
 	case workers == 0:

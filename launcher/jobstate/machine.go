@@ -134,6 +134,9 @@ func (m *Machine) elapsed(t Timer) {
 		if v.beforeStop() || v.between() {
 			m.endWith(protocol.Verdict{Code: CodeTimeout, Reason: fmt.Sprintf("--max-time %s ran out", m.plan.MaxTime)})
 		}
+	case t == SettleTimer && m.stage == settling && !m.failures.prolonged && m.failures.unexplained(v):
+		m.failures.prolonged = true
+		m.do(timer(SettleTimer, prolonging*m.plan.Settle))
 	case t == SettleTimer && m.stage == settling:
 		m.judge()
 	case t == DoubtTimer && (m.stage == starting || m.stage == running):
@@ -246,9 +249,9 @@ func (m *Machine) goBack() bool {
 
 // again begins the next generation on the hosts that are there.
 func (m *Machine) again() {
-	after, next := m.verdict.Reason, m.generation.number+1
+	next := m.generation.number + 1
 	m.lay(next)
-	m.do(m.restart.again(m.view(), after, m.hosts.where(next)))
+	m.do(m.restart.again(m.view(), m.hosts.where(next)))
 	m.do([]Command{Lay{Generation: next, Hosts: m.hosts.layout()}})
 	m.do(m.scale.release(m.view()))
 	m.do(timer(StartTimer, m.plan.StartTimeout))

@@ -57,9 +57,8 @@ func (r *restart) decide(v view, f failure, reason string) (commands []Command, 
 		return nil, -1, "; " + why
 	}
 	r.coming = true
-	note := Note{Text: fmt.Sprintf("%s: restarting in %s (attempt %d of %d)",
-		reason, r.backoff(v.plan.Restarts), r.made+1, v.plan.Restarts.Max)}
-	return append(commands, note), bar, ""
+	return append(commands, notice("%s: restarting in %s (attempt %d of %d)",
+		reason, r.backoff(v.plan.Restarts), r.made+1, v.plan.Restarts.Max)...), bar, ""
 }
 
 // exhausted says why a restart is not allowed, or would only repeat the failure;
@@ -131,8 +130,9 @@ func (r *restart) follow(notice string) { r.coming, r.uncounted = true, notice }
 // cancel notes that no other generation is to follow, or that it is being begun.
 func (r *restart) cancel() { r.coming = false }
 
-// again counts the restart that is made now, and tells the user.
-func (r *restart) again(v view, after, where string) []Command {
+// again counts the restart that is made now, and tells the user, who knows the reason from
+// decide.
+func (r *restart) again(v view, where string) []Command {
 	if uncounted := r.uncounted; uncounted != "" {
 		r.uncounted = ""
 		return notice("%s; %s", uncounted, where)
@@ -141,7 +141,7 @@ func (r *restart) again(v view, after, where string) []Command {
 	r.recent++
 	r.doubled++
 	return append(timer(hourTimer(r.made), time.Hour),
-		notice("restarted (%d of %d) after %s; %s", r.made, v.plan.Restarts.Max, after, where)...)
+		notice("restarted (%d of %d): %s", r.made, v.plan.Restarts.Max, where)...)
 }
 
 // hourOver notes that a restart is an hour ago.

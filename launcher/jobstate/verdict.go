@@ -2,7 +2,9 @@ package jobstate
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/plx-run/plx/launcher/protocol"
@@ -11,6 +13,11 @@ import (
 // stopMargin is added to the grace before the job ends without the tasks' own
 // exits: agents kill at the end of the grace and then report.
 const stopMargin = 10 * time.Second
+
+// prolonging is how many times longer than Plan.Settle failures are collected if nobody knows
+// which peer was lost: a program may dump core before it ends, and a connection may break
+// late.
+const prolonging = 5
 
 // fail takes a failure. The first one that is not tolerated begins the time in
 // which failures are collected.
@@ -29,6 +36,9 @@ func (m *Machine) fail(f failure) {
 	m.failures.add(m.tolerance.endDoubt()...)
 	m.failures.add(f)
 	if m.stage == settling {
+		if m.failures.prolonged && !m.failures.unexplained(m.view()) {
+			m.do(timer(SettleTimer, m.plan.Settle)) // others may still be heard
+		}
 		return
 	}
 	m.stage = settling
@@ -113,10 +123,10 @@ func (m *Machine) stopAsked(e StopAsked) {
 	}
 }
 
-// endWith ends the job with a verdict. If another generation was to follow, the
-// failure before it becomes a notice.
+// endWith ends the job with a verdict. If a generation was to follow that is no restart,
+// the failure before it becomes a notice. That of a restart is one already.
 func (m *Machine) endWith(v protocol.Verdict) {
-	if m.verdict.Reason != "" && m.view().between() {
+	if m.verdict.Reason != "" && m.restart.uncounted != "" && m.view().between() {
 		m.do(notice("%s", m.verdict.Reason))
 	}
 	m.restart.cancel()
@@ -217,6 +227,7 @@ func (v view) summary(fs failures, verdict protocol.Verdict) protocol.Verdict {
 	if verdict.Code == 0 || verdict.Stopped() || !v.launched {
 		return verdict
 	}
+	var late []string // victims that ended after the job was told to
 	for task, h := range v.generation.hostOf {
 		e, ended := v.generation.exits[task]
 		end := protocol.TaskEnd{Task: task.String(), Host: v.name(h), Code: e.Code, Signal: e.Signal, Cause: cmp.Or(e.Cause, e.OOM)}
@@ -232,10 +243,13 @@ func (v view) summary(fs failures, verdict protocol.Verdict) protocol.Verdict {
 			}
 		case !ended:
 			end.Part = protocol.Unknown
-		case e.Told:
+		case e.Told && (e.Native || lost == "" || e.Code == 128+int(syscall.SIGTERM)):
 			end.Part = protocol.TornDown
 		case lost != "":
 			end.Part = protocol.Victim
+			if name := fmt.Sprintf("%s on %s", task, end.Host); !slices.Contains(verdict.Victims, name) {
+				late = append(late, name)
+			}
 		case v.fault(h, e) != "":
 			end.Part = protocol.Failed
 		default:
@@ -246,6 +260,10 @@ func (v view) summary(fs failures, verdict protocol.Verdict) protocol.Verdict {
 	slices.SortFunc(verdict.Ends, func(a, b protocol.TaskEnd) int {
 		return cmp.Or(cmp.Compare(slices.Index(parts, a.Part), slices.Index(parts, b.Part)), cmp.Compare(len(a.Task), len(b.Task)), cmp.Compare(a.Task, b.Task))
 	})
+	if verdict.MoreVictims == 0 && len(late) > 0 {
+		victims := slices.Sorted(slices.Values(append(late, verdict.Victims...)))
+		verdict.Victims, verdict.MoreVictims = victims[:min(len(victims), maxEnds)], max(0, len(victims)-maxEnds)
+	}
 	verdict.MoreEnds = max(0, len(verdict.Ends)-maxEnds)
 	verdict.Ends = verdict.Ends[:min(len(verdict.Ends), maxEnds)]
 	return verdict

@@ -18,6 +18,7 @@ import (
 
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/logs"
 	"github.com/plx-run/plx/trainer/cluster"
 )
@@ -47,6 +48,7 @@ type Output struct {
 // NewOutput returns an Output. Close must be called.
 func NewOutput(cfg Config) *Output {
 	cfg.Logs.Mark, cfg.Logs.Plain = cluster.VerboseMark, "plx: "
+	cfg.Logs.Loss = protocol.LossOfPeer
 	return &Output{cfg: cfg, printer: logs.NewPrinter(cfg.Printer.Display(), cfg.Logs)}
 }
 

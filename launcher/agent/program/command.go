@@ -201,7 +201,19 @@ func find(name, path, dir string) (string, error) {
 	if denied != nil {
 		return "", denied
 	}
-	return "", unstartedf(codeNotFound, "%s: not found on PATH %s", name, path)
+	there := ""
+	if _, err := find3(name, path, dir); err == nil {
+		there = "; python3 is there"
+	}
+	return "", unstartedf(codeNotFound, "%s: not found on PATH %s%s", name, path, there)
+}
+
+// find3 finds python3 in the place of python, which many hosts do not have.
+func find3(name, path, dir string) (string, error) {
+	if name != "python" {
+		return "", unstartedf(codeNotFound, "%s has no other name", name)
+	}
+	return find("python3", path, dir)
 }
 
 func absolute(path, dir string) string {

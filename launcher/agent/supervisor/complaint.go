@@ -9,12 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"unicode"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/plx-run/plx/launcher/protocol"
 )
 
 // complaint is why a program failed, by its own account.
@@ -23,16 +24,10 @@ type complaint struct {
 	traceback string // in Python's format, at most tailSize bytes; "": there is none
 }
 
-// lostPeer matches what Gloo and NCCL report if the process of a peer has ended.
-var lostPeer = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`gloo/transport/\S+ .*(Connection (closed|reset) by peer|Broken pipe)|remote process exited`)
-})
-
 // blamesPeer reports whether the last lines of a program's stderr say that it failed
 // because a peer did.
 func blamesPeer(tail string) bool {
-	lines := strings.Split(strings.TrimRight(tail, "\n"), "\n")
-	return slices.ContainsFunc(lines[max(0, len(lines)-5):], lostPeer().MatchString)
+	return protocol.LossOfPeer(strings.Split(strings.TrimRight(tail, "\n"), "\n")) != ""
 }
 
 // lastLine returns the last line of the traceback, which names the exception.
