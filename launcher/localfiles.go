@@ -26,10 +26,10 @@ func checkLocal(cfg Config, w workdir) (notes []string, err error) {
 	c := localCheck{cfg: cfg, workdir: w}
 	if isBareFile(cfg.Program) {
 		bare := fmt.Sprintf("%s is a file here, and a name without a slash means a command of the hosts", cfg.Program)
-		if _, err := artifacts.KindOf("./" + cfg.Program); err != nil {
-			return nil, err // its hint leads to the end at once
-		}
 		if !c.sent(cfg.Program) {
+			if _, err := artifacts.KindOf("./" + cfg.Program); err != nil {
+				return nil, exit.Mistake(errors.New(bare), "%s", exit.Hint(err)) // which leads to the end at once
+			}
 			return nil, exit.Mistake(errors.New(bare), "plx launch ./%s", cfg.Program)
 		}
 		if cfg.Path == "" && cfg.Setup == "" { // they may put its folder on the PATH

@@ -58,7 +58,7 @@ func TestLocalFiles(t *testing.T) {
 		{command: "python3 train.py --data=data src pkg made .", cfg: Config{Copy: []string{"train.py"}}, note: "note: data, src, pkg: local files and folders that the hosts do not get"},
 		{command: "python3 train.py src made ..", cfg: Config{Workdir: "."}},
 		{command: "python3 -m pkg", hint: "pkg/__main__.py is a local file"},
-		{command: "train.py", hint: "plx launch ./train.py"},
+		{command: "train.py", hint: "plx launch --workdir . python3 train.py"},
 		{command: "train.py", cfg: Config{Workdir: "."}, note: "the file is ./train.py"},
 		{command: "train.py", cfg: Config{Workdir: ".", Path: "."}},
 		{command: "python3 train.py", cfg: Config{Chdir: "there"}},

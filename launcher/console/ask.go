@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -40,10 +41,14 @@ func ask(tty *os.File, prompt string, echo bool) (answer string, err error) {
 	}
 	var before *term.State
 	failed := raw.Control(func(fd uintptr) { before, err = term.MakeRaw(int(fd)) })
-	if failed != nil || err != nil {
+	if err := cmp.Or(failed, err); err != nil {
 		return "", fmt.Errorf("ask at the terminal: %w", err)
 	}
-	defer raw.Control(func(fd uintptr) { err = restore(int(fd), before, err) })
+	defer func() {
+		var restored error
+		failed := raw.Control(func(fd uintptr) { restored = term.Restore(int(fd), before) })
+		err = cmp.Or(err, failed, restored)
+	}()
 	t := term.NewTerminal(tty, prompt)
 	if echo {
 		answer, err = t.ReadLine()
@@ -54,12 +59,4 @@ func ask(tty *os.File, prompt string, echo bool) (answer string, err error) {
 		err = fmt.Errorf("no answer was given")
 	}
 	return answer, err
-}
-
-// restore gives the terminal its modes back. The first error counts.
-func restore(fd int, before *term.State, first error) error {
-	if err := term.Restore(fd, before); first == nil {
-		return err
-	}
-	return first
 }
