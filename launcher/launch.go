@@ -143,6 +143,7 @@ func (l *launch) readFolders(ctx context.Context) (err error) {
 	if l.environment, err = readVenv(ctx, l.cfg, l.printer); err != nil {
 		return err
 	}
+	l.cfg.environ = l.environment.importing(l.cfg.environ)
 	l.printer.Lines(l.environment.notes())
 	return nil
 }

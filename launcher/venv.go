@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/plx-run/plx/envsync/tree"
@@ -33,7 +34,7 @@ func readVenv(ctx context.Context, cfg Config, printer *console.Printer) (e envi
 	e.named = cfg.Venv
 	count := new(tree.Count)
 	defer watchReading(printer, "--venv "+cfg.Venv, count)()
-	if e.venv, err = venv.Read(ctx, cfg.Venv, venv.Options{Home: os.Getenv("HOME"), Cache: hashCache(), Count: count}); err != nil {
+	if e.venv, err = venv.Read(ctx, cfg.Venv, venv.Options{Home: os.Getenv("HOME"), Cache: hashCache(), Count: count, Workdir: realFolder(cfg.Workdir)}); err != nil {
 		return e, causeOr(ctx, exit.Mistake(fmt.Errorf("--venv %s on this machine: %w", cfg.Venv, err), "--venv names the folder of an environment that works here: python3 -m venv .venv makes one"))
 	}
 	e.request = e.venv.Request()
@@ -43,6 +44,39 @@ func readVenv(ctx context.Context, cfg Config, printer *console.Printer) (e envi
 		}
 	}
 	return e, nil
+}
+
+// realFolder is a folder of this machine, absolute and without links; "" if there is none.
+func realFolder(named string) string {
+	if named == "" {
+		return ""
+	}
+	abs, err := filepath.Abs(named)
+	if err != nil {
+		return ""
+	}
+	real, err := filepath.EvalSymlinks(abs)
+	if err != nil {
+		return "" // reading the working directory says why
+	}
+	return real
+}
+
+// importing adds to the tasks' variables where Python finds packages that were installed in
+// place from the working directory. Python takes the paths from there.
+func (e environment) importing(environ []string) []string {
+	if e.venv == nil || len(e.venv.InPlace) == 0 {
+		return environ
+	}
+	const name = "PYTHONPATH="
+	value := name + strings.Join(e.venv.InPlace, ":")
+	for _, v := range slices.Backward(environ) {
+		if users, found := strings.CutPrefix(v, name); found && users != "" {
+			value += ":" + users
+			break
+		}
+	}
+	return append(slices.Clone(environ), value)
 }
 
 // notes are lines for the user about what hosts will miss.

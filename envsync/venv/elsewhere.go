@@ -16,18 +16,53 @@ import (
 const maxText = 1 << 20
 
 // elsewhere describes packages whose files are not in the environment: hosts do not have
-// them.
-func (v *Venv) elsewhere() (notes []string) {
+// them. Those of workdir they have: it adds their folders to InPlace.
+func (v *Venv) elsewhere(workdir string) (notes []string) {
 	places := map[string]string{}                                                 // package by folder
 	sites, _ := filepath.Glob(filepath.Join(v.root, "lib", "*", "site-packages")) // the pattern is valid
 	for _, site := range sites {
 		v.fromPaths(site, places)
+		sources := maps.Clone(places)
 		v.fromRecords(site, places)
+		v.inPlace(workdir, sources, places)
 	}
 	for _, dir := range slices.Sorted(maps.Keys(places)) {
 		notes = append(notes, fmt.Sprintf("%s is in %s, which is not sent: hosts miss it unless it is installed without -e", places[dir], dir))
 	}
 	return notes
+}
+
+// inPlace moves what is in workdir from places to InPlace. sources are folders of .pth
+// files. Of a package without one its folder counts, or src in it.
+func (v *Venv) inPlace(workdir string, sources, places map[string]string) {
+	if workdir == "" {
+		return
+	}
+	for dir := range places {
+		if real, err := filepath.EvalSymlinks(dir); err != nil || !within(workdir, real) {
+			continue
+		}
+		delete(places, dir)
+		known := slices.DeleteFunc(slices.Collect(maps.Keys(sources)), func(s string) bool { return !within(dir, s) })
+		if src := filepath.Join(dir, "src"); len(known) == 0 && isFolder(src) {
+			known = []string{src}
+		} else if len(known) == 0 {
+			known = []string{dir}
+		}
+		for _, from := range known {
+			if real, err := filepath.EvalSymlinks(from); err == nil && within(workdir, real) {
+				relative, _ := filepath.Rel(workdir, real) // both are absolute
+				v.InPlace = append(v.InPlace, relative)
+			}
+		}
+	}
+	slices.Sort(v.InPlace)
+	v.InPlace = slices.Compact(v.InPlace)
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // fromPaths finds folders that .pth files add to the module path.

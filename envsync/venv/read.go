@@ -26,6 +26,8 @@ type Options struct {
 	Home  string      // the user's home, absolute: an interpreter below it is sent; "": none is
 	Cache string      // as in tree.Options
 	Count *tree.Count // as in tree.Options
+	// Workdir is a folder that is sent besides, absolute and without links; "": none is.
+	Workdir string
 }
 
 // Venv is a virtual environment of this machine.
@@ -34,6 +36,9 @@ type Venv struct {
 	Base   *tree.Folder // the folder with the interpreter; nil: the hosts must have one
 	Python Python       // the interpreter
 	Notes  []string     // for the user: what hosts will miss
+	// InPlace are folders below Options.Workdir, relative to it, from which packages are
+	// imported that were installed in place: hosts find them there too.
+	InPlace []string
 
 	root        string   // absolute path, without links
 	names       []string // absolute paths by which files of it may name it
@@ -78,7 +83,7 @@ func Read(ctx context.Context, dir string, o Options) (*Venv, error) {
 			return nil, fmt.Errorf("its interpreter's folder %s: %w", v.baseRoot, advised(err))
 		}
 	}
-	v.Notes = append(v.Notes, v.elsewhere()...)
+	v.Notes = append(v.Notes, v.elsewhere(o.Workdir)...)
 	return v, nil
 }
 

@@ -135,6 +135,32 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
+// TestInPlace: what was installed in place from the folder that is sent anyway is found
+// there, as "uv sync" and "pip install -e" do it, with a .pth file and without.
+func TestInPlace(t *testing.T) {
+	dir, _ := environment(t)
+	work := t.TempDir()
+	for _, folder := range []string{"lib/src", "flat/flat", "hooked/src"} {
+		if err := os.MkdirAll(filepath.Join(work, folder), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(site(dir), "_lib.pth"), work+"/lib/src\n")
+	for _, name := range []string{"lib", "flat", "hooked"} {
+		write(t, filepath.Join(site(dir), name+"-1.0.dist-info", "direct_url.json"), `{"dir_info": {"editable": true}, "url": "file://`+work+"/"+name+`"}`)
+	}
+	v, err := Read(t.Context(), dir, Options{Workdir: work})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"flat", "hooked/src", "lib/src"}; !slices.Equal(v.InPlace, want) || len(v.Notes) > 0 {
+		t.Errorf("in place %q, want %q; notes %q", v.InPlace, want, v.Notes)
+	}
+	if v, err = Read(t.Context(), dir, Options{Workdir: t.TempDir()}); err != nil || len(v.InPlace) > 0 || len(v.Notes) != 3 {
+		t.Errorf("another folder is sent: in place %q, notes %q, error %v", v.InPlace, v.Notes, err)
+	}
+}
+
 func TestInterpreterUnderTheHome(t *testing.T) {
 	dir, interpreter := environment(t)
 	home := t.TempDir()

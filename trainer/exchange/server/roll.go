@@ -139,7 +139,7 @@ func together(e *aggregate.Shards, a, b int) bool {
 }
 
 func notAsMany(steps uint64, other int) error {
-	return fmt.Errorf("is done after %d steps, but %s goes on: every worker must take as many", steps, worker(other))
+	return fmt.Errorf("is done after %d steps, but %s goes on: every worker must take as many; Job.Any tells all to stop in one step, Config.AtEndOfData lets data end unevenly", steps, worker(other))
 }
 
 // advance counts a step that a worker begins. It fails if another worker
