@@ -71,7 +71,8 @@ func tool(t *testing.T, words ...string) string {
 func (r release) hasFiles(t *testing.T) {
 	want := []string{"checksums.txt", "plx.rb"}
 	for _, platform := range []string{"linux-amd64", "linux-arm64", "darwin-amd64", "darwin-arm64"} {
-		want = append(want, "plx-"+platform, "plx-"+platform+".cdx.json")
+		contains(t, string(read(t, filepath.Join(r.dir, "checksums.txt"))), "  plx-"+platform+"\n") // uploaded from a folder of its own
+		want = append(want, "plx-"+platform+".cdx.json")
 		formats := []string{"tar.gz", "deb", "rpm", "apk"}
 		if strings.HasPrefix(platform, "darwin") {
 			formats = formats[:1]
