@@ -1,14 +1,22 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+# What plx version prints. The folder's own repository counts, and none around it: an archive of
+# the source has none.
+GIT := git --git-dir=.git
+VERSION ?= $(shell $(GIT) describe --tags --always --dirty 2>/dev/null || echo dev)
+COMMIT ?= $(shell $(GIT) rev-parse HEAD 2>/dev/null || echo unknown)
+DATE ?= $(shell TZ=UTC $(GIT) show -s --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ HEAD 2>/dev/null)
 STAGE := scripts/stage
 
-.PHONY: build quick test test-long mutate tools check format vet staticcheck errors cross cuda unit clean bench bench-check bench-sparse bench-partitions bench-workdir fault-grid release-check
+# Recipes that must build without cgo say so. The race detector needs cgo.
+unexport CGO_ENABLED
+
+.PHONY: build quick test test-long mutate tools check format vet staticcheck errors cross cuda unit clean bench bench-check bench-sparse bench-partitions bench-workdir fault-grid release-check picture
 
 # The program, static, as it is released.
 build:
-	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o plx .
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)" -o plx .
 
 # What the tests need, what the code must look like, what it must do: at most 9
 # minutes on two cores with warm caches. What takes longer is test-long.
@@ -95,6 +103,11 @@ fault-grid: tools
 # What a release holds, built and installed on a test host, from which it launches: minutes, as root.
 release-check: tools
 	go test -tags long -v -timeout 30m -run '^TestRelease$$' ./e2e
+
+# docs/terminal.svg, the picture in README.md, from a new run on two test hosts: a minute, as
+# root, with tmux.
+picture: tools
+	go run ./internal/picture
 
 clean:
 	rm -rf plx dist release

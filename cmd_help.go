@@ -159,8 +159,8 @@ func versionCommand() *cli.Command {
 	}
 }
 
-// versionLine is version, commit, its date, Go's version and the platform. What the
-// build did not record is left out.
+// versionLine is version, commit, its date, Go's version and the platform. What is not
+// known is left out. Commit and date come from one source.
 func versionLine() string {
 	var parts []string
 	recorded, number := map[string]string{}, version
@@ -172,14 +172,18 @@ func versionLine() string {
 			recorded[s.Key] = s.Value
 		}
 	}
-	if recorded["vcs.modified"] == "true" {
-		recorded["vcs.revision"] += " with changes"
+	from, made := commit, date
+	if commit == "" {
+		from, made = recorded["vcs.revision"], recorded["vcs.time"]
+		if recorded["vcs.modified"] == "true" {
+			from += " with changes"
+		}
 	}
-	if commit := cmp.Or(commit, recorded["vcs.revision"]); commit != "" {
-		parts = append(parts, "commit "+commit)
+	if from != "" {
+		parts = append(parts, "commit "+from)
 	}
-	if date := cmp.Or(date, recorded["vcs.time"]); date != "" {
-		parts = append(parts, date)
+	if made != "" {
+		parts = append(parts, made)
 	}
 	parts = append(parts, runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
 	return "plx " + number + " (" + strings.Join(parts, ", ") + ")"

@@ -19,8 +19,8 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// A release sets these by flags of the linker. Without them commit and date are those that
-// go build has recorded, if it has.
+// A release and make build set these by flags of the linker. Without them commit and date are
+// those that go build has recorded, if it has.
 var (
 	version = "dev"
 	commit  = ""
