@@ -75,7 +75,7 @@ var counterparts = map[string]counterpart{
 	"job-name": {srun, "--name NAME"}, "J": {srun, "--name NAME"}, "D": {srun, "--chdir FOLDER"}, "o": {srun, "--log-dir FOLDER"}, "l": {srun, "leave it out: plx names the task before each line"},
 	"partition": {srun, allHosts}, "mpi": {srun, chosen},
 
-	"gpu": {anyone, idsOfGPUs}, "gpu-id": {anyone, idsOfGPUs}, "devices": {anyone, idsOfGPUs},
+	"nproc": {anyone, perHost}, "gpu": {anyone, idsOfGPUs}, "gpu-id": {anyone, idsOfGPUs}, "devices": {anyone, idsOfGPUs},
 }
 
 // foreign returns what the command has in place of another launcher's flag, or "". Only
@@ -90,11 +90,11 @@ func foreign(ctx *cli.Context, name string) string {
 	if ctx.Command.Name != "launch" && (!isFlag || flagOf(ctx, flag) == nil) {
 		return ""
 	}
-	if isFlag {
-		return fmt.Sprintf("%s's %s is %s here", c.of, dashed(name), c.here)
-	}
 	if c.of == anyone {
 		return c.here
+	}
+	if isFlag {
+		return fmt.Sprintf("%s's %s is %s here", c.of, dashed(name), c.here)
 	}
 	return fmt.Sprintf("%s's %s: %s", c.of, dashed(name), c.here)
 }

@@ -45,6 +45,10 @@ func TestMisspelt(t *testing.T) {
 		"logs --taks worker:0":          "plx logs has no flag --taks\nhint: --task? plx help logs lists them",
 		"--hosts resources.txt launch":  "plx has no flag --hosts\nhint: flags come after the command: plx COMMAND [FLAGS]; plx help lists the commands",
 		"launch --lease soon ./train":   "--lease soon: want a time with its unit, such as 90s, 5m or 1h\nhint: --lease 90s",
+		"launch --lease 60 ./train":     "--lease 60: want a time with its unit, such as 90s, 5m or 1h\nhint: --lease 60s",
+		"prune --older 3d":              "--older 3d: want a time with its unit, such as 90s, 5m or 1h\nhint: --older 72h",
+		"launch --gpus 2 ./train":       "--gpus is for a job that --slurm submits\nhint: without Slurm, write the GPU ids after the host: --host \"gpu01: 0,1\"; with it, plx launch --slurm --gpus VALUE ./train",
+		"launch --nproc 2 ./train":      "plx launch has no flag --nproc\nhint: --workers-per-host N; plx help launch lists plx's flags",
 		"launch --max-restarts x train": "--max-restarts x: want a whole number\nhint: --max-restarts 3",
 	} {
 		code, _, stderr := ran(t, strings.Fields(line)...)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -34,13 +35,26 @@ func wrongUse(ctx *cli.Context, err error, _ bool) error {
 	value, name := m[1], m[2]
 	switch flagOf(ctx, name).(type) {
 	case *cli.DurationFlag:
-		return exit.Mistake(fmt.Errorf("%s %s: want a time with its unit, such as 90s, 5m or 1h", dashed(name), value), "%s 90s", dashed(name))
+		return exit.Mistake(fmt.Errorf("%s %s: want a time with its unit, such as 90s, 5m or 1h", dashed(name), value), "%s %s", dashed(name), withUnit(value))
 	case *cli.IntFlag, *cli.IntSliceFlag:
 		return exit.Mistake(fmt.Errorf("%s %s: want a whole number", dashed(name), value), "%s 3", dashed(name))
 	case *cli.BoolFlag:
 		return exit.Mistake(fmt.Errorf("%s=%s: want no value, or true or false", dashed(name), value), "%s alone, or leave it out", written(ctx, name))
 	}
 	return exit.Mistake(err, "plx help %s", ctx.Command.Name)
+}
+
+// withUnit is the time that somebody probably meant who wrote seconds without a unit, or days.
+func withUnit(value string) string {
+	number, days := strings.CutSuffix(value, "d")
+	n, err := strconv.Atoi(number)
+	switch {
+	case err != nil || n < 0:
+		return "90s"
+	case days:
+		return fmt.Sprintf("%dh", 24*n)
+	}
+	return fmt.Sprintf("%ds", n)
 }
 
 // badValue matches the errors of package flag for a value.

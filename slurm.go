@@ -44,7 +44,11 @@ func submits(ctx *cli.Context) (bool, error) {
 			continue
 		}
 		if !asked {
-			return false, exit.Mistake(fmt.Errorf("--%s is for a job that --slurm submits", flag), "plx launch --slurm --%s VALUE ./train", flag)
+			without := ""
+			if c, known := counterparts[flag]; known {
+				without = "without Slurm, " + c.here + "; with it, "
+			}
+			return false, exit.Mistake(fmt.Errorf("--%s is for a job that --slurm submits", flag), "%splx launch --slurm --%s VALUE ./train", without, flag)
 		}
 		if job, _ := slurm.Current(os.Getenv); job != nil {
 			return false, exit.Mistake(fmt.Errorf("--%s is for a job that --slurm submits, and plx runs in job %s of Slurm", flag, job.ID), "leave it out to launch in that job; unset SLURM_JOB_ID submits another")

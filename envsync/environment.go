@@ -12,7 +12,7 @@ import (
 )
 
 // EnvironmentHint is the hint for an error of [Environment] that has none of its own.
-const EnvironmentHint = "--env NAME=VALUE, or --env NAME for the value that it has here; so is each line of a file of --env-file"
+const EnvironmentHint = "--env NAME=VALUE, or --env NAME for the value that it has here; each line of the file of --env-file is like either"
 
 // maxEnvFile bounds a file of variables, in bytes.
 const maxEnvFile = 16 << 20
