@@ -23,13 +23,6 @@ func TestTwinsPageShowsTheFiles(t *testing.T) {
 	}
 }
 
-// README.md shows a whole program of plx's trainer.
-func TestREADMEShowsAProgram(t *testing.T) {
-	if example := "examples/linear/main.go"; !showsFiles(t, "README.md")[example] {
-		t.Errorf("README.md does not show %s", example)
-	}
-}
-
 // showsFiles returns the files whose text a page shows, each below a line that names it.
 func showsFiles(t *testing.T, page string) map[string]bool {
 	t.Helper()

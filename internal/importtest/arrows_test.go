@@ -197,6 +197,7 @@ var arrows = []arrow{
 	{from: "internal/testhosts/cmd/stuck", to: []string{"trainer"}},
 	{from: "internal/testhosts/cmd/...", to: []string{"internal/testhosts", "trainer/cluster"}},
 	{from: "internal/ci/...", std: true},
+	{from: "internal/picture", to: []string{"internal/testhosts"}},
 	// Measures plx from outside, with what its examples are made of.
 	{from: "internal/bench/...", to: []string{"internal/executable", "internal/measured", "internal/testhosts", "trainer/data", "trainer/nn/ops", "trainer/plot", "trainer/random"}},
 	{from: "internal/importtest"},

@@ -1,0 +1,25 @@
+//go:build long
+
+package e2e
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestREADMEInstalls builds and installs plx as README.md says. The program tells its commit.
+func TestREADMEInstalls(t *testing.T) {
+	t.Parallel()
+	b := local(t)
+	b.clonesThis()
+	r := b.newcomer(filepath.Join(b.home, ".local", "bin"))
+	for _, command := range commandsOf(t, "../README.md") {
+		res := r.run(command).want(0)
+		if command == "plx version" {
+			contains(t, res.stdout, "commit "+strings.Fields(tool(t, "git", "rev-parse", "HEAD"))[0]+", 20")
+			break
+		}
+	}
+	r.all(map[string]int{"git clone": 1, "make build": 1, "install ": 1, "plx version": 1})
+}
