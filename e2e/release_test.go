@@ -25,7 +25,7 @@ import (
 )
 
 // A release is made from this source. Its Debian package is installed on a machine that
-// has nothing but the package, and launches a job from there.
+// has nothing but the package, and trains on two hosts from there.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 3})
@@ -34,6 +34,7 @@ func TestRelease(t *testing.T) {
 	t.Run("contents", func(t *testing.T) { r.hasContents(t) })
 	t.Run("formula", func(t *testing.T) { r.hasFormula(t) })
 	t.Run("deb", func(t *testing.T) { r.installs(b.in(t)) })
+	t.Run("rpm", func(t *testing.T) { r.installsRPM(t) })
 }
 
 // release is a snapshot of the release.
@@ -104,10 +105,10 @@ func (r release) hasFiles(t *testing.T) {
 
 // hasContents looks into archives, packages and lists of modules.
 func (r release) hasContents(t *testing.T) {
-	const doc, rest = "usr/share/doc/plx/", "usr/share/bash-completion/completions/plx usr/share/fish/vendor_completions.d/plx.fish usr/share/man/man1/plx.1.gz usr/share/man/man1/plx-launch.1.gz "
+	const doc, rest = "usr/share/doc/plx/", "usr/share/bash-completion/completions/plx usr/share/fish/vendor_completions.d/plx.fish usr/share/man/man1/plx.1.gz usr/share/man/man1/plx-launch.1.gz usr/share/plx/examples/torch/train.py "
 	for name, want := range map[string]string{
-		"linux_amd64.tar.gz":  "plx LICENSE README.md CHANGELOG.md man/plx.1.gz man/plx-launch.1.gz completions/plx.bash completions/_plx completions/plx.fish",
-		"darwin_arm64.tar.gz": "plx plx-linux-amd64 plx-linux-arm64 LICENSE man/plx.1.gz completions/_plx",
+		"linux_amd64.tar.gz":  "plx LICENSE README.md CHANGELOG.md examples/torch/train.py man/plx.1.gz man/plx-launch.1.gz completions/plx.bash completions/_plx completions/plx.fish",
+		"darwin_arm64.tar.gz": "plx plx-linux-amd64 plx-linux-arm64 LICENSE examples/torch/train.py man/plx.1.gz completions/_plx",
 		"linux_amd64.rpm":     "usr/bin/plx usr/share/licenses/plx/LICENSE usr/share/zsh/site-functions/_plx " + rest + doc + "README.md",
 		"linux_arm64.apk":     "usr/bin/plx usr/share/licenses/plx/LICENSE usr/share/zsh/site-functions/_plx " + rest + doc + "README.md",
 	} {
@@ -130,19 +131,28 @@ func (r release) hasContents(t *testing.T) {
 }
 
 // installs installs the Debian package into an empty folder, which becomes the root of
-// a machine that has h3's network. A job is launched from there on the two other hosts.
+// a machine that has h3's network. From there the first training of README.md runs on the two
+// other hosts: all that within five minutes.
 func (r release) installs(b *bench) {
+	needTorch(b.t)
 	root := filepath.Join(b.shared(), "root")
 	for _, folder := range []string{"var/lib/dpkg/info", "var/lib/dpkg/updates", "proc", "dev", "tmp", "root"} {
 		if err := os.MkdirAll(filepath.Join(root, folder), 0o755); err != nil {
 			b.t.Fatal(err)
 		}
 	}
-	for path, text := range map[string]string{"var/lib/dpkg/status": "", "etc/passwd": "root:x:0:0::/root:/bin/sh\n", "root/hosts.txt": "h1\nh2\n"} {
+	for path, text := range map[string]string{"var/lib/dpkg/status": "", "etc/passwd": "root:x:0:0::/root:/bin/sh\n", "resources.txt": "h1: cpu*2\nh2: cpu*2\n"} {
 		put(b.t, filepath.Join(root, path), text, 0o644)
 	}
+	begun := time.Now()
 	tool(b.t, "dpkg", "--root="+root, "--install", filepath.Join(r.dir, "plx_"+r.version+"_linux_"+runtime.GOARCH+".deb"))
+	installed := time.Now()
 	tool(b.t, "cp", "-a", filepath.Join(b.Home, ".ssh"), filepath.Join(root, "root"))
+	b.trainsFirst(root)
+	b.t.Logf("the package was installed in %.0f s, and %.0f s later the first training on two hosts had ended", installed.Sub(begun).Seconds(), time.Since(installed).Seconds())
+	if took := time.Since(begun); took > 5*time.Minute {
+		b.t.Errorf("it took %v", took)
+	}
 
 	head := strings.Fields(tool(b.t, "git", "show", "-s", "--format=%H %ct", "HEAD"))
 	seconds, err := strconv.ParseInt(head[1], 10, 64)
@@ -165,8 +175,6 @@ func (r release) installs(b *bench) {
 		same(b.t, file, []byte(inRoot(b, root, "plx", "completion", shell)), read(b.t, filepath.Join(root, "usr/share", file)))
 	}
 
-	out := inRoot(b, root, "plx", "launch", "--hosts", "/root/hosts.txt", "sh", "-c", "echo rank $RANK on $(cat /etc/hostname)")
-	contains(b.t, out, "worker:0 h1 | rank 0 on h1\n", "worker:1 h2 | rank 1 on h2\n", ": done\n")
 	agent := fmt.Sprintf("%x", sha256.Sum256(read(b.t, filepath.Join(root, "usr/bin/plx"))))
 	for _, h := range b.Hosts[:2] {
 		if _, err := os.Stat(filepath.Join(h.HomeDir, ".plx/blobs", agent)); err != nil {
@@ -174,6 +182,36 @@ func (r release) installs(b *bench) {
 		}
 	}
 	b.hostsGone(0)
+}
+
+// installsRPM installs the package for Fedora and its kin into an empty folder.
+func (r release) installsRPM(t *testing.T) {
+	root := t.TempDir()
+	tool(t, "rpm", "--root="+root, "--install", filepath.Join(r.dir, "plx_"+r.version+"_linux_"+runtime.GOARCH+".rpm"))
+	contains(t, tool(t, filepath.Join(root, "usr/bin/plx"), "version"), "plx v"+r.version+" (commit ")
+	contains(t, tool(t, "rpm", "--root="+root, "--query", "--list", "plx"), "/usr/share/man/man1/plx-launch.1.gz\n")
+}
+
+// trainsFirst runs the commands of README.md for hosts that need neither a clone nor Go, with
+// the example where the package has it.
+func (b *bench) trainsFirst(root string) {
+	b.t.Helper()
+	ran := 0
+	for _, command := range commandsOf(b.t, "../README.md") {
+		if strings.HasPrefix(command, "plx probe") || strings.Contains(command, "python3 train.py") {
+			ran++
+			out := inRoot(b, root, strings.Fields(strings.ReplaceAll(command, " examples/", " /usr/share/plx/examples/"))...)
+			if strings.HasPrefix(command, "plx probe") {
+				contains(b.t, out, "\nh1 ", "\nh2 ", " ok\n")
+				continue
+			}
+			contains(b.t, out, "worker:0 h1 | 4 ranks begin after step 0", ": done")
+			finalLoss(b.t, out)
+		}
+	}
+	if ran != 2 {
+		b.t.Errorf("README.md has %d commands for a package alone, want plx probe and python3 train.py", ran)
+	}
 }
 
 // inRoot runs a program in a folder as the root of h3 and returns its output.
