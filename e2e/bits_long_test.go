@@ -53,28 +53,3 @@ func TestSameBits(t *testing.T) {
 	}
 	b.hostsGone(0)
 }
-
-// One command per mode trains on four hosts.
-func TestEveryModeTrains(t *testing.T) {
-	b := newBench(t, testhosts.Options{Hosts: 4})
-	mlp := testhosts.Binary(t, "github.com/plx-run/plx/examples/mlp")
-	file := b.ResourceFile("h1", "h2", "h3", "h4")
-	for _, mode := range [][]string{
-		{"--arch=ps"}, {"--arch=allreduce"}, {"--arch=hybrid"},
-		{"--sync=sync"}, {"--sync=async"}, {"--sync=ssp:3"}, {"--sync=group:2"},
-		{"--sync=backup:1", "--slow-worker=3"}, // somebody is always last; let it not be the chief
-	} {
-		t.Run(strings.Join(mode, " "), func(t *testing.T) {
-			b := b.in(t)
-			args := append([]string{"launch", "--hosts", file, mlp, "--niters=121", "--dim-in=256", "--n-classes=8",
-				"--train-size=2000", "--learning-rate=0.05"}, mode...)
-			res := b.want(0, args...)
-			losses := testLosses(t, res.stdout)
-			first, last := losses[0], losses[len(losses)-1]
-			if !(last < 0.8*first) {
-				t.Errorf("the test loss went from %v to %v", first, last)
-			}
-			b.hostsGone(0)
-		})
-	}
-}

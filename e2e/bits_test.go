@@ -4,7 +4,6 @@ import (
 	"os/exec"
 	"regexp"
 	"slices"
-	"strconv"
 	"testing"
 
 	"github.com/plx-run/plx/internal/testhosts"
@@ -35,25 +34,6 @@ func (b *bench) digest(lines []string, program string, flags ...string) string {
 		b.t.Fatalf("%d digests in\n%s", len(found), out)
 	}
 	return found[0]
-}
-
-var testLossField = regexp.MustCompile(` test_loss ([0-9.]+)`)
-
-// testLosses are the test losses in the chief's lines, of which there must be
-// two: a chief that was late prints those of the steps that it was in time for.
-func testLosses(t *testing.T, stdout string) (losses []float64) {
-	t.Helper()
-	for _, found := range testLossField.FindAllStringSubmatch(stdout, -1) {
-		loss, err := strconv.ParseFloat(found[1], 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		losses = append(losses, loss)
-	}
-	if len(losses) != 2 {
-		t.Fatalf("%d test losses, want 2, in\n%s", len(losses), stdout)
-	}
-	return losses
 }
 
 // mlpBits are the flags of examples/mlp for a training of all that may change bits:

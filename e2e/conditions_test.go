@@ -278,3 +278,11 @@ func read(t *testing.T, path string) []byte {
 	}
 	return text
 }
+
+func length(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}

@@ -25,22 +25,6 @@ func TestDetached(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 2})
 	file := b.ResourceFile("h1", "h2")
 	t.Run("attach, leave, attach again", func(t *testing.T) { testAttach(b.in(t), file) })
-	t.Run("a task fails", func(t *testing.T) {
-		b := b.in(t)
-		program := b.holder("fails")
-		job := b.detach("--hosts", file, "--ps", "all", program.path)
-		follow := b.start("logs", "-f", job)
-		attached := b.start("attach")
-		attached.awaitLine("worker:1", "up")
-		program.end(t, 9)
-		res := attached.want(9)
-		contains(t, res.stderr, "worker:1 on h2 exited with status 9", "problem")
-		follow.want(0)
-		b.hostsGone(patience.Limit)
-		if j := b.jobsOf()[job]; j.State != "failed" || j.Code == nil || *j.Code != 9 || j.Seconds <= 0 {
-			t.Errorf("plx jobs: %+v", j)
-		}
-	})
 	t.Run("stop", func(t *testing.T) {
 		b := b.in(t)
 		job := b.detach("--hosts", file, "--ps", "all", b.script("stubborn", stubborn))

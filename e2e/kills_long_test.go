@@ -14,50 +14,6 @@ import (
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
-func TestAgentKilled(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, testhosts.Options{Hosts: 2})
-	file := b.ResourceFile()
-	for _, c := range []struct {
-		name   string
-		killed []string
-		says   string
-	}{
-		{"supervisor", []string{"supervisor"}, "supervisor"},
-		{"watchdog", []string{"watchdog"}, "watchdog"},
-		{"both", []string{"watchdog", "supervisor"}, "agent"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			b, h2 := b.in(t), b.Hosts[1]
-			program := stubborn
-			if c.name == "both" { // what has no environment is then nobody's
-				program = strings.Replace(stubborn, "env -i ", "", 1)
-			}
-			r := b.start(brief(file, b.script("task", program))...)
-			r.up("worker:0", "worker:1")
-			b.process(h2, "sleep 1002")
-			var victims []testhosts.Process
-			for _, name := range c.killed {
-				victims = append(victims, b.process(h2, "plx agent "+name))
-			}
-			// Stopped first, so that neither acts on the other's end.
-			for _, p := range victims {
-				if err := p.Signal(syscall.SIGSTOP); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for _, p := range victims {
-				b.kill(p)
-			}
-			killed := time.Now()
-			res := r.want(125)
-			b.took("to end", killed, lease+patience.Limit)
-			b.says(res, "job", "h2", c.says)
-			b.hostsGone(0)
-		})
-	}
-}
-
 // TestStubbornTasks has tasks that want to stay after each way a job ends.
 func TestStubbornTasks(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,7 @@ func TestOptions(t *testing.T) {
 	}{
 		{"copy", testCopy}, {"chdir, setup and path", testSurroundings}, {"what PROGRAM may be", testPrograms},
 		{"environment", testEnvironment}, {"nothing shows", testNothingShows},
-		{"binding", testBinding}, {"port range", testPortRange}, {"times", testTimes}, {"wrong address", testWrongAddress},
+		{"binding", testBinding}, {"port range", testPortRange}, {"times", testTimes}, {"log limit", testLogLimit}, {"wrong address", testWrongAddress},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(b.in(t), file) })
 	}
@@ -240,6 +240,17 @@ func testTimes(b *bench, file string) {
 	res = b.want(125, "launch", "--hosts", file, "--start-timeout", "1ms", b.script("s", "exec sleep 60"))
 	contains(b.t, res.stderr, "1ms")
 	b.hostsGone(0)
+}
+
+// testLogLimit has tasks print three times their limit: plx logs tells what is missing. What
+// is kept, and that nothing else is lost, is for the tests of package logs.
+func testLogLimit(b *bench, file string) {
+	b.want(0, "launch", "--hosts", file, "--ps", "none", "--log-limit", "1MiB", b.script("flood", "seq -f %0120.0f 1 30000"))
+	out := b.want(0, "logs").stdout
+	contains(b.t, out, " bytes are missing here: the oldest output was dropped (--log-limit)", "30000\n")
+	if len(out) > 3<<20 {
+		b.t.Errorf("%d bytes of two tasks are kept", len(out))
+	}
 }
 
 func testWrongAddress(b *bench, _ string) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/plx-run/plx/internal/executable"
@@ -26,36 +25,6 @@ func writeInto(t *testing.T, path, text string, mode os.FileMode) {
 	}
 }
 
-func textOf(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
-// TestReportS2 launches from a host on which only the system's configuration defines the
-// other, without and with a configuration of the user's.
-func TestReportS2(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, testhosts.Options{Hosts: 2})
-	here, there := b.Hosts[0], b.Hosts[1]
-	writeInto(t, here.HomeDir+"/plx", textOf(t, b.plx), 0o700)
-	writeInto(t, here.HomeDir+"/key", textOf(t, b.Home+"/.ssh/id_ed25519"), 0o600)
-	writeInto(t, here.HomeDir+"/.ssh/known_hosts", textOf(t, b.Home+"/.ssh/known_hosts"), 0o600)
-	inside(t, here, fmt.Sprintf("printf 'Host gpu\\nHostName %s\\nUser root\\nIdentityFile ~/key\\n' >/etc/ssh/ssh_config", there.Addr))
-	for _, own := range []string{"", "Host other\nPort 7\n"} {
-		if own != "" {
-			writeInto(t, here.HomeDir+"/.ssh/config", own, 0o600)
-		}
-		out, err := here.Command(t.Context(), "sh", "-c", `"$HOME"/plx launch --host 'gpu: cpu' hostname 2>&1`).CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "| "+there.Name+"\n") {
-			t.Errorf("with own configuration %q: %v\n%s", own, err, out)
-		}
-	}
-}
-
 // TestReportS3 reaches a server that has nothing in common with plx through ssh, as the hint
 // says.
 func TestReportS3(t *testing.T) {
@@ -68,27 +37,6 @@ func TestReportS3(t *testing.T) {
 	ssh := fmt.Sprintf("ssh -F %s -i %s/.ssh/id_ed25519 -o UserKnownHostsFile=%[2]s/.ssh/known_hosts -o BatchMode=yes {host}", config, b.Home)
 	res := b.want(0, "launch", "--via", ssh, "--host", "h1: cpu", "hostname")
 	contains(t, res.stdout, "h1")
-}
-
-// TestReportS7 launches on a host whose home is mounted noexec.
-func TestReportS7(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, testhosts.Options{Hosts: 1})
-	inside(t, b.Hosts[0], "mount -t tmpfs -o noexec tmpfs $HOME")
-	b.says(b.want(125, "launch", "--host", "h1: cpu", "true"), "h1", "programs in ~/.plx cannot be executed: /root is mounted noexec; mount it without noexec, or")
-}
-
-// TestReportS8 launches through a ProxyCommand that is ssh itself.
-func TestReportS8(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, testhosts.Options{Hosts: 2})
-	gate := fmt.Sprintf("ssh -q -F none -i %s/.ssh/id_ed25519 -o UserKnownHostsFile=%[1]s/.ssh/known_hosts -o BatchMode=yes -W %%h:%%p %s", b.Home, b.Hosts[0].Addr)
-	writeInto(t, b.Home+"/.ssh/config", fmt.Sprintf("Host h2\nHostName %s\nProxyCommand %s\n", b.Hosts[1].Addr, gate), 0o600)
-	res := b.want(0, "launch", "--host", "h2: cpu", "hostname")
-	contains(t, res.stdout, "h2")
-	if logins, err := b.Hosts[0].Logins(); err != nil || logins == 0 {
-		t.Errorf("%d logins at the gate, %v", logins, err)
-	}
 }
 
 // TestReportS9 runs a program that a start-up file finds for people only, as the hint says.

@@ -2,47 +2,13 @@ package examples_test
 
 import (
 	"bytes"
-	"encoding/binary"
-	"math"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 )
-
-// After 50 steps the weights are those of one process with the whole batch,
-// whatever the number of workers and servers.
-func TestMLPWeightsDoNotDependOnWorkers(t *testing.T) {
-	path, folder := program(t, "mlp"), t.TempDir()
-	arguments := []string{"--niters=50", "--dim-in=256", "--n-classes=8", "--train-size=2000", "--save"}
-	line := alone(t, path, append(arguments, filepath.Join(folder, "alone"))...)
-	want := weights(t, filepath.Join(folder, "alone"))
-	if !mlpLine.MatchString(line) {
-		t.Errorf("the chief prints %q", line)
-	}
-	for _, c := range []struct {
-		name             string
-		servers, workers int
-	}{{"1+1", 1, 1}, {"2+2", 2, 2}, {"1+4", 1, 4}, {"4+4", 4, 4}} {
-		file := filepath.Join(folder, c.name)
-		run(t, path, c.servers, c.workers, append(arguments, file)...)
-		got := weights(t, file)
-		if len(got) != len(want) {
-			t.Fatalf("%s: %d weights, alone %d", c.name, len(got), len(want))
-		}
-		furthest := 0.0
-		for i := range got {
-			furthest = max(furthest, math.Abs(float64(got[i]-want[i])))
-		}
-		t.Logf("%s: weights differ by at most %.2g", c.name, furthest)
-		if !(furthest <= 1e-5) {
-			t.Errorf("%s: weights differ by %g", c.name, furthest)
-		}
-	}
-}
 
 // mlpLine is the configuration and then the exercise's line, byte for byte.
 var mlpLine = regexp.MustCompile(`\An-layers 4 \| dim-in \d+ \| n-classes \d+ \| dim-hidden \d+ \| train-size \d+ \| batch-size 64 \| learning-rate 0\.1 \| niters \d+\n(step \d+ \| train_loss \d+\.\d{4} \| test_loss \d+\.\d{4} \| step time \d+\.\d{2}ms\n)+\z`)
@@ -87,19 +53,4 @@ func TestMLPRefusesAnUnevenBatch(t *testing.T) {
 	if err == nil || !bytes.Contains(out, []byte("64 rows cannot be divided over 3 virtual workers")) {
 		t.Errorf("got %v\n%s", err, out)
 	}
-}
-
-// weights reads a file of examples/mlp's --save.
-func weights(t *testing.T, path string) []float32 {
-	t.Helper()
-	file, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, body, _ := bytes.Cut(file, []byte("\n"))
-	values := make([]float32, len(body)/4)
-	if err := binary.Read(bytes.NewReader(body), binary.LittleEndian, values); err != nil {
-		t.Fatal(err)
-	}
-	return values
 }

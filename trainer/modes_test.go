@@ -208,47 +208,6 @@ func mean(x []float64) float64 {
 	return sum / float64(len(x))
 }
 
-// With ssp:K a worker runs K steps ahead of one that has not begun, and no
-// further.
-func TestStalenessIsBounded(t *testing.T) {
-	const bound, steps = 2, 12
-	tj := newTestJob(t, 2, 2, Sync(fmt.Sprintf("ssp:%d", bound)))
-	ahead := make(chan struct{})
-	var mu sync.Mutex
-	var begun, finished [2]int
-	count := func(at *int) error {
-		mu.Lock()
-		defer mu.Unlock()
-		*at++
-		for rank := range finished {
-			if lead := finished[rank] - begun[1-rank]; lead > bound {
-				return fmt.Errorf("worker:%d has finished %d steps, the other one has begun %d", rank, finished[rank], begun[1-rank])
-			}
-		}
-		if finished[0] == bound && at == &finished[0] {
-			close(ahead)
-		}
-		return nil
-	}
-	errs := tj.all(func(j *Job) error {
-		r, err := j.Parallelize(t.Context(), regression{}.build, SGD(0.1), GlobalBatch(4))
-		if err == nil && j.WorkerID() == 1 {
-			<-ahead // it hangs here where worker:0 does not get that far
-		}
-		for step := 0; step < steps && err == nil; step++ {
-			from, to := r.Rows()
-			if err = count(&begun[j.WorkerID()]); err == nil {
-				_, err = r.Step(t.Context(), regression{}.feed(step, from, to))
-			}
-			err = errors.Join(err, count(&finished[j.WorkerID()]))
-		}
-		return err
-	})
-	if err := errors.Join(errors.Join(errs...), tj.wait()); err != nil {
-		t.Error(err)
-	}
-}
-
 // With backup:B the gradients of a worker that is late are dropped and
 // counted, and the mean is over those that came.
 func TestLateWorkerIsLeftOut(t *testing.T) {

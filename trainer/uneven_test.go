@@ -7,10 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/plx-run/plx/internal/patience"
-	"github.com/plx-run/plx/trainer/checkpoint/saver"
 )
 
 // Workers that do not wait for each other may end in any order: the last
@@ -89,48 +87,5 @@ func TestCollectivesAfterTheChief(t *testing.T) {
 	}
 	if err := tj.wait(); err != nil {
 		t.Error(err)
-	}
-}
-
-// A chief that is done makes the checkpoints that are asked for while others go
-// on, and holds them where it is asked to.
-func TestCheckpointsAfterTheChief(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
-	t.Parallel()
-	for _, hold := range []bool{false, true} {
-		tj := newTestJobOn(t, hostNames(2), 2, everySteps(t.TempDir(), 0), Arch("ps"), Sync("ssp:1"))
-		told := make(chan error, 1)
-		errs := tj.end(func(_ context.Context, j *Job) error {
-			ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
-			defer cancel()
-			r, err := j.Parallelize(ctx, regression{}.build, SGD(0.01), GlobalBatch(12))
-			if err != nil || j.IsChief() {
-				return err
-			}
-			lo, hi := r.Rows()
-			for r.Steps() < 5 {
-				if _, err := r.Step(ctx, regression{}.feed(r.Steps(), lo, hi)); err != nil {
-					return err
-				}
-			}
-			s := tj.jobs[0].session.Load().saving.saver
-			s.Ask(saver.Request{Hold: hold, Workers: 2, Tell: func(_ int, _ time.Duration, err error) { told <- err }})
-			select {
-			case err = <-told:
-			case <-ctx.Done():
-				err = ctx.Err()
-			}
-			s.Resume(0)
-			if err != nil {
-				return fmt.Errorf("a checkpoint was asked for: %w", err)
-			}
-			_, err = r.Step(ctx, regression{}.feed(5, lo, hi))
-			return err
-		})
-		if err := errors.Join(append(errs, tj.wait())...); err != nil {
-			t.Errorf("%v\n%s", err, tj.logs[0])
-		}
 	}
 }

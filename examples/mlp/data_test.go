@@ -76,32 +76,6 @@ func TestCentresAndNoise(t *testing.T) {
 	}
 }
 
-// With all clusters known, the nearest centre tells the class of nearly every
-// sample: the task can be learned.
-func TestSeparable(t *testing.T) {
-	g := mustGenerator(t, 1024, 32, 0)
-	d := g.samples(10000, 10100)
-	wrong := 0
-	for i, label := range d.labels {
-		best, nearest := math.Inf(1), 0
-		for c, centre := range g.centres {
-			distance := 0.0
-			for j, v := range d.row(i)[:len(centre)] {
-				distance += float64((v - centre[j]) * (v - centre[j]))
-			}
-			if distance < best {
-				best, nearest = distance, c
-			}
-		}
-		if nearest%g.classes != label {
-			wrong++
-		}
-	}
-	if wrong > 0 {
-		t.Errorf("%d of %d samples lie nearest to a centre of another class", wrong, len(d.labels))
-	}
-}
-
 func TestCentresAreDistinct(t *testing.T) {
 	for _, c := range []struct {
 		features, classes int

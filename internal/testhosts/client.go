@@ -33,7 +33,7 @@ func (c *Cluster) writeClientHome() (string, error) {
 func (c *Cluster) writeClientConfig() error {
 	var config, known bytes.Buffer
 	for _, h := range c.Hosts {
-		fmt.Fprintf(&config, "Host %s\n\tHostName %s\n\tPort %d\n\n", h.Name, h.Addr, h.Port)
+		fmt.Fprintf(&config, "Host %s\n\tHostName %s\n\n", h.Name, h.Addr)
 		if err := h.disk.writeKnown(&known, h.Addr, h.Addr6); err != nil {
 			return err
 		}

@@ -15,14 +15,6 @@ import (
 	"github.com/plx-run/plx/internal/patience"
 )
 
-func TestNoisyRC(t *testing.T) {
-	c := Start(t, Options{Hosts: 1, NoisyRC: true})
-	out, complaint, err := runSSH(t, c, c.Hosts[0], "echo mine")
-	if err != nil || !strings.Contains(out, "Welcome") || !strings.HasSuffix(out, "mine\n") || !strings.Contains(complaint, "warning") {
-		t.Errorf("stdout %q, stderr %q, %v", out, complaint, err)
-	}
-}
-
 func TestSFTPServers(t *testing.T) {
 	for _, external := range []bool{false, true} {
 		t.Run(fmt.Sprintf("external=%v", external), func(t *testing.T) {
@@ -36,44 +28,6 @@ func TestSFTPServers(t *testing.T) {
 				t.Errorf("sftp past a noisy rc file: %v: %s", err, out)
 			}
 		})
-	}
-}
-
-func TestSharedHome(t *testing.T) {
-	c := Start(t, Options{Hosts: 3, SharedHome: true})
-	mustSSH(t, c, c.Hosts[0], "echo one >~/file")
-	for _, h := range c.Hosts {
-		if got := mustSSH(t, c, h, "cat ~/file"); got != "one" {
-			t.Errorf("%s reads %q", h.Name, got)
-		}
-	}
-}
-
-func TestMountHome(t *testing.T) {
-	c := Start(t, Options{Hosts: 1})
-	h := c.Hosts[0]
-	write := "head -c 1000000 /dev/zero >~/big"
-	for _, m := range []HomeMount{ReadOnlyHome, FullHome, ReadOnlyHome, NormalHome} {
-		h.MountHome(m)
-		_, complaint, err := runSSH(t, c, h, write)
-		want := map[HomeMount]string{ReadOnlyHome: "Read-only", FullHome: "No space"}[m]
-		if (err == nil) != (m == NormalHome) || !strings.Contains(complaint, want) {
-			t.Errorf("write to home %d: %v: %q", m, err, complaint)
-		}
-	}
-	h.MountHome(FullHome)
-	h.PowerOff()
-	h.PowerOn()
-	mustSSH(t, c, h, write)
-}
-
-func TestWrongHostKey(t *testing.T) {
-	c := Start(t, Options{Hosts: 1, HostKeys: []string{"ed25519", "ecdsa", "rsa"}, Port: 2222})
-	mustSSH(t, c, c.Hosts[0], "true")
-	c.Hosts[0].WrongHostKey()
-	_, complaint, err := runSSH(t, c, c.Hosts[0], "true")
-	if err == nil || !strings.Contains(complaint, "IDENTIFICATION HAS CHANGED") {
-		t.Errorf("ssh to a changed key: %v: %s", err, complaint)
 	}
 }
 
@@ -243,26 +197,6 @@ func TestKilledOwner(t *testing.T) {
 	}
 }
 
-func TestFakeGPUs(t *testing.T) {
-	c := Start(t, Options{Hosts: 3, GPUs: []int{2, 1}})
-	list := "command -v nvidia-smi || exit 3; nvidia-smi --query-gpu=index,uuid --format=csv,noheader"
-	first, second := mustSSH(t, c, c.Hosts[0], list), mustSSH(t, c, c.Hosts[1], list)
-	if strings.Count(first, "\n") != 2 || strings.Count(second, "\n") != 1 || strings.Contains(first, second) {
-		t.Errorf("GPUs of h1: %s\nof h2: %s", first, second)
-	}
-	if out, _, err := runSSH(t, c, c.Hosts[2], list); err == nil {
-		t.Errorf("a host without GPUs has a tool: %s", out)
-	}
-	c.Hosts[0].SetGPUs(0, "mode mismatch")
-	if out, _, err := runSSH(t, c, c.Hosts[0], list); err == nil || !strings.Contains(out, "mismatch") {
-		t.Errorf("a broken tool: %v: %s", err, out)
-	}
-	c.Hosts[0].SetGPUs(0)
-	if out, _, err := runSSH(t, c, c.Hosts[0], list); err == nil {
-		t.Errorf("the tool was taken away: %s", out)
-	}
-}
-
 func TestBinary(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	program := Binary(t, "./cmd/plxhosts")
@@ -275,27 +209,6 @@ func TestBinary(t *testing.T) {
 	}
 	if err := exec.Command(program, "-help").Run(); err != nil {
 		t.Errorf("run %s: %v", program, err)
-	}
-}
-
-func TestManyHosts(t *testing.T) {
-	for _, hosts := range []int{1, 4, 16, 32} {
-		require(t)
-		start := time.Now()
-		c, err := Open(Options{Hosts: hosts}, t)
-		if err != nil {
-			t.Fatal(err)
-		}
-		up := time.Since(start)
-		mustSSH(t, c, c.Hosts[hosts-1], "true")
-		start = time.Now()
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-		t.Logf("%d hosts: up in %v, down in %v", hosts, up, time.Since(start))
-		if up > patience.Limit {
-			t.Errorf("%d hosts took %v to start", hosts, up)
-		}
 	}
 }
 

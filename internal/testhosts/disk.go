@@ -1,7 +1,6 @@
 package testhosts
 
 import (
-	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -34,8 +33,8 @@ func newDisk(n *network, number int, o Options) *disk {
 	return d
 }
 
-// port is where sshd listens.
-func (d *disk) port() int { return cmp.Or(d.options.Port, 22) }
+// sshPort is the port of every sshd.
+const sshPort = 22
 
 func (d *disk) path(name string) string { return filepath.Join(d.dir, name) }
 

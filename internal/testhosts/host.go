@@ -23,8 +23,6 @@ type Host struct {
 	Addr, Addr6 string
 	// SecondAddr and SecondAddr6 are the addresses of eth1, see Options.Second.
 	SecondAddr, SecondAddr6 string
-	// Port is the port of the host's sshd.
-	Port int
 	// HomeDir is root's home of the host, as a folder of the test's machine.
 	HomeDir string
 
@@ -44,7 +42,6 @@ func newHost(c *Cluster, number int) *Host {
 		Name:    d.name,
 		Addr:    c.net.address(number),
 		Addr6:   c.net.address6(number),
-		Port:    d.port(),
 		HomeDir: d.home,
 		cluster: c,
 		disk:    d,
@@ -147,7 +144,7 @@ func (h *Host) connect(b *boot, commands *os.File) error {
 	if err := commands.Close(); err != nil {
 		return err
 	}
-	return b.awaitListener(h.Port)
+	return b.awaitListener(sshPort)
 }
 
 // plugSecond makes the host's link to the second network. It returns the commands that

@@ -23,7 +23,7 @@ func (d *disk) writeKnown(to *bytes.Buffer, addresses ...string) error {
 	var normal []string
 	for _, a := range addresses {
 		if a != "" {
-			normal = append(normal, knownhosts.Normalize(fmt.Sprintf("[%s]:%d", a, d.port())))
+			normal = append(normal, knownhosts.Normalize(fmt.Sprintf("[%s]:%d", a, sshPort)))
 		}
 	}
 	for _, kind := range d.keyTypes() {
@@ -96,7 +96,7 @@ func (d *disk) sshdConfig() string {
 		sftp = "/usr/lib/openssh/sftp-server"
 	}
 	lines := []string{
-		fmt.Sprintf("Port %d", d.port()),
+		fmt.Sprintf("Port %d", sshPort),
 		"UsePAM no",
 		"StrictModes no",
 		"PidFile none",

@@ -39,8 +39,6 @@ type Options struct {
 	// ExternalSFTP serves sftp by the sftp-server program, which bash starts
 	// and a noisy rc file therefore breaks, not inside sshd.
 	ExternalSFTP bool
-	// Port is the port of every sshd. 0: 22.
-	Port int
 	// HostKeys are the types of host keys: ed25519, ecdsa, rsa. Empty: ed25519 alone.
 	HostKeys []string
 	// Second gives every host a second interface, eth1, on a network of its own. Cut,

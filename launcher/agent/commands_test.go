@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/launcher/protocol"
-	"github.com/plx-run/plx/logs"
 )
 
 func TestStartSaysWhatIsWrong(t *testing.T) {
@@ -68,41 +67,6 @@ func TestUnwritableHome(t *testing.T) {
 	<-l.ended
 	if l.code != codeFailed || !strings.Contains(l.stderr.String(), file) {
 		t.Errorf("exit status %d, %q", l.code, l.stderr)
-	}
-}
-
-func TestLogsFollowToTheEnd(t *testing.T) {
-	h := newHost(t, 1, "wait")
-	l, _ := h.launch()
-	cmd := h.command("logs", h.spec.Job, h.spec.Folder)
-	cmd.Stdin = strings.NewReader(`{"tail_lines":-1,"follow":true}` + "\n")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	r := logs.NewReader(out)
-	text := ""
-	for text != "ready\n" {
-		c, err := r.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
-		text += string(c.Data)
-	}
-	l.end(h, time.Second)
-	for {
-		if _, err = r.Next(); err != nil {
-			break
-		}
-	}
-	if err != io.EOF {
-		t.Errorf("the logs end with %v, want io.EOF", err)
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
 	}
 }
 

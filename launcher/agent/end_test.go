@@ -14,7 +14,6 @@ import (
 	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
 	"github.com/plx-run/plx/launcher/agent/process"
-	"github.com/plx-run/plx/launcher/agent/program"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
 )
@@ -281,22 +280,6 @@ func TestAStuckSupervisorKeepsTheLease(t *testing.T) {
 	}
 }
 
-func TestLaunchersDeathEndsTheJobAfterTheLease(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
-	t.Parallel()
-	h := newHost(t, 1, "stubborn")
-	h.spec.Lease, h.spec.Grace = 5*time.Second, 500*time.Millisecond
-	l, _ := h.launch()
-	h.prints("worker-0.stdout", "ghost")
-	kill(t, l.cmd.Process.Pid)
-	eventually(t, "the job ends", func() bool {
-		left, err := process.OfJob(h.spec.Job, "")
-		return err == nil && len(left) == 0
-	})
-}
-
 func TestStopEndsOneTaskWithItsDaemon(t *testing.T) {
 	h, l, pids := stubborn(t)
 	l.send(protocol.Message{Stop: &protocol.Stop{Tasks: []cluster.Task{worker(1)}, Grace: 200 * time.Millisecond}})
@@ -342,21 +325,6 @@ func TestStoppedTaskHearsTheSignal(t *testing.T) {
 	l.send(protocol.Message{Stop: &protocol.Stop{Grace: time.Minute}})
 	if e := l.exits(1)[worker(0)]; e.Signal != int(unix.SIGTERM) {
 		t.Errorf("%+v, want SIGTERM although it was suspended", e)
-	}
-	l.end(h, 0)
-}
-
-func TestNewGenerationAfterTheOld(t *testing.T) {
-	h, l, _ := ready(t, "stubborn")
-	h.prints("worker-0.stdout", "ghost")
-	l.send(protocol.Message{Stop: &protocol.Stop{}})
-	l.exits(1)
-	first := h.spool("worker-0.stdout")
-	pids := l.run(1)
-	eventually(t, "the second generation prints", func() bool { return len(h.spool("worker-0.stdout")) == 2*len(first) })
-	env, err := process.Environment(pids[worker(0)])
-	if generation, _ := program.Lookup(env, "PLX_GENERATION"); err != nil || generation != "1" {
-		t.Errorf("PLX_GENERATION=%q, %v", generation, err)
 	}
 	l.end(h, 0)
 }

@@ -274,18 +274,6 @@ func TestHeartbeatsAreThinnedAndKept(t *testing.T) {
 	}
 }
 
-// The heartbeat of a generation's first step is always passed on, also if the
-// generation resumed from a checkpoint and has reported that.
-func TestTheFirstStepIsPassedOn(t *testing.T) {
-	h := newHost(t, 1, "native", "beat=0", "beat=28-28", "beat=29-28", "finished")
-	l, _ := h.launch()
-	l.wait("the first step", func(m protocol.Message) bool {
-		return m.Said != nil && m.Said.Message.Kind == cluster.Heartbeat && m.Said.Message.Step == 29 && m.Said.Message.From == 28
-	})
-	l.exits(1)
-	l.end(h, 0)
-}
-
 // The state keeps the last message of a task about its steps, for a driver that was not
 // connected. A message without a step does not replace it.
 func TestTheLastWordIsKept(t *testing.T) {

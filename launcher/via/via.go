@@ -237,9 +237,8 @@ func (s *shell) pour(ctx context.Context, content io.Reader) error {
 
 // ask sends one line of script and returns the answer.
 func (s *shell) ask(ctx context.Context, script string) (string, error) {
-	if _, err := io.WriteString(s.pipe, script+"\n"); err != nil {
-		return "", s.pipe.reason(err, "")
-	}
+	// A command that has ended takes nothing. What it printed before tells why.
+	_, _ = io.WriteString(s.pipe, script+"\n")
 	return s.answer(ctx)
 }
 

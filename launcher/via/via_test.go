@@ -141,6 +141,40 @@ func TestCommandsThatGiveNoShell(t *testing.T) {
 	}
 }
 
+// A command that has ended before it is sent the next line is quoted like one that ends
+// later.
+func TestCommandThatEndsBetweenLines(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	file := filepath.Join(t.TempDir(), "pid")
+	command := fmt.Sprintf("echo $$ > %s; read -r line; eval \"$line\"; echo going down; exit 3; : {host} {command}", file)
+	late := func(ctx context.Context, platform envsync.Platform) (envsync.Blob, error) {
+		ends(t, file)
+		return self(ctx, platform)
+	}
+	_, err := via.Dial(t.Context(), via.Config{Command: command, Host: "pod", Agent: late})
+	if err == nil || !strings.Contains(err.Error(), "ended with exit status 3: going down") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// ends waits until nothing is left of the command whose process id a file has.
+func ends(t *testing.T, file string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(patience.Limit); syscall.Kill(-pid, 0) == nil; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the command runs on")
+		}
+	}
+}
+
 // What can be known of a command before it runs is.
 func TestCheck(t *testing.T) {
 	for command, want := range map[string]string{
@@ -204,16 +238,7 @@ func TestCloseEndsTheCommand(t *testing.T) {
 	if err := client.Close(); err != nil {
 		t.Error(err)
 	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
-	for end := time.Now().Add(patience.Limit); syscall.Kill(-pid, 0) == nil; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the command runs on")
-		}
-	}
+	ends(t, file)
 }
 
 func TestDialEndsWithItsContext(t *testing.T) {

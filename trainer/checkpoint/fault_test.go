@@ -123,8 +123,9 @@ func temporaries(t *testing.T, f *Folder) []string {
 	return all
 }
 
-// TestOrderOnDisk has what must be on the disk before what: a disk that loses
-// what was not flushed is not to be had in a test.
+// TestOrderOnDisk has what must be on the disk before what. TestPowerIsLostEverywhere has a
+// disk that keeps nothing but what was flushed; a real one may keep a removal and lose an
+// earlier one.
 func TestOrderOnDisk(t *testing.T) {
 	f := open(t, t.TempDir())
 	saved(t, f, id(10))

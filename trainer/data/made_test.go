@@ -76,36 +76,3 @@ func TestMadeImagesStay(t *testing.T) {
 }
 
 const fnvOffset, fnvPrime = 0xcbf29ce484222325, 0x100000001b3
-
-// The nearest of a few known images tells the class of most others: the task
-// can be learned. Guessing is right once in ten times.
-func TestMadeImagesCanBeLearned(t *testing.T) {
-	for _, digits := range []bool{true, false} {
-		known, asked := collect(t, each(made(t, digits, 3, 0, 500))), collect(t, each(made(t, digits, 3, 500, 100)))
-		right := 0
-		for _, x := range asked {
-			best, nearest := int(^uint(0)>>1), 0
-			for _, y := range known {
-				if d := distance(x.Pixels, y.Pixels); d < best {
-					best, nearest = d, y.Label
-				}
-			}
-			if nearest == x.Label {
-				right++
-			}
-		}
-		if right < 75 {
-			t.Errorf("digits %v: %d of 100 are told right", digits, right)
-		}
-	}
-}
-
-// distance looks at every seventh pixel, which is enough.
-func distance(a, b []uint8) int {
-	sum := 0
-	for i := 0; i < len(a); i += 7 {
-		d := int(a[i]) - int(b[i])
-		sum += d * d
-	}
-	return sum
-}

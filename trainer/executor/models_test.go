@@ -180,36 +180,6 @@ func (s *session) run(t testing.TB) results {
 	return r
 }
 
-// onTape runs the model on Gorgonia's tape machine with the same values.
-func onTape(t testing.TB, b build, dt tensor.Dtype, seed uint64, positive bool) results {
-	t.Helper()
-	m := b(gorgonia.NewGraph(), dt)
-	for i, v := range values(m.variables, seed, positive) {
-		check(t, gorgonia.Let(m.variables[i], v))
-	}
-	for i, v := range values(m.inputs, seed+1, positive) {
-		check(t, gorgonia.Let(m.inputs[i], v))
-	}
-	grads, err := gorgonia.Grad(m.loss, m.variables...)
-	check(t, err)
-	read := make([]gorgonia.Value, 1+len(grads)+len(m.outputs))
-	gorgonia.Read(m.loss, &read[0])
-	for i, n := range append(append(gorgonia.Nodes{}, grads...), m.outputs...) {
-		gorgonia.Read(n, &read[i+1])
-	}
-	vm := gorgonia.NewTapeMachine(m.g)
-	defer vm.Close()
-	check(t, vm.RunAll())
-	r := results{loss: floatsOf(t, read[0])[0]}
-	for i := range grads {
-		r.gradients = append(r.gradients, floatsOf(t, read[i+1]))
-	}
-	for i := range m.outputs {
-		r.outputs = append(r.outputs, floatsOf(t, read[1+len(grads)+i]))
-	}
-	return r
-}
-
 func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

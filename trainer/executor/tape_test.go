@@ -45,28 +45,6 @@ func linear(g *gorgonia.ExprGraph, dt tensor.Dtype) model {
 	return model{g, gorgonia.Nodes{x, y}, gorgonia.Nodes{w, b}, loss, gorgonia.Nodes{guess}}
 }
 
-func TestAgainstTape(t *testing.T) {
-	for name, b := range map[string]build{
-		"linear": linear,
-		"mlp":    mlp(5, 7, 6, 4, 3),
-		"conv":   smallConv,
-	} {
-		t.Run(name, func(t *testing.T) {
-			for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
-				want := onTape(t, b, dt, 1, false)
-				s := compiled(t, b, dt, 1, false)
-				tolerance := 1e-12
-				if dt == tensor.Float32 {
-					tolerance = 1e-5
-				}
-				for range 3 {
-					same(t, s.run(t), want, tolerance)
-				}
-			}
-		})
-	}
-}
-
 func TestAllocatesNothing(t *testing.T) {
 	ready := func(int) {}
 	models := map[string]build{"mlp": mlp(8, 32, 16, 16, 8), "conv": smallConv}

@@ -203,27 +203,6 @@ func TestNothingIsLostBelowTheLimit(t *testing.T) {
 	}
 }
 
-func TestOnlyStepsAskedForAreRecorded(t *testing.T) {
-	steps, err := ParseSteps("2:4")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := New(100)
-	for step := range uint64(6) {
-		r.Record(steps.Contains(step))
-		r.Span("worker", fmt.Sprint("step ", step), at(int64(step)), at(int64(step)+1))
-	}
-	var names []string
-	for _, e := range view(t, r, Process{}).TraceEvents {
-		if e.Ph == "X" {
-			names = append(names, e.Name)
-		}
-	}
-	if got := strings.Join(names, ", "); got != "step 2, step 3" {
-		t.Errorf("recorded %s", got)
-	}
-}
-
 func TestOffCostsNoMemory(t *testing.T) {
 	var none *Recorder
 	for name, r := range map[string]*Recorder{"nil": none, "off": New(10)} {

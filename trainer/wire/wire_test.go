@@ -98,22 +98,6 @@ func TestHeartbeatsKeepAnIdleConnection(t *testing.T) {
 	})
 }
 
-func TestSilentPeerIsGivenUp(t *testing.T) {
-	left, _ := tcp(t) // the other end says nothing
-	c := NewConn(left, 0, 100*time.Millisecond)
-	defer c.Close()
-	began := time.Now()
-	if _, err := c.Next(); !errors.Is(err, ErrSilent) {
-		t.Fatalf("got %v, want ErrSilent", err)
-	}
-	if d := time.Since(began); d > patience.Limit {
-		t.Errorf("took %v", d)
-	}
-	if err := c.Send(Frame{Header: Header{Kind: Push}}); !errors.Is(err, ErrSilent) {
-		t.Errorf("send after it: %v", err)
-	}
-}
-
 // A sender blocked by a peer that takes nothing is freed as well.
 func TestBlockedSenderIsFreed(t *testing.T) {
 	left, _ := tcp(t)

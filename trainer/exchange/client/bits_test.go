@@ -9,24 +9,6 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// Any number of workers, architecture and servers gives the bits of the twin,
-// and everybody leaves in good order.
-func TestBitsOfDense(t *testing.T) {
-	for _, c := range []struct{ leaves, workers int }{
-		{6, 1}, {6, 2}, {6, 3}, {6, 4}, {6, 5}, {6, 6}, {8, 1}, {8, 2}, {8, 4}, {8, 8},
-	} {
-		for _, where := range []struct {
-			a       policy.Architecture
-			servers int
-		}{{policy.Servers, 1}, {policy.Servers, 3}, {policy.AllReduce, 0}, {policy.AllReduce, 2}, {policy.Hybrid, 1}} {
-			t.Run(fmt.Sprintf("V%d/W%d/%s%d", c.leaves, c.workers, where.a, where.servers), func(t *testing.T) {
-				t.Parallel()
-				checkSteps(t, newJob(t, example(c.leaves, c.workers), where.a, where.servers), 6)
-			})
-		}
-	}
-}
-
 // Mixed has everything at once: two types, statistics, a table, a variable of
 // several blocks, Adam, clipping and metrics.
 func mixed(leaves, workers int) layout.Declaration {

@@ -75,24 +75,6 @@ func TestRandomDeathsAreNamed(t *testing.T) {
 	}
 }
 
-func TestLostWorkersOfAHostAreNamed(t *testing.T) {
-	for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid} {
-		for _, dead := range []int{0, 1, 3, 5} { // firsts, one of a host, one that is alone
-			j := hosted(t, a, nil)
-			members := j.connect(t)
-			_, errs := step(members, 0, 0.1)
-			must(t, errs)
-			die(members[dead])
-			_, errs = step(members, 1, 0.1)
-			for rank, err := range errs {
-				if rank != dead {
-					blames(t, err, worker(dead), "connection lost")
-				}
-			}
-		}
-	}
-}
-
 // A worker of a host that never comes is named, also where it is the one that
 // the others wait for.
 func TestMissingWorkerOfAHostIsNamed(t *testing.T) {

@@ -14,57 +14,6 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// Workers of a host that add first give the same bits, whatever the hosts.
-func TestBitsOfLocalAggregation(t *testing.T) {
-	for _, c := range []struct {
-		leaves  int
-		workers []layout.Range
-		hosts   []layout.Range
-	}{
-		{8, ranges(8, 4), []layout.Range{{Lo: 0, Hi: 2}, {Lo: 2, Hi: 4}}},
-		{8, ranges(8, 8), []layout.Range{{Lo: 0, Hi: 8}}},
-		{8, ranges(8, 5), []layout.Range{{Lo: 0, Hi: 3}, {Lo: 3, Hi: 4}, {Lo: 4, Hi: 5}}},
-		{6, ranges(6, 6), []layout.Range{{Lo: 0, Hi: 1}, {Lo: 1, Hi: 6}}},
-		{6, ranges(6, 4), []layout.Range{{Lo: 0, Hi: 2}, {Lo: 2, Hi: 4}}},
-		{6, []layout.Range{{Lo: 0, Hi: 1}, {Lo: 1, Hi: 4}, {Lo: 4, Hi: 6}}, []layout.Range{{Lo: 0, Hi: 2}, {Lo: 2, Hi: 3}}},
-		{3, ranges(3, 3), []layout.Range{{Lo: 0, Hi: 1}, {Lo: 1, Hi: 2}, {Lo: 2, Hi: 3}}},
-	} {
-		for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid} {
-			for _, servers := range []int{1, 3} {
-				t.Run(fmt.Sprint(c.workers, c.hosts, a, servers), func(t *testing.T) {
-					t.Parallel()
-					d := mixed(c.leaves, 1)
-					d.Workers, d.Hosts = c.workers, c.hosts
-					checkSteps(t, newJob(t, d, a, servers), 6)
-				})
-			}
-		}
-	}
-}
-
-func TestAbsentLeavesOfAHost(t *testing.T) {
-	for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid} {
-		d := mixed(6, 6)
-		d.Hosts = []layout.Range{{Lo: 0, Hi: 4}, {Lo: 4, Hi: 6}}
-		j := newJob(t, d, a, 2)
-		members := j.connect(t)
-		n := newTwin(&j.d)
-		for s, absent := range []string{"", "1", "0123", "45", "035", "12345", "012345"} {
-			present := func(leaf int) bool { return !strings.Contains(absent, fmt.Sprint(leaf)) }
-			ends, errs := stepPresent(members, uint64(s), 0.05, present)
-			must(t, errs)
-			n.step(0, 6, uint64(s), 0.05, present)
-			for i, m := range members {
-				n.compare(t, m.values, worker(i).String())
-				if leaves := 6 - len(absent); ends[i].VirtualWorkers != leaves || leaves > 0 && !n.reports(ends[i]) {
-					t.Errorf("%s: worker:%d: step %d: %+v", a, i, s, ends[i])
-				}
-			}
-		}
-		leave(t, j, members)
-	}
-}
-
 // One contribution per host travels to the servers, and nothing of the others.
 func TestLocalAggregationSavesTraffic(t *testing.T) {
 	const steps = 10
