@@ -54,7 +54,6 @@ func commands() map[string]func(context.Context, []string, streams) error {
 		"start":      start,
 		"connect":    ofHost(connect),
 		"watchdog":   inFolder(watchdog.Run),
-		"guardian":   inFolder(watchdog.Run), // the watchdog's name in earlier versions
 		"supervisor": inFolder(supervisor.Run),
 		"logs":       ofHost(printLogs),
 		"claim":      printClaim,
