@@ -18,6 +18,7 @@ import (
 	"github.com/plx-run/plx/launcher/agent/process"
 	"github.com/plx-run/plx/launcher/agent/program"
 	"github.com/plx-run/plx/launcher/agent/watchdog"
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
@@ -210,7 +211,7 @@ func (e *execution) watch(terms <-chan os.Signal) {
 		case <-e.alone:
 			return
 		case <-lease.C:
-			e.giveUp(program.CodePlx, "plx was not heard for %s", e.want.Lease)
+			e.giveUp(exit.CodePlx, "plx was not heard for %s", e.want.Lease)
 		case <-limit:
 			e.giveUp(protocol.ExecTimedOut, "it ran longer than %s", e.want.MaxTime)
 		case <-tick.C:

@@ -45,7 +45,7 @@ type (
 	// means at once. With a SaveTime the chief saves first, in at most that time.
 	StopAsked struct {
 		Reason   string        // for the verdict: who or what asked
-		Code     int           // plx's exit status; 0: CodePlx
+		Code     int           // plx's exit status; 0: exit.CodePlx
 		Grace    time.Duration // between telling tasks to end and killing them; 0: kill at once
 		SaveTime time.Duration // bound of the checkpoint before the stop; 0: none is made
 	}

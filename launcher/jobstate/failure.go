@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
 )
@@ -30,7 +31,7 @@ func failureOf(v view, h int, s protocol.Said) failure {
 
 // failureOfHost is a failure for which plx's own exit status stands.
 func failureOfHost(h int, reason string) failure {
-	return failure{host: h, reason: reason, exit: protocol.Exit{Code: CodePlx}}
+	return failure{host: h, reason: reason, exit: protocol.Exit{Code: exit.CodePlx}}
 }
 
 // failures collects failures for Plan.Settle, as the first one seen is often not
@@ -217,7 +218,7 @@ func blamed(v view, f failure) (peer cluster.Task, host int, known bool) {
 func status(e protocol.Exit) int {
 	switch {
 	case e.Told: // by its agent, and the job had not asked for that
-		return CodePlx
+		return exit.CodePlx
 	case e.Signal != 0:
 		return 128 + e.Signal
 	case e.Code != 0:

@@ -6,14 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hang"
 	"github.com/plx-run/plx/launcher/protocol"
-)
-
-// Exit statuses of plx that no task chose.
-const (
-	CodeTimeout = 124 // --max-time ran out, as timeout(1) says it
-	CodePlx     = 125 // plx could not do its part
 )
 
 // maxNotices bounds what a verdict carries: it goes to every agent in one message,
@@ -132,7 +127,7 @@ func (m *Machine) elapsed(t Timer) {
 	case t == MaxTimer:
 		m.expired = true
 		if v.beforeStop() || v.between() {
-			m.endWith(protocol.Verdict{Code: CodeTimeout, Reason: fmt.Sprintf("--max-time %s ran out", m.plan.MaxTime)})
+			m.endWith(protocol.Verdict{Code: exit.CodeTimeout, Reason: fmt.Sprintf("--max-time %s ran out", m.plan.MaxTime)})
 		}
 	case t == SettleTimer && m.stage == settling && !m.failures.prolonged && m.failures.unexplained(v):
 		m.failures.prolonged = true
@@ -270,7 +265,7 @@ func (m *Machine) decide(commands []Command, d decision) {
 		case m.generation.number > 0 && m.view().beforeStop():
 			m.fail(failureOfHost(d.host, d.reason))
 		case m.view().beforeStop():
-			m.endWith(protocol.Verdict{Code: CodePlx, Reason: d.reason})
+			m.endWith(protocol.Verdict{Code: exit.CodePlx, Reason: d.reason})
 		}
 	case failed:
 		for _, f := range d.failures {
@@ -287,13 +282,13 @@ func (m *Machine) decide(commands []Command, d decision) {
 		m.stopAsked(d.ask)
 	case held:
 		m.progress.holdAt(d.step)
-		m.verdict = protocol.Verdict{Code: CodePlx, Reason: "its hosts were being changed"}
+		m.verdict = protocol.Verdict{Code: exit.CodePlx, Reason: "its hosts were being changed"}
 		m.restart.follow(fmt.Sprintf("saved after step %d to continue on other hosts", d.step))
 		m.end()
 	case begin:
 		m.again()
 	case tooFew:
-		m.verdict = protocol.Verdict{Code: CodePlx, Reason: d.why}
+		m.verdict = protocol.Verdict{Code: exit.CodePlx, Reason: d.why}
 		m.goBack()
 		m.restart.cancel()
 		m.decide(m.regroup.choose(m.view(), false))

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
@@ -93,7 +94,7 @@ func mistake(v view, f failure) string {
 		return ""
 	case !e.Started:
 		return "the program cannot be started"
-	case !e.Native && (e.Code == 2 || e.Code == 126 || e.Code == 127):
+	case !e.Native && (e.Code == exit.CodeUsage || e.Code == exit.CodeNotRunning || e.Code == exit.CodeNotFound):
 		return fmt.Sprintf("status %d means wrong use or no such program", e.Code)
 	case e.Native && e.Signal == 0 && e.Code != 0 && e.LostPeer == "" && !v.stepped:
 		return "it failed before the job made a step"

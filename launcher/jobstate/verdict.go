@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
@@ -119,7 +120,7 @@ func (m *Machine) stopAsked(e StopAsked) {
 		_, m.verdict = m.failures.verdict(v, m.tolerance.short)
 		m.end()
 	default: // status 0 would say that the work was done
-		m.endWith(protocol.Verdict{Code: cmp.Or(e.Code, CodePlx), Reason: e.Reason})
+		m.endWith(protocol.Verdict{Code: cmp.Or(e.Code, exit.CodePlx), Reason: e.Reason})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"syscall"
 
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hang"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
@@ -160,12 +161,12 @@ type (
 
 // verdict is that of a job which is stopped because it hangs.
 func (d hung) verdict() protocol.Verdict {
-	return protocol.Verdict{Code: CodeTimeout, Reason: hang.Reason(d.hang), Culprit: d.hang.Culprit, Host: d.hang.Host, Hang: &d.hang}
+	return protocol.Verdict{Code: exit.CodeTimeout, Reason: hang.Reason(d.hang), Culprit: d.hang.Culprit, Host: d.hang.Host, Hang: &d.hang}
 }
 
 // failure is that of a job which restarts because it hangs.
 func (d hung) failure() failure {
-	return failure{host: d.host, culprit: d.hang.Culprit, exit: protocol.Exit{Code: CodeTimeout}, reason: hang.Reason(d.hang), hang: &d.hang}
+	return failure{host: d.host, culprit: d.hang.Culprit, exit: protocol.Exit{Code: exit.CodeTimeout}, reason: hang.Reason(d.hang), hang: &d.hang}
 }
 
 // watched returns the tasks of the generation, for the watch over hangs.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
@@ -110,7 +111,7 @@ func TestBecomeRefuses(t *testing.T) {
 		}
 	}
 	err := Become([]string{"--", "/nowhere/x", "x"})
-	if err == nil || ExitCode(err) != codeNotRunning {
+	if err == nil || ExitCode(err) != exit.CodeNotRunning {
 		t.Errorf("%v, exit status %d", err, ExitCode(err))
 	}
 	mask := 0o22
