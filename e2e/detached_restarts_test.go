@@ -12,7 +12,7 @@ import (
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
-// TestDetachedRestarts has jobs recover that no launcher conducts any more.
+// TestDetachedRestarts has jobs recover that no launcher drives any more.
 func TestDetachedRestarts(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, testhosts.Options{Hosts: 3})
@@ -22,7 +22,7 @@ func TestDetachedRestarts(t *testing.T) {
 	run("a killed task", detachedTaskKilled)
 	run("too few workers are left", detachedTooFew)
 	b.Hosts[2].PowerOn()
-	run("without the host that conducts", detachedConductorLost)
+	run("without the host that drives", detachedDriverLost)
 }
 
 func TestDetachedWithoutAHost(t *testing.T) {
@@ -99,9 +99,9 @@ func detachedTooFew(b *bench) {
 	}
 }
 
-// detachedConductorLost loses the host whose agent conducts the job: the others
+// detachedDriverLost loses the host whose agent drives the job: the others
 // end by their lease and say why.
-func detachedConductorLost(b *bench) {
+func detachedDriverLost(b *bench) {
 	l := b.lives("1", stubborn)
 	_, follow := b.detachedJob(l, "--min-workers", "1")
 	follow.up("worker:0", "worker:1", "worker:2")
@@ -113,7 +113,7 @@ func detachedConductorLost(b *bench) {
 	follow.want(130)
 	for _, h := range []string{"h2", "h3"} {
 		res := b.elsewhere().run("jobs", "--host", h)
-		if !strings.Contains(res.stdout, "the host that conducts the job was not heard for 8s") {
+		if !strings.Contains(res.stdout, "the host that drives the job was not heard for 8s") {
 			b.t.Errorf("plx jobs --host %s:\n%s%s", h, res.stdout, res.stderr)
 		}
 	}

@@ -44,7 +44,7 @@ var arrows = []arrow{
 		"launcher/hosts", "launcher/imports", "launcher/fetch", "launcher/jobs", "launcher/logstream",
 		"launcher/protocol", "launcher/jobstate", "launcher/driver", "launcher/submission"}},
 	{from: "launcher/exit", std: true, not: []string{"net", "os"}},
-	{from: "launcher/console", to: []string{"launcher/exit", "logs"}},
+	{from: "launcher/console", to: []string{"launcher/exit", "launcher/protocol", "logs"}},
 	{from: "launcher/artifacts", to: []string{"envsync", "launcher/console", "launcher/exit", "trainer/cluster"}},
 	{from: "launcher/hosts", to: []string{
 		"hostfile", "gpuprobe", "envsync", "envsync/tree", "envsync/venv", "launcher/console", "launcher/exit", "launcher/placement", "launcher/ssh", "launcher/embedded", "launcher/artifacts", "launcher/slurm", "launcher/via",
@@ -80,7 +80,7 @@ var arrows = []arrow{
 	// Pure: what tasks wait for in, the culprit out.
 	{from: "launcher/hang", std: true, to: []string{"launcher/protocol", "trainer/cluster"}, not: []string{"net", "os", "os/exec"}},
 	{from: "launcher/driver", to: []string{"launcher/jobstate", "launcher/protocol", "trainer/cluster"}},
-	{from: "launcher/agent/process", to: []string{"trainer/cluster"}},
+	{from: "launcher/agent/process", to: []string{"launcher/protocol", "trainer/cluster"}},
 	// Pure but for the function that reads the clock of the machine.
 	{from: "launcher/agent/lease"},
 	{from: "launcher/agent/jobfolder", to: []string{"launcher/exit", "launcher/agent/process", "launcher/protocol", "envsync", "envsync/tree", "envsync/tree/store", "trainer/cluster"}},

@@ -161,11 +161,3 @@ func timer(t Timer, after time.Duration) []Command {
 }
 
 func send(h int, m protocol.Message) Command { return Send{Host: h, Message: m} }
-
-// count is n with a noun, in the plural unless n is 1.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}

@@ -60,7 +60,8 @@ func (m *Machine) Begin() []Command {
 }
 
 // Step takes one event and returns the commands to carry out, in order. It ignores
-// events of a host that is Lost, and events of any generation but the present one.
+// every event of a host that has left the job, messages of a lost host, and messages
+// about any generation but the present one.
 func (m *Machine) Step(e Event) []Command {
 	if h := e.about(); m.stage == over || h >= 0 && m.hosts[h].place == left {
 		return nil
@@ -111,7 +112,7 @@ func (m *Machine) do(commands []Command) {
 		case Join:
 			m.hosts = append(m.hosts, &host{plan: c.Joining.HostPlan, place: joining})
 		case Leave:
-			m.hosts[c.Host].leave()
+			m.hosts[c.Host].place, m.hosts[c.Host].tasks = left, nil
 		}
 		m.out = append(m.out, c)
 	}
@@ -148,11 +149,13 @@ func (m *Machine) elapsed(t Timer) {
 			m.stopped()
 			return
 		}
-		m.hosts.untell() // only leases are waited for
+		for _, h := range m.hosts {
+			h.told = false // only leases are waited for
+		}
 	case t == SteadyTimer && m.stage == running:
-		m.restart.forgive()
+		m.restart.doubled, m.restart.inRow = 0, 0
 	case strings.HasPrefix(string(t), "hour "):
-		m.restart.hourOver()
+		m.restart.recent--
 	case t == RegroupTimer && m.stage == regrouping:
 		m.decide(nil, abandon{"it took too long" + v.hosts.missing()})
 	default:
@@ -217,7 +220,7 @@ func (m *Machine) request(h int) {
 	switch m.stage {
 	case preparing, checking, starting:
 		if m.stage == starting {
-			to.tell(true)
+			to.told = true
 		}
 		m.do(m.start.request(v, h))
 	case finishing:
@@ -258,7 +261,8 @@ func (m *Machine) decide(commands []Command, d decision) {
 	m.do(commands)
 	switch d := d.(type) {
 	case answered:
-		m.hosts[d.host].answer(d.stage)
+		h := m.hosts[d.host]
+		h.answered = max(h.answered, d.stage)
 		m.proceed()
 	case refused: // a generation after the first has started before: it can again
 		switch {
@@ -281,7 +285,7 @@ func (m *Machine) decide(commands []Command, d decision) {
 	case stopNow:
 		m.stopAsked(d.ask)
 	case held:
-		m.progress.holdAt(d.step)
+		m.progress.held = d.step
 		m.verdict = protocol.Verdict{Code: exit.CodePlx, Reason: "its hosts were being changed"}
 		m.restart.follow(fmt.Sprintf("saved after step %d to continue on other hosts", d.step))
 		m.end()
@@ -290,7 +294,7 @@ func (m *Machine) decide(commands []Command, d decision) {
 	case tooFew:
 		m.verdict = protocol.Verdict{Code: exit.CodePlx, Reason: d.why}
 		m.goBack()
-		m.restart.cancel()
+		m.restart.coming = false
 		m.decide(m.regroup.choose(m.view(), false))
 	case abandon:
 		m.verdict = m.verdict.Adding("; not restarted: " + d.why)

@@ -24,7 +24,7 @@ type restart struct {
 	made    int  // number of restarts so far
 	recent  int  // number of restarts within the last hour
 	doubled int  // how often the backoff was doubled; 0 again after steadyTime without a failure
-	coming  bool // another generation is to follow the present one
+	coming  bool // another generation is to follow the present one, and has not begun
 
 	// uncounted is the notice for a generation that follows a change of hosts, not a
 	// failure, and does not count as a restart. "": the next generation is a restart.
@@ -41,9 +41,6 @@ func (r *restart) blame(h int) {
 	}
 	r.inRow++
 }
-
-// forgive forgets failures before a generation that has run for steadyTime.
-func (r *restart) forgive() { r.doubled, r.inRow = 0, 0 }
 
 // decide decides whether another generation follows a failure. bar is a host that gets no
 // tasks in it, -1 is none. If none follows although there are restarts, why says why.
@@ -78,7 +75,7 @@ func (r *restart) exhausted(v view, f failure) string {
 	case r.made >= limits.Max:
 		return fmt.Sprintf("%d of at most %d restarts were made (--max-restarts)", r.made, limits.Max)
 	case limits.PerHour > 0 && r.recent >= limits.PerHour:
-		return fmt.Sprintf("%s within an hour, the most allowed (--restarts-per-hour)", count(r.recent, "restart"))
+		return fmt.Sprintf("%s within an hour, the most allowed (--restarts-per-hour)", protocol.Count(r.recent, "restart"))
 	}
 	return ""
 }
@@ -128,9 +125,6 @@ func (r *restart) backoff(limits protocol.Restarts) time.Duration {
 // follow has another generation follow that counts as no restart.
 func (r *restart) follow(notice string) { r.coming, r.uncounted = true, notice }
 
-// cancel notes that no other generation is to follow, or that it is being begun.
-func (r *restart) cancel() { r.coming = false }
-
 // again counts the restart that is made now, and tells the user, who knows the reason from
 // decide.
 func (r *restart) again(v view, where string) []Command {
@@ -145,15 +139,12 @@ func (r *restart) again(v view, where string) []Command {
 		notice("restarted (%d of %d): %s", r.made, v.plan.Restarts.Max, where)...)
 }
 
-// hourOver notes that a restart is an hour ago.
-func (r *restart) hourOver() { r.recent-- }
-
 // done is the reason of a job's good end.
 func (r *restart) done() string {
 	if r.made == 0 {
 		return "done"
 	}
-	return "done, after " + count(r.made, "restart")
+	return "done, after " + protocol.Count(r.made, "restart")
 }
 
 const (

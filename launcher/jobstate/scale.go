@@ -153,9 +153,6 @@ func (s *scale) release(v view) (commands []Command) {
 	return commands
 }
 
-// sawStep notes that a task has made a step.
-func (s *scale) sawStep() { s.stepped = s.stepped || s.phase == moved }
-
 // done ends a change that has come to its end.
 func (s *scale) done(v view) []Command {
 	commands := s.end(protocol.Scaled{Generation: v.generation.number, Hosts: v.hosts.everybody(),
@@ -263,7 +260,7 @@ func lacking(v view, s protocol.Scale) string {
 	case workers == 0:
 		return "no worker would be left"
 	case workers < least:
-		return fmt.Sprintf("%s would be left, at least %d are needed (--min-workers)", count(workers, "worker"), least)
+		return fmt.Sprintf("%s would be left, at least %d are needed (--min-workers)", protocol.Count(workers, "worker"), least)
 	case servers == 0 && serversNow > 0:
 		return "no server would be left"
 	}

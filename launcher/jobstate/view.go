@@ -71,7 +71,7 @@ func (v view) unended(h int) (n int) {
 func (v view) notEnded() (commands []Command) {
 	for i, h := range v.hosts {
 		if n := v.unended(i); h.told && !h.gone && n > 0 {
-			commands = append(commands, notice("host %s: told %s to end, and no end was reported", h.name(), count(n, "task"))...)
+			commands = append(commands, notice("host %s: told %s to end, and no end was reported", h.name(), protocol.Count(n, "task"))...)
 		}
 	}
 	return commands
@@ -106,14 +106,7 @@ func ofMemory(e protocol.Exit) string {
 	case e.OOMKills <= 0:
 		return ""
 	}
-	return fmt.Sprintf("perhaps for want of memory: while it ran, the host's kernel killed %s for that", processes(e.OOMKills))
-}
-
-func processes(n int64) string {
-	if n == 1 {
-		return "1 process"
-	}
-	return fmt.Sprintf("%d processes", n)
+	return fmt.Sprintf("perhaps for want of memory: while it ran, the host's kernel killed %s for that", protocol.Count(int(e.OOMKills), "process"))
 }
 
 func because(cause string) string {
@@ -206,7 +199,7 @@ func (v view) follow(a hang.Advice) (commands []Command, d decision) {
 	if a.Hang == nil {
 		return commands, nil
 	}
-	commands = append(commands, notice("nothing has moved for %s: %s", a.Hang.After, count(len(v.generation.hostOf), "task"))...)
+	commands = append(commands, notice("nothing has moved for %s: %s", a.Hang.After, protocol.Count(len(v.generation.hostOf), "task"))...)
 	for _, line := range a.Hang.Waits {
 		commands = append(commands, Note{Text: line})
 	}

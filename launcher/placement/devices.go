@@ -10,6 +10,7 @@ import (
 
 	"github.com/plx-run/plx/gpuprobe"
 	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/protocol"
 )
 
 // slot is room for one worker.
@@ -202,11 +203,7 @@ func (m Machine) Unmet() error {
 	case d.Kind == hostfile.AllGPUs && err != nil:
 		return fmt.Errorf("%w, so it cannot be excluded", m.wrong(err))
 	case d.Kind == hostfile.Slots && found > 0 && found < d.Count:
-		plural := "s"
-		if found == 1 {
-			plural = ""
-		}
-		return m.wrong(fmt.Errorf("slots=%d, but it has %d GPU%s", d.Count, found, plural))
+		return m.wrong(fmt.Errorf("slots=%d, but it has %s", d.Count, protocol.Count(found, "GPU")))
 	}
 	return nil
 }

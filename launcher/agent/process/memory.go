@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/plx-run/plx/launcher/protocol"
 )
 
 // Memory is what the kernel had counted of processes that it killed for want of memory
@@ -42,16 +44,9 @@ func (m Memory) Killed(pid int) (kills int64, proof string) {
 		return kills, line
 	}
 	if n := m.group.kills() - m.kills; n > 0 {
-		return kills, fmt.Sprintf("the kernel killed %s of its control group %s%s", processes(n), m.group.name, m.group.limit())
+		return kills, fmt.Sprintf("the kernel killed %s of its control group %s%s", protocol.Count(int(n), "process"), m.group.name, m.group.limit())
 	}
 	return kills, ""
-}
-
-func processes(n int64) string {
-	if n == 1 {
-		return "1 process"
-	}
-	return fmt.Sprintf("%d processes", n)
 }
 
 // group is a control group for memory, of version 1 or 2.

@@ -75,9 +75,6 @@ func (t *task) now() *protocol.TaskNow {
 	return &now
 }
 
-// started takes the process of the task.
-func (t *task) started(r *running) { t.running = r }
-
 // refused records that the task could not be started.
 func (t *task) refused(err error) {
 	t.closeSockets()
@@ -153,9 +150,6 @@ func (t *task) terminate() {
 	}
 }
 
-// writtenIn notes whether the program is written in Go.
-func (t *task) writtenIn(golang bool) { t.golang = golang }
-
 // quit makes a Go program print its stacks and end. Only its first process gets the signal:
 // other programs would dump core.
 func (t *task) quit() {
@@ -173,9 +167,6 @@ func (t *task) startKilling() bool {
 	t.killing = t.alive()
 	return true
 }
-
-// reap notes that the process has ended.
-func (t *task) reap() { t.reaped = true }
 
 // end records the end of the task. killed is the cause if the task had to be killed
 // and nobody said why. why is the program's own account, which counts if the program

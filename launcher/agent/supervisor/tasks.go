@@ -22,9 +22,6 @@ type tasks struct {
 	killed string                 // Cause of the Exit of a task that was killed and gave no cause itself
 }
 
-// replace takes the tasks of the next generation.
-func (ts *tasks) replace(all map[cluster.Task]*task) { ts.all = all }
-
 // launched returns the tasks whose process was started.
 func (ts *tasks) launched() []*task {
 	var started []*task
@@ -62,7 +59,7 @@ func (ts *tasks) started() protocol.Message {
 	for _, t := range ts.launched() {
 		pids[t.Task] = t.child.PID
 	}
-	return protocol.Message{Started: &protocol.Started{Generation: ts.record.generation, PIDs: pids}}
+	return protocol.Message{Started: &protocol.Started{Generation: ts.record.Generation, PIDs: pids}}
 }
 
 // start starts the tasks of layout. A task that cannot be started has an Exit at
@@ -77,7 +74,7 @@ func (ts *tasks) start(layout protocol.Prepare, m protocol.Start) {
 			ts.sessions.tell(protocol.Message{Exited: t.exit})
 			continue
 		}
-		t.started(r)
+		t.running = r
 		ts.follow(t)
 	}
 }
@@ -132,19 +129,19 @@ func (ts *tasks) hear(t *task, m cluster.ControlMessage) {
 	t.hear(m)
 	switch m.Kind {
 	case cluster.Heartbeat:
-		ts.record.step()
+		ts.record.stepped = true
 		if !t.report.passOn() {
 			return
 		}
 	case cluster.Checkpoint:
-		ts.record.step()
+		ts.record.stepped = true
 		ts.checkpoint.answered(t, m)
 		return
 	case cluster.Stacks:
 		t.inquiry.hear(m)
 		return
 	case cluster.Hello, cluster.Failed, cluster.ToleratesLoss:
-		ts.record.touch()
+		ts.record.changed = true
 	case cluster.Finished:
 	default:
 		ts.host.log.Printf("%s said %q, which is unknown", t.Task, m.Kind)
@@ -171,7 +168,7 @@ func (ts *tasks) killFrozen() {
 // reaped takes the end of a task's process. If the task alone was told to end, what
 // it has left is killed; at the end of all tasks shutdown does that.
 func (ts *tasks) reaped(t *task) {
-	t.reap()
+	t.reaped = true
 	if t.told && !ts.record.ending() {
 		ts.kill(t)
 	}
@@ -181,7 +178,7 @@ func (ts *tasks) reaped(t *task) {
 // quiet false, after drain.
 func (ts *tasks) exited(t *task, quiet bool, why complaint) {
 	exit := t.end(ts.killed, why)
-	ts.record.touch()
+	ts.record.changed = true
 	ts.checkpoint.ended(t)
 	if !quiet {
 		ts.sessions.notice(fmt.Sprintf("%s has ended, but a process that it started still holds its output open", t.Task))
@@ -288,7 +285,7 @@ func (ts *tasks) unkillable(whose string, left []int, err error) {
 		ts.sessions.notice(fmt.Sprintf("list processes: %v", err))
 	}
 	if len(left) > 0 {
-		ts.record.unkilled(left)
+		ts.record.Unkillable, ts.record.changed = left, true
 		ts.sessions.notice(fmt.Sprintf("processes %v of %s did not end when killed: stuck in the kernel, or another user's", left, whose))
 	}
 }
