@@ -35,7 +35,7 @@ func (m *Machine) fail(f failure) {
 	m.failures.add(f)
 	if m.stage == settling {
 		if m.failures.prolonged && !m.failures.unexplained(m.view()) {
-			m.do(timer(SettleTimer, m.plan.Settle)) // others may still be heard
+			m.do(timer(settleTimer, m.plan.Settle)) // others may still be heard
 		}
 		return
 	}
@@ -44,7 +44,7 @@ func (m *Machine) fail(f failure) {
 		m.judge()
 		return
 	}
-	m.do(timer(SettleTimer, m.plan.Settle))
+	m.do(timer(settleTimer, m.plan.Settle))
 }
 
 // tolerate reports whether the job tolerates a failure, or may turn out to. sure
@@ -146,7 +146,7 @@ func (m *Machine) requestEnd() {
 	for h := range m.hosts {
 		m.request(h)
 	}
-	m.do(timer(StopTimer, m.grace+stopMargin))
+	m.do(timer(stopTimer, m.grace+stopMargin))
 }
 
 // finish ends the servers of a job whose work is done. From here on nothing fails

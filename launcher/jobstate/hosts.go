@@ -7,7 +7,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// host is what the job knows of one host and its agent.
+// host is what the job knows of one host and its agent. A host that is gone is not in;
+// only one that is gone is clearing.
 type host struct {
 	plan  protocol.HostPlan // from Plan.Hosts or Join; Tasks are those of the host's first generation
 	place membership        // whether the host is a member, joins, parts or has left

@@ -56,7 +56,7 @@ func New(plan protocol.Plan) *Machine {
 
 // Begin starts the job's clocks.
 func (m *Machine) Begin() []Command {
-	return slices.Concat(timer(StartTimer, m.plan.StartTimeout), timer(MaxTimer, m.plan.MaxTime))
+	return slices.Concat(timer(startTimer, m.plan.StartTimeout), timer(maxTimer, m.plan.MaxTime))
 }
 
 // Step takes one event and returns the commands to carry out, in order. It ignores
@@ -123,27 +123,27 @@ func (m *Machine) do(commands []Command) {
 func (m *Machine) elapsed(t Timer) {
 	v := m.view()
 	switch {
-	case t == StartTimer && m.stage < running:
+	case t == startTimer && m.stage < running:
 		m.decide(nil, m.start.overdue(v))
-	case t == MaxTimer:
+	case t == maxTimer:
 		m.expired = true
 		if v.beforeStop() || v.between() {
 			m.endWith(protocol.Verdict{Code: exit.CodeTimeout, Reason: fmt.Sprintf("--max-time %s ran out", m.plan.MaxTime)})
 		}
-	case t == SettleTimer && m.stage == settling && !m.failures.prolonged && m.failures.unexplained(v):
+	case t == settleTimer && m.stage == settling && !m.failures.prolonged && m.failures.unexplained(v):
 		m.failures.prolonged = true
-		m.do(timer(SettleTimer, prolonging*m.plan.Settle))
-	case t == SettleTimer && m.stage == settling:
+		m.do(timer(settleTimer, prolonging*m.plan.Settle))
+	case t == settleTimer && m.stage == settling:
 		m.judge()
-	case t == DoubtTimer && (m.stage == starting || m.stage == running):
+	case t == doubtTimer && (m.stage == starting || m.stage == running):
 		m.endDoubt()
-	case t == HangTimer && m.stage == running:
+	case t == hangTimer && m.stage == running:
 		m.decide(v.follow(m.watch.Next(v.watched())))
-	case t == SaveTimer:
+	case t == saveTimer:
 		m.decide(m.save.overdue(v))
-	case t == ScaleTimer:
+	case t == scaleTimer:
 		m.decide(m.scale.overdue(v))
-	case t == StopTimer && (m.stage == stopping || m.stage == finishing):
+	case t == stopTimer && (m.stage == stopping || m.stage == finishing):
 		m.do(v.notEnded())
 		if m.stage == stopping || !m.tolerance.unclear(v) {
 			m.stopped()
@@ -152,11 +152,11 @@ func (m *Machine) elapsed(t Timer) {
 		for _, h := range m.hosts {
 			h.told = false // only leases are waited for
 		}
-	case t == SteadyTimer && m.stage == running:
+	case t == steadyTimer && m.stage == running:
 		m.restart.doubled, m.restart.inRow = 0, 0
 	case strings.HasPrefix(string(t), "hour "):
 		m.restart.recent--
-	case t == RegroupTimer && m.stage == regrouping:
+	case t == regroupTimer && m.stage == regrouping:
 		m.decide(nil, abandon{"it took too long" + v.hosts.missing()})
 	default:
 		m.regroup.elapsed(t)
@@ -192,9 +192,9 @@ func (m *Machine) proceed() {
 		m.advance(starting, protocol.Ready)
 	case m.stage == starting && v.hosts.answered(starting, &m.late):
 		m.enter(running, protocol.Running)
-		m.do(timer(HangTimer, m.watch.Begin(m.plan.Hang).After))
+		m.do(timer(hangTimer, m.watch.Begin(m.plan.Hang).After))
 		if m.plan.Restarts.Max > 0 {
-			m.do(timer(SteadyTimer, steadyTime))
+			m.do(timer(steadyTimer, steadyTime))
 		}
 		m.proceed() // all may have ended already
 	case m.stage == running && m.tolerance.done(v):
@@ -252,7 +252,7 @@ func (m *Machine) again() {
 	m.do(m.restart.again(m.view(), m.hosts.where(next)))
 	m.do([]Command{Lay{Generation: next, Hosts: m.hosts.layout()}})
 	m.do(m.scale.release(m.view()))
-	m.do(timer(StartTimer, m.plan.StartTimeout))
+	m.do(timer(startTimer, m.plan.StartTimeout))
 	m.advance(preparing, protocol.Idle)
 }
 

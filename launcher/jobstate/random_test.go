@@ -248,7 +248,7 @@ func (g *game) drive() {
 		case running, finishing, over:
 			return
 		case settling, stopping, regrouping:
-			for _, t := range []Timer{SettleTimer, StopTimer, BackoffTimer, ReviveTimer} {
+			for _, t := range []Timer{settleTimer, stopTimer, backoffTimer, reviveTimer} {
 				if g.timers[t] {
 					delete(g.timers, t)
 					g.step(Elapsed{Timer: t})

@@ -19,7 +19,8 @@ const (
 	tooOften = 3
 )
 
-// restart decides whether another generation follows a failure.
+// restart decides whether another generation follows a failure. 0 <= recent <= made, and
+// 0 <= doubled <= made.
 type restart struct {
 	made    int  // number of restarts so far
 	recent  int  // number of restarts within the last hour
@@ -160,19 +161,19 @@ const (
 // host has an agent or nothing can run there any more. Nothing of the job runs
 // meanwhile.
 type regroup struct {
-	over    map[Timer]bool // which of BackoffTimer, ReviveTimer and WaitTimer have ended; nil before the first wait
+	over    map[Timer]bool // which of backoffTimer, reviveTimer and waitTimer have ended; nil before the first wait
 	waiting bool           // the user was told that plx waits for hosts
 }
 
 // begin begins to wait, at least for a pause.
 func (r *regroup) begin(v view, pause time.Duration) []Command {
 	limits := v.plan.Restarts
-	*r = regroup{over: map[Timer]bool{BackoffTimer: pause <= 0, WaitTimer: limits.WaitHost <= 0}}
+	*r = regroup{over: map[Timer]bool{backoffTimer: pause <= 0, waitTimer: limits.WaitHost <= 0}}
 	// A host is lost a lease after it was heard, and nothing runs there another
 	// lease and a bit later.
 	longest := pause + reviveTime + limits.WaitHost + 3*v.plan.Lease + regroupMargin
-	return slices.Concat(timer(BackoffTimer, pause), timer(ReviveTimer, reviveTime),
-		timer(WaitTimer, limits.WaitHost), timer(RegroupTimer, longest))
+	return slices.Concat(timer(backoffTimer, pause), timer(reviveTimer, reviveTime),
+		timer(waitTimer, limits.WaitHost), timer(regroupTimer, longest))
 }
 
 // elapsed takes the end of a time that regroup waits for.
@@ -187,7 +188,7 @@ func (r *regroup) next(v view) ([]Command, decision) {
 	if seat := v.hosts.seatLost(); seat != nil {
 		return nil, abandon{fmt.Sprintf("host %s drives the job and is lost: %s", seat.name(), seat.silent)}
 	}
-	if !r.over[BackoffTimer] || r.awaits(v) {
+	if !r.over[backoffTimer] || r.awaits(v) {
 		return nil, nil
 	}
 	return r.choose(v, v.scaling)
@@ -204,7 +205,7 @@ func (r *regroup) choose(v view, canGoBack bool) ([]Command, decision) {
 		return nil, tooFew{short + missing}
 	case shortage(v, func(h int) bool { return mayCome(v, h) }) != "":
 		return nil, abandon{short + missing}
-	case r.over[WaitTimer]:
+	case r.over[waitTimer]:
 		return nil, abandon{fmt.Sprintf("%s, and no host came back within %s (--wait-host)%s", short, v.plan.Restarts.WaitHost, missing)}
 	case r.waiting:
 		return nil, nil
@@ -223,7 +224,7 @@ func (r *regroup) awaits(v view) bool {
 			return true
 		case h.gone && h.clearing:
 			return true
-		case h.place == member && h.gone && !h.barred && h.answers && v.plan.Restarts.Revive && !r.over[ReviveTimer]:
+		case h.place == member && h.gone && !h.barred && h.answers && v.plan.Restarts.Revive && !r.over[reviveTimer]:
 			return true
 		}
 	}

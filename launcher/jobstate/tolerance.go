@@ -76,7 +76,7 @@ func (t *tolerance) suspend(v view, f failure) []Command {
 	if t.doubt.add(f); !first {
 		return nil
 	}
-	return timer(DoubtTimer, v.plan.Settle)
+	return timer(doubtTimer, v.plan.Settle)
 }
 
 // endDoubt returns the failures that were in doubt.

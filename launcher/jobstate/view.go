@@ -192,7 +192,7 @@ func (v view) follow(a hang.Advice) (commands []Command, d decision) {
 			commands = append(commands, send(i, protocol.Message{Look: a.Ask}))
 		}
 	}
-	commands = append(commands, timer(HangTimer, a.After)...)
+	commands = append(commands, timer(hangTimer, a.After)...)
 	if a.Moves {
 		commands = append(commands, notice("the job moves again")...)
 	}

@@ -79,48 +79,6 @@ func (ts *tasks) start(layout protocol.Prepare, m protocol.Start) {
 	}
 }
 
-// drain bounds the wait for the output of a task that has ended.
-const drain = 2 * time.Second
-
-// follow watches a task that was started until all about its end is known.
-func (ts *tasks) follow(t *task) {
-	for _, o := range t.outs {
-		ts.loop.background(o.run)
-	}
-	heard := make(chan struct{})
-	ts.loop.background(func() {
-		defer close(heard)
-		for {
-			m, err := t.control.Receive()
-			if err != nil {
-				return // closed by the task's end or by us; the Exit tells the rest
-			}
-			ts.loop.do(func() { ts.hear(t, m) })
-		}
-	})
-	ts.loop.background(func() {
-		t.write(func(m cluster.ControlMessage, err error) {
-			ts.loop.do(func() { ts.checkpoint.unsent(t, m, err) })
-		})
-	})
-	ts.loop.background(func() {
-		<-t.child.Done()
-		ts.loop.do(func() { ts.reaped(t) })
-		deadline := time.Now().Add(drain)
-		read := make(chan complaint, 1)
-		ts.loop.background(func() { read <- readComplaint(ts.host.folder.ErrorFile(t.Task, t.generation)) })
-		within(time.Until(deadline), heard)
-		quiet := within(time.Until(deadline), t.outs[0].done)
-		quiet = within(time.Until(deadline), t.outs[1].done) && quiet
-		var why complaint
-		select {
-		case why = <-read:
-		case <-time.After(drain): // the file system hangs
-		}
-		ts.loop.do(func() { ts.exited(t, quiet, why) })
-	})
-}
-
 // hear takes a message of a task and passes on what concerns the driver.
 func (ts *tasks) hear(t *task, m cluster.ControlMessage) {
 	if t.exit != nil {
@@ -163,27 +121,6 @@ func (ts *tasks) killFrozen() {
 			ts.kill(t)
 		}
 	}
-}
-
-// reaped takes the end of a task's process. If the task alone was told to end, what
-// it has left is killed; at the end of all tasks shutdown does that.
-func (ts *tasks) reaped(t *task) {
-	t.reaped = true
-	if t.told && !ts.record.ending() {
-		ts.kill(t)
-	}
-}
-
-// exited reports the end of a task. It is called when all output was read, or, with
-// quiet false, after drain.
-func (ts *tasks) exited(t *task, quiet bool, why complaint) {
-	exit := t.end(ts.killed, why)
-	ts.record.changed = true
-	ts.checkpoint.ended(t)
-	if !quiet {
-		ts.sessions.notice(fmt.Sprintf("%s has ended, but a process that it started still holds its output open", t.Task))
-	}
-	ts.sessions.tell(protocol.Message{Exited: exit})
 }
 
 // stop tells tasks to end and kills them after the grace.
