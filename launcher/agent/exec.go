@@ -163,11 +163,7 @@ func (e *execution) command(env []string, dir string) (c program.Command, _ []st
 	if e.want.Setup {
 		return program.Setup(string(e.want.Command.Setup), env, dir), env, dir, nil
 	}
-	env, dir = program.AfterSetup(e.after, env, dir)
-	if c, err = program.Resolve(e.want.Command, env, dir); err == nil {
-		c, err = c.Limited(e.after)
-	}
-	return c, env, dir, err
+	return program.ResolveAfter(e.after, e.want.Command, env, dir)
 }
 
 // read passes orders on, until the input ends. It ends with the process.

@@ -250,11 +250,16 @@ func listOf(list *[]protocol.HostCheckpoint) *lines[protocol.HostCheckpoint] {
 
 // fetch runs "agent fetch" on the host.
 func fetch(ctx context.Context, s *hosts.AgentHost, want protocol.FetchRequest, to io.Writer) error {
+	return ask(ctx, s, "fetch", want, to)
+}
+
+// ask runs a command of the agent, which reads a request.
+func ask(ctx context.Context, s *hosts.AgentHost, command string, want any, to io.Writer) error {
 	line, err := json.Marshal(want)
 	if err != nil {
 		return err
 	}
-	err = s.Call(ctx, "fetch", bytes.NewReader(append(line, '\n')), to)
+	err = s.Call(ctx, command, bytes.NewReader(append(line, '\n')), to)
 	if hosts.ExitStatus(err) == hosts.NotFound {
 		return errors.New("the agent of the job was pruned")
 	}
