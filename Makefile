@@ -23,8 +23,7 @@ build:
 test: tools check unit
 
 # The whole fault grid, fuzzing, tests with the build tag long, one point of a
-# benchmark, the comparison with an earlier version: every night, as root. With
-# ARGS a part of it: make test-long ARGS="-run '^fuzz '"; ARGS=-list names the parts.
+# benchmark: every night, as root. With ARGS a part of it: make test-long ARGS="-run '^fuzz '"; ARGS=-list names the parts.
 test-long: tools
 	@$(STAGE) "long tests" go run ./internal/ci/longtests $(ARGS)
 

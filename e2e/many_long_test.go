@@ -75,15 +75,15 @@ func (r *running) ends(code int) time.Duration {
 // their ids.
 func (b *bench) killAgent(job, host string) {
 	b.t.Helper()
-	var state struct{ Guardian, Supervisor int }
+	var state struct{ Watchdog, Supervisor int }
 	found, err := filepath.Glob(filepath.Join(b.home, ".plx", "jobs", job, host+"*", "state.json"))
 	if err != nil || len(found) != 1 {
 		b.t.Fatalf("state of host %s: %v, %v", host, found, err)
 	}
-	if err := json.Unmarshal(read(b.t, found[0]), &state); err != nil || state.Guardian < 2 || state.Supervisor < 2 {
+	if err := json.Unmarshal(read(b.t, found[0]), &state); err != nil || state.Watchdog < 2 || state.Supervisor < 2 {
 		b.t.Fatalf("%s: %+v, %v", found[0], state, err)
 	}
-	for _, pid := range []int{state.Guardian, state.Supervisor} {
+	for _, pid := range []int{state.Watchdog, state.Supervisor} {
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			b.t.Fatal(err)
 		}

@@ -77,7 +77,7 @@ func gpuCount(r Report) string {
 	}
 	count := 0
 	for _, g := range r.GPUs {
-		if g.UsedBy() == free {
+		if g.usedBy() == free {
 			count++
 		}
 	}
@@ -103,7 +103,7 @@ func gpuCells(host string, g GPU) []string {
 	}
 	return []string{
 		clean(host), strconv.Itoa(g.Index), cmp.Or(g.Name, "-"), cmp.Or(g.ComputeCapability, "-"),
-		number(g.MemoryUsedMiB) + "/" + number(g.MemoryTotalMiB), util, g.UsedBy(), cmp.Or(g.UUID, "-"),
+		number(g.MemoryUsedMiB) + "/" + number(g.MemoryTotalMiB), util, g.usedBy(), cmp.Or(g.UUID, "-"),
 	}
 }
 
@@ -118,12 +118,12 @@ func number(n int) string {
 	return strconv.Itoa(n)
 }
 
-// free is UsedBy's word for a GPU that a job may use.
+// free is usedBy's word for a GPU that a job may use.
 const free = "free"
 
-// UsedBy names each user of the GPU once, followed by the number of processes if
+// usedBy names each user of the GPU once, followed by the number of processes if
 // there are several. It is "free" or "unknown" for a GPU without known users.
-func (g GPU) UsedBy() string {
+func (g GPU) usedBy() string {
 	switch {
 	case g.Fault != "":
 		return "unusable: " + g.Fault
@@ -135,7 +135,7 @@ func (g GPU) UsedBy() string {
 	return usedBy(g.Processes, free)
 }
 
-// usedBy is UsedBy for processes; none stands for no process.
+// usedBy is the same for processes; none stands for no process.
 func usedBy(all []Process, none string) string {
 	if len(all) == 0 {
 		return none

@@ -97,8 +97,8 @@ func (p *Printer) Chunk(host string, c Chunk) error {
 	return s.add(c)
 }
 
-// Flush prints the unfinished line of a source after the source has ended.
-func (p *Printer) Flush(host string, src Source) error {
+// flush prints the unfinished line of a source after the source has ended.
+func (p *Printer) flush(host string, src Source) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s, err := p.stream(origin{host, src})
@@ -119,7 +119,7 @@ func (p *Printer) Close() error {
 	p.mu.Unlock()
 	var err error
 	for _, o := range from {
-		err = cmp.Or(err, p.Flush(o.host, o.Source)) // after a failed write all later errors are equal
+		err = cmp.Or(err, p.flush(o.host, o.Source)) // after a failed write all later errors are equal
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -248,7 +248,7 @@ func TestPrinterNeverMerges(t *testing.T) {
 	if err := p.display.Write(Stderr, []byte("plx: lost host h\n")); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Flush("h", worker0); err != nil {
+	if err := p.flush("h", worker0); err != nil {
 		t.Fatal(err)
 	}
 	got := strings.ReplaceAll(out.String(), "worker:0 h | ", ">")

@@ -262,8 +262,8 @@ func TestRotationThatFails(t *testing.T) {
 	for range 2 * MinLimit / len(line) {
 		write(t, w, line)
 	}
-	if got := collect(t, NewReader(bytes.NewReader(serve(t, dir, all))))[worker0]; int64(len(got)) != w.Size() || w.Size() < 2*MinLimit-100 {
-		t.Fatalf("%d bytes of %d", len(got), w.Size())
+	if got := collect(t, NewReader(bytes.NewReader(serve(t, dir, all))))[worker0]; int64(len(got)) != w.size || w.size < 2*MinLimit-100 {
+		t.Fatalf("%d bytes of %d", len(got), w.size)
 	}
 	w.dir = dir
 	write(t, w, line)

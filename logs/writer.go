@@ -188,14 +188,6 @@ func (w *Writer) mark() {
 	w.marked, w.last = now, rec.time
 }
 
-// Size returns the length of the spool in bytes, with earlier generations and what was
-// dropped.
-func (w *Writer) Size() int64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.size
-}
-
 // Close closes the files. It may be called again. It does not force the bytes
 // to the disk: they survive the process, not a crash of the host.
 func (w *Writer) Close() error {

@@ -112,8 +112,8 @@ func TestWriterIndex(t *testing.T) {
 			t.Errorf("record %d: %v, want %v", i, got[i], want[i])
 		}
 	}
-	if w.Size() != 18 {
-		t.Errorf("Size = %d", w.Size())
+	if w.size != 18 {
+		t.Errorf("size = %d", w.size)
 	}
 }
 
@@ -131,8 +131,8 @@ func TestWriterFullDisk(t *testing.T) {
 	data := w.data
 	w.data = full
 	n, err := w.Write([]byte("lost?\n"))
-	if n != 0 || !errors.Is(err, syscall.ENOSPC) || w.Size() != 7 {
-		t.Errorf("Write = %d, %v, size %d", n, err, w.Size())
+	if n != 0 || !errors.Is(err, syscall.ENOSPC) || w.size != 7 {
+		t.Errorf("Write = %d, %v, size %d", n, err, w.size)
 	}
 	w.data = data
 	write(t, w, "after\n")

@@ -20,9 +20,9 @@ type Python struct {
 	ABI            string `json:"abi"`            // such as "cpython-311-x86_64-linux-gnu"; "": the interpreter has none
 }
 
-// Minor returns the version without its last number, such as "3.11". Packages are
+// minor returns the version without its last number, such as "3.11". Packages are
 // installed for it.
-func (p Python) Minor() string {
+func (p Python) minor() string {
 	parts := strings.SplitN(p.Version, ".", 3)
 	return strings.Join(parts[:min(2, len(parts))], ".")
 }
@@ -38,7 +38,7 @@ func (p Python) String() string {
 // Fits reports whether packages that were installed for p run under another
 // interpreter.
 func (p Python) Fits(other Python) bool {
-	return p.Implementation == other.Implementation && p.Minor() == other.Minor() && p.Platform == other.Platform && p.ABI == other.ABI
+	return p.Implementation == other.Implementation && p.minor() == other.minor() && p.Platform == other.Platform && p.ABI == other.ABI
 }
 
 // script makes an interpreter report what it is. It runs under every version from 2.7 on.

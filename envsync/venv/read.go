@@ -145,7 +145,7 @@ func (v *Venv) resolve() (string, error) {
 		return "", err
 	}
 	v.copies = true
-	home := Setting(string(text), "home")
+	home := setting(string(text), "home")
 	if !filepath.IsAbs(home) {
 		return "", errors.New("pyvenv.cfg has no home")
 	}
@@ -160,11 +160,11 @@ func (v *Venv) original(text, home, name string) (string, error) {
 	if err == nil {
 		return real, nil
 	}
-	minor := Setting(text, "version")
-	if parts := strings.SplitN(cmp.Or(minor, Setting(text, "version_info")), ".", 3); len(parts) > 1 {
+	minor := setting(text, "version")
+	if parts := strings.SplitN(cmp.Or(minor, setting(text, "version_info")), ".", 3); len(parts) > 1 {
 		minor = parts[0] + "." + parts[1]
 	}
-	for _, other := range []string{Setting(text, "executable"), Setting(text, "base-executable"),
+	for _, other := range []string{setting(text, "executable"), setting(text, "base-executable"),
 		filepath.Join(home, "python"+minor), filepath.Join(home, "python3")} {
 		if found, wrong := filepath.EvalSymlinks(other); wrong == nil && filepath.IsAbs(other) && !within(v.root, found) {
 			return found, nil
@@ -176,8 +176,8 @@ func (v *Venv) original(text, home, name string) (string, error) {
 // python returns the environment's own name for the interpreter.
 func (v *Venv) python() string { return filepath.Join(v.root, "bin", "python") }
 
-// Setting returns the value of a key of pyvenv.cfg.
-func Setting(text, key string) string {
+// setting returns the value of a key of pyvenv.cfg.
+func setting(text, key string) string {
 	for line := range strings.Lines(text) {
 		if k, value, ok := strings.Cut(line, "="); ok && strings.TrimSpace(k) == key {
 			return strings.TrimSpace(value)
@@ -196,7 +196,7 @@ func (v *Venv) check(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	for _, library := range libraries {
-		if strings.TrimSuffix(filepath.Base(library), "t") == "python"+v.Python.Minor() {
+		if strings.TrimSuffix(filepath.Base(library), "t") == "python"+v.Python.minor() {
 			return nil
 		}
 	}
@@ -266,7 +266,7 @@ func (v *Venv) leaveOfBase(p string, entry fs.DirEntry) (why string) {
 	switch {
 	case strings.HasSuffix(p, ".pyc") && stale(filepath.Join(v.baseRoot, p)):
 		return "it is older than its source"
-	case p == "lib/python"+v.Python.Minor()+"/test":
+	case p == "lib/python"+v.Python.minor()+"/test":
 		return "no program needs it"
 	case entry.Type()&fs.ModeSymlink == 0:
 		return ""

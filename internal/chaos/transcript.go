@@ -25,8 +25,8 @@ var (
 	troubled   = regexp.MustCompile(`\b(lost|silent|ended|exited|failed|refused|reset|gone|heard|killed|broken|error|space|cut|frame|deadline|timeout|timed out|EOF|not)\b`)
 
 	startLine   = regexp.MustCompile(`generation (\d+) starts on`)
-	restartLine = regexp.MustCompile(`^plx: .*(generation 0 is ended, to restart|restarting) in `)
-	savedLine   = regexp.MustCompile(`^plx: scaling: saved (?:behind|after) step \d+, generation (\d+) is ended`)
+	restartLine = regexp.MustCompile(`^plx: .*restarting in `)
+	savedLine   = regexp.MustCompile(`^plx: scaling: saved after step \d+, generation (\d+) is ended`)
 	resumeLine  = regexp.MustCompile(`^plx: generation (\d+) resumes after step (\d+)(?:; at least (\d+) steps? will be recomputed)?$`)
 	// If plx names a lost task, "it" stands for that task, else the workers are named.
 	withoutLine = regexp.MustCompile(`^plx: (worker:\d+|host) .*; the job goes on without (.*)$`)

@@ -44,7 +44,7 @@ var arrows = []arrow{
 		"launcher/hosts", "launcher/imports", "launcher/fetch", "launcher/jobs", "launcher/logstream",
 		"launcher/protocol", "launcher/jobstate", "launcher/driver", "launcher/submission"}},
 	{from: "launcher/exit", std: true, not: []string{"net", "os"}},
-	{from: "launcher/console", to: []string{"launcher/exit", "logs"}},
+	{from: "launcher/console", to: []string{"launcher/exit", "launcher/protocol", "logs"}},
 	{from: "launcher/artifacts", to: []string{"envsync", "launcher/console", "launcher/exit", "trainer/cluster"}},
 	{from: "launcher/hosts", to: []string{
 		"hostfile", "gpuprobe", "envsync", "envsync/tree", "envsync/venv", "launcher/console", "launcher/exit", "launcher/placement", "launcher/ssh", "launcher/embedded", "launcher/artifacts", "launcher/slurm", "launcher/via",
@@ -75,16 +75,16 @@ var arrows = []arrow{
 	{from: "launcher/protocol", to: []string{"trainer/cluster"}},
 	// A pure state machine: no network, no files, no programs.
 	{from: "launcher/jobstate", std: true,
-		to:  []string{"launcher/hang", "launcher/protocol", "trainer/cluster"},
+		to:  []string{"launcher/exit", "launcher/hang", "launcher/protocol", "trainer/cluster"},
 		not: []string{"net", "os", "os/exec"}},
 	// Pure: what tasks wait for in, the culprit out.
 	{from: "launcher/hang", std: true, to: []string{"launcher/protocol", "trainer/cluster"}, not: []string{"net", "os", "os/exec"}},
 	{from: "launcher/driver", to: []string{"launcher/jobstate", "launcher/protocol", "trainer/cluster"}},
-	{from: "launcher/agent/process", to: []string{"trainer/cluster"}},
+	{from: "launcher/agent/process", to: []string{"launcher/protocol", "trainer/cluster"}},
 	// Pure but for the function that reads the clock of the machine.
 	{from: "launcher/agent/lease"},
-	{from: "launcher/agent/jobfolder", to: []string{"launcher/agent/process", "launcher/protocol", "envsync", "envsync/tree", "envsync/tree/store", "trainer/cluster"}},
-	{from: "launcher/agent/program", to: []string{"launcher/agent/jobfolder", "launcher/agent/process", "launcher/protocol", "trainer/cluster"}},
+	{from: "launcher/agent/jobfolder", to: []string{"launcher/exit", "launcher/agent/process", "launcher/protocol", "envsync", "envsync/tree", "envsync/tree/store", "trainer/cluster"}},
+	{from: "launcher/agent/program", to: []string{"launcher/exit", "launcher/agent/jobfolder", "launcher/agent/process", "launcher/protocol", "trainer/cluster"}},
 	{from: "launcher/agent/gpulock", to: []string{"launcher/protocol"}},
 	{from: "launcher/agent/outputs", to: []string{"envsync/tree", "launcher/agent/jobfolder", "launcher/protocol"}},
 	{from: "launcher/agent/sockets", to: []string{"envsync/relay", "launcher/protocol", "trainer/cluster", "trainer/cluster/channel"}},
@@ -95,7 +95,7 @@ var arrows = []arrow{
 	{from: "launcher/agent/supervisor", to: []string{"launcher/agent/gpulock", "launcher/agent/jobfolder", "launcher/agent/lease", "launcher/agent/process",
 		"launcher/agent/program", "launcher/agent/sampler", "launcher/agent/sockets", "launcher/agent/waits", "launcher/agent/watchdog", "launcher/driver", "launcher/protocol",
 		"logs", "trainer/cluster"}},
-	{from: "launcher/agent", to: []string{"envsync/tree", "envsync/venv", "envsync/venv/install", "launcher/agent/...", "launcher/protocol", "launcher/sshserver", "logs", "trainer/cluster"}},
+	{from: "launcher/agent", to: []string{"envsync/tree", "envsync/venv", "envsync/venv/install", "launcher/agent/...", "launcher/exit", "launcher/protocol", "launcher/sshserver", "logs", "trainer/cluster"}},
 
 	{from: "trainer/cluster", std: true},
 	// Pure parts of the trainer: each can be understood alone.

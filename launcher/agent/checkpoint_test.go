@@ -163,7 +163,7 @@ func TestStopWithoutADriverSavesNothing(t *testing.T) {
 	})
 	v.send(protocol.Message{Stop: &protocol.Stop{Grace: time.Second, Reason: "stopped by alice", Code: 143, SaveTime: time.Minute}})
 	saved := over(t, h).Verdict.Saved
-	if saved == nil || !strings.Contains(saved.Cause, "nobody conducts") {
+	if saved == nil || !strings.Contains(saved.Cause, "the launcher is not connected") {
 		t.Errorf("%+v, want the cause why nothing was saved", saved)
 	}
 }

@@ -162,23 +162,10 @@ func (p *pruner) blobs() error {
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(p.root, "blobs")
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	for _, sum := range p.spared {
+		used[sum] = true
 	}
-	if err != nil {
-		return fmt.Errorf("list blobs: %w", err)
-	}
-	var errs []error
-	for _, e := range entries {
-		info, err := e.Info()
-		if err != nil || used[e.Name()] || slices.Contains(p.spared, e.Name()) || !info.ModTime().Before(p.before) {
-			continue
-		}
-		errs = append(errs, p.unused(filepath.Join(dir, e.Name())))
-	}
-	return errors.Join(errs...)
+	return p.below("blobs", used)
 }
 
 // envs removes virtual environments that no job uses, and what was left of some that
@@ -188,22 +175,24 @@ func (p *pruner) envs() error {
 	if err != nil {
 		return err
 	}
-	dir, err := jobfolder.Envs()
-	if err != nil {
-		return err
-	}
+	return p.below("envs", used)
+}
+
+// below removes what is in a folder of ~/.plx, neither used nor new.
+func (p *pruner) below(folder string, used map[string]bool) error {
+	dir := filepath.Join(p.root, folder)
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("list virtual environments: %w", err)
+		return fmt.Errorf("list %s: %w", folder, err)
 	}
 	var errs []error
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil || slices.Contains(used, e.Name()) || !info.ModTime().Before(p.before) {
+		if err != nil || used[e.Name()] || !info.ModTime().Before(p.before) {
 			continue
 		}
-		if !p.dry {
-			install.Unprotect(filepath.Join(dir, e.Name()))
+		if e.IsDir() && !p.dry {
+			install.Unprotect(filepath.Join(dir, e.Name())) // an environment is read-only
 		}
 		errs = append(errs, p.unused(filepath.Join(dir, e.Name())))
 	}

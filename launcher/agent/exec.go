@@ -18,6 +18,7 @@ import (
 	"github.com/plx-run/plx/launcher/agent/process"
 	"github.com/plx-run/plx/launcher/agent/program"
 	"github.com/plx-run/plx/launcher/agent/watchdog"
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
@@ -162,11 +163,7 @@ func (e *execution) command(env []string, dir string) (c program.Command, _ []st
 	if e.want.Setup {
 		return program.Setup(string(e.want.Command.Setup), env, dir), env, dir, nil
 	}
-	env, dir = program.AfterSetup(e.after, env, dir)
-	if c, err = program.Resolve(e.want.Command, env, dir); err == nil {
-		c, err = c.Limited(e.after)
-	}
-	return c, env, dir, err
+	return program.ResolveAfter(e.after, e.want.Command, env, dir)
 }
 
 // read passes orders on, until the input ends. It ends with the process.
@@ -210,7 +207,7 @@ func (e *execution) watch(terms <-chan os.Signal) {
 		case <-e.alone:
 			return
 		case <-lease.C:
-			e.giveUp(program.CodePlx, "plx was not heard for %s", e.want.Lease)
+			e.giveUp(exit.CodePlx, "plx was not heard for %s", e.want.Lease)
 		case <-limit:
 			e.giveUp(protocol.ExecTimedOut, "it ran longer than %s", e.want.MaxTime)
 		case <-tick.C:

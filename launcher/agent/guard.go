@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/launcher/agent/process"
-	"github.com/plx-run/plx/launcher/agent/program"
 	"github.com/plx-run/plx/launcher/agent/watchdog"
+	"github.com/plx-run/plx/launcher/exit"
 )
 
 const (
@@ -56,7 +56,7 @@ func clearAll(children *process.Children) error {
 		err = fmt.Errorf("processes %v did not end when killed", left)
 	}
 	if err != nil {
-		return coded{program.CodePlx, err}
+		return coded{exit.CodePlx, err}
 	}
 	return nil
 }

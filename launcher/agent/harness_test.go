@@ -194,10 +194,10 @@ func (h *testHost) start() (*line, protocol.State) {
 	return l, *l.wait("State", func(m protocol.Message) bool { return m.State != nil }).State
 }
 
-func (h *testHost) attach(conductor bool) (*line, protocol.State) {
+func (h *testHost) attach(driver bool) (*line, protocol.State) {
 	h.t.Helper()
 	l := h.dial("connect", h.spec.Job, h.spec.Folder)
-	l.send(protocol.Message{Attach: &protocol.Attach{Driver: conductor}})
+	l.send(protocol.Message{Attach: &protocol.Attach{Driver: driver}})
 	return l, *l.wait("State", func(m protocol.Message) bool { return m.State != nil }).State
 }
 

@@ -54,7 +54,6 @@ func commands() map[string]func(context.Context, []string, streams) error {
 		"start":      start,
 		"connect":    ofHost(connect),
 		"watchdog":   inFolder(watchdog.Run),
-		"guardian":   inFolder(watchdog.Run), // the watchdog's name in earlier versions
 		"supervisor": inFolder(supervisor.Run),
 		"logs":       ofHost(printLogs),
 		"claim":      printClaim,
@@ -142,8 +141,7 @@ type coded struct {
 func (c coded) Unwrap() error { return c.error }
 
 func usage(problem string) error {
-	return coded{codeUsage, errors.New(problem + ", want start, connect JOB FOLDER, logs JOB FOLDER, claim NAME, doctor, exec, fetch, gpus, interfaces, " +
-		"discard JOB FOLDER, give MANIFEST, outputs JOB FOLDER, python, receive [JOB FOLDER], state JOB FOLDER, jobs, reap JOB FOLDER, serve WORD, step WORD, tidy or prune --older AGE [--outputs]")}
+	return coded{codeUsage, errors.New(problem + "; package launcher/agent describes the subcommands")}
 }
 
 // fail prints err in one line and returns the exit status that it stands for.

@@ -41,49 +41,26 @@ func printOutputs(_ context.Context, f jobfolder.Folder, std streams) error {
 		_, made, err := outputs.Unfetched(f)
 		return errors.Join(err, json.NewEncoder(std.out).Encode(made))
 	}
-	out := keepAlive(std.out)
-	defer out.close()
+	out := &alive{to: std.out}
+	defer repeat(aliveEvery, func() bool { // if it fails, the next line fails too
+		_, err := out.Write([]byte("\n"))
+		return err == nil
+	})()
 	lines := json.NewEncoder(out)
 	return outputs.List(f, want.Wanted, func(o protocol.HostOutput) error { return lines.Encode(o) })
 }
 
-// alive writes an empty line now and then, so that the reader sees that work goes on.
-type alive struct {
-	mu        sync.Mutex
-	to        io.Writer
-	ended     chan struct{}
-	goroutine sync.WaitGroup
-}
-
-// aliveEvery is the time between two empty lines.
+// aliveEvery is the time between two empty lines, which show the reader that work goes on.
 const aliveEvery = 5 * time.Second
 
-func keepAlive(to io.Writer) *alive {
-	a := &alive{to: to, ended: make(chan struct{})}
-	a.goroutine.Go(func() {
-		tick := time.NewTicker(aliveEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-a.ended:
-				return
-			case <-tick.C:
-				if _, err := a.Write([]byte("\n")); err != nil {
-					return // the next line fails too
-				}
-			}
-		}
-	})
-	return a
+// alive takes whole lines from several goroutines.
+type alive struct {
+	mu sync.Mutex
+	to io.Writer
 }
 
 func (a *alive) Write(p []byte) (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.to.Write(p)
-}
-
-func (a *alive) close() {
-	close(a.ended)
-	a.goroutine.Wait()
 }

@@ -75,25 +75,33 @@ const reassureEvery = time.Second
 // the agent is still being started: large files take a while to be unpacked. It does so
 // until quiet is called.
 func reassure(launcher *protocol.Conn) (quiet func()) {
+	return repeat(reassureEvery, func() bool { // if it fails, what is read next fails too
+		return launcher.Send(protocol.Message{Renewed: &protocol.Renew{}}) == nil
+	})
+}
+
+// repeat calls f in a goroutine of its own, again and again until f returns false or stop
+// is called. stop waits for the goroutine.
+func repeat(every time.Duration, f func() bool) (stop func()) {
 	ended := make(chan struct{})
-	var telling sync.WaitGroup
-	telling.Go(func() {
-		tick := time.NewTicker(reassureEvery)
+	var goroutine sync.WaitGroup
+	goroutine.Go(func() {
+		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for {
 			select {
 			case <-ended:
 				return
 			case <-tick.C:
-				if launcher.Send(protocol.Message{Renewed: &protocol.Renew{}}) != nil {
-					return // what is read next fails too
+				if !f() {
+					return
 				}
 			}
 		}
 	})
 	return func() {
 		close(ended)
-		telling.Wait()
+		goroutine.Wait()
 	}
 }
 
@@ -157,10 +165,7 @@ func fill(ctx context.Context, f jobfolder.Folder, spec protocol.Spec, least int
 			return err
 		}
 	}
-	if err := f.Furnish(ctx, spec, spec.Tasks); err != nil {
-		return err
-	}
-	return nil
+	return f.Furnish(ctx, spec, spec.Tasks)
 }
 
 // abandon records that the agent was not started, and deletes the secret.

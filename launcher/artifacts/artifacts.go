@@ -251,9 +251,9 @@ func KindOf(program string) (Kind, error) {
 	info, err := os.Stat(program)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return 0, exit.WithHint(exit.WithCode(fmt.Errorf("program %s: no such file on this machine", program), 127), missingHint(program))
+		return 0, exit.WithHint(exit.WithCode(fmt.Errorf("program %s: no such file on this machine", program), exit.CodeNotFound), missingHint(program))
 	case err != nil:
-		return 0, exit.WithCode(fmt.Errorf("program %s: %w", program, err), 126)
+		return 0, exit.WithCode(fmt.Errorf("program %s: %w", program, err), exit.CodeNotRunning)
 	case info.IsDir():
 		return GoPackage, checkPackage(program)
 	}
@@ -261,13 +261,13 @@ func KindOf(program string) (Kind, error) {
 	begin := beginning(program)
 	switch {
 	case !info.Mode().IsRegular():
-		return 0, exit.WithHint(exit.WithCode(fmt.Errorf("program %s: it is no file", program), 126), "name an executable file, or a folder of Go sources")
+		return 0, exit.WithHint(exit.WithCode(fmt.Errorf("program %s: it is no file", program), exit.CodeNotRunning), "name an executable file, or a folder of Go sources")
 	case known && !strings.HasPrefix(begin, "#!"):
 		folder, script := filepath.Split(filepath.Clean(program))
-		return 0, exit.WithHint(exit.WithCode(fmt.Errorf("program %s: a script without a line #! that names its interpreter", program), 126),
+		return 0, exit.WithHint(exit.WithCode(fmt.Errorf("program %s: a script without a line #! that names its interpreter", program), exit.CodeNotRunning),
 			fmt.Sprintf("plx launch --workdir %s %s %s", cmp.Or(filepath.Clean(folder), "."), words, script))
 	case info.Mode()&0o111 == 0:
-		return 0, exit.WithHint(exit.WithCode(fmt.Errorf("program %s: it is not executable", program), 126), "chmod +x "+program)
+		return 0, exit.WithHint(exit.WithCode(fmt.Errorf("program %s: it is not executable", program), exit.CodeNotRunning), "chmod +x "+program)
 	}
 	return Local, nil
 }
@@ -300,14 +300,14 @@ func missingHint(program string) string {
 func checkPackage(folder string) error {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
-		return exit.WithCode(fmt.Errorf("program %s: %w", folder, err), 126)
+		return exit.WithCode(fmt.Errorf("program %s: %w", folder, err), exit.CodeNotRunning)
 	}
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), ".go") && !strings.HasSuffix(e.Name(), "_test.go") {
 			return nil
 		}
 	}
-	return exit.WithHint(exit.WithCode(fmt.Errorf("program %s: a folder without Go sources", folder), 126),
+	return exit.WithHint(exit.WithCode(fmt.Errorf("program %s: a folder without Go sources", folder), exit.CodeNotRunning),
 		fmt.Sprintf("name the program in it, such as %s; --workdir DIR sends a folder", filepath.Join(folder, "train")))
 }
 
@@ -326,7 +326,7 @@ func (s *Set) program(ctx context.Context, program string, k Kind, p envsync.Pla
 	})()
 	b, err := s.goBuild(ctx, program, packageName(program), p)
 	if err != nil && ctx.Err() == nil {
-		err = exit.WithCode(err, 126)
+		err = exit.WithCode(err, exit.CodeNotRunning)
 	}
 	return b, err
 }
@@ -341,7 +341,7 @@ func checkMain(ctx context.Context, folder string) error {
 		return context.Cause(ctx)
 	}
 	if got := strings.TrimSpace(string(name)); err == nil && got != "main" {
-		return exit.WithCode(fmt.Errorf("program %s: it is package %s, and only package main is a program", folder, got), 126)
+		return exit.WithCode(fmt.Errorf("program %s: it is package %s, and only package main is a program", folder, got), exit.CodeNotRunning)
 	}
 	return nil // go build reports every other fault better
 }

@@ -35,12 +35,12 @@ func LinksTrainer(ctx context.Context, program string) (bool, error) {
 func marked(path string) (bool, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return false, exit.WithCode(fmt.Errorf("program %s: %w", path, err), 126)
+		return false, exit.WithCode(fmt.Errorf("program %s: %w", path, err), exit.CodeNotRunning)
 	}
 	defer f.Close() // only read
 	found, err := cluster.Marked(f)
 	if err != nil {
-		return false, exit.WithCode(fmt.Errorf("program %s: %w", path, err), 126)
+		return false, exit.WithCode(fmt.Errorf("program %s: %w", path, err), exit.CodeNotRunning)
 	}
 	return found, nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/muesli/termenv"
 
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/logs"
 )
 
@@ -114,12 +115,7 @@ func Size(n int64) string {
 }
 
 // Count formats a number of things, such as "1 host" or "3 hosts".
-func Count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
+func Count(n int, what string) string { return protocol.Count(n, what) }
 
 // NewTable returns a table without lines, as ps(1) writes one.
 func NewTable(headers ...string) *table.Table {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/launcher/driver"
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/jobstate"
 	"github.com/plx-run/plx/launcher/protocol"
 )
@@ -27,7 +28,7 @@ func TestASilentAgentIsLost(t *testing.T) {
 					if again == "can be dialled" && b.deaf {
 						b.set(func() { b.deaf, b.mute = false, true }) // a pipe that nobody reads blocks its greeting
 					}
-					j.wait(jobstate.CodePlx, "host h2: not heard for 30s")
+					j.wait(exit.CodePlx, "host h2: not heard for 30s")
 					j.within(time.Minute+lease-3*time.Second, time.Minute+lease+10*time.Second)
 					j.errorNames("h2")
 					if stops, _ := a.heard(isStop); len(stops) != 1 {
@@ -64,7 +65,7 @@ func TestNoAgent(t *testing.T) {
 			a, b := two(t)
 			b.noAgent = true
 			j := start(t, a, b)
-			j.wait(jobstate.CodePlx, "host h2: connect: no agent")
+			j.wait(exit.CodePlx, "host h2: connect: no agent")
 			j.within(0, time.Second)
 			if b.dials != 1 {
 				t.Errorf("dialled %d times", b.dials)
@@ -76,7 +77,7 @@ func TestNoAgent(t *testing.T) {
 			a, b := two(t)
 			b.stillborn = errors.New("no space left on device")
 			j := start(t, a, b)
-			j.wait(jobstate.CodePlx, "host h2: connect: no agent of the job is left on the host; when it was started: no space left on device")
+			j.wait(exit.CodePlx, "host h2: connect: no agent of the job is left on the host; when it was started: no space left on device")
 		})
 	})
 	t.Run("later", func(t *testing.T) {
@@ -86,7 +87,7 @@ func TestNoAgent(t *testing.T) {
 			time.Sleep(time.Minute)
 			b.set(func() { b.noAgent = true })
 			b.cut()
-			j.wait(jobstate.CodePlx, "host h2: connect: no agent")
+			j.wait(exit.CodePlx, "host h2: connect: no agent")
 			j.within(time.Minute, time.Minute+5*time.Second)
 		})
 	})
@@ -103,7 +104,7 @@ func TestAnAgentThatNeverAnswers(t *testing.T) {
 				a, b := two(t)
 				fault(b)
 				j := start(t, a, b)
-				j.wait(jobstate.CodePlx, "host h2: not heard for 30s")
+				j.wait(exit.CodePlx, "host h2: not heard for 30s")
 				j.within(20*time.Second, 45*time.Second)
 			})
 		})
@@ -118,7 +119,7 @@ func TestAnAgentThatFlaps(t *testing.T) {
 		time.Sleep(time.Minute)
 		b.set(func() { b.flaps = true })
 		b.cut()
-		j.wait(jobstate.CodePlx, "host h2: not heard for 30s: the agent closed it")
+		j.wait(exit.CodePlx, "host h2: not heard for 30s: the agent closed it")
 		j.within(time.Minute+lease-3*time.Second, time.Minute+lease+5*time.Second)
 		if len(j.verdict.Notices) > 100 {
 			t.Errorf("%d notices", len(j.verdict.Notices))
@@ -171,7 +172,7 @@ func TestAnAgentWhoseTurnComesLate(t *testing.T) {
 				if c.stop > 0 {
 					time.Sleep(c.stop)
 					j.stops <- jobstate.StopAsked{Reason: "enough", Grace: grace}
-					j.wait(jobstate.CodePlx, "enough")
+					j.wait(exit.CodePlx, "enough")
 				} else {
 					finish(c.turn+slowly+time.Second, a, b)
 					j.wait(0, "done")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/launcher/driver"
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/jobstate"
 	"github.com/plx-run/plx/launcher/protocol"
 )
@@ -252,7 +253,7 @@ func TestStartTimeout(t *testing.T) {
 				a, b := two(t)
 				fault(b)
 				j := startPlan(t, protocol.Plan{Grace: grace, StartTimeout: 5 * time.Second}, a, b)
-				j.wait(jobstate.CodePlx, "host h2 did not start within 5s")
+				j.wait(exit.CodePlx, "host h2 did not start within 5s")
 				j.within(5*time.Second, 5*time.Second+lease)
 				j.errorNames("h2")
 			})
@@ -264,7 +265,7 @@ func TestMaxTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := two(t)
 		j := startPlan(t, protocol.Plan{Grace: grace, MaxTime: time.Hour}, a, b)
-		j.wait(jobstate.CodeTimeout, "--max-time 1h0m0s ran out")
+		j.wait(exit.CodeTimeout, "--max-time 1h0m0s ran out")
 		j.within(time.Hour, time.Hour+time.Second)
 		j.noError()
 	})

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/jobstate"
 	"github.com/plx-run/plx/launcher/protocol"
 )
@@ -129,7 +130,7 @@ func TestAHostIsWaitedForInVain(t *testing.T) {
 		j := startPlan(t, again(protocol.Restarts{Revive: true, WaitHost: 3 * time.Minute}), a, b)
 		time.Sleep(time.Minute)
 		b.set(func() { b.mute, b.unreached, b.down = true, true, true })
-		j.wait(jobstate.CodePlx, "no host came back within 3m0s (--wait-host); host h2: dial: no route to host")
+		j.wait(exit.CodePlx, "no host came back within 3m0s (--wait-host); host h2: dial: no route to host")
 		j.within(time.Minute+lease-time.Second+3*time.Minute, time.Minute+lease+3*time.Minute+10*time.Second)
 		j.noError() // its lease is long over
 	})
@@ -205,7 +206,7 @@ func TestNoRestartsNoRevival(t *testing.T) {
 		time.Sleep(time.Minute)
 		b.set(func() { b.noAgent = true })
 		b.cut()
-		j.wait(jobstate.CodePlx, "host h2: connect: no agent")
+		j.wait(exit.CodePlx, "host h2: connect: no agent")
 		j.within(time.Minute, time.Minute+5*time.Second)
 		if b.lives != 0 {
 			t.Error("a new agent was started")

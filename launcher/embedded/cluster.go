@@ -80,9 +80,6 @@ func (c *Cluster) Configs() []ssh.Config {
 	return configs
 }
 
-// Kill ends server i and its connections at once, like the failure of a host.
-func (c *Cluster) Kill(i int) { c.servers[i].close() }
-
 // Close ends the servers and their connections. Like sshd it leaves the processes that
 // commands started: their streams end, and this process reaps them in the background.
 // Close is idempotent and returns within about 2 s.

@@ -199,23 +199,6 @@ func readFile(t *testing.T, path string) string {
 	return string(data)
 }
 
-func TestKill(t *testing.T) {
-	cluster := start(t, 2)
-	configs := cluster.Configs()
-	first, second := dial(t, configs[0]), dial(t, configs[1])
-	cluster.Kill(0)
-	var lost *ssh.LostError
-	if err := first.Run(t.Context(), "true", nil, nil, nil); !errors.As(err, &lost) {
-		t.Errorf("run on the killed host: %v", err)
-	}
-	if _, err := ssh.Dial(t.Context(), configs[0]); err == nil {
-		t.Error("the killed host can be dialled")
-	}
-	if got := output(t, second, "echo alive"); got != "alive\n" {
-		t.Errorf("the other host: %q", got)
-	}
-}
-
 func TestStartRejects(t *testing.T) {
 	for _, n := range []int{-1, 0, 513} {
 		if cluster, err := embedded.Start(t.Context(), n); err == nil {

@@ -13,11 +13,13 @@ import (
 	"fmt"
 )
 
-// Exit statuses of plx that no task chose. Package jobstate chooses the status
-// of a job.
+// Exit statuses that no program chose. Package jobstate chooses the status of a job.
 const (
-	CodeUsage = 2   // the user's mistake: flags, or the resource file
-	CodePlx   = 125 // plx failed
+	CodeUsage      = 2   // the user's mistake: flags, or the resource file
+	CodeTimeout    = 124 // time ran out, as timeout(1) reports it
+	CodePlx        = 125 // plx, not the program, is at fault
+	CodeNotRunning = 126 // the program cannot be executed, as in a shell
+	CodeNotFound   = 127 // there is no such program, as in a shell
 )
 
 // hinted is an error with advice.

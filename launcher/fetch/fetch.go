@@ -42,7 +42,7 @@ type Request struct {
 	Printer  *console.Printer
 }
 
-// fetcher is one run of Checkpoints or of outputs.
+// fetcher is one run of checkpoints or of outputs.
 type fetcher struct {
 	from Request
 	bar  *console.Transfer
@@ -54,10 +54,10 @@ type fetcher struct {
 	bytes int64           // size of the taken files that this run has fetched
 }
 
-// Checkpoints fetches every checkpoint of which the hosts have all files. It reports a
+// checkpoints fetches every checkpoint of which the hosts have all files. It reports a
 // host that is out of reach and a checkpoint that cannot be fetched. It is an error if
 // that is the newest checkpoint of its folder, or if there is no checkpoint at all.
-func Checkpoints(ctx context.Context, r Request) error {
+func checkpoints(ctx context.Context, r Request) error {
 	f := newFetcher(r)
 	defer f.bar.Close()
 	return f.run(ctx)
@@ -81,11 +81,11 @@ func Nothing(err error) bool {
 }
 
 // Job fetches the checkpoints and the files of a job. It is an error if there are neither,
-// or if a file cannot be fetched; see also Checkpoints and Nothing.
+// or if a file cannot be fetched; see also Nothing.
 func Job(ctx context.Context, r Request) error {
 	var err error = errNone{error: errors.New("no file of the job matches")}
 	if r.Wanted.Patterns == nil {
-		err = Checkpoints(ctx, r)
+		err = checkpoints(ctx, r)
 	}
 	if len(r.Outputs) == 0 && !r.Wanted.Made && r.Wanted.Patterns == nil || ctx.Err() != nil || errors.As(err, new(errFull)) {
 		return err
@@ -250,11 +250,16 @@ func listOf(list *[]protocol.HostCheckpoint) *lines[protocol.HostCheckpoint] {
 
 // fetch runs "agent fetch" on the host.
 func fetch(ctx context.Context, s *hosts.AgentHost, want protocol.FetchRequest, to io.Writer) error {
+	return ask(ctx, s, "fetch", want, to)
+}
+
+// ask runs a command of the agent, which reads a request.
+func ask(ctx context.Context, s *hosts.AgentHost, command string, want any, to io.Writer) error {
 	line, err := json.Marshal(want)
 	if err != nil {
 		return err
 	}
-	err = s.Call(ctx, "fetch", bytes.NewReader(append(line, '\n')), to)
+	err = s.Call(ctx, command, bytes.NewReader(append(line, '\n')), to)
 	if hosts.ExitStatus(err) == hosts.NotFound {
 		return errors.New("the agent of the job was pruned")
 	}

@@ -97,7 +97,7 @@ func (h *homes) fetch(dir string) error {
 	h.t.Helper()
 	h.said.Reset()
 	v := console.NewPrinter(console.Terminal{Stderr: &h.said})
-	return Checkpoints(h.t.Context(), Request{Hosts: h.agents, Name: "mnist", Dir: dir, Printer: v, Terminal: console.Terminal{Stderr: &h.said}})
+	return checkpoints(h.t.Context(), Request{Hosts: h.agents, Name: "mnist", Dir: dir, Printer: v, Terminal: console.Terminal{Stderr: &h.said}})
 }
 
 // lose makes a host unreachable.
@@ -319,7 +319,7 @@ func TestFetchShowsItsProgress(t *testing.T) {
 	})
 	term := console.Terminal{Stderr: screen, StderrTTY: true}
 	v := console.NewPrinter(term)
-	if err := Checkpoints(t.Context(), Request{Hosts: h.agents, Name: "mnist", Dir: t.TempDir(), Printer: v, Terminal: term}); err != nil {
+	if err := checkpoints(t.Context(), Request{Hosts: h.agents, Name: "mnist", Dir: t.TempDir(), Printer: v, Terminal: term}); err != nil {
 		t.Fatal(err)
 	}
 	h.said.WriteString(screen.text())

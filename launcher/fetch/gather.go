@@ -38,8 +38,6 @@ type keptFile struct {
 	hosts []int // indices into Request.Hosts of the hosts that have the file
 }
 
-func (f *keptFile) heldBy(host int) { f.hosts = append(f.hosts, host) }
-
 // gather puts together the checkpoints that hosts list, the newest of each folder first.
 // If hosts have different manifests of a checkpoint, gather chooses one: of a complete
 // version, then of the version that most hosts have.
@@ -86,7 +84,7 @@ func (c *checkpoint) add(host int, k protocol.HostCheckpoint) {
 	c.missing = k.Damage
 	for i, f := range k.Files {
 		if i < len(c.files) && f.Here {
-			c.files[i].heldBy(host)
+			c.files[i].hosts = append(c.files[i].hosts, host)
 		}
 	}
 }

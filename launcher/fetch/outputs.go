@@ -1,10 +1,8 @@
 package fetch
 
 import (
-	"bytes"
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -308,13 +306,5 @@ func checkOutput(o protocol.HostOutput) error {
 
 // askOutputs runs "agent outputs" on the host.
 func askOutputs(ctx context.Context, a *hosts.AgentHost, want protocol.OutputRequest, to io.Writer) error {
-	line, err := json.Marshal(want)
-	if err != nil {
-		return err
-	}
-	err = a.Call(ctx, "outputs "+a.Job+" "+a.Folder, bytes.NewReader(append(line, '\n')), to)
-	if hosts.ExitStatus(err) == hosts.NotFound {
-		return errors.New("the agent of the job was pruned")
-	}
-	return err
+	return ask(ctx, a, "outputs "+a.Job+" "+a.Folder, want, to)
 }

@@ -25,7 +25,7 @@ func TestManyTasks(t *testing.T) {
 			t.Fatal(err)
 		}
 		begun := time.Now()
-		found := Explain(j.tasks, 10*time.Minute)
+		found := explain(j.tasks, 10*time.Minute)
 		fmt.Printf("| %d | %d KiB | %.1f MiB | %v |\n", workers, len(text)>>10, float64(len(text)*workers)/(1<<20), time.Since(begun).Round(time.Millisecond))
 		if want := fmt.Sprintf("worker:%d", workers/2); found.Culprit != want {
 			t.Errorf("of %d workers %q is blamed, want %s", workers, found.Culprit, want)

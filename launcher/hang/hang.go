@@ -1,11 +1,11 @@
 // Package hang finds out why a job stands still: from what each task waits for it names
 // the task that waits for none of the others.
 //
-//	verdict := hang.Explain(tasks, 10*time.Minute)
-//	fmt.Printf("culprit: %s on %s: %s\n", verdict.Culprit, verdict.Host, verdict.Why)
+//	advice := watch.Begin(plan)         // after advice.After, call Next
+//	advice = watch.Next(tasks)          // send advice.Ask to the hosts, give answers to Heard
+//	advice = watch.Judge(tasks, false)  // advice.Hang names the culprit, once there is one
 //
-// Watch decides when that is asked: it compares how long all tasks have been still with the
-// hang timeout.
+// Watch compares how long all tasks have been still with the hang timeout.
 //
 // # How the culprit is found
 //
@@ -83,8 +83,8 @@ type posture struct {
 // maxLines bounds the lines of a verdict.
 const maxLines = 64
 
-// Explain returns the verdict on tasks of which nothing has moved for some time.
-func Explain(tasks []Task, after time.Duration) protocol.Hang {
+// explain returns the verdict on tasks of which nothing has moved for some time.
+func explain(tasks []Task, after time.Duration) protocol.Hang {
 	g := newGraph(tasks)
 	culprit, why := g.culprit()
 	verdict := protocol.Hang{After: after.Round(time.Second), Why: why}

@@ -240,7 +240,7 @@ func TestExplain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			j := newJob(4)
 			c.plant(j)
-			got := Explain(j.tasks, time.Minute)
+			got := explain(j.tasks, time.Minute)
 			if got.Culprit != c.culprit || !strings.Contains(got.Why, c.why) {
 				t.Errorf("culprit %q: %s; want %q: %s\n%s", got.Culprit, got.Why, c.culprit, c.why, strings.Join(got.Waits, "\n"))
 			}
@@ -251,7 +251,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// Agents send what they like: Explain never fails, and its lines are fit to print.
+// Agents send what they like: explain never fails, and its lines are fit to print.
 func FuzzExplain(f *testing.F) {
 	j := newJob(3)
 	j.mesh(1)
@@ -273,7 +273,7 @@ func FuzzExplain(f *testing.F) {
 		if len(tasks) == 0 {
 			return
 		}
-		got := Explain(tasks, time.Minute)
+		got := explain(tasks, time.Minute)
 		for _, line := range append(got.Waits, got.Why) {
 			if line == "" || strings.ContainsAny(line, "\n\x1b") {
 				t.Errorf("line %q", line)

@@ -138,7 +138,7 @@ func (w *Watch) explain(tasks []Task) Advice {
 		return Advice{After: w.every()}
 	}
 	w.told = after
-	found := Explain(w.seen(tasks), after)
+	found := explain(w.seen(tasks), after)
 	return Advice{After: w.every(), Hang: &found}
 }
 

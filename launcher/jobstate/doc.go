@@ -28,7 +28,7 @@
 // verdict.
 //
 //	start.go      sockets, reachability, start of the tasks
-//	failure.go    failures are collected, one is blamed
+//	verdict.go    failures are collected, one is blamed: the verdict and its exit status
 //	tolerance.go  losses of workers that the job tolerates
 //	restart.go    whether another generation follows a failure, and when it begins
 //	scale.go      change of hosts, and which changes are possible
@@ -38,7 +38,7 @@
 //
 // They read tables, which hold facts: hosts.go and generation.go (where tasks run, how
 // they ended and which steps they have made). heard.go turns events into calls, machine.go
-// changes stages, verdict.go leads from failures and stops to the verdict.
+// changes stages, end.go leads from failures and stops to the end of the job.
 //
 // # Generations
 //

@@ -45,7 +45,7 @@ type (
 	// means at once. With a SaveTime the chief saves first, in at most that time.
 	StopAsked struct {
 		Reason   string        // for the verdict: who or what asked
-		Code     int           // plx's exit status; 0: CodePlx
+		Code     int           // plx's exit status; 0: exit.CodePlx
 		Grace    time.Duration // between telling tasks to end and killing them; 0: kill at once
 		SaveTime time.Duration // bound of the checkpoint before the stop; 0: none is made
 	}
@@ -65,19 +65,19 @@ type Timer string
 
 // The timers. Each constant says what must have happened by its end.
 const (
-	StartTimer   Timer = "start"   // all tasks have started
-	MaxTimer     Timer = "max"     // the job has ended (--max-time)
-	SettleTimer  Timer = "settle"  // failures have been collected
-	DoubtTimer   Timer = "doubt"   // the task that a worker blames has failed, or has not
-	StopTimer    Timer = "stop"    // tasks that were told to end have ended
-	SaveTimer    Timer = "save"    // the chief has saved
-	HangTimer    Timer = "hang"    // hosts have answered what their tasks do
-	ScaleTimer   Timer = "scale"   // the present part of a change of hosts is over
-	SteadyTimer  Timer = "steady"  // the generation has run so long that earlier failures are forgiven
-	BackoffTimer Timer = "backoff" // the next generation may begin
-	ReviveTimer  Timer = "revive"  // hosts that answer have a new agent
-	WaitTimer    Timer = "wait"    // lost hosts are back (--wait-host)
-	RegroupTimer Timer = "regroup" // every host has an agent or is lost
+	startTimer   Timer = "start"   // all tasks have started
+	maxTimer     Timer = "max"     // the job has ended (--max-time)
+	settleTimer  Timer = "settle"  // failures have been collected
+	doubtTimer   Timer = "doubt"   // the task that a worker blames has failed, or has not
+	stopTimer    Timer = "stop"    // tasks that were told to end have ended
+	saveTimer    Timer = "save"    // the chief has saved
+	hangTimer    Timer = "hang"    // hosts have answered what their tasks do
+	scaleTimer   Timer = "scale"   // the present part of a change of hosts is over
+	steadyTimer  Timer = "steady"  // the generation has run so long that earlier failures are forgiven
+	backoffTimer Timer = "backoff" // the next generation may begin
+	reviveTimer  Timer = "revive"  // hosts that answer have a new agent
+	waitTimer    Timer = "wait"    // lost hosts are back (--wait-host)
+	regroupTimer Timer = "regroup" // every host has an agent or is lost
 )
 
 // hourTimer ends one hour after restart n.
@@ -161,11 +161,3 @@ func timer(t Timer, after time.Duration) []Command {
 }
 
 func send(h int, m protocol.Message) Command { return Send{Host: h, Message: m} }
-
-// count is n with a noun, in the plural unless n is 1.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}

@@ -135,7 +135,7 @@ func (p *progress) resumed(v view, from int64) []Command {
 	}
 	text := fmt.Sprintf("generation %d resumes after step %d", v.generation.number, from)
 	if lost := p.reached - from; lost > 0 {
-		text += fmt.Sprintf("; at least %s will be recomputed", count(int(lost), "step"))
+		text += fmt.Sprintf("; at least %s will be recomputed", protocol.Count(int(lost), "step"))
 	}
 	return notice("%s", text)
 }
@@ -145,9 +145,6 @@ func (p *progress) end() {
 	p.chief, p.reached = false, max(p.reached, p.held)
 	p.held, p.heldBefore = 0, cmp.Or(p.held, p.heldBefore)
 }
-
-// holdAt notes that the chief holds the job after a step, which is saved.
-func (p *progress) holdAt(step int64) { p.held = step }
 
 // heldAt is the step after which the job was held and since which the chief has
 // made none; 0: there is none.

@@ -60,15 +60,15 @@ func simulate(t *testing.T, hosts, workers int) []cost {
 		}
 	})
 	s.phase("step", func() { s.say(cluster.ControlMessage{Kind: cluster.Heartbeat, Step: 1}) })
-	s.phase("question", func() { s.do(s.step(Elapsed{Timer: HangTimer})) })
+	s.phase("question", func() { s.do(s.step(Elapsed{Timer: hangTimer})) })
 	s.phase("failure", s.fail)
-	s.phase("restart", func() { s.elapse(SettleTimer, BackoffTimer) })
+	s.phase("restart", func() { s.elapse(settleTimer, backoffTimer) })
 	s.say(cluster.ControlMessage{Kind: cluster.Heartbeat, Step: 2, From: 1})
 	s.drain()
 	s.phase("lost host", func() {
 		s.do(s.step(Lost{Host: hosts / 2, Cause: "not heard for 30s", Clear: time.Second}))
 		s.drain()
-		s.elapse(SettleTimer, clearTimer(hosts/2), BackoffTimer, ReviveTimer)
+		s.elapse(settleTimer, clearTimer(hosts/2), backoffTimer, reviveTimer)
 	})
 	s.say(cluster.ControlMessage{Kind: cluster.Heartbeat, Step: 3, From: 2})
 	s.drain()
@@ -84,7 +84,7 @@ func simulate(t *testing.T, hosts, workers int) []cost {
 	s.phase("end", func() {
 		s.fail()
 		s.drain()
-		s.elapse(SettleTimer)
+		s.elapse(settleTimer)
 	})
 	if tasks := (hosts + 15) * workers; s.verdict == nil || s.m.generation.number != 3 || len(s.verdict.Victims)+s.verdict.MoreVictims != tasks-1 {
 		t.Fatalf("%d hosts: after generation %d of %d tasks the verdict is %+v", hosts, s.m.generation.number, tasks, s.verdict)

@@ -88,7 +88,7 @@ func (m *Machine) exited(h int, e protocol.Exit) {
 		return
 	}
 	if e.Told && (v.beforeStop() || m.stage == settling) {
-		m.hosts[h].depart()
+		m.hosts[h].leaving = true
 	}
 	if reason := v.fault(h, e); reason != "" {
 		m.fail(failure{host: h, task: &e.Task, exit: e, reason: reason})
@@ -102,12 +102,12 @@ func (m *Machine) said(h int, s protocol.Said) {
 	v := m.view()
 	commands, stepped := m.progress.take(v, s)
 	m.do(commands)
-	if stepped {
-		m.scale.sawStep()
+	if stepped && m.scale.phase == moved {
+		m.scale.stepped = true
 	}
 	switch {
 	case s.Message.Kind == cluster.ToleratesLoss:
-		m.tolerance.allow(s.Task)
+		m.tolerance.on = m.tolerance.on || s.Task.IsChief()
 	case s.Message.Kind == cluster.Failed && !v.generation.ended(s.Task) && m.failures.of(s.Task) < 0:
 		m.fail(failureOf(v, h, s))
 	case s.Message.Kind == cluster.Checkpoint && s.Task.IsChief() && s.Message.Request > 0:

@@ -7,7 +7,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// host is what the job knows of one host and its agent.
+// host is what the job knows of one host and its agent. A host that is gone is not in;
+// only one that is gone is clearing.
 type host struct {
 	plan  protocol.HostPlan // from Plan.Hosts or Join; Tasks are those of the host's first generation
 	place membership        // whether the host is a member, joins, parts or has left
@@ -82,31 +83,10 @@ func (h *host) lose(e Lost) {
 	h.answers, h.clearing = e.Answers, e.Clear > 0
 }
 
-// cleared notes that nothing runs any more on a host that was lost.
-func (h *host) cleared() { h.clearing = false }
-
-// depart notes that the agent ends, and that the job has not asked for that.
-func (h *host) depart() { h.leaving = true }
-
-// bar has the host get no tasks from the next restart on.
-func (h *host) bar() { h.barred = true }
-
 // lay begins a generation with the tasks of the host.
 func (h *host) lay(tasks []protocol.TaskSpec, groupRank int) {
 	h.tasks, h.groupRank, h.in, h.answered, h.told = tasks, groupRank, !h.gone && h.place == member, gathering, false
 }
-
-// answer notes that the agent has answered the request of a stage.
-func (h *host) answer(s stage) { h.answered = max(h.answered, s) }
-
-// tell notes whether Start was sent, and tasks may run.
-func (h *host) tell(told bool) { h.told = told }
-
-// become changes what the host is to the job.
-func (h *host) become(place membership) { h.place = place }
-
-// leave takes the host out of the job.
-func (h *host) leave() { h.place, h.tasks = left, nil }
 
 // reachable reports whether there is a connection to the agent, or is to be the
 // first one.
@@ -132,17 +112,10 @@ func (all hosts) lay() {
 // move makes some hosts members and others parting.
 func (all hosts) move(members, partings []int) {
 	for _, i := range members {
-		all[i].become(member)
+		all[i].place = member
 	}
 	for _, i := range partings {
-		all[i].become(parting)
-	}
-}
-
-// untell notes that no host is waited for any more.
-func (all hosts) untell() {
-	for _, h := range all {
-		h.tell(false)
+		all[i].place = parting
 	}
 }
 
@@ -150,7 +123,7 @@ func (all hosts) untell() {
 func (all hosts) clear(t Timer) {
 	for i, h := range all {
 		if t == clearTimer(i) {
-			h.cleared()
+			h.clearing = false
 		}
 	}
 }
@@ -185,8 +158,7 @@ func (all hosts) answered(s stage, late *search) bool {
 	return !late.finds(len(all), func(h int) bool { return all[h].in && all[h].answered < s })
 }
 
-// seatLost is the host that conducts a detached job, if its agent is gone or ends;
-// else nil.
+// seatLost is the host that drives a detached job, if its agent is gone or ends; else nil.
 func (all hosts) seatLost() *host {
 	for _, h := range all {
 		if h.plan.Drives && (h.gone || h.leaving) {
@@ -232,7 +204,7 @@ func (all hosts) where(generation int) string {
 			without = append(without, h.name())
 		}
 	}
-	text := fmt.Sprintf("generation %d starts on %s with %s", generation, count(used, "host"), count(workers, "worker"))
+	text := fmt.Sprintf("generation %d starts on %s with %s", generation, protocol.Count(used, "host"), protocol.Count(workers, "worker"))
 	if len(without) > 0 {
 		text += ", without " + strings.Join(without, ", ")
 	}

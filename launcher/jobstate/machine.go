@@ -6,14 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hang"
 	"github.com/plx-run/plx/launcher/protocol"
-)
-
-// Exit statuses of plx that no task chose.
-const (
-	CodeTimeout = 124 // --max-time ran out, as timeout(1) says it
-	CodePlx     = 125 // plx could not do its part
 )
 
 // maxNotices bounds what a verdict carries: it goes to every agent in one message,
@@ -61,11 +56,12 @@ func New(plan protocol.Plan) *Machine {
 
 // Begin starts the job's clocks.
 func (m *Machine) Begin() []Command {
-	return slices.Concat(timer(StartTimer, m.plan.StartTimeout), timer(MaxTimer, m.plan.MaxTime))
+	return slices.Concat(timer(startTimer, m.plan.StartTimeout), timer(maxTimer, m.plan.MaxTime))
 }
 
 // Step takes one event and returns the commands to carry out, in order. It ignores
-// events of a host that is Lost, and events of any generation but the present one.
+// every event of a host that has left the job, messages of a lost host, and messages
+// about any generation but the present one.
 func (m *Machine) Step(e Event) []Command {
 	if h := e.about(); m.stage == over || h >= 0 && m.hosts[h].place == left {
 		return nil
@@ -116,7 +112,7 @@ func (m *Machine) do(commands []Command) {
 		case Join:
 			m.hosts = append(m.hosts, &host{plan: c.Joining.HostPlan, place: joining})
 		case Leave:
-			m.hosts[c.Host].leave()
+			m.hosts[c.Host].place, m.hosts[c.Host].tasks = left, nil
 		}
 		m.out = append(m.out, c)
 	}
@@ -127,38 +123,40 @@ func (m *Machine) do(commands []Command) {
 func (m *Machine) elapsed(t Timer) {
 	v := m.view()
 	switch {
-	case t == StartTimer && m.stage < running:
+	case t == startTimer && m.stage < running:
 		m.decide(nil, m.start.overdue(v))
-	case t == MaxTimer:
+	case t == maxTimer:
 		m.expired = true
 		if v.beforeStop() || v.between() {
-			m.endWith(protocol.Verdict{Code: CodeTimeout, Reason: fmt.Sprintf("--max-time %s ran out", m.plan.MaxTime)})
+			m.endWith(protocol.Verdict{Code: exit.CodeTimeout, Reason: fmt.Sprintf("--max-time %s ran out", m.plan.MaxTime)})
 		}
-	case t == SettleTimer && m.stage == settling && !m.failures.prolonged && m.failures.unexplained(v):
+	case t == settleTimer && m.stage == settling && !m.failures.prolonged && m.failures.unexplained(v):
 		m.failures.prolonged = true
-		m.do(timer(SettleTimer, prolonging*m.plan.Settle))
-	case t == SettleTimer && m.stage == settling:
+		m.do(timer(settleTimer, prolonging*m.plan.Settle))
+	case t == settleTimer && m.stage == settling:
 		m.judge()
-	case t == DoubtTimer && (m.stage == starting || m.stage == running):
+	case t == doubtTimer && (m.stage == starting || m.stage == running):
 		m.endDoubt()
-	case t == HangTimer && m.stage == running:
+	case t == hangTimer && m.stage == running:
 		m.decide(v.follow(m.watch.Next(v.watched())))
-	case t == SaveTimer:
+	case t == saveTimer:
 		m.decide(m.save.overdue(v))
-	case t == ScaleTimer:
+	case t == scaleTimer:
 		m.decide(m.scale.overdue(v))
-	case t == StopTimer && (m.stage == stopping || m.stage == finishing):
+	case t == stopTimer && (m.stage == stopping || m.stage == finishing):
 		m.do(v.notEnded())
 		if m.stage == stopping || !m.tolerance.unclear(v) {
 			m.stopped()
 			return
 		}
-		m.hosts.untell() // only leases are waited for
-	case t == SteadyTimer && m.stage == running:
-		m.restart.forgive()
+		for _, h := range m.hosts {
+			h.told = false // only leases are waited for
+		}
+	case t == steadyTimer && m.stage == running:
+		m.restart.doubled, m.restart.inRow = 0, 0
 	case strings.HasPrefix(string(t), "hour "):
-		m.restart.hourOver()
-	case t == RegroupTimer && m.stage == regrouping:
+		m.restart.recent--
+	case t == regroupTimer && m.stage == regrouping:
 		m.decide(nil, abandon{"it took too long" + v.hosts.missing()})
 	default:
 		m.regroup.elapsed(t)
@@ -194,9 +192,9 @@ func (m *Machine) proceed() {
 		m.advance(starting, protocol.Ready)
 	case m.stage == starting && v.hosts.answered(starting, &m.late):
 		m.enter(running, protocol.Running)
-		m.do(timer(HangTimer, m.watch.Begin(m.plan.Hang).After))
+		m.do(timer(hangTimer, m.watch.Begin(m.plan.Hang).After))
 		if m.plan.Restarts.Max > 0 {
-			m.do(timer(SteadyTimer, steadyTime))
+			m.do(timer(steadyTimer, steadyTime))
 		}
 		m.proceed() // all may have ended already
 	case m.stage == running && m.tolerance.done(v):
@@ -222,7 +220,7 @@ func (m *Machine) request(h int) {
 	switch m.stage {
 	case preparing, checking, starting:
 		if m.stage == starting {
-			to.tell(true)
+			to.told = true
 		}
 		m.do(m.start.request(v, h))
 	case finishing:
@@ -254,7 +252,7 @@ func (m *Machine) again() {
 	m.do(m.restart.again(m.view(), m.hosts.where(next)))
 	m.do([]Command{Lay{Generation: next, Hosts: m.hosts.layout()}})
 	m.do(m.scale.release(m.view()))
-	m.do(timer(StartTimer, m.plan.StartTimeout))
+	m.do(timer(startTimer, m.plan.StartTimeout))
 	m.advance(preparing, protocol.Idle)
 }
 
@@ -263,14 +261,15 @@ func (m *Machine) decide(commands []Command, d decision) {
 	m.do(commands)
 	switch d := d.(type) {
 	case answered:
-		m.hosts[d.host].answer(d.stage)
+		h := m.hosts[d.host]
+		h.answered = max(h.answered, d.stage)
 		m.proceed()
 	case refused: // a generation after the first has started before: it can again
 		switch {
 		case m.generation.number > 0 && m.view().beforeStop():
 			m.fail(failureOfHost(d.host, d.reason))
 		case m.view().beforeStop():
-			m.endWith(protocol.Verdict{Code: CodePlx, Reason: d.reason})
+			m.endWith(protocol.Verdict{Code: exit.CodePlx, Reason: d.reason})
 		}
 	case failed:
 		for _, f := range d.failures {
@@ -286,16 +285,16 @@ func (m *Machine) decide(commands []Command, d decision) {
 	case stopNow:
 		m.stopAsked(d.ask)
 	case held:
-		m.progress.holdAt(d.step)
-		m.verdict = protocol.Verdict{Code: CodePlx, Reason: "its hosts were being changed"}
+		m.progress.held = d.step
+		m.verdict = protocol.Verdict{Code: exit.CodePlx, Reason: "its hosts were being changed"}
 		m.restart.follow(fmt.Sprintf("saved after step %d to continue on other hosts", d.step))
 		m.end()
 	case begin:
 		m.again()
 	case tooFew:
-		m.verdict = protocol.Verdict{Code: CodePlx, Reason: d.why}
+		m.verdict = protocol.Verdict{Code: exit.CodePlx, Reason: d.why}
 		m.goBack()
-		m.restart.cancel()
+		m.restart.coming = false
 		m.decide(m.regroup.choose(m.view(), false))
 	case abandon:
 		m.verdict = m.verdict.Adding("; not restarted: " + d.why)

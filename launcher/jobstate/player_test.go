@@ -146,7 +146,7 @@ func (p *player) task(verb string, words []string) error {
 		p.print(p.m.Step(Heard{Host: host, Message: protocol.Message{Said: &said}}))
 		return nil
 	}
-	e := exit(t, o)
+	e := exitOf(t, o)
 	e.Generation = p.generation(o)
 	p.print(p.m.Step(Heard{Host: host, Message: protocol.Message{Exited: &e}}))
 	return nil
@@ -179,7 +179,7 @@ func (p *player) generation(o options) int {
 	return p.m.generation.number
 }
 
-func exit(t cluster.Task, o options) protocol.Exit {
+func exitOf(t cluster.Task, o options) protocol.Exit {
 	return protocol.Exit{
 		Task: t, Code: o.number("code"), Signal: o.number("signal"), Started: o["unstarted"] == "",
 		Native: o["native"] != "", Finished: o["finished"] != "", Told: o["told"] != "",
@@ -286,7 +286,7 @@ func missing(t cluster.Task, generation int, o options) *protocol.TaskNow {
 	if o["failed"] != "" {
 		now.Failed = &said
 	} else if o["runs"] == "" {
-		e := exit(t, o)
+		e := exitOf(t, o)
 		e.Generation = generation
 		now.Exit = &e
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
 )
@@ -60,7 +61,7 @@ func anyOrderOfEvents(t *testing.T, first int64, rounds int) {
 		}
 	}
 	// A test whose jobs all end alike would prove little.
-	for _, code := range []int{0, 3, CodeTimeout, CodePlx, 130, 137} {
+	for _, code := range []int{0, 3, exit.CodeTimeout, exit.CodePlx, 130, 137} {
 		if codes[code] == 0 {
 			t.Errorf("no job ended with %d: %v", code, codes)
 		}
@@ -247,7 +248,7 @@ func (g *game) drive() {
 		case running, finishing, over:
 			return
 		case settling, stopping, regrouping:
-			for _, t := range []Timer{SettleTimer, StopTimer, BackoffTimer, ReviveTimer} {
+			for _, t := range []Timer{settleTimer, stopTimer, backoffTimer, reviveTimer} {
 				if g.timers[t] {
 					delete(g.timers, t)
 					g.step(Elapsed{Timer: t})

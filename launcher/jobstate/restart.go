@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
@@ -18,12 +19,13 @@ const (
 	tooOften = 3
 )
 
-// restart decides whether another generation follows a failure.
+// restart decides whether another generation follows a failure. 0 <= recent <= made, and
+// 0 <= doubled <= made.
 type restart struct {
 	made    int  // number of restarts so far
 	recent  int  // number of restarts within the last hour
 	doubled int  // how often the backoff was doubled; 0 again after steadyTime without a failure
-	coming  bool // another generation is to follow the present one
+	coming  bool // another generation is to follow the present one, and has not begun
 
 	// uncounted is the notice for a generation that follows a change of hosts, not a
 	// failure, and does not count as a restart. "": the next generation is a restart.
@@ -40,9 +42,6 @@ func (r *restart) blame(h int) {
 	}
 	r.inRow++
 }
-
-// forgive forgets failures before a generation that has run for steadyTime.
-func (r *restart) forgive() { r.doubled, r.inRow = 0, 0 }
 
 // decide decides whether another generation follows a failure. bar is a host that gets no
 // tasks in it, -1 is none. If none follows although there are restarts, why says why.
@@ -77,7 +76,7 @@ func (r *restart) exhausted(v view, f failure) string {
 	case r.made >= limits.Max:
 		return fmt.Sprintf("%d of at most %d restarts were made (--max-restarts)", r.made, limits.Max)
 	case limits.PerHour > 0 && r.recent >= limits.PerHour:
-		return fmt.Sprintf("%s within an hour, the most allowed (--restarts-per-hour)", count(r.recent, "restart"))
+		return fmt.Sprintf("%s within an hour, the most allowed (--restarts-per-hour)", protocol.Count(r.recent, "restart"))
 	}
 	return ""
 }
@@ -93,7 +92,7 @@ func mistake(v view, f failure) string {
 		return ""
 	case !e.Started:
 		return "the program cannot be started"
-	case !e.Native && (e.Code == 2 || e.Code == 126 || e.Code == 127):
+	case !e.Native && (e.Code == exit.CodeUsage || e.Code == exit.CodeNotRunning || e.Code == exit.CodeNotFound):
 		return fmt.Sprintf("status %d means wrong use or no such program", e.Code)
 	case e.Native && e.Signal == 0 && e.Code != 0 && e.LostPeer == "" && !v.stepped:
 		return "it failed before the job made a step"
@@ -127,9 +126,6 @@ func (r *restart) backoff(limits protocol.Restarts) time.Duration {
 // follow has another generation follow that counts as no restart.
 func (r *restart) follow(notice string) { r.coming, r.uncounted = true, notice }
 
-// cancel notes that no other generation is to follow, or that it is being begun.
-func (r *restart) cancel() { r.coming = false }
-
 // again counts the restart that is made now, and tells the user, who knows the reason from
 // decide.
 func (r *restart) again(v view, where string) []Command {
@@ -144,15 +140,12 @@ func (r *restart) again(v view, where string) []Command {
 		notice("restarted (%d of %d): %s", r.made, v.plan.Restarts.Max, where)...)
 }
 
-// hourOver notes that a restart is an hour ago.
-func (r *restart) hourOver() { r.recent-- }
-
 // done is the reason of a job's good end.
 func (r *restart) done() string {
 	if r.made == 0 {
 		return "done"
 	}
-	return "done, after " + count(r.made, "restart")
+	return "done, after " + protocol.Count(r.made, "restart")
 }
 
 const (
@@ -168,19 +161,19 @@ const (
 // host has an agent or nothing can run there any more. Nothing of the job runs
 // meanwhile.
 type regroup struct {
-	over    map[Timer]bool // which of BackoffTimer, ReviveTimer and WaitTimer have ended; nil before the first wait
+	over    map[Timer]bool // which of backoffTimer, reviveTimer and waitTimer have ended; nil before the first wait
 	waiting bool           // the user was told that plx waits for hosts
 }
 
 // begin begins to wait, at least for a pause.
 func (r *regroup) begin(v view, pause time.Duration) []Command {
 	limits := v.plan.Restarts
-	*r = regroup{over: map[Timer]bool{BackoffTimer: pause <= 0, WaitTimer: limits.WaitHost <= 0}}
+	*r = regroup{over: map[Timer]bool{backoffTimer: pause <= 0, waitTimer: limits.WaitHost <= 0}}
 	// A host is lost a lease after it was heard, and nothing runs there another
 	// lease and a bit later.
 	longest := pause + reviveTime + limits.WaitHost + 3*v.plan.Lease + regroupMargin
-	return slices.Concat(timer(BackoffTimer, pause), timer(ReviveTimer, reviveTime),
-		timer(WaitTimer, limits.WaitHost), timer(RegroupTimer, longest))
+	return slices.Concat(timer(backoffTimer, pause), timer(reviveTimer, reviveTime),
+		timer(waitTimer, limits.WaitHost), timer(regroupTimer, longest))
 }
 
 // elapsed takes the end of a time that regroup waits for.
@@ -195,7 +188,7 @@ func (r *regroup) next(v view) ([]Command, decision) {
 	if seat := v.hosts.seatLost(); seat != nil {
 		return nil, abandon{fmt.Sprintf("host %s drives the job and is lost: %s", seat.name(), seat.silent)}
 	}
-	if !r.over[BackoffTimer] || r.awaits(v) {
+	if !r.over[backoffTimer] || r.awaits(v) {
 		return nil, nil
 	}
 	return r.choose(v, v.scaling)
@@ -212,7 +205,7 @@ func (r *regroup) choose(v view, canGoBack bool) ([]Command, decision) {
 		return nil, tooFew{short + missing}
 	case shortage(v, func(h int) bool { return mayCome(v, h) }) != "":
 		return nil, abandon{short + missing}
-	case r.over[WaitTimer]:
+	case r.over[waitTimer]:
 		return nil, abandon{fmt.Sprintf("%s, and no host came back within %s (--wait-host)%s", short, v.plan.Restarts.WaitHost, missing)}
 	case r.waiting:
 		return nil, nil
@@ -231,7 +224,7 @@ func (r *regroup) awaits(v view) bool {
 			return true
 		case h.gone && h.clearing:
 			return true
-		case h.place == member && h.gone && !h.barred && h.answers && v.plan.Restarts.Revive && !r.over[ReviveTimer]:
+		case h.place == member && h.gone && !h.barred && h.answers && v.plan.Restarts.Revive && !r.over[reviveTimer]:
 			return true
 		}
 	}

@@ -28,7 +28,7 @@ func (s *save) begin(v view, ask StopAsked) ([]Command, decision) {
 		return nil, nil
 	case s.starts(v):
 		s.wanted, s.ask = true, ask
-		return append(timer(SaveTimer, ask.SaveTime), s.request(v, v.chief())...), nil
+		return append(timer(saveTimer, ask.SaveTime), s.request(v, v.chief())...), nil
 	}
 	ask.SaveTime = 0
 	if v.stage > running && !v.between() {

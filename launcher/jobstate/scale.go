@@ -69,7 +69,7 @@ func (s *scale) begin(v view, by int, ask protocol.Scale) (commands []Command) {
 		s.joined = append(s.joined, i)
 		commands = append(commands, Join{Host: i, Joining: j})
 	}
-	return append(commands, timer(ScaleTimer, joinTime)...)
+	return append(commands, timer(scaleTimer, joinTime)...)
 }
 
 // goOn does what can be done now, after any event.
@@ -88,7 +88,7 @@ func (s *scale) goOn(v view) []Command {
 		}
 	}
 	s.phase = saving
-	return append(timer(ScaleTimer, s.ask.SaveTime), s.request(v, v.chief())...)
+	return append(timer(scaleTimer, s.ask.SaveTime), s.request(v, v.chief())...)
 }
 
 // request asks the chief to save and to hold the job, if h is its host and the
@@ -127,7 +127,7 @@ func (s *scale) answered(v view, said cluster.ControlMessage) ([]Command, decisi
 // move makes the new hosts those of the job.
 func (s *scale) move(v view) []Command {
 	s.phase = moved
-	return timer(ScaleTimer, v.plan.StartTimeout+s.ask.SaveTime)
+	return timer(scaleTimer, v.plan.StartTimeout+s.ask.SaveTime)
 }
 
 // canGoBack reports whether the job can go back to the hosts that it had.
@@ -152,9 +152,6 @@ func (s *scale) release(v view) (commands []Command) {
 	}
 	return commands
 }
-
-// sawStep notes that a task has made a step.
-func (s *scale) sawStep() { s.stepped = s.stepped || s.phase == moved }
 
 // done ends a change that has come to its end.
 func (s *scale) done(v view) []Command {
@@ -263,7 +260,7 @@ func lacking(v view, s protocol.Scale) string {
 	case workers == 0:
 		return "no worker would be left"
 	case workers < least:
-		return fmt.Sprintf("%s would be left, at least %d are needed (--min-workers)", count(workers, "worker"), least)
+		return fmt.Sprintf("%s would be left, at least %d are needed (--min-workers)", protocol.Count(workers, "worker"), least)
 	case servers == 0 && serversNow > 0:
 		return "no server would be left"
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
 )
@@ -137,7 +138,7 @@ func (s *start) checked(v view, h int, c protocol.Checked) ([]Command, decision)
 		case v.generation.number == 0:
 			return nil, refused{h, reason + blocked}
 		case f.Peer.Index >= 0 && f.Peer.Index < len(v.hosts):
-			failures = append(failures, failure{host: f.Peer.Index, reason: reason, exit: protocol.Exit{Code: CodePlx}, hearsay: true})
+			failures = append(failures, failure{host: f.Peer.Index, reason: reason, exit: protocol.Exit{Code: exit.CodePlx}, hearsay: true})
 		}
 	}
 	if len(failures) > 0 {

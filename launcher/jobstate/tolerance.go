@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
@@ -20,10 +21,6 @@ type tolerance struct {
 	// Plan.Settle. If that task fails too, these workers are its victims.
 	doubt failures
 }
-
-// allow takes the word of a task that the job tolerates worker loss. Only the
-// chief's counts.
-func (t *tolerance) allow(task cluster.Task) { t.on = t.on || task.IsChief() }
 
 // take reports whether the job tolerates a failure, or may turn out to. sure says that no
 // task which the job needs has failed, so that a worker that blames one is not in doubt.
@@ -79,7 +76,7 @@ func (t *tolerance) suspend(v view, f failure) []Command {
 	if t.doubt.add(f); !first {
 		return nil
 	}
-	return timer(DoubtTimer, v.plan.Settle)
+	return timer(doubtTimer, v.plan.Settle)
 }
 
 // endDoubt returns the failures that were in doubt.
@@ -157,5 +154,5 @@ func (t *tolerance) fewer(v view) string {
 	if len(t.without) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", without %d of %s", len(t.without), count(v.generation.workers, "worker"))
+	return fmt.Sprintf(", without %d of %s", len(t.without), protocol.Count(v.generation.workers, "worker"))
 }

@@ -4,215 +4,228 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// stopMargin is added to the grace before the job ends without the tasks' own
-// exits: agents kill at the end of the grace and then report.
-const stopMargin = 10 * time.Second
+// failure is that of one task, or of one host if task is nil.
+type failure struct {
+	host    int            // index of the host
+	task    *cluster.Task  // nil: the whole host failed
+	exit    protocol.Exit  // of the task; a substitute with a Code if no Exit has arrived, or for a host
+	culprit string         // name of the task that is blamed if task is nil; "": none
+	reason  string         // what failed and why, for the verdict
+	hang    *protocol.Hang // the job hung; nil: it did not
+	hearsay bool           // another host reports that it could not reach this host
+}
 
-// prolonging is how many times longer than Plan.Settle failures are collected if nobody knows
-// which peer was lost: a program may dump core before it ends, and a connection may break
-// late.
-const prolonging = 5
+// failureOf is a failure that a task reports before it exits.
+func failureOf(v view, h int, s protocol.Said) failure {
+	return failure{host: h, task: &s.Task, reason: fmt.Sprintf("%s on %s failed%s", s.Task, v.name(h), because(s.Message.Cause)),
+		exit: protocol.Exit{Task: s.Task, Code: 1, Started: true, Native: true, Cause: s.Message.Cause, LostPeer: s.Message.Peer}}
+}
 
-// fail takes a failure. The first one that is not tolerated begins the time in
-// which failures are collected.
-func (m *Machine) fail(f failure) {
+// failureOfHost is a failure for which plx's own exit status stands.
+func failureOfHost(h int, reason string) failure {
+	return failure{host: h, reason: reason, exit: protocol.Exit{Code: exit.CodePlx}}
+}
+
+// failures collects failures for Plan.Settle, as the first one seen is often not
+// the cause. Then it chooses the one to blame.
+type failures struct {
+	all []failure
+	at  map[cluster.Task]int // index into all of each task's failure
+
+	prolonged bool // the time in which failures are collected was prolonged
+}
+
+// add collects failures. An exit says more than the task's own report did, and
+// takes its place.
+func (fs *failures) add(more ...failure) {
+	for _, f := range more {
+		if f.task != nil {
+			if i := fs.of(*f.task); i >= 0 {
+				f.exit.LostPeer = cmp.Or(f.exit.LostPeer, fs.all[i].exit.LostPeer)
+				fs.all[i] = f
+				continue
+			}
+			if fs.at == nil {
+				fs.at = map[cluster.Task]int{}
+			}
+			fs.at[*f.task] = len(fs.all)
+		}
+		fs.all = append(fs.all, f)
+	}
+}
+
+// of is the index of the failure of a task; -1 is none.
+func (fs *failures) of(t cluster.Task) int {
+	if i, known := fs.at[t]; known {
+		return i
+	}
+	return -1
+}
+
+// hearsay reports whether the first failure is one that another host reports: then
+// the failed host may still be heard.
+func (fs *failures) hearsay() bool { return fs.all[0].hearsay }
+
+// verdict returns the culprit and the verdict on it. more is added to the reason.
+func (fs *failures) verdict(v view, more string) (failure, protocol.Verdict) {
+	culprit, victims := fs.blame(v)
+	verdict := protocol.Verdict{Code: status(culprit.exit), Reason: culprit.reason + more, Culprit: culprit.culprit, Host: v.name(culprit.host), Hang: culprit.hang,
+		Victims: victims[:min(len(victims), maxEnds)], MoreVictims: max(0, len(victims)-maxEnds)}
+	if culprit.task != nil {
+		e := culprit.exit
+		verdict.Culprit = culprit.task.String()
+		verdict.First = &e
+	}
+	return culprit, verdict
+}
+
+// blame returns the culprit and the tasks that failed because a peer did. The
+// culprit is the first failure that does not blame a peer; if all blame peers it
+// is the peer that they blame.
+func (fs *failures) blame(v view) (failure, []string) {
+	culprit := slices.IndexFunc(fs.all, func(f failure) bool { return f.exit.LostPeer == "" })
+	var guilty failure
+	if culprit >= 0 {
+		guilty = fs.all[fs.outvoted(culprit)]
+	} else {
+		guilty, culprit = fs.blamedPeer(v)
+	}
+	var victims []string
+	for i, f := range fs.all {
+		if f.exit.LostPeer != "" && i != culprit {
+			victims = append(victims, fmt.Sprintf("%s on %s", f.task, v.name(f.host)))
+		}
+	}
+	slices.Sort(victims)
+	return guilty, victims
+}
+
+// outvoted replaces a host that another host could not reach by the one that most
+// hosts could not reach: of two hosts that are cut off from each other, the one
+// that is cut off from others too. It leaves any other failure as it is.
+func (fs *failures) outvoted(culprit int) int {
+	if !fs.all[culprit].hearsay {
+		return culprit
+	}
+	votes := map[int]int{}
+	for _, f := range fs.all {
+		if f.hearsay {
+			votes[f.host]++
+		}
+	}
+	for i, f := range fs.all {
+		if f.hearsay && votes[f.host] > votes[fs.all[culprit].host] {
+			culprit = i
+		}
+	}
+	return culprit
+}
+
+// blamedPeer turns failures that all blame peers into one: that of the peer which
+// most of them name, or the first of equals. If that peer is no task of the job, as a
+// program without plx's trainer does not know which it was, it is a task of a host
+// that is out of reach, or one that ended well before; if there is none the failure is the
+// witness's own. victim is the index of the culprit's own failure; -1 is none.
+func (fs *failures) blamedPeer(v view) (f failure, victim int) {
+	votes := map[string]int{}
+	best := 0
+	for i, f := range fs.all {
+		peer := f.exit.LostPeer
+		if votes[peer]++; votes[peer] > votes[fs.all[best].exit.LostPeer] {
+			best = i
+		}
+	}
+	witness := fs.all[best]
+	peer, h, known := blamed(v, witness)
+	if !known {
+		if h := v.outOfReach(); h >= 0 {
+			return failureOfHost(h, fmt.Sprintf("host %s: %s", v.name(h), v.hosts[h].silent)), -1
+		}
+		if e := v.leftBefore(witness); e != nil {
+			return leftEarly(v, *e, witness), -1
+		}
+		return witness, best
+	}
+	if cause := v.hosts[h].silent; cause != "" {
+		return failureOfHost(h, fmt.Sprintf("host %s: %s", v.name(h), cause)), -1
+	}
+	// The verdict names no first exit: the peer has none, and the witness's last
+	// words are not those of the culprit.
+	return failure{host: h, culprit: peer.String(), exit: protocol.Exit{Code: status(witness.exit)},
+			reason: fmt.Sprintf("%s on %s failed, as %s reports%s", peer, v.name(h), witness.exit.Task, because(witness.exit.Cause))},
+		fs.of(peer)
+}
+
+// outOfReach is the first host with tasks to which there is no connection; -1 is none.
+func (v view) outOfReach() int {
+	return slices.IndexFunc(v.hosts, func(h *host) bool { return len(h.tasks) > 0 && h.silent != "" })
+}
+
+// leftBefore is the end of the worker that ended first, if it ended well and before a
+// failure; nil: none did.
+func (v view) leftBefore(f failure) (first *protocol.Exit) {
+	for t, e := range v.generation.exits {
+		if t.Role != cluster.Worker || e.Code != 0 || e.Told || e.Native || e.Time.After(f.exit.Time) {
+			continue
+		}
+		if first == nil || e.Time.Before(first.Time) || e.Time.Equal(first.Time) && t.Index < first.Task.Index {
+			first = &e
+		}
+	}
+	return first
+}
+
+// leftEarly is the failure of a worker that ended well, but before the others.
+func leftEarly(v view, e protocol.Exit, witness failure) failure {
+	h := v.generation.hostOf[e.Task]
+	before := ","
+	if d := witness.exit.Time.Sub(e.Time).Round(time.Second); d >= time.Second {
+		before = ", " + d.String()
+	}
+	return failure{host: h, culprit: e.Task.String(), exit: protocol.Exit{Code: status(witness.exit)},
+		reason: fmt.Sprintf("%s on %s ended with status 0%s before %s on %s failed because it had lost a peer", e.Task, v.name(h), before, witness.exit.Task, v.name(witness.host))}
+}
+
+// unexplained reports whether all failures blame peers, none knows which, and the peer's end
+// may still be heard: a task has not ended, or its host has just been cut off.
+func (fs *failures) unexplained(v view) bool {
+	for _, f := range fs.all {
+		if _, _, known := blamed(v, f); f.exit.LostPeer == "" || f.exit.Native || known {
+			return false
+		}
+	}
+	return v.outOfReach() < 0 && len(v.generation.exits) < len(v.generation.hostOf)
+}
+
+// blamed is the peer that a failure blames, with its host. known is false if that
+// is no task of the job.
+func blamed(v view, f failure) (peer cluster.Task, host int, known bool) {
+	name, _, _ := strings.Cut(f.exit.LostPeer, " ")
+	peer, err := cluster.ParseTask(name)
+	host, known = v.generation.hostOf[peer]
+	return peer, host, known && err == nil
+}
+
+// status is an exit as a shell shows it: 128 + signal if a signal ended the task.
+func status(e protocol.Exit) int {
 	switch {
-	case m.stage == stopping || m.stage == regrouping:
-		return // the job itself ends its tasks
-	case m.tolerance.isWithout(f):
-		return
-	case m.stage == finishing:
-		m.do(notice("%s, after all workers were done", f.reason))
-		return
-	case m.tolerate(f, m.plan.Settle <= 0):
-		return
+	case e.Told: // by its agent, and the job had not asked for that
+		return exit.CodePlx
+	case e.Signal != 0:
+		return 128 + e.Signal
+	case e.Code != 0:
+		return e.Code
 	}
-	m.failures.add(m.tolerance.endDoubt()...)
-	m.failures.add(f)
-	if m.stage == settling {
-		if m.failures.prolonged && !m.failures.unexplained(m.view()) {
-			m.do(timer(SettleTimer, m.plan.Settle)) // others may still be heard
-		}
-		return
-	}
-	m.stage = settling
-	if m.plan.Settle <= 0 {
-		m.judge()
-		return
-	}
-	m.do(timer(SettleTimer, m.plan.Settle))
-}
-
-// tolerate reports whether the job tolerates a failure, or may turn out to. sure
-// is as in tolerance.take.
-func (m *Machine) tolerate(f failure, sure bool) bool {
-	commands, tolerated := m.tolerance.take(m.view(), f, sure)
-	m.do(commands)
-	if tolerated {
-		m.proceed()
-	}
-	return tolerated
-}
-
-// endDoubt tolerates the failures that were in doubt, where it can: no task that the
-// job needs has failed meanwhile.
-func (m *Machine) endDoubt() {
-	for _, f := range m.tolerance.endDoubt() {
-		if !m.tolerate(f, true) {
-			m.fail(f)
-		}
-	}
-}
-
-// judge chooses who is to blame and ends the generation. If all workers have
-// turned out to be done meanwhile, the failures are those of servers that lost
-// them: no failure of the job.
-func (m *Machine) judge() {
-	if m.tolerance.done(m.view()) {
-		m.finish()
-		for _, f := range m.failures.all {
-			m.fail(f) // becomes a note
-		}
-		return
-	}
-	var culprit failure
-	culprit, m.verdict = m.failures.verdict(m.view(), m.tolerance.short)
-	m.restart.blame(culprit.host)
-	if !m.goBack() {
-		commands, bar, why := m.restart.decide(m.view(), culprit, m.verdict.Reason)
-		m.do(commands)
-		m.verdict = m.verdict.Adding(why)
-		if bar >= 0 {
-			m.hosts[bar].bar()
-		}
-	}
-	m.end()
-}
-
-// stopAsked takes the user's wish that the job ends.
-func (m *Machine) stopAsked(e StopAsked) {
-	v := m.view()
-	if e.SaveTime > 0 {
-		if m.save.starts(v) {
-			m.do(m.scale.giveUp(v, e.Reason))
-		}
-		m.decide(m.save.begin(m.view(), e))
-		return
-	}
-	underWay := m.stage == finishing || m.stage == stopping && !v.coming
-	if underWay && e.Grace >= m.grace {
-		return
-	}
-	m.grace = min(m.grace, e.Grace)
-	switch {
-	case m.stage == finishing: // the work is done: only hurry
-		m.requestEnd()
-	case underWay:
-		m.end()
-	case m.stage == settling: // on what is known: the user wants to go
-		_, m.verdict = m.failures.verdict(v, m.tolerance.short)
-		m.end()
-	default: // status 0 would say that the work was done
-		m.endWith(protocol.Verdict{Code: cmp.Or(e.Code, CodePlx), Reason: e.Reason})
-	}
-}
-
-// endWith ends the job with a verdict. If a generation was to follow that is no restart,
-// the failure before it becomes a notice. That of a restart is one already.
-func (m *Machine) endWith(v protocol.Verdict) {
-	if m.verdict.Reason != "" && m.restart.uncounted != "" && m.view().between() {
-		m.do(notice("%s", m.verdict.Reason))
-	}
-	m.restart.cancel()
-	m.verdict = v
-	m.end()
-}
-
-// end tells every task to end. The verdict is in place.
-func (m *Machine) end() {
-	m.do(m.scale.giveUp(m.view(), m.verdict.Reason))
-	if m.stage != stopping {
-		m.enter(stopping, protocol.Stopping)
-	}
-	m.requestEnd()
-}
-
-// requestEnd tells tasks to end, and sets a bound on that.
-func (m *Machine) requestEnd() {
-	for h := range m.hosts {
-		m.request(h)
-	}
-	m.do(timer(StopTimer, m.grace+stopMargin))
-}
-
-// finish ends the servers of a job whose work is done. From here on nothing fails
-// the job.
-func (m *Machine) finish() {
-	v := m.view()
-	m.do(m.scale.giveUp(v, "all workers are done"))
-	m.stage = finishing
-	m.verdict = protocol.Verdict{Reason: m.restart.done() + m.tolerance.fewer(v)}
-	m.requestEnd()
-}
-
-// endIfAllGone ends a stop, or the time in which failures are collected, once no
-// task is left.
-func (m *Machine) endIfAllGone() {
-	if m.stage < finishing || m.stage > stopping {
-		return
-	}
-	v := m.view()
-	if m.busy.finds(len(m.hosts), func(h int) bool { return m.hosts[h].told && !m.hosts[h].gone && v.unended(h) > 0 }) {
-		return
-	}
-	if m.stage == settling && !m.failures.hearsay() { // there, others are still to be heard
-		m.judge()
-	}
-	if m.stage == stopping || m.stage == finishing && !m.tolerance.unclear(m.view()) {
-		m.stopped()
-	}
-}
-
-// stopped goes on when no task is left, or none is waited for any more: with the
-// verdict, or by waiting for the next generation.
-func (m *Machine) stopped() {
-	v := m.view()
-	if m.scale.phase == ending && m.generation.finished() {
-		m.verdict = protocol.Verdict{Reason: m.restart.done() + m.tolerance.fewer(v)}
-		m.restart.cancel()
-		m.do(m.scale.giveUp(m.view(), "all workers are done"))
-	}
-	if !m.restart.coming {
-		m.conclude()
-		return
-	}
-	pause := m.restart.backoff(m.plan.Restarts)
-	m.restart.cancel()
-	if m.scale.phase == ending {
-		m.do(m.scale.move(v))
-		m.hosts.move(m.scale.joined, m.scale.ask.Leave)
-		pause = 0
-	}
-	m.enter(regrouping, protocol.Idle)
-	m.do(m.regroup.begin(v, pause))
-}
-
-// conclude ends the job with its verdict.
-func (m *Machine) conclude() {
-	m.restart.cancel()
-	m.do(m.scale.giveUp(m.view(), m.verdict.Reason))
-	last := m.view().summary(m.failures, m.verdict)
-	m.verdict = protocol.Verdict{Code: last.Code, Reason: last.Reason, First: last.First, Culprit: last.Culprit, Host: last.Host,
-		Victims: last.Victims, MoreVictims: last.MoreVictims,
-		Ends: last.Ends, MoreEnds: last.MoreEnds, Hang: last.Hang, Notices: m.notices, Generation: m.generation.number, Stepped: m.progress.stepped, Saved: m.save.record()}
-	m.enter(over, protocol.Over)
-	m.do([]Command{Conclude{Verdict: m.verdict}})
+	return 1 // native, exited with 0, not finished
 }
 
 // maxEnds bounds the tasks that a verdict lists, and the victims: it goes to every agent.

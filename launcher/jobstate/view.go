@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"syscall"
 
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hang"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/trainer/cluster"
@@ -70,7 +71,7 @@ func (v view) unended(h int) (n int) {
 func (v view) notEnded() (commands []Command) {
 	for i, h := range v.hosts {
 		if n := v.unended(i); h.told && !h.gone && n > 0 {
-			commands = append(commands, notice("host %s: told %s to end, and no end was reported", h.name(), count(n, "task"))...)
+			commands = append(commands, notice("host %s: told %s to end, and no end was reported", h.name(), protocol.Count(n, "task"))...)
 		}
 	}
 	return commands
@@ -105,14 +106,7 @@ func ofMemory(e protocol.Exit) string {
 	case e.OOMKills <= 0:
 		return ""
 	}
-	return fmt.Sprintf("perhaps for want of memory: while it ran, the host's kernel killed %s for that", processes(e.OOMKills))
-}
-
-func processes(n int64) string {
-	if n == 1 {
-		return "1 process"
-	}
-	return fmt.Sprintf("%d processes", n)
+	return fmt.Sprintf("perhaps for want of memory: while it ran, the host's kernel killed %s for that", protocol.Count(int(e.OOMKills), "process"))
 }
 
 func because(cause string) string {
@@ -160,12 +154,12 @@ type (
 
 // verdict is that of a job which is stopped because it hangs.
 func (d hung) verdict() protocol.Verdict {
-	return protocol.Verdict{Code: CodeTimeout, Reason: hang.Reason(d.hang), Culprit: d.hang.Culprit, Host: d.hang.Host, Hang: &d.hang}
+	return protocol.Verdict{Code: exit.CodeTimeout, Reason: hang.Reason(d.hang), Culprit: d.hang.Culprit, Host: d.hang.Host, Hang: &d.hang}
 }
 
 // failure is that of a job which restarts because it hangs.
 func (d hung) failure() failure {
-	return failure{host: d.host, culprit: d.hang.Culprit, exit: protocol.Exit{Code: CodeTimeout}, reason: hang.Reason(d.hang), hang: &d.hang}
+	return failure{host: d.host, culprit: d.hang.Culprit, exit: protocol.Exit{Code: exit.CodeTimeout}, reason: hang.Reason(d.hang), hang: &d.hang}
 }
 
 // watched returns the tasks of the generation, for the watch over hangs.
@@ -198,14 +192,14 @@ func (v view) follow(a hang.Advice) (commands []Command, d decision) {
 			commands = append(commands, send(i, protocol.Message{Look: a.Ask}))
 		}
 	}
-	commands = append(commands, timer(HangTimer, a.After)...)
+	commands = append(commands, timer(hangTimer, a.After)...)
 	if a.Moves {
 		commands = append(commands, notice("the job moves again")...)
 	}
 	if a.Hang == nil {
 		return commands, nil
 	}
-	commands = append(commands, notice("nothing has moved for %s: %s", a.Hang.After, count(len(v.generation.hostOf), "task"))...)
+	commands = append(commands, notice("nothing has moved for %s: %s", a.Hang.After, protocol.Count(len(v.generation.hostOf), "task"))...)
 	for _, line := range a.Hang.Waits {
 		commands = append(commands, Note{Text: line})
 	}

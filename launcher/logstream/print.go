@@ -109,8 +109,8 @@ func (s *stream) stop(why error) {
 	}
 }
 
-// HostError is why the logs of a host are not complete.
-type HostError struct {
+// hostError is why the logs of a host are not complete.
+type hostError struct {
 	Agent *hosts.AgentHost
 	Err   error
 }
@@ -118,7 +118,7 @@ type HostError struct {
 // Wait is called after the verdict. It waits until every host has sent all of its logs.
 // It gives up a host that is silent, at once if it is among the lost ones, and all
 // hosts after a message from stops.
-func (g *Streams) Wait(lost map[*hosts.AgentHost]bool, stops <-chan jobstate.StopAsked) (failed []HostError) {
+func (g *Streams) Wait(lost map[*hosts.AgentHost]bool, stops <-chan jobstate.StopAsked) (failed []hostError) {
 	verdict := time.Now()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -138,7 +138,7 @@ func (g *Streams) Wait(lost map[*hosts.AgentHost]bool, stops <-chan jobstate.Sto
 			}
 		}
 		if s.err != nil && !errors.Is(s.err, errOutput) { // Output.Close returns an errOutput
-			failed = append(failed, HostError{s.agent, s.err})
+			failed = append(failed, hostError{s.agent, s.err})
 		}
 	}
 	return failed

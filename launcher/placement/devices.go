@@ -10,6 +10,7 @@ import (
 
 	"github.com/plx-run/plx/gpuprobe"
 	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/protocol"
 )
 
 // slot is room for one worker.
@@ -48,19 +49,6 @@ func (s slot) String() string {
 
 // deviceName is Task.Device of a worker that was given d.
 func deviceName(d gpuprobe.Device) string { return "gpu " + d.Label() }
-
-// GPU returns what the probe found of a worker's GPU or MIG device.
-func (m Machine) GPU(t Task) (gpuprobe.Device, bool) {
-	if m.Report == nil {
-		return gpuprobe.Device{}, false
-	}
-	all := m.Report.Devices()
-	i := slices.IndexFunc(all, func(d gpuprobe.Device) bool { return deviceName(d) == t.Device })
-	if i < 0 {
-		return gpuprobe.Device{}, false
-	}
-	return all[i], true
-}
 
 // visible returns the CUDA_VISIBLE_DEVICES of the slots: their UUIDs if the line names one
 // of them so, for CUDA does not take both kinds at once.
@@ -202,11 +190,7 @@ func (m Machine) Unmet() error {
 	case d.Kind == hostfile.AllGPUs && err != nil:
 		return fmt.Errorf("%w, so it cannot be excluded", m.wrong(err))
 	case d.Kind == hostfile.Slots && found > 0 && found < d.Count:
-		plural := "s"
-		if found == 1 {
-			plural = ""
-		}
-		return m.wrong(fmt.Errorf("slots=%d, but it has %d GPU%s", d.Count, found, plural))
+		return m.wrong(fmt.Errorf("slots=%d, but it has %s", d.Count, protocol.Count(found, "GPU")))
 	}
 	return nil
 }

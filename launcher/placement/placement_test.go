@@ -269,7 +269,7 @@ func contradiction(ms []Machine, p Placement, want Options) string {
 			used[t.Device] = true
 			if id, isGPU := strings.CutPrefix(t.Device, "gpu "); isGPU {
 				all = append(all, id)
-				if _, found := m.GPU(t); !found || slices.Contains(m.Devices.Excluded, hostfile.ID(id)) {
+				if !slices.ContainsFunc(m.Report.Devices(), func(d gpuprobe.Device) bool { return deviceName(d) == t.Device }) || slices.Contains(m.Devices.Excluded, hostfile.ID(id)) {
 					return t.Device + " is not to be used"
 				}
 				if !want.VisibleHost && t.Visible != id {

@@ -18,8 +18,8 @@ const magic = "plx-agent-1\n"
 // the user's environment.
 const MaxMessage = 16 << 20
 
-// ErrNotAgent says that something else than an agent answered.
-var ErrNotAgent = errors.New("no plx agent answered")
+// errNotAgent says that something else than an agent answered.
+var errNotAgent = errors.New("no plx agent answered")
 
 // Conn carries messages over a stream. Send may be called by any goroutine,
 // Receive by one at a time. Neither has a deadline of its own: whoever owns
@@ -49,10 +49,10 @@ func (c *Conn) greet() error {
 	}()
 	got := make([]byte, len(magic))
 	if n, err := io.ReadFull(c.in, got); err != nil {
-		return fmt.Errorf("%w: %w after %d bytes", ErrNotAgent, err, n)
+		return fmt.Errorf("%w: %w after %d bytes", errNotAgent, err, n)
 	}
 	if string(got) != magic {
-		return fmt.Errorf("%w, but something that begins with %q", ErrNotAgent, got)
+		return fmt.Errorf("%w, but something that begins with %q", errNotAgent, got)
 	}
 	return <-sent
 }

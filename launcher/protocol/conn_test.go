@@ -126,8 +126,8 @@ func TestCloseEndsOpen(t *testing.T) {
 		got <- err
 	}()
 	theirs.Close()
-	if err := <-got; !errors.Is(err, ErrNotAgent) {
-		t.Errorf("%v, want ErrNotAgent", err)
+	if err := <-got; !errors.Is(err, errNotAgent) {
+		t.Errorf("%v, want errNotAgent", err)
 	}
 }
 

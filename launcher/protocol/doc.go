@@ -28,9 +28,8 @@
 // An agent ends what is left of a generation before it prepares the next one, and
 // refuses a generation that is over.
 //
-// Messages are JSON in frames of a little-endian uint32 length. Some keys have other
-// names than the Go fields, so that jobs of earlier versions can be reached. A lost
-// connection loses no fact: State repeats all that Exited and Said told.
+// Messages are JSON in frames of a little-endian uint32 length. A lost connection loses
+// no fact: State repeats all that Exited and Said told.
 //
 // The package carries no log bytes. They travel on a channel of their own, see
 // package logs.

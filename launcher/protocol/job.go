@@ -191,8 +191,8 @@ type Products struct {
 // from later processes.
 type Processes struct {
 	Socket          string `json:"socket,omitempty"` // name of the agent's local socket
-	Watchdog        int    `json:"guardian"`         // pid; 0: none was started
-	WatchdogStart   uint64 `json:"guardianStart,omitempty"`
+	Watchdog        int    `json:"watchdog"`         // pid; 0: none was started
+	WatchdogStart   uint64 `json:"watchdogStart,omitempty"`
 	Supervisor      int    `json:"supervisor"` // pid; 0: none was started
 	SupervisorStart uint64 `json:"supervisorStart,omitempty"`
 
@@ -200,16 +200,16 @@ type Processes struct {
 	// before it was started again.
 	Machine string `json:"machine,omitempty"`
 	// Alive is when the agent last wrote its state, which it does every 30 s at least,
-	// by the host's clock. Zero: it is of a version that does not tell.
+	// by the host's clock.
 	Alive time.Time `json:"alive,omitzero"`
 }
 
 // TaskNow is one task's state. The task runs if it has a PID and no Exit.
 type TaskNow struct {
-	PID           int   `json:"pid,omitempty"`    // 0: the process was not started
-	Native        bool  `json:"native,omitempty"` // the task has sent hello, so it uses plx's trainer
-	Step          int64 `json:"step,omitempty"`   // highest step that the task has reported; 0: none
-	ToleratesLoss bool  `json:"bears,omitempty"`  // the task has said that the job tolerates lost workers; counts only for the chief
+	PID           int   `json:"pid,omitempty"`           // 0: the process was not started
+	Native        bool  `json:"native,omitempty"`        // the task has sent hello, so it uses plx's trainer
+	Step          int64 `json:"step,omitempty"`          // highest step that the task has reported; 0: none
+	ToleratesLoss bool  `json:"toleratesLoss,omitempty"` // the task has said that the job tolerates lost workers; counts only for the chief
 	// Word is the task's last message with a step, except messages about checkpoints.
 	// Nil: none came.
 	Word *cluster.ControlMessage `json:"word,omitempty"`
@@ -236,8 +236,8 @@ type Plan struct {
 // HostPlan is one host of a plan.
 type HostPlan struct {
 	Host   string     `json:"host"`
-	Tasks  []TaskSpec `json:"tasks"`          // in a Plan those of generation 0, in a Layout those of its generation
-	Drives bool       `json:"seat,omitempty"` // the driver runs in this host's agent: the job ends when the host is lost
+	Tasks  []TaskSpec `json:"tasks"`            // in a Plan those of generation 0, in a Layout those of its generation
+	Drives bool       `json:"drives,omitempty"` // the driver runs in this host's agent: the job ends when the host is lost
 
 	Folder string `json:"folder,omitempty"` // as in Spec
 	Left   bool   `json:"left,omitempty"`   // the host does not belong to the job, or no longer does

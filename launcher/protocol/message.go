@@ -17,7 +17,7 @@ type Message struct {
 	Check   *Check   `json:"check,omitempty"`
 	Start   *Start   `json:"start,omitempty"`
 	Stop    *Stop    `json:"stop,omitempty"`
-	Drive   *Drive   `json:"conduct,omitempty"`
+	Drive   *Drive   `json:"drive,omitempty"`
 	End     *End     `json:"end,omitempty"`
 
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
@@ -47,7 +47,7 @@ type Message struct {
 // A new driver replaces the one before it. A visitor gets State on each change and
 // may ask for Stop.
 type Attach struct {
-	Driver bool `json:"conductor"` // the sender drives the job; false: the sender is a visitor
+	Driver bool `json:"driver"` // the sender drives the job; false: the sender is a visitor
 }
 
 // Renew keeps the lease of the host for another Spec.Lease. The answer, Renewed,

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// MaxText bounds each text of a trimmed message, in bytes.
-const MaxText = 8 << 10
+// maxText bounds each text of a trimmed message, in bytes.
+const maxText = 8 << 10
 
 // Trim cuts the texts of a message from an agent. A driver keeps many of them, and its
 // verdict carries them to every agent in one message, which must not become too long
@@ -16,8 +16,8 @@ func (m *Message) Trim() { trim(reflect.ValueOf(m)) }
 func trim(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
-		if text := v.String(); len(text) > MaxText && v.CanSet() {
-			v.SetString(strings.ToValidUTF8(text[:MaxText], "") + "...")
+		if text := v.String(); len(text) > maxText && v.CanSet() {
+			v.SetString(strings.ToValidUTF8(text[:maxText], "") + "...")
 		}
 	case reflect.Pointer:
 		if !v.IsNil() {

@@ -44,8 +44,8 @@ func (p Push) Row() int {
 	return ((p.Step%2*Steps/2+p.Step/2)*Generations+p.Generation)*Workers + p.Worker
 }
 
-// Check says why a push is none that can be counted.
-func (p Push) Check() error {
+// check says why a push is none that can be counted.
+func (p Push) check() error {
 	if p.Generation < 0 || p.Generation >= Generations || p.Worker < 0 || p.Worker >= Workers || p.Step < 0 || p.Step >= Steps {
 		return fmt.Errorf("%+v: want a generation below %d, a worker below %d, a step below %d", p, Generations, Workers, Steps)
 	}
@@ -80,12 +80,12 @@ type Entry struct {
 // to make.
 func (e Entry) check() error {
 	if e.Kind != Joined {
-		return e.Push.Check()
+		return e.Push.check()
 	}
 	if e.Step < 0 || e.Workers <= e.Worker || e.Workers > Workers {
 		return fmt.Errorf("%+v: want a step, and at most %d workers, of which it is one", e, Workers)
 	}
-	return Push{Generation: e.Generation, Worker: e.Worker}.Check()
+	return Push{Generation: e.Generation, Worker: e.Worker}.check()
 }
 
 // Book is one worker's, of one generation.

@@ -16,8 +16,8 @@ func TestRows(t *testing.T) {
 			for s := range Steps {
 				p := Push{g, w, s}
 				row := p.Row()
-				if other, twice := seen[row]; twice || row < 0 || row >= Rows || p.Check() != nil {
-					t.Fatalf("%+v has row %d, as %+v: %v", p, row, other, p.Check())
+				if other, twice := seen[row]; twice || row < 0 || row >= Rows || p.check() != nil {
+					t.Fatalf("%+v has row %d, as %+v: %v", p, row, other, p.check())
 				}
 				seen[row] = p
 				if first := row < Rows/2; first != (s%2 == 0) {
@@ -27,7 +27,7 @@ func TestRows(t *testing.T) {
 		}
 	}
 	for _, p := range []Push{{Generations, 0, 0}, {0, Workers, 0}, {0, 0, Steps}, {-1, 0, 0}, {0, -1, 0}, {0, 0, -1}} {
-		if p.Check() == nil {
+		if p.check() == nil {
 			t.Errorf("%+v is counted", p)
 		}
 	}
@@ -103,7 +103,7 @@ func FuzzRead(f *testing.F) {
 		}
 		entries, err := Read(filepath.Dir(path))
 		for _, e := range entries {
-			if (e.Kind != Joined && e.Push.Check() != nil) || (e.Kind == Joined && (e.Worker < 0 || e.Worker >= e.Workers || e.Workers > Workers || e.Step < 0)) {
+			if (e.Kind != Joined && e.Push.check() != nil) || (e.Kind == Joined && (e.Worker < 0 || e.Worker >= e.Workers || e.Workers > Workers || e.Step < 0)) {
 				t.Errorf("%+v of %q, %v", e, text, err)
 			}
 		}

@@ -1,6 +1,5 @@
 // Longtests runs the tests that are too long for make test: the fault grid, fuzzing,
-// tests in files with the build tag long, one point of a benchmark, and the
-// comparison with an earlier version.
+// tests in files with the build tag long, and one point of a benchmark.
 //
 //	go run ./internal/ci/longtests                   # all parts
 //	go run ./internal/ci/longtests -list

@@ -39,7 +39,6 @@ func parts(root string) ([]part, error) {
 		return nil, err
 	}
 	others := []part{
-		{name: "comparison with the first architecture", expected: 2 * time.Minute, alone: true, commands: [][]string{{"scripts/compare-versions"}}},
 		{name: "one point of the benchmark", expected: 4 * time.Minute, alone: true, commands: [][]string{
 			{"go", "run", "./internal/bench/sparse", "--hosts", "8", "--rates", "100mbit", "--rounds", "1", "--only", "hybrid", "--out", filepath.Join(os.TempDir(), "plx-bench")}}},
 	}

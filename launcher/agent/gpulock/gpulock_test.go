@@ -222,7 +222,7 @@ func TestNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer q.Leave()
+	defer q.leave()
 	list, err := os.ReadFile("/proc/net/unix")
 	if err != nil {
 		t.Fatal(err)
@@ -377,7 +377,7 @@ func TestMIGQueue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer waits.Leave()
+	defer waits.leave()
 	locks, err := Take([]protocol.Claim{b}, "2")
 	if err != nil {
 		t.Error(err)
@@ -479,7 +479,7 @@ func TestQueue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(q.Leave)
+		t.Cleanup(q.leave)
 		return q
 	}
 	places := func(q *Queue, want ...string) {
@@ -505,7 +505,7 @@ func TestQueue(t *testing.T) {
 			t.Errorf("ticket %s: %v, want %d launches ahead", ticket, err, want)
 		}
 	}
-	first.Leave()
+	first.leave()
 	places(second)
 	places(third, "2")
 	if _, err := Enter(claims, "../x"); err == nil || !strings.Contains(err.Error(), "bad ticket") {

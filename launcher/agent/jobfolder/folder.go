@@ -78,14 +78,12 @@ func (f Folder) Blobs() string { return filepath.Join(string(f), blobsName) }
 
 const blobsName = "blobs"
 
-// Manifests is the path of the list of folders that the job uses, by their manifests.
-// "agent prune" reads it.
-func (f Folder) Manifests() string { return filepath.Join(string(f), manifestsName) }
-
-const manifestsName = "manifests"
-
-// envsName is the file with the list of installed environments that the job uses.
-const envsName = "envs"
+// Files with lists of what the job uses beside blobs: folders by their manifests, and
+// installed environments.
+const (
+	manifestsName = "manifests"
+	envsName      = "envs"
+)
 
 // Work is the working directory that the tasks of the host share. A job without
 // --workdir has none.
@@ -292,12 +290,12 @@ func (f Folder) RecordBlobs(spec protocol.Spec) error {
 	if v := spec.Command.Venv; v != nil {
 		manifests, envs = append(manifests, v.Manifests...), append(envs, v.Folder, v.Base)
 	}
-	for file, words := range map[string][]string{f.Manifests(): manifests, filepath.Join(string(f), envsName): envs} {
+	for name, words := range map[string][]string{manifestsName: manifests, envsName: envs} {
 		text := strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), "\n")
 		if text == "" {
 			continue
 		}
-		if err := replace(file, []byte(text+"\n")); err != nil {
+		if err := replace(filepath.Join(string(f), name), []byte(text+"\n")); err != nil {
 			return fmt.Errorf("record the job's files: %w", err)
 		}
 	}
@@ -313,24 +311,20 @@ func ownSum() string {
 // UsedBlobs returns the content hashes that the jobs under ~/.plx use, and that
 // of this executable. Folders of leaving are not counted.
 func UsedBlobs(leaving []Folder) (map[string]bool, error) {
-	sums, err := words(blobsName, leaving)
-	if err != nil {
-		return nil, fmt.Errorf("read which blobs a job uses: %w", err)
+	used, err := words(blobsName, leaving)
+	if err == nil {
+		used[ownSum()] = true // the next job needs it too
 	}
-	used := map[string]bool{ownSum(): true} // the next job needs it too
-	for _, sum := range sums {
-		used[sum] = true
-	}
-	return used, nil
+	return used, err
 }
 
 // UsedManifests returns the manifests that the jobs under ~/.plx use, without leaving.
 func UsedManifests(leaving []Folder) (ids []tree.Sum, err error) {
-	sums, err := words(manifestsName, leaving)
+	used, err := words(manifestsName, leaving)
 	if err != nil {
-		return nil, fmt.Errorf("read which folders a job uses: %w", err)
+		return nil, err
 	}
-	for _, sum := range sums {
+	for sum := range used {
 		id, err := tree.ParseSum(sum)
 		if err != nil {
 			return nil, err
@@ -365,30 +359,27 @@ func Env(v *protocol.Venv) (string, error) {
 
 // UsedEnvs returns the names of the environments that the jobs under ~/.plx use, without
 // leaving.
-func UsedEnvs(leaving []Folder) ([]string, error) {
-	names, err := words(envsName, leaving)
-	if err != nil {
-		return nil, fmt.Errorf("read which environments a job uses: %w", err)
-	}
-	return names, nil
-}
+func UsedEnvs(leaving []Folder) (map[string]bool, error) { return words(envsName, leaving) }
 
 // words returns the words in the files of a name in all folders of jobs but those of
 // leaving.
-func words(name string, leaving []Folder) (all []string, err error) {
+func words(name string, leaving []Folder) (map[string]bool, error) {
 	files, err := each(name)
 	if err != nil {
 		return nil, err
 	}
+	all := map[string]bool{}
 	for _, file := range files {
 		if slices.Contains(leaving, Folder(filepath.Dir(file))) {
 			continue
 		}
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("read which %s a job uses: %w", name, err)
 		}
-		all = append(all, strings.Fields(string(text))...)
+		for word := range strings.FieldsSeq(string(text)) {
+			all[word] = true
+		}
 	}
 	return all, nil
 }

@@ -17,17 +17,17 @@ type Stacks struct{ folder Folder }
 // StacksOf returns the stacks of a job.
 func StacksOf(f Folder) Stacks { return Stacks{f} }
 
-// Dir is the folder of the stacks.
-func (s Stacks) Dir() string { return filepath.Join(string(s.folder), "stacks") }
+// dir is the folder of the stacks.
+func (s Stacks) dir() string { return filepath.Join(string(s.folder), "stacks") }
 
 // File is where the agent writes the stacks of a task of a generation.
 func (s Stacks) File(t cluster.Task, generation int) string {
-	return filepath.Join(s.Dir(), fmt.Sprintf("%s-%d.%d.txt", t.Role, t.Index, generation))
+	return filepath.Join(s.dir(), fmt.Sprintf("%s-%d.%d.txt", t.Role, t.Index, generation))
 }
 
 // PythonFile is where the Python processes of a task write their stacks.
 func (s Stacks) PythonFile(t cluster.Task, generation int) string {
-	return filepath.Join(s.Dir(), fmt.Sprintf("%s-%d.%d.python", t.Role, t.Index, generation))
+	return filepath.Join(s.dir(), fmt.Sprintf("%s-%d.%d.python", t.Role, t.Index, generation))
 }
 
 // Python is a folder for PYTHONPATH, see Prepare.
@@ -39,7 +39,7 @@ var sitecustomize []byte
 // Prepare writes the module that Python imports when it starts in a task. It makes Python
 // write its stacks into the task's PythonFile on signal 58.
 func (s Stacks) Prepare() error {
-	for _, dir := range []string{s.Python(), s.Dir()} {
+	for _, dir := range []string{s.Python(), s.dir()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/launcher/agent/process"
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
@@ -52,13 +53,10 @@ func FirstState(spec protocol.Spec) protocol.State {
 	}
 }
 
-// codePlx is the exit status of a job that plx itself could not bring to an end.
-const codePlx = 125
-
 // Failed is the verdict of a job that ends because of something other than a task
 // on a host.
 func Failed(host, reason string) protocol.Verdict {
-	return protocol.Verdict{Code: codePlx, Host: host, Reason: "host " + host + ": " + reason}
+	return protocol.Verdict{Code: exit.CodePlx, Host: host, Reason: "host " + host + ": " + reason}
 }
 
 // Ended returns the state of a part of a job that ended for a reason of its host.
@@ -126,7 +124,7 @@ func LifeOf(s protocol.State) Life {
 		return Dead
 	case HostOf(s.Machine) != HostOf(Machine()):
 		return Unknown
-	case boot(s.Machine) != boot(Machine()), !s.Alive.IsZero() && time.Since(s.Alive) > aliveLimit:
+	case boot(s.Machine) != boot(Machine()), time.Since(s.Alive) > aliveLimit:
 		return Dead // this machine, or the container that it is, was restarted since
 	}
 	return Unknown

@@ -31,7 +31,6 @@ func TestStatesOfOtherMachines(t *testing.T) {
 		"another process table": {func(s *protocol.State) {
 			s.Machine, s.Alive = name+" "+boot(Machine())+" pid:[1]", time.Now().Add(-aliveLimit/2)
 		}, Unknown},
-		"another process table, an earlier version": {func(s *protocol.State) { s.Machine = name + " " + boot(Machine()) + " pid:[1]" }, Unknown},
 		"silent elsewhere": {func(s *protocol.State) {
 			s.Machine, s.Alive = "other "+rest, time.Now().Add(-aliveLimit*2)
 		}, Unknown},

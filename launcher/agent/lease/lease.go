@@ -1,5 +1,5 @@
 // Package lease computes how long a host may go on without hearing from its
-// driver, the launcher or the agent that conducts the job. Package supervisor
+// driver, the launcher or the agent that drives the job. Package supervisor
 // asks a Lease several times per lease and ends the host's tasks as it says.
 //
 // After a lease the driver may start the tasks elsewhere. So before its end no process of

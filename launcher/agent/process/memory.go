@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/plx-run/plx/launcher/protocol"
 )
 
 // Memory is what the kernel had counted of processes that it killed for want of memory
@@ -28,7 +30,7 @@ type Memory struct {
 // ReadMemory reads the counts.
 func ReadMemory() Memory {
 	own, _ := os.ReadFile("/proc/self/cgroup") // without it no group is found
-	m := Memory{host: OOMKills(), group: findGroup(string(own)), at: uptime()}
+	m := Memory{host: hostKills(), group: findGroup(string(own)), at: uptime()}
 	m.kills = m.group.kills()
 	return m
 }
@@ -37,21 +39,14 @@ func ReadMemory() Memory {
 // since m was read. proof says that a process with this pid, which was ended by SIGKILL, is
 // one of them; "": it may be another one.
 func (m Memory) Killed(pid int) (kills int64, proof string) {
-	kills = OOMKills() - m.host
+	kills = hostKills() - m.host
 	if line := logged(pid, m.at); line != "" {
 		return kills, line
 	}
 	if n := m.group.kills() - m.kills; n > 0 {
-		return kills, fmt.Sprintf("the kernel killed %s of its control group %s%s", processes(n), m.group.name, m.group.limit())
+		return kills, fmt.Sprintf("the kernel killed %s of its control group %s%s", protocol.Count(int(n), "process"), m.group.name, m.group.limit())
 	}
 	return kills, ""
-}
-
-func processes(n int64) string {
-	if n == 1 {
-		return "1 process"
-	}
-	return fmt.Sprintf("%d processes", n)
 }
 
 // group is a control group for memory, of version 1 or 2.
@@ -185,10 +180,10 @@ func uptime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// OOMKills returns how many processes the kernel of the host has killed for want of
+// hostKills returns how many processes the kernel of the host has killed for want of
 // memory since it booted, those of all containers included. It returns 0 if the kernel
 // does not count them.
-func OOMKills() int64 {
+func hostKills() int64 {
 	text, err := os.ReadFile("/proc/vmstat")
 	if err != nil {
 		return 0 // without /proc plx would not have come this far

@@ -23,7 +23,7 @@ func TestOOMKills(t *testing.T) {
 			t.Errorf("%q: %d, want %d", text, got, want)
 		}
 	}
-	if OOMKills() < 0 {
+	if hostKills() < 0 {
 		t.Error("this kernel's count is negative")
 	}
 }
@@ -70,7 +70,7 @@ func TestKilledForMemory(t *testing.T) {
 	if err := os.WriteFile(g.most, []byte(strconv.Itoa(16<<20)), 0); err != nil {
 		t.Skip("the group cannot be limited: ", err)
 	}
-	m := Memory{host: OOMKills(), group: g, kills: g.kills(), at: uptime()}
+	m := Memory{host: hostKills(), group: g, kills: g.kills(), at: uptime()}
 	// Bash keeps what it reads in its own memory.
 	cmd := exec.Command("bash", "-c", "echo $$ >"+dir+"/cgroup.procs; x=$(head -c 99M /dev/zero | tr '\\0' x)")
 	if err := cmd.Run(); err == nil {
@@ -85,7 +85,7 @@ func TestKilledForMemory(t *testing.T) {
 	if line := logged(cmd.Process.Pid, m.at+time.Hour); line != "" {
 		t.Errorf("an old record counts: %q", line)
 	}
-	later := Memory{host: OOMKills(), group: g, kills: g.kills(), at: uptime() + time.Hour}
+	later := Memory{host: hostKills(), group: g, kills: g.kills(), at: uptime() + time.Hour}
 	if kills, proof := later.Killed(cmd.Process.Pid); kills != 0 || proof != "" {
 		t.Errorf("nothing was killed since: %d, %q", kills, proof)
 	}

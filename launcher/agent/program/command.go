@@ -15,15 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/protocol"
-)
-
-// Exit statuses of tasks that could not be started. The last two are those of
-// shells.
-const (
-	CodePlx        = 125 // plx, not the program, is at fault
-	codeNotRunning = 126
-	codeNotFound   = 127
 )
 
 // unstarted says why a task could not be started.
@@ -38,7 +31,7 @@ func ExitCode(err error) int {
 	if u := (unstarted{}); errors.As(err, &u) {
 		return u.code
 	}
-	return CodePlx
+	return exit.CodePlx
 }
 
 func unstartedf(code int, format string, args ...any) error {
@@ -82,7 +75,7 @@ func Resolve(c protocol.Command, env []string, dir string) (Command, error) {
 	if c.Blob == "" {
 		cmd.name = cmd.Path // says which of several was found
 		if why := missingInterpreter(cmd.Path); why != "" {
-			return Command{}, unstartedf(codeNotRunning, "%s: %s", cmd.name, why)
+			return Command{}, unstartedf(exit.CodeNotRunning, "%s: %s", cmd.name, why)
 		}
 	}
 	cmd.Argv, cmd.own = append([]string{name}, args...), 1
@@ -102,10 +95,10 @@ func shipped(sum, name string) (string, error) {
 		if errors.As(err, &cause) {
 			err = cause.Err
 		}
-		return "", unstartedf(codeNotFound, "%s: its copy on this host, %s: %w", name, path, err)
+		return "", unstartedf(exit.CodeNotFound, "%s: its copy on this host, %s: %w", name, path, err)
 	}
 	if why := missingInterpreter(path); why != "" {
-		return "", unstartedf(codeNotRunning, "%s: %s", name, why)
+		return "", unstartedf(exit.CodeNotRunning, "%s: %s", name, why)
 	}
 	return path, nil
 }
@@ -194,7 +187,7 @@ func find(name, path, dir string) (string, error) {
 		if err == nil {
 			return found, nil
 		}
-		if u := (unstarted{}); errors.As(err, &u) && u.code == codeNotRunning && denied == nil {
+		if u := (unstarted{}); errors.As(err, &u) && u.code == exit.CodeNotRunning && denied == nil {
 			denied = err
 		}
 	}
@@ -205,13 +198,13 @@ func find(name, path, dir string) (string, error) {
 	if _, err := find3(name, path, dir); err == nil {
 		there = "; python3 is there"
 	}
-	return "", unstartedf(codeNotFound, "%s: not found on PATH %s%s", name, path, there)
+	return "", unstartedf(exit.CodeNotFound, "%s: not found on PATH %s%s", name, path, there)
 }
 
 // find3 finds python3 in the place of python, which many hosts do not have.
 func find3(name, path, dir string) (string, error) {
 	if name != "python" {
-		return "", unstartedf(codeNotFound, "%s has no other name", name)
+		return "", unstartedf(exit.CodeNotFound, "%s has no other name", name)
 	}
 	return find("python3", path, dir)
 }
@@ -228,13 +221,13 @@ func file(path string) (string, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
-		return "", unstartedf(codeNotFound, "%w", err)
+		return "", unstartedf(exit.CodeNotFound, "%w", err)
 	case err != nil:
-		return "", unstartedf(codeNotRunning, "%w", err)
+		return "", unstartedf(exit.CodeNotRunning, "%w", err)
 	case info.IsDir():
-		return "", unstartedf(codeNotRunning, "%s is a folder, not a program", path)
+		return "", unstartedf(exit.CodeNotRunning, "%s is a folder, not a program", path)
 	case unix.Access(path, unix.X_OK) != nil:
-		return "", unstartedf(codeNotRunning, "%s is not executable", path)
+		return "", unstartedf(exit.CodeNotRunning, "%s is not executable", path)
 	}
 	return path, nil
 }

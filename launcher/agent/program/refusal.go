@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/plx-run/plx/launcher/exit"
 )
 
 // missingInterpreter says which interpreter or loader the file at path needs and
@@ -110,14 +112,14 @@ func (c Command) Run(start func() error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.ENOEXEC):
-		return unstartedf(codeNotRunning, "%s: not a program for this machine: "+
+		return unstartedf(exit.CodeNotRunning, "%s: not a program for this machine: "+
 			"a script without a #! line, or built for another architecture", c.name)
 	case errors.Is(err, unix.ENOENT):
-		return unstartedf(codeNotRunning, "%s: its interpreter or dynamic loader is not on this host", c.name)
+		return unstartedf(exit.CodeNotRunning, "%s: its interpreter or dynamic loader is not on this host", c.name)
 	case errors.Is(err, unix.E2BIG):
-		return unstartedf(codeNotRunning, "%s: %s", c.name, c.tooLong())
+		return unstartedf(exit.CodeNotRunning, "%s: %s", c.name, c.tooLong())
 	}
-	return unstartedf(codeNotRunning, "execute %s: %w", c.name, err)
+	return unstartedf(exit.CodeNotRunning, "execute %s: %w", c.name, err)
 }
 
 // tooLong says which argument or variable is longer than the kernel accepts, or

@@ -188,9 +188,19 @@ func (s state) compare(after state) (changed jobfolder.Setup, ours []string) {
 // isOurs reports whether plx sets a variable for each task itself.
 func isOurs(name string) bool { return slices.Contains(contractNames, name+"=") }
 
-// AfterSetup returns a task's environment and working folder after --setup has run on the
+// ResolveAfter is Resolve after --setup has run on the host: it returns the environment and
+// the working folder too, and the command has what --setup has changed of them and of limits.
+func ResolveAfter(s jobfolder.Setup, want protocol.Command, env []string, dir string) (c Command, _ []string, _ string, err error) {
+	env, dir = afterSetup(s, env, dir)
+	if c, err = Resolve(want, env, dir); err == nil {
+		c, err = c.limited(s)
+	}
+	return c, env, dir, err
+}
+
+// afterSetup returns a task's environment and working folder after --setup has run on the
 // host.
-func AfterSetup(s jobfolder.Setup, env []string, dir string) ([]string, string) {
+func afterSetup(s jobfolder.Setup, env []string, dir string) ([]string, string) {
 	for _, name := range s.Unset {
 		env = Without(env, name+"=")
 	}
@@ -203,9 +213,9 @@ func AfterSetup(s jobfolder.Setup, env []string, dir string) ([]string, string) 
 	return lastWins(append(env, "PWD="+dir)), dir
 }
 
-// Limited returns the command for a process with the limits and the mask of a Setup: this
+// limited returns the command for a process with the limits and the mask of a Setup: this
 // executable sets them and then becomes the command.
-func (c Command) Limited(s jobfolder.Setup) (Command, error) {
+func (c Command) limited(s jobfolder.Setup) (Command, error) {
 	if len(s.Limits) == 0 && s.Mask == nil {
 		return c, nil
 	}
@@ -227,7 +237,7 @@ func (c Command) Limited(s jobfolder.Setup) (Command, error) {
 }
 
 // Become is "agent become CHANGE... -- PATH ARGV...": it changes limits and the mask of
-// this process, as Limited asks, and then becomes the command.
+// this process, as limited asks, and then becomes the command.
 func Become(args []string) error {
 	end := slices.Index(args, "--")
 	if end < 0 || len(args) < end+3 {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/plx-run/plx/launcher/agent/jobfolder"
+	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
@@ -69,7 +70,7 @@ func check(t *testing.T, line, path, dir string) {
 	if limits[unix.RLIMIT_NOFILE] != 100 {
 		t.Errorf("limits: %v", got.Limits)
 	}
-	env, in := AfterSetup(got, []string{"HAD=task", "LOST=task", "RANK=1", "PWD=/old"}, "/old")
+	env, in := afterSetup(got, []string{"HAD=task", "LOST=task", "RANK=1", "PWD=/old"}, "/old")
 	if slices.Sort(env); in != dir+"/sub" || !slices.Equal(env, []string{"HAD=a\nb=c", "NEW=x'y", "PWD=" + in, "RANK=1"}) {
 		t.Errorf("a task runs in %s with %q", in, env)
 	}
@@ -86,7 +87,7 @@ func TestSetupThatChangesNothing(t *testing.T) {
 		t.Errorf("%+v, %v, %v", got, ours, err)
 	}
 	plain := Command{Path: "/bin/true", Argv: []string{"true"}}
-	if c, err := plain.Limited(got); err != nil || c.Path != plain.Path {
+	if c, err := plain.limited(got); err != nil || c.Path != plain.Path {
 		t.Errorf("%+v, %v", c, err)
 	}
 }
@@ -110,11 +111,11 @@ func TestBecomeRefuses(t *testing.T) {
 		}
 	}
 	err := Become([]string{"--", "/nowhere/x", "x"})
-	if err == nil || ExitCode(err) != codeNotRunning {
+	if err == nil || ExitCode(err) != exit.CodeNotRunning {
 		t.Errorf("%v, exit status %d", err, ExitCode(err))
 	}
 	mask := 0o22
-	c, err := Command{Path: "/bin/x", Argv: []string{"x", "a b"}}.Limited(jobfolder.Setup{Mask: &mask, Limits: []jobfolder.Limit{{Resource: 4, Hard: 9}}})
+	c, err := Command{Path: "/bin/x", Argv: []string{"x", "a b"}}.limited(jobfolder.Setup{Mask: &mask, Limits: []jobfolder.Limit{{Resource: 4, Hard: 9}}})
 	if self, _ := os.Executable(); err != nil || c.Path != self || !slices.Equal(c.Argv, []string{"plx", "agent", "become", "4:0:9", "mask:18", "--", "/bin/x", "x", "a b"}) {
 		t.Errorf("%+v, %v", c, err)
 	}

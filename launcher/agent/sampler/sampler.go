@@ -47,8 +47,8 @@ const (
 	idle = 5
 )
 
-// Every returns the time between two samples for a hang timeout; 0 is none.
-func Every(timeout time.Duration) time.Duration {
+// every returns the time between two samples for a hang timeout; 0 is none.
+func every(timeout time.Duration) time.Duration {
 	if timeout <= 0 {
 		return 5 * time.Second
 	}
@@ -76,7 +76,7 @@ type Sampler struct {
 
 // New returns a Sampler for a hang timeout; 0 is none.
 func New(timeout time.Duration) *Sampler {
-	return &Sampler{every: Every(timeout), ask: timeout / 2, tasks: map[cluster.Task]*series{}}
+	return &Sampler{every: every(timeout), ask: timeout / 2, tasks: map[cluster.Task]*series{}}
 }
 
 // Every is the time between two samples.

@@ -74,7 +74,7 @@ func TestHistoryIsBounded(t *testing.T) {
 func TestEvery(t *testing.T) {
 	for timeout, want := range map[time.Duration]time.Duration{
 		0: 5 * time.Second, 5 * time.Second: time.Second, 20 * time.Second: 2 * time.Second, 10 * time.Minute: 5 * time.Second} {
-		if got := Every(timeout); got != want {
+		if got := every(timeout); got != want {
 			t.Errorf("for %s a sample every %s, want %s", timeout, got, want)
 		}
 	}

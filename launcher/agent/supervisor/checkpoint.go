@@ -83,6 +83,6 @@ func (c *checkpoint) ended(t *task) {
 
 // refuse answers for a chief that cannot.
 func (c *checkpoint) refuse(m protocol.Checkpoint, cause string) {
-	c.sessions.tell(protocol.Message{Said: &protocol.Said{Task: cluster.Chief, Generation: c.record.generation,
+	c.sessions.tell(protocol.Message{Said: &protocol.Said{Task: cluster.Chief, Generation: c.record.Generation,
 		Message: cluster.ControlMessage{Kind: cluster.Checkpoint, Request: m.Request, Cause: cause}}})
 }

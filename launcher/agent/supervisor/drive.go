@@ -52,10 +52,10 @@ func (d *driving) start(m protocol.Drive) {
 // that before.
 func (d *driving) returned(v protocol.Verdict, err error) {
 	if err != nil {
-		d.host.log.Printf("conduct the job: %v", err)
+		d.host.log.Printf("drive the job: %v", err)
 	}
 	if v.Reason == "" {
-		v = d.host.failed(fmt.Sprintf("conduct the job: %v", err))
+		v = d.host.failed(fmt.Sprintf("drive the job: %v", err))
 	}
 	d.shutdown.end(v, d.host.spec.Grace, "the job's driver failed")
 }
@@ -68,7 +68,8 @@ func (d *driving) Noted(line string) { d.host.log.Print(line) }
 
 // Laid records where the tasks of a new generation run.
 func (d *driving) Laid(generation int, hosts []protocol.HostPlan) {
-	d.loop.do(func() { d.record.lay(protocol.Layout{Generation: generation, Hosts: hosts}) })
+	laid := &protocol.Layout{Generation: generation, Hosts: hosts}
+	d.loop.do(func() { d.record.Laid, d.record.changed = laid, true })
 }
 
 // reach returns how the driver reaches the agent of peer from here.
@@ -88,7 +89,7 @@ func (p peerDialer) Dial(ctx context.Context) (*protocol.Conn, error) {
 	var conn net.Conn
 	var err error
 	if p.peer.Index == p.host.identity.HostIndex {
-		conn, err = sockets.DialLocal(ctx, p.record.first.Socket)
+		conn, err = sockets.DialLocal(ctx, p.record.Socket)
 	} else {
 		conn, err = p.host.identity.Dial(ctx, p.peer)
 	}

@@ -34,18 +34,19 @@ func (g *generation) prepare(m protocol.Prepare) {
 	switch {
 	case g.record.ending():
 		return // no answer is wanted
-	case m.Generation < g.record.least:
-		g.answer(failedPrepare(m, fmt.Errorf("generation %d is over, the next one here is %d", m.Generation, g.record.least)))
+	case m.Generation < g.record.Least:
+		g.answer(failedPrepare(m, fmt.Errorf("generation %d is over, the next one here is %d", m.Generation, g.record.Least)))
 		return
 	case g.preparing:
 		g.next = &m
 		return
-	case g.record.phase == protocol.Ready && g.prepared.Generation == m.Generation:
+	case g.record.Phase == protocol.Ready && g.prepared.Generation == m.Generation:
 		g.answer(g.prepared)
 		return
 	}
 	g.preparing, g.layout = true, m
-	g.record.prepare(m.Generation)
+	g.record.Least = m.Generation // those before it are over
+	g.record.enter(protocol.Idle)
 	g.tasks.clear("the generation before", func(err error) {
 		if err != nil {
 			g.sessions.notice(fmt.Sprintf("close the logs: %v", err))
@@ -97,8 +98,9 @@ func (g *generation) ready(tasks map[cluster.Task]*task, answer *protocol.Prepar
 	g.preparing = false
 	if answer.Error == "" {
 		g.prepared = answer
-		g.tasks.replace(tasks)
-		g.record.ready(answer.Generation)
+		g.tasks.all = tasks
+		g.record.Generation = answer.Generation
+		g.record.enter(protocol.Ready)
 	}
 	g.answer(answer)
 	if next := g.next; next != nil {
@@ -115,14 +117,15 @@ func (g *generation) start(m protocol.Start) {
 	switch {
 	case g.record.ending():
 		return
-	case g.record.phase == protocol.Running && g.record.generation == m.Generation:
+	case g.record.Phase == protocol.Running && g.record.Generation == m.Generation:
 		// The first answer was lost with its connection.
-	case g.record.phase == protocol.Ready && g.record.generation == m.Generation:
-		g.record.start()
+	case g.record.Phase == protocol.Ready && g.record.Generation == m.Generation:
+		g.record.Least = m.Generation + 1 // it cannot be prepared again
+		g.record.enter(protocol.Running)
 		g.tasks.start(g.layout, m)
 		g.workAsideLater()
 	default:
-		g.sessions.notice(fmt.Sprintf("asked to start generation %d, but is %s at generation %d", m.Generation, g.record.phase, g.record.generation))
+		g.sessions.notice(fmt.Sprintf("asked to start generation %d, but is %s at generation %d", m.Generation, g.record.Phase, g.record.Generation))
 		return
 	}
 	g.sessions.tell(g.tasks.started())
@@ -136,13 +139,13 @@ const asideAfter = 300 * time.Millisecond
 // still run then: one removes what no job uses any more, and one makes the working
 // directory of the next job. Like all descendants they are killed with the tasks.
 func (g *generation) workAsideLater() {
-	started := g.record.generation
+	started := g.record.Generation
 	g.loop.background(func() {
 		if within(asideAfter, g.loop.quit) {
 			return
 		}
 		g.loop.do(func() {
-			if g.record.ending() || g.preparing || g.record.generation != started || !g.tasks.alive() {
+			if g.record.ending() || g.preparing || g.record.Generation != started || !g.tasks.alive() {
 				return
 			}
 			spec, errs := g.host.spec, []error(nil)
@@ -171,4 +174,4 @@ func tidyDue() bool {
 
 // spare reports whether this host has no task in the present generation: the job
 // goes on without it, or it waits for the next generation.
-func (g *generation) spare() bool { return g.record.least > 0 && len(g.layout.Tasks) == 0 }
+func (g *generation) spare() bool { return g.record.Least > 0 && len(g.layout.Tasks) == 0 }

@@ -137,22 +137,19 @@ func (l launch) directory(own string) (string, error) {
 // command returns what the task executes, with its environment and its folder. If --setup
 // was run for the whole host, what it has changed counts.
 func (l launch) command(env []string, dir string) (c program.Command, _ []string, _ string, err error) {
-	want, changed := l.spec.Command, jobfolder.Setup{}
-	if want.SetupDone {
-		var done bool
-		if changed, done, err = l.folder.ReadSetup(); err == nil && !done {
-			err = errors.New("--setup was not run on this host")
-		}
-		if err != nil {
-			return c, nil, "", err
-		}
-		want.Setup = ""
-		env, dir = program.AfterSetup(changed, env, dir)
+	want := l.spec.Command
+	if !want.SetupDone {
+		return program.ResolveAfter(jobfolder.Setup{}, want, env, dir)
 	}
-	if c, err = program.Resolve(want, env, dir); err == nil {
-		c, err = c.Limited(changed)
+	changed, done, err := l.folder.ReadSetup()
+	if err == nil && !done {
+		err = errors.New("--setup was not run on this host")
 	}
-	return c, env, dir, err
+	if err != nil {
+		return c, nil, "", err
+	}
+	want.Setup = ""
+	return program.ResolveAfter(changed, want, env, dir)
 }
 
 // share returns the cores of a worker. Servers may use all.

@@ -11,7 +11,7 @@ import (
 type loop struct {
 	calls chan func()    // functions to run, in order
 	quit  chan struct{}  // closed when run has returned: no more functions are run
-	over  bool           // run returns after the present function; set by stop
+	over  bool           // run returns after the present function, which has set it
 	work  sync.WaitGroup // background goroutines
 }
 
@@ -28,9 +28,6 @@ func (l *loop) do(f func()) {
 
 // background runs f in a goroutine of its own.
 func (l *loop) background(f func()) { l.work.Go(f) }
-
-// stop makes run return. Only a function that the loop runs calls it.
-func (l *loop) stop() { l.over = true }
 
 // wait waits for the background goroutines, at most d. What is stuck ends with the
 // process.

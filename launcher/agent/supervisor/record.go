@@ -13,15 +13,9 @@ import (
 // record is what is known of this host's part of the job. It goes to state.json
 // and to visitors.
 type record struct {
-	first      protocol.State    // the state at the start of the agent; snapshot overwrites what changes
-	phase      protocol.Phase    // of this host's part of the job
-	generation int               // number of the generation that was prepared last; 0 before the first too
-	least      int               // lowest generation that may still be prepared; those before it are over
-	unkillable []int             // pids of processes that outlived SIGKILL; nil: none
-	verdict    *protocol.Verdict // how this host's part has ended; nil: it has not
-
-	jobPhase protocol.Phase   // phase of the whole job, if its driver runs in this process; "": it does not
-	laid     *protocol.Layout // layout that a driver in this process has announced; nil: none
+	// State is without Tasks. 0 <= Generation <= Least; Generation < Least once its tasks
+	// were started. Phase never leaves Stopping and Over but from the first to the second.
+	protocol.State
 
 	saver   *saver
 	changed bool      // the latest change is not yet in state.json and not sent to visitors
@@ -36,67 +30,23 @@ const (
 	saveEvery = 10 * time.Second // to state.json
 )
 
-func newRecord(first protocol.State, saver *saver) *record {
-	return &record{first: first, phase: first.Phase, least: first.Least, saver: saver}
-}
-
-// touch says that a task's state has changed.
-func (r *record) touch() { r.changed = true }
-
-// step says that a task's step has changed.
-func (r *record) step() { r.stepped = true }
-
 // ending reports whether this host's part of the job ends or has ended.
-func (r *record) ending() bool { return r.phase == protocol.Stopping || r.phase == protocol.Over }
+func (r *record) ending() bool { return r.Phase == protocol.Stopping || r.Phase == protocol.Over }
 
 // enter changes the phase. A part that ends is not prepared or started any more.
 func (r *record) enter(p protocol.Phase) {
 	if r.ending() && p != protocol.Over {
 		return
 	}
-	r.phase, r.changed = p, true
+	r.Phase, r.changed = p, true
 }
-
-// prepare notes that a generation is being prepared: those before it are over.
-func (r *record) prepare(generation int) {
-	r.least = generation
-	r.enter(protocol.Idle)
-}
-
-// ready notes that the sockets of a generation are open.
-func (r *record) ready(generation int) {
-	r.generation = generation
-	r.enter(protocol.Ready)
-}
-
-// start notes that the tasks of the generation are being started. It cannot be
-// prepared again.
-func (r *record) start() {
-	r.least = r.generation + 1
-	r.enter(protocol.Running)
-}
-
-// unkilled notes the pids of processes that outlived SIGKILL.
-func (r *record) unkilled(pids []int) { r.unkillable, r.changed = pids, true }
 
 // drives notes the phase of the job whose driver runs in this process.
-func (r *record) drives(p protocol.Phase) { r.jobPhase, r.changed = p, true }
-
-// lay notes where that driver has laid the tasks.
-func (r *record) lay(l protocol.Layout) { r.laid, r.changed = &l, true }
-
-// conclude notes how the job has ended.
-func (r *record) conclude(v protocol.Verdict) {
-	r.verdict = &v
-	r.enter(protocol.Over)
-}
+func (r *record) drives(p protocol.Phase) { r.JobPhase, r.changed = p, true }
 
 // snapshot returns the state, with that of the tasks.
 func (r *record) snapshot(tasks map[string]*protocol.TaskNow) protocol.State {
-	s := r.first
-	s.Phase, s.Generation, s.Least = r.phase, r.generation, r.least
-	s.Unkillable, s.Verdict = r.unkillable, r.verdict
-	s.JobPhase, s.Laid = r.jobPhase, r.laid
+	s := r.State
 	s.Tasks = tasks
 	return s
 }

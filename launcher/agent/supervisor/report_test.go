@@ -70,36 +70,35 @@ func TestSilenceIsCountedInBeats(t *testing.T) {
 
 // What ends is neither prepared nor started again.
 func TestAnEndIsFinal(t *testing.T) {
-	r := newRecord(protocol.State{Phase: protocol.Idle, Least: 2}, nil)
-	r.prepare(3)
-	r.ready(3)
-	if s := r.snapshot(nil); s.Phase != protocol.Ready || s.Generation != 3 || s.Least != 3 {
+	r := &record{State: protocol.State{Phase: protocol.Idle, Least: 2}}
+	r.enter(protocol.Ready)
+	if s := r.snapshot(nil); s.Phase != protocol.Ready || s.Least != 2 || !r.changed {
 		t.Errorf("prepared: %+v", s)
 	}
 	r.enter(protocol.Stopping)
-	r.ready(4)
-	r.start()
-	if !r.ending() || r.phase != protocol.Stopping {
-		t.Errorf("phase %s after the end had begun", r.phase)
+	r.enter(protocol.Ready)
+	r.enter(protocol.Running)
+	if !r.ending() || r.Phase != protocol.Stopping {
+		t.Errorf("phase %s after the end had begun", r.Phase)
 	}
-	r.conclude(protocol.Verdict{Code: 3})
-	if s := r.snapshot(nil); s.Phase != protocol.Over || s.Verdict.Code != 3 {
+	r.enter(protocol.Over)
+	if s := r.snapshot(nil); s.Phase != protocol.Over {
 		t.Errorf("concluded: %+v", s)
 	}
 }
 
 func TestStepsGoOutOnceASecond(t *testing.T) {
-	r := newRecord(protocol.State{}, nil)
+	r := &record{}
 	now := time.Now()
 	r.shown = now
-	r.step()
+	r.stepped = true
 	if r.due(now.Add(showEvery - 1)) {
 		t.Error("steps are published too early")
 	}
 	if !r.due(now.Add(showEvery)) {
 		t.Error("steps are not published")
 	}
-	r.touch()
+	r.changed = true
 	if !r.due(now) {
 		t.Error("a change waits")
 	}

@@ -196,6 +196,10 @@ func (s *supervisor) handle(l *link, m protocol.Message) {
 // to stop ends this host's part.
 func (s *supervisor) visited(l *link, m protocol.Message) {
 	alone := s.sessions.driver == nil || s.record.ending()
+	why := s.host.driver() + " is not connected"
+	if s.record.ending() {
+		why = "the job is ending"
+	}
 	switch {
 	case m.Look != nil:
 		s.watch.look(l, *m.Look)
@@ -203,7 +207,7 @@ func (s *supervisor) visited(l *link, m protocol.Message) {
 		spec := s.host.spec
 		l.send(protocol.Message{Spec: &spec})
 	case m.Scale != nil && alone:
-		l.send(protocol.Message{Scaled: &protocol.Scaled{ID: m.Scale.ID, Cause: "nobody conducts the job"}})
+		l.send(protocol.Message{Scaled: &protocol.Scaled{ID: m.Scale.ID, Cause: why}})
 	case m.Scale != nil:
 		s.sessions.tell(m)
 	case m.Stop == nil:
@@ -212,7 +216,7 @@ func (s *supervisor) visited(l *link, m protocol.Message) {
 	default:
 		v := protocol.Verdict{Code: m.Stop.Code, Reason: m.Stop.Reason}
 		if m.Stop.SaveTime > 0 {
-			v.Saved = &protocol.Saved{Cause: "nobody conducts the job"}
+			v.Saved = &protocol.Saved{Cause: why}
 		}
 		s.shutdown.end(v, m.Stop.Grace, "the job was stopped")
 	}

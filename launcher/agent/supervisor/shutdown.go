@@ -67,10 +67,11 @@ func (s *shutdown) conclude(err error) {
 	if err := errors.Join(s.host.folder.RemoveSecret(), s.host.folder.RemoveSetup()); err != nil {
 		s.sessions.notice(fmt.Sprintf("delete the job's secrets: %v", err))
 	}
-	s.record.conclude(*s.verdict)
+	s.record.Verdict = s.verdict
+	s.record.enter(protocol.Over)
 	state := s.record.snapshot(s.tasks.now())
 	s.sessions.tell(protocol.Message{State: &state})
-	s.loop.stop()
+	s.loop.over = true
 }
 
 // checkLease ends this host's part if the driver was not heard for the lease.
@@ -80,10 +81,7 @@ func (s *shutdown) checkLease() (over bool) {
 		return over
 	}
 	s.expired = true
-	who := "the launcher"
-	if s.host.spec.Detached {
-		who = "the host that conducts the job"
-	}
+	who := s.host.driver()
 	s.end(s.host.failed(fmt.Sprintf("%s was not heard for %s", who, s.host.spec.Lease)), grace, who+" was not heard")
 	return true
 }

@@ -141,7 +141,7 @@ func (s *supervisor) preempted() {
 	reason := "preempted on host " + spec.Host
 	switch {
 	case s.sessions.driver == nil:
-		s.host.log.Printf("%s, and nobody conducts the job", reason)
+		s.host.log.Printf("%s, and %s is not connected", reason, s.host.driver())
 	case s.generation.spare():
 		s.sessions.notice("this host is to be taken away; the job has no tasks on it and goes on")
 	default:
@@ -166,7 +166,7 @@ func Run(f jobfolder.Folder, locks int) error {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	s.open(ctx)
-	if err := watchdog.Answer(watchdog.Readiness{Socket: s.record.first.Socket}); err != nil {
+	if err := watchdog.Answer(watchdog.Readiness{Socket: s.record.Socket}); err != nil {
 		s.host.log.Printf("who started the agent is gone: %v", err) // the lease decides
 	}
 	s.loop.background(s.watch.run)
@@ -194,7 +194,7 @@ func newSupervisor(f jobfolder.Folder, locks []*os.File) (*supervisor, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &parts{host: h, loop: newLoop(), record: newRecord(state, newSaver(f)), sessions: newSessions(h.log)}
+	p := &parts{host: h, loop: newLoop(), record: &record{State: state, saver: newSaver(f)}, sessions: newSessions(h.log)}
 	s := &supervisor{parts: p, local: local, data: data, checkpoint: &checkpoint{parts: p}}
 	s.tasks = &tasks{parts: p, checkpoint: s.checkpoint, killed: "killed: it did not end in time"}
 	s.generation = &generation{parts: p, tasks: s.tasks, noData: noData, used: map[string]bool{}}
@@ -292,6 +292,14 @@ func newHost(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*host, e
 		place:    sockets.Place{Addr: spec.DataAddr, Low: spec.PortLow, High: spec.PortHigh},
 		identity: sockets.Identity{Secret: spec.Secret, HostIndex: spec.HostIndex, TLS: spec.TLS},
 		log:      log.New(os.Stderr, "supervisor: ", log.LstdFlags|log.Lmicroseconds)}, nil
+}
+
+// driver names who drives the job, for messages.
+func (h *host) driver() string {
+	if h.spec.Detached {
+		return "the host that drives the job"
+	}
+	return "the launcher"
 }
 
 // failed is the verdict of a job that ends for a reason of this host.

@@ -4,7 +4,6 @@ package supervisor
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,8 +23,8 @@ type task struct {
 	*running                       // the process and its streams; nil until it is started
 
 	report report         // what the task has said on its control channel
-	reaped bool           // the process has ended; its output may still arrive
-	exit   *protocol.Exit // how the task ended; nil until its output was read too
+	reaped bool           // the process has ended; its output may still arrive. Implies running != nil
+	exit   *protocol.Exit // how the task ended; nil until its output was read too. Implies running == nil or reaped
 	over   chan struct{}  // closed when exit is set; never closed if the task could not be started
 
 	inquiry *inquiry // the last question for stacks; nil: none was asked
@@ -74,9 +73,6 @@ func (t *task) now() *protocol.TaskNow {
 	}
 	return &now
 }
-
-// started takes the process of the task.
-func (t *task) started(r *running) { t.running = r }
 
 // refused records that the task could not be started.
 func (t *task) refused(err error) {
@@ -153,9 +149,6 @@ func (t *task) terminate() {
 	}
 }
 
-// writtenIn notes whether the program is written in Go.
-func (t *task) writtenIn(golang bool) { t.golang = golang }
-
 // quit makes a Go program print its stacks and end. Only its first process gets the signal:
 // other programs would dump core.
 func (t *task) quit() {
@@ -173,53 +166,6 @@ func (t *task) startKilling() bool {
 	t.killing = t.alive()
 	return true
 }
-
-// reap notes that the process has ended.
-func (t *task) reap() { t.reaped = true }
-
-// end records the end of the task. killed is the cause if the task had to be killed
-// and nobody said why. why is the program's own account, which counts if the program
-// failed by itself.
-func (t *task) end(killed string, why complaint) *protocol.Exit {
-	t.closeSockets()
-	t.control.Close() // whatever holds the other end, the task is gone
-	e := &protocol.Exit{
-		Task: t.Task, Generation: t.generation, Started: true,
-		Native: t.report.native, Finished: t.report.finished, Told: t.told,
-		Cause: t.report.cause, LostPeer: t.report.lostPeer, Tail: t.outs[1].lastLines(), Time: time.Now(),
-	}
-	if e.Cause == "" && t.killing {
-		e.Cause = killed
-	}
-	status := t.child.Status()
-	e.Code = status.ExitStatus()
-	if status.Signaled() {
-		e.Signal = int(status.Signal())
-		e.Code = 128 + e.Signal
-	}
-	if e.Cause == "" && e.Code != 0 {
-		e.Cause = why.cause
-		if last := why.lastLine(); !strings.Contains(e.Tail, last) {
-			e.Tail = why.traceback // stderr does not show it
-		}
-	}
-	if e.Cause == "" && !e.Told && (e.Code == goCrash || e.Signal == int(unix.SIGABRT)) {
-		e.Cause = t.outs[1].crashed()
-	}
-	if !e.Native && e.Code != 0 && blamesPeer(e.Tail) {
-		e.LostPeer = "a peer" // which one, the program does not know by its task
-	}
-	if e.Code == 128+int(unix.SIGKILL) && !t.killing && !t.told {
-		e.OOMKills, e.OOM = t.memory.Killed(t.child.PID)
-	}
-	t.exit = e
-	close(t.over)
-	return e
-}
-
-// goCrash is the exit status that the Go runtime chooses after a crash. With
-// GOTRACEBACK=crash it aborts.
-const goCrash = 2
 
 // report is what a task has said on its control channel.
 type report struct {

@@ -22,9 +22,6 @@ type tasks struct {
 	killed string                 // Cause of the Exit of a task that was killed and gave no cause itself
 }
 
-// replace takes the tasks of the next generation.
-func (ts *tasks) replace(all map[cluster.Task]*task) { ts.all = all }
-
 // launched returns the tasks whose process was started.
 func (ts *tasks) launched() []*task {
 	var started []*task
@@ -62,7 +59,7 @@ func (ts *tasks) started() protocol.Message {
 	for _, t := range ts.launched() {
 		pids[t.Task] = t.child.PID
 	}
-	return protocol.Message{Started: &protocol.Started{Generation: ts.record.generation, PIDs: pids}}
+	return protocol.Message{Started: &protocol.Started{Generation: ts.record.Generation, PIDs: pids}}
 }
 
 // start starts the tasks of layout. A task that cannot be started has an Exit at
@@ -77,51 +74,9 @@ func (ts *tasks) start(layout protocol.Prepare, m protocol.Start) {
 			ts.sessions.tell(protocol.Message{Exited: t.exit})
 			continue
 		}
-		t.started(r)
+		t.running = r
 		ts.follow(t)
 	}
-}
-
-// drain bounds the wait for the output of a task that has ended.
-const drain = 2 * time.Second
-
-// follow watches a task that was started until all about its end is known.
-func (ts *tasks) follow(t *task) {
-	for _, o := range t.outs {
-		ts.loop.background(o.run)
-	}
-	heard := make(chan struct{})
-	ts.loop.background(func() {
-		defer close(heard)
-		for {
-			m, err := t.control.Receive()
-			if err != nil {
-				return // closed by the task's end or by us; the Exit tells the rest
-			}
-			ts.loop.do(func() { ts.hear(t, m) })
-		}
-	})
-	ts.loop.background(func() {
-		t.write(func(m cluster.ControlMessage, err error) {
-			ts.loop.do(func() { ts.checkpoint.unsent(t, m, err) })
-		})
-	})
-	ts.loop.background(func() {
-		<-t.child.Done()
-		ts.loop.do(func() { ts.reaped(t) })
-		deadline := time.Now().Add(drain)
-		read := make(chan complaint, 1)
-		ts.loop.background(func() { read <- readComplaint(ts.host.folder.ErrorFile(t.Task, t.generation)) })
-		within(time.Until(deadline), heard)
-		quiet := within(time.Until(deadline), t.outs[0].done)
-		quiet = within(time.Until(deadline), t.outs[1].done) && quiet
-		var why complaint
-		select {
-		case why = <-read:
-		case <-time.After(drain): // the file system hangs
-		}
-		ts.loop.do(func() { ts.exited(t, quiet, why) })
-	})
 }
 
 // hear takes a message of a task and passes on what concerns the driver.
@@ -132,19 +87,19 @@ func (ts *tasks) hear(t *task, m cluster.ControlMessage) {
 	t.hear(m)
 	switch m.Kind {
 	case cluster.Heartbeat:
-		ts.record.step()
+		ts.record.stepped = true
 		if !t.report.passOn() {
 			return
 		}
 	case cluster.Checkpoint:
-		ts.record.step()
+		ts.record.stepped = true
 		ts.checkpoint.answered(t, m)
 		return
 	case cluster.Stacks:
 		t.inquiry.hear(m)
 		return
 	case cluster.Hello, cluster.Failed, cluster.ToleratesLoss:
-		ts.record.touch()
+		ts.record.changed = true
 	case cluster.Finished:
 	default:
 		ts.host.log.Printf("%s said %q, which is unknown", t.Task, m.Kind)
@@ -166,27 +121,6 @@ func (ts *tasks) killFrozen() {
 			ts.kill(t)
 		}
 	}
-}
-
-// reaped takes the end of a task's process. If the task alone was told to end, what
-// it has left is killed; at the end of all tasks shutdown does that.
-func (ts *tasks) reaped(t *task) {
-	t.reap()
-	if t.told && !ts.record.ending() {
-		ts.kill(t)
-	}
-}
-
-// exited reports the end of a task. It is called when all output was read, or, with
-// quiet false, after drain.
-func (ts *tasks) exited(t *task, quiet bool, why complaint) {
-	exit := t.end(ts.killed, why)
-	ts.record.touch()
-	ts.checkpoint.ended(t)
-	if !quiet {
-		ts.sessions.notice(fmt.Sprintf("%s has ended, but a process that it started still holds its output open", t.Task))
-	}
-	ts.sessions.tell(protocol.Message{Exited: exit})
 }
 
 // stop tells tasks to end and kills them after the grace.
@@ -288,7 +222,7 @@ func (ts *tasks) unkillable(whose string, left []int, err error) {
 		ts.sessions.notice(fmt.Sprintf("list processes: %v", err))
 	}
 	if len(left) > 0 {
-		ts.record.unkilled(left)
+		ts.record.Unkillable, ts.record.changed = left, true
 		ts.sessions.notice(fmt.Sprintf("processes %v of %s did not end when killed: stuck in the kernel, or another user's", left, whose))
 	}
 }

@@ -76,11 +76,13 @@ func uuids(claims []protocol.Claim) (all []string) {
 // look answers on a link what the tasks do. A link that asks while an answer is made waits
 // for its turn.
 func (w *watch) look(l *link, m protocol.Look) {
-	seen := protocol.Seen{ID: m.ID, Generation: w.record.generation, Tasks: map[cluster.Task]*protocol.Activity{}}
+	seen := protocol.Seen{ID: m.ID, Generation: w.record.Generation, Tasks: map[cluster.Task]*protocol.Activity{}}
 	measured := w.sampler.Activities(time.Now(), m.History)
 	for _, t := range w.tasks.launched() { // one that was measured may have ended since
 		if a := measured[t.Task]; a != nil && t.alive() && a.PID == t.child.PID {
-			seen.Tasks[t.Task] = aged(*a, time.Since(t.since))
+			one := *a
+			one.Age = time.Since(t.since)
+			seen.Tasks[t.Task] = &one
 		}
 	}
 	if !m.Waits && !m.Stacks {
@@ -119,23 +121,13 @@ func (w *watch) complete(seen protocol.Seen, m protocol.Look) protocol.Seen {
 	for task, a := range seen.Tasks {
 		one := *a
 		if m.Waits {
-			one = doing(one, processes[a.PID])
+			one.Processes = processes[a.PID]
 		}
 		one = stacks[task].in(one, m.Tell)
 		all[task] = &one
 	}
 	seen.Tasks = all
 	return seen
-}
-
-func aged(a protocol.Activity, age time.Duration) *protocol.Activity {
-	a.Age = age
-	return &a
-}
-
-func doing(a protocol.Activity, processes []protocol.Process) protocol.Activity {
-	a.Processes = processes
-	return a
 }
 
 // located are the stacks of a task.
@@ -165,7 +157,7 @@ func (w *watch) stacks(processes map[int][]protocol.Process) map[cluster.Task]lo
 	w.onLoop(func() {
 		for _, s := range all {
 			if t := w.tasks.all[s.task]; t != nil && t.generation == s.generation {
-				t.writtenIn(s.golang())
+				t.golang = s.golang()
 			}
 		}
 	})

@@ -10,7 +10,8 @@
 // is stuck, before the lease ends. When the supervisor has ended, the watchdog
 // kills every process that it left and deletes the secret. If the supervisor has
 // recorded no verdict, the watchdog records why it ended. If the watchdog ends first,
-// the supervisor ends the job's part on the host, see [Inherited].
+// the supervisor ends the job's part on the host, see [Inherited]. When the lease runs
+// out, the supervisor kills the tasks (its file shutdown.go), not the watchdog.
 //
 // The watchdog has no network connection and starts no task, so that little can
 // go wrong with it.

@@ -1,0 +1,17 @@
+package protocol
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Count is a number of things for the user, such as "1 host", "3 hosts" or "2 processes".
+func Count(n int, noun string) string {
+	switch {
+	case n == 1:
+		return "1 " + noun
+	case strings.HasSuffix(noun, "s"):
+		noun += "e"
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
