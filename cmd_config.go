@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,99 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/plx-run/plx/defaults"
-	"github.com/plx-run/plx/launcher/exit"
 )
-
-// typed reports whether a flag was given on the command line, rather than by a default of
-// the user's.
-func typed(ctx *cli.Context, flag string) bool {
-	return ctx.IsSet(flag) && ctx.App.Metadata[flag] == nil
-}
-
-// setDefaults sets the flags that the command line leaves out to the user's defaults.
-func setDefaults(ctx *cli.Context) error {
-	d, err := readDefaults(ctx.App)
-	if err != nil {
-		return err
-	}
-	for _, f := range ctx.Command.Flags {
-		name := longName(f)
-		if f == cli.HelpFlag || ctx.IsSet(name) {
-			continue
-		}
-		s, err := d.Of(ctx.Command.Name, name)
-		if err != nil {
-			return wrongDefault(ctx.App, err)
-		}
-		if s == nil {
-			continue
-		}
-		for _, value := range s.Values {
-			if err := ctx.Set(name, value); err != nil {
-				return exit.Mistake(fmt.Errorf("%s: --%s %q: want a value as on the command line, such as 90s, 3 or true", s.From, name, value), "plx help %s", ctx.Command.Name)
-			}
-		}
-		ctx.App.Metadata[name] = s.From
-	}
-	return nil
-}
-
-// longName is the longest name of a flag, by which defaults call it.
-func longName(f cli.Flag) string {
-	return slices.MaxFunc(f.Names(), func(a, b string) int { return len(a) - len(b) })
-}
-
-// readDefaults reads the user's defaults and checks them.
-func readDefaults(app *cli.App) (*defaults.Defaults, error) {
-	path, err := defaults.Path()
-	if err != nil {
-		return nil, err
-	}
-	d, err := defaults.Read(path)
-	if err == nil {
-		err = d.Check(flagNames(app))
-	}
-	if err != nil {
-		return nil, wrongDefault(app, err)
-	}
-	return d, nil
-}
-
-// flagNames are the long names of all flags, by command.
-func flagNames(app *cli.App) map[string][]string {
-	all := map[string][]string{}
-	for _, c := range app.VisibleCommands() {
-		for _, f := range c.Flags {
-			if f != cli.HelpFlag {
-				all[c.Name] = append(all[c.Name], longName(f))
-			}
-		}
-	}
-	return all
-}
-
-// wrongDefault adds to a mistake of the user's defaults what was probably meant.
-func wrongDefault(app *cli.App, err error) error {
-	meant := ""
-	if m := (*defaults.Mistake)(nil); errors.As(err, &m) && m.Name != "" {
-		names := commandNames(app)
-		for _, flags := range flagNames(app) {
-			names = append(names, flags...)
-		}
-		if alike := closest(m.Name, names); alike != "" && alike != m.Name {
-			meant = alike + "? "
-		}
-	}
-	return exit.Mistake(err, "%splx help config", meant)
-}
-
-// setting is a row of plx config.
-type setting struct {
-	Command string   `json:"command"`
-	Flag    string   `json:"flag"`
-	Values  []string `json:"values"`
-	From    string   `json:"from"`
-}
 
 func configCommand() *cli.Command {
 	return &cli.Command{
@@ -148,6 +55,14 @@ func config(ctx *cli.Context) error {
 		return json.NewEncoder(ctx.App.Writer).Encode(rows)
 	}
 	return printSettings(ctx, rows)
+}
+
+// setting is a row of plx config.
+type setting struct {
+	Command string   `json:"command"`
+	Flag    string   `json:"flag"`
+	Values  []string `json:"values"`
+	From    string   `json:"from"`
 }
 
 func printSettings(ctx *cli.Context, rows []setting) error {

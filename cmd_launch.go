@@ -1,14 +1,17 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -19,8 +22,6 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/jobs"
-	"github.com/plx-run/plx/launcher/slurm"
-	"github.com/plx-run/plx/launcher/submit"
 	"github.com/plx-run/plx/logs"
 )
 
@@ -128,36 +129,6 @@ func (c *command) launch(ctx *cli.Context) error {
 	return err
 }
 
-// submit submits the launch.
-func (c *command) submit(ctx *cli.Context) error {
-	cfg, err := c.settings(ctx, hosts.Reach{})
-	if err != nil {
-		return err
-	}
-	if cfg.Detach && (cfg.Grep != nil || len(cfg.Show) > 0) {
-		return exit.Mistake(errors.New("--grep, --task and --rank need an attached job, and --detach was given"), "plx logs -f --grep RE")
-	}
-	later := cfg
-	later.Detach, later.Grep, later.Show = false, nil, nil
-	environ, err := later.Check()
-	if err != nil {
-		return err
-	}
-	s := submit.Config{Terminal: cfg.Terminal, Name: cfg.Name, Program: cfg.Program, Words: scriptFlags(ctx), Args: ctx.Args().Slice(), Environ: environ,
-		Detach: cfg.Detach, DryRun: cfg.DryRun, SaveTime: cfg.SaveTime, Finish: cfg.Fetch != "" || cfg.LogDir != "", Shown: logs.Options{Grep: cfg.Grep, Verbose: cfg.Verbose, Only: cfg.Show}}
-	for _, flag := range []string{"partition", "nodes", "gpus"} {
-		if value := ctx.String(flag); value != "" {
-			s.Options = append(s.Options, "--"+flag+"="+value)
-		}
-	}
-	s.Options = append(s.Options, ctx.StringSlice("sbatch-option")...)
-	c.warnOfFlags(cfg)
-	signals, stop := c.signals()
-	defer stop()
-	c.code, err = submit.Run(context.Background(), s, signals)
-	return err
-}
-
 // lateHosts refuses hosts that come after the program if none come before: the launch would
 // run on this machine, which nobody means who names hosts.
 func lateHosts(ctx *cli.Context, cfg launcher.Config) error {
@@ -257,24 +228,6 @@ func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config
 	return cfg, nil
 }
 
-// inSlurm gives what a batch script of Slurm launches a name, by which it finds its
-// checkpoints if Slurm requeues the script. What --slurm has submitted has an id already.
-func (c *command) inSlurm(job *slurm.Job, cfg *launcher.Config) {
-	if cfg.Submission = os.Getenv(slurm.Variable); cfg.Submission != "" {
-		os.Unsetenv(slurm.Variable)           // it is not for the tasks
-		cfg.Detach, cfg.DryRun = false, false // defaults of the user's were for the submission
-		if cfg.Resume == "" {
-			cfg.Name = cmp.Or(cfg.Name, cfg.Submission)
-		}
-	}
-	if cfg.Name == "" && cfg.Resume == "" {
-		cfg.Name = job.Name(append([]string{cfg.Program}, cfg.Args...))
-	}
-	if cfg.Detach && job.Batch {
-		fmt.Fprintln(c.stderr, "plx: note: --detach in a batch script of Slurm: the job ends with the script, unless that waits with plx attach") // a note may be lost
-	}
-}
-
 func placeConfig(ctx *cli.Context, cfg *launcher.Config) error {
 	cfg.Workers, cfg.PerHost, cfg.NoBind = ctx.Int("n"), ctx.Int("workers-per-host"), ctx.Bool("no-bind")
 	cfg.ShareGPUs, cfg.WaitGPUs = ctx.Bool("share-gpus"), ctx.Duration("wait-gpus")
@@ -296,4 +249,47 @@ func placeConfig(ctx *cli.Context, cfg *launcher.Config) error {
 		return exit.Mistake(fmt.Errorf("--visible %s: want auto, own or host", visible), "--visible auto")
 	}
 	return nil
+}
+
+// local reads --local HOSTSxWORKERS.
+func local(text string) (hosts, workers int, err error) {
+	hosts, workers, ok := numbers(text, "x")
+	if !ok || hosts < 1 || workers < 1 || hosts > 256 || workers > 256 {
+		return 0, 0, exit.Mistake(fmt.Errorf("--local %s: want HOSTSxWORKERS, such as 2x1, with 1 to 256 hosts", text), "--local 2x1")
+	}
+	return hosts, workers, nil
+}
+
+// sizeText is a number with the unit of a size.
+var sizeText = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^([0-9]{1,15}(?:\.[0-9]{1,6})?) ?(?:([KMGT])?(I?B)?)$`)
+})
+
+// logLimit reads --log-limit SIZE, as a number of bytes; 0 means no limit.
+func logLimit(text string) (int64, error) {
+	if text == "none" {
+		return 0, nil
+	}
+	m := sizeText().FindStringSubmatch(strings.ToUpper(text))
+	if m == nil {
+		return 0, exit.Mistake(fmt.Errorf("--log-limit %s: want a size, such as 500MiB or 2GiB, or none", text), "--log-limit 1GiB")
+	}
+	unit := 1024.0
+	if m[2] != "" && m[3] == "B" {
+		unit = 1000
+	}
+	number, _ := strconv.ParseFloat(m[1], 64) // the pattern has no others
+	bytes := number * math.Pow(unit, float64(1+strings.Index("KMGT", m[2])))
+	if m[2] == "" {
+		bytes = number
+	}
+	switch {
+	case bytes == 0:
+		return 0, nil
+	case bytes < logs.MinLimit:
+		return 0, exit.Mistake(fmt.Errorf("--log-limit %s is too small, at least 1MiB is needed", text), "--log-limit 1MiB, or none for no limit")
+	case bytes > math.MaxInt64/2:
+		return 0, exit.Mistake(fmt.Errorf("--log-limit %s is larger than any disk", text), "--log-limit none")
+	}
+	return int64(bytes), nil
 }

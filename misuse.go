@@ -53,16 +53,6 @@ func ofCommand(ctx *cli.Context) bool {
 	return ctx.Command != nil && ctx.Command.Name != "" && ctx.Command.Name != "plx"
 }
 
-// flagOf is the flag of a command that has a name, or nil.
-func flagOf(ctx *cli.Context, name string) cli.Flag {
-	for _, f := range ctx.Command.Flags {
-		if slices.Contains(f.Names(), name) {
-			return f
-		}
-	}
-	return nil
-}
-
 // written is how the help writes a flag with its value, such as "--lease TIME".
 func written(ctx *cli.Context, name string) string {
 	f, documented := flagOf(ctx, name).(cli.DocGenerationFlag)
@@ -164,26 +154,4 @@ func oneJob(ctx *cli.Context) error {
 		return exit.Mistake(errors.New("the name of the job is empty"), "an unset shell variable? plx %s alone takes the newest job, plx jobs lists all", name)
 	}
 	return nil
-}
-
-func jobAndFolder(ctx *cli.Context) error {
-	if ctx.NArg() < 2 || ctx.Args().First() == "" || ctx.Args().Get(1) == "" {
-		return exit.Mistake(errors.New("want a job and a folder for what it has made"), "plx fetch JOB DIR, or plx fetch JOB DIR '*.pt'")
-	}
-	return nil
-}
-
-// notEmpty refuses flags with an empty name.
-func notEmpty(ctx *cli.Context, names ...string) error {
-	for _, name := range names {
-		if ctx.IsSet(name) && ctx.String(name) == "" {
-			return empty(name)
-		}
-	}
-	return nil
-}
-
-// empty is the error for a flag whose value is an empty name.
-func empty(flag string) error {
-	return exit.Mistake(fmt.Errorf("--%s: the name is empty", flag), "an unset shell variable? leave --%s out, or name something", flag)
 }

@@ -2,8 +2,6 @@ package main
 
 import (
 	"cmp"
-	"embed"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -12,36 +10,8 @@ import (
 
 	"github.com/plx-run/plx/defaults"
 	"github.com/plx-run/plx/hostfile"
-	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/jobs"
 )
-
-//go:embed completion
-var completions embed.FS
-
-// shells are those that plx completion knows.
-var shells = []string{"bash", "zsh", "fish"}
-
-func completionCommand() *cli.Command {
-	return &cli.Command{
-		Name: "completion", Usage: "print a script that completes plx's command lines in a shell", ArgsUsage: "bash|zsh|fish",
-		Description: "bash:  echo 'source <(plx completion bash)' >>~/.bashrc\n" +
-			"zsh:   plx completion zsh >\"${fpath[1]}/_plx\"\n" +
-			"fish:  plx completion fish >~/.config/fish/completions/plx.fish\n\n" +
-			"Commands and flags are completed, and jobs, their tasks and hosts as far as this machine\n" +
-			"remembers them. No host is connected to.",
-		Action: func(ctx *cli.Context) error {
-			if ctx.NArg() != 1 || !slices.Contains(shells, ctx.Args().First()) {
-				return exit.Mistake(fmt.Errorf("plx completion: want one of %s", strings.Join(shells, ", ")), "plx completion bash; plx help completion tells where to put it")
-			}
-			script, err := completions.ReadFile("completion/plx." + ctx.Args().First())
-			if err == nil {
-				_, err = ctx.App.Writer.Write(script)
-			}
-			return err
-		},
-	}
-}
 
 // files stands among candidates for the names of files, which the shell knows best.
 const files = ":files"
