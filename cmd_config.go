@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -8,27 +9,34 @@ import (
 	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
-
-	"github.com/plx-run/plx/defaults"
 )
 
 func configCommand() *cli.Command {
 	return &cli.Command{
-		Name: "config", Usage: "show the defaults that you have set for flags, and where",
+		Name: "config", Usage: "show the value that each flag has without you, and where it was set",
 		Description: "A variable PLX_NAME sets the flag --name of every command that has it, such as\n" +
 			"PLX_HOSTS=resources.txt or PLX_START_TIMEOUT=10m; a flag that may be repeated takes a value\n" +
 			"on each line. --rank has none, because tasks get a PLX_RANK of their own.\n\n" +
 			"$XDG_CONFIG_HOME/plx/config.toml, normally ~/.config/plx/config.toml, or the file that\n" +
 			"$PLX_CONFIG names, sets them too, for all commands or for one:\n\n" +
-			"   hosts = \"resources.txt\"\n\n" +
+			"   hosts = \"~/resources.txt\"\n\n" +
 			"   [launch]\n" +
 			"   lease = \"60s\"\n" +
 			"   env   = [\"WANDB_MODE=offline\", \"OMP_NUM_THREADS=4\"]\n\n" +
 			"The command line is preferred to variables, these to a command's table, and that to keys\n" +
-			"for all commands. Names of files are as on the command line: from the current folder.",
+			"for all commands. In names of files ~ is your home; others are as on the command line,\n" +
+			"from the current folder. Nothing runs while a name or a value is wrong.",
 		Flags:  []cli.Flag{jsonFlag()},
 		Action: config,
 	}
+}
+
+// setting is a row of plx config.
+type setting struct {
+	Command string   `json:"command"`
+	Flag    string   `json:"flag"`
+	Values  []string `json:"values"`
+	From    string   `json:"from"` // a variable, a file and its line, "default" or "none"
 }
 
 func config(ctx *cli.Context) error {
@@ -39,16 +47,19 @@ func config(ctx *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	rows := []setting{}
+	var rows []setting
 	for _, c := range ctx.App.VisibleCommands() {
-		for _, name := range flagNames(ctx.App)[c.Name] {
-			s, err := d.Of(c.Name, name)
-			if err != nil {
-				return wrongDefault(ctx.App, err)
+		for _, f := range c.Flags {
+			if f == cli.HelpFlag {
+				continue
 			}
-			if s != nil {
-				rows = append(rows, setting{c.Name, name, s.Values, s.From})
+			row := setting{Command: c.Name, Flag: longName(f), Values: []string{}, From: "none"}
+			if s := d.Of(c.Name, row.Flag); s != nil {
+				row.Values, row.From = s.Values, s.From
+			} else if value := standard(f.(cli.DocGenerationFlag)); value != "" {
+				row.Values, row.From = []string{value}, "default"
 			}
+			rows = append(rows, row)
 		}
 	}
 	if ctx.Bool("json") {
@@ -57,33 +68,37 @@ func config(ctx *cli.Context) error {
 	return printSettings(ctx, rows)
 }
 
-// setting is a row of plx config.
-type setting struct {
-	Command string   `json:"command"`
-	Flag    string   `json:"flag"`
-	Values  []string `json:"values"`
-	From    string   `json:"from"`
-}
-
+// printSettings prints the flags that the user set, and then the others, each with the commands
+// for which it has a value.
 func printSettings(ctx *cli.Context, rows []setting) error {
-	if len(rows) == 0 {
-		path, err := defaults.Path()
-		if err == nil {
-			_, err = fmt.Fprintf(ctx.App.ErrWriter, "plx: no defaults are set: %s sets none, and no PLX_ variable does (plx help config)\n", path)
-		}
-		return err
-	}
 	w := tabwriter.NewWriter(ctx.App.Writer, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "COMMAND\tFLAG\tVALUE\tFROM") // the error comes with Flush
-	for i, r := range rows {
-		same := func(s setting) bool { return s.Flag == r.Flag && s.From == r.From }
-		if slices.ContainsFunc(rows[:i], same) {
-			continue
+	for _, set := range []bool{true, false} {
+		for i, r := range rows {
+			same := func(s setting) bool { return s.Flag == r.Flag && s.From == r.From && slices.Equal(s.Values, r.Values) }
+			if isSet := r.From != "default" && r.From != "none"; isSet == set && !slices.ContainsFunc(rows[:i], same) {
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", commandsOf(rows, r.Flag, same), dashed(r.Flag), cmp.Or(strings.Join(r.Values, ", "), "-"), r.From)
+			}
 		}
-		if slices.ContainsFunc(rows[i+1:], same) {
-			r.Command = "all"
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.Command, dashed(r.Flag), strings.Join(r.Values, ", "), r.From)
 	}
 	return w.Flush()
+}
+
+// commandsOf names the commands whose rows of a flag are the same, or those whose rows are not.
+func commandsOf(rows []setting, flag string, same func(setting) bool) string {
+	var names, others []string
+	for _, r := range rows {
+		if same(r) {
+			names = append(names, r.Command)
+		} else if r.Flag == flag {
+			others = append(others, r.Command)
+		}
+	}
+	switch {
+	case len(names) > 1 && len(others) == 0:
+		return "all"
+	case len(names) > 2 && len(names) > len(others):
+		return "all but " + strings.Join(others, ", ")
+	}
+	return strings.Join(names, ", ")
 }

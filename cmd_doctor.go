@@ -34,9 +34,7 @@ func (c *command) doctor(ctx *cli.Context) error {
 	if cfg.Reach, _, err = target(ctx); err != nil {
 		return err
 	}
-	if cfg.Terminal, err = c.terminal(ctx); err != nil {
-		return err
-	}
+	cfg.Terminal = c.terminal(ctx)
 	if cfg.Interface, err = nic(ctx); err != nil {
 		return err
 	}

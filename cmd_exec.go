@@ -32,7 +32,7 @@ func (c *command) execCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "env", Usage: "give the command `NAME[=VALUE]`; repeatable"},
 			&cli.StringSliceFlag{Name: "env-file", Usage: "give the command the variables of `FILE`; repeatable"},
 			&cli.StringFlag{Name: "chdir", Usage: "`FOLDER` on the hosts to run in, instead of the home"},
-			&cli.StringFlag{Name: "setup", Usage: "shell `LINE` to run before the command, such as 'source venv/bin/activate'"},
+			&cli.StringFlag{Name: "setup", Usage: "shell `COMMAND` to run before the command, such as 'source venv/bin/activate'"},
 			&cli.StringFlag{Name: "path", Usage: "`FOLDERS` to put before the hosts' PATH"},
 			&cli.DurationFlag{Name: "max-time", Usage: "end the command after `TIME`"},
 			&cli.DurationFlag{Name: "lease", Value: jobs.DefaultLease, Usage: "a host ends the command `TIME` after it last heard plx"},
@@ -50,9 +50,7 @@ func (c *command) exec(ctx *cli.Context) error {
 	if cfg.Reach, _, err = target(ctx); err != nil {
 		return err
 	}
-	if cfg.Terminal, err = c.terminal(ctx); err != nil {
-		return err
-	}
+	cfg.Terminal = c.terminal(ctx)
 	signals, stop := c.signals()
 	defer stop()
 	c.code, err = exec.Run(context.Background(), cfg, signals)

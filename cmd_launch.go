@@ -52,8 +52,8 @@ func launchFlags() []cli.Flag {
 		group("Workers and servers",
 			&cli.IntFlag{Name: "n", Usage: "`N` workers in all"},
 			&cli.IntFlag{Name: "workers-per-host", Usage: "`N` workers on each host"},
-			&cli.StringFlag{Name: "ps", Value: "auto", Usage: "parameter servers on `HOSTS` (host,host) only, on all, or none; auto: all for a program of plx's trainer, none for others"},
-			&cli.StringFlag{Name: "visible", Value: "auto", Usage: "a worker sees `WHAT`: its own device (own), or those of all workers on its host (host); auto: host for programs that choose by LOCAL_RANK, as those for torchrun do, own for others"},
+			&cli.StringFlag{Name: "ps", Value: "auto", Usage: "parameter servers on `auto|all|none|HOSTS` (host,host); auto: all for a program of plx's trainer, none for others"},
+			&cli.StringFlag{Name: "visible", Value: "auto", Usage: "what a worker sees, `auto|own|host`: its own device, or those of all workers on its host; auto: host for programs that choose by LOCAL_RANK, as those for torchrun do, own for others"},
 			&cli.BoolFlag{Name: "share-gpus", Usage: "use GPUs although others use them, and let other jobs with --share-gpus use them too"},
 			&cli.BoolFlag{Name: "no-bind", Usage: "do not bind workers to their share of the cores"},
 			&cli.StringFlag{Name: "nic", Usage: "send data over network interface `NAME` of each host (nic=NAME in the resource file: of one host)"},
@@ -70,11 +70,11 @@ func launchFlags() []cli.Flag {
 			&cli.StringSliceFlag{Name: "env-file", Usage: "give tasks the variables of `FILE`, NAME=VALUE or NAME on each line; repeatable"},
 			&cli.StringFlag{Name: "path", Usage: "`FOLDERS` to put before the hosts' PATH"},
 			&cli.StringFlag{Name: "chdir", Usage: "`FOLDER` on the hosts to run in, instead of the task's own"},
-			&cli.StringFlag{Name: "setup", Usage: "shell `LINE` to run before the program, in its directory and environment: with --workdir once on each host, else in each task"}),
+			&cli.StringFlag{Name: "setup", Usage: "shell `COMMAND` to run before the program, in its directory and environment: with --workdir once on each host, else in each task"}),
 		group("Output", append([]cli.Flag{
 			verboseFlag(),
 			&cli.StringFlag{Name: "grep", Usage: "show only lines that match `RE`"},
-			&cli.StringFlag{Name: "log-dir", Usage: "keep a file of each task's stdout and one of its stderr in `FOLDER` on this machine"},
+			&cli.StringFlag{Name: "log-dir", Usage: "keep a file of each task's stdout and one of its stderr in `DIR` on this machine"},
 			&cli.StringFlag{Name: "log-limit", Value: "1GiB", Usage: "a host keeps the newest `SIZE` of a task's output, such as 500MiB; 0 or none: all of it"},
 		}, taskFlags()...)...),
 		group("Job and checkpoints",
@@ -92,7 +92,7 @@ func launchFlags() []cli.Flag {
 			&cli.DurationFlag{Name: "wait-host", Value: 5 * time.Minute, Usage: "wait `TIME` for lost hosts to return if fewer are left"},
 			&cli.DurationFlag{Name: "restart-backoff", Value: time.Second, Usage: "`TIME` before the first restart; doubled before each further one, up to 1m"},
 			&cli.DurationFlag{Name: "hang-timeout", Value: launcher.DefaultHang, Usage: "a job in which nothing moves for `TIME` hangs, 0 for never: see docs/hangs.md"},
-			&cli.StringFlag{Name: "on-hang", Value: "report", Usage: "do `WHAT` with a job that hangs: report it and go on, stop it with status 124, or restart it (--max-restarts)"},
+			&cli.StringFlag{Name: "on-hang", Value: "report", Usage: "`report|stop|restart` a job that hangs: report it and go on, stop it with status 124, or restart it (--max-restarts)"},
 			&cli.DurationFlag{Name: "freeze-timeout", Value: 30 * time.Second, Usage: "a task of plx's trainer that sends no heartbeat for `TIME` has failed, 0 for never"}),
 		group("Time limits",
 			&cli.DurationFlag{Name: "wait-gpus", Usage: "wait up to `TIME` for GPUs that others use; launches get them in the order in which they began to wait"},
@@ -191,9 +191,7 @@ func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config
 	if cfg.PortLow, cfg.PortHigh, err = portRange(ctx.String("port-range")); err != nil {
 		return cfg, err
 	}
-	if cfg.Terminal, err = c.terminal(ctx); err != nil {
-		return cfg, err
-	}
+	cfg.Terminal = c.terminal(ctx)
 	if cfg.LogLimit, err = logLimit(ctx.String("log-limit")); err != nil {
 		return cfg, err
 	}
@@ -204,9 +202,7 @@ func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config
 	if err := notEmpty(ctx, "ps", "name", "resume", "fetch", "workdir", "venv"); err != nil {
 		return cfg, err
 	}
-	if err := placeConfig(ctx, &cfg); err != nil {
-		return cfg, err
-	}
+	placeConfig(ctx, &cfg)
 	cfg.Hang = launcher.HangPlan{Timeout: ctx.Duration("hang-timeout"), Action: ctx.String("on-hang")}
 	cfg.Freeze, cfg.Restarts = ctx.Duration("freeze-timeout"), launcher.Restarts{
 		Max: ctx.Int("max-restarts"), PerHour: ctx.Int("restarts-per-hour"), MinWorkers: ctx.Int("min-workers"),
@@ -228,7 +224,7 @@ func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config
 	return cfg, nil
 }
 
-func placeConfig(ctx *cli.Context, cfg *launcher.Config) error {
+func placeConfig(ctx *cli.Context, cfg *launcher.Config) {
 	cfg.Workers, cfg.PerHost, cfg.NoBind = ctx.Int("n"), ctx.Int("workers-per-host"), ctx.Bool("no-bind")
 	cfg.ShareGPUs, cfg.WaitGPUs = ctx.Bool("share-gpus"), ctx.Duration("wait-gpus")
 	switch servers := ctx.String("ps"); {
@@ -239,16 +235,7 @@ func placeConfig(ctx *cli.Context, cfg *launcher.Config) error {
 	case servers != "all":
 		cfg.Servers = strings.Split(servers, ",")
 	}
-	switch visible := ctx.String("visible"); visible {
-	case "auto":
-		cfg.AutoVisible = true
-	case "own":
-	case "host":
-		cfg.VisibleHost = true
-	default:
-		return exit.Mistake(fmt.Errorf("--visible %s: want auto, own or host", visible), "--visible auto")
-	}
-	return nil
+	cfg.AutoVisible, cfg.VisibleHost = ctx.String("visible") == "auto", ctx.String("visible") == "host"
 }
 
 // local reads --local HOSTSxWORKERS.

@@ -35,9 +35,7 @@ func (c *command) logs(ctx *cli.Context) error {
 	if cfg.Reach, err = fileReach(ctx); err != nil {
 		return err
 	}
-	if cfg.Terminal, err = c.terminal(ctx); err != nil {
-		return err
-	}
+	cfg.Terminal = c.terminal(ctx)
 	if cfg.Grep, err = pattern(ctx, "grep"); err != nil {
 		return err
 	}

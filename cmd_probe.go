@@ -31,10 +31,7 @@ func (c *command) probe(ctx *cli.Context) error {
 	if len(r.Hosts) == 0 {
 		r.LocalHosts, r.LocalWorkers = 1, 1
 	}
-	t, err := c.terminal(ctx)
-	if err != nil {
-		return err
-	}
+	t := c.terminal(ctx)
 	base, cancel := c.context()
 	defer cancel()
 	rows, err := hosts.Probe(base, r, t)

@@ -13,7 +13,7 @@ import (
 
 func (c *command) scaleCommand() *cli.Command {
 	return &cli.Command{
-		Name: "scale", Usage: "change the hosts of a running job", ArgsUsage: "[JOB]",
+		Name: "scale", Usage: "change the hosts of a running job", ArgsUsage: "[RUNNING-JOB]",
 		Description: "--hosts names all hosts that the job will have: new hosts join, missing ones leave,\n" +
 			"and the others keep their devices. The job saves a checkpoint and resumes from it,\n" +
 			"so its program needs --ckpt-dir: see docs/elastic.md.",

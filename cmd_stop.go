@@ -13,7 +13,7 @@ import (
 
 func (c *command) stopCommand() *cli.Command {
 	return &cli.Command{
-		Name: "stop", Usage: "end a job and wait until nothing of it is left", ArgsUsage: "[JOB]",
+		Name: "stop", Usage: "end a job and wait until nothing of it is left", ArgsUsage: "[RUNNING-JOB]",
 		Flags: reachFlags(
 			&cli.BoolFlag{Name: "checkpoint", Usage: "save a checkpoint first"},
 			&cli.DurationFlag{Name: "checkpoint-timeout", Value: 5 * time.Minute, Usage: "stop the job after `TIME` even if nothing is saved"},

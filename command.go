@@ -11,7 +11,6 @@ import (
 	"golang.org/x/term"
 
 	"github.com/plx-run/plx/launcher/console"
-	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/jobs"
 	"github.com/plx-run/plx/logs"
 )
@@ -60,27 +59,20 @@ func (c *command) context() (context.Context, context.CancelFunc) {
 }
 
 // terminal describes plx's outputs.
-func (c *command) terminal(ctx *cli.Context) (console.Terminal, error) {
+func (c *command) terminal(ctx *cli.Context) console.Terminal {
 	mode := ctx.String("color")
-	if mode != "auto" && mode != "always" && mode != "never" {
-		return console.Terminal{}, exit.Mistake(fmt.Errorf("--color %s: want auto, always or never", mode), "--color auto")
-	}
 	t := console.Terminal{Stdout: c.stdout, Stderr: c.stderr,
 		StdoutTTY: term.IsTerminal(int(c.stdout.Fd())), StderrTTY: term.IsTerminal(int(c.stderr.Fd()))}
 	t.Dumb = os.Getenv("TERM") == "dumb"
 	t.StdoutColour = logs.UseColour(mode, t.StdoutTTY, os.Getenv)
 	t.StderrColour = logs.UseColour(mode, t.StderrTTY, os.Getenv)
-	return t, nil
+	return t
 }
 
 // query reads the first argument and the flags that name a job.
 func (c *command) query(ctx *cli.Context) (jobs.Query, error) {
 	r, err := reach(ctx)
-	if err != nil {
-		return jobs.Query{}, err
-	}
-	t, err := c.terminal(ctx)
-	return jobs.Query{Job: ctx.Args().First(), Reach: r, OnHosts: typed(ctx, "host") || typed(ctx, "hosts"), Terminal: t}, err
+	return jobs.Query{Job: ctx.Args().First(), Reach: r, OnHosts: typed(ctx, "host") || typed(ctx, "hosts"), Terminal: c.terminal(ctx)}, err
 }
 
 // onJob makes an action of work on the job that the arguments name, after a check of

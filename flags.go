@@ -29,7 +29,7 @@ func reachFlags(more ...cli.Flag) []cli.Flag {
 		&cli.StringSliceFlag{Name: "exclude", Usage: "not `HOST[:IDS]`; repeatable"},
 		&cli.BoolFlag{Name: "accept-new-host-keys", Usage: "record the key of a host that has none on record"},
 		&cli.StringFlag{Name: "via", Usage: "reach the hosts by `COMMAND` instead of SSH, such as 'docker exec -i {host}'"},
-		&cli.StringFlag{Name: "color", Value: "auto", Usage: "`WHEN` to use colour: auto, always or never"},
+		&cli.StringFlag{Name: "color", Value: "auto", Usage: "use colour: `auto|always|never`"},
 	), more...)
 }
 
@@ -56,7 +56,7 @@ func verboseFlag() cli.Flag {
 func taskFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringSliceFlag{Name: "task", Usage: "show only `ROLE:INDEX`, such as worker:3 or 'worker:*'; repeatable"},
-		&cli.IntSliceFlag{Name: "rank", Usage: "show only the worker of rank `N`; repeatable"},
+		&cli.IntSliceFlag{Name: "rank", Usage: "show only the worker of `RANK`, such as 0; repeatable"},
 	}
 }
 
@@ -245,8 +245,8 @@ func longName(f cli.Flag) string {
 }
 
 // flagOf is the flag of a command that has a name, or nil.
-func flagOf(ctx *cli.Context, name string) cli.Flag {
-	for _, f := range ctx.Command.Flags {
+func flagOf(cmd *cli.Command, name string) cli.Flag {
+	for _, f := range cmd.Flags {
 		if slices.Contains(f.Names(), name) {
 			return f
 		}
@@ -254,15 +254,17 @@ func flagOf(ctx *cli.Context, name string) cli.Flag {
 	return nil
 }
 
-// flagsFirst moves the flags of every command but launch and exec before its arguments, so
-// that "plx logs JOB --task worker:3" works. What follows launch's PROGRAM is for the
-// program.
+// takesProgram reports whether what follows the first argument of a command is for a program.
+func takesProgram(cmd *cli.Command) bool { return strings.HasSuffix(cmd.ArgsUsage, "[ARGS...]") }
+
+// flagsFirst moves the flags of a command before its arguments, so that "plx logs JOB --task
+// worker:3" works, but not those that are for a program.
 func flagsFirst(app *cli.App, args []string) []string {
 	if len(args) < 2 {
 		return args
 	}
 	cmd := app.Command(args[1])
-	if cmd == nil || cmd.Name == "launch" || cmd.Name == "exec" {
+	if cmd == nil || takesProgram(cmd) {
 		return args
 	}
 	flags, words := args[:2:2], []string{}
@@ -284,11 +286,6 @@ func flagsFirst(app *cli.App, args []string) []string {
 
 // takesNext reports whether the value of a flag is the next argument.
 func takesNext(cmd *cli.Command, arg string) bool {
-	for _, f := range cmd.Flags {
-		doc, ok := f.(cli.DocGenerationFlag)
-		if ok && doc.TakesValue() && slices.Contains(f.Names(), strings.TrimLeft(arg, "-")) {
-			return true
-		}
-	}
-	return false
+	doc, ok := flagOf(cmd, strings.TrimLeft(arg, "-")).(cli.DocGenerationFlag)
+	return ok && doc.TakesValue()
 }

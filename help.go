@@ -48,7 +48,7 @@ func printHelp(w io.Writer, _ string, about any) {
 		for _, c := range about.VisibleCommands() {
 			fmt.Fprint(w, entry(c.Name, c.Usage, commandColumn))
 		}
-		fmt.Fprintf(w, "\nplx COMMAND --help tells what the command takes, plx config which defaults you have set.\n\n%s\n", about.Description)
+		fmt.Fprintf(w, "\n%s\n\n%s\n", about.UsageText, about.Description)
 	case *cli.Command:
 		fmt.Fprint(w, commandHelp(about))
 	}
@@ -84,13 +84,20 @@ func flagHelp(f cli.DocGenerationFlag) (left, right string, column int) {
 	for i, name := range names {
 		names[i] = dashed(name)
 	}
-	before, rest, _ := strings.Cut(f.GetUsage(), "`")
-	value, after, _ := strings.Cut(rest, "`")
-	left, right = strings.TrimSpace(strings.Join(names, ", ")+" "+value), before+value+after
-	if standard := strings.Trim(f.GetDefaultText(), `"`); f.TakesValue() && !slices.Contains([]string{"", "0", "0s", "-1"}, standard) {
-		right += fmt.Sprintf(" (default: %s)", shortTime(standard))
+	left, right = strings.TrimSpace(strings.Join(names, ", ")+" "+valueWord(f.(cli.Flag))), strings.ReplaceAll(f.GetUsage(), "`", "")
+	if value := standard(f); value != "" {
+		right += fmt.Sprintf(" (default: %s)", value)
 	}
 	return left, right, flagColumn
+}
+
+// standard is the value that a flag has if nobody sets it, "" if that is none.
+func standard(f cli.DocGenerationFlag) string {
+	value := strings.Trim(f.GetDefaultText(), `"`)
+	if !f.TakesValue() || slices.Contains([]string{"0", "0s", "-1"}, value) {
+		return ""
+	}
+	return shortTime(value)
 }
 
 // dashed is how a flag is written on the command line.

@@ -42,6 +42,7 @@ func run(args []string, stdout, stderr *os.File) int {
 	if errors.As(err, &verdict) {
 		return verdict.code
 	}
+	err = blamed(app, err)
 	complain(stderr, err)
 	return exit.Code(err)
 }
@@ -57,6 +58,11 @@ func (c *command) app() *cli.App {
 	cli.VersionFlag = &cli.BoolFlag{Name: "version", Usage: "print the version", DisableDefaultText: true} // -v is that of launch
 	cli.VersionPrinter = func(ctx *cli.Context) { fmt.Fprintln(ctx.App.Writer, versionLine()) }
 	cli.HelpPrinter = printHelp
+	work := []*cli.Command{
+		c.launchCommand(), c.execCommand(), c.probeCommand(), c.doctorCommand(), c.logsCommand(), c.jobsCommand(), c.statusCommand(), c.stacksCommand(),
+		c.attachCommand(), c.scaleCommand(), c.stopCommand(), c.fetchCommand(), c.pruneCommand(),
+	}
+	about := []*cli.Command{configCommand(), completionCommand(), helpCommand(), versionCommand(), manCommand()}
 	app := &cli.App{
 		Name:                      "plx",
 		Usage:                     "launch one program on many machines over SSH, and train there",
@@ -68,19 +74,16 @@ func (c *command) app() *cli.App {
 		ExitErrHandler:            func(*cli.Context, error) {},
 		OnUsageError:              wrongUse,
 		Action:                    unknownCommand,
-		Commands: []*cli.Command{
-			c.launchCommand(), c.execCommand(), c.probeCommand(), c.doctorCommand(), c.logsCommand(), c.jobsCommand(), c.statusCommand(), c.stacksCommand(),
-			c.attachCommand(), c.scaleCommand(), c.stopCommand(), c.fetchCommand(), c.pruneCommand(),
-			configCommand(), completionCommand(), helpCommand(), versionCommand(), manCommand(),
-		},
-		Flags:       []cli.Flag{cli.HelpFlag}, // the library adds it only where no command is named help
-		Description: exitCodes,
+		Commands:                  slices.Concat(work, about),
+		Flags:                     []cli.Flag{cli.HelpFlag}, // the library adds it only where no command is named help
+		UsageText:                 "plx COMMAND --help tells what the command takes, plx config which defaults you have set.",
+		Description:               exitCodes,
 	}
 	for _, sub := range app.Commands {
 		sub.OnUsageError, sub.HideHelpCommand = wrongUse, true
-		if !slices.Contains([]string{"config", "completion", "help", "version"}, sub.Name) {
-			sub.Before = setDefaults
-		}
+	}
+	for _, sub := range work {
+		sub.Before = setDefaults
 	}
 	return app
 }

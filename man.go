@@ -44,7 +44,7 @@ func manPage(c *cli.Command) string {
 		left, right, _ := flagHelp(f.(cli.DocGenerationFlag))
 		fmt.Fprintf(&page, "\n**%s**\n: %s\n", escaped(left), escaped(right))
 	}
-	return page.String() + "\n# SEE ALSO\n\n**plx**(1), **plx-config**(1)\n"
+	return page.String() + "\n# SEE ALSO\n\n**plx**(1)\n"
 }
 
 // escaped is text in which nothing has a meaning in Markdown.
