@@ -21,10 +21,11 @@ func completionCommand() *cli.Command {
 	return &cli.Command{
 		Name: "completion", Usage: "print a script that completes plx's command lines in a shell", ArgsUsage: "bash|zsh|fish",
 		Description: "bash:  echo 'source <(plx completion bash)' >>~/.bashrc\n" +
-			"zsh:   plx completion zsh >\"${fpath[1]}/_plx\"\n" +
-			"fish:  plx completion fish >~/.config/fish/completions/plx.fish\n\n" +
-			"Commands and flags are completed, and jobs, their tasks and hosts as far as this machine\n" +
-			"remembers them. No host is connected to.",
+			"zsh:   echo 'source <(plx completion zsh)' >>~/.zshrc\n" +
+			"fish:  mkdir -p ~/.config/fish/completions\n" +
+			"       plx completion fish >~/.config/fish/completions/plx.fish\n\n" +
+			"Commands, flags and values are completed, files and folders of this machine, and jobs,\n" +
+			"their tasks and hosts as far as it remembers them. No host is connected to.",
 		Action: func(ctx *cli.Context) error {
 			if ctx.NArg() != 1 || !slices.Contains(shells, ctx.Args().First()) {
 				return exit.Mistake(fmt.Errorf("plx completion: want one of %s", strings.Join(shells, ", ")), "plx completion bash; plx help completion tells where to put it")

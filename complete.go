@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"os"
 	"slices"
 	"strings"
 
@@ -13,8 +12,12 @@ import (
 	"github.com/plx-run/plx/launcher/jobs"
 )
 
-// files stands among candidates for the names of files, which the shell knows best.
-const files = ":files"
+// These stand among candidates for the names of files and of folders, which the shell knows
+// best.
+const (
+	files   = ":files"
+	folders = ":folders"
+)
 
 // complete is what the scripts call with the words of a command line behind plx, of which
 // the last one is to be completed. A candidate is a word, and behind a tab what it is.
@@ -24,7 +27,7 @@ func complete(app *cli.App, words []string) []string {
 	}
 	last := words[len(words)-1]
 	return slices.DeleteFunc(candidates(app, words[:len(words)-1], last), func(c string) bool {
-		return c != files && !strings.HasPrefix(c, last)
+		return c != files && c != folders && !strings.HasPrefix(c, last)
 	})
 }
 
@@ -36,26 +39,28 @@ func candidates(app *cli.App, words []string, last string) []string {
 	if cmd == nil {
 		return nil
 	}
-	line := commandLine{cmd, nil, map[string]string{}}
+	line := commandLine{app, cmd, nil, map[string]string{}}
 	flag, ended := line.read(words[1:])
-	switch name, _, value := strings.Cut(last, "="); {
-	case ended: // what follows is for the program, or an argument
+	name, value, given := strings.Cut(last, "=")
+	switch {
+	case ended && takesProgram(cmd):
 		return []string{files}
+	case ended:
+		return line.arguments(last)
 	case flag != "":
-		return line.values(flag)
-	case value && strings.HasPrefix(last, "--"):
-		with := line.values(strings.TrimLeft(name, "-"))
+		return line.values(flag, last)
+	case given && strings.HasPrefix(last, "-"):
+		with := line.values(strings.TrimLeft(name, "-"), value)
 		for i, v := range with {
-			with[i] = name + "=" + v
+			if v != files && v != folders {
+				with[i] = name + "=" + v
+			}
 		}
-		return slices.DeleteFunc(with, func(v string) bool { return strings.HasSuffix(v, "="+files) })
+		return with
 	case strings.HasPrefix(last, "-"):
 		return flagWords(cmd)
 	}
-	if cmd.Name == "help" && len(words) == 1 {
-		return commandWords(app)
-	}
-	return line.arguments()
+	return line.arguments(last)
 }
 
 func commandWords(app *cli.App) (words []string) {
@@ -75,13 +80,14 @@ func flagWords(cmd *cli.Command) (words []string) {
 
 // commandLine is what was typed so far behind a command.
 type commandLine struct {
+	app   *cli.App
 	cmd   *cli.Command
 	args  []string          // arguments
 	flags map[string]string // values, by the names that were typed
 }
 
-// read takes words. It returns the flag whose value is to come, and whether all that is
-// to come belongs to a program.
+// read takes words. It returns the flag whose value is to come, and whether no flags of plx
+// are to come.
 func (l *commandLine) read(words []string) (flag string, ended bool) {
 	for len(words) > 0 {
 		word := words[0]
@@ -89,9 +95,10 @@ func (l *commandLine) read(words []string) (flag string, ended bool) {
 		name, value, given := strings.Cut(strings.TrimLeft(word, "-"), "=")
 		switch {
 		case word == "--":
+			l.args = append(l.args, words...)
 			return "", true
-		case !strings.HasPrefix(word, "-"):
-			if l.args = append(l.args, word); l.cmd.Name == "launch" || l.cmd.Name == "exec" {
+		case len(word) < 2 || word[0] != '-':
+			if l.args = append(l.args, word); takesProgram(l.cmd) {
 				return "", true
 			}
 		case given:
@@ -106,58 +113,69 @@ func (l *commandLine) read(words []string) (flag string, ended bool) {
 }
 
 // values are candidates for the value of a flag.
-func (l *commandLine) values(flag string) []string {
-	switch flag {
-	case "color":
-		return []string{"auto", "always", "never"}
-	case "ps":
-		return append([]string{"auto", "all", "none"}, l.hosts()...)
-	case "visible":
-		return []string{"auto", "own", "host"}
-	case "include", "exclude", "host":
-		return l.hosts()
-	case "task":
-		return l.tasks()
-	case "rank":
-		var ranks []string
-		for _, task := range l.tasks() {
-			if rank, worker := strings.CutPrefix(task, "worker:"); worker {
-				ranks = append(ranks, rank)
-			}
-		}
-		return ranks
-	case "resume":
-		return jobWords()
-	case "hosts", "env-file", "copy", "log-dir", "workdir", "venv", "fetch":
-		return []string{files}
+func (l *commandLine) values(flag, last string) []string {
+	f := flagOf(l.cmd, flag)
+	if f == nil {
+		return nil
 	}
-	return nil
+	return l.named(valueWord(f), last)
 }
 
 // arguments are candidates for the next argument.
-func (l *commandLine) arguments() []string {
+func (l *commandLine) arguments(last string) []string {
+	words := strings.Fields(strings.NewReplacer("[", "", "]", "", "...", "").Replace(l.cmd.ArgsUsage))
 	switch n := len(l.args); {
-	case l.cmd.Name == "launch", l.cmd.Name == "fetch" && n == 1:
+	case takesProgram(l.cmd):
 		return []string{files}
-	case n > 0:
+	case n >= len(words):
 		return nil
-	case slices.Contains([]string{"logs", "attach", "scale", "stop", "fetch"}, l.cmd.Name):
-		return jobWords()
-	case l.cmd.Name == "completion":
-		return shells
+	case words[n] == "COMMAND":
+		return commandWords(l.app)
+	default:
+		return l.named(words[n], last)
 	}
-	return nil
 }
 
-// jobWords are the ids of all jobs, and the names of those that have one; the newest
-// comes first.
-func jobWords() (words []string) {
+// named are candidates for what a word of the help stands for.
+func (l *commandLine) named(word, last string) (all []string) {
+	for word := range strings.SplitSeq(word, "|") {
+		switch word {
+		case "FILE", "FILE-OR-FOLDER":
+			all = append(all, files)
+		case "DIR":
+			all = append(all, folders)
+		case "JOB":
+			all = append(all, jobWords(false)...)
+		case "RUNNING-JOB":
+			all = append(all, jobWords(true)...)
+		case "HOSTS", "HOST[:IDS]", "LINE":
+			all = append(all, l.hosts(word, last)...)
+		case "ROLE:INDEX":
+			all = append(all, l.tasks()...)
+		case "RANK":
+			for _, task := range l.tasks() {
+				if rank, worker := strings.CutPrefix(task, "worker:"); worker {
+					all = append(all, rank)
+				}
+			}
+		default:
+			if !isName(word) {
+				all = append(all, word)
+			}
+		}
+	}
+	return all
+}
+
+// jobWords are the ids of all jobs, or of those that are not known to have ended, and the names
+// of those that have one; the newest comes first.
+func jobWords(running bool) (words []string) {
 	records, _ := jobs.Records() // without them there is nothing to complete
-	slices.Reverse(records)
-	for _, r := range records {
+	for _, r := range slices.Backward(records) {
 		about := "\t" + r.Program + ", " + r.Created.Local().Format("2 January 15:04")
 		for _, word := range []string{r.Job, r.Name} {
-			if word != "" && !slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, word+"\t") }) {
+			known := slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, word+"\t") })
+			if word != "" && !known && (r.Verdict == nil || !running) {
 				words = append(words, word+about)
 			}
 		}
@@ -186,19 +204,41 @@ func (l *commandLine) tasks() (names []string) {
 	return slices.Compact(names)
 }
 
-// hosts are those of the job, or of the resource file where no job is meant.
-func (l *commandLine) hosts() (names []string) {
-	var found []hostfile.Host
-	if file := cmp.Or(l.flags["hosts"], os.Getenv(defaults.Variable("hosts"))); file != "" {
-		found, _ = hostfile.ParseFile(file) // a file with mistakes completes nothing
-	} else if r, ok := l.record(); ok && l.cmd.Name == "logs" {
-		for _, h := range r.Hosts {
-			host, _ := hostfile.ParseLines([]string{h.Line}) // as above
-			found = append(found, host...)
+// hosts are candidates for a word of the help that stands for hosts: those of the resource
+// file, else those of the job. Behind HOST: come its devices; lists have commas.
+func (l *commandLine) hosts(word, last string) (names []string) {
+	before := last[:strings.LastIndex(last, ",")+1]
+	host, _, devices := strings.Cut(last, ":")
+	for _, h := range l.knownHosts() {
+		switch {
+		case word == "HOST[:IDS]" && devices && h.Name == host:
+			for _, id := range h.Devices.IDs {
+				names = append(names, cmp.Or(before, host+":")+string(id))
+			}
+		case word == "HOSTS":
+			names = append(names, before+h.Name)
+		default:
+			names = append(names, h.Name)
 		}
 	}
-	for _, h := range found {
-		names = append(names, h.Name)
-	}
 	return names
+}
+
+func (l *commandLine) knownHosts() (found []hostfile.Host) {
+	file := l.flags["hosts"]
+	if d, err := readDefaults(l.app); err == nil && file == "" {
+		if s := d.Of(l.cmd.Name, "hosts"); s != nil {
+			file = s.Values[0]
+		}
+	}
+	if file != "" {
+		found, _ = hostfile.ParseFile(defaults.AtHome(file)) // a file with mistakes completes nothing
+		return found
+	}
+	r, _ := l.record()
+	for _, h := range r.Hosts {
+		host, _ := hostfile.ParseLines([]string{h.Line}) // as above
+		found = append(found, host...)
+	}
+	return found
 }
