@@ -13,7 +13,7 @@ import (
 
 func configCommand() *cli.Command {
 	return &cli.Command{
-		Name: "config", Usage: "show the value that each flag has without you, and where it was set",
+		Name: "config", Usage: "show the value of every flag, and where it was set",
 		Description: "A variable PLX_NAME sets the flag --name of every command that has it, such as\n" +
 			"PLX_HOSTS=resources.txt or PLX_START_TIMEOUT=10m; a flag that may be repeated takes a value\n" +
 			"on each line. --rank has none, because tasks get a PLX_RANK of their own.\n\n" +

@@ -76,7 +76,7 @@ func (c *command) app() *cli.App {
 		Action:                    unknownCommand,
 		Commands:                  slices.Concat(work, about),
 		Flags:                     []cli.Flag{cli.HelpFlag}, // the library adds it only where no command is named help
-		UsageText:                 "plx COMMAND --help tells what the command takes, plx config which defaults you have set.",
+		UsageText:                 "plx COMMAND --help tells what the command takes, plx config which values flags have.",
 		Description:               exitCodes,
 	}
 	for _, sub := range app.Commands {
