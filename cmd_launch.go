@@ -1,14 +1,17 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -19,8 +22,6 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/jobs"
-	"github.com/plx-run/plx/launcher/slurm"
-	"github.com/plx-run/plx/launcher/submit"
 	"github.com/plx-run/plx/logs"
 )
 
@@ -51,8 +52,8 @@ func launchFlags() []cli.Flag {
 		group("Workers and servers",
 			&cli.IntFlag{Name: "n", Usage: "`N` workers in all"},
 			&cli.IntFlag{Name: "workers-per-host", Usage: "`N` workers on each host"},
-			&cli.StringFlag{Name: "ps", Value: "auto", Usage: "parameter servers on `HOSTS` (host,host) only, on all, or none; auto: all for a program of plx's trainer, none for others"},
-			&cli.StringFlag{Name: "visible", Value: "auto", Usage: "a worker sees `WHAT`: its own device (own), or those of all workers on its host (host); auto: host for programs that choose by LOCAL_RANK, as those for torchrun do, own for others"},
+			&cli.StringFlag{Name: "ps", Value: "auto", Usage: "parameter servers on `auto|all|none|HOSTS` (host,host); auto: all for a program of plx's trainer, none for others"},
+			&cli.StringFlag{Name: "visible", Value: "auto", Usage: "what a worker sees, `auto|own|host`: its own device, or those of all workers on its host; auto: host for programs that choose by LOCAL_RANK, as those for torchrun do, own for others"},
 			&cli.BoolFlag{Name: "share-gpus", Usage: "use GPUs although others use them, and let other jobs with --share-gpus use them too"},
 			&cli.BoolFlag{Name: "no-bind", Usage: "do not bind workers to their share of the cores"},
 			&cli.StringFlag{Name: "nic", Usage: "send data over network interface `NAME` of each host (nic=NAME in the resource file: of one host)"},
@@ -69,11 +70,11 @@ func launchFlags() []cli.Flag {
 			&cli.StringSliceFlag{Name: "env-file", Usage: "give tasks the variables of `FILE`, NAME=VALUE or NAME on each line; repeatable"},
 			&cli.StringFlag{Name: "path", Usage: "`FOLDERS` to put before the hosts' PATH"},
 			&cli.StringFlag{Name: "chdir", Usage: "`FOLDER` on the hosts to run in, instead of the task's own"},
-			&cli.StringFlag{Name: "setup", Usage: "shell `LINE` to run before the program, in its directory and environment: with --workdir once on each host, else in each task"}),
+			&cli.StringFlag{Name: "setup", Usage: "shell `COMMAND` to run before the program, in its directory and environment: with --workdir once on each host, else in each task"}),
 		group("Output", append([]cli.Flag{
 			verboseFlag(),
 			&cli.StringFlag{Name: "grep", Usage: "show only lines that match `RE`"},
-			&cli.StringFlag{Name: "log-dir", Usage: "keep a file of each task's stdout and one of its stderr in `FOLDER` on this machine"},
+			&cli.StringFlag{Name: "log-dir", Usage: "keep a file of each task's stdout and one of its stderr in `DIR` on this machine"},
 			&cli.StringFlag{Name: "log-limit", Value: "1GiB", Usage: "a host keeps the newest `SIZE` of a task's output, such as 500MiB; 0 or none: all of it"},
 		}, taskFlags()...)...),
 		group("Job and checkpoints",
@@ -91,7 +92,7 @@ func launchFlags() []cli.Flag {
 			&cli.DurationFlag{Name: "wait-host", Value: 5 * time.Minute, Usage: "wait `TIME` for lost hosts to return if fewer are left"},
 			&cli.DurationFlag{Name: "restart-backoff", Value: time.Second, Usage: "`TIME` before the first restart; doubled before each further one, up to 1m"},
 			&cli.DurationFlag{Name: "hang-timeout", Value: launcher.DefaultHang, Usage: "a job in which nothing moves for `TIME` hangs, 0 for never: see docs/hangs.md"},
-			&cli.StringFlag{Name: "on-hang", Value: "report", Usage: "do `WHAT` with a job that hangs: report it and go on, stop it with status 124, or restart it (--max-restarts)"},
+			&cli.StringFlag{Name: "on-hang", Value: "report", Usage: "`report|stop|restart` a job that hangs: report it and go on, stop it with status 124, or restart it (--max-restarts)"},
 			&cli.DurationFlag{Name: "freeze-timeout", Value: 30 * time.Second, Usage: "a task of plx's trainer that sends no heartbeat for `TIME` has failed, 0 for never"}),
 		group("Time limits",
 			&cli.DurationFlag{Name: "wait-gpus", Usage: "wait up to `TIME` for GPUs that others use; launches get them in the order in which they began to wait"},
@@ -125,36 +126,6 @@ func (c *command) launch(ctx *cli.Context) error {
 	signals, stop := c.signals()
 	defer stop()
 	c.code, err = launcher.Launch(context.Background(), cfg, signals)
-	return err
-}
-
-// submit submits the launch.
-func (c *command) submit(ctx *cli.Context) error {
-	cfg, err := c.settings(ctx, hosts.Reach{})
-	if err != nil {
-		return err
-	}
-	if cfg.Detach && (cfg.Grep != nil || len(cfg.Show) > 0) {
-		return exit.Mistake(errors.New("--grep, --task and --rank need an attached job, and --detach was given"), "plx logs -f --grep RE")
-	}
-	later := cfg
-	later.Detach, later.Grep, later.Show = false, nil, nil
-	environ, err := later.Check()
-	if err != nil {
-		return err
-	}
-	s := submit.Config{Terminal: cfg.Terminal, Name: cfg.Name, Program: cfg.Program, Words: scriptFlags(ctx), Args: ctx.Args().Slice(), Environ: environ,
-		Detach: cfg.Detach, DryRun: cfg.DryRun, SaveTime: cfg.SaveTime, Finish: cfg.Fetch != "" || cfg.LogDir != "", Shown: logs.Options{Grep: cfg.Grep, Verbose: cfg.Verbose, Only: cfg.Show}}
-	for _, flag := range []string{"partition", "nodes", "gpus"} {
-		if value := ctx.String(flag); value != "" {
-			s.Options = append(s.Options, "--"+flag+"="+value)
-		}
-	}
-	s.Options = append(s.Options, ctx.StringSlice("sbatch-option")...)
-	c.warnOfFlags(cfg)
-	signals, stop := c.signals()
-	defer stop()
-	c.code, err = submit.Run(context.Background(), s, signals)
 	return err
 }
 
@@ -220,9 +191,7 @@ func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config
 	if cfg.PortLow, cfg.PortHigh, err = portRange(ctx.String("port-range")); err != nil {
 		return cfg, err
 	}
-	if cfg.Terminal, err = c.terminal(ctx); err != nil {
-		return cfg, err
-	}
+	cfg.Terminal = c.terminal(ctx)
 	if cfg.LogLimit, err = logLimit(ctx.String("log-limit")); err != nil {
 		return cfg, err
 	}
@@ -233,9 +202,7 @@ func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config
 	if err := notEmpty(ctx, "ps", "name", "resume", "fetch", "workdir", "venv"); err != nil {
 		return cfg, err
 	}
-	if err := placeConfig(ctx, &cfg); err != nil {
-		return cfg, err
-	}
+	placeConfig(ctx, &cfg)
 	cfg.Hang = launcher.HangPlan{Timeout: ctx.Duration("hang-timeout"), Action: ctx.String("on-hang")}
 	cfg.Freeze, cfg.Restarts = ctx.Duration("freeze-timeout"), launcher.Restarts{
 		Max: ctx.Int("max-restarts"), PerHour: ctx.Int("restarts-per-hour"), MinWorkers: ctx.Int("min-workers"),
@@ -257,25 +224,7 @@ func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config
 	return cfg, nil
 }
 
-// inSlurm gives what a batch script of Slurm launches a name, by which it finds its
-// checkpoints if Slurm requeues the script. What --slurm has submitted has an id already.
-func (c *command) inSlurm(job *slurm.Job, cfg *launcher.Config) {
-	if cfg.Submission = os.Getenv(slurm.Variable); cfg.Submission != "" {
-		os.Unsetenv(slurm.Variable)           // it is not for the tasks
-		cfg.Detach, cfg.DryRun = false, false // defaults of the user's were for the submission
-		if cfg.Resume == "" {
-			cfg.Name = cmp.Or(cfg.Name, cfg.Submission)
-		}
-	}
-	if cfg.Name == "" && cfg.Resume == "" {
-		cfg.Name = job.Name(append([]string{cfg.Program}, cfg.Args...))
-	}
-	if cfg.Detach && job.Batch {
-		fmt.Fprintln(c.stderr, "plx: note: --detach in a batch script of Slurm: the job ends with the script, unless that waits with plx attach") // a note may be lost
-	}
-}
-
-func placeConfig(ctx *cli.Context, cfg *launcher.Config) error {
+func placeConfig(ctx *cli.Context, cfg *launcher.Config) {
 	cfg.Workers, cfg.PerHost, cfg.NoBind = ctx.Int("n"), ctx.Int("workers-per-host"), ctx.Bool("no-bind")
 	cfg.ShareGPUs, cfg.WaitGPUs = ctx.Bool("share-gpus"), ctx.Duration("wait-gpus")
 	switch servers := ctx.String("ps"); {
@@ -286,14 +235,48 @@ func placeConfig(ctx *cli.Context, cfg *launcher.Config) error {
 	case servers != "all":
 		cfg.Servers = strings.Split(servers, ",")
 	}
-	switch visible := ctx.String("visible"); visible {
-	case "auto":
-		cfg.AutoVisible = true
-	case "own":
-	case "host":
-		cfg.VisibleHost = true
-	default:
-		return exit.Mistake(fmt.Errorf("--visible %s: want auto, own or host", visible), "--visible auto")
+	cfg.AutoVisible, cfg.VisibleHost = ctx.String("visible") == "auto", ctx.String("visible") == "host"
+}
+
+// local reads --local HOSTSxWORKERS.
+func local(text string) (hosts, workers int, err error) {
+	hosts, workers, ok := numbers(text, "x")
+	if !ok || hosts < 1 || workers < 1 || hosts > 256 || workers > 256 {
+		return 0, 0, exit.Mistake(fmt.Errorf("--local %s: want HOSTSxWORKERS, such as 2x1, with 1 to 256 hosts", text), "--local 2x1")
 	}
-	return nil
+	return hosts, workers, nil
+}
+
+// sizeText is a number with the unit of a size.
+var sizeText = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^([0-9]{1,15}(?:\.[0-9]{1,6})?) ?(?:([KMGT])?(I?B)?)$`)
+})
+
+// logLimit reads --log-limit SIZE, as a number of bytes; 0 means no limit.
+func logLimit(text string) (int64, error) {
+	if text == "none" {
+		return 0, nil
+	}
+	m := sizeText().FindStringSubmatch(strings.ToUpper(text))
+	if m == nil {
+		return 0, exit.Mistake(fmt.Errorf("--log-limit %s: want a size, such as 500MiB or 2GiB, or none", text), "--log-limit 1GiB")
+	}
+	unit := 1024.0
+	if m[2] != "" && m[3] == "B" {
+		unit = 1000
+	}
+	number, _ := strconv.ParseFloat(m[1], 64) // the pattern has no others
+	bytes := number * math.Pow(unit, float64(1+strings.Index("KMGT", m[2])))
+	if m[2] == "" {
+		bytes = number
+	}
+	switch {
+	case bytes == 0:
+		return 0, nil
+	case bytes < logs.MinLimit:
+		return 0, exit.Mistake(fmt.Errorf("--log-limit %s is too small, at least 1MiB is needed", text), "--log-limit 1MiB, or none for no limit")
+	case bytes > math.MaxInt64/2:
+		return 0, exit.Mistake(fmt.Errorf("--log-limit %s is larger than any disk", text), "--log-limit none")
+	}
+	return int64(bytes), nil
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,12 +14,18 @@ import (
 	"github.com/plx-run/plx/internal/executable"
 	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/launcher/jobs"
+	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// remembered makes a record of a job demo-1 on the hosts h1 and h2, in a home of its own.
+// remembered makes records of a job demo-1 on the hosts h1 and h2 and of a job old-1 that has
+// ended, in a home of its own.
 func remembered(t *testing.T) {
 	t.Helper()
 	t.Setenv("HOME", t.TempDir())
+	old := jobs.Record{Job: "old-1", Program: "train", Created: time.Now().Add(-time.Hour), Verdict: &protocol.Verdict{}, Hosts: []jobs.HostRecord{{Line: "h1: 0"}}}
+	if err := old.Save(); err != nil {
+		t.Fatal(err)
+	}
 	r := jobs.Record{Job: "demo-1", Name: "demo-run", Program: "train", Created: time.Now(), Hosts: []jobs.HostRecord{
 		{Line: "h1: 0,1", Tasks: []string{"ps:0", "worker:0", "worker:1"}}, {Line: "h2: 0", Tasks: []string{"worker:2"}}}}
 	if err := r.Save(); err != nil {
@@ -29,13 +36,17 @@ func remembered(t *testing.T) {
 func TestComplete(t *testing.T) {
 	remembered(t)
 	hosts := filepath.Join(t.TempDir(), "resources.txt")
-	if err := os.WriteFile(hosts, []byte("gpu01: 0\ngpu02: 0\n"), 0o600); err != nil {
+	if err := os.WriteFile(hosts, []byte("gpu01: 0,1\ngpu02: 0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	app := (&command{}).app()
 	for line, want := range map[string]string{
 		"lo":                                  "logs",
-		"logs|":                               "demo-1 demo-run",
+		"logs|":                               "demo-1 demo-run old-1",
+		"logs|--|":                            "demo-1 demo-run old-1",
+		"stop|":                               "demo-1 demo-run",
+		"stop|old":                            "",
+		"launch|--resume|":                    "demo-1 demo-run old-1",
 		"logs|demo-1|":                        "",
 		"logs|--ta":                           "--task --tail",
 		"logs|demo-1|--task|worker":           "worker:0 worker:1 worker:2",
@@ -47,9 +58,28 @@ func TestComplete(t *testing.T) {
 		"launch|--include|gpu":                "",
 		"launch|--color|a":                    "auto always",
 		"launch|./train|--color|":             files,
+		"launch|--color=":                     "--color=auto --color=always --color=never",
+		"launch|--on-hang|":                   "report stop restart",
+		"launch|--visible|":                   "auto own host",
+		"launch|--hosts=":                     files,
+		"launch|--workdir=s":                  folders,
+		"launch|--venv|":                      folders,
+		"launch|--copy|":                      files,
+		"launch|--log-dir|":                   folders,
+		"launch|--setup|":                     "",
+		"launch|--chdir|":                     "",
+		"launch|--ps|gpu01,":                  "gpu01,h1 gpu01,h2",
+		"launch|--ps|h1,":                     "h1,h1 h1,h2",
+		"launch|--hosts|" + hosts + "|--include|gpu01:":   "gpu01:0 gpu01:1",
+		"launch|--hosts|" + hosts + "|--include|gpu01:0,": "gpu01:0,0 gpu01:0,1",
+		"man|":                                folders,
+		"jobs|":                               "",
+		"logs|--task=":                        "--task=ps:0 --task=worker:0 --task=worker:1 --task=worker:2",
+		"exec|--setup|":                       "",
 		"launch|--detach|":                    files,
 		"exec|--|l":                           files,
-		"fetch|demo-1|":                       files,
+		"fetch|demo-1|":                       folders,
+		"fetch|demo-1|results|":               "",
 		"help|pro":                            "probe",
 		"completion|":                         "bash zsh fish",
 		"nothing|":                            "",
@@ -73,37 +103,156 @@ func TestCompletionInShells(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds plx, and starts shells")
 	}
-	dir := t.TempDir()
-	build := exec.Command("go", "build", "-o", filepath.Join(dir, "real"), ".")
-	if out, err := build.CombinedOutput(); err != nil {
+	real := filepath.Join(t.TempDir(), "plx")
+	if out, err := exec.Command("go", "build", "-o", real, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	remembered(t) // not before: the build has its cache in the home
-	// plx, which completes as the real one does, writes its arguments down.
-	script := fmt.Sprintf("#!/bin/sh\ncase $1 in __complete|completion) exec %s/real \"$@\" ;; esac\necho \"$*\" >>%[1]s/called\n", dir)
-	if err := executable.Write(filepath.Join(dir, "plx"), []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(dir, "subfolder"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for shell, start := range map[string]string{
-		"bash --noprofile --norc -i": "source <(plx completion bash)",
-		"zsh -f -i":                  "autoload -Uz compinit && compinit -u -D && source <(plx completion zsh)",
-		"fish --no-config -i":        "plx completion fish | source",
-	} {
-		t.Run(strings.Fields(shell)[0], func(t *testing.T) {
-			if _, err := exec.LookPath(strings.Fields(shell)[0]); err != nil {
+	for shell, insertAll := range shellsOfTest {
+		name := strings.Fields(shell)[0]
+		t.Run(name, func(t *testing.T) {
+			if _, err := exec.LookPath(name); err != nil {
 				t.Skip(err)
 			}
-			called := typedInto(t, dir, shell, start+"; plx ready\r", "plx lo\tdemo-1\r", "plx sto\t--gr\t5s demo-r\t\r",
-				"plx logs --task wor\t2\r", "plx launch --color alw\t --workdir subf\t\r")
-			want := "ready\nlogs demo-1\nstop --grace 5s demo-run\nlogs --task worker:2\nlaunch --color always --workdir subfolder\n"
-			if strings.ReplaceAll(called, "/\n", "\n") != want { // zsh takes the last / away again
-				t.Errorf("got\n%swant\n%s", called, want)
+			t.Parallel()
+			dir := recorder(t, real)
+			install(t, dir, name)
+			lines := []string{insertAll + "plx ready\r", "plx lo\tdemo-1\r", "plx sto\t--gr\t5s demo-r\t\r",
+				"plx logs --task wor\t2\r", "plx launch --color alw\t --workdir subf\t\r"}
+			for _, p := range positions {
+				if name == "fish" {
+					lines = append(lines, fmt.Sprintf("%s (complete -C %q | string replace -r '\\t.*' '')\r", p.line[:strings.LastIndex(p.line, " ")], p.line))
+				} else {
+					lines = append(lines, p.line+"\x1b*\r")
+				}
+			}
+			called := strings.Split(strings.TrimSpace(typedInto(t, dir, shell, lines...)), "\n")
+			want := []string{"ready", "logs demo-1", "stop --grace 5s demo-run", "logs --task worker:2", "launch --color always --workdir subfolder"}
+			for i, line := range want {
+				if got := strings.TrimSuffix(called[i], "/"); got != line { // zsh takes the last / away again
+					t.Errorf("got %q, want %q", got, line)
+				}
+			}
+			for i, p := range positions {
+				if got := offered(p.line, called[len(want)+i]); !slices.Equal(got, strings.Fields(p.want)) {
+					t.Errorf("%s: %q, want %s", p.line, got, p.want)
+				}
 			}
 		})
 	}
+}
+
+// The file of a package lies in a folder of zsh's $fpath, and completes from the first time on.
+func TestCompletionOfAPackage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts zsh")
+	}
+	if _, err := exec.LookPath("zsh"); err != nil {
+		t.Skip(err)
+	}
+	remembered(t)
+	dir := recorder(t, "echo logs; :")
+	script, err := completions.ReadFile("completion/plx.zsh")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "_plx"), script, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if called := typedInto(t, dir, "zsh -f -i", "fpath=("+dir+" $fpath); autoload -Uz compinit && compinit -u -D; plx ready\r", "plx lo\tdemo-1\r"); called != "ready\nlogs demo-1\n" {
+		t.Errorf("got %q", called)
+	}
+}
+
+// recorder makes a folder with a plx that completes as the real one does and otherwise writes
+// its arguments down, and with a folder to work in.
+func recorder(t *testing.T, real string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	script := fmt.Sprintf("#!/bin/sh\ncase $1$# in __complete*|completion2) %s \"$@\"; exit ;; esac\necho \"$*\" >>%s/called\n", real, dir)
+	err := executable.Write(filepath.Join(dir, "plx"), []byte(script), 0o755)
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(dir, "here", "subfolder"), 0o700)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "here", "resources.txt"), []byte("gpu01: 0,1\ngpu02: 0\n"), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// install does what plx tells to do so that a shell completes, in a home where nothing is.
+func install(t *testing.T, dir, shell string) {
+	t.Helper()
+	told := regexp.MustCompile(`(?m)^` + shell + `: +(.*(?:\n {7}.*)*)`).FindStringSubmatch(completionCommand().Description)
+	if told == nil {
+		t.Fatalf("plx help completion says nothing of %s", shell)
+	}
+	cmd := exec.Command("sh", "-c", told[1])
+	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", told[1], err, out)
+	}
+}
+
+// offered are the words that a shell has inserted at the end of a line.
+func offered(line, called string) (words []string) {
+	before := strings.Count(line[:strings.LastIndex(line, " ")], " ")
+	for _, word := range strings.Fields(called)[before:] {
+		if name, value, given := strings.Cut(word, "="); given && strings.HasPrefix(name, "--") {
+			word = value
+		}
+		words = append(words, strings.TrimSuffix(word, "/"))
+	}
+	slices.Sort(words)
+	return words
+}
+
+// shellsOfTest are the shells, each with what makes Escape and * insert all candidates. In fish
+// nothing does.
+var shellsOfTest = map[string]string{
+	"bash -i": "",
+	"zsh -i": "zle -C all complete-word _generic; bindkey '\\e*' all; " +
+		"zstyle ':completion:all:*' completer _all_matches _complete; zstyle ':completion:all:*' insert yes; ",
+	"fish -i": "",
+}
+
+// positions are command lines, each with what may come at its end.
+var positions = []struct{ line, want string }{
+	{"plx st", "stacks status stop"},
+	{"plx help l", "launch logs"},
+	{"plx completion ", "bash fish zsh"},
+	{"plx jobs ", ""},
+	{"plx nothing ", ""},
+	{"plx logs ", "demo-1 demo-run old-1"},
+	{"plx attach ", "demo-1 demo-run old-1"},
+	{"plx logs -- ", "demo-1 demo-run old-1"},
+	{"plx stop ", "demo-1 demo-run"},
+	{"plx stop --grace ", ""},
+	{"plx logs --rank ", "0 1 2"},
+	{"plx logs --task p", "ps:0"},
+	{"plx fetch demo-1 ", "subfolder"},
+	{"plx launch --hosts ", "resources.txt subfolder"},
+	{"plx launch --hosts=", "resources.txt subfolder"},
+	{"plx launch --hosts=r", "resources.txt"},
+	{"plx launch --workdir ", "subfolder"},
+	{"plx launch --workdir=", "subfolder"},
+	{"plx launch --env-file ", "resources.txt subfolder"},
+	{"plx launch --color ", "always auto never"},
+	{"plx launch --color=", "always auto never"},
+	{"plx launch --on-hang=re", "report restart"},
+	{"plx launch --visible ", "auto host own"},
+	{"plx launch --ps=h", "h1 h2"},
+	{"plx launch --hosts resources.txt --include ", "gpu01 gpu02"},
+	{"plx launch --hosts=resources.txt --include gpu02:", "gpu02:0"},
+	{"plx launch --host 'h1: 0 1' --on-h", "--on-hang"},
+	{"plx launch ", "resources.txt subfolder"},
+	{"plx launch ./train ", "resources.txt subfolder"},
+	{"plx launch ./train --color ", "resources.txt subfolder"},
+	{"plx launch -- ", "resources.txt subfolder"},
+	{"plx exec -- ", "resources.txt subfolder"},
 }
 
 // typedInto types lines into a shell on a terminal, each when the one before has called
@@ -115,7 +264,7 @@ func typedInto(t *testing.T, dir, shell string, lines ...string) string {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("script", "-qec", shell, "/dev/null")
-	cmd.Dir = dir
+	cmd.Dir = filepath.Join(dir, "here")
 	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "TERM=xterm", "LC_ALL=C.UTF-8")
 	keys, err := cmd.StdinPipe()
 	if err != nil {

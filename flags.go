@@ -1,27 +1,23 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/term"
 
 	"github.com/plx-run/plx/gpuprobe"
 	"github.com/plx-run/plx/hostfile"
-	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
-	"github.com/plx-run/plx/launcher/jobs"
-	"github.com/plx-run/plx/logs"
+	"github.com/plx-run/plx/launcher/slurm"
 )
 
 // reachFlags tell which hosts are meant, how to reach them, and when to use colour.
@@ -33,8 +29,15 @@ func reachFlags(more ...cli.Flag) []cli.Flag {
 		&cli.StringSliceFlag{Name: "exclude", Usage: "not `HOST[:IDS]`; repeatable"},
 		&cli.BoolFlag{Name: "accept-new-host-keys", Usage: "record the key of a host that has none on record"},
 		&cli.StringFlag{Name: "via", Usage: "reach the hosts by `COMMAND` instead of SSH, such as 'docker exec -i {host}'"},
-		&cli.StringFlag{Name: "color", Value: "auto", Usage: "`WHEN` to use colour: auto, always or never"},
+		&cli.StringFlag{Name: "color", Value: "auto", Usage: "use colour: `auto|always|never`"},
 	), more...)
+}
+
+// targetFlags are the flags of commands that work on hosts, or on the nodes of the allocation
+// of Slurm that plx runs in.
+func targetFlags(more ...cli.Flag) []cli.Flag {
+	all := reachFlags()
+	return slices.Concat(all, group("Hosts", &cli.BoolFlag{Name: "no-slurm", Usage: "leave out the allocation of Slurm that plx runs in"}), more)
 }
 
 // probeFlag is the flag of commands that look for GPUs.
@@ -42,14 +45,7 @@ func probeFlag() cli.Flag {
 	return &cli.DurationFlag{Name: "probe-timeout", Value: gpuprobe.DefaultToolTime, Usage: "wait `TIME` for each answer of nvidia-smi, which is slow without persistence mode"}
 }
 
-// probeTime reads the flag of probeFlag. Commands without it have 0.
-func probeTime(ctx *cli.Context) (time.Duration, error) {
-	limit := ctx.Duration("probe-timeout")
-	if ctx.IsSet("probe-timeout") && (limit < time.Second || limit > gpuprobe.DefaultToolTime) {
-		return 0, exit.Mistake(fmt.Errorf("--probe-timeout %v: want 1s to %v", limit, gpuprobe.DefaultToolTime), "leave it out to wait for a minute")
-	}
-	return limit, nil
-}
+func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "write JSON"} }
 
 // verboseFlag is the flag of commands that show a job while it runs.
 func verboseFlag() cli.Flag {
@@ -60,8 +56,17 @@ func verboseFlag() cli.Flag {
 func taskFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringSliceFlag{Name: "task", Usage: "show only `ROLE:INDEX`, such as worker:3 or 'worker:*'; repeatable"},
-		&cli.IntSliceFlag{Name: "rank", Usage: "show only the worker of rank `N`; repeatable"},
+		&cli.IntSliceFlag{Name: "rank", Usage: "show only the worker of `RANK`, such as 0; repeatable"},
 	}
+}
+
+// probeTime reads the flag of probeFlag. Commands without it have 0.
+func probeTime(ctx *cli.Context) (time.Duration, error) {
+	limit := ctx.Duration("probe-timeout")
+	if ctx.IsSet("probe-timeout") && (limit < time.Second || limit > gpuprobe.DefaultToolTime) {
+		return 0, exit.Mistake(fmt.Errorf("--probe-timeout %v: want 1s to %v", limit, gpuprobe.DefaultToolTime), "leave it out to wait for a minute")
+	}
+	return limit, nil
 }
 
 // shownTasks reads the flags of taskFlags.
@@ -133,28 +138,41 @@ func fileReach(ctx *cli.Context) (hosts.Reach, error) {
 	return r, nil
 }
 
-// terminal describes plx's outputs.
-func (c *command) terminal(ctx *cli.Context) (console.Terminal, error) {
-	mode := ctx.String("color")
-	if mode != "auto" && mode != "always" && mode != "never" {
-		return console.Terminal{}, exit.Mistake(fmt.Errorf("--color %s: want auto, always or never", mode), "--color auto")
+// target reads the flags of targetFlags. If no host is named and plx runs in an allocation of
+// Slurm, its nodes are the hosts; the job is nil otherwise. A default host does not count.
+func target(ctx *cli.Context) (hosts.Reach, *slurm.Job, error) {
+	r, job, err := meant(ctx)
+	if err == nil {
+		r.ProbeTime, err = probeTime(ctx)
 	}
-	t := console.Terminal{Stdout: c.stdout, Stderr: c.stderr,
-		StdoutTTY: term.IsTerminal(int(c.stdout.Fd())), StderrTTY: term.IsTerminal(int(c.stderr.Fd()))}
-	t.Dumb = os.Getenv("TERM") == "dumb"
-	t.StdoutColour = logs.UseColour(mode, t.StdoutTTY, os.Getenv)
-	t.StderrColour = logs.UseColour(mode, t.StderrTTY, os.Getenv)
-	return t, nil
+	return r, job, err
 }
 
-// query reads the first argument and the flags that name a job.
-func (c *command) query(ctx *cli.Context) (jobs.Query, error) {
-	r, err := reach(ctx)
-	if err != nil {
-		return jobs.Query{}, err
+// meant is target without the time for probes.
+func meant(ctx *cli.Context) (hosts.Reach, *slurm.Job, error) {
+	named := slices.ContainsFunc([]string{"hosts", "host", "via", "local"}, func(flag string) bool { return typed(ctx, flag) })
+	if named || ctx.Bool("no-slurm") {
+		r, err := reach(ctx)
+		return r, nil, err
 	}
-	t, err := c.terminal(ctx)
-	return jobs.Query{Job: ctx.Args().First(), Reach: r, OnHosts: typed(ctx, "host") || typed(ctx, "hosts"), Terminal: t}, err
+	job, err := slurm.Current(os.Getenv)
+	if err != nil {
+		return hosts.Reach{}, nil, err
+	}
+	if job == nil {
+		r, err := reach(ctx)
+		return r, nil, err
+	}
+	r := hosts.Reach{Slurm: job.Run}
+	if ctx.Bool("dry-run") {
+		r.Hosts, err = job.Known(context.Background())
+	} else {
+		r.Hosts, err = job.Hosts(context.Background())
+	}
+	if err == nil {
+		r.Hosts, err = choose(ctx, r.Hosts)
+	}
+	return r, job, err
 }
 
 // pattern reads a regular expression flag.
@@ -167,49 +185,6 @@ func pattern(ctx *cli.Context, name string) (*regexp.Regexp, error) {
 		return nil, exit.Mistake(fmt.Errorf("--%s: %w", name, err), "for the text itself: --%s '%s'", name, regexp.QuoteMeta(ctx.String(name)))
 	}
 	return re, nil
-}
-
-// local reads --local HOSTSxWORKERS.
-func local(text string) (hosts, workers int, err error) {
-	hosts, workers, ok := numbers(text, "x")
-	if !ok || hosts < 1 || workers < 1 || hosts > 256 || workers > 256 {
-		return 0, 0, exit.Mistake(fmt.Errorf("--local %s: want HOSTSxWORKERS, such as 2x1, with 1 to 256 hosts", text), "--local 2x1")
-	}
-	return hosts, workers, nil
-}
-
-// sizeText is a number with the unit of a size.
-var sizeText = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^([0-9]{1,15}(?:\.[0-9]{1,6})?) ?(?:([KMGT])?(I?B)?)$`)
-})
-
-// logLimit reads --log-limit SIZE, as a number of bytes; 0 means no limit.
-func logLimit(text string) (int64, error) {
-	if text == "none" {
-		return 0, nil
-	}
-	m := sizeText().FindStringSubmatch(strings.ToUpper(text))
-	if m == nil {
-		return 0, exit.Mistake(fmt.Errorf("--log-limit %s: want a size, such as 500MiB or 2GiB, or none", text), "--log-limit 1GiB")
-	}
-	unit := 1024.0
-	if m[2] != "" && m[3] == "B" {
-		unit = 1000
-	}
-	number, _ := strconv.ParseFloat(m[1], 64) // the pattern has no others
-	bytes := number * math.Pow(unit, float64(1+strings.Index("KMGT", m[2])))
-	if m[2] == "" {
-		bytes = number
-	}
-	switch {
-	case bytes == 0:
-		return 0, nil
-	case bytes < logs.MinLimit:
-		return 0, exit.Mistake(fmt.Errorf("--log-limit %s is too small, at least 1MiB is needed", text), "--log-limit 1MiB, or none for no limit")
-	case bytes > math.MaxInt64/2:
-		return 0, exit.Mistake(fmt.Errorf("--log-limit %s is larger than any disk", text), "--log-limit none")
-	}
-	return int64(bytes), nil
 }
 
 // nic reads --nic NAME.
@@ -243,15 +218,53 @@ func numbers(text, sign string) (a, b int, ok bool) {
 	return a, b, err1 == nil && err2 == nil
 }
 
-// flagsFirst moves the flags of every command but launch and exec before its arguments, so
-// that "plx logs JOB --task worker:3" works. What follows launch's PROGRAM is for the
-// program.
+// notEmpty refuses flags with an empty name.
+func notEmpty(ctx *cli.Context, names ...string) error {
+	for _, name := range names {
+		if ctx.IsSet(name) && ctx.String(name) == "" {
+			return empty(name)
+		}
+	}
+	return nil
+}
+
+// empty is the error for a flag whose value is an empty name.
+func empty(flag string) error {
+	return exit.Mistake(fmt.Errorf("--%s: the name is empty", flag), "an unset shell variable? leave --%s out, or name something", flag)
+}
+
+// typed reports whether a flag was given on the command line, rather than by a default of
+// the user's.
+func typed(ctx *cli.Context, flag string) bool {
+	return ctx.IsSet(flag) && ctx.App.Metadata[flag] == nil
+}
+
+// longName is the longest name of a flag, by which defaults call it.
+func longName(f cli.Flag) string {
+	return slices.MaxFunc(f.Names(), func(a, b string) int { return len(a) - len(b) })
+}
+
+// flagOf is the flag of a command that has a name, or nil.
+func flagOf(cmd *cli.Command, name string) cli.Flag {
+	for _, f := range cmd.Flags {
+		if slices.Contains(f.Names(), name) {
+			return f
+		}
+	}
+	return nil
+}
+
+// takesProgram reports whether what follows the first argument of a command is for a program.
+func takesProgram(cmd *cli.Command) bool { return strings.HasSuffix(cmd.ArgsUsage, "[ARGS...]") }
+
+// flagsFirst moves the flags of a command before its arguments, so that "plx logs JOB --task
+// worker:3" works, but not those that are for a program.
 func flagsFirst(app *cli.App, args []string) []string {
 	if len(args) < 2 {
 		return args
 	}
 	cmd := app.Command(args[1])
-	if cmd == nil || cmd.Name == "launch" || cmd.Name == "exec" {
+	if cmd == nil || takesProgram(cmd) {
 		return args
 	}
 	flags, words := args[:2:2], []string{}
@@ -273,11 +286,6 @@ func flagsFirst(app *cli.App, args []string) []string {
 
 // takesNext reports whether the value of a flag is the next argument.
 func takesNext(cmd *cli.Command, arg string) bool {
-	for _, f := range cmd.Flags {
-		doc, ok := f.(cli.DocGenerationFlag)
-		if ok && doc.TakesValue() && slices.Contains(f.Names(), strings.TrimLeft(arg, "-")) {
-			return true
-		}
-	}
-	return false
+	doc, ok := flagOf(cmd, strings.TrimLeft(arg, "-")).(cli.DocGenerationFlag)
+	return ok && doc.TakesValue()
 }

@@ -52,13 +52,13 @@ var counterparts = map[string]counterpart{
 	"node-rank": {torchrun, chosen}, "master-addr": {torchrun, chosen}, "master-port": {torchrun, chosen},
 	"rdzv-backend": {torchrun, chosen}, "rdzv-endpoint": {torchrun, chosen}, "rdzv-id": {torchrun, chosen}, "rdzv-conf": {torchrun, chosen}, "local-addr": {torchrun, chosen},
 	"m": {torchrun, "plx launch python3 -m MODULE"}, "module": {torchrun, "plx launch python3 -m MODULE"}, "no-python": {torchrun, "leave it out: PROGRAM is run as it is"},
-	"tee": {torchrun, "--log-dir FOLDER"}, "redirects": {torchrun, "--log-dir FOLDER"},
+	"tee": {torchrun, "--log-dir DIR"}, "redirects": {torchrun, "--log-dir DIR"},
 
 	"np": {mpirun, "-n N"}, "c": {mpirun, "-n N"}, "npernode": {mpirun, perHost}, "N": {mpirun, perHost}, "ppn": {mpirun, perHost}, "map-by": {mpirun, perHost},
 	"H": {mpirun, "--host LINE"}, "hostfile": {mpirun, allHosts}, "machinefile": {mpirun, allHosts}, "f": {mpirun, allHosts}, "hostlist": {mpirun, "--host LINE"},
 	"x": {mpirun, variables}, "genv": {mpirun, variables}, "wdir": {mpirun, "--chdir FOLDER"}, "wd": {mpirun, "--chdir FOLDER"}, "bind-to": {mpirun, bound},
 	"mca": {mpirun, "--nic NAME"}, "oversubscribe": {mpirun, `write as many devices as workers: --host "gpu01 slots=4"`}, "allow-run-as-root": {mpirun, "leave it out: plx runs as the user of the connection"},
-	"tag-output": {mpirun, "leave it out: plx names the task before each line"}, "output-filename": {mpirun, "--log-dir FOLDER"}, "timeout": {mpirun, "--max-time TIME"},
+	"tag-output": {mpirun, "leave it out: plx names the task before each line"}, "output-filename": {mpirun, "--log-dir DIR"}, "timeout": {mpirun, "--max-time TIME"},
 
 	"num-proc": {horovodrun, "-n N"}, "min-np": {horovodrun, "--min-workers N"}, "min-num-proc": {horovodrun, "--min-workers N"},
 	"p": {horovodrun, `write the port after the host: --host "gpu01:2222: 0,1"`}, "ssh-port": {horovodrun, `write the port after the host: --host "gpu01:2222: 0,1"`},
@@ -72,7 +72,7 @@ var counterparts = map[string]counterpart{
 	"ntasks": {srun, "-n N"}, "ntasks-per-node": {srun, perHost}, "nodes": {srun, everyHost}, "nodelist": {srun, someHosts}, "w": {srun, someHosts},
 	"gpus": {srun, idsOfGPUs}, "G": {srun, idsOfGPUs}, "gpus-per-node": {srun, perHost}, "gres": {srun, idsOfGPUs}, "gpus-per-task": {srun, "leave it out: a worker has one GPU, --visible host shows it all of its host"},
 	"cpus-per-task": {srun, bound}, "cpu-bind": {srun, bound}, "export": {srun, variables}, "time": {srun, "--max-time TIME"}, "t": {srun, "--max-time TIME"},
-	"job-name": {srun, "--name NAME"}, "J": {srun, "--name NAME"}, "D": {srun, "--chdir FOLDER"}, "o": {srun, "--log-dir FOLDER"}, "l": {srun, "leave it out: plx names the task before each line"},
+	"job-name": {srun, "--name NAME"}, "J": {srun, "--name NAME"}, "D": {srun, "--chdir FOLDER"}, "o": {srun, "--log-dir DIR"}, "l": {srun, "leave it out: plx names the task before each line"},
 	"partition": {srun, allHosts}, "mpi": {srun, chosen},
 
 	"nproc": {anyone, perHost}, "gpu": {anyone, idsOfGPUs}, "gpu-id": {anyone, idsOfGPUs}, "devices": {anyone, idsOfGPUs},
@@ -87,7 +87,7 @@ func foreign(ctx *cli.Context, name string) string {
 	}
 	flag, isFlag := strings.CutPrefix(c.here, "-")
 	flag, _, _ = strings.Cut(strings.TrimPrefix(flag, "-"), " ")
-	if ctx.Command.Name != "launch" && (!isFlag || flagOf(ctx, flag) == nil) {
+	if ctx.Command.Name != "launch" && (!isFlag || flagOf(ctx.Command, flag) == nil) {
 		return ""
 	}
 	if c.of == anyone {

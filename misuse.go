@@ -6,7 +6,6 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -26,35 +25,25 @@ func wrongUse(ctx *cli.Context, err error, _ bool) error {
 		return exit.Mistake(err, "plx help lists the commands")
 	}
 	if name, missing := strings.CutPrefix(text, "flag needs an argument: -"); missing {
-		return exit.Mistake(fmt.Errorf("%s needs a value", dashed(name)), "%s; plx help %s", written(ctx, name), ctx.Command.Name)
+		return exit.Mistake(fmt.Errorf("%s needs a value", dashed(name)), "%s %s; plx help %s", dashed(name), valueWord(flagOf(ctx.Command, name)), ctx.Command.Name)
 	}
 	m := badValue().FindStringSubmatch(text)
 	if m == nil {
 		return exit.Mistake(err, "plx help %s", ctx.Command.Name)
 	}
 	value, name := m[1], m[2]
-	switch flagOf(ctx, name).(type) {
-	case *cli.DurationFlag:
-		return exit.Mistake(fmt.Errorf("%s %s: want a time with its unit, such as 90s, 5m or 1h", dashed(name), value), "%s %s", dashed(name), withUnit(value))
-	case *cli.IntFlag, *cli.IntSliceFlag:
-		return exit.Mistake(fmt.Errorf("%s %s: want a whole number", dashed(name), value), "%s 3", dashed(name))
-	case *cli.BoolFlag:
-		return exit.Mistake(fmt.Errorf("%s=%s: want no value, or true or false", dashed(name), value), "%s alone, or leave it out", written(ctx, name))
+	if want, right := wrongValue(flagOf(ctx.Command, name), value); want != "" {
+		return wanted(flagOf(ctx.Command, name), name, value, want, right)
 	}
 	return exit.Mistake(err, "plx help %s", ctx.Command.Name)
 }
 
-// withUnit is the time that somebody probably meant who wrote seconds without a unit, or days.
-func withUnit(value string) string {
-	number, days := strings.CutSuffix(value, "d")
-	n, err := strconv.Atoi(number)
-	switch {
-	case err != nil || n < 0:
-		return "90s"
-	case days:
-		return fmt.Sprintf("%dh", 24*n)
+// wanted is the error for a value of a flag that is wrong.
+func wanted(f cli.Flag, name, value, want, right string) error {
+	if _, yesNo := f.(*cli.BoolFlag); yesNo {
+		return exit.Mistake(fmt.Errorf("%s=%s: want no value, or true or false", dashed(name), value), "%s alone, or leave it out", dashed(name))
 	}
-	return fmt.Sprintf("%ds", n)
+	return exit.Mistake(fmt.Errorf("%s %s: %s", dashed(name), value, want), "%s %s", dashed(name), right)
 }
 
 // badValue matches the errors of package flag for a value.
@@ -65,27 +54,6 @@ var badValue = sync.OnceValue(func() *regexp.Regexp {
 // ofCommand reports whether ctx is that of a command of plx, not of plx itself.
 func ofCommand(ctx *cli.Context) bool {
 	return ctx.Command != nil && ctx.Command.Name != "" && ctx.Command.Name != "plx"
-}
-
-// flagOf is the flag of a command that has a name, or nil.
-func flagOf(ctx *cli.Context, name string) cli.Flag {
-	for _, f := range ctx.Command.Flags {
-		if slices.Contains(f.Names(), name) {
-			return f
-		}
-	}
-	return nil
-}
-
-// written is how the help writes a flag with its value, such as "--lease TIME".
-func written(ctx *cli.Context, name string) string {
-	f, documented := flagOf(ctx, name).(cli.DocGenerationFlag)
-	if !documented {
-		return dashed(name)
-	}
-	_, rest, _ := strings.Cut(f.GetUsage(), "`")
-	value, _, _ := strings.Cut(rest, "`")
-	return strings.TrimSpace(dashed(name) + " " + value)
 }
 
 func unknownCommand(ctx *cli.Context) error {
@@ -103,7 +71,7 @@ func noCommand(ctx *cli.Context, name string) error {
 	meant := ""
 	if ours, known := synonyms[name]; known {
 		meant = fmt.Sprintf("plx %s? ", ours)
-	} else if alike := closest(name, commandNames(ctx.App)); alike != "" {
+	} else if alike := closest(name, commandNames(ctx.App), 0.8); alike != "" {
 		meant = fmt.Sprintf("plx %s? ", alike)
 	} else if isLocal(name) {
 		meant = "plx launch " + name + "? "
@@ -138,15 +106,15 @@ func noFlag(ctx *cli.Context, name string) error {
 		names = append(names, f.Names()...)
 	}
 	meant := ""
-	if alike := closest(name, names); alike != "" {
+	if alike := closest(name, names, 0.8); alike != "" {
 		meant = dashed(alike) + "? "
 	}
 	return exit.Mistake(wrong, "%splx help %s lists them", meant, ctx.Command.Name)
 }
 
-// closest is the one of names that is most like name; "" if none is much like it.
-func closest(name string, names []string) string {
-	best, found := 0.8, ""
+// closest is the one of names that is most like name, by more than least; "" if none is.
+func closest(name string, names []string, least float64) string {
+	best, found := least, ""
 	for _, n := range names {
 		if likeness := smetrics.JaroWinkler(name, n, 0.7, 4); likeness > best { // the usual parameters of the measure
 			best, found = likeness, n
@@ -161,7 +129,7 @@ func noArguments(ctx *cli.Context) error {
 	}
 	args := strings.Join(ctx.Args().Slice(), " ")
 	wrong := fmt.Errorf("%s takes no arguments, not %s", ctx.Command.Name, args)
-	if info, err := os.Stat(args); err == nil && info.Mode().IsRegular() && flagOf(ctx, "hosts") != nil {
+	if info, err := os.Stat(args); err == nil && info.Mode().IsRegular() && flagOf(ctx.Command, "hosts") != nil {
 		return exit.Mistake(wrong, "plx %s --hosts %s", ctx.Command.Name, args)
 	}
 	return exit.Mistake(wrong, "plx %s, or plx help %[1]s for its flags", ctx.Command.Name)
@@ -178,26 +146,4 @@ func oneJob(ctx *cli.Context) error {
 		return exit.Mistake(errors.New("the name of the job is empty"), "an unset shell variable? plx %s alone takes the newest job, plx jobs lists all", name)
 	}
 	return nil
-}
-
-func jobAndFolder(ctx *cli.Context) error {
-	if ctx.NArg() < 2 || ctx.Args().First() == "" || ctx.Args().Get(1) == "" {
-		return exit.Mistake(errors.New("want a job and a folder for what it has made"), "plx fetch JOB DIR, or plx fetch JOB DIR '*.pt'")
-	}
-	return nil
-}
-
-// notEmpty refuses flags with an empty name.
-func notEmpty(ctx *cli.Context, names ...string) error {
-	for _, name := range names {
-		if ctx.IsSet(name) && ctx.String(name) == "" {
-			return empty(name)
-		}
-	}
-	return nil
-}
-
-// empty is the error for a flag whose value is an empty name.
-func empty(flag string) error {
-	return exit.Mistake(fmt.Errorf("--%s: the name is empty", flag), "an unset shell variable? leave --%s out, or name something", flag)
 }

@@ -1,17 +1,23 @@
 #compdef plx
-# Completion of plx for zsh: plx completion zsh >"${fpath[1]}/_plx"
+# Completion of plx for zsh: echo 'source <(plx completion zsh)' >>~/.zshrc
+(($+functions[compdef])) || { autoload -Uz compinit && compinit; }
 _plx() {
-	local line files=
+	local line files= folders=
 	local -a candidates
-	for line in "${(@f)$("${words[1]}" __complete "${(@)words[2,CURRENT]}" 2>/dev/null)}"; do
-		if [[ $line == :files ]]; then
-			files=yes
-		elif [[ -n $line ]]; then
+	for line in "${(@f)$("${(Q)~words[1]}" __complete "${(@Q)words[2,CURRENT-1]}" "${(Q)PREFIX}" 2>/dev/null)}"; do
+		case $line in
+		:files) files=yes ;;
+		:folders) folders=yes ;;
+		?*)
 			line=${line//:/\\:}
 			candidates+=("${line/$'\t'/:}")
-		fi
+			;;
+		esac
 	done
 	((${#candidates})) && _describe 'plx' candidates
+	[[ -n $files$folders && $PREFIX == -*=* ]] && compset -P '*='
 	[[ -n $files ]] && _files
+	[[ -n $folders ]] && _files -/
 }
-compdef _plx plx
+# In a folder of $fpath this file is the body of _plx, for the first time.
+if [[ $funcstack[1] == _plx ]]; then _plx "$@"; else compdef _plx plx; fi

@@ -1,24 +1,22 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/plx-run/plx/launcher"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/slurm"
+	"github.com/plx-run/plx/launcher/submit"
+	"github.com/plx-run/plx/logs"
 )
-
-// targetFlags are the flags of commands that work on hosts, or on the nodes of the allocation
-// of Slurm that plx runs in.
-func targetFlags(more ...cli.Flag) []cli.Flag {
-	all := reachFlags()
-	return slices.Concat(all, group("Hosts", &cli.BoolFlag{Name: "no-slurm", Usage: "leave out the allocation of Slurm that plx runs in"}), more)
-}
 
 // submitFlags tell how plx launch submits itself to Slurm.
 func submitFlags() []cli.Flag {
@@ -29,6 +27,36 @@ func submitFlags() []cli.Flag {
 		&cli.StringFlag{Name: "gpus", Usage: "with --slurm: `NUMBER` of GPUs on all nodes together"},
 		&cli.StringSliceFlag{Name: "sbatch-option", Usage: "with --slurm: one more `OPTION` of sbatch, such as --time=1:00:00; repeatable"},
 	}
+}
+
+// submit submits the launch.
+func (c *command) submit(ctx *cli.Context) error {
+	cfg, err := c.settings(ctx, hosts.Reach{})
+	if err != nil {
+		return err
+	}
+	if cfg.Detach && (cfg.Grep != nil || len(cfg.Show) > 0) {
+		return exit.Mistake(errors.New("--grep, --task and --rank need an attached job, and --detach was given"), "plx logs -f --grep RE")
+	}
+	later := cfg
+	later.Detach, later.Grep, later.Show = false, nil, nil
+	environ, err := later.Check()
+	if err != nil {
+		return err
+	}
+	s := submit.Config{Terminal: cfg.Terminal, Name: cfg.Name, Program: cfg.Program, Words: scriptFlags(ctx), Args: ctx.Args().Slice(), Environ: environ,
+		Detach: cfg.Detach, DryRun: cfg.DryRun, SaveTime: cfg.SaveTime, Finish: cfg.Fetch != "" || cfg.LogDir != "", Shown: logs.Options{Grep: cfg.Grep, Verbose: cfg.Verbose, Only: cfg.Show}}
+	for _, flag := range []string{"partition", "nodes", "gpus"} {
+		if value := ctx.String(flag); value != "" {
+			s.Options = append(s.Options, "--"+flag+"="+value)
+		}
+	}
+	s.Options = append(s.Options, ctx.StringSlice("sbatch-option")...)
+	c.warnOfFlags(cfg)
+	signals, stop := c.signals()
+	defer stop()
+	c.code, err = submit.Run(context.Background(), s, signals)
+	return err
 }
 
 // submitted are the flags that plx's script for sbatch does not have: the plx of the login node
@@ -93,39 +121,20 @@ func scriptFlags(ctx *cli.Context) (all []string) {
 	return all
 }
 
-// target reads the flags of targetFlags. If no host is named and plx runs in an allocation of
-// Slurm, its nodes are the hosts; the job is nil otherwise. A default host does not count.
-func target(ctx *cli.Context) (hosts.Reach, *slurm.Job, error) {
-	r, job, err := meant(ctx)
-	if err == nil {
-		r.ProbeTime, err = probeTime(ctx)
+// inSlurm gives what a batch script of Slurm launches a name, by which it finds its
+// checkpoints if Slurm requeues the script. What --slurm has submitted has an id already.
+func (c *command) inSlurm(job *slurm.Job, cfg *launcher.Config) {
+	if cfg.Submission = os.Getenv(slurm.Variable); cfg.Submission != "" {
+		os.Unsetenv(slurm.Variable)           // it is not for the tasks
+		cfg.Detach, cfg.DryRun = false, false // defaults of the user's were for the submission
+		if cfg.Resume == "" {
+			cfg.Name = cmp.Or(cfg.Name, cfg.Submission)
+		}
 	}
-	return r, job, err
-}
-
-// meant is target without the time for probes.
-func meant(ctx *cli.Context) (hosts.Reach, *slurm.Job, error) {
-	named := slices.ContainsFunc([]string{"hosts", "host", "via", "local"}, func(flag string) bool { return typed(ctx, flag) })
-	if named || ctx.Bool("no-slurm") {
-		r, err := reach(ctx)
-		return r, nil, err
+	if cfg.Name == "" && cfg.Resume == "" {
+		cfg.Name = job.Name(append([]string{cfg.Program}, cfg.Args...))
 	}
-	job, err := slurm.Current(os.Getenv)
-	if err != nil {
-		return hosts.Reach{}, nil, err
+	if cfg.Detach && job.Batch {
+		fmt.Fprintln(c.stderr, "plx: note: --detach in a batch script of Slurm: the job ends with the script, unless that waits with plx attach") // a note may be lost
 	}
-	if job == nil {
-		r, err := reach(ctx)
-		return r, nil, err
-	}
-	r := hosts.Reach{Slurm: job.Run}
-	if ctx.Bool("dry-run") {
-		r.Hosts, err = job.Known(context.Background())
-	} else {
-		r.Hosts, err = job.Hosts(context.Background())
-	}
-	if err == nil {
-		r.Hosts, err = choose(ctx, r.Hosts)
-	}
-	return r, job, err
 }

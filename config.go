@@ -1,0 +1,116 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/plx-run/plx/defaults"
+	"github.com/plx-run/plx/launcher/exit"
+)
+
+// setDefaults sets the flags that the command line leaves out to the user's defaults.
+func setDefaults(ctx *cli.Context) error {
+	d, err := readDefaults(ctx.App)
+	if err != nil {
+		return err
+	}
+	for _, f := range ctx.Command.Flags {
+		name := longName(f)
+		if ctx.IsSet(name) {
+			if want, right := wrongValue(f, ctx.String(name)); choices(f) != nil && want != "" {
+				return wanted(f, name, ctx.String(name), want, right)
+			}
+			continue
+		}
+		s := d.Of(ctx.Command.Name, name)
+		if s == nil {
+			continue
+		}
+		for _, value := range s.Values {
+			if err := ctx.Set(name, value); err != nil {
+				return fmt.Errorf("%s: %w", s.From, err)
+			}
+		}
+		ctx.App.Metadata[name] = s.From
+	}
+	return nil
+}
+
+// blamed adds to a mistake in the value of a flag where the user's defaults set it.
+func blamed(app *cli.App, err error) error {
+	flag, is := strings.CutPrefix(err.Error(), "--")
+	if end := strings.IndexAny(flag, " :="); is && end > 0 && app.Metadata[flag[:end]] != nil {
+		return fmt.Errorf("%s: %w", app.Metadata[flag[:end]], err)
+	}
+	return err
+}
+
+// readDefaults reads the user's defaults and checks them.
+func readDefaults(app *cli.App) (*defaults.Defaults, error) {
+	path, err := defaults.Path()
+	if err != nil {
+		return nil, err
+	}
+	d, err := defaults.Read(path, allFlags(app))
+	if err != nil {
+		return nil, wrongDefault(err)
+	}
+	for _, stray := range d.Strays() {
+		if meant := likeVariable(stray, d.Variables()); meant != "" {
+			return nil, exit.Mistake(fmt.Errorf("$%s: plx has no such variable", stray), "%s? plx help config", meant)
+		}
+	}
+	return d, nil
+}
+
+// likeVariable is the variable that was meant by another, "" if none is much like it: others
+// may have variables that begin with PLX_.
+func likeVariable(stray string, known []string) string {
+	var names []string
+	for _, name := range known {
+		if longer := len(name) - len(stray); -2 <= longer && longer <= 2 {
+			names = append(names, strings.TrimPrefix(name, "PLX_"))
+		}
+	}
+	if meant := closest(strings.TrimPrefix(stray, "PLX_"), names, 0.85); meant != "" {
+		return "PLX_" + meant
+	}
+	return ""
+}
+
+// allFlags are the flags for which there may be defaults.
+func allFlags(app *cli.App) defaults.Flags {
+	all := defaults.Flags{}
+	for _, c := range app.VisibleCommands() {
+		all[c.Name] = map[string]defaults.Flag{}
+		for _, f := range c.Flags {
+			if f == cli.HelpFlag {
+				continue
+			}
+			multi, _ := f.(cli.DocGenerationSliceFlag)
+			_, yesNo := f.(*cli.BoolFlag)
+			all[c.Name][longName(f)] = defaults.Flag{
+				Repeatable: multi != nil && multi.IsSliceFlag(), Switch: yesNo, Path: slices.Contains(pathWords, valueWord(f)),
+				Wrong: func(value string) (string, string) { return wrongValue(f, value) },
+			}
+		}
+	}
+	return all
+}
+
+// wrongDefault adds to a mistake of the user's defaults what was probably meant.
+func wrongDefault(err error) error {
+	m, named := errors.AsType[*defaults.Mistake](err)
+	if !named {
+		return err
+	}
+	meant := ""
+	if alike := closest(m.Name, m.Known, 0.8); alike != "" {
+		meant = alike + "? "
+	}
+	return exit.Mistake(err, "%splx help config", meant)
+}

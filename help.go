@@ -1,0 +1,134 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// A help text has lines of at most helpWidth characters. What a flag means begins in
+// column flagColumn, what a command does in column commandColumn.
+const (
+	helpWidth     = 100
+	flagColumn    = 30
+	commandColumn = 14
+)
+
+// group puts flags under a heading of the help.
+func group(heading string, flags ...cli.Flag) []cli.Flag {
+	for _, f := range flags {
+		switch f := f.(type) {
+		case *cli.StringFlag:
+			f.Category = heading
+		case *cli.StringSliceFlag:
+			f.Category = heading
+		case *cli.IntFlag:
+			f.Category = heading
+		case *cli.IntSliceFlag:
+			f.Category = heading
+		case *cli.DurationFlag:
+			f.Category = heading
+		case *cli.BoolFlag:
+			f.Category = heading
+		}
+	}
+	return flags
+}
+
+// printHelp takes the place of the library's printer, whose lines are as wide as their
+// text and whose groups are in the order of the alphabet.
+func printHelp(w io.Writer, _ string, about any) {
+	switch about := about.(type) {
+	case *cli.App:
+		fmt.Fprintf(w, "plx: %s\n\nUsage:\n  plx COMMAND [FLAGS] [ARGUMENTS]\n\nCommands:\n", about.Usage)
+		for _, c := range about.VisibleCommands() {
+			fmt.Fprint(w, entry(c.Name, c.Usage, commandColumn))
+		}
+		fmt.Fprintf(w, "\n%s\n\n%s\n", about.UsageText, about.Description)
+	case *cli.Command:
+		fmt.Fprint(w, commandHelp(about))
+	}
+}
+
+func commandHelp(c *cli.Command) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "plx %s: %s\n\nUsage:\n  %s\n", c.Name, c.Usage, strings.TrimSpace("plx "+c.Name+" [FLAGS] "+c.ArgsUsage))
+	if c.Description != "" {
+		fmt.Fprintf(&text, "\n%s\n", c.Description)
+	}
+	heading := ""
+	for _, f := range c.VisibleFlags() {
+		if f == cli.HelpFlag {
+			continue
+		}
+		if h := headingOf(f); h != heading {
+			fmt.Fprintf(&text, "\n%s:\n", h)
+			heading = h
+		}
+		text.WriteString(entry(flagHelp(f.(cli.DocGenerationFlag))))
+	}
+	return text.String()
+}
+
+// headingOf is the heading under which a flag stands.
+func headingOf(f cli.Flag) string { return cmp.Or(f.(cli.CategorizableFlag).GetCategory(), "Flags") }
+
+// flagHelp is how a flag is written, and what it means.
+func flagHelp(f cli.DocGenerationFlag) (left, right string, column int) {
+	names := slices.Clone(f.(cli.Flag).Names())
+	slices.SortFunc(names, func(a, b string) int { return len(a) - len(b) })
+	for i, name := range names {
+		names[i] = dashed(name)
+	}
+	left, right = strings.TrimSpace(strings.Join(names, ", ")+" "+valueWord(f.(cli.Flag))), strings.ReplaceAll(f.GetUsage(), "`", "")
+	if value := standard(f); value != "" {
+		right += fmt.Sprintf(" (default: %s)", value)
+	}
+	return left, right, flagColumn
+}
+
+// standard is the value that a flag has if nobody sets it, "" if that is none.
+func standard(f cli.DocGenerationFlag) string {
+	value := strings.Trim(f.GetDefaultText(), `"`)
+	if !f.TakesValue() || slices.Contains([]string{"0", "0s", "-1"}, value) {
+		return ""
+	}
+	return shortTime(value)
+}
+
+// dashed is how a flag is written on the command line.
+func dashed(name string) string { return strings.Repeat("-", min(len(name), 2)) + name }
+
+// shortTime writes 5m0s as 5m.
+func shortTime(text string) string {
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
+}
+
+// entry is left, and right from the column on, on as many lines as it takes.
+func entry(left, right string, column int) string {
+	line := fmt.Sprintf("  %-*s", column-2, left)
+	if len(line) > column || strings.HasSuffix(line, left) {
+		line += "\n" + strings.Repeat(" ", column)
+	}
+	var text strings.Builder
+	at := column
+	for i, word := range strings.Fields(right) {
+		if i > 0 && at+1+len(word) > helpWidth {
+			line, at = line+"\n"+strings.Repeat(" ", column), column
+		} else if i > 0 {
+			line, at = line+" ", at+1
+		}
+		line, at = line+word, at+len(word)
+	}
+	text.WriteString(line + "\n")
+	return text.String()
+}
