@@ -158,11 +158,6 @@ func (s *Shards) Closes() bool { return s.relay != nil || s.steps.d.Norms() }
 // Audience is which copy of the values a rank is sent, -1: the values.
 func (s *Shards) Audience(rank int) int { return s.steps.audience(rank) }
 
-// Expects reports whether a contributor brings gradients for a shard.
-func (s *Shards) Expects(c *layout.Contributor, shard int) bool {
-	return s.steps.d.Variable(s.steps.list[shard].Variable).HasGradientOf(c.Rank)
-}
-
 // Begin notes that a contributor begins a step and which of its parts are absent.
 func (s *Shards) Begin(rank int, step uint64, b Beginning) error {
 	c := s.steps.roster.Contributor(rank)
@@ -179,13 +174,10 @@ func (s *Shards) Begin(rank int, step uint64, b Beginning) error {
 		return err
 	}
 	for part, n := range b.Present {
+		if n > 0 {
+			continue
+		}
 		for i := range s.steps.list {
-			if n > 0 && s.Expects(c, i) {
-				continue
-			}
-			if n > 0 {
-				g.lack(i, n)
-			}
 			s.arrive(g, i, c.First+part, false)
 		}
 	}

@@ -311,34 +311,3 @@ func (o *Outbox) Put(variable, part int, s Sum) (bucket int, full bool) {
 
 // Cut returns a piece of what Put was given.
 func (o *Outbox) Cut(p layout.Piece, part int) Sum { return o.sums[p.Variable][part].Cut(p) }
-
-// Add adds sums of a dense variable, in order, to a new one; nil ones are
-// skipped, and nil is the sum of none.
-func Add(sums []Sum) (total Sum) {
-	for _, s := range sums {
-		switch {
-		case s == nil:
-		case total == nil:
-			total = s.(number).times(s.Encode(nil), 1)
-		default:
-			total = plus(total, s)
-		}
-	}
-	return total
-}
-
-// Times returns numbers that lie as those of a dense sum do, each n times.
-func Times(like Sum, numbers []byte, n int) Sum { return like.(number).times(numbers, n) }
-
-// number is a dense sum.
-type number interface {
-	times(numbers []byte, n int) Sum
-}
-
-func (elements[T]) times(numbers []byte, n int) Sum {
-	product := make(elements[T], 0, len(numbers))
-	for _, x := range wire.Floats[T](numbers) {
-		product = append(product, x*T(n))
-	}
-	return product
-}

@@ -136,16 +136,12 @@ func (d *Declaration) Rule(v Variable) optimizer.Settings {
 	if v.IsStatistic() {
 		return v.statistic()
 	}
-	rule, _ := d.Sync.Update(d.Optimizer)
-	return rule
+	return d.Optimizer
 }
 
 // Divides reports whether holders divide the sum of a dense variable by the
 // virtual workers that are in it.
-func (d *Declaration) Divides(v Variable) bool {
-	_, divide := d.Sync.Update(d.Optimizer)
-	return divide || !d.Sum || v.IsStatistic()
-}
+func (d *Declaration) Divides(v Variable) bool { return !d.Sum || v.IsStatistic() }
 
 func (d *Declaration) Silence() time.Duration {
 	return time.Duration(d.SilenceMillis) * time.Millisecond
@@ -268,14 +264,6 @@ type Variable struct {
 	// and take no part in norm, clipping and decay.
 	Update   optimizer.Rule `json:"update,omitempty"`
 	Momentum float64        `json:"momentum,omitempty"`
-	// Workers are the ranks that contribute to the variable, such as those of
-	// a stage of a pipeline. nil means all ranks.
-	Workers *Range `json:"workers,omitempty"`
-}
-
-// HasGradientOf reports whether a worker contributes to v.
-func (v Variable) HasGradientOf(rank int) bool {
-	return v.Workers == nil || v.Workers.Lo <= rank && rank < v.Workers.Hi
 }
 
 // Sparse says how the rows of a variable begin and how their gradients from

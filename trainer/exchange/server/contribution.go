@@ -53,10 +53,8 @@ func (c *contribution) begin(step uint64, b aggregate.Beginning, e *aggregate.Sh
 	}
 	clear(c.got)
 	for _, n := range b.Present {
-		for i := range e.All() {
-			if n > 0 && e.Expects(of, i) {
-				c.need++
-			}
+		if n > 0 {
+			c.need += len(e.All())
 		}
 	}
 }
@@ -79,7 +77,7 @@ func (c *contribution) push(h wire.Header, e *aggregate.Shards, read func([]byte
 	}
 	of := e.Contributor(c.rank)
 	input, ok := of.Input(h.Part)
-	if !ok || c.present[input-of.First] == 0 || !e.Expects(of, i) {
+	if !ok || c.present[input-of.First] == 0 {
 		return fmt.Errorf("gradient of variable %d for part %d of the tree, which it does not bring", h.Variable, h.Part)
 	}
 	got := &c.got[i*len(of.Parts)+input-of.First]
@@ -122,7 +120,7 @@ func (c *contribution) lose(e *aggregate.Shards, counts uint64) (what string, er
 	}
 	for i := range e.All() {
 		for part, present := range c.present {
-			if present > 0 && e.Expects(of, i) && !c.got[i*len(of.Parts)+part] {
+			if present > 0 && !c.got[i*len(of.Parts)+part] {
 				e.Lack(of.Group, i, of.First+part, present)
 			}
 		}
