@@ -292,8 +292,7 @@ func (t *training) tuning(n *network, holders *client.Placement, steps int, trac
 	c := t.config
 	return autotune.Config{
 		Meet: c.FirstMeeting, Report: c.Report, Auto: c.Arch == "auto", Search: !c.NoSearchPartitions, Partitions: c.Partitions,
-		BySize: c.Balance == "bytes", Folder: c.ProfileDir,
-		Chief: n.contract.Task.IsChief(), Declaration: t.declared, Least: t.partitioners(), Most: c.MaxPartitions, Steps: steps, Cluster: n.machines(),
+		BySize: c.Balance == "bytes", Chief: n.contract.Task.IsChief(), Declaration: t.declared, Least: t.partitioners(), Most: c.MaxPartitions, Steps: steps, Cluster: n.machines(),
 		Holders: holders, Workers: n.group, Trace: trace, Logf: n.log.Logf,
 	}
 }
