@@ -284,9 +284,6 @@ func (t *training) partitioners() (least []int) {
 // feeds is the half-open range of a global batch's rows that this worker feeds.
 func (t *training) feeds() (from, to int) { return t.own.Lo * t.rows, t.own.Hi * t.rows }
 
-// moved notes that variables have other holders.
-func (t *training) moved(pieces []layout.Piece) { t.declared.Pieces = pieces }
-
 // tuning describes training that has so many steps to package autotune.
 func (t *training) tuning(n *network, holders *client.Placement, steps int, trace *timeline.Recorder) autotune.Config {
 	c := t.config

@@ -20,8 +20,6 @@ type completion struct {
 	align  *Alignment  // holds updates back during a save; nil means that a checkpoint needs no cut
 }
 
-func (c *completion) add(shard *Shard) { c.list = append(c.list, shard) }
-
 // start takes what is there once all shards are.
 func (c *completion) start(groups []*group, pace policy.Pace, align *Alignment) {
 	c.groups, c.pace, c.align = groups, pace, align

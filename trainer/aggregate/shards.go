@@ -90,7 +90,7 @@ func NewRelay(d *layout.Declaration, self cluster.Task, host Host, roster *layou
 
 func (s *Shards) add(shard *Shard) {
 	s.where[layout.Place{Variable: shard.Variable, Offset: shard.Offset}] = len(s.steps.list)
-	s.steps.add(shard)
+	s.steps.list = append(s.steps.list, shard)
 }
 
 // group makes the groups of contributors before the first step.

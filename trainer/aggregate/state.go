@@ -47,10 +47,10 @@ type filler interface {
 	fill(values []byte) error
 }
 
-// mover is a state whose rows move from one holder to another, with all that
+// movable is a state whose rows move from one holder to another, with all that
 // the optimiser keeps for them. Rows that were never updated or filled do not travel:
 // their values follow from the seed.
-type mover interface {
+type movable interface {
 	export(into []byte, from, to int64) (frame []byte, next int64)
 	accept(frame []byte, from, to int64) (next int64, err error)
 }

@@ -279,7 +279,7 @@ func (c *chief) conclude(s *save, m *checkpoint.Manifest, err error) {
 	if err != nil {
 		step := s.expected.Manifest.Step
 		c.last = fmt.Errorf("checkpoint of step %d: %w", step, err)
-		c.summary.failed()
+		c.summary.Failed++
 		c.config.logf(slog.LevelWarn, "checkpoint of step %d has failed, the training continues and earlier checkpoints stay: %v", step, err)
 		c.roster.tell(message{Kind: over, ID: s.id, Remove: true})
 		return

@@ -296,8 +296,6 @@ type Summary struct {
 	Held        time.Duration // these times of all saves, added
 }
 
-func (s *Summary) failed() { s.Failed++ }
-
 func (s *Summary) add(of *save, m *checkpoint.Manifest) {
 	s.Saved++
 	s.Bytes += bytesIn(m)

@@ -59,12 +59,6 @@ func (c *contribution) begin(step uint64, b aggregate.Beginning, e *aggregate.Sh
 	}
 }
 
-// catchUp records that the worker has requested values.
-func (c *contribution) catchUp() { c.ahead = false }
-
-// continueAt records that another map is valid from step on.
-func (c *contribution) continueAt(step uint64) { c.begun, c.got = step, nil }
-
 // push takes one gradient of the current step. Each gradient must come exactly
 // once.
 func (c *contribution) push(h wire.Header, e *aggregate.Shards, read func([]byte) error) error {
