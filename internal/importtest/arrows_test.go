@@ -184,7 +184,7 @@ var arrows = []arrow{
 	{from: "internal/patience", std: true, not: []string{"net", "os"}},
 	{from: "internal/testslurm", to: []string{"internal/testhosts"}},
 	{from: "internal/measured", std: true},
-	{from: "internal/modeltest", to: []string{"trainer", "trainer/executor", "trainer/operation"}},
+	{from: "internal/modeltest", to: []string{"trainer", "trainer/executor", "trainer/operation", "trainer/wire"}},
 	// Trains as a program does, and reads what it has written.
 	{from: "internal/torchtwin", to: []string{"trainer", "trainer/nn", "trainer/safetensors"}},
 	// Tries plx from outside; what it trains is a program like any other.

@@ -328,7 +328,7 @@ func TestStrangersMoveNothing(t *testing.T) {
 		}
 		conn.Close()
 	}
-	refused(worker(1), "no say")
+	refused(worker(1), "it is no holder of movable variables")
 	_, errs := step(members, 0, 0.1)
 	must(t, errs)
 	must(t, repartition(members, onHolder(&j.d, 1)))
