@@ -8,12 +8,6 @@ type (
 	Setting = Config
 )
 
-// The former names are the same types.
-var (
-	_ *Replica      = (*Session)(nil)
-	_ *Partitioning = (*Partition)(nil)
-)
-
 func GlobalBatch(rows int) Config         { return Config{GlobalBatch: rows} }
 func ClipNorm(most float64) Config        { return Config{ClipNorm: most} }
 func MeasureNorm() Config                 { return Config{MeasureNorm: true} }

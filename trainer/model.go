@@ -328,11 +328,6 @@ func (e *Embedding) declared(kind LossKind, combine string) (layout.Variable, er
 // Partition says in how many partitions a table may be cut.
 type Partition struct{ least int }
 
-// Partitioning is the former name of [Partition].
-//
-// Deprecated: use [Partition].
-type Partitioning = Partition
-
 // Partitioner lets the trainer cut a table in any number of partitions from
 // least on: as many as --partitions says, or else as many as make steps
 // fastest, which it finds out while it trains (--search-partitions). All

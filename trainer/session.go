@@ -35,12 +35,6 @@ type Session struct {
 	err     error // why no further step is possible; nil means that one is
 }
 
-// Replica is the former name of [Session].
-//
-// Deprecated: use [Session]. A replica is one copy of the graph, and a session
-// computes several.
-type Replica = Session
-
 // ErrDone is what Step returns after the last step: the one that
 // --stop-at-step names, or the one at which the workers ended together. Main
 // takes a program that returns it for a success. Train ends its sequence instead.

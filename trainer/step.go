@@ -175,7 +175,7 @@ func (s *Session) together(ctx context.Context, took time.Duration) error {
 		return err
 	}
 	if moved != nil {
-		s.training.moved(moved)
+		s.training.declared.Pieces = moved
 	}
 	return s.saving.saver.After(ctx, s.step)
 }

@@ -284,16 +284,12 @@ func (t *training) partitioners() (least []int) {
 // feeds is the half-open range of a global batch's rows that this worker feeds.
 func (t *training) feeds() (from, to int) { return t.own.Lo * t.rows, t.own.Hi * t.rows }
 
-// moved notes that variables have other holders.
-func (t *training) moved(pieces []layout.Piece) { t.declared.Pieces = pieces }
-
 // tuning describes training that has so many steps to package autotune.
 func (t *training) tuning(n *network, holders *client.Placement, steps int, trace *timeline.Recorder) autotune.Config {
 	c := t.config
 	return autotune.Config{
 		Meet: c.FirstMeeting, Report: c.Report, Auto: c.Arch == "auto", Search: !c.NoSearchPartitions, Partitions: c.Partitions,
-		BySize: c.Balance == "bytes", Folder: c.ProfileDir,
-		Chief: n.contract.Task.IsChief(), Declaration: t.declared, Least: t.partitioners(), Most: c.MaxPartitions, Steps: steps, Cluster: n.machines(),
+		BySize: c.Balance == "bytes", Chief: n.contract.Task.IsChief(), Declaration: t.declared, Least: t.partitioners(), Most: c.MaxPartitions, Steps: steps, Cluster: n.machines(),
 		Holders: holders, Workers: n.group, Trace: trace, Logf: n.log.Logf,
 	}
 }

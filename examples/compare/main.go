@@ -27,7 +27,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/examples/internal/flags"
-	"github.com/plx-run/plx/trainer/plot"
+	"github.com/plx-run/plx/internal/bench/lines"
 )
 
 // settings are the program's flags.
@@ -201,20 +201,12 @@ func (s *settings) tabulate(w io.Writer, curves []curve) error {
 // plot writes the two plots.
 func (s *settings) plot(curves []curve) error {
 	title := fmt.Sprintf("%d workers, the last one slower by %v a step", s.workers, s.slowBy)
-	steps, seconds := plot.New(title, "the chief's step", "test loss"), plot.New(title, "seconds", "test loss")
+	steps, seconds := lines.New(title, "the chief's step", "test loss"), lines.New(title, "seconds", "test loss")
 	for _, c := range curves {
 		steps.Add(c.mode, c.steps, c.loss)
 		seconds.Add(c.mode, c.seconds, c.loss)
 	}
 	return errors.Join(
-		write(filepath.Join(s.out, "synchronisation-steps.svg"), steps),
-		write(filepath.Join(s.out, "synchronisation-time.svg"), seconds))
-}
-
-func write(path string, p *plot.Plot) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(p.WriteSVG(f), f.Close())
+		steps.SaveSVG(filepath.Join(s.out, "synchronisation-steps.svg")),
+		seconds.SaveSVG(filepath.Join(s.out, "synchronisation-time.svg")))
 }

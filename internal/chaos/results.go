@@ -47,9 +47,6 @@ func (s *Sample) take(m measures, code int, ended time.Duration) {
 	s.measures, s.Code, s.Ended = m, code, ended.Seconds()
 }
 
-// refer takes a run without a fault.
-func (r *Results) refer(ref Reference) { r.References = append(r.References, ref) }
-
 // keep takes a sample in place of an older one of its cell.
 func (r *Results) keep(s Sample) {
 	if i := slices.IndexFunc(r.Samples, func(old Sample) bool { return old.Cell == s.Cell }); i >= 0 {

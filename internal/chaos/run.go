@@ -31,7 +31,7 @@ func (l *lab) all(ctx context.Context) error {
 		if ref.Digest != l.digest {
 			return fmt.Errorf("%s has other weights than %s without a fault", arch, l.results.References[0].Arch)
 		}
-		l.results.refer(ref)
+		l.results.References = append(l.results.References, ref)
 	}
 	for i, c := range cells {
 		s := l.try(ctx, c)

@@ -103,8 +103,7 @@ var arrows = []arrow{
 	{from: "trainer/data", std: true, to: []string{"trainer/random"}},
 	{from: "trainer/timeline", std: true},
 	{from: "trainer/summary", std: true},
-	{from: "trainer/plot", std: true},
-	{from: "trainer/autotune/partition", std: true, to: []string{"trainer/plot"}, not: []string{"net", "os"}},
+	{from: "trainer/autotune/partition", std: true, not: []string{"net", "os"}},
 	{from: "trainer/autotune/cost", std: true, not: []string{"net", "os"}},
 	{from: "trainer/safetensors", std: true, not: []string{"net", "os"}},
 	{from: "trainer/graph"},
@@ -176,6 +175,7 @@ var arrows = []arrow{
 	// Models layer by layer: it knows the trainer, which does not know it.
 	{from: "trainer/nn", to: []string{"trainer", "trainer/layout", "trainer/nn/ops"}},
 	{from: "trainer/...", to: []string{"trainer/...", "internal/failpoint"}},
+	{from: "examples/compare", to: []string{"examples/internal/flags", "internal/bench/lines"}},
 	{from: "examples/...", to: []string{"trainer/...", "examples/internal/corrupt", "examples/internal/flags"}},
 
 	{from: "internal/statetwin", std: true, to: []string{"trainer/aggregate", "trainer/checkpoint", "trainer/cluster", "trainer/exchange/client", "trainer/layout", "trainer/optimizer"}},
@@ -184,7 +184,7 @@ var arrows = []arrow{
 	{from: "internal/patience", std: true, not: []string{"net", "os"}},
 	{from: "internal/testslurm", to: []string{"internal/testhosts"}},
 	{from: "internal/measured", std: true},
-	{from: "internal/modeltest", to: []string{"trainer", "trainer/executor", "trainer/operation"}},
+	{from: "internal/modeltest", to: []string{"trainer", "trainer/executor", "trainer/operation", "trainer/wire"}},
 	// Trains as a program does, and reads what it has written.
 	{from: "internal/torchtwin", to: []string{"trainer", "trainer/nn", "trainer/safetensors"}},
 	// Tries plx from outside; what it trains is a program like any other.
@@ -199,7 +199,8 @@ var arrows = []arrow{
 	{from: "internal/ci/...", std: true},
 	{from: "internal/picture", to: []string{"internal/testhosts"}},
 	// Measures plx from outside, with what its examples are made of.
-	{from: "internal/bench/...", to: []string{"internal/executable", "internal/measured", "internal/testhosts", "trainer/data", "trainer/nn/ops", "trainer/plot", "trainer/random"}},
+	{from: "internal/bench/lines"},
+	{from: "internal/bench/...", to: []string{"internal/bench/lines", "internal/executable", "internal/measured", "internal/testhosts", "trainer/data", "trainer/nn/ops", "trainer/random"}},
 	{from: "internal/importtest"},
 	// Tests, and no other code.
 	{from: "e2e/..."},

@@ -6,11 +6,11 @@ import (
 	"math"
 	"slices"
 	"testing"
-	"unsafe"
 
 	"github.com/plx-run/plx/trainer"
 	"github.com/plx-run/plx/trainer/executor"
 	"github.com/plx-run/plx/trainer/operation"
+	"github.com/plx-run/plx/trainer/wire"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -92,7 +92,7 @@ func compile(t testing.TB, build trainer.Build, batch int, lookups ...string) (*
 		}
 		gradient := make([]float64, len(values))
 		p.gradients = append(p.gradients, gradient)
-		p.bytes = append(p.bytes, unsafe.Slice((*byte)(unsafe.Pointer(&gradient[0])), 8*len(gradient)))
+		p.bytes = append(p.bytes, wire.Bytes(gradient))
 	}
 	return p, m
 }

@@ -102,9 +102,6 @@ func (d *disk) newBootID() error {
 	return os.WriteFile(d.path("boot_id"), []byte(newUUID()+"\n"), 0o444)
 }
 
-// restartAs says whether the host starts again as a container.
-func (d *disk) restartAs(container bool) { d.container = container }
-
 func newUUID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails, by its documentation

@@ -73,9 +73,9 @@ func (h *Host) PowerOn() {
 func (h *Host) RestartContainer() {
 	h.cluster.report.Helper()
 	h.PowerOff()
-	h.disk.restartAs(true)
+	h.disk.container = true
 	h.PowerOn()
-	h.disk.restartAs(false)
+	h.disk.container = false
 }
 
 func (h *Host) powerOff() error {

@@ -35,8 +35,8 @@ func newAlignment(groups []*group) *Alignment {
 	return &Alignment{groups: groups, moved: make(chan struct{}, 1)}
 }
 
-// enter lets the caller apply the step that a group is in, until it calls exit;
-// or keeps do for later.
+// enter reports whether the caller may now apply the current step of a group. If so, the
+// caller must call exit afterwards. If not, enter keeps do, which run calls later.
 func (a *Alignment) enter(g *group, do func()) bool {
 	if a == nil {
 		return true
@@ -60,16 +60,16 @@ func (a *Alignment) exit() {
 	}
 }
 
-// wake has whoever waits for the cut look again.
+// wake makes CopyCut check again whether all steps before the cut are applied.
 func (a *Alignment) wake() {
 	select {
 	case a.moved <- struct{}{}:
-	default: // it is about to
+	default: // a token is there already
 	}
 }
 
-// Freeze returns how many steps of each group are in, if only in part, and lets
-// none in after them.
+// Freeze returns, by group, the number of steps that at least one shard is updated by.
+// From now on no later step is applied.
 func (a *Alignment) Freeze() ([]uint64, error) {
 	a.applying.Lock()
 	defer a.applying.Unlock()
@@ -83,9 +83,8 @@ func (a *Alignment) Freeze() ([]uint64, error) {
 	return slices.Clone(a.limits), nil
 }
 
-// Agree takes the cut: the steps before it are let in. A group does not begin a
-// step before it has all steps before that one everywhere, so no shard holder can lag by
-// more than one.
+// Agree sets the cut: steps before it are applied. A group begins a step only after all
+// holders have all its earlier steps, so no holder lags by more than one step.
 func (a *Alignment) Agree(cut []uint64, holds bool) error {
 	a.applying.Lock()
 	defer a.applying.Unlock()
@@ -101,9 +100,8 @@ func (a *Alignment) Agree(cut []uint64, holds bool) error {
 	return nil
 }
 
-// copy calls do, with the time since which nothing was applied after the
-// cut, and returns true, if all that lies before it is there. Meanwhile nothing
-// is applied at all.
+// copy calls do if all steps before the cut are applied, and reports whether it did.
+// While do runs, no step is applied. since is the time of Freeze.
 func (a *Alignment) copy(do func(since time.Time)) bool {
 	a.applying.Lock()
 	defer a.applying.Unlock()
@@ -119,7 +117,7 @@ func (a *Alignment) copy(do func(since time.Time)) bool {
 	return true
 }
 
-// GoOn ends the pause after a copy, or sees to it that there is none.
+// GoOn ends the pause after the copy. If the copy is still to come, no pause follows it.
 func (a *Alignment) GoOn() {
 	a.applying.Lock()
 	if a.holds = false; a.copied {
@@ -129,7 +127,7 @@ func (a *Alignment) GoOn() {
 	a.run()
 }
 
-// held is how many updates are kept for later.
+// held returns the number of updates that wait for the copy.
 func (a *Alignment) held() int {
 	if a == nil {
 		return 0
@@ -139,7 +137,7 @@ func (a *Alignment) held() int {
 	return len(a.kept)
 }
 
-// run does what was kept and may be done now, and keeps the rest again.
+// run tries the kept updates again. Those that must still wait are kept again.
 func (a *Alignment) run() {
 	a.mu.Lock()
 	kept := a.kept
@@ -150,9 +148,8 @@ func (a *Alignment) run() {
 	}
 }
 
-// CopyCut applies what the agreed cut lets in, and calls do when all before it
-// is there, with the time since which nothing was applied after it. It returns
-// after that, or when stop is closed.
+// CopyCut applies the steps before the cut, and then calls do with the time since which
+// no later step was applied. It returns after do, or when stop is closed.
 func (a *Alignment) CopyCut(stop <-chan struct{}, do func(since time.Time)) {
 	for a.run(); ; {
 		if a.copy(do) {
@@ -167,5 +164,5 @@ func (a *Alignment) CopyCut(stop <-chan struct{}, do func(since time.Time)) {
 	}
 }
 
-// Alignment holds back what comes after a cut; nil: a checkpoint needs none.
+// Alignment returns the alignment; nil if a checkpoint needs no cut.
 func (s *Shards) Alignment() *Alignment { return s.steps.align }

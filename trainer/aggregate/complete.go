@@ -8,7 +8,7 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// completion is what complete sums bring about: updates, norms and answers.
+// completion handles complete sums: it updates shards, asks for norms and tells members.
 type completion struct {
 	d      *layout.Declaration
 	self   cluster.Task
@@ -20,14 +20,12 @@ type completion struct {
 	align  *Alignment  // holds updates back during a save; nil means that a checkpoint needs no cut
 }
 
-func (c *completion) add(shard *Shard) { c.list = append(c.list, shard) }
-
-// start takes what is there once all shards are.
+// start sets the fields that depend on the number of shards.
 func (c *completion) start(groups []*group, pace policy.Pace, align *Alignment) {
 	c.groups, c.pace, c.align = groups, pace, align
 }
 
-// complete does all that the sum of a shard brings about.
+// complete handles the complete sum of shard i for group g.
 func (c *completion) complete(g *group, i int) {
 	if !c.align.enter(g, func() { c.complete(g, i) }) {
 		return
@@ -57,7 +55,7 @@ func (c *completion) update(g *group, i int, scale float64) {
 	}
 }
 
-// updated tells those that wait for the shard's value.
+// updated tells the contributors of the step that shard i has its new value.
 func (c *completion) updated(i int, end Outcome, chosen []int) {
 	kept := -1
 	for _, member := range chosen {
@@ -99,8 +97,8 @@ func (c *completion) close(g *group, p progress) {
 	c.finished(g, p.made)
 }
 
-// finished notes that all shards have so many steps of a group, and answers
-// every worker that need not wait any longer.
+// finished records that all shards have so many steps of a group, and answers every
+// worker that the pace releases.
 func (c *completion) finished(g *group, made uint64) {
 	if c.pace != nil {
 		c.release(c.pace.Applied(c.leader(g), made))
@@ -124,7 +122,7 @@ func (c *completion) release(ranks []int) {
 	}
 }
 
-// audience is which copy of the values a rank is sent, -1: the values.
+// audience returns the number of the copy that a rank is sent; -1 means the values.
 func (c *completion) audience(rank int) int {
 	if contributor := c.roster.Contributor(rank); contributor != nil {
 		return c.d.Sync.Copy(rank, contributor.Group)
@@ -134,19 +132,19 @@ func (c *completion) audience(rank int) int {
 
 // Host is the task that holds shards. Its methods never block.
 type Host interface {
-	// Memory is where the values of a dense piece are kept; nil: the shards
-	// make it.
+	// Memory returns the memory for the values of a dense piece; nil means that the
+	// shards allocate it.
 	Memory(p layout.Piece) []byte
-	// Tell gives a member of a step, by rank, an event.
+	// Tell sends an event to the worker of a rank.
 	Tell(rank int, e Event)
 	// Fail ends the training.
 	Fail(err error)
 }
 
-// Event is what a member of a step is told.
+// Event is sent to the workers that take part in a step.
 type Event interface {
-	// Counted reports whether the event is one of those that make up a step:
-	// Shards.Events of them.
+	// Counted reports whether the event is one of the Shards.Events that every step
+	// has.
 	Counted() bool
 }
 
@@ -156,15 +154,15 @@ type Updated struct {
 	End   Outcome // result of the step that updated the shard
 }
 
-// Closed says that a step has ended apart from its shards: its norm is known,
-// or the first worker of the host has heard of its end.
+// Closed says that the norm of a step is known or, on the first worker of a host, that
+// the step has ended.
 type Closed struct{ End Outcome }
 
 // SquaresWanted asks the first member of a group to add up the squares of all
 // holders and to answer with Shards.Scale.
 type SquaresWanted struct{}
 
-// Ended says that the member's step will not be made: too few workers are left.
+// Ended says that the worker's step will not be made, because too few workers are left.
 type Ended struct{}
 
 func (Updated) Counted() bool       { return true }
@@ -172,7 +170,7 @@ func (Closed) Counted() bool        { return true }
 func (SquaresWanted) Counted() bool { return false }
 func (Ended) Counted() bool         { return false }
 
-// Outcome is what a holder knows of a step.
+// Outcome is the result of a step on one holder.
 type Outcome struct {
 	VirtualWorkers int     // number of virtual workers that took part in the step
 	Norm           float64 // global norm of the step's gradients; 0 if it was not asked for or is not known yet
@@ -180,7 +178,7 @@ type Outcome struct {
 	Saved          bool    // the chief saved a checkpoint right before the step
 }
 
-// Beginning is what a contributor says first in a step.
+// Beginning is the first message of a contributor in a step.
 type Beginning struct {
 	Rate    float64 // learning rate of the step
 	Present []int   // by part of the contributor: number of virtual workers with data

@@ -16,6 +16,7 @@ type group struct {
 	shards  int   // number of shards that a step updates
 	quorum  int   // number of members that make a step: the first ones to begin it
 
+	// mu guards the rest. applied <= made <= step <= made+1, and entered < quorum.
 	mu      sync.Mutex
 	begun   []bool  // by contributor: a member that has begun the next step
 	entered int     // number of members that have begun the next step
@@ -45,8 +46,8 @@ func newGroup(r *layout.Roster, index int, d *layout.Declaration, shards int, fi
 	return g
 }
 
-// enter notes that the i-th contributor begins a step with so many virtual
-// workers. It returns the contributors that will not take part in it.
+// enter records that contributor i begins a step, with data for present virtual workers.
+// After a quorum has begun the step, enter returns the members that are not in it.
 func (g *group) enter(i int, step uint64, present int, rate float64) (absent []int, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -75,14 +76,15 @@ func (g *group) enter(i int, step uint64, present int, rate float64) (absent []i
 	return absent, nil
 }
 
-// missing is how many members have not begun the next step.
+// missing returns how many members have not begun the next step.
 func (g *group) missing() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.members) - g.entered
 }
 
-// agree refuses what does not fit what others of the group said. It needs g.mu.
+// agree refuses a beginning that contradicts those of other members. The caller holds
+// g.mu.
 func (g *group) agree(i int, step uint64, present int, rate float64) error {
 	if g.begun[i] {
 		return fmt.Errorf("step %d was begun twice", step)
@@ -94,7 +96,7 @@ func (g *group) agree(i int, step uint64, present int, rate float64) error {
 		g.rate = math.NaN()
 	}
 	if present == 0 {
-		return nil // it has no say
+		return nil // its rate does not matter
 	}
 	if !(rate >= 0) || math.IsInf(rate, 0) {
 		return fmt.Errorf("learning rate %v at step %d", rate, step)
@@ -106,8 +108,8 @@ func (g *group) agree(i int, step uint64, present int, rate float64) error {
 	return nil
 }
 
-// lack notes virtual workers that will not be in a shard's sum of the step
-// that was begun.
+// lack records that the sum of a shard will lack virtual workers that have begun the
+// step.
 func (g *group) lack(shard, virtualWorkers int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -117,7 +119,7 @@ func (g *group) lack(shard, virtualWorkers int) {
 	g.lacking[shard] += virtualWorkers
 }
 
-// presentIn is how many virtual workers are in a shard's sum, which is complete.
+// presentIn returns the number of virtual workers in the complete sum of a shard.
 func (g *group) presentIn(shard int) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -126,7 +128,7 @@ func (g *group) presentIn(shard int) int {
 	return n
 }
 
-// progress is how far a group is when a shard has its sum.
+// progress is the position of a group after a shard got its sum.
 type progress struct {
 	end    Outcome // result of the step, as far as it is known
 	chosen []int   // contributors whose gradients are in the step
@@ -134,8 +136,9 @@ type progress struct {
 	last   bool    // the shard was the last of the step
 }
 
-// summed notes that a shard has its sum, and is updated by it if applied. What
-// it returns may change once somebody is told of the last shard.
+// summed records that a shard has its sum and, if applied is set, that the shard is
+// updated. The slice in the result is valid until the members learn that the step is
+// over.
 func (g *group) summed(applied, norms bool) progress {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -153,15 +156,15 @@ func (g *group) summed(applied, norms bool) progress {
 	return p
 }
 
-// apply notes that a shard was updated by the step under way, the last one or
-// not. It needs g.mu.
+// apply records that a shard was updated by the current step. last reports that it was
+// the last shard. The caller holds g.mu.
 func (g *group) apply(last bool) {
 	if g.partly = !last; last {
 		g.applied++
 	}
 }
 
-// normed takes the norm that the leader was asked for; false: it was not.
+// normed records the norm of the step. It returns false if the norm was not requested.
 func (g *group) normed(norm float64) (p progress, asked bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -174,27 +177,29 @@ func (g *group) normed(norm float64) (p progress, asked bool) {
 	return progress{end: end, made: g.made, last: true}, true
 }
 
+// updated records that all shards were updated by the current step.
 func (g *group) updated() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.apply(true)
 }
 
-// now is the outcome of the last step that all have begun, and how many steps
-// are made.
+// now returns the outcome of the last step that a quorum has begun, and the number of
+// steps of which all shards have the sum.
 func (g *group) now() (end Outcome, made uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.outcome, g.made
 }
 
-// steps is how many steps all shards are updated by, touched how many some are.
+// steps returns the number of steps by which all shards are updated.
 func (g *group) steps() uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.applied
 }
 
+// touched returns the number of steps by which at least one shard is updated.
 func (g *group) touched() uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -210,21 +215,21 @@ func (g *group) leave() {
 	g.away++
 }
 
-// gone reports whether nothing more will come of the group.
+// gone reports whether all members have left.
 func (g *group) gone() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.away == len(g.members)
 }
 
-// noteSave makes the outcome of a step tell that there was a save before it.
+// noteSave sets Saved in the outcome of a step.
 func (g *group) noteSave(step uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.saved = step + 1
 }
 
-// follow begins with a step, as the group of the shards before does.
+// follow continues at a step in place of the group of the previous shards.
 func (g *group) follow(before *group, step uint64) {
 	before.mu.Lock()
 	saved := before.saved

@@ -73,8 +73,8 @@ func NewNorm(d *layout.Declaration) *Norm {
 	return n
 }
 
-// Take notes a holder's report. complete: it was the last one; norm is then
-// that of the whole gradient.
+// Take takes the report of a holder. After the last report of a step, complete is true
+// and norm is that of the whole gradient.
 func (n *Norm) Take(holder int, report []byte) (norm float64, complete bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -204,7 +204,7 @@ func (s *Shard) Changed(index []int64) []int64 {
 func (s *Shard) Export(into []byte, from, to int64) (frame []byte, next int64) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return s.state.(mover).export(into, from, to)
+	return s.state.(movable).export(into, from, to)
 }
 
 // MaxFrame bounds the frame that Accept takes.
@@ -217,7 +217,7 @@ func (s *Shard) MaxFrame(from, to int64) uint64 {
 func (s *Shard) Accept(frame []byte, from, to int64) (next int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state.(mover).accept(frame, from, to)
+	return s.state.(movable).accept(frame, from, to)
 }
 
 // Adopt copies rows [from, to) of another shard of this process, and its count.

@@ -19,9 +19,8 @@
 //
 // # Alignment
 //
-// If workers are not in step a checkpoint is a consistent cut. [Shards.Freeze],
-// [Shards.Agree] and [Shards.Copy] hold back steps after the cut until those
-// before it are copied.
+// If workers are not in step, a checkpoint is a consistent cut. An [Alignment]
+// applies no step after the cut until the values at the cut are copied.
 package aggregate
 
 import (
@@ -90,7 +89,7 @@ func NewRelay(d *layout.Declaration, self cluster.Task, host Host, roster *layou
 
 func (s *Shards) add(shard *Shard) {
 	s.where[layout.Place{Variable: shard.Variable, Offset: shard.Offset}] = len(s.steps.list)
-	s.steps.add(shard)
+	s.steps.list = append(s.steps.list, shard)
 }
 
 // group makes the groups of contributors before the first step.
@@ -101,8 +100,9 @@ func (s *Shards) group() (all []*group) {
 	return all
 }
 
-// Succeed makes room for what the task will hold from a step on: pieces that
-// stay as they are stay what they are, others begin without any row.
+// Succeed returns the shards that the task holds from a step on. A piece that is in
+// both declarations keeps its shard. The shards of all other pieces begin without
+// rows.
 func (s *Shards) Succeed(d *layout.Declaration, step uint64, host Host) (*Shards, error) {
 	next := newShards(d, s.steps.self, host, s.steps.roster)
 	for _, p := range d.PiecesOf(d.HolderIndex(s.steps.self)) {
@@ -124,7 +124,7 @@ func (s *Shards) Succeed(d *layout.Declaration, step uint64, host Host) (*Shards
 	return next, nil
 }
 
-// Declaration is what the shards are of.
+// Declaration returns the declaration whose pieces the shards are.
 func (s *Shards) Declaration() *layout.Declaration { return s.steps.d }
 
 // All returns the shards, in the order in which Arrive numbers them.
@@ -141,7 +141,7 @@ func (s *Shards) At(p layout.Piece) *Shard {
 	return s.steps.list[s.where[layout.Place{Variable: p.Variable, Offset: p.Offset}]]
 }
 
-// Contributor returns the contributor that rank is, nil: it is none.
+// Contributor returns the contributor of a rank; nil if the rank contributes nothing.
 func (s *Shards) Contributor(rank int) *layout.Contributor { return s.steps.roster.Contributor(rank) }
 
 // Events is how many counted events a member is told per step.
@@ -152,18 +152,15 @@ func (s *Shards) Events() int {
 	return len(s.steps.list)
 }
 
-// Closes reports whether a step ends with an event of no shard.
+// Closes reports whether a step ends with a [Closed] event.
 func (s *Shards) Closes() bool { return s.relay != nil || s.steps.d.Norms() }
 
-// Audience is which copy of the values a rank is sent, -1: the values.
+// Audience returns the number of the copy of the values that a rank is sent; -1 means
+// the values themselves.
 func (s *Shards) Audience(rank int) int { return s.steps.audience(rank) }
 
-// Expects reports whether a contributor brings gradients for a shard.
-func (s *Shards) Expects(c *layout.Contributor, shard int) bool {
-	return s.steps.d.Variable(s.steps.list[shard].Variable).HasGradientOf(c.Rank)
-}
-
-// Begin notes that a contributor begins a step and which of its parts are absent.
+// Begin records that a contributor begins a step, and completes the inputs of its parts
+// that have no data.
 func (s *Shards) Begin(rank int, step uint64, b Beginning) error {
 	c := s.steps.roster.Contributor(rank)
 	g := s.steps.groups[c.Group]
@@ -179,13 +176,10 @@ func (s *Shards) Begin(rank int, step uint64, b Beginning) error {
 		return err
 	}
 	for part, n := range b.Present {
+		if n > 0 {
+			continue
+		}
 		for i := range s.steps.list {
-			if n > 0 && s.Expects(c, i) {
-				continue
-			}
-			if n > 0 {
-				g.lack(i, n)
-			}
 			s.arrive(g, i, c.First+part, false)
 		}
 	}
@@ -208,8 +202,8 @@ func (s *Shards) Rate(group int) float64 {
 	return g.rate
 }
 
-// Arrive says that an input of a shard is there, or absent, and does all that
-// it completes.
+// Arrive records that an input of a shard has arrived, or that it has no data. If it was
+// the last input of the sum, Arrive updates the shard and tells the host.
 func (s *Shards) Arrive(group, shard, input int, present bool) {
 	s.arrive(s.steps.groups[group], shard, input, present || s.relay != nil) // a host forwards even no rows: holders wait for them
 }
@@ -226,31 +220,32 @@ func (s *Shards) arrive(g *group, shard, input int, present bool) {
 	}
 }
 
-// Lack completes a shard's input without the virtual workers of a contributor
-// that is lost.
+// Lack completes an input of a shard whose contributor is lost. The sum then lacks that
+// many virtual workers.
 func (s *Shards) Lack(group, shard, input, virtualWorkers int) {
 	s.steps.groups[group].lack(shard, virtualWorkers)
 	s.arrive(s.steps.groups[group], shard, input, false)
 }
 
-// Fetch answers a worker that asks for the values after so many steps, perhaps later.
+// Fetch sends a worker the values after so many steps, as soon as they exist.
 func (s *Shards) Fetch(rank int, steps uint64) error {
 	if s.steps.pace == nil {
-		return errors.New("asks for values, which come by themselves")
+		return errors.New("requests values that are sent without a request")
 	}
 	ranks, err := s.steps.pace.Wait(rank, steps)
 	s.steps.release(ranks)
 	return err
 }
 
-// Selection decides here whose gradients count; nil: it is decided elsewhere, or all do.
+// Selection decides whose gradients count; nil if all gradients count, or if another
+// holder decides.
 func (s *Shards) Selection() policy.Selection { return s.selects }
 
-// Scale is the leader's answer to the squares of its group: the norm, and what
-// every gradient is multiplied by.
+// Scale is the answer of a group's leader to [SquaresWanted]: the norm of the gradients,
+// and the factor by which holders multiply them.
 func (s *Shards) Scale(rank int, norm, factor float64) error {
 	g := s.steps.groups[s.steps.roster.Contributor(rank).Group]
-	wrong := errors.New("says a norm that nobody asked for")
+	wrong := errors.New("sends a norm that was not requested")
 	if s.steps.leader(g) != rank {
 		return wrong
 	}
@@ -266,7 +261,7 @@ func (s *Shards) Scale(rank int, norm, factor float64) error {
 	return nil
 }
 
-// Leave notes that a worker will send no more.
+// Leave records that a worker sends nothing more.
 func (s *Shards) Leave(rank int) {
 	if s.steps.align != nil {
 		s.steps.groups[s.steps.roster.Contributor(rank).Group].leave()
@@ -275,7 +270,7 @@ func (s *Shards) Leave(rank int) {
 	s.Stop(rank)
 }
 
-// Stop notes that a worker takes no further step, perhaps before it leaves.
+// Stop records that a worker takes no further step. It may leave later.
 func (s *Shards) Stop(rank int) {
 	if s.steps.pace != nil {
 		s.steps.release(s.steps.pace.Leave(rank))
@@ -287,7 +282,7 @@ func (s *Shards) Stop(rank int) {
 	}
 }
 
-// NoteSave makes the outcome of a step tell that the chief saved before it.
+// NoteSave sets Saved in the outcome of a step, because the chief saved before it.
 func (s *Shards) NoteSave(step uint64) {
 	if !s.steps.d.Sync.Cuts() {
 		s.steps.groups[0].noteSave(step)

@@ -47,10 +47,10 @@ type filler interface {
 	fill(values []byte) error
 }
 
-// mover is a state whose rows move from one holder to another, with all that
+// movable is a state whose rows move from one holder to another, with all that
 // the optimiser keeps for them. Rows that were never updated or filled do not travel:
 // their values follow from the seed.
-type mover interface {
+type movable interface {
 	export(into []byte, from, to int64) (frame []byte, next int64)
 	accept(frame []byte, from, to int64) (next int64, err error)
 }
@@ -218,7 +218,7 @@ type Kept struct {
 	Slots         [][]byte // by slot of the optimiser: its numbers, in the order of Values
 }
 
-// Check says why k is no part of a variable of d.
+// Check returns an error if k cannot be a part of a variable of d.
 func (k Kept) Check(d *layout.Declaration, variable int) error {
 	v := d.Variables[variable]
 	switch {
@@ -240,7 +240,7 @@ func (k Kept) Check(d *layout.Declaration, variable int) error {
 	return nil
 }
 
-// preserve copies the shard as it is.
+// preserve copies the state of the shard.
 func (s *Shard) preserve() Kept {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -249,7 +249,7 @@ func (s *Shard) preserve() Kept {
 		Rows: kept.Index, Values: kept.Values, Slots: kept.Slots}
 }
 
-// restore takes units [lo, hi) from a part that has them and was checked.
+// restore copies units [lo, hi) from a checked part.
 func (s *Shard) restore(k Kept, lo, hi int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -257,7 +257,7 @@ func (s *Shard) restore(k Kept, lo, hi int) {
 	s.updates = max(s.updates, k.Updates)
 }
 
-// Preserve copies all that outlives the training.
+// Preserve copies the state of all shards but the loss.
 func Preserve(shards []*Shard) (all []Kept) {
 	for _, shard := range shards {
 		if !shard.isLoss {
@@ -277,14 +277,14 @@ type Restoring struct {
 	came []layout.Range // elements, or rows of a sparse variable, that Put has taken
 }
 
-// Piece is what is being filled.
+// Piece returns the piece to restore.
 func (r *Restoring) Piece() layout.Piece { return r.shard.Piece }
 
-// Put takes what is the piece's own of a part of its variable. The parts of a
-// checkpoint that overlap the piece must all be put, in any order, also those
-// of a sparse variable that have no row of it: they tell how often it was
-// updated. If the checkpoint's parts differ in that, the highest count holds.
-// Put may be called by several goroutines, and copies.
+// Put copies the elements or rows of a part that belong to the piece. The caller must
+// put every part of the checkpoint that overlaps the piece, in any order. A part of a
+// sparse variable counts even if it has no row of the piece, because it has the number
+// of updates. If the parts differ in that number, the highest one holds. Several
+// goroutines may call Put.
 func (r *Restoring) Put(k Kept) error {
 	if err := k.Check(r.d, r.shard.Variable); err != nil {
 		return err
@@ -303,7 +303,8 @@ func (r *Restoring) Put(k Kept) error {
 	return nil
 }
 
-// Close takes nothing any more, and says what did not come.
+// Close ends the restoring: later calls of Put fail. The error names a range that no part
+// had.
 func (r *Restoring) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -312,24 +313,23 @@ func (r *Restoring) Close() error {
 	at, end := r.shard.Offset, r.shard.Offset+r.shard.Count
 	for _, c := range r.came {
 		if c.Lo > at {
-			return fmt.Errorf("[%d, %d) did not come", at, c.Lo)
+			return fmt.Errorf("[%d, %d) is missing", at, c.Lo)
 		}
 		at = max(at, c.Hi)
 	}
 	if at < end {
-		return fmt.Errorf("[%d, %d) did not come", at, end)
+		return fmt.Errorf("[%d, %d) is missing", at, end)
 	}
 	return nil
 }
 
-// Closed reports whether nothing is taken any more.
+// Closed reports whether Close was called.
 func (r *Restoring) Closed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.over
 }
 
-// String names the piece.
 func (r *Restoring) String() string {
 	p := r.shard.Piece
 	return fmt.Sprintf("variable %q [%d, %d)", r.d.Variables[p.Variable].Name, p.Offset, p.Offset+p.Count)

@@ -18,7 +18,7 @@ type Sum interface {
 	// Encode returns the payload that carries the sum: rows are appended to
 	// into, elements lie in memory as they travel.
 	Encode(into []byte) []byte
-	// Rows is how many rows there are; -1: elements.
+	// Rows returns the number of rows; -1 if the sum has elements.
 	Rows() int
 }
 
@@ -137,7 +137,7 @@ type accumulator struct {
 	raw       [][]byte // by input: the bytes of received rows; nil for a dense variable
 }
 
-// newAccumulator adds what plan says for a piece of a variable.
+// newAccumulator adds the inputs of plan, for a piece of a variable.
 func newAccumulator(v layout.Variable, p layout.Piece, plan *layout.Plan) *accumulator {
 	n := len(plan.Inputs)
 	return &accumulator{v, p, layout.NewReduction(plan, plus), make([]Sum, n), make([]Sum, n), make([][]byte, n)}
@@ -181,12 +181,11 @@ func (a *accumulator) receiveRows(input int, length uint64, read func([]byte) er
 	return came.Rows() > 0, nil
 }
 
-// lend gives an input memory of the caller instead, for all runs until it is given
-// another.
+// lend makes s the memory of an input, until the next call for the input.
 func (a *accumulator) lend(input int, s Sum) { a.inputs[input] = s }
 
-// arrive says that an input is there, or absent. It reports an output, done, to
-// the one caller that completes it; s is nil if all is absent.
+// arrive records that an input has arrived, or is absent. done is true for the one caller
+// that completes an output; s is nil if all inputs of the output are absent.
 func (a *accumulator) arrive(input int, present bool) (output int, s Sum, done bool) {
 	if present {
 		s = a.inputs[input]
@@ -202,7 +201,7 @@ type Own struct {
 	memory   [][]byte // by virtual worker, counted from the worker's first: its gradient; nil for a sparse variable
 }
 
-// NewOwn adds what plan says.
+// NewOwn returns an Own that adds along plan.
 func NewOwn(v layout.Variable, plan *layout.Plan) *Own {
 	o := &Own{variable: v, sums: newAccumulator(v, layout.Piece{Count: v.Units()}, plan)}
 	for i := range plan.Inputs {
@@ -246,14 +245,14 @@ func rowsOf[T wire.Float](v layout.Variable, index []int64, values []byte) (Sum,
 	return rows[T](r), r.Check(0, int64(v.Shape[0]), v.Width())
 }
 
-// Arrive says that a virtual worker's contribution is there, or absent. done:
-// the sum of a part is thereby complete; s is nil if all of it is absent.
+// Arrive records that the contribution of a virtual worker is complete, or absent. done
+// reports that the sum s of a part is complete; s is nil if all of it is absent.
 func (o *Own) Arrive(virtualWorker int, present bool) (part int, s Sum, done bool) {
 	return o.sums.arrive(virtualWorker, present)
 }
 
-// Outbox holds the sums of the parts that a contributor brings until all
-// variables of a bucket have theirs.
+// Outbox collects the sums of a contributor's parts. It reports when all variables of a
+// bucket have their sums.
 type Outbox struct {
 	Parts   []int            // vertices of layout.Tree whose sums the contributor brings, from left to right
 	Buckets [][]int          // by bucket: indices of its variables; all sparse ones share a bucket, the loss has its own
@@ -262,7 +261,7 @@ type Outbox struct {
 	left    [][]atomic.Int32 // by bucket and part: number of variables whose sum is still to come in this step
 }
 
-// NewOutbox makes buckets of the variables that has says.
+// NewOutbox makes buckets of the variables for which has returns true.
 func NewOutbox(d *layout.Declaration, parts []int, has func(variable int) bool) *Outbox {
 	o := &Outbox{Parts: parts, of: slices.Repeat([]int{-1}, len(d.Variables)+1)}
 	all := layout.Buckets(d.Variables, d.BucketBytes)
@@ -294,11 +293,11 @@ func NewOutbox(d *layout.Declaration, parts []int, has func(variable int) bool) 
 	return o
 }
 
-// Bucket is the bucket of a variable, -1: it is in none.
+// Bucket returns the bucket of a variable; -1 if it is in none.
 func (o *Outbox) Bucket(variable int) int { return o.of[variable] }
 
-// Put notes a variable's sum of a part. It reports true to the caller that
-// thereby filled the bucket's part.
+// Put stores the sum of a part of a variable. full reports that this was the last sum of
+// the part in its bucket.
 func (o *Outbox) Put(variable, part int, s Sum) (bucket int, full bool) {
 	bucket = o.of[variable]
 	o.sums[variable][part] = s
@@ -309,36 +308,5 @@ func (o *Outbox) Put(variable, part int, s Sum) (bucket int, full bool) {
 	return bucket, true
 }
 
-// Cut returns a piece of what Put was given.
+// Cut returns the piece p of the sum that Put stored.
 func (o *Outbox) Cut(p layout.Piece, part int) Sum { return o.sums[p.Variable][part].Cut(p) }
-
-// Add adds sums of a dense variable, in order, to a new one; nil ones are
-// skipped, and nil is the sum of none.
-func Add(sums []Sum) (total Sum) {
-	for _, s := range sums {
-		switch {
-		case s == nil:
-		case total == nil:
-			total = s.(number).times(s.Encode(nil), 1)
-		default:
-			total = plus(total, s)
-		}
-	}
-	return total
-}
-
-// Times returns numbers that lie as those of a dense sum do, each n times.
-func Times(like Sum, numbers []byte, n int) Sum { return like.(number).times(numbers, n) }
-
-// number is a dense sum.
-type number interface {
-	times(numbers []byte, n int) Sum
-}
-
-func (elements[T]) times(numbers []byte, n int) Sum {
-	product := make(elements[T], 0, len(numbers))
-	for _, x := range wire.Floats[T](numbers) {
-		product = append(product, x*T(n))
-	}
-	return product
-}

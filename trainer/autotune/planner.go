@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -163,9 +161,6 @@ func (p *planner) choose(ctx context.Context) ([]layout.Piece, error) {
 	p.settled = true
 	result := p.search.Result()
 	p.config.log(result.Lines())
-	if err := p.plot(result); err != nil {
-		p.config.Logf(slog.LevelWarn, "the plot of the partition search: %v", err)
-	}
 	if result.P == 0 {
 		return nil, nil
 	}
@@ -180,23 +175,6 @@ func (p *planner) unfinished() {
 	}
 	p.config.Logf(cluster.VerboseLevel, "training ended before the search for partitions did:")
 	p.config.log(p.search.Result().Lines())
-}
-
-// plot draws the search.
-func (p *planner) plot(result partition.Result) error {
-	path := filepath.Join(p.config.Folder, "partitions.svg")
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(result.Plot(file), file.Close()); err != nil {
-		return err
-	}
-	if whole, err := filepath.Abs(path); err == nil {
-		path = whole
-	}
-	p.config.Logf(cluster.VerboseLevel, "the plot of the partition search is in %s", path)
-	return nil
 }
 
 // moved reports that rows have moved: the trials of a search for debugging only.

@@ -60,13 +60,12 @@ type Config struct {
 	Logf        func(slog.Level, string, ...any) // the chief's log
 
 	// The user's choices.
-	Meet       int    // number of steps of this run before the first meeting, if rows can move
-	Report     int    // number of steps of this run before the chief reports what was sent
-	Auto       bool   // tables may go from servers to workers and back
-	Search     bool   // find the number of partitions that makes steps fastest
-	Partitions int    // number of partitions of tables that have a partitioner; 0 means that the search finds it
-	BySize     bool   // balance holders by the size of their pieces, not by what travels
-	Folder     string // path of the folder for the plot of a search
+	Meet       int  // number of steps of this run before the first meeting, if rows can move
+	Report     int  // number of steps of this run before the chief reports what was sent
+	Auto       bool // tables may go from servers to workers and back
+	Search     bool // find the number of partitions that makes steps fastest
+	Partitions int  // number of partitions of tables that have a partitioner; 0 means that the search finds it
+	BySize     bool // balance holders by the size of their pieces, not by what travels
 }
 
 // Tuner is one worker's part. A nil Tuner does nothing.

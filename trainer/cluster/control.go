@@ -72,9 +72,9 @@ type Control struct {
 	torn error // error that left a message sent in part, so that nothing can follow it; nil means none
 }
 
-// NewControl returns the end of a control channel whose messages travel on conn. The
+// newControl returns the end of a control channel whose messages travel on conn. The
 // Control owns conn.
-func NewControl(conn net.Conn) *Control { return &Control{conn: conn} }
+func newControl(conn net.Conn) *Control { return &Control{conn: conn} }
 
 // ControlPair returns the agent's end of a new control channel and the file that the
 // task inherits. The caller closes both.
@@ -90,7 +90,7 @@ func ControlPair() (*Control, *os.File, error) {
 		theirs.Close() // nothing was written to it
 		return nil, nil, fmt.Errorf("control channel: %w", err)
 	}
-	return NewControl(conn), theirs, nil
+	return newControl(conn), theirs, nil
 }
 
 // socketpair returns two connected descriptors. Both are close-on-exec before another

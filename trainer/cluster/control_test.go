@@ -25,7 +25,7 @@ func controls(t *testing.T) (agent, task *Control) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	task = NewControl(conn)
+	task = newControl(conn)
 	t.Cleanup(func() { agent.Close(); task.Close() })
 	return agent, task
 }
@@ -133,7 +133,7 @@ func (h *half) Write(p []byte) (int, error) {
 
 func TestNothingFollowsHalfAMessage(t *testing.T) {
 	h := &half{room: 10}
-	c := NewControl(h)
+	c := newControl(h)
 	if err := c.Send(ControlMessage{Kind: Hello}); err == nil {
 		t.Fatal("half a message was no error")
 	}
@@ -154,7 +154,7 @@ func receiveAll(data []byte) (got []ControlMessage, err error) {
 		theirs.Write(data) // the reader may have had enough
 		theirs.Close()
 	}()
-	c := NewControl(ours)
+	c := newControl(ours)
 	defer c.Close()
 	for {
 		m, err := c.Receive()
@@ -200,7 +200,7 @@ func FuzzControlReceive(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		got, _ := receiveAll(data)
 		agent, task := net.Pipe()
-		a, b := NewControl(agent), NewControl(task)
+		a, b := newControl(agent), newControl(task)
 		defer a.Close()
 		defer b.Close()
 		for _, m := range got { // what was understood can be said

@@ -15,14 +15,14 @@ import (
 // other worker and receive data from it. Both know the lengths beforehand.
 type exchange struct {
 	signature
-	number uint64 // number of the exchange, from 1, the same on all workers
-	group  *Group
-	to     [][]byte        // by rank: the data for that worker
-	from   [][]byte        // by rank: memory for the data of that worker
-	heard  []chan struct{} // by rank: closed when that worker has announced the exchange
-	users  sync.WaitGroup  // goroutines that use the memory of to and from
-	left   atomic.Int32    // number of workers whose announcement or data is not complete
-	done   chan struct{}   // closed when left is zero
+	number    uint64 // number of the exchange, from 1, the same on all workers
+	group     *Group
+	to        [][]byte        // by rank: the data for that worker
+	from      [][]byte        // by rank: memory for the data of that worker
+	announced []chan struct{} // by rank: closed when that worker has announced the exchange
+	users     sync.WaitGroup  // goroutines that use the memory of to and from
+	left      atomic.Int32    // number of workers whose announcement or data is not complete
+	done      chan struct{}   // closed when left is zero
 }
 
 // exchange makes one exchange of a collective; to and from are by rank. When
@@ -32,9 +32,9 @@ func (g *Group) exchange(s signature, to, from [][]byte) error {
 	if world == 1 {
 		return nil
 	}
-	e := &exchange{signature: s, number: g.begun + 1, group: g, to: to, from: from, heard: make([]chan struct{}, world), done: make(chan struct{})}
-	for rank := range e.heard {
-		e.heard[rank] = make(chan struct{})
+	e := &exchange{signature: s, number: g.begun + 1, group: g, to: to, from: from, announced: make([]chan struct{}, world), done: make(chan struct{})}
+	for rank := range e.announced {
+		e.announced[rank] = make(chan struct{})
 	}
 	e.left.Store(int32(world - 1))
 	defer e.users.Wait() // whatever the error, before the caller has its memory back
@@ -67,7 +67,7 @@ func (g *Group) begin(e *exchange) error {
 		case l == nil:
 		case l.left:
 			return l.leaver(e.signature)
-		case l.heard == e.number:
+		case l.announced == e.number:
 			if err := e.hear(l); err != nil {
 				return err
 			}
@@ -90,7 +90,7 @@ func (e *exchange) hear(l *link) error {
 	if e.number == 1 {
 		l.SetSilence(e.group.config.Silence) // both ends are in their first collective
 	}
-	close(e.heard[l.rank])
+	close(e.announced[l.rank])
 	if len(l.rest) == 0 {
 		e.finish()
 	}
@@ -100,7 +100,7 @@ func (e *exchange) hear(l *link) error {
 // needs reports whether something of a peer is still to come. The caller holds
 // the group's mu.
 func (e *exchange) needs(l *link) bool {
-	return l.heard < e.number || len(l.rest) > 0
+	return l.announced < e.number || len(l.rest) > 0
 }
 
 // finish counts a worker that has announced the exchange and sent all data.
@@ -142,7 +142,7 @@ func (e *exchange) announce() error {
 // exchange too.
 func (e *exchange) send(l *link, rest []byte) {
 	select {
-	case <-e.heard[l.rank]:
+	case <-e.announced[l.rank]:
 	case <-e.group.failed:
 		return
 	}
@@ -191,11 +191,11 @@ type link struct {
 
 	// Guarded by the group's mu. A peer is one exchange ahead of this worker at
 	// most, as it cannot end one that this worker has not announced.
-	said  signature // what the peer's last announcement says
-	heard uint64    // number of the exchange that the peer announced last; zero means none
-	early []byte    // the data that came with that announcement
-	rest  []byte    // memory for data that the peer has not begun to send; nil means that none is to come
-	left  bool      // the peer has said goodbye
+	said      signature // what the peer's last announcement says
+	announced uint64    // number of the exchange that the peer announced last; zero means none
+	early     []byte    // the data that came with that announcement
+	rest      []byte    // memory for data that the peer has not begun to send; nil means that none is to come
+	left      bool      // the peer has said goodbye
 }
 
 // read takes what the peer sends until the connection ends or the group
@@ -231,7 +231,7 @@ func (l *link) take(h wire.Header) error {
 		if err := l.Payload(l.early); err != nil {
 			return err
 		}
-		return l.announced(m)
+		return l.receive(m)
 	default:
 		return l.data(h)
 	}
@@ -243,23 +243,23 @@ func (l *link) checkNext(m message) error {
 	g := l.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if m.number != l.heard+1 || m.number > g.begun+1 {
-		return fmt.Errorf("announces exchange %d after %d, worker:%d is in its %d", m.number, l.heard, g.config.Rank, g.begun)
+	if m.number != l.announced+1 || m.number > g.begun+1 {
+		return fmt.Errorf("announces exchange %d after %d, worker:%d is in its %d", m.number, l.announced, g.config.Rank, g.begun)
 	}
 	return nil
 }
 
-// announced takes the peer's announcement of its next exchange, whose data is
+// receive takes the peer's announcement of its next exchange, whose data is
 // in early.
-func (l *link) announced(m message) error {
+func (l *link) receive(m message) error {
 	g := l.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.err != nil {
 		return g.err
 	}
-	l.said, l.heard = m.signature, m.number
-	if e := g.current; e != nil && e.number == l.heard {
+	l.said, l.announced = m.signature, m.number
+	if e := g.current; e != nil && e.number == l.announced {
 		return e.hear(l)
 	}
 	return nil
@@ -285,7 +285,7 @@ func (l *link) data(h wire.Header) error {
 	case g.err != nil:
 		g.mu.Unlock()
 		return g.err
-	case e == nil || l.heard != e.number || len(l.rest) == 0:
+	case e == nil || l.announced != e.number || len(l.rest) == 0:
 		g.mu.Unlock()
 		return fmt.Errorf("data of exchange %d, which worker:%d does not expect", h.Step, g.config.Rank)
 	}

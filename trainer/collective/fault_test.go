@@ -68,7 +68,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 				for {
 					g.mu.Lock()
 					l := g.links[0]
-					begun := g.begun > 1 && l.heard == g.begun && l.rest == nil // the data has begun to come
+					begun := g.begun > 1 && l.announced == g.begun && l.rest == nil // the data has begun to come
 					g.mu.Unlock()
 					if begun {
 						g.cut()

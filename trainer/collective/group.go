@@ -240,7 +240,7 @@ func (g *Group) absent(late error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, l := range g.links {
-		if l != nil && l.heard == 0 {
+		if l != nil && l.announced == 0 {
 			g.broken(l.Blame(fmt.Errorf("%w: it has not called its first collective", late)))
 			return
 		}

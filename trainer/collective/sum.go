@@ -2,7 +2,6 @@ package collective
 
 import (
 	"fmt"
-	"unsafe"
 
 	"github.com/plx-run/plx/trainer/wire"
 )
@@ -112,7 +111,7 @@ func treeSum(t dtype, parts [][]byte, mine int, out []byte) {
 }
 
 // Number is what collectives work on.
-type Number interface{ float32 | float64 | int64 }
+type Number = wire.Number
 
 // dtype names a type of element on the wire.
 type dtype uint8
@@ -138,7 +137,7 @@ func (t dtype) add(dst, a, b []byte) {
 }
 
 func add[T Number](out, x, y []byte) {
-	dst, a, b := numbers[T](out), numbers[T](x), numbers[T](y)
+	dst, a, b := wire.Floats[T](out), wire.Floats[T](x), wire.Floats[T](y)
 	a, b = a[:len(dst)], b[:len(dst)]
 	for len(dst) >= 8 {
 		d, x, y := (*[8]T)(dst), (*[8]T)(a), (*[8]T)(b)
@@ -149,16 +148,6 @@ func add[T Number](out, x, y []byte) {
 	for i := range dst {
 		dst[i] = a[i] + b[i]
 	}
-}
-
-// numbers is the inverse of wire.Bytes. b is aligned: it comes from there or
-// from aligned, cut at whole elements.
-func numbers[T Number](b []byte) []T {
-	if len(b) == 0 {
-		return nil
-	}
-	var zero T
-	return unsafe.Slice((*T)(unsafe.Pointer(&b[0])), len(b)/int(unsafe.Sizeof(zero)))
 }
 
 // aligned allocates bytes that may hold any Number.

@@ -102,13 +102,13 @@ func (c *Effective) Check() error {
 	return err
 }
 
-// DefaultPeriod is the time from one checkpoint to the next if nothing else is said.
-const DefaultPeriod = 600 * time.Second
+// defaultPeriod is the time from one checkpoint to the next if nothing else is said.
+const defaultPeriod = 600 * time.Second
 
 // CheckpointPeriod is the time from one checkpoint to the next; 0 means that steps count.
 func (c *Effective) CheckpointPeriod() time.Duration {
 	if c.CheckpointEverySteps == 0 && c.CheckpointEverySecs == 0 {
-		return DefaultPeriod
+		return defaultPeriod
 	}
 	return time.Duration(c.CheckpointEverySecs) * time.Second
 }

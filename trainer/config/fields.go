@@ -148,8 +148,8 @@ type Config struct {
 	// ProfileWorkers are the workers that write a timeline, such as "0,4:8". Empty: all.
 	// Flag --profile-workers.
 	ProfileWorkers string
-	// ProfileDir is the folder for timelines, and for the plot of a search for
-	// partitions. Empty: the task's own folder. Flag --profile-dir.
+	// ProfileDir is the folder for timelines. Empty: the task's own folder. Flag
+	// --profile-dir.
 	ProfileDir string
 
 	// CheckpointEverySteps is the number of steps from one checkpoint to the next. One that

@@ -41,7 +41,7 @@ func (c *Effective) define(f *flag.FlagSet) {
 	f.IntVar(&c.CheckpointKeep, "ckpt-keep", c.CheckpointKeep, "keep the last `N` checkpoints")
 	f.StringVar(&c.ProfileSteps, "profile-steps", c.ProfileSteps, "write a timeline of `STEPS`: numbers and ranges A:B, A included, B not, such as 5,10:12")
 	f.StringVar(&c.ProfileWorkers, "profile-workers", c.ProfileWorkers, "write it on `WORKERS` only, such as 0,4:8 (default on all)")
-	f.StringVar(&c.ProfileDir, "profile-dir", c.ProfileDir, "`folder` for the timelines, one file per worker, and for the plot of a search for partitions")
+	f.StringVar(&c.ProfileDir, "profile-dir", c.ProfileDir, "`folder` for the timelines, one file per worker")
 }
 
 // negated is a flag that is on while the field is not set.

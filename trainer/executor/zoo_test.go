@@ -17,7 +17,7 @@ type exhibit struct {
 	name     string
 	shapes   [][]int // of its variables; no dimensions is a scalar
 	positive bool
-	noGrad   bool // Gorgonia has no gradient for it, or a wrong one (see compile/plan.go)
+	noGrad   bool // Gorgonia has no gradient for it, or a wrong one (see compile/request.go)
 	f        func(v nodes) *gorgonia.Node
 }
 

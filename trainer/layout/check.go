@@ -79,9 +79,6 @@ func (c checker) variables() error {
 		if err := v.check(); err != nil {
 			return err
 		}
-		if w := v.Workers; w != nil && (w.Lo < 0 || w.Hi > len(d.Workers) || w.Len() < 1) {
-			return fmt.Errorf("variable %q: no worker of [%d, %d) contributes to it", v.Name, w.Lo, w.Hi)
-		}
 	}
 	return c.pieces()
 }
@@ -184,9 +181,6 @@ func (c checker) hosts() error {
 	if !d.Sync.InStep() || !slices.ContainsFunc(d.Holders, d.Aggregates) {
 		return errors.New("local aggregation works with synchronisation sync and with servers among the shard holders only: leave it out")
 	}
-	if slices.ContainsFunc(d.Variables, func(v Variable) bool { return v.Workers != nil }) {
-		return errors.New("local aggregation adds the gradients of all workers of a host, and some variables have those of a few: leave it out")
-	}
 	aggregated := d.Aggregated()
 	for _, p := range d.Pieces {
 		if d.Aggregates(d.Holders[p.Holder]) != aggregated[p.Variable] {
@@ -268,8 +262,6 @@ func (v Variable) difference(i int, o Variable) string {
 		return fmt.Sprintf("variable %q is %s, not %s", v.Name, o.density(), v.density())
 	case !reflect.DeepEqual(v.Sparse, o.Sparse):
 		return fmt.Sprintf("variable %q has rows %+v, not %+v", v.Name, *o.Sparse, *v.Sparse)
-	case !reflect.DeepEqual(v.Workers, o.Workers):
-		return fmt.Sprintf("variable %q has gradients of workers %v, not %v", v.Name, o.Workers, v.Workers)
 	case v.Update != o.Update || v.Momentum != o.Momentum:
 		return fmt.Sprintf("variable %q is updated by %q with momentum %v, not %q with %v", v.Name, o.Update, o.Momentum, v.Update, v.Momentum)
 	}

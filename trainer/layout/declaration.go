@@ -32,7 +32,7 @@ type Declaration struct {
 	// average them over the virtual workers. 0 means none.
 	Metrics int `json:"metrics,omitempty"`
 	// BucketBytes is how many bytes of gradients travel together; 0 means
-	// DefaultBucketBytes.
+	// 1 MiB.
 	BucketBytes int `json:"bucket_bytes,omitempty"`
 	// Hosts are the ranks of the workers of each host, together all of them, in
 	// order. If set, the workers of a host add their gradients of variables on
@@ -88,8 +88,8 @@ type Piece struct {
 // on is p with another holder.
 func (p Piece) on(holder int) Piece { p.Holder = holder; return p }
 
-// DefaultBucketBytes is the bucket of a declaration that names none.
-const DefaultBucketBytes = 1 << 20
+// defaultBucketBytes is the bucket of a declaration that names none.
+const defaultBucketBytes = 1 << 20
 
 // Clips reports whether holders wait for the norm before they update.
 func (d *Declaration) Clips() bool { return d.Clip > 0 }
@@ -136,16 +136,12 @@ func (d *Declaration) Rule(v Variable) optimizer.Settings {
 	if v.IsStatistic() {
 		return v.statistic()
 	}
-	rule, _ := d.Sync.Update(d.Optimizer)
-	return rule
+	return d.Optimizer
 }
 
 // Divides reports whether holders divide the sum of a dense variable by the
 // virtual workers that are in it.
-func (d *Declaration) Divides(v Variable) bool {
-	_, divide := d.Sync.Update(d.Optimizer)
-	return divide || !d.Sum || v.IsStatistic()
-}
+func (d *Declaration) Divides(v Variable) bool { return !d.Sum || v.IsStatistic() }
 
 func (d *Declaration) Silence() time.Duration {
 	return time.Duration(d.SilenceMillis) * time.Millisecond
@@ -174,7 +170,7 @@ func (d *Declaration) Check() error { return checker{d}.all() }
 
 // Place fills Holders and Pieces for so many servers; Workers, Variables and
 // BucketBytes must be there. Variables above limit bytes are cut over the
-// servers, 0 means DefaultLimit. Tasks that would hold nothing are left out;
+// servers, 0 means 4 MiB. Tasks that would hold nothing are left out;
 // if variables are Movable all servers stay, and all workers if the
 // architecture has variables on workers.
 func (d *Declaration) Place(a policy.Architecture, servers, limit int) error {
@@ -268,14 +264,6 @@ type Variable struct {
 	// and take no part in norm, clipping and decay.
 	Update   optimizer.Rule `json:"update,omitempty"`
 	Momentum float64        `json:"momentum,omitempty"`
-	// Workers are the ranks that contribute to the variable, such as those of
-	// a stage of a pipeline. nil means all ranks.
-	Workers *Range `json:"workers,omitempty"`
-}
-
-// HasGradientOf reports whether a worker contributes to v.
-func (v Variable) HasGradientOf(rank int) bool {
-	return v.Workers == nil || v.Workers.Lo <= rank && rank < v.Workers.Hi
 }
 
 // Sparse says how the rows of a variable begin and how their gradients from

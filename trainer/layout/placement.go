@@ -31,7 +31,7 @@ func (p placer) place(limit int) error {
 		}
 	}
 	if p.a != policy.AllReduce {
-		pieces = append(pieces, placeServers(p.d.Variables, p.servers, cmp.Or(limit, DefaultLimit), !p.a.OnWorkers(false))...)
+		pieces = append(pieces, placeServers(p.d.Variables, p.servers, cmp.Or(limit, defaultLimit), !p.a.OnWorkers(false))...)
 	}
 	p.settle(pieces)
 	return nil
@@ -85,8 +85,8 @@ func (p placer) settle(pieces []Piece) {
 // over blocks, so it has the same bits wherever they are.
 const BlockElements = 1024
 
-// DefaultLimit is the size in bytes above which Place cuts a variable that servers hold.
-const DefaultLimit = 4 << 20
+// defaultLimit is the size in bytes above which Place cuts a variable that servers hold.
+const defaultLimit = 4 << 20
 
 // placeServers spreads the sparse variables, and the dense ones if dense is set, over
 // so many holders: each goes to the holder with the fewest bytes so far, the first of
@@ -157,9 +157,9 @@ func placeWorkers(variables []Variable, holders, bucketBytes int, sparse bool) [
 
 // Buckets groups the dense variables in the reverse of their order, which is
 // about the order in which their gradients are computed: consecutive ones
-// share a bucket while they fit in it. 0 bytes mean DefaultBucketBytes.
+// share a bucket while they fit in it. 0 bytes mean defaultBucketBytes.
 func Buckets(variables []Variable, bytes int) (buckets [][]int) {
-	bytes = cmp.Or(bytes, DefaultBucketBytes)
+	bytes = cmp.Or(bytes, defaultBucketBytes)
 	full := 0
 	for i := range slices.Backward(variables) {
 		v := variables[i]

@@ -38,8 +38,8 @@ func Lost(err error) error {
 	return err
 }
 
-// MaxReport bounds an encoded report, in bytes.
-const MaxReport = 64 << 10
+// maxReport bounds an encoded report, in bytes.
+const maxReport = 64 << 10
 
 // report is the payload of an error frame.
 type report struct {
@@ -50,7 +50,7 @@ type report struct {
 
 // EncodeReport makes the payload of an error frame that tells another task
 // why training ended, and through whom if err is a [*PeerError]. It has at
-// most MaxReport bytes.
+// most maxReport bytes.
 func EncodeReport(err error) []byte {
 	r := report{Cause: cut(err.Error())}
 	var peer *PeerError
@@ -64,8 +64,8 @@ func EncodeReport(err error) []byte {
 	return body
 }
 
-// cut keeps a report below MaxReport: JSON writes a byte as six at most.
-func cut(text string) string { return text[:min(len(text), MaxReport/16)] }
+// cut keeps a report below maxReport: JSON writes a byte as six at most.
+func cut(text string) string { return text[:min(len(text), maxReport/16)] }
 
 // DecodeReport is what EncodeReport was given, in words: a [*PeerError] when
 // that was one. It never returns nil.
@@ -83,7 +83,7 @@ func DecodeReport(body []byte) error {
 // ReadReport reads the payload of an error frame whose header h came from
 // conn. told is what it says.
 func ReadReport(conn *wire.Conn, h wire.Header) (told, err error) {
-	if h.Length > MaxReport {
+	if h.Length > maxReport {
 		return nil, fmt.Errorf("error report of %d bytes", h.Length)
 	}
 	body := make([]byte, h.Length)

@@ -35,7 +35,7 @@ func TestReportsTravel(t *testing.T) {
 		}
 	}
 	long := &PeerError{Task: worker(1), Addr: strings.Repeat("\x00", 1<<20), Err: errors.New(strings.Repeat("\xff\x00", 1<<20))}
-	if n := len(EncodeReport(long)); n > MaxReport {
+	if n := len(EncodeReport(long)); n > maxReport {
 		t.Errorf("report of %d bytes", n)
 	}
 	if got := DecodeReport([]byte("{")); !strings.Contains(got.Error(), "unreadable") {
@@ -56,7 +56,7 @@ func TestReadReportIsBounded(t *testing.T) {
 	if told, err := ReadReport(b, h); err != nil || told.Error() != "EOF" {
 		t.Errorf("%v, %v", told, err)
 	}
-	if _, err := ReadReport(b, wire.Header{Length: MaxReport + 1}); err == nil {
+	if _, err := ReadReport(b, wire.Header{Length: maxReport + 1}); err == nil {
 		t.Error("a report of any length")
 	}
 	b.Close()
@@ -87,7 +87,7 @@ func FuzzReport(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		first := DecodeReport(body)
 		again := DecodeReport(EncodeReport(first))
-		if len(body) < MaxReport/16 && !strings.HasPrefix(first.Error(), "unreadable") && again.Error() != first.Error() {
+		if len(body) < maxReport/16 && !strings.HasPrefix(first.Error(), "unreadable") && again.Error() != first.Error() {
 			t.Errorf("%q became %q", first, again)
 		}
 	})

@@ -10,21 +10,20 @@ import (
 // et al. 2016, "Revisiting distributed synchronous SGD"). A late worker gets
 // the current values and goes on with the current step. As many workers may be
 // lost as may be late.
-var backup = Mode{
-	Name:      "backup",
-	Numbered:  "B",
-	DropsLast: true,
-	Copies:    PerWorker,
-	Cuts:      true,
-	Losses:    NumberedLoss,
-	States:    backupStates{},
+var backup = mode{
+	name:      "backup",
+	numbered:  "B",
+	dropsLast: true,
+	copies:    perWorker,
+	cuts:      true,
+	losses:    numberedLoss,
+	pace:      newLatecomers,
+	selection: newArbiter,
 }
 
-type backupStates struct{ stateless }
+func newLatecomers(_ int, steps []uint64) Pace { return &latecomers{made: steps[0]} }
 
-func (backupStates) Pace(_ int, steps []uint64) Pace { return &latecomers{made: steps[0]} }
-
-func (backupStates) Selection(number, workers int, first uint64) Selection {
+func newArbiter(number, workers int, first uint64) Selection {
 	return &arbiter{quorum: workers - number, stopped: make([]bool, workers), alive: workers,
 		step: first, counts: slices.Repeat([]uint64{first}, workers)}
 }

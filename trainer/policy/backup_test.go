@@ -39,7 +39,7 @@ func TestArbiterKeepsThePlaceOfTheLost(t *testing.T) {
 
 // A worker counts once in a step, also before the step is closed.
 func TestNobodyCountsTwice(t *testing.T) {
-	s := backupStates{}.Selection(1, 3, 5)
+	s := newArbiter(1, 3, 5)
 	if v, _, err := s.Commit(0, 5); v != Accepted || err != nil {
 		t.Fatal(v, err)
 	}

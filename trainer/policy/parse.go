@@ -5,27 +5,22 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/plx-run/plx/trainer/optimizer"
 )
 
 // modes are those that ParseSync knows; the first is the zero Sync's.
-var modes = []*Mode{&synchronous, &asynchronous, &bounded, &grouped, &backup}
-
-// Register makes a mode known to ParseSync, before any training begins.
-func Register(m *Mode) { modes = append(modes, m) }
+var modes = []*mode{&synchronous, &asynchronous, &bounded, &grouped, &backup}
 
 // Sync is a mode with its number. The zero value is sync.
 type Sync struct {
-	mode   *Mode // nil means the first of modes, which is sync
+	mode   *mode // nil means the first of modes, which is sync
 	number int   // the mode's number; 0 if the mode takes none
 }
 
 // ParseSync reads what --sync says: a mode's name and, after a colon, its number.
 func ParseSync(text string) (Sync, error) {
 	name, number, numbered := strings.Cut(text, ":")
-	i := slices.IndexFunc(modes, func(m *Mode) bool { return m.Name == name })
-	if i < 0 || numbered != (modes[i].Numbered != "") {
+	i := slices.IndexFunc(modes, func(m *mode) bool { return m.name == name })
+	if i < 0 || numbered != (modes[i].numbered != "") {
 		return Sync{}, badSync(text)
 	}
 	if i == 0 {
@@ -44,17 +39,17 @@ func ParseSync(text string) (Sync, error) {
 func badSync(text string) error {
 	var want []string
 	for _, m := range modes {
-		if m.Numbered != "" {
-			want = append(want, m.Name+":"+m.Numbered)
+		if m.numbered != "" {
+			want = append(want, m.name+":"+m.numbered)
 		} else {
-			want = append(want, m.Name)
+			want = append(want, m.name)
 		}
 	}
 	last := len(want) - 1
 	return fmt.Errorf("synchronisation %q: want %s or %s", text, strings.Join(want[:last], ", "), want[last])
 }
 
-func (s Sync) rules() *Mode {
+func (s Sync) rules() *mode {
 	if s.mode == nil {
 		return modes[0]
 	}
@@ -63,10 +58,10 @@ func (s Sync) rules() *Mode {
 
 // String writes what ParseSync reads.
 func (s Sync) String() string {
-	if s.rules().Numbered == "" {
-		return s.rules().Name
+	if s.rules().numbered == "" {
+		return s.rules().name
 	}
-	return fmt.Sprintf("%s:%d", s.mode.Name, s.number)
+	return fmt.Sprintf("%s:%d", s.mode.name, s.number)
 }
 
 // MarshalText writes the mode as String does.
@@ -82,23 +77,23 @@ func (s *Sync) UnmarshalText(text []byte) error {
 // Check says what is wrong with s for so many workers.
 func (s Sync) Check(workers int) error {
 	switch m := s.rules(); {
-	case m.Groups == AsNumbered && (s.number < 1 || s.number > workers):
+	case m.groups == asNumbered && (s.number < 1 || s.number > workers):
 		return fmt.Errorf("synchronisation %s: want 1 to %d groups, at most one per worker", s, workers)
-	case m.DropsLast && s.number >= workers:
+	case m.dropsLast && s.number >= workers:
 		return fmt.Errorf("synchronisation %s: want 0 to %d backup workers among %d", s, workers-1, workers)
 	}
 	return nil
 }
 
 // InStep reports whether all workers take every step together.
-func (s Sync) InStep() bool { return s.rules().InStep }
+func (s Sync) InStep() bool { return s.rules().inStep }
 
 // Groups is how many groups n workers form.
 func (s Sync) Groups(n int) int {
-	switch s.rules().Groups {
-	case EachWorker:
+	switch s.rules().groups {
+	case eachWorker:
 		return n
-	case AsNumbered:
+	case asNumbered:
 		return s.number
 	}
 	return 1
@@ -106,7 +101,7 @@ func (s Sync) Groups(n int) int {
 
 // Quorum is of how many members of a group the gradients make a step.
 func (s Sync) Quorum(members int) int {
-	if s.rules().DropsLast {
+	if s.rules().dropsLast {
 		return members - s.number
 	}
 	return members
@@ -114,23 +109,14 @@ func (s Sync) Quorum(members int) int {
 
 // Competes reports whether only the first gradients of a step count, so that
 // workers take unequal numbers of steps.
-func (s Sync) Competes() bool { return s.rules().DropsLast }
-
-// Update returns the rule by which holders apply a sum, and whether they
-// divide it by its virtual workers whatever the program says.
-func (s Sync) Update(program optimizer.Settings) (rule optimizer.Settings, divide bool) {
-	if update := s.rules().Update; update != nil {
-		return *update, true
-	}
-	return program, false
-}
+func (s Sync) Competes() bool { return s.rules().dropsLast }
 
 // Copies is how many copies of a value a holder keeps for so many workers.
 func (s Sync) Copies(workers int) int {
-	switch s.rules().Copies {
-	case PerGroup:
+	switch s.rules().copies {
+	case perGroup:
 		return s.Groups(workers)
-	case PerWorker:
+	case perWorker:
 		return workers
 	}
 	return 0
@@ -138,57 +124,53 @@ func (s Sync) Copies(workers int) int {
 
 // Copy is the copy of a value that a worker of a group gets; -1 is the value itself.
 func (s Sync) Copy(rank, group int) int {
-	switch s.rules().Copies {
-	case PerGroup:
+	switch s.rules().copies {
+	case perGroup:
 		return group
-	case PerWorker:
+	case perWorker:
 		return rank
 	}
 	return -1
 }
 
 // HoldsBack reports whether values are sent when the Pace says so, all at once.
-func (s Sync) HoldsBack() bool { return s.rules().HoldsBack }
+func (s Sync) HoldsBack() bool { return s.rules().holdsBack }
 
 // Cuts reports whether a checkpoint is a consistent cut, each group with a
 // number of steps of its own.
-func (s Sync) Cuts() bool { return s.rules().Cuts }
+func (s Sync) Cuts() bool { return s.rules().cuts }
 
 // ToleratesLoss reports whether training goes on after a worker other than the
 // chief is lost, at least as long as MostLost says.
-func (s Sync) ToleratesLoss() bool { return s.rules().Losses != NoLoss }
+func (s Sync) ToleratesLoss() bool { return s.rules().losses != noLoss }
 
 // MostLost is how many of so many workers may be lost.
 func (s Sync) MostLost(workers int) int {
-	switch s.rules().Losses {
-	case AnyLoss:
+	switch s.rules().losses {
+	case anyLoss:
 		return workers
-	case NumberedLoss:
+	case numberedLoss:
 		return s.number
 	}
 	return 0
 }
 
-// NewPace returns a holder's pace, or nil; see States.
+// NewPace returns the pace of a shard holder; nil if the mode has none. steps are,
+// by rank, how many steps a worker has finished.
 func (s Sync) NewPace(steps []uint64) Pace {
-	return s.states().Pace(s.number, steps)
-}
-
-// NewSelection returns the first holder's selection, or nil; see States.
-func (s Sync) NewSelection(workers int, first uint64) Selection {
-	return s.states().Selection(s.number, workers, first)
-}
-
-// NewWorker returns a worker's state, or nil; see States.
-func (s Sync) NewWorker() Worker {
-	return s.states().Worker(s.number)
-}
-
-func (s Sync) states() States {
-	if states := s.rules().States; states != nil {
-		return states
+	if s.rules().pace == nil {
+		return nil
 	}
-	return stateless{}
+	return s.rules().pace(s.number, steps)
+}
+
+// NewSelection returns the selection of the first shard holder, from a step on; nil
+// if the mode has none.
+func (s Sync) NewSelection(workers int, first uint64) Selection {
+	if s.rules().selection == nil {
+		return nil
+	}
+	return s.rules().selection(s.number, workers, first)
 }
 
 // StartsAhead reports whether a worker that has finished so many steps, as the

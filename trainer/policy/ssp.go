@@ -10,20 +10,18 @@ import (
 // only when that one has moved, with the values of that moment (Ho et al. 2013,
 // "More effective distributed ML via a stale synchronous parallel parameter
 // server").
-var bounded = Mode{
-	Name:      "ssp",
-	Numbered:  "K",
-	Groups:    EachWorker,
-	Copies:    PerGroup,
-	HoldsBack: true,
-	Cuts:      true,
-	Losses:    AnyLoss,
-	States:    boundedStates{},
+var bounded = mode{
+	name:      "ssp",
+	numbered:  "K",
+	groups:    eachWorker,
+	copies:    perGroup,
+	holdsBack: true,
+	cuts:      true,
+	losses:    anyLoss,
+	pace:      newClock,
 }
 
-type boundedStates struct{ stateless }
-
-func (boundedStates) Pace(number int, steps []uint64) Pace {
+func newClock(number int, steps []uint64) Pace {
 	n := len(steps)
 	return &clock{bound: uint64(number), finished: slices.Clone(steps), waiting: make([]bool, n), gone: make([]bool, n)}
 }

@@ -157,11 +157,14 @@ func parse(b []byte) (Header, error) {
 	return h, nil
 }
 
-// Float is a type of number that travels raw.
+// Float is a type of numbers that a model is made of.
 type Float interface{ float32 | float64 }
 
+// Number is a type of numbers that travels raw.
+type Number interface{ Float | int64 }
+
 // Bytes returns the memory of s, not a copy.
-func Bytes[T Float | int64](s []T) []byte {
+func Bytes[T Number](s []T) []byte {
 	if len(s) == 0 {
 		return nil
 	}
@@ -178,7 +181,7 @@ func CheckHost() error {
 
 // Floats returns the memory of b as numbers, not a copy. b must come from
 // Bytes or hold whole, aligned numbers.
-func Floats[T Float](b []byte) []T {
+func Floats[T Number](b []byte) []T {
 	if len(b) == 0 {
 		return nil
 	}

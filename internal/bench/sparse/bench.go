@@ -113,7 +113,7 @@ func (b *bench) ask() error {
 		_, no := x.granted(b.known)
 		for _, wish := range no {
 			fmt.Fprintf(b.stderr, "%s: left out %s, which this plx does not have\n", x.name, wish)
-			b.results.leaveOut(x.name + " " + wish)
+			b.results.LeftOut = append(b.results.LeftOut, x.name+" "+wish)
 		}
 		if x.torch {
 			if out, err := exec.Command("/usr/bin/python3", "-c", "import torch").CombinedOutput(); err != nil {
@@ -161,7 +161,7 @@ func (b *bench) shape(ctx context.Context, rate string, round int) error {
 	if err != nil {
 		return fmt.Errorf("measure the links: %w", err)
 	}
-	b.results.addRaw(raw)
+	b.results.Raw = append(b.results.Raw, raw)
 	fmt.Fprintf(b.stderr, "links of %s: TCP carries %s one way, %s and %s both ways at once; %s are left by the headers\n",
 		rate, megabytes(raw.One), megabytes(raw.There), megabytes(raw.Back), megabytes(raw.Net))
 	return nil
@@ -172,7 +172,7 @@ func (b *bench) one(ctx context.Context, x system, hosts int, rate string, round
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	b.results.addRun(r)
+	b.results.Runs = append(b.results.Runs, r)
 	where := fmt.Sprintf("round %d, %s, %s, %s", round, rate, counted(hosts), x.name)
 	if r.Failed != "" {
 		fmt.Fprintf(b.stderr, "%s: failed: %s\n", where, r.Failed)

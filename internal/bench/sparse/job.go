@@ -104,7 +104,7 @@ func (f *follower) line(line string, now time.Time) (done bool, err error) {
 		if found := homeLine.FindStringSubmatch(line); found != nil {
 			f.run.addHome(found[1], found[2])
 		} else if moveLine.MatchString(line) {
-			f.run.addMove(line)
+			f.run.Said = append(f.run.Said, line)
 			f.window.disturbed(f.settle)
 			if found := choiceLine.FindStringSubmatch(line); found != nil {
 				_, err = fmt.Sscan(found[1], &f.run.Choice)
@@ -131,8 +131,6 @@ func (r *Run) addHome(variable, home string) {
 	}
 	r.Homes[variable] = home
 }
-
-func (r *Run) addMove(line string) { r.Said = append(r.Said, line) }
 
 // fill records the steps of a window, in each of which words were trained, and
 // what the machine did from one look to the other.

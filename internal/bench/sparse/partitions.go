@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/plx-run/plx/trainer/plot"
+	"github.com/plx-run/plx/internal/bench/lines"
 )
 
 // near is how much slower than the best number of partitions the search's
@@ -127,7 +127,7 @@ func list(choices []int) string {
 // partitionPlots draws the time of a step over partitions.
 func (r *Results) partitionPlots(folder string) error {
 	for _, rate := range r.rates() {
-		p := plot.New("Links of "+rate, "partitions", "ms a step")
+		p := lines.New("Links of "+rate, "partitions", "ms a step")
 		for _, hosts := range r.hosts() {
 			var xs, ys []float64
 			for _, try := range r.fixed() {
@@ -140,7 +140,7 @@ func (r *Results) partitionPlots(folder string) error {
 				p.Add(fmt.Sprintf("search, %d", hosts), []float64{float64(c.choice[0])}, []float64{c.millis})
 			}
 		}
-		if err := draw(p, filepath.Join(folder, r.picture(rate))); err != nil {
+		if err := p.SaveSVG(filepath.Join(folder, r.picture(rate))); err != nil {
 			return err
 		}
 	}

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/plx-run/plx/trainer/plot"
+	"github.com/plx-run/plx/internal/bench/lines"
 )
 
 // markdown is what was measured, for a reader.
@@ -211,7 +209,7 @@ func (r *Results) plots(folder string) error {
 		return r.partitionPlots(folder)
 	}
 	for _, rate := range r.rates() {
-		p := plot.New("Links of "+rate, "hosts", "words per second")
+		p := lines.New("Links of "+rate, "hosts", "words per second")
 		p.LogY()
 		for _, x := range r.measuredSystems() {
 			var xs, ys []float64
@@ -222,17 +220,9 @@ func (r *Results) plots(folder string) error {
 			}
 			p.Add(x.name, xs, ys)
 		}
-		if err := draw(p, filepath.Join(folder, r.picture(rate))); err != nil {
+		if err := p.SaveSVG(filepath.Join(folder, r.picture(rate))); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func draw(p *plot.Plot, path string) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(p.WriteSVG(f), f.Close())
 }

@@ -21,10 +21,6 @@ type Results struct {
 	Runs    []Run         `json:"runs"`
 }
 
-func (r *Results) leaveOut(flag string) { r.LeftOut = append(r.LeftOut, flag) }
-func (r *Results) addRaw(raw Raw)       { r.Raw = append(r.Raw, raw) }
-func (r *Results) addRun(run Run)       { r.Runs = append(r.Runs, run) }
-
 // write makes the document's part and the plots, and prints the part.
 func (r *Results) write(s *settings, w io.Writer) error {
 	part := r.markdown()

@@ -139,8 +139,5 @@ func FuzzFit(f *testing.F) {
 			t.Fatalf("fit %+v", r.Fit)
 		}
 		checkLines(t, r)
-		if err := r.Plot(nowhere{}); err != nil {
-			t.Fatal(err)
-		}
 	})
 }

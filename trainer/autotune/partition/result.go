@@ -3,14 +3,11 @@ package partition
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
-
-	"github.com/plx-run/plx/trainer/plot"
 )
 
 // Result is what a search has found so far.
@@ -114,42 +111,3 @@ func seconds(s float64) string {
 	}
 	return digits(time.Duration(s * 1e9))
 }
-
-// Plot draws the samples with their spread, the fitted curve and the choice
-// as SVG.
-func (r Result) Plot(w io.Writer) error {
-	p := plot.New("Partition search", "partitions P", "time of a step, ms")
-	p.LogX()
-	var xs, ys, spreadX, spreadY []float64
-	for _, s := range r.Samples {
-		if s.Skipped != "" {
-			continue
-		}
-		x := float64(s.P)
-		xs, ys = append(xs, x), append(ys, ms(s.Median))
-		spreadX = append(spreadX, x, x, math.NaN())
-		spreadY = append(spreadY, ms(s.Median-s.Spread), ms(s.Median+s.Spread), math.NaN())
-	}
-	p.Add("median", xs, ys)
-	p.Add("spread", spreadX, spreadY)
-	if len(xs) > 0 {
-		if r.Fit != nil {
-			r.addFit(p, xs[0], xs[len(xs)-1])
-		}
-		at := float64(r.P)
-		p.Add(fmt.Sprintf("choice P = %d", r.P), []float64{at, at}, []float64{slices.Min(ys), slices.Max(ys)})
-	}
-	return p.WriteSVG(w)
-}
-
-func (r Result) addFit(p *plot.Plot, from, to float64) {
-	const points = 100
-	var xs, ys []float64
-	for i := range points + 1 {
-		x := from * math.Pow(to/from, float64(i)/points)
-		xs, ys = append(xs, x), append(ys, r.Fit.At(x)*1e3)
-	}
-	p.Add("c + b/P + a*P", xs, ys)
-}
-
-func ms(d time.Duration) float64 { return d.Seconds() * 1e3 }

@@ -1,16 +1,11 @@
 package partition
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 )
-
-type nowhere struct{}
-
-func (nowhere) Write(b []byte) (int, error) { return len(b), nil }
 
 func checkLines(t *testing.T, r Result) {
 	t.Helper()
@@ -41,25 +36,5 @@ fit t(P) = 20.57ms + 51.44ms/P + 421.4µs*P: lowest at P = 11.0, off by at most 
 choice P = 11: the fastest of 4`
 	if got := strings.Join(r.Lines(), "\n"); got != strings.TrimSpace(want) {
 		t.Errorf("got\n%s", got)
-	}
-}
-
-func TestPlot(t *testing.T) {
-	s := NewSearch(4, 1, 64)
-	ask(s, curve(20, 50, 0.5), 1)
-	var out bytes.Buffer
-	if err := s.Result().Plot(&out); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"<svg", "Partition search", "median", "spread", "c + b/P + a*P", "choice P = 8", "</svg>"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in the plot", want)
-		}
-	}
-	if lines := strings.Count(out.String(), `class="line"`); lines != 4 {
-		t.Errorf("%d lines", lines)
-	}
-	if err := NewSearch(1, 1, 1).Result().Plot(&out); err != nil {
-		t.Errorf("nothing measured: %v", err)
 	}
 }

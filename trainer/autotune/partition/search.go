@@ -12,7 +12,7 @@
 //		... cut in p pieces, train some steps, take their times ...
 //		s.Add(p, times)                      // or s.Skip(p, "ps:1 has no room")
 //	}
-//	result := s.Result()                         // result.P, result.Lines(), result.Plot(file)
+//	result := s.Result()                         // result.P, result.Lines()
 //
 // # The search
 //

@@ -141,7 +141,7 @@ func (s *Saver) save(ctx context.Context, step int) error {
 	expected := s.config.Describe(cut)
 	if resting != nil {
 		expected.Leaving = resting.leaving
-		resting.carry(len(expected.Carriers) > 0)
+		resting.carried = len(expected.Carriers) > 0
 	}
 	if err := s.config.Store.Expect(expected); err != nil {
 		return err
@@ -206,9 +206,6 @@ type rest struct {
 	since   time.Time      // when the checkpoint began
 	over    chan struct{}  // closed when the chief may go on
 }
-
-// carry notes whether workers add state that they carried.
-func (r *rest) carry(state bool) { r.carried = state }
 
 // hold begins a rest if one of the requests wants it. It needs s.mu.
 func (s *Saver) hold(asked []Request, step int) *rest {

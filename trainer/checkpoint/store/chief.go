@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// chief is the chief's side of the store: it hears all tasks, this one among
-// them, and decides. Saves are made one at a time. Its mutex is locked before
+// chief is the chief's side of the store: it receives the messages of all tasks, its
+// own included, and decides. Saves are made one at a time. Its mutex is locked before
 // that of the roster.
 type chief struct {
 	config     Config
@@ -84,7 +84,7 @@ func (c *chief) serve(ctx context.Context, p peers.Peer) {
 	c.parted(from, converse(ctx, s, from.out, func(m message) error { return c.hear(from, m) }))
 }
 
-// parted takes why a task is heard no more.
+// parted handles the end of the conversation with a task, for the reason err.
 func (c *chief) parted(m *member, err error) {
 	if m.dismissed.Load() {
 		err = nil
@@ -100,14 +100,14 @@ func (c *chief) parted(m *member, err error) {
 	c.release()
 }
 
-// hear takes a message of a task. It must not take long.
+// hear handles a message of a task. It must return soon.
 func (c *chief) hear(from *member, m message) error {
 	switch m.Kind {
 	case answer:
 		from.answer(m)
 	case reported:
 		if m.Report == nil {
-			return errors.New("a report without one")
+			return errors.New("a report message without a report")
 		}
 		c.take(from.task, m.ID, m.Report)
 	case restored:
@@ -122,8 +122,8 @@ func (c *chief) hear(from *member, m message) error {
 	return nil
 }
 
-// dismiss lets all tasks go, because the chief is ending, and waits in bounded
-// time until they have hung up.
+// dismiss tells all tasks that the chief is ending, and waits in bounded time until they
+// have hung up.
 func (c *chief) dismiss() {
 	c.abandon()
 	for _, m := range c.roster.present() {
@@ -155,7 +155,7 @@ func (c *chief) total() Summary {
 	return c.summary
 }
 
-// expect announces a save to all tasks that are there.
+// expect announces a save to all present tasks.
 func (c *chief) expect(e Expected) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -180,7 +180,7 @@ func (c *chief) expect(e Expected) error {
 	return nil
 }
 
-// take takes a task's report of its part in a save, or of a copy.
+// take handles a task's report of its part in a save, or of a copy.
 func (c *chief) take(from cluster.Task, id string, r *report) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,7 +206,7 @@ func (c *chief) lost(t cluster.Task, err error) {
 	}
 }
 
-// release lets tasks go that are not needed: during a save all are.
+// release dismisses the tasks that are not needed. During a save all tasks are needed.
 func (c *chief) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -215,7 +215,7 @@ func (c *chief) release() {
 	}
 }
 
-// conduct sees a save to its end.
+// conduct waits until all parts of a save are written, and commits the save.
 func (c *chief) conduct(ctx context.Context, s *save) {
 	select {
 	case <-s.all:
@@ -261,8 +261,8 @@ func (c *chief) commit(ctx context.Context, s *save, m *checkpoint.Manifest) err
 	return writing.Wait()
 }
 
-// lostForNothing reports whether some tasks of a group are lost, and none has a
-// part in the save: nobody misses the manifest that they hold.
+// lostForNothing reports whether a task of a group is lost and no task of the group has a
+// part in the save. The save does not need the manifest in their folder.
 func (c *chief) lostForNothing(s *save, group []*member) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -279,7 +279,7 @@ func (c *chief) conclude(s *save, m *checkpoint.Manifest, err error) {
 	if err != nil {
 		step := s.expected.Manifest.Step
 		c.last = fmt.Errorf("checkpoint of step %d: %w", step, err)
-		c.summary.failed()
+		c.summary.Failed++
 		c.config.logf(slog.LevelWarn, "checkpoint of step %d has failed, the training continues and earlier checkpoints stay: %v", step, err)
 		c.roster.tell(message{Kind: over, ID: s.id, Remove: true})
 		return

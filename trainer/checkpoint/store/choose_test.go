@@ -237,9 +237,9 @@ func TestHolderDies(t *testing.T) {
 			t.Errorf("nobody on %s was asked", host)
 		}
 	}
-	for task, depot := range j.stores {
+	for task, store := range j.stores {
 		if task != worker(1) {
-			depot.Close()
+			store.Close()
 		}
 	}
 	err := w.restore(soon(t), reader, d, d.Pieces[0])

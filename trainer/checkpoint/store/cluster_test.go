@@ -24,7 +24,7 @@ import (
 func ps(i int) cluster.Task     { return cluster.Task{Role: cluster.PS, Index: i} }
 func worker(i int) cluster.Task { return cluster.Task{Role: cluster.Worker, Index: i} }
 
-// testJob is a job in this process: every task has a door and a depot.
+// testJob is a job in this process: every task has a listener and a store.
 type testJob struct {
 	t         testing.TB
 	hosts     map[cluster.Task]string
@@ -181,8 +181,8 @@ func (j *testJob) end() {
 		j.t.Errorf("close: %v", err)
 	}
 	ending.Wait()
-	for _, door := range j.listeners {
-		door.Close()
+	for _, l := range j.listeners {
+		l.Close()
 	}
 }
 
@@ -194,8 +194,8 @@ func (j *testJob) kill() {
 	for _, d := range j.stores {
 		d.Close()
 	}
-	for _, door := range j.listeners {
-		door.Close()
+	for _, l := range j.listeners {
+		l.Close()
 	}
 }
 

@@ -90,7 +90,7 @@ const (
 	maxCause    = 4 << 10                  // bytes of an error
 )
 
-// failure is err as it travels, "" for none.
+// failure returns the text of err for a message; "" if err is nil.
 func failure(err error) string {
 	if err == nil {
 		return ""
@@ -102,7 +102,7 @@ func failure(err error) string {
 	return text[:min(len(text), maxCause)]
 }
 
-// reason is why the chief gives up; nil: it does not.
+// reason returns the error in a message of the chief; nil if there is none.
 func (m message) reason() error {
 	if m.Err == "" {
 		return nil
@@ -150,16 +150,16 @@ func (b *mailbox) run(ctx context.Context, deliver func(message) error) error {
 	}
 }
 
-// turn is something that happens once, well or badly.
+// turn is an event that happens once, with success or with an error.
 type turn struct {
 	once sync.Once
 	done chan struct{} // closed when the event has happened
-	err  error         // why the event went badly; nil means well; valid once done is closed
+	err  error         // nil means success; valid after done is closed
 }
 
 func newTurn() turn { return turn{done: make(chan struct{})} }
 
-// take makes it happen, unless it has happened.
+// take makes the event happen, unless it has happened already.
 func (t *turn) take(err error) {
 	t.once.Do(func() {
 		t.err = err
@@ -167,7 +167,7 @@ func (t *turn) take(err error) {
 	})
 }
 
-// over reports whether it has happened.
+// over reports whether the event has happened.
 func (t *turn) over() bool {
 	select {
 	case <-t.done:
@@ -178,10 +178,10 @@ func (t *turn) over() bool {
 }
 
 // errEnough ends a conversation in good order.
-var errEnough = errors.New("all was said")
+var errEnough = errors.New("the conversation is over")
 
-// converse sends what is posted and hears what comes until the session or ctx
-// ends, or hear returns an error. It returns why.
+// converse sends the messages of out and passes received messages to hear. It returns
+// the reason for the end: the session or ctx has ended, or hear has returned an error.
 func converse(ctx context.Context, s *peers.Session, out *mailbox, hear func(message) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var sending sync.WaitGroup
@@ -221,11 +221,11 @@ func (s *Store) join(ctx context.Context, first message) error {
 	case <-s.joined.done:
 		return s.joined.err
 	case <-ctx.Done():
-		return c.blame(cluster.Chief, fmt.Errorf("has not heard from all other tasks: %w", context.Cause(ctx)))
+		return c.blame(cluster.Chief, fmt.Errorf("did not report that all tasks are there: %w", context.Cause(ctx)))
 	}
 }
 
-// parted takes why the chief is heard no more.
+// parted handles the end of the conversation with the chief, for the reason err.
 func (s *Store) parted(err error) {
 	if errors.Is(err, errEnough) {
 		err = nil
@@ -241,7 +241,7 @@ func (s *Store) parted(err error) {
 	s.parts.cancel(err)
 }
 
-// hear takes a message of the chief. It must not take long.
+// hear handles a message of the chief. It must return soon.
 func (s *Store) hear(ctx context.Context, m message) error {
 	switch m.Kind {
 	case look:
@@ -312,7 +312,7 @@ func announce(folder *checkpoint.Folder) (m message, err error) {
 	return m, err
 }
 
-// held is what announce was given.
+// held is the inverse of announce, for one checkpoint.
 func (a announced) held() checkpoint.Held {
 	h := checkpoint.Held{ID: a.ID, Damage: a.Damage, Files: a.Files}
 	if len(a.Manifest) > 0 {

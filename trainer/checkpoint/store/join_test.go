@@ -94,7 +94,7 @@ func receive(s *peers.Session) (m message, err error) {
 	return m, err
 }
 
-// control is a connection to the chief's depot, proved to be a task's.
+// control is a connection to the chief's store, proved to be a task's.
 func (j *testJob) control(as cluster.Task) *peers.Session { return j.dial(as, cluster.Chief, purpose) }
 
 func (j *testJob) dial(as, to cluster.Task, purpose string) *peers.Session {
@@ -151,7 +151,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// One task needs no door, and nobody else.
+// One task needs no listener, and nobody else.
 func TestAlone(t *testing.T) {
 	dir, random := t.TempDir(), rand.New(rand.NewPCG(1, 2))
 	w := newTwin(random, optimizer.Adam)

@@ -19,8 +19,8 @@ import (
 	"github.com/plx-run/plx/trainer/safetensors"
 )
 
-// parts is this task's side of saves: what the trainer hands over, and what is
-// written here of it.
+// parts is this task's side of saves: it takes the data of the trainer and writes the
+// files.
 type parts struct {
 	config  Config
 	life    *lifetime.Lifetime
@@ -51,7 +51,7 @@ type part struct {
 	running sync.WaitGroup           // goroutines that write files of the checkpoint in this task
 }
 
-// save takes a shard holder's copy of its pieces.
+// save takes the snapshot of the shard holder in this task.
 func (p *parts) save(s transition.Snapshot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,20 +59,20 @@ func (p *parts) save(s transition.Snapshot) {
 		give(c.pieces, s, c.compare(s) == 0 && c.wanted.Pieces)
 		return
 	}
-	p.early = &s // the chief's announcement is on its way
+	p.early = &s // the announcement of the save has not arrived
 }
 
-// compare orders a snapshot and the one that the part wants: a snapshot of an
-// earlier save may come late, one of the next save early.
+// compare orders a snapshot and the one that belongs to the part. A snapshot of an
+// earlier save may arrive late, and one of the next save early.
 func (p *part) compare(s transition.Snapshot) int {
 	return cmp.Or(cmp.Compare(s.Step, p.step), cmp.Compare(s.Number, p.number))
 }
 
-// mostAhead is how many states wait for a save: that of the save which the chief
-// is about to announce, and that of the last step, which a worker brings unasked.
+// mostAhead bounds the number of states that wait for an announcement: that of the next
+// save, and that of the last step, which a worker saves without a request.
 const mostAhead = 2
 
-// saveCarried takes what a worker carries.
+// saveCarried takes the state that the worker in this task carries.
 func (p *parts) saveCarried(s tensors.State) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,7 +84,7 @@ func (p *parts) saveCarried(s tensors.State) {
 	p.ahead = p.ahead[max(0, len(p.ahead)-mostAhead):]
 }
 
-// give hands over what is wanted once at most.
+// give sends x if it is wanted and nothing was sent before.
 func give[T any](to chan T, x T, wanted bool) {
 	if !wanted {
 		return
@@ -95,8 +95,8 @@ func give[T any](to chan T, x T, wanted bool) {
 	}
 }
 
-// begin starts this task's part in a save. An earlier save is over for the
-// chief.
+// begin starts this task's part in a save. The chief announces a save only after the one
+// before is over.
 func (p *parts) begin(ctx context.Context, m message) {
 	p.cancel(errors.New("the next save has begun"))
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -135,10 +135,10 @@ func (p *parts) work(c *part, f func()) bool {
 	return started
 }
 
-// keep begins to keep a copy of another task's file, as the chief wants.
+// keep begins to copy a file of another task, because the chief asked for it.
 func (p *parts) keep(m message) error {
 	if m.File == nil {
-		return errors.New("a copy of nothing")
+		return errors.New("a keep message without a file")
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,8 +151,8 @@ func (p *parts) keep(m message) error {
 	return nil
 }
 
-// fetch gets a file from the task that has written it, and compares what is
-// written here with what that task has reported.
+// fetch copies a file from the task that wrote it, and compares size and sum of the copy
+// with those that the task reported.
 func (p *parts) fetch(c *part, file checkpoint.File) error {
 	from, err := cluster.ParseTask(file.Task)
 	if err != nil {
@@ -173,14 +173,14 @@ func (p *parts) fetch(c *part, file checkpoint.File) error {
 	return err
 }
 
-// cancel ends what is under way here.
+// cancel ends this task's part in the current save.
 func (p *parts) cancel(why error) {
 	if c := p.drop(func(*part) bool { return true }); c != nil {
 		c.cancel(why)
 	}
 }
 
-// drop forgets the current part and returns it, if it is the one that is meant.
+// drop forgets the current part and returns it, if meant returns true for it.
 func (p *parts) drop(meant func(*part) bool) *part {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,7 +192,7 @@ func (p *parts) drop(meant func(*part) bool) *part {
 	return c
 }
 
-// busy names the checkpoint that is being written; empty: none.
+// busy returns the ID of the checkpoint that is being written; empty means none.
 func (p *parts) busy() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -202,7 +202,7 @@ func (p *parts) busy() string {
 	return p.current.id
 }
 
-// finish takes the chief's word that a save is over.
+// finish handles the chief's message that a save is over.
 func (p *parts) finish(m message) {
 	c := p.drop(func(c *part) bool { return c.id == m.ID })
 	if c != nil {
@@ -221,7 +221,7 @@ func (p *parts) finish(m message) {
 	})
 }
 
-// commit writes the manifest of the save that is under way.
+// commit writes the manifest of the current save.
 func (p *parts) commit(m message) error {
 	if p.busy() != m.ID {
 		return fmt.Errorf("checkpoint %s is not being saved here", m.ID)
@@ -261,7 +261,7 @@ func (p *parts) report(c *part, r report) {
 	p.up.post(message{Kind: reported, ID: c.id, Report: &r})
 }
 
-// writePieces writes what the shard holder gives.
+// writePieces waits for the snapshot of the shard holder and writes it.
 func (p *parts) writePieces(c *part) report {
 	s, err := await(c.ctx, p.leaving, c.pieces, "the shard holder's values", p.config.Silence)
 	if err != nil {
@@ -276,7 +276,8 @@ func (p *parts) writePieces(c *part) report {
 	return r
 }
 
-// writeState writes what the worker gives, whenever its next step is over.
+// writeState waits for the state that the worker carries, which comes after its next
+// step, and writes it.
 func (p *parts) writeState(c *part) report {
 	s, err := await(c.ctx, p.leaving, c.state, "the worker's state", 0)
 	if err != nil {
@@ -285,8 +286,7 @@ func (p *parts) writeState(c *part) report {
 	return p.writeContent(c, true, tensors.OfState(s, tensors.FileName(p.config.Peers.Self, true)))
 }
 
-// await waits for what the trainer gives, but not longer than most, if most is
-// not zero.
+// await waits for data of the trainer, for at most most; zero means no limit.
 func await[T any](ctx context.Context, leaving <-chan struct{}, from <-chan T, what string, most time.Duration) (x T, err error) {
 	if most > 0 {
 		var cancel context.CancelFunc
@@ -308,7 +308,7 @@ func await[T any](ctx context.Context, leaving <-chan struct{}, from <-chan T, w
 	}
 }
 
-// writeContent writes a file of tensors. No tensors, no file.
+// writeContent writes a file of tensors. It writes none if there are no tensors.
 func (p *parts) writeContent(c *part, state bool, content tensors.Content) report {
 	r := report{State: state, Parts: content.Parts, Carried: content.Carried}
 	if len(content.Tensors) == 0 {
@@ -328,8 +328,8 @@ func (p *parts) writeContent(c *part, state bool, content tensors.Content) repor
 	return r
 }
 
-// write writes a file of the checkpoint that has about so many bytes. It leaves
-// a disk on which nothing moves to itself.
+// write writes a file of about size bytes for the checkpoint. If the disk accepts nothing
+// for too long, write returns and leaves the goroutine behind.
 func (p *parts) write(c *part, name string, size int64, fill func(io.Writer) error) (checkpoint.File, error) {
 	type written struct {
 		file checkpoint.File
@@ -360,7 +360,7 @@ func (p *parts) write(c *part, name string, size int64, fill func(io.Writer) err
 	}
 }
 
-// moving writes until a context ends. What it writes puts a timer off.
+// moving writes until a context ends. Every write resets a timer.
 type moving struct {
 	ctx   context.Context
 	w     io.Writer

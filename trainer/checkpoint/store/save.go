@@ -12,7 +12,7 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// Expected is what belongs to a save.
+// Expected describes a save before it begins.
 type Expected struct {
 	// Manifest is the manifest as far as it is known before the save: all fields
 	// but Format, ID, Time, Files, Parts and Carried.
@@ -34,7 +34,7 @@ type save struct {
 	id       string // ID of the checkpoint
 	expected Expected
 	began    time.Time                      // when the chief announced the save
-	due      map[source]bool                // what is not yet reported, or not yet copied; only true values
+	due      map[source]bool                // sources that are not reported or not copied yet; only true values
 	all      chan struct{}                  // closed after due is empty, or after the save has failed
 	err      error                          // why the save has failed; nil means that it has not
 	reports  map[source]*report             // by source: the report that has come
@@ -63,7 +63,7 @@ func newSave(e Expected, generation int) *save {
 		s.due[source{t, true}] = true
 	}
 	if len(s.due) == 0 {
-		s.fail(errors.New("nothing belongs to it"))
+		s.fail(errors.New("no task has anything to save"))
 	}
 	return s
 }
@@ -106,7 +106,7 @@ func (s *save) seal() error {
 	return s.err
 }
 
-// complete reports whether nothing is waited for any more.
+// complete reports whether all sources are reported and copied, or the save has failed.
 func (s *save) complete() bool {
 	select {
 	case <-s.all:
@@ -295,8 +295,6 @@ type Summary struct {
 	LongestHeld time.Duration // longest time for which a step stood still while shard holders copied
 	Held        time.Duration // these times of all saves, added
 }
-
-func (s *Summary) failed() { s.Failed++ }
 
 func (s *Summary) add(of *save, m *checkpoint.Manifest) {
 	s.Saved++

@@ -351,7 +351,7 @@ func TestNothingIsGiven(t *testing.T) {
 	if err := j.chief().Expect(Expected{Manifest: w.Manifest(3)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := j.chief().Wait(soon(t)); err == nil || !strings.Contains(err.Error(), "nothing belongs to it") {
+	if err := j.chief().Wait(soon(t)); err == nil || !strings.Contains(err.Error(), "no task has anything to save") {
 		t.Errorf("%v", err)
 	}
 	gap := *d

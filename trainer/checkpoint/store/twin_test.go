@@ -47,7 +47,7 @@ func (j *testJob) expect(w *twin, step uint64, d *layout.Declaration) {
 	}
 }
 
-// give hands every depot but some what its task has.
+// give hands every store but some what its task has.
 func (j *testJob) give(w *twin, step uint64, d *layout.Declaration, but ...cluster.Task) {
 	workers := 0
 	for _, t := range j.tasks {
@@ -110,16 +110,16 @@ func (j *testJob) restores(w *twin, d *layout.Declaration) {
 		})
 	}
 	work.Wait()
-	for task, depot := range j.stores {
+	for task, store := range j.stores {
 		if task.Role != cluster.Worker {
 			continue
 		}
 		for _, rows := range [][2]int{{0, w.Batch}, {task.Index, task.Index + 3}, {5, 5}} {
-			if err := w.compareCarried(ctx, depot, rows[0], rows[1]); err != nil {
+			if err := w.compareCarried(ctx, store, rows[0], rows[1]); err != nil {
 				j.t.Errorf("%s: %v", task, err)
 			}
 		}
-		depot.Restored()
+		store.Restored()
 	}
 }
 

@@ -35,6 +35,8 @@ type Config struct {
 	// Device holds the values of dense variables instead of Values; nil: Values
 	// holds them. With a Device, servers must hold the shards and
 	// Declaration.Hosts must be empty.
+	//
+	// TODO: no worker sets it. It is for an executor that keeps values on a GPU.
 	Device Device
 	Trace  *timeline.Recorder
 	// Checkpoints saves and restores the shards of a worker that holds some. A
@@ -70,10 +72,9 @@ type Client struct {
 
 	holders  *holders
 	progress *progress
-	gate     *gate  // sends this worker's sums to the holders and the first worker of the host
-	host     *host  // sends the sums of the host if this worker is its first
-	apart    *apart // steps without exchange; nil: every step exchanges gradients
-	ahead    bool   // the worker is further ahead than its mode allows; Resume clears it
+	gate     *gate // sends this worker's sums to the holders and the first worker of the host
+	host     *host // sends the sums of the host if this worker is its first
+	ahead    bool  // the worker is further ahead than its mode allows; Resume clears it
 
 	virtual layout.Range // own virtual workers
 	tree    *layout.Tree
@@ -139,11 +140,8 @@ func newClient(config Config) (*Client, error) {
 	}
 	c.Saves = &Saves{holders: c.holders, progress: c.progress}
 	c.Placement = &Placement{holders: c.holders, progress: c.progress, rows: c.Rows}
-	c.out = aggregate.NewOutbox(d, c.parts, func(variable int) bool {
-		return d.Variable(variable).HasGradientOf(self.Index) && !c.holders.relays(variable)
-	})
-	c.apart, err = newApart(c)
-	return c, err
+	c.out = aggregate.NewOutbox(d, c.parts, func(variable int) bool { return !c.holders.relays(variable) })
+	return c, nil
 }
 
 // connect opens the connections, declares and waits until all workers are
@@ -161,7 +159,7 @@ func (c *Client) connect(ctx context.Context) error {
 
 // Step returns the number of the current step or, between two steps, of the
 // next one.
-func (c *Client) Step() uint64 { return c.progress.step + c.apart.alone() }
+func (c *Client) Step() uint64 { return c.progress.step }
 
 // Abort hangs up without a goodbye. The holders treat the worker as lost, and
 // the other workers learn why.

@@ -54,7 +54,7 @@ func example(leaves, workers int) layout.Declaration {
 	}
 }
 
-// job is a training in this process: every task has its own door.
+// job is a training in this process: every task has its own listener.
 type testJob struct {
 	key     cluster.Key
 	d       layout.Declaration
@@ -82,10 +82,10 @@ func newJob(t testing.TB, d layout.Declaration, a policy.Architecture, servers i
 	}
 	j := &testJob{key: cluster.PeerKey([]byte("secret"), 0), d: d, servers: servers, doors: map[cluster.Task]*peers.Listener{}}
 	for rank := range d.Workers {
-		j.door(t, worker(rank))
+		j.listen(t, worker(rank))
 	}
 	for i := range servers {
-		j.door(t, server0(i))
+		j.listen(t, server0(i))
 	}
 	for i := range servers {
 		j.serve(t, i)
@@ -93,7 +93,7 @@ func newJob(t testing.TB, d layout.Declaration, a policy.Architecture, servers i
 	return j
 }
 
-func (j *testJob) door(t testing.TB, task cluster.Task) {
+func (j *testJob) listen(t testing.TB, task cluster.Task) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

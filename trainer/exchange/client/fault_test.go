@@ -285,7 +285,7 @@ func TestMissingWorkerIsNamed(t *testing.T) {
 		}
 		for range 2 {
 			err := within(t, errs)
-			if a == policy.AllReduce { // its door is open, but nobody is behind it
+			if a == policy.AllReduce { // its listener is open, but nobody accepts
 				blames(t, err, worker(2), "not ready within 2s")
 			} else {
 				blames(t, err, worker(2), "no sign of [worker:2]")

@@ -40,7 +40,7 @@ func TestBadFramesOfAMateEndTheTraining(t *testing.T) {
 		"too many leaves":     {[]wire.Frame{stepFrame(0, 2)}, "2 virtual workers in a part of 1"},
 		"wrong step":          {[]wire.Frame{stepFrame(1, 1)}, "begins step 1 during step 0"},
 		"rows are not pulled": {[]wire.Frame{frame(wire.Pull, 5, 0, 0, 1)}, "rows of variable 5"},
-		"norm":                {[]wire.Frame{frame(wire.Scale, 0, 0, 0, 16)}, "a norm that nobody asked for"},
+		"norm":                {[]wire.Frame{frame(wire.Scale, 0, 0, 0, 16)}, "a norm that was not requested"},
 		"first values":        {[]wire.Frame{frame(wire.Initial, 5, 0, 0, 8)}, "unexpected initial"},
 		"goodbye in a step":   {[]wire.Frame{begin, {Header: wire.Header{Kind: wire.Bye}}}, "goodbye during step"},
 	} {

@@ -222,8 +222,8 @@ func TestWorkerDiesWhileMoving(t *testing.T) {
 	within(t, left)
 }
 
-// mover is a connection to a server of a job as another shard holder's.
-func mover(t testing.TB, j *testJob, from cluster.Task) *wire.Conn {
+// moverConn is a connection to a server of a job as another shard holder's.
+func moverConn(t testing.TB, j *testJob, from cluster.Task) *wire.Conn {
 	t.Helper()
 	raw, err := peers.Dial(context.Background(), j.peers(from), server0(0), j.cluster.PS[0], transition.Purpose)
 	if err != nil {
@@ -297,7 +297,7 @@ func TestBadRowsEndTheTraining(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			j, _, asked := moves(t)
-			conn := mover(t, j, server0(1))
+			conn := moverConn(t, j, server0(1))
 			if err := conn.Send(c.frames...); err != nil {
 				t.Fatal(err)
 			}
@@ -315,7 +315,7 @@ func TestStrangersMoveNothing(t *testing.T) {
 	j := newJob(t, d, policy.Servers, 3)
 	members := j.connect(t)
 	refused := func(from cluster.Task, want string) {
-		conn := mover(t, j, from)
+		conn := moverConn(t, j, from)
 		if err := conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Move}}); err != nil {
 			t.Fatal(err)
 		}
@@ -328,7 +328,7 @@ func TestStrangersMoveNothing(t *testing.T) {
 		}
 		conn.Close()
 	}
-	refused(worker(1), "no say")
+	refused(worker(1), "it is no holder of movable variables")
 	_, errs := step(members, 0, 0.1)
 	must(t, errs)
 	must(t, repartition(members, onHolder(&j.d, 1)))

@@ -48,7 +48,7 @@ func FuzzMover(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 200})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		j, members, asked := moves(t)
-		conn := mover(t, j, server0(1))
+		conn := moverConn(t, j, server0(1))
 		kinds := []wire.Kind{wire.Move, wire.Moved, wire.Error, wire.Value}
 		for len(b) >= 4 {
 			n := min(int(b[3]), len(b)-4)

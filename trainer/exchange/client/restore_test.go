@@ -72,7 +72,7 @@ func TestRestoreFails(t *testing.T) {
 			"a part of variable 3, want one of": func(s *shelf, _ context.Context, _ *layout.Declaration, _ layout.Piece, into transition.Restoring) error {
 				return into.Put(s.has[3])
 			},
-			"[%d, %d) did not come": func(*shelf, context.Context, *layout.Declaration, layout.Piece, transition.Restoring) error {
+			"[%d, %d) is missing": func(*shelf, context.Context, *layout.Declaration, layout.Piece, transition.Restoring) error {
 				return nil
 			},
 		} {
@@ -121,7 +121,7 @@ func TestRestoreOfAPart(t *testing.T) {
 				return nil
 			}
 			for _, errs := range j.connecting() {
-				blames(t, within(t, errs), server0(0), what+" did not come")
+				blames(t, within(t, errs), server0(0), what+" is missing")
 			}
 		})
 	}

@@ -17,12 +17,6 @@ type progress struct {
 	within bool   // a step is under way
 }
 
-func (p *progress) begin() { p.within = true }
-
-func (p *progress) moveTo(step uint64) { p.step = step }
-
-func (p *progress) end() { p.within = false }
-
 // ending records whether and why the training of a worker has ended.
 type ending struct {
 	ctx     context.Context // ends when the training has failed or the connections are closed; its cause is the reason

@@ -73,17 +73,15 @@ func (c *Client) Begin(rate float64, absent ...int) error {
 	for i := range c.brought {
 		c.brought[i].Store(false)
 	}
-	c.progress.begin()
-	if c.apart.begin(rate) {
-		b := aggregate.Beginning{Rate: rate, Present: make([]int, len(c.parts))}
-		for i := range c.parts {
-			b.Present[i] = c.presentIn(i)
-		}
-		c.gate.post(job{begin: message.EncodeBeginning(nil, b), step: step})
-		for _, l := range h.serving {
-			if err := l.begin(step, b); err != nil {
-				h.fail(err)
-			}
+	c.progress.within = true
+	b := aggregate.Beginning{Rate: rate, Present: make([]int, len(c.parts))}
+	for i := range c.parts {
+		b.Present[i] = c.presentIn(i)
+	}
+	c.gate.post(job{begin: message.EncodeBeginning(nil, b), step: step})
+	for _, l := range h.serving {
+		if err := l.begin(step, b); err != nil {
+			h.fail(err)
 		}
 	}
 	for i, absent := range c.absent {
@@ -155,8 +153,6 @@ func (c *Client) bring(virtual, variable int) bool {
 	case i < 0 || i >= c.virtual.Len() || variable < 0 || variable >= len(d.Variables):
 		c.misused(fmt.Errorf("gradient of variable %d for virtual worker %d: this worker has virtual workers %d to %d and %d variables",
 			variable, virtual, c.virtual.Lo, c.virtual.Hi-1, len(d.Variables)))
-	case !d.Variables[variable].HasGradientOf(c.holders.rank):
-		c.misused(fmt.Errorf("gradient of variable %q, to which this worker does not contribute", d.Variables[variable].Name))
 	case c.absent[i]:
 		c.misused(fmt.Errorf("gradient of variable %q for virtual worker %d, which was declared absent", d.Variables[variable].Name, virtual))
 	case !c.brought[i*len(c.own)+variable].CompareAndSwap(false, true):
@@ -174,7 +170,7 @@ func (c *Client) misused(err error) { c.misuse.CompareAndSwap(nil, &err) }
 func (c *Client) arrive(i, variable int, present bool) {
 	part, sum, done := c.own[variable].Arrive(i, present)
 	switch {
-	case !done || sum == nil || c.apart.put(variable, part, sum):
+	case !done || sum == nil:
 	case c.holders.relays(variable):
 		c.holders.relay.Contribute(variable, part, sum)
 	default:
@@ -207,10 +203,6 @@ func (c *Client) Finish(ctx context.Context, sums [][]float64) (Outcome, error) 
 		h.fail(err)
 		return Outcome{}, h.hangUp()
 	}
-	if o, alone := c.apart.finish(sums); alone {
-		c.progress.end()
-		return o, nil
-	}
 	loss := h.d.LossIndex()
 	for i := range c.absent {
 		if !c.absent[i] {
@@ -231,7 +223,7 @@ func (c *Client) Finish(ctx context.Context, sums [][]float64) (Outcome, error) 
 	h.config.Trace.Span("wait", "wait", began, time.Now(), "step", o.Step)
 	result := h.memory.loss()
 	o.Loss, o.Metrics = result[0], result[1:]
-	c.progress.end()
+	c.progress.within = false
 	return o, nil
 }
 
@@ -253,7 +245,7 @@ func (c *Client) finishable(sums [][]float64) error {
 			return fmt.Errorf("finish step %d: want for virtual worker %d a loss and %d metrics", step, virtual, d.Metrics)
 		}
 		for variable, v := range d.Variables {
-			if v.HasGradientOf(c.holders.rank) && !c.brought[i*len(c.own)+variable].Load() {
+			if !c.brought[i*len(c.own)+variable].Load() {
 				return fmt.Errorf("finish step %d: variable %q got no gradient for virtual worker %d", step, v.Name, virtual)
 			}
 		}
@@ -272,7 +264,7 @@ func (c *Client) settle(ctx context.Context) (Outcome, error) {
 		return Outcome{}, err
 	}
 	o := Outcome{Step: c.Step(), VirtualWorkers: end.VirtualWorkers, Norm: end.Norm, Saved: end.Saved}
-	c.progress.moveTo(c.progress.step + 1)
+	c.progress.step++
 	if h.relay != nil {
 		c.host.gate.shut() // before others of the host begin the next step
 		h.relay.Finish(end)
@@ -300,11 +292,11 @@ func (c *Client) compete(ctx context.Context) (Outcome, error) {
 	if r.verdict != policy.Over {
 		var end aggregate.Outcome
 		end, err = h.wait(ctx)
-		c.progress.moveTo(end.Updates)
+		c.progress.step = end.Updates
 		o.VirtualWorkers = end.VirtualWorkers
 	}
 	if r.verdict == policy.Over || errors.As(err, &r) {
-		c.progress.moveTo(o.Step)
+		c.progress.step = o.Step
 		o.Over, o.Dropped = true, c.present()
 		return o, nil
 	}

@@ -56,10 +56,10 @@ func (c *connections) meet(from peers.Peer) {
 func (c *connections) register(p *peer) error {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
-	if c.closing && c.server.roll.serves(p.session.Task) {
+	if c.closing && c.server.workers.serves(p.session.Task) {
 		return cmp.Or(c.server.Err(), transition.ErrEnded)
 	}
-	if err := c.server.roll.enter(p.session.Task, p.session.Addr); err != nil {
+	if err := c.server.workers.enter(p.session.Task, p.session.Addr); err != nil {
 		return err
 	}
 	c.peers[p.rank] = p
@@ -77,7 +77,7 @@ func (c *connections) forget(p *peer) bool {
 		return false
 	}
 	c.peers[p.rank] = nil
-	c.server.roll.forget(p.rank)
+	c.server.workers.addr[p.rank] = ""
 	return true
 }
 
@@ -111,7 +111,7 @@ func (c *connections) farewell() {
 // listener for a dead holder.
 func (c *connections) linger(ctx context.Context) {
 	c.server.mu.Lock()
-	opened, absent := c.server.opened, c.server.roll.absent()
+	opened, absent := c.server.opened, c.server.workers.absent()
 	c.server.mu.Unlock()
 	timer := time.NewTimer(message.Farewell)
 	defer timer.Stop()
@@ -194,9 +194,6 @@ func newMembers(n int, fail func(error), values func(layout.Piece) []byte) *memb
 	return &members{values: values, tell: make([]func(aggregate.Event), n), fail: fail}
 }
 
-// hears makes tell receive the events of a rank.
-func (m *members) hears(rank int, tell func(aggregate.Event)) { m.tell[rank] = tell }
-
 func (m *members) Memory(p layout.Piece) []byte {
 	if m.values == nil {
 		return nil
@@ -254,7 +251,7 @@ func (p *peer) declaration(h wire.Header) (*layout.Declaration, error) {
 // worker sends no declaration in time, the error is why.
 func (p *peer) difference(why error) error {
 	p.server.mu.Lock()
-	holds, of := p.server.roll.misled(p.server.local.Relay != nil)
+	holds, of := p.server.workers.misled(p.server.local.Relay != nil)
 	p.server.mu.Unlock()
 	if holds == nil {
 		return why

@@ -53,19 +53,11 @@ func (c *contribution) begin(step uint64, b aggregate.Beginning, e *aggregate.Sh
 	}
 	clear(c.got)
 	for _, n := range b.Present {
-		for i := range e.All() {
-			if n > 0 && e.Expects(of, i) {
-				c.need++
-			}
+		if n > 0 {
+			c.need += len(e.All())
 		}
 	}
 }
-
-// catchUp records that the worker has requested values.
-func (c *contribution) catchUp() { c.ahead = false }
-
-// continueAt records that another map is valid from step on.
-func (c *contribution) continueAt(step uint64) { c.begun, c.got = step, nil }
 
 // push takes one gradient of the current step. Each gradient must come exactly
 // once.
@@ -79,7 +71,7 @@ func (c *contribution) push(h wire.Header, e *aggregate.Shards, read func([]byte
 	}
 	of := e.Contributor(c.rank)
 	input, ok := of.Input(h.Part)
-	if !ok || c.present[input-of.First] == 0 || !e.Expects(of, i) {
+	if !ok || c.present[input-of.First] == 0 {
 		return fmt.Errorf("gradient of variable %d for part %d of the tree, which it does not bring", h.Variable, h.Part)
 	}
 	got := &c.got[i*len(of.Parts)+input-of.First]
@@ -122,7 +114,7 @@ func (c *contribution) lose(e *aggregate.Shards, counts uint64) (what string, er
 	}
 	for i := range e.All() {
 		for part, present := range c.present {
-			if present > 0 && e.Expects(of, i) && !c.got[i*len(of.Parts)+part] {
+			if present > 0 && !c.got[i*len(of.Parts)+part] {
 				e.Lack(of.Group, i, of.First+part, present)
 			}
 		}

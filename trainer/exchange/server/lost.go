@@ -50,12 +50,12 @@ func (p *peer) lose(err error) {
 	s, why := p.server, p.loss(err)
 	s.mu.Lock()
 	e := s.shards
-	if s.roll.gone[p.rank] {
+	if s.workers.gone[p.rank] {
 		s.mu.Unlock()
 		return // the worker had already said goodbye
 	}
 	p.lost = true
-	if err := s.roll.lose(p.rank, e.Declaration()); err != nil {
+	if err := s.workers.lose(p.rank, e.Declaration()); err != nil {
 		s.mu.Unlock()
 		s.End(&peers.PeerError{Task: why.Task, Addr: why.Addr, Err: fmt.Errorf("%w; %w", why.Err, err)})
 		return
@@ -108,11 +108,11 @@ func (p *peer) without(h wire.Header) error {
 	}
 	if !s.opened {
 		defer s.mu.Unlock()
-		return s.roll.blame(int(h.Part), errors.New("lost before all workers were ready"))
+		return s.workers.blame(int(h.Part), errors.New("lost before all workers were ready"))
 	}
 	other := s.connected.peers[h.Part]
 	lost, done := other.countsUntil(h.Step)
-	done = done || s.roll.gone[h.Part] && !lost
+	done = done || s.workers.gone[h.Part] && !lost
 	s.mu.Unlock()
 	switch {
 	case done:

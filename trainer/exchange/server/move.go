@@ -12,9 +12,9 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// mover replaces the map of holders of a server by the next map. The mu of the
+// migration replaces the map of holders of a server by the next map. The mu of the
 // Server guards it.
-type mover struct {
+type migration struct {
 	server  *Server
 	epoch   uint32                  // of the current map
 	asked   map[int]bool            // by rank: the worker has requested the next map
@@ -27,7 +27,7 @@ type mover struct {
 
 // admit refuses frames that a worker must not send while variables move. The
 // caller of admit, refuses, agree or underWay holds the mu of the server.
-func (m *mover) admit(rank int, kind wire.Kind) error {
+func (m *migration) admit(rank int, kind wire.Kind) error {
 	switch {
 	case m.d == nil:
 	case m.asked[rank]:
@@ -40,7 +40,7 @@ func (m *mover) admit(rank int, kind wire.Kind) error {
 
 // refuses returns an error that refuses an action because variables are about
 // to move; nil: no worker has requested another map. what describes the action.
-func (m *mover) refuses(what string) error {
+func (m *migration) refuses(what string) error {
 	if m.d == nil {
 		return nil
 	}
@@ -49,7 +49,7 @@ func (m *mover) refuses(what string) error {
 
 // remap records that a worker requests another map. After all workers have
 // requested the same map, it moves the variables.
-func (m *mover) remap(rank int, w *transition.MoveRequest) error {
+func (m *migration) remap(rank int, w *transition.MoveRequest) error {
 	s := m.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +59,7 @@ func (m *mover) remap(rank int, w *transition.MoveRequest) error {
 	if s.local.Relay != nil {
 		s.local.Relay.Rows.Begin(rank, w.Step) // the host must not wait for this worker's request for rows
 	}
-	if len(m.asked) < s.roll.ranks.Len() || s.connected.closing {
+	if len(m.asked) < s.workers.ranks.Len() || s.connected.closing {
 		return nil
 	}
 	now, moving, d := s.shards, m.underWay(), m.d
@@ -69,7 +69,7 @@ func (m *mover) remap(rank int, w *transition.MoveRequest) error {
 
 // agree records a request for a map. It refuses a map that differs from the
 // request of another worker.
-func (m *mover) agree(rank int, w *transition.MoveRequest) error {
+func (m *migration) agree(rank int, w *transition.MoveRequest) error {
 	switch {
 	case w.Epoch != m.epoch+1 || m.asked[rank]:
 		return fmt.Errorf("wants variables to move for epoch %d, this is epoch %d", w.Epoch, m.epoch)
@@ -82,7 +82,7 @@ func (m *mover) agree(rank int, w *transition.MoveRequest) error {
 	case w.Step != m.step || !slices.Equal(w.Pieces, m.d.Pieces):
 		return fmt.Errorf("wants other shard holders before step %d than %s before step %d", w.Step, worker(m.first), m.step)
 	}
-	if err := m.server.roll.movable(rank, w); err != nil {
+	if err := m.server.workers.movable(rank, w); err != nil {
 		return err
 	}
 	m.asked[rank] = true
@@ -90,9 +90,9 @@ func (m *mover) agree(rank int, w *transition.MoveRequest) error {
 }
 
 // underWay returns the transition to the next map. The first call creates it.
-func (m *mover) underWay() *transition.Repartition {
+func (m *migration) underWay() *transition.Repartition {
 	if s := m.server; m.moving == nil {
-		m.members = newMembers(len(s.roll.gone), s.End, nil)
+		m.members = newMembers(len(s.workers.gone), s.End, nil)
 		m.moving = transition.NewRepartition(s.ctx, s.holder, m.members, m.epoch+1)
 	}
 	return m.moving
@@ -103,7 +103,7 @@ func (m *mover) underWay() *transition.Repartition {
 // tells the workers. The server of a Relay has no rows to move. It only ensures
 // that no worker of the host continues before all of them have requested the
 // map.
-func (m *mover) move(moving *transition.Repartition, now *aggregate.Shards, d *layout.Declaration, step uint64) {
+func (m *migration) move(moving *transition.Repartition, now *aggregate.Shards, d *layout.Declaration, step uint64) {
 	s, next := m.server, (*aggregate.Shards)(nil)
 	if s.local.Relay == nil {
 		var err error
@@ -117,7 +117,7 @@ func (m *mover) move(moving *transition.Repartition, now *aggregate.Shards, d *l
 	if next != nil {
 		now, members = next, m.members
 		if s.local.Worker != nil {
-			members.hears(s.config.Peers.Self.Index, s.local.Worker.Tell)
+			members.tell[s.config.Peers.Self.Index] = s.local.Worker.Tell
 		}
 		s.connected.succeed(next, members, s.members, step)
 	}
@@ -132,7 +132,7 @@ func (m *mover) move(moving *transition.Repartition, now *aggregate.Shards, d *l
 }
 
 // receive takes the rows that another holder sends.
-func (m *mover) receive(from peers.Peer) {
+func (m *migration) receive(from peers.Peer) {
 	s := m.server
 	s.mu.Lock()
 	if s.shards == nil || !s.opened || s.connected.closing {

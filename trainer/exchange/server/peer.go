@@ -62,12 +62,12 @@ func newPeer(from peers.Peer, s *Server) *peer {
 // contributing worker can get. Events of a lost worker may be dropped.
 func (p *peer) subscribe(m *members, room int) <-chan aggregate.Event {
 	events := make(chan aggregate.Event, room)
-	m.hears(p.rank, func(e aggregate.Event) {
+	m.tell[p.rank] = func(e aggregate.Event) {
 		select {
 		case events <- e:
 		case <-p.ctx.Done():
 		}
-	})
+	}
 	return events
 }
 
@@ -238,7 +238,7 @@ func (p *peer) fetch(h wire.Header, e *aggregate.Shards) error {
 	if err := p.awaitTurn(); err != nil {
 		return err
 	}
-	p.step.catchUp()
+	p.step.ahead = false
 	return e.Fetch(p.rank, h.Step)
 }
 
@@ -271,8 +271,8 @@ func (p *peer) remap(h wire.Header, e *aggregate.Shards) error {
 		return fmt.Errorf("wants variables to move before step %d, during step %d with %d gradients to come", w.Step, begun, p.step.need)
 	}
 	p.epoch = w.Epoch
-	p.step.continueAt(w.Step)
-	return p.server.mover.remap(p.rank, &w)
+	p.step.begun, p.step.got = w.Step, nil
+	return p.server.migration.remap(p.rank, &w)
 }
 
 // readJSON reads a JSON payload of at most message.MaxDeclaration bytes.

@@ -26,12 +26,12 @@ type replies struct {
 	values    message.Memory
 
 	mu   sync.Mutex
-	busy bool   // a step of the worker is under way
-	owed []owed // rows for the final reply; nil: no final reply is due
+	busy bool      // a step of the worker is under way
+	due  []dueRows // rows for the final reply; nil: no final reply is due
 }
 
-// owed lists the rows of one piece that a worker waits for.
-type owed struct {
+// dueRows are the rows of one piece that a worker waits for.
+type dueRows struct {
 	at    layout.Place
 	shard *aggregate.Shard
 	rest  []int64 // not sent yet
@@ -85,10 +85,10 @@ func (r *replies) read(h wire.Header, e *aggregate.Shards, begun uint64, from me
 // answer sends the requested rows. If a step is under way, it keeps the rows
 // that the step may change for the final reply.
 func (r *replies) answer(step uint64, e *aggregate.Shards, requested []message.Rows, to *peers.Session) error {
-	var all []owed
+	var all []dueRows
 	for _, rows := range requested {
 		shard, _ := e.Find(rows.Place)
-		all = append(all, owed{at: rows.Place, shard: e.All()[shard], rest: rows.Index})
+		all = append(all, dueRows{at: rows.Place, shard: e.All()[shard], rest: rows.Index})
 		e.All()[shard].Ask(step, rows.Index)
 	}
 	r.mu.Lock()
@@ -107,11 +107,12 @@ func (r *replies) answer(step uint64, e *aggregate.Shards, requested []message.R
 
 // sendEarly sends the rows that no worker requested for the current step,
 // because the step will hardly change them.
-func (r *replies) sendEarly(step uint64, all []owed, to *peers.Session) error {
+func (r *replies) sendEarly(step uint64, all []dueRows, to *peers.Session) error {
 	var now []message.Share
 	for i := range all {
-		if all[i].split(step); len(all[i].early) > 0 {
-			now = append(now, message.Share{Rows: message.Rows{Place: all[i].at, Index: all[i].early}, From: all[i].shard})
+		r := &all[i]
+		if r.early, r.rest = r.shard.Split(step-1, r.rest); len(r.early) > 0 {
+			now = append(now, message.Share{Rows: message.Rows{Place: r.at, Index: r.early}, From: r.shard})
 		}
 	}
 	if len(now) == 0 {
@@ -120,33 +121,29 @@ func (r *replies) sendEarly(step uint64, all []owed, to *peers.Session) error {
 	return to.Send(r.reply.Frame(wire.EarlyReply, step, now))
 }
 
-// split moves rows from rest to early if they can be sent before the current
-// step ends.
-func (o *owed) split(step uint64) { o.early, o.rest = o.shard.Split(step-1, o.rest) }
-
 // leave keeps rows for the final reply. It returns false if the step is over.
-func (r *replies) leave(all []owed) bool {
+func (r *replies) leave(all []dueRows) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.busy {
-		r.owed = all
+		r.due = all
 	}
 	return r.busy
 }
 
 // end records that the worker's step is over. It returns the rows for the final
 // reply; nil: no final reply is due.
-func (r *replies) end() []owed {
+func (r *replies) end() []dueRows {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := r.owed
-	r.busy, r.owed = false, nil
+	all := r.due
+	r.busy, r.due = false, nil
 	return all
 }
 
 // final returns the final reply: the rows that were not sent, and early rows
 // that have changed since.
-func final(reply *message.Reply, step uint64, all []owed) wire.Frame {
+func final(reply *message.Reply, step uint64, all []dueRows) wire.Frame {
 	var last []message.Share
 	for _, o := range all {
 		index := o.rest

@@ -4,9 +4,9 @@
 // host. In the last case package relay forwards the sums of the host.
 //
 // A Server runs one training. For every worker it has a peer: one goroutine
-// reads the worker's frames, and a writer sends new values and outcomes. A roll
-// records the progress of all workers. A mover replaces the map of holders if
-// variables move.
+// reads the worker's frames, and a writer sends new values and outcomes. The
+// type workers records the progress of all of them. A migration replaces the map of
+// holders if variables move.
 package server
 
 import (
@@ -94,10 +94,10 @@ type Server struct {
 	alone   chan struct{}  // closed after all workers but the chief have left
 	running sync.WaitGroup // goroutines of the server
 
-	mu        sync.Mutex // guards the fields below, and the fields of connections and mover
+	mu        sync.Mutex // guards the fields below, and the fields of connections and migration
 	connected *connections
-	mover     *mover
-	roll      roll
+	migration *migration
+	workers   workers
 	shards    *aggregate.Shards      // nil until the chief has declared
 	members   *members               // workers that the shards notify
 	restoring []*aggregate.Restoring // pieces from a checkpoint; set when the training is declared
@@ -111,14 +111,14 @@ func New(config Config) *Server {
 	n := config.Peers.Workers
 	s := &Server{
 		config: config, holder: transition.Config{Peers: config.Peers, Cluster: config.Cluster, Memory: config.Memory},
-		roll: newRoll(config.Peers.Self, n), alone: make(chan struct{}),
+		workers: newWorkers(config.Peers.Self, n), alone: make(chan struct{}),
 	}
 	if config.Memory == nil {
 		s.holder.Memory = transition.FreeMemory
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.connected = &connections{server: s, peers: make([]*peer, n), turned: make(chan struct{}, n)}
-	s.mover = &mover{server: s}
+	s.migration = &migration{server: s}
 	if n == 1 {
 		close(s.alone)
 	}
@@ -133,13 +133,13 @@ func NewLocal(config Config, local Local) (*Server, error) {
 	s := New(config)
 	s.local = local
 	self, d := config.Peers.Self, local.Declaration
-	s.roll.declare(self.Index, d) // the first declaration cannot differ from another
+	s.workers.declare(self.Index, d) // the first declaration cannot differ from another
 	m := newMembers(len(d.Workers), s.End, local.Values)
-	m.hears(self.Index, local.Worker.Tell)
+	m.tell[self.Index] = local.Worker.Tell
 	switch {
 	case local.Relay != nil:
-		m.hears(self.Index, func(aggregate.Event) {}) // the first worker drives the relay and needs no events
-		s.roll.limit(d.HostOf(self.Index), self.Index)
+		m.tell[self.Index] = func(aggregate.Event) {} // the first worker drives the relay and needs no events
+		s.workers.ranks, s.workers.model = d.HostOf(self.Index), self.Index
 		s.force(local.Relay.Attach(self, m), m, d.FirstStep)
 		s.filled = true
 	case d.HolderIndex(self) >= 0:
@@ -150,7 +150,7 @@ func NewLocal(config Config, local Local) (*Server, error) {
 		s.force(shards, m, d.FirstStep)
 		s.filled = self.IsChief() && d.Checkpoint == ""
 	default:
-		s.roll.limit(s.roll.ranks, self.Index)
+		s.workers.model = self.Index
 	}
 	return s, nil
 }
@@ -230,7 +230,7 @@ func (s *Server) Shards() *aggregate.Shards {
 // step(rank). The caller holds s.mu if other goroutines know s.
 func (s *Server) force(e *aggregate.Shards, m *members, step func(rank int) uint64) {
 	s.shards, s.members = e, m
-	s.roll.continueAt(step)
+	s.workers.continueAt(step)
 }
 
 // start lets workers connect, starts the clock and begins to restore a
@@ -257,7 +257,7 @@ func (s *Server) start() {
 	if l := s.config.Listener; l != nil {
 		l.Handle(purpose, s.connected.meet)
 		if brings {
-			l.Handle(transition.Purpose, s.mover.receive)
+			l.Handle(transition.Purpose, s.migration.receive)
 		}
 	}
 	if s.local.Worker != nil && s.Shards() != nil {
@@ -278,7 +278,7 @@ func (s *Server) startClock(d *layout.Declaration) {
 // worker or the missing values.
 func (s *Server) tooLate(limit time.Duration) {
 	s.mu.Lock()
-	opened, missing := s.opened, s.roll.missing()
+	opened, missing := s.opened, s.workers.missing()
 	left := slices.IndexFunc(s.restoring, func(r *aggregate.Restoring) bool { return !r.Closed() })
 	s.mu.Unlock()
 	switch {
@@ -310,11 +310,11 @@ func (s *Server) declare(rank int, d *layout.Declaration) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(d.Workers) != len(s.roll.gone) {
-		return fmt.Errorf("declares %d workers, the job has %d", len(d.Workers), len(s.roll.gone))
+	if len(d.Workers) != len(s.workers.gone) {
+		return fmt.Errorf("declares %d workers, the job has %d", len(d.Workers), len(s.workers.gone))
 	}
 	s.startClock(d)
-	if err := s.roll.declare(rank, d); err != nil {
+	if err := s.workers.declare(rank, d); err != nil {
 		return err
 	}
 	if !worker(rank).IsChief() || s.shards != nil {
@@ -366,10 +366,10 @@ func (s *Server) open(filled bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.filled = s.filled || filled
-	if s.opened || !s.filled || s.connected.closing || len(s.roll.missing()) > 0 {
+	if s.opened || !s.filled || s.connected.closing || len(s.workers.missing()) > 0 {
 		return
 	}
-	if s.roll.differ() != nil {
+	if s.workers.differ() != nil {
 		return // the worker whose declaration differs is about to end the training
 	}
 	s.opened = true

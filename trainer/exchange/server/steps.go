@@ -13,7 +13,7 @@ import (
 
 // admit returns the shards that a frame is for. It refuses frames of another
 // epoch than epoch, and all frames before all workers are ready. While
-// variables move it refuses some frames, see mover.
+// variables move it refuses some frames, see migration.
 func (s *Server) admit(rank int, h wire.Header, epoch uint32) (*aggregate.Shards, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -23,7 +23,7 @@ func (s *Server) admit(rank int, h wire.Header, epoch uint32) (*aggregate.Shards
 	case h.Epoch != epoch:
 		return nil, fmt.Errorf("%s frame of epoch %d, this is epoch %d", h.Kind, h.Epoch, epoch)
 	}
-	return s.shards, s.mover.admit(rank, h.Kind)
+	return s.shards, s.migration.admit(rank, h.Kind)
 }
 
 // Begin begins a step for the worker in the same process.
@@ -35,7 +35,7 @@ func (s *Server) Begin(step uint64, b aggregate.Beginning) error {
 func (s *Server) begin(rank int, step uint64, b aggregate.Beginning) error {
 	s.mu.Lock()
 	e := s.shards
-	err := s.roll.advance(e, rank, step)
+	err := s.workers.advance(e, rank, step)
 	s.mu.Unlock()
 	if err == nil {
 		err = e.Begin(rank, step, b)
@@ -70,7 +70,7 @@ func (s *Server) Room(now, next *layout.Declaration) transition.RoomError {
 
 // Remap requests another map on behalf of the worker in the same process.
 func (s *Server) Remap(w *transition.MoveRequest) error {
-	return s.mover.remap(s.config.Peers.Self.Index, w)
+	return s.migration.remap(s.config.Peers.Self.Index, w)
 }
 
 // stop records, between two steps, that a worker takes no further step. goodbye
@@ -78,10 +78,10 @@ func (s *Server) Remap(w *transition.MoveRequest) error {
 func (s *Server) stop(rank int, goodbye bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.mover.refuses("said goodbye"); err != nil {
+	if err := s.migration.refuses("said goodbye"); err != nil {
 		return err
 	}
-	return s.roll.stop(s.shards, rank, goodbye)
+	return s.workers.stop(s.shards, rank, goodbye)
 }
 
 // Leave says goodbye on behalf of the worker in the same process. The training
@@ -108,14 +108,14 @@ func (s *Server) leaves(rank int) {
 func (s *Server) parted(rank int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.roll.gone[rank]
+	return s.workers.gone[rank]
 }
 
 // left counts a worker whose goodbye was answered, or that is lost. The last
 // worker ends the training.
 func (s *Server) left() {
 	s.mu.Lock()
-	alone, last := s.roll.left()
+	alone, last := s.workers.left()
 	if alone {
 		close(s.alone)
 	}
@@ -142,8 +142,8 @@ func (s *Server) Workers() (all []WorkerState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for rank, p := range s.connected.peers {
-		w := WorkerState{Task: worker(rank), Addr: s.roll.addr[rank], Declared: s.roll.declared[rank] != nil,
-			Gone: s.roll.gone[rank], Steps: s.roll.steps[rank]}
+		w := WorkerState{Task: worker(rank), Addr: s.workers.addr[rank], Declared: s.workers.declared[rank] != nil,
+			Gone: s.workers.gone[rank], Steps: s.workers.steps[rank]}
 		if p != nil {
 			w.Ready, w.Lost = len(p.turn) > 0, p.lost
 			w.Sent, w.Received = p.session.Traffic()

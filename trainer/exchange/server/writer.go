@@ -102,8 +102,8 @@ func (w *writer) writeStep() error {
 		if left == 0 {
 			done := wire.Header{Kind: wire.Done, Step: w.step}
 			w.frames = append(w.frames, wire.Frame{Header: done, Payload: message.EncodeOutcome(w.done[:], end)})
-			if owed := w.peer.rows.end(); owed != nil {
-				w.frames = append(w.frames, final(&w.reply, w.step, owed))
+			if due := w.peer.rows.end(); due != nil {
+				w.frames = append(w.frames, final(&w.reply, w.step, due))
 			}
 		}
 		if len(w.frames) == 0 {

@@ -146,7 +146,7 @@ func Refuse(from peers.Peer, c Config, why error) {
 func (m *Repartition) expect(d *layout.Declaration, session *peers.Session) ([]layout.Transfer, error) {
 	holder := d.HolderIndex(session.Task)
 	if holder < 0 || !d.Movable {
-		return nil, errors.New("it has no say in what moves here")
+		return nil, errors.New("it is no holder of movable variables")
 	}
 	session.SetSilence(d.Silence())
 	timer := time.NewTimer(d.Silence())
@@ -156,12 +156,12 @@ func (m *Repartition) expect(d *layout.Declaration, session *peers.Session) ([]l
 	case <-m.training.Done():
 		return nil, ErrEnded
 	case <-timer.C:
-		return nil, fmt.Errorf("no worker asked within %v for anything to move here", d.Silence())
+		return nil, fmt.Errorf("no worker requested a move within %v", d.Silence())
 	}
 	if list := m.claim(holder); list != nil {
 		return list, nil
 	}
-	return nil, errors.New("nothing is to come from it, or it came before")
+	return nil, errors.New("no rows are expected from it, or it has sent them before")
 }
 
 // receive takes the rows of transfers, each row once, and answers.

@@ -20,7 +20,7 @@ type Snapshot struct {
 	Declaration *layout.Declaration // with the current pieces
 	Holder      cluster.Task
 	Pieces      []aggregate.Kept
-	Held        time.Duration // how long the training, or the steps after the cut, had to wait
+	Held        time.Duration // how long the training, or the steps after the cut, waited for the copy
 }
 
 // Restoring is a shard that Checkpoints.Restore fills.
@@ -46,7 +46,7 @@ type Checkpoints interface {
 // of s. If a checkpoint is a consistent cut, the shards must have agreed on the
 // cut. Save returns after it has made the copy, or after ctx has ended.
 func Save(ctx context.Context, now *aggregate.Shards, s Snapshot, to Checkpoints) (err error) {
-	hand := func(since time.Time) {
+	copyAll := func(since time.Time) {
 		now.NoteSave(s.Step)
 		s.Declaration, s.Pieces = now.Declaration(), aggregate.Preserve(now.All())
 		switch {
@@ -59,9 +59,9 @@ func Save(ctx context.Context, now *aggregate.Shards, s Snapshot, to Checkpoints
 		}
 	}
 	if a := now.Alignment(); a != nil {
-		a.CopyCut(ctx.Done(), hand)
+		a.CopyCut(ctx.Done(), copyAll)
 	} else {
-		hand(time.Now())
+		copyAll(time.Now())
 	}
 	return err
 }

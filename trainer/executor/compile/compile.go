@@ -120,7 +120,7 @@ func (c *compiler) arrange(hasLoss bool) *Program {
 	p := &Program{Inputs: c.inputs, Fixed: c.fixed, Constants: c.constants, Gradients: c.gradients,
 		Outputs: c.targets.outputs, HasLoss: hasLoss, ArenaBytes: plan.place()}
 	for _, v := range values {
-		v.share(plan.settle(v))
+		v.Root = plan.settle(v)
 	}
 	ready := c.announce(plan)
 	seen := map[operation.Contextual]bool{}

@@ -5,13 +5,14 @@
 // Graph starts from what is wanted (the loss, gradients, outputs) and leaves
 // out everything else. It works in phases, one file each:
 //
-//	plan.go      checks what is wanted, refuses operations with hidden state or a
+//	request.go   checks what is wanted, refuses operations with hidden state or a
 //	             wrong gradient, and adds the gradients to the graph
 //	graph.go     translates vertices into values and merges equal values
 //	decode.go    reads one of Gorgonia's operations, by reflection
 //	simplify.go  rewrites a value into the form that its kernel takes, if the
 //	             shapes suit one
-//	schedule.go  orders the instructions, early gradients first, and plans the arena
+//	order.go     orders the instructions, early gradients first
+//	memory.go    plans the arena
 //	compile.go   runs the phases; the result is in program.go
 //
 // Package compile computes nothing: it knows no kernels, no matrix library and

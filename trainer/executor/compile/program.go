@@ -112,9 +112,6 @@ func (v *Value) enter(id int) {
 // put places the memory of a root.
 func (v *Value) put(area Area, index int) { v.Place = Place{area, index} }
 
-// share gives the value the memory of another root.
-func (v *Value) share(root *Value) { v.Root = root }
-
 // hold makes the value a constant and returns its memory.
 func (v *Value) hold() []byte {
 	v.put(InConstants, 0)

@@ -11,9 +11,9 @@ import (
 	"github.com/plx-run/plx/trainer/peers"
 )
 
-// roll records, for every worker, its declaration, its progress and whether it
-// has left. The slices are by rank. The mu of the Server guards a roll.
-type roll struct {
+// workers records, for every worker, its declaration, its progress and whether it
+// has left. The slices are by rank. The mu of the Server guards it.
+type workers struct {
 	self     cluster.Task          // this task
 	ranks    layout.Range          // workers that may connect, including the worker in the same process
 	model    int                   // rank whose declaration the others must match if the chief has not declared here; -1: none
@@ -26,23 +26,19 @@ type roll struct {
 	losses   int                   // workers that are lost
 }
 
-func newRoll(self cluster.Task, workers int) roll {
-	return roll{
-		self: self, ranks: layout.Range{Lo: 0, Hi: workers}, model: -1,
-		addr: make([]string, workers), declared: make([]*layout.Declaration, workers), steps: make([]uint64, workers),
-		stopped: make([]bool, workers), gone: make([]bool, workers),
+func newWorkers(self cluster.Task, n int) workers {
+	return workers{
+		self: self, ranks: layout.Range{Lo: 0, Hi: n}, model: -1,
+		addr: make([]string, n), declared: make([]*layout.Declaration, n), steps: make([]uint64, n),
+		stopped: make([]bool, n), gone: make([]bool, n),
 	}
 }
 
 func worker(rank int) cluster.Task { return cluster.Task{Role: cluster.Worker, Index: rank} }
 
-// limit restricts the workers that may connect to some ranks. They must match
-// the declaration of rank model if the chief does not declare here.
-func (r *roll) limit(ranks layout.Range, model int) { r.ranks, r.model = ranks, model }
-
 // blame makes err a PeerError that blames a worker. Another worker may have
 // sent the frame that led to err.
-func (r *roll) blame(rank int, err error) error {
+func (r *workers) blame(rank int, err error) error {
 	addr := r.addr[rank]
 	if addr == "" {
 		addr = "this task"
@@ -51,12 +47,12 @@ func (r *roll) blame(rank int, err error) error {
 }
 
 // serves reports whether a task is a worker that may connect to this server.
-func (r *roll) serves(t cluster.Task) bool {
+func (r *workers) serves(t cluster.Task) bool {
 	return t.Role == cluster.Worker && t.Index >= r.ranks.Lo && t.Index < r.ranks.Hi && t != r.self
 }
 
 // enter records that a worker has connected from addr, or refuses the worker.
-func (r *roll) enter(t cluster.Task, addr string) error {
+func (r *workers) enter(t cluster.Task, addr string) error {
 	if !r.serves(t) {
 		return errors.New("it is no worker that has a say here")
 	}
@@ -67,12 +63,9 @@ func (r *roll) enter(t cluster.Task, addr string) error {
 	return nil
 }
 
-// forget lets a worker connect again.
-func (r *roll) forget(rank int) { r.addr[rank] = "" }
-
 // declare records the declaration of a worker. The error blames the first
 // worker whose declaration differs from the reference, see differ.
-func (r *roll) declare(rank int, d *layout.Declaration) error {
+func (r *workers) declare(rank int, d *layout.Declaration) error {
 	r.declared[rank] = d
 	return r.differ()
 }
@@ -80,7 +73,7 @@ func (r *roll) declare(rank int, d *layout.Declaration) error {
 // differ compares all declarations with a reference: the chief's or, until
 // there is one, that of rank model. The error blames the first worker whose
 // declaration differs.
-func (r *roll) differ() error {
+func (r *workers) differ() error {
 	holds, of := r.declared[0], cluster.Chief
 	if holds == nil && r.model >= 0 {
 		holds, of = r.declared[r.model], worker(r.model)
@@ -100,7 +93,7 @@ func (r *roll) differ() error {
 // the task that sent it; nil: there is none. If relays is set, it is that of
 // the first worker of the host. Otherwise it is that of a chief that gives this
 // task no pieces.
-func (r *roll) misled(relays bool) (*layout.Declaration, cluster.Task) {
+func (r *workers) misled(relays bool) (*layout.Declaration, cluster.Task) {
 	if relays {
 		return r.declared[r.model], worker(r.model)
 	} else if d := r.declared[0]; d != nil && d.HolderIndex(r.self) < 0 {
@@ -110,7 +103,7 @@ func (r *roll) misled(relays bool) (*layout.Declaration, cluster.Task) {
 }
 
 // missing returns the workers that have not declared.
-func (r *roll) missing() (all []cluster.Task) {
+func (r *workers) missing() (all []cluster.Task) {
 	for rank := r.ranks.Lo; rank < r.ranks.Hi; rank++ {
 		if r.declared[rank] == nil {
 			all = append(all, worker(rank))
@@ -120,7 +113,7 @@ func (r *roll) missing() (all []cluster.Task) {
 }
 
 // absent counts the workers that are not connected.
-func (r *roll) absent() (n int) {
+func (r *workers) absent() (n int) {
 	for rank := r.ranks.Lo; rank < r.ranks.Hi; rank++ {
 		if r.addr[rank] == "" && worker(rank) != r.self {
 			n++
@@ -144,7 +137,7 @@ func notAsMany(steps uint64, other int) error {
 
 // advance counts a step that a worker begins. It fails if another worker
 // stopped before that step and both must take the same number of steps.
-func (r *roll) advance(e *aggregate.Shards, rank int, step uint64) error {
+func (r *workers) advance(e *aggregate.Shards, rank int, step uint64) error {
 	for other, stopped := range r.stopped {
 		if stopped && together(e, rank, other) && r.steps[other] <= step {
 			return r.blame(other, notAsMany(r.steps[other], rank))
@@ -157,7 +150,7 @@ func (r *roll) advance(e *aggregate.Shards, rank int, step uint64) error {
 // stop records, between two steps, that a worker takes no further step. goodbye
 // is set if the worker also says goodbye. stop fails if another worker has
 // begun more steps and both must take the same number.
-func (r *roll) stop(e *aggregate.Shards, rank int, goodbye bool) error {
+func (r *workers) stop(e *aggregate.Shards, rank int, goodbye bool) error {
 	for other, n := range r.steps {
 		if n > r.steps[rank] && together(e, rank, other) {
 			return notAsMany(r.steps[rank], other)
@@ -169,7 +162,7 @@ func (r *roll) stop(e *aggregate.Shards, rank int, goodbye bool) error {
 
 // lose records that a worker is lost. It fails if the synchronisation mode does
 // not tolerate that many losses.
-func (r *roll) lose(rank int, d *layout.Declaration) error {
+func (r *workers) lose(rank int, d *layout.Declaration) error {
 	r.gone[rank] = true
 	r.losses++
 	if most := d.Sync.MostLost(len(r.gone)); r.losses > most {
@@ -180,14 +173,14 @@ func (r *roll) lose(rank int, d *layout.Declaration) error {
 
 // left counts a worker whose goodbye was answered, or that is lost. alone
 // reports that only the chief is left, last that no worker is left.
-func (r *roll) left() (alone, last bool) {
+func (r *workers) left() (alone, last bool) {
 	r.away++
 	return r.away == r.ranks.Len()-1 && !r.gone[0], r.away == r.ranks.Len()
 }
 
 // movable returns an error if variables cannot move before step w.Step. It
 // blames a worker that has begun that step or has left.
-func (r *roll) movable(rank int, w *transition.MoveRequest) error {
+func (r *workers) movable(rank int, w *transition.MoveRequest) error {
 	for other, n := range r.steps {
 		if n > w.Step || r.gone[other] {
 			return r.blame(other, fmt.Errorf("goes on after %d steps, but %s wants variables to move before step %d", n, worker(rank), w.Step))
@@ -198,7 +191,7 @@ func (r *roll) movable(rank int, w *transition.MoveRequest) error {
 
 // continueAt sets the number of steps that the worker of each rank has begun to
 // step(rank).
-func (r *roll) continueAt(step func(rank int) uint64) {
+func (r *workers) continueAt(step func(rank int) uint64) {
 	for rank := range r.steps {
 		r.steps[rank] = step(rank)
 	}
