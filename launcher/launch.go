@@ -35,6 +35,7 @@ import (
 	"github.com/plx-run/plx/launcher/artifacts"
 	"github.com/plx-run/plx/launcher/booking"
 	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/entrypoint"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/fetch"
 	"github.com/plx-run/plx/launcher/hosts"
@@ -53,14 +54,13 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 	if err := cfg.validate(); err != nil {
 		return exit.Code(err), err
 	}
+	l := &launch{cfg: cfg, printer: console.NewPrinter(cfg.Terminal), ticket: booking.NewTicket()}
 	if cfg.DryRun {
-		err := dryRun(ctx, cfg)
+		err := l.dryRun(ctx)
 		return exit.Code(err), err
 	}
-	printer := console.NewPrinter(cfg.Terminal)
-	ctx, signals := watch(ctx, sig, cfg.ending(), printer)
-	defer signals.close()
-	l := &launch{cfg: cfg, printer: printer, signals: signals, ticket: booking.NewTicket()}
+	ctx, l.signals = watch(ctx, sig, cfg.ending(), l.printer)
+	defer l.signals.close()
 	defer func() {
 		if err := l.close(); err != nil {
 			l.printer.Printf("close: %v", err)
@@ -72,7 +72,7 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 	if l.set, err = hosts.Open(ctx, cfg.Reach, l.printer); err != nil {
 		return exit.Code(err), err
 	}
-	if err := l.readFolders(ctx); err != nil {
+	if err := l.read(ctx); err != nil {
 		return exit.Code(err), err
 	}
 	announced := func() {}
@@ -102,11 +102,11 @@ type launch struct {
 	cfg         Config
 	printer     *console.Printer
 	signals     *signals
-	foreign     bool        // the program does not link plx's trainer
-	logDir      *logs.Dir   // files of the tasks' output on this machine; nil: no --log-dir
-	checkpoints string      // name of the job's checkpoints: a folder under ~/.plx/ckpt on the hosts
-	environment environment // what --venv sends
-	workdir     workdir     // what --workdir sends; zero: nothing
+	logDir      *logs.Dir // files of the tasks' output on this machine; nil: no --log-dir
+	checkpoints string    // name of the job's checkpoints: a folder under ~/.plx/ckpt on the hosts
+	workdir     workdir   // what --workdir sends; zero: nothing
+	program     entrypoint.Program
+	environment environment // what --venv sends; zero: nothing
 	set         *hosts.Set
 	placed      placement.Placement
 	artifacts   *artifacts.Set
@@ -134,17 +134,25 @@ func (l *launch) openFolders() (err error) {
 	return nil
 }
 
-// readFolders reads and hashes the folders of --workdir and --venv.
-func (l *launch) readFolders(ctx context.Context) (err error) {
+// read reads and hashes the folders of --workdir and --venv, and decides what the tasks run.
+func (l *launch) read(ctx context.Context) (err error) {
 	if l.workdir, err = readWorkdir(ctx, l.cfg, l.printer); err != nil {
 		return err
 	}
-	l.printer.Lines(l.workdir.notes)
+	if l.program, err = entrypoint.Resolve(ctx, l.cfg.source(), l.workdir.folder); err != nil {
+		return err
+	}
+	l.printer.Lines(l.program.Notes)
+	if l.cfg.AutoServers {
+		l.cfg.NoServers = !l.program.Trainer
+	}
+	if l.cfg.AutoVisible {
+		l.cfg.VisibleHost = l.program.SeesHost
+	}
 	if l.environment, err = readVenv(ctx, l.cfg, l.printer); err != nil {
 		return err
 	}
 	l.cfg.environ = l.environment.importing(l.cfg.environ)
-	l.printer.Lines(l.environment.notes())
 	return nil
 }
 
@@ -168,15 +176,9 @@ func (l *launch) spec(i int, a *hosts.AgentHost, tasks []protocol.TaskSpec) (pro
 
 // command returns what tasks on hosts of platform p execute.
 func (l *launch) command(p envsync.Platform) protocol.Command {
-	c := protocol.Command{Args: raws(l.cfg.Args), Setup: protocol.Raw(l.cfg.Setup), SetupDone: l.cfg.Setup != "" && l.cfg.Workdir != "", Chdir: protocol.Raw(l.cfg.Chdir), Path: protocol.Raw(l.cfg.Path), Venv: l.environment.installed()}
-	if l.environment.program != "" {
-		c.Name = protocol.Raw(l.environment.program)
-	} else if l.workdir.program != "" {
-		c.Name = protocol.Raw(l.workdir.program)
-	} else if program, sent := l.artifacts.Program(p); sent {
-		c.Blob, c.Base = program.Sum, protocol.Raw(program.Name)
-	} else {
-		c.Name = protocol.Raw(l.cfg.Program)
+	c := protocol.Command{Name: protocol.Raw(l.program.Command), Args: raws(l.cfg.Args), Setup: protocol.Raw(l.cfg.Setup), SetupDone: l.cfg.Setup != "" && l.cfg.Workdir != "", Chdir: protocol.Raw(l.cfg.Chdir), Path: protocol.Raw(l.cfg.Path), Venv: l.environment.installed()}
+	if program, sent := l.artifacts.Program(p); sent {
+		c.Name, c.Blob, c.Base = "", program.Sum, protocol.Raw(program.Name)
 	}
 	return c
 }
@@ -191,7 +193,7 @@ func raws(texts []string) (rs []protocol.Raw) {
 // plan returns what the job's driver is told.
 func (l *launch) plan() protocol.Plan {
 	p := protocol.Plan{Job: l.job, Grace: l.cfg.Grace, Settle: settle, StartTimeout: l.cfg.StartTimeout, MaxTime: l.cfg.MaxTime,
-		Lease: l.cfg.Lease, Restarts: l.cfg.Restarts, Hang: l.cfg.Hang, Foreign: l.foreign}
+		Lease: l.cfg.Lease, Restarts: l.cfg.Restarts, Hang: l.cfg.Hang, Foreign: !l.program.Trainer}
 	p.Restarts.Revive = !l.cfg.Detach // to start an agent, a driver must reach the hosts over SSH
 	for i, a := range l.agents {
 		p.Hosts = append(p.Hosts, protocol.HostPlan{Host: a.Name(), Tasks: l.placed.Hosts[i].Specs(), Drives: l.cfg.Detach && i == l.chief(),

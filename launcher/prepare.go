@@ -18,6 +18,7 @@ import (
 	"github.com/plx-run/plx/launcher/artifacts"
 	"github.com/plx-run/plx/launcher/booking"
 	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/entrypoint"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/jobs"
@@ -30,9 +31,6 @@ import (
 // prepare does everything that comes before an agent is started. If it is interrupted it
 // leaves nothing on a host but files that the next launch can use.
 func (l *launch) prepare(ctx context.Context) (err error) {
-	if l.foreign, err = decideByProgram(ctx, &l.cfg); err != nil {
-		return err
-	}
 	if l.checkpoints, err = l.checkpointName(ctx); err != nil {
 		return err
 	}
@@ -58,7 +56,7 @@ func (l *launch) prepare(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if l.artifacts, err = artifacts.Pack(ctx, artifacts.Source{Program: l.cfg.Program, Sent: l.workdir.program != "" || l.environment.program != "", Copy: l.cfg.Copy}, l.platforms(), l.printer); err != nil {
+	if l.artifacts, err = artifacts.Pack(ctx, artifacts.Source{Program: l.cfg.Program, Kind: l.program.Kind, Copy: l.cfg.Copy}, l.platforms(), l.printer); err != nil {
 		return ofPlatform(err, l.used())
 	}
 	if err := l.bookGPUs(ctx); err != nil {
@@ -154,11 +152,9 @@ func (l *launch) place() (err error) {
 		l.printer.Lines(l.planned)
 	}
 	l.printer.Lines(l.placed.Notes(machines, l.cfg.Options))
-	if l.foreign {
-		surprising := foreignNotes(l.cfg, l.placed, machines)
-		l.printer.Lines(surprising)
-		l.planned = append(l.planned, surprising...)
-	}
+	surprising := foreignNotes(l.cfg, l.program, l.placed, machines)
+	l.printer.Lines(surprising)
+	l.planned = append(l.planned, surprising...)
 	notes, err := l.placed.Conflicts(machines)
 	l.printer.Lines(notes)
 	if err != nil {
@@ -168,6 +164,37 @@ func (l *launch) place() (err error) {
 		return nil
 	}
 	return jobs.InUse(l.placed, machines, l.cfg.ShareGPUs, jobs.BusyHint, l.printer)
+}
+
+// foreignNotes describes what the user of a program without plx's trainer may not expect of a
+// placement.
+func foreignNotes(c Config, program entrypoint.Program, p placement.Placement, machines []placement.Machine) (notes []string) {
+	if program.Trainer {
+		return nil
+	}
+	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
+	if p.Servers > 0 {
+		note("%s does not link plx's trainer: on servers it gets TF_CONFIG; RANK, WORLD_SIZE, MASTER_ADDR and torch's other variables are set for workers only", c.Program)
+	}
+	if inner := program.Launcher; inner != "" {
+		starts := "each worker runs " + inner
+		if program.Where != "" {
+			starts = program.Where + " starts " + inner + " in each worker"
+		}
+		note("note: %s, which starts processes of its own: plx starts one worker per device itself, so leave %s and its options out", starts, inner)
+	}
+	if c.TLS {
+		note("note: --tls does not encrypt what the tasks of %s send each other (NCCL, Gloo, MPI): it covers plx's trainer and plx's own connections", c.Program)
+	}
+	if c.Fetch != "" && len(c.outputs) == 0 {
+		note("note: --fetch %s brings nothing: %s does not link plx's trainer, so it has no checkpoints, and no --output names files that it makes, as --output '*.pt' does", c.Fetch, c.Program)
+	}
+	for _, m := range machines {
+		if c.AutoServers && m.Devices.Kind == hostfile.ServerOnly {
+			note("host %s gets no task: %s does not link plx's trainer, so the job has no servers (--ps all)", m.Name, c.Program)
+		}
+	}
+	return notes
 }
 
 // overruled tells that tasks get other GPUs than the environment of their host chooses.

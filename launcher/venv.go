@@ -23,7 +23,6 @@ type environment struct {
 	named   string // as the user named it
 	venv    *venv.Venv
 	request venv.Request
-	program string // name of the program in the environment's bin, if the user named a file there; empty: none
 }
 
 // readVenv reads the folder of --venv.
@@ -38,11 +37,7 @@ func readVenv(ctx context.Context, cfg Config, printer *console.Printer) (e envi
 		return e, causeOr(ctx, exit.Mistake(fmt.Errorf("--venv %s on this machine: %w", cfg.Venv, err), "--venv names the folder of an environment that works here: python3 -m venv .venv makes one"))
 	}
 	e.request = e.venv.Request()
-	if dir, err := filepath.Abs(filepath.Dir(cfg.Program)); err == nil && strings.Contains(cfg.Program, "/") {
-		if bin, err := filepath.Abs(filepath.Join(cfg.Venv, "bin")); err == nil && dir == bin {
-			e.program = filepath.Base(cfg.Program)
-		}
-	}
+	printer.Lines(e.notes())
 	return e, nil
 }
 

@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/plx-run/plx/envsync/tree"
-	"github.com/plx-run/plx/launcher/artifacts"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
@@ -21,37 +20,30 @@ import (
 
 // workdir is the folder of --workdir as it was read.
 type workdir struct {
-	named   string       // as the user named it
-	folder  *tree.Folder // nil: there is no --workdir
-	program string       // path of the program on the hosts, if it is in the folder; empty: it is not
-	notes   []string     // for the user
+	named  string       // as the user named it
+	folder *tree.Folder // nil: there is no --workdir
 }
 
-// readWorkdir reads the folder of --workdir, and refuses arguments that name files
-// which the hosts do not get.
+// readWorkdir reads the folder of --workdir, and prints what its user may not expect.
 func readWorkdir(ctx context.Context, cfg Config, printer *console.Printer) (w workdir, err error) {
-	if cfg.Workdir != "" {
-		w.named = cfg.Workdir
-		if err := notHome(cfg.Workdir); err != nil {
-			return w, err
-		}
-		if err := refuseMissing(cfg); err != nil {
-			return w, err
-		}
-		count := new(tree.Count)
-		defer watchReading(printer, "--workdir "+cfg.Workdir, count)()
-		if w.folder, err = tree.Scan(ctx, cfg.Workdir, tree.Options{Cache: hashCache(), Count: count, KeepLinks: cfg.KeepLinks}); err != nil {
-			return w, causeOr(ctx, exit.Mistake(fmt.Errorf("--workdir %s on this machine: %w", cfg.Workdir, err),
-				"--workdir names a folder of this machine, such as --workdir .; a .plxignore in it names files to leave out"))
-		}
-		if err := w.notEmpty(); err != nil {
-			return w, err
-		}
-		w.program = w.find(cfg.Program)
+	if cfg.Workdir == "" {
+		return w, nil
 	}
-	notes, err := checkLocal(cfg, w)
-	w.notes = slices.Concat(w.remarks(), w.size(), notes)
-	return w, err
+	w.named = cfg.Workdir
+	if err := notHome(cfg.Workdir); err != nil {
+		return w, err
+	}
+	count := new(tree.Count)
+	defer watchReading(printer, "--workdir "+cfg.Workdir, count)()
+	if w.folder, err = tree.Scan(ctx, cfg.Workdir, tree.Options{Cache: hashCache(), Count: count, KeepLinks: cfg.KeepLinks}); err != nil {
+		return w, causeOr(ctx, exit.Mistake(fmt.Errorf("--workdir %s on this machine: %w", cfg.Workdir, err),
+			"--workdir names a folder of this machine, such as --workdir .; a .plxignore in it names files to leave out"))
+	}
+	if err := w.notEmpty(); err != nil {
+		return w, err
+	}
+	printer.Lines(slices.Concat(w.remarks(), w.size()))
+	return w, nil
 }
 
 // notEmpty refuses a folder from which patterns leave nothing.
@@ -118,11 +110,16 @@ func notHome(folder string) error {
 		return nil
 	}
 	inside, err := filepath.Rel(abs, home)
-	if err != nil || !filepath.IsLocal(inside) || isFile(filepath.Join(abs, ".plxignore")) {
+	if err != nil || !filepath.IsLocal(inside) || exists(filepath.Join(abs, ".plxignore")) {
 		return nil
 	}
 	return exit.Mistake(fmt.Errorf("--workdir %s: your home folder %s is in it, with your keys and passwords", folder, home),
 		"put the job's files into a folder of their own; or write a .plxignore beside them that excludes the rest")
+}
+
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
 }
 
 // watchReading shows how far the reading of a folder is.
@@ -148,34 +145,6 @@ func hashCache() string {
 		return ""
 	}
 	return filepath.Join(home, ".plx", "hashes")
-}
-
-// find returns the path, in the working directory, of a local program, or "" if the
-// folder does not have it.
-func (w workdir) find(program string) string {
-	if kind, err := artifacts.KindOf(program); err != nil || kind != artifacts.Local {
-		return ""
-	}
-	if p, ok := w.inside(program); ok {
-		if e, found := w.folder.Find(p); found && e.Kind == tree.File {
-			return "./" + p
-		}
-	}
-	return ""
-}
-
-// inside returns the path of a file of this machine relative to the folder.
-func (w workdir) inside(file string) (string, bool) {
-	abs, err := filepath.Abs(file)
-	if err != nil {
-		return "", false
-	}
-	parent, err := filepath.EvalSymlinks(filepath.Dir(abs))
-	if err != nil {
-		return "", false
-	}
-	p, err := filepath.Rel(w.folder.Root(), filepath.Join(parent, filepath.Base(abs)))
-	return filepath.ToSlash(p), err == nil && filepath.IsLocal(p)
 }
 
 // id returns the content hash of the folder's manifest, or "".

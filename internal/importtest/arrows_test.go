@@ -40,12 +40,13 @@ var arrows = []arrow{
 
 	{from: "launcher", to: []string{
 		"hostfile", "gpuprobe", "envsync", "envsync/tree", "envsync/venv", "logs", "trainer/cluster",
-		"launcher/console", "launcher/exit", "launcher/placement", "launcher/artifacts", "launcher/booking",
+		"launcher/console", "launcher/entrypoint", "launcher/exit", "launcher/placement", "launcher/artifacts", "launcher/booking",
 		"launcher/hosts", "launcher/imports", "launcher/fetch", "launcher/jobs", "launcher/logstream",
 		"launcher/protocol", "launcher/jobstate", "launcher/driver", "launcher/submission"}},
 	{from: "launcher/exit", std: true, not: []string{"net", "os"}},
 	{from: "launcher/console", to: []string{"launcher/exit", "logs"}},
-	{from: "launcher/artifacts", to: []string{"envsync", "launcher/console", "launcher/exit", "trainer/cluster"}},
+	{from: "launcher/entrypoint", to: []string{"envsync/tree", "launcher/exit", "trainer/cluster"}, not: []string{"net"}},
+	{from: "launcher/artifacts", to: []string{"envsync", "launcher/console", "launcher/entrypoint", "launcher/exit"}},
 	{from: "launcher/hosts", to: []string{
 		"hostfile", "gpuprobe", "envsync", "envsync/tree", "envsync/venv", "launcher/console", "launcher/exit", "launcher/placement", "launcher/ssh", "launcher/embedded", "launcher/artifacts", "launcher/slurm", "launcher/via",
 		"launcher/driver", "launcher/protocol"}},

@@ -93,7 +93,7 @@ func (a *agents) of(ctx context.Context, p envsync.Platform) (envsync.Blob, erro
 	if b, ok := a.made[p]; ok {
 		return b, nil
 	}
-	set, err := artifacts.Pack(ctx, artifacts.Source{Sent: true, Program: "plx"}, []envsync.Platform{p}, a.printer)
+	set, err := artifacts.Pack(ctx, artifacts.Source{}, []envsync.Platform{p}, a.printer)
 	if err != nil {
 		return envsync.Blob{}, err
 	}
