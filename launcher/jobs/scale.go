@@ -28,9 +28,8 @@ type ScaleConfig struct {
 	SaveTime time.Duration // bounds the checkpoint that the job makes before the change
 }
 
-// startTime bounds the start of the tasks on the new hosts, as seen from here. The
-// driver of the job has a bound of its own, --start-timeout.
-const startTime = 15 * time.Minute
+// prepareTime bounds what new hosts need before the driver is asked to take them.
+const prepareTime = 15 * time.Minute
 
 // Scale makes a running job continue with other hosts after its next step. If Scale
 // fails the job continues with the hosts that it has.
@@ -49,12 +48,10 @@ func Scale(ctx context.Context, cfg ScaleConfig) error {
 	if ended, verdict := j.ended(ctx); ended {
 		return fmt.Errorf("job %s: it has ended%s", j.Job, ending(verdict))
 	}
-	bounded, cancel := context.WithTimeout(ctx, 2*cfg.SaveTime+startTime)
-	defer cancel()
 	s := &scaler{job: j, cfg: cfg}
 	defer s.close()
 	done := j.printer.Watch(func() string { return fmt.Sprintf("scaling job %s: it has to save and to start again", j.Job) })
-	answer, err := s.scale(bounded)
+	answer, err := s.scale(ctx)
 	done()
 	if err != nil && ctx.Err() != nil {
 		j.printer.Printf("job %s: %s", j.Job, s.interrupted())
@@ -92,7 +89,9 @@ func (s *scaler) interrupted() string {
 }
 
 func (s *scaler) scale(ctx context.Context) (answer protocol.Scaled, err error) {
-	layout, err := s.ask(ctx, protocol.Scale{ID: rand.Text()})
+	preparing, cancel := context.WithTimeout(ctx, prepareTime)
+	defer cancel()
+	layout, err := s.ask(preparing, protocol.Scale{ID: rand.Text()})
 	if err != nil {
 		return answer, err
 	}
@@ -103,9 +102,11 @@ func (s *scaler) scale(ctx context.Context) (answer protocol.Scaled, err error) 
 	if err := canLeave(layout.Hosts, leave); err != nil {
 		return answer, err
 	}
-	if err := s.prepare(ctx, fresh, layout.Hosts); err != nil {
+	if err := s.prepare(preparing, fresh, len(layout.Hosts)); err != nil {
 		return answer, errors.Join(err, s.endGroup(err))
 	}
+	ctx, cancel = context.WithTimeout(ctx, s.patience())
+	defer cancel()
 	answer, err = s.ask(ctx, protocol.Scale{ID: rand.Text(), Known: len(layout.Hosts), Join: s.join, Leave: leave, SaveTime: s.cfg.SaveTime})
 	s.asked = answer.Cause == ""
 	if !s.asked {
@@ -114,6 +115,12 @@ func (s *scaler) scale(ctx context.Context) (answer protocol.Scaled, err error) 
 		err = fmt.Errorf("no answer: %w; it may still be scaled: plx jobs", err)
 	}
 	return answer, err
+}
+
+// patience bounds the answer of the driver: it has the job saved, all tasks ended and started
+// again, and their first step awaited, and maybe waits for a lost host's lease.
+func (s *scaler) patience() time.Duration {
+	return 2*s.cfg.SaveTime + s.spec.StartTimeout + s.spec.Grace + s.spec.Lease + 2*askTime
 }
 
 // ask sends a wish to the job's driver, through the agent of the chief's host, and
@@ -178,7 +185,7 @@ func (s *scaler) close() {
 
 // prepare starts an agent of the job on every new host. It copies the job's files from a
 // host of the job: this machine may not be the one that launched it.
-func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, have []protocol.HostPlan) (err error) {
+func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, known int) (err error) {
 	if len(fresh) == 0 {
 		return nil
 	}
@@ -188,30 +195,39 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, have []prot
 	if err := s.set.Survey(ctx); err != nil {
 		return err
 	}
-	options := optionsOf(have)
-	options.ShareGPUs = s.spec.ShareGPUs
-	placed, err := placement.Place(s.set.Machines(), options)
+	placed, err := s.place()
 	if err != nil {
 		return err
 	}
-	notes, err := placed.Conflicts(s.set.Machines())
-	s.job.printer.Lines(notes)
-	if err == nil {
-		err = InUse(placed, s.set.Machines(), options.ShareGPUs, scaleBusyHint, s.job.printer)
-	}
-	if err == nil {
-		err = s.checkBooked(ctx, placed)
-	}
-	if err != nil {
+	if err := s.checkBooked(ctx, placed); err != nil {
 		return err
-	}
-	if len(placed.Hosts) < len(fresh) {
-		return errors.New("some of the new hosts would have no tasks: leave them out")
 	}
 	if err := s.send(ctx); err != nil {
 		return err
 	}
-	return s.start(ctx, placed, len(have))
+	return s.start(ctx, placed, known)
+}
+
+// place decides which tasks the new hosts run, by the options of the launch.
+func (s *scaler) place() (p placement.Placement, err error) {
+	machines := s.set.Machines()
+	var lines []hostfile.Host
+	for _, m := range machines {
+		lines = append(lines, m.Host)
+	}
+	options := placement.Joining(s.spec.Placing, lines)
+	if p, err = placement.Place(machines, options); err != nil {
+		return p, err
+	}
+	notes, err := p.Conflicts(machines)
+	s.job.printer.Lines(notes)
+	if err != nil {
+		return p, err
+	}
+	if len(p.Hosts) < len(lines) {
+		return p, errors.New("some of the new hosts would have no tasks: leave them out")
+	}
+	return p, InUse(p, machines, options.ShareGPUs, scaleBusyHint, s.job.printer)
 }
 
 // checkBooked refuses GPUs that another job has booked, before anything is sent.
