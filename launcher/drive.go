@@ -19,6 +19,7 @@ import (
 	"github.com/plx-run/plx/launcher/jobstate"
 	"github.com/plx-run/plx/launcher/logstream"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/transport"
 	"github.com/plx-run/plx/logs"
 )
 
@@ -429,6 +430,6 @@ func (d *drive) joining(ctx context.Context, j protocol.Joining) (a *hosts.Agent
 			return &hosts.AgentHost{Host: set.Hosts[0], Job: d.launch.job, Folder: j.Folder, Binary: j.Binary}, nil
 		}
 	}
-	unreached := func(context.Context) (hosts.Transport, error) { return nil, err }
+	unreached := func(context.Context) (transport.Transport, error) { return nil, err }
 	return &hosts.AgentHost{Host: hosts.NewHost(hostfile.Host{Name: j.Host}, unreached), Job: d.launch.job}, err
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/plx-run/plx/launcher/placement"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/submission"
+	"github.com/plx-run/plx/launcher/transport"
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
@@ -463,7 +464,7 @@ func (l *launch) checkName(ctx context.Context) error {
 		a := hosts.AgentHost{Host: h, Binary: l.artifacts.AgentPath(h.Facts.Platform)}
 		err := a.Call(ctx, "claim "+l.checkpoints, nil, nil)
 		var said *hosts.ScriptError
-		if hosts.ExitStatus(err) == nameTaken && errors.As(err, &said) {
+		if transport.ExitStatus(err) == nameTaken && errors.As(err, &said) {
 			return errors.New(strings.TrimPrefix(said.Stderr, "plx agent: "))
 		}
 		if err != nil {

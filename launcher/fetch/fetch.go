@@ -29,6 +29,7 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // Request tells what to fetch, and where to.
@@ -255,7 +256,7 @@ func fetch(ctx context.Context, s *hosts.AgentHost, want protocol.FetchRequest, 
 		return err
 	}
 	err = s.Call(ctx, "fetch", bytes.NewReader(append(line, '\n')), to)
-	if hosts.ExitStatus(err) == hosts.NotFound {
+	if transport.ExitStatus(err) == hosts.NotFound {
 		return errors.New("the agent of the job was pruned")
 	}
 	return err

@@ -24,6 +24,7 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // outputsFolder is the folder of outputs below Request.Dir. Below it is a folder of each
@@ -313,7 +314,7 @@ func askOutputs(ctx context.Context, a *hosts.AgentHost, want protocol.OutputReq
 		return err
 	}
 	err = a.Call(ctx, "outputs "+a.Job+" "+a.Folder, bytes.NewReader(append(line, '\n')), to)
-	if hosts.ExitStatus(err) == hosts.NotFound {
+	if transport.ExitStatus(err) == hosts.NotFound {
 		return errors.New("the agent of the job was pruned")
 	}
 	return err

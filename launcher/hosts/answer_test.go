@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // endless is a connection to a host that answers everything without end.
@@ -36,7 +37,7 @@ func TestEndlessAnswers(t *testing.T) {
 			return err
 		},
 	} {
-		h := NewHost(hostfile.Host{Name: "liar", Interface: "ib0"}, func(context.Context) (Transport, error) { return endless{}, nil })
+		h := NewHost(hostfile.Host{Name: "liar", Interface: "ib0"}, func(context.Context) (transport.Transport, error) { return endless{}, nil })
 		a := &AgentHost{Host: h, Job: "j", Folder: "h", Binary: ".plx/blobs/x"}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

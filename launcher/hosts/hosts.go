@@ -13,8 +13,8 @@
 //
 // # Where to look
 //
-// dial.go says what a transport is, dials, and dials a lost connection again. agent.go
-// runs the agent's commands, also as byte streams. group.go starts several agents.
+// dial.go says in which order hosts are dialled, over a transport (package transport).
+// agent.go runs the agent's commands, also as byte streams. group.go starts several agents.
 //
 // # What it refuses to do
 //

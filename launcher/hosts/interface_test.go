@@ -12,6 +12,7 @@ import (
 
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // links is a host with an interface of each kind.
@@ -103,7 +104,7 @@ func TestFindAddresses(t *testing.T) {
 	} {
 		var all []*AgentHost
 		for i, l := range c.links {
-			dial := func(context.Context) (Transport, error) { return listing{[]protocol.Interface{l}}, nil }
+			dial := func(context.Context) (transport.Transport, error) { return listing{[]protocol.Interface{l}}, nil }
 			all = append(all, &AgentHost{Host: NewHost(hostfile.Host{Name: "h" + string(rune('0'+i)), Interface: "n"}, dial)})
 		}
 		var got []string

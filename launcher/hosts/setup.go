@@ -15,6 +15,7 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // mostOutput bounds what is kept of each output of a command, in bytes.
@@ -101,7 +102,7 @@ func setUp(ctx context.Context, a *AgentHost, spec protocol.Spec, live io.Writer
 		return lines, nil
 	}
 	hint := "the line runs in the working directory, once on each host; no task was started"
-	if status := ExitStatus(err); status == protocol.ExecTimedOut {
+	if status := transport.ExitStatus(err); status == protocol.ExecTimedOut {
 		err, hint = fmt.Errorf("it ran longer than %s", spec.SetupTime), "--setup-timeout sets the limit; no task was started"
 	} else if status > 0 {
 		err = fmt.Errorf("it ended with status %d", status)
