@@ -16,6 +16,7 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/entrypoint"
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/furnish"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/placement"
 )
@@ -117,7 +118,7 @@ func (l *launch) sentLines(on int) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		lines = append(lines, fmt.Sprintf("send: %s, at most %s", l.cfg.Program, toHosts(info.Size(), on)))
+		lines = append(lines, fmt.Sprintf("send: %s, at most %s", l.cfg.Program, furnish.ToHosts(info.Size(), on)))
 	case entrypoint.GoPackage:
 		lines = append(lines, fmt.Sprintf("build and send: Go package %s", l.cfg.Program))
 	case entrypoint.OnHost:
@@ -127,7 +128,7 @@ func (l *launch) sentLines(on int) ([]string, error) {
 	case entrypoint.InVenv:
 		lines = append(lines, fmt.Sprintf("run: %s, in the virtual environment", l.program.Command))
 	}
-	lines = slices.Concat(lines, l.workdir.lines(on), l.environment.lines(on))
+	lines = slices.Concat(lines, l.workdir.Lines(on), l.venv.Lines(on))
 	for _, path := range l.cfg.Copy {
 		info, err := os.Stat(path)
 		if err == nil && !info.IsDir() && !info.Mode().IsRegular() {

@@ -38,6 +38,7 @@ import (
 	"github.com/plx-run/plx/launcher/entrypoint"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/fetch"
+	"github.com/plx-run/plx/launcher/furnish"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/jobs"
 	"github.com/plx-run/plx/launcher/logstream"
@@ -102,11 +103,11 @@ type launch struct {
 	cfg         Config
 	printer     *console.Printer
 	signals     *signals
-	logDir      *logs.Dir // files of the tasks' output on this machine; nil: no --log-dir
-	checkpoints string    // name of the job's checkpoints: a folder under ~/.plx/ckpt on the hosts
-	workdir     workdir   // what --workdir sends; zero: nothing
+	logDir      *logs.Dir       // files of the tasks' output on this machine; nil: no --log-dir
+	checkpoints string          // name of the job's checkpoints: a folder under ~/.plx/ckpt on the hosts
+	workdir     furnish.Workdir // what --workdir sends
 	program     entrypoint.Program
-	environment environment // what --venv sends; zero: nothing
+	venv        furnish.Venv // what --venv sends
 	set         *hosts.Set
 	placed      placement.Placement
 	artifacts   *artifacts.Set
@@ -136,10 +137,10 @@ func (l *launch) openFolders() (err error) {
 
 // read reads and hashes the folders of --workdir and --venv, and decides what the tasks run.
 func (l *launch) read(ctx context.Context) (err error) {
-	if l.workdir, err = readWorkdir(ctx, l.cfg, l.printer); err != nil {
+	if l.workdir, err = furnish.ReadWorkdir(ctx, l.cfg.Workdir, l.cfg.KeepLinks, l.printer); err != nil {
 		return err
 	}
-	if l.program, err = entrypoint.Resolve(ctx, l.cfg.source(), l.workdir.folder); err != nil {
+	if l.program, err = entrypoint.Resolve(ctx, l.cfg.source(), l.workdir.Folder); err != nil {
 		return err
 	}
 	l.printer.Lines(l.program.Notes)
@@ -149,10 +150,10 @@ func (l *launch) read(ctx context.Context) (err error) {
 	if l.cfg.AutoVisible {
 		l.cfg.VisibleHost = l.program.SeesHost
 	}
-	if l.environment, err = readVenv(ctx, l.cfg, l.printer); err != nil {
+	if l.venv, err = furnish.ReadVenv(ctx, l.cfg.Venv, l.cfg.Workdir, l.printer); err != nil {
 		return err
 	}
-	l.cfg.environ = l.environment.importing(l.cfg.environ)
+	l.cfg.environ = l.venv.Importing(l.cfg.environ)
 	return nil
 }
 
@@ -165,29 +166,22 @@ func (l *launch) spec(i int, a *hosts.AgentHost, tasks []protocol.TaskSpec) (pro
 	own := a.Resource.Env
 	return protocol.Spec{
 		Job: l.job, Name: l.cfg.Name, Checkpoints: l.checkpoints, Host: a.Name(), HostIndex: i, Folder: a.Folder,
-		Command: l.command(a.Facts.Platform), Env: raws(slices.Concat(l.cfg.environ, own)), OwnEnv: len(own), LogLevel: l.cfg.LogLevel, LogLimit: l.cfg.LogLimit, Secret: l.secret, TLS: l.cfg.TLS,
+		Command: l.command(a.Facts.Platform), Env: protocol.Raws(slices.Concat(l.cfg.environ, own)), OwnEnv: len(own), LogLevel: l.cfg.LogLevel, LogLimit: l.cfg.LogLimit, Secret: l.secret, TLS: l.cfg.TLS,
 		Tasks: tasks, WorldSize: l.placed.Workers, Bind: !l.cfg.NoBind,
 		DataAddr: addr, Interface: a.Resource.Interface, JobInterface: l.cfg.Interface, PortLow: l.cfg.PortLow, PortHigh: l.cfg.PortHigh,
 		Lease: l.cfg.Lease, Grace: l.cfg.Grace, Freeze: l.cfg.Freeze, Hang: l.cfg.Hang.Timeout, Detached: l.cfg.Detach, SaveTime: l.cfg.SaveTime,
-		SetupTime: l.cfg.SetupTime, Archives: l.artifacts.Archives(), Workdir: l.workdir.id(), Source: l.workdir.source(), Outputs: l.cfg.outputs,
-		Claims: protocol.Claims(tasks), Placing: l.cfg.Options, StartTimeout: l.cfg.StartTimeout, Ticket: l.ticket, Booked: l.booked.Socket(a),
+		SetupTime: l.cfg.SetupTime, Archives: l.artifacts.Archives(), Workdir: l.workdir.ID(), Source: l.workdir.Source(), Outputs: l.cfg.outputs,
+		Claims: protocol.Claims(tasks), Placing: l.cfg.Options, StartTimeout: l.cfg.StartTimeout, Imports: l.cfg.CheckImport, Ticket: l.ticket, Booked: l.booked.Socket(a),
 	}, nil
 }
 
 // command returns what tasks on hosts of platform p execute.
 func (l *launch) command(p envsync.Platform) protocol.Command {
-	c := protocol.Command{Name: protocol.Raw(l.program.Command), Args: raws(l.cfg.Args), Setup: protocol.Raw(l.cfg.Setup), SetupDone: l.cfg.Setup != "" && l.cfg.Workdir != "", Chdir: protocol.Raw(l.cfg.Chdir), Path: protocol.Raw(l.cfg.Path), Venv: l.environment.installed()}
+	c := protocol.Command{Name: protocol.Raw(l.program.Command), Args: protocol.Raws(l.cfg.Args), Setup: protocol.Raw(l.cfg.Setup), SetupDone: l.cfg.Setup != "" && l.cfg.Workdir != "", Chdir: protocol.Raw(l.cfg.Chdir), Path: protocol.Raw(l.cfg.Path), Venv: l.venv.Installed()}
 	if program, sent := l.artifacts.Program(p); sent {
 		c.Name, c.Blob, c.Base = "", program.Sum, protocol.Raw(program.Name)
 	}
 	return c
-}
-
-func raws(texts []string) (rs []protocol.Raw) {
-	for _, t := range texts {
-		rs = append(rs, protocol.Raw(t))
-	}
-	return rs
 }
 
 // plan returns what the job's driver is told.

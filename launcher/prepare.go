@@ -20,6 +20,7 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/entrypoint"
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/furnish"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/jobs"
 	"github.com/plx-run/plx/launcher/placement"
@@ -69,7 +70,7 @@ func (l *launch) prepare(ctx context.Context) (err error) {
 	if err := l.send(ctx, l.artifacts.Blobs); err != nil {
 		return err
 	}
-	if err := l.environment.installAll(ctx, l.receivers(), sending(l.cfg, l.printer)); err != nil {
+	if err := l.venv.InstallAll(ctx, l.receivers(), sending(l.cfg, l.printer)); err != nil {
 		return err
 	}
 	if err := l.checkName(ctx); err != nil {
@@ -90,21 +91,19 @@ func inSlurm(cfg Config) string {
 // furnish makes the working directories, has --setup run in them, and imports the modules
 // of --check-import there. After an error no host has a new directory.
 func (l *launch) furnish(ctx context.Context) error {
-	if err := l.sendWorkdir(ctx); err != nil {
+	if err := l.workdir.Send(ctx, l.agents, l.artifacts.Archives(), sending(l.cfg, l.printer)); err != nil {
 		return err
 	}
-	err := l.setUp(ctx, l.agents)
-	importing := l.agents
-	if l.workdir.folder == nil {
-		importing = l.receivers()
+	var gpus []int
+	for _, h := range l.placed.Hosts {
+		gpus = append(gpus, h.GPUWorkers())
 	}
-	if err == nil {
-		err = l.imports().run(ctx, importing, l.placed.Hosts)
-	}
-	if err != nil && l.workdir.folder != nil {
-		hosts.Discard(ctx, l.agents)
-	}
-	return causeOr(ctx, err)
+	return causeOr(ctx, furnish.Run(ctx, l.agents, l.shared(), gpus, l.printer))
+}
+
+// shared is the part of the agents' Spec by which hosts are furnished.
+func (l *launch) shared() protocol.Spec {
+	return protocol.Spec{Command: l.command(envsync.Platform{}), Env: protocol.Raws(l.cfg.environ), SetupTime: l.cfg.SetupTime, Workdir: l.workdir.ID(), Imports: l.cfg.CheckImport}
 }
 
 // advise adds to the error of a host that plx doctor finds what else would fail, unless
@@ -114,11 +113,6 @@ func advise(ctx context.Context, cfg Config, err error) error {
 		return err
 	}
 	return exit.WithHint(err, "plx doctor with the same --hosts finds what else would fail, on all hosts")
-}
-
-// setUp has hosts run --setup, unless each task does so.
-func (l *launch) setUp(ctx context.Context, on []*hosts.AgentHost) error {
-	return hosts.SetUp(ctx, on, protocol.Spec{Command: l.command(envsync.Platform{}), Env: raws(l.cfg.environ), SetupTime: l.cfg.SetupTime}, l.printer)
 }
 
 // suits refuses more --min-workers than the job has, and tasks to show that it has not.
@@ -241,11 +235,6 @@ func (l *launch) receivers() (all []*hosts.AgentHost) {
 	return all
 }
 
-// imports returns the check of --check-import.
-func (l *launch) imports() importCheck {
-	return importCheck{cfg: l.cfg, printer: l.printer, command: l.command(envsync.Platform{})}
-}
-
 // platforms returns the platforms of the hosts that have tasks, each once.
 func (l *launch) platforms() (all []envsync.Platform) {
 	for _, h := range l.used() {
@@ -269,8 +258,8 @@ func (l *launch) send(ctx context.Context, of func(envsync.Platform) []envsync.B
 }
 
 // sending is how a launch sends folders to its hosts.
-func sending(cfg Config, printer *console.Printer) hosts.Sending {
-	return hosts.Sending{Printer: printer, PortLow: cfg.PortLow, PortHigh: cfg.PortHigh}
+func sending(cfg Config, printer *console.Printer) furnish.Sending {
+	return furnish.Sending{Printer: printer, PortLow: cfg.PortLow, PortHigh: cfg.PortHigh}
 }
 
 // findAddresses finds the data addresses on the interfaces that the user chose, if any.
@@ -284,7 +273,7 @@ func (l *launch) findAddresses(ctx context.Context) error {
 	if err := l.send(ctx, l.artifacts.Agent); err != nil {
 		return err
 	}
-	if err := hosts.FindAddresses(ctx, l.receivers(), ""); err != nil {
+	if err := furnish.FindAddresses(ctx, l.receivers(), ""); err != nil {
 		return err
 	}
 	l.planData(used)
@@ -472,4 +461,12 @@ func (l *launch) checkName(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// causeOr returns the cause of ctx's end, else err.
+func causeOr(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
 }

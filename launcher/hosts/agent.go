@@ -75,12 +75,12 @@ func (a *AgentHost) shell(command string) string {
 		a.Binary, noExec, cannotExecute, command)
 }
 
-// where names the job in a command of the agent.
-func (a *AgentHost) where() string { return " " + a.Job + " " + a.Folder }
+// JobArgs names the job in a command of the agent.
+func (a *AgentHost) JobArgs() string { return " " + a.Job + " " + a.Folder }
 
 // Logs streams "plx agent logs", which reads a logs.Request from its stdin.
 func (a *AgentHost) Logs(ctx context.Context) *Stream {
-	return a.Stream(ctx, a.shell("logs"+a.where()))
+	return a.Stream(ctx, a.shell("logs"+a.JobArgs()))
 }
 
 // ErrAgentKilled says that the agent of a command was killed. Nothing of the command is
@@ -143,7 +143,7 @@ func NotStarted(err error) error { return &notStarted{err} }
 // Connect connects to the running agent. If there is none, it reaps and then returns
 // a driver.ErrNoAgent.
 func (a *AgentHost) Connect(ctx context.Context) (*protocol.Conn, error) {
-	conn, err := a.open(ctx, "connect"+a.where())
+	conn, err := a.open(ctx, "connect"+a.JobArgs())
 	if transport.ExitStatus(err) != noAgent {
 		return conn, err
 	}
@@ -159,7 +159,7 @@ func (a *AgentHost) Connect(ctx context.Context) (*protocol.Conn, error) {
 
 // Reap ends all processes of the job that are left on the host.
 func (a *AgentHost) Reap(ctx context.Context) error {
-	if err := a.Call(ctx, "reap"+a.where(), nil, io.Discard); err != nil {
+	if err := a.Call(ctx, "reap"+a.JobArgs(), nil, io.Discard); err != nil {
 		return fmt.Errorf("end what the agent left: %w", err)
 	}
 	return nil
@@ -169,7 +169,7 @@ func (a *AgentHost) Reap(ctx context.Context) error {
 // of the job, the error is ErrForgotten.
 func (a *AgentHost) State(ctx context.Context) (state protocol.State, err error) {
 	var stdout Answer
-	if err := a.Call(ctx, "state"+a.where(), nil, &stdout); err != nil {
+	if err := a.Call(ctx, "state"+a.JobArgs(), nil, &stdout); err != nil {
 		if code := transport.ExitStatus(err); code == noAgent || code == NotFound {
 			return state, ErrForgotten
 		}

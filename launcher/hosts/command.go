@@ -36,7 +36,7 @@ func (s *Set) overCommand(ctx context.Context, reach Reach, like via.Config) err
 			dial = s.orHome(reach.Slurm, dial)
 		}
 		h := NewHost(line, s.inTurn(line.Name, dial))
-		h.chosen.onLine(reach.Hosts[i])
+		h.onLine(reach.Hosts[i])
 		s.Hosts = append(s.Hosts, h)
 	}
 	return nil

@@ -40,7 +40,10 @@ type Host struct {
 	probeTime time.Duration // how long a call of nvidia-smi may take; 0: the default
 	slowTool  atomic.Bool   // nvidia-smi was slow
 
-	chosen chosen // data address on the interface that the line names
+	// ChosenAddr is the data address on the interface that the line names; empty: not known.
+	ChosenAddr string
+	// InterfaceBy is the file:line that names the interface; empty: --nic has chosen it.
+	InterfaceBy string
 	*transport.Conn
 }
 
@@ -49,6 +52,13 @@ func NewHost(line hostfile.Host, dial transport.Dialer) *Host { return newHost(l
 
 func newHost(line hostfile.Host, dial transport.Dialer, embedded bool) *Host {
 	return &Host{Resource: line, Embedded: embedded, Conn: transport.NewConn(line.Name, dial)}
+}
+
+// onLine notes that the host's own line names the interface.
+func (h *Host) onLine(line hostfile.Host) {
+	if line.Interface != "" {
+		h.InterfaceBy = line.Pos.String()
+	}
 }
 
 // Name returns the host's name.
@@ -147,8 +157,8 @@ func (h *Host) DataAddr() (string, error) {
 	switch {
 	case h.Resource.DataAddr != "":
 		return h.Resource.DataAddr, nil
-	case h.chosen.addr != "":
-		return h.chosen.addr, nil
+	case h.ChosenAddr != "":
+		return h.ChosenAddr, nil
 	case h.Facts.ServerAddr != "":
 		return h.Facts.ServerAddr, nil
 	}

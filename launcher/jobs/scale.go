@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/plx-run/plx/envsync"
@@ -17,6 +16,7 @@ import (
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/booking"
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/furnish"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/placement"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -205,6 +205,13 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, known int) 
 	if err := s.send(ctx); err != nil {
 		return err
 	}
+	var gpus []int
+	for _, h := range placed.Hosts {
+		gpus = append(gpus, h.GPUWorkers())
+	}
+	if err := furnish.Run(ctx, s.agents(), s.spec, gpus, s.job.printer); err != nil {
+		return err
+	}
 	return s.start(ctx, placed, known)
 }
 
@@ -274,7 +281,7 @@ func (s *scaler) send(ctx context.Context) error {
 	}
 	bar := s.job.printer.NewTransfer("sending plx and the job's files")
 	err = hosts.SendAll(ctx, s.set.Hosts, blobs, bar)
-	how := hosts.Sending{Bar: bar, Printer: s.job.printer, PortLow: s.spec.PortLow, PortHigh: s.spec.PortHigh}
+	how := furnish.Sending{Bar: bar, Printer: s.job.printer, PortLow: s.spec.PortLow, PortHigh: s.spec.PortHigh}
 	if err == nil {
 		err = s.sendVenv(ctx, from, how)
 	}
@@ -282,14 +289,7 @@ func (s *scaler) send(ctx context.Context) error {
 		err = s.sendWorkdir(ctx, from, how)
 	}
 	bar.Sent(err)
-	if err != nil || s.spec.Workdir == "" {
-		return err
-	}
-	if err := hosts.SetUp(ctx, s.agents(), s.spec, s.job.printer); err != nil {
-		hosts.Discard(ctx, s.agents())
-		return err
-	}
-	return nil
+	return err
 }
 
 // agents returns the new hosts, with the job's agent.
@@ -301,7 +301,7 @@ func (s *scaler) agents() (all []*hosts.AgentHost) {
 }
 
 // sendVenv brings the new hosts the virtual environment as it was at the launch.
-func (s *scaler) sendVenv(ctx context.Context, from *hosts.AgentHost, how hosts.Sending) error {
+func (s *scaler) sendVenv(ctx context.Context, from *hosts.AgentHost, how furnish.Sending) error {
 	v := s.spec.Command.Venv
 	if v == nil || v.Request == nil {
 		return nil // an agent of an earlier version refuses to start without its environment
@@ -313,23 +313,23 @@ func (s *scaler) sendVenv(ctx context.Context, from *hosts.AgentHost, how hosts.
 	if request.Folder() != v.Folder || request.BaseFolder() != v.Base {
 		return from.Named(errors.New("the job's virtual environment is of another version of plx: scale with the plx that launched the job"))
 	}
-	if err := hosts.CopyVenv(ctx, from, s.agents(), request, s.scratch, how); err != nil {
+	if err := furnish.CopyVenv(ctx, from, s.agents(), request, s.scratch, how); err != nil {
 		return exit.WithHint(fmt.Errorf("the job's virtual environment: %w", err), exit.Hint(err))
 	}
 	return nil
 }
 
 // sendWorkdir brings the new hosts the working directory as it was at the launch.
-func (s *scaler) sendWorkdir(ctx context.Context, from *hosts.AgentHost, how hosts.Sending) error {
+func (s *scaler) sendWorkdir(ctx context.Context, from *hosts.AgentHost, how furnish.Sending) error {
 	dir := filepath.Join(s.scratch, "workdir")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
-	folder, err := hosts.TakeFolder(ctx, from, s.spec.Workdir, dir)
+	folder, err := furnish.TakeFolder(ctx, from, s.spec.Workdir, dir)
 	if err != nil {
 		return err
 	}
-	return hosts.SendWorkdir(ctx, s.agents(), folder, "", s.spec.Archives, how)
+	return furnish.SendWorkdir(ctx, s.agents(), folder, "", s.spec.Archives, how)
 }
 
 // copyBlob copies a blob from a host to the folder dir, unless it is this process's
@@ -361,12 +361,8 @@ func copyBlob(ctx context.Context, from *hosts.Host, sum, dir string) (envsync.B
 // start starts the agents of the new hosts. This process renews their leases until the
 // job's driver does.
 func (s *scaler) start(ctx context.Context, p placement.Placement, known int) error {
-	var agents []*hosts.AgentHost
-	for _, placed := range p.Hosts {
-		h := s.set.Hosts[placed.Machine]
-		agents = append(agents, &hosts.AgentHost{Host: h, Job: s.job.Job, Folder: h.JobFolder(), Binary: s.job.chief().Binary})
-	}
-	if err := hosts.FindAddresses(ctx, agents, s.spec.DataAddr); err != nil {
+	agents := s.agents() // each has tasks
+	if err := furnish.FindAddresses(ctx, agents, s.spec.DataAddr); err != nil {
 		return err
 	}
 	for k, a := range agents {
@@ -378,8 +374,7 @@ func (s *scaler) start(ctx context.Context, p placement.Placement, known int) er
 		spec.Host, spec.HostIndex, spec.Folder, spec.DataAddr, spec.Tasks = a.Name(), known+k, a.Folder, addr, nil
 		spec.Claims = protocol.Claims(p.Hosts[k].Specs())
 		spec.Interface, spec.OwnEnv = a.Resource.Interface, len(a.Resource.Env)
-		spec.Env = slices.Clone(s.spec.Env[:max(0, len(s.spec.Env)-s.spec.OwnEnv)]) // those of all hosts
-		spec.Env = append(spec.Env, raws(a.Resource.Env)...)
+		spec.Env = s.spec.EnvOf(a.Resource.Env)
 		s.group = append(s.group, &hosts.Start{Agent: a, Spec: spec, Again: true})
 	}
 	if err := s.group.Start(ctx); err != nil {
@@ -387,15 +382,8 @@ func (s *scaler) start(ctx context.Context, p placement.Placement, known int) er
 	}
 	for k, placed := range p.Hosts {
 		a := s.group[k].Agent
-		s.join = append(s.join, protocol.Joining{Addr: s.group[k].Addr, Interface: a.Resource.Interface, Env: raws(a.Resource.Env),
+		s.join = append(s.join, protocol.Joining{Addr: s.group[k].Addr, Interface: a.Resource.Interface, Env: protocol.Raws(a.Resource.Env),
 			HostPlan: protocol.HostPlan{Host: a.Name(), Folder: a.Folder, Tasks: placed.Specs(), Line: a.Resource.Bare().String(), Binary: a.Binary}})
 	}
 	return nil
-}
-
-func raws(texts []string) (rs []protocol.Raw) {
-	for _, t := range texts {
-		rs = append(rs, protocol.Raw(t))
-	}
-	return rs
 }

@@ -3,6 +3,7 @@ package protocol
 import (
 	"encoding/base64"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -71,12 +72,20 @@ type Spec struct {
 	Placing      Placing       `json:"placing"`
 	StartTimeout time.Duration `json:"startTimeout"` // bounds the start of all tasks of a generation
 
+	// Imports are modules of Python that a host must be able to import. Nil: none.
+	Imports []string `json:"imports,omitempty"`
 	// SetupTime bounds Command.Setup on a host, if its tasks do not run it. 0: no limit.
 	SetupTime time.Duration `json:"setupTime,omitempty"`
 
 	// SaveTime bounds the save before the end of a job whose host is to be taken
 	// away. 0: the job ends without one.
 	SaveTime time.Duration `json:"saveTime"`
+}
+
+// EnvOf returns the user's variables for a host whose line sets own.
+func (s Spec) EnvOf(own []string) []Raw {
+	shared := s.Env[:max(0, len(s.Env)-s.OwnEnv)]
+	return append(slices.Clone(shared), Raws(own)...)
 }
 
 // Placing is how the user wants the tasks of a job placed, beside the resource file.
@@ -350,6 +359,14 @@ type Saved struct {
 // Raw is a string of any bytes. JSON strings hold text only and would change
 // the rest, so it travels in base64.
 type Raw string
+
+// Raws returns texts as Raw.
+func Raws(texts []string) (rs []Raw) {
+	for _, t := range texts {
+		rs = append(rs, Raw(t))
+	}
+	return rs
+}
 
 // MarshalText encodes r.
 func (r Raw) MarshalText() ([]byte, error) {

@@ -1,4 +1,4 @@
-package launcher
+package furnish
 
 import (
 	"cmp"
@@ -18,25 +18,25 @@ import (
 	"github.com/plx-run/plx/launcher/hosts"
 )
 
-// workdir is the folder of --workdir as it was read.
-type workdir struct {
+// Workdir is the folder of --workdir as it was read.
+type Workdir struct {
 	named  string       // as the user named it
-	folder *tree.Folder // nil: there is no --workdir
+	Folder *tree.Folder // nil: there is no --workdir
 }
 
-// readWorkdir reads the folder of --workdir, and prints what its user may not expect.
-func readWorkdir(ctx context.Context, cfg Config, printer *console.Printer) (w workdir, err error) {
-	if cfg.Workdir == "" {
+// ReadWorkdir reads the folder of --workdir, if that is not empty, and prints what its user may not expect.
+func ReadWorkdir(ctx context.Context, dir string, keepLinks bool, printer *console.Printer) (w Workdir, err error) {
+	if dir == "" {
 		return w, nil
 	}
-	w.named = cfg.Workdir
-	if err := notHome(cfg.Workdir); err != nil {
+	w.named = dir
+	if err := notHome(dir); err != nil {
 		return w, err
 	}
 	count := new(tree.Count)
-	defer watchReading(printer, "--workdir "+cfg.Workdir, count)()
-	if w.folder, err = tree.Scan(ctx, cfg.Workdir, tree.Options{Cache: hashCache(), Count: count, KeepLinks: cfg.KeepLinks}); err != nil {
-		return w, causeOr(ctx, exit.Mistake(fmt.Errorf("--workdir %s on this machine: %w", cfg.Workdir, err),
+	defer watchReading(printer, "--workdir "+dir, count)()
+	if w.Folder, err = tree.Scan(ctx, dir, tree.Options{Cache: hashCache(), Count: count, KeepLinks: keepLinks}); err != nil {
+		return w, causeOr(ctx, exit.Mistake(fmt.Errorf("--workdir %s on this machine: %w", dir, err),
 			"--workdir names a folder of this machine, such as --workdir .; a .plxignore in it names files to leave out"))
 	}
 	if err := w.notEmpty(); err != nil {
@@ -47,11 +47,11 @@ func readWorkdir(ctx context.Context, cfg Config, printer *console.Printer) (w w
 }
 
 // notEmpty refuses a folder from which patterns leave nothing.
-func (w workdir) notEmpty() error {
-	if slices.ContainsFunc(w.folder.Entries, func(e tree.Entry) bool { return e.Kind != tree.Directory }) {
+func (w Workdir) notEmpty() error {
+	if slices.ContainsFunc(w.Folder.Entries, func(e tree.Entry) bool { return e.Kind != tree.Directory }) {
 		return nil
 	}
-	why := w.folder.Excluding()
+	why := w.Folder.Excluding()
 	if why == "" {
 		return nil
 	}
@@ -63,9 +63,9 @@ func (w workdir) notEmpty() error {
 }
 
 // remarks are lines on what the user may not expect.
-func (w workdir) remarks() (lines []string) {
-	if w.folder != nil {
-		for _, note := range w.folder.Notes() {
+func (w Workdir) remarks() (lines []string) {
+	if w.Folder != nil {
+		for _, note := range w.Folder.Notes() {
 			lines = append(lines, fmt.Sprintf("note: --workdir %s: %s", w.named, note))
 		}
 	}
@@ -76,16 +76,16 @@ func (w workdir) remarks() (lines []string) {
 const muchSize = 1 << 30
 
 // size returns a line on a large folder.
-func (w workdir) size() []string {
-	if w.folder == nil {
+func (w Workdir) size() []string {
+	if w.Folder == nil {
 		return nil
 	}
-	_, size := w.folder.Files()
+	_, size := w.Folder.Files()
 	if size <= muchSize {
 		return nil
 	}
 	const most = 3
-	files := slices.DeleteFunc(slices.Clone(w.folder.Entries), func(e tree.Entry) bool { return e.Kind != tree.File })
+	files := slices.DeleteFunc(slices.Clone(w.Folder.Entries), func(e tree.Entry) bool { return e.Kind != tree.File })
 	slices.SortStableFunc(files, func(a, b tree.Entry) int { return cmp.Compare(b.Size, a.Size) })
 	var largest []string
 	for _, e := range files[:min(most, len(files))] {
@@ -147,51 +147,51 @@ func hashCache() string {
 	return filepath.Join(home, ".plx", "hashes")
 }
 
-// id returns the content hash of the folder's manifest, or "".
-func (w workdir) id() string {
-	if w.folder == nil {
+// ID returns the content hash of the folder's manifest, or "".
+func (w Workdir) ID() string {
+	if w.Folder == nil {
 		return ""
 	}
-	return w.folder.ID().String()
+	return w.Folder.ID().String()
 }
 
-// source names the folder as Spec.Source does, or is "".
-func (w workdir) source() string {
-	if w.folder == nil {
+// Source names the folder as Spec.Source does, or is "".
+func (w Workdir) Source() string {
+	if w.Folder == nil {
 		return ""
 	}
 	machine, _ := os.Hostname() // without it equal paths of several machines share a spare folder
-	sum := sha256.Sum256([]byte(machine + "\x00" + w.folder.Root()))
+	sum := sha256.Sum256([]byte(machine + "\x00" + w.Folder.Root()))
 	return hex.EncodeToString(sum[:8])
 }
 
-// lines tells what is sent.
-func (w workdir) lines(on int) []string {
-	if w.folder == nil {
+// Lines tells what is sent.
+func (w Workdir) Lines(on int) []string {
+	if w.Folder == nil {
 		return nil
 	}
-	n, size := w.folder.Files()
-	return []string{fmt.Sprintf("send: %s as the tasks' working directory: %s, at most %s", w.named, console.Count(n, "file"), toHosts(size, on))}
+	n, size := w.Folder.Files()
+	return []string{fmt.Sprintf("send: %s as the tasks' working directory: %s, at most %s", w.named, console.Count(n, "file"), ToHosts(size, on))}
 }
 
-// toHosts writes how many bytes travel if all hosts lack something of a size.
-func toHosts(size int64, on int) string {
+// ToHosts writes how many bytes travel if all hosts lack something of a size.
+func ToHosts(size int64, on int) string {
 	return fmt.Sprintf("%s to %s", console.Size(int64(on)*size), console.Count(on, "host"))
 }
 
-// sendWorkdir brings the folder's contents to all hosts that have tasks.
-func (l *launch) sendWorkdir(ctx context.Context) error {
-	if l.workdir.folder == nil {
+// Send brings the folder's contents to all hosts of a launch and makes the working directory
+// there, with the files of archives. Files may change meanwhile, and w with them.
+func (w *Workdir) Send(ctx context.Context, to []*hosts.AgentHost, archives []string, how Sending) error {
+	if w.Folder == nil {
 		return nil
 	}
-	how := sending(l.cfg, l.printer)
-	how.Bar = l.printer.NewTransfer("sending " + l.workdir.named)
-	err := l.workdir.sendUnchanged(ctx, func(f *tree.Folder) error {
-		return hosts.SendWorkdir(ctx, l.agents, f, l.workdir.source(), l.artifacts.Archives(), how)
-	}, l.printer.Lines)
+	how.Bar = how.Printer.NewTransfer("sending " + w.named)
+	err := w.sendUnchanged(ctx, func(f *tree.Folder) error {
+		return SendWorkdir(ctx, to, f, w.Source(), archives, how)
+	}, how.Printer.Lines)
 	how.Bar.Sent(err)
 	if err != nil {
-		return causeOr(ctx, fmt.Errorf("--workdir %s: %w", l.workdir.named, err))
+		return causeOr(ctx, fmt.Errorf("--workdir %s: %w", w.named, err))
 	}
 	return nil
 }
@@ -203,9 +203,9 @@ const rereads, lost = 3, 100
 // sendUnchanged has send send the folder. Files may have changed or vanished since it was
 // read: then it reads them again, and at last leaves those out that always change. say is
 // told of these.
-func (w *workdir) sendUnchanged(ctx context.Context, send func(*tree.Folder) error, say func([]string)) error {
+func (w *Workdir) sendUnchanged(ctx context.Context, send func(*tree.Folder) error, say func([]string)) error {
 	for i := 0; ; i++ {
-		err := send(w.folder)
+		err := send(w.Folder)
 		var changed *tree.ChangedError
 		if !errors.As(err, &changed) || ctx.Err() != nil || i == rereads+lost {
 			return err
@@ -215,17 +215,17 @@ func (w *workdir) sendUnchanged(ctx context.Context, send func(*tree.Folder) err
 			without = changed.Path
 		}
 		known := len(w.remarks())
-		if w.folder, err = w.folder.Again(ctx, without); err != nil {
+		if w.Folder, err = w.Folder.Again(ctx, without); err != nil {
 			return err
 		}
 		say(w.remarks()[known:])
 	}
 }
 
-// sendAgain brings the folder's contents to a host that may have lost them.
-func (w workdir) sendAgain(ctx context.Context, a *hosts.AgentHost, archives []string) error {
-	if w.folder == nil {
+// SendAgain brings the folder's contents to a host that may have lost them.
+func (w Workdir) SendAgain(ctx context.Context, a *hosts.AgentHost, archives []string) error {
+	if w.Folder == nil {
 		return nil
 	}
-	return hosts.SendWorkdir(ctx, []*hosts.AgentHost{a}, w.folder, w.source(), archives, hosts.Sending{})
+	return SendWorkdir(ctx, []*hosts.AgentHost{a}, w.Folder, w.Source(), archives, Sending{})
 }

@@ -1,4 +1,4 @@
-package launcher
+package furnish
 
 import (
 	"errors"
@@ -36,9 +36,9 @@ func shell(t *testing.T, line string) {
 }
 
 // workdirOf reads a folder for a launch.
-func workdirOf(t *testing.T, folder string) (workdir, error) {
+func workdirOf(t *testing.T, folder string) (Workdir, error) {
 	t.Helper()
-	return readWorkdir(t.Context(), Config{Workdir: folder}, console.NewPrinter(console.Terminal{Stderr: os.Stderr}))
+	return ReadWorkdir(t.Context(), folder, false, console.NewPrinter(console.Terminal{Stderr: os.Stderr}))
 }
 
 // inRepository makes a git repository in a folder that is the user's home, and goes there.
@@ -74,15 +74,15 @@ func TestReportW3DotfilesRepository(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, found := w.folder.Find("src/model.py"); !found || !w.has("train.py") {
+		if _, found := w.Folder.Find("src/model.py"); !found || !w.has("train.py") {
 			t.Errorf("after %s: not all is sent", cure)
 		}
 		shell(t, "rm -rf .git .plxignore")
 	}
 }
 
-func (w workdir) has(p string) bool {
-	_, found := w.folder.Find(p)
+func (w Workdir) has(p string) bool {
+	_, found := w.Folder.Find(p)
 	return found
 }
 
@@ -110,12 +110,12 @@ func TestReportW6LargeFolder(t *testing.T) {
 	for i, name := range []string{"a", "b", "c", "d"} {
 		m.Entries = append(m.Entries, tree.Entry{Path: name, Kind: tree.File, Size: 1<<28 + int64(i)<<20})
 	}
-	w := workdir{named: ".", folder: &tree.Folder{Manifest: m}}
+	w := Workdir{named: ".", Folder: &tree.Folder{Manifest: m}}
 	const want = "note: --workdir . has 1.0 GiB, and hosts get what they lack of it; largest: d (259.0 MiB), c (258.0 MiB), b (257.0 MiB); lines in .plxignore leave files here"
 	if got := w.size(); len(got) != 1 || got[0] != want {
 		t.Errorf("notes %q, want %q", got, want)
 	}
-	w.folder.Entries = w.folder.Entries[:3]
+	w.Folder.Entries = w.Folder.Entries[:3]
 	if got := w.size(); len(got) != 0 {
 		t.Errorf("notes %q of a small folder", got)
 	}
