@@ -9,11 +9,11 @@
 //
 // # The order of a launch
 //
-// It is the only package that knows the order. First it opens the hosts: a way to them that
-// leads nowhere is named before anything is read, built or sent. Prepare (prepare.go): survey
-// the hosts, place the tasks, pack and send the artifacts, name the job. Then drive.go
-// drives an attached job until its verdict, and handover.go hands a detached job over to
-// the agent of the chief's host. Every step is the work of another package.
+// It is the only package that knows the order, and prepare.go lists it: open the ways to the
+// hosts, read what is sent and decide what the tasks run, survey the hosts, place the tasks,
+// pack and send, name the job, furnish the hosts, record. Then drive.go drives an attached job
+// until its verdict, and handover.go hands a detached job over to the agent of the chief's
+// host. Every stage is the work of another package.
 //
 // # What it refuses to do
 //
@@ -55,7 +55,7 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 	if err := cfg.validate(); err != nil {
 		return exit.Code(err), err
 	}
-	l := &launch{cfg: cfg, printer: console.NewPrinter(cfg.Terminal), ticket: booking.NewTicket()}
+	l := &launch{cfg: cfg, printer: console.NewPrinter(cfg.Terminal), ticket: booking.NewTicket(), announced: func() {}}
 	if cfg.DryRun {
 		err := l.dryRun(ctx)
 		return exit.Code(err), err
@@ -67,24 +67,7 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 			l.printer.Printf("close: %v", err)
 		}
 	}()
-	if err := l.openFolders(); err != nil {
-		return exit.Code(err), err
-	}
-	if l.set, err = hosts.Open(ctx, cfg.Reach, l.printer); err != nil {
-		return exit.Code(err), err
-	}
-	if err := l.read(ctx); err != nil {
-		return exit.Code(err), err
-	}
-	announced := func() {}
-	if cfg.Submission == "" { // plx stop finds a submission, and no other launch before its job is recorded
-		if announced, err = jobs.Announce(cfg.Name, filepath.Base(cfg.Program)); err != nil {
-			return exit.Code(err), fmt.Errorf("record the launch: %w", err)
-		}
-	}
-	err = l.prepare(ctx)
-	announced()
-	if err != nil {
+	if err := l.prepare(ctx); err != nil {
 		return exit.Code(err), err
 	}
 	if hasInput(cfg.Stdin) {
@@ -108,6 +91,7 @@ type launch struct {
 	workdir     furnish.Workdir // what --workdir sends
 	program     entrypoint.Program
 	venv        furnish.Venv // what --venv sends
+	announced   func()       // ends what announce began
 	set         *hosts.Set
 	placed      placement.Placement
 	artifacts   *artifacts.Set
@@ -120,8 +104,8 @@ type launch struct {
 	booked      *booking.Held      // GPUs that are held for the agents; nil: none
 }
 
-// openFolders makes the folders of --log-dir and --fetch, before any host is touched.
-func (l *launch) openFolders() (err error) {
+// open makes the folders of --log-dir and --fetch, and finds a way to every host.
+func (l *launch) open(ctx context.Context) (err error) {
 	if l.cfg.LogDir != "" {
 		if l.logDir, err = logs.NewDir(l.cfg.LogDir); err != nil {
 			return exit.Mistake(fmt.Errorf("--log-dir: %w", err), "--log-dir names a folder of this machine that you may write into, such as --log-dir logs")
@@ -132,7 +116,8 @@ func (l *launch) openFolders() (err error) {
 			return exit.Mistake(fmt.Errorf("--fetch: %w", err), fetch.DirHint)
 		}
 	}
-	return nil
+	l.set, err = hosts.Open(ctx, l.cfg.Reach, l.printer)
+	return err
 }
 
 // read reads and hashes the folders of --workdir and --venv, and decides what the tasks run.

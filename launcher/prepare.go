@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -32,7 +33,43 @@ import (
 
 // prepare does everything that comes before an agent is started. If it is interrupted it
 // leaves nothing on a host but files that the next launch can use.
-func (l *launch) prepare(ctx context.Context) (err error) {
+func (l *launch) prepare(ctx context.Context) error {
+	defer func() { l.announced() }()
+	for _, stage := range []func(context.Context) error{
+		l.open,
+		l.read,
+		l.announce,
+		l.survey,
+		l.place,
+		l.pack,
+		l.sendAll,
+		l.name,
+		l.furnish,
+		func(context.Context) error { return l.record().Save() },
+	} {
+		if err := stage(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// announce lets plx stop find the launch until its job is recorded. It finds a submission
+// anyway, and no other launch.
+func (l *launch) announce(context.Context) error {
+	if l.cfg.Submission != "" {
+		return nil
+	}
+	done, err := jobs.Announce(l.cfg.Name, filepath.Base(l.cfg.Program))
+	if err != nil {
+		return fmt.Errorf("record the launch: %w", err)
+	}
+	l.announced = done
+	return nil
+}
+
+// survey connects to the hosts and asks what they have.
+func (l *launch) survey(ctx context.Context) (err error) {
 	if l.checkpoints, err = l.checkpointName(ctx); err != nil {
 		return err
 	}
@@ -50,17 +87,21 @@ func (l *launch) prepare(ctx context.Context) (err error) {
 	if err := l.set.Survey(ctx); err != nil {
 		return advise(ctx, l.cfg, err)
 	}
-	if err := l.place(); err != nil {
-		return err
-	}
-	if l.cfg.WaitGPUs == 0 {
-		if err := checkBooked(ctx, l.placed, l.used(), l.ticket); err != nil {
-			return err
-		}
-	}
-	if l.artifacts, err = artifacts.Pack(ctx, artifacts.Source{Program: l.cfg.Program, Kind: l.program.Kind, Copy: l.cfg.Copy}, l.platforms(), l.printer); err != nil {
+	return nil
+}
+
+// pack builds what is sent.
+func (l *launch) pack(ctx context.Context) (err error) {
+	src := artifacts.Source{Program: l.cfg.Program, Kind: l.program.Kind, Copy: l.cfg.Copy}
+	if l.artifacts, err = artifacts.Pack(ctx, src, l.platforms(), l.printer); err != nil {
 		return ofPlatform(err, l.used())
 	}
+	return nil
+}
+
+// sendAll brings the hosts what was packed, and the virtual environment, once the GPUs are
+// booked. Addresses are known then.
+func (l *launch) sendAll(ctx context.Context) error {
 	if err := l.bookGPUs(ctx); err != nil {
 		return err
 	}
@@ -70,17 +111,7 @@ func (l *launch) prepare(ctx context.Context) (err error) {
 	if err := l.send(ctx, l.artifacts.Blobs); err != nil {
 		return err
 	}
-	if err := l.venv.InstallAll(ctx, l.receivers(), sending(l.cfg, l.printer)); err != nil {
-		return err
-	}
-	if err := l.checkName(ctx); err != nil {
-		return err
-	}
-	l.name()
-	if err := l.furnish(ctx); err != nil {
-		return err
-	}
-	return l.record().Save()
+	return l.venv.InstallAll(ctx, l.receivers(), sending(l.cfg, l.printer))
 }
 
 // inSlurm says that the hosts are those of an allocation.
@@ -124,8 +155,9 @@ func suits(c Config, p placement.Placement) error {
 	return err
 }
 
-// place decides where the tasks run, and reports what the user may not expect.
-func (l *launch) place() (err error) {
+// place decides where the tasks run, and reports what the user may not expect. It refuses
+// GPUs that others use or have booked, before anything is built or sent.
+func (l *launch) place(ctx context.Context) (err error) {
 	machines := l.set.Machines()
 	if l.placed, err = placement.Place(machines, l.cfg.Options); err != nil {
 		return err
@@ -158,7 +190,10 @@ func (l *launch) place() (err error) {
 	if l.cfg.WaitGPUs > 0 {
 		return nil
 	}
-	return jobs.InUse(l.placed, machines, l.cfg.ShareGPUs, jobs.BusyHint, l.printer)
+	if err := jobs.InUse(l.placed, machines, l.cfg.ShareGPUs, jobs.BusyHint, l.printer); err != nil {
+		return err
+	}
+	return checkBooked(ctx, l.placed, l.used(), l.ticket)
 }
 
 // foreignNotes describes what the user of a program without plx's trainer may not expect of a
@@ -331,7 +366,7 @@ func wanted(p placement.Placement, agents []*hosts.AgentHost) (all []booking.Hos
 	return all
 }
 
-// checkBooked refuses GPUs that another job has booked, before anything is built or sent.
+// checkBooked refuses GPUs that another job has booked.
 func checkBooked(ctx context.Context, p placement.Placement, used []*hosts.Host, ticket string) error {
 	var agents []*hosts.AgentHost
 	for _, h := range used {
@@ -376,8 +411,11 @@ func (l *launch) planData(used []*hosts.Host) {
 	l.planned = append(l.planned, table...)
 }
 
-// name gives the job its id and its secret.
-func (l *launch) name() {
+// name gives the job its id and its secret, unless a running job has its name.
+func (l *launch) name(ctx context.Context) error {
+	if err := l.checkName(ctx); err != nil {
+		return err
+	}
 	l.created = time.Now().UTC()
 	l.job = jobs.NewID(l.cfg.Name, l.cfg.Program, l.created)
 	if l.cfg.Submission != "" {
@@ -389,6 +427,7 @@ func (l *launch) name() {
 	for _, h := range l.used() {
 		l.agents = append(l.agents, &hosts.AgentHost{Host: h, Job: l.job, Folder: h.JobFolder(), Binary: l.artifacts.AgentPath(h.Facts.Platform)})
 	}
+	return nil
 }
 
 // ofPlatform names the hosts for which there is no plx.
