@@ -107,17 +107,18 @@ func (b *bench) environOf(h *testhosts.Host, want []string, without string) {
 }
 
 // A detached job that another machine has scaled is whole to the one that
-// launched it: its logs, its hosts, its end and what they have saved.
+// launched it: its logs, its hosts, its end and what they have saved. New hosts get
+// their tasks by the options of the launch, which that machine has not seen.
 func TestScaledFromElsewhere(t *testing.T) {
 	b := newBench(t, testhosts.Options{Hosts: 4})
 	path := testhosts.Binary(t, "github.com/plx-run/plx/examples/lm")
 	job := append([]string{path, "--ckpt-dir=saved"}, append(elasticFlags, "--steps=1000000")...)
 	workdir := t.TempDir()
 	put(t, filepath.Join(workdir, "sub", "mark"), "sent", 0o644)
-	b.detach(append([]string{"--hosts", b.ResourceFile("h1", "h2"), "--name", "moved", "--workdir", workdir}, job...)...)
+	b.detach(append([]string{"--hosts", b.ResourceFile("h1", "h2"), "--name", "moved", "--workdir", workdir, "--workers-per-host", "2", "--ps", "h1"}, job...)...)
 	follow := b.start("attach", "moved")
 	b.trains("moved")
-	b.says(b.elsewhere().want(0, "scale", "moved", "--hosts", b.ResourceFile("h1", "h3", "h4")), "scaled from 2 to 3 workers")
+	b.says(b.elsewhere().want(0, "scale", "moved", "--hosts", b.ResourceFile("h1", "h3", "h4")), "scaled from 4 to 6 workers")
 	for _, h := range b.Hosts[2:] { // they get the working directory from h1
 		marks, err := filepath.Glob(filepath.Join(h.HomeDir, ".plx/jobs/*", h.Name, "work/sub/mark"))
 		if err != nil || len(marks) != 1 {
@@ -127,10 +128,13 @@ func TestScaledFromElsewhere(t *testing.T) {
 	b.gone(patience.Limit, b.Hosts[1])
 
 	res := b.want(0, "logs", "moved")
-	for _, task := range []string{"worker:0", "worker:1", "worker:2"} {
+	for _, task := range []string{"ps:0", "worker:0", "worker:1", "worker:5"} {
 		if len(lines(res.stderr, task)) == 0 {
 			t.Errorf("plx logs has nothing of %s", task)
 		}
+	}
+	if len(lines(res.stderr, "ps:1")) > 0 {
+		t.Error("a new host has a server, and the launch wanted one on h1 alone")
 	}
 	if j := b.jobsOf()[b.jobNamed("moved")]; j.Hosts != 3 || j.Generation != 1 {
 		t.Errorf("plx jobs: %+v", j)

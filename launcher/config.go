@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/envsync"
-	"github.com/plx-run/plx/launcher/artifacts"
 	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/entrypoint"
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/furnish"
 	"github.com/plx-run/plx/launcher/hosts"
-	"github.com/plx-run/plx/launcher/imports"
 	"github.com/plx-run/plx/launcher/jobs"
 	"github.com/plx-run/plx/launcher/placement"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -58,11 +58,11 @@ type Config struct {
 	environ []string          // Env and EnvFiles together, as NAME=VALUE; written by validate
 
 	placement.Options
-	// AutoServers gives servers to programs that link plx's trainer only: decideByProgram
-	// writes NoServers.
+	// AutoServers gives servers to programs that link plx's trainer only: read writes
+	// NoServers.
 	AutoServers bool
 	// AutoVisible shows a program for torchrun the devices of all workers of its host:
-	// decideByProgram writes VisibleHost.
+	// read writes VisibleHost.
 	AutoVisible bool
 	NoBind      bool // do not bind workers to their share of the cores
 	PortLow     int  // first port that tasks may serve on; 0: any free port
@@ -120,9 +120,6 @@ func (c Config) Check() (environ []string, err error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	if _, err := artifacts.KindOf(c.Program); err != nil && c.Workdir == "" && c.Venv == "" {
-		return nil, err
-	}
 	for flag, paths := range map[string][]string{"workdir": {c.Workdir}, "venv": {c.Venv}, "copy": c.Copy} {
 		for _, path := range paths {
 			if _, err := os.Stat(path); err != nil && path != "" {
@@ -133,11 +130,16 @@ func (c Config) Check() (environ []string, err error) {
 	return c.environ, nil
 }
 
+// source is the part of the configuration that decides what the tasks run.
+func (c *Config) source() entrypoint.Source {
+	return entrypoint.Source{Program: c.Program, Args: c.Args, Workdir: c.Workdir, Venv: c.Venv, Copy: c.Copy, Chdir: c.Chdir, Setup: c.Setup, Path: c.Path}
+}
+
 func (c *Config) validate() error {
 	if c.Program == "" {
 		return exit.Mistake(errors.New("no program was named"), "plx launch --hosts resources.txt ./train")
 	}
-	if err := c.checkLauncher(); err != nil {
+	if err := c.source().Check(); err != nil {
 		return err
 	}
 	c.LogLevel = cmp.Or(c.LogLevel, "info")
@@ -179,7 +181,7 @@ func (c *Config) validate() error {
 		}
 	}
 	var err error
-	if c.CheckImport, err = imports.Names(c.CheckImport); err != nil {
+	if c.CheckImport, err = furnish.ModuleNames(c.CheckImport); err != nil {
 		return err
 	}
 	if c.outputs, err = outputs(c.Output, c.Args); err != nil {

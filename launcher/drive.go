@@ -14,11 +14,13 @@ import (
 	"github.com/plx-run/plx/launcher/driver"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/fetch"
+	"github.com/plx-run/plx/launcher/furnish"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/jobs"
 	"github.com/plx-run/plx/launcher/jobstate"
 	"github.com/plx-run/plx/launcher/logstream"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/transport"
 	"github.com/plx-run/plx/logs"
 )
 
@@ -375,23 +377,23 @@ func (m *member) Revive(ctx context.Context) (*protocol.Conn, error) {
 	if err := m.agent.Send(ctx, m.drive.launch.artifacts.Blobs(m.agent.Facts.Platform)); err != nil {
 		return nil, err
 	}
-	if err := m.drive.launch.workdir.sendAgain(ctx, m.agent, m.drive.launch.artifacts.Archives()); err != nil {
+	if err := m.drive.launch.workdir.SendAgain(ctx, m.agent, m.drive.launch.artifacts.Archives()); err != nil {
 		return nil, err
 	}
-	if err := m.drive.launch.environment.install(ctx, []*hosts.AgentHost{m.agent}, hosts.Sending{}); err != nil {
+	if err := m.drive.launch.venv.Install(ctx, []*hosts.AgentHost{m.agent}, furnish.Sending{}); err != nil {
 		return nil, err
 	}
 	if err := m.agent.Reap(ctx); err != nil {
 		return nil, err
 	}
-	if err := m.drive.launch.setUp(ctx, []*hosts.AgentHost{m.agent}); err != nil {
+	if err := furnish.SetUp(ctx, []*hosts.AgentHost{m.agent}, m.drive.launch.shared(), m.drive.launch.printer); err != nil {
 		return nil, err
 	}
 	like, err := m.agent.DataAddr() // the one that it had
 	if err != nil {
 		return nil, err
 	}
-	if err := hosts.FindAddresses(ctx, []*hosts.AgentHost{m.agent}, like); err != nil {
+	if err := furnish.FindAddresses(ctx, []*hosts.AgentHost{m.agent}, like); err != nil {
 		return nil, err
 	}
 	done, err := m.drive.turn(ctx)
@@ -429,6 +431,6 @@ func (d *drive) joining(ctx context.Context, j protocol.Joining) (a *hosts.Agent
 			return &hosts.AgentHost{Host: set.Hosts[0], Job: d.launch.job, Folder: j.Folder, Binary: j.Binary}, nil
 		}
 	}
-	unreached := func(context.Context) (hosts.Transport, error) { return nil, err }
+	unreached := func(context.Context) (transport.Transport, error) { return nil, err }
 	return &hosts.AgentHost{Host: hosts.NewHost(hostfile.Host{Name: j.Host}, unreached), Job: d.launch.job}, err
 }

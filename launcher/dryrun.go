@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/charmbracelet/lipgloss/table"
@@ -13,28 +14,19 @@ import (
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/launcher/artifacts"
 	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/entrypoint"
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/furnish"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/placement"
 )
 
 // dryRun prints the placement and the artifacts on stdout. It connects to no host.
-func dryRun(ctx context.Context, cfg Config) error {
-	printer := console.NewPrinter(cfg.Terminal)
-	workdir, err := readWorkdir(ctx, cfg, printer)
-	if err != nil {
+func (l *launch) dryRun(ctx context.Context) error {
+	if err := l.read(ctx); err != nil {
 		return err
 	}
-	printer.Lines(workdir.notes)
-	env, err := readVenv(ctx, cfg, printer)
-	if err != nil {
-		return err
-	}
-	printer.Lines(env.notes())
-	foreign, err := decideByProgram(ctx, &cfg)
-	if err != nil {
-		return err
-	}
+	cfg := l.cfg
 	var machines []placement.Machine
 	for _, h := range cfg.Lines() {
 		machines = append(machines, placement.Machine{Host: h})
@@ -48,7 +40,7 @@ func dryRun(ctx context.Context, cfg Config) error {
 			return err
 		}
 	}
-	sent, err := artifactLines(cfg, workdir, env, len(p.Hosts))
+	sent, err := l.sentLines(len(p.Hosts))
 	if err != nil {
 		return err
 	}
@@ -60,9 +52,7 @@ func dryRun(ctx context.Context, cfg Config) error {
 		lines = append(lines, inSlurm(cfg))
 	}
 	lines = append(lines, choices(machines, p)...)
-	if foreign {
-		lines = append(lines, foreignNotes(cfg, p, machines)...)
-	}
+	lines = append(lines, foreignNotes(cfg, l.program, p, machines)...)
 	if hasInput(cfg.Stdin) {
 		lines = append(lines, stdinNote)
 	}
@@ -119,27 +109,27 @@ func choices(machines []placement.Machine, p placement.Placement) (lines []strin
 	return lines
 }
 
-// artifactLines lists what a launch would send to each host.
-func artifactLines(cfg Config, dir workdir, env environment, on int) ([]string, error) {
+// sentLines lists what a launch would send to each host.
+func (l *launch) sentLines(on int) ([]string, error) {
 	lines := []string{"send: plx itself, as agent, once per host"}
-	kind, err := artifacts.KindOf(cfg.Program)
-	if err != nil {
-		return nil, err
-	}
-	switch kind {
-	case artifacts.Local:
-		info, err := os.Stat(cfg.Program)
+	switch l.program.Kind {
+	case entrypoint.Local:
+		info, err := os.Stat(l.cfg.Program)
 		if err != nil {
 			return nil, err
 		}
-		lines = append(lines, fmt.Sprintf("send: %s, at most %s", cfg.Program, toHosts(info.Size(), on)))
-	case artifacts.GoPackage:
-		lines = append(lines, fmt.Sprintf("build and send: Go package %s", cfg.Program))
-	case artifacts.OnHost:
-		lines = append(lines, fmt.Sprintf("run: %s, found on each host's PATH", cfg.Program))
+		lines = append(lines, fmt.Sprintf("send: %s, at most %s", l.cfg.Program, furnish.ToHosts(info.Size(), on)))
+	case entrypoint.GoPackage:
+		lines = append(lines, fmt.Sprintf("build and send: Go package %s", l.cfg.Program))
+	case entrypoint.OnHost:
+		lines = append(lines, fmt.Sprintf("run: %s, found on each host's PATH", l.cfg.Program))
+	case entrypoint.InWorkdir:
+		lines = append(lines, fmt.Sprintf("run: %s, in the working directory", l.program.Command))
+	case entrypoint.InVenv:
+		lines = append(lines, fmt.Sprintf("run: %s, in the virtual environment", l.program.Command))
 	}
-	lines = append(append(lines, dir.lines(on)...), env.lines(on)...)
-	for _, path := range cfg.Copy {
+	lines = slices.Concat(lines, l.workdir.Lines(on), l.venv.Lines(on))
+	for _, path := range l.cfg.Copy {
 		info, err := os.Stat(path)
 		if err == nil && !info.IsDir() && !info.Mode().IsRegular() {
 			err = fmt.Errorf("%s is a %s", path, envsync.Special(info.Mode()))

@@ -9,11 +9,11 @@
 //
 // # The order of a launch
 //
-// It is the only package that knows the order. First it opens the hosts: a way to them that
-// leads nowhere is named before anything is read, built or sent. Prepare (prepare.go): survey
-// the hosts, place the tasks, pack and send the artifacts, name the job. Then drive.go
-// drives an attached job until its verdict, and handover.go hands a detached job over to
-// the agent of the chief's host. Every step is the work of another package.
+// It is the only package that knows the order, and prepare.go lists it: open the ways to the
+// hosts, read what is sent and decide what the tasks run, survey the hosts, place the tasks,
+// pack and send, name the job, furnish the hosts, record. Then drive.go drives an attached job
+// until its verdict, and handover.go hands a detached job over to the agent of the chief's
+// host. Every stage is the work of another package.
 //
 // # What it refuses to do
 //
@@ -35,8 +35,10 @@ import (
 	"github.com/plx-run/plx/launcher/artifacts"
 	"github.com/plx-run/plx/launcher/booking"
 	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/entrypoint"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/fetch"
+	"github.com/plx-run/plx/launcher/furnish"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/jobs"
 	"github.com/plx-run/plx/launcher/logstream"
@@ -53,37 +55,19 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 	if err := cfg.validate(); err != nil {
 		return exit.Code(err), err
 	}
+	l := &launch{cfg: cfg, printer: console.NewPrinter(cfg.Terminal), ticket: booking.NewTicket(), announced: func() {}}
 	if cfg.DryRun {
-		err := dryRun(ctx, cfg)
+		err := l.dryRun(ctx)
 		return exit.Code(err), err
 	}
-	printer := console.NewPrinter(cfg.Terminal)
-	ctx, signals := watch(ctx, sig, cfg.ending(), printer)
-	defer signals.close()
-	l := &launch{cfg: cfg, printer: printer, signals: signals, ticket: booking.NewTicket()}
+	ctx, l.signals = watch(ctx, sig, cfg.ending(), l.printer)
+	defer l.signals.close()
 	defer func() {
 		if err := l.close(); err != nil {
 			l.printer.Printf("close: %v", err)
 		}
 	}()
-	if err := l.openFolders(); err != nil {
-		return exit.Code(err), err
-	}
-	if l.set, err = hosts.Open(ctx, cfg.Reach, l.printer); err != nil {
-		return exit.Code(err), err
-	}
-	if err := l.readFolders(ctx); err != nil {
-		return exit.Code(err), err
-	}
-	announced := func() {}
-	if cfg.Submission == "" { // plx stop finds a submission, and no other launch before its job is recorded
-		if announced, err = jobs.Announce(cfg.Name, filepath.Base(cfg.Program)); err != nil {
-			return exit.Code(err), fmt.Errorf("record the launch: %w", err)
-		}
-	}
-	err = l.prepare(ctx)
-	announced()
-	if err != nil {
+	if err := l.prepare(ctx); err != nil {
 		return exit.Code(err), err
 	}
 	if hasInput(cfg.Stdin) {
@@ -102,11 +86,12 @@ type launch struct {
 	cfg         Config
 	printer     *console.Printer
 	signals     *signals
-	foreign     bool        // the program does not link plx's trainer
-	logDir      *logs.Dir   // files of the tasks' output on this machine; nil: no --log-dir
-	checkpoints string      // name of the job's checkpoints: a folder under ~/.plx/ckpt on the hosts
-	environment environment // what --venv sends
-	workdir     workdir     // what --workdir sends; zero: nothing
+	logDir      *logs.Dir       // files of the tasks' output on this machine; nil: no --log-dir
+	checkpoints string          // name of the job's checkpoints: a folder under ~/.plx/ckpt on the hosts
+	workdir     furnish.Workdir // what --workdir sends
+	program     entrypoint.Program
+	venv        furnish.Venv // what --venv sends
+	announced   func()       // ends what announce began
 	set         *hosts.Set
 	placed      placement.Placement
 	artifacts   *artifacts.Set
@@ -119,8 +104,8 @@ type launch struct {
 	booked      *booking.Held      // GPUs that are held for the agents; nil: none
 }
 
-// openFolders makes the folders of --log-dir and --fetch, before any host is touched.
-func (l *launch) openFolders() (err error) {
+// open makes the folders of --log-dir and --fetch, and finds a way to every host.
+func (l *launch) open(ctx context.Context) (err error) {
 	if l.cfg.LogDir != "" {
 		if l.logDir, err = logs.NewDir(l.cfg.LogDir); err != nil {
 			return exit.Mistake(fmt.Errorf("--log-dir: %w", err), "--log-dir names a folder of this machine that you may write into, such as --log-dir logs")
@@ -131,20 +116,29 @@ func (l *launch) openFolders() (err error) {
 			return exit.Mistake(fmt.Errorf("--fetch: %w", err), fetch.DirHint)
 		}
 	}
-	return nil
+	l.set, err = hosts.Open(ctx, l.cfg.Reach, l.printer)
+	return err
 }
 
-// readFolders reads and hashes the folders of --workdir and --venv.
-func (l *launch) readFolders(ctx context.Context) (err error) {
-	if l.workdir, err = readWorkdir(ctx, l.cfg, l.printer); err != nil {
+// read reads and hashes the folders of --workdir and --venv, and decides what the tasks run.
+func (l *launch) read(ctx context.Context) (err error) {
+	if l.workdir, err = furnish.ReadWorkdir(ctx, l.cfg.Workdir, l.cfg.KeepLinks, l.printer); err != nil {
 		return err
 	}
-	l.printer.Lines(l.workdir.notes)
-	if l.environment, err = readVenv(ctx, l.cfg, l.printer); err != nil {
+	if l.program, err = entrypoint.Resolve(ctx, l.cfg.source(), l.workdir.Folder); err != nil {
 		return err
 	}
-	l.cfg.environ = l.environment.importing(l.cfg.environ)
-	l.printer.Lines(l.environment.notes())
+	l.printer.Lines(l.program.Notes)
+	if l.cfg.AutoServers {
+		l.cfg.NoServers = !l.program.Trainer
+	}
+	if l.cfg.AutoVisible {
+		l.cfg.VisibleHost = l.program.SeesHost
+	}
+	if l.venv, err = furnish.ReadVenv(ctx, l.cfg.Venv, l.cfg.Workdir, l.printer); err != nil {
+		return err
+	}
+	l.cfg.environ = l.venv.Importing(l.cfg.environ)
 	return nil
 }
 
@@ -157,41 +151,28 @@ func (l *launch) spec(i int, a *hosts.AgentHost, tasks []protocol.TaskSpec) (pro
 	own := a.Resource.Env
 	return protocol.Spec{
 		Job: l.job, Name: l.cfg.Name, Checkpoints: l.checkpoints, Host: a.Name(), HostIndex: i, Folder: a.Folder,
-		Command: l.command(a.Facts.Platform), Env: raws(slices.Concat(l.cfg.environ, own)), OwnEnv: len(own), LogLevel: l.cfg.LogLevel, LogLimit: l.cfg.LogLimit, Secret: l.secret, TLS: l.cfg.TLS,
+		Command: l.command(a.Facts.Platform), Env: protocol.Raws(slices.Concat(l.cfg.environ, own)), OwnEnv: len(own), LogLevel: l.cfg.LogLevel, LogLimit: l.cfg.LogLimit, Secret: l.secret, TLS: l.cfg.TLS,
 		Tasks: tasks, WorldSize: l.placed.Workers, Bind: !l.cfg.NoBind,
 		DataAddr: addr, Interface: a.Resource.Interface, JobInterface: l.cfg.Interface, PortLow: l.cfg.PortLow, PortHigh: l.cfg.PortHigh,
 		Lease: l.cfg.Lease, Grace: l.cfg.Grace, Freeze: l.cfg.Freeze, Hang: l.cfg.Hang.Timeout, Detached: l.cfg.Detach, SaveTime: l.cfg.SaveTime,
-		SetupTime: l.cfg.SetupTime, Archives: l.artifacts.Archives(), Workdir: l.workdir.id(), Source: l.workdir.source(), Outputs: l.cfg.outputs,
-		Claims: protocol.Claims(tasks), ShareGPUs: l.cfg.ShareGPUs, Ticket: l.ticket, Booked: l.booked.Socket(a),
+		SetupTime: l.cfg.SetupTime, Archives: l.artifacts.Archives(), Workdir: l.workdir.ID(), Source: l.workdir.Source(), Outputs: l.cfg.outputs,
+		Claims: protocol.Claims(tasks), Placing: l.cfg.Options, StartTimeout: l.cfg.StartTimeout, Imports: l.cfg.CheckImport, Ticket: l.ticket, Booked: l.booked.Socket(a),
 	}, nil
 }
 
 // command returns what tasks on hosts of platform p execute.
 func (l *launch) command(p envsync.Platform) protocol.Command {
-	c := protocol.Command{Args: raws(l.cfg.Args), Setup: protocol.Raw(l.cfg.Setup), SetupDone: l.cfg.Setup != "" && l.cfg.Workdir != "", Chdir: protocol.Raw(l.cfg.Chdir), Path: protocol.Raw(l.cfg.Path), Venv: l.environment.installed()}
-	if l.environment.program != "" {
-		c.Name = protocol.Raw(l.environment.program)
-	} else if l.workdir.program != "" {
-		c.Name = protocol.Raw(l.workdir.program)
-	} else if program, sent := l.artifacts.Program(p); sent {
-		c.Blob, c.Base = program.Sum, protocol.Raw(program.Name)
-	} else {
-		c.Name = protocol.Raw(l.cfg.Program)
+	c := protocol.Command{Name: protocol.Raw(l.program.Command), Args: protocol.Raws(l.cfg.Args), Setup: protocol.Raw(l.cfg.Setup), SetupDone: l.cfg.Setup != "" && l.cfg.Workdir != "", Chdir: protocol.Raw(l.cfg.Chdir), Path: protocol.Raw(l.cfg.Path), Venv: l.venv.Installed()}
+	if program, sent := l.artifacts.Program(p); sent {
+		c.Name, c.Blob, c.Base = "", program.Sum, protocol.Raw(program.Name)
 	}
 	return c
-}
-
-func raws(texts []string) (rs []protocol.Raw) {
-	for _, t := range texts {
-		rs = append(rs, protocol.Raw(t))
-	}
-	return rs
 }
 
 // plan returns what the job's driver is told.
 func (l *launch) plan() protocol.Plan {
 	p := protocol.Plan{Job: l.job, Grace: l.cfg.Grace, Settle: settle, StartTimeout: l.cfg.StartTimeout, MaxTime: l.cfg.MaxTime,
-		Lease: l.cfg.Lease, Restarts: l.cfg.Restarts, Hang: l.cfg.Hang, Foreign: l.foreign}
+		Lease: l.cfg.Lease, Restarts: l.cfg.Restarts, Hang: l.cfg.Hang, Foreign: !l.program.Trainer}
 	p.Restarts.Revive = !l.cfg.Detach // to start an agent, a driver must reach the hosts over SSH
 	for i, a := range l.agents {
 		p.Hosts = append(p.Hosts, protocol.HostPlan{Host: a.Name(), Tasks: l.placed.Hosts[i].Specs(), Drives: l.cfg.Detach && i == l.chief(),

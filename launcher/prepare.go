@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -18,21 +19,57 @@ import (
 	"github.com/plx-run/plx/launcher/artifacts"
 	"github.com/plx-run/plx/launcher/booking"
 	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/entrypoint"
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/furnish"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/jobs"
 	"github.com/plx-run/plx/launcher/placement"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/submission"
+	"github.com/plx-run/plx/launcher/transport"
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
 // prepare does everything that comes before an agent is started. If it is interrupted it
 // leaves nothing on a host but files that the next launch can use.
-func (l *launch) prepare(ctx context.Context) (err error) {
-	if l.foreign, err = decideByProgram(ctx, &l.cfg); err != nil {
-		return err
+func (l *launch) prepare(ctx context.Context) error {
+	defer func() { l.announced() }()
+	for _, stage := range []func(context.Context) error{
+		l.open,
+		l.read,
+		l.announce,
+		l.survey,
+		l.place,
+		l.pack,
+		l.sendAll,
+		l.name,
+		l.furnish,
+		func(context.Context) error { return l.record().Save() },
+	} {
+		if err := stage(ctx); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// announce lets plx stop find the launch until its job is recorded. It finds a submission
+// anyway, and no other launch.
+func (l *launch) announce(context.Context) error {
+	if l.cfg.Submission != "" {
+		return nil
+	}
+	done, err := jobs.Announce(l.cfg.Name, filepath.Base(l.cfg.Program))
+	if err != nil {
+		return fmt.Errorf("record the launch: %w", err)
+	}
+	l.announced = done
+	return nil
+}
+
+// survey connects to the hosts and asks what they have.
+func (l *launch) survey(ctx context.Context) (err error) {
 	if l.checkpoints, err = l.checkpointName(ctx); err != nil {
 		return err
 	}
@@ -50,17 +87,21 @@ func (l *launch) prepare(ctx context.Context) (err error) {
 	if err := l.set.Survey(ctx); err != nil {
 		return advise(ctx, l.cfg, err)
 	}
-	if err := l.place(); err != nil {
-		return err
-	}
-	if l.cfg.WaitGPUs == 0 {
-		if err := checkBooked(ctx, l.placed, l.used(), l.ticket); err != nil {
-			return err
-		}
-	}
-	if l.artifacts, err = artifacts.Pack(ctx, artifacts.Source{Program: l.cfg.Program, Sent: l.workdir.program != "" || l.environment.program != "", Copy: l.cfg.Copy}, l.platforms(), l.printer); err != nil {
+	return nil
+}
+
+// pack builds what is sent.
+func (l *launch) pack(ctx context.Context) (err error) {
+	src := artifacts.Source{Program: l.cfg.Program, Kind: l.program.Kind, Copy: l.cfg.Copy}
+	if l.artifacts, err = artifacts.Pack(ctx, src, l.platforms(), l.printer); err != nil {
 		return ofPlatform(err, l.used())
 	}
+	return nil
+}
+
+// sendAll brings the hosts what was packed, and the virtual environment, once the GPUs are
+// booked. Addresses are known then.
+func (l *launch) sendAll(ctx context.Context) error {
 	if err := l.bookGPUs(ctx); err != nil {
 		return err
 	}
@@ -70,17 +111,7 @@ func (l *launch) prepare(ctx context.Context) (err error) {
 	if err := l.send(ctx, l.artifacts.Blobs); err != nil {
 		return err
 	}
-	if err := l.environment.installAll(ctx, l.receivers(), sending(l.cfg, l.printer)); err != nil {
-		return err
-	}
-	if err := l.checkName(ctx); err != nil {
-		return err
-	}
-	l.name()
-	if err := l.furnish(ctx); err != nil {
-		return err
-	}
-	return l.record().Save()
+	return l.venv.InstallAll(ctx, l.receivers(), sending(l.cfg, l.printer))
 }
 
 // inSlurm says that the hosts are those of an allocation.
@@ -91,21 +122,19 @@ func inSlurm(cfg Config) string {
 // furnish makes the working directories, has --setup run in them, and imports the modules
 // of --check-import there. After an error no host has a new directory.
 func (l *launch) furnish(ctx context.Context) error {
-	if err := l.sendWorkdir(ctx); err != nil {
+	if err := l.workdir.Send(ctx, l.agents, l.artifacts.Archives(), sending(l.cfg, l.printer)); err != nil {
 		return err
 	}
-	err := l.setUp(ctx, l.agents)
-	importing := l.agents
-	if l.workdir.folder == nil {
-		importing = l.receivers()
+	var gpus []int
+	for _, h := range l.placed.Hosts {
+		gpus = append(gpus, h.GPUWorkers())
 	}
-	if err == nil {
-		err = l.imports().run(ctx, importing, l.placed.Hosts)
-	}
-	if err != nil && l.workdir.folder != nil {
-		hosts.Discard(ctx, l.agents)
-	}
-	return causeOr(ctx, err)
+	return causeOr(ctx, furnish.Run(ctx, l.agents, l.shared(), gpus, l.printer))
+}
+
+// shared is the part of the agents' Spec by which hosts are furnished.
+func (l *launch) shared() protocol.Spec {
+	return protocol.Spec{Command: l.command(envsync.Platform{}), Env: protocol.Raws(l.cfg.environ), SetupTime: l.cfg.SetupTime, Workdir: l.workdir.ID(), Imports: l.cfg.CheckImport}
 }
 
 // advise adds to the error of a host that plx doctor finds what else would fail, unless
@@ -117,11 +146,6 @@ func advise(ctx context.Context, cfg Config, err error) error {
 	return exit.WithHint(err, "plx doctor with the same --hosts finds what else would fail, on all hosts")
 }
 
-// setUp has hosts run --setup, unless each task does so.
-func (l *launch) setUp(ctx context.Context, on []*hosts.AgentHost) error {
-	return hosts.SetUp(ctx, on, protocol.Spec{Command: l.command(envsync.Platform{}), Env: raws(l.cfg.environ), SetupTime: l.cfg.SetupTime}, l.printer)
-}
-
 // suits refuses more --min-workers than the job has, and tasks to show that it has not.
 func suits(c Config, p placement.Placement) error {
 	if least := c.Restarts.MinWorkers; least > p.Workers {
@@ -131,8 +155,9 @@ func suits(c Config, p placement.Placement) error {
 	return err
 }
 
-// place decides where the tasks run, and reports what the user may not expect.
-func (l *launch) place() (err error) {
+// place decides where the tasks run, and reports what the user may not expect. It refuses
+// GPUs that others use or have booked, before anything is built or sent.
+func (l *launch) place(ctx context.Context) (err error) {
 	machines := l.set.Machines()
 	if l.placed, err = placement.Place(machines, l.cfg.Options); err != nil {
 		return err
@@ -154,11 +179,9 @@ func (l *launch) place() (err error) {
 		l.printer.Lines(l.planned)
 	}
 	l.printer.Lines(l.placed.Notes(machines, l.cfg.Options))
-	if l.foreign {
-		surprising := foreignNotes(l.cfg, l.placed, machines)
-		l.printer.Lines(surprising)
-		l.planned = append(l.planned, surprising...)
-	}
+	surprising := foreignNotes(l.cfg, l.program, l.placed, machines)
+	l.printer.Lines(surprising)
+	l.planned = append(l.planned, surprising...)
 	notes, err := l.placed.Conflicts(machines)
 	l.printer.Lines(notes)
 	if err != nil {
@@ -167,7 +190,41 @@ func (l *launch) place() (err error) {
 	if l.cfg.WaitGPUs > 0 {
 		return nil
 	}
-	return jobs.InUse(l.placed, machines, l.cfg.ShareGPUs, jobs.BusyHint, l.printer)
+	if err := jobs.InUse(l.placed, machines, l.cfg.ShareGPUs, jobs.BusyHint, l.printer); err != nil {
+		return err
+	}
+	return checkBooked(ctx, l.placed, l.used(), l.ticket)
+}
+
+// foreignNotes describes what the user of a program without plx's trainer may not expect of a
+// placement.
+func foreignNotes(c Config, program entrypoint.Program, p placement.Placement, machines []placement.Machine) (notes []string) {
+	if program.Trainer {
+		return nil
+	}
+	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
+	if p.Servers > 0 {
+		note("%s does not link plx's trainer: on servers it gets TF_CONFIG; RANK, WORLD_SIZE, MASTER_ADDR and torch's other variables are set for workers only", c.Program)
+	}
+	if inner := program.Launcher; inner != "" {
+		starts := "each worker runs " + inner
+		if program.Where != "" {
+			starts = program.Where + " starts " + inner + " in each worker"
+		}
+		note("note: %s, which starts processes of its own: plx starts one worker per device itself, so leave %s and its options out", starts, inner)
+	}
+	if c.TLS {
+		note("note: --tls does not encrypt what the tasks of %s send each other (NCCL, Gloo, MPI): it covers plx's trainer and plx's own connections", c.Program)
+	}
+	if c.Fetch != "" && len(c.outputs) == 0 {
+		note("note: --fetch %s brings nothing: %s does not link plx's trainer, so it has no checkpoints, and no --output names files that it makes, as --output '*.pt' does", c.Fetch, c.Program)
+	}
+	for _, m := range machines {
+		if c.AutoServers && m.Devices.Kind == hostfile.ServerOnly {
+			note("host %s gets no task: %s does not link plx's trainer, so the job has no servers (--ps all)", m.Name, c.Program)
+		}
+	}
+	return notes
 }
 
 // overruled tells that tasks get other GPUs than the environment of their host chooses.
@@ -213,11 +270,6 @@ func (l *launch) receivers() (all []*hosts.AgentHost) {
 	return all
 }
 
-// imports returns the check of --check-import.
-func (l *launch) imports() importCheck {
-	return importCheck{cfg: l.cfg, printer: l.printer, command: l.command(envsync.Platform{})}
-}
-
 // platforms returns the platforms of the hosts that have tasks, each once.
 func (l *launch) platforms() (all []envsync.Platform) {
 	for _, h := range l.used() {
@@ -241,8 +293,8 @@ func (l *launch) send(ctx context.Context, of func(envsync.Platform) []envsync.B
 }
 
 // sending is how a launch sends folders to its hosts.
-func sending(cfg Config, printer *console.Printer) hosts.Sending {
-	return hosts.Sending{Printer: printer, PortLow: cfg.PortLow, PortHigh: cfg.PortHigh}
+func sending(cfg Config, printer *console.Printer) furnish.Sending {
+	return furnish.Sending{Printer: printer, PortLow: cfg.PortLow, PortHigh: cfg.PortHigh}
 }
 
 // findAddresses finds the data addresses on the interfaces that the user chose, if any.
@@ -256,7 +308,7 @@ func (l *launch) findAddresses(ctx context.Context) error {
 	if err := l.send(ctx, l.artifacts.Agent); err != nil {
 		return err
 	}
-	if err := hosts.FindAddresses(ctx, l.receivers(), ""); err != nil {
+	if err := furnish.FindAddresses(ctx, l.receivers(), ""); err != nil {
 		return err
 	}
 	l.planData(used)
@@ -314,7 +366,7 @@ func wanted(p placement.Placement, agents []*hosts.AgentHost) (all []booking.Hos
 	return all
 }
 
-// checkBooked refuses GPUs that another job has booked, before anything is built or sent.
+// checkBooked refuses GPUs that another job has booked.
 func checkBooked(ctx context.Context, p placement.Placement, used []*hosts.Host, ticket string) error {
 	var agents []*hosts.AgentHost
 	for _, h := range used {
@@ -359,8 +411,11 @@ func (l *launch) planData(used []*hosts.Host) {
 	l.planned = append(l.planned, table...)
 }
 
-// name gives the job its id and its secret.
-func (l *launch) name() {
+// name gives the job its id and its secret, unless a running job has its name.
+func (l *launch) name(ctx context.Context) error {
+	if err := l.checkName(ctx); err != nil {
+		return err
+	}
 	l.created = time.Now().UTC()
 	l.job = jobs.NewID(l.cfg.Name, l.cfg.Program, l.created)
 	if l.cfg.Submission != "" {
@@ -372,6 +427,7 @@ func (l *launch) name() {
 	for _, h := range l.used() {
 		l.agents = append(l.agents, &hosts.AgentHost{Host: h, Job: l.job, Folder: h.JobFolder(), Binary: l.artifacts.AgentPath(h.Facts.Platform)})
 	}
+	return nil
 }
 
 // ofPlatform names the hosts for which there is no plx.
@@ -436,7 +492,7 @@ func (l *launch) checkName(ctx context.Context) error {
 		a := hosts.AgentHost{Host: h, Binary: l.artifacts.AgentPath(h.Facts.Platform)}
 		err := a.Call(ctx, "claim "+l.checkpoints, nil, nil)
 		var said *hosts.ScriptError
-		if hosts.ExitStatus(err) == nameTaken && errors.As(err, &said) {
+		if transport.ExitStatus(err) == nameTaken && errors.As(err, &said) {
 			return errors.New(strings.TrimPrefix(said.Stderr, "plx agent: "))
 		}
 		if err != nil {
@@ -444,4 +500,12 @@ func (l *launch) checkName(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// causeOr returns the cause of ctx's end, else err.
+func causeOr(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/plx-run/plx/gpuprobe"
 	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/entrypoint"
 	"github.com/plx-run/plx/launcher/placement"
 )
 
@@ -21,6 +22,20 @@ func TestReportP1(t *testing.T) {
 		// Workers without GPU.
 		if lines := overruled(placement.Placement{Hosts: []placement.Host{{Tasks: tasks[:1]}}}, machines); len(lines) > 0 {
 			t.Errorf("%q: %q", own, lines)
+		}
+	}
+}
+
+// A launcher that the program starts is noted with its place, for programs without plx's
+// trainer only.
+func TestLauncherIsNoted(t *testing.T) {
+	for want, program := range map[string]entrypoint.Program{
+		"note: ./run.sh:4 starts torchrun in each worker, which starts processes of its own: plx starts one worker per device itself, so leave torchrun and its options out": {Launcher: "torchrun", Where: "./run.sh:4"},
+		"note: each worker runs mpirun, which starts processes of its own: plx starts one worker per device itself, so leave mpirun and its options out":                     {Launcher: "mpirun"},
+		"": {Launcher: "mpirun", Trainer: true},
+	} {
+		if got := strings.Join(foreignNotes(Config{}, program, placement.Placement{}, nil), "|"); got != want {
+			t.Errorf("%+v: %q, want %q", program, got, want)
 		}
 	}
 }

@@ -1,11 +1,13 @@
 package launcher
 
 import (
+	"io"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
 )
@@ -28,7 +30,7 @@ func TestWrongRestarts(t *testing.T) {
 	} {
 		err := (&Config{Restarts: c.r}).checkSigns()
 		if err == nil {
-			err = (&launch{cfg: Config{Restarts: c.r}, set: four}).place()
+			err = (&launch{cfg: Config{Restarts: c.r}, set: four, printer: console.NewPrinter(console.Terminal{Stderr: io.Discard})}).place(t.Context())
 		}
 		if (err == nil) != (c.says == "") || err != nil && (!strings.Contains(err.Error(), c.says) || exit.Code(err) != exit.CodeUsage) {
 			t.Errorf("%+v: %v, want %q", c.r, err, c.says)

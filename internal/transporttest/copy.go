@@ -13,31 +13,33 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // testCopy proves that files arrive whole, under the name and mode asked for.
-func testCopy(t *testing.T, open func(*testing.T) Transport) {
-	transport := opened(t, open)
+func testCopy(t *testing.T, open func(*testing.T) transport.Transport) {
+	conn := opened(t, open)
 	names := []string{"plain", "with space", "-dash", "quote'\"$`\\!", "line\nbreak", strings.Repeat("n", 250), "ü\xff", "*"}
 	for i, name := range names {
 		t.Run(fmt.Sprintf("name %d", i), func(t *testing.T) {
-			copyAndCheck(t, transport, filepath.Join(t.TempDir(), name), noise(3, 1000), 0o644)
+			copyAndCheck(t, conn, filepath.Join(t.TempDir(), name), noise(3, 1000), 0o644)
 		})
 	}
 	for _, size := range []int{0, 1, 32768, 32769, 20 << 20} {
 		t.Run(fmt.Sprintf("size %d", size), func(t *testing.T) {
-			copyAndCheck(t, transport, filepath.Join(t.TempDir(), "f"), noise(4, size), 0o600)
+			copyAndCheck(t, conn, filepath.Join(t.TempDir(), "f"), noise(4, size), 0o600)
 		})
 	}
 	for _, mode := range []fs.FileMode{0o400, 0o500, 0o600, 0o640, 0o755, 0o777} {
 		t.Run(fmt.Sprintf("mode %o", mode), func(t *testing.T) {
-			copyAndCheck(t, transport, filepath.Join(t.TempDir(), "f"), []byte("x"), mode)
+			copyAndCheck(t, conn, filepath.Join(t.TempDir(), "f"), []byte("x"), mode)
 		})
 	}
 	t.Run("overwrite", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "f")
-		copyAndCheck(t, transport, path, noise(5, 100000), 0o400)
-		copyAndCheck(t, transport, path, []byte("short"), 0o700)
+		copyAndCheck(t, conn, path, noise(5, 100000), 0o400)
+		copyAndCheck(t, conn, path, []byte("short"), 0o700)
 	})
 	t.Run("over a program that runs", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "program")
@@ -45,28 +47,28 @@ func testCopy(t *testing.T, open func(*testing.T) Transport) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		copyAndCheck(t, transport, path, program, 0o755)
+		copyAndCheck(t, conn, path, program, 0o755)
 		output := newStarted()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		ended := make(chan error, 1)
 		go func() {
-			ended <- transport.Run(ctx, quote(path)+" 60 & echo started; read -r line; kill $!", neverEnds(t), output, nil)
+			ended <- conn.Run(ctx, quote(path)+" 60 & echo started; read -r line; kill $!", neverEnds(t), output, nil)
 		}()
 		within(t, "the start", func() { <-output.first })
-		copyAndCheck(t, transport, path, program, 0o755)
+		copyAndCheck(t, conn, path, program, 0o755)
 		cancel()
 		<-ended
 	})
-	t.Run("at once to one name", func(t *testing.T) { testCopyRace(t, transport) })
+	t.Run("at once to one name", func(t *testing.T) { testCopyRace(t, conn) })
 }
 
 // copyAndCheck copies data and looks at what is in the folder after.
-func copyAndCheck(t *testing.T, transport Transport, path string, data []byte, mode fs.FileMode) {
+func copyAndCheck(t *testing.T, conn transport.Transport, path string, data []byte, mode fs.FileMode) {
 	t.Helper()
 	// Only the reader's own methods: Copy may not rely on a length or a seek.
 	source := struct{ io.Reader }{bytes.NewReader(data)}
-	if err := transport.Copy(t.Context(), source, int64(len(data)), path, mode); err != nil {
+	if err := conn.Copy(t.Context(), source, int64(len(data)), path, mode); err != nil {
 		t.Fatalf("copy: %v", err)
 	}
 	got, err := os.ReadFile(path)
@@ -93,13 +95,13 @@ func checkAlone(t *testing.T, paths ...string) {
 	}
 }
 
-func testCopyRace(t *testing.T, transport Transport) {
+func testCopyRace(t *testing.T, conn transport.Transport) {
 	path := filepath.Join(t.TempDir(), "f")
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
 			data := bytes.Repeat([]byte{byte('a' + i)}, 500_000)
-			if err := transport.Copy(t.Context(), bytes.NewReader(data), int64(len(data)), path, 0o644); err != nil {
+			if err := conn.Copy(t.Context(), bytes.NewReader(data), int64(len(data)), path, 0o644); err != nil {
 				t.Errorf("copy %d: %v", i, err)
 			}
 		})
@@ -113,8 +115,8 @@ func testCopyRace(t *testing.T, transport Transport) {
 }
 
 // testCopyFailure proves that a copy that fails says why and leaves what was.
-func testCopyFailure(t *testing.T, open func(*testing.T) Transport) {
-	transport := opened(t, open)
+func testCopyFailure(t *testing.T, open func(*testing.T) transport.Transport) {
+	conn := opened(t, open)
 	cases := []struct {
 		name   string
 		path   func(t *testing.T) string
@@ -132,7 +134,7 @@ func testCopyFailure(t *testing.T, open func(*testing.T) Transport) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			path := c.path(t)
-			err := transport.Copy(t.Context(), strings.NewReader(c.source), c.size, path, 0o644)
+			err := conn.Copy(t.Context(), strings.NewReader(c.source), c.size, path, 0o644)
 			if err == nil || (c.want != nil && !errors.Is(err, c.want)) {
 				t.Fatalf("copy: %v, want %v", err, c.want)
 			}
@@ -152,7 +154,7 @@ func testCopyFailure(t *testing.T, open func(*testing.T) Transport) {
 		ctx, cancel := context.WithCancel(t.Context())
 		source := io.MultiReader(strings.NewReader("x"), canceller{cancel}, neverEnds(t))
 		within(t, "the return after cancel", func() {
-			if err := transport.Copy(ctx, source, 1000, path, 0o644); !errors.Is(err, context.Canceled) {
+			if err := conn.Copy(ctx, source, 1000, path, 0o644); !errors.Is(err, context.Canceled) {
 				t.Errorf("copy: %v, want %v", err, context.Canceled)
 			}
 		})

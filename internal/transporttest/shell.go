@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // Shell is a Transport to this machine for tests of other packages. Its value is the
@@ -20,15 +22,10 @@ func (s Shell) Run(ctx context.Context, command string, stdin io.Reader, stdout,
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
 	err := cmd.Run()
 	if e := (&exec.ExitError{}); errors.As(err, &e) {
-		return exited{e}
+		return &transport.ExitError{Status: e.ExitCode()}
 	}
 	return err
 }
-
-// exited is an exit status as transports report it.
-type exited struct{ *exec.ExitError }
-
-func (e exited) ExitStatus() int { return e.ExitCode() }
 
 // Copy panics.
 func (s Shell) Copy(context.Context, io.Reader, int64, string, fs.FileMode) error {

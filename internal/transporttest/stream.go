@@ -10,37 +10,39 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // testStream proves that bytes arrive as they were sent, in any amount and at
 // any pace.
-func testStream(t *testing.T, open func(*testing.T) Transport) {
-	transport := opened(t, open)
+func testStream(t *testing.T, open func(*testing.T) transport.Transport) {
+	conn := opened(t, open)
 	t.Run("binary", func(t *testing.T) {
 		sent := noise(1, 300000)
 		var stdout, stderr bytes.Buffer
-		err := transport.Run(t.Context(), "cat; echo done >&2", bytes.NewReader(sent), &stdout, &stderr)
+		err := conn.Run(t.Context(), "cat; echo done >&2", bytes.NewReader(sent), &stdout, &stderr)
 		checkStatus(t, err, 0)
 		if !bytes.Equal(stdout.Bytes(), sent) || stderr.String() != "done\n" {
 			t.Errorf("%d bytes came back of %d, or others; stderr %q", stdout.Len(), len(sent), stderr.String())
 		}
 	})
-	t.Run("50 MB", func(t *testing.T) { testLarge(t, transport) })
+	t.Run("50 MB", func(t *testing.T) { testLarge(t, conn) })
 	t.Run("stdin unread", func(t *testing.T) {
-		err := transport.Run(t.Context(), "exit 7", bytes.NewReader(make([]byte, 10<<20)), nil, nil)
+		err := conn.Run(t.Context(), "exit 7", bytes.NewReader(make([]byte, 10<<20)), nil, nil)
 		checkStatus(t, err, 7)
 	})
 	t.Run("stdin blocks", func(t *testing.T) {
 		blocked, end := io.Pipe()
 		defer func() { _ = end.Close() }()
 		within(t, "a command that does not read its stdin", func() {
-			checkStatus(t, transport.Run(t.Context(), "exit 5", struct{ io.Reader }{blocked}, nil, nil), 5)
+			checkStatus(t, conn.Run(t.Context(), "exit 5", struct{ io.Reader }{blocked}, nil, nil), 5)
 		})
 	})
 	t.Run("stdin is a pipe", func(t *testing.T) {
 		stdin, end := io.Pipe()
 		within(t, "who writes to a command that has ended", func() {
-			checkStatus(t, transport.Run(t.Context(), "exit 5", stdin, nil, nil), 5)
+			checkStatus(t, conn.Run(t.Context(), "exit 5", stdin, nil, nil), 5)
 			if _, err := end.Write([]byte("a")); !errors.Is(err, io.ErrClosedPipe) {
 				t.Errorf("wrote to a command that has ended: %v", err)
 			}
@@ -49,7 +51,7 @@ func testStream(t *testing.T, open func(*testing.T) Transport) {
 	t.Run("stdin fails", func(t *testing.T) {
 		broken := errors.New("broken")
 		within(t, "the end of a run whose stdin broke", func() {
-			err := transport.Run(t.Context(), "cat", io.MultiReader(bytes.NewReader([]byte("a")), failing{broken}), nil, nil)
+			err := conn.Run(t.Context(), "cat", io.MultiReader(bytes.NewReader([]byte("a")), failing{broken}), nil, nil)
 			if !errors.Is(err, broken) {
 				t.Errorf("run: %v, want %v", err, broken)
 			}
@@ -58,20 +60,20 @@ func testStream(t *testing.T, open func(*testing.T) Transport) {
 	t.Run("stdout fails", func(t *testing.T) {
 		broken := errors.New("broken")
 		within(t, "the end of a run whose stdout broke", func() {
-			err := transport.Run(t.Context(), "echo a; exec cat /dev/zero", nil, failing{broken}, nil)
+			err := conn.Run(t.Context(), "echo a; exec cat /dev/zero", nil, failing{broken}, nil)
 			if !errors.Is(err, broken) {
 				t.Errorf("run: %v, want %v", err, broken)
 			}
 		})
 	})
-	t.Run("dialogue", func(t *testing.T) { testDialogue(t, transport) })
-	t.Run("slow reader", func(t *testing.T) { testSlowReader(t, transport) })
+	t.Run("dialogue", func(t *testing.T) { testDialogue(t, conn) })
+	t.Run("slow reader", func(t *testing.T) { testSlowReader(t, conn) })
 }
 
-func testLarge(t *testing.T, transport Transport) {
+func testLarge(t *testing.T, conn transport.Transport) {
 	sent := noise(2, 50_000_000)
 	got := sha256.New()
-	err := transport.Run(t.Context(), "cat", bytes.NewReader(sent), got, nil)
+	err := conn.Run(t.Context(), "cat", bytes.NewReader(sent), got, nil)
 	checkStatus(t, err, 0)
 	if want := sha256.Sum256(sent); !bytes.Equal(got.Sum(nil), want[:]) {
 		t.Error("other bytes came back")
@@ -79,12 +81,12 @@ func testLarge(t *testing.T, transport Transport) {
 }
 
 // testDialogue needs each line to arrive before the next is sent.
-func testDialogue(t *testing.T, transport Transport) {
+func testDialogue(t *testing.T, conn transport.Transport) {
 	in, toHost := io.Pipe()
 	fromHost, out := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		err := transport.Run(t.Context(), "while read -r line; do echo \"got $line\"; done", in, out, nil)
+		err := conn.Run(t.Context(), "while read -r line; do echo \"got $line\"; done", in, out, nil)
 		_ = out.Close() // never fails
 		ended <- err
 	}()
@@ -103,17 +105,17 @@ func testDialogue(t *testing.T, transport Transport) {
 
 // testSlowReader holds one output back for ever and needs another command to
 // be served meanwhile.
-func testSlowReader(t *testing.T, transport Transport) {
+func testSlowReader(t *testing.T, conn transport.Transport) {
 	gate := &gated{open: make(chan struct{}), reached: make(chan struct{})}
 	const size = 8 << 20
 	ended := make(chan error, 1)
 	go func() {
-		ended <- transport.Run(t.Context(), fmt.Sprintf("head -c %d /dev/zero", size), nil, gate, nil)
+		ended <- conn.Run(t.Context(), fmt.Sprintf("head -c %d /dev/zero", size), nil, gate, nil)
 	}()
 	within(t, "the first output", func() { <-gate.reached })
 	within(t, "a command beside a stalled one", func() {
 		var stdout bytes.Buffer
-		checkStatus(t, transport.Run(t.Context(), "echo alive", nil, &stdout, nil), 0)
+		checkStatus(t, conn.Run(t.Context(), "echo alive", nil, &stdout, nil), 0)
 		if stdout.String() != "alive\n" {
 			t.Errorf("stdout %q", stdout.String())
 		}
@@ -170,13 +172,13 @@ func (s *started) Write(p []byte) (int, error) {
 }
 
 // testEnd proves how a run ends that does not end by itself.
-func testEnd(t *testing.T, open func(*testing.T) Transport) {
+func testEnd(t *testing.T, open func(*testing.T) transport.Transport) {
 	t.Run("cancel", func(t *testing.T) {
-		transport := opened(t, open)
+		conn := opened(t, open)
 		ctx, cancel := context.WithCancel(t.Context())
 		output, ended := newStarted(), make(chan error, 1)
 		// It ends by itself once its stdin has: nothing is left behind.
-		go func() { ended <- transport.Run(ctx, "echo started; cat >/dev/null", neverEnds(t), output, nil) }()
+		go func() { ended <- conn.Run(ctx, "echo started; cat >/dev/null", neverEnds(t), output, nil) }()
 		within(t, "the start", func() { <-output.first })
 		cancel()
 		within(t, "the return after cancel", func() {
@@ -184,53 +186,52 @@ func testEnd(t *testing.T, open func(*testing.T) Transport) {
 				t.Errorf("run: %v, want %v", err, context.Canceled)
 			}
 		})
-		checkStatus(t, transport.Run(t.Context(), "true", nil, nil, nil), 0)
+		checkStatus(t, conn.Run(t.Context(), "true", nil, nil, nil), 0)
 	})
 	t.Run("deadline", func(t *testing.T) {
-		transport := opened(t, open)
+		conn := opened(t, open)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		if err := transport.Run(ctx, "cat", neverEnds(t), nil, nil); !errors.Is(err, context.DeadlineExceeded) {
+		if err := conn.Run(ctx, "cat", neverEnds(t), nil, nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("run: %v, want %v", err, context.DeadlineExceeded)
 		}
 	})
 	t.Run("output held open", func(t *testing.T) {
-		transport := opened(t, open)
+		conn := opened(t, open)
 		var stdout bytes.Buffer
 		within(t, "a command that left its output to another", func() {
-			checkStatus(t, transport.Run(t.Context(), "sleep 600 & echo $!; exit 3", nil, &stdout, nil), 3)
+			checkStatus(t, conn.Run(t.Context(), "sleep 600 & echo $!; exit 3", nil, &stdout, nil), 3)
 		})
-		checkStatus(t, transport.Run(t.Context(), "kill "+stdout.String(), nil, nil, nil), 0)
+		checkStatus(t, conn.Run(t.Context(), "kill "+stdout.String(), nil, nil, nil), 0)
 	})
 	t.Run("close", func(t *testing.T) { testClose(t, open) })
 }
 
-func testClose(t *testing.T, open func(*testing.T) Transport) {
-	transport := open(t)
+func testClose(t *testing.T, open func(*testing.T) transport.Transport) {
+	conn := open(t)
 	output, ended := newStarted(), make(chan error, 1)
-	go func() { ended <- transport.Run(t.Context(), "echo started; cat", neverEnds(t), output, nil) }()
+	go func() { ended <- conn.Run(t.Context(), "echo started; cat", neverEnds(t), output, nil) }()
 	within(t, "the start", func() { <-output.first })
 	within(t, "close, twice at once and once more", func() {
 		again := make(chan error, 1)
-		go func() { again <- transport.Close() }()
-		first, second := transport.Close(), <-again
-		if third := transport.Close(); first != nil || second != nil || third != nil {
+		go func() { again <- conn.Close() }()
+		first, second := conn.Close(), <-again
+		if third := conn.Close(); first != nil || second != nil || third != nil {
 			t.Errorf("close: %v, %v, %v", first, second, third)
 		}
 	})
 	within(t, "the return of what was outstanding", func() {
 		checkLost(t, "run across close", <-ended)
 	})
-	checkLost(t, "run after close", transport.Run(t.Context(), "true", nil, nil, nil))
-	checkLost(t, "copy after close", transport.Copy(t.Context(), bytes.NewReader(nil), 0, t.TempDir()+"/f", 0o600))
+	checkLost(t, "run after close", conn.Run(t.Context(), "true", nil, nil, nil))
+	checkLost(t, "copy after close", conn.Copy(t.Context(), bytes.NewReader(nil), 0, t.TempDir()+"/f", 0o600))
 }
 
 // checkLost fails unless err says, and why, that the connection is gone.
 func checkLost(t *testing.T, what string, err error) {
 	t.Helper()
-	var lost interface{ ConnectionLost() string }
-	if !errors.As(err, &lost) || lost.ConnectionLost() == "" {
-		t.Errorf("%s: %v, want an error with ConnectionLost", what, err)
+	if !transport.IsLost(err) {
+		t.Errorf("%s: %v, want a LostError", what, err)
 	}
 }
 

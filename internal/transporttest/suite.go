@@ -2,43 +2,28 @@
 // commands on a host and to copy files there.
 //
 //	func TestTransport(t *testing.T) {
-//		transporttest.Run(t, func(t *testing.T) transporttest.Transport { return dial(t) })
+//		transporttest.Run(t, func(t *testing.T) transport.Transport { return dial(t) })
 //	}
 //
 // The host must be this machine, under this user: the suite reads the files that it
-// copied. It tests what package hosts relies on. Each transport tests what it adds, such
+// copied. It tests what package transport promises. Each transport tests what it adds, such
 // as keys and lost networks.
 package transporttest
 
 import (
-	"context"
-	"io"
-	"io/fs"
 	"testing"
 	"time"
 
 	"github.com/plx-run/plx/internal/patience"
+	"github.com/plx-run/plx/launcher/transport"
 )
-
-// Transport is what package hosts needs of a host.
-type Transport interface {
-	Run(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) error
-	Copy(ctx context.Context, r io.Reader, size int64, path string, mode fs.FileMode) error
-	Close() error
-}
-
-// exitStatus is the error of a command that exited with another status than 0.
-type exitStatus interface {
-	error
-	ExitStatus() int
-}
 
 // Run runs the suite. open returns a transport of its own for each test; the
 // suite closes it.
-func Run(t *testing.T, open func(t *testing.T) Transport) {
+func Run(t *testing.T, open func(t *testing.T) transport.Transport) {
 	groups := []struct {
 		name string
-		run  func(*testing.T, func(*testing.T) Transport)
+		run  func(*testing.T, func(*testing.T) transport.Transport)
 	}{
 		{"Command", testCommand},
 		{"Stream", testStream},
@@ -53,15 +38,15 @@ func Run(t *testing.T, open func(t *testing.T) Transport) {
 }
 
 // opened opens a transport that is closed with the test.
-func opened(t *testing.T, open func(*testing.T) Transport) Transport {
+func opened(t *testing.T, open func(*testing.T) transport.Transport) transport.Transport {
 	t.Helper()
-	transport := open(t)
+	conn := open(t)
 	t.Cleanup(func() {
-		if err := transport.Close(); err != nil {
+		if err := conn.Close(); err != nil {
 			t.Errorf("close: %v", err)
 		}
 	})
-	return transport
+	return conn
 }
 
 // within fails the test when f, which is quick, does not end.

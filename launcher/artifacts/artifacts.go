@@ -1,7 +1,7 @@
 // Package artifacts makes the files that a launch sends to its hosts: for each
 // platform plx itself as agent and the user's program, and the files of --copy.
 //
-//	set, err := artifacts.Pack(ctx, artifacts.Source{Program: "./train"}, platforms, printer)
+//	set, err := artifacts.Pack(ctx, artifacts.Source{Program: "./train", Kind: entrypoint.Local}, platforms, printer)
 //	if err != nil {
 //		return err
 //	}
@@ -12,13 +12,10 @@
 package artifacts
 
 import (
-	"cmp"
 	"context"
 	"debug/buildinfo"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,6 +27,7 @@ import (
 
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/entrypoint"
 	"github.com/plx-run/plx/launcher/exit"
 )
 
@@ -41,11 +39,10 @@ const CopyHint = "--copy names a file or a folder of this machine; --workdir DIR
 
 // Source is what the user wants to send.
 type Source struct {
-	// Program is a local executable, a Go package folder, or the bare name of a
-	// command of the hosts.
+	// Program is an executable of this machine or a Go package folder, as Kind says. Other
+	// kinds reach the hosts by other means.
 	Program string
-	// Sent tells that the program reaches the hosts by other means.
-	Sent bool
+	Kind    entrypoint.Kind
 	// Copy lists files and folders of this machine.
 	Copy []string
 }
@@ -71,13 +68,6 @@ func Pack(ctx context.Context, src Source, platforms []envsync.Platform, printer
 			s.Close() // the first error says more
 		}
 	}()
-	kind, err := KindOf(src.Program)
-	if err != nil {
-		return s, err
-	}
-	if src.Sent {
-		kind = OnHost
-	}
 	self, err := os.Executable()
 	if err != nil {
 		return s, fmt.Errorf("find plx's own binary: %w", err)
@@ -86,10 +76,10 @@ func Pack(ctx context.Context, src Source, platforms []envsync.Platform, printer
 		if s.agents[p], err = s.agent(ctx, self, p, printer); err != nil {
 			return s, &PlatformError{p, err}
 		}
-		if kind == OnHost {
+		if src.Kind != entrypoint.Local && src.Kind != entrypoint.GoPackage {
 			continue
 		}
-		if s.programs[p], err = s.program(ctx, src.Program, kind, p, printer); err != nil {
+		if s.programs[p], err = s.program(ctx, src, p, printer); err != nil {
 			return s, err
 		}
 	}
@@ -233,92 +223,12 @@ func sourceFolder() string {
 	return ""
 }
 
-// Kind is how the user names a program.
-type Kind int
-
-const (
-	OnHost    Kind = iota // a bare command name, found on the hosts' PATH
-	Local                 // an executable of this machine, shipped
-	GoPackage             // a folder with Go sources, built for each platform
-)
-
-// KindOf decides as a shell does: only a name with a slash is a path. It refuses a
-// program that cannot be run, with the exit status of a shell.
-func KindOf(program string) (Kind, error) {
-	if !strings.ContainsRune(program, '/') && program != "." && program != ".." {
-		return OnHost, nil
-	}
-	info, err := os.Stat(program)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return 0, exit.WithHint(exit.WithCode(fmt.Errorf("program %s: no such file on this machine", program), exit.CodeNotFound), missingHint(program))
-	case err != nil:
-		return 0, exit.WithCode(fmt.Errorf("program %s: %w", program, err), exit.CodeNotRunning)
-	case info.IsDir():
-		return GoPackage, checkPackage(program)
-	}
-	words, known := interpreters[filepath.Ext(program)]
-	begin := beginning(program)
-	switch {
-	case !info.Mode().IsRegular():
-		return 0, exit.WithHint(exit.WithCode(fmt.Errorf("program %s: it is no file", program), exit.CodeNotRunning), "name an executable file, or a folder of Go sources")
-	case known && !strings.HasPrefix(begin, "#!"):
-		folder, script := filepath.Split(filepath.Clean(program))
-		return 0, exit.WithHint(exit.WithCode(fmt.Errorf("program %s: a script without a line #! that names its interpreter", program), exit.CodeNotRunning),
-			fmt.Sprintf("plx launch --workdir %s %s %s", cmp.Or(filepath.Clean(folder), "."), words, script))
-	case info.Mode()&0o111 == 0:
-		return 0, exit.WithHint(exit.WithCode(fmt.Errorf("program %s: it is not executable", program), exit.CodeNotRunning), "chmod +x "+program)
-	}
-	return Local, nil
-}
-
-// interpreters run scripts, by the ends of their names.
-var interpreters = map[string]string{".py": "python3", ".sh": "sh", ".bash": "bash", ".pl": "perl", ".rb": "ruby", ".jl": "julia", ".R": "Rscript"}
-
-// beginning returns the first two bytes of a file, "" if it cannot be read.
-func beginning(path string) string {
-	f, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer f.Close() // it was only read
-	two := make([]byte, 2)
-	n, _ := io.ReadFull(f, two) // a shorter file is no script with an interpreter
-	return string(two[:n])
-}
-
-// missingHint is the hint for a path of a program that names no file here. The hosts may
-// have the file.
-func missingHint(program string) string {
-	dir, base := filepath.Split(program)
-	if filepath.IsAbs(dir) {
-		return fmt.Sprintf("check the path; a program that only the hosts have is a name without a folder: --path %s %s", filepath.Clean(dir), base)
-	}
-	return fmt.Sprintf("check the path; a command of the hosts is a name without a folder: %s", base)
-}
-
-func checkPackage(folder string) error {
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return exit.WithCode(fmt.Errorf("program %s: %w", folder, err), exit.CodeNotRunning)
-	}
-	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), ".go") && !strings.HasSuffix(e.Name(), "_test.go") {
-			return nil
-		}
-	}
-	return exit.WithHint(exit.WithCode(fmt.Errorf("program %s: a folder without Go sources", folder), exit.CodeNotRunning),
-		fmt.Sprintf("name the program in it, such as %s; --workdir DIR sends a folder", filepath.Join(folder, "train")))
-}
-
 // program returns the program for p, and builds it if it is a package folder.
-func (s *Set) program(ctx context.Context, program string, k Kind, p envsync.Platform, printer *console.Printer) (envsync.Blob, error) {
-	if k != GoPackage {
+func (s *Set) program(ctx context.Context, src Source, p envsync.Platform, printer *console.Printer) (envsync.Blob, error) {
+	program := src.Program
+	if src.Kind != entrypoint.GoPackage {
 		defer printer.Watch(func() string { return "hashing " + program })()
 		return envsync.FileBlob(program)
-	}
-	if err := checkMain(ctx, program); err != nil {
-		return envsync.Blob{}, err
 	}
 	begun := time.Now() // go build tells nothing before its end: the time shows that plx lives
 	defer printer.Watch(func() string {
@@ -329,21 +239,6 @@ func (s *Set) program(ctx context.Context, program string, k Kind, p envsync.Pla
 		err = exit.WithCode(err, exit.CodeNotRunning)
 	}
 	return b, err
-}
-
-// checkMain refuses a package that is not package main: go build would make an
-// archive of it.
-func checkMain(ctx context.Context, folder string) error {
-	cmd := exec.CommandContext(ctx, "go", "list", "-f", "{{.Name}}", ".")
-	cmd.Dir = folder
-	name, err := cmd.Output()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if got := strings.TrimSpace(string(name)); err == nil && got != "main" {
-		return exit.WithCode(fmt.Errorf("program %s: it is package %s, and only package main is a program", folder, got), exit.CodeNotRunning)
-	}
-	return nil // go build reports every other fault better
 }
 
 // packageName returns the name that go build gives the program.

@@ -15,6 +15,7 @@ import (
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/internal/executable"
 	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/entrypoint"
 	"github.com/plx-run/plx/launcher/exit"
 )
 
@@ -194,7 +195,7 @@ func TestProgramForAnotherPlatform(t *testing.T) {
 	other, machine := foreign()
 	dir, c, v := source(t), &Set{scratch: t.TempDir()}, console.NewPrinter(console.Terminal{Stderr: io.Discard})
 	tool := filepath.Join(dir, "tool")
-	b, err := c.program(t.Context(), tool, GoPackage, other, v)
+	b, err := c.program(t.Context(), Source{Program: tool, Kind: entrypoint.GoPackage}, other, v)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,19 +205,16 @@ func TestProgramForAnotherPlatform(t *testing.T) {
 		t.Errorf("program %s for %s is for %s", b.Name, other, got)
 	}
 	script := write(t, filepath.Join(dir, "script"), "#!/bin/sh\n")
-	if b, err = c.program(t.Context(), script, Local, other, v); err != nil {
+	if b, err = c.program(t.Context(), Source{Program: script, Kind: entrypoint.Local}, other, v); err != nil {
 		t.Fatal(err)
 	}
 	sameBlob(t, b, script)
 
-	_, err = c.program(t.Context(), tool, GoPackage, raspberry, v)
+	_, err = c.program(t.Context(), Source{Program: tool, Kind: entrypoint.GoPackage}, raspberry, v)
 	wantError(t, err, 126, tool, "linux/armv7l", "unsupported")
 	write(t, filepath.Join(tool, "main.go"), "package main\n\nfunc main() { nonsense }\n")
-	_, err = c.program(t.Context(), tool, GoPackage, other, v)
+	_, err = c.program(t.Context(), Source{Program: tool, Kind: entrypoint.GoPackage}, other, v)
 	wantError(t, err, 126, tool, other.String(), "nonsense")
-	write(t, filepath.Join(tool, "main.go"), "package tool\n")
-	_, err = c.program(t.Context(), tool, GoPackage, other, v)
-	wantError(t, err, 126, tool, "package tool")
 }
 
 // Every platform gets its own files, and nothing that was built is left.
@@ -228,7 +226,7 @@ func TestFilesOfTwoPlatforms(t *testing.T) {
 	dir, scratch, v := source(t), t.TempDir(), console.NewPrinter(console.Terminal{Stderr: io.Discard})
 	t.Setenv("TMPDIR", scratch)
 	t.Chdir(dir)
-	c, err := Pack(t.Context(), Source{Program: "./tool", Copy: []string{"go.mod"}}, []envsync.Platform{here, other}, v)
+	c, err := Pack(t.Context(), Source{Program: "./tool", Kind: entrypoint.GoPackage, Copy: []string{"go.mod"}}, []envsync.Platform{here, other}, v)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +241,7 @@ func TestFilesOfTwoPlatforms(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	_, err = Pack(t.Context(), Source{Program: "./tool"}, []envsync.Platform{other, raspberry}, v)
+	_, err = Pack(t.Context(), Source{Program: "./tool", Kind: entrypoint.GoPackage}, []envsync.Platform{other, raspberry}, v)
 	wantError(t, err, exit.CodePlx, "linux/armv7l")
 	if left, err := os.ReadDir(scratch); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v %v", left, err)
@@ -268,7 +266,7 @@ func TestBuildInterrupted(t *testing.T) {
 	t.Chdir(dir)
 	other, _ := foreign()
 	ctx, cancel := context.WithCancelCause(t.Context())
-	_, err := c.program(ctx, filepath.Join(dir, "tool"), GoPackage, other, console.NewPrinter(console.Terminal{Stderr: canceller(cancel), StderrTTY: true}))
+	_, err := c.program(ctx, Source{Program: filepath.Join(dir, "tool"), Kind: entrypoint.GoPackage}, other, console.NewPrinter(console.Terminal{Stderr: canceller(cancel), StderrTTY: true}))
 	wantError(t, err, 130)
 	if _, err = c.agent(ctx, filepath.Join(dir, "plx"), other, quiet); exit.Hint(err) != "" {
 		t.Errorf("interrupted, and advised: %s", exit.Hint(err))
@@ -280,7 +278,7 @@ func TestBuildInterrupted(t *testing.T) {
 func TestBuildWithoutGo(t *testing.T) {
 	dir, c := source(t), &Set{scratch: t.TempDir()}
 	t.Setenv("PATH", t.TempDir())
-	_, err := c.program(t.Context(), filepath.Join(dir, "tool"), GoPackage, here, quiet)
+	_, err := c.program(t.Context(), Source{Program: filepath.Join(dir, "tool"), Kind: entrypoint.GoPackage}, here, quiet)
 	wantError(t, err, 126)
 	if err == nil || !strings.Contains(err.Error(), "the go command is not on this machine") || !strings.Contains(exit.Hint(err), "install Go") {
 		t.Errorf("%v; hint: %s", err, exit.Hint(err))

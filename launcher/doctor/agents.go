@@ -16,6 +16,7 @@ import (
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/launcher/artifacts"
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/furnish"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
 )
@@ -159,7 +160,7 @@ func (e *examination) chooseAddresses(ctx context.Context, with []*visit) error 
 	}
 	bounded, cancel := context.WithTimeoutCause(ctx, reportTime, errUnlisted)
 	defer cancel()
-	if err := hosts.FindAddresses(bounded, agents, ""); err != nil { // hosts that do not fit each other
+	if err := furnish.FindAddresses(bounded, agents, ""); err != nil { // hosts that do not fit each other
 		for _, v := range addressed {
 			v.lose(err)
 		}
@@ -173,7 +174,7 @@ var errUnlisted = errors.New("its network interfaces were not listed in time")
 func (v *visit) choose(ctx context.Context) {
 	ctx, cancel := context.WithTimeoutCause(ctx, reportTime, errUnlisted)
 	defer cancel()
-	if err := hosts.FindAddresses(ctx, []*hosts.AgentHost{v.agent}, ""); err != nil {
+	if err := furnish.FindAddresses(ctx, []*hosts.AgentHost{v.agent}, ""); err != nil {
 		v.lose(err)
 	}
 }

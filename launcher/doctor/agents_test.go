@@ -19,6 +19,7 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // agentHost is a host on which "plx agent doctor" is a function.
@@ -39,7 +40,7 @@ func agents(addr string, all ...agentHost) *examination {
 	e := &examination{printer: console.NewPrinter(console.Terminal{Stdout: io.Discard, Stderr: io.Discard})}
 	for i, a := range all {
 		name := fmt.Sprint("h", i+1)
-		h := hosts.NewHost(hostfile.Host{Name: name, DataAddr: addr}, func(context.Context) (hosts.Transport, error) { return a, nil })
+		h := hosts.NewHost(hostfile.Host{Name: name, DataAddr: addr}, func(context.Context) (transport.Transport, error) { return a, nil })
 		e.visits = append(e.visits, &visit{host: h, notes: notes{host: name}, agent: &hosts.AgentHost{Host: h, Binary: ".plx/blobs/x"}})
 	}
 	e.visits = append(e.visits, &visit{notes: notes{host: "unreached"}})

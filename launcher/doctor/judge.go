@@ -2,13 +2,12 @@ package doctor
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"strings"
 
 	"github.com/plx-run/plx/launcher/exit"
-	"github.com/plx-run/plx/launcher/ssh"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // Bounds below which a finding is made. Those of warnings are what programs for training
@@ -63,12 +62,11 @@ func (n *notes) errors() bool {
 
 // unreached adds why no connection was made.
 func (n *notes) unreached(err error) {
-	var key *ssh.HostKeyError
-	switch {
-	case errors.As(err, &key):
-		n.failed(HostKey, err, "ask who runs the host; if it was set up again, remove the old key: ssh-keygen -R '"+key.Address+"'")
-	case strings.Contains(err.Error(), "login refused"):
-		n.failed(Login, err, "put your public key into the host's ~/.ssh/authorized_keys (ssh-copy-id)")
+	switch by, cure := transport.RefusedBy(err); by {
+	case transport.HostKey:
+		n.failed(HostKey, err, cure)
+	case transport.Login:
+		n.failed(Login, err, cure)
 	default:
 		n.failed(Connection, err, "check name, port, firewall and that sshd runs there: ssh HOST true")
 	}

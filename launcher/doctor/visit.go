@@ -13,8 +13,8 @@ import (
 
 	"github.com/plx-run/plx/gpuprobe"
 	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/furnish"
 	"github.com/plx-run/plx/launcher/hosts"
-	"github.com/plx-run/plx/launcher/imports"
 	"github.com/plx-run/plx/launcher/placement"
 	"github.com/plx-run/plx/launcher/protocol"
 )
@@ -41,7 +41,7 @@ type visit struct {
 	lost        bool                 // it has no data address
 	session     *session             // with the agent; nil: it was not started
 	agentReport *protocol.HostReport // nil: the agent has not answered
-	answer      *imports.Answer      // of python3; nil: it was not asked, or has not answered
+	answer      *furnish.Imported    // of python3; nil: it was not asked, or has not answered
 }
 
 // known returns what is known of the host.

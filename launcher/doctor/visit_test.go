@@ -13,6 +13,7 @@ import (
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // stuck is a host whose commands print some text and then hang, so
@@ -36,17 +37,17 @@ func (stuck) Close() error { return nil }
 
 // A host that hangs is named in bounded time, with what hangs.
 func TestStuckHosts(t *testing.T) {
-	dialled := func(prints string) hosts.Dialer {
-		return func(context.Context) (hosts.Transport, error) { return stuck{prints}, nil }
+	dialled := func(prints string) transport.Dialer {
+		return func(context.Context) (transport.Transport, error) { return stuck{prints}, nil }
 	}
 	home, _, _ := strings.Cut(healthy, "home.disk")
 	for _, c := range []struct {
 		name  string
-		dial  hosts.Dialer
+		dial  transport.Dialer
 		after time.Duration
 		want  string
 	}{
-		{"connection", func(ctx context.Context) (hosts.Transport, error) {
+		{"connection", func(ctx context.Context) (transport.Transport, error) {
 			<-ctx.Done()
 			return nil, context.Cause(ctx)
 		}, 18 * time.Second, "error connection: no connection within 18s"},
@@ -54,7 +55,9 @@ func TestStuckHosts(t *testing.T) {
 		{"command", dialled("begun=yes\n"), 15 * time.Second, "error shell: its shell works, and a command hangs or fails (date, uname, id, df): no answer within 15s"},
 		{"home", dialled("begun=yes\n" + home), 15 * time.Second, "error home: /home/alice does not answer: no answer within 15s"},
 		{"after it", dialled("begun=yes\n" + strings.Replace(healthy, "now=", "then=", 1)), 15 * time.Second, "error home: inspect: no answer within 15s"}, // what a launch does first hangs
-		{"refused", func(context.Context) (hosts.Transport, error) { return nil, errors.New("login refused: no key") }, 0, "error login: login refused: no key"},
+		{"refused", func(context.Context) (transport.Transport, error) {
+			return nil, refused{errors.New("login refused: no key")}
+		}, 0, "error login: login refused: no key"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			v := &visit{host: hosts.NewHost(hostfile.Host{Name: "h"}, c.dial), notes: notes{host: "h"}}
@@ -67,3 +70,8 @@ func TestStuckHosts(t *testing.T) {
 		})
 	}
 }
+
+// refused is an error of a transport to whose host the user cannot log in.
+type refused struct{ error }
+
+func (refused) RefusedBy() (check, cure string) { return transport.Login, "copy the key there" }

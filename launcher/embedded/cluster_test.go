@@ -22,6 +22,7 @@ import (
 	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/launcher/embedded"
 	"github.com/plx-run/plx/launcher/ssh"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 func output(t *testing.T, client *ssh.Client, command string) string {
@@ -143,7 +144,7 @@ func TestCommandOutlivesCluster(t *testing.T) {
 	if err := cluster.Close(); err != nil || time.Since(begin) > patience.Limit {
 		t.Errorf("close: %v after %v", err, time.Since(begin))
 	}
-	var lost *ssh.LostError
+	var lost *transport.LostError
 	if err := <-ended; !errors.As(err, &lost) {
 		t.Errorf("run across close: %v, want a LostError", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/plx-run/plx/internal/transporttest"
 	"github.com/plx-run/plx/launcher/embedded"
 	"github.com/plx-run/plx/launcher/ssh"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // start starts a cluster that ends with the test.
@@ -38,5 +39,5 @@ func TestTransport(t *testing.T) {
 		t.Skip("takes seconds")
 	}
 	cluster := start(t, 1)
-	transporttest.Run(t, func(t *testing.T) transporttest.Transport { return dial(t, cluster.Configs()[0]) })
+	transporttest.Run(t, func(t *testing.T) transport.Transport { return dial(t, cluster.Configs()[0]) })
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/transport"
 	"github.com/plx-run/plx/logs"
 )
 
@@ -201,7 +202,7 @@ func (r *run) command(a *hosts.AgentHost, res *result, tell *console.Tally) erro
 	defer done()
 	stdout, stderr := r.outputs(res, tell)
 	err = hosts.Exec(r.interrupts.bounded, a, orders, stdout, stderr)
-	if hosts.IsLost(err) {
+	if transport.IsLost(err) {
 		err = fmt.Errorf("%w; the host ends the command %s after it last heard plx, at the latest", err, r.cfg.Lease)
 	}
 	return err

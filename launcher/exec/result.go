@@ -6,6 +6,7 @@ import (
 
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // result is what a host answers.
@@ -32,7 +33,7 @@ func (r *result) Named(err error) error { return r.host.Named(err) }
 
 // end takes the error of the command. It returns it if that is no exit status.
 func (r *result) end(err error) error {
-	if status := hosts.ExitStatus(err); status > 0 {
+	if status := transport.ExitStatus(err); status > 0 {
 		r.status = status
 		return nil
 	}

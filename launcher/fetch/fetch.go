@@ -29,6 +29,7 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // Request tells what to fetch, and where to.
@@ -260,7 +261,7 @@ func ask(ctx context.Context, s *hosts.AgentHost, command string, want any, to i
 		return err
 	}
 	err = s.Call(ctx, command, bytes.NewReader(append(line, '\n')), to)
-	if hosts.ExitStatus(err) == hosts.NotFound {
+	if transport.ExitStatus(err) == hosts.NotFound {
 		return errors.New("the agent of the job was pruned")
 	}
 	return err

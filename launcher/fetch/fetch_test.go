@@ -23,6 +23,7 @@ import (
 	"github.com/plx-run/plx/internal/transporttest"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // homes are hosts as fetch sees them: home folders of this machine, with this
@@ -49,7 +50,7 @@ func newHomes(t *testing.T, n int) *homes {
 		if err := errors.Join(os.Remove(filepath.Join(dir, ".plx/blobs/agent")), os.Symlink(exe, filepath.Join(dir, ".plx/blobs/agent"))); err != nil {
 			t.Fatal(err)
 		}
-		r := hosts.NewHost(hostfile.Host{Name: fmt.Sprintf("h%d", i+1)}, func(context.Context) (hosts.Transport, error) { return transporttest.Shell(dir), nil })
+		r := hosts.NewHost(hostfile.Host{Name: fmt.Sprintf("h%d", i+1)}, func(context.Context) (transport.Transport, error) { return transporttest.Shell(dir), nil })
 		h.agents = append(h.agents, &hosts.AgentHost{Host: r, Job: "j", Folder: "h", Binary: ".plx/blobs/agent"})
 	}
 	return h
@@ -102,7 +103,7 @@ func (h *homes) fetch(dir string) error {
 
 // lose makes a host unreachable.
 func (h *homes) lose(host int) {
-	unreachable := func(context.Context) (hosts.Transport, error) { return nil, errors.New("no route to host") }
+	unreachable := func(context.Context) (transport.Transport, error) { return nil, errors.New("no route to host") }
 	h.agents[host].Host = hosts.NewHost(h.agents[host].Resource, unreachable)
 }
 
@@ -229,7 +230,7 @@ func TestFetchTakesAnotherCopyOfADamagedFile(t *testing.T) {
 
 // meddled is a host on which something happens between two commands.
 type meddled struct {
-	hosts.Transport
+	transport.Transport
 	before func(command string, stdin []byte)
 }
 
@@ -256,7 +257,7 @@ func TestFetchFollowsAJobThatRuns(t *testing.T) {
 			}
 		}
 	}
-	h.agents[0].Host = hosts.NewHost(h.agents[0].Resource, func(context.Context) (hosts.Transport, error) {
+	h.agents[0].Host = hosts.NewHost(h.agents[0].Resource, func(context.Context) (transport.Transport, error) {
 		return meddled{transporttest.Shell(h.dirs[0]), removes}, nil
 	})
 	dir := t.TempDir()
@@ -314,7 +315,7 @@ func TestFetchShowsItsProgress(t *testing.T) {
 	h := newHomes(t, 1)
 	h.checkpoint(newer, "pw")
 	screen := &screen{}
-	h.agents[0].Host = hosts.NewHost(h.agents[0].Resource, func(context.Context) (hosts.Transport, error) {
+	h.agents[0].Host = hosts.NewHost(h.agents[0].Resource, func(context.Context) (transport.Transport, error) {
 		return watched{transporttest.Shell(h.dirs[0]), screen, new(atomic.Bool)}, nil
 	})
 	term := console.Terminal{Stderr: screen, StderrTTY: true}
@@ -349,7 +350,7 @@ func (s *screen) text() string {
 
 // watched is a host that sends no file before the screen shows that plx waits for it.
 type watched struct {
-	hosts.Transport
+	transport.Transport
 	screen *screen
 	asked  *atomic.Bool // the host has listed its checkpoints
 }

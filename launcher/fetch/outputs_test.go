@@ -15,6 +15,7 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 var patterns = []protocol.Output{{Pattern: "*.pt"}, {Pattern: "runs"}}
@@ -105,7 +106,7 @@ func TestOutputThatChanges(t *testing.T) {
 			h.write(0, ".plx/jobs/j/h1/tasks/worker-0/a.pt", "weighty")
 		}
 	}
-	h.agents[0].Host = hosts.NewHost(h.agents[0].Resource, func(context.Context) (hosts.Transport, error) {
+	h.agents[0].Host = hosts.NewHost(h.agents[0].Resource, func(context.Context) (transport.Transport, error) {
 		return meddled{transporttest.Shell(h.dirs[0]), changes}, nil
 	})
 	dir := t.TempDir()
@@ -126,7 +127,7 @@ func TestOutputThatGrows(t *testing.T) {
 			h.write(0, ".plx/jobs/j/h1/tasks/worker-0/a.pt", "weights"+strings.Repeat(" and more", 1<<20))
 		}
 	}
-	h.agents[0].Host = hosts.NewHost(h.agents[0].Resource, func(context.Context) (hosts.Transport, error) {
+	h.agents[0].Host = hosts.NewHost(h.agents[0].Resource, func(context.Context) (transport.Transport, error) {
 		return meddled{transporttest.Shell(h.dirs[0]), grows}, nil
 	})
 	dir := t.TempDir()
@@ -147,7 +148,7 @@ func TestOutputThatIsAnothers(t *testing.T) {
 			h.write(0, ".plx/jobs/j/h1/tasks/worker-0/a.pt", "another")
 		}
 	}
-	h.agents[0].Host = hosts.NewHost(h.agents[0].Resource, func(context.Context) (hosts.Transport, error) {
+	h.agents[0].Host = hosts.NewHost(h.agents[0].Resource, func(context.Context) (transport.Transport, error) {
 		return meddled{transporttest.Shell(h.dirs[0]), lies}, nil
 	})
 	dir := t.TempDir()

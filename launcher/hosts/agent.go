@@ -15,7 +15,7 @@ import (
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/driver"
 	"github.com/plx-run/plx/launcher/protocol"
-	"github.com/plx-run/plx/launcher/ssh"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // noAgent is the exit status of the agent's commands if no agent of the job runs on the
@@ -50,7 +50,7 @@ const cannotExecute = 126
 
 // notExecuted explains the error of an agent that the host may not execute.
 func notExecuted(err error) error {
-	if ExitStatus(err) != cannotExecute {
+	if transport.ExitStatus(err) != cannotExecute {
 		return err
 	}
 	text := fmt.Sprintf("programs in ~/.plx cannot be executed: is the home mounted noexec? (%v)", err)
@@ -61,7 +61,7 @@ func notExecuted(err error) error {
 		}
 	}
 	// The verdict of a job shows no hint.
-	return &reworded{err, text + "; mount it without noexec, or make ~/.plx a link to a folder on another disk"}
+	return transport.Reworded(err, text+"; mount it without noexec, or make ~/.plx a link to a folder on another disk")
 }
 
 // noExec begins what the script of shell prints before the place where a file system is
@@ -75,12 +75,12 @@ func (a *AgentHost) shell(command string) string {
 		a.Binary, noExec, cannotExecute, command)
 }
 
-// where names the job in a command of the agent.
-func (a *AgentHost) where() string { return " " + a.Job + " " + a.Folder }
+// JobArgs names the job in a command of the agent.
+func (a *AgentHost) JobArgs() string { return " " + a.Job + " " + a.Folder }
 
 // Logs streams "plx agent logs", which reads a logs.Request from its stdin.
 func (a *AgentHost) Logs(ctx context.Context) *Stream {
-	return a.Stream(ctx, a.shell("logs"+a.where()))
+	return a.Stream(ctx, a.shell("logs"+a.JobArgs()))
 }
 
 // ErrAgentKilled says that the agent of a command was killed. Nothing of the command is
@@ -93,8 +93,7 @@ var ErrAgentKilled = errors.New("its agent on the host was killed")
 func Exec(ctx context.Context, a *AgentHost, orders io.Reader, stdout, stderr io.Writer) error {
 	script := fmt.Sprintf("PLX_AGENT_JOB=%s PLX_HOST_FOLDER=%s; export PLX_AGENT_JOB PLX_HOST_FOLDER; %s", a.Job, a.Folder, a.shell("exec"))
 	err := a.Run(ctx, script, orders, stdout, stderr)
-	var ended *ssh.ExitError
-	if errors.As(err, &ended) && ended.Signal != "" {
+	if transport.Killed(err) {
 		return errors.Join(ErrAgentKilled, a.Reap(ctx))
 	}
 	return err
@@ -144,8 +143,8 @@ func NotStarted(err error) error { return &notStarted{err} }
 // Connect connects to the running agent. If there is none, it reaps and then returns
 // a driver.ErrNoAgent.
 func (a *AgentHost) Connect(ctx context.Context) (*protocol.Conn, error) {
-	conn, err := a.open(ctx, "connect"+a.where())
-	if ExitStatus(err) != noAgent {
+	conn, err := a.open(ctx, "connect"+a.JobArgs())
+	if transport.ExitStatus(err) != noAgent {
 		return conn, err
 	}
 	if err := a.Reap(ctx); err != nil {
@@ -160,7 +159,7 @@ func (a *AgentHost) Connect(ctx context.Context) (*protocol.Conn, error) {
 
 // Reap ends all processes of the job that are left on the host.
 func (a *AgentHost) Reap(ctx context.Context) error {
-	if err := a.Call(ctx, "reap"+a.where(), nil, io.Discard); err != nil {
+	if err := a.Call(ctx, "reap"+a.JobArgs(), nil, io.Discard); err != nil {
 		return fmt.Errorf("end what the agent left: %w", err)
 	}
 	return nil
@@ -170,8 +169,8 @@ func (a *AgentHost) Reap(ctx context.Context) error {
 // of the job, the error is ErrForgotten.
 func (a *AgentHost) State(ctx context.Context) (state protocol.State, err error) {
 	var stdout Answer
-	if err := a.Call(ctx, "state"+a.where(), nil, &stdout); err != nil {
-		if code := ExitStatus(err); code == noAgent || code == NotFound {
+	if err := a.Call(ctx, "state"+a.JobArgs(), nil, &stdout); err != nil {
+		if code := transport.ExitStatus(err); code == noAgent || code == NotFound {
 			return state, ErrForgotten
 		}
 		return state, err
@@ -202,7 +201,7 @@ type agentStream struct{ *Stream }
 func (s agentStream) Read(p []byte) (int, error) {
 	n, err := s.Stream.Read(p)
 	var said *ScriptError
-	if code := ExitStatus(err); (code == noAgent || code == nameTaken) && errors.As(err, &said) {
+	if code := transport.ExitStatus(err); (code == noAgent || code == nameTaken) && errors.As(err, &said) {
 		err = &unstarted{said}
 	}
 	return n, err

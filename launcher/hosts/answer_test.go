@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // endless is a connection to a host that answers everything without end.
@@ -32,11 +33,11 @@ func TestEndlessAnswers(t *testing.T) {
 	for what, ask := range map[string]func(*AgentHost) error{
 		"state": func(a *AgentHost) error { _, err := a.State(t.Context()); return err },
 		"interfaces": func(a *AgentHost) error {
-			_, err := addressesOf(t.Context(), a)
-			return err
+			var stdout Answer
+			return a.Call(t.Context(), "interfaces", nil, &stdout)
 		},
 	} {
-		h := NewHost(hostfile.Host{Name: "liar", Interface: "ib0"}, func(context.Context) (Transport, error) { return endless{}, nil })
+		h := NewHost(hostfile.Host{Name: "liar", Interface: "ib0"}, func(context.Context) (transport.Transport, error) { return endless{}, nil })
 		a := &AgentHost{Host: h, Job: "j", Folder: "h", Binary: ".plx/blobs/x"}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

@@ -14,6 +14,7 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/slurm"
 	"github.com/plx-run/plx/launcher/ssh"
+	"github.com/plx-run/plx/launcher/transport"
 	"github.com/plx-run/plx/launcher/via"
 )
 
@@ -30,20 +31,20 @@ func (s *Set) overCommand(ctx context.Context, reach Reach, like via.Config) err
 		}
 		cfg := like
 		cfg.Host, cfg.Agent = line.Name, s.agents.of
-		dial := func(ctx context.Context) (Transport, error) { return via.Dial(ctx, cfg) }
+		dial := func(ctx context.Context) (transport.Transport, error) { return via.Dial(ctx, cfg) }
 		if reach.SharedHome {
 			dial = s.orHome(reach.Slurm, dial)
 		}
 		h := NewHost(line, s.inTurn(line.Name, dial))
-		h.chosen.onLine(reach.Hosts[i])
+		h.onLine(reach.Hosts[i])
 		s.Hosts = append(s.Hosts, h)
 	}
 	return nil
 }
 
 // orHome dials a step of Slurm's, and the home of this machine once the job is over.
-func (s *Set) orHome(run slurm.Run, step Dialer) Dialer {
-	return func(ctx context.Context) (Transport, error) {
+func (s *Set) orHome(run slurm.Run, step transport.Dialer) transport.Dialer {
+	return func(ctx context.Context) (transport.Transport, error) {
 		conn, err := step(ctx)
 		if err == nil {
 			return conn, nil
@@ -93,7 +94,7 @@ func (a *agents) of(ctx context.Context, p envsync.Platform) (envsync.Blob, erro
 	if b, ok := a.made[p]; ok {
 		return b, nil
 	}
-	set, err := artifacts.Pack(ctx, artifacts.Source{Sent: true, Program: "plx"}, []envsync.Platform{p}, a.printer)
+	set, err := artifacts.Pack(ctx, artifacts.Source{}, []envsync.Platform{p}, a.printer)
 	if err != nil {
 		return envsync.Blob{}, err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/placement"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // Host is one host. It is a Transport itself: it dials if there is no connection, so
@@ -39,15 +40,25 @@ type Host struct {
 	probeTime time.Duration // how long a call of nvidia-smi may take; 0: the default
 	slowTool  atomic.Bool   // nvidia-smi was slow
 
-	chosen chosen // data address on the interface that the line names
-	connection
+	// ChosenAddr is the data address on the interface that the line names; empty: not known.
+	ChosenAddr string
+	// InterfaceBy is the file:line that names the interface; empty: --nic has chosen it.
+	InterfaceBy string
+	*transport.Conn
 }
 
 // NewHost returns the host of a line, which dial connects to.
-func NewHost(line hostfile.Host, dial Dialer) *Host { return newHost(line, dial, false) }
+func NewHost(line hostfile.Host, dial transport.Dialer) *Host { return newHost(line, dial, false) }
 
-func newHost(line hostfile.Host, dial Dialer, embedded bool) *Host {
-	return &Host{Resource: line, Embedded: embedded, connection: connection{name: line.Name, dial: dial, dialling: make(chan struct{}, 1)}}
+func newHost(line hostfile.Host, dial transport.Dialer, embedded bool) *Host {
+	return &Host{Resource: line, Embedded: embedded, Conn: transport.NewConn(line.Name, dial)}
+}
+
+// onLine notes that the host's own line names the interface.
+func (h *Host) onLine(line hostfile.Host) {
+	if line.Interface != "" {
+		h.InterfaceBy = line.Pos.String()
+	}
 }
 
 // Name returns the host's name.
@@ -146,8 +157,8 @@ func (h *Host) DataAddr() (string, error) {
 	switch {
 	case h.Resource.DataAddr != "":
 		return h.Resource.DataAddr, nil
-	case h.chosen.addr != "":
-		return h.chosen.addr, nil
+	case h.ChosenAddr != "":
+		return h.ChosenAddr, nil
 	case h.Facts.ServerAddr != "":
 		return h.Facts.ServerAddr, nil
 	}
@@ -172,8 +183,8 @@ func (e *ScriptError) Unwrap() error { return e.Err }
 
 // explain adds what a script wrote on stderr to its error.
 func explain(err error, stderr *tail) error {
-	if why, is := lost(err); is {
-		return &reworded{err, why}
+	if why := transport.WhyLost(err); why != "" {
+		return transport.Reworded(err, why)
 	}
 	if text := strings.TrimSpace(stderr.String()); err != nil && text != "" {
 		return &ScriptError{text, err}
@@ -204,7 +215,7 @@ func (t *tail) String() string {
 
 // Send brings blobs to the host, which was inspected.
 func (h *Host) Send(ctx context.Context, blobs []envsync.Blob) error {
-	return unnamed(h.Name(), envsync.Sync(ctx, targets(h), blobs, nil))
+	return transport.Unnamed(h.Name(), envsync.Sync(ctx, targets(h), blobs, nil))
 }
 
 // SendAll brings blobs to hosts that were inspected, and shows the progress.

@@ -13,8 +13,8 @@
 //
 // # Where to look
 //
-// dial.go says what a transport is, dials, and dials a lost connection again. agent.go
-// runs the agent's commands, also as byte streams. group.go starts several agents.
+// dial.go says in which order hosts are dialled, over a transport (package transport).
+// agent.go runs the agent's commands, also as byte streams. group.go starts several agents.
 //
 // # What it refuses to do
 //
@@ -166,7 +166,7 @@ func open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 			if err := s.embed(ctx, []hostfile.Host{line}); err != nil {
 				return s, fmt.Errorf("host %s: %w", line.Name, err)
 			}
-			s.Hosts[i].chosen.onLine(reach.Hosts[i])
+			s.Hosts[i].onLine(reach.Hosts[i])
 			continue
 		}
 		cfg := ssh.Config{User: line.User, Host: line.Name, Port: line.Port, AcceptNewHostKeys: reach.AcceptNewHostKeys,
@@ -179,7 +179,7 @@ func open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 			cfg.Noisy = func(bytes int) { h.Noise.Store(int64(bytes)) }
 		}
 		h = NewHost(line, s.inTurn(line.Name, overSSH(cfg)))
-		h.chosen.onLine(reach.Hosts[i])
+		h.onLine(reach.Hosts[i])
 		s.Hosts = append(s.Hosts, h)
 	}
 	return s, nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // silent is a connection to a host of which nothing is wanted.
@@ -29,7 +30,7 @@ func TestDialsAreBounded(t *testing.T) {
 		f := &Set{turns: make(chan struct{}, FanOut)}
 		var now, connected atomic.Int64
 		answer := make(chan struct{})
-		dial := f.inTurn("h", func(context.Context) (Transport, error) {
+		dial := f.inTurn("h", func(context.Context) (transport.Transport, error) {
 			now.Add(1)
 			defer now.Add(-1)
 			<-answer
@@ -39,7 +40,7 @@ func TestDialsAreBounded(t *testing.T) {
 			r := NewHost(hostfile.Host{Name: fmt.Sprint("h", i)}, dial)
 			f.Hosts = append(f.Hosts, r)
 			go func() {
-				if conn, err := r.get(t.Context()); conn == nil || err != nil {
+				if err := r.Dial(t.Context()); err != nil {
 					t.Error(err)
 				}
 				connected.Add(1)
@@ -54,8 +55,8 @@ func TestDialsAreBounded(t *testing.T) {
 		}
 		synctest.Wait()
 		for _, r := range f.Hosts {
-			if conn, err := r.current(); conn == nil || err != nil {
-				t.Errorf("host %s: no connection, %v", r.Name(), err)
+			if !r.Connected() {
+				t.Errorf("host %s: no connection", r.Name())
 			}
 		}
 	})
@@ -82,7 +83,7 @@ func TestEveryHostWaitsForItsTurn(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			cancel(enough)
 			for _, r := range f.Hosts {
-				if _, err := r.dial(ctx); err != enough {
+				if err := r.Dial(ctx); err != enough {
 					t.Errorf("host %s: %v", r.Name(), err)
 				}
 			}
@@ -94,7 +95,7 @@ func TestEveryHostWaitsForItsTurn(t *testing.T) {
 func TestWhoWasThereIsDialledAtOnce(t *testing.T) {
 	f, down := &Set{turns: make(chan struct{}, FanOut)}, errors.New("down")
 	results := []error{down, nil, down, nil}
-	dial := f.inTurn("h", func(context.Context) (Transport, error) {
+	dial := f.inTurn("h", func(context.Context) (transport.Transport, error) {
 		err := results[0]
 		results = results[1:]
 		return nil, err

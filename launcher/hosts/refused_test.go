@@ -10,6 +10,7 @@ import (
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/driver"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // refusing is a connection to a host whose agent ends with a status, after it has said
@@ -23,19 +24,14 @@ func (r refusing) Run(_ context.Context, _ string, _ io.Reader, _, stderr io.Wri
 	if _, err := io.WriteString(stderr, "plx agent: host h1: the reason\n"); err != nil {
 		return err
 	}
-	return status(r.status)
+	return &transport.ExitError{Status: r.status}
 }
-
-type status int
-
-func (s status) Error() string   { return "exit status" }
-func (s status) ExitStatus() int { return int(s) }
 
 // What cannot change by another try is no lost connection: the driver dials no agent
 // again that has refused to start.
 func TestFinalRefusals(t *testing.T) {
 	for code, final := range map[int]bool{noAgent: true, nameTaken: true, 1: false, 137: false} {
-		h := NewHost(hostfile.Host{Name: "h1"}, func(context.Context) (Transport, error) { return refusing{status: code}, nil })
+		h := NewHost(hostfile.Host{Name: "h1"}, func(context.Context) (transport.Transport, error) { return refusing{status: code}, nil })
 		a := &AgentHost{Host: h, Job: "j", Folder: "h", Binary: ".plx/blobs/x"}
 		s := agentStream{a.Stream(t.Context(), a.shell("start"))}
 		_, err := protocol.Open(s)

@@ -8,9 +8,7 @@ import (
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
-	"github.com/plx-run/plx/launcher/placement"
 	"github.com/plx-run/plx/launcher/protocol"
-	"github.com/plx-run/plx/trainer/cluster"
 )
 
 // contrast returns the wanted hosts that the job does not have, and the indices of the
@@ -52,22 +50,4 @@ func canLeave(have []protocol.HostPlan, leave []int) error {
 	}
 	return exit.WithHint(fmt.Errorf("no host would stay, and the checkpoint is on the old hosts, %s", strings.Join(members, ", ")),
 		"the list names all hosts that the job will have: keep the line of one that it has")
-}
-
-// optionsOf guesses with which options the job was launched: whether there are servers, and
-// whether a worker sees the devices of its host's other workers.
-func optionsOf(have []protocol.HostPlan) placement.Options {
-	want := placement.Options{NoServers: true}
-	for _, h := range have {
-		seen := map[string]bool{}
-		for _, t := range h.Tasks {
-			if t.Task.Role == cluster.PS {
-				want.NoServers = false
-				continue
-			}
-			want.VisibleHost = want.VisibleHost || t.Devices != "" && seen[t.Devices]
-			seen[t.Devices] = true
-		}
-	}
-	return want
 }

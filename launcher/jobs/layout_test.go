@@ -17,6 +17,7 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/transport"
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
@@ -138,7 +139,7 @@ func told(t *testing.T, script string) (*Job, *bytes.Buffer) {
 	said := new(bytes.Buffer)
 	j := &Job{Record: recorded(), printer: console.NewPrinter(console.Terminal{Stderr: said}), set: &hosts.Set{}}
 	for i, name := range []string{"h1", "h2"} {
-		r := hosts.NewHost(hostfile.Host{Name: name}, func(context.Context) (hosts.Transport, error) {
+		r := hosts.NewHost(hostfile.Host{Name: name}, func(context.Context) (transport.Transport, error) {
 			if i != j.Chief {
 				return nil, errors.New("no route")
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/launcher/submission"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // PruneConfig tells what to remove.
@@ -168,7 +169,7 @@ func (p *pruner) host(ctx context.Context, a *hosts.AgentHost) error {
 		}
 	}
 	var stdout hosts.Answer
-	if err := a.Call(ctx, command, nil, &stdout); err != nil && hosts.ExitStatus(err) != hosts.NotFound {
+	if err := a.Call(ctx, command, nil, &stdout); err != nil && transport.ExitStatus(err) != hosts.NotFound {
 		return a.Named(fmt.Errorf("prune: %w", err))
 	}
 	n, freed := 0, int64(0)

@@ -13,6 +13,7 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // One file that is no state hides no other, and is told of.
@@ -34,7 +35,7 @@ func TestStatesOfAHostWithJunk(t *testing.T) {
 	write("d", strings.Replace(good, ",", ",\n", 1)+"\n")
 	write("d", strings.Replace(strings.Replace(good, "JOB", "d", 1), ",", ",\n", 1)+"\n")
 	var said bytes.Buffer
-	r := hosts.NewHost(hostfile.Host{Name: "h1"}, func(context.Context) (hosts.Transport, error) { return transporttest.Shell(home), nil })
+	r := hosts.NewHost(hostfile.Host{Name: "h1"}, func(context.Context) (transport.Transport, error) { return transporttest.Shell(home), nil })
 	states, err := states(t.Context(), r, console.NewPrinter(console.Terminal{Stderr: &said}))
 	if err != nil {
 		t.Fatal(err)

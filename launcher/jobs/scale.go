@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/plx-run/plx/envsync"
@@ -17,6 +16,7 @@ import (
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/booking"
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/furnish"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/placement"
 	"github.com/plx-run/plx/launcher/protocol"
@@ -28,9 +28,8 @@ type ScaleConfig struct {
 	SaveTime time.Duration // bounds the checkpoint that the job makes before the change
 }
 
-// startTime bounds the start of the tasks on the new hosts, as seen from here. The
-// driver of the job has a bound of its own, --start-timeout.
-const startTime = 15 * time.Minute
+// prepareTime bounds what new hosts need before the driver is asked to take them.
+const prepareTime = 15 * time.Minute
 
 // Scale makes a running job continue with other hosts after its next step. If Scale
 // fails the job continues with the hosts that it has.
@@ -49,12 +48,10 @@ func Scale(ctx context.Context, cfg ScaleConfig) error {
 	if ended, verdict := j.ended(ctx); ended {
 		return fmt.Errorf("job %s: it has ended%s", j.Job, ending(verdict))
 	}
-	bounded, cancel := context.WithTimeout(ctx, 2*cfg.SaveTime+startTime)
-	defer cancel()
 	s := &scaler{job: j, cfg: cfg}
 	defer s.close()
 	done := j.printer.Watch(func() string { return fmt.Sprintf("scaling job %s: it has to save and to start again", j.Job) })
-	answer, err := s.scale(bounded)
+	answer, err := s.scale(ctx)
 	done()
 	if err != nil && ctx.Err() != nil {
 		j.printer.Printf("job %s: %s", j.Job, s.interrupted())
@@ -92,7 +89,9 @@ func (s *scaler) interrupted() string {
 }
 
 func (s *scaler) scale(ctx context.Context) (answer protocol.Scaled, err error) {
-	layout, err := s.ask(ctx, protocol.Scale{ID: rand.Text()})
+	preparing, cancel := context.WithTimeout(ctx, prepareTime)
+	defer cancel()
+	layout, err := s.ask(preparing, protocol.Scale{ID: rand.Text()})
 	if err != nil {
 		return answer, err
 	}
@@ -103,9 +102,11 @@ func (s *scaler) scale(ctx context.Context) (answer protocol.Scaled, err error) 
 	if err := canLeave(layout.Hosts, leave); err != nil {
 		return answer, err
 	}
-	if err := s.prepare(ctx, fresh, layout.Hosts); err != nil {
+	if err := s.prepare(preparing, fresh, len(layout.Hosts)); err != nil {
 		return answer, errors.Join(err, s.endGroup(err))
 	}
+	ctx, cancel = context.WithTimeout(ctx, s.patience())
+	defer cancel()
 	answer, err = s.ask(ctx, protocol.Scale{ID: rand.Text(), Known: len(layout.Hosts), Join: s.join, Leave: leave, SaveTime: s.cfg.SaveTime})
 	s.asked = answer.Cause == ""
 	if !s.asked {
@@ -114,6 +115,12 @@ func (s *scaler) scale(ctx context.Context) (answer protocol.Scaled, err error) 
 		err = fmt.Errorf("no answer: %w; it may still be scaled: plx jobs", err)
 	}
 	return answer, err
+}
+
+// patience bounds the answer of the driver: it has the job saved, all tasks ended and started
+// again, and their first step awaited, and maybe waits for a lost host's lease.
+func (s *scaler) patience() time.Duration {
+	return 2*s.cfg.SaveTime + s.spec.StartTimeout + s.spec.Grace + s.spec.Lease + 2*askTime
 }
 
 // ask sends a wish to the job's driver, through the agent of the chief's host, and
@@ -178,7 +185,7 @@ func (s *scaler) close() {
 
 // prepare starts an agent of the job on every new host. It copies the job's files from a
 // host of the job: this machine may not be the one that launched it.
-func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, have []protocol.HostPlan) (err error) {
+func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, known int) (err error) {
 	if len(fresh) == 0 {
 		return nil
 	}
@@ -188,30 +195,46 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, have []prot
 	if err := s.set.Survey(ctx); err != nil {
 		return err
 	}
-	options := optionsOf(have)
-	options.ShareGPUs = s.spec.ShareGPUs
-	placed, err := placement.Place(s.set.Machines(), options)
+	placed, err := s.place()
 	if err != nil {
 		return err
 	}
-	notes, err := placed.Conflicts(s.set.Machines())
-	s.job.printer.Lines(notes)
-	if err == nil {
-		err = InUse(placed, s.set.Machines(), options.ShareGPUs, scaleBusyHint, s.job.printer)
-	}
-	if err == nil {
-		err = s.checkBooked(ctx, placed)
-	}
-	if err != nil {
+	if err := s.checkBooked(ctx, placed); err != nil {
 		return err
-	}
-	if len(placed.Hosts) < len(fresh) {
-		return errors.New("some of the new hosts would have no tasks: leave them out")
 	}
 	if err := s.send(ctx); err != nil {
 		return err
 	}
-	return s.start(ctx, placed, len(have))
+	var gpus []int
+	for _, h := range placed.Hosts {
+		gpus = append(gpus, h.GPUWorkers())
+	}
+	if err := furnish.Run(ctx, s.agents(), s.spec, gpus, s.job.printer); err != nil {
+		return err
+	}
+	return s.start(ctx, placed, known)
+}
+
+// place decides which tasks the new hosts run, by the options of the launch.
+func (s *scaler) place() (p placement.Placement, err error) {
+	machines := s.set.Machines()
+	var lines []hostfile.Host
+	for _, m := range machines {
+		lines = append(lines, m.Host)
+	}
+	options := placement.Joining(s.spec.Placing, lines)
+	if p, err = placement.Place(machines, options); err != nil {
+		return p, err
+	}
+	notes, err := p.Conflicts(machines)
+	s.job.printer.Lines(notes)
+	if err != nil {
+		return p, err
+	}
+	if len(p.Hosts) < len(lines) {
+		return p, errors.New("some of the new hosts would have no tasks: leave them out")
+	}
+	return p, InUse(p, machines, options.ShareGPUs, scaleBusyHint, s.job.printer)
 }
 
 // checkBooked refuses GPUs that another job has booked, before anything is sent.
@@ -258,7 +281,7 @@ func (s *scaler) send(ctx context.Context) error {
 	}
 	bar := s.job.printer.NewTransfer("sending plx and the job's files")
 	err = hosts.SendAll(ctx, s.set.Hosts, blobs, bar)
-	how := hosts.Sending{Bar: bar, Printer: s.job.printer, PortLow: s.spec.PortLow, PortHigh: s.spec.PortHigh}
+	how := furnish.Sending{Bar: bar, Printer: s.job.printer, PortLow: s.spec.PortLow, PortHigh: s.spec.PortHigh}
 	if err == nil {
 		err = s.sendVenv(ctx, from, how)
 	}
@@ -266,14 +289,7 @@ func (s *scaler) send(ctx context.Context) error {
 		err = s.sendWorkdir(ctx, from, how)
 	}
 	bar.Sent(err)
-	if err != nil || s.spec.Workdir == "" {
-		return err
-	}
-	if err := hosts.SetUp(ctx, s.agents(), s.spec, s.job.printer); err != nil {
-		hosts.Discard(ctx, s.agents())
-		return err
-	}
-	return nil
+	return err
 }
 
 // agents returns the new hosts, with the job's agent.
@@ -285,7 +301,7 @@ func (s *scaler) agents() (all []*hosts.AgentHost) {
 }
 
 // sendVenv brings the new hosts the virtual environment as it was at the launch.
-func (s *scaler) sendVenv(ctx context.Context, from *hosts.AgentHost, how hosts.Sending) error {
+func (s *scaler) sendVenv(ctx context.Context, from *hosts.AgentHost, how furnish.Sending) error {
 	v := s.spec.Command.Venv
 	if v == nil || v.Request == nil {
 		return nil // an agent of an earlier version refuses to start without its environment
@@ -297,23 +313,23 @@ func (s *scaler) sendVenv(ctx context.Context, from *hosts.AgentHost, how hosts.
 	if request.Folder() != v.Folder || request.BaseFolder() != v.Base {
 		return from.Named(errors.New("the job's virtual environment is of another version of plx: scale with the plx that launched the job"))
 	}
-	if err := hosts.CopyVenv(ctx, from, s.agents(), request, s.scratch, how); err != nil {
+	if err := furnish.CopyVenv(ctx, from, s.agents(), request, s.scratch, how); err != nil {
 		return exit.WithHint(fmt.Errorf("the job's virtual environment: %w", err), exit.Hint(err))
 	}
 	return nil
 }
 
 // sendWorkdir brings the new hosts the working directory as it was at the launch.
-func (s *scaler) sendWorkdir(ctx context.Context, from *hosts.AgentHost, how hosts.Sending) error {
+func (s *scaler) sendWorkdir(ctx context.Context, from *hosts.AgentHost, how furnish.Sending) error {
 	dir := filepath.Join(s.scratch, "workdir")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
-	folder, err := hosts.TakeFolder(ctx, from, s.spec.Workdir, dir)
+	folder, err := furnish.TakeFolder(ctx, from, s.spec.Workdir, dir)
 	if err != nil {
 		return err
 	}
-	return hosts.SendWorkdir(ctx, s.agents(), folder, "", s.spec.Archives, how)
+	return furnish.SendWorkdir(ctx, s.agents(), folder, "", s.spec.Archives, how)
 }
 
 // copyBlob copies a blob from a host to the folder dir, unless it is this process's
@@ -345,12 +361,8 @@ func copyBlob(ctx context.Context, from *hosts.Host, sum, dir string) (envsync.B
 // start starts the agents of the new hosts. This process renews their leases until the
 // job's driver does.
 func (s *scaler) start(ctx context.Context, p placement.Placement, known int) error {
-	var agents []*hosts.AgentHost
-	for _, placed := range p.Hosts {
-		h := s.set.Hosts[placed.Machine]
-		agents = append(agents, &hosts.AgentHost{Host: h, Job: s.job.Job, Folder: h.JobFolder(), Binary: s.job.chief().Binary})
-	}
-	if err := hosts.FindAddresses(ctx, agents, s.spec.DataAddr); err != nil {
+	agents := s.agents() // each has tasks
+	if err := furnish.FindAddresses(ctx, agents, s.spec.DataAddr); err != nil {
 		return err
 	}
 	for k, a := range agents {
@@ -362,8 +374,7 @@ func (s *scaler) start(ctx context.Context, p placement.Placement, known int) er
 		spec.Host, spec.HostIndex, spec.Folder, spec.DataAddr, spec.Tasks = a.Name(), known+k, a.Folder, addr, nil
 		spec.Claims = protocol.Claims(p.Hosts[k].Specs())
 		spec.Interface, spec.OwnEnv = a.Resource.Interface, len(a.Resource.Env)
-		spec.Env = slices.Clone(s.spec.Env[:max(0, len(s.spec.Env)-s.spec.OwnEnv)]) // those of all hosts
-		spec.Env = append(spec.Env, raws(a.Resource.Env)...)
+		spec.Env = s.spec.EnvOf(a.Resource.Env)
 		s.group = append(s.group, &hosts.Start{Agent: a, Spec: spec, Again: true})
 	}
 	if err := s.group.Start(ctx); err != nil {
@@ -371,15 +382,8 @@ func (s *scaler) start(ctx context.Context, p placement.Placement, known int) er
 	}
 	for k, placed := range p.Hosts {
 		a := s.group[k].Agent
-		s.join = append(s.join, protocol.Joining{Addr: s.group[k].Addr, Interface: a.Resource.Interface, Env: raws(a.Resource.Env),
+		s.join = append(s.join, protocol.Joining{Addr: s.group[k].Addr, Interface: a.Resource.Interface, Env: protocol.Raws(a.Resource.Env),
 			HostPlan: protocol.HostPlan{Host: a.Name(), Folder: a.Folder, Tasks: placed.Specs(), Line: a.Resource.Bare().String(), Binary: a.Binary}})
 	}
 	return nil
-}
-
-func raws(texts []string) (rs []protocol.Raw) {
-	for _, t := range texts {
-		rs = append(rs, protocol.Raw(t))
-	}
-	return rs
 }

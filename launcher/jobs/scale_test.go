@@ -1,15 +1,18 @@
 package jobs
 
 import (
+	"io"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/plx-run/plx/gpuprobe"
 	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
-	"github.com/plx-run/plx/launcher/placement"
+	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
-	"github.com/plx-run/plx/trainer/cluster"
 )
 
 func TestContrast(t *testing.T) {
@@ -57,22 +60,45 @@ func TestCanLeave(t *testing.T) {
 	}
 }
 
-func TestOptionsOf(t *testing.T) {
-	task := func(role cluster.Role, devices string) protocol.TaskSpec {
-		return protocol.TaskSpec{Task: cluster.Task{Role: role}, Devices: devices}
-	}
-	for _, x := range []struct {
-		tasks []protocol.TaskSpec
-		want  placement.Options
+// New hosts get their tasks by the options of the launch, which its agents keep: as many
+// workers, servers where they were named, devices as they were shown.
+func TestScalePlacesAsTheLaunchDid(t *testing.T) {
+	for name, x := range map[string]struct {
+		launched protocol.Placing
+		want     string // tasks of h3 and h4 with their devices
 	}{
-		{[]protocol.TaskSpec{task(cluster.Worker, "0"), task(cluster.Worker, "1")}, placement.Options{NoServers: true}},
-		{[]protocol.TaskSpec{task(cluster.PS, ""), task(cluster.Worker, "0")}, placement.Options{}},
-		{[]protocol.TaskSpec{task(cluster.Worker, "0,1"), task(cluster.Worker, "0,1")}, placement.Options{NoServers: true, VisibleHost: true}},
-		{[]protocol.TaskSpec{task(cluster.Worker, ""), task(cluster.Worker, "")}, placement.Options{NoServers: true}},
+		"nothing was asked for": {protocol.Placing{}, "ps:0 worker:0=0 worker:1=1|ps:1 worker:2"},
+		"-n counted there":      {protocol.Placing{Workers: 1}, "ps:0 worker:0=0 worker:1=1|ps:1 worker:2"},
+		"--ps none":             {protocol.Placing{NoServers: true}, "worker:0=0 worker:1=1|worker:2"},
+		"--ps of old hosts":     {protocol.Placing{Servers: []string{"h1"}}, "worker:0=0 worker:1=1|worker:2"},
+		"--ps of a new host":    {protocol.Placing{Servers: []string{"h1", "h4"}}, "worker:0=0 worker:1=1|ps:0 worker:2"},
+		"--workers-per-host":    {protocol.Placing{NoServers: true, PerHost: 1}, "worker:0=0|worker:1"},
+		"--visible host":        {protocol.Placing{NoServers: true, VisibleHost: true}, "worker:0=0,1 worker:1=0,1|worker:2"},
 	} {
-		if got := optionsOf([]protocol.HostPlan{{Tasks: x.tasks}}); !reflect.DeepEqual(got, x.want) {
-			t.Errorf("%+v: %+v, want %+v", x.tasks, got, x.want)
+		h3 := hosts.NewHost(hostfile.Host{Name: "h3"}, nil)
+		h3.Report = gpuprobe.Report{GPUs: []gpuprobe.GPU{{Index: 0}, {Index: 1}}}
+		h4 := hosts.NewHost(hostfile.Host{Name: "h4", Devices: hostfile.Devices{Kind: hostfile.CPUs, Count: 1}}, nil)
+		s := &scaler{job: &Job{printer: console.NewPrinter(console.Terminal{Stderr: io.Discard})}, spec: protocol.Spec{Placing: x.launched}, set: &hosts.Set{Hosts: []*hosts.Host{h3, h4}}}
+		p, err := s.place()
+		var got []string
+		for _, h := range p.Hosts {
+			var tasks []string
+			for _, task := range h.Specs() {
+				tasks = append(tasks, strings.TrimSuffix(task.Task.String()+"="+task.Devices, "="))
+			}
+			got = append(got, strings.Join(tasks, " "))
 		}
+		if err != nil || strings.Join(got, "|") != x.want {
+			t.Errorf("%s: %q, %v; want %q", name, got, err, x.want)
+		}
+	}
+}
+
+// The driver's answer is awaited for as long as the launch lets tasks start.
+func TestScaleWaitsAsTheLaunchDoes(t *testing.T) {
+	s := scaler{cfg: ScaleConfig{SaveTime: time.Minute}, spec: protocol.Spec{StartTimeout: time.Hour, Grace: 10 * time.Second, Lease: 30 * time.Second}}
+	if got, least := s.patience(), time.Hour+2*time.Minute+40*time.Second; got < least || got > least+5*time.Minute {
+		t.Errorf("%s, want little more than %s", got, least)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/plx-run/plx/launcher/driver"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // stopCode is the exit status of a job that plx stop ended: that of SIGTERM.
@@ -127,7 +128,7 @@ func (s *stopper) host(ctx context.Context, a *hosts.AgentHost) error {
 
 // agentEnded reports whether a connection to an agent broke because the agent ended.
 func agentEnded(err error) bool {
-	return hosts.ExitStatus(err) >= 0 || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	return transport.ExitStatus(err) >= 0 || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // ask asks an agent to stop the job, and returns nil after its stream has ended. The

@@ -9,6 +9,7 @@ import (
 
 	"github.com/plx-run/plx/hostfile"
 	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // A host whose turn comes late has all its time to end the job, and of one that
@@ -17,7 +18,7 @@ func TestStopCountsFromTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dials := 0
 		down := errors.New("host h1: down") // as a transport says it
-		r := hosts.NewHost(hostfile.Host{Name: "h1"}, func(context.Context) (hosts.Transport, error) {
+		r := hosts.NewHost(hostfile.Host{Name: "h1"}, func(context.Context) (transport.Transport, error) {
 			dials++
 			time.Sleep(time.Hour) // the fake clock's
 			return nil, down

@@ -11,6 +11,7 @@ import (
 
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
+	"github.com/plx-run/plx/launcher/transport"
 	"github.com/plx-run/plx/logs"
 )
 
@@ -107,7 +108,7 @@ func (f *feed) next(ctx context.Context) (logs.Chunk, error) {
 			return c, context.Cause(ctx)
 		case f.hopeless(err):
 			return c, err
-		case f.heard.never() && (tries > 0 || !hosts.IsLost(err)):
+		case f.heard.never() && (tries > 0 || !transport.IsLost(err)):
 			return c, f.away(err)
 		case tries > 0 && f.heard.silence() > f.patience:
 			return c, f.away(fmt.Errorf("out of reach for %v: %w", f.heard.silence().Round(time.Second), err))
@@ -147,7 +148,7 @@ func (f *feed) read(ctx context.Context) (logs.Chunk, error) {
 
 // failed records how a connection ended, or that there was none.
 func (f *feed) failed(err error) {
-	if hosts.ExitStatus(err) >= killed {
+	if transport.ExitStatus(err) >= killed {
 		f.kills++
 	}
 	switch {
@@ -160,7 +161,7 @@ func (f *feed) failed(err error) {
 
 // hopeless reports whether a new connection would fail in the same way.
 func (f *feed) hopeless(err error) bool {
-	status := hosts.ExitStatus(err)
+	status := transport.ExitStatus(err)
 	return status >= 0 && status < killed || f.kills > maxKills || errors.Is(err, logs.ErrMalformed)
 }
 

@@ -22,7 +22,7 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
-	"github.com/plx-run/plx/launcher/ssh"
+	"github.com/plx-run/plx/launcher/transport"
 	"github.com/plx-run/plx/logs"
 )
 
@@ -38,7 +38,7 @@ type spooler struct {
 }
 
 func (s *spooler) agent(name string, port int) *hosts.AgentHost {
-	dial := func(context.Context) (hosts.Transport, error) {
+	dial := func(context.Context) (transport.Transport, error) {
 		if s.away.Load() {
 			s.tries.Add(1)
 			return nil, fmt.Errorf("host %s: connect: %w", name, io.EOF)
@@ -73,7 +73,7 @@ func (s *spooler) Run(ctx context.Context, _ string, stdin io.Reader, stdout, _ 
 	case s.ends != nil:
 		return s.ends
 	}
-	return &ssh.LostError{Host: "x", Cause: errors.New("the host closed it")}
+	return &transport.LostError{Host: "x", By: "ssh", Cause: errors.New("the host closed it")}
 }
 
 func (s *spooler) Copy(context.Context, io.Reader, int64, string, fs.FileMode) error {
@@ -345,11 +345,6 @@ func TestLogsOverConnectionsThatBreakAtOnce(t *testing.T) {
 	}
 }
 
-type status int
-
-func (s status) Error() string   { return fmt.Sprintf("exit status %d", s) }
-func (s status) ExitStatus() int { return int(s) }
-
 // What another connection does not mend ends the feed.
 func TestHopelessLogs(t *testing.T) {
 	t.Parallel()
@@ -358,9 +353,9 @@ func TestHopelessLogs(t *testing.T) {
 		limit int
 		tries int64
 	}{
-		"the agent refuses":     {status(3), 0, 1},
-		"it is killed at once":  {status(128 + 9), 4, maxKills + 1},
-		"it is killed at times": {status(128 + 9), 70_000, 0},
+		"the agent refuses":     {&transport.ExitError{Status: 3}, 0, 1},
+		"it is killed at once":  {&transport.ExitError{Status: 128 + 9}, 4, maxKills + 1},
+		"it is killed at times": {&transport.ExitError{Status: 128 + 9}, 70_000, 0},
 		"not plx's":             {io.ErrShortWrite, -2, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -388,7 +383,7 @@ func TestHopelessLogs(t *testing.T) {
 
 // noise is a host whose answer is not plx's.
 func noise(s *spooler) *hosts.Host {
-	return hosts.NewHost(hostfile.Host{Name: "h2"}, func(context.Context) (hosts.Transport, error) {
+	return hosts.NewHost(hostfile.Host{Name: "h2"}, func(context.Context) (transport.Transport, error) {
 		return noisy{s}, nil
 	})
 }
@@ -438,7 +433,7 @@ func heap() int {
 type flooder struct{ tries atomic.Int64 }
 
 func (f *flooder) agent(name string) *hosts.AgentHost {
-	dial := func(context.Context) (hosts.Transport, error) { return f, nil }
+	dial := func(context.Context) (transport.Transport, error) { return f, nil }
 	return &hosts.AgentHost{Host: hosts.NewHost(hostfile.Host{Name: name}, dial), Job: "j-1", Folder: "f"}
 }
 
@@ -450,7 +445,7 @@ func (f *flooder) Run(ctx context.Context, _ string, _ io.Reader, stdout, _ io.W
 	}
 	for i := 0; ctx.Err() == nil; i++ {
 		if odd && i == 3000 {
-			return &ssh.LostError{Host: "h2", Cause: errors.New("cut")}
+			return &transport.LostError{Host: "h2", By: "ssh", Cause: errors.New("cut")}
 		}
 		name, data := fmt.Sprintf("liar:%d", i), bytes.Repeat([]byte("x"), 1000)
 		if !odd {

@@ -40,14 +40,19 @@ func (m Machine) wrong(err error) error {
 	return fmt.Errorf("%s: host %s: %w", m.Pos, m.Name, err)
 }
 
-// Options are what the user asks for beside the resource file.
-type Options struct {
-	Workers     int      // in the whole job; 0: one per device
-	PerHost     int      // workers on each host; 0: one per device
-	Servers     []string // hosts that get a server; nil: every host with a worker
-	NoServers   bool     // no host gets a server
-	VisibleHost bool     // a worker sees the devices of all workers of its host
-	ShareGPUs   bool     // other jobs may use the same GPUs
+// Options are what the user asks for beside the resource file. A job's agents keep them, for
+// hosts that join it.
+type Options = protocol.Placing
+
+// Joining returns the options for hosts that join a job. The launch counted its Workers on its
+// own hosts, and may have named Servers that are none of these.
+func Joining(launched Options, hosts []hostfile.Host) Options {
+	launched.Workers = 0
+	if launched.Servers != nil {
+		launched.Servers = slices.DeleteFunc(slices.Clone(launched.Servers), func(name string) bool { return !namesOne(name, hosts) })
+		launched.NoServers = launched.NoServers || len(launched.Servers) == 0
+	}
+	return launched
 }
 
 // Placement is where every task of a job runs. Hosts without tasks are left out.
@@ -130,7 +135,7 @@ func Place(machines []Machine, want Options) (Placement, error) {
 // add gives machine i its server, and a worker for each of the slots.
 func (p *Placement) add(i int, m Machine, slots []slot, want Options) {
 	h := Host{Machine: i, Workers: len(slots)}
-	if want.server(m, len(slots) > 0) {
+	if hasServer(want, m, len(slots) > 0) {
 		h.Tasks = append(h.Tasks, Task{Task: cluster.Task{Role: cluster.PS, Index: p.Servers}})
 		p.Servers++
 	}
@@ -150,8 +155,8 @@ func (p *Placement) add(i int, m Machine, slots []slot, want Options) {
 	}
 }
 
-// server reports whether m gets a server; works tells whether it gets a worker.
-func (want Options) server(m Machine, works bool) bool {
+// hasServer reports whether m gets a server; works tells whether it gets a worker.
+func hasServer(want Options, m Machine, works bool) bool {
 	switch {
 	case want.NoServers:
 		return false
@@ -164,11 +169,15 @@ func (want Options) server(m Machine, works bool) bool {
 // CheckServers refuses names of servers that are none of the hosts.
 func CheckServers(all []hostfile.Host, names []string) error {
 	for _, name := range names {
-		if !slices.ContainsFunc(all, func(h hostfile.Host) bool { return means(name, h) }) {
+		if !namesOne(name, all) {
 			return exit.Mistake(fmt.Errorf("--ps %s: no such host in the resources", name), "a host is written as in the resource file, without user and devices")
 		}
 	}
 	return nil
+}
+
+func namesOne(name string, of []hostfile.Host) bool {
+	return slices.ContainsFunc(of, func(h hostfile.Host) bool { return means(name, h) })
 }
 
 // means reports whether the user means h by name: "gpu01" or "gpu01:2222", an IPv6 address

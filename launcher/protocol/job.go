@@ -3,6 +3,7 @@ package protocol
 import (
 	"encoding/base64"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,10 +45,8 @@ type Spec struct {
 	Tasks     []TaskSpec `json:"tasks"`
 	WorldSize int        `json:"worldSize"`
 	Bind      bool       `json:"bind"` // bind workers to their share of the cores
-	// Claims is what the job books on the host, until the agent has ended. ShareGPUs
-	// tells that the job shares its GPUs with others, also on hosts that join it.
-	Claims    []Claim `json:"claims,omitempty"`
-	ShareGPUs bool    `json:"shareGPUs,omitempty"`
+	// Claims is what the job books on the host, until the agent has ended.
+	Claims []Claim `json:"claims,omitempty"`
 	// Ticket is the launch's in the queues for GPUs: launches that wait and have earlier
 	// ones come first. Booked is the socket of a process that has the locks already; "":
 	// none has.
@@ -69,12 +68,34 @@ type Spec struct {
 	// Hang is HangPlan.Timeout: tasks are measured often enough for it.
 	Hang time.Duration `json:"hang,omitempty"`
 
+	// Placing and StartTimeout are those of the launch, for hosts that join the job.
+	Placing      Placing       `json:"placing"`
+	StartTimeout time.Duration `json:"startTimeout"` // bounds the start of all tasks of a generation
+
+	// Imports are modules of Python that a host must be able to import. Nil: none.
+	Imports []string `json:"imports,omitempty"`
 	// SetupTime bounds Command.Setup on a host, if its tasks do not run it. 0: no limit.
 	SetupTime time.Duration `json:"setupTime,omitempty"`
 
 	// SaveTime bounds the save before the end of a job whose host is to be taken
 	// away. 0: the job ends without one.
 	SaveTime time.Duration `json:"saveTime"`
+}
+
+// EnvOf returns the user's variables for a host whose line sets own.
+func (s Spec) EnvOf(own []string) []Raw {
+	shared := s.Env[:max(0, len(s.Env)-s.OwnEnv)]
+	return append(slices.Clone(shared), Raws(own)...)
+}
+
+// Placing is how the user wants the tasks of a job placed, beside the resource file.
+type Placing struct {
+	Workers     int      `json:"workers,omitempty"`     // in the whole job; 0: one per device
+	PerHost     int      `json:"perHost,omitempty"`     // workers on each host; 0: one per device
+	Servers     []string `json:"servers,omitempty"`     // hosts that get a server; nil: every host with a worker
+	NoServers   bool     `json:"noServers,omitempty"`   // no host gets a server
+	VisibleHost bool     `json:"visibleHost,omitempty"` // a worker sees the devices of all workers of its host
+	ShareGPUs   bool     `json:"shareGPUs,omitempty"`   // other jobs may use the same GPUs
 }
 
 // Command is what every task runs. Exactly one of Blob and Name is set.
@@ -338,6 +359,14 @@ type Saved struct {
 // Raw is a string of any bytes. JSON strings hold text only and would change
 // the rest, so it travels in base64.
 type Raw string
+
+// Raws returns texts as Raw.
+func Raws(texts []string) (rs []Raw) {
+	for _, t := range texts {
+		rs = append(rs, Raw(t))
+	}
+	return rs
+}
 
 // MarshalText encodes r.
 func (r Raw) MarshalText() ([]byte, error) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/ssh/sshconfig"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // offer is the keys to offer to a host, in order, and the keys that cannot be used.
@@ -233,7 +234,7 @@ func (o *offer) explain(err error) error {
 	if len(o.sources) > 0 {
 		tried = strings.Join(o.sources, ", ")
 	}
-	err = fmt.Errorf("login refused: %w; offered: %s", err, tried)
+	err = &loginError{fmt.Errorf("login refused: %w; offered: %s", err, tried)}
 	if len(o.allowed) > 0 {
 		err = fmt.Errorf("%w; the server takes: %s", err, strings.Join(o.allowed, ", "))
 	}
@@ -258,4 +259,14 @@ func (o *offer) hint() string {
 		hint += "; it cannot log in by Kerberos (GSSAPI), as this host may want: let ssh do it, " + bySSH
 	}
 	return hint
+}
+
+// loginError says that the host accepts no proof of who the user is.
+type loginError struct{ error }
+
+func (e *loginError) Unwrap() error { return e.error }
+
+// RefusedBy implements the method that package transport asks for.
+func (e *loginError) RefusedBy() (check, cure string) {
+	return transport.Login, "put your public key into the host's ~/.ssh/authorized_keys (ssh-copy-id)"
 }

@@ -44,6 +44,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/plx-run/plx/launcher/transport"
 	gossh "golang.org/x/crypto/ssh"
 )
 
@@ -159,7 +160,7 @@ func (c *Client) keepalive() {
 func (c *Client) lost() error {
 	select {
 	case <-c.stop:
-		return &LostError{Host: c.cfg.Host, Cause: c.cause, piped: c.cfg.piped}
+		return &transport.LostError{Host: c.cfg.Host, By: c.cfg.by(), Cause: c.cause}
 	default:
 		return nil
 	}
@@ -260,46 +261,6 @@ func (g *group) wait(bound time.Duration) {
 	}
 }
 
-// ExitError is the end of a command that did not exit with 0.
-type ExitError struct {
-	Status int    // exit status; 128 + number of the signal, or 128 if the number is not known
-	Signal string // name, without SIG, of the signal that ended the command; empty: none
-}
-
-func (e *ExitError) Error() string {
-	if e.Signal != "" {
-		return "ended by signal " + e.Signal
-	}
-	return fmt.Sprintf("exit status %d", e.Status)
-}
-
-// ExitStatus returns the status as a shell does.
-func (e *ExitError) ExitStatus() int { return e.Status }
-
-// LostError says that the network, the host or Close ended the connection. It is not
-// known whether a command under way still runs. The caller may dial again.
-type LostError struct {
-	Host  string
-	Cause error
-
-	piped bool // not by SSH of plx's own
-}
-
-func (e *LostError) Error() string {
-	return fmt.Sprintf("host %s: connection lost: %v", e.Host, e.Cause)
-}
-
-func (e *LostError) Unwrap() error { return e.Cause }
-
-// ConnectionLost says why the connection is gone, for callers that do not know which
-// transport they use.
-func (e *LostError) ConnectionLost() string {
-	if e.piped {
-		return e.Cause.Error()
-	}
-	return "ssh: " + e.Cause.Error()
-}
-
 // HostKeyError says that the host showed a key which is not accepted.
 type HostKeyError struct {
 	Host        string   // as in the resource file; or the jump host with the key
@@ -340,4 +301,9 @@ func (e *HostKeyError) Hint() string {
 		hint += ", or: " + e.scan
 	}
 	return hint
+}
+
+// RefusedBy implements the method that package transport asks for.
+func (e *HostKeyError) RefusedBy() (check, cure string) {
+	return transport.HostKey, "ask who runs the host; if it was set up again, remove the old key: ssh-keygen -R '" + e.Address + "'"
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/pkg/sftp"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // cleanUpTimeout bounds the removal of a temporary file after a failure.
@@ -45,7 +46,7 @@ func (c *Client) Copy(ctx context.Context, r io.Reader, size int64, path string,
 	if !u.r.failed.Load() || ctx.Err() != nil {
 		err = c.explain(ctx, err)
 	}
-	var lost *LostError
+	var lost *transport.LostError
 	if u.created.Load() && !errors.As(err, &lost) {
 		u.remove()
 	}
@@ -196,7 +197,7 @@ func (u *upload) bySFTP(ctx context.Context) error {
 	}
 	s, err := c.openSession(ctx, "subsystem", "sftp")
 	if err != nil {
-		var lost *LostError
+		var lost *transport.LostError
 		if ctx.Err() != nil || errors.As(err, &lost) {
 			return err
 		}

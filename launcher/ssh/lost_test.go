@@ -22,6 +22,7 @@ import (
 	"github.com/plx-run/plx/internal/patience"
 	"github.com/plx-run/plx/launcher/embedded"
 	"github.com/plx-run/plx/launcher/ssh"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // noticed is how long it may take to notice what is silent for four seconds: less than
@@ -96,7 +97,7 @@ func receive[T any](t *testing.T, c <-chan T, bound time.Duration, what string) 
 
 func checkLost(t *testing.T, err error) {
 	t.Helper()
-	var lost *ssh.LostError
+	var lost *transport.LostError
 	if !errors.As(err, &lost) || lost.Host == "" {
 		t.Errorf("%v, want a LostError", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 const (
@@ -28,7 +29,7 @@ const (
 
 // Run runs command, a script for /bin/sh of at most about 64 KiB. It returns after the
 // command has exited and its output was written. The error is nil for exit status 0, an
-// [ExitError] for another one, and a [LostError] if the connection is lost. If ctx ends
+// [transport.ExitError] for another one, and a [transport.LostError] if the connection is lost. If ctx ends
 // first, Run returns its cause at once. A nil stdin is empty, a nil writer drops the
 // output. Only the command's own bytes reach stdout and stderr.
 //
@@ -173,7 +174,7 @@ func drain(to *cleanWriter, from io.Reader) error {
 func (c *Client) verdict(ctx context.Context, err error, out, errs *cleanWriter) error {
 	found, dropped, noise := out.state()
 	foundErr, droppedErr, noiseErr := errs.state()
-	var exit *ExitError
+	var exit *transport.ExitError
 	ran := err == nil || errors.As(err, &exit)
 	switch {
 	case errors.Is(err, errNoise), errors.Is(err, errNoStart):

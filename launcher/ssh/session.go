@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/plx-run/plx/launcher/transport"
 	gossh "golang.org/x/crypto/ssh"
 )
 
@@ -14,7 +15,7 @@ import (
 type session struct {
 	gossh.Channel
 	client  *Client
-	exit    chan error // receives how the command ended, once: nil, an *ExitError or errNoStatus
+	exit    chan error // receives how the command ended, once: nil, an *transport.ExitError or errNoStatus
 	release sync.Once
 }
 
@@ -159,13 +160,13 @@ func parseExit(request *gossh.Request) (exit error, is bool) {
 		if status.Status == 0 {
 			return nil, true
 		}
-		return &ExitError{Status: int(status.Status)}, true
+		return &transport.ExitError{Status: int(status.Status)}, true
 	case "exit-signal":
 		var signal ExitSignal
 		if err := gossh.Unmarshal(request.Payload, &signal); err != nil {
 			return fmt.Errorf("malformed exit signal: %w", err), true
 		}
-		return &ExitError{Status: 128 + signalNumbers[signal.Name], Signal: signal.Name}, true
+		return &transport.ExitError{Status: 128 + signalNumbers[signal.Name], Signal: signal.Name}, true
 	}
 	return nil, false
 }

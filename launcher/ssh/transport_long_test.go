@@ -13,6 +13,7 @@ import (
 	gossh "golang.org/x/crypto/ssh"
 
 	"github.com/plx-run/plx/internal/transporttest"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // A start-up file that prints breaks the external sftp server and writes into
@@ -26,7 +27,7 @@ func TestTransportWithNoisyStartUpFile(t *testing.T) {
 	writeFile(t, filepath.Join(server.home, ".bashrc"), "echo 'Welcome to the cluster!'; printf 'quota: 90%%' >&2; printf noeol\n", 0o600)
 	needBash(t)
 	home := newHome(t, server)
-	transporttest.Run(t, func(t *testing.T) transporttest.Transport { return dial(t, server.config(home)) })
+	transporttest.Run(t, func(t *testing.T) transport.Transport { return dial(t, server.config(home)) })
 }
 
 // A start-up file that waits for input gets none of the command's, and is named.

@@ -13,13 +13,14 @@ import (
 
 	"github.com/plx-run/plx/internal/transporttest"
 	"github.com/plx-run/plx/launcher/ssh"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 func TestTransport(t *testing.T) {
 	t.Parallel()
 	server := startSSHD(t)
 	home := newHome(t, server)
-	transporttest.Run(t, func(t *testing.T) transporttest.Transport { return dial(t, server.config(home)) })
+	transporttest.Run(t, func(t *testing.T) transport.Transport { return dial(t, server.config(home)) })
 }
 
 // needBash skips where the login shell is none that reads .bashrc.

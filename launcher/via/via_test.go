@@ -19,6 +19,7 @@ import (
 	"github.com/plx-run/plx/launcher/agent"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/ssh"
+	"github.com/plx-run/plx/launcher/transport"
 	"github.com/plx-run/plx/launcher/via"
 )
 
@@ -64,7 +65,7 @@ func TestTransport(t *testing.T) {
 		t.Skip("takes seconds")
 	}
 	t.Setenv("HOME", t.TempDir())
-	transporttest.Run(t, func(t *testing.T) transporttest.Transport { return mustDial(t, direct) })
+	transporttest.Run(t, func(t *testing.T) transport.Transport { return mustDial(t, direct) })
 }
 
 // A host may print what it likes before the shell runs, and the shell may be given as a
@@ -224,8 +225,8 @@ func TestKilledCommand(t *testing.T) {
 	case <-time.After(patience.Limit):
 		t.Fatal("the run did not end")
 	}
-	var lost *ssh.LostError
-	if !errors.As(err, &lost) || !strings.Contains(lost.ConnectionLost(), "signal: killed: going down") {
+	var lost *transport.LostError
+	if !errors.As(err, &lost) || !strings.Contains(transport.WhyLost(err), "signal: killed: going down") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package hosts
+package furnish
 
 import (
 	"context"
@@ -11,7 +11,9 @@ import (
 	"testing"
 
 	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/transport"
 )
 
 // links is a host with an interface of each kind.
@@ -101,10 +103,10 @@ func TestFindAddresses(t *testing.T) {
 			"host h2: --nic: no network interface n: the host has 1 without an address\nand 2 more hosts without a data address"},
 		{[]protocol.Interface{{Name: "x", Up: true}, six}, "", "host h0: --nic: no network interface n: the host has 1 without an address"},
 	} {
-		var all []*AgentHost
+		var all []*hosts.AgentHost
 		for i, l := range c.links {
-			dial := func(context.Context) (Transport, error) { return listing{[]protocol.Interface{l}}, nil }
-			all = append(all, &AgentHost{Host: NewHost(hostfile.Host{Name: "h" + string(rune('0'+i)), Interface: "n"}, dial)})
+			dial := func(context.Context) (transport.Transport, error) { return listing{[]protocol.Interface{l}}, nil }
+			all = append(all, &hosts.AgentHost{Host: hosts.NewHost(hostfile.Host{Name: "h" + string(rune('0'+i)), Interface: "n"}, dial)})
 		}
 		var got []string
 		if err := FindAddresses(t.Context(), all, c.like); err != nil {

@@ -1,13 +1,4 @@
-// Package imports imports Python modules on hosts, as the tasks of a job would, and says why
-// that fails.
-//
-//	got, err := imports.Ask(ctx, host, imports.Request{Modules: []string{"torch"}, Command: protocol.Command{Name: "python3"}})
-//	if err == nil {
-//		note, err = imports.Judge(got, gpus, driver)
-//	}
-//
-// It installs nothing.
-package imports
+package furnish
 
 import (
 	"cmp"
@@ -22,14 +13,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Time bounds the imports on a host. The first import of torch reads gigabytes, maybe from
+// ImportTime bounds the imports on a host. The first import of torch reads gigabytes, maybe from
 // a file server.
-const Time = 3 * time.Minute
+const ImportTime = 3 * time.Minute
 
 // script imports the modules that its arguments name. Its last line of output is
 // JSON, after a mark.
@@ -55,8 +47,8 @@ print("\n" + mark + json.dumps(answer))
 
 const mark = "\nplx-imported "
 
-// Answer is what a host says of its Python.
-type Answer struct {
+// Imported is what a host says of its Python.
+type Imported struct {
 	Python    string `json:"python"` // its version
 	Module    string `json:"module"` // the last one that it tried
 	Error     string `json:"error"`  // why that one could not be imported; "": all were
@@ -68,8 +60,8 @@ type Answer struct {
 
 var moduleName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[\pL_][\pL\pN_]*(\.[\pL_][\pL\pN_]*)*$`) })
 
-// Names returns the names in the values of --check-import.
-func Names(values []string) (names []string, err error) {
+// ModuleNames returns the names in the values of --check-import.
+func ModuleNames(values []string) (names []string, err error) {
 	for _, value := range values {
 		for name := range strings.SplitSeq(value, ",") {
 			if name = strings.TrimSpace(name); !moduleName().MatchString(name) {
@@ -81,15 +73,15 @@ func Names(values []string) (names []string, err error) {
 	return names, nil
 }
 
-// Request is what to import, and how.
-type Request struct {
+// ImportRequest is what to import, and how.
+type ImportRequest struct {
 	Modules []string         // none: only the version of Python is asked for
-	Command protocol.Command // how the tasks are started; Ask sets program and arguments
+	Command protocol.Command // how the tasks are started; AskImports sets program and arguments
 	Env     []protocol.Raw   // NAME=VALUE
 }
 
-// Ask imports modules on one host. With a working directory it is as its tasks will be.
-func Ask(ctx context.Context, a *hosts.AgentHost, r Request) (got Answer, err error) {
+// AskImports imports modules on one host. With a working directory it is as its tasks will be.
+func AskImports(ctx context.Context, a *hosts.AgentHost, r ImportRequest) (got Imported, err error) {
 	c := r.Command
 	c.Blob, c.Base, c.Name = "", "", "python3"
 	c.Args = []protocol.Raw{"-c", script}
@@ -99,7 +91,7 @@ func Ask(ctx context.Context, a *hosts.AgentHost, r Request) (got Answer, err er
 	if c.SetupDone {
 		c.Setup = ""
 	}
-	stdout, stderr, err := hosts.Ask(ctx, a, protocol.ExecRequest{Command: c, Env: r.Env, MaxTime: Time, Job: a.Job, Folder: a.Folder}, nil)
+	stdout, stderr, err := hosts.Ask(ctx, a, protocol.ExecRequest{Command: c, Env: r.Env, MaxTime: ImportTime, Job: a.Job, Folder: a.Folder}, nil)
 	_, text, found := strings.Cut(stdout, mark)
 	if err == nil && !found {
 		err = errors.New("its output has no answer")
@@ -118,16 +110,16 @@ func Ask(ctx context.Context, a *hosts.AgentHost, r Request) (got Answer, err er
 	return got, nil
 }
 
-func (r Request) doing() string {
+func (r ImportRequest) doing() string {
 	if len(r.Modules) == 0 {
 		return "python3"
 	}
 	return "import " + strings.Join(r.Modules, ", ")
 }
 
-// Judge returns why a host's torch cannot do the job there, or a note about it. gpus is
+// JudgeImports returns why a host's torch cannot do the job there, or a note about it. gpus is
 // the number of its workers that have GPUs.
-func Judge(got Answer, gpus int, driver string) (note string, err error) {
+func JudgeImports(got Imported, gpus int, driver string) (note string, err error) {
 	switch {
 	case got.Error != "":
 		return "", fmt.Errorf("import %s: %s", got.Module, got.Error)
@@ -160,4 +152,34 @@ func numbers(version string) (ns []int) {
 		ns = append(ns, n)
 	}
 	return ns
+}
+
+// checkImports imports the modules of a job on all hosts, as tasks would, and returns equal
+// failures once. gpus has the number of workers with GPUs of each host.
+func checkImports(ctx context.Context, on []*hosts.AgentHost, spec protocol.Spec, gpus []int, printer *console.Printer) error {
+	if len(spec.Imports) == 0 {
+		return nil
+	}
+	tally := printer.NewTally("importing "+strings.Join(spec.Imports, ", "), len(on))
+	defer tally.Stop()
+	notes := make([]string, len(on))
+	err := hosts.Together(ctx, on, func(i int, a *hosts.AgentHost) (err error) {
+		tally.Begin(a.Name())
+		defer tally.End(a.Name())
+		if spec.Workdir == "" { // the host has no folder of the job yet
+			a = &hosts.AgentHost{Host: a.Host, Binary: a.Binary}
+		}
+		got, err := AskImports(ctx, a, ImportRequest{Modules: spec.Imports, Command: spec.Command, Env: spec.EnvOf(a.Resource.Env)})
+		if err == nil {
+			notes[i], err = JudgeImports(got, gpus[i], a.Report.Driver)
+		}
+		return err
+	})
+	for _, note := range slices.Compact(slices.DeleteFunc(notes, func(n string) bool { return n == "" })) {
+		printer.Printf("note: %s", note)
+	}
+	if err != nil {
+		return exit.WithHint(fmt.Errorf("--check-import: %w", err), exit.Hint(err))
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-package hosts
+package furnish
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/hosts"
 )
 
 // Sending is how files are sent to hosts. The zero value is useful.
@@ -41,7 +42,7 @@ func (s Sending) options(name string) tree.SendOptions {
 }
 
 // sendFolder brings the contents of a folder to hosts that have the agent's binary.
-func sendFolder(ctx context.Context, to []*AgentHost, f *tree.Folder, o tree.SendOptions) error {
+func sendFolder(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, o tree.SendOptions) error {
 	var targets []tree.Target
 	for _, a := range to {
 		targets = append(targets, target(receiver{a}, tree.Receive))
@@ -65,10 +66,10 @@ const discardTime = 10 * time.Second
 // working directory there, with the files of the archives with the given sums. A working
 // directory that a host has already stays as it is. After an error no host has a new one.
 // source is as in Spec.Source.
-func SendWorkdir(ctx context.Context, to []*AgentHost, f *tree.Folder, source string, archives []string, how Sending) error {
+func SendWorkdir(ctx context.Context, to []*hosts.AgentHost, f *tree.Folder, source string, archives []string, how Sending) error {
 	var targets []tree.Target
 	for _, a := range to {
-		command := tree.Receive + a.where()
+		command := tree.Receive + a.JobArgs()
 		if source != "" {
 			command += " --source=" + source
 		}
@@ -76,13 +77,13 @@ func SendWorkdir(ctx context.Context, to []*AgentHost, f *tree.Folder, source st
 	}
 	err := tree.Send(ctx, targets, f, how.options(""))
 	if err != nil {
-		Discard(ctx, to)
+		discard(ctx, to)
 	}
 	return err
 }
 
 // TakeFolder copies the folder of a manifest from a host into dir on this machine.
-func TakeFolder(ctx context.Context, from *AgentHost, manifest, dir string) (*tree.Folder, error) {
+func TakeFolder(ctx context.Context, from *hosts.AgentHost, manifest, dir string) (*tree.Folder, error) {
 	id, err := tree.ParseSum(manifest)
 	if err != nil {
 		return nil, from.Named(err)
@@ -95,12 +96,12 @@ func TakeFolder(ctx context.Context, from *AgentHost, manifest, dir string) (*tr
 }
 
 // receiver is an AgentHost whose errors are in the words of the agent.
-type receiver struct{ *AgentHost }
+type receiver struct{ *hosts.AgentHost }
 
 // Call runs a command of the agent.
 func (r receiver) Call(ctx context.Context, command string, stdin io.Reader, stdout io.Writer) error {
 	err := r.AgentHost.Call(ctx, command, stdin, stdout)
-	var said *ScriptError
+	var said *hosts.ScriptError
 	if text, ok := "", errors.As(err, &said); ok {
 		if text, ok = strings.CutPrefix(said.Stderr, "plx agent: "); ok {
 			return errors.New(text)

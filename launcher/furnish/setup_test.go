@@ -1,4 +1,4 @@
-package hosts
+package furnish
 
 import (
 	"bytes"
@@ -18,9 +18,9 @@ func TestSetupShowsItsNewestLine(t *testing.T) {
 		tally := console.NewPrinter(console.Terminal{Stderr: &said}).NewTally("running --setup", 1)
 		tally.Begin("h1")
 		live := &newest{tally, "h1"}
-		kept := &tail{limit: mostOutput}
+		kept := new(bytes.Buffer)
 		for _, text := range []string{"Collecting torch\n", "Downloading torch.whl\r 7%\r 9%\n", "\n"} {
-			io.WriteString(also(kept, live), text) // neither fails
+			io.WriteString(io.MultiWriter(kept, live), text) // neither fails
 		}
 		time.Sleep(4 * time.Second)
 		tally.End("h1")

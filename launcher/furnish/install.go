@@ -1,4 +1,4 @@
-package hosts
+package furnish
 
 import (
 	"bytes"
@@ -15,16 +15,17 @@ import (
 	"github.com/plx-run/plx/envsync/tree"
 	"github.com/plx-run/plx/envsync/venv"
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/hosts"
 )
 
 // install asks a host to install a virtual environment. It reports false if the host
 // needs its contents for that.
-func install(ctx context.Context, a *AgentHost, r venv.Request) (ready bool, err error) {
+func install(ctx context.Context, a *hosts.AgentHost, r venv.Request) (ready bool, err error) {
 	request, err := json.Marshal(r)
 	if err != nil {
 		return false, err
 	}
-	var stdout Answer
+	var stdout hosts.Answer
 	if err := (receiver{a}).Call(ctx, "python", bytes.NewReader(request), &stdout); err != nil {
 		return false, err
 	}
@@ -35,62 +36,26 @@ func install(ctx context.Context, a *AgentHost, r venv.Request) (ready bool, err
 	return answer.Ready, nil
 }
 
-// Venv is a virtual environment to install on hosts.
-type Venv struct {
-	Request venv.Request
-	Base    *tree.Folder // the folder with the interpreter; nil: the hosts have it
-	Folder  *tree.Folder // what is sent of the environment
-}
-
-// Part is a folder that is sent.
-type Part struct {
-	Name   string
-	Folder *tree.Folder
-}
-
-// Parts returns what is sent, the interpreter first.
-func (v Venv) Parts() (parts []Part) {
-	if v.Base != nil {
-		parts = append(parts, Part{"the interpreter", v.Base})
-	}
-	return append(parts, Part{"the packages", v.Folder})
-}
-
-// InstallVenv installs a virtual environment on hosts that have the agent's binary. A host
-// gets what it lacks, and nothing if it has installed the environment before.
-func InstallVenv(ctx context.Context, on []*AgentHost, v Venv, how Sending) error {
-	lacking, err := lackingVenv(ctx, on, v.Request)
-	if err != nil || len(lacking) == 0 {
-		return err
-	}
-	for _, p := range v.Parts() {
-		if err := sendFolder(ctx, lacking, p.Folder, how.options(p.Name)); err != nil {
-			return err
-		}
-	}
-	return finishVenv(ctx, lacking, v.Request)
-}
-
 // CopyVenv installs a virtual environment on hosts with the contents that another host
 // has. dir is an empty folder of this machine for them.
-func CopyVenv(ctx context.Context, from *AgentHost, on []*AgentHost, r venv.Request, dir string, how Sending) error {
+func CopyVenv(ctx context.Context, from *hosts.AgentHost, on []*hosts.AgentHost, r venv.Request, dir string, how Sending) error {
 	lacking, err := lackingVenv(ctx, on, r)
 	if err != nil || len(lacking) == 0 {
 		return err
 	}
-	v := Venv{Request: r}
-	if v.Folder, err = takeInto(ctx, from, r.Manifest, filepath.Join(dir, "venv")); err != nil {
+	v := Venv{request: r, read: &venv.Venv{}}
+	if v.read.Folder, err = takeInto(ctx, from, r.Manifest, filepath.Join(dir, "venv")); err != nil {
 		return err
 	}
 	if r.Base != "" {
-		if v.Base, err = takeInto(ctx, from, r.Base, filepath.Join(dir, "interpreter")); err != nil {
+		if v.read.Base, err = takeInto(ctx, from, r.Base, filepath.Join(dir, "interpreter")); err != nil {
 			return err
 		}
 	}
-	return InstallVenv(ctx, lacking, v, how)
+	return v.Install(ctx, lacking, how)
 }
 
-func takeInto(ctx context.Context, from *AgentHost, manifest, dir string) (*tree.Folder, error) {
+func takeInto(ctx context.Context, from *hosts.AgentHost, manifest, dir string) (*tree.Folder, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -99,9 +64,9 @@ func takeInto(ctx context.Context, from *AgentHost, manifest, dir string) (*tree
 
 // lackingVenv returns the hosts that have not installed an environment. It refuses hosts
 // that cannot run it.
-func lackingVenv(ctx context.Context, on []*AgentHost, r venv.Request) (lacking []*AgentHost, err error) {
+func lackingVenv(ctx context.Context, on []*hosts.AgentHost, r venv.Request) (lacking []*hosts.AgentHost, err error) {
 	ready := make([]bool, len(on))
-	err = Together(ctx, on, func(i int, a *AgentHost) (err error) {
+	err = hosts.Together(ctx, on, func(i int, a *hosts.AgentHost) (err error) {
 		if why := misfit(r.Python, a.Facts.Platform); why != "" {
 			return errors.New(why)
 		}
@@ -120,9 +85,9 @@ func lackingVenv(ctx context.Context, on []*AgentHost, r venv.Request) (lacking 
 }
 
 // finishVenv installs an environment whose contents the hosts have.
-func finishVenv(ctx context.Context, on []*AgentHost, r venv.Request) error {
+func finishVenv(ctx context.Context, on []*hosts.AgentHost, r venv.Request) error {
 	r.Stored = true
-	return Together(ctx, on, func(_ int, a *AgentHost) error {
+	return hosts.Together(ctx, on, func(_ int, a *hosts.AgentHost) error {
 		_, err := install(ctx, a, r)
 		return err
 	})

@@ -1,50 +1,19 @@
-package hosts
+package furnish
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
+	"github.com/plx-run/plx/launcher/transport"
 )
-
-// mostOutput bounds what is kept of each output of a command, in bytes.
-const mostOutput = 64 << 10
-
-// Ask runs a command of plx's own on a host, without input, and returns the ends of its
-// outputs. It takes no longer than the request's MaxTime, which must be set. live, unless
-// it is nil, is given both outputs as they arrive.
-func Ask(ctx context.Context, a *AgentHost, request protocol.ExecRequest, live io.Writer) (stdout, stderr string, err error) {
-	request.Lease = request.MaxTime + time.Minute
-	line, err := json.Marshal(request)
-	if err != nil {
-		return "", "", err
-	}
-	// The end of its input would end the command.
-	silence, end := io.Pipe()
-	defer end.Close()
-	marked := &AgentHost{Host: a.Host, Binary: a.Binary, Job: "ask-" + strings.ToLower(rand.Text()), Folder: a.JobFolder()}
-	out, errs := &tail{limit: mostOutput}, &tail{limit: mostOutput}
-	err = Exec(ctx, marked, io.MultiReader(bytes.NewReader(append(line, '\n')), silence), also(out, live), also(errs, live))
-	return out.String(), errs.String(), err
-}
-
-// also returns what writes to live too, unless that is nil.
-func also(w, live io.Writer) io.Writer {
-	if live == nil {
-		return w
-	}
-	return io.MultiWriter(w, live)
-}
 
 // newest shows the newest line of what is written, as what its host does. Both outputs of
 // a command may write to it.
@@ -60,17 +29,31 @@ func (n *newest) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// Run runs --setup on hosts that a job is to start on, and imports the modules of
+// --check-import there, as tasks would. gpus has the number of workers with GPUs of each host.
+// After an error no host has a working directory of the job.
+func Run(ctx context.Context, on []*hosts.AgentHost, spec protocol.Spec, gpus []int, printer *console.Printer) error {
+	err := SetUp(ctx, on, spec, printer)
+	if err == nil {
+		err = checkImports(ctx, on, spec, gpus, printer)
+	}
+	if err != nil && spec.Workdir != "" {
+		discard(ctx, on)
+	}
+	return err
+}
+
 // SetUp runs the --setup of a job once on each host, in the working directory, with the
 // environment of spec and of the host's line. It shows the newest line that a host has
 // printed, and prints all at the end. A host that
 // has run it for the job does not run it again.
-func SetUp(ctx context.Context, on []*AgentHost, spec protocol.Spec, printer *console.Printer) error {
+func SetUp(ctx context.Context, on []*hosts.AgentHost, spec protocol.Spec, printer *console.Printer) error {
 	if !spec.Command.SetupDone {
 		return nil
 	}
 	tally := printer.NewTally("running --setup", len(on))
 	outputs := make([][]string, len(on))
-	err := Together(ctx, on, func(i int, a *AgentHost) (err error) {
+	err := hosts.Together(ctx, on, func(i int, a *hosts.AgentHost) (err error) {
 		tally.Begin(a.Name())
 		defer tally.End(a.Name())
 		outputs[i], err = setUp(ctx, a, spec, &newest{tally, a.Name()})
@@ -93,15 +76,15 @@ func SetUp(ctx context.Context, on []*AgentHost, spec protocol.Spec, printer *co
 const shownLines = 10
 
 // setUp runs the line on one host, and returns what it has printed.
-func setUp(ctx context.Context, a *AgentHost, spec protocol.Spec, live io.Writer) ([]string, error) {
-	stdout, stderr, err := Ask(ctx, a, protocol.ExecRequest{Command: spec.Command, Env: envOf(spec, a), MaxTime: spec.SetupTime,
+func setUp(ctx context.Context, a *hosts.AgentHost, spec protocol.Spec, live io.Writer) ([]string, error) {
+	stdout, stderr, err := hosts.Ask(ctx, a, protocol.ExecRequest{Command: spec.Command, Env: spec.EnvOf(a.Resource.Env), MaxTime: spec.SetupTime,
 		Job: a.Job, Folder: a.Folder, Setup: true}, live)
 	lines := slices.Concat(textLines(stdout), textLines(stderr))
 	if err == nil {
 		return lines, nil
 	}
 	hint := "the line runs in the working directory, once on each host; no task was started"
-	if status := ExitStatus(err); status == protocol.ExecTimedOut {
+	if status := transport.ExitStatus(err); status == protocol.ExecTimedOut {
 		err, hint = fmt.Errorf("it ran longer than %s", spec.SetupTime), "--setup-timeout sets the limit; no task was started"
 	} else if status > 0 {
 		err = fmt.Errorf("it ended with status %d", status)
@@ -111,15 +94,6 @@ func setUp(ctx context.Context, a *AgentHost, spec protocol.Spec, live io.Writer
 		text += "\n  " + line
 	}
 	return nil, exit.WithHint(errors.New(text), hint)
-}
-
-// envOf returns the user's variables for a host.
-func envOf(spec protocol.Spec, a *AgentHost) []protocol.Raw {
-	env := slices.Clone(spec.Env[:max(0, len(spec.Env)-spec.OwnEnv)])
-	for _, e := range a.Resource.Env {
-		env = append(env, protocol.Raw(e))
-	}
-	return env
 }
 
 // textLines returns the lines that a person sees of an output.
@@ -147,11 +121,11 @@ func shortened(line string) string {
 	return string(runes[:most]) + "..."
 }
 
-// Discard removes working directories of hosts on which the job is not started.
-func Discard(ctx context.Context, from []*AgentHost) {
+// discard removes working directories of hosts on which the job is not started.
+func discard(ctx context.Context, from []*hosts.AgentHost) {
 	tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTime)
 	defer cancel()
-	_ = Each(tidy, from, func(_ int, a *AgentHost) error { // the host may be gone; plx prune removes the rest
-		return a.Call(tidy, "discard"+a.where(), nil, io.Discard)
+	_ = hosts.Each(tidy, from, func(_ int, a *hosts.AgentHost) error { // the host may be gone; plx prune removes the rest
+		return a.Call(tidy, "discard"+a.JobArgs(), nil, io.Discard)
 	})
 }

@@ -1,4 +1,4 @@
-package artifacts
+package entrypoint
 
 import (
 	"os"
@@ -27,7 +27,7 @@ func TestKindOf(t *testing.T) {
 		make("train", 0o755):                  Local,
 		filepath.Dir(make("pkg/a.go", 0o644)): GoPackage,
 	} {
-		if got, err := KindOf(program); err != nil || got != want {
+		if got, err := kindOf(program); err != nil || got != want {
 			t.Errorf("%s: %v, %v; want %v", program, got, err, want)
 		}
 	}
@@ -38,12 +38,38 @@ func TestKindOf(t *testing.T) {
 		"/dev/null":                             126,
 		filepath.Join(make("file", 0o755), "x"): 126,
 	} {
-		_, err := KindOf(program)
+		_, err := kindOf(program)
 		if base := filepath.Base(program); base == "none" && !strings.HasSuffix(exit.Hint(err), "--path "+dir+" none") {
 			t.Errorf("%s: hint %q", program, exit.Hint(err))
 		}
 		if exit.Code(err) != want || !strings.Contains(err.Error(), program) {
 			t.Errorf("%s: %v (%d); want code %d and its name", program, err, exit.Code(err), want)
 		}
+	}
+}
+
+// What links plx's trainer can use servers. A package that is no program is refused before
+// it is built.
+func TestTrainerOfAPackage(t *testing.T) {
+	dir := t.TempDir()
+	write := func(text string) {
+		if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module example.org/x\n\ngo 1.26\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	write("package main\n\nfunc main() {}\n")
+	if p, err := Resolve(t.Context(), Source{Program: dir}, nil); err != nil || p.Trainer || p.Kind != GoPackage {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if p, err := Resolve(t.Context(), Source{Program: "../../examples/mlp"}, nil); err != nil || !p.Trainer {
+		t.Errorf("%+v, %v", p, err)
+	}
+	write("package tool\n")
+	_, err := Resolve(t.Context(), Source{Program: dir}, nil)
+	if exit.Code(err) != 126 || !strings.Contains(err.Error(), "it is package tool, and only package main is a program") {
+		t.Errorf("%v (%d)", err, exit.Code(err))
 	}
 }

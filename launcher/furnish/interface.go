@@ -1,4 +1,4 @@
-package hosts
+package furnish
 
 import (
 	"cmp"
@@ -10,7 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/plx-run/plx/hostfile"
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/hosts"
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
@@ -20,11 +21,11 @@ import (
 // hosts and like have; of several, and without such a network, the one that SSH arrives
 // at, or the first IPv4 address. It takes IPv6 addresses if like or the only address of
 // another host is one.
-func FindAddresses(ctx context.Context, all []*AgentHost, like string) error {
+func FindAddresses(ctx context.Context, all []*hosts.AgentHost, like string) error {
 	found, errs := make([]addresses, len(all)), make([]error, len(all))
-	err := Each(ctx, all, func(i int, a *AgentHost) error {
+	err := hosts.Each(ctx, all, func(i int, a *hosts.AgentHost) error {
 		if found[i], errs[i] = addressesOf(ctx, a); errs[i] != nil && a.Resource.Interface != "" {
-			errs[i] = fmt.Errorf("%s: %w", cmp.Or(a.chosen.by, "--nic"), errs[i])
+			errs[i] = fmt.Errorf("%s: %w", cmp.Or(a.InterfaceBy, "--nic"), errs[i])
 		}
 		return nil
 	})
@@ -37,10 +38,10 @@ func FindAddresses(ctx context.Context, all []*AgentHost, like string) error {
 		f := found[i]
 		if f.loopback && len(all) > 1 && !a.Embedded {
 			return a.Named(fmt.Errorf("%s: network interface %s reaches this host only, and the job has others",
-				cmp.Or(a.chosen.by, "--nic"), a.Resource.Interface))
+				cmp.Or(a.InterfaceBy, "--nic"), a.Resource.Interface))
 		}
 		if a.Resource.Interface != "" {
-			a.chosen.set(f.choose(six, network))
+			a.ChosenAddr = f.choose(six, network)
 		}
 	}
 	return nil
@@ -48,7 +49,7 @@ func FindAddresses(ctx context.Context, all []*AgentHost, like string) error {
 
 // joinSome joins the errors of a few hosts and counts the others: a wrong --nic is wrong
 // on every host.
-func joinSome(all []*AgentHost, errs []error) error {
+func joinSome(all []*hosts.AgentHost, errs []error) error {
 	const most = 3
 	var named []error
 	for i, a := range all {
@@ -60,21 +61,6 @@ func joinSome(all []*AgentHost, errs []error) error {
 		named = append(named[:most], fmt.Errorf("and %d more hosts without a data address", more))
 	}
 	return errors.Join(named...)
-}
-
-// chosen is the data address of a host whose line names an interface.
-type chosen struct {
-	addr string // empty until FindAddresses was called
-	by   string // file:line of the host's own line; empty: --nic has chosen for all hosts
-}
-
-func (c *chosen) set(addr string) { c.addr = addr }
-
-// onLine notes that the host's own line names the interface.
-func (c *chosen) onLine(line hostfile.Host) {
-	if line.Interface != "" {
-		c.by = line.Pos.String()
-	}
 }
 
 // addresses are the data addresses that a host can have, the preferred ones first. Each
@@ -145,7 +131,7 @@ func isIPv6(text string) bool {
 
 // addressesOf asks the host if its line names an interface. Otherwise the host has the
 // one data address.
-func addressesOf(ctx context.Context, a *AgentHost) (found addresses, err error) {
+func addressesOf(ctx context.Context, a *hosts.AgentHost) (found addresses, err error) {
 	if a.Resource.Interface == "" {
 		text, err := a.DataAddr()
 		if ip, failed := netip.ParseAddr(text); err == nil && failed == nil { // the agent reports an address that is none
@@ -153,7 +139,7 @@ func addressesOf(ctx context.Context, a *AgentHost) (found addresses, err error)
 		}
 		return found, err
 	}
-	var stdout Answer
+	var stdout hosts.Answer
 	if err := a.Call(ctx, "interfaces", nil, &stdout); err != nil {
 		return found, fmt.Errorf("list network interfaces: %w", err)
 	}
@@ -170,8 +156,8 @@ func addressesOf(ctx context.Context, a *AgentHost) (found addresses, err error)
 func onInterface(links []protocol.Interface, name, wanted, server string) (found addresses, err error) {
 	i := slices.IndexFunc(links, func(l protocol.Interface) bool { return l.Name == name })
 	if i < 0 {
-		return found, &advised{fmt.Errorf("no network interface %s: the host has %s", name, describe(links)),
-			"--nic NAME names the interface of all hosts, nic=NAME on a line of the resource file that of one"}
+		return found, exit.WithHint(fmt.Errorf("no network interface %s: the host has %s", name, describe(links)),
+			"--nic NAME names the interface of all hosts, nic=NAME on a line of the resource file that of one")
 	}
 	link := links[i]
 	switch {
@@ -271,14 +257,3 @@ func describe(links []protocol.Interface) string {
 	}
 	return strings.Join(texts, ", ")
 }
-
-// advised is an error with advice for the user.
-type advised struct {
-	error
-	hint string
-}
-
-func (a *advised) Unwrap() error { return a.error }
-
-// Hint says what to do instead.
-func (a *advised) Hint() string { return a.hint }

@@ -1,4 +1,4 @@
-package launcher
+package entrypoint
 
 import (
 	"errors"
@@ -8,7 +8,6 @@ import (
 	"testing"
 )
 
-// Programs that run Python see the GPUs of their host.
 // Only programs that choose a device by LOCAL_RANK are to see those of the whole host.
 func TestChoosesDevice(t *testing.T) {
 	t.Chdir(t.TempDir())
@@ -39,7 +38,7 @@ func TestChoosesDevice(t *testing.T) {
 		"torchic": false, "env torch": false,
 	} {
 		words := strings.Fields(command)
-		if got := choosesDevice(Config{Program: words[0], Args: words[1:], Workdir: "deep"}); got != want {
+		if got := (Source{Program: words[0], Args: words[1:], Workdir: "deep"}).code().choosesDevice(); got != want {
 			t.Errorf("%s: %v, want %v", command, got, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package launcher
+package furnish
 
 import (
 	"errors"
@@ -35,10 +35,10 @@ func shell(t *testing.T, line string) {
 	}
 }
 
-// workdirOf reads a folder for a launch of a command.
-func workdirOf(t *testing.T, folder, command string, args ...string) (workdir, error) {
+// workdirOf reads a folder for a launch.
+func workdirOf(t *testing.T, folder string) (Workdir, error) {
 	t.Helper()
-	return readWorkdir(t.Context(), Config{Program: command, Args: args, Workdir: folder}, console.NewPrinter(console.Terminal{Stderr: os.Stderr}))
+	return ReadWorkdir(t.Context(), folder, false, console.NewPrinter(console.Terminal{Stderr: os.Stderr}))
 }
 
 // inRepository makes a git repository in a folder that is the user's home, and goes there.
@@ -62,7 +62,7 @@ func TestReportW3DotfilesRepository(t *testing.T) {
 	makeFiles(t, map[string]string{".gitignore": "*\n", "project/train.py": "", "project/src/model.py": ""})
 	for _, cure := range []string{"git init -q .", "echo '!*' >> .plxignore"} {
 		t.Chdir(filepath.Join(home, "project"))
-		_, err := workdirOf(t, ".", "bash", "-c", "python3 train.py")
+		_, err := workdirOf(t, ".")
 		if err == nil || exit.Code(err) != exit.CodeUsage || !strings.Contains(err.Error(), "--workdir .: nothing of it would be sent: "+home+"/.gitignore:1 excludes it") {
 			t.Fatalf("%v, want who excludes all", err)
 		}
@@ -70,19 +70,19 @@ func TestReportW3DotfilesRepository(t *testing.T) {
 			t.Errorf("hint %q, want %q", exit.Hint(err), cure)
 		}
 		shell(t, cure)
-		w, err := workdirOf(t, ".", "bash", "-c", "python3 train.py")
+		w, err := workdirOf(t, ".")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, found := w.folder.Find("src/model.py"); !found || !w.has("train.py") {
+		if _, found := w.Folder.Find("src/model.py"); !found || !w.has("train.py") {
 			t.Errorf("after %s: not all is sent", cure)
 		}
 		shell(t, "rm -rf .git .plxignore")
 	}
 }
 
-func (w workdir) has(p string) bool {
-	_, found := w.folder.Find(p)
+func (w Workdir) has(p string) bool {
+	_, found := w.Folder.Find(p)
 	return found
 }
 
@@ -90,7 +90,7 @@ func (w workdir) has(p string) bool {
 func TestReportW4FolderExcludesItself(t *testing.T) {
 	inRepository(t)
 	makeFiles(t, map[string]string{"dist/.gitignore": "*\n", "dist/train": "", "dist/sub/x": ""})
-	_, err := workdirOf(t, "dist", "./dist/train")
+	_, err := workdirOf(t, "dist")
 	if err == nil || exit.Code(err) != exit.CodeUsage || !strings.Contains(err.Error(), "nothing of it would be sent: .gitignore:1 excludes it") {
 		t.Fatalf("%v, want who excludes all", err)
 	}
@@ -99,35 +99,8 @@ func TestReportW4FolderExcludesItself(t *testing.T) {
 		t.Fatalf("hint %q", exit.Hint(err))
 	}
 	shell(t, cure)
-	if w, err := workdirOf(t, "dist", "./dist/train"); err != nil || !w.has("train") || !w.has("sub/x") {
+	if w, err := workdirOf(t, "dist"); err != nil || !w.has("train") || !w.has("sub/x") {
 		t.Errorf("after %s: %v", cure, err)
-	}
-}
-
-// Scripts that a pattern leaves here are refused, in a line for a shell too. Each hint
-// leads on.
-func TestExcludedProgram(t *testing.T) {
-	inRepository(t)
-	t.Setenv("HOME", t.TempDir())
-	makeFiles(t, map[string]string{".gitignore": "build/\n*.gen.py\n", "build/train.py": "", "build/sub/x.gen.py": "", "a": "", "a.gen.py": ""})
-	for _, c := range []struct{ script, why, line string }{
-		{"build/train.py", "build/train.py does not reach the hosts: .gitignore:1", "!/build/"},
-		{"a.gen.py", "a.gen.py does not reach the hosts: .gitignore:2", "!/a.gen.py"},
-		{"build/sub/x.gen.py", "build/sub/x.gen.py does not reach the hosts: .gitignore:2", "!/build/sub/x.gen.py"}, // build/ is sent by now
-	} {
-		for _, command := range [][]string{{"python3", c.script}, {"bash", "-c", "exec python3 -u " + c.script + " --x"}} {
-			_, err := workdirOf(t, ".", command[0], command[1:]...)
-			if err == nil || exit.Code(err) != exit.CodeUsage || !strings.Contains(err.Error(), c.why) || exit.Hint(err) != "add the line "+c.line+" to .plxignore" {
-				t.Errorf("%q: %v, hint %q; want %q and %q", command, err, exit.Hint(err), c.why, c.line)
-			}
-		}
-		if _, err := workdirOf(t, ".", "bash", "-c", "cd build; python3 "+c.script); err != nil {
-			t.Errorf("a line that goes elsewhere: %v", err)
-		}
-		shell(t, "echo '"+c.line+"' >> .plxignore")
-		if _, err := workdirOf(t, ".", "python3", c.script); err != nil {
-			t.Errorf("after the hint for %s: %v", c.script, err)
-		}
 	}
 }
 
@@ -137,12 +110,12 @@ func TestReportW6LargeFolder(t *testing.T) {
 	for i, name := range []string{"a", "b", "c", "d"} {
 		m.Entries = append(m.Entries, tree.Entry{Path: name, Kind: tree.File, Size: 1<<28 + int64(i)<<20})
 	}
-	w := workdir{named: ".", folder: &tree.Folder{Manifest: m}}
+	w := Workdir{named: ".", Folder: &tree.Folder{Manifest: m}}
 	const want = "note: --workdir . has 1.0 GiB, and hosts get what they lack of it; largest: d (259.0 MiB), c (258.0 MiB), b (257.0 MiB); lines in .plxignore leave files here"
 	if got := w.size(); len(got) != 1 || got[0] != want {
 		t.Errorf("notes %q, want %q", got, want)
 	}
-	w.folder.Entries = w.folder.Entries[:3]
+	w.Folder.Entries = w.Folder.Entries[:3]
 	if got := w.size(); len(got) != 0 {
 		t.Errorf("notes %q of a small folder", got)
 	}
@@ -153,7 +126,7 @@ func TestReportW5FilesVanishWhileSending(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("HOME", t.TempDir())
 	makeFiles(t, map[string]string{"train.py": "", "gone": "", "always": "1"})
-	w, err := workdirOf(t, ".", "python3", "train.py")
+	w, err := workdirOf(t, ".")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,4 +150,31 @@ func TestReportW5FilesVanishWhileSending(t *testing.T) {
 	if err := w.sendUnchanged(t.Context(), func(*tree.Folder) error { return failed }, nil); err != failed {
 		t.Errorf("%v, want the error", err)
 	}
+}
+
+// The home folder has keys. It is sent only with a .plxignore.
+func TestHomeStaysHere(t *testing.T) {
+	above := t.TempDir()
+	home := filepath.Join(above, "user")
+	project := filepath.Join(home, "project")
+	link := filepath.Join(t.TempDir(), "link")
+	if err := errors.Join(os.MkdirAll(project, 0o755), os.Symlink(home, link)); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOME", link)
+	read := func(folder string, refused bool) {
+		t.Helper()
+		_, err := workdirOf(t, folder)
+		if (err != nil) != refused || refused && (exit.Code(err) != exit.CodeUsage || exit.Hint(err) == "" || !strings.Contains(err.Error(), "your home folder "+home)) {
+			t.Errorf("--workdir %s: %v, hint %q; want an error: %v", folder, err, exit.Hint(err), refused)
+		}
+	}
+	read(project, false)
+	for _, folder := range []string{home, link, above, "/"} {
+		read(folder, true)
+	}
+	if err := os.WriteFile(filepath.Join(home, ".plxignore"), []byte("*\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	read(home, false)
 }

@@ -1,0 +1,213 @@
+package entrypoint
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/plx-run/plx/envsync/tree"
+	"github.com/plx-run/plx/launcher/exit"
+)
+
+// checkMissing refuses a script that is not in the folder of --workdir. A setup line may make
+// it.
+func (s Source) checkMissing() error {
+	script, _ := s.script()
+	if s.Workdir == "" || s.Setup != "" || script == "" || filepath.IsAbs(script) || isFile(script) || s.copies(script) {
+		return nil // that the folder does not have one of the present folder is noticed later
+	}
+	if _, err := os.Stat(filepath.Join(s.Workdir, script)); !errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return exit.Mistake(fmt.Errorf("%s %s: there is no %s in --workdir %s", s.Program, script, script, s.Workdir),
+		"name the file by its path in that folder; a file that --setup makes needs --setup")
+}
+
+// checkFiles refuses a program or script that is a file of this machine and does not
+// reach the hosts. It returns notes on other arguments of that kind.
+func (s Source) checkFiles(sent *tree.Folder) (notes []string, err error) {
+	if s.Chdir != "" {
+		return nil, nil // the folder of the hosts may have the files
+	}
+	f := files{s, sent}
+	if isBareFile(s.Program) {
+		bare := fmt.Sprintf("%s is a file here, and a name without a slash means a command of the hosts", s.Program)
+		if !f.reaches(s.Program) {
+			if _, err := kindOf("./" + s.Program); err != nil {
+				return nil, exit.Mistake(errors.New(bare), "%s", exit.Hint(err)) // which leads to the end at once
+			}
+			return nil, exit.Mistake(errors.New(bare), "plx launch ./%s", s.Program)
+		}
+		if s.Path == "" && s.Setup == "" { // they may put its folder on the PATH
+			notes = append(notes, fmt.Sprintf("note: %s: the file is ./%s", bare, s.Program))
+		}
+	}
+	script, others := s.script()
+	if f.lost(script) {
+		if !movesAway(s.Setup) {
+			return nil, f.refuse(script)
+		}
+		others = append(others, script)
+	}
+	if err := f.checkLine(); err != nil {
+		return nil, err
+	}
+	return slices.Concat(notes, f.note(others), f.absolute(script)), nil
+}
+
+// isBareFile reports whether a name without a slash is a file here and no command: the
+// user has forgotten the "./".
+func isBareFile(program string) bool {
+	if strings.Contains(program, "/") || !isFile(program) {
+		return false
+	}
+	_, err := exec.LookPath(program)
+	return err != nil
+}
+
+// movesAway reports whether a setup line may leave the working directory.
+func movesAway(setup string) bool {
+	words := strings.FieldsFunc(setup, func(r rune) bool { return strings.ContainsRune(" \t\n;&|({", r) })
+	return slices.Contains(words, "cd") || slices.Contains(words, "pushd")
+}
+
+// copies reports whether --copy sends a relative path.
+func (s Source) copies(file string) bool {
+	first := firstOf(file)
+	return slices.ContainsFunc(s.Copy, func(copied string) bool { return filepath.Base(copied) == first })
+}
+
+// files finds arguments that name files of this machine.
+type files struct {
+	Source
+	sent *tree.Folder // Workdir as it was read; nil: there is none
+}
+
+// checkLine refuses a line for a shell that names a script which a pattern leaves here.
+func (f files) checkLine() error {
+	line, given := f.shellLine()
+	if f.sent == nil || !given || movesAway(line) || movesAway(f.Setup) {
+		return nil
+	}
+	for _, script := range pythonScript().FindAllString(line, maxScripts) {
+		if why, _ := f.excluded(script); why != "" && f.lost(script) {
+			return f.refuse(script)
+		}
+	}
+	return nil
+}
+
+// reaches reports whether a relative path names the same file on the hosts.
+func (f files) reaches(file string) bool {
+	if f.sent != nil {
+		e, found := f.sent.Find(path.Clean(filepath.ToSlash(file)))
+		if found && (e.Kind != tree.Directory || isFolder(file)) {
+			return true
+		}
+	}
+	return f.copies(file)
+}
+
+// lost reports whether a path names a file here that the hosts do not get.
+func (f files) lost(file string) bool {
+	return file != "" && !filepath.IsAbs(file) && isFile(file) && !f.reaches(file)
+}
+
+// lostFolder is lost for a folder. A task makes folders that it writes into, so an empty one
+// counts as sent, and so does one that holds the present folder.
+func (f files) lostFolder(name string) bool {
+	if name == "" || !filepath.IsLocal(name) || path.Clean(name) == "." || !isFolder(name) || f.reaches(name) {
+		return false
+	}
+	entries, err := os.ReadDir(name)
+	return err == nil && len(entries) > 0
+}
+
+// excluded returns what excludes a file of the working directory, and the path to except
+// there; or "".
+func (f files) excluded(file string) (why, except string) {
+	if f.sent == nil {
+		return "", ""
+	}
+	except, in := inside(f.sent, file)
+	if !in {
+		return "", ""
+	}
+	return f.sent.Excluded(except), except
+}
+
+// refuse is the error of a script that the hosts do not get.
+func (f files) refuse(script string) error {
+	if f.sent == nil {
+		return exit.Mistake(fmt.Errorf("%s is not on the hosts", script), "%s is a local file: add --workdir .", script)
+	}
+	p, in := inside(f.sent, script)
+	if !in {
+		return exit.Mistake(fmt.Errorf("%s is not in --workdir %s", script, f.Workdir),
+			"name a folder that has it, such as --workdir ., or add --copy %s", script)
+	}
+	if why := f.sent.Excluded(p); why != "" {
+		for up := path.Dir(p); up != "."; up = path.Dir(up) {
+			if f.sent.Excluded(up) != "" {
+				p = up + "/"
+			}
+		}
+		return exit.Mistake(fmt.Errorf("%s does not reach the hosts: %s excludes it", script, why), "add the line !/%s to .plxignore", p)
+	}
+	return exit.Mistake(fmt.Errorf("%s is not in --workdir %s under that path", script, f.Workdir),
+		"tasks run in that folder: name it %s", p)
+}
+
+// absolute returns a line on a script in the working directory that is named by its path
+// on this machine. On hosts with a shared disk that path may be meant.
+func (f files) absolute(script string) []string {
+	if f.sent == nil || !filepath.IsAbs(script) || !isFile(script) {
+		return nil
+	}
+	p, in := inside(f.sent, script)
+	if !in {
+		return nil
+	}
+	return []string{fmt.Sprintf("note: %s is that path on the hosts too; in the working directory the file is %s", script, p)}
+}
+
+// note returns one line on arguments that name local files.
+func (f files) note(args []string) []string {
+	var lost []string
+	for _, arg := range args {
+		if _, value, found := strings.Cut(arg, "="); found && strings.HasPrefix(arg, "-") {
+			arg = value
+		}
+		if (f.lost(arg) || f.lostFolder(arg)) && !slices.Contains(lost, arg) {
+			lost = append(lost, arg)
+		}
+	}
+	if len(lost) == 0 {
+		return nil
+	}
+	what := "a local file"
+	folders := slices.ContainsFunc(lost, isFolder)
+	switch {
+	case len(lost) == 1 && folders:
+		what = "a local folder"
+	case len(lost) > 1 && folders:
+		what = "local files and folders"
+	case len(lost) > 1:
+		what = "local files"
+	}
+	more := ""
+	if f.sent == nil {
+		more = " (--workdir DIR and --copy FILE send files)"
+	} else if why, except := f.excluded(lost[0]); why != "" {
+		if isFolder(lost[0]) {
+			except += "/"
+		}
+		more = fmt.Sprintf(" (%s excludes it; a line !/%s in .plxignore sends it)", why, except)
+	}
+	return []string{fmt.Sprintf("note: %s: %s that the hosts do not get%s", strings.Join(lost, ", "), what, more)}
+}

@@ -1,0 +1,231 @@
+package furnish
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/plx-run/plx/envsync/tree"
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/launcher/hosts"
+)
+
+// Workdir is the folder of --workdir as it was read.
+type Workdir struct {
+	named  string       // as the user named it
+	Folder *tree.Folder // nil: there is no --workdir
+}
+
+// ReadWorkdir reads the folder of --workdir, if that is not empty, and prints what its user may not expect.
+func ReadWorkdir(ctx context.Context, dir string, keepLinks bool, printer *console.Printer) (w Workdir, err error) {
+	if dir == "" {
+		return w, nil
+	}
+	w.named = dir
+	if err := notHome(dir); err != nil {
+		return w, err
+	}
+	count := new(tree.Count)
+	defer watchReading(printer, "--workdir "+dir, count)()
+	if w.Folder, err = tree.Scan(ctx, dir, tree.Options{Cache: hashCache(), Count: count, KeepLinks: keepLinks}); err != nil {
+		return w, causeOr(ctx, exit.Mistake(fmt.Errorf("--workdir %s on this machine: %w", dir, err),
+			"--workdir names a folder of this machine, such as --workdir .; a .plxignore in it names files to leave out"))
+	}
+	if err := w.notEmpty(); err != nil {
+		return w, err
+	}
+	printer.Lines(slices.Concat(w.remarks(), w.size()))
+	return w, nil
+}
+
+// notEmpty refuses a folder from which patterns leave nothing.
+func (w Workdir) notEmpty() error {
+	if slices.ContainsFunc(w.Folder.Entries, func(e tree.Entry) bool { return e.Kind != tree.Directory }) {
+		return nil
+	}
+	why := w.Folder.Excluding()
+	if why == "" {
+		return nil
+	}
+	cure := fmt.Sprintf("to send it all: echo '!*' >> %s", filepath.Join(w.named, ".plxignore"))
+	if filepath.IsAbs(why) {
+		cure = fmt.Sprintf("to make it a repository of its own, in which that file does not count: git init %s; %s", w.named, cure)
+	}
+	return exit.Mistake(fmt.Errorf("--workdir %s: nothing of it would be sent: %s excludes it", w.named, why), "%s", cure)
+}
+
+// remarks are lines on what the user may not expect.
+func (w Workdir) remarks() (lines []string) {
+	if w.Folder != nil {
+		for _, note := range w.Folder.Notes() {
+			lines = append(lines, fmt.Sprintf("note: --workdir %s: %s", w.named, note))
+		}
+	}
+	return lines
+}
+
+// muchSize is from how many bytes on a folder is perhaps larger than the user thinks.
+const muchSize = 1 << 30
+
+// size returns a line on a large folder.
+func (w Workdir) size() []string {
+	if w.Folder == nil {
+		return nil
+	}
+	_, size := w.Folder.Files()
+	if size <= muchSize {
+		return nil
+	}
+	const most = 3
+	files := slices.DeleteFunc(slices.Clone(w.Folder.Entries), func(e tree.Entry) bool { return e.Kind != tree.File })
+	slices.SortStableFunc(files, func(a, b tree.Entry) int { return cmp.Compare(b.Size, a.Size) })
+	var largest []string
+	for _, e := range files[:min(most, len(files))] {
+		largest = append(largest, fmt.Sprintf("%s (%s)", e.Path, console.Size(e.Size)))
+	}
+	return []string{fmt.Sprintf("note: --workdir %s has %s, and hosts get what they lack of it; largest: %s; lines in .plxignore leave files here",
+		w.named, console.Size(size), strings.Join(largest, ", "))}
+}
+
+// notHome refuses the user's home folder, and a folder above it, unless the user has said
+// by a .plxignore what of it is to stay here: it has keys and passwords.
+func notHome(folder string) error {
+	home, err := filepath.EvalSymlinks(os.Getenv("HOME"))
+	if err != nil {
+		return nil // without a home nothing is known of it
+	}
+	abs, err := filepath.Abs(folder)
+	if err != nil {
+		return nil // Scan reports what is wrong with the folder; so below
+	}
+	if abs, err = filepath.EvalSymlinks(abs); err != nil {
+		return nil
+	}
+	inside, err := filepath.Rel(abs, home)
+	if err != nil || !filepath.IsLocal(inside) || exists(filepath.Join(abs, ".plxignore")) {
+		return nil
+	}
+	return exit.Mistake(fmt.Errorf("--workdir %s: your home folder %s is in it, with your keys and passwords", folder, home),
+		"put the job's files into a folder of their own; or write a .plxignore beside them that excludes the rest")
+}
+
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}
+
+// watchReading shows how far the reading of a folder is.
+func watchReading(printer *console.Printer, what string, count *tree.Count) (done func()) {
+	return printer.Watch(func() string {
+		found, read, bytes := count.Now()
+		return fmt.Sprintf("reading %s: %d of %s, %s", what, read, console.Count(int(found), "file"), console.Size(bytes))
+	})
+}
+
+// causeOr returns the cause of ctx's end, else err.
+func causeOr(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// hashCache returns the folder of this machine that keeps the hashes of files, or "".
+func hashCache() string {
+	home := os.Getenv("HOME")
+	if home == "" {
+		return ""
+	}
+	return filepath.Join(home, ".plx", "hashes")
+}
+
+// ID returns the content hash of the folder's manifest, or "".
+func (w Workdir) ID() string {
+	if w.Folder == nil {
+		return ""
+	}
+	return w.Folder.ID().String()
+}
+
+// Source names the folder as Spec.Source does, or is "".
+func (w Workdir) Source() string {
+	if w.Folder == nil {
+		return ""
+	}
+	machine, _ := os.Hostname() // without it equal paths of several machines share a spare folder
+	sum := sha256.Sum256([]byte(machine + "\x00" + w.Folder.Root()))
+	return hex.EncodeToString(sum[:8])
+}
+
+// Lines tells what is sent.
+func (w Workdir) Lines(on int) []string {
+	if w.Folder == nil {
+		return nil
+	}
+	n, size := w.Folder.Files()
+	return []string{fmt.Sprintf("send: %s as the tasks' working directory: %s, at most %s", w.named, console.Count(n, "file"), ToHosts(size, on))}
+}
+
+// ToHosts writes how many bytes travel if all hosts lack something of a size.
+func ToHosts(size int64, on int) string {
+	return fmt.Sprintf("%s to %s", console.Size(int64(on)*size), console.Count(on, "host"))
+}
+
+// Send brings the folder's contents to all hosts of a launch and makes the working directory
+// there, with the files of archives. Files may change meanwhile, and w with them.
+func (w *Workdir) Send(ctx context.Context, to []*hosts.AgentHost, archives []string, how Sending) error {
+	if w.Folder == nil {
+		return nil
+	}
+	how.Bar = how.Printer.NewTransfer("sending " + w.named)
+	err := w.sendUnchanged(ctx, func(f *tree.Folder) error {
+		return SendWorkdir(ctx, to, f, w.Source(), archives, how)
+	}, how.Printer.Lines)
+	how.Bar.Sent(err)
+	if err != nil {
+		return causeOr(ctx, fmt.Errorf("--workdir %s: %w", w.named, err))
+	}
+	return nil
+}
+
+// rereads is how often files that have changed are read again, and lost how many more are
+// then left out.
+const rereads, lost = 3, 100
+
+// sendUnchanged has send send the folder. Files may have changed or vanished since it was
+// read: then it reads them again, and at last leaves those out that always change. say is
+// told of these.
+func (w *Workdir) sendUnchanged(ctx context.Context, send func(*tree.Folder) error, say func([]string)) error {
+	for i := 0; ; i++ {
+		err := send(w.Folder)
+		var changed *tree.ChangedError
+		if !errors.As(err, &changed) || ctx.Err() != nil || i == rereads+lost {
+			return err
+		}
+		without := ""
+		if i >= rereads {
+			without = changed.Path
+		}
+		known := len(w.remarks())
+		if w.Folder, err = w.Folder.Again(ctx, without); err != nil {
+			return err
+		}
+		say(w.remarks()[known:])
+	}
+}
+
+// SendAgain brings the folder's contents to a host that may have lost them.
+func (w Workdir) SendAgain(ctx context.Context, a *hosts.AgentHost, archives []string) error {
+	if w.Folder == nil {
+		return nil
+	}
+	return SendWorkdir(ctx, []*hosts.AgentHost{a}, w.Folder, w.Source(), archives, Sending{})
+}
