@@ -56,7 +56,7 @@ func (r *newcomer) checked(command string, res result) {
 // rest is in the job's record and logs.
 func (r *newcomer) trained(res result) {
 	r.t.Helper()
-	contains(r.t, res.stderr, "plx: no --hosts given: an embedded cluster of 2 hosts with 1 worker each", ": done\n")
+	contains(r.t, res.stderr, "plx: no --hosts: embedded cluster of 2 hosts x 1 worker (--local 2x1)", ": done\n")
 	if n := strings.Count(slow.ReplaceAllString(res.stderr, ""), "\n"); n > 6 {
 		r.t.Errorf("%d lines on stderr, want 6 at most:\n%s", n, res.stderr)
 	}
