@@ -71,7 +71,7 @@ func launchFlags() []cli.Flag {
 			&cli.StringFlag{Name: "chdir", Usage: "`FOLDER` on the hosts to run in, instead of the task's own"},
 			&cli.StringFlag{Name: "setup", Usage: "shell `LINE` to run before the program, in its directory and environment: with --workdir once on each host, else in each task"}),
 		group("Output", append([]cli.Flag{
-			verboseFlag(),
+			verboseFlag(), stampsFlag(),
 			&cli.StringFlag{Name: "grep", Usage: "show only lines that match `RE`"},
 			&cli.StringFlag{Name: "log-dir", Usage: "keep a file of each task's stdout and one of its stderr in `FOLDER` on this machine"},
 			&cli.StringFlag{Name: "log-limit", Value: "1GiB", Usage: "a host keeps the newest `SIZE` of a task's output, such as 500MiB; 0 or none: all of it"},
@@ -144,7 +144,7 @@ func (c *command) submit(ctx *cli.Context) error {
 		return err
 	}
 	s := submit.Config{Terminal: cfg.Terminal, Name: cfg.Name, Program: cfg.Program, Words: scriptFlags(ctx), Args: ctx.Args().Slice(), Environ: environ,
-		Detach: cfg.Detach, DryRun: cfg.DryRun, SaveTime: cfg.SaveTime, Finish: cfg.Fetch != "" || cfg.LogDir != "", Shown: logs.Options{Grep: cfg.Grep, Verbose: cfg.Verbose, Only: cfg.Show}}
+		Detach: cfg.Detach, DryRun: cfg.DryRun, SaveTime: cfg.SaveTime, Finish: cfg.Fetch != "" || cfg.LogDir != "", Shown: logs.Options{Grep: cfg.Grep, Verbose: cfg.Verbose, Timestamps: cfg.Stamps, Only: cfg.Show}}
 	for _, flag := range []string{"partition", "nodes", "gpus"} {
 		if value := ctx.String(flag); value != "" {
 			s.Options = append(s.Options, "--"+flag+"="+value)
@@ -226,7 +226,7 @@ func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config
 	if cfg.LogLimit, err = logLimit(ctx.String("log-limit")); err != nil {
 		return cfg, err
 	}
-	cfg.Show = shownTasks(ctx)
+	cfg.Show, cfg.Stamps = shownTasks(ctx), ctx.Bool("timestamps")
 	if cfg.Grep, err = pattern(ctx, "grep"); err != nil {
 		return cfg, err
 	}

@@ -56,6 +56,11 @@ func verboseFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "v", Aliases: []string{"verbose"}, Usage: "print plans and cost tables too; plx logs always does"}
 }
 
+// stampsFlag is the flag of commands that print the lines of tasks.
+func stampsFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "timestamps", Usage: "begin each line of a task with the time at which its host received it, in UTC"}
+}
+
 // taskFlags choose tasks whose output is shown.
 func taskFlags() []cli.Flag {
 	return []cli.Flag{
@@ -141,7 +146,10 @@ func (c *command) terminal(ctx *cli.Context) (console.Terminal, error) {
 	}
 	t := console.Terminal{Stdout: c.stdout, Stderr: c.stderr,
 		StdoutTTY: term.IsTerminal(int(c.stdout.Fd())), StderrTTY: term.IsTerminal(int(c.stderr.Fd()))}
-	t.Dumb = os.Getenv("TERM") == "dumb"
+	if t.StdoutTTY {
+		t.Width, _, _ = term.GetSize(int(c.stdout.Fd())) // 0 if it is not known
+	}
+	t.Dumb, t.Sixteen = os.Getenv("TERM") == "dumb", logs.Sixteen(os.Environ())
 	t.StdoutColour = logs.UseColour(mode, t.StdoutTTY, os.Getenv)
 	t.StderrColour = logs.UseColour(mode, t.StderrTTY, os.Getenv)
 	return t, nil

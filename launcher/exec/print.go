@@ -8,8 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/charmbracelet/lipgloss"
-	"github.com/muesli/termenv"
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
@@ -100,13 +99,11 @@ func (p printer) header(group []*result) string {
 		name += fmt.Sprintf(" (%d)", len(group))
 	}
 	rule := strings.Repeat("-", 15)
-	r := lipgloss.NewRenderer(p.w)
-	r.SetColorProfile(termenv.Ascii)
+	style := ansi.Style{}
 	if p.colour {
-		r.SetColorProfile(termenv.ANSI)
+		style = style.Bold().ForegroundColor(ansi.Cyan)
 	}
-	style := r.NewStyle().Bold(true).Foreground(lipgloss.Color("6"))
-	return style.Render(rule) + "\n" + style.Render(name) + "\n" + style.Render(rule)
+	return style.Styled(rule) + "\n" + style.Styled(name) + "\n" + style.Styled(rule)
 }
 
 // printCuts reports outputs that were too large to keep.

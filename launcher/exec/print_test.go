@@ -28,8 +28,8 @@ func TestPrint(t *testing.T) {
 	}{
 		{printer{}, rule + "h[1,3] (2)\n" + rule + "a\x1b[2J\r\n" + rule + "h4\n" + rule + "b\n"},
 		{printer{tty: true}, rule + "h[1,3] (2)\n" + rule + "a\n" + rule + "h4\n" + rule + "b\n"},
-		{printer{tty: true, colour: true}, "\x1b[1;36m---------------\x1b[0m\n\x1b[1;36mh[1,3] (2)\x1b[0m\n\x1b[1;36m---------------\x1b[0m\na\n" +
-			"\x1b[1;36m---------------\x1b[0m\n\x1b[1;36mh4\x1b[0m\n\x1b[1;36m---------------\x1b[0m\nb\n"},
+		{printer{tty: true, colour: true}, "\x1b[1;36m---------------\x1b[m\n\x1b[1;36mh[1,3] (2)\x1b[m\n\x1b[1;36m---------------\x1b[m\na\n" +
+			"\x1b[1;36m---------------\x1b[m\n\x1b[1;36mh4\x1b[m\n\x1b[1;36m---------------\x1b[m\nb\n"},
 	} {
 		var out bytes.Buffer
 		c.to.w = &out
