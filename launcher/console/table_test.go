@@ -74,9 +74,9 @@ func TestTableFits(t *testing.T) {
 	small.Row("slow-20261128-025609-7mcq", "2026-11-28 02:56:09", "2s", "2", "2", "stopped", "143", "stopped by plx stop")
 	small.Write(Terminal{Stdout: &out, Width: 60}) // a Buffer takes everything
 	narrow := "" +
-		"JOB               STARTED    TOOK HOSTS TASKS STATE   CODE\n" +
-		"slow-20261128-    2026-11-28 2s   2     2     stopped 143\n" +
-		"025609-7mcq       02:56:09\n" +
+		"JOB                 STARTED    TOOK HOSTS TASKS STATE   CODE\n" +
+		"slow-20261128-      2026-11-28 2s   2     2     stopped 143\n" +
+		"025609-7mcq         02:56:09\n" +
 		"    stopped by plx stop\n"
 	if out.String() != narrow {
 		t.Errorf("got\n%swant\n%s", out.String(), narrow)
