@@ -142,7 +142,7 @@ func Sixteen(environ []string) bool { return colorprofile.Env(environ) < colorpr
 // palette holds colours of the 256-colour cube that stand out, at 3:1 or more, on dark
 // and on light backgrounds. Two that follow each other, and the last and the first, are as
 // far apart as can be. No red: that marks stderr.
-var palette = [...]ansi.ExtendedColor{33, 200, 136, 31, 134, 166, 29, 129, 96, 28, 162, 101}
+var palette = [...]ansi.ExtendedColor{33, 200, 136, 31, 134, 130, 29, 129, 96, 28, 162, 101}
 
 // sixteen is the palette of terminals with 16 colours. What these look like is up to the
 // user.

@@ -370,7 +370,7 @@ func TestPalette(t *testing.T) {
 			t.Errorf("colour %d and its neighbour differ by %.0f", c, d)
 		}
 		for _, other := range palette[:i] {
-			if d := difference(c, other); d < 35 {
+			if d := difference(c, other); d < 25 {
 				t.Errorf("colours %d and %d differ by %.0f", c, other, d)
 			}
 		}
