@@ -15,7 +15,7 @@ func (c *command) logsCommand() *cli.Command {
 		Flags: reachFlags(jsonFlag(),
 			&cli.BoolFlag{Name: "v", Aliases: []string{"verbose"}, Usage: "first print the plan of the launch"},
 			&cli.BoolFlag{Name: "f", Aliases: []string{"follow"}, Usage: "follow the job until it ends"},
-			taskFlags()[0], taskFlags()[1],
+			taskFlags()[0], taskFlags()[1], stampsFlag(),
 			&cli.IntFlag{Name: "tail", Value: -1, Usage: "only the last `N` lines of each task's stdout and of its stderr"},
 			&cli.DurationFlag{Name: "since", Usage: "only lines of the last `TIME`, such as 10m"},
 			&cli.StringFlag{Name: "grep", Usage: "only lines that match `RE`"}),
@@ -26,7 +26,7 @@ func (c *command) logsCommand() *cli.Command {
 // logs reads --host as the names of the hosts to show, not of the hosts to look on.
 func (c *command) logs(ctx *cli.Context) error {
 	cfg := jobs.LogsConfig{Follow: ctx.Bool("f"), Tasks: shownTasks(ctx), Tail: ctx.Int("tail"),
-		Since: ctx.Duration("since"), JSON: ctx.Bool("json"), Plan: ctx.Bool("v"), Hosts: ctx.StringSlice("host")}
+		Since: ctx.Duration("since"), JSON: ctx.Bool("json"), Plan: ctx.Bool("v"), Hosts: ctx.StringSlice("host"), Stamps: ctx.Bool("timestamps")}
 	if err := oneJob(ctx); err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func (c *command) probe(ctx *cli.Context) error {
 	if ctx.Bool("json") {
 		err = gpuprobe.JSON(c.stdout, rows)
 	} else {
-		err = gpuprobe.Table(c.stdout, rows, t.StdoutColour)
+		err = hosts.PrintProbed(t, rows)
 	}
 	var hints []string
 	for _, row := range rows {

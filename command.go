@@ -63,7 +63,10 @@ func (c *command) terminal(ctx *cli.Context) console.Terminal {
 	mode := ctx.String("color")
 	t := console.Terminal{Stdout: c.stdout, Stderr: c.stderr,
 		StdoutTTY: term.IsTerminal(int(c.stdout.Fd())), StderrTTY: term.IsTerminal(int(c.stderr.Fd()))}
-	t.Dumb = os.Getenv("TERM") == "dumb"
+	if t.StdoutTTY {
+		t.Width, _, _ = term.GetSize(int(c.stdout.Fd())) // 0 if it is not known
+	}
+	t.Dumb, t.Sixteen = os.Getenv("TERM") == "dumb", logs.Sixteen(os.Environ())
 	t.StdoutColour = logs.UseColour(mode, t.StdoutTTY, os.Getenv)
 	t.StderrColour = logs.UseColour(mode, t.StderrTTY, os.Getenv)
 	return t

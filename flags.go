@@ -52,6 +52,11 @@ func verboseFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "v", Aliases: []string{"verbose"}, Usage: "print plans and cost tables too; plx logs always does"}
 }
 
+// stampsFlag is the flag of commands that print the lines of tasks.
+func stampsFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "timestamps", Usage: "begin each line of a task with the time at which its host received it, in UTC"}
+}
+
 // taskFlags choose tasks whose output is shown.
 func taskFlags() []cli.Flag {
 	return []cli.Flag{

@@ -6,15 +6,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/term"
 
 	"github.com/plx-run/plx/launcher/agent"
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/exit"
+	"github.com/plx-run/plx/logs"
 )
 
 func main() {
@@ -42,16 +44,23 @@ func run(args []string, stdout, stderr *os.File) int {
 	if errors.As(err, &verdict) {
 		return verdict.code
 	}
-	err = blamed(app, err)
-	complain(stderr, err)
+	c.complain(args, blamed(app, err))
 	return exit.Code(err)
 }
 
-// complain prints an error, a line for each host, and then the hint.
-func complain(w io.Writer, err error) {
-	for _, line := range console.ErrorLines(err) {
-		fmt.Fprintf(w, "plx: %s\n", line)
+// complain prints an error, a line for each host, and then the hint. The flags may not have
+// been read, so it looks for --color among all arguments.
+func (c *command) complain(args []string, err error) {
+	mode := os.Getenv("PLX_COLOR")
+	for i, arg := range args {
+		if value, found := strings.CutPrefix(arg, "--color"); found && value == "" && i+1 < len(args) {
+			mode = args[i+1]
+		} else if found {
+			mode = strings.TrimPrefix(value, "=")
+		}
 	}
+	colour := logs.UseColour(mode, term.IsTerminal(int(c.stderr.Fd())), os.Getenv)
+	console.NewPrinter(console.Terminal{Stdout: c.stdout, Stderr: c.stderr, StderrColour: colour}).Error(err)
 }
 
 func (c *command) app() *cli.App {

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -55,9 +56,17 @@ func help(t *testing.T, args []string) string {
 
 // Every error line of plx begins with its name; a hint is a line of its own.
 func TestComplain(t *testing.T) {
-	var out bytes.Buffer
-	complain(&out, fmt.Errorf("host a: x\nhost b: y\nhost c: y"))
-	if want := "plx: host a: x\nplx: hosts b,c: y\n"; out.String() != want {
-		t.Errorf("got %q, want %q", out.String(), want)
+	for flag, want := range map[string]string{
+		"--color=never":  "plx: host a: x\nplx: hosts b,c: y\n",
+		"--color=always": "\x1b[1mplx:\x1b[0m \x1b[31mhost a: x\x1b[0m\n\x1b[1mplx:\x1b[0m \x1b[31mhosts b,c: y\x1b[0m\n",
+	} {
+		out, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		(&command{stdout: out, stderr: out}).complain([]string{"plx", "probe", flag}, fmt.Errorf("host a: x\nhost b: y\nhost c: y"))
+		if got, err := os.ReadFile(out.Name()); err != nil || string(got) != want {
+			t.Errorf("%s: got %q, %v, want %q", flag, got, err, want)
+		}
 	}
 }

@@ -37,5 +37,5 @@ func TestOutOfMemory(t *testing.T) {
 	reason := "worker:0 on h1 was ended by signal 9 (killed): out of memory: the kernel killed 1 process of its control group /" + name + ", which may have 400 MiB"
 	contains(t, res.stderr, reason+"\n", "hint: plx exec --host h1 -- free -h ")
 	b.hostsGone(0)
-	contains(t, b.want(0, "status", "greedy").stdout, "worker:0 h1   culprit 137  SIGKILL the kernel killed 1 process of its control group ")
+	contains(t, b.want(0, "status", "greedy").stdout, "worker:0  h1    culprit  137   SIGKILL  the kernel killed 1 process of its control group ")
 }

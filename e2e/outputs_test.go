@@ -223,7 +223,7 @@ func outputsUnnamed(b *bench, file string) {
 	job := b.id("unnamed")
 	made := "plx: made 8 files, 28 B, on 2 hosts: plx fetch " + job + " DIR\n"
 	contains(b.t, res.stderr, made)
-	if strings.Index(res.stderr, made) > strings.Index(res.stderr, "plx: job "+job+": worker:") {
+	if strings.Index(res.stderr, made) > strings.Index(res.stderr, "plx: job "+job+" (") {
 		b.t.Errorf("the verdict is not after the count:\n%s", res.stderr)
 	}
 	contains(b.t, b.want(0, "fetch", job, dir, "*.pt", "none").stderr, "no file matches none\n", "fetched 3 outputs of "+job)

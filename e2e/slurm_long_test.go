@@ -325,7 +325,7 @@ func TestSlurmPreempts(t *testing.T) {
 	contains(t, b.login(b.plx, "jobs").want(0).stdout, second, "running")
 	b.login(b.plx, "stop", "--checkpoint", first).want(0) // the id of the submission means its newest run
 	res := attached.want(143)
-	contains(t, res.stderr, "job "+second+": stopped by plx stop, saved at step ")
+	contains(t, res.stderr, "job "+second+" (", ": stopped by plx stop, saved at step ")
 	contains(t, b.login(b.plx, "logs", first).want(0).stdout, "| step 20 ")
 	b.idle()
 }

@@ -46,7 +46,7 @@ func TestMaxTimeIsNoHang(t *testing.T) {
 	b.want(124, "launch", "--hosts", b.ResourceFile(), "--name", "slow", "--grace", "1s", "--max-time", "2s", "sleep", "600")
 	jobs := b.want(0, "jobs").stdout
 	contains(t, jobs, " failed ", " 124 ", "--max-time 2s ran out")
-	contains(t, b.want(0, "status", "slow").stdout, "worker:0 h1   torn down 143")
+	contains(t, b.want(0, "status", "slow").stdout, "worker:0  h1    torn down  143")
 }
 
 // TestPanicInGoroutine runs a program that fails where no caller sees it: the verdict has the

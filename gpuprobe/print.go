@@ -9,10 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/charmbracelet/lipgloss"
-	"github.com/charmbracelet/lipgloss/table"
-	"github.com/muesli/termenv"
 )
 
 // Row is one host of the resource file with its Report, or with the error of
@@ -26,18 +22,18 @@ type Row struct {
 	Unmet error
 }
 
-// reasonWidth is where the reason for a bad state is wrapped in a drawn table.
-const reasonWidth = 60
-
-// Table writes two tables: the hosts in the order of rows, and under it one
-// line for each of their GPUs in index order. With colour they are drawn with
-// borders, for a terminal; without, they are plain, aligned columns that never
-// wrap.
-func Table(w io.Writer, rows []Row, colour bool) error {
-	hosts := [][]string{{"HOST", "CPUS", "MEMORY", "BLAS", "GPUS", "DRIVER", "CUDA", "STATE"}}
-	gpus := [][]string{{"HOST", "GPU", "NAME", "CAPABILITY", "MEMORY MIB", "UTIL", "USED BY", "UUID"}}
+// Tables returns the cells of two tables, each with its head first: the hosts in the order
+// of rows, and a line for each of their GPUs in index order. A host's state is a word there.
+// Why it is not "ok" stands in notes, but for what is Unmet.
+func Tables(rows []Row) (hosts, gpus [][]string, notes []string) {
+	hosts = [][]string{{"HOST", "CPUS", "MEMORY", "BLAS", "GPUS", "DRIVER", "CUDA", "STATE"}}
+	gpus = [][]string{{"HOST", "GPU", "NAME", "CAPABILITY", "MEMORY MIB", "UTIL", "USED BY", "UUID"}}
 	for _, row := range rows {
-		hosts = append(hosts, hostCells(row))
+		state, why := row.state()
+		hosts = append(hosts, hostCells(row, state))
+		if why != "" {
+			notes = append(notes, "host "+row.Host+": "+strings.TrimPrefix(oneLine(why), "host "+row.Host+": "))
+		}
 		if row.Err != nil {
 			continue
 		}
@@ -48,22 +44,17 @@ func Table(w io.Writer, rows []Row, colour bool) error {
 			}
 		}
 	}
-	text := render(hosts, colour)
-	if len(gpus) > 1 {
-		text += "\n" + render(gpus, colour)
-	}
-	_, err := io.WriteString(w, text)
-	return err
+	return hosts, gpus, notes
 }
 
-func hostCells(row Row) []string {
+func hostCells(row Row, state string) []string {
 	if row.Err != nil {
-		return []string{clean(row.Host), "-", "-", "-", "-", "-", "-", oneLine(row.Err.Error())}
+		return []string{row.Host, "-", "-", "-", "-", "-", "-", state}
 	}
 	r := row.Report
 	return []string{
-		clean(row.Host), strconv.Itoa(r.CPUs), fmt.Sprintf("%.1f GiB", float64(r.MemoryMiB)/1024),
-		cmp.Or(r.BLAS, "none found, gonum is used"), gpuCount(r), cmp.Or(r.Driver, "-"), cmp.Or(r.CUDA, "-"), state(row),
+		row.Host, strconv.Itoa(r.CPUs), fmt.Sprintf("%.1f GiB", float64(r.MemoryMiB)/1024),
+		cmp.Or(r.BLAS, "none found, gonum is used"), gpuCount(r), cmp.Or(r.Driver, "-"), cmp.Or(r.CUDA, "-"), state,
 	}
 }
 
@@ -84,16 +75,19 @@ func gpuCount(r Report) string {
 	return fmt.Sprintf("%d, %d free", len(r.GPUs), count)
 }
 
-func state(row Row) string {
+// state returns the state of a host, and why it is not just ok.
+func (row Row) state() (state, why string) {
 	switch r := row.Report; {
+	case row.Err != nil:
+		return "failed", cmp.Or(row.Err.Error(), "unknown error")
 	case row.Unmet != nil:
-		return oneLine(row.Unmet.Error())
+		return "lacks GPUs", ""
 	case r.GPUError != "":
-		return "ok, but " + oneLine(r.GPUError)
+		return "ok, but", r.GPUError
 	case r.GPUTool == ToolProc:
-		return "ok, but no nvidia-smi: GPUs from /proc/driver/nvidia"
+		return "ok, but", "no nvidia-smi: GPUs from /proc/driver/nvidia"
 	}
-	return "ok"
+	return "ok", ""
 }
 
 func gpuCells(host string, g GPU) []string {
@@ -102,13 +96,13 @@ func gpuCells(host string, g GPU) []string {
 		util = strconv.Itoa(g.UtilizationPercent) + "%"
 	}
 	return []string{
-		clean(host), strconv.Itoa(g.Index), cmp.Or(g.Name, "-"), cmp.Or(g.ComputeCapability, "-"),
+		host, strconv.Itoa(g.Index), cmp.Or(g.Name, "-"), cmp.Or(g.ComputeCapability, "-"),
 		number(g.MemoryUsedMiB) + "/" + number(g.MemoryTotalMiB), util, g.usedBy(), cmp.Or(g.UUID, "-"),
 	}
 }
 
 func migCells(host string, g GPU, m MIG) []string {
-	return []string{clean(host), fmt.Sprintf("%d:%d", g.Index, m.Index), "MIG " + m.Profile, "-", "-", "-", usedBy(m.Processes, "-"), m.UUID}
+	return []string{host, fmt.Sprintf("%d:%d", g.Index, m.Index), "MIG " + m.Profile, "-", "-", "-", usedBy(m.Processes, "-"), m.UUID}
 }
 
 func number(n int) string {
@@ -158,65 +152,6 @@ func usedBy(all []Process, none string) string {
 func oneLine(s string) string {
 	lines := strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' })
 	return printable(strings.Join(lines, "; "))
-}
-
-// render draws cells whose first line is the head.
-func render(cells [][]string, colour bool) string {
-	if !colour {
-		return plain(cells)
-	}
-	// The caller has decided on colour, so the renderer must not detect it.
-	styles := lipgloss.NewRenderer(io.Discard)
-	styles.SetColorProfile(termenv.ANSI)
-	base := styles.NewStyle().Padding(0, 1)
-	head := base.Bold(true)
-	dim := base.Foreground(lipgloss.Color("8"))
-	wrap := lipgloss.NewStyle().Width(reasonWidth)
-	last := len(cells[0]) - 1
-	for _, line := range cells[1:] {
-		if lipgloss.Width(line[last]) > reasonWidth {
-			line[last] = wrap.Render(line[last])
-		}
-	}
-	drawn := table.New().Border(lipgloss.RoundedBorder()).BorderStyle(styles.NewStyle().Foreground(lipgloss.Color("8"))).
-		Headers(cells[0]...).Rows(cells[1:]...).
-		StyleFunc(func(row, col int) lipgloss.Style {
-			if row == table.HeaderRow {
-				return head
-			}
-			return cellStyle(base, dim, cells[0][col], cells[row+1][col])
-		})
-	return drawn.Render() + "\n"
-}
-
-// cellStyle colours states and users: green for free or ok, yellow for taken,
-// red for faulty.
-func cellStyle(base, dim lipgloss.Style, column, cell string) lipgloss.Style {
-	paint := func(colour string) lipgloss.Style { return base.Foreground(lipgloss.Color(colour)) }
-	switch {
-	case column == "STATE" && cell == "ok", column == "USED BY" && cell == free:
-		return paint("2")
-	case column == "STATE" && strings.HasPrefix(cell, "ok"), column == "USED BY" && !strings.HasPrefix(cell, "unusable"):
-		return paint("3")
-	case column == "STATE", column == "USED BY":
-		return paint("1")
-	case column == "UUID", cell == "-":
-		return dim
-	}
-	return base
-}
-
-// plain aligns columns with two spaces between them and none at the end.
-func plain(cells [][]string) string {
-	gap := lipgloss.NewStyle().PaddingRight(2)
-	drawn := table.New().Border(lipgloss.HiddenBorder()).BorderTop(false).BorderBottom(false).BorderLeft(false).BorderRight(false).
-		BorderHeader(false).BorderColumn(false).
-		Headers(cells[0]...).Rows(cells[1:]...).StyleFunc(func(int, int) lipgloss.Style { return gap })
-	var b strings.Builder
-	for line := range strings.Lines(drawn.Render()) {
-		b.WriteString(strings.TrimRight(line, " \n") + "\n")
-	}
-	return b.String()
 }
 
 // answer is one host in JSON. Scripts may rely on its fields up to "gpus".

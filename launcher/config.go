@@ -81,6 +81,7 @@ type Config struct {
 	LogLimit     int64             // size of the output of a task that its host keeps, in bytes; 0: all of it
 	LogLevel     string            // PLX_LOG_LEVEL of the tasks; empty: info
 	Grep         *regexp.Regexp    // lines of output that do not match are not printed; nil: all are
+	Stamps       bool              // lines of output begin with their time
 	Show         []string          // patterns for the tasks whose output is printed, such as "worker:*"; empty: all
 
 	// Resume names a job with whose checkpoints this one begins. Empty: none.

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/charmbracelet/lipgloss/table"
-
 	"github.com/plx-run/plx/envsync"
 	"github.com/plx-run/plx/launcher/artifacts"
 	"github.com/plx-run/plx/launcher/console"
@@ -68,13 +66,7 @@ func planTable(machines []placement.Machine, p placement.Placement) []string {
 			t.Row(task.Task.String(), machines[h.Machine].Name, task.Device, task.Visible)
 		}
 	}
-	return tableLines(t)
-}
-
-func tableLines(t *table.Table) []string {
-	var text strings.Builder
-	console.WriteTable(&text, t) // a Builder takes everything
-	return strings.Split(strings.TrimRight(text.String(), "\n"), "\n")
+	return t.Lines()
 }
 
 // dataTable returns a table of the interface and the address of each host for data, as
@@ -88,7 +80,7 @@ func dataTable(used []*hosts.Host) []string {
 		}
 		t.Row(h.Name(), cmp.Or(h.Resource.Interface, "as SSH"), addr)
 	}
-	return tableLines(t)
+	return t.Lines()
 }
 
 // choices lists which hosts send data over an interface or an address that the user chose.

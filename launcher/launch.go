@@ -214,7 +214,7 @@ func (l *launch) report(r *jobs.Record, v protocol.Verdict, out *logstream.Outpu
 	if err := r.Finish(v); err != nil {
 		l.printer.Error(err)
 	}
-	jobs.PrintVerdict(l.printer, l.job, v, r.Saves, out)
+	jobs.PrintVerdict(l.printer, r, *r.Verdict, out)
 }
 
 // close closes the connections, and removes what was built on this machine.

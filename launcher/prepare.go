@@ -74,12 +74,7 @@ func (l *launch) survey(ctx context.Context) (err error) {
 		return err
 	}
 	if len(l.cfg.Hosts) == 0 {
-		why := "no --hosts given: "
-		if l.cfg.LocalAsked {
-			why = ""
-		}
-		l.printer.Printf("%san embedded cluster of %s with %s each on this machine (--local HOSTSxWORKERS)", why,
-			console.Count(l.cfg.LocalHosts, "host"), console.Count(l.cfg.LocalWorkers, "worker"))
+		l.printer.Printf("%s", embeddedLine(l.cfg))
 	}
 	if l.cfg.Slurm.ID != "" {
 		l.printer.Printf("%s", inSlurm(l.cfg))
@@ -112,6 +107,16 @@ func (l *launch) sendAll(ctx context.Context) error {
 		return err
 	}
 	return l.venv.InstallAll(ctx, l.receivers(), sending(l.cfg, l.printer))
+}
+
+// embeddedLine says that the hosts are embedded. With the prefix it fits 80 columns.
+func embeddedLine(cfg Config) string {
+	why := "no --hosts: "
+	if cfg.LocalAsked {
+		why = ""
+	}
+	return fmt.Sprintf("%sembedded cluster of %s x %s (--local %dx%d)", why,
+		console.Count(cfg.LocalHosts, "host"), console.Count(cfg.LocalWorkers, "worker"), cfg.LocalHosts, cfg.LocalWorkers)
 }
 
 // inSlurm says that the hosts are those of an allocation.

@@ -39,3 +39,17 @@ func TestLauncherIsNoted(t *testing.T) {
 		}
 	}
 }
+
+// The first line of an embedded job fits a small terminal.
+func TestEmbeddedLine(t *testing.T) {
+	cfg := Config{}
+	for _, size := range [][2]int{{1, 2}, {256, 256}} {
+		cfg.LocalHosts, cfg.LocalWorkers = size[0], size[1]
+		if line := "plx: " + embeddedLine(cfg); len(line) > 80 {
+			t.Errorf("%d columns: %s", len(line), line)
+		}
+	}
+	if cfg.LocalAsked = true; strings.Contains(embeddedLine(cfg), "--hosts") {
+		t.Error(embeddedLine(cfg))
+	}
+}

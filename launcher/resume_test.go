@@ -70,8 +70,8 @@ func TestGoingOnIsAdvised(t *testing.T) {
 		{[]string{"--ckpt-dirs", "saved", "ckpt-dir"}, 1, true, false},
 	} {
 		var said bytes.Buffer
-		jobs.PrintVerdict(console.NewPrinter(console.Terminal{Stderr: &said}), "mnist-1",
-			protocol.Verdict{Code: c.code, Reason: "over", Stepped: c.stepped}, saves(c.args), nil)
+		jobs.PrintVerdict(console.NewPrinter(console.Terminal{Stderr: &said}), &jobs.Record{Job: "mnist-1", Saves: saves(c.args)},
+			protocol.Verdict{Code: c.code, Reason: "over", Stepped: c.stepped}, nil)
 		if got := strings.Contains(said.String(), "hint: plx launch --resume mnist-1 resumes"); got != c.want {
 			t.Errorf("%+v: said %q", c, said.String())
 		}
@@ -88,8 +88,8 @@ func TestLastLinesAreAdvised(t *testing.T) {
 		"ValueError: no data\n": "",
 	} {
 		var said bytes.Buffer
-		jobs.PrintVerdict(console.NewPrinter(console.Terminal{Stderr: &said}), "mnist-1",
-			protocol.Verdict{Code: 1, First: &protocol.Exit{Tail: tail}}, false, nil)
+		jobs.PrintVerdict(console.NewPrinter(console.Terminal{Stderr: &said}), &jobs.Record{Job: "mnist-1"},
+			protocol.Verdict{Code: 1, First: &protocol.Exit{Tail: tail}}, nil)
 		if !strings.Contains(said.String(), want) || strings.Count(said.String(), "hint:") != min(len(want), 1) {
 			t.Errorf("%s: said %q", tail, said.String())
 		}
@@ -105,7 +105,7 @@ func TestEndsAreAdvised(t *testing.T) {
 		"": {Code: 137, Host: "h2", First: &protocol.Exit{Signal: 9, Code: 137, Cause: "it froze"}},
 	} {
 		var said bytes.Buffer
-		jobs.PrintVerdict(console.NewPrinter(console.Terminal{Stderr: &said}), "mnist-1", v, false, nil)
+		jobs.PrintVerdict(console.NewPrinter(console.Terminal{Stderr: &said}), &jobs.Record{Job: "mnist-1"}, v, nil)
 		if !strings.Contains(said.String(), want) || strings.Count(said.String(), "hint:") != min(len(want), 1) {
 			t.Errorf("%+v: said %q", v, said.String())
 		}

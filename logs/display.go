@@ -36,6 +36,7 @@ type Screen struct {
 	Terminal bool // the output is a terminal: its lines must be harmless there
 	Dumb     bool // the terminal cannot move its cursor: it shows no rows
 	Colour   bool // the output shows colours, see [UseColour]
+	Sixteen  bool // it has 16 colours only, see [Sixteen]
 }
 
 // Row is a line of a Display that can change.
@@ -44,9 +45,6 @@ type Row struct {
 	order   int    // rows are sorted by it
 	text    string // empty: the row is not shown
 }
-
-// sgrReset ends all colours.
-const sgrReset = "\x1b[0m"
 
 const (
 	// redrawEvery is the shortest time between two drawings of the rows.
@@ -164,7 +162,7 @@ func (d *Display) clear() []byte {
 	if d.drawn == 0 {
 		return nil
 	}
-	erase := "\r\x1b[K" + strings.Repeat("\x1b[A\x1b[K", d.drawn-1)
+	erase := "\r" + ansi.EraseLineRight + strings.Repeat(ansi.CUU1+ansi.EraseLineRight, d.drawn-1)
 	d.drawn = 0
 	return []byte(erase)
 }
@@ -184,9 +182,9 @@ func (d *Display) draw(b []byte, now bool) []byte {
 		}
 		b = append(b, ansi.Truncate(text, max(1, width-1), "…")...)
 		if d.outputs[d.base].Colour {
-			b = append(b, sgrReset...)
+			b = append(b, ansi.ResetStyle...)
 		}
-		b = append(b, "\x1b[K"...)
+		b = append(b, ansi.EraseLineRight...)
 	}
 	d.drawn, d.last = len(texts), time.Now()
 	return b

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
 )
 
 // control is a control sequence of ECMA-48 and ECMA-35: CSI with parameters,
@@ -44,7 +46,7 @@ func appendSafe(dst, text []byte, colour bool) []byte {
 		text = text[n:]
 	}
 	if coloured {
-		dst = append(dst, sgrReset...)
+		dst = append(dst, ansi.ResetStyle...)
 	}
 	return dst
 }
@@ -53,7 +55,7 @@ func appendSafe(dst, text []byte, colour bool) []byte {
 func unformatted(text []byte) []byte {
 	var plain []byte
 	for {
-		i := bytes.IndexByte(text, '\x1b')
+		i := bytes.IndexByte(text, ansi.ESC)
 		switch {
 		case i < 0 && plain == nil:
 			return text
@@ -63,7 +65,7 @@ func unformatted(text []byte) []byte {
 		plain = append(plain, text[:i]...)
 		n := len(control().Find(text[i:]))
 		if n == 0 {
-			plain, n = append(plain, '\x1b'), 1
+			plain, n = append(plain, ansi.ESC), 1
 		}
 		text = text[i+n:]
 	}

@@ -3,38 +3,23 @@ package logs
 import (
 	"bytes"
 	"fmt"
-	"math"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
-)
 
-// luminance is that of colour c of the 256-colour cube, by WCAG 2.
-func luminance(c uint8) float64 {
-	steps := []float64{0, 95, 135, 175, 215, 255}
-	n := int(c) - 16
-	l := 0.0
-	for i, weight := range []float64{0.0722, 0.7152, 0.2126} {
-		v := steps[n/[]int{1, 6, 36}[i]%6] / 255
-		if v <= 0.03928 {
-			l += weight * v / 12.92
-		} else {
-			l += weight * math.Pow((v+0.055)/1.055, 2.4)
-		}
-	}
-	return l
-}
+	"github.com/charmbracelet/x/ansi"
+)
 
 func TestAppendSafe(t *testing.T) {
 	tests := []struct{ in, plain, coloured string }{
 		{"text\tmore", "text\tmore", ""},
 		{"caf\u00e9 \u65e5\u672c \U0001f600", "caf\u00e9 \u65e5\u672c \U0001f600", ""},
-		{"\x1b[31mred\x1b[0m", "red", "\x1b[31mred\x1b[0m\x1b[0m"},
-		{"\x1b[38:2::1:2:3mx", "x", "\x1b[38:2::1:2:3mx\x1b[0m"},
-		{"\x1b[mx", "x", "\x1b[mx\x1b[0m"},
+		{"\x1b[31mred\x1b[0m", "red", "\x1b[31mred\x1b[0m\x1b[m"},
+		{"\x1b[38:2::1:2:3mx", "x", "\x1b[38:2::1:2:3mx\x1b[m"},
+		{"\x1b[mx", "x", "\x1b[mx\x1b[m"},
 		{"\x1b[2J\x1b[1;1H\x1b[?1049hx\x1b[K", "x", ""},
 		{"\x1b[>4;2mx\x1b[?4mx\x1b[1 mx", "xxx", ""},
 		{"\x1b[" + strings.Repeat("1;", 40) + "mx", "x", ""},
@@ -78,7 +63,7 @@ func FuzzAppendSafe(f *testing.F) {
 			rest := out
 			if colour {
 				rest = sgrOnly.ReplaceAll(out, nil)
-				if len(rest) < len(out) && !bytes.HasSuffix(out, []byte(sgrReset)) {
+				if len(rest) < len(out) && !bytes.HasSuffix(out, []byte(ansi.ResetStyle)) {
 					t.Errorf("%q: colour is not reset in %q", in, out)
 				}
 			}

@@ -30,7 +30,8 @@ const (
 type unit struct {
 	from    *stream
 	lines   [][]byte
-	message bool // it began as a message does, so the lines that follow belong to it
+	times   []time.Time // of the lines
+	message bool        // it began as a message does, so the lines that follow belong to it
 	begun   time.Time
 	key     string // without what tells tasks apart; "": not known yet
 	loss    string // the line that reports the loss of a peer; "": it reports something else, or this is not known
@@ -78,7 +79,7 @@ func (s *stream) hold(plain string, text []byte) bool {
 		s.p.holds(s.message)
 	}
 	u := s.message
-	u.lines, u.key = append(u.lines, append([]byte(plain), text...)), ""
+	u.lines, u.times, u.key = append(u.lines, append([]byte(plain), text...)), append(u.times, s.time), ""
 	s.heldLines, s.heldBytes = s.heldLines+1, s.heldBytes+len(text)
 	if s.heldLines >= maxHeld || s.heldBytes > heldBytes {
 		s.flooded = time.Now()
@@ -200,7 +201,8 @@ func (p *Printer) printGroup(group []*unit) {
 		if u.loss != "" {
 			if i == 0 {
 				p.printed()
-				s.out = append(s.safe(append(append(s.out, before.first...), "lost a peer: "...), s.anonymous([]byte(u.loss))), '\n')
+				s.begin(u.times[0], before, false)
+				s.out = append(s.safe(append(s.out, "lost a peer: "...), s.anonymous([]byte(u.loss))), '\n')
 			}
 		} else {
 			s.addHeld(u, before, len(group) > 1, i == 0)
@@ -212,7 +214,7 @@ func (p *Printer) printGroup(group []*unit) {
 
 // addHeld adds the lines of a unit to out if it is the first of its group.
 func (s *stream) addHeld(u *unit, before prefix, folded, first bool) {
-	for _, text := range u.lines {
+	for i, text := range u.lines {
 		if generation().Match(text) {
 			if s.p.generation == string(text) && first {
 				continue
@@ -227,7 +229,8 @@ func (s *stream) addHeld(u *unit, before prefix, folded, first bool) {
 			text = s.anonymous(text)
 		}
 		if first {
-			s.out = append(s.safe(append(s.out, before.first...), text), '\n')
+			s.begin(u.times[i], before, false)
+			s.out = append(s.safe(s.out, text), '\n')
 		}
 	}
 }

@@ -2,19 +2,19 @@ package logs
 
 import (
 	"fmt"
-	"hash/fnv"
-	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/charmbracelet/lipgloss"
-	"github.com/muesli/termenv"
+	"github.com/charmbracelet/colorprofile"
+	"github.com/charmbracelet/x/ansi"
 )
 
 // prefix is what stands before the text of a line: task, host and a bar. For stderr the
 // bar is a !, which shows without colour too.
 type prefix struct {
+	reset string // before everything: ends the colours that a task has left switched on
 	first []byte // before a line
 	more  []byte // before a piece that continues a line
 }
@@ -23,6 +23,7 @@ type prefix struct {
 type columns struct {
 	task, host int               // widths in bytes
 	short      map[string]string // names of hosts as they are shown
+	hosts      []string          // as in Options
 	noTasks    bool              // as in Options
 }
 
@@ -31,7 +32,7 @@ const maxPadding = 32
 
 // newColumns returns the columns for the names that are known beforehand.
 func newColumns(opts Options) columns {
-	c := columns{short: shorten(opts.Hosts), noTasks: opts.NoTasks}
+	c := columns{short: shorten(opts.Hosts), hosts: opts.Hosts, noTasks: opts.NoTasks}
 	for _, name := range opts.Tasks {
 		c.task = max(c.task, min(len(name), maxPadding))
 	}
@@ -67,31 +68,53 @@ func whole(hosts []string) map[string]string {
 
 // prefix returns the prefix of an origin on a screen: a colour for each task (or host), faint for
 // servers, and a red bar for stderr.
-func (c columns) prefix(o origin, screen Screen) prefix {
+func (c columns) prefix(o origin, screen Screen) (p prefix) {
 	name, known := c.short[o.host]
 	if !known {
 		name = o.host
 	}
 	host := string(appendSafe(nil, []byte(name), false))
-	names, colour := fmt.Sprintf("%-*s ", c.host, host), host
+	names := fmt.Sprintf("%-*s ", c.host, host)
 	if !c.noTasks {
-		names, colour = fmt.Sprintf("%-*s %s", c.task, o.Task, names), o.Task
+		names = fmt.Sprintf("%-*s %s", c.task, o.Task, names)
 	}
-	r := lipgloss.NewRenderer(io.Discard)
-	r.SetColorProfile(termenv.Ascii)
-	reset := ""
+	task, red := ansi.Style{}, ansi.Style{}
 	if screen.Colour {
-		r.SetColorProfile(termenv.ANSI256)
+		task, red = c.style(o, screen), red.Bold().ForegroundColor(ansi.Red)
 	}
 	if screen.Colour && !screen.Terminal {
-		reset = sgrReset // of what the task has left switched on: on a terminal each line ends it
+		p.reset = ansi.ResetStyle // on a terminal each line ends it
 	}
-	task := r.NewStyle().Foreground(lipgloss.Color(strconv.Itoa(int(colourOf(colour))))).Faint(o.server())
-	red := r.NewStyle().Foreground(lipgloss.Color("1")).Bold(true)
 	if o.Stream == Stderr {
-		return prefix{[]byte(reset + task.Render(names) + red.Render("!") + " "), []byte(reset + task.Render(names) + red.Render("+") + " ")}
+		p.first, p.more = []byte(task.Styled(names)+red.Styled("!")+" "), []byte(task.Styled(names)+red.Styled("+")+" ")
+		return p
 	}
-	return prefix{[]byte(reset + task.Render(names+"|") + " "), []byte(reset + task.Render(names+"+") + " ")}
+	p.first, p.more = []byte(task.Styled(names+"|")+" "), []byte(task.Styled(names+"+")+" ")
+	return p
+}
+
+// style returns the colour of an origin: by the index of its task, or of its host, so that
+// neighbours differ, and one task is the same in every command. What stands for several
+// tasks has none.
+func (c columns) style(o origin, screen Screen) (s ansi.Style) {
+	if o.server() {
+		s = s.Faint()
+	}
+	index := slices.Index(c.hosts, o.host)
+	if !c.noTasks {
+		_, number, _ := strings.Cut(o.Task, ":")
+		n, err := strconv.Atoi(number)
+		if index = n; err != nil {
+			return s
+		}
+	}
+	switch {
+	case index < 0:
+		return s
+	case screen.Sixteen:
+		return s.ForegroundColor(sixteen[index%len(sixteen)])
+	}
+	return s.ForegroundColor(palette[index%len(palette)])
 }
 
 // UseColour decides from --color (always, never, auto or empty) and the
@@ -112,13 +135,15 @@ func (s Source) server() bool {
 	return s.Task == "ps" || strings.HasPrefix(s.Task, "ps:")
 }
 
-// palette holds indexes of the 256-colour cube that stand out, at 3:1 or more,
-// on white and on black. No red: that marks stderr.
-var palette = [...]uint8{31, 64, 97, 130, 30, 133, 67, 100, 62, 65, 136, 99, 28, 103, 27, 102}
+// Sixteen reports whether a terminal with this environment (os.Environ) has 16 colours
+// only, and not 256.
+func Sixteen(environ []string) bool { return colorprofile.Env(environ) < colorprofile.ANSI256 }
 
-// colourOf returns the colour of a task or host: always the same for one name.
-func colourOf(name string) uint8 {
-	h := fnv.New32a()
-	h.Write([]byte(name)) // a hash never fails
-	return palette[h.Sum32()%uint32(len(palette))]
-}
+// palette holds colours of the 256-colour cube that stand out, at 3:1 or more, on dark
+// and on light backgrounds. Two that follow each other, and the last and the first, are as
+// far apart as can be. No red: that marks stderr.
+var palette = [...]ansi.ExtendedColor{33, 200, 136, 31, 134, 130, 29, 129, 96, 28, 162, 101}
+
+// sixteen is the palette of terminals with 16 colours. What these look like is up to the
+// user.
+var sixteen = [...]ansi.BasicColor{ansi.Cyan, ansi.Magenta, ansi.Green, ansi.BrightBlue, ansi.Yellow}

@@ -53,6 +53,7 @@ type Options struct {
 	JSON         bool           // print one JSON object per line, for both streams on stdout
 	Only         []string       // patterns of path.Match for the names of tasks to print; empty: all
 	NoTasks      bool           // prefixes name the host only
+	Timestamps   bool           // a line begins with the time of its chunk, in UTC; JSON has that anyway
 	Fold         bool           // print what several tasks write to stderr at the same time once
 	// Loss returns that of the lines of a message by which a task reports that it lost a
 	// peer; "" is none. Folding prints one such line for all tasks. May be nil.

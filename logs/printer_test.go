@@ -6,8 +6,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"hash/fnv"
+	"image/color"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -16,6 +17,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/charmbracelet/x/ansi"
 )
 
 var update = flag.Bool("update", false, "write the screens in testdata anew")
@@ -350,32 +353,126 @@ func TestUseColour(t *testing.T) {
 	}
 }
 
-// TestPalette computes contrasts as WCAG 2 defines them.
+// The colours of tasks stand out on dark and on light backgrounds, as WCAG 2 computes
+// contrasts, and those of neighbours are far apart, as CIE 1976 computes differences.
 func TestPalette(t *testing.T) {
-	for _, c := range palette {
-		l := luminance(c)
-		if dark, light := (l+0.05)/0.05, 1.05/(l+0.05); dark < 3 || light < 3 {
-			t.Errorf("colour %d: contrast %.1f on black, %.1f on white", c, dark, light)
-		}
+	if len(palette) != 12 {
+		t.Errorf("%d colours", len(palette))
 	}
-	seen := map[uint8]string{}
-	for i := range 8 {
-		task := fmt.Sprintf("worker:%d", i)
-		if other, ok := seen[colourOf(task)]; ok {
-			t.Errorf("%s and %s look the same", other, task)
+	backgrounds := map[string]color.Color{"black": ansi.TrueColor(0), "dark grey": ansi.TrueColor(0x1e1e1e), "white": ansi.TrueColor(0xffffff), "cream": ansi.TrueColor(0xfdf6e3)}
+	for i, c := range palette {
+		for name, b := range backgrounds {
+			if got := contrast(c, b); got < 3 {
+				t.Errorf("colour %d: contrast %.1f on %s", c, got, name)
+			}
 		}
-		seen[colourOf(task)] = task
-	}
-	// The same in every run and every version.
-	if got := colourOf("worker:0"); got != palette[fnvOf("worker:0")%16] {
-		t.Errorf("worker:0 has colour %d", got)
+		if d := difference(c, palette[(i+1)%len(palette)]); d < 65 {
+			t.Errorf("colour %d and its neighbour differ by %.0f", c, d)
+		}
+		for _, other := range palette[:i] {
+			if d := difference(c, other); d < 25 {
+				t.Errorf("colours %d and %d differ by %.0f", c, other, d)
+			}
+		}
+		if d := difference(c, ansi.TrueColor(0xcd0000)); d < 40 {
+			t.Errorf("colour %d and the red of stderr differ by %.0f", c, d)
+		}
 	}
 }
 
-func fnvOf(s string) uint32 {
-	h := fnv.New32a()
-	h.Write([]byte(s))
-	return h.Sum32()
+func contrast(a, b color.Color) float64 {
+	_, y, _ := xyz(a)
+	_, z, _ := xyz(b)
+	return (max(y, z) + 0.05) / (min(y, z) + 0.05)
+}
+
+// difference is the distance in the space L*a*b*.
+func difference(a, b color.Color) float64 {
+	f := func(t float64) float64 {
+		if t > 216.0/24389 {
+			return math.Cbrt(t)
+		}
+		return (24389.0/27*t + 16) / 116
+	}
+	lab := func(c color.Color) [3]float64 {
+		x, y, z := xyz(c)
+		return [3]float64{116*f(y) - 16, 500 * (f(x/0.95047) - f(y)), 200 * (f(y) - f(z/1.08883))}
+	}
+	p, q := lab(a), lab(b)
+	return math.Sqrt((p[0]-q[0])*(p[0]-q[0]) + (p[1]-q[1])*(p[1]-q[1]) + (p[2]-q[2])*(p[2]-q[2]))
+}
+
+// xyz returns a colour of sRGB in the space of CIE 1931.
+func xyz(c color.Color) (x, y, z float64) {
+	linear := func(v uint32) float64 {
+		s := float64(v) / 0xffff
+		if s <= 0.04045 {
+			return s / 12.92
+		}
+		return math.Pow((s+0.055)/1.055, 2.4)
+	}
+	red, green, blue, _ := c.RGBA()
+	r, g, b := linear(red), linear(green), linear(blue)
+	return 0.4124*r + 0.3576*g + 0.1805*b, 0.2126*r + 0.7152*g + 0.0722*b, 0.0193*r + 0.1192*g + 0.9505*b
+}
+
+// A task has its colour by its index, in every command; a host by its place. Neighbours
+// differ also where there are few colours, and what stands for several tasks has none.
+func TestColours(t *testing.T) {
+	c := newColumns(Options{Hosts: []string{"h1", "h2"}})
+	for _, screen := range []Screen{{Colour: true}, {Colour: true, Sixteen: true}} {
+		of := func(task string) string { return c.style(origin{"h1", Source{task, Stdout}}, screen).String() }
+		for i := range 100 {
+			if a, b := of(fmt.Sprint("worker:", i)), of(fmt.Sprint("worker:", i+1)); a == b {
+				t.Errorf("worker:%d and its neighbour have %q", i, a)
+			}
+		}
+		if a := of("6 workers"); a != ansi.ResetStyle {
+			t.Errorf("several workers have %q", a)
+		}
+		if first := of("worker:0"); screen.Sixteen != (len(first) == len("\x1b[36m")) {
+			t.Errorf("%+v: %q", screen, first)
+		}
+		c := c
+		c.noTasks = true
+		one, two := c.style(origin{host: "h1"}, screen), c.style(origin{host: "h2"}, screen)
+		if one.String() == two.String() {
+			t.Errorf("both hosts have %q", one)
+		}
+	}
+	if !Sixteen([]string{"TERM=linux"}) || !Sixteen(nil) || Sixteen([]string{"TERM=xterm-256color"}) || Sixteen([]string{"TERM=xterm", "COLORTERM=truecolor"}) {
+		t.Error("the number of colours is not found")
+	}
+}
+
+// With Timestamps each line begins with the time of its chunk, also one that was held back
+// or cut into pieces. A line that began earlier keeps its time.
+func TestTimestamps(t *testing.T) {
+	var out, errs bytes.Buffer
+	p := NewPrinter(pipes(&out, &errs), Options{Timestamps: true, Fold: true, Tasks: []string{"worker:0", "worker:1"}})
+	at := time.Date(2026, 11, 28, 9, 0, 0, int(7*time.Millisecond), time.FixedZone("", 3600))
+	offset := int64(0)
+	for _, text := range []string{"one\ntw", "o\nthree\n"} {
+		if err := p.Chunk("h", Chunk{Source: Source{"worker:0", Stdout}, Time: at, Offset: offset, Data: []byte(text)}); err != nil {
+			t.Fatal(err)
+		}
+		offset, at = offset+int64(len(text)), at.Add(1500*time.Millisecond)
+	}
+	for i := range 2 {
+		c := Chunk{Source: Source{fmt.Sprint("worker:", i), Stderr}, Time: at.Add(time.Duration(i) * time.Second), Data: []byte("alike\n")}
+		if err := p.Chunk("h", c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if want := "2026-11-28T08:00:00.007Z worker:0 h | one\n2026-11-28T08:00:00.007Z worker:0 h | two\n2026-11-28T08:00:01.507Z worker:0 h | three\n"; out.String() != want {
+		t.Errorf("stdout:\n%swant\n%s", out.String(), want)
+	}
+	if want := "2026-11-28T08:00:03.007Z 2 workers h ! alike\n"; errs.String() != want {
+		t.Errorf("stderr:\n%swant\n%s", errs.String(), want)
+	}
 }
 
 // Marked lines of stderr are left out, or printed without their mark. Every other line,

@@ -118,13 +118,25 @@ func (s *stream) line(l line) {
 func (s *stream) print(plain string, l line) {
 	s.p.printed()
 	s.note(l.text)
-	if l.continued {
-		s.out = append(s.out, s.prefix.more...)
-	} else {
-		s.out = append(s.out, s.prefix.first...)
-	}
+	s.begin(s.time, s.prefix, l.continued)
 	s.out = append(s.out, plain...)
 	s.out = append(s.safe(s.out, l.text), '\n')
+}
+
+// stamp is the layout of the time before a line: always as wide.
+const stamp = "2006-01-02T15:04:05.000Z "
+
+// begin adds what stands before the text of a line.
+func (s *stream) begin(at time.Time, before prefix, continued bool) {
+	s.out = append(s.out, before.reset...)
+	if s.p.opts.Timestamps {
+		s.out = at.UTC().AppendFormat(s.out, stamp)
+	}
+	if continued {
+		s.out = append(s.out, before.more...)
+	} else {
+		s.out = append(s.out, before.first...)
+	}
 }
 
 // maxLast is how much of the line that is printed last is remembered, in bytes.

@@ -14,10 +14,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/charmbracelet/lipgloss"
-	"github.com/charmbracelet/lipgloss/table"
-	"github.com/muesli/termenv"
-
 	"github.com/plx-run/plx/launcher/exit"
 	"github.com/plx-run/plx/launcher/protocol"
 	"github.com/plx-run/plx/logs"
@@ -31,8 +27,10 @@ type Terminal struct {
 	// StdoutTTY and StderrTTY tell whether the output is a terminal.
 	StdoutTTY, StderrTTY bool
 	Dumb                 bool // a terminal cannot move its cursor
+	Width                int  // of Stdout, in cells; 0: it is no terminal, and lines may be of any length
 	// StdoutColour and StderrColour tell whether to write colours.
 	StdoutColour, StderrColour bool
+	Sixteen                    bool // a terminal has 16 colours only
 }
 
 // prefix begins every line that plx prints on stderr.
@@ -41,20 +39,15 @@ const prefix = "plx:"
 // Printer writes plx's notices to stderr, each line behind the prefix. Its
 // methods may be called from several goroutines at once.
 type Printer struct {
-	style   lipgloss.Style // of the prefix
+	colour  bool // stderr shows colours
 	display *logs.Display
 }
 
 // NewPrinter returns a Printer for the stderr of t.
 func NewPrinter(t Terminal) *Printer {
-	r := lipgloss.NewRenderer(t.Stderr)
-	r.SetColorProfile(termenv.Ascii)
-	if t.StderrColour {
-		r.SetColorProfile(termenv.ANSI)
-	}
-	return &Printer{style: r.NewStyle().Bold(true), display: logs.NewDisplay(
-		logs.Screen{Writer: t.Stdout, Terminal: t.StdoutTTY, Dumb: t.Dumb, Colour: t.StdoutColour},
-		logs.Screen{Writer: t.Stderr, Terminal: t.StderrTTY, Dumb: t.Dumb, Colour: t.StderrColour})}
+	return &Printer{colour: t.StderrColour, display: logs.NewDisplay(
+		logs.Screen{Writer: t.Stdout, Terminal: t.StdoutTTY, Dumb: t.Dumb, Colour: t.StdoutColour, Sixteen: t.Sixteen},
+		logs.Screen{Writer: t.Stderr, Terminal: t.StderrTTY, Dumb: t.Dumb, Colour: t.StderrColour, Sixteen: t.Sixteen})}
 }
 
 // Display returns the display that the Printer writes to. While a Printer is used, the
@@ -63,12 +56,25 @@ func (p *Printer) Display() *logs.Display { return p.display }
 
 // Printf prints one line. It ignores errors: there is no other place to report
 // that stderr is gone.
-func (p *Printer) Printf(format string, args ...any) {
-	p.display.Write(logs.Stderr, []byte(p.line(fmt.Sprintf(format, args...))+"\n")) // see above
+func (p *Printer) Printf(format string, args ...any) { p.print(p.line(fmt.Sprintf(format, args...))) }
+
+// Report prints one line about what is good or bad.
+func (p *Printer) Report(level Level, format string, args ...any) {
+	p.print(p.line(level.Paint(fmt.Sprintf(format, args...), p.colour)))
+}
+
+// print writes lines in one piece.
+func (p *Printer) print(lines ...string) {
+	p.display.Write(logs.Stderr, []byte(strings.Join(lines, "\n")+"\n")) // see Printf
 }
 
 // line returns text behind the prefix.
-func (p *Printer) line(text string) string { return p.style.Render(prefix) + " " + text }
+func (p *Printer) line(text string) string {
+	if p.colour {
+		return bold(prefix) + " " + text
+	}
+	return prefix + " " + text
+}
 
 // Lines prints every line. What it says of several hosts it prints once.
 func (p *Printer) Lines(lines []string) {
@@ -78,14 +84,27 @@ func (p *Printer) Lines(lines []string) {
 }
 
 // Error prints err, each line of it with the prefix, and then its hint.
-func (p *Printer) Error(err error) { p.Printf("%s", strings.Join(ErrorLines(err), "\n"+prefix+" ")) }
+func (p *Printer) Error(err error) {
+	var lines []string
+	for _, line := range ErrorLines(err) {
+		level := Bad
+		if strings.HasPrefix(line, hintMark) {
+			level = Plain
+		}
+		lines = append(lines, p.line(level.Paint(line, p.colour)))
+	}
+	p.print(lines...)
+}
+
+// hintMark begins the line of a hint.
+const hintMark = "hint: "
 
 // ErrorLines returns the lines of err, what it says of several hosts once, and then its
 // hint.
 func ErrorLines(err error) []string {
 	lines := FoldHosts(strings.Split(strings.TrimSpace(err.Error()), "\n"))
 	if hint := exit.Hint(err); hint != "" {
-		lines = append(lines, "hint: "+hint)
+		lines = append(lines, hintMark+hint)
 	}
 	return lines
 }
@@ -116,20 +135,3 @@ func Size(n int64) string {
 
 // Count formats a number of things, such as "1 host" or "3 hosts".
 func Count(n int, what string) string { return protocol.Count(n, what) }
-
-// NewTable returns a table without lines, as ps(1) writes one.
-func NewTable(headers ...string) *table.Table {
-	return table.New().Headers(headers...).Border(lipgloss.HiddenBorder()).
-		BorderTop(false).BorderBottom(false).BorderLeft(false).BorderHeader(false)
-}
-
-// WriteTable writes t without blanks at the ends of lines, and with printable characters
-// only: hosts have sent some of it.
-func WriteTable(w io.Writer, t *table.Table) error {
-	for line := range strings.Lines(t.Render()) {
-		if _, err := fmt.Fprintln(w, strings.TrimRight(Printable(line), " ")); err != nil {
-			return err
-		}
-	}
-	return nil
-}

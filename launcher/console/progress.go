@@ -8,6 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+
 	"github.com/plx-run/plx/logs"
 )
 
@@ -193,6 +196,7 @@ type Transfer struct {
 	printer *Printer
 	doing   string // such as "sending"
 	done    func() // ends the display
+	bar     mpb.BarFiller
 
 	mu    sync.Mutex
 	begun time.Time           // when the first bytes had moved; zero: none have
@@ -208,9 +212,26 @@ type moved struct{ bytes, total int64 }
 // NewTransfer returns a Transfer, of which doing says what it is, such as "sending".
 // Close or Sent must be called.
 func (p *Printer) NewTransfer(doing string) *Transfer {
-	t := &Transfer{printer: p, doing: doing, start: time.Now(), files: map[[2]string]moved{}, hosts: map[string]bool{}}
-	t.done = p.Watch(t.String)
+	t := &Transfer{printer: p, doing: doing, start: time.Now(), bar: mpb.BarStyle().Build(), files: map[[2]string]moved{}, hosts: map[string]bool{}}
+	t.done = p.Watch(t.shown)
 	return t
+}
+
+// barWidth is the width of a bar, in cells.
+const barWidth = 22
+
+// shown is String, on a terminal behind a bar.
+func (t *Transfer) shown() string {
+	text := t.String()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := t.sum()
+	if all.total == 0 || !t.printer.display.Terminal(logs.Stderr) {
+		return text
+	}
+	var bar strings.Builder
+	t.bar.Fill(&bar, decor.Statistics{AvailableWidth: barWidth, Total: all.total, Current: all.bytes, Completed: all.bytes == all.total}) // a Builder takes everything
+	return bar.String() + " " + text
 }
 
 // Moved records how many of the total bytes of a file were moved so far. Call it with 0

@@ -85,6 +85,27 @@ func TestProgressOnATerminal(t *testing.T) {
 	})
 }
 
+// On a terminal a Transfer has a bar.
+func TestTransferBar(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out output
+		p := NewPrinter(Terminal{Stderr: &out, StderrTTY: true})
+		bar := p.NewTransfer("sending")
+		bar.Moved("h1", "plx", 0, 40<<20)
+		bar.Moved("h1", "plx", 10<<20, 40<<20)
+		out.take()
+		time.Sleep(2 * redraw)
+		if got, want := out.take(), "plx: [====>---------------] sending plx: 25% of 40.0 MiB to 1 host"; !strings.Contains(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		bar.Moved("h1", "plx", 40<<20, 40<<20)
+		if got, want := bar.shown(), "[====================] sending plx: 100% of"; !strings.HasPrefix(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		bar.Close()
+	})
+}
+
 // A Transfer shows the bytes of all files of all hosts, and no rate before bytes have
 // moved for a while.
 func TestTransfer(t *testing.T) {

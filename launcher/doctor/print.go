@@ -7,9 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/charmbracelet/lipgloss"
-	"github.com/muesli/termenv"
-
 	"github.com/plx-run/plx/launcher/console"
 )
 
@@ -50,13 +47,7 @@ func where(hosts []string) string {
 }
 
 func paint(l Level, colour bool) string {
-	if !colour {
-		return string(l)
-	}
-	r := lipgloss.NewRenderer(io.Discard)
-	r.SetColorProfile(termenv.ANSI)
-	of := map[Level]lipgloss.Color{Error: "1", Warning: "3"}[l]
-	return r.NewStyle().Bold(true).Foreground(of).Render(string(l))
+	return map[Level]console.Level{Error: console.Bad, Warning: console.Doubtful}[l].Paint(string(l), colour)
 }
 
 // summary counts findings, and the hosts without one.

@@ -37,22 +37,22 @@ func kindOf(program string) (Kind, error) {
 	info, err := os.Stat(program)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return 0, refused(127, missingHint(program), "program %s: no such file on this machine", program)
+		return 0, refused(exit.CodeNotFound, missingHint(program), "program %s: no such file on this machine", program)
 	case err != nil:
-		return 0, refused(126, "", "program %s: %w", program, err)
+		return 0, refused(exit.CodeNotRunning, "", "program %s: %w", program, err)
 	case info.IsDir():
 		return GoPackage, checkPackage(program)
 	}
 	words, known := interpreterOf[filepath.Ext(program)]
 	switch {
 	case !info.Mode().IsRegular():
-		return 0, refused(126, "name an executable file, or a folder of Go sources", "program %s: it is no file", program)
+		return 0, refused(exit.CodeNotRunning, "name an executable file, or a folder of Go sources", "program %s: it is no file", program)
 	case known && !strings.HasPrefix(beginning(program, 2), "#!"):
 		folder, script := filepath.Split(filepath.Clean(program))
-		return 0, refused(126, fmt.Sprintf("plx launch --workdir %s %s %s", cmp.Or(filepath.Clean(folder), "."), words, script),
+		return 0, refused(exit.CodeNotRunning, fmt.Sprintf("plx launch --workdir %s %s %s", cmp.Or(filepath.Clean(folder), "."), words, script),
 			"program %s: a script without a line #! that names its interpreter", program)
 	case info.Mode()&0o111 == 0:
-		return 0, refused(126, "chmod +x "+program, "program %s: it is not executable", program)
+		return 0, refused(exit.CodeNotRunning, "chmod +x "+program, "program %s: it is not executable", program)
 	}
 	return Local, nil
 }
@@ -103,14 +103,14 @@ func missingHint(program string) string {
 func checkPackage(folder string) error {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
-		return refused(126, "", "program %s: %w", folder, err)
+		return refused(exit.CodeNotRunning, "", "program %s: %w", folder, err)
 	}
 	for _, e := range entries {
 		if strings.HasSuffix(e.Name(), ".go") && !strings.HasSuffix(e.Name(), "_test.go") {
 			return nil
 		}
 	}
-	return refused(126, fmt.Sprintf("name the program in it, such as %s; --workdir DIR sends a folder", filepath.Join(folder, "train")),
+	return refused(exit.CodeNotRunning, fmt.Sprintf("name the program in it, such as %s; --workdir DIR sends a folder", filepath.Join(folder, "train")),
 		"program %s: a folder without Go sources", folder)
 }
 
@@ -121,12 +121,12 @@ func linksTrainer(ctx context.Context, kind Kind, program string) (bool, error) 
 	case Local:
 		f, err := os.Open(program)
 		if err != nil {
-			return false, refused(126, "", "program %s: %w", program, err)
+			return false, refused(exit.CodeNotRunning, "", "program %s: %w", program, err)
 		}
 		defer f.Close() // only read
 		found, err := cluster.Marked(f)
 		if err != nil {
-			return false, refused(126, "", "program %s: %w", program, err)
+			return false, refused(exit.CodeNotRunning, "", "program %s: %w", program, err)
 		}
 		return found, nil
 	case GoPackage:
@@ -153,7 +153,7 @@ func importsTrainer(ctx context.Context, folder string) (bool, error) {
 		return false, nil
 	}
 	if name := words[len(words)-1]; name != "main" {
-		return false, refused(126, "", "program %s: it is package %s, and only package main is a program", folder, name)
+		return false, refused(exit.CodeNotRunning, "", "program %s: it is package %s, and only package main is a program", folder, name)
 	}
 	return slices.Contains(words, trainerPackage), nil
 }

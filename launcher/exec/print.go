@@ -129,7 +129,7 @@ func (r *run) printEnds() {
 		return ""
 	}) {
 		r.printer.Printf("exit status %d: %s", group[0].status, labels(group))
-		if group[0].status == exit.CodeNotFound && strings.ContainsAny(r.cfg.Program, " |;&$*<>") {
+		if group[0].status == notFound && strings.ContainsAny(r.cfg.Program, " |;&$*<>") {
 			r.printer.Printf("hint: no shell reads the command; for one: plx exec ... -- bash -c '...'")
 		}
 	}
@@ -142,6 +142,9 @@ func (r *run) printEnds() {
 		r.printer.Error(fmt.Errorf("host %s: %w", labels(group), group[0].err))
 	}
 }
+
+// notFound is the exit status if the command was not found on the host.
+const notFound = 127
 
 // answer is the result of a host in JSON.
 type answer struct {

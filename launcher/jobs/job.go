@@ -160,13 +160,16 @@ func ending(v *protocol.Verdict) string {
 	return ": " + v.Reason
 }
 
-// PrintVerdict prints how a job ended: which task failed first, the last lines of its
-// stderr unless out, which may be nil, has just shown them, and how to resume a job that
-// saves checkpoints.
-func PrintVerdict(printer *console.Printer, job string, v protocol.Verdict, saves bool, out *logstream.Output) {
-	reason := console.Printable(v.Reason)
+// PrintVerdict prints how a job ended, and after what time: which task failed first, the
+// last lines of its stderr unless out, which may be nil, has just shown them, and how to
+// resume a job that saves checkpoints.
+func PrintVerdict(printer *console.Printer, r *Record, v protocol.Verdict, out *logstream.Output) {
+	job, took, reason := r.Job, "", console.Printable(v.Reason)
+	if long := v.Ended.Sub(r.Created); !v.Ended.IsZero() && long > 0 {
+		took = fmt.Sprintf(" (%s)", duration(long))
+	}
 	if v.Code == 0 {
-		printer.Printf("job %s: %s", job, reason)
+		printer.Report(console.Good, "job %s%s: %s", job, took, reason)
 		return
 	}
 	where := ""
@@ -183,16 +186,28 @@ func PrintVerdict(printer *console.Printer, job string, v protocol.Verdict, save
 	if len(v.Victims) > 0 {
 		printer.Printf("failed because of it: %s", console.Printable(console.Names(v.Victims, v.MoreVictims)))
 	}
-	printer.Printf("job %s: %s%s", job, reason, where)
+	level := console.Bad
+	if v.Stopped() {
+		level = console.Doubtful
+	}
+	printer.Report(level, "job %s%s: %s%s", job, took, reason, where)
 	if v.Hang != nil {
 		printer.Printf("hint: plx stacks %s prints where its tasks were", job)
 	}
 	if hint := advice(v, lastLines(v)); hint != "" {
 		printer.Printf("hint: %s", console.Printable(hint))
 	}
-	if saves && v.Stepped {
+	if r.Saves && v.Stepped {
 		printer.Printf("hint: %s", resumeHint(job))
 	}
+}
+
+// duration writes how long a job took.
+func duration(long time.Duration) string {
+	if long < 10*time.Second {
+		return fmt.Sprintf("%.1fs", long.Seconds())
+	}
+	return long.Round(time.Second).String()
 }
 
 // lastLines returns the last lines of the blamed task's stderr as a user saw them: a

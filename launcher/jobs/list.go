@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -71,9 +73,16 @@ func List(ctx context.Context, q Query, asJSON bool) error {
 	rows = slices.DeleteFunc(rows, func(r row) bool { return r.Job == "" })
 	slices.SortStableFunc(rows, func(a, b row) int { return a.Created.Compare(b.Created) })
 	if asJSON {
-		return json.NewEncoder(q.Terminal.Stdout).Encode(rows)
+		err = json.NewEncoder(q.Terminal.Stdout).Encode(rows)
+	} else if len(rows) > 0 {
+		err = printRows(q.Terminal, printer, rows)
 	}
-	return printRows(q.Terminal, rows)
+	if len(rows) == 0 && q.OnHosts {
+		printer.Printf("there are no jobs on these hosts")
+	} else if len(rows) == 0 {
+		printer.Printf("this machine has launched no jobs, or plx prune has forgotten them; --hosts FILE looks on hosts")
+	}
+	return err
 }
 
 // newRow describes a job. If the record has no verdict it asks the job's host.
@@ -120,14 +129,19 @@ func newRow(ctx context.Context, r Record, printer *console.Printer) row {
 // took notes how long the job took until ended. The job may have been driven by a host
 // whose clock goes wrong.
 func (r *row) took(ended time.Time) {
-	if took := ended.Sub(r.Created); took > 0 {
-		r.Seconds = took.Round(time.Millisecond).Seconds()
-	}
+	r.Seconds = max(0, ended.Sub(r.Created).Round(time.Millisecond).Seconds())
 }
 
-func printRows(t console.Terminal, rows []row) error {
+// printRows prints a table of jobs. Why nothing is known of one stands below it.
+func printRows(t console.Terminal, printer *console.Printer, rows []row) error {
 	table := console.NewTable("JOB", "STARTED", "TOOK", "HOSTS", "TASKS", "STATE", "CODE", "REASON")
+	table.Level = jobLevel
+	unknown := map[string][]string{} // jobs, by the reason
 	for _, r := range rows {
+		if r.Code == nil && r.Reason != "" {
+			unknown[r.Reason] = append(unknown[r.Reason], r.Job)
+			r.Reason = ""
+		}
 		code := ""
 		if r.Code != nil {
 			code = strconv.Itoa(*r.Code)
@@ -140,5 +154,26 @@ func printRows(t console.Terminal, rows []row) error {
 		}
 		table.Row(r.Job, r.Created.Local().Format("2006-01-02 15:04:05"), took, strconv.Itoa(r.Hosts), strconv.Itoa(r.Tasks), r.State, code, r.Reason)
 	}
-	return console.WriteTable(t.Stdout, table)
+	err := table.Write(t)
+	for _, why := range slices.Sorted(maps.Keys(unknown)) {
+		printer.Report(console.Bad, "job %s: %s", console.Names(unknown[why], 0), console.Printable(why))
+	}
+	return err
+}
+
+// jobLevel colours the state of a job.
+func jobLevel(column, cell string) console.Level {
+	if column != "STATE" {
+		return console.Plain
+	}
+	state, _, _ := strings.Cut(cell, ",")
+	switch state {
+	case "done":
+		return console.Good
+	case "failed", "hung", "lost":
+		return console.Bad
+	case "stopped", "unknown":
+		return console.Doubtful
+	}
+	return console.Plain
 }

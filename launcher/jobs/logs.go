@@ -30,6 +30,7 @@ type LogsConfig struct {
 	Since  time.Duration  // age of the oldest line to print; 0: any age
 	Grep   *regexp.Regexp // nil: every line
 	JSON   bool           // print each line as JSON
+	Stamps bool           // print the time before each line
 	Plan   bool           // first print the plan of the launch
 }
 
@@ -60,7 +61,7 @@ func Logs(ctx context.Context, cfg LogsConfig) error {
 	if cfg.Since > 0 {
 		req.Since = time.Now().Add(-cfg.Since)
 	}
-	_, err = j.print(ctx, agents, req, logs.Options{Grep: cfg.Grep, JSON: cfg.JSON, Verbose: true})
+	_, err = j.print(ctx, agents, req, logs.Options{Grep: cfg.Grep, JSON: cfg.JSON, Timestamps: cfg.Stamps, Verbose: true})
 	return err
 }
 
@@ -181,7 +182,7 @@ func attach(ctx context.Context, q Query, shown logs.Options, lines int) (int, e
 		return j.cutOff(ctx)
 	}
 	j.printMade(ctx)
-	PrintVerdict(j.printer, j.Job, *state.Verdict, j.Saves, out)
+	PrintVerdict(j.printer, &j.Record, *state.Verdict, out)
 	return state.Verdict.Code, j.learn(state, j.printer)
 }
 
@@ -203,7 +204,7 @@ func (j *Job) cutOff(ctx context.Context) (int, error) {
 		return exit.CodePlx, err
 	}
 	if r, found, _ := byID(j.Job); found && r.Verdict != nil { // its launcher knew one
-		PrintVerdict(j.printer, j.Job, *r.Verdict, j.Saves, nil)
+		PrintVerdict(j.printer, &r, *r.Verdict, nil)
 		return r.Verdict.Code, nil
 	}
 	if state, asked := slurm.Ask(ctx, j.Slurm.ID); asked == nil && state.Over() {

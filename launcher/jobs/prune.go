@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
-
-	"github.com/charmbracelet/lipgloss/table"
 
 	"github.com/plx-run/plx/launcher/console"
 	"github.com/plx-run/plx/launcher/hosts"
@@ -45,14 +44,14 @@ func Prune(ctx context.Context, cfg PruneConfig) error {
 	}
 	var errs []error
 	for _, r := range rs {
-		if time.Since(r.Created) < cfg.Older || r.runs(ctx, p.printer) {
+		if time.Since(r.Created) < cfg.Older || r.runs(ctx, p.printer) || time.Since(r.last()) < cfg.Older {
 			continue
 		}
 		err := p.job(ctx, r)
 		switch {
 		case err != nil || p.kept[r.Job] != nil:
 		case cfg.DryRun:
-			p.table.Row("here", "record of job "+r.Job, "")
+			p.table.Row(here, "record of job "+r.Job, "")
 		default:
 			err = r.Forget()
 		}
@@ -61,10 +60,18 @@ func Prune(ctx context.Context, cfg PruneConfig) error {
 	errs = append(errs, p.submissions(ctx))
 	p.reportKept()
 	if cfg.DryRun {
-		errs = append(errs, console.WriteTable(cfg.Terminal.Stdout, p.table))
+		errs = append(errs, p.table.Write(cfg.Terminal))
 		p.printer.Printf("nothing was removed: plx prune without --dry-run removes %s", console.Size(p.bytes))
 	}
 	return errors.Join(errs...)
+}
+
+// last returns when the job ended, or if nobody knows that, when it was launched.
+func (r *Record) last() time.Time {
+	if r.Verdict == nil || r.Verdict.Ended.IsZero() {
+		return r.Created
+	}
+	return r.Verdict.Ended
 }
 
 // submissions removes those that have ended without a job.
@@ -83,7 +90,7 @@ func (p *pruner) submissions(ctx context.Context) error {
 		switch {
 		case err != nil || !state.Over():
 		case p.cfg.DryRun:
-			p.table.Row("here", "record of job "+s.Job, "")
+			p.table.Row(here, "record of job "+s.Job, "")
 		default:
 			err = s.Unmake()
 		}
@@ -100,7 +107,7 @@ type pruner struct {
 	done    map[string]bool   // hosts that were pruned, by their lines of a resource file
 	listed  map[string]bool   // what --dry-run has listed, by file system and path: hosts that share a home list the same
 	kept    map[string]*kept  // jobs with files that nobody has fetched, by id
-	table   *table.Table      // what would be removed
+	table   *console.Table    // what would be removed
 	bytes   int64             // its size on all hosts
 }
 
@@ -172,7 +179,7 @@ func (p *pruner) host(ctx context.Context, a *hosts.AgentHost) error {
 	if err := a.Call(ctx, command, nil, &stdout); err != nil && transport.ExitStatus(err) != hosts.NotFound {
 		return a.Named(fmt.Errorf("prune: %w", err))
 	}
-	n, freed := 0, int64(0)
+	var items []protocol.Pruned
 	for d := json.NewDecoder(&stdout); ; {
 		var item protocol.Pruned
 		if d.Decode(&item) != nil {
@@ -188,13 +195,66 @@ func (p *pruner) host(ctx context.Context, a *hosts.AgentHost) error {
 			}
 			p.listed[item] = true
 		}
-		n++
-		freed += item.Bytes
-		p.table.Row(a.Name(), console.Printable(item.Path), console.Size(item.Bytes))
+		items = append(items, item)
 	}
+	if len(items) == 0 {
+		return nil
+	}
+	host := a.Name()
+	if a.Embedded {
+		host = here // the hosts of an embedded cluster have one home
+	}
+	freed := p.add(host, items)
 	p.bytes += freed
-	if n > 0 && !p.cfg.DryRun {
-		p.printer.Printf("host %s: removed %s, %s", a.Name(), console.Count(n, "old item"), console.Size(freed))
+	if !p.cfg.DryRun {
+		p.printer.Printf("host %s: removed %s, %s", host, console.Count(len(items), "old item"), console.Size(freed))
 	}
 	return nil
+}
+
+// here is this machine, as a host in the table.
+const here = "here"
+
+// add adds rows for the items of a host to the table, those of one kind in one row, and
+// returns their size.
+func (p *pruner) add(host string, items []protocol.Pruned) (all int64) {
+	bytes, number := map[string]int64{}, map[string]int{}
+	var kinds []string
+	for _, item := range items {
+		kind := kindOf(item.Path)
+		if number[kind]++; number[kind] == 1 {
+			kinds = append(kinds, kind)
+		}
+		bytes[kind] += item.Bytes
+		all += item.Bytes
+	}
+	for _, kind := range kinds {
+		what := kind
+		if n := number[kind]; n > 1 && !strings.HasPrefix(kind, "job ") {
+			what = fmt.Sprintf("%s (%d)", kind, n)
+		}
+		p.table.Row(host, what, console.Size(bytes[kind]))
+	}
+	if len(kinds) > 1 {
+		p.table.Row(host, "all", console.Size(all))
+	}
+	return all
+}
+
+// kindOf says what lies at a path relative to ~/.plx on a host.
+func kindOf(path string) string {
+	folder, rest, _ := strings.Cut(path, "/")
+	switch job, _, _ := strings.Cut(rest, "/"); folder {
+	case "jobs":
+		return "job " + job
+	case "blobs":
+		return "programs"
+	case "envs":
+		return "virtual environments"
+	case "spares":
+		return "working directories made ahead"
+	case "files":
+		return "files of working directories"
+	}
+	return path
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -50,7 +51,7 @@ func Status(ctx context.Context, q Query, asJSON bool) error {
 		if r, shown := queued.row(ctx); shown && asJSON {
 			return json.NewEncoder(q.Terminal.Stdout).Encode(status{row: r})
 		} else if shown {
-			return printRows(q.Terminal, []row{r})
+			return printRows(q.Terminal, q.printer(), []row{r})
 		}
 	}
 	j, err := q.open(ctx, false)
@@ -148,13 +149,13 @@ func compareTasks(a, b string) int {
 }
 
 func (s status) print(t console.Terminal, j *Job) error {
-	if err := printRows(t, []row{s.row}); err != nil {
+	if err := printRows(t, j.printer, []row{s.row}); err != nil {
 		return err
 	}
 	if s.Verdict != nil {
 		err := printEnds(t, *s.Verdict)
 		printRecord(j.printer, *s.Verdict)
-		PrintVerdict(j.printer, j.Job, *s.Verdict, j.Saves, nil)
+		PrintVerdict(j.printer, &j.Record, *s.Verdict, nil)
 		return err
 	}
 	for _, why := range s.Unheard {
@@ -164,10 +165,26 @@ func (s status) print(t console.Terminal, j *Job) error {
 		return nil
 	}
 	table := console.NewTable("TASK", "HOST", "PID", "AGE", "STEP", "STILL", "STATE")
+	table.Level = taskLevel
 	for _, r := range s.TaskRows {
 		table.Row(r.Task, r.Host, strconv.Itoa(r.PID), seconds(r.Age), stepOf(r), seconds(r.Still), stateOf(r))
 	}
-	return console.WriteTable(t.Stdout, table)
+	return table.Write(t)
+}
+
+// taskLevel colours what a task does, and the part that it had in a failure.
+func taskLevel(column, cell string) console.Level {
+	switch {
+	case column == "STATE" && (cell == moves || cell == exited(0)):
+		return console.Good
+	case column == "STATE" && strings.HasPrefix(cell, exited("")):
+		return console.Bad
+	case column == "STATE", column == "PART" && (cell == string(protocol.Victim) || cell == string(protocol.Unknown)):
+		return console.Doubtful
+	case column == "PART" && (cell == string(protocol.Culprit) || cell == string(protocol.Failed)):
+		return console.Bad
+	}
+	return console.Plain
 }
 
 // printEnds prints how each task of a job that failed has ended.
@@ -176,6 +193,7 @@ func printEnds(t console.Terminal, v protocol.Verdict) error {
 		return nil
 	}
 	table := console.NewTable("TASK", "HOST", "PART", "CODE", "SIGNAL", "CAUSE")
+	table.Level = taskLevel
 	for _, e := range v.Ends {
 		code, signal := strconv.Itoa(e.Code), ""
 		if e.Part == protocol.Unknown {
@@ -189,7 +207,7 @@ func printEnds(t console.Terminal, v protocol.Verdict) error {
 	if v.MoreEnds > 0 {
 		table.Row(fmt.Sprintf("and %d more", v.MoreEnds), "", "", "", "", "")
 	}
-	return console.WriteTable(t.Stdout, table)
+	return table.Write(t)
 }
 
 // printRecord prints what plx told the user while the job ran, and where the stacks of a job
@@ -222,15 +240,19 @@ func seconds(s float64) string {
 // fresh is how long a task may have been still and yet counts as one that moves.
 const fresh = 10 // seconds
 
+const moves = "moves"
+
+func exited(status any) string { return fmt.Sprint("exited with status ", status) }
+
 // stateOf is what a task does, in one word.
 func stateOf(r taskStatus) string {
 	switch {
 	case r.Code != nil:
-		return fmt.Sprintf("exited with status %d", *r.Code)
+		return exited(*r.Code)
 	case r.PID == 0:
 		return "not started"
 	case r.Quiet < fresh:
-		return "moves"
+		return moves
 	case r.Still < fresh:
 		return "computes, and nothing else for " + seconds(r.Quiet)
 	}

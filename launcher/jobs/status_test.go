@@ -38,7 +38,7 @@ func TestStatusOfAnEndedJob(t *testing.T) {
 		if word != "" {
 			continue
 		}
-		for _, want := range []string{"worker:1   h2   culprit 137  SIGKILL why\n", "worker:0   h1   unknown\n", "and 3 more\n"} {
+		for _, want := range []string{"worker:1    h2    culprit  137   SIGKILL  why\n", "worker:0    h1    unknown\n", "and 3 more\n"} {
 			if !strings.Contains(stdout.String(), want) {
 				t.Errorf("no %q in\n%s", want, stdout.String())
 			}

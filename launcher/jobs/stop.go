@@ -61,7 +61,11 @@ func Stop(ctx context.Context, cfg StopConfig) error {
 	if cfg.SaveTime > 0 && !ended {
 		j.printer.Printf("job %s: it is saved first, for at most %s", j.Job, cfg.SaveTime)
 	}
-	if err := s.stop(ctx); err != nil { // even if the job has ended: something may be left
+	failed := s.stop(ctx) // even if the job has ended: something may be left
+	if err := s.note(ctx, failed); err != nil {
+		j.printer.Error(err)
+	}
+	if err := failed; err != nil {
 		if ctx.Err() != nil {
 			j.printer.Printf("job %s: interrupted: hosts that were asked still end it: plx jobs", j.Job)
 		}
@@ -81,6 +85,27 @@ func Stop(ctx context.Context, cfg StopConfig) error {
 		j.printer.Printf("%s", stopped)
 	}
 	return nil
+}
+
+// note records how the job ended, so that plx jobs knows it after its hosts have forgotten
+// the job, unless whoever launched it has done so. failed is why hosts were not stopped.
+func (s *stopper) note(ctx context.Context, failed error) error {
+	r, found, err := byID(s.job.Job)
+	if !found || r.Verdict != nil || ctx.Err() != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	for i := range s.job.agents { // every host knows the verdict
+		a := s.job.agents[(s.job.Chief+i)%len(s.job.agents)]
+		if state, err := a.State(ctx); err == nil && state.Verdict != nil {
+			return r.Finish(*state.Verdict)
+		}
+	}
+	if failed != nil {
+		return nil // it may go on there
+	}
+	return r.Finish(protocol.Verdict{Code: cmp.Or(s.cfg.Code, stopCode), Reason: s.reason()})
 }
 
 // stopper is one run of Stop.
@@ -140,7 +165,7 @@ func (s *stopper) ask(ctx context.Context, a *hosts.AgentHost) error {
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	stop := protocol.Stop{Grace: s.cfg.Grace, SaveTime: s.cfg.SaveTime, Reason: protocol.StoppedBy + cmp.Or(s.cfg.Reason, "plx stop"), Code: cmp.Or(s.cfg.Code, stopCode)}
+	stop := protocol.Stop{Grace: s.cfg.Grace, SaveTime: s.cfg.SaveTime, Reason: s.reason(), Code: cmp.Or(s.cfg.Code, stopCode)}
 	if err := conn.Send(protocol.Message{Stop: &stop}); err != nil {
 		return err
 	}
@@ -150,6 +175,8 @@ func (s *stopper) ask(ctx context.Context, a *hosts.AgentHost) error {
 		}
 	}
 }
+
+func (s *stopper) reason() string { return protocol.StoppedBy + cmp.Or(s.cfg.Reason, "plx stop") }
 
 // saved returns the step of the checkpoint that the stopped job made. It asks the chief's
 // host, then the others: every host knows the verdict.

@@ -1,0 +1,117 @@
+package console
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/charmbracelet/x/ansi"
+)
+
+// jobsTable is like that of plx jobs.
+func jobsTable() *Table {
+	t := NewTable("JOB", "STARTED", "STATE", "CODE", "REASON")
+	t.Level = func(column, cell string) Level {
+		if column == "STATE" {
+			return Bad
+		}
+		return Plain
+	}
+	t.Row("train-20261123-143722-7vsz", "2026-11-23 14:37:22", "failed", "3", "worker:1 on h2 exited with status 3; its last lines are above")
+	t.Row("x", "2026-11-23 14:37:23", "done", "0", "done")
+	return t
+}
+
+// In a pipe a table is whole and plain, whatever its cells are.
+func TestTableInAPipe(t *testing.T) {
+	table := jobsTable()
+	table.Row("a\x1b[2Jb", "one\ntwo\tthree")
+	var out bytes.Buffer
+	if err := table.Write(Terminal{Stdout: &out}); err != nil {
+		t.Fatal(err)
+	}
+	want := "" +
+		"JOB                         STARTED              STATE   CODE  REASON\n" +
+		"train-20261123-143722-7vsz  2026-11-23 14:37:22  failed  3     worker:1 on h2 exited with status 3; its last lines are above\n" +
+		"x                           2026-11-23 14:37:23  done    0     done\n" +
+		"a[2Jb                       one; two three\n"
+	if out.String() != want {
+		t.Errorf("got\n%swant\n%s", out.String(), want)
+	}
+}
+
+// On a terminal no line is wider than that, no text is lost, and a last column that has no
+// room stands below its row.
+func TestTableFits(t *testing.T) {
+	for width := 60; width <= 200; width++ {
+		for _, colour := range []bool{false, true} {
+			var out bytes.Buffer
+			if err := jobsTable().Write(Terminal{Stdout: &out, Width: width, StdoutColour: colour}); err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(out.String()) {
+				if n := ansi.StringWidth(line); n > width || strings.HasSuffix(line, " \n") {
+					t.Errorf("%d cells of %d, or blanks at the end: %q", n, width, line)
+				}
+			}
+			plain := ansi.Strip(out.String())
+			for word := range strings.FieldsSeq("2026-11-23 14:37:22 failed worker:1 on h2 exited with status above") {
+				if !strings.Contains(plain, word) {
+					t.Errorf("%d cells: no %q in\n%s", width, word, plain)
+				}
+			}
+			if whole := strings.Contains(plain, "train-20261123-143722-7vsz"); !whole && width >= 80 {
+				t.Errorf("%d cells: the id is not whole:\n%s", width, plain)
+			}
+			if red := strings.Contains(out.String(), Bad.Paint("failed", true)); red != colour {
+				t.Errorf("%d cells, colour %v:\n%q", width, colour, out.String())
+			}
+		}
+	}
+	var out bytes.Buffer
+	small := NewTable("JOB", "STARTED", "TOOK", "HOSTS", "TASKS", "STATE", "CODE", "REASON")
+	small.Row("slow-20261128-025609-7mcq", "2026-11-28 02:56:09", "2s", "2", "2", "stopped", "143", "stopped by plx stop")
+	small.Write(Terminal{Stdout: &out, Width: 60}) // a Buffer takes everything
+	narrow := "" +
+		"JOB                 STARTED    TOOK HOSTS TASKS STATE   CODE\n" +
+		"slow-20261128-      2026-11-28 2s   2     2     stopped 143\n" +
+		"025609-7mcq         02:56:09\n" +
+		"    stopped by plx stop\n"
+	if out.String() != narrow {
+		t.Errorf("got\n%swant\n%s", out.String(), narrow)
+	}
+	out.Reset()
+	jobsTable().Write(Terminal{Stdout: &out, Width: 70}) // a Buffer takes everything
+	want := "" +
+		"JOB                         STARTED              STATE   CODE\n" +
+		"train-20261123-143722-7vsz  2026-11-23 14:37:22  failed  3\n" +
+		"    worker:1 on h2 exited with status 3; its last lines are above\n" +
+		"x                           2026-11-23 14:37:23  done    0\n" +
+		"    done\n"
+	if out.String() != want {
+		t.Errorf("got\n%swant\n%s", out.String(), want)
+	}
+}
+
+// Failures are red and their hints are not; without colours all is plain.
+func TestColoursOfNotices(t *testing.T) {
+	for _, colour := range []bool{false, true} {
+		var out output
+		p := NewPrinter(Terminal{Stderr: &out, StderrColour: colour})
+		p.Error(hinted{})
+		p.Report(Good, "job %s: done", "a")
+		p.Printf("a notice")
+		before := p.line("")
+		want := fmt.Sprintf("%[1]s%[2]s\n%[1]s%[3]s\n%[1]shint: do this\n%[1]s%[4]s\n%[1]sa notice\n", before,
+			Bad.Paint("one", colour), Bad.Paint("two", colour), Good.Paint("job a: done", colour))
+		if got := out.take(); got != want || colour != strings.Contains(got, "\x1b[31mone") {
+			t.Errorf("colour %v: %q, want %q", colour, got, want)
+		}
+	}
+}
+
+type hinted struct{}
+
+func (hinted) Error() string { return "one\ntwo" }
+func (hinted) Hint() string  { return "do this" }

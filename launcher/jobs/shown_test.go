@@ -1,0 +1,155 @@
+package jobs
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/plx-run/plx/launcher/console"
+	"github.com/plx-run/plx/launcher/protocol"
+)
+
+// The line that closes a job has its duration, and the colour of how it ended.
+func TestClosingLine(t *testing.T) {
+	begun := time.Date(2026, 11, 28, 8, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		v     protocol.Verdict
+		level console.Level
+		want  string
+	}{
+		{protocol.Verdict{Reason: "done", Ended: begun.Add(2340 * time.Millisecond)}, console.Good, "job j-1 (2.3s): done"},
+		{protocol.Verdict{Code: 3, Reason: "worker:1 failed", Ended: begun.Add(90*time.Minute + 400*time.Millisecond)}, console.Bad, "job j-1 (1h30m0s): worker:1 failed"},
+		{protocol.Verdict{Code: 143, Reason: protocol.StoppedBy + "plx stop", Ended: begun.Add(-time.Second)}, console.Doubtful, "job j-1: stopped by plx stop"},
+		{protocol.Verdict{Reason: "done"}, console.Good, "job j-1: done"},
+	} {
+		for _, colour := range []bool{false, true} {
+			var said bytes.Buffer
+			PrintVerdict(console.NewPrinter(console.Terminal{Stderr: &said, StderrColour: colour}), &Record{Job: "j-1", Created: begun}, c.v, nil)
+			if want := c.level.Paint(c.want, colour) + "\n"; !strings.HasSuffix(said.String(), want) {
+				t.Errorf("%q, want %q", said.String(), want)
+			}
+		}
+	}
+}
+
+// plx jobs without jobs says so, and in JSON there is an empty array.
+func TestNoJobs(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	for asJSON, want := range map[bool]string{false: "", true: "[]\n"} {
+		var stdout, stderr bytes.Buffer
+		if err := List(t.Context(), Query{Terminal: console.Terminal{Stdout: &stdout, Stderr: &stderr}}, asJSON); err != nil {
+			t.Fatal(err)
+		}
+		if stdout.String() != want || !strings.HasPrefix(stderr.String(), "plx: this machine has launched no jobs") {
+			t.Errorf("JSON %v: %q, %q", asJSON, stdout.String(), stderr.String())
+		}
+	}
+}
+
+// Why nothing is known of jobs stands once below the table, and states have colours.
+func TestUnknownJobsAreListed(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	terminal := console.Terminal{Stdout: &stdout, Stderr: &stderr, StdoutColour: true}
+	one, three := 0, 3
+	err := printRows(terminal, console.NewPrinter(terminal), []row{
+		{Job: "a", State: "unknown", Reason: "host h1: no route"}, {Job: "b", State: "done", Code: &one, Reason: "done"},
+		{Job: "c", State: "unknown", Reason: "host h1: no route"}, {Job: "d", State: "failed", Code: &three, Reason: "why"}, {Job: "e", State: "running", Generation: 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := stderr.String(), "plx: job a, c: host h1: no route\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for _, want := range []string{console.Good.Paint("done", true), console.Bad.Paint("failed", true), console.Doubtful.Paint("unknown", true), " running, generation 2"} {
+		if !strings.Contains(stdout.String(), want) {
+			t.Errorf("no %q in\n%q", want, stdout.String())
+		}
+	}
+}
+
+// A job counts as old by its end, as on its hosts: the record of one that ended lately stays,
+// and its hosts are not asked.
+func TestPruneGoesByTheEnd(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	now := time.Now()
+	for _, r := range []Record{
+		{Job: "long", Created: now.Add(-3 * time.Hour), Verdict: &protocol.Verdict{Ended: now.Add(-time.Minute)}},
+		{Job: "new", Created: now.Add(-time.Minute), Verdict: &protocol.Verdict{Ended: now}},
+	} {
+		r.Embedded, r.Hosts = true, []HostRecord{{Line: "127.0.0.2", Folder: "127.0.0.2", Binary: "none"}}
+		if err := r.Save(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var stdout, stderr bytes.Buffer
+	if err := Prune(t.Context(), PruneConfig{Query: Query{Terminal: console.Terminal{Stdout: &stdout, Stderr: &stderr}}, Older: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	left, err := Records()
+	if err != nil || len(left) != 2 || left[0].Job != "long" || left[1].Job != "new" {
+		t.Errorf("left are %+v, %v", left, err)
+	}
+}
+
+// What --dry-run lists has the names of jobs, things of a kind together, and a sum.
+func TestPruneLists(t *testing.T) {
+	var stdout bytes.Buffer
+	p := &pruner{table: console.NewTable("HOST", "WHAT", "SIZE")}
+	all := p.add("h1", []protocol.Pruned{{Path: "jobs/j-1/h1", Bytes: 1 << 10}, {Path: "jobs/j-1/h2", Bytes: 2 << 10}, {Path: "blobs/ab", Bytes: 3 << 10}, {Path: "blobs/cd", Bytes: 1 << 10}, {Path: "files", Bytes: 1}, {Path: "other/x"}})
+	if err := p.table.Write(console.Terminal{Stdout: &stdout}); err != nil {
+		t.Fatal(err)
+	}
+	want := "HOST  WHAT                          SIZE\nh1    job j-1                       3.0 KiB\nh1    programs (2)                  4.0 KiB\n" +
+		"h1    files of working directories  1 B\nh1    other/x                       0 B\nh1    all                           7.0 KiB\n"
+	if stdout.String() != want || all != 7<<10+1 {
+		t.Errorf("%d bytes:\n%swant\n%s", all, stdout.String(), want)
+	}
+}
+
+// A job that was stopped is on record as stopped when its hosts know nothing of it, unless
+// its launcher has recorded how it ended, or a host may still run it.
+func TestStopIsRecorded(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	r := Record{Job: "j-1", Created: time.Now(), Hosts: []HostRecord{{Line: "h1", Folder: "f"}}}
+	s := &stopper{job: &Job{Record: r, printer: console.NewPrinter(console.Terminal{Stderr: new(bytes.Buffer)})}}
+	known := func() *protocol.Verdict {
+		r, found, err := byID("j-1")
+		if err != nil || !found {
+			t.Fatal(found, err)
+		}
+		return r.Verdict
+	}
+	if err := s.note(t.Context(), nil); err != nil { // there is no record
+		t.Fatal(err)
+	}
+	if err := r.Save(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.note(t.Context(), os.ErrDeadlineExceeded); err != nil || known() != nil {
+		t.Errorf("a host was not stopped: %+v, %v", known(), err)
+	}
+	if err := s.note(t.Context(), nil); err != nil || known() == nil || !known().Stopped() || known().Code != stopCode || known().Ended.IsZero() {
+		t.Errorf("stopped: %+v, %v", known(), err)
+	}
+	if state := newRow(t.Context(), mustFind(t, "j-1"), s.job.printer).State; state != "stopped" {
+		t.Errorf("the job is %s", state)
+	}
+	r = mustFind(t, "j-1")
+	if err := r.Finish(protocol.Verdict{Reason: "done"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.note(t.Context(), nil); err != nil || known().Reason != "done" {
+		t.Errorf("the launcher's verdict is lost: %+v, %v", known(), err)
+	}
+}
+
+func mustFind(t *testing.T, job string) Record {
+	t.Helper()
+	r, found, err := byID(job)
+	if err != nil || !found {
+		t.Fatal(found, err)
+	}
+	return r
+}
