@@ -24,16 +24,16 @@ func TestExitStatus(t *testing.T) {
 		code         int
 		last         []string // the last lines of stderr, without what all begin with
 	}{
-		{"all well", "exit 0", 0, []string{`job \S+: done`}},
+		{"all well", "exit 0", 0, []string{`job \S+ \(\S+\): done`}},
 		{"a worker fails", `[ "$PLX_RANK" = 1 ] && { echo reason >&2; echo why >&2; exit 3; }; sleep 60`, 3,
-			[]string{`job \S+: worker:1 on h2 exited with status 3; its last lines are above`}},
+			[]string{`job \S+ \(\S+\): worker:1 on h2 exited with status 3; its last lines are above`}},
 		{"a worker is killed", `[ "$PLX_RANK" = 0 ] && kill -9 $$` + noisy, 137, []string{
-			`job \S+: worker:0 on h1 was ended by signal 9.*`, `hint: somebody, .* killed it: .*`}},
+			`job \S+ \(\S+\): worker:0 on h1 was ended by signal 9.*`, `hint: somebody, .* killed it: .*`}},
 		{"the host runs out of memory", `[ "$PLX_RANK" = 0 ] && { echo oom_kill 99 >vmstat; mount --bind vmstat /proc/vmstat; kill -9 $$; }` + noisy, 137, []string{
-			`job \S+: worker:0 on h1 was ended by signal 9 \(killed\): perhaps for want of memory: while it ran, the host's kernel killed \d+ processes for that.*`,
+			`job \S+ \(\S+\): worker:0 on h1 was ended by signal 9 \(killed\): perhaps for want of memory: while it ran, the host's kernel killed \d+ processes for that.*`,
 			`hint: plx exec --host h1 -- free -h .*`}},
-		{"a server fails", `[ "$PLX_ROLE" = ps ] && exit 7` + noisy, 7, []string{`job \S+: ps:[01] on h[12] exited with status 7`}},
-		{"a server ends early", `[ "$PLX_ROLE" = ps ] && exit 0; sleep 0.3`, 0, []string{`job \S+: done`}},
+		{"a server fails", `[ "$PLX_ROLE" = ps ] && exit 7` + noisy, 7, []string{`job \S+ \(\S+\): ps:[01] on h[12] exited with status 7`}},
+		{"a server ends early", `[ "$PLX_ROLE" = ps ] && exit 0; sleep 0.3`, 0, []string{`job \S+ \(\S+\): done`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := b.in(t)
@@ -79,7 +79,7 @@ trap "seq 200000 >&2; exit" TERM
 touch `+listens+noisy))
 	r.stderr.delay(10 * time.Millisecond)
 	res := r.want(3)
-	b.endsWith(res, []string{"last lines of worker:1 on h2:", "  reason", `job \S+: worker:1 on h2 exited with status 3`})
+	b.endsWith(res, []string{"last lines of worker:1 on h2:", "  reason", `job \S+ \(\S+\): worker:1 on h2 exited with status 3`})
 	contains(b.t, res.stderr, "\nworker:0 h1 ! 199999\nworker:0 h1 ! 200000\n")
 	b.hostsGone(0)
 }

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -152,22 +151,4 @@ func TestLinks(t *testing.T) {
 			}
 		}
 	}
-}
-
-// trainLosses are those that the chief of examples/mlp printed, every 100 steps.
-func trainLosses(t *testing.T, stdout string) (losses []float64) {
-	t.Helper()
-	printed := lines(stdout, "worker:0")
-	if len(printed) == 0 || !strings.HasPrefix(printed[0], "n-layers 4 | dim-in 1024 | ") {
-		t.Fatalf("the chief does not begin with its configuration: %q", printed)
-	}
-	for i, line := range printed[1:] {
-		var step int
-		var loss float64
-		if _, err := fmt.Sscanf(line, "step %d | train_loss %f", &step, &loss); err != nil || step != 100*i {
-			t.Errorf("line %d is %q, want that of step %d: %v", i, line, 100*i, err)
-		}
-		losses = append(losses, loss)
-	}
-	return losses
 }

@@ -93,7 +93,7 @@ func testTorchFailure(b *bench) {
 	res := b.want(1, "launch", "--hosts", b.ResourceFile("h1", "h2"), "--max-restarts", "1", "--restart-backoff", "100ms", "--grace", "1s", program)
 	const cause = "worker:1 on h2 exited with status 1: ValueError: no data left (line 10, in main)"
 	b.says(res, cause+": restarting in 100ms (attempt 1 of 1)")
-	b.endsWith(res, []string{"last lines of worker:1 on h2:", "  Traceback (.*\n)+plx:   ValueError: no data left", `job \S+: ` + regexp.QuoteMeta(cause+"; 1 of at most 1 restarts were made (--max-restarts)")})
+	b.endsWith(res, []string{"last lines of worker:1 on h2:", "  Traceback (.*\n)+plx:   ValueError: no data left", `job \S+ \(\S+\): ` + regexp.QuoteMeta(cause+"; 1 of at most 1 restarts were made (--max-restarts)")})
 	ports := map[string]bool{}
 	out := lines(res.stdout, "worker:1")
 	for generation, line := range out {

@@ -324,7 +324,7 @@ func TestFetchShowsItsProgress(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.said.WriteString(screen.text())
-	h.says("plx: fetching: 0% of ")
+	h.says("fetching: 0% of ")
 	if last := h.said.String()[strings.LastIndex(h.said.String(), "\r")+1:]; !strings.HasPrefix(last, "\x1b[Kplx: fetched 1 checkpoint") {
 		t.Errorf("the last line is %q, want the bar gone", last)
 	}
