@@ -31,8 +31,8 @@ func newApart(c *Client) (*apart, error) {
 	}
 	a := &apart{client: c, worker: w, sums: make([][]aggregate.Sum, len(h.d.Variables))}
 	for i, v := range h.d.Variables {
-		if v.Sparse != nil || h.relay != nil || h.memory.device != nil {
-			return nil, errors.New("steps of a worker's own need dense variables in host memory, and no local aggregation")
+		if v.Sparse != nil || h.relay != nil {
+			return nil, errors.New("steps of a worker's own need dense variables, and no local aggregation")
 		}
 		a.sums[i] = make([]aggregate.Sum, len(c.parts))
 	}

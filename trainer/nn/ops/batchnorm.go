@@ -56,10 +56,10 @@ func BatchNorm(x, scale, bias, runningMean, runningVariance *gorgonia.Node, mome
 	n := norm{what: fmt.Sprintf("%s epsilon %v", what, epsilon), dtype: dtype, layout: l, epsilon: epsilon, call: new(operation.Call)}
 	mean := choose(dtype, batchMean[float32], batchMean[float64], n)
 	variance := chooseValues(dtype, batchVariance[float32], batchVariance[float64], n)
-	o := newOp(n.what, dtype, x.Shape(), choose(dtype, normalise[float32], normalise[float64], n)).with(n.gradients, 2)
+	o := newOp(n.what, dtype, x.Shape(), choose(dtype, normalise[float32], normalise[float64], n)).with(n.gradients, 2).as(n.form(operation.Normalise))
 	b, out := &adder{}, Normalised{Momentum: momentum}
-	out.BatchMean = b.apply(n.statistic("mean", mean, 2), x, runningMean)
-	out.BatchVariance = b.apply(n.statistic("variance", variance, 3), x, out.BatchMean, runningVariance)
+	out.BatchMean = b.apply(n.statistic("mean", operation.BatchMean, mean, 2), x, runningMean)
+	out.BatchVariance = b.apply(n.statistic("variance", operation.BatchVariance, variance, 3), x, out.BatchMean, runningVariance)
 	out.Out = b.apply(o, x, scale, bias, out.BatchMean, out.BatchVariance)
 	return out, b.err
 }
@@ -74,10 +74,14 @@ type norm struct {
 	call    *operation.Call
 }
 
+func (n norm) form(part operation.NormPart) operation.Form {
+	return operation.Norm{Part: part, Epsilon: n.epsilon, Call: n.call, Channels: n.layout.form()}
+}
+
 // statistic returns an operation that computes a number for each channel in
 // training, and its last input in an evaluation. It has no gradients.
-func (n norm) statistic(which string, run kernel, inputs int) *contextual {
-	o := newOp(fmt.Sprintf("%s of %s", which, n.what), n.dtype, tensor.Shape{n.channels}, run).with(nil, inputs)
+func (n norm) statistic(which string, part operation.NormPart, run kernel, inputs int) *contextual {
+	o := newOp(fmt.Sprintf("%s of %s", which, n.what), n.dtype, tensor.Shape{n.channels}, run).with(nil, inputs).as(n.form(part))
 	return &contextual{op: o, call: n.call}
 }
 
@@ -87,9 +91,9 @@ func (n norm) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes
 	x, scale, mean, variance := in[0], in[1], in[3], in[4]
 	dBias, err := sumChannels("gradient of bias of "+n.what, dy)
 	b := &adder{what: n.what, dtype: n.dtype, err: err}
-	dScale := b.add("scale", choose(n.dtype, scaleGradient[float32], scaleGradient[float64], n), scale.Shape(), x, mean, variance, dy)
+	dScale := b.addAs(n.form(operation.ScaleGradient), "scale", choose(n.dtype, scaleGradient[float32], scaleGradient[float64], n), scale.Shape(), x, mean, variance, dy)
 	o := newOp("gradient of x of "+n.what, n.dtype, x.Shape(),
-		pass(n.dtype, normGradient[float32], normGradient[float64], n))
+		pass(n.dtype, normGradient[float32], normGradient[float64], n)).as(n.form(operation.NormGradient))
 	dx := b.apply(&contextual{op: o, call: n.call}, x, scale, mean, variance, dy, dScale, dBias)
 	return gorgonia.Nodes{dx, dScale, dBias, nil, nil}, b.err
 }

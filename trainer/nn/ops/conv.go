@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/plx-run/plx/trainer/nn/recurrent"
+	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -31,7 +32,7 @@ func Conv2D(x, filters *gorgonia.Node, stride, pad int) (*gorgonia.Node, error) 
 		return nil, err
 	}
 	c := convolution{window: w, filters: fs[0], what: fmt.Sprintf("convolution %v", w), dtype: dtype}
-	o := newOp(c.what, dtype, w.out(c.filters), pass(dtype, convolve[float32], convolve[float64], c)).with(c.gradients, 0)
+	o := newOp(c.what, dtype, w.out(c.filters), pass(dtype, convolve[float32], convolve[float64], c)).with(c.gradients, 0).as(c.form(operation.Convolve))
 	return o.apply(x, filters)
 }
 
@@ -48,9 +49,13 @@ type convolution struct {
 func (c convolution) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 	b := &adder{what: c.what, dtype: c.dtype}
 	return gorgonia.Nodes{
-		b.add("x", pass(c.dtype, imageGradient[float32], imageGradient[float64], c), in[0].Shape(), in[1], dy),
-		b.add("the filters", pass(c.dtype, filterGradient[float32], filterGradient[float64], c), in[1].Shape(), in[0], dy),
+		b.addAs(c.form(operation.ImageGradient), "x", pass(c.dtype, imageGradient[float32], imageGradient[float64], c), in[0].Shape(), in[1], dy),
+		b.addAs(c.form(operation.FilterGradient), "the filters", pass(c.dtype, filterGradient[float32], filterGradient[float64], c), in[1].Shape(), in[0], dy),
 	}, b.err
+}
+
+func (c convolution) form(part operation.ConvolutionPart) operation.Form {
+	return operation.Convolution{Window: c.window.form(), Filters: c.filters, Part: part}
 }
 
 // patch is the number of elements under the kernel, in all channels.
@@ -191,6 +196,11 @@ type window struct {
 	kernelHeight, kernelWidth      int
 	stride, pad                    int // in both directions; pad on all four sides
 	outHeight, outWidth            int // number of places
+}
+
+func (w window) form() operation.Window {
+	return operation.Window{Batch: w.batch, Channels: w.channels, Height: w.height, Width: w.width,
+		KernelHeight: w.kernelHeight, KernelWidth: w.kernelWidth, Stride: w.stride, Pad: w.pad}
 }
 
 // newWindow checks the sizes. Errors begin with what.

@@ -51,7 +51,7 @@ type mask struct {
 func (m *mask) apply(x *gorgonia.Node) (*gorgonia.Node, error) {
 	diff := func(_ gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) { return one(m.apply(dy)) }
 	o := newOp(fmt.Sprintf("dropout %q p %v", m.name, m.p), x.Dtype(), x.Shape(),
-		choose(x.Dtype(), dropout[float32], dropout[float64], m)).with(diff, 0)
+		choose(x.Dtype(), dropout[float32], dropout[float64], m)).with(diff, 0).as(operation.Dropout{P: m.p, Name: m.name, Call: &m.call})
 	return (&contextual{op: o, stream: m.name, call: &m.call}).apply(x)
 }
 

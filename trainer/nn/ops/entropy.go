@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -79,15 +80,19 @@ func newEntropy(what string, logits, labels *gorgonia.Node) (*entropy, error) {
 	return e, nil
 }
 
+func (e *entropy) form(part operation.EntropyPart) operation.Form {
+	return operation.Entropy{Part: part, Rows: e.rows, Classes: e.classes, Divisor: e.divisor, Weights: e.class == nil}
+}
+
 func (e *entropy) loss(logits, labels *gorgonia.Node, divisor float64) (*gorgonia.Node, error) {
 	e.divisor = divisor
-	o := newOp(e.what, e.dtype, nil, chooseValues(e.dtype, entropyLoss[float32], entropyLoss[float64], e)).with(e.gradient, 1)
+	o := newOp(e.what, e.dtype, nil, chooseValues(e.dtype, entropyLoss[float32], entropyLoss[float64], e)).with(e.gradient, 1).as(e.form(operation.EntropyLoss))
 	return o.apply(logits, labels)
 }
 
 func (e *entropy) gradient(x gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 	o := newOp("gradient of "+e.what, e.dtype, x[0].Shape(),
-		chooseValues(e.dtype, entropyGradient[float32], entropyGradient[float64], e))
+		chooseValues(e.dtype, entropyGradient[float32], entropyGradient[float64], e)).as(e.form(operation.EntropyGradient))
 	dx, err := o.apply(x[0], x[1], dy)
 	return gorgonia.Nodes{dx, nil}, err
 }
@@ -146,11 +151,7 @@ func entropyGradient[T float](e *entropy, out gorgonia.Value, in []gorgonia.Valu
 
 // label is the class of a row.
 func (e *entropy) label(labels gorgonia.Value, i int) (int, error) {
-	class := e.class(labels, i)
-	if !(class >= 0 && class < float64(e.classes)) || class != math.Trunc(class) {
-		return 0, fmt.Errorf("row %d has the label %v, want a class from 0 to %d", i, class, e.classes-1)
-	}
-	return int(class), nil
+	return operation.Entropy{Classes: e.classes}.Class(i, e.class(labels, i))
 }
 
 // classOf is how to read labels of the types that can hold class numbers.
@@ -189,7 +190,7 @@ func Accuracy(logits, labels *gorgonia.Node) (*gorgonia.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := newOp(e.what, e.dtype, nil, chooseValues(e.dtype, accuracy[float32], accuracy[float64], e)).with(nil, 2)
+	o := newOp(e.what, e.dtype, nil, chooseValues(e.dtype, accuracy[float32], accuracy[float64], e)).with(nil, 2).as(e.form(operation.Accuracy))
 	return o.apply(logits, labels)
 }
 

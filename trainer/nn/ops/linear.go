@@ -6,6 +6,7 @@ import (
 
 	"github.com/plx-run/plx/trainer/executor/memory"
 	"github.com/plx-run/plx/trainer/nn/matrix"
+	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -28,9 +29,9 @@ func Linear(x, w, b *gorgonia.Node) (*gorgonia.Node, error) {
 	if b != nil && !slices.Equal(b.Shape(), ws[1:]) {
 		return nil, fmt.Errorf("linear: w is %s, so b, which is %s, must be (%d)", told(w), told(b), ws[1])
 	}
-	o := newOp("linear", dtype, tensor.Shape{xs[0], ws[1]},
-		choose(dtype, linear[float32], linear[float64], product{m: xs[0], n: ws[1], k: xs[1]})).with(linearGradients, 0)
-	return o.apply(in...)
+	p := product{m: xs[0], n: ws[1], k: xs[1]}
+	o := newOp("linear", dtype, tensor.Shape{xs[0], ws[1]}, choose(dtype, linear[float32], linear[float64], p))
+	return o.with(linearGradients, 0).as(p.form(b != nil)).apply(in...)
 }
 
 func linearGradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
@@ -52,6 +53,10 @@ func linearGradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, e
 type product struct {
 	m, n, k     int
 	left, right bool // the operand is read transposed
+}
+
+func (p product) form(bias bool) operation.Form {
+	return operation.Product{M: p.m, N: p.n, K: p.k, Left: p.left, Right: p.right, Bias: bias}
 }
 
 func multiply[T float](p product, out []T, in [][]T) {
@@ -91,7 +96,7 @@ func AddBias(x, b *gorgonia.Node) (*gorgonia.Node, error) {
 		db, err := sumChannels("gradient of bias", dy)
 		return gorgonia.Nodes{dy, db}, err
 	}
-	o := newOp("add bias", dtype, x.Shape(), choose(dtype, addBias[float32], addBias[float64], l)).with(diff, 0)
+	o := newOp("add bias", dtype, x.Shape(), choose(dtype, addBias[float32], addBias[float64], l)).with(diff, 0).as(operation.ChannelBias{Channels: l.form()})
 	return o.apply(x, b)
 }
 
@@ -114,7 +119,8 @@ func sumChannels(what string, x *gorgonia.Node) (*gorgonia.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newOp(what, dtype, tensor.Shape{l.channels}, choose(dtype, channelSums[float32], channelSums[float64], l)).apply(x)
+	o := newOp(what, dtype, tensor.Shape{l.channels}, choose(dtype, channelSums[float32], channelSums[float64], l))
+	return o.as(operation.ChannelSums{Channels: l.form()}).apply(x)
 }
 
 func channelSums[T float](s layout, out []T, in [][]T) {
@@ -160,6 +166,10 @@ func channelled(what string, x *gorgonia.Node, others ...*gorgonia.Node) (layout
 		}
 	}
 	return layout{batch: s[0], channels: s[1], space: memory.Elements(s[2:]), of: make([]float64, s[1])}, dtype, nil
+}
+
+func (l layout) form() operation.Channels {
+	return operation.Channels{Batch: l.batch, Channels: l.channels, Space: l.space}
 }
 
 // count is the number of elements of each channel.

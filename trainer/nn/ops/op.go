@@ -28,8 +28,9 @@ type op struct {
 	in    []operand
 	out   operand
 	run   kernel
-	diff  differentiate // nil if the operation is itself a gradient
-	fixed int           // number of last inputs without a gradient
+	diff  differentiate  // nil if the operation is itself a gradient
+	fixed int            // number of last inputs without a gradient
+	form  operation.Form // what it computes, for other devices; nil means that only run computes it
 }
 
 // newOp returns an operation whose result has the given type and shape.
@@ -43,6 +44,15 @@ func (o *op) with(diff differentiate, fixed int) *op {
 	o.diff, o.fixed = diff, fixed
 	return o
 }
+
+// as says what the operation computes.
+func (o *op) as(f operation.Form) *op {
+	o.form = f
+	return o
+}
+
+// Form implements operation.Described.
+func (o *op) Form() operation.Form { return o.form }
 
 // typed gives the result its type. Operations with inputs get it when they are applied.
 func (o *op) typed() *op {
@@ -216,12 +226,17 @@ func (b *adder) apply(o interface {
 
 // add adds an operation of a gradient.
 func (b *adder) add(which string, run kernel, shape tensor.Shape, in ...*gorgonia.Node) *gorgonia.Node {
-	return b.apply(newOp("gradient of "+which+" of "+b.what, b.dtype, shape, run), in...)
+	return b.addAs(nil, which, run, shape, in...)
+}
+
+// addAs is add for an operation that has a form.
+func (b *adder) addAs(f operation.Form, which string, run kernel, shape tensor.Shape, in ...*gorgonia.Node) *gorgonia.Node {
+	return b.apply(newOp("gradient of "+which+" of "+b.what, b.dtype, shape, run).as(f), in...)
 }
 
 // product uses only the first rows of its inputs if they have more.
 func (b *adder) product(which string, p product, x, y *gorgonia.Node) *gorgonia.Node {
-	return b.add(which, choose(b.dtype, multiply[float32], multiply[float64], p), tensor.Shape{p.m, p.n}, x, y)
+	return b.addAs(p.form(false), which, choose(b.dtype, multiply[float32], multiply[float64], p), tensor.Shape{p.m, p.n}, x, y)
 }
 
 // one returns the gradient of an operation with one input.

@@ -3,6 +3,7 @@ package ops
 import (
 	"fmt"
 
+	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 )
 
@@ -16,8 +17,8 @@ func MaxPool2D(x *gorgonia.Node, kernel, stride, pad int) (*gorgonia.Node, error
 
 // MaxPool is MaxPool2D with another walk down than across.
 func MaxPool(x *gorgonia.Node, down, across Walk) (*gorgonia.Node, error) {
-	return newPool("max pool", x, down, across, kernels[pool]{
-		maxPool[float32], maxPool[float64], maxPoolGradient[float32], maxPoolGradient[float64], false,
+	return newPool("max pool", false, x, down, across, kernels[pool]{
+		maxPool[float32], maxPool[float64], maxPoolGradient[float32], maxPoolGradient[float64], false, nil,
 	})
 }
 
@@ -29,8 +30,8 @@ func AvgPool2D(x *gorgonia.Node, kernel, stride, pad int) (*gorgonia.Node, error
 
 // AvgPool is AvgPool2D with another walk down than across.
 func AvgPool(x *gorgonia.Node, down, across Walk) (*gorgonia.Node, error) {
-	return newPool("average pool", x, down, across, kernels[pool]{
-		avgPool[float32], avgPool[float64], avgPoolGradient[float32], avgPoolGradient[float64], false,
+	return newPool("average pool", true, x, down, across, kernels[pool]{
+		avgPool[float32], avgPool[float64], avgPoolGradient[float32], avgPoolGradient[float64], false, nil,
 	})
 }
 
@@ -41,7 +42,7 @@ type Walk struct {
 	Pad    int // elements before and after the image
 }
 
-func newPool(what string, x *gorgonia.Node, down, across Walk, k kernels[pool]) (*gorgonia.Node, error) {
+func newPool(what string, mean bool, x *gorgonia.Node, down, across Walk, k kernels[pool]) (*gorgonia.Node, error) {
 	if _, err := floats(what, x); err != nil {
 		return nil, err
 	}
@@ -52,6 +53,10 @@ func newPool(what string, x *gorgonia.Node, down, across Walk, k kernels[pool]) 
 	name := fmt.Sprintf("%s %v", what, p.window)
 	if down != across {
 		name += fmt.Sprintf(", across stride %d pad %d", across.Stride, across.Pad)
+		return k.apply(name, p, x, p.out(p.channels))
+	}
+	k.form = func(gradient bool) operation.Form {
+		return operation.Pool{Window: p.form(), Mean: mean, Gradient: gradient}
 	}
 	return k.apply(name, p, x, p.out(p.channels))
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/plx-run/plx/trainer/executor/memory"
+	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -35,9 +36,13 @@ type parts struct{ outer, all, inner, at, size int }
 func (p parts) operation(what string, dtype tensor.Dtype, shape tensor.Shape) *op {
 	diff := func(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 		d := newOp("gradient of "+what, dtype, in[0].Shape(), choose(dtype, put[float32], put[float64], p))
-		return one(d.apply(dy))
+		return one(d.as(p.form(true)).apply(dy))
 	}
-	return newOp(what, dtype, shape, choose(dtype, take[float32], take[float64], p)).with(diff, 0)
+	return newOp(what, dtype, shape, choose(dtype, take[float32], take[float64], p)).with(diff, 0).as(p.form(false))
+}
+
+func (p parts) form(gradient bool) operation.Form {
+	return operation.Part{Outer: p.outer, All: p.all, Inner: p.inner, At: p.at, Size: p.size, Gradient: gradient}
 }
 
 // part adds a piece of a vector, under another shape.

@@ -1,0 +1,189 @@
+package cudatest
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// folders of sources, within the module.
+const (
+	library = "internal/cudatest/library"
+	kernels = "trainer/executor/gpu/kernels"
+)
+
+// warnings are those of all compilations.
+var warnings = []string{"-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-fPIC"}
+
+// cxx compiles kernels. The machine's own instructions are faster and change no bits.
+var cxx = append([]string{"g++", "-std=c++17", "-O1", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-U_FORTIFY_SOURCE",
+	"-Wno-unknown-pragmas", "-Wno-psabi"}, warnings...)
+
+// root is the module's folder: tests run below it.
+func root(t testing.TB) string {
+	t.Helper()
+	at, err := os.Getwd()
+	for err == nil {
+		if _, missing := os.Stat(filepath.Join(at, "go.mod")); missing == nil {
+			return at
+		}
+		if at == filepath.Dir(at) {
+			break
+		}
+		at = filepath.Dir(at)
+	}
+	t.Fatalf("there is no go.mod above this test: %v", err)
+	return ""
+}
+
+// builder compiles into a folder that later tests, also of other packages, find again.
+type builder struct {
+	testing.TB
+	root, folder string
+}
+
+// build returns the folder with everything compiled. The test is skipped if there is no
+// compiler.
+func build(t testing.TB) string {
+	t.Helper()
+	if _, err := exec.LookPath("g++"); err != nil {
+		t.Skip("there is no C++ compiler: ", err)
+	}
+	b := builder{t, root(t), ""}
+	hash := sha256.New()
+	fmt.Fprint(hash, cxx) // a hash takes everything
+	for _, pattern := range []string{library + "/*", kernels + "/*.cu*", kernels + "/*.ptx"} {
+		names, err := filepath.Glob(filepath.Join(b.root, pattern))
+		b.must(err)
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			b.must(err)
+			fmt.Fprintf(hash, "%s %d\n%s", filepath.Base(name), len(text), text)
+		}
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir()
+	}
+	b.folder = filepath.Join(cache, "plx-cudatest", fmt.Sprintf("%x", hash.Sum(nil)[:8]))
+	b.must(os.MkdirAll(b.folder, 0o755))
+	lock, err := os.Create(filepath.Join(b.folder, "lock"))
+	b.must(err)
+	defer lock.Close() //nolint:errcheck // it was not written
+	b.must(syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
+	if _, err := os.Stat(filepath.Join(b.folder, "done")); err != nil {
+		b.everything()
+		b.must(os.WriteFile(filepath.Join(b.folder, "done"), nil, 0o600))
+	}
+	return b.folder
+}
+
+func (b builder) must(err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b builder) everything() {
+	var running sync.WaitGroup
+	modules, err := filepath.Glob(filepath.Join(b.root, kernels, "*.ptx"))
+	b.must(err)
+	var objects []string
+	for _, module := range modules {
+		name := strings.TrimSuffix(filepath.Base(module), ".ptx")
+		objects = append(objects, name+".o")
+		running.Go(func() { b.kernels(module, name) })
+	}
+	source := func(name string) string { return filepath.Join(b.root, library, name) }
+	running.Go(func() { b.compile(append(cxx, "-c", source("runtime.cpp"), "-o", "fibers.o")...) })
+	running.Go(func() { b.compile(append(cxx, "-DCUDA_THREADS", "-c", source("runtime.cpp"), "-o", "threads.o")...) })
+	running.Go(func() { b.compile(append([]string{"gcc", "-O2", "-c", source("libcuda.c"), "-o", "libcuda.o"}, warnings...)...) })
+	running.Wait()
+	if b.Failed() {
+		b.FailNow()
+	}
+	b.compile(append([]string{"g++", "-shared", "-o", "libcuda.so.1", "libcuda.o", "fibers.o", "-ldl", "-lpthread"}, objects...)...)
+}
+
+var entry = regexp.MustCompile(`\.entry (\w+)\(`)
+
+// kernels compiles a module's kernels, and makes those callable that its PTX has.
+func (b builder) kernels(ptx, name string) {
+	text, err := os.ReadFile(ptx)
+	if err != nil {
+		b.Error(err)
+		return
+	}
+	source := fmt.Sprintf("#include %q\n", name+".cu")
+	for _, found := range entry.FindAllStringSubmatch(string(text), -1) {
+		source += fmt.Sprintf("LAUNCHER(%s)\n", found[1])
+	}
+	if err := os.WriteFile(filepath.Join(b.folder, name+".cpp"), []byte(source), 0o600); err != nil {
+		b.Error(err)
+		return
+	}
+	b.compile(append(cxx, "-I"+filepath.Join(b.root, kernels), "-I"+filepath.Join(b.root, library), "-c", name+".cpp", "-o", name+".o")...)
+}
+
+// compile runs a compiler in the folder.
+func (b builder) compile(args ...string) {
+	b.Helper()
+	c := exec.Command(args[0], args[1:]...)
+	c.Dir = b.folder
+	if out, err := c.CombinedOutput(); err != nil {
+		b.Errorf("compile the stand-in: %v: %v\n%s", args, err, out)
+	}
+}
+
+// Build makes a stand-in for the driver in a folder and returns its path. Each has a
+// file of its own, so that each can be opened for itself.
+func Build(t testing.TB, folder string) string { return copied(t, "libcuda.so.1", folder) }
+
+func copied(t testing.TB, name, folder string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(build(t), name))
+	to := filepath.Join(folder, name)
+	if err == nil {
+		err = os.WriteFile(to, text, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// BLAS is a stand-in for cuBLAS.
+type BLAS struct {
+	Major   int    // of its version; 0 means 12
+	Without string // a function that it does not have
+	Failing string // a function that fails with CUBLAS_STATUS_EXECUTION_FAILED
+}
+
+// Build compiles the library into a folder and returns its path.
+func (o BLAS) Build(t testing.TB, folder string) string {
+	t.Helper()
+	b := builder{t, root(t), folder}
+	args := append([]string{"gcc", "-O2", "-shared", "-ffp-contract=off", "-o", "libcublas.so.12", filepath.Join(b.root, library, "libcublas.c"), "-ldl"}, warnings...)
+	if o.Major > 0 {
+		args = append(args, fmt.Sprintf("-DMAJOR=%d", o.Major))
+	}
+	if o.Without != "" {
+		args = append(args, fmt.Sprintf("-D%s=absent", o.Without))
+	}
+	if o.Failing != "" {
+		args = append(args, fmt.Sprintf("-DFAILING=\"%s\"", o.Failing))
+	}
+	b.compile(args...)
+	if t.Failed() {
+		t.FailNow()
+	}
+	return filepath.Join(folder, "libcublas.so.12")
+}
