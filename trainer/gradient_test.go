@@ -23,7 +23,7 @@ func checkGradients(t *testing.T, build Build, batch int, feed func(step int) Fe
 		m, err := build(g, rows)
 		model = m
 		return m.nodes(), err
-	}, batch, 1)
+	}, batch, 1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

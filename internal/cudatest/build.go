@@ -49,10 +49,21 @@ type builder struct {
 	root, folder string
 }
 
+var (
+	building sync.Mutex
+	built    string             // the folder that this process has built
+	blas     = map[BLAS][]byte{} // stand-ins for cuBLAS that this process has compiled
+)
+
 // build returns the folder with everything compiled. The test is skipped if there is no
 // compiler.
 func build(t testing.TB) string {
 	t.Helper()
+	building.Lock()
+	defer building.Unlock()
+	if built != "" {
+		return built
+	}
 	if _, err := exec.LookPath("g++"); err != nil {
 		t.Skip("there is no C++ compiler: ", err)
 	}
@@ -82,7 +93,8 @@ func build(t testing.TB) string {
 		b.everything()
 		b.must(os.WriteFile(filepath.Join(b.folder, "done"), nil, 0o600))
 	}
-	return b.folder
+	built = b.folder
+	return built
 }
 
 func (b builder) must(err error) {
@@ -170,7 +182,13 @@ type BLAS struct {
 // Build compiles the library into a folder and returns its path.
 func (o BLAS) Build(t testing.TB, folder string) string {
 	t.Helper()
-	b := builder{t, root(t), folder}
+	building.Lock()
+	defer building.Unlock()
+	b, to := builder{t, root(t), folder}, filepath.Join(folder, "libcublas.so.12")
+	if text := blas[o]; text != nil {
+		b.must(os.WriteFile(to, text, 0o755))
+		return to
+	}
 	args := append([]string{"gcc", "-O2", "-shared", "-ffp-contract=off", "-o", "libcublas.so.12", filepath.Join(b.root, library, "libcublas.c"), "-ldl"}, warnings...)
 	if o.Major > 0 {
 		args = append(args, fmt.Sprintf("-DMAJOR=%d", o.Major))
@@ -185,5 +203,8 @@ func (o BLAS) Build(t testing.TB, folder string) string {
 	if t.Failed() {
 		t.FailNow()
 	}
-	return filepath.Join(folder, "libcublas.so.12")
+	text, err := os.ReadFile(to)
+	b.must(err)
+	blas[o] = text
+	return to
 }

@@ -77,6 +77,11 @@ func Start(t testing.TB, o Options) *Driver {
 	return d
 }
 
+// Environment is what a process needs to find the driver: NAME=VALUE.
+func (d *Driver) Environment() []string {
+	return []string{"PLX_CUDA=" + d.Library, "PLX_CUBLAS=" + d.BLAS}
+}
+
 func number(b bool) int {
 	if b {
 		return 1
