@@ -2,11 +2,13 @@ package cudatest
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,8 +25,8 @@ const (
 var warnings = []string{"-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-fPIC"}
 
 // cxx compiles kernels. The machine's own instructions are faster and change no bits.
-var cxx = append([]string{"g++", "-std=c++17", "-O1", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-U_FORTIFY_SOURCE",
-	"-Wno-unknown-pragmas", "-Wno-psabi"}, warnings...)
+var cxx = slices.Concat(warnings, []string{"-std=c++17", "-O1", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-U_FORTIFY_SOURCE",
+	"-Wno-unknown-pragmas", "-Wno-psabi"})
 
 // root is the module's folder: tests run below it.
 func root(t testing.TB) string {
@@ -51,7 +53,7 @@ type builder struct {
 
 var (
 	building sync.Mutex
-	built    string             // the folder that this process has built
+	built    string              // the folder that this process has built
 	blas     = map[BLAS][]byte{} // stand-ins for cuBLAS that this process has compiled
 )
 
@@ -104,55 +106,68 @@ func (b builder) must(err error) {
 	}
 }
 
+// everything compiles the libraries and replay.
 func (b builder) everything() {
-	var running sync.WaitGroup
+	b.Helper()
 	modules, err := filepath.Glob(filepath.Join(b.root, kernels, "*.ptx"))
 	b.must(err)
-	var objects []string
-	for _, module := range modules {
-		name := strings.TrimSuffix(filepath.Base(module), ".ptx")
-		objects = append(objects, name+".o")
-		running.Go(func() { b.kernels(module, name) })
-	}
 	source := func(name string) string { return filepath.Join(b.root, library, name) }
-	running.Go(func() { b.compile(append(cxx, "-c", source("runtime.cpp"), "-o", "fibers.o")...) })
-	running.Go(func() { b.compile(append(cxx, "-DCUDA_THREADS", "-c", source("runtime.cpp"), "-o", "threads.o")...) })
-	running.Go(func() { b.compile(append([]string{"gcc", "-O2", "-c", source("libcuda.c"), "-o", "libcuda.o"}, warnings...)...) })
-	running.Wait()
-	if b.Failed() {
-		b.FailNow()
+	object := func(from, to string, more ...string) func() error {
+		return func() error {
+			return b.compile(slices.Concat([]string{"g++"}, cxx, more, []string{"-c", from, "-o", to})...)
+		}
 	}
-	b.compile(append([]string{"g++", "-shared", "-o", "libcuda.so.1", "libcuda.o", "fibers.o", "-ldl", "-lpthread"}, objects...)...)
+	work := []func() error{
+		object(source("runtime.cpp"), "fibers.o"), object(source("runtime.cpp"), "threads.o", "-DCUDA_THREADS"), object(source("replay.cpp"), "replay.o"),
+		func() error {
+			return b.compile(slices.Concat([]string{"gcc", "-O2", "-c", source("libcuda.c"), "-o", "libcuda.o"}, warnings)...)
+		},
+	}
+	var objects []string
+	for _, names := range append(modules, source("faults.cu")) {
+		name := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(names), ".ptx"), ".cu")
+		objects = append(objects, name+".o")
+		work = append(work, func() error { return b.kernels(names, name) })
+	}
+	errs, running := make([]error, len(work)), sync.WaitGroup{}
+	for i, do := range work {
+		running.Go(func() { errs[i] = do() })
+	}
+	running.Wait()
+	b.must(errors.Join(errs...))
+	b.must(b.compile(append([]string{"g++", "-shared", "-o", "libcuda.so.1", "libcuda.o", "fibers.o", "-ldl", "-lpthread"}, objects...)...))
+	b.must(b.compile(append([]string{"g++", "-rdynamic", "-o", "replay", "replay.o", "threads.o", "-ldl", "-lpthread"}, objects...)...))
 }
 
-var entry = regexp.MustCompile(`\.entry (\w+)\(`)
+// entry is a kernel's name in PTX and in CUDA C.
+var entry = regexp.MustCompile(`(?:\.entry |KERNEL\(\d+\) |BLOCK_SUMS\()(\w+)[(,]`)
 
-// kernels compiles a module's kernels, and makes those callable that its PTX has.
-func (b builder) kernels(ptx, name string) {
-	text, err := os.ReadFile(ptx)
+// kernels compiles a module's kernels, and makes those callable that a file names.
+func (b builder) kernels(names, name string) error {
+	text, err := os.ReadFile(names)
 	if err != nil {
-		b.Error(err)
-		return
+		return err
 	}
 	source := fmt.Sprintf("#include %q\n", name+".cu")
 	for _, found := range entry.FindAllStringSubmatch(string(text), -1) {
-		source += fmt.Sprintf("LAUNCHER(%s)\n", found[1])
+		if found[1] != "NAME" { // of a macro
+			source += fmt.Sprintf("LAUNCHER(%s)\n", found[1])
+		}
 	}
 	if err := os.WriteFile(filepath.Join(b.folder, name+".cpp"), []byte(source), 0o600); err != nil {
-		b.Error(err)
-		return
+		return err
 	}
-	b.compile(append(cxx, "-I"+filepath.Join(b.root, kernels), "-I"+filepath.Join(b.root, library), "-c", name+".cpp", "-o", name+".o")...)
+	return b.compile(slices.Concat([]string{"g++"}, cxx, []string{"-I" + filepath.Join(b.root, kernels), "-I" + filepath.Join(b.root, library), "-c", name + ".cpp", "-o", name + ".o"})...)
 }
 
 // compile runs a compiler in the folder.
-func (b builder) compile(args ...string) {
-	b.Helper()
+func (b builder) compile(args ...string) error {
 	c := exec.Command(args[0], args[1:]...)
 	c.Dir = b.folder
 	if out, err := c.CombinedOutput(); err != nil {
-		b.Errorf("compile the stand-in: %v: %v\n%s", args, err, out)
+		return fmt.Errorf("compile the stand-in: %v: %w\n%s", args, err, out)
 	}
+	return nil
 }
 
 // Build makes a stand-in for the driver in a folder and returns its path. Each has a
@@ -199,10 +214,7 @@ func (o BLAS) Build(t testing.TB, folder string) string {
 	if o.Failing != "" {
 		args = append(args, fmt.Sprintf("-DFAILING=\"%s\"", o.Failing))
 	}
-	b.compile(args...)
-	if t.Failed() {
-		t.FailNow()
-	}
+	b.must(b.compile(args...))
 	text, err := os.ReadFile(to)
 	b.must(err)
 	blas[o] = text

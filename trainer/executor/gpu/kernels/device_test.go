@@ -1,11 +1,13 @@
 package kernels_test
 
 import (
+	"bytes"
 	"math"
 	"math/rand/v2"
 	"testing"
 	"unsafe"
 
+	"github.com/plx-run/plx/internal/cudatest"
 	"github.com/plx-run/plx/trainer/executor/device"
 	. "github.com/plx-run/plx/trainer/executor/gpu/kernels"
 )
@@ -59,10 +61,27 @@ func execute(t *testing.T, o Operation, outputs int, operands ...[]byte) {
 		}
 	}
 	b.finish(s)
+	call := cudatest.Call{}
 	for i, operand := range operands {
+		var before []byte // nothing that a kernel may read
+		if i >= outputs {
+			before = bytes.Clone(operand)
+		}
 		copy(operand, host[i])
+		call.Operands, call.Sizes = append(call.Operands, before), append(call.Sizes, len(operand))
+		call.Results = append(call.Results, bytes.Clone(operand))
+	}
+	if record != nil {
+		call.Operands, call.Sizes = append(call.Operands, nil), append(call.Sizes, o.Scratch)
+		for _, l := range o.Launches {
+			call.Launches = append(call.Launches, cudatest.Launch{Kernel: l.Kernel, Grid: l.Grid, Block: l.Block, Pointers: l.Operands, Scalars: l.Scalars})
+		}
+		record(call)
 	}
 }
+
+// record takes every call of execute, if it is not nil.
+var record func(cudatest.Call)
 
 // compute runs an operation whose result has n elements. build has made it.
 func compute[T float](t *testing.T, n int, inputs ...[]T) func(Operation, error) []T {
