@@ -4,7 +4,7 @@ SHELL := /bin/bash
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 STAGE := scripts/stage
 
-.PHONY: build quick test test-long mutate tools check format vet staticcheck errors cross cuda unit clean bench bench-check bench-sparse bench-partitions bench-workdir fault-grid release-check
+.PHONY: build quick test test-long mutate tools check format vet staticcheck errors cross cuda unit clean bench bench-check bench-sparse bench-partitions bench-workdir fault-grid release-check kernels gpu-check
 
 # The program, static, as it is released.
 build:
@@ -17,7 +17,8 @@ test: tools check unit
 # The whole fault grid, fuzzing, tests with the build tag long, one point of a
 # benchmark, the comparison with an earlier version: every night, as root. With
 # ARGS a part of it: make test-long ARGS="-run '^fuzz '"; ARGS=-list names the parts.
-test-long: tools
+test-long:
+	@$(STAGE) tools scripts/install-test-tools long
 	@$(STAGE) "long tests" go run ./internal/ci/longtests $(ARGS)
 
 # Whether the tests of a package bite: fifty mutants of it, chosen by the commit, each
@@ -59,6 +60,10 @@ cross:
 cuda:
 	@$(STAGE) "tag cuda" scripts/check-cuda.sh
 
+# The PTX of the GPU kernels from their CUDA C, with Debian's clang-14.
+kernels:
+	@scripts/make-kernels $(ARGS)
+
 # The tests, with the race detector where there is a C compiler for it. With
 # CI=true a skipped test is a failed one. A test that fails is repeated once, alone.
 unit:
@@ -96,5 +101,10 @@ fault-grid: tools
 release-check: tools
 	go test -tags long -v -timeout 30m -run '^TestRelease$$' ./e2e
 
+# A folder that checks and measures plx on a machine with a GPU: build/gpu-check. It
+# needs no GPU to be built. With ARGS another folder: make gpu-check ARGS=/tmp/gpu-check
+gpu-check:
+	scripts/make-gpu-check $(ARGS)
+
 clean:
-	rm -rf plx dist release
+	rm -rf plx dist release build

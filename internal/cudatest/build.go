@@ -70,9 +70,18 @@ func build(t testing.TB) string {
 		t.Skip("there is no C++ compiler: ", err)
 	}
 	b := builder{t, root(t), ""}
+	compiled := b.cached(builder.objects, "", library+"/host.cuh", library+"/faults.cu", kernels+"/*.cu*", kernels+"/*.ptx")
+	built = compiled.cached(func(linked builder) { linked.libraries(compiled.folder) }, compiled.folder, library+"/*").folder
+	return built
+}
+
+// cached returns a builder with a folder in which make was called once for what it
+// depends on: files, and more.
+func (b builder) cached(make func(builder), more string, patterns ...string) builder {
+	b.Helper()
 	hash := sha256.New()
-	fmt.Fprint(hash, cxx) // a hash takes everything
-	for _, pattern := range []string{library + "/*", kernels + "/*.cu*", kernels + "/*.ptx"} {
+	fmt.Fprint(hash, cxx, more) // a hash takes everything
+	for _, pattern := range patterns {
 		names, err := filepath.Glob(filepath.Join(b.root, pattern))
 		b.must(err)
 		for _, name := range names {
@@ -89,14 +98,13 @@ func build(t testing.TB) string {
 	b.must(os.MkdirAll(b.folder, 0o755))
 	lock, err := os.Create(filepath.Join(b.folder, "lock"))
 	b.must(err)
-	defer lock.Close() //nolint:errcheck // it was not written
+	defer func() { _ = lock.Close() }() // it was not written
 	b.must(syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
 	if _, err := os.Stat(filepath.Join(b.folder, "done")); err != nil {
-		b.everything()
+		make(b)
 		b.must(os.WriteFile(filepath.Join(b.folder, "done"), nil, 0o600))
 	}
-	built = b.folder
-	return built
+	return b
 }
 
 func (b builder) must(err error) {
@@ -106,37 +114,56 @@ func (b builder) must(err error) {
 	}
 }
 
-// everything compiles the libraries and replay.
-func (b builder) everything() {
+// objects compiles the kernels.
+func (b builder) objects() {
 	b.Helper()
-	modules, err := filepath.Glob(filepath.Join(b.root, kernels, "*.ptx"))
+	var work []func() error
+	for _, names := range b.sources() {
+		work = append(work, func() error { return b.kernels(names, moduleOf(names)) })
+	}
+	b.together(work...)
+}
+
+// sources are the files that name kernels.
+func (b builder) sources() []string {
+	b.Helper()
+	all, err := filepath.Glob(filepath.Join(b.root, kernels, "*.ptx"))
 	b.must(err)
+	return append(all, filepath.Join(b.root, library, "faults.cu"))
+}
+
+func moduleOf(file string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(filepath.Base(file), ".ptx"), ".cu")
+}
+
+// libraries compiles the rest, and links it with the kernels.
+func (b builder) libraries(objects string) {
+	b.Helper()
 	source := func(name string) string { return filepath.Join(b.root, library, name) }
-	object := func(from, to string, more ...string) func() error {
+	compile := func(from, to string, more ...string) func() error {
 		return func() error {
-			return b.compile(slices.Concat([]string{"g++"}, cxx, more, []string{"-c", from, "-o", to})...)
+			return b.compile(slices.Concat([]string{"g++"}, cxx, more, []string{"-c", source(from), "-o", to})...)
 		}
 	}
-	work := []func() error{
-		object(source("runtime.cpp"), "fibers.o"), object(source("runtime.cpp"), "threads.o", "-DCUDA_THREADS"), object(source("replay.cpp"), "replay.o"),
-		func() error {
-			return b.compile(slices.Concat([]string{"gcc", "-O2", "-c", source("libcuda.c"), "-o", "libcuda.o"}, warnings)...)
-		},
+	b.together(compile("runtime.cpp", "fibers.o"), compile("runtime.cpp", "threads.o", "-DCUDA_THREADS"), compile("replay.cpp", "replay.o"), func() error {
+		return b.compile(slices.Concat([]string{"gcc", "-O2", "-c", source("libcuda.c"), "-o", "libcuda.o"}, warnings)...)
+	})
+	all := []string{"-ldl", "-lpthread"}
+	for _, names := range b.sources() {
+		all = append(all, filepath.Join(objects, moduleOf(names)+".o"))
 	}
-	var objects []string
-	for _, names := range append(modules, source("faults.cu")) {
-		name := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(names), ".ptx"), ".cu")
-		objects = append(objects, name+".o")
-		work = append(work, func() error { return b.kernels(names, name) })
-	}
+	b.must(b.compile(append([]string{"g++", "-shared", "-o", "libcuda.so.1", "libcuda.o", "fibers.o"}, all...)...))
+	b.must(b.compile(append([]string{"g++", "-rdynamic", "-o", "replay", "replay.o", "threads.o"}, all...)...))
+}
+
+func (b builder) together(work ...func() error) {
+	b.Helper()
 	errs, running := make([]error, len(work)), sync.WaitGroup{}
 	for i, do := range work {
 		running.Go(func() { errs[i] = do() })
 	}
 	running.Wait()
 	b.must(errors.Join(errs...))
-	b.must(b.compile(append([]string{"g++", "-shared", "-o", "libcuda.so.1", "libcuda.o", "fibers.o", "-ldl", "-lpthread"}, objects...)...))
-	b.must(b.compile(append([]string{"g++", "-rdynamic", "-o", "replay", "replay.o", "threads.o", "-ldl", "-lpthread"}, objects...)...))
 }
 
 // entry is a kernel's name in PTX and in CUDA C.

@@ -110,7 +110,7 @@ int cuInit(unsigned flags) {
 	Dl_info found;
 	if (ready || flags)
 		END(flags ? INVALID_VALUE : 0);
-	if (!dladdr((void *)cuInit, &found))
+	if (!dladdr(&context, &found))
 		END(NO_DEVICE);
 	snprintf(file, sizeof file, "%s", found.dli_fname);
 	self = dlopen(file, RTLD_NOW | RTLD_NOLOAD);

@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"runtime"
@@ -12,12 +13,6 @@ import (
 
 	"github.com/ebitengine/purego"
 	"github.com/plx-run/plx/trainer/executor/device"
-)
-
-// Attributes of a device, as the driver numbers them.
-const (
-	capabilityMajor = 75
-	capabilityMinor = 76
 )
 
 // Open opens a GPU by its index among those that CUDA_VISIBLE_DEVICES leaves.
@@ -51,11 +46,12 @@ func (g *gpu) open(index int) error {
 		func() error {
 			return g.do("cuDeviceGetName", uintptr(unsafe.Pointer(&name[0])), uintptr(len(name)-1), uintptr(handle))
 		},
+		// The driver numbers the parts of the compute capability 75 and 76.
 		func() error {
-			return g.do("cuDeviceGetAttribute", uintptr(unsafe.Pointer(&major)), capabilityMajor, uintptr(handle))
+			return g.do("cuDeviceGetAttribute", uintptr(unsafe.Pointer(&major)), 75, uintptr(handle))
 		},
 		func() error {
-			return g.do("cuDeviceGetAttribute", uintptr(unsafe.Pointer(&minor)), capabilityMinor, uintptr(handle))
+			return g.do("cuDeviceGetAttribute", uintptr(unsafe.Pointer(&minor)), 76, uintptr(handle))
 		},
 		func() error {
 			return g.do("cuDevicePrimaryCtxRetain", uintptr(unsafe.Pointer(&g.context)), uintptr(handle))
@@ -198,10 +194,7 @@ type calls map[string]uintptr
 
 // load opens the driver and finds all functions.
 func load() (calls, error) {
-	file := library
-	if other := os.Getenv("PLX_CUDA"); other != "" {
-		file = other
-	}
+	file := cmp.Or(os.Getenv("PLX_CUDA"), library)
 	runtime.LockOSThread() // the loader keeps the cause of a failure per thread
 	defer runtime.UnlockOSThread()
 	handle, err := purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL)
