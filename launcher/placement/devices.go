@@ -49,6 +49,12 @@ func (s slot) String() string {
 // deviceName is Task.Device of a worker that was given d.
 func deviceName(d gpuprobe.Device) string { return "gpu " + d.Label() }
 
+// GivenGPU reports whether a worker gets a GPU. known is false for a server, and in a
+// dry run if the probe will decide.
+func (t Task) GivenGPU() (hasGPU, known bool) {
+	return t.Visible != "", t.Visible != "" || t.Device == onCPU
+}
+
 // GPU returns what the probe found of a worker's GPU or MIG device.
 func (m Machine) GPU(t Task) (gpuprobe.Device, bool) {
 	if m.Report == nil {

@@ -79,36 +79,44 @@ static Place place_of(unsigned thread, const unsigned block[3]) {
 #ifdef CUDA_THREADS
 #include <pthread.h>
 
-static pthread_barrier_t barrier;
+static pthread_barrier_t barrier, turn; // of a block's threads; of them and the caller, before and after a launch
 extern "C" void cuda_barrier() { pthread_barrier_wait(&barrier); }
 
-struct Thread {
-	pthread_t id;
-	unsigned number;
+static struct {
 	void (*kernel)(const char *);
 	const char *params;
 	const unsigned *grid, *block;
-};
-static void *run_thread(void *arg) {
-	Thread *t = (Thread *)arg;
-	each_block(t->grid, [&](Place b) {
-		cuda_here = Here{place_of(t->number, t->block), b, {t->block[0], t->block[1], t->block[2]}, {t->grid[0], t->grid[1], t->grid[2]}};
-		t->kernel(t->params);
-		cuda_barrier(); // the next block uses the same shared memory
-	});
-	return NULL;
+	unsigned threads;
+} job;
+static pthread_t threads[1024];
+
+static void *run_thread(void *number) {
+	for (;;) {
+		pthread_barrier_wait(&turn);
+		if (job.kernel == NULL) return NULL;
+		each_block(job.grid, [&](Place b) {
+			cuda_here = Here{place_of((size_t)number, job.block), b, {job.block[0], job.block[1], job.block[2]}, {job.grid[0], job.grid[1], job.grid[2]}};
+			job.kernel(job.params);
+			cuda_barrier(); // the next block uses the same shared memory
+		});
+		pthread_barrier_wait(&turn);
+	}
 }
 extern "C" const char *cuda_run(void (*kernel)(const char *), const char *params, const unsigned grid[3], const unsigned block[3]) {
-	unsigned n = block[0] * block[1] * block[2];
-	Thread *all = new Thread[n];
-	pthread_barrier_init(&barrier, NULL, n);
-	for (unsigned i = 0; i < n; i++) {
-		all[i] = Thread{0, i, kernel, params, grid, block};
-		pthread_create(&all[i].id, NULL, run_thread, &all[i]);
+	unsigned n = block[0] * block[1] * block[2], before = job.threads;
+	job = {NULL, params, grid, block, n};
+	if (n != before && before > 0) { // the threads end
+		pthread_barrier_wait(&turn);
+		for (unsigned i = 0; i < before; i++) pthread_join(threads[i], NULL);
 	}
-	for (unsigned i = 0; i < n; i++) pthread_join(all[i].id, NULL);
-	pthread_barrier_destroy(&barrier);
-	delete[] all;
+	if (n != before) {
+		pthread_barrier_init(&barrier, NULL, n);
+		pthread_barrier_init(&turn, NULL, n + 1);
+		for (unsigned i = 0; i < n; i++) pthread_create(&threads[i], NULL, run_thread, (void *)(size_t)i);
+	}
+	job.kernel = kernel;
+	pthread_barrier_wait(&turn);
+	pthread_barrier_wait(&turn);
 	return NULL;
 }
 #else
