@@ -161,17 +161,30 @@ func TestGridsChangeNothing(t *testing.T) {
 	}
 }
 
+// broadcasts are operators whose second operand is repeated along dimensions.
+var broadcasts = map[string]func(a, b *gorgonia.Node, left, right []byte) (*gorgonia.Node, error){
+	"+": gorgonia.BroadcastAdd, "-": gorgonia.BroadcastSub, "⊙": gorgonia.BroadcastHadamardProd, "÷": gorgonia.BroadcastHadamardDiv, "^": gorgonia.BroadcastPow,
+	"<":  func(a, b *gorgonia.Node, l, r []byte) (*gorgonia.Node, error) { return gorgonia.BroadcastLt(a, b, true, l, r) },
+	">":  func(a, b *gorgonia.Node, l, r []byte) (*gorgonia.Node, error) { return gorgonia.BroadcastGt(a, b, true, l, r) },
+	"<=": func(a, b *gorgonia.Node, l, r []byte) (*gorgonia.Node, error) { return gorgonia.BroadcastLte(a, b, true, l, r) },
+	">=": func(a, b *gorgonia.Node, l, r []byte) (*gorgonia.Node, error) { return gorgonia.BroadcastGte(a, b, true, l, r) },
+	"==": func(a, b *gorgonia.Node, l, r []byte) (*gorgonia.Node, error) { return gorgonia.BroadcastEq(a, b, true, l, r) },
+	"!=": func(a, b *gorgonia.Node, l, r []byte) (*gorgonia.Node, error) { return gorgonia.BroadcastNe(a, b, true, l, r) },
+}
+
 func TestSpread(t *testing.T) {
-	for _, shape := range [][2][]int{{{5, 7}, {1, 7}}, {{5, 7}, {5, 1}}, {{3, 4, 5, 6}, {1, 4, 1, 6}}, {{33, 31}, {33, 1}}, {{257, 3}, {1, 3}}} {
-		checkSpread[float32](t, shape[0], shape[1])
-		checkSpread[float64](t, shape[0], shape[1])
+	for code := range broadcasts {
+		for _, shape := range [][2][]int{{{5, 7}, {1, 7}}, {{5, 7}, {5, 1}}, {{3, 4, 5, 6}, {1, 4, 1, 6}}, {{33, 31}, {33, 1}}, {{257, 3}, {1, 3}}} {
+			checkSpread[float32](t, code, shape[0], shape[1])
+			checkSpread[float64](t, code, shape[0], shape[1])
+		}
 	}
 }
 
-func checkSpread[T float](t *testing.T, shape, repeated []int) {
+func checkSpread[T float](t *testing.T, code string, shape, repeated []int) {
 	t.Helper()
 	n, m := size(shape), size(repeated)
-	a, b := noise[T](5, n), noise[T](6, m)
+	a, b := magnitudes(noise[T](5, n)), noise[T](6, m)
 	var along []byte
 	strides, stride := make([]int, len(shape)), 1
 	for i := len(shape) - 1; i >= 0; i-- {
@@ -183,10 +196,14 @@ func checkSpread[T float](t *testing.T, shape, repeated []int) {
 		}
 	}
 	want := onCPU(t, 0, nil, func(in gorgonia.Nodes) (*gorgonia.Node, error) {
-		return gorgonia.BroadcastSub(in[0], in[1], nil, along)
+		return broadcasts[code](in[0], in[1], nil, along)
 	}, of(a, shape...), of(b, repeated...))
-	o, err := Spread(number[T](), "-", shape, rowMajor(shape), strides)
-	same(t, fmt.Sprint(shape, " - ", repeated), Bound{}, compute(t, n, a, b)(o, err), want.out)
+	bound := BoundOf(code, number[T]())
+	if bound.Exact {
+		bound = Bound{ULPs: 100} // the CPU's powers are off by more than the bound
+	}
+	o, err := Spread(number[T](), code, shape, rowMajor(shape), strides)
+	same(t, fmt.Sprint(shape, code, repeated), bound, compute(t, n, a, b)(o, err), want.out)
 }
 
 func size(shape []int) int {
@@ -239,14 +256,18 @@ func checkAddBias[T float](t *testing.T, s []int) {
 }
 
 func TestMinAndMax(t *testing.T) {
-	x := special[float32]()[:60]
+	bothTypes(t, "", checkMinAndMax[float32], checkMinAndMax[float64])
+}
+
+func checkMinAndMax[T float](t *testing.T) {
+	x, typ := special[T]()[:60], number[T]()
 	for _, a := range x {
-		b := slices.Repeat([]float32{a}, len(x))
-		var low, high []float32
+		b := slices.Repeat([]T{a}, len(x))
+		var low, high []T
 		for i := range x {
 			low, high = append(low, min(x[i], b[i])), append(high, max(x[i], b[i]))
 		}
-		same(t, "min", Bound{}, compute(t, len(x), x, b)(Binary(Float32, "min", len(x), len(x), len(x))), low)
-		same(t, "max", Bound{}, compute(t, len(x), x, b)(Binary(Float32, "max", len(x), len(x), len(x))), high)
+		same(t, "min", Bound{}, compute(t, len(x), x, b)(Binary(typ, "min", len(x), len(x), len(x))), low)
+		same(t, "max", Bound{}, compute(t, len(x), x, b)(Binary(typ, "max", len(x), len(x), len(x))), high)
 	}
 }

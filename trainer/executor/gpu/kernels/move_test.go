@@ -79,6 +79,8 @@ func TestCopies(t *testing.T) {
 	for _, n := range lengths {
 		x := noise[float64](4, n)
 		same(t, "copy", Bound{}, compute(t, n, x)(Copy(Float64, n)), x)
+		small := noise[float32](4, n)
+		same(t, "copy", Bound{}, compute(t, n, small)(Copy(Float32, n)), small)
 		same(t, "element", Bound{}, compute(t, 1, x)(At(Float64, n/2)), x[n/2:n/2+1])
 		for i, v := range compute[float32](t, n)(Fill(Float32, 1.25, n)) {
 			if v != 1.25 {
