@@ -8,7 +8,7 @@ import (
 	"github.com/plx-run/plx/internal/cudatest"
 )
 
-// largeGPUPrograms take the interpreter of kernels a while.
+// largeGPUPrograms take the stand-in for a GPU a while.
 var largeGPUPrograms = map[string][]string{
 	"mnist": {"--steps=3", "--batch-size=8", "--samples=64"},
 	"cifar": {"--steps=2", "--batch-size=2", "--samples=16"},
@@ -19,5 +19,5 @@ func TestLargeGPUAlone(t *testing.T) { trainOnGPU(t, largeGPUPrograms) }
 
 // TestLargeGPUWorkers is TestGPUWorkers for a larger program.
 func TestLargeGPUWorkers(t *testing.T) {
-	trainOnGPUs(t, "cifar", largeGPUPrograms["cifar"], cudatest.Options{}, "plx's own kernels", "ps", "allreduce")
+	trainOnGPUs(t, "cifar", largeGPUPrograms["cifar"], cudatest.Options{}, "plx's own kernels", "ps", "allreduce", "hybrid")
 }

@@ -15,8 +15,7 @@ import (
 	"github.com/plx-run/plx/internal/testhosts"
 )
 
-// gpuPrograms are the examples whose operations all have kernels, small enough for
-// the interpreter of kernels.
+// gpuPrograms are examples that take the stand-in for a GPU a moment.
 var gpuPrograms = map[string][]string{
 	"linear": {"--steps=6"},
 	"mlp": {"--niters=6", "--dim-in=48", "--dim-hidden=32", "--n-layers=3", "--n-classes=6", "--train-size=240", "--batch-size=24",
@@ -80,7 +79,7 @@ func trainOnGPU(t *testing.T, programs map[string][]string) {
 
 // Two workers, each with a GPU on its own host, have the bits of one worker.
 func TestGPUWorkers(t *testing.T) {
-	trainOnGPUs(t, "mlp", gpuPrograms["mlp"], cudatest.Options{}, "plx's own kernels", "ps", "allreduce")
+	trainOnGPUs(t, "mlp", gpuPrograms["mlp"], cudatest.Options{}, "plx's own kernels", "ps", "allreduce", "hybrid")
 }
 
 // With cuBLAS too.
@@ -156,7 +155,7 @@ func TestGPURefused(t *testing.T) {
 		{cudatest.Options{Memory: 1 << 10}, "the program needs", "use a smaller batch"},
 		{cudatest.Options{Version: 8000}, "its driver is for CUDA 8.0, and plx's kernels need one for CUDA 9.0", "install a newer driver"},
 		{cudatest.Options{Capable: 61}, "Stand-in GPU has compute capability 6.1, and plx's kernels need 7.0", "give the worker a newer gpu"},
-		{cudatest.Options{NoPTX: true}, "this driver takes no PTX", "install a newer driver"},
+		{cudatest.Options{NoPTX: true}, "CUDA_ERROR_INVALID_PTX", "install a newer driver"},
 	} {
 		run(c.reason, c.hint, append(cudatest.Start(t, c.options).Environment(), given))
 	}

@@ -69,6 +69,7 @@ func TestFaultsOfTheStandIn(t *testing.T) {
 	}
 	for kernel, want := range map[string]string{
 		"early_end":     "early_end: some threads of a block wait at a barrier, and others have ended",
+		"no_memory":     "no_memory: an address where no memory is",
 		"wrong_address": "wrong_address: it has written outside of allocated memory",
 	} {
 		d := cudatest.Start(t, cudatest.Options{Faults: true})

@@ -121,6 +121,7 @@ extern "C" const char *cuda_run(void (*kernel)(const char *), const char *params
 }
 #else
 #include <setjmp.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <ucontext.h>
 
@@ -132,6 +133,8 @@ static struct Fiber {
 } fibers[FIBERS];
 static Fiber *current;
 static jmp_buf scheduler;
+static sigjmp_buf fallen;
+static void fall(int) { siglongjmp(fallen, 1); }
 static void (*running)(const char *);
 static const char *parameters;
 
@@ -165,6 +168,14 @@ extern "C" const char *cuda_run(void (*kernel)(const char *), const char *params
 	const char *wrong = n > FIBERS ? "too many threads" : NULL;
 	running = kernel;
 	parameters = params;
+	struct sigaction catching = {}, before;
+	catching.sa_handler = fall;
+	catching.sa_flags = SA_ONSTACK;
+	sigaction(SIGSEGV, &catching, &before);
+	if (sigsetjmp(fallen, 1)) { // no later launch comes: the fibers stay as they are
+		sigaction(SIGSEGV, &before, NULL);
+		return "an address where no memory is";
+	}
 	each_block(grid, [&](Place b) {
 		unsigned ended = 0;
 		for (unsigned i = 0; i < n; i++) fibers[i].ended = false;
@@ -178,6 +189,7 @@ extern "C" const char *cuda_run(void (*kernel)(const char *), const char *params
 			if (ended > 0 && ended < n) wrong = "some threads of a block wait at a barrier, and others have ended";
 		}
 	});
+	sigaction(SIGSEGV, &before, NULL);
 	return wrong;
 }
 #endif
