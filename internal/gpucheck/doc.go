@@ -2,7 +2,7 @@
 // the program of the folder that "make gpu-check" builds; the folder's run.sh starts
 // it. It needs no Go, compiler, root or network.
 //
-//	./run.sh                 all parts, in less than 8 minutes
+//	./run.sh                 all parts, in less than 5 minutes
 //	./run.sh -quick          the same with small sizes, for a first look
 //	./run.sh -out FOLDER     where gpu-check.json and gpu-check.md are written
 //

@@ -31,7 +31,7 @@ const (
 	meanBound  = 0.1
 )
 
-// example trains an example on the CPU and on the GPU.
+// example trains an example on the CPU, on the GPU, and by two workers on the GPU.
 func example(name string) func(context.Context, *folder, *record) (string, error) {
 	return func(ctx context.Context, f *folder, r *record) (string, error) {
 		program, err := f.program(name)
@@ -56,9 +56,12 @@ func example(name string) func(context.Context, *folder, *record) (string, error
 		if err := compareLosses(runs["gpu"], runs["cpu"]); err != nil {
 			return "", err
 		}
+		if err := f.pair(ctx, name, program); err != nil {
+			return "", err
+		}
 		gpu, cpu := runs["gpu"], runs["cpu"]
 		r.figure(figure{What: "step of " + name, Ms: typical(gpu)})
-		return fmt.Sprintf("%d steps, last loss %.6g on the GPU and %.6g on the CPU, a step takes %.3g ms and %.3g ms", len(gpu),
+		return fmt.Sprintf("%d steps, last loss %.6g on the GPU and %.6g on the CPU, a step takes %.3g ms and %.3g ms; two workers on the GPU have the bits of one", len(gpu),
 			gpu[len(gpu)-1].Loss, cpu[len(cpu)-1].Loss, typical(gpu), typical(cpu)), nil
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -85,7 +86,12 @@ type ended struct {
 // exec runs a process with what it starts, until ctx ends.
 func (f *folder) exec(ctx context.Context, stdin io.Reader, path string, args ...string) ended {
 	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Dir, cmd.Env, cmd.Stdin = f.temp, environment(), stdin
+	cmd.Stdin = stdin
+	return f.execute(ctx, cmd)
+}
+
+func (f *folder) execute(ctx context.Context, cmd *exec.Cmd) ended {
+	cmd.Dir, cmd.Env = f.temp, append(environment(), cmd.Env...)
 	out, all := &tail{most: 1 << 20}, &tail{most: 4 << 10}
 	cmd.Stdout, cmd.Stderr = io.MultiWriter(out, all), all
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -101,11 +107,13 @@ func (f *folder) exec(ctx context.Context, stdin io.Reader, path string, args ..
 
 // environment is that of this process, with one GPU.
 func environment() []string {
+	return append(os.Environ(), "CUDA_DEVICE_ORDER=PCI_BUS_ID", "CUDA_VISIBLE_DEVICES="+visible(), "PLX_TEST_GPU=1")
+}
+
+// visible is the GPU that is used.
+func visible() string {
 	gpu, _, _ := strings.Cut(os.Getenv("CUDA_VISIBLE_DEVICES"), ",")
-	if gpu == "" {
-		gpu = "0"
-	}
-	return append(os.Environ(), "CUDA_DEVICE_ORDER=PCI_BUS_ID", "CUDA_VISIBLE_DEVICES="+gpu, "PLX_TEST_GPU=1")
+	return cmp.Or(gpu, "0")
 }
 
 // tail keeps the end of what is written to it.

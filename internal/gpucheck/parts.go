@@ -22,24 +22,24 @@ type part struct {
 }
 
 // whole bounds a run.
-const whole = 8*time.Minute - 5*time.Second
+const whole = 5*time.Minute - 3*time.Second
 
 // parts are all parts, in an order in which what matters most comes first. Their
-// limits fit into 8 minutes.
+// limits fit into 5 minutes.
 var parts = []part{
-	{"nvidia-smi and gpuprobe", 25 * time.Second, probe},
-	{"binding without cgo", 20 * time.Second, tests("cuda.test", "")},
-	{"binding with cgo", 20 * time.Second, tests("cgocuda.test", "")},
-	{"kernels against the CPU", 80 * time.Second, tests("kernels.test", "")},
-	{"models against the CPU", 50 * time.Second, tests("executor.test", "^TestGPU(Zoo|Model)$")},
-	{"faults", 25 * time.Second, faults},
-	{"example linear", 15 * time.Second, example("linear")},
-	{"example mlp", 25 * time.Second, example("mlp")},
-	{"example mnist", 25 * time.Second, example("mnist")},
-	{"example cifar", 40 * time.Second, example("cifar")},
-	{"copies and launches", 20 * time.Second, figures("moves")},
-	{"products and convolutions", 60 * time.Second, figures("sizes")},
-	{"PyTorch", 60 * time.Second, torch},
+	{"nvidia-smi and gpuprobe", 20 * time.Second, probe},
+	{"binding without cgo", 15 * time.Second, tests("cuda.test", "")},
+	{"binding with cgo", 15 * time.Second, tests("cgocuda.test", "")},
+	{"kernels against the CPU", 50 * time.Second, tests("kernels.test", "")},
+	{"models against the CPU", 30 * time.Second, tests("executor.test", "^TestGPU(Zoo|Model)$")},
+	{"faults", 15 * time.Second, faults},
+	{"example linear", 10 * time.Second, example("linear")},
+	{"example mlp", 15 * time.Second, example("mlp")},
+	{"example mnist", 20 * time.Second, example("mnist")},
+	{"example cifar", 30 * time.Second, example("cifar")},
+	{"copies and launches", 10 * time.Second, figures("moves")},
+	{"products and convolutions", 35 * time.Second, figures("sizes")},
+	{"PyTorch", 30 * time.Second, torch},
 }
 
 // noGPU says why there is nothing to check.

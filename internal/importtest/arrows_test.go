@@ -180,6 +180,8 @@ var arrows = []arrow{
 	{from: "trainer/executor", to: []string{"trainer/executor/compile", "trainer/executor/cpu", "trainer/executor/gpu", "trainer/executor/memory", "trainer/operation"}},
 	// A driver without a GPU, and what every binding of a driver must do.
 	{from: "internal/cudatest", std: true, not: []string{"net"}},
+	// Checks and measures a GPU by what the trainer is made of.
+	{from: "internal/gpucheck", to: []string{"gpuprobe", "trainer/cluster", "trainer/executor/device", "trainer/executor/device/cuda", "trainer/executor/gpu/kernels"}},
 	{from: "internal/devicetest", to: []string{"internal/patience", "trainer/executor/device", "trainer/executor/gpu/kernels"}},
 	{from: "trainer/nn/matrix"},
 	{from: "trainer/nn/exponential", to: []string{"trainer/nn/matrix"}},
