@@ -34,7 +34,7 @@ const (
 // example trains an example on the CPU, on the GPU, and by two workers on the GPU.
 func example(name string) func(context.Context, *folder, *record) (string, error) {
 	return func(ctx context.Context, f *folder, r *record) (string, error) {
-		program, err := f.program(name)
+		program, err := f.program("examples")
 		if err != nil {
 			return "", err
 		}
@@ -45,7 +45,7 @@ func example(name string) func(context.Context, *folder, *record) (string, error
 		runs := map[string][]step{}
 		for _, device := range []string{"cpu", "gpu"} {
 			summaries := filepath.Join(f.temp, name+"-"+device)
-			e := f.exec(ctx, nil, program, append(slices.Clone(flags), "--seed=3", "--device="+device, "--summary-dir="+summaries, "--summary-every-steps=1")...)
+			e := f.exec(ctx, nil, program, slices.Concat([]string{name}, flags, []string{"--seed=3", "--device=" + device, "--summary-dir=" + summaries, "--summary-every-steps=1"})...)
 			if err := e.failed("on the " + device); err != nil {
 				return "", err
 			}

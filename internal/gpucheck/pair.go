@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/plx-run/plx/trainer/cluster"
@@ -28,7 +29,7 @@ var digests = regexp.MustCompile(`digest step=\d+ sha256=\w+`)
 
 // pair trains an example alone and by two workers on one GPU, and wants the same bits.
 func (f *folder) pair(ctx context.Context, name, program string) error {
-	flags := append(slices.Clone(pairs[name]), "--seed=3", "--device=gpu", "--digest")
+	flags := slices.Concat([]string{name}, pairs[name], []string{"--seed=3", "--device=gpu", "--digest"})
 	alone := f.exec(ctx, nil, program, flags...)
 	if err := alone.failed("alone"); err != nil {
 		return err
@@ -47,7 +48,7 @@ func (f *folder) pair(ctx context.Context, name, program string) error {
 // workers runs a program as two workers of a job.
 func (f *folder) workers(ctx context.Context, program string, flags []string) (all [2]ended, err error) {
 	secret := filepath.Join(f.temp, "secret")
-	if err := os.WriteFile(secret, []byte("two workers of one machine, whose port nobody else knows"), 0o600); err != nil {
+	if err := os.WriteFile(secret, []byte(strings.Repeat("9", 64)), 0o600); err != nil {
 		return all, err
 	}
 	c := cluster.Contract{Job: "gpu-check", WorldSize: 2, LocalWorldSize: 2, FirstWorldSize: 2, ListenFD: 3, SecretFile: secret, Dir: f.temp}

@@ -30,6 +30,9 @@ func TestPTXIsOfItsSources(t *testing.T) {
 		}
 		fmt.Fprintf(all, "%x  ./%s\n", sha256.Sum256(text), name)
 	}
+	if len(names) == 0 && os.Getenv("PLX_TEST_GPU") != "" {
+		t.Skip("the sources are not on this machine")
+	}
 	want := fmt.Sprintf("\n// plx's kernels, from sources with the hash %x\n", all.Sum(nil)[:16])
 	for _, m := range Modules() {
 		if !strings.Contains(m.PTX, want) {
