@@ -30,7 +30,7 @@ var parts = []part{
 	{"nvidia-smi and gpuprobe", 20 * time.Second, probe},
 	{"binding without cgo", 15 * time.Second, tests("cuda.test", "")},
 	{"binding with cgo", 15 * time.Second, tests("cgocuda.test", "")},
-	{"kernels against the CPU", 50 * time.Second, tests("kernels.test", "")},
+	{"kernels against the CPU", 40 * time.Second, tests("kernels.test", "")},
 	{"models against the CPU", 30 * time.Second, tests("executor.test", "^TestGPU(Zoo|Model)$")},
 	{"faults", 15 * time.Second, faults},
 	{"example linear", 10 * time.Second, example("linear")},
