@@ -164,12 +164,24 @@ func TestGridsChangeNothing(t *testing.T) {
 // broadcasts are operators whose second operand is repeated along dimensions.
 var broadcasts = map[string]func(a, b *gorgonia.Node, left, right []byte) (*gorgonia.Node, error){
 	"+": gorgonia.BroadcastAdd, "-": gorgonia.BroadcastSub, "⊙": gorgonia.BroadcastHadamardProd, "÷": gorgonia.BroadcastHadamardDiv, "^": gorgonia.BroadcastPow,
-	"<":  func(a, b *gorgonia.Node, l, r []byte) (*gorgonia.Node, error) { return gorgonia.BroadcastLt(a, b, true, l, r) },
-	">":  func(a, b *gorgonia.Node, l, r []byte) (*gorgonia.Node, error) { return gorgonia.BroadcastGt(a, b, true, l, r) },
-	"<=": func(a, b *gorgonia.Node, l, r []byte) (*gorgonia.Node, error) { return gorgonia.BroadcastLte(a, b, true, l, r) },
-	">=": func(a, b *gorgonia.Node, l, r []byte) (*gorgonia.Node, error) { return gorgonia.BroadcastGte(a, b, true, l, r) },
-	"==": func(a, b *gorgonia.Node, l, r []byte) (*gorgonia.Node, error) { return gorgonia.BroadcastEq(a, b, true, l, r) },
-	"!=": func(a, b *gorgonia.Node, l, r []byte) (*gorgonia.Node, error) { return gorgonia.BroadcastNe(a, b, true, l, r) },
+	"<": func(a, b *gorgonia.Node, l, r []byte) (*gorgonia.Node, error) {
+		return gorgonia.BroadcastLt(a, b, true, l, r)
+	},
+	">": func(a, b *gorgonia.Node, l, r []byte) (*gorgonia.Node, error) {
+		return gorgonia.BroadcastGt(a, b, true, l, r)
+	},
+	"<=": func(a, b *gorgonia.Node, l, r []byte) (*gorgonia.Node, error) {
+		return gorgonia.BroadcastLte(a, b, true, l, r)
+	},
+	">=": func(a, b *gorgonia.Node, l, r []byte) (*gorgonia.Node, error) {
+		return gorgonia.BroadcastGte(a, b, true, l, r)
+	},
+	"==": func(a, b *gorgonia.Node, l, r []byte) (*gorgonia.Node, error) {
+		return gorgonia.BroadcastEq(a, b, true, l, r)
+	},
+	"!=": func(a, b *gorgonia.Node, l, r []byte) (*gorgonia.Node, error) {
+		return gorgonia.BroadcastNe(a, b, true, l, r)
+	},
 }
 
 func TestSpread(t *testing.T) {

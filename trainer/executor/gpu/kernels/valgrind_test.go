@@ -48,7 +48,9 @@ func TestValgrind(t *testing.T) {
 	var r cudatest.Recording
 	seen := map[string]bool{}
 	for key, calls := range all {
-		slices.SortFunc(calls, func(a, b cudatest.Call) int { return cmp.Compare(len(a.Operands[0])+a.Sizes[0], len(b.Operands[0])+b.Sizes[0]) })
+		slices.SortFunc(calls, func(a, b cudatest.Call) int {
+			return cmp.Compare(len(a.Operands[0])+a.Sizes[0], len(b.Operands[0])+b.Sizes[0])
+		})
 		for i := range min(each, len(calls)) { // the smallest, a middle one and the largest
 			r.Add(calls[i*(len(calls)-1)/max(1, min(each, len(calls))-1)])
 		}
