@@ -11,13 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifndef MAJOR
-#define MAJOR 12
-#endif
-#ifndef FAILING
-#define FAILING ""
-#endif
-
 enum { NOT_INITIALIZED = 1, ALLOC_FAILED = 3, INVALID_VALUE = 7, EXECUTION_FAILED = 13, NOT_SUPPORTED = 15 };
 enum { HANDLE = 0x4842, DEFAULT_MATH = 0, LEAST_WORKSPACE = 4 << 20 };
 
@@ -43,12 +36,28 @@ static int complain(const char *call, const char *what, int status) {
 	return status;
 }
 
-#define BEGIN if (strcmp(__func__, FAILING) == 0) return EXECUTION_FAILED
+static struct { int known, major; char failing[64]; } options;
+
+/* fails reads the file beside the library with ".options" after its name, once. */
+static int fails(const char *call) {
+	char name[4200];
+	Dl_info found;
+	if (!options.known && dladdr(&options, &found)) {
+		snprintf(name, sizeof name, "%s.options", found.dli_fname);
+		FILE *file = fopen(name, "r");
+		options.known = file && fscanf(file, "%d %63s", &options.major, options.failing) == 2;
+		if (file)
+			fclose(file);
+	}
+	return strcmp(call, options.failing) == 0;
+}
+
+#define BEGIN if (fails(__func__)) return EXECUTION_FAILED
 #define CHECK(h) BEGIN; if ((h) == NULL || (h)->magic != HANDLE) return complain(__func__, "an invalid handle", NOT_INITIALIZED)
 
 int cublasGetProperty(int type, int *value) {
-	static const int version[] = {MAJOR, 4, 5};
 	BEGIN;
+	const int version[] = {options.major, 4, 5};
 	if (type < 0 || type > 2)
 		return INVALID_VALUE;
 	*value = version[type];

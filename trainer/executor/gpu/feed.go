@@ -19,12 +19,6 @@ type feed struct {
 	copied device.Event
 }
 
-// wanted notes that an instruction waits for the copy.
-func (f *feed) wanted() { f.read = true }
-
-// stay ends the copies of the value.
-func (f *feed) stay() { f.stays = true }
-
 // feeds copies all feeds of a machine to the GPU.
 type feeds struct {
 	gpu    *Device
@@ -35,8 +29,6 @@ type feeds struct {
 	mu      sync.Mutex // held while Renew puts a copy on the stream
 	refused error      // of the first copy of Renew that the driver refused; the next run returns it
 }
-
-func newFeeds(s device.Stream, d *Device) *feeds { return &feeds{gpu: d, stream: s} }
 
 // add gives a feed pinned memory of n bytes, which it returns.
 func (a *feeds) add(f feed, n int) (host []byte, err error) {
@@ -50,14 +42,11 @@ func (a *feeds) add(f feed, n int) (host []byte, err error) {
 	return f.host, nil
 }
 
-// inputs says that all inputs were added.
-func (a *feeds) inputs() { a.fixed = len(a.all) }
-
 // keep ends the copies of fixed values. It returns the indices of all other feeds.
 func (a *feeds) keep() (others []int) {
 	for i := range a.all {
 		if f := &a.all[i]; f.from != nil {
-			f.stay()
+			f.stays = true
 		} else {
 			others = append(others, i)
 		}

@@ -26,24 +26,6 @@ type work struct {
 	train    bool            // call.Train, for which the launches were made
 }
 
-// launchedBy is the same work with the launches for its call.
-func (w work) launchedBy(all []launch) work {
-	w.launches, w.train = all, w.call.Train
-	return w
-}
-
-// unbound is the same work, which waits for nothing and completes no gradient.
-func (w work) unbound() work {
-	w.needs, w.ready = nil, nil
-	return w
-}
-
-// after is the same work, which waits for feeds.
-func (w work) after(feeds []int) work {
-	w.needs = feeds
-	return w
-}
-
 // label names the work in errors.
 func (w *work) label() string { return w.what + w.value.Label() }
 
@@ -94,7 +76,7 @@ func (m *Machine) allocate(l *loader) error {
 		return m.places.tooLarge(l.program, free)
 	}
 	base, err := m.gpu.Alloc(m.places.bytes)
-	m.places.put(base)
+	m.places.base = base
 	return err
 }
 
@@ -103,7 +85,7 @@ func (m *Machine) loadStreams(l *loader) (err error) {
 	if err != nil {
 		return err
 	}
-	m.feeds = newFeeds(in, m.gpu)
+	m.feeds = &feeds{gpu: m.gpu, stream: in}
 	for _, s := range []*device.Stream{&m.compute, &m.out} {
 		if *s, err = m.gpu.NewStream(); err != nil {
 			return err
@@ -126,7 +108,7 @@ func (m *Machine) loadFeeds(l *loader) error {
 		}
 		m.inputs = append(m.inputs, host)
 	}
-	m.feeds.inputs()
+	m.feeds.fixed = len(m.feeds.all)
 	for i, v := range l.program.Fixed {
 		from := l.fixed[i]
 		f := feed{at: m.places.of(v), from: from, fill: func(host []byte) bool { return update(host, from) }}
@@ -211,7 +193,7 @@ func (m *Machine) loadConstants(l *loader) error {
 	if err != nil {
 		return err
 	}
-	m.places.stage(host)
+	m.places.staging = host
 	for _, v := range all {
 		if err := m.upload(v, at[v]); err != nil {
 			return fmt.Errorf("%s: %w", v.Label(), err)
@@ -245,7 +227,7 @@ func (m *Machine) loadWork(l *loader) error {
 		for k := range m.feeds.all {
 			if f := &m.feeds.all[k]; !first[f.at] && m.places.reads(in.Value, f.at) {
 				first[f.at], w.needs = true, append(w.needs, k)
-				f.wanted()
+				f.read = true
 			}
 		}
 		if w.call = changing(f); w.call != nil {

@@ -44,9 +44,6 @@ type result struct {
 	stays    bool // it is not copied
 }
 
-// stay keeps the result on the GPU.
-func (r *result) stay() { r.stays = true }
-
 // drop gives back what the result needs on the host.
 func (r *result) drop(d *Device) error {
 	return errors.Join(d.FreeHost(r.host), r.computed.Close(), r.copied.Close())
@@ -147,7 +144,7 @@ func (m *Machine) adapt() error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.value.Label(), err)
 		}
-		m.work[i], changed = w.launchedBy(all), true
+		w.launches, w.train, changed = all, w.call.Train, true
 	}
 	if changed {
 		return m.forget()
@@ -255,18 +252,18 @@ func (m *Machine) fault(err error, put int) error {
 // the GPU, and so do the fixed values. Only the first operation waits for feeds, so
 // that all kernels can be one graph.
 func (m *Machine) extend(more []work, outputs int) error {
-	for i, w := range m.work {
-		m.work[i] = w.unbound()
+	for i := range m.work {
+		m.work[i].needs, m.work[i].ready = nil, nil
 	}
 	m.work = append(m.work, more...)
-	m.work[0] = m.work[0].after(m.feeds.keep())
+	m.work[0].needs = m.feeds.keep()
 	all := []error{m.forget()}
 	for _, r := range m.results {
 		all = append(all, r.drop(m.gpu))
 	}
 	m.results = nil
 	for i := range outputs {
-		m.outputs[i].stay()
+		m.outputs[i].stays = true
 	}
 	return errors.Join(all...)
 }

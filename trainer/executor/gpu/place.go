@@ -35,9 +35,6 @@ type places struct {
 	staging                             []byte // pinned, for constants; a GPU may not give memory back while another machine's work is left
 }
 
-// stage keeps the pinned memory through which constants travel.
-func (s *places) stage(host []byte) { s.staging = host }
-
 // plan lays out the block. scratch is the size of memory that operations use
 // while they run.
 func plan(p *compile.Program, scratch int) *places {
@@ -74,9 +71,6 @@ const streamBytes = 16
 func (s *places) stream(v *compile.Value) device.Pointer {
 	return s.base + device.Pointer(s.streams[v])
 }
-
-// put says where the block is.
-func (s *places) put(base device.Pointer) { s.base = base }
 
 // constants are the roots of all values that are known before the first run and
 // that a run reads.

@@ -51,12 +51,6 @@ type part struct {
 	step  optimizer.Step   // of the next run, or the last one
 }
 
-// hold notes the host's memory of the slots.
-func (p *part) hold(slots [][]byte) { p.kept = slots }
-
-// take notes the numbers of a step.
-func (p *part) take(s optimizer.Step) { p.step = s }
-
 // room is where things lie in the memory of a Resident: the constants of updates
 // first.
 type room struct {
@@ -198,13 +192,13 @@ func (r *Resident) source(i int) *compile.Value {
 
 // Hold gives the host's memory of what the optimiser keeps for a fixed value, by
 // slot. The first run copies it to the GPU, and Fetch writes it.
-func (r *Resident) Hold(i int, slots [][]byte) { r.parts[i].hold(slots) }
+func (r *Resident) Hold(i int, slots [][]byte) { r.parts[i].kept = slots }
 
 // Update sets with which numbers the next run updates a fixed value. With a norm, the
 // run sets the scale.
 func (r *Resident) Update(i int, s optimizer.Step) {
 	p := &r.parts[i]
-	p.take(s)
+	p.step = s
 	kernels.PutUpdateConstants(r.records[i*kernels.ConstantsBytes:], p.of, r.updates.Rules[i], s)
 }
 

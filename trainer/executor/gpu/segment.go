@@ -83,12 +83,9 @@ func (m *Machine) record(s *segment) bool {
 		// fails again, and is reported.
 		return false
 	}
-	s.keep(g)
+	s.graph = g
 	return true
 }
-
-// keep makes g what the machine replays for the segment.
-func (s *segment) keep(g device.Graph) { s.graph = g }
 
 // forget drops the graphs: the launches have changed.
 func (m *Machine) forget() error {

@@ -6,39 +6,13 @@ import (
 	"github.com/plx-run/plx/trainer/executor/device"
 )
 
-// function is a function of cuBLAS.
-type function int
+// functions are those that are called.
+const functions = `
+cublasGetProperty cublasCreate_v2 cublasDestroy_v2 cublasSetStream_v2 cublasSetWorkspace_v2 cublasSetMathMode
+cublasSgemm_v2 cublasDgemm_v2 cublasSgemmStridedBatched cublasDgemmStridedBatched`
 
-// The functions that are called.
-const (
-	property function = iota
-	create
-	destroy
-	setStream
-	setWorkspace
-	setMathMode
-	multiply32
-	multiply64
-	multiplyMany32
-	multiplyMany64
-)
-
-// names are the functions in the library.
-var names = [...]string{
-	property:       "cublasGetProperty",
-	create:         "cublasCreate_v2",
-	destroy:        "cublasDestroy_v2",
-	setStream:      "cublasSetStream_v2",
-	setWorkspace:   "cublasSetWorkspace_v2",
-	setMathMode:    "cublasSetMathMode",
-	multiply32:     "cublasSgemm_v2",
-	multiply64:     "cublasDgemm_v2",
-	multiplyMany32: "cublasSgemmStridedBatched",
-	multiplyMany64: "cublasDgemmStridedBatched",
-}
-
-// calls are the addresses of the functions.
-type calls [len(names)]uintptr
+// calls are the addresses of the functions, by name.
+type calls map[string]uintptr
 
 // statuses are cuBLAS's names of what its functions return.
 var statuses = map[int]string{
@@ -56,14 +30,14 @@ var statuses = map[int]string{
 // do calls a function, on the thread that it is on.
 //
 //go:uintptrescapes
-func (c *calls) do(f function, args ...uintptr) error { return checked(f, call(c[f], args)) }
+func (c calls) do(name string, args ...uintptr) error { return checked(name, call(c[name], args)) }
 
 // checked turns a status into an error.
-func checked(f function, status int) error {
+func checked(name string, status int) error {
 	if status == 0 {
 		return nil
 	}
-	return &device.Error{Call: names[f], Code: status, Name: statuses[status]}
+	return &device.Error{Call: name, Code: status, Name: statuses[status]}
 }
 
 // version is what a library says of itself.

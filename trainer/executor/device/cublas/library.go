@@ -12,7 +12,7 @@ const oldest = 11
 
 // Library is an opened cuBLAS for one GPU.
 type Library struct {
-	calls   *calls
+	calls   calls
 	gpu     device.GPU
 	major   int    // of the GPU's compute capability
 	file    string // as it was opened
@@ -35,7 +35,7 @@ func open(file string, g device.GPU) (*Library, error) {
 	l := &Library{calls: c, gpu: g, major: info.Major, file: file}
 	for part := range l.version {
 		var v int32
-		if err := c.do(property, uintptr(part), uintptr(unsafe.Pointer(&v))); err != nil {
+		if err := c.do("cublasGetProperty", uintptr(part), uintptr(unsafe.Pointer(&v))); err != nil {
 			return nil, &refusedError{file, err}
 		}
 		l.version[part] = int(v)
@@ -58,7 +58,7 @@ func open(file string, g device.GPU) (*Library, error) {
 func (l *Library) create() (*Handle, error) {
 	h := &Handle{library: l, one32: 1, one64: 1}
 	h.multiply = h.call
-	return h, l.gpu.Do(func() error { return l.calls.do(create, uintptr(unsafe.Pointer(&h.handle))) })
+	return h, l.gpu.Do(func() error { return l.calls.do("cublasCreate_v2", uintptr(unsafe.Pointer(&h.handle))) })
 }
 
 // Workspace is the size of the memory that a handle works in, in bytes: what NVIDIA
@@ -91,12 +91,12 @@ func (l *Library) On(s device.Stream, workspace device.Pointer) (*Handle, error)
 func (h *Handle) prepare(s device.Stream, workspace device.Pointer) error {
 	l := h.library
 	return l.gpu.Do(func() error {
-		if err := l.calls.do(setStream, h.handle, s.Handle()); err != nil {
+		if err := l.calls.do("cublasSetStream_v2", h.handle, s.Handle()); err != nil {
 			return err
 		}
-		if err := l.calls.do(setWorkspace, h.handle, uintptr(workspace), uintptr(l.Workspace())); err != nil {
+		if err := l.calls.do("cublasSetWorkspace_v2", h.handle, uintptr(workspace), uintptr(l.Workspace())); err != nil {
 			return err
 		}
-		return l.calls.do(setMathMode, h.handle, defaultMath)
+		return l.calls.do("cublasSetMathMode", h.handle, defaultMath)
 	})
 }

@@ -5,21 +5,22 @@ package cublas
 import (
 	"fmt"
 	"runtime"
+	"strings"
 
 	"github.com/ebitengine/purego"
 )
 
 // load opens a file and finds all functions.
-func load(file string) (*calls, error) {
+func load(file string) (calls, error) {
 	runtime.LockOSThread() // the loader keeps the cause of a failure per thread
 	defer runtime.UnlockOSThread()
 	handle, err := purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {
 		return nil, err // the loader's message names the file
 	}
-	c := &calls{}
-	for f, name := range names {
-		if c[f], err = purego.Dlsym(handle, name); err != nil {
+	c := calls{}
+	for _, name := range strings.Fields(functions) {
+		if c[name], err = purego.Dlsym(handle, name); err != nil {
 			return nil, &refusedError{file, fmt.Errorf("it has no function %s: want cuBLAS %d or newer", name, oldest)}
 		}
 	}

@@ -21,7 +21,7 @@ type Handle struct {
 	library  *Library
 	handle   uintptr
 	multiply func() error // h.call, made once
-	function function     // of the next call
+	function string       // of the next call
 	args     [18]uintptr
 	count    int // of args
 
@@ -58,10 +58,10 @@ func (h *Handle) call() error {
 // set sets the arguments of a call: their number, and the function. cuBLAS counts by
 // columns. A row-major matrix is the transposed one by columns, and the transposed
 // result is the product of the transposed B and the transposed A.
-func (h *Handle) set(p *Product) (f function, n int) {
-	one, f := uintptr(unsafe.Pointer(&h.one32)), multiply32
+func (h *Handle) set(p *Product) (f string, n int) {
+	one, f, many := uintptr(unsafe.Pointer(&h.one32)), "cublasSgemm_v2", "cublasSgemmStridedBatched"
 	if p.Double {
-		one, f = uintptr(unsafe.Pointer(&h.one64)), multiply64
+		one, f, many = uintptr(unsafe.Pointer(&h.one64)), "cublasDgemm_v2", "cublasDgemmStridedBatched"
 	}
 	zero := uintptr(unsafe.Pointer(&h.zero64))
 	rowA, rowB := p.K, p.N
@@ -76,12 +76,12 @@ func (h *Handle) set(p *Product) (f function, n int) {
 	if p.Count == 1 {
 		return f, 6 + copy(h.args[6:], []uintptr{one, b, uintptr(rowB), a, uintptr(rowA), zero, out, uintptr(p.N)})
 	}
-	many := []uintptr{one, b, uintptr(rowB), uintptr(p.K * p.N), a, uintptr(rowA), uintptr(p.M * p.K),
+	args := []uintptr{one, b, uintptr(rowB), uintptr(p.K * p.N), a, uintptr(rowA), uintptr(p.M * p.K),
 		zero, out, uintptr(p.N), uintptr(p.M * p.N), uintptr(p.Count)}
-	return f + multiplyMany32 - multiply32, 6 + copy(h.args[6:], many)
+	return many, 6 + copy(h.args[6:], args)
 }
 
 // Close gives the handle back. The stream's work must be done.
 func (h *Handle) Close() error {
-	return h.library.gpu.Do(func() error { return h.library.calls.do(destroy, h.handle) })
+	return h.library.gpu.Do(func() error { return h.library.calls.do("cublasDestroy_v2", h.handle) })
 }
