@@ -21,3 +21,8 @@ func TestLargeGPUAlone(t *testing.T) { trainOnGPU(t, largeGPUPrograms) }
 func TestLargeGPUWorkers(t *testing.T) {
 	trainOnGPUs(t, "cifar", largeGPUPrograms["cifar"], cudatest.Options{}, "plx's own kernels", "ps", "allreduce", "hybrid")
 }
+
+// Two workers with cuBLAS have the bits of one too.
+func TestGPUWorkersWithCuBLAS(t *testing.T) {
+	trainOnGPUs(t, "mlp", gpuPrograms["mlp"], cudatest.Options{BLAS: &cudatest.BLAS{}}, "cuBLAS 12.4.5 (libcublas.so.12)", "allreduce")
+}

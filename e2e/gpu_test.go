@@ -82,11 +82,6 @@ func TestGPUWorkers(t *testing.T) {
 	trainOnGPUs(t, "mlp", gpuPrograms["mlp"], cudatest.Options{}, "plx's own kernels", "ps", "allreduce", "hybrid")
 }
 
-// With cuBLAS too.
-func TestGPUWorkersWithCuBLAS(t *testing.T) {
-	trainOnGPUs(t, "mlp", gpuPrograms["mlp"], cudatest.Options{BLAS: &cudatest.BLAS{}}, "cuBLAS 12.4.5 (libcublas.so.12)", "allreduce")
-}
-
 // trainOnGPUs trains a program alone and by two workers. The start line tells what
 // multiplies matrices.
 func trainOnGPUs(t *testing.T, name string, flags []string, o cudatest.Options, products string, archs ...string) {

@@ -85,9 +85,9 @@ func build(t testing.TB) string {
 	return built
 }
 
-// cached returns a builder with a folder in which make was called once for what it
+// cached returns a builder with a folder in which work was called once for what it
 // depends on: files, and more.
-func (b builder) cached(make func(builder), more string, patterns ...string) builder {
+func (b builder) cached(work func(builder), more string, patterns ...string) builder {
 	b.Helper()
 	hash := sha256.New()
 	fmt.Fprint(hash, cxx, more) // a hash takes everything
@@ -111,7 +111,7 @@ func (b builder) cached(make func(builder), more string, patterns ...string) bui
 	defer func() { _ = lock.Close() }() // it was not written
 	b.must(syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
 	if _, err := os.Stat(filepath.Join(b.folder, "done")); err != nil {
-		make(b)
+		work(b)
 		b.must(os.WriteFile(filepath.Join(b.folder, "done"), nil, 0o600))
 	}
 	return b

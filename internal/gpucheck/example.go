@@ -13,7 +13,7 @@ import (
 	"slices"
 )
 
-// trainings are the flags of the examples, the quick ones for an interpreter.
+// trainings are the flags of the examples, the quick ones for a stand-in.
 var trainings = map[string]struct{ full, quick []string }{
 	"linear": {[]string{"--steps=200"}, []string{"--steps=8"}},
 	"mlp": {[]string{"--niters=300", "--report-every=300"}, []string{"--niters=8", "--dim-in=48", "--dim-hidden=32", "--n-layers=3", "--n-classes=6",

@@ -34,7 +34,7 @@ const (
 	replay         kind = "replayed launch"
 )
 
-// sizes is the suite of products and convolutions. Quick ones suit the interpreter.
+// sizes is the suite of products and convolutions. Quick ones suit a stand-in.
 func sizes(quick bool) (all []work) {
 	products := []kernels.Matrices{
 		{Count: 1, M: 256, N: 256, K: 256}, {Count: 1, M: 1024, N: 1024, K: 1024}, {Count: 1, M: 4096, N: 4096, K: 4096},

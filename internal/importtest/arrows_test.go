@@ -163,7 +163,7 @@ var arrows = []arrow{
 	{from: "trainer/autotune", std: true, not: []string{"net"}, to: []string{"trainer/autotune/cost", "trainer/autotune/partition", "trainer/cluster",
 		"trainer/collective", "trainer/exchange/client", "trainer/exchange/transition", "trainer/layout", "trainer/timeline"}},
 	// What runs inside one: graphs and their operations.
-	{from: "trainer/operation", to: []string{"trainer/random"}},
+	{from: "trainer/operation", to: []string{"trainer/executor/gpu/kernels", "trainer/random"}},
 	{from: "trainer/executor/memory"},
 	// Pure: it computes nothing and knows no device.
 	{from: "trainer/executor/vertex", not: []string{"net", "os"}},
@@ -187,7 +187,7 @@ var arrows = []arrow{
 	{from: "trainer/nn/exponential", to: []string{"trainer/nn/matrix"}},
 	// Passes over memory: no graph.
 	{from: "trainer/nn/recurrent", to: []string{"trainer/nn/exponential", "trainer/nn/matrix"}},
-	{from: "trainer/nn/ops", to: []string{"trainer/executor/memory", "trainer/nn/exponential", "trainer/nn/matrix", "trainer/nn/recurrent",
+	{from: "trainer/nn/ops", to: []string{"trainer/executor/gpu/kernels", "trainer/executor/memory", "trainer/nn/exponential", "trainer/nn/matrix", "trainer/nn/recurrent",
 		"trainer/operation", "trainer/random"}},
 	// Models layer by layer: it knows the trainer, which does not know it.
 	{from: "trainer/nn", to: []string{"trainer", "trainer/layout", "trainer/nn/ops"}},

@@ -154,7 +154,7 @@ func TestGPUFault(t *testing.T) {
 	for _, c := range []struct {
 		at   int
 		want string
-	}{{2, "tanh, which is"}, {n + 3, "operations after it"}} {
+	}{{2, "(kernel unary_tanh_f32)"}, {n + 3, "operations after it"}} {
 		s := sessionOn(t, gpuWith(t, cudatest.Options{Fault: c.at, Faults: true}), mlp(3, 4, 5, 2))
 		var err error
 		for range 3 {

@@ -7,6 +7,7 @@ import (
 	"github.com/plx-run/plx/trainer/executor/compile"
 	"github.com/plx-run/plx/trainer/executor/gpu/kernels"
 	"github.com/plx-run/plx/trainer/executor/memory"
+	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/tensor"
 )
 
@@ -20,7 +21,33 @@ func arguments(v *compile.Value) []*compile.Value {
 	case compile.SoftmaxGradient:
 		return v.Inputs[1:3] // the first one is what the softmax was computed of
 	}
-	return argumentsOf(form(v), v.Inputs)
+	g := onGPU(v)
+	if g == nil || g.Inputs == nil {
+		return v.Inputs
+	}
+	var all []*compile.Value
+	for _, i := range g.Inputs(g.Train()) {
+		all = append(all, v.Inputs[i])
+	}
+	return all
+}
+
+// onGPU is how an operation that is not of Gorgonia's says that GPUs compute it; nil if it
+// does not.
+func onGPU(v *compile.Value) *operation.GPU {
+	if v.Op.Kind != compile.Other {
+		return nil
+	}
+	if o, ok := v.Node.Op().(operation.OnGPU); ok {
+		return o.GPU()
+	}
+	return nil
+}
+
+// random reports whether an instruction reads a random stream.
+func random(v *compile.Value) bool {
+	g := onGPU(v)
+	return g != nil && g.Stream != nil
 }
 
 // kernelsOf finds the kernels of an instruction. The error says why there is none.
@@ -35,7 +62,10 @@ func kernelsOf(v *compile.Value) (kernels.Operation, error) {
 	}
 	switch v.Op.Kind {
 	case compile.Other:
-		return described(t, v)
+		if g := onGPU(v); g != nil {
+			return g.Kernels(t, g.Train())
+		}
+		return kernels.Operation{}, errors.New("no kernel")
 	case compile.Binary, compile.MinBetween, compile.MaxBetween, compile.TanhGradient, compile.Unary, compile.Copy:
 		return elementwise(t, v)
 	case compile.Repeat, compile.Transpose, compile.Slice, compile.SliceGradient, compile.Concat, compile.At:

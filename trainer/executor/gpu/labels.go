@@ -16,10 +16,10 @@ type labels []label
 // before it copies them to the GPU: a kernel makes NaN of a number that is no class, and
 // cannot tell which it was.
 type label struct {
-	reader  *compile.Value // the first operation that reads them
-	entropy operation.Entropy
-	number  func(b []byte, row int) float64
-	host    []byte // whoever fills it, fills it before a run
+	reader *compile.Value // the first operation that reads them
+	labels operation.Labels
+	number func(b []byte, row int) float64
+	host   []byte // whoever fills it, fills it before a run
 }
 
 // findLabels finds the labels that the caller feeds. Those that the GPU computes are
@@ -27,8 +27,8 @@ type label struct {
 func findLabels(l *loader, inputs [][]byte) (all labels) {
 	seen := map[*compile.Value]int{} // by root: number of classes
 	for _, in := range l.program.Instructions {
-		f, reads := form(in.Value).(operation.Entropy)
-		if !reads || f.Weights {
+		g := onGPU(in.Value)
+		if g == nil || g.Labels.Classes == 0 {
 			continue
 		}
 		v := in.Value.Inputs[1]
@@ -39,11 +39,11 @@ func findLabels(l *loader, inputs [][]byte) (all labels) {
 		case compile.InFixed:
 			host = l.fixed[at.Index]
 		}
-		if host == nil || seen[v.Root] == f.Classes {
+		if host == nil || seen[v.Root] == g.Labels.Classes {
 			continue
 		}
-		seen[v.Root] = f.Classes
-		all = append(all, label{in.Value, f, numbers[v.Dtype], host})
+		seen[v.Root] = g.Labels.Classes
+		all = append(all, label{in.Value, g.Labels, numbers[v.Dtype], host})
 	}
 	return all
 }
@@ -62,8 +62,8 @@ func number[T int | int32 | int64 | float32 | float64](b []byte, row int) float6
 func (all labels) check() error {
 	for i := range all {
 		l := &all[i]
-		for row := range l.entropy.Rows {
-			if _, err := l.entropy.Class(row, l.number(l.host, row)); err != nil {
+		for row := range l.labels.Rows {
+			if _, err := l.labels.Class(row, l.number(l.host, row)); err != nil {
 				return fmt.Errorf("%s: %v: %w", l.reader.Label(), l.reader.Node.Op(), err)
 			}
 		}

@@ -3,6 +3,7 @@ package gpu
 import (
 	"encoding/binary"
 	"fmt"
+	"strings"
 
 	"github.com/plx-run/plx/trainer/executor/compile"
 	"github.com/plx-run/plx/trainer/executor/cpu"
@@ -28,6 +29,18 @@ type work struct {
 
 // label names the work in errors.
 func (w *work) label() string { return w.what + w.value.Label() }
+
+// detail is label with the kernels.
+func (w *work) detail() string {
+	var names []string
+	for _, l := range w.launches {
+		names = append(names, l.name)
+	}
+	if len(names) == 0 {
+		return w.label()
+	}
+	return fmt.Sprintf("%s (kernel %s)", w.label(), strings.Join(names, ", "))
+}
 
 // launch is one call of a kernel, or of the library that multiplies matrices.
 type launch struct {
@@ -219,8 +232,8 @@ func (m *Machine) loadWork(l *loader) error {
 	first := map[device.Pointer]bool{} // feeds that an earlier instruction waits for
 	for i, in := range l.program.Instructions {
 		w := work{value: in.Value, ready: in.Ready}
-		f := form(in.Value)
-		err := m.loadStream(in.Value, f)
+		g := onGPU(in.Value)
+		err := m.loadStream(in.Value)
 		if err != nil {
 			return fmt.Errorf("%s: %w", in.Value.Label(), err)
 		}
@@ -230,8 +243,8 @@ func (m *Machine) loadWork(l *loader) error {
 				f.read = true
 			}
 		}
-		if w.call = changing(f); w.call != nil {
-			w.train = w.call.Train
+		if g != nil && g.Call != nil {
+			w.call, w.train = g.Call, g.Call.Train
 		}
 		if l.missing[i] != "" {
 			w.host, err = cpuKernel(m.gpu, m.places, in.Value, l.missing[i], l.lib)
@@ -248,13 +261,13 @@ func (m *Machine) loadWork(l *loader) error {
 }
 
 // loadStream prepares the copy of the random stream that an instruction reads.
-func (m *Machine) loadStream(v *compile.Value, f operation.Form) error {
-	d, random := f.(operation.Dropout)
-	if !random {
+func (m *Machine) loadStream(v *compile.Value) error {
+	if !random(v) {
 		return nil
 	}
+	stream := onGPU(v).Stream
 	_, err := m.feeds.add(feed{at: m.places.stream(v), fill: func(host []byte) bool {
-		for i, word := range d.Stream().Words() {
+		for i, word := range stream().Words() {
 			binary.LittleEndian.PutUint32(host[4*i:], word)
 		}
 		return true
@@ -269,8 +282,7 @@ func (s *places) reads(v *compile.Value, at device.Pointer) bool {
 			return true
 		}
 	}
-	_, random := form(v).(operation.Dropout)
-	return random && s.stream(v) == at
+	return random(v) && s.stream(v) == at
 }
 
 func (m *Machine) launchesOf(v *compile.Value, o kernels.Operation) ([]launch, error) {
@@ -278,7 +290,7 @@ func (m *Machine) launchesOf(v *compile.Value, o kernels.Operation) ([]launch, e
 	for _, in := range arguments(v) {
 		operands = append(operands, m.places.of(in))
 	}
-	if f, random := form(v).(operation.Dropout); random && f.Call.Train {
+	if random(v) && onGPU(v).Train() {
 		operands = append(operands, m.places.stream(v))
 	}
 	if len(operands) != len(o.Operands) {

@@ -242,10 +242,10 @@ func (m *Machine) end(d delivery) error {
 func (m *Machine) fault(err error, put int) error {
 	first, last := m.settled, put-1
 	if first >= last {
-		return fmt.Errorf("%s: %w", m.work[last].label(), err)
+		return fmt.Errorf("%s: %w", m.work[last].detail(), err)
 	}
 	return fmt.Errorf("%s, or one of the %d operations after it until %s: %w",
-		m.work[first].label(), last-first, m.work[last].label(), err)
+		m.work[first].detail(), last-first, m.work[last].detail(), err)
 }
 
 // extend adds work after the last instruction. Gradients and so many outputs stay on

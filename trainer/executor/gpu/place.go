@@ -8,7 +8,6 @@ import (
 
 	"github.com/plx-run/plx/trainer/executor/compile"
 	"github.com/plx-run/plx/trainer/executor/device"
-	"github.com/plx-run/plx/trainer/operation"
 )
 
 // alignment of values in the GPU's memory, in bytes.
@@ -55,7 +54,7 @@ func plan(p *compile.Program, scratch int) *places {
 	}
 	s.streams = map[*compile.Value]int{}
 	for _, in := range p.Instructions {
-		if _, random := form(in.Value).(operation.Dropout); random {
+		if random(in.Value) {
 			s.streams[in.Value] = b.take(streamBytes)
 		}
 	}

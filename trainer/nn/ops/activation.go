@@ -3,6 +3,8 @@ package ops
 import (
 	"math"
 
+	gpu "github.com/plx-run/plx/trainer/executor/gpu/kernels"
+
 	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 )
@@ -23,9 +25,16 @@ func Tanh(x *gorgonia.Node) (*gorgonia.Node, error) {
 	return newActivation("tanh", x, kernels[none]{tanh[float32], tanh[float64], tanhGradient[float32], tanhGradient[float64], true, activation("tanh")})
 }
 
-// activation is the form of an operation on elements.
-func activation(code string) func(bool) operation.Form {
-	return func(gradient bool) operation.Form { return operation.Activation{Code: code, Gradient: gradient} }
+// activation is how GPUs compute an operation on elements.
+func activation(code string) func(int, bool) *operation.GPU {
+	return func(n int, gradient bool) *operation.GPU {
+		return by(func(t gpu.Type) (gpu.Operation, error) {
+			if gradient {
+				return gpu.Binary(t, "nn."+code+" gradient", n, n, n)
+			}
+			return gpu.Unary(t, "nn."+code, n)
+		})
+	}
 }
 
 // newActivation makes an operation on elements. Its gradient is computed from
@@ -101,8 +110,13 @@ func newRowwise(what string, log bool, x *gorgonia.Node, k kernels[[]float64]) (
 	if len(s) > 0 {
 		classes = s[len(s)-1]
 	}
-	k.form = func(gradient bool) operation.Form {
-		return operation.RowSoftmax{N: classes, Log: log, Gradient: gradient}
+	k.gpu = func(n int, gradient bool) *operation.GPU {
+		return by(func(t gpu.Type) (gpu.Operation, error) {
+			if gradient {
+				return gpu.RowSoftmaxGradient(t, n/max(1, classes), classes, log)
+			}
+			return gpu.RowSoftmax(t, n/max(1, classes), classes, log)
+		})
 	}
 	return k.apply(what, make([]float64, classes), x, s)
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	gpu "github.com/plx-run/plx/trainer/executor/gpu/kernels"
+
 	"github.com/plx-run/plx/trainer/executor/memory"
 	"github.com/plx-run/plx/trainer/nn/matrix"
 	"github.com/plx-run/plx/trainer/operation"
@@ -31,7 +33,7 @@ func Linear(x, w, b *gorgonia.Node) (*gorgonia.Node, error) {
 	}
 	p := product{m: xs[0], n: ws[1], k: xs[1]}
 	o := newOp("linear", dtype, tensor.Shape{xs[0], ws[1]}, choose(dtype, linear[float32], linear[float64], p))
-	return o.with(linearGradients, 0).as(p.form(b != nil)).apply(in...)
+	return o.with(linearGradients, 0).on(p.gpu(b != nil)).apply(in...)
 }
 
 func linearGradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
@@ -55,8 +57,9 @@ type product struct {
 	left, right bool // the operand is read transposed
 }
 
-func (p product) form(bias bool) operation.Form {
-	return operation.Product{M: p.m, N: p.n, K: p.k, Left: p.left, Right: p.right, Bias: bias}
+func (p product) gpu(bias bool) *operation.GPU {
+	m := gpu.Matrices{Count: 1, M: p.m, N: p.n, K: p.k, TransA: p.left, TransB: p.right, Bias: bias}
+	return by(func(t gpu.Type) (gpu.Operation, error) { return gpu.Product(t, m) })
 }
 
 func multiply[T float](p product, out []T, in [][]T) {
@@ -96,8 +99,8 @@ func AddBias(x, b *gorgonia.Node) (*gorgonia.Node, error) {
 		db, err := sumChannels("gradient of bias", dy)
 		return gorgonia.Nodes{dy, db}, err
 	}
-	o := newOp("add bias", dtype, x.Shape(), choose(dtype, addBias[float32], addBias[float64], l)).with(diff, 0).as(operation.ChannelBias{Channels: l.form()})
-	return o.apply(x, b)
+	o := newOp("add bias", dtype, x.Shape(), choose(dtype, addBias[float32], addBias[float64], l)).with(diff, 0)
+	return o.on(by(func(t gpu.Type) (gpu.Operation, error) { return gpu.AddBias(t, l.batch, l.channels, l.space) })).apply(x, b)
 }
 
 func addBias[T float](l layout, y []T, in [][]T) {
@@ -120,7 +123,7 @@ func sumChannels(what string, x *gorgonia.Node) (*gorgonia.Node, error) {
 		return nil, err
 	}
 	o := newOp(what, dtype, tensor.Shape{l.channels}, choose(dtype, channelSums[float32], channelSums[float64], l))
-	return o.as(operation.ChannelSums{Channels: l.form()}).apply(x)
+	return o.on(by(func(t gpu.Type) (gpu.Operation, error) { return gpu.ChannelSums(t, l.gpu()) })).apply(x)
 }
 
 func channelSums[T float](s layout, out []T, in [][]T) {
@@ -168,8 +171,8 @@ func channelled(what string, x *gorgonia.Node, others ...*gorgonia.Node) (layout
 	return layout{batch: s[0], channels: s[1], space: memory.Elements(s[2:]), of: make([]float64, s[1])}, dtype, nil
 }
 
-func (l layout) form() operation.Channels {
-	return operation.Channels{Batch: l.batch, Channels: l.channels, Space: l.space}
+func (l layout) gpu() gpu.Channels {
+	return gpu.Channels{Batch: l.batch, Channels: l.channels, Space: l.space}
 }
 
 // count is the number of elements of each channel.

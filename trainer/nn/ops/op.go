@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unsafe"
 
+	gpu "github.com/plx-run/plx/trainer/executor/gpu/kernels"
+
 	"github.com/chewxy/hm"
 	"github.com/plx-run/plx/trainer/executor/memory"
 	"github.com/plx-run/plx/trainer/operation"
@@ -30,7 +32,7 @@ type op struct {
 	run   kernel
 	diff  differentiate  // nil if the operation is itself a gradient
 	fixed int            // number of last inputs without a gradient
-	form  operation.Form // what it computes, for other devices; nil means that only run computes it
+	gpu   *operation.GPU // how GPUs compute it; nil means that only run does
 }
 
 // newOp returns an operation whose result has the given type and shape.
@@ -45,14 +47,19 @@ func (o *op) with(diff differentiate, fixed int) *op {
 	return o
 }
 
-// as says what the operation computes.
-func (o *op) as(f operation.Form) *op {
-	o.form = f
+// on says how GPUs compute the operation.
+func (o *op) on(g *operation.GPU) *op {
+	o.gpu = g
 	return o
 }
 
-// Form implements operation.Described.
-func (o *op) Form() operation.Form { return o.form }
+// GPU implements operation.OnGPU.
+func (o *op) GPU() *operation.GPU { return o.gpu }
+
+// by is how GPUs compute an operation whose kernels take all its inputs.
+func by(kernels func(t gpu.Type) (gpu.Operation, error)) *operation.GPU {
+	return &operation.GPU{Kernels: func(t gpu.Type, _ bool) (gpu.Operation, error) { return kernels(t) }}
+}
 
 // typed gives the result its type. Operations with inputs get it when they are applied.
 func (o *op) typed() *op {
@@ -226,17 +233,17 @@ func (b *adder) apply(o interface {
 
 // add adds an operation of a gradient.
 func (b *adder) add(which string, run kernel, shape tensor.Shape, in ...*gorgonia.Node) *gorgonia.Node {
-	return b.addAs(nil, which, run, shape, in...)
+	return b.addOn(nil, which, run, shape, in...)
 }
 
-// addAs is add for an operation that has a form.
-func (b *adder) addAs(f operation.Form, which string, run kernel, shape tensor.Shape, in ...*gorgonia.Node) *gorgonia.Node {
-	return b.apply(newOp("gradient of "+which+" of "+b.what, b.dtype, shape, run).as(f), in...)
+// addOn is add for an operation that GPUs compute too.
+func (b *adder) addOn(g *operation.GPU, which string, run kernel, shape tensor.Shape, in ...*gorgonia.Node) *gorgonia.Node {
+	return b.apply(newOp("gradient of "+which+" of "+b.what, b.dtype, shape, run).on(g), in...)
 }
 
 // product uses only the first rows of its inputs if they have more.
 func (b *adder) product(which string, p product, x, y *gorgonia.Node) *gorgonia.Node {
-	return b.addAs(p.form(false), which, choose(b.dtype, multiply[float32], multiply[float64], p), tensor.Shape{p.m, p.n}, x, y)
+	return b.addOn(p.gpu(false), which, choose(b.dtype, multiply[float32], multiply[float64], p), tensor.Shape{p.m, p.n}, x, y)
 }
 
 // one returns the gradient of an operation with one input.

@@ -3,6 +3,8 @@ package ops
 import (
 	"fmt"
 
+	gpu "github.com/plx-run/plx/trainer/executor/gpu/kernels"
+
 	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 )
@@ -55,10 +57,25 @@ func newPool(what string, mean bool, x *gorgonia.Node, down, across Walk, k kern
 		name += fmt.Sprintf(", across stride %d pad %d", across.Stride, across.Pad)
 		return k.apply(name, p, x, p.out(p.channels))
 	}
-	k.form = func(gradient bool) operation.Form {
-		return operation.Pool{Window: p.form(), Mean: mean, Gradient: gradient}
-	}
+	k.gpu = func(_ int, gradient bool) *operation.GPU { return poolOnGPU(p.window.gpu(), mean, gradient) }
 	return k.apply(name, p, x, p.out(p.channels))
+}
+
+func poolOnGPU(w gpu.Window, mean, gradient bool) *operation.GPU {
+	kernels := gpu.MaxPool
+	switch {
+	case mean && gradient:
+		kernels = gpu.AvgPoolGradient
+	case mean:
+		kernels = gpu.AvgPool
+	case gradient:
+		kernels = gpu.MaxPoolGradient
+	}
+	g := by(func(t gpu.Type) (gpu.Operation, error) { return kernels(t, w) })
+	if mean && gradient {
+		g.Inputs = func(bool) []int { return []int{1} } // the images do not matter
+	}
+	return g
 }
 
 // newPlaces checks the sizes. Errors begin with what.

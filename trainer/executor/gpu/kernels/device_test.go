@@ -32,7 +32,7 @@ func bytesOf[T any](x []T) []byte {
 
 // execute runs an operation on the GPU of the tests. It brings all operands back.
 // Operands lie in the order of the operation; the first `outputs` ones are not
-// initialised, so that a kernel that reads them fails in the interpreter.
+// initialised, so that a kernel that reads them is found by valgrind.
 func execute(t *testing.T, o Operation, outputs int, operands ...[]byte) {
 	t.Helper()
 	if len(operands) != len(o.Operands) {

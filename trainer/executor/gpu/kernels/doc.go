@@ -10,7 +10,7 @@
 // and checks them; it knows no device and no address. The caller gives the
 // addresses of the operands in the order of Operation.Operands.
 //
-// The kernels are CUDA C (*.cu, *.cuh), compiled to PTX by scripts/make-ptx.
+// The kernels are CUDA C (*.cu, *.cuh), compiled to PTX by make kernels.
 // [Modules] are the PTX files, which the driver compiles for its GPU. PTX 6.0
 // and sm_70 suffice, so every driver since 2017 and every GPU since Volta
 // can run them. They use no header and no library of NVIDIA's.

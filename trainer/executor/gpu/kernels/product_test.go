@@ -98,7 +98,7 @@ func TestProductOfPartOfTheRows(t *testing.T) {
 	same(t, "row 90", Bound{}, got, want[90*n:91*n])
 }
 
-// Large products take other tiles, with the same bits. The interpreter is too
+// Large products take other tiles, with the same bits. The stand-in is too
 // slow for a product that is large by itself.
 func TestLargeTiles(t *testing.T) {
 	const m, n, k = 130, 20, 18

@@ -19,7 +19,7 @@ func TestValgrind(t *testing.T) {
 	if cudatest.OnMachine() {
 		t.Skip("valgrind watches kernels that are compiled for the CPU")
 	}
-	const each, largest = 3, 40 << 10 // calls of the same kernels, and bytes of a call
+	const each, largest = 2, 40 << 10 // calls of the same kernels, and bytes of a call
 	all := map[string][]cudatest.Call{}
 	record = func(c cudatest.Call) {
 		total, key := 0, ""
@@ -51,7 +51,7 @@ func TestValgrind(t *testing.T) {
 		slices.SortFunc(calls, func(a, b cudatest.Call) int {
 			return cmp.Compare(len(a.Operands[0])+a.Sizes[0], len(b.Operands[0])+b.Sizes[0])
 		})
-		for i := range min(each, len(calls)) { // the smallest, a middle one and the largest
+		for i := range min(each, len(calls)) { // the smallest and the largest
 			r.Add(calls[i*(len(calls)-1)/max(1, min(each, len(calls))-1)])
 		}
 		for _, kernel := range strings.Fields(key) {
