@@ -12,7 +12,7 @@ STAGE := scripts/stage
 # Recipes that must build without cgo say so. The race detector needs cgo.
 unexport CGO_ENABLED
 
-.PHONY: build quick test test-long mutate tools check format vet staticcheck errors cross cuda unit clean bench bench-check bench-sparse bench-partitions bench-workdir fault-grid release-check picture
+.PHONY: build quick test test-long mutate tools check format vet staticcheck errors cross cuda unit clean bench bench-check bench-sparse bench-partitions bench-workdir fault-grid release-check picture kernels gpu-check
 
 # The program, static, as it is released.
 build:
@@ -24,7 +24,8 @@ test: tools check unit
 
 # The whole fault grid, fuzzing, tests with the build tag long, one point of a
 # benchmark: every night, as root. With ARGS a part of it: make test-long ARGS="-run '^fuzz '"; ARGS=-list names the parts.
-test-long: tools
+test-long:
+	@$(STAGE) tools scripts/install-test-tools long
 	@$(STAGE) "long tests" go run ./internal/ci/longtests $(ARGS)
 
 # Whether the tests of a package bite: fifty mutants of it, chosen by the commit, each
@@ -65,6 +66,10 @@ cross:
 # What needs cgo: the devices of this machine as the CUDA driver tells them.
 cuda:
 	@$(STAGE) "tag cuda" scripts/check-cuda.sh
+
+# The PTX of the GPU kernels from their CUDA C, with Debian's clang-14.
+kernels:
+	@scripts/make-kernels $(ARGS)
 
 # The tests, with the race detector where there is a C compiler for it. With
 # CI=true a skipped test is a failed one. A test that fails is repeated once, alone.
@@ -108,5 +113,10 @@ release-check: tools
 picture: tools
 	go run ./internal/picture
 
+# A folder that checks and measures plx on a machine with a GPU: build/gpu-check. It
+# needs no GPU to be built. With ARGS another folder: make gpu-check ARGS=/tmp/gpu-check
+gpu-check:
+	scripts/make-gpu-check $(ARGS)
+
 clean:
-	rm -rf plx dist release
+	rm -rf plx dist release build

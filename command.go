@@ -100,6 +100,7 @@ const exitCodes = `Exit status:
    N          the status of the task that failed first, 128+signal if a signal
               ended it; with --max-restarts, in the last generation
    2          wrong use: flags, or a resource file that is missing or wrong
+   69         a worker of plx's trainer cannot use the GPU that it was given
    124        --max-time ran out
    125        plx failed: a host or GPU is missing, a host key was refused,
               the newest checkpoint could not be fetched (--fetch)

@@ -42,7 +42,8 @@ func (l *launch) dryRun(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	lines := planTable(machines, p)
+	device := trainerDevice(cfg.Args, foreign)
+	lines := append(planTable(device, machines, p), deviceNotes(device, machines, p)...)
 	if p.Guessed {
 		lines = append(lines, "hosts without ids get one worker for each GPU found there, or one on the CPU; later workers move up accordingly")
 	}
@@ -58,12 +59,22 @@ func (l *launch) dryRun(ctx context.Context) error {
 	return err
 }
 
-// planTable returns a table of the tasks and their devices, as lines.
-func planTable(machines []placement.Machine, p placement.Placement) []string {
-	t := console.NewTable("TASK", "HOST", "DEVICE", "CUDA_VISIBLE_DEVICES")
+// planTable returns a table of the tasks and their devices, as lines. device is what
+// trainerDevice returns.
+func planTable(device string, machines []placement.Machine, p placement.Placement) []string {
+	head := []string{"TASK", "HOST", "DEVICE", "CUDA_VISIBLE_DEVICES"}
+	if device != "" {
+		head = append(head, "COMPUTES ON")
+	}
+	t := console.NewTable(head...)
 	for _, h := range p.Hosts {
+		m := machines[h.Machine]
 		for _, task := range h.Tasks {
-			t.Row(task.Task.String(), machines[h.Machine].Name, task.Device, task.Visible)
+			row := []string{task.Task.String(), m.Name, task.Device, task.Visible}
+			if device != "" {
+				row = append(row, computesOn(device, m, task))
+			}
+			t.Row(row...)
 		}
 	}
 	return t.Lines()

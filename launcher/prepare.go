@@ -179,10 +179,12 @@ func (l *launch) place(ctx context.Context) (err error) {
 	}
 	l.printer.Lines(onCPU)
 	l.printer.Lines(overruled(l.placed, machines))
-	l.planned = planTable(machines, l.placed)
+	device := trainerDevice(l.cfg.Args, l.foreign)
+	l.planned = planTable(device, machines, l.placed)
 	if l.cfg.Verbose {
 		l.printer.Lines(l.planned)
 	}
+	l.printer.Lines(deviceNotes(device, machines, l.placed))
 	l.printer.Lines(l.placed.Notes(machines, l.cfg.Options))
 	surprising := foreignNotes(l.cfg, l.program, l.placed, machines)
 	l.printer.Lines(surprising)

@@ -1,7 +1,9 @@
 #!/bin/sh
-# Vets and builds gpuprobe with the build tag cuda, and checks that the binary
-# starts on a machine without an NVIDIA driver, and that it finds the driver's
-# functions when there is one: a stand-in of two devices.
+# Vets and builds gpuprobe with the build tag cuda, and the second binding of NVIDIA's
+# driver for training, device/cgocuda. It checks that the binaries start on a machine
+# without an NVIDIA driver, and that they find the driver's functions when there is one:
+# for gpuprobe a stand-in of two devices, for the binding that of internal/cudatest, on
+# which it passes the suite of both bindings.
 #
 #   scripts/check-cuda.sh [OUTPUT]
 #
@@ -63,16 +65,26 @@ export CGO_CFLAGS="-I$include -O2 -DPLX_HEADERS=$headers"
 export CGO_LDFLAGS="-L$standin -Wl,-z,lazy"
 
 go vet -tags cuda ./gpuprobe
-go test -tags cuda -count=1 -c -o "$work/gpuprobe.test" ./gpuprobe
-readelf -d "$work/gpuprobe.test" >"$work/needs"
-if grep -q 'NEEDED.*libcuda' "$work/needs"; then
-	echo "check-cuda: the binary needs libcuda to start" >&2
-	exit 1
-fi
+binding=./trainer/executor/device/cgocuda
+go vet -tags cuda "$binding"
+go test -tags cuda -count=1 -c -o "$work/" ./gpuprobe "$binding"
+for binary in gpuprobe cgocuda; do
+	readelf -d "$work/$binary.test" >"$work/needs"
+	if grep -q 'NEEDED.*libcuda' "$work/needs"; then
+		echo "check-cuda: $binary.test needs libcuda to start" >&2
+		exit 1
+	fi
+done
 "${CC:-cc}" -shared -fPIC -o "$work/libcuda.so.1" "$standin/libcuda.c"
 cd gpuprobe
 "$work/gpuprobe.test" -test.v -test.run '^TestLocal$'
 PLX_FAKE_CUDA=1 LD_LIBRARY_PATH="$work" "$work/gpuprobe.test" -test.v -test.run '^TestLocal$'
 cd ..
+(cd "$binding" && "$work/cgocuda.test" -test.v -test.run '^TestBinding$') >"$work/said" || { cat "$work/said" && exit 1; }
+if ! grep -q '^--- PASS: TestBinding ' "$work/said" || grep -q -- '--- SKIP:' "$work/said"; then
+	cat "$work/said"
+	echo "check-cuda: the binding's suite was not run, or not all of it" >&2
+	exit 1
+fi
 [ -z "$output" ] || go build -tags cuda -o "$output" .
 echo "check-cuda: ok"

@@ -406,6 +406,29 @@ func TestGradientHookSeesRows(t *testing.T) {
 	}
 }
 
+// On a GPU hooks get the gradients that the GPU has computed, and the CPU updates.
+func TestGradientHookOnGPU(t *testing.T) {
+	x := trial{build: dropoutMLP, feed: classified(60), opt: SGD(0.5), options: []Option{GlobalBatch(8)}, steps: 3}
+	want, err := x.run(onGPU(t, soloJob(io.Discard), true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	j := onGPU(t, soloJob(&log), false)
+	j.log.level = -8
+	x.opt, x.options = SGD(0.25), append(x.options, Hooks(doubled))
+	got, err := x.run(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := got.same(trained{want.digest, want.losses, got.norms}); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), "updates on the CPU: hooks see the gradients") {
+		t.Errorf("the start line does not say why the CPU updates:\n%s", &log)
+	}
+}
+
 // A hook whose gradient is not finite is found before anything is sent.
 func TestGradientHookNotFinite(t *testing.T) {
 	spoil := Hook{Name: "spoil", Gradient: func(_ context.Context, g Gradient) error {

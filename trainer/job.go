@@ -11,6 +11,7 @@ import (
 
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/config"
+	"github.com/plx-run/plx/trainer/executor/gpu"
 	"github.com/plx-run/plx/trainer/layout"
 )
 
@@ -33,8 +34,10 @@ type Job struct {
 
 // host is what a worker computes with.
 type host struct {
-	library  string // the BLAS library, for the start line
-	numerics string // the properties of the host that decide the bits of a result
+	library  string      // the BLAS library, for the start line
+	numerics string      // the properties of the host that decide the bits of a result
+	device   *gpu.Device // the worker's GPU; nil means that it computes on the CPU
+	updates  bool        // the CPU updates all variables, also those that a GPU could keep; tests set it
 }
 
 // progress is how far this worker has come. The task reports it to the agent.

@@ -12,15 +12,17 @@ import (
 
 	"github.com/plx-run/plx/trainer/cluster"
 	"github.com/plx-run/plx/trainer/config"
+	"github.com/plx-run/plx/trainer/device"
 	"github.com/plx-run/plx/trainer/hooks"
 )
 
 // Exit codes of a trainer program: 0, a failure of any kind, a mistake in the
-// flags, and what a shell gives a program that SIGTERM ended, for one that was
-// told to stop.
+// flags, a GPU that the worker was given and cannot use, or no longer, and what a
+// shell gives a program that SIGTERM ended, for one that was told to stop.
 const (
 	exitFailed  = 1
 	exitUsage   = 2
+	exitDevice  = 69 // EX_UNAVAILABLE of sysexits.h
 	exitStopped = 128 + int(syscall.SIGTERM)
 )
 
@@ -125,7 +127,7 @@ func (p process) run(ctx context.Context, cancel context.CancelCauseFunc, train 
 	t, err := p.open(cancel)
 	if err != nil {
 		p.complain("start", err)
-		return exitFailed
+		return failedCode(err)
 	}
 	go t.heed(p.signals, cancel) // ends when close closes t.quit
 	defer t.close()
@@ -149,7 +151,21 @@ func (p process) outcome(ctx context.Context, t *task, err error) int {
 	m := t.word(cluster.Failed)
 	m.Cause, m.Peer = err.Error(), t.culprit(err)
 	t.say(m) // the exit status says it too
+	if device.Failed(err) {
+		err = &device.Error{Err: err} // has a hint
+	}
 	p.complain(t.name(), err)
+	return failedCode(err)
+}
+
+// failedCode is the exit code of a task that failed.
+func failedCode(err error) int {
+	switch {
+	case device.Failed(err):
+		return exitDevice
+	case errors.Is(err, device.ErrNone):
+		return exitUsage
+	}
 	return exitFailed
 }
 

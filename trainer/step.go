@@ -87,7 +87,7 @@ func (s *Session) train(ctx context.Context, feed Feed) (Result, error) {
 		return Result{}, err
 	}
 	fetches := map[string][]gorgonia.Value{}
-	sums, err := s.worker.compute(ctx, s.step, feed, fetches)
+	sums, err := s.worker.compute(ctx, s.step, rate, feed, fetches)
 	if err != nil {
 		return Result{}, err
 	}

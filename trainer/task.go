@@ -17,6 +17,7 @@ import (
 	"github.com/plx-run/plx/trainer/blas"
 	"github.com/plx-run/plx/trainer/checkpoint/saver"
 	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/device"
 	"github.com/plx-run/plx/trainer/exchange/server"
 	"github.com/plx-run/plx/trainer/hooks"
 	"github.com/plx-run/plx/trainer/peers"
@@ -79,7 +80,17 @@ func (p process) prepare(contract cluster.Contract, launched bool, tell func(clu
 		if err != nil {
 			return nil, err
 		}
-		j.host = host{library.String(), numerics(library)}
+		g, err := device.Open(p.config.Device, p.getenv("CUDA_VISIBLE_DEVICES"), contract.LocalRank, launched)
+		if err != nil {
+			return nil, err
+		}
+		if line := device.Unused(p.config.Device, device.DriverFile); line != "" && !launched {
+			j.log.Logf(slog.LevelInfo, "%s", line)
+		}
+		if err := g.ChooseProducts(p.getenv("PLX_CUBLAS")); err != nil {
+			return nil, err
+		}
+		j.host = newHost(library, g)
 	}
 	if launched {
 		if err := j.network.listen(); err != nil {

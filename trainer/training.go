@@ -14,10 +14,12 @@ import (
 	"github.com/plx-run/plx/trainer/config"
 	"github.com/plx-run/plx/trainer/embedding"
 	"github.com/plx-run/plx/trainer/exchange/client"
+	"github.com/plx-run/plx/trainer/executor/gpu"
 	"github.com/plx-run/plx/trainer/hooks"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/policy"
 	"github.com/plx-run/plx/trainer/replica"
+	"github.com/plx-run/plx/trainer/resident"
 	"github.com/plx-run/plx/trainer/rewrite"
 	"github.com/plx-run/plx/trainer/telemetry"
 	"github.com/plx-run/plx/trainer/timeline"
@@ -83,7 +85,9 @@ func (j *Job) parallelize(ctx context.Context, build Build, opt Optimizer, confi
 	j.session.Store(s)
 	j.progress.steps.Store(int64(s.step))
 	if j.IsChief() {
-		t.report(j.log, j.servers(), j.host.library)
+		t.report(j.log, j.servers(), j.host.describe(t.group.DeviceBytes()))
+	} else if j.host.device != nil {
+		j.log.Logf(cluster.VerboseLevel, "%s", j.host.describe(t.group.DeviceBytes()))
 	}
 	if j.IsChief() && j.tell != nil && j.NumWorkers() > 1 && t.declared.Sync.ToleratesLoss() {
 		j.tell(cluster.ControlMessage{Kind: cluster.ToleratesLoss}) // all workers are there; another place notices a dead channel
@@ -104,7 +108,10 @@ func (j *Job) newTraining(build Build, opt Optimizer, configs []Config) (t *trai
 	if t.rows, err = c.Rows(j.virtual); err != nil {
 		return nil, err
 	}
-	if err := t.build(build, c.ReplicaCount(t.own.Len(), j.LocalWorldSize())); err != nil {
+	if err := t.build(build, c.ReplicaCount(t.own.Len(), j.LocalWorldSize()), j.host.device); err != nil {
+		return nil, err
+	}
+	if err := t.checkKernels(j.log, j.IsChief()); err != nil {
 		return nil, err
 	}
 	if j.IsChief() {
@@ -116,7 +123,7 @@ func (j *Job) newTraining(build Build, opt Optimizer, configs []Config) (t *trai
 	}
 	t.declared.Sync, t.declared.VirtualWorkers = mode, j.virtual
 	t.declared.Hooks = t.hooks.Describe()
-	t.declared.Fingerprint = j.host.numerics
+	t.declared.Fingerprint, t.declared.Device = j.host.numerics, j.host.kind()
 	for rank := range j.NumWorkers() {
 		t.declared.Workers = append(t.declared.Workers, j.part(rank))
 	}
@@ -137,6 +144,13 @@ func (j *Job) connect(ctx context.Context, t *training, out *telemetry.Recorder)
 	}
 	defer j.log.waiting(func() string { return "Parallelize" })()
 	memory := t.group.Memory()
+	kept, where, err := resident.Keep(t.group, &t.declared, resident.Choice{
+		Everything: t.config.CheckNumerics, Hooked: t.hooks.HaveGradients(), Never: j.host.updates,
+	})
+	if err != nil {
+		return nil, err
+	}
+	t.updated = where
 	first, err := t.model.first(j.IsChief())
 	if err != nil {
 		return nil, err
@@ -148,19 +162,22 @@ func (j *Job) connect(ctx context.Context, t *training, out *telemetry.Recorder)
 		Declaration: t.declared,
 		Values:      append(slices.Clone(memory), make([][]byte, len(t.model.Embeddings))...), // shard holders have the tables
 		First:       append(make([][]byte, len(memory)), first...),
+		Arrived:     resident.Renewer(t.group, &t.declared),
+		Home:        kept.Home(),
 		Trace:       out.Trace(),
 		Checkpoints: j.network.checkpoints(),
 	})
 	if err != nil {
 		return nil, err
 	}
+	kept.Hold(c.Held())
 	step := int(c.Step())
 	return &Session{
 		job: j, training: t, client: c, telemetry: out, from: step, step: step,
-		variables: variables{t.declared.Variables, memory, c.Rows},
+		variables: variables{t.declared.Variables, memory, kept, c.Rows},
 		saving:    newSaving(t, j.network, c, carried),
 		worker: &worker{
-			training: t, name: j.contract.Task.String(), client: c, telemetry: out, carriage: carried,
+			training: t, name: j.contract.Task.String(), client: c, telemetry: out, resident: kept, carriage: carried,
 			tables: embedding.New(t.model.tables(), c.Rows, t.group.First(), t.own.Len(), t.declared.Sync.InStep()),
 			tuner:  autotune.New(t.tuning(j.network, c.Placement, step, out.Trace())),
 		},
@@ -180,10 +197,11 @@ type training struct {
 	made      rewrite.Made       // what became of the graph that the program built
 	frozen    gorgonia.Nodes     // leaves that the program may have forgotten to list
 	declared  layout.Declaration // the declaration, as far as it is made
+	updated   string             // where variables are updated, for the start line; empty without a GPU
 }
 
-// build builds n graphs, on the same variables.
-func (t *training) build(build Build, n int) (err error) {
+// build builds n graphs on the same variables, for a GPU or, if on is nil, the CPU.
+func (t *training) build(build Build, n int, on *gpu.Device) (err error) {
 	var compared *repeatable
 	if t.config.Exact() {
 		compared = &repeatable{}
@@ -211,7 +229,7 @@ func (t *training) build(build Build, n int) (err error) {
 			t.model, t.made, t.frozen = m.with(made), made, unlisted
 		}
 		return made.Model, nil
-	}, t.rows, n)
+	}, t.rows, n, on)
 	if err == nil && n == 1 && compared != nil {
 		err = t.group.Rebuild()
 	}
@@ -334,7 +352,7 @@ func (t *training) report(log *printer, servers int, library string) {
 	}
 	log.Logf(cluster.VerboseLevel, "%s, %s%s, %s, batch %d (%s each), %s of %s, %s, loss %s, %s",
 		workers, arch, why, d.Sync, d.Batch, count(t.rows, "row"), count(len(d.Variables), "variable"),
-		size(total), d.Optimizer.Rule, t.model.LossKind, library)
+		size(total), d.Optimizer.Rule, t.model.LossKind, library+t.updated)
 	if t.config.Digest && !d.Sync.InStep() {
 		log.Logf(slog.LevelWarn, "--digest with --sync %s: workers do not wait for each other, so each run has other weights and another digest", d.Sync)
 	}

@@ -14,6 +14,7 @@ import (
 	floats "github.com/plx-run/plx/trainer/executor/memory"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/optimizer"
+	"github.com/plx-run/plx/trainer/resident"
 	"github.com/plx-run/plx/trainer/summary"
 	"github.com/plx-run/plx/trainer/telemetry"
 	"gorgonia.org/gorgonia"
@@ -23,15 +24,16 @@ import (
 // variables are the values of all variables, as this worker reaches them.
 type variables struct {
 	declared []layout.Variable
-	memory   [][]byte     // by variable that every worker holds whole: its bytes; these come first in declared
-	rows     *client.Rows // fetches rows of the other variables from their holders
+	memory   [][]byte            // by variable that every worker holds whole: its bytes; these come first in declared
+	resident *resident.Variables // may have newer values than memory
+	rows     *client.Rows        // fetches rows of the other variables from their holders
 }
 
 // value returns the memory of a variable. It gets the rows of a table from their
 // shard holders.
 func (v variables) value(ctx context.Context, i int) ([]byte, error) {
 	if i < len(v.memory) {
-		return v.memory[i], nil
+		return v.memory[i], v.resident.Fetch()
 	}
 	memory := make([]byte, v.declared[i].Bytes())
 	if err := v.rows.Whole(ctx, i, memory); err != nil {
@@ -41,8 +43,11 @@ func (v variables) value(ctx context.Context, i int) ([]byte, error) {
 }
 
 // histograms describes the values of the variables that every worker holds whole.
-func (v variables) histograms() []summary.Histogram {
-	return telemetry.Histograms(v.declared[:len(v.memory)], v.memory)
+func (v variables) histograms() ([]summary.Histogram, error) {
+	if err := v.resident.Fetch(); err != nil {
+		return nil, err
+	}
+	return telemetry.Histograms(v.declared[:len(v.memory)], v.memory), nil
 }
 
 // all returns a copy of every variable, by name.
@@ -83,6 +88,9 @@ func (v variables) digest(ctx context.Context, step int) (string, error) {
 // compare compares the variables that workers hold whole with those of all other
 // workers, bit by bit.
 func (v variables) compare(ctx context.Context, group *collective.Group, step int) error {
+	if err := v.resident.Fetch(); err != nil {
+		return fmt.Errorf("check parameters: %w", err)
+	}
 	sums := make([]byte, 0, len(v.memory)*sha256.Size)
 	for _, memory := range v.memory {
 		sum := sha256.Sum256(memory)

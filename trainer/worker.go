@@ -13,6 +13,7 @@ import (
 	"github.com/plx-run/plx/trainer/hooks"
 	"github.com/plx-run/plx/trainer/operation"
 	"github.com/plx-run/plx/trainer/replica"
+	"github.com/plx-run/plx/trainer/resident"
 	"github.com/plx-run/plx/trainer/telemetry"
 	"gorgonia.org/gorgonia"
 )
@@ -26,7 +27,9 @@ type worker struct {
 	tables    *embedding.Tables
 	telemetry *telemetry.Recorder
 	tuner     *autotune.Tuner // nil if nothing is tuned
+	resident  *resident.Variables
 	carriage  *carriage.Carriage
+	rate      float64 // of the step
 }
 
 // check refuses a feed that does not fit so many virtual workers.
@@ -60,7 +63,8 @@ func (w *worker) requestNext(step int) error {
 }
 
 // compute runs all virtual workers of a step. It returns loss and metrics of each.
-func (w *worker) compute(ctx context.Context, step int, feed Feed, fetches map[string][]gorgonia.Value) ([][]float64, error) {
+func (w *worker) compute(ctx context.Context, step int, rate float64, feed Feed, fetches map[string][]gorgonia.Value) ([][]float64, error) {
+	w.rate = rate
 	sums := make([][]float64, w.own.Len())
 	fetched := make([]map[string][]gorgonia.Value, w.own.Len())
 	err := w.group.Each(ctx, len(sums), func(one *replica.Replica, index, vw int) (err error) {
@@ -112,7 +116,7 @@ func (w *worker) computeOne(ctx context.Context, one *replica.Replica, index, st
 		}
 	}
 	begin := time.Now()
-	sums, err := one.Run(w.call(step, virtual, true), ready)
+	sums, err := w.resident.Run(one, w.call(step, virtual, true), w.rate, ready)
 	w.telemetry.Computed(index, virtual, begin)
 	if err := cmp.Or(err, hooked.Wait()); err != nil {
 		return nil, err
@@ -166,7 +170,7 @@ func (w *worker) evaluate(ctx context.Context, step int, feed Feed) (rows int, r
 		return rows, result, err
 	}
 	w.tables.Load(one, 0)
-	if err := one.Load(feed, 0); err != nil {
+	if err := cmp.Or(one.Load(feed, 0), w.resident.Fetch()); err != nil {
 		return rows, result, err
 	}
 	sums, err := one.Run(w.call(step, 0, false), nil)

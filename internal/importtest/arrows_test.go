@@ -155,24 +155,40 @@ var arrows = []arrow{
 	// A graph in, a graph out: nothing is computed.
 	{from: "trainer/rewrite", to: []string{"trainer/executor/memory", "trainer/executor/vertex", "trainer/nn/ops", "trainer/replica"}},
 	// What a worker computes with: graphs, and rows of tables for them.
-	{from: "trainer/replica", to: []string{"trainer/executor", "trainer/executor/memory", "trainer/executor/vertex", "trainer/operation", "trainer/wire"}},
+	{from: "trainer/replica", to: []string{"trainer/executor", "trainer/executor/gpu", "trainer/executor/memory", "trainer/executor/vertex", "trainer/operation", "trainer/wire"}},
+	// The GPU that a worker was given, and the variables that stay on it.
+	{from: "trainer/device", std: true, to: []string{"trainer/config", "trainer/executor/device", "trainer/executor/device/cuda", "trainer/executor/gpu"}, not: []string{"net"}},
+	{from: "trainer/resident", to: []string{"trainer/aggregate", "trainer/executor/gpu", "trainer/layout", "trainer/operation", "trainer/optimizer", "trainer/replica"}},
 	{from: "trainer/embedding", to: []string{"trainer/exchange/client", "trainer/exchange/message", "trainer/replica", "trainer/sparse", "trainer/wire"}},
 	// Where rows are to be: decided here, moved by the exchange.
 	{from: "trainer/autotune", std: true, not: []string{"net"}, to: []string{"trainer/autotune/cost", "trainer/autotune/partition", "trainer/cluster",
 		"trainer/collective", "trainer/exchange/client", "trainer/exchange/transition", "trainer/layout", "trainer/timeline"}},
 	// What runs inside one: graphs and their operations.
-	{from: "trainer/operation"},
+	{from: "trainer/operation", to: []string{"trainer/executor/gpu/kernels", "trainer/random"}},
 	{from: "trainer/executor/memory"},
 	// Pure: it computes nothing and knows no device.
 	{from: "trainer/executor/vertex", not: []string{"net", "os"}},
 	{from: "trainer/executor/compile", to: []string{"trainer/executor/memory", "trainer/executor/vertex", "trainer/operation"}, not: []string{"net", "os"}},
 	{from: "trainer/executor/cpu", to: []string{"trainer/executor/compile", "trainer/executor/memory", "trainer/operation"}},
-	{from: "trainer/executor", to: []string{"trainer/executor/compile", "trainer/executor/cpu", "trainer/executor/memory", "trainer/operation"}},
+	// What the executor needs of a GPU, and the driver that has it.
+	{from: "trainer/executor/device", std: true, not: []string{"net", "os"}},
+	{from: "trainer/executor/device/cuda", to: []string{"trainer/executor/device"}},
+	{from: "trainer/executor/device/cgocuda", to: []string{"trainer/executor/device"}},
+	{from: "trainer/executor/device/cublas", to: []string{"trainer/executor/device"}},
+	{from: "trainer/executor/gpu", to: []string{"trainer/executor/compile", "trainer/executor/cpu", "trainer/executor/device", "trainer/executor/device/cublas", "trainer/executor/gpu/kernels",
+		"trainer/executor/memory", "trainer/operation", "trainer/optimizer"}},
+	{from: "trainer/executor/gpu/kernels", std: true, to: []string{"trainer/optimizer"}, not: []string{"net"}},
+	{from: "trainer/executor", to: []string{"trainer/executor/compile", "trainer/executor/cpu", "trainer/executor/gpu", "trainer/executor/memory", "trainer/operation"}},
+	// A driver without a GPU, and what every binding of a driver must do.
+	{from: "internal/cudatest", std: true, not: []string{"net"}},
+	// Checks and measures a GPU by what the trainer is made of.
+	{from: "internal/gpucheck", to: []string{"gpuprobe", "trainer/cluster", "trainer/executor/device", "trainer/executor/device/cuda", "trainer/executor/gpu/kernels"}},
+	{from: "internal/devicetest", to: []string{"internal/patience", "trainer/executor/device", "trainer/executor/gpu/kernels"}},
 	{from: "trainer/nn/matrix"},
 	{from: "trainer/nn/exponential", to: []string{"trainer/nn/matrix"}},
 	// Passes over memory: no graph.
 	{from: "trainer/nn/recurrent", to: []string{"trainer/nn/exponential", "trainer/nn/matrix"}},
-	{from: "trainer/nn/ops", to: []string{"trainer/executor/memory", "trainer/nn/exponential", "trainer/nn/matrix", "trainer/nn/recurrent",
+	{from: "trainer/nn/ops", to: []string{"trainer/executor/gpu/kernels", "trainer/executor/memory", "trainer/nn/exponential", "trainer/nn/matrix", "trainer/nn/recurrent",
 		"trainer/operation", "trainer/random"}},
 	// Models layer by layer: it knows the trainer, which does not know it.
 	{from: "trainer/nn", to: []string{"trainer", "trainer/layout", "trainer/nn/ops"}},
@@ -278,7 +294,7 @@ func (a arrow) breach(imported string) string {
 }
 
 // forTests are the packages that hold tests' tools: only they may know testing.
-var forTests = []string{"internal/executable", "internal/modeltest", "internal/testhosts", "internal/testslurm", "internal/torchtwin", "internal/netcut", "internal/transporttest"}
+var forTests = []string{"internal/cudatest", "internal/devicetest", "internal/executable", "internal/modeltest", "internal/testhosts", "internal/testslurm", "internal/torchtwin", "internal/netcut", "internal/transporttest"}
 
 // check returns a line for every import of a package that is against the rules.
 func check(p listed) []string {

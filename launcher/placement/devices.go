@@ -50,6 +50,25 @@ func (s slot) String() string {
 // deviceName is Task.Device of a worker that was given d.
 func deviceName(d gpuprobe.Device) string { return "gpu " + d.Label() }
 
+// GivenGPU reports whether a worker gets a GPU. known is false for a server, and in a
+// dry run if the probe will decide.
+func (t Task) GivenGPU() (hasGPU, known bool) {
+	return t.Visible != "", t.Visible != "" || t.Device == onCPU
+}
+
+// GPU returns what the probe found of a worker's GPU or MIG device.
+func (m Machine) GPU(t Task) (gpuprobe.Device, bool) {
+	if m.Report == nil {
+		return gpuprobe.Device{}, false
+	}
+	all := m.Report.Devices()
+	i := slices.IndexFunc(all, func(d gpuprobe.Device) bool { return deviceName(d) == t.Device })
+	if i < 0 {
+		return gpuprobe.Device{}, false
+	}
+	return all[i], true
+}
+
 // visible returns the CUDA_VISIBLE_DEVICES of the slots: their UUIDs if the line names one
 // of them so, for CUDA does not take both kinds at once.
 func visible(slots []slot) string {

@@ -22,6 +22,7 @@ type Shard struct {
 	isLoss   bool       // the shard holds the step's loss and metrics, not a variable
 	lossSum  bool       // the loss is the sum of the virtual workers' losses, not the mean
 	sums     []groupSum // by group
+	home     Home       // has the values; nil means that state has them. Set before the first step
 
 	mu      sync.RWMutex // guards the rest
 	state   state
@@ -82,10 +83,15 @@ func (g *groupSum) take() (t total, took bool) {
 	return t, g.took
 }
 
-// settle notes whether the step counts, and measures the total.
-func (g *groupSum) settle(took, measure bool) {
+// settle notes whether the step counts, and measures the total, or has it measured
+// by the home of the variable if there is one.
+func (g *groupSum) settle(took, measure bool, h Home) {
 	g.took = took
-	if g.squares = g.squares[:0]; measure && g.total != nil {
+	switch g.squares = g.squares[:0]; {
+	case !measure || g.total == nil:
+	case h != nil:
+		g.squares = h.Squares(g.piece.Variable, g.squares)
+	default:
 		g.squares = g.total.squares(g.squares)
 	}
 }
@@ -105,7 +111,7 @@ func (s *Shard) settle(group, virtualWorkers int, measure bool) {
 	case s.divides:
 		g.total.divide(virtualWorkers)
 	}
-	g.settle(virtualWorkers > 0, measure && s.measured)
+	g.settle(virtualWorkers > 0, measure && s.measured, s.home)
 }
 
 // apply updates the values by the settled sum times scale. The updates of a

@@ -38,6 +38,7 @@ type Shards struct {
 	steps   completion
 	where   map[layout.Place]int // by variable and offset: index of the shard in steps.list
 	selects policy.Selection     // decides whose gradients count; set on the first holder only; nil means that all count
+	home    Home                 // keeps the values; nil means that the shards do
 	relay   Relay                // takes the sums of a host's first worker; nil means that the sums update the shards here
 }
 

@@ -36,7 +36,7 @@ type Effective struct {
 // Default is the configuration before the program and the user have chosen anything.
 func Default() Effective {
 	return Effective{Config: Config{
-		Replicas: 1, Accumulate: 1, BucketBytes: 1 << 20, PartitionBytes: 4 << 20, Balance: "load", CombineRows: "loss",
+		Replicas: 1, Accumulate: 1, BucketBytes: 1 << 20, PartitionBytes: 4 << 20, Device: "auto", Balance: "load", CombineRows: "loss",
 		FirstMeeting: 10, Report: 50, ProfileDir: ".", SummaryEverySteps: 100, CheckpointKeep: 3, StartTimeout: 2 * time.Minute, PeerTimeout: 30 * time.Second,
 	}}
 }
@@ -67,7 +67,7 @@ func (c Effective) Complete(configs ...Config) (Effective, error) {
 		was, is any
 	}{
 		{"Seed", c.Seed, all.Seed}, {"VirtualWorkers", c.VirtualWorkers, all.VirtualWorkers}, {"Replicas", c.Replicas, all.Replicas},
-		{"Accumulate", c.Accumulate, all.Accumulate},
+		{"Accumulate", c.Accumulate, all.Accumulate}, {"Device", c.Device, all.Device},
 		{"CheckpointDir", c.CheckpointDir, all.CheckpointDir}, {"CheckpointKeep", c.CheckpointKeep, all.CheckpointKeep},
 	} {
 		if f.was != f.is {
@@ -157,6 +157,9 @@ func (c *Effective) checkNames() error {
 	}
 	if c.CombineRows != "loss" && c.CombineRows != "add" && c.CombineRows != "average" {
 		return fmt.Errorf("--combine-rows %q: want loss, add or average", c.CombineRows)
+	}
+	if c.Device != "auto" && c.Device != "gpu" && c.Device != "cpu" {
+		return fmt.Errorf("--device %q: want auto, gpu or cpu", c.Device)
 	}
 	if c.Sync != "" {
 		if _, err := policy.ParseSync(c.Sync); err != nil {

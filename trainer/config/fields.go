@@ -61,6 +61,9 @@ type Config struct {
 	// same as so many times as many workers, with the memory of one. 0: 1. Flag
 	// --accumulate.
 	Accumulate int
+	// Device is what workers compute on: "cpu", "gpu", or "auto" for the GPU that the
+	// launcher gave the worker, if it gave one. Empty: auto. Flag --device.
+	Device string
 	// CheckpointDir is the folder on every host for checkpoints. Empty: there are no
 	// checkpoints. Flag --ckpt-dir.
 	CheckpointDir string

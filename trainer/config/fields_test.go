@@ -27,11 +27,11 @@ func fieldOf(name string) (field string, negated bool) {
 }
 
 // begun are the fields that the job begins with, before Parallelize.
-var begun = []string{"Seed", "VirtualWorkers", "Replicas", "Accumulate", "CheckpointDir", "CheckpointKeep"}
+var begun = []string{"Seed", "VirtualWorkers", "Replicas", "Accumulate", "Device", "CheckpointDir", "CheckpointKeep"}
 
 // choices are a value for code and another for a flag, of fields that take few.
 var choices = map[string][2]string{
-	"Arch": {"allreduce", "ps"}, "Sync": {"sync", "ssp:3"}, "Balance": {"bytes", "load"},
+	"Arch": {"allreduce", "ps"}, "Sync": {"sync", "ssp:3"}, "Device": {"cpu", "gpu"}, "Balance": {"bytes", "load"},
 	"CombineRows":  {"add", "average"},
 	"ProfileSteps": {"3", "4:9"}, "ProfileWorkers": {"1", "0"},
 }

@@ -16,6 +16,7 @@ func (c *Effective) define(f *flag.FlagSet) {
 	f.IntVar(&c.Replicas, "replicas", c.Replicas, "replicas `R` that one worker drives: the same bits as R workers")
 	f.IntVar(&c.Accumulate, "accumulate", c.Accumulate, "add the gradients of `N` batches per replica in one step")
 	f.IntVar(&c.ParallelReplicas, "parallel-replicas", c.ParallelReplicas, "compute `L` replicas side by side, one BLAS thread each (default as the host's cores allow)")
+	f.StringVar(&c.Device, "device", c.Device, "what workers compute on: `auto|gpu|cpu` (auto: the GPU that the worker was given, or the CPU if it was given none; gpu: always a GPU, and every operation must have a kernel)")
 	f.Uint64Var(&c.Seed, "seed", c.Seed, "`number` that first values, shuffling and dropout follow from")
 	f.BoolVar(&c.Digest, "digest", c.Digest, "the chief prints a hash of all variables at the end")
 	f.IntVar(&c.StopAtStep, "stop-at-step", c.StopAtStep, "end after `N` steps (default: when the program does)")

@@ -11,7 +11,7 @@
 //		func(i int) { send(gradients[i]) })
 //
 // Package compile decides what to compute, in which order and where in memory.
-// Package cpu computes it. Package memory turns Gorgonia's values into bytes
+// Package cpu computes it, and package gpu on a GPU: see CompileOn. Package memory turns Gorgonia's values into bytes
 // and back.
 //
 // Compile starts from what is wanted (the loss, the gradients, the outputs) and

@@ -143,6 +143,12 @@ type session struct {
 
 func compiled(t testing.TB, b build, dt tensor.Dtype, seed uint64, positive bool) *session {
 	t.Helper()
+	return compiledBy(t, Compile, b, dt, seed, positive)
+}
+
+// compiledBy is compiled with a function such as Compile.
+func compiledBy(t testing.TB, by func(*gorgonia.ExprGraph, Plan) (*Program, error), b build, dt tensor.Dtype, seed uint64, positive bool) *session {
+	t.Helper()
 	m := b(gorgonia.NewGraph(), dt)
 	s := &session{model: m, values: values(m.variables, seed, positive)}
 	plan := Plan{Inputs: m.inputs, Fixed: m.variables, FixedValues: s.values, Loss: m.loss, Outputs: m.outputs}
@@ -150,7 +156,7 @@ func compiled(t testing.TB, b build, dt tensor.Dtype, seed uint64, positive bool
 		plan.Differentiate = m.variables
 	}
 	var err error
-	if s.program, err = Compile(m.g, plan); err != nil {
+	if s.program, err = by(m.g, plan); err != nil {
 		t.Fatal(err)
 	}
 	for i, v := range values(m.inputs, seed+1, positive) {

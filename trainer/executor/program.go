@@ -1,26 +1,35 @@
 package executor
 
 import (
+	"errors"
 	"fmt"
 	"unsafe"
 
 	"github.com/plx-run/plx/trainer/executor/compile"
 	"github.com/plx-run/plx/trainer/executor/cpu"
+	"github.com/plx-run/plx/trainer/executor/gpu"
 	"github.com/plx-run/plx/trainer/executor/memory"
 	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
 
+// machine computes a compiled program on some device. Package cpu describes it.
+type machine interface {
+	Input(i int) []byte
+	Output(i int) []byte
+	Run(gradients [][]byte, ready func(i int)) error
+}
+
 // Program runs what Compile was asked for. It is for one goroutine at a time.
 type Program struct {
 	compiled *compile.Program
-	machine  *cpu.Machine
+	machine  machine
 	inputs   []*tensor.Dense
 	outputs  []gorgonia.Value
 }
 
-func newProgram(compiled *compile.Program, machine *cpu.Machine) (*Program, error) {
+func newProgram(compiled *compile.Program, machine machine) (*Program, error) {
 	p := &Program{compiled: compiled, machine: machine}
 	for i, v := range compiled.Inputs {
 		value, err := memory.Wrap(v.Dtype, v.Shape, false, machine.Input(i))
@@ -44,6 +53,43 @@ func (p *Program) Input(i int) *tensor.Dense { return p.inputs[i] }
 
 // Output is the value of output i after a run, valid until the next run.
 func (p *Program) Output(i int) gorgonia.Value { return p.outputs[i] }
+
+// OnCPU names the operations of a program for a GPU that the CPU computes, because
+// there is no kernel for them.
+func (p *Program) OnCPU() []string {
+	if m, ok := p.machine.(*gpu.Machine); ok {
+		return m.OnCPU()
+	}
+	return nil
+}
+
+// DeviceBytes is the size of the GPU's memory that the program uses.
+func (p *Program) DeviceBytes() int {
+	if m, ok := p.machine.(*gpu.Machine); ok {
+		return m.Bytes()
+	}
+	return 0
+}
+
+// Renew tells the program that bytes [from, to) of fixed value i have changed, as
+// Plan.FixedValues allows. A program for a GPU begins to copy them there. Other
+// changes are found when the next run begins. Several goroutines may renew
+// different bytes.
+func (p *Program) Renew(i, from, to int) {
+	if m, ok := p.machine.(*gpu.Machine); ok {
+		m.Renew(i, from, to)
+	}
+}
+
+// Reside makes a program for a GPU update its fixed values there, see
+// gpu.Machine.Reside. Runs then write and announce no gradient.
+func (p *Program) Reside(u gpu.Updates) (*gpu.Resident, error) {
+	m, ok := p.machine.(*gpu.Machine)
+	if !ok {
+		return nil, errors.New("the program runs on the CPU")
+	}
+	return m.Reside(u)
+}
 
 // Run computes everything that the plan wants. It writes the gradient of
 // Plan.Differentiate[i] to gradients[i]: row-major memory, aligned for its
@@ -114,12 +160,29 @@ func (p *Program) loss() float64 {
 // Plan says what of a graph is wanted.
 type Plan = compile.Plan
 
-// Compile makes a program that computes what p wants of g. It adds the
-// gradients to g.
+// Compile makes a program that computes what p wants of g, on the CPU. It adds
+// the gradients to g.
 //
 // The error names the vertex of a refused operation, a leaf without a value, a
 // gradient that does not exist, and shapes that do not fit together.
-func Compile(g *gorgonia.ExprGraph, p Plan) (program *Program, err error) {
+func Compile(g *gorgonia.ExprGraph, p Plan) (*Program, error) {
+	return compileFor(g, p, func(c *compile.Program, fixed [][]byte) (machine, error) {
+		return cpu.New(c, fixed, gorgonia.WhichBLAS())
+	})
+}
+
+// CompileOn is Compile for a GPU, or for the CPU if d is nil. Its error is a *gpu.MemoryError if the program
+// does not fit into the GPU's memory.
+func CompileOn(d *gpu.Device, g *gorgonia.ExprGraph, p Plan) (*Program, error) {
+	if d == nil {
+		return Compile(g, p)
+	}
+	return compileFor(g, p, func(c *compile.Program, fixed [][]byte) (machine, error) {
+		return gpu.New(c, fixed, gorgonia.WhichBLAS(), d)
+	})
+}
+
+func compileFor(g *gorgonia.ExprGraph, p Plan, load func(*compile.Program, [][]byte) (machine, error)) (program *Program, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("compile the graph: %w", err)
@@ -135,11 +198,11 @@ func Compile(g *gorgonia.ExprGraph, p Plan) (program *Program, err error) {
 			return nil, err
 		}
 	}
-	machine, err := cpu.New(compiled, fixed, gorgonia.WhichBLAS())
+	m, err := load(compiled, fixed)
 	if err != nil {
 		return nil, err
 	}
-	return newProgram(compiled, machine)
+	return newProgram(compiled, m)
 }
 
 // fixedMemory is the memory of the value of a fixed leaf.

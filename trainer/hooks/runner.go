@@ -71,6 +71,19 @@ func (r *Runner) Describe() (all []string) {
 	return all
 }
 
+// HaveGradients reports whether a hook of this worker wants to see gradients.
+func (r *Runner) HaveGradients() bool {
+	if r == nil {
+		return false
+	}
+	for _, h := range r.hooks {
+		if h.own && h.Gradient != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // within is the key of a context's value: the name of the hook that was given it.
 type within struct{}
 

@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -237,6 +238,8 @@ func (d *Declaration) Difference(other *Declaration) string {
 	switch {
 	case !slices.Equal(d.Pieces, other.Pieces):
 		return "another placement of the variables on their shard holders"
+	case d.Device != other.Device:
+		return fmt.Sprintf("computes on the %s, not on the %s: give every worker a gpu in the resource file, or train with --device cpu", cmp.Or(other.Device, "cpu"), cmp.Or(d.Device, "cpu"))
 	case d.Exact && d.Fingerprint != other.Fingerprint:
 		return fmt.Sprintf("arithmetic %q, not %q: the same bits were promised, which takes hosts that compute alike",
 			other.Fingerprint, d.Fingerprint)

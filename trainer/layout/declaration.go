@@ -61,6 +61,9 @@ type Declaration struct {
 	// features of the CPU. With Exact all workers must have the same one.
 	Fingerprint string `json:"fingerprint,omitempty"`
 	Exact       bool   `json:"exact,omitempty"`
+	// Device is what the workers compute on, "gpu" or empty for the CPU. The two
+	// round differently, so no job mixes them.
+	Device string `json:"device,omitempty"`
 	// StartMillis is how long to wait for all workers, SilenceMillis how long a
 	// peer may send nothing before it counts as lost. Both are in milliseconds.
 	StartMillis   int64 `json:"start_ms"`

@@ -14,8 +14,8 @@
 //		...
 //	}
 //
-// Package nn has such operations. The contract says nothing about devices:
-// values are in host memory.
+// Package nn has such operations. Their values are in host memory. An operation that
+// GPUs compute too implements OnGPU, and says with which kernels.
 package operation
 
 import "gorgonia.org/gorgonia"

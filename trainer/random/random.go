@@ -45,6 +45,12 @@ func (s Stream) Derive(numbers ...uint64) Stream {
 	return s
 }
 
+// Words returns what tells the stream from all others: two words of the seed and
+// two of the name. A device computes Bits from them.
+func (s Stream) Words() [4]uint32 {
+	return [4]uint32{s.key[0], s.key[1], uint32(s.name), uint32(s.name >> 32)}
+}
+
 // Bits returns four words: the i-th four of the stream.
 func (s Stream) Bits(i uint64) [4]uint32 {
 	return philox(s.key, [4]uint32{uint32(i), uint32(i >> 32), uint32(s.name), uint32(s.name >> 32)})

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/plx-run/plx/trainer/executor/gpu"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -25,15 +26,17 @@ type Group struct {
 	values    []gorgonia.Value // values of the kept variables, in plx's own memory
 	memory    [][]byte         // the bytes of values, not a copy
 	evaluated map[int]*Replica // by number of rows: a replica that does not train
+	device    *gpu.Device      // what the replicas compute on; nil means the CPU
 }
 
 // maxEvaluated bounds how many graphs are kept for evaluations of different
 // sizes.
 const maxEvaluated = 4
 
-// NewGroup builds n replicas for training batches of so many rows.
-func NewGroup(build Build, rows, n int) (*Group, error) {
-	g := &Group{build: build, rows: rows, evaluated: map[int]*Replica{}}
+// NewGroup builds n replicas for training batches of so many rows. They compute on
+// a GPU, or on the CPU if on is nil.
+func NewGroup(build Build, rows, n int, on *gpu.Device) (*Group, error) {
+	g := &Group{build: build, rows: rows, device: on, evaluated: map[int]*Replica{}}
 	for range n {
 		r, err := g.compile(rows, true)
 		if err != nil {
@@ -59,7 +62,7 @@ func (g *Group) compile(rows int, train bool) (*Replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	return compile(m, g.values, train)
+	return compile(m, g.values, train, g.device)
 }
 
 // Rebuild builds the model once more, for a build function that compares.
@@ -73,6 +76,35 @@ func (g *Group) Rebuild() error {
 // Memory is that of the kept variables, the trained ones and then those of the
 // states. It is not a copy.
 func (g *Group) Memory() [][]byte { return g.memory }
+
+// OnGPU reports whether the replicas compute on a GPU.
+func (g *Group) OnGPU() bool { return g.device != nil }
+
+// Renew tells the replicas that bytes [from, to) of a kept variable have changed,
+// after all of them have announced its gradient. Those on a GPU begin to copy
+// them there. Several goroutines may renew different bytes.
+func (g *Group) Renew(variable, from, to int) {
+	for _, r := range g.replicas {
+		r.program.Renew(variable, from, to)
+	}
+}
+
+// Reside makes the only replica update the kept variables by itself, on its GPU.
+// Memory is then older than the GPU's, until it is fetched.
+func (g *Group) Reside(u gpu.Updates) (*gpu.Resident, error) {
+	if len(g.replicas) != 1 {
+		return nil, fmt.Errorf("%d replicas update the same variables", len(g.replicas))
+	}
+	return g.replicas[0].program.Reside(u)
+}
+
+// DeviceBytes is the size of the GPU's memory that the replicas use.
+func (g *Group) DeviceBytes() (n int) {
+	for _, r := range g.replicas {
+		n += r.program.DeviceBytes()
+	}
+	return n
+}
 
 // First returns a replica to check feeds with.
 func (g *Group) First() *Replica { return g.replicas[0] }

@@ -1,7 +1,7 @@
 // Package replica computes a model: a [Replica] is one copy of its graph, used
 // by one goroutine at a time, and a [Group] are the replicas of one worker.
 //
-//	g, err := replica.NewGroup(build, rows, n)          // n graphs, one set of variables
+//	g, err := replica.NewGroup(build, rows, n, nil)     // n graphs, one set of variables
 //	err = g.Each(ctx, virtualWorkers, func(r *replica.Replica, index, vw int) error {
 //		... r.Load(feed, vw), r.SetGradient(i, memory) ...
 //		sums, err := r.Run(call, ready)             // ready(i): gradient i is complete
@@ -23,6 +23,7 @@ import (
 	"slices"
 
 	"github.com/plx-run/plx/trainer/executor"
+	"github.com/plx-run/plx/trainer/executor/gpu"
 	"github.com/plx-run/plx/trainer/executor/memory"
 	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
@@ -68,7 +69,7 @@ func (p Place) Least(vws int) int {
 // compile returns a replica of m. values are bound to the kept variables in
 // order; nil makes them out of what the nodes of m hold. Gradients are computed
 // if train is set.
-func compile(m Model, values []gorgonia.Value, train bool) (r *Replica, err error) {
+func compile(m Model, values []gorgonia.Value, train bool, on *gpu.Device) (r *Replica, err error) {
 	if values, err = m.bind(values); err != nil {
 		return nil, err
 	}
@@ -81,7 +82,7 @@ func compile(m Model, values []gorgonia.Value, train bool) (r *Replica, err erro
 	if train {
 		r.carried = slices.Sorted(maps.Keys(m.Carried))
 	}
-	if r.program, err = executor.Compile(m.Loss.Graph(), r.plan(train)); err != nil {
+	if r.program, err = executor.CompileOn(on, m.Loss.Graph(), r.plan(train)); err != nil {
 		return nil, fmt.Errorf("compile the model: %w", err)
 	}
 	r.locate(train)
@@ -153,6 +154,9 @@ func (r *Replica) locate(train bool) {
 	}
 }
 
+// OnCPU names the operations for which the replica's GPU has no kernel.
+func (r *Replica) OnCPU() []string { return r.program.OnCPU() }
+
 // Places are the lookups of a table.
 func (r *Replica) Places(table int) []Place { return r.places[table] }
 
@@ -166,6 +170,9 @@ func (r *Replica) SetGradient(variable int, memory []byte) { r.gradients[variabl
 // Gradient is what the last run wrote of gradient i: of a variable, or of a
 // lookup, which are numbered from the number of variables on.
 func (r *Replica) Gradient(i int) []byte { return r.gradients[i] }
+
+// Gradients is the number of gradients.
+func (r *Replica) Gradients() int { return len(r.gradients) }
 
 // Run computes one virtual worker. It returns the loss, and then the metrics in
 // the order of their names. ready is called when gradient i is complete and

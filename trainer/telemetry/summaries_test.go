@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -61,7 +62,7 @@ func TestSummaryEveryHundredSteps(t *testing.T) {
 		asked := 0
 		for step := first; step < 250; step++ {
 			err := r.After(summary.Scalars{Step: uint64(step), Loss: float64(step)}, 1, Timing{End: time.Now()},
-				func() []summary.Histogram { asked++; return nil })
+				func() ([]summary.Histogram, error) { asked++; return nil, nil })
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -76,6 +77,15 @@ func TestSummaryEveryHundredSteps(t *testing.T) {
 	}
 }
 
+// Values that cannot be read end the step.
+func TestHistogramsFail(t *testing.T) {
+	r, _, _ := summarised(t, 0)
+	gone := errors.New("gone")
+	if err := r.After(summary.Scalars{}, 1, Timing{}, func() ([]summary.Histogram, error) { return nil, gone }); err != gone {
+		t.Errorf("got %v", err)
+	}
+}
+
 // What is evaluated in batches between two steps becomes one summary, in a folder of its
 // own: the mean over rows, or of a loss that is a sum the sum.
 func TestEvaluations(t *testing.T) {
@@ -86,7 +96,7 @@ func TestEvaluations(t *testing.T) {
 		{false, "[10:2 map[accuracy:0.625] 20:8 map[accuracy:1]]"}, {true, "[10:4 map[accuracy:0.625] 20:8 map[accuracy:1]]"},
 	} {
 		r, dir, _ := summarised(t, 0)
-		none := func() []summary.Histogram { return nil }
+		none := func() ([]summary.Histogram, error) { return nil, nil }
 		if err := r.After(summary.Scalars{Step: 9}, 1, Timing{}, none); err != nil {
 			t.Fatal(err)
 		}

@@ -122,7 +122,7 @@ func track(replica int) string { return fmt.Sprintf("replica %d", replica) }
 
 // After ends a step over so many rows. The recorder adds to the step's numbers how
 // long its parts took. It calls histograms for a summary that is due.
-func (r *Recorder) After(s summary.Scalars, rows int, t Timing, histograms func() []summary.Histogram) error {
+func (r *Recorder) After(s summary.Scalars, rows int, t Timing, histograms func() ([]summary.Histogram, error)) (err error) {
 	if r.trace.Enabled() {
 		r.trace.Span("step", fmt.Sprintf("step %d", s.Step), t.Begin, t.End, "loss", s.Loss)
 	}
@@ -143,7 +143,10 @@ func (r *Recorder) After(s summary.Scalars, rows int, t Timing, histograms func(
 	}
 	every := uint64(r.config.SummaryEverySteps)
 	r.next = (s.Step/every + 1) * every
-	r.last, s.Histograms = nil, histograms()
+	if s.Histograms, err = histograms(); err != nil {
+		return err
+	}
+	r.last = nil
 	return r.summaries.Step(s)
 }
 

@@ -32,31 +32,22 @@ type Config struct {
 	// First has, on the chief, the first values of sparse variables whose rows begin
 	// as given, by variable. Connect copies them.
 	First [][]byte
-	// Device holds the values of dense variables instead of Values; nil: Values
-	// holds them. With a Device, servers must hold the shards and
-	// Declaration.Hosts must be empty.
-	//
-	// TODO: no worker sets it. It is for an executor that keeps values on a GPU.
-	Device Device
-	Trace  *timeline.Recorder
+	// Arrived is called when a step has written the new value of a dense piece
+	// to Values, while other pieces may still be to come; nil: it is not called.
+	// Until the next Begin nothing changes the piece. Any goroutine calls
+	// Arrived, for different pieces at the same time.
+	Arrived func(p layout.Piece)
+	// Home has the values of a worker that trains alone, and updates them; nil:
+	// they are in Values. It must have updated a variable before the worker
+	// contributes to it.
+	Home  aggregate.Home
+	Trace *timeline.Recorder
 	// Checkpoints saves and restores the shards of a worker that holds some. A
 	// chief that saves must set it.
 	Checkpoints transition.Checkpoints
 	// Memory returns the free memory of the host in bytes; nil means
 	// transition.FreeMemory.
 	Memory func() (uint64, error)
-}
-
-// Device holds values outside the memory of the host, for example on a GPU. The
-// client reads and writes them piece by piece. Any goroutine may call its
-// methods, for different pieces at the same time.
-type Device interface {
-	// Read returns the value of a piece, valid until the next Read of that
-	// piece.
-	Read(p layout.Piece) []byte
-	// Write stores the new value of a piece. value is valid until Write
-	// returns.
-	Write(p layout.Piece, value []byte)
 }
 
 // Client is a worker's side of the training. If the worker holds shards, or
@@ -155,6 +146,19 @@ func (c *Client) connect(ctx context.Context) error {
 	}
 	c.holders.lead(c.gate, c.host.gate)
 	return c.holders.begin(ctx)
+}
+
+// Held returns the shards of variables that this worker holds.
+func (c *Client) Held() (all []*aggregate.Shard) {
+	if c.holders.local == nil {
+		return nil
+	}
+	for _, s := range c.holders.local.serves.Load().shards.All() {
+		if s.Variable != c.holders.d.LossIndex() {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // Step returns the number of the current step or, between two steps, of the

@@ -73,6 +73,7 @@ type testJob struct {
 	views   []cluster.Spec       // by worker: addresses as it sees them, empty: cluster
 	shelf   shelf                // what all tasks save to and restore from
 	zeros   bool                 // are the chief's first values
+	arrived func(rank int, p layout.Piece)
 }
 
 func newJob(t testing.TB, d layout.Declaration, a policy.Architecture, servers int) *testJob {
@@ -194,6 +195,9 @@ func (j *testJob) sends(t testing.TB, s *server.Server, rank int, frames ...wire
 func (j *testJob) config(rank int, values [][]byte) Config {
 	c := Config{Peers: j.peers(worker(rank)), Listener: j.doors[worker(rank)], Cluster: j.cluster,
 		Declaration: j.d, Values: values, Checkpoints: &j.shelf, Memory: j.memory(worker(rank))}
+	if j.arrived != nil {
+		c.Arrived = func(p layout.Piece) { j.arrived(rank, p) }
+	}
 	if slices.Contains(j.bare, worker(rank)) {
 		c.Checkpoints = nil
 	}

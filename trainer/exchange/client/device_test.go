@@ -1,8 +1,8 @@
 package client
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -74,69 +74,94 @@ func (m *member) toyStep(s uint64, rate float64) error {
 type device struct {
 	mu     sync.Mutex
 	memory [][]byte // by variable
-	writes int
+	pieces int      // number of pieces that were written
 }
 
 const staging = 1 << 10 // bytes that one copy takes
 
-func (d *device) at(p layout.Piece) []byte {
-	return d.memory[p.Variable][p.Offset*4 : (p.Offset+p.Count)*4]
-}
-
-func (d *device) Read(p layout.Piece) (value []byte) {
+func (d *device) write(p layout.Piece, values [][]byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for from := d.at(p); len(from) > 0; from = from[min(staging, len(from)):] {
-		value = append(value, from[:min(staging, len(from))]...)
-	}
-	return value
-}
-
-func (d *device) Write(p layout.Piece, value []byte) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.writes++
-	for to := d.at(p); len(value) > 0; {
-		n := copy(to[:min(staging, len(to))], value)
-		to, value = to[n:], value[n:]
+	d.pieces++
+	from, to := p.Offset*4, (p.Offset+p.Count)*4
+	value, into := values[p.Variable][from:to], d.memory[p.Variable][from:to]
+	for len(value) > 0 {
+		n := copy(into[:min(staging, len(into))], value)
+		into, value = into[n:], value[n:]
 	}
 }
 
-// Values and gradients that arrive piece by piece in staging memory, as those of
-// a GPU do, have the bits of those that are in the host's.
+// Values that a device gets piece by piece, each when it has arrived, have the
+// bits of those that are in the host's memory.
 func TestDeviceHoldsTheSameBits(t *testing.T) {
 	const steps, rate = 4, 0.5
-	j := newJob(t, plain(3, 3), policy.Servers, 2)
-	host := j.connect(t)
-	toySteps(t, host, 0, steps, rate)
-	leave(t, j, host)
-	j = newJob(t, plain(3, 3), policy.Servers, 2)
-	var connecting sync.WaitGroup
-	devices, members, errs := make([]*device, 3), make([]*member, 3), make([]error, 3)
-	for rank := range devices {
-		devices[rank] = &device{memory: firstValues(&j.d, rank+1)}
-		config := j.config(rank, nil)
-		config.Device = devices[rank]
-		connecting.Go(func() {
-			c, err := Connect(context.Background(), config)
-			members[rank], errs[rank] = &member{c, nil, rank}, err
-		})
-	}
-	connecting.Wait()
-	must(t, errs)
-	for _, m := range members {
-		t.Cleanup(func() { m.Abort(errors.New("the test is over")) })
-	}
-	toySteps(t, members, 0, steps, rate)
-	for rank, d := range devices {
-		for i, memory := range d.memory {
-			if string(memory) != string(host[rank].values[i]) {
-				t.Errorf("worker:%d: %q has other bits on a device", rank, j.d.Variables[i].Name)
+	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
+		j := newJob(t, plain(3, 3), a, 2)
+		devices, members := make([]*device, 3), make([]*member, 3)
+		for rank := range devices {
+			devices[rank] = &device{}
+		}
+		j.arrived = func(rank int, p layout.Piece) { devices[rank].write(p, members[rank].values) }
+		for rank, m := range j.connect(t) {
+			members[rank] = m
+			for _, memory := range m.values {
+				devices[rank].memory = append(devices[rank].memory, bytes.Clone(memory))
 			}
 		}
-		if want := (steps + 1) * len(j.d.Pieces); d.writes != want {
-			t.Errorf("worker:%d: %d pieces were written, want %d", rank, d.writes, want)
+		toySteps(t, members, 0, steps, rate)
+		for rank, d := range devices {
+			for i, memory := range d.memory {
+				if !bytes.Equal(memory, members[rank].values[i]) {
+					t.Errorf("%s, worker:%d: %q has other bits on a device", a, rank, j.d.Variables[i].Name)
+				}
+			}
+			if want := steps * len(j.d.Pieces); d.pieces != want {
+				t.Errorf("%s, worker:%d: %d pieces were written, want %d", a, rank, d.pieces, want)
+			}
 		}
+		leave(t, j, members)
 	}
-	leave(t, j, members)
+}
+
+// A device gets a value that one holder has sent while another holder still waits
+// for gradients.
+func TestValuesArriveBeforeTheLast(t *testing.T) {
+	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
+		d := plain(2, 2)
+		d.BucketBytes = 64
+		j, arrived := newJob(t, d, a, 2), make(chan layout.Piece, 9)
+		j.arrived = func(rank int, p layout.Piece) {
+			if rank == 0 {
+				arrived <- p
+			}
+		}
+		members := j.connect(t)
+		for _, m := range members {
+			must(t, []error{m.Begin(0.5)})
+		}
+		give := func(rank, variable int) {
+			clear(members[rank].Gradient(rank, variable))
+			wire.Floats[float32](members[rank].Gradient(rank, variable))[0] = 2
+			members[rank].Contribute(rank, variable)
+		}
+		before := wire.Floats[float32](members[0].values[0])[0]
+		give(0, 0)
+		give(0, 1)
+		give(1, 0)
+		if p := within(t, arrived); p.Variable != 0 {
+			t.Errorf("%s: %+v has arrived, and worker:1 has not contributed to it", a, p)
+		}
+		if got := wire.Floats[float32](members[0].values[0])[0]; got != before-1 {
+			t.Errorf("%s: %v has arrived, want %v", a, got, before-1)
+		}
+		give(1, 1)
+		var finishing sync.WaitGroup
+		errs := make([]error, len(members))
+		for i, m := range members {
+			finishing.Go(func() { _, errs[i] = m.Finish(context.Background(), [][]float64{{1}}) })
+		}
+		finishing.Wait()
+		must(t, errs)
+		leave(t, j, members)
+	}
 }

@@ -61,8 +61,6 @@ func (h *holders) serve(r *relay.Relay) error {
 	self := h.config.Peers.Self
 	holds := h.d.HolderIndex(self) >= 0
 	switch {
-	case h.config.Device != nil && (holds || len(h.d.Hosts) > 0):
-		return errors.New("values on a device need servers as holders, and no local aggregation")
 	case h.config.Listener != nil:
 	case holds && len(h.d.Workers) > 1:
 		return fmt.Errorf("%s holds shards and has no listener for the other workers", self)
@@ -76,6 +74,9 @@ func (h *holders) serve(r *relay.Relay) error {
 		}
 		h.relay, h.locals, h.serving = r, append(h.locals, l), append(h.serving, l)
 	}
+	if h.config.Home != nil && (!holds || r != nil || len(h.d.Workers) > 1) {
+		return fmt.Errorf("%s does not hold its values alone, so they cannot be kept elsewhere", self)
+	}
 	if h.config.Listener == nil && !holds {
 		return nil
 	}
@@ -86,6 +87,9 @@ func (h *holders) serve(r *relay.Relay) error {
 	h.locals = append(h.locals, l)
 	if holds {
 		h.local, h.serving = l, append(h.serving, l)
+	}
+	if h.config.Home != nil {
+		return l.serves.Load().shards.KeepIn(h.config.Home)
 	}
 	return nil
 }

@@ -193,7 +193,7 @@ func (l *link) value(f wire.Header, counts bool) error {
 	if !ok {
 		return fmt.Errorf("value of variable %d from element %d, which is not kept there", f.Variable, f.Offset)
 	}
-	variable, into := int(f.Variable), l.valueMemory(now.pieces[i])
+	variable, into := int(f.Variable), h.memory.of(now.pieces[i])
 	if into == nil || f.Step != l.steps || f.Length != uint64(len(into)) || l.came[i] != l.steps {
 		return fmt.Errorf("value of variable %d: %d bytes after %d steps, want %d bytes after %d, once",
 			f.Variable, f.Length, f.Step, len(into), l.steps)
@@ -206,30 +206,18 @@ func (l *link) value(f wire.Header, counts bool) error {
 	if err := l.session.Payload(into); err != nil {
 		return err
 	}
-	if h.memory.onDevice(variable) {
-		h.memory.device.Write(now.pieces[i], into)
-	}
 	if l.trace.Enabled() {
 		l.trace.Span("receive", h.d.Variable(variable).Name, began, time.Now(),
 			"bucket", l.out.Bucket(variable), "bytes", len(into), "from", l.session.Task.String())
 	}
 	if counts {
+		h.memory.came(now.pieces[i])
 		l.volumes[variable].received.Add(wire.HeaderSize + f.Length)
 		if h.relay != nil {
 			h.relay.Value(variable)
 		}
 	}
 	return nil
-}
-
-// valueMemory returns the memory for a new value of a piece. It is the worker's
-// or, if a device holds the value, the link's.
-func (l *link) valueMemory(p layout.Piece) []byte {
-	v := l.holders.d.Variable(p.Variable)
-	if v.Sparse != nil || !l.holders.memory.onDevice(p.Variable) {
-		return l.holders.memory.of(p)
-	}
-	return l.room(p.Count * v.Dtype.Size())
 }
 
 // room returns n bytes, which are valid until the next call.

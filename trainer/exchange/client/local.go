@@ -114,6 +114,8 @@ func (l *local) Tell(e aggregate.Event) {
 	case aggregate.SquaresWanted: // workers hold variables in sync mode only: there is one group
 		l.holders.takeNorm(l.index, aggregate.Report(l.serves.Load().shards.All(), 0, nil))
 		return
+	case aggregate.Updated:
+		l.holders.memory.came(l.serves.Load().pieces[e.Shard])
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

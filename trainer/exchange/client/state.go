@@ -47,23 +47,20 @@ func (e *ending) reason() error {
 
 // memory is the memory of a worker for the values of dense variables.
 type memory struct {
-	d      *layout.Declaration
-	values [][]byte // by variable, then the loss
-	first  [][]byte // see Config.First
-	device Device   // holds all values but the loss; nil: values holds them
+	d       *layout.Declaration
+	values  [][]byte             // by variable, then the loss
+	first   [][]byte             // see Config.First
+	arrived func(p layout.Piece) // see Config.Arrived
 }
 
 func newMemory(config *Config) (*memory, error) {
 	d := &config.Declaration
-	m := &memory{d: d, values: config.Values, first: config.First, device: config.Device}
-	if m.device != nil {
-		m.values = make([][]byte, len(d.Variables))
-	}
-	m.values = append(slices.Clone(m.values), wire.Bytes(make([]float64, 1+d.Metrics)))
+	m := &memory{d: d, first: config.First, arrived: config.Arrived}
+	m.values = append(slices.Clone(config.Values), wire.Bytes(make([]float64, 1+d.Metrics)))
 	for i := range len(d.Variables) + 1 {
 		v := d.Variable(i)
 		want := v.NumElements() * v.Dtype.Size()
-		if v.Sparse == nil && !m.onDevice(i) && (i >= len(m.values) || len(m.values[i]) != want) {
+		if v.Sparse == nil && (i >= len(m.values) || len(m.values[i]) != want) {
 			return nil, fmt.Errorf("variable %q: no memory of %d bytes for its values", v.Name, want)
 		}
 		if given := v.Sparse != nil && v.Sparse.First.Given(); given && config.initial() && (i >= len(m.first) || len(m.first[i]) != want) {
@@ -73,17 +70,11 @@ func newMemory(config *Config) (*memory, error) {
 	return m, nil
 }
 
-// onDevice reports whether the device holds the values of a dense variable.
-func (m *memory) onDevice(variable int) bool { return m.device != nil && variable != m.d.LossIndex() }
-
 // of returns the value of a dense piece; nil if the piece is sparse.
 func (m *memory) of(p layout.Piece) []byte {
 	v := m.d.Variable(p.Variable)
-	switch {
-	case v.Sparse != nil:
+	if v.Sparse != nil {
 		return nil
-	case m.onDevice(p.Variable):
-		return m.device.Read(p)
 	}
 	size := v.Dtype.Size()
 	return m.values[p.Variable][p.Offset*size : (p.Offset+p.Count)*size]
@@ -101,6 +92,13 @@ func (m *memory) initial(p layout.Piece) []byte {
 
 // initial reports whether the first values are this worker's.
 func (c *Config) initial() bool { return c.Peers.Self.IsChief() && c.Declaration.Checkpoint == "" }
+
+// came reports to the caller that a piece has its new value.
+func (m *memory) came(p layout.Piece) {
+	if m.arrived != nil && p.Variable != m.d.LossIndex() && m.d.Variables[p.Variable].Sparse == nil {
+		m.arrived(p)
+	}
+}
 
 // loss returns the loss and the metrics of the step.
 func (m *memory) loss() []float64 { return wire.Floats[float64](m.values[m.d.LossIndex()]) }

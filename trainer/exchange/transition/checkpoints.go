@@ -46,6 +46,9 @@ type Checkpoints interface {
 // of s. If a checkpoint is a consistent cut, the shards must have agreed on the
 // cut. Save returns after it has made the copy, or after ctx has ended.
 func Save(ctx context.Context, now *aggregate.Shards, s Snapshot, to Checkpoints) (err error) {
+	if err := now.Refresh(); err != nil {
+		return err
+	}
 	copyAll := func(since time.Time) {
 		now.NoteSave(s.Step)
 		s.Declaration, s.Pieces = now.Declaration(), aggregate.Preserve(now.All())

@@ -158,6 +158,11 @@ func (l *loader) placeRoot(r *compile.Value) {
 			b = memory.Aligned(r.Length())
 		}
 	}
+	l.put(r, b)
+}
+
+// put places a root at b.
+func (l *loader) put(r *compile.Value, b []byte) {
 	l.at[r] = b
 	switch r.Dtype {
 	case tensor.Float32:

@@ -3,23 +3,38 @@ package ops
 import (
 	"math"
 
+	gpu "github.com/plx-run/plx/trainer/executor/gpu/kernels"
+
+	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 )
 
 // Relu is the larger of x and 0, element by element. Its gradient at 0 is 0.
 // NaN stays NaN.
 func Relu(x *gorgonia.Node) (*gorgonia.Node, error) {
-	return newActivation("relu", x, kernels[none]{relu[float32], relu[float64], reluGradient[float32], reluGradient[float64], true})
+	return newActivation("relu", x, kernels[none]{relu[float32], relu[float64], reluGradient[float32], reluGradient[float64], true, activation("relu")})
 }
 
 // Sigmoid is 1 / (1 + exp(-x)), element by element.
 func Sigmoid(x *gorgonia.Node) (*gorgonia.Node, error) {
-	return newActivation("sigmoid", x, kernels[none]{sigmoid[float32], sigmoid[float64], sigmoidGradient[float32], sigmoidGradient[float64], true})
+	return newActivation("sigmoid", x, kernels[none]{sigmoid[float32], sigmoid[float64], sigmoidGradient[float32], sigmoidGradient[float64], true, activation("sigmoid")})
 }
 
 // Tanh is the hyperbolic tangent, element by element.
 func Tanh(x *gorgonia.Node) (*gorgonia.Node, error) {
-	return newActivation("tanh", x, kernels[none]{tanh[float32], tanh[float64], tanhGradient[float32], tanhGradient[float64], true})
+	return newActivation("tanh", x, kernels[none]{tanh[float32], tanh[float64], tanhGradient[float32], tanhGradient[float64], true, activation("tanh")})
+}
+
+// activation is how GPUs compute an operation on elements.
+func activation(code string) func(int, bool) *operation.GPU {
+	return func(n int, gradient bool) *operation.GPU {
+		return by(func(t gpu.Type) (gpu.Operation, error) {
+			if gradient {
+				return gpu.Binary(t, "nn."+code+" gradient", n, n, n)
+			}
+			return gpu.Unary(t, "nn."+code, n)
+		})
+	}
 }
 
 // newActivation makes an operation on elements. Its gradient is computed from
@@ -77,23 +92,31 @@ func tanhGradient[T float](_ none, dx []T, in [][]T) {
 // Softmax is exp(x) / sum(exp(x)) over the last axis. It does not overflow, as
 // Gorgonia's does.
 func Softmax(x *gorgonia.Node) (*gorgonia.Node, error) {
-	return newRowwise("softmax", x, kernels[[]float64]{softmax[float32], softmax[float64], softmaxGradient[float32], softmaxGradient[float64], true})
+	return newRowwise("softmax", false, x, kernels[[]float64]{softmax[float32], softmax[float64], softmaxGradient[float32], softmaxGradient[float64], true, nil})
 }
 
 // LogSoftmax is the logarithm of Softmax, computed directly.
 func LogSoftmax(x *gorgonia.Node) (*gorgonia.Node, error) {
-	return newRowwise("log softmax", x, kernels[[]float64]{logSoftmax[float32], logSoftmax[float64], logSoftmaxGradient[float32], logSoftmaxGradient[float64], true})
+	return newRowwise("log softmax", true, x, kernels[[]float64]{logSoftmax[float32], logSoftmax[float64], logSoftmaxGradient[float32], logSoftmaxGradient[float64], true, nil})
 }
 
 // newRowwise makes an operation on rows whose gradient follows from its result.
 // The kernels get scratch memory for a row.
-func newRowwise(what string, x *gorgonia.Node, k kernels[[]float64]) (*gorgonia.Node, error) {
+func newRowwise(what string, log bool, x *gorgonia.Node, k kernels[[]float64]) (*gorgonia.Node, error) {
 	if _, err := floats(what, x); err != nil {
 		return nil, err
 	}
 	s, classes := x.Shape(), 1
 	if len(s) > 0 {
 		classes = s[len(s)-1]
+	}
+	k.gpu = func(n int, gradient bool) *operation.GPU {
+		return by(func(t gpu.Type) (gpu.Operation, error) {
+			if gradient {
+				return gpu.RowSoftmaxGradient(t, n/max(1, classes), classes, log)
+			}
+			return gpu.RowSoftmax(t, n/max(1, classes), classes, log)
+		})
 	}
 	return k.apply(what, make([]float64, classes), x, s)
 }

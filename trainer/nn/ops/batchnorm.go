@@ -1,8 +1,11 @@
 package ops
 
 import (
+	"errors"
 	"fmt"
 	"math"
+
+	gpu "github.com/plx-run/plx/trainer/executor/gpu/kernels"
 
 	"github.com/plx-run/plx/trainer/nn/recurrent"
 	"github.com/plx-run/plx/trainer/operation"
@@ -56,13 +59,15 @@ func BatchNorm(x, scale, bias, runningMean, runningVariance *gorgonia.Node, mome
 	n := norm{what: fmt.Sprintf("%s epsilon %v", what, epsilon), dtype: dtype, layout: l, epsilon: epsilon, call: new(operation.Call)}
 	mean := choose(dtype, batchMean[float32], batchMean[float64], n)
 	variance := chooseValues(dtype, batchVariance[float32], batchVariance[float64], n)
-	o := newOp(n.what, dtype, x.Shape(), choose(dtype, normalise[float32], normalise[float64], n)).with(n.gradients, 2)
+	o := newOp(n.what, dtype, x.Shape(), choose(dtype, normalise[float32], normalise[float64], n)).with(n.gradients, 2).on(by(func(t gpu.Type) (gpu.Operation, error) { return gpu.Normalise(t, l.gpu(), epsilon) }))
 	b, out := &adder{}, Normalised{Momentum: momentum}
-	out.BatchMean = b.apply(n.statistic("mean", mean, 2), x, runningMean)
-	out.BatchVariance = b.apply(n.statistic("variance", variance, 3), x, out.BatchMean, runningVariance)
+	out.BatchMean = b.apply(n.statistic("mean", gpu.ChannelMeans, mean, 2), x, runningMean)
+	out.BatchVariance = b.apply(n.statistic("variance", gpu.ChannelVariances, variance, 3), x, out.BatchMean, runningVariance)
 	out.Out = b.apply(o, x, scale, bias, out.BatchMean, out.BatchVariance)
 	return out, b.err
 }
+
+var errOneElement = errors.New("a virtual worker has one element per channel, which has no variance: give each more rows")
 
 // norm builds the operations of one batch norm and is the parameters of their
 // kernels. They share scratch memory and the call.
@@ -76,9 +81,25 @@ type norm struct {
 
 // statistic returns an operation that computes a number for each channel in
 // training, and its last input in an evaluation. It has no gradients.
-func (n norm) statistic(which string, run kernel, inputs int) *contextual {
+func (n norm) statistic(which string, kernels func(gpu.Type, gpu.Channels) (gpu.Operation, error), run kernel, inputs int) *contextual {
 	o := newOp(fmt.Sprintf("%s of %s", which, n.what), n.dtype, tensor.Shape{n.channels}, run).with(nil, inputs)
-	return &contextual{op: o, call: n.call}
+	g := &operation.GPU{Call: n.call}
+	g.Kernels = func(t gpu.Type, train bool) (gpu.Operation, error) {
+		switch {
+		case !train:
+			return gpu.Copy(t, n.channels)
+		case inputs == 3 && n.count() == 1:
+			return gpu.Operation{}, errOneElement
+		}
+		return kernels(t, n.layout.gpu())
+	}
+	g.Inputs = func(train bool) []int {
+		if train {
+			return []int{0, 1}[:inputs-1] // without the running number
+		}
+		return []int{inputs - 1}
+	}
+	return &contextual{op: o.on(g), call: n.call}
 }
 
 // gradients returns those of x, scale and bias. In training the gradient of x
@@ -87,9 +108,11 @@ func (n norm) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes
 	x, scale, mean, variance := in[0], in[1], in[3], in[4]
 	dBias, err := sumChannels("gradient of bias of "+n.what, dy)
 	b := &adder{what: n.what, dtype: n.dtype, err: err}
-	dScale := b.add("scale", choose(n.dtype, scaleGradient[float32], scaleGradient[float64], n), scale.Shape(), x, mean, variance, dy)
-	o := newOp("gradient of x of "+n.what, n.dtype, x.Shape(),
-		pass(n.dtype, normGradient[float32], normGradient[float64], n))
+	dScale := b.addOn(by(func(t gpu.Type) (gpu.Operation, error) { return gpu.ScaleGradient(t, n.layout.gpu(), n.epsilon) }), "scale", choose(n.dtype, scaleGradient[float32], scaleGradient[float64], n), scale.Shape(), x, mean, variance, dy)
+	o := newOp("gradient of x of "+n.what, n.dtype, x.Shape(), pass(n.dtype, normGradient[float32], normGradient[float64], n))
+	o.gpu = &operation.GPU{Call: n.call, Kernels: func(t gpu.Type, train bool) (gpu.Operation, error) {
+		return gpu.NormGradient(t, n.layout.gpu(), n.epsilon, train)
+	}}
 	dx := b.apply(&contextual{op: o, call: n.call}, x, scale, mean, variance, dy, dScale, dBias)
 	return gorgonia.Nodes{dx, dScale, dBias, nil, nil}, b.err
 }
@@ -116,7 +139,7 @@ func batchVariance[T float](n norm, out gorgonia.Value, in []gorgonia.Value) err
 		return nil
 	}
 	if n.count() == 1 {
-		return fmt.Errorf("a virtual worker has one element per channel, which has no variance: give each more rows")
+		return errOneElement
 	}
 	clear(n.of)
 	at := 0

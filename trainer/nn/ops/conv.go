@@ -3,7 +3,10 @@ package ops
 import (
 	"fmt"
 
+	gpu "github.com/plx-run/plx/trainer/executor/gpu/kernels"
+
 	"github.com/plx-run/plx/trainer/nn/recurrent"
+	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -31,7 +34,7 @@ func Conv2D(x, filters *gorgonia.Node, stride, pad int) (*gorgonia.Node, error) 
 		return nil, err
 	}
 	c := convolution{window: w, filters: fs[0], what: fmt.Sprintf("convolution %v", w), dtype: dtype}
-	o := newOp(c.what, dtype, w.out(c.filters), pass(dtype, convolve[float32], convolve[float64], c)).with(c.gradients, 0)
+	o := newOp(c.what, dtype, w.out(c.filters), pass(dtype, convolve[float32], convolve[float64], c)).with(c.gradients, 0).on(c.gpu(gpu.Convolve))
 	return o.apply(x, filters)
 }
 
@@ -48,9 +51,13 @@ type convolution struct {
 func (c convolution) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 	b := &adder{what: c.what, dtype: c.dtype}
 	return gorgonia.Nodes{
-		b.add("x", pass(c.dtype, imageGradient[float32], imageGradient[float64], c), in[0].Shape(), in[1], dy),
-		b.add("the filters", pass(c.dtype, filterGradient[float32], filterGradient[float64], c), in[1].Shape(), in[0], dy),
+		b.addOn(c.gpu(gpu.ConvolveImageGradient), "x", pass(c.dtype, imageGradient[float32], imageGradient[float64], c), in[0].Shape(), in[1], dy),
+		b.addOn(c.gpu(gpu.ConvolveFilterGradient), "the filters", pass(c.dtype, filterGradient[float32], filterGradient[float64], c), in[1].Shape(), in[0], dy),
 	}, b.err
+}
+
+func (c convolution) gpu(part func(gpu.Type, gpu.Window, int) (gpu.Operation, error)) *operation.GPU {
+	return by(func(t gpu.Type) (gpu.Operation, error) { return part(t, c.window.gpu(), c.filters) })
 }
 
 // patch is the number of elements under the kernel, in all channels.
@@ -191,6 +198,11 @@ type window struct {
 	kernelHeight, kernelWidth      int
 	stride, pad                    int // in both directions; pad on all four sides
 	outHeight, outWidth            int // number of places
+}
+
+func (w window) gpu() gpu.Window {
+	return gpu.Window{Batch: w.batch, Channels: w.channels, Height: w.height, Width: w.width,
+		KernelHeight: w.kernelHeight, KernelWidth: w.kernelWidth, Stride: w.stride, Pad: w.pad}
 }
 
 // newWindow checks the sizes. Errors begin with what.

@@ -5,6 +5,8 @@ import (
 	"math"
 	"unsafe"
 
+	gpu "github.com/plx-run/plx/trainer/executor/gpu/kernels"
+
 	"github.com/plx-run/plx/trainer/executor/memory"
 	"github.com/plx-run/plx/trainer/operation"
 	"github.com/plx-run/plx/trainer/random"
@@ -51,8 +53,23 @@ type mask struct {
 func (m *mask) apply(x *gorgonia.Node) (*gorgonia.Node, error) {
 	diff := func(_ gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) { return one(m.apply(dy)) }
 	o := newOp(fmt.Sprintf("dropout %q p %v", m.name, m.p), x.Dtype(), x.Shape(),
-		choose(x.Dtype(), dropout[float32], dropout[float64], m)).with(diff, 0)
+		choose(x.Dtype(), dropout[float32], dropout[float64], m)).with(diff, 0).on(m.gpu(memory.Elements(x.Shape())))
 	return (&contextual{op: o, stream: m.name, call: &m.call}).apply(x)
+}
+
+func (m *mask) gpu(n int) *operation.GPU {
+	return &operation.GPU{
+		Kernels: func(t gpu.Type, train bool) (gpu.Operation, error) {
+			if !train {
+				return gpu.Copy(t, n)
+			}
+			return gpu.Dropout(t, m.p, n)
+		},
+		Call: &m.call,
+		Stream: func() random.Stream {
+			return random.New(m.call.Seed, m.name).Derive(m.call.Step, uint64(m.call.VirtualWorker))
+		},
+	}
 }
 
 func dropout[T float](m *mask, out []T, in [][]T) {

@@ -5,6 +5,9 @@ import (
 	"math"
 	"slices"
 
+	gpu "github.com/plx-run/plx/trainer/executor/gpu/kernels"
+
+	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -51,6 +54,7 @@ type entropy struct {
 	rows, classes int
 	divisor       float64
 	class         func(labels gorgonia.Value, row int) float64 // reads the label of a row; nil if labels are weights of the classes
+	labels        gpu.Labels                                   // what they are
 	exp           []float64                                    // scratch memory for a row's exp(logit - largest)
 }
 
@@ -71,7 +75,7 @@ func newEntropy(what string, logits, labels *gorgonia.Node) (*entropy, error) {
 	switch {
 	case slices.Equal(labels.Shape(), s) && labels.Dtype() == dtype:
 	case slices.Equal(labels.Shape(), s[:1]) && classOf[labels.Dtype()] != nil:
-		e.class = classOf[labels.Dtype()]
+		e.class, e.labels = classOf[labels.Dtype()], labelsOf[labels.Dtype()]
 	default:
 		return nil, fmt.Errorf("%s: the logits are %s %v, the labels %s %v: want one %v for each logit, or one class for each row",
 			what, told(logits), dtype, told(labels), labels.Dtype(), dtype)
@@ -79,15 +83,34 @@ func newEntropy(what string, logits, labels *gorgonia.Node) (*entropy, error) {
 	return e, nil
 }
 
+// labelsOf are the types of class numbers that kernels read.
+var labelsOf = map[tensor.Dtype]gpu.Labels{
+	tensor.Int: gpu.Int64Classes, tensor.Int64: gpu.Int64Classes, tensor.Int32: gpu.Int32Classes,
+	tensor.Float32: gpu.Float32Classes, tensor.Float64: gpu.Float64Classes,
+}
+
+func (e *entropy) gpu(kernels func(t gpu.Type) (gpu.Operation, error)) *operation.GPU {
+	g := by(kernels)
+	if e.class != nil {
+		g.Labels = operation.Labels{Rows: e.rows, Classes: e.classes}
+	}
+	return g
+}
+
 func (e *entropy) loss(logits, labels *gorgonia.Node, divisor float64) (*gorgonia.Node, error) {
 	e.divisor = divisor
 	o := newOp(e.what, e.dtype, nil, chooseValues(e.dtype, entropyLoss[float32], entropyLoss[float64], e)).with(e.gradient, 1)
-	return o.apply(logits, labels)
+	return o.on(e.gpu(func(t gpu.Type) (gpu.Operation, error) {
+		return gpu.CrossEntropy(t, e.rows, e.classes, e.labels, divisor)
+	})).apply(logits, labels)
 }
 
 func (e *entropy) gradient(x gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 	o := newOp("gradient of "+e.what, e.dtype, x[0].Shape(),
 		chooseValues(e.dtype, entropyGradient[float32], entropyGradient[float64], e))
+	o.gpu = e.gpu(func(t gpu.Type) (gpu.Operation, error) {
+		return gpu.CrossEntropyGradient(t, e.rows, e.classes, e.labels, e.divisor)
+	})
 	dx, err := o.apply(x[0], x[1], dy)
 	return gorgonia.Nodes{dx, nil}, err
 }
@@ -146,11 +169,7 @@ func entropyGradient[T float](e *entropy, out gorgonia.Value, in []gorgonia.Valu
 
 // label is the class of a row.
 func (e *entropy) label(labels gorgonia.Value, i int) (int, error) {
-	class := e.class(labels, i)
-	if !(class >= 0 && class < float64(e.classes)) || class != math.Trunc(class) {
-		return 0, fmt.Errorf("row %d has the label %v, want a class from 0 to %d", i, class, e.classes-1)
-	}
-	return int(class), nil
+	return operation.Labels{Classes: e.classes}.Class(i, e.class(labels, i))
 }
 
 // classOf is how to read labels of the types that can hold class numbers.
@@ -190,7 +209,7 @@ func Accuracy(logits, labels *gorgonia.Node) (*gorgonia.Node, error) {
 		return nil, err
 	}
 	o := newOp(e.what, e.dtype, nil, chooseValues(e.dtype, accuracy[float32], accuracy[float64], e)).with(nil, 2)
-	return o.apply(logits, labels)
+	return o.on(e.gpu(func(t gpu.Type) (gpu.Operation, error) { return gpu.Accuracy(t, e.rows, e.classes, e.labels) })).apply(logits, labels)
 }
 
 func accuracy[T float](e *entropy, out gorgonia.Value, in []gorgonia.Value) error {

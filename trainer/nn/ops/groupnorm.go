@@ -27,7 +27,7 @@ func GroupNorm(x *gorgonia.Node, groups int, epsilon float64) (*gorgonia.Node, e
 		return nil, fmt.Errorf("%s: epsilon is %v, want more than 0", what, epsilon)
 	}
 	p := grouping{size: memory.Elements(s[1:]) / groups, epsilon: epsilon}
-	return kernels[grouping]{groupNorm[float32], groupNorm[float64], groupNormGradient[float32], groupNormGradient[float64], false}.
+	return kernels[grouping]{groupNorm[float32], groupNorm[float64], groupNormGradient[float32], groupNormGradient[float64], false, nil}.
 		apply(fmt.Sprintf("%s epsilon %v", what, epsilon), p, x, s)
 }
 

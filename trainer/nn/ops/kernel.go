@@ -1,7 +1,9 @@
 package ops
 
 import (
+	"github.com/plx-run/plx/trainer/executor/memory"
 	"github.com/plx-run/plx/trainer/nn/recurrent"
+	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -40,6 +42,9 @@ type kernels[P any] struct {
 	diff32   func(P, []float32, [][]float32)
 	diff64   func(P, []float64, [][]float64)
 	byResult bool // the gradient is computed from the result, not from the input
+	// gpu says how GPUs compute the operation, or its gradient, of n elements; nil means
+	// that they do not.
+	gpu func(n int, gradient bool) *operation.GPU
 }
 
 // apply adds the operation with the parameters p to the graph of x.
@@ -51,10 +56,17 @@ func (k kernels[P]) apply(what string, p P, x *gorgonia.Node, shape tensor.Shape
 			from = y
 		}
 		d := newOp("gradient of "+what, dtype, x.Shape(), choose(dtype, k.diff32, k.diff64, p))
-		return one(d.apply(from, dy))
+		return one(d.on(k.onGPU(x, true)).apply(from, dy))
 	}
 	o := newOp(what, dtype, shape, choose(dtype, k.run32, k.run64, p)).with(diff, 0)
-	return o.apply(x)
+	return o.on(k.onGPU(x, false)).apply(x)
+}
+
+func (k kernels[P]) onGPU(x *gorgonia.Node, gradient bool) *operation.GPU {
+	if k.gpu == nil {
+		return nil
+	}
+	return k.gpu(memory.Elements(x.Shape()), gradient)
 }
 
 // pass is choose for kernels with scratch memory of their type, which f32 or

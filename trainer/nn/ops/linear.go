@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"slices"
 
+	gpu "github.com/plx-run/plx/trainer/executor/gpu/kernels"
+
 	"github.com/plx-run/plx/trainer/executor/memory"
 	"github.com/plx-run/plx/trainer/nn/matrix"
+	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -28,9 +31,9 @@ func Linear(x, w, b *gorgonia.Node) (*gorgonia.Node, error) {
 	if b != nil && !slices.Equal(b.Shape(), ws[1:]) {
 		return nil, fmt.Errorf("linear: w is %s, so b, which is %s, must be (%d)", told(w), told(b), ws[1])
 	}
-	o := newOp("linear", dtype, tensor.Shape{xs[0], ws[1]},
-		choose(dtype, linear[float32], linear[float64], product{m: xs[0], n: ws[1], k: xs[1]})).with(linearGradients, 0)
-	return o.apply(in...)
+	p := product{m: xs[0], n: ws[1], k: xs[1]}
+	o := newOp("linear", dtype, tensor.Shape{xs[0], ws[1]}, choose(dtype, linear[float32], linear[float64], p))
+	return o.with(linearGradients, 0).on(p.gpu(b != nil)).apply(in...)
 }
 
 func linearGradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
@@ -52,6 +55,11 @@ func linearGradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, e
 type product struct {
 	m, n, k     int
 	left, right bool // the operand is read transposed
+}
+
+func (p product) gpu(bias bool) *operation.GPU {
+	m := gpu.Matrices{Count: 1, M: p.m, N: p.n, K: p.k, TransA: p.left, TransB: p.right, Bias: bias}
+	return by(func(t gpu.Type) (gpu.Operation, error) { return gpu.Product(t, m) })
 }
 
 func multiply[T float](p product, out []T, in [][]T) {
@@ -92,7 +100,7 @@ func AddBias(x, b *gorgonia.Node) (*gorgonia.Node, error) {
 		return gorgonia.Nodes{dy, db}, err
 	}
 	o := newOp("add bias", dtype, x.Shape(), choose(dtype, addBias[float32], addBias[float64], l)).with(diff, 0)
-	return o.apply(x, b)
+	return o.on(by(func(t gpu.Type) (gpu.Operation, error) { return gpu.AddBias(t, l.batch, l.channels, l.space) })).apply(x, b)
 }
 
 func addBias[T float](l layout, y []T, in [][]T) {
@@ -114,7 +122,8 @@ func sumChannels(what string, x *gorgonia.Node) (*gorgonia.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newOp(what, dtype, tensor.Shape{l.channels}, choose(dtype, channelSums[float32], channelSums[float64], l)).apply(x)
+	o := newOp(what, dtype, tensor.Shape{l.channels}, choose(dtype, channelSums[float32], channelSums[float64], l))
+	return o.on(by(func(t gpu.Type) (gpu.Operation, error) { return gpu.ChannelSums(t, l.gpu()) })).apply(x)
 }
 
 func channelSums[T float](s layout, out []T, in [][]T) {
@@ -160,6 +169,10 @@ func channelled(what string, x *gorgonia.Node, others ...*gorgonia.Node) (layout
 		}
 	}
 	return layout{batch: s[0], channels: s[1], space: memory.Elements(s[2:]), of: make([]float64, s[1])}, dtype, nil
+}
+
+func (l layout) gpu() gpu.Channels {
+	return gpu.Channels{Batch: l.batch, Channels: l.channels, Space: l.space}
 }
 
 // count is the number of elements of each channel.

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unsafe"
 
+	gpu "github.com/plx-run/plx/trainer/executor/gpu/kernels"
+
 	"github.com/chewxy/hm"
 	"github.com/plx-run/plx/trainer/executor/memory"
 	"github.com/plx-run/plx/trainer/operation"
@@ -28,8 +30,9 @@ type op struct {
 	in    []operand
 	out   operand
 	run   kernel
-	diff  differentiate // nil if the operation is itself a gradient
-	fixed int           // number of last inputs without a gradient
+	diff  differentiate  // nil if the operation is itself a gradient
+	fixed int            // number of last inputs without a gradient
+	gpu   *operation.GPU // how GPUs compute it; nil means that only run does
 }
 
 // newOp returns an operation whose result has the given type and shape.
@@ -42,6 +45,20 @@ func newOp(what string, dtype tensor.Dtype, shape tensor.Shape, run kernel) *op 
 func (o *op) with(diff differentiate, fixed int) *op {
 	o.diff, o.fixed = diff, fixed
 	return o
+}
+
+// on says how GPUs compute the operation.
+func (o *op) on(g *operation.GPU) *op {
+	o.gpu = g
+	return o
+}
+
+// GPU implements operation.OnGPU.
+func (o *op) GPU() *operation.GPU { return o.gpu }
+
+// by is how GPUs compute an operation whose kernels take all its inputs.
+func by(kernels func(t gpu.Type) (gpu.Operation, error)) *operation.GPU {
+	return &operation.GPU{Kernels: func(t gpu.Type, _ bool) (gpu.Operation, error) { return kernels(t) }}
 }
 
 // typed gives the result its type. Operations with inputs get it when they are applied.
@@ -216,12 +233,17 @@ func (b *adder) apply(o interface {
 
 // add adds an operation of a gradient.
 func (b *adder) add(which string, run kernel, shape tensor.Shape, in ...*gorgonia.Node) *gorgonia.Node {
-	return b.apply(newOp("gradient of "+which+" of "+b.what, b.dtype, shape, run), in...)
+	return b.addOn(nil, which, run, shape, in...)
+}
+
+// addOn is add for an operation that GPUs compute too.
+func (b *adder) addOn(g *operation.GPU, which string, run kernel, shape tensor.Shape, in ...*gorgonia.Node) *gorgonia.Node {
+	return b.apply(newOp("gradient of "+which+" of "+b.what, b.dtype, shape, run).on(g), in...)
 }
 
 // product uses only the first rows of its inputs if they have more.
 func (b *adder) product(which string, p product, x, y *gorgonia.Node) *gorgonia.Node {
-	return b.add(which, choose(b.dtype, multiply[float32], multiply[float64], p), tensor.Shape{p.m, p.n}, x, y)
+	return b.addOn(p.gpu(false), which, choose(b.dtype, multiply[float32], multiply[float64], p), tensor.Shape{p.m, p.n}, x, y)
 }
 
 // one returns the gradient of an operation with one input.

@@ -3,6 +3,9 @@ package ops
 import (
 	"fmt"
 
+	gpu "github.com/plx-run/plx/trainer/executor/gpu/kernels"
+
+	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 )
 
@@ -16,8 +19,8 @@ func MaxPool2D(x *gorgonia.Node, kernel, stride, pad int) (*gorgonia.Node, error
 
 // MaxPool is MaxPool2D with another walk down than across.
 func MaxPool(x *gorgonia.Node, down, across Walk) (*gorgonia.Node, error) {
-	return newPool("max pool", x, down, across, kernels[pool]{
-		maxPool[float32], maxPool[float64], maxPoolGradient[float32], maxPoolGradient[float64], false,
+	return newPool("max pool", false, x, down, across, kernels[pool]{
+		maxPool[float32], maxPool[float64], maxPoolGradient[float32], maxPoolGradient[float64], false, nil,
 	})
 }
 
@@ -29,8 +32,8 @@ func AvgPool2D(x *gorgonia.Node, kernel, stride, pad int) (*gorgonia.Node, error
 
 // AvgPool is AvgPool2D with another walk down than across.
 func AvgPool(x *gorgonia.Node, down, across Walk) (*gorgonia.Node, error) {
-	return newPool("average pool", x, down, across, kernels[pool]{
-		avgPool[float32], avgPool[float64], avgPoolGradient[float32], avgPoolGradient[float64], false,
+	return newPool("average pool", true, x, down, across, kernels[pool]{
+		avgPool[float32], avgPool[float64], avgPoolGradient[float32], avgPoolGradient[float64], false, nil,
 	})
 }
 
@@ -41,7 +44,7 @@ type Walk struct {
 	Pad    int // elements before and after the image
 }
 
-func newPool(what string, x *gorgonia.Node, down, across Walk, k kernels[pool]) (*gorgonia.Node, error) {
+func newPool(what string, mean bool, x *gorgonia.Node, down, across Walk, k kernels[pool]) (*gorgonia.Node, error) {
 	if _, err := floats(what, x); err != nil {
 		return nil, err
 	}
@@ -52,8 +55,27 @@ func newPool(what string, x *gorgonia.Node, down, across Walk, k kernels[pool]) 
 	name := fmt.Sprintf("%s %v", what, p.window)
 	if down != across {
 		name += fmt.Sprintf(", across stride %d pad %d", across.Stride, across.Pad)
+		return k.apply(name, p, x, p.out(p.channels))
 	}
+	k.gpu = func(_ int, gradient bool) *operation.GPU { return poolOnGPU(p.window.gpu(), mean, gradient) }
 	return k.apply(name, p, x, p.out(p.channels))
+}
+
+func poolOnGPU(w gpu.Window, mean, gradient bool) *operation.GPU {
+	kernels := gpu.MaxPool
+	switch {
+	case mean && gradient:
+		kernels = gpu.AvgPoolGradient
+	case mean:
+		kernels = gpu.AvgPool
+	case gradient:
+		kernels = gpu.MaxPoolGradient
+	}
+	g := by(func(t gpu.Type) (gpu.Operation, error) { return kernels(t, w) })
+	if mean && gradient {
+		g.Inputs = func(bool) []int { return []int{1} } // the images do not matter
+	}
+	return g
 }
 
 // newPlaces checks the sizes. Errors begin with what.

@@ -5,7 +5,10 @@ import (
 	"math"
 	"slices"
 
+	gpu "github.com/plx-run/plx/trainer/executor/gpu/kernels"
+
 	"github.com/plx-run/plx/trainer/executor/memory"
+	"github.com/plx-run/plx/trainer/operation"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -35,9 +38,19 @@ type parts struct{ outer, all, inner, at, size int }
 func (p parts) operation(what string, dtype tensor.Dtype, shape tensor.Shape) *op {
 	diff := func(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 		d := newOp("gradient of "+what, dtype, in[0].Shape(), choose(dtype, put[float32], put[float64], p))
-		return one(d.apply(dy))
+		return one(d.on(p.gpu(true)).apply(dy))
 	}
-	return newOp(what, dtype, shape, choose(dtype, take[float32], take[float64], p)).with(diff, 0)
+	return newOp(what, dtype, shape, choose(dtype, take[float32], take[float64], p)).with(diff, 0).on(p.gpu(false))
+}
+
+func (p parts) gpu(gradient bool) *operation.GPU {
+	cut := gpu.Slice
+	if gradient {
+		cut = gpu.SliceGradient
+	}
+	return by(func(t gpu.Type) (gpu.Operation, error) {
+		return cut(t, []int{p.outer, p.all, p.inner}, 1, p.at, p.at+p.size, 1)
+	})
 }
 
 // part adds a piece of a vector, under another shape.

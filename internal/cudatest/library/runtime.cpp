@@ -1,0 +1,2 @@
+#define CUDA_RUNTIME
+#include "host.cuh"

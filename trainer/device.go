@@ -1,0 +1,58 @@
+package trainer
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/plx-run/plx/trainer/blas"
+	"github.com/plx-run/plx/trainer/executor/gpu"
+	"github.com/plx-run/plx/trainer/executor/gpu/kernels"
+)
+
+// describe is what a worker computes with, for the start line.
+func (h host) describe(planned int) string {
+	if h.device == nil {
+		return h.library
+	}
+	g, info := h.device, h.device.Info
+	text := fmt.Sprintf("gpu %s (compute capability %d.%d, driver for CUDA %s), %s of its memory", info.Name, info.Major, info.Minor,
+		info.CUDA(), size(planned))
+	if free, err := g.Available(); err == nil {
+		text += fmt.Sprintf(", %s left", size(int(free)))
+	}
+	return text + ", products by " + g.Products.String() + ", on the CPU " + h.library
+}
+
+// newHost describes what a worker computes with.
+func newHost(library blas.Library, d *gpu.Device) host {
+	h := host{library: library.String(), numerics: numerics(library), device: d}
+	if d != nil {
+		h.numerics += fmt.Sprintf(", gpu %s, kernels %.12s, %s", d.Info.Name, kernels.Hash(), d.Products.Name())
+	}
+	return h
+}
+
+// kind is what a job's workers must agree on.
+func (h host) kind() string {
+	if h.device == nil {
+		return ""
+	}
+	return "gpu"
+}
+
+// checkKernels refuses or reports operations that the GPU leaves to the CPU.
+func (t *training) checkKernels(log *printer, chief bool) error {
+	left := t.group.First().OnCPU()
+	if len(left) == 0 {
+		return nil
+	}
+	list := strings.Join(left, "; ")
+	if t.config.Device == "gpu" {
+		return fmt.Errorf("--device gpu: there is no kernel for %s: train with --device auto, which computes them on the CPU", list)
+	}
+	if chief {
+		log.Logf(slog.LevelWarn, "computed on the CPU, because the gpu has no kernel: %s", list)
+	}
+	return nil
+}

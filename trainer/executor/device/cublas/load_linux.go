@@ -1,0 +1,34 @@
+//go:build linux && !android && !faketime && !nodlopen && (amd64 || arm64)
+
+package cublas
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+
+	"github.com/ebitengine/purego"
+)
+
+// load opens a file and finds all functions.
+func load(file string) (calls, error) {
+	runtime.LockOSThread() // the loader keeps the cause of a failure per thread
+	defer runtime.UnlockOSThread()
+	handle, err := purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	if err != nil {
+		return nil, err // the loader's message names the file
+	}
+	c := calls{}
+	for _, name := range strings.Fields(functions) {
+		if c[name], err = purego.Dlsym(handle, name); err != nil {
+			return nil, &refusedError{file, fmt.Errorf("it has no function %s: want cuBLAS %d or newer", name, oldest)}
+		}
+	}
+	return c, nil
+}
+
+// call calls a function of C, and returns its int.
+func call(address uintptr, args []uintptr) int {
+	result, _, _ := purego.SyscallN(address, args...)
+	return int(int32(result))
+}

@@ -1,0 +1,68 @@
+package gpu
+
+import (
+	"github.com/plx-run/plx/trainer/executor/compile"
+	"github.com/plx-run/plx/trainer/executor/cpu"
+	"gorgonia.org/gorgonia"
+)
+
+// hostWork is an operation that the CPU computes.
+type hostWork struct {
+	why     string
+	compute func() error
+	inputs  []result // copied to the host before
+	result  result   // copied back after
+}
+
+func (h *hostWork) bytes() int {
+	n := len(h.result.host)
+	for _, r := range h.inputs {
+		n += len(r.host)
+	}
+	return n
+}
+
+func (h *hostWork) run(m *Machine) error {
+	for _, r := range h.inputs {
+		if err := m.compute.Out(r.host, r.from); err != nil {
+			return err
+		}
+	}
+	if err := m.settle(m.compute); err != nil {
+		return err
+	}
+	if err := h.compute(); err != nil {
+		return err
+	}
+	if err := m.compute.In(h.result.from, h.result.host); err != nil {
+		return err
+	}
+	return m.settle(m.compute) // the next run must not change the host's copy before
+}
+
+// cpuKernel makes the work of an operation without a kernel of the GPU.
+func cpuKernel(d *Device, s *places, v *compile.Value, why string, lib gorgonia.BLAS) (*hostWork, error) {
+	h, at := &hostWork{why: why}, map[*compile.Value][]byte{}
+	for _, x := range v.Inputs {
+		if at[x.Root] != nil {
+			continue
+		}
+		b, err := d.pinned(x.Root.Length())
+		if err != nil {
+			return nil, err
+		}
+		at[x.Root] = b
+		h.inputs = append(h.inputs, result{from: s.of(x.Root), host: b})
+	}
+	if at[v.Root] == nil {
+		b, err := d.pinned(v.Root.Length())
+		if err != nil {
+			return nil, err
+		}
+		at[v.Root] = b
+	}
+	h.result = result{from: s.of(v.Root), host: at[v.Root]}
+	var err error
+	h.compute, err = cpu.Kernel(v, lib, at)
+	return h, err
+}

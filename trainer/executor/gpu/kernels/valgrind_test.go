@@ -1,0 +1,76 @@
+//go:build long
+
+package kernels_test
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/plx-run/plx/internal/cudatest"
+	. "github.com/plx-run/plx/trainer/executor/gpu/kernels"
+)
+
+// Every kernel runs under valgrind with a thread for each CUDA thread, over shapes of all
+// tests of this package: nothing races, misses a barrier, leaves its memory or reads what
+// nobody has set, and the results have the same bits.
+func TestValgrind(t *testing.T) {
+	if cudatest.OnMachine() {
+		t.Skip("valgrind watches kernels that are compiled for the CPU")
+	}
+	const each, largest = 2, 40 << 10 // calls of the same kernels, and bytes of a call
+	all := map[string][]cudatest.Call{}
+	record = func(c cudatest.Call) {
+		total, key := 0, ""
+		for _, n := range c.Sizes {
+			total += n
+		}
+		for _, l := range c.Launches {
+			key += l.Kernel + " "
+		}
+		if key != "" && total <= largest {
+			all[key] = append(all[key], c)
+		}
+	}
+	defer func() { record = nil }()
+	for _, test := range []func(*testing.T){
+		TestFunctions, TestOperators, TestSpread, TestActivationGradients, TestAddBias, TestMinAndMax, TestGridsChangeNothing,
+		TestTranspose, TestSlices, TestConcat, TestCopies, TestReductions, TestDotAndSquares, TestProducts, TestLargeTiles, TestMatVec, TestOuter,
+		TestSoftmax, TestSoftmaxAcross, TestCrossEntropy, TestConvolution, TestFilterGradientOfManyImages, TestPools, TestBatchNorm,
+		TestNormGradientInAnEvaluation, TestDropout, TestUpdates, TestFinite, TestClip, TestRandomShapes,
+	} {
+		test(t)
+	}
+	if t.Failed() {
+		return
+	}
+	var r cudatest.Recording
+	seen := map[string]bool{}
+	for key, calls := range all {
+		slices.SortFunc(calls, func(a, b cudatest.Call) int {
+			return cmp.Compare(len(a.Operands[0])+a.Sizes[0], len(b.Operands[0])+b.Sizes[0])
+		})
+		for i := range min(each, len(calls)) { // the smallest and the largest
+			r.Add(calls[i*(len(calls)-1)/max(1, min(each, len(calls))-1)])
+		}
+		for _, kernel := range strings.Fields(key) {
+			seen[kernel] = true
+		}
+	}
+	for _, m := range Modules() {
+		for _, found := range strings.Split(m.PTX, ".entry ")[1:] {
+			if name, _, _ := strings.Cut(found, "("); !seen[name] {
+				t.Errorf("no test of a small shape launches %s", name)
+			}
+		}
+	}
+	t.Logf("%d calls of %d kernels", r.Calls(), len(seen))
+	for _, tool := range []string{cudatest.Memcheck, cudatest.Helgrind} {
+		t.Run(tool, func(t *testing.T) {
+			if err := cudatest.Watch(t, &r, tool); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,72 @@
+package gpu
+
+import (
+	"fmt"
+
+	"github.com/plx-run/plx/trainer/executor/compile"
+	"github.com/plx-run/plx/trainer/executor/memory"
+	"github.com/plx-run/plx/trainer/operation"
+	"gorgonia.org/tensor"
+)
+
+// labels are all labels that a run checks.
+type labels []label
+
+// label is the class numbers of some rows, in this machine's memory. A run checks them
+// before it copies them to the GPU: a kernel makes NaN of a number that is no class, and
+// cannot tell which it was.
+type label struct {
+	reader *compile.Value // the first operation that reads them
+	labels operation.Labels
+	number func(b []byte, row int) float64
+	host   []byte // whoever fills it, fills it before a run
+}
+
+// findLabels finds the labels that the caller feeds. Those that the GPU computes are
+// not checked. inputs is the memory of the program's inputs.
+func findLabels(l *loader, inputs [][]byte) (all labels) {
+	seen := map[*compile.Value]int{} // by root: number of classes
+	for _, in := range l.program.Instructions {
+		g := onGPU(in.Value)
+		if g == nil || g.Labels.Classes == 0 {
+			continue
+		}
+		v := in.Value.Inputs[1]
+		host := v.Root.Data
+		switch at := v.Root.Place; at.Area {
+		case compile.InInputs:
+			host = inputs[at.Index]
+		case compile.InFixed:
+			host = l.fixed[at.Index]
+		}
+		if host == nil || seen[v.Root] == g.Labels.Classes {
+			continue
+		}
+		seen[v.Root] = g.Labels.Classes
+		all = append(all, label{in.Value, g.Labels, numbers[v.Dtype], host})
+	}
+	return all
+}
+
+// numbers read a label of a type that can hold class numbers.
+var numbers = map[tensor.Dtype]func(b []byte, row int) float64{
+	tensor.Int: number[int], tensor.Int32: number[int32], tensor.Int64: number[int64],
+	tensor.Float32: number[float32], tensor.Float64: number[float64],
+}
+
+func number[T int | int32 | int64 | float32 | float64](b []byte, row int) float64 {
+	return float64(memory.View[T](b)[row])
+}
+
+// check returns the error that the CPU's operation would return.
+func (all labels) check() error {
+	for i := range all {
+		l := &all[i]
+		for row := range l.labels.Rows {
+			if _, err := l.labels.Class(row, l.number(l.host, row)); err != nil {
+				return fmt.Errorf("%s: %v: %w", l.reader.Label(), l.reader.Node.Op(), err)
+			}
+		}
+	}
+	return nil
+}
